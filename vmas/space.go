@@ -1,0 +1,109 @@
+package vmas
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Space is the address space of one process: its executable mappings, the extent of its initial
+// stack where that is known, and the names of its threads. A Space belongs to its Table and is
+// valid until the process ends or its PID is taken by another.
+type Space struct {
+	PID  uint32
+	PPID uint32 // the process that made it, 0 where unknown
+
+	layout *layout
+	last   int    // index of the mapping found last
+	gen    uint32 // counts changes of the mappings
+
+	stackLow, stackHigh uint64 // 0, 0 where unknown
+	threads             map[uint32]string
+	comm                string // the process's name, for threads that are not in the list
+	start               uint64 // start time in clock ticks after boot, 0 where unknown
+	kernel              bool   // has no address space and never had one
+	loose               bool   // threads may exist that no record told of
+	missing             bool   // the last sweep did not find it
+
+	reread  time.Time     // not before then
+	backoff time.Duration // after re-reads that brought nothing
+	fresh   bool          // nothing changed since the last re-read
+	limit   int           // number of mappings at which stale ones are looked for
+}
+
+// Thread is a thread and its name.
+type Thread struct {
+	TID  uint32
+	Comm string
+}
+
+// Find returns the executable mapping that addr lies in, nil when there is none. It does not
+// allocate. The mapping is valid until the table changes.
+func (s *Space) Find(addr uint64) *Mapping {
+	maps := s.layout.maps
+	if i := s.last; i < len(maps) && maps[i].Start <= addr && addr < maps[i].End {
+		return &maps[i]
+	}
+	i := search(maps, addr)
+	if i == len(maps) || addr < maps[i].Start {
+		return nil
+	}
+	s.last = i
+	return &maps[i]
+}
+
+// Mappings returns the executable mappings in order of address. The slice belongs to the space:
+// it must not be written to, and is valid until the table changes.
+func (s *Space) Mappings() []Mapping { return s.layout.maps }
+
+// Generation changes whenever the mappings change.
+func (s *Space) Generation() uint32 { return s.gen }
+
+// Stack returns the extent of the initial thread's stack as /proc showed it: high is where the
+// stack begins, and stays; low moves as the stack grows. ok is false where it is unknown: records
+// do not tell, so after an exec it takes a Refresh.
+func (s *Space) Stack() (low, high uint64, ok bool) {
+	return s.stackLow, s.stackHigh, s.stackHigh != 0
+}
+
+// Kernel reports whether this is a kernel thread, which has no mappings.
+func (s *Space) Kernel() bool { return s.kernel }
+
+// Comm returns the name of a thread, or of the process where the thread is not known.
+func (s *Space) Comm(tid uint32) string {
+	if c, ok := s.threads[tid]; ok {
+		return c
+	}
+	return s.comm
+}
+
+// Threads returns the living threads that are known, in order of TID.
+func (s *Space) Threads() []Thread {
+	ts := make([]Thread, 0, len(s.threads))
+	for tid, comm := range s.threads {
+		ts = append(ts, Thread{tid, comm})
+	}
+	slices.SortFunc(ts, func(a, b Thread) int { return cmp.Compare(a.TID, b.TID) })
+	return ts
+}
+
+// changed notes that the mappings are not what they were.
+func (s *Space) changed() {
+	s.gen++
+	s.last = 0
+	s.fresh = false
+}
+
+// taskCommLen is TASK_COMM_LEN less its NUL.
+const taskCommLen = 15
+
+// boundComm makes a string of a thread name, cut at its NUL and at the length that the kernel allows.
+func boundComm(b []byte) string {
+	for i, c := range b {
+		if c == 0 || i == taskCommLen {
+			b = b[:i]
+			break
+		}
+	}
+	return string(b)
+}
