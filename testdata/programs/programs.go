@@ -1,0 +1,226 @@
+// Package programs builds and starts the small C and C++ programs that tests
+// sample and unwind.
+//
+// Most of them know their own call chain: each prints one line that names the
+// functions from the root down to the leaf, and then stays in that leaf, so that
+// any stack taken from it can be held against the line ([Chain.Match]). They cover
+// what an unwinder meets in practice: callbacks out of libc, signal frames,
+// realigned and variable frames, calls that never return, exceptions under way,
+// coroutines, PLT entries, the vDSO. The others (secret, burn, threads, storm)
+// are workloads for whole recordings; each says in its first lines what it does.
+//
+// The sources are in src, one idea a file, and are part of this package, so that
+// a test in any directory can build them.
+package programs
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+//go:embed src
+var sources embed.FS
+
+// Program is one program of this package.
+type Program struct {
+	Name  string   // of its source in src, without the suffix
+	Args  []string // arguments after the seconds to run; they choose a variant
+	Flags []string // compiler flags without which it is not what it says it is
+	// Dynamic says that the program needs the dynamic linker: it calls through a
+	// PLT, or comes with a shared library of its own.
+	Dynamic bool
+}
+
+// String names the program and its variant, fit for a subtest's name.
+func (p Program) String() string {
+	return strings.Join(append([]string{p.Name}, p.Args...), "-")
+}
+
+// Chains lists the programs that print their call chain.
+func Chains() []Program {
+	return []Program{
+		{Name: "plain"},
+		{Name: "pulse"},
+		{Name: "qsort"},
+		{Name: "thread"},
+		{Name: "signal"},
+		{Name: "signal", Args: []string{"other"}},
+		{Name: "fault"},
+		{Name: "alloca"},
+		{Name: "realign"},
+		{Name: "noreturn", Flags: []string{"-falign-functions=1"}},
+		{Name: "tail"},
+		{Name: "longjmp"},
+		{Name: "coroutine"},
+		{Name: "deep"},
+		{Name: "vdso"},
+		{Name: "backtrace"},
+		{Name: "exception"},
+		{Name: "terminate"},
+		{Name: "plt", Dynamic: true},
+		{Name: "lazy", Flags: []string{"-Wl,-z,lazy"}, Dynamic: true},
+	}
+}
+
+// built holds the files that a compilation made, by file name.
+type built map[string][]byte
+
+var cache struct {
+	sync.Mutex
+	m map[string]built
+}
+
+// Build compiles the program called name and returns the executable's path,
+// which is valid until the test ends. The result is kept in memory, so that
+// building the same program the same way again costs a write.
+//
+// It is compiled with gcc or g++, or what the flag "CC=clang" names (clang++ is
+// then the C++ compiler), -O2 and -pthread first, flags last. A compiler that is
+// not installed skips the test; a program that does not compile fails it.
+func Build(t testing.TB, name string, flags ...string) string {
+	t.Helper()
+	key := name + "\x00" + strings.Join(flags, "\x00")
+	cache.Lock()
+	defer cache.Unlock()
+	dir := t.TempDir()
+	files, ok := cache.m[key]
+	if ok {
+		for file, content := range files {
+			if err := writeExecutable(filepath.Join(dir, file), content); err != nil {
+				t.Fatalf("program %s: %v", name, err)
+			}
+		}
+		return filepath.Join(dir, name)
+	}
+	files, err := compile(dir, name, flags)
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skipf("needs a compiler: %v", err)
+	}
+	if err != nil {
+		t.Fatalf("program %s: %v", name, err)
+	}
+	if cache.m == nil {
+		cache.m = make(map[string]built)
+	}
+	cache.m[key] = files
+	return filepath.Join(dir, name)
+}
+
+// writeExecutable writes a file that is about to be executed. A child forked
+// while it is open for writing would inherit the descriptor, and until that child
+// execs, execution fails with ETXTBSY: so no fork meanwhile.
+func writeExecutable(path string, content []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, content, 0o755)
+}
+
+// compile builds the program, and its shared library if it has one, into dir.
+func compile(dir, name string, flags []string) (built, error) {
+	cc := "gcc"
+	rest := []string{"-O2", "-pthread", "-Wall", "-Wextra", "-Werror"}
+	for _, p := range Chains() {
+		if p.Name == name {
+			rest = append(rest, p.Flags...)
+			break
+		}
+	}
+	for _, f := range flags {
+		if v, ok := strings.CutPrefix(f, "CC="); ok {
+			cc = v
+		} else {
+			rest = append(rest, f)
+		}
+	}
+	source := name + ".c"
+	if _, err := fs.Stat(sources, "src/"+source); err != nil {
+		source = name + ".cc"
+		cc = cplusplus(cc)
+	}
+	path, err := exec.LookPath(cc)
+	if err != nil {
+		return nil, err
+	}
+	src, err := os.MkdirTemp(dir, "src")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(src)
+	if err := unpack(src); err != nil {
+		return nil, err
+	}
+
+	outputs := []string{name}
+	link := []string{"-o", filepath.Join(dir, name), source}
+	if _, err := fs.Stat(sources, "src/"+name+"_lib.c"); err == nil {
+		library := "lib" + name + ".so"
+		outputs = append(outputs, library)
+		args := slices.Concat(rest, []string{"-fPIC", "-shared", "-o", filepath.Join(dir, library), name + "_lib.c"})
+		if err := run(src, path, args); err != nil {
+			return nil, err
+		}
+		// -rdynamic: the library calls functions of the executable.
+		link = append(link, "-rdynamic", "-L"+dir, "-l"+name, "-Wl,-rpath,$ORIGIN")
+	}
+	if err := run(src, path, slices.Concat(rest, link)); err != nil {
+		return nil, err
+	}
+	files := make(built)
+	for _, o := range outputs {
+		if files[o], err = os.ReadFile(filepath.Join(dir, o)); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// cplusplus is the C++ compiler that belongs to a C compiler.
+func cplusplus(cc string) string {
+	dir, base := filepath.Split(cc)
+	if rest, ok := strings.CutPrefix(base, "gcc"); ok {
+		return dir + "g++" + rest
+	}
+	if rest, ok := strings.CutPrefix(base, "clang"); ok {
+		return dir + "clang++" + rest
+	}
+	return cc
+}
+
+// unpack writes the sources to dir.
+func unpack(dir string) error {
+	entries, err := sources.ReadDir("src")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		content, err := sources.ReadFile("src/" + e.Name())
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, e.Name()), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run executes a compiler in dir; its messages become the error.
+func run(dir, name string, args []string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd, err, bytes.TrimSpace(out))
+	}
+	return nil
+}

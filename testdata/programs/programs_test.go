@@ -1,0 +1,159 @@
+package programs
+
+import (
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestChainsAreWhatGdbSees stops each program in its leaf and holds gdb's
+// backtrace against the chain that the program claims.
+func TestChainsAreWhatGdbSees(t *testing.T) {
+	gdb, err := exec.LookPath("gdb")
+	if err != nil {
+		t.Skip("gdb is not installed")
+	}
+	for _, build := range [][]string{
+		{"-O2", "-fomit-frame-pointer"},
+		{"-O0"},
+		{"-O3", "-fomit-frame-pointer"},
+		{"CC=clang", "-O2"},
+		{"CC=clang", "-O0"},
+		{"-O2", "-static"},
+		{"-O2", "-static-pie"},
+	} {
+		if testing.Short() && build[0] != "-O2" {
+			continue
+		}
+		t.Run(strings.Join(build, " "), func(t *testing.T) {
+			for _, p := range Chains() {
+				if p.Dynamic && strings.HasPrefix(build[len(build)-1], "-static") {
+					continue
+				}
+				t.Run(p.String(), func(t *testing.T) {
+					t.Parallel()
+					proc := Start(t, Build(t, p.Name, build...), 60, p.Args...)
+					until := proc.Chain.Leaf()
+					if p.Name == "pulse" {
+						until = "pulse_run" // it never stays anywhere
+					}
+					stack := backtrace(t, gdb, proc, until)
+					if err := proc.Chain.Match(stack); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		})
+	}
+}
+
+var gdbFrame = regexp.MustCompile(`(?m)^#\d+ +(?:0x[0-9a-f]+ in )?(.*?) \(\)|^#\d+ +(<signal handler called>)`)
+
+// backtrace is the stack of the thread of p that runs its chain, innermost first.
+// It waits until that thread is in the function until.
+func backtrace(t *testing.T, gdb string, p *Process, until string) []string {
+	t.Helper()
+	var out []byte
+	for wait := 30 * time.Millisecond; wait < 2*time.Second; wait *= 2 {
+		time.Sleep(wait)
+		var err error
+		// Without separate debug files: they cost gdb a second, and only name
+		// frames that the chain does not name.
+		out, err = exec.Command(gdb, "-nx", "-batch", "-iex", "set debug-file-directory /nonexistent",
+			"-iex", "set auto-load off", "-iex", "set debuginfod enabled off", "-ex", "set backtrace past-main on",
+			"-ex", "thread apply all backtrace", "-p", strconv.Itoa(p.Process.Pid)).CombinedOutput()
+		if err != nil {
+			t.Fatalf("gdb: %v\n%s", err, out)
+		}
+		for thread := range strings.SplitSeq(string(out), "\nThread ") {
+			var stack []string
+			for _, m := range gdbFrame.FindAllStringSubmatch(thread, -1) {
+				stack = append(stack, m[1]+m[2])
+			}
+			for _, name := range stack {
+				if function(name) == until {
+					return stack
+				}
+			}
+		}
+	}
+	t.Fatalf("%s never reached %s:\n%s", p.Path, until, out)
+	return nil
+}
+
+func TestMatch(t *testing.T) {
+	c, err := ParseChain("chain main main sort * compare leaf ?")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, stack string // innermost first
+		ok          bool
+	}{
+		{"whole", "leaf compare qsort_r qsort sort main start _start", true},
+		{"library below the leaf", "tiny leaf compare qsort sort main _start", true},
+		{"parameters", "leaf(int) compare qsort sort main(int) _start", true},
+		{"taken higher up", "sort main _start", true},
+		{"taken in the library", "qsort sort main _start", true},
+		{"library frame missing", "leaf compare sort main _start", false},
+		{"own frame missing", "leaf qsort sort main _start", false},
+		{"own frame twice", "leaf compare compare qsort sort main _start", false},
+		{"frame invented", "leaf compare qsort sort other main _start", false},
+		{"cut off", "leaf compare qsort sort", false},
+		{"root missing", "leaf compare qsort sort main", false},
+		{"frames above the root", "leaf compare qsort sort main a b c d e", false},
+		{"own frame above the root", "leaf compare qsort sort main sort", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if err := c.Match(strings.Fields(tc.stack)); (err == nil) != tc.ok {
+				t.Errorf("Match = %v, want ok %v", err, tc.ok)
+			}
+		})
+	}
+}
+
+func TestParseChainRefusesOtherLines(t *testing.T) {
+	for _, line := range []string{"", "chain", "chain main", "storm 12"} {
+		if c, err := ParseChain(line); err == nil {
+			t.Errorf("ParseChain(%q) = %v, want an error", line, c)
+		}
+	}
+}
+
+// TestWorkloadsRun runs the programs that have no chain for a moment.
+func TestWorkloadsRun(t *testing.T) {
+	for _, tc := range []struct {
+		name, stdin, want string
+		args              []string
+	}{
+		{name: "secret", stdin: strings.Repeat("5a", 32), args: []string{"1"}, want: `^ready\n$`},
+		{name: "burn", args: []string{"5"}, want: `^$`},
+		{name: "threads", args: []string{"1", "100"}, want: `^threads \d+\n$`},
+		{name: "storm", args: []string{"1", "20", "/bin/true"}, want: `^storm 20\n$`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(Build(t, tc.name), tc.args...)
+			cmd.Stdin = strings.NewReader(tc.stdin)
+			out, err := cmd.CombinedOutput()
+			if err != nil || !regexp.MustCompile(tc.want).Match(out) {
+				t.Errorf("%s: %v, printed %q, want %s", tc.name, err, out, tc.want)
+			}
+		})
+	}
+}
+
+func TestBuildTwiceGivesTwoUsableCopies(t *testing.T) {
+	first, second := Build(t, "burn"), Build(t, "burn")
+	if first == second {
+		t.Fatalf("both are %s", first)
+	}
+	for _, path := range []string{first, second} {
+		if out, err := exec.Command(path, "1").CombinedOutput(); err != nil {
+			t.Errorf("%s: %v %s", path, err, out)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+/* Burns argv[1] milliseconds of CPU time (default 5) in two nested functions,
+ * or for ever with 0, and prints nothing: what a storm of short-lived processes
+ * is made of. */
+#include "chain.h"
+#include <time.h>
+
+static long spent_us(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	return ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+FRAME unsigned burn_inner(unsigned n)
+{
+	for (int i = 0; i < 20000; i++) {
+		n = n * 1664525u + 1013904223u;
+		KEEP();
+	}
+	return n;
+}
+
+FRAME unsigned burn_outer(long us)
+{
+	unsigned n = 1;
+	do {
+		n = burn_inner(n);
+		KEEP();
+	} while (us == 0 || spent_us() < us);
+	return n;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned n = burn_outer(1000L * chain_arg(argc, argv, 1, 5));
+	ESCAPE(&n);
+	return 0;
+}

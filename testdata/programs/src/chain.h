@@ -1,0 +1,76 @@
+/* What every program here has in common: it prints the call chain that it is
+ * about to run, and then stays at the end of that chain until its time is up.
+ *
+ * The line is "chain KIND FRAME FRAME ...", the outermost frame first. KIND is
+ * what the chain's stack belongs to: main, thread (below start_thread) or
+ * coroutine (below makecontext's trampoline). A frame is a function's name as
+ * the symbol table has it after demangling, without parameters;
+ *     *   stands for one or more frames of other code (libc, a signal trampoline),
+ *     ?   for none or more of them.
+ *
+ * Frames survive every compiler and -O level: functions are noinline, calls are
+ * followed by KEEP so that none is a tail call, and spin is inlined into the
+ * leaf, so that the leaf is where the samples fall. */
+#ifndef CHAIN_H
+#define CHAIN_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* g++ defines it itself */
+#endif
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__clang__)
+#define FRAME __attribute__((noinline, used))
+#else
+/* noipa: no clones (name.constprop.0, name.part.0), nothing learned from a callee. */
+#define FRAME __attribute__((noipa, used))
+#endif
+
+#define KEEP() __asm__ volatile("" ::: "memory")
+
+/* Holds on to an address, so that what is stored there must exist. */
+#define ESCAPE(p) __asm__ volatile("" : : "g"(p) : "memory")
+
+static volatile sig_atomic_t chain_over;
+
+static void chain_stop(int sig)
+{
+	(void)sig;
+	chain_over = 1;
+}
+
+/* Ends every spin after argv[1] seconds (default 1), whichever function is in it. */
+static inline void chain_begin(int argc, char **argv)
+{
+	struct sigaction sa;
+
+	memset(&sa, 0, sizeof sa);
+	sa.sa_handler = chain_stop;
+	sa.sa_flags = SA_RESTART;
+	sigaction(SIGALRM, &sa, NULL);
+	alarm(argc > 1 ? (unsigned)atoi(argv[1]) : 1);
+}
+
+static inline int chain_arg(int argc, char **argv, int n, int otherwise)
+{
+	return argc > n ? atoi(argv[n]) : otherwise;
+}
+
+static inline void chain_say(const char *chain)
+{
+	printf("chain %s\n", chain);
+	fflush(stdout);
+}
+
+static inline __attribute__((always_inline)) void spin(void)
+{
+	while (!chain_over)
+		KEEP();
+}
+
+#endif

@@ -1,0 +1,62 @@
+/* Stacks realigned for locals of 64 bytes' alignment, as vector code has them.
+ * With arguments on the stack (nine are) or alloca, gcc keeps the old stack
+ * pointer in r10 and then in the frame: the CFA is an expression that reads
+ * memory. */
+#include "chain.h"
+#include <alloca.h>
+
+typedef struct {
+	double v[8];
+} __attribute__((aligned(64))) wide;
+
+FRAME double realign_leaf(double d)
+{
+	wide w;
+	memset(&w, 0, sizeof w);
+	ESCAPE(&w);
+	spin();
+	ESCAPE(&w);
+	return d + w.v[0];
+}
+
+FRAME double realign_arguments(int a, int b, int c, int d, int e, int f, int g, int h, int i)
+{
+	wide w;
+	memset(&w, 0, sizeof w);
+	ESCAPE(&w);
+	double r = realign_leaf(a + b + c + d + e + f);
+	ESCAPE(&w);
+	return r + w.v[1] + g + h + i;
+}
+
+FRAME double realign_alloca(int n)
+{
+	wide w;
+	char *p = (char *)alloca((size_t)n);
+	memset(&w, 0, sizeof w);
+	memset(p, 0, (size_t)n);
+	ESCAPE(&w);
+	ESCAPE(p);
+	double r = realign_arguments(n, 2, 3, 4, 5, 6, 7, 8, n);
+	ESCAPE(p);
+	return r + w.v[2];
+}
+
+FRAME double realign_outer(int n)
+{
+	wide w;
+	memset(&w, 0, sizeof w);
+	ESCAPE(&w);
+	double r = realign_alloca(n + 50);
+	ESCAPE(&w);
+	return r + w.v[3];
+}
+
+int main(int argc, char **argv)
+{
+	chain_begin(argc, argv);
+	chain_say("main main realign_outer realign_alloca realign_arguments realign_leaf");
+	double r = realign_outer(argc);
+	KEEP();
+	return r < 0;
+}
