@@ -1,0 +1,63 @@
+package symbols
+
+import (
+	"bytes"
+	"os"
+	"runtime"
+	"testing"
+)
+
+func FuzzELFSymbols(f *testing.F) {
+	f.Add([]byte("\x7fELF"))
+	for _, flags := range [][]string{{"-O1"}, {"-O1", "-s"}, {"-O1", "-Wl,-z,ibtplt"}, {"-m32", "-ffreestanding", "-nostdlib", "-O1"}} {
+		text := program
+		if flags[0] == "-m32" {
+			if runtime.GOARCH != "amd64" {
+				continue
+			}
+			text = "void _start(void) { for (;;) ; }\nint f(int x) { return x; }\n"
+		}
+		path := compile(f, "p.c", text, flags...)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		table, _ := ReadELF(bytes.NewReader(b), int64(len(b)))
+		if table == nil {
+			return
+		}
+		if 16*table.Len() > 2*len(b) || len(table.names) > 4*len(b)+maxName {
+			t.Errorf("%d functions, %d bytes of names from a file of %d", table.Len(), len(table.names), len(b))
+		}
+		for i := range table.Len() {
+			fn := table.At(i)
+			if i > 0 && fn.Addr <= table.At(i-1).Addr {
+				t.Fatalf("not sorted at %d", i)
+			}
+			table.Lookup(fn.Addr)
+			table.Lookup(fn.Addr + fn.Size)
+			Demangle(fn.Name)
+		}
+		for _, off := range []uint64{0, 0x1000, uint64(len(b)), 1<<64 - 1} {
+			table.Vaddr(off)
+		}
+	})
+}
+
+func FuzzKallsyms(f *testing.F) {
+	f.Add([]byte(kallsyms), []byte("ext4 8192 1 - Live 0xffffffffc0100000\n"))
+	f.Fuzz(func(t *testing.T, kallsyms, modules []byte) {
+		var k kernel
+		_, _ = k.readKallsyms(bytes.NewReader(kallsyms))
+		k.readModules(bytes.NewReader(modules))
+		for i := range k.table.Len() {
+			fn := k.table.At(i)
+			k.table.Lookup(fn.Addr)
+			findImage(k.images, fn.Addr)
+			findImage(k.loaded, fn.Addr)
+		}
+	})
+}

@@ -1,0 +1,247 @@
+package symbols
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// KernelImage is the image of kernel functions outside modules.
+const KernelImage = "[kernel]"
+
+// KernelID says which kernel was recorded, so that another one's names are never used. Unknown fields stay zero.
+type KernelID struct {
+	BuildID []byte
+	Release string // as uname -r
+	// Ref names a symbol of the kernel ("_text", "_stext") and RefAddr its address in the recording: a kernel that was
+	// started again since lies elsewhere (address space layout randomisation).
+	Ref     string
+	RefAddr uint64
+}
+
+// kernel holds the functions of the kernel and its modules.
+type kernel struct {
+	id     KernelID
+	read   bool
+	table  Table
+	images []imageRange // of the functions, sorted by address
+	loaded []imageRange // of /proc/modules, sorted by address
+	shift  uint64       // recorded address less the present one, modulo 2^64
+}
+
+// imageRange says that the addresses from start up to end belong to an image: KernelImage, or a module as "[name]".
+type imageRange struct {
+	start, end uint64
+	image      string
+}
+
+// SetKernel says which kernel the recording's addresses are of. Without it they are taken for the running kernel's.
+func (s *Symbolizer) SetKernel(id KernelID) { s.kernel = kernel{id: id} }
+
+// Kernel returns the function at an address in kernel memory, and the image that it is in: KernelImage, or a module as
+// "[name]". The image is known for some addresses for which no function is.
+func (s *Symbolizer) Kernel(addr uint64) (f Func, image string, ok bool) {
+	k := &s.kernel
+	if !k.read {
+		k.read = true
+		s.readKernel()
+	}
+	addr -= k.shift
+	image = KernelImage
+	if i, found := k.table.index(addr); found {
+		f = k.table.At(i)
+		if m := findImage(k.images, f.Addr); m != nil {
+			image = m.image
+		}
+		f.Addr += k.shift
+		return f, image, true
+	}
+	if m := findImage(k.loaded, addr); m != nil {
+		image = m.image
+	}
+	return Func{}, image, false
+}
+
+// findImage returns the range that contains addr, nil when none does.
+func findImage(ranges []imageRange, addr uint64) *imageRange {
+	lo, hi := 0, len(ranges)
+	for lo < hi {
+		if mid := int(uint(lo+hi) >> 1); ranges[mid].start <= addr {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == 0 || addr >= ranges[lo-1].end {
+		return nil
+	}
+	return &ranges[lo-1]
+}
+
+// otherKernel says in words why the running kernel is not the recorded one, "" when it is, or may be.
+func (s *Symbolizer) otherKernel() string {
+	id := s.kernel.id
+	if len(id.BuildID) > 0 {
+		// struct elf_note as in files; absent where sysfs is not mounted.
+		if notes, err := os.ReadFile("/sys/kernel/notes"); err == nil {
+			if own := noteBuildID(notes, binary.NativeEndian); own != nil {
+				if sameBuildID(own, id.BuildID) {
+					return ""
+				}
+				return fmt.Sprintf("the running kernel has build ID %x, the recorded one %x", own, id.BuildID)
+			}
+		}
+	}
+	var u unix.Utsname
+	if id.Release != "" && unix.Uname(&u) == nil {
+		if own := unix.ByteSliceToString(u.Release[:]); own != id.Release {
+			return fmt.Sprintf("the running kernel is %s, the recorded one %s", own, id.Release)
+		}
+	}
+	return ""
+}
+
+func (s *Symbolizer) readKernel() {
+	k := &s.kernel
+	// A kallsyms file that the caller names is the caller's choice.
+	if s.options.Kallsyms == "/proc/kallsyms" {
+		if why := s.otherKernel(); why != "" {
+			s.problem("kernel: no names: %s", why)
+			return
+		}
+	}
+	file, err := os.Open(s.options.Kallsyms)
+	if err != nil {
+		s.problem("kernel: no names: %v", err)
+		return
+	}
+	defer file.Close()
+	refAddr, err := k.readKallsyms(file)
+	switch {
+	case errors.Is(err, errHidden):
+		s.problem("kernel: no names: %s hides the addresses; run unspool as root, or `sysctl kernel.kptr_restrict=0`", s.options.Kallsyms)
+		return
+	case err != nil:
+		s.problem("kernel: %s: %v", s.options.Kallsyms, err)
+	}
+	if k.id.RefAddr != 0 && refAddr != 0 {
+		k.shift = k.id.RefAddr - refAddr
+	}
+	if modules, err := os.Open(s.options.Modules); err == nil { // absent in a kernel without modules
+		defer modules.Close()
+		k.readModules(modules)
+	}
+}
+
+// errHidden says that all addresses are zero, which is what kptr_restrict does.
+var errHidden = errors.New("all addresses are zero")
+
+// readKallsyms reads lines "address type name [module]" and returns the address of the symbol k.id.Ref. Functions have the
+// types t, T, w and W (nm). None gives a size: each reaches to the next one, the last of the kernel or of a module to the
+// end of its page or the next, as the gap to the next module is no code.
+func (k *kernel) readKallsyms(r io.Reader) (ref uint64, err error) {
+	var b builder
+	images := []string{KernelImage}
+	owners := map[string]uint16{"": 0} // as kallsyms names them → index in images
+	hidden := true
+	lines := bufio.NewScanner(r)
+	for lines.Scan() && len(b.syms) < maxSymbols && len(b.strings) < maxStrings {
+		line := lines.Bytes()
+		address, rest, ok := bytes.Cut(line, []byte{' '})
+		if !ok || len(rest) < 3 || rest[1] != ' ' {
+			continue
+		}
+		addr, err := strconv.ParseUint(string(address), 16, 64)
+		if err != nil {
+			continue
+		}
+		hidden = hidden && addr == 0
+		name, module, _ := bytes.Cut(rest[2:], []byte{'\t'})
+		if k.id.Ref != "" && len(module) == 0 && string(name) == k.id.Ref {
+			ref = addr
+		}
+		bind := elf.STB_LOCAL
+		switch rest[0] {
+		case 'T':
+			bind = elf.STB_GLOBAL
+		case 'w', 'W':
+			bind = elf.STB_WEAK
+		case 't':
+		default:
+			continue
+		}
+		if addr == 0 || len(name) == 0 {
+			continue
+		}
+		owner, ok := owners[string(module)]
+		if !ok && len(images) < 1<<16 {
+			owner = uint16(len(images))
+			images = append(images, strings.TrimSpace(string(module)))
+			owners[string(module)] = owner
+		}
+		b.syms = append(b.syms, symbol{addr: addr, name: uint32(len(b.strings)), rank: rank(elf.STT_FUNC, bind, 0), owner: owner})
+		b.strings = append(append(b.strings, name...), 0)
+	}
+	if hidden {
+		if err := lines.Err(); err != nil {
+			return 0, err
+		}
+		return 0, errHidden
+	}
+	k.images = imageRanges(b.syms, images)
+	b.finish(&k.table, func(addr uint64) uint64 {
+		if m := findImage(k.images, addr); m != nil {
+			return m.end
+		}
+		return addr
+	})
+	return ref, lines.Err()
+}
+
+// imageRanges returns the runs of addresses that belong to one image. It sorts syms.
+func imageRanges(syms []symbol, images []string) []imageRange {
+	const page = 4096
+	slices.SortFunc(syms, func(x, y symbol) int { return cmp.Compare(x.addr, y.addr) })
+	var ranges []imageRange
+	for i, s := range syms {
+		end := (s.addr + 2*page - 1) &^ (page - 1)
+		if i+1 < len(syms) {
+			end = min(end, syms[i+1].addr)
+		}
+		if n := len(ranges); n > 0 && ranges[n-1].image == images[s.owner] {
+			ranges[n-1].end = end
+		} else {
+			ranges = append(ranges, imageRange{s.addr, end, images[s.owner]})
+		}
+	}
+	return ranges
+}
+
+// readModules reads lines "name size users dependents state 0xaddress [taints]".
+func (k *kernel) readModules(r io.Reader) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() && len(k.loaded) < 1<<16 {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 6 {
+			continue
+		}
+		size, err1 := strconv.ParseUint(fields[1], 10, 64)
+		addr, err2 := strconv.ParseUint(fields[5], 0, 64)
+		if err1 != nil || err2 != nil || addr == 0 || addr+size < addr {
+			continue
+		}
+		k.loaded = append(k.loaded, imageRange{addr, addr + size, "[" + fields[0] + "]"})
+	}
+	slices.SortFunc(k.loaded, func(x, y imageRange) int { return cmp.Compare(x.start, y.start) })
+}

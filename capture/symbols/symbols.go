@@ -1,0 +1,231 @@
+// Package symbols turns addresses into function names: those of ELF images from their symbol tables (.symtab, else .dynsym,
+// and the procedure linkage table), those of the kernel and its modules from /proc/kallsyms, those of the vDSO from the copy
+// in our own memory.
+//
+// A Symbolizer hands out Images. An image is a file as the recording names it, by path and build ID; its table is read at the
+// first address that is looked up in it, so that memory follows the images that were sampled. A file on disk that has
+// another build ID than the recorded one is another program: it is never used, and Problems names it. Addresses are file
+// offsets, as a mapping gives them; a Table works with virtual addresses of the ELF image, and Table.Vaddr leads from one to
+// the other.
+//
+// Files come from the sampled system and are not trusted: whatever they hold costs their own names only, in time and memory
+// proportional to their size.
+package symbols
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Options say where names are looked for; the zero value is the running system.
+type Options struct {
+	Root     string // goes before the paths of files, as perf's --symfs; "" for none
+	Kallsyms string // "" for /proc/kallsyms
+	Modules  string // "" for /proc/modules
+}
+
+// Symbolizer finds function names for one recording. It is not safe for concurrent use.
+type Symbolizer struct {
+	options  Options
+	images   map[imageKey]*Image
+	kernel   kernel
+	problems []string
+	named    map[string]bool
+}
+
+type imageKey struct{ path, buildID string }
+
+// New returns a Symbolizer that has read nothing yet.
+func New(o Options) *Symbolizer {
+	if o.Kallsyms == "" {
+		o.Kallsyms = "/proc/kallsyms"
+	}
+	if o.Modules == "" {
+		o.Modules = "/proc/modules"
+	}
+	return &Symbolizer{options: o, images: make(map[imageKey]*Image), named: make(map[string]bool)}
+}
+
+// Problems returns, in words, why names are missing, each reason once, in the order of discovery.
+func (s *Symbolizer) Problems() []string { return s.problems }
+
+func (s *Symbolizer) problem(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !s.named[text] {
+		s.named[text] = true
+		s.problems = append(s.problems, text)
+	}
+}
+
+// Image is what a mapping maps: an ELF file, the vDSO, or memory without a file.
+type Image struct {
+	Path    string // as recorded
+	BuildID []byte // as recorded; nil when the recording does not know it
+
+	s     *Symbolizer
+	read  bool
+	table *Table // nil when there is none
+}
+
+// Image returns the image that the recording names by path and build ID (nil when unknown): the same pointer for the same
+// image. Nothing is read yet.
+func (s *Symbolizer) Image(path string, buildID []byte) *Image {
+	key := imageKey{path, string(buildID)}
+	im := s.images[key]
+	if im == nil {
+		im = &Image{Path: path, BuildID: bytes.Clone(buildID), s: s}
+		s.images[key] = im
+	}
+	return im
+}
+
+// Lookup returns the function at an offset in the image's file. Its Addr is a virtual address of the image.
+func (im *Image) Lookup(off uint64) (Func, bool) {
+	t := im.Table()
+	if t == nil {
+		return Func{}, false
+	}
+	vaddr, ok := t.Vaddr(off)
+	if !ok {
+		return Func{}, false
+	}
+	return t.Lookup(vaddr)
+}
+
+// Table returns the image's functions, reading them at the first call; nil when there are none to be had.
+func (im *Image) Table() *Table {
+	if !im.read {
+		im.read = true
+		im.table = im.load()
+	}
+	return im.table
+}
+
+// Name is the image's file name without folders: "libc.so.6", "[vdso]".
+func (im *Image) Name() string { return baseName(im.Path) }
+
+// Label stands for all functions of the image whose names are unknown: "[libfoo.so]".
+func (im *Image) Label() string {
+	name := im.Name()
+	if strings.HasPrefix(name, "[") {
+		return name
+	}
+	return "[" + name + "]"
+}
+
+func baseName(path string) string {
+	path = strings.TrimSuffix(path, deleted)
+	switch {
+	case path == "" || path == "//anon":
+		return "[anon]"
+	case !strings.HasPrefix(path, "/"):
+		return path
+	}
+	return filepath.Base(path)
+}
+
+// deleted ends the name of a mapped file that has been removed.
+const deleted = " (deleted)"
+
+// IsFile says whether a mapping's name can be the path of a file with code in it: "[heap]", "//anon", "/memfd:…" and the like can not.
+func IsFile(path string) bool {
+	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") {
+		return false
+	}
+	for _, p := range []string{"/memfd:", "/dev/", "/SYSV", "/anon_hugepage", "/[aio]"} {
+		if strings.HasPrefix(path, p) {
+			return false
+		}
+	}
+	return true
+}
+
+func (im *Image) load() *Table {
+	if im.Path == "[vdso]" {
+		return im.s.loadVDSO(im)
+	}
+	if !IsFile(im.Path) {
+		return nil
+	}
+	t, err := im.open()
+	var other *BuildIDError
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrNoSymbols):
+		im.s.problem("%s: stripped, it names no function", im.Path)
+	case errors.As(err, &other):
+		im.s.problem("%s: not used, as it is not the file that was recorded: %v", im.Path, err)
+	case errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(im.Path, deleted):
+		im.s.problem("%s: no names, the file is gone", strings.TrimSuffix(im.Path, deleted))
+	default:
+		var path *fs.PathError
+		if errors.As(err, &path) { // says the path again
+			err = path.Err
+		}
+		im.s.problem("%s: no names: %v", im.Path, err)
+	}
+	return t
+}
+
+// BuildIDError says that a file is not the recorded one.
+type BuildIDError struct{ Recorded, Found []byte }
+
+func (e *BuildIDError) Error() string {
+	if len(e.Found) == 0 {
+		return fmt.Sprintf("it has no build ID, the recorded one %x", e.Recorded)
+	}
+	return fmt.Sprintf("it has build ID %x, the recorded one %x", e.Found, e.Recorded)
+}
+
+// open reads the table of the image's file, once the file is known to be the recorded one.
+func (im *Image) open() (*Table, error) {
+	path := im.Path
+	if trimmed := strings.TrimSuffix(path, deleted); trimmed != path {
+		// Another file of that name may be there by now: only the build ID can tell.
+		if path = trimmed; len(im.BuildID) == 0 {
+			return nil, fs.ErrNotExist
+		}
+	}
+	// Not blocking, should the name be a pipe's by now.
+	file, err := os.OpenFile(filepath.Join(im.s.options.Root, path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	return readChecked(file, info.Size(), im.BuildID)
+}
+
+// readChecked reads a table from an ELF file if its build ID is the recorded one; any will do when none was recorded.
+func readChecked(r io.ReaderAt, size int64, recorded []byte) (*Table, error) {
+	f, err := parseELF(r, size)
+	if err != nil {
+		return nil, err
+	}
+	if found := f.buildID(); len(recorded) > 0 && !sameBuildID(found, recorded) {
+		return nil, &BuildIDError{Recorded: recorded, Found: found}
+	}
+	return f.table()
+}
+
+// sameBuildID compares build IDs; perf.data pads those that are shorter than 20 bytes with zeroes.
+func sameBuildID(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	trim := func(id []byte) []byte { return bytes.TrimRight(id, "\x00") }
+	return bytes.Equal(a, b) || len(a) != len(b) && max(len(a), len(b)) == 20 && bytes.Equal(trim(a), trim(b))
+}

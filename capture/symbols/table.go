@@ -1,0 +1,373 @@
+package symbols
+
+import (
+	"bytes"
+	"cmp"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Func is one function of an image.
+type Func struct {
+	Name string // as the symbol table has it, mangled; without a symbol version
+	Addr uint64 // first address: a virtual address of the ELF image, for the kernel an address in memory
+	Size uint64 // bytes; for a symbol that gives no size, up to the next one
+}
+
+// Table holds the functions of one ELF image, sorted by address: 16 bytes a function and its name.
+type Table struct {
+	funcs []entry
+	names []byte // NUL-terminated strings
+	loads []segment
+}
+
+// entry is one function: addresses [addr, addr+size), name an offset into the table's names.
+type entry struct {
+	addr uint64
+	size uint32
+	name uint32
+}
+
+// ErrNoSymbols says that an ELF file names no function.
+var ErrNoSymbols = errors.New("no symbols")
+
+// ReadELF reads the function symbols of the ELF file of size bytes behind r: those of .symtab, or of .dynsym when .symtab is
+// absent or names no function, and the stubs of the procedure linkage table as name@plt. It keeps no reference to r.
+// With ErrNoSymbols the table is still valid for Vaddr.
+func ReadELF(r io.ReaderAt, size int64) (*Table, error) {
+	f, err := parseELF(r, size)
+	if err != nil {
+		return nil, err
+	}
+	return f.table()
+}
+
+func (f *elfFile) table() (*Table, error) {
+	t := &Table{loads: f.loads}
+	b := builder{code: f.codeRanges()}
+	var failed error
+	for _, kind := range []elf.SectionType{elf.SHT_SYMTAB, elf.SHT_DYNSYM} {
+		for _, s := range f.sects {
+			if s.Type != kind || len(b.syms) > 0 {
+				continue
+			}
+			if err := b.read(f, s); err != nil && failed == nil {
+				failed = fmt.Errorf("symbol table at offset 0x%x: %w", s.Off, err)
+			}
+		}
+	}
+	b.finish(t, func(addr uint64) uint64 { return codeEnd(b.code, addr) })
+	f.addPLT(t)
+	if len(t.funcs) == 0 {
+		if failed == nil {
+			failed = ErrNoSymbols
+		}
+		return t, failed
+	}
+	return t, nil
+}
+
+// Len is the number of functions.
+func (t *Table) Len() int { return len(t.funcs) }
+
+// At returns the i-th function in the order of addresses.
+func (t *Table) At(i int) Func {
+	e := t.funcs[i]
+	return Func{Name: t.name(e.name), Addr: e.addr, Size: uint64(e.size)}
+}
+
+// maxNested bounds how far Lookup looks back for a function that encloses shorter ones.
+const maxNested = 32
+
+// Lookup returns the function that contains the virtual address.
+func (t *Table) Lookup(vaddr uint64) (Func, bool) {
+	i, ok := t.index(vaddr)
+	if !ok {
+		return Func{}, false
+	}
+	return t.At(i), true
+}
+
+func (t *Table) index(addr uint64) (int, bool) {
+	// The first function that starts beyond addr, then back.
+	lo, hi := 0, len(t.funcs)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if t.funcs[mid].addr <= addr {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	for i := lo - 1; i >= 0 && i >= lo-maxNested; i-- {
+		if addr-t.funcs[i].addr < uint64(t.funcs[i].size) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// Vaddr turns an offset in the file into the virtual address that its PT_LOAD segment gives it. Where two segments share a
+// page of the file, the executable one counts. A page's rest beyond a segment's bytes belongs to it, as mappings are whole pages.
+func (t *Table) Vaddr(off uint64) (uint64, bool) {
+	const page = 4096
+	var found *segment
+	better := func(s *segment) bool { return found == nil || s.Exec && !found.Exec }
+	for i := range t.loads {
+		if s := &t.loads[i]; off >= s.Off && off-s.Off < s.FileSize && better(s) {
+			found = s
+		}
+	}
+	if found == nil {
+		for i := range t.loads {
+			s := &t.loads[i]
+			if start := s.Off &^ (page - 1); off >= start && off-start < (s.FileSize+(s.Off-start)+page-1)&^(page-1) && better(s) {
+				found = s
+			}
+		}
+	}
+	if found == nil {
+		return 0, false
+	}
+	return off - found.Off + found.Addr, true
+}
+
+// maxName bounds a symbol's name; the longest C++ names of real programs are a few times 10 KiB.
+const maxName = 64 << 10
+
+func (t *Table) name(off uint32) string { return string(cString(t.names, off)) }
+
+// cString returns the bytes from off up to the next NUL, at most maxName.
+func cString(b []byte, off uint32) []byte {
+	if uint64(off) >= uint64(len(b)) {
+		return nil
+	}
+	b = b[off:min(uint64(len(b)), uint64(off)+maxName)]
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		return b[:i]
+	}
+	return b
+}
+
+// builder collects function symbols in the order of a symbol table.
+type builder struct {
+	syms    []symbol
+	strings []byte
+	code    []addrRange
+}
+
+// symbol is a candidate for an entry; rank orders those at one address, lowest first.
+type symbol struct {
+	addr  uint64
+	size  uint32
+	name  uint32
+	owner uint16 // of the kernel's: which image
+	rank  uint8
+}
+
+// rank prefers, among the symbols at one address, functions to labels, then those with a size, then by binding.
+func rank(typ elf.SymType, bind elf.SymBind, size uint64) uint8 {
+	var r uint8
+	if typ == elf.STT_NOTYPE {
+		r |= 1 << 3
+	}
+	if size == 0 {
+		r |= 1 << 2
+	}
+	switch bind {
+	case elf.STB_GLOBAL, elf.STB_LOOS: // STB_GNU_UNIQUE is STB_LOOS
+	case elf.STB_WEAK:
+		r |= 1
+	default:
+		r |= 2
+	}
+	return r
+}
+
+func (b *builder) read(f *elfFile, s section) error {
+	link, ok := f.link(s)
+	if !ok || link.Type != elf.SHT_STRTAB {
+		return fmt.Errorf("sh_link %d is no string table", s.Link)
+	}
+	if link.Size > maxStrings {
+		return fmt.Errorf("string table of %d bytes, more than %d", link.Size, maxStrings)
+	}
+	entrySize := uint64(f.pick(elf.Sym64Size, elf.Sym32Size))
+	n := s.Size / entrySize
+	if n > maxSymbols {
+		return fmt.Errorf("%d symbols, more than %d", n, maxSymbols)
+	}
+	if s.Off > uint64(f.size) || s.Size > uint64(f.size)-s.Off {
+		return fmt.Errorf("%d bytes reach beyond the end of the file (0x%x)", s.Size, f.size)
+	}
+	strings, err := f.read(link.Off, link.Size)
+	if err != nil {
+		return fmt.Errorf("string table: %w", err)
+	}
+	b.strings, b.syms = strings, nil
+	const chunk = 2048
+	for i := uint64(0); i < n; i += chunk {
+		raw, err := f.read(s.Off+i*entrySize, min(chunk, n-i)*entrySize)
+		if err != nil {
+			return err
+		}
+		for ; len(raw) > 0; raw = raw[entrySize:] {
+			b.add(f, raw)
+		}
+	}
+	return nil
+}
+
+// add keeps the Elf64_Sym or Elf32_Sym when it is a function, or a label in executable code.
+func (b *builder) add(f *elfFile, raw []byte) {
+	name := f.order.Uint32(raw)
+	info, other, index := raw[f.pick(4, 12)], raw[f.pick(5, 13)], elf.SectionIndex(f.order.Uint16(raw[f.pick(6, 14):]))
+	addr, size := f.word(raw, 8, 4), f.word(raw, 16, 8)
+	if index == elf.SHN_UNDEF {
+		return
+	}
+	typ := elf.ST_TYPE(info)
+	switch typ {
+	case elf.STT_FUNC, elf.STT_GNU_IFUNC:
+	case elf.STT_NOTYPE:
+		if index >= elf.SHN_LORESERVE || codeEnd(b.code, addr) == addr || elf.ST_VISIBILITY(other) == elf.STV_HIDDEN && size == 0 {
+			return
+		}
+	default:
+		return
+	}
+	text := cString(b.strings, name)
+	if len(text) == 0 || isMarker(text, typ) {
+		return
+	}
+	b.syms = append(b.syms, symbol{addr: addr, size: uint32(min(size, 1<<32-1)), name: name, rank: rank(typ, elf.ST_BIND(info), size)})
+}
+
+// isMarker recognises symbols that name no function: the mapping symbols of ARM and RISC-V ($a, $d, $t, $x, also with a suffix),
+// assembler labels, and the linker's ends of sections.
+func isMarker(name []byte, typ elf.SymType) bool {
+	if name[0] == '$' && len(name) >= 2 && strings.IndexByte("adtx", name[1]) >= 0 && (len(name) == 2 || name[2] == '.') {
+		return true
+	}
+	if typ != elf.STT_NOTYPE {
+		return false
+	}
+	switch string(name) {
+	case "_end", "end", "_edata", "edata", "_etext", "etext", "__etext", "__bss_start", "_fp_hw", "__ehdr_start":
+		return true
+	}
+	return bytes.HasPrefix(name, []byte(".L"))
+}
+
+// addrRange is the virtual addresses from start up to end.
+type addrRange struct{ start, end uint64 }
+
+// codeRanges returns where code is, sorted: the executable sections, or the executable segments of a file without them.
+func (f *elfFile) codeRanges() []addrRange {
+	var code []addrRange
+	for _, s := range f.sects {
+		if s.Type == elf.SHT_PROGBITS && s.Flags&(elf.SHF_ALLOC|elf.SHF_EXECINSTR) == elf.SHF_ALLOC|elf.SHF_EXECINSTR && s.Addr+s.Size > s.Addr {
+			code = append(code, addrRange{s.Addr, s.Addr + s.Size})
+		}
+	}
+	if code == nil {
+		for _, s := range f.loads {
+			if s.Exec && s.Addr+s.MemSize > s.Addr {
+				code = append(code, addrRange{s.Addr, s.Addr + s.MemSize})
+			}
+		}
+	}
+	slices.SortFunc(code, func(x, y addrRange) int { return cmp.Compare(x.start, y.start) })
+	return code
+}
+
+// codeEnd is the end of the code range that contains addr, or addr when none does.
+func codeEnd(code []addrRange, addr uint64) uint64 {
+	i, exact := slices.BinarySearchFunc(code, addr, func(r addrRange, a uint64) int { return cmp.Compare(r.start, a) })
+	if !exact {
+		i--
+	}
+	if i < 0 || addr >= code[i].end {
+		return addr
+	}
+	return code[i].end
+}
+
+// finish sorts the symbols, keeps the best of each address, drops labels inside functions, lets symbols of no size reach to
+// the next one, but not beyond limit(their address), and copies the names that are left.
+func (b *builder) finish(t *Table, limit func(addr uint64) uint64) {
+	slices.SortFunc(b.syms, func(x, y symbol) int {
+		if c := cmp.Compare(x.addr, y.addr); c != 0 {
+			return c
+		}
+		if c := cmp.Compare(x.rank, y.rank); c != 0 {
+			return c
+		}
+		return compareNames(cString(b.strings, x.name), cString(b.strings, y.name))
+	})
+	kept := b.syms[:0]
+	var covered uint64 // end of the functions with a size so far
+	last := ^uint64(0)
+	for i, s := range b.syms {
+		if i > 0 && s.addr == last {
+			continue
+		}
+		last = s.addr
+		if s.size == 0 && s.addr < covered {
+			continue
+		}
+		covered = max(covered, s.addr+uint64(s.size))
+		kept = append(kept, s)
+	}
+	t.funcs = make([]entry, len(kept))
+	total := 0
+	for i, s := range kept {
+		if s.size == 0 {
+			end := limit(s.addr)
+			if i+1 < len(kept) {
+				end = min(end, kept[i+1].addr)
+			}
+			s.size = uint32(min(max(end, s.addr)-s.addr, 1<<32-1))
+		}
+		t.funcs[i] = entry{s.addr, s.size, s.name}
+		if total <= len(b.strings) {
+			total += len(cString(b.strings, s.name)) + 1
+		}
+	}
+	if total > len(b.strings) {
+		t.names = b.strings // names that share their bytes: a copy would be larger than the whole
+	} else {
+		t.names = make([]byte, 0, total)
+		for i := range t.funcs {
+			name := withoutVersion(cString(b.strings, t.funcs[i].name))
+			t.funcs[i].name = uint32(len(t.names))
+			t.names = append(append(t.names, name...), 0)
+		}
+	}
+	b.syms, b.strings = nil, nil
+}
+
+// compareNames orders the names of one address: fewer leading underscores first, then the longer one, as it says more, then by letter.
+func compareNames(x, y []byte) int {
+	x, y = x[:min(len(x), 256)], y[:min(len(y), 256)]
+	underscores := func(s []byte) int { return len(s) - len(bytes.TrimLeft(s, "_")) }
+	if c := cmp.Compare(underscores(x), underscores(y)); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(len(y), len(x)); c != 0 {
+		return c
+	}
+	return bytes.Compare(x, y)
+}
+
+// withoutVersion cuts the symbol version off a name of .symtab: "stat@@GLIBC_2.33" is stat.
+func withoutVersion(name []byte) []byte {
+	if i := bytes.IndexByte(name, '@'); i > 0 {
+		return name[:i]
+	}
+	return name
+}
