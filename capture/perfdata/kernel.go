@@ -1,0 +1,212 @@
+package perfdata
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"unspool/perfring"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names that perf gives the kernel in its records.
+const (
+	kernelName   = "[kernel.kallsyms]"
+	anyPID       = 0xffffffff // the kernel is mapped in every process
+	ntGNUBuildID = 3          // NT_GNU_BUILD_ID in elf.h
+)
+
+// ErrHiddenAddresses says that the kernel's addresses can't be read, so that kernel frames of the
+// recording will have no names.
+var ErrHiddenAddresses = errors.New("kernel addresses are hidden; show them with: sysctl kernel.kptr_restrict=0")
+
+// KernelRecords makes what perf says about the kernel and its modules before the first sample: MMAP
+// records, without which it names no kernel address, and build IDs. f is the format of the recording; the
+// records' trailers are zero. What was found is returned with an error too: [ErrHiddenAddresses]
+// leaves the build IDs.
+func KernelRecords(f *perfring.Format) (records [][]byte, ids []BuildID, err error) {
+	return kernelRecords(f, "/")
+}
+
+func kernelRecords(f *perfring.Format, root string) (records [][]byte, ids []BuildID, err error) {
+	if id := kernelBuildID(filepath.Join(root, "sys/kernel/notes")); id != nil {
+		ids = append(ids, BuildID{Path: kernelName, ID: id, Kernel: true})
+	}
+	syms, err := kernelSymbols(filepath.Join(root, "proc/kallsyms"))
+	if err != nil {
+		return records, ids, err
+	}
+	// _text is the symbol by which perf finds out how far the kernel was moved at boot.
+	name := "_text"
+	start := syms[name]
+	if start == 0 {
+		name = "_stext"
+		start = syms[name]
+	}
+	end := max(syms["_edata"], start)
+	if end == start {
+		end = max(syms["_etext"], start)
+	}
+	if start == 0 {
+		return records, ids, ErrHiddenAddresses
+	}
+	if end == start {
+		end = 1<<64 - 1
+	}
+	add := func(m perfring.Mmap) error {
+		m.Misc, m.PID = miscKernel, anyPID
+		rec, err := perfring.AppendMmap(nil, f, &m, &perfring.SampleID{})
+		if err == nil {
+			records = append(records, rec)
+		}
+		return err
+	}
+	err = add(perfring.Mmap{Addr: start, Len: end - start, Offset: start, Path: []byte(kernelName + name)})
+	if err != nil {
+		return records, ids, fmt.Errorf("mapping of the kernel: %w", err)
+	}
+
+	mods, err := modules(root)
+	if err != nil {
+		return records, ids, err
+	}
+	for _, m := range mods {
+		if err := add(perfring.Mmap{Addr: m.addr, Len: m.size, Path: []byte(m.path)}); err != nil {
+			return records, ids, fmt.Errorf("mapping of the module %s: %w", m.path, err)
+		}
+		if m.id != nil {
+			ids = append(ids, BuildID{Path: m.path, ID: m.id, Kernel: true})
+		}
+	}
+	return records, ids, nil
+}
+
+// kernelSymbols returns the addresses of the symbols that bound the kernel. Whom kptr_restrict keeps
+// out reads zeros.
+func kernelSymbols(path string) (map[string]uint64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("kernel symbols: %w", err)
+	}
+	defer f.Close()
+	syms := map[string]uint64{}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		// ffffffff81000000 T _text
+		addr, rest, _ := bytes.Cut(lines.Bytes(), []byte(" "))
+		if len(rest) < 3 || rest[2] != '_' {
+			continue
+		}
+		switch name := string(rest[2:]); name {
+		case "_text", "_stext", "_etext", "_edata":
+			v, err := strconv.ParseUint(string(addr), 16, 64)
+			if err != nil {
+				return nil, fmt.Errorf("%s: address of %s: %w", path, name, err)
+			}
+			if v == 0 {
+				return nil, ErrHiddenAddresses
+			}
+			syms[name] = v
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("kernel symbols: %w", err)
+	}
+	return syms, nil
+}
+
+// module is a kernel module that is loaded.
+type module struct {
+	path       string // of its file, or "[name]"
+	addr, size uint64
+	id         []byte
+}
+
+// modules lists the loaded modules. A kernel without modules has no list, which is no error.
+func modules(root string) (mods []module, err error) {
+	path := filepath.Join(root, "proc/modules")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return nil, err
+	}
+	files := moduleFiles(root)
+	for line := range strings.Lines(string(text)) {
+		// name size uses users state address [taints]
+		field := strings.Fields(line)
+		if len(field) < 6 {
+			return mods, fmt.Errorf("%s: line %q", path, line)
+		}
+		size, err1 := strconv.ParseUint(field[1], 10, 64)
+		addr, err2 := strconv.ParseUint(strings.TrimPrefix(field[5], "0x"), 16, 64)
+		if err := errors.Join(err1, err2); err != nil {
+			return mods, fmt.Errorf("%s: %w", path, err)
+		}
+		if addr == 0 {
+			return mods, ErrHiddenAddresses
+		}
+		m := module{path: files[field[0]], addr: addr, size: size}
+		if m.path == "" {
+			m.path = "[" + field[0] + "]"
+		}
+		m.id = kernelBuildID(filepath.Join(root, "sys/module", field[0], "notes/.note.gnu.build-id"))
+		mods = append(mods, m)
+	}
+	return mods, nil
+}
+
+// moduleFiles returns the files of the running kernel's modules by the modules' names.
+func moduleFiles(root string) map[string]string {
+	var uts unix.Utsname
+	if unix.Uname(&uts) != nil {
+		return nil
+	}
+	dir := filepath.Join("/lib/modules", unix.ByteSliceToString(uts.Release[:]))
+	text, err := os.ReadFile(filepath.Join(root, dir, "modules.dep"))
+	if err != nil {
+		return nil
+	}
+	files := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		// kernel/fs/xfs/xfs.ko.xz: kernel/lib/libcrc32c.ko.xz
+		file, _, ok := strings.Cut(line, ":")
+		if !ok {
+			continue
+		}
+		name, _, _ := strings.Cut(filepath.Base(file), ".ko")
+		files[strings.ReplaceAll(name, "-", "_")] = filepath.Join(dir, file)
+	}
+	return files
+}
+
+// kernelBuildID finds the build ID in a file of ELF notes, nil when there is none.
+func kernelBuildID(path string) []byte {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	for len(b) >= 12 {
+		// struct elf32_note: sizes of name and descriptor, each of which is padded to a word
+		name, desc, typ := uint64(le.Uint32(b)), uint64(le.Uint32(b[4:])), le.Uint32(b[8:])
+		b = b[12:]
+		descAt := (name + 3) &^ 3
+		end := descAt + (desc+3)&^3
+		if end > uint64(len(b)) {
+			return nil
+		}
+		if typ == ntGNUBuildID && string(b[:name]) == "GNU\x00" && desc > 0 && desc <= maxBuildID {
+			return b[descAt : descAt+desc]
+		}
+		b = b[end:]
+	}
+	return nil
+}

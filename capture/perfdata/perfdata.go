@@ -1,0 +1,141 @@
+// Package perfdata writes and reads perf.data: the recordings of the Linux perf tool.
+//
+// A recording is a run of PERF_RECORD_* structures as the kernel makes them (the data
+// section), in the company of what is needed to understand them: the attributes of the events
+// (struct perf_event_attr) with the IDs that the kernel gave each of them, and features, which
+// are notes about the machine, the command and the files that were mapped.
+//
+// There are two layouts. A file starts with a header that says where the attributes and the
+// data are; a table right behind the data says where the features are:
+//
+//	header | IDs | attributes | data: records … | feature table | features …
+//
+// A pipe starts with a header of 16 bytes. Attributes and features are records of their own,
+// numbered from 64 (enum perf_user_event_type) because the kernel never makes these:
+//
+//	header | HEADER_ATTR … HEADER_FEATURE … | records …
+//
+// Records of one CPU are almost in the order of time; between CPUs there is none. A
+// FINISHED_ROUND record says that whatever follows is later than what came before the
+// FINISHED_ROUND before it, so that a reader can sort within bounded memory.
+//
+// The formats are specified in the kernel's tools/perf/Documentation/perf.data-file-format.txt
+// and include/uapi/linux/perf_event.h, and by tools/perf/util/header.c and session.c.
+//
+// [Writer] writes recordings that carry callchains, never registers or stacks. [Reader] reads any
+// little-endian recording and takes nothing in it for granted.
+package perfdata
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"unspool/perfring"
+
+	"golang.org/x/sys/unix"
+)
+
+// Numbers from tools/perf/util/header.h.
+const (
+	magic         = 0x32454c4946524550 // "PERFILE2", read as a little-endian word
+	magicSwapped  = 0x50455246494c4532 // the same, written by a big-endian machine
+	magic1        = 0x454c494646524550 // "PERFFILE", perf before Linux 3.2
+	headerSize    = 104                // sizeof(struct perf_file_header)
+	headerSizeOld = 72                 // without the feature bits
+	pipeSize      = 16                 // sizeof(struct perf_pipe_file_header)
+	sizeAt        = 48                 // where data.size stands in the header
+	featureBits   = 256                // HEADER_FEAT_BITS
+	nameAlign     = 64                 // strings are padded to it (NAME_ALIGN)
+)
+
+// recordHeader is the size of struct perf_event_header: type, misc, size.
+const recordHeader = 8
+
+const (
+	miscKernel      = 1       // PERF_RECORD_MISC_KERNEL
+	miscUser        = 2       // PERF_RECORD_MISC_USER
+	miscBuildIDSize = 1 << 15 // PERF_RECORD_MISC_BUILD_ID_SIZE
+)
+
+// attrSize is the size that attributes are written with: PERF_ATTR_SIZE_VER7. perf refuses
+// attributes that are longer than its own struct, and up to version 6.4 it takes the IDs in a
+// HEADER_ATTR record to begin where its own struct ends, which was this size since 5.13.
+const attrSize = 128
+
+// Attributes are between PERF_ATTR_SIZE_VER0 and what a later kernel may add.
+const (
+	attrSizeMin = 64
+	attrSizeMax = 4096
+)
+
+var le = binary.LittleEndian
+
+// section is struct perf_file_section: where something is in the file.
+type section struct{ Offset, Size uint64 }
+
+// fileHeader is struct perf_file_header.
+type fileHeader struct {
+	Magic, Size, AttrSize    uint64
+	Attrs, Data, EventsTypes section
+	Features                 [featureBits / 64]uint64
+}
+
+// set marks a feature as present.
+func (h *fileHeader) set(f Feature) { h.Features[f/64] |= 1 << (f % 64) }
+
+// has reports whether a feature is marked as present.
+func (h *fileHeader) has(f Feature) bool { return h.Features[f/64]>>(f%64)&1 != 0 }
+
+// encode appends v, a struct of fixed size, to b.
+func encode(b []byte, v any) []byte {
+	b, _ = binary.Append(b, le, v) // fails only where the size is not fixed
+	return b
+}
+
+// appendHeader appends a struct perf_event_header.
+func appendHeader(b []byte, typ perfring.RecordType, misc uint16, size int) []byte {
+	b = le.AppendUint32(b, uint32(typ))
+	b = le.AppendUint16(b, misc)
+	return le.AppendUint16(b, uint16(size))
+}
+
+// appendString appends s as perf does: the padded length, the bytes, zeros.
+func appendString(b []byte, s string) []byte {
+	n := align(len(s)+1, nameAlign)
+	b = le.AppendUint32(b, uint32(n))
+	b = append(b, s...)
+	return append(b, make([]byte, n-len(s))...)
+}
+
+// align rounds n up to a multiple of to, a power of two.
+func align(n, to int) int { return (n + to - 1) &^ (to - 1) }
+
+// appendAttr appends a with the size attrSize.
+func appendAttr(b []byte, a unix.PerfEventAttr) []byte {
+	a.Size = attrSize
+	at := len(b)
+	b = encode(b, a)
+	// A later x/sys may know more fields than attrSize has room for.
+	return append(b[:min(len(b), at+attrSize)], make([]byte, max(0, at+attrSize-len(b)))...)
+}
+
+// decodeAttr reads an attribute that occupies all of b. Short ones come from older perfs; what a
+// later kernel added is accepted as long as it is zero, because it then changes nothing.
+func decodeAttr(b []byte) (a unix.PerfEventAttr, err error) {
+	size := binary.Size(a)
+	if len(b) < attrSizeMin {
+		return a, fmt.Errorf("attribute of %d bytes, at least %d expected", len(b), attrSizeMin)
+	}
+	// config3 (PERF_ATTR_SIZE_VER8) says what is counted and changes no record's layout.
+	for _, x := range b[min(len(b), max(size, 136)):] {
+		if x != 0 {
+			return a, fmt.Errorf("attribute of %d bytes with unknown fields, made by a later perf", len(b))
+		}
+	}
+	whole := make([]byte, size)
+	copy(whole, b)
+	if _, err := binary.Decode(whole, le, &a); err != nil {
+		return a, fmt.Errorf("attribute: %w", err)
+	}
+	return a, nil
+}

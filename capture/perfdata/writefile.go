@@ -1,0 +1,122 @@
+package perfdata
+
+import "slices"
+
+// beginFile writes header, IDs, attributes and the features that can't wait.
+func (w *Writer) beginFile() error {
+	b := make([]byte, headerSize)
+	ids := make([]section, len(w.events))
+	for i, e := range w.events {
+		ids[i] = section{uint64(len(b)), uint64(8 * len(e.IDs))}
+		for _, id := range e.IDs {
+			b = le.AppendUint64(b, id)
+		}
+	}
+	attrs := len(b)
+	for i, e := range w.events {
+		b = encode(appendAttr(b, e.PerfEventAttr), ids[i])
+	}
+	w.header = fileHeader{
+		Magic: magic, Size: headerSize, AttrSize: attrSize + 16,
+		Attrs: section{uint64(attrs), uint64(len(b) - attrs)},
+	}
+	for _, f := range w.early {
+		w.places[f.num] = section{uint64(len(b)), uint64(len(f.data))}
+		w.table = encode(w.table, w.places[f.num])
+		w.header.set(f.num)
+		b = append(b, f.data...)
+	}
+	b = append(b, make([]byte, align(len(b), 8)-len(b))...)
+	w.header.Data.Offset = uint64(len(b))
+	encode(b[:0], w.header)
+	b = append(b, w.table...)
+	if _, err := w.file.WriteAt(b, 0); err != nil {
+		return err
+	}
+	w.written = int64(len(b))
+	return nil
+}
+
+// commit appends data to the data section, tail to what follows it, and makes h the header. tail
+// begins with the feature table that goes with h.
+//
+// The process can be killed between any two system calls, and the file must be one that perf
+// reads all the same. The header still tells the old size while the data is written, so a file
+// whose features all come last is whole at every moment. A file that can't be read without its
+// features (TRACING_DATA, COMPRESSED) has its table right behind the data, where the new data has to
+// go: there everything behind the table is written first, then what replaces it, then the header.
+// What is left is the instant between two system calls of a few bytes each.
+func (w *Writer) commit(data, tail []byte, h fileHeader) error {
+	end := int64(w.header.Data.Offset + w.header.Data.Size)
+	old := len(w.table)
+	all := append(data, tail...)
+	h.Data.Size += uint64(len(data))
+	err := w.writeParts(end, all, min(old, len(all)))
+	if err == nil {
+		if h.Features == w.header.Features {
+			_, err = w.file.WriteAt(le.AppendUint64(nil, h.Data.Size), sizeAt)
+		} else {
+			_, err = w.file.WriteAt(encode(nil, h), 0)
+		}
+	}
+	if err != nil {
+		// Back to the last flush. The error that is reported is the one that led here.
+		_, _ = w.file.WriteAt(w.table, end)
+		_ = w.file.Truncate(end + int64(old))
+		return err
+	}
+	w.header = h
+	w.written = end + int64(len(all))
+	return nil
+}
+
+// writeParts writes b at off, its first n bytes last.
+func (w *Writer) writeParts(off int64, b []byte, n int) error {
+	if _, err := w.file.WriteAt(b[n:], off+int64(n)); err != nil {
+		return err
+	}
+	if n == 0 {
+		return nil
+	}
+	_, err := w.file.WriteAt(b[:n], off)
+	return err
+}
+
+// finishFile writes the features and the header that announces them.
+func (w *Writer) finishFile() error {
+	fs := slices.Clone(w.static)
+	set := func(f feature) {
+		fs = slices.DeleteFunc(fs, func(g feature) bool { return g.num == f.num })
+		at, _ := slices.BinarySearchFunc(fs, f.num, func(g feature, n Feature) int { return int(g.num) - int(n) })
+		fs = slices.Insert(fs, at, f)
+	}
+	if len(w.ids) > 0 {
+		f := feature{num: BuildIDs}
+		for _, id := range w.ids {
+			f.data = appendBuildID(f.data, 0, id)
+		}
+		set(f)
+	}
+	if w.last > 0 {
+		set(feature{SampleTime, le.AppendUint64(le.AppendUint64(nil, w.first), w.last)})
+	}
+	if w.comp != nil {
+		delete(w.places, Compressed) // the ratio is known by now
+		set(w.comp.feature())
+	}
+
+	h := w.header
+	tail := make([]byte, 0, 16*len(fs))
+	var contents []byte
+	at := h.Data.Offset + h.Data.Size + uint64(cap(tail))
+	for _, f := range fs {
+		place, ok := w.places[f.num]
+		if !ok {
+			place = section{at + uint64(len(contents)), uint64(len(f.data))}
+			contents = append(contents, f.data...)
+		}
+		tail = encode(tail, place)
+		h.set(f.num)
+	}
+	return w.commit(nil, append(tail, contents...), h)
+}

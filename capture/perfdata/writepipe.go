@@ -1,0 +1,70 @@
+package perfdata
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"unspool/perfring"
+)
+
+// beginPipe writes the header of a pipe, the attributes, and the features known so far.
+func (w *Writer) beginPipe() error {
+	b := le.AppendUint64(nil, magic)
+	b = le.AppendUint64(b, pipeSize)
+	for _, e := range w.events {
+		b = appendHeaderAttrs(b, e, len(w.events) > 1)
+	}
+	var tracing []byte
+	for _, f := range w.static {
+		size := align(recordHeader+8+len(f.data), 8)
+		switch {
+		case f.num == TracingData:
+			tracing = f.data
+		case size <= perfring.MaxRecordSize:
+			b = appendHeader(b, perfring.RecordHeaderFeature, 0, size)
+			b = le.AppendUint64(b, uint64(f.num))
+			b = append(b, f.data...)
+			b = append(b, make([]byte, size-recordHeader-8-len(f.data))...)
+		}
+		// What is too long for a record is left out: a command line of 64 KiB.
+	}
+	if tracing != nil {
+		// The blob follows the record, it is not part of it.
+		size := align(len(tracing), 8)
+		b = appendHeader(b, perfring.RecordTracingData, 0, recordHeader+4)
+		b = le.AppendUint32(b, uint32(size))
+		b = append(b, tracing...)
+		b = append(b, make([]byte, size-len(tracing))...)
+	}
+	return w.send(b)
+}
+
+// appendHeaderAttrs appends the HEADER_ATTR records of an event. An event on many threads and CPUs
+// has more IDs than a record holds. A reader needs them to tell events apart: where there are several,
+// the event is repeated with the rest of its IDs, and where there is one, the rest is left out.
+func appendHeaderAttrs(b []byte, e perfring.Attr, several bool) []byte {
+	const room = (perfring.MaxRecordSize - recordHeader - attrSize) / 8
+	for ids := e.IDs; ; {
+		n := min(len(ids), room)
+		b = appendHeader(b, perfring.RecordHeaderAttr, 0, recordHeader+attrSize+8*n)
+		b = appendAttr(b, e.PerfEventAttr)
+		for _, id := range ids[:n] {
+			b = le.AppendUint64(b, id)
+		}
+		if ids = ids[n:]; len(ids) == 0 || !several {
+			return b
+		}
+	}
+}
+
+// send writes b to the pipe.
+func (w *Writer) send(b []byte) error {
+	n, err := w.out.Write(b)
+	w.written += int64(n)
+	var path *fs.PathError
+	if err != nil && !errors.As(err, &path) {
+		err = fmt.Errorf("write %s: %w", w.name, err)
+	}
+	return err
+}

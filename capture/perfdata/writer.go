@@ -1,0 +1,320 @@
+package perfdata
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+
+	"unspool/perfring"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options say what is written where.
+type Options struct {
+	// Path names the recording. A file of that name is kept as Path with ".old" behind it. What
+	// is not a regular file (a FIFO, /dev/null) gets the pipe format, and so does "-",
+	// which is Out, or standard output where that is nil.
+	Path string
+	Out  io.Writer
+
+	// Events are the events as they were opened, with all their IDs. Where they ask for user
+	// registers and stacks they are written as asking for callchains instead.
+	Events []perfring.Attr
+
+	CommandLine []string // of the recording tool, argv[0] included; may be empty
+	Version     string   // of the recording tool; "unspool" when empty
+
+	// Compress is the level of zstd compression, 1 to 22; 0 writes records as they are.
+	Compress int
+
+	// Features are written instead of what would be said about this machine and this recording;
+	// an empty one leaves the feature out. A conversion hands on those of its input.
+	Features map[Feature][]byte
+}
+
+// Writer writes one recording. It is not safe for concurrent use. After the first error nothing
+// more is written: what is in the file by then stays readable, up to the last flush.
+type Writer struct {
+	path   string
+	name   string   // of the destination, for errors
+	file   *os.File // nil when the caller owns the destination
+	out    io.Writer
+	pipe   bool
+	events []perfring.Attr
+	header fileHeader
+	static []feature // known from the start
+	early  []feature // of these, what a file cut short needs to be read; before the data
+	places map[Feature]section
+	table  []byte // feature table that stands behind the data now
+	comp   *compressor
+
+	buf     []byte // whole records, not written yet
+	packed  []byte // reused by flush
+	written int64
+	ids     []BuildID
+	known   map[string]bool // path and ID of what is in ids
+	dirty   bool            // something was written since the last round
+
+	timeAt      int // where a sample's time is, 0 when it has none or they differ
+	first, last uint64
+
+	err    error
+	told   bool // err has been returned
+	closed bool
+}
+
+// bufferSize is how much is gathered before it is written. At least two records fit.
+const bufferSize = compressChunk
+
+// Create begins a recording: header, attributes and whatever else has to stand before the
+// data are written at once.
+func Create(o Options) (*Writer, error) {
+	if len(o.Events) == 0 {
+		return nil, errors.New("perf.data without an event")
+	}
+	if o.Version == "" {
+		o.Version = "unspool"
+	}
+	w := &Writer{path: o.Path, known: map[string]bool{}, places: map[Feature]section{}, buf: make([]byte, 0, bufferSize+recordHeader)}
+	for _, e := range o.Events {
+		w.events = append(w.events, e.Unwound())
+	}
+	w.timeAt = timeOffset(w.events)
+	if o.Compress != 0 {
+		c, err := newCompressor(o.Compress)
+		if err != nil {
+			return nil, err
+		}
+		w.comp = c
+		o.Features = maps.Clone(o.Features)
+		delete(o.Features, Compressed)
+	}
+	w.static = features(o, w.events)
+	if err := w.addEarly(o); err != nil {
+		return nil, err
+	}
+	if err := w.open(o); err != nil {
+		return nil, err
+	}
+	begin := w.beginFile
+	if w.pipe {
+		begin = w.beginPipe
+	}
+	if err := begin(); err != nil {
+		w.closeFile()
+		return nil, err
+	}
+	return w, nil
+}
+
+// addEarly gathers the features without which perf does not read the records at all. In a file
+// they have to be there while it is being written; the others come last.
+func (w *Writer) addEarly(o Options) error {
+	add := func(f feature) { w.static = append(w.static, f); w.early = append(w.early, f) }
+	if given, ok := o.Features[TracingData]; ok {
+		if len(given) > 0 {
+			w.early = append(w.early, feature{TracingData, given})
+		}
+	} else {
+		data, err := tracingData(w.events)
+		if err != nil {
+			return err
+		}
+		if data != nil {
+			add(feature{TracingData, data})
+		}
+	}
+	if w.comp != nil {
+		add(w.comp.feature())
+	}
+	slices.SortFunc(w.static, func(a, b feature) int { return int(a.num) - int(b.num) })
+	return nil
+}
+
+// open opens the destination and settles the layout.
+func (w *Writer) open(o Options) error {
+	if o.Path == "-" {
+		w.pipe, w.out, w.name = true, o.Out, "standard output"
+		if w.out == nil {
+			w.out = os.Stdout
+		}
+		return nil
+	}
+	w.name = o.Path
+	st, err := os.Stat(o.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case st.IsDir():
+		return &fs.PathError{Op: "create", Path: o.Path, Err: unix.EISDIR}
+	case !st.Mode().IsRegular():
+		w.pipe = true
+		if w.file, err = os.OpenFile(o.Path, os.O_WRONLY, 0); err != nil {
+			return err
+		}
+		w.out = w.file
+		return nil
+	case st.Size() > 0:
+		if err := os.Rename(o.Path, o.Path+".old"); err != nil {
+			return err
+		}
+	}
+	// A recording tells what other users' processes did: it is for its owner's eyes.
+	w.file, err = os.OpenFile(o.Path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	return err
+}
+
+// timeOffset returns where the time stands in the samples of all events, 0 when they do not agree.
+func timeOffset(events []perfring.Attr) int {
+	at := 0
+	for i, e := range events {
+		t := e.PerfEventAttr.Sample_type
+		off := recordHeader
+		for _, bit := range []uint64{unix.PERF_SAMPLE_IDENTIFIER, unix.PERF_SAMPLE_IP, unix.PERF_SAMPLE_TID} {
+			if t&bit != 0 {
+				off += 8
+			}
+		}
+		if t&unix.PERF_SAMPLE_TIME == 0 || i > 0 && off != at {
+			return 0
+		}
+		at = off
+	}
+	return at
+}
+
+// Write adds one record, header included. It is copied.
+func (w *Writer) Write(rec []byte) error {
+	if w.err != nil || w.closed {
+		return w.fail(fs.ErrClosed)
+	}
+	if len(rec) < recordHeader || len(rec) != int(le.Uint16(rec[6:])) {
+		return fmt.Errorf("%s: record of %d bytes whose header says otherwise", w.name, len(rec))
+	}
+	if len(w.buf)+len(rec) > bufferSize {
+		if err := w.flush(nil); err != nil {
+			return err
+		}
+	}
+	w.buf = append(w.buf, rec...)
+	if at := w.timeAt; at > 0 && perfring.Record(rec).Type() == perfring.RecordSample && at+8 <= len(rec) {
+		t := le.Uint64(rec[at:])
+		if w.first == 0 || t < w.first {
+			w.first = t
+		}
+		w.last = max(w.last, t)
+	}
+	return nil
+}
+
+// Round ends a round: whatever is written from now on is later than what was written before the
+// previous Round. Everything is flushed, so that a reader, or the file should the
+// process be killed, has it all. A round without records leaves no trace.
+func (w *Writer) Round() error {
+	if w.err != nil || w.closed {
+		return w.fail(fs.ErrClosed)
+	}
+	if len(w.buf) == 0 && !w.dirty {
+		return nil
+	}
+	if err := w.flush(appendHeader(nil, perfring.RecordFinishedRound, 0, recordHeader)); err != nil {
+		return err
+	}
+	w.dirty = false
+	return nil
+}
+
+// BuildID notes the build ID of a file that samples lie in, or of the kernel ("[kernel.kallsyms]").
+// Repetitions are dropped. The ID is copied.
+func (w *Writer) BuildID(path string, id []byte, kernel bool) {
+	key := path + "\x00" + string(id)
+	if len(id) == 0 || len(id) > maxBuildID || len(path) > unix.PathMax || w.known[key] || w.closed {
+		return
+	}
+	w.known[key] = true
+	b := BuildID{Path: path, ID: slices.Clone(id), Kernel: kernel}
+	if w.pipe {
+		// An error here comes back from the next call.
+		_ = w.Write(appendBuildID(nil, perfring.RecordBuildID, b))
+		return
+	}
+	w.ids = append(w.ids, b)
+}
+
+// Written returns how many bytes the destination has received so far.
+func (w *Writer) Written() int64 { return w.written }
+
+// Close writes what is buffered and the features, and closes the file. The error is one that has
+// not been returned before. Further calls do nothing.
+func (w *Writer) Close() error {
+	if w.closed {
+		return nil
+	}
+	if w.err == nil {
+		_ = w.flush(nil)
+		w.told = false
+	}
+	w.closed = true
+	if !w.pipe {
+		// After a failed flush too: on a full disk, taking it back has made room for them.
+		if err := w.finishFile(); err != nil && w.err == nil {
+			w.err = err
+		}
+	}
+	if err := w.closeFile(); err != nil && w.err == nil {
+		w.err = err
+	}
+	if w.told {
+		return nil
+	}
+	w.told = true
+	return w.err
+}
+
+func (w *Writer) closeFile() error {
+	if w.file == nil {
+		return nil
+	}
+	return w.file.Close()
+}
+
+// fail returns the error that ended the recording, or other when there was none.
+func (w *Writer) fail(other error) error {
+	if w.err == nil {
+		return fmt.Errorf("%s: %w", w.name, other)
+	}
+	w.told = true
+	return w.err
+}
+
+// flush writes the buffered records and then tail, a whole record or nothing.
+func (w *Writer) flush(tail []byte) error {
+	data := w.buf
+	if w.comp != nil {
+		w.packed = w.comp.append(w.packed[:0], data)
+		data = w.packed
+	}
+	data = append(data, tail...)
+	w.buf = w.buf[:0]
+	if len(data) == 0 {
+		return nil
+	}
+	var err error
+	if w.pipe {
+		err = w.send(data)
+	} else {
+		err = w.commit(data, w.table, w.header)
+	}
+	w.dirty = true
+	if err != nil {
+		w.err, w.told = err, true
+		w.buf = nil
+	}
+	return err
+}
