@@ -1,0 +1,40 @@
+package dwarfcfi
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrNoFDE says that no FDE covers the program counter. It is returned as it is,
+	// because it is an everyday answer (JIT code, assembly, Go).
+	ErrNoFDE = errors.New("no FDE covers the address")
+	// ErrBadCFI is wrapped by every error about malformed or unsupported CFI.
+	ErrBadCFI = errors.New("bad CFI")
+	// ErrBadELF is wrapped by every error about an ELF file that cannot be read as one.
+	ErrBadELF = errors.New("bad ELF file")
+	// ErrBadExpr is wrapped by every error about a malformed, unsupported or failing
+	// DWARF expression.
+	ErrBadExpr = errors.New("bad DWARF expression")
+	// ErrUnreadable is wrapped by [Eval] when the expression needs memory that its
+	// caller could not read. It says nothing against the CFI.
+	ErrUnreadable = errors.New("memory not readable")
+	// ErrUnknownRegister is wrapped by [Eval] when the expression needs a register
+	// whose value is not known.
+	ErrUnknownRegister = errors.New("register not known")
+)
+
+// Error is an error with its place.
+type Error struct {
+	Section string // ".eh_frame", ".debug_frame", "section headers", ...
+	Offset  uint64 // in bytes from the start of Section
+	What    string // what is wrong there
+	Err     error  // the sentinel, or the cause
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s+%#x: %s: %v", e.Section, e.Offset, e.What, e.Err)
+}
+
+// Unwrap returns the sentinel or the cause.
+func (e *Error) Unwrap() error { return e.Err }

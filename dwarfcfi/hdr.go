@@ -1,0 +1,89 @@
+package dwarfcfi
+
+import "encoding/binary"
+
+// searchTable is the binary search table of .eh_frame_hdr (LSB Core 5.0, 10.6.2): pairs of
+// a start address and the address of its FDE, sorted by the former, searched in place.
+type searchTable struct {
+	pairs Section // Addr: of the first pair
+	bases bases   // datarel means relative to .eh_frame_hdr here
+	enc   uint8
+	width int // bytes of one value
+	count int // 0: no table
+}
+
+// parseHdr returns the table of an .eh_frame_hdr, an empty one if there is none that can be
+// searched. The number of entries that the header claims is cut to what is there.
+func parseHdr(hdr Section, ptrSize uint8, text uint64) searchTable {
+	b := bases{section: hdr.Addr, text: text, data: hdr.Addr, ptrSize: ptrSize}
+	c := cursor{data: hdr.Data}
+	version := c.u8()
+	frameEnc, countEnc, enc := c.u8(), c.u8(), c.u8()
+	if c.bad || version != 1 || frameEnc == peOmit || countEnc == peOmit || enc == peOmit {
+		return searchTable{}
+	}
+	b.skip(&c, frameEnc)
+	count := b.pointer(&c, countEnc)
+	width := fixedSize(enc, ptrSize)
+	switch enc &^ peFormat {
+	case 0, pePCRel, peTextRel, peDataRel:
+	default:
+		width = 0
+	}
+	if c.bad || width == 0 {
+		return searchTable{}
+	}
+	pairs := hdr.Data[c.pos:]
+	count = min(count, uint64(len(pairs)/(2*width)))
+	b.section += uint64(c.pos)
+	return searchTable{
+		pairs: Section{Addr: b.section, Data: pairs[:2*width*int(count)]},
+		bases: b, enc: enc, width: width, count: int(count),
+	}
+}
+
+// find returns the last pair whose start is not above pc.
+func (s *searchTable) find(pc uint64) (start, fde uint64, ok bool) {
+	if s.enc == peDataRel|peSdata4 && s.bases.ptrSize == 8 {
+		return s.findDataRel(pc)
+	}
+	low, high := 0, s.count
+	for low < high {
+		mid := int(uint(low+high) / 2)
+		if s.value(2*mid) <= pc {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	if low == 0 {
+		return 0, 0, false
+	}
+	return s.value(2*low - 2), s.value(2*low - 1), true
+}
+
+// findDataRel is find for the encoding that every linker writes.
+func (s *searchTable) findDataRel(pc uint64) (start, fde uint64, ok bool) {
+	want := int64(pc - s.bases.data)
+	data := s.pairs.Data
+	low, high := 0, s.count
+	for low < high {
+		mid := int(uint(low+high) / 2)
+		if int64(int32(binary.LittleEndian.Uint32(data[8*mid:]))) <= want {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	if low == 0 {
+		return 0, 0, false
+	}
+	pair := binary.LittleEndian.Uint64(data[8*low-8:])
+	return s.bases.data + uint64(int64(int32(pair))), s.bases.data + uint64(int64(pair)>>32), true
+}
+
+// value is the i-th value of the table: starts at even, FDEs at odd places.
+func (s *searchTable) value(i int) uint64 {
+	c := cursor{data: s.pairs.Data, pos: i * s.width}
+	return s.bases.pointer(&c, s.enc)
+}

@@ -1,0 +1,129 @@
+package dwarfcfi
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// index finds FDEs by address in a section that has no search table. Starts are kept
+// relative to the lowest one: an image spans less than 4 GiB as a rule, and then an FDE
+// costs 8 bytes.
+type index struct {
+	base uint64
+	near []near
+	far  []far // instead of near, for an image that spans more
+	// err is what a question without answer yields: ErrNoFDE, or the first bad entry
+	// if there was one, since the answer may have been in it.
+	err error
+}
+
+type near struct{ start, offset uint32 }
+
+type far struct {
+	start  uint64
+	offset uint32
+}
+
+// find finds the FDE that covers pc through the index, which it builds at its first call.
+func (f *frames) find(pc uint64) (FDE, error) {
+	if len(f.Data) == 0 {
+		return FDE{}, ErrNoFDE
+	}
+	if f.index == nil {
+		f.index = f.buildIndex()
+	}
+	x := f.index
+	i := x.search(pc)
+	// FDEs of one start follow each other: a copy of an inline function that the linker
+	// dropped leaves its FDE in .debug_frame with start 0, or with the kept copy's.
+	for tries := 0; i > 0 && tries < 4; tries++ {
+		i--
+		d, err := f.fde(x.offset(i))
+		if err != nil {
+			return FDE{}, err
+		}
+		if d.Covers(pc) {
+			return d, nil
+		}
+	}
+	return FDE{}, x.err
+}
+
+// search returns how many entries start at or below pc.
+func (x *index) search(pc uint64) int {
+	if x.far != nil {
+		i, _ := slices.BinarySearchFunc(x.far, pc, func(e far, pc uint64) int {
+			if e.start <= pc {
+				return -1
+			}
+			return 1
+		})
+		return i
+	}
+	if pc < x.base {
+		return 0
+	}
+	want := pc - x.base
+	low, high := 0, len(x.near)
+	for low < high {
+		mid := int(uint(low+high) / 2)
+		if uint64(x.near[mid].start) <= want {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+func (x *index) offset(i int) uint64 {
+	if x.far != nil {
+		return uint64(x.far[i].offset)
+	}
+	return uint64(x.near[i].offset)
+}
+
+// buildIndex reads the section once to count its FDEs and once more to note them, so that
+// no more is allocated than is kept. Empty FDEs are left out.
+func (f *frames) buildIndex() *index {
+	x := &index{err: ErrNoFDE}
+	count, low, high := 0, uint64(math.MaxUint64), uint64(0)
+	for d, err := range f.all() {
+		if err != nil {
+			if x.err == ErrNoFDE {
+				x.err = err
+			}
+			continue
+		}
+		if d.Start < d.End {
+			count++
+			low, high = min(low, d.Start), max(high, d.Start)
+		}
+	}
+	if count == 0 {
+		return x
+	}
+	x.base = low
+	if high-low <= math.MaxUint32 {
+		x.near = make([]near, 0, count)
+	} else {
+		x.far = make([]far, 0, count)
+	}
+	for d, err := range f.all() {
+		switch {
+		case err != nil || d.Start >= d.End:
+		case x.far != nil:
+			x.far = append(x.far, far{d.Start, uint32(d.Offset)})
+		default:
+			x.near = append(x.near, near{uint32(d.Start - low), uint32(d.Offset)})
+		}
+	}
+	slices.SortFunc(x.near, func(a, b near) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.offset, b.offset))
+	})
+	slices.SortFunc(x.far, func(a, b far) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.offset, b.offset))
+	})
+	return x
+}
