@@ -1,0 +1,83 @@
+# unspool: `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+.DELETE_ON_ERROR:
+
+GO       ?= go
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+FUZZTIME ?= 30s
+# What `make demo` records, in seconds.
+DEMO_SECONDS ?= 3
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# ./... leaves out directories named testdata.
+PACKAGES := ./... ./testdata/programs
+SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './testdata/*' 2>/dev/null) go.mod go.sum
+
+# No frame pointers, no debug information, and no tail calls, which would drop
+# frames that a reader of the call tree expects.
+DEMO_FLAGS := -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -pthread -Wall -Wextra
+DEMO_PARTS := $(patsubst testdata/demo/%,dist/demo/%.o,$(wildcard testdata/demo/*.c testdata/demo/*.cc))
+
+.PHONY: build demo test race fuzz install clean help
+
+build: bin/unspool ## build bin/unspool (the default)
+
+# A new commit changes the version, hence the second prerequisite.
+bin/unspool: $(SOURCES) $(wildcard .git/logs/HEAD)
+	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $@ ./cmd/unspool
+
+demo: bin/unspool ## record a sample workload for DEMO_SECONDS=3 seconds and print its call tree
+	@CC='$(CC)' CXX='$(CXX)' .ci/setup demo
+	@$(MAKE) --no-print-directory dist/demo-workload
+	bin/unspool record -o dist/demo.data -- dist/demo-workload $(DEMO_SECONDS) || { bin/unspool doctor; exit 1; }
+	bin/unspool report dist/demo.data
+
+dist/demo-workload: $(DEMO_PARTS)
+	$(CXX) -pthread -o $@ $^ -lm
+
+dist/demo/%.c.o: testdata/demo/%.c testdata/demo/demo.h
+	@mkdir -p $(@D)
+	$(CC) $(DEMO_FLAGS) -c -o $@ $<
+
+dist/demo/%.cc.o: testdata/demo/%.cc testdata/demo/demo.h
+	@mkdir -p $(@D)
+	$(CXX) $(DEMO_FLAGS) -c -o $@ $<
+
+test: bin/unspool ## install what the tests need, then gofmt, vet, staticcheck and all tests
+	@.ci/setup test
+	@mkdir -p dist
+	@unformatted=$$(gofmt -l .); \
+	if [ -n "$$unformatted" ]; then echo "gofmt would change: $$unformatted"; exit 1; fi
+	$(GO) vet $(PACKAGES)
+	$(GO) run $(STATICCHECK) $(PACKAGES)
+	$(GO) test -count=1 -v $(PACKAGES) 2>&1 | tee dist/test.log | awk -f .ci/digest.awk
+
+race: ## all tests with the race detector, the longest ones shortened
+	@mkdir -p dist
+	$(GO) test -count=1 -v -race -short $(PACKAGES) 2>&1 | tee dist/race.log | awk -f .ci/digest.awk
+
+fuzz: ## run every fuzz target for FUZZTIME=30s
+	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | \
+	while IFS=: read -r file func; do \
+		echo "== $${file%/*} $${func#func }"; \
+		$(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$${file%/*}" </dev/null; \
+	done
+
+install: bin/unspool ## install the binary and shell completions below PREFIX=/usr/local (and DESTDIR=)
+	install -D -m 755 bin/unspool '$(DESTDIR)$(PREFIX)/bin/unspool'
+	install -d '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' \
+		'$(DESTDIR)$(PREFIX)/share/zsh/site-functions' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d'
+	bin/unspool completion bash >'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/unspool'
+	bin/unspool completion zsh >'$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_unspool'
+	bin/unspool completion fish >'$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/unspool.fish'
+
+clean: ## remove bin and dist
+	rm -rf bin dist
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
