@@ -127,9 +127,7 @@ func (t *Table) readMaps(s *Space, living uint32, replace bool) (different bool,
 		if !replace && s.holds(m) {
 			return
 		}
-		before := s.layout.maps
-		t.insert(s, m)
-		if m.Prot&ProtExec != 0 || len(before) != len(s.layout.maps) {
+		if t.insert(s, m) {
 			different = true
 		}
 	})

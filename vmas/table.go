@@ -116,8 +116,9 @@ func (t *Table) Mmap(pid uint32, m Map) *Mapping {
 		s.loose = true
 	}
 	s.kernel = false
-	s.changed()
-	t.insert(s, &m)
+	if t.insert(s, &m) {
+		s.changed()
+	}
 	if len(s.layout.maps) > s.limit {
 		t.trim(s)
 	}
@@ -127,15 +128,15 @@ func (t *Table) Mmap(pid uint32, m Map) *Mapping {
 	return s.Find(m.Addr)
 }
 
-// insert puts a mapping into a space.
-func (t *Table) insert(s *Space, m *Map) {
+// insert puts a mapping into a space and reports whether that made a difference to the mappings.
+func (t *Table) insert(s *Space, m *Map) bool {
 	end := m.Addr + m.Len
 	if string(m.Name) == "[stack]" {
 		s.stackLow, s.stackHigh = m.Addr, end
 	}
 	if m.Prot&ProtExec == 0 {
 		if i := search(s.layout.maps, m.Addr); i == len(s.layout.maps) || s.layout.maps[i].Start >= end {
-			return // takes nothing away: most of them
+			return false // takes nothing away: most of them
 		}
 	}
 	t.seq++
@@ -147,6 +148,7 @@ func (t *Table) insert(s *Space, m *Map) {
 	}
 	s.layout = s.layout.own(&t.files)
 	s.layout.insert(&t.files, nm)
+	return true
 }
 
 const (
