@@ -40,13 +40,15 @@ func (w *Writer) beginPipe() error {
 	return w.send(b)
 }
 
+// maxPipeIDs is how many IDs fit into a HEADER_ATTR record.
+const maxPipeIDs = (perfring.MaxRecordSize - recordHeader - attrSize) / 8
+
 // appendHeaderAttrs appends the HEADER_ATTR records of an event. An event on many threads and CPUs
 // has more IDs than a record holds. A reader needs them to tell events apart: where there are several,
 // the event is repeated with the rest of its IDs, and where there is one, the rest is left out.
 func appendHeaderAttrs(b []byte, e perfring.Attr, several bool) []byte {
-	const room = (perfring.MaxRecordSize - recordHeader - attrSize) / 8
 	for ids := e.IDs; ; {
-		n := min(len(ids), room)
+		n := min(len(ids), maxPipeIDs)
 		b = appendHeader(b, perfring.RecordHeaderAttr, 0, recordHeader+attrSize+8*n)
 		b = appendAttr(b, e.PerfEventAttr)
 		for _, id := range ids[:n] {

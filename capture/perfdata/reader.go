@@ -1,0 +1,300 @@
+package perfdata
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"unspool/perfring"
+
+	"golang.org/x/sys/unix"
+)
+
+// DamageError says where a recording stops making sense. Whatever came before has been delivered.
+type DamageError struct {
+	Path   string
+	Offset int64 // in the file or pipe, of the record that can't be read
+	Err    error
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("%s: damaged at offset %d: %v", e.Path, e.Offset, e.Err)
+}
+
+func (e *DamageError) Unwrap() error { return e.Err }
+
+// Reader reads one recording. It is not safe for concurrent use.
+type Reader struct {
+	path string
+	file *os.File // nil when the caller of Open owns it
+	pipe bool
+	data scanner
+	zstd *decompressor // nil before the first compressed record
+	err  error         // what Next returned last: io.EOF or a DamageError
+
+	events  []perfring.Attr
+	formats []perfring.Format // of events
+	uniform bool              // all formats are the same
+	byID    map[uint64]int    // event by ID
+
+	features map[Feature]contents
+	ids      []BuildID // from HEADER_BUILD_ID records
+	unknown  uint64
+}
+
+// contents are those of a feature: in the file, or in memory when they came through a pipe.
+type contents struct {
+	at   io.ReaderAt
+	in   section
+	data []byte
+}
+
+// Open opens a recording: a file as perf record -o FILE writes it, or what perf record -o - writes,
+// from a file or, with the path "-", from standard input. The errors tell what it is if it is no
+// such recording.
+func Open(path string) (*Reader, error) {
+	file, name := os.Stdin, "standard input"
+	if path != "-" {
+		var err error
+		if file, err = os.Open(path); err != nil {
+			return nil, err
+		}
+		name = path
+	}
+	st, err := file.Stat()
+	var at io.ReaderAt
+	var size int64
+	if err == nil && st.Mode().IsRegular() {
+		at, size = file, st.Size()
+	}
+	var r *Reader
+	if err == nil {
+		r, err = newReader(name, file, at, size)
+	}
+	if path == "-" {
+		return r, err
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	r.file = file
+	return r, nil
+}
+
+// newReader reads the header from in. at is the same recording where it can be read at any place, and
+// size its length; it is nil for a pipe.
+func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, error) {
+	r := &Reader{path: name, byID: map[uint64]int{}, features: map[Feature]contents{}}
+	bad := func(format string, args ...any) (*Reader, error) {
+		return nil, fmt.Errorf("%s: %w", name, fmt.Errorf(format, args...))
+	}
+	start := make([]byte, pipeSize, headerSize)
+	if n, err := io.ReadFull(in, start); n == 0 && err == io.EOF {
+		return bad("empty")
+	} else if err != nil {
+		return bad("not a perf.data file: %w", err)
+	}
+	switch le.Uint64(start) {
+	case magic:
+	case magicSwapped:
+		return bad("recorded on a big-endian machine, which is not supported")
+	case magic1:
+		return bad("recorded by a perf older than Linux 3.2, which is not supported")
+	default:
+		return bad("not a perf.data file")
+	}
+	switch n := le.Uint64(start[8:]); n {
+	case pipeSize:
+		r.pipe = true
+		r.data = newScanner(in, pipeSize, -1)
+		return r, nil
+	case headerSize, headerSizeOld:
+		if at == nil {
+			return bad("a perf.data file can't be read through a pipe: name the file, or record with -o -")
+		}
+		start = start[:n]
+	default:
+		return bad("not a perf.data file: header of %d bytes", n)
+	}
+	if _, err := at.ReadAt(start, 0); err != nil {
+		return bad("header: %w", noEOF(err))
+	}
+	if err := r.readFileHeader(start[:headerSize], at, size); err != nil {
+		return bad("%w", err)
+	}
+	return r, nil
+}
+
+// Close closes the file.
+func (r *Reader) Close() error {
+	if r.zstd != nil {
+		r.zstd.close()
+	}
+	r.err = fmt.Errorf("%s: %w", r.path, os.ErrClosed)
+	if r.file == nil {
+		return nil
+	}
+	return r.file.Close()
+}
+
+// noEOF turns the end of the file into an error where there should have been more.
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Events returns the events of the recording. In a pipe they arrive before the first record
+// that Next returns; more may follow.
+func (r *Reader) Events() []perfring.Attr { return r.events }
+
+// Event returns the index in Events of the event with this ID, -1 when it is none's. A
+// recording with one event may leave IDs out.
+func (r *Reader) Event(id uint64) int {
+	if i, ok := r.byID[id]; ok {
+		return i
+	}
+	if len(r.events) == 1 {
+		return 0
+	}
+	return -1
+}
+
+// Format returns the layout of a record: that of the event whose ID is in it. It is nil when this can't be
+// told.
+func (r *Reader) Format(rec perfring.Record) *perfring.Format {
+	if len(r.formats) == 0 {
+		return nil
+	}
+	first := &r.formats[0]
+	if r.uniform {
+		return first
+	}
+	id, ok := first.ID(rec)
+	if !ok || id == 0 { // perf's own records and those that it made up have none
+		return first
+	}
+	if i, ok := r.byID[id]; ok {
+		return &r.formats[i]
+	}
+	return nil
+}
+
+// addEvent makes an event known.
+func (r *Reader) addEvent(a perfring.Attr) {
+	f := perfring.NewFormat(&a.PerfEventAttr)
+	for _, id := range a.IDs {
+		r.byID[id] = len(r.events)
+	}
+	if a.Name == "" {
+		a.Name = nameOf(&a.PerfEventAttr)
+	}
+	r.uniform = len(r.events) == 0 || r.uniform && f == r.formats[0]
+	r.events = append(r.events, a)
+	r.formats = append(r.formats, f)
+}
+
+// Next returns the next record in the order of the recording, decompressed. It is valid until the
+// following call. What describes a pipe (its attributes, features, tracing data and build
+// IDs) is taken in and not returned. At the end the error is io.EOF, at damage a *DamageError.
+func (r *Reader) Next() (perfring.Record, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	rec, at, err := r.next()
+	if err != nil {
+		if err != io.EOF {
+			err = &DamageError{Path: r.path, Offset: at, Err: err}
+		}
+		r.err = err
+		return nil, err
+	}
+	return rec, nil
+}
+
+// next is Next without the dressing of errors; at is the record's offset.
+func (r *Reader) next() (rec perfring.Record, at int64, err error) {
+	for {
+		if r.zstd != nil {
+			rec, err := r.zstd.record()
+			if rec != nil || err != nil {
+				return rec, r.zstd.at, err
+			}
+		}
+		at = r.data.offset()
+		b, err := r.data.record()
+		if err != nil {
+			if err == io.EOF && r.zstd != nil && len(r.zstd.rest) > 0 {
+				at, err = r.zstd.at, errors.New("compressed data ends inside a record")
+			}
+			return nil, at, err
+		}
+		rec = perfring.Record(b)
+		used := true
+		switch t := rec.Type(); {
+		case t == perfring.RecordCompressed:
+			err = r.decompress(rec.Body(), at)
+		case t == perfring.RecordCompressed2:
+			var body []byte
+			if body, err = compressed2(rec.Body()); err == nil {
+				err = r.decompress(body, at)
+			}
+		case t == perfring.RecordAuxtrace:
+			// Raw trace data follows the record, as long as it says.
+			if len(rec) < recordHeader+8 {
+				err = fmt.Errorf("%s record of %d bytes", t, len(rec))
+			} else if n := le.Uint64(rec.Body()); n > 0 {
+				r.data.pending = n
+			}
+			used = false
+		case r.pipe:
+			used, err = r.describe(rec)
+		default:
+			used = false
+		}
+		if err != nil || !used {
+			return rec, at, err
+		}
+	}
+}
+
+// decompress begins with the payload of a compressed record.
+func (r *Reader) decompress(payload []byte, at int64) (err error) {
+	if r.zstd == nil {
+		level := uint32(0)
+		if b := r.Feature(Compressed); len(b) >= 12 {
+			level = le.Uint32(b[8:])
+		}
+		if r.zstd, err = newDecompressor(level); err != nil {
+			return err
+		}
+	}
+	r.zstd.payload, r.zstd.at = payload, at
+	return nil
+}
+
+// compressed2 returns the payload of a COMPRESSED2 record, which is padded.
+func compressed2(body []byte) ([]byte, error) {
+	if len(body) < 8 || le.Uint64(body) > uint64(len(body)-8) {
+		return nil, errors.New("COMPRESSED2 record: more data than the record holds")
+	}
+	return body[8:][:le.Uint64(body)], nil
+}
+
+// nameOf returns a name for an event that the recording does not name: a file that was not
+// finished.
+func nameOf(a *unix.PerfEventAttr) string {
+	names := map[uint32][]string{
+		unix.PERF_TYPE_HARDWARE: {"cycles", "instructions", "cache-references", "cache-misses", "branches",
+			"branch-misses", "bus-cycles", "stalled-cycles-frontend", "stalled-cycles-backend", "ref-cycles"},
+		unix.PERF_TYPE_SOFTWARE: {"cpu-clock", "task-clock", "page-faults", "context-switches", "cpu-migrations",
+			"minor-faults", "major-faults", "alignment-faults", "emulation-faults", "dummy", "bpf-output", "cgroup-switches"},
+	}[a.Type]
+	if a.Config < uint64(len(names)) {
+		return names[a.Config]
+	}
+	return fmt.Sprintf("type %d config %#x", a.Type, a.Config)
+}

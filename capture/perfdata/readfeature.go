@@ -1,0 +1,149 @@
+package perfdata
+
+import (
+	"bytes"
+	"slices"
+
+	"unspool/perfring"
+)
+
+// maxFeature bounds the contents of a feature. The largest ones in practice, the formats of all
+// tracepoints, take a few megabytes.
+const maxFeature = 64 << 20
+
+// Feature returns the contents of a feature, nil when there are none or they can't be read.
+// In a pipe, features arrive as Next is called.
+func (r *Reader) Feature(f Feature) []byte {
+	c, ok := r.features[f]
+	if !ok || c.at == nil {
+		return c.data
+	}
+	if c.in.Size > maxFeature {
+		return nil
+	}
+	// The section lies within the file, so this is not more than the file holds.
+	b := make([]byte, c.in.Size)
+	if n, _ := c.at.ReadAt(b, int64(c.in.Offset)); n < len(b) {
+		return nil
+	}
+	return b
+}
+
+// HasFeature reports whether the recording has a feature, be it empty.
+func (r *Reader) HasFeature(f Feature) bool {
+	_, ok := r.features[f]
+	return ok
+}
+
+// Text returns a feature that is a string: Hostname, OSRelease, Version, Arch, CPUDesc, CPUID. It is
+// empty when there is none.
+func (r *Reader) Text(f Feature) string {
+	s, _, _ := takeString(r.Feature(f))
+	return s
+}
+
+// CommandLine returns the command line of the recording tool, nil when it is not known.
+func (r *Reader) CommandLine() (args []string) {
+	b := r.Feature(CmdLine)
+	if len(b) < 4 {
+		return nil
+	}
+	n := le.Uint32(b)
+	b = b[4:]
+	for range n {
+		arg, rest, ok := takeString(b)
+		if !ok {
+			return nil
+		}
+		args, b = append(args, arg), rest
+	}
+	return args
+}
+
+// BuildIDs returns the build IDs that the recording notes about the files in it. MMAP2 records may
+// tell more.
+func (r *Reader) BuildIDs() []BuildID {
+	ids := slices.Clone(r.ids)
+	for b := r.Feature(BuildIDs); ; {
+		rec, err := perfring.CheckRecord(b)
+		if err != nil {
+			return ids
+		}
+		if id, ok := decodeBuildID(rec); ok {
+			ids = append(ids, id)
+		}
+		b = b[len(rec):]
+	}
+}
+
+// decodeBuildID decodes a struct perf_record_header_build_id.
+func decodeBuildID(rec perfring.Record) (id BuildID, ok bool) {
+	if len(rec) <= buildIDSize {
+		return id, false
+	}
+	field := rec[recordHeader+4 : buildIDSize]
+	n := maxBuildID
+	if rec.Misc()&miscBuildIDSize != 0 {
+		n = int(field[maxBuildID])
+	}
+	if n == 0 || n > maxBuildID {
+		return id, false
+	}
+	const cpuMode = 7 // PERF_RECORD_MISC_CPUMODE_MASK
+	return BuildID{
+		Path:   text(rec[buildIDSize:]),
+		ID:     slices.Clone([]byte(field[:n])),
+		Kernel: rec.Misc()&cpuMode == miscKernel,
+	}, true
+}
+
+// nameEvents takes the events' names from an EVENT_DESC feature. The events are those of the
+// attributes, in the same order or with the same IDs. What does not fit is left as it is.
+func (r *Reader) nameEvents(b []byte) {
+	if len(b) < 8 {
+		return
+	}
+	n, size := le.Uint32(b), uint64(le.Uint32(b[4:]))
+	b = b[8:]
+	for i := range n {
+		if uint64(len(b)) < size+4 {
+			return
+		}
+		nids := uint64(le.Uint32(b[size:]))
+		name, rest, ok := takeString(b[size+4:])
+		if !ok || nids > uint64(len(rest))/8 {
+			return
+		}
+		at := int(i)
+		if nids > 0 {
+			if j, ok := r.byID[le.Uint64(rest)]; ok {
+				at = j
+			}
+		}
+		if at < len(r.events) && name != "" {
+			r.events[at].Name = name
+		}
+		b = rest[8*nids:]
+	}
+}
+
+// takeString cuts a string off b: its padded length, then its bytes and zeros.
+func takeString(b []byte) (s string, rest []byte, ok bool) {
+	if len(b) < 4 {
+		return "", nil, false
+	}
+	n := uint64(le.Uint32(b))
+	b = b[4:]
+	if n > uint64(len(b)) {
+		return "", nil, false
+	}
+	return text(b[:n]), b[n:], true
+}
+
+// text returns the bytes up to the first zero.
+func text(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}

@@ -1,0 +1,118 @@
+package perfdata
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"unspool/perfring"
+)
+
+// scanner cuts a stream into records. It reads blocks into one buffer, and never waits
+// for more than the record that is asked for, because a pipe may stall.
+type scanner struct {
+	in      io.Reader
+	buf     []byte
+	lo, hi  int    // what has been read and not used
+	at      int64  // offset in the recording of buf[lo]
+	left    int64  // bytes of the data section from buf[lo] on; negative: to the end of the stream
+	pending uint64 // bytes to be passed over before the next record
+}
+
+// blockSize is how much is read at once. 256 KiB is in the second-level cache of most machines
+// when it is looked at.
+const blockSize = 256 << 10
+
+func newScanner(in io.Reader, at, length int64) scanner {
+	return scanner{in: in, buf: make([]byte, blockSize), at: at, left: length}
+}
+
+// offset returns that of the next record.
+func (s *scanner) offset() int64 { return s.at }
+
+// fill sees to it that n bytes can be used, n being at most perfring.MaxRecordSize. At the end of the stream the error
+// is io.EOF when there are none, io.ErrUnexpectedEOF when there are fewer.
+func (s *scanner) fill(n int) error {
+	if s.left >= 0 && int64(n) > s.left {
+		if s.left == 0 {
+			return io.EOF
+		}
+		return io.ErrUnexpectedEOF
+	}
+	if s.hi-s.lo >= n {
+		return nil
+	}
+	s.hi = copy(s.buf, s.buf[s.lo:s.hi])
+	s.lo = 0
+	for idle := 0; s.hi < n; {
+		m, err := s.in.Read(s.buf[s.hi:])
+		s.hi += m
+		switch {
+		case s.hi >= n:
+		case err == io.EOF && s.hi == 0 && s.left < 0:
+			return io.EOF
+		case err != nil:
+			return noEOF(err)
+		case m == 0:
+			if idle++; idle == 100 {
+				return io.ErrNoProgress
+			}
+		default:
+			idle = 0
+		}
+	}
+	return nil
+}
+
+// use passes over n bytes that fill has provided.
+func (s *scanner) use(n int) []byte {
+	b := s.buf[s.lo : s.lo+n : s.lo+n]
+	s.lo += n
+	s.at += int64(n)
+	if s.left >= 0 {
+		s.left -= int64(n)
+	}
+	return b
+}
+
+// record returns the next record, which is valid until the next call. The error is io.EOF behind
+// the last one.
+func (s *scanner) record() ([]byte, error) {
+	for s.pending > 0 {
+		n := int(min(s.pending, blockSize/4))
+		if err := s.fill(n); err != nil {
+			return nil, noEOF(err)
+		}
+		s.use(n)
+		s.pending -= uint64(n)
+	}
+	if err := s.fill(recordHeader); err != nil {
+		return nil, err
+	}
+	head := perfring.Record(s.buf[s.lo:s.hi])
+	size := head.Size()
+	if size < recordHeader {
+		return nil, fmt.Errorf("%s record of %d bytes", head.Type(), size)
+	}
+	if err := s.fill(size); err != nil {
+		return nil, noEOF(err)
+	}
+	return s.use(size), nil
+}
+
+// take returns a copy of the next n bytes. Memory is set aside as they arrive.
+func (s *scanner) take(n uint64) ([]byte, error) {
+	if n > maxFeature {
+		return nil, fmt.Errorf("%d bytes of tracing data", n)
+	}
+	var b bytes.Buffer
+	for n > 0 {
+		part := int(min(n, blockSize/4))
+		if err := s.fill(part); err != nil {
+			return nil, noEOF(err)
+		}
+		b.Write(s.use(part))
+		n -= uint64(part)
+	}
+	return b.Bytes(), nil
+}
