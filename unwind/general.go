@@ -1,0 +1,223 @@
+package unwind
+
+import (
+	"errors"
+
+	"unspool/dwarfcfi"
+	"unspool/vmas"
+)
+
+// A checkpoint is a frame of the walk whose registers are all known as far
+// as the CFI tells them. The fast rules follow three registers only; when a
+// row needs another, the walk is repeated from the last checkpoint with all
+// of them, so each frame is evaluated in general once at most.
+type checkpoint struct {
+	frame int // index into the walk's IPs
+	exact bool
+	regs  Regs
+}
+
+// general finds the caller of f by evaluating its CFI row. With full, every
+// register is at hand; otherwise the row is known to need PC, SP and BP only.
+func (u *Unwinder) general(space *vmas.Space, p *place, f *frame, full bool, stack *Stack, moves *switches) (next frame, source Source, end Reason) {
+	var regs Regs
+	if full {
+		if !u.replay(space, stack) {
+			return next, ByCFI, BadCFI
+		}
+		regs = u.regs.regs
+	} else {
+		regs.set(regIP, f.pc)
+		regs.set(regSP, f.sp)
+		regs.set(regBP, f.bp)
+	}
+	exact, end := evaluate(p, f.lookup(), &regs, stack)
+	if end != stepped {
+		if end == DumpTooShort || end == BadCFI && moves.switched {
+			end = DumpTooShort
+		}
+		return next, ByCFI, end
+	}
+	next = frame{pc: regs.Value[regIP], sp: regs.Value[regSP], bp: regs.Value[regBP], exact: exact}
+	if exact {
+		end = moves.note(f.sp, next.sp)
+	} else if next.sp <= f.sp {
+		end = BadCFI
+	}
+	if full && end == stepped {
+		u.regs = checkpoint{frame: len(u.ips), exact: exact, regs: regs}
+	}
+	return next, ByCFI, end
+}
+
+// replay brings the checkpoint to the last frame of the walk.
+func (u *Unwinder) replay(space *vmas.Space, stack *Stack) bool {
+	c := &u.regs
+	var p place
+	for c.frame < len(u.ips)-1 {
+		pc := c.regs.Value[regIP]
+		if pc != u.ips[c.frame] {
+			return false
+		}
+		f := frame{pc: pc, sp: c.regs.Value[regSP], bp: c.regs.Value[regBP], exact: c.exact}
+		if !u.locate(&p, space, f.lookup()) {
+			return false
+		}
+		if u.sources[c.frame+1] == ByCFI {
+			exact, end := evaluate(&p, f.lookup(), &c.regs, stack)
+			if end != stepped {
+				return false
+			}
+			c.exact = exact
+		} else {
+			next, _, end := u.framePointer(space, &f, stack)
+			if end != stepped {
+				return false
+			}
+			// What a frame without CFI did to the other registers is unknown.
+			c.regs.Known = 0
+			c.regs.set(regIP, next.pc)
+			c.regs.set(regSP, next.sp)
+			c.regs.set(regBP, next.bp)
+			c.exact = false
+		}
+		c.frame++
+	}
+	return c.frame == len(u.ips)-1 && c.regs.Value[regIP] == u.ips[c.frame]
+}
+
+// evaluate turns the registers of the frame at p into those of its caller,
+// by the CFI row for lookup. exact says that the caller was interrupted
+// rather than that it called.
+func evaluate(p *place, lookup uint64, regs *Regs, stack *Stack) (exact bool, end Reason) {
+	if p.image == nil {
+		return false, NoCFI
+	}
+	var row dwarfcfi.Row
+	if err := p.image.row(p.m, lookup, &row); err != nil {
+		if errors.Is(err, dwarfcfi.ErrNoFDE) {
+			return false, NoCFI
+		}
+		return false, BadCFI
+	}
+	ra := int(row.RA)
+	if ra >= numRegs {
+		return false, BadCFI
+	}
+	if row.Regs[ra].Kind == dwarfcfi.Undefined {
+		return false, Root
+	}
+
+	e := evaluation{row: &row, old: regs, stack: stack, pc: lookup, missing: stepped}
+	cfa, ok := e.cfa()
+	if !ok {
+		return false, e.why()
+	}
+	next := *regs
+	for n := range row.Regs[:numRegs] {
+		rule := &row.Regs[n]
+		if rule.Kind == dwarfcfi.Unspecified || rule.Kind == dwarfcfi.SameValue {
+			continue
+		}
+		next.Known &^= 1 << n
+		if v, ok := e.register(*rule, cfa); ok {
+			next.set(n, v)
+		}
+	}
+	if row.Regs[ra].Kind == dwarfcfi.Unspecified {
+		return false, BadCFI
+	}
+	if row.Regs[regSP].Kind == dwarfcfi.Unspecified {
+		next.set(regSP, cfa)
+	}
+	if !next.has(ra) || !next.has(regSP) || !next.has(regBP) && row.Regs[regBP].Kind != dwarfcfi.Undefined {
+		return false, e.why()
+	}
+	next.set(regIP, next.Value[ra])
+	*regs = next
+	return row.Signal, stepped
+}
+
+// An evaluation applies the rules of one row. It remembers why memory could
+// not be read.
+type evaluation struct {
+	row     *dwarfcfi.Row
+	old     *Regs
+	stack   *Stack
+	pc      uint64
+	missing Reason
+}
+
+func (e *evaluation) why() Reason {
+	if e.missing != stepped {
+		return e.missing
+	}
+	return BadCFI
+}
+
+func (e *evaluation) read(addr uint64) (uint64, bool) { return e.readSize(addr, 8) }
+
+// reg is a register of the frame. The PC is the one that was looked up, as
+// the row holds there.
+func (e *evaluation) reg(n uint64) (uint64, bool) {
+	if n == regIP {
+		return e.pc, true
+	}
+	if n >= numRegs {
+		return 0, false
+	}
+	return e.old.Get(int(n))
+}
+
+// eval evaluates an expression on a stack that holds the initial values.
+func (e *evaluation) eval(expr []byte, initial ...uint64) (uint64, bool) {
+	regs := *e.old
+	regs.set(regIP, e.pc)
+	v, err := dwarfcfi.Eval(expr, &dwarfcfi.Values{
+		Regs:    regs.Value[:],
+		Known:   uint64(regs.Known),
+		Read:    e.readSize,
+		PtrSize: 8,
+	}, initial...)
+	return v, err == nil
+}
+
+func (e *evaluation) readSize(addr uint64, size int) (uint64, bool) {
+	v, ok := e.stack.uint(addr, size)
+	if !ok {
+		e.missing = e.stack.miss(addr)
+	}
+	return v, ok
+}
+
+func (e *evaluation) cfa() (uint64, bool) {
+	rule := &e.row.CFA
+	switch rule.Kind {
+	case dwarfcfi.CFARegister:
+		v, ok := e.reg(uint64(rule.Reg))
+		return v + uint64(rule.Offset), ok
+	case dwarfcfi.CFAExpression:
+		return e.eval(e.row.CFAExpr())
+	}
+	return 0, false
+}
+
+func (e *evaluation) register(rule dwarfcfi.RegRule, cfa uint64) (uint64, bool) {
+	switch rule.Kind {
+	case dwarfcfi.Offset:
+		return e.read(cfa + uint64(rule.Offset))
+	case dwarfcfi.ValOffset:
+		return cfa + uint64(rule.Offset), true
+	case dwarfcfi.Register:
+		return e.reg(uint64(rule.Reg))
+	case dwarfcfi.Expression:
+		addr, ok := e.eval(e.row.Expr(rule), cfa)
+		if !ok {
+			return 0, false
+		}
+		return e.read(addr)
+	case dwarfcfi.ValExpression:
+		return e.eval(e.row.Expr(rule), cfa)
+	}
+	return 0, false
+}

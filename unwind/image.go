@@ -1,0 +1,158 @@
+package unwind
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+
+	"unspool/dwarfcfi"
+	"unspool/vmas"
+)
+
+// An Image is one ELF file, however many processes map it and by whatever
+// name. It is opened when it is first mapped, so that it can still be read
+// when the process is gone, and parsed when it is first sampled.
+type Image struct {
+	// BuildID is the GNU build ID of the file, nil when it has none.
+	BuildID []byte
+	// Path is the name by which the file was first seen.
+	Path string
+
+	store  *Images
+	inode  inode
+	refs   int      // files of the address spaces that have this image
+	opened bool     // the file could be opened
+	file   *os.File // until parsed
+	memory []byte   // in its stead, for the vDSO
+	size   int64
+
+	parsed bool
+	err    error // why the file could not be opened or parsed
+	cfi    *dwarfcfi.Table
+	loads  []dwarfcfi.Load
+	rules  cache
+	hit    bool
+}
+
+// Err says why the image has no CFI to offer, nil when it has.
+func (im *Image) Err() error { return im.err }
+
+// Sampled says whether a frame of any walk was in the image.
+func (im *Image) Sampled() bool { return im.hit }
+
+// rule gives the rule for pc, which lies in m.
+func (im *Image) rule(m *vmas.Mapping, pc uint64) rule {
+	off := pc - m.Start + m.Offset
+	if off>>32 == 0 {
+		if r := im.rules.get(uint32(off)); r != noRule {
+			return r
+		}
+	}
+	return im.find(m, pc, off)
+}
+
+// find is rule for a PC that was not seen before.
+func (im *Image) find(m *vmas.Mapping, pc, off uint64) rule {
+	im.hit = true
+	if !im.parsed {
+		im.parse()
+	}
+	if im.err != nil {
+		return unreadable
+	}
+	r := im.compile(m, pc)
+	if off>>32 == 0 {
+		im.rules.put(uint32(off), r)
+	}
+	return r
+}
+
+func (im *Image) compile(m *vmas.Mapping, pc uint64) rule {
+	var row dwarfcfi.Row
+	err := im.row(m, pc, &row)
+	switch {
+	case err == nil:
+		return compile(&row, pc)
+	case errors.Is(err, dwarfcfi.ErrNoFDE):
+		return uncovered
+	}
+	return malformed
+}
+
+// row gives the CFI row for pc, which lies in m.
+func (im *Image) row(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {
+	if im.cfi == nil {
+		return dwarfcfi.ErrNoFDE
+	}
+	addr, ok := im.address(pc - m.Start + m.Offset)
+	if !ok {
+		return dwarfcfi.ErrNoFDE
+	}
+	return im.cfi.Row(addr, row)
+}
+
+// address turns a file offset into the virtual address that the image's
+// program headers give it.
+func (im *Image) address(off uint64) (uint64, bool) {
+	for i := range im.loads {
+		if l := &im.loads[i]; off >= l.Offset && off-l.Offset < l.Filesz {
+			return off - l.Offset + l.Vaddr, true
+		}
+	}
+	return 0, false
+}
+
+// parse reads the CFI into memory and closes the file.
+func (im *Image) parse() {
+	im.parsed = true
+	defer im.close()
+	if !im.opened {
+		return
+	}
+	err := im.read()
+	switch {
+	case err == nil || errors.Is(err, dwarfcfi.ErrNoFDE):
+		return
+	case !errors.Is(err, dwarfcfi.ErrBadELF) && !errors.Is(err, dwarfcfi.ErrBadCFI):
+		im.err = err
+	}
+	if im.store.Failed != nil {
+		im.store.Failed(im.Path, err)
+	}
+}
+
+// read finds the CFI sections. What is no ELF file, or holds no CFI that can
+// be read, is an image without CFI: code that was generated at run time may
+// lie in a file too.
+func (im *Image) read() error {
+	r := im.contents()
+	layout, err := dwarfcfi.ReadLayout(r, im.size)
+	if err != nil {
+		return fmt.Errorf("%s: %w", im.Path, err)
+	}
+	if layout.Machine != elf.EM_X86_64 {
+		return fmt.Errorf("%s: %v: %w", im.Path, layout.Machine, errMachine)
+	}
+	im.loads = layout.Loads
+	sections, err := layout.Sections(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", im.Path, err)
+	}
+	cfi, err := dwarfcfi.New(sections)
+	if err != nil {
+		return fmt.Errorf("%s: %w", im.Path, err)
+	}
+	im.cfi = cfi
+	return nil
+}
+
+var errMachine = errors.New("another machine's code")
+
+func (im *Image) close() {
+	im.memory = nil
+	if im.file != nil {
+		im.file.Close()
+		im.file = nil
+	}
+}

@@ -1,0 +1,345 @@
+package unwind
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/dwarfcfi"
+	"unspool/vmas"
+)
+
+// Images holds the images of all mapped files, each once. How a file was
+// named does not settle which it is: the opened file does, by its build ID,
+// else by inode and generation.
+type Images struct {
+	// Failed, if set, is called once for each file that cannot be used.
+	Failed func(path string, err error)
+	// Dropped, if set, is called for each sampled image that Forget drops and
+	// whose build ID no record told of.
+	Dropped func(path string, id []byte)
+
+	proc    string // where /proc is
+	byID    map[string]*Image
+	byInode map[inode]*Image
+}
+
+// inode is the identity of an opened file without a build ID. All fields
+// come from the open file, so its device is the same whenever it is asked;
+// size and time of change tell a file that was rewritten in place.
+type inode struct {
+	dev, ino   uint64
+	generation uint32
+	size       int64
+	mtime      unix.Timespec
+}
+
+// NewImages returns an empty store that opens files through procRoot,
+// "/proc" on a running system.
+func NewImages(procRoot string) *Images {
+	return &Images{proc: procRoot, byID: make(map[string]*Image), byInode: make(map[inode]*Image)}
+}
+
+// of is the image behind a mapping, nil when no file can be behind it.
+func (s *Images) of(pid uint32, m *vmas.Mapping) *Image {
+	if im, ok := m.File.Image.(*Image); ok {
+		return im
+	}
+	return s.attach(pid, m)
+}
+
+// Open makes sure that the file behind a new mapping of a process is open,
+// so that it can be read when the process is gone. It costs nothing for a
+// file that is known. A file that could not be opened before is tried again.
+func (s *Images) Open(pid uint32, m *vmas.Mapping) {
+	im, ok := m.File.Image.(*Image)
+	if ok && im.opened {
+		return
+	}
+	if ok {
+		im.refs--
+		m.File.Image = nil
+	}
+	s.attach(pid, m)
+}
+
+// Forget is for [vmas.Table.Forget]: it drops the image of a file that no
+// process maps any more, unless the image has another name.
+func (s *Images) Forget(f *vmas.File) {
+	im, ok := f.Image.(*Image)
+	if !ok {
+		return
+	}
+	f.Image = nil
+	if im.refs--; im.refs > 0 {
+		return
+	}
+	im.close()
+	if im.hit && im.BuildID != nil && f.BuildID.IsZero() && s.Dropped != nil {
+		s.Dropped(im.Path, im.BuildID)
+	}
+	if im.BuildID != nil && s.byID[string(im.BuildID)] == im {
+		delete(s.byID, string(im.BuildID))
+	}
+	if s.byInode[im.inode] == im {
+		delete(s.byInode, im.inode)
+	}
+}
+
+// Len is how many images are held.
+func (s *Images) Len() int { return len(s.byID) + len(s.byInode) }
+
+// attach opens the file behind m and settles which image it is.
+func (s *Images) attach(pid uint32, m *vmas.Mapping) *Image {
+	f := m.File
+	if !f.Kind.HasImage() {
+		return nil
+	}
+	im := s.byID[string(f.BuildID.Bytes())]
+	if im == nil {
+		im = s.open(pid, m)
+	}
+	im.refs++
+	f.Image = im
+	if im.err != nil && s.Failed != nil {
+		s.Failed(f.Path, im.err)
+	}
+	return im
+}
+
+// open returns the image of a file that was not known by its build ID.
+func (s *Images) open(pid uint32, m *vmas.Mapping) *Image {
+	if m.File.Kind == vmas.VDSO {
+		return s.vdso(pid, m)
+	}
+	file, err := s.file(pid, m)
+	if err != nil {
+		return s.unusable(m, err)
+	}
+	im := &Image{store: s, Path: m.File.Path, opened: true, file: file}
+	im.size, im.inode, err = stat(file)
+	if err != nil {
+		file.Close()
+		return s.unusable(m, err)
+	}
+	id, err := dwarfcfi.ReadBuildID(file)
+	if err == nil && len(id) > 0 {
+		im.BuildID = id
+	}
+	if known := s.settle(im); known != im {
+		file.Close()
+		return known
+	}
+	return im
+}
+
+// unusable is the image of a file that could not be opened.
+func (s *Images) unusable(m *vmas.Mapping, err error) *Image {
+	return &Image{store: s, Path: m.File.Path, err: err, parsed: true}
+}
+
+// settle returns the image that im turns out to be: itself, now known to the
+// store, or one that is there already.
+func (s *Images) settle(im *Image) *Image {
+	if im.BuildID != nil {
+		if known := s.byID[string(im.BuildID)]; known != nil {
+			return known
+		}
+		s.byID[string(im.BuildID)] = im
+		return im
+	}
+	if known := s.byInode[im.inode]; known != nil {
+		return known
+	}
+	s.byInode[im.inode] = im
+	return im
+}
+
+// vdso copies the vDSO out of the process, or out of this one when the
+// process is gone: 64-bit processes of a kernel have the same one.
+func (s *Images) vdso(pid uint32, m *vmas.Mapping) *Image {
+	const largest = 1 << 20
+	size := m.End - m.Start
+	if size > largest {
+		return s.unusable(m, fmt.Errorf("%s: %d bytes are too many", m.File.Path, size))
+	}
+	data := make([]byte, size)
+	err := readMemory(fmt.Sprintf("%s/%d/mem", s.proc, pid), data, m.Start)
+	if err != nil && m.Start>>32 != 0 {
+		err = s.ownVDSO(data)
+	}
+	if err != nil {
+		return s.unusable(m, err)
+	}
+	im := &Image{store: s, Path: m.File.Path, opened: true, memory: data, size: int64(size)}
+	if id, err := dwarfcfi.ReadBuildID(bytes.NewReader(data)); err == nil && len(id) > 0 {
+		im.BuildID = id
+	}
+	return s.settle(im)
+}
+
+func readMemory(path string, data []byte, addr uint64) error {
+	mem, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer mem.Close()
+	_, err = mem.ReadAt(data, int64(addr))
+	return err
+}
+
+func (s *Images) ownVDSO(data []byte) error {
+	t := vmas.NewTable(s.proc)
+	pid := uint32(os.Getpid())
+	if _, err := t.Seed(pid); err != nil {
+		return err
+	}
+	for _, m := range t.Space(pid).Mappings() {
+		if m.File.Kind == vmas.VDSO && m.End-m.Start == uint64(len(data)) {
+			return readMemory(s.proc+"/self/mem", data, m.Start)
+		}
+	}
+	return errors.New("[vdso]: gone with its process")
+}
+
+// ErrReplaced says that the path of a mapped file leads to another file now,
+// and the mapped one cannot be reached any more.
+var ErrReplaced = errors.New("the file at this path is not the one that was mapped")
+
+// file opens the file behind m as the process sees it: by its path in the
+// process's root, by the kernel's own link to the mapped file (which also
+// finds deleted files), or by its path here when the process is gone or may
+// not be looked at.
+func (s *Images) file(pid uint32, m *vmas.Mapping) (*os.File, error) {
+	path := m.File.Path
+	var first error
+	note := func(err error) {
+		if first == nil || errors.Is(first, fs.ErrNotExist) {
+			first = err
+		}
+	}
+	if m.File.Kind == vmas.Regular && !m.File.Deleted {
+		f, err := openMapped(fmt.Sprintf("%s/%d/root%s", s.proc, pid, path), m.File, false)
+		if err == nil {
+			return f, nil
+		}
+		note(err)
+	}
+	link := fmt.Sprintf("%s/%d/map_files/%x-%x", s.proc, pid, m.Start, m.End)
+	f, err := openMapped(link, m.File, true)
+	if err == nil {
+		return f, nil
+	}
+	note(err)
+	if m.File.Kind == vmas.Regular && (errors.Is(first, fs.ErrNotExist) || errors.Is(first, fs.ErrPermission)) {
+		f, err := openMapped(path, m.File, false)
+		if err == nil {
+			return f, nil
+		}
+		note(err)
+	}
+	return nil, fmt.Errorf("%s: %w", path, first)
+}
+
+// openMapped opens a file that is claimed to be want, and makes sure that it
+// is. The name comes from the profiled system, so what it leads to is looked
+// at before it is opened: opening a device can have effects.
+func openMapped(name string, want *vmas.File, link bool) (*os.File, error) {
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, errors.New("not a regular file")
+	}
+	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	if !isMapped(f, &st, want) && !(link && leadsTo(name, want)) {
+		f.Close()
+		return nil, ErrReplaced
+	}
+	return f, nil
+}
+
+// isMapped says whether the open file is the one that the kernel named. The
+// device is not asked: btrfs and overlayfs report another one in records and
+// maps than fstat does.
+func isMapped(f *os.File, st *unix.Stat_t, want *vmas.File) bool {
+	if !want.BuildID.IsZero() {
+		id, err := dwarfcfi.ReadBuildID(f)
+		return err == nil && vmas.NewBuildID(id) == want.BuildID
+	}
+	if want.Inode == 0 {
+		return true
+	}
+	if st.Ino != want.Inode {
+		return false
+	}
+	if want.Generation == 0 {
+		return true
+	}
+	have := generation(f)
+	return have == 0 || uint64(have) == want.Generation
+}
+
+// leadsTo says whether the kernel's link to a mapped file shows the wanted
+// path: then it is the mapped one, though its file system reports another
+// inode in fstat. A build ID that differs is never overruled.
+func leadsTo(link string, want *vmas.File) bool {
+	if !want.BuildID.IsZero() {
+		return false
+	}
+	target, err := os.Readlink(link)
+	return err == nil && target == want.Name()
+}
+
+func stat(f *os.File) (size int64, id inode, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, id, fmt.Errorf("%s: fstat: %w", f.Name(), err)
+	}
+	return st.Size, inode{dev: st.Dev, ino: st.Ino, generation: generation(f), size: st.Size, mtime: st.Mtim}, nil
+}
+
+// getVersion is FS_IOC_GETVERSION (include/uapi/linux/fs.h) where long has 64 bits.
+const getVersion = 0x80087601
+
+// generation is the inode's generation, 0 where the file system has none.
+func generation(f *os.File) uint32 {
+	v, err := unix.IoctlGetInt(int(f.Fd()), getVersion)
+	if err != nil {
+		return 0
+	}
+	return uint32(v)
+}
+
+// contents is what the image is read from.
+func (im *Image) contents() io.ReaderAt {
+	if im.memory != nil {
+		return bytes.NewReader(im.memory)
+	}
+	return im.file
+}
+
+// Sampled calls fn with path and build ID of every image that a frame of any
+// walk was in.
+func (s *Images) Sampled(fn func(path string, id []byte)) {
+	for _, im := range s.byID {
+		if im.hit {
+			fn(im.Path, im.BuildID)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package unwind
+
+// DWARF numbers of the x86-64 registers that the walk names (System V ABI,
+// AMD64 supplement, figure 3.36). Number 16 is the return address column.
+const (
+	regBX = 3
+	regBP = 6
+	regSP = 7
+	regIP = 16
+
+	numRegs = 17
+)
+
+// Regs is a set of x86-64 register values by DWARF number, with a bit for
+// each one whose value is known.
+type Regs struct {
+	Value [numRegs]uint64
+	Known uint32
+}
+
+func (r *Regs) set(n int, v uint64) {
+	r.Value[n] = v
+	r.Known |= 1 << n
+}
+
+func (r *Regs) has(n int) bool { return r.Known>>n&1 != 0 }
+
+// Get gives the value of the register with DWARF number n.
+func (r *Regs) Get(n int) (v uint64, known bool) {
+	if n < 0 || n >= numRegs {
+		return 0, false
+	}
+	return r.Value[n], r.has(n)
+}
+
+// perfOrder gives the DWARF number of each register of the kernel's enum
+// perf_event_x86_regs (arch/x86/include/uapi/asm/perf_regs.h): AX BX CX DX
+// SI DI BP SP IP FLAGS CS SS DS ES FS GS R8 … R15; -1 where CFI has no use
+// for it.
+var perfOrder = [24]int8{0, 3, 2, 1, 4, 5, 6, 7, 16, -1, -1, -1, -1, -1, -1, -1, 8, 9, 10, 11, 12, 13, 14, 15}
+
+// SetPerf fills r from the user registers of a sample: word(i) is the i-th
+// register that mask (perf_event_attr.sample_regs_user) selects. It does not
+// allocate.
+func (r *Regs) SetPerf(mask uint64, n int, word func(i int) uint64) {
+	r.Known = 0
+	i := 0
+	for bit := 0; bit < len(perfOrder) && i < n; bit++ {
+		if mask>>bit&1 == 0 {
+			continue
+		}
+		if d := perfOrder[bit]; d >= 0 {
+			r.set(int(d), word(i))
+		}
+		i++
+	}
+}
+
+// SP is the DWARF number of the stack pointer, for [Regs.Get].
+const SP = regSP

@@ -1,0 +1,52 @@
+package unwind
+
+import "encoding/binary"
+
+// Stack is a bounded view of a sample's copy of the user stack.
+type Stack struct {
+	// Base is the address of the first byte: the sampled SP. The red zone
+	// below it is not in the copy.
+	Base uint64
+	// Data is the copy, already cut to dyn_size. It points into the ring.
+	Data []byte
+	// Full says that the copy filled all the room it was given, so that the
+	// stack may go on beyond it.
+	Full bool
+}
+
+// word reads the eight bytes at addr.
+func (s *Stack) word(addr uint64) (uint64, bool) {
+	off := addr - s.Base
+	if uint64(len(s.Data)) < 8 || off > uint64(len(s.Data))-8 {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(s.Data[off:]), true
+}
+
+// uint reads size bytes, 1 to 8, at addr as an unsigned integer.
+func (s *Stack) uint(addr uint64, size int) (uint64, bool) {
+	off := addr - s.Base
+	if len(s.Data) < size || off > uint64(len(s.Data)-size) {
+		return 0, false
+	}
+	var b [8]byte
+	copy(b[:size], s.Data[off:])
+	return binary.LittleEndian.Uint64(b[:]), true
+}
+
+// miss says why a word at addr could not be read: the dump was too short, or
+// no sane frame would have it there.
+func (s *Stack) miss(addr uint64) Reason {
+	const farthest = 1 << 30 // beyond the largest stacks in use
+	if addr < s.Base {
+		// In the red zone, which is on the stack but not in the copy.
+		if s.Base-addr <= 128 {
+			return DumpTooShort
+		}
+		return BadCFI
+	}
+	if !s.Full || addr-s.Base > farthest {
+		return BadCFI
+	}
+	return DumpTooShort
+}

@@ -1,0 +1,249 @@
+package unwind
+
+import (
+	"unspool/vmas"
+)
+
+// An Unwinder walks stack copies. It keeps the buffers of the last walk, so
+// one goroutine uses it at a time.
+type Unwinder struct {
+	// Strict keeps the walk to CFI: no frame pointers, no guesses.
+	Strict bool
+	// MaxFrames ends a walk with DepthLimit.
+	MaxFrames int
+
+	images  *Images
+	slow    bool // every frame through the general evaluator, for tests
+	ips     []uint64
+	sources []Source
+	regs    checkpoint
+}
+
+// NewUnwinder returns an Unwinder that takes its images from images.
+func NewUnwinder(images *Images) *Unwinder {
+	return &Unwinder{MaxFrames: 2048, images: images}
+}
+
+// A Result is one unwound stack. Its slices are valid until the next walk.
+type Result struct {
+	// IPs holds the sampled PC, then the return addresses, unadjusted.
+	IPs []uint64
+	// Sources says how each of them was found.
+	Sources []Source
+	// End says why the walk ended.
+	End Reason
+	// At is the mapping in which the last frame lies, nil when it lies in none.
+	At *vmas.Mapping
+}
+
+// A frame is what the fast rules know of a frame: its PC and the values of
+// SP and BP in it.
+type frame struct {
+	pc, sp, bp uint64
+	// exact says that pc is where the frame stands, as in the sampled frame
+	// and below a signal frame. Otherwise pc is a return address, and the
+	// call that it follows is looked up.
+	exact bool
+}
+
+func (f *frame) lookup() uint64 {
+	if f.exact {
+		return f.pc
+	}
+	return f.pc - 1
+}
+
+// A place is where a PC lies: its mapping and the image of the mapped file,
+// nil for memory that no file backs.
+type place struct {
+	m     *vmas.Mapping
+	image *Image
+}
+
+// locate moves p to the mapping of pc. It reports false when there is none
+// that can be executed.
+func (u *Unwinder) locate(p *place, space *vmas.Space, pc uint64) bool {
+	if p.m != nil && pc >= p.m.Start && pc < p.m.End {
+		return true
+	}
+	m := space.Find(pc)
+	if m == nil {
+		return false
+	}
+	p.m = m
+	p.image = u.images.of(space.PID, m)
+	return true
+}
+
+// Unwind walks the stack of a sample taken in the process whose mappings are
+// space. It does not allocate once its buffers have grown and the rules that
+// it meets are known.
+func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
+	f := frame{pc: regs.Value[regIP], sp: regs.Value[regSP], bp: regs.Value[regBP], exact: true}
+	u.ips = append(u.ips[:0], f.pc)
+	u.sources = append(u.sources[:0], BySample)
+	u.regs = checkpoint{frame: 0, exact: true, regs: *regs}
+
+	var p place
+	if !u.locate(&p, space, f.lookup()) {
+		return u.end(Unmapped, nil)
+	}
+	var moves switches
+	for {
+		next, source, reason := u.step(space, &p, &f, stack, &moves)
+		if reason != stepped {
+			return u.end(reason, p.m)
+		}
+		f = next
+		at := p.m
+		if !u.locate(&p, space, f.lookup()) {
+			return u.end(Unmapped, at)
+		}
+		if len(u.ips) >= u.MaxFrames {
+			return u.end(DepthLimit, at)
+		}
+		u.ips = append(u.ips, f.pc)
+		u.sources = append(u.sources, source)
+	}
+}
+
+func (u *Unwinder) end(r Reason, at *vmas.Mapping) Result {
+	return Result{IPs: u.ips, Sources: u.sources, End: r, At: at}
+}
+
+// stepped is the reason of a step that did not end the walk.
+const stepped = Reason(NumReasons)
+
+// step finds the caller of f, which lies at p.
+func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, moves *switches) (next frame, source Source, end Reason) {
+	r := uncovered
+	if p.image != nil {
+		r = p.image.rule(p.m, f.lookup())
+		if u.slow && r.kind() != uncovered && r.kind() != malformed && r.kind() != unreadable {
+			r = general
+		}
+	}
+
+	next.exact = false
+	var saved uint64 // where BP is saved, 0 when it is not
+	switch r.kind() {
+	case fromSP:
+		next.sp = f.sp + r.cfa()
+		saved = r.bp()
+	case fromBP:
+		next.sp = f.bp + r.cfa()
+		saved = r.bp()
+	case realigned:
+		cfa, ok := stack.word(f.bp - r.cfa())
+		if !ok {
+			return next, ByCFI, moves.miss(stack, f.bp-r.cfa())
+		}
+		next.sp = cfa
+		saved = cfa - f.bp
+	case sigframe:
+		return u.signal(f, stack, moves)
+	case endOfStack:
+		return next, ByCFI, Root
+	case local, general:
+		return u.general(space, p, f, r.kind() == general, stack, moves)
+	case uncovered:
+		return u.framePointer(space, f, stack)
+	case unreadable:
+		return next, ByCFI, NoImage
+	default:
+		return next, ByCFI, BadCFI
+	}
+
+	if next.sp <= f.sp {
+		return next, ByCFI, BadCFI
+	}
+	pc, ok := stack.word(next.sp - 8)
+	if !ok {
+		return next, ByCFI, moves.miss(stack, next.sp-8)
+	}
+	next.pc = pc
+	next.bp = f.bp
+	if saved != 0 {
+		if next.bp, ok = stack.word(next.sp - saved); !ok {
+			return next, ByCFI, moves.miss(stack, next.sp-saved)
+		}
+	}
+	return next, ByCFI, stepped
+}
+
+// signal finds the interrupted frame from the kernel's signal frame.
+func (u *Unwinder) signal(f *frame, stack *Stack, moves *switches) (next frame, source Source, end Reason) {
+	var ok [3]bool
+	next.exact = true
+	next.pc, ok[0] = stack.word(f.sp + sigIP)
+	next.sp, ok[1] = stack.word(f.sp + sigSP)
+	next.bp, ok[2] = stack.word(f.sp + sigBP)
+	if ok != [3]bool{true, true, true} {
+		return next, ByCFI, moves.miss(stack, f.sp+sigIP)
+	}
+	return next, ByCFI, moves.note(f.sp, next.sp)
+}
+
+// switches watches the moves of SP over signal frames, where it need not go
+// up: the handler may have had a stack of its own.
+type switches struct {
+	down     int
+	switched bool // the walk has left the stack that was copied
+}
+
+// maxDown bounds how often a walk may go down over a signal frame, so that a
+// forged frame cannot make it turn in a circle.
+const maxDown = 8
+
+func (s *switches) note(from, to uint64) Reason {
+	if to > from && to-from < 1<<20 {
+		return stepped
+	}
+	s.switched = true
+	if to <= from {
+		if s.down++; s.down > maxDown {
+			return BadCFI
+		}
+	}
+	return stepped
+}
+
+// miss is Stack.miss for a walk that may have left the copied stack.
+func (s *switches) miss(stack *Stack, addr uint64) Reason {
+	if s.switched {
+		return DumpTooShort
+	}
+	return stack.miss(addr)
+}
+
+// framePointer finds the caller of a frame without CFI through the saved
+// frame pointer. The frame found is credible when the chain goes up and the
+// return address can be executed.
+func (u *Unwinder) framePointer(space *vmas.Space, f *frame, stack *Stack) (next frame, source Source, end Reason) {
+	if u.Strict || f.bp < f.sp || f.bp%8 != 0 {
+		return next, ByFramePointer, NoCFI
+	}
+	bp, ok1 := stack.word(f.bp)
+	pc, ok2 := stack.word(f.bp + 8)
+	if !ok1 || !ok2 {
+		if stack.miss(f.bp+8) == DumpTooShort {
+			return next, ByFramePointer, DumpTooShort
+		}
+		return next, ByFramePointer, NoCFI
+	}
+	if bp != 0 && bp <= f.bp {
+		return next, ByFramePointer, NoCFI
+	}
+	if space.Find(pc-1) == nil {
+		return next, ByFramePointer, NoCFI
+	}
+	return frame{pc: pc, sp: f.bp + 16, bp: bp}, ByFramePointer, stepped
+}
+
+// SampledOnly is the result for a sample that cannot be walked at all: the
+// sampled PC, and why that is all.
+func (u *Unwinder) SampledOnly(regs *Regs, why Reason) Result {
+	u.ips = append(u.ips[:0], regs.Value[regIP])
+	u.sources = append(u.sources[:0], BySample)
+	return u.end(why, nil)
+}

@@ -1,0 +1,362 @@
+package unwind
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"unspool/dwarfcfi"
+	"unspool/vmas"
+)
+
+// systemFiles are binaries whose CFI between them has every shape that
+// compilers and hand-written assembly give it.
+func systemFiles(t *testing.T) []string {
+	var found []string
+	for _, pattern := range []string{
+		"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6",
+		"/lib64/ld-linux-x86-64.so.2",
+		"/usr/lib/x86_64-linux-gnu/libcrypto.so.[0-9]*", "/usr/lib64/libcrypto.so.[0-9]*",
+		"/usr/lib/x86_64-linux-gnu/libstdc++.so.6", "/usr/lib64/libstdc++.so.6",
+		"/usr/bin/perl", "/usr/bin/bash",
+	} {
+		files, _ := filepath.Glob(pattern)
+		found = append(found, files...)
+	}
+	if len(found) == 0 {
+		t.Skip("skipped for want of system libraries in their usual places")
+	}
+	return found
+}
+
+// asImage opens a file as if it were mapped whole at base.
+func asImage(t *testing.T, path string, base uint64) (*vmas.Space, *Images) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := vmas.NewTable("")
+	table.Comm(1, 1, []byte("test"), true)
+	table.Mmap(1, vmas.Map{
+		Addr: base, Len: uint64(info.Size()+4095) &^ 4095, Prot: vmas.ProtExec | vmas.ProtRead, Name: []byte(path),
+	})
+	return table.Space(1), NewImages("/proc")
+}
+
+// TestFastRulesAgreeWithGeneralEvaluator compares the two evaluators on
+// every row of the system's libraries, on random registers and a stack copy
+// whose words are addresses within it, so that what is read can be followed.
+func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
+	const base, size = 0x7ffc_0000_0000, 1 << 16
+	rng := rand.New(rand.NewPCG(1, 2))
+	stack := Stack{Base: base, Data: make([]byte, size), Full: true}
+	for i := 0; i < size; i += 8 {
+		binary.LittleEndian.PutUint64(stack.Data[i:], base+rng.Uint64N(size/8)*8)
+	}
+	for _, path := range systemFiles(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			space, images := asImage(t, path, 0x7f00_0000_0000)
+			m := &space.Mappings()[0]
+			im := images.of(1, m)
+			im.parse()
+			if im.err != nil {
+				t.Fatal(im.err)
+			}
+			fast, slow := NewUnwinder(images), NewUnwinder(images)
+			slow.slow = true
+			kinds := make(map[rule]int)
+			for fde, err := range im.cfi.FDEs() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				for row, err := range fde.Rows() {
+					if err != nil {
+						t.Fatal(err)
+					}
+					off, ok := offsetOf(im, row.Start)
+					if !ok {
+						continue
+					}
+					var regs Regs
+					for n := range regs.Value {
+						regs.set(n, base+rng.Uint64N(size/16)*8)
+					}
+					pc := m.Start + off
+					regs.set(regIP, pc)
+					regs.set(regSP, base)
+					kinds[im.rule(m, pc).kind()]++
+					a, aend := oneStep(fast, space, &regs, &stack)
+					b, bend := oneStep(slow, space, &regs, &stack)
+					if a != b || aend != bend {
+						t.Fatalf("%#x: fast %+v %v, general %+v %v", row.Start, a, aend, b, bend)
+					}
+				}
+			}
+			t.Logf("rows by rule: %v from SP, %v from BP, %v realigned, %v signal frame, %v end, %v local, %v general",
+				kinds[fromSP], kinds[fromBP], kinds[realigned], kinds[sigframe], kinds[endOfStack], kinds[local], kinds[general])
+			if kinds[fromSP] == 0 {
+				t.Error("no row got a fast rule")
+			}
+		})
+	}
+}
+
+func offsetOf(im *Image, addr uint64) (uint64, bool) {
+	for _, l := range im.loads {
+		if addr >= l.Vaddr && addr-l.Vaddr < l.Filesz {
+			return addr - l.Vaddr + l.Offset, true
+		}
+	}
+	return 0, false
+}
+
+// oneStep takes the first step of a walk.
+func oneStep(u *Unwinder, space *vmas.Space, regs *Regs, stack *Stack) (frame, Reason) {
+	f := frame{pc: regs.Value[regIP], sp: regs.Value[regSP], bp: regs.Value[regBP], exact: true}
+	u.ips = append(u.ips[:0], f.pc)
+	u.sources = append(u.sources[:0], BySample)
+	u.regs = checkpoint{exact: true, regs: *regs}
+	var p place
+	u.locate(&p, space, f.pc)
+	next, _, end := u.step(space, &p, &f, stack, new(switches))
+	if end != stepped {
+		next = frame{}
+	}
+	return next, end
+}
+
+func TestCompile(t *testing.T) {
+	offset := func(off int32) dwarfcfi.RegRule { return dwarfcfi.RegRule{Kind: dwarfcfi.Offset, Offset: off} }
+	row := func(reg uint8, off int64, bp dwarfcfi.RegRule) *dwarfcfi.Row {
+		r := &dwarfcfi.Row{RA: regIP}
+		r.CFA = dwarfcfi.CFARule{Kind: dwarfcfi.CFARegister, Reg: reg, Offset: off}
+		r.Regs[regIP] = offset(-8)
+		r.Regs[regBP] = bp
+		return r
+	}
+	none := dwarfcfi.RegRule{}
+	for _, c := range []struct {
+		name string
+		row  *dwarfcfi.Row
+		want rule
+	}{
+		{"function entry", row(regSP, 8, none), fromSP | 1<<16},
+		{"after push rbp", row(regSP, 16, offset(-16)), fromSP | 2<<4 | 2<<16},
+		{"frame pointer set up", row(regBP, 16, offset(-16)), fromBP | 2<<4 | 2<<16},
+		{"largest CFA", row(regSP, 8*maxCFA, none), fromSP | maxCFA<<16},
+		{"CFA out of reach", row(regSP, 8*maxCFA+8, none), local},
+		{"CFA not on a word", row(regSP, 12, none), local},
+		{"BP out of reach", row(regSP, 16, offset(-8*maxBP-8)), local},
+		{"BP above the CFA", row(regSP, 16, offset(8)), local},
+		{"CFA from RBX", row(regBX, 16, none), general},
+	} {
+		if got := compile(c.row, 0); got != c.want {
+			t.Errorf("%s: rule %#x, want %#x", c.name, got, c.want)
+		}
+	}
+	end := row(regSP, 8, none)
+	end.Regs[regIP] = dwarfcfi.RegRule{Kind: dwarfcfi.Undefined}
+	if got := compile(end, 0); got != endOfStack {
+		t.Errorf("undefined return address: rule %#x, want %#x", got, endOfStack)
+	}
+}
+
+func TestCacheKeepsEveryRule(t *testing.T) {
+	var c cache
+	want := make(map[uint32]rule)
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 10_000 {
+		off := rng.Uint32N(1 << 20)
+		if off%7 == 0 {
+			off = 0 // the smallest key is as good as any
+		}
+		if _, ok := want[off]; ok {
+			continue
+		}
+		r := rule(rng.Uint32N(1<<32-1) + 1)
+		c.put(off, r)
+		want[off] = r
+	}
+	for off, r := range want {
+		if got := c.get(off); got != r {
+			t.Fatalf("offset %#x: rule %#x, want %#x", off, got, r)
+		}
+	}
+	if got := c.get(1 << 30); got != noRule {
+		t.Errorf("unknown offset: rule %#x", got)
+	}
+}
+
+// TestStackOfWords walks a stack that the reader can check by eye: main,
+// which made a frame with a frame pointer, called work, which did not.
+func TestStackOfWords(t *testing.T) {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("skipped for want of gcc")
+	}
+	asm := filepath.Join(t.TempDir(), "words.s")
+	elf := strings.TrimSuffix(asm, ".s")
+	const source = `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call main
+	nop
+	.cfi_endproc
+main:
+	.cfi_startproc
+	push %rbp
+	.cfi_def_cfa_offset 16
+	.cfi_offset rbp, -16
+	mov %rsp, %rbp
+	.cfi_def_cfa_register rbp
+	call work
+	pop %rbp
+	.cfi_def_cfa rsp, 8
+	ret
+	.cfi_endproc
+work:
+	.cfi_startproc
+	sub $16, %rsp
+	.cfi_def_cfa_offset 24
+	nop
+	add $16, %rsp
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+`
+	if err := os.WriteFile(asm, []byte(source), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", elf, asm).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	space, images := asImage(t, elf, 0x400000)
+	m := &space.Mappings()[0]
+	im := images.of(1, m)
+	im.parse()
+	var start uint64
+	for fde := range im.cfi.FDEs() {
+		if start == 0 || fde.Start < start {
+			start = fde.Start
+		}
+	}
+	off, ok := offsetOf(im, start)
+	if !ok {
+		t.Fatal("no offset for _start")
+	}
+	text := m.Start + off
+	inStart, inMain, inWork := text+5, text+6+4+5, text+6+11+4
+
+	const sp = 0x7ffc_0000_1000
+	words := []uint64{
+		0, 0, // work's locals
+		inMain,  // where work returns to
+		0,       // main's saved RBP
+		inStart, // where main returns to
+		1,       // argc
+	}
+	data := make([]byte, 0, 8*len(words))
+	for _, w := range words {
+		data = binary.LittleEndian.AppendUint64(data, w)
+	}
+	var regs Regs
+	regs.set(regIP, inWork)
+	regs.set(regSP, sp)
+	regs.set(regBP, sp+24)
+
+	u := NewUnwinder(images)
+	for _, c := range []struct {
+		name  string
+		words int
+		want  []uint64
+		end   Reason
+	}{
+		{"whole stack", 6, []uint64{inWork, inMain, inStart}, Root},
+		{"cut below main's return address", 4, []uint64{inWork, inMain}, DumpTooShort},
+		{"cut below work's return address", 2, []uint64{inWork}, DumpTooShort},
+		{"nothing", 0, []uint64{inWork}, DumpTooShort},
+	} {
+		stack := Stack{Base: sp, Data: data[:8*c.words], Full: c.words < len(words)}
+		got := u.Unwind(space, &regs, &stack)
+		if !equal(got.IPs, c.want) || got.End != c.end {
+			t.Errorf("%s: %#x %v, want %#x %v", c.name, got.IPs, got.End, c.want, c.end)
+		}
+	}
+
+	stack := Stack{Base: sp, Data: data}
+	if n := testing.AllocsPerRun(100, func() { u.Unwind(space, &regs, &stack) }); n != 0 {
+		t.Errorf("%v allocations a sample", n)
+	}
+	u.MaxFrames = 2
+	if got := u.Unwind(space, &regs, &stack); got.End != DepthLimit || len(got.IPs) != 2 {
+		t.Errorf("limit of 2 frames: %d frames, %v", len(got.IPs), got.End)
+	}
+}
+
+func equal(a, b []uint64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func TestSplice(t *testing.T) {
+	const kernel = ^uint64(127) // PERF_CONTEXT_KERNEL
+	for _, c := range []struct {
+		name        string
+		chain, user []uint64
+		want        []uint64
+	}{
+		{"user only", nil, []uint64{1, 2}, []uint64{contextUser, 1, 2}},
+		{"kernel above user", []uint64{kernel, 8, 9}, []uint64{1}, []uint64{kernel, 8, 9, contextUser, 1}},
+		{"kernel only", []uint64{kernel, 8}, nil, []uint64{kernel, 8}},
+		{"the kernel's own user part", []uint64{kernel, 8, contextUser, 7, 7}, []uint64{1}, []uint64{kernel, 8, contextUser, 1}},
+		{"nothing", nil, nil, nil},
+	} {
+		got := Splice(nil, len(c.chain), func(i int) uint64 { return c.chain[i] }, c.user)
+		if !equal(got, c.want) {
+			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
+		}
+	}
+}
+
+func TestUnreadableFileIsNamedOnce(t *testing.T) {
+	table := vmas.NewTable("")
+	table.Comm(1, 1, []byte("test"), true)
+	table.Mmap(1, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("/no/such/file")})
+	images := NewImages(t.TempDir())
+	var failed []string
+	images.Failed = func(path string, err error) {
+		if !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+		failed = append(failed, path)
+	}
+	u := NewUnwinder(images)
+	var regs Regs
+	regs.set(regIP, 0x1234)
+	regs.set(regSP, 0x7000)
+	for range 3 {
+		if got := u.Unwind(table.Space(1), &regs, &Stack{Base: 0x7000}); got.End != NoImage || len(got.IPs) != 1 {
+			t.Errorf("%d frames, %v", len(got.IPs), got.End)
+		}
+	}
+	if len(failed) != 1 {
+		t.Errorf("named %d times: %v", len(failed), failed)
+	}
+}
