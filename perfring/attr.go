@@ -1,0 +1,23 @@
+package perfring
+
+import "golang.org/x/sys/unix"
+
+// Attr is one event as it was opened.
+type Attr struct {
+	Name          string // as perf prints it: "cycles:u", "sched:sched_switch"
+	PerfEventAttr unix.PerfEventAttr
+	IDs           []uint64 // of every descriptor of the event, as PERF_EVENT_IOC_ID gives them
+}
+
+// Unwound returns a with the attributes of a recording whose samples went through
+// [Format.AppendUnwound]: no REGS_USER and STACK_USER, so that nobody unwinds them again, and a
+// callchain with a user part. The IDs are shared.
+func (a Attr) Unwound() Attr {
+	p := &a.PerfEventAttr
+	p.Sample_type &^= unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER
+	p.Sample_type |= unix.PERF_SAMPLE_CALLCHAIN
+	p.Sample_regs_user = 0
+	p.Sample_stack_user = 0
+	p.Bits &^= unix.PerfBitExcludeCallchainUser
+	return a
+}

@@ -1,0 +1,263 @@
+package perfring
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sample is a decoded PERF_RECORD_SAMPLE. Fields that the format does not have are zero. The slices
+// point into the record and are valid as long as it is.
+type Sample struct {
+	Misc uint16 // of the header; PERF_RECORD_MISC_CPUMODE_MASK cuts out where the CPU was
+
+	ID       uint64 // of the event: IDENTIFIER or ID
+	IP       uint64
+	PID, TID uint32
+	Time     uint64 // nanoseconds of the event's clock
+	Addr     uint64
+	StreamID uint64
+	CPU      uint32
+	Period   uint64
+
+	Read []byte // struct read_format, not decoded further
+
+	Callchain Words // addresses and PERF_CONTEXT_* markers, leaf first
+
+	Raw []byte // for tracepoints: the fields as events/GROUP/NAME/format lays them out
+
+	BranchHWIndex  uint64
+	Branches       Words // from, to, flags: three words for each branch, latest first
+	BranchCounters Words // one word for each branch
+
+	RegsABI  uint64 // PERF_SAMPLE_REGS_ABI_*; NONE for a task without a user part
+	RegsMask uint64 // which registers Regs holds; 0 with REGS_ABI_NONE
+	Regs     Words  // in the order of the bits in RegsMask
+
+	// Stack is the valid part of the copy of the user stack, from the user SP upwards. StackSize
+	// is how much was set aside for it, DynSize how much of that the kernel could read, which is
+	// len(Stack). All are 0 when nothing was copied. With DynSize == StackSize the stack may go on.
+	Stack     []byte
+	StackSize uint64
+	DynSize   uint64
+
+	Weight       uint64
+	DataSrc      uint64
+	Transaction  uint64
+	IntrABI      uint64 // as RegsABI, RegsMask and Regs, for REGS_INTR
+	IntrMask     uint64
+	RegsIntr     Words
+	PhysAddr     uint64
+	Cgroup       uint64
+	DataPageSize uint64
+	CodePageSize uint64
+	Aux          []byte
+
+	// Where in the record the parts are that AppendUnwound leaves out or replaces.
+	chainStart, chainEnd, userStart, userEnd int
+}
+
+// CPUMode returns where the CPU was: PERF_RECORD_MISC_KERNEL, _USER, ….
+func (s *Sample) CPUMode() uint16 { return s.Misc & unix.PERF_RECORD_MISC_CPUMODE_MASK }
+
+// Reg returns user register reg, in the numbering of the architecture's asm/perf_regs.h. ok is
+// false when the sample does not have it.
+func (s *Sample) Reg(reg uint) (v uint64, ok bool) {
+	if reg >= 64 || s.RegsMask&(1<<reg) == 0 {
+		return 0, false
+	}
+	i := bits.OnesCount64(s.RegsMask & (1<<reg - 1))
+	if i >= s.Regs.Len() {
+		return 0, false
+	}
+	return s.Regs.At(i), true
+}
+
+// Sample decodes r, a record of type SAMPLE, into s. It allocates nothing but errors: every slice
+// in s points into r. After an error s is not to be used.
+func (f *Format) Sample(r Record, s *Sample) error {
+	if len(r) < headerSize || r.Type() != RecordSample {
+		return fmt.Errorf("not a SAMPLE record")
+	}
+	if f.sampleType&^knownSampleType != 0 || f.readFormat&^knownReadFormat != 0 {
+		return fmt.Errorf("sample_type %#x, read_format %#x: %w", f.sampleType, f.readFormat, ErrUnknownFormat)
+	}
+	end, ok := f.decode(r, s, true)
+	if (!ok || end != len(r)) && s.Branches == nil && f.hasHWIndex() {
+		// perf_output_sample() leaves hw_idx out when the event has no branch stack at all,
+		// and writes it when the stack is empty: nr is 0 both times, only the size tells.
+		if e, o := f.decode(r, s, false); o && e == len(r) {
+			return nil
+		}
+		end, ok = f.decode(r, s, true)
+	}
+	if !ok {
+		return fmt.Errorf("SAMPLE record of %d bytes: field at offset %d does not fit (sample_type %#x)",
+			len(r), end, f.sampleType)
+	}
+	return nil
+}
+
+func (f *Format) hasHWIndex() bool {
+	return f.sampleType&unix.PERF_SAMPLE_BRANCH_STACK != 0 && f.branchType&unix.PERF_SAMPLE_BRANCH_HW_INDEX != 0
+}
+
+// decode goes through the fields in the order of the kernel's perf_output_sample(). It returns
+// the offset behind the last field that fits, and whether all did.
+func (f *Format) decode(r Record, s *Sample, hwIndex bool) (end int, ok bool) {
+	*s = Sample{Misc: r.Misc()}
+	t := f.sampleType
+	c := cursor{b: r, off: headerSize}
+
+	if t&unix.PERF_SAMPLE_IDENTIFIER != 0 {
+		s.ID = c.u64()
+	}
+	if t&unix.PERF_SAMPLE_IP != 0 {
+		s.IP = c.u64()
+	}
+	if t&unix.PERF_SAMPLE_TID != 0 {
+		s.PID, s.TID = c.pair()
+	}
+	if t&unix.PERF_SAMPLE_TIME != 0 {
+		s.Time = c.u64()
+	}
+	if t&unix.PERF_SAMPLE_ADDR != 0 {
+		s.Addr = c.u64()
+	}
+	if t&unix.PERF_SAMPLE_ID != 0 {
+		s.ID = c.u64()
+	}
+	if t&unix.PERF_SAMPLE_STREAM_ID != 0 {
+		s.StreamID = c.u64()
+	}
+	if t&unix.PERF_SAMPLE_CPU != 0 {
+		s.CPU, _ = c.pair()
+	}
+	if t&unix.PERF_SAMPLE_PERIOD != 0 {
+		s.Period = c.u64()
+	}
+	if t&unix.PERF_SAMPLE_READ != 0 {
+		s.Read = f.read(&c)
+	}
+	s.chainStart = c.off
+	if t&unix.PERF_SAMPLE_CALLCHAIN != 0 {
+		s.Callchain = c.words(c.u64(), 8)
+	}
+	s.chainEnd = c.off
+	if t&unix.PERF_SAMPLE_RAW != 0 {
+		s.Raw = c.bytes(uint64(c.u32()))
+	}
+	if t&unix.PERF_SAMPLE_BRANCH_STACK != 0 {
+		f.branches(&c, s, hwIndex)
+	}
+	s.userStart = c.off
+	if t&unix.PERF_SAMPLE_REGS_USER != 0 {
+		s.RegsABI, s.RegsMask, s.Regs = registers(&c, f.regsUser)
+	}
+	if t&unix.PERF_SAMPLE_STACK_USER != 0 {
+		s.stack(&c)
+	}
+	s.userEnd = c.off
+	if t&(unix.PERF_SAMPLE_WEIGHT|unix.PERF_SAMPLE_WEIGHT_STRUCT) != 0 {
+		s.Weight = c.u64()
+	}
+	if t&unix.PERF_SAMPLE_DATA_SRC != 0 {
+		s.DataSrc = c.u64()
+	}
+	if t&unix.PERF_SAMPLE_TRANSACTION != 0 {
+		s.Transaction = c.u64()
+	}
+	if t&unix.PERF_SAMPLE_REGS_INTR != 0 {
+		s.IntrABI, s.IntrMask, s.RegsIntr = registers(&c, f.regsIntr)
+	}
+	if t&unix.PERF_SAMPLE_PHYS_ADDR != 0 {
+		s.PhysAddr = c.u64()
+	}
+	if t&unix.PERF_SAMPLE_CGROUP != 0 {
+		s.Cgroup = c.u64()
+	}
+	if t&unix.PERF_SAMPLE_DATA_PAGE_SIZE != 0 {
+		s.DataPageSize = c.u64()
+	}
+	if t&unix.PERF_SAMPLE_CODE_PAGE_SIZE != 0 {
+		s.CodePageSize = c.u64()
+	}
+	if t&unix.PERF_SAMPLE_AUX != 0 {
+		s.Aux = c.bytes(c.u64())
+	}
+	return c.off, !c.bad
+}
+
+// read takes struct read_format: with GROUP a count, the times and (value, id, lost) of each member,
+// else one value, the times, id and lost.
+func (f *Format) read(c *cursor) []byte {
+	const times = unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING
+	const tags = unix.PERF_FORMAT_ID | unix.PERF_FORMAT_LOST
+	nt := uint64(bits.OnesCount64(f.readFormat & times))
+	each := 1 + uint64(bits.OnesCount64(f.readFormat&tags))
+	if f.readFormat&unix.PERF_FORMAT_GROUP == 0 {
+		return c.words(nt+each, 8)
+	}
+	peek := *c
+	nr := peek.u64()
+	if peek.bad || nr > MaxRecordSize {
+		c.bad = true
+		return nil
+	}
+	return c.words(1+nt+nr*each, 8)
+}
+
+func (f *Format) branches(c *cursor, s *Sample, hwIndex bool) {
+	nr := c.u64()
+	if hwIndex && f.branchType&unix.PERF_SAMPLE_BRANCH_HW_INDEX != 0 {
+		s.BranchHWIndex = c.u64()
+	}
+	if nr == 0 {
+		return
+	}
+	s.Branches = c.words(nr, 24)
+	if f.branchType&unix.PERF_SAMPLE_BRANCH_COUNTERS != 0 {
+		s.BranchCounters = c.words(nr, 8)
+	}
+}
+
+func registers(c *cursor, mask uint64) (abi, has uint64, regs Words) {
+	abi = c.u64()
+	if abi == unix.PERF_SAMPLE_REGS_ABI_NONE {
+		return abi, 0, nil
+	}
+	return abi, mask, c.words(uint64(bits.OnesCount64(mask)), 8)
+}
+
+// stack takes size, the dump and dyn_size; the latter two are missing when size is 0.
+func (s *Sample) stack(c *cursor) {
+	s.StackSize = c.u64()
+	if s.StackSize == 0 {
+		return
+	}
+	dump := c.bytes(s.StackSize)
+	s.DynSize = c.u64()
+	if s.DynSize > uint64(len(dump)) {
+		c.bad = true
+		return
+	}
+	s.Stack = dump[:s.DynSize:s.DynSize]
+}
+
+// AppendUnwound appends r, re-encoded for f.Unwound(), to dst: the callchain is chain, the user
+// registers and the stack are gone, all other fields and the header's misc bits are as in r. s is what
+// f.Sample made of r. chain must not overlap with dst. The error is [ErrTooLarge] when the record would not
+// fit its header; dst then comes back as it was.
+func (f *Format) AppendUnwound(dst []byte, r Record, s *Sample, chain []uint64) ([]byte, error) {
+	start := len(dst)
+	dst = append(dst, r[:s.chainStart]...)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(chain)))
+	for _, ip := range chain {
+		dst = binary.LittleEndian.AppendUint64(dst, ip)
+	}
+	dst = append(dst, r[s.chainEnd:s.userStart]...)
+	dst = append(dst, r[s.userEnd:]...)
+	return finishRecord(dst, start)
+}

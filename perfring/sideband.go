@@ -1,0 +1,276 @@
+package perfring
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// The decoders below take the record that they are named after and overwrite what they are handed;
+// slices point into the record. The encoders append a record with a sample_id trailer as f wants it
+// (none without sample_id_all): for processes that ran before the recording, about which the
+// kernel says nothing. They fail with [ErrTooLarge] only, and dst then comes back as it was.
+
+// Mmap is PERF_RECORD_MMAP.
+type Mmap struct {
+	Misc      uint16 // PERF_RECORD_MISC_MMAP_DATA: not executable; CPU mode: kernel or user mapping
+	PID, TID  uint32
+	Addr, Len uint64
+	Offset    uint64 // in the file, of Addr, in bytes
+	Path      []byte
+}
+
+// Mmap2 is PERF_RECORD_MMAP2. A record carries either a build ID or device and inode, never both.
+type Mmap2 struct {
+	Misc       uint16 // PERF_RECORD_MISC_MMAP_DATA: not executable
+	PID, TID   uint32
+	Addr, Len  uint64
+	Offset     uint64 // in the file, of Addr, in bytes
+	Maj, Min   uint32
+	Inode      uint64
+	Generation uint64
+	BuildID    []byte // at most 20 bytes; nil when the record has device and inode
+	Prot       uint32 // PROT_*
+	Flags      uint32 // MAP_*
+	Path       []byte
+}
+
+// Comm is PERF_RECORD_COMM: a task's name changed.
+type Comm struct {
+	PID, TID uint32
+	Exec     bool // by execve: the process has a new address space
+	Comm     []byte
+}
+
+// Task is PERF_RECORD_FORK or PERF_RECORD_EXIT.
+type Task struct {
+	PID, PPID uint32 // a new thread has PID == PPID
+	TID, PTID uint32
+	Time      uint64 // nanoseconds of the event's clock
+}
+
+// Lost is PERF_RECORD_LOST: records that found no room in the ring.
+type Lost struct {
+	ID   uint64
+	Lost uint64
+}
+
+// LostSamples is PERF_RECORD_LOST_SAMPLES: samples that the hardware or the kernel dropped.
+type LostSamples struct {
+	Lost uint64
+}
+
+// Throttle is PERF_RECORD_THROTTLE or PERF_RECORD_UNTHROTTLE.
+type Throttle struct {
+	Time, ID, StreamID uint64
+}
+
+// maxBuildID is the size of struct perf_record_mmap2's build_id.
+const maxBuildID = 20
+
+// DecodeMmap decodes a record of type MMAP.
+func DecodeMmap(r Record, m *Mmap) error {
+	c, err := body(r, RecordMmap)
+	if err != nil {
+		return err
+	}
+	*m = Mmap{Misc: r.Misc()}
+	m.PID, m.TID = c.pair()
+	m.Addr, m.Len, m.Offset = c.u64(), c.u64(), c.u64()
+	m.Path = c.text()
+	return c.err(r)
+}
+
+// DecodeMmap2 decodes a record of type MMAP2.
+func DecodeMmap2(r Record, m *Mmap2) error {
+	c, err := body(r, RecordMmap2)
+	if err != nil {
+		return err
+	}
+	*m = Mmap2{Misc: r.Misc()}
+	m.PID, m.TID = c.pair()
+	m.Addr, m.Len, m.Offset = c.u64(), c.u64(), c.u64()
+	if m.Misc&unix.PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {
+		size := c.u32() & 0xff // u8 build_id_size, three reserved bytes
+		id := c.bytes(maxBuildID)
+		if size > maxBuildID {
+			return fmt.Errorf("MMAP2 record: build ID of %d bytes, at most %d", size, maxBuildID)
+		}
+		if !c.bad {
+			m.BuildID = id[:size:size]
+		}
+	} else {
+		m.Maj, m.Min = c.pair()
+		m.Inode, m.Generation = c.u64(), c.u64()
+	}
+	m.Prot, m.Flags = c.pair()
+	m.Path = c.text()
+	return c.err(r)
+}
+
+// DecodeComm decodes a record of type COMM.
+func DecodeComm(r Record, m *Comm) error {
+	c, err := body(r, RecordComm)
+	if err != nil {
+		return err
+	}
+	*m = Comm{Exec: r.Misc()&unix.PERF_RECORD_MISC_COMM_EXEC != 0}
+	m.PID, m.TID = c.pair()
+	m.Comm = c.text()
+	return c.err(r)
+}
+
+// DecodeTask decodes a record of type FORK or EXIT.
+func DecodeTask(r Record, m *Task) error {
+	c, err := body(r, RecordFork, RecordExit)
+	if err != nil {
+		return err
+	}
+	m.PID, m.PPID = c.pair()
+	m.TID, m.PTID = c.pair()
+	m.Time = c.u64()
+	return c.err(r)
+}
+
+// DecodeLost decodes a record of type LOST.
+func DecodeLost(r Record, m *Lost) error {
+	c, err := body(r, RecordLost)
+	if err != nil {
+		return err
+	}
+	m.ID, m.Lost = c.u64(), c.u64()
+	return c.err(r)
+}
+
+// DecodeLostSamples decodes a record of type LOST_SAMPLES.
+func DecodeLostSamples(r Record, m *LostSamples) error {
+	c, err := body(r, RecordLostSamples)
+	if err != nil {
+		return err
+	}
+	m.Lost = c.u64()
+	return c.err(r)
+}
+
+// DecodeThrottle decodes a record of type THROTTLE or UNTHROTTLE.
+func DecodeThrottle(r Record, m *Throttle) error {
+	c, err := body(r, RecordThrottle, RecordUnthrottle)
+	if err != nil {
+		return err
+	}
+	m.Time, m.ID, m.StreamID = c.u64(), c.u64(), c.u64()
+	return c.err(r)
+}
+
+// body starts reading the body of r, which must be of one of the types.
+func body(r Record, types ...RecordType) (cursor, error) {
+	if len(r) < headerSize {
+		return cursor{}, fmt.Errorf("%s record: no header", types[0])
+	}
+	for _, t := range types {
+		if r.Type() == t {
+			return cursor{b: r, off: headerSize}, nil
+		}
+	}
+	return cursor{}, fmt.Errorf("%s record where %s was expected", r.Type(), types[0])
+}
+
+// text takes the rest up to a NUL, which the kernel always writes, and stays before it: padding and
+// the sample_id trailer come behind.
+func (c *cursor) text() []byte {
+	if c.bad {
+		return nil
+	}
+	n := bytes.IndexByte(c.b[c.off:], 0)
+	if n < 0 {
+		c.bad = true
+		return nil
+	}
+	return c.bytes(uint64(n))
+}
+
+func (c *cursor) err(r Record) error {
+	if c.bad {
+		return fmt.Errorf("%s record of %d bytes: field at offset %d does not fit", r.Type(), len(r), c.off)
+	}
+	return nil
+}
+
+// AppendMmap appends m as a record of type MMAP.
+func AppendMmap(dst []byte, f *Format, m *Mmap, id *SampleID) ([]byte, error) {
+	le := binary.LittleEndian
+	start := len(dst)
+	dst = appendHeader(dst, RecordMmap, m.Misc)
+	dst = le.AppendUint32(le.AppendUint32(dst, m.PID), m.TID)
+	dst = le.AppendUint64(dst, m.Addr)
+	dst = le.AppendUint64(dst, m.Len)
+	dst = le.AppendUint64(dst, m.Offset)
+	return f.finishText(dst, start, m.Path, id)
+}
+
+// AppendMmap2 appends m as a record of type MMAP2. With a build ID, which is cut to 20 bytes, device
+// and inode are left out, and PERF_RECORD_MISC_MMAP_BUILD_ID is set; else that bit is cleared.
+func AppendMmap2(dst []byte, f *Format, m *Mmap2, id *SampleID) ([]byte, error) {
+	le := binary.LittleEndian
+	start := len(dst)
+	misc := m.Misc &^ unix.PERF_RECORD_MISC_MMAP_BUILD_ID
+	if len(m.BuildID) > 0 {
+		misc |= unix.PERF_RECORD_MISC_MMAP_BUILD_ID
+	}
+	dst = appendHeader(dst, RecordMmap2, misc)
+	dst = le.AppendUint32(le.AppendUint32(dst, m.PID), m.TID)
+	dst = le.AppendUint64(dst, m.Addr)
+	dst = le.AppendUint64(dst, m.Len)
+	dst = le.AppendUint64(dst, m.Offset)
+	if len(m.BuildID) > 0 {
+		var b [4 + maxBuildID]byte
+		b[0] = byte(copy(b[4:], m.BuildID))
+		dst = append(dst, b[:]...)
+	} else {
+		dst = le.AppendUint32(le.AppendUint32(dst, m.Maj), m.Min)
+		dst = le.AppendUint64(dst, m.Inode)
+		dst = le.AppendUint64(dst, m.Generation)
+	}
+	dst = le.AppendUint32(le.AppendUint32(dst, m.Prot), m.Flags)
+	return f.finishText(dst, start, m.Path, id)
+}
+
+// AppendComm appends m as a record of type COMM.
+func AppendComm(dst []byte, f *Format, m *Comm, id *SampleID) ([]byte, error) {
+	le := binary.LittleEndian
+	start := len(dst)
+	var misc uint16
+	if m.Exec {
+		misc = unix.PERF_RECORD_MISC_COMM_EXEC
+	}
+	dst = appendHeader(dst, RecordComm, misc)
+	dst = le.AppendUint32(le.AppendUint32(dst, m.PID), m.TID)
+	return f.finishText(dst, start, m.Comm, id)
+}
+
+// AppendTask appends m as a record of type t, which is RecordFork or RecordExit.
+func AppendTask(dst []byte, f *Format, t RecordType, m *Task, id *SampleID) ([]byte, error) {
+	le := binary.LittleEndian
+	start := len(dst)
+	dst = appendHeader(dst, t, 0)
+	dst = le.AppendUint32(le.AppendUint32(dst, m.PID), m.PPID)
+	dst = le.AppendUint32(le.AppendUint32(dst, m.TID), m.PTID)
+	dst = le.AppendUint64(dst, m.Time)
+	return finishRecord(f.appendSampleID(dst, id), start)
+}
+
+// finishText ends a record with text, padded with NULs to a multiple of 8 bytes as the kernel
+// does it, and the trailer. The text ends at its first NUL.
+func (f *Format) finishText(dst []byte, start int, text []byte, id *SampleID) ([]byte, error) {
+	if n := bytes.IndexByte(text, 0); n >= 0 {
+		text = text[:n]
+	}
+	dst = append(dst, text...)
+	dst = append(dst, 0)
+	for (len(dst)-start)%8 != 0 {
+		dst = append(dst, 0)
+	}
+	return finishRecord(f.appendSampleID(dst, id), start)
+}
