@@ -1,0 +1,194 @@
+// Package doctor says what a machine needs for recording, what it lacks, and the command that
+// mends it. The same words explain a recording that failed (Explain).
+//
+// Most of it is read from /proc/sys/kernel (Documentation/admin-guide/sysctl/kernel.rst) and
+// /proc/self/status; whether events can be opened is found out by opening some, since security modules and container run-times
+// refuse what the settings allow.
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// State says how a check came out.
+type State uint8
+
+const (
+	// OK needs no attention.
+	OK State = iota
+	// Warning means that recording works, but something will be missing from it.
+	Warning
+	// Fail means that nothing can be recorded.
+	Fail
+)
+
+func (s State) String() string {
+	switch s {
+	case OK:
+		return "ok"
+	case Warning:
+		return "warning"
+	case Fail:
+		return "FAIL"
+	}
+	return "unknown"
+}
+
+// Check is one thing looked at.
+type Check struct {
+	Name   string // a few words
+	State  State
+	Detail string // one or two sentences
+	Fix    string // the exact command that mends it; empty if it is OK or no command does
+}
+
+// Able reports whether the machine can record: no check failed.
+func Able(checks []Check) bool {
+	for _, c := range checks {
+		if c.State == Fail {
+			return false
+		}
+	}
+	return true
+}
+
+// Machine is where the doctor looks. Local fills it in for this machine and process.
+type Machine struct {
+	Proc, Sys     string // mount points of procfs and sysfs
+	Release, Arch string // of the kernel, as uname gives them
+	CPUs          int    // number of CPUs online
+	Program       string // path of this executable, for setcap
+
+	// Open opens and closes one perf event on a process (0: this one, -1: all) and CPU (-1: any).
+	Open func(attr *unix.PerfEventAttr, pid, cpu int) error
+	// Limit returns the limits of a resource (unix.RLIMIT_*).
+	Limit func(resource int) (unix.Rlimit, error)
+	// LookPath finds a program in PATH.
+	LookPath func(name string) (string, error)
+}
+
+// Local describes the machine and process that this runs on and in.
+func Local() *Machine {
+	m := &Machine{
+		Proc: "/proc", Sys: "/sys",
+		CPUs:     runtime.NumCPU(),
+		Open:     openEvent,
+		Limit:    resourceLimit,
+		LookPath: exec.LookPath,
+	}
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		m.Release = unix.ByteSliceToString(u.Release[:])
+		m.Arch = unix.ByteSliceToString(u.Machine[:])
+	}
+	if n, err := onlineCPUs(filepath.Join(m.Sys, "devices/system/cpu/online")); err == nil {
+		m.CPUs = n
+	}
+	if exe, err := os.Executable(); err == nil {
+		m.Program = exe
+	}
+	return m
+}
+
+func openEvent(attr *unix.PerfEventAttr, pid, cpu int) error {
+	fd, err := unix.PerfEventOpen(attr, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("perf_event_open", err)
+	}
+	return unix.Close(fd)
+}
+
+func resourceLimit(resource int) (unix.Rlimit, error) {
+	var r unix.Rlimit
+	err := unix.Getrlimit(resource, &r)
+	return r, err
+}
+
+// onlineCPUs counts a list like 0-3,8.
+func onlineCPUs(path string) (int, error) {
+	text, err := readText(path)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for part := range strings.SplitSeq(text, ",") {
+		lo, hi, isRange := strings.Cut(part, "-")
+		a, err := strconv.ParseUint(lo, 10, 16)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
+		}
+		b := a
+		if isRange {
+			if b, err = strconv.ParseUint(hi, 10, 16); err != nil || b < a {
+				return 0, fmt.Errorf("%s: not a list of CPUs: %q", path, text)
+			}
+		}
+		n += int(b-a) + 1
+	}
+	return n, nil
+}
+
+// Run looks at everything that recording depends on.
+func (m *Machine) Run() []Check {
+	caps := m.capabilities()
+	var checks []Check
+	checks = append(checks, m.kernel())
+	checks = append(checks, m.events(caps)...)
+	checks = append(checks,
+		m.paranoid(caps),
+		m.ringMemory(caps),
+		m.sampleRate(),
+		m.samplingTime(),
+		m.kernelDepth(),
+		m.kernelSymbols(),
+		m.tracepoints(),
+		m.privileges(caps),
+		m.otherProcesses(caps),
+		m.openFiles(),
+		m.tools(),
+	)
+	return checks
+}
+
+// Run looks at everything that recording on this machine depends on.
+func Run() []Check { return Local().Run() }
+
+// readText reads a small file, or the beginning of a large one.
+func readText(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b := make([]byte, 64<<10)
+	n, err := f.Read(b)
+	if n == 0 && err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return strings.TrimSpace(string(b[:n])), nil
+}
+
+// sysctl reads an integer setting of the kernel.
+func (m *Machine) sysctl(name string) (int, error) {
+	text, err := readText(filepath.Join(m.Proc, "sys/kernel", name))
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	return n, nil
+}
+
+func setSysctl(name string, value int) string {
+	return fmt.Sprintf("sudo sysctl kernel.%s=%d", name, value)
+}

@@ -1,0 +1,311 @@
+package doctor
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	allCaps = "CapEff:\t000001ffffffffff\nSeccomp:\t0\n"
+	noCaps  = "Name:\tunspool\nCapEff:\t0000000000000000\nSeccomp:\t0\n"
+	status  = "proc/self/status"
+	kernel  = "proc/sys/kernel/"
+	events  = "sys/kernel/tracing/events/sched/sched_switch/id"
+)
+
+// healthy is a machine without a shortfall, under a temporary root.
+func healthy(t *testing.T) (*Machine, string) {
+	t.Helper()
+	root := t.TempDir()
+	m := &Machine{
+		Proc: filepath.Join(root, "proc"), Sys: filepath.Join(root, "sys"),
+		Release: "6.12.3-amd64", Arch: "x86_64", CPUs: 4, Program: "/usr/bin/unspool",
+		Open:     func(*unix.PerfEventAttr, int, int) error { return nil },
+		Limit:    func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}, nil },
+		LookPath: func(name string) (string, error) { return "/usr/bin/" + name, nil },
+	}
+	for name, text := range map[string]string{
+		status:                                allCaps,
+		kernel + "perf_event_paranoid":        "2\n",
+		kernel + "perf_event_mlock_kb":        "516\n",
+		kernel + "perf_event_max_sample_rate": "100000\n",
+		kernel + "perf_cpu_time_max_percent":  "25\n",
+		kernel + "perf_event_max_stack":       "127\n",
+		kernel + "kptr_restrict":              "0\n",
+		kernel + "yama/ptrace_scope":          "1\n",
+		"proc/kallsyms":                       "ffffffff81000000 T _text\n",
+		"proc/filesystems":                    "nodev\ttracefs\n",
+		events:                                "316\n",
+	} {
+		put(t, root, name, text)
+	}
+	return m, root
+}
+
+func put(t *testing.T, root, name, text string) {
+	t.Helper()
+	path := filepath.Join(root, name)
+	if text == "" {
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHealthyMachine(t *testing.T) {
+	m, _ := healthy(t)
+	checks := m.Run()
+	for _, c := range checks {
+		if c.State != OK || c.Fix != "" || c.Detail == "" || utf8.RuneCountInString(c.Name) > nameWidth {
+			t.Errorf("%+v", c)
+		}
+	}
+	if !Able(checks) {
+		t.Error("not able to record")
+	}
+}
+
+// refuse makes Open fail for the events that match.
+func refuse(errno syscall.Errno, match func(a *unix.PerfEventAttr, pid int) bool) func(*Machine) {
+	return func(m *Machine) {
+		m.Open = func(a *unix.PerfEventAttr, pid, _ int) error {
+			if match(a, pid) {
+				return os.NewSyscallError("perf_event_open", errno)
+			}
+			return nil
+		}
+	}
+}
+
+func anyEvent(*unix.PerfEventAttr, int) bool { return true }
+
+func withKernel(a *unix.PerfEventAttr, _ int) bool { return a.Bits&unix.PerfBitExcludeKernel == 0 }
+
+func TestShortfalls(t *testing.T) {
+	const setcap = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_checkpoint_restore+ep /usr/bin/unspool"
+	type files map[string]string // an empty text removes the file
+	tests := []struct {
+		name   string
+		files  files
+		change func(*Machine)
+		check  string
+		state  State
+		detail string
+		fix    string
+	}{
+		{name: "another architecture", change: func(m *Machine) { m.Arch = "aarch64" },
+			check: "kernel", state: Fail, detail: "x86_64 only"},
+		{name: "kernel before build IDs", change: func(m *Machine) { m.Release = "5.10.0-28-amd64" },
+			check: "kernel", state: Warning, detail: "build IDs"},
+		{name: "kernel before clock IDs", change: func(m *Machine) { m.Release = "3.10.0" },
+			check: "kernel", state: Warning, detail: "CLOCK_MONOTONIC"},
+		{name: "no events at all", files: files{status: noCaps, kernel + "perf_event_paranoid": "3\n"},
+			change: refuse(unix.EACCES, anyEvent),
+			check:  "stack samples", state: Fail, detail: "perf_event_paranoid is 3", fix: "sudo sysctl kernel.perf_event_paranoid=1"},
+		{name: "refused by a container", files: files{status: "CapEff:\t000001ffffffffff\nSeccomp:\t2\n"},
+			change: refuse(unix.EPERM, anyEvent),
+			check:  "stack samples", state: Fail, detail: "seccomp", fix: "docker run --cap-add PERFMON"},
+		{name: "no system call", change: refuse(unix.ENOSYS, anyEvent),
+			check: "stack samples", state: Fail, detail: "CONFIG_PERF_EVENTS"},
+		{name: "an error nobody expects", change: refuse(unix.EXDEV, anyEvent),
+			check: "stack samples", state: Fail, detail: "perf_event_open"},
+		{name: "user stacks only", files: files{status: noCaps}, change: refuse(unix.EACCES, withKernel),
+			check: "stack samples", state: Warning, detail: ":u", fix: "sudo sysctl kernel.perf_event_paranoid=1"},
+		{name: "own processes only", files: files{status: noCaps},
+			change: refuse(unix.EACCES, func(_ *unix.PerfEventAttr, pid int) bool { return pid == -1 }),
+			check:  "whole machine", state: Warning, detail: "-p PID", fix: "sudo sysctl kernel.perf_event_paranoid=0"},
+		{name: "-a does not work for another reason",
+			change: refuse(unix.EINVAL, func(_ *unix.PerfEventAttr, pid int) bool { return pid == -1 }),
+			check:  "whole machine", state: Warning, detail: "invalid argument"},
+		{name: "no PMU", change: refuse(unix.ENOENT, func(a *unix.PerfEventAttr, _ int) bool { return a.Type == unix.PERF_TYPE_HARDWARE }),
+			check: "hardware counters", state: Warning, detail: "cpu-clock"},
+		{name: "PMU held by another", change: refuse(unix.EBUSY, func(a *unix.PerfEventAttr, _ int) bool { return a.Type == unix.PERF_TYPE_HARDWARE }),
+			check: "hardware counters", state: Warning, detail: "busy"},
+		{name: "no perf events", files: files{kernel + "perf_event_paranoid": ""},
+			check: "perf_event_paranoid", state: Fail, detail: "CONFIG_PERF_EVENTS"},
+		{name: "paranoid is no number", files: files{kernel + "perf_event_paranoid": "x\n"},
+			check: "perf_event_paranoid", state: Warning, detail: "invalid syntax"},
+		{name: "paranoid 4", files: files{status: noCaps, kernel + "perf_event_paranoid": "4\n"},
+			check: "perf_event_paranoid", state: Fail, fix: "sudo sysctl kernel.perf_event_paranoid=1"},
+		{name: "paranoid 2", files: files{status: noCaps},
+			check: "perf_event_paranoid", state: Warning, fix: "sudo sysctl kernel.perf_event_paranoid=1"},
+		{name: "paranoid 1", files: files{status: noCaps, kernel + "perf_event_paranoid": "1\n"},
+			check: "perf_event_paranoid", state: Warning, fix: "sudo sysctl kernel.perf_event_paranoid=0"},
+		{name: "paranoid 0", files: files{status: noCaps, kernel + "perf_event_paranoid": "0\n"},
+			check: "perf_event_paranoid", state: OK, detail: "everything"},
+		{name: "small rings", files: files{status: noCaps},
+			check: "ring buffers", state: Warning, detail: "512 KiB for each of 4 CPUs", fix: "sudo sysctl kernel.perf_event_mlock_kb=8196"},
+		{name: "rings with the limit of locked memory", files: files{status: noCaps},
+			change: func(m *Machine) {
+				m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 8 << 20, Max: 1 << 30}, nil }
+			},
+			check: "ring buffers", state: Warning, detail: "2 MiB for each of 4 CPUs", fix: "sudo sysctl kernel.perf_event_mlock_kb=8196"},
+		{name: "no rings", files: files{status: noCaps, kernel + "perf_event_mlock_kb": "0\n"},
+			change: func(m *Machine) { m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{}, nil } },
+			check:  "ring buffers", state: Fail, fix: "sudo sysctl kernel.perf_event_mlock_kb=8196"},
+		{name: "enough memory for rings", files: files{status: noCaps, kernel + "perf_event_mlock_kb": "8196\n"},
+			check: "ring buffers", state: OK, detail: "8 MiB"},
+		{name: "locked memory unlimited", files: files{status: noCaps},
+			change: func(m *Machine) {
+				m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: unix.RLIM_INFINITY}, nil }
+			},
+			check: "ring buffers", state: OK},
+		{name: "locked memory free below paranoid 0", files: files{status: noCaps, kernel + "perf_event_paranoid": "-1\n"},
+			check: "ring buffers", state: OK},
+		{name: "mlock unreadable", files: files{status: noCaps, kernel + "perf_event_mlock_kb": ""},
+			check: "ring buffers", state: Warning},
+		{name: "rate lowered by the kernel", files: files{kernel + "perf_event_max_sample_rate": "750\n"},
+			check: "sample rate", state: Warning, detail: "750", fix: "sudo sysctl kernel.perf_event_max_sample_rate=100000"},
+		{name: "rate unreadable", files: files{kernel + "perf_event_max_sample_rate": ""}, check: "sample rate", state: Warning},
+		{name: "little time", files: files{kernel + "perf_cpu_time_max_percent": "1\n"},
+			check: "sampling time", state: Warning, fix: "sudo sysctl kernel.perf_cpu_time_max_percent=25"},
+		{name: "time not limited", files: files{kernel + "perf_cpu_time_max_percent": "0\n"}, check: "sampling time", state: OK, detail: "not limit"},
+		{name: "time unreadable", files: files{kernel + "perf_cpu_time_max_percent": ""}, check: "sampling time", state: Warning},
+		{name: "short kernel stacks", files: files{kernel + "perf_event_max_stack": "16\n"},
+			check: "kernel stack depth", state: Warning, fix: "sudo sysctl kernel.perf_event_max_stack=127"},
+		{name: "depth unreadable", files: files{kernel + "perf_event_max_stack": ""}, check: "kernel stack depth", state: Warning},
+		{name: "addresses hidden", files: files{"proc/kallsyms": "0000000000000000 T _text\n", kernel + "kptr_restrict": "2\n"},
+			check: "kernel symbols", state: Warning, detail: "kptr_restrict is 2", fix: "sudo sysctl kernel.kptr_restrict=0"},
+		{name: "addresses hidden by paranoid", files: files{"proc/kallsyms": "0000000000000000 T _text\n"},
+			check: "kernel symbols", state: Warning, fix: "sudo sysctl kernel.perf_event_paranoid=1"},
+		{name: "no kallsyms", files: files{"proc/kallsyms": ""}, check: "kernel symbols", state: Warning, detail: "no kallsyms"},
+		{name: "tracefs not mounted", files: files{"sys/kernel/tracing": ""},
+			check: "tracepoints", state: Warning, fix: "sudo mount -t tracefs nodev /sys/kernel/tracing"},
+		{name: "mount point is empty", files: files{"sys/kernel/tracing/events/sched": ""},
+			check: "tracepoints", state: Warning, fix: "sudo mount -t tracefs nodev /sys/kernel/tracing"},
+		{name: "tracefs below debugfs", files: files{"sys/kernel/tracing": "", "sys/kernel/debug/tracing/events/sched/enable": "0\n"},
+			check: "tracepoints", state: OK},
+		{name: "no tracefs", files: files{"sys/kernel/tracing": "", "proc/filesystems": "\text4\n"},
+			check: "tracepoints", state: Warning, detail: "has no tracefs"},
+		{name: "no capability", files: files{status: noCaps},
+			check: "capabilities", state: Warning, detail: "CAP_PERFMON", fix: setcap},
+		{name: "no capability, before CAP_PERFMON", files: files{status: noCaps}, change: func(m *Machine) { m.Release = "5.4.0" },
+			check: "capabilities", state: Warning, fix: "sudo setcap cap_sys_admin,cap_sys_ptrace,cap_syslog,cap_ipc_lock+ep /usr/bin/unspool"},
+		{name: "program with a blank in its path", files: files{status: noCaps}, change: func(m *Machine) { m.Program = "/my dir/it's" },
+			check: "capabilities", state: Warning, fix: `+ep '/my dir/it'\''s'`},
+		{name: "status unreadable", files: files{status: ""}, check: "capabilities", state: Warning, fix: setcap},
+		{name: "Yama", files: files{status: noCaps},
+			check: "running processes", state: Warning, detail: "ptrace_scope is 1", fix: setcap},
+		{name: "Yama alone", files: files{status: "CapEff:\t0000010000000000\n"}, // CAP_CHECKPOINT_RESTORE
+			check: "running processes", state: Warning, fix: "sudo sysctl kernel.yama.ptrace_scope=0"},
+		{name: "no Yama", files: files{status: "CapEff:\t0000010000000000\n", kernel + "yama": ""},
+			check: "running processes", state: OK, detail: "your own"},
+		{name: "few files", change: func(m *Machine) {
+			m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 1024, Max: 1024}, nil }
+		}, check: "open files", state: Warning, fix: "ulimit -n 65536"},
+		{name: "files unknown", change: func(m *Machine) {
+			m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{}, unix.EPERM }
+		}, check: "open files", state: Warning},
+		{name: "no perf, on Fedora", change: func(m *Machine) {
+			m.LookPath = func(name string) (string, error) {
+				if name == "dnf" || name == "go" {
+					return name, nil
+				}
+				return "", exec.ErrNotFound
+			}
+		}, check: "tools nearby", state: Warning, detail: "go; not found: perf", fix: "sudo dnf install perf"},
+		{name: "nothing nearby", change: func(m *Machine) {
+			m.LookPath = func(string) (string, error) { return "", exec.ErrNotFound }
+		}, check: "tools nearby", state: Warning, detail: "none of"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m, root := healthy(t)
+			for name, text := range tt.files {
+				put(t, root, name, text)
+			}
+			if tt.change != nil {
+				tt.change(m)
+			}
+			checks := m.Run()
+			for _, c := range checks {
+				if c.Name != tt.check {
+					continue
+				}
+				if c.State != tt.state || !strings.Contains(c.Detail, tt.detail) || !strings.Contains(c.Fix, tt.fix) ||
+					(c.Fix == "") != (tt.fix == "") {
+					t.Errorf("%+v", c)
+				}
+				if (c.State == Fail) == Able(checks) {
+					t.Errorf("Able says %v", Able(checks))
+				}
+				return
+			}
+			t.Errorf("no check %q among %+v", tt.check, checks)
+		})
+	}
+}
+
+func TestThisMachine(t *testing.T) {
+	var b bytes.Buffer
+	if err := Print(&b, Run(), false); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", &b)
+}
+
+func TestOnlineCPUs(t *testing.T) {
+	root := t.TempDir()
+	for text, want := range map[string]int{"0\n": 1, "0-3\n": 4, "0-1,4,6-7\n": 5, "x": 0, "3-1": 0, "0-99999999": 0} {
+		put(t, root, "online", text)
+		if n, err := onlineCPUs(filepath.Join(root, "online")); n != want || (err == nil) != (want > 0) {
+			t.Errorf("%q: %d, %v", text, n, err)
+		}
+	}
+}
+
+func TestPrint(t *testing.T) {
+	checks := []Check{
+		{"kernel", OK, "Linux 6.12, x86_64", ""},
+		{"whole machine", Warning, "-a is not permitted; your own programs can be recorded with -p PID or -- COMMAND",
+			"sudo sysctl kernel.perf_event_paranoid=0"},
+		{"stack samples", Fail, "from \x1b[31ma machine", ""},
+	}
+	const want = `✓ ok      kernel               Linux 6.12, x86_64
+! warning whole machine        -a is not permitted; your own programs can be
+                               recorded with -p PID or -- COMMAND
+          mend: sudo sysctl kernel.perf_event_paranoid=0
+✗ FAIL    stack samples        from [31ma machine
+
+Recording will not work here until what is marked FAIL is mended.
+`
+	var b bytes.Buffer
+	if err := Print(&b, checks, false); err != nil || b.String() != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, &b, want)
+	}
+	b.Reset()
+	Print(&b, checks, true)
+	if !strings.Contains(b.String(), "\x1b[33m! warning\x1b[0m whole") {
+		t.Errorf("%q", b.String())
+	}
+	if err := Print(broken{}, checks, false); !errors.Is(err, unix.EPIPE) {
+		t.Errorf("error %v", err)
+	}
+	for n, want := range []string{"Ready to record.", "with one limit", "with 2 limits"} {
+		b.Reset()
+		Print(&b, []Check{{}, {State: State(min(n, 1))}, {State: State(n / 2)}}, false)
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%d warnings: %s", n, &b)
+		}
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, unix.EPIPE }

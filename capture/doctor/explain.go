@@ -1,0 +1,132 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+)
+
+// Explain says in the doctor's words why recording failed, and the command that mends it (empty
+// when none does). ok is false for an error that does not come from the kernel's side of
+// recording: a file that cannot be written, a command that cannot be run.
+func Explain(err error) (message, fix string, ok bool) { return Local().Explain(err) }
+
+// Explain is Explain for a given machine.
+func (m *Machine) Explain(err error) (message, fix string, ok bool) {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return "", "", false
+	}
+	if errno == syscall.EMFILE {
+		return "too many open files: -p takes one for each thread and CPU", raiseFiles, true
+	}
+	if errno == syscall.ENFILE {
+		return "the machine has too many open files", "sudo sysctl fs.file-max=1000000", true
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return explainPath(path.Path, errno)
+	}
+	var link *os.LinkError
+	var run *exec.Error
+	if errors.As(err, &link) || errors.As(err, &run) {
+		return "", "", false
+	}
+	if fromMmap(err) {
+		return m.explainRing(errno)
+	}
+	return m.explainOpen(errno)
+}
+
+// fromMmap reports whether it was the mapping of a ring buffer that failed.
+func fromMmap(err error) bool {
+	var call *os.SyscallError
+	return errors.As(err, &call) && call.Syscall == "mmap"
+}
+
+// explainPath knows one file: the id of a tracepoint.
+func explainPath(path string, errno syscall.Errno) (message, fix string, ok bool) {
+	if !strings.Contains(path, "/tracing/") {
+		return "", "", false
+	}
+	switch errno {
+	case syscall.EACCES, syscall.EPERM:
+		return "tracefs is not readable for you: tracepoints cannot be recorded", remountTracefs, true
+	case syscall.ENOENT:
+		return "no such tracepoint, or tracefs is not mounted", mountTracefs, true
+	}
+	return "", "", false
+}
+
+func (m *Machine) explainRing(errno syscall.Errno) (message, fix string, ok bool) {
+	switch errno {
+	case syscall.EPERM, syscall.EAGAIN:
+		message = "the ring buffers are larger than the memory that you may lock"
+		if kb, err := m.sysctl("perf_event_mlock_kb"); err == nil {
+			message += fmt.Sprintf(" (perf_event_mlock_kb is %d for each CPU): ask for less with -m", kb)
+		}
+		return message, setSysctl("perf_event_mlock_kb", wantedRing+4), true
+	case syscall.ENOMEM:
+		return "not enough memory for the ring buffers: ask for less with -m, for example -m 256", "", true
+	case syscall.EINVAL:
+		return "the kernel refuses this size of ring buffer: -m takes a power of two", "", true
+	}
+	return "", "", false
+}
+
+func (m *Machine) explainOpen(errno syscall.Errno) (message, fix string, ok bool) {
+	switch errno {
+	case syscall.EACCES, syscall.EPERM:
+		message, fix = m.explainPermission()
+		return message, fix, true
+	case syscall.ENOENT, syscall.ENODEV, syscall.EOPNOTSUPP, syscall.ENXIO:
+		return "this machine has no counter for the event (usual for hardware events in a virtual machine): " +
+			"use the timer event, -e cpu-clock", "", true
+	case syscall.EINVAL, syscall.E2BIG:
+		return fmt.Sprintf("the kernel does not know something that was asked of it; Linux %s may be too old, "+
+			"or the event cannot be sampled", m.Release), "", true
+	case syscall.ESRCH:
+		return "no such process, or it has ended", "", true
+	case syscall.EBUSY:
+		return "another profiler or the NMI watchdog holds the hardware counters; stop it, or use -e cpu-clock",
+			"sudo sysctl kernel.nmi_watchdog=0", true
+	case syscall.ENOSYS:
+		return "the kernel has no perf_event_open: built without CONFIG_PERF_EVENTS, or a container's seccomp " +
+			"profile hides it", m.containerFix(), true
+	case syscall.ENOMEM:
+		return "the kernel has not enough memory for the events", "", true
+	}
+	return "", "", false
+}
+
+// explainPermission finds out which of the gates is shut.
+func (m *Machine) explainPermission() (message, fix string) {
+	n, err := m.sysctl("perf_event_paranoid")
+	caps := m.capabilities()
+	switch {
+	case caps.mayPerf():
+		return "this process has the capability, yet perf events are refused: a container's seccomp profile or a " +
+			"security module forbids them", m.containerFix()
+	case err != nil:
+		return "perf events are not permitted", m.setcap()
+	case n >= 2:
+		return fmt.Sprintf("perf events are not permitted to you as asked (perf_event_paranoid is %d)", n),
+			setSysctl("perf_event_paranoid", 1)
+	case n == 1:
+		return "sampling every process or another user's is not permitted (perf_event_paranoid is 1)",
+			setSysctl("perf_event_paranoid", 0)
+	}
+	return "another user's process takes a privilege to record", m.setcap()
+}
+
+// containerFix is for a process that a seccomp filter binds.
+func (m *Machine) containerFix() string {
+	if m.status("Seccomp") != "2" {
+		return ""
+	}
+	return "docker run --cap-add PERFMON --cap-add SYS_PTRACE --security-opt seccomp=unconfined IMAGE"
+}

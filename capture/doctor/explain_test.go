@@ -1,0 +1,83 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestExplain(t *testing.T) {
+	open := func(errno unix.Errno) error {
+		return fmt.Errorf("open event cycles: %w", os.NewSyscallError("perf_event_open", errno))
+	}
+	mmap := func(errno unix.Errno) error { return fmt.Errorf("ring: %w", os.NewSyscallError("mmap", errno)) }
+	path := func(p string, errno unix.Errno) error { return &fs.PathError{Op: "open", Path: p, Err: errno} }
+	user := map[string]string{status: noCaps}
+	paranoid := func(n string) map[string]string {
+		return map[string]string{status: noCaps, kernel + "perf_event_paranoid": n}
+	}
+	tests := []struct {
+		name    string
+		err     error
+		files   map[string]string
+		message string // "" if there is nothing to say
+		fix     string
+	}{
+		{"paranoid 3", open(unix.EACCES), paranoid("3"), "perf_event_paranoid is 3", "sudo sysctl kernel.perf_event_paranoid=1"},
+		{"paranoid 2", open(unix.EACCES), user, "perf_event_paranoid is 2", "sudo sysctl kernel.perf_event_paranoid=1"},
+		{"paranoid 1", open(unix.EPERM), paranoid("1"), "every process", "sudo sysctl kernel.perf_event_paranoid=0"},
+		{"another's process", open(unix.EACCES), paranoid("0"), "another user's", "sudo setcap cap_perfmon"},
+		{"paranoid unknown", open(unix.EACCES), paranoid("-"), "not permitted", "sudo setcap cap_perfmon"},
+		{"refused in spite of all", open(unix.EPERM), map[string]string{status: allCaps}, "seccomp", ""},
+		{"refused in a container", open(unix.EPERM), map[string]string{status: "CapEff:\t000001ffffffffff\nSeccomp:\t2\n"}, "seccomp", "docker run"},
+		{"bare errno", unix.EACCES, user, "perf_event_paranoid is 2", "sudo sysctl kernel.perf_event_paranoid=1"},
+		{"descriptors", open(unix.EMFILE), nil, "too many open files", "ulimit -n"},
+		{"descriptors, on opening a file", path("/lib/x.so", unix.EMFILE), nil, "too many open files", "ulimit -n"},
+		{"descriptors of the machine", open(unix.ENFILE), nil, "machine", "sudo sysctl fs.file-max"},
+		{"no PMU", open(unix.ENOENT), nil, "-e cpu-clock", ""},
+		{"no device", open(unix.ENODEV), nil, "-e cpu-clock", ""},
+		{"not supported", open(unix.EOPNOTSUPP), nil, "-e cpu-clock", ""},
+		{"old kernel", open(unix.EINVAL), nil, "Linux 6.12.3-amd64 may be too old", ""},
+		{"old kernel, short attr", open(unix.E2BIG), nil, "too old", ""},
+		{"ended", open(unix.ESRCH), nil, "has ended", ""},
+		{"watchdog", open(unix.EBUSY), nil, "another profiler", "sudo sysctl kernel.nmi_watchdog=0"},
+		{"no perf", open(unix.ENOSYS), nil, "CONFIG_PERF_EVENTS", ""},
+		{"no memory for events", open(unix.ENOMEM), nil, "memory", ""},
+		{"ring over the limit", mmap(unix.EPERM), user, "perf_event_mlock_kb is 516", "sudo sysctl kernel.perf_event_mlock_kb=8196"},
+		{"no memory for rings", mmap(unix.ENOMEM), nil, "-m 256", ""},
+		{"odd ring", mmap(unix.EINVAL), nil, "power of two", ""},
+		{"tracefs unreadable", path("/sys/kernel/tracing/events/x/y/id", unix.EACCES), nil, "tracefs", "sudo mount -o remount"},
+		{"no tracefs", path("/sys/kernel/tracing/events/x/y/id", unix.ENOENT), nil, "tracefs", "sudo mount -t tracefs"},
+		{"tracefs is odd", path("/sys/kernel/tracing/events/x/y/id", unix.EIO), nil, "", ""},
+		{"unwritable output", path("/out/perf.data", unix.EACCES), nil, "", ""},
+		{"rename", &os.LinkError{Op: "rename", Old: "a", New: "b", Err: unix.EPERM}, nil, "", ""},
+		{"no command", &exec.Error{Name: "x", Err: unix.ENOENT}, nil, "", ""},
+		{"an error nobody expects", open(unix.EXDEV), nil, "", ""},
+		{"ring, an error nobody expects", mmap(unix.EXDEV), nil, "", ""},
+		{"not from the kernel", io.ErrUnexpectedEOF, nil, "", ""},
+		{"none", nil, nil, "", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m, root := healthy(t)
+			for name, text := range tt.files {
+				put(t, root, name, text)
+			}
+			message, fix, ok := m.Explain(tt.err)
+			if ok != (tt.message != "") || !strings.Contains(message, tt.message) || !strings.Contains(fix, tt.fix) ||
+				(fix == "") != (tt.fix == "") {
+				t.Errorf("%q, %q, %v", message, fix, ok)
+			}
+		})
+	}
+	if _, _, ok := Explain(errors.New("x")); ok {
+		t.Error("an error without a number is explained")
+	}
+}

@@ -1,0 +1,98 @@
+package doctor
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	width     = 80
+	nameWidth = 20
+	// indent of details: mark, state, name and the spaces between them.
+	indent = 2 + 8 + nameWidth + 1
+	// fixIndent puts a fix below the name: it needs the room.
+	fixIndent = 2 + 8
+)
+
+var marks = [...]string{OK: "✓", Warning: "!", Fail: "✗"}
+
+var colours = [...]string{OK: "\x1b[32m", Warning: "\x1b[33m", Fail: "\x1b[31m"}
+
+const reset = "\x1b[0m"
+
+// Print writes the checks as a table of 80 columns, each fix on a line of its own beneath its check, and a
+// closing sentence. A fix is never broken: it is there to be copied.
+func Print(w io.Writer, checks []Check, colour bool) error {
+	var b bytes.Buffer
+	for _, c := range checks {
+		state := min(c.State, Fail)
+		on, off := "", ""
+		if colour {
+			on, off = colours[state], reset
+		}
+		fmt.Fprintf(&b, "%s%s %-7s%s %-*s ", on, marks[state], state, off, nameWidth, clean(c.Name))
+		for i, line := range wrap(clean(c.Detail), width-indent) {
+			if i > 0 {
+				b.WriteString(strings.Repeat(" ", indent))
+			}
+			b.WriteString(line)
+			b.WriteByte('\n')
+		}
+		if c.Fix != "" {
+			fmt.Fprintf(&b, "%*smend: %s\n", fixIndent, "", clean(c.Fix))
+		}
+	}
+	b.WriteByte('\n')
+	b.WriteString(verdict(checks))
+	b.WriteByte('\n')
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func verdict(checks []Check) string {
+	warnings := 0
+	for _, c := range checks {
+		if c.State == Warning {
+			warnings++
+		}
+	}
+	switch {
+	case !Able(checks):
+		return "Recording will not work here until what is marked FAIL is mended."
+	case warnings == 1:
+		return "Ready to record, with one limit: see above."
+	case warnings > 1:
+		return fmt.Sprintf("Ready to record, with %d limits: see above.", warnings)
+	}
+	return "Ready to record."
+}
+
+// clean keeps what comes from the machine (a path, an error) from steering the terminal.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// wrap breaks text at spaces into lines of at most n columns, where words allow; it returns at least one line.
+func wrap(text string, n int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > n {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}

@@ -1,0 +1,203 @@
+package doctor
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Capabilities that matter (include/uapi/linux/capability.h).
+const (
+	capIPCLock           = 14
+	capSysPtrace         = 19
+	capSysAdmin          = 21
+	capSyslog            = 34
+	capPerfmon           = 38
+	capCheckpointRestore = 40
+)
+
+// capSet is a set of capabilities as /proc/PID/status shows them.
+type capSet uint64
+
+func (s capSet) has(n int) bool { return s>>n&1 != 0 }
+
+// mayPerf: CAP_PERFMON since Linux 5.8, CAP_SYS_ADMIN always (perfmon_capable).
+func (s capSet) mayPerf() bool { return s.has(capPerfmon) || s.has(capSysAdmin) }
+
+// mayFollow: map_files asks for CAP_CHECKPOINT_RESTORE since Linux 5.9, CAP_SYS_ADMIN before.
+func (s capSet) mayFollow() bool { return s.has(capCheckpointRestore) || s.has(capSysAdmin) }
+
+// status returns a field of /proc/self/status, "" if it is not there.
+func (m *Machine) status(field string) string {
+	text, err := readText(filepath.Join(m.Proc, "self/status"))
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(line, ":"); ok && name == field {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// capabilities returns this process's effective capabilities.
+func (m *Machine) capabilities() capSet {
+	n, err := strconv.ParseUint(m.status("CapEff"), 16, 64)
+	if err != nil {
+		return 0
+	}
+	return capSet(n)
+}
+
+// setcap is the command that gives this program what it needs to record anything.
+func (m *Machine) setcap() string {
+	program := m.Program
+	if program == "" {
+		program = "$(command -v unspool)"
+	} else {
+		program = quote(program)
+	}
+	caps := "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_checkpoint_restore"
+	if major, minor, ok := version(m.Release); ok && before(major, minor, 5, 9) {
+		// CAP_PERFMON came with 5.8, CAP_CHECKPOINT_RESTORE with 5.9: both were this one's.
+		caps = "cap_sys_admin,cap_sys_ptrace,cap_syslog,cap_ipc_lock"
+	}
+	return "sudo setcap " + caps + "+ep " + program
+}
+
+// quote makes one shell word of a path.
+func quote(s string) string {
+	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func (m *Machine) privileges(caps capSet) Check {
+	c := Check{Name: "capabilities"}
+	var missing []string
+	for _, need := range []struct {
+		ok   bool
+		name string
+	}{
+		{caps.mayPerf(), "CAP_PERFMON (sample everything)"},
+		{caps.has(capSysPtrace), "CAP_SYS_PTRACE (see into others' processes)"},
+		{caps.has(capSyslog), "CAP_SYSLOG (kernel symbols)"},
+		{caps.has(capIPCLock), "CAP_IPC_LOCK (ring buffers of any size)"},
+	} {
+		if !need.ok {
+			missing = append(missing, need.name)
+		}
+	}
+	if len(missing) == 0 {
+		c.Detail = "this process has all that recording can use"
+		return c
+	}
+	c.State = Warning
+	c.Detail = "without " + strings.Join(missing, ", ") + ": your own programs can be recorded as far as the settings above allow"
+	c.Fix = m.setcap()
+	return c
+}
+
+// otherProcesses: reading /proc/PID/maps and root takes PTRACE_MODE_READ, which Yama leaves alone;
+// /proc/PID/mem takes PTRACE_MODE_ATTACH, which Yama restricts; following map_files takes a
+// capability.
+func (m *Machine) otherProcesses(caps capSet) Check {
+	c := Check{Name: "running processes"}
+	var lacks []string
+	scope, err := m.sysctl("yama/ptrace_scope")
+	restricted := err == nil && scope > 0 && !caps.has(capSysPtrace)
+	if restricted {
+		lacks = append(lacks, fmt.Sprintf("the memory of running processes cannot be read (kernel.yama.ptrace_scope is %d)", scope))
+	}
+	if !caps.mayFollow() {
+		lacks = append(lacks, "mapped files that were deleted or replaced since cannot be opened (CAP_CHECKPOINT_RESTORE)")
+	}
+	if len(lacks) == 0 {
+		c.Detail = "their files and memory can be read"
+		if !caps.has(capSysPtrace) {
+			c.Detail = "the files and memory of your own ones can be read"
+		}
+		return c
+	}
+	c.State = Warning
+	c.Detail = strings.Join(lacks, "; ")
+	c.Fix = m.setcap()
+	if restricted && scope < 3 && caps.mayFollow() {
+		c.Fix = "sudo sysctl kernel.yama.ptrace_scope=0"
+	}
+	return c
+}
+
+// wantedFiles is how many descriptors a recording may take: one per CPU with -a or a command, but
+// one per thread and CPU with -p, and one for each image that is open.
+const wantedFiles = 4096
+
+func (m *Machine) openFiles() Check {
+	c := Check{Name: "open files"}
+	limit, err := m.Limit(unix.RLIMIT_NOFILE)
+	n := limit.Max // the Go run-time raises the soft limit to it
+	switch {
+	case err != nil:
+		c.State, c.Detail = Warning, err.Error()
+	case n < wantedFiles:
+		c.State = Warning
+		c.Detail = fmt.Sprintf("at most %d: not enough to record a process of many threads with -p, which takes "+
+			"one for each thread and CPU", n)
+		c.Fix = raiseFiles
+	case n == unix.RLIM_INFINITY:
+		c.Detail = "no limit"
+	default:
+		c.Detail = fmt.Sprintf("up to %d", n)
+	}
+	return c
+}
+
+// raiseFiles raises the limit of the shell that it is typed into.
+const raiseFiles = "sudo prlimit --pid $$ --nofile=65536 && ulimit -n 65536"
+
+// tools that read what is recorded.
+func (m *Machine) tools() Check {
+	c := Check{Name: "tools nearby"}
+	var found, absent []string
+	for _, name := range []string{"perf", "hotspot", "sysprof", "go"} {
+		if _, err := m.LookPath(name); err == nil {
+			found = append(found, name)
+		} else {
+			absent = append(absent, name)
+		}
+	}
+	switch {
+	case len(absent) == 0:
+		c.Detail = strings.Join(found, ", ")
+	case len(found) == 0:
+		c.Detail = "none of " + strings.Join(absent, ", ")
+	default:
+		c.Detail = strings.Join(found, ", ") + "; not found: " + strings.Join(absent, ", ")
+	}
+	if len(absent) > 0 && absent[0] == "perf" {
+		c.State = Warning
+		c.Detail += " (unspool report reads recordings without it)"
+		c.Fix = m.installPerf()
+	}
+	return c
+}
+
+func (m *Machine) installPerf() string {
+	for _, p := range []struct{ program, command string }{
+		{"apt-get", "sudo apt-get install linux-perf"},
+		{"dnf", "sudo dnf install perf"},
+		{"zypper", "sudo zypper install perf"},
+		{"pacman", "sudo pacman -S perf"},
+		{"apk", "sudo apk add perf"},
+	} {
+		if _, err := m.LookPath(p.program); err == nil {
+			return p.command
+		}
+	}
+	return ""
+}
