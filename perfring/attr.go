@@ -1,6 +1,10 @@
 package perfring
 
-import "golang.org/x/sys/unix"
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
 
 // Attr is one event as it was opened.
 type Attr struct {
@@ -21,3 +25,7 @@ func (a Attr) Unwound() Attr {
 	p.Bits &^= unix.PerfBitExcludeCallchainUser
 	return a
 }
+
+// attrSize is sizeof(struct perf_event_attr) as x/sys knows it. An older kernel takes a larger
+// structure than its own as long as what it does not know is zero.
+const attrSize = uint32(unsafe.Sizeof(unix.PerfEventAttr{}))

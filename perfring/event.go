@@ -1,0 +1,235 @@
+package perfring
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Event is what to sample: a perf_event_attr's type and config, and the modifiers behind the name.
+type Event struct {
+	Name    string // as perf prints it, modifiers included: "cycles:u", "cpu_core/cycles/"
+	Type    uint32 // PERF_TYPE_*, or a PMU's number from sysfs
+	Config  uint64
+	Config1 uint64
+	Config2 uint64
+
+	ExcludeUser, ExcludeKernel, ExcludeHV bool
+	ExcludeHost, ExcludeGuest             bool
+	PreciseIP                             uint8 // skid: 0 arbitrary to 3 none
+	PreciseMax                            bool  // PreciseIP may be lowered to what the PMU can do
+
+	CPUs []int // the only CPUs that the event exists on: one kind of core of a hybrid machine; nil: all
+}
+
+// Tracepoint says whether the event is a tracepoint: its samples have RAW data.
+func (e *Event) Tracepoint() bool { return e.Type == unix.PERF_TYPE_TRACEPOINT }
+
+// ParseEvents reads a list of event names separated by commas, as perf record's -e takes it:
+//
+//	cycles, cpu-clock, …       hardware and software events by perf's names
+//	L1-dcache-load-misses, …   cache events: CACHE-OP[-misses]
+//	r1a8                       a raw event of the CPU, in hexadecimal
+//	sched:sched_switch         a tracepoint, found in tracefs
+//	cpu/event=0x3c,umask=1/    an event of a PMU, by sysfs' words
+//	NAME:MODIFIERS             u user, k kernel, h hypervisor, H host, G guest only; p (pp, ppp) or P precise
+//
+// On a hybrid CPU, a hardware event becomes one event for each kind of core. An unknown name's error says
+// which names are like it.
+func ParseEvents(spec string) ([]Event, error) { return hostSystem.parseEvents(spec) }
+
+func (sys system) parseEvents(spec string) ([]Event, error) {
+	names, err := splitEvents(spec)
+	if err != nil {
+		return nil, err
+	}
+	var events []Event
+	for _, name := range names {
+		ev, err := sys.parseEvent(name)
+		if err != nil {
+			return nil, fmt.Errorf("event %q: %w", name, err)
+		}
+		events = append(events, ev...)
+	}
+	return events, nil
+}
+
+// splitEvents cuts at commas, but not at those between the slashes of pmu/a=1,b=2/.
+func splitEvents(spec string) ([]string, error) {
+	if strings.ContainsAny(spec, "{}") {
+		return nil, fmt.Errorf("events %q: groups in braces are not supported, list the events one by one", spec)
+	}
+	var names []string
+	start, inside := 0, false
+	for i := 0; i <= len(spec); i++ {
+		switch {
+		case i == len(spec) || spec[i] == ',' && !inside:
+			name := strings.TrimSpace(spec[start:i])
+			if name == "" {
+				return nil, fmt.Errorf("events %q: a name is missing", spec)
+			}
+			names, start = append(names, name), i+1
+		case spec[i] == '/':
+			inside = !inside
+		}
+	}
+	if inside {
+		return nil, fmt.Errorf("events %q: the closing / of a PMU's event is missing", spec)
+	}
+	return names, nil
+}
+
+func (sys system) parseEvent(spec string) ([]Event, error) {
+	if pmu, rest, ok := strings.Cut(spec, "/"); ok {
+		terms, mods, _ := strings.Cut(rest, "/")
+		ev, err := sys.pmuEvent(pmu, terms)
+		if err != nil {
+			return nil, err
+		}
+		ev.Name = pmu + "/" + terms + "/"
+		return modified([]Event{ev}, mods, "")
+	}
+	name, mods, hasMods := strings.Cut(spec, ":")
+	typ, config, err := lookupEvent(name)
+	if errors.Is(err, errUnknownEvent) && hasMods {
+		point, mods, _ := strings.Cut(mods, ":")
+		id, err := sys.tracepoint(name, point)
+		if err != nil {
+			return nil, err
+		}
+		return modified([]Event{{Name: name + ":" + point, Type: unix.PERF_TYPE_TRACEPOINT, Config: id}}, mods, ":")
+	}
+	if err != nil {
+		return nil, err
+	}
+	ev := Event{Name: name, Type: typ, Config: config}
+	if typ == unix.PERF_TYPE_SOFTWARE {
+		return modified([]Event{ev}, mods, ":")
+	}
+	cores := sys.corePMUs()
+	if len(cores) == 0 {
+		return modified([]Event{ev}, mods, ":")
+	}
+	var events []Event
+	for _, pmu := range cores {
+		e := ev
+		e.Name, e.CPUs = pmu.name+"/"+name+"/", pmu.cpus
+		if typ == unix.PERF_TYPE_RAW {
+			e.Type = pmu.typ
+		} else {
+			e.Config |= uint64(pmu.typ) << 32 // PERF_PMU_TYPE_SHIFT
+		}
+		events = append(events, e)
+	}
+	return modified(events, mods, "")
+}
+
+// modified applies the modifiers to all events and appends them to the names, behind sep.
+func modified(events []Event, mods, sep string) ([]Event, error) {
+	for i := range events {
+		if err := events[i].modify(mods); err != nil {
+			return nil, err
+		}
+		if mods != "" {
+			events[i].Name += sep + mods
+		}
+	}
+	return events, nil
+}
+
+// modify does what perf's event modifiers do: the first of u, k, h excludes all three levels, and
+// each brings its own back; likewise H and G. Without H and G guests are excluded.
+func (e *Event) modify(mods string) error {
+	levels, guests := false, false
+	e.ExcludeGuest = true
+	for _, m := range mods {
+		switch m {
+		case 'u', 'k', 'h':
+			if !levels {
+				levels = true
+				e.ExcludeUser, e.ExcludeKernel, e.ExcludeHV = true, true, true
+			}
+		case 'H', 'G':
+			if !guests {
+				guests = true
+				e.ExcludeHost, e.ExcludeGuest = true, true
+			}
+		}
+		switch m {
+		case 'u':
+			e.ExcludeUser = false
+		case 'k':
+			e.ExcludeKernel = false
+		case 'h':
+			e.ExcludeHV = false
+		case 'H':
+			e.ExcludeHost = false
+		case 'G':
+			e.ExcludeGuest = false
+		case 'p':
+			if e.PreciseIP++; e.PreciseIP > 3 {
+				return errors.New("more than three p modifiers")
+			}
+		case 'P':
+			e.PreciseIP, e.PreciseMax = 3, true
+		default:
+			return fmt.Errorf("unknown modifier %q (known: u, k, h, H, G, p, P)", m)
+		}
+	}
+	return nil
+}
+
+// DefaultEvents returns cycles, or cpu-clock where there is no PMU that counts them, as in most
+// virtual machines. note then says so in a line for the user; else it is empty.
+func DefaultEvents() (ev []Event, note string, err error) {
+	return hostSystem.defaultEvents(probe)
+}
+
+func (sys system) defaultEvents(probe func(Event) error) ([]Event, string, error) {
+	cycles, err := sys.parseEvents("cycles")
+	if err != nil {
+		return nil, "", err
+	}
+	switch err := probe(cycles[0]); {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.EOPNOTSUPP):
+		clock, err := sys.parseEvents("cpu-clock")
+		return clock, "no hardware PMU here that counts cycles: sampling cpu-clock instead", err
+	default:
+		return cycles, "", nil // what else fails, Open explains
+	}
+}
+
+// probe opens an event on this thread's user part, which takes the fewest privileges, and closes it.
+func probe(e Event) error {
+	attr := unix.PerfEventAttr{
+		Type: e.Type, Size: attrSize, Config: e.Config,
+		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
+	}
+	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// errUnknownEvent is inside the error of names that lookupEvent does not know.
+var errUnknownEvent = errors.New("unknown event")
+
+// lookupEvent finds an event that needs no look into sysfs.
+func lookupEvent(name string) (typ uint32, config uint64, err error) {
+	if e, ok := eventNames[name]; ok {
+		return e.typ, e.config, nil
+	}
+	if hex, ok := strings.CutPrefix(name, "r"); ok && hex != "" {
+		if v, err := strconv.ParseUint(strings.TrimPrefix(hex, "0x"), 16, 64); err == nil {
+			return unix.PERF_TYPE_RAW, v, nil
+		}
+	}
+	if c, ok := cacheEvent(name); ok {
+		return unix.PERF_TYPE_HW_CACHE, c, nil
+	}
+	return 0, 0, fmt.Errorf("%w%s", errUnknownEvent, didYouMean(name, knownEventNames()))
+}
