@@ -120,7 +120,7 @@ func evaluate(p *place, lookup uint64, regs *Regs, stack *Stack) (exact bool, en
 			continue
 		}
 		next.Known &^= 1 << n
-		if v, ok := e.register(*rule, cfa); ok {
+		if v, ok := e.register(n, *rule, cfa); ok {
 			next.set(n, v)
 		}
 	}
@@ -202,10 +202,11 @@ func (e *evaluation) cfa() (uint64, bool) {
 	return 0, false
 }
 
-func (e *evaluation) register(rule dwarfcfi.RegRule, cfa uint64) (uint64, bool) {
+// register is the caller's value of register n.
+func (e *evaluation) register(n int, rule dwarfcfi.RegRule, cfa uint64) (uint64, bool) {
 	switch rule.Kind {
 	case dwarfcfi.Offset:
-		return e.read(cfa + uint64(rule.Offset))
+		return e.saved(n, cfa+uint64(rule.Offset))
 	case dwarfcfi.ValOffset:
 		return cfa + uint64(rule.Offset), true
 	case dwarfcfi.Register:
@@ -215,9 +216,19 @@ func (e *evaluation) register(rule dwarfcfi.RegRule, cfa uint64) (uint64, bool) 
 		if !ok {
 			return 0, false
 		}
-		return e.read(addr)
+		return e.saved(n, addr)
 	case dwarfcfi.ValExpression:
 		return e.eval(e.row.Expr(rule), cfa)
 	}
 	return 0, false
+}
+
+// saved reads register n from where it was saved. A slot below SP was
+// popped: compilers leave the rule in place to the end of the epilogue, while
+// the register has its value back.
+func (e *evaluation) saved(n int, addr uint64) (uint64, bool) {
+	if sp, ok := e.old.Get(regSP); ok && addr < sp && n != int(e.row.RA) {
+		return e.old.Get(n)
+	}
+	return e.read(addr)
 }

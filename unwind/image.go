@@ -31,6 +31,7 @@ type Image struct {
 	err    error // why the file could not be opened or parsed
 	cfi    *dwarfcfi.Table
 	loads  []dwarfcfi.Load
+	entry  uint64 // address of the ELF entry point
 	rules  cache
 	hit    bool
 }
@@ -74,11 +75,18 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) rule {
 	switch {
 	case err == nil:
 		return compile(&row, pc)
-	case errors.Is(err, dwarfcfi.ErrNoFDE):
-		return uncovered
+	case !errors.Is(err, dwarfcfi.ErrNoFDE):
+		return malformed
 	}
-	return malformed
+	if addr, ok := im.address(pc - m.Start + m.Offset); ok && addr-im.entry < entrySize {
+		return entryCode
+	}
+	return uncovered
 }
+
+// entrySize is how many bytes after the entry point still belong to it: what
+// the C libraries' start code has before it hands over for good.
+const entrySize = 64
 
 // row gives the CFI row for pc, which lies in m.
 func (im *Image) row(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {
@@ -134,7 +142,7 @@ func (im *Image) read() error {
 	if layout.Machine != elf.EM_X86_64 {
 		return fmt.Errorf("%s: %v: %w", im.Path, layout.Machine, errMachine)
 	}
-	im.loads = layout.Loads
+	im.loads, im.entry = layout.Loads, layout.Entry
 	sections, err := layout.Sections(r)
 	if err != nil {
 		return fmt.Errorf("%s: %w", im.Path, err)

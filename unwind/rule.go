@@ -28,11 +28,13 @@ const (
 	realigned // gcc's stack realignment: the incoming SP is saved below BP
 	sigframe  // the kernel's rt_sigframe on x86-64, as __restore_rt's CFI describes it
 	endOfStack
+	local   // the general evaluator, which needs no more than PC, SP and BP
+	general // the general evaluator with every register
+
 	uncovered  // no FDE for the PC
+	entryCode  // no FDE, but the code right at the ELF entry point
 	malformed  // the CFI for the PC cannot be read
 	unreadable // the file cannot be opened or read
-	local      // the general evaluator, which needs no more than PC, SP and BP
-	general    // the general evaluator with every register
 
 	kindMask = 1<<4 - 1
 	maxBP    = 1<<12 - 1

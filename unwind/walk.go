@@ -119,7 +119,7 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 	r := uncovered
 	if p.image != nil {
 		r = p.image.rule(p.m, f.lookup())
-		if u.slow && r.kind() != uncovered && r.kind() != malformed && r.kind() != unreadable {
+		if u.slow && r.kind() <= general {
 			r = general
 		}
 	}
@@ -146,6 +146,11 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 		return next, ByCFI, Root
 	case local, general:
 		return u.general(space, p, f, r.kind() == general, stack, moves)
+	case entryCode:
+		if isProcessStart(stack, f.sp) {
+			return next, ByCFI, Root
+		}
+		return u.framePointer(space, f, stack)
 	case uncovered:
 		return u.framePointer(space, f, stack)
 	case unreadable:
@@ -163,12 +168,33 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 	}
 	next.pc = pc
 	next.bp = f.bp
-	if saved != 0 {
+	// A slot below SP was popped: compilers leave the rule in place to the
+	// end of the epilogue, while the register has its value back.
+	if saved != 0 && next.sp-saved >= f.sp {
 		if next.bp, ok = stack.word(next.sp - saved); !ok {
 			return next, ByCFI, moves.miss(stack, next.sp-saved)
 		}
 	}
 	return next, ByCFI, stepped
+}
+
+// isProcessStart says whether SP points at what the kernel puts on the stack
+// of a new program: argc, argv and a zero (System V ABI, AMD64 supplement,
+// § 3.4.1). Start code may have aligned SP down by a word.
+func isProcessStart(stack *Stack, sp uint64) bool {
+	const mostArgs = 1 << 16
+	for _, at := range [...]uint64{sp, sp + 8} {
+		argc, ok := stack.word(at)
+		if !ok || argc == 0 || argc > mostArgs {
+			continue
+		}
+		first, ok1 := stack.word(at + 8)
+		last, ok2 := stack.word(at + 8 + 8*argc)
+		if ok1 && ok2 && first > at && last == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // signal finds the interrupted frame from the kernel's signal frame.
