@@ -11,8 +11,8 @@ const (
 // maxEnded is how many PIDs are remembered.
 const maxEnded = 4096
 
-// ended remembers the PIDs that ended last, so that late records do not bring them back and late samples
-// do not send anybody to /proc again and again.
+// ended remembers the PIDs that ended last, so that late records do not bring them back and late
+// samples do not send anybody to /proc again and again.
 type ended struct {
 	state map[uint32]end
 	queue []uint32 // in order of arrival, from head on; may name PIDs that state has no more

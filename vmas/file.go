@@ -128,8 +128,8 @@ type fileKey struct {
 // maps them: a configure script runs the same forty binaries all the time.
 const maxIdle = 128
 
-// files holds every File of a table. Reference counts, not the garbage collector, say when a file goes, so
-// that descriptors behind its Image are closed in time.
+// files holds every File of a table. Reference counts, not the garbage collector, say when a file
+// goes, so that descriptors behind its Image are closed in time.
 type files struct {
 	byKey  map[fileKey]*File
 	idle   [maxIdle]*File // a queue of files whose count reached 0

@@ -2,7 +2,8 @@ package vmas
 
 import "slices"
 
-// Protection bits of a mapping (PROT_* in <asm-generic/mman-common.h>) and the one flag that matters.
+// Protection bits of a mapping (PROT_* in <asm-generic/mman-common.h>) and the one flag that
+// matters.
 const (
 	ProtRead  = 0x1
 	ProtWrite = 0x2
@@ -43,9 +44,10 @@ func search(maps []Mapping, addr uint64) int {
 	return lo
 }
 
-// insert puts m in the place of whatever is mapped where m goes, as MAP_FIXED does: what is covered goes, what is
-// covered in part is trimmed or split. A mapping that cannot be executed only takes others away.
-// Neighbours stay apart even where one continues the other: the kernel reports each by itself.
+// insert puts m in the place of whatever is mapped where m goes, as MAP_FIXED does: what is covered
+// goes, what is covered in part is trimmed or split. A mapping that cannot be executed only takes
+// others away. Neighbours stay apart even where one continues the other: the kernel reports each by
+// itself.
 func (l *layout) insert(fs *files, m Mapping) {
 	i := search(l.maps, m.Start)
 	j := i

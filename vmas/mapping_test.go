@@ -315,3 +315,19 @@ func BenchmarkFind(b *testing.B) {
 		}
 	})
 }
+
+// A process that maps new code in the place of old, as dlopen and dlclose do.
+func BenchmarkMmap(b *testing.B) {
+	tab := NewTable("")
+	for i := range uint64(2000) {
+		tab.Mmap(1, pages(i*4, i*4+2, 0, "/a"))
+	}
+	m := pages(0, 3, 0, "/b")
+	i := uint64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		i = (i + 997) % 8000
+		m.Addr = i << 12
+		tab.Mmap(1, m)
+	}
+}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// ErrEnded says that there is no such process any more, or only what is left of one that nobody has waited for.
+// ErrEnded says that there is no such process any more, or only what is left of one that nobody has
+// waited for.
 var ErrEnded = errors.New("process has ended")
 
 var errNoProc = errors.New("no proc file system")
@@ -17,9 +18,9 @@ var errNoProc = errors.New("no proc file system")
 // the extent of its initial stack. Call it when the process's events are open, or for a sample of
 // a PID that Space does not know.
 //
-// A process that has ended yields ErrEnded, and is remembered, so that asking again costs nothing. Where maps
-// cannot be read (ptrace's permissions decide), the space is there with its threads, without
-// mappings, and comes with the error.
+// A process that has ended yields ErrEnded, and is remembered, so that asking again costs nothing.
+// Where maps cannot be read (ptrace's permissions decide), the space is there with its threads,
+// without mappings, and comes with the error.
 //
 // A process that is known already keeps its mappings where /proc shows nothing else in their place.
 func (t *Table) Seed(pid uint32) (*Space, error) {
@@ -62,8 +63,9 @@ func (t *Table) Seed(pid uint32) (*Space, error) {
 	return s, nil
 }
 
-// SeedAll seeds every process that /proc lists and calls found, if not nil, for each. Processes that end meanwhile are
-// left out. It goes on after a process that cannot be read; found gets the error.
+// SeedAll seeds every process that /proc lists and calls found, if not nil, for each. Processes
+// that end meanwhile are left out. It goes on after a process that cannot be read; found gets the
+// error.
 func (t *Table) SeedAll(found func(*Space, error)) error {
 	if t.proc.root == "" {
 		return fmt.Errorf("seed all processes: %w", errNoProc)
@@ -82,8 +84,9 @@ func (t *Table) SeedAll(found func(*Space, error)) error {
 	return nil
 }
 
-// readThreads brings the thread list of s up to date and returns one thread that lives. It
-// adds what it learns and keeps what it knew: a thread whose EXIT is still to come may have left /proc already.
+// readThreads brings the thread list of s up to date and returns one thread that lives. It adds
+// what it learns and keeps what it knew: a thread whose EXIT is still to come may have left /proc
+// already.
 func (t *Table) readThreads(s *Space) (living uint32, err error) {
 	err = t.proc.numbers(t.proc.path(s.PID, "task"), func(tid uint32, name string) {
 		var st stat
@@ -113,8 +116,8 @@ func (t *Table) readThreads(s *Space) (living uint32, err error) {
 	return living, err
 }
 
-// readMaps merges what /proc shows of the mappings into s, or replaces what s has by it. It
-// reports whether anything is different now. living names a thread that still has the address space: a
+// readMaps merges what /proc shows of the mappings into s, or replaces what s has by it. It reports
+// whether anything is different now. living names a thread that still has the address space: a
 // leader that has exited has none.
 func (t *Table) readMaps(s *Space, living uint32, replace bool) (different bool, err error) {
 	var fresh *layout
@@ -183,12 +186,13 @@ const (
 	maxBackoff = time.Second
 )
 
-// Refresh reads a process's mappings from /proc again, for a sample in no mapping. It reports whether
-// they are different now, so that the address is worth looking up again.
+// Refresh reads a process's mappings from /proc again, for a sample in no mapping. It reports
+// whether they are different now, so that the address is worth looking up again.
 //
-// It reads at most once until a record changes the process's mappings, and then no more often
-// than a fiftieth of the time allows; after readings that brought nothing, from 10 ms up to 1 s must pass. So code in memory that no
-// record tells of does not turn every sample into a reading of maps.
+// It reads at most once until a record changes the process's mappings, and then no more often than
+// a fiftieth of the time allows; after readings that brought nothing, from 10 ms up to 1 s must
+// pass. So code in memory that no record tells of does not turn every sample into a reading of
+// maps.
 func (t *Table) Refresh(pid uint32) bool {
 	s := t.spaces[pid]
 	if s == nil || s.kernel || s.fresh {

@@ -97,7 +97,8 @@ func (s *Space) changed() {
 // taskCommLen is TASK_COMM_LEN less its NUL.
 const taskCommLen = 15
 
-// boundComm makes a string of a thread name, cut at its NUL and at the length that the kernel allows.
+// boundComm makes a string of a thread name, cut at its NUL and at the length that the kernel
+// allows.
 func boundComm(b []byte) string {
 	for i, c := range b {
 		if c == 0 || i == taskCommLen {

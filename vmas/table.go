@@ -8,15 +8,17 @@
 //
 // # What records do not say
 //
-// The kernel reports executable mappings only, unless mmap_data is asked for. It never reports munmap: a
-// stale mapping stays until another one covers it, its process execs or exits, or there are so many of them that the
-// space is read again from /proc. An mprotect that makes memory executable arrives as an MMAP2; a record of memory that is not
-// executable takes away what was mapped there.
+// The kernel reports executable mappings only, unless mmap_data is asked for. It never reports
+// munmap: a stale mapping stays until another one covers it, its process execs or exits, or there
+// are so many of them that the space is read again from /proc. An mprotect that makes memory
+// executable arrives as an MMAP2; a record of memory that is not executable takes away what was
+// mapped there.
 //
 // # Seeding without a gap
 //
-// The events are opened first, /proc is scanned second, and the records are applied third. The records that are older than the
-// scan are thus applied to a state that is newer than they are, and it ends right:
+// The events are opened first, /proc is scanned second, and the records are applied third. The
+// records that are older than the scan are thus applied to a state that is newer than they are, and
+// it ends right:
 //   - MMAP2: whatever covered the range before the scan and is executable has a record of its own
 //     that follows. What is not executable leaves a stale mapping where no code runs.
 //   - COMM with exec clears the space; every executable mapping of the new image has a record that
@@ -29,20 +31,20 @@
 //
 // # The end of a process
 //
-// The EXIT of the last thread frees the space. The kernel writes EXIT after the task gave up its memory
-// (do_exit calls exit_mm before perf_event_exit_task), so no user stack is younger than it, and
-// records are merged by time before they come here. The PID is remembered as ended: a record
-// or a sample that comes late all the same is ignored and costs no look into /proc, until a FORK or an exec says that the
-// PID lives again. The memory is bounded (the last 4096 PIDs). Where records were lost, Lost opens
-// it again, and Sweep finds the processes whose EXIT was lost.
+// The EXIT of the last thread frees the space. The kernel writes EXIT after the task gave up its
+// memory (do_exit calls exit_mm before perf_event_exit_task), so no user stack is younger than it,
+// and records are merged by time before they come here. The PID is remembered as ended: a record or
+// a sample that comes late all the same is ignored and costs no look into /proc, until a FORK or an
+// exec says that the PID lives again. The memory is bounded (the last 4096 PIDs). Where records
+// were lost, Lost opens it again, and Sweep finds the processes whose EXIT was lost.
 package vmas
 
 import "time"
 
 // Table holds the address spaces of all processes, by PID. It is not safe for concurrent use.
 type Table struct {
-	// Forget, if set, is called with each File that no process maps any more and that has left the small store of
-	// files kept for the next process. The Image is the callee's to close.
+	// Forget, if set, is called with each File that no process maps any more and that has left the
+	// small store of files kept for the next process. The Image is the callee's to close.
 	Forget func(*File)
 
 	spaces map[uint32]*Space
@@ -159,7 +161,8 @@ const (
 	maxLimit = 1 << 17
 )
 
-// trim gets rid of stale mappings: by reading the process's maps again, or, where it is gone, by age.
+// trim gets rid of stale mappings: by reading the process's maps again, or, where it is gone, by
+// age.
 func (t *Table) trim(s *Space) {
 	t.reload(s, true)
 	if len(s.layout.maps) >= maxLimit {
@@ -227,7 +230,8 @@ func (t *Table) Exit(pid, tid uint32) {
 	t.ended.add(pid, endExit)
 }
 
-// othersRun reports whether a process whose thread list was never complete has threads left after tid.
+// othersRun reports whether a process whose thread list was never complete has threads left after
+// tid.
 func (t *Table) othersRun(s *Space, tid uint32) bool {
 	if t.proc.root == "" {
 		return tid != s.PID
@@ -275,8 +279,8 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 	s.changed()
 }
 
-// Lost notes that records were lost, any of them: a PID that is remembered as ended may live again, and a
-// process may have mapped more than is known, so Refresh may look again.
+// Lost notes that records were lost, any of them: a PID that is remembered as ended may live again,
+// and a process may have mapped more than is known, so Refresh may look again.
 func (t *Table) Lost() {
 	t.ended.clear()
 	for _, s := range t.spaces {

@@ -145,7 +145,8 @@ func TestForgottenFilesAreReported(t *testing.T) {
 	checkTable(t, tab)
 }
 
-// Two maps, the buckets of which never shrink, and the stores of bounded size are all that may stay.
+// Two maps, the buckets of which never shrink, and the stores of bounded size are all that may
+// stay.
 func TestMemoryLevelsOff(t *testing.T) {
 	tab := NewTable("")
 	tab.Comm(1, 1, []byte("init"), true)
