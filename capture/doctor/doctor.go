@@ -2,8 +2,8 @@
 // mends it. The same words explain a recording that failed (Explain).
 //
 // Most of it is read from /proc/sys/kernel (Documentation/admin-guide/sysctl/kernel.rst) and
-// /proc/self/status; whether events can be opened is found out by opening some, since security modules and container run-times
-// refuse what the settings allow.
+// /proc/self/status; whether events can be opened is found out by opening some, since security
+// modules and container run-times refuse what the settings allow.
 package doctor
 
 import (
@@ -139,11 +139,11 @@ func onlineCPUs(path string) (int, error) {
 // Run looks at everything that recording depends on.
 func (m *Machine) Run() []Check {
 	caps := m.capabilities()
-	var checks []Check
-	checks = append(checks, m.kernel())
-	checks = append(checks, m.events(caps)...)
+	checks := []Check{m.kernel()}
+	events := m.events(caps)
+	checks = append(checks, events...)
 	checks = append(checks,
-		m.paranoid(caps),
+		m.paranoid(caps, Able(events)),
 		m.ringMemory(caps),
 		m.sampleRate(),
 		m.samplingTime(),

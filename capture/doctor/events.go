@@ -127,13 +127,14 @@ func isNoDevice(err error) bool {
 		errors.Is(err, unix.ENXIO)
 }
 
-// paranoid: what perf_event_paranoid leaves to a user without capabilities. Debian and Android
-// add levels above 2 that leave nothing.
-func (m *Machine) paranoid(caps capSet) Check {
+// paranoid: what perf_event_paranoid leaves to a user without capabilities. Debian and Android add
+// levels above 2 that leave nothing; to other kernels they are the same as 2. works says whether an
+// event could be opened, which settles it.
+func (m *Machine) paranoid(caps capSet, works bool) Check {
 	c := Check{Name: "perf_event_paranoid"}
 	n, err := m.sysctl("perf_event_paranoid")
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist) && !works:
 		c.State = Fail
 		c.Detail = "the setting is missing: this kernel was built without perf events (CONFIG_PERF_EVENTS)"
 	case err != nil:
@@ -141,13 +142,13 @@ func (m *Machine) paranoid(caps capSet) Check {
 		c.Detail = err.Error()
 	case caps.mayPerf():
 		c.Detail = fmt.Sprintf("%d, which does not bind this process: it has the capability", n)
-	case n >= 3:
+	case n >= 3 && !works:
 		c.State = Fail
 		c.Detail = fmt.Sprintf("%d: only privileged users may record", n)
 		c.Fix = setSysctl("perf_event_paranoid", 1)
-	case n == 2:
+	case n >= 2:
 		c.State = Warning
-		c.Detail = "2: your own programs only, without the kernel's part of the stacks"
+		c.Detail = strconv.Itoa(n) + ": your own programs only, without the kernel's part of the stacks"
 		c.Fix = setSysctl("perf_event_paranoid", 1)
 	case n == 1:
 		c.State = Warning
@@ -326,7 +327,8 @@ func (m *Machine) tracepoints() Check {
 
 const (
 	mountTracefs = "sudo mount -t tracefs nodev /sys/kernel/tracing"
-	// The files belong to root's group with mode 0440: the mount option gives them to another group.
+	// The files belong to root's group with mode 0440: the mount option gives them to another
+	// group.
 	remountTracefs = "sudo mount -o remount,mode=750,gid=$(id -g) /sys/kernel/tracing"
 )
 

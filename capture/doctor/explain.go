@@ -36,16 +36,17 @@ func (m *Machine) Explain(err error) (message, fix string, ok bool) {
 	if errors.As(err, &link) || errors.As(err, &run) {
 		return "", "", false
 	}
-	if fromMmap(err) {
-		return m.explainRing(errno)
+	var call *os.SyscallError
+	if errors.As(err, &call) {
+		switch call.Syscall {
+		case "mmap":
+			return m.explainRing(errno)
+		case "perf_event_open":
+		default:
+			return "", "", false
+		}
 	}
 	return m.explainOpen(errno)
-}
-
-// fromMmap reports whether it was the mapping of a ring buffer that failed.
-func fromMmap(err error) bool {
-	var call *os.SyscallError
-	return errors.As(err, &call) && call.Syscall == "mmap"
 }
 
 // explainPath knows one file: the id of a tracepoint.

@@ -61,6 +61,7 @@ func TestExplain(t *testing.T) {
 		{"no command", &exec.Error{Name: "x", Err: unix.ENOENT}, nil, "", ""},
 		{"an error nobody expects", open(unix.EXDEV), nil, "", ""},
 		{"ring, an error nobody expects", mmap(unix.EXDEV), nil, "", ""},
+		{"another system call", os.NewSyscallError("epoll_wait", unix.EINVAL), nil, "", ""},
 		{"not from the kernel", io.ErrUnexpectedEOF, nil, "", ""},
 		{"none", nil, nil, "", ""},
 	}

@@ -23,8 +23,8 @@ var colours = [...]string{OK: "\x1b[32m", Warning: "\x1b[33m", Fail: "\x1b[31m"}
 
 const reset = "\x1b[0m"
 
-// Print writes the checks as a table of 80 columns, each fix on a line of its own beneath its check, and a
-// closing sentence. A fix is never broken: it is there to be copied.
+// Print writes the checks as a table of 80 columns, each fix on a line of its own beneath its
+// check, and a closing sentence. A fix is never broken: it is there to be copied.
 func Print(w io.Writer, checks []Check, colour bool) error {
 	var b bytes.Buffer
 	for _, c := range checks {
@@ -80,7 +80,8 @@ func clean(s string) string {
 	}, s)
 }
 
-// wrap breaks text at spaces into lines of at most n columns, where words allow; it returns at least one line.
+// wrap breaks text at spaces into lines of at most n columns, where words allow; it returns at
+// least one line.
 func wrap(text string, n int) []string {
 	var lines []string
 	line := ""
