@@ -280,7 +280,7 @@ func readRange(r io.ReaderAt, offset, size uint64) ([]byte, error) {
 	}
 }
 
-// notes finds the build ID in a note segment or section with the given alignment: a note
+// buildIDIn finds the build ID in a note segment or section with the given alignment: a note
 // of type NT_GNU_BUILD_ID from "GNU".
 func buildIDIn(notes []byte, align uint64) []byte {
 	if align != 8 {

@@ -28,7 +28,8 @@ type Values struct {
 // of a register (DWARF 5, 6.4.2.3). The error wraps [ErrUnreadable], [ErrUnknownRegister]
 // or [ErrBadExpr]. Eval allocates; rules that need it are rare.
 func Eval(expr []byte, v *Values, initial ...uint64) (result uint64, err error) {
-	if err := checkExpr(expr, v.PtrSize); err != nil {
+	byteReads, err := checkExpr(expr, v.PtrSize)
+	if err != nil {
 		return 0, err
 	}
 	prog := make([]byte, 0, 9*len(initial)+len(expr))
@@ -36,7 +37,13 @@ func Eval(expr []byte, v *Values, initial ...uint64) (result uint64, err error) 
 		prog = append(prog, byte(op.DW_OP_const8u))
 		prog = binary.LittleEndian.AppendUint64(prog, value)
 	}
+	start := len(prog)
 	prog = append(prog, expr...)
+	for _, at := range byteReads {
+		// op reads 2, 4 and 8 bytes but not 1. No read of 2 stands beside one of 1, so
+		// that size can be written for it, and takes a byte.
+		prog[start+at] = 2
+	}
 
 	mask := ^uint64(0)
 	if v.PtrSize == 4 {
@@ -51,7 +58,11 @@ func Eval(expr []byte, v *Values, initial ...uint64) (result uint64, err error) 
 	read := func(buf []byte, addr uint64) (int, error) {
 		addr &= mask
 		if v.Read != nil {
-			if value, ok := v.Read(addr, len(buf)); ok {
+			size := len(buf)
+			if size == 2 && len(byteReads) > 0 {
+				size = 1
+			}
+			if value, ok := v.Read(addr, size); ok {
 				for i := range buf {
 					buf[i] = byte(value >> (8 * i))
 				}
@@ -90,24 +101,26 @@ func Eval(expr []byte, v *Values, initial ...uint64) (result uint64, err error) 
 // as well is all of 2.6, since a rule is a value and not a location description:
 // DW_OP_reg, DW_OP_piece, DW_OP_implicit_value, DW_OP_stack_value; and other address
 // spaces.
-func checkExpr(expr []byte, ptrSize int) error {
+//
+// It returns where the sizes of DW_OP_deref_size 1 stand.
+func checkExpr(expr []byte, ptrSize int) (byteReads []int, err error) {
 	if ptrSize != 4 && ptrSize != 8 {
-		return fmt.Errorf("pointers of %d bytes: %w", ptrSize, ErrBadExpr)
+		return nil, fmt.Errorf("pointers of %d bytes: %w", ptrSize, ErrBadExpr)
 	}
 	if len(expr) > maxExpr {
-		return fmt.Errorf("%d bytes long: %w", len(expr), ErrBadExpr)
+		return nil, fmt.Errorf("%d bytes long: %w", len(expr), ErrBadExpr)
 	}
 	var starts [maxExpr/64 + 1]uint64 // bit n: an operation starts at byte n
 	starts[len(expr)/64] |= 1 << (len(expr) % 64)
 	c := cursor{data: expr}
-	branches := false
+	branches, wordReads := false, false
 	for c.pos < len(expr) {
 		at := c.pos
 		starts[at/64] |= 1 << (at % 64)
 		code := op.Opcode(c.u8())
 		switch operands := operandsOf(code); operands {
 		case forbidden:
-			return fmt.Errorf("operation %#x at byte %d: %w", byte(code), at, ErrBadExpr)
+			return nil, fmt.Errorf("operation %#x at byte %d: %w", byte(code), at, ErrBadExpr)
 		case uleb:
 			c.uleb()
 		case sleb:
@@ -119,7 +132,11 @@ func checkExpr(expr []byte, ptrSize int) error {
 			c.take(ptrSize)
 		case derefSize:
 			switch size := c.u8(); size {
-			case 1, 2, 4, 8:
+			case 1:
+				byteReads = append(byteReads, at+1)
+			case 2:
+				wordReads = true
+			case 4, 8:
 			default:
 				c.bad = true
 			}
@@ -130,8 +147,11 @@ func checkExpr(expr []byte, ptrSize int) error {
 			c.take(int(operands))
 		}
 		if c.bad {
-			return fmt.Errorf("operand at byte %d: %w", at, ErrBadExpr)
+			return nil, fmt.Errorf("operand at byte %d: %w", at, ErrBadExpr)
 		}
+	}
+	if wordReads && byteReads != nil {
+		return nil, fmt.Errorf("reads of 1 and of 2 bytes in one expression: %w", ErrBadExpr)
 	}
 	for at := 0; branches && at < len(expr); at++ {
 		if starts[at/64]>>(at%64)&1 == 0 || operandsOf(op.Opcode(expr[at])) != target {
@@ -139,10 +159,10 @@ func checkExpr(expr []byte, ptrSize int) error {
 		}
 		to := at + 3 + int(int16(binary.LittleEndian.Uint16(expr[at+1:])))
 		if to < 0 || to > len(expr) || starts[to/64]>>(to%64)&1 == 0 {
-			return fmt.Errorf("branch at byte %d leads to byte %d: %w", at, to, ErrBadExpr)
+			return nil, fmt.Errorf("branch at byte %d leads to byte %d: %w", at, to, ErrBadExpr)
 		}
 	}
-	return nil
+	return byteReads, nil
 }
 
 // operands says what follows an operation: the number of bytes, or one of the kinds below.

@@ -1,0 +1,161 @@
+package dwarfcfi
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/go-delve/delve/pkg/dwarf/op"
+)
+
+// code writes an expression: opcodes and the bytes of their operands.
+func code(parts ...any) []byte {
+	var b []byte
+	for _, p := range parts {
+		if o, ok := p.(op.Opcode); ok {
+			p = byte(o)
+		}
+		b = append(b, join(p)...)
+	}
+	return b
+}
+
+// machine has register n = 0x1000*n, except 12, which is unknown, and memory of eight words
+// from 0x7000 on: byte i is 0x80+i.
+var machine = Values{
+	Regs: []uint64{0, 0x1000, 0x2000, 0x3000, 0x4000, 0x5000, 0x6000, 0x7000,
+		0x8000, 0x9000, 0xa000, 0xb000, 0xc000, 0xd000, 0xe000, 0xf000, 0x401016},
+	Known:   1<<17 - 1 - 1<<12,
+	PtrSize: 8,
+	Read: func(addr uint64, size int) (v uint64, ok bool) {
+		for i := range uint64(size) {
+			at := addr - 0x7000 + i
+			if at >= 64 {
+				return 0, false
+			}
+			v |= (0x80 + at) << (8 * i)
+		}
+		return v, true
+	},
+}
+
+func TestEval(t *testing.T) {
+	const minus1 = ^uint64(0)
+	for _, c := range []struct {
+		name    string
+		expr    []byte
+		initial []uint64
+		want    uint64
+	}{
+		{"breg7", code(op.DW_OP_breg0+7, sleb128(-8)), nil, 0x6ff8},
+		{"bregx", code(op.DW_OP_bregx, uleb128(16), sleb128(2)), nil, 0x401018},
+		{"deref", code(op.DW_OP_breg0+7, 8, op.DW_OP_deref), nil, 0x8f8e8d8c8b8a8988},
+		{"deref_size 1", code(op.DW_OP_breg0+7, 8, op.DW_OP_deref_size, 1), nil, 0x88},
+		{"deref_size 2", code(op.DW_OP_breg0+7, 8, op.DW_OP_deref_size, 2), nil, 0x8988},
+		{"deref_size 4", code(op.DW_OP_breg0+7, 8, op.DW_OP_deref_size, 4), nil, 0x8b8a8988},
+		{"deref_size 8", code(op.DW_OP_breg0+7, 8, op.DW_OP_deref_size, 8), nil, 0x8f8e8d8c8b8a8988},
+		{"the last byte of memory", code(op.DW_OP_breg0+7, 63, op.DW_OP_deref_size, 1), nil, 0xbf},
+		{"plus_uconst", code(op.DW_OP_breg0+7, 0, op.DW_OP_plus_uconst, uleb128(1000)), nil, 0x73e8},
+		{"the CFA is on the stack", code(op.DW_OP_plus_uconst, 16), []uint64{0x7fff_0000_0000}, 0x7fff_0000_0010},
+		{"the CFA above 2^63", code(op.DW_OP_nop), []uint64{minus1}, minus1},
+		{"two initial values", code(op.DW_OP_minus), []uint64{9, 4}, 5},
+		{"the PLT's CFA in its first half", code(op.DW_OP_breg0+7, 8, op.DW_OP_breg0+16, 0, op.DW_OP_lit0+15, op.DW_OP_and,
+			op.DW_OP_lit0+11, op.DW_OP_ge, op.DW_OP_lit0+3, op.DW_OP_shl, op.DW_OP_plus), nil, 0x7008},
+		{"the PLT's CFA in its second half", code(op.DW_OP_breg0+7, 8, op.DW_OP_breg0+16, 5, op.DW_OP_lit0+15, op.DW_OP_and,
+			op.DW_OP_lit0+11, op.DW_OP_ge, op.DW_OP_lit0+3, op.DW_OP_shl, op.DW_OP_plus), nil, 0x7010},
+		{"const", code(op.DW_OP_const1u, 0xff, op.DW_OP_const1s, 0xff, op.DW_OP_plus, op.DW_OP_const2u, 0, 1, op.DW_OP_plus,
+			op.DW_OP_const2s, 0xff, 0xff, op.DW_OP_plus, op.DW_OP_const4s, 0, 0, 0, 0, op.DW_OP_plus), nil, 0xff - 1 + 0x100 - 1},
+		{"constu, consts", code(op.DW_OP_constu, uleb128(1<<40), op.DW_OP_consts, sleb128(-1), op.DW_OP_plus), nil, 1<<40 - 1},
+		{"const8s", code(op.DW_OP_const8s, le.AppendUint64(nil, minus1)), nil, minus1},
+		{"addr", code(op.DW_OP_addr, le.AppendUint64(nil, 0x1234)), nil, 0x1234},
+		{"skip", code(op.DW_OP_lit1, op.DW_OP_skip, 1, 0, op.DW_OP_lit0+9), nil, 1},
+		{"bra taken", code(op.DW_OP_lit0+7, op.DW_OP_lit1, op.DW_OP_bra, 1, 0, op.DW_OP_lit0+9), nil, 7},
+		{"bra not taken", code(op.DW_OP_lit0+7, op.DW_OP_lit0, op.DW_OP_bra, 1, 0, op.DW_OP_lit0+9), nil, 9},
+		{"bra backwards, in a loop", code(op.DW_OP_lit0+3, op.DW_OP_lit1, op.DW_OP_minus, op.DW_OP_dup, op.DW_OP_bra, 0xfa, 0xff), nil, 0},
+		{"bra after an initial value", code(op.DW_OP_lit1, op.DW_OP_bra, 1, 0, op.DW_OP_drop, op.DW_OP_lit1, op.DW_OP_plus), []uint64{6}, 7},
+		{"stack operations", code(op.DW_OP_lit1, op.DW_OP_lit0+2, op.DW_OP_over, op.DW_OP_swap, op.DW_OP_rot, op.DW_OP_pick, 2, op.DW_OP_drop, op.DW_OP_drop), nil, 1},
+		{"shra", code(op.DW_OP_lit0+8, op.DW_OP_neg, op.DW_OP_lit1, op.DW_OP_shra), nil, minus1 - 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Eval(c.expr, &machine, c.initial...)
+			if err != nil || got != c.want {
+				t.Errorf("got %#x, %v; want %#x", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestEvalOfA32BitImage(t *testing.T) {
+	v := machine
+	v.PtrSize = 4
+	got, err := Eval(code(op.DW_OP_breg0+7, 4, op.DW_OP_deref, op.DW_OP_lit0, op.DW_OP_not, op.DW_OP_plus), &v)
+	if err != nil || got != 0x87868584-1 {
+		t.Errorf("got %#x, %v", got, err)
+	}
+	got, err = Eval(code(op.DW_OP_addr, 4, 3, 2, 1, op.DW_OP_lit0+5, op.DW_OP_neg, op.DW_OP_plus), &v)
+	if err != nil || got != 0x01020304-5 {
+		t.Errorf("got %#x, %v", got, err)
+	}
+	v.Bias = 0x5000_0000
+	got, err = Eval(code(op.DW_OP_addr, 4, 3, 2, 1), &v)
+	if err != nil || got != 0x51020304 {
+		t.Errorf("got %#x, %v", got, err)
+	}
+}
+
+func TestEvalRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		expr []byte
+		want error
+	}{
+		{"nothing", nil, ErrBadExpr},
+		{"memory that is not there", code(op.DW_OP_breg0+7, uleb128(64), op.DW_OP_deref), ErrUnreadable},
+		{"memory that ends in the word", code(op.DW_OP_breg0+7, 60, op.DW_OP_deref), ErrUnreadable},
+		{"a register that is not known", code(op.DW_OP_breg0+12, 0), ErrUnknownRegister},
+		{"a register that does not exist", code(op.DW_OP_bregx, uleb128(1<<62), 0), ErrUnknownRegister},
+		{"division by zero", code(op.DW_OP_lit1, op.DW_OP_lit0, op.DW_OP_div), ErrBadExpr},
+		{"remainder of zero", code(op.DW_OP_lit1, op.DW_OP_lit0, op.DW_OP_mod), ErrBadExpr},
+		{"plus_uconst on an empty stack", code(op.DW_OP_plus_uconst, 1), ErrBadExpr},
+		{"plus on an empty stack", code(op.DW_OP_plus), ErrBadExpr},
+		{"a number without end", code(op.DW_OP_constu, 0x80), ErrBadExpr},
+		{"an operand cut short", code(op.DW_OP_const8u, 1, 2, 3), ErrBadExpr},
+		{"deref_size 3", code(op.DW_OP_breg0+7, 0, op.DW_OP_deref_size, 3), ErrBadExpr},
+		{"implicit_value of 2^40 bytes", code(op.DW_OP_implicit_value, uleb128(1<<40)), ErrBadExpr},
+		{"implicit_value in an operand's place", code(op.DW_OP_skip, 1, 0, op.DW_OP_const1u, op.DW_OP_implicit_value), ErrBadExpr},
+		{"stack_value", code(op.DW_OP_lit1, op.DW_OP_stack_value), ErrBadExpr},
+		{"piece", code(op.DW_OP_lit1, op.DW_OP_piece, 8), ErrBadExpr},
+		{"a register's location", code(op.DW_OP_reg0 + 3), ErrBadExpr},
+		{"call_frame_cfa", code(op.DW_OP_call_frame_cfa), ErrBadExpr},
+		{"call2", code(op.DW_OP_call2, 0, 0), ErrBadExpr},
+		{"push_object_address", code(op.DW_OP_push_object_address), ErrBadExpr},
+		{"fbreg", code(op.DW_OP_fbreg, 0), ErrBadExpr},
+		{"another address space", code(op.DW_OP_lit0, op.DW_OP_lit0, op.DW_OP_xderef), ErrBadExpr},
+		{"an unknown operation", code(0xff), ErrBadExpr},
+		{"a branch before the start", code(op.DW_OP_skip, 0x00, 0x80), ErrBadExpr},
+		{"a branch behind the end", code(op.DW_OP_lit1, op.DW_OP_skip, 1, 0), ErrBadExpr},
+		{"a branch into an operand", code(op.DW_OP_const2u, 0, 0, op.DW_OP_skip, 0xfb, 0xff), ErrBadExpr},
+		{"more than 4 KiB", bytes.Repeat([]byte{byte(op.DW_OP_lit1)}, maxExpr+1), ErrBadExpr},
+		{"an endless loop on an empty stack", code(op.DW_OP_skip, 0xfd, 0xff), ErrBadExpr},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Eval(c.expr, &machine)
+			if !errors.Is(err, c.want) {
+				t.Errorf("got %#x, %v; want %v", got, err, c.want)
+			}
+		})
+	}
+	if _, err := Eval(code(op.DW_OP_lit1), &Values{}); !errors.Is(err, ErrBadExpr) {
+		t.Errorf("without a pointer size: %v", err)
+	}
+	if _, err := Eval(code(op.DW_OP_lit1, op.DW_OP_deref), &Values{PtrSize: 8}); !errors.Is(err, ErrUnreadable) {
+		t.Errorf("without memory: %v", err)
+	}
+}
+
+// An endless loop that pushes is cut off by delve's limit and yields a value: nonsense, in
+// bounded time and memory.
+func TestEvalEndsEndlessLoops(t *testing.T) {
+	expr := append(bytes.Repeat([]byte{byte(op.DW_OP_lit1)}, 4000), code(op.DW_OP_skip, 0x5d, 0xf0)...)
+	Eval(expr, &machine)
+}
