@@ -1,0 +1,101 @@
+package perfring
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
+
+// ErrCorrupt says that the positions or a record's size in a ring make no sense.
+var ErrCorrupt = errors.New("corrupt ring")
+
+// ring knows positions in one ring buffer and nothing of what the records mean.
+//
+// The kernel writes at head, we read from tail. Both count bytes since the beginning and never wrap; the
+// place in memory is the position modulo the size, a power of two. What lies between tail and head is
+// ours until tail passes it:
+//
+//	        tail      read             head
+//	          │         │                │
+//	─ free ── ├─ held ──┼─── unread ─────┤ ── free ─
+//	          └ handed out or waiting    └ the kernel's next record
+//	            for its time
+//
+// A record can begin at the end of the memory and continue at its beginning:
+//
+//	memory    │▓▓▓▓▓▓▓▓░░░░░░░░░░░░░░░▓▓▓▓│
+//	          └─ its rest        its start ┘
+//
+// Only such a record is copied. The memory can't be mapped twice, back to back, to avoid this: the kernel
+// refuses to map a part of a perf buffer.
+type ring struct {
+	data []byte  // the kernel writes between head and tail+len(data) only
+	head *uint64 // data_head in the mmap page; the kernel writes it
+	tail *uint64 // data_tail in the mmap page; we write it
+	read uint64  // position of the first record that next has not returned
+	seen uint64  // the head as refresh saw it
+	free uint64  // the tail as release wrote it
+}
+
+// newRing takes the memory of a ring, whose size must be a power of two, and its two positions.
+func newRing(data []byte, head, tail *uint64) ring {
+	t := atomic.LoadUint64(tail)
+	return ring{data: data, head: head, tail: tail, read: t, seen: t, free: t}
+}
+
+// refresh looks at how far the kernel has written. The load orders before all reads of the data behind it
+// (in Go, every atomic acquires): smp_rmb() in the protocol at struct perf_event_mmap_page.
+func (r *ring) refresh() error {
+	head := atomic.LoadUint64(r.head)
+	if head-r.free > uint64(len(r.data)) || head-r.seen > head-r.free {
+		err := fmt.Errorf("%w: head %d, tail %d, size %d", ErrCorrupt, head, r.free, len(r.data))
+		r.read, r.seen = head, head
+		r.release(head)
+		return err
+	}
+	r.seen = head
+	return nil
+}
+
+// next returns the position and the size of the next record; ok is false when there is none. After
+// an error the ring goes on with what the kernel writes after the head that was seen.
+func (r *ring) next() (pos uint64, size int, ok bool, err error) {
+	if r.read == r.seen {
+		return 0, 0, false, nil
+	}
+	pos = r.read
+	// Records are multiples of 8 bytes, so that a header never wraps.
+	i := int(pos & uint64(len(r.data)-1))
+	left := r.seen - pos
+	if left >= headerSize && i+headerSize <= len(r.data) {
+		size = int(binary.LittleEndian.Uint16(r.data[i+6:]))
+	}
+	if size < headerSize || size%8 != 0 || uint64(size) > left {
+		r.read = r.seen
+		return 0, 0, false, fmt.Errorf("%w: record of size %d at position %d, %d bytes before the head", ErrCorrupt, size, pos, left)
+	}
+	r.read += uint64(size)
+	return pos, size, true, nil
+}
+
+// record returns the record at pos: in place, or put together in scratch (MaxRecordSize bytes) when it
+// wraps.
+func (r *ring) record(pos uint64, size int, scratch []byte) Record {
+	i := int(pos & uint64(len(r.data)-1))
+	if i+size <= len(r.data) {
+		return Record(r.data[i : i+size : i+size])
+	}
+	n := copy(scratch, r.data[i:])
+	copy(scratch[n:size], r.data)
+	return Record(scratch[:size:size])
+}
+
+// release gives everything before pos back to the kernel. The store orders after all reads of the data
+// before it (in Go, every atomic releases): smp_mb() in the protocol.
+func (r *ring) release(pos uint64) {
+	if pos != r.free {
+		r.free = pos
+		atomic.StoreUint64(r.tail, pos)
+	}
+}
