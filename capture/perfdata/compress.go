@@ -86,7 +86,7 @@ func (c *compressor) feature() feature {
 	if c.out > 0 {
 		ratio = max(1, c.in/c.out)
 	}
-	const version, typeZstd = 1, 1
+	const version, typeZstd = 0, 1 // perf writes version 0, and Hotspot knows no other
 	var b []byte
 	for _, x := range []uint32{version, typeZstd, uint32(c.level), uint32(ratio), compressChunk} {
 		b = le.AppendUint32(b, x)

@@ -56,9 +56,11 @@ type Writer struct {
 	buf     []byte // whole records, not written yet
 	packed  []byte // reused by flush
 	written int64
-	ids     []BuildID
-	known   map[string]bool // path and ID of what is in ids
-	dirty   bool            // something was written since the last round
+	ids     []BuildID // for the BUILD_ID feature
+
+	described []byte          // records about a pipe for the next flush, never compressed
+	known     map[string]bool // path and ID of what is in ids
+	dirty     bool            // something was written since the last round
 
 	timeAt      int // where a sample's time is, 0 when it has none or they differ
 	first, last uint64
@@ -231,7 +233,7 @@ func (w *Writer) Round() error {
 }
 
 // BuildID notes the build ID of a file that samples lie in, or of the kernel ("[kernel.kallsyms]").
-// Repetitions are dropped. The ID is copied.
+// Repetitions are dropped. The ID is copied. In a pipe it is written with the next flush.
 func (w *Writer) BuildID(path string, id []byte, kernel bool) {
 	key := path + "\x00" + string(id)
 	if len(id) == 0 || len(id) > maxBuildID || len(path) > unix.PathMax || w.known[key] || w.closed {
@@ -240,8 +242,7 @@ func (w *Writer) BuildID(path string, id []byte, kernel bool) {
 	w.known[key] = true
 	b := BuildID{Path: path, ID: slices.Clone(id), Kernel: kernel}
 	if w.pipe {
-		// An error here comes back from the next call.
-		_ = w.Write(appendBuildID(nil, perfring.RecordBuildID, b))
+		w.described = appendBuildID(w.described, perfring.RecordBuildID, b)
 		return
 	}
 	w.ids = append(w.ids, b)
@@ -300,8 +301,11 @@ func (w *Writer) flush(tail []byte) error {
 		w.packed = w.comp.append(w.packed[:0], data)
 		data = w.packed
 	}
-	data = append(data, tail...)
-	w.buf = w.buf[:0]
+	data = append(append(data, w.described...), tail...)
+	if w.comp != nil {
+		w.packed = data
+	}
+	w.buf, w.described = w.buf[:0], w.described[:0]
 	if len(data) == 0 {
 		return nil
 	}

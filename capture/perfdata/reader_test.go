@@ -1,0 +1,156 @@
+package perfdata
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"unspool/perfring"
+
+	"golang.org/x/sys/unix"
+)
+
+// stack is what perf script -F pid,time,event,ip,sym tells of a sample.
+type stack struct {
+	pid   uint32
+	us    uint64
+	event string
+	chain string
+}
+
+// perfStacks returns the samples of a recording as perf script prints them.
+func perfStacks(t testing.TB, path string) (stacks []stack) {
+	t.Helper()
+	cmd := exec.Command("perf", "script", "-F", "pid,time,event,ip", "-i", path)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", cmd, err)
+	}
+	head := regexp.MustCompile(`^\s*(\d+)\s+(\d+)\.(\d{6}):\s*(\S.*?):?\s*([0-9a-f]+)?\s*$`)
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimRight(line, "\n")
+		if m := head.FindStringSubmatch(line); m != nil && strings.Contains(line, ":") {
+			var s stack
+			var sec, us uint64
+			fmt.Sscanf(m[1]+" "+m[2]+" "+m[3], "%d %d %d", &s.pid, &sec, &us)
+			s.us, s.event = sec*1e6+us, strings.TrimSuffix(strings.TrimSpace(m[4]), ":")
+			if m[5] != "" {
+				s.chain = address(t, m[5])
+			}
+			stacks = append(stacks, s)
+		} else if f := strings.Fields(line); len(f) > 0 {
+			last := &stacks[len(stacks)-1]
+			last.chain = strings.TrimSpace(last.chain + " " + address(t, f[0]))
+		}
+	}
+	return stacks
+}
+
+// address returns what can be compared of an address that perf prints: all of a kernel address, the
+// offset in the page of others, for which perf prints the offset in the file.
+func address(t testing.TB, s string) string {
+	var ip uint64
+	if _, err := fmt.Sscanf(s, "%x", &ip); err != nil {
+		t.Fatalf("perf script printed the address %q", s)
+	}
+	if ip < 1<<63 {
+		ip &= 0xfff
+	}
+	return fmt.Sprintf("%x", ip)
+}
+
+// ownStacks returns the same by way of Reader.
+func ownStacks(t testing.TB, path string) (stacks []stack) {
+	t.Helper()
+	r, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var s perfring.Sample
+	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, time uint64) error {
+		if rec.Type() != perfring.RecordSample {
+			return nil
+		}
+		if err := f.Sample(rec, &s); err != nil {
+			return err
+		}
+		at := stack{pid: s.PID, us: time / 1000, event: r.Events()[r.Event(s.ID)].Name}
+		var chain []string
+		for i := range s.Callchain.Len() {
+			if ip := s.Callchain.At(i); ip < 1<<64-4096 {
+				chain = append(chain, address(t, fmt.Sprintf("%x", ip)))
+			}
+		}
+		if f.SampleType()&unix.PERF_SAMPLE_CALLCHAIN == 0 {
+			chain = []string{address(t, fmt.Sprintf("%x", s.IP))}
+		}
+		at.chain = strings.Join(chain, " ")
+		stacks = append(stacks, at)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return stacks
+}
+
+func TestReadsWhatPerfRecords(t *testing.T) {
+	for _, args := range []string{
+		"-g", "-g -a", "-g -z", "-g --compression-level=22", "-g -", "-g -z -", "-g -e cpu-clock,task-clock", "-g -e cpu-clock,task-clock -",
+		"-e cpu-clock/call-graph=fp/,task-clock/call-graph=no/", "-g --buildid-mmap", "-g -T -d -W",
+		"-g -e sched:sched_process_exit -c 1", "-g -e sched:sched_process_exit -c 1 -",
+	} {
+		t.Run(args, func(t *testing.T) {
+			path := recordWithPerf(t, strings.Fields(args)...)
+			want, got := perfStacks(t, path), ownStacks(t, path)
+			if len(want) != len(got) || len(want) == 0 {
+				t.Fatalf("%d samples, perf has %d", len(got), len(want))
+			}
+			for i := range want {
+				if want[i] != got[i] {
+					t.Fatalf("sample %d:\n got %v\nwant %v", i, got[i], want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestReadsStacksThatPerfRecords(t *testing.T) {
+	for _, args := range []string{"--call-graph dwarf", "--call-graph dwarf,65528 -z", "--call-graph dwarf -"} {
+		path := recordWithPerf(t, strings.Fields(args)...)
+		want := perfStacks(t, path)
+		r, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		var s perfring.Sample
+		n := 0
+		for {
+			rec, err := r.Next()
+			if err != nil {
+				var damage *DamageError
+				if errors.As(err, &damage) {
+					t.Error(err)
+				}
+				break
+			}
+			if rec.Type() != perfring.RecordSample {
+				continue
+			}
+			if err := r.Format(rec).Sample(rec, &s); err != nil {
+				t.Fatal(err)
+			}
+			if len(s.Stack) > 0 {
+				n++
+			}
+		}
+		if n == 0 || n > len(want) {
+			t.Errorf("%s: %d samples with stacks, perf has %d samples", args, n, len(want))
+		}
+	}
+}
