@@ -1,0 +1,100 @@
+package perfring
+
+import (
+	"fmt"
+	"math/bits"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// mapping is the memory of one ring: a page with the positions and the data behind it.
+type mapping struct {
+	memory []byte
+	fd     int // the descriptor that it belongs to; others on the same CPU write to it as well
+	cpu    int
+}
+
+// mapRing maps the ring of fd.
+func mapRing(fd, cpu, pages int) (mapping, error) {
+	memory, err := unix.Mmap(fd, 0, (1+pages)*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return mapping{memory: memory, fd: fd, cpu: cpu}, err
+}
+
+// ring returns the positions. The words of the page at the front are 8-byte aligned, and are accessed only
+// atomically; they and the data stay where they are until Munmap.
+func (m *mapping) ring() (ring, error) {
+	page := (*unix.PerfEventMmapPage)(unsafe.Pointer(&m.memory[0]))
+	offset, size := page.Data_offset, page.Data_size
+	if offset == 0 { // before Linux 4.1
+		offset = uint64(os.Getpagesize())
+		size = uint64(len(m.memory)) - offset
+	}
+	if offset > uint64(len(m.memory)) || size > uint64(len(m.memory))-offset || bits.OnesCount64(size) != 1 {
+		return ring{}, fmt.Errorf("%w: %d bytes at %d of a mapping of %d", ErrCorrupt, size, offset, len(m.memory))
+	}
+	return newRing(m.memory[offset:offset+size], &page.Data_head, &page.Data_tail), nil
+}
+
+// mapRings maps a ring for the first descriptor of each CPU and has the others of that CPU write to
+// it. When the kernel has no memory to lock left, all rings are to be half as large: errAgain.
+func (op *opener) mapRings() error {
+	owner := make(map[int]int)
+	for _, d := range op.fds {
+		if _, ok := owner[d.cpu]; ok {
+			continue
+		}
+		owner[d.cpu] = d.fd
+		m, err := mapRing(d.fd, d.cpu, op.pages)
+		if err == nil {
+			op.rings = append(op.rings, m)
+			continue
+		}
+		errno, _ := err.(syscall.Errno)
+		if (errno == unix.EPERM || errno == unix.ENOMEM) && op.pages > op.leastPages() {
+			op.pages /= 2
+			return errAgain
+		}
+		return &OpenError{What: "mmap", PID: -1, CPU: d.cpu, Errno: errno}
+	}
+	for _, d := range op.fds {
+		if to := owner[d.cpu]; to != d.fd {
+			if err := unix.IoctlSetInt(d.fd, unix.PERF_EVENT_IOC_SET_OUTPUT, to); err != nil {
+				errno, _ := err.(syscall.Errno)
+				return &OpenError{What: "PERF_EVENT_IOC_SET_OUTPUT", Event: op.name(d.event), PID: d.pid, CPU: d.cpu, Errno: errno}
+			}
+		}
+	}
+	if op.pages < op.asked {
+		kb := os.Getpagesize() / 1024
+		op.note("ring of %d KiB a CPU instead of %d: no more memory may be locked; "+
+			"sysctl kernel.perf_event_mlock_kb=%d makes room", op.pages*kb, op.asked*kb, (op.asked+1)*kb)
+	}
+	return nil
+}
+
+// raiseFileLimit lifts RLIMIT_NOFILE to the hard limit, and as far as fs.nr_open where that is allowed. It says
+// whether there is more room now. The system call is made directly: the os package's would also raise
+// the limit for the commands that this process starts.
+func raiseFileLimit() bool {
+	var old unix.Rlimit
+	if prlimit(nil, &old) != nil {
+		return false
+	}
+	most, err := readUint("/proc/sys/fs/nr_open", 63)
+	if err == nil && most > old.Max && prlimit(&unix.Rlimit{Cur: most, Max: most}, nil) == nil {
+		return true
+	}
+	return old.Cur < old.Max && prlimit(&unix.Rlimit{Cur: old.Max, Max: old.Max}, nil) == nil
+}
+
+func prlimit(limit, old *unix.Rlimit) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE,
+		uintptr(unsafe.Pointer(limit)), uintptr(unsafe.Pointer(old)), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,405 @@
+package perfring
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Target is what to record: exactly one of its fields is set.
+type Target struct {
+	AllCPUs bool  // everything on every CPU
+	PIDs    []int // processes that run: their threads, and all that these start from now on
+	Command int   // a child that waits to exec: the kernel enables the events when it does
+}
+
+// Options say how to record. The zero value of each field is its default.
+type Options struct {
+	Events []Event // at least one
+
+	// Freq is in samples per second, Period in events per sample; at most one is set. Without either,
+	// a tracepoint has a period of 1, and everything else is sampled 999 times a second.
+	Freq, Period uint64
+
+	StackSize int // bytes of user stack to copy at most, up to 65528; 0: 32768
+	Pages     int // memory pages of ring for each CPU; rounded down to a power of two; 0: 8 MiB
+}
+
+const (
+	defaultFreq      = 999
+	defaultStackSize = 32768
+	maxStackSize     = 65528 // sample_stack_user must be below USHRT_MAX and a multiple of 8
+	defaultRing      = 8 << 20
+
+	// regsUser is all that the kernel samples on x86-64: AX to SS and R8 to R15 (enum
+	// perf_event_x86_regs); DS to GS are refused.
+	regsUser = 0xff0fff
+)
+
+// Bits of perf_event_attr behind those that x/sys names.
+const (
+	bitKsymbol  = 1 << 29
+	bitBPFEvent = 1 << 30
+	bitBuildID  = 1 << 34
+)
+
+// bitsSideBand ask for MMAP2, COMM, FORK and EXIT records; one event on each CPU has them.
+const bitsSideBand = unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitCommExec |
+	unix.PerfBitTask | bitBuildID | bitKsymbol | bitBPFEvent
+
+// OpenError is why a recording could not start, for those who explain it to the user. errors.Is finds
+// Errno in it.
+type OpenError struct {
+	What  string // what failed: "perf_event_open", "mmap", "process" (it does not exist), "ioctl", …
+	Event string // "" when it is not about one event
+	PID   int    // -1: every task
+	CPU   int    // -1: every CPU
+	Errno syscall.Errno
+}
+
+func (e *OpenError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.What)
+	if e.Event != "" {
+		fmt.Fprintf(&b, " of %s", e.Event)
+	}
+	if e.PID >= 0 {
+		fmt.Fprintf(&b, " %d", e.PID)
+	}
+	if e.CPU >= 0 {
+		fmt.Fprintf(&b, " on CPU %d", e.CPU)
+	}
+	return b.String() + ": " + e.Errno.Error()
+}
+
+func (e *OpenError) Unwrap() error { return e.Errno }
+
+// descriptor is one event on one task and CPU.
+type descriptor struct {
+	fd, event int
+	pid, cpu  int
+	polled    bool // the first on its task and CPU: stands for the others in the poller
+}
+
+// opener collects what Open needs to start over with less: after the kernel refused something, all
+// descriptors are closed and opened again without it, so that those of an event are alike.
+type opener struct {
+	sys      system
+	target   Target
+	opts     Options
+	pages    int
+	asked    int // pages
+	degree   int // how many of the entries of lesser have been applied
+	userOnly bool
+	lowered  []uint8 // by event: PreciseIP less this
+	raised   bool    // RLIMIT_NOFILE
+	raw      bool    // some event is a tracepoint; all samples are alike, so all get RAW
+	notes    []string
+
+	everyTracepoint bool // neither frequency nor period were asked for
+
+	fds   []descriptor
+	attrs []unix.PerfEventAttr // by event, as opened
+	rings []mapping
+}
+
+// errAgain says that the opener has changed its mind about the attributes.
+var errAgain = errors.New("open again")
+
+// Open opens the events on the target and maps a ring for each CPU. Nothing is recorded before
+// Enable, or before the exec of a Command. The error is an [*OpenError] when the kernel refuses.
+func Open(t Target, o Options) (*Source, error) { return hostSystem.open(t, o) }
+
+func (sys system) open(t Target, o Options) (*Source, error) {
+	op := &opener{sys: sys, target: t, opts: o}
+	if err := op.check(); err != nil {
+		return nil, err
+	}
+	// Every round but the last applies one of the few changes, or halves the ring.
+	for {
+		err := op.attempt()
+		if err == nil {
+			break
+		}
+		op.close()
+		if !errors.Is(err, errAgain) {
+			return nil, err
+		}
+	}
+	s, err := op.source()
+	if err != nil {
+		op.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// check settles the options.
+func (op *opener) check() error {
+	o, t := &op.opts, &op.target
+	kinds := 0
+	for _, set := range []bool{t.AllCPUs, len(t.PIDs) > 0, t.Command > 0} {
+		if set {
+			kinds++
+		}
+	}
+	switch {
+	case kinds != 1:
+		return errors.New("a target is all CPUs, processes or a command")
+	case len(o.Events) == 0:
+		return errors.New("no events to record")
+	case o.Freq > 0 && o.Period > 0:
+		return errors.New("frequency and period exclude each other")
+	case o.StackSize < 0 || o.StackSize > maxStackSize:
+		return fmt.Errorf("stack size %d: at most %d", o.StackSize, maxStackSize)
+	case o.Pages < 0:
+		return fmt.Errorf("ring of %d pages", o.Pages)
+	}
+	for i := range o.Events {
+		op.raw = op.raw || o.Events[i].Tracepoint()
+	}
+	op.lowered = make([]uint8, len(o.Events))
+	if o.StackSize == 0 {
+		o.StackSize = defaultStackSize
+	}
+	o.StackSize = (o.StackSize + 7) &^ 7
+	if o.Freq == 0 && o.Period == 0 {
+		o.Freq, op.everyTracepoint = defaultFreq, true
+	}
+	rate, err := readUint(filepath.Join(op.sys.proc, "sys/kernel/perf_event_max_sample_rate"), 63)
+	if err == nil && rate > 0 && o.Freq > rate {
+		op.note("%d samples a second instead of %d: the limit is kernel.perf_event_max_sample_rate", rate, o.Freq)
+		o.Freq = rate
+	}
+	pageSize := os.Getpagesize()
+	pages := o.Pages
+	if pages == 0 {
+		pages = defaultRing / pageSize
+	}
+	pages = 1 << (bits.Len(uint(min(pages, 1<<30/pageSize))) - 1)
+	if least := op.leastPages(); pages < least {
+		op.note("ring of %d pages a CPU instead of %d: two samples with their stacks must fit", least, o.Pages)
+		pages = least
+	}
+	op.pages, op.asked = pages, pages
+	return nil
+}
+
+// leastPages is a ring in which two samples fit.
+func (op *opener) leastPages() int {
+	need := 2 * (op.opts.StackSize + 4096) / os.Getpagesize()
+	return 1 << bits.Len(uint(need-1))
+}
+
+func (op *opener) note(format string, args ...any) {
+	n := fmt.Sprintf(format, args...)
+	if !slices.Contains(op.notes, n) {
+		op.notes = append(op.notes, n)
+	}
+}
+
+// lesser are bits that older kernels and simpler PMUs refuse with EINVAL, newest first: a kernel that does not
+// know one does not know those before it.
+var lesser = []func(a *unix.PerfEventAttr){
+	func(a *unix.PerfEventAttr) { a.Read_format &^= unix.PERF_FORMAT_LOST },             // Linux 6.0
+	func(a *unix.PerfEventAttr) { a.Bits &^= bitBuildID },                               // 5.12
+	func(a *unix.PerfEventAttr) { a.Bits &^= bitKsymbol | bitBPFEvent },                 // 5.1
+	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitExcludeIdle },                  // PERF_PMU_CAP_NO_EXCLUDE
+	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitExcludeGuest },                 // virtualization unknown
+	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitExcludeHv },                    // the last exclusion
+	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitCommExec | unix.PerfBitMmap2 }, // 3.16
+}
+
+// attr returns what the event is to be opened with; sideBand is set for the first event of a CPU.
+func (op *opener) attr(event int, sideBand bool) unix.PerfEventAttr {
+	e := &op.opts.Events[event]
+	a := unix.PerfEventAttr{
+		Type: e.Type, Size: attrSize, Config: e.Config, Ext1: e.Config1, Ext2: e.Config2,
+		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID |
+			unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD |
+			unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
+		Read_format: unix.PERF_FORMAT_ID | unix.PERF_FORMAT_LOST,
+		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeIdle | unix.PerfBitExcludeCallchainUser |
+			unix.PerfBitSampleIDAll | unix.PerfBitUseClockID | unix.PerfBitWatermark,
+		Wakeup:            uint32(op.pages * os.Getpagesize() / 4),
+		Sample_regs_user:  regsUser,
+		Sample_stack_user: uint32(op.opts.StackSize),
+		Clockid:           unix.CLOCK_MONOTONIC,
+	}
+	if op.raw {
+		a.Sample_type |= unix.PERF_SAMPLE_RAW
+	}
+	switch {
+	case op.opts.Period > 0:
+		a.Sample = op.opts.Period
+	case e.Tracepoint() && op.everyTracepoint:
+		a.Sample = 1
+	default:
+		a.Sample = op.opts.Freq
+		a.Bits |= unix.PerfBitFreq
+	}
+	for _, b := range []struct {
+		set bool
+		bit uint64
+	}{
+		{!op.target.AllCPUs, unix.PerfBitInherit},
+		{op.target.Command > 0, unix.PerfBitEnableOnExec},
+		{e.ExcludeUser, unix.PerfBitExcludeUser},
+		{e.ExcludeKernel || op.userOnly, unix.PerfBitExcludeKernel},
+		{e.ExcludeHV || op.userOnly, unix.PerfBitExcludeHv},
+		{e.ExcludeHost, unix.PerfBitExcludeHost},
+		{e.ExcludeGuest, unix.PerfBitExcludeGuest},
+		{sideBand, bitsSideBand},
+	} {
+		if b.set {
+			a.Bits |= b.bit
+		}
+	}
+	if a.Bits&unix.PerfBitExcludeKernel != 0 {
+		a.Bits &^= bitKsymbol | bitBPFEvent // kernel addresses that nobody will look up
+	}
+	a.Bits |= uint64(e.PreciseIP-op.lowered[event]) * unix.PerfBitPreciseIPBit1
+	for _, less := range lesser[:op.degree] {
+		less(&a)
+	}
+	return a
+}
+
+// openOne opens one event on one task and CPU. It returns errAgain after it has changed what attr returns.
+func (op *opener) openOne(event, pid, cpu int, sideBand bool) (fd int, err error) {
+	e := &op.opts.Events[event]
+	a := op.attr(event, sideBand)
+	for {
+		fd, err = unix.PerfEventOpen(&a, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err == nil {
+		if op.attrs[event].Size == 0 || sideBand {
+			op.attrs[event] = a
+		}
+		return fd, nil
+	}
+	errno, _ := err.(syscall.Errno)
+	refused := &OpenError{What: "perf_event_open", Event: e.Name, PID: pid, CPU: cpu, Errno: errno}
+	switch errno {
+	case unix.EMFILE:
+		if !op.raised && raiseFileLimit() {
+			op.raised = true
+			return -1, errAgain
+		}
+	case unix.EACCES, unix.EPERM:
+		if !op.userOnly && !e.ExcludeKernel && !e.ExcludeUser && !e.Tracepoint() && op.opens(a, pid, cpu) {
+			op.userOnly = true
+			op.note("recording user code only (:u): the kernel's part takes CAP_PERFMON or " +
+				"kernel.perf_event_paranoid below 2")
+			return -1, errAgain
+		}
+	case unix.EINVAL, unix.EOPNOTSUPP:
+		if e.PreciseMax && op.lowered[event] < e.PreciseIP {
+			op.lowered[event]++
+			return -1, errAgain
+		}
+		for op.degree < len(lesser) {
+			op.degree++
+			if op.attr(event, sideBand) != a {
+				return -1, errAgain
+			}
+		}
+	}
+	return -1, refused
+}
+
+// opens says whether the event can be opened with the kernel excluded.
+func (op *opener) opens(a unix.PerfEventAttr, pid, cpu int) bool {
+	a.Bits |= unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv
+	a.Bits &^= bitKsymbol | bitBPFEvent
+	fd, err := unix.PerfEventOpen(&a, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd)
+	return true
+}
+
+// attempt opens all, maps the rings and connects every descriptor to its CPU's ring.
+func (op *opener) attempt() error {
+	op.attrs = make([]unix.PerfEventAttr, len(op.opts.Events))
+	cpus, err := op.sys.onlineCPUs()
+	if err != nil {
+		return err
+	}
+	switch {
+	case op.target.AllCPUs:
+		err = op.openTask(-1, cpus)
+	case op.target.Command > 0:
+		err = op.openTask(op.target.Command, cpus)
+	default:
+		err = op.openProcesses(cpus)
+	}
+	if err != nil {
+		return err
+	}
+	return op.mapRings()
+}
+
+// openTask opens all events on a task, on all the CPUs.
+func (op *opener) openTask(pid int, cpus []int) error {
+	for _, cpu := range cpus {
+		first := true
+		for event := range op.opts.Events {
+			if on := op.opts.Events[event].CPUs; on != nil && !slices.Contains(on, cpu) {
+				continue
+			}
+			fd, err := op.openOne(event, pid, cpu, first)
+			if errors.Is(err, unix.ENODEV) && !op.online(cpu) {
+				break // it went offline just now
+			}
+			if err != nil {
+				return err
+			}
+			op.fds = append(op.fds, descriptor{fd: fd, event: event, pid: pid, cpu: cpu, polled: first})
+			first = false
+		}
+	}
+	if len(op.fds) == 0 {
+		return &OpenError{What: "perf_event_open", Event: op.opts.Events[0].Name, PID: pid, CPU: -1, Errno: unix.ENODEV}
+	}
+	return nil
+}
+
+func (op *opener) online(cpu int) bool {
+	cpus, err := op.sys.onlineCPUs()
+	return err != nil || slices.Contains(cpus, cpu)
+}
+
+func (op *opener) close() {
+	for _, m := range op.rings {
+		_ = unix.Munmap(m.memory)
+	}
+	for _, d := range op.fds {
+		_ = unix.Close(d.fd)
+	}
+	op.fds, op.rings = nil, nil
+}
+
+// name returns the event's name, with the u that userOnly adds.
+func (op *opener) name(event int) string {
+	e := &op.opts.Events[event]
+	colons := strings.Count(e.Name, ":")
+	switch {
+	case !op.userOnly || e.ExcludeKernel:
+		return e.Name
+	case strings.Contains(e.Name, "/"), colons == 1 && !e.Tracepoint(), colons == 2:
+		return e.Name + "u" // behind a PMU's slash, or further modifiers
+	}
+	return e.Name + ":u"
+}
