@@ -65,7 +65,6 @@ type cieSpec struct {
 	program      []byte
 
 	offset uint64
-	enc    byte
 }
 
 // entry appends an entry; body follows the CIE id or CIE pointer.

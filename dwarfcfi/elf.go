@@ -26,6 +26,7 @@ type Layout struct {
 	EhFrame, EhFrameHdr, DebugFrame Extent
 
 	text, got uint64 // bases of textrel and datarel pointers
+	split     bool   // a separate debug file: it says where .eh_frame was, without its bytes
 }
 
 // Load is a PT_LOAD segment.
@@ -64,6 +65,7 @@ const (
 	maxSections = 1 << 16
 	maxNames    = 1 << 20 // bytes of section names
 	maxNotes    = 1 << 16 // bytes of notes in one segment or section
+	maxNoteRuns = 64      // segments and sections with notes
 	maxBuildID  = 64
 )
 
@@ -305,7 +307,11 @@ func buildIDIn(notes []byte, align uint64) []byte {
 
 // buildID looks through the note segments, then the note sections.
 func buildID(r io.ReaderAt, segments []segment, sections []section) []byte {
+	looked := 0
 	look := func(offset, size, align uint64) []byte {
+		if looked++; looked > maxNoteRuns {
+			return nil
+		}
 		notes, err := readRange(r, offset, min(size, maxNotes))
 		if err != nil {
 			return nil

@@ -250,3 +250,24 @@ func TestStaticExecutableRowsAgreeWithReadelf(t *testing.T) {
 	}
 	compareWithReadelf(t, path)
 }
+
+func TestManyNotesAreNotAllRead(t *testing.T) {
+	segments := make([]segment, maxSegments)
+	for i := range segments {
+		segments[i] = segment{typ: 4, filesz: 1 << 30}
+	}
+	r := &countingReader{Reader: bytes.NewReader(make([]byte, 1<<16))}
+	if id := buildID(r, segments, nil); id != nil || r.reads > 2*maxNoteRuns {
+		t.Errorf("%x after %d reads", id, r.reads)
+	}
+}
+
+type countingReader struct {
+	*bytes.Reader
+	reads int
+}
+
+func (r *countingReader) ReadAt(b []byte, at int64) (int, error) {
+	r.reads++
+	return r.Reader.ReadAt(b, at)
+}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-delve/delve/pkg/dwarf/frame"
 	"github.com/go-delve/delve/pkg/dwarf/regnum"
 )
 
@@ -95,6 +96,102 @@ func TestRowsAgreeWithReadelf(t *testing.T) {
 			}
 			compareWithReadelf(t, path)
 		})
+	}
+}
+
+// Every instruction, in each version of a CIE and both widths of DWARF, in a real file's
+// .debug_frame.
+func TestInstructionsAgreeWithReadelf(t *testing.T) {
+	path := build(t, freestanding, "-O2", "-g", "-nostdlib", "-static",
+		"-fno-asynchronous-unwind-tables", "-fno-unwind-tables")
+	for _, wide := range []bool{false, true} {
+		b := builder{wide: wide}
+		start := uint64(0x1000)
+		for _, version := range []byte{1, 3, 4} {
+			cie := b.cie(cieSpec{version: version, addrSize: 8, program: callSite})
+			for _, c := range instructions {
+				switch c.name {
+				case "set_loc", "what follows the row is not read",
+					"AARCH64_negate_ra_state_with_pc": // unknown to binutils 2.40
+					continue
+				}
+				b.fde(cie, b.abs(start, 0x100), c.program)
+				start += 0x100
+			}
+		}
+		section, file := path+".section", path+".all"
+		if err := os.WriteFile(section, b.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command("objcopy", "--update-section", ".debug_frame="+section, path, file).CombinedOutput()
+		if err != nil {
+			t.Skipf("objcopy: %v: %s", err, out)
+		}
+		compareWithReadelf(t, file)
+	}
+}
+
+// The kernel's vDSO is an ELF image that is in no file.
+func TestVDSORowsAgreeWithReadelf(t *testing.T) {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Skip(err)
+	}
+	for line := range strings.Lines(string(maps)) {
+		if !strings.HasSuffix(line, "[vdso]\n") {
+			continue
+		}
+		first, last, _ := strings.Cut(strings.Fields(line)[0], "-")
+		start, _ := strconv.ParseUint(first, 16, 64)
+		end, _ := strconv.ParseUint(last, 16, 64)
+		mem, err := os.Open("/proc/self/mem")
+		if err != nil {
+			t.Skip(err)
+		}
+		defer mem.Close()
+		image := make([]byte, end-start)
+		if _, err := mem.ReadAt(image, int64(start)); err != nil {
+			t.Skip(err)
+		}
+		path := t.TempDir() + "/vdso"
+		if err := os.WriteFile(path, image, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		compareWithReadelf(t, path)
+		return
+	}
+	t.Skip("this kernel maps no vDSO")
+}
+
+// delve's reader is a second opinion on where functions are.
+func TestFDEsAgreeWithDelve(t *testing.T) {
+	for _, path := range []string{libc, "/lib64/ld-linux-x86-64.so.2", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"} {
+		if _, err := os.Stat(path); err != nil {
+			t.Logf("left out: %v", err)
+			continue
+		}
+		table, _, sections := openTable(t, path)
+		list, err := frame.Parse(sections.EhFrame.Data, le, 0, 8, sections.EhFrame.Addr)
+		if err != nil {
+			t.Fatalf("%s: delve: %v", path, err)
+		}
+		type bounds struct{ start, end uint64 }
+		theirs := map[bounds]bool{}
+		for _, d := range list {
+			theirs[bounds{d.Begin(), d.End()}] = true
+		}
+		n := 0
+		for d, err := range table.FDEs() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; !theirs[bounds{d.Start, d.End}] {
+				t.Errorf("%s: delve has no FDE over %#x..%#x", path, d.Start, d.End)
+			}
+		}
+		if n != len(list) {
+			t.Errorf("%s: %d FDEs, delve has %d", path, n, len(list))
+		}
 	}
 }
 
@@ -334,6 +431,9 @@ func (r *readelfRow) compare(row *Row, machine elf.Machine) string {
 		if got != want {
 			return fmt.Sprintf("%s is %s, readelf says %s", name, got, want)
 		}
+	}
+	for n := uint64(NumRegs); n < 128; n++ { // dropped on purpose
+		delete(shown, registerName(machine, n))
 	}
 	for name := range shown {
 		return "no register is named " + name

@@ -34,7 +34,7 @@ func ReadLayout(r io.ReaderAt, size int64) (*Layout, error) {
 		l.addSection(&sections[i])
 	}
 	for _, s := range segments {
-		if s.typ == elf.PT_GNU_EH_FRAME && (l.EhFrameHdr.Size == 0 || l.EhFrameHdr.Addr != s.vaddr || l.EhFrame.Size == 0) {
+		if s.typ == elf.PT_GNU_EH_FRAME && !l.split && (l.EhFrameHdr.Size == 0 || l.EhFrameHdr.Addr != s.vaddr || l.EhFrame.Size == 0) {
 			l.addEhFrameHdr(r, &s)
 		}
 	}
@@ -49,8 +49,11 @@ func ReadLayout(r io.ReaderAt, size int64) (*Layout, error) {
 // addSection notes a section that matters. One that claims to be mapped where no segment
 // is comes from a bad section header and is left to the program headers.
 func (l *Layout) addSection(s *section) {
+	if s.typ == elf.SHT_NOBITS && s.name == ".eh_frame" {
+		l.split = true
+	}
 	if s.typ == elf.SHT_NOBITS || s.typ == elf.SHT_NULL || s.size == 0 {
-		return // a separate debug file has .eh_frame without its bytes
+		return
 	}
 	if s.flags&elf.SHF_ALLOC != 0 && len(l.Loads) > 0 {
 		load := l.loadAt(s.addr)

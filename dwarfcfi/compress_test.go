@@ -1,0 +1,58 @@
+package dwarfcfi
+
+import (
+	"bytes"
+	"compress/zlib"
+	"debug/elf"
+	"errors"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+func TestDecompress(t *testing.T) {
+	plain := bytes.Repeat([]byte("unwind "), 1<<16)
+	var z bytes.Buffer
+	w := zlib.NewWriter(&z)
+	w.Write(plain)
+	w.Close()
+	encoder, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	streams := map[uint32][]byte{
+		uint32(elf.COMPRESS_ZLIB): z.Bytes(),
+		uint32(elf.COMPRESS_ZSTD): encoder.EncodeAll(plain, nil),
+		99:                        nil,
+	}
+	chdr := func(class elf.Class, typ uint32, size uint64) []byte {
+		b := le.AppendUint32(nil, typ)
+		if class == elf.ELFCLASS32 {
+			return le.AppendUint32(le.AppendUint32(b, uint32(size)), 1)
+		}
+		return le.AppendUint64(le.AppendUint64(le.AppendUint32(b, 0), size), 1)
+	}
+	for typ, stream := range streams {
+		for _, class := range []elf.Class{elf.ELFCLASS64, elf.ELFCLASS32} {
+			got, err := decompress(join(chdr(class, typ, uint64(len(plain))), stream), class)
+			if typ == 99 {
+				if !errors.Is(err, ErrBadELF) {
+					t.Errorf("unknown type: %v", err)
+				}
+			} else if err != nil || !bytes.Equal(got, plain) {
+				t.Errorf("type %d, %v: %d bytes, %v", typ, class, len(got), err)
+			}
+		}
+		for name, data := range map[string][]byte{
+			"stream longer than its header says":  join(chdr(elf.ELFCLASS64, typ, 100), stream),
+			"stream shorter than its header says": join(chdr(elf.ELFCLASS64, typ, maxSection), stream),
+			"header that asks for all memory":     join(chdr(elf.ELFCLASS64, typ, 1<<60), stream),
+			"stream cut short":                    join(chdr(elf.ELFCLASS64, typ, uint64(len(plain))), stream[:len(stream)/2]),
+			"header cut short":                    {1, 0, 0},
+		} {
+			if got, err := decompress(data, elf.ELFCLASS64); !errors.Is(err, ErrBadELF) {
+				t.Errorf("type %d, %s: %d bytes, %v", typ, name, len(got), err)
+			}
+		}
+	}
+}
