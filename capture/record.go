@@ -1,0 +1,321 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"unspool/capture/perfdata"
+	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/vmas"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options say what is recorded, and how.
+type Options struct {
+	AllCPUs bool
+	PIDs    []int
+	Command []string // run while recording; recorded itself unless AllCPUs or PIDs are set
+
+	Events       []perfring.Event // none: cycles, or cpu-clock
+	Freq, Period uint64           // samples a second, or events a sample; 0, 0: the default
+	RingPages    int              // 0: 8 MiB a CPU
+	StackSize    int              // bytes of stack to copy
+	MaxStack     int              // frames of a user stack
+	Strict       bool             // CFI only
+	Duration     time.Duration    // 0: until the command or the processes end, or until stopped
+
+	Output      string   // file, "-" for stdout
+	Compress    int      // zstd level, 0 for none
+	CommandLine []string // of unspool, for the file's header
+
+	// Note is told what was done otherwise than asked, in words.
+	Note func(string)
+	// Progress is called twice a second with what has been counted so far.
+	Progress func(*Stats)
+}
+
+// An Outcome is what a recording came to.
+type Outcome struct {
+	Stats   Stats
+	Trouble *Trouble
+	// Started says that events were enabled: there is something to summarize.
+	Started bool
+	// ExitStatus is the command's own, 0 when there was none.
+	ExitStatus int
+}
+
+const (
+	wakeAfter   = 20 * time.Millisecond  // a short-lived process is gone soon
+	flushEvery  = 200 * time.Millisecond // what a killed recording may lose
+	reportEvery = 500 * time.Millisecond
+	sweepEvery  = 10 * time.Second
+)
+
+// Record records until the duration is over, the command or the recorded
+// processes have ended, or ctx is done. The recording is finished, and the
+// outcome valid, whatever the error is: an error means that less was written
+// than should have been.
+func Record(ctx context.Context, o Options) (out Outcome, err error) {
+	out.Trouble = newTrouble()
+	r := &recording{Options: o, out: &out}
+	if len(o.Command) > 0 {
+		if r.command, err = newCommand(o.Command); err != nil {
+			return out, err
+		}
+	}
+	if err := r.open(); err != nil {
+		if r.command != nil {
+			r.command.cancel()
+		}
+		return out, err
+	}
+	defer r.source.Close()
+	err = errors.Join(r.run(ctx), r.finish())
+	return out, err
+}
+
+// A recording is a live session with what it reads from and writes to.
+type recording struct {
+	Options
+	out     *Outcome
+	command *command
+	source  *perfring.Source
+	writer  *perfdata.Writer
+	images  *unwind.Images
+	session *Session
+
+	began   time.Time
+	busyCPU time.Duration // CPU time used before the events were enabled
+	ended   time.Time
+}
+
+func (r *recording) open() error {
+	t := perfring.Target{AllCPUs: r.AllCPUs, PIDs: r.PIDs}
+	if r.command != nil && !t.AllCPUs && len(t.PIDs) == 0 {
+		t.Command = r.command.pid()
+	}
+	var err error
+	if len(r.Events) == 0 {
+		var note string
+		if r.Events, note, err = perfring.DefaultEvents(); err != nil {
+			return err
+		}
+		if note != "" {
+			r.note(note)
+		}
+	}
+	r.source, err = perfring.Open(t, perfring.Options{
+		Events: r.Events, Freq: r.Freq, Period: r.Period, StackSize: r.StackSize, Pages: r.RingPages,
+	})
+	if err != nil {
+		return err
+	}
+	for _, n := range r.source.Notes() {
+		r.note(n)
+	}
+	r.writer, err = perfdata.Create(perfdata.Options{
+		Path: r.Output, Events: r.source.Attrs(), CommandLine: r.CommandLine, Compress: r.Compress,
+	})
+	if err != nil {
+		r.source.Close()
+		return err
+	}
+	r.images = unwind.NewImages("/proc")
+	r.session = NewSession(r.source.Format(), vmas.NewTable("/proc"), r.images, r.writer, r.MaxStack, r.Strict)
+	userBuild := func(path string, id []byte) { r.writer.BuildID(path, id, false) }
+	r.images.Dropped = userBuild
+	r.out.Trouble = r.session.Trouble()
+	return nil
+}
+
+func (r *recording) note(s string) {
+	if r.Note != nil {
+		r.Note(s)
+	}
+}
+
+// run records from the first sample to the last.
+func (r *recording) run(ctx context.Context) error {
+	if err := r.describeKernel(); err != nil {
+		return err
+	}
+	r.busyCPU = cpuTime()
+	r.began = time.Now()
+	r.out.Started = true
+	stop := context.AfterFunc(ctx, r.source.Wake)
+	defer stop()
+
+	// The events first, then the scan of what runs already: see vmas.
+	follows := r.command != nil && !r.AllCPUs && len(r.PIDs) == 0
+	if !follows {
+		if err := r.source.Enable(); err != nil {
+			return err
+		}
+		if err := r.session.Seed(r.PIDs); err != nil {
+			return err
+		}
+	}
+	if r.command != nil {
+		if err := r.command.run(r.source.Wake); err != nil {
+			r.out.ExitStatus = err.(*CommandError).ExitStatus()
+			return err
+		}
+	}
+	return r.loop(ctx)
+}
+
+// describeKernel writes the kernel's mappings.
+func (r *recording) describeKernel() error {
+	records, ids, err := perfdata.KernelRecords(r.source.Format())
+	if err != nil {
+		r.note(err.Error())
+	}
+	for _, rec := range records {
+		if err := r.writer.Write(rec); err != nil {
+			return err
+		}
+	}
+	for _, id := range ids {
+		r.writer.BuildID(id.Path, id.ID, id.Kernel)
+	}
+	return nil
+}
+
+// loop takes records from the rings until the recording is over.
+func (r *recording) loop(ctx context.Context) error {
+	flush, report, sweep := r.began.Add(flushEvery), r.began.Add(reportEvery), r.began.Add(sweepEvery)
+	for !r.over(ctx) {
+		if err := r.source.Wait(wakeAfter); err != nil {
+			return err
+		}
+		if err := r.drained(r.source.Drain(r.session.Record)); err != nil {
+			return err
+		}
+		now := time.Now()
+		if now.After(flush) {
+			flush = now.Add(flushEvery)
+			if err := r.writer.Round(); err != nil {
+				return err
+			}
+		}
+		if now.After(report) && r.Progress != nil {
+			report = now.Add(reportEvery)
+			r.measure(now)
+			r.Progress(&r.session.Stats)
+		}
+		if now.After(sweep) {
+			sweep = now.Add(sweepEvery)
+			r.session.Sweep()
+		}
+	}
+	return nil
+}
+
+// drained lets the recording go on after a ring had to be given up: that has
+// cost one ring's content, and is said.
+func (r *recording) drained(err error) error {
+	if errors.Is(err, perfring.ErrCorrupt) {
+		r.note(err.Error())
+		return nil
+	}
+	return err
+}
+
+func (r *recording) over(ctx context.Context) bool {
+	switch {
+	case ctx.Err() != nil, r.Duration > 0 && time.Since(r.began) >= r.Duration:
+		return true
+	case r.command != nil:
+		return r.command.ended()
+	}
+	return r.source.Done()
+}
+
+// measure brings the statistics that are not counted up to date.
+func (r *recording) measure(now time.Time) {
+	st := &r.session.Stats
+	st.Command = r.Command
+	st.Duration = now.Sub(r.began)
+	st.CPU = cpuTime()
+	st.Busy = st.CPU - r.busyCPU
+	st.MaxRSS = maxRSS()
+	st.Lost = r.source.Lost()
+	st.Written = uint64(r.writer.Written())
+}
+
+// finish takes what is left in the rings and completes the file, ends the
+// command if it still runs, and sums up.
+func (r *recording) finish() error {
+	now := time.Now()
+	err := r.source.Disable()
+	if ferr := r.drained(r.source.Flush(r.session.Record)); err == nil {
+		err = ferr
+	}
+	r.measure(now)
+	if r.command != nil {
+		r.endCommand()
+	}
+	r.images.Sampled(func(path string, id []byte) { r.writer.BuildID(path, id, false) })
+	if cerr := r.writer.Close(); err == nil {
+		err = cerr
+	}
+	r.session.Stats.CPU = cpuTime()
+	r.session.Stats.MaxRSS = maxRSS()
+	r.session.Stats.Written = uint64(r.writer.Written())
+	r.out.Stats = r.session.Stats
+	return err
+}
+
+const (
+	graceToEnd  = 500 * time.Millisecond // after an interrupt from the terminal
+	graceToTerm = 3 * time.Second
+)
+
+// endCommand waits for the command to end, and makes it if it does not. An
+// interrupt from the terminal reaches the command by itself.
+func (r *recording) endCommand() {
+	c := r.command
+	if r.out.ExitStatus != 0 {
+		return // it never ran
+	}
+	wait := func(d time.Duration) bool {
+		select {
+		case <-c.done:
+			return true
+		case <-time.After(d):
+			return false
+		}
+	}
+	timeUp := r.Duration > 0 && time.Since(r.began) >= r.Duration
+	if !c.ended() && (timeUp || !wait(graceToEnd)) {
+		c.cmd.Process.Signal(syscall.SIGTERM)
+		if !wait(graceToTerm) {
+			c.cmd.Process.Kill()
+			<-c.done
+		}
+	}
+	r.out.ExitStatus = c.exitStatus()
+	if timeUp && c.status.Signaled() && (c.status.Signal() == syscall.SIGTERM || c.status.Signal() == syscall.SIGKILL) {
+		r.out.ExitStatus = 0 // it ended because we were asked to end it
+	}
+}
+
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func maxRSS() uint64 {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return uint64(u.Maxrss) << 10
+}

@@ -1,0 +1,264 @@
+package capture
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/vmas"
+)
+
+// userRegs is the register mask of the hand-made samples: BP, SP and IP.
+const userRegs = 1<<6 | 1<<7 | 1<<8
+
+func testFormat() perfring.Format {
+	return perfring.NewFormat(&unix.PerfEventAttr{
+		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
+			unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
+		Sample_regs_user:  userRegs,
+		Sample_stack_user: 64,
+		Bits:              unix.PerfBitSampleIDAll,
+	})
+}
+
+// testSample is what a hand-made PERF_RECORD_SAMPLE says.
+type testSample struct {
+	pid, misc  uint32
+	chain      []uint64
+	abi        uint64
+	bp, sp, ip uint64
+	stack      []byte // 64 bytes, or none
+	dynSize    uint64
+}
+
+func (s testSample) record() perfring.Record {
+	le := binary.LittleEndian
+	b := le.AppendUint64(nil, 1) // identifier
+	b = le.AppendUint64(b, s.ip)
+	b = le.AppendUint32(le.AppendUint32(b, s.pid), s.pid)
+	b = le.AppendUint64(b, 1000) // time
+	b = le.AppendUint64(b, uint64(len(s.chain)))
+	for _, ip := range s.chain {
+		b = le.AppendUint64(b, ip)
+	}
+	b = le.AppendUint64(b, s.abi)
+	if s.abi != unix.PERF_SAMPLE_REGS_ABI_NONE {
+		for _, r := range []uint64{s.bp, s.sp, s.ip} {
+			b = le.AppendUint64(b, r)
+		}
+	}
+	b = le.AppendUint64(b, uint64(len(s.stack)))
+	if len(s.stack) > 0 {
+		b = le.AppendUint64(append(b, s.stack...), s.dynSize)
+	}
+	h := le.AppendUint32(nil, uint32(perfring.RecordSample))
+	h = le.AppendUint16(le.AppendUint16(h, uint16(s.misc)), uint16(8+len(b)))
+	return append(h, b...)
+}
+
+// kept collects what a session hands on.
+type kept struct {
+	records []perfring.Record
+	err     error
+}
+
+func (k *kept) Write(rec []byte) error {
+	k.records = append(k.records, slices.Clone(rec))
+	return k.err
+}
+
+func newTestSession(sink Sink) *Session {
+	format := testFormat()
+	return NewSession(&format, vmas.NewTable(""), unwind.NewImages("/proc"), sink, 2048, false)
+}
+
+func TestSamplesAreCountedByWhatTheyCarry(t *testing.T) {
+	const kernel = ^uint64(127)
+	stack := bytes.Repeat([]byte{0x5e}, 64)
+	user := testSample{pid: 7, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64, ip: 0x1234, sp: 0x7000, stack: stack, dynSize: 64}
+	with := func(f func(*testSample)) testSample { s := user; f(&s); return s }
+	for _, c := range []struct {
+		name             string
+		sample           testSample
+		total, user      uint64
+		chain            []uint64
+		dropped, unmaped bool
+	}{
+		{"user stack", user, 1, 1, []uint64{^uint64(511), 0x1234}, false, true},
+		{"system call", with(func(s *testSample) { s.chain = []uint64{kernel, 9} }), 1, 1, []uint64{kernel, 9, ^uint64(511), 0x1234}, false, true},
+		{"kernel thread", testSample{pid: 2, misc: unix.PERF_RECORD_MISC_KERNEL, chain: []uint64{kernel, 9}}, 1, 0, []uint64{kernel, 9}, false, false},
+		{"registers without a stack, inside execve", with(func(s *testSample) { s.chain = []uint64{kernel, 9}; s.dynSize = 0 }), 1, 0, []uint64{kernel, 9}, false, false},
+		{"idle", with(func(s *testSample) { s.pid = 0 }), 0, 0, nil, true, false},
+		{"guest", with(func(s *testSample) { s.misc = unix.PERF_RECORD_MISC_GUEST_USER }), 0, 0, nil, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var k kept
+			s := newTestSession(&k)
+			if err := s.Record(c.sample.record()); err != nil {
+				t.Fatal(err)
+			}
+			if s.Stats.Samples != c.total || s.Stats.User != c.user {
+				t.Errorf("%d samples, %d with a user stack; want %d, %d", s.Stats.Samples, s.Stats.User, c.total, c.user)
+			}
+			if c.unmaped != (s.Stats.Ended[unwind.Unmapped] == 1) {
+				t.Errorf("ended: %v", s.Stats.Ended)
+			}
+			if c.dropped {
+				if len(k.records) != 0 {
+					t.Errorf("handed on: %v", k.records)
+				}
+				return
+			}
+			if len(k.records) != 1 {
+				t.Fatalf("%d records handed on", len(k.records))
+			}
+			out := testFormat()
+			out = out.Unwound()
+			var sm perfring.Sample
+			if err := out.Sample(k.records[0], &sm); err != nil {
+				t.Fatal(err)
+			}
+			var chain []uint64
+			for i := range sm.Callchain.Len() {
+				chain = append(chain, sm.Callchain.At(i))
+			}
+			if !slices.Equal(chain, c.chain) {
+				t.Errorf("callchain %#x, want %#x", chain, c.chain)
+			}
+			if bytes.Contains(k.records[0], stack[:8]) {
+				t.Error("stack bytes were handed on")
+			}
+		})
+	}
+}
+
+func TestMalformedSampleIsNotHandedOn(t *testing.T) {
+	var k kept
+	s := newTestSession(&k)
+	rec := testSample{pid: 7, abi: unix.PERF_SAMPLE_REGS_ABI_64, stack: make([]byte, 64), dynSize: 1 << 40}.record()
+	if err := s.Record(rec); err != nil {
+		t.Fatal(err)
+	}
+	if s.Stats.Malformed != 1 || s.Stats.Samples != 0 || len(k.records) != 0 {
+		t.Errorf("malformed %d, samples %d, handed on %d", s.Stats.Malformed, s.Stats.Samples, len(k.records))
+	}
+}
+
+func TestErrorsOfTheSinkEndTheSession(t *testing.T) {
+	full := errors.New("disk full")
+	s := newTestSession(&kept{err: full})
+	if err := s.Record(testSample{pid: 7, misc: unix.PERF_RECORD_MISC_KERNEL}.record()); !errors.Is(err, full) {
+		t.Errorf("got %v, want %v", err, full)
+	}
+}
+
+func TestSampleDoesNotAllocate(t *testing.T) {
+	s := newTestSession(discard{})
+	s.table.Comm(7, 7, []byte("seven"), true)
+	s.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("//anon")})
+	rec := testSample{pid: 7, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64, ip: 0x1234, sp: 0x7000, stack: make([]byte, 64), dynSize: 64}.record()
+	if n := testing.AllocsPerRun(100, func() { s.Record(rec) }); n != 0 {
+		t.Errorf("%v allocations a sample", n)
+	}
+}
+
+type discard struct{}
+
+func (discard) Write([]byte) error { return nil }
+
+func TestStatsAddUp(t *testing.T) {
+	s := Stats{Samples: 10, User: 8, Frames: 40, Duration: 2 * time.Second, CPU: time.Second / 10, Busy: 20 * time.Microsecond, Command: []string{"a&b"}}
+	s.Ended[unwind.Root] = 7
+	s.Ended[unwind.NoCFI] = 1
+	s.FramesBy[unwind.BySample] = 8
+	s.FramesBy[unwind.ByCFI] = 32
+	var b strings.Builder
+	if err := s.WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	var j struct {
+		Version int
+		Command []string
+		Samples map[string]uint64
+		Unwind  struct {
+			Complete, Frames uint64
+			Ended            map[string]uint64
+			FramesBy         map[string]uint64 `json:"frames_by"`
+		}
+		Cost map[string]float64
+	}
+	if err := json.Unmarshal([]byte(b.String()), &j); err != nil {
+		t.Fatal(err)
+	}
+	sum := func(m map[string]uint64) (n uint64) {
+		for _, v := range m {
+			n += v
+		}
+		return n
+	}
+	if j.Version != 1 || !slices.Equal(j.Command, s.Command) {
+		t.Errorf("version %d, command %q", j.Version, j.Command)
+	}
+	if j.Samples["user"]+j.Samples["kernel_only"] != j.Samples["total"] {
+		t.Errorf("samples do not add up: %v", j.Samples)
+	}
+	if sum(j.Unwind.Ended) != j.Samples["user"] || j.Unwind.Ended["root"] != j.Unwind.Complete {
+		t.Errorf("ended does not add up to user: %v", j.Unwind.Ended)
+	}
+	if sum(j.Unwind.FramesBy) != j.Unwind.Frames {
+		t.Errorf("frames_by does not add up to frames: %v", j.Unwind.FramesBy)
+	}
+	for key, want := range map[string]float64{"cpu_s": 0.1, "cpu_share": 0.05, "us_per_sample": 2} {
+		if j.Cost[key] != want {
+			t.Errorf("cost.%s = %v, want %v", key, j.Cost[key], want)
+		}
+	}
+	for _, key := range []string{"root", "dump_too_short", "no_cfi", "no_image", "bad_cfi", "unmapped", "depth_limit"} {
+		if _, ok := j.Unwind.Ended[key]; !ok {
+			t.Errorf("ended.%s is missing", key)
+		}
+	}
+}
+
+func TestSummarySaysWhatToDo(t *testing.T) {
+	s := Stats{Samples: 2000, User: 1000, Frames: 9000, Duration: time.Second, Lost: 3, Written: 5000, StackCopied: 1 << 20}
+	s.Ended[unwind.Root] = 990
+	s.Ended[unwind.DumpTooShort] = 7
+	s.Ended[unwind.NoCFI] = 3
+	tr := newTrouble()
+	for range 3 {
+		tr.ended(&unwind.Result{End: unwind.NoCFI, At: &vmas.Mapping{File: &vmas.File{Path: "/usr/lib/libjit.so"}}})
+	}
+	var b strings.Builder
+	WriteSummary(&b, &s, tr, Limits{StackSize: 32768, MaxStack: 2048}, "perf.data")
+	for _, want := range []string{
+		"2,000 samples", "99.0 % of the user stacks are complete", "--stack-size 65528",
+		"libjit.so (3)", "3 records were lost", "(-m)", "perf.data",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the summary does not say %q:\n%s", want, &b)
+		}
+	}
+}
+
+func TestShareIsNeverRoundedToAll(t *testing.T) {
+	for _, c := range []struct {
+		n, total uint64
+		want     string
+	}{
+		{1000, 1000, "100 %"}, {99999, 100000, "> 99.9 %"}, {1, 100000, "< 0.1 %"}, {0, 10, "0.0 %"}, {1, 3, "33.3 %"},
+	} {
+		if got := percent(c.n, c.total); got != c.want {
+			t.Errorf("%d of %d: %q, want %q", c.n, c.total, got, c.want)
+		}
+	}
+}

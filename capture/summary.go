@@ -1,0 +1,166 @@
+package capture
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"unspool/unwind"
+)
+
+// remedies say what a user can do about stacks that ended for a reason.
+var remedies = [unwind.NumReasons]string{
+	unwind.DumpTooShort: "copy more of the stack: --stack-size %d",
+	unwind.NoCFI:        "no unwind tables for this code",
+	unwind.NoImage:      "the file could not be read",
+	unwind.BadCFI:       "the unwind tables do not fit the stack",
+	unwind.Unmapped:     "the return address is in no mapping that can be executed",
+	unwind.DepthLimit:   "allow more frames: --max-stack %d",
+}
+
+var reasonWords = [unwind.NumReasons]string{
+	unwind.DumpTooShort: "dump too short",
+	unwind.NoCFI:        "no CFI",
+	unwind.NoImage:      "file not readable",
+	unwind.BadCFI:       "CFI does not fit",
+	unwind.Unmapped:     "no mapping",
+	unwind.DepthLimit:   "depth limit",
+}
+
+// Limits are the settings that the summary's advice refers to.
+type Limits struct {
+	StackSize int // bytes asked of the kernel
+	MaxStack  int // frames
+}
+
+// WriteSummary writes what a person wants to know after a recording: how
+// many samples, how many stacks are complete, why the others are not and what
+// to do about it, what was lost, and what it cost.
+func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output string) {
+	fmt.Fprintf(w, "%s samples in %.1f s", Count(s.Samples), s.Duration.Seconds())
+	switch {
+	case s.User == 0 && s.Samples > 0:
+		fmt.Fprint(w, ", none with a user stack")
+	case s.User < s.Samples:
+		fmt.Fprintf(w, ", %s with a user stack, %s in the kernel only", Count(s.User), Count(s.Samples-s.User))
+	case s.Samples > 0:
+		fmt.Fprint(w, ", all with a user stack")
+	}
+	fmt.Fprintln(w)
+
+	if s.User > 0 {
+		fmt.Fprintf(w, "%s of the user stacks are complete (%s of %s), %.1f frames deep on average\n",
+			percent(s.Complete(), s.User), Count(s.Complete()), Count(s.User), float64(s.Frames)/float64(s.User))
+	}
+	for r := range unwind.Reason(unwind.NumReasons) {
+		if n := s.Ended[r]; r != unwind.Root && n > 0 {
+			fmt.Fprintf(w, "  %7s  %-17s  %s\n", percent(n, s.User), reasonWords[r], advice(r, t, limits))
+		}
+	}
+	if s.Lost > 0 {
+		fmt.Fprintf(w, "%s records were lost: a larger ring (-m) or a lower rate (-F) keeps them\n", Count(s.Lost))
+	}
+	if s.Throttled > 0 {
+		fmt.Fprintf(w, "the kernel throttled sampling %s times: a lower rate (-F) avoids it\n", Count(s.Throttled))
+	}
+	if s.Malformed > 0 {
+		fmt.Fprintf(w, "%s records could not be decoded\n", Count(s.Malformed))
+	}
+	fmt.Fprintf(w, "unspool took %.1f %% of one CPU", 100*s.CPUShare())
+	if s.Samples > 0 {
+		fmt.Fprintf(w, ", %.1f µs a sample", float64(s.Busy.Nanoseconds())/1e3/float64(s.Samples))
+	}
+	fmt.Fprintf(w, "; %s of stack unwound into %s", size(s.StackCopied), size(s.Written))
+	if output != "" {
+		fmt.Fprintf(w, " in %s", output)
+	}
+	fmt.Fprintln(w)
+}
+
+// advice names the files behind a reason and what can be done.
+func advice(r unwind.Reason, t *Trouble, limits Limits) string {
+	switch r {
+	case unwind.DumpTooShort:
+		const largest = 65528
+		if next := min(2*limits.StackSize, largest); next > limits.StackSize {
+			return fmt.Sprintf(remedies[r], next)
+		}
+		return "deeper than the kernel can copy"
+	case unwind.DepthLimit:
+		return fmt.Sprintf(remedies[r], 2*limits.MaxStack)
+	}
+	var names []string
+	places := t.Places(r)
+	for _, p := range places[:min(3, len(places))] {
+		name := placeName(p.Path)
+		if err := t.File(p.Path); err != nil {
+			name = err.Error()
+		}
+		names = append(names, fmt.Sprintf("%s (%s)", name, Count(p.Samples)))
+	}
+	if len(places) > 3 {
+		names = append(names, fmt.Sprintf("%d more", len(places)-3))
+	}
+	if len(names) == 0 {
+		return remedies[r]
+	}
+	return remedies[r] + ": " + strings.Join(names, ", ")
+}
+
+func placeName(path string) string {
+	switch {
+	case path == "":
+		return "sampled outside of any mapping"
+	case path == "//anon":
+		return "code generated at run time"
+	case strings.HasPrefix(path, "/"):
+		return filepath.Base(path)
+	}
+	return path
+}
+
+// percent is n of total, never rounded up to 100 % or down to 0.
+func percent(n, total uint64) string {
+	p := 100 * float64(n) / float64(total)
+	switch {
+	case n == total:
+		return "100 %"
+	case p >= 99.95:
+		return "> 99.9 %"
+	case n > 0 && p < 0.05:
+		return "< 0.1 %"
+	}
+	return fmt.Sprintf("%.1f %%", p)
+}
+
+// Count formats n with thousands set apart.
+func Count(n uint64) string {
+	s := strconv.FormatUint(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func size(n uint64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// WriteFiles names every mapped file that could not be used, and why.
+func WriteFiles(w io.Writer, t *Trouble) {
+	for _, path := range slices.Sorted(maps.Keys(t.files)) {
+		fmt.Fprintf(w, "not used: %v\n", t.files[path])
+	}
+}

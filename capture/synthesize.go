@@ -1,0 +1,77 @@
+package capture
+
+import (
+	"unspool/perfring"
+	"unspool/vmas"
+
+	"golang.org/x/sys/unix"
+)
+
+// Seed reads the address spaces of all processes, or of the given ones, from
+// /proc, and writes the records that the kernel would have written had the
+// recording begun before them. The events must be open already.
+func (s *Session) Seed(pids []int) error {
+	found := func(space *vmas.Space, _ error) { s.describe(space) }
+	if pids == nil {
+		if err := s.table.SeedAll(found); err != nil {
+			return err
+		}
+		return s.writeErr
+	}
+	for _, pid := range pids {
+		// A process that is gone, or may not be looked at, is no reason to
+		// record nothing: its samples will say what they lack.
+		if space, err := s.table.Seed(uint32(pid)); space != nil {
+			found(space, err)
+		}
+	}
+	return s.writeErr
+}
+
+// describe writes the names of the threads of a process and its mappings.
+// Errors of the sink surface with the next record.
+func (s *Session) describe(space *vmas.Space) {
+	id := perfring.SampleID{PID: space.PID, TID: space.PID, Time: s.sample.Time}
+	for _, t := range space.Threads() {
+		id.TID = t.TID
+		c := perfring.Comm{PID: space.PID, TID: t.TID, Comm: []byte(t.Comm)}
+		s.synthesize(perfring.AppendComm(s.buf[:0], &s.out, &c, &id))
+	}
+	id.TID = space.PID
+	for _, m := range space.Mappings() {
+		f := m.File
+		r := perfring.Mmap2{
+			Misc: unix.PERF_RECORD_MISC_USER,
+			PID:  space.PID, TID: space.PID,
+			Addr: m.Start, Len: m.End - m.Start, Offset: m.Offset,
+			Maj: f.Major, Min: f.Minor, Inode: f.Inode, Generation: f.Generation,
+			BuildID: f.BuildID.Bytes(),
+			Prot:    m.Prot, Flags: m.Flags,
+			Path: recordName(f),
+		}
+		s.synthesize(perfring.AppendMmap2(s.buf[:0], &s.out, &r, &id))
+	}
+}
+
+// recordName is how the kernel names a mapping in records, where that
+// differs from /proc/PID/maps.
+func recordName(f *vmas.File) []byte {
+	if f.Kind == vmas.Anonymous && f.Name() == "" {
+		return []byte("//anon")
+	}
+	return []byte(f.Name())
+}
+
+func (s *Session) synthesize(rec []byte, err error) {
+	if err != nil {
+		s.Stats.Malformed++
+		return
+	}
+	s.buf = rec
+	if err := s.sink.Write(rec); err != nil && s.writeErr == nil {
+		s.writeErr = err
+	}
+}
+
+// Sweep forgets processes whose EXIT was lost.
+func (s *Session) Sweep() { s.table.Sweep() }

@@ -1,0 +1,81 @@
+// Command unspool records profiles of programs that were built without frame
+// pointers, with full user stacks, and reports where their time goes.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"unspool/capture"
+	"unspool/capture/doctor"
+)
+
+// version is set by the Makefile.
+var version = "devel"
+
+// statusFailure is the exit status for a failure of unspool's own. As with
+// env and nohup it is one that commands seldom have.
+const statusFailure = 125
+
+func main() {
+	capture.RunStub()
+	os.Exit(run(os.Args[1:]))
+}
+
+// run is main with the exit status as its result.
+func run(args []string) int {
+	root := &cobra.Command{
+		Use:   "unspool",
+		Short: "Profile programs without frame pointers, with stacks that can be trusted",
+		Long: `unspool samples running programs, unwinds a copy of each sample's stack by the
+DWARF tables that every distribution ships, and writes a perf.data file with
+plain callchains. No byte of a stack is ever written.`,
+		Example: `  unspool record -- ./program          record a command
+  unspool record -a -d 10              record the whole system for ten seconds
+  unspool report perf.data             show where the time went
+  unspool doctor                       check that this machine can record`,
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetVersionTemplate("unspool {{.Version}}\n")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return &usageError{c.CommandPath(), err}
+	})
+	status := 0
+	root.AddCommand(recordCommand(&status), reportCommand(), doctorCommand(&status))
+	root.SetArgs(args)
+	if err := root.Execute(); err != nil {
+		return fail(err, statusFailure)
+	}
+	return status
+}
+
+// A usageError is about the command line rather than about what it asks for.
+type usageError struct {
+	command string
+	err     error
+}
+
+func (e *usageError) Error() string {
+	return fmt.Sprintf("%v (see '%s --help')", e.err, e.command)
+}
+
+// fail says what went wrong, and the command that mends it where there is one.
+func fail(err error, status int) int {
+	var ce *capture.CommandError
+	if errors.As(err, &ce) {
+		status = ce.ExitStatus()
+	} else if message, fix, ok := doctor.Explain(err); ok {
+		fmt.Fprintf(os.Stderr, "unspool: %s\n", message)
+		if fix != "" {
+			fmt.Fprintf(os.Stderr, "  try: %s\n", fix)
+		}
+		return status
+	}
+	fmt.Fprintf(os.Stderr, "unspool: %v\n", err)
+	return status
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"unspool/capture"
+	"unspool/perfring"
+)
+
+// recordFlags are the options of record as they are typed.
+type recordFlags struct {
+	all       bool
+	pids      []int
+	events    []string
+	freq      uint64
+	period    uint64
+	ring      string
+	output    string
+	compress  int
+	duration  float64
+	stackSize int
+	maxStack  int
+	strict    bool
+	stats     string
+	quiet     bool
+	verbose   bool
+}
+
+const (
+	defaultStackSize = 32768
+	largestStackSize = 65528 // the kernel's: u16, a multiple of eight
+	defaultMaxStack  = 2048
+	largestMaxStack  = 7000 // what fits a record of 64 KiB beside the kernel's part
+)
+
+func recordCommand(status *int) *cobra.Command {
+	var f recordFlags
+	c := &cobra.Command{
+		Use:   "record [options] -a | -p PID[,PID…] | -- COMMAND [ARG…]",
+		Short: "Record a profile",
+		Long: `Record samples with full stacks, of a command, of running processes, or of the
+whole system, into a perf.data file that perf, Hotspot and 'unspool report' read.
+
+With -a or -p, a COMMAND says how long to record: while it runs. Ctrl-C ends a
+recording and leaves a complete file.`,
+		Example: `  unspool record -- make -j4
+  unspool record -p 4711 -d 5
+  unspool record -a -F 4999 -o - | perf report -i -
+  unspool record -e page-faults -c 1 -- ./program`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if !f.all && len(f.pids) == 0 && len(args) == 0 {
+				return &usageError{"unspool record", errors.New("nothing to record: give -a, -p PID or a COMMAND")}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			var err error
+			*status, err = f.record(args)
+			return err
+		},
+		ValidArgsFunction:     completeCommand,
+		DisableFlagsInUseLine: true,
+	}
+	fl := c.Flags()
+	fl.SetInterspersed(false) // what follows COMMAND is COMMAND's
+	fl.SortFlags = false
+	fl.BoolVarP(&f.all, "all-cpus", "a", false, "record the whole system")
+	fl.IntSliceVarP(&f.pids, "pid", "p", nil, "record running processes, `PID[,PID…]`")
+	fl.StringArrayVarP(&f.events, "event", "e", nil, "`EVENT[:u|:k][,…]` to sample (default cycles, or cpu-clock without a PMU)")
+	fl.Uint64VarP(&f.freq, "freq", "F", 0, "samples a second, `HZ` (default 999)")
+	fl.Uint64VarP(&f.period, "count", "c", 0, "sample every `N`th event instead (default for tracepoints: 1)")
+	fl.StringVarP(&f.ring, "mmap-pages", "m", "", "ring buffer for each CPU, in `PAGES` or with a unit as in 4M (default 8M)")
+	fl.StringVarP(&f.output, "output", "o", "perf.data", "`FILE` to write, - for a pipe")
+	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, `LEVEL` 1 to 22")
+	fl.Lookup("compress").NoOptDefVal = "1"
+	fl.Float64VarP(&f.duration, "duration", "d", 0, "end after `SECONDS`, and COMMAND with it")
+	fl.IntVar(&f.stackSize, "stack-size", defaultStackSize, fmt.Sprintf("`BYTES` of each stack to copy, at most %d", largestStackSize))
+	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "longest user stack in frames, `N`")
+	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses")
+	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
+	c.RegisterFlagCompletionFunc("event", completeEvents)
+	c.RegisterFlagCompletionFunc("pid", completePIDs)
+	return c
+}
+
+// options turns flags into what capture is asked to do.
+func (f *recordFlags) options(command []string) (o capture.Options, err error) {
+	o = capture.Options{
+		AllCPUs: f.all, PIDs: f.pids, Command: command,
+		Freq: f.freq, Period: f.period,
+		StackSize: f.stackSize, MaxStack: f.maxStack, Strict: f.strict,
+		Output: f.output, Compress: f.compress,
+		CommandLine: os.Args,
+	}
+	switch {
+	case f.all && len(f.pids) > 0:
+		return o, errors.New("-a already records every process: leave out -p")
+	case f.freq > 0 && f.period > 0:
+		return o, errors.New("-F and -c exclude each other")
+	case f.duration < 0 || f.duration > 1e8:
+		return o, fmt.Errorf("-d %g: seconds are wanted", f.duration)
+	case f.stackSize < 8 || f.stackSize > largestStackSize || f.stackSize%8 != 0:
+		return o, fmt.Errorf("--stack-size %d: a multiple of 8 up to %d is wanted", f.stackSize, largestStackSize)
+	case f.maxStack < 1 || f.maxStack > largestMaxStack:
+		return o, fmt.Errorf("--max-stack %d: 1 to %d frames are possible", f.maxStack, largestMaxStack)
+	case f.compress < 0 || f.compress > 22:
+		return o, fmt.Errorf("-z %d: levels go from 1 to 22", f.compress)
+	case f.stats == "-" && f.output == "-":
+		return o, errors.New("-o - and --stats - both want stdout")
+	}
+	for _, pid := range f.pids {
+		if pid <= 0 {
+			return o, fmt.Errorf("-p %d: not a process", pid)
+		}
+	}
+	o.Duration = time.Duration(f.duration * float64(time.Second))
+	if o.RingPages, err = ringPages(f.ring); err != nil {
+		return o, err
+	}
+	if len(f.events) > 0 {
+		if o.Events, err = perfring.ParseEvents(strings.Join(f.events, ",")); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// ringPages reads a number of pages, or a size with a unit, and rounds it up
+// to the power of two that the kernel wants. Empty is 0, for the default.
+func ringPages(s string) (int, error) {
+	if s == "" {
+		return 0, nil
+	}
+	number, unit := strings.TrimRight(s, "BKMGbkmg"), uint64(0)
+	switch strings.ToUpper(s[len(number):]) {
+	case "":
+	case "B":
+		unit = 1
+	case "K", "KB":
+		unit = 1 << 10
+	case "M", "MB":
+		unit = 1 << 20
+	case "G", "GB":
+		unit = 1 << 30
+	default:
+		return 0, fmt.Errorf("-m %s: unknown unit", s)
+	}
+	n, err := strconv.ParseUint(number, 10, 32)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("-m %s: a number of pages, or a size as in 4M, is wanted", s)
+	}
+	if unit != 0 {
+		page := uint64(os.Getpagesize())
+		n = (n*unit + page - 1) / page
+	}
+	const most = 1 << 20 // 4 GiB
+	if n > most {
+		return 0, fmt.Errorf("-m %s: more than 4 GiB a CPU", s)
+	}
+	pages := 1
+	for uint64(pages) < n {
+		pages *= 2
+	}
+	return pages, nil
+}
+
+// record runs a recording and returns its exit status. Errors are returned
+// after the summary of what could be recorded all the same.
+func (f *recordFlags) record(command []string) (int, error) {
+	o, err := f.options(command)
+	if err != nil {
+		return statusFailure, &usageError{"unspool record", err}
+	}
+	var line *statusLine
+	if !f.quiet {
+		line = newStatusLine(os.Stderr)
+		o.Note = line.note
+		o.Progress = line.update
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second one ends unspool itself
+	// Without a handler the runtime would end the process when the reader of
+	// our pipe has gone; ignored, the command would inherit it.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+
+	out, err := capture.Record(ctx, o)
+	line.clear()
+	if out.Started && !f.quiet {
+		output := f.output
+		if output == "-" {
+			output = ""
+		}
+		capture.WriteSummary(os.Stderr, &out.Stats, out.Trouble, capture.Limits{StackSize: f.stackSize, MaxStack: f.maxStack}, output)
+		if f.verbose {
+			capture.WriteFiles(os.Stderr, out.Trouble)
+		}
+	}
+	if out.Started && f.stats != "" {
+		if serr := f.writeStats(&out.Stats); err == nil {
+			err = serr
+		}
+	}
+	if err != nil {
+		return statusFailure, err
+	}
+	return out.ExitStatus, nil
+}
+
+// endingSignals end a recording. A signal that was ignored when unspool
+// began, as nohup does it, stays ignored.
+func endingSignals() []os.Signal {
+	var s []os.Signal
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(sig) {
+			s = append(s, sig)
+		}
+	}
+	return s
+}
+
+func (f *recordFlags) writeStats(s *capture.Stats) error {
+	if f.stats == "-" {
+		return s.WriteJSON(os.Stdout)
+	}
+	file, err := os.Create(f.stats)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.WriteJSON(file), file.Close())
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/capture"
+)
+
+// A statusLine is the one line that a terminal shows while a recording runs.
+// On anything else it shows notes only.
+type statusLine struct {
+	f        *os.File
+	terminal bool
+	shown    bool
+
+	samples uint64 // at the last update
+	at      time.Duration
+}
+
+func newStatusLine(f *os.File) *statusLine {
+	return &statusLine{f: f, terminal: isTerminal(f)}
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// columns is the width of a terminal, 80 where it does not say.
+func columns(f *os.File) int {
+	ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil || ws.Col == 0 {
+		return 80
+	}
+	return int(ws.Col)
+}
+
+// note prints a line that stays.
+func (l *statusLine) note(s string) {
+	l.clear()
+	fmt.Fprintf(l.f, "unspool: %s\n", s)
+}
+
+// update shows how the recording stands.
+func (l *statusLine) update(s *capture.Stats) {
+	if !l.terminal {
+		return
+	}
+	rate := 0.0
+	if d := s.Duration - l.at; d > 0 {
+		rate = float64(s.Samples-l.samples) / d.Seconds()
+	}
+	l.samples, l.at = s.Samples, s.Duration
+	complete := "-"
+	if s.User > 0 {
+		complete = fmt.Sprintf("%.1f %%", 100*float64(s.Complete())/float64(s.User))
+	}
+	text := fmt.Sprintf("%6.1f s  %6.0f samples/s  %s complete  %s lost  unspool %.1f %% CPU",
+		s.Duration.Seconds(), rate, complete, capture.Count(s.Lost), 100*s.CPUShare())
+	if width := columns(l.f) - 1; len(text) > width {
+		text = text[:width]
+	}
+	fmt.Fprintf(l.f, "\r\x1b[K%s", text)
+	l.shown = true
+}
+
+// clear takes the line away.
+func (l *statusLine) clear() {
+	if l != nil && l.shown {
+		fmt.Fprint(l.f, "\r\x1b[K")
+		l.shown = false
+	}
+}

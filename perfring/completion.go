@@ -1,0 +1,30 @@
+package perfring
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// EventNames returns the names of events that begin with prefix, sorted, for the completion of command
+// lines: tracepoints, as far as tracefs can be read, once the prefix has their group.
+func EventNames(prefix string) []string { return hostSystem.eventNames(prefix) }
+
+func (sys system) eventNames(prefix string) []string {
+	if group, _, ok := strings.Cut(prefix, ":"); ok {
+		var names []string
+		for _, root := range sys.tracefs {
+			events, _ := os.ReadDir(filepath.Join(root, "events", filepath.Base(group)))
+			for _, e := range events {
+				if name := group + ":" + e.Name(); e.IsDir() && strings.HasPrefix(name, prefix) {
+					names = append(names, name)
+				}
+			}
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	names := knownEventNames()
+	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, prefix) })
+}
