@@ -20,10 +20,9 @@ const listRounds = 10
 // missed. So the threads are listed again at the end, and when there are new ones, of which nobody can tell whether they
 // inherited, everything is opened anew.
 func (op *opener) openProcesses(cpus []int) error {
-	var err error
 	for range listRounds {
-		var listed []int
-		if listed, err = op.threads(); err != nil {
+		listed, err := op.threads()
+		if err != nil {
 			return err
 		}
 		alive := false

@@ -1,0 +1,365 @@
+package perfring
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestRecordEveryCPU(t *testing.T) {
+	s := mustOpen(t, Target{AllCPUs: true}, Options{Events: mustEvents(t, "cpu-clock,task-clock"), Pages: 2048})
+	cmd, _ := work(t, "burn")
+	rec := newRecording(s)
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rec.run(s, after(300*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	rec.check(t)
+	if rec.user == 0 {
+		t.Errorf("no sample with a stack, though process %d burns", cmd.Process.Pid)
+	}
+	for _, a := range s.Attrs() {
+		n := 0
+		for _, id := range a.IDs {
+			n += rec.ids[id]
+			delete(rec.ids, id)
+		}
+		if n == 0 || len(a.IDs) == 0 {
+			t.Errorf("%s: %d samples of %d IDs", a.Name, n, len(a.IDs))
+		}
+	}
+	if len(rec.ids) > 0 {
+		t.Errorf("samples of unknown events: %v", rec.ids)
+	}
+	if s.Done() {
+		t.Error("all CPUs are done")
+	}
+	if lost := s.EventLost(); lost != nil && (len(lost) != 2 || s.Lost() < s.lost) {
+		t.Errorf("lost %d, by event %v, by LOST records %d", s.Lost(), lost, s.lost)
+	}
+}
+
+func TestRecordCommandTellsMappingsBeforeSamples(t *testing.T) {
+	// A shell that waits on its standard input before it execs, as a session's child does.
+	cmd := exec.Command("/bin/sh", "-c", `read x; exec /bin/sh -c 'i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; /bin/true'`)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := uint32(cmd.Process.Pid)
+	var exited sync.WaitGroup
+	exited.Go(func() { _ = cmd.Wait() })
+	defer exited.Wait()
+	defer in.Close()
+
+	s := mustOpen(t, Target{Command: cmd.Process.Pid}, Options{Events: mustEvents(t, "cpu-clock")})
+	rec := newRecording(s)
+	execs, mapped, early, identified := 0, 0, 0, 0
+	rec.each = func(r Record, smp *Sample) {
+		switch r.Type() {
+		case RecordComm:
+			var c Comm
+			if err := DecodeComm(r, &c); err != nil {
+				t.Error(err)
+			} else if c.Exec && c.PID == pid {
+				execs++
+			}
+		case RecordMmap2:
+			var m Mmap2
+			if err := DecodeMmap2(r, &m); err != nil {
+				t.Error(err)
+			} else if m.PID == pid && strings.Contains(string(m.Path), "/") {
+				mapped++
+				if len(m.BuildID) > 0 {
+					identified++
+				}
+			}
+		case RecordSample:
+			if smp.PID == pid && smp.DynSize > 0 && mapped == 0 {
+				early++
+			}
+		}
+	}
+	if err := s.Enable(); err != nil { // must not record the shell that waits
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(in, "go\n"); err != nil {
+		t.Fatal(err)
+	}
+	deadline := after(20 * time.Second)
+	if err := rec.run(s, func() bool { return s.Done() || deadline() }); err != nil {
+		t.Fatal(err)
+	}
+	rec.check(t)
+	if !s.Done() {
+		t.Error("not done though the command has exited")
+	}
+	if execs != 1 || mapped < 2 || early != 0 || rec.user == 0 {
+		t.Errorf("%d execs, %d mappings, %d samples before the first mapping, %d with a stack", execs, mapped, early, rec.user)
+	}
+	if s.Attrs()[0].PerfEventAttr.Bits&bitBuildID != 0 && identified == 0 {
+		t.Error("no mapping with a build ID")
+	}
+	if rec.types[RecordFork] == 0 || rec.types[RecordExit] < 2 {
+		t.Error("no FORK and EXIT of the command's child")
+	}
+}
+
+func TestRecordProcessCoversAllThreads(t *testing.T) {
+	cmd, in := work(t, "burn")
+	time.Sleep(50 * time.Millisecond)
+	s := mustOpen(t, Target{PIDs: []int{cmd.Process.Pid}}, Options{Events: mustEvents(t, "cpu-clock:u"), Freq: 4000})
+	tids, err := hostSystem.threads(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := newRecording(s)
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rec.run(s, after(500*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	rec.check(t)
+	// Go runs on GOMAXPROCS threads; the others sleep. What ran must have been sampled.
+	for _, tid := range tids {
+		ms := cpuTime(cmd.Process.Pid, tid)
+		if ms > 200 && rec.samples[uint32(tid)] == 0 {
+			t.Errorf("thread %d ran for %d ms without a sample", tid, ms)
+		}
+	}
+	if len(rec.samples) < 2 {
+		t.Errorf("samples of %d threads", len(rec.samples))
+	}
+	_ = in.Close()
+	for end := after(10 * time.Second); !s.Done() && !end(); {
+		if err := s.Wait(20 * time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !s.Done() {
+		t.Error("not done though the process has exited")
+	}
+}
+
+// cpuTime returns the milliseconds that a thread has run.
+func cpuTime(pid, tid int) int {
+	b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "task", strconv.Itoa(tid), "schedstat"))
+	ns, _ := strconv.Atoi(strings.SplitN(string(b), " ", 2)[0])
+	return ns / 1e6
+}
+
+func TestWaitDoesNotSpinOnExitedTargets(t *testing.T) {
+	cmd, in := work(t, "burn")
+	s := mustOpen(t, Target{PIDs: []int{cmd.Process.Pid}}, Options{Events: mustEvents(t, "cpu-clock")})
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	_ = in.Close()
+	_ = cmd.Wait()
+	waits := 0
+	for end := after(400 * time.Millisecond); !end(); waits++ {
+		if err := s.Wait(50 * time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !s.Done() {
+		t.Error("not done")
+	}
+	if waits > 20 {
+		t.Errorf("Wait returned %d times in 400 ms", waits)
+	}
+}
+
+func TestWakeEndsWait(t *testing.T) {
+	s := mustOpen(t, Target{PIDs: []int{os.Getpid()}}, Options{Events: mustEvents(t, "dummy")})
+	go func() {
+		time.Sleep(20 * time.Millisecond)
+		s.Wake()
+	}()
+	start := time.Now()
+	if err := s.Wait(30 * time.Second); err != nil || time.Since(start) > 20*time.Second {
+		t.Errorf("%v after %v", err, time.Since(start))
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	s.Wake()
+}
+
+func TestOpenSaysThatAProcessIsMissing(t *testing.T) {
+	_, err := Open(Target{PIDs: []int{1 << 22}}, Options{Events: mustEvents(t, "cpu-clock")})
+	var open *OpenError
+	if !errors.As(err, &open) || open.PID != 1<<22 || !errors.Is(err, unix.ESRCH) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestOpenClampsTheFrequency(t *testing.T) {
+	rate, err := readUint("/proc/sys/kernel/perf_event_max_sample_rate", 63)
+	if err != nil {
+		t.Skip(err)
+	}
+	s := mustOpen(t, Target{PIDs: []int{os.Getpid()}}, Options{Events: mustEvents(t, "cpu-clock"), Freq: rate + 1})
+	if got := s.Attrs()[0].PerfEventAttr.Sample; got > rate {
+		t.Errorf("%d Hz", got)
+	}
+	if n := s.Notes(); len(n) == 0 || !strings.Contains(n[0], "perf_event_max_sample_rate") {
+		t.Errorf("notes %q", n)
+	}
+}
+
+func TestRecordTracepointHasRawDataInEverySample(t *testing.T) {
+	ev, err := ParseEvents("sched:sched_switch,cpu-clock")
+	if err != nil {
+		t.Skipf("needs tracefs: %v", err)
+	}
+	s := mustOpen(t, Target{AllCPUs: true}, Options{Events: ev})
+	if a := s.Attrs(); a[0].PerfEventAttr.Sample != 1 || a[0].PerfEventAttr.Bits&unix.PerfBitFreq != 0 ||
+		a[1].PerfEventAttr.Sample != defaultFreq || a[1].PerfEventAttr.Bits&unix.PerfBitFreq == 0 {
+		t.Errorf("periods %d and %d", a[0].PerfEventAttr.Sample, a[1].PerfEventAttr.Sample)
+	}
+	rec := newRecording(s)
+	raw := 0
+	rec.each = func(r Record, smp *Sample) {
+		if r.Type() == RecordSample && slices.Contains(s.Attrs()[0].IDs, smp.ID) && len(smp.Raw) >= 8 {
+			raw++
+		}
+	}
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rec.run(s, after(100*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	rec.check(t)
+	if raw == 0 {
+		t.Error("no sample of the tracepoint with RAW data")
+	}
+}
+
+func TestRingsOfThreadsThatHaveExitedCanBeMapped(t *testing.T) {
+	cmd, in := work(t, "burn")
+	op := opener{sys: hostSystem, target: Target{PIDs: []int{cmd.Process.Pid}}, opts: Options{Events: mustEvents(t, "cpu-clock"), Pages: 64}}
+	if err := op.check(); err != nil {
+		t.Fatal(err)
+	}
+	defer op.close()
+	op.attrs = make([]unix.PerfEventAttr, 1)
+	cpus, err := hostSystem.onlineCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := op.openProcesses(cpus); err != nil {
+		t.Skipf("needs perf events: %v", err)
+	}
+	_ = in.Close()
+	_ = cmd.Wait()
+	if err := op.mapRings(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLostRecordsAreCounted(t *testing.T) {
+	cmd, _ := work(t, "burn")
+	s := mustOpen(t, Target{PIDs: []int{cmd.Process.Pid}},
+		Options{Events: mustEvents(t, "cpu-clock"), Freq: 20000, Pages: 1})
+	if len(s.Notes()) == 0 || s.RingSize() < 64<<10 {
+		t.Errorf("ring of %d bytes, notes %q", s.RingSize(), s.Notes())
+	}
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond)
+	rec := newRecording(s)
+	if err := s.Drain(rec.record); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(10 * time.Millisecond)
+	if err := s.Drain(rec.record); err != nil {
+		t.Fatal(err)
+	}
+	told := s.Lost()
+	if err := s.Disable(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Flush(rec.record); err != nil {
+		t.Fatal(err)
+	}
+	if told == 0 || s.Lost() < s.lost {
+		t.Errorf("%d lost while recording, %d at the end, %d by LOST records", told, s.Lost(), s.lost)
+	}
+	t.Logf("lost: %d told, %d in the end, by LOST records %d, by event %v", told, s.Lost(), s.lost, s.EventLost())
+}
+
+func TestAdoptTakesDescriptorsOfOthers(t *testing.T) {
+	op := opener{sys: hostSystem, target: Target{PIDs: []int{1}}, opts: Options{Events: mustEvents(t, "cpu-clock:u")}}
+	if err := op.check(); err != nil {
+		t.Fatal(err)
+	}
+	attr := op.attr(0, true)
+	fd, err := unix.PerfEventOpen(&attr, os.Getpid(), 0, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		t.Skipf("perf_event_open: %v", err)
+	}
+	noClock := attr
+	noClock.Bits &^= unix.PerfBitUseClockID
+	if _, err := Adopt([]Adopted{{Name: "x", Attr: noClock, FDs: []int{fd}}}, 64); err == nil {
+		t.Error("an event without use_clockid was adopted")
+	}
+	s, err := Adopt([]Adopted{{Name: "cpu-clock:u", Attr: attr, FDs: []int{fd}}}, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Enable(); err != nil {
+		t.Error(err)
+	}
+	rec := newRecording(s)
+	if err := rec.run(s, after(50*time.Millisecond)); err != nil {
+		t.Error(err)
+	}
+	rec.check(t)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnprivilegedUserRecordsTheirOwnProcess(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to become another user")
+	}
+	if p, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid"); err != nil || strings.TrimSpace(string(p)) != "2" {
+		t.Skipf("needs kernel.perf_event_paranoid=2, it is %s", p)
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "PERFRING_WORK=self")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Logf("%s", out)
+	text := string(out)
+	if !strings.Contains(text, "cpu-clock:u: ") || strings.Contains(text, "u: 0 samples") || !strings.Contains(text, "errors [], sorted true") {
+		t.Errorf("%s", out)
+	}
+	if !strings.Contains(text, "note: recording user code only") {
+		t.Error("no note about :u")
+	}
+}

@@ -1,0 +1,200 @@
+package perfring
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestMain lets the test binary be its own workload: $PERFRING_WORK says what to do.
+func TestMain(m *testing.M) {
+	switch os.Getenv("PERFRING_WORK") {
+	case "":
+		os.Exit(m.Run())
+	case "burn": // until stdin is closed, on four threads
+		for range 4 {
+			go burn()
+		}
+		fmt.Println("ready")
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	case "self": // record this process, as whoever we are
+		if err := recordSelf(); err != nil {
+			fmt.Println("error:", err)
+		}
+	}
+}
+
+func burn() {
+	for x := 1; x != 0; x = x*5 + 1 {
+		sink(x)
+	}
+}
+
+//go:noinline
+func sink(int) {}
+
+// work starts this binary as a workload.
+func work(t *testing.T, what string) (*exec.Cmd, io.Closer) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "PERFRING_WORK="+what)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("%s said %q, %v", what, line, err)
+	}
+	return cmd, in
+}
+
+func mustEvents(t *testing.T, spec string) []Event {
+	t.Helper()
+	ev, err := ParseEvents(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ev
+}
+
+// mustOpen opens a small ring; it skips the test when perf events are not for us.
+func mustOpen(t *testing.T, target Target, o Options) *Source {
+	t.Helper()
+	if o.Pages == 0 {
+		o.Pages = 256
+	}
+	s, err := Open(target, o)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) {
+		t.Skipf("needs perf events: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// recording is what a test keeps of the records.
+type recording struct {
+	f       *Format
+	times   []uint64
+	types   map[RecordType]int
+	samples map[uint32]int // by TID
+	ids     map[uint64]int // by event
+	user    int            // with a stack
+	errs    []error
+	each    func(r Record, s *Sample)
+}
+
+func newRecording(s *Source) *recording {
+	return &recording{f: s.Format(), types: map[RecordType]int{}, samples: map[uint32]int{}, ids: map[uint64]int{}}
+}
+
+func (rec *recording) record(r Record) error {
+	rec.types[r.Type()]++
+	if tm, ok := rec.f.Time(r); ok {
+		rec.times = append(rec.times, tm)
+	} else {
+		rec.errs = append(rec.errs, fmt.Errorf("%s without a time", r.Type()))
+	}
+	var s Sample
+	if r.Type() == RecordSample {
+		if err := rec.f.Sample(r, &s); err != nil {
+			rec.errs = append(rec.errs, err)
+			return nil
+		}
+		rec.samples[s.TID]++
+		rec.ids[s.ID]++
+		if s.DynSize > 0 {
+			rec.user++
+			ip, ok := s.Reg(8) // PERF_REG_X86_IP
+			if s.CPUMode() == unix.PERF_RECORD_MISC_USER && (!ok || ip != s.IP) {
+				rec.errs = append(rec.errs, fmt.Errorf("IP %#x, in the registers %#x", s.IP, ip))
+			}
+		}
+	}
+	if rec.each != nil {
+		rec.each(r, &s)
+	}
+	return nil
+}
+
+// run records until end says so.
+func (rec *recording) run(s *Source, end func() bool) error {
+	for !end() {
+		if err := s.Wait(20 * time.Millisecond); err != nil {
+			return err
+		}
+		if err := s.Drain(rec.record); err != nil {
+			return err
+		}
+	}
+	if err := s.Disable(); err != nil {
+		return err
+	}
+	return s.Flush(rec.record)
+}
+
+func (rec *recording) check(t *testing.T) {
+	t.Helper()
+	for _, err := range rec.errs {
+		t.Error(err)
+	}
+	if !slices.IsSorted(rec.times) {
+		t.Error("times are not sorted")
+	}
+	t.Logf("%v, %d with a stack", rec.types, rec.user)
+}
+
+func after(d time.Duration) func() bool {
+	end := time.Now().Add(d)
+	return func() bool { return time.Now().After(end) }
+}
+
+// recordSelf records this process for a while and prints what came of it.
+func recordSelf() error {
+	ev, err := ParseEvents("cpu-clock")
+	if err != nil {
+		return err
+	}
+	go burn()
+	time.Sleep(10 * time.Millisecond)
+	s, err := Open(Target{PIDs: []int{os.Getpid()}}, Options{Events: ev})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	rec := newRecording(s)
+	if err := s.Enable(); err != nil {
+		return err
+	}
+	if err := rec.run(s, after(300*time.Millisecond)); err != nil {
+		return err
+	}
+	fmt.Printf("%s: %d samples with a stack, ring %d, errors %v, sorted %v\n", s.Attrs()[0].Name, rec.user,
+		s.RingSize(), rec.errs, slices.IsSorted(rec.times))
+	for _, n := range s.Notes() {
+		fmt.Println("note:", n)
+	}
+	return nil
+}
