@@ -105,6 +105,7 @@ func TestReadsWhatPerfRecords(t *testing.T) {
 		"-g -e sched:sched_process_exit -c 1", "-g -e sched:sched_process_exit -c 1 -",
 	} {
 		t.Run(args, func(t *testing.T) {
+			t.Parallel() // perf record waits more than it works
 			path := recordWithPerf(t, strings.Fields(args)...)
 			want, got := perfStacks(t, path), ownStacks(t, path)
 			if len(want) != len(got) || len(want) == 0 {
@@ -121,36 +122,39 @@ func TestReadsWhatPerfRecords(t *testing.T) {
 
 func TestReadsStacksThatPerfRecords(t *testing.T) {
 	for _, args := range []string{"--call-graph dwarf", "--call-graph dwarf,65528 -z", "--call-graph dwarf -"} {
-		path := recordWithPerf(t, strings.Fields(args)...)
-		want := perfStacks(t, path)
-		r, err := Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		var s perfring.Sample
-		n := 0
-		for {
-			rec, err := r.Next()
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			path := recordWithPerf(t, strings.Fields(args)...)
+			want := perfStacks(t, path)
+			r, err := Open(path)
 			if err != nil {
-				var damage *DamageError
-				if errors.As(err, &damage) {
-					t.Error(err)
-				}
-				break
-			}
-			if rec.Type() != perfring.RecordSample {
-				continue
-			}
-			if err := r.Format(rec).Sample(rec, &s); err != nil {
 				t.Fatal(err)
 			}
-			if len(s.Stack) > 0 {
-				n++
+			defer r.Close()
+			var s perfring.Sample
+			n := 0
+			for {
+				rec, err := r.Next()
+				if err != nil {
+					var damage *DamageError
+					if errors.As(err, &damage) {
+						t.Error(err)
+					}
+					break
+				}
+				if rec.Type() != perfring.RecordSample {
+					continue
+				}
+				if err := r.Format(rec).Sample(rec, &s); err != nil {
+					t.Fatal(err)
+				}
+				if len(s.Stack) > 0 {
+					n++
+				}
 			}
-		}
-		if n == 0 || n > len(want) {
-			t.Errorf("%s: %d samples with stacks, perf has %d samples", args, n, len(want))
-		}
+			if n == 0 || n > len(want) {
+				t.Errorf("%d samples with stacks, perf has %d samples", n, len(want))
+			}
+		})
 	}
 }

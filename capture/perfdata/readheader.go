@@ -144,7 +144,8 @@ func (r *Reader) describe(rec perfring.Record) (used bool, err error) {
 		}
 		return true, nil
 	case perfring.RecordEventUpdate:
-		// u64 what, u64 ID, then for a name a string.
+		// u64 what, u64 ID, then for a name (PERF_EVENT_UPDATE__NAME) a string.
+		const updateName = 2
 		if len(body) > 16 && le.Uint64(body) == updateName {
 			if i := r.Event(le.Uint64(body[8:])); i >= 0 {
 				if name := text(body[16:]); name != "" {

@@ -15,9 +15,6 @@ func (w *Writer) beginPipe() error {
 	for _, e := range w.events {
 		b = appendHeaderAttrs(b, e, len(w.events) > 1)
 	}
-	for _, e := range w.events {
-		b = appendEventName(b, e)
-	}
 	var tracing []byte
 	for _, f := range w.static {
 		size := align(recordHeader+8+len(f.data), 8)
@@ -61,23 +58,6 @@ func appendHeaderAttrs(b []byte, e perfring.Attr, several bool) []byte {
 			return b
 		}
 	}
-}
-
-// updateName is PERF_EVENT_UPDATE__NAME: what an EVENT_UPDATE record is about.
-const updateName = 2
-
-// appendEventName appends the EVENT_UPDATE record that names an event. EVENT_DESC has the names too, but
-// not every reader of a pipe takes them from there.
-func appendEventName(b []byte, e perfring.Attr) []byte {
-	size := align(recordHeader+16+len(e.Name)+1, 8)
-	if len(e.IDs) == 0 || e.Name == "" || size > perfring.MaxRecordSize {
-		return b
-	}
-	b = appendHeader(b, perfring.RecordEventUpdate, 0, size)
-	b = le.AppendUint64(b, updateName)
-	b = le.AppendUint64(b, e.IDs[0])
-	b = append(b, e.Name...)
-	return append(b, make([]byte, size-recordHeader-16-len(e.Name))...)
 }
 
 // send writes b to the pipe.

@@ -128,7 +128,7 @@ func TestPerfReadsWhatWasWritten(t *testing.T) {
 			contains(script, "task-clock:u:", "[unknown] (/opt/app/hello)")
 			contains(perf(t, out.Bytes(), "report", "--stdio", "-i", path), "Samples: 250  of event 'cpu-clock'",
 				"Samples: 250  of event 'task-clock:u'", "---0x403000")
-			contains(perf(t, out.Bytes(), "evlist", "-v", "-i", path), "cpu-clock: type: 1", "IP|TID|TIME|CALLCHAIN|CPU|PERIOD|IDENTIFIER,")
+			contains(perf(t, out.Bytes(), "evlist", "-v", "-i", path), "cpu-clock:", "task-clock:", "IP|TID|TIME|CALLCHAIN|CPU|PERIOD|IDENTIFIER,")
 			if l.pipe {
 				return
 			}

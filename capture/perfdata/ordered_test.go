@@ -1,0 +1,122 @@
+package perfdata
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"unspool/perfring"
+)
+
+// stream is a pipe of samples with these times; 0 stands for the end of a round.
+func stream(t *testing.T, times ...uint64) *Reader {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := Create(Options{Path: "-", Out: &out, Events: twoEvents()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, time := range times {
+		if time == 0 {
+			err = w.Round()
+		} else {
+			err = w.Write(sample(11, time, 1, 2))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeWriter(t, w)
+	r, err := newReader("stream", &out, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestOrderedSortsWithinRounds(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		times, want []uint64
+		limit       int
+	}{
+		{"in order", []uint64{1, 2, 3}, []uint64{1, 2, 3}, maxQueue},
+		{"no rounds", []uint64{3, 1, 2}, []uint64{1, 2, 3}, maxQueue},
+		{"across one round", []uint64{5, 9, 0, 4, 8, 0, 10, 0}, []uint64{4, 5, 8, 9, 10}, maxQueue},
+		{"many rounds", []uint64{1, 4, 0, 3, 7, 0, 6, 9, 0, 8, 0}, []uint64{1, 3, 4, 6, 7, 8, 9}, maxQueue},
+		{"too late for its round", []uint64{5, 0, 6, 0, 1, 7, 0}, []uint64{5, 1, 6, 7}, maxQueue},
+		{"more than fits", []uint64{9, 8, 7, 6, 5, 4, 3, 2}, []uint64{6, 7, 4, 5, 2, 3, 8, 9}, 400},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var got []uint64
+			q := queue{limit: test.limit}
+			err := stream(t, test.times...).ordered(&q, func(rec perfring.Record, f *perfring.Format, time uint64) error {
+				if at, ok := f.Time(rec); !ok || at != time {
+					t.Errorf("record of time %d comes with %d", at, time)
+				}
+				got = append(got, time)
+				return nil
+			})
+			if err != nil || !slices.Equal(got, test.want) {
+				t.Errorf("%v, want %v, %v", got, test.want, err)
+			}
+		})
+	}
+}
+
+func TestOrderedHoldsAFewRoundsOnly(t *testing.T) {
+	var times []uint64
+	for i := range 10000 {
+		times = append(times, uint64(2*i+1), uint64(2*i+2))
+		if i%10 == 9 {
+			times = append(times, 0)
+		}
+	}
+	q := queue{limit: maxQueue}
+	most := 0
+	err := stream(t, times...).ordered(&q, func(perfring.Record, *perfring.Format, uint64) error {
+		most = max(most, len(q.items))
+		return nil
+	})
+	if err != nil || most > 40 || cap(q.arena) > 64<<10 {
+		t.Errorf("%d records, %d bytes kept back, %v", most, cap(q.arena), err)
+	}
+}
+
+func TestOrderedPassesErrorsOn(t *testing.T) {
+	stop := errors.New("stop")
+	for _, times := range [][]uint64{{1, 2}, {1, 0, 2, 0, 3, 0}} {
+		if err := stream(t, times...).Ordered(func(perfring.Record, *perfring.Format, uint64) error { return stop }); err != stop {
+			t.Error(err)
+		}
+	}
+}
+
+// The events differ in what their samples hold, so that an ID of none of them leaves the record unreadable.
+func TestRecordsOfUnknownEventsAreCounted(t *testing.T) {
+	events := twoEvents()
+	events[1].PerfEventAttr.Sample_type |= 1 << 3 // PERF_SAMPLE_ADDR
+	var out bytes.Buffer
+	w, err := Create(Options{Path: "-", Out: &out, Events: events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []uint64{11, 999, 13} {
+		if err := w.Write(sample(id, 5, 1, 2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeWriter(t, w)
+	r, err := newReader("stream", &out, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if err := r.Ordered(func(perfring.Record, *perfring.Format, uint64) error { n++; return nil }); err != nil || n != 2 || r.Unknown() != 1 {
+		t.Errorf("%d records, %d unknown, %v", n, r.Unknown(), err)
+	}
+	if r.Event(14) != 1 || r.Event(999) != -1 {
+		t.Errorf("events %d and %d", r.Event(14), r.Event(999))
+	}
+}
