@@ -37,8 +37,8 @@ func (e *Event) Tracepoint() bool { return e.Type == unix.PERF_TYPE_TRACEPOINT }
 //	cpu/event=0x3c,umask=1/    an event of a PMU, by sysfs' words
 //	NAME:MODIFIERS             u user, k kernel, h hypervisor, H host, G guest only; p (pp, ppp) or P precise
 //
-// On a hybrid CPU, a hardware event becomes one event for each kind of core. An unknown name's error says
-// which names are like it.
+// On a hybrid CPU, a hardware event becomes one event for each kind of core. An unknown name's
+// error says which names are like it.
 func ParseEvents(spec string) ([]Event, error) { return hostSystem.parseEvents(spec) }
 
 func (sys system) parseEvents(spec string) ([]Event, error) {

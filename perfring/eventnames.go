@@ -67,8 +67,8 @@ var (
 	}
 )
 
-// cacheEvent reads CACHE[-OP][-RESULT]. The operation is load and the result is all accesses when they are
-// not named.
+// cacheEvent reads CACHE[-OP][-RESULT]. The operation is load and the result is all accesses when
+// they are not named.
 func cacheEvent(name string) (config uint64, ok bool) {
 	cache, rest, ok := cutName(name, cacheNames)
 	if !ok || rest == "" {

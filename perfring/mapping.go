@@ -23,8 +23,8 @@ func mapRing(fd, cpu, pages int) (mapping, error) {
 	return mapping{memory: memory, fd: fd, cpu: cpu}, err
 }
 
-// ring returns the positions. The words of the page at the front are 8-byte aligned, and are accessed only
-// atomically; they and the data stay where they are until Munmap.
+// ring returns the positions. The words of the page at the front are 8-byte aligned, and are
+// accessed only atomically; they and the data stay where they are until Munmap.
 func (m *mapping) ring() (ring, error) {
 	page := (*unix.PerfEventMmapPage)(unsafe.Pointer(&m.memory[0]))
 	offset, size := page.Data_offset, page.Data_size
@@ -75,9 +75,9 @@ func (op *opener) mapRings() error {
 	return nil
 }
 
-// raiseFileLimit lifts RLIMIT_NOFILE to the hard limit, and as far as fs.nr_open where that is allowed. It says
-// whether there is more room now. The system call is made directly: the os package's would also raise
-// the limit for the commands that this process starts.
+// raiseFileLimit lifts RLIMIT_NOFILE to the hard limit, and as far as fs.nr_open where that is
+// allowed. It says whether there is more room now. The system call is made directly: the os
+// package's would also raise the limit for the commands that this process starts.
 func raiseFileLimit() bool {
 	var old unix.Rlimit
 	if prlimit(nil, &old) != nil {

@@ -5,16 +5,17 @@ import (
 	"fmt"
 )
 
-// slack is how far, in nanoseconds, a record can be out of place: the kernel takes a record's time first
-// and its place in the ring after that, and an interrupt may come in between. Some 30 µs were seen.
+// slack is how far, in nanoseconds, a record can be out of place: the kernel takes a record's time
+// first and its place in the ring after that, and an interrupt may come in between. Some 30 µs were
+// seen.
 const slack = 1e6
 
 // merger hands out the records of many rings in the order of their times.
 //
 // A ring is almost sorted. So each is read ahead until a record is more than slack younger than the
-// oldest one that waits, and the records read are sorted by insertion, which moves next to nothing. The
-// oldest record of all queues is then the oldest of all rings, as far as it is not younger than the horizon:
-// what is written from now on is younger than that.
+// oldest one that waits, and the records read are sorted by insertion, which moves next to nothing.
+// The oldest record of all queues is then the oldest of all rings, as far as it is not younger than
+// the horizon: what is written from now on is younger than that.
 type merger struct {
 	format  Format
 	queues  []*queue
@@ -30,9 +31,9 @@ type queue struct {
 	cpu  int // for errors
 	last uint64
 
-	// held are the records from tail on, in the order of the ring; its front is released once it is done.
-	// order are those of them that are not yet handed out, oldest first. Both keep their memory: the used
-	// part begins at an index and moves back to the beginning now and then.
+	// held are the records from tail on, in the order of the ring; its front is released once it is
+	// done. order are those of them that are not yet handed out, oldest first. Both keep their
+	// memory: the used part begins at an index and moves back to the beginning now and then.
 	held      []held
 	heldFront int
 	base      uint64 // number of held[0], counted over the whole life of the queue
@@ -61,10 +62,10 @@ func newMerger(format Format, rings []ring, cpus []int) *merger {
 	return m
 }
 
-// drain hands out what is there and not younger than horizon, in the order of time. The heads of the rings
-// must be read after the clock that horizon comes from, which this function does. An error of fn ends
-// it; the record counts as consumed. A corrupt ring loses what was in it, and the others
-// are drained before its error is returned.
+// drain hands out what is there and not younger than horizon, in the order of time. The heads of
+// the rings must be read after the clock that horizon comes from, which this function does. An
+// error of fn ends it; the record counts as consumed. A corrupt ring loses what was in it, and the
+// others are drained before its error is returned.
 func (m *merger) drain(horizon uint64, fn func(Record) error) error {
 	var corrupt error
 	note := func(q *queue, err error) {

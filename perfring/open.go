@@ -205,8 +205,8 @@ func (op *opener) note(format string, args ...any) {
 	}
 }
 
-// lesser are bits that older kernels and simpler PMUs refuse with EINVAL, newest first: a kernel that does not
-// know one does not know those before it.
+// lesser are bits that older kernels and simpler PMUs refuse with EINVAL, newest first: a kernel
+// that does not know one does not know those before it.
 var lesser = []func(a *unix.PerfEventAttr){
 	func(a *unix.PerfEventAttr) { a.Read_format &^= unix.PERF_FORMAT_LOST },             // Linux 6.0
 	func(a *unix.PerfEventAttr) { a.Bits &^= bitBuildID },                               // 5.12
@@ -272,7 +272,8 @@ func (op *opener) attr(event int, sideBand bool) unix.PerfEventAttr {
 	return a
 }
 
-// openOne opens one event on one task and CPU. It returns errAgain after it has changed what attr returns.
+// openOne opens one event on one task and CPU. It returns errAgain after it has changed what attr
+// returns.
 func (op *opener) openOne(event, pid, cpu int, sideBand bool) (fd int, err error) {
 	e := &op.opts.Events[event]
 	a := op.attr(event, sideBand)

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poller sleeps until a ring has something to read. Every task and CPU has one descriptor in one epoll
-// instance. The kernel reports EPOLLHUP for an event whose task has exited, and all tasks that inherited it,
-// and would do so forever: such a descriptor leaves the poller at once.
+// poller sleeps until a ring has something to read. Every task and CPU has one descriptor in one
+// epoll instance. The kernel reports EPOLLHUP for an event whose task has exited, and all tasks
+// that inherited it, and would do so forever: such a descriptor leaves the poller at once.
 type poller struct {
 	epoll  int
 	fds    []int // by index, which is what epoll reports

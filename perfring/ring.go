@@ -12,9 +12,9 @@ var ErrCorrupt = errors.New("corrupt ring")
 
 // ring knows positions in one ring buffer and nothing of what the records mean.
 //
-// The kernel writes at head, we read from tail. Both count bytes since the beginning and never wrap; the
-// place in memory is the position modulo the size, a power of two. What lies between tail and head is
-// ours until tail passes it:
+// The kernel writes at head, we read from tail. Both count bytes since the beginning and never
+// wrap; the place in memory is the position modulo the size, a power of two. What lies between tail
+// and head is ours until tail passes it:
 //
 //	        tail      read             head
 //	          │         │                │
@@ -27,8 +27,8 @@ var ErrCorrupt = errors.New("corrupt ring")
 //	memory    │▓▓▓▓▓▓▓▓░░░░░░░░░░░░░░░▓▓▓▓│
 //	          └─ its rest        its start ┘
 //
-// Only such a record is copied. The memory can't be mapped twice, back to back, to avoid this: the kernel
-// refuses to map a part of a perf buffer.
+// Only such a record is copied. The memory can't be mapped twice, back to back, to avoid this: the
+// kernel refuses to map a part of a perf buffer.
 type ring struct {
 	data []byte  // the kernel writes between head and tail+len(data) only
 	head *uint64 // data_head in the mmap page; the kernel writes it
@@ -44,8 +44,9 @@ func newRing(data []byte, head, tail *uint64) ring {
 	return ring{data: data, head: head, tail: tail, read: t, seen: t, free: t}
 }
 
-// refresh looks at how far the kernel has written. The load orders before all reads of the data behind it
-// (in Go, every atomic acquires): smp_rmb() in the protocol at struct perf_event_mmap_page.
+// refresh looks at how far the kernel has written. The load orders before all reads of the data
+// behind it (in Go, every atomic acquires): smp_rmb() in the protocol at struct
+// perf_event_mmap_page.
 func (r *ring) refresh() error {
 	head := atomic.LoadUint64(r.head)
 	if head-r.free > uint64(len(r.data)) || head-r.seen > head-r.free {

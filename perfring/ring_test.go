@@ -173,7 +173,7 @@ func TestMergeOrdersRingsByTime(t *testing.T) {
 	}
 	m := newMerger(timeFormat, rings, []int{0, 1, 2})
 	rnd := rand.New(rand.NewSource(7))
-	var written, got, clock uint64
+	var written, got, clock, floor uint64
 	var times []uint64
 	deliver := func(r Record) error {
 		for i := range kernels {
@@ -191,10 +191,11 @@ func TestMergeOrdersRingsByTime(t *testing.T) {
 			if rnd.Intn(20) == 0 { // written late, as from within an interrupt
 				at -= min(at, uint64(rnd.Intn(slack/2)))
 			}
+			at = max(at, floor)
 			written++
 			for i := rnd.Intn(3); !kernels[i].write(timed(at, written, rnd.Intn(10))); {
 				before := got
-				at = clock // else it would be older than what goes out now
+				at, floor = clock, clock // else it would be older than what goes out now
 				if err := m.drain(clock, deliver); err != nil {
 					t.Fatal(err)
 				}
@@ -333,8 +334,8 @@ func TestMergeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkDrain is one sample with a full callchain and a stack copy of 32 KiB: merged from two rings and
-// decoded, from memory that the benchmark wrote.
+// BenchmarkDrain is one sample with a full callchain and a stack copy of 32 KiB: merged from two
+// rings and decoded, from memory that the benchmark wrote.
 func BenchmarkDrain(b *testing.B) {
 	for _, bc := range []struct {
 		name  string

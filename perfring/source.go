@@ -111,9 +111,10 @@ type Adopted struct {
 }
 
 // Adopt makes a Source of descriptors that somebody else opened, for instance a service with more
-// privileges. All events must have the same layout of samples, and times from a clock that can be read here
-// (use_clockid). pages is the size of each ring in memory pages, rounded down to a power of two; 0: 8 MiB. On success the Source
-// owns the descriptors; after an error the caller still does.
+// privileges. All events must have the same layout of samples, and times from a clock that can be
+// read here (use_clockid). pages is the size of each ring in memory pages, rounded down to a power
+// of two; 0: 8 MiB. On success the Source owns the descriptors; after an error the caller still
+// does.
 func Adopt(events []Adopted, pages int) (*Source, error) {
 	s := &Source{tasks: true}
 	for i := range events {
@@ -154,8 +155,8 @@ func Adopt(events []Adopted, pages int) (*Source, error) {
 	return s, nil
 }
 
-// Enable starts the recording. The kernel does this itself for a Command, at its exec: there, Enable does
-// nothing.
+// Enable starts the recording. The kernel does this itself for a Command, at its exec: there,
+// Enable does nothing.
 func (s *Source) Enable() error {
 	if s.onExec {
 		return nil
@@ -179,8 +180,8 @@ func (s *Source) control(what string, request uint) error {
 	return first
 }
 
-// Wait returns when a ring is a quarter full, Wake was called, the last of the targets has exited, or after
-// the timeout; a negative one never ends. Once the targets are gone it sleeps like this:
+// Wait returns when a ring is a quarter full, Wake was called, the last of the targets has exited,
+// or after the timeout; a negative one never ends. Once the targets are gone it sleeps like this:
 // ask [Source.Done].
 func (s *Source) Wait(timeout time.Duration) error { return s.poller.wait(timeout) }
 
@@ -188,8 +189,8 @@ func (s *Source) Wait(timeout time.Duration) error { return s.poller.wait(timeou
 // Close.
 func (s *Source) Wake() { s.poller.wakeUp() }
 
-// Done says whether a Wait has seen the end of all targets and of all tasks that inherited their events.
-// It is never true with all CPUs as target.
+// Done says whether a Wait has seen the end of all targets and of all tasks that inherited their
+// events. It is never true with all CPUs as target.
 func (s *Source) Done() bool { return s.tasks && s.poller.alive == 0 }
 
 // Drain hands the records that are old enough to fn, in the order of their times: nothing older can
@@ -236,8 +237,8 @@ func (s *Source) count(r Record) error {
 	return s.fn(r)
 }
 
-// readLost reads the kernel's own counts of what each event lost. They include what LOST records tell and what was
-// lost after the last of those, for which there was no further record to tell it.
+// readLost reads the kernel's own counts of what each event lost. They include what LOST records
+// tell and what was lost after the last of those, for which there was no further record to tell it.
 func (s *Source) readLost() {
 	counts := make([]uint64, len(s.attrs))
 	for _, d := range s.fds {

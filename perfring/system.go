@@ -72,8 +72,9 @@ func (sys system) pmu(name string) (pmu, error) {
 	return pmu{name: name, typ: uint32(typ)}, err
 }
 
-// pmuEvent reads the terms between the slashes of pmu/terms/: config, config1 and config2 with a number,
-// the names in the PMU's format directory with a number, the names in its events directory alone.
+// pmuEvent reads the terms between the slashes of pmu/terms/: config, config1 and config2 with a
+// number, the names in the PMU's format directory with a number, the names in its events directory
+// alone.
 func (sys system) pmuEvent(name, terms string) (Event, error) {
 	p, err := sys.pmu(name)
 	if err != nil {

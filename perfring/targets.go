@@ -15,10 +15,10 @@ import (
 // listRounds is how often a list of threads is read again while it changes.
 const listRounds = 10
 
-// openProcesses opens the events on every thread of the processes. A thread that is started by one with
-// events inherits them; one that is started by another thread, before that has its own, would be
-// missed. So the threads are listed again at the end, and when there are new ones, of which nobody can tell whether they
-// inherited, everything is opened anew.
+// openProcesses opens the events on every thread of the processes. A thread that is started by one
+// with events inherits them; one that is started by another thread, before that has its own, would
+// be missed. So the threads are listed again at the end, and when there are new ones, of which
+// nobody can tell whether they inherited, everything is opened anew.
 func (op *opener) openProcesses(cpus []int) error {
 	for range listRounds {
 		listed, err := op.threads()
@@ -73,8 +73,8 @@ func (op *opener) threads() ([]int, error) {
 	return slices.Compact(all), nil
 }
 
-// threads lists the threads of a process, until two lists in a row are the same: reading a directory that
-// changes can miss entries.
+// threads lists the threads of a process, until two lists in a row are the same: reading a
+// directory that changes can miss entries.
 func (sys system) threads(pid int) ([]int, error) {
 	var last []int
 	for range listRounds {
