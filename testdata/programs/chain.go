@@ -3,11 +3,14 @@ package programs
 import (
 	"bufio"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // Kind is what a chain's stack belongs to, and so what is above its root.
@@ -140,6 +143,8 @@ type Process struct {
 func Start(t testing.TB, path string, seconds int, args ...string) *Process {
 	t.Helper()
 	cmd := exec.Command(path, append([]string{strconv.Itoa(seconds)}, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test may panic
+	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +156,9 @@ func Start(t testing.TB, path string, seconds int, args ...string) *Process {
 		cmd.Process.Kill() // fails when it has ended: fine
 		cmd.Wait()
 	})
+	late := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadString('\n')
+	late.Stop()
 	if err != nil {
 		t.Fatalf("%s: no chain: %v", path, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -58,7 +59,10 @@ func backtrace(t *testing.T, gdb string, p *Process, until string) []string {
 	t.Helper()
 	var out []byte
 	for wait := 30 * time.Millisecond; wait < 2*time.Second; wait *= 2 {
+		// Stopped while gdb looks, so that it does not burn the CPU that gdb needs.
+		p.Process.Signal(syscall.SIGCONT)
 		time.Sleep(wait)
+		p.Process.Signal(syscall.SIGSTOP)
 		var err error
 		// Without separate debug files: they cost gdb a second, and only name
 		// frames that the chain does not name.
