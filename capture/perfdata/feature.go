@@ -1,68 +1,29 @@
 package perfdata
 
-import (
-	"strconv"
-
-	"unspool/perfring"
-)
+import "unspool/perfring"
 
 // Feature is the number of a feature, HEADER_* in tools/perf/util/header.h.
 type Feature uint8
 
-// The features that this package writes or understands.
+// The features that this package writes or understands. Others are carried as they are.
 const (
-	TracingData Feature = 1
-	BuildIDs    Feature = 2
-	Hostname    Feature = 3
-	OSRelease   Feature = 4
-	Version     Feature = 5
-	Arch        Feature = 6
-	NrCPUs      Feature = 7
-	CPUDesc     Feature = 8
-	CPUID       Feature = 9
-	TotalMem    Feature = 10
-	CmdLine     Feature = 11
-	EventDesc   Feature = 12
-	CPUTopology Feature = 13
-	NUMA        Feature = 14
-	BranchStack Feature = 15
-	PMUMappings Feature = 16
-	GroupDesc   Feature = 17
-	Auxtrace    Feature = 18
-	Stat        Feature = 19
-	Cache       Feature = 20
-	SampleTime  Feature = 21
-	MemTopology Feature = 22
-	ClockID     Feature = 23
-	DirFormat   Feature = 24
-	BPFProgInfo Feature = 25
-	BPFBTF      Feature = 26
-	Compressed  Feature = 27
-	CPUPMUCaps  Feature = 28
-	ClockData   Feature = 29
-	HybridTopo  Feature = 30
-	PMUCaps     Feature = 31
+	TracingData Feature = 1  // formats of tracepoints
+	BuildIDs    Feature = 2  // of files and of the kernel
+	Hostname    Feature = 3  // string
+	OSRelease   Feature = 4  // string
+	Version     Feature = 5  // string: of the recording tool
+	Arch        Feature = 6  // string, as uname -m has it
+	NrCPUs      Feature = 7  // present and online
+	CPUDesc     Feature = 8  // string
+	CPUID       Feature = 9  // string
+	TotalMem    Feature = 10 // KiB
+	CmdLine     Feature = 11 // strings
+	EventDesc   Feature = 12 // names and IDs of the events
+	SampleTime  Feature = 21 // of the first and the last sample
+	ClockID     Feature = 23 // resolution of the samples' clock, ns
+	Compressed  Feature = 27 // how records are compressed
+	ClockData   Feature = 29 // the samples' clock against the wall clock
 )
-
-var featureNames = [...]string{
-	TracingData: "TRACING_DATA", BuildIDs: "BUILD_ID", Hostname: "HOSTNAME", OSRelease: "OSRELEASE",
-	Version: "VERSION", Arch: "ARCH", NrCPUs: "NRCPUS", CPUDesc: "CPUDESC", CPUID: "CPUID",
-	TotalMem: "TOTAL_MEM", CmdLine: "CMDLINE", EventDesc: "EVENT_DESC", CPUTopology: "CPU_TOPOLOGY",
-	NUMA: "NUMA_TOPOLOGY", BranchStack: "BRANCH_STACK", PMUMappings: "PMU_MAPPINGS",
-	GroupDesc: "GROUP_DESC", Auxtrace: "AUXTRACE", Stat: "STAT", Cache: "CACHE",
-	SampleTime: "SAMPLE_TIME", MemTopology: "MEM_TOPOLOGY", ClockID: "CLOCKID",
-	DirFormat: "DIR_FORMAT", BPFProgInfo: "BPF_PROG_INFO", BPFBTF: "BPF_BTF",
-	Compressed: "COMPRESSED", CPUPMUCaps: "CPU_PMU_CAPS", ClockData: "CLOCK_DATA",
-	HybridTopo: "HYBRID_TOPOLOGY", PMUCaps: "PMU_CAPS",
-}
-
-// String returns the name without its prefix: "CMDLINE".
-func (f Feature) String() string {
-	if int(f) < len(featureNames) && featureNames[f] != "" {
-		return featureNames[f]
-	}
-	return "feature " + strconv.Itoa(int(f))
-}
 
 // BuildID names the build of a mapped file, or of the kernel.
 type BuildID struct {

@@ -104,8 +104,9 @@ func kernelSymbols(path string) (map[string]uint64, error) {
 		if len(rest) < 3 || rest[2] != '_' {
 			continue
 		}
-		switch name := string(rest[2:]); name {
+		switch string(rest[2:]) { // does not allocate, and there are a hundred thousand
 		case "_text", "_stext", "_etext", "_edata":
+			name := string(rest[2:])
 			v, err := strconv.ParseUint(string(addr), 16, 64)
 			if err != nil {
 				return nil, fmt.Errorf("%s: address of %s: %w", path, name, err)

@@ -29,12 +29,6 @@ func (r *Reader) Feature(f Feature) []byte {
 	return b
 }
 
-// HasFeature reports whether the recording has a feature, be it empty.
-func (r *Reader) HasFeature(f Feature) bool {
-	_, ok := r.features[f]
-	return ok
-}
-
 // Text returns a feature that is a string: Hostname, OSRelease, Version, Arch, CPUDesc, CPUID. It is
 // empty when there is none.
 func (r *Reader) Text(f Feature) string {

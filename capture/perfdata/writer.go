@@ -40,7 +40,6 @@ type Options struct {
 // Writer writes one recording. It is not safe for concurrent use. After the first error nothing
 // more is written: what is in the file by then stays readable, up to the last flush.
 type Writer struct {
-	path   string
 	name   string   // of the destination, for errors
 	file   *os.File // nil when the caller owns the destination
 	out    io.Writer
@@ -82,7 +81,7 @@ func Create(o Options) (*Writer, error) {
 	if o.Version == "" {
 		o.Version = "unspool"
 	}
-	w := &Writer{path: o.Path, known: map[string]bool{}, places: map[Feature]section{}, buf: make([]byte, 0, bufferSize+recordHeader)}
+	w := &Writer{known: map[string]bool{}, places: map[Feature]section{}, buf: make([]byte, 0, bufferSize+recordHeader)}
 	for _, e := range o.Events {
 		w.events = append(w.events, e.Unwound())
 	}
