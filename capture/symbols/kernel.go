@@ -190,7 +190,11 @@ func (k *kernel) readKallsyms(r io.Reader) (ref uint64, err error) {
 			images = append(images, strings.TrimSpace(string(module)))
 			owners[string(module)] = owner
 		}
-		b.syms = append(b.syms, symbol{addr: addr, name: uint32(len(b.strings)), rank: rank(elf.STT_FUNC, bind, 0), owner: owner})
+		r := rank(elf.STT_FUNC, bind, 0)
+		if bytes.HasPrefix(name, []byte("__ia32_")) {
+			r |= 1 << 7 // the entry of 32-bit processes, often one function with that of the others (arch/x86/include/asm/syscall_wrapper.h)
+		}
+		b.syms = append(b.syms, symbol{addr: addr, name: uint32(len(b.strings)), rank: r, owner: owner})
 		b.strings = append(append(b.strings, name...), 0)
 	}
 	if hidden {

@@ -1,0 +1,223 @@
+package profile
+
+import (
+	"unspool/capture/symbols"
+	"unspool/vmas"
+)
+
+// builder interns what a Profile consists of.
+type builder struct {
+	p        *Profile
+	sym      *symbols.Symbolizer
+	buildIDs map[string][]byte // of files, where mmap records have none
+
+	children map[edge]int32
+	weights  map[weightKey]int32
+	threads  map[Thread]int32
+	frames   map[frameKey]int32
+	images   map[string]int32 // by path and build ID
+	opened   map[*symbols.Image]*image
+	kernel   map[uint64]int32 // looked-up address → frame
+	signal   []bool           // by frame: code that a signal handler returns to
+	fixed    map[string]int32 // frames without a function: by name
+}
+
+type edge struct{ parent, frame int32 }
+
+type weightKey struct{ thread, node, event int32 }
+
+type frameKey struct {
+	image int32
+	name  string
+	addr  uint64
+}
+
+// image is an image that samples lie in. It hangs on vmas.File.Image, so that a frame is found by one probe.
+type image struct {
+	*symbols.Image
+	index  int32
+	kind   Kind
+	frames map[uint64]int32 // offset in the file, twice, plus one for return addresses → frame
+}
+
+func newBuilder(sym *symbols.Symbolizer) *builder {
+	return &builder{
+		p:        &Profile{Nodes: []Node{{-1, -1}}},
+		sym:      sym,
+		children: make(map[edge]int32),
+		weights:  make(map[weightKey]int32),
+		threads:  make(map[Thread]int32),
+		frames:   make(map[frameKey]int32),
+		images:   make(map[string]int32),
+		opened:   make(map[*symbols.Image]*image),
+		kernel:   make(map[uint64]int32),
+		fixed:    make(map[string]int32),
+	}
+}
+
+func (b *builder) image(name, path string, buildID []byte) int32 {
+	key := path + "\x00" + string(buildID)
+	i, ok := b.images[key]
+	if !ok {
+		i = int32(len(b.p.Images))
+		b.p.Images = append(b.p.Images, Image{Name: name, Path: path, BuildID: buildID})
+		b.images[key] = i
+	}
+	return i
+}
+
+func (b *builder) frame(f Frame) int32 {
+	key := frameKey{f.Image, f.Name, f.Addr}
+	i, ok := b.frames[key]
+	if !ok {
+		i = int32(len(b.p.Frames))
+		b.p.Frames = append(b.p.Frames, f)
+		b.signal = append(b.signal, f.Known && isSignalReturn(f.Name))
+		b.frames[key] = i
+	}
+	return i
+}
+
+// isSignalReturn recognises the code that the kernel makes signal handlers return to. No call leads there: the handler's return
+// address is its first instruction, and the address after it is that of the interrupted instruction.
+func isSignalReturn(name string) bool {
+	switch name {
+	case "__restore_rt", "restore_rt", "__restore", "__kernel_rt_sigreturn", "__default_rt_sa_restorer":
+		return true
+	}
+	return false
+}
+
+// fixedFrame is a frame that no function stands behind.
+func (b *builder) fixedFrame(name string, kind Kind) int32 {
+	i, ok := b.fixed[name]
+	if !ok {
+		i = b.frame(Frame{Name: name, Image: b.image(name, name, nil), Kind: kind})
+		b.fixed[name] = i
+	}
+	return i
+}
+
+// userFrame is the frame at an address of a process. A return address belongs to the call before it.
+func (b *builder) userFrame(space *vmas.Space, addr uint64, returned bool) int32 {
+	var m *vmas.Mapping
+	if space != nil {
+		m = space.Find(addr)
+		if m == nil && returned {
+			m = space.Find(addr - 1) // a call that ends its mapping
+		}
+	}
+	if m == nil {
+		return b.fixedFrame("[unmapped]", Unmapped)
+	}
+	im, _ := m.File.Image.(*image)
+	if im == nil {
+		im = b.open(m.File)
+		m.File.Image = im
+	}
+	off := addr - m.Start + m.Offset
+	key := off << 1
+	if returned {
+		key |= 1
+	}
+	f, ok := im.frames[key]
+	if !ok {
+		f = b.resolve(im, off, returned)
+		im.frames[key] = f
+	}
+	return f
+}
+
+// open returns the image behind a mapping's file. Several files may lead to one.
+func (b *builder) open(f *vmas.File) *image {
+	id := f.BuildID.Bytes()
+	if id == nil {
+		id = b.buildIDs[f.Path]
+	}
+	from := b.sym.Image(f.Name(), id)
+	im := b.opened[from]
+	if im == nil {
+		im = &image{Image: from, frames: make(map[uint64]int32), index: b.image(from.Name(), f.Name(), from.BuildID)}
+		if f.Kind == vmas.Anonymous || f.Kind == vmas.Heap || f.Kind == vmas.Stack || f.Kind == vmas.Shared || f.Kind == vmas.Memfd {
+			im.kind = JIT
+		}
+		b.opened[from] = im
+	}
+	return im
+}
+
+func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
+	fn, ok := im.Lookup(off - one(returned))
+	if returned {
+		if at, found := im.Lookup(off); found && isSignalReturn(at.Name) {
+			fn, ok = at, true
+		}
+	}
+	if !ok {
+		return b.frame(Frame{Name: im.Label(), Image: im.index, Kind: im.kind})
+	}
+	return b.frame(Frame{Name: symbols.Demangle(fn.Name), Image: im.index, Kind: im.kind, Known: true, Addr: fn.Addr})
+}
+
+// kernelFrame is the frame at an address of the kernel.
+func (b *builder) kernelFrame(addr uint64, returned bool) int32 {
+	addr -= one(returned)
+	f, ok := b.kernel[addr]
+	if !ok {
+		fn, name, known := b.sym.Kernel(addr)
+		im := b.image(name, name, nil)
+		if known {
+			f = b.frame(Frame{Name: symbols.Demangle(fn.Name), Image: im, Kind: Kernel, Known: true, Addr: fn.Addr})
+		} else {
+			f = b.frame(Frame{Name: name, Image: im, Kind: Kernel})
+		}
+		b.kernel[addr] = f
+	}
+	return f
+}
+
+func one(yes bool) uint64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// stack returns the node at the end of the path of frames, given leaf first.
+func (b *builder) stack(frames []int32) int32 {
+	var node int32
+	for i := len(frames) - 1; i >= 0; i-- {
+		e := edge{node, frames[i]}
+		next, ok := b.children[e]
+		if !ok {
+			next = int32(len(b.p.Nodes))
+			b.p.Nodes = append(b.p.Nodes, Node{e.parent, e.frame})
+			b.children[e] = next
+		}
+		node = next
+	}
+	return node
+}
+
+func (b *builder) thread(t Thread) int32 {
+	i, ok := b.threads[t]
+	if !ok {
+		i = int32(len(b.p.Threads))
+		b.p.Threads = append(b.p.Threads, t)
+		b.threads[t] = i
+	}
+	return i
+}
+
+func (b *builder) add(thread, node, event int32, period uint64) {
+	k := weightKey{thread, node, event}
+	i, ok := b.weights[k]
+	if !ok {
+		i = int32(len(b.p.Samples))
+		b.p.Samples = append(b.p.Samples, Sample{Thread: thread, Node: node, Event: event})
+		b.weights[k] = i
+	}
+	s := &b.p.Samples[i]
+	s.Count++
+	s.Period += period
+}

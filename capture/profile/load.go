@@ -1,0 +1,344 @@
+package profile
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"unspool/capture/perfdata"
+	"unspool/capture/symbols"
+	"unspool/perfring"
+	"unspool/vmas"
+
+	"golang.org/x/sys/unix"
+)
+
+// Callchain entries from PERF_CONTEXT_MAX (-4095) up are markers: they say of what the entries after them are addresses.
+const (
+	contextMax          = ^uint64(4095 - 1)
+	contextKernel       = ^uint64(128 - 1)
+	contextUser         = ^uint64(512 - 1)
+	contextUserDeferred = ^uint64(640 - 1) // a cookie follows, of the record that brings the user part later
+)
+
+// regIP is PERF_REG_X86_IP (asm/perf_regs.h).
+const regIP = 8
+
+// loader replays a recording: it keeps the address spaces and adds up the samples.
+type loader struct {
+	*builder
+	table    *vmas.Table
+	event    func(id uint64) int // index of the event with this ID in samples, -1 for none
+	comms    map[uint64]string   // by pid<<32|tid
+	current  map[uint64]int32    // the thread that pid<<32|tid is now
+	kernelID symbols.KernelID
+
+	sample      perfring.Sample
+	frames      []int32 // scratch: of one sample, leaf first
+	first, last uint64
+	rawStacks   uint64 // samples with a raw stack and no user callchain
+	malformed   uint64 // records that could not be decoded
+	noEvent     uint64 // samples of an event that the recording does not describe
+}
+
+// Options say how a recording is read.
+type Options struct {
+	// Progress, if set, is called now and then with the number of records read so far.
+	Progress func(records uint64)
+}
+
+// progressEvery is how many records lie between two calls of Options.Progress.
+const progressEvery = 1 << 16
+
+// Load reads the records of r up to its end and returns what was sampled, with the names that sym finds. A recording that is
+// damaged or cut short yields what came before: the profile is valid then, and its Problems say where the damage is. Other
+// errors of the reader come back as they are.
+func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, error) {
+	l := newLoader(sym)
+	l.event = r.Event
+	l.describe(r)
+	described := false
+	var records uint64
+	err := r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+		if !described { // a pipe describes itself in records that come before the first of these
+			described = true
+			l.describe(r)
+		}
+		if records++; records%progressEvery == 0 && o.Progress != nil {
+			o.Progress(records)
+		}
+		l.record(rec, f)
+		return nil
+	})
+	var damage *perfdata.DamageError
+	if errors.As(err, &damage) {
+		l.p.Problems = append(l.p.Problems, fmt.Sprintf("what follows is lost: %v", err))
+	} else if err != nil {
+		return nil, err
+	}
+	l.noEvent += r.Unknown()
+	l.describe(r)
+	return l.finish(), nil
+}
+
+// describe takes over what the recording says about itself, as far as it is known yet.
+func (l *loader) describe(r *perfdata.Reader) {
+	p := l.p
+	p.Hostname, p.OSRelease, p.Arch = r.Text(perfdata.Hostname), r.Text(perfdata.OSRelease), r.Text(perfdata.Arch)
+	p.Command = r.CommandLine()
+	p.Events = p.Events[:0]
+	for _, e := range r.Events() {
+		p.Events = append(p.Events, e.Name)
+	}
+	l.buildIDs = make(map[string][]byte)
+	id := l.kernelID
+	id.Release = p.OSRelease
+	for _, b := range r.BuildIDs() {
+		if b.Kernel && b.Path == "[kernel.kallsyms]" {
+			id.BuildID = b.ID
+		}
+		if !b.Kernel {
+			l.buildIDs[b.Path] = b.ID
+		}
+	}
+	if len(l.kernel) == 0 { // no kernel address has been looked up yet
+		l.kernelID = id
+		l.sym.SetKernel(id)
+	}
+}
+
+func newLoader(sym *symbols.Symbolizer) *loader {
+	return &loader{
+		builder: newBuilder(sym),
+		table:   vmas.NewTable(""),
+		comms:   make(map[uint64]string),
+		current: make(map[uint64]int32),
+	}
+}
+
+func threadKey(pid, tid uint32) uint64 { return uint64(pid)<<32 | uint64(tid) }
+
+// record applies one record. The format is that of its event, or of any for records without one.
+func (l *loader) record(r perfring.Record, f *perfring.Format) {
+	var err error
+	switch r.Type() {
+	case perfring.RecordSample:
+		if err = f.Sample(r, &l.sample); err == nil {
+			l.addSample()
+		}
+	case perfring.RecordMmap:
+		var m perfring.Mmap
+		if err = perfring.DecodeMmap(r, &m); err == nil {
+			l.mmap(&m)
+		}
+	case perfring.RecordMmap2:
+		var m perfring.Mmap2
+		if err = perfring.DecodeMmap2(r, &m); err == nil {
+			l.mmap2(&m)
+		}
+	case perfring.RecordComm:
+		var c perfring.Comm
+		if err = perfring.DecodeComm(r, &c); err == nil {
+			l.comm(&c)
+		}
+	case perfring.RecordFork, perfring.RecordExit:
+		var t perfring.Task
+		if err = perfring.DecodeTask(r, &t); err == nil {
+			l.task(&t, r.Type() == perfring.RecordFork)
+		}
+	case perfring.RecordLost:
+		var lost perfring.Lost
+		if err = perfring.DecodeLost(r, &lost); err == nil {
+			l.p.LostRecords += lost.Lost
+			l.table.Lost()
+		}
+	case perfring.RecordLostSamples:
+		var lost perfring.LostSamples
+		if err = perfring.DecodeLostSamples(r, &lost); err == nil {
+			l.p.LostSamples += lost.Lost
+		}
+	case perfring.RecordThrottle:
+		l.p.Throttled++
+	}
+	if err != nil {
+		l.malformed++
+	}
+}
+
+func (l *loader) mmap(m *perfring.Mmap) {
+	if m.Misc&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_KERNEL {
+		l.kernelMap(m.Path, m.Offset)
+		return
+	}
+	v := vmas.Map{Addr: m.Addr, Len: m.Len, Offset: m.Offset, Name: m.Path}
+	if m.Misc&unix.PERF_RECORD_MISC_MMAP_DATA == 0 {
+		v.Prot = vmas.ProtExec
+	}
+	l.table.Mmap(m.PID, v)
+}
+
+func (l *loader) mmap2(m *perfring.Mmap2) {
+	if m.Misc&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_KERNEL {
+		l.kernelMap(m.Path, m.Offset)
+		return
+	}
+	v := vmas.Map{Addr: m.Addr, Len: m.Len, Offset: m.Offset, Prot: m.Prot, Flags: m.Flags, Name: m.Path}
+	if m.BuildID != nil {
+		v.ID.BuildID = vmas.NewBuildID(m.BuildID)
+	} else {
+		v.ID = vmas.FileID{Major: m.Maj, Minor: m.Min, Inode: m.Inode, Generation: m.Generation}
+	}
+	l.table.Mmap(m.PID, v)
+}
+
+// kernelMap learns from the mapping of the kernel itself where it was: "[kernel.kallsyms]_stext" names a symbol, and the
+// offset is that symbol's address (machine__mmap_name in tools/perf).
+func (l *loader) kernelMap(path []byte, offset uint64) {
+	if ref, ok := strings.CutPrefix(string(path), "[kernel.kallsyms]"); ok && ref != "" && l.kernelID.Ref == "" && offset != 0 && len(l.kernel) == 0 {
+		l.kernelID.Ref, l.kernelID.RefAddr = ref, offset
+		l.sym.SetKernel(l.kernelID)
+	}
+}
+
+func (l *loader) comm(c *perfring.Comm) {
+	if !c.Exec && l.table.Space(c.PID) == nil {
+		// A process of which nothing but its name is known yet, its mappings follow.
+		l.table.Fork(c.PID, c.PID, 0, 0)
+	}
+	l.table.Comm(c.PID, c.TID, c.Comm, c.Exec)
+	key := threadKey(c.PID, c.TID)
+	if l.comms[key] != string(c.Comm) {
+		l.comms[key] = string(c.Comm)
+		delete(l.current, key)
+	}
+}
+
+func (l *loader) task(t *perfring.Task, fork bool) {
+	key := threadKey(t.PID, t.TID)
+	if !fork {
+		l.table.Exit(t.PID, t.TID)
+		if _, sampled := l.current[key]; !sampled {
+			delete(l.comms, key)
+		}
+		return
+	}
+	l.table.Fork(t.PID, t.TID, t.PPID, t.PTID)
+	delete(l.current, key)
+	if comm, ok := l.comms[threadKey(t.PPID, t.PTID)]; ok {
+		l.comms[key] = comm
+	} else {
+		delete(l.comms, key)
+	}
+}
+
+// threadNow is the thread that a sample is of.
+func (l *loader) threadNow(pid, tid uint32) int32 {
+	key := threadKey(pid, tid)
+	i, ok := l.current[key]
+	if !ok {
+		comm, known := l.comms[key]
+		switch {
+		case known:
+		case pid == 0 && tid == 0:
+			comm = "swapper" // the idle task, which no record announces
+		default:
+			comm = fmt.Sprintf(":%d", tid)
+		}
+		i = l.thread(Thread{pid, tid, comm})
+		l.current[key] = i
+	}
+	return i
+}
+
+func (l *loader) addSample() {
+	s := &l.sample
+	event := l.event(s.ID)
+	if event < 0 || event >= len(l.p.Events) {
+		l.noEvent++
+		return
+	}
+	if l.first == 0 || s.Time < l.first {
+		l.first = s.Time
+	}
+	l.last = max(l.last, s.Time)
+	l.resolve(s)
+	period := s.Period
+	if period == 0 {
+		period = 1
+	}
+	l.add(l.threadNow(s.PID, s.TID), l.stack(l.frames), int32(event), period)
+}
+
+// resolve turns the sample's addresses into l.frames, leaf first.
+func (l *loader) resolve(s *perfring.Sample) {
+	l.frames = l.frames[:0]
+	space := l.table.Space(s.PID)
+	mode := s.CPUMode()
+	returned := false // the next entry is a return address
+	user := false     // the chain has a user part
+	n := s.Callchain.Len()
+	for n > 0 && s.Callchain.At(n-1) == 0 { // where a walk along frame pointers gave up
+		n--
+	}
+	for i := 0; i < n; i++ {
+		ip := s.Callchain.At(i)
+		if ip >= contextMax {
+			returned = false
+			switch ip {
+			case contextKernel:
+				mode = unix.PERF_RECORD_MISC_KERNEL
+			case contextUser:
+				mode = unix.PERF_RECORD_MISC_USER
+			case contextUserDeferred:
+				n = i // nothing but the cookie follows
+			default:
+				mode = unix.PERF_RECORD_MISC_GUEST_USER // or a guest's kernel, or a hypervisor
+			}
+			continue
+		}
+		f := l.at(space, mode, ip, returned)
+		l.frames = append(l.frames, f)
+		user = user || mode == unix.PERF_RECORD_MISC_USER
+		returned = !l.signal[f]
+	}
+	raw := s.DynSize > 0 && !user
+	if raw {
+		l.rawStacks++
+	}
+	if mode := s.CPUMode(); len(l.frames) == 0 || !user && mode == unix.PERF_RECORD_MISC_USER {
+		l.frames = append(l.frames, l.at(space, mode, s.IP, false))
+	} else if raw {
+		if ip, ok := s.Reg(regIP); ok {
+			l.frames = append(l.frames, l.at(space, unix.PERF_RECORD_MISC_USER, ip, false))
+		}
+	}
+}
+
+func (l *loader) at(space *vmas.Space, mode uint16, ip uint64, returned bool) int32 {
+	switch mode {
+	case unix.PERF_RECORD_MISC_KERNEL:
+		return l.kernelFrame(ip, returned)
+	case unix.PERF_RECORD_MISC_USER, unix.PERF_RECORD_MISC_CPUMODE_UNKNOWN:
+		return l.userFrame(space, ip, returned)
+	}
+	return l.fixedFrame("[guest]", Guest)
+}
+
+// finish completes the profile.
+func (l *loader) finish() *Profile {
+	p := l.p
+	p.Duration = time.Duration(l.last - l.first)
+	if l.rawStacks > 0 {
+		p.Problems = append(p.Problems, fmt.Sprintf("%d samples have a raw copy of the user stack instead of a user callchain (perf record --call-graph dwarf): of their user part only the innermost frame is shown", l.rawStacks))
+	}
+	if l.noEvent > 0 {
+		p.Problems = append(p.Problems, fmt.Sprintf("%d samples of events that the recording does not describe are left out", l.noEvent))
+	}
+	if l.malformed > 0 {
+		p.Problems = append(p.Problems, fmt.Sprintf("%d records are malformed and left out", l.malformed))
+	}
+	p.Problems = slices.Concat(p.Problems, l.sym.Problems())
+	return p
+}

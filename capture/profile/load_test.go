@@ -1,0 +1,332 @@
+package profile
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"unspool/capture/perfdata"
+	"unspool/capture/symbols"
+	"unspool/perfring"
+
+	"golang.org/x/sys/unix"
+)
+
+// run runs a tool and returns its output; it skips the test when the tool is missing.
+func run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		t.Skipf("%s is missing", name)
+	}
+	cmd := exec.Command(name, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		if name == "perf" && (strings.Contains(stderr.String(), "perf_event_paranoid") || strings.Contains(stderr.String(), "not supported")) {
+			t.Skipf("perf may not record here: %s", stderr.String())
+		}
+		t.Fatalf("%s: %v\n%s", cmd, err, &stderr)
+	}
+	return string(out)
+}
+
+const program = `
+#include <unistd.h>
+volatile unsigned long sink;
+#define NI __attribute__((noinline))
+NI void spin(int n) { for (int i = 0; i < n; i++) sink += i; }
+NI void light(void) { spin(20000); sink++; }
+NI void heavy(void) { spin(60000); sink++; }
+NI void recurse(int n) { if (n) recurse(n - 1); else heavy(); sink++; }
+NI void calls(void) { for (int i = 0; i < 200; i++) getppid(); sink++; }
+int main(void) { for (int i = 0; i < 2000; i++) { light(); recurse(5); calls(); } return 0; }
+`
+
+// record compiles the program with frame pointers and records it with perf.
+func record(t testing.TB, args ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	src, bin, data := filepath.Join(dir, "fp.c"), filepath.Join(dir, "fp"), filepath.Join(dir, "perf.data")
+	if err := os.WriteFile(src, []byte(program), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "gcc", "-O0", "-fno-omit-frame-pointer", "-o", bin, src)
+	run(t, "perf", append(append([]string{"record", "-q", "-F", "999", "-o", data}, args...), "--", bin)...)
+	return data
+}
+
+func load(t testing.TB, path string) *Profile {
+	t.Helper()
+	r, err := perfdata.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p, err := Load(r, symbols.New(symbols.Options{}), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.CheckValid(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// leaves counts samples by the canonical name of their innermost frame.
+func leaves(p *Profile) map[string]uint64 {
+	n := map[string]uint64{}
+	for _, s := range p.Samples {
+		n[canonical(p.Frames[p.Nodes[s.Node].Frame].Name)] += s.Count
+	}
+	return n
+}
+
+// canonical evens out which of several names of an address is shown, and that perf takes the procedure linkage table for the
+// function before it.
+func canonical(name string) string {
+	if name == "_init" || strings.HasSuffix(name, "@plt") {
+		return "@plt"
+	}
+	return strings.TrimLeft(strings.TrimPrefix(name, "__GI_"), "_")
+}
+
+func stackOf(p *Profile, node int32) (names []string) {
+	for ; node > 0; node = p.Nodes[node].Parent {
+		names = append(names, p.Frames[p.Nodes[node].Frame].Name)
+	}
+	return names
+}
+
+// scriptLeaves counts samples by their innermost symbol, as perf script shows them; those without a symbol go by "[unknown]".
+func scriptLeaves(t *testing.T, path string) (counts map[string]uint64, total uint64) {
+	counts = map[string]uint64{}
+	first := true
+	for line := range strings.Lines(run(t, "perf", "script", "-i", path, "-F", "ip,sym")) {
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			first = true
+			continue
+		}
+		if first {
+			name := "[unknown]"
+			if len(f) > 1 {
+				name = canonical(strings.Join(f[1:], " "))
+			}
+			counts[name]++
+			total++
+		}
+		first = false
+	}
+	return counts, total
+}
+
+func TestLeavesAgreeWithPerfScript(t *testing.T) {
+	for _, args := range [][]string{{"-g", "-e", "cpu-clock"}, {"-g", "-e", "cpu-clock", "--buildid-mmap"}, {"-g", "-e", "cpu-clock:u"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			path := record(t, args...)
+			p := load(t, path)
+			want, total := scriptLeaves(t, path)
+			if p.Count() != total || total < 50 {
+				t.Fatalf("%d samples, perf script shows %d", p.Count(), total)
+			}
+			have := leaves(p)
+			var known, differ uint64
+			for name, n := range want {
+				if name == "[unknown]" {
+					continue
+				}
+				known += n
+				if have[name] != n {
+					differ += max(n, have[name]) - min(n, have[name])
+					t.Logf("%s: %d samples, perf says %d", name, have[name], n)
+				}
+			}
+			if have["spin"] != want["spin"] || want["spin"] == 0 {
+				t.Errorf("spin: %d samples, perf says %d", have["spin"], want["spin"])
+			}
+			if differ*50 > known {
+				t.Errorf("%d of %d samples have another name than perf's\n%v\n%v", differ, known, have, want)
+			}
+			if p.Hostname == "" || len(p.Command) == 0 || p.Duration <= 0 || p.Lost() != 0 {
+				t.Errorf("host %q, command %q, duration %v, lost %d", p.Hostname, p.Command, p.Duration, p.Lost())
+			}
+			for _, th := range p.Threads {
+				if th.Comm != "fp" && th.Comm != "perf-exec" && th.Comm != "perf" {
+					t.Errorf("thread %+v", th)
+				}
+			}
+		})
+	}
+}
+
+func TestStacksRunFromMainToTheLeaf(t *testing.T) {
+	p := load(t, record(t, "-g", "-e", "cpu-clock:u"))
+	var heavy, all uint64
+	for _, s := range p.Samples {
+		all += s.Count
+		got := strings.Join(stackOf(p, s.Node), " ")
+		if strings.HasPrefix(got, "spin heavy recurse recurse recurse recurse recurse recurse main ") {
+			heavy += s.Count
+		}
+	}
+	if heavy*100 < all*40 {
+		t.Errorf("%d of %d samples are in spin, heavy, recurse (6 times), main", heavy, all)
+		for _, s := range p.Samples {
+			t.Logf("%d %s", s.Count, strings.Join(stackOf(p, s.Node), " "))
+		}
+	}
+	if len(p.Nodes) > int(all)*4+100 {
+		t.Errorf("%d nodes for %d samples", len(p.Nodes), all)
+	}
+}
+
+func TestASampleWithoutCallchainCountsWithItsIP(t *testing.T) {
+	path := record(t, "-e", "cpu-clock:u")
+	p := load(t, path)
+	want, total := scriptLeaves(t, path)
+	if have := leaves(p); p.Count() != total || have["spin"] != want["spin"] {
+		// Without callchains perf script prints one line for each sample, so all leaves are there.
+		t.Logf("perf script shows %d samples: %v", total, want)
+	}
+	if have := leaves(p); have["spin"]*2 < p.Count() {
+		t.Errorf("%d of %d samples in spin", have["spin"], p.Count())
+	}
+}
+
+func TestRawStacksAreNamed(t *testing.T) {
+	p := load(t, record(t, "--call-graph", "dwarf,4096", "-e", "cpu-clock:u"))
+	named := false
+	for _, problem := range p.Problems {
+		named = named || strings.Contains(problem, "raw copy of the user stack")
+	}
+	if !named {
+		t.Errorf("problems: %q", p.Problems)
+	}
+	if have := leaves(p); have["spin"]*2 < p.Count() {
+		t.Errorf("%d of %d samples in spin", have["spin"], p.Count())
+	}
+}
+
+func TestATruncatedRecordingYieldsWhatIsThere(t *testing.T) {
+	path := record(t, "-g", "-e", "cpu-clock:u")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := load(t, path).Count()
+	cut := filepath.Join(t.TempDir(), "cut")
+	if err := os.WriteFile(cut, whole[:len(whole)/2], 0o666); err != nil {
+		t.Fatal(err)
+	}
+	p := load(t, cut)
+	if n := p.Count(); n == 0 || n >= want {
+		t.Errorf("%d of %d samples; %q", n, want, p.Problems)
+	}
+}
+
+func TestRepeatedStacksDoNotAllocate(t *testing.T) {
+	l := newLoader(symbols.New(symbols.Options{}))
+	l.event = func(uint64) int { return 0 }
+	l.p.Events = []string{"cycles"}
+	chain := words(contextKernel, 0xffffffff81000010, 0xffffffff81000100, contextUser, 0x1000, 0x2000, 0x3000)
+	l.sample.PID, l.sample.TID, l.sample.Callchain = 7, 7, chain
+	l.addSample()
+	if n := testing.AllocsPerRun(1000, l.addSample); n != 0 {
+		t.Errorf("%v allocations a sample", n)
+	}
+	if err := l.p.CheckValid(); err != nil || len(l.p.Samples) != 1 {
+		t.Errorf("%v, %+v", err, l.p.Samples)
+	}
+}
+
+func words(w ...uint64) []byte {
+	var b []byte
+	for _, v := range w {
+		for i := range 8 {
+			b = append(b, byte(v>>(8*i)))
+		}
+	}
+	return b
+}
+
+func TestMarkersSplitTheCallchain(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		chain []uint64
+		want  string
+	}{
+		{"kernel and user", []uint64{contextKernel, 0xffffffff81000010, contextUser, 0x1000}, "kernel unmapped"},
+		{"guest", []uint64{^uint64(2176 - 1), 0x10, contextUser, 0x1000}, "guest unmapped"},
+		{"deferred user part", []uint64{contextKernel, 0xffffffff81000010, contextUserDeferred, 0x1234}, "kernel"},
+		{"zeroes at the end", []uint64{contextUser, 0x1000, 0, 0}, "unmapped"},
+		{"only a marker", []uint64{contextUser}, "unmapped"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLoader(symbols.New(symbols.Options{Kallsyms: "/nonexistent"}))
+			l.sample.Misc = 2 // PERF_RECORD_MISC_USER
+			if c.chain[0] != contextUser {
+				l.sample.Misc = 1
+			}
+			l.sample.Callchain = words(c.chain...)
+			l.resolve(&l.sample)
+			var kinds []string
+			for _, f := range l.frames {
+				kinds = append(kinds, l.p.Frames[f].Kind.String())
+			}
+			if got := strings.Join(kinds, " "); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func FuzzRecords(f *testing.F) {
+	sample := func(chain ...uint64) []byte { // IP, TID, CALLCHAIN
+		b := words(append([]uint64{0, 0x1000, 7<<32 | 7, uint64(len(chain))}, chain...)...)
+		b[0], b[4], b[6] = 9, 2, byte(len(b))
+		return b
+	}
+	f.Add(sample(contextKernel, 0xffffffff81000010, contextUser, 0x1000, 0x2000))
+	f.Add(append(words(40<<48|3, 7<<32|7, 0x6f6d6564, 0, 0), sample(contextUserDeferred, 1)...))
+	format := perfring.NewFormat(&unix.PerfEventAttr{Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CALLCHAIN})
+	sym := symbols.New(symbols.Options{Kallsyms: "/nonexistent", Root: "/nonexistent"})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l := newLoader(sym)
+		l.event = func(uint64) int { return 0 }
+		l.p.Events = []string{"cycles"}
+		for len(b) > 0 {
+			r, err := perfring.CheckRecord(b)
+			if err != nil {
+				break
+			}
+			b = b[r.Size():]
+			l.record(r, &format)
+		}
+		if err := l.finish().CheckValid(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func BenchmarkSample(b *testing.B) {
+	l := newLoader(symbols.New(symbols.Options{Kallsyms: "/nonexistent"}))
+	l.event = func(uint64) int { return 0 }
+	l.p.Events = []string{"cycles"}
+	chain := []uint64{contextKernel}
+	for i := range 10 {
+		chain = append(chain, 0xffffffff81000010+uint64(i)*64)
+	}
+	chain = append(chain, contextUser)
+	for i := range 30 {
+		chain = append(chain, 0x1000+uint64(i)*64)
+	}
+	l.sample.Callchain = words(chain...)
+	b.ReportAllocs()
+	for b.Loop() {
+		l.addSample()
+	}
+}

@@ -1,0 +1,156 @@
+// Package report prints a profile as text for a terminal or a pipe: what was recorded, the functions that cost most by
+// themselves (self) and with what they call (total), and the tree of calls, outermost function first, pruned at a threshold.
+//
+// Percentages are shares of all samples of the event. A function that is on a stack several times counts once for its total.
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"unspool/capture/profile"
+)
+
+// Options say what is printed. The zero value is what `unspool report` does in a pipe.
+type Options struct {
+	File         string  // the recording's name, for the first line; "" leaves it out
+	PercentLimit float64 // least share of the samples that the tree shows, in percent; 0 for 1, negative for no limit
+	Top          int     // functions in the table; 0 for 20, negative for none
+	Width        int     // of a line in columns; 0 for 100, negative for no limit
+	Colour       bool    // with ANSI escape sequences, by share
+	NoKernel     bool    // leave the kernel's frames out: its time counts for the user function that called it
+}
+
+const (
+	defaultLimit = 1
+	defaultTop   = 20
+	defaultWidth = 100
+	minWidth     = 40
+)
+
+// Write prints the profile. It returns the first error of w, or says what is wrong with a profile that is not valid.
+func Write(w io.Writer, p *profile.Profile, o Options) error {
+	if err := p.CheckValid(); err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
+	if o.PercentLimit == 0 {
+		o.PercentLimit = defaultLimit
+	}
+	if o.Top == 0 {
+		o.Top = defaultTop
+	}
+	switch {
+	case o.Width == 0:
+		o.Width = defaultWidth
+	case o.Width < 0:
+		o.Width = 1 << 20
+	default:
+		o.Width = max(o.Width, minWidth)
+	}
+	out := &printer{w: bufio.NewWriter(w), o: o}
+	out.header(p)
+	printed := 0
+	for event, name := range p.Events {
+		v := newView(p, int32(event), o.NoKernel)
+		if v.samples == 0 {
+			continue
+		}
+		if printed++; len(p.Events) > 1 {
+			out.line("")
+			out.line(out.bold(fmt.Sprintf("%s: %s", clean(name), plural(v.samples, "sample"))))
+		}
+		out.functions(v)
+		out.tree(v)
+	}
+	if printed == 0 {
+		out.line("")
+		out.line("The recording holds no samples.")
+	}
+	return out.w.Flush()
+}
+
+// printer writes lines; the first error of the writer behind it comes back from Flush.
+type printer struct {
+	w *bufio.Writer
+	o Options
+}
+
+func (out *printer) line(s string) {
+	_, _ = out.w.WriteString(strings.TrimRight(s, " "))
+	_ = out.w.WriteByte('\n')
+}
+
+// field prints a line of the header, in several lines when the value is long.
+func (out *printer) field(name, value string) {
+	if value == "" {
+		return
+	}
+	for _, part := range wrap(value, out.o.Width-10) {
+		out.line(fmt.Sprintf("%-9s %s", name, shorten(part, out.o.Width-10)))
+		name = ""
+	}
+}
+
+func (out *printer) header(p *profile.Profile) {
+	out.field("file", clean(out.o.File))
+	var words []string
+	for _, arg := range p.Command {
+		words = append(words, quote(arg))
+	}
+	out.field("command", clean(strings.Join(words, " ")))
+	out.field("host", clean(strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
+	out.field("events", clean(strings.Join(p.Events, ", ")))
+	samples := fmt.Sprintf("%s of %s", number(p.Count()), plural(uint64(len(p.Threads)), "thread"))
+	if p.Duration > 0 {
+		samples += " in " + duration(p.Duration)
+	}
+	if lost := p.Lost(); lost > 0 {
+		samples += fmt.Sprintf(", %s lost", number(lost))
+	} else {
+		samples += ", none lost"
+	}
+	if p.Throttled > 0 {
+		samples += fmt.Sprintf(", throttled %s", plural(p.Throttled, "time"))
+	}
+	out.field("samples", samples)
+	for _, problem := range p.Problems {
+		out.field("note", clean(problem))
+	}
+}
+
+// quote makes a word of a command line out of arg.
+func quote(arg string) string {
+	if arg != "" && !strings.ContainsAny(arg, " \t\n'\"\\$&|;<>()*?[]#~`") {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+}
+
+func duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%.0f ms", d.Seconds()*1000)
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+// number writes n with a comma between groups of three digits.
+func number(n uint64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func plural(n uint64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return number(n) + " " + what + "s"
+}

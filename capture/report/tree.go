@@ -1,0 +1,139 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"unspool/capture/profile"
+)
+
+// functions prints the table of functions.
+func (out *printer) functions(v *view) {
+	if out.o.Top < 0 {
+		return
+	}
+	rows := v.functions()
+	left := max(len(rows)-out.o.Top, 0)
+	rows = rows[:len(rows)-left]
+	images := width("image")
+	for _, r := range rows {
+		images = max(images, width(out.image(v, r.frame)))
+	}
+	images = min(images, out.o.Width/3)
+	names := width("function")
+	for _, r := range rows {
+		names = max(names, width(clean(v.p.Frames[r.frame].Name)))
+	}
+	names = min(names, out.o.Width-images-len("100.0%  100.0%  ")-2)
+	out.line("")
+	out.line(out.bold(fmt.Sprintf("%6s  %6s  %-*s  %s", "self", "total", names, "function", "image")))
+	for _, r := range rows {
+		name := shorten(clean(v.p.Frames[r.frame].Name), names)
+		out.line(fmt.Sprintf("%s  %s  %s%s  %s", out.share(v, r.self), out.share(v, r.total), name,
+			strings.Repeat(" ", names-width(name)), out.dim(shorten(out.image(v, r.frame), images))))
+	}
+	if left > 0 {
+		out.line(out.dim(fmt.Sprintf("%16s… and %s more", "", plural(uint64(left), "function"))))
+	}
+}
+
+func (out *printer) image(v *view, frame int32) string {
+	return clean(v.p.Images[v.p.Frames[frame].Image].Name)
+}
+
+// share is a percentage of all samples, six columns wide.
+func (out *printer) share(v *view, n uint64) string {
+	p := v.percent(n)
+	if n == 0 {
+		return fmt.Sprintf("%6s", "·")
+	}
+	return out.paint(heat(p), fmt.Sprintf("%5.1f%%", p))
+}
+
+// branch is a node to print: before is what stands left of its name, below what stands left of the lines under it.
+type branch struct {
+	node          int32
+	before, below string
+	image         int32 // of the frame above it
+	rest          int   // instead of a node: that many children below the limit
+	weight        uint64
+}
+
+// tree prints the tree of calls. Where a function has one child to show, the child stands under it without indentation; where it
+// has several, each begins a branch.
+func (out *printer) tree(v *view) {
+	out.line("")
+	limit := ""
+	if out.o.PercentLimit > 0 {
+		limit = fmt.Sprintf(" (from %.3g%% up)", out.o.PercentLimit)
+	}
+	out.line(out.bold(fmt.Sprintf("%6s  %6s  %s", "total", "self", "call tree"+limit)))
+	if v.hidden > 0 {
+		out.line(fmt.Sprintf("%s  %s  %s", out.share(v, v.hidden), out.share(v, v.hidden), out.dim("(in the kernel only)")))
+	}
+	stack := out.children(v, branch{node: 0, image: -1}, nil)
+	for len(stack) > 0 {
+		b := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if b.rest > 0 {
+			out.line(fmt.Sprintf("%s  %6s  %s%s", out.share(v, b.weight), "", out.lines(b.before),
+				out.dim(fmt.Sprintf("(%s below %.3g%%)", plural(uint64(b.rest), "other"), out.o.PercentLimit))))
+			continue
+		}
+		f := v.frame(b.node)
+		out.line(fmt.Sprintf("%s  %s  %s%s", out.share(v, v.total[b.node]), out.share(v, v.self[b.node]), out.lines(b.before), out.name(v, f, b)))
+		b.image = f.Image
+		stack = out.children(v, b, stack)
+	}
+}
+
+// name is the function's name, with its image where that is another one than the caller's, in the columns that are left.
+func (out *printer) name(v *view, f *profile.Frame, b branch) string {
+	room := out.o.Width - len("100.0%  100.0%  ") - min(width(b.before), out.maxLines())
+	name := clean(f.Name)
+	if f.Image == b.image || !f.Known {
+		return shorten(name, room)
+	}
+	image := shorten(clean(v.p.Images[f.Image].Name), room/3)
+	return shorten(name, room-width(image)-2) + "  " + out.dim(image)
+}
+
+// children puts the children of b that are to be shown on the stack, the heaviest on top.
+func (out *printer) children(v *view, b branch, stack []branch) []branch {
+	kids := v.childs[b.node]
+	shown := len(kids)
+	var rest uint64
+	for shown > 0 && v.percent(v.total[kids[shown-1]]) < out.o.PercentLimit {
+		shown--
+		rest += v.total[kids[shown]]
+	}
+	others := len(kids) - shown
+	if v.percent(rest) < out.o.PercentLimit {
+		others = 0
+	}
+	if shown == 1 && others == 0 {
+		return append(stack, branch{node: kids[0], before: b.below, below: b.below, image: b.image})
+	}
+	if others > 0 {
+		stack = append(stack, branch{before: b.below + "└─ ", rest: others, weight: rest})
+	}
+	for i := shown - 1; i >= 0; i-- {
+		next := branch{node: kids[i], before: b.below + "├─ ", below: b.below + "│  ", image: b.image}
+		if i == shown-1 && others == 0 {
+			next.before, next.below = b.below+"└─ ", b.below+"   "
+		}
+		stack = append(stack, next)
+	}
+	return stack
+}
+
+// maxLines is how many columns the lines of the tree may take.
+func (out *printer) maxLines() int { return out.o.Width / 2 }
+
+// lines are the tree's lines in front of a name; of those of a tree that is too deep, the innermost.
+func (out *printer) lines(s string) string {
+	if w := width(s); w > out.maxLines() {
+		s = "…" + string([]rune(s)[w-out.maxLines()+1:])
+	}
+	return out.dim(s)
+}

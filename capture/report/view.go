@@ -1,0 +1,105 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"unspool/capture/profile"
+)
+
+// view is the samples of one event, added up by node and by frame.
+type view struct {
+	p       *profile.Profile
+	samples uint64   // all of the event
+	self    []uint64 // by node: samples that end there
+	total   []uint64 // by node: samples that pass through
+	childs  [][]int32
+	hidden  uint64 // samples that have no frame to show
+}
+
+func newView(p *profile.Profile, event int32, noKernel bool) *view {
+	n := len(p.Nodes)
+	v := &view{p: p, self: make([]uint64, n), total: make([]uint64, n), childs: make([][]int32, n)}
+	// shown is, for each node, itself or the node above it that is shown.
+	shown := make([]int32, n)
+	for i := 1; i < n; i++ {
+		node := p.Nodes[i]
+		shown[i] = int32(i)
+		if noKernel && p.Frames[node.Frame].Kind == profile.Kernel {
+			shown[i] = shown[node.Parent]
+		}
+	}
+	for _, s := range p.Samples {
+		if s.Event == event {
+			v.samples += s.Count
+			v.self[shown[s.Node]] += s.Count
+		}
+	}
+	v.hidden = v.self[0]
+	for i := n - 1; i > 0; i-- { // children come after their parents
+		v.total[i] += v.self[i]
+		if v.total[i] > 0 {
+			parent := shown[p.Nodes[i].Parent]
+			v.total[parent] += v.total[i]
+			v.childs[parent] = append(v.childs[parent], int32(i))
+		}
+	}
+	v.total[0] += v.self[0]
+	for _, c := range v.childs {
+		slices.SortFunc(c, func(a, b int32) int {
+			return cmp.Or(cmp.Compare(v.total[b], v.total[a]), strings.Compare(v.frame(a).Name, v.frame(b).Name), cmp.Compare(a, b))
+		})
+	}
+	return v
+}
+
+func (v *view) frame(node int32) *profile.Frame { return &v.p.Frames[v.p.Nodes[node].Frame] }
+
+func (v *view) percent(n uint64) float64 { return 100 * float64(n) / float64(v.samples) }
+
+// function is a row of the table.
+type function struct {
+	frame       int32
+	self, total uint64
+}
+
+// functions adds up the nodes by frame, those with most self samples first.
+func (v *view) functions() []function {
+	rows := make([]function, len(v.p.Frames))
+	for i := range rows {
+		rows[i].frame = int32(i)
+	}
+	// Down the tree without recursion: a stack may be as deep as its recording likes. open counts how often a frame is on the path.
+	open := make([]int32, len(v.p.Frames))
+	type step struct {
+		node int32
+		next int // index of the next child
+	}
+	path := []step{{0, 0}}
+	for len(path) > 0 {
+		top := &path[len(path)-1]
+		if kids := v.childs[top.node]; top.next < len(kids) {
+			c := kids[top.next]
+			top.next++
+			f := v.p.Nodes[c].Frame
+			rows[f].self += v.self[c]
+			if open[f] == 0 {
+				rows[f].total += v.total[c]
+			}
+			open[f]++
+			path = append(path, step{c, 0})
+			continue
+		}
+		if top.node != 0 {
+			open[v.p.Nodes[top.node].Frame]--
+		}
+		path = path[:len(path)-1]
+	}
+	rows = slices.DeleteFunc(rows, func(r function) bool { return r.total == 0 })
+	slices.SortFunc(rows, func(a, b function) int {
+		return cmp.Or(cmp.Compare(b.self, a.self), cmp.Compare(b.total, a.total),
+			strings.Compare(v.p.Frames[a.frame].Name, v.p.Frames[b.frame].Name), cmp.Compare(a.frame, b.frame))
+	})
+	return rows
+}
