@@ -33,8 +33,9 @@ bin/unspool: $(SOURCES) $(wildcard .git/logs/HEAD)
 
 demo: bin/unspool ## record a sample workload for DEMO_SECONDS=3 seconds and print its call tree
 	@CC='$(CC)' CXX='$(CXX)' .ci/setup demo
-	@$(MAKE) --no-print-directory dist/demo-workload
-	bin/unspool record -o dist/demo.data -- dist/demo-workload $(DEMO_SECONDS) || { bin/unspool doctor; exit 1; }
+	@$(MAKE) -s dist/demo-workload
+	@echo 'bin/unspool record -o dist/demo.data -- dist/demo-workload $(DEMO_SECONDS)'
+	@bin/unspool record -o dist/demo.data -- dist/demo-workload $(DEMO_SECONDS) || { bin/unspool doctor; exit 1; }
 	bin/unspool report dist/demo.data
 
 dist/demo-workload: $(DEMO_PARTS)
