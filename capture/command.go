@@ -93,8 +93,8 @@ type command struct {
 }
 
 // newCommand starts a child that waits to run argv. Its events have to be
-// opened with enable_on_exec.
-func newCommand(argv []string) (_ *command, err error) {
+// opened with enable_on_exec. stdout is where its output goes.
+func newCommand(argv []string, stdout *os.File) (_ *command, err error) {
 	path, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return nil, &CommandError{argv[0], err}
@@ -118,7 +118,7 @@ func newCommand(argv []string) (_ *command, err error) {
 		Path:       "/proc/self/exe",
 		Args:       append([]string{stubName, path}, argv...),
 		Stdin:      os.Stdin,
-		Stdout:     os.Stdout,
+		Stdout:     stdout,
 		Stderr:     os.Stderr,
 		ExtraFiles: []*os.File{readyR, failedW},
 	}

@@ -3,6 +3,7 @@ package capture
 import (
 	"context"
 	"errors"
+	"os"
 	"syscall"
 	"time"
 
@@ -63,7 +64,11 @@ func Record(ctx context.Context, o Options) (out Outcome, err error) {
 	out.Trouble = newTrouble()
 	r := &recording{Options: o, out: &out}
 	if len(o.Command) > 0 {
-		if r.command, err = newCommand(o.Command); err != nil {
+		stdout := os.Stdout
+		if o.Output == "-" {
+			stdout = os.Stderr // the pipe is for the recording alone
+		}
+		if r.command, err = newCommand(o.Command, stdout); err != nil {
 			return out, err
 		}
 	}
@@ -171,7 +176,7 @@ func (r *recording) run(ctx context.Context) error {
 // describeKernel writes the kernel's mappings.
 func (r *recording) describeKernel() error {
 	records, ids, err := perfdata.KernelRecords(r.source.Format())
-	if err != nil {
+	if err != nil && r.kernelToo() {
 		r.note(err.Error())
 	}
 	for _, rec := range records {
@@ -183,6 +188,16 @@ func (r *recording) describeKernel() error {
 		r.writer.BuildID(id.Path, id.ID, id.Kernel)
 	}
 	return nil
+}
+
+// kernelToo says whether any event is sampled in the kernel.
+func (r *recording) kernelToo() bool {
+	for _, a := range r.source.Attrs() {
+		if a.PerfEventAttr.Bits&unix.PerfBitExcludeKernel == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // loop takes records from the rings until the recording is over.

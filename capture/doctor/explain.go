@@ -6,8 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"unspool/perfring"
 )
 
 // Explain says in the doctor's words why recording failed, and the command that mends it (empty
@@ -36,6 +40,13 @@ func (m *Machine) Explain(err error) (message, fix string, ok bool) {
 	if errors.As(err, &link) || errors.As(err, &run) {
 		return "", "", false
 	}
+	var open *perfring.OpenError
+	if errors.As(err, &open) {
+		if open.What == "mmap" {
+			return m.explainRing(errno)
+		}
+		return m.explainOpen(errno, open.PID)
+	}
 	var call *os.SyscallError
 	if errors.As(err, &call) {
 		switch call.Syscall {
@@ -46,7 +57,7 @@ func (m *Machine) Explain(err error) (message, fix string, ok bool) {
 			return "", "", false
 		}
 	}
-	return m.explainOpen(errno)
+	return m.explainOpen(errno, 0)
 }
 
 // explainPath knows one file: the id of a tracepoint.
@@ -79,10 +90,11 @@ func (m *Machine) explainRing(errno syscall.Errno) (message, fix string, ok bool
 	return "", "", false
 }
 
-func (m *Machine) explainOpen(errno syscall.Errno) (message, fix string, ok bool) {
+// explainOpen is about an event on a process: 0 for one that is not known, -1 for all.
+func (m *Machine) explainOpen(errno syscall.Errno, pid int) (message, fix string, ok bool) {
 	switch errno {
 	case syscall.EACCES, syscall.EPERM:
-		message, fix = m.explainPermission()
+		message, fix = m.explainPermission(pid)
 		return message, fix, true
 	case syscall.ENOENT, syscall.ENODEV, syscall.EOPNOTSUPP, syscall.ENXIO:
 		return "this machine has no counter for the event (usual for hardware events in a virtual machine): " +
@@ -91,6 +103,9 @@ func (m *Machine) explainOpen(errno syscall.Errno) (message, fix string, ok bool
 		return fmt.Sprintf("the kernel does not know something that was asked of it; Linux %s may be too old, "+
 			"or the event cannot be sampled", m.Release), "", true
 	case syscall.ESRCH:
+		if pid > 0 {
+			return fmt.Sprintf("there is no process %d, or it has ended", pid), "", true
+		}
 		return "no such process, or it has ended", "", true
 	case syscall.EBUSY:
 		return "another profiler or the NMI watchdog holds the hardware counters; stop it, or use -e cpu-clock",
@@ -105,7 +120,7 @@ func (m *Machine) explainOpen(errno syscall.Errno) (message, fix string, ok bool
 }
 
 // explainPermission finds out which of the gates is shut.
-func (m *Machine) explainPermission() (message, fix string) {
+func (m *Machine) explainPermission(pid int) (message, fix string) {
 	n, err := m.sysctl("perf_event_paranoid")
 	caps := m.capabilities()
 	switch {
@@ -114,6 +129,11 @@ func (m *Machine) explainPermission() (message, fix string) {
 			"security module forbids them", m.containerFix()
 	case err != nil:
 		return "perf events are not permitted", m.setcap()
+	case pid > 0 && m.anothers(pid):
+		return fmt.Sprintf("process %d is another user's: recording it takes a privilege", pid), m.setcap()
+	case n >= 1 && pid < 0:
+		return fmt.Sprintf("recording every process is not permitted to you (perf_event_paranoid is %d)", n),
+			setSysctl("perf_event_paranoid", 0)
 	case n >= 2:
 		return fmt.Sprintf("perf events are not permitted to you as asked (perf_event_paranoid is %d)", n),
 			setSysctl("perf_event_paranoid", 1)
@@ -122,6 +142,16 @@ func (m *Machine) explainPermission() (message, fix string) {
 			setSysctl("perf_event_paranoid", 0)
 	}
 	return "another user's process takes a privilege to record", m.setcap()
+}
+
+// anothers says whether a process belongs to another user.
+func (m *Machine) anothers(pid int) bool {
+	info, err := os.Stat(filepath.Join(m.Proc, strconv.Itoa(pid)))
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) != os.Geteuid()
 }
 
 // containerFix is for a process that a seccomp filter binds.

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"unspool/capture/perfdata"
+	"unspool/capture/profile"
 	"unspool/capture/report"
+	"unspool/capture/symbols"
 )
 
 func reportCommand() *cobra.Command {
@@ -19,14 +24,46 @@ first. FILE (default perf.data, - for a pipe) is any perf.data file with
 callchains, also one that perf wrote.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return nil
+			o.File = "perf.data"
+			if len(args) > 0 {
+				o.File = args[0]
+			}
+			return printReport(o)
 		},
+		DisableFlagsInUseLine: true,
 	}
 	fl := c.Flags()
 	fl.SortFlags = false
 	fl.Float64Var(&o.PercentLimit, "percent-limit", 1, "prune the call tree below `PERCENT` of the samples")
 	fl.IntVar(&o.Top, "top", 20, "functions in the table, `N`")
 	fl.BoolVar(&o.NoKernel, "no-kernel", false, "leave out the kernel's frames")
-	_ = os.Stdout
 	return c
+}
+
+func printReport(o report.Options) error {
+	r, err := perfdata.Open(o.File)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	sym := symbols.New(symbols.Options{})
+	p, err := profile.Load(r, sym, profile.Options{})
+	var damage *perfdata.DamageError
+	if err != nil && !(errors.As(err, &damage) && p != nil) {
+		return fmt.Errorf("%s: %w", o.File, err)
+	}
+	for _, problem := range sym.Problems() {
+		fmt.Fprintf(os.Stderr, "unspool: %s\n", problem)
+	}
+	if isTerminal(os.Stdout) {
+		o.Colour = os.Getenv("NO_COLOR") == ""
+		o.Width = columns(os.Stdout)
+	}
+	if werr := report.Write(os.Stdout, p, o); werr != nil {
+		return werr
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w; shown is what could be read", o.File, err)
+	}
+	return nil
 }
