@@ -11,6 +11,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/capture/symbols"
 	"unspool/perfring"
+	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
 )
@@ -232,6 +233,7 @@ func TestRepeatedStacksDoNotAllocate(t *testing.T) {
 	l := newLoader(symbols.New(symbols.Options{}))
 	l.event = func(uint64) int { return 0 }
 	l.p.Events = []string{"cycles"}
+	l.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x2000, Prot: vmas.ProtExec, Name: []byte("//anon")})
 	chain := words(contextKernel, 0xffffffff81000010, 0xffffffff81000100, contextUser, 0x1000, 0x2000, 0x3000)
 	l.sample.PID, l.sample.TID, l.sample.Callchain = 7, 7, chain
 	l.addSample()

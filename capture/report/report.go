@@ -51,25 +51,37 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		o.Width = max(o.Width, minWidth)
 	}
 	out := &printer{w: bufio.NewWriter(w), o: o}
-	out.header(p)
-	printed := 0
-	for event, name := range p.Events {
-		v := newView(p, int32(event), o.NoKernel)
-		if v.samples == 0 {
-			continue
-		}
-		if printed++; len(p.Events) > 1 {
+	sampled := events(p)
+	out.header(p, sampled)
+	for _, event := range sampled {
+		v := newView(p, event, o.NoKernel)
+		if len(sampled) > 1 {
 			out.line("")
-			out.line(out.bold(fmt.Sprintf("%s: %s", clean(name), plural(v.samples, "sample"))))
+			out.line(out.bold(fmt.Sprintf("%s: %s", clean(p.Events[event]), plural(v.samples, "sample"))))
 		}
 		out.functions(v)
 		out.tree(v)
 	}
-	if printed == 0 {
+	if len(sampled) == 0 {
 		out.line("")
 		out.line("The recording holds no samples.")
 	}
 	return out.w.Flush()
+}
+
+// events returns the events that have samples; the others, such as the dummy that perf opens for side-band records, are nobody's concern.
+func events(p *profile.Profile) []int32 {
+	count := make([]uint64, len(p.Events))
+	for _, s := range p.Samples {
+		count[s.Event] += s.Count
+	}
+	var have []int32
+	for i, n := range count {
+		if n > 0 {
+			have = append(have, int32(i))
+		}
+	}
+	return have
 }
 
 // printer writes lines; the first error of the writer behind it comes back from Flush.
@@ -94,7 +106,7 @@ func (out *printer) field(name, value string) {
 	}
 }
 
-func (out *printer) header(p *profile.Profile) {
+func (out *printer) header(p *profile.Profile, sampled []int32) {
 	out.field("file", clean(out.o.File))
 	var words []string
 	for _, arg := range p.Command {
@@ -102,7 +114,11 @@ func (out *printer) header(p *profile.Profile) {
 	}
 	out.field("command", clean(strings.Join(words, " ")))
 	out.field("host", clean(strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
-	out.field("events", clean(strings.Join(p.Events, ", ")))
+	var names []string
+	for _, event := range sampled {
+		names = append(names, p.Events[event])
+	}
+	out.field("events", clean(strings.Join(names, ", ")))
 	samples := fmt.Sprintf("%s of %s", number(p.Count()), plural(uint64(len(p.Threads)), "thread"))
 	if p.Duration > 0 {
 		samples += " in " + duration(p.Duration)

@@ -135,13 +135,24 @@ func TestEventsAreReportedOneByOne(t *testing.T) {
 	p.Events = []string{"cpu-clock", "page-faults", "never"}
 	p.Samples = append(p.Samples, profile.Sample{Thread: 0, Node: 3, Event: 1, Count: 1, Period: 1})
 	got := write(t, p, Options{})
-	for _, want := range []string{"\ncpu-clock: 1,000 samples\n", "\npage-faults: 1 sample\n", "events    cpu-clock, page-faults, never\n"} {
+	for _, want := range []string{"\ncpu-clock: 1,000 samples\n", "\npage-faults: 1 sample\n", "events    cpu-clock, page-faults\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
 	if strings.Contains(got, "never:") {
 		t.Error("an event without samples is reported")
+	}
+}
+
+func TestRunsOfUnknownFunctionsAreOneLine(t *testing.T) {
+	p := example()
+	p.Nodes = []profile.Node{{Parent: -1, Frame: -1}, {Parent: 0, Frame: 5}, {Parent: 1, Frame: 5}, {Parent: 2, Frame: 7}, {Parent: 1, Frame: 7}}
+	p.Samples = []profile.Sample{{Node: 3, Count: 1}, {Node: 4, Count: 2}, {Node: 2, Count: 1}}
+	_, tree, _ := strings.Cut(write(t, p, Options{Top: -1}), "call tree")
+	want := " (from 1% up)\n100.0%   25.0%  [libc.so.6]\n 75.0%   75.0%  ksys_read  [kernel]\n"
+	if tree != want {
+		t.Errorf("%q, want %q", tree, want)
 	}
 }
 

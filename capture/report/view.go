@@ -8,10 +8,12 @@ import (
 	"unspool/capture/profile"
 )
 
-// view is the samples of one event, added up by node and by frame.
+// view is the samples of one event, added up by node and by frame. Its tree is the profile's without what is not to be shown, and
+// with each run of unknown functions of one image drawn together into one node.
 type view struct {
 	p       *profile.Profile
-	samples uint64   // all of the event
+	samples uint64 // all of the event
+	nodes   []profile.Node
 	self    []uint64 // by node: samples that end there
 	total   []uint64 // by node: samples that pass through
 	childs  [][]int32
@@ -19,17 +21,27 @@ type view struct {
 }
 
 func newView(p *profile.Profile, event int32, noKernel bool) *view {
-	n := len(p.Nodes)
-	v := &view{p: p, self: make([]uint64, n), total: make([]uint64, n), childs: make([][]int32, n)}
-	// shown is, for each node, itself or the node above it that is shown.
-	shown := make([]int32, n)
-	for i := 1; i < n; i++ {
-		node := p.Nodes[i]
-		shown[i] = int32(i)
-		if noKernel && p.Frames[node.Frame].Kind == profile.Kernel {
-			shown[i] = shown[node.Parent]
+	v := &view{p: p, nodes: []profile.Node{{Parent: -1, Frame: -1}}}
+	shown := make([]int32, len(p.Nodes)) // for each node of the profile, the one that it is shown as
+	ids := make(map[profile.Node]int32, len(p.Nodes))
+	for i, node := range p.Nodes[1:] {
+		parent := shown[node.Parent]
+		f := &p.Frames[node.Frame]
+		if noKernel && f.Kind == profile.Kernel || !f.Known && node.Frame == v.nodes[parent].Frame {
+			shown[i+1] = parent
+			continue
 		}
+		n := profile.Node{Parent: parent, Frame: node.Frame}
+		id, ok := ids[n]
+		if !ok {
+			id = int32(len(v.nodes))
+			v.nodes = append(v.nodes, n)
+			ids[n] = id
+		}
+		shown[i+1] = id
 	}
+	n := len(v.nodes)
+	v.self, v.total, v.childs = make([]uint64, n), make([]uint64, n), make([][]int32, n)
 	for _, s := range p.Samples {
 		if s.Event == event {
 			v.samples += s.Count
@@ -37,15 +49,13 @@ func newView(p *profile.Profile, event int32, noKernel bool) *view {
 		}
 	}
 	v.hidden = v.self[0]
-	for i := n - 1; i > 0; i-- { // children come after their parents
+	for i := n - 1; i >= 0; i-- { // children come after their parents
 		v.total[i] += v.self[i]
-		if v.total[i] > 0 {
-			parent := shown[p.Nodes[i].Parent]
+		if parent := v.nodes[i].Parent; parent >= 0 && v.total[i] > 0 {
 			v.total[parent] += v.total[i]
 			v.childs[parent] = append(v.childs[parent], int32(i))
 		}
 	}
-	v.total[0] += v.self[0]
 	for _, c := range v.childs {
 		slices.SortFunc(c, func(a, b int32) int {
 			return cmp.Or(cmp.Compare(v.total[b], v.total[a]), strings.Compare(v.frame(a).Name, v.frame(b).Name), cmp.Compare(a, b))
@@ -54,7 +64,7 @@ func newView(p *profile.Profile, event int32, noKernel bool) *view {
 	return v
 }
 
-func (v *view) frame(node int32) *profile.Frame { return &v.p.Frames[v.p.Nodes[node].Frame] }
+func (v *view) frame(node int32) *profile.Frame { return &v.p.Frames[v.nodes[node].Frame] }
 
 func (v *view) percent(n uint64) float64 { return 100 * float64(n) / float64(v.samples) }
 
@@ -82,7 +92,7 @@ func (v *view) functions() []function {
 		if kids := v.childs[top.node]; top.next < len(kids) {
 			c := kids[top.next]
 			top.next++
-			f := v.p.Nodes[c].Frame
+			f := v.nodes[c].Frame
 			rows[f].self += v.self[c]
 			if open[f] == 0 {
 				rows[f].total += v.total[c]
@@ -92,7 +102,7 @@ func (v *view) functions() []function {
 			continue
 		}
 		if top.node != 0 {
-			open[v.p.Nodes[top.node].Frame]--
+			open[v.nodes[top.node].Frame]--
 		}
 		path = path[:len(path)-1]
 	}
