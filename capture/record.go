@@ -95,7 +95,6 @@ type recording struct {
 
 	began   time.Time
 	busyCPU time.Duration // CPU time used before the events were enabled
-	ended   time.Time
 }
 
 func (r *recording) open() error {

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -46,24 +44,19 @@ func printReport(o report.Options) error {
 		return err
 	}
 	defer r.Close()
-	sym := symbols.New(symbols.Options{})
-	p, err := profile.Load(r, sym, profile.Options{})
-	var damage *perfdata.DamageError
-	if err != nil && !(errors.As(err, &damage) && p != nil) {
-		return fmt.Errorf("%s: %w", o.File, err)
+	p, err := profile.Load(r, symbols.New(symbols.Options{}), profile.Options{})
+	if err != nil {
+		return err
 	}
-	for _, problem := range sym.Problems() {
-		fmt.Fprintf(os.Stderr, "unspool: %s\n", problem)
+	if o.PercentLimit == 0 {
+		o.PercentLimit = -1 // for report, zero stands for the default
+	}
+	if o.Top == 0 {
+		o.Top = -1
 	}
 	if isTerminal(os.Stdout) {
 		o.Colour = os.Getenv("NO_COLOR") == ""
 		o.Width = columns(os.Stdout)
 	}
-	if werr := report.Write(os.Stdout, p, o); werr != nil {
-		return werr
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w; shown is what could be read", o.File, err)
-	}
-	return nil
+	return report.Write(os.Stdout, p, o)
 }

@@ -1,0 +1,522 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/capture/perfdata"
+	"unspool/capture/profile"
+	"unspool/capture/symbols"
+	"unspool/testdata/programs"
+)
+
+// The tests here run the program itself, built once, against the kernel, and
+// read what it wrote with perf and with its own reader.
+
+// binary is the program under test.
+var binary string
+
+func TestMain(m *testing.M) {
+	status, err := buildAndRun(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = 1
+	}
+	os.Exit(status)
+}
+
+func buildAndRun(m *testing.M) (int, error) {
+	dir, err := os.MkdirTemp("", "unspool-test")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "unspool")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return m.Run(), nil
+}
+
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+}
+
+func need(t testing.TB, tools ...string) {
+	t.Helper()
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed", tool)
+		}
+	}
+}
+
+// ended is what a program that has ended left.
+type ended struct {
+	stdout, stderr string
+	status         int // 128+n when signal n ended it
+}
+
+// lines are those of stderr.
+func (e ended) lines() []string {
+	return strings.FieldsFunc(e.stderr, func(r rune) bool { return r == '\n' })
+}
+
+// A running program, with what it has printed so far.
+type running struct {
+	*exec.Cmd
+	stdout, stderr bytes.Buffer
+	done           chan struct{}
+	waited         sync.Once
+}
+
+// start starts the program under test in a directory. The caller may change
+// the command before it starts.
+func start(t testing.TB, dir string, change func(*exec.Cmd), args ...string) *running {
+	t.Helper()
+	r := &running{Cmd: exec.Command(binary, args...), done: make(chan struct{})}
+	r.Dir = dir
+	r.Stdout, r.Stderr = &r.stdout, &r.stderr
+	r.WaitDelay = 5 * time.Second // a command that outlives it may hold its pipes
+	if change != nil {
+		change(r.Cmd)
+	}
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.Process.Kill() // fails when it has ended: fine
+		r.wait()
+	})
+	return r
+}
+
+func (r *running) wait() ended {
+	r.waited.Do(func() {
+		r.Wait()
+		close(r.done)
+	})
+	<-r.done
+	return ended{r.stdout.String(), r.stderr.String(), exitStatus(r.ProcessState)}
+}
+
+// finish waits for the end; a program that does not end in time fails the test.
+func (r *running) finish(t testing.TB, within time.Duration) ended {
+	t.Helper()
+	late := time.AfterFunc(within, func() { r.Process.Signal(syscall.SIGQUIT) })
+	e := r.wait()
+	if !late.Stop() {
+		t.Fatalf("%s did not end within %v:\n%s", r.Cmd, within, e.stderr)
+	}
+	return e
+}
+
+func exitStatus(s *os.ProcessState) int {
+	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return 128 + int(w.Signal())
+	}
+	return s.ExitCode()
+}
+
+// unspool runs the program under test to its end.
+func unspool(t testing.TB, dir string, args ...string) ended {
+	t.Helper()
+	return start(t, dir, nil, args...).finish(t, time.Minute)
+}
+
+// output runs a tool and returns what it printed; one that fails fails the test.
+func output(t testing.TB, dir, name string, args ...string) string {
+	t.Helper()
+	need(t, name)
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, &stderr)
+	}
+	return string(out)
+}
+
+// statistics are what --stats writes.
+type statistics struct {
+	Version  int
+	Duration float64 `json:"duration_s"`
+	Command  []string
+	Samples  struct {
+		Total, User, Lost, Throttled, Malformed uint64
+		KernelOnly                              uint64 `json:"kernel_only"`
+	}
+	Unwind struct {
+		Complete, Frames uint64
+		Ended            map[string]uint64
+		FramesBy         map[string]uint64 `json:"frames_by"`
+	}
+	Cost struct {
+		CPU       float64 `json:"cpu_s"`
+		CPUShare  float64 `json:"cpu_share"`
+		PerSample float64 `json:"us_per_sample"`
+		MaxRSS    uint64  `json:"max_rss_bytes"`
+	}
+	Bytes struct {
+		StackCopied uint64 `json:"stack_copied"`
+		Written     uint64
+	}
+}
+
+// addUp holds the statistics against what the README says of them.
+func (s *statistics) addUp(t testing.TB) {
+	t.Helper()
+	sum := func(m map[string]uint64) (n uint64) {
+		for _, v := range m {
+			n += v
+		}
+		return n
+	}
+	if s.Version != 1 {
+		t.Errorf("stats: version %d", s.Version)
+	}
+	if s.Samples.User+s.Samples.KernelOnly != s.Samples.Total {
+		t.Errorf("stats: user and kernel_only do not add up to total: %+v", s.Samples)
+	}
+	if sum(s.Unwind.Ended) != s.Samples.User || s.Unwind.Complete != s.Unwind.Ended["root"] {
+		t.Errorf("stats: %d user samples, but %+v", s.Samples.User, s.Unwind)
+	}
+	if sum(s.Unwind.FramesBy) != s.Unwind.Frames {
+		t.Errorf("stats: frames_by does not add up to frames: %+v", s.Unwind)
+	}
+	if s.Samples.Malformed > 0 {
+		t.Errorf("stats: %d malformed records", s.Samples.Malformed)
+	}
+}
+
+// incomplete is the share of the user stacks that did not reach their root.
+func (s *statistics) incomplete() float64 {
+	return 1 - float64(s.Unwind.Complete)/float64(s.Samples.User)
+}
+
+func readStatistics(t testing.TB, content []byte) (s statistics) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(content))
+	d.DisallowUnknownFields() // what is in it is in the README
+	if err := d.Decode(&s); err != nil {
+		t.Fatalf("stats: %v\n%s", err, content)
+	}
+	return s
+}
+
+// recording is one that the program under test made.
+type recording struct {
+	path  string
+	stats statistics
+	ended
+}
+
+// record runs unspool record with the arguments, which name no output, and
+// expects it to succeed.
+func record(t testing.TB, args ...string) recording {
+	t.Helper()
+	dir := t.TempDir()
+	path, stats := filepath.Join(dir, "perf.data"), filepath.Join(dir, "stats.json")
+	e := unspool(t, dir, append([]string{"record", "-o", path, "--stats", stats}, args...)...)
+	if e.status != 0 {
+		t.Fatalf("unspool record %s: status %d\n%s", strings.Join(args, " "), e.status, e.stderr)
+	}
+	content, err := os.ReadFile(stats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := recording{path, readStatistics(t, content), e}
+	r.stats.addUp(t)
+	if size := fileSize(t, path); size != r.stats.Bytes.Written {
+		t.Errorf("stats: %d bytes written, but the file has %d", r.stats.Bytes.Written, size)
+	}
+	return r
+}
+
+func fileSize(t testing.TB, path string) uint64 {
+	t.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint64(st.Size())
+}
+
+// sample is one that perf script printed.
+type sample struct {
+	comm         string
+	pid, tid     int
+	time         time.Duration // CLOCK_MONOTONIC
+	event        string
+	kernel, user []frame // leaf first
+}
+
+type frame struct {
+	ip       uint64
+	name, in string // function, file
+}
+
+// outermost is the frame at the root of the user stack.
+func (s *sample) outermost() frame { return s.user[len(s.user)-1] }
+
+// names are those of the user stack, leaf first.
+func (s *sample) names() (names []string) {
+	for _, f := range s.user {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+var (
+	scriptHead  = regexp.MustCompile(`^(.*?)\s+(-?\d+)/(-?\d+)\s+(\d+)\.(\d+):\s+(.*):\s*$`)
+	scriptFrame = regexp.MustCompile(`^\s+([0-9a-f]+) (.*) \((.*)\)$`)
+)
+
+// perfScript has perf read a recording and returns its samples.
+func perfScript(t testing.TB, path string) []sample {
+	t.Helper()
+	return parseScript(t, output(t, "", "perf", "script", "--no-inline", "--max-stack", "65535", "--ns", "-i", path,
+		"-F", "comm,pid,tid,time,event,ip,sym,dso"))
+}
+
+func parseScript(t testing.TB, text string) (samples []sample) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if m := scriptFrame.FindStringSubmatch(line); m != nil && len(samples) > 0 {
+			ip, err := strconv.ParseUint(m[1], 16, 64)
+			if err != nil {
+				t.Fatalf("perf script: %q: %v", line, err)
+			}
+			s := &samples[len(samples)-1]
+			f := frame{ip, m[2], m[3]}
+			// perf prints addresses of user code as they are in their file.
+			if strings.HasPrefix(f.in, "[kernel") || ip >= 1<<63 {
+				s.kernel = append(s.kernel, f)
+			} else {
+				s.user = append(s.user, f)
+			}
+			continue
+		}
+		if m := scriptHead.FindStringSubmatch(line); m != nil {
+			n := make([]int, 4)
+			for i := range n {
+				n[i], _ = strconv.Atoi(m[2+i])
+			}
+			at := time.Duration(n[2])*time.Second + time.Duration(n[3])
+			samples = append(samples, sample{comm: strings.TrimSpace(m[1]), pid: n[0], tid: n[1], time: at, event: strings.TrimSpace(m[6])})
+			continue
+		}
+		if line != "" {
+			t.Fatalf("perf script: unexpected %q", line)
+		}
+	}
+	return samples
+}
+
+// perfReportSamples has perf report count the samples.
+func perfReportSamples(t testing.TB, path string) (n uint64) {
+	t.Helper()
+	out := output(t, "", "perf", "report", "--stdio", "--no-children", "-g", "none", "-F", "sample,sym", "-i", path)
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] != "#" {
+			count, err := strconv.ParseUint(f[0], 10, 64)
+			if err != nil {
+				t.Fatalf("perf report: %q", line)
+			}
+			n += count
+		}
+	}
+	return n
+}
+
+var reportSamples = regexp.MustCompile(`(?m)^samples +([0-9,]+) of `)
+
+// unspoolReportSamples has unspool report count the samples.
+func unspoolReportSamples(t testing.TB, path string) uint64 {
+	t.Helper()
+	e := unspool(t, "", "report", path)
+	if e.status != 0 {
+		t.Fatalf("unspool report: status %d\n%s", e.status, e.stderr)
+	}
+	m := reportSamples.FindStringSubmatch(e.stdout)
+	if m == nil {
+		t.Fatalf("unspool report does not say how many samples:\n%s", e.stdout)
+	}
+	n, err := strconv.ParseUint(strings.ReplaceAll(m[1], ",", ""), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// ownProfile is the recording as our own reader sees it.
+func ownProfile(t testing.TB, path string) *profile.Profile {
+	t.Helper()
+	r, err := perfdata.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p, err := profile.Load(r, symbols.New(symbols.Options{}), profile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.CheckValid(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// userStack is the user part of a stack, leaf first.
+func userStack(p *profile.Profile, node int32) (names []string) {
+	for ; node > 0; node = p.Nodes[node].Parent {
+		if f := p.Frames[p.Nodes[node].Frame]; f.Kind != profile.Kernel {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// fails holds what a failed run printed against what every failure looks like:
+// one line that says what is wrong, perhaps one that says what mends it.
+func (e ended) fails(t testing.TB, status int, says string) {
+	t.Helper()
+	if e.status != status {
+		t.Errorf("status %d, want %d", e.status, status)
+	}
+	lines := e.lines()
+	if n := len(lines); n == 0 || n > 2 || !strings.HasPrefix(lines[0], "unspool: ") ||
+		n == 2 && !strings.HasPrefix(lines[1], "  try: ") {
+		t.Errorf("not one line that says what is wrong:\n%s", e.stderr)
+	}
+	if !regexp.MustCompile(says).MatchString(e.stderr) {
+		t.Errorf("does not say %q:\n%s", says, e.stderr)
+	}
+}
+
+// burner starts a process that burns CPU until the test ends.
+func burner(t testing.TB) int {
+	t.Helper()
+	cmd := exec.Command(programs.Build(t, "burn"), "0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test may panic
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+// monotonic is the clock that samples are stamped with.
+func monotonic(t testing.TB) time.Duration {
+	t.Helper()
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for range 500 {
+		if holds() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s", what)
+}
+
+// recordsInto waits until a recording has written something besides its header.
+func recordsInto(t testing.TB, path string) {
+	t.Helper()
+	eventually(t, "a first flush to "+path, func() bool {
+		r, err := perfdata.Open(path)
+		if err != nil {
+			return false
+		}
+		defer r.Close()
+		_, err = r.Next()
+		return err == nil
+	})
+}
+
+// forEachRecord reads a recording to its end, decompressed.
+func forEachRecord(t testing.TB, path string, f func(rec []byte)) {
+	t.Helper()
+	r, err := perfdata.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for {
+		rec, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(rec)
+	}
+}
+
+// copyFile copies a program for another user, or to another place.
+func copyFile(t testing.TB, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	syscall.ForkLock.RLock() // no fork while it is open for writing: see programs.Build
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(to, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// share counts how many of the samples are as wanted.
+func share(samples []sample, wanted func(*sample) bool) (n int) {
+	for i := range samples {
+		if wanted(&samples[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// threadsOf lists the threads that were sampled.
+func threadsOf(samples []sample) (tids []int) {
+	for _, s := range samples {
+		if !slices.Contains(tids, s.tid) {
+			tids = append(tids, s.tid)
+		}
+	}
+	return tids
+}

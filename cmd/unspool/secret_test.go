@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"unspool/testdata/programs"
+)
+
+// A secret is 32 random bytes that a program keeps on its stack.
+type secret struct{ bytes []byte }
+
+func newSecret() secret {
+	s := secret{make([]byte, 32)}
+	rand.Read(s.bytes)
+	return s
+}
+
+func (s secret) digits() string { return hex.EncodeToString(s.bytes) }
+
+// in says which part of the secret is in b: eight bytes of it are enough, one
+// word of a stack.
+func (s secret) in(b []byte) string {
+	for at := 0; at+8 <= len(s.bytes); at++ {
+		if i := bytes.Index(b, s.bytes[at:at+8]); i >= 0 {
+			return fmt.Sprintf("bytes from %d on at offset %d", at, i)
+		}
+	}
+	if i := bytes.Index(b, []byte(s.digits()[:16])); i >= 0 {
+		return fmt.Sprintf("its digits at offset %d", i)
+	}
+	return ""
+}
+
+// inFiles looks into every file below dir that was changed after a time.
+func (s secret) inFiles(dir string, since time.Time) (found []string, files int) {
+	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return nil // somebody else's, or gone
+		}
+		if st, err := e.Info(); err != nil || st.ModTime().Before(since) {
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil
+		}
+		files++
+		if where := s.in(content); where != "" {
+			found = append(found, path+": "+where)
+		}
+		return nil
+	})
+	return found, files
+}
+
+// confined points everything that names a directory at one.
+func confined(dir string) []string {
+	env := os.Environ()
+	for _, name := range []string{"TMPDIR", "TMP", "TEMP", "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"} {
+		env = append(env, name+"="+dir)
+	}
+	return env
+}
+
+// TestSecretOnAStackIsNeverWritten records a program that keeps a secret on its
+// stack, and looks for the secret in all that was written meanwhile.
+func TestSecretOnAStackIsNeverWritten(t *testing.T) {
+	needRoot(t)
+	program := programs.Build(t, "secret")
+	for _, c := range []struct {
+		name string
+		args []string
+	}{
+		{"file", []string{"-o", "perf.data"}},
+		{"compressed", []string{"-z", "-o", "perf.data"}},
+		{"pipe", []string{"-o", "-"}},
+		{"verbose", []string{"-v", "-o", "perf.data", "--stack-size", "65528"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s, dir, began := newSecret(), t.TempDir(), time.Now().Add(-time.Second)
+			args := append([]string{"record", "-F", "999", "--stats", "stats.json"}, c.args...)
+			r := start(t, dir, func(cmd *exec.Cmd) {
+				cmd.Env = confined(dir)
+				cmd.Stdin = strings.NewReader(s.digits())
+			}, append(args, "--", program, "1")...)
+			time.Sleep(600 * time.Millisecond)
+			for _, file := range openForWriting(r.Process.Pid) {
+				if filepath.Base(file) != "perf.data" {
+					t.Errorf("unspool has %s open", file)
+				}
+			}
+			e := r.finish(t, time.Minute)
+			if e.status != 0 {
+				t.Fatalf("status %d\n%s", e.status, e.stderr)
+			}
+			content, err := os.ReadFile(filepath.Join(dir, "stats.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := readStatistics(t, content)
+			// Below the frame that holds the secret: the copy of each has it.
+			if st.Samples.User < 200 || st.incomplete() > 0.02 {
+				t.Fatalf("%d user samples, %.1f %% incomplete: this shows nothing", st.Samples.User, 100*st.incomplete())
+			}
+
+			path := filepath.Join(dir, "perf.data")
+			if c.name == "pipe" {
+				// What came through the pipe, as a file; the program's own line is before it.
+				_, data, ok := strings.Cut(e.stdout, "PERFILE2")
+				if !ok {
+					t.Fatal("nothing came through the pipe")
+				}
+				if err := os.WriteFile(path, []byte("PERFILE2"+data), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if where := s.in([]byte(e.stdout + e.stderr)); where != "" {
+				t.Errorf("the secret is in the output: %s", where)
+			}
+			found, files := s.inFiles(dir, time.Time{})
+			if files < 2 {
+				t.Errorf("only %d files in %s", files, dir)
+			}
+			for _, tmp := range []string{"/tmp", "/var/tmp", "/dev/shm", "/run"} {
+				more, _ := s.inFiles(tmp, began)
+				found = append(found, more...)
+			}
+			for _, f := range found {
+				t.Errorf("the secret is in %s", f)
+			}
+			records, held := 0, 0
+			forEachRecord(t, path, func(rec []byte) {
+				records++
+				if where := s.in(rec); where != "" {
+					t.Errorf("the secret is in record %d: %s", records, where)
+				}
+			})
+			p := ownProfile(t, path)
+			for _, sample := range p.Samples {
+				if strings.Contains(strings.Join(userStack(p, sample.Node), " "), "secret_hold") {
+					held += int(sample.Count)
+				}
+			}
+			if records == 0 || held < 200 {
+				t.Errorf("%d records, %d samples below the secret", records, held)
+			}
+		})
+	}
+}
+
+// TestPerfLeaksTheSecret shows that the search finds what it looks for, and
+// that it is worth looking for.
+func TestPerfLeaksTheSecret(t *testing.T) {
+	needRoot(t)
+	need(t, "perf")
+	s, dir := newSecret(), t.TempDir()
+	cmd := exec.Command("perf", "record", "-q", "--call-graph", "dwarf", "-F", "999", "-e", "cpu-clock", "-o", "perf.data", "--", programs.Build(t, "secret"), "1")
+	cmd.Dir, cmd.Env, cmd.Stdin = dir, confined(dir), strings.NewReader(s.digits())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	if found, _ := s.inFiles(dir, time.Time{}); len(found) == 0 {
+		t.Error("perf record --call-graph dwarf did not write the secret: the test looks in the wrong place")
+	}
+}
+
+// openForWriting lists the files on disk or in memory that a process could write.
+func openForWriting(pid int) (files []string) {
+	dir := fmt.Sprintf("/proc/%d/", pid)
+	fds, _ := os.ReadDir(dir + "fd")
+	for _, fd := range fds {
+		link, err := os.Readlink(dir + "fd/" + fd.Name())
+		if err != nil || !strings.HasPrefix(link, "/") || strings.HasPrefix(link, "/dev/null") {
+			continue
+		}
+		info, _ := os.ReadFile(dir + "fdinfo/" + fd.Name())
+		_, flags, _ := strings.Cut(string(info), "flags:")
+		fields := strings.Fields(flags)
+		if len(fields) == 0 {
+			continue
+		}
+		if mode, err := strconv.ParseUint(fields[0], 8, 32); err == nil && mode&3 != 0 {
+			files = append(files, link)
+		}
+	}
+	return files
+}
