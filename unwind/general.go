@@ -40,7 +40,7 @@ func (u *Unwinder) general(space *vmas.Space, p *place, f *frame, full bool, sta
 	}
 	next = frame{pc: regs.Value[regIP], sp: regs.Value[regSP], bp: regs.Value[regBP], exact: exact}
 	if exact {
-		end = moves.note(f.sp, next.sp)
+		end = u.interrupted(space.PID, f.sp, next.sp, stack, moves)
 	} else if next.sp <= f.sp {
 		end = BadCFI
 	}
@@ -48,6 +48,15 @@ func (u *Unwinder) general(space *vmas.Space, p *place, f *frame, full bool, sta
 		u.regs = checkpoint{frame: len(u.ips), exact: exact, regs: regs}
 	}
 	return next, ByCFI, end
+}
+
+// restart makes the checkpoint a frame that was not found by CFI: what its
+// callee did to the other registers is unknown.
+func (c *checkpoint) restart(n int, f *frame) {
+	*c = checkpoint{frame: n, exact: f.exact}
+	c.regs.set(regIP, f.pc)
+	c.regs.set(regSP, f.sp)
+	c.regs.set(regBP, f.bp)
 }
 
 // replay brings the checkpoint to the last frame of the walk.
@@ -63,24 +72,11 @@ func (u *Unwinder) replay(space *vmas.Space, stack *Stack) bool {
 		if !u.locate(&p, space, f.lookup()) {
 			return false
 		}
-		if u.sources[c.frame+1] == ByCFI {
-			exact, end := evaluate(&p, f.lookup(), &c.regs, stack)
-			if end != stepped {
-				return false
-			}
-			c.exact = exact
-		} else {
-			next, _, end := u.framePointer(space, &f, stack)
-			if end != stepped {
-				return false
-			}
-			// What a frame without CFI did to the other registers is unknown.
-			c.regs.Known = 0
-			c.regs.set(regIP, next.pc)
-			c.regs.set(regSP, next.sp)
-			c.regs.set(regBP, next.bp)
-			c.exact = false
+		exact, end := evaluate(&p, f.lookup(), &c.regs, stack)
+		if end != stepped {
+			return false
 		}
+		c.exact = exact
 		c.frame++
 	}
 	return c.frame == len(u.ips)-1 && c.regs.Value[regIP] == u.ips[c.frame]

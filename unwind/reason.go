@@ -40,11 +40,12 @@ const (
 	ByCFI                        // a CFI rule
 	ByFramePointer               // the saved frame pointer, where there is no CFI
 	ByHeuristic                  // a guess that was checked
+	ByLive                       // by a stack that was read from the process after the sample
 
 	NumSources = iota
 )
 
-var sourceNames = [NumSources]string{"sample", "cfi", "frame_pointer", "heuristic"}
+var sourceNames = [NumSources]string{"sample", "cfi", "frame_pointer", "heuristic", "live"}
 
 func (s Source) String() string {
 	if int(s) < len(sourceNames) {

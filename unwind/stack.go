@@ -12,25 +12,36 @@ type Stack struct {
 	// Full says that the copy filled all the room it was given, so that the
 	// stack may go on beyond it.
 	Full bool
+
+	// What was read from the process of another stack, that the sampled one
+	// had interrupted.
+	live     []byte
+	liveBase uint64
 }
+
+// holds says whether the copy has the byte at addr.
+func (s *Stack) holds(addr uint64) bool { return addr-s.Base < uint64(len(s.Data)) }
 
 // word reads the eight bytes at addr.
 func (s *Stack) word(addr uint64) (uint64, bool) {
 	off := addr - s.Base
 	if uint64(len(s.Data)) < 8 || off > uint64(len(s.Data))-8 {
-		return 0, false
+		return s.uint(addr, 8)
 	}
 	return binary.LittleEndian.Uint64(s.Data[off:]), true
 }
 
 // uint reads size bytes, 1 to 8, at addr as an unsigned integer.
 func (s *Stack) uint(addr uint64, size int) (uint64, bool) {
-	off := addr - s.Base
-	if len(s.Data) < size || off > uint64(len(s.Data)-size) {
+	data, off := s.Data, addr-s.Base
+	if !s.holds(addr) {
+		data, off = s.live, addr-s.liveBase
+	}
+	if len(data) < size || off > uint64(len(data)-size) {
 		return 0, false
 	}
 	var b [8]byte
-	copy(b[:size], s.Data[off:])
+	copy(b[:size], data[off:])
 	return binary.LittleEndian.Uint64(b[:]), true
 }
 

@@ -12,8 +12,14 @@ type Unwinder struct {
 	// MaxFrames ends a walk with DepthLimit.
 	MaxFrames int
 
+	// Memory, if set, reads the memory of a process that may still run: the
+	// rest of the stack that a handler on a stack of its own has interrupted.
+	// It returns how many bytes it could read. Strict walks do not ask.
+	Memory func(pid uint32, buf []byte, addr uint64) int
+
 	images  *Images
-	slow    bool // every frame through the general evaluator, for tests
+	live    []byte // what Memory read
+	slow    bool   // every frame through the general evaluator, for tests
 	ips     []uint64
 	sources []Source
 	regs    checkpoint
@@ -90,9 +96,16 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	}
 	var moves switches
 	for {
+		live := moves.live
 		next, source, reason := u.step(space, &p, &f, stack, &moves)
 		if reason != stepped {
 			return u.end(reason, p.m)
+		}
+		if source != ByCFI {
+			u.regs.restart(len(u.ips), &next)
+		}
+		if live {
+			source = ByLive
 		}
 		f = next
 		at := p.m
@@ -141,7 +154,7 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 		next.sp = cfa
 		saved = cfa - f.bp
 	case sigframe:
-		return u.signal(f, stack, moves)
+		return u.signal(space.PID, f, stack, moves)
 	case endOfStack:
 		return next, ByCFI, Root
 	case local, general:
@@ -198,7 +211,7 @@ func isProcessStart(stack *Stack, sp uint64) bool {
 }
 
 // signal finds the interrupted frame from the kernel's signal frame.
-func (u *Unwinder) signal(f *frame, stack *Stack, moves *switches) (next frame, source Source, end Reason) {
+func (u *Unwinder) signal(pid uint32, f *frame, stack *Stack, moves *switches) (next frame, source Source, end Reason) {
 	var ok [3]bool
 	next.exact = true
 	next.pc, ok[0] = stack.word(f.sp + sigIP)
@@ -207,7 +220,7 @@ func (u *Unwinder) signal(f *frame, stack *Stack, moves *switches) (next frame, 
 	if ok != [3]bool{true, true, true} {
 		return next, ByCFI, moves.miss(stack, f.sp+sigIP)
 	}
-	return next, ByCFI, moves.note(f.sp, next.sp)
+	return next, ByCFI, u.interrupted(pid, f.sp, next.sp, stack, moves)
 }
 
 // switches watches the moves of SP over signal frames, where it need not go
@@ -215,22 +228,37 @@ func (u *Unwinder) signal(f *frame, stack *Stack, moves *switches) (next frame, 
 type switches struct {
 	down     int
 	switched bool // the walk has left the stack that was copied
+	live     bool // and goes on in what was read from the process
 }
 
 // maxDown bounds how often a walk may go down over a signal frame, so that a
 // forged frame cannot make it turn in a circle.
 const maxDown = 8
 
-func (s *switches) note(from, to uint64) Reason {
-	if to > from && to-from < 1<<20 {
+// maxLive is how many bytes of an interrupted stack are read from the process.
+const maxLive = 64 << 10
+
+// interrupted follows a signal frame from one SP to the next, onto another
+// stack where the handler had one of its own.
+func (u *Unwinder) interrupted(pid uint32, from, to uint64, stack *Stack, moves *switches) Reason {
+	if to > from && stack.holds(to) {
 		return stepped
 	}
-	s.switched = true
 	if to <= from {
-		if s.down++; s.down > maxDown {
+		if moves.down++; moves.down > maxDown {
 			return BadCFI
 		}
 	}
+	moves.switched = true
+	if stack.holds(to) || moves.live || u.Strict || u.Memory == nil {
+		return stepped
+	}
+	if u.live == nil {
+		u.live = make([]byte, maxLive)
+	}
+	n := u.Memory(pid, u.live, to)
+	stack.live, stack.liveBase = u.live[:n], to
+	moves.live = n > 0
 	return stepped
 }
 
