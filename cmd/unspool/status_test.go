@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"unspool/testdata/programs"
+)
+
+func TestExitStatusIsTheCommands(t *testing.T) {
+	needRoot(t)
+	for _, c := range []struct {
+		name   string
+		args   []string
+		status int
+	}{
+		{"success", []string{"--", "true"}, 0},
+		{"status", []string{"--", "sh", "-c", "exit 3"}, 3},
+		{"largest status", []string{"--", "sh", "-c", "exit 255"}, 255},
+		{"SIGTERM", []string{"--", "sh", "-c", "kill -TERM $$"}, 128 + 15},
+		{"SIGSEGV", []string{"--", "sh", "-c", "kill -SEGV $$"}, 128 + 11},
+		{"SIGKILL", []string{"--", "sh", "-c", "kill -KILL $$"}, 128 + 9},
+		{"with -a", []string{"-a", "--", "sh", "-c", "exit 3"}, 3},
+		{"with -p", []string{"-p", strconv.Itoa(os.Getpid()), "--", "sh", "-c", "exit 3"}, 3},
+		{"without --", []string{"sh", "-c", "exit 3"}, 3},
+		{"before -d is over", []string{"-d", "20", "--", "sh", "-c", "exit 3"}, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			e := unspool(t, dir, append([]string{"record", "-q", "-o", "perf.data"}, c.args...)...)
+			if e.status != c.status {
+				t.Errorf("status %d, want %d", e.status, c.status)
+			}
+			if e.stderr != "" {
+				t.Errorf("-q printed %q", e.stderr)
+			}
+			if e := unspool(t, dir, "report"); e.status != 0 {
+				t.Errorf("report: status %d\n%s", e.status, e.stderr)
+			}
+		})
+	}
+}
+
+func TestDurationEndsTheCommand(t *testing.T) {
+	needRoot(t)
+	for _, c := range []struct {
+		name    string
+		args    []string
+		atLeast float64 // of samples.user
+	}{
+		{"sleeping", []string{"--", "sleep", "30"}, 0},
+		{"burning", []string{"--", programs.Build(t, "burn"), "0"}, 200},
+		{"burning beside -a", []string{"-a", "--", programs.Build(t, "burn"), "0"}, 200},
+		{"process", []string{"-p", strconv.Itoa(burner(t))}, 100},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			began := time.Now()
+			r := record(t, append([]string{"-d", "0.5"}, c.args...)...)
+			if took := time.Since(began); took < 500*time.Millisecond || took > 1500*time.Millisecond {
+				t.Errorf("it took %v", took)
+			}
+			if d := r.stats.Duration; d < 0.5 || d > 0.8 {
+				t.Errorf("events were enabled for %.2f s", d)
+			}
+			if n := r.stats.Samples.User; float64(n) < c.atLeast {
+				t.Errorf("%d user samples", n)
+			}
+		})
+	}
+	t.Run("deaf to SIGTERM", func(t *testing.T) {
+		began := time.Now()
+		record(t, "-d", "0.3", "--", "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done")
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestInterrupt(t *testing.T) {
+	needRoot(t)
+	for _, c := range []struct {
+		name   string
+		signal syscall.Signal
+		group  bool // as the terminal does it: everybody in the foreground
+		args   []string
+		status int
+	}{
+		{"whole system", syscall.SIGINT, false, []string{"-a", "-d", "30"}, 0},
+		{"whole system, SIGTERM", syscall.SIGTERM, false, []string{"-a"}, 0},
+		{"process", syscall.SIGINT, false, []string{"-p", strconv.Itoa(burner(t))}, 0},
+		{"command", syscall.SIGINT, true, []string{"--", programs.Build(t, "burn"), "0"}, 128 + 2},
+		{"shell that catches it", syscall.SIGINT, true, []string{"--", "sh", "-c", "trap 'exit 7' INT; while :; do :; done"}, 7},
+		{"command that gets no signal", syscall.SIGTERM, false, []string{"--", programs.Build(t, "burn"), "0"}, 128 + 15},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			burner(t) // somebody has to run
+			dir := t.TempDir()
+			r := start(t, dir, func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} },
+				append([]string{"record", "-F", "999", "--stats", "stats.json", "-o", "perf.data"}, c.args...)...)
+			recordsInto(t, filepath.Join(dir, "perf.data"))
+			time.Sleep(200 * time.Millisecond)
+			pid := r.Process.Pid
+			if c.group {
+				pid = -pid
+			}
+			syscall.Kill(pid, c.signal)
+			e := r.finish(t, 5*time.Second)
+			if e.status != c.status {
+				t.Errorf("status %d, want %d\n%s", e.status, c.status, e.stderr)
+			}
+			content, err := os.ReadFile(filepath.Join(dir, "stats.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := readStatistics(t, content)
+			st.addUp(t)
+			if n := ownProfile(t, filepath.Join(dir, "perf.data")); n.Count() != st.Samples.Total {
+				t.Errorf("the file has %d samples, stats %d", n.Count(), st.Samples.Total)
+			}
+			if !strings.Contains(e.stderr, " samples in ") {
+				t.Errorf("no summary:\n%s", e.stderr)
+			}
+		})
+	}
+}
+
+func TestChildrenAreRecorded(t *testing.T) {
+	needRoot(t)
+	need(t, "perf")
+	burn := programs.Build(t, "burn")
+	r := record(t, "-F", "999", "--", "sh", "-c", `"$0" 250 & "$0" 250 & wait; exec "$0" 250`, burn)
+	perProcess := make(map[int]int)
+	for _, s := range perfScript(t, r.path) {
+		if s.comm == "burn" && len(s.user) > 0 && s.outermost().name == "_start" {
+			perProcess[s.pid]++
+		}
+	}
+	if len(perProcess) != 3 {
+		t.Errorf("%d processes were sampled: %v", len(perProcess), perProcess)
+	}
+	for pid, n := range perProcess {
+		if n < 100 {
+			t.Errorf("process %d: %d complete samples of 250 ms", pid, n)
+		}
+	}
+}
+
+func TestCommandHasItsOwnInputAndOutput(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	r := start(t, dir, func(cmd *exec.Cmd) { cmd.Stdin = strings.NewReader("one\ntwo\n") },
+		"record", "-v", "-o", "perf.data", "--", "sh", "-c", "cat; echo three >&2")
+	e := r.finish(t, 10*time.Second)
+	if e.stdout != "one\ntwo\n" {
+		t.Errorf("stdout: %q", e.stdout)
+	}
+	if !strings.Contains(e.stderr, "three\n") || !strings.Contains(e.stderr, " in perf.data\n") {
+		t.Errorf("stderr: %q", e.stderr)
+	}
+
+	t.Run("quiet", func(t *testing.T) {
+		e := unspool(t, t.TempDir(), "record", "-q", "-F", "100000000", "--", "true")
+		if e.stdout != "" || e.stderr != "" || e.status != 0 {
+			t.Errorf("%+v", e)
+		}
+	})
+	t.Run("statistics on stdout", func(t *testing.T) {
+		e := unspool(t, t.TempDir(), "record", "--stats", "-", "--", "true")
+		readStatistics(t, []byte(e.stdout)).Command[0] = "true"
+	})
+	t.Run("recording on stdout", func(t *testing.T) {
+		// What the command prints must not get in between the records.
+		e := unspool(t, t.TempDir(), "record", "-q", "-o", "-", "--", "sh", "-c", "echo $((41*41))")
+		if e.status != 0 || strings.Contains(e.stdout, "1681\n") || !strings.HasPrefix(e.stdout, "PERFILE2") {
+			t.Errorf("status %d, stdout begins with %.20q", e.status, e.stdout)
+		}
+		if e.stderr != "1681\n" {
+			t.Errorf("stderr: %q", e.stderr)
+		}
+	})
+}
+
+func TestOldRecordingIsKept(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	old := []byte("the old one")
+	if err := os.WriteFile(filepath.Join(dir, "perf.data"), old, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if e := unspool(t, dir, "record", "-q", "--", "true"); e.status != 0 {
+		t.Fatalf("status %d\n%s", e.status, e.stderr)
+	}
+	kept, err := os.ReadFile(filepath.Join(dir, "perf.data.old"))
+	if err != nil || !bytes.Equal(kept, old) {
+		t.Errorf("perf.data.old: %v, %q", err, kept)
+	}
+	if e := unspool(t, dir, "report"); e.status != 0 {
+		t.Errorf("report: status %d\n%s", e.status, e.stderr)
+	}
+	// Others must not see what ran here.
+	if st, err := os.Stat(filepath.Join(dir, "perf.data")); err != nil || st.Mode().Perm()&0o077 != 0 {
+		t.Errorf("perf.data: %v, %v", err, st.Mode())
+	}
+}
+
+// TestCommandRunsAsWithoutUs holds what a command inherits against what it
+// inherits from a plain shell.
+func TestCommandRunsAsWithoutUs(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	data := filepath.Join(dir, "perf.data")
+	for _, c := range []struct{ name, command string }{
+		{"signals", "grep -E '^Sig(Pnd|Blk|Ign|Cgt)|^ShdPnd' /proc/self/status"},
+		{"open files", "ls /proc/self/fd"},
+		{"limits", "cat /proc/self/limits"},
+		{"capabilities", "grep -E '^(Cap|NoNewPrivs|Seccomp)' /proc/self/status"},
+		{"environment", "env -u _ | sort"},
+		{"directory and umask", "pwd; umask"},
+		{"name", "echo $0; cat /proc/$$/comm; tr '\\0' ' ' </proc/$$/cmdline"},
+		{"nice and scheduling", "nice; cat /proc/self/oom_score_adj; grep policy /proc/self/sched"},
+		{"process group", "test $(ps -o pgid= -p $$) = $(ps -o pgid= -p $PPID) && echo same"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, before := range []string{"", "ulimit -S -n 512; ", "trap '' HUP; "} {
+				run := func(prefix ...string) string {
+					cmd := exec.Command("sh", append([]string{"-c", before + `exec "$@"`, "sh"}, append(prefix, "sh", "-c", c.command)...)...)
+					cmd.Dir = dir
+					out, err := cmd.CombinedOutput()
+					if err != nil {
+						t.Fatalf("%s: %v\n%s", cmd, err, out)
+					}
+					return string(out)
+				}
+				plain := run()
+				if under := run(binary, "record", "-q", "-o", data, "--"); under != plain {
+					t.Errorf("%salone:\n%s\nunder unspool:\n%s", before, plain, under)
+				}
+			}
+		})
+	}
+}

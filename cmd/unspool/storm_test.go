@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"unspool/testdata/programs"
+)
+
+// TestStormOfProcesses records the whole system while fifty processes a second
+// come and go: nothing is lost, and what unspool holds does not grow with the
+// processes that it has seen.
+func TestStormOfProcesses(t *testing.T) {
+	needRoot(t)
+	need(t, "perf")
+	seconds := 20
+	if testing.Short() {
+		seconds = 6
+	}
+	dir := t.TempDir()
+	commands := []string{programs.Build(t, "burn"), programs.Build(t, "burn", "-static")}
+	r := start(t, dir, nil, slices.Concat([]string{"record", "-a", "-F", "999", "--stats", "stats.json", "-o", "perf.data", "--",
+		programs.Build(t, "storm"), strconv.Itoa(seconds), "50"}, commands)...)
+
+	var rss, files []float64 // once a second; KiB
+	tick := time.NewTicker(time.Second)
+	for range seconds - 1 {
+		<-tick.C
+		rss = append(rss, vmRSS(t, r.Process.Pid))
+		files = append(files, openFiles(t, r.Process.Pid))
+	}
+	tick.Stop()
+	e := r.finish(t, time.Minute)
+	if e.status != 0 || !strings.Contains(e.stdout, fmt.Sprintf("storm %d\n", seconds*50)) {
+		t.Fatalf("status %d, storm printed %q\n%s", e.status, e.stdout, e.stderr)
+	}
+	t.Logf("resident KiB, each second: %.0f", rss)
+	t.Logf("open files, each second: %.0f", files)
+	levelsOff(t, "resident KiB", rss, 2048)
+	levelsOff(t, "open files", files, 32) // other programs run meanwhile too; the storm starts 500
+
+	content, err := os.ReadFile(filepath.Join(dir, "stats.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := readStatistics(t, content)
+	st.addUp(t)
+	if st.Samples.Lost != 0 {
+		t.Errorf("%d records were lost", st.Samples.Lost)
+	}
+	path := filepath.Join(dir, "perf.data")
+	if stats := output(t, "", "perf", "report", "--stats", "-i", path); strings.Contains(stats, "LOST events") {
+		t.Errorf("perf found lost records:\n%s", stats)
+	}
+
+	// The samples of the short-lived processes, and those of them that reach a
+	// start: the program's own or, before it is there, the dynamic linker's.
+	var ours, complete int
+	var processes []int
+	shown := 0
+	for _, s := range perfScript(t, path) {
+		if s.comm != "burn" || len(s.user) == 0 {
+			continue
+		}
+		ours++
+		processes = append(processes, s.pid)
+		top := s.outermost()
+		if filepath.Base(top.in) == "burn" && top.name == "_start" || strings.HasPrefix(filepath.Base(top.in), "ld-") {
+			complete++
+		} else if shown++; shown <= 5 {
+			t.Logf("not complete, leaf first: %s (%s)", strings.Join(s.names(), " "), top.in)
+		}
+	}
+	slices.Sort(processes)
+	seen := len(slices.Compact(processes))
+	t.Logf("%d samples of %d short-lived processes, %d complete; %d samples in all, %.1f µs each, %v",
+		ours, seen, complete, st.Samples.Total, st.Cost.PerSample, st.Unwind.Ended)
+	if seen < seconds*50*9/10 {
+		t.Errorf("only %d of %d processes were sampled", seen, seconds*50)
+	}
+	if ours == 0 || complete*100 < ours*95 {
+		t.Errorf("%d of the %d user stacks of short-lived processes are complete", complete, ours)
+	}
+}
+
+// levelsOff compares the last quarter of a series with its second quarter.
+func levelsOff(t *testing.T, what string, series []float64, constant float64) {
+	t.Helper()
+	n := len(series)
+	mean := func(s []float64) (m float64) {
+		for _, v := range s {
+			m += v / float64(len(s))
+		}
+		return m
+	}
+	early, late := mean(series[n/4:n/2]), mean(series[n-n/4:])
+	if late > 1.1*early+constant {
+		t.Errorf("%s grow from %.0f to %.0f: %.0f", what, early, late, series)
+	}
+}
+
+func vmRSS(t *testing.T, pid int) float64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(status) {
+		if f := bytes.Fields(line); len(f) > 1 && string(f[0]) == "VmRSS:" {
+			kib, _ := strconv.ParseFloat(string(f[1]), 64)
+			return kib
+		}
+	}
+	t.Fatal("no VmRSS")
+	return 0
+}
+
+func openFiles(t *testing.T, pid int) float64 {
+	t.Helper()
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return float64(len(fds))
+}
