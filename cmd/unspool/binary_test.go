@@ -296,7 +296,7 @@ var (
 // perfScript has perf read a recording and returns its samples.
 func perfScript(t testing.TB, path string) []sample {
 	t.Helper()
-	return parseScript(t, output(t, "", "perf", "script", "--no-inline", "--max-stack", "65535", "--ns", "-i", path,
+	return parseScript(t, output(t, "", "perf", "script", "-f", "--no-inline", "--max-stack", "65535", "--ns", "-i", path,
 		"-F", "comm,pid,tid,time,event,ip,sym,dso"))
 }
 
