@@ -258,16 +258,23 @@ func TestStackSizeAndDepth(t *testing.T) {
 func TestStrictTakesNoFrameFromAGuess(t *testing.T) {
 	needRoot(t)
 	// Code without CFI, but with frame pointers.
-	plain := programs.Build(t, "plain", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-exceptions")
-	r := record(t, "-F", "999", "--strict", "--", plain, "1")
+	deep := programs.Build(t, "deep", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-exceptions")
+	r := record(t, "-F", "999", "-e", "cpu-clock:u", "--strict", "--", deep, "1", "50")
 	by := r.stats.Unwind.FramesBy
 	if by["frame_pointer"] > 0 || by["heuristic"] > 0 || r.stats.Unwind.Ended["no_cfi"]*10 < r.stats.Samples.User*9 {
 		t.Errorf("--strict: %v, %v", by, r.stats.Unwind.Ended)
 	}
-	r = record(t, "-F", "999", "--", plain, "1")
+	r = record(t, "-F", "999", "-e", "cpu-clock:u", "--", deep, "1", "50")
 	by = r.stats.Unwind.FramesBy
-	if by["frame_pointer"] < r.stats.Samples.User || r.stats.incomplete() > 0.02 {
+	// The leaf has no frame of its own, so its caller is not to be found.
+	if by["frame_pointer"] < 49*r.stats.Samples.User || r.stats.incomplete() > 0.02 {
 		t.Errorf("with frame pointers: %v, %v", by, r.stats.Unwind.Ended)
+	}
+	p := ownProfile(t, r.path)
+	for _, s := range p.Samples {
+		if names := userStack(p, s.Node); slices.Contains(names, "deep_leaf") && !slices.Contains(names, "_start") {
+			t.Errorf("%d samples do not reach _start: %s", s.Count, strings.Join(names, " "))
+		}
 	}
 }
 

@@ -109,7 +109,7 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 		return o, errors.New("-a already records every process: leave out -p")
 	case f.freq > 0 && f.period > 0:
 		return o, errors.New("-F and -c exclude each other")
-	case f.duration < 0 || f.duration > 1e8:
+	case !(f.duration >= 0 && f.duration <= 1e8): // not a number, too
 		return o, fmt.Errorf("-d %g: seconds are wanted", f.duration)
 	case f.stackSize < 8 || f.stackSize > largestStackSize || f.stackSize%8 != 0:
 		return o, fmt.Errorf("--stack-size %d: a multiple of 8 up to %d is wanted", f.stackSize, largestStackSize)
