@@ -79,7 +79,11 @@ func Record(ctx context.Context, o Options) (out Outcome, err error) {
 		return out, err
 	}
 	defer r.source.Close()
-	err = errors.Join(r.run(ctx), r.finish())
+	// What goes wrong while finishing mostly follows from what went wrong before.
+	err = r.run(ctx)
+	if ferr := r.finish(); err == nil {
+		err = ferr
+	}
 	return out, err
 }
 

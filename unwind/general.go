@@ -19,7 +19,7 @@ type checkpoint struct {
 
 // general finds the caller of f by evaluating its CFI row. With full, every
 // register is at hand; otherwise the row is known to need PC, SP and BP only.
-func (u *Unwinder) general(space *vmas.Space, p *place, f *frame, full bool, stack *Stack, moves *switches) (next frame, source Source, end Reason) {
+func (u *Unwinder) general(space *vmas.Space, p *place, f *frame, full bool, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
 	var regs Regs
 	if full {
 		if !u.replay(space, stack) {

@@ -94,7 +94,7 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	if !u.locate(&p, space, f.lookup()) {
 		return u.end(Unmapped, nil)
 	}
-	var moves switches
+	var moves stackMoves
 	for {
 		live := moves.live
 		next, source, reason := u.step(space, &p, &f, stack, &moves)
@@ -128,7 +128,7 @@ func (u *Unwinder) end(r Reason, at *vmas.Mapping) Result {
 const stepped = Reason(NumReasons)
 
 // step finds the caller of f, which lies at p.
-func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, moves *switches) (next frame, source Source, end Reason) {
+func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
 	r := uncovered
 	if p.image != nil {
 		r = p.image.rule(p.m, f.lookup())
@@ -211,7 +211,7 @@ func isProcessStart(stack *Stack, sp uint64) bool {
 }
 
 // signal finds the interrupted frame from the kernel's signal frame.
-func (u *Unwinder) signal(pid uint32, f *frame, stack *Stack, moves *switches) (next frame, source Source, end Reason) {
+func (u *Unwinder) signal(pid uint32, f *frame, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
 	var ok [3]bool
 	next.exact = true
 	next.pc, ok[0] = stack.word(f.sp + sigIP)
@@ -223,9 +223,9 @@ func (u *Unwinder) signal(pid uint32, f *frame, stack *Stack, moves *switches) (
 	return next, ByCFI, u.interrupted(pid, f.sp, next.sp, stack, moves)
 }
 
-// switches watches the moves of SP over signal frames, where it need not go
+// stackMoves watches the moves of SP over signal frames, where it need not go
 // up: the handler may have had a stack of its own.
-type switches struct {
+type stackMoves struct {
 	down     int
 	switched bool // the walk has left the stack that was copied
 	live     bool // and goes on in what was read from the process
@@ -240,7 +240,7 @@ const maxLive = 64 << 10
 
 // interrupted follows a signal frame from one SP to the next, onto another
 // stack where the handler had one of its own.
-func (u *Unwinder) interrupted(pid uint32, from, to uint64, stack *Stack, moves *switches) Reason {
+func (u *Unwinder) interrupted(pid uint32, from, to uint64, stack *Stack, moves *stackMoves) Reason {
 	if to > from && stack.holds(to) {
 		return stepped
 	}
@@ -263,7 +263,7 @@ func (u *Unwinder) interrupted(pid uint32, from, to uint64, stack *Stack, moves 
 }
 
 // miss is Stack.miss for a walk that may have left the copied stack.
-func (s *switches) miss(stack *Stack, addr uint64) Reason {
+func (s *stackMoves) miss(stack *Stack, addr uint64) Reason {
 	if s.switched {
 		return DumpTooShort
 	}
@@ -271,8 +271,9 @@ func (s *switches) miss(stack *Stack, addr uint64) Reason {
 }
 
 // framePointer finds the caller of a frame without CFI through the saved
-// frame pointer. The frame found is credible when the chain goes up and the
-// return address can be executed.
+// frame pointer. The frame found is credible when its return address can be
+// executed. The saved BP need not be a frame pointer: the caller may have CFI,
+// and use BP for something else.
 func (u *Unwinder) framePointer(space *vmas.Space, f *frame, stack *Stack) (next frame, source Source, end Reason) {
 	if u.Strict || f.bp < f.sp || f.bp%8 != 0 {
 		return next, ByFramePointer, NoCFI
@@ -283,9 +284,6 @@ func (u *Unwinder) framePointer(space *vmas.Space, f *frame, stack *Stack) (next
 		if stack.miss(f.bp+8) == DumpTooShort {
 			return next, ByFramePointer, DumpTooShort
 		}
-		return next, ByFramePointer, NoCFI
-	}
-	if bp != 0 && bp <= f.bp {
 		return next, ByFramePointer, NoCFI
 	}
 	if space.Find(pc-1) == nil {

@@ -124,7 +124,7 @@ func oneStep(u *Unwinder, space *vmas.Space, regs *Regs, stack *Stack) (frame, R
 	u.regs = checkpoint{exact: true, regs: *regs}
 	var p place
 	u.locate(&p, space, f.pc)
-	next, _, end := u.step(space, &p, &f, stack, new(switches))
+	next, _, end := u.step(space, &p, &f, stack, new(stackMoves))
 	if end != stepped {
 		next = frame{}
 	}

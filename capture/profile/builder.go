@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"fmt"
 	"unspool/capture/symbols"
 	"unspool/vmas"
 )
@@ -82,7 +83,7 @@ func (b *builder) frame(f Frame) int32 {
 // address is its first instruction, and the address after it is that of the interrupted instruction.
 func isSignalReturn(name string) bool {
 	switch name {
-	case "__restore_rt", "restore_rt", "__restore", "__kernel_rt_sigreturn", "__default_rt_sa_restorer":
+	case symbols.SignalReturn, "restore_rt", "__restore", "__kernel_rt_sigreturn", "__default_rt_sa_restorer":
 		return true
 	}
 	return false
@@ -153,8 +154,11 @@ func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
 			fn, ok = at, true
 		}
 	}
-	if !ok {
+	switch {
+	case !ok:
 		return b.frame(Frame{Name: im.Label(), Image: im.index, Kind: im.kind})
+	case fn.Name == "":
+		return b.frame(Frame{Name: fmt.Sprintf("[%s+%#x]", im.Image.Name(), fn.Addr), Image: im.index, Kind: im.kind, Addr: fn.Addr})
 	}
 	return b.frame(Frame{Name: symbols.Demangle(fn.Name), Image: im.index, Kind: im.kind, Known: true, Addr: fn.Addr})
 }

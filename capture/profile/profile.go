@@ -40,14 +40,14 @@ type Image struct {
 	BuildID []byte // nil when unknown
 }
 
-// Frame is one function of one image. All functions of an image whose names are unknown are one frame, named
-// after the image in brackets: "[libfoo.so]".
+// Frame is one function of one image. A function without a name is called by its image and address in brackets,
+// "[libfoo.so+0x1230]"; all of an image whose extent is unknown too are one frame, "[libfoo.so]".
 type Frame struct {
 	Name  string // demangled
 	Image int32  // index in Profile.Images
 	Kind  Kind
-	Known bool   // the name is a function's; else it stands for all unknown functions of the image
-	Addr  uint64 // of the function: a virtual address of the image, for the kernel an address in memory; 0 when not Known
+	Known bool   // the name is a function's
+	Addr  uint64 // of the function: a virtual address of the image, for the kernel an address in memory; 0 when its extent is unknown
 }
 
 // Node is a frame called by its parent. A parent comes before its children in Profile.Nodes.

@@ -22,6 +22,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"unspool/dwarfcfi"
 )
 
 // Options say where names are looked for; the zero value is the running system.
@@ -72,6 +74,9 @@ type Image struct {
 	s     *Symbolizer
 	read  bool
 	table *Table // nil when there is none
+
+	unwound bool            // cfi has been looked for
+	cfi     *dwarfcfi.Table // knows where functions without a symbol begin; nil when there is none
 }
 
 // Image returns the image that the recording names by path and build ID (nil when unknown): the same pointer for the same
@@ -86,7 +91,9 @@ func (s *Symbolizer) Image(path string, buildID []byte) *Image {
 	return im
 }
 
-// Lookup returns the function at an offset in the image's file. Its Addr is a virtual address of the image.
+// Lookup returns the function at an offset in the image's file. Its Addr is a virtual address of the image. A function that no
+// symbol names, but an unwind table knows the extent of, has no name, except for the code that signal handlers return to, which
+// the unwind table marks.
 func (im *Image) Lookup(off uint64) (Func, bool) {
 	t := im.Table()
 	if t == nil {
@@ -96,7 +103,57 @@ func (im *Image) Lookup(off uint64) (Func, bool) {
 	if !ok {
 		return Func{}, false
 	}
-	return t.Lookup(vaddr)
+	if f, ok := t.Lookup(vaddr); ok {
+		return f, true
+	}
+	return im.unnamed(vaddr)
+}
+
+// SignalReturn is what the code is called that the kernel makes signal handlers return to, where no symbol says so.
+const SignalReturn = "__restore_rt"
+
+// unnamed finds a function by its FDE.
+func (im *Image) unnamed(vaddr uint64) (Func, bool) {
+	if !im.unwound {
+		im.unwound = true
+		im.cfi = im.unwindTable()
+	}
+	if im.cfi == nil {
+		return Func{}, false
+	}
+	d, err := im.cfi.FDE(vaddr)
+	if err != nil {
+		return Func{}, false
+	}
+	f := Func{Addr: d.Start, Size: d.End - d.Start}
+	if d.CIE.Signal {
+		f.Name = SignalReturn
+	}
+	return f, true
+}
+
+// unwindTable reads the image's unwind table; what is wrong with the file has been said when its symbols were read.
+func (im *Image) unwindTable() *dwarfcfi.Table {
+	if !IsFile(im.Path) {
+		return nil
+	}
+	file, size, err := im.file()
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	if id, err := dwarfcfi.ReadBuildID(file); len(im.BuildID) > 0 && (err != nil || !sameBuildID(id, im.BuildID)) {
+		return nil
+	}
+	sections, err := dwarfcfi.FindSections(file, size)
+	if err != nil {
+		return nil
+	}
+	cfi, err := dwarfcfi.New(sections)
+	if err != nil {
+		return nil
+	}
+	return cfi
 }
 
 // Table returns the image's functions, reading them at the first call; nil when there are none to be had.
@@ -186,27 +243,37 @@ func (e *BuildIDError) Error() string {
 
 // open reads the table of the image's file, once the file is known to be the recorded one.
 func (im *Image) open() (*Table, error) {
-	path := im.Path
-	if trimmed := strings.TrimSuffix(path, deleted); trimmed != path {
-		// Another file of that name may be there by now: only the build ID can tell.
-		if path = trimmed; len(im.BuildID) == 0 {
-			return nil, fs.ErrNotExist
-		}
-	}
-	// Not blocking, should the name be a pipe's by now.
-	file, err := os.OpenFile(filepath.Join(im.s.options.Root, path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, size, err := im.file()
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
+	return readChecked(file, size, im.BuildID)
+}
+
+// file opens the file that is at the image's path now.
+func (im *Image) file() (file *os.File, size int64, err error) {
+	path := im.Path
+	if trimmed := strings.TrimSuffix(path, deleted); trimmed != path {
+		// Another file of that name may be there by now: only the build ID can tell.
+		if path = trimmed; len(im.BuildID) == 0 {
+			return nil, 0, fs.ErrNotExist
+		}
+	}
+	// Not blocking, should the name be a pipe's by now.
+	file, err = os.OpenFile(filepath.Join(im.s.options.Root, path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("not a regular file")
 	}
-	return readChecked(file, info.Size(), im.BuildID)
+	if err != nil {
+		file.Close()
+		return nil, 0, err
+	}
+	return file, info.Size(), nil
 }
 
 // readChecked reads a table from an ELF file if its build ID is the recorded one; any will do when none was recorded.

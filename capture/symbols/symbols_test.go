@@ -368,3 +368,35 @@ func TestDemangleRust(t *testing.T) {
 		}
 	}
 }
+
+// Without symbols, functions are told apart by their unwind tables.
+func TestStrippedFunctionsHaveExtents(t *testing.T) {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("skipped for want of gcc")
+	}
+	dir := t.TempDir()
+	source, named, stripped := filepath.Join(dir, "a.c"), filepath.Join(dir, "named"), filepath.Join(dir, "stripped")
+	const code = "__attribute__((noinline)) static int one(int x) { return x * 3; }\nint main(int c, char **v) { (void)v; return one(c); }\n"
+	if err := os.WriteFile(source, []byte(code), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"-O1", "-o", named, source}, {"-O1", "-s", "-o", stripped, source}} {
+		if out, err := exec.Command(gcc, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	s := New(Options{})
+	table := s.Image(named, nil).Table()
+	for i := range table.Len() {
+		want := table.At(i)
+		if want.Name != "one" && want.Name != "main" {
+			continue
+		}
+		// The two files differ in their symbols only, and text lies at its offset in both.
+		got, ok := s.Image(stripped, nil).Lookup(want.Addr)
+		if !ok || got.Name != "" || got.Addr != want.Addr || got.Size != want.Size {
+			t.Errorf("%s at %#x: %+v, %v", want.Name, want.Addr, got, ok)
+		}
+	}
+}

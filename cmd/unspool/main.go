@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -76,6 +77,6 @@ func fail(err error, status int) int {
 		}
 		return status
 	}
-	fmt.Fprintf(os.Stderr, "unspool: %v\n", err)
+	fmt.Fprintf(os.Stderr, "unspool: %s\n", strings.Join(strings.Fields(err.Error()), " "))
 	return status
 }
