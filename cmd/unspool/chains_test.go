@@ -16,6 +16,7 @@ import (
 // holds every stack against it. The recording begins when the program is in its
 // chain and ends before that does, so that every sample is to match.
 func TestChainsAreUnwound(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	for _, build := range []struct {
 		name  string
@@ -32,7 +33,7 @@ func TestChainsAreUnwound(t *testing.T) {
 				t.Parallel()
 				path := programs.Build(t, p.Name, build.flags...)
 				proc := programs.Start(t, path, 20, p.Args...)
-				r := record(t, "-F", "1999", "-d", "0.3", "-p", strconv.Itoa(proc.Process.Pid))
+				r := record(t, "-F", "1999", "-d", "0.2", "-p", strconv.Itoa(proc.Process.Pid))
 				matchChain(t, r, proc.Chain, p)
 			})
 		}
@@ -42,6 +43,7 @@ func TestChainsAreUnwound(t *testing.T) {
 // TestChainsOfACommand records from the program's first instruction on: what
 // the kernel tells of its mappings is all that is known of them.
 func TestChainsOfACommand(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	for _, p := range []programs.Program{{Name: "qsort"}, {Name: "exception"}, {Name: "thread"}} {
 		t.Run(p.String(), func(t *testing.T) {

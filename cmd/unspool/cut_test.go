@@ -52,7 +52,7 @@ func TestKilledRecordingIsReadable(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			// Several recordings of one process at once, killed one after the other.
 			dir := t.TempDir()
-			kills := []time.Duration{430, 700, 910} // ms
+			kills := []time.Duration{230, 410, 590} // ms
 			var rs []*running
 			var paths []string
 			for i := range kills {
@@ -126,7 +126,7 @@ func TestFullDisk(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(mountTmpfs(t, fmt.Sprintf("size=%dk", c.size)), "perf.data")
-			args := append([]string{"record", "-q", "-F", "4999", "-d", "20", "-o", path}, c.args...)
+			args := append([]string{"record", "-q", "-F", "9999", "-d", "20", "-o", path}, c.args...)
 			began := time.Now()
 			e := unspool(t, t.TempDir(), append(args, "--", programs.Build(t, "pulse"), "20")...)
 			e.fails(t, statusFailure, "no space left on device")

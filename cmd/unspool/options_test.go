@@ -96,6 +96,7 @@ func TestThreadsThatComeAndGo(t *testing.T) {
 }
 
 func TestEvents(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	need(t, "perf")
 	burn := programs.Build(t, "burn")
@@ -205,7 +206,7 @@ func TestSmallRing(t *testing.T) {
 		{"in KiB", []string{"-m", "64K", "--stack-size", "8192"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := record(t, slices.Concat(c.args, []string{"-e", "cpu-clock", "-F", "20000", "--", programs.Build(t, "pulse"), "1"})...)
+			r := record(t, slices.Concat(c.args, []string{"-e", "cpu-clock", "-F", "20000", "-d", "0.4", "--", programs.Build(t, "pulse"), "1"})...)
 			if r.stats.Samples.User < 10 {
 				t.Fatalf("%d user samples", r.stats.Samples.User)
 			}
@@ -229,7 +230,7 @@ func TestStackSizeAndDepth(t *testing.T) {
 	needRoot(t)
 	deep := programs.Build(t, "deep")
 	run := func(args ...string) (recording, uint64) {
-		r := record(t, slices.Concat([]string{"-F", "999", "-e", "cpu-clock:u"}, args, []string{"--", deep, "1", "800"})...)
+		r := record(t, slices.Concat([]string{"-F", "1999", "-d", "0.5", "-e", "cpu-clock:u"}, args, []string{"--", deep, "1", "800"})...)
 		return r, r.stats.Samples.User
 	}
 	small, n := run("--stack-size", "8192")
@@ -259,12 +260,12 @@ func TestStrictTakesNoFrameFromAGuess(t *testing.T) {
 	needRoot(t)
 	// Code without CFI, but with frame pointers.
 	deep := programs.Build(t, "deep", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-exceptions")
-	r := record(t, "-F", "999", "-e", "cpu-clock:u", "--strict", "--", deep, "1", "50")
+	r := record(t, "-F", "999", "-d", "0.4", "-e", "cpu-clock:u", "--strict", "--", deep, "1", "50")
 	by := r.stats.Unwind.FramesBy
 	if by["frame_pointer"] > 0 || by["heuristic"] > 0 || r.stats.Unwind.Ended["no_cfi"]*10 < r.stats.Samples.User*9 {
 		t.Errorf("--strict: %v, %v", by, r.stats.Unwind.Ended)
 	}
-	r = record(t, "-F", "999", "-e", "cpu-clock:u", "--", deep, "1", "50")
+	r = record(t, "-F", "999", "-d", "0.4", "-e", "cpu-clock:u", "--", deep, "1", "50")
 	by = r.stats.Unwind.FramesBy
 	// The leaf has no frame of its own, so its caller is not to be found.
 	if by["frame_pointer"] < 49*r.stats.Samples.User || r.stats.incomplete() > 0.02 {
@@ -300,7 +301,7 @@ func TestPipeIntoPerf(t *testing.T) {
 			}
 			dir := t.TempDir()
 			r := start(t, dir, func(cmd *exec.Cmd) { cmd.Stdout = writer },
-				slices.Concat([]string{"record", "-F", "999", "-o", "-", "--stats", "stats.json"}, c.args, []string{"--", pulse, "1"})...)
+				slices.Concat([]string{"record", "-F", "999", "-d", "0.5", "-o", "-", "--stats", "stats.json"}, c.args, []string{"--", pulse, "1"})...)
 			writer.Close()
 			cmd := exec.Command(c.reader[0], c.reader[1:]...)
 			cmd.Stdin = reader
@@ -333,9 +334,9 @@ func TestCompressedFile(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
 	pulse := programs.Build(t, "pulse")
-	plain := record(t, "-F", "1999", "--", pulse, "1")
+	plain := record(t, "-F", "1999", "-d", "0.5", "--", pulse, "1")
 	for _, flag := range []string{"-z", "-z=9"} {
-		r := record(t, flag, "-F", "1999", "--", pulse, "1")
+		r := record(t, flag, "-F", "1999", "-d", "0.5", "--", pulse, "1")
 		if n := len(readableBy(t, r.path)); uint64(n) != r.stats.Samples.Total {
 			t.Errorf("%s: perf script shows %d samples, stats say %d", flag, n, r.stats.Samples.Total)
 		}

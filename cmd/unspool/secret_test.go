@@ -76,6 +76,7 @@ func confined(dir string) []string {
 // TestSecretOnAStackIsNeverWritten records a program that keeps a secret on its
 // stack, and looks for the secret in all that was written meanwhile.
 func TestSecretOnAStackIsNeverWritten(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	program := programs.Build(t, "secret")
 	for _, c := range []struct {
@@ -163,6 +164,7 @@ func TestSecretOnAStackIsNeverWritten(t *testing.T) {
 // TestPerfLeaksTheSecret shows that the search finds what it looks for, and
 // that it is worth looking for.
 func TestPerfLeaksTheSecret(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	need(t, "perf")
 	s, dir := newSecret(), t.TempDir()

@@ -25,7 +25,15 @@ func TestStormOfProcesses(t *testing.T) {
 		seconds = 6
 	}
 	dir := t.TempDir()
-	commands := []string{programs.Build(t, "burn"), programs.Build(t, "burn", "-static")}
+	// Under a name that no other process has.
+	name := fmt.Sprintf("gust%d", os.Getpid())
+	commands := []string{filepath.Join(dir, "dynamic", name), filepath.Join(dir, "static", name)}
+	for i, flags := range [][]string{nil, {"-static"}} {
+		if err := os.Mkdir(filepath.Dir(commands[i]), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		copyFile(t, programs.Build(t, "burn", flags...), commands[i])
+	}
 	r := start(t, dir, nil, slices.Concat([]string{"record", "-a", "-F", "999", "--stats", "stats.json", "-o", "perf.data", "--",
 		programs.Build(t, "storm"), strconv.Itoa(seconds), "50"}, commands)...)
 
@@ -66,13 +74,13 @@ func TestStormOfProcesses(t *testing.T) {
 	var processes []int
 	shown := 0
 	for _, s := range perfScript(t, path) {
-		if s.comm != "burn" || len(s.user) == 0 {
+		if s.comm != name || len(s.user) == 0 {
 			continue
 		}
 		ours++
 		processes = append(processes, s.pid)
 		top := s.outermost()
-		if filepath.Base(top.in) == "burn" && top.name == "_start" || strings.HasPrefix(filepath.Base(top.in), "ld-") {
+		if filepath.Base(top.in) == name && top.name == "_start" || strings.HasPrefix(filepath.Base(top.in), "ld-") {
 			complete++
 		} else if shown++; shown <= 5 {
 			t.Logf("not complete, leaf first: %s (%s)", strings.Join(s.names(), " "), top.in)

@@ -47,9 +47,11 @@ func openTerminal(t *testing.T, columns uint16) (terminal *os.File, written func
 
 // TestTerminalShowsOneLine looks at what a person sees while a recording runs.
 func TestTerminalShowsOneLine(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	for _, width := range []uint16{120, 40} {
 		t.Run(fmt.Sprintf("%d columns", width), func(t *testing.T) {
+			t.Parallel()
 			terminal, written := openTerminal(t, width)
 			r := start(t, t.TempDir(), func(cmd *exec.Cmd) { cmd.Stderr = terminal },
 				"record", "-F", "999", "-d", "1.4", "--", programs.Build(t, "burn"), "0")
@@ -84,6 +86,7 @@ func TestTerminalShowsOneLine(t *testing.T) {
 		})
 	}
 	t.Run("quiet", func(t *testing.T) {
+		t.Parallel()
 		terminal, written := openTerminal(t, 80)
 		r := start(t, t.TempDir(), func(cmd *exec.Cmd) { cmd.Stderr = terminal },
 			"record", "-q", "-d", "0.8", "--", programs.Build(t, "burn"), "0")
