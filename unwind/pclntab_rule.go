@@ -1,0 +1,136 @@
+package unwind
+
+import "unspool/dwarfcfi"
+
+// rule gives the rule for an address in the image. ok is false when it lies in
+// no Go function, and in those parts of assembly functions where SP has left
+// for another stack while BP still points to the function's frame on the old
+// one (systemstack, asmcgocall, the vDSO calls of nanotime1 and time.now) or
+// is zero (morestack): there the frame pointer is all there is.
+//
+// For compiled code the CFA is SP + delta + 8. The caller's BP is saved first
+// thing in the frame, at CFA-16, in every function that has one.
+//
+//	goexit, mstart, rt0_go           endOfStack
+//	mcall, clone's child             endOfStack once SP is switched: nothing called that stack's code
+//	cgocallback                      by its table throughout: both stacks have its frame, and the
+//	                                 goroutine's goes on with systemstack_switch, put there by asmcgocall
+//	sigreturn__sigaction             sigframe, also for the byte before it, where its return address is looked up
+//	asyncPreempt, sigpanic           local: their return address is where a signal came in
+//	rawVforkSyscall                  general while a register has the return address
+//	gogo, and other code that writes malformed: nothing says where the caller is
+//	SP without a frame
+func (t *pclntab) rule(addr uint64) (r rule, ok bool) {
+	if t.sigreturn != 0 && addr-(t.sigreturn-1) <= uint64(len(sigreturnCode)) {
+		return sigframe, true
+	}
+	f, ok := t.frame(addr)
+	switch {
+	case !ok:
+		return noRule, false
+	case f.kind != fromSP && f.kind != fromBP:
+		return f.kind, true
+	case f.ra != regIP:
+		return general, true
+	case f.exact || f.cfa/8 > maxCFA:
+		return local, true
+	}
+	return f.kind | rule(f.bp/8)<<4 | rule(f.cfa/8)<<16, true
+}
+
+// row is rule for the general evaluator: the same as a CFI row. There is none
+// for the signal frame, nor for what is no frame.
+func (t *pclntab) row(addr uint64, row *dwarfcfi.Row) bool {
+	f, ok := t.frame(addr)
+	if !ok || f.kind == malformed {
+		return false
+	}
+	*row = dwarfcfi.Row{Start: addr, End: addr + 1, RA: regIP, Signal: f.exact}
+	row.CFA = dwarfcfi.CFARule{Kind: dwarfcfi.CFARegister, Reg: regSP, Offset: int64(f.cfa)}
+	row.Regs[regIP] = dwarfcfi.RegRule{Kind: dwarfcfi.Offset, Offset: -8}
+	switch {
+	case f.ra != regIP:
+		row.Regs[regIP] = dwarfcfi.RegRule{Kind: dwarfcfi.Register, Reg: uint16(f.ra)}
+	case f.kind == endOfStack:
+		row.Regs[regIP] = dwarfcfi.RegRule{Kind: dwarfcfi.Undefined}
+	case f.kind == fromBP:
+		row.CFA.Reg = regBP
+	}
+	if f.bp != 0 {
+		row.Regs[regBP] = dwarfcfi.RegRule{Kind: dwarfcfi.Offset, Offset: -int32(f.bp)}
+	}
+	// Go code keeps no other register for its caller.
+	for _, reg := range [...]int{3, 12, 13, 14, 15} {
+		row.Regs[reg] = dwarfcfi.RegRule{Kind: dwarfcfi.Undefined}
+	}
+	return true
+}
+
+// goFrame is a frame of a Go function: a rule before it is packed.
+type goFrame struct {
+	kind  rule   // fromSP, fromBP, endOfStack or malformed
+	cfa   uint64 // from SP or BP, in bytes
+	bp    uint64 // where BP is saved, below the CFA; 0 is "not saved"
+	ra    uint8  // where the return address is: regIP for its place on the stack
+	exact bool   // the caller was interrupted rather than that it called
+}
+
+// frame gives the frame at addr.
+func (t *pclntab) frame(addr uint64) (f goFrame, ok bool) {
+	index, ok := t.function(addr)
+	if !ok {
+		return f, false
+	}
+	off := uint32(addr - t.text - uint64(t.starts[index]))
+	a, isAsm := t.asm[index]
+	if a.kind == root {
+		return goFrame{kind: endOfStack, ra: regIP}, true
+	}
+
+	// The frame begins where SP first moves. There BP is still the caller's.
+	s := t.deltas(index)
+	start := ^uint32(0)
+	for {
+		if !s.next() {
+			return f, false
+		}
+		if s.value != 0 && start == ^uint32(0) {
+			start = s.from
+		}
+		if off < s.to {
+			break
+		}
+	}
+	if s.value == -8 && a.popped != 0 {
+		return goFrame{kind: fromSP, ra: a.popped}, true
+	}
+	if s.value < 0 || s.value%8 != 0 {
+		return goFrame{kind: malformed, ra: regIP}, true
+	}
+	f = goFrame{kind: fromSP, cfa: uint64(s.value) + 8, ra: regIP, exact: a.kind == injected}
+	set := s.value != 0 && off != start && (a.savesBP || !isAsm)
+	if set {
+		f.bp = 16
+	}
+	if a.spWritten == 0 || off < a.spWritten {
+		return f, true
+	}
+
+	switch {
+	case a.kind == callback:
+		// The slot on the goroutine's stack is not filled.
+		f.bp = 0
+		return f, true
+	case a.kind == newStack:
+		return goFrame{kind: endOfStack, ra: regIP}, true
+	case a.kind == grow:
+		return f, false
+	case a.savesBP && s.value == 0:
+		return f, true // SP is back, and BP popped
+	case !set || a.bpWritten && a.kind != onward:
+		return goFrame{kind: malformed, ra: regIP}, true
+	case a.aligns:
+		return goFrame{kind: fromBP, cfa: 16, bp: 16, ra: regIP}, true
+	}
+	return f, false
+}

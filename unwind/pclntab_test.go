@@ -1,0 +1,634 @@
+package unwind
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/arch/x86/x86asm"
+
+	"unspool/dwarfcfi"
+)
+
+// goProgram uses enough of the runtime that its assembly is linked in.
+const goProgram = `package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+)
+
+func main() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, os.Interrupt)
+	m := map[string]int{}
+	for i := range 10 {
+		m[fmt.Sprint(i)] = time.Now().Nanosecond()
+	}
+	fmt.Println(len(m))
+}
+`
+
+const cgoProgram = `package main
+
+/*
+#include <stdlib.h>
+extern int back(int);
+static int forth(int n) { return n > 0 ? back(n - 1) + 1 : 0; }
+*/
+import "C"
+import "fmt"
+
+//export back
+func back(n C.int) C.int { return C.forth(n) }
+
+func main() { fmt.Println(C.forth(3)) }
+`
+
+// buildGo builds a program of one file in a directory of its own.
+func buildGo(tb testing.TB, source string, env []string, args ...string) string {
+	tb.Helper()
+	tool, err := exec.LookPath("go")
+	if err != nil {
+		tb.Skip("no go command to build the test program with")
+	}
+	dir := tb.TempDir()
+	for name, text := range map[string]string{"main.go": source, "go.mod": "module program\n\ngo 1.22\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	cmd := exec.Command(tool, append([]string{"build", "-o", "program"}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), "GOFLAGS=", "GOWORK=off"), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		if bytes.Contains(out, []byte("C compiler")) {
+			tb.Skipf("no C compiler for cgo: %s", out)
+		}
+		tb.Fatalf("go build: %v\n%s", err, out)
+	}
+	return filepath.Join(dir, "program")
+}
+
+func openPclntab(tb testing.TB, name string) *pclntab {
+	tb.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return pclntabOf(tb, data)
+}
+
+func pclntabOf(tb testing.TB, data []byte) *pclntab {
+	tb.Helper()
+	r := bytes.NewReader(data)
+	layout, err := dwarfcfi.ReadLayout(r, r.Size())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	t, err := readPclntab(r, r.Size(), layout)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return t
+}
+
+// A goSymbol is a function by the symbol table, which the rules do not use.
+type goSymbol struct {
+	name string // without the suffix that tells assembly from its wrapper
+	asm  bool   // had that suffix
+	addr uint64
+	code []byte
+}
+
+func goSymbols(tb testing.TB, name string) (list []goSymbol) {
+	tb.Helper()
+	f, err := elf.Open(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	text := f.Section(".text")
+	data, err := text.Data()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var lo, hi uint64
+	for _, s := range symbols {
+		switch s.Name {
+		case "runtime.text":
+			lo = s.Value
+		case "runtime.etext":
+			hi = s.Value
+		}
+	}
+	for _, s := range symbols {
+		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Value >= lo && s.Value < hi && s.Size > 0 && !strings.HasPrefix(s.Name, "go:") {
+			off := s.Value - text.Addr
+			base, asm := strings.CutSuffix(s.Name, ".abi0")
+			list = append(list, goSymbol{base, asm, s.Value, data[off : off+s.Size]})
+		}
+	}
+	return list
+}
+
+// goBuilds are the ways of linking that move the table or the code.
+var goBuilds = []struct {
+	name, source string
+	env, args    []string
+}{
+	{"plain", goProgram, []string{"CGO_ENABLED=0"}, nil},
+	{"pie", goProgram, []string{"CGO_ENABLED=0"}, []string{"-buildmode=pie"}},
+	{"cgo", cgoProgram, []string{"CGO_ENABLED=1"}, nil},
+	{"cgo pie", cgoProgram, []string{"CGO_ENABLED=1"}, []string{"-buildmode=pie"}},
+	{"external static", cgoProgram, []string{"CGO_ENABLED=1"}, []string{"-ldflags=-linkmode=external -extldflags=-static"}},
+}
+
+// TestRulesFollowTheCode runs every Go function's instructions as far as they
+// concern SP and BP, along all of its branches, and compares what they did
+// with the rule at every instruction.
+func TestRulesFollowTheCode(t *testing.T) {
+	for _, b := range goBuilds {
+		t.Run(b.name, func(t *testing.T) {
+			name := buildGo(t, b.source, b.env, b.args...)
+			table := openPclntab(t, name)
+			functions, rules := 0, 0
+			symbols, names := goSymbols(t, name), make(map[uint64]string)
+			for _, s := range symbols {
+				names[s.addr] = s.name
+			}
+			for _, s := range symbols {
+				w := codeWalk{t: t, table: table, symbol: s, names: names, seen: make(map[int]spState)}
+				if s.name == "runtime.systemstack" {
+					// The branch to a crash has the table of the code before it.
+					continue
+				}
+				if w.run(); w.rules > 0 {
+					functions++
+				}
+				rules += w.rules
+			}
+			t.Logf("%d rules of %d functions", rules, functions)
+			if functions < 1000 {
+				t.Errorf("%d functions were compared", functions)
+			}
+		})
+	}
+}
+
+// spState is where SP and the caller's BP are: depth below the CFA of SP, and
+// of the slot that holds BP. bp says that BP has the caller's value.
+type spState struct {
+	depth, slot int64
+	bp          bool
+	frame       int64 // depth at which BP points as frame pointer, 0 for none
+}
+
+type codeWalk struct {
+	t      *testing.T
+	table  *pclntab
+	symbol goSymbol
+	names  map[uint64]string
+	seen   map[int]spState
+	rules  int
+	failed bool
+}
+
+func (w *codeWalk) run() {
+	type todo struct {
+		off   int
+		state spState
+	}
+	work := []todo{{0, spState{depth: 8, bp: true}}}
+	for len(work) > 0 && !w.failed {
+		off, s := work[len(work)-1].off, work[len(work)-1].state
+		work = work[:len(work)-1]
+		for off < len(w.symbol.code) {
+			if _, ok := w.seen[off]; ok {
+				break
+			}
+			w.seen[off] = s
+			inst, err := x86asm.Decode(w.symbol.code[off:], 64)
+			if err != nil || !w.check(off, s) {
+				break
+			}
+			next := off + inst.Len
+			if rel, ok := inst.Args[0].(x86asm.Rel); ok && inst.Op != x86asm.CALL {
+				if to := next + int(rel); to >= 0 && to < len(w.symbol.code) {
+					work = append(work, todo{to, s})
+				}
+			}
+			if rel, ok := inst.Args[0].(x86asm.Rel); ok && inst.Op == x86asm.CALL {
+				if neverReturns(w.names[w.symbol.addr+uint64(next)+uint64(int64(rel))]) {
+					break
+				}
+			}
+			if inst.Op == x86asm.JMP || inst.Op == x86asm.RET || inst.Op == x86asm.UD2 || inst.Op == x86asm.INT || !s.apply(&inst) {
+				break
+			}
+			off = next
+		}
+	}
+}
+
+// neverReturns says whether the compiler knows that a function of the runtime
+// does not return. What follows the call belongs to another branch.
+func neverReturns(name string) bool {
+	if strings.HasSuffix(name, ".throw") {
+		return true
+	}
+	name, ok := strings.CutPrefix(name, "runtime.")
+	return ok && (strings.Contains(name, "anic") || strings.HasSuffix(name, "hrow") || name == "block" || name == "goexit1" || name == "abort")
+}
+
+// apply does what an instruction does to SP and BP. It reports false when
+// SP's value is not known any more.
+func (s *spState) apply(inst *x86asm.Inst) bool {
+	dst, _ := inst.Args[0].(x86asm.Reg)
+	imm, isImm := inst.Args[1].(x86asm.Imm)
+	mem, isMem := inst.Args[1].(x86asm.Mem)
+	to, isStore := inst.Args[0].(x86asm.Mem)
+	src, _ := inst.Args[1].(x86asm.Reg)
+	switch inst.Op {
+	case x86asm.PUSH, x86asm.PUSHFQ:
+		s.depth += 8
+		if dst == x86asm.RBP && s.bp {
+			s.slot = s.depth
+		}
+		return true
+	case x86asm.POP, x86asm.POPFQ:
+		if dst == x86asm.RBP {
+			s.bp, s.frame = s.depth == s.slot, 0
+		}
+		s.depth -= 8
+		return true
+	case x86asm.CMP, x86asm.TEST, x86asm.CALL:
+		return true
+	case x86asm.MOV:
+		if isStore && src == x86asm.RBP && to.Base == x86asm.RSP && s.bp {
+			s.slot = s.depth - to.Disp
+		}
+	}
+	switch dst {
+	case x86asm.RSP:
+		switch {
+		case inst.Op == x86asm.SUB && isImm:
+			s.depth += int64(imm)
+		case inst.Op == x86asm.ADD && isImm:
+			s.depth -= int64(imm)
+		case inst.Op == x86asm.LEA && isMem && mem.Base == x86asm.RSP && mem.Index == 0:
+			s.depth -= mem.Disp
+		default:
+			return false
+		}
+	case x86asm.RBP, x86asm.EBP:
+		s.frame = 0
+		switch {
+		case inst.Op == x86asm.MOV && src == x86asm.RSP:
+			s.bp, s.frame = false, s.depth
+		case inst.Op == x86asm.MOV && isMem && mem.Base == x86asm.RSP && s.depth-mem.Disp == s.slot:
+			s.bp = true
+		default:
+			s.bp = false
+		}
+	}
+	return true
+}
+
+// check compares the rule at an instruction with the state before it.
+func (w *codeWalk) check(off int, s spState) bool {
+	addr := w.symbol.addr + uint64(off)
+	r, ok := w.table.rule(addr)
+	fail := func() bool {
+		w.failed = true
+		w.t.Errorf("%s+%#x: rule %#x %v; the code has %+v", w.symbol.name, off, r, ok, s)
+		return false
+	}
+	var cfa, bp int64
+	reg := uint8(regSP)
+	switch r.kind() {
+	case noRule:
+		// Left to the frame pointer, which must be there.
+		if ok || s.frame != 16 || s.slot != 16 {
+			return fail()
+		}
+		return true
+	case endOfStack, sigframe:
+		return true
+	case fromSP, fromBP:
+		cfa, bp = int64(r.cfa()), int64(r.bp())
+		if r.kind() == fromBP {
+			reg = regBP
+		}
+	case local, general:
+		var row dwarfcfi.Row
+		if !w.table.row(addr, &row) {
+			return fail()
+		}
+		cfa, reg = row.CFA.Offset, row.CFA.Reg
+		if row.Regs[regBP].Kind == dwarfcfi.Offset {
+			bp = -int64(row.Regs[regBP].Offset)
+		}
+		if (row.Regs[regIP].Kind == dwarfcfi.Register) != (s.depth == 0) {
+			return fail()
+		}
+	default:
+		return fail()
+	}
+	w.rules++
+	if reg == regSP && cfa != s.depth || reg == regBP && cfa != s.frame {
+		return fail()
+	}
+	// A saved BP must be in its slot; one that is not saved must be BP's value
+	// still, unless the function saves none and uses BP for itself.
+	if bp != 0 && bp != s.slot || bp == 0 && !s.bp && s.slot != 0 && !strings.HasPrefix(w.symbol.name, "runtime.cgocallback") {
+		return fail()
+	}
+	return true
+}
+
+func TestStrippedBinariesHaveTheSameRules(t *testing.T) {
+	for _, b := range goBuilds[:3] {
+		t.Run(b.name, func(t *testing.T) {
+			full := openPclntab(t, buildGo(t, b.source, b.env, b.args...))
+			stripped := openPclntab(t, buildGo(t, b.source, b.env, append(b.args, "-ldflags=-s -w")...))
+			if len(full.starts) != len(stripped.starts) {
+				t.Fatalf("%d and %d functions", len(full.starts), len(stripped.starts))
+			}
+			for i, start := range full.starts {
+				for off := range uint64(32) {
+					a, ok1 := full.rule(full.text + uint64(start) + off)
+					b, ok2 := stripped.rule(stripped.text + uint64(start) + off)
+					if a != b || ok1 != ok2 {
+						t.Fatalf("function %d+%d: rule %#x %v, stripped %#x %v", i, off, a, ok1, b, ok2)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestTableIsFoundWithoutSections(t *testing.T) {
+	name := buildGo(t, goProgram, []string{"CGO_ENABLED=0"})
+	want := openPclntab(t, name)
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(data[0x28:0x30]) // e_shoff
+	clear(data[0x3c:0x40]) // e_shnum, e_shstrndx
+	have := pclntabOf(t, data)
+	if have.text != want.text || len(have.starts) != len(want.starts) || !bytes.Equal(have.tables, want.tables) {
+		t.Errorf("text %#x with %d functions, want %#x with %d", have.text, len(have.starts), want.text, len(want.starts))
+	}
+}
+
+func TestOtherBinariesHaveNoPclntab(t *testing.T) {
+	name, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("no sh")
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := bytes.NewReader(data)
+	layout, err := dwarfcfi.ReadLayout(r, r.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table, err := readPclntab(r, r.Size(), layout); table != nil || !errors.Is(err, errNoPclntab) {
+		t.Errorf("%v, %v", table, err)
+	}
+}
+
+// TestRuntimeAssembly states what is known of the functions that change stacks.
+func TestRuntimeAssembly(t *testing.T) {
+	name := buildGo(t, cgoProgram, []string{"CGO_ENABLED=1"})
+	table := openPclntab(t, name)
+	symbols := make(map[string]goSymbol)
+	for _, s := range goSymbols(t, name) {
+		if !symbols[s.name].asm {
+			symbols[s.name] = s
+		}
+	}
+	const followBP = noRule
+	// What holds behind the call through which others are reached.
+	for _, c := range []struct {
+		function string
+		calls    string // the end of the code up to the call instruction's end
+		want     rule
+	}{
+		{"runtime.goexit", "\x90\xe8", endOfStack},
+		{"runtime.mstart", "\xe8", endOfStack},
+		{"runtime.mcall", "\x41\xff\xd4", endOfStack},                   // call *%r12
+		{"runtime.clone", "\x41\xff\xd4", endOfStack},                   // call *%r12
+		{"runtime.systemstack", "\xff\xd7", followBP},                   // call *%rdi
+		{"runtime.nanotime1", "\xff\xd0", followBP},                     // call *%rax
+		{"runtime.asmcgocall", "\x48\x89\x3c\x24\xe8", followBP},        // mov %rdi,(%rsp); call
+		{"runtime.cgocallback", "\x48\x89\xe7\x48\x01", fromSP | 5<<16}, // past the call of cgocallbackg
+	} {
+		s, ok := symbols[c.function]
+		if !ok {
+			t.Errorf("no %s", c.function)
+			continue
+		}
+		i := bytes.Index(s.code, []byte(c.calls))
+		if i < 0 {
+			t.Errorf("%s: no such call", c.function)
+			continue
+		}
+		if r, _ := table.rule(s.addr + uint64(i+len(c.calls)-1)); r != c.want {
+			t.Errorf("%s: rule %#x, want %#x", c.function, r, c.want)
+		}
+	}
+	s := symbols[sigreturnName]
+	for _, at := range []uint64{s.addr - 1, s.addr, s.addr + 7} {
+		if r, _ := table.rule(at); r != sigframe {
+			t.Errorf("%s%+d: rule %#x", s.name, int64(at-s.addr), r)
+		}
+	}
+	// Before the switch the caller is where the table says.
+	for function, want := range map[string]rule{
+		"runtime.morestack":   fromSP | 1<<16,
+		"runtime.systemstack": fromSP | 1<<16,
+		"gogo":                fromSP | 1<<16,
+	} {
+		if r, ok := table.rule(symbols[function].addr); r != want || !ok {
+			t.Errorf("%s: rule %#x, want %#x", function, r, want)
+		}
+	}
+}
+
+func TestRuleDoesNotAllocate(t *testing.T) {
+	table := openPclntab(t, buildGo(t, goProgram, []string{"CGO_ENABLED=0"}))
+	addr := table.text
+	if n := testing.AllocsPerRun(1000, func() { table.rule(addr); addr += 977 }); n != 0 {
+		t.Errorf("%v allocations a rule", n)
+	}
+}
+
+func BenchmarkPclntabRule(b *testing.B) {
+	table := openPclntab(b, buildGo(b, goProgram, []string{"CGO_ENABLED=0"}))
+	size := uint64(table.starts[len(table.starts)-1])
+	off := uint64(0)
+	for b.Loop() {
+		table.rule(table.text + off)
+		off = (off + 9973) % size
+	}
+}
+
+// buildTable writes a table of any version for functions of 32 bytes that push
+// BP first, without names of its own.
+func buildTable(version uint64, text uint64, funcs int) []byte {
+	le := binary.LittleEndian
+	word, name := 4, 4
+	if version == go116 {
+		word, name = 8, 8
+	}
+	names := append([]byte("\x00main.f\x00"), 0)
+	// SP moved by 0 for one byte, by 8 for 29, by 0 for two.
+	pctab := []byte{0, 2, 1, 16, 29, 15, 2, 0}
+	head := make([]byte, 72)
+	le.PutUint64(head, version)
+	le.PutUint64(head[8:], uint64(funcs))
+	at := func(i int, v int) { le.PutUint64(head[8*i:], uint64(v)) }
+	if version == go116 {
+		at(3, 72)
+		at(6, 72+len(names))
+		at(7, 72+len(names)+len(pctab))
+	} else {
+		le.PutUint64(head[24:], text)
+		at(4, 72)
+		at(7, 72+len(names))
+		at(8, 72+len(names)+len(pctab))
+	}
+	flag := name + 33
+	if version == go120 {
+		flag += 4
+	}
+	size := (flag + 4 + 7) &^ 7
+	table := make([]byte, word*(2*funcs+1)+size*funcs)
+	put := func(off int, v uint64) {
+		if word == 8 {
+			le.PutUint64(table[off:], v)
+		} else {
+			le.PutUint32(table[off:], uint32(v))
+		}
+	}
+	base := uint64(0)
+	if version == go116 {
+		base = text
+	}
+	for i := range funcs {
+		f := word*(2*funcs+1) + size*i
+		put(word*2*i, base+uint64(32*i))
+		put(word*(2*i+1), uint64(f))
+		le.PutUint32(table[f+name:], 1)
+		le.PutUint32(table[f+name+12:], 1)
+	}
+	put(word*2*funcs, base+uint64(32*funcs))
+	return append(append(append(head, names...), pctab...), table...)
+}
+
+// buildImage puts a table and the code that it describes into an ELF file
+// without sections: code at text, the table behind it.
+func buildImage(version uint64, funcs int) []byte {
+	const text, page = 0x401000, 0x1000
+	le := binary.LittleEndian
+	table := buildTable(version, text, funcs)
+	code := bytes.Repeat(append([]byte{0x55, 0x48, 0x89, 0xe5}, append(bytes.Repeat([]byte{0x90}, 26), 0x5d, 0xc3)...), funcs)
+	file := make([]byte, page, 4*page)
+	copy(file, elf.ELFMAG)
+	file[elf.EI_CLASS], file[elf.EI_DATA], file[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), 1
+	le.PutUint16(file[16:], uint16(elf.ET_EXEC))
+	le.PutUint16(file[18:], uint16(elf.EM_X86_64))
+	le.PutUint64(file[32:], 64)
+	le.PutUint16(file[54:], 56)
+	le.PutUint16(file[56:], 3)
+	for i, part := range []struct {
+		data  []byte
+		flags elf.ProgFlag
+	}{{code, elf.PF_R | elf.PF_X}, {table, elf.PF_R}, {[]byte("\xff Go buildinf:"), elf.PF_R | elf.PF_W}} {
+		p := file[64+56*i:]
+		le.PutUint32(p, uint32(elf.PT_LOAD))
+		le.PutUint32(p[4:], uint32(part.flags))
+		le.PutUint64(p[8:], uint64(len(file)))
+		le.PutUint64(p[16:], uint64(0x400000+len(file)))
+		le.PutUint64(p[32:], uint64(len(part.data)))
+		le.PutUint64(p[40:], uint64(len(part.data)))
+		file = append(file, part.data...)
+		file = append(file, make([]byte, -len(file)&(page-1))...)
+	}
+	le.PutUint64(file[64+16:], text-page)
+	// The code's segment begins with the headers, as the Go linker has it.
+	le.PutUint64(file[64+8:], 0)
+	le.PutUint64(file[64+32:], uint64(page+len(code)))
+	return file
+}
+
+func TestEveryVersionOfTheTable(t *testing.T) {
+	for _, version := range []uint64{go116, go118, go120} {
+		table := pclntabOf(t, buildImage(version, 8))
+		for i := range uint64(8) {
+			for off, want := range map[uint64]rule{0: fromSP | 1<<16, 1: fromSP | 2<<16, 4: fromSP | 2<<4 | 2<<16, 30: fromSP | 1<<16} {
+				if off == 30 {
+					off = 31 // behind pop %rbp
+				}
+				if r, ok := table.rule(0x401000 + 32*i + off); !ok || r != want {
+					t.Errorf("%#x: function %d+%d: rule %#x %v, want %#x", version, i, off, r, ok, want)
+				}
+			}
+		}
+		for _, addr := range []uint64{0, 0x400fff, 0x401000 + 8*32, ^uint64(0)} {
+			if r, ok := table.rule(addr); ok {
+				t.Errorf("%#x: rule %#x for %#x, in no function", version, r, addr)
+			}
+		}
+	}
+}
+
+func FuzzPclntab(f *testing.F) {
+	for _, version := range []uint64{go116, go118, go120} {
+		f.Add(buildImage(version, 4))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := bytes.NewReader(data)
+		layout, err := dwarfcfi.ReadLayout(r, r.Size())
+		if err != nil {
+			return
+		}
+		table, err := readPclntab(r, r.Size(), layout)
+		if err != nil {
+			if table != nil {
+				t.Fatal("a table and an error")
+			}
+			return
+		}
+		var row dwarfcfi.Row
+		for off := uint64(0); off < 256; off++ {
+			addr := table.text + off
+			r, ok := table.rule(addr)
+			if ok && r == noRule {
+				t.Fatalf("%#x: no rule", addr)
+			}
+			if table.row(addr, &row) && r.kind() == fromSP && compile(&row, addr) != r {
+				t.Fatalf("%#x: rule %#x, row %#x", addr, r, compile(&row, addr))
+			}
+		}
+		table.rule(table.text - 1)
+		table.rule(^uint64(0))
+	})
+}
