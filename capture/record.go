@@ -275,6 +275,9 @@ func (r *recording) finish() error {
 		err = ferr
 	}
 	r.measure(now)
+	if err == nil {
+		err = r.session.Lost(r.session.Stats.Lost, r.anyID())
+	}
 	if r.command != nil {
 		r.endCommand()
 	}
@@ -287,6 +290,16 @@ func (r *recording) finish() error {
 	r.session.Stats.Written = uint64(r.writer.Written())
 	r.out.Stats = r.session.Stats
 	return err
+}
+
+// anyID is the ID of an event.
+func (r *recording) anyID() uint64 {
+	for _, a := range r.source.Attrs() {
+		if len(a.IDs) > 0 {
+			return a.IDs[0]
+		}
+	}
+	return 0
 }
 
 const (

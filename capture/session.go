@@ -25,7 +25,8 @@ type Session struct {
 	images   *unwind.Images
 	walker   *unwind.Unwinder
 	trouble  *Trouble
-	writeErr error // of a synthesized record, due at the next one
+	told     uint64 // how many were lost, as records tell
+	writeErr error  // of a synthesized record, due at the next one
 
 	// Buffers of the sample in work.
 	sample perfring.Sample
@@ -88,7 +89,16 @@ func (s *Session) Record(rec perfring.Record) error {
 			s.table.Exit(t.PID, t.TID)
 		}
 	case perfring.RecordLost:
+		var l perfring.Lost
+		if s.decoded(perfring.DecodeLost(rec, &l)) {
+			s.told += l.Lost
+		}
 		s.table.Lost()
+	case perfring.RecordLostSamples:
+		var l perfring.LostSamples
+		if s.decoded(perfring.DecodeLostSamples(rec, &l)) {
+			s.told += l.Lost
+		}
 	case perfring.RecordThrottle:
 		s.Stats.Throttled++
 	}

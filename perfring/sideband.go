@@ -261,6 +261,16 @@ func AppendTask(dst []byte, f *Format, t RecordType, m *Task, id *SampleID) ([]b
 	return finishRecord(f.appendSampleID(dst, id), start)
 }
 
+// AppendLost appends m as a record of type LOST.
+func AppendLost(dst []byte, f *Format, m *Lost, id *SampleID) ([]byte, error) {
+	le := binary.LittleEndian
+	start := len(dst)
+	dst = appendHeader(dst, RecordLost, 0)
+	dst = le.AppendUint64(dst, m.ID)
+	dst = le.AppendUint64(dst, m.Lost)
+	return finishRecord(f.appendSampleID(dst, id), start)
+}
+
 // finishText ends a record with text, padded with NULs to a multiple of 8 bytes as the kernel
 // does it, and the trailer. The text ends at its first NUL.
 func (f *Format) finishText(dst []byte, start int, text []byte, id *SampleID) ([]byte, error) {

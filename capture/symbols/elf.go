@@ -217,28 +217,31 @@ func (f *elfFile) link(s section) (section, bool) {
 	return f.sects[s.Link], true
 }
 
-// buildID returns the descriptor of the first NT_GNU_BUILD_ID note, nil when there is none.
+// buildID returns the descriptor of the first NT_GNU_BUILD_ID note, nil when there is none. Relocatable files (kernel modules) have
+// notes in sections only, and in Go's files the segment of notes leaves out the GNU one.
 func (f *elfFile) buildID() []byte {
-	notes := f.notes
-	if len(notes) == 0 { // relocatable files (kernel modules) have sections only
-		for _, s := range f.sects {
-			if s.Type == elf.SHT_NOTE {
-				notes = append(notes, extent{s.Off, s.Size})
-			}
+	left := uint64(maxNotes)
+	in := func(off, size uint64) []byte {
+		if size > left {
+			return nil
+		}
+		left -= size
+		b, err := f.read(off, size)
+		if err != nil {
+			return nil
+		}
+		return noteBuildID(b, f.order)
+	}
+	for _, n := range f.notes {
+		if id := in(n.Off, n.Size); id != nil {
+			return id
 		}
 	}
-	left := uint64(maxNotes)
-	for _, n := range notes {
-		if n.Size > left {
-			continue
-		}
-		left -= n.Size
-		b, err := f.read(n.Off, n.Size)
-		if err != nil {
-			continue
-		}
-		if id := noteBuildID(b, f.order); id != nil {
-			return id
+	for _, s := range f.sects {
+		if s.Type == elf.SHT_NOTE {
+			if id := in(s.Off, s.Size); id != nil {
+				return id
+			}
 		}
 	}
 	return nil
