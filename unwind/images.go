@@ -220,7 +220,7 @@ func (s *Images) file(pid uint32, m *vmas.Mapping) (*os.File, error) {
 	path := m.File.Path
 	var first error
 	note := func(err error) {
-		if first == nil || errors.Is(first, fs.ErrNotExist) {
+		if first == nil || unreachable(first) {
 			first = err
 		}
 	}
@@ -237,7 +237,7 @@ func (s *Images) file(pid uint32, m *vmas.Mapping) (*os.File, error) {
 		return f, nil
 	}
 	note(err)
-	if m.File.Kind == vmas.Regular && (errors.Is(first, fs.ErrNotExist) || errors.Is(first, fs.ErrPermission)) {
+	if m.File.Kind == vmas.Regular && unreachable(first) {
 		f, err := openMapped(path, m.File, false)
 		if err == nil {
 			return f, nil
@@ -245,6 +245,12 @@ func (s *Images) file(pid uint32, m *vmas.Mapping) (*os.File, error) {
 		note(err)
 	}
 	return nil, fmt.Errorf("%s: %w", path, first)
+}
+
+// unreachable says whether an error is about the process, which is gone or may
+// not be looked at, rather than about the file.
+func unreachable(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ESRCH)
 }
 
 // openMapped opens a file that is claimed to be want, and makes sure that it
