@@ -24,6 +24,8 @@ type Layout struct {
 
 	// Where the file holds the CFI; zero for what it lacks.
 	EhFrame, EhFrameHdr, DebugFrame Extent
+	// DebugLink is .gnu_debuglink, which names a separate debug file.
+	DebugLink Extent
 
 	text, got uint64 // bases of textrel and datarel pointers
 	split     bool   // a separate debug file: it says where .eh_frame was, without its bytes

@@ -38,7 +38,7 @@ func ReadLayout(r io.ReaderAt, size int64) (*Layout, error) {
 			l.addEhFrameHdr(r, &s)
 		}
 	}
-	for _, e := range []*Extent{&l.EhFrame, &l.EhFrameHdr, &l.DebugFrame} {
+	for _, e := range []*Extent{&l.EhFrame, &l.EhFrameHdr, &l.DebugFrame, &l.DebugLink} {
 		if e.Offset > uint64(size) || e.Size > uint64(size)-e.Offset {
 			*e = Extent{}
 		}
@@ -69,6 +69,8 @@ func (l *Layout) addSection(s *section) {
 		l.EhFrameHdr = e
 	case ".debug_frame":
 		l.DebugFrame = e
+	case ".gnu_debuglink":
+		l.DebugLink = e
 	case ".text":
 		l.text = s.addr
 	case ".got.plt":
