@@ -31,7 +31,8 @@ type Image struct {
 	err    error // why the file could not be opened or parsed
 	cfi    *dwarfcfi.Table
 	loads  []dwarfcfi.Load
-	entry  uint64 // address of the ELF entry point
+	entry  uint64   // address of the ELF entry point
+	golang *pclntab // of a Go binary
 	rules  cache
 	hit    bool
 }
@@ -70,6 +71,13 @@ func (im *Image) find(m *vmas.Mapping, pc, off uint64) rule {
 }
 
 func (im *Image) compile(m *vmas.Mapping, pc uint64) rule {
+	if im.golang != nil {
+		if addr, ok := im.address(pc - m.Start + m.Offset); ok {
+			if r, ok := im.golang.rule(addr); ok {
+				return r
+			}
+		}
+	}
 	var row dwarfcfi.Row
 	err := im.row(m, pc, &row)
 	switch {
@@ -90,11 +98,16 @@ const entrySize = 64
 
 // row gives the CFI row for pc, which lies in m.
 func (im *Image) row(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {
-	if im.cfi == nil {
-		return dwarfcfi.ErrNoFDE
-	}
 	addr, ok := im.address(pc - m.Start + m.Offset)
 	if !ok {
+		return dwarfcfi.ErrNoFDE
+	}
+	if im.golang != nil {
+		if err := im.golang.row(addr, row); err != errNotGo {
+			return err
+		}
+	}
+	if im.cfi == nil {
 		return dwarfcfi.ErrNoFDE
 	}
 	return im.cfi.Row(addr, row)
@@ -143,6 +156,10 @@ func (im *Image) read() error {
 		return fmt.Errorf("%s: %v: %w", im.Path, layout.Machine, errMachine)
 	}
 	im.loads, im.entry = layout.Loads, layout.Entry
+	im.golang, err = readPclntab(r, im.size, layout)
+	if err != nil && err != errNoPclntab && im.store.Failed != nil {
+		im.store.Failed(im.Path, err)
+	}
 	sections, err := layout.Sections(r)
 	if err != nil {
 		return fmt.Errorf("%s: %w", im.Path, err)

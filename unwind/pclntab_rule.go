@@ -1,12 +1,17 @@
 package unwind
 
-import "unspool/dwarfcfi"
+import (
+	"errors"
+
+	"unspool/dwarfcfi"
+)
 
 // rule gives the rule for an address in the image. ok is false when it lies in
-// no Go function, and in those parts of assembly functions where SP has left
-// for another stack while BP still points to the function's frame on the old
-// one (systemstack, asmcgocall, the vDSO calls of nanotime1 and time.now) or
-// is zero (morestack): there the frame pointer is all there is.
+// no Go function. It is uncovered, to follow the frame pointer, in those parts
+// of assembly functions where SP has left for another stack while BP still
+// points to the function's frame on the old one (systemstack, asmcgocall, the
+// vDSO calls of nanotime1 and time.now) or is zero (morestack). There the
+// .debug_frame that unstripped Go binaries have is wrong, too.
 //
 // For compiled code the CFA is SP + delta + 8. The caller's BP is saved first
 // thing in the frame, at CFA-16, in every function that has one.
@@ -38,12 +43,19 @@ func (t *pclntab) rule(addr uint64) (r rule, ok bool) {
 	return f.kind | rule(f.bp/8)<<4 | rule(f.cfa/8)<<16, true
 }
 
-// row is rule for the general evaluator: the same as a CFI row. There is none
-// for the signal frame, nor for what is no frame.
-func (t *pclntab) row(addr uint64, row *dwarfcfi.Row) bool {
+// errNotGo says that an address is in no Go function.
+var errNotGo = errors.New("no Go function")
+
+// row is rule for the general evaluator: the same as a CFI row. The error is
+// [dwarfcfi.ErrNoFDE] in Go functions where there is no such row, as for the
+// signal frame, and errNotGo elsewhere.
+func (t *pclntab) row(addr uint64, row *dwarfcfi.Row) error {
 	f, ok := t.frame(addr)
-	if !ok || f.kind == malformed {
-		return false
+	switch {
+	case !ok:
+		return errNotGo
+	case f.kind == malformed || f.kind == uncovered:
+		return dwarfcfi.ErrNoFDE
 	}
 	*row = dwarfcfi.Row{Start: addr, End: addr + 1, RA: regIP, Signal: f.exact}
 	row.CFA = dwarfcfi.CFARule{Kind: dwarfcfi.CFARegister, Reg: regSP, Offset: int64(f.cfa)}
@@ -63,12 +75,12 @@ func (t *pclntab) row(addr uint64, row *dwarfcfi.Row) bool {
 	for _, reg := range [...]int{3, 12, 13, 14, 15} {
 		row.Regs[reg] = dwarfcfi.RegRule{Kind: dwarfcfi.Undefined}
 	}
-	return true
+	return nil
 }
 
 // goFrame is a frame of a Go function: a rule before it is packed.
 type goFrame struct {
-	kind  rule   // fromSP, fromBP, endOfStack or malformed
+	kind  rule   // fromSP, fromBP, endOfStack, uncovered or malformed
 	cfa   uint64 // from SP or BP, in bytes
 	bp    uint64 // where BP is saved, below the CFA; 0 is "not saved"
 	ra    uint8  // where the return address is: regIP for its place on the stack
@@ -124,7 +136,7 @@ func (t *pclntab) frame(addr uint64) (f goFrame, ok bool) {
 	case a.kind == newStack:
 		return goFrame{kind: endOfStack, ra: regIP}, true
 	case a.kind == grow:
-		return f, false
+		return goFrame{kind: uncovered, ra: regIP}, true
 	case a.savesBP && s.value == 0:
 		return f, true // SP is back, and BP popped
 	case !set || a.bpWritten && a.kind != onward:
@@ -132,5 +144,5 @@ func (t *pclntab) frame(addr uint64) (f goFrame, ok bool) {
 	case a.aligns:
 		return goFrame{kind: fromBP, cfa: 16, bp: 16, ra: regIP}, true
 	}
-	return f, false
+	return goFrame{kind: uncovered, ra: regIP}, true
 }

@@ -319,9 +319,9 @@ func (w *codeWalk) check(off int, s spState) bool {
 	var cfa, bp int64
 	reg := uint8(regSP)
 	switch r.kind() {
-	case noRule:
+	case uncovered:
 		// Left to the frame pointer, which must be there.
-		if ok || s.frame != 16 || s.slot != 16 {
+		if !ok || s.frame != 16 || s.slot != 16 {
 			return fail()
 		}
 		return true
@@ -334,7 +334,7 @@ func (w *codeWalk) check(off int, s spState) bool {
 		}
 	case local, general:
 		var row dwarfcfi.Row
-		if !w.table.row(addr, &row) {
+		if w.table.row(addr, &row) != nil {
 			return fail()
 		}
 		cfa, reg = row.CFA.Offset, row.CFA.Reg
@@ -424,7 +424,6 @@ func TestRuntimeAssembly(t *testing.T) {
 			symbols[s.name] = s
 		}
 	}
-	const followBP = noRule
 	// What holds behind the call through which others are reached.
 	for _, c := range []struct {
 		function string
@@ -435,9 +434,9 @@ func TestRuntimeAssembly(t *testing.T) {
 		{"runtime.mstart", "\xe8", endOfStack},
 		{"runtime.mcall", "\x41\xff\xd4", endOfStack},                   // call *%r12
 		{"runtime.clone", "\x41\xff\xd4", endOfStack},                   // call *%r12
-		{"runtime.systemstack", "\xff\xd7", followBP},                   // call *%rdi
-		{"runtime.nanotime1", "\xff\xd0", followBP},                     // call *%rax
-		{"runtime.asmcgocall", "\x48\x89\x3c\x24\xe8", followBP},        // mov %rdi,(%rsp); call
+		{"runtime.systemstack", "\xff\xd7", uncovered},                  // call *%rdi
+		{"runtime.nanotime1", "\xff\xd0", uncovered},                    // call *%rax
+		{"runtime.asmcgocall", "\x48\x89\x3c\x24\xe8", uncovered},       // mov %rdi,(%rsp); call
 		{"runtime.cgocallback", "\x48\x89\xe7\x48\x01", fromSP | 5<<16}, // past the call of cgocallbackg
 	} {
 		s, ok := symbols[c.function]
@@ -544,13 +543,11 @@ func buildTable(version uint64, text uint64, funcs int) []byte {
 }
 
 // buildImage puts a table and the code that it describes into an ELF file
-// without sections: code at text, the table behind it.
+// without sections: the code at builtText, the table behind it.
 func buildImage(version uint64, funcs int) []byte {
-	const text, page = 0x401000, 0x1000
 	le := binary.LittleEndian
-	table := buildTable(version, text, funcs)
 	code := bytes.Repeat(append([]byte{0x55, 0x48, 0x89, 0xe5}, append(bytes.Repeat([]byte{0x90}, 26), 0x5d, 0xc3)...), funcs)
-	file := make([]byte, page, 4*page)
+	file := make([]byte, builtText-builtBase)
 	copy(file, elf.ELFMAG)
 	file[elf.EI_CLASS], file[elf.EI_DATA], file[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), 1
 	le.PutUint16(file[16:], uint16(elf.ET_EXEC))
@@ -561,23 +558,24 @@ func buildImage(version uint64, funcs int) []byte {
 	for i, part := range []struct {
 		data  []byte
 		flags elf.ProgFlag
-	}{{code, elf.PF_R | elf.PF_X}, {table, elf.PF_R}, {[]byte("\xff Go buildinf:"), elf.PF_R | elf.PF_W}} {
+	}{{code, elf.PF_R | elf.PF_X}, {buildTable(version, builtText, funcs), elf.PF_R}, {[]byte("\xff Go buildinf:"), elf.PF_R | elf.PF_W}} {
 		p := file[64+56*i:]
 		le.PutUint32(p, uint32(elf.PT_LOAD))
 		le.PutUint32(p[4:], uint32(part.flags))
 		le.PutUint64(p[8:], uint64(len(file)))
-		le.PutUint64(p[16:], uint64(0x400000+len(file)))
+		le.PutUint64(p[16:], uint64(builtBase+len(file)))
 		le.PutUint64(p[32:], uint64(len(part.data)))
 		le.PutUint64(p[40:], uint64(len(part.data)))
 		file = append(file, part.data...)
-		file = append(file, make([]byte, -len(file)&(page-1))...)
+		file = append(file, make([]byte, -len(file)&7)...)
 	}
-	le.PutUint64(file[64+16:], text-page)
-	// The code's segment begins with the headers, as the Go linker has it.
-	le.PutUint64(file[64+8:], 0)
-	le.PutUint64(file[64+32:], uint64(page+len(code)))
 	return file
 }
+
+const (
+	builtBase = 0x400000
+	builtText = builtBase + 64 + 3*56 // behind the headers
+)
 
 func TestEveryVersionOfTheTable(t *testing.T) {
 	for _, version := range []uint64{go116, go118, go120} {
@@ -587,12 +585,12 @@ func TestEveryVersionOfTheTable(t *testing.T) {
 				if off == 30 {
 					off = 31 // behind pop %rbp
 				}
-				if r, ok := table.rule(0x401000 + 32*i + off); !ok || r != want {
+				if r, ok := table.rule(builtText + 32*i + off); !ok || r != want {
 					t.Errorf("%#x: function %d+%d: rule %#x %v, want %#x", version, i, off, r, ok, want)
 				}
 			}
 		}
-		for _, addr := range []uint64{0, 0x400fff, 0x401000 + 8*32, ^uint64(0)} {
+		for _, addr := range []uint64{0, builtText - 1, builtText + 8*32, ^uint64(0)} {
 			if r, ok := table.rule(addr); ok {
 				t.Errorf("%#x: rule %#x for %#x, in no function", version, r, addr)
 			}
@@ -624,7 +622,7 @@ func FuzzPclntab(f *testing.F) {
 			if ok && r == noRule {
 				t.Fatalf("%#x: no rule", addr)
 			}
-			if table.row(addr, &row) && r.kind() == fromSP && compile(&row, addr) != r {
+			if table.row(addr, &row) == nil && r.kind() == fromSP && compile(&row, addr) != r {
 				t.Fatalf("%#x: rule %#x, row %#x", addr, r, compile(&row, addr))
 			}
 		}
