@@ -35,6 +35,10 @@ type Image struct {
 	golang *pclntab // of a Go binary
 	rules  cache
 	hit    bool
+
+	machine elf.Machine
+	rows386 rows386 // in the stead of rules, where machine is EM_386
+	debug   debugInfo
 }
 
 // Err says why the image has no CFI to offer, nil when it has.
@@ -63,7 +67,10 @@ func (im *Image) find(m *vmas.Mapping, pc, off uint64) rule {
 	if im.err != nil {
 		return unreadable
 	}
-	r := im.compile(m, pc)
+	r := unreadable // i386 code, which frames of x86-64 do not return to
+	if im.machine != elf.EM_386 {
+		r = im.compile(m, pc)
+	}
 	if off>>32 == 0 {
 		im.rules.put(uint32(off), r)
 	}
@@ -107,10 +114,12 @@ func (im *Image) row(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {
 			return err
 		}
 	}
-	if im.cfi == nil {
-		return dwarfcfi.ErrNoFDE
+	if im.cfi != nil {
+		if err := im.cfi.Row(addr, row); err != dwarfcfi.ErrNoFDE {
+			return err
+		}
 	}
-	return im.cfi.Row(addr, row)
+	return im.debugRow(addr, row)
 }
 
 // address turns a file offset into the virtual address that the image's
@@ -152,10 +161,11 @@ func (im *Image) read() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", im.Path, err)
 	}
-	if layout.Machine != elf.EM_X86_64 {
+	if layout.Machine != elf.EM_X86_64 && layout.Machine != elf.EM_386 {
 		return fmt.Errorf("%s: %v: %w", im.Path, layout.Machine, errMachine)
 	}
-	im.loads, im.entry = layout.Loads, layout.Entry
+	im.machine, im.loads, im.entry = layout.Machine, layout.Loads, layout.Entry
+	im.debug.note(r, layout)
 	im.golang, err = readPclntab(r, im.size, layout)
 	if err != nil && err != errNoPclntab && im.store.Failed != nil {
 		im.store.Failed(im.Path, err)

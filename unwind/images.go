@@ -60,6 +60,7 @@ func (s *Images) of(pid uint32, m *vmas.Mapping) *Image {
 func (s *Images) Open(pid uint32, m *vmas.Mapping) {
 	im, ok := m.File.Image.(*Image)
 	if ok && im.opened {
+		im.debug.pid = pid
 		return
 	}
 	if ok {
@@ -106,6 +107,7 @@ func (s *Images) attach(pid uint32, m *vmas.Mapping) *Image {
 		im = s.open(pid, m)
 	}
 	im.refs++
+	im.debug.pid = pid
 	f.Image = im
 	if im.err != nil && s.Failed != nil {
 		s.Failed(f.Path, im.err)

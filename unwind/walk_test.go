@@ -35,7 +35,7 @@ func systemFiles(t *testing.T) []string {
 }
 
 // asImage opens a file as if it were mapped whole at base.
-func asImage(t *testing.T, path string, base uint64) (*vmas.Space, *Images) {
+func asImage(t testing.TB, path string, base uint64) (*vmas.Space, *Images) {
 	t.Helper()
 	info, err := os.Stat(path)
 	if err != nil {

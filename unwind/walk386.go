@@ -1,0 +1,416 @@
+package unwind
+
+import (
+	"debug/elf"
+	"errors"
+
+	"unspool/dwarfcfi"
+	"unspool/vmas"
+)
+
+// The walk of 32-bit programs on a 64-bit kernel. It is a sibling of the one
+// for x86-64 and ends for the same reasons. They are rare, so there is one
+// evaluator: every frame has all its registers, and a PC's row is kept with
+// the image as the CFI gave it.
+
+// DWARF numbers of the i386 registers that the walk names (System V ABI,
+// Intel386 supplement 1.1, table 2.14). Number 8 is the return address column.
+const (
+	reg386SP = 4
+	reg386BP = 5
+	reg386IP = 8
+
+	numRegs386 = 9
+
+	wordSize386 = 4
+)
+
+// Regs386 is a set of i386 register values by DWARF number, with a bit for
+// each one whose value is known. Values have 32 bits.
+type Regs386 struct {
+	Value [numRegs386]uint64
+	Known uint32
+}
+
+func (r *Regs386) set(n int, v uint64) {
+	r.Value[n] = uint64(uint32(v))
+	r.Known |= 1 << n
+}
+
+func (r *Regs386) get(n int) (v uint64, known bool) {
+	if n < 0 || n >= numRegs386 {
+		return 0, false
+	}
+	return r.Value[n], r.Known>>n&1 != 0
+}
+
+// perfOrder386 gives the DWARF number of each register in the kernel's order,
+// as perfOrder does: AX BX CX DX SI DI BP SP IP, and no other that matters.
+var perfOrder386 = [9]int8{0, 3, 1, 2, 6, 7, 5, 4, 8}
+
+// SetPerf fills r from the user registers of a sample whose ABI is
+// PERF_SAMPLE_REGS_ABI_32: word(i) is the i-th register that mask selects. It
+// does not allocate.
+func (r *Regs386) SetPerf(mask uint64, n int, word func(i int) uint64) {
+	r.Known = 0
+	i := 0
+	for bit := 0; bit < len(perfOrder386) && i < n; bit++ {
+		if mask>>bit&1 != 0 {
+			r.set(int(perfOrder386[bit]), word(i))
+			i++
+		}
+	}
+}
+
+// A frame386 is a frame with its registers. exact is as in frame.
+type frame386 struct {
+	Regs386
+	exact bool
+}
+
+func (f *frame386) pc() uint64 { return f.Value[reg386IP] }
+func (f *frame386) sp() uint64 { return f.Value[reg386SP] }
+func (f *frame386) bp() uint64 { return f.Value[reg386BP] }
+
+func (f *frame386) lookup() uint64 {
+	if f.exact {
+		return f.pc()
+	}
+	return uint64(uint32(f.pc() - 1))
+}
+
+// Unwind386 is [Unwinder.Unwind] for a sample of i386 code.
+func (u *Unwinder) Unwind386(space *vmas.Space, regs *Regs386, stack *Stack) Result {
+	f := frame386{Regs386: *regs, exact: true}
+	u.ips = append(u.ips[:0], f.pc())
+	u.sources = append(u.sources[:0], BySample)
+
+	var p place
+	if !u.locate(&p, space, f.lookup()) {
+		return u.end(Unmapped, nil)
+	}
+	var moves stackMoves
+	for {
+		live := moves.live
+		source, reason := u.step386(space, &p, &f, stack, &moves)
+		if reason != stepped {
+			return u.end(reason, p.m)
+		}
+		if live {
+			source = ByLive
+		}
+		at := p.m
+		if !u.locate(&p, space, f.lookup()) {
+			return u.end(Unmapped, at)
+		}
+		if len(u.ips) >= u.MaxFrames {
+			return u.end(DepthLimit, at)
+		}
+		u.ips = append(u.ips, f.pc())
+		u.sources = append(u.sources, source)
+	}
+}
+
+// step386 turns f, which lies at p, into its caller.
+func (u *Unwinder) step386(space *vmas.Space, p *place, f *frame386, stack *Stack, moves *stackMoves) (Source, Reason) {
+	kind, row := uncovered, (*dwarfcfi.Row)(nil)
+	if p.image != nil {
+		kind, row = p.image.row386(p.m, f.lookup())
+	}
+	switch kind {
+	case general:
+	case endOfStack:
+		return ByCFI, Root
+	case entryCode:
+		if isProcessStart386(stack, f.sp()) {
+			return ByCFI, Root
+		}
+		return u.framePointer386(space, p, f, stack)
+	case uncovered:
+		return u.framePointer386(space, p, f, stack)
+	case unreadable:
+		return ByCFI, NoImage
+	default:
+		return ByCFI, BadCFI
+	}
+
+	from := f.sp()
+	e := evaluation386{row: row, old: f.Regs386, stack: stack, pc: f.lookup(), missing: stepped}
+	if !e.caller(&f.Regs386) {
+		if e.missing != stepped && moves.switched {
+			return ByCFI, DumpTooShort
+		}
+		return ByCFI, e.why()
+	}
+	f.exact = row.Signal
+	if row.Signal {
+		return ByCFI, u.interrupted(space.PID, from, f.sp(), stack, moves)
+	}
+	if f.sp() <= from {
+		return ByCFI, BadCFI
+	}
+	return ByCFI, stepped
+}
+
+// framePointer386 turns f into its caller through the saved frame pointer, as
+// framePointer does.
+//
+// The functions of the 32-bit vDSO have a frame pointer and no CFI
+// (arch/x86/entry/vdso), while its callers rarely have one: the saved value
+// need not continue a chain if there is CFI for the return address.
+func (u *Unwinder) framePointer386(space *vmas.Space, p *place, f *frame386, stack *Stack) (Source, Reason) {
+	at, known := f.get(reg386BP)
+	if u.Strict || !known || at < f.sp() || at%wordSize386 != 0 {
+		return ByFramePointer, NoCFI
+	}
+	bp, ok1 := stack.uint(at, wordSize386)
+	pc, ok2 := stack.uint(at+wordSize386, wordSize386)
+	if !ok1 || !ok2 {
+		if stack.miss(at+wordSize386) == DumpTooShort {
+			return ByFramePointer, DumpTooShort
+		}
+		return ByFramePointer, NoCFI
+	}
+	var caller place
+	if !u.locate(&caller, space, uint64(uint32(pc-1))) {
+		return ByFramePointer, NoCFI
+	}
+	if bp != 0 && bp <= at {
+		if p.m.File.Kind != vmas.VDSO || caller.image == nil {
+			return ByFramePointer, NoCFI
+		}
+		if kind, _ := caller.image.row386(caller.m, uint64(uint32(pc-1))); kind != general && kind != endOfStack {
+			return ByFramePointer, NoCFI
+		}
+	}
+	// What the frame did to the other registers is unknown.
+	*f = frame386{}
+	f.set(reg386IP, pc)
+	f.set(reg386SP, at+2*wordSize386)
+	f.set(reg386BP, bp)
+	return ByFramePointer, stepped
+}
+
+// isProcessStart386 says whether what the kernel puts on the stack of a new
+// program is at SP: argc, argv and a zero (System V ABI, Intel386 supplement,
+// figure 3-31). Start code has aligned SP and pushed arguments below: the
+// dynamic linker's, eight words.
+func isProcessStart386(stack *Stack, sp uint64) bool {
+	const mostArgs, mostBelow = 1 << 16, 12
+	for at := sp; at <= sp+mostBelow*wordSize386; at += wordSize386 {
+		argc, ok := stack.uint(at, wordSize386)
+		if !ok || argc == 0 || argc > mostArgs {
+			continue
+		}
+		first, ok1 := stack.uint(at+wordSize386, wordSize386)
+		last, ok2 := stack.uint(at+wordSize386*(1+argc), wordSize386)
+		if ok1 && ok2 && first > at && last == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// rows386 are the rows of an image that were needed, by file offset.
+type rows386 map[uint64]*kept386
+
+// kept386 is a row, or in place of one what is known of the PC. kind is one
+// of the kinds of rules that are no formula.
+type kept386 struct {
+	kind rule
+	row  dwarfcfi.Row
+}
+
+// maxRows386 bounds what the rows of an image may cost: 3 MiB. When there are
+// as many they are dropped.
+const maxRows386 = 1 << 13
+
+// row386 gives the row for pc, which lies in m, where kind is general.
+func (im *Image) row386(m *vmas.Mapping, pc uint64) (kind rule, row *dwarfcfi.Row) {
+	off := pc - m.Start + m.Offset
+	if k := im.rows386[off]; k != nil {
+		return k.kind, &k.row
+	}
+	im.hit = true
+	if !im.parsed {
+		im.parse()
+	}
+	k := &kept386{kind: unreadable}
+	switch {
+	case im.err != nil:
+		return unreadable, nil
+	case im.machine != elf.EM_386 && len(im.loads) > 0:
+		// A 64-bit image: whoever runs its code in 32-bit mode has not jumped
+		// to one of its functions.
+		return unreadable, nil
+	default:
+		im.read386(m, pc, k)
+	}
+	if len(im.rows386) >= maxRows386 || im.rows386 == nil {
+		im.rows386 = make(rows386)
+	}
+	im.rows386[off] = k
+	return k.kind, &k.row
+}
+
+func (im *Image) read386(m *vmas.Mapping, pc uint64, k *kept386) {
+	err := im.row(m, pc, &k.row)
+	addr, ok := im.address(pc - m.Start + m.Offset)
+	switch {
+	case err == nil && k.row.RA >= numRegs386:
+		k.kind = malformed
+	case err == nil && k.row.Regs[k.row.RA].Kind == dwarfcfi.Undefined:
+		k.kind = endOfStack
+	case err == nil:
+		k.kind = general
+	case !errors.Is(err, dwarfcfi.ErrNoFDE):
+		k.kind = malformed
+	case ok && addr-im.entry < entrySize:
+		k.kind = entryCode
+	default:
+		k.kind = uncovered
+	}
+}
+
+// An evaluation386 applies the rules of one row, as evaluation does.
+type evaluation386 struct {
+	row     *dwarfcfi.Row
+	old     Regs386
+	stack   *Stack
+	pc      uint64
+	missing Reason // why memory could not be read
+}
+
+func (e *evaluation386) why() Reason {
+	if e.missing != stepped {
+		return e.missing
+	}
+	return BadCFI
+}
+
+// caller sets regs to the caller's registers. It reports false when there is
+// no return address to be had.
+func (e *evaluation386) caller(regs *Regs386) bool {
+	cfa, ok := e.cfa()
+	if !ok {
+		return false
+	}
+	next := e.old
+	for n := range e.row.Regs[:numRegs386] {
+		rule := &e.row.Regs[n]
+		if rule.Kind == dwarfcfi.Unspecified || rule.Kind == dwarfcfi.SameValue {
+			continue
+		}
+		next.Known &^= 1 << n
+		if v, ok := e.register(n, rule, cfa); ok {
+			next.set(n, v)
+		}
+	}
+	if e.row.Regs[reg386SP].Kind == dwarfcfi.Unspecified {
+		next.set(reg386SP, cfa)
+	}
+	ra, known := next.get(int(e.row.RA))
+	if _, ok := next.get(reg386SP); !known || !ok || e.row.Regs[e.row.RA].Kind == dwarfcfi.Unspecified {
+		return false
+	}
+	next.set(reg386IP, ra)
+	*regs = next
+	return true
+}
+
+func (e *evaluation386) cfa() (uint64, bool) {
+	rule := &e.row.CFA
+	switch rule.Kind {
+	case dwarfcfi.CFARegister:
+		v, ok := e.reg(int(rule.Reg))
+		return uint64(uint32(v + uint64(rule.Offset))), ok
+	case dwarfcfi.CFAExpression:
+		return e.eval(e.row.CFAExpr())
+	}
+	return 0, false
+}
+
+// register is the caller's value of register n.
+func (e *evaluation386) register(n int, rule *dwarfcfi.RegRule, cfa uint64) (uint64, bool) {
+	switch rule.Kind {
+	case dwarfcfi.Offset:
+		return e.saved(n, cfa+uint64(rule.Offset))
+	case dwarfcfi.ValOffset:
+		return cfa + uint64(rule.Offset), true
+	case dwarfcfi.Register:
+		return e.reg(int(rule.Reg))
+	case dwarfcfi.Expression:
+		addr, ok := e.eval(e.row.Expr(*rule), cfa)
+		if !ok {
+			return 0, false
+		}
+		return e.saved(n, addr)
+	case dwarfcfi.ValExpression:
+		return e.eval(e.row.Expr(*rule), cfa)
+	}
+	return 0, false
+}
+
+// saved reads register n from where it was saved, unless that was popped.
+func (e *evaluation386) saved(n int, addr uint64) (uint64, bool) {
+	addr = uint64(uint32(addr))
+	if sp, ok := e.old.get(reg386SP); ok && addr < sp && n != int(e.row.RA) {
+		return e.old.get(n)
+	}
+	return e.read(addr, wordSize386)
+}
+
+// reg is a register of the frame. The PC is the one that was looked up.
+func (e *evaluation386) reg(n int) (uint64, bool) {
+	if n == reg386IP {
+		return e.pc, true
+	}
+	return e.old.get(n)
+}
+
+func (e *evaluation386) read(addr uint64, size int) (uint64, bool) {
+	v, ok := e.stack.uint(addr, size)
+	if !ok {
+		e.missing = e.stack.miss(addr)
+	}
+	return v, ok
+}
+
+// eval evaluates an expression on a stack that holds the initial values. The
+// two that compilers and the vDSO use, register + offset and what lies there
+// (realigned stacks and signal frames), need no evaluator and no memory.
+func (e *evaluation386) eval(expr []byte, initial ...uint64) (uint64, bool) {
+	if len(expr) > 0 && expr[0] >= opBreg0 && expr[0] < opBreg0+numRegs386 {
+		if off, rest, ok := breg(expr, expr[0]-opBreg0); ok && (len(rest) == 0 || len(rest) == 1 && rest[0] == opDeref) {
+			v, known := e.reg(int(expr[0] - opBreg0))
+			v = uint64(uint32(v + uint64(off)))
+			if !known || len(rest) == 0 {
+				return v, known
+			}
+			return e.read(v, wordSize386)
+		}
+	}
+	return e.evalAny(expr, initial)
+}
+
+func (e *evaluation386) evalAny(expr []byte, initial []uint64) (uint64, bool) {
+	regs := e.old
+	regs.set(reg386IP, e.pc)
+	stack, missing := e.stack, Reason(stepped)
+	v, err := dwarfcfi.Eval(expr, &dwarfcfi.Values{
+		Regs:  regs.Value[:],
+		Known: uint64(regs.Known),
+		Read: func(addr uint64, size int) (uint64, bool) {
+			v, ok := stack.uint(addr, size)
+			if !ok {
+				missing = stack.miss(addr)
+			}
+			return v, ok
+		},
+		PtrSize: wordSize386,
+	}, append([]uint64(nil), initial...)...)
+	if missing != stepped {
+		e.missing = missing
+	}
+	return v, err == nil
+}

@@ -1,0 +1,348 @@
+package unwind
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"unspool/vmas"
+)
+
+// words386 is a program whose stack the reader can check by eye: main, which
+// made a frame with a frame pointer, called work, which did not; code without
+// CFI with a frame pointer; and a signal frame whose interrupted PC, SP and
+// BP are three words.
+const words386 = `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	.cfi_undefined eip
+	call main
+	nop
+	.cfi_endproc
+main:
+	.cfi_startproc
+	push %ebp
+	.cfi_def_cfa_offset 8
+	.cfi_offset ebp, -8
+	mov %esp, %ebp
+	.cfi_def_cfa_register ebp
+	call work
+	pop %ebp
+	.cfi_def_cfa esp, 4
+	ret
+	.cfi_endproc
+work:
+	.cfi_startproc
+	sub $8, %esp
+	.cfi_def_cfa_offset 12
+	nop
+	add $8, %esp
+	.cfi_def_cfa_offset 4
+	ret
+	.cfi_endproc
+bare:
+	nop
+	nop
+restorer:
+	.cfi_startproc
+	.cfi_signal_frame
+	.cfi_escape 0x0f, 3, 0x74, 4, 6      # CFA = *(esp + 4)
+	.cfi_escape 0x10, 8, 2, 0x74, 0      # eip at esp
+	.cfi_escape 0x10, 5, 2, 0x74, 8      # ebp at esp + 8
+	nop
+	nop
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+`
+
+// A built386 is words386 as process 1 has it mapped, with its addresses.
+type built386 struct {
+	space                                   *vmas.Space
+	images                                  *Images
+	inStart, inMain, inWork, bare, restorer uint64
+}
+
+func build386(t testing.TB) *built386 {
+	t.Helper()
+	dir := t.TempDir()
+	asm, file := filepath.Join(dir, "words.s"), filepath.Join(dir, "words")
+	if err := os.WriteFile(asm, []byte(words386), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("skipped for want of gcc")
+	}
+	if out, err := exec.Command(gcc, "-m32", "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", file, asm).CombinedOutput(); err != nil {
+		t.Skipf("skipped for want of a gcc that assembles with -m32: %s", out)
+	}
+	b := new(built386)
+	b.space, b.images = asImage(t, file, 0x8000000)
+	m := &b.space.Mappings()[0]
+	im := b.images.of(1, m)
+	im.parse()
+	off, ok := offsetOf(im, im.entry)
+	if !ok || im.err != nil {
+		t.Fatalf("no offset for _start: %v", im.err)
+	}
+	start := m.Start + off
+	main := start + 6
+	work := main + 10
+	b.inStart, b.inMain, b.inWork, b.bare, b.restorer = start+5, main+8, work+3, work+8, work+10
+	return b
+}
+
+// words is a stack of 32-bit words.
+func words(list ...uint64) []byte {
+	data := make([]byte, 0, 4*len(list))
+	for _, w := range list {
+		data = binary.LittleEndian.AppendUint32(data, uint32(w))
+	}
+	return data
+}
+
+func TestStackOfWords386(t *testing.T) {
+	b := build386(t)
+	const sp = 0xffc01000
+	calls := words(
+		0, 0, // work's locals
+		b.inMain,  // where work returns to
+		0,         // main's saved EBP
+		b.inStart, // where main returns to
+		1,         // argc
+	)
+	chain := []uint64{b.inWork, b.inMain, b.inStart}
+	signal := append(words(
+		b.inWork, // interrupted EIP
+		sp+12,    // ESP
+		sp+24,    // EBP
+	), calls...)
+	for _, c := range []struct {
+		name   string
+		pc, bp uint64
+		data   []byte
+		cut    int
+		want   []uint64
+		end    Reason
+		source Source // of the first caller
+	}{
+		{"whole stack", b.inWork, sp + 12, calls, 0, chain, Root, ByCFI},
+		{"cut below main's return address", b.inWork, sp + 12, calls, 8, chain[:2], DumpTooShort, ByCFI},
+		{"cut below work's return address", b.inWork, sp + 12, calls, 16, chain[:1], DumpTooShort, 0},
+		{"nothing", b.inWork, sp + 12, calls, 24, chain[:1], DumpTooShort, 0},
+		{"signal frame", b.restorer + 1, 0, signal, 0, append([]uint64{b.restorer + 1}, chain...), Root, ByCFI},
+		{"frame pointer", b.bare + 1, sp, words(sp+8, b.inMain, 0, b.inStart, 1), 0,
+			[]uint64{b.bare + 1, b.inMain, b.inStart}, Root, ByFramePointer},
+		{"frame pointer that goes down", b.bare + 1, sp + 8, words(0, 0, sp+4, b.inMain, 0), 0, []uint64{b.bare + 1}, NoCFI, 0},
+		{"frame pointer to no code", b.bare + 1, sp, words(sp+8, 0x1000), 0, []uint64{b.bare + 1}, NoCFI, 0},
+		{"return to nowhere", b.inWork, sp + 12, words(0, 0, 0x1000), 0, chain[:1], Unmapped, 0},
+	} {
+		var regs Regs386
+		regs.set(reg386IP, c.pc)
+		regs.set(reg386SP, sp)
+		regs.set(reg386BP, c.bp)
+		u := NewUnwinder(b.images)
+		stack := Stack{Base: sp, Data: c.data[:len(c.data)-c.cut], Full: c.cut > 0}
+		got := u.Unwind386(b.space, &regs, &stack)
+		if !equal(got.IPs, c.want) || got.End != c.end {
+			t.Errorf("%s: %#x %v, want %#x %v", c.name, got.IPs, got.End, c.want, c.end)
+		} else if len(c.want) > 1 && got.Sources[1] != c.source {
+			t.Errorf("%s: first caller by %v, want %v", c.name, got.Sources[1], c.source)
+		}
+		if n := testing.AllocsPerRun(50, func() { u.Unwind386(b.space, &regs, &stack) }); n != 0 {
+			t.Errorf("%s: %v allocations a sample", c.name, n)
+		}
+		if u.Strict = true; c.source == ByFramePointer {
+			if got := u.Unwind386(b.space, &regs, &stack); got.End != NoCFI {
+				t.Errorf("%s, strict: %v", c.name, got.End)
+			}
+		}
+	}
+
+	u := NewUnwinder(b.images)
+	u.MaxFrames = 2
+	var regs Regs386
+	regs.set(reg386IP, b.inWork)
+	regs.set(reg386SP, sp)
+	regs.set(reg386BP, sp+12)
+	if got := u.Unwind386(b.space, &regs, &Stack{Base: sp, Data: calls}); got.End != DepthLimit || len(got.IPs) != 2 {
+		t.Errorf("limit of 2 frames: %d frames, %v", len(got.IPs), got.End)
+	}
+}
+
+// TestModesDoNotMix: the sample's ABI says which CFI may hold.
+func TestModesDoNotMix(t *testing.T) {
+	b := build386(t)
+	var regs Regs
+	regs.set(regIP, b.inWork)
+	regs.set(regSP, 0x1000)
+	stack := Stack{Base: 0x1000, Data: make([]byte, 64)}
+	if got := NewUnwinder(b.images).Unwind(b.space, &regs, &stack); got.End != NoImage || len(got.IPs) != 1 {
+		t.Errorf("i386 image, x86-64 walk: %d frames, %v", len(got.IPs), got.End)
+	}
+
+	space, images := asImage(t, systemFiles(t)[0], 0x10000000)
+	m := &space.Mappings()[0]
+	im := images.of(1, m)
+	im.parse()
+	for fde := range im.cfi.FDEs() {
+		off, _ := offsetOf(im, fde.Start)
+		var regs Regs386
+		regs.set(reg386IP, m.Start+off)
+		regs.set(reg386SP, 0x1000)
+		if got := NewUnwinder(images).Unwind386(space, &regs, &stack); got.End != NoImage || len(got.IPs) != 1 {
+			t.Errorf("x86-64 image, i386 walk: %d frames, %v", len(got.IPs), got.End)
+		}
+		break
+	}
+}
+
+func TestVDSOOf32BitProcessIsNotOurs(t *testing.T) {
+	own := vmas.NewTable("/proc")
+	if _, err := own.Seed(uint32(os.Getpid())); err != nil {
+		t.Skip("skipped for want of /proc: ", err)
+	}
+	for _, m := range own.Space(uint32(os.Getpid())).Mappings() {
+		if m.File.Kind != vmas.VDSO {
+			continue
+		}
+		for _, c := range []struct {
+			start uint64
+			taken bool
+		}{{0x7fff_0000_0000, true}, {0xf7f0_0000, false}} {
+			table := vmas.NewTable("")
+			table.Comm(1<<30, 1, []byte("gone"), true)
+			gone := table.Mmap(1<<30, vmas.Map{Addr: c.start, Len: m.End - m.Start, Prot: vmas.ProtExec, Name: []byte("[vdso]")})
+			im := NewImages("/proc").of(1<<30, gone)
+			if taken := im.err == nil; taken != c.taken {
+				t.Errorf("vDSO at %#x of a process that is gone, as large as ours: ours was taken: %v", c.start, taken)
+			}
+		}
+		return
+	}
+	t.Skip("skipped for want of a vDSO")
+}
+
+func TestRegs386InPerfOrder(t *testing.T) {
+	var r Regs386
+	// AX BX CX DX SI DI BP SP IP FLAGS, without CX, and with R8.
+	r.SetPerf(1<<16|1<<9|0x1ff&^(1<<2), 10, func(i int) uint64 { return 0xffff_ffff_0000_0001 + uint64(i) })
+	want := Regs386{Value: [numRegs386]uint64{1, 0, 3, 2, 7, 6, 4, 5, 8}, Known: 0x1ff &^ (1 << 1)}
+	if r != want {
+		t.Errorf("%+v, want %+v", r, want)
+	}
+	r.SetPerf(0x1ff, 3, func(i int) uint64 { return uint64(i) })
+	if r.Known != 1<<0|1<<3|1<<1 {
+		t.Errorf("3 registers in the sample, known are %#x", r.Known)
+	}
+}
+
+func TestIsProcessStart386(t *testing.T) {
+	const sp = 0xffd00000
+	arg := uint64(sp + 400)
+	for _, c := range []struct {
+		name  string
+		words []uint64
+		want  bool
+	}{
+		{"as the kernel left it", []uint64{2, arg, arg + 4, 0}, true},
+		{"below pushed arguments", []uint64{0, 0, arg, 7, 2, arg, arg + 4, 0}, true},
+		{"too far below", append(make([]uint64, 13), 2, arg, arg+4, 0), false},
+		{"no arguments", []uint64{0, 0, 0, 0}, false},
+		{"argument below the stack", []uint64{1, 400, 0}, false},
+		{"not closed by a zero", []uint64{1, arg, arg}, false},
+		{"cut", []uint64{2, arg}, false},
+	} {
+		if got := isProcessStart386(&Stack{Base: sp, Data: words(c.words...)}, sp); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// TestShortExpressions386 compares the evaluation that needs no evaluator with
+// the evaluator.
+func TestShortExpressions386(t *testing.T) {
+	const base = 0xffc0_0000
+	rng := rand.New(rand.NewPCG(5, 6))
+	stack := Stack{Base: base, Data: make([]byte, 256), Full: true}
+	for i := range stack.Data {
+		stack.Data[i] = byte(rng.Uint32())
+	}
+	for _, expr := range [][]byte{
+		{0x74, 0x20, 0x06},             // *(esp + 32): CFA of __kernel_sigreturn
+		{0x74, 0xbc, 0x01, 0x06},       // *(esp + 188): CFA of __kernel_rt_sigreturn
+		{0x74, 0xd8, 0x01},             // esp + 216
+		{0x75, 0x7c, 0x06},             // *(ebp - 4): CFA of a realigned main
+		{0x75, 0x00},                   // ebp
+		{0x74, 0xff, 0x7e},             // esp - 129
+		{0x74, 0x80, 0x80, 0x04, 0x06}, // *(esp + 65536): beyond the copy
+		{0x74, 0x70, 0x06},             // *(esp - 16): below it
+		{0x78, 0x00},                   // eip
+		{0x79, 0x00},                   // no register of i386
+		{0x73, 0x00},                   // ebx, which is not known
+		{0x73, 0x00, 0x06},
+		{0x74, 0x04, 0x06, 0x23, 0x04}, // *(esp + 4) + 4
+		{0x74},
+		{},
+	} {
+		e := evaluation386{stack: &stack, pc: 0x8001234}
+		for r := range numRegs386 {
+			if r != regBX {
+				e.old.set(r, base+4*rng.Uint64N(8))
+			}
+		}
+		e.missing = stepped
+		v, ok := e.eval(expr)
+		why := e.missing
+		e.missing = stepped
+		want, wantOK := e.evalAny(expr, nil)
+		if ok != wantOK || ok && v != want || why != e.missing {
+			t.Errorf("% x: %#x %v %v, evaluator %#x %v %v", expr, v, ok, why, want, wantOK, e.missing)
+		}
+	}
+}
+
+// FuzzUnwind386 walks forged stacks, in which every word can be an address of
+// code or of the stack.
+func FuzzUnwind386(f *testing.F) {
+	b := build386(f)
+	code := []uint64{b.inStart, b.inMain, b.inWork, b.bare + 1, b.restorer + 1}
+	f.Add([]byte{0x84, 3, 0x40, 0x41, 0x42, 0x80, 0x43, 0x81}, uint8(4), uint8(2))
+	f.Add([]byte{0x84, 0x40, 0x40, 0x84, 0x40, 0x40}, uint8(4), uint8(0))
+	f.Fuzz(func(t *testing.T, list []byte, pc, bp uint8) {
+		const sp = 0xffc01000
+		var data []byte
+		for _, w := range list {
+			v := uint64(w)
+			switch w >> 6 {
+			case 1:
+				v = sp + 4*uint64(w&0x3f)
+			case 2:
+				v = code[int(w&0x3f)%len(code)]
+			case 3:
+				v = 0xffffff00 | uint64(w)
+			}
+			data = append(data, words(v)...)
+		}
+		var regs Regs386
+		regs.set(reg386IP, code[int(pc)%len(code)])
+		regs.set(reg386SP, sp)
+		regs.set(reg386BP, sp+uint64(bp))
+		u := NewUnwinder(b.images)
+		got := u.Unwind386(b.space, &regs, &Stack{Base: sp, Data: data, Full: true})
+		// SP goes up by a word at least, but for maxDown signal frames.
+		if most := (len(list) + 2) * (maxDown + 2); len(got.IPs) > most {
+			t.Errorf("%d frames from %d words", len(got.IPs), len(list))
+		}
+		for i, ip := range got.IPs {
+			if i > 0 && b.space.Find(ip) == nil && b.space.Find(ip-1) == nil {
+				t.Errorf("frame %d is %#x, in no mapping", i, ip)
+			}
+		}
+	})
+}
