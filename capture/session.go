@@ -31,6 +31,7 @@ type Session struct {
 	// Buffers of the sample in work.
 	sample perfring.Sample
 	regs   unwind.Regs
+	regs32 unwind.Regs386
 	stack  unwind.Stack
 	chain  []uint64
 	buf    []byte
@@ -194,14 +195,12 @@ func (s *Session) walk(sm *perfring.Sample) []uint64 {
 
 	space := s.space(sm.PID)
 	var res unwind.Result
-	if sm.RegsABI != unix.PERF_SAMPLE_REGS_ABI_64 {
-		res = s.walker.SampledOnly(&s.regs, unwind.NoCFI)
-	} else if space == nil {
+	if space == nil {
 		res = s.walker.SampledOnly(&s.regs, unwind.Unmapped)
 	} else {
-		res = s.walker.Unwind(space, &s.regs, &s.stack)
+		res = s.walkIn(space, sm)
 		if res.End == unwind.Unmapped && s.refresh(sm.PID) {
-			res = s.walker.Unwind(space, &s.regs, &s.stack)
+			res = s.walkIn(space, sm)
 		}
 	}
 	s.Stats.count(&res)
@@ -209,6 +208,22 @@ func (s *Session) walk(sm *perfring.Sample) []uint64 {
 		s.trouble.ended(&res)
 	}
 	return res.IPs
+}
+
+// walkIn unwinds the user stack of a sample whose registers are in s.regs.
+//
+// The ABI is the mode that the processor was in, 32-bit for i386 code. It is
+// 64-bit for x32 programs too, which use 64-bit registers and 32-bit
+// pointers; there is no walk of their own for these.
+func (s *Session) walkIn(space *vmas.Space, sm *perfring.Sample) unwind.Result {
+	switch sm.RegsABI {
+	case unix.PERF_SAMPLE_REGS_ABI_64:
+		return s.walker.Unwind(space, &s.regs, &s.stack)
+	case unix.PERF_SAMPLE_REGS_ABI_32:
+		s.regs32.SetPerf(sm.RegsMask, sm.Regs.Len(), sm.Regs.At)
+		return s.walker.Unwind386(space, &s.regs32, &s.stack)
+	}
+	return s.walker.SampledOnly(&s.regs, unwind.NoCFI)
 }
 
 // space is the address space of a process, seeded from /proc when no record

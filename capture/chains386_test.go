@@ -1,0 +1,114 @@
+package capture_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"unspool/capture"
+	"unspool/capture/perfdata"
+	"unspool/capture/profile"
+	"unspool/capture/symbols"
+	"unspool/testdata/programs"
+	"unspool/unwind"
+)
+
+// TestChainsOf32BitPrograms records i386 programs that say what their call
+// chain is, and holds every stack against it.
+func TestChainsOf32BitPrograms(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+	for _, compiler := range []string{"gcc", "g++"} {
+		main := filepath.Join(t.TempDir(), "main.c")
+		if err := os.WriteFile(main, []byte("int main() { return 0; }"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(compiler, "-m32", "-o", main+".out", main).CombinedOutput(); err != nil {
+			t.Skipf("%s -m32 does not link (packages gcc-multilib, g++-multilib): %v\n%s", compiler, err, out)
+		}
+	}
+	for _, p := range []struct {
+		programs.Program
+		flags []string
+	}{
+		{programs.Program{Name: "plain"}, nil},
+		{programs.Program{Name: "plain"}, []string{"-O0"}},
+		{programs.Program{Name: "plain"}, []string{"-static"}},
+		{programs.Program{Name: "qsort"}, nil},
+		{programs.Program{Name: "qsort"}, []string{"-static"}},
+		{programs.Program{Name: "thread"}, nil},
+		{programs.Program{Name: "thread"}, []string{"-static-pie"}},
+		{programs.Program{Name: "signal"}, nil},
+		{programs.Program{Name: "signal"}, []string{"-static"}},
+		{programs.Program{Name: "deep"}, nil},
+		{programs.Program{Name: "alloca"}, nil},
+		{programs.Program{Name: "realign"}, nil},
+		{programs.Program{Name: "exception"}, nil},
+		{programs.Program{Name: "plt"}, nil},
+	} {
+		t.Run(strings.Join(append([]string{p.String()}, p.flags...), " "), func(t *testing.T) {
+			t.Parallel()
+			proc := programs.Start(t, programs.Build(t, p.Name, append([]string{"-m32"}, p.flags...)...), 20, p.Args...)
+			path := filepath.Join(t.TempDir(), "perf.data")
+			out, err := capture.Record(context.Background(), capture.Options{
+				PIDs: []int{proc.Process.Pid}, Freq: 1999, StackSize: 65528, MaxStack: 2048,
+				Duration: 400 * time.Millisecond, Output: path,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			samples, matched := 0, 0
+			for _, s := range stacks(t, path) {
+				samples += s.count
+				if err := proc.Chain.Match(s.names); err == nil {
+					matched += s.count
+				} else {
+					t.Logf("%d samples: %.600v", s.count, err)
+				}
+			}
+			if samples < 20 || matched*100 < samples*99 {
+				t.Errorf("%d of %d stacks match; ended %v", matched, samples, out.Stats.Ended)
+			}
+			if complete := int(out.Stats.Ended[unwind.Root]); complete > matched {
+				t.Errorf("%d of %d stacks match, %d are said to be complete", matched, samples, complete)
+			}
+		})
+	}
+}
+
+// A stack with the functions in it, innermost first.
+type stack struct {
+	names []string
+	count int
+}
+
+// stacks reads the stacks of a recording with its own reader.
+func stacks(t *testing.T, path string) (list []stack) {
+	t.Helper()
+	r, err := perfdata.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p, err := profile.Load(r, symbols.New(symbols.Options{}), profile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range p.Samples {
+		var names []string
+		for n := s.Node; n > 0; n = p.Nodes[n].Parent {
+			if f := p.Frames[p.Nodes[n].Frame]; f.Kind != profile.Kernel {
+				names = append(names, f.Name)
+			}
+		}
+		if len(names) > 0 {
+			list = append(list, stack{names, int(s.Count)})
+		}
+	}
+	return list
+}
