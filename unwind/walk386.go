@@ -70,7 +70,6 @@ type frame386 struct {
 
 func (f *frame386) pc() uint64 { return f.Value[reg386IP] }
 func (f *frame386) sp() uint64 { return f.Value[reg386SP] }
-func (f *frame386) bp() uint64 { return f.Value[reg386BP] }
 
 func (f *frame386) lookup() uint64 {
 	if f.exact {
