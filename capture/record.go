@@ -134,7 +134,7 @@ func (r *recording) open() error {
 	}
 	r.images = unwind.NewImages("/proc")
 	r.session = NewSession(r.source.Format(), vmas.NewTable("/proc"), r.images, r.writer, r.MaxStack, r.Strict)
-	r.session.walker.Memory = readMemory
+	r.session.walker.Memory = r.session.interruptedStack
 	userBuild := func(path string, id []byte) { r.writer.BuildID(path, id, false) }
 	r.images.Dropped = userBuild
 	r.out.Trouble = r.session.Trouble()
@@ -334,26 +334,6 @@ func (r *recording) endCommand() {
 	if timeUp && c.status.Signaled() && (c.status.Signal() == syscall.SIGTERM || c.status.Signal() == syscall.SIGKILL) {
 		r.out.ExitStatus = 0 // it ended because we were asked to end it
 	}
-}
-
-// readMemory reads the memory of a process, as far as it goes: a transfer
-// ends before the first piece that cannot be read whole, so each is a page.
-func readMemory(pid uint32, buf []byte, addr uint64) int {
-	const page = 4096
-	var pieces [32]unix.RemoteIovec
-	n, left := 0, len(buf)
-	for at := addr; left > 0 && n < len(pieces); n++ {
-		size := min(page-int(at%page), left)
-		pieces[n] = unix.RemoteIovec{Base: uintptr(at), Len: size}
-		at += uint64(size)
-		left -= size
-	}
-	local := [1]unix.Iovec{{Base: &buf[0], Len: uint64(len(buf) - left)}}
-	read, err := unix.ProcessVMReadv(int(pid), local[:], pieces[:n], 0)
-	if err != nil {
-		return 0
-	}
-	return read
 }
 
 func cpuTime() time.Duration {

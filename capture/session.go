@@ -191,7 +191,7 @@ func excluded(sm *perfring.Sample) bool {
 func (s *Session) walk(sm *perfring.Sample) []uint64 {
 	s.regs.SetPerf(sm.RegsMask, sm.Regs.Len(), sm.Regs.At)
 	sp, _ := s.regs.Get(unwind.SP)
-	s.stack = unwind.Stack{Base: sp, Data: sm.Stack, Full: sm.DynSize == sm.StackSize}
+	s.stack = unwind.Stack{Base: sp, Data: sm.Stack, Asked: sm.StackSize}
 
 	space := s.space(sm.PID)
 	var res unwind.Result

@@ -41,7 +41,8 @@ func (u *Unwinder) general(space *vmas.Space, p *place, f *frame, full bool, sta
 	next = frame{pc: regs.Value[regIP], sp: regs.Value[regSP], bp: regs.Value[regBP], exact: exact}
 	if exact {
 		end = u.interrupted(space.PID, f.sp, next.sp, stack, moves)
-	} else if next.sp <= f.sp {
+	} else if next.sp < f.sp || next.sp == f.sp && len(u.ips) > 1 {
+		// In a leaf the return address may be in a register, and nothing on the stack.
 		end = BadCFI
 	}
 	if full && end == stepped {

@@ -7,10 +7,10 @@ import (
 )
 
 // rule gives the rule for an address in the image. ok is false when it lies in
-// no Go function. It is uncovered, to follow the frame pointer, in those parts
-// of assembly functions where SP has left for another stack while BP still
-// points to the function's frame on the old one (systemstack, asmcgocall, the
-// vDSO calls of nanotime1 and time.now) or is zero (morestack). There the
+// no Go function. It is otherStack in those parts of assembly functions where
+// SP has left for another stack while BP still points to the function's frame
+// on the old one (systemstack, asmcgocall, the vDSO calls of nanotime1 and
+// time.now), and uncovered where BP is zero (morestack). There the
 // .debug_frame that unstripped Go binaries have is wrong, too.
 //
 // For compiled code the CFA is SP + delta + 8. The caller's BP is saved first
@@ -54,7 +54,7 @@ func (t *pclntab) row(addr uint64, row *dwarfcfi.Row) error {
 	switch {
 	case !ok:
 		return errNotGo
-	case f.kind == malformed || f.kind == uncovered:
+	case f.kind == malformed || f.kind == uncovered || f.kind == otherStack:
 		return dwarfcfi.ErrNoFDE
 	}
 	*row = dwarfcfi.Row{Start: addr, End: addr + 1, RA: regIP, Signal: f.exact}
@@ -80,7 +80,7 @@ func (t *pclntab) row(addr uint64, row *dwarfcfi.Row) error {
 
 // goFrame is a frame of a Go function: a rule before it is packed.
 type goFrame struct {
-	kind  rule   // fromSP, fromBP, endOfStack, uncovered or malformed
+	kind  rule   // fromSP, fromBP, otherStack, endOfStack, uncovered or malformed
 	cfa   uint64 // from SP or BP, in bytes
 	bp    uint64 // where BP is saved, below the CFA; 0 is "not saved"
 	ra    uint8  // where the return address is: regIP for its place on the stack
@@ -144,5 +144,5 @@ func (t *pclntab) frame(addr uint64) (f goFrame, ok bool) {
 	case a.aligns:
 		return goFrame{kind: fromBP, cfa: 16, bp: 16, ra: regIP}, true
 	}
-	return goFrame{kind: uncovered, ra: regIP}, true
+	return goFrame{kind: otherStack, ra: regIP}, true
 }

@@ -185,9 +185,9 @@ func TestRuntimeAssembly(t *testing.T) {
 		{"runtime.mstart", "\xe8", endOfStack},
 		{"runtime.mcall", "\x41\xff\xd4", endOfStack},                   // call *%r12
 		{"runtime.clone", "\x41\xff\xd4", endOfStack},                   // call *%r12
-		{"runtime.systemstack", "\xff\xd7", uncovered},                  // call *%rdi
-		{"runtime.nanotime1", "\xff\xd0", uncovered},                    // call *%rax
-		{"runtime.asmcgocall", "\x48\x89\x3c\x24\xe8", uncovered},       // mov %rdi,(%rsp); call
+		{"runtime.systemstack", "\xff\xd7", otherStack},                 // call *%rdi
+		{"runtime.nanotime1", "\xff\xd0", otherStack},                   // call *%rax
+		{"runtime.asmcgocall", "\x48\x89\x3c\x24\xe8", otherStack},      // mov %rdi,(%rsp); call
 		{"runtime.cgocallback", "\x48\x89\xe7\x48\x01", fromSP | 5<<16}, // past the call of cgocallbackg
 	} {
 		s, ok := symbols[c.function]

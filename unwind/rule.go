@@ -17,6 +17,7 @@ import (
 //	fromBP    BP + 8c         *(CFA-8)    CFA    b == 0 ? BP : *(CFA - 8b)
 //	realigned *(BP - 8c)      *(CFA-8)    CFA    *BP
 //	sigframe  *(SP + 160)     *(SP+168)   CFA    *(SP + 120)
+//	otherStack BP + 16        *(BP+8)     CFA    *BP
 //
 // A zero rule is no rule: an empty place in a cache.
 type rule uint32
@@ -25,8 +26,9 @@ const (
 	noRule rule = iota
 	fromSP
 	fromBP
-	realigned // gcc's stack realignment: the incoming SP is saved below BP
-	sigframe  // the kernel's rt_sigframe on x86-64, as __restore_rt's CFI describes it
+	realigned  // gcc's stack realignment: the incoming SP is saved below BP
+	sigframe   // the kernel's rt_sigframe on x86-64, as __restore_rt's CFI describes it
+	otherStack // Go's stack switches: BP still points to the function's frame on the stack that SP has left
 	endOfStack
 	local   // the general evaluator, which needs no more than PC, SP and BP
 	general // the general evaluator with every register

@@ -9,9 +9,9 @@ type Stack struct {
 	Base uint64
 	// Data is the copy, already cut to dyn_size. It points into the ring.
 	Data []byte
-	// Full says that the copy filled all the room it was given, so that the
-	// stack may go on beyond it.
-	Full bool
+	// Asked is how many bytes the kernel was to copy. It stops earlier at the
+	// top of the stack, and at a page that is not there yet.
+	Asked uint64
 
 	// What was read from the process of another stack, that the sampled one
 	// had interrupted.
@@ -56,8 +56,9 @@ func (s *Stack) miss(addr uint64) Reason {
 		}
 		return BadCFI
 	}
-	if !s.Full || addr-s.Base > farthest {
-		return BadCFI
+	off := addr - s.Base
+	if off < s.Asked || uint64(len(s.Data)) >= s.Asked && off <= farthest {
+		return DumpTooShort
 	}
-	return DumpTooShort
+	return BadCFI
 }

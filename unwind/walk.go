@@ -155,6 +155,8 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 		saved = cfa - f.bp
 	case sigframe:
 		return u.signal(space.PID, f, stack, moves)
+	case otherStack:
+		return u.otherStack(f, stack, moves)
 	case endOfStack:
 		return next, ByCFI, Root
 	case local, general:
@@ -221,6 +223,22 @@ func (u *Unwinder) signal(pid uint32, f *frame, stack *Stack, moves *stackMoves)
 		return next, ByCFI, moves.miss(stack, f.sp+sigIP)
 	}
 	return next, ByCFI, u.interrupted(pid, f.sp, next.sp, stack, moves)
+}
+
+// otherStack finds the caller of a function that has left its stack for
+// another one, by BP. The stack that it left is in the copy by chance only.
+func (u *Unwinder) otherStack(f *frame, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
+	bp, ok1 := stack.word(f.bp)
+	pc, ok2 := stack.word(f.bp + 8)
+	if !ok1 || !ok2 {
+		return next, ByFramePointer, DumpTooShort
+	}
+	if f.bp < f.sp {
+		if moves.down++; moves.down > maxDown {
+			return next, ByFramePointer, BadCFI
+		}
+	}
+	return frame{pc: pc, sp: f.bp + 16, bp: bp}, ByFramePointer, stepped
 }
 
 // stackMoves watches the moves of SP over signal frames, where it need not go

@@ -147,7 +147,7 @@ func TestStackOfWords386(t *testing.T) {
 		regs.set(reg386SP, sp)
 		regs.set(reg386BP, c.bp)
 		u := NewUnwinder(b.images)
-		stack := Stack{Base: sp, Data: c.data[:len(c.data)-c.cut], Full: c.cut > 0}
+		stack := Stack{Base: sp, Data: c.data[:len(c.data)-c.cut], Asked: uint64(len(c.data) - c.cut)}
 		got := u.Unwind386(b.space, &regs, &stack)
 		if !equal(got.IPs, c.want) || got.End != c.end {
 			t.Errorf("%s: %#x %v, want %#x %v", c.name, got.IPs, got.End, c.want, c.end)
@@ -269,7 +269,7 @@ func TestIsProcessStart386(t *testing.T) {
 func TestShortExpressions386(t *testing.T) {
 	const base = 0xffc0_0000
 	rng := rand.New(rand.NewPCG(5, 6))
-	stack := Stack{Base: base, Data: make([]byte, 256), Full: true}
+	stack := Stack{Base: base, Data: make([]byte, 256), Asked: 256}
 	for i := range stack.Data {
 		stack.Data[i] = byte(rng.Uint32())
 	}
@@ -334,7 +334,7 @@ func FuzzUnwind386(f *testing.F) {
 		regs.set(reg386SP, sp)
 		regs.set(reg386BP, sp+uint64(bp))
 		u := NewUnwinder(b.images)
-		got := u.Unwind386(b.space, &regs, &Stack{Base: sp, Data: data, Full: true})
+		got := u.Unwind386(b.space, &regs, &Stack{Base: sp, Data: data, Asked: uint64(len(data))})
 		// SP goes up by a word at least, but for maxDown signal frames.
 		if most := (len(list) + 2) * (maxDown + 2); len(got.IPs) > most {
 			t.Errorf("%d frames from %d words", len(got.IPs), len(list))

@@ -55,7 +55,7 @@ func asImage(t testing.TB, path string, base uint64) (*vmas.Space, *Images) {
 func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 	const base, size = 0x7ffc_0000_0000, 1 << 16
 	rng := rand.New(rand.NewPCG(1, 2))
-	stack := Stack{Base: base, Data: make([]byte, size), Full: true}
+	stack := Stack{Base: base, Data: make([]byte, size), Asked: size}
 	for i := 0; i < size; i += 8 {
 		binary.LittleEndian.PutUint64(stack.Data[i:], base+rng.Uint64N(size/8)*8)
 	}
@@ -286,7 +286,7 @@ work:
 		{"cut below work's return address", 2, []uint64{inWork}, DumpTooShort},
 		{"nothing", 0, []uint64{inWork}, DumpTooShort},
 	} {
-		stack := Stack{Base: sp, Data: data[:8*c.words], Full: c.words < len(words)}
+		stack := Stack{Base: sp, Data: data[:8*c.words], Asked: uint64(8 * c.words)}
 		got := u.Unwind(space, &regs, &stack)
 		if !equal(got.IPs, c.want) || got.End != c.end {
 			t.Errorf("%s: %#x %v, want %#x %v", c.name, got.IPs, got.End, c.want, c.end)
