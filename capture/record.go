@@ -32,6 +32,7 @@ type Options struct {
 	Output      string   // file, "-" for stdout
 	Compress    int      // zstd level, 0 for none
 	CommandLine []string // of unspool, for the file's header
+	Version     string   // likewise
 
 	// Note is told what was done otherwise than asked, in words.
 	Note func(string)
@@ -126,7 +127,7 @@ func (r *recording) open() error {
 		r.note(n)
 	}
 	r.writer, err = perfdata.Create(perfdata.Options{
-		Path: r.Output, Events: r.source.Attrs(), CommandLine: r.CommandLine, Compress: r.Compress,
+		Path: r.Output, Events: r.source.Attrs(), CommandLine: r.CommandLine, Version: r.Version, Compress: r.Compress,
 	})
 	if err != nil {
 		r.source.Close()

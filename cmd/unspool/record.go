@@ -103,6 +103,7 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 		StackSize: f.stackSize, MaxStack: f.maxStack, Strict: f.strict,
 		Output: f.output, Compress: f.compress,
 		CommandLine: os.Args,
+		Version:     "unspool " + version,
 	}
 	switch {
 	case f.all && len(f.pids) > 0:
