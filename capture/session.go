@@ -190,6 +190,9 @@ func excluded(sm *perfring.Sample) bool {
 // walk unwinds the user stack of a sample.
 func (s *Session) walk(sm *perfring.Sample) []uint64 {
 	s.regs.SetPerf(sm.RegsMask, sm.Regs.Len(), sm.Regs.At)
+	if sm.CPUMode() == unix.PERF_RECORD_MISC_KERNEL {
+		s.regs.DropUnsaved()
+	}
 	sp, _ := s.regs.Get(unwind.SP)
 	s.stack = unwind.Stack{Base: sp, Data: sm.Stack, Asked: sm.StackSize}
 

@@ -58,3 +58,15 @@ func (r *Regs) SetPerf(mask uint64, n int, word func(i int) uint64) {
 
 // SP is the DWARF number of the stack pointer, for [Regs.Get].
 const SP = regSP
+
+// DropUnsaved forgets the registers that the kernel had not saved when an
+// NMI sampled it in kernel mode: it then reports RBX and R12 to R15 as -1
+// (perf_get_regs_user, arch/x86/kernel/perf_regs.c). It is for samples taken
+// in kernel mode; -1 is a value like any other in user mode.
+func (r *Regs) DropUnsaved() {
+	for _, n := range [...]int{regBX, 12, 13, 14, 15} {
+		if r.Value[n] == ^uint64(0) {
+			r.Known &^= 1 << n
+		}
+	}
+}
