@@ -1,0 +1,333 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/capture"
+	"unspool/capture/perfdata"
+	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/vmas"
+)
+
+// A located frame is an address as its file has it, the way perf prints it.
+type located struct {
+	offset uint64
+	in     string
+}
+
+// A walked sample is one that was unwound out of a recording with raw stacks.
+type walked struct {
+	frames []located // leaf first, return addresses unadjusted
+	end    unwind.Reason
+}
+
+// sampleKey tells the samples of a recording apart.
+type sampleKey struct {
+	tid  int
+	time time.Duration
+}
+
+// A walkReader unwinds the samples of a recording with raw stacks.
+type walkReader struct {
+	table  *vmas.Table
+	format perfring.Format // of the samples that the session hands on
+	sample perfring.Sample
+	frames []located
+}
+
+func (w *walkReader) Write(rec []byte) error {
+	if perfring.Record(rec).Type() != perfring.RecordSample {
+		return nil
+	}
+	if err := w.format.Sample(rec, &w.sample); err != nil {
+		return err
+	}
+	w.frames = nil
+	user := false
+	for i := range w.sample.Callchain.Len() {
+		ip := w.sample.Callchain.At(i)
+		if !user {
+			user = int64(ip) == unix.PERF_CONTEXT_USER
+			continue
+		}
+		f := located{ip, "[unknown]"}
+		if space := w.table.Space(w.sample.PID); space != nil {
+			if m := space.Find(ip); m != nil {
+				f = located{ip - m.Start + m.Offset, m.File.Path}
+			}
+		}
+		w.frames = append(w.frames, f)
+	}
+	return nil
+}
+
+// walkRecording unwinds every sample of a recording that perf made with raw
+// stacks.
+func walkRecording(t testing.TB, path string) map[sampleKey]walked {
+	t.Helper()
+	r, err := perfdata.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	events := r.Events()
+	if len(events) == 0 {
+		t.Fatalf("%s: no events", path)
+	}
+	format := perfring.NewFormat(&events[0].PerfEventAttr)
+	reader := &walkReader{table: vmas.NewTable(""), format: format.Unwound()}
+	s := capture.NewSession(&format, reader.table, unwind.NewImages("/proc"), reader, 2048, false)
+	samples := make(map[sampleKey]walked)
+	err = r.Ordered(func(rec perfring.Record, _ *perfring.Format, _ uint64) error {
+		ended := s.Stats.Ended
+		user := s.Stats.User
+		if err := s.Record(rec); err != nil {
+			return err
+		}
+		if s.Stats.User == user {
+			return nil
+		}
+		w := walked{frames: reader.frames}
+		for reason := range ended {
+			if s.Stats.Ended[reason] != ended[reason] {
+				w.end = unwind.Reason(reason)
+			}
+		}
+		samples[sampleKey{int(reader.sample.TID), time.Duration(reader.sample.Time)}] = w
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Stats.Malformed > 0 || r.Unknown() > 0 {
+		t.Errorf("%d malformed records, %d of unknown events", s.Stats.Malformed, r.Unknown())
+	}
+	return samples
+}
+
+// comparison counts how the stacks of a recording compare with perf's.
+type comparison struct {
+	same, longer, shorter, differ int
+	ended                         map[string]int
+	examples                      map[string]string
+	count                         map[string]int
+}
+
+func (c *comparison) note(kind, example string) {
+	if c.count[kind]++; c.count[kind] == 1 {
+		c.examples[kind] = example
+	}
+}
+
+// compare holds a stack against perf's. perf takes one off the addresses of
+// callers, but not of those below a signal frame.
+func (c *comparison) compare(own walked, perf []frame) {
+	c.ended[own.end.String()]++
+	n := min(len(own.frames), len(perf))
+	for i := range n {
+		o, p := own.frames[i].offset, perf[i].ip
+		if o == p || i > 0 && o-1 == p {
+			continue
+		}
+		c.differ++
+		before := "the sample"
+		if i > 0 {
+			before = fmt.Sprintf("%s in %s", perf[i-1].name, filepath.Base(perf[i-1].in))
+		}
+		c.note("another caller of "+before, sideBySide(own, perf, i))
+		return
+	}
+	switch {
+	case len(own.frames) > len(perf):
+		c.longer++
+		last := perf[n-1]
+		c.note(fmt.Sprintf("perf stops at %s in %s", last.name, filepath.Base(last.in)), sideBySide(own, perf, n))
+	case len(own.frames) < len(perf):
+		c.shorter++
+		last := own.frames[n-1]
+		c.note(fmt.Sprintf("perf goes on above %#x in %s, where the walk ends: %v", last.offset, filepath.Base(last.in), own.end),
+			sideBySide(own, perf, n))
+	default:
+		c.same++
+	}
+}
+
+// sideBySide shows two stacks about frame k.
+func sideBySide(own walked, perf []frame, k int) string {
+	var b strings.Builder
+	for i := max(0, k-3); i < max(len(own.frames), len(perf)) && i < k+3; i++ {
+		o, p := "-", "-"
+		if i < len(own.frames) {
+			o = fmt.Sprintf("%#x %s", own.frames[i].offset, filepath.Base(own.frames[i].in))
+		}
+		if i < len(perf) {
+			p = fmt.Sprintf("%#x %s (%s)", perf[i].ip, perf[i].name, filepath.Base(perf[i].in))
+		}
+		fmt.Fprintf(&b, "    %3d  %-40s  perf: %s\n", i, o, p)
+	}
+	fmt.Fprintf(&b, "    %d frames, ended: %v; perf: %d frames\n", len(own.frames), own.end, len(perf))
+	return b.String()
+}
+
+// aProgram is a whole program to record: some seconds of one process.
+type aProgram struct {
+	name    string
+	command func(t *testing.T) []string
+}
+
+const pythonWork = `
+import json, re, time
+def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+def deep(n, f): return f() if n == 0 else deep(n - 1, f)
+class C:
+    def __init__(self, v): self.v = v
+    def __lt__(self, other): return self.v < other.v
+end = time.monotonic() + 1.5
+while time.monotonic() < end:
+    fib(12)
+    sorted(C(i * 7919 % 331) for i in range(331))
+    json.loads(json.dumps({str(i): [i] * 5 for i in range(200)}))
+    re.sub(r'(\w+)-(\d+)', lambda m: deep(9, lambda: m[2]), 'one-1 two-2 three-3 ' * 30)
+`
+
+const perlWork = `
+use Time::HiRes; my $end = Time::HiRes::time() + 1.5; my %h;
+sub deep { my $n = shift; return $n ? deep($n - 1) : join ',', sort { $h{$a} <=> $h{$b} } keys %h }
+while (Time::HiRes::time() < $end) {
+	$h{$_ % 97} += $_ for 1 .. 2000;
+	deep(20);
+	my $s = 'one-1 two-2 ' x 50; $s =~ s/(\w+)-(\d+)/eval "$2 + 1"/ge;
+}
+`
+
+const sqliteWork = `
+create table t(a integer primary key, b text);
+insert into t with recursive c(n) as (select 1 union all select n + 1 from c where n < 200000) select n, hex(n * 7919 % 100003) from c;
+create index i on t(b);
+select count(*), sum(length(x.b)) from t x join t y on x.b = y.b where y.a % 3 = 0;
+select count(*) from (select b, group_concat(a) g from t group by substr(b, 1, 3) order by g desc);
+`
+
+// aRepository makes a repository with some hundred commits.
+func aRepository(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	output(t, dir, "git", "init", "-q")
+	var stream bytes.Buffer
+	lines := make([]string, 3000)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("line %d of the file %d\n", i, i*7919%331)
+	}
+	for c := range 300 {
+		for k := range 40 {
+			lines[(c*101+k*67)%len(lines)] = fmt.Sprintf("changed by %d at %d\n", c, k)
+		}
+		content := strings.Join(lines, "")
+		fmt.Fprintf(&stream, "commit refs/heads/main\ncommitter A <a@example.org> %d +0000\ndata 2\nc\nM 644 inline file%d\ndata %d\n%s\n",
+			1e9+c, c%3, len(content), content)
+	}
+	cmd := exec.Command("git", "fast-import", "--quiet")
+	cmd.Dir, cmd.Stdin = dir, &stream
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("git fast-import: %v\n%s", err, out)
+	}
+	return dir
+}
+
+var wholePrograms = []aProgram{
+	{"python3", func(t *testing.T) []string {
+		if _, err := os.Stat("/usr/bin/python3"); err == nil {
+			return []string{"/usr/bin/python3", "-c", pythonWork} // not a launcher for it
+		}
+		need(t, "python3")
+		return []string{"python3", "-c", pythonWork}
+	}},
+	{"perl", func(t *testing.T) []string {
+		need(t, "perl")
+		return []string{"perl", "-e", perlWork}
+	}},
+	{"git log", func(t *testing.T) []string {
+		need(t, "git")
+		return []string{"git", "--no-pager", "-C", aRepository(t), "log", "-p", "--stat", "--minimal", "main"}
+	}},
+	{"sqlite3", func(t *testing.T) []string {
+		need(t, "sqlite3")
+		return []string{"sqlite3", ":memory:", sqliteWork}
+	}},
+	{"cc1", func(t *testing.T) []string {
+		need(t, "gcc")
+		cc1 := strings.TrimSpace(output(t, "", "gcc", "-print-prog-name=cc1"))
+		need(t, cc1)
+		dir := t.TempDir()
+		path := filepath.Join(dir, "work.c")
+		var b strings.Builder
+		for i := range 250 {
+			fmt.Fprintf(&b, "int f%d(int *a, int n) { int s = %d; for (int i = 0; i < n; i++) { if (a[i] %% %d) s += a[i] * i; else s ^= f%d(a + i, n - i - 1); "+
+				"switch (s & 7) { case 1: s *= 3; break; case 4: s -= a[0]; break; case 6: return s; } } return s; }\n", i, i, i+2, max(0, i-1))
+		}
+		if err := os.WriteFile(path, []byte("int f0(int *, int);\n"+b.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return []string{cc1, "-quiet", "-O2", path, "-o", filepath.Join(dir, "work.s")}
+	}},
+}
+
+// TestWholeProgramsAgreeWithPerf has perf record whole programs with raw
+// stacks, and unwinds the very same samples twice: perf's libunwind does, and
+// we do. The programs are single processes: perf 6.1 loses libc's frames in
+// every process after the first.
+func TestWholeProgramsAgreeWithPerf(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	need(t, "perf")
+	for _, p := range wholePrograms {
+		t.Run(p.name, func(t *testing.T) {
+			command := p.command(t)
+			dir := t.TempDir()
+			path := filepath.Join(dir, "perf.data")
+			// Its output goes nowhere: a pipe would make it wait for its reader.
+			cmd := exec.Command("perf", append([]string{"record", "-q", "-o", path, "--call-graph", "dwarf,32768", "-F", "499", "--"}, command...)...)
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			if err := cmd.Run(); err != nil {
+				t.Fatalf("perf record: %v\n%s", err, &stderr)
+			}
+			own := walkRecording(t, path)
+			c := comparison{ended: make(map[string]int), examples: make(map[string]string), count: make(map[string]int)}
+			for _, s := range perfScript(t, path) {
+				if len(s.user) == 0 {
+					continue
+				}
+				w, ok := own[sampleKey{s.tid, s.time}]
+				if !ok || len(w.frames) == 0 {
+					c.note("no stack", fmt.Sprint(s))
+					c.differ++
+					continue
+				}
+				c.compare(w, s.user)
+			}
+			total := c.same + c.longer + c.shorter + c.differ
+			t.Logf("%d samples: %d equal, %d where perf stops earlier, %d where it goes on, %d that differ; ended %v",
+				total, c.same, c.longer, c.shorter, c.differ, c.ended)
+			for kind, example := range c.examples {
+				t.Logf("%d times: %s\n%s", c.count[kind], kind, example)
+			}
+			if total < enough {
+				t.Fatalf("%d samples", total)
+			}
+			if (c.differ+c.shorter)*100 > total {
+				t.Errorf("%d of %d stacks differ from perf's, %d are shorter", c.differ, total, c.shorter)
+			}
+		})
+	}
+}
