@@ -66,7 +66,7 @@ fuzz: ## run every fuzz target for FUZZTIME=30s
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | \
 	while IFS=: read -r file func; do \
 		echo "== $${file%/*} $${func#func }"; \
-		$(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$${file%/*}" </dev/null; \
+		$(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$${file%/*}" </dev/null; \
 	done
 
 install: bin/unspool ## install the binary and shell completions below PREFIX=/usr/local (and DESTDIR=)
