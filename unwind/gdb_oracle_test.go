@@ -266,7 +266,12 @@ func (p *aStoppable) compareStopped(t *testing.T, gdb, script string, pid int, i
 		t.Fatal(err)
 	}
 	table.Forget = images.Forget
-	got := NewUnwinder(images).Unwind(space, &want.regs, &stack)
+	walker := NewUnwinder(images)
+	walker.Memory = func(_ uint32, buf []byte, addr uint64) int {
+		n, _ := mem.ReadAt(buf, int64(addr))
+		return n
+	}
+	got := walker.Unwind(space, &want.regs, &stack)
 	known := len(want.pcs) // frames of which gdb knows
 	for i, name := range want.names {
 		if goRoots[name] {
