@@ -176,8 +176,8 @@ func TestDebugFileOfAnotherBuildIsNotUsed(t *testing.T) {
 				if err := im.row(m, m.Start+off, &row); err != dwarfcfi.ErrNoFDE {
 					t.Errorf("%#x: %v, want %v", fde.Start, err, dwarfcfi.ErrNoFDE)
 				}
-				if got := im.rule(m, m.Start+off); got.kind() != uncovered {
-					t.Errorf("%#x: rule %v, want none", fde.Start, got)
+				if got := im.rule(m, m.Start+off); got.kind() < guessSP || got.kind() > uncovered {
+					t.Errorf("%#x: rule %v, want none from CFI", fde.Start, got)
 				}
 			}
 			if len(failed) != 1 || !errors.Is(failed[0], debugfile.ErrOther) || !strings.Contains(failed[0].Error(), c.says) {

@@ -23,7 +23,7 @@ type Image struct {
 	inode  inode
 	refs   int      // files of the address spaces that have this image
 	opened bool     // the file could be opened
-	file   *os.File // until parsed
+	file   *os.File // open as long as a process maps it
 	memory []byte   // in its stead, for the vDSO
 	size   int64
 
@@ -33,6 +33,7 @@ type Image struct {
 	loads  []dwarfcfi.Load
 	entry  uint64   // address of the ELF entry point
 	golang *pclntab // of a Go binary
+	code   *code    // for what has no CFI
 	rules  cache
 	hit    bool
 
@@ -93,8 +94,15 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) rule {
 	case !errors.Is(err, dwarfcfi.ErrNoFDE):
 		return malformed
 	}
-	if addr, ok := im.address(pc - m.Start + m.Offset); ok && addr-im.entry < entrySize {
+	addr, ok := im.address(pc - m.Start + m.Offset)
+	if !ok || im.code == nil {
+		return uncovered
+	}
+	if addr-im.entry < entrySize && im.code.isOneFunction(im.entry, addr) {
 		return entryCode
+	}
+	if r, ok := im.code.rule(addr); ok {
+		return r
 	}
 	return uncovered
 }
@@ -133,10 +141,14 @@ func (im *Image) address(off uint64) (uint64, bool) {
 	return 0, false
 }
 
-// parse reads the CFI into memory and closes the file.
+// parse reads the CFI into memory. The file stays open for its code.
 func (im *Image) parse() {
 	im.parsed = true
-	defer im.close()
+	defer func() {
+		if im.code == nil {
+			im.close()
+		}
+	}()
 	if !im.opened {
 		return
 	}
@@ -166,6 +178,9 @@ func (im *Image) read() error {
 	}
 	im.machine, im.loads, im.entry = layout.Machine, layout.Loads, layout.Entry
 	im.debug.note(r, layout)
+	if layout.Machine == elf.EM_X86_64 {
+		im.code = readCode(r, layout, im.fdes)
+	}
 	im.golang, err = readPclntab(r, im.size, layout)
 	if err != nil && err != errNoPclntab && im.store.Failed != nil {
 		im.store.Failed(im.Path, err)

@@ -19,6 +19,13 @@ import (
 //	sigframe  *(SP + 160)     *(SP+168)   CFA    *(SP + 120)
 //	otherStack BP + 16        *(BP+8)     CFA    *BP
 //
+// Reading the code where there is no CFI gives kinds of their own. They have
+// b == maxBP where BP is lost, and guessSaved keeps two numbers in c:
+//
+//	guessSP    SP + 8c
+//	guessBP    BP + 8c
+//	guessSaved *(SP + 8(c & 0xfff)) + 8(c >> 12)
+//
 // A zero rule is no rule: an empty place in a cache.
 type rule uint32
 
@@ -33,6 +40,10 @@ const (
 	local   // the general evaluator, which needs no more than PC, SP and BP
 	general // the general evaluator with every register
 
+	guessSP    // as fromSP, found by reading the code
+	guessBP    // as fromBP, found by reading the code
+	guessSaved // found by reading the code: an earlier SP is saved on the stack
+
 	uncovered  // no FDE for the PC
 	entryCode  // no FDE, but the code right at the ELF entry point
 	malformed  // the CFI for the PC cannot be read
@@ -42,6 +53,9 @@ const (
 	maxBP    = 1<<12 - 1
 	maxCFA   = 1<<16 - 1
 )
+
+// Every kind has its place in the four bits.
+const _ = uint(kindMask - unreadable)
 
 func (r rule) kind() rule  { return r & kindMask }
 func (r rule) bp() uint64  { return uint64(r>>4&maxBP) * 8 }

@@ -166,6 +166,8 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 			return next, ByCFI, Root
 		}
 		return u.framePointer(space, f, stack)
+	case guessSP, guessBP, guessSaved:
+		return u.guess(space, f, r, stack, moves)
 	case uncovered:
 		return u.framePointer(space, f, stack)
 	case unreadable:
@@ -222,6 +224,7 @@ func (u *Unwinder) signal(pid uint32, f *frame, stack *Stack, moves *stackMoves)
 	if ok != [3]bool{true, true, true} {
 		return next, ByCFI, moves.miss(stack, f.sp+sigIP)
 	}
+	u.regs.signal(len(u.ips), f.sp, stack)
 	return next, ByCFI, u.interrupted(pid, f.sp, next.sp, stack, moves)
 }
 

@@ -1,0 +1,352 @@
+package unwind
+
+import (
+	"bytes"
+	"io"
+	"iter"
+
+	"unspool/dwarfcfi"
+)
+
+// A code reads the instructions of an image to find out what they did to SP
+// and BP, where no CFI says it: hand-written assembly, C libraries built
+// without unwind tables, PLT entries.
+//
+// From the start of the function that holds a PC, all ways to the PC are
+// followed, and must agree; from the PC, all ways to a ret near by. Either
+// gives the distance to the return address. What both give must be the same.
+// An instruction that does to SP what is not understood makes it unknown, and
+// then there is no rule.
+//
+// It fills caches while it answers, so one goroutine at a time may use it.
+type code struct {
+	r      io.ReaderAt
+	layout *dwarfcfi.Layout
+	fdes   iter.Seq2[uint64, uint64]
+
+	pages   [4]page
+	paths   paths
+	charted *codeMap // nil until it is needed
+	recent  [8]*reading
+	turn    int
+	after   cache // of followsCall, by image address
+	never   cache // of noReturn
+	probes  [3]paths
+}
+
+// A page is a piece of code that was read, with the start of the next one.
+type page struct {
+	addr uint64
+	data []byte
+}
+
+const (
+	pageSize = 16 << 10
+	pageOver = 16
+)
+
+// readCode returns a reader of the code of an ELF image. Nothing is read
+// before the first question. fdes yields the ranges that CFI covers.
+func readCode(r io.ReaderAt, layout *dwarfcfi.Layout, fdes iter.Seq2[uint64, uint64]) *code {
+	c := &code{r: r, layout: layout, fdes: fdes}
+	c.paths.c = c
+	for i := range c.pages {
+		c.pages[i].addr = 1 // no page starts there
+	}
+	return c
+}
+
+// bytes returns the code at addr, at least 16 bytes of it unless the file has
+// less. It is valid until the next call.
+func (c *code) bytes(addr uint64) []byte {
+	start := addr &^ (pageSize - 1)
+	p := &c.pages[addr/pageSize%uint64(len(c.pages))]
+	if p.addr != start {
+		if p.data == nil {
+			p.data = make([]byte, pageSize+pageOver)
+		}
+		p.addr, p.data = start, c.read(p.data[:pageSize+pageOver], start)
+	}
+	if off := addr - start; off < uint64(len(p.data)) {
+		return p.data[off:]
+	}
+	return nil
+}
+
+// read fills buf with the image's bytes from addr on. A segment may start in
+// the middle: what is before it is zero.
+func (c *code) read(buf []byte, addr uint64) []byte {
+	clear(buf)
+	end := 0
+	for i := range c.layout.Loads {
+		l := &c.layout.Loads[i]
+		lo, hi := max(addr, l.Vaddr), min(addr+uint64(len(buf)), l.Vaddr+l.Filesz)
+		if l.Vaddr+l.Filesz < l.Vaddr || lo >= hi {
+			continue
+		}
+		n, _ := c.r.ReadAt(buf[lo-addr:hi-addr], int64(lo-l.Vaddr+l.Offset))
+		end = max(end, int(lo-addr)+n)
+	}
+	return buf[:end]
+}
+
+// rule gives the rule for addr, which no CFI covers: what CFI would have
+// said. addr is an instruction, or the last byte of a call.
+func (c *code) rule(addr uint64) (r rule, ok bool) {
+	h, ok := c.chart().hole(addr)
+	if !ok {
+		return noRule, false
+	}
+	if c.isThreadRoot(addr + 1) {
+		return endOfStack, true
+	}
+	if c.isRestorer(addr) || c.isRestorer(addr+1) {
+		return sigframe, true
+	}
+	if c.charted.isPLT(addr) {
+		return c.pltRule(addr)
+	}
+	f, known := c.fromStart(addr, h)
+	pc := addr
+	switch {
+	case known && f.at != addr:
+		if !f.call || addr != f.at+uint64(f.n)-1 {
+			return noRule, false // in the middle of an instruction
+		}
+		pc = f.at
+	case !known && c.followsCall(addr+1):
+		pc = addr + 1
+	}
+	sp, bp := c.paths.wayOut(pc, h.lo, h.hi)
+	return agree(f.sp, f.bp, sp, bp)
+}
+
+// agree gives the rule on which the way from the start (fsp, fbp) and the way
+// out (osp, obp) agree, with what either says when the other is silent.
+func agree(fsp, fbp, osp, obp rule) (rule, bool) {
+	out := osp
+	if out == noRule {
+		out = obp
+	}
+	in := fsp
+	if out.kind() == guessBP && fbp != noRule || in == noRule {
+		in = fbp
+	}
+	switch {
+	case in == noRule && out == noRule:
+		return noRule, false
+	case out == noRule:
+		return in, true
+	case in == noRule:
+		return out, true
+	case in.kind() != out.kind() || in.cfa() != out.cfa():
+		return noRule, false
+	}
+	const lost = maxBP << 4
+	switch {
+	case in&lost == out&lost, out&lost == lost:
+		return prefer(fsp, in), true
+	case in&lost == lost:
+		return out, true
+	}
+	return noRule, false
+}
+
+// prefer gives the rule from SP where there are both.
+func prefer(fsp, in rule) rule {
+	if fsp != noRule {
+		return fsp
+	}
+	return in
+}
+
+// A place in a function: found, with its address.
+type inFunction struct {
+	found
+	at uint64
+}
+
+// fromStart reads the function that holds addr from its start, or from that
+// of one of the functions before it, whose code may go on behind others.
+func (c *code) fromStart(addr uint64, h hole) (inFunction, bool) {
+	const tries = 3
+	i := c.charted.before(addr)
+	for n := 0; n < tries && i >= 0; n, i = n+1, i-1 {
+		start := c.charted.starts[i]
+		if start < h.lo || addr-start >= maxSpan {
+			break
+		}
+		r := c.readingOf(start, h.hi)
+		if f, ok := r.at(addr); ok {
+			return inFunction{f, start + uint64(f.off)}, true
+		}
+	}
+	return inFunction{}, false
+}
+
+func (c *code) readingOf(start, hi uint64) *reading {
+	for _, r := range c.recent {
+		if r != nil && r.start == start {
+			return r
+		}
+	}
+	r := c.paths.function(start, hi)
+	c.recent[c.turn%len(c.recent)] = r
+	c.turn++
+	return r
+}
+
+func (c *code) isStart(addr uint64) bool { return c.charted.isStart(addr) }
+
+// chart finds holes and starts at its first call.
+func (c *code) chart() *codeMap {
+	if c.charted == nil {
+		c.charted = c.survey()
+	}
+	return c.charted
+}
+
+// isOneFunction says whether no other function starts between start and addr.
+func (c *code) isOneFunction(start, addr uint64) bool {
+	m := c.chart()
+	i := m.before(addr)
+	return i < 0 || m.starts[i] <= start
+}
+
+// cloneChild is how musl's clone begins a thread: with no frame pointer and
+// the argument from the new stack it calls the thread's function, and there
+// is nowhere to return to: xor %ebp, %ebp; pop %rdi; call *%r9.
+var cloneChild = []byte{0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1}
+
+// isThreadRoot says whether addr follows the call by which a thread begins,
+// right after the system call that made it.
+func (c *code) isThreadRoot(addr uint64) bool {
+	const near = 8 // from the system call to what it leads to: test and branch
+	n := uint64(len(cloneChild))
+	if addr < n+near || !bytes.HasPrefix(c.bytes(addr-n), cloneChild) {
+		return false
+	}
+	syscallIn := func(b []byte) bool { return bytes.Contains(b[:min(near, len(b))], []byte{0x0f, 0x05}) }
+	return syscallIn(c.bytes(addr-n-near)) && syscallIn(c.bytes(addr)) // the latter is exit
+}
+
+// pltRule is the rule in a procedure linkage table, whose entries need no
+// start to be known: they lie 16 bytes apart, and all that they do to SP is to
+// push. The first entry of .plt runs after another one has pushed.
+func (c *code) pltRule(addr uint64) (rule, bool) {
+	const entry = 16
+	first := c.charted.pltEntry(addr)
+	words := rule(1)
+	if bytes.HasPrefix(c.bytes(first), []byte{0xff, 0x35}) { // push of the link map
+		words++
+	}
+	var in insn
+	for at := first; at <= addr; at += uint64(in.n) {
+		if at == addr {
+			return guessSP | words<<16, true
+		}
+		if at-first >= entry || !in.decode(c.bytes(at)) {
+			break
+		}
+		switch {
+		case in.space != 0 || in.vector != legacy:
+		case in.op == 0x68, in.op == 0xff && in.reg&7 == 6:
+			words++
+		case in.op >= 0x50 && in.op < 0x60, in.op == 0xe8, in.op == 0x8d, in.op == 0x83, in.op == 0x81:
+			return noRule, false
+		}
+	}
+	return noRule, false
+}
+
+// The signal restorer of C libraries without CFI: rt_sigreturn is system call
+// 15 (arch/x86/entry/syscalls/syscall_64.tbl).
+var restorers = [][]byte{
+	{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}, // mov $15, %rax; syscall
+	{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05},             // mov $15, %eax; syscall
+}
+
+// isRestorer says whether the instruction at addr is in a signal restorer.
+func (c *code) isRestorer(addr uint64) bool {
+	for _, want := range restorers {
+		if bytes.HasPrefix(c.bytes(addr), want) {
+			return true
+		}
+		n := uint64(len(want) - 2)
+		if addr >= n && bytes.HasPrefix(c.bytes(addr), want[n:]) && bytes.HasPrefix(c.bytes(addr-n), want) {
+			return true
+		}
+	}
+	return false
+}
+
+// followsCall says whether the instruction before addr is a call: a direct
+// one into the image's own code, or an indirect one, whose bytes say less.
+func (c *code) followsCall(addr uint64) bool {
+	if addr>>32 != 0 {
+		return c.findCall(addr) != notCall
+	}
+	if k := c.after.get(uint32(addr)); k != noRule {
+		return k != notCall
+	}
+	k := c.findCall(addr)
+	c.after.put(uint32(addr), k)
+	return k != notCall
+}
+
+// What is before an address, as a cache keeps it.
+const (
+	notCall rule = 1 + iota
+	directCall
+	indirectCall
+)
+
+func (c *code) findCall(addr uint64) rule {
+	var in insn
+	if _, ok := c.callBefore(addr, 5, &in); ok {
+		if t, target := in.turn(addr - 5); t == calls && c.executable(target) {
+			return directCall
+		}
+	}
+	// ff /2 with prefix, SIB and displacement: 2 to 8 bytes, and more with
+	// padding prefixes.
+	for n := uint64(2); n <= 9; n++ {
+		if at, ok := c.callBefore(addr, n, &in); ok {
+			if t, _ := in.turn(at); t == callsFar && (n == 2 || in.n == int(n)) {
+				return indirectCall
+			}
+		}
+	}
+	return notCall
+}
+
+// callBefore decodes the instruction that would start n bytes before addr.
+func (c *code) callBefore(addr, n uint64, in *insn) (uint64, bool) {
+	if addr < n {
+		return 0, false
+	}
+	at := addr - n
+	return at, in.decode(c.bytes(at)) && in.n == int(n)
+}
+
+// executable says whether addr is code of the image.
+func (c *code) executable(addr uint64) bool {
+	for i := range c.layout.Loads {
+		l := &c.layout.Loads[i]
+		if l.Flags&1 != 0 && addr-l.Vaddr < l.Filesz { // PF_X
+			return true
+		}
+	}
+	return false
+}
+
+// callTarget gives the target of the direct call before addr.
+func (c *code) callTarget(addr uint64) (target uint64, ok bool) {
+	var in insn
+	if at, ok := c.callBefore(addr, 5, &in); ok {
+		if t, target := in.turn(at); t == calls {
+			return target, true
+		}
+	}
+	return 0, false
+}

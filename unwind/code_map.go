@@ -1,0 +1,236 @@
+package unwind
+
+import (
+	"cmp"
+	"debug/elf"
+	"encoding/binary"
+	"io"
+	"slices"
+	"sort"
+)
+
+// A codeMap says where functions start in the code that CFI does not cover.
+type codeMap struct {
+	holes  []hole   // by address
+	starts []uint64 // by address, in holes only
+	plt    []hole
+}
+
+// A hole is code that no FDE covers.
+type hole struct{ lo, hi uint64 }
+
+// Limits on what a file may cost.
+const (
+	maxSymbols = 1 << 20
+	maxCovered = 1 << 20  // FDEs looked at
+	maxHoles   = 1 << 16  // kept
+	maxStarts  = 1 << 18  // kept
+	maxSwept   = 32 << 20 // bytes of code read for calls
+)
+
+func (m *codeMap) hole(addr uint64) (hole, bool) { return holeAt(m.holes, addr) }
+
+func holeAt(list []hole, addr uint64) (hole, bool) {
+	i := sort.Search(len(list), func(i int) bool { return list[i].lo > addr }) - 1
+	if i < 0 || addr >= list[i].hi {
+		return hole{}, false
+	}
+	return list[i], true
+}
+
+// before is the index of the last start at or before addr, -1 for none.
+func (m *codeMap) before(addr uint64) int {
+	i, ok := slices.BinarySearch(m.starts, addr)
+	if !ok {
+		i--
+	}
+	return i
+}
+
+func (m *codeMap) isStart(addr uint64) bool {
+	_, ok := slices.BinarySearch(m.starts, addr)
+	return ok
+}
+
+func (m *codeMap) isPLT(addr uint64) bool {
+	_, ok := holeAt(m.plt, addr)
+	return ok
+}
+
+// pltEntry gives the start of the entry that holds addr.
+func (m *codeMap) pltEntry(addr uint64) uint64 {
+	h, _ := holeAt(m.plt, addr)
+	return h.lo + (addr-h.lo)&^15
+}
+
+// survey finds holes and starts.
+func (c *code) survey() *codeMap {
+	m := &codeMap{holes: c.holes()}
+	for _, r := range c.layout.PLT {
+		m.plt = append(m.plt, hole{r.Start, r.End})
+	}
+	slices.SortFunc(m.plt, func(a, b hole) int { return cmp.Compare(a.lo, b.lo) })
+	if len(m.holes) == 0 {
+		return m
+	}
+	add := func(addr uint64) {
+		if len(m.starts) < 2*maxStarts {
+			if _, ok := m.hole(addr); ok {
+				m.starts = append(m.starts, addr)
+			}
+		}
+	}
+	sections := make(map[uint64]bool, len(c.layout.Text))
+	for _, r := range c.layout.Text {
+		sections[r.Start] = true
+		if r.Name == ".init" || r.Name == ".fini" {
+			add(r.Start)
+		}
+	}
+	for _, h := range m.holes {
+		// What starts a section may be the cold part of a function.
+		if !sections[h.lo] {
+			add(c.skipPadding(h))
+		}
+	}
+	add(c.layout.Entry)
+	c.symbols(add)
+	c.sweep(add)
+	slices.Sort(m.starts)
+	m.starts = slices.Compact(m.starts)
+	return m
+}
+
+// holes subtracts what CFI covers from what can be executed.
+func (c *code) holes() []hole {
+	var all []hole
+	for _, r := range c.layout.Text {
+		all = append(all, hole{r.Start, r.End})
+	}
+	if len(all) == 0 {
+		for _, l := range c.layout.Loads {
+			if l.Flags&elf.PF_X != 0 && l.Vaddr+l.Filesz > l.Vaddr {
+				all = append(all, hole{l.Vaddr, l.Vaddr + l.Filesz})
+			}
+		}
+	}
+	const highest = 1 << 62 // no image is there, and sums do not wrap
+	all = slices.DeleteFunc(all, func(h hole) bool { return h.hi > highest })
+	slices.SortFunc(all, func(a, b hole) int { return cmp.Compare(a.lo, b.lo) })
+	var covered []hole
+	if c.fdes != nil {
+		for start, end := range c.fdes {
+			if start >= end {
+				continue
+			}
+			if n := len(covered); n > 0 && covered[n-1].hi == start {
+				covered[n-1].hi = end
+				continue
+			}
+			if len(covered) >= maxCovered {
+				return nil
+			}
+			covered = append(covered, hole{start, end})
+		}
+	}
+	slices.SortFunc(covered, func(a, b hole) int { return cmp.Compare(a.lo, b.lo) })
+	var holes []hole
+	k := 0
+	for _, h := range all {
+		for ; k < len(covered) && h.lo < h.hi && covered[k].lo < h.hi; k++ {
+			if covered[k].lo > h.lo && len(holes) < maxHoles {
+				holes = append(holes, hole{h.lo, covered[k].lo})
+			}
+			h.lo = max(h.lo, covered[k].hi)
+			if covered[k].hi > h.hi {
+				break
+			}
+		}
+		if h.lo < h.hi && len(holes) < maxHoles {
+			holes = append(holes, h)
+		}
+	}
+	return holes
+}
+
+// skipPadding gives the first instruction of a hole that is no padding.
+func (c *code) skipPadding(h hole) uint64 {
+	var in insn
+	addr := h.lo
+	for addr < h.hi && addr < h.lo+64 && in.decode(c.bytes(addr)) {
+		if !in.isPadding() {
+			break
+		}
+		addr += uint64(in.n)
+	}
+	return addr
+}
+
+// sweep reads the code from end to end for what it calls and for the
+// addresses of functions that it takes, where functions are aligned.
+func (c *code) sweep(add func(uint64)) {
+	const alignment = 16
+	var in insn
+	left := uint64(maxSwept)
+	text := c.layout.Text
+	ranges := make([]hole, 0, len(text))
+	for _, r := range text {
+		ranges = append(ranges, hole{r.Start, r.End})
+	}
+	if len(ranges) == 0 {
+		ranges = c.holes()
+	}
+	for _, h := range ranges {
+		for addr := h.lo; addr < h.hi && left > 0; {
+			b := c.bytes(addr)
+			if len(b) == 0 {
+				break
+			}
+			n := uint64(1)
+			if in.decode(b) {
+				n = uint64(in.n)
+				t, target := in.turn(addr)
+				switch {
+				case t == calls && in.imm != 0:
+					add(target)
+				case in.space == 0 && in.vector == legacy && in.op == 0x8d && in.base == ripBase:
+					if target = addr + n + uint64(in.disp); target%alignment == 0 {
+						add(target)
+					}
+				}
+			}
+			addr += n
+			left -= min(left, n)
+		}
+	}
+}
+
+// symbols adds the functions of the symbol tables.
+func (c *code) symbols(add func(uint64)) {
+	f, err := elf.NewFile(c.r)
+	if err != nil || f.Class != elf.ELFCLASS64 {
+		return
+	}
+	const size = 24 // of Elf64_Sym
+	left := maxSymbols
+	for _, s := range f.Sections {
+		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM || s.Flags&elf.SHF_COMPRESSED != 0 {
+			continue
+		}
+		var buf [256 * size]byte
+		for off := int64(0); off < int64(s.Size) && left > 0; off += int64(len(buf)) {
+			want := min(int64(len(buf)), int64(s.Size)-off)
+			n, err := s.ReaderAt.ReadAt(buf[:want], off)
+			for b := buf[:n]; len(b) >= size && left > 0; b = b[size:] {
+				left--
+				kind := elf.ST_TYPE(b[4])
+				if (kind == elf.STT_FUNC || kind == elf.STT_GNU_IFUNC) && binary.LittleEndian.Uint16(b[6:]) != 0 {
+					add(binary.LittleEndian.Uint64(b[8:]))
+				}
+			}
+			if err != nil && err != io.EOF || n == 0 {
+				break
+			}
+		}
+	}
+}

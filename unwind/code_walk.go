@@ -1,0 +1,98 @@
+package unwind
+
+import "unspool/vmas"
+
+// guess finds the caller of a frame by a rule that was found by reading the
+// code. What it finds is credible when its return address follows a call.
+// Otherwise, the frame pointer is left.
+func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
+	if u.Strict {
+		return next, ByHeuristic, NoCFI
+	}
+	switch r.kind() {
+	case guessSP:
+		next.sp = f.sp + r.cfa()
+	case guessBP:
+		next.sp = f.bp + r.cfa()
+	case guessSaved:
+		at := f.sp + 8*uint64(r>>16&0xfff)
+		saved, ok := stack.word(at)
+		if !ok {
+			return next, ByHeuristic, moves.miss(stack, at)
+		}
+		next.sp = saved + 8*uint64(r>>28)
+	}
+	if next.sp <= f.sp {
+		return u.framePointer(space, f, stack)
+	}
+	pc, ok := stack.word(next.sp - 8)
+	if !ok {
+		if r.kind() == guessSP {
+			return next, ByHeuristic, moves.miss(stack, next.sp-8)
+		}
+		return u.framePointer(space, f, stack)
+	}
+	if !u.followsCall(space, pc) {
+		return u.framePointer(space, f, stack)
+	}
+	next.pc, next.bp = pc, f.bp
+	switch b := r.bp(); {
+	case b == 8*maxBP:
+		next.bp = 0 // so that no frame above is found through it
+	case b != 0 && next.sp-b >= f.sp:
+		if next.bp, ok = stack.word(next.sp - b); !ok {
+			return next, ByHeuristic, moves.miss(stack, next.sp-b)
+		}
+	}
+	return next, ByHeuristic, stepped
+}
+
+// followsCall says whether the code before pc, in an image, is a call.
+func (u *Unwinder) followsCall(space *vmas.Space, pc uint64) bool {
+	m := space.Find(pc - 1)
+	if m == nil {
+		return false
+	}
+	im := u.images.of(space.PID, m)
+	if im == nil {
+		return false
+	}
+	if !im.parsed {
+		im.parse()
+	}
+	if im.err != nil || im.code == nil {
+		return false
+	}
+	addr, ok := im.address(pc - 1 - m.Start + m.Offset)
+	return ok && im.code.followsCall(addr+1)
+}
+
+// fdes yields the ranges that CFI covers.
+func (im *Image) fdes(yield func(start, end uint64) bool) {
+	if im.cfi == nil {
+		return
+	}
+	for d, err := range im.cfi.FDEs() {
+		if err == nil && !yield(d.Start, d.End) {
+			return
+		}
+	}
+}
+
+// sigcontext lists the DWARF numbers of the registers that a signal frame
+// holds, in its order: R8 to R15, DI SI BP BX DX AX CX SP IP
+// (arch/x86/include/uapi/asm/sigcontext.h, struct sigcontext_64), 40 bytes
+// above the SP that the handler leaves.
+var sigcontext = [...]int{8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16}
+
+// signal makes the frame that a signal interrupted a checkpoint: all its
+// registers are in the signal frame at sp.
+func (c *checkpoint) signal(frame int, sp uint64, stack *Stack) {
+	var regs Regs
+	for i, n := range sigcontext {
+		if v, ok := stack.word(sp + 40 + 8*uint64(i)); ok {
+			regs.set(n, v)
+		}
+	}
+	*c = checkpoint{frame: frame, exact: true, regs: regs}
+}
