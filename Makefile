@@ -23,7 +23,7 @@ SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './tes
 DEMO_FLAGS := -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -pthread -Wall -Wextra
 DEMO_PARTS := $(patsubst testdata/demo/%,dist/demo/%.o,$(wildcard testdata/demo/*.c testdata/demo/*.cc))
 
-.PHONY: build demo test race fuzz install clean help
+.PHONY: build demo test race fuzz bench-stacks install clean help
 
 build: bin/unspool ## build bin/unspool (the default)
 
@@ -69,6 +69,9 @@ fuzz: ## run every fuzz target for FUZZTIME=30s
 		$(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$${file%/*}" </dev/null; \
 	done
 
+bench-stacks: ## record real programs, which it installs, and write bench/STACKS.md
+	$(GO) run ./bench/stacks -o bench/STACKS.md
+
 install: bin/unspool ## install the binary and shell completions below PREFIX=/usr/local (and DESTDIR=)
 	install -D -m 755 bin/unspool '$(DESTDIR)$(PREFIX)/bin/unspool'
 	install -d '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' \
@@ -81,4 +84,4 @@ clean: ## remove bin and dist
 	rm -rf bin dist
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

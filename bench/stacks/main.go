@@ -1,0 +1,151 @@
+// Command stacks records real programs and says how many of their stacks reach
+// the root, unwound by unspool and by perf script from the same samples.
+//
+// Each program runs a workload of a few seconds under
+//
+//	perf record --call-graph dwarf,32768
+//
+// which keeps the registers and the raw stack of every sample in a temporary
+// file. unspool's session unwinds that file as it would unwind the ring, and
+// perf script unwinds it for as long as -perf-limit allows. Both are judged by
+// the samples whose copy holds the whole stack; perf script by those among
+// them that it got to.
+//
+// A stack of perf's counts as complete when its outermost frame is one at which
+// a complete stack of unspool's ends. This needs no symbols, which
+// stripped programs do not have, and does not ask that the frames between are
+// right.
+//
+// The table goes to standard output in Markdown, progress to standard error.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	var b bench
+	only := flag.String("only", "", "record only these programs, by name, separated by commas")
+	output := flag.String("o", "", "write the table to this file instead of standard output")
+	flag.IntVar(&b.freq, "F", 999, "samples per second and CPU")
+	flag.IntVar(&b.stackSize, "stack-size", 32768, "bytes of each stack that the kernel copies")
+	flag.DurationVar(&b.perfLimit, "perf-limit", 10*time.Second, "how long perf script may take for each program; 0 leaves it out")
+	flag.IntVar(&b.places, "places", 0, "show that many places where the stacks of each program end early")
+	install := flag.Bool("install", true, "install programs that are missing, with apt-get")
+	flag.Parse()
+	if err := b.run(*only, *output, *install); err != nil {
+		fmt.Fprintln(os.Stderr, "stacks:", err)
+		os.Exit(1)
+	}
+}
+
+// A bench is one run over the programs.
+type bench struct {
+	freq      int
+	stackSize int
+	perfLimit time.Duration
+	places    int
+
+	root string // of the module
+	dir  string // temporary, one folder for each program in it
+}
+
+func (b *bench) run(only, output string, install bool) error {
+	if os.Getuid() != 0 {
+		return fmt.Errorf("needs root, to install programs and to record the servers among them")
+	}
+	gomod, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return fmt.Errorf("go env GOMOD: %w", err)
+	}
+	b.root = filepath.Dir(strings.TrimSpace(string(gomod)))
+	b.dir, err = os.MkdirTemp("", "unspool-stacks-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.dir)
+	// The database server runs as another user.
+	if err := os.Chmod(b.dir, 0o755); err != nil {
+		return err
+	}
+
+	chosen := programs
+	if only != "" {
+		names := strings.Split(only, ",")
+		chosen = slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return !slices.Contains(names, p.name) })
+		if len(chosen) == 0 {
+			return fmt.Errorf("no program called %s", only)
+		}
+	}
+	if install {
+		installMissing(chosen)
+	}
+	if _, err := exec.LookPath("perf"); err != nil {
+		return err
+	}
+	t := table{bench: b}
+	begun := time.Now()
+	for i := range chosen {
+		p := &chosen[i]
+		if m := p.missing(); m != "" {
+			t.leftOut = append(t.leftOut, fmt.Sprintf("%s (no %s)", p.name, m))
+			fmt.Fprintf(os.Stderr, "%-14s left out: no %s\n", p.name, m)
+			continue
+		}
+		r, err := b.measure(p)
+		if err != nil {
+			t.leftOut = append(t.leftOut, fmt.Sprintf("%s (%s)", p.name, firstLine(err.Error())))
+			fmt.Fprintf(os.Stderr, "%-14s left out: %v\n", p.name, err)
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "%-14s %6d samples, complete %s, perf %s, %.0f s\n",
+			p.name, r.user(), r.completeShare(), r.perf, time.Since(begun).Seconds())
+		b.showPlaces(r)
+		t.results = append(t.results, r)
+	}
+	out := os.Stdout
+	if output != "" {
+		if out, err = os.Create(output); err != nil {
+			return err
+		}
+	}
+	if _, err := out.WriteString(t.markdown()); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// measure records a program and unwinds its samples twice.
+func (b *bench) measure(p *program) (*result, error) {
+	dir := filepath.Join(b.dir, strings.ReplaceAll(p.name, " ", "-"))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	w := workload{bench: b, program: p, dir: dir}
+	data := filepath.Join(dir, "perf.data")
+	if err := w.record(data); err != nil {
+		return nil, err
+	}
+	r, err := unwindRecording(data)
+	if err != nil {
+		return nil, err
+	}
+	r.program, r.version = p, w.version()
+	if b.perfLimit > 0 {
+		r.perf, err = perfScript(data, r, b.perfLimit)
+	}
+	return r, err
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"cmp"
+	"debug/elf"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+
+	"unspool/capture"
+	"unspool/capture/perfdata"
+	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/vmas"
+)
+
+// A result is what became of the samples of one program.
+type result struct {
+	program *program
+	version string
+	stats   capture.Stats
+	trouble *capture.Trouble
+	perf    perfResult
+
+	whole map[sampleKey]bool // samples with a user stack: whether the copy holds all of it
+	roots map[position]bool  // where complete stacks end
+	ended map[ending]uint64  // incomplete stacks
+}
+
+// A sampleKey tells a sample from all others of a recording.
+type sampleKey struct {
+	tid  uint32
+	time uint64
+}
+
+// A position is an instruction pointer as an offset in the mapped file. path is
+// empty for one that is in no mapping.
+type position struct {
+	path   string
+	offset uint64
+}
+
+// An ending is where stacks end before their root.
+type ending struct {
+	reason unwind.Reason
+	at     position
+	leaf   bool // it is the sampled PC itself
+}
+
+func (r *result) user() uint64 { return r.stats.User }
+
+// holding is the number of samples whose copy holds the whole stack.
+func (r *result) holding() uint64 {
+	return r.stats.User - r.stats.Ended[unwind.DumpTooShort]
+}
+
+func (r *result) completeShare() string { return percent(r.stats.Complete(), r.holding()) }
+
+// unwindRecording unwinds a recording with raw stacks.
+func unwindRecording(data string) (*result, error) {
+	rd, err := perfdata.Open(data)
+	if err != nil {
+		return nil, err
+	}
+	defer rd.Close()
+	r := &result{
+		whole: make(map[sampleKey]bool),
+		roots: make(map[position]bool),
+		ended: make(map[ending]uint64),
+	}
+	table := vmas.NewTable("/proc")
+	var s *capture.Session
+	var out outermost
+	err = rd.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+		if s == nil {
+			s = capture.NewSession(f, table, unwind.NewImages("/proc"), &out, 2048, false)
+			out.format = f.Unwound()
+		}
+		before, user := s.Stats.Ended, s.Stats.User
+		if err := s.Record(rec); err != nil {
+			return err
+		}
+		if s.Stats.User == user {
+			return nil
+		}
+		for why := range unwind.Reason(unwind.NumReasons) {
+			if s.Stats.Ended[why] != before[why] {
+				r.note(why, &out, table)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s == nil || s.Stats.User == 0 {
+		return nil, fmt.Errorf("no samples with a user stack")
+	}
+	r.stats, r.trouble = s.Stats, s.Trouble()
+	return r, nil
+}
+
+// note takes in the sample that was unwound last.
+func (r *result) note(why unwind.Reason, out *outermost, table *vmas.Table) {
+	r.whole[sampleKey{out.sample.TID, out.sample.Time}] = why != unwind.DumpTooShort
+	var at position
+	if space := table.Space(out.sample.PID); space != nil {
+		if m := space.Find(out.ip); m != nil {
+			at = position{m.File.Path, out.ip - m.Start + m.Offset}
+		}
+	}
+	if why == unwind.Root {
+		r.roots[at] = true
+	} else {
+		r.ended[ending{why, at, out.depth == 1}]++
+	}
+}
+
+// outermost is a sink that keeps the last frame of the last sample.
+type outermost struct {
+	format perfring.Format
+	sample perfring.Sample
+	ip     uint64
+	depth  int // of the user part
+}
+
+// contextUser is PERF_CONTEXT_USER of <linux/perf_event.h>; all markers are
+// the last values that 64 bits have.
+const (
+	contextUser = ^uint64(512 - 1)
+	contextMax  = ^uint64(4095 - 1)
+)
+
+func (o *outermost) Write(rec []byte) error {
+	if perfring.Record(rec).Type() != perfring.RecordSample {
+		return nil
+	}
+	if err := o.format.Sample(rec, &o.sample); err != nil {
+		return err
+	}
+	o.ip, o.depth = 0, 0
+	user := false
+	for i := range o.sample.Callchain.Len() {
+		ip := o.sample.Callchain.At(i)
+		if ip >= contextMax {
+			user = ip == contextUser
+		} else if user {
+			o.ip = ip
+			o.depth++
+		}
+	}
+	return nil
+}
+
+// showPlaces says where most of the incomplete stacks end.
+func (b *bench) showPlaces(r *result) {
+	keys := slices.SortedFunc(maps.Keys(r.ended), func(x, y ending) int {
+		return cmp.Or(cmp.Compare(r.ended[y], r.ended[x]), cmp.Compare(x.at.path, y.at.path), cmp.Compare(x.at.offset, y.at.offset))
+	})
+	// Addresses of one function count together.
+	type spot struct {
+		reason unwind.Reason
+		text   string
+	}
+	counts, shown := make(map[spot]uint64), []spot{}
+	symbols := make(map[string]*symbols)
+	for _, k := range keys {
+		if k.reason == unwind.DumpTooShort {
+			continue
+		}
+		if symbols[k.at.path] == nil {
+			symbols[k.at.path] = readSymbols(k.at.path)
+		}
+		text := symbols[k.at.path].name(k.at.offset)
+		if k.leaf {
+			text += " (sampled)"
+		}
+		s := spot{k.reason, filepath.Base(k.at.path) + " " + text}
+		if counts[s] == 0 {
+			shown = append(shown, s)
+		}
+		counts[s] += r.ended[k]
+	}
+	slices.SortStableFunc(shown, func(x, y spot) int { return cmp.Compare(counts[y], counts[x]) })
+	for _, s := range shown[:min(b.places, len(shown))] {
+		fmt.Fprintf(os.Stderr, "    %6d  %-10s %s\n", counts[s], s.reason, s.text)
+	}
+}
+
+// symbols are the functions of an ELF file by address.
+type symbols struct {
+	segments []elf.ProgHeader
+	list     []elf.Symbol
+}
+
+func readSymbols(path string) *symbols {
+	s := new(symbols)
+	f, err := elf.Open(path)
+	if err != nil {
+		return s
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD {
+			s.segments = append(s.segments, p.ProgHeader)
+		}
+	}
+	static, _ := f.Symbols()
+	dynamic, _ := f.DynamicSymbols()
+	for _, sym := range append(static, dynamic...) {
+		if sym.Section != elf.SHN_UNDEF && sym.Value != 0 && (elf.ST_TYPE(sym.Info) == elf.STT_FUNC || elf.ST_TYPE(sym.Info) == elf.STT_NOTYPE) {
+			s.list = append(s.list, sym)
+		}
+	}
+	slices.SortStableFunc(s.list, func(a, b elf.Symbol) int { return cmp.Compare(a.Value, b.Value) })
+	return s
+}
+
+// name says what is at an offset of the file: a function, else the 256 bytes
+// around it.
+func (s *symbols) name(offset uint64) string {
+	for _, p := range s.segments {
+		if offset < p.Off || offset-p.Off >= p.Filesz {
+			continue
+		}
+		addr := offset - p.Off + p.Vaddr
+		i := sort.Search(len(s.list), func(i int) bool { return s.list[i].Value > addr }) - 1
+		if i >= 0 && (s.list[i].Size == 0 && addr-s.list[i].Value < 4096 || addr < s.list[i].Value+s.list[i].Size) {
+			return s.list[i].Name
+		}
+		return fmt.Sprintf("%#xxx", addr>>8)
+	}
+	return ""
+}

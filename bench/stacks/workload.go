@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A program is a row of the table: what is recorded and what it needs.
+// The scripts are for sh -e, in an empty folder of their own. ROOT names the folder
+// of this module, and RECORD is the command that records the one behind it. This
+// is no shell that execs another program: perf 6.1 loses the frames of libraries
+// that were mapped before the exec.
+type program struct {
+	name    string
+	needs   []need
+	version string // script that prints the version somewhere in its first line
+	prepare string // script that runs before the recording
+	serve   string // script that execs a server; it is recorded with its children
+	run     string // script: what is recorded, or with a server what keeps it busy
+}
+
+// A need is an executable and the package of Debian's that has it, empty when
+// no package is installed for it.
+type need struct{ exe, pkg string }
+
+// searchPath is where executables are looked for: distribution's programs
+// before others of the same name, and places that PATH often lacks.
+func searchPath() string {
+	dirs := []string{"/usr/bin", "/usr/sbin", "/bin", "/sbin"}
+	postgres, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	dirs = append(dirs, postgres...)
+	if home, err := os.UserHomeDir(); err == nil {
+		toolchains, _ := filepath.Glob(filepath.Join(home, ".rustup/toolchains/*/bin"))
+		dirs = append(dirs, toolchains...)
+		dirs = append(dirs, filepath.Join(home, ".cargo/bin"))
+	}
+	return strings.Join(append(dirs, os.Getenv("PATH")), ":")
+}
+
+// missing is the first executable that the program needs and that is not there.
+func (p *program) missing() string {
+	for _, n := range p.needs {
+		if !found(n.exe) {
+			return n.exe
+		}
+	}
+	return ""
+}
+
+func found(exe string) bool {
+	return slices.ContainsFunc(filepath.SplitList(searchPath()), func(dir string) bool {
+		info, err := os.Stat(filepath.Join(dir, exe))
+		return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+	})
+}
+
+// installMissing installs what the programs need and is not there. What it
+// cannot install is left out of the table.
+func installMissing(programs []program) {
+	var pkgs []string
+	for _, p := range append([]program{{needs: []need{{"perf", "linux-perf"}}}}, programs...) {
+		for _, n := range p.needs {
+			if n.pkg != "" && !found(n.exe) && !slices.Contains(pkgs, n.pkg) {
+				pkgs = append(pkgs, n.pkg)
+			}
+		}
+	}
+	if len(pkgs) == 0 {
+		return
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		fmt.Fprintln(os.Stderr, "no apt-get here; please install what corresponds to:", strings.Join(pkgs, " "))
+		return
+	}
+	fmt.Fprintln(os.Stderr, "installing with apt-get what the table is about:", strings.Join(pkgs, " "))
+	apt := func(args ...string) error {
+		c := exec.Command("apt-get", append([]string{"-qq"}, args...)...)
+		// RUNLEVEL=1 keeps invoke-rc.d from starting the servers.
+		c.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
+		out, err := c.CombinedOutput()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "apt-get %s: %v\n%s", args[0], err, out)
+		}
+		return err
+	}
+	install := []string{"install", "-y", "--no-install-recommends"}
+	_ = apt("update") // the lists that are there may do
+	if apt(append(install, pkgs...)...) == nil || len(pkgs) == 1 {
+		return
+	}
+	// One that does not exist keeps apt-get from installing any.
+	for _, p := range pkgs {
+		_ = apt(append(install, p)...)
+	}
+}
+
+// A workload is a program in its folder.
+type workload struct {
+	*bench
+	*program
+	dir string
+}
+
+func (w *workload) command(name string, args ...string) *exec.Cmd {
+	c := exec.Command(name, args...)
+	c.Dir = w.dir
+	c.Env = append(os.Environ(), "ROOT="+w.root, "PATH="+searchPath(), "LC_ALL=C", "TMPDIR="+w.dir)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return c
+}
+
+// finish runs a command to its end or kills it, with its children, when it
+// takes too long.
+func finish(c *exec.Cmd, limit time.Duration) error {
+	var out bytes.Buffer
+	if c.Stdout == nil {
+		c.Stdout = &out
+	}
+	c.Stderr = &out
+	c.WaitDelay = time.Second
+	if err := c.Start(); err != nil {
+		return err
+	}
+	kill := time.AfterFunc(limit, func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) })
+	err := c.Wait()
+	if !kill.Stop() {
+		err = fmt.Errorf("not done after %v", limit)
+	}
+	if err != nil {
+		tail := out.Bytes()
+		tail = tail[max(0, len(tail)-1000):]
+		return fmt.Errorf("%w\n%s", err, tail)
+	}
+	return nil
+}
+
+func (w *workload) version() string {
+	c := w.command("sh", "-c", w.program.version)
+	out, _ := c.Output()
+	// The first word with a digit and a dot in it, without what surrounds it.
+	for word := range strings.FieldsSeq(firstLine(string(out))) {
+		for _, part := range strings.Split(word, "/") {
+			part = strings.Trim(part, "()v,\"")
+			part = strings.TrimPrefix(part, "go")
+			if part != "" && part[0] >= '0' && part[0] <= '9' {
+				part, _, _ = strings.Cut(part, "-")
+				part, _, _ = strings.Cut(part, "+")
+				return part
+			}
+		}
+	}
+	return ""
+}
+
+// record makes a recording with raw stacks.
+func (w *workload) record(data string) error {
+	if w.prepare != "" {
+		if err := finish(w.command("sh", "-ec", w.prepare), time.Minute); err != nil {
+			return fmt.Errorf("prepare: %w", err)
+		}
+	}
+	args := []string{"perf", "record", "-q", "-e", "cpu-clock", "-F", strconv.Itoa(w.freq), "-m", "8M",
+		"--call-graph", "dwarf," + strconv.Itoa(w.stackSize), "-o", data}
+	if w.serve != "" {
+		server := w.command("sh", "-ec", w.serve)
+		log, err := os.Create(filepath.Join(w.dir, "server.log"))
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		server.Stdout, server.Stderr = log, log
+		if err := server.Start(); err != nil {
+			return err
+		}
+		defer func() {
+			_ = server.Process.Signal(syscall.SIGTERM)
+			kill := time.AfterFunc(5*time.Second, func() { _ = syscall.Kill(-server.Process.Pid, syscall.SIGKILL) })
+			_ = server.Wait()
+			kill.Stop()
+		}()
+		time.Sleep(time.Second) // until it listens and has started its children
+		args = append(args, "-p", strings.Join(family(server.Process.Pid), ","))
+	}
+	c := w.command("sh", "-ec", w.program.run)
+	c.Env = append(c.Env, "RECORD="+strings.Join(append(args, "--"), " "))
+	if err := finish(c, 30*time.Second); err != nil {
+		serverLog, _ := os.ReadFile(filepath.Join(w.dir, "server.log"))
+		return fmt.Errorf("%w\n%s", err, serverLog)
+	}
+	return nil
+}
+
+// family gives a process and all its descendants.
+func family(pid int) []string {
+	name := strconv.Itoa(pid)
+	all := []string{name}
+	children, _ := os.ReadFile("/proc/" + name + "/task/" + name + "/children")
+	for child := range strings.FieldsSeq(string(children)) {
+		if n, err := strconv.Atoi(child); err == nil {
+			all = append(all, family(n)...)
+		}
+	}
+	return all
+}
