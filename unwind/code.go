@@ -339,14 +339,3 @@ func (c *code) executable(addr uint64) bool {
 	}
 	return false
 }
-
-// callTarget gives the target of the direct call before addr.
-func (c *code) callTarget(addr uint64) (target uint64, ok bool) {
-	var in insn
-	if at, ok := c.callBefore(addr, 5, &in); ok {
-		if t, target := in.turn(at); t == calls {
-			return target, true
-		}
-	}
-	return 0, false
-}

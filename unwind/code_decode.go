@@ -18,15 +18,14 @@ type insn struct {
 	narrow  bool // 0x66: 16-bit operands
 	modrm   bool
 
-	mod      uint8
-	reg, rm  uint8 // with the bits of REX and its like
-	vvvv     uint8
-	base     uint8 // register of a memory operand, or none, or ripBase
-	index    bool
-	disp     int64
-	imm      int64
-	fixed    bool // 0x67: 32-bit addresses
-	relative bool // imm is a branch displacement
+	mod     uint8
+	reg, rm uint8 // with the bits of REX and its like
+	vvvv    uint8
+	base    uint8 // register of a memory operand, or none, or ripBase
+	index   bool
+	disp    int64
+	imm     int64
+	fixed   bool // 0x67: 32-bit addresses
 }
 
 const (

@@ -1,0 +1,118 @@
+package unwind
+
+import (
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestWalkThroughCodeWithoutCFI walks a stack that the reader can check by
+// eye: _start, which has CFI, called outer, and that called inner; both say
+// nothing of their frames.
+func TestWalkThroughCodeWithoutCFI(t *testing.T) {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("skipped for want of gcc")
+	}
+	const source = `
+	.text
+	.globl _start
+	.type _start, @function
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call outer
+	nop
+	.cfi_endproc
+	.p2align 4
+	.type outer, @function
+outer:
+	push %rbp
+	xor %ebp, %ebp
+	sub $8, %rsp
+	call inner
+	add $8, %rsp
+	pop %rbp
+	ret
+	.p2align 4
+	.type inner, @function
+inner:
+	push %rbx
+	nop
+	pop %rbx
+	ret
+	.section .note.GNU-stack,"",@progbits
+`
+	dir := t.TempDir()
+	asm, prog := filepath.Join(dir, "words.s"), filepath.Join(dir, "words")
+	if err := os.WriteFile(asm, []byte(source), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", prog, asm).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	space, images := asImage(t, prog, 0x400000)
+	m := &space.Mappings()[0]
+	im := images.of(1, m)
+	im.parse()
+	off, ok := offsetOf(im, im.entry)
+	if !ok {
+		t.Fatal("no offset for _start")
+	}
+	start := m.Start + off
+	inStart, inOuter, inInner := start+5, start+16+12, start+48+1
+
+	const sp = 0x7ffc_0000_1000
+	words := []uint64{
+		7,       // the RBX that inner saved
+		inOuter, // where inner returns to
+		0,       // outer's room
+		42,      // the RBP that outer saved
+		inStart, // where outer returns to
+	}
+	stackOf := func(words []uint64) *Stack {
+		var data []byte
+		for _, w := range words {
+			data = binary.LittleEndian.AppendUint64(data, w)
+		}
+		return &Stack{Base: sp, Data: data}
+	}
+	var regs Regs
+	regs.set(regIP, inInner)
+	regs.set(regSP, sp)
+	regs.set(regBP, 0)
+
+	u := NewUnwinder(images)
+	got := u.Unwind(space, &regs, stackOf(words))
+	if want := []uint64{inInner, inOuter, inStart}; !equal(got.IPs, want) || got.End != Root {
+		t.Errorf("%#x %v, want %#x %v", got.IPs, got.End, want, Root)
+	}
+	if want := []Source{BySample, ByHeuristic, ByHeuristic}; !slices.Equal(got.Sources, want) {
+		t.Errorf("found by %v, want %v", got.Sources, want)
+	}
+	stack := stackOf(words)
+	if n := testing.AllocsPerRun(100, func() { u.Unwind(space, &regs, stack) }); n != 0 {
+		t.Errorf("%v allocations a sample", n)
+	}
+
+	for _, c := range []struct {
+		name string
+		ra   uint64
+	}{
+		{"return address that follows no call", inOuter + 4},
+		{"return address in no mapping", 0x1234},
+	} {
+		forged := slices.Clone(words)
+		forged[1] = c.ra
+		if got := u.Unwind(space, &regs, stackOf(forged)); len(got.IPs) != 1 || got.End != NoCFI {
+			t.Errorf("%s: %#x %v", c.name, got.IPs, got.End)
+		}
+	}
+	u.Strict = true
+	if got := u.Unwind(space, &regs, stackOf(words)); len(got.IPs) != 1 || got.End != NoCFI {
+		t.Errorf("strict: %#x %v", got.IPs, got.End)
+	}
+}
