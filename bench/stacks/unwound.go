@@ -155,7 +155,8 @@ func (o *outermost) Write(rec []byte) error {
 	return nil
 }
 
-// showPlaces says where most of the incomplete stacks end.
+// showPlaces says where most of the incomplete stacks end, those that are too
+// deep included.
 func (b *bench) showPlaces(r *result) {
 	keys := slices.SortedFunc(maps.Keys(r.ended), func(x, y ending) int {
 		return cmp.Or(cmp.Compare(r.ended[y], r.ended[x]), cmp.Compare(x.at.path, y.at.path), cmp.Compare(x.at.offset, y.at.offset))
@@ -168,9 +169,6 @@ func (b *bench) showPlaces(r *result) {
 	counts, shown := make(map[spot]uint64), []spot{}
 	symbols := make(map[string]*symbols)
 	for _, k := range keys {
-		if k.reason == unwind.DumpTooShort {
-			continue
-		}
 		if symbols[k.at.path] == nil {
 			symbols[k.at.path] = readSymbols(k.at.path)
 		}
