@@ -22,10 +22,10 @@ type hole struct{ lo, hi uint64 }
 // Limits on what a file may cost.
 const (
 	maxSymbols = 1 << 20
-	maxCovered = 1 << 20  // FDEs looked at
-	maxHoles   = 1 << 16  // kept
-	maxStarts  = 1 << 18  // kept
-	maxSwept   = 32 << 20 // bytes of code read for calls
+	maxCovered = 1 << 20 // FDEs looked at
+	maxHoles   = 1 << 16 // kept
+	maxStarts  = 1 << 18 // kept
+	maxSwept   = 4 << 20 // bytes of code read for calls: some 25 ms, in which nothing else is read from the rings
 )
 
 func (m *codeMap) hole(addr uint64) (hole, bool) { return holeAt(m.holes, addr) }
