@@ -216,7 +216,7 @@ func (w *codeWalk) check(off int, s spState) bool {
 	var cfa, bp int64
 	reg := uint8(regSP)
 	switch r.kind() {
-	case uncovered, otherStack:
+	case otherStack:
 		// Left to the frame pointer, which must be there.
 		if !ok || s.frame != 16 || s.slot != 16 {
 			return fail()

@@ -10,8 +10,8 @@ import (
 // no Go function. It is otherStack in those parts of assembly functions where
 // SP has left for another stack while BP still points to the function's frame
 // on the old one (systemstack, asmcgocall, the vDSO calls of nanotime1 and
-// time.now), and uncovered where BP is zero (morestack). There the
-// .debug_frame that unstripped Go binaries have is wrong, too.
+// time.now), or is zero (morestack). There the .debug_frame that unstripped
+// Go binaries have is wrong, too.
 //
 // For compiled code the CFA is SP + delta + 8. The caller's BP is saved first
 // thing in the frame, at CFA-16, in every function that has one.
@@ -54,7 +54,7 @@ func (t *pclntab) row(addr uint64, row *dwarfcfi.Row) error {
 	switch {
 	case !ok:
 		return errNotGo
-	case f.kind == malformed || f.kind == uncovered || f.kind == otherStack:
+	case f.kind == malformed || f.kind == otherStack:
 		return dwarfcfi.ErrNoFDE
 	}
 	*row = dwarfcfi.Row{Start: addr, End: addr + 1, RA: regIP, Signal: f.exact}
@@ -80,7 +80,7 @@ func (t *pclntab) row(addr uint64, row *dwarfcfi.Row) error {
 
 // goFrame is a frame of a Go function: a rule before it is packed.
 type goFrame struct {
-	kind  rule   // fromSP, fromBP, otherStack, endOfStack, uncovered or malformed
+	kind  rule   // fromSP, fromBP, otherStack, endOfStack or malformed
 	cfa   uint64 // from SP or BP, in bytes
 	bp    uint64 // where BP is saved, below the CFA; 0 is "not saved"
 	ra    uint8  // where the return address is: regIP for its place on the stack
@@ -135,8 +135,8 @@ func (t *pclntab) frame(addr uint64) (f goFrame, ok bool) {
 		return f, true
 	case a.kind == newStack:
 		return goFrame{kind: endOfStack, ra: regIP}, true
-	case a.kind == grow:
-		return goFrame{kind: uncovered, ra: regIP}, true
+	case a.kind == grow: // BP is zero, so that nothing is found there
+		return goFrame{kind: otherStack, ra: regIP}, true
 	case a.savesBP && s.value == 0:
 		return f, true // SP is back, and BP popped
 	case !set || a.bpWritten && a.kind != onward:
