@@ -134,7 +134,7 @@ func (b *bench) measure(p *program) (*result, error) {
 	if err := w.record(data); err != nil {
 		return nil, err
 	}
-	r, err := unwindRecording(data)
+	r, err := unwindRecording(data, uint64(b.stackSize))
 	if err != nil {
 		return nil, err
 	}

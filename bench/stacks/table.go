@@ -55,14 +55,16 @@ Made by `+"`make bench-stacks`"+`, which installs the programs, records each for
     perf record -e cpu-clock -F %d --call-graph dwarf,%d
 
 and unwinds the very same samples with unspool and with `+"`perf script`"+`, which gets %v for each
-program. *Complete* and *perf* are shares of the samples whose copy holds the whole stack; *too deep* is
-the share of the others. perf's stack counts as complete when it ends where complete ones of
+program. *Complete* and *perf* are shares of the samples whose copy holds the whole stack. The others
+are *too deep*, or their copy has a *gap*: the kernel ends it at a page that is not there, as in a large
+array that the program has not written to yet; stacks of Go's that went on on another stack count there,
+too. perf's stack counts as complete when it ends where complete ones of
 unspool's end, whatever is between. *Rest* says where unspool's other stacks end.
 
 %s
 
-| program | samples | mean depth | complete | too deep | rest | perf |
-|---|---:|---:|---:|---:|---|---:|
+| program | samples | mean depth | complete | too deep | gap | rest | perf |
+|---|---:|---:|---:|---:|---:|---|---:|
 `, t.bench.freq, t.bench.stackSize, t.bench.perfLimit, machine())
 	cut := false
 	for _, r := range t.results {
@@ -71,10 +73,10 @@ unspool's end, whatever is between. *Rest* says where unspool's other stacks end
 			perf += "*"
 			cut = true
 		}
-		fmt.Fprintf(&b, "| %s | %s | %.1f | %s | %s | %s | %s |\n",
+		fmt.Fprintf(&b, "| %s | %s | %.1f | %s | %s | %s | %s | %s |\n",
 			strings.TrimSpace(r.program.name+" "+r.version), thousands(r.stats.User),
 			float64(r.stats.Frames)/float64(r.stats.User), r.completeShare(),
-			percent(r.stats.Ended[unwind.DumpTooShort], r.stats.User), r.rest(), perf)
+			percent(r.stats.Ended[unwind.DumpTooShort]-r.absent, r.stats.User), percent(r.absent, r.stats.User), r.rest(), perf)
 	}
 	if cut {
 		b.WriteString("\n\\* of the samples that perf script got to in its time\n")

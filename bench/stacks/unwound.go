@@ -25,6 +25,8 @@ type result struct {
 	trouble *capture.Trouble
 	perf    perfResult
 
+	absent uint64 // stacks that go on beyond a copy that the kernel ended early
+
 	whole map[sampleKey]bool // samples with a user stack: whether the copy holds all of it
 	roots map[position]bool  // where complete stacks end
 	ended map[ending]uint64  // incomplete stacks
@@ -59,8 +61,9 @@ func (r *result) holding() uint64 {
 
 func (r *result) completeShare() string { return percent(r.stats.Complete(), r.holding()) }
 
-// unwindRecording unwinds a recording with raw stacks.
-func unwindRecording(data string) (*result, error) {
+// unwindRecording unwinds a recording with raw stacks of which the kernel was
+// asked to copy that many bytes.
+func unwindRecording(data string, asked uint64) (*result, error) {
 	rd, err := perfdata.Open(data)
 	if err != nil {
 		return nil, err
@@ -79,7 +82,7 @@ func unwindRecording(data string) (*result, error) {
 			s = capture.NewSession(f, table, unwind.NewImages("/proc"), &out, 2048, false)
 			out.format = f.Unwound()
 		}
-		before, user := s.Stats.Ended, s.Stats.User
+		before, user, copied := s.Stats.Ended, s.Stats.User, s.Stats.StackCopied
 		if err := s.Record(rec); err != nil {
 			return err
 		}
@@ -89,6 +92,9 @@ func unwindRecording(data string) (*result, error) {
 		for why := range unwind.Reason(unwind.NumReasons) {
 			if s.Stats.Ended[why] != before[why] {
 				r.note(why, &out, table)
+				if why == unwind.DumpTooShort && s.Stats.StackCopied-copied < asked {
+					r.absent++
+				}
 			}
 		}
 		return nil
