@@ -1,0 +1,38 @@
+/* Loads and unloads the libraries argv[2] and argv[3] in turn: the one is mapped
+ * where the other was, and its code is laid out in another way. */
+#include "chain.h"
+#include <dlfcn.h>
+
+FRAME int reload_leaf(int n)
+{
+	for (int i = 0; i < 1000000; i++)
+		KEEP();
+	return n + 1;
+}
+
+FRAME int reload_with(const char *path)
+{
+	void *lib = dlopen(path, RTLD_NOW);
+	int (*enter)(int (*)(int), int);
+
+	if (!lib) {
+		fprintf(stderr, "%s\n", dlerror());
+		exit(1);
+	}
+	*(void **)&enter = dlsym(lib, "library_enter");
+	int r = enter(reload_leaf, 3);
+	dlclose(lib);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	int r = 0;
+
+	chain_begin(argc, argv);
+	chain_say("main main reload_with library_enter library_inner reload_leaf");
+	while (!chain_over)
+		for (int i = 2; i < argc; i++)
+			r += reload_with(argv[i]);
+	return r == -1;
+}
