@@ -96,6 +96,7 @@ func (c *code) survey() *codeMap {
 	add(c.layout.Entry)
 	c.symbols(add)
 	c.sweep(add)
+	c.pointers(add)
 	slices.Sort(m.starts)
 	m.starts = slices.Compact(m.starts)
 	return m
@@ -167,7 +168,8 @@ func (c *code) skipPadding(h hole) uint64 {
 }
 
 // sweep reads the code from end to end for what it calls and for the
-// addresses of functions that it takes, where functions are aligned.
+// addresses of functions that it takes. Where functions are not aligned,
+// only an address behind the end of another one is believed to be a function's.
 func (c *code) sweep(add func(uint64)) {
 	const alignment = 16
 	var in insn
@@ -194,13 +196,57 @@ func (c *code) sweep(add func(uint64)) {
 				case t == calls && in.imm != 0:
 					add(target)
 				case in.space == 0 && in.vector == legacy && in.op == 0x8d && in.base == ripBase:
-					if target = addr + n + uint64(in.disp); target%alignment == 0 {
+					if target = addr + n + uint64(in.disp); target%alignment == 0 || c.followsEnd(target) {
 						add(target)
 					}
 				}
 			}
 			addr += n
 			left -= min(left, n)
+		}
+	}
+}
+
+// followsEnd says whether the code before addr ends a function: a return, a
+// jump, or padding.
+func (c *code) followsEnd(addr uint64) bool {
+	const most = 5 // bytes of a jump
+	if addr < most || !c.executable(addr) {
+		return false
+	}
+	b := c.bytes(addr - most)
+	if len(b) < most {
+		return false
+	}
+	switch b = b[:most]; {
+	case b[4] == 0xc3, b[4] == 0x90, b[4] == 0xcc, b[3] == 0xeb, b[0] == 0xe9:
+		return true
+	}
+	return false
+}
+
+// maxPointed is how many bytes of data are read for pointers to functions.
+const maxPointed = 1 << 20
+
+// pointers adds the functions whose addresses stand in writable data: tables
+// of functions of a file that is not relocated. Constant data are not read,
+// where the tables of switches lie.
+func (c *code) pointers(add func(uint64)) {
+	left := uint64(maxPointed)
+	var buf [4096]byte
+	for i := range c.layout.Loads {
+		l := &c.layout.Loads[i]
+		if l.Flags&elf.PF_W == 0 || l.Vaddr+l.Filesz < l.Vaddr {
+			continue
+		}
+		for addr := (l.Vaddr + 7) &^ 7; addr < l.Vaddr+l.Filesz && left > 0; addr += uint64(len(buf)) {
+			b := c.read(buf[:min(uint64(len(buf)), l.Vaddr+l.Filesz-addr)], addr)
+			for ; len(b) >= 8; b = b[8:] {
+				if to := binary.LittleEndian.Uint64(b); c.followsEnd(to) {
+					add(to)
+				}
+			}
+			left -= min(left, uint64(len(buf)))
 		}
 	}
 }

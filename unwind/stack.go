@@ -48,7 +48,10 @@ func (s *Stack) uint(addr uint64, size int) (uint64, bool) {
 // miss says why a word at addr could not be read: the dump was too short, or
 // no sane frame would have it there.
 func (s *Stack) miss(addr uint64) Reason {
-	const farthest = 1 << 30 // beyond the largest stacks in use
+	const (
+		farthest  = 1 << 30 // beyond the largest stacks in use
+		nextFrame = 8 << 20 // the usual limit of a stack, and so of a frame: where a copy ended early
+	)
 	if addr < s.Base {
 		// In the red zone, which is on the stack but not in the copy.
 		if s.Base-addr <= 128 {
@@ -57,7 +60,7 @@ func (s *Stack) miss(addr uint64) Reason {
 		return BadCFI
 	}
 	off := addr - s.Base
-	if off < s.Asked || uint64(len(s.Data)) >= s.Asked && off <= farthest {
+	if off <= nextFrame || uint64(len(s.Data)) >= s.Asked && off <= farthest {
 		return DumpTooShort
 	}
 	return BadCFI
