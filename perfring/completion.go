@@ -13,9 +13,12 @@ func EventNames(prefix string) []string { return hostSystem.eventNames(prefix) }
 
 func (sys system) eventNames(prefix string) []string {
 	if group, _, ok := strings.Cut(prefix, ":"); ok {
+		if strings.Contains(group, "/") {
+			return nil
+		}
 		var names []string
 		for _, root := range sys.tracefs {
-			events, _ := os.ReadDir(filepath.Join(root, "events", filepath.Base(group)))
+			events, _ := os.ReadDir(filepath.Join(root, "events", group))
 			for _, e := range events {
 				if name := group + ":" + e.Name(); e.IsDir() && strings.HasPrefix(name, prefix) {
 					names = append(names, name)

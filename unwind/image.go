@@ -42,12 +42,6 @@ type Image struct {
 	debug   debugInfo
 }
 
-// Err says why the image has no CFI to offer, nil when it has.
-func (im *Image) Err() error { return im.err }
-
-// Sampled says whether a frame of any walk was in the image.
-func (im *Image) Sampled() bool { return im.hit }
-
 // rule gives the rule for pc, which lies in m.
 func (im *Image) rule(m *vmas.Mapping, pc uint64) rule {
 	off := pc - m.Start + m.Offset

@@ -93,9 +93,6 @@ func (s *Images) Forget(f *vmas.File) {
 	}
 }
 
-// Len is how many images are held.
-func (s *Images) Len() int { return len(s.byID) + len(s.byInode) }
-
 // attach opens the file behind m and settles which image it is.
 func (s *Images) attach(pid uint32, m *vmas.Mapping) *Image {
 	f := m.File
@@ -106,13 +103,22 @@ func (s *Images) attach(pid uint32, m *vmas.Mapping) *Image {
 	if im == nil {
 		im = s.open(pid, m)
 	}
-	im.refs++
-	im.debug.pid = pid
-	f.Image = im
 	if im.err != nil && s.Failed != nil {
 		s.Failed(f.Path, im.err)
 	}
+	if isPassing(im.err) {
+		return im // which says nothing about the file: the next sample asks again
+	}
+	im.refs++
+	im.debug.pid = pid
+	f.Image = im
 	return im
+}
+
+// isPassing says whether an error is about this process's or the machine's
+// means at the moment.
+func isPassing(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
 // open returns the image of a file that was not known by its build ID.

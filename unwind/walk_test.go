@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"unspool/dwarfcfi"
 	"unspool/vmas"
 )
@@ -358,5 +360,33 @@ func TestUnreadableFileIsNamedOnce(t *testing.T) {
 	}
 	if len(failed) != 1 {
 		t.Errorf("named %d times: %v", len(failed), failed)
+	}
+}
+
+func TestWantOfDescriptorsIsNotRemembered(t *testing.T) {
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	space, images := asImage(t, path, 0x400000)
+	m := &space.Mappings()[0]
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	im := images.of(1, m)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(im.err, unix.EMFILE) {
+		t.Fatalf("without descriptors: %v", im.err)
+	}
+	if im := images.of(1, m); im.err != nil {
+		t.Errorf("with descriptors again: %v", im.err)
 	}
 }
