@@ -14,7 +14,8 @@ FUZZTIME ?= 30s
 DEMO_SECONDS ?= 3
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# ./... leaves out directories named testdata.
+# ./... leaves out directories named testdata. Tests run a package at a time: those
+# that count lost records want the machine to themselves.
 PACKAGES := ./... ./testdata/programs
 SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './testdata/*' 2>/dev/null) go.mod go.sum
 
@@ -56,11 +57,11 @@ test: bin/unspool ## install what the tests need, then gofmt, vet, staticcheck a
 	if [ -n "$$unformatted" ]; then echo "gofmt would change: $$unformatted"; exit 1; fi
 	$(GO) vet $(PACKAGES)
 	$(GO) run $(STATICCHECK) $(PACKAGES)
-	$(GO) test -count=1 -v $(PACKAGES) 2>&1 | tee dist/test.log | awk -f .ci/digest.awk
+	$(GO) test -count=1 -p 1 -v $(PACKAGES) 2>&1 | tee dist/test.log | awk -f .ci/digest.awk
 
 race: ## all tests with the race detector, the longest ones shortened
 	@mkdir -p dist
-	$(GO) test -count=1 -v -race -short $(PACKAGES) 2>&1 | tee dist/race.log | awk -f .ci/digest.awk
+	$(GO) test -count=1 -p 1 -v -race -short $(PACKAGES) 2>&1 | tee dist/race.log | awk -f .ci/digest.awk
 
 fuzz: ## run every fuzz target for FUZZTIME=30s
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | \
