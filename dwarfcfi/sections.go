@@ -8,8 +8,8 @@ import (
 )
 
 // ReadLayout reads the headers of an ELF file of size bytes. Files without section
-// headers, or with bad ones, are described by their program headers alone. The error wraps
-// [ErrBadELF] or the reader's.
+// headers, or with bad ones, are described by their program headers alone; where these do
+// not lead to .eh_frame, it is looked for. The error wraps [ErrBadELF] or the reader's.
 func ReadLayout(r io.ReaderAt, size int64) (*Layout, error) {
 	h, err := readHeader(r)
 	if err != nil {
@@ -42,6 +42,9 @@ func ReadLayout(r io.ReaderAt, size int64) (*Layout, error) {
 		if e.Offset > uint64(size) || e.Size > uint64(size)-e.Offset {
 			*e = Extent{}
 		}
+	}
+	if l.EhFrame.Size == 0 && l.DebugFrame.Size == 0 && len(l.Text) == 0 && !l.split {
+		l.EhFrame = l.scanEhFrame(r)
 	}
 	return l, nil
 }
