@@ -93,7 +93,10 @@ func (c *code) read(buf []byte, addr uint64) []byte {
 // rule gives the rule for addr, which no CFI covers: what CFI would have
 // said. addr is an instruction, or the last byte of a call.
 func (c *code) rule(addr uint64) (r rule, ok bool) {
-	h, ok := c.chart().hole(addr)
+	if c.chart().isPLT(addr) {
+		return c.pltRule(addr)
+	}
+	h, ok := c.charted.hole(addr)
 	if !ok {
 		return noRule, false
 	}
@@ -102,9 +105,6 @@ func (c *code) rule(addr uint64) (r rule, ok bool) {
 	}
 	if c.isRestorer(addr) || c.isRestorer(addr+1) {
 		return sigframe, true
-	}
-	if c.charted.isPLT(addr) {
-		return c.pltRule(addr)
 	}
 	f, known := c.fromStart(addr, h)
 	pc := addr
@@ -115,6 +115,9 @@ func (c *code) rule(addr uint64) (r rule, ok bool) {
 		}
 		pc = f.at
 	case !known && c.followsCall(addr+1):
+		if c.isStart(addr + 1) {
+			return noRule, false // the call does not return: what follows is another function
+		}
 		pc = addr + 1
 	}
 	sp, bp := c.paths.wayOut(pc, h.lo, h.hi)

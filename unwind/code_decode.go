@@ -23,6 +23,7 @@ type insn struct {
 	vvvv    uint8
 	base    uint8 // register of a memory operand, or none, or ripBase
 	index   bool
+	scale   uint8 // of the index: 1, 2, 4 or 8
 	disp    int64
 	imm     int64
 	fixed   bool // 0x67: 32-bit addresses
@@ -317,6 +318,7 @@ func (in *insn) memory(b []byte, i int, x, m uint8) int {
 		sib := b[i]
 		i++
 		in.index = sib>>3&7|x != 4
+		in.scale = 1 << (sib >> 6)
 		in.base = sib&7 | m
 		if sib&7 == 5 && in.mod == 0 {
 			in.base, size = none, 4

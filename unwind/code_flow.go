@@ -26,7 +26,7 @@ const (
 func (v value) add(n int64) value {
 	const farthest = 1 << 28
 	sum := int64(v.off) + n
-	if v.kind == unknown || v.kind == wordWord && n != 0 || sum > farthest || sum < -farthest || n > farthest || n < -farthest {
+	if v.kind == unknown || (v.kind == wordWord || v.kind > imageAddress) && n != 0 || sum > farthest || sum < -farthest || n > farthest || n < -farthest {
 		return value{}
 	}
 	v.off = int32(sum)
@@ -46,6 +46,9 @@ type state struct {
 	// the start, so what was written over them has to be remembered.
 	entry bool
 	lossy bool // a slot found no room
+
+	compared int32 // the constant of the last comparison, + 1; 0 when there is none
+	cases    int32 // the index of a jump table is below; 0 when that is not known
 }
 
 const maxSlots = 16
@@ -82,7 +85,7 @@ func (s *state) load(addr value) value {
 }
 
 func (s *state) store(addr, v value) {
-	if addr.kind == unknown || addr.kind == wordWord {
+	if addr.kind == unknown || addr.kind == wordWord || addr.kind >= imageAddress {
 		return
 	}
 	for i := range s.slots[:s.n] {
@@ -152,6 +155,12 @@ func (s *state) merge(t *state) (changed bool) {
 			x.v = value{}
 			changed = true
 		}
+	}
+	if s.cases != t.cases && s.cases != 0 {
+		s.cases, changed = 0, true
+	}
+	if s.compared != t.compared && s.compared != 0 {
+		s.compared, changed = 0, true
 	}
 	if s.entry {
 		return changed
@@ -253,6 +262,7 @@ func (in *insn) turn(addr uint64) (t turn, target uint64) {
 
 // step applies the instruction at addr to the state.
 func (s *state) step(in *insn, addr uint64) {
+	s.compare(in)
 	if in.vector != legacy || in.space != 0 {
 		if in.vector == legacy && in.space == 1 {
 			switch in.op {
@@ -299,8 +309,22 @@ func (s *state) step(in *insn, addr uint64) {
 		if in.mod == 3 {
 			s.regs[in.reg] = s.regs[in.rm]
 		} else {
-			s.regs[in.reg] = s.load(s.address(in))
+			v := s.load(s.address(in))
+			if v.kind == unknown {
+				v = s.tableWord(in, 8, caseWord)
+			}
+			s.regs[in.reg] = v
 		}
+	case op == 0x8d && wide && in.base == ripBase:
+		s.regs[in.reg] = imageAddr(addr + uint64(in.n) + uint64(in.disp))
+	case op >= 0xb8 && op < 0xc0 && !in.narrow:
+		s.regs[in.low()] = imageAddr(uint64(in.imm))
+	case op == 0x63 && wide && in.mod != 3:
+		s.regs[in.reg] = s.tableWord(in, 4, caseDistance)
+	case op == 0x01 && wide && in.mod == 3:
+		s.regs[in.rm] = addRegs(s.regs[in.rm], s.regs[in.reg])
+	case op == 0x03 && wide && in.mod == 3:
+		s.regs[in.reg] = addRegs(s.regs[in.reg], s.regs[in.rm])
 	case op == 0x8d && wide && in.mod != 3:
 		s.regs[in.reg] = s.address(in)
 	case op == 0x87 && wide && in.mod == 3:
@@ -330,6 +354,7 @@ func (s *state) step(in *insn, addr uint64) {
 		s.push(value{})
 	case op == 0xe8, op == 0xff && in.reg&7 == 2:
 		s.forget(callerSaved)
+		s.cases, s.compared = 0, 0
 	default:
 		s.forget(in.writes())
 		return

@@ -102,7 +102,16 @@ func (c *code) survey() *codeMap {
 	return m
 }
 
-// holes subtracts what CFI covers from what can be executed.
+// alignment is where compilers and linkers let functions begin.
+const alignment = 16
+
+// aligns says whether a hole between two functions with CFI is no more than
+// what aligns the second one: a function that is aligned itself makes a larger
+// hole. In a large file there are hundreds of thousands.
+func (h hole) aligns() bool { return h.hi%alignment == 0 && h.hi-h.lo < alignment }
+
+// holes subtracts what CFI covers from what can be executed, and leaves out
+// what aligns functions.
 func (c *code) holes() []hole {
 	var all []hole
 	for _, r := range c.layout.Text {
@@ -138,18 +147,20 @@ func (c *code) holes() []hole {
 	var holes []hole
 	k := 0
 	for _, h := range all {
-		for ; k < len(covered) && h.lo < h.hi && covered[k].lo < h.hi; k++ {
-			if covered[k].lo > h.lo && len(holes) < maxHoles {
-				holes = append(holes, hole{h.lo, covered[k].lo})
+		keep := func(part hole) {
+			if part.lo < part.hi && (part.lo == h.lo || part.hi == h.hi || !part.aligns()) && len(holes) < maxHoles {
+				holes = append(holes, part)
 			}
-			h.lo = max(h.lo, covered[k].hi)
+		}
+		lo := h.lo
+		for ; k < len(covered) && lo < h.hi && covered[k].lo < h.hi; k++ {
+			keep(hole{lo, covered[k].lo})
+			lo = max(lo, covered[k].hi)
 			if covered[k].hi > h.hi {
 				break
 			}
 		}
-		if h.lo < h.hi && len(holes) < maxHoles {
-			holes = append(holes, h)
-		}
+		keep(hole{lo, h.hi})
 	}
 	return holes
 }
@@ -171,7 +182,6 @@ func (c *code) skipPadding(h hole) uint64 {
 // addresses of functions that it takes. Where functions are not aligned,
 // only an address behind the end of another one is believed to be a function's.
 func (c *code) sweep(add func(uint64)) {
-	const alignment = 16
 	var in insn
 	left := uint64(maxSwept)
 	text := c.layout.Text
@@ -199,6 +209,8 @@ func (c *code) sweep(add func(uint64)) {
 					if target = addr + n + uint64(in.disp); target%alignment == 0 || c.followsEnd(target) {
 						add(target)
 					}
+				case c.layout.Type == elf.ET_EXEC && in.setsConstant() && c.followsEnd(uint64(in.imm)):
+					add(uint64(in.imm))
 				}
 			}
 			addr += n
@@ -225,24 +237,38 @@ func (c *code) followsEnd(addr uint64) bool {
 	return false
 }
 
+// isFunction says whether a word of the data that points to addr points to a
+// function.
+func (c *code) isFunction(addr uint64, constant bool) bool {
+	if !c.executable(addr) {
+		return false
+	}
+	begins := c.beginsFunction(addr)
+	if constant {
+		return begins && c.followsEnd(addr)
+	}
+	return begins || c.followsEnd(addr)
+}
+
 // maxPointed is how many bytes of data are read for pointers to functions.
 const maxPointed = 1 << 20
 
-// pointers adds the functions whose addresses stand in writable data: tables
-// of functions of a file that is not relocated. Constant data are not read,
-// where the tables of switches lie.
+// pointers adds the functions whose addresses stand in data: tables of
+// functions of a file that is not relocated. In constant data, where the
+// tables of switches lie too, only what begins as functions do is believed.
 func (c *code) pointers(add func(uint64)) {
 	left := uint64(maxPointed)
 	var buf [4096]byte
 	for i := range c.layout.Loads {
 		l := &c.layout.Loads[i]
-		if l.Flags&elf.PF_W == 0 || l.Vaddr+l.Filesz < l.Vaddr {
+		constant := l.Flags&elf.PF_W == 0
+		if l.Flags&elf.PF_X != 0 || constant && c.layout.Type != elf.ET_EXEC || l.Vaddr+l.Filesz < l.Vaddr {
 			continue
 		}
 		for addr := (l.Vaddr + 7) &^ 7; addr < l.Vaddr+l.Filesz && left > 0; addr += uint64(len(buf)) {
 			b := c.read(buf[:min(uint64(len(buf)), l.Vaddr+l.Filesz-addr)], addr)
 			for ; len(b) >= 8; b = b[8:] {
-				if to := binary.LittleEndian.Uint64(b); c.followsEnd(to) {
+				if to := binary.LittleEndian.Uint64(b); c.isFunction(to, constant) {
 					add(to)
 				}
 			}

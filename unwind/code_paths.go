@@ -24,6 +24,7 @@ type paths struct {
 	queue  []uint64
 	index  map[uint64]int
 	states []state
+	tables map[uint64][]uint64 // where indirect jumps lead, by their address
 
 	// whole says that the code is read from a function's entry: the starts of
 	// other functions end the way.
@@ -61,7 +62,12 @@ func (p *paths) discover(start uint64, most int) int {
 			switch t {
 			case branches, jumps:
 				p.lead(target)
-			case returns, jumpsFar:
+			case jumpsFar:
+				p.exits = true
+				for _, to := range p.tables[addr] {
+					p.lead(to)
+				}
+			case returns:
 				p.exits = true
 			}
 			call := t == calls || t == callsFar
@@ -72,7 +78,7 @@ func (p *paths) discover(start uint64, most int) int {
 			if call && p.c.endsFunction(addr) && !p.joins(addr) {
 				break
 			}
-			if p.whole && p.c.isStart(addr) {
+			if (p.whole || call) && p.c.isStart(addr) {
 				p.exits = true
 				break
 			}
@@ -136,13 +142,30 @@ func (c *code) endsFunction(addr uint64) bool {
 	if padded {
 		return true
 	}
-	if !in.decode(c.bytes(addr)) {
-		return true
-	}
+	return !in.decode(c.bytes(addr)) || in.beginsFunction()
+}
+
+// beginsFunction says whether the code at addr is how functions begin.
+func (c *code) beginsFunction(addr uint64) bool {
+	var in insn
+	return in.decode(c.bytes(addr)) && in.beginsFunction()
+}
+
+// beginsFunction says whether the instruction is endbr64, a push, or room made
+// on the stack.
+func (in *insn) beginsFunction() bool {
 	endbr := in.space == 1 && in.op == 0x1e && in.prefix == 0xf3
 	push := in.space == 0 && in.op >= 0x50 && in.op < 0x58
 	sub := in.space == 0 && (in.op == 0x83 || in.op == 0x81) && in.mod == 3 && in.reg == 5 && in.rm == rSP
 	return in.vector == legacy && (endbr || push || sub)
+}
+
+// setsConstant says whether the instruction puts a 32-bit constant, which may
+// be an address of a program that is not relocated, into a register, an
+// argument or a variable.
+func (in *insn) setsConstant() bool {
+	return in.space == 0 && in.vector == legacy && !in.narrow &&
+		(in.op >= 0xb8 && in.op < 0xc0 || in.op == 0xc7 && in.reg&7 == 0 || in.op == 0x68)
 }
 
 // joins says whether the code at addr, which follows padding, belongs to what
@@ -251,8 +274,18 @@ func (p *paths) run(addr uint64, s *state, arrive func(uint64, *state), at func(
 		}
 		t, target := in.turn(addr)
 		s.step(&in, addr)
-		if t == branches || t == jumps {
+		switch t {
+		case branches:
+			taken, not := s.bounds(&in)
+			s.cases = taken
 			arrive(target, s)
+			s.cases = not
+		case jumps:
+			arrive(target, s)
+		case jumpsFar:
+			for _, to := range p.tables[addr] {
+				arrive(to, s)
+			}
 		}
 		if !t.goesOn() {
 			return true
@@ -298,7 +331,7 @@ func (p *paths) function(start, hi uint64) *reading {
 	p.lo, p.hi = start, min(hi, start+maxSpan)
 	p.whole, p.start = true, start
 	r := &reading{start: start, end: start}
-	if p.discover(start, maxInsns) >= maxInsns || !p.solve(start, true) {
+	if !p.follow(start) {
 		return r
 	}
 	sane := true
@@ -334,6 +367,7 @@ func (p *paths) wayOut(pc, lo, hi uint64) (sp, bp rule) {
 	if !p.contains(pc) {
 		return noRule, noRule
 	}
+	clear(p.tables)
 	p.discover(pc, maxWayOut)
 	if !p.solve(pc, false) {
 		return noRule, noRule

@@ -235,7 +235,7 @@ func (s *symbols) name(offset uint64) string {
 		if i >= 0 && (s.list[i].Size == 0 && addr-s.list[i].Value < 4096 || addr < s.list[i].Value+s.list[i].Size) {
 			return s.list[i].Name
 		}
-		return fmt.Sprintf("%#xxx", addr>>8)
+		return fmt.Sprintf("%#x", addr)
 	}
 	return ""
 }
