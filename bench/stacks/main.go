@@ -28,6 +28,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"unspool/bench/workloads"
 )
 
 func main() {
@@ -76,16 +78,16 @@ func (b *bench) run(only, output string, install bool) error {
 		return err
 	}
 
-	chosen := programs
+	chosen := workloads.Programs
 	if only != "" {
 		names := strings.Split(only, ",")
-		chosen = slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return !slices.Contains(names, p.name) })
+		chosen = slices.DeleteFunc(slices.Clone(workloads.Programs), func(p workloads.Program) bool { return !slices.Contains(names, p.Name) })
 		if len(chosen) == 0 {
 			return fmt.Errorf("no program called %s", only)
 		}
 	}
 	if install {
-		installMissing(chosen)
+		workloads.Install(chosen)
 	}
 	if _, err := exec.LookPath("perf"); err != nil {
 		return err
@@ -94,19 +96,19 @@ func (b *bench) run(only, output string, install bool) error {
 	begun := time.Now()
 	for i := range chosen {
 		p := &chosen[i]
-		if m := p.missing(); m != "" {
-			t.leftOut = append(t.leftOut, fmt.Sprintf("%s (no %s)", p.name, m))
-			fmt.Fprintf(os.Stderr, "%-14s left out: no %s\n", p.name, m)
+		if m := p.Missing(); m != "" {
+			t.leftOut = append(t.leftOut, fmt.Sprintf("%s (no %s)", p.Name, m))
+			fmt.Fprintf(os.Stderr, "%-14s left out: no %s\n", p.Name, m)
 			continue
 		}
 		r, err := b.measure(p)
 		if err != nil {
-			t.leftOut = append(t.leftOut, fmt.Sprintf("%s (%s)", p.name, firstLine(err.Error())))
-			fmt.Fprintf(os.Stderr, "%-14s left out: %v\n", p.name, err)
+			t.leftOut = append(t.leftOut, fmt.Sprintf("%s (%s)", p.Name, firstLine(err.Error())))
+			fmt.Fprintf(os.Stderr, "%-14s left out: %v\n", p.Name, err)
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "%-14s %6d samples, complete %s, perf %s, %.0f s\n",
-			p.name, r.user(), r.completeShare(), r.perf, time.Since(begun).Seconds())
+			p.Name, r.user(), r.completeShare(), r.perf, time.Since(begun).Seconds())
 		b.showPlaces(r)
 		t.results = append(t.results, r)
 	}
@@ -123,22 +125,22 @@ func (b *bench) run(only, output string, install bool) error {
 }
 
 // measure records a program and unwinds its samples twice.
-func (b *bench) measure(p *program) (*result, error) {
-	dir := filepath.Join(b.dir, strings.ReplaceAll(p.name, " ", "-"))
+func (b *bench) measure(p *workloads.Program) (*result, error) {
+	dir := filepath.Join(b.dir, strings.ReplaceAll(p.Name, " ", "-"))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	w := workload{bench: b, program: p, dir: dir}
+	w := workloads.Workload{Program: p, Root: b.root, Dir: dir, Freq: b.freq, StackSize: b.stackSize}
 	data := filepath.Join(dir, "perf.data")
-	if err := w.record(data); err != nil {
+	if err := w.Record(data); err != nil {
 		return nil, err
 	}
 	r, err := unwindRecording(data, uint64(b.stackSize))
 	if err != nil {
 		return nil, err
 	}
-	r.program, r.version = p, w.version()
+	r.program, r.version = p, w.Version()
 	if b.perfLimit > 0 {
 		r.perf, err = perfScript(data, r, b.perfLimit)
 	}

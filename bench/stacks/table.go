@@ -1,19 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"golang.org/x/sys/unix"
-
+	"unspool/bench/workloads"
 	"unspool/unwind"
 )
 
@@ -65,7 +60,7 @@ unspool's end, whatever is between. *Rest* says where unspool's other stacks end
 
 | program | samples | mean depth | complete | too deep | gap | rest | perf |
 |---|---:|---:|---:|---:|---:|---|---:|
-`, t.bench.freq, t.bench.stackSize, t.bench.perfLimit, machine())
+`, t.bench.freq, t.bench.stackSize, t.bench.perfLimit, workloads.Machine())
 	cut := false
 	for _, r := range t.results {
 		perf := r.perf.String()
@@ -74,7 +69,7 @@ unspool's end, whatever is between. *Rest* says where unspool's other stacks end
 			cut = true
 		}
 		fmt.Fprintf(&b, "| %s | %s | %.1f | %s | %s | %s | %s | %s |\n",
-			strings.TrimSpace(r.program.name+" "+r.version), thousands(r.stats.User),
+			strings.TrimSpace(r.program.Name+" "+r.version), thousands(r.stats.User),
 			float64(r.stats.Frames)/float64(r.stats.User), r.completeShare(),
 			percent(r.stats.Ended[unwind.DumpTooShort]-r.absent, r.stats.User), percent(r.absent, r.stats.User), r.rest(), perf)
 	}
@@ -121,32 +116,4 @@ func thousands(n uint64) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
-}
-
-// machine describes where the run took place.
-func machine() string {
-	var u unix.Utsname
-	_ = unix.Uname(&u)
-	text := func(b []byte) string { return string(bytes.TrimRight(b, "\x00")) }
-	perf, _ := exec.Command("perf", "--version").Output()
-	return fmt.Sprintf("%s: %s, %d CPUs, %s, Linux %s, %s.", time.Now().UTC().Format(time.DateOnly),
-		fileValue("/proc/cpuinfo", "model name", ":"), cpus(),
-		strings.Trim(fileValue("/etc/os-release", "PRETTY_NAME", "="), `"`), text(u.Release[:]), strings.TrimSpace(string(perf)))
-}
-
-func cpus() int {
-	var set unix.CPUSet
-	_ = unix.SchedGetaffinity(0, &set)
-	return set.Count()
-}
-
-// fileValue is the value of the first line of a file that begins with key.
-func fileValue(path, key, sep string) string {
-	b, _ := os.ReadFile(path)
-	for line := range strings.Lines(string(b)) {
-		if k, v, ok := strings.Cut(line, sep); ok && strings.TrimSpace(k) == key {
-			return strings.TrimSpace(v)
-		}
-	}
-	return "unknown"
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sort"
 
+	"unspool/bench/workloads"
 	"unspool/capture"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
@@ -19,7 +20,7 @@ import (
 
 // A result is what became of the samples of one program.
 type result struct {
-	program *program
+	program *workloads.Program
 	version string
 	stats   capture.Stats
 	trouble *capture.Trouble

@@ -1,4 +1,4 @@
-package main
+package workloads
 
 import _ "embed"
 
@@ -31,25 +31,25 @@ func file(name, text string) string {
 	return "cat >" + name + " <<'END OF FILE'\n" + text + "END OF FILE\n"
 }
 
-// programs are the rows of the table.
-var programs = []program{
+// Programs are the workloads, in the order of the tables.
+var Programs = []Program{
 	{
-		name: "python3", needs: []need{{"python3", "python3"}}, version: "python3 --version",
+		Name: "python3", needs: []need{{"python3", "python3"}}, version: "python3 --version",
 		prepare: file("work.py", workPython),
 		run:     "$RECORD /usr/bin/python3 work.py",
 	},
 	{
-		name: "perl", needs: []need{{"perl", "perl"}}, version: "perl -e 'print substr($^V, 1)'",
+		Name: "perl", needs: []need{{"perl", "perl"}}, version: "perl -e 'print substr($^V, 1)'",
 		prepare: file("work.pl", workPerl),
 		run:     "$RECORD perl work.pl",
 	},
 	{
-		name: "ruby", needs: []need{{"ruby", "ruby"}}, version: "ruby --version",
+		Name: "ruby", needs: []need{{"ruby", "ruby"}}, version: "ruby --version",
 		prepare: file("work.rb", workRuby),
 		run:     "$RECORD ruby work.rb",
 	},
 	{
-		name: "git log", needs: []need{{"git", "git"}}, version: "git --version",
+		Name: "git log", needs: []need{{"git", "git"}}, version: "git --version",
 		prepare: `git clone -q "$ROOT" repository; cd repository
 for i in $(seq 30); do
 git ls-files '*.go' | xargs sed -i "$((i * 3))~20a // line $i"
@@ -58,12 +58,12 @@ done`,
 		run: "$RECORD git -C repository log --stat -p -C --color-words >/dev/null",
 	},
 	{
-		name: "sqlite3", needs: []need{{"sqlite3", "sqlite3"}}, version: "sqlite3 --version",
+		Name: "sqlite3", needs: []need{{"sqlite3", "sqlite3"}}, version: "sqlite3 --version",
 		prepare: file("work.sql", workSQL),
 		run:     "$RECORD sqlite3 work.db <work.sql >/dev/null",
 	},
 	{
-		name: "postgres", needs: []need{{"postgres", "postgresql"}, {"pgbench", "postgresql-contrib"}, {"setpriv", ""}},
+		Name: "postgres", needs: []need{{"postgres", "postgresql"}, {"pgbench", "postgresql-contrib"}, {"setpriv", ""}},
 		version: "postgres --version",
 		prepare: `mkdir data; chown postgres: data
 as='setpriv --reuid=postgres --regid=postgres --clear-groups'
@@ -76,14 +76,14 @@ $as pg_ctl -w -D "$PWD/data" stop >/dev/null`,
 		run:   `$RECORD pgbench -c 4 -T 5 -h "$PWD/data" -U postgres postgres >/dev/null`,
 	},
 	{
-		name: "redis", needs: []need{{"redis-server", "redis-server"}, {"redis-benchmark", "redis-tools"}}, version: "redis-server --version | sed s/.*v=//",
+		Name: "redis", needs: []need{{"redis-server", "redis-server"}, {"redis-benchmark", "redis-tools"}}, version: "redis-server --version | sed s/.*v=//",
 		serve: `exec redis-server --port 0 --unixsocket "$PWD/socket" --save "" --dir "$PWD"`,
 		run: `$RECORD sh -ec '
 redis-benchmark -s socket -q -n 150000 -P 16 -t set,get,incr,lpush,lpop,sadd,hset,zadd,lrange_100,mset >/dev/null
 redis-benchmark -s socket -q -n 20000 -P 16 eval "local s = 0 for i = 1, 20 do s = s + i end return redis.call(\"set\", \"k\", s)" 0 >/dev/null'`,
 	},
 	{
-		name: "nginx (TLS)", needs: []need{{"nginx", "nginx-light"}, {"openssl", "openssl"}, {"ab", "apache2-utils"}}, version: "nginx -v 2>&1",
+		Name: "nginx (TLS)", needs: []need{{"nginx", "nginx-light"}, {"openssl", "openssl"}, {"ab", "apache2-utils"}}, version: "nginx -v 2>&1",
 		prepare: `openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost 2>/dev/null
 mkdir www; head -c 1000000 /dev/urandom >www/large; echo hello >www/small
 cat >nginx.conf <<END
@@ -102,52 +102,52 @@ ab -q -k -n 1000 -c 4 https://127.0.0.1:18443/large >/dev/null
 ab -q -k -n 60 -c 4 -H "Accept-Encoding: gzip" https://127.0.0.1:18443/large >/dev/null'`,
 	},
 	{
-		name: "cc1plus", needs: []need{{"g++", "g++"}}, version: "echo $(g++ -dumpfullversion)",
+		Name: "cc1plus", needs: []need{{"g++", "g++"}}, version: "echo $(g++ -dumpfullversion)",
 		prepare: file("work.cc", workCXX) + "g++ -std=c++17 -E -o work.ii work.cc",
 		run:     `$RECORD "$(g++ -print-prog-name=cc1plus)" -fpreprocessed work.ii -quiet -std=c++17 -O2 -o /dev/null`,
 	},
 	{
-		name: "clang", needs: []need{{"clang++", "clang"}, {"g++", "g++"}}, version: "clang --version",
+		Name: "clang", needs: []need{{"clang++", "clang"}, {"g++", "g++"}}, version: "clang --version",
 		prepare: file("work.cc", workCXX),
 		run:     "$RECORD clang++ -std=c++17 -O2 -c -o work.o work.cc",
 	},
 	{
-		name: "rustc", needs: []need{{"rustc", ""}}, version: "rustc --version",
+		Name: "rustc", needs: []need{{"rustc", ""}}, version: "rustc --version",
 		prepare: file("work.rs", workRust),
 		run:     "$RECORD rustc --edition 2021 -O -o work work.rs",
 	},
 	{
-		name: "go build", needs: []need{{"go", ""}}, version: "go version",
+		Name: "go build", needs: []need{{"go", ""}}, version: "go version",
 		prepare: "go mod init program 2>/dev/null; GOCACHE=$PWD/cache GOFLAGS= go build regexp fmt",
 		run:     "GOCACHE=$PWD/cache GOFLAGS= $RECORD go build encoding/json go/parser math/big",
 	},
 	{
-		name: "node", needs: []need{{"node", "nodejs"}}, version: "node --version",
+		Name: "node", needs: []need{{"node", "nodejs"}}, version: "node --version",
 		prepare: file("work.js", workJS),
 		run:     "$RECORD node work.js",
 	},
 	{
-		name: "java", needs: []need{{"java", "default-jdk-headless"}, {"javac", "default-jdk-headless"}}, version: "java --version",
+		Name: "java", needs: []need{{"java", "default-jdk-headless"}, {"javac", "default-jdk-headless"}}, version: "java --version",
 		prepare: file("Work.java", workJava) + "javac Work.java",
 		run:     "$RECORD java -XX:+PreserveFramePointer -Xmx256m Work",
 	},
 	{
-		name: "ffmpeg (libx264)", needs: []need{{"ffmpeg", "ffmpeg"}}, version: "ffmpeg -version",
+		Name: "ffmpeg (libx264)", needs: []need{{"ffmpeg", "ffmpeg"}}, version: "ffmpeg -version",
 		run: "$RECORD ffmpeg -nostdin -loglevel error -f lavfi -i testsrc2=size=854x480:rate=30 -t 4 -c:v libx264 -f null -",
 	},
 	{
-		name: "openssl speed", needs: []need{{"openssl", "openssl"}}, version: "openssl version",
+		Name: "openssl speed", needs: []need{{"openssl", "openssl"}}, version: "openssl version",
 		run: "$RECORD openssl speed -seconds 1 -bytes 16384 sha256 aes-128-cbc rsa2048 >/dev/null",
 	},
 	{
-		name: "busybox-static", needs: []need{{"busybox", "busybox-static"}}, version: "busybox 2>&1",
+		Name: "busybox-static", needs: []need{{"busybox", "busybox-static"}}, version: "busybox 2>&1",
 		run: `$RECORD busybox sh -ec 'for i in 1 2 3 4 5 6; do
 busybox seq 150000 | busybox sort -r | busybox gzip | busybox md5sum
 busybox seq 150000 | busybox sed "s/1[0-5]*/x&y/g" | busybox awk "{ n += length(\$0) } END { print n }"
 done' >/dev/null`,
 	},
 	{
-		name: "musl static-pie", needs: []need{{"musl-gcc", "musl-tools"}, {"gcc", "gcc"}}, version: "dpkg-query -W -f '${Version}' musl",
+		Name: "musl static-pie", needs: []need{{"musl-gcc", "musl-tools"}, {"gcc", "gcc"}}, version: "dpkg-query -W -f '${Version}' musl",
 		prepare: file("work.c", workC) + `for dir in /usr/lib/x86_64-linux-musl /usr/lib/musl/lib /usr/local/musl/lib; do
 if [ -e $dir/rcrt1.o ]; then lib=$dir; fi
 done
@@ -157,7 +157,7 @@ gcc -static-pie -nostdlib -o work $lib/rcrt1.o $lib/crti.o work.o $lib/libc.a -l
 		run: "$RECORD ./work",
 	},
 	{
-		name: "configure storm", needs: []need{{"gcc", "gcc"}}, version: "echo $(gcc -dumpfullversion)",
+		Name: "configure storm", needs: []need{{"gcc", "gcc"}}, version: "echo $(gcc -dumpfullversion)",
 		// The programs stay: these samples are unwound after all is over.
 		prepare: file("configure", workConfigure),
 		run:     "$RECORD sh configure >/dev/null",

@@ -1,4 +1,5 @@
-package main
+// Package workloads records real programs with raw stacks, for the tables in bench.
+package workloads
 
 import (
 	"bytes"
@@ -13,13 +14,13 @@ import (
 	"time"
 )
 
-// A program is a row of the table: what is recorded and what it needs.
+// A Program is what is recorded, and what it needs.
 // The scripts are for sh -e, in an empty folder of their own. ROOT names the folder
 // of this module, and RECORD is the command that records the one behind it. This
 // is no shell that execs another program: perf 6.1 loses the frames of libraries
 // that were mapped before the exec.
-type program struct {
-	name    string
+type Program struct {
+	Name    string
 	needs   []need
 	version string // script that prints the version somewhere in its first line
 	prepare string // script that runs before the recording
@@ -45,8 +46,8 @@ func searchPath() string {
 	return strings.Join(append(dirs, os.Getenv("PATH")), ":")
 }
 
-// missing is the first executable that the program needs and that is not there.
-func (p *program) missing() string {
+// Missing is the first executable that the program needs and that is not there.
+func (p *Program) Missing() string {
 	for _, n := range p.needs {
 		if !found(n.exe) {
 			return n.exe
@@ -62,11 +63,11 @@ func found(exe string) bool {
 	})
 }
 
-// installMissing installs what the programs need and is not there. What it
+// Install installs what the programs need and is not there. What it
 // cannot install is left out of the table.
-func installMissing(programs []program) {
+func Install(programs []Program) {
 	var pkgs []string
-	for _, p := range append([]program{{needs: []need{{"perf", "linux-perf"}}}}, programs...) {
+	for _, p := range append([]Program{{needs: []need{{"perf", "linux-perf"}}}}, programs...) {
 		for _, n := range p.needs {
 			if n.pkg != "" && !found(n.exe) && !slices.Contains(pkgs, n.pkg) {
 				pkgs = append(pkgs, n.pkg)
@@ -102,17 +103,20 @@ func installMissing(programs []program) {
 	}
 }
 
-// A workload is a program in its folder.
-type workload struct {
-	*bench
-	*program
-	dir string
+// A Workload is a program in an empty folder of its own.
+type Workload struct {
+	*Program
+	Root string // of this module
+	Dir  string
+	Freq int // samples per second and CPU
+	// StackSize is how many bytes of each stack the kernel copies.
+	StackSize int
 }
 
-func (w *workload) command(name string, args ...string) *exec.Cmd {
+func (w *Workload) command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
-	c.Dir = w.dir
-	c.Env = append(os.Environ(), "ROOT="+w.root, "PATH="+searchPath(), "LC_ALL=C", "TMPDIR="+w.dir)
+	c.Dir = w.Dir
+	c.Env = append(os.Environ(), "ROOT="+w.Root, "PATH="+searchPath(), "LC_ALL=C", "TMPDIR="+w.Dir)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return c
 }
@@ -142,11 +146,13 @@ func finish(c *exec.Cmd, limit time.Duration) error {
 	return nil
 }
 
-func (w *workload) version() string {
-	c := w.command("sh", "-c", w.program.version)
+// Version is the program's, as it says itself.
+func (w *Workload) Version() string {
+	c := w.command("sh", "-c", w.version)
 	out, _ := c.Output()
 	// The first word with a digit and a dot in it, without what surrounds it.
-	for word := range strings.FieldsSeq(firstLine(string(out))) {
+	first, _, _ := strings.Cut(string(out), "\n")
+	for word := range strings.FieldsSeq(first) {
 		for _, part := range strings.Split(word, "/") {
 			part = strings.Trim(part, "()v,\"")
 			part = strings.TrimPrefix(part, "go")
@@ -160,18 +166,18 @@ func (w *workload) version() string {
 	return ""
 }
 
-// record makes a recording with raw stacks.
-func (w *workload) record(data string) error {
+// Record makes a recording with raw stacks in the file data.
+func (w *Workload) Record(data string) error {
 	if w.prepare != "" {
 		if err := finish(w.command("sh", "-ec", w.prepare), time.Minute); err != nil {
 			return fmt.Errorf("prepare: %w", err)
 		}
 	}
-	args := []string{"perf", "record", "-q", "-e", "cpu-clock", "-F", strconv.Itoa(w.freq), "-m", "8M",
-		"--call-graph", "dwarf," + strconv.Itoa(w.stackSize), "-o", data}
+	args := []string{"perf", "record", "-q", "-e", "cpu-clock", "-F", strconv.Itoa(w.Freq), "-m", "8M",
+		"--call-graph", "dwarf," + strconv.Itoa(w.StackSize), "-o", data}
 	if w.serve != "" {
 		server := w.command("sh", "-ec", w.serve)
-		log, err := os.Create(filepath.Join(w.dir, "server.log"))
+		log, err := os.Create(filepath.Join(w.Dir, "server.log"))
 		if err != nil {
 			return err
 		}
@@ -189,10 +195,10 @@ func (w *workload) record(data string) error {
 		time.Sleep(time.Second) // until it listens and has started its children
 		args = append(args, "-p", strings.Join(family(server.Process.Pid), ","))
 	}
-	c := w.command("sh", "-ec", w.program.run)
+	c := w.command("sh", "-ec", w.run)
 	c.Env = append(c.Env, "RECORD="+strings.Join(append(args, "--"), " "))
 	if err := finish(c, 30*time.Second); err != nil {
-		serverLog, _ := os.ReadFile(filepath.Join(w.dir, "server.log"))
+		serverLog, _ := os.ReadFile(filepath.Join(w.Dir, "server.log"))
 		return fmt.Errorf("%w\n%s", err, serverLog)
 	}
 	return nil
