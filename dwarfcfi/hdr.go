@@ -42,8 +42,8 @@ func parseHdr(hdr Section, ptrSize uint8, text uint64) searchTable {
 	}
 }
 
-// find returns how many pairs start at or below pc.
-func (s *searchTable) find(pc uint64) int {
+// find returns the last pair whose start is not above pc.
+func (s *searchTable) find(pc uint64) (start, fde uint64, ok bool) {
 	if s.enc == peDataRel|peSdata4 && s.bases.ptrSize == 8 {
 		return s.findDataRel(pc)
 	}
@@ -56,11 +56,14 @@ func (s *searchTable) find(pc uint64) int {
 			high = mid
 		}
 	}
-	return low
+	if low == 0 {
+		return 0, 0, false
+	}
+	return s.value(2*low - 2), s.value(2*low - 1), true
 }
 
 // findDataRel is find for the encoding that every linker writes.
-func (s *searchTable) findDataRel(pc uint64) int {
+func (s *searchTable) findDataRel(pc uint64) (start, fde uint64, ok bool) {
 	want := int64(pc - s.bases.data)
 	data := s.pairs.Data
 	low, high := 0, s.count
@@ -72,11 +75,12 @@ func (s *searchTable) findDataRel(pc uint64) int {
 			high = mid
 		}
 	}
-	return low
+	if low == 0 {
+		return 0, 0, false
+	}
+	pair := binary.LittleEndian.Uint64(data[8*low-8:])
+	return s.bases.data + uint64(int64(int32(pair))), s.bases.data + uint64(int64(pair)>>32), true
 }
-
-// pair is the i-th pair of the table.
-func (s *searchTable) pair(i int) (start, fde uint64) { return s.value(2 * i), s.value(2*i + 1) }
 
 // value is the i-th value of the table: starts at even, FDEs at odd places.
 func (s *searchTable) value(i int) uint64 {

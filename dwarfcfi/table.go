@@ -96,24 +96,28 @@ func (t *Table) ehFDE(pc uint64) (FDE, error) {
 	if t.hdr.count == 0 {
 		return t.eh.find(pc)
 	}
-	// An FDE that covers nothing may start where another one does: clang makes those of
-	// functions that have no instructions, as it takes them to be never called.
-	for i, tries := t.hdr.find(pc), 0; i > 0 && tries < 4; tries++ {
-		i--
-		start, addr := t.hdr.pair(i)
-		d, err := t.eh.fde(addr - t.eh.Addr)
-		switch {
-		case err != nil || d.Start != start:
-			// The search table does not say what .eh_frame says: believe it no more.
-			t.hdr.count = 0
+	start, addr, ok := t.hdr.find(pc)
+	if !ok {
+		return FDE{}, ErrNoFDE
+	}
+	if offset := addr - t.eh.Addr; addr >= t.eh.Addr {
+		d, err := t.eh.fde(offset)
+		if err == nil && d.Start == start {
+			switch {
+			case d.Covers(pc):
+				return d, nil
+			case d.Start < d.End:
+				return FDE{}, ErrNoFDE
+			}
+			// clang makes an empty FDE for a function without instructions, which starts
+			// where the next function does. The search table may have the other FDE before
+			// this one, or not at all: BOLT writes one for each start.
 			return t.eh.find(pc)
-		case d.Covers(pc):
-			return d, nil
-		case d.Start < d.End:
-			return FDE{}, ErrNoFDE
 		}
 	}
-	return FDE{}, ErrNoFDE
+	// The search table does not say what .eh_frame says: believe it no more.
+	t.hdr.count = 0
+	return t.eh.find(pc)
 }
 
 // Row fills row with the row of the unwind table that holds at pc. Errors are those of

@@ -1,0 +1,159 @@
+package unwind
+
+import (
+	"debug/elf"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"unspool/dwarfcfi"
+)
+
+func eachHole(list []hole) iter.Seq2[uint64, uint64] {
+	return func(yield func(lo, hi uint64) bool) {
+		for _, h := range list {
+			if !yield(h.lo, h.hi) {
+				return
+			}
+		}
+	}
+}
+
+func TestHoles(t *testing.T) {
+	text := []dwarfcfi.Range{{Name: ".text", Start: 0x1000, End: 0x1200}, {Name: ".plt.got", Start: 0x1200, End: 0x1208}}
+	for _, c := range []struct {
+		name    string
+		covered []hole
+		want    []hole
+	}{
+		{"no CFI", nil, []hole{{0x1000, 0x1200}, {0x1200, 0x1208}}},
+		{"all covered", []hole{{0x1000, 0x1208}}, nil},
+		{"out of order", []hole{{0x1100, 0x1200}, {0x1000, 0x1080}}, []hole{{0x1080, 0x1100}, {0x1200, 0x1208}}},
+		{"overlap", []hole{{0x1000, 0x1180}, {0x1040, 0x1080}, {0x1100, 0x1200}}, []hole{{0x1200, 0x1208}}},
+		{"empty", []hole{{0x1080, 0x1080}, {0x1000, 0x1200}}, []hole{{0x1200, 0x1208}}},
+		{"what aligns a function", []hole{{0x1000, 0x1071}, {0x1080, 0x1200}}, []hole{{0x1200, 0x1208}}},
+		{"an aligned function", []hole{{0x1000, 0x1070}, {0x1080, 0x1200}}, []hole{{0x1070, 0x1080}, {0x1200, 0x1208}}},
+		{"a short function, not aligned", []hole{{0x1000, 0x1071}, {0x1079, 0x1200}}, []hole{{0x1071, 0x1079}, {0x1200, 0x1208}}},
+		{"short ends of a section", []hole{{0x1010, 0x11f8}}, []hole{{0x1000, 0x1010}, {0x11f8, 0x1200}, {0x1200, 0x1208}}},
+		{"a short section", []hole{{0x1000, 0x1200}, {0x1208, 0x1300}}, []hole{{0x1200, 0x1208}}},
+	} {
+		code := readCode(strings.NewReader(""), &dwarfcfi.Layout{Text: text}, eachHole(c.covered))
+		if got := code.holes(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %x, want %x", c.name, got, c.want)
+		}
+	}
+}
+
+// TestPLTBehindMoreFunctionsThanHolesAreKept has the layout of a large library:
+// a gap before each function, and the PLT behind them all.
+func TestPLTBehindMoreFunctionsThanHolesAreKept(t *testing.T) {
+	const plt = "\xff\x35\x00\x00\x00\x00" + "\xff\x25\x00\x00\x00\x00" + "\x0f\x1f\x40\x00" + // push, jmp, nop
+		"\xff\x25\x00\x00\x00\x00" + "\x68\x00\x00\x00\x00" + "\xe9\xe0\xff\xff\xff" // jmp, push, jmp to the first entry
+	for name, gap := range map[string]uint64{"gaps": 8, "code": 24} {
+		const functions, apart = maxHoles + 100, 64
+		base := uint64(functions * apart)
+		layout := &dwarfcfi.Layout{
+			Loads: []dwarfcfi.Load{{Vaddr: base, Filesz: uint64(len(plt)), Memsz: uint64(len(plt)), Flags: elf.PF_R | elf.PF_X}},
+			Text:  []dwarfcfi.Range{{Name: ".text", End: base}, {Name: ".plt", Start: base, End: base + uint64(len(plt))}},
+			PLT:   []dwarfcfi.Range{{Name: ".plt", Start: base, End: base + uint64(len(plt))}},
+		}
+		c := readCode(strings.NewReader(plt), layout, func(yield func(lo, hi uint64) bool) {
+			for i := range uint64(functions) {
+				if !yield(i*apart, (i+1)*apart-gap) {
+					return
+				}
+			}
+		})
+		for off, words := range map[uint64]rule{0: 2, 6: 3, 16: 1, 22: 1, 27: 2} {
+			if got, _ := c.rule(base + off); got != guessSP|words<<16 {
+				t.Errorf("%s: at %d %s, want SP+%d", name, off, show(got), 8*words)
+			}
+		}
+	}
+}
+
+// TestBoltedLibraries is about libraries of rustc, which BOLT has rewritten:
+// the code lies in several sections, hot code apart from cold; most functions
+// have gaps before them; neither the PLT nor crtbegin.o's functions have CFI,
+// and those were moved.
+func TestBoltedLibraries(t *testing.T) {
+	home, _ := os.UserHomeDir()
+	lib := filepath.Join(home, ".rustup/toolchains/*/lib")
+	llvm, _ := filepath.Glob(filepath.Join(lib, "libLLVM.so.*"))
+	driver, _ := filepath.Glob(filepath.Join(lib, "librustc_driver-*.so"))
+	if len(llvm) == 0 || len(driver) == 0 {
+		t.Skip("skipped for want of a Rust toolchain")
+	}
+	for _, path := range []string{llvm[0], driver[0]} {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			c, table := openCode(t, path, nil)
+			var covered []hole
+			for d, err := range table.FDEs() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := table.FDE(d.Start); d.Start < d.End && (err != nil || !got.Covers(d.Start)) {
+					t.Errorf("%#x is not found in its FDE: %v", d.Start, err)
+				}
+				covered = append(covered, hole{d.Start, d.End})
+			}
+			c.fdes = eachHole(covered)
+			if n := len(c.chart().holes); n == 0 || n == maxHoles {
+				t.Errorf("%d holes", n)
+			}
+			const every = 17
+			var in insn
+			n, asked, answered := 0, 0, 0
+			for _, h := range c.charted.holes {
+				if c.charted.isPLT(h.lo) {
+					checkPLT(t, c, h)
+					continue
+				}
+				for pc := c.skipPadding(h); pc < h.hi && in.decode(c.bytes(pc)); pc += uint64(in.n) {
+					if n++; n%every != 0 || in.isPadding() {
+						continue
+					}
+					asked++
+					if _, ok := c.rule(pc); ok {
+						answered++
+					}
+				}
+			}
+			t.Logf("%d FDEs, %d holes; of %d PCs in them %d answered", len(covered), len(c.charted.holes), asked, answered)
+			if asked == 0 || answered*1000 < asked*980 {
+				t.Error("too few")
+			}
+		})
+	}
+}
+
+// checkPLT asks for the whole of a lazily bound .plt: 16 bytes for each
+// function, a jmp, a push and a jmp to the first entry, which pushes once more.
+func checkPLT(t *testing.T, c *code, h hole) {
+	t.Helper()
+	var in insn
+	asked := 0
+	for pc := h.lo; pc < h.hi && in.decode(c.bytes(pc)); pc += uint64(in.n) {
+		if in.isPadding() {
+			continue
+		}
+		asked++
+		first, off := pc < h.lo+16, (pc-h.lo)%16
+		want := rule(1)
+		if first {
+			want = 2
+		}
+		if first && off >= 6 || off >= 11 {
+			want++
+		}
+		if got, _ := c.rule(pc); got != guessSP|want<<16 {
+			t.Errorf("%#x, %d bytes into an entry: %s, want SP+%d", pc, off, show(got), 8*want)
+		}
+	}
+	if asked < 100 {
+		t.Errorf("%d instructions of a PLT", asked)
+	}
+}
