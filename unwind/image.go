@@ -33,7 +33,7 @@ type Image struct {
 	loads  []dwarfcfi.Load
 	entry  uint64   // address of the ELF entry point
 	golang *pclntab // of a Go binary
-	code   *code    // for what has no CFI
+	code   *code    // for what has no CFI, on i386 for where coroutines end
 	rules  cache
 	hit    bool
 
@@ -82,13 +82,16 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) rule {
 	}
 	var row dwarfcfi.Row
 	err := im.row(m, pc, &row)
+	addr, ok := im.address(pc - m.Start + m.Offset)
 	switch {
+	case err == nil && addr+1 == row.End && im.endsContext(m, pc+1) && !im.code.isRet(addr),
+		err == dwarfcfi.ErrNoFDE && im.endsContext(m, pc+1):
+		return endOfStack
 	case err == nil:
 		return compile(&row, pc)
 	case !errors.Is(err, dwarfcfi.ErrNoFDE):
 		return malformed
 	}
-	addr, ok := im.address(pc - m.Start + m.Offset)
 	if !ok || im.code == nil {
 		return uncovered
 	}
@@ -172,9 +175,7 @@ func (im *Image) read() error {
 	}
 	im.machine, im.loads, im.entry = layout.Machine, layout.Loads, layout.Entry
 	im.debug.note(r, layout)
-	if layout.Machine == elf.EM_X86_64 {
-		im.code = readCode(r, layout, im.fdes)
-	}
+	im.code = readCode(r, layout, im.fdes)
 	im.golang, err = readPclntab(r, im.size, layout)
 	if err != nil && err != errNoPclntab && im.store.Failed != nil {
 		im.store.Failed(im.Path, err)

@@ -126,6 +126,9 @@ func (u *Unwinder) step386(space *vmas.Space, p *place, f *frame386, stack *Stac
 		}
 		return u.framePointer386(space, p, f, stack)
 	case uncovered:
+		if !f.exact && p.image != nil && p.image.endsContext(p.m, f.pc()) {
+			return ByCFI, Root
+		}
 		return u.framePointer386(space, p, f, stack)
 	case unreadable:
 		return ByCFI, NoImage

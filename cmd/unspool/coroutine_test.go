@@ -1,0 +1,27 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"unspool/testdata/programs"
+)
+
+// TestCoroutinesAreComplete records a coroutine: its first function has no
+// caller, so its stack is complete with the code that ends it.
+func TestCoroutinesAreComplete(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	for _, flags := range [][]string{nil, {"-static"}, {"-O0", "-fno-omit-frame-pointer"}} {
+		t.Run(strings.Join(append(flags, "program"), " "), func(t *testing.T) {
+			t.Parallel()
+			for _, how := range [][]string{nil, {"--strict"}} {
+				proc := programs.Start(t, programs.Build(t, "coroutine", flags...), 20)
+				r := recordEnough(t, append(how, "-p", strconv.Itoa(proc.Process.Pid))...)
+				r.whole(t)
+				matchChain(t, r, proc.Chain, programs.Program{Name: "coroutine"})
+			}
+		})
+	}
+}
