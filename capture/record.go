@@ -119,6 +119,7 @@ func (r *recording) open() error {
 	}
 	r.source, err = perfring.Open(t, perfring.Options{
 		Events: r.Events, Freq: r.Freq, Period: r.Period, StackSize: r.StackSize, Pages: r.RingPages,
+		UserChain: !r.Strict,
 	})
 	if err != nil {
 		return err

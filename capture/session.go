@@ -221,7 +221,8 @@ func (s *Session) walk(sm *perfring.Sample) []uint64 {
 func (s *Session) walkIn(space *vmas.Space, sm *perfring.Sample) unwind.Result {
 	switch sm.RegsABI {
 	case unix.PERF_SAMPLE_REGS_ABI_64:
-		return s.walker.Unwind(space, &s.regs, &s.stack)
+		res := s.walker.Unwind(space, &s.regs, &s.stack)
+		return s.walker.Continue(space, &s.regs, &s.stack, res, sm.Callchain.Len(), sm.Callchain.At)
 	case unix.PERF_SAMPLE_REGS_ABI_32:
 		s.regs32.SetPerf(sm.RegsMask, sm.Regs.Len(), sm.Regs.At)
 		return s.walker.Unwind386(space, &s.regs32, &s.stack)

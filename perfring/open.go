@@ -30,6 +30,10 @@ type Options struct {
 
 	StackSize int // bytes of user stack to copy at most, up to 65528; 0: 32768
 	Pages     int // memory pages of ring for each CPU; rounded down to a power of two; 0: 8 MiB
+
+	// UserChain has the kernel follow the user stack's frame pointers, too: the user part of a sample's
+	// callchain is what it found.
+	UserChain bool
 }
 
 const (
@@ -226,8 +230,8 @@ func (op *opener) attr(event int, sideBand bool) unix.PerfEventAttr {
 			unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD |
 			unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
 		Read_format: unix.PERF_FORMAT_ID | unix.PERF_FORMAT_LOST,
-		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeIdle | unix.PerfBitExcludeCallchainUser |
-			unix.PerfBitSampleIDAll | unix.PerfBitUseClockID | unix.PerfBitWatermark,
+		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeIdle | unix.PerfBitSampleIDAll | unix.PerfBitUseClockID |
+			unix.PerfBitWatermark,
 		Wakeup:            uint32(op.pages * os.Getpagesize() / 4),
 		Sample_regs_user:  regsUser,
 		Sample_stack_user: uint32(op.opts.StackSize),
@@ -249,6 +253,7 @@ func (op *opener) attr(event int, sideBand bool) unix.PerfEventAttr {
 		set bool
 		bit uint64
 	}{
+		{!op.opts.UserChain, unix.PerfBitExcludeCallchainUser},
 		{!op.target.AllCPUs, unix.PerfBitInherit},
 		{op.target.Command > 0, unix.PerfBitEnableOnExec},
 		{e.ExcludeUser, unix.PerfBitExcludeUser},

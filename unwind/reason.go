@@ -41,11 +41,12 @@ const (
 	ByFramePointer               // the saved frame pointer, where there is no CFI
 	ByHeuristic                  // a guess that was checked
 	ByLive                       // by a stack that was read from the process after the sample
+	ByKernel                     // by the kernel's own walk along frame pointers, beyond the copy
 
 	NumSources = iota
 )
 
-var sourceNames = [NumSources]string{"sample", "cfi", "frame_pointer", "heuristic", "live"}
+var sourceNames = [NumSources]string{"sample", "cfi", "frame_pointer", "heuristic", "live", "kernel_fp"}
 
 func (s Source) String() string {
 	if int(s) < len(sourceNames) {

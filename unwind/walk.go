@@ -21,8 +21,10 @@ type Unwinder struct {
 	live    []byte // what Memory read
 	slow    bool   // every frame through the general evaluator, for tests
 	ips     []uint64
+	sps     []uint64
 	sources []Source
 	regs    checkpoint
+	last    frame // of a walk of x86-64 that ended in a frame
 }
 
 // NewUnwinder returns an Unwinder that takes its images from images.
@@ -34,6 +36,9 @@ func NewUnwinder(images *Images) *Unwinder {
 type Result struct {
 	// IPs holds the sampled PC, then the return addresses, unadjusted.
 	IPs []uint64
+	// SPs holds SP in each of these frames, which for a caller is the CFA of
+	// the frame that it called; 0 where that is unknown.
+	SPs []uint64
 	// Sources says how each of them was found.
 	Sources []Source
 	// End says why the walk ended.
@@ -87,6 +92,7 @@ func (u *Unwinder) locate(p *place, space *vmas.Space, pc uint64) bool {
 func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	f := frame{pc: regs.Value[regIP], sp: regs.Value[regSP], bp: regs.Value[regBP], exact: true}
 	u.ips = append(u.ips[:0], f.pc)
+	u.sps = append(u.sps[:0], f.sp)
 	u.sources = append(u.sources[:0], BySample)
 	u.regs = checkpoint{frame: 0, exact: true, regs: *regs}
 
@@ -99,6 +105,7 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 		live := moves.live
 		next, source, reason := u.step(space, &p, &f, stack, &moves)
 		if reason != stepped {
+			u.last = f
 			return u.end(reason, p.m)
 		}
 		if source != ByCFI {
@@ -116,12 +123,13 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 			return u.end(DepthLimit, at)
 		}
 		u.ips = append(u.ips, f.pc)
+		u.sps = append(u.sps, f.sp)
 		u.sources = append(u.sources, source)
 	}
 }
 
 func (u *Unwinder) end(r Reason, at *vmas.Mapping) Result {
-	return Result{IPs: u.ips, Sources: u.sources, End: r, At: at}
+	return Result{IPs: u.ips, SPs: u.sps, Sources: u.sources, End: r, At: at}
 }
 
 // stepped is the reason of a step that did not end the walk.
@@ -317,6 +325,7 @@ func (u *Unwinder) framePointer(space *vmas.Space, f *frame, stack *Stack) (next
 // sampled PC, and why that is all.
 func (u *Unwinder) SampledOnly(regs *Regs, why Reason) Result {
 	u.ips = append(u.ips[:0], regs.Value[regIP])
+	u.sps = append(u.sps[:0], regs.Value[regSP])
 	u.sources = append(u.sources[:0], BySample)
 	return u.end(why, nil)
 }

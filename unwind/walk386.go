@@ -82,6 +82,7 @@ func (f *frame386) lookup() uint64 {
 func (u *Unwinder) Unwind386(space *vmas.Space, regs *Regs386, stack *Stack) Result {
 	f := frame386{Regs386: *regs, exact: true}
 	u.ips = append(u.ips[:0], f.pc())
+	u.sps = append(u.sps[:0], f.sp())
 	u.sources = append(u.sources[:0], BySample)
 
 	var p place
@@ -106,6 +107,7 @@ func (u *Unwinder) Unwind386(space *vmas.Space, regs *Regs386, stack *Stack) Res
 			return u.end(DepthLimit, at)
 		}
 		u.ips = append(u.ips, f.pc())
+		u.sps = append(u.sps, f.sp())
 		u.sources = append(u.sources, source)
 	}
 }

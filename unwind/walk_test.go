@@ -318,7 +318,7 @@ func equal(a, b []uint64) bool {
 }
 
 func TestSplice(t *testing.T) {
-	const kernel = ^uint64(127) // PERF_CONTEXT_KERNEL
+	const kernel, guest = ^uint64(127), ^uint64(2047) // PERF_CONTEXT_KERNEL, _GUEST
 	for _, c := range []struct {
 		name        string
 		chain, user []uint64
@@ -328,6 +328,11 @@ func TestSplice(t *testing.T) {
 		{"kernel above user", []uint64{kernel, 8, 9}, []uint64{1}, []uint64{kernel, 8, 9, contextUser, 1}},
 		{"kernel only", []uint64{kernel, 8}, nil, []uint64{kernel, 8}},
 		{"the kernel's own user part", []uint64{kernel, 8, contextUser, 7, 7}, []uint64{1}, []uint64{kernel, 8, contextUser, 1}},
+		{"several user parts", []uint64{contextUser, 7, kernel, 8, contextUser, 7}, []uint64{1}, []uint64{kernel, 8, contextUser, 1}},
+		{"user part without an unwound one", []uint64{kernel, 8, contextUser, 7}, nil, []uint64{kernel, 8}},
+		{"deferred user part", []uint64{kernel, 8, contextDeferred, 5}, []uint64{1}, []uint64{kernel, 8, contextUser, 1}},
+		{"guest's part", []uint64{guest, 3, contextUser, 7}, []uint64{1}, []uint64{guest, 3, contextUser, 1}},
+		{"cut off behind the marker", []uint64{kernel, 8, contextUser}, []uint64{1}, []uint64{kernel, 8, contextUser, 1}},
 		{"nothing", nil, nil, nil},
 	} {
 		got := Splice(nil, len(c.chain), func(i int) uint64 { return c.chain[i] }, c.user)

@@ -1,0 +1,170 @@
+package unwind
+
+import "unspool/vmas"
+
+// A kernelChain is the user part of a sample's own callchain: the sampled PC,
+// then what the kernel found by following frame pointers through the live
+// stack, which may go on beyond the copy (perf_callchain_user,
+// arch/x86/events/core.c).
+type kernelChain struct {
+	at          func(i int) uint64
+	first, last int // last is behind the end
+}
+
+// userPart finds the part in the n entries of a callchain.
+func userPart(n int, at func(i int) uint64) kernelChain {
+	c := kernelChain{at: at, first: n, last: n}
+	for i := range n {
+		switch ip := at(i); {
+		case c.first == n && ip == contextUser:
+			c.first = i + 1
+		case c.first < n && ip >= contextMax:
+			c.last = i
+			return c
+		}
+	}
+	return c
+}
+
+// Continue adds to the result of the last walk, which has come to the end of
+// the copy, what the kernel's walk found further on. at(i) is the i-th of the n
+// entries of the sample's callchain.
+//
+// The kernel tells no frame addresses, and it passes over functions that have
+// no frame pointer; under recursion neither shows in its return addresses. So
+// its walk is repeated on the copy, which gives each entry the address that it
+// was read from. Then a kernel's entry is the caller of the last frame when
+//   - the last entry within the copy is a frame of the walk, by frame address
+//     and return address: the chain is anchored;
+//   - the walk and the kernel have the same BP at the end of the copy;
+//   - BP is the frame pointer of the last frame, as its rule says.
+//
+// Every further entry must be the caller of the one before by the last of these.
+// The walk is complete if that leads to the root; otherwise it ended for the reason
+// that it had before.
+func (u *Unwinder) Continue(space *vmas.Space, regs *Regs, stack *Stack, res Result, n int, at func(i int) uint64) Result {
+	if u.Strict || res.End != DumpTooShort && res.End != NoCFI || res.At == nil {
+		return res
+	}
+	chain := userPart(n, at)
+	next, fp, anchored := u.anchor(regs, stack, &chain)
+	if !anchored || fp == 0 || fp != u.last.bp {
+		return res
+	}
+	var p place
+	if !u.locate(&p, space, u.last.lookup()) || !u.last.linked(&p) {
+		return res
+	}
+	for sp := fp + 16; next < chain.last; next++ {
+		pc, at := chain.at(next), p.m
+		if !u.locate(&p, space, pc-1) {
+			return u.end(res.End, at)
+		}
+		r := p.rule(pc - 1)
+		if !u.isReturn(space, &p, r, pc) {
+			return u.end(res.End, at)
+		}
+		if len(u.ips) >= u.MaxFrames {
+			return u.end(DepthLimit, at)
+		}
+		u.ips = append(u.ips, pc)
+		u.sps = append(u.sps, sp)
+		u.sources = append(u.sources, ByKernel)
+		sp = 0 // beyond the copy, so unknown
+		switch {
+		case r.kind() == endOfStack, r.kind() == entryCode && next+1 == chain.last:
+			return u.end(Root, p.m)
+		case !p.keepsBP(r, pc-1):
+			return u.end(res.End, p.m)
+		}
+	}
+	return u.end(res.End, p.m)
+}
+
+// anchor repeats the kernel's walk on the copy, as far as that goes. It returns
+// the index of the first entry that was read from beyond the copy, the address of
+// its frame, and whether the entry before is a frame of the walk.
+func (u *Unwinder) anchor(regs *Regs, stack *Stack, chain *kernelChain) (next int, fp uint64, anchored bool) {
+	if chain.last-chain.first < 2 || chain.at(chain.first) != u.ips[0] {
+		return 0, 0, false
+	}
+	next, fp = chain.first+1, regs.Value[regBP]
+	var pc, sp uint64
+	for ; next < chain.last; next++ {
+		bp, ok1 := stack.word(fp)
+		ra, ok2 := stack.word(fp + 8)
+		if !ok1 || !ok2 {
+			break
+		}
+		if ra != chain.at(next) {
+			return 0, 0, false
+		}
+		pc, sp, fp = ra, fp+16, bp
+	}
+	for i := len(u.ips) - 1; i > 0; i-- {
+		if u.sps[i] == sp && u.ips[i] == pc && u.sources[i] != ByLive {
+			return next, fp, true
+		}
+	}
+	return 0, 0, false
+}
+
+// linked says whether BP is the frame pointer of f, which lies at p: whether its
+// return address is 8 bytes above where BP points.
+func (f *frame) linked(p *place) bool {
+	r := p.rule(f.lookup())
+	switch r.kind() {
+	case fromSP, guessSP:
+		return f.bp == f.sp+r.cfa()-16 && r.bp() == 16
+	case otherStack:
+		return true
+	}
+	return f.bp >= f.sp && f.bp%8 == 0 && p.keepsBP(r, f.lookup())
+}
+
+// keepsBP says whether the code at pc, which lies at p and has the rule r, uses BP as its
+// frame pointer. Of code without CFI that is assumed, as in [Unwinder.framePointer].
+func (p *place) keepsBP(r rule, pc uint64) bool {
+	switch r.kind() {
+	case fromBP, guessBP:
+		return r.cfa() == 16 && r.bp() == 16
+	case fromSP:
+		return r.bp() == 16 && p.inGo(pc)
+	case realigned, otherStack, uncovered:
+		return true
+	}
+	return false
+}
+
+// inGo says whether pc is in a Go function. These keep BP as a frame pointer whatever
+// their CFA is computed from.
+func (p *place) inGo(pc uint64) bool {
+	if p.image == nil || p.image.golang == nil {
+		return false
+	}
+	addr, ok := p.image.address(pc - p.m.Start + p.m.Offset)
+	if !ok {
+		return false
+	}
+	_, ok = p.image.golang.function(addr)
+	return ok
+}
+
+// rule gives the rule for pc, which lies at p.
+func (p *place) rule(pc uint64) rule {
+	if p.image == nil {
+		return uncovered
+	}
+	return p.image.rule(p.m, pc)
+}
+
+// isReturn says whether pc, which lies at p and has the rule r, can be a return address:
+// it follows a call, where there is code to tell. Nothing calls the code that the rules
+// for the root and for signal frames stand for.
+func (u *Unwinder) isReturn(space *vmas.Space, p *place, r rule, pc uint64) bool {
+	switch {
+	case p.image == nil || p.image.code == nil, r.kind() == endOfStack, r.kind() == sigframe:
+		return true
+	}
+	return u.followsCall(space, pc)
+}
