@@ -233,6 +233,28 @@ func (c *code) isThreadRoot(addr uint64) bool {
 	return syscallIn(c.bytes(addr-n-near)) && syscallIn(c.bytes(addr)) // the latter is exit
 }
 
+// clones are the system calls that make a thread, as glibc has them, which
+// leaves what follows without CFI: mov $n, %eax; syscall. The numbers are from
+// arch/x86/entry/syscalls/syscall_64.tbl.
+var clones = [][]byte{
+	{0xb8, 0xb3, 0x01, 0, 0, 0x0f, 0x05}, // clone3
+	{0xb8, 0x38, 0, 0, 0, 0x0f, 0x05},    // clone
+}
+
+// followsClone says whether addr is where a thread begins: between the system
+// call that made it and the place where it parts from the one that made the call.
+func (c *code) followsClone(addr uint64) bool {
+	const near = 8 // bytes of test and branches
+	for _, want := range clones {
+		for n := uint64(len(want)); n < uint64(len(want))+near && n <= addr; n++ {
+			if bytes.HasPrefix(c.bytes(addr-n), want) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // pltRule is the rule in a procedure linkage table, whose entries need no
 // start to be known: they lie 16 bytes apart, and all that they do to SP is to
 // push. The first entry of .plt runs after another one has pushed.

@@ -26,13 +26,13 @@ func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule, stack *Stack, move
 		return u.framePointer(space, f, stack)
 	}
 	pc, ok := stack.word(next.sp - 8)
-	if !ok {
-		if r.kind() == guessSP {
-			return next, ByHeuristic, moves.miss(stack, next.sp-8)
-		}
-		return u.framePointer(space, f, stack)
-	}
-	if !u.followsCall(space, pc) {
+	switch {
+	case ok && u.followsCall(space, pc):
+	case u.isNewThread(space, f):
+		return next, ByHeuristic, Root
+	case !ok && r.kind() == guessSP:
+		return next, ByHeuristic, moves.miss(stack, next.sp-8)
+	default:
 		return u.framePointer(space, f, stack)
 	}
 	next.pc, next.bp = pc, f.bp
@@ -49,22 +49,43 @@ func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule, stack *Stack, move
 
 // followsCall says whether the code before pc, in an image, is a call.
 func (u *Unwinder) followsCall(space *vmas.Space, pc uint64) bool {
-	m := space.Find(pc - 1)
-	if m == nil {
+	c, addr := u.codeAt(space, pc-1)
+	return c != nil && c.followsCall(addr+1)
+}
+
+// isNewThread says whether f is a sampled thread to which the system call that
+// made it has returned zero, and nothing has happened since. Its stack is
+// empty, or holds the argument of what it is about to call.
+func (u *Unwinder) isNewThread(space *vmas.Space, f *frame) bool {
+	if ax, known := u.regs.regs.Get(regAX); len(u.ips) != 1 || !known || ax != 0 {
 		return false
+	}
+	c, addr := u.codeAt(space, f.pc)
+	return c != nil && c.followsClone(addr)
+}
+
+// codeAt gives the code of the image in which pc lies, and its address there.
+// It is nil where there is no such code.
+func (u *Unwinder) codeAt(space *vmas.Space, pc uint64) (*code, uint64) {
+	m := space.Find(pc)
+	if m == nil {
+		return nil, 0
 	}
 	im := u.images.of(space.PID, m)
 	if im == nil {
-		return false
+		return nil, 0
 	}
 	if !im.parsed {
 		im.parse()
 	}
-	if im.err != nil || im.code == nil {
-		return false
+	if im.err != nil {
+		return nil, 0
 	}
-	addr, ok := im.address(pc - 1 - m.Start + m.Offset)
-	return ok && im.code.followsCall(addr+1)
+	addr, ok := im.address(pc - m.Start + m.Offset)
+	if !ok {
+		return nil, 0
+	}
+	return im.code, addr
 }
 
 // fdes yields the ranges that CFI covers.

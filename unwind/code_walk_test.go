@@ -116,3 +116,86 @@ inner:
 		t.Errorf("strict: %#x %v", got.IPs, got.End)
 	}
 }
+
+// TestThreadThatHasJustBegun is about a thread at the system call that made it,
+// in a function like glibc's clone3: the call has returned to both, no CFI says
+// what the stack is, and the new one is empty.
+func TestThreadThatHasJustBegun(t *testing.T) {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("skipped for want of gcc")
+	}
+	const source = `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call 1f
+	nop
+	.cfi_endproc
+1:	.cfi_startproc
+	mov $435, %eax
+	.cfi_endproc
+	syscall
+	test %rax, %rax
+	jl 1f
+	je 1f
+	ret
+1:	.cfi_startproc
+	.cfi_undefined rip
+	xor %ebp, %ebp
+	call *%rdx
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+`
+	dir := t.TempDir()
+	asm, prog := filepath.Join(dir, "clone.s"), filepath.Join(dir, "clone")
+	if err := os.WriteFile(asm, []byte(source), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", prog, asm).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	space, images := asImage(t, prog, 0x400000)
+	m := &space.Mappings()[0]
+	im := images.of(1, m)
+	im.parse()
+	off, ok := offsetOf(im, im.entry)
+	if !ok {
+		t.Fatal("no offset for _start")
+	}
+	returned := m.Start + off + 5     // in _start
+	syscalled := returned + 1 + 5 + 2 // where the system call returns to
+	const sp, tid = 0x7f00_0000_1000, 4711
+	u := NewUnwinder(images)
+	for _, pc := range []uint64{syscalled, syscalled + 3, syscalled + 5} {
+		for _, c := range []struct {
+			name   string
+			ax     uint64
+			words  []uint64
+			frames int
+			end    Reason
+		}{
+			{"new thread", 0, []uint64{sp, 0}, 1, Root},
+			{"new thread, nothing mapped above", 0, nil, 1, Root},
+			{"who made it", tid, []uint64{returned}, 2, Root},
+			{"child of a fork", 0, []uint64{returned}, 2, Root},
+			{"who made it, stack overwritten", tid, []uint64{sp, 0}, 1, NoCFI},
+		} {
+			var data []byte
+			for _, w := range c.words {
+				data = binary.LittleEndian.AppendUint64(data, w)
+			}
+			var regs Regs
+			regs.set(regIP, pc)
+			regs.set(regSP, sp)
+			regs.set(regBP, 1)
+			regs.set(regAX, c.ax)
+			got := u.Unwind(space, &regs, &Stack{Base: sp, Data: data})
+			if len(got.IPs) != c.frames || got.End != c.end {
+				t.Errorf("%s, %d bytes behind: %#x %v, want %d frames and %v", c.name, pc-syscalled, got.IPs, got.End, c.frames, c.end)
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@ package unwind
 // DWARF numbers of the x86-64 registers that the walk names (System V ABI,
 // AMD64 supplement, figure 3.36). Number 16 is the return address column.
 const (
+	regAX = 0
 	regBX = 3
 	regBP = 6
 	regSP = 7
