@@ -22,7 +22,7 @@ func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule, stack *Stack, move
 		}
 		next.sp = saved + 8*uint64(r>>28)
 	}
-	if next.sp <= f.sp {
+	if next.sp <= f.sp || r.kind() == guessSP && u.hasFrame(space, f, next.sp, stack) {
 		return u.framePointer(space, f, stack)
 	}
 	pc, ok := stack.word(next.sp - 8)
@@ -47,10 +47,24 @@ func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule, stack *Stack, move
 	return next, ByHeuristic, stepped
 }
 
-// followsCall says whether the code before pc, in an image, is a call.
+// hasFrame says whether BP is the frame pointer of a frame that SP says ends
+// further up, at cfa: a caller's BP would not point below that. So it is where
+// callees take their arguments off the stack, as V8's do.
+func (u *Unwinder) hasFrame(space *vmas.Space, f *frame, cfa uint64, stack *Stack) bool {
+	if f.bp < f.sp || f.bp+16 >= cfa || f.bp%8 != 0 {
+		return false
+	}
+	pc, ok := stack.word(f.bp + 8)
+	return ok && u.followsCall(space, pc)
+}
+
+// followsCall says whether the code before pc is a call.
 func (u *Unwinder) followsCall(space *vmas.Space, pc uint64) bool {
 	c, addr := u.codeAt(space, pc-1)
-	return c != nil && c.followsCall(addr+1)
+	if c == nil {
+		return u.generatedCall(space, pc)
+	}
+	return c.followsCall(addr + 1)
 }
 
 // isNewThread says whether f is a sampled thread to which the system call that

@@ -87,11 +87,8 @@ func (u *Unwinder) replay(space *vmas.Space, stack *Stack) bool {
 // by the CFI row for lookup. exact says that the caller was interrupted
 // rather than that it called.
 func evaluate(p *place, lookup uint64, regs *Regs, stack *Stack) (exact bool, end Reason) {
-	if p.image == nil {
-		return false, NoCFI
-	}
 	var row dwarfcfi.Row
-	if err := p.image.row(p.m, lookup, &row); err != nil {
+	if err := p.row(lookup, &row); err != nil {
 		if errors.Is(err, dwarfcfi.ErrNoFDE) {
 			return false, NoCFI
 		}

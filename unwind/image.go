@@ -194,6 +194,12 @@ func (im *Image) read() error {
 
 var errMachine = errors.New("another machine's code")
 
+// isGenerated says whether the file was seen to be no ELF file: a runtime keeps
+// the code that it generates in it.
+func (im *Image) isGenerated() bool {
+	return im.parsed && im.err == nil && len(im.loads) == 0
+}
+
 func (im *Image) close() {
 	im.memory = nil
 	if im.file != nil {

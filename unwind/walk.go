@@ -19,7 +19,8 @@ type Unwinder struct {
 
 	images  *Images
 	live    []byte // what Memory read
-	slow    bool   // every frame through the general evaluator, for tests
+	window  *codeWindow // for generated code, nil until it is needed
+	slow    bool // every frame through the general evaluator, for tests
 	ips     []uint64
 	sps     []uint64
 	sources []Source
@@ -65,10 +66,12 @@ func (f *frame) lookup() uint64 {
 }
 
 // A place is where a PC lies: its mapping and the image of the mapped file,
-// nil for memory that no file backs.
+// nil for memory that no file backs. Code that was generated at run time has
+// a jit.
 type place struct {
 	m     *vmas.Mapping
 	image *Image
+	jit   *jit
 }
 
 // locate moves p to the mapping of pc. It reports false when there is none
@@ -82,7 +85,10 @@ func (u *Unwinder) locate(p *place, space *vmas.Space, pc uint64) bool {
 		return false
 	}
 	p.m = m
-	p.image = u.images.of(space.PID, m)
+	p.image, p.jit = u.images.of(space.PID, m), nil
+	if p.image == nil || p.image.isGenerated() {
+		p.jit = u.generated(space)
+	}
 	return true
 }
 
@@ -144,6 +150,9 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 			r = general
 		}
 	}
+	if p.jit != nil {
+		r = u.generatedRule(p, f)
+	}
 
 	next.exact = false
 	var saved uint64 // where BP is saved, 0 when it is not
@@ -177,7 +186,11 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 	case guessSP, guessBP, guessSaved:
 		return u.guess(space, f, r, stack, moves)
 	case uncovered:
-		return u.framePointer(space, f, stack)
+		next, source, end = u.framePointer(space, f, stack)
+		if end == NoCFI && p.jit != nil {
+			return u.hosted(space, f, stack)
+		}
+		return next, source, end
 	case unreadable:
 		return next, ByCFI, NoImage
 	default:

@@ -13,6 +13,11 @@ type Space struct {
 	PID  uint32
 	PPID uint32 // the process that made it, 0 where unknown
 
+	// Generated belongs to whoever unwinds: what is known of the code that the
+	// process has generated. Nil at first and after an exec, and never looked
+	// at by this package.
+	Generated any
+
 	layout *layout
 	last   int    // index of the mapping found last
 	gen    uint32 // counts changes of the mappings

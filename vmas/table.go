@@ -272,6 +272,7 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 	s.loose = false
 	s.kernel = false
 	s.stackLow, s.stackHigh = 0, 0
+	s.Generated = nil
 	s.layout.drop(&t.files)
 	s.layout = &layout{refs: 1}
 	s.limit = minLimit

@@ -1,0 +1,105 @@
+package unwind
+
+import (
+	"bytes"
+	"debug/elf"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/dwarfcfi"
+	"unspool/vmas"
+)
+
+// A codeWindow is where generated code is read into, a piece at a time.
+type codeWindow struct {
+	code   *code
+	layout dwarfcfi.Layout
+	reader bytes.Reader
+	lo, hi uint64 // of what was read
+	buf    [windowBefore + windowAfter]byte
+}
+
+// How much code around a PC is read. Trampolines and epilogues are short, and
+// what is longer has a frame pointer as a rule.
+const (
+	windowBefore = 256
+	windowAfter  = 768
+)
+
+// readGenerated gives the rule for pc, an instruction in generated code, by
+// the ways that lead from there to a ret; uncovered when they tell nothing.
+// It reports false when the process's memory cannot be read.
+func (u *Unwinder) readGenerated(pid uint32, m *vmas.Mapping, pc uint64) (rule, bool) {
+	w, ok := u.readWindow(pid, m, pc)
+	if !ok {
+		return uncovered, false
+	}
+	sp, bp := w.code.paths.wayOut(pc, w.lo, w.hi)
+	if r, ok := agree(noRule, noRule, sp, bp); ok {
+		return r, true
+	}
+	return uncovered, true
+}
+
+// generatedCall says whether the code before pc, in generated code, is a call.
+func (u *Unwinder) generatedCall(space *vmas.Space, pc uint64) bool {
+	var p place
+	if !u.locate(&p, space, pc-1) || p.jit == nil {
+		return false
+	}
+	j := p.jit
+	call, ok := j.calls[pc]
+	if ok || j.blind {
+		return call
+	}
+	w, ok := u.readWindow(j.pid, p.m, pc)
+	if !ok {
+		j.blind = true
+		return false
+	}
+	var in insn
+	if at, ok := w.code.callBefore(pc, callSize, &in); ok {
+		t, target := in.turn(at)
+		call = t == calls && space.Find(target) != nil
+	}
+	call = call || w.code.findCall(pc) == indirectCall
+	if len(j.calls) >= jitRules {
+		clear(j.calls)
+	}
+	j.calls[pc] = call
+	return call
+}
+
+// callSize is the length of a direct call.
+const callSize = 5
+
+// readWindow reads the code around pc, which lies in m.
+func (u *Unwinder) readWindow(pid uint32, m *vmas.Mapping, pc uint64) (*codeWindow, bool) {
+	if u.images.proc == "" || pc < m.Start || pc >= m.End {
+		return nil, false
+	}
+	if u.window == nil {
+		u.window = newCodeWindow()
+	}
+	w := u.window
+	w.lo, w.hi = max(m.Start, pc-min(pc, windowBefore)), min(m.End, pc+windowAfter)
+	data := w.buf[:w.hi-w.lo]
+	local := [1]unix.Iovec{{Base: &data[0], Len: uint64(len(data))}}
+	remote := [1]unix.RemoteIovec{{Base: uintptr(w.lo), Len: len(data)}}
+	if n, err := unix.ProcessVMReadv(int(pid), local[:], remote[:], 0); err != nil || n < len(data) {
+		return nil, false
+	}
+	w.reader.Reset(data)
+	w.layout.Loads[0] = dwarfcfi.Load{Vaddr: w.lo, Filesz: w.hi - w.lo, Memsz: w.hi - w.lo, Flags: elf.PF_X}
+	for i := range w.code.pages {
+		w.code.pages[i].addr = 1 // no page starts there
+	}
+	return w, true
+}
+
+func newCodeWindow() *codeWindow {
+	w := &codeWindow{layout: dwarfcfi.Layout{Loads: make([]dwarfcfi.Load, 1)}}
+	w.code = readCode(&w.reader, &w.layout, nil)
+	w.code.charted = &codeMap{} // where functions start is not known
+	return w
+}

@@ -1,0 +1,87 @@
+package unwind
+
+import (
+	"unspool/dwarfcfi"
+	"unspool/vmas"
+)
+
+// hosted finds the caller of a frame whose code runs on the frame of the
+// interpreter that jumped to it, as LuaJIT's traces do: they make room for
+// themselves below that frame, and say nowhere how much.
+//
+// Such an interpreter is assembly. Its CFI gives one frame to all of it, from
+// the first instruction on, where every other function still has CFA = SP + 8.
+// So the return address of a call of such a function is looked for on the
+// stack. With it the interpreter's frame is known, and the CFI says the rest.
+func (u *Unwinder) hosted(space *vmas.Space, f *frame, stack *Stack) (next frame, source Source, end Reason) {
+	const most = 256 // words: the spill slots of a trace, and a frame
+	if u.Strict || f.sp%8 != 0 {
+		return next, ByHeuristic, NoCFI
+	}
+	for i := range uint64(most) {
+		at := f.sp + 8*i
+		pc, ok := stack.word(at)
+		if !ok {
+			break
+		}
+		entry, cfa, ok := u.interpreterCalled(space, pc)
+		if !ok || at+8-cfa < f.sp || cfa > at+8 {
+			continue
+		}
+		host := frame{pc: entry, sp: at + 8 - cfa, bp: f.bp, exact: true}
+		var p place
+		if !u.locate(&p, space, entry) {
+			continue
+		}
+		var moves stackMoves
+		if next, _, end = u.step(space, &p, &host, stack, &moves); end == stepped && next.pc == pc {
+			return next, ByHeuristic, stepped
+		}
+	}
+	return frame{}, ByHeuristic, NoCFI
+}
+
+// interpreterCalled says whether pc follows a call of a function whose frame
+// is there at its first instruction, and gives the distance from SP to the CFA
+// there.
+func (u *Unwinder) interpreterCalled(space *vmas.Space, pc uint64) (entry, cfa uint64, ok bool) {
+	m := space.Find(pc - 1)
+	if m == nil || pc < m.Start+callSize {
+		return 0, 0, false
+	}
+	im := u.images.of(space.PID, m)
+	if im == nil {
+		return 0, 0, false
+	}
+	if !im.parsed {
+		im.parse()
+	}
+	if im.err != nil || im.code == nil {
+		return 0, 0, false
+	}
+	addr, ok := im.address(pc - 1 - m.Start + m.Offset)
+	if !ok {
+		return 0, 0, false
+	}
+	var in insn
+	at, ok := im.code.callBefore(addr+1, callSize, &in)
+	if !ok {
+		return 0, 0, false
+	}
+	t, target := in.turn(at)
+	if t != calls {
+		return 0, 0, false
+	}
+	entry = target - addr + pc - 1
+	em := space.Find(entry)
+	if em == nil || em.File != m.File {
+		return 0, 0, false
+	}
+	var row dwarfcfi.Row
+	if im.row(em, entry, &row) != nil {
+		return 0, 0, false
+	}
+	cfa = uint64(row.CFA.Offset)
+	ok = row.CFA.Kind == dwarfcfi.CFARegister && row.CFA.Reg == regSP && row.CFA.Offset > 8 && row.CFA.Offset%8 == 0
+	return entry, cfa, ok
+}
