@@ -30,6 +30,11 @@ const (
 
 func (m *codeMap) hole(addr uint64) (hole, bool) { return holeAt(m.holes, addr) }
 
+func (m *codeMap) inHole(addr uint64) bool {
+	_, ok := m.hole(addr)
+	return ok
+}
+
 func holeAt(list []hole, addr uint64) (hole, bool) {
 	i := sort.Search(len(list), func(i int) bool { return list[i].lo > addr }) - 1
 	if i < 0 || addr >= list[i].hi {
@@ -75,7 +80,7 @@ func (c *code) survey() *codeMap {
 	}
 	add := func(addr uint64) {
 		if len(m.starts) < 2*maxStarts {
-			if _, ok := m.hole(addr); ok {
+			if m.inHole(addr) {
 				m.starts = append(m.starts, addr)
 			}
 		}
@@ -95,8 +100,8 @@ func (c *code) survey() *codeMap {
 	}
 	add(c.layout.Entry)
 	c.symbols(add)
-	c.sweep(add)
-	c.pointers(add)
+	c.sweep(m, add)
+	c.pointers(m, add)
 	slices.Sort(m.starts)
 	m.starts = slices.Compact(m.starts)
 	return m
@@ -181,7 +186,7 @@ func (c *code) skipPadding(h hole) uint64 {
 // sweep reads the code from end to end for what it calls and for the
 // addresses of functions that it takes. Where functions are not aligned,
 // only an address behind the end of another one is believed to be a function's.
-func (c *code) sweep(add func(uint64)) {
+func (c *code) sweep(m *codeMap, add func(uint64)) {
 	var in insn
 	left := uint64(maxSwept)
 	text := c.layout.Text
@@ -206,11 +211,13 @@ func (c *code) sweep(add func(uint64)) {
 				case t == calls && in.imm != 0:
 					add(target)
 				case in.space == 0 && in.vector == legacy && in.op == 0x8d && in.base == ripBase:
-					if target = addr + n + uint64(in.disp); target%alignment == 0 || c.followsEnd(target) {
+					if target = addr + n + uint64(in.disp); m.inHole(target) && (target%alignment == 0 || c.followsEnd(target)) {
 						add(target)
 					}
-				case c.layout.Type == elf.ET_EXEC && in.setsConstant() && c.followsEnd(uint64(in.imm)):
-					add(uint64(in.imm))
+				case c.layout.Type == elf.ET_EXEC && in.setsConstant():
+					if target = uint64(in.imm); m.inHole(target) && c.followsEnd(target) {
+						add(target)
+					}
 				}
 			}
 			addr += n
@@ -256,7 +263,7 @@ const maxPointed = 1 << 20
 // pointers adds the functions whose addresses stand in data: tables of
 // functions of a file that is not relocated. In constant data, where the
 // tables of switches lie too, only what begins as functions do is believed.
-func (c *code) pointers(add func(uint64)) {
+func (c *code) pointers(m *codeMap, add func(uint64)) {
 	left := uint64(maxPointed)
 	var buf [4096]byte
 	for i := range c.layout.Loads {
@@ -268,7 +275,7 @@ func (c *code) pointers(add func(uint64)) {
 		for addr := (l.Vaddr + 7) &^ 7; addr < l.Vaddr+l.Filesz && left > 0; addr += uint64(len(buf)) {
 			b := c.read(buf[:min(uint64(len(buf)), l.Vaddr+l.Filesz-addr)], addr)
 			for ; len(b) >= 8; b = b[8:] {
-				if to := binary.LittleEndian.Uint64(b); c.isFunction(to, constant) {
+				if to := binary.LittleEndian.Uint64(b); m.inHole(to) && c.isFunction(to, constant) {
 					add(to)
 				}
 			}
