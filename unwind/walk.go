@@ -18,9 +18,9 @@ type Unwinder struct {
 	Memory func(pid uint32, buf []byte, addr uint64) int
 
 	images  *Images
-	live    []byte // what Memory read
+	live    []byte      // what Memory read
 	window  *codeWindow // for generated code, nil until it is needed
-	slow    bool // every frame through the general evaluator, for tests
+	slow    bool        // every frame through the general evaluator, for tests
 	ips     []uint64
 	sps     []uint64
 	sources []Source

@@ -140,7 +140,7 @@ func NewReader(r io.ReaderAt) (*Reader, error) {
 		return refuse(fmt.Sprintf("version %d", d.Version))
 	case size < headerSize || size > maxHeader:
 		return refuse(fmt.Sprintf("header of %d bytes", size))
-	case d.Machine != elf.EM_X86_64 && d.Machine != elf.EM_386:
+	case d.Machine != elf.EM_X86_64 && d.Machine != elf.EM_386 && d.Machine != elf.EM_NONE: // CPython 3.13 writes none
 		return refuse(fmt.Sprintf("code for %v", d.Machine))
 	}
 	d.off = int64(size)
