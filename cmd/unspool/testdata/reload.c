@@ -1,11 +1,15 @@
-/* Loads and unloads the libraries argv[2] and argv[3] in turn: the one is mapped
- * where the other was, and its code is laid out in another way. */
+/* Loads and unloads the libraries from argv[2] on in turn: each is mapped where
+ * another was, and its code is laid out in another way. */
 #include "chain.h"
 #include <dlfcn.h>
 
+#ifndef TURNS
+#define TURNS 1000000
+#endif
+
 FRAME int reload_leaf(int n)
 {
-	for (int i = 0; i < 1000000; i++)
+	for (int i = 0; i < TURNS; i++)
 		KEEP();
 	return n + 1;
 }
@@ -27,12 +31,13 @@ FRAME int reload_with(const char *path)
 
 int main(int argc, char **argv)
 {
-	int r = 0;
+	int r = 0, loads = 0;
 
 	chain_begin(argc, argv);
 	chain_say("main main reload_with library_enter library_inner reload_leaf");
 	while (!chain_over)
-		for (int i = 2; i < argc; i++)
+		for (int i = 2; i < argc; i++, loads++)
 			r += reload_with(argv[i]);
+	printf("loads %d\n", loads);
 	return r == -1;
 }
