@@ -38,7 +38,37 @@ func (u *Unwinder) readGenerated(pid uint32, m *vmas.Mapping, pc uint64) (rule, 
 	if r, ok := agree(noRule, noRule, sp, bp); ok {
 		return r, true
 	}
+	if r, ok := w.beforeCall(pc); ok {
+		return r, true
+	}
 	return uncovered, true
+}
+
+// beforeCall gives the rule for pc from that for the call that comes next, as
+// in a trampoline: the ways out do not go over calls.
+func (w *codeWindow) beforeCall(pc uint64) (rule, bool) {
+	const near = 8 // instructions
+	var s state
+	var in insn
+	s.init(false)
+	for at, n := pc, 0; n < near && in.decode(w.code.bytes(at)); n++ {
+		switch t, _ := in.turn(at); t {
+		case calls, callsFar:
+			r, _ := w.code.paths.wayOut(at, w.lo, w.hi)
+			sp := s.regs[rSP]
+			words, ok := inWords(int64(r.cfa()) + int64(sp.off))
+			if r.kind() != guessSP || r.bp() != 0 || sp.kind != ofSP || !ok || words == 0 || s.regs[rBP] != (value{kind: ofBP}) {
+				return noRule, false
+			}
+			return guessSP | words<<16, true
+		case onwards:
+			s.step(&in, at)
+			at += uint64(in.n)
+		default:
+			return noRule, false
+		}
+	}
+	return noRule, false
 }
 
 // generatedCall says whether the code before pc, in generated code, is a call.
