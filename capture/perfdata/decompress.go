@@ -26,6 +26,7 @@ type decompressor struct {
 	block   []byte // decompressed, in the decoder's window: valid until the next block
 	rest    []byte // the beginning of a record whose end has not been seen
 	given   bool   // rest is a whole record and has been returned
+	inUse   bool   // the record that the reader returned last came from here
 	next    func() ([]byte, bool)
 	stop    func()
 	err     error // of the decoder

@@ -15,9 +15,8 @@ const maxQueue = 256 << 20
 // queue holds records until their turn comes.
 type queue struct {
 	items []queued
-	arena []byte // their bytes
-	spare []byte // the other arena: what remains after a flush moves there
 	limit int
+	held  int // bytes of the records
 
 	latest uint64 // time in the queue so far
 	round  uint64 // latest as it was at the end of the last round
@@ -25,8 +24,8 @@ type queue struct {
 
 type queued struct {
 	time   uint64
-	at     int
-	size   int
+	rec    perfring.Record
+	block  *block // which rec lies in, nil when it was copied
 	format *perfring.Format
 }
 
@@ -34,7 +33,7 @@ type queued struct {
 // kept back until a FINISHED_ROUND says that nothing earlier will come. Records without a time (perf's
 // own, and those about what was there before the recording) come as they stand in the
 // recording, with the time 0. f is the record's format, and rec is valid during the call only.
-// FINISHED_ROUND itself is not delivered.
+// FINISHED_ROUND itself is delivered behind the records that it releases.
 //
 // Without rounds at most 256 MiB are kept back; then the older half is delivered. A record that comes later than
 // that allows for, or than its round, is delivered late, not dropped. Records whose ID
@@ -54,7 +53,7 @@ func (r *Reader) ordered(q *queue, fn func(perfring.Record, *perfring.Format, ui
 	for {
 		rec, err := r.Next()
 		if err != nil {
-			if flushErr := q.flush(len(q.items), fn); flushErr != nil {
+			if flushErr := r.flush(q, len(q.items), fn); flushErr != nil {
 				return flushErr
 			}
 			if err == io.EOF {
@@ -70,10 +69,15 @@ func (r *Reader) ordered(q *queue, fn func(perfring.Record, *perfring.Format, ui
 				}
 				return 1
 			})
-			if err := q.flush(n, fn); err != nil {
+			if err := r.flush(q, n, fn); err != nil {
 				return err
 			}
 			q.round = q.latest
+			if len(r.formats) > 0 {
+				if err := fn(finishedRound, &r.formats[0], 0); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		f := r.Format(rec)
@@ -88,20 +92,30 @@ func (r *Reader) ordered(q *queue, fn func(perfring.Record, *perfring.Format, ui
 			}
 			continue
 		}
-		q.add(rec, f, time)
-		const itemSize = 40
-		if len(q.arena)+itemSize*len(q.items) > q.limit {
-			if err := q.flush((len(q.items)+1)/2, fn); err != nil {
+		q.add(r.keep(rec, f, time))
+		const itemSize = 56
+		if q.held+itemSize*len(q.items) > q.limit {
+			if err := r.flush(q, (len(q.items)+1)/2, fn); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func (q *queue) add(rec perfring.Record, f *perfring.Format, time uint64) {
-	q.items = append(q.items, queued{time, len(q.arena), len(rec), f})
-	q.arena = append(q.arena, rec...)
-	q.latest = max(q.latest, time)
+var finishedRound = perfring.Record(appendHeader(nil, perfring.RecordFinishedRound, 0, recordHeader))
+
+// keep makes an item of the record that was returned last.
+func (r *Reader) keep(rec perfring.Record, f *perfring.Format, time uint64) queued {
+	if r.zstd != nil && r.zstd.inUse {
+		return queued{time, append(perfring.Record(nil), rec...), nil, f}
+	}
+	return queued{time, rec, r.data.hold(), f}
+}
+
+func (q *queue) add(i queued) {
+	q.items = append(q.items, i)
+	q.held += len(i.rec)
+	q.latest = max(q.latest, i.time)
 }
 
 // sort orders the queue by time; records of the same time stay in the order of the recording.
@@ -114,21 +128,20 @@ func (q *queue) sort() {
 func byTime(a, b queued) int { return cmp.Compare(a.time, b.time) }
 
 // flush delivers the n earliest records.
-func (q *queue) flush(n int, fn func(perfring.Record, *perfring.Format, uint64) error) error {
+func (r *Reader) flush(q *queue, n int, fn func(perfring.Record, *perfring.Format, uint64) error) error {
 	q.sort()
-	for _, i := range q.items[:n] {
-		if err := fn(perfring.Record(q.arena[i.at:i.at+i.size:i.at+i.size]), i.format, i.time); err != nil {
+	for k := range q.items[:n] {
+		i := &q.items[k]
+		if err := fn(i.rec, i.format, i.time); err != nil {
 			return err
 		}
+		q.held -= len(i.rec)
+		if i.block != nil {
+			r.data.release(i.block)
+		}
 	}
-	rest := q.spare[:0]
-	items := q.items[:0]
-	for _, i := range q.items[n:] {
-		at := len(rest)
-		rest = append(rest, q.arena[i.at:i.at+i.size]...)
-		i.at = at
-		items = append(items, i)
-	}
-	q.items, q.arena, q.spare = items, rest, q.arena
+	kept := copy(q.items, q.items[n:])
+	clear(q.items[kept:])
+	q.items = q.items[:kept]
 	return nil
 }

@@ -220,6 +220,7 @@ func (r *Reader) next() (rec perfring.Record, at int64, err error) {
 	for {
 		if r.zstd != nil {
 			rec, err := r.zstd.record()
+			r.zstd.inUse = rec != nil
 			if rec != nil || err != nil {
 				return rec, r.zstd.at, err
 			}

@@ -8,15 +8,23 @@ import (
 	"unspool/perfring"
 )
 
-// scanner cuts a stream into records. It reads blocks into one buffer, and never waits
-// for more than the record that is asked for, because a pipe may stall.
+// scanner cuts a stream into records. It reads blocks, and never waits for more than the record that
+// is asked for, because a pipe may stall. A record is not copied: it lies in its block, which is used again
+// when nobody holds it any more.
 type scanner struct {
 	in      io.Reader
-	buf     []byte
-	lo, hi  int    // what has been read and not used
-	at      int64  // offset in the recording of buf[lo]
-	left    int64  // bytes of the data section from buf[lo] on; negative: to the end of the stream
+	block   *block
+	free    []*block
+	lo, hi  int    // what has been read into the block and not used
+	at      int64  // offset in the recording of block.data[lo]
+	left    int64  // bytes of the data section from there on; negative: to the end of the stream
 	pending uint64 // bytes to be passed over before the next record
+}
+
+// A block is a piece of the recording.
+type block struct {
+	data  []byte
+	holds int // records that somebody wants to keep
 }
 
 // blockSize is how much is read at once. 256 KiB is in the second-level cache of most machines
@@ -24,11 +32,39 @@ type scanner struct {
 const blockSize = 256 << 10
 
 func newScanner(in io.Reader, at, length int64) scanner {
-	return scanner{in: in, buf: make([]byte, blockSize), at: at, left: length}
+	return scanner{in: in, block: newBlock(), at: at, left: length}
 }
+
+func newBlock() *block { return &block{data: make([]byte, blockSize)} }
 
 // offset returns that of the next record.
 func (s *scanner) offset() int64 { return s.at }
+
+// hold keeps the records of the block that was last read from until release.
+func (s *scanner) hold() *block {
+	s.block.holds++
+	return s.block
+}
+
+// release gives a block back, once for each hold.
+func (s *scanner) release(b *block) {
+	if b.holds--; b.holds == 0 && b != s.block {
+		s.free = append(s.free, b)
+	}
+}
+
+// turn moves what has not been used to the beginning of a block that nobody holds.
+func (s *scanner) turn() {
+	rest := s.block.data[s.lo:s.hi]
+	if s.block.holds > 0 {
+		if n := len(s.free); n > 0 {
+			s.block, s.free = s.free[n-1], s.free[:n-1]
+		} else {
+			s.block = newBlock()
+		}
+	}
+	s.lo, s.hi = 0, copy(s.block.data, rest)
+}
 
 // fill sees to it that n bytes can be used, n being at most perfring.MaxRecordSize. At the end of the stream the error
 // is io.EOF when there are none, io.ErrUnexpectedEOF when there are fewer.
@@ -42,14 +78,16 @@ func (s *scanner) fill(n int) error {
 	if s.hi-s.lo >= n {
 		return nil
 	}
-	s.hi = copy(s.buf, s.buf[s.lo:s.hi])
-	s.lo = 0
-	for idle := 0; s.hi < n; {
-		m, err := s.in.Read(s.buf[s.hi:])
+	// What a pipe brings may be little: a block is used to its end. A file fills it.
+	if s.lo+n > blockSize || s.hi == blockSize || s.lo == s.hi && s.block.holds == 0 {
+		s.turn()
+	}
+	for idle := 0; s.hi-s.lo < n; {
+		m, err := s.in.Read(s.block.data[s.hi:])
 		s.hi += m
 		switch {
-		case s.hi >= n:
-		case err == io.EOF && s.hi == 0 && s.left < 0:
+		case s.hi-s.lo >= n:
+		case err == io.EOF && s.hi == s.lo && s.left < 0:
 			return io.EOF
 		case err != nil:
 			return noEOF(err)
@@ -66,7 +104,7 @@ func (s *scanner) fill(n int) error {
 
 // use passes over n bytes that fill has provided.
 func (s *scanner) use(n int) []byte {
-	b := s.buf[s.lo : s.lo+n : s.lo+n]
+	b := s.block.data[s.lo : s.lo+n : s.lo+n]
 	s.lo += n
 	s.at += int64(n)
 	if s.left >= 0 {
@@ -75,8 +113,8 @@ func (s *scanner) use(n int) []byte {
 	return b
 }
 
-// record returns the next record, which is valid until the next call. The error is io.EOF behind
-// the last one.
+// record returns the next record, which is valid until the next call unless its block is held. The error is
+// io.EOF behind the last one.
 func (s *scanner) record() ([]byte, error) {
 	for s.pending > 0 {
 		n := int(min(s.pending, blockSize/4))
@@ -89,7 +127,7 @@ func (s *scanner) record() ([]byte, error) {
 	if err := s.fill(recordHeader); err != nil {
 		return nil, err
 	}
-	head := perfring.Record(s.buf[s.lo:s.hi])
+	head := perfring.Record(s.block.data[s.lo:s.hi])
 	size := head.Size()
 	if size < recordHeader {
 		return nil, fmt.Errorf("%s record of %d bytes", head.Type(), size)
