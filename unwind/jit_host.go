@@ -41,6 +41,46 @@ func (u *Unwinder) hosted(space *vmas.Space, f *frame, stack *Stack) (next frame
 	return frame{}, ByHeuristic, NoCFI
 }
 
+// subroutine finds the caller of an interrupted frame in such an interpreter,
+// in the stead of next, which its CFI gives and which is in no mapping. The
+// CFI does not tell of calls from one part of the interpreter to another, whose
+// return address is where SP points, nor of what else the code pushes when it
+// comes from a trace.
+func (u *Unwinder) subroutine(space *vmas.Space, p *place, f *frame, next frame, stack *Stack) (frame, Source) {
+	if u.Strict || !p.isInterpreter(f.pc) {
+		return next, ByCFI
+	}
+	if pc, ok := stack.word(f.sp); ok && u.followsCall(space, pc) {
+		return frame{pc: pc, sp: f.sp + 8, bp: f.bp}, ByHeuristic
+	}
+	if host, source, end := u.hosted(space, f, stack); end == stepped {
+		return host, source
+	}
+	return next, ByCFI
+}
+
+// isInterpreter says whether pc, which lies at p, is in a piece of code that
+// its CFI gives one frame, from the first instruction on.
+func (p *place) isInterpreter(pc uint64) bool {
+	if p.image == nil || p.image.cfi == nil {
+		return false
+	}
+	addr, ok := p.image.address(pc - p.m.Start + p.m.Offset)
+	if !ok {
+		return false
+	}
+	var row dwarfcfi.Row
+	d, err := p.image.cfi.FDE(addr)
+	return err == nil && d.Row(d.Start, &row) == nil && hasFrameAtEntry(&row)
+}
+
+// hasFrameAtEntry says whether a row, of a function's first instruction, has
+// a frame that no function can have made there.
+func hasFrameAtEntry(row *dwarfcfi.Row) bool {
+	cfa := &row.CFA
+	return cfa.Kind == dwarfcfi.CFARegister && cfa.Reg == regSP && cfa.Offset > 8 && cfa.Offset%8 == 0
+}
+
 // interpreterCalled says whether pc follows a call of a function whose frame
 // is there at its first instruction, and gives the distance from SP to the CFA
 // there.
@@ -81,7 +121,5 @@ func (u *Unwinder) interpreterCalled(space *vmas.Space, pc uint64) (entry, cfa u
 	if im.row(em, entry, &row) != nil {
 		return 0, 0, false
 	}
-	cfa = uint64(row.CFA.Offset)
-	ok = row.CFA.Kind == dwarfcfi.CFARegister && row.CFA.Reg == regSP && row.CFA.Offset > 8 && row.CFA.Offset%8 == 0
-	return entry, cfa, ok
+	return entry, uint64(row.CFA.Offset), hasFrameAtEntry(&row)
 }

@@ -114,6 +114,9 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 			u.last = f
 			return u.end(reason, p.m)
 		}
+		if f.exact && source == ByCFI && space.Find(next.lookup()) == nil {
+			next, source = u.subroutine(space, &p, &f, next, stack)
+		}
 		if source != ByCFI {
 			u.regs.restart(len(u.ips), &next)
 		}
