@@ -25,6 +25,7 @@ type Session struct {
 	images   *unwind.Images
 	walker   *unwind.Unwinder
 	trouble  *Trouble
+	execve   execve
 	told     uint64 // how many were lost, as records tell
 	writeErr error  // of a synthesized record, due at the next one
 
@@ -161,11 +162,14 @@ func (s *Session) unwind(rec perfring.Record) error {
 		return nil
 	}
 	s.Stats.Samples++
+	s.Stats.StackCopied += sm.DynSize
 	var user []uint64
-	if sm.DynSize > 0 && sm.RegsABI != unix.PERF_SAMPLE_REGS_ABI_NONE {
-		s.Stats.User++
-		s.Stats.StackCopied += sm.DynSize
-		user = s.walk(sm)
+	switch {
+	case sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_NONE:
+	case sm.DynSize > 0:
+		user = s.user(sm)
+	case s.execve.loading(sm):
+		s.Stats.Exec++
 	}
 	s.chain = unwind.Splice(s.chain[:0], sm.Callchain.Len(), sm.Callchain.At, user)
 	out, err := s.format.AppendUnwound(s.buf[:0], rec, sm, s.chain)
@@ -187,8 +191,25 @@ func excluded(sm *perfring.Sample) bool {
 	return sm.PID == 0 && sm.TID == 0
 }
 
-// walk unwinds the user stack of a sample.
-func (s *Session) walk(sm *perfring.Sample) []uint64 {
+// user unwinds the user stack of a sample and counts it, unless it is not the
+// stack of the registers.
+func (s *Session) user(sm *perfring.Sample) []uint64 {
+	res, ok := s.walk(sm)
+	if !ok {
+		s.Stats.Exec++
+		return nil
+	}
+	s.Stats.User++
+	s.Stats.count(&res)
+	if res.End != unwind.Root {
+		s.trouble.ended(&res)
+	}
+	return res.IPs
+}
+
+// walk unwinds the user stack of a sample. ok is false when the task is
+// executing a program and the stack is not that of the registers.
+func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
 	s.regs.SetPerf(sm.RegsMask, sm.Regs.Len(), sm.Regs.At)
 	if sm.CPUMode() == unix.PERF_RECORD_MISC_KERNEL {
 		s.regs.DropUnsaved()
@@ -197,20 +218,19 @@ func (s *Session) walk(sm *perfring.Sample) []uint64 {
 	s.stack = unwind.Stack{Base: sp, Data: sm.Stack, Asked: sm.StackSize}
 
 	space := s.space(sm.PID)
-	var res unwind.Result
 	if space == nil {
 		res = s.walker.SampledOnly(&s.regs, unwind.Unmapped)
 	} else {
 		res = s.walkIn(space, sm)
-		if res.End == unwind.Unmapped && s.refresh(sm.PID) {
-			res = s.walkIn(space, sm)
-		}
 	}
-	s.Stats.count(&res)
-	if res.End != unwind.Root {
-		s.trouble.ended(&res)
+	// Before /proc is asked: the program that it shows may be the next one.
+	if !isStack(&res) && s.execve.loading(sm) {
+		return res, false
 	}
-	return res.IPs
+	if res.End == unwind.Unmapped && space != nil && s.refresh(sm.PID) {
+		res = s.walkIn(space, sm)
+	}
+	return res, true
 }
 
 // walkIn unwinds the user stack of a sample whose registers are in s.regs.

@@ -15,6 +15,7 @@ import (
 type Stats struct {
 	Samples   uint64
 	User      uint64
+	Exec      uint64 // of the others: inside execve, with the registers of the program that is replaced
 	Lost      uint64 // samples and other records that found no room in a ring
 	Throttled uint64
 	Malformed uint64 // records that could not be decoded
@@ -62,6 +63,7 @@ type statsJSON struct {
 		Total      uint64 `json:"total"`
 		User       uint64 `json:"user"`
 		KernelOnly uint64 `json:"kernel_only"`
+		Exec       uint64 `json:"exec"`
 		Lost       uint64 `json:"lost"`
 		Throttled  uint64 `json:"throttled"`
 		Malformed  uint64 `json:"malformed"`
@@ -96,6 +98,7 @@ func (s *Stats) WriteJSON(w io.Writer) error {
 	j.Samples.Total = s.Samples
 	j.Samples.User = s.User
 	j.Samples.KernelOnly = s.Samples - s.User
+	j.Samples.Exec = s.Exec
 	j.Samples.Lost = s.Lost
 	j.Samples.Throttled = s.Throttled
 	j.Samples.Malformed = s.Malformed

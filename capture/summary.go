@@ -47,6 +47,9 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 		fmt.Fprint(w, ", none with a user stack")
 	case s.User < s.Samples:
 		fmt.Fprintf(w, ", %s with a user stack, %s in the kernel only", Count(s.User), Count(s.Samples-s.User))
+		if s.Exec > 0 {
+			fmt.Fprintf(w, ", %s of them inside execve", Count(s.Exec))
+		}
 	case s.Samples > 0:
 		fmt.Fprint(w, ", all with a user stack")
 	}

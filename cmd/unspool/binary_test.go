@@ -166,6 +166,7 @@ type statistics struct {
 	Samples  struct {
 		Total, User, Lost, Throttled, Malformed uint64
 		KernelOnly                              uint64 `json:"kernel_only"`
+		Exec                                    uint64
 	}
 	Unwind struct {
 		Complete, Frames uint64
@@ -198,6 +199,9 @@ func (s *statistics) addUp(t testing.TB) {
 	}
 	if s.Samples.User+s.Samples.KernelOnly != s.Samples.Total {
 		t.Errorf("stats: user and kernel_only do not add up to total: %+v", s.Samples)
+	}
+	if s.Samples.Exec > s.Samples.KernelOnly {
+		t.Errorf("stats: more samples inside execve than without a user stack: %+v", s.Samples)
 	}
 	if sum(s.Unwind.Ended) != s.Samples.User || s.Unwind.Complete != s.Unwind.Ended["root"] {
 		t.Errorf("stats: %d user samples, but %+v", s.Samples.User, s.Unwind)

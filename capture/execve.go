@@ -1,0 +1,92 @@
+package capture
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"strconv"
+
+	"unspool/perfring"
+	"unspool/unwind"
+
+	"golang.org/x/sys/unix"
+)
+
+// execve recognises samples that were taken while a task executes another
+// program. load_elf_binary (fs/binfmt_elf.c) replaces the memory early on and
+// the registers last: in between, a sample has the registers of the old program
+// and whatever the new one has at its SP: nothing, where addresses are
+// randomized; otherwise a stack that these registers have nothing to do with.
+type execve struct {
+	kallsyms string // where the kernel's symbols are; "" for nowhere
+	read     bool
+	loaders  []kernelRange // load_elf_binary, and the one for 32-bit programs
+}
+
+// A kernelRange is the code of a kernel function.
+type kernelRange struct{ start, end uint64 }
+
+// loading says whether a sample was taken in load_elf_binary.
+func (e *execve) loading(sm *perfring.Sample) bool {
+	if sm.CPUMode() != unix.PERF_RECORD_MISC_KERNEL {
+		return false
+	}
+	if !e.read {
+		e.read = true
+		if f, err := os.Open(e.kallsyms); err == nil {
+			e.loaders = findLoaders(f)
+			f.Close()
+		}
+	}
+	for i := range sm.Callchain.Len() {
+		// A return address may be the end of the function's code.
+		for ip, l := sm.Callchain.At(i), 0; l < len(e.loaders); l++ {
+			if ip > e.loaders[l].start && ip <= e.loaders[l].end {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// findLoaders reads the kernel's symbols, which are in order of address. Whom
+// kptr_restrict keeps out reads zeros, and gets none.
+func findLoaders(kallsyms io.Reader) (found []kernelRange) {
+	lines := bufio.NewScanner(kallsyms)
+	var start uint64 // of one whose end is not known yet
+	for lines.Scan() {
+		// ffffffff814b2c40 t load_elf_binary
+		hex, rest, _ := bytes.Cut(lines.Bytes(), []byte(" "))
+		loader := len(rest) > 2 && string(rest[2:]) == "load_elf_binary"
+		if start == 0 && !loader {
+			continue
+		}
+		addr, err := strconv.ParseUint(string(hex), 16, 64)
+		if err != nil {
+			return found
+		}
+		if start != 0 && addr > start {
+			found = append(found, kernelRange{start, addr})
+			start = 0
+		}
+		if loader {
+			start = addr
+		}
+	}
+	return found
+}
+
+// isStack says whether a walk shows that the registers belong to the stack: those
+// of the old program do until its memory is replaced, and those of the new one
+// as soon as they are set. A stack of another program has no return address at
+// SP, or it leads nowhere.
+func isStack(res *unwind.Result) bool {
+	switch res.End {
+	case unwind.Root:
+		return true
+	case unwind.DumpTooShort, unwind.DepthLimit:
+		return len(res.IPs) > 1
+	}
+	return false
+}

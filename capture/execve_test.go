@@ -1,0 +1,88 @@
+package capture
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/unwind"
+	"unspool/vmas"
+)
+
+func TestFindLoaders(t *testing.T) {
+	for _, c := range []struct {
+		name, kallsyms string
+		want           []kernelRange
+	}{
+		{"two", `ffffffff81000000 T _text
+ffffffff81002000 t elf_load
+ffffffff81003000 t load_elf_binary
+ffffffff81003000 t alias
+ffffffff81003800 t load_elf_binary_after
+ffffffff81004000 t load_elf_binary
+ffffffff81004400 T next
+ffffffffc0000000 t module_function	[module]
+`, []kernelRange{{0xffffffff81003000, 0xffffffff81003800}, {0xffffffff81004000, 0xffffffff81004400}}},
+		{"hidden", "0000000000000000 T _text\n0000000000000000 t load_elf_binary\n0000000000000000 t next\n", nil},
+		{"last", "ffffffff81003000 t load_elf_binary\n", nil},
+		{"none", "ffffffff81003000 t load_script\n", nil},
+		{"damaged", "ffffffff81003000 t load_elf_binary\n?\nffffffff81003800 t next\n", nil},
+		{"empty", "", nil},
+	} {
+		if got := findLoaders(strings.NewReader(c.kallsyms)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
+		}
+	}
+}
+
+func TestSamplesInsideExecve(t *testing.T) {
+	const kernel, inside, outside = ^uint64(127), 0xffffffff81003123, 0xffffffff81005000
+	// In code without CFI, whose caller is the frame that BP points to.
+	stack := make([]byte, 64)
+	binary.LittleEndian.PutUint64(stack[16:], 0x8000) // beyond the copy
+	binary.LittleEndian.PutUint64(stack[24:], 0x1800)
+	old := testSample{pid: 7, misc: unix.PERF_RECORD_MISC_KERNEL, chain: []uint64{kernel, 9, inside, 9},
+		abi: unix.PERF_SAMPLE_REGS_ABI_64, ip: 0x1234, bp: 0x7010, sp: 0x7000, stack: stack, dynSize: 64}
+	with := func(f func(*testSample)) testSample { s := old; f(&s); return s }
+	for _, c := range []struct {
+		name       string
+		sample     testSample
+		user, exec uint64
+		end        unwind.Reason
+	}{
+		{"the old program's stack is there", old, 1, 0, unwind.DumpTooShort},
+		{"there is no stack", with(func(s *testSample) { s.dynSize = 0 }), 0, 1, 0},
+		{"the new program's stack", with(func(s *testSample) { s.stack = make([]byte, 64) }), 0, 1, 0},
+		{"no mapping at the old PC", with(func(s *testSample) { s.ip = 0x5000 }), 0, 1, 0},
+		{"another system call", with(func(s *testSample) { s.ip = 0x5000; s.chain = []uint64{kernel, 9, outside} }), 1, 0, unwind.Unmapped},
+		{"user mode", with(func(s *testSample) { s.ip = 0x5000; s.misc = unix.PERF_RECORD_MISC_USER }), 1, 0, unwind.Unmapped},
+		{"no registers", with(func(s *testSample) { s.abi = unix.PERF_SAMPLE_REGS_ABI_NONE; s.stack = nil }), 0, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var k kept
+			s := newTestSession(&k)
+			s.execve = execve{read: true, loaders: []kernelRange{{0xffffffff81003000, 0xffffffff81003800}}}
+			s.table.Comm(7, 7, []byte("seven"), true)
+			s.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("//anon")})
+			if err := s.Record(c.sample.record()); err != nil {
+				t.Fatal(err)
+			}
+			if s.Stats.Samples != 1 || s.Stats.User != c.user || s.Stats.Exec != c.exec {
+				t.Errorf("%d samples, %d with a user stack, %d inside execve; want 1, %d, %d",
+					s.Stats.Samples, s.Stats.User, s.Stats.Exec, c.user, c.exec)
+			}
+			if c.user == 1 && s.Stats.Ended[c.end] != 1 {
+				t.Errorf("ended: %v", s.Stats.Ended)
+			}
+			if c.user == 0 && s.Stats.Frames != 0 {
+				t.Errorf("%d frames", s.Stats.Frames)
+			}
+			if len(k.records) != 1 {
+				t.Errorf("%d records handed on", len(k.records))
+			}
+		})
+	}
+}
