@@ -55,6 +55,7 @@ func NewSession(format *perfring.Format, table *vmas.Table, images *unwind.Image
 	s.walker.Strict = strict
 	table.Forget = images.Forget
 	images.Failed = s.trouble.file
+	images.Copied = s.describeMapping
 	return s
 }
 

@@ -37,20 +37,30 @@ func (s *Session) describe(space *vmas.Space) {
 		c := perfring.Comm{PID: space.PID, TID: t.TID, Comm: []byte(t.Comm)}
 		s.synthesize(perfring.AppendComm(s.buf[:0], &s.out, &c, &id))
 	}
-	id.TID = space.PID
-	for _, m := range space.Mappings() {
-		f := m.File
-		r := perfring.Mmap2{
-			Misc: unix.PERF_RECORD_MISC_USER,
-			PID:  space.PID, TID: space.PID,
-			Addr: m.Start, Len: m.End - m.Start, Offset: m.Offset,
-			Maj: f.Major, Min: f.Minor, Inode: f.Inode, Generation: f.Generation,
-			BuildID: f.BuildID.Bytes(),
-			Prot:    m.Prot, Flags: m.Flags,
-			Path: recordName(f),
-		}
-		s.synthesize(perfring.AppendMmap2(s.buf[:0], &s.out, &r, &id))
+	maps := space.Mappings()
+	for i := range maps {
+		s.describeMapping(space.PID, &maps[i])
 	}
+}
+
+// describeMapping writes a mapping of a process. A copy of a file's code is
+// written as that file's, so that its functions have names.
+func (s *Session) describeMapping(pid uint32, m *vmas.Mapping) {
+	id := perfring.SampleID{PID: pid, TID: pid, Time: s.sample.Time}
+	f, start, end, offset := m.File, m.Start, m.End, m.Offset
+	if c := m.Copied; c != nil && c.Same {
+		f, start, end, offset = c.File, c.Start, c.End, c.Offset
+	}
+	r := perfring.Mmap2{
+		Misc: unix.PERF_RECORD_MISC_USER,
+		PID:  pid, TID: pid,
+		Addr: start, Len: end - start, Offset: offset,
+		Maj: f.Major, Min: f.Minor, Inode: f.Inode, Generation: f.Generation,
+		BuildID: f.BuildID.Bytes(),
+		Prot:    m.Prot, Flags: m.Flags,
+		Path: recordName(f),
+	}
+	s.synthesize(perfring.AppendMmap2(s.buf[:0], &s.out, &r, &id))
 }
 
 // recordName is how the kernel names a mapping in records, where that

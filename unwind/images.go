@@ -24,6 +24,9 @@ type Images struct {
 	// Dropped, if set, is called for each sampled image that Forget drops and
 	// whose build ID no record told of.
 	Dropped func(path string, id []byte)
+	// Copied, if set, is called when memory of a process is found to hold the
+	// code of m.Copied.File.
+	Copied func(pid uint32, m *vmas.Mapping)
 
 	proc    string // where /proc is
 	byID    map[string]*Image
@@ -50,6 +53,9 @@ func NewImages(procRoot string) *Images {
 func (s *Images) of(pid uint32, m *vmas.Mapping) *Image {
 	if im, ok := m.File.Image.(*Image); ok {
 		return im
+	}
+	if m.Copied != nil {
+		return s.copied(pid, m)
 	}
 	return s.attach(pid, m)
 }

@@ -156,9 +156,22 @@ func (fs *files) intern(name []byte, id FileID, start, size uint64) *File {
 	return f
 }
 
-func (fs *files) retain(f *File) { f.refs++ }
+// retain counts the files that a mapping refers to.
+func (fs *files) retain(m *Mapping) {
+	m.File.refs++
+	if m.Copied != nil {
+		m.Copied.File.refs++
+	}
+}
 
-func (fs *files) release(f *File) {
+func (fs *files) release(m *Mapping) {
+	fs.drop(m.File)
+	if m.Copied != nil {
+		fs.drop(m.Copied.File)
+	}
+}
+
+func (fs *files) drop(f *File) {
 	f.refs--
 	if f.refs > 0 || f.queued {
 		return

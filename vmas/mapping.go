@@ -19,6 +19,8 @@ type Mapping struct {
 	Offset      uint64 // of Start in the file, in bytes
 	Prot, Flags uint32
 	File        *File // never nil
+	// Copied is what memory without a file may be a copy of, nil if nothing is known.
+	Copied *Copied
 
 	seq uint32 // age within its space: smaller is older, modulo 2^32
 }
@@ -74,10 +76,10 @@ func (l *layout) insert(fs *files, m Mapping) {
 		n++
 	}
 	for k := range n {
-		fs.retain(pieces[k].File)
+		fs.retain(&pieces[k])
 	}
 	for k := i; k < j; k++ {
-		fs.release(l.maps[k].File)
+		fs.release(&l.maps[k])
 	}
 	l.maps = slices.Replace(l.maps, i, j, pieces[:n]...)
 }
@@ -89,7 +91,7 @@ func (l *layout) drop(fs *files) {
 		return
 	}
 	for k := range l.maps {
-		fs.release(l.maps[k].File)
+		fs.release(&l.maps[k])
 	}
 	l.maps = nil
 }
@@ -103,7 +105,7 @@ func (l *layout) own(fs *files) *layout {
 	c := &layout{refs: 1, maps: make([]Mapping, len(l.maps), len(l.maps)+8)}
 	copy(c.maps, l.maps)
 	for k := range c.maps {
-		fs.retain(c.maps[k].File)
+		fs.retain(&c.maps[k])
 	}
 	return c
 }
@@ -120,7 +122,7 @@ func (l *layout) keepYoungest(fs *files, now uint32) {
 	l.maps = slices.DeleteFunc(l.maps, func(m Mapping) bool {
 		old := now-m.seq >= limit
 		if old {
-			fs.release(m.File)
+			fs.release(&m)
 		}
 		return old
 	})

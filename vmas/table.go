@@ -118,7 +118,7 @@ func (t *Table) Mmap(pid uint32, m Map) *Mapping {
 		s.loose = true
 	}
 	s.kernel = false
-	if t.insert(s, &m) {
+	if t.insert(s, &m, &Map{}) {
 		s.changed()
 	}
 	if len(s.layout.maps) > s.limit {
@@ -131,7 +131,8 @@ func (t *Table) Mmap(pid uint32, m Map) *Mapping {
 }
 
 // insert puts a mapping into a space and reports whether that made a difference to the mappings.
-func (t *Table) insert(s *Space, m *Map) bool {
+// before is the line before it in maps, empty for a record.
+func (t *Table) insert(s *Space, m, before *Map) bool {
 	end := m.Addr + m.Len
 	if string(m.Name) == "[stack]" {
 		s.stackLow, s.stackHigh = m.Addr, end
@@ -147,6 +148,7 @@ func (t *Table) insert(s *Space, m *Map) bool {
 	}
 	if m.Prot&ProtExec != 0 {
 		nm.File = t.files.intern(m.Name, m.ID, m.Addr, m.Len)
+		nm.Copied = t.copied(s, m, before)
 	}
 	s.layout = s.layout.own(&t.files)
 	s.layout.insert(&t.files, nm)

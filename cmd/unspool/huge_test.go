@@ -1,0 +1,60 @@
+package main
+
+import (
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"unspool/capture/profile"
+	"unspool/testdata/programs"
+)
+
+// TestCodeInHugePages records programs that have moved their code to memory
+// without a file, which huge pages take: the file still describes it.
+func TestCodeInHugePages(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	path := buildCase(t, "huge.c")
+	for _, how := range []string{"map", "move"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			proc := programs.Start(t, path, 20, how)
+			for name, what := range map[string][]string{
+				"that runs":                  {"-p", strconv.Itoa(proc.Process.Pid)},
+				"from the first instruction": {"--", path, "20", how},
+			} {
+				t.Run(name, func(t *testing.T) {
+					r := recordEnough(t, append([]string{"--strict"}, what...)...)
+					r.whole(t)
+					matchLeaves(t, r, proc.Chain)
+				})
+			}
+		})
+	}
+}
+
+// TestNodeInHugePages records node, which can move its code by itself.
+func TestNodeInHugePages(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	need(t, "node")
+	const script = `const b = Buffer.alloc(1 << 20, "hugepages"), end = Date.now() + 1500;
+		while (Date.now() < end) require("zlib").deflateSync(b)`
+	r := record(t, "-F", "1999", "--", "node", "--use-largepages=silent", "-e", script)
+	r.whole(t)
+	own := ownProfile(t, r.path)
+	var samples, inNode uint64
+	for _, s := range own.Samples {
+		f := own.Frames[own.Nodes[s.Node].Frame]
+		if f.Kind == profile.Kernel {
+			continue
+		}
+		samples += s.Count
+		if filepath.Base(own.Images[f.Image].Name) == "node" {
+			inNode += s.Count
+		}
+	}
+	if inNode*2 < samples {
+		t.Errorf("of %d samples %d are in node", samples, inNode)
+	}
+}
