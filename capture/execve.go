@@ -19,25 +19,27 @@ import (
 // and whatever the new one has at its SP: nothing, where addresses are
 // randomized; otherwise a stack that these registers have nothing to do with.
 type execve struct {
-	kallsyms string // where the kernel's symbols are; "" for nowhere
-	read     bool
-	loaders  []kernelRange // load_elf_binary, and the one for 32-bit programs
+	loaders []kernelRange // load_elf_binary, and the one for 32-bit programs
 }
 
 // A kernelRange is the code of a kernel function.
 type kernelRange struct{ start, end uint64 }
 
+// readExecve returns an execve that knows the running kernel. Without its
+// symbols nothing is recognised.
+func readExecve() execve {
+	f, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		return execve{}
+	}
+	defer f.Close()
+	return execve{loaders: findLoaders(f)}
+}
+
 // loading says whether a sample was taken in load_elf_binary.
 func (e *execve) loading(sm *perfring.Sample) bool {
 	if sm.CPUMode() != unix.PERF_RECORD_MISC_KERNEL {
 		return false
-	}
-	if !e.read {
-		e.read = true
-		if f, err := os.Open(e.kallsyms); err == nil {
-			e.loaders = findLoaders(f)
-			f.Close()
-		}
 	}
 	for i := range sm.Callchain.Len() {
 		// A return address may be the end of the function's code.
@@ -51,11 +53,12 @@ func (e *execve) loading(sm *perfring.Sample) bool {
 }
 
 // findLoaders reads the kernel's symbols, which are in order of address. Whom
-// kptr_restrict keeps out reads zeros, and gets none.
+// kptr_restrict keeps out reads zeros, and gets none. There are at most two, in the
+// first half of the symbols, and the kernel makes each line anew: so no more is read.
 func findLoaders(kallsyms io.Reader) (found []kernelRange) {
 	lines := bufio.NewScanner(kallsyms)
 	var start uint64 // of one whose end is not known yet
-	for lines.Scan() {
+	for len(found) < 2 && lines.Scan() {
 		// ffffffff814b2c40 t load_elf_binary
 		hex, rest, _ := bytes.Cut(lines.Bytes(), []byte(" "))
 		loader := len(rest) > 2 && string(rest[2:]) == "load_elf_binary"

@@ -64,7 +64,7 @@ func TestSamplesInsideExecve(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var k kept
 			s := newTestSession(&k)
-			s.execve = execve{read: true, loaders: []kernelRange{{0xffffffff81003000, 0xffffffff81003800}}}
+			s.execve = execve{loaders: []kernelRange{{0xffffffff81003000, 0xffffffff81003800}}}
 			s.table.Comm(7, 7, []byte("seven"), true)
 			s.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("//anon")})
 			if err := s.Record(c.sample.record()); err != nil {

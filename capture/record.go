@@ -137,7 +137,6 @@ func (r *recording) open() error {
 	r.images = unwind.NewImages("/proc")
 	r.session = NewSession(r.source.Format(), vmas.NewTable("/proc"), r.images, r.writer, r.MaxStack, r.Strict)
 	r.session.walker.Memory = r.session.interruptedStack
-	r.session.execve.kallsyms = "/proc/kallsyms"
 	userBuild := func(path string, id []byte) { r.writer.BuildID(path, id, false) }
 	r.images.Dropped = userBuild
 	r.out.Trouble = r.session.Trouble()
@@ -183,8 +182,11 @@ func (r *recording) run(ctx context.Context) error {
 // describeKernel writes the kernel's mappings.
 func (r *recording) describeKernel() error {
 	records, ids, err := perfdata.KernelRecords(r.source.Format())
-	if err != nil && r.kernelToo() {
-		r.note(err.Error())
+	if r.kernelToo() {
+		if err != nil {
+			r.note(err.Error())
+		}
+		r.session.execve = readExecve()
 	}
 	for _, rec := range records {
 		if err := r.writer.Write(rec); err != nil {
