@@ -52,7 +52,7 @@ func (u *Unwinder) Continue(space *vmas.Space, regs *Regs, stack *Stack, res Res
 		return res
 	}
 	var p place
-	if !u.locate(&p, space, u.last.lookup()) || !u.last.linked(&p) {
+	if !u.locate(&p, space, u.last.lookup()) || !u.linked(&p, &u.last) {
 		return res
 	}
 	for sp := fp + 16; next < chain.last; next++ {
@@ -60,7 +60,7 @@ func (u *Unwinder) Continue(space *vmas.Space, regs *Regs, stack *Stack, res Res
 		if !u.locate(&p, space, pc-1) {
 			return u.end(res.End, at)
 		}
-		r := p.rule(pc - 1)
+		r := u.rule(&p, &frame{pc: pc})
 		if !u.isReturn(space, &p, r, pc) {
 			return u.end(res.End, at)
 		}
@@ -111,8 +111,8 @@ func (u *Unwinder) anchor(regs *Regs, stack *Stack, chain *kernelChain) (next in
 
 // linked says whether BP is the frame pointer of f, which lies at p: whether its
 // return address is 8 bytes above where BP points.
-func (f *frame) linked(p *place) bool {
-	r := p.rule(f.lookup())
+func (u *Unwinder) linked(p *place, f *frame) bool {
+	r := u.rule(p, f)
 	switch r.kind() {
 	case fromSP, guessSP:
 		return f.bp == f.sp+r.cfa()-16 && r.bp() == 16
@@ -150,12 +150,15 @@ func (p *place) inGo(pc uint64) bool {
 	return ok
 }
 
-// rule gives the rule for pc, which lies at p.
-func (p *place) rule(pc uint64) rule {
-	if p.image == nil {
+// rule gives the rule for f, which lies at p.
+func (u *Unwinder) rule(p *place, f *frame) rule {
+	switch {
+	case p.jit != nil:
+		return u.generatedRule(p, f)
+	case p.image == nil:
 		return uncovered
 	}
-	return p.image.rule(p.m, pc)
+	return p.image.rule(p.m, f.lookup())
 }
 
 // isReturn says whether pc, which lies at p and has the rule r, can be a return address:
@@ -163,7 +166,7 @@ func (p *place) rule(pc uint64) rule {
 // for the root and for signal frames stand for.
 func (u *Unwinder) isReturn(space *vmas.Space, p *place, r rule, pc uint64) bool {
 	switch {
-	case p.image == nil || p.image.code == nil, r.kind() == endOfStack, r.kind() == sigframe:
+	case p.jit != nil, p.image == nil || p.image.code == nil, r.kind() == endOfStack, r.kind() == sigframe:
 		return true
 	}
 	return u.followsCall(space, pc)
