@@ -21,20 +21,33 @@ import (
 
 // A jit is what is known of the code that one process has generated.
 type jit struct {
-	pid   uint32
-	rules map[uint64]rule // by the address that was looked up
-	calls map[uint64]bool // what is a return address
-	due   time.Time       // when rules have to be looked at again
-	blind bool            // the process's memory could not be read; until due
+	pid uint32
+	now known
+	old known     // before that, for when the process is gone
+	due time.Time // when now is old
+
+	reads int  // of code, until due
+	blind bool // the process's memory cannot be read; until due
 
 	dump  *dump  // nil without a jitdump
 	maps  uint32 // generation of the mappings in which one was looked for
 	asked bool   // that it was
 }
 
+// A known is what was found out about generated code.
+type known struct {
+	rules map[uint64]rule // by the address that was looked up
+	calls map[uint64]bool // by the address behind: is it a call?
+}
+
+func newKnown() known { return known{make(map[uint64]rule), make(map[uint64]bool)} }
+
 const (
 	// jitAge is how long rules are believed in.
 	jitAge = 250 * time.Millisecond
+	// jitReads is how often code may be read in that time; each takes some
+	// microseconds.
+	jitReads = 2000
 	// jitSoon is when a jitdump is read on that was too long for once.
 	jitSoon = 10 * time.Millisecond
 	// jitRules bounds what one process may cost, in entries of each map.
@@ -46,13 +59,16 @@ const (
 func (u *Unwinder) generated(space *vmas.Space) *jit {
 	j, ok := space.Generated.(*jit)
 	if !ok {
-		j = &jit{pid: space.PID, rules: make(map[uint64]rule), calls: make(map[uint64]bool)}
+		j = &jit{pid: space.PID, now: newKnown(), old: newKnown()}
 		space.Generated = j
 	}
 	if now := time.Now(); now.After(j.due) {
-		clear(j.rules)
-		clear(j.calls)
-		j.blind = false
+		if !j.blind {
+			j.now, j.old = j.old, j.now
+			clear(j.now.rules)
+			clear(j.now.calls)
+		}
+		j.blind, j.reads = false, 0
 		j.due = now.Add(jitAge)
 		if u.images.readDump(j, space) {
 			j.due = now.Add(jitSoon)
@@ -64,7 +80,7 @@ func (u *Unwinder) generated(space *vmas.Space) *jit {
 // generatedRule gives the rule for the frame f in generated code.
 func (u *Unwinder) generatedRule(p *place, f *frame) rule {
 	j, pc := p.jit, f.lookup()
-	if r, ok := j.rules[pc]; ok {
+	if r, ok := j.now.rules[pc]; ok {
 		return r
 	}
 	r := uncovered
@@ -74,19 +90,25 @@ func (u *Unwinder) generatedRule(p *place, f *frame) rule {
 		r = compile(&row, pc)
 	case err != dwarfcfi.ErrNoFDE:
 		r = malformed
-	case u.Strict || j.blind:
+	case u.Strict || j.reads >= jitReads:
 	default:
-		found, ok := u.readGenerated(j.pid, p.m, f.pc)
-		if !ok {
-			j.blind = true
-			return uncovered
+		if was, ok := j.old.rules[pc]; ok {
+			r = was
 		}
-		r = found
+		if j.blind {
+			break
+		}
+		j.reads++
+		if read, ok := u.readGenerated(j.pid, p.m, f.pc); ok {
+			r = read
+		} else {
+			j.blind = true
+		}
 	}
-	if len(j.rules) >= jitRules {
-		clear(j.rules)
+	if len(j.now.rules) >= jitRules {
+		clear(j.now.rules)
 	}
-	j.rules[pc] = r
+	j.now.rules[pc] = r
 	return r
 }
 

@@ -78,14 +78,17 @@ func (u *Unwinder) generatedCall(space *vmas.Space, pc uint64) bool {
 		return false
 	}
 	j := p.jit
-	call, ok := j.calls[pc]
-	if ok || j.blind {
+	call, ok := j.now.calls[pc]
+	if ok {
 		return call
+	}
+	if j.blind {
+		return j.old.calls[pc]
 	}
 	w, ok := u.readWindow(j.pid, p.m, pc)
 	if !ok {
 		j.blind = true
-		return false
+		return j.old.calls[pc]
 	}
 	var in insn
 	if at, ok := w.code.callBefore(pc, callSize, &in); ok {
@@ -93,10 +96,10 @@ func (u *Unwinder) generatedCall(space *vmas.Space, pc uint64) bool {
 		call = t == calls && space.Find(target) != nil
 	}
 	call = call || w.code.findCall(pc) == indirectCall
-	if len(j.calls) >= jitRules {
-		clear(j.calls)
+	if len(j.now.calls) >= jitRules {
+		clear(j.now.calls)
 	}
-	j.calls[pc] = call
+	j.now.calls[pc] = call
 	return call
 }
 

@@ -18,7 +18,7 @@ import (
 
 // A dump is the CFI that one process's jitdump holds.
 type dump struct {
-	file   *os.File // the image's, who closes it
+	image  *Image // of the file, which it opened and closes
 	reader *jitdump.Reader
 	err    error // of the file, for good
 
@@ -32,7 +32,8 @@ type generatedCode struct {
 	addr, size uint64
 	frameAddr  uint64 // of .eh_frame, relative to addr
 	frame      []byte
-	seq        uint32 // age: later ones replace earlier ones
+	table      *dwarfcfi.Table // of frame, once it was needed
+	seq        uint32          // age: later ones replace earlier ones
 }
 
 const (
@@ -48,10 +49,10 @@ const (
 func (s *Images) readDump(j *jit, space *vmas.Space) (more bool) {
 	if !j.asked || j.maps != space.Generation() {
 		j.asked, j.maps = true, space.Generation()
-		if file := s.findDump(space); file == nil {
+		if im := s.findDump(space); im == nil {
 			j.dump = nil
-		} else if j.dump == nil || j.dump.file != file {
-			j.dump = &dump{file: file}
+		} else if j.dump == nil || j.dump.image != im {
+			j.dump = &dump{image: im}
 		}
 	}
 	d := j.dump
@@ -60,7 +61,7 @@ func (s *Images) readDump(j *jit, space *vmas.Space) (more bool) {
 	}
 	more, d.err = d.read()
 	if d.err != nil && s.Failed != nil {
-		s.Failed(d.file.Name(), d.err)
+		s.Failed(d.image.Path, fmt.Errorf("%s: %w", d.image.Path, d.err))
 	}
 	return more
 }
@@ -68,7 +69,7 @@ func (s *Images) readDump(j *jit, space *vmas.Space) (more bool) {
 // findDump finds the jitdump among the mappings of a process. It was opened
 // when the process mapped it, like every file. A process that was forked has
 // that of its parent, and may have its own, too.
-func (s *Images) findDump(space *vmas.Space) (found *os.File) {
+func (s *Images) findDump(space *vmas.Space) (found *Image) {
 	own := fmt.Sprintf("jit-%d.dump", space.PID)
 	maps := space.Mappings()
 	for i := range maps {
@@ -82,7 +83,7 @@ func (s *Images) findDump(space *vmas.Space) (found *os.File) {
 			continue
 		}
 		if found == nil || name == own {
-			found = im.file
+			found = im
 		}
 	}
 	return found
@@ -112,7 +113,7 @@ func (s *Images) ownedBy(f *os.File, pid uint32) bool {
 // read reads what the runtime has written since the last time.
 func (d *dump) read() (more bool, err error) {
 	if d.reader == nil {
-		if d.reader, err = jitdump.NewReader(d.file); err != nil {
+		if d.reader, err = jitdump.NewReader(d.image.file); err != nil {
 			return false, notEOF(err)
 		}
 	}
@@ -213,12 +214,15 @@ func (d *dump) row(pc uint64, row *dwarfcfi.Row) error {
 	if c == nil || c.frame == nil {
 		return dwarfcfi.ErrNoFDE
 	}
-	table, err := dwarfcfi.New(dwarfcfi.Sections{
-		EhFrame: dwarfcfi.Section{Addr: c.frameAddr, Data: c.frame},
-		PtrSize: 8,
-	})
-	if err != nil {
-		return err
+	if c.table == nil {
+		table, err := dwarfcfi.New(dwarfcfi.Sections{
+			EhFrame: dwarfcfi.Section{Addr: c.frameAddr, Data: c.frame},
+			PtrSize: 8,
+		})
+		if err != nil {
+			return err
+		}
+		c.table = table
 	}
-	return table.Row(pc-c.addr, row)
+	return c.table.Row(pc-c.addr, row)
 }

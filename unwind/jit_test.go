@@ -206,7 +206,6 @@ func TestGeneratedCodeIsRead(t *testing.T) {
 	if err != nil {
 		t.Skipf("no executable memory: %v", err)
 	}
-	defer unix.Munmap(mem)
 	code := uint64(uintptr(unsafe.Pointer(&mem[0])))
 	const (
 		stack    = 0x7ffc_0000_0000
@@ -242,11 +241,17 @@ func TestGeneratedCodeIsRead(t *testing.T) {
 	// A word that follows no call is no return address.
 	walk(u, stackOf(stack, a, 0, 0, 0, b+1, 0, 0), code, a)
 
-	// Neither of a process that is gone nor strictly is anything known.
+	// What was known stays when the process is gone.
 	look(space)
+	unix.Munmap(mem)
+	walk(u, stackOf(stack, a, 0, 0, 0, b, 0, 0), code, a, b)
+	look(space)
+	walk(u, stackOf(stack, a, 0, 0, 0, b, 0, 0), code, a, b)
+
+	space.Generated = nil
 	u.Strict = true
 	walk(u, stackOf(stack, a, 0, 0, 0, b, 0, 0), code)
-	look(space)
+	space.Generated = nil
 	walk(NewUnwinder(NewImages("")), stackOf(stack, a, 0, 0, 0, b, 0, 0), code)
 }
 

@@ -89,7 +89,7 @@ const (
 	maxHeader = 4 << 10
 	maxRecord = 1 << 30
 	maxName   = 4 << 10  // longer names are cut
-	maxFrame  = 64 << 10 // larger tables are left out
+	maxFrame  = 16 << 10 // larger tables are left out
 	bufSize   = 32 << 10
 )
 
