@@ -58,13 +58,14 @@ func (u *Unwinder) hasFrame(space *vmas.Space, f *frame, cfa uint64, stack *Stac
 	return ok && u.followsCall(space, pc)
 }
 
-// followsCall says whether the code before pc is a call.
+// followsCall says whether the code before pc is a call, or pc is where a coroutine
+// ends, to which its first function returns.
 func (u *Unwinder) followsCall(space *vmas.Space, pc uint64) bool {
 	c, addr := u.codeAt(space, pc-1)
 	if c == nil {
 		return u.generatedCall(space, pc)
 	}
-	return c.followsCall(addr + 1)
+	return c.followsCall(addr+1) || c.isContextEnd(addr+1)
 }
 
 // isNewThread says whether f is a sampled thread to which the system call that

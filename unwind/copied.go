@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"debug/elf"
 	"fmt"
 	"math/bits"
 	"os"
@@ -26,15 +27,38 @@ func (s *Images) copied(pid uint32, m *vmas.Mapping) *Image {
 		return nil
 	}
 	if !c.Same {
+		if c.Behind {
+			c.Offset, c.Behind = im.offsetBehind(c.Offset), false
+		}
 		if c.Same = im.isIn(fmt.Sprintf("%s/%d/mem", s.proc, pid), m); !c.Same {
 			return nil
 		}
-		if s.Copied != nil {
-			s.Copied(pid, m)
+	}
+	if m.Settle() && s.Copied != nil {
+		s.Copied(pid, m)
+	}
+	return im
+}
+
+// offsetBehind gives the offset of the code behind the part of the file that ends at
+// off where both are mapped: linkers need not leave them in one piece, as lld does
+// not, whose segments share a page of the file.
+func (im *Image) offsetBehind(off uint64) uint64 {
+	const page = 4096
+	if !im.parsed {
+		im.parse()
+	}
+	addr, ok := im.address(off - page)
+	if !ok {
+		return off
+	}
+	addr += page
+	for _, l := range im.loads {
+		if l.Flags&elf.PF_X != 0 && addr >= l.Vaddr&^(page-1) && addr < l.Vaddr+l.Filesz {
+			return addr - l.Vaddr + l.Offset
 		}
 	}
-	m.Settle()
-	return im
+	return off
 }
 
 // isIn compares memory that m maps with the file that it may be a copy of, in some

@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"debug/elf"
 	"os"
 	"path/filepath"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/dwarfcfi"
 	"unspool/testdata/programs"
 	"unspool/vmas"
 )
@@ -63,9 +65,37 @@ func TestCopiedCode(t *testing.T) {
 			case im == nil && m.Offset != addr:
 				t.Errorf("the offset of memory is %#x", m.Offset)
 			}
+			// Made executable when it was known already, it is told of again.
+			if m = table.Mmap(pid, code); c.same {
+				if images.of(pid, m) != im || told != 2 || m.Offset != size {
+					t.Errorf("afterwards told %d times, from %#x on", told, m.Offset)
+				}
+			}
 			if n := testing.AllocsPerRun(100, func() { images.of(pid, m) }); c.same && n > 0 {
 				t.Errorf("%v allocations", n)
 			}
 		})
+	}
+}
+
+func TestOffsetBehindAPartOfAFile(t *testing.T) {
+	gnu := []dwarfcfi.Load{{Vaddr: 0, Filesz: 0x6a8, Flags: elf.PF_R}, {Offset: 0x1000, Vaddr: 0x1000, Filesz: 0x3000, Flags: elf.PF_R | elf.PF_X}}
+	lld := []dwarfcfi.Load{{Vaddr: 0, Filesz: 0x1770, Flags: elf.PF_R}, {Offset: 0x1770, Vaddr: 0x2770, Filesz: 0x3000, Flags: elf.PF_R | elf.PF_X}}
+	for _, c := range []struct {
+		name      string
+		loads     []dwarfcfi.Load
+		off, want uint64
+	}{
+		{"one piece", gnu, 0x1000, 0x1000},
+		{"in the code", gnu, 0x3000, 0x3000},
+		{"a page twice", lld, 0x2000, 0x1000},
+		{"in the code of that", lld, 0x3000, 0x3000},
+		{"behind the code", gnu, 0x5000, 0x5000},
+		{"before the file", gnu, 0, 0},
+	} {
+		im := Image{parsed: true, loads: c.loads}
+		if got := im.offsetBehind(c.off); got != c.want {
+			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
+		}
 	}
 }

@@ -24,7 +24,7 @@ type Images struct {
 	// Dropped, if set, is called for each sampled image that Forget drops and
 	// whose build ID no record told of.
 	Dropped func(path string, id []byte)
-	// Copied, if set, is called when memory of a process is found to hold the
+	// Copied, if set, is called for each mapping that turns out to hold the
 	// code of m.Copied.File.
 	Copied func(pid uint32, m *vmas.Mapping)
 

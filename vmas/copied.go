@@ -8,15 +8,25 @@ type Copied struct {
 	File       *File
 	Start, End uint64 // where the file's code was: the mapping, or a part of it
 	Offset     uint64 // of Start in the file
+	// Behind says that the file's part in front of Start was all there is to go by: Offset is where
+	// that part ends. Program headers may say otherwise.
+	Behind bool
 
 	// Asked and Same belong to whoever finds out, and are never looked at by this package.
 	Asked uint32
 	Same  bool
 }
 
-// Settle makes Offset that of Start in the file of which m turned out to be a copy. It wraps around
-// where m starts before the file's code.
-func (m *Mapping) Settle() { m.Offset = m.Copied.Offset + m.Start - m.Copied.Start }
+// Settle says that m holds the code of m.Copied.File: Offset is that of Start in the file from now
+// on, wrapped around where m starts before the file's code. It reports whether that is news.
+func (m *Mapping) Settle() bool {
+	if m.settled {
+		return false
+	}
+	m.settled = true
+	m.Offset = m.Copied.Offset + m.Start - m.Copied.Start
+	return true
+}
 
 // copied is what m may be a copy of, nil if there is nothing. before is the line before m in maps,
 // empty for a record.
@@ -42,5 +52,5 @@ func (t *Table) copied(s *Space, m, before *Map) *Copied {
 		return nil
 	}
 	f := t.files.intern(before.Name, before.ID, before.Addr, before.Len)
-	return &Copied{File: f, Start: m.Addr, End: end, Offset: before.Offset + before.Len}
+	return &Copied{File: f, Start: m.Addr, End: end, Offset: before.Offset + before.Len, Behind: true}
 }

@@ -22,7 +22,8 @@ type Mapping struct {
 	// Copied is what memory without a file may be a copy of, nil if nothing is known.
 	Copied *Copied
 
-	seq uint32 // age within its space: smaller is older, modulo 2^32
+	seq     uint32 // age within its space: smaller is older, modulo 2^32
+	settled bool   // it is a copy
 }
 
 // layout is the mappings of a space, sorted by address, none overlapping another. A fork shares

@@ -9,10 +9,10 @@
 // # What records do not say
 //
 // The kernel reports executable mappings only, unless mmap_data is asked for. It never reports
-// munmap: a stale mapping stays until another one covers it, its process execs or exits, or there
-// are so many of them that the space is read again from /proc. An mprotect that makes memory
-// executable arrives as an MMAP2; a record of memory that is not executable takes away what was
-// mapped there.
+// mremap and munmap: a stale mapping stays until another one covers it, its process execs or exits,
+// or there are so many of them that the space is read again from /proc. An mprotect that makes
+// memory executable arrives as an MMAP2; a record of memory that is not executable takes away what
+// was mapped there.
 //
 // # Seeding without a gap
 //
