@@ -11,19 +11,14 @@ type kernelChain struct {
 	first, last int // last is behind the end
 }
 
-// userPart finds the part in the n entries of a callchain.
+// userPart finds the part in the n entries of a callchain: all behind its marker.
 func userPart(n int, at func(i int) uint64) kernelChain {
-	c := kernelChain{at: at, first: n, last: n}
 	for i := range n {
-		switch ip := at(i); {
-		case c.first == n && ip == contextUser:
-			c.first = i + 1
-		case c.first < n && ip >= contextMax:
-			c.last = i
-			return c
+		if at(i) == contextUser {
+			return kernelChain{at, i + 1, n}
 		}
 	}
-	return c
+	return kernelChain{at, n, n}
 }
 
 // Continue adds to the result of the last walk, which has come to the end of

@@ -328,7 +328,7 @@ func TestSplice(t *testing.T) {
 		{"kernel above user", []uint64{kernel, 8, 9}, []uint64{1}, []uint64{kernel, 8, 9, contextUser, 1}},
 		{"kernel only", []uint64{kernel, 8}, nil, []uint64{kernel, 8}},
 		{"the kernel's own user part", []uint64{kernel, 8, contextUser, 7, 7}, []uint64{1}, []uint64{kernel, 8, contextUser, 1}},
-		{"several user parts", []uint64{contextUser, 7, kernel, 8, contextUser, 7}, []uint64{1}, []uint64{kernel, 8, contextUser, 1}},
+		{"stack words that look like markers", []uint64{kernel, 8, contextUser, 7, ^uint64(0), 7, kernel, 7, contextUser, 7}, []uint64{1}, []uint64{kernel, 8, contextUser, 1}},
 		{"user part without an unwound one", []uint64{kernel, 8, contextUser, 7}, nil, []uint64{kernel, 8}},
 		{"deferred user part", []uint64{kernel, 8, contextDeferred, 5}, []uint64{1}, []uint64{kernel, 8, contextUser, 1}},
 		{"guest's part", []uint64{guest, 3, contextUser, 7}, []uint64{1}, []uint64{guest, 3, contextUser, 1}},
