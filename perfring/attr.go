@@ -15,14 +15,17 @@ type Attr struct {
 
 // Unwound returns a with the attributes of a recording whose samples went through
 // [Format.AppendUnwound]: no REGS_USER and STACK_USER, so that nobody unwinds them again, and a
-// callchain with a user part. The IDs are shared.
+// callchain with a user part in the stack's stead. An event that copies neither comes back as it
+// was. The IDs are shared.
 func (a Attr) Unwound() Attr {
 	p := &a.PerfEventAttr
+	if p.Sample_type&unix.PERF_SAMPLE_STACK_USER != 0 {
+		p.Sample_type |= unix.PERF_SAMPLE_CALLCHAIN
+		p.Bits &^= unix.PerfBitExcludeCallchainUser
+	}
 	p.Sample_type &^= unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER
-	p.Sample_type |= unix.PERF_SAMPLE_CALLCHAIN
 	p.Sample_regs_user = 0
 	p.Sample_stack_user = 0
-	p.Bits &^= unix.PerfBitExcludeCallchainUser
 	return a
 }
 

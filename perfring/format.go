@@ -39,6 +39,7 @@ type Format struct {
 	regsUser    uint64 // sample_regs_user
 	regsIntr    uint64 // sample_regs_intr
 	sampleIDAll bool
+	buildID     bool // MMAP2 records may have build IDs
 }
 
 // NewFormat returns the layout of the records of an event that was opened with attr.
@@ -50,7 +51,38 @@ func NewFormat(attr *unix.PerfEventAttr) Format {
 		regsUser:    attr.Sample_regs_user,
 		regsIntr:    attr.Sample_regs_intr,
 		sampleIDAll: attr.Bits&unix.PerfBitSampleIDAll != 0,
+		buildID:     attr.Bits&bitBuildID != 0,
 	}
+}
+
+// sameLayout reports whether f and g differ in no field's place.
+func (f Format) sameLayout(g Format) bool {
+	f.buildID = g.buildID
+	return f == g
+}
+
+// AllowBuildIDs returns f for records that another event may have made as well, one of which asks for
+// build IDs: perf asks for them in one event, and the records that it makes itself belong to none.
+func (f Format) AllowBuildIDs() Format {
+	f.buildID = true
+	return f
+}
+
+// AsksBuildIDs reports whether an MMAP2 record of the event may have a build ID.
+func (f *Format) AsksBuildIDs() bool { return f.buildID }
+
+// Mend returns r as its event has it. The kernel sets PERF_RECORD_MISC_MMAP_BUILD_ID in a header that
+// the events of everybody share, and does not take it back (perf_event_mmap_output,
+// kernel/events/core.c): while one profiler asks for build IDs, the MMAP2 records of those that do not
+// claim to have one, too, and hold device and inode. Such a record is copied to buf, without
+// the bit; all others come back as they are.
+func (f *Format) Mend(r Record, buf []byte) Record {
+	if f.buildID || r.Type() != RecordMmap2 || r.Misc()&unix.PERF_RECORD_MISC_MMAP_BUILD_ID == 0 {
+		return r
+	}
+	m := Record(append(buf[:0], r...))
+	binary.LittleEndian.PutUint16(m[4:], r.Misc()&^unix.PERF_RECORD_MISC_MMAP_BUILD_ID)
+	return m
 }
 
 // SampleType returns the PERF_SAMPLE_* bits.
@@ -68,12 +100,22 @@ func (f *Format) SampleIDSize() int {
 	return 8 * bits.OnesCount64(f.sampleType&sampleIDType)
 }
 
+// HasStack reports whether samples hold a copy of the user stack.
+func (f *Format) HasStack() bool { return f.sampleType&unix.PERF_SAMPLE_STACK_USER != 0 }
+
+// HasUser reports whether samples hold user registers or a copy of the user stack.
+func (f *Format) HasUser() bool {
+	return f.sampleType&(unix.PERF_SAMPLE_REGS_USER|unix.PERF_SAMPLE_STACK_USER) != 0
+}
+
 // Unwound returns the format of the samples that [Format.AppendUnwound] writes: the same without
-// REGS_USER and STACK_USER, with CALLCHAIN.
+// REGS_USER and STACK_USER, with CALLCHAIN in the stack's stead.
 func (f *Format) Unwound() Format {
 	u := *f
 	u.sampleType &^= unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER
-	u.sampleType |= unix.PERF_SAMPLE_CALLCHAIN
+	if f.HasStack() {
+		u.sampleType |= unix.PERF_SAMPLE_CALLCHAIN
+	}
 	u.regsUser = 0
 	return u
 }

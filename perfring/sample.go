@@ -247,17 +247,22 @@ func (s *Sample) stack(c *cursor) {
 }
 
 // AppendUnwound appends r, re-encoded for f.Unwound(), to dst: the callchain is chain, the user
-// registers and the stack are gone, all other fields and the header's misc bits are as in r. s is
+// registers and the stack are gone, all other fields and the header's misc bits are as in r. Where
+// there was no stack the callchain stays what it was. s is
 // what f.Sample made of r. chain must not overlap with dst. The error is [ErrTooLarge] when the
 // record would not fit its header; dst then comes back as it was.
 func (f *Format) AppendUnwound(dst []byte, r Record, s *Sample, chain []uint64) ([]byte, error) {
 	start := len(dst)
-	dst = append(dst, r[:s.chainStart]...)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(chain)))
-	for _, ip := range chain {
-		dst = binary.LittleEndian.AppendUint64(dst, ip)
+	if f.HasStack() {
+		dst = append(dst, r[:s.chainStart]...)
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(len(chain)))
+		for _, ip := range chain {
+			dst = binary.LittleEndian.AppendUint64(dst, ip)
+		}
+		dst = append(dst, r[s.chainEnd:s.userStart]...)
+	} else {
+		dst = append(dst, r[:s.userStart]...)
 	}
-	dst = append(dst, r[s.chainEnd:s.userStart]...)
 	dst = append(dst, r[s.userEnd:]...)
 	return finishRecord(dst, start)
 }

@@ -68,6 +68,9 @@ func (op *opener) source() (*Source, error) {
 // start completes a Source with attrs, fds and rings.
 func (s *Source) start() error {
 	s.format = NewFormat(&s.attrs[0].PerfEventAttr)
+	for i := range s.attrs {
+		s.format.buildID = s.format.buildID || s.attrs[i].PerfEventAttr.Bits&bitBuildID != 0
+	}
 	s.deliver = s.count
 	for _, d := range s.fds {
 		var id uint64
@@ -123,7 +126,7 @@ func Adopt(events []Adopted, pages int) (*Source, error) {
 			a.Sample_type&unix.PERF_SAMPLE_TIME == 0 || a.Bits&unix.PerfBitSampleIDAll == 0 {
 			return nil, fmt.Errorf("event %s: needs PERF_SAMPLE_TIME, sample_id_all, use_clockid and one clock for all", events[i].Name)
 		}
-		if NewFormat(a) != NewFormat(&events[0].Attr) {
+		if !NewFormat(a).sameLayout(NewFormat(&events[0].Attr)) {
 			return nil, fmt.Errorf("events %s and %s have different layouts", events[0].Name, events[i].Name)
 		}
 		s.clock = a.Clockid

@@ -135,7 +135,7 @@ func (l *loader) record(r perfring.Record, f *perfring.Format) {
 		}
 	case perfring.RecordMmap2:
 		var m perfring.Mmap2
-		if err = perfring.DecodeMmap2(r, &m); err == nil {
+		if err = perfring.DecodeMmap2(f.Mend(r, nil), &m); err == nil {
 			l.mmap2(&m)
 		}
 	case perfring.RecordComm:

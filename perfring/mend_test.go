@@ -1,0 +1,84 @@
+package perfring
+
+import (
+	"bytes"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// mmap2 makes an MMAP2 record without a trailer, its misc bits as given.
+func mmap2(t *testing.T, misc uint16, buildID []byte) Record {
+	t.Helper()
+	b, err := AppendMmap2(nil, new(Format), &Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 7, TID: 7, Addr: 0x1000, Len: 0x1000,
+		Maj: 8, Min: 1, Inode: 4711, Generation: 3, BuildID: buildID, Prot: unix.PROT_EXEC, Path: []byte("/bin/true")}, &SampleID{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[4], b[5] = byte(misc), byte(misc>>8)
+	return b
+}
+
+// The kernel hands one profiler's PERF_RECORD_MISC_MMAP_BUILD_ID to the events of all others.
+func TestBuildIDIsBelievedOnlyWhereTheEventAsksForIt(t *testing.T) {
+	const claims = unix.PERF_RECORD_MISC_USER | unix.PERF_RECORD_MISC_MMAP_BUILD_ID
+	asks := NewFormat(&unix.PerfEventAttr{Bits: bitBuildID})
+	var asksNot Format
+	own := asksNot.AllowBuildIDs()
+	for _, c := range []struct {
+		name   string
+		format *Format
+		record Record
+		id     string
+		inode  uint64
+	}{
+		{"asked for and given", &asks, mmap2(t, claims, []byte("twenty bytes of hash")), "twenty bytes of hash", 0},
+		{"asked for and not given", &asks, mmap2(t, unix.PERF_RECORD_MISC_USER, nil), "", 4711},
+		{"not asked for", &asksNot, mmap2(t, unix.PERF_RECORD_MISC_USER, nil), "", 4711},
+		{"not asked for, claimed", &asksNot, mmap2(t, claims, nil), "", 4711},
+		{"no event's, given", &own, mmap2(t, claims, []byte("twenty bytes of hash")), "twenty bytes of hash", 0},
+	} {
+		before := bytes.Clone(c.record)
+		r := c.format.Mend(c.record, nil)
+		var m Mmap2
+		if err := DecodeMmap2(r, &m); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if string(m.BuildID) != c.id || m.Inode != c.inode || string(m.Path) != "/bin/true" {
+			t.Errorf("%s: build ID %q, inode %d, path %s", c.name, m.BuildID, m.Inode, m.Path)
+		}
+		if !bytes.Equal(before, c.record) {
+			t.Errorf("%s: the kernel's memory was written to", c.name)
+		}
+		if r.Misc()&unix.PERF_RECORD_MISC_MMAP_BUILD_ID != 0 != (c.id != "") || !bytes.Equal(r[6:], before[6:]) {
+			t.Errorf("%s: handed on as % x", c.name, []byte(r))
+		}
+	}
+}
+
+// perf's dummy event and tracepoints without callchains stay what they are.
+func TestEventsWithoutAStackAreLeftAlone(t *testing.T) {
+	const plain = unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME
+	for _, c := range []struct {
+		name      string
+		have      uint64
+		want      uint64
+		keepsUser bool // exclude_callchain_user
+	}{
+		{"no callchain", plain, plain, true},
+		{"callchain of the kernel", plain | unix.PERF_SAMPLE_CALLCHAIN, plain | unix.PERF_SAMPLE_CALLCHAIN, true},
+		{"registers alone", plain | unix.PERF_SAMPLE_REGS_USER, plain, true},
+		{"stack", plain | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER, plain | unix.PERF_SAMPLE_CALLCHAIN, false},
+	} {
+		a := Attr{PerfEventAttr: unix.PerfEventAttr{Sample_type: c.have, Bits: unix.PerfBitExcludeCallchainUser}}
+		u := a.Unwound().PerfEventAttr
+		if u.Sample_type != c.want || u.Bits&unix.PerfBitExcludeCallchainUser != 0 != c.keepsUser || u.Sample_regs_user|uint64(u.Sample_stack_user) != 0 {
+			t.Errorf("%s: sample_type %#x, bits %#x; want %#x", c.name, u.Sample_type, u.Bits, c.want)
+		}
+		f := NewFormat(&a.PerfEventAttr)
+		if g := f.Unwound(); g.SampleType() != c.want {
+			t.Errorf("%s: format %#x, want %#x", c.name, g.SampleType(), c.want)
+		}
+	}
+}
