@@ -48,8 +48,8 @@ func (s *Stats) CPUShare() float64 {
 func (s *Stats) count(r *unwind.Result) {
 	s.Ended[r.End]++
 	s.Frames += uint64(len(r.IPs))
-	for _, by := range r.Sources {
-		s.FramesBy[by]++
+	for i := range r.Frames {
+		s.FramesBy[r.Frames[i].Source]++
 	}
 }
 

@@ -16,10 +16,23 @@ const (
 	cacheLargest = 1 << 21
 )
 
-// hash spreads neighbouring offsets (Knuth's multiplicative hash with 2^64/φ).
+// spread is the factor of Knuth's multiplicative hash, 2^64/φ.
+const spread = 0x9e3779b97f4a7c15
+
+// slot spreads neighbouring offsets.
 func (c *cache) slot(off uint32) uint64 {
-	return uint64(off) * 0x9e3779b97f4a7c15 >> c.shift
+	return uint64(off) * spread >> c.shift
 }
+
+// table is where peek looks, never empty.
+func (c *cache) table() (entries []uint64, shift uint) {
+	if len(c.entries) == 0 {
+		return noEntries[:], 63
+	}
+	return c.entries, c.shift
+}
+
+var noEntries [1]uint64
 
 // get returns the rule for an offset, or noRule.
 func (c *cache) get(off uint32) rule {
@@ -41,7 +54,7 @@ func (c *cache) get(off uint32) rule {
 
 // put remembers the rule for an offset that get did not find.
 func (c *cache) put(off uint32, r rule) {
-	if 2*c.used >= len(c.entries) {
+	if 4*c.used >= 3*len(c.entries) {
 		c.grow()
 	}
 	c.insert(off, r)

@@ -421,8 +421,8 @@ func (s *state) rules() (sp, bp rule) {
 			if x.v.kind == ofSP && x.addr.kind == v.kind && x.addr.at == v.at {
 				k, ok1 := inWords(int64(x.addr.off) - int64(v.off))
 				m, ok2 := inWords(8 - int64(x.v.off))
-				if ok1 && ok2 && k <= 0xfff && m <= 0xf {
-					sp = guessSaved | b<<4 | k<<16 | m<<28
+				if at, fits := savedAt(k, m); ok1 && ok2 && fits {
+					sp = guessSaved | b<<4 | at
 					break
 				}
 			}

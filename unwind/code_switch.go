@@ -24,9 +24,9 @@ import (
 // 2³²) as at.
 const (
 	imageAddress = aligned + 1 + iota // at + off
-	caseDistance                       // a 32-bit word of the table
-	caseAddress                        // that and the table's address
-	caseWord                           // a 64-bit word of the table: an address
+	caseDistance                      // a 32-bit word of the table
+	caseAddress                       // that and the table's address
+	caseWord                          // a 64-bit word of the table: an address
 )
 
 // maxCases bounds the length of a jump table, and maxRounds how often a function

@@ -15,12 +15,12 @@ func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule, stack *Stack, move
 	case guessBP:
 		next.sp = f.bp + r.cfa()
 	case guessSaved:
-		at := f.sp + 8*uint64(r>>16&0xfff)
-		saved, ok := stack.word(at)
+		at, plus := r.saved()
+		saved, ok := stack.word(f.sp + at)
 		if !ok {
-			return next, ByHeuristic, moves.miss(stack, at)
+			return next, ByHeuristic, moves.miss(stack, f.sp+at)
 		}
-		next.sp = saved + 8*uint64(r>>28)
+		next.sp = saved + plus
 	}
 	if next.sp <= f.sp || r.kind() == guessSP && u.hasFrame(space, f, next.sp, stack) {
 		return u.framePointer(space, f, stack)

@@ -90,8 +90,8 @@ inner:
 	if want := []uint64{inInner, inOuter, inStart}; !equal(got.IPs, want) || got.End != Root {
 		t.Errorf("%#x %v, want %#x %v", got.IPs, got.End, want, Root)
 	}
-	if want := []Source{BySample, ByHeuristic, ByHeuristic}; !slices.Equal(got.Sources, want) {
-		t.Errorf("found by %v, want %v", got.Sources, want)
+	if want := []Source{BySample, ByHeuristic, ByHeuristic}; !slices.Equal(sources(got), want) {
+		t.Errorf("found by %v, want %v", sources(got), want)
 	}
 	stack := stackOf(words)
 	if n := testing.AllocsPerRun(100, func() { u.Unwind(space, &regs, stack) }); n != 0 {

@@ -285,7 +285,7 @@ func (p *aStoppable) compareStopped(t *testing.T, gdb, script string, pid int, i
 		}
 	}
 	for i, pc := range got.IPs {
-		if p.generated && got.Sources[i] != BySample && got.Sources[i] != ByCFI {
+		if p.generated && got.Frames[i].Source != BySample && got.Frames[i].Source != ByCFI {
 			t.Logf("%d frames up to generated code, then the walk's alone", i)
 			return
 		}
@@ -295,7 +295,7 @@ func (p *aStoppable) compareStopped(t *testing.T, gdb, script string, pid int, i
 		}
 		if pc != want.pcs[i] {
 			t.Errorf("frame %d is %#x, %v, gdb has %#x (%s) above %s; gdb's %d frames: %#x; the walk's %d: %#x, ended: %v",
-				i, pc, got.Sources[i], want.pcs[i], want.names[i], want.names[max(i-1, 0)], len(want.pcs), want.pcs, len(got.IPs), got.IPs, got.End)
+				i, pc, got.Frames[i].Source, want.pcs[i], want.names[i], want.names[max(i-1, 0)], len(want.pcs), want.pcs, len(got.IPs), got.IPs, got.End)
 			return
 		}
 	}

@@ -35,6 +35,7 @@ type Image struct {
 	golang *pclntab // of a Go binary
 	code   *code    // for what has no CFI, on i386 for where coroutines end
 	rules  cache
+	wide   []wideRule
 	hit    bool
 
 	machine elf.Machine
@@ -88,7 +89,7 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) rule {
 		err == dwarfcfi.ErrNoFDE && im.endsContext(m, pc+1):
 		return endOfStack
 	case err == nil:
-		return compile(&row, pc)
+		return im.compileRow(&row, pc)
 	case !errors.Is(err, dwarfcfi.ErrNoFDE):
 		return malformed
 	}
@@ -102,6 +103,18 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) rule {
 		return r
 	}
 	return uncovered
+}
+
+// compileRow gives the rule for a row, and keeps numbers that have no room in it.
+func (im *Image) compileRow(row *dwarfcfi.Row, pc uint64) rule {
+	r := compile(row, pc)
+	if r == local && len(im.wide) < maxWide {
+		if w, ok := compileWide(row); ok {
+			im.wide = append(im.wide, w)
+			return wide | rule(len(im.wide)-1)<<4
+		}
+	}
+	return r
 }
 
 // entrySize is how many bytes after the entry point still belong to it: what

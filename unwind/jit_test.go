@@ -122,9 +122,9 @@ func TestJitdump(t *testing.T) {
 		if !slices.Equal(res.IPs, want) || res.End != NoCFI {
 			t.Errorf("from %#x: %#x, %v; want %#x", pc, res.IPs, res.End, want)
 		}
-		for _, by := range res.Sources[1:] {
-			if by != ByCFI {
-				t.Errorf("from %#x: frames by %v", pc, res.Sources)
+		for _, f := range res.Frames[1:] {
+			if f.Source != ByCFI {
+				t.Errorf("from %#x: frames by %v", pc, sources(res))
 			}
 		}
 	}

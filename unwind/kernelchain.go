@@ -62,9 +62,7 @@ func (u *Unwinder) Continue(space *vmas.Space, regs *Regs, stack *Stack, res Res
 		if len(u.ips) >= u.MaxFrames {
 			return u.end(DepthLimit, at)
 		}
-		u.ips = append(u.ips, pc)
-		u.sps = append(u.sps, sp)
-		u.sources = append(u.sources, ByKernel)
+		u.push(&frame{pc: pc, sp: sp}, ByKernel)
 		sp = 0 // beyond the copy, so unknown
 		switch {
 		case r.kind() == endOfStack, r.kind() == entryCode && next+1 == chain.last:
@@ -97,7 +95,7 @@ func (u *Unwinder) anchor(regs *Regs, stack *Stack, chain *kernelChain) (next in
 		pc, sp, fp = ra, fp+16, bp
 	}
 	for i := len(u.ips) - 1; i > 0; i-- {
-		if u.sps[i] == sp && u.ips[i] == pc && u.sources[i] != ByLive {
+		if u.frames[i].SP == sp && u.ips[i] == pc && u.frames[i].Source != ByLive {
 			return next, fp, true
 		}
 	}

@@ -221,10 +221,10 @@ func TestKernelChainGoesOnBeyondTheCopy(t *testing.T) {
 			if !slices.Equal(got.IPs, want) || got.End != c.end {
 				t.Fatalf("%d frames %#x, %v; want %d %#x, %v", len(got.IPs), got.IPs, got.End, len(want), want, c.end)
 			}
-			if len(got.SPs) != len(got.IPs) || len(got.Sources) != len(got.IPs) {
-				t.Errorf("%d frames, %d SPs, %d sources", len(got.IPs), len(got.SPs), len(got.Sources))
+			if len(got.Frames) != len(got.IPs) {
+				t.Errorf("%d IPs, %d frames", len(got.IPs), len(got.Frames))
 			}
-			for i, by := range got.Sources {
+			for i, by := range sources(got) {
 				if (by == ByKernel) != (i >= c.own) {
 					t.Errorf("frame %d of %d is by %v", i, len(got.IPs), by)
 				}

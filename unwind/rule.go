@@ -16,15 +16,22 @@ import (
 //	fromSP    SP + 8c         *(CFA-8)    CFA    b == 0 ? BP : *(CFA - 8b)
 //	fromBP    BP + 8c         *(CFA-8)    CFA    b == 0 ? BP : *(CFA - 8b)
 //	realigned *(BP - 8c)      *(CFA-8)    CFA    *BP
+//	fromSaved *(SP + 8(c & 0xfff)) + 8(c >> 12)
+//	                          *(CFA-8)    CFA    b == 0 ? BP : *(CFA - 8b)
 //	sigframe  *(SP + 160)     *(SP+168)   CFA    *(SP + 120)
 //	otherStack BP + 16        *(BP+8)     CFA    *BP
 //
-// Reading the code where there is no CFI gives kinds of their own. They have
-// b == maxBP where BP is lost, and guessSaved keeps two numbers in c:
+// Numbers that are too large are kept beside: for the kind wide, the other bits are
+// an index into a table of them.
 //
-//	guessSP    SP + 8c
-//	guessBP    BP + 8c
-//	guessSaved *(SP + 8(c & 0xfff)) + 8(c >> 12)
+// Reading the code where there is no CFI gives kinds of their own. They have
+// b == maxBP where BP is lost:
+//
+//	guessSP    as fromSP
+//	guessBP    as fromBP
+//	guessSaved as fromSaved
+//
+// What has no numbers shares one kind, and differs in b.
 //
 // A zero rule is no rule: an empty place in a cache.
 type rule uint32
@@ -33,33 +40,62 @@ const (
 	noRule rule = iota
 	fromSP
 	fromBP
+	wide       // fromSP or fromBP with numbers that have no room here
 	realigned  // gcc's stack realignment: the incoming SP is saved below BP
+	fromSaved  // an earlier SP is saved on the stack, as in OpenSSL's assembly
 	sigframe   // the kernel's rt_sigframe on x86-64, as __restore_rt's CFI describes it
 	otherStack // Go's stack switches: BP still points to the function's frame on the stack that SP has left
-	endOfStack
-	local   // the general evaluator, which needs no more than PC, SP and BP
-	general // the general evaluator with every register
 
-	guessSP    // as fromSP, found by reading the code
-	guessBP    // as fromBP, found by reading the code
-	guessSaved // found by reading the code: an earlier SP is saved on the stack
+	guessSP
+	guessBP
+	guessSaved
 
-	uncovered  // no FDE for the PC
-	entryCode  // no FDE, but the code right at the ELF entry point
-	malformed  // the CFI for the PC cannot be read
-	unreadable // the file cannot be opened or read
+	single
 
 	kindMask = 1<<4 - 1
 	maxBP    = 1<<12 - 1
 	maxCFA   = 1<<16 - 1
 )
 
-// Every kind has its place in the four bits.
-const _ = uint(kindMask - unreadable)
+const (
+	endOfStack rule = single + iota<<4
+	local           // the general evaluator, which needs no more than PC, SP and BP
+	general         // the general evaluator with every register
+	uncovered       // no FDE for the PC
+	entryCode       // no FDE, but the code right at the ELF entry point
+	malformed       // the CFI for the PC cannot be read
+	unreadable      // the file cannot be opened or read
+)
 
-func (r rule) kind() rule  { return r & kindMask }
+// Every kind has its place in the four bits.
+const _ = uint(kindMask - single)
+
+// kind is the kind of a rule, or the rule itself where kinds are shared.
+func (r rule) kind() rule {
+	if k := r & kindMask; k != single {
+		return k
+	}
+	return r
+}
+
 func (r rule) bp() uint64  { return uint64(r>>4&maxBP) * 8 }
 func (r rule) cfa() uint64 { return uint64(r>>16) * 8 }
+
+// saved is where fromSaved and guessSaved find an SP, above their own, and what they add
+// to it.
+func (r rule) saved() (at, plus uint64) { return uint64(r>>16&0xfff) * 8, uint64(r>>28) * 8 }
+
+// savedAt is the part of a rule that saved undoes, in words.
+func savedAt(at, plus rule) (rule, bool) { return at<<16 | plus<<28, at <= 0xfff && plus <= 0xf }
+
+// A wideRule is a rule of the kind fromSP or fromBP with its numbers.
+type wideRule struct {
+	kind    rule
+	cfa, bp uint64 // in bytes; bp is 0 where BP is not saved
+}
+
+// maxWide is how many of them an image may have.
+const maxWide = 1 << 16
 
 // Offsets in rt_sigframe from the SP that the kernel leaves when a handler
 // has returned: the ucontext begins there, its mcontext 40 bytes in
@@ -93,29 +129,47 @@ func compile(row *dwarfcfi.Row, pc uint64) rule {
 	cfa := &row.CFA
 	switch {
 	case cfa.Kind == dwarfcfi.CFARegister && (cfa.Reg == regSP || cfa.Reg == regBP):
-		if cfa.Offset < 0 || cfa.Offset%8 != 0 || cfa.Offset/8 > maxCFA {
+		b, ok := savedBP(row)
+		if !ok || cfa.Offset < 0 || cfa.Offset%8 != 0 || cfa.Offset/8 > maxCFA || b > maxBP {
 			return fallback
 		}
 		kind := fromSP
 		if cfa.Reg == regBP {
 			kind = fromBP
 		}
-		b, ok := savedBP(row)
-		if !ok {
-			return fallback
-		}
 		return kind | b<<4 | rule(cfa.Offset/8)<<16
 	case cfa.Kind == dwarfcfi.CFAExpression:
 		if off, ok := pltOffset(row.CFAExpr(), pc); ok {
-			if b, ok := savedBP(row); ok {
+			if b, ok := savedBP(row); ok && b <= maxBP {
 				return fromSP | b<<4 | rule(off/8)<<16
 			}
 		}
 		if off, ok := realignedOffset(row.CFAExpr()); ok && isBPAtBP(row) {
 			return realigned | rule(off/8)<<16
 		}
+		if r, ok := savedSP(row.CFAExpr()); ok {
+			if b, ok := savedBP(row); ok && b <= maxBP {
+				return fromSaved | b<<4 | r
+			}
+		}
 	}
 	return fallback
+}
+
+// compileWide gives the numbers of a row that [compile] calls local only because
+// they have no room in a rule.
+func compileWide(row *dwarfcfi.Row) (w wideRule, ok bool) {
+	cfa := &row.CFA
+	if row.Signal || row.RA != regIP || !isOffset(row, regIP, -8) || row.Regs[regSP].Kind != dwarfcfi.Unspecified ||
+		cfa.Kind != dwarfcfi.CFARegister || cfa.Offset < 0 {
+		return w, false
+	}
+	b, ok := savedBP(row)
+	w = wideRule{kind: fromSP, cfa: uint64(cfa.Offset), bp: uint64(b) * 8}
+	if cfa.Reg == regBP {
+		w.kind = fromBP
+	}
+	return w, ok
 }
 
 // savedBP gives where BP is saved below the CFA, in words.
@@ -125,7 +179,7 @@ func savedBP(row *dwarfcfi.Row) (rule, bool) {
 	case dwarfcfi.Unspecified, dwarfcfi.SameValue:
 		return 0, true
 	case dwarfcfi.Offset:
-		if r.Offset < 0 && r.Offset%8 == 0 && -r.Offset/8 <= maxBP {
+		if r.Offset < 0 && r.Offset%8 == 0 {
 			return rule(-r.Offset / 8), true
 		}
 	}
@@ -142,10 +196,12 @@ const (
 	opDeref = 0x06
 	opAnd   = 0x1a
 	opPlus  = 0x22
-	opShl   = 0x24
-	opGe    = 0x2a
-	opLit0  = 0x30
-	opBreg0 = 0x70
+
+	opPlusUconst = 0x23
+	opShl        = 0x24
+	opGe         = 0x2a
+	opLit0       = 0x30
+	opBreg0      = 0x70
 )
 
 // pltOffset recognises the CFA expression that linkers write for .plt:
@@ -174,6 +230,18 @@ func realignedOffset(e []byte) (uint64, bool) {
 		return 0, false
 	}
 	return uint64(-off), true
+}
+
+// savedSP recognises *(SP + at) + plus, the CFA of code that has aligned its stack
+// and keeps the incoming SP above its own (breg7 at; deref; plus_uconst plus), and
+// gives the part of a rule that says so.
+func savedSP(e []byte) (rule, bool) {
+	at, rest, ok := breg(e, regSP)
+	if !ok || len(rest) != 3 || rest[0] != opDeref || rest[1] != opPlusUconst || rest[2]&0x80 != 0 ||
+		at < 0 || at%8 != 0 || at/8 > 0xfff || rest[2]%8 != 0 {
+		return noRule, false
+	}
+	return savedAt(rule(at/8), rule(rest[2]/8))
 }
 
 // isBPAtBP says whether the caller's BP is saved where BP points.

@@ -12,6 +12,9 @@ type Stack struct {
 	// Asked is how many bytes the kernel was to copy. It stops earlier at the
 	// top of the stack, and at a page that is not there yet.
 	Asked uint64
+	// Thread is the TID of the thread whose stack it is, 0 when that is not known. The walk
+	// makes use of the one before of the same thread.
+	Thread uint32
 
 	// What was read from the process of another stack, that the sampled one
 	// had interrupted.

@@ -17,15 +17,17 @@ type Unwinder struct {
 	// It returns how many bytes it could read. Strict walks do not ask.
 	Memory func(pid uint32, buf []byte, addr uint64) int
 
-	images  *Images
-	live    []byte      // what Memory read
-	window  *codeWindow // for generated code, nil until it is needed
-	slow    bool        // every frame through the general evaluator, for tests
-	ips     []uint64
-	sps     []uint64
-	sources []Source
-	regs    checkpoint
-	last    frame // of a walk of x86-64 that ended in a frame
+	images *Images
+	live   []byte // what Memory read
+	window *codeWindow
+	slow   bool // every frame through the general evaluator, for tests
+	places places
+	memos  memos
+	regs   checkpoint
+
+	ips    []uint64
+	frames []Frame
+	last   frame // of a walk of x86-64 that ended in a frame
 }
 
 // NewUnwinder returns an Unwinder that takes its images from images.
@@ -37,11 +39,8 @@ func NewUnwinder(images *Images) *Unwinder {
 type Result struct {
 	// IPs holds the sampled PC, then the return addresses, unadjusted.
 	IPs []uint64
-	// SPs holds SP in each of these frames, which for a caller is the CFA of
-	// the frame that it called; 0 where that is unknown.
-	SPs []uint64
-	// Sources says how each of them was found.
-	Sources []Source
+	// Frames says how each of them was found.
+	Frames []Frame
 	// End says why the walk ended.
 	End Reason
 	// At is the mapping in which the last frame lies, nil when it lies in none.
@@ -65,6 +64,22 @@ func (f *frame) lookup() uint64 {
 	return f.pc - 1
 }
 
+// A Frame is what is known of a frame beside its IP.
+type Frame struct {
+	// SP is its stack pointer, which for a caller is the CFA of the frame that it
+	// called; 0 where that is unknown.
+	SP     uint64
+	pc, bp uint64
+	// saved says how the caller follows by a rule of the fast kind: its BP is saved
+	// that many bytes below the CFA, or is the same if 0. It is noSlot elsewhere.
+	saved uint32
+	exact bool
+	// Source says how the frame was found.
+	Source Source
+}
+
+const noSlot = ^uint32(0)
+
 // A place is where a PC lies: its mapping and the image of the mapped file,
 // nil for memory that no file backs. Code that was generated at run time has
 // a jit.
@@ -72,24 +87,51 @@ type place struct {
 	m     *vmas.Mapping
 	image *Image
 	jit   *jit
+
+	start, size uint64 // of the mapping
+	bias        uint64 // what turns an address into an offset in the file
+	fast        bool   // there is nothing but an image
 }
 
 // locate moves p to the mapping of pc. It reports false when there is none
 // that can be executed.
 func (u *Unwinder) locate(p *place, space *vmas.Space, pc uint64) bool {
-	if p.m != nil && pc >= p.m.Start && pc < p.m.End {
+	if pc-p.start < p.size {
+		return true
+	}
+	recent := u.places.at(space, pc)
+	if pc-recent.start < recent.size && recent.space == space && recent.maps == space.Generation() {
+		*p = recent.place
 		return true
 	}
 	m := space.Find(pc)
 	if m == nil {
 		return false
 	}
-	p.m = m
-	p.image, p.jit = u.images.of(space.PID, m), nil
+	*p = place{m: m, image: u.images.of(space.PID, m), start: m.Start, size: m.End - m.Start, bias: m.Start - m.Offset}
 	if p.image == nil || p.image.isGenerated() {
 		p.jit = u.generated(space)
+		return true
+	}
+	p.fast = !u.slow
+	if p.image.opened {
+		*recent = recentPlace{*p, space, space.Generation()}
 	}
 	return true
+}
+
+// places are those where PCs were last seen.
+type places [16]recentPlace
+
+type recentPlace struct {
+	place
+	space *vmas.Space
+	maps  uint32 // generation of the mappings
+}
+
+// at is where the place of pc would be.
+func (t *places) at(space *vmas.Space, pc uint64) *recentPlace {
+	return &t[(pc>>20^uint64(space.PID))%uint64(len(t))]
 }
 
 // Unwind walks the stack of a sample taken in the process whose mappings are
@@ -97,25 +139,43 @@ func (u *Unwinder) locate(p *place, space *vmas.Space, pc uint64) bool {
 // it meets are known.
 func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	f := frame{pc: regs.Value[regIP], sp: regs.Value[regSP], bp: regs.Value[regBP], exact: true}
-	u.ips = append(u.ips[:0], f.pc)
-	u.sps = append(u.sps[:0], f.sp)
-	u.sources = append(u.sources[:0], BySample)
+	u.begin()
+	u.push(&f, BySample)
 	u.regs = checkpoint{frame: 0, exact: true, regs: *regs}
 
 	var p place
 	if !u.locate(&p, space, f.lookup()) {
 		return u.end(Unmapped, nil)
 	}
+	m := u.memos.of(stack.Thread, space)
+	c := climb{Unwinder: u, space: space, stack: stack, known: m.frames()}
+	end := u.walk(&c, &p, &f)
+	if end == Unmapped && len(u.ips) < u.MaxFrames {
+		next, source := u.subroutine(space, &p, &f, frame{}, stack)
+		if source != ByCFI && u.locate(&p, space, next.lookup()) {
+			u.regs.restart(len(u.ips), &next)
+			f = next
+			u.push(&f, source)
+			c.whole = false
+			end = u.walk(&c, &p, &f)
+		}
+	}
+	u.last = f
+	m.keep(&c)
+	return u.end(end, p.m)
+}
+
+// walk goes from f, which lies at p, to the last frame, which it leaves there.
+func (u *Unwinder) walk(c *climb, p *place, f *frame) Reason {
 	var moves stackMoves
 	for {
-		live := moves.live
-		next, source, reason := u.step(space, &p, &f, stack, &moves)
-		if reason != stepped {
-			u.last = f
-			return u.end(reason, p.m)
+		if end := c.run(p, f); end != stepped {
+			return end
 		}
-		if f.exact && source == ByCFI && space.Find(next.lookup()) == nil {
-			next, source = u.subroutine(space, &p, &f, next, stack)
+		live := moves.live
+		next, source, end := u.step(c.space, p, f, c.stack, &moves)
+		if end != stepped {
+			return end
 		}
 		if source != ByCFI {
 			u.regs.restart(len(u.ips), &next)
@@ -123,22 +183,34 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 		if live {
 			source = ByLive
 		}
-		f = next
-		at := p.m
-		if !u.locate(&p, space, f.lookup()) {
-			return u.end(Unmapped, at)
-		}
 		if len(u.ips) >= u.MaxFrames {
-			return u.end(DepthLimit, at)
+			return DepthLimit
 		}
-		u.ips = append(u.ips, f.pc)
-		u.sps = append(u.sps, f.sp)
-		u.sources = append(u.sources, source)
+		if !u.locate(p, c.space, next.lookup()) {
+			return Unmapped
+		}
+		*f = next
+		u.push(f, source)
+		c.whole = false
 	}
 }
 
+// begin makes the buffers empty and as large as they may have to be.
+func (u *Unwinder) begin() {
+	if cap(u.ips) < u.MaxFrames {
+		u.ips, u.frames = make([]uint64, 0, u.MaxFrames), make([]Frame, 0, u.MaxFrames)
+	}
+	u.ips, u.frames = u.ips[:0], u.frames[:0]
+}
+
+// push adds a frame to the result.
+func (u *Unwinder) push(f *frame, by Source) {
+	u.ips = append(u.ips, f.pc)
+	u.frames = append(u.frames, Frame{SP: f.sp, Source: by, pc: f.pc, bp: f.bp, saved: noSlot, exact: f.exact})
+}
+
 func (u *Unwinder) end(r Reason, at *vmas.Mapping) Result {
-	return Result{IPs: u.ips, SPs: u.sps, Sources: u.sources, End: r, At: at}
+	return Result{IPs: u.ips, Frames: u.frames, End: r, At: at}
 }
 
 // stepped is the reason of a step that did not end the walk.
@@ -165,6 +237,21 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 		saved = r.bp()
 	case fromBP:
 		next.sp = f.bp + r.cfa()
+		saved = r.bp()
+	case wide:
+		w := &p.image.wide[r>>4]
+		next.sp = f.sp + w.cfa
+		if w.kind == fromBP {
+			next.sp = f.bp + w.cfa
+		}
+		saved = w.bp
+	case fromSaved:
+		at, plus := r.saved()
+		sp, ok := stack.word(f.sp + at)
+		if !ok {
+			return next, ByCFI, moves.miss(stack, f.sp+at)
+		}
+		next.sp = sp + plus
 		saved = r.bp()
 	case realigned:
 		cfa, ok := stack.word(f.bp - r.cfa())
@@ -340,8 +427,7 @@ func (u *Unwinder) framePointer(space *vmas.Space, f *frame, stack *Stack) (next
 // SampledOnly is the result for a sample that cannot be walked at all: the
 // sampled PC, and why that is all.
 func (u *Unwinder) SampledOnly(regs *Regs, why Reason) Result {
-	u.ips = append(u.ips[:0], regs.Value[regIP])
-	u.sps = append(u.sps[:0], regs.Value[regSP])
-	u.sources = append(u.sources[:0], BySample)
+	u.begin()
+	u.push(&frame{pc: regs.Value[regIP], sp: regs.Value[regSP]}, BySample)
 	return u.end(why, nil)
 }

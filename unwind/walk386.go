@@ -81,9 +81,8 @@ func (f *frame386) lookup() uint64 {
 // Unwind386 is [Unwinder.Unwind] for a sample of i386 code.
 func (u *Unwinder) Unwind386(space *vmas.Space, regs *Regs386, stack *Stack) Result {
 	f := frame386{Regs386: *regs, exact: true}
-	u.ips = append(u.ips[:0], f.pc())
-	u.sps = append(u.sps[:0], f.sp())
-	u.sources = append(u.sources[:0], BySample)
+	u.begin()
+	u.push(&frame{pc: f.pc(), sp: f.sp()}, BySample)
 
 	var p place
 	if !u.locate(&p, space, f.lookup()) {
@@ -106,9 +105,7 @@ func (u *Unwinder) Unwind386(space *vmas.Space, regs *Regs386, stack *Stack) Res
 		if len(u.ips) >= u.MaxFrames {
 			return u.end(DepthLimit, at)
 		}
-		u.ips = append(u.ips, f.pc())
-		u.sps = append(u.sps, f.sp())
-		u.sources = append(u.sources, source)
+		u.push(&frame{pc: f.pc(), sp: f.sp()}, source)
 	}
 }
 

@@ -151,8 +151,8 @@ func TestStackOfWords386(t *testing.T) {
 		got := u.Unwind386(b.space, &regs, &stack)
 		if !equal(got.IPs, c.want) || got.End != c.end {
 			t.Errorf("%s: %#x %v, want %#x %v", c.name, got.IPs, got.End, c.want, c.end)
-		} else if len(c.want) > 1 && got.Sources[1] != c.source {
-			t.Errorf("%s: first caller by %v, want %v", c.name, got.Sources[1], c.source)
+		} else if len(c.want) > 1 && got.Frames[1].Source != c.source {
+			t.Errorf("%s: first caller by %v, want %v", c.name, got.Frames[1].Source, c.source)
 		}
 		if n := testing.AllocsPerRun(50, func() { u.Unwind386(b.space, &regs, &stack) }); n != 0 {
 			t.Errorf("%s: %v allocations a sample", c.name, n)

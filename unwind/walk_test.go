@@ -121,8 +121,8 @@ func offsetOf(im *Image, addr uint64) (uint64, bool) {
 // oneStep takes the first step of a walk.
 func oneStep(u *Unwinder, space *vmas.Space, regs *Regs, stack *Stack) (frame, Reason) {
 	f := frame{pc: regs.Value[regIP], sp: regs.Value[regSP], bp: regs.Value[regBP], exact: true}
-	u.ips = append(u.ips[:0], f.pc)
-	u.sources = append(u.sources[:0], BySample)
+	u.begin()
+	u.push(&f, BySample)
 	u.regs = checkpoint{exact: true, regs: *regs}
 	var p place
 	u.locate(&p, space, f.pc)
@@ -161,6 +161,13 @@ func TestCompile(t *testing.T) {
 		if got := compile(c.row, 0); got != c.want {
 			t.Errorf("%s: rule %#x, want %#x", c.name, got, c.want)
 		}
+	}
+	wide, ok := compileWide(row(regBP, 8*maxCFA+8, offset(-8*maxBP-8)))
+	if want := (wideRule{kind: fromBP, cfa: 8*maxCFA + 8, bp: 8*maxBP + 8}); !ok || wide != want {
+		t.Errorf("a rule with large numbers: %+v, %v", wide, ok)
+	}
+	if _, ok := compileWide(row(regSP, 8*maxCFA+8, offset(8))); ok {
+		t.Error("BP above the CFA has a rule")
 	}
 	end := row(regSP, 8, none)
 	end.Regs[regIP] = dwarfcfi.RegRule{Kind: dwarfcfi.Undefined}
@@ -394,4 +401,13 @@ func TestWantOfDescriptorsIsNotRemembered(t *testing.T) {
 	if im := images.of(1, m); im.err != nil {
 		t.Errorf("with descriptors again: %v", im.err)
 	}
+}
+
+// sources are how the frames of a walk were found.
+func sources(r Result) []Source {
+	var all []Source
+	for _, f := range r.Frames {
+		all = append(all, f.Source)
+	}
+	return all
 }

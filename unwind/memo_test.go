@@ -1,0 +1,170 @@
+package unwind
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// A stackBuilder makes stacks from the root downwards, of functions of a real library
+// whose rules say what has to lie where.
+type stackBuilder struct {
+	rng   *rand.Rand
+	base  uint64
+	data  []byte
+	calls []builtFrame // return addresses in the library, with their rules
+	roots []uint64
+	stack []builtFrame // of the stack, the root first
+}
+
+type builtFrame struct {
+	pc, sp, bp uint64
+	rule       rule
+}
+
+func newStackBuilder(t *testing.T, im *Image, start uint64) *stackBuilder {
+	b := &stackBuilder{rng: rand.New(rand.NewPCG(3, 4)), base: 0x7ffc_0000_0000, data: make([]byte, 1<<16)}
+	for fde, err := range im.cfi.FDEs() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for row, err := range fde.Rows() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			off, ok := offsetOf(im, row.Start)
+			if !ok || row.End-row.Start < 2 {
+				continue
+			}
+			pc := start + off + 1
+			switch r := compile(row, row.Start); r.kind() {
+			case fromSP, fromBP:
+				if r.cfa() >= 16 && r.cfa() <= 256 && (r.bp() == 0 || r.bp() <= r.cfa()) {
+					b.calls = append(b.calls, builtFrame{pc: pc, rule: r})
+				}
+			case endOfStack:
+				b.roots = append(b.roots, pc)
+			}
+		}
+	}
+	if len(b.calls) < 1000 || len(b.roots) == 0 {
+		t.Fatalf("%d calls and %d roots in the library", len(b.calls), len(b.roots))
+	}
+	return b
+}
+
+func (b *stackBuilder) put(addr, v uint64) { binary.LittleEndian.PutUint64(b.data[addr-b.base:], v) }
+
+// begin leaves only the root.
+func (b *stackBuilder) begin() {
+	b.stack = append(b.stack[:0], builtFrame{
+		pc: b.roots[b.rng.IntN(len(b.roots))], sp: b.base + uint64(len(b.data)) - 64, rule: endOfStack,
+	})
+}
+
+// call adds a frame below the last one.
+func (b *stackBuilder) call() {
+	caller := b.stack[len(b.stack)-1]
+	f := b.calls[b.rng.IntN(len(b.calls))]
+	cfa := caller.sp
+	f.bp = caller.bp
+	if f.rule.kind() == fromBP {
+		f.bp = cfa - f.rule.cfa()
+		f.sp = f.bp - b.rng.Uint64N(8)*8
+	} else {
+		f.sp = cfa - f.rule.cfa()
+		if f.rule.bp() != 0 {
+			f.bp = b.rng.Uint64()
+		}
+	}
+	b.put(cfa-8, caller.pc)
+	if slot := f.rule.bp(); slot != 0 && cfa-slot >= f.sp {
+		b.put(cfa-slot, caller.bp)
+	} else {
+		f.bp = caller.bp
+		if f.rule.kind() == fromBP { // its BP would be lost: another one
+			b.put(cfa-8, 0)
+			return
+		}
+	}
+	b.stack = append(b.stack, f)
+}
+
+func (b *stackBuilder) sample() (regs Regs, stack Stack) {
+	f := b.stack[len(b.stack)-1]
+	regs.set(regIP, f.pc)
+	regs.set(regSP, f.sp)
+	regs.set(regBP, f.bp)
+	return regs, Stack{Base: f.sp, Data: b.data[f.sp-b.base:], Asked: 1 << 16}
+}
+
+// TestWalksOfAThreadAreWalksOfAnyThread compares walks that remember the one before with
+// walks that do not, on stacks that change at one end, in the middle, or not at
+// all.
+func TestWalksOfAThreadAreWalksOfAnyThread(t *testing.T) {
+	const at = 0x7f00_0000_0000
+	space, images := asImage(t, systemFiles(t)[0], at)
+	im := images.of(1, &space.Mappings()[0])
+	im.parse()
+	if im.err != nil {
+		t.Fatal(im.err)
+	}
+	b := newStackBuilder(t, im, at)
+	with, without := NewUnwinder(images), NewUnwinder(images)
+	complete, shared := 0, 0
+	b.begin()
+	for n := range 20_000 {
+		switch what := b.rng.IntN(100); {
+		case what < 2:
+			b.begin()
+		case what < 90: // return from some functions
+			b.stack = b.stack[:1+b.rng.IntN(len(b.stack))]
+		}
+		for range b.rng.IntN(24) {
+			if b.stack[len(b.stack)-1].sp > b.base+1024 {
+				b.call()
+			}
+		}
+		regs, stack := b.sample()
+		spoilt, before := uint64(0), uint64(0)
+		if b.rng.IntN(10) == 0 {
+			spoilt = stack.Base + b.rng.Uint64N(uint64(len(stack.Data))/8)*8
+		}
+		if spoilt != 0 {
+			before = binary.LittleEndian.Uint64(b.data[spoilt-b.base:])
+			b.put(spoilt, b.calls[b.rng.IntN(len(b.calls))].pc)
+		}
+		if b.rng.IntN(10) == 0 {
+			stack.Data = stack.Data[:b.rng.IntN(len(stack.Data))]
+		}
+		if b.rng.IntN(50) == 0 {
+			with.MaxFrames = 1 + b.rng.IntN(40)
+		} else {
+			with.MaxFrames = 2048
+		}
+		without.MaxFrames = with.MaxFrames
+
+		stack.Thread = 1 + uint32(b.rng.IntN(100))/99
+		known := with.memos.of(stack.Thread, space).frames()
+		want := fmt.Sprint(without.Unwind(space, &regs, &Stack{Base: stack.Base, Data: stack.Data, Asked: stack.Asked}))
+		got := with.Unwind(space, &regs, &stack)
+		if s := fmt.Sprint(got); s != want {
+			t.Fatalf("walk %d, which follows %v:\n%s\n%s", n, known, s, want)
+		}
+		if got.End == Root {
+			complete++
+		}
+		if len(known) > 1 && slices.Contains(got.Frames, known[len(known)-1]) {
+			shared++
+		}
+		if spoilt != 0 {
+			b.put(spoilt, before)
+		}
+	}
+	t.Logf("%d complete, %d with the root of the one before", complete, shared)
+	if complete < 10_000 || shared < 10_000 {
+		t.Errorf("%d complete, %d with the root of the one before", complete, shared)
+	}
+}
