@@ -41,8 +41,8 @@ func (u *Unwinder) hosted(space *vmas.Space, f *frame, stack *Stack) (next frame
 	return frame{}, ByHeuristic, NoCFI
 }
 
-// subroutine finds the caller of an interrupted frame in such an interpreter,
-// in the stead of next, which its CFI gives and which is in no mapping. The
+// subroutine finds the caller of a frame in such an interpreter, in the stead
+// of next, which its CFI gives and which is in no mapping. The
 // CFI does not tell of calls from one part of the interpreter to another, whose
 // return address is where SP points, nor of what else the code pushes when it
 // comes from a trace.
@@ -50,7 +50,7 @@ func (u *Unwinder) subroutine(space *vmas.Space, p *place, f *frame, next frame,
 	if u.Strict || !p.isInterpreter(f.pc) {
 		return next, ByCFI
 	}
-	if pc, ok := stack.word(f.sp); ok && u.followsCall(space, pc) {
+	if pc, ok := stack.word(f.sp); ok && f.exact && u.followsCall(space, pc) {
 		return frame{pc: pc, sp: f.sp + 8, bp: f.bp}, ByHeuristic
 	}
 	if host, source, end := u.hosted(space, f, stack); end == stepped {
