@@ -28,9 +28,11 @@ type Session struct {
 	execve   execve
 	told     uint64 // how many were lost, as records tell
 	writeErr error  // of a synthesized record, due at the next one
+	recorded bool   // the records come from a recording: every sample was wanted, and nothing is asked of /proc
 
 	// Buffers of the sample in work.
 	sample perfring.Sample
+	mended []byte
 	regs   unwind.Regs
 	regs32 unwind.Regs386
 	stack  unwind.Stack
@@ -63,80 +65,114 @@ func NewSession(format *perfring.Format, table *vmas.Table, images *unwind.Image
 func (s *Session) Trouble() *Trouble { return s.trouble }
 
 // Record takes the next record. Records must come in order of time. The
-// error is the sink's: a record that cannot be decoded is counted and, if it
-// is no sample, handed on as it is.
-func (s *Session) Record(rec perfring.Record) error {
+// error is the sink's: a record that cannot be decoded is counted, and not
+// handed on, as nobody knows what it holds.
+func (s *Session) Record(rec perfring.Record) error { return s.RecordAs(rec, s.format) }
+
+// RecordAs is Record for a record of an event that has a format of its own.
+func (s *Session) RecordAs(rec perfring.Record, f *perfring.Format) error {
 	if s.writeErr != nil {
 		return s.writeErr
 	}
+	if rec.Type() == perfring.RecordSample {
+		return s.unwind(rec, f)
+	}
+	rec = s.mend(rec, f)
+	if s.follow(rec) != nil || s.count(rec) != nil {
+		s.Stats.Malformed++
+		return nil
+	}
+	return s.sink.Write(rec)
+}
+
+// mend returns rec as its event has it, valid until the next one is mended.
+func (s *Session) mend(rec perfring.Record, f *perfring.Format) perfring.Record {
+	m := f.Mend(rec, s.mended)
+	if len(m) > 0 && &m[0] != &rec[0] {
+		s.mended = m[:0]
+	}
+	return m
+}
+
+// follow brings the address spaces up to date with a record that is no sample.
+func (s *Session) follow(rec perfring.Record) (err error) {
 	switch rec.Type() {
-	case perfring.RecordSample:
-		return s.unwind(rec)
 	case perfring.RecordMmap:
-		s.mmap(rec)
+		err = s.mmap(rec)
 	case perfring.RecordMmap2:
-		s.mmap2(rec)
+		err = s.mmap2(rec)
 	case perfring.RecordComm:
 		var c perfring.Comm
-		if s.decoded(perfring.DecodeComm(rec, &c)) {
+		if err = perfring.DecodeComm(rec, &c); err == nil {
 			s.table.Comm(c.PID, c.TID, c.Comm, c.Exec)
 		}
 	case perfring.RecordFork:
 		var t perfring.Task
-		if s.decoded(perfring.DecodeTask(rec, &t)) {
+		if err = perfring.DecodeTask(rec, &t); err == nil {
+			if rec.Misc()&unix.PERF_RECORD_MISC_FORK_EXEC != 0 && t.PID != t.PPID {
+				// perf made it up for a process that ran already, and which
+				// has nothing of its parent any more.
+				t.PPID = unknownParent
+			}
 			s.table.Fork(t.PID, t.TID, t.PPID, t.PTID)
 		}
 	case perfring.RecordExit:
 		var t perfring.Task
-		if s.decoded(perfring.DecodeTask(rec, &t)) {
+		if err = perfring.DecodeTask(rec, &t); err == nil {
 			s.table.Exit(t.PID, t.TID)
 		}
 	case perfring.RecordLost:
+		s.table.Lost()
+	}
+	return err
+}
+
+// unknownParent is no process's PID.
+const unknownParent = ^uint32(0)
+
+// count counts what a record says of others.
+func (s *Session) count(rec perfring.Record) (err error) {
+	switch rec.Type() {
+	case perfring.RecordLost:
 		var l perfring.Lost
-		if s.decoded(perfring.DecodeLost(rec, &l)) {
+		if err = perfring.DecodeLost(rec, &l); err == nil {
 			s.told += l.Lost
 		}
-		s.table.Lost()
 	case perfring.RecordLostSamples:
 		var l perfring.LostSamples
-		if s.decoded(perfring.DecodeLostSamples(rec, &l)) {
+		if err = perfring.DecodeLostSamples(rec, &l); err == nil {
 			s.told += l.Lost
 		}
 	case perfring.RecordThrottle:
 		s.Stats.Throttled++
 	}
-	return s.sink.Write(rec)
+	return err
 }
 
-func (s *Session) decoded(err error) bool {
-	if err != nil {
-		s.Stats.Malformed++
-	}
-	return err == nil
-}
-
-func (s *Session) mmap(rec perfring.Record) {
+func (s *Session) mmap(rec perfring.Record) error {
 	var m perfring.Mmap
-	if !s.decoded(perfring.DecodeMmap(rec, &m)) || kernelMapping(m.Misc) {
-		return
+	if err := perfring.DecodeMmap(rec, &m); err != nil || kernelMapping(m.Misc) {
+		return err
 	}
 	prot := uint32(vmas.ProtExec)
 	if m.Misc&unix.PERF_RECORD_MISC_MMAP_DATA != 0 {
 		prot = 0
 	}
 	s.mapped(m.PID, vmas.Map{Addr: m.Addr, Len: m.Len, Offset: m.Offset, Prot: prot, Name: m.Path})
+	return nil
 }
 
-func (s *Session) mmap2(rec perfring.Record) {
+func (s *Session) mmap2(rec perfring.Record) error {
 	var m perfring.Mmap2
-	if !s.decoded(perfring.DecodeMmap2(rec, &m)) || kernelMapping(m.Misc) {
-		return
+	if err := perfring.DecodeMmap2(rec, &m); err != nil || kernelMapping(m.Misc) {
+		return err
 	}
 	id := vmas.FileID{Major: m.Maj, Minor: m.Min, Inode: m.Inode, Generation: m.Generation}
 	if len(m.BuildID) > 0 {
 		id = vmas.FileID{BuildID: vmas.NewBuildID(m.BuildID)}
 	}
 	s.mapped(m.PID, vmas.Map{Addr: m.Addr, Len: m.Len, Offset: m.Offset, Prot: m.Prot, Flags: m.Flags, Name: m.Path, ID: id})
+	return nil
 }
 
 func kernelMapping(misc uint16) bool {
@@ -152,28 +188,31 @@ func (s *Session) mapped(pid uint32, m vmas.Map) {
 
 // unwind hands a sample on with its callchain completed and its registers
 // and stack left out.
-func (s *Session) unwind(rec perfring.Record) error {
+func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 	sm := &s.sample
-	if err := s.format.Sample(rec, sm); err != nil {
+	if err := f.Sample(rec, sm); err != nil {
 		// Nothing of it may be handed on: where its stack lies is unknown.
 		s.Stats.Malformed++
 		return nil
 	}
-	if excluded(sm) {
+	if !s.recorded && excluded(sm) {
 		return nil
 	}
 	s.Stats.Samples++
+	if !f.HasUser() {
+		return s.sink.Write(rec)
+	}
 	s.Stats.StackCopied += sm.DynSize
 	var user []uint64
 	switch {
-	case sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_NONE:
+	case sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_NONE, excluded(sm):
 	case sm.DynSize > 0:
 		user = s.user(sm)
 	case s.execve.loading(sm):
 		s.Stats.Exec++
 	}
 	s.chain = unwind.Splice(s.chain[:0], sm.Callchain.Len(), sm.Callchain.At, user)
-	out, err := s.format.AppendUnwound(s.buf[:0], rec, sm, s.chain)
+	out, err := f.AppendUnwound(s.buf[:0], rec, sm, s.chain)
 	if err != nil {
 		s.Stats.Malformed++
 		return nil
@@ -216,7 +255,7 @@ func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
 		s.regs.DropUnsaved()
 	}
 	sp, _ := s.regs.Get(unwind.SP)
-	s.stack = unwind.Stack{Base: sp, Data: sm.Stack, Asked: sm.StackSize}
+	s.stack = unwind.Stack{Base: sp, Data: sm.Stack, Asked: sm.StackSize, Thread: sm.TID}
 
 	space := s.space(sm.PID)
 	if space == nil {
@@ -254,10 +293,11 @@ func (s *Session) walkIn(space *vmas.Space, sm *perfring.Sample) unwind.Result {
 // space is the address space of a process, seeded from /proc when no record
 // told of it.
 func (s *Session) space(pid uint32) *vmas.Space {
-	if space := s.table.Space(pid); space != nil {
+	space := s.table.Space(pid)
+	if space != nil || s.recorded {
 		return space
 	}
-	space, _ := s.table.Seed(pid)
+	space, _ = s.table.Seed(pid)
 	if space != nil {
 		s.describe(space)
 	}

@@ -35,13 +35,21 @@ var reasonWords = [unwind.NumReasons]string{
 type Limits struct {
 	StackSize int // bytes asked of the kernel
 	MaxStack  int // frames
+
+	// Converted says that the recording was made by another tool: StackSize is
+	// not asked for, and advice on how to record is in perf's words.
+	Converted bool
 }
 
 // WriteSummary writes what a person wants to know after a recording: how
 // many samples, how many stacks are complete, why the others are not and what
 // to do about it, what was lost, and what it cost.
 func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output string) {
-	fmt.Fprintf(w, "%s samples in %.1f s", Count(s.Samples), s.Duration.Seconds())
+	did := ""
+	if limits.Converted {
+		did = " converted"
+	}
+	fmt.Fprintf(w, "%s samples%s in %.1f s", Count(s.Samples), did, s.Duration.Seconds())
 	switch {
 	case s.User == 0 && s.Samples > 0:
 		fmt.Fprint(w, ", none with a user stack")
@@ -65,7 +73,11 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 		}
 	}
 	if s.Lost > 0 {
-		fmt.Fprintf(w, "%s records were lost: a larger ring (-m) or a lower rate (-F) keeps them\n", Count(s.Lost))
+		keeps := "a larger ring (-m) or a lower rate (-F) keeps them"
+		if limits.Converted {
+			keeps = "while they were recorded"
+		}
+		fmt.Fprintf(w, "%s records were lost: %s\n", Count(s.Lost), keeps)
 	}
 	if s.Throttled > 0 {
 		fmt.Fprintf(w, "the kernel throttled sampling %s times: a lower rate (-F) avoids it\n", Count(s.Throttled))
@@ -73,7 +85,11 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	if s.Malformed > 0 {
 		fmt.Fprintf(w, "%s records could not be decoded\n", Count(s.Malformed))
 	}
-	fmt.Fprintf(w, "unspool took %.1f %% of one CPU", 100*s.CPUShare())
+	if limits.Converted {
+		fmt.Fprintf(w, "unspool took %.2f s of CPU time", s.CPU.Seconds())
+	} else {
+		fmt.Fprintf(w, "unspool took %.1f %% of one CPU", 100*s.CPUShare())
+	}
 	if s.Samples > 0 {
 		fmt.Fprintf(w, ", %.1f µs a sample", float64(s.Busy.Nanoseconds())/1e3/float64(s.Samples))
 	}
@@ -89,6 +105,9 @@ func advice(r unwind.Reason, t *Trouble, limits Limits) string {
 	switch r {
 	case unwind.DumpTooShort:
 		const largest = 65528
+		if limits.Converted {
+			return fmt.Sprintf("record with more of the stack: --call-graph dwarf,%d at most", largest)
+		}
 		if next := min(2*limits.StackSize, largest); next > limits.StackSize {
 			return fmt.Sprintf(remedies[r], next)
 		}

@@ -14,6 +14,9 @@ import (
 // memory is read again when it was asked for twice as often.
 func (s *Images) copied(pid uint32, m *vmas.Mapping) *Image {
 	c := m.Copied
+	if s.offline != nil {
+		return nil // the memory is gone
+	}
 	if !c.Same {
 		if c.Asked++; bits.OnesCount32(c.Asked) != 1 {
 			return nil

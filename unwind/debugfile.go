@@ -51,11 +51,18 @@ func (im *Image) debugRow(addr uint64, row *dwarfcfi.Row) error {
 	return d.cfi.Row(addr, row)
 }
 
+func (im *Image) debugFile() (*os.File, error) {
+	if o := im.store.offline; o != nil {
+		return o.debugFile(im)
+	}
+	roots := []string{fmt.Sprintf("%s/%d/root", im.store.proc, im.debug.pid), "/"}
+	return debugfile.Find(roots, im.Path, im.BuildID, im.debug.link)
+}
+
 // findDebugFrame sets im.debug.cfi if there is a debug file with CFI. One
 // that is there but cannot be used is named to the store.
 func (im *Image) findDebugFrame() {
-	roots := []string{fmt.Sprintf("%s/%d/root", im.store.proc, im.debug.pid), "/"}
-	file, err := debugfile.Find(roots, im.Path, im.BuildID, im.debug.link)
+	file, err := im.debugFile()
 	if err == nil {
 		defer file.Close()
 		if im.debug.cfi, err = im.readDebugFrame(file); err != nil {

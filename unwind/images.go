@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
-	"syscall"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -29,6 +30,7 @@ type Images struct {
 	Copied func(pid uint32, m *vmas.Mapping)
 
 	proc    string // where /proc is
+	offline *Offline
 	byID    map[string]*Image
 	byInode map[inode]*Image
 }
@@ -65,7 +67,7 @@ func (s *Images) of(pid uint32, m *vmas.Mapping) *Image {
 // file that is known. A file that could not be opened before is tried again.
 func (s *Images) Open(pid uint32, m *vmas.Mapping) {
 	im, ok := m.File.Image.(*Image)
-	if ok && im.opened {
+	if ok && (im.opened || s.offline != nil) {
 		im.debug.pid = pid
 		return
 	}
@@ -105,7 +107,11 @@ func (s *Images) attach(pid uint32, m *vmas.Mapping) *Image {
 	if !f.Kind.HasImage() {
 		return nil
 	}
-	im := s.byID[string(f.BuildID.Bytes())]
+	id := f.BuildID
+	if s.offline != nil {
+		id = s.offline.buildID(f)
+	}
+	im := s.byID[string(id.Bytes())]
 	if im == nil {
 		im = s.open(pid, m)
 	}
@@ -183,11 +189,7 @@ func (s *Images) vdso(pid uint32, m *vmas.Mapping) *Image {
 	if size > largest {
 		return s.unusable(m, fmt.Errorf("%s: %d bytes are too many", m.File.Path, size))
 	}
-	data := make([]byte, size)
-	err := readMemory(fmt.Sprintf("%s/%d/mem", s.proc, pid), data, m.Start)
-	if err != nil && m.Start>>32 != 0 {
-		err = s.ownVDSO(data)
-	}
+	data, err := s.readVDSO(pid, m)
 	if err != nil {
 		return s.unusable(m, err)
 	}
@@ -196,6 +198,18 @@ func (s *Images) vdso(pid uint32, m *vmas.Mapping) *Image {
 		im.BuildID = id
 	}
 	return s.settle(im)
+}
+
+func (s *Images) readVDSO(pid uint32, m *vmas.Mapping) ([]byte, error) {
+	if s.offline != nil {
+		return s.offline.vdso(m)
+	}
+	data := make([]byte, m.End-m.Start)
+	err := readMemory(fmt.Sprintf("%s/%d/mem", s.proc, pid), data, m.Start)
+	if err != nil && m.Start>>32 != 0 {
+		err = ownVDSO(s.proc, data)
+	}
+	return data, err
 }
 
 func readMemory(path string, data []byte, addr uint64) error {
@@ -208,15 +222,16 @@ func readMemory(path string, data []byte, addr uint64) error {
 	return err
 }
 
-func (s *Images) ownVDSO(data []byte) error {
-	t := vmas.NewTable(s.proc)
+// ownVDSO copies the vDSO of this process, which must be as long as data.
+func ownVDSO(proc string, data []byte) error {
+	t := vmas.NewTable(proc)
 	pid := uint32(os.Getpid())
 	if _, err := t.Seed(pid); err != nil {
 		return err
 	}
 	for _, m := range t.Space(pid).Mappings() {
 		if m.File.Kind == vmas.VDSO && m.End-m.Start == uint64(len(data)) {
-			return readMemory(s.proc+"/self/mem", data, m.Start)
+			return readMemory(proc+"/self/mem", data, m.Start)
 		}
 	}
 	return errors.New("[vdso]: gone with its process")
@@ -231,6 +246,9 @@ var ErrReplaced = errors.New("the file at this path is not the one that was mapp
 // finds deleted files), or by its path here when the process is gone or may
 // not be looked at.
 func (s *Images) file(pid uint32, m *vmas.Mapping) (*os.File, error) {
+	if s.offline != nil {
+		return s.offline.file(m.File)
+	}
 	path := m.File.Path
 	var first error
 	note := func(err error) {
@@ -268,24 +286,16 @@ func unreachable(err error) bool {
 }
 
 // openMapped opens a file that is claimed to be want, and makes sure that it
-// is. The name comes from the profiled system, so what it leads to is looked
-// at before it is opened: opening a device can have effects.
+// is.
 func openMapped(name string, want *vmas.File, link bool) (*os.File, error) {
-	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	f, err := openRegular(name)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		f.Close()
 		return nil, err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, errors.New("not a regular file")
-	}
-	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, errors.Unwrap(err)
 	}
 	if !isMapped(f, &st, want) && !(link && leadsTo(name, want)) {
 		f.Close()
@@ -355,10 +365,10 @@ func (im *Image) contents() io.ReaderAt {
 }
 
 // Sampled calls fn with path and build ID of every image that a frame of any
-// walk was in.
+// walk was in, in order of their build IDs.
 func (s *Images) Sampled(fn func(path string, id []byte)) {
-	for _, im := range s.byID {
-		if im.hit {
+	for _, id := range slices.Sorted(maps.Keys(s.byID)) {
+		if im := s.byID[id]; im.hit {
 			fn(im.Path, im.BuildID)
 		}
 	}

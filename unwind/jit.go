@@ -62,7 +62,9 @@ func (u *Unwinder) generated(space *vmas.Space) *jit {
 		j = &jit{pid: space.PID, now: newKnown(), old: newKnown()}
 		space.Generated = j
 	}
-	if now := time.Now(); now.After(j.due) {
+	if u.images.offline != nil {
+		u.images.readWholeDump(j, space)
+	} else if now := time.Now(); now.After(j.due) {
 		if !j.blind {
 			j.now, j.old = j.old, j.now
 			clear(j.now.rules)

@@ -66,6 +66,18 @@ func (s *Images) readDump(j *jit, space *vmas.Space) (more bool) {
 	return more
 }
 
+// readWholeDump reads the jitdump of a recorded process, once for as long as its
+// mappings stay the same: the outcome depends on the recording alone.
+func (s *Images) readWholeDump(j *jit, space *vmas.Space) {
+	if j.asked && j.maps == space.Generation() {
+		return
+	}
+	clear(j.now.rules)
+	clear(j.now.calls)
+	for s.readDump(j, space) {
+	}
+}
+
 // findDump finds the jitdump among the mappings of a process. It was opened
 // when the process mapped it, like every file. A process that was forked has
 // that of its parent, and may have its own, too.
@@ -90,7 +102,8 @@ func (s *Images) findDump(space *vmas.Space) (found *Image) {
 }
 
 // ownedBy says whether an open file belongs to the user of a process or to
-// root. Nothing is held against the file when the process is gone.
+// root. Nothing is held against the file when the process is gone; of a recording,
+// nobody knows whose process it was, and the file must be this user's.
 func (s *Images) ownedBy(f *os.File, pid uint32) bool {
 	owner := func(info os.FileInfo, err error) (uint32, bool) {
 		if err != nil {
@@ -105,6 +118,9 @@ func (s *Images) ownedBy(f *os.File, pid uint32) bool {
 	file, ok := owner(f.Stat())
 	if !ok {
 		return false
+	}
+	if s.offline != nil {
+		return file == 0 || file == uint32(os.Geteuid())
 	}
 	process, ok := owner(os.Stat(fmt.Sprintf("%s/%d", s.proc, pid)))
 	return file == 0 || !ok || file == process

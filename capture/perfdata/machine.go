@@ -21,9 +21,32 @@ type feature struct {
 // features returns what can be said before the first record, ordered by number: about the
 // machine, the command and the events. What the machine does not tell is left out.
 func features(o Options, events []perfring.Attr) []feature {
+	fs := givenFeatures(o.Features, events)
+	if o.Features == nil {
+		fs = ownFeatures(o, events)
+	}
+	slices.SortFunc(fs, func(a, b feature) int { return int(a.num) - int(b.num) })
+	return fs
+}
+
+// givenFeatures returns those of another recording of the same events.
+func givenFeatures(given map[Feature][]byte, events []perfring.Attr) []feature {
+	fs := []feature{{EventDesc, eventDesc(events)}}
+	for n, data := range given {
+		switch n {
+		case EventDesc, BuildIDs, Compressed:
+		default:
+			fs = append(fs, feature{n, data})
+		}
+	}
+	return fs
+}
+
+// ownFeatures says what can be said about this machine and this recording.
+func ownFeatures(o Options, events []perfring.Attr) []feature {
 	var fs []feature
 	add := func(n Feature, data []byte) {
-		if _, given := o.Features[n]; !given && len(data) > 0 {
+		if len(data) > 0 {
 			fs = append(fs, feature{n, data})
 		}
 	}
@@ -60,12 +83,6 @@ func features(o Options, events []perfring.Attr) []feature {
 		}
 		add(ClockData, clockData(clock))
 	}
-	for n, data := range o.Features {
-		if len(data) > 0 {
-			fs = append(fs, feature{n, data})
-		}
-	}
-	slices.SortFunc(fs, func(a, b feature) int { return int(a.num) - int(b.num) })
 	return fs
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 
 	"unspool/perfring"
 
@@ -26,21 +27,25 @@ func (e *DamageError) Unwrap() error { return e.Err }
 
 // Reader reads one recording. It is not safe for concurrent use.
 type Reader struct {
-	path string
-	file *os.File // nil when the caller of Open owns it
-	pipe bool
-	data scanner
-	zstd *decompressor // nil before the first compressed record
-	err  error         // what Next returned last: io.EOF or a DamageError
+	path    string
+	file    *os.File // nil when the caller of Open owns it
+	pipe    bool
+	data    scanner
+	begin   int64 // offset of the data
+	stopped atomic.Bool
+	zstd    *decompressor // nil before the first compressed record
+	err     error         // what Next returned last: io.EOF or a DamageError
 
 	events  []perfring.Attr
 	formats []perfring.Format // of events
+	own     perfring.Format   // of records that are no event's: perf made them
 	uniform bool              // all formats are the same
 	byID    map[uint64]int    // event by ID
 
-	features map[Feature]contents
-	ids      []BuildID // from HEADER_BUILD_ID records
-	unknown  uint64
+	features   map[Feature]contents
+	featureErr error     // why there are none, though the header tells of some
+	ids        []BuildID // from HEADER_BUILD_ID records
+	unknown    uint64
 }
 
 // contents are those of a feature: in the file, or in memory when they came through a pipe.
@@ -108,7 +113,7 @@ func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, 
 	switch n := le.Uint64(start[8:]); n {
 	case pipeSize:
 		r.pipe = true
-		r.data = newScanner(in, pipeSize, -1)
+		r.data, r.begin = newScanner(in, pipeSize, -1), pipeSize
 		return r, nil
 	case headerSize, headerSizeOld:
 		if at == nil {
@@ -175,7 +180,7 @@ func (r *Reader) Format(rec perfring.Record) *perfring.Format {
 	}
 	id, ok := first.ID(rec)
 	if !ok || id == 0 { // perf's own records and those that it made up have none
-		return first
+		return &r.own
 	}
 	if i, ok := r.byID[id]; ok {
 		return &r.formats[i]
@@ -195,12 +200,53 @@ func (r *Reader) addEvent(a perfring.Attr) {
 	r.uniform = len(r.events) == 0 || r.uniform && f == r.formats[0]
 	r.events = append(r.events, a)
 	r.formats = append(r.formats, f)
+	if len(r.formats) == 1 {
+		r.own = f
+	} else if f.AsksBuildIDs() {
+		r.own = r.own.AllowBuildIDs()
+	}
+}
+
+// Pipe reports whether the recording has the layout of a pipe.
+func (r *Reader) Pipe() bool { return r.pipe }
+
+// Position returns how many bytes of the data have been read, and how many there are: -1 in a pipe.
+func (r *Reader) Position() (read, total int64) {
+	read = r.data.offset() - r.begin
+	if r.data.left < 0 {
+		return read, -1
+	}
+	return read, read + r.data.left
+}
+
+// Stop ends the recording where it has been read to: Next returns io.EOF. It may be called while
+// another goroutine reads.
+func (r *Reader) Stop() { r.stopped.Store(true) }
+
+// Payload calls fn with the raw data that follow the AUXTRACE record that was returned last, piece by
+// piece; the record is not valid any more. Without the call they are passed over.
+func (r *Reader) Payload(fn func([]byte) error) error {
+	for r.data.pending > 0 {
+		at := r.data.offset()
+		b, err := r.data.payload()
+		if err != nil {
+			r.err = &DamageError{Path: r.path, Offset: at, Err: err}
+			return r.err
+		}
+		if err := fn(b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Next returns the next record in the order of the recording, decompressed. It is valid until the
 // following call. What describes a pipe (its attributes, features, tracing data and build
 // IDs) is taken in and not returned. At the end the error is io.EOF, at damage a *DamageError.
 func (r *Reader) Next() (perfring.Record, error) {
+	if r.err == nil && r.stopped.Load() {
+		r.err = io.EOF
+	}
 	if r.err != nil {
 		return nil, r.err
 	}

@@ -29,6 +29,24 @@ func (r *Reader) Feature(f Feature) []byte {
 	return b
 }
 
+// Features returns all features with their contents, empty but not nil where the feature is
+// one that has none.
+func (r *Reader) Features() map[Feature][]byte {
+	all := map[Feature][]byte{}
+	for f, c := range r.features {
+		if c.at == nil || c.in.Size == 0 {
+			all[f] = append([]byte{}, c.data...)
+		} else if b := r.Feature(f); b != nil {
+			all[f] = b
+		}
+	}
+	return all
+}
+
+// FeatureDamage returns a *DamageError when the features are cut off that the header tells of. The records can
+// be read all the same.
+func (r *Reader) FeatureDamage() error { return r.featureErr }
+
 // Text returns a feature that is a string: Hostname, OSRelease, Version, Arch, CPUDesc, CPUID. It is
 // empty when there is none.
 func (r *Reader) Text(f Feature) string {

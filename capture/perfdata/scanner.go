@@ -31,6 +31,10 @@ type block struct {
 // when it is looked at.
 const blockSize = 256 << 10
 
+// maxType is far above the types that the kernel (22) and perf (84) have come to. What has a higher one is no
+// record: the size of the one before was wrong, and these bytes may be those of a stack.
+const maxType = 1023
+
 func newScanner(in io.Reader, at, length int64) scanner {
 	return scanner{in: in, block: newBlock(), at: at, left: length}
 }
@@ -117,12 +121,9 @@ func (s *scanner) use(n int) []byte {
 // io.EOF behind the last one.
 func (s *scanner) record() ([]byte, error) {
 	for s.pending > 0 {
-		n := int(min(s.pending, blockSize/4))
-		if err := s.fill(n); err != nil {
-			return nil, noEOF(err)
+		if _, err := s.payload(); err != nil {
+			return nil, err
 		}
-		s.use(n)
-		s.pending -= uint64(n)
 	}
 	if err := s.fill(recordHeader); err != nil {
 		return nil, err
@@ -132,10 +133,23 @@ func (s *scanner) record() ([]byte, error) {
 	if size < recordHeader {
 		return nil, fmt.Errorf("%s record of %d bytes", head.Type(), size)
 	}
+	if head.Type() > maxType {
+		return nil, fmt.Errorf("record of an unknown type, %#x", uint32(head.Type()))
+	}
 	if err := s.fill(size); err != nil {
 		return nil, noEOF(err)
 	}
 	return s.use(size), nil
+}
+
+// payload returns some of the bytes that are to be passed over before the next record.
+func (s *scanner) payload() ([]byte, error) {
+	n := int(min(s.pending, blockSize/4))
+	if err := s.fill(n); err != nil {
+		return nil, noEOF(err)
+	}
+	s.pending -= uint64(n)
+	return s.use(n), nil
 }
 
 // take returns a copy of the next n bytes. Memory is set aside as they arrive.

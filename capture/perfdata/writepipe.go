@@ -19,6 +19,8 @@ func (w *Writer) beginPipe() error {
 	for _, f := range w.static {
 		size := align(recordHeader+8+len(f.data), 8)
 		switch {
+		case len(f.data) == 0:
+			// A record without contents ends the features.
 		case f.num == TracingData:
 			tracing = f.data
 		case size <= perfring.MaxRecordSize:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"slices"
 
@@ -32,8 +31,9 @@ type Options struct {
 	// Compress is the level of zstd compression, 1 to 22; 0 writes records as they are.
 	Compress int
 
-	// Features are written instead of what would be said about this machine and this recording;
-	// an empty one leaves the feature out. A conversion hands on those of its input.
+	// Features, unless nil, are written instead of what would be said about this machine and this
+	// recording: a conversion hands on those of its input. What the Writer knows better is its own all
+	// the same: EventDesc, BuildIDs, SampleTime and Compressed.
 	Features map[Feature][]byte
 }
 
@@ -92,8 +92,6 @@ func Create(o Options) (*Writer, error) {
 			return nil, err
 		}
 		w.comp = c
-		o.Features = maps.Clone(o.Features)
-		delete(o.Features, Compressed)
 	}
 	w.static = features(o, w.events)
 	if err := w.addEarly(o); err != nil {
@@ -117,8 +115,8 @@ func Create(o Options) (*Writer, error) {
 // they have to be there while it is being written; the others come last.
 func (w *Writer) addEarly(o Options) error {
 	add := func(f feature) { w.static = append(w.static, f); w.early = append(w.early, f) }
-	if given, ok := o.Features[TracingData]; ok {
-		if len(given) > 0 {
+	if o.Features != nil {
+		if given := o.Features[TracingData]; len(given) > 0 {
 			w.early = append(w.early, feature{TracingData, given})
 		}
 	} else {
@@ -212,6 +210,37 @@ func (w *Writer) Write(rec []byte) error {
 		w.last = max(w.last, t)
 	}
 	return nil
+}
+
+// WriteTrace adds an AUXTRACE record and the raw data that payload hands to fn, of the length that
+// the record tells. Neither is ever compressed. Where payload fails early, zeros stand in for what is missing,
+// so that the records behind it are found.
+func (w *Writer) WriteTrace(rec []byte, payload func(fn func([]byte) error) error) error {
+	if w.err != nil || w.closed {
+		return w.fail(fs.ErrClosed)
+	}
+	if len(rec) < recordHeader+8 {
+		return fmt.Errorf("%s: AUXTRACE record of %d bytes", w.name, len(rec))
+	}
+	missing := le.Uint64(rec[recordHeader:])
+	if err := w.flush(nil); err != nil {
+		return err
+	}
+	raw := func(b []byte) error {
+		missing -= min(missing, uint64(len(b)))
+		return w.store(b)
+	}
+	if err := w.store(rec); err != nil {
+		return err
+	}
+	err := payload(raw)
+	for zeros := make([]byte, compressChunk); missing > 0 && w.err == nil; {
+		if serr := w.store(zeros[:min(missing, compressChunk)]); serr != nil {
+			return serr
+		}
+		missing -= min(missing, compressChunk)
+	}
+	return err
 }
 
 // Round ends a round: whatever is written from now on is later than what was written before the
@@ -308,7 +337,11 @@ func (w *Writer) flush(tail []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
-	var err error
+	return w.store(data)
+}
+
+// store writes data to the destination.
+func (w *Writer) store(data []byte) (err error) {
 	if w.pipe {
 		err = w.send(data)
 	} else {

@@ -37,6 +37,7 @@ plain callchains. No byte of a stack is ever written.`,
 		Example: `  unspool record -- ./program          record a command
   unspool record -a -d 10              record the whole system for ten seconds
   unspool report perf.data             show where the time went
+  unspool convert raw.data -o out.data unwind a recording of perf's
   unspool doctor                       check that this machine can record`,
 		Version:       version,
 		SilenceUsage:  true,
@@ -47,7 +48,7 @@ plain callchains. No byte of a stack is ever written.`,
 		return &usageError{c.CommandPath(), err}
 	})
 	status := 0
-	root.AddCommand(recordCommand(&status), reportCommand(), doctorCommand(&status))
+	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), doctorCommand(&status))
 	root.SetArgs(args)
 	if err := root.Execute(); err != nil {
 		return fail(err, statusFailure)

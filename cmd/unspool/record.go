@@ -211,7 +211,7 @@ func (f *recordFlags) record(command []string) (int, error) {
 		}
 	}
 	if out.Started && f.stats != "" {
-		if serr := f.writeStats(&out.Stats); err == nil {
+		if serr := writeStats(f.stats, &out.Stats); err == nil {
 			err = serr
 		}
 	}
@@ -233,11 +233,12 @@ func endingSignals() []os.Signal {
 	return s
 }
 
-func (f *recordFlags) writeStats(s *capture.Stats) error {
-	if f.stats == "-" {
+// writeStats writes the statistics to a file, - for stdout.
+func writeStats(name string, s *capture.Stats) error {
+	if name == "-" {
 		return s.WriteJSON(os.Stdout)
 	}
-	file, err := os.Create(f.stats)
+	file, err := os.Create(name)
 	if err != nil {
 		return err
 	}

@@ -55,12 +55,33 @@ func (l *statusLine) update(s *capture.Stats) {
 		rate = float64(s.Samples-l.samples) / d.Seconds()
 	}
 	l.samples, l.at = s.Samples, s.Duration
-	complete := "-"
-	if s.User > 0 {
-		complete = fmt.Sprintf("%.1f %%", 100*float64(s.Complete())/float64(s.User))
+	l.show(fmt.Sprintf("%6.1f s  %6.0f samples/s  %s complete  %s lost  unspool %.1f %% CPU",
+		s.Duration.Seconds(), rate, completeShare(s), capture.Count(s.Lost), 100*s.CPUShare()))
+}
+
+// converted shows how a conversion stands, of which share is done; that is
+// negative where nobody knows.
+func (l *statusLine) converted(s *capture.Stats, share float64) {
+	if !l.terminal {
+		return
 	}
-	text := fmt.Sprintf("%6.1f s  %6.0f samples/s  %s complete  %s lost  unspool %.1f %% CPU",
-		s.Duration.Seconds(), rate, complete, capture.Count(s.Lost), 100*s.CPUShare())
+	done := ""
+	if share >= 0 {
+		done = fmt.Sprintf("%3.0f %%  ", 100*share)
+	}
+	l.show(fmt.Sprintf("%6.1f s  %s%s samples  %s complete",
+		s.Duration.Seconds(), done, capture.Count(s.Samples), completeShare(s)))
+}
+
+func completeShare(s *capture.Stats) string {
+	if s.User == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(s.Complete())/float64(s.User))
+}
+
+// show replaces the line.
+func (l *statusLine) show(text string) {
 	if width := columns(l.f) - 1; len(text) > width {
 		text = text[:width]
 	}

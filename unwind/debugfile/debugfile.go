@@ -78,7 +78,7 @@ func Find(roots []string, image string, buildID []byte, link Link) (*os.File, er
 	var refused error
 	for _, root := range roots {
 		for _, c := range candidates(image, buildID, link) {
-			f, err := open(root, c.path)
+			f, err := Open(root, c.path)
 			if err != nil {
 				if refused == nil && !missing(err) {
 					refused = fmt.Errorf("%s: %w", c.path, err)
@@ -133,11 +133,11 @@ func candidates(image string, buildID []byte, link Link) []candidate {
 	return list
 }
 
-// open opens the regular file at a path within root, whose symbolic links
+// Open opens the regular file at a path within root, whose symbolic links
 // lead nowhere else: the root may be that of a process in a container. What
 // the path leads to is looked at before it is opened, as opening a device can
 // have effects.
-func open(root, name string) (*os.File, error) {
+func Open(root, name string) (*os.File, error) {
 	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

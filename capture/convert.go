@@ -1,0 +1,251 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"unspool/capture/perfdata"
+	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/vmas"
+
+	"golang.org/x/sys/unix"
+)
+
+// ConvertOptions say which recording is converted, and how.
+type ConvertOptions struct {
+	Input  string // perf.data with raw stacks, "-" for standard input
+	Output string // file, "-" for stdout
+
+	Symfs    string // directory below which files are looked for first
+	Cache    string // perf's build-ID cache; empty: ~/.debug
+	MaxStack int    // frames of a user stack
+	Strict   bool   // CFI only
+	Compress int    // zstd level, 0 for none
+	Jobs     int    // cores to use; 0 is 1
+
+	// Note is told what the recording lacks, in words.
+	Note func(string)
+	// Progress is called twice a second with what has been counted so far and
+	// which share of the input has been read; that is negative in a pipe.
+	Progress func(s *Stats, share float64)
+}
+
+// Convert unwinds the stacks of a recording, into one that holds callchains in
+// their stead and everything else as it was. The outcome is valid, and the
+// output a complete recording, whatever the error is: a *perfdata.DamageError says
+// how far the input could be read.
+func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
+	out.Trouble = newTrouble()
+	if err := o.check(); err != nil {
+		return out, err
+	}
+	r, err := perfdata.Open(o.Input)
+	if err != nil {
+		return out, err
+	}
+	defer r.Close()
+	stop := context.AfterFunc(ctx, r.Stop)
+	defer stop()
+	c := &conversion{ConvertOptions: o, reader: r, out: &out, began: time.Now(), busyCPU: cpuTime()}
+	c.report = c.began.Add(reportEvery)
+	err = r.Ordered(c.record)
+	if ferr := c.finish(); err == nil {
+		err = ferr
+	}
+	if err == nil {
+		err = r.FeatureDamage()
+	}
+	if err == nil && ctx.Err() != nil {
+		read, _ := r.Position()
+		err = fmt.Errorf("interrupted after %d bytes of data", read)
+	}
+	return out, err
+}
+
+// check refuses to write what is being read.
+func (o *ConvertOptions) check() error {
+	if o.Symfs != "" {
+		if st, err := os.Stat(o.Symfs); err != nil {
+			return err
+		} else if !st.IsDir() {
+			return &fs.PathError{Op: "open", Path: o.Symfs, Err: unix.ENOTDIR}
+		}
+	}
+	if o.Input == "-" || o.Output == "-" {
+		return nil
+	}
+	in, err := os.Stat(o.Input)
+	if err != nil || !in.Mode().IsRegular() {
+		return nil
+	}
+	if out, err := os.Stat(o.Output); err == nil && os.SameFile(in, out) {
+		return fmt.Errorf("%s: input and output are the same file", o.Output)
+	}
+	// A file in the output's place is kept as .old.
+	if old, err := os.Stat(o.Output + ".old"); err == nil && os.SameFile(in, old) {
+		if _, err := os.Stat(o.Output); err == nil {
+			return fmt.Errorf("%s exists, and would take the place of the input as %s.old", o.Output, o.Output)
+		}
+	}
+	return nil
+}
+
+// A conversion is a session on a recording.
+type conversion struct {
+	ConvertOptions
+	out     *Outcome
+	reader  *perfdata.Reader
+	writer  *perfdata.Writer
+	images  *unwind.Images
+	session *Session
+	events  int    // how many the output has
+	records uint64 // taken so far
+	failed  error  // why the output could not be begun
+
+	// passOn says that everything known is to be written at the end of a
+	// round, as somebody may be waiting for it.
+	passOn bool
+
+	began   time.Time
+	report  time.Time
+	busyCPU time.Duration
+}
+
+// begin creates the output. The events and features of a pipe are known when its first
+// record comes.
+func (c *conversion) begin() (err error) {
+	defer func() { c.failed = err }()
+	events := c.reader.Events()
+	c.events = len(events)
+	c.writer, err = perfdata.Create(perfdata.Options{
+		Path: c.Output, Events: events, Features: c.reader.Features(), Compress: c.Compress,
+	})
+	if err != nil {
+		return err
+	}
+	c.passOn = c.Output == "-" || c.reader.Pipe()
+	for _, id := range c.reader.BuildIDs() {
+		c.writer.BuildID(id.Path, id.ID, id.Kernel)
+	}
+	c.images = unwind.NewOfflineImages(c.offline())
+	c.images.Dropped = func(path string, id []byte) { c.writer.BuildID(path, id, false) }
+	format := perfring.NewFormat(&events[0].PerfEventAttr)
+	c.session = NewSession(&format, vmas.NewTable(""), c.images, c.writer, c.MaxStack, c.Strict)
+	c.session.recorded = true
+	c.out.Trouble = c.session.Trouble()
+	c.out.Started = true
+	if !hasStacks(events) && c.Note != nil {
+		c.Note(fmt.Sprintf("%s has no raw stacks: it is handed on as it is", c.Input))
+	}
+	return nil
+}
+
+func hasStacks(events []perfring.Attr) bool {
+	for i := range events {
+		if events[i].PerfEventAttr.Sample_type&unix.PERF_SAMPLE_STACK_USER != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// offline says where the files of the recording may be found.
+func (c *conversion) offline() unwind.Offline {
+	o := unwind.Offline{Symfs: c.Symfs, Cache: c.Cache}
+	if o.Cache == "" {
+		if home, err := os.UserHomeDir(); err == nil {
+			o.Cache = filepath.Join(home, ".debug")
+		}
+	}
+	ids := make(map[string]vmas.BuildID)
+	for _, id := range c.reader.BuildIDs() {
+		if known, ok := ids[id.Path]; ok && known != vmas.NewBuildID(id.ID) {
+			// Which of the two builds a mapping had is not told.
+			ids[id.Path] = vmas.BuildID{}
+		} else if !id.Kernel {
+			ids[id.Path] = vmas.NewBuildID(id.ID)
+		}
+	}
+	o.BuildID = func(path string) vmas.BuildID { return ids[path] }
+	var uts unix.Utsname
+	o.SameKernel = unix.Uname(&uts) == nil && unix.ByteSliceToString(uts.Release[:]) == c.reader.Text(perfdata.OSRelease)
+	return o
+}
+
+// record takes the next record.
+func (c *conversion) record(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	if c.writer == nil {
+		if err := c.begin(); err != nil {
+			return err
+		}
+	}
+	if c.records++; c.records%1024 == 0 {
+		c.tell()
+	}
+	switch rec.Type() {
+	case perfring.RecordFinishedRound:
+		if c.passOn {
+			return c.writer.Round()
+		}
+	case perfring.RecordAuxtrace:
+		return c.writer.WriteTrace(rec, c.reader.Payload)
+	}
+	if len(c.reader.Events()) != c.events {
+		return errors.New("an event is told of behind the first record: this is not supported")
+	}
+	return c.session.RecordAs(rec, f)
+}
+
+// tell reports progress when it is time to.
+func (c *conversion) tell() {
+	now := time.Now()
+	if c.Progress == nil || now.Before(c.report) {
+		return
+	}
+	c.report = now.Add(reportEvery)
+	c.measure(now)
+	share := -1.0
+	if read, total := c.reader.Position(); total > 0 {
+		share = float64(read) / float64(total)
+	}
+	c.Progress(&c.session.Stats, share)
+}
+
+// measure brings the statistics that are not counted up to date.
+func (c *conversion) measure(now time.Time) {
+	st := &c.session.Stats
+	st.Command = c.reader.CommandLine()
+	st.Duration = now.Sub(c.began)
+	st.CPU = cpuTime()
+	st.Busy = st.CPU - c.busyCPU
+	st.MaxRSS = maxRSS()
+	st.Lost = c.session.told
+	st.Written = uint64(c.writer.Written())
+}
+
+// finish completes the output and sums up.
+func (c *conversion) finish() error {
+	switch {
+	case c.failed != nil:
+		return nil
+	case c.writer != nil:
+	case len(c.reader.Events()) == 0:
+		return fmt.Errorf("%s: no events: it ends before its first record", c.Input)
+	default:
+		if err := c.begin(); err != nil {
+			return err
+		}
+	}
+	c.images.Sampled(func(path string, id []byte) { c.writer.BuildID(path, id, false) })
+	err := c.writer.Close()
+	c.session.Stats.Malformed += c.reader.Unknown()
+	c.measure(time.Now())
+	c.out.Stats = c.session.Stats
+	return err
+}

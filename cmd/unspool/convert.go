@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"unspool/capture"
+)
+
+// convertFlags are the options of convert as they are typed.
+type convertFlags struct {
+	output   string
+	symfs    string
+	cache    string
+	maxStack int
+	strict   bool
+	compress int
+	jobs     int
+	stats    string
+	quiet    bool
+	verbose  bool
+}
+
+func convertCommand() *cobra.Command {
+	var f convertFlags
+	c := &cobra.Command{
+		Use:   "convert [options] IN -o OUT",
+		Short: "Unwind the stacks of a recording that perf made",
+		Long: `Turn a recording of 'perf record --call-graph dwarf' into one with plain
+callchains, about a hundred times smaller, that perf, Hotspot and 'unspool
+report' read. Everything but registers and stacks is kept as it is. IN and OUT
+are files, or - for a pipe.
+
+The mapped files are looked for by build ID: below --symfs, in perf's build-ID
+cache, and where they were, if they are still the same. IN is read once, from
+front to back. A recording that is cut or damaged is converted up to the damage.`,
+		Example: `  unspool convert perf.data -o small.data
+  perf record --call-graph dwarf -o - -- ./program | unspool convert - -o perf.data
+  unspool convert perf.data -o - | perf report -i -
+  unspool convert --symfs /mnt/target perf.data -o small.data`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return &usageError{"unspool convert", errors.New("nothing to convert: name a recording, or - for a pipe")}
+			case len(args) > 1:
+				return &usageError{"unspool convert", fmt.Errorf("one recording at a time: what is %q?", args[1])}
+			case f.output == "":
+				return &usageError{"unspool convert", errors.New("say where to write: -o FILE, or -o - for a pipe")}
+			}
+			return nil
+		},
+		RunE:                  func(_ *cobra.Command, args []string) error { return f.convert(args[0]) },
+		DisableFlagsInUseLine: true,
+	}
+	fl := c.Flags()
+	fl.SortFlags = false
+	fl.StringVarP(&f.output, "output", "o", "", "write to `OUT`, - for a pipe")
+	fl.StringVar(&f.symfs, "symfs", "", "look for mapped files below `DIR` first")
+	fl.StringVar(&f.cache, "buildid-dir", "", "perf's build-ID cache is `DIR` (default ~/.debug)")
+	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "end user stacks after `N` frames")
+	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses")
+	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
+	fl.Lookup("compress").NoOptDefVal = "1"
+	fl.IntVarP(&f.jobs, "jobs", "j", 1, "use `N` cores; the output is the same")
+	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
+	c.MarkFlagDirname("symfs")
+	c.MarkFlagDirname("buildid-dir")
+	return c
+}
+
+// options turns flags into what capture is asked to do.
+func (f *convertFlags) options(input string) (o capture.ConvertOptions, err error) {
+	o = capture.ConvertOptions{
+		Input: input, Output: f.output,
+		Symfs: f.symfs, Cache: f.cache,
+		MaxStack: f.maxStack, Strict: f.strict, Compress: f.compress, Jobs: f.jobs,
+	}
+	switch {
+	case f.maxStack < 1 || f.maxStack > largestMaxStack:
+		return o, fmt.Errorf("--max-stack %d: 1 to %d frames are possible", f.maxStack, largestMaxStack)
+	case f.compress < 0 || f.compress > 22:
+		return o, fmt.Errorf("-z %d: levels go from 1 to 22", f.compress)
+	case f.jobs < 1 || f.jobs > largestJobs:
+		return o, fmt.Errorf("-j %d: 1 to %d cores are possible", f.jobs, largestJobs)
+	case f.stats == "-" && f.output == "-":
+		return o, errors.New("-o - and --stats - both want stdout")
+	}
+	return o, nil
+}
+
+const largestJobs = 64
+
+// convert converts a recording. Errors are returned after the summary of what
+// could be converted all the same.
+func (f *convertFlags) convert(input string) error {
+	o, err := f.options(input)
+	if err != nil {
+		return &usageError{"unspool convert", err}
+	}
+	var line *statusLine
+	if !f.quiet {
+		line = newStatusLine(os.Stderr)
+		o.Note = line.note
+		o.Progress = line.converted
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second one ends unspool itself
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+
+	out, err := capture.Convert(ctx, o)
+	line.clear()
+	if out.Started && !f.quiet {
+		output := f.output
+		if output == "-" {
+			output = ""
+		}
+		capture.WriteSummary(os.Stderr, &out.Stats, out.Trouble, capture.Limits{MaxStack: f.maxStack, Converted: true}, output)
+		if f.verbose {
+			capture.WriteFiles(os.Stderr, out.Trouble)
+		}
+	}
+	if out.Started && f.stats != "" {
+		if serr := writeStats(f.stats, &out.Stats); err == nil {
+			err = serr
+		}
+	}
+	return err
+}
