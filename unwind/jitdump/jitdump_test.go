@@ -266,8 +266,7 @@ func FuzzReader(f *testing.F) {
 		some, err := all(t, d)
 		if err == io.EOF {
 			g.n = len(content)
-			var more []Record
-			more, err = all(t, d)
+			more, _ := all(t, d)
 			some = append(some, more...)
 		}
 		if len(some) > len(content)/prefixSize {
