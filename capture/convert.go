@@ -1,12 +1,15 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"unspool/capture/perfdata"
@@ -55,15 +58,15 @@ func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
 	c := &conversion{ConvertOptions: o, reader: r, out: &out, began: time.Now(), busyCPU: cpuTime()}
 	c.report = c.began.Add(reportEvery)
 	err = r.Ordered(c.record)
-	if ferr := c.finish(); err == nil {
+	if errors.Is(err, perfdata.ErrStopped) && ctx.Err() != nil {
+		read, _ := r.Position()
+		err = fmt.Errorf("interrupted after %d bytes of data", read)
+	}
+	if ferr := c.finish(); err == nil || errors.Is(err, perfdata.ErrStopped) {
 		err = ferr
 	}
 	if err == nil {
 		err = r.FeatureDamage()
-	}
-	if err == nil && ctx.Err() != nil {
-		read, _ := r.Position()
-		err = fmt.Errorf("interrupted after %d bytes of data", read)
 	}
 	return out, err
 }
@@ -96,17 +99,19 @@ func (o *ConvertOptions) check() error {
 	return nil
 }
 
-// A conversion is a session on a recording.
+// A conversion is what a recording goes through: one lane in the goroutine of
+// the reader, or several beside it.
 type conversion struct {
 	ConvertOptions
-	out     *Outcome
-	reader  *perfdata.Reader
-	writer  *perfdata.Writer
-	images  *unwind.Images
-	session *Session
-	events  int    // how many the output has
-	records uint64 // taken so far
-	failed  error  // why the output could not be begun
+	out      *Outcome
+	reader   *perfdata.Reader
+	writer   *perfdata.Writer
+	own      *lane  // where there are no others
+	parallel *lanes // nil where there is one lane only
+	files    unwind.Offline
+	events   int    // how many the output has
+	records  uint64 // taken so far
+	failed   error  // why the output could not be begun
 
 	// passOn says that everything known is to be written at the end of a
 	// round, as somebody may be waiting for it.
@@ -129,21 +134,32 @@ func (c *conversion) begin() (err error) {
 	if err != nil {
 		return err
 	}
+	c.out.Started = true
 	c.passOn = c.Output == "-" || c.reader.Pipe()
 	for _, id := range c.reader.BuildIDs() {
 		c.writer.BuildID(id.Path, id.ID, id.Kernel)
 	}
-	c.images = unwind.NewOfflineImages(c.offline())
-	c.images.Dropped = func(path string, id []byte) { c.writer.BuildID(path, id, false) }
-	format := perfring.NewFormat(&events[0].PerfEventAttr)
-	c.session = NewSession(&format, vmas.NewTable(""), c.images, c.writer, c.MaxStack, c.Strict)
-	c.session.recorded = true
-	c.out.Trouble = c.session.Trouble()
-	c.out.Started = true
+	c.files = c.offline()
+	if c.Jobs > 1 {
+		c.parallel = c.startLanes(c.Jobs)
+	} else {
+		c.own = new(lane)
+		c.prepare(c.own, c)
+	}
 	if !hasStacks(events) && c.Note != nil {
 		c.Note(fmt.Sprintf("%s has no raw stacks: it is handed on as it is", c.Input))
 	}
 	return nil
+}
+
+// prepare makes the session of a lane.
+func (c *conversion) prepare(l *lane, sink Sink) {
+	l.sampled = make(map[sampledFile]bool)
+	l.images = unwind.NewOfflineImages(c.files)
+	l.images.Dropped = l.dropped
+	format := perfring.NewFormat(&c.reader.Events()[0].PerfEventAttr)
+	l.session = NewSession(&format, vmas.NewTable(""), l.images, sink, c.MaxStack, c.Strict)
+	l.session.recorded = true
 }
 
 func hasStacks(events []perfring.Attr) bool {
@@ -185,52 +201,59 @@ func (c *conversion) record(rec perfring.Record, f *perfring.Format, _ uint64) e
 			return err
 		}
 	}
-	if c.records++; c.records%1024 == 0 {
-		c.tell()
-	}
-	switch rec.Type() {
-	case perfring.RecordFinishedRound:
-		if c.passOn {
-			return c.writer.Round()
-		}
-	case perfring.RecordAuxtrace:
-		return c.writer.WriteTrace(rec, c.reader.Payload)
-	}
 	if len(c.reader.Events()) != c.events {
 		return errors.New("an event is told of behind the first record: this is not supported")
 	}
-	return c.session.RecordAs(rec, f)
+	switch {
+	case rec.Type() == perfring.RecordAuxtrace:
+		if c.parallel != nil {
+			c.parallel.drain()
+		}
+		return c.writer.WriteTrace(rec, c.reader.Payload)
+	case c.parallel != nil:
+		c.parallel.record(rec, f)
+		return nil
+	}
+	if c.records++; c.records%1024 == 0 {
+		read, total := c.reader.Position()
+		c.tell(c.own.session.counted, read, total)
+	}
+	return c.own.session.RecordAs(rec, f)
+}
+
+// Write takes an unwound record.
+func (c *conversion) Write(rec []byte) error {
+	if c.passOn && perfring.Record(rec).Type() == perfring.RecordFinishedRound {
+		return c.writer.Round()
+	}
+	return c.writer.Write(rec)
 }
 
 // tell reports progress when it is time to.
-func (c *conversion) tell() {
+func (c *conversion) tell(counted func() Stats, read, total int64) {
 	now := time.Now()
 	if c.Progress == nil || now.Before(c.report) {
 		return
 	}
 	c.report = now.Add(reportEvery)
-	c.measure(now)
+	st := counted()
+	st.Duration = now.Sub(c.began)
 	share := -1.0
-	if read, total := c.reader.Position(); total > 0 {
+	if total > 0 {
 		share = float64(read) / float64(total)
 	}
-	c.Progress(&c.session.Stats, share)
+	c.Progress(&st, share)
 }
 
-// measure brings the statistics that are not counted up to date.
-func (c *conversion) measure(now time.Time) {
-	st := &c.session.Stats
-	st.Command = c.reader.CommandLine()
-	st.Duration = now.Sub(c.began)
-	st.CPU = cpuTime()
-	st.Busy = st.CPU - c.busyCPU
-	st.MaxRSS = maxRSS()
-	st.Lost = c.session.told
-	st.Written = uint64(c.writer.Written())
+// counted is what a session has counted.
+func (s *Session) counted() Stats {
+	st := s.Stats
+	st.Lost = s.told
+	return st
 }
 
 // finish completes the output and sums up.
-func (c *conversion) finish() error {
+func (c *conversion) finish() (err error) {
 	switch {
 	case c.failed != nil:
 		return nil
@@ -242,10 +265,37 @@ func (c *conversion) finish() error {
 			return err
 		}
 	}
-	c.images.Sampled(func(path string, id []byte) { c.writer.BuildID(path, id, false) })
-	err := c.writer.Close()
-	c.session.Stats.Malformed += c.reader.Unknown()
-	c.measure(time.Now())
-	c.out.Stats = c.session.Stats
+	all := []*lane{c.own}
+	if c.parallel != nil {
+		err = c.parallel.end()
+		all = c.parallel.lanes
+	}
+	for _, id := range c.reader.BuildIDs() { // in a pipe, some come late
+		c.writer.BuildID(id.Path, id.ID, id.Kernel)
+	}
+	sampled := make(map[sampledFile]bool)
+	var counts []Stats
+	for _, l := range all {
+		l.images.Sampled(l.dropped)
+		maps.Copy(sampled, l.sampled)
+		counts = append(counts, l.session.counted())
+		c.out.Trouble.add(l.session.Trouble())
+	}
+	order := func(a, b sampledFile) int { return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.id, b.id)) }
+	for _, f := range slices.SortedFunc(maps.Keys(sampled), order) {
+		c.writer.BuildID(f.path, []byte(f.id), false)
+	}
+	if cerr := c.writer.Close(); err == nil {
+		err = cerr
+	}
+	st := sum(counts)
+	st.Malformed += c.reader.Unknown()
+	st.Command = c.reader.CommandLine()
+	st.Duration = time.Since(c.began)
+	st.CPU = cpuTime()
+	st.Busy = st.CPU - c.busyCPU
+	st.MaxRSS = maxRSS()
+	st.Written = uint64(c.writer.Written())
+	c.out.Stats = st
 	return err
 }

@@ -53,6 +53,28 @@ func (s *Stats) count(r *unwind.Result) {
 	}
 }
 
+// sum adds up what several sessions have counted.
+func sum(all []Stats) (total Stats) {
+	for i := range all {
+		s := &all[i]
+		total.Samples += s.Samples
+		total.User += s.User
+		total.Exec += s.Exec
+		total.Lost += s.Lost
+		total.Throttled += s.Throttled
+		total.Malformed += s.Malformed
+		total.Frames += s.Frames
+		total.StackCopied += s.StackCopied
+		for r, n := range s.Ended {
+			total.Ended[r] += n
+		}
+		for by, n := range s.FramesBy {
+			total.FramesBy[by] += n
+		}
+	}
+	return total
+}
+
 // statsJSON is the form of --stats, documented in the README. Keys may be
 // added, never renamed.
 type statsJSON struct {
@@ -142,6 +164,16 @@ const maxTrouble = 1024
 
 func newTrouble() *Trouble {
 	return &Trouble{places: make(map[place]uint64), files: make(map[string]error)}
+}
+
+// add takes in what another session has noted.
+func (t *Trouble) add(other *Trouble) {
+	for p, n := range other.places {
+		t.places[p] += n
+	}
+	for path, err := range other.files {
+		t.file(path, err)
+	}
 }
 
 func (t *Trouble) ended(r *unwind.Result) {

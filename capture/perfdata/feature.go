@@ -7,22 +7,24 @@ type Feature uint8
 
 // The features that this package writes or understands. Others are carried as they are.
 const (
-	TracingData Feature = 1  // formats of tracepoints
-	BuildIDs    Feature = 2  // of files and of the kernel
-	Hostname    Feature = 3  // string
-	OSRelease   Feature = 4  // string
-	Version     Feature = 5  // string: of the recording tool
-	Arch        Feature = 6  // string, as uname -m has it
-	NrCPUs      Feature = 7  // present and online
-	CPUDesc     Feature = 8  // string
-	CPUID       Feature = 9  // string
-	TotalMem    Feature = 10 // KiB
-	CmdLine     Feature = 11 // strings
-	EventDesc   Feature = 12 // names and IDs of the events
-	SampleTime  Feature = 21 // of the first and the last sample
-	ClockID     Feature = 23 // resolution of the samples' clock, ns
-	Compressed  Feature = 27 // how records are compressed
-	ClockData   Feature = 29 // the samples' clock against the wall clock
+	TracingData   Feature = 1  // formats of tracepoints
+	BuildIDs      Feature = 2  // of files and of the kernel
+	Hostname      Feature = 3  // string
+	OSRelease     Feature = 4  // string
+	Version       Feature = 5  // string: of the recording tool
+	Arch          Feature = 6  // string, as uname -m has it
+	NrCPUs        Feature = 7  // present and online
+	CPUDesc       Feature = 8  // string
+	CPUID         Feature = 9  // string
+	TotalMem      Feature = 10 // KiB
+	CmdLine       Feature = 11 // strings
+	EventDesc     Feature = 12 // names and IDs of the events
+	AuxtraceIndex Feature = 18 // where in the file AUXTRACE records are
+	SampleTime    Feature = 21 // of the first and the last sample
+	ClockID       Feature = 23 // resolution of the samples' clock, ns
+	DirFormat     Feature = 24 // there are more files with records
+	Compressed    Feature = 27 // how records are compressed
+	ClockData     Feature = 29 // the samples' clock against the wall clock
 )
 
 // BuildID names the build of a mapped file, or of the kernel.

@@ -34,7 +34,7 @@ func givenFeatures(given map[Feature][]byte, events []perfring.Attr) []feature {
 	fs := []feature{{EventDesc, eventDesc(events)}}
 	for n, data := range given {
 		switch n {
-		case EventDesc, BuildIDs, Compressed:
+		case EventDesc, BuildIDs, Compressed, AuxtraceIndex, DirFormat:
 		default:
 			fs = append(fs, feature{n, data})
 		}

@@ -46,6 +46,31 @@ func (r *Reader) Ordered(fn func(rec perfring.Record, f *perfring.Format, time u
 	return r.ordered(&q, fn)
 }
 
+// Kept is a record's share in the memory that it lies in.
+type Kept struct{ block *block }
+
+// Keep returns the record that Ordered's fn is called with so that it stays valid until Release is called
+// with the second result. Both belong to the goroutine of Ordered.
+func (r *Reader) Keep(rec perfring.Record) (perfring.Record, Kept) {
+	if r.inHand == nil {
+		if r.zstd != nil && r.zstd.inUse {
+			return append(perfring.Record(nil), rec...), Kept{}
+		}
+		return rec, Kept{r.data.hold()}
+	}
+	if r.inHand.block != nil {
+		r.inHand.block.holds++
+	}
+	return rec, Kept{r.inHand.block}
+}
+
+// Release gives up a record that was kept.
+func (r *Reader) Release(k Kept) {
+	if k.block != nil {
+		r.data.release(k.block)
+	}
+}
+
 // Unknown returns how many records Ordered has left out.
 func (r *Reader) Unknown() uint64 { return r.unknown }
 
@@ -132,7 +157,10 @@ func (r *Reader) flush(q *queue, n int, fn func(perfring.Record, *perfring.Forma
 	q.sort()
 	for k := range q.items[:n] {
 		i := &q.items[k]
-		if err := fn(i.rec, i.format, i.time); err != nil {
+		r.inHand = i
+		err := fn(i.rec, i.format, i.time)
+		r.inHand = nil
+		if err != nil {
 			return err
 		}
 		q.held -= len(i.rec)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"unspool/perfring"
 
@@ -31,8 +32,9 @@ type Reader struct {
 	file    *os.File // nil when the caller of Open owns it
 	pipe    bool
 	data    scanner
-	begin   int64 // offset of the data
-	stopped atomic.Bool
+	begin   int64         // offset of the data
+	stopped *atomic.Bool  // by Stop
+	waits   bool          // it is a waiting that is read, which knows when to stop
 	zstd    *decompressor // nil before the first compressed record
 	err     error         // what Next returned last: io.EOF or a DamageError
 
@@ -46,6 +48,7 @@ type Reader struct {
 	featureErr error     // why there are none, though the header tells of some
 	ids        []BuildID // from HEADER_BUILD_ID records
 	unknown    uint64
+	inHand     *queued // what Ordered is delivering from its queue
 }
 
 // contents are those of a feature: in the file, or in memory when they came through a pipe.
@@ -75,7 +78,13 @@ func Open(path string) (*Reader, error) {
 	}
 	var r *Reader
 	if err == nil {
-		r, err = newReader(name, file, at, size)
+		in, stopped := io.Reader(file), new(atomic.Bool)
+		if at == nil {
+			in = &waiting{file: file, stopped: stopped}
+		}
+		if r, err = newReader(name, in, at, size); err == nil {
+			r.stopped, r.waits = stopped, at == nil
+		}
 	}
 	if path == "-" {
 		return r, err
@@ -91,7 +100,7 @@ func Open(path string) (*Reader, error) {
 // newReader reads the header from in. at is the same recording where it can be read at any place, and
 // size its length; it is nil for a pipe.
 func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, error) {
-	r := &Reader{path: name, byID: map[uint64]int{}, features: map[Feature]contents{}}
+	r := &Reader{path: name, byID: map[uint64]int{}, features: map[Feature]contents{}, stopped: new(atomic.Bool)}
 	bad := func(format string, args ...any) (*Reader, error) {
 		return nil, fmt.Errorf("%s: %w", name, fmt.Errorf(format, args...))
 	}
@@ -219,9 +228,44 @@ func (r *Reader) Position() (read, total int64) {
 	return read, read + r.data.left
 }
 
-// Stop ends the recording where it has been read to: Next returns io.EOF. It may be called while
-// another goroutine reads.
+// ErrStopped is Next's error after Stop.
+var ErrStopped = errors.New("reading was stopped")
+
+// Stop makes Next return ErrStopped. It may be called while another goroutine reads. Whoever writes
+// into a pipe mostly got the same signal, and is about to end: what it still has to say is read, as
+// long as it does not take its time.
 func (r *Reader) Stop() { r.stopped.Store(true) }
+
+// A waiting reader is that of a pipe, which may have nothing to read for a while.
+type waiting struct {
+	file    *os.File
+	stopped *atomic.Bool
+	began   time.Time // when it was seen to be stopped
+}
+
+func (s *waiting) Read(p []byte) (int, error) {
+	const (
+		nap    = 200 * time.Millisecond
+		silent = 2 * time.Second // the most that a stopped stream may take for the next piece
+		all    = 10 * time.Second
+	)
+	for waited := time.Duration(0); ; waited += nap {
+		fds := []unix.PollFd{{Fd: int32(s.file.Fd()), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, int(nap.Milliseconds()))
+		switch {
+		case err != nil && err != unix.EINTR:
+			return 0, err
+		case s.stopped.Load() && s.began.IsZero():
+			s.began = time.Now()
+			waited = 0
+		case s.stopped.Load() && (waited > silent || time.Since(s.began) > all):
+			return 0, ErrStopped
+		}
+		if n > 0 {
+			return s.file.Read(p)
+		}
+	}
+}
 
 // Payload calls fn with the raw data that follow the AUXTRACE record that was returned last, piece by
 // piece; the record is not valid any more. Without the call they are passed over.
@@ -244,15 +288,18 @@ func (r *Reader) Payload(fn func([]byte) error) error {
 // following call. What describes a pipe (its attributes, features, tracing data and build
 // IDs) is taken in and not returned. At the end the error is io.EOF, at damage a *DamageError.
 func (r *Reader) Next() (perfring.Record, error) {
-	if r.err == nil && r.stopped.Load() {
-		r.err = io.EOF
+	if r.err == nil && r.stopped.Load() && !r.waits {
+		r.err = ErrStopped
 	}
 	if r.err != nil {
 		return nil, r.err
 	}
 	rec, at, err := r.next()
 	if err != nil {
-		if err != io.EOF {
+		switch {
+		case errors.Is(err, ErrStopped):
+			err = ErrStopped
+		case err != io.EOF:
 			err = &DamageError{Path: r.path, Offset: at, Err: err}
 		}
 		r.err = err
