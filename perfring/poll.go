@@ -2,10 +2,12 @@ package perfring
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"os"
 	"sync"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,39 +15,76 @@ import (
 // poller sleeps until a ring has something to read. Every task and CPU has one descriptor in one
 // epoll instance. The kernel reports EPOLLHUP for an event whose task has exited, and all tasks
 // that inherited it, and would do so forever: such a descriptor leaves the poller at once.
+//
+// It is woken some fifty times a second or more, and then Go's scheduler must not cost more than what
+// there is to do. A system call that may block makes the runtime's monitor thread look
+// every 20 µs whether it does. So the sleep is one in the runtime's own poller, to
+// which the epoll instance is a descriptor like any other, the timeout is a timerfd in it, and what
+// cannot block is called past the runtime.
 type poller struct {
-	epoll  int
-	fds    []int // by index, which is what epoll reports
+	fd     int // of the epoll instance
+	epoll  *os.File
+	conn   syscall.RawConn // of epoll
+	fds    []int           // by index, which is what epoll reports
 	alive  int
 	events [64]unix.EpollEvent
+	n      int // of events, as poll found them
+	errno  syscall.Errno
+	poll   func(fd uintptr) bool // bound once
+
+	timer int  // timerfd
+	armed bool // it is set
 
 	mu   sync.Mutex // wake may come from anywhere, also while close runs
 	wake int        // eventfd; -1 once closed
 }
 
-const wakeIndex = -1
+// Indices of what is no event.
+const (
+	wakeIndex  = -1
+	timerIndex = -2
+)
 
 func newPoller() (*poller, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		_ = unix.Close(epoll)
-		return nil, fmt.Errorf("eventfd: %w", err)
-	}
-	p := &poller{epoll: epoll, wake: wake}
-	if err := p.control(wake, wakeIndex); err != nil {
-		p.close()
+	p := &poller{fd: epoll, wake: -1, timer: -1}
+	_ = unix.SetNonblock(epoll, true) // what makes os use the runtime's poller
+	p.epoll = os.NewFile(uintptr(epoll), "epoll")
+	if err := p.open(); err != nil {
+		p.closeAll()
 		return nil, err
 	}
 	return p, nil
 }
 
+// open makes what wakes the poller apart from the rings.
+func (p *poller) open() (err error) {
+	if p.conn, err = p.epoll.SyscallConn(); err != nil {
+		return err
+	}
+	p.poll = func(fd uintptr) bool {
+		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.events[0])), uintptr(len(p.events)), 0, 0, 0)
+		p.n, p.errno = int(n), errno
+		return n != 0 // or an error, which is -1
+	}
+	if p.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return fmt.Errorf("eventfd: %w", err)
+	}
+	if p.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
+		return fmt.Errorf("timerfd_create: %w", err)
+	}
+	if err := p.control(p.wake, wakeIndex); err != nil {
+		return err
+	}
+	return p.control(p.timer, timerIndex)
+}
+
 func (p *poller) control(fd, index int) error {
 	// EpollEvent.Fd is the half of the user's data that x/sys names; the kernel does not look at it.
-	err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(index)})
+	err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(index)})
 	if err != nil {
 		return fmt.Errorf("epoll_ctl: %w", err)
 	}
@@ -65,36 +104,60 @@ func (p *poller) add(fd int) error {
 // wait returns when a ring has reached its watermark, wakeUp was called, the last task has exited or
 // the timeout is over; a negative one never is.
 func (p *poller) wait(timeout time.Duration) error {
-	deadline := time.Now().Add(timeout)
+	if err := p.arm(timeout); err != nil {
+		return err
+	}
 	for {
-		ms := -1
-		if timeout >= 0 {
-			left := max(0, time.Until(deadline))
-			ms = int((left + time.Millisecond - 1) / time.Millisecond)
+		if err := p.conn.Read(p.poll); err != nil {
+			return fmt.Errorf("epoll: %w", err)
 		}
-		n, err := unix.EpollWait(p.epoll, p.events[:], ms)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("epoll_wait: %w", err)
+		if p.errno != 0 && p.errno != unix.EINTR {
+			return fmt.Errorf("epoll_wait: %w", p.errno)
 		}
 		ready, gone := false, p.alive > 0
-		for _, e := range p.events[:max(n, 0)] {
+		for _, e := range p.events[:max(p.n, 0)] {
 			switch {
 			case e.Fd == wakeIndex:
-				var b [8]byte
-				_, _ = unix.Read(p.wake, b[:])
+				empty(p.wake)
+				ready = true
+			case e.Fd == timerIndex:
+				empty(p.timer)
+				p.armed = false
 				ready = true
 			case e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0:
-				_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, p.fds[e.Fd], nil)
+				_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, p.fds[e.Fd], nil)
 				p.alive--
 			default:
 				ready = true
 			}
 		}
-		gone = gone && p.alive == 0
-		if ready || gone || timeout >= 0 && !time.Now().Before(deadline) {
+		if ready || gone && p.alive == 0 {
 			return nil
 		}
 	}
+}
+
+// arm sets the timer, or stops it where the timeout is negative.
+func (p *poller) arm(timeout time.Duration) error {
+	if timeout < 0 && !p.armed {
+		return nil
+	}
+	var at unix.ItimerSpec
+	if timeout >= 0 {
+		at.Value = unix.NsecToTimespec(max(1, timeout.Nanoseconds())) // zero would stop it
+	}
+	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(p.timer), 0, uintptr(unsafe.Pointer(&at)), 0, 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("timerfd_settime: %w", errno)
+	}
+	p.armed = timeout >= 0
+	return nil
+}
+
+// empty takes the count out of an eventfd or timerfd, which does not block.
+func empty(fd int) {
+	var b [8]byte
+	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b)), uintptr(len(b)))
 }
 
 func (p *poller) wakeUp() {
@@ -110,9 +173,15 @@ func (p *poller) wakeUp() {
 func (p *poller) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.wake >= 0 {
-		_ = unix.Close(p.wake)
-		_ = unix.Close(p.epoll)
-		p.wake = -1
+	p.closeAll()
+}
+
+func (p *poller) closeAll() {
+	for _, fd := range []*int{&p.wake, &p.timer} {
+		if *fd >= 0 {
+			_ = unix.Close(*fd)
+			*fd = -1
+		}
 	}
+	_ = p.epoll.Close()
 }

@@ -201,8 +201,9 @@ func (s *Source) Done() bool { return s.tasks && s.poller.alive == 0 }
 // returned. An [ErrCorrupt] costs one ring's content; the next Drain goes on.
 func (s *Source) Drain(fn func(Record) error) error {
 	var now unix.Timespec
-	if err := unix.ClockGettime(s.clock, &now); err != nil {
-		return fmt.Errorf("clock_gettime: %w", err)
+	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(s.clock), uintptr(unsafe.Pointer(&now)), 0)
+	if errno != 0 {
+		return fmt.Errorf("clock_gettime: %w", errno)
 	}
 	return s.drain(uint64(max(0, now.Nano()-slack)), fn)
 }
