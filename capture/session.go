@@ -27,6 +27,7 @@ type Session struct {
 	trouble  *Trouble
 	execve   execve
 	told     uint64 // how many were lost, as records tell
+	maps     uint64 // how many mappings records have told of
 	writeErr error  // of a synthesized record, due at the next one
 	recorded bool   // the records come from a recording: every sample was wanted, and nothing is asked of /proc
 
@@ -181,6 +182,7 @@ func kernelMapping(misc uint16) bool {
 
 // mapped notes a mapping and opens its file while the process is there.
 func (s *Session) mapped(pid uint32, m vmas.Map) {
+	s.maps++
 	if mapping := s.table.Mmap(pid, m); mapping != nil {
 		s.images.Open(pid, mapping)
 	}
@@ -190,7 +192,7 @@ func (s *Session) mapped(pid uint32, m vmas.Map) {
 // and stack left out.
 func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 	sm := &s.sample
-	if err := f.Sample(rec, sm); err != nil {
+	if err := f.Sample(rec, sm); err != nil || sm.Len() != len(rec) {
 		// Nothing of it may be handed on: where its stack lies is unknown.
 		s.Stats.Malformed++
 		return nil

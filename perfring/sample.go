@@ -56,11 +56,15 @@ type Sample struct {
 	Aux          []byte
 
 	// Where in the record the parts are that AppendUnwound leaves out or replaces.
-	chainStart, chainEnd, userStart, userEnd int
+	chainStart, chainEnd, userStart, userEnd, end int
 }
 
 // CPUMode returns where the CPU was: PERF_RECORD_MISC_KERNEL, _USER, ….
 func (s *Sample) CPUMode() uint16 { return s.Misc & unix.PERF_RECORD_MISC_CPUMODE_MASK }
+
+// Len returns how many bytes the header and the fields take: those of the whole record, as the kernel
+// makes it.
+func (s *Sample) Len() int { return s.end }
 
 // Reg returns user register reg, in the numbering of the architecture's asm/perf_regs.h. ok is
 // false when the sample does not have it.
@@ -187,6 +191,7 @@ func (f *Format) decode(r Record, s *Sample, hwIndex bool) (end int, ok bool) {
 	if t&unix.PERF_SAMPLE_AUX != 0 {
 		s.Aux = c.bytes(c.u64())
 	}
+	s.end = c.off
 	return c.off, !c.bad
 }
 
@@ -249,7 +254,7 @@ func (s *Sample) stack(c *cursor) {
 // AppendUnwound appends r, re-encoded for f.Unwound(), to dst: the callchain is chain, the user
 // registers and the stack are gone, all other fields and the header's misc bits are as in r. Where
 // there was no stack the callchain stays what it was. s is
-// what f.Sample made of r. chain must not overlap with dst. The error is [ErrTooLarge] when the
+// what f.Sample made of r. What stands behind the last field is left out. chain must not overlap with dst. The error is [ErrTooLarge] when the
 // record would not fit its header; dst then comes back as it was.
 func (f *Format) AppendUnwound(dst []byte, r Record, s *Sample, chain []uint64) ([]byte, error) {
 	start := len(dst)
@@ -263,6 +268,6 @@ func (f *Format) AppendUnwound(dst []byte, r Record, s *Sample, chain []uint64) 
 	} else {
 		dst = append(dst, r[:s.userStart]...)
 	}
-	dst = append(dst, r[s.userEnd:]...)
+	dst = append(dst, r[s.userEnd:s.end]...)
 	return finishRecord(dst, start)
 }

@@ -32,6 +32,7 @@ type Reader struct {
 	file    *os.File // nil when the caller of Open owns it
 	pipe    bool
 	data    scanner
+	size    int64         // of the file, 0 for a pipe
 	begin   int64         // offset of the data
 	stopped *atomic.Bool  // by Stop
 	waits   bool          // it is a waiting that is read, which knows when to stop
@@ -100,7 +101,7 @@ func Open(path string) (*Reader, error) {
 // newReader reads the header from in. at is the same recording where it can be read at any place, and
 // size its length; it is nil for a pipe.
 func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, error) {
-	r := &Reader{path: name, byID: map[uint64]int{}, features: map[Feature]contents{}, stopped: new(atomic.Bool)}
+	r := &Reader{path: name, size: size, byID: map[uint64]int{}, features: map[Feature]contents{}, stopped: new(atomic.Bool)}
 	bad := func(format string, args ...any) (*Reader, error) {
 		return nil, fmt.Errorf("%s: %w", name, fmt.Errorf(format, args...))
 	}
@@ -135,6 +136,7 @@ func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, 
 	if _, err := at.ReadAt(start, 0); err != nil {
 		return bad("header: %w", noEOF(err))
 	}
+
 	if err := r.readFileHeader(start[:headerSize], at, size); err != nil {
 		return bad("%w", err)
 	}
@@ -340,7 +342,9 @@ func (r *Reader) next() (rec perfring.Record, at int64, err error) {
 			// Raw trace data follows the record, as long as it says.
 			if len(rec) < recordHeader+8 {
 				err = fmt.Errorf("%s record of %d bytes", t, len(rec))
-			} else if n := le.Uint64(rec.Body()); n > 0 {
+			} else if n := le.Uint64(rec.Body()); r.size > 0 && n > uint64(r.size-r.data.offset()) {
+				err = fmt.Errorf("%s record with %d bytes of data, in a file of %d", t, n, r.size)
+			} else {
 				r.data.pending = n
 			}
 			used = false

@@ -150,11 +150,12 @@ func (r *Reader) describe(rec perfring.Record) (used bool, err error) {
 	case perfring.RecordEventUpdate:
 		// u64 what, u64 ID, then for a name (PERF_EVENT_UPDATE__NAME) a string.
 		const updateName = 2
-		if len(body) > 16 && le.Uint64(body) == updateName {
-			if i := r.Event(le.Uint64(body[8:])); i >= 0 {
-				if name := text(body[16:]); name != "" {
-					r.events[i].Name = name
-				}
+		if len(body) <= 16 || le.Uint64(body) != updateName {
+			return false, nil
+		}
+		if i := r.Event(le.Uint64(body[8:])); i >= 0 {
+			if name := text(body[16:]); name != "" {
+				r.events[i].Name = name
 			}
 		}
 		return true, nil

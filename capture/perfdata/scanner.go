@@ -31,8 +31,8 @@ type block struct {
 // when it is looked at.
 const blockSize = 256 << 10
 
-// maxType is far above the types that the kernel (22) and perf (84) have come to. What has a higher one is no
-// record: the size of the one before was wrong, and these bytes may be those of a stack.
+// maxType is far above the types that the kernel (22) and perf (84) have come to; they begin with 1. What has another
+// one is no record: the size of the one before was wrong, and these bytes may be those of a stack.
 const maxType = 1023
 
 func newScanner(in io.Reader, at, length int64) scanner {
@@ -133,7 +133,7 @@ func (s *scanner) record() ([]byte, error) {
 	if size < recordHeader {
 		return nil, fmt.Errorf("%s record of %d bytes", head.Type(), size)
 	}
-	if head.Type() > maxType {
+	if t := head.Type(); t == 0 || t > maxType {
 		return nil, fmt.Errorf("record of an unknown type, %#x", uint32(head.Type()))
 	}
 	if err := s.fill(size); err != nil {

@@ -213,8 +213,8 @@ func (w *Writer) Write(rec []byte) error {
 }
 
 // WriteTrace adds an AUXTRACE record and the raw data that payload hands to fn, of the length that
-// the record tells. Neither is ever compressed. Where payload fails early, zeros stand in for what is missing,
-// so that the records behind it are found.
+// the record tells. Neither is ever compressed. Where payload fails early, zeros stand in for what is missing, in
+// reason, so that the records behind it are found.
 func (w *Writer) WriteTrace(rec []byte, payload func(fn func([]byte) error) error) error {
 	if w.err != nil || w.closed {
 		return w.fail(fs.ErrClosed)
@@ -234,6 +234,9 @@ func (w *Writer) WriteTrace(rec []byte, payload func(fn func([]byte) error) erro
 		return err
 	}
 	err := payload(raw)
+	if missing > maxFeature {
+		return err
+	}
 	for zeros := make([]byte, compressChunk); missing > 0 && w.err == nil; {
 		if serr := w.store(zeros[:min(missing, compressChunk)]); serr != nil {
 			return serr
