@@ -51,7 +51,8 @@ type Outcome struct {
 }
 
 const (
-	wakeAfter   = 20 * time.Millisecond  // a short-lived process is gone soon
+	wakeSoon    = 20 * time.Millisecond  // while files are mapped: a short-lived process is gone soon
+	wakeLater   = 100 * time.Millisecond // otherwise: each wake-up costs more than what there is to do
 	flushEvery  = 200 * time.Millisecond // what a killed recording may lose
 	reportEvery = 500 * time.Millisecond
 	sweepEvery  = 10 * time.Second
@@ -212,12 +213,19 @@ func (r *recording) kernelToo() bool {
 // loop takes records from the rings until the recording is over.
 func (r *recording) loop(ctx context.Context) error {
 	flush, report, sweep := r.began.Add(flushEvery), r.began.Add(reportEvery), r.began.Add(sweepEvery)
+	wait, maps := wakeSoon, r.session.maps
 	for !r.over(ctx) {
-		if err := r.source.Wait(wakeAfter); err != nil {
+		if r.Duration > 0 {
+			wait = min(wait, max(0, time.Until(r.began.Add(r.Duration))))
+		}
+		if err := r.source.Wait(wait); err != nil {
 			return err
 		}
 		if err := r.drained(r.source.Drain(r.session.Record)); err != nil {
 			return err
+		}
+		if wait = wakeLater; r.session.maps != maps {
+			wait, maps = wakeSoon, r.session.maps
 		}
 		now := time.Now()
 		if now.After(flush) {

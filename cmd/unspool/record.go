@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -191,6 +192,9 @@ func (f *recordFlags) record(command []string) (int, error) {
 		o.Progress = line.update
 	}
 
+	// One goroutine does the work. With more processors, each wake-up would wake
+	// another thread to look for some.
+	runtime.GOMAXPROCS(1)
 	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second one ends unspool itself
