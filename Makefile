@@ -24,7 +24,7 @@ SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './tes
 DEMO_FLAGS := -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -pthread -Wall -Wextra
 DEMO_PARTS := $(patsubst testdata/demo/%,dist/demo/%.o,$(wildcard testdata/demo/*.c testdata/demo/*.cc))
 
-.PHONY: build demo test race fuzz bench-stacks install clean help
+.PHONY: build demo test race fuzz bench bench-stacks install clean help
 
 build: bin/unspool ## build bin/unspool (the default)
 
@@ -70,6 +70,9 @@ fuzz: ## run every fuzz target for FUZZTIME=30s
 		$(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$${file%/*}" </dev/null; \
 	done
 
+bench: ## measure the speed of walks, convert and record on real programs, which it installs, and write bench/SPEED.md
+	$(GO) run ./bench/speed -o bench/SPEED.md
+
 bench-stacks: ## record real programs, which it installs, and write bench/STACKS.md
 	$(GO) run ./bench/stacks -o bench/STACKS.md
 
@@ -85,4 +88,4 @@ clean: ## remove bin and dist
 	rm -rf bin dist
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

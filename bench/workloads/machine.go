@@ -18,14 +18,27 @@ func Machine() string {
 	text := func(b []byte) string { return string(bytes.TrimRight(b, "\x00")) }
 	perf, _ := exec.Command("perf", "--version").Output()
 	return fmt.Sprintf("%s: %s, %d CPUs, %s, Linux %s, %s.", time.Now().UTC().Format(time.DateOnly),
-		fileValue("/proc/cpuinfo", "model name", ":"), cpus(),
+		fileValue("/proc/cpuinfo", "model name", ":"), CPUs(),
 		strings.Trim(fileValue("/etc/os-release", "PRETTY_NAME", "="), `"`), text(u.Release[:]), strings.TrimSpace(string(perf)))
 }
 
-func cpus() int {
+// CPUs is the number of them that this process may use.
+func CPUs() int {
 	var set unix.CPUSet
 	_ = unix.SchedGetaffinity(0, &set)
 	return set.Count()
+}
+
+// LastCPU is the one of them with the highest number.
+func LastCPU() (last int) {
+	var set unix.CPUSet
+	_ = unix.SchedGetaffinity(0, &set)
+	for cpu := range 64 * len(set) {
+		if set.IsSet(cpu) {
+			last = cpu
+		}
+	}
+	return last
 }
 
 // fileValue is the value of the first line of a file that begins with key.

@@ -24,11 +24,40 @@ var (
 	workC string
 	//go:embed work/configure
 	workConfigure string
+	//go:embed work/maps.c
+	workMaps string
 )
 
 // file is a script that writes a file.
 func file(name, text string) string {
 	return "cat >" + name + " <<'END OF FILE'\n" + text + "END OF FILE\n"
+}
+
+// Find is the program of that name, nil if there is none.
+func Find(name string) *Program {
+	for _, list := range [][]Program{Programs, Loads} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// Loads are what a recording of the whole system has to cope with beside samples. They end
+// when they are killed.
+var Loads = []Program{
+	{
+		Name: "50 new processes a second", needs: []need{{"gcc", "gcc"}},
+		prepare: `for name in storm burn; do gcc -O2 -pthread -o $name "$ROOT/testdata/programs/src/$name.c"; done`,
+		run:     "./storm 1000 50 ./burn",
+	},
+	{
+		Name: "500 executable mappings a second", needs: []need{{"gcc", "gcc"}},
+		prepare: file("maps.c", workMaps) + "gcc -O2 -o maps maps.c",
+		run:     "./maps 500 /usr/lib/x86_64-linux-gnu/lib*.so.*",
+	},
 }
 
 // Programs are the workloads, in the order of the tables.

@@ -166,12 +166,39 @@ func (w *Workload) Version() string {
 	return ""
 }
 
+// Prepare makes what the program works on.
+func (w *Workload) Prepare() error {
+	if w.prepare == "" {
+		return nil
+	}
+	if err := finish(w.command("sh", "-ec", w.prepare), time.Minute); err != nil {
+		return fmt.Errorf("prepare: %w", err)
+	}
+	return nil
+}
+
+// Loop runs the program, which has been prepared, over and over until stop is called: on
+// one CPU, or on any if cpu is negative.
+func (w *Workload) Loop(cpu int) (stop func(), err error) {
+	args := []string{"sh", "-ec", "while :; do\n" + w.run + "\ndone"}
+	if cpu >= 0 {
+		args = append([]string{"taskset", "-c", strconv.Itoa(cpu)}, args...)
+	}
+	c := w.command(args[0], args[1:]...)
+	c.Env = append(c.Env, "RECORD=")
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
+	return func() {
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+		_ = c.Wait()
+	}, nil
+}
+
 // Record makes a recording with raw stacks in the file data.
 func (w *Workload) Record(data string) error {
-	if w.prepare != "" {
-		if err := finish(w.command("sh", "-ec", w.prepare), time.Minute); err != nil {
-			return fmt.Errorf("prepare: %w", err)
-		}
+	if err := w.Prepare(); err != nil {
+		return err
 	}
 	args := []string{"perf", "record", "-q", "-e", "cpu-clock", "-F", strconv.Itoa(w.Freq), "-m", "8M",
 		"--call-graph", "dwarf," + strconv.Itoa(w.StackSize), "-o", data}

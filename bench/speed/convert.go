@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"unspool/bench/workloads"
+)
+
+// What was asked of convert.
+const (
+	readLimit   = limit(1.5) // times the reading of the file
+	scriptTimes = 20         // less user time than perf script
+	injectTimes = 10         // than perf inject
+	convertRuns = 3          // of which the best counts
+)
+
+// convert compares unspool convert with reading the recording and with perf.
+func (b *bench) convert() (string, error) {
+	unspool, err := b.executable()
+	if err != nil {
+		return "", err
+	}
+	if err := exec.Command(unspool, "convert", "--help").Run(); err != nil {
+		return "", fmt.Errorf("%s has no convert", unspool)
+	}
+	large, err := b.large()
+	if err != nil {
+		return "", err
+	}
+	read, err := b.convertAndRead(unspool, large)
+	if err != nil {
+		return "", err
+	}
+	table := newTable("recording", "", "elapsed, s", "user, s", "asked, × convert's", "× convert's", "resident, MiB")
+	if err := b.convertAndPerf(table, unspool, large, "the same"); err != nil {
+		return "", err
+	}
+	if b.recordings == b.dir {
+		os.Remove(large)
+	}
+	path, err := b.recorded(compared)
+	if err != nil {
+		b.leaveOut(compared, err)
+	} else if err := b.convertAndPerf(table, unspool, path, b.title(compared)); err != nil {
+		return "", err
+	}
+	return "## Convert\n\n" + read + "\n" + table.String(), nil
+}
+
+// convertAndRead converts a large recording.
+func (b *bench) convertAndRead(unspool, path string) (string, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(b.dir, "converted.data")
+	t := newTable(fmt.Sprintf("%.2f GB", float64(st.Size())/1e9), "elapsed, s", "user, s", "system, s", "asked, × reading", "× reading", "resident, MiB")
+	read, err := readOnly(convertRuns+1, path, blockSize)
+	if err != nil {
+		return "", err
+	}
+	seconds := func(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
+	t.add(fmt.Sprintf("reading blocks of %d KiB", blockSize>>10), seconds(read.elapsed), seconds(read.user), seconds(read.system), "", "1.00", "–")
+	for jobs := 1; ; jobs = workloads.CPUs() {
+		c, err := fastest(convertRuns, unspool, "convert", "-q", "-j", strconv.Itoa(jobs), "-o", out, path)
+		if err != nil {
+			return "", err
+		}
+		ratio := float64(c.elapsed) / float64(read.elapsed)
+		asked := readLimit
+		if jobs > 1 {
+			asked = 0
+		}
+		t.add(fmt.Sprintf("unspool convert -j %d", jobs), seconds(c.elapsed), seconds(c.user), seconds(c.system), asked.String(), asked.mark(ratio, "%.2f"), fmt.Sprintf("%.0f", c.memory))
+		b.say("convert -j %d: %.2f × reading", jobs, ratio)
+		if jobs == workloads.CPUs() {
+			break
+		}
+	}
+	result, err := os.Stat(out)
+	if err != nil {
+		return "", err
+	}
+	return t.String() + fmt.Sprintf("\nThe output has %.1f MB.\n", float64(result.Size())/1e6), nil
+}
+
+// compared is the program whose recording perf is tried with, beside the large one. perf loses
+// frames where there are several processes, which is quicker.
+const compared = "cc1plus"
+
+// convertAndPerf converts a recording with unspool and with perf.
+func (b *bench) convertAndPerf(t *table, unspool, path, name string) error {
+	// The kernel tells user and system time apart by its ticks only, so that short runs
+	// need many.
+	const least = 500 * time.Millisecond
+	var ours cost
+	runs := 0
+	for ; ours.user+ours.system < least || runs < convertRuns; runs++ {
+		c, err := execute(0, unspool, "convert", "-q", "-o", filepath.Join(b.dir, "converted.data"), path)
+		if err != nil {
+			return err
+		}
+		ours.elapsed, ours.user, ours.system = ours.elapsed+c.elapsed, ours.user+c.user, ours.system+c.system
+		ours.memory = max(ours.memory, c.memory)
+	}
+	user := max(ours.user/time.Duration(runs), time.Microsecond)
+	t.add(name, "unspool convert", fmt.Sprintf("%.3f", ours.elapsed.Seconds()/float64(runs)), fmt.Sprintf("%.3f", user.Seconds()), "", "1.0", fmt.Sprintf("%.0f", ours.memory))
+	compare := func(what string, asked float64, args ...string) {
+		c, err := execute(b.perfLimit, "perf", args...)
+		if err != nil {
+			b.leaveOut(what, err)
+			return
+		}
+		times := float64(c.user) / float64(user)
+		shown := fmt.Sprintf("%.1f", times)
+		if c.cut {
+			shown = "> " + shown
+			what += fmt.Sprintf(", not done after %v", b.perfLimit)
+		} else if times < asked {
+			shown = "**" + shown + "**"
+		}
+		t.add(name, what, fmt.Sprintf("%.2f", c.elapsed.Seconds()), fmt.Sprintf("%.2f", c.user.Seconds()), fmt.Sprintf("≥ %.0f", asked), shown, fmt.Sprintf("%.0f", c.memory))
+		b.say("%s, %s: %s × convert's user time", name, what, shown)
+	}
+	compare("perf script -F ip,sym --no-inline", scriptTimes, "script", "-i", path, "-F", "ip,sym", "--no-inline")
+	if help, _ := exec.Command("perf", "inject", "-h").CombinedOutput(); bytes.Contains(help, []byte("convert-callchain")) {
+		compare("perf inject --convert-callchain", injectTimes, "inject", "--convert-callchain", "-i", path, "-o", filepath.Join(b.dir, "injected.data"))
+	}
+	return nil
+}
+
+// largeName is the file of the recording of everything.
+const largeName = "large.data"
+
+// large makes a recording of the whole system, busy with several programs, of as many
+// gigabytes as were asked for.
+func (b *bench) large() (string, error) {
+	path := filepath.Join(b.recordings, largeName)
+	size := int64(b.gigabytes * 1e9)
+	if st, err := os.Stat(path); err == nil && st.Size() >= size*9/10 {
+		return path, nil
+	}
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(b.recordings, &fs); err != nil {
+		return "", err
+	}
+	if free := int64(fs.Bavail) * fs.Bsize; free < 2*size {
+		return "", fmt.Errorf("%d MB free in %s are too few", free>>20, b.recordings)
+	}
+	loads := 0
+	for _, name := range []string{"python3", "cc1plus", "perl", "git log"} {
+		stop, err := b.loop(name, -1)
+		if err != nil {
+			b.leaveOut(name, err)
+			continue
+		}
+		defer stop()
+		loads++
+	}
+	if loads == 0 {
+		return "", fmt.Errorf("nothing to record")
+	}
+	b.say("recording %.1f GB", b.gigabytes)
+	c := exec.Command("perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", "1999", "-m", "64M", "-r", "1", "--call-graph", "dwarf,32768", "-o", path, "--", "sleep", "60")
+	stderr := new(tail)
+	c.Stderr = stderr
+	if err := c.Start(); err != nil {
+		return "", err
+	}
+	over := make(chan error, 1)
+	go func() { over <- c.Wait() }()
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		select {
+		case err := <-over:
+			if st, serr := os.Stat(path); serr == nil && st.Size() > size/2 {
+				return path, nil // an interrupted perf says so by its status
+			}
+			return "", fmt.Errorf("perf record: %w\n%s", err, stderr.text)
+		case <-tick.C:
+			if st, err := os.Stat(path); err == nil && st.Size() >= size {
+				_ = c.Process.Signal(syscall.SIGINT)
+			}
+		}
+	}
+}
+
+// loop keeps a program running, on one CPU if cpu is not negative.
+func (b *bench) loop(name string, cpu int) (stop func(), err error) {
+	w, err := b.workload(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Prepare(); err != nil {
+		return nil, err
+	}
+	return w.Loop(cpu)
+}
