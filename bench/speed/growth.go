@@ -35,7 +35,7 @@ const (
 // end.
 func (b *bench) speedOf(r *recording, depth int) (*speed, error) {
 	w := r.begin()
-	if err := w.pass(nil); err != nil {
+	if err := w.pass(nil, nil); err != nil {
 		return nil, err
 	}
 	s, err := w.warm(b.passes)
@@ -59,7 +59,7 @@ func (b *bench) growDepth(l *library) (string, error) {
 			for range growthFrames / depth {
 				m.sampled(1, 1, m.calls(depth-stay-1, libraryAt), outer, root)
 			}
-			s, err := b.speedOf(m.done(), depth)
+			s, err := b.speedOf(m.recording, depth)
 			if err != nil {
 				return "", err
 			}
@@ -90,7 +90,7 @@ func (b *bench) growProcesses(l *library) (string, error) {
 			i := m.rand.IntN(n)
 			m.sampled(uint32(i+1), uint32(i+1), m.calls(growthDepth/2-1, at[i]), outer[i], m.outermost(at[i]))
 		}
-		s, err := b.speedOf(m.done(), growthDepth)
+		s, err := b.speedOf(m.recording, growthDepth)
 		if err != nil {
 			return "", err
 		}
@@ -120,12 +120,13 @@ func (b *bench) growMappings(l *library) (string, error) {
 			four := []uint64{at[m.rand.IntN(n)], at[m.rand.IntN(n)], at[m.rand.IntN(n)], at[m.rand.IntN(n)]}
 			m.sampled(1, 1, m.calls(growthDepth-1, four...), m.outermost(four[0]))
 		}
-		r := m.done()
-		fresh, spent := r.begin(), r.newSpent()
-		if err := fresh.session.Record(r.records[0]); err != nil { // which opens the file
+		r := m.recording
+		fresh := r.begin()
+		var walked, records times
+		if err := fresh.session.Record(r.blocks[0].runs[0].records[0]); err != nil { // which opens the file
 			return "", err
 		}
-		if err := fresh.pass(spent); err != nil {
+		if err := fresh.pass(&walked, &records); err != nil {
 			return "", err
 		}
 		s, err := b.speedOf(r, growthDepth)
@@ -136,7 +137,7 @@ func (b *bench) growMappings(l *library) (string, error) {
 			first = s.perSample()
 		}
 		t.add(thousands(n), number(s.perSample()/1e3), number(s.perFrame(s.walk)), number(s.perSample()/first),
-			number(micros(total(spent.records))/float64(n)))
+			number(micros(records.total())/float64(n)))
 		b.say("growth: %d mappings: %.2f µs/sample", n, s.perSample()/1e3)
 	}
 	return t.String(), nil

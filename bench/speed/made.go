@@ -122,7 +122,7 @@ type made struct {
 
 func newMade(l *library) *made {
 	m := &made{library: l, rand: rand.New(rand.NewPCG(3, 4))}
-	m.recording = &recording{format: perfring.Format{}, offline: unwind.Offline{SameKernel: true}}
+	m.recording = &recording{offline: unwind.Offline{SameKernel: true}}
 	return m
 }
 
@@ -134,7 +134,9 @@ func (m *made) mapped(pid uint32, addr uint64) error {
 		Maj: unix.Major(l.stat.Dev), Min: unix.Minor(l.stat.Dev), Inode: l.stat.Ino,
 		Prot: vmas.ProtRead | vmas.ProtExec, Flags: vmas.FlagPrivate, Path: []byte(l.path),
 	}, &perfring.SampleID{})
-	m.records = append(m.records, rec)
+	if err == nil {
+		m.addRecord(rec)
+	}
 	return err
 }
 
@@ -188,11 +190,10 @@ func (m *made) sampled(pid, tid uint32, chains ...chain) {
 		sp += n
 		le.PutUint64(stack[sp-8:], all.ips[i+1])
 	}
-	s := sample{pid: pid, tid: tid, at: len(m.stacks), size: len(stack), asked: 65528}
+	s := sample{pid: pid, tid: tid, asked: 65528}
 	words := [...]uint64{topOfStack - size, all.ips[0]}
 	s.regs.SetPerf(perfSP|perfIP, len(words), func(i int) uint64 { return words[i] })
-	m.samples = append(m.samples, s)
-	m.stacks = append(m.stacks, stack...)
+	m.addSample(s, stack)
 }
 
 // Bits of enum perf_event_x86_regs (arch/x86/include/uapi/asm/perf_regs.h).
@@ -200,19 +201,3 @@ const (
 	perfSP = 1 << 7
 	perfIP = 1 << 8
 )
-
-// done cuts the recording into runs: all records come first.
-func (m *made) done() *recording {
-	r := m.recording
-	r.runs = []run{{records: r.records}}
-	for from := 0; from < len(r.samples); {
-		first, to := &r.samples[from], from
-		for to < len(r.samples) && (to == from || r.samples[to].at+r.samples[to].size-first.at <= blockSize) {
-			to++
-		}
-		last := &r.samples[to-1]
-		r.runs = append(r.runs, run{samples: r.samples[from:to], at: first.at, end: last.at + last.size})
-		from = to
-	}
-	return r
-}

@@ -133,7 +133,7 @@ func (b *bench) programs() (string, error) {
 		if p.name == storm {
 			stormy = fmt.Sprintf("\nThe storm has %s processes with samples. Its %s other records (mappings, names, processes that begin and end) take "+
 				"%.2f µs per sample, %.0f ns each; in the table they are not.\n",
-				thousands(r.processes()), thousands(len(r.records)), micros(s.records)/float64(s.samples), float64(s.records)/float64(len(r.records)))
+				thousands(r.processes()), thousands(r.records), micros(s.records)/float64(s.samples), float64(s.records)/float64(r.records))
 		}
 	}
 	return "## Walks\n\n" + warm.String() + stormy +

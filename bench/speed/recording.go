@@ -20,10 +20,10 @@ var le = binary.LittleEndian
 type recording struct {
 	format  perfring.Format
 	offline unwind.Offline // where the mapped files are
-	records []perfring.Record
+	records int            // that are no samples
 	samples []sample
 	stacks  []byte // the valid parts of all copies, one behind the other
-	runs    []run
+	blocks  []block
 }
 
 // A sample is one with a user stack.
@@ -34,12 +34,17 @@ type sample struct {
 	regs     unwind.Regs
 }
 
-// A run is records that are no samples, and the samples that follow them, as
-// many as have room in a block. Either may be none.
-type run struct {
-	records []perfring.Record
-	samples []sample
+// A block is as much of a recording as is read at once.
+type block struct {
 	at, end int // of the stacks
+	runs    []run
+}
+
+// A run is records that are no samples, and the samples that follow them. Either
+// may be none.
+type run struct {
+	records  []perfring.Record
+	from, to int // samples
 }
 
 // blockSize is how much of a recording is read at once, and so lies in the
@@ -61,18 +66,15 @@ func load(path string) (*recording, error) {
 		}
 	}
 	r.offline = unwind.Offline{SameKernel: true, BuildID: func(path string) vmas.BuildID { return ids[path] }}
-	type place struct{ records, samples int }
-	var runs []place // where each begins
+	first := true
 	err = rd.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
-		if len(runs) == 0 {
-			r.format = *f
-			runs = append(runs, place{})
+		if first {
+			r.format, first = *f, false
 		}
 		if rec.Type() != perfring.RecordSample {
-			if last := runs[len(runs)-1]; last.samples < len(r.samples) {
-				runs = append(runs, place{len(r.records), len(r.samples)})
+			if matters(rec) {
+				r.addRecord(slices.Clone(rec))
 			}
-			r.records = append(r.records, slices.Clone(rec))
 			return nil
 		}
 		var s perfring.Sample
@@ -82,17 +84,12 @@ func load(path string) (*recording, error) {
 		if s.DynSize == 0 || s.RegsABI != unix.PERF_SAMPLE_REGS_ABI_64 {
 			return nil
 		}
-		if last := runs[len(runs)-1]; last.samples < len(r.samples) && len(r.stacks)+len(s.Stack)-r.samples[last.samples].at > blockSize {
-			runs = append(runs, place{len(r.records), len(r.samples)})
-		}
-		it := sample{pid: s.PID, tid: s.TID, at: len(r.stacks), size: len(s.Stack), asked: s.StackSize}
+		it := sample{pid: s.PID, tid: s.TID, asked: s.StackSize}
 		it.regs.SetPerf(s.RegsMask, s.Regs.Len(), s.Regs.At)
 		if s.CPUMode() == unix.PERF_RECORD_MISC_KERNEL {
 			it.regs.DropUnsaved()
 		}
-		r.samples = append(r.samples, it)
-		r.stacks = append(r.stacks, s.Stack...)
-		r.stacks = r.stacks[:(len(r.stacks)+7)&^7]
+		r.addSample(it, s.Stack)
 		return nil
 	})
 	if err != nil {
@@ -101,16 +98,53 @@ func load(path string) (*recording, error) {
 	if len(r.samples) == 0 {
 		return nil, fmt.Errorf("%s: no samples with a user stack", path)
 	}
-	runs = append(runs, place{len(r.records), len(r.samples)})
-	for i, p := range runs[:len(runs)-1] {
-		next := runs[i+1]
-		n := run{records: r.records[p.records:next.records], samples: r.samples[p.samples:next.samples]}
-		if k := len(n.samples); k > 0 {
-			n.at, n.end = n.samples[0].at, n.samples[k-1].at+n.samples[k-1].size
-		}
-		r.runs = append(r.runs, n)
-	}
 	return r, nil
+}
+
+// matters says whether a record can say anything about an address space. Mappings of
+// data are in perf's recordings, but not in unspool's own.
+func matters(rec perfring.Record) bool {
+	switch rec.Type() {
+	case perfring.RecordMmap, perfring.RecordMmap2:
+		return rec.Misc()&unix.PERF_RECORD_MISC_MMAP_DATA == 0
+	case perfring.RecordFork, perfring.RecordComm, perfring.RecordExit, perfring.RecordLost:
+		return true
+	}
+	return false
+}
+
+// addRecord adds a record that is no sample.
+func (r *recording) addRecord(rec perfring.Record) {
+	if len(r.blocks) == 0 {
+		r.blocks = []block{{}}
+	}
+	b := &r.blocks[len(r.blocks)-1]
+	n := len(r.samples)
+	if k := len(b.runs); k == 0 || b.runs[k-1].from < n {
+		b.runs = append(b.runs, run{from: n, to: n})
+	}
+	last := &b.runs[len(b.runs)-1]
+	last.records = append(last.records, rec)
+	r.records++
+}
+
+// addSample adds a sample, of which the place of its stack is yet to be set.
+func (r *recording) addSample(s sample, stack []byte) {
+	s.at, s.size = len(r.stacks), len(stack)
+	n := len(r.samples)
+	if k := len(r.blocks); k == 0 || s.at+s.size-r.blocks[k-1].at > blockSize && s.at > r.blocks[k-1].at {
+		r.blocks = append(r.blocks, block{at: s.at})
+	}
+	b := &r.blocks[len(r.blocks)-1]
+	if len(b.runs) == 0 {
+		b.runs = append(b.runs, run{from: n})
+	}
+	r.samples = append(r.samples, s)
+	r.stacks = append(r.stacks, stack...)
+	b.runs[len(b.runs)-1].to, b.end = n+1, len(r.stacks)
+	for len(r.stacks)%8 != 0 {
+		r.stacks = append(r.stacks, 0)
+	}
 }
 
 // processes is the number of processes that have samples.

@@ -52,7 +52,7 @@ func BenchmarkWalk(b *testing.B) {
 				b.Fatal(err)
 			}
 			w := r.begin()
-			if err := w.pass(nil); err != nil {
+			if err := w.pass(nil, nil); err != nil {
 				b.Fatal(err)
 			}
 			if err := w.survey(); err != nil {
@@ -60,14 +60,14 @@ func BenchmarkWalk(b *testing.B) {
 			}
 			var walked, floor time.Duration
 			for b.Loop() {
-				s := w.newSpent()
-				if err := w.pass(s); err != nil {
+				var walks, records, loads times
+				if err := w.pass(&walks, &records); err != nil {
 					b.Fatal(err)
 				}
-				walked += total(s.samples)
+				walked += walks.total()
 				b.StopTimer()
-				w.touch(inTurn, s)
-				floor += total(s.samples)
+				w.touch(inTurn, &loads)
+				floor += loads.total()
 				b.StartTimer()
 			}
 			allocs, err := w.allocations()
@@ -96,7 +96,7 @@ func BenchmarkFirstPass(b *testing.B) {
 			var pcs int
 			for b.Loop() {
 				w := r.begin()
-				if err := w.pass(nil); err != nil {
+				if err := w.pass(nil, nil); err != nil {
 					b.Fatal(err)
 				}
 				pcs, _ = w.images.Rules()
@@ -125,9 +125,9 @@ func TestMadeStacks(t *testing.T) {
 		pid := i % len(at)
 		m.sampled(uint32(pid), uint32(pid), m.calls(depth-1, at[pid]), m.outermost(at[pid]))
 	}
-	r := m.done()
-	if len(r.runs) < 3 {
-		t.Errorf("%d runs for %d bytes of stack", len(r.runs), len(r.stacks))
+	r := m.recording
+	if len(r.blocks) < 3 {
+		t.Errorf("%d blocks for %d bytes of stack", len(r.blocks), len(r.stacks))
 	}
 	for _, block := range []bool{true, false} {
 		w := r.begin()

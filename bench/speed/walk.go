@@ -2,10 +2,12 @@ package main
 
 import (
 	"runtime"
+	"slices"
 	"time"
 	"unsafe"
 
 	"unspool/capture"
+	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"
 )
@@ -21,10 +23,10 @@ type walk struct {
 	regs     unwind.Regs
 	res      unwind.Result
 
-	// block is where the stacks of a run are when they are walked, nil to walk
+	// block is where the stacks of a block are when they are walked, nil to walk
 	// them where they lie.
 	block []byte
-	// words are the places, in the stacks of each run, of what a walk cannot do
+	// words are the places, in the stacks of each block, of what a walk cannot do
 	// without.
 	words  [][]uint32
 	frames int
@@ -46,24 +48,21 @@ type discard struct{}
 
 func (discard) Write([]byte) error { return nil }
 
-// spent is the time that each run of a pass took, the least of all passes.
-type spent struct {
-	samples []time.Duration
-	records []time.Duration
-}
+// times are what the parts of a pass took, each the least of all passes.
+type times []time.Duration
 
-func (r *recording) newSpent() *spent {
-	s := &spent{make([]time.Duration, len(r.runs)), make([]time.Duration, len(r.runs))}
-	for i := range r.runs {
-		s.samples[i], s.records[i] = 1<<62, 1<<62
+// note takes in the time of part number at: they come in order.
+func (t *times) note(at int, d time.Duration) {
+	if at == len(*t) {
+		*t = append(*t, d)
 	}
-	return s
+	(*t)[at] = min((*t)[at], d)
 }
 
 // total adds up, less the price of measuring.
-func total(runs []time.Duration) (sum time.Duration) {
+func (t times) total() (sum time.Duration) {
 	price := clockPrice()
-	for _, d := range runs {
+	for _, d := range t {
 		sum += max(0, d-price)
 	}
 	return max(sum, 1)
@@ -79,39 +78,50 @@ func clockPrice() time.Duration {
 	return least
 }
 
-// stacksOf gives the stacks of a run: in the block, as if they had been read from
-// the file just now.
-func (w *walk) stacksOf(n *run) []byte {
-	data := w.stacks[n.at:n.end:n.end]
+// stacksOf gives the stacks of a block, as if they had been read from the file just
+// now.
+func (w *walk) stacksOf(b *block) []byte {
+	data := w.stacks[b.at:b.end:b.end]
 	if w.block == nil {
 		return data
-	}
-	if len(data) > len(w.block) {
-		w.block = make([]byte, len(data)) // a single large stack
 	}
 	return w.block[:copy(w.block, data)]
 }
 
-// pass walks all stacks once.
-func (w *walk) pass(s *spent) error {
-	for i := range w.runs {
-		n := &w.runs[i]
-		begun := time.Now()
-		for _, rec := range n.records {
-			if err := w.session.Record(rec); err != nil {
+// pass walks all stacks once, and notes what walks and other records take unless
+// walked is nil.
+func (w *walk) pass(walked, records *times) error {
+	part := 0
+	for i := range w.blocks {
+		b := &w.blocks[i]
+		data := w.stacksOf(b)
+		for k := range b.runs {
+			n := &b.runs[k]
+			begun := time.Now()
+			if err := w.apply(n.records); err != nil {
 				return err
 			}
+			if walked != nil {
+				records.note(part, time.Since(begun))
+			}
+			begun = time.Now()
+			for s := n.from; s < n.to; s++ {
+				w.sample(&w.samples[s], data[w.samples[s].at-b.at:])
+			}
+			if walked != nil {
+				walked.note(part, time.Since(begun))
+			}
+			part++
 		}
-		if s != nil {
-			s.records[i] = min(s.records[i], time.Since(begun))
-		}
-		data := w.stacksOf(n)
-		begun = time.Now()
-		for k := range n.samples {
-			w.sample(&n.samples[k], data[n.samples[k].at-n.at:])
-		}
-		if s != nil {
-			s.samples[i] = min(s.samples[i], time.Since(begun))
+	}
+	return nil
+}
+
+// apply brings the address spaces up to date.
+func (w *walk) apply(records []perfring.Record) error {
+	for _, rec := range records {
+		if err := w.session.Record(rec); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -133,41 +143,39 @@ func (w *walk) sample(it *sample, data []byte) bool {
 // survey notes what the floor loads: the words that hold the return address of each
 // frame, and its BP where it is saved.
 func (w *walk) survey() error {
-	w.frames, w.words = 0, make([][]uint32, len(w.runs))
-	var all []uint32
-	ends := make([]int, len(w.runs))
-	for i := range w.runs {
-		n := &w.runs[i]
-		for _, rec := range n.records {
-			if err := w.session.Record(rec); err != nil {
+	w.frames, w.words = 0, make([][]uint32, len(w.blocks))
+	for i := range w.blocks {
+		b := &w.blocks[i]
+		for _, n := range b.runs {
+			if err := w.apply(n.records); err != nil {
 				return err
 			}
-		}
-		for k := range n.samples {
-			it := &n.samples[k]
-			if !w.sample(it, w.stacks[it.at:]) {
-				continue
-			}
-			note := func(addr uint64) {
-				if off := addr - w.stack.Base; it.size >= 8 && off <= uint64(it.size-8) {
-					all = append(all, uint32(it.at-n.at)+uint32(off))
-				}
-			}
-			w.frames += len(w.res.IPs)
-			for f := 1; f < len(w.res.Frames); f++ {
-				note(w.res.Frames[f].SP - 8)
-				if addr, ok := w.res.SavedBP(f); ok {
-					note(addr)
+			for s := n.from; s < n.to; s++ {
+				if w.sample(&w.samples[s], w.stacks[w.samples[s].at:]) {
+					w.words[i] = w.loads(w.words[i], &w.samples[s], b.at)
 				}
 			}
 		}
-		ends[i] = len(all)
-	}
-	at := 0
-	for i, end := range ends {
-		w.words[i], at = all[at:end], end
+		w.words[i] = slices.Clip(w.words[i])
 	}
 	return nil
+}
+
+// loads adds those of the sample that was walked last.
+func (w *walk) loads(words []uint32, it *sample, from int) []uint32 {
+	note := func(addr uint64) {
+		if off := addr - w.stack.Base; it.size >= 8 && off <= uint64(it.size-8) {
+			words = append(words, uint32(it.at-from)+uint32(off))
+		}
+	}
+	w.frames += len(w.res.IPs)
+	for f := 1; f < len(w.res.Frames); f++ {
+		note(w.res.Frames[f].SP - 8)
+		if addr, ok := w.res.SavedBP(f); ok {
+			note(addr)
+		}
+	}
+	return words
 }
 
 // sink keeps the loads of the floor, and zero makes one depend on another.
@@ -194,17 +202,14 @@ func atOnce(base unsafe.Pointer, words []uint32) (sum uint64) {
 }
 
 // touch is a pass of a floor.
-func (w *walk) touch(load func(unsafe.Pointer, []uint32) uint64, s *spent) {
-	for i := range w.runs {
-		data := w.stacksOf(&w.runs[i])
-		words := w.words[i]
-		if len(words) == 0 {
-			s.samples[i] = 0
-			continue
-		}
+func (w *walk) touch(load func(unsafe.Pointer, []uint32) uint64, t *times) {
+	for i := range w.blocks {
+		data := w.stacksOf(&w.blocks[i])
 		begun := time.Now()
-		sink += load(unsafe.Pointer(&data[0]), words)
-		s.samples[i] = min(s.samples[i], time.Since(begun))
+		if len(data) > 0 {
+			sink += load(unsafe.Pointer(&data[0]), w.words[i])
+		}
+		t.note(i, time.Since(begun))
 	}
 }
 
@@ -228,19 +233,19 @@ func (w *walk) warm(passes int) (*speed, error) {
 	if err := w.survey(); err != nil {
 		return nil, err
 	}
-	walked, turned, touched := w.newSpent(), w.newSpent(), w.newSpent()
+	var walked, records, turned, touched times
 	runtime.GC()
 	for range passes {
-		if err := w.pass(walked); err != nil {
+		if err := w.pass(&walked, &records); err != nil {
 			return nil, err
 		}
-		w.touch(inTurn, turned)
-		w.touch(atOnce, touched)
+		w.touch(inTurn, &turned)
+		w.touch(atOnce, &touched)
 	}
 	s := &speed{
 		samples: len(w.samples), frames: w.frames,
-		walk: total(walked.samples), floor: total(turned.samples), atOnce: total(touched.samples),
-		records: total(walked.records),
+		walk: walked.total(), records: records.total(),
+		floor: turned.total(), atOnce: touched.total(),
 	}
 	allocs, err := w.allocations()
 	s.allocs = float64(allocs) / float64(len(w.samples))
@@ -254,11 +259,11 @@ func (r *recording) cold(passes int) (w *walk, least time.Duration, err error) {
 	for range passes {
 		w = r.begin()
 		runtime.GC()
-		s := r.newSpent()
-		if err := w.pass(s); err != nil {
+		var walked, records times
+		if err := w.pass(&walked, &records); err != nil {
 			return nil, 0, err
 		}
-		least = min(least, total(s.samples)+total(s.records))
+		least = min(least, walked.total()+records.total())
 	}
 	return w, least, nil
 }
@@ -266,19 +271,18 @@ func (r *recording) cold(passes int) (w *walk, least time.Duration, err error) {
 // allocations counts those that the walks of a pass make.
 func (w *walk) allocations() (n uint64, err error) {
 	var before, after runtime.MemStats
-	for i := range w.runs {
-		r := &w.runs[i]
-		for _, rec := range r.records {
-			if err := w.session.Record(rec); err != nil {
+	for i := range w.blocks {
+		for _, r := range w.blocks[i].runs {
+			if err := w.apply(r.records); err != nil {
 				return 0, err
 			}
+			runtime.ReadMemStats(&before)
+			for s := r.from; s < r.to; s++ {
+				w.sample(&w.samples[s], w.stacks[w.samples[s].at:])
+			}
+			runtime.ReadMemStats(&after)
+			n += after.Mallocs - before.Mallocs
 		}
-		runtime.ReadMemStats(&before)
-		for k := range r.samples {
-			w.sample(&r.samples[k], w.stacks[r.samples[k].at:])
-		}
-		runtime.ReadMemStats(&after)
-		n += after.Mallocs - before.Mallocs
 	}
 	return n, nil
 }
