@@ -1,7 +1,7 @@
 package unwind
 
 import (
-	"encoding/binary"
+	"unsafe"
 
 	"unspool/vmas"
 )
@@ -12,6 +12,7 @@ type climb struct {
 	*Unwinder
 	space *vmas.Space
 	stack *Stack
+	words []uint64 // of the copy
 
 	known    []Frame // the last walk of the thread
 	passed   int     // how many of them are below SP
@@ -22,18 +23,40 @@ type climb struct {
 	kept, at int
 }
 
+// wordsOf gives the copy as words, none where it does not begin on one: the kernel
+// aligns records, and what it copies, to eight bytes, and so does a sane SP.
+func wordsOf(stack *Stack) []uint64 {
+	p := unsafe.Pointer(unsafe.SliceData(stack.Data))
+	if uintptr(p)%8 != 0 || stack.Base%8 != 0 || len(stack.Data) < 8 {
+		return nil
+	}
+	return unsafe.Slice((*uint64)(p), len(stack.Data)/8)
+}
+
 // run climbs from f, which lies at p, to a frame that needs more than these rules
 // and words of the copy, and leaves it in f. Unless the walk ends on the way it
 // returns stepped.
 func (c *climb) run(p *place, f *frame) Reason {
-	data, base := c.stack.Data, c.stack.Base
-	if len(data) < 8 || !p.fast {
+	if !f.exact && c.passed < len(c.known) && c.pass(f.sp) == f.sp && c.known[c.passed].isCaller(f.pc, f.sp, f.bp) {
+		n := c.recall(len(c.ips))
+		c.ips, c.frames = c.ips[:n], c.frames[:n]
+		top := &c.frames[n-1]
+		*f = frame{pc: top.pc, sp: top.SP, bp: top.bp}
+		if !c.locate(p, c.space, f.lookup()) {
+			return Unmapped
+		}
+	}
+	if !p.fast {
 		return stepped
 	}
-	last := uint64(len(data) - 8) // where the last word is
-	ips, frames, most := c.ips, c.frames, c.MaxFrames
-	sp, bp := f.sp, f.bp
-	lookup := f.lookup()
+	words, base := c.words, c.stack.Base
+	// Both have room for as many frames as there may be.
+	n, ips := len(c.ips), c.ips[:c.MaxFrames]
+	frames := c.frames[:len(ips)]
+	first, callee := n, &frames[n-1]
+	knownSP := c.pass(f.sp + 1)
+
+	lookup, sp, bp := f.lookup(), f.sp, f.bp
 	start, size, bias := p.start, p.size, p.bias
 	rules, shift := p.image.rules.table()
 	end := stepped
@@ -43,9 +66,9 @@ func (c *climb) run(p *place, f *frame) Reason {
 			break
 		}
 		// The first place of [cache.get] is mostly the right one.
-		r := rule(0)
-		if e := rules[off*spread>>shift&uint64(len(rules)-1)]; uint32(e) == uint32(off) {
-			r = rule(e >> 32)
+		var r rule
+		if i := off * spread >> (shift & 63); i < uint64(len(rules)) && uint32(rules[i]) == uint32(off) {
+			r = rule(rules[i] >> 32)
 		} else {
 			r = p.image.rules.get(uint32(off))
 		}
@@ -60,69 +83,93 @@ func (c *climb) run(p *place, f *frame) Reason {
 			break
 		}
 		cfa += r.cfa()
-		at := cfa - 8 - base
-		if cfa <= sp || at > last {
+		above := cfa - base
+		i := above/8 - 1
+		if cfa <= sp || above%8 != 0 || i >= uint64(len(words)) {
 			break
 		}
+		pc := words[i]
 		// A slot below SP was popped: compilers leave the rule in place to the
 		// end of the epilogue, while the register has its value back.
-		slot := r.bp()
-		if slot != 0 && cfa-slot >= sp {
-			at := cfa - slot - base
-			if at > last {
+		slot := uint64(r >> 4 & maxBP)
+		if slot != 0 && cfa-8*slot >= sp {
+			i -= slot - 1
+			if i >= uint64(len(words)) {
 				break
 			}
-			bp = binary.LittleEndian.Uint64(data[at:])
+			bp = words[i]
 		} else {
 			slot = 0
 		}
-		if len(ips) >= most {
+		if uint(n) >= uint(len(ips)) {
 			end = DepthLimit
 			break
 		}
-		pc := binary.LittleEndian.Uint64(data[at:])
-		if pc-1-start >= size {
-			if !c.locate(p, c.space, pc-1) {
-				end = Unmapped
-				break
-			}
-			if start, size, bias = p.start, p.size, p.bias; p.fast {
-				rules, shift = p.image.rules.table()
-			}
-		}
-		frames[len(frames)-1].saved = uint32(slot)
 		lookup, sp = pc-1, cfa
-		ips = append(ips, pc)
-		frames = append(frames, Frame{SP: sp, Source: ByCFI, pc: pc, bp: bp, saved: noSlot})
-		f.exact = false
-		c.whole = false
-
-		for c.passed < len(c.known) && c.known[c.passed].SP < sp {
-			c.passed++
-		}
-		if c.passed < len(c.known) && c.known[c.passed].isCaller(pc, sp, bp) {
-			c.ips, c.frames = ips, frames
-			c.recall(data, base, last)
-			ips, frames = c.ips, c.frames
-			top := &frames[len(frames)-1]
-			lookup, sp, bp = top.pc-1, top.SP, top.bp
+		if lookup-start >= size {
 			if !c.locate(p, c.space, lookup) {
 				end = Unmapped
 				break
 			}
-			if start, size, bias = p.start, p.size, p.bias; p.fast {
+			start, size, bias = p.start, p.size, p.bias
+			if p.fast {
 				rules, shift = p.image.rules.table()
 			}
 		}
+		callee.saved = uint32(8 * slot)
+		ips[n] = pc
+		callee = &frames[n]
+		callee.SP, callee.pc, callee.bp = sp, pc, bp
+		callee.saved, callee.exact, callee.Source = noSlot, false, ByCFI
+		n++
 		if !p.fast {
 			break
 		}
+		if knownSP > sp {
+			continue
+		}
+
+		if knownSP < sp {
+			knownSP = c.pass(sp)
+		}
+		if knownSP == sp && c.known[c.passed].isCaller(pc, sp, bp) {
+			n = c.recall(n)
+			callee = &frames[n-1]
+			lookup, sp, bp = callee.pc-1, callee.SP, callee.bp
+			knownSP = c.pass(sp + 1)
+			if lookup-start >= size {
+				if !c.locate(p, c.space, lookup) {
+					end = Unmapped
+					break
+				}
+				start, size, bias = p.start, p.size, p.bias
+				if !p.fast {
+					break
+				}
+				rules, shift = p.image.rules.table()
+			}
+		}
 	}
-	if !f.exact {
-		f.pc, f.sp, f.bp = lookup+1, sp, bp
+	if n > first {
+		*f = frame{pc: lookup + 1, sp: sp, bp: bp}
+		c.whole = c.whole && n == c.kept+len(c.known)-c.at
 	}
-	c.ips, c.frames = ips, frames
+	c.ips, c.frames = ips[:n], frames[:n]
 	return end
+}
+
+// pass passes over the known frames below sp, and returns the SP of the one that
+// follows, or the highest address there is.
+func (c *climb) pass(sp uint64) uint64 {
+	i := c.passed
+	for ; i < len(c.known); i++ {
+		if at := c.known[i].SP; at >= sp {
+			c.passed = i
+			return at
+		}
+	}
+	c.passed = i
+	return ^uint64(0)
 }
 
 // isCaller says whether k is the frame of a caller with this PC, SP and BP, and its
@@ -131,32 +178,47 @@ func (k *Frame) isCaller(pc, sp, bp uint64) bool {
 	return k.SP == sp && k.pc == pc && k.bp == bp && k.saved != noSlot && !k.exact
 }
 
-// recall adds the frames that followed in the last walk the one that was found last
-// and is the first one of those that are known and not passed, as long as the words
-// that they come from are the same.
-func (c *climb) recall(data []byte, base, last uint64) {
-	known, ips := c.known, c.ips
-	i := c.passed
-	for len(ips) < c.MaxFrames && i+1 < len(known) {
-		f, next := &known[i], &known[i+1]
-		at := next.SP - 8 - base
-		if f.saved == noSlot || at > last || binary.LittleEndian.Uint64(data[at:]) != next.pc {
+// recall adds to n frames those that followed in the last walk the one that was
+// found last and is the first one of those that are known and not passed, as long as
+// the words that they come from are the same. It returns how many frames there are.
+func (c *climb) recall(n int) int {
+	words, base := c.words, c.stack.Base
+	known := c.known[c.passed:]
+	kept, i, guessed := n-1, 0, 0
+	ips := c.ips[n:c.MaxFrames]
+	if len(ips) >= len(known) {
+		ips = ips[:len(known)-1]
+	}
+	for saved := known[0].saved; i < len(ips) && saved != noSlot; i++ {
+		next := &known[i+1]
+		at := (next.SP - base) / 8
+		if at-1 >= uint64(len(words)) || words[at-1] != next.pc {
 			break
 		}
-		if f.saved != 0 {
-			at := next.SP - uint64(f.saved) - base
-			if at > last || binary.LittleEndian.Uint64(data[at:]) != next.bp {
+		if saved != 0 {
+			slot := at - uint64(saved/8)
+			if slot >= uint64(len(words)) || words[slot] != next.bp {
 				break
 			}
 		}
-		ips = append(ips, next.pc)
-		i++
+		ips[i] = next.pc
+		saved = next.saved
+		if next.Source != ByCFI {
+			guessed = i + 1
+		}
 	}
-	kept := len(c.frames) - 1
-	c.ips = ips
-	c.frames = append(c.frames[:kept], known[c.passed:i+1]...)
-	c.frames[len(c.frames)-1].saved = noSlot
+	n += i
+	frames := c.frames[kept:c.MaxFrames]
+	by := frames[0].Source // its callee may be another one now
+	copy(frames, known[:i+1])
+	frames[0].Source = by
+	frames[i].saved = noSlot
 	c.whole, c.kept, c.at = i+1 == len(known), kept, c.passed
-	c.recalled += i - c.passed
-	c.passed = i + 1
+	if guessed > 0 {
+		f := &known[guessed]
+		c.regs.restart(kept+guessed, &frame{pc: f.pc, sp: f.SP, bp: f.bp})
+	}
+	c.recalled += i
+	c.passed += i + 1
+	return n
 }

@@ -78,6 +78,7 @@ func (m *memo) keep(c *climb) {
 	}
 	if c.whole {
 		fresh, at = fresh[:c.kept], m.from+c.at
+		m.buf[at].Source = c.frames[c.kept].Source
 	}
 	if at < len(fresh) {
 		buf := make([]Frame, max(32, 2*len(c.frames)))

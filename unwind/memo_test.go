@@ -4,8 +4,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
+
+	"unspool/vmas"
 )
 
 // A stackBuilder makes stacks from the root downwards, of functions of a real library
@@ -18,6 +21,9 @@ type stackBuilder struct {
 	roots []uint64
 	stack []builtFrame // of the stack, the root first
 }
+
+// generatedAt is where memory lies that no file is behind.
+const generatedAt = 0x5000_0000_0000
 
 type builtFrame struct {
 	pc, sp, bp uint64
@@ -68,6 +74,9 @@ func (b *stackBuilder) begin() {
 func (b *stackBuilder) call() {
 	caller := b.stack[len(b.stack)-1]
 	f := b.calls[b.rng.IntN(len(b.calls))]
+	if b.rng.IntN(4) == 0 { // generated code, which has a frame pointer
+		f = builtFrame{pc: generatedAt + b.rng.Uint64N(1<<16), rule: fromBP | 2<<4 | 2<<16}
+	}
 	cfa := caller.sp
 	f.bp = caller.bp
 	if f.rule.kind() == fromBP {
@@ -105,8 +114,19 @@ func (b *stackBuilder) sample() (regs Regs, stack Stack) {
 // all.
 func TestWalksOfAThreadAreWalksOfAnyThread(t *testing.T) {
 	const at = 0x7f00_0000_0000
-	space, images := asImage(t, systemFiles(t)[0], at)
-	im := images.of(1, &space.Mappings()[0])
+	library := systemFiles(t)[0]
+	info, err := os.Stat(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nobody = 1 << 30 // no PID
+	table, images := vmas.NewTable(""), NewImages("/proc")
+	table.Comm(nobody, nobody, []byte("test"), true)
+	prot := uint32(vmas.ProtExec | vmas.ProtRead)
+	table.Mmap(nobody, vmas.Map{Addr: at, Len: uint64(info.Size()+4095) &^ 4095, Prot: prot, Name: []byte(library)})
+	table.Mmap(nobody, vmas.Map{Addr: generatedAt, Len: 1 << 17, Prot: prot, Name: []byte("//anon")})
+	space := table.Space(nobody)
+	im := images.of(nobody, space.Find(at))
 	im.parse()
 	if im.err != nil {
 		t.Fatal(im.err)

@@ -148,7 +148,7 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 		return u.end(Unmapped, nil)
 	}
 	m := u.memos.of(stack.Thread, space)
-	c := climb{Unwinder: u, space: space, stack: stack, known: m.frames()}
+	c := climb{Unwinder: u, space: space, stack: stack, words: wordsOf(stack), known: m.frames()}
 	end := u.walk(&c, &p, &f)
 	if end == Unmapped && len(u.ips) < u.MaxFrames {
 		next, source := u.subroutine(space, &p, &f, frame{}, stack)
@@ -183,6 +183,9 @@ func (u *Unwinder) walk(c *climb, p *place, f *frame) Reason {
 		if live {
 			source = ByLive
 		}
+		if !moves.switched {
+			u.frames[len(u.frames)-1].saved = p.slot(f, &next, source)
+		}
 		if len(u.ips) >= u.MaxFrames {
 			return DepthLimit
 		}
@@ -193,6 +196,29 @@ func (u *Unwinder) walk(c *climb, p *place, f *frame) Reason {
 		u.push(f, source)
 		c.whole = false
 	}
+}
+
+// slot says how next follows from f, which lies at p, where it was found without CFI but could have
+// been by a fast rule: see [Frame].
+func (p *place) slot(f, next *frame, by Source) uint32 {
+	if next.sp <= f.sp || next.sp%8 != 0 {
+		return noSlot
+	}
+	switch {
+	case by == ByFramePointer && next.sp == f.bp+16:
+		return 16
+	case by == ByHeuristic && p.image != nil:
+		r := p.image.rule(p.m, f.lookup())
+		if k := r.kind(); k == guessSP && next.sp == f.sp+r.cfa() || k == guessBP && next.sp == f.bp+r.cfa() {
+			switch b := r.bp(); {
+			case b == 0 || next.sp-b < f.sp:
+				return 0
+			case b != 8*maxBP:
+				return uint32(b)
+			}
+		}
+	}
+	return noSlot
 }
 
 // begin makes the buffers empty and as large as they may have to be.
