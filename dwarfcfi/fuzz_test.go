@@ -50,6 +50,9 @@ func FuzzTable(f *testing.F) {
 			}
 		}
 		check(pc)
+		if start, end, ok := table.Gap(pc); ok && (pc < start || pc >= end) {
+			t.Fatalf("gap around %#x is %#x..%#x", pc, start, end)
+		}
 		for d, err := range table.FDEs() {
 			if err != nil {
 				continue

@@ -42,10 +42,10 @@ func parseHdr(hdr Section, ptrSize uint8, text uint64) searchTable {
 	}
 }
 
-// find returns the last pair whose start is not above pc.
-func (s *searchTable) find(pc uint64) (start, fde uint64, ok bool) {
+// search returns how many pairs start at or below pc.
+func (s *searchTable) search(pc uint64) int {
 	if s.enc == peDataRel|peSdata4 && s.bases.ptrSize == 8 {
-		return s.findDataRel(pc)
+		return s.searchDataRel(pc)
 	}
 	low, high := 0, s.count
 	for low < high {
@@ -56,14 +56,11 @@ func (s *searchTable) find(pc uint64) (start, fde uint64, ok bool) {
 			high = mid
 		}
 	}
-	if low == 0 {
-		return 0, 0, false
-	}
-	return s.value(2*low - 2), s.value(2*low - 1), true
+	return low
 }
 
-// findDataRel is find for the encoding that every linker writes.
-func (s *searchTable) findDataRel(pc uint64) (start, fde uint64, ok bool) {
+// searchDataRel is search for the encoding that every linker writes.
+func (s *searchTable) searchDataRel(pc uint64) int {
 	want := int64(pc - s.bases.data)
 	data := s.pairs.Data
 	low, high := 0, s.count
@@ -75,12 +72,11 @@ func (s *searchTable) findDataRel(pc uint64) (start, fde uint64, ok bool) {
 			high = mid
 		}
 	}
-	if low == 0 {
-		return 0, 0, false
-	}
-	pair := binary.LittleEndian.Uint64(data[8*low-8:])
-	return s.bases.data + uint64(int64(int32(pair))), s.bases.data + uint64(int64(pair)>>32), true
+	return low
 }
+
+// pair returns the i-th pair: where code starts, and the address of its FDE.
+func (s *searchTable) pair(i int) (start, fde uint64) { return s.value(2 * i), s.value(2*i + 1) }
 
 // value is the i-th value of the table: starts at even, FDEs at odd places.
 func (s *searchTable) value(i int) uint64 {

@@ -25,15 +25,9 @@ type far struct {
 	offset uint32
 }
 
-// find finds the FDE that covers pc through the index, which it builds at its first call.
+// find finds the FDE that covers pc through the index.
 func (f *frames) find(pc uint64) (FDE, error) {
-	if len(f.Data) == 0 {
-		return FDE{}, ErrNoFDE
-	}
-	if f.index == nil {
-		f.index = f.buildIndex()
-	}
-	x := f.index
+	x := f.indexed()
 	i := x.search(pc)
 	// FDEs of one start follow each other: a copy of an inline function that the linker
 	// dropped leaves its FDE in .debug_frame with start 0, or with the kept copy's.
@@ -48,6 +42,14 @@ func (f *frames) find(pc uint64) (FDE, error) {
 		}
 	}
 	return FDE{}, x.err
+}
+
+// indexed returns the index, which it builds at its first call.
+func (f *frames) indexed() *index {
+	if f.index == nil {
+		f.index = f.buildIndex()
+	}
+	return f.index
 }
 
 // search returns how many entries start at or below pc.
@@ -82,6 +84,15 @@ func (x *index) offset(i int) uint64 {
 		return uint64(x.far[i].offset)
 	}
 	return uint64(x.near[i].offset)
+}
+
+func (x *index) len() int { return max(len(x.near), len(x.far)) }
+
+func (x *index) start(i int) uint64 {
+	if x.far != nil {
+		return x.far[i].start
+	}
+	return x.base + uint64(x.near[i].start)
 }
 
 // buildIndex reads the section once to count its FDEs and once more to note them, so that

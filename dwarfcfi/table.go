@@ -96,10 +96,11 @@ func (t *Table) ehFDE(pc uint64) (FDE, error) {
 	if t.hdr.count == 0 {
 		return t.eh.find(pc)
 	}
-	start, addr, ok := t.hdr.find(pc)
-	if !ok {
+	i := t.hdr.search(pc)
+	if i == 0 {
 		return FDE{}, ErrNoFDE
 	}
+	start, addr := t.hdr.pair(i - 1)
 	if offset := addr - t.eh.Addr; addr >= t.eh.Addr {
 		d, err := t.eh.fde(offset)
 		if err == nil && d.Start == start {

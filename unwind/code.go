@@ -23,10 +23,13 @@ type code struct {
 	r      io.ReaderAt
 	layout *dwarfcfi.Layout
 	fdes   iter.Seq2[uint64, uint64]
+	// gap, if set, gives what lies around addr between two FDEs, and false where that is
+	// not known or an FDE covers addr.
+	gap func(addr uint64) (lo, hi uint64, ok bool)
 
 	pages   [4]page
 	paths   paths
-	charted *codeMap // nil until it is needed
+	charted *codeMap // of what was asked for, and whole when that does not do
 	recent  [8]*reading
 	turn    int
 	after   cache // of followsCall, by image address
@@ -48,7 +51,7 @@ const (
 // readCode returns a reader of the code of an ELF image. Nothing is read
 // before the first question. fdes yields the ranges that CFI covers.
 func readCode(r io.ReaderAt, layout *dwarfcfi.Layout, fdes iter.Seq2[uint64, uint64]) *code {
-	c := &code{r: r, layout: layout, fdes: fdes}
+	c := &code{r: r, layout: layout, fdes: fdes, charted: &codeMap{}}
 	c.paths.c = c
 	for i := range c.pages {
 		c.pages[i].addr = 1 // no page starts there
@@ -93,35 +96,96 @@ func (c *code) read(buf []byte, addr uint64) []byte {
 // rule gives the rule for addr, which no CFI covers: what CFI would have
 // said. addr is an instruction, or the last byte of a call.
 func (c *code) rule(addr uint64) (r rule, ok bool) {
-	if c.chart().isPLT(addr) {
-		return c.pltRule(addr)
+	if table, ok := c.plt(addr); ok {
+		return c.pltRule(table, addr)
 	}
-	h, ok := c.charted.hole(addr)
+	if r, ok = c.ruleNearby(addr); ok {
+		return r, true
+	}
+	h, ok := c.chart().hole(addr)
 	if !ok {
 		return noRule, false
 	}
-	if c.isThreadRoot(addr + 1) {
-		return endOfStack, true
+	if r, ok = c.knownCode(addr); ok {
+		return r, true
 	}
-	if c.isRestorer(addr) || c.isRestorer(addr+1) {
+	in, out, ok := c.ways(addr, h)
+	if !ok {
+		return noRule, false
+	}
+	return agree(in.sp, in.bp, out.sp, out.bp)
+}
+
+// ruleNearby gives the rule without having looked through all the code: for addresses in
+// small holes to which there is a way from what looks like the start of a function. The
+// head of a loop looks like one too, and a landing pad: so the way out must say the same,
+// but in the holes that compilers' start files leave in every program.
+func (c *code) ruleNearby(addr uint64) (rule, bool) {
+	const (
+		tries      = 8
+		startFiles = 256 // bytes of crtbegin.o's functions
+	)
+	if c.charted.whole {
+		return noRule, false
+	}
+	h, ok := c.chartNearby(addr)
+	if !ok {
+		return noRule, false
+	}
+	if r, ok := c.knownCode(addr); ok {
+		return r, true
+	}
+	for range tries {
+		in, out, ok := c.ways(addr, h)
+		if !ok || in.sp == noRule && in.bp == noRule {
+			break
+		}
+		if out != (way{}) || h.hi-h.lo <= startFiles && c.beginsFunction(in.start) {
+			if r, ok := agree(in.sp, in.bp, out.sp, out.bp); ok {
+				return r, true
+			}
+		}
+		c.charted.drop(in.start)
+		c.forget()
+	}
+	return noRule, false
+}
+
+// knownCode gives the rule for code that is known by its bytes.
+func (c *code) knownCode(addr uint64) (rule, bool) {
+	switch {
+	case c.isThreadRoot(addr + 1):
+		return endOfStack, true
+	case c.isRestorer(addr) || c.isRestorer(addr+1):
 		return sigframe, true
 	}
+	return noRule, false
+}
+
+// A way is what the way out gives: the rule from SP, or from where that is saved, and
+// the one from BP.
+type way struct{ sp, bp rule }
+
+// ways reads the function that holds addr, which is in h, from its start, and from addr to
+// where it returns. ok is false where nothing can be told: addr is in the middle of an
+// instruction, or behind a call that does not return.
+func (c *code) ways(addr uint64, h hole) (in inFunction, out way, ok bool) {
 	f, known := c.fromStart(addr, h)
 	pc := addr
 	switch {
 	case known && f.at != addr:
 		if !f.call || addr != f.at+uint64(f.n)-1 {
-			return noRule, false // in the middle of an instruction
+			return in, out, false // in the middle of an instruction
 		}
 		pc = f.at
 	case !known && c.followsCall(addr+1):
 		if c.isStart(addr + 1) {
-			return noRule, false // the call does not return: what follows is another function
+			return in, out, false // the call does not return: what follows is another function
 		}
 		pc = addr + 1
 	}
-	sp, bp := c.paths.wayOut(pc, h.lo, h.hi)
-	return agree(f.sp, f.bp, sp, bp)
+	out.sp, out.bp = c.paths.wayOut(pc, h.lo, h.hi)
+	return f, out, true
 }
 
 // agree gives the rule on which the way from the start (fsp, fbp) and the way
@@ -163,10 +227,10 @@ func prefer(fsp, in rule) rule {
 	return in
 }
 
-// A place in a function: found, with its address.
+// A place in a function: found, with its address and the function's.
 type inFunction struct {
 	found
-	at uint64
+	at, start uint64
 }
 
 // fromStart reads the function that holds addr from its start, or from that
@@ -181,7 +245,7 @@ func (c *code) fromStart(addr uint64, h hole) (inFunction, bool) {
 		}
 		r := c.readingOf(start, h.hi)
 		if f, ok := r.at(addr); ok {
-			return inFunction{f, start + uint64(f.off)}, true
+			return inFunction{f, start + uint64(f.off), start}, true
 		}
 	}
 	return inFunction{}, false
@@ -201,19 +265,71 @@ func (c *code) readingOf(start, hi uint64) *reading {
 
 func (c *code) isStart(addr uint64) bool { return c.charted.isStart(addr) }
 
-// chart finds holes and starts at its first call.
+// chart finds all holes and starts at its first call.
 func (c *code) chart() *codeMap {
-	if c.charted == nil {
+	if !c.charted.whole {
 		c.charted = c.survey()
+		c.forget()
 	}
 	return c.charted
 }
 
-// isOneFunction says whether no other function starts between start and addr.
+// forget drops what was read with other starts.
+func (c *code) forget() {
+	clear(c.recent[:])
+	c.never = cache{}
+}
+
+// chartNearby gives the hole around addr if it is small, and notes it with what look like
+// starts of functions.
+func (c *code) chartNearby(addr uint64) (h hole, ok bool) {
+	if c.gap == nil {
+		return h, false
+	}
+	for _, r := range c.layout.Text {
+		if addr < r.Start || addr >= r.End {
+			continue
+		}
+		lo, hi, ok := c.gap(addr)
+		h = hole{max(lo, r.Start), min(hi, r.End)}
+		if !ok || h.hi-h.lo > maxNearby {
+			return h, false
+		}
+		c.charted.note(h, func(add func(uint64)) {
+			// What starts a section may be the cold part of a function.
+			if h.lo != r.Start {
+				add(c.skipPadding(h))
+			} else if r.Name == ".init" || r.Name == ".fini" {
+				add(r.Start)
+			}
+			for at := (h.lo + alignment) &^ (alignment - 1); at < h.hi; at += alignment {
+				if c.followsEnd(at) {
+					add(at)
+				}
+			}
+		})
+		return h, true
+	}
+	return h, false
+}
+
+// isOneFunction says whether no other function starts between start and addr: the way from
+// start goes on to addr, and no call on it leads there.
 func (c *code) isOneFunction(start, addr uint64) bool {
-	m := c.chart()
-	i := m.before(addr)
-	return i < 0 || m.starts[i] <= start
+	var in insn
+	for at := start; at < addr; at += uint64(in.n) {
+		if !in.decode(c.bytes(at)) {
+			return false
+		}
+		if at+uint64(in.n) > addr {
+			break
+		}
+		switch t, target := in.turn(at); {
+		case !t.goesOn(), t == calls && target > start && target <= addr:
+			return false
+		}
+	}
+	return true
 }
 
 // cloneChild is how musl's clone begins a thread: with no frame pointer and
@@ -255,12 +371,22 @@ func (c *code) followsClone(addr uint64) bool {
 	return false
 }
 
-// pltRule is the rule in a procedure linkage table, whose entries need no
+// plt gives the start of the procedure linkage table that holds addr.
+func (c *code) plt(addr uint64) (table uint64, ok bool) {
+	for _, r := range c.layout.PLT {
+		if addr >= r.Start && addr < r.End {
+			return r.Start, true
+		}
+	}
+	return 0, false
+}
+
+// pltRule is the rule in the procedure linkage table at table, whose entries need no
 // start to be known: they lie 16 bytes apart, and all that they do to SP is to
 // push. The first entry of .plt runs after another one has pushed.
-func (c *code) pltRule(addr uint64) (rule, bool) {
+func (c *code) pltRule(table, addr uint64) (rule, bool) {
 	const entry = 16
-	first := c.charted.pltEntry(addr)
+	first := table + (addr-table)&^(entry-1)
 	words := rule(1)
 	if bytes.HasPrefix(c.bytes(first), []byte{0xff, 0x35}) { // push of the link map
 		words++

@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"bytes"
 	"cmp"
 	"debug/elf"
 	"encoding/binary"
@@ -13,7 +14,7 @@ import (
 type codeMap struct {
 	holes  []hole   // by address
 	starts []uint64 // by address, in holes only
-	plt    []hole
+	whole  bool     // of all the code, not just of the holes that were asked for
 }
 
 // A hole is code that no FDE covers.
@@ -25,6 +26,7 @@ const (
 	maxCovered = 1 << 20 // FDEs looked at
 	maxHoles   = 1 << 16 // kept
 	maxStarts  = 1 << 18 // kept
+	maxNearby  = 1 << 20 // bytes of a hole that is looked at by itself
 	maxSwept   = 4 << 20 // bytes of code read for calls: some 25 ms, in which nothing else is read from the rings
 )
 
@@ -57,24 +59,30 @@ func (m *codeMap) isStart(addr uint64) bool {
 	return ok
 }
 
-func (m *codeMap) isPLT(addr uint64) bool {
-	_, ok := holeAt(m.plt, addr)
-	return ok
-}
-
-// pltEntry gives the start of the entry that holds addr.
-func (m *codeMap) pltEntry(addr uint64) uint64 {
-	h, _ := holeAt(m.plt, addr)
-	return h.lo + (addr-h.lo)&^15
-}
-
-// survey finds holes and starts.
-func (c *code) survey() *codeMap {
-	m := &codeMap{holes: c.holes()}
-	for _, r := range c.layout.PLT {
-		m.plt = append(m.plt, hole{r.Start, r.End})
+// note adds a hole with its starts, unless it is there.
+func (m *codeMap) note(h hole, starts func(add func(uint64))) {
+	i, ok := slices.BinarySearchFunc(m.holes, h.lo, func(h hole, lo uint64) int { return cmp.Compare(h.lo, lo) })
+	if ok || len(m.holes) >= maxHoles || len(m.starts) >= maxStarts {
+		return
 	}
-	slices.SortFunc(m.plt, func(a, b hole) int { return cmp.Compare(a.lo, b.lo) })
+	m.holes = slices.Insert(m.holes, i, h)
+	starts(func(addr uint64) {
+		m.starts = append(m.starts, addr)
+	})
+	slices.Sort(m.starts)
+	m.starts = slices.Compact(m.starts)
+}
+
+// drop takes a start out that is none.
+func (m *codeMap) drop(start uint64) {
+	if i, ok := slices.BinarySearch(m.starts, start); ok {
+		m.starts = slices.Delete(m.starts, i, i+1)
+	}
+}
+
+// survey finds all holes and starts.
+func (c *code) survey() *codeMap {
+	m := &codeMap{holes: c.holes(), whole: true}
 	if len(m.holes) == 0 {
 		return m
 	}
@@ -229,7 +237,7 @@ func (c *code) sweep(m *codeMap, add func(uint64)) {
 // followsEnd says whether the code before addr ends a function: a return, a
 // jump, or padding.
 func (c *code) followsEnd(addr uint64) bool {
-	const most = 5 // bytes of a jump
+	const most = 8 // bytes of the longest of paddings
 	if addr < most || !c.executable(addr) {
 		return false
 	}
@@ -238,10 +246,26 @@ func (c *code) followsEnd(addr uint64) bool {
 		return false
 	}
 	switch b = b[:most]; {
-	case b[4] == 0xc3, b[4] == 0x90, b[4] == 0xcc, b[3] == 0xeb, b[0] == 0xe9:
+	case b[7] == 0xc3, b[7] == 0x90, b[7] == 0xcc, b[6] == 0xeb, b[3] == 0xe9:
 		return true
+	case b[7] == 0:
+		for _, nop := range paddings {
+			if bytes.HasSuffix(b, nop) {
+				return true
+			}
+		}
 	}
 	return false
+}
+
+// paddings are the nops that assemblers align with, those that end in zero. Longer ones
+// are the last with prefixes.
+var paddings = [][]byte{
+	{0x0f, 0x1f, 0},
+	{0x0f, 0x1f, 0x40, 0},
+	{0x0f, 0x1f, 0x44, 0, 0},
+	{0x0f, 0x1f, 0x80, 0, 0, 0, 0},
+	{0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0},
 }
 
 // isFunction says whether a word of the data that points to addr points to a

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,54 +53,88 @@ func TestRulesFromCodeAgreeWithCFI(t *testing.T) {
 	for _, path := range systemFiles(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			c, table := openCode(t, path, nil)
-			var asked, answered, agreed, odd, shown int
-			n := 0
-			var in insn
+			compareWithCFI(t, c, table, every, c.rule)
+		})
+	}
+}
+
+// TestRulesNearbyAgreeWithCFI is the same for what is found without a look at the
+// rest of the code, as if CFI had holes of some functions each.
+func TestRulesNearbyAgreeWithCFI(t *testing.T) {
+	const functions = 8
+	for _, path := range systemFiles(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			c, table := openCode(t, path, nil)
+			var starts []uint64
 			for fde, err := range table.FDEs() {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for row, err := range fde.Rows() {
-					if err != nil {
-						t.Fatal(err)
-					}
-					for pc := row.Start; pc < row.End; pc += uint64(in.n) {
-						if !in.decode(c.bytes(pc)) {
-							break
-						}
-						if n++; n%every != 0 || in.isPadding() {
-							continue
-						}
-						want := compile(row, pc)
-						asked++
-						got, ok := c.rule(pc)
-						if !ok {
-							continue
-						}
-						if k := want.kind(); k != fromSP && k != fromBP && k != sigframe {
-							odd++
-							continue
-						}
-						same, comparable := sameRule(c, pc, got, want)
-						if !comparable {
-							odd++
-							continue
-						}
-						answered++
-						if same {
-							agreed++
-						} else if shown++; shown <= 40 {
-							t.Logf("%#x (function %#x): code %s, CFI %s", pc, fde.Start, show(got), show(want))
-						}
-					}
+				starts = append(starts, fde.Start)
+			}
+			slices.Sort(starts)
+			near := readCode(c.r, c.layout, nil)
+			near.gap = func(addr uint64) (lo, hi uint64, ok bool) {
+				i, ok := slices.BinarySearch(starts, addr)
+				if !ok {
+					i--
+				}
+				i -= i % functions
+				return starts[i], starts[min(i+functions, len(starts)-1)], true
+			}
+			compareWithCFI(t, c, table, 211, near.ruleNearby)
+		})
+	}
+}
+
+// compareWithCFI asks for the rules of all code that CFI covers.
+func compareWithCFI(t *testing.T, c *code, table *dwarfcfi.Table, every int, rule func(addr uint64) (rule, bool)) {
+	var asked, answered, agreed, odd, shown int
+	n := 0
+	var in insn
+	for fde, err := range table.FDEs() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for row, err := range fde.Rows() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for pc := row.Start; pc < row.End; pc += uint64(in.n) {
+				if !in.decode(c.bytes(pc)) {
+					break
+				}
+				if n++; n%every != 0 || in.isPadding() {
+					continue
+				}
+				want := compile(row, pc)
+				asked++
+				got, ok := rule(pc)
+				if !ok {
+					continue
+				}
+				if k := want.kind(); k != fromSP && k != fromBP && k != sigframe {
+					odd++
+					continue
+				}
+				same, comparable := sameRule(c, pc, got, want)
+				if !comparable {
+					odd++
+					continue
+				}
+				answered++
+				if same {
+					agreed++
+				} else if shown++; shown <= 40 {
+					t.Logf("%#x (function %#x): code %s, CFI %s", pc, fde.Start, show(got), show(want))
 				}
 			}
-			t.Logf("%d asked, %.2f%% answered, %.3f%% of those agree (%d not); %d that cannot be compared", asked,
-				100*float64(answered)/float64(asked), 100*float64(agreed)/float64(answered), answered-agreed, odd)
-			if agreed*1000 < answered*999 {
-				t.Error("fewer than 99.9% agree")
-			}
-		})
+		}
+	}
+	t.Logf("%d asked, %.2f%% answered, %.3f%% of those agree (%d not); %d that cannot be compared", asked,
+		100*float64(answered)/float64(asked), 100*float64(agreed)/float64(answered), answered-agreed, odd)
+	if agreed*1000 < answered*999 {
+		t.Error("fewer than 99.9% agree")
 	}
 }
 

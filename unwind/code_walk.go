@@ -115,6 +115,14 @@ func (im *Image) fdes(yield func(start, end uint64) bool) {
 	}
 }
 
+// gap gives what lies around addr between two FDEs.
+func (im *Image) gap(addr uint64) (lo, hi uint64, ok bool) {
+	if im.cfi == nil {
+		return 0, 0, false
+	}
+	return im.cfi.Gap(addr)
+}
+
 // sigcontext lists the DWARF numbers of the registers that a signal frame
 // holds, in its order: R8 to R15, DI SI BP BX DX AX CX SP IP
 // (arch/x86/include/uapi/asm/sigcontext.h, struct sigcontext_64), 40 bytes

@@ -189,6 +189,7 @@ func (im *Image) read() error {
 	im.machine, im.loads, im.entry = layout.Machine, layout.Loads, layout.Entry
 	im.debug.note(r, layout)
 	im.code = readCode(r, layout, im.fdes)
+	im.code.gap = im.gap
 	im.golang, err = readPclntab(r, im.size, layout)
 	if err != nil && err != errNoPclntab && im.store.Failed != nil {
 		im.store.Failed(im.Path, err)

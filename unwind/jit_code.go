@@ -133,6 +133,5 @@ func (u *Unwinder) readWindow(pid uint32, m *vmas.Mapping, pc uint64) (*codeWind
 func newCodeWindow() *codeWindow {
 	w := &codeWindow{layout: dwarfcfi.Layout{Loads: make([]dwarfcfi.Load, 1)}}
 	w.code = readCode(&w.reader, &w.layout, nil)
-	w.code.charted = &codeMap{} // where functions start is not known
 	return w
 }
