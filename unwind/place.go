@@ -1,0 +1,57 @@
+package unwind
+
+import "unspool/vmas"
+
+// A place is where a PC lies: its mapping and the image of the mapped file,
+// nil for memory that no file backs. Code that was generated at run time has
+// a jit.
+type place struct {
+	m     *vmas.Mapping
+	image *Image
+	jit   *jit
+
+	start, size uint64 // of the mapping
+	bias        uint64 // what turns an address into an offset in the file
+	fast        bool   // there is nothing but an image
+}
+
+// locate moves p to the mapping of pc. It reports false when there is none
+// that can be executed.
+func (u *Unwinder) locate(p *place, space *vmas.Space, pc uint64) bool {
+	if pc-p.start < p.size {
+		return true
+	}
+	recent := u.places.at(space, pc)
+	if pc-recent.start < recent.size && recent.space == space && recent.maps == space.Generation() {
+		*p = recent.place
+		return true
+	}
+	m := space.Find(pc)
+	if m == nil {
+		return false
+	}
+	*p = place{m: m, image: u.images.of(space.PID, m), start: m.Start, size: m.End - m.Start, bias: m.Start - m.Offset}
+	if p.image == nil || p.image.isGenerated() {
+		p.jit = u.generated(space)
+		return true
+	}
+	p.fast = !u.slow
+	if p.image.opened {
+		*recent = recentPlace{*p, space, space.Generation()}
+	}
+	return true
+}
+
+// places are those where PCs were last seen.
+type places [16]recentPlace
+
+type recentPlace struct {
+	place
+	space *vmas.Space
+	maps  uint32 // generation of the mappings
+}
+
+// at is where the place of pc would be.
+func (t *places) at(space *vmas.Space, pc uint64) *recentPlace {
+	return &t[(pc>>20^uint64(space.PID))%uint64(len(t))]
+}
