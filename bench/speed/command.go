@@ -36,8 +36,7 @@ type cost struct {
 }
 
 // execute measures a command, for at most as long as limit if that is not 0.
-func execute(limit time.Duration, name string, args ...string) (c cost, err error) {
-	cmd := exec.Command(name, args...)
+func execute(limit time.Duration, cmd *exec.Cmd) (c cost, err error) {
 	stderr := new(tail)
 	cmd.Stderr = stderr
 	begun := time.Now()
@@ -71,7 +70,7 @@ func execute(limit time.Duration, name string, args ...string) (c cost, err erro
 	<-watched
 	c.user, c.system = cmd.ProcessState.UserTime(), cmd.ProcessState.SystemTime()
 	if err != nil && !c.cut {
-		return c, fmt.Errorf("%s: %w\n%s", filepath.Base(name), err, stderr.text)
+		return c, fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, stderr.text)
 	}
 	return c, nil
 }
@@ -100,7 +99,7 @@ func (t *tail) Write(p []byte) (int, error) {
 // fastest runs a command several times and keeps the run that took least.
 func fastest(times int, name string, args ...string) (best cost, err error) {
 	for i := range times {
-		c, err := execute(0, name, args...)
+		c, err := execute(0, exec.Command(name, args...))
 		if err != nil {
 			return c, err
 		}

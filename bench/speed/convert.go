@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,8 +40,8 @@ func (b *bench) convert() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	table := newTable("recording", "", "elapsed, s", "user, s", "asked, × convert's", "× convert's", "resident, MiB")
-	if err := b.convertAndPerf(table, unspool, large, "the same"); err != nil {
+	table := newTable("recording", "", "user frames", "elapsed, s", "user, s", "asked, × convert's", "× convert's", "resident, MiB")
+	if err := b.convertAndPerf(table, unspool, large, fmt.Sprintf("%.1f GB", b.gigabytes)); err != nil {
 		return "", err
 	}
 	if b.recordings == b.dir {
@@ -100,10 +102,11 @@ func (b *bench) convertAndPerf(t *table, unspool, path, name string) error {
 	// The kernel tells user and system time apart by its ticks only, so that short runs
 	// need many.
 	const least = 500 * time.Millisecond
+	stats := filepath.Join(b.dir, "converted.json")
 	var ours cost
 	runs := 0
 	for ; ours.user+ours.system < least || runs < convertRuns; runs++ {
-		c, err := execute(0, unspool, "convert", "-q", "-o", filepath.Join(b.dir, "converted.data"), path)
+		c, err := execute(0, exec.Command(unspool, "convert", "-q", "-o", filepath.Join(b.dir, "converted.data"), "--stats", stats, path))
 		if err != nil {
 			return err
 		}
@@ -111,9 +114,16 @@ func (b *bench) convertAndPerf(t *table, unspool, path, name string) error {
 		ours.memory = max(ours.memory, c.memory)
 	}
 	user := max(ours.user/time.Duration(runs), time.Microsecond)
-	t.add(name, "unspool convert", fmt.Sprintf("%.3f", ours.elapsed.Seconds()/float64(runs)), fmt.Sprintf("%.3f", user.Seconds()), "", "1.0", fmt.Sprintf("%.0f", ours.memory))
+	var st struct{ Unwind struct{ Frames int } }
+	if err := json.Unmarshal([]byte(readText(stats)), &st); err != nil {
+		return err
+	}
+	t.add(name, "unspool convert", thousands(st.Unwind.Frames), fmt.Sprintf("%.3f", ours.elapsed.Seconds()/float64(runs)), fmt.Sprintf("%.3f", user.Seconds()), "", "1.0", fmt.Sprintf("%.0f", ours.memory))
 	compare := func(what string, asked float64, args ...string) {
-		c, err := execute(b.perfLimit, "perf", args...)
+		cmd := exec.Command("perf", args...)
+		var frames userFrames
+		cmd.Stdout = &frames
+		c, err := execute(b.perfLimit, cmd)
 		if err != nil {
 			b.leaveOut(what, err)
 			return
@@ -126,7 +136,11 @@ func (b *bench) convertAndPerf(t *table, unspool, path, name string) error {
 		} else if times < asked {
 			shown = "**" + shown + "**"
 		}
-		t.add(name, what, fmt.Sprintf("%.2f", c.elapsed.Seconds()), fmt.Sprintf("%.2f", c.user.Seconds()), fmt.Sprintf("≥ %.0f", asked), shown, fmt.Sprintf("%.0f", c.memory))
+		found := "–"
+		if frames.n > 0 {
+			found = thousands(frames.n)
+		}
+		t.add(name, what, found, fmt.Sprintf("%.2f", c.elapsed.Seconds()), fmt.Sprintf("%.2f", c.user.Seconds()), fmt.Sprintf("≥ %.0f", asked), shown, fmt.Sprintf("%.0f", c.memory))
 		b.say("%s, %s: %s × convert's user time", name, what, shown)
 	}
 	compare("perf script -F ip,sym --no-inline", scriptTimes, "script", "-i", path, "-F", "ip,sym", "--no-inline")
@@ -134,6 +148,28 @@ func (b *bench) convertAndPerf(t *table, unspool, path, name string) error {
 		compare("perf inject --convert-callchain", injectTimes, "inject", "--convert-callchain", "-i", path, "-o", filepath.Join(b.dir, "injected.data"))
 	}
 	return nil
+}
+
+// userFrames counts those that perf script prints, in lines of an address and a name.
+type userFrames struct {
+	n    int
+	rest []byte // of a line whose end is yet to come
+}
+
+func (u *userFrames) Write(p []byte) (int, error) {
+	u.rest = append(u.rest, p...)
+	for {
+		line, rest, ok := bytes.Cut(u.rest, []byte("\n"))
+		if !ok {
+			u.rest = append(u.rest[:0], u.rest...)
+			return len(p), nil
+		}
+		u.rest = rest
+		ip, _, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
+		if len(ip) > 0 && !(len(ip) == 16 && ip[0] == 'f') { // the kernel has the upper half
+			u.n++
+		}
+	}
 }
 
 // largeName is the file of the recording of everything.
@@ -154,21 +190,27 @@ func (b *bench) large() (string, error) {
 	if free := int64(fs.Bavail) * fs.Bsize; free < 2*size {
 		return "", fmt.Errorf("%d MB free in %s are too few", free>>20, b.recordings)
 	}
-	loads := 0
+	var loads []*workloads.Workload
 	for _, name := range []string{"python3", "cc1plus", "perl", "git log"} {
-		stop, err := b.loop(name, -1)
+		w, err := b.prepared(name)
 		if err != nil {
 			b.leaveOut(name, err)
 			continue
 		}
-		defer stop()
-		loads++
+		loads = append(loads, w)
 	}
-	if loads == 0 {
-		return "", fmt.Errorf("nothing to record")
+	if len(loads) == 0 {
+		return "", errors.New("nothing to record")
+	}
+	for _, w := range loads {
+		stop, err := w.Loop(-1)
+		if err != nil {
+			return "", err
+		}
+		defer stop()
 	}
 	b.say("recording %.1f GB", b.gigabytes)
-	c := exec.Command("perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", "1999", "-m", "64M", "-r", "1", "--call-graph", "dwarf,32768", "-o", path, "--", "sleep", "60")
+	c := exec.Command("perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", "1999", "-m", "4M", "-r", "1", "--call-graph", "dwarf,32768", "-o", path, "--", "sleep", "60")
 	stderr := new(tail)
 	c.Stderr = stderr
 	if err := c.Start(); err != nil {
@@ -189,16 +231,4 @@ func (b *bench) large() (string, error) {
 			}
 		}
 	}
-}
-
-// loop keeps a program running, on one CPU if cpu is not negative.
-func (b *bench) loop(name string, cpu int) (stop func(), err error) {
-	w, err := b.workload(name)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.Prepare(); err != nil {
-		return nil, err
-	}
-	return w.Loop(cpu)
 }

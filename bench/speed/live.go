@@ -93,19 +93,16 @@ func (p *played) lostCell() string {
 // play records the whole system while the loads run, on one CPU or on all of
 // them if cpu is negative.
 func (b *bench) play(unspool string, loads []string, cpu, stackSize int) (p played, err error) {
-	prepared := make(map[string]*workloads.Workload)
+	ready := make(map[string]*workloads.Workload)
 	for _, name := range loads {
-		w := prepared[name]
-		if w == nil {
-			if w, err = b.workload(name); err != nil {
+		if ready[name] == nil {
+			if ready[name], err = b.prepared(name); err != nil {
 				return p, err
 			}
-			if err := w.Prepare(); err != nil {
-				return p, err
-			}
-			prepared[name] = w
 		}
-		stop, err := w.Loop(cpu)
+	}
+	for _, name := range loads {
+		stop, err := ready[name].Loop(cpu)
 		if err != nil {
 			return p, err
 		}

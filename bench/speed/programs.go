@@ -58,6 +58,15 @@ func (b *bench) workload(name string) (*workloads.Workload, error) {
 	return &workloads.Workload{Program: p, Root: b.root, Dir: dir, Freq: b.freq, StackSize: 32768}, nil
 }
 
+// prepared is workload for a program that is run without being recorded.
+func (b *bench) prepared(name string) (*workloads.Workload, error) {
+	w, err := b.workload(name)
+	if err != nil {
+		return nil, err
+	}
+	return w, w.Prepare()
+}
+
 // recorded is the path of a program's recording, which is made if it is not there.
 // What the program made stays, as samples may lie in it.
 func (b *bench) recorded(name string) (string, error) {
@@ -131,9 +140,11 @@ func (b *bench) programs() (string, error) {
 		cold.add(title, thousands(pcs), fmt.Sprintf("%.2f", millis(first)), fmt.Sprintf("%.2f", millis(later)),
 			coldLimit.String(), coldLimit.mark(perPC, "%.2f"), p.rules.String(), p.rules.mark(float64(size)/(1<<20), "%.3f"))
 		if p.name == storm {
-			stormy = fmt.Sprintf("\nThe storm has %s processes with samples. Its %s other records (mappings, names, processes that begin and end) take "+
-				"%.2f µs per sample, %.0f ns each; in the table they are not.\n",
-				thousands(r.processes()), thousands(r.records), micros(s.records)/float64(s.samples), float64(s.records)/float64(r.records))
+			all := s.walk + s.records
+			warm.add("with its other records", thousands(s.samples), "", number(float64(all)/float64(s.samples)), number(s.perFrame(all)), number(s.perFrame(s.floor)),
+				limit(0).String(), fmt.Sprintf("%.2f", float64(all)/float64(s.floor)), "")
+			stormy = fmt.Sprintf("\nThe storm has %s processes with samples, and %s other records (executable mappings, names, processes that begin and end), "+
+				"which take %.0f ns each.\n", thousands(r.processes()), thousands(r.records), float64(s.records)/float64(r.records))
 		}
 	}
 	return "## Walks\n\n" + warm.String() + stormy +
