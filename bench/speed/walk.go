@@ -20,7 +20,6 @@ type walk struct {
 	session  *capture.Session // for records that are no samples
 	unwinder *unwind.Unwinder
 	stack    unwind.Stack
-	regs     unwind.Regs
 	res      unwind.Result
 
 	// block is where the stacks of a block are when they are walked, nil to walk
@@ -133,10 +132,9 @@ func (w *walk) sample(it *sample, data []byte) bool {
 	if space == nil {
 		return false
 	}
-	w.regs = it.regs // the walk's to change
-	sp, _ := w.regs.Get(unwind.SP)
+	sp, _ := it.regs.Get(unwind.SP)
 	w.stack = unwind.Stack{Base: sp, Data: data[:it.size:it.size], Asked: it.asked, Thread: it.tid}
-	w.res = w.unwinder.Unwind(space, &w.regs, &w.stack)
+	w.res = w.unwinder.Unwind(space, &it.regs, &w.stack)
 	return true
 }
 
