@@ -123,6 +123,9 @@ func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, 
 	switch n := le.Uint64(start[8:]); n {
 	case pipeSize:
 		r.pipe = true
+		if at != nil {
+			in = from(at, pipeSize)
+		}
 		r.data, r.begin = newScanner(in, pipeSize, -1), pipeSize
 		return r, nil
 	case headerSize, headerSizeOld:

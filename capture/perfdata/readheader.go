@@ -38,7 +38,7 @@ func (r *Reader) readFileHeader(b []byte, at io.ReaderAt, size int64) error {
 	}
 	r.begin = int64(h.Data.Offset)
 	r.nameEvents(r.Feature(EventDesc))
-	r.data = newScanner(io.NewSectionReader(at, int64(h.Data.Offset), 1<<63-1-int64(h.Data.Offset)), int64(h.Data.Offset), length)
+	r.data = newScanner(from(at, int64(h.Data.Offset)), int64(h.Data.Offset), length)
 	return nil
 }
 
