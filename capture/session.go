@@ -252,7 +252,7 @@ func (s *Session) user(sm *perfring.Sample) []uint64 {
 // walk unwinds the user stack of a sample. ok is false when the task is
 // executing a program and the stack is not that of the registers.
 func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
-	s.regs.SetPerf(sm.RegsMask, sm.Regs.Len(), sm.Regs.At)
+	s.regs.SetPerf(sm.RegsMask, sm.Regs)
 	if sm.CPUMode() == unix.PERF_RECORD_MISC_KERNEL {
 		s.regs.DropUnsaved()
 	}

@@ -1,5 +1,10 @@
 package unwind
 
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
 // DWARF numbers of the x86-64 registers that the walk names (System V ABI,
 // AMD64 supplement, figure 3.36). Number 16 is the return address column.
 const (
@@ -40,20 +45,16 @@ func (r *Regs) Get(n int) (v uint64, known bool) {
 // for it.
 var perfOrder = [24]int8{0, 3, 2, 1, 4, 5, 6, 7, 16, -1, -1, -1, -1, -1, -1, -1, 8, 9, 10, 11, 12, 13, 14, 15}
 
-// SetPerf fills r from the user registers of a sample: word(i) is the i-th
-// register that mask (perf_event_attr.sample_regs_user) selects. It does not
+// SetPerf fills r from the user registers of a sample: regs are the values of those
+// that mask (perf_event_attr.sample_regs_user) selects, as little-endian words. It does not
 // allocate.
-func (r *Regs) SetPerf(mask uint64, n int, word func(i int) uint64) {
+func (r *Regs) SetPerf(mask uint64, regs []byte) {
 	r.Known = 0
-	i := 0
-	for bit := 0; bit < len(perfOrder) && i < n; bit++ {
-		if mask>>bit&1 == 0 {
-			continue
+	for mask &= 1<<len(perfOrder) - 1; mask != 0 && len(regs) >= 8; mask &= mask - 1 {
+		if d := perfOrder[bits.TrailingZeros64(mask)]; d >= 0 {
+			r.set(int(d), binary.LittleEndian.Uint64(regs))
 		}
-		if d := perfOrder[bit]; d >= 0 {
-			r.set(int(d), word(i))
-		}
-		i++
+		regs = regs[8:]
 	}
 }
 

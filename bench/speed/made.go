@@ -191,8 +191,7 @@ func (m *made) sampled(pid, tid uint32, chains ...chain) {
 		le.PutUint64(stack[sp-8:], all.ips[i+1])
 	}
 	s := sample{pid: pid, tid: tid, asked: 65528}
-	words := [...]uint64{topOfStack - size, all.ips[0]}
-	s.regs.SetPerf(perfSP|perfIP, len(words), func(i int) uint64 { return words[i] })
+	s.regs.SetPerf(perfSP|perfIP, le.AppendUint64(le.AppendUint64(nil, topOfStack-size), all.ips[0]))
 	m.addSample(s, stack)
 }
 

@@ -85,7 +85,7 @@ func load(path string) (*recording, error) {
 			return nil
 		}
 		it := sample{pid: s.PID, tid: s.TID, asked: s.StackSize}
-		it.regs.SetPerf(s.RegsMask, s.Regs.Len(), s.Regs.At)
+		it.regs.SetPerf(s.RegsMask, s.Regs)
 		if s.CPUMode() == unix.PERF_RECORD_MISC_KERNEL {
 			it.regs.DropUnsaved()
 		}
