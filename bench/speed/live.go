@@ -30,6 +30,7 @@ var scenes = []scene{
 	{[]string{"cc1plus"}, 2},
 	{[]string{"python3", "50 new processes a second"}, 6},
 	{[]string{"500 executable mappings a second"}, 3},
+	{[]string{"500 executable mappings a second, of many files"}, 0},
 }
 
 const (
