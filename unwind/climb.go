@@ -33,6 +33,18 @@ func wordsOf(stack *Stack) []uint64 {
 	return unsafe.Slice((*uint64)(p), len(stack.Data)/8)
 }
 
+// fetch loads a word of each cache line of the innermost 2 KiB. The copy was written by
+// another CPU, or has come from a file; a walk has to wait for one line before it knows where
+// the next one is, but these loads wait together.
+func (c *climb) fetch() {
+	const line, most = 8, 256 // words
+	var sum uint64
+	for i := 0; i < min(len(c.words), most); i += line {
+		sum += c.words[i]
+	}
+	c.fetched = sum // so that the loads are not left out
+}
+
 // run climbs from f, which lies at p, to a frame that needs more than these rules
 // and words of the copy, and leaves it in f. Unless the walk ends on the way it
 // returns stepped.

@@ -28,6 +28,8 @@ type Unwinder struct {
 	ips    []uint64
 	frames []Frame
 	last   frame // of a walk of x86-64 that ended in a frame
+
+	fetched uint64
 }
 
 // NewUnwinder returns an Unwinder that takes its images from images.
@@ -95,6 +97,7 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	}
 	m := u.memos.of(stack.Thread, space)
 	c := climb{Unwinder: u, space: space, stack: stack, words: wordsOf(stack), known: m.frames()}
+	c.fetch()
 	end := u.walk(&c, &p, &f)
 	if end == Unmapped && len(u.ips) < u.MaxFrames {
 		next, source := u.subroutine(space, &p, &f, frame{}, stack)
