@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -80,7 +79,7 @@ func (o *Offline) file(f *vmas.File) (*os.File, error) {
 			return file, nil
 		}
 	}
-	for _, name := range o.cached(id, "elf") {
+	for _, name := range debugfile.Cached(o.Cache, id.Bytes(), "elf") {
 		file, err := openRegular(name)
 		if file := try(file, err, byID); file != nil {
 			return file, nil
@@ -100,18 +99,6 @@ func (o *Offline) file(f *vmas.File) (*os.File, error) {
 		return nil, fmt.Errorf("%s: %w (build ID %v)", f.Path, refused, id)
 	}
 	return nil, fmt.Errorf("%s: %w", f.Path, refused)
-}
-
-// cached gives the places of a build in the cache: a link to a directory with
-// the file in it, or, up to perf 4.8, to the file (build_id_cache__linkname and
-// dso__build_id_filename in tools/perf/util/build-id.c).
-func (o *Offline) cached(id vmas.BuildID, name string) []string {
-	digits := id.String()
-	if o.Cache == "" || len(digits) < 4 {
-		return nil
-	}
-	link := filepath.Join(o.Cache, ".build-id", digits[:2], digits[2:])
-	return []string{filepath.Join(link, name), link}
 }
 
 // missing says whether an error is only that there is no such file.
@@ -219,7 +206,7 @@ func (o *Offline) debugFile(im *Image) (*os.File, error) {
 // vdso returns the vDSO of a recording: the cached one, or our own if it is the same.
 func (o *Offline) vdso(m *vmas.Mapping) ([]byte, error) {
 	id, size := o.buildID(m.File), m.End-m.Start
-	for _, name := range o.cached(id, "vdso") {
+	for _, name := range debugfile.Cached(o.Cache, id.Bytes(), "vdso") {
 		file, err := openRegular(name)
 		if err != nil {
 			continue

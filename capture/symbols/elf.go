@@ -209,6 +209,16 @@ func (f *elfFile) named(s section, name string) bool {
 	return err == nil && string(b[:len(name)]) == name && b[len(name)] == 0
 }
 
+// section finds a section by its name, among those that are not loaded.
+func (f *elfFile) section(name string) (section, bool) {
+	for _, s := range f.sects {
+		if s.Type == elf.SHT_PROGBITS && s.Flags&elf.SHF_ALLOC == 0 && f.named(s, name) {
+			return s, true
+		}
+	}
+	return section{}, false
+}
+
 // link returns the section that s refers to by sh_link.
 func (f *elfFile) link(s section) (section, bool) {
 	if int64(s.Link) >= int64(len(f.sects)) || s.Link == 0 {

@@ -115,13 +115,19 @@ func (s *Symbolizer) otherKernel() string {
 func (s *Symbolizer) readKernel() {
 	k := &s.kernel
 	// A kallsyms file that the caller names is the caller's choice.
-	if s.options.Kallsyms == "/proc/kallsyms" {
-		if why := s.otherKernel(); why != "" {
-			s.problem("kernel: no names: %s", why)
-			return
-		}
+	path, other := s.options.Kallsyms, ""
+	if path == "/proc/kallsyms" {
+		other = s.otherKernel()
 	}
-	file, err := os.Open(s.options.Kallsyms)
+	var file *os.File
+	var err error
+	if other == "" {
+		file, err = os.Open(path)
+	} else if file, err = s.cached(k.id.BuildID, "kallsyms"); err == nil {
+		path = file.Name()
+	} else {
+		err = errors.New(other)
+	}
 	if err != nil {
 		s.problem("kernel: no names: %v", err)
 		return
@@ -130,13 +136,16 @@ func (s *Symbolizer) readKernel() {
 	refAddr, err := k.readKallsyms(file)
 	switch {
 	case errors.Is(err, errHidden):
-		s.problem("kernel: no names: %s hides the addresses; run unspool as root, or `sysctl kernel.kptr_restrict=0`", s.options.Kallsyms)
+		s.problem("kernel: no names: %s hides the addresses; run unspool as root, or `sysctl kernel.kptr_restrict=0`", path)
 		return
 	case err != nil:
-		s.problem("kernel: %s: %v", s.options.Kallsyms, err)
+		s.problem("kernel: %s: %v", path, err)
 	}
 	if k.id.RefAddr != 0 && refAddr != 0 {
 		k.shift = k.id.RefAddr - refAddr
+	}
+	if other != "" {
+		return // the modules are this kernel's
 	}
 	if modules, err := os.Open(s.options.Modules); err == nil { // absent in a kernel without modules
 		defer modules.Close()

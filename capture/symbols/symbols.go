@@ -1,6 +1,6 @@
-// Package symbols turns addresses into function names: those of ELF images from their symbol tables (.symtab, else .dynsym,
-// and the procedure linkage table), those of the kernel and its modules from /proc/kallsyms, those of the vDSO from the copy
-// in our own memory.
+// Package symbols turns addresses into function names: those of ELF images from their symbol tables (.symtab, else that of the
+// separate debug file, else MiniDebugInfo and .dynsym; and the procedure linkage table), those of the kernel and its modules
+// from /proc/kallsyms, those of the vDSO from the copy in our own memory.
 //
 // A Symbolizer hands out Images. An image is a file as the recording names it, by path and build ID; its table is read at the
 // first address that is looked up in it, so that memory follows the images that were sampled. A file on disk that has
@@ -18,10 +18,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"unspool/dwarfcfi"
 )
@@ -29,6 +27,7 @@ import (
 // Options say where names are looked for; the zero value is the running system.
 type Options struct {
 	Root     string // goes before the paths of files, as perf's --symfs; "" for none
+	Cache    string // perf's build-ID cache; "" for ~/.debug
 	Kallsyms string // "" for /proc/kallsyms
 	Modules  string // "" for /proc/modules
 }
@@ -46,6 +45,9 @@ type imageKey struct{ path, buildID string }
 
 // New returns a Symbolizer that has read nothing yet.
 func New(o Options) *Symbolizer {
+	if o.Cache == "" {
+		o.Cache = cacheFolder()
+	}
 	if o.Kallsyms == "" {
 		o.Kallsyms = "/proc/kallsyms"
 	}
@@ -137,15 +139,12 @@ func (im *Image) unwindTable() *dwarfcfi.Table {
 	if !IsFile(im.Path) {
 		return nil
 	}
-	file, size, err := im.file()
+	file, f, err := im.open()
 	if err != nil {
 		return nil
 	}
 	defer file.Close()
-	if id, err := dwarfcfi.ReadBuildID(file); len(im.BuildID) > 0 && (err != nil || !sameBuildID(id, im.BuildID)) {
-		return nil
-	}
-	sections, err := dwarfcfi.FindSections(file, size)
+	sections, err := dwarfcfi.FindSections(file, f.size)
 	if err != nil {
 		return nil
 	}
@@ -211,14 +210,14 @@ func (im *Image) load() *Table {
 	if !IsFile(im.Path) {
 		return nil
 	}
-	t, err := im.open()
+	t, err := im.readTable()
 	var other *BuildIDError
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrNoSymbols):
-		im.s.problem("%s: stripped, it names no function", im.Path)
+		im.s.problem("%s: stripped, it names no function, and its debug file is not installed", im.Path)
 	case errors.As(err, &other):
-		im.s.problem("%s: not used, as it is not the file that was recorded: %v", im.Path, err)
+		im.s.problem("%s: not used, as it is not the file that was recorded: %v", other.Path, err)
 	case errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(im.Path, deleted):
 		im.s.problem("%s: no names, the file is gone", strings.TrimSuffix(im.Path, deleted))
 	default:
@@ -231,49 +230,14 @@ func (im *Image) load() *Table {
 	return t
 }
 
-// BuildIDError says that a file is not the recorded one.
-type BuildIDError struct{ Recorded, Found []byte }
-
-func (e *BuildIDError) Error() string {
-	if len(e.Found) == 0 {
-		return fmt.Sprintf("it has no build ID, the recorded one %x", e.Recorded)
-	}
-	return fmt.Sprintf("it has build ID %x, the recorded one %x", e.Found, e.Recorded)
-}
-
-// open reads the table of the image's file, once the file is known to be the recorded one.
-func (im *Image) open() (*Table, error) {
-	file, size, err := im.file()
+// readTable reads the names of the image's file and of what belongs to it.
+func (im *Image) readTable() (*Table, error) {
+	file, f, err := im.open()
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return readChecked(file, size, im.BuildID)
-}
-
-// file opens the file that is at the image's path now.
-func (im *Image) file() (file *os.File, size int64, err error) {
-	path := im.Path
-	if trimmed := strings.TrimSuffix(path, deleted); trimmed != path {
-		// Another file of that name may be there by now: only the build ID can tell.
-		if path = trimmed; len(im.BuildID) == 0 {
-			return nil, 0, fs.ErrNotExist
-		}
-	}
-	// Not blocking, should the name be a pipe's by now.
-	file, err = os.OpenFile(filepath.Join(im.s.options.Root, path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, 0, err
-	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("not a regular file")
-	}
-	if err != nil {
-		file.Close()
-		return nil, 0, err
-	}
-	return file, info.Size(), nil
+	return f.table(im)
 }
 
 // readChecked reads a table from an ELF file if its build ID is the recorded one; any will do when none was recorded.
@@ -285,7 +249,7 @@ func readChecked(r io.ReaderAt, size int64, recorded []byte) (*Table, error) {
 	if found := f.buildID(); len(recorded) > 0 && !sameBuildID(found, recorded) {
 		return nil, &BuildIDError{Recorded: recorded, Found: found}
 	}
-	return f.table()
+	return f.table(nil)
 }
 
 // sameBuildID compares build IDs; perf.data pads those that are shorter than 20 bytes with zeroes.

@@ -35,30 +35,35 @@ type entry struct {
 // ErrNoSymbols says that an ELF file names no function.
 var ErrNoSymbols = errors.New("no symbols")
 
-// ReadELF reads the function symbols of the ELF file of size bytes behind r: those of .symtab, or of .dynsym when .symtab is
-// absent or names no function, and the stubs of the procedure linkage table as name@plt. It keeps no reference to r.
+// ReadELF reads the function symbols of the ELF file of size bytes behind r: those of .symtab, or when .symtab is absent or
+// names no function, of its MiniDebugInfo and .dynsym; and the stubs of the procedure linkage table as name@plt. It keeps no reference to r.
 // With ErrNoSymbols the table is still valid for Vaddr.
 func ReadELF(r io.ReaderAt, size int64) (*Table, error) {
 	f, err := parseELF(r, size)
 	if err != nil {
 		return nil, err
 	}
-	return f.table()
+	return f.table(nil)
 }
 
-func (f *elfFile) table() (*Table, error) {
+// table reads the functions of f: those of .symtab, else of the debug file that it was stripped into, else of what a stripped
+// file has: MiniDebugInfo and .dynsym. Debug files are looked for where im says, if at all.
+func (f *elfFile) table(im *Image) (*Table, error) {
 	t := &Table{loads: f.loads}
 	b := builder{code: f.codeRanges()}
-	var failed error
-	for _, kind := range []elf.SectionType{elf.SHT_SYMTAB, elf.SHT_DYNSYM} {
-		for _, s := range f.sects {
-			if s.Type != kind || len(b.syms) > 0 {
-				continue
-			}
-			if err := b.read(f, s); err != nil && failed == nil {
-				failed = fmt.Errorf("symbol table at offset 0x%x: %w", s.Off, err)
-			}
+	failed := b.readTable(f, elf.SHT_SYMTAB)
+	if len(b.syms) == 0 && im != nil {
+		if file, d := im.debugFile(f); d != nil {
+			failed = cmp.Or(failed, b.readTable(d, elf.SHT_SYMTAB))
+			file.Close()
 		}
+	}
+	if len(b.syms) == 0 {
+		mini, err := f.miniDebugInfo()
+		if mini != nil {
+			err = b.readTable(mini, elf.SHT_SYMTAB)
+		}
+		failed = cmp.Or(failed, err, b.readTable(f, elf.SHT_DYNSYM))
 	}
 	b.finish(t, func(addr uint64) uint64 { return codeEnd(b.code, addr) })
 	f.addPLT(t)
@@ -188,6 +193,19 @@ func rank(typ elf.SymType, bind elf.SymBind, size uint64) uint8 {
 	return r
 }
 
+// readTable adds the symbols of f's symbol table of a kind, of which a file has one at most.
+func (b *builder) readTable(f *elfFile, kind elf.SectionType) error {
+	for _, s := range f.sects {
+		if s.Type == kind {
+			if err := b.read(f, s); err != nil {
+				return fmt.Errorf("symbol table at offset 0x%x: %w", s.Off, err)
+			}
+			break
+		}
+	}
+	return nil
+}
+
 func (b *builder) read(f *elfFile, s section) error {
 	link, ok := f.link(s)
 	if !ok || link.Type != elf.SHT_STRTAB {
@@ -208,7 +226,13 @@ func (b *builder) read(f *elfFile, s section) error {
 	if err != nil {
 		return fmt.Errorf("string table: %w", err)
 	}
-	b.strings, b.syms = strings, nil
+	base := uint32(len(b.strings))
+	if base == 0 {
+		b.strings = strings
+	} else {
+		b.strings = append(append(b.strings, 0), strings...) // the last string may lack its end
+		base++
+	}
 	const chunk = 2048
 	for i := uint64(0); i < n; i += chunk {
 		raw, err := f.read(s.Off+i*entrySize, min(chunk, n-i)*entrySize)
@@ -216,14 +240,15 @@ func (b *builder) read(f *elfFile, s section) error {
 			return err
 		}
 		for ; len(raw) > 0; raw = raw[entrySize:] {
-			b.add(f, raw)
+			b.add(f, raw, strings, base)
 		}
 	}
 	return nil
 }
 
-// add keeps the Elf64_Sym or Elf32_Sym when it is a function, or a label in executable code.
-func (b *builder) add(f *elfFile, raw []byte) {
+// add keeps the Elf64_Sym or Elf32_Sym when it is a function, or a label in executable code. Its string table lies at base among
+// the builder's strings.
+func (b *builder) add(f *elfFile, raw, strings []byte, base uint32) {
 	name := f.order.Uint32(raw)
 	info, other, index := raw[f.pick(4, 12)], raw[f.pick(5, 13)], elf.SectionIndex(f.order.Uint16(raw[f.pick(6, 14):]))
 	addr, size := f.word(raw, 8, 4), f.word(raw, 16, 8)
@@ -240,11 +265,11 @@ func (b *builder) add(f *elfFile, raw []byte) {
 	default:
 		return
 	}
-	text := cString(b.strings, name)
+	text := cString(strings, name)
 	if len(text) == 0 || isMarker(text, typ) {
 		return
 	}
-	b.syms = append(b.syms, symbol{addr: addr, size: uint32(min(size, 1<<32-1)), name: name, rank: rank(typ, elf.ST_BIND(info), size)})
+	b.syms = append(b.syms, symbol{addr: addr, size: uint32(min(size, 1<<32-1)), name: base + name, rank: rank(typ, elf.ST_BIND(info), size)})
 }
 
 // isMarker recognises symbols that name no function: the mapping symbols of ARM and RISC-V ($a, $d, $t, $x, also with a suffix),

@@ -15,17 +15,26 @@ const (
 // maxVDSO bounds the vDSO image; today's have two to four pages.
 const maxVDSO = 64 << 10
 
-// loadVDSO reads the functions of the vDSO from our own memory. The kernel gives all processes of one architecture the same.
+// loadVDSO reads the functions of the vDSO from our own memory, as the kernel gives all processes of one architecture the same,
+// or what perf's cache has of another kernel's.
 func (s *Symbolizer) loadVDSO(im *Image) *Table {
-	if why := s.otherKernel(); why != "" {
-		s.problem("[vdso]: no names: %s", why)
-		return nil
+	other := s.otherKernel()
+	if other == "" {
+		t, err := ownVDSO(im.BuildID)
+		if err == nil {
+			return t
+		}
+		other = err.Error()
 	}
-	t, err := ownVDSO(im.BuildID)
-	if err != nil {
-		s.problem("[vdso]: no names: %v", err)
+	if file, err := s.cached(im.BuildID, "vdso"); err == nil {
+		defer file.Close()
+		if f, err := parseFile(file); err == nil && sameBuildID(f.buildID(), im.BuildID) {
+			t, _ := f.table(nil)
+			return t
+		}
 	}
-	return t
+	s.problem("[vdso]: no names: %s", other)
+	return nil
 }
 
 func ownVDSO(recorded []byte) (*Table, error) {

@@ -1,0 +1,176 @@
+package symbols
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"unspool/unwind/debugfile"
+)
+
+// Where files are. The recorded path may lead to another build by now, or to nothing, and on another machine the files lie
+// elsewhere. Below Options.Root a path is looked up first; then perf's build-ID cache is; then the path itself, in so far as
+// the build ID shows that it leads to the recorded file or no Root was named instead.
+
+// BuildIDError says that a file is not the recorded one.
+type BuildIDError struct {
+	Path            string // of the file
+	Recorded, Found []byte
+}
+
+func (e *BuildIDError) Error() string {
+	if len(e.Found) == 0 {
+		return fmt.Sprintf("it has no build ID, the recorded one %x", e.Recorded)
+	}
+	return fmt.Sprintf("it has build ID %x, the recorded one %x", e.Found, e.Recorded)
+}
+
+// open opens the image's file. The error is about the first file that was there, if it was not the recorded one. The
+// caller closes the file, to which the elfFile refers.
+func (im *Image) open() (*os.File, *elfFile, error) {
+	o := &im.s.options
+	path, gone := strings.CutSuffix(im.Path, deleted)
+	if gone && len(im.BuildID) == 0 {
+		// Another file of that name may be there by now: only the build ID can tell.
+		return nil, nil, fs.ErrNotExist
+	}
+	var refused error
+	try := func(root, name string) (*os.File, *elfFile) {
+		file, f, err := openELF(root, name, im.BuildID)
+		if err != nil && !missing(err) && refused == nil {
+			refused = err
+		}
+		return file, f
+	}
+	if o.Root != "" {
+		if file, f := try(o.Root, path); f != nil {
+			return file, f, nil
+		}
+	}
+	for _, name := range debugfile.Cached(o.Cache, im.BuildID, "elf") {
+		if file, f := try("/", name); f != nil {
+			return file, f, nil
+		}
+	}
+	if o.Root == "" || len(im.BuildID) > 0 {
+		if file, f := try("/", path); f != nil {
+			return file, f, nil
+		}
+	}
+	if refused == nil {
+		refused = fs.ErrNotExist
+	}
+	return nil, nil, refused
+}
+
+// openELF opens an ELF file below a root. It must have the build ID, unless that is nil.
+func openELF(root, name string, buildID []byte) (*os.File, *elfFile, error) {
+	file, err := debugfile.Open(root, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := parseFile(file)
+	if err == nil && len(buildID) > 0 {
+		if found := f.buildID(); !sameBuildID(found, buildID) {
+			err = &BuildIDError{Path: file.Name(), Recorded: buildID, Found: found}
+		}
+	}
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	return file, f, nil
+}
+
+func parseFile(file *os.File) (*elfFile, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return parseELF(file, info.Size())
+}
+
+// missing says whether an error is only that there is no such file.
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// cacheFolder is where perf keeps copies of the files that it recorded, by build ID (perf-config, "buildid.dir").
+func cacheFolder() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".debug")
+}
+
+// cached finds what perf's cache holds of a build beside its file.
+func (s *Symbolizer) cached(buildID []byte, name string) (*os.File, error) {
+	for _, path := range debugfile.Cached(s.options.Cache, buildID, name) {
+		if file, err := debugfile.Open("/", path); err == nil {
+			return file, nil
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// debugFile opens the file with the symbols that were stripped from the image f; nil when there is none. One that is there
+// and is not f's is named.
+func (im *Image) debugFile(f *elfFile) (*os.File, *elfFile) {
+	o := &im.s.options
+	id, path := f.buildID(), strings.TrimSuffix(im.Path, deleted)
+	try := func(root string, link debugfile.Link) (*os.File, *elfFile) {
+		file, err := debugfile.Find([]string{root}, path, id, link)
+		if err != nil {
+			if !missing(err) {
+				im.s.problem("%s: debug file not used: %v", im.Path, err)
+			}
+			return nil, nil
+		}
+		d, err := parseFile(file)
+		if err == nil && len(f.loads) > 0 && len(d.loads) > 0 && f.loads[0].Addr != d.loads[0].Addr {
+			// Prelinking moved the image and left its debug file alone.
+			err = fmt.Errorf("its segments are at %#x, the image's at %#x", d.loads[0].Addr, f.loads[0].Addr)
+		}
+		if err != nil {
+			im.s.problem("%s: debug file %s not used: %v", im.Path, file.Name(), err)
+			file.Close()
+			return nil, nil
+		}
+		return file, d
+	}
+	link := f.debugLink()
+	if o.Root != "" {
+		if file, d := try(o.Root, link); d != nil {
+			return file, d
+		}
+		link = debugfile.Link{} // what lies at the image's path here need not belong to it
+	}
+	if file, d := try("/", link); d != nil {
+		return file, d
+	}
+	for _, name := range debugfile.Cached(o.Cache, id, "debug") {
+		if file, d, err := openELF("/", name, id); err == nil {
+			return file, d
+		}
+	}
+	return nil, nil
+}
+
+// debugLink reads .gnu_debuglink.
+func (f *elfFile) debugLink() debugfile.Link {
+	s, ok := f.section(".gnu_debuglink")
+	if !ok || s.Size > debugfile.MaxLink {
+		return debugfile.Link{}
+	}
+	b, err := f.read(s.Off, s.Size)
+	if err != nil {
+		return debugfile.Link{}
+	}
+	link, _ := debugfile.ParseLink(b)
+	return link
+}

@@ -1,0 +1,219 @@
+package symbols
+
+import (
+	"bytes"
+	"debug/elf"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// strip splits a program into a stripped file, which goes to path, and its debug file, which goes to debug and is linked to
+// if link is set. It returns the functions that the program named.
+func strip(t *testing.T, program, path, debug string, link bool) *Table {
+	t.Helper()
+	for _, p := range []string{path, debug} {
+		if err := os.MkdirAll(filepath.Dir(p), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	output(t, "objcopy", "--only-keep-debug", program, debug)
+	args := []string{"--strip-all"}
+	if link {
+		args = append(args, "--add-gnu-debuglink="+debug)
+	}
+	output(t, "objcopy", append(args, program, path)...)
+	return readFile(t, program)
+}
+
+// sameFunctions checks that an image has the functions of a table that lie in sections with code.
+func sameFunctions(t *testing.T, im *Image, want *Table) {
+	t.Helper()
+	have := im.Table()
+	if have == nil {
+		t.Fatalf("no names: %q", im.s.Problems())
+	}
+	for i := range want.Len() {
+		w := want.At(i)
+		if got, ok := have.Lookup(w.Addr); !ok || got != w {
+			t.Errorf("%+v, %v; want %+v", got, ok, w)
+		}
+	}
+}
+
+const (
+	withID = "-Wl,--build-id=0x00112233445566778899aabbccddeeff00112233"
+	noID   = "-Wl,--build-id=none"
+	idPath = "usr/lib/debug/.build-id/00/112233445566778899aabbccddeeff00112233.debug"
+)
+
+var id = []byte("\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff\x00\x11\x22\x33")
+
+func TestNamesFromSeparateDebugFiles(t *testing.T) {
+	for _, c := range []struct {
+		name, flag, debug string
+		link              bool
+	}{
+		{"by build ID", withID, idPath, false},
+		{"by link, beside the image", noID, "opt/app/program.debug", true},
+		{"by link, in .debug", noID, "opt/app/.debug/program.debug", true},
+		{"by link, in the folder for debug files", noID, "usr/lib/debug/opt/app/program.debug", true},
+		{"by link, with a build ID", withID, "opt/app/.debug/program.debug", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			want := strip(t, compile(t, "p.c", program, "-O1", c.flag), filepath.Join(root, "opt/app/program"), filepath.Join(root, c.debug), c.link)
+			s := New(Options{Root: root, Cache: t.TempDir()})
+			sameFunctions(t, s.Image("/opt/app/program", nil), want)
+			if p := s.Problems(); len(p) > 0 {
+				t.Errorf("problems: %q", p)
+			}
+			// Without a root, the image's own folder is searched.
+			if strings.HasPrefix(c.debug, "opt") {
+				sameFunctions(t, New(Options{}).Image(filepath.Join(root, "opt/app/program"), nil), want)
+			}
+		})
+	}
+}
+
+func TestADebugFileOfAnotherBuildIsNamedAndNotUsed(t *testing.T) {
+	other := compile(t, "p.c", "int main(void) { return 1; }\n", "-O1", "-Wl,--build-id=0x99")
+	for _, c := range []struct{ name, flag, debug, word string }{
+		{"build ID", withID, idPath, "build ID 99"},
+		{"CRC", noID, "opt/app/program.debug", "CRC"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			debug := filepath.Join(root, c.debug)
+			strip(t, compile(t, "p.c", program, "-O1", c.flag), filepath.Join(root, "opt/app/program"), debug, true)
+			output(t, "cp", other, debug)
+			s := New(Options{Root: root, Cache: t.TempDir()})
+			im := s.Image("/opt/app/program", nil)
+			if _, ok := find(im.Table(), "compare"); ok {
+				t.Error("the other build's debug file is used")
+			}
+			p := strings.Join(s.Problems(), "\n")
+			if !strings.Contains(p, "/"+c.debug) || !strings.Contains(p, c.word) {
+				t.Errorf("problems: %s", p)
+			}
+		})
+	}
+}
+
+func TestFilesOfTheBuildIDCache(t *testing.T) {
+	cache := t.TempDir()
+	program := compile(t, "p.c", program, "-O1", withID)
+	folder := filepath.Join(cache, ".build-id/00/112233445566778899aabbccddeeff00112233")
+	want := strip(t, program, filepath.Join(folder, "elf"), filepath.Join(folder, "debug"), false)
+	// At the path lies another build, or nothing.
+	other := compile(t, "p.c", "int main(void) { return 1; }\n", "-Wl,--build-id=0x99")
+	for _, path := range []string{other, "/nonexistent/program", other + deleted} {
+		s := New(Options{Cache: cache})
+		sameFunctions(t, s.Image(path, id), want)
+		if p := s.Problems(); len(p) > 0 {
+			t.Errorf("%s: problems: %q", path, p)
+		}
+	}
+}
+
+// miniDebugInfo gives a stripped copy of a program the .gnu_debugdata that Fedora's find-debuginfo makes: the symbols of functions
+// that .dynsym lacks, packed by xz.
+func miniDebugInfo(t testing.TB, program string, filters ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	names := func(flags ...string) map[string]bool {
+		set := map[string]bool{}
+		for line := range strings.Lines(output(t, "nm", append(flags, "--format=posix", "--defined-only", program)...)) {
+			f := strings.Fields(line)
+			if len(f) > 1 && strings.ContainsAny(f[1], "TtDd") {
+				name, _, _ := strings.Cut(f[0], "@")
+				set[name] = true
+			}
+		}
+		return set
+	}
+	dynamic := names("-D")
+	var keep strings.Builder
+	for name := range names() {
+		if !dynamic[name] {
+			keep.WriteString(name + "\n")
+		}
+	}
+	if err := os.WriteFile(at("keep"), []byte(keep.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	output(t, "objcopy", "--only-keep-debug", program, at("debug"))
+	output(t, "objcopy", "-S", "--remove-section=.gdb_index", "--remove-section=.comment", "--keep-symbols="+at("keep"), at("debug"), at("mini"))
+	output(t, "xz", append(filters, "--check=crc32", "--keep", at("mini"))...)
+	output(t, "objcopy", "--strip-all", program, at("stripped"))
+	output(t, "objcopy", "--add-section=.gnu_debugdata="+at("mini.xz"), at("stripped"), at("program"))
+	return at("program")
+}
+
+func TestNamesFromMiniDebugInfo(t *testing.T) {
+	for _, filters := range [][]string{{}, {"--x86", "--lzma2=preset=9"}} {
+		for _, flags := range [][]string{{"-O1", "-rdynamic"}, {"-O1", "-static"}} {
+			program := compile(t, "p.c", program, flags...)
+			mini := readFile(t, miniDebugInfo(t, program, filters...))
+			if f, ok := find(mini, "compare"); !ok { // not in .dynsym
+				t.Errorf("%v: no compare: %+v", flags, f)
+			}
+			if f, ok := find(mini, "main"); !ok {
+				t.Errorf("%v: no main: %+v", flags, f)
+			}
+			want := readFile(t, program)
+			for i := range want.Len() {
+				w := want.At(i)
+				// Weak functions are in .dynsym only, and an alias may stand for a function.
+				if got, ok := mini.Lookup(w.Addr); ok && got.Addr == w.Addr && got.Size != w.Size {
+					t.Errorf("%v: %+v, want %+v", flags, got, w)
+				}
+			}
+		}
+	}
+}
+
+func TestUnpackingIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "zeroes")
+	if err := os.WriteFile(path, make([]byte, 4<<20), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	output(t, "xz", "-1", path)
+	packed, err := os.ReadFile(path + ".xz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := unpackXZ(packed, 1<<20); err == nil {
+		t.Errorf("%d bytes", len(data))
+	}
+}
+
+func FuzzMiniDebugInfo(f *testing.F) {
+	path := miniDebugInfo(f, compile(f, "p.c", program, "-O1"))
+	file, err := elf.Open(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer file.Close()
+	packed, err := io.ReadAll(file.Section(".gnu_debugdata").Open())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(packed)
+	f.Add([]byte("\xfd7zXZ\x00"))
+	f.Fuzz(func(t *testing.T, packed []byte) {
+		const limit = 1 << 20
+		data, err := unpackXZ(packed, limit)
+		if err != nil {
+			return
+		}
+		if len(data) > limit {
+			t.Fatalf("%d bytes", len(data))
+		}
+		_, _ = ReadELF(bytes.NewReader(data), int64(len(data)))
+	})
+}
