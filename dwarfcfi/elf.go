@@ -26,6 +26,8 @@ type Layout struct {
 	EhFrame, EhFrameHdr, DebugFrame Extent
 	// DebugLink is .gnu_debuglink, which names a separate debug file.
 	DebugLink Extent
+	// Pclntab is .gopclntab, the function table of a Go binary.
+	Pclntab Extent
 
 	text, got uint64 // bases of textrel and datarel pointers
 	split     bool   // a separate debug file: it says where .eh_frame was, without its bytes

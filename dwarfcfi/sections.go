@@ -38,7 +38,7 @@ func ReadLayout(r io.ReaderAt, size int64) (*Layout, error) {
 			l.addEhFrameHdr(r, &s)
 		}
 	}
-	for _, e := range []*Extent{&l.EhFrame, &l.EhFrameHdr, &l.DebugFrame, &l.DebugLink} {
+	for _, e := range []*Extent{&l.EhFrame, &l.EhFrameHdr, &l.DebugFrame, &l.DebugLink, &l.Pclntab} {
 		if e.Offset > uint64(size) || e.Size > uint64(size)-e.Offset {
 			*e = Extent{}
 		}
@@ -74,6 +74,8 @@ func (l *Layout) addSection(s *section) {
 		l.DebugFrame = e
 	case ".gnu_debuglink":
 		l.DebugLink = e
+	case ".gopclntab", ".data.rel.ro.gopclntab":
+		l.Pclntab = e
 	case ".text":
 		l.text = s.addr
 	case ".got.plt":
@@ -140,13 +142,28 @@ const maxSection = 1 << 29
 // cannot be read is left out if another one can. The error wraps [ErrBadELF] or the
 // reader's; a file without CFI is no error.
 func (l *Layout) Sections(r io.ReaderAt) (Sections, error) {
+	return l.sections(func(e *Extent) ([]byte, error) { return readRange(r, e.Offset, e.Size) })
+}
+
+// SectionsIn is Sections for a file that is in memory. What is not compressed is not copied:
+// it is read there as long as the sections are in use.
+func (l *Layout) SectionsIn(file []byte) (Sections, error) {
+	return l.sections(func(e *Extent) ([]byte, error) {
+		if size := uint64(len(file)); e.Offset > size || e.Size > size-e.Offset {
+			return nil, fmt.Errorf("%d bytes at offset %#x: %w", e.Size, e.Offset, ErrBadELF)
+		}
+		return file[e.Offset:][:e.Size:e.Size], nil
+	})
+}
+
+func (l *Layout) sections(contents func(*Extent) ([]byte, error)) (Sections, error) {
 	s := Sections{Text: l.text, Data: l.got, PtrSize: l.PtrSize()}
 	var first error
 	read := func(name string, e Extent) Section {
 		if e.Size == 0 {
 			return Section{}
 		}
-		data, err := e.read(r, l.Class)
+		data, err := e.read(contents, l.Class)
 		if err != nil {
 			if first == nil {
 				first = fmt.Errorf("%s: %w", name, err)
@@ -176,11 +193,11 @@ func FindSections(r io.ReaderAt, size int64) (Sections, error) {
 	return l.Sections(r)
 }
 
-func (e *Extent) read(r io.ReaderAt, class elf.Class) ([]byte, error) {
+func (e *Extent) read(contents func(*Extent) ([]byte, error), class elf.Class) ([]byte, error) {
 	if e.Size > maxSection {
 		return nil, fmt.Errorf("%d bytes are too many: %w", e.Size, ErrBadELF)
 	}
-	data, err := readRange(r, e.Offset, e.Size)
+	data, err := contents(e)
 	if err == nil && e.Compressed {
 		data, err = decompress(data, class)
 	}

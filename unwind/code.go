@@ -23,9 +23,9 @@ type code struct {
 	r      io.ReaderAt
 	layout *dwarfcfi.Layout
 	fdes   iter.Seq2[uint64, uint64]
-	// gap, if set, gives what lies around addr between two FDEs, and false where that is
-	// not known or an FDE covers addr.
-	gap func(addr uint64) (lo, hi uint64, ok bool)
+	// gap, if set, gives the hole around addr, and whether a function is known to begin it;
+	// ok is false where that is not known, or addr is in none.
+	gap func(addr uint64) (h hole, begins, ok bool)
 
 	pages   [4]page
 	paths   paths
@@ -119,7 +119,8 @@ func (c *code) rule(addr uint64) (r rule, ok bool) {
 // ruleNearby gives the rule without having looked through all the code: for addresses in
 // small holes to which there is a way from what looks like the start of a function. The
 // head of a loop looks like one too, and a landing pad: so the way out must say the same,
-// but in the holes that compilers' start files leave in every program.
+// but for a function that is known and in the holes that compilers' start files leave in
+// every program.
 func (c *code) ruleNearby(addr uint64) (rule, bool) {
 	const (
 		tries      = 8
@@ -128,7 +129,7 @@ func (c *code) ruleNearby(addr uint64) (rule, bool) {
 	if c.charted.whole {
 		return noRule, false
 	}
-	h, ok := c.chartNearby(addr)
+	h, first, ok := c.chartNearby(addr)
 	if !ok {
 		return noRule, false
 	}
@@ -140,7 +141,7 @@ func (c *code) ruleNearby(addr uint64) (rule, bool) {
 		if !ok || in.sp == noRule && in.bp == noRule {
 			break
 		}
-		if out != (way{}) || h.hi-h.lo <= startFiles && c.beginsFunction(in.start) {
+		if out != (way{}) || in.start == first || h.hi-h.lo <= startFiles && c.beginsFunction(in.start) {
 			if r, ok := agree(in.sp, in.bp, out.sp, out.bp); ok {
 				return r, true
 			}
@@ -281,26 +282,27 @@ func (c *code) forget() {
 }
 
 // chartNearby gives the hole around addr if it is small, and notes it with what look like
-// starts of functions.
-func (c *code) chartNearby(addr uint64) (h hole, ok bool) {
+// starts of functions. If the first one is known to be one it is that, else 0.
+func (c *code) chartNearby(addr uint64) (h hole, first uint64, ok bool) {
 	if c.gap == nil {
-		return h, false
+		return h, 0, false
 	}
 	for _, r := range c.layout.Text {
 		if addr < r.Start || addr >= r.End {
 			continue
 		}
-		lo, hi, ok := c.gap(addr)
-		h = hole{max(lo, r.Start), min(hi, r.End)}
+		h, begins, ok := c.gap(addr)
+		h.lo, h.hi = max(h.lo, r.Start), min(h.hi, r.End)
 		if !ok || h.hi-h.lo > maxNearby {
-			return h, false
+			return h, 0, false
+		}
+		if begins || h.lo == r.Start && (r.Name == ".init" || r.Name == ".fini") {
+			first = h.lo
 		}
 		c.charted.note(h, func(add func(uint64)) {
 			// What starts a section may be the cold part of a function.
-			if h.lo != r.Start {
+			if first != 0 || h.lo != r.Start {
 				add(c.skipPadding(h))
-			} else if r.Name == ".init" || r.Name == ".fini" {
-				add(r.Start)
 			}
 			for at := (h.lo + alignment) &^ (alignment - 1); at < h.hi; at += alignment {
 				if c.followsEnd(at) {
@@ -308,9 +310,9 @@ func (c *code) chartNearby(addr uint64) (h hole, ok bool) {
 				}
 			}
 		})
-		return h, true
+		return h, first, true
 	}
-	return h, false
+	return h, 0, false
 }
 
 // isOneFunction says whether no other function starts between start and addr: the way from

@@ -74,13 +74,13 @@ func TestRulesNearbyAgreeWithCFI(t *testing.T) {
 			}
 			slices.Sort(starts)
 			near := readCode(c.r, c.layout, nil)
-			near.gap = func(addr uint64) (lo, hi uint64, ok bool) {
+			near.gap = func(addr uint64) (h hole, begins, ok bool) {
 				i, ok := slices.BinarySearch(starts, addr)
 				if !ok {
 					i--
 				}
 				i -= i % functions
-				return starts[i], starts[min(i+functions, len(starts)-1)], true
+				return hole{starts[i], starts[min(i+functions, len(starts)-1)]}, false, true
 			}
 			compareWithCFI(t, c, table, 211, near.ruleNearby)
 		})

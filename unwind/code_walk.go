@@ -115,12 +115,19 @@ func (im *Image) fdes(yield func(start, end uint64) bool) {
 	}
 }
 
-// gap gives what lies around addr between two FDEs.
-func (im *Image) gap(addr uint64) (lo, hi uint64, ok bool) {
-	if im.cfi == nil {
-		return 0, 0, false
+// gap gives what lies around addr between two FDEs, or the function of Go's that holds it
+// and about which Go says no more.
+func (im *Image) gap(addr uint64) (h hole, begins, ok bool) {
+	if t := im.golang; t != nil {
+		if i, ok := t.function(addr); ok {
+			return hole{t.text + t.start(i), t.text + t.start(i+1)}, true, true
+		}
 	}
-	return im.cfi.Gap(addr)
+	if im.cfi == nil {
+		return h, false, false
+	}
+	h.lo, h.hi, ok = im.cfi.Gap(addr)
+	return h, false, ok
 }
 
 // sigcontext lists the DWARF numbers of the registers that a signal frame

@@ -2,6 +2,7 @@ package unwind
 
 import (
 	"errors"
+	"runtime/debug"
 
 	"unspool/dwarfcfi"
 	"unspool/vmas"
@@ -87,6 +88,11 @@ func (u *Unwinder) replay(space *vmas.Space, stack *Stack) bool {
 // by the CFI row for lookup. exact says that the caller was interrupted
 // rather than that it called.
 func evaluate(p *place, lookup uint64, regs *Regs, stack *Stack) (exact bool, end Reason) {
+	if im := p.image; im != nil {
+		var fault error
+		defer im.guard(debug.SetPanicOnFault(true), &fault)
+		end = BadCFI // after a fault in an expression
+	}
 	var row dwarfcfi.Row
 	if err := p.row(lookup, &row); err != nil {
 		if errors.Is(err, dwarfcfi.ErrNoFDE) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 
 	"unspool/dwarfcfi"
 	"unspool/vmas"
@@ -26,6 +27,7 @@ type Image struct {
 	file   *os.File // open as long as a process maps it
 	memory []byte   // in its stead, for the vDSO
 	size   int64
+	mapped []byte // the file, while its tables may be read
 
 	parsed bool
 	err    error // why the file could not be opened or parsed
@@ -65,7 +67,9 @@ func (im *Image) find(m *vmas.Mapping, pc, off uint64) rule {
 	}
 	r := unreadable // i386 code, which frames of x86-64 do not return to
 	if im.machine != elf.EM_386 {
-		r = im.compile(m, pc)
+		if r = im.compile(m, pc); im.err != nil {
+			return unreadable
+		}
 	}
 	if off>>32 == 0 {
 		im.rules.put(uint32(off), r)
@@ -74,6 +78,8 @@ func (im *Image) find(m *vmas.Mapping, pc, off uint64) rule {
 }
 
 func (im *Image) compile(m *vmas.Mapping, pc uint64) rule {
+	var fault error
+	defer im.guard(debug.SetPanicOnFault(true), &fault)
 	if im.golang != nil {
 		if addr, ok := im.address(pc - m.Start + m.Offset); ok {
 			if r, ok := im.golang.rule(addr); ok {
@@ -82,7 +88,7 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) rule {
 		}
 	}
 	var row dwarfcfi.Row
-	err := im.row(m, pc, &row)
+	err := im.tableRow(m, pc, &row)
 	addr, ok := im.address(pc - m.Start + m.Offset)
 	switch {
 	case err == nil && addr+1 == row.End && im.endsContext(m, pc+1) && !im.code.isRet(addr),
@@ -122,7 +128,36 @@ func (im *Image) compileRow(row *dwarfcfi.Row, pc uint64) rule {
 const entrySize = 64
 
 // row gives the CFI row for pc, which lies in m.
-func (im *Image) row(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {
+func (im *Image) row(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) (err error) {
+	defer im.guard(debug.SetPanicOnFault(true), &err)
+	return im.tableRow(m, pc, row)
+}
+
+// entryRow gives the CFI row for the first instruction of the function that holds the
+// address addr.
+func (im *Image) entryRow(addr uint64, row *dwarfcfi.Row) (err error) {
+	defer im.guard(debug.SetPanicOnFault(true), &err)
+	if im.cfi == nil {
+		return dwarfcfi.ErrNoFDE
+	}
+	d, err := im.cfi.FDE(addr)
+	if err != nil {
+		return err
+	}
+	return d.Row(d.Start, row)
+}
+
+// inGo says whether the address addr is in a Go function.
+func (im *Image) inGo(addr uint64) (ok bool) {
+	if im.golang != nil {
+		var fault error
+		defer im.guard(debug.SetPanicOnFault(true), &fault)
+		_, ok = im.golang.function(addr)
+	}
+	return ok
+}
+
+func (im *Image) tableRow(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {
 	addr, ok := im.address(pc - m.Start + m.Offset)
 	if !ok {
 		return dwarfcfi.ErrNoFDE
@@ -151,7 +186,7 @@ func (im *Image) address(off uint64) (uint64, bool) {
 	return 0, false
 }
 
-// parse reads the CFI into memory. The file stays open for its code.
+// parse finds the tables. The file stays open for its code.
 func (im *Image) parse() {
 	im.parsed = true
 	defer func() {
@@ -164,7 +199,7 @@ func (im *Image) parse() {
 	}
 	err := im.read()
 	switch {
-	case err == nil || errors.Is(err, dwarfcfi.ErrNoFDE):
+	case err == nil || errors.Is(err, dwarfcfi.ErrNoFDE) || im.err != nil:
 		return
 	case !errors.Is(err, dwarfcfi.ErrBadELF) && !errors.Is(err, dwarfcfi.ErrBadCFI):
 		im.err = err
@@ -177,7 +212,8 @@ func (im *Image) parse() {
 // read finds the CFI sections. What is no ELF file, or holds no CFI that can
 // be read, is an image without CFI: code that was generated at run time may
 // lie in a file too.
-func (im *Image) read() error {
+func (im *Image) read() (err error) {
+	defer im.guard(debug.SetPanicOnFault(true), &err)
 	r := im.contents()
 	layout, err := dwarfcfi.ReadLayout(r, im.size)
 	if err != nil {
@@ -188,13 +224,21 @@ func (im *Image) read() error {
 	}
 	im.machine, im.loads, im.entry = layout.Machine, layout.Loads, layout.Entry
 	im.debug.note(r, layout)
+	if im.machine != elf.EM_386 { // whose rows are kept as they are, with expressions in the sections
+		im.mapFile()
+	}
 	im.code = readCode(r, layout, im.fdes)
 	im.code.gap = im.gap
-	im.golang, err = readPclntab(r, im.size, layout)
+	im.golang, err = readPclntab(r, im.size, layout, im.mapped)
 	if err != nil && err != errNoPclntab && im.store.Failed != nil {
 		im.store.Failed(im.Path, err)
 	}
-	sections, err := layout.Sections(r)
+	var sections dwarfcfi.Sections
+	if im.mapped != nil {
+		sections, err = layout.SectionsIn(im.mapped)
+	} else {
+		sections, err = layout.Sections(r)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", im.Path, err)
 	}
@@ -215,6 +259,7 @@ func (im *Image) isGenerated() bool {
 }
 
 func (im *Image) close() {
+	im.unmap()
 	im.memory = nil
 	if im.file != nil {
 		im.file.Close()

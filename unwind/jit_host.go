@@ -62,7 +62,7 @@ func (u *Unwinder) subroutine(space *vmas.Space, p *place, f *frame, next frame,
 // isInterpreter says whether pc, which lies at p, is in a piece of code that
 // its CFI gives one frame, from the first instruction on.
 func (p *place) isInterpreter(pc uint64) bool {
-	if p.image == nil || p.image.cfi == nil {
+	if p.image == nil {
 		return false
 	}
 	addr, ok := p.image.address(pc - p.m.Start + p.m.Offset)
@@ -70,8 +70,7 @@ func (p *place) isInterpreter(pc uint64) bool {
 		return false
 	}
 	var row dwarfcfi.Row
-	d, err := p.image.cfi.FDE(addr)
-	return err == nil && d.Row(d.Start, &row) == nil && hasFrameAtEntry(&row)
+	return p.image.entryRow(addr, &row) == nil && hasFrameAtEntry(&row)
 }
 
 // hasFrameAtEntry says whether a row, of a function's first instruction, has

@@ -132,15 +132,11 @@ func (p *place) keepsBP(r rule, pc uint64) bool {
 // inGo says whether pc is in a Go function. These keep BP as a frame pointer whatever
 // their CFA is computed from.
 func (p *place) inGo(pc uint64) bool {
-	if p.image == nil || p.image.golang == nil {
+	if p.image == nil {
 		return false
 	}
 	addr, ok := p.image.address(pc - p.m.Start + p.m.Offset)
-	if !ok {
-		return false
-	}
-	_, ok = p.image.golang.function(addr)
-	return ok
+	return ok && p.image.inGo(addr)
 }
 
 // rule gives the rule for f, which lies at p.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sort"
 
 	"unspool/dwarfcfi"
 )
@@ -18,15 +17,17 @@ import (
 // runtime/symtab.go and cmd/link/internal/ld/pcln.go; it has had three
 // versions that matter, told apart by a magic number (internal/abi/symtab.go).
 //
-// Only what the rules need is kept, about 25 bytes a function.
+// It is searched where it lies; what is looked at is what a PC needs.
 type pclntab struct {
-	starts []uint32 // offset of each function from text, ascending; the last is the end of all
-	pcsp   []uint32 // where in tables a function's pcsp table begins, plus one; 0 for none
-	tables []byte   // pcsp tables
-	text   uint64   // address of the first function: runtime.text
+	version uint64
+	count   uint64 // of functions
+	funcs   []byte // the functions: pairs of start and place of a goFunc, then these
+	pctab   []byte // their tables of values by PC
+	base    uint64 // what starts in funcs count from, where they are addresses
+	text    uint64 // address of the first function: runtime.text
 
-	asm       map[uint32]asmFunc // what is known of functions in assembly, by index
-	sigreturn uint64             // address of the signal return trampoline, 0 when there is none
+	code *goCode
+	asm  map[uint32]*asmFunc // what is known of the functions that were looked at, by index; nil for compiled ones
 }
 
 // errNoPclntab says that a file has no Go function table that can be used.
@@ -59,10 +60,9 @@ type goHeader struct {
 
 // goFunc is a function's entry in the table (runtime._func).
 type goFunc struct {
-	entry uint64 // from text
-	name  uint32 // from the name table
-	pcsp  uint32 // from pctab; 0 for none
-	flag  uint8
+	name uint32 // from the name table
+	pcsp uint32 // from pctab; 0 for none
+	flag uint8
 }
 
 // Bits of goFunc.flag (abi.FuncFlag).
@@ -89,10 +89,10 @@ func readHeader(b []byte) (h goHeader, ok bool) {
 	return h, h.nfunc > 0 && h.nfunc <= maxGoFuncs && h.pctab <= h.funcs
 }
 
-// readPclntab finds the function table of an ELF file of size bytes and keeps
-// what matters of it. The error is errNoPclntab for what is no Go binary, or
-// says what is wrong with the table.
-func readPclntab(r io.ReaderAt, size int64, layout *dwarfcfi.Layout) (*pclntab, error) {
+// readPclntab finds the function table of an ELF file of size bytes, in file where that is
+// the file in memory, which stays in use then; else it reads what matters. The error is
+// errNoPclntab for what is no Go binary, or says what is wrong with the table.
+func readPclntab(r io.ReaderAt, size int64, layout *dwarfcfi.Layout, file []byte) (*pclntab, error) {
 	if layout.Machine != elf.EM_X86_64 || layout.Class != elf.ELFCLASS64 {
 		return nil, errNoPclntab
 	}
@@ -108,36 +108,43 @@ func readPclntab(r io.ReaderAt, size int64, layout *dwarfcfi.Layout) (*pclntab, 
 		return nil, fmt.Errorf(".gopclntab: offset %#x: %w", off, err)
 	}
 	h, ok := readHeader(head[:])
-	if !ok || h.funcs >= length || h.names >= length {
+	if !ok || h.funcs >= length || h.names >= length || file != nil && int64(len(file)) != size {
 		return nil, fmt.Errorf(".gopclntab: bad header at offset %#x: %w", off, errNoPclntab)
 	}
 	// The names and the file table, a third of the table, stay unread.
-	data := make([]byte, length-h.pctab)
-	if _, err := r.ReadAt(data, int64(off+h.pctab)); err != nil {
-		return nil, fmt.Errorf(".gopclntab: offset %#x: %w", off+h.pctab, err)
+	var data []byte
+	if file != nil {
+		data = file[off:][h.pctab:length]
+	} else {
+		data = make([]byte, length-h.pctab)
+		if _, err := r.ReadAt(data, int64(off+h.pctab)); err != nil {
+			return nil, fmt.Errorf(".gopclntab: offset %#x: %w", off+h.pctab, err)
+		}
 	}
-	pctab, funcs := data[:h.funcs-h.pctab], data[h.funcs-h.pctab:]
-
-	code := &goCode{r: r, loads: layout.Loads, names: int64(off + h.names), namesEnd: int64(off + length)}
-	t := &pclntab{asm: make(map[uint32]asmFunc)}
-	special, err := t.read(&h, pctab, funcs)
-	if err != nil {
+	t := &pclntab{
+		version: h.version, count: h.nfunc, pctab: data[:h.funcs-h.pctab], funcs: data[h.funcs-h.pctab:],
+		code: &goCode{r: r, loads: layout.Loads, names: int64(off + h.names), namesEnd: int64(off + length)},
+		asm:  make(map[uint32]*asmFunc),
+	}
+	if err := t.check(); err != nil {
 		return nil, err
 	}
 	for _, text := range []uint64{h.textStart, t.text, textSection} {
-		if text != 0 && t.fits(code, text) {
-			return t.finish(code, special, h.version)
+		if text != 0 && t.fits(text) {
+			return t, nil
 		}
 	}
 	// A C linker put other code before Go's, and the table does not say where
 	// Go's begins.
-	for _, f := range special {
-		if code.name(f.name) == sigreturnName {
-			if code.find(sigreturnCode, func(at uint64) bool { return t.fits(code, at-f.entry) }) {
-				return t.finish(code, special, h.version)
-			}
-			break
+	for i := range uint32(t.count) {
+		f, ok := t.entry(i)
+		if !ok || f.flag&flagAsm == 0 && t.version == go120 || t.code.name(f.name) != sigreturnName {
+			continue
 		}
+		if t.code.find(sigreturnCode, func(at uint64) bool { return t.fits(at - t.start(i)) }) {
+			return t, nil
+		}
+		break
 	}
 	return nil, fmt.Errorf(".gopclntab: cannot tell where the code begins: %w", errNoPclntab)
 }
@@ -150,17 +157,11 @@ func findPclntab(r io.ReaderAt, size int64, layout *dwarfcfi.Layout) (off, lengt
 			text = s.Start
 		}
 	}
-	if len(layout.Text) > 0 {
-		f, err := elf.NewFile(io.NewSectionReader(r, 0, size))
-		if err != nil {
+	if e := &layout.Pclntab; len(layout.Text) > 0 {
+		if e.Compressed {
 			return 0, 0, 0
 		}
-		for _, s := range f.Sections {
-			if (s.Name == ".gopclntab" || s.Name == ".data.rel.ro.gopclntab") && s.Type == elf.SHT_PROGBITS && s.Flags&elf.SHF_COMPRESSED == 0 {
-				return s.Offset, s.FileSize, text
-			}
-		}
-		return 0, 0, 0
+		return e.Offset, e.Size, text
 	}
 	if !hasBuildInfo(r, layout) {
 		return 0, 0, 0
@@ -227,65 +228,38 @@ func search(r io.ReaderAt, from, to uint64, pattern []byte, accept func(at uint6
 	return false
 }
 
-// read fills the table from the header's parts. It returns the functions that
-// the code must be looked at for.
-func (t *pclntab) read(h *goHeader, pctab, funcs []byte) (special []goFunc, err error) {
-	bad := func(what string, i uint64) error {
-		return fmt.Errorf(".gopclntab: %s of function %d: %w", what, i, errNoPclntab)
-	}
-	le := binary.LittleEndian
+// check says what is wrong with the list of functions.
+func (t *pclntab) check() error {
 	width := uint64(4)
-	if h.version == go116 {
+	if t.version == go116 {
 		width = 8
 	}
-	if uint64(len(funcs)) < (2*h.nfunc+1)*width {
-		return nil, bad("no room for the table", h.nfunc)
+	if uint64(len(t.funcs)) < (2*t.count+1)*width {
+		return fmt.Errorf(".gopclntab: no room for %d functions: %w", t.count, errNoPclntab)
 	}
-	field := func(i uint64) uint64 {
-		if width == 8 {
-			return le.Uint64(funcs[8*i:])
-		}
-		return uint64(le.Uint32(funcs[4*i:]))
+	if t.version == go116 {
+		t.base = t.field(0)
+		t.text = t.base
 	}
-	if h.version == go116 {
-		t.text = field(0)
+	if first, end := t.start(0), t.start(uint32(t.count)); end>>32 != 0 || end < first {
+		return fmt.Errorf(".gopclntab: functions from %#x to %#x: %w", first, end, errNoPclntab)
 	}
-	t.starts = make([]uint32, 0, h.nfunc+1)
-	t.pcsp = make([]uint32, 0, h.nfunc)
-	seen := make(map[uint32]uint32) // the linker shares equal pcsp tables
-	for i := range h.nfunc {
-		f, ok := readFunc(h.version, funcs, field(2*i+1))
-		if !ok {
-			return nil, bad("no entry", i)
-		}
-		start := field(2*i) - t.text
-		if start>>32 != 0 || i > 0 && uint32(start) < t.starts[i-1] {
-			return nil, bad("address out of order", i)
-		}
-		f.entry = start
-		t.starts = append(t.starts, uint32(start))
-		at := seen[f.pcsp]
-		if f.pcsp != 0 && at == 0 && uint64(f.pcsp) < uint64(len(pctab)) {
-			table := pcspTable(pctab[f.pcsp:])
-			if len(t.tables)+len(table) > len(pctab) {
-				return nil, bad("overlapping pcsp", i)
-			}
-			at = uint32(len(t.tables)) + 1
-			t.tables = append(t.tables, table...)
-			seen[f.pcsp] = at
-		}
-		t.pcsp = append(t.pcsp, at)
-		if f.flag != 0 || h.version != go120 {
-			f.pcsp = uint32(i) // from here on: the index
-			special = append(special, f)
-		}
+	return nil
+}
+
+func (t *pclntab) field(i uint64) uint64 {
+	if t.version == go116 {
+		return binary.LittleEndian.Uint64(t.funcs[8*i:])
 	}
-	end := field(2*h.nfunc) - t.text
-	if end>>32 != 0 || uint32(end) < t.starts[h.nfunc-1] {
-		return nil, bad("end", h.nfunc)
-	}
-	t.starts = append(t.starts, uint32(end))
-	return special, nil
+	return uint64(binary.LittleEndian.Uint32(t.funcs[4*i:]))
+}
+
+// start is the offset of a function from text; that of the one behind the last is the end.
+func (t *pclntab) start(index uint32) uint64 { return t.field(2*uint64(index)) - t.base }
+
+// entry reads the entry of a function.
+func (t *pclntab) entry(index uint32) (goFunc, bool) {
+	return readFunc(t.version, t.funcs, t.field(2*uint64(index)+1))
 }
 
 // readFunc reads a runtime._func, of which the newer versions have a shorter
@@ -306,15 +280,6 @@ func readFunc(version uint64, funcs []byte, off uint64) (f goFunc, ok bool) {
 	f.pcsp = binary.LittleEndian.Uint32(b[name+12:])
 	f.flag = b[flag]
 	return f, true
-}
-
-// pcspTable cuts a pcsp table off the front of b, its end included.
-func pcspTable(b []byte) []byte {
-	var s spDeltas
-	s.rest = b
-	for s.next() {
-	}
-	return b[:len(b)-len(s.rest)]
 }
 
 // spDeltas iterates over a pcsp table: pairs of varints, a zigzag delta of
@@ -364,27 +329,36 @@ func (s *spDeltas) varint() (v uint32, ok bool) {
 // function finds the function that holds addr.
 func (t *pclntab) function(addr uint64) (index uint32, ok bool) {
 	off := addr - t.text
-	last := len(t.starts) - 1
-	if last < 1 || off < uint64(t.starts[0]) || off >= uint64(t.starts[last]) {
+	low, high := uint32(0), uint32(t.count)
+	if off < t.start(low) || off >= t.start(high) {
 		return 0, false
 	}
-	i := sort.Search(last, func(i int) bool { return uint64(t.starts[i]) > off })
-	return uint32(i - 1), true
+	for high-low > 1 {
+		if mid := low + (high-low)/2; t.start(mid) <= off {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low, true
 }
 
+// maxDeltas is how long a pcsp table may be, in bytes.
+const maxDeltas = 1 << 16
+
 // deltas gives the pcsp table of a function.
-func (t *pclntab) deltas(index uint32) spDeltas {
-	at := t.pcsp[index]
-	if at == 0 {
+func (t *pclntab) deltas(f *goFunc) spDeltas {
+	if f.pcsp == 0 || uint64(f.pcsp) >= uint64(len(t.pctab)) {
 		return spDeltas{}
 	}
-	return spDeltas{rest: t.tables[at-1:]}
+	table := t.pctab[f.pcsp:]
+	return spDeltas{rest: table[:min(len(table), maxDeltas)]}
 }
 
 // frameStart is where a function's code first moves SP, from its entry, and
 // by how much; ok is false for a function without a frame.
-func (t *pclntab) frameStart(index uint32) (off uint32, size int32, ok bool) {
-	s := t.deltas(index)
+func (t *pclntab) frameStart(f *goFunc) (off uint32, size int32, ok bool) {
+	s := t.deltas(f)
 	for s.next() {
 		if s.value != 0 {
 			return s.from, s.value, s.value > 0

@@ -41,6 +41,7 @@ const (
 	onward           // systemstack: its frame stays on the old stack, and BP leads to it
 	grow             // morestack: who called it is in the goroutine's g
 	injected         // the runtime put a call to it where a signal came in
+	restorer         // the return address of signal handlers
 )
 
 // asmKinds are the runtime's functions that are not what their code looks like.
@@ -138,61 +139,86 @@ func savesBP(code []byte, frameStart uint32) bool {
 
 // fits says whether the functions begin at text: then those with a frame save
 // BP just where their pcsp tables say. It sets text if so.
-func (t *pclntab) fits(code *goCode, text uint64) bool {
+func (t *pclntab) fits(text uint64) bool {
 	const enough = 64
-	was := t.text
-	t.text = text
 	n, bad := 0, 0
-	step := max(1, (len(t.starts)-1)/(2*enough))
-	for i := 0; i < len(t.starts)-1 && n < enough; i += step {
-		if at, _, ok := t.frameStart(uint32(i)); ok && at < 256 {
+	step := max(1, t.count/(2*enough))
+	for i := uint64(0); i < t.count && n < enough; i += step {
+		f, ok := t.entry(uint32(i))
+		if !ok {
+			return false
+		}
+		if at, _, ok := t.frameStart(&f); ok && at < 256 {
 			n++
-			if !savesBP(code.at(text+uint64(t.starts[i]), uint64(at)+4), at) {
+			if !savesBP(t.code.at(text+t.start(uint32(i)), uint64(at)+4), at) {
 				bad++
 			}
 		}
 	}
 	// Assembly without a standard frame may be among them.
-	if n > 0 && bad <= n/8 {
-		return true
+	if n == 0 || bad > n/8 {
+		return false
 	}
-	t.text = was
-	return false
+	t.text = text
+	return true
 }
 
-// finish looks at the code of the functions that need it.
-func (t *pclntab) finish(code *goCode, special []goFunc, version uint64) (*pclntab, error) {
-	for _, f := range special {
-		name := code.name(f.name)
-		// Go 1.16 to 1.19 do not mark all assembly.
-		if f.flag == 0 && name != "gogo" && !strings.HasPrefix(name, "runtime.") && !strings.HasPrefix(name, "_rt0_") {
-			continue
-		}
-		index := f.pcsp
-		entry := t.text + uint64(t.starts[index])
-		if name == sigreturnName || name == "runtime.sigreturn" {
-			if bytes.HasPrefix(code.at(entry, 16), sigreturnCode) {
-				t.sigreturn = entry
-			}
-		}
-		a := t.examine(index, code.at(entry, uint64(t.starts[index+1]-t.starts[index])))
-		a.kind = asmKinds[name]
-		if f.flag&flagTopFrame != 0 && !strings.Contains(name, "igtramp") {
-			a.kind = root
-		}
-		if a.kind != plain || f.flag&flagAsm != 0 || a.spWritten != 0 || !a.savesBP {
-			t.asm[index] = a
-		}
+// assembly gives what is known of a function in assembly, or whose frame is not what
+// the compiler makes. It is nil for others.
+func (t *pclntab) assembly(index uint32, f *goFunc) *asmFunc {
+	// Go 1.16 to 1.19 do not mark all assembly.
+	if f.flag == 0 && t.version == go120 {
+		return nil
 	}
-	return t, nil
+	a, ok := t.asm[index]
+	if !ok {
+		a = t.look(index, f)
+		t.asm[index] = a
+	}
+	return a
+}
+
+// look looks at the name and the code of a function.
+func (t *pclntab) look(index uint32, f *goFunc) *asmFunc {
+	name := t.code.name(f.name)
+	if f.flag == 0 && name != "gogo" && !strings.HasPrefix(name, "runtime.") && !strings.HasPrefix(name, "_rt0_") {
+		return nil
+	}
+	code := t.code.at(t.text+t.start(index), t.start(index+1)-t.start(index))
+	a := t.examine(f, code)
+	a.kind = asmKinds[name]
+	if f.flag&flagTopFrame != 0 && !strings.Contains(name, "igtramp") {
+		a.kind = root
+	}
+	if (name == sigreturnName || name == "runtime.sigreturn") && bytes.HasPrefix(code, sigreturnCode) {
+		a.kind = restorer
+	}
+	if a.kind != plain || f.flag&flagAsm != 0 || a.spWritten != 0 || !a.savesBP {
+		return &a
+	}
+	return nil
+}
+
+// isSigreturn says whether addr is in the signal return trampoline, if that is the function
+// at index.
+func (t *pclntab) isSigreturn(index uint32, addr uint64) bool {
+	if uint64(index) >= t.count || addr-t.text-t.start(index) >= uint64(len(sigreturnCode)) {
+		return false
+	}
+	f, ok := t.entry(index)
+	if !ok {
+		return false
+	}
+	a := t.assembly(index, &f)
+	return a != nil && a.kind == restorer
 }
 
 // examine decodes a function from its entry on.
-func (t *pclntab) examine(index uint32, code []byte) (a asmFunc) {
-	start, _, framed := t.frameStart(index)
+func (t *pclntab) examine(f *goFunc, code []byte) (a asmFunc) {
+	start, _, framed := t.frameStart(f)
 	a.savesBP = framed && savesBP(code, start)
 	popEnd := ^uint32(0)
-	for s := t.deltas(index); s.next(); {
+	for s := t.deltas(f); s.next(); {
 		if s.value == -8 {
 			popEnd = s.from
 			break

@@ -26,10 +26,14 @@ import (
 //	gogo, and other code that writes malformed: nothing says where the caller is
 //	SP without a frame
 func (t *pclntab) rule(addr uint64) (r rule, ok bool) {
-	if t.sigreturn != 0 && addr-(t.sigreturn-1) <= uint64(len(sigreturnCode)) {
+	index, ok := t.function(addr)
+	if !ok {
+		return noRule, false
+	}
+	if t.isSigreturn(index, addr) || t.isSigreturn(index+1, addr+1) {
 		return sigframe, true
 	}
-	f, ok := t.frame(addr)
+	f, ok := t.frame(index, addr)
 	switch {
 	case !ok:
 		return noRule, false
@@ -50,7 +54,11 @@ var errNotGo = errors.New("no Go function")
 // [dwarfcfi.ErrNoFDE] in Go functions where there is no such row, as for the
 // signal frame, and errNotGo elsewhere.
 func (t *pclntab) row(addr uint64, row *dwarfcfi.Row) error {
-	f, ok := t.frame(addr)
+	index, ok := t.function(addr)
+	if !ok {
+		return errNotGo
+	}
+	f, ok := t.frame(index, addr)
 	switch {
 	case !ok:
 		return errNotGo
@@ -87,20 +95,25 @@ type goFrame struct {
 	exact bool   // the caller was interrupted rather than that it called
 }
 
-// frame gives the frame at addr.
-func (t *pclntab) frame(addr uint64) (f goFrame, ok bool) {
-	index, ok := t.function(addr)
+// frame gives the frame at addr, which lies in a function.
+func (t *pclntab) frame(index uint32, addr uint64) (f goFrame, ok bool) {
+	entry, ok := t.entry(index)
 	if !ok {
 		return f, false
 	}
-	off := uint32(addr - t.text - uint64(t.starts[index]))
-	a, isAsm := t.asm[index]
+	off := uint32(addr - t.text - t.start(index))
+	var a asmFunc
+	known := t.assembly(index, &entry)
+	isAsm := known != nil
+	if isAsm {
+		a = *known
+	}
 	if a.kind == root {
 		return goFrame{kind: endOfStack, ra: regIP}, true
 	}
 
 	// The frame begins where SP first moves. There BP is still the caller's.
-	s := t.deltas(index)
+	s := t.deltas(&entry)
 	start := ^uint32(0)
 	for {
 		if !s.next() {
