@@ -138,6 +138,7 @@ func (r *recording) open() error {
 	r.images = unwind.NewImages("/proc")
 	r.session = NewSession(r.source.Format(), vmas.NewTable("/proc"), r.images, r.writer, r.MaxStack, r.Strict)
 	r.session.walker.Memory = r.session.interruptedStack
+	r.session.walker.Far = true
 	userBuild := func(path string, id []byte) { r.writer.BuildID(path, id, false) }
 	r.images.Dropped = userBuild
 	r.out.Trouble = r.session.Trouble()

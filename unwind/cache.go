@@ -54,7 +54,7 @@ func (c *cache) get(off uint32) rule {
 
 // put remembers the rule for an offset that get did not find.
 func (c *cache) put(off uint32, r rule) {
-	if 4*c.used >= 3*len(c.entries) {
+	if 2*c.used >= len(c.entries) {
 		c.grow()
 	}
 	c.insert(off, r)

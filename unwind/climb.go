@@ -33,9 +33,8 @@ func wordsOf(stack *Stack) []uint64 {
 	return unsafe.Slice((*uint64)(p), len(stack.Data)/8)
 }
 
-// fetch loads a word of each cache line of the innermost 2 KiB. The copy was written by
-// another CPU, or has come from a file; a walk has to wait for one line before it knows where
-// the next one is, but these loads wait together.
+// fetch loads a word of each cache line of the innermost 2 KiB. A walk has to wait for
+// one line before it knows where the next one is, but these loads wait together.
 func (c *climb) fetch() {
 	const line, most = 8, 256 // words
 	var sum uint64
@@ -58,7 +57,7 @@ func (c *climb) run(p *place, f *frame) Reason {
 			return Unmapped
 		}
 	}
-	if !p.fast {
+	if !p.fast || f.sp%8 != 0 {
 		return stepped
 	}
 	words, base := c.words, c.stack.Base
@@ -72,54 +71,58 @@ func (c *climb) run(p *place, f *frame) Reason {
 	start, size, bias := p.start, p.size, p.bias
 	rules, shift := p.image.rules.table()
 	end := stepped
+climbing:
 	for {
-		off := lookup - bias
-		if off>>32 != 0 {
-			break
-		}
+		off := uint32(lookup - bias)
 		// The first place of [cache.get] is mostly the right one.
 		var r rule
-		if i := off * spread >> (shift & 63); i < uint64(len(rules)) && uint32(rules[i]) == uint32(off) {
+		if i := uint64(off) * spread >> (shift & 63); i < uint64(len(rules)) && uint32(rules[i]) == off {
 			r = rule(rules[i] >> 32)
 		} else {
-			r = p.image.rules.get(uint32(off))
+			r = p.image.rules.get(off)
 		}
 		if r == noRule {
-			r = p.image.find(p.m, lookup, off)
+			r = p.image.find(p.m, lookup, uint64(off))
 			rules, shift = p.image.rules.table()
 		}
-		cfa := sp
-		if kind := r & kindMask; kind == fromBP {
-			cfa = bp
-		} else if kind != fromSP {
-			break
+
+		cfa, slot := sp, uint64(r>>4&maxBP)
+		switch r & kindMask {
+		case fromSP:
+			cfa += r.cfa()
+		case fromBP:
+			if cfa = bp + r.cfa(); cfa <= sp || cfa%8 != 0 {
+				break climbing
+			}
+			if cfa-8*slot < sp {
+				slot = 0 // popped: see compile
+			}
+		case single:
+			if r == endOfStack {
+				end = Root
+			}
+			break climbing
+		default:
+			break climbing
 		}
-		cfa += r.cfa()
-		above := cfa - base
-		i := above/8 - 1
-		if cfa <= sp || above%8 != 0 || i >= uint64(len(words)) {
+		i := (cfa-base)/8 - 1
+		if i >= uint64(len(words)) {
 			break
 		}
 		pc := words[i]
-		// A slot below SP was popped: compilers leave the rule in place to the
-		// end of the epilogue, while the register has its value back.
-		slot := uint64(r >> 4 & maxBP)
-		if slot != 0 && cfa-8*slot >= sp {
-			i -= slot - 1
-			if i >= uint64(len(words)) {
+		caller := bp
+		if slot != 0 {
+			if i -= slot - 1; i >= uint64(len(words)) {
 				break
 			}
-			bp = words[i]
-		} else {
-			slot = 0
+			caller = words[i]
 		}
 		if uint(n) >= uint(len(ips)) {
 			end = DepthLimit
 			break
 		}
-		lookup, sp = pc-1, cfa
-		if lookup-start >= size {
-			if !c.locate(p, c.space, lookup) {
+		if pc-1-start >= size {
+			if !c.locate(p, c.space, pc-1) {
 				end = Unmapped
 				break
 			}
@@ -128,38 +131,34 @@ func (c *climb) run(p *place, f *frame) Reason {
 				rules, shift = p.image.rules.table()
 			}
 		}
+		lookup, sp, bp = pc-1, cfa, caller
 		callee.saved = uint32(8 * slot)
 		ips[n] = pc
 		callee = &frames[n]
 		callee.SP, callee.pc, callee.bp = sp, pc, bp
 		callee.saved, callee.exact, callee.Source = noSlot, false, ByCFI
 		n++
-		if !p.fast {
-			break
-		}
-		if knownSP > sp {
-			continue
-		}
-
-		if knownSP < sp {
-			knownSP = c.pass(sp)
-		}
-		if knownSP == sp && c.known[c.passed].isCaller(pc, sp, bp) {
-			n = c.recall(n)
-			callee = &frames[n-1]
-			lookup, sp, bp = callee.pc-1, callee.SP, callee.bp
-			knownSP = c.pass(sp + 1)
-			if lookup-start >= size {
+		if knownSP <= sp {
+			if knownSP < sp {
+				knownSP = c.pass(sp)
+			}
+			if knownSP == sp && c.known[c.passed].isCaller(pc, sp, bp) {
+				n = c.recall(n)
+				callee = &frames[n-1]
+				lookup, sp, bp = callee.pc-1, callee.SP, callee.bp
+				knownSP = c.pass(sp + 1)
 				if !c.locate(p, c.space, lookup) {
 					end = Unmapped
 					break
 				}
 				start, size, bias = p.start, p.size, p.bias
-				if !p.fast {
-					break
+				if p.fast {
+					rules, shift = p.image.rules.table()
 				}
-				rules, shift = p.image.rules.table()
 			}
+		}
+		if !p.fast {
+			break
 		}
 	}
 	if n > first {
@@ -197,25 +196,25 @@ func (c *climb) recall(n int) int {
 	words, base := c.words, c.stack.Base
 	known := c.known[c.passed:]
 	kept, i, guessed := n-1, 0, 0
+	callers := known[1:]
 	ips := c.ips[n:c.MaxFrames]
-	if len(ips) >= len(known) {
-		ips = ips[:len(known)-1]
-	}
-	for saved := known[0].saved; i < len(ips) && saved != noSlot; i++ {
-		next := &known[i+1]
-		at := (next.SP - base) / 8
-		if at-1 >= uint64(len(words)) || words[at-1] != next.pc {
+	callers = callers[:min(len(callers), len(ips))]
+	ips = ips[:len(callers)]
+	saved := known[0].saved
+	for ; i < len(callers); i++ {
+		f := &callers[i]
+		at := (f.SP - base) / 8
+		if saved == noSlot || at-1 >= uint64(len(words)) || words[at-1] != f.pc {
 			break
 		}
 		if saved != 0 {
-			slot := at - uint64(saved/8)
-			if slot >= uint64(len(words)) || words[slot] != next.bp {
+			if slot := at - uint64(saved/8); slot >= uint64(len(words)) || words[slot] != f.bp {
 				break
 			}
 		}
-		ips[i] = next.pc
-		saved = next.saved
-		if next.Source != ByCFI {
+		ips[i] = f.pc
+		saved = f.saved
+		if f.Source != ByCFI {
 			guessed = i + 1
 		}
 	}

@@ -12,7 +12,7 @@ type place struct {
 
 	start, size uint64 // of the mapping
 	bias        uint64 // what turns an address into an offset in the file
-	fast        bool   // there is nothing but an image
+	fast        bool   // there is nothing but an image, with offsets of 32 bits
 }
 
 // locate moves p to the mapping of pc. It reports false when there is none
@@ -35,7 +35,7 @@ func (u *Unwinder) locate(p *place, space *vmas.Space, pc uint64) bool {
 		p.jit = u.generated(space)
 		return true
 	}
-	p.fast = !u.slow
+	p.fast = !u.slow && (m.Offset+p.size)>>32 == 0 && m.Offset>>32 == 0
 	if p.image.opened {
 		*recent = recentPlace{*p, space, space.Generation()}
 	}

@@ -133,11 +133,19 @@ func compile(row *dwarfcfi.Row, pc uint64) rule {
 		if !ok || cfa.Offset < 0 || cfa.Offset%8 != 0 || cfa.Offset/8 > maxCFA || b > maxBP {
 			return fallback
 		}
-		kind := fromSP
+		c := rule(cfa.Offset / 8)
 		if cfa.Reg == regBP {
-			kind = fromBP
+			return fromBP | b<<4 | c<<16
 		}
-		return kind | b<<4 | rule(cfa.Offset/8)<<16
+		// A slot below SP was popped: compilers leave the rule in place to the
+		// end of the epilogue, while the register has its value back.
+		if b > c {
+			b = 0
+		}
+		if c == 0 {
+			return fallback
+		}
+		return fromSP | b<<4 | c<<16
 	case cfa.Kind == dwarfcfi.CFAExpression:
 		if off, ok := pltOffset(row.CFAExpr(), pc); ok {
 			if b, ok := savedBP(row); ok && b <= maxBP {

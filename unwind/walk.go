@@ -11,6 +11,8 @@ type Unwinder struct {
 	Strict bool
 	// MaxFrames ends a walk with DepthLimit.
 	MaxFrames int
+	// Far says that stacks are in no near cache: another CPU has just written them.
+	Far bool
 
 	// Memory, if set, reads the memory of a process that may still run: the
 	// rest of the stack that a handler on a stack of its own has interrupted.
@@ -97,7 +99,9 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	}
 	m := u.memos.of(stack.Thread, space)
 	c := climb{Unwinder: u, space: space, stack: stack, words: wordsOf(stack), known: m.frames()}
-	c.fetch()
+	if u.Far {
+		c.fetch()
+	}
 	end := u.walk(&c, &p, &f)
 	if end == Unmapped && len(u.ips) < u.MaxFrames {
 		next, source := u.subroutine(space, &p, &f, frame{}, stack)
