@@ -48,7 +48,7 @@ func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
 	if err := o.check(); err != nil {
 		return out, err
 	}
-	r, err := perfdata.Open(o.Input)
+	r, err := openInput(ctx, o.Input)
 	if err != nil {
 		return out, err
 	}
@@ -69,6 +69,25 @@ func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
 		err = r.FeatureDamage()
 	}
 	return out, err
+}
+
+// openInput opens the recording. The beginning of a pipe may be long in coming.
+func openInput(ctx context.Context, path string) (*perfdata.Reader, error) {
+	type opened struct {
+		r   *perfdata.Reader
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		r, err := perfdata.Open(path)
+		done <- opened{r, err}
+	}()
+	select {
+	case o := <-done:
+		return o.r, o.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%s: interrupted before it began", path)
+	}
 }
 
 // check refuses to write what is being read.
