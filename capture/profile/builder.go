@@ -21,6 +21,10 @@ type builder struct {
 	kernel   map[uint64]int32 // looked-up address → frame
 	signal   []bool           // by frame: code that a signal handler returns to
 	fixed    map[string]int32 // frames without a function: by name
+
+	time      uint64                // of the sample, in ns
+	dumps     map[uint32]string     // jitdumps that are mapped, by process
+	generated map[uint32]*generated // by process
 }
 
 type edge struct{ parent, frame int32 }
@@ -31,6 +35,12 @@ type frameKey struct {
 	image int32
 	name  string
 	addr  uint64
+}
+
+// generated is the code that a process generated at run time.
+type generated struct {
+	*symbols.Generated
+	frames []int32 // by piece of code: its frame, plus one
 }
 
 // image is an image that samples lie in. It hangs on vmas.File.Image, so that a frame is found by one probe.
@@ -53,6 +63,9 @@ func newBuilder(sym *symbols.Symbolizer) *builder {
 		opened:   make(map[*symbols.Image]*image),
 		kernel:   make(map[uint64]int32),
 		fixed:    make(map[string]int32),
+
+		dumps:     make(map[uint32]string),
+		generated: make(map[uint32]*generated),
 	}
 }
 
@@ -116,6 +129,11 @@ func (b *builder) userFrame(space *vmas.Space, addr uint64, returned bool) int32
 		im = b.open(m.File)
 		m.File.Image = im
 	}
+	if im.kind == JIT {
+		if f, ok := b.generatedFrame(space.PID, im, addr-one(returned)); ok {
+			return f
+		}
+	}
 	off := addr - m.Start + m.Offset
 	key := off << 1
 	if returned {
@@ -127,6 +145,42 @@ func (b *builder) userFrame(space *vmas.Space, addr uint64, returned bool) int32
 		im.frames[key] = f
 	}
 	return f
+}
+
+// generatedFrame is the frame at an address of code that a process generated, if its runtime named it. Code that the runtime moves, or
+// generates anew, is one function.
+func (b *builder) generatedFrame(pid uint32, im *image, addr uint64) (int32, bool) {
+	g := b.generated[pid]
+	if g == nil {
+		g = &generated{Generated: b.sym.Generated(pid, b.dumps[pid], b.time)}
+		g.frames = make([]int32, g.Len())
+		b.generated[pid] = g
+	}
+	i, ok := g.Find(addr, b.time)
+	if !ok {
+		return 0, false
+	}
+	if g.frames[i] == 0 {
+		g.frames[i] = 1 + b.frame(Frame{Name: symbols.Demangle(g.At(i).Name), Image: im.index, Kind: JIT, Known: true})
+	}
+	return g.frames[i] - 1, true
+}
+
+// mapped notes that a process has mapped a file.
+func (b *builder) mapped(pid uint32, name string) {
+	if symbols.IsJitdump(name) && b.dumps[pid] != name {
+		b.dumps[pid] = name
+		delete(b.generated, pid)
+	}
+}
+
+// began notes that a process begins with its parent's code, or with none for parent 0.
+func (b *builder) began(pid, parent uint32) {
+	delete(b.generated, pid)
+	delete(b.dumps, pid)
+	if dump, ok := b.dumps[parent]; ok {
+		b.dumps[pid] = dump
+	}
 }
 
 // open returns the image behind a mapping's file. Several files may lead to one.

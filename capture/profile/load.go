@@ -177,6 +177,7 @@ func (l *loader) mmap(m *perfring.Mmap) {
 		v.Prot = vmas.ProtExec
 	}
 	l.table.Mmap(m.PID, v)
+	l.mapped(m.PID, string(m.Path))
 }
 
 func (l *loader) mmap2(m *perfring.Mmap2) {
@@ -191,6 +192,7 @@ func (l *loader) mmap2(m *perfring.Mmap2) {
 		v.ID = vmas.FileID{Major: m.Maj, Minor: m.Min, Inode: m.Inode, Generation: m.Generation}
 	}
 	l.table.Mmap(m.PID, v)
+	l.mapped(m.PID, string(m.Path))
 }
 
 // kernelMap learns from the mapping of the kernel itself where it was: "[kernel.kallsyms]_stext" names a symbol, and the
@@ -208,6 +210,9 @@ func (l *loader) comm(c *perfring.Comm) {
 		l.table.Fork(c.PID, c.PID, 0, 0)
 	}
 	l.table.Comm(c.PID, c.TID, c.Comm, c.Exec)
+	if c.Exec {
+		l.began(c.PID, 0)
+	}
 	key := threadKey(c.PID, c.TID)
 	if l.comms[key] != string(c.Comm) {
 		l.comms[key] = string(c.Comm)
@@ -225,6 +230,9 @@ func (l *loader) task(t *perfring.Task, fork bool) {
 		return
 	}
 	l.table.Fork(t.PID, t.TID, t.PPID, t.PTID)
+	if t.PID != t.PPID {
+		l.began(t.PID, t.PPID)
+	}
 	delete(l.current, key)
 	if comm, ok := l.comms[threadKey(t.PPID, t.PTID)]; ok {
 		l.comms[key] = comm
@@ -263,6 +271,7 @@ func (l *loader) addSample() {
 		l.first = s.Time
 	}
 	l.last = max(l.last, s.Time)
+	l.time = s.Time
 	l.resolve(s)
 	period := s.Period
 	if period == 0 {

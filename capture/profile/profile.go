@@ -47,7 +47,7 @@ type Frame struct {
 	Image int32  // index in Profile.Images
 	Kind  Kind
 	Known bool   // the name is a function's
-	Addr  uint64 // of the function: a virtual address of the image, for the kernel an address in memory; 0 when its extent is unknown
+	Addr  uint64 // of the function: a virtual address of the image, for the kernel an address in memory; 0 when its extent is unknown, or it was generated
 }
 
 // Node is a frame called by its parent. A parent comes before its children in Profile.Nodes.

@@ -1,6 +1,7 @@
 // Package symbols turns addresses into function names: those of ELF images from their symbol tables (.symtab, else that of the
 // separate debug file, else MiniDebugInfo and .dynsym; and the procedure linkage table), those of the kernel and its modules
-// from /proc/kallsyms, those of the vDSO from the copy in our own memory.
+// from /proc/kallsyms, those of the vDSO from the copy in our own memory, those of code generated at run time from what the
+// runtime wrote: a jitdump or a perf map.
 //
 // A Symbolizer hands out Images. An image is a file as the recording names it, by path and build ID; its table is read at the
 // first address that is looked up in it, so that memory follows the images that were sampled. A file on disk that has

@@ -107,6 +107,22 @@ func (r *recording) leadThrough(t *testing.T, runtime string) {
 	}
 }
 
+// named expects 95 % of the stacks with generated code to name a function of it
+// that begins like this.
+func (r *recording) named(t *testing.T, prefix string) {
+	t.Helper()
+	stacks, samples := generatedStacks(t, *r)
+	named := 0
+	for _, s := range stacks {
+		if slices.ContainsFunc(s.names, func(name string) bool { return strings.HasPrefix(name, prefix) }) {
+			named += s.count
+		}
+	}
+	if named*100 < samples*95 {
+		t.Errorf("%d of %d stacks with generated code name %s…", named, samples, prefix)
+	}
+}
+
 // TestGeneratedCode records programs whose code is generated at run time.
 func TestGeneratedCode(t *testing.T) {
 	needRoot(t)
@@ -146,6 +162,7 @@ func TestGeneratedCode(t *testing.T) {
 				r := recordEnough(t, "-p", startReady(t, t.TempDir(), python, "-X", "perf", source(t, "hot.py")))
 				r.whole(t)
 				r.leadThrough(t, "Py_RunMain")
+				r.named(t, "py::")
 			})
 		}
 	})
@@ -161,6 +178,7 @@ func TestJitdump(t *testing.T) {
 		r := recordEnough(t, "-p", pid)
 		r.whole(t)
 		r.leadThrough(t, "uv_run")
+		r.named(t, "JS:")
 
 		// Optimized code has CFI, builtins have none.
 		strict := recordEnough(t, "--strict", "-p", pid)

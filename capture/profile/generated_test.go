@@ -1,0 +1,72 @@
+package profile
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// named is the number of samples with a frame of a name in them, and an example of such a frame.
+func named(p *Profile, name string) (n uint64, example Frame) {
+	for _, s := range p.Samples {
+		for node := s.Node; node > 0; node = p.Nodes[node].Parent {
+			if f := p.Frames[p.Nodes[node].Frame]; strings.Contains(f.Name, name) {
+				n += s.Count
+				example = f
+				break
+			}
+		}
+	}
+	return n, example
+}
+
+// ending counts the samples that end in a function of a source file.
+func ending(leaves map[string]uint64, source string) (n uint64) {
+	for name, count := range leaves {
+		if strings.Contains(name, source) {
+			n += count
+		}
+	}
+	return n
+}
+
+const fibJS = `
+function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+const end = Date.now() + 400;
+while (Date.now() < end) fib(20);
+`
+
+// V8 writes down the names of the code that it generates, in a perf map or in a jitdump.
+func TestNamesOfGeneratedCode(t *testing.T) {
+	for _, c := range []struct{ name, option string }{{"perf map", "--perf-basic-prof"}, {"jitdump", "--perf-prof"}} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := exec.LookPath("node"); err != nil {
+				t.Skip("node is missing")
+			}
+			t.Chdir(t.TempDir())
+			if err := os.WriteFile("fib.js", []byte(fibJS), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			data := filepath.Join(t.TempDir(), "perf.data")
+			run(t, "perf", "record", "-q", "-o", data, "-F", "999", "-g", "-k", "mono", "-e", "cpu-clock:u", "--", "node", c.option, "fib.js")
+			p := load(t, data)
+			n, f := named(p, "fib ")
+			if n < p.Count()/2 {
+				t.Fatalf("%d of %d samples are in fib; %q", n, p.Count(), p.Problems)
+			}
+			if f.Kind != JIT || !f.Known || !strings.Contains(f.Name, "fib.js") {
+				t.Errorf("%+v", f)
+			}
+			if c.name != "perf map" {
+				return
+			}
+			// perf script reads these, too.
+			counts, _ := scriptLeaves(t, data)
+			if have, want := ending(leaves(p), "fib.js"), ending(counts, "fib.js"); have != want {
+				t.Errorf("%d samples end in code of fib.js, perf script says %d", have, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,68 @@
+package symbols
+
+import (
+	"errors"
+	"io"
+	"path"
+	"strings"
+
+	"unspool/unwind/jitdump"
+)
+
+// IsJitdump says whether a mapped file is called like a jitdump.
+func IsJitdump(name string) bool {
+	base := path.Base(name)
+	return strings.HasPrefix(base, "jit-") && strings.HasSuffix(base, ".dump")
+}
+
+func (s *Symbolizer) readJitdump(c *codes, p *process, path string) {
+	file, err := p.open(path)
+	if err == nil {
+		defer file.Close()
+		err = c.readJitdump(file)
+	}
+	if err != nil {
+		s.problem("%s: %v", path, err)
+	}
+}
+
+// readJitdump reads the names of a jitdump, as far as it is whole.
+func (c *codes) readJitdump(file io.ReaderAt) error {
+	defer c.sort()
+	d, err := jitdump.NewReader(file)
+	at := make(map[uint64]int) // start of code → its index
+	var r jitdump.Record
+	for err == nil {
+		if err = d.Next(&r); err != nil {
+			break
+		}
+		if d.Flags&jitdump.ArchTime != 0 {
+			r.Time = 0 // of another clock than the samples: the order of writing decides
+		}
+		name, last := r.Name, len(c.list)
+		if r.Kind == jitdump.CodeMove {
+			i, ok := at[r.From]
+			if !ok {
+				continue
+			}
+			delete(at, r.From)
+			old := c.list[i]
+			name = c.names[old.name:][:old.nameSize]
+			// Nothing is where it was, unless it was moved across a part of that.
+			if !c.add(old.addr, uint64(old.size), r.Time, nil) {
+				return errTooMuchCode
+			}
+			last = len(c.list)
+		}
+		if !c.add(r.Addr, r.Size, r.Time, name) {
+			return errTooMuchCode
+		}
+		if len(c.list) > last {
+			at[r.Addr] = last
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}

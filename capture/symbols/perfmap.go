@@ -1,0 +1,69 @@
+package symbols
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// A perf map is a file /tmp/perf-PID.map of lines "START SIZE name", the numbers hexadecimal, to which a runtime adds the code
+// that it generates (tools/perf/Documentation/jit-interface.txt in the kernel's sources). The lines are in the order of writing
+// and may overlap: a runtime uses the place of old code again.
+
+// maxPerfMap bounds how much of a perf map is read.
+const maxPerfMap = 1 << 30
+
+var errTooMuchCode = fmt.Errorf("more than %d pieces of code or %d bytes of names: what follows is left out", maxCodes, maxCodeNames)
+
+func (s *Symbolizer) readPerfMap(c *codes, p *process) {
+	path := fmt.Sprintf("/tmp/perf-%d.map", p.pid)
+	file, err := p.open(path)
+	if err == nil {
+		defer file.Close()
+		err = c.readPerfMap(io.LimitReader(file, maxPerfMap))
+	}
+	if err != nil && !missing(err) {
+		s.problem("%s: %v", path, err)
+	}
+}
+
+// readPerfMap reads the lines that are well-formed.
+func (c *codes) readPerfMap(r io.Reader) error {
+	defer c.sort()
+	lines := bufio.NewReaderSize(r, maxName)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if addr, size, name, ok := perfMapLine(line); ok && !c.add(addr, size, 0, name) {
+			return errTooMuchCode
+		}
+		for errors.Is(err, bufio.ErrBufferFull) { // the rest of a name that is too long
+			_, err = lines.ReadSlice('\n')
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// perfMapLine reads one line. Like perf, it takes numbers with 0x, too.
+func perfMapLine(line []byte) (addr, size uint64, name []byte, ok bool) {
+	start, rest, _ := bytes.Cut(line, []byte{' '})
+	length, name, _ := bytes.Cut(rest, []byte{' '})
+	if addr, ok = hex(start); ok {
+		size, ok = hex(length)
+	}
+	name = bytes.TrimSpace(name)
+	return addr, size, name, ok && len(name) > 0
+}
+
+func hex(digits []byte) (uint64, bool) {
+	digits = bytes.TrimPrefix(digits, []byte("0x"))
+	v, err := strconv.ParseUint(string(digits), 16, 64)
+	return v, err == nil
+}
