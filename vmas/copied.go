@@ -36,7 +36,7 @@ func (t *Table) copied(s *Space, m, before *Map) *Copied {
 	}
 	end := m.Addr + m.Len
 	maps := s.layout.maps
-	for i := search(maps, m.Addr); i < len(maps) && maps[i].Start < end; i++ {
+	for i := s.layout.search(m.Addr); i < len(maps) && maps[i].Start < end; i++ {
 		e := &maps[i]
 		if e.Copied != nil {
 			return e.Copied // made executable, or moved once more

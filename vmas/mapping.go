@@ -30,15 +30,17 @@ type Mapping struct {
 // its parent's layout until one of the two changes: refs counts the spaces.
 type layout struct {
 	maps []Mapping
+	ends []uint64 // of maps: what search looks at lies close together
 	refs int
 }
 
 // search returns the index of the first mapping that ends after addr.
-func search(maps []Mapping, addr uint64) int {
-	lo, hi := 0, len(maps)
+func (l *layout) search(addr uint64) int {
+	ends := l.ends
+	lo, hi := 0, len(ends)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
-		if maps[mid].End > addr {
+		if ends[mid] > addr {
 			hi = mid
 		} else {
 			lo = mid + 1
@@ -52,7 +54,7 @@ func search(maps []Mapping, addr uint64) int {
 // others away. Neighbours stay apart even where one continues the other: the kernel reports each by
 // itself.
 func (l *layout) insert(fs *files, m Mapping) {
-	i := search(l.maps, m.Start)
+	i := l.search(m.Start)
 	j := i
 	for j < len(l.maps) && l.maps[j].Start < m.End {
 		j++
@@ -76,13 +78,16 @@ func (l *layout) insert(fs *files, m Mapping) {
 		pieces[n] = right
 		n++
 	}
+	var ends [3]uint64
 	for k := range n {
 		fs.retain(&pieces[k])
+		ends[k] = pieces[k].End
 	}
 	for k := i; k < j; k++ {
 		fs.release(&l.maps[k])
 	}
 	l.maps = slices.Replace(l.maps, i, j, pieces[:n]...)
+	l.ends = slices.Replace(l.ends, i, j, ends[:n]...)
 }
 
 // drop gives up one space's share of the layout.
@@ -94,7 +99,7 @@ func (l *layout) drop(fs *files) {
 	for k := range l.maps {
 		fs.release(&l.maps[k])
 	}
-	l.maps = nil
+	l.maps, l.ends = nil, nil
 }
 
 // own returns a layout that one space alone uses: l itself, or a copy in its stead.
@@ -103,7 +108,7 @@ func (l *layout) own(fs *files) *layout {
 		return l
 	}
 	l.refs--
-	c := &layout{refs: 1, maps: make([]Mapping, len(l.maps), len(l.maps)+8)}
+	c := &layout{refs: 1, maps: make([]Mapping, len(l.maps), len(l.maps)+8), ends: slices.Clone(l.ends)}
 	copy(c.maps, l.maps)
 	for k := range c.maps {
 		fs.retain(&c.maps[k])
@@ -127,4 +132,8 @@ func (l *layout) keepYoungest(fs *files, now uint32) {
 		}
 		return old
 	})
+	l.ends = l.ends[:0]
+	for k := range l.maps {
+		l.ends = append(l.ends, l.maps[k].End)
+	}
 }

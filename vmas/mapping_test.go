@@ -87,7 +87,13 @@ func checkTable(t *testing.T, tab *Table) {
 		if l.refs != n {
 			t.Fatalf("layout has refs %d, %d spaces use it", l.refs, n)
 		}
+		if len(l.ends) != len(l.maps) {
+			t.Fatalf("%d ends of %d mappings", len(l.ends), len(l.maps))
+		}
 		for i, m := range l.maps {
+			if l.ends[i] != m.End {
+				t.Fatalf("mapping %d ends at %#x, not %#x", i, m.End, l.ends[i])
+			}
 			if m.Start >= m.End || i > 0 && l.maps[i-1].End > m.Start {
 				t.Fatalf("mapping %d, %#x-%#x, is empty or overlaps the one before", i, m.Start, m.End)
 			}

@@ -49,7 +49,7 @@ func (s *Space) Find(addr uint64) *Mapping {
 	if i := s.last; i < len(maps) && maps[i].Start <= addr && addr < maps[i].End {
 		return &maps[i]
 	}
-	i := search(maps, addr)
+	i := s.layout.search(addr)
 	if i == len(maps) || addr < maps[i].Start {
 		return nil
 	}

@@ -138,7 +138,7 @@ func (t *Table) insert(s *Space, m, before *Map) bool {
 		s.stackLow, s.stackHigh = m.Addr, end
 	}
 	if m.Prot&ProtExec == 0 {
-		if i := search(s.layout.maps, m.Addr); i == len(s.layout.maps) || s.layout.maps[i].Start >= end {
+		if i := s.layout.search(m.Addr); i == len(s.layout.maps) || s.layout.maps[i].Start >= end {
 			return false // takes nothing away: most of them
 		}
 	}
