@@ -116,11 +116,10 @@ func (c *code) rule(addr uint64) (r rule, ok bool) {
 	return agree(in.sp, in.bp, out.sp, out.bp)
 }
 
-// ruleNearby gives the rule without having looked through all the code: for addresses in
-// small holes to which there is a way from what looks like the start of a function. The
-// head of a loop looks like one too, and a landing pad: so the way out must say the same,
-// but for a function that is known and in the holes that compilers' start files leave in
-// every program.
+// ruleNearby gives the rule without having looked through all the code, for addresses in
+// small holes: by the way out, or by the way from a function that is known or one of those
+// that compilers' start files leave in every program. What looks like the start of another
+// one may be the head of a loop or a landing pad, so the way out must say the same.
 func (c *code) ruleNearby(addr uint64) (rule, bool) {
 	const (
 		tries      = 8
@@ -138,8 +137,11 @@ func (c *code) ruleNearby(addr uint64) (rule, bool) {
 	}
 	for range tries {
 		in, out, ok := c.ways(addr, h)
-		if !ok || in.sp == noRule && in.bp == noRule {
+		if !ok {
 			break
+		}
+		if in.sp == noRule && in.bp == noRule {
+			return agree(noRule, noRule, out.sp, out.bp)
 		}
 		if out != (way{}) || in.start == first || h.hi-h.lo <= startFiles && c.beginsFunction(in.start) {
 			if r, ok := agree(in.sp, in.bp, out.sp, out.bp); ok {
@@ -180,7 +182,7 @@ func (c *code) ways(addr uint64, h hole) (in inFunction, out way, ok bool) {
 		}
 		pc = f.at
 	case !known && c.followsCall(addr+1):
-		if c.isStart(addr + 1) {
+		if c.isStart(addr+1) || !c.charted.whole && c.endsFunction(addr+1) {
 			return in, out, false // the call does not return: what follows is another function
 		}
 		pc = addr + 1
@@ -293,7 +295,7 @@ func (c *code) chartNearby(addr uint64) (h hole, first uint64, ok bool) {
 		}
 		h, begins, ok := c.gap(addr)
 		h.lo, h.hi = max(h.lo, r.Start), min(h.hi, r.End)
-		if !ok || h.hi-h.lo > maxNearby {
+		if !ok || h.hi-h.lo > maxNearby || h.hi > highest {
 			return h, 0, false
 		}
 		if begins || h.lo == r.Start && (r.Name == ".init" || r.Name == ".fini") {

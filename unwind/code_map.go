@@ -118,6 +118,9 @@ func (c *code) survey() *codeMap {
 // alignment is where compilers and linkers let functions begin.
 const alignment = 16
 
+// highest is where no image is, so that sums do not wrap.
+const highest = 1 << 62
+
 // aligns says whether a hole between two functions with CFI is no more than
 // what aligns the second one: a function that is aligned itself makes a larger
 // hole. In a large file there are hundreds of thousands.
@@ -137,7 +140,6 @@ func (c *code) holes() []hole {
 			}
 		}
 	}
-	const highest = 1 << 62 // no image is there, and sums do not wrap
 	all = slices.DeleteFunc(all, func(h hole) bool { return h.hi > highest })
 	slices.SortFunc(all, func(a, b hole) int { return cmp.Compare(a.lo, b.lo) })
 	var covered []hole

@@ -109,7 +109,11 @@ func compareWithCFI(t *testing.T, c *code, table *dwarfcfi.Table, every int, rul
 				}
 				want := compile(row, pc)
 				asked++
-				got, ok := rule(pc)
+				at := pc
+				if turn, _ := in.turn(pc); turn == calls || turn == callsFar {
+					at += uint64(in.n) - 1 // as a return address is looked up
+				}
+				got, ok := rule(at)
 				if !ok {
 					continue
 				}
@@ -310,6 +314,11 @@ func FuzzCode(f *testing.F) {
 		c := readCode(bytes.NewReader(text), layout, func(yield func(a, b uint64) bool) {
 			_ = yield(base+3, base+5) && yield(base+uint64(at), base+uint64(at)+2)
 		})
+		if at&2 != 0 {
+			c.gap = func(addr uint64) (h hole, begins, ok bool) {
+				return hole{base + 1, base + size}, at&4 != 0, addr > base && addr < base+size
+			}
+		}
 		for addr := base; addr < base+min(size, 64); addr++ {
 			a, aok := c.rule(addr)
 			if !aok && a != noRule || aok && a == noRule {
