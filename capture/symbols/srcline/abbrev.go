@@ -1,0 +1,244 @@
+package srcline
+
+import (
+	"debug/dwarf"
+	"fmt"
+)
+
+// role is what a DIE's tag means to the walk.
+type role uint8
+
+const (
+	plain    role = iota // nothing; what it contains is walked only for want of another explanation
+	scope                // contains functions: units, namespaces, modules
+	block                // contains inlined functions
+	function             // a function, or an inlined call of one
+	inlined
+)
+
+func roleOf(tag dwarf.Tag) role {
+	switch tag {
+	case dwarf.TagSubprogram:
+		return function
+	case dwarf.TagInlinedSubroutine:
+		return inlined
+	case dwarf.TagLexDwarfBlock, dwarf.TagTryDwarfBlock, dwarf.TagCatchDwarfBlock, dwarf.TagWithStmt:
+		return block
+	case dwarf.TagCompileUnit, dwarf.TagPartialUnit, dwarf.TagSkeletonUnit, dwarf.TagNamespace, dwarf.TagModule, dwarf.TagCommonDwarfBlock:
+		return scope
+	}
+	return plain
+}
+
+// abbrev is an abbreviation: the shape of a DIE.
+type abbrev struct {
+	code     uint64
+	tag      dwarf.Tag
+	role     role
+	children bool
+	sibling  bool   // has a DW_AT_sibling
+	specs    []spec // nil: an abbreviation that does not exist
+	skips    []skip // how to get past the attributes
+}
+
+// spec is one attribute of an abbreviation.
+type spec struct {
+	attr     dwarf.Attr
+	form     form
+	implicit int64 // the value, of DW_FORM_implicit_const
+}
+
+// skip is a step past one or several attributes.
+type skip struct {
+	step step
+	n    uint32 // bytes, of stepFixed and stepSibling
+}
+
+type step uint8
+
+const (
+	stepFixed   step = iota
+	stepSibling      // a DW_AT_sibling of n bytes, relative to the unit
+	stepLEB
+	stepString
+	stepBlock // a ULEB128 length and as many bytes
+	stepBlock1
+	stepBlock2
+	stepBlock4
+	stepIndirect
+)
+
+// abbrevs is an abbreviation table. Compilers number abbreviations 1, 2, 3, ...: those are found by index.
+type abbrevs struct {
+	dense []abbrev // dense[i] has the code i+1
+	rest  map[uint64]*abbrev
+}
+
+func (t *abbrevs) lookup(code uint64) *abbrev {
+	if code-1 < uint64(len(t.dense)) {
+		return &t.dense[code-1]
+	}
+	return t.rest[code]
+}
+
+// tableKey says where a table is and what its forms' sizes follow from.
+type tableKey struct {
+	off                          uint64
+	offsetSize, addrSize, refLen uint8
+}
+
+// Limits on an abbreviation table; LLVM's and GCC's largest have a few thousand abbreviations.
+const (
+	maxAbbrevs = 1 << 16
+	maxSpecs   = 1 << 20
+	maxTables  = 128 // that are kept
+)
+
+// abbrevs returns the unit's abbreviation table.
+func (d *Data) abbrevs(u *unit) (*abbrevs, error) {
+	o := u.obj
+	key := tableKey{u.abbrevOff, u.offsetSize, u.addrSize, u.refAddrSize()}
+	if t := o.tables[key]; t != nil {
+		return t, nil
+	}
+	// Tables do not say how long they are. Most are short.
+	var t *abbrevs
+	for n := uint64(16 << 10); ; n *= 8 {
+		b, err := o.abbrev.view(u.abbrevOff, 1, n)
+		if err != nil {
+			return nil, err
+		}
+		c := cursor{data: b}
+		t, err = parseAbbrevs(&c, u)
+		if !d.spend(c.pos) {
+			return nil, o.abbrev.bad(u.abbrevOff, errWork.Error())
+		}
+		if err != nil {
+			return nil, o.abbrev.bad(u.abbrevOff+uint64(c.pos), err.Error())
+		}
+		if !c.bad {
+			break
+		}
+		if uint64(len(b)) < n {
+			return nil, o.abbrev.bad(u.abbrevOff, "abbreviation table without an end")
+		}
+	}
+	if o.tables == nil || len(o.tables) >= maxTables {
+		o.tables = make(map[tableKey]*abbrevs)
+	}
+	o.tables[key] = t
+	return t, nil
+}
+
+// parseAbbrevs leaves c bad when the table goes on beyond c's bytes.
+func parseAbbrevs(c *cursor, u *unit) (*abbrevs, error) {
+	t := &abbrevs{}
+	var specs []spec
+	for n := 0; ; n++ {
+		code := c.uleb()
+		if code == 0 || c.bad {
+			return t, nil
+		}
+		if n == maxAbbrevs || len(specs) > maxSpecs {
+			return nil, fmt.Errorf("abbreviation table with more than %d abbreviations or %d attributes", maxAbbrevs, maxSpecs)
+		}
+		a := abbrev{code: code}
+		if tag := c.uleb(); tag <= 0xffff {
+			a.tag, a.role = dwarf.Tag(tag), roleOf(dwarf.Tag(tag))
+		}
+		a.children = c.u8() != 0
+		first := len(specs)
+		for {
+			attr, f := c.uleb(), c.uleb()
+			if c.bad {
+				return t, nil
+			}
+			if attr == 0 && f == 0 {
+				break
+			}
+			if attr > 0xffff || f > 0xffff {
+				return nil, fmt.Errorf("attribute %#x of form %#x", attr, f)
+			}
+			s := spec{attr: dwarf.Attr(attr), form: form(f)}
+			if s.form == formImplicitConst {
+				s.implicit = c.sleb()
+			}
+			if s.attr == dwarf.AttrSibling {
+				a.sibling = true
+			}
+			if err := a.addSkip(s, u); err != nil {
+				return nil, err
+			}
+			specs = append(specs, s)
+		}
+		a.specs = specs[first:len(specs):len(specs)]
+		if a.specs == nil {
+			a.specs = []spec{}
+		}
+		if code == uint64(len(t.dense))+1 {
+			t.dense = append(t.dense, a)
+			continue
+		}
+		if t.rest == nil {
+			t.rest = make(map[uint64]*abbrev)
+		}
+		t.rest[code] = &a
+	}
+}
+
+// addSkip compiles how to get past an attribute, joined with the one before when both have a fixed size.
+func (a *abbrev) addSkip(s spec, u *unit) error {
+	st, n, ok := s.form.size(u)
+	if !ok {
+		return fmt.Errorf("unknown form %#x of attribute %#x", uint16(s.form), uint32(s.attr))
+	}
+	if s.attr == dwarf.AttrSibling && st == stepFixed && s.form.isUnitRef() {
+		a.skips = append(a.skips, skip{stepSibling, n})
+		return nil
+	}
+	if st == stepFixed {
+		if n == 0 {
+			return nil
+		}
+		if last := len(a.skips) - 1; last >= 0 && a.skips[last].step == stepFixed {
+			a.skips[last].n += n
+			return nil
+		}
+	}
+	a.skips = append(a.skips, skip{st, n})
+	return nil
+}
+
+// skipDIE gets past a DIE's attributes and returns its DW_AT_sibling, relative to the unit, 0 when it has none.
+func (a *abbrev) skipDIE(c *cursor, u *unit) (sibling uint64) {
+	for _, s := range a.skips {
+		switch s.step {
+		case stepFixed:
+			c.skip(uint64(s.n))
+		case stepSibling:
+			sibling = c.uint(uint8(s.n))
+		default:
+			skipStep(c, s.step, u)
+		}
+	}
+	return sibling
+}
+
+func skipStep(c *cursor, st step, u *unit) {
+	switch st {
+	case stepLEB:
+		c.uleb()
+	case stepString:
+		c.string()
+	case stepBlock:
+		c.skip(c.uleb())
+	case stepBlock1:
+		c.skip(uint64(c.u8()))
+	case stepBlock2:
+		c.skip(uint64(c.u16()))
+	case stepBlock4:
+		c.skip(uint64(c.u32()))
+	case stepIndirect:
+		readValue(c, spec{form: formIndirect}, u)
+	}
+}

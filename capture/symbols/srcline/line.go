@@ -1,0 +1,354 @@
+package srcline
+
+import (
+	"fmt"
+	"path"
+)
+
+// row is the line of an address; found is false where no line is known.
+type row struct {
+	file, line, column uint64
+	found              bool
+}
+
+// lineTable is the header of a line number program (DWARF 5, 6.2.4) and the program.
+type lineTable struct {
+	u          *unit // whose strings and compilation directory it uses
+	off        uint64
+	version    uint16
+	offsetSize uint8
+
+	minInst    uint8
+	maxOps     uint8
+	lineBase   int8
+	lineRange  uint8
+	opcodeBase uint8
+	lengths    []byte // of the standard opcodes' operands
+
+	dirs    []value
+	files   []lineFile
+	paths   map[uint64]string // of files, those asked for
+	stringy cursor            // of the header: where the strings that it holds are
+	program cursor
+}
+
+type lineFile struct {
+	name value
+	dir  uint64
+}
+
+// maxLineFiles bounds the files and directories of one program; those of a whole linked program have a few times 10,000.
+const maxLineFiles = 1 << 20
+
+// lineTable reads the header of the unit's line number program. It is valid until the next call for a unit of the same file.
+func (d *Data) lineTable(u *unit) (*lineTable, error) {
+	if u.skeleton != nil {
+		u = u.skeleton
+	}
+	s := &u.obj.line
+	if !u.hasLine {
+		return &lineTable{u: u}, nil
+	}
+	b, err := s.view(u.lineOff, 4, 12)
+	if err != nil {
+		return nil, err
+	}
+	c := cursor{data: b}
+	n, offsetSize := c.length()
+	if c.bad || n > s.size-u.lineOff-uint64(c.pos) {
+		return nil, s.bad(u.lineOff, "a line number program reaches beyond the end of the section")
+	}
+	head := c.pos
+	if !d.spend(int(n)) {
+		return nil, s.bad(u.lineOff, errWork.Error())
+	}
+	b, err = s.keep(u.lineOff, uint64(head)+n)
+	if err != nil {
+		return nil, err
+	}
+	t := &lineTable{u: u, off: u.lineOff, offsetSize: offsetSize}
+	c = cursor{data: b, pos: head}
+	t.version = c.u16()
+	if t.version < 2 || t.version > 5 {
+		return nil, s.unsupported(t.off, fmt.Sprintf("line number program of version %d", t.version))
+	}
+	if t.version == 5 {
+		c.skip(2) // address_size, segment_selector_size
+	}
+	headerLength := c.uint(offsetSize)
+	if c.bad || headerLength > uint64(len(b)-c.pos) {
+		return nil, s.bad(t.off, "line number program header cut short")
+	}
+	begin := c.pos + int(headerLength)
+	t.program = cursor{data: b, pos: begin}
+	c.data = b[:begin]
+	t.minInst, t.maxOps = c.u8(), 1
+	if t.version >= 4 {
+		t.maxOps = c.u8()
+	}
+	c.u8() // default_is_stmt
+	t.lineBase, t.lineRange, t.opcodeBase = int8(c.u8()), c.u8(), c.u8()
+	lengths := c.pos
+	c.skip(uint64(max(t.opcodeBase, 1) - 1))
+	if c.bad || t.maxOps == 0 {
+		return nil, s.bad(t.off, "bad line number program header")
+	}
+	t.lengths = c.data[lengths:c.pos]
+	t.stringy = c
+	if t.version == 5 {
+		err = t.entriesV5(&c)
+	} else {
+		err = t.entriesV4(&c)
+	}
+	if err == nil && c.bad {
+		err = fmt.Errorf("file table cut short")
+	}
+	if err != nil {
+		return nil, s.bad(t.off+uint64(c.pos), err.Error())
+	}
+	return t, nil
+}
+
+// entriesV4 reads directories and files, both from index 1 on, and each list ended by an empty name.
+func (t *lineTable) entriesV4(c *cursor) error {
+	t.dirs = append(t.dirs, value{}) // the compilation directory
+	for {
+		pos := c.pos
+		if name := c.string(); len(name) == 0 {
+			break
+		}
+		t.dirs = append(t.dirs, value{formString, uint64(pos)})
+		if len(t.dirs) > maxLineFiles {
+			return fmt.Errorf("more than %d directories", maxLineFiles)
+		}
+	}
+	t.files = append(t.files, lineFile{})
+	for {
+		pos := c.pos
+		if name := c.string(); len(name) == 0 {
+			return nil
+		}
+		t.addFileV4(c, pos)
+		if len(t.files) > maxLineFiles {
+			return fmt.Errorf("more than %d files", maxLineFiles)
+		}
+	}
+}
+
+// addFileV4 reads what follows a file's name: directory, time of modification, size.
+func (t *lineTable) addFileV4(c *cursor, name int) {
+	t.files = append(t.files, lineFile{value{formString, uint64(name)}, c.uleb()})
+	c.uleb()
+	c.uleb()
+}
+
+// DW_LNCT_* (DWARF 5, 7.22)
+const (
+	lnctPath           = 1
+	lnctDirectoryIndex = 2
+)
+
+// entriesV5 reads directories and files, both from index 0 on, as the formats before them say.
+func (t *lineTable) entriesV5(c *cursor) error {
+	// The table's forms may be narrower or wider than its unit's.
+	forms := &unit{offsetSize: t.offsetSize, addrSize: t.u.addrSize, version: 5}
+	for list := range 2 {
+		formats := make([][2]uint64, c.u8())
+		for i := range formats {
+			formats[i] = [2]uint64{c.uleb(), c.uleb()}
+		}
+		n := c.uleb()
+		if c.bad {
+			return nil
+		}
+		if n > maxLineFiles || n > uint64(len(c.data)-c.pos) {
+			return fmt.Errorf("%d files or directories in %d bytes", n, len(c.data)-c.pos)
+		}
+		for range n {
+			var f lineFile
+			for _, format := range formats {
+				v := readValue(c, spec{form: form(min(format[1], 0xffff))}, forms)
+				switch format[0] {
+				case lnctPath:
+					f.name = v
+				case lnctDirectoryIndex:
+					f.dir = v.u
+				}
+			}
+			if c.bad {
+				return nil
+			}
+			if list == 0 {
+				t.dirs = append(t.dirs, f.name)
+			} else {
+				t.files = append(t.files, f)
+			}
+		}
+	}
+	return nil
+}
+
+// file is the path of the i-th file, "" when there is none.
+func (d *Data) file(t *lineTable, i uint64) string {
+	if i >= uint64(len(t.files)) || t.files[i].name.form == 0 {
+		return ""
+	}
+	f := t.files[i]
+	text := func(v value) string {
+		if v.form == formString {
+			c := cursor{data: t.stringy.data, pos: int(v.u)}
+			return string(c.string())
+		}
+		s, err := d.string(t.u, v, t.off)
+		if err != nil {
+			d.problems.add(err)
+		}
+		return s
+	}
+	name := text(f.name)
+	if name == "" || path.IsAbs(name) {
+		return name
+	}
+	if f.dir < uint64(len(t.dirs)) && t.dirs[f.dir].form != 0 {
+		name = joinPath(text(t.dirs[f.dir]), name)
+	}
+	if !path.IsAbs(name) {
+		name = joinPath(t.u.compDir, name)
+	}
+	return name
+}
+
+// joinPath keeps the path as the compiler has it: what .. leads to depends on links.
+func joinPath(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	if dir[len(dir)-1] == '/' {
+		return dir + name
+	}
+	return dir + "/" + name
+}
+
+// registers are those of the line number state machine that matter here (DWARF 5, 6.2.2).
+type registers struct {
+	addr, opIndex      uint64
+	file, line, column uint64
+}
+
+// Standard and extended opcodes (DWARF 5, 7.22).
+const (
+	lnsExtended       = 0
+	lnsCopy           = 1
+	lnsAdvancePC      = 2
+	lnsAdvanceLine    = 3
+	lnsSetFile        = 4
+	lnsSetColumn      = 5
+	lnsConstAddPC     = 8
+	lnsFixedAdvancePC = 9
+	lneEndSequence    = 1
+	lneSetAddress     = 2
+	lneDefineFile     = 3
+)
+
+// rows runs the program and sets, of rows, those of the sorted pcs that have a line.
+func (t *lineTable) rows(pcs []uint64, rows []row) error {
+	var (
+		c        = t.program
+		r        = registers{file: 1, line: 1}
+		last     registers // the row before, whose line holds up to this one
+		open     bool      // there is such a row, in this sequence
+		next     int       // the first of pcs that is not below last.addr
+		live     bool      // the sequence is one of linked code
+		opcodes  = uint64(t.opcodeBase)
+		constAdd = uint64(0)
+	)
+	if t.lineRange != 0 {
+		constAdd = (255 - opcodes) / uint64(t.lineRange)
+	}
+	emit := func() {
+		switch {
+		case !open:
+			open, live = true, r.addr != 0 // the linker moves dropped code to 0
+			next = search(pcs, r.addr)
+		case r.addr < last.addr:
+			next = search(pcs, r.addr)
+		default:
+			for ; next < len(pcs) && pcs[next] < r.addr; next++ {
+				if live && !rows[next].found {
+					rows[next] = row{last.file, last.line, last.column, true}
+				}
+			}
+		}
+		last = r
+	}
+	advance := func(n uint64) {
+		if t.maxOps == 1 {
+			r.addr += n * uint64(t.minInst)
+			return
+		}
+		n += r.opIndex
+		r.addr += n / uint64(t.maxOps) * uint64(t.minInst)
+		r.opIndex = n % uint64(t.maxOps)
+	}
+	for c.pos < len(c.data) && !c.bad {
+		op := uint64(c.u8())
+		if op >= opcodes {
+			if t.lineRange == 0 {
+				return t.u.obj.line.bad(t.off+uint64(c.pos), "line_range is 0")
+			}
+			op -= opcodes
+			advance(op / uint64(t.lineRange))
+			r.line += uint64(int64(t.lineBase) + int64(op%uint64(t.lineRange)))
+			emit()
+			continue
+		}
+		switch op {
+		case lnsExtended:
+			n := c.uleb()
+			if c.bad || n > uint64(len(c.data)-c.pos) {
+				c.bad = true
+				break
+			}
+			if n == 0 {
+				continue
+			}
+			end := c.pos + int(n)
+			switch c.u8() {
+			case lneEndSequence:
+				emit()
+				r, open = registers{file: 1, line: 1}, false
+			case lneSetAddress:
+				r.addr, r.opIndex = c.uint(uint8(min(n-1, 255))), 0
+			case lneDefineFile:
+				pos := c.pos
+				c.string()
+				if len(t.files) <= maxLineFiles {
+					t.addFileV4(&c, pos)
+				}
+			}
+			c.pos = end
+		case lnsCopy:
+			emit()
+		case lnsAdvancePC:
+			advance(c.uleb())
+		case lnsAdvanceLine:
+			r.line += uint64(c.sleb())
+		case lnsSetFile:
+			r.file = c.uleb()
+		case lnsSetColumn:
+			r.column = c.uleb()
+		case lnsConstAddPC:
+			advance(constAdd)
+		case lnsFixedAdvancePC:
+			r.addr, r.opIndex = r.addr+uint64(c.u16()), 0
+		default:
+			for range t.lengths[op-1] {
+				c.uleb()
+			}
+		}
+	}
+	if c.bad {
+		return t.u.obj.line.bad(t.off+uint64(c.pos), "line number program cut short")
+	}
+	return nil
+}

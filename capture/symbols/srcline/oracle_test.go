@@ -1,0 +1,333 @@
+package srcline
+
+import (
+	"bufio"
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// open opens an ELF file and looks for what it refers to beside it.
+func open(t testing.TB, name string) *Data {
+	t.Helper()
+	file := func(name string) (File, error) {
+		f, err := os.Open(name)
+		if err != nil {
+			return File{}, err
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return File{}, err
+		}
+		return File{f, info.Size(), filepath.Base(name)}, nil
+	}
+	f, err := file(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.close)
+	d, err := Open(f, Options{
+		Alt: func(alt string, _ []byte) (File, error) { return file(filepath.Join(filepath.Dir(name), alt)) },
+		DWO: func(dir, dwo string, _ uint64) (File, error) {
+			if !filepath.IsAbs(dwo) {
+				dwo = filepath.Join(dir, dwo)
+			}
+			return file(dwo)
+		},
+		DWP: func() (File, error) {
+			f, err := file(name + ".dwp")
+			if os.IsNotExist(err) {
+				return File{}, nil
+			}
+			return f, err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// textAddrs is some thousand addresses within the functions of the symbol table.
+func textAddrs(t testing.TB, name string) []uint64 {
+	t.Helper()
+	f, err := elf.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	syms, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addrs []uint64
+	step := max(3, f.Section(".text").Size/5000)
+	for _, s := range syms {
+		if elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Section == elf.SHN_UNDEF {
+			continue
+		}
+		for a := s.Value; a < s.Value+s.Size; a += step {
+			addrs = append(addrs, a)
+		}
+	}
+	slices.Sort(addrs)
+	return slices.Compact(addrs)
+}
+
+// frames is our answer for every address.
+func frames(t testing.TB, d *Data, addrs []uint64) [][]Frame {
+	t.Helper()
+	all := make([][]Frame, len(addrs))
+	err := d.Frames(addrs, func(i int, f []Frame) {
+		if all[i] != nil {
+			t.Errorf("%#x yielded twice", addrs[i])
+		}
+		all[i] = slices.Clone(f)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return all
+}
+
+// oracle is a program that answers the same question. It prints each address, and for each frame a line with the function and one with
+// file:line:column or file:line.
+type oracle struct {
+	command []string // what goes before the file's name
+	columns bool
+}
+
+var (
+	llvmSymbolizer = oracle{[]string{"llvm-symbolizer", "--no-demangle", "--inlines", "-a", "--obj"}, true}
+	addr2line      = oracle{[]string{"addr2line", "-a", "-i", "-f", "-e"}, false}
+)
+
+// withoutSymbols hides the symbol table in a copy of the file beside it: both programs prefer its names for outermost frames.
+func withoutSymbols(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shoff, entry, kind := uint64(0), 64, 4
+	if elf.Class(b[elf.EI_CLASS]) == elf.ELFCLASS64 {
+		shoff = binary.LittleEndian.Uint64(b[40:])
+	} else {
+		shoff, entry = uint64(binary.LittleEndian.Uint32(b[32:])), 40
+	}
+	for h := b[shoff:]; len(h) >= entry; h = h[entry:] {
+		if t := elf.SectionType(binary.LittleEndian.Uint32(h[kind:])); t == elf.SHT_SYMTAB || t == elf.SHT_DYNSYM {
+			binary.LittleEndian.PutUint32(h[kind:], uint32(elf.SHT_PROGBITS))
+		}
+	}
+	bare := name + ".bare"
+	if err := os.WriteFile(bare, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(name + ".dwp"); err == nil {
+		if err := os.Symlink(name+".dwp", bare+".dwp"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bare
+}
+
+func (o oracle) ask(t *testing.T, name string, addrs []uint64) [][]Frame {
+	t.Helper()
+	tool := o.command[0]
+	need(t, tool)
+	var in bytes.Buffer
+	for _, a := range addrs {
+		fmt.Fprintf(&in, "%#x\n", a)
+	}
+	cmd := exec.Command(tool, append(o.command[1:], name)...)
+	cmd.Stdin = &in
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", tool, err)
+	}
+	all := make([][]Frame, 0, len(addrs))
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		if a, err := strconv.ParseUint(line, 0, 64); err == nil && len(all) < len(addrs) && a == addrs[len(all)] {
+			all = append(all, nil)
+			continue
+		}
+		if line == "" || len(all) == 0 {
+			continue
+		}
+		f := Frame{Func: line}
+		lines.Scan()
+		place, _, _ := strings.Cut(lines.Text(), " (discriminator")
+		if o.columns {
+			place, f.Column = cutNumber(place)
+		}
+		f.File, f.Line = cutNumber(place)
+		f.Func, f.File = strings.Trim(f.Func, "?"), strings.Trim(f.File, "?")
+		last := &all[len(all)-1]
+		*last = append(*last, f)
+	}
+	if len(all) != len(addrs) {
+		t.Fatalf("%s answered %d of %d addresses", tool, len(all), len(addrs))
+	}
+	return all
+}
+
+func cutNumber(s string) (string, int) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return s, 0
+	}
+	n, _ := strconv.Atoi(s[i+1:])
+	return s[:i], n
+}
+
+func need(t testing.TB, tools ...string) {
+	t.Helper()
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed", tool)
+		}
+	}
+}
+
+// run runs a command in dir.
+func run(t testing.TB, dir string, command ...string) {
+	t.Helper()
+	need(t, command[0])
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, out)
+	}
+}
+
+func testdata(t testing.TB, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// cxx compiles testdata/main.cc and measure.cc, each on its own, and links them.
+func cxx(compiler string, flags ...string) func(t testing.TB, dir string) {
+	return func(t testing.TB, dir string) {
+		link := append(append([]string{compiler}, flags...), "-o", "program")
+		for _, source := range []string{"main", "measure"} {
+			compile := append(append([]string{compiler}, flags...), "-std=c++17", "-c", "-o", source+".o", testdata(t, source+".cc"))
+			run(t, dir, compile...)
+			link = append(link, source+".o")
+		}
+		run(t, dir, link...)
+	}
+}
+
+// single compiles one source file with the command.
+func single(source string, command ...string) func(t testing.TB, dir string) {
+	return func(t testing.TB, dir string) {
+		run(t, dir, append(slices.Clone(command), "-o", "program", testdata(t, source))...)
+	}
+}
+
+// variant changes how the debugging information is stored, not what it says.
+type variant struct{ name, command string }
+
+// Every address has the frames that other programs find; and once the same debugging information is stored in another way, the
+// same ones. llvm-symbolizer 14 does not know alternate files; addr2line 2.40 knows neither split DWARF 5, nor 64-bit DWARF, nor
+// DW_FORM_rnglistx (what Clang writes in DWARF 5), nor references out of a unit in DWARF 5, and of two files with the same
+// number in GCC's DWARF 5 it takes the wrong one. It is asked where it can answer.
+func TestFrames(t *testing.T) {
+	llvm := []oracle{llvmSymbolizer}
+	both := []oracle{llvmSymbolizer, addr2line}
+	const dwz = "cp program other && dwz -m alt program other && readelf -SW program | grep -q debugaltlink"
+	for _, test := range []struct {
+		name     string
+		build    func(t testing.TB, dir string)
+		oracles  []oracle
+		variants []variant
+	}{
+		{"gcc, DWARF 4", cxx("g++", "-O2", "-gdwarf-4"), both, []variant{
+			{"zlib", "objcopy --compress-debug-sections=zlib-gabi program"},
+			{"zdebug", "objcopy --decompress-debug-sections program && objcopy --compress-debug-sections=zlib-gnu program"},
+			{"dwz", "objcopy --decompress-debug-sections program && " + dwz},
+		}},
+		{"gcc, DWARF 5", cxx("g++", "-O3", "-gdwarf-5"), llvm, []variant{
+			{"separate file", "objcopy --only-keep-debug program program.debug && mv program.debug program"},
+			{"zstd", "objcopy --compress-debug-sections=zstd program"},
+			{"dwz", "objcopy --decompress-debug-sections program && " + dwz},
+		}},
+		{"gcc, DWARF 5, supplementary file", cxx("g++", "-O2", "-gdwarf-5"), llvm, []variant{
+			{"dwz", "dwz program"},
+			{"dwz, supplementary file", "cp program other && dwz -5 -m alt program other && readelf -SW program | grep -q debug_sup"},
+		}},
+		{"gcc, 64-bit DWARF", cxx("g++", "-O2", "-g", "-gdwarf64"), llvm, nil},
+		{"gcc, 32-bit", cxx("g++", "-O2", "-g", "-m32"), llvm, nil},
+		{"gcc, dropped sections, types in units", cxx("g++", "-O2", "-gdwarf-4", "-fdebug-types-section", "-ffunction-sections", "-Wl,--gc-sections"), both, nil},
+		{"gcc, link-time optimisation", cxx("g++", "-O2", "-g", "-flto"), llvm, nil},
+		{"gcc, split DWARF 4", cxx("g++", "-O2", "-gdwarf-4", "-gsplit-dwarf"), llvm, []variant{{"dwp", "dwp -e program && rm *.dwo"}}},
+		{"gcc, split DWARF 5", cxx("g++", "-O2", "-gdwarf-5", "-gsplit-dwarf"), llvm, []variant{{"dwp", "llvm-dwp -e program -o program.dwp && rm *.dwo"}}},
+		{"gcc, functions in functions", single("nested.c", "gcc", "-O2", "-g"), both, nil},
+		{"clang, DWARF 4", cxx("clang++", "-O2", "-gdwarf-4"), both, nil},
+		{"clang, DWARF 5", cxx("clang++", "-O3", "-gdwarf-5"), llvm, []variant{{"zlib", "objcopy --compress-debug-sections=zlib program"}}},
+		{"clang, lines only", cxx("clang++", "-O2", "-gmlt"), llvm, nil},
+		{"clang, split DWARF 4", cxx("clang++", "-O2", "-gdwarf-4", "-gsplit-dwarf"), llvm, []variant{{"dwp", "dwp -e program && rm *.dwo"}}},
+		{"clang, split DWARF 5", cxx("clang++", "-O2", "-gdwarf-5", "-gsplit-dwarf"), llvm, []variant{{"dwp", "llvm-dwp -e program -o program.dwp && rm *.dwo"}}},
+		{"rustc", single("words.rs", "rustc", "-O", "-g", "--edition=2021"), llvm, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			test.build(t, dir)
+			name := filepath.Join(dir, "program")
+			addrs := textAddrs(t, name)
+			got := frames(t, open(t, name), addrs)
+			bare := withoutSymbols(t, name)
+			for _, o := range test.oracles {
+				o.compare(t, addrs, got, o.ask(t, bare, addrs))
+			}
+			for _, v := range test.variants {
+				t.Run(v.name, func(t *testing.T) {
+					run(t, dir, "sh", "-c", v.command)
+					oracle{[]string{"the plain file"}, true}.compare(t, addrs, frames(t, open(t, name), addrs), got)
+				})
+			}
+		})
+	}
+}
+
+func (o oracle) compare(t *testing.T, addrs []uint64, got, want [][]Frame) {
+	t.Helper()
+	inlined, differ := 0, 0
+	for i := range addrs {
+		have := slices.Clone(got[i])
+		if len(have) > 1 {
+			inlined++
+		}
+		for k := range have {
+			if !o.columns {
+				have[k].Column = 0
+			}
+		}
+		if len(have) == 0 && o.command[0] != "the plain file" {
+			have = []Frame{{}} // as they say it
+		}
+		if !slices.Equal(have, want[i]) {
+			if differ++; differ <= 3 {
+				t.Errorf("%#x: %+v\n%s has %+v", addrs[i], have, o.command[0], want[i])
+			}
+		}
+	}
+	t.Logf("%d addresses, %d with inlined functions, %s differs at %d", len(addrs), inlined, o.command[0], differ)
+}

@@ -1,0 +1,272 @@
+package srcline
+
+import (
+	"bytes"
+	"compress/zlib"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	// maxRatio bounds how many bytes a compressed section may claim for each that the file has. Deflate reaches 1032,
+	// debugging information about 10.
+	maxRatio = 1040
+	// maxInflated bounds a compressed section, as it is held in memory.
+	maxInflated = 4 << 30
+	// pageSize is how much is read around a byte that is not at hand.
+	pageSize = 8 << 10
+)
+
+// section is the contents of a section, read in pieces or, where the file has it compressed, as a whole at first use.
+// The zero section is empty.
+type section struct {
+	file string
+	name string
+	r    io.ReaderAt
+	off  int64  // in the file
+	size uint64 // as it is in the file; once it is inflated, of the contents
+
+	compression compression
+	class       elf.Class // says how a SHF_COMPRESSED section's header looks
+
+	data []byte // the whole, once inflated
+	kept window // the unit that is being worked on
+	page window // what was read last
+}
+
+// window is some bytes of a section.
+type window struct {
+	off  uint64
+	data []byte
+}
+
+func (w *window) get(off, n uint64) ([]byte, bool) {
+	if off < w.off || off-w.off > uint64(len(w.data)) || n > uint64(len(w.data))-(off-w.off) {
+		return nil, false
+	}
+	return w.data[off-w.off:][:n], true
+}
+
+type compression uint8
+
+const (
+	stored     compression = iota
+	compressed             // SHF_COMPRESSED
+	zdebug                 // .zdebug_*: "ZLIB", the size in 8 big-endian bytes, a zlib stream
+)
+
+func (s *section) bad(off uint64, what string) error {
+	return &Error{s.file, s.name, off, what, ErrBadDWARF}
+}
+
+func (s *section) unsupported(off uint64, what string) error {
+	return &Error{s.file, s.name, off, what, ErrUnsupported}
+}
+
+// open makes the size known and, where the section is compressed, the contents.
+func (s *section) open() error {
+	if s.compression == stored {
+		return nil
+	}
+	raw := make([]byte, s.size)
+	if err := s.read(raw, 0); err != nil {
+		return err
+	}
+	data, err := inflate(raw, s.compression, s.class)
+	if err != nil {
+		return &Error{s.file, s.name, 0, "compressed section", err}
+	}
+	s.data, s.size, s.compression = data, uint64(len(data)), stored
+	return nil
+}
+
+func (s *section) read(b []byte, off uint64) error {
+	if n, err := s.r.ReadAt(b, s.off+int64(off)); n < len(b) {
+		if err == nil || err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return &Error{s.file, s.name, off, fmt.Sprintf("reading %d bytes", len(b)), err}
+	}
+	return nil
+}
+
+// view returns at least min bytes at off, and up to max if there are more. They are valid until the next call.
+func (s *section) view(off, min, max uint64) ([]byte, error) {
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	if off > s.size || min > s.size-off {
+		return nil, s.bad(off, fmt.Sprintf("%d bytes reach beyond the end (%#x)", min, s.size))
+	}
+	if max > s.size-off {
+		max = s.size - off
+	}
+	if s.data != nil {
+		return s.data[off:][:max], nil
+	}
+	if b, ok := s.kept.get(off, max); ok {
+		return b, nil
+	}
+	if b, ok := s.page.get(off, max); ok {
+		return b, nil
+	}
+	n := max
+	if n < pageSize {
+		n = pageSize
+	}
+	if n > s.size-off {
+		n = s.size - off
+	}
+	if err := s.page.fill(s, off, n); err != nil {
+		return nil, err
+	}
+	return s.page.data[:max], nil
+}
+
+func (w *window) fill(s *section, off, n uint64) error {
+	if uint64(cap(w.data)) < n {
+		w.data = make([]byte, n)
+	}
+	w.off, w.data = off, w.data[:n]
+	if err := s.read(w.data, off); err != nil {
+		w.data = w.data[:0]
+		return err
+	}
+	return nil
+}
+
+// at returns the n bytes at off, valid until the next call.
+func (s *section) at(off, n uint64) ([]byte, error) { return s.view(off, n, n) }
+
+// keep returns the n bytes at off, valid until the next keep.
+func (s *section) keep(off, n uint64) ([]byte, error) {
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	if off > s.size || n > s.size-off {
+		return nil, s.bad(off, fmt.Sprintf("%d bytes reach beyond the end (%#x)", n, s.size))
+	}
+	if s.data != nil {
+		return s.data[off:][:n], nil
+	}
+	if b, ok := s.kept.get(off, n); ok {
+		return b, nil
+	}
+	if cap(s.kept.data) > 4<<20 && n < uint64(cap(s.kept.data))/4 {
+		s.kept.data = nil // one large unit among small ones
+	}
+	if err := s.kept.fill(s, off, n); err != nil {
+		return nil, err
+	}
+	return s.kept.data, nil
+}
+
+// uint reads an unsigned value of size bytes at off.
+func (s *section) uint(off uint64, size uint8) (uint64, error) {
+	b, err := s.at(off, uint64(size))
+	if err != nil {
+		return 0, err
+	}
+	c := cursor{data: b}
+	return c.uint(size), nil
+}
+
+// maxString bounds a name; the longest of real C++ and Rust programs are a few times 10 KiB.
+const maxString = 64 << 10
+
+// string reads the NUL-terminated string at off.
+func (s *section) string(off uint64) (string, error) {
+	for n := uint64(256); ; n *= 4 {
+		b, err := s.view(off, 1, n)
+		if err != nil {
+			return "", err
+		}
+		if i := bytes.IndexByte(b, 0); i >= 0 {
+			return string(b[:i]), nil
+		}
+		if uint64(len(b)) < n {
+			return "", s.bad(off, "string without an end")
+		}
+		if n >= maxString {
+			return string(b[:maxString]), nil
+		}
+	}
+}
+
+// part returns n bytes of the section from off on as a section of its own.
+func (s *section) part(off, n uint64) (section, error) {
+	if err := s.open(); err != nil {
+		return section{}, err
+	}
+	if off > s.size || n > s.size-off {
+		return section{}, s.bad(off, fmt.Sprintf("%d bytes reach beyond the end (%#x)", n, s.size))
+	}
+	p := section{file: s.file, name: s.name, r: s.r, off: s.off + int64(off), size: n}
+	if s.data != nil {
+		p.data = s.data[off:][:n:n]
+	}
+	return p, nil
+}
+
+// inflate decompresses a section. Nothing is allocated on the word of a header.
+func inflate(raw []byte, kind compression, class elf.Class) ([]byte, error) {
+	c := cursor{data: raw}
+	typ, size := elf.COMPRESS_ZLIB, uint64(0)
+	switch {
+	case kind == zdebug:
+		if len(raw) < 12 || string(raw[:4]) != "ZLIB" {
+			return nil, fmt.Errorf("no ZLIB header: %w", ErrBadELF)
+		}
+		size = binary.BigEndian.Uint64(raw[4:])
+		c.pos = 12
+	case class == elf.ELFCLASS32: // Elf32_Chdr: ch_type, ch_size, ch_addralign
+		typ, size = elf.CompressionType(c.u32()), uint64(c.u32())
+		c.skip(4)
+	default: // Elf64_Chdr: ch_type, ch_reserved, ch_size, ch_addralign
+		typ = elf.CompressionType(c.u32())
+		c.skip(4)
+		size = c.u64()
+		c.skip(8)
+	}
+	if c.bad {
+		return nil, fmt.Errorf("compression header: %w", ErrBadELF)
+	}
+	if size > maxInflated || size > maxRatio*uint64(len(raw)) {
+		return nil, fmt.Errorf("%d bytes out of %d: %w", size, len(raw), ErrBadELF)
+	}
+	stream := bytes.NewReader(raw[c.pos:])
+	var r io.Reader
+	switch typ {
+	case elf.COMPRESS_ZLIB:
+		z, err := zlib.NewReader(stream)
+		if err != nil {
+			return nil, fmt.Errorf("zlib: %w: %w", err, ErrBadELF)
+		}
+		defer z.Close()
+		r = z
+	case elf.COMPRESS_ZSTD:
+		z, err := zstd.NewReader(stream, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(128<<20), zstd.WithDecoderMaxMemory(maxInflated))
+		if err != nil {
+			return nil, fmt.Errorf("zstd: %w: %w", err, ErrBadELF)
+		}
+		defer z.Close()
+		r = z
+	default:
+		return nil, fmt.Errorf("%v: %w", typ, ErrUnsupported)
+	}
+	// Eight times is what debugging information makes of itself at most, as a rule; beyond that the buffer grows with the contents.
+	out := bytes.NewBuffer(make([]byte, 0, min(size, 8*uint64(len(raw)))+bytes.MinRead))
+	n, err := io.Copy(out, io.LimitReader(r, int64(size)+1))
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w: %w", typ, err, ErrBadELF)
+	}
+	if uint64(n) != size {
+		return nil, fmt.Errorf("the contents are not the %d bytes of the header: %w", size, ErrBadELF)
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,178 @@
+package srcline
+
+import "debug/dwarf"
+
+const (
+	maxDepth   = 1 << 12 // of DIEs in one another; a few hundred occur
+	maxInlined = 512     // of inlined functions in one another; GCC and LLVM stop below 100
+)
+
+// call is a function at some wanted addresses, inlined or not.
+type call struct {
+	die    uint64 // offset in .debug_info
+	parent int32  // index of the call that this one is inlined in, -1 for none
+	depth  int32
+	file   uint64 // of the call, an index in the unit's line table
+	line   uint64
+	column uint64
+
+	name  string // once it is asked for: named
+	named bool
+}
+
+// walk looks through the DIEs of one unit for the functions at pcs.
+type walk struct {
+	d    *Data
+	u    *unit
+	pcs  []uint64 // sorted
+	data []byte   // the unit, from its header on
+
+	calls   []call
+	deepest []int32 // for each of pcs the innermost of calls, -1 for none
+	open    []level
+	skipped bool // something was not looked into
+}
+
+// level is a DIE whose children are being read.
+type level struct {
+	call int32 // the function it is in or is itself, -1 for none
+	skim bool  // nothing of interest in there: only its end is looked for
+}
+
+// run walks the unit. With thorough it looks into everything: functions within functions (GNU C and Fortran have these) lie outside the
+// code of the function around them, and methods may be within types.
+func (w *walk) run(thorough bool) error {
+	u := w.u
+	if !w.d.spend(len(w.data)) {
+		return u.obj.info.bad(u.off, errWork.Error())
+	}
+	table, err := w.d.abbrevs(u)
+	if err != nil {
+		return err
+	}
+	w.calls, w.open, w.skipped = w.calls[:0], w.open[:0], false
+	for i := range w.deepest {
+		w.deepest[i] = -1
+	}
+	bad := func(pos int, what string) error { return u.obj.info.bad(u.off+uint64(pos), what) }
+	c := cursor{data: w.data, pos: int(u.die - u.off)}
+	for c.pos < len(c.data) {
+		start := c.pos
+		code := c.uleb()
+		if code == 0 {
+			if len(w.open) <= 1 {
+				return nil // the end of the unit's own children; what is behind is padding
+			}
+			w.open = w.open[:len(w.open)-1]
+			continue
+		}
+		a := table.lookup(code)
+		if a == nil {
+			return bad(start, "a DIE with an abbreviation that does not exist")
+		}
+		here := level{call: -1}
+		if len(w.open) > 0 {
+			here = w.open[len(w.open)-1]
+		}
+		var sibling uint64
+		if a.role < block || here.skim {
+			sibling = a.skipDIE(&c, u)
+			if a.role == plain && !thorough {
+				here.skim = true
+			}
+		} else {
+			sibling, err = w.enter(a, &c, start, &here, thorough)
+			if err != nil {
+				w.d.problems.add(err)
+			}
+		}
+		if c.bad {
+			return bad(start, "a DIE reaches beyond the end of the unit")
+		}
+		if !a.children {
+			if len(w.open) == 0 {
+				return nil
+			}
+			continue
+		}
+		if here.skim {
+			w.skipped = true
+			if sibling > uint64(c.pos) && sibling <= uint64(len(c.data)) && len(w.open) > 0 {
+				c.pos = int(sibling)
+				continue
+			}
+		}
+		if len(w.open) == maxDepth {
+			return bad(start, "DIEs nested too deeply")
+		}
+		w.open = append(w.open, here)
+	}
+	return nil
+}
+
+// enter reads a function, an inlined call or a block at start, and changes here to how its children are to be read.
+func (w *walk) enter(a *abbrev, c *cursor, start int, here *level, thorough bool) (sibling uint64, err error) {
+	var pc pcRange
+	found := call{die: w.u.off + uint64(start), parent: -1}
+	for _, s := range a.specs {
+		v := readValue(c, s, w.u)
+		switch s.attr {
+		case dwarf.AttrSibling:
+			if v.form.isUnitRef() {
+				sibling = v.u
+			}
+		case dwarf.AttrCallFile:
+			found.file = v.u
+		case dwarf.AttrCallLine:
+			found.line = v.u
+		case dwarf.AttrCallColumn:
+			found.column = v.u
+		default:
+			pc.set(s.attr, v)
+		}
+	}
+	if c.bad {
+		return sibling, nil
+	}
+	index := int32(-1)
+	hit := false
+	err = w.d.each(w.u, &pc, func(lo, hi uint64) {
+		i := search(w.pcs, lo)
+		if i == len(w.pcs) || w.pcs[i] >= hi {
+			return
+		}
+		hit = true
+		if a.role == block {
+			return
+		}
+		if index < 0 {
+			if a.role == inlined {
+				if here.call < 0 {
+					return
+				}
+				found.parent, found.depth = here.call, w.calls[here.call].depth+1
+				if found.depth > maxInlined {
+					return
+				}
+			}
+			index = int32(len(w.calls))
+			w.calls = append(w.calls, found)
+		}
+		for ; i < len(w.pcs) && w.pcs[i] < hi; i++ {
+			w.deepest[i] = index
+		}
+	})
+	switch {
+	case a.role == block:
+		// A block without addresses of its own is where its function is.
+		here.skim = !hit && (pc.hasLow || pc.hasRanges)
+	case index >= 0:
+		here.call = index
+	default:
+		here.call, here.skim = -1, true
+	}
+	if thorough {
+		here.skim = false
+	}
+	return sibling, err
+}
