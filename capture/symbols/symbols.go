@@ -1,5 +1,5 @@
 // Package symbols turns addresses into function names: those of ELF images from their symbol tables (.symtab, else that of the
-// separate debug file, else MiniDebugInfo and .dynsym; and the procedure linkage table), those of the kernel and its modules
+// separate debug file, else MiniDebugInfo, .dynsym and Go's function table; and the procedure linkage table), those of the kernel and its modules
 // from /proc/kallsyms, those of the vDSO from the copy in our own memory, those of code generated at run time from what the
 // runtime wrote: a jitdump or a perf map.
 //

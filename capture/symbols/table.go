@@ -36,7 +36,7 @@ type entry struct {
 var ErrNoSymbols = errors.New("no symbols")
 
 // ReadELF reads the function symbols of the ELF file of size bytes behind r: those of .symtab, or when .symtab is absent or
-// names no function, of its MiniDebugInfo and .dynsym; and the stubs of the procedure linkage table as name@plt. It keeps no reference to r.
+// names no function, of its MiniDebugInfo, .dynsym and Go's function table; and the stubs of the procedure linkage table as name@plt. It keeps no reference to r.
 // With ErrNoSymbols the table is still valid for Vaddr.
 func ReadELF(r io.ReaderAt, size int64) (*Table, error) {
 	f, err := parseELF(r, size)
@@ -47,7 +47,7 @@ func ReadELF(r io.ReaderAt, size int64) (*Table, error) {
 }
 
 // table reads the functions of f: those of .symtab, else of the debug file that it was stripped into, else of what a stripped
-// file has: MiniDebugInfo and .dynsym. Debug files are looked for where im says, if at all.
+// file has: MiniDebugInfo, .dynsym and Go's function table. Debug files are looked for where im says, if at all.
 func (f *elfFile) table(im *Image) (*Table, error) {
 	t := &Table{loads: f.loads}
 	b := builder{code: f.codeRanges()}
@@ -63,7 +63,7 @@ func (f *elfFile) table(im *Image) (*Table, error) {
 		if mini != nil {
 			err = b.readTable(mini, elf.SHT_SYMTAB)
 		}
-		failed = cmp.Or(failed, err, b.readTable(f, elf.SHT_DYNSYM))
+		failed = cmp.Or(failed, err, b.readTable(f, elf.SHT_DYNSYM), b.readGo(f))
 	}
 	b.finish(t, func(addr uint64) uint64 { return codeEnd(b.code, addr) })
 	f.addPLT(t)
@@ -226,13 +226,7 @@ func (b *builder) read(f *elfFile, s section) error {
 	if err != nil {
 		return fmt.Errorf("string table: %w", err)
 	}
-	base := uint32(len(b.strings))
-	if base == 0 {
-		b.strings = strings
-	} else {
-		b.strings = append(append(b.strings, 0), strings...) // the last string may lack its end
-		base++
-	}
+	base := b.addStrings(strings)
 	const chunk = 2048
 	for i := uint64(0); i < n; i += chunk {
 		raw, err := f.read(s.Off+i*entrySize, min(chunk, n-i)*entrySize)
@@ -244,6 +238,18 @@ func (b *builder) read(f *elfFile, s section) error {
 		}
 	}
 	return nil
+}
+
+// addStrings adds a string table, and returns where it lies among the builder's strings.
+func (b *builder) addStrings(table []byte) uint32 {
+	if len(b.strings) == 0 {
+		b.strings = table
+		return 0
+	}
+	b.strings = append(b.strings, 0) // the last string may lack its end
+	base := len(b.strings)
+	b.strings = append(b.strings, table...)
+	return uint32(base)
 }
 
 // add keeps the Elf64_Sym or Elf32_Sym when it is a function, or a label in executable code. Its string table lies at base among

@@ -1,0 +1,162 @@
+package symbols
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const goProgram = `package main
+
+import (
+	"fmt"
+	"sort"
+)
+
+type number interface{ ~int | ~string }
+
+//go:noinline
+func largest[T number](v []T) T { return slicesMax(v) }
+
+func slicesMax[T number](v []T) (m T) {
+	for _, x := range v {
+		m = max(m, x)
+	}
+	return m
+}
+
+func main() {
+	v := []int{3, 1, 2}
+	sort.Slice(v, func(i, j int) bool { return v[i] < v[j] })
+	fmt.Println(v, largest(v), largest([]string{"a"}))
+}
+`
+
+const cgoProgram = `package main
+
+// int twice(int x) { return 2 * x; }
+import "C"
+
+func main() { println(C.twice(21)) }
+`
+
+func TestNamesOfStrippedGoPrograms(t *testing.T) {
+	need(t, "go")
+	for _, c := range []struct {
+		name, text string
+		env, flags []string
+	}{
+		{"plain", goProgram, []string{"CGO_ENABLED=0"}, nil},
+		{"position-independent", goProgram, []string{"CGO_ENABLED=0"}, []string{"-buildmode=pie"}},
+		{"linked by the C linker", cgoProgram, []string{"CGO_ENABLED=1"}, []string{"-ldflags=-linkmode=external"}},
+		{"linked statically", cgoProgram, []string{"CGO_ENABLED=1"}, []string{"-ldflags=-linkmode=external -extldflags=-static"}},
+		{"32-bit", goProgram, []string{"CGO_ENABLED=0", "GOARCH=386"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			source, named, stripped := filepath.Join(dir, "main.go"), filepath.Join(dir, "named"), filepath.Join(dir, "stripped")
+			if err := os.WriteFile(source, []byte(c.text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range c.env {
+				key, value, _ := strings.Cut(v, "=")
+				t.Setenv(key, value)
+			}
+			output(t, "go", slices.Concat([]string{"build", "-o", named}, c.flags, []string{source})...)
+			if c.flags == nil {
+				output(t, "go", "build", "-ldflags=-s -w", "-o", stripped, source)
+			} else {
+				output(t, "objcopy", "--strip-all", named, stripped)
+			}
+			have := readFile(t, stripped)
+			functions := 0
+			for line := range strings.Lines(output(t, "go", "tool", "nm", "-size", named)) {
+				f := strings.Fields(line)
+				if len(f) < 4 || f[2] != "T" && f[2] != "t" || !strings.HasPrefix(f[3], "main.") && !strings.HasPrefix(f[3], "runtime.") {
+					continue
+				}
+				addr, ok := hex([]byte(f[0]))
+				name, _, _ := strings.Cut(strings.TrimSuffix(f[3], ".abi0"), "[")
+				if !ok || name == "runtime.text" || name == "runtime.etext" {
+					continue
+				}
+				functions++
+				got, found := have.Lookup(addr)
+				if short, _, _ := strings.Cut(got.Name, "["); !found || short != name || got.Addr != addr {
+					t.Errorf("0x%x: %+v, %v; nm says %s", addr, got, found, f[3])
+				}
+			}
+			if functions < 1000 {
+				t.Errorf("nm shows %d functions", functions)
+			}
+		})
+	}
+}
+
+// goTableBytes is a table of two functions, f at 0x10 and g at 0x20, which ends at 0x30.
+func goTableBytes() []byte {
+	b := binary.LittleEndian.AppendUint64(nil, goMagic120|1<<48|8<<56)
+	for _, word := range []uint64{2, 0, 0x1000, 72, 76, 76, 76, 76} {
+		b = binary.LittleEndian.AppendUint64(b, word)
+	}
+	b = append(b, "f\x00g\x00"...)
+	for _, word := range []uint32{0x10, 20, 0x20, 28, 0x30, 0x10, 0, 0x20, 2} {
+		b = binary.LittleEndian.AppendUint32(b, word)
+	}
+	return b
+}
+
+// addGoTable has a file consist of code at 0x1000 and a table.
+func addGoTable(b []byte, machine elf.Machine) (t Table, err error) {
+	const start, size = 0x1000, 0x100
+	all := append(bytes.Repeat([]byte{0xcc}, size), b...)
+	f := &elfFile{
+		r: bytes.NewReader(all), size: int64(len(all)), order: binary.LittleEndian, is64: machine != elf.EM_386, machine: machine,
+		loads: []segment{{0, start, size, size, true}},
+	}
+	builder := builder{code: f.codeRanges()}
+	g, err := f.goTable(section{Off: size, Size: uint64(len(b))})
+	if err == nil && g.findText(builder.code) {
+		g.add(&builder)
+	}
+	builder.finish(&t, func(addr uint64) uint64 { return codeEnd(builder.code, addr) })
+	return t, err
+}
+
+func TestGoTable(t *testing.T) {
+	table, err := addGoTable(goTableBytes(), elf.EM_X86_64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table.Len() != 2 || table.At(0) != (Func{"f", 0x1010, 16}) || table.At(1) != (Func{"g", 0x1020, 16}) {
+		t.Errorf("%d functions, %+v", table.Len(), table.At(0))
+	}
+	for n := range goTableBytes() {
+		if _, err := addGoTable(goTableBytes()[:n], elf.EM_X86_64); err == nil && n < len(goTableBytes())-16 {
+			t.Errorf("no error for %d bytes", n)
+		}
+	}
+}
+
+func FuzzGoTable(f *testing.F) {
+	f.Add(goTableBytes(), uint16(elf.EM_X86_64))
+	f.Add(goTableBytes(), uint16(elf.EM_386))
+	f.Add(goTableBytes(), uint16(elf.EM_AARCH64))
+	f.Fuzz(func(t *testing.T, b []byte, machine uint16) {
+		table, _ := addGoTable(b, elf.Machine(machine))
+		if 8*table.Len() > len(b) || len(table.names) > 2*len(b)+maxName {
+			t.Errorf("%d functions, %d bytes of names from %d bytes", table.Len(), len(table.names), len(b))
+		}
+		for i := range table.Len() {
+			fn := table.At(i)
+			if got, ok := table.Lookup(fn.Addr); !ok || got != fn {
+				t.Errorf("%+v, %v; want %+v", got, ok, fn)
+			}
+		}
+	})
+}
