@@ -30,11 +30,12 @@ type code struct {
 	pages   [4]page
 	paths   paths
 	charted *codeMap // of what was asked for, and whole when that does not do
-	recent  [8]*reading
-	turn    int
-	after   cache // of followsCall, by image address
-	never   cache // of noReturn
-	probes  [3]paths
+	kept    int      // instructions in readings
+	// readings are those of functions, by their starts.
+	readings map[uint64]*reading
+	after    cache // of followsCall, by image address
+	never    cache // of noReturn
+	probes   [3]paths
 }
 
 // A page is a piece of code that was read, with the start of the next one.
@@ -51,7 +52,7 @@ const (
 // readCode returns a reader of the code of an ELF image. Nothing is read
 // before the first question. fdes yields the ranges that CFI covers.
 func readCode(r io.ReaderAt, layout *dwarfcfi.Layout, fdes iter.Seq2[uint64, uint64]) *code {
-	c := &code{r: r, layout: layout, fdes: fdes, charted: &codeMap{}}
+	c := &code{r: r, layout: layout, fdes: fdes, charted: &codeMap{}, readings: make(map[uint64]*reading)}
 	c.paths.c = c
 	for i := range c.pages {
 		c.pages[i].addr = 1 // no page starts there
@@ -254,15 +255,19 @@ func (c *code) fromStart(addr uint64, h hole) (inFunction, bool) {
 	return inFunction{}, false
 }
 
+// maxKept is how many instructions readings may have that are kept: 2 MiB.
+const maxKept = 1 << 17
+
 func (c *code) readingOf(start, hi uint64) *reading {
-	for _, r := range c.recent {
-		if r != nil && r.start == start {
-			return r
+	r := c.readings[start]
+	if r == nil {
+		r = c.paths.function(start, hi)
+		if c.kept += len(r.found) + 1; c.kept > maxKept {
+			clear(c.readings)
+			c.kept = len(r.found) + 1
 		}
+		c.readings[start] = r
 	}
-	r := c.paths.function(start, hi)
-	c.recent[c.turn%len(c.recent)] = r
-	c.turn++
 	return r
 }
 
@@ -279,7 +284,8 @@ func (c *code) chart() *codeMap {
 
 // forget drops what was read with other starts.
 func (c *code) forget() {
-	clear(c.recent[:])
+	clear(c.readings)
+	c.kept = 0
 	c.never = cache{}
 }
 
