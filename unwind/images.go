@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -181,8 +182,7 @@ func (s *Images) settle(im *Image) *Image {
 	return im
 }
 
-// vdso copies the vDSO out of the process, or out of this one when the
-// process is gone: 64-bit processes of a kernel have the same one.
+// vdso copies the vDSO: our own, or that of the process where this is another one.
 func (s *Images) vdso(pid uint32, m *vmas.Mapping) *Image {
 	const largest = 1 << 20
 	size := m.End - m.Start
@@ -204,12 +204,13 @@ func (s *Images) readVDSO(pid uint32, m *vmas.Mapping) ([]byte, error) {
 	if s.offline != nil {
 		return s.offline.vdso(m)
 	}
-	data := make([]byte, m.End-m.Start)
-	err := readMemory(fmt.Sprintf("%s/%d/mem", s.proc, pid), data, m.Start)
-	if err != nil && m.Start>>32 != 0 {
-		err = ownVDSO(s.proc, data)
+	if m.Start>>32 != 0 {
+		if own, err := ownVDSO(); err == nil && uint64(len(own)) == m.End-m.Start {
+			return own, nil
+		}
 	}
-	return data, err
+	data := make([]byte, m.End-m.Start)
+	return data, readMemory(fmt.Sprintf("%s/%d/mem", s.proc, pid), data, m.Start)
 }
 
 func readMemory(path string, data []byte, addr uint64) error {
@@ -222,20 +223,22 @@ func readMemory(path string, data []byte, addr uint64) error {
 	return err
 }
 
-// ownVDSO copies the vDSO of this process, which must be as long as data.
-func ownVDSO(proc string, data []byte) error {
-	t := vmas.NewTable(proc)
+// ownVDSO is a copy of the vDSO of this process: all 64-bit processes of a kernel
+// have the same one, and a new process has to be asked for nothing.
+var ownVDSO = sync.OnceValues(func() ([]byte, error) {
+	t := vmas.NewTable("/proc")
 	pid := uint32(os.Getpid())
 	if _, err := t.Seed(pid); err != nil {
-		return err
+		return nil, err
 	}
 	for _, m := range t.Space(pid).Mappings() {
-		if m.File.Kind == vmas.VDSO && m.End-m.Start == uint64(len(data)) {
-			return readMemory(proc+"/self/mem", data, m.Start)
+		if m.File.Kind == vmas.VDSO {
+			data := make([]byte, m.End-m.Start)
+			return data, readMemory("/proc/self/mem", data, m.Start)
 		}
 	}
-	return errors.New("[vdso]: gone with its process")
-}
+	return nil, errors.New("[vdso]: this process has none")
+})
 
 // ErrReplaced says that the path of a mapped file leads to another file now,
 // and the mapped one cannot be reached any more.

@@ -217,8 +217,8 @@ func (o *Offline) vdso(m *vmas.Mapping) ([]byte, error) {
 			return data, nil
 		}
 	}
-	data := make([]byte, size)
-	if err := ownVDSO("/proc", data); err != nil || m.Start>>32 == 0 {
+	data, err := ownVDSO()
+	if err != nil || m.Start>>32 == 0 || uint64(len(data)) != size {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, errNotFound)
 	}
 	if id.IsZero() && !o.SameKernel || !id.IsZero() && imageBuildID(data) != id {
