@@ -161,7 +161,7 @@ func (b *builder) generatedFrame(pid uint32, im *image, addr uint64) (int32, boo
 		return 0, false
 	}
 	if g.frames[i] == 0 {
-		g.frames[i] = 1 + b.frame(Frame{Name: symbols.Demangle(g.At(i).Name), Image: im.index, Kind: JIT, Known: true})
+		g.frames[i] = 1 + b.frame(Frame{Name: b.sym.Name(g.At(i).Name), Image: im.index, Kind: JIT, Known: true})
 	}
 	return g.frames[i] - 1, true
 }
@@ -214,7 +214,7 @@ func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
 	case fn.Name == "":
 		return b.frame(Frame{Name: fmt.Sprintf("[%s+%#x]", im.Image.Name(), fn.Addr), Image: im.index, Kind: im.kind, Addr: fn.Addr})
 	}
-	return b.frame(Frame{Name: symbols.Demangle(fn.Name), Image: im.index, Kind: im.kind, Known: true, Addr: fn.Addr})
+	return b.frame(Frame{Name: b.sym.Name(fn.Name), Image: im.index, Kind: im.kind, Known: true, Addr: fn.Addr})
 }
 
 // kernelFrame is the frame at an address of the kernel.
@@ -225,7 +225,7 @@ func (b *builder) kernelFrame(addr uint64, returned bool) int32 {
 		fn, name, known := b.sym.Kernel(addr)
 		im := b.image(name, name, nil)
 		if known {
-			f = b.frame(Frame{Name: symbols.Demangle(fn.Name), Image: im, Kind: Kernel, Known: true, Addr: fn.Addr})
+			f = b.frame(Frame{Name: b.sym.Name(fn.Name), Image: im, Kind: Kernel, Known: true, Addr: fn.Addr})
 		} else {
 			f = b.frame(Frame{Name: name, Image: im, Kind: Kernel})
 		}

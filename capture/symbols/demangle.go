@@ -5,6 +5,15 @@ import "github.com/ianlancetaylor/demangle"
 // maxMangled is the longest name that is demangled: the text of a mangled name can be exponentially longer.
 const maxMangled = 16 << 10
 
+// Name returns the name that people know a function by, shortened on request.
+func (s *Symbolizer) Name(mangled string) string {
+	name := Demangle(mangled)
+	if s.options.Shorten && name != mangled {
+		return Shorten(name)
+	}
+	return name
+}
+
 // Demangle returns the name that people know a C++ or Rust function by: without parameters, as perf prints it. Other names are
 // returned as they are.
 func Demangle(name string) string {

@@ -31,6 +31,7 @@ type Options struct {
 	Cache    string // perf's build-ID cache; "" for ~/.debug
 	Kallsyms string // "" for /proc/kallsyms
 	Modules  string // "" for /proc/modules
+	Shorten  bool   // Name leaves out the arguments of templates
 }
 
 // Symbolizer finds function names for one recording. It is not safe for concurrent use.
