@@ -9,7 +9,8 @@ import (
 
 // The procedure linkage table has no symbols of its own. A stub jumps through a slot of the global offset table, and a dynamic
 // relocation says which symbol the linker puts in that slot: the stub is that symbol's "name@plt". Reading the stubs' own
-// instructions covers the lazy .plt, the .plt.sec of binaries built for indirect branch tracking, and .plt.got alike.
+// instructions covers the lazy .plt, the .plt.sec of binaries built for indirect branch tracking, .plt.got, and the stubs of functions
+// that choose their code at run time (STT_GNU_IFUNC), which static programs have too, alike.
 
 // maxPLT bounds the stubs and the relocations that are read for them.
 const maxPLT = 1 << 18
@@ -26,18 +27,11 @@ func (f *elfFile) addPLT(t *Table) {
 		if s.Type != elf.SHT_PROGBITS || s.Flags&elf.SHF_EXECINSTR == 0 || s.Size > maxPLT*16 || len(stubs) > maxPLT {
 			continue
 		}
-		size := uint64(16)
-		switch {
-		case f.named(s, ".plt"), f.named(s, ".plt.sec"):
-		case f.named(s, ".plt.got"):
-			if s.EntrySize == 8 {
-				size = 8
-			}
-		default:
+		if !f.named(s, ".plt") && !f.named(s, ".plt.sec") && !f.named(s, ".plt.got") && !f.named(s, ".iplt") {
 			continue
 		}
 		if slots == nil {
-			if slots, names = f.slots(); len(slots) == 0 {
+			if slots, names = f.slots(t); len(slots) == 0 {
 				return
 			}
 		}
@@ -45,6 +39,7 @@ func (f *elfFile) addPLT(t *Table) {
 		if err != nil {
 			continue
 		}
+		size := stubSize(code)
 		for off := uint64(0); off+size <= uint64(len(code)); off += size {
 			addr := s.Addr + off
 			slot, ok := stubSlot(code[off:off+size], addr)
@@ -57,6 +52,19 @@ func (f *elfFile) addPLT(t *Table) {
 		}
 	}
 	t.merge(stubs, names)
+}
+
+// stubSize is the size of the stubs in a section: 16 bytes, or 8 where they are but a jump.
+func stubSize(code []byte) uint64 {
+	if len(code) < 16 {
+		return 8
+	}
+	_, first := stubSlot(code[:8], 0)
+	_, second := stubSlot(code[8:16], 0)
+	if first && second {
+		return 8
+	}
+	return 16
 }
 
 // stubSlot decodes a stub at addr: [endbr64] [bnd] jmp *slot(%rip).
@@ -75,48 +83,39 @@ func stubSlot(code []byte, addr uint64) (uint64, bool) {
 	return addr + uint64(i+6) + uint64(int64(disp)), true
 }
 
-// slots reads the dynamic relocations (R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT): which symbol goes in which GOT slot.
-// The names are NUL-terminated strings that end in "@plt".
-func (f *elfFile) slots() (map[uint64]uint32, []byte) {
+// slots reads the dynamic relocations: which symbol goes in which GOT slot (R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT), or which function
+// of t says what goes there (R_X86_64_IRELATIVE). The names are NUL-terminated strings that end in "@plt".
+func (f *elfFile) slots(t *Table) (map[uint64]uint32, []byte) {
 	slots := make(map[uint64]uint32)
 	var names []byte
 	for _, s := range f.sects {
 		if s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
 			continue
 		}
-		symtab, ok := f.link(s)
-		if !ok || symtab.Type != elf.SHT_DYNSYM {
-			continue
-		}
-		strtab, ok := f.link(symtab)
-		if !ok || strtab.Size > maxStrings {
-			continue
-		}
 		relas, err := f.read(s.Off, min(s.Size, maxPLT*24))
 		if err != nil {
 			continue
 		}
-		var syms, strings []byte
+		var symbols *dynamicSymbols
 		for ; len(relas) >= 24; relas = relas[24:] {
 			info := f.order.Uint64(relas[8:])
-			typ := elf.R_X86_64(elf.R_TYPE64(info))
-			if typ != elf.R_X86_64_JMP_SLOT && typ != elf.R_X86_64_GLOB_DAT {
-				continue
-			}
-			if syms == nil {
-				if syms, err = f.read(symtab.Off, min(symtab.Size, maxSymbols*elf.Sym64Size)); err != nil {
-					break
+			var name []byte
+			room := maxName
+			switch elf.R_X86_64(elf.R_TYPE64(info)) {
+			case elf.R_X86_64_JMP_SLOT, elf.R_X86_64_GLOB_DAT:
+				if symbols == nil {
+					symbols = f.dynamicSymbols(s)
 				}
-				if strings, err = f.read(strtab.Off, strtab.Size); err != nil {
-					break
+				name = symbols.name(f, elf.R_SYM64(info))
+				room += 2 * len(symbols.strings)
+			case elf.R_X86_64_IRELATIVE:
+				resolver := f.order.Uint64(relas[16:])
+				if i, ok := t.index(resolver); ok && t.funcs[i].addr == resolver {
+					name = cString(t.names, t.funcs[i].name)
 				}
+				room += 2 * len(t.names)
 			}
-			at := uint64(elf.R_SYM64(info)) * elf.Sym64Size
-			if at+elf.Sym64Size > uint64(len(syms)) {
-				continue
-			}
-			name := withoutVersion(cString(strings, f.order.Uint32(syms[at:])))
-			if len(name) == 0 || len(names)+len(name) > 2*len(strings)+maxName {
+			if len(name) == 0 || len(names)+len(name) > room {
 				continue
 			}
 			slots[f.order.Uint64(relas)] = uint32(len(names))
@@ -124,6 +123,34 @@ func (f *elfFile) slots() (map[uint64]uint32, []byte) {
 		}
 	}
 	return slots, names
+}
+
+// dynamicSymbols are the entries of .dynsym and its strings.
+type dynamicSymbols struct{ entries, strings []byte }
+
+// dynamicSymbols reads the symbols that relocations refer to; what cannot be read is empty.
+func (f *elfFile) dynamicSymbols(relocations section) *dynamicSymbols {
+	symtab, ok := f.link(relocations)
+	if !ok || symtab.Type != elf.SHT_DYNSYM {
+		return &dynamicSymbols{}
+	}
+	strtab, ok := f.link(symtab)
+	if !ok || strtab.Size > maxStrings {
+		return &dynamicSymbols{}
+	}
+	var d dynamicSymbols
+	d.entries, _ = f.read(symtab.Off, min(symtab.Size, maxSymbols*elf.Sym64Size))
+	d.strings, _ = f.read(strtab.Off, strtab.Size)
+	return &d
+}
+
+// name returns the name of a symbol, nil for none.
+func (d *dynamicSymbols) name(f *elfFile, index uint32) []byte {
+	at := uint64(index) * elf.Sym64Size
+	if at+elf.Sym64Size > uint64(len(d.entries)) {
+		return nil
+	}
+	return withoutVersion(cString(d.strings, f.order.Uint32(d.entries[at:])))
 }
 
 // merge adds stubs at addresses that no function starts at. The names are the stubs'.

@@ -223,6 +223,47 @@ func TestStubsOfTheProcedureLinkageTable(t *testing.T) {
 	}
 }
 
+// Static programs have stubs for functions that choose their code at run time: the relocation of a stub's slot tells the function.
+func TestStubsOfStaticPrograms(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the stubs of " + runtime.GOARCH + " are not read")
+	}
+	for _, flag := range []string{"-static", "-static-pie"} {
+		path := compile(t, "p.c", program, "-O1", flag)
+		table := readFile(t, path)
+		names, _ := readelfSymbols(t, path, ".symtab")
+		chooser := map[uint64]uint64{} // by slot
+		for line := range strings.Lines(output(t, "readelf", "-rW", path)) {
+			if f := strings.Fields(line); len(f) == 4 && f[2] == "R_X86_64_IRELATIVE" { // offset, info, type, addend
+				slot, _ := hex([]byte(f[0]))
+				chooser[slot], _ = hex([]byte(f[3]))
+			}
+		}
+		stubs := 0
+		for line := range strings.Lines(output(t, "objdump", "-d", "--no-show-raw-insn", "-j.plt", path)) {
+			// "401018:	jmp    *0xa309a(%rip)        # 4a40b8 <_GLOBAL_OFFSET_TABLE_+0xd0>"
+			addr, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+			_, slot, ok := strings.Cut(rest, "# ")
+			if !ok {
+				continue
+			}
+			slot, _, _ = strings.Cut(slot, " ")
+			at, _ := hex([]byte(slot))
+			a, ok := hex([]byte(addr))
+			if want := chooser[at]; ok && want != 0 {
+				stubs++
+				f, _ := table.Lookup(a)
+				if name, ok := strings.CutSuffix(f.Name, "@plt"); !ok || f.Addr > a || !slices.Contains(names[want], name) {
+					t.Errorf("%s: 0x%x: %+v; readelf says %q", flag, a, f, names[want])
+				}
+			}
+		}
+		if stubs < 3 || stubs < len(chooser)/2 {
+			t.Errorf("%s: %d stubs of %d relocations", flag, stubs, len(chooser))
+		}
+	}
+}
+
 func TestVaddrFollowsTheSegments(t *testing.T) {
 	table := &Table{loads: []segment{
 		{Off: 0, Addr: 0x400000, FileSize: 0x800, MemSize: 0x800},
