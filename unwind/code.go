@@ -144,6 +144,9 @@ func (c *code) ruleNearby(addr uint64) (rule, bool) {
 		if in.sp == noRule && in.bp == noRule {
 			return agree(noRule, noRule, out.sp, out.bp)
 		}
+		if out == (way{}) && in.at != addr && !c.endsFunction(addr+1) { // that ends at the second call
+			out.sp, out.bp = c.paths.wayOut(addr+1, h.lo, h.hi)
+		}
 		if out != (way{}) || in.start == first || h.hi-h.lo <= startFiles && c.beginsFunction(in.start) {
 			if r, ok := agree(in.sp, in.bp, out.sp, out.bp); ok {
 				return r, true
@@ -183,8 +186,8 @@ func (c *code) ways(addr uint64, h hole) (in inFunction, out way, ok bool) {
 		}
 		pc = f.at
 	case !known && c.followsCall(addr+1):
-		if c.isStart(addr+1) || !c.charted.whole && c.endsFunction(addr+1) {
-			return in, out, false // the call does not return: what follows is another function
+		if c.isStart(addr+1) || !c.charted.whole {
+			return in, out, false // the call does not return: what follows is, or may be, another function
 		}
 		pc = addr + 1
 	}
