@@ -430,15 +430,17 @@ var restorers = [][]byte{
 	{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05},             // mov $15, %eax; syscall
 }
 
-// isRestorer says whether the instruction at addr is in a signal restorer.
+// isRestorer says whether the instruction at addr is in a signal restorer, or follows it:
+// there a thread stands while the kernel is about to restore its registers.
 func (c *code) isRestorer(addr uint64) bool {
 	for _, want := range restorers {
 		if bytes.HasPrefix(c.bytes(addr), want) {
 			return true
 		}
-		n := uint64(len(want) - 2)
-		if addr >= n && bytes.HasPrefix(c.bytes(addr), want[n:]) && bytes.HasPrefix(c.bytes(addr-n), want) {
-			return true
+		for _, n := range [...]uint64{uint64(len(want) - 2), uint64(len(want))} { // the system call, and behind it
+			if addr >= n && bytes.HasPrefix(c.bytes(addr), want[n:]) && bytes.HasPrefix(c.bytes(addr-n), want) {
+				return true
+			}
 		}
 	}
 	return false

@@ -234,8 +234,8 @@ func TestRuleFromTheWayOut(t *testing.T) {
 // TestMusl is about the two places of musl that are known by their bytes.
 func TestMusl(t *testing.T) {
 	const restorer = "\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"
-	c := assemble(t, "\xc3\x90\x90\x90"+restorer)
-	for _, off := range []uint64{3, 4, 11} { // the byte before, the first, the system call
+	c := assemble(t, "\xc3\x90\x90\x90"+restorer+"\x90")
+	for _, off := range []uint64{3, 4, 11, 13} { // the byte before, the first, the system call, the kernel's return
 		if got, _ := c.rule(0x1000 + off); got != sigframe {
 			t.Errorf("restorer at %d: %#x", off, got)
 		}

@@ -65,7 +65,7 @@ func (u *Unwinder) followsCall(space *vmas.Space, pc uint64) bool {
 	if c == nil {
 		return u.generatedCall(space, pc)
 	}
-	return c.followsCall(addr+1) || c.isContextEnd(addr+1)
+	return c.followsCall(addr+1) || c.isContextEnd(addr+1) || c.isRestorer(addr+1)
 }
 
 // isNewThread says whether f is a sampled thread to which the system call that

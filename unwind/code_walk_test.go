@@ -44,6 +44,10 @@ inner:
 	nop
 	pop %rbx
 	ret
+	.p2align 4
+restorer:
+	mov $15, %rax
+	syscall
 	.section .note.GNU-stack,"",@progbits
 `
 	dir := t.TempDir()
@@ -63,7 +67,7 @@ inner:
 		t.Fatal("no offset for _start")
 	}
 	start := m.Start + off
-	inStart, inOuter, inInner := start+5, start+16+12, start+48+1
+	inStart, inOuter, inInner, restorer := start+5, start+16+12, start+48+1, start+64
 
 	const sp = 0x7ffc_0000_1000
 	words := []uint64{
@@ -86,6 +90,9 @@ inner:
 	regs.set(regBP, 0)
 
 	u := NewUnwinder(images)
+	if !u.followsCall(space, restorer) || u.followsCall(space, restorer+1) {
+		t.Error("a handler returns to the restorer, which follows no call")
+	}
 	got := u.Unwind(space, &regs, stackOf(words))
 	if want := []uint64{inInner, inOuter, inStart}; !equal(got.IPs, want) || got.End != Root {
 		t.Errorf("%#x %v, want %#x %v", got.IPs, got.End, want, Root)
