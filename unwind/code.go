@@ -186,7 +186,7 @@ func (c *code) ways(addr uint64, h hole) (in inFunction, out way, ok bool) {
 		}
 		pc = f.at
 	case !known && c.followsCall(addr+1):
-		if c.isStart(addr+1) || !c.charted.whole {
+		if c.isStart(c.pastPadding(addr+1)) || !c.charted.whole {
 			return in, out, false // the call does not return: what follows is, or may be, another function
 		}
 		pc = addr + 1
@@ -272,6 +272,16 @@ func (c *code) readingOf(start, hi uint64) *reading {
 		c.readings[start] = r
 	}
 	return r
+}
+
+// pastPadding gives the first instruction from addr on that is no padding, up to where functions
+// are aligned.
+func (c *code) pastPadding(addr uint64) uint64 {
+	var in insn
+	for addr%alignment != 0 && in.decode(c.bytes(addr)) && in.isPadding() {
+		addr += uint64(in.n)
+	}
+	return addr
 }
 
 func (c *code) isStart(addr uint64) bool { return c.charted.isStart(addr) }
