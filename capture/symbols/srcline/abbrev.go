@@ -45,7 +45,14 @@ type abbrev struct {
 type spec struct {
 	attr     dwarf.Attr
 	form     form
+	step     step
+	size     uint8 // bytes, of stepFixed
 	implicit int64 // the value, of DW_FORM_implicit_const
+}
+
+func newSpec(attr dwarf.Attr, f form, u *unit) (s spec, ok bool) {
+	st, n, ok := f.size(u)
+	return spec{attr: attr, form: f, step: st, size: n}, ok
 }
 
 // skip is a step past one or several attributes.
@@ -159,16 +166,17 @@ func parseAbbrevs(c *cursor, u *unit) (*abbrevs, error) {
 			if attr > 0xffff || f > 0xffff {
 				return nil, fmt.Errorf("attribute %#x of form %#x", attr, f)
 			}
-			s := spec{attr: dwarf.Attr(attr), form: form(f)}
+			s, ok := newSpec(dwarf.Attr(attr), form(f), u)
+			if !ok {
+				return nil, fmt.Errorf("unknown form %#x of attribute %#x", f, attr)
+			}
 			if s.form == formImplicitConst {
 				s.implicit = c.sleb()
 			}
 			if s.attr == dwarf.AttrSibling {
 				a.sibling = true
 			}
-			if err := a.addSkip(s, u); err != nil {
-				return nil, err
-			}
+			a.addSkip(s)
 			specs = append(specs, s)
 		}
 		a.specs = specs[first:len(specs):len(specs)]
@@ -187,26 +195,22 @@ func parseAbbrevs(c *cursor, u *unit) (*abbrevs, error) {
 }
 
 // addSkip compiles how to get past an attribute, joined with the one before when both have a fixed size.
-func (a *abbrev) addSkip(s spec, u *unit) error {
-	st, n, ok := s.form.size(u)
-	if !ok {
-		return fmt.Errorf("unknown form %#x of attribute %#x", uint16(s.form), uint32(s.attr))
-	}
-	if s.attr == dwarf.AttrSibling && st == stepFixed && s.form.isUnitRef() {
+func (a *abbrev) addSkip(s spec) {
+	n := uint32(s.size)
+	if s.attr == dwarf.AttrSibling && s.step == stepFixed && s.form.isUnitRef() {
 		a.skips = append(a.skips, skip{stepSibling, n})
-		return nil
+		return
 	}
-	if st == stepFixed {
+	if s.step == stepFixed {
 		if n == 0 {
-			return nil
+			return
 		}
 		if last := len(a.skips) - 1; last >= 0 && a.skips[last].step == stepFixed {
 			a.skips[last].n += n
-			return nil
+			return
 		}
 	}
-	a.skips = append(a.skips, skip{st, n})
-	return nil
+	a.skips = append(a.skips, skip{s.step, n})
 }
 
 // skipDIE gets past a DIE's attributes and returns its DW_AT_sibling, relative to the unit, 0 when it has none.
@@ -239,6 +243,6 @@ func skipStep(c *cursor, st step, u *unit) {
 	case stepBlock4:
 		c.skip(uint64(c.u32()))
 	case stepIndirect:
-		readValue(c, spec{form: formIndirect}, u)
+		readIndirect(c, u)
 	}
 }

@@ -54,7 +54,7 @@ const (
 )
 
 // size returns the step past a value of the form in the unit, with its number of bytes when that is fixed.
-func (f form) size(u *unit) (st step, n uint32, ok bool) {
+func (f form) size(u *unit) (st step, n uint8, ok bool) {
 	switch f {
 	case formFlagPresent, formImplicitConst:
 		return stepFixed, 0, true
@@ -71,11 +71,11 @@ func (f form) size(u *unit) (st step, n uint32, ok bool) {
 	case formData16:
 		return stepFixed, 16, true
 	case formAddr:
-		return stepFixed, uint32(u.addrSize), true
+		return stepFixed, u.addrSize, true
 	case formStrp, formSecOffset, formStrpSup, formLineStrp, formGNURefAlt, formGNUStrpAlt:
-		return stepFixed, uint32(u.offsetSize), true
+		return stepFixed, u.offsetSize, true
 	case formRefAddr:
-		return stepFixed, uint32(u.refAddrSize()), true
+		return stepFixed, u.refAddrSize(), true
 	case formSdata, formUdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx, formGNUAddrIndex, formGNUStrIndex:
 		return stepLEB, 0, true
 	case formString:
@@ -104,42 +104,48 @@ type value struct {
 	u    uint64
 }
 
-// readValue reads a value of the form in the unit. Of a form that it does not know, or one that is indirect twice, it makes c bad.
-func readValue(c *cursor, s spec, u *unit) value {
-	f := s.form
-	if f == formIndirect {
-		f = form(min(c.uleb(), 0xffff))
-		if f == formIndirect || f == formImplicitConst {
-			c.bad = true
-			return value{}
+// readValue reads a value in the unit.
+func readValue(c *cursor, s *spec, u *unit) value {
+	v := value{form: s.form}
+	switch s.step {
+	case stepFixed:
+		switch s.size {
+		case 0:
+			v.u = 1 // DW_FORM_flag_present
+			if s.form == formImplicitConst {
+				v.u = uint64(s.implicit)
+			}
+		case 16:
+			c.skip(16)
+		default:
+			v.u = c.uint(s.size)
 		}
+	case stepLEB:
+		if s.form == formSdata {
+			v.u = uint64(c.sleb())
+		} else {
+			v.u = c.uleb()
+		}
+	case stepString:
+		v.u = uint64(c.pos)
+		c.string()
+	case stepIndirect:
+		return readIndirect(c, u)
+	default:
+		skipStep(c, s.step, u)
 	}
-	st, n, ok := f.size(u)
-	if !ok {
+	return v
+}
+
+// readIndirect reads a value whose form precedes it. Of a form that it does not know, or one that is indirect again, it makes c bad.
+func readIndirect(c *cursor, u *unit) value {
+	f := form(min(c.uleb(), 0xffff))
+	s, ok := newSpec(0, f, u)
+	if !ok || f == formIndirect || f == formImplicitConst {
 		c.bad = true
 		return value{}
 	}
-	v := value{form: f}
-	switch {
-	case f == formFlagPresent:
-		v.u = 1
-	case f == formImplicitConst:
-		v.u = uint64(s.implicit)
-	case f == formString:
-		v.u = uint64(c.pos)
-		c.string()
-	case f == formSdata:
-		v.u = uint64(c.sleb())
-	case f == formData16:
-		c.skip(16)
-	case st == stepFixed:
-		v.u = c.uint(uint8(n))
-	case st == stepLEB:
-		v.u = c.uleb()
-	default:
-		skipStep(c, st, u)
-	}
-	return v
+	return readValue(c, &s, u)
 }
 
 // isAddress says that the form is an address or an index of one.
@@ -169,6 +175,15 @@ func (u *unit) addrx(i uint64) (uint64, error) {
 
 // string looks a string up; where a formString's offset counts from is base, in .debug_info.
 func (d *Data) string(u *unit, v value, base uint64) (string, error) {
+	s, err := d.lookup(u, v, base)
+	// Strings may overlap, so that they can be far more than the sections that hold them.
+	if !d.spend(workPerChar * len(s)) {
+		return "", u.obj.info.bad(base, errWork.Error())
+	}
+	return s, err
+}
+
+func (d *Data) lookup(u *unit, v value, base uint64) (string, error) {
 	o := u.obj
 	switch v.form {
 	case formString:

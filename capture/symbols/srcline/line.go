@@ -148,14 +148,25 @@ const (
 	lnctDirectoryIndex = 2
 )
 
+// lineFormat is a column of the tables: what it is (DW_LNCT_*), and how it is stored.
+type lineFormat struct {
+	content uint64
+	spec    spec
+}
+
 // entriesV5 reads directories and files, both from index 0 on, as the formats before them say.
 func (t *lineTable) entriesV5(c *cursor) error {
 	// The table's forms may be narrower or wider than its unit's.
 	forms := &unit{offsetSize: t.offsetSize, addrSize: t.u.addrSize, version: 5}
 	for list := range 2 {
-		formats := make([][2]uint64, c.u8())
+		formats := make([]lineFormat, c.u8())
 		for i := range formats {
-			formats[i] = [2]uint64{c.uleb(), c.uleb()}
+			content, f := c.uleb(), c.uleb()
+			s, ok := newSpec(0, form(min(f, 0xffff)), forms)
+			if !ok && !c.bad {
+				return fmt.Errorf("unknown form %#x", f)
+			}
+			formats[i] = lineFormat{content, s}
 		}
 		n := c.uleb()
 		if c.bad {
@@ -166,9 +177,9 @@ func (t *lineTable) entriesV5(c *cursor) error {
 		}
 		for range n {
 			var f lineFile
-			for _, format := range formats {
-				v := readValue(c, spec{form: form(min(format[1], 0xffff))}, forms)
-				switch format[0] {
+			for i := range formats {
+				v := readValue(c, &formats[i].spec, forms)
+				switch formats[i].content {
 				case lnctPath:
 					f.name = v
 				case lnctDirectoryIndex:
@@ -250,8 +261,8 @@ const (
 	lneDefineFile     = 3
 )
 
-// rows runs the program and sets, of rows, those of the sorted pcs that have a line.
-func (t *lineTable) rows(pcs []uint64, rows []row) error {
+// runLines runs the program and sets, of rows, those of the sorted pcs that have a line.
+func (d *Data) runLines(t *lineTable, pcs []uint64, rows []row) error {
 	var (
 		c        = t.program
 		r        = registers{file: 1, line: 1}
@@ -273,11 +284,13 @@ func (t *lineTable) rows(pcs []uint64, rows []row) error {
 		case r.addr < last.addr:
 			next = search(pcs, r.addr)
 		default:
+			first := next
 			for ; next < len(pcs) && pcs[next] < r.addr; next++ {
 				if live && !rows[next].found {
 					rows[next] = row{last.file, last.line, last.column, true}
 				}
 			}
+			d.work -= int64(next - first)
 		}
 		last = r
 	}
@@ -290,7 +303,7 @@ func (t *lineTable) rows(pcs []uint64, rows []row) error {
 		r.addr += n / uint64(t.maxOps) * uint64(t.minInst)
 		r.opIndex = n % uint64(t.maxOps)
 	}
-	for c.pos < len(c.data) && !c.bad {
+	for c.pos < len(c.data) && !c.bad && d.work >= 0 {
 		op := uint64(c.u8())
 		if op >= opcodes {
 			if t.lineRange == 0 {

@@ -57,20 +57,25 @@ func open(t testing.TB, name string) *Data {
 	return d
 }
 
-// textAddrs is some thousand addresses within the functions of the symbol table.
-func textAddrs(t testing.TB, name string) []uint64 {
+func symbolsOf(t testing.TB, name string) (syms []elf.Symbol, text uint64) {
 	t.Helper()
 	f, err := elf.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	syms, err := f.Symbols()
-	if err != nil {
+	if syms, err = f.Symbols(); err != nil {
 		t.Fatal(err)
 	}
+	return syms, f.Section(".text").Size
+}
+
+// textAddrs is some thousand addresses within the functions of the symbol table.
+func textAddrs(t testing.TB, name string) []uint64 {
+	t.Helper()
+	syms, text := symbolsOf(t, name)
 	var addrs []uint64
-	step := max(3, f.Section(".text").Size/5000)
+	step := max(3, text/5000)
 	for _, s := range syms {
 		if elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Section == elf.SHN_UNDEF {
 			continue

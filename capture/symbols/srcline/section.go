@@ -1,13 +1,14 @@
 package srcline
 
 import (
+	"bufio"
 	"bytes"
-	"compress/zlib"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
 	"io"
 
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -72,11 +73,7 @@ func (s *section) open() error {
 	if s.compression == stored {
 		return nil
 	}
-	raw := make([]byte, s.size)
-	if err := s.read(raw, 0); err != nil {
-		return err
-	}
-	data, err := inflate(raw, s.compression, s.class)
+	data, err := inflate(io.NewSectionReader(s.r, s.off, int64(s.size)), s.compression, s.class)
 	if err != nil {
 		return &Error{s.file, s.name, 0, "compressed section", err}
 	}
@@ -213,32 +210,32 @@ func (s *section) part(off, n uint64) (section, error) {
 }
 
 // inflate decompresses a section. Nothing is allocated on the word of a header.
-func inflate(raw []byte, kind compression, class elf.Class) ([]byte, error) {
-	c := cursor{data: raw}
+func inflate(raw *io.SectionReader, kind compression, class elf.Class) ([]byte, error) {
+	header := make([]byte, 24)
+	if kind == zdebug || class == elf.ELFCLASS32 {
+		header = header[:12]
+	}
+	if _, err := io.ReadFull(raw, header); err != nil {
+		return nil, fmt.Errorf("compression header: %w: %w", err, ErrBadELF)
+	}
+	c := cursor{data: header}
 	typ, size := elf.COMPRESS_ZLIB, uint64(0)
 	switch {
 	case kind == zdebug:
-		if len(raw) < 12 || string(raw[:4]) != "ZLIB" {
+		if string(header[:4]) != "ZLIB" {
 			return nil, fmt.Errorf("no ZLIB header: %w", ErrBadELF)
 		}
-		size = binary.BigEndian.Uint64(raw[4:])
-		c.pos = 12
+		size = binary.BigEndian.Uint64(header[4:])
 	case class == elf.ELFCLASS32: // Elf32_Chdr: ch_type, ch_size, ch_addralign
 		typ, size = elf.CompressionType(c.u32()), uint64(c.u32())
-		c.skip(4)
 	default: // Elf64_Chdr: ch_type, ch_reserved, ch_size, ch_addralign
-		typ = elf.CompressionType(c.u32())
-		c.skip(4)
+		typ = elf.CompressionType(uint32(c.u64()))
 		size = c.u64()
-		c.skip(8)
 	}
-	if c.bad {
-		return nil, fmt.Errorf("compression header: %w", ErrBadELF)
+	if size > maxInflated || size > maxRatio*uint64(raw.Size()) {
+		return nil, fmt.Errorf("%d bytes out of %d: %w", size, raw.Size(), ErrBadELF)
 	}
-	if size > maxInflated || size > maxRatio*uint64(len(raw)) {
-		return nil, fmt.Errorf("%d bytes out of %d: %w", size, len(raw), ErrBadELF)
-	}
-	stream := bytes.NewReader(raw[c.pos:])
+	stream := bufio.NewReaderSize(raw, 64<<10)
 	var r io.Reader
 	switch typ {
 	case elf.COMPRESS_ZLIB:
@@ -260,7 +257,7 @@ func inflate(raw []byte, kind compression, class elf.Class) ([]byte, error) {
 		return nil, fmt.Errorf("%v: %w", typ, ErrUnsupported)
 	}
 	// Eight times is what debugging information makes of itself at most, as a rule; beyond that the buffer grows with the contents.
-	out := bytes.NewBuffer(make([]byte, 0, min(size, 8*uint64(len(raw)))+bytes.MinRead))
+	out := bytes.NewBuffer(make([]byte, 0, min(size, 8*uint64(raw.Size()))+bytes.MinRead))
 	n, err := io.Copy(out, io.LimitReader(r, int64(size)+1))
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w: %w", typ, err, ErrBadELF)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 )
 
 // split returns the split unit that the skeleton unit stands for, and what to close after use.
@@ -17,7 +18,7 @@ func (d *Data) split(skeleton *unit) (*unit, error) {
 			return nil, err
 		}
 	}
-	err = o.index()
+	err = d.indexUnits(o)
 	for _, off := range o.starts {
 		u, err := o.parseUnit(off)
 		if err != nil {
@@ -62,7 +63,12 @@ func (d *Data) openDWO(skeleton *unit) (*object, error) {
 		return nil, err
 	}
 	o.closer = f
-	d.work += workFor(o)
+	// A file may hold several units, and is opened for each.
+	name := path.Clean(joinPath(skeleton.compDir, skeleton.dwoName))
+	if !d.granted[name] {
+		d.granted[name] = true
+		d.work += int64(min(o.size(), 1<<48)) * workPerByte
+	}
 	return o, nil
 }
 

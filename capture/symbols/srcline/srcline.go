@@ -45,6 +45,7 @@ type Data struct {
 
 	work     int64 // what may be done before this is taken for an attack, in bytes handled
 	problems problems
+	granted  map[string]bool // .dwo files whose size is in work
 
 	walk   walk
 	rows   []row
@@ -82,6 +83,7 @@ func (d *Data) Close() error {
 const (
 	workPerByte = 64
 	workAtLeast = 64 << 20
+	workPerChar = 16 // of a name
 )
 
 func workFor(o *object) int64 { return int64(min(o.size(), 1<<48))*workPerByte + workAtLeast }
@@ -101,9 +103,14 @@ func (d *Data) Frames(addrs []uint64, yield func(i int, frames []Frame)) error {
 	if !slices.IsSorted(addrs) {
 		return errUnsorted
 	}
-	d.problems = problems{}
-	d.work = workFor(d.main) + 64*int64(len(addrs))
-	if err := d.main.index(); err != nil {
+	d.problems, d.granted = problems{}, make(map[string]bool)
+	d.work = 64 * int64(len(addrs))
+	for _, o := range []*object{d.main, d.main.alt, d.dwp} {
+		if o != nil {
+			d.work += workFor(o)
+		}
+	}
+	if err := d.indexUnits(d.main); err != nil {
 		d.problems.add(err)
 	}
 	p := pass{d: d, addrs: addrs, yield: yield, done: make([]bool, len(addrs)), paths: make(map[string]string)}
@@ -119,6 +126,9 @@ func (d *Data) Frames(addrs []uint64, yield func(i int, frames []Frame)) error {
 			break
 		}
 		p.unit(off, nil)
+	}
+	if d.work < 0 {
+		d.problems.add(&Error{d.main.name, d.main.info.name, 0, "given up", errWork})
 	}
 	err := d.problems.err()
 	d.problems = problems{}
@@ -195,7 +205,7 @@ func (p *pass) walk(u *unit) error {
 	clear(d.rows)
 	lines, err := d.lineTable(u)
 	if err == nil {
-		err = lines.rows(w.pcs, d.rows)
+		err = d.runLines(lines, w.pcs, d.rows)
 	}
 	if err != nil {
 		d.problems.add(err)
@@ -279,6 +289,7 @@ func (p *pass) path(lines *lineTable, at row) string {
 			lines.paths = make(map[uint64]string)
 		}
 		lines.paths[at.file] = name
+		p.d.spend(workPerChar * len(name))
 	}
 	return name
 }

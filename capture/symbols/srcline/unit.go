@@ -99,8 +99,8 @@ func (o *object) parseUnit(off uint64) (*unit, error) {
 	return u, nil
 }
 
-// index finds where the units start. An error costs the units behind it.
-func (o *object) index() error {
+// indexUnits finds where the units start. An error costs the units behind it.
+func (d *Data) indexUnits(o *object) error {
 	if o.starts != nil {
 		return nil
 	}
@@ -111,6 +111,9 @@ func (o *object) index() error {
 		u, err := o.parseUnit(off)
 		if u == nil || u.end == 0 {
 			return err
+		}
+		if !d.spend(maxHeader) {
+			return o.info.bad(off, errWork.Error())
 		}
 		o.starts = append(o.starts, off)
 		off = u.end
@@ -123,7 +126,7 @@ const maxUnits = 1024
 
 // unitAt returns the unit that contains the offset in .debug_info.
 func (d *Data) unitAt(o *object, off uint64) (*unit, error) {
-	if err := o.index(); err != nil && len(o.starts) == 0 {
+	if err := d.indexUnits(o); err != nil && len(o.starts) == 0 {
 		return nil, err
 	}
 	i := search(o.starts, off+1) - 1
@@ -152,7 +155,7 @@ func (d *Data) readUnit(o *object, off uint64) (*unit, error) {
 	return u, nil
 }
 
-// dwoNames are attributes that debug/dwarf does not know: GNU's of split DWARF 4, and of dwz.
+// Attributes that debug/dwarf does not know: GNU's of split DWARF 4, and of dwz.
 const (
 	attrGNUDwoName    dwarf.Attr = 0x2130
 	attrGNUDwoID      dwarf.Attr = 0x2131
@@ -242,6 +245,9 @@ func (d *Data) readDIE(u *unit, off uint64, each func(dwarf.Attr, value), tag *d
 	// A DIE does not say how long it is; nearly all are shorter than this.
 	for n := uint64(512); ; n *= 16 {
 		rest := u.end - off
+		if !d.spend(int(min(n, rest))) {
+			return u.obj.info.bad(off, errWork.Error())
+		}
 		b, err := u.obj.info.at(off, min(n, rest))
 		if err != nil {
 			return err
@@ -263,8 +269,8 @@ func (d *Data) readDIE(u *unit, off uint64, each func(dwarf.Attr, value), tag *d
 		if tag != nil {
 			*tag = a.tag
 		}
-		for _, s := range a.specs {
-			each(s.attr, readValue(&c, s, u))
+		for i := range a.specs {
+			each(a.specs[i].attr, readValue(&c, &a.specs[i], u))
 		}
 		return nil
 	}

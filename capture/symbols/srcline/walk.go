@@ -114,7 +114,8 @@ func (w *walk) run(thorough bool) error {
 func (w *walk) enter(a *abbrev, c *cursor, start int, here *level, thorough bool) (sibling uint64, err error) {
 	var pc pcRange
 	found := call{die: w.u.off + uint64(start), parent: -1}
-	for _, s := range a.specs {
+	for i := range a.specs {
+		s := &a.specs[i]
 		v := readValue(c, s, w.u)
 		switch s.attr {
 		case dwarf.AttrSibling:
@@ -158,9 +159,11 @@ func (w *walk) enter(a *abbrev, c *cursor, start int, here *level, thorough bool
 			index = int32(len(w.calls))
 			w.calls = append(w.calls, found)
 		}
+		first := i
 		for ; i < len(w.pcs) && w.pcs[i] < hi; i++ {
 			w.deepest[i] = index
 		}
+		w.d.spend(i - first)
 	})
 	switch {
 	case a.role == block:
