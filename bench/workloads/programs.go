@@ -167,7 +167,7 @@ ab -q -k -n 60 -c 4 -H "Accept-Encoding: gzip" https://127.0.0.1:18443/large >/d
 	},
 	{
 		Name: "ffmpeg (libx264)", needs: []need{{"ffmpeg", "ffmpeg"}}, version: "ffmpeg -version",
-		run: "$RECORD ffmpeg -nostdin -loglevel error -f lavfi -i testsrc2=size=854x480:rate=30 -t 4 -c:v libx264 -f null -",
+		run: "$RECORD ffmpeg -nostdin -loglevel error -f lavfi -i testsrc2=size=854x480:rate=30 -t 12 -c:v libx264 -f null -",
 	},
 	{
 		Name: "openssl speed", needs: []need{{"openssl", "openssl"}}, version: "openssl version",
