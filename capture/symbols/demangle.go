@@ -14,10 +14,16 @@ func (s *Symbolizer) Name(mangled string) string {
 	return name
 }
 
-// Demangle returns the name that people know a C++ or Rust function by: without parameters, as perf prints it. Other names are
+// Demangle returns the name that people know a C++, Rust or D function by: without parameters, as perf prints it. Other names are
 // returned as they are.
 func Demangle(name string) string {
 	if len(name) > maxMangled || len(name) < 3 {
+		return name
+	}
+	if name[0] == '_' && name[1] == 'D' {
+		if d, ok := demangleD(name); ok {
+			return d
+		}
 		return name
 	}
 	switch {
