@@ -217,3 +217,24 @@ func FuzzMiniDebugInfo(f *testing.F) {
 		_, _ = ReadELF(bytes.NewReader(data), int64(len(data)))
 	})
 }
+
+func TestAnotherKernelsNamesAreInTheCache(t *testing.T) {
+	cache := t.TempDir()
+	folder := filepath.Join(cache, ".build-id/00/112233445566778899aabbccddeeff00112233")
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "kallsyms"), []byte(kallsyms), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	// Any ELF file with that build ID does for its vDSO.
+	output(t, "cp", compile(t, "p.c", program, "-O1", "-shared", "-fPIC", withID), filepath.Join(folder, "vdso"))
+	s := New(Options{Cache: cache})
+	s.SetKernel(KernelID{BuildID: id, Release: "another"})
+	if f, image, ok := s.Kernel(0xffffffffc0100004); !ok || f.Name != "ext4_start" || image != "[ext4]" {
+		t.Errorf("%+v, %s, %v; %q", f, image, ok, s.Problems())
+	}
+	if _, ok := find(s.Image("[vdso]", id).Table(), "work_too"); !ok {
+		t.Errorf("the vDSO of the cache is not used: %q", s.Problems())
+	}
+}
