@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 )
 
@@ -34,7 +35,7 @@ type object struct {
 	closer File              // to be closed with the object
 }
 
-// wanted maps names of sections to where they go.
+// wanted returns where the section of the name goes, nil for one that is not needed.
 func (o *object) wanted(name string) *section {
 	if strings.HasSuffix(name, ".dwo") != o.dwo {
 		if name == ".debug_cu_index" {
@@ -77,6 +78,9 @@ func openObject(f File, dwo bool) (*object, error) {
 			err = ErrBadELF
 		}
 		return nil, &Error{f.Name, section, off, what, err}
+	}
+	if f.ReaderAt == nil {
+		return fail("ELF header", 0, "reading", fs.ErrNotExist)
 	}
 	var head [64]byte
 	n, err := f.ReadAt(head[:], 0)

@@ -130,7 +130,7 @@ func withoutSymbols(t *testing.T, name string) string {
 		shoff, entry = uint64(binary.LittleEndian.Uint32(b[32:])), 40
 	}
 	for h := b[shoff:]; len(h) >= entry; h = h[entry:] {
-		if t := elf.SectionType(binary.LittleEndian.Uint32(h[kind:])); t == elf.SHT_SYMTAB || t == elf.SHT_DYNSYM {
+		if typ := elf.SectionType(binary.LittleEndian.Uint32(h[kind:])); typ == elf.SHT_SYMTAB || typ == elf.SHT_DYNSYM {
 			binary.LittleEndian.PutUint32(h[kind:], uint32(elf.SHT_PROGBITS))
 		}
 	}
@@ -248,7 +248,7 @@ func single(source string, command ...string) func(t testing.TB, dir string) {
 }
 
 // variant changes how the debugging information is stored, not what it says.
-type variant struct{ name, command string }
+type variant struct{ name, tool, command string }
 
 // Every address has the frames that other programs find; and once the same debugging information is stored in another way, the
 // same ones. llvm-symbolizer 14 does not know alternate files; addr2line 2.40 knows neither split DWARF 5, nor 64-bit DWARF, nor
@@ -265,31 +265,31 @@ func TestFrames(t *testing.T) {
 		variants []variant
 	}{
 		{"gcc, DWARF 4", cxx("g++", "-O2", "-gdwarf-4"), both, []variant{
-			{"zlib", "objcopy --compress-debug-sections=zlib-gabi program"},
-			{"zdebug", "objcopy --decompress-debug-sections program && objcopy --compress-debug-sections=zlib-gnu program"},
-			{"dwz", "objcopy --decompress-debug-sections program && " + dwz},
+			{"zlib", "objcopy", "objcopy --compress-debug-sections=zlib-gabi program"},
+			{"zdebug", "objcopy", "objcopy --decompress-debug-sections program && objcopy --compress-debug-sections=zlib-gnu program"},
+			{"dwz", "dwz", "objcopy --decompress-debug-sections program && " + dwz},
 		}},
 		{"gcc, DWARF 5", cxx("g++", "-O3", "-gdwarf-5"), llvm, []variant{
-			{"separate file", "objcopy --only-keep-debug program program.debug && mv program.debug program"},
-			{"zstd", "objcopy --compress-debug-sections=zstd program"},
-			{"dwz", "objcopy --decompress-debug-sections program && " + dwz},
+			{"separate file", "objcopy", "objcopy --only-keep-debug program program.debug && mv program.debug program"},
+			{"zstd", "objcopy", "objcopy --compress-debug-sections=zstd program"},
+			{"dwz", "dwz", "objcopy --decompress-debug-sections program && " + dwz},
 		}},
 		{"gcc, DWARF 5, supplementary file", cxx("g++", "-O2", "-gdwarf-5"), llvm, []variant{
-			{"dwz", "dwz program"},
-			{"dwz, supplementary file", "cp program other && dwz -5 -m alt program other && readelf -SW program | grep -q debug_sup"},
+			{"dwz", "dwz", "dwz program"},
+			{"dwz, supplementary file", "dwz", "cp program other && dwz -5 -m alt program other && readelf -SW program | grep -q debug_sup"},
 		}},
 		{"gcc, 64-bit DWARF", cxx("g++", "-O2", "-g", "-gdwarf64"), llvm, nil},
 		{"gcc, 32-bit", cxx("g++", "-O2", "-g", "-m32"), llvm, nil},
 		{"gcc, dropped sections, types in units", cxx("g++", "-O2", "-gdwarf-4", "-fdebug-types-section", "-ffunction-sections", "-Wl,--gc-sections"), both, nil},
 		{"gcc, link-time optimisation", cxx("g++", "-O2", "-g", "-flto"), llvm, nil},
-		{"gcc, split DWARF 4", cxx("g++", "-O2", "-gdwarf-4", "-gsplit-dwarf"), llvm, []variant{{"dwp", "dwp -e program && rm *.dwo"}}},
-		{"gcc, split DWARF 5", cxx("g++", "-O2", "-gdwarf-5", "-gsplit-dwarf"), llvm, []variant{{"dwp", "llvm-dwp -e program -o program.dwp && rm *.dwo"}}},
+		{"gcc, split DWARF 4", cxx("g++", "-O2", "-gdwarf-4", "-gsplit-dwarf"), llvm, []variant{{"dwp", "dwp", "dwp -e program && rm *.dwo"}}},
+		{"gcc, split DWARF 5", cxx("g++", "-O2", "-gdwarf-5", "-gsplit-dwarf"), llvm, []variant{{"dwp", "llvm-dwp", "llvm-dwp -e program -o program.dwp && rm *.dwo"}}},
 		{"gcc, functions in functions", single("nested.c", "gcc", "-O2", "-g"), both, nil},
 		{"clang, DWARF 4", cxx("clang++", "-O2", "-gdwarf-4"), both, nil},
-		{"clang, DWARF 5", cxx("clang++", "-O3", "-gdwarf-5"), llvm, []variant{{"zlib", "objcopy --compress-debug-sections=zlib program"}}},
+		{"clang, DWARF 5", cxx("clang++", "-O3", "-gdwarf-5"), llvm, []variant{{"zlib", "objcopy", "objcopy --compress-debug-sections=zlib program"}}},
 		{"clang, lines only", cxx("clang++", "-O2", "-gmlt"), llvm, nil},
-		{"clang, split DWARF 4", cxx("clang++", "-O2", "-gdwarf-4", "-gsplit-dwarf"), llvm, []variant{{"dwp", "dwp -e program && rm *.dwo"}}},
-		{"clang, split DWARF 5", cxx("clang++", "-O2", "-gdwarf-5", "-gsplit-dwarf"), llvm, []variant{{"dwp", "llvm-dwp -e program -o program.dwp && rm *.dwo"}}},
+		{"clang, split DWARF 4", cxx("clang++", "-O2", "-gdwarf-4", "-gsplit-dwarf"), llvm, []variant{{"dwp", "dwp", "dwp -e program && rm *.dwo"}}},
+		{"clang, split DWARF 5", cxx("clang++", "-O2", "-gdwarf-5", "-gsplit-dwarf"), llvm, []variant{{"dwp", "llvm-dwp", "llvm-dwp -e program -o program.dwp && rm *.dwo"}}},
 		{"rustc", single("words.rs", "rustc", "-O", "-g", "--edition=2021"), llvm, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -304,6 +304,7 @@ func TestFrames(t *testing.T) {
 			}
 			for _, v := range test.variants {
 				t.Run(v.name, func(t *testing.T) {
+					need(t, v.tool)
 					run(t, dir, "sh", "-c", v.command)
 					oracle{[]string{"the plain file"}, true}.compare(t, addrs, frames(t, open(t, name), addrs), got)
 				})

@@ -1,6 +1,7 @@
 package srcline
 
 import (
+	"debug/dwarf"
 	"debug/elf"
 	"errors"
 	"io"
@@ -71,11 +72,11 @@ func Open(f File, o Options) (*Data, error) {
 	return &Data{options: o, main: main}, nil
 }
 
-// Close closes the files that the Options functions opened.
+// Close closes the files that the Options functions opened. Data is of no use after it.
 func (d *Data) Close() error {
 	d.main.alt.close()
 	d.dwp.close()
-	d.main, d.dwp = nil, nil
+	d.main.alt, d.dwp = nil, nil
 	return nil
 }
 
@@ -157,8 +158,8 @@ func (p *pass) unit(off uint64, unsaid *[]uint64) {
 		d.problems.add(err)
 		return
 	}
-	if u.tag == 0 || u.kind == unitType || u.kind == unitPartial {
-		return
+	if u.tag != dwarf.TagCompileUnit && u.tag != dwarf.TagSkeletonUnit {
+		return // units of types, and of what others share, have no code
 	}
 	d.index, d.walk.pcs = d.index[:0], d.walk.pcs[:0]
 	switch {
