@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,6 +53,11 @@ func TestNamesOfGeneratedCode(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "perf.data")
 			run(t, "perf", "record", "-q", "-o", data, "-F", "999", "-g", "-k", "mono", "-e", "cpu-clock:u", "--", "node", c.option, "fib.js")
 			p := load(t, data)
+			t.Cleanup(func() { // the map stays where it was written
+				for _, thread := range p.Threads {
+					os.Remove(fmt.Sprintf("/tmp/perf-%d.map", thread.PID))
+				}
+			})
 			n, f := named(p, "fib ")
 			if n < p.Count()/4 { // the rest is what node does first
 				t.Fatalf("%d of %d samples are in fib; %q", n, p.Count(), p.Problems)
