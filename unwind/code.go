@@ -35,6 +35,7 @@ type code struct {
 	readings map[uint64]*reading
 	after    cache // of followsCall, by image address
 	never    cache // of noReturn
+	changed  cache // of clobbers
 	probes   [3]paths
 }
 

@@ -273,7 +273,9 @@ func (p *paths) run(addr uint64, s *state, arrive func(uint64, *state), at func(
 			return false
 		}
 		t, target := in.turn(addr)
+		kept := p.kept(s, t, target)
 		s.step(&in, addr)
+		kept.restore(s)
 		switch t {
 		case branches:
 			taken, not := s.bounds(&in)
@@ -433,7 +435,23 @@ func (s *state) rules() (sp, bp rule) {
 			bp = guessBP | b<<4 | c<<16
 		}
 	}
+	if sp == noRule && bp == noRule {
+		sp = s.ruleFromReg(b)
+	}
 	return sp, bp
+}
+
+// ruleFromReg gives the rule from a register that holds an earlier SP; b says where BP is.
+func (s *state) ruleFromReg(b rule) rule {
+	for reg, v := range s.regs {
+		if v.kind != ofSP || reg == rSP || reg == rBP {
+			continue
+		}
+		if plus, ok := inWords(8 - int64(v.off)); ok && plus <= 0xfff {
+			return guessReg | b<<4 | rule(reg)<<16 | plus<<20
+		}
+	}
+	return noRule
 }
 
 // ruleAtRet gives the rule for the place where the reading started from the

@@ -193,6 +193,7 @@ func TestRuleAtEachInstruction(t *testing.T) {
 	sp := func(c, b rule) rule { return guessSP | b<<4 | c<<16 }
 	bp := func(c, b rule) rule { return guessBP | b<<4 | c<<16 }
 	saved := func(k, m, b rule) rule { return guessSaved | b<<4 | k<<16 | m<<28 }
+	inReg := func(reg, m, b rule) rule { return guessReg | b<<4 | reg<<16 | m<<20 }
 	for _, c := range []struct {
 		name string
 		text string
@@ -207,6 +208,14 @@ func TestRuleAtEachInstruction(t *testing.T) {
 		// mov %rsp, %rax; sub $64, %rsp; and $-32, %rsp; mov %rax, 8(%rsp); nop; mov 8(%rsp), %rsp; ret
 		{"aligned, old SP saved", "\x48\x89\xe0\x48\x83\xec\x40\x48\x83\xe4\xe0\x48\x89\x44\x24\x08\x90\x48\x8b\x64\x24\x08\xc3",
 			map[uint64]rule{7: sp(9, 0), 16: saved(1, 1, 0), 22: sp(1, 0)}},
+		// mov %rsp, %rcx; and $-32, %rsp; sub $32, %rsp; call 1f; nop; mov %rcx, %rsp; ret; 1: xor %eax, %eax; ret
+		{"aligned, old SP in a register that the callee leaves alone",
+			"\x48\x89\xe1\x48\x83\xe4\xe0\x48\x83\xec\x20\xe8\x05\x00\x00\x00\x90\x48\x89\xcc\xc3\x31\xc0\xc3",
+			map[uint64]rule{0: sp(1, 0), 7: inReg(rCX, 1, 0), 15: inReg(rCX, 1, 0), 16: inReg(rCX, 1, 0), 20: sp(1, 0), 21: sp(1, 0)}},
+		// The same, and 1: xor %ecx, %ecx; ret
+		{"aligned, old SP in a register that the callee changes",
+			"\x48\x89\xe1\x48\x83\xe4\xe0\x48\x83\xec\x20\xe8\x05\x00\x00\x00\x90\x48\x89\xcc\xc3\x31\xc9\xc3",
+			map[uint64]rule{7: inReg(rCX, 1, 0), 16: noRule}},
 		// test %edi, %edi; jz 1f; push %rax; 1: ret
 		{"ways that disagree", "\x85\xff\x74\x01\x50\x90\xeb\xfd", map[uint64]rule{0: sp(1, 0), 4: sp(1, 0), 5: noRule}},
 		{"SP from elsewhere", "\x48\x89\xfc\x90\xeb\xfd", map[uint64]rule{0: sp(1, 0), 3: noRule}},

@@ -21,6 +21,13 @@ func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule, stack *Stack, move
 			return next, ByHeuristic, moves.miss(stack, f.sp+at)
 		}
 		next.sp = saved + plus
+	case guessReg:
+		reg, plus := r.inReg()
+		held, ok := u.held(space, reg)
+		if !ok {
+			return u.framePointer(space, f, stack)
+		}
+		next.sp = held + plus
 	}
 	if next.sp <= f.sp || r.kind() == guessSP && u.hasFrame(space, f, next.sp, stack) {
 		return u.framePointer(space, f, stack)
@@ -56,6 +63,22 @@ func (u *Unwinder) hasFrame(space *vmas.Space, f *frame, cfa uint64, stack *Stac
 	}
 	pc, ok := stack.word(f.bp + 8)
 	return ok && u.followsCall(space, pc)
+}
+
+// held is the value of a register, as instructions number it, in the frame in work: in the
+// sampled one, and in its caller if the sampled function leaves the register alone.
+func (u *Unwinder) held(space *vmas.Space, reg uint8) (v uint64, ok bool) {
+	// In the order of instructions: AX CX DX BX SP BP SI DI R8 … R15.
+	dwarf := [16]int{0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15}
+	switch len(u.ips) {
+	case 1:
+		return u.sample.Get(dwarf[reg&15])
+	case 2:
+		if c, addr := u.codeAt(space, u.ips[0]); c != nil && c.keeps(addr, reg) {
+			return u.sample.Get(dwarf[reg&15])
+		}
+	}
+	return 0, false
 }
 
 // followsCall says whether the code before pc is a call, or pc is where a coroutine

@@ -30,6 +30,7 @@ import (
 //	guessSP    as fromSP
 //	guessBP    as fromBP
 //	guessSaved as fromSaved
+//	guessReg   register c & 0xf, as instructions number it, + 8(c >> 4)
 //
 // What has no numbers shares one kind, and differs in b.
 //
@@ -49,6 +50,7 @@ const (
 	guessSP
 	guessBP
 	guessSaved
+	guessReg // an earlier SP is in a register that no CFI tells of
 
 	single
 
@@ -87,6 +89,9 @@ func (r rule) saved() (at, plus uint64) { return uint64(r>>16&0xfff) * 8, uint64
 
 // savedAt is the part of a rule that saved undoes, in words.
 func savedAt(at, plus rule) (rule, bool) { return at<<16 | plus<<28, at <= 0xfff && plus <= 0xf }
+
+// inReg is where guessReg finds an SP, and what it adds to it.
+func (r rule) inReg() (reg uint8, plus uint64) { return uint8(r >> 16 & 0xf), uint64(r>>20) * 8 }
 
 // A wideRule is a rule of the kind fromSP or fromBP with its numbers.
 type wideRule struct {

@@ -26,6 +26,7 @@ type Unwinder struct {
 	places places
 	memos  memos
 	regs   checkpoint
+	sample *Regs // of the walk in work
 
 	ips    []uint64
 	frames []Frame
@@ -92,6 +93,7 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	u.begin()
 	u.push(&f, BySample)
 	u.regs = checkpoint{frame: 0, exact: true, regs: *regs}
+	u.sample = regs
 
 	var p place
 	if !u.locate(&p, space, f.lookup()) {
@@ -252,7 +254,7 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 			return next, ByCFI, Root
 		}
 		return u.framePointer(space, f, stack)
-	case guessSP, guessBP, guessSaved:
+	case guessSP, guessBP, guessSaved, guessReg:
 		return u.guess(space, f, r, stack, moves)
 	case uncovered:
 		next, source, end = u.framePointer(space, f, stack)
