@@ -189,6 +189,9 @@ func (im *Image) address(off uint64) (uint64, bool) {
 // parse finds the tables. The file stays open for its code.
 func (im *Image) parse() {
 	im.parsed = true
+	if isDump(im.Path) {
+		return // its page of code is there to tell of it, and it is read on and on
+	}
 	defer func() {
 		if im.code == nil {
 			im.close()

@@ -78,6 +78,12 @@ func (s *Images) readWholeDump(j *jit, space *vmas.Space) {
 	}
 }
 
+// isDump says whether a file has the name of a jitdump.
+func isDump(file string) bool {
+	name := path.Base(file)
+	return strings.HasPrefix(name, "jit-") && strings.HasSuffix(name, ".dump")
+}
+
 // findDump finds the jitdump among the mappings of a process. It was opened
 // when the process mapped it, like every file. A process that was forked has
 // that of its parent, and may have its own, too.
@@ -86,15 +92,14 @@ func (s *Images) findDump(space *vmas.Space) (found *Image) {
 	maps := space.Mappings()
 	for i := range maps {
 		m := &maps[i]
-		name := path.Base(m.File.Path)
-		if m.File.Kind != vmas.Regular || !strings.HasPrefix(name, "jit-") || !strings.HasSuffix(name, ".dump") {
+		if m.File.Kind != vmas.Regular || !isDump(m.File.Path) {
 			continue
 		}
 		im := s.of(space.PID, m)
 		if im == nil || im.file == nil || !s.ownedBy(im.file, space.PID) {
 			continue
 		}
-		if found == nil || name == own {
+		if found == nil || path.Base(m.File.Path) == own {
 			found = im
 		}
 	}
