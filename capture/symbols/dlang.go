@@ -338,8 +338,11 @@ func (d *dName) typ(depth int) bool {
 	case 'G':
 		_, ok := d.number()
 		return ok && d.typ(depth+1)
-	case 'H':
-		return d.typ(depth+1) && d.typ(depth+1)
+	case 'H': // the key, then the value
+		if !d.typ(depth + 1) {
+			return false
+		}
+		return d.typ(depth + 1)
 	case 'C', 'S', 'E', 'T', 'I':
 		return d.qualified(depth+1, false)
 	case 'D':

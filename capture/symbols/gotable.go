@@ -37,7 +37,7 @@ func (b *builder) readGo(f *elfFile) error {
 			err = fmt.Errorf("cannot tell where the code begins")
 		}
 		if err != nil {
-			return fmt.Errorf("Go's function table at offset 0x%x: %w", s.Off, err)
+			return fmt.Errorf("function table of Go at offset 0x%x: %w", s.Off, err)
 		}
 		t.add(b)
 		break
