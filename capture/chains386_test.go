@@ -57,12 +57,19 @@ func TestChainsOf32BitPrograms(t *testing.T) {
 			t.Parallel()
 			proc := programs.Start(t, programs.Build(t, p.Name, append([]string{"-m32"}, p.flags...)...), 20, p.Args...)
 			path := filepath.Join(t.TempDir(), "perf.data")
-			out, err := capture.Record(context.Background(), capture.Options{
-				PIDs: []int{proc.Process.Pid}, Freq: 1999, StackSize: 65528, MaxStack: 2048,
-				Duration: 400 * time.Millisecond, Output: path,
-			})
-			if err != nil {
-				t.Fatal(err)
+			var out capture.Outcome
+			for range 5 { // until the program gets to run
+				var err error
+				out, err = capture.Record(context.Background(), capture.Options{
+					PIDs: []int{proc.Process.Pid}, Freq: 1999, StackSize: 65528, MaxStack: 2048,
+					Duration: 400 * time.Millisecond, Output: path,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if out.Stats.User >= 30 {
+					break
+				}
 			}
 			samples, matched := 0, 0
 			for _, s := range stacks(t, path) {

@@ -27,6 +27,7 @@ type Options struct {
 	StackSize    int              // bytes of stack to copy
 	MaxStack     int              // frames of a user stack
 	Strict       bool             // CFI only
+	Hurry        bool             // this process goes before those that it records, where it may
 	Duration     time.Duration    // 0: until the command or the processes end, or until stopped
 
 	Output      string   // file, "-" for stdout
@@ -156,7 +157,9 @@ func (r *recording) run(ctx context.Context) error {
 	if err := r.describeKernel(); err != nil {
 		return err
 	}
-	hurry()
+	if r.Hurry {
+		hurry()
+	}
 	r.busyCPU = cpuTime()
 	r.began = time.Now()
 	r.out.Started = true

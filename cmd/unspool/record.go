@@ -101,7 +101,7 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 	o = capture.Options{
 		AllCPUs: f.all, PIDs: f.pids, Command: command,
 		Freq: f.freq, Period: f.period,
-		StackSize: f.stackSize, MaxStack: f.maxStack, Strict: f.strict,
+		StackSize: f.stackSize, MaxStack: f.maxStack, Strict: f.strict, Hurry: true,
 		Output: f.output, Compress: f.compress,
 		CommandLine: os.Args,
 		Version:     "unspool " + version,
