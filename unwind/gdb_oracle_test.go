@@ -23,7 +23,7 @@ for n, name in enumerate("rax rdx rcx rbx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 
     print("reg", n, hex(int(f.read_register(name)) & (1 << 64) - 1))
 n = 0
 while f is not None and n < 4000:
-    if f.type() != gdb.INLINE_FRAME:
+    if f.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME): # which gdb makes up from debug information
         print("pc", hex(f.pc()), f.name())
         n += 1
     stop, f = f.unwind_stop_reason(), f.older()
