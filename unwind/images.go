@@ -223,9 +223,28 @@ func readMemory(path string, data []byte, addr uint64) error {
 	return err
 }
 
-// ownVDSO is a copy of the vDSO of this process: all 64-bit processes of a kernel
-// have the same one, and a new process has to be asked for nothing.
-var ownVDSO = sync.OnceValues(func() ([]byte, error) {
+// ownVDSO gives a copy of the vDSO of this process: all 64-bit processes of a kernel
+// have the same one, and a new process has to be asked for nothing. A failure, as for want of
+// descriptors, is not remembered.
+func ownVDSO() ([]byte, error) {
+	own.Lock()
+	defer own.Unlock()
+	if own.vdso != nil {
+		return own.vdso, nil
+	}
+	data, err := readOwnVDSO()
+	if err == nil {
+		own.vdso = data
+	}
+	return data, err
+}
+
+var own struct {
+	sync.Mutex
+	vdso []byte
+}
+
+func readOwnVDSO() ([]byte, error) {
 	t := vmas.NewTable("/proc")
 	pid := uint32(os.Getpid())
 	if _, err := t.Seed(pid); err != nil {
@@ -238,7 +257,7 @@ var ownVDSO = sync.OnceValues(func() ([]byte, error) {
 		}
 	}
 	return nil, errors.New("[vdso]: this process has none")
-})
+}
 
 // ErrReplaced says that the path of a mapped file leads to another file now,
 // and the mapped one cannot be reached any more.
