@@ -118,20 +118,9 @@ func (f *convertFlags) convert(input string) error {
 
 	out, err := capture.Convert(ctx, o)
 	line.clear()
-	if out.Started && !f.quiet {
-		output := f.output
-		if output == "-" {
-			output = ""
-		}
-		capture.WriteSummary(os.Stderr, &out.Stats, out.Trouble, capture.Limits{MaxStack: f.maxStack, Converted: true}, output)
-		if f.verbose {
-			capture.WriteFiles(os.Stderr, out.Trouble)
-		}
-	}
-	if out.Started && f.stats != "" {
-		if serr := writeStats(f.stats, &out.Stats); err == nil {
-			err = serr
-		}
+	limits := capture.Limits{MaxStack: f.maxStack, Converted: true}
+	if serr := sumUp(&out, limits, f.output, f.stats, f.quiet, f.verbose); err == nil {
+		err = serr
 	}
 	return err
 }

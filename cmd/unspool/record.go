@@ -204,20 +204,9 @@ func (f *recordFlags) record(command []string) (int, error) {
 
 	out, err := capture.Record(ctx, o)
 	line.clear()
-	if out.Started && !f.quiet {
-		output := f.output
-		if output == "-" {
-			output = ""
-		}
-		capture.WriteSummary(os.Stderr, &out.Stats, out.Trouble, capture.Limits{StackSize: f.stackSize, MaxStack: f.maxStack}, output)
-		if f.verbose {
-			capture.WriteFiles(os.Stderr, out.Trouble)
-		}
-	}
-	if out.Started && f.stats != "" {
-		if serr := writeStats(f.stats, &out.Stats); err == nil {
-			err = serr
-		}
+	limits := capture.Limits{StackSize: f.stackSize, MaxStack: f.maxStack}
+	if serr := sumUp(&out, limits, f.output, f.stats, f.quiet, f.verbose); err == nil {
+		err = serr
 	}
 	if err != nil {
 		return statusFailure, err
@@ -235,6 +224,27 @@ func endingSignals() []os.Signal {
 		}
 	}
 	return s
+}
+
+// sumUp tells what a recording or a conversion came to: in words on stderr, unless quiet, and as JSON in the
+// file stats, if it has a name. The error is that of this file.
+func sumUp(out *capture.Outcome, l capture.Limits, output, stats string, quiet, verbose bool) error {
+	if !out.Started {
+		return nil
+	}
+	if output == "-" {
+		output = ""
+	}
+	if !quiet {
+		capture.WriteSummary(os.Stderr, &out.Stats, out.Trouble, l, output)
+		if verbose {
+			capture.WriteFiles(os.Stderr, out.Trouble)
+		}
+	}
+	if stats == "" {
+		return nil
+	}
+	return writeStats(stats, &out.Stats)
 }
 
 // writeStats writes the statistics to a file, - for stdout.
