@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"
@@ -206,10 +207,11 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 	}
 	s.Stats.StackCopied += sm.DynSize
 	var user []uint64
+	walked, end := false, unwind.Reason(0)
 	switch {
 	case sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_NONE, excluded(sm):
 	case sm.DynSize > 0:
-		user = s.user(sm)
+		user, end, walked = s.user(sm)
 	case s.execve.loading(sm):
 		s.Stats.Exec++
 	}
@@ -220,6 +222,9 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 		return nil
 	}
 	s.buf = out
+	if walked {
+		perfdata.SetEnd(out, end)
+	}
 	return s.sink.Write(out)
 }
 
@@ -234,19 +239,19 @@ func excluded(sm *perfring.Sample) bool {
 }
 
 // user unwinds the user stack of a sample and counts it, unless it is not the
-// stack of the registers.
-func (s *Session) user(sm *perfring.Sample) []uint64 {
+// stack of the registers: then it returns false.
+func (s *Session) user(sm *perfring.Sample) (ips []uint64, end unwind.Reason, ok bool) {
 	res, ok := s.walk(sm)
 	if !ok {
 		s.Stats.Exec++
-		return nil
+		return nil, 0, false
 	}
 	s.Stats.User++
 	s.Stats.count(&res)
 	if res.End != unwind.Root {
 		s.trouble.ended(&res)
 	}
-	return res.IPs
+	return res.IPs, res.End, true
 }
 
 // walk unwinds the user stack of a sample. ok is false when the task is

@@ -143,6 +143,19 @@ func (f *Format) Time(r Record) (t uint64, ok bool) {
 	return binary.LittleEndian.Uint64(r[off:]), true
 }
 
+// CPU returns the CPU that a record other than a sample was written on. ok is false when the record
+// does not say.
+func (f *Format) CPU(r Record) (cpu uint32, ok bool) {
+	if f.sampleType&unix.PERF_SAMPLE_CPU == 0 || !f.sampleIDAll || r.Type() >= firstUserType || r.Type() == RecordSample {
+		return 0, false
+	}
+	off := len(r) - 8*bits.OnesCount64(f.sampleType&(unix.PERF_SAMPLE_CPU|unix.PERF_SAMPLE_IDENTIFIER))
+	if off < headerSize {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint32(r[off:]), true
+}
+
 // ID returns the ID of the event that a record belongs to. With IDENTIFIER in sample_type, the
 // place of the ID does not depend on any other field, so that the format of one event finds the ID
 // in the records of all. ok is false when the record has none.

@@ -2,6 +2,8 @@ package profile
 
 import (
 	"fmt"
+	"slices"
+
 	"unspool/capture/symbols"
 	"unspool/vmas"
 )
@@ -29,12 +31,18 @@ type builder struct {
 
 type edge struct{ parent, frame int32 }
 
-type weightKey struct{ thread, node, event int32 }
+type weightKey struct {
+	thread, node, event, cpu int32
+	end                      End
+}
+
+func (s *Sample) key() weightKey { return weightKey{s.Thread, s.Node, s.Event, s.CPU, s.End} }
 
 type frameKey struct {
 	image int32
 	name  string
 	addr  uint64
+	pc    uint64
 }
 
 // generated is the code that a process generated at run time.
@@ -49,6 +57,8 @@ type image struct {
 	index  int32
 	kind   Kind
 	frames map[uint64]int32 // offset in the file, twice, plus one for return addresses → frame
+
+	sampled []int32 // frames with a PC
 }
 
 func newBuilder(sym *symbols.Symbolizer) *builder {
@@ -81,7 +91,7 @@ func (b *builder) image(name, path string, buildID []byte) int32 {
 }
 
 func (b *builder) frame(f Frame) int32 {
-	key := frameKey{f.Image, f.Name, f.Addr}
+	key := frameKey{f.Image, f.Name, f.Addr, f.PC}
 	i, ok := b.frames[key]
 	if !ok {
 		i = int32(len(b.p.Frames))
@@ -202,19 +212,32 @@ func (b *builder) open(f *vmas.File) *image {
 }
 
 func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
-	fn, ok := im.Lookup(off - one(returned))
+	off -= one(returned)
+	pc, _ := im.Vaddr(off)
+	fn, ok := im.Lookup(off)
 	if returned {
-		if at, found := im.Lookup(off); found && isSignalReturn(at.Name) {
+		if at, found := im.Lookup(off + 1); found && isSignalReturn(at.Name) {
 			fn, ok = at, true
+			pc++
 		}
 	}
+	if im.kind == JIT {
+		pc = 0
+	}
+	f := Frame{Image: im.index, Kind: im.kind, PC: pc}
 	switch {
 	case !ok:
-		return b.frame(Frame{Name: im.Label(), Image: im.index, Kind: im.kind})
+		f.Name = im.Label()
 	case fn.Name == "":
-		return b.frame(Frame{Name: fmt.Sprintf("[%s+%#x]", im.Image.Name(), fn.Addr), Image: im.index, Kind: im.kind, Addr: fn.Addr})
+		f.Name, f.Addr = fmt.Sprintf("[%s+%#x]", im.Image.Name(), fn.Addr), fn.Addr
+	default:
+		f.Name, f.Known, f.Addr = b.sym.Name(fn.Name), true, fn.Addr
 	}
-	return b.frame(Frame{Name: b.sym.Name(fn.Name), Image: im.index, Kind: im.kind, Known: true, Addr: fn.Addr})
+	i := b.frame(f)
+	if pc != 0 && int(i) == len(b.p.Frames)-1 && !slices.Contains(im.sampled[max(0, len(im.sampled)-1):], i) {
+		im.sampled = append(im.sampled, i)
+	}
+	return i
 }
 
 // kernelFrame is the frame at an address of the kernel.
@@ -225,9 +248,9 @@ func (b *builder) kernelFrame(addr uint64, returned bool) int32 {
 		fn, name, known := b.sym.Kernel(addr)
 		im := b.image(name, name, nil)
 		if known {
-			f = b.frame(Frame{Name: b.sym.Name(fn.Name), Image: im, Kind: Kernel, Known: true, Addr: fn.Addr})
+			f = b.frame(Frame{Name: b.sym.Name(fn.Name), Image: im, Kind: Kernel, Known: true, Addr: fn.Addr, PC: addr})
 		} else {
-			f = b.frame(Frame{Name: name, Image: im, Kind: Kernel})
+			f = b.frame(Frame{Name: name, Image: im, Kind: Kernel, PC: addr})
 		}
 		b.kernel[addr] = f
 	}
@@ -245,14 +268,19 @@ func one(yes bool) uint64 {
 func (b *builder) stack(frames []int32) int32 {
 	var node int32
 	for i := len(frames) - 1; i >= 0; i-- {
-		e := edge{node, frames[i]}
-		next, ok := b.children[e]
-		if !ok {
-			next = int32(len(b.p.Nodes))
-			b.p.Nodes = append(b.p.Nodes, Node{e.parent, e.frame})
-			b.children[e] = next
-		}
-		node = next
+		node = b.child(node, frames[i])
+	}
+	return node
+}
+
+// child returns the node of a frame below a parent.
+func (b *builder) child(parent, frame int32) int32 {
+	e := edge{parent, frame}
+	node, ok := b.children[e]
+	if !ok {
+		node = int32(len(b.p.Nodes))
+		b.p.Nodes = append(b.p.Nodes, Node{parent, frame})
+		b.children[e] = node
 	}
 	return node
 }
@@ -267,15 +295,16 @@ func (b *builder) thread(t Thread) int32 {
 	return i
 }
 
-func (b *builder) add(thread, node, event int32, period uint64) {
-	k := weightKey{thread, node, event}
+func (b *builder) add(s Sample) {
+	k := s.key()
 	i, ok := b.weights[k]
 	if !ok {
 		i = int32(len(b.p.Samples))
-		b.p.Samples = append(b.p.Samples, Sample{Thread: thread, Node: node, Event: event})
+		b.p.Samples = append(b.p.Samples, s)
 		b.weights[k] = i
+		return
 	}
-	s := &b.p.Samples[i]
-	s.Count++
-	s.Period += period
+	sum := &b.p.Samples[i]
+	sum.Count += s.Count
+	sum.Period += s.Period
 }

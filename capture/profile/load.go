@@ -35,6 +35,10 @@ type loader struct {
 	current  map[uint64]int32    // the thread that pid<<32|tid is now
 	kernelID symbols.KernelID
 
+	options  Options
+	timeline *Timeline
+	failed   error // of the timeline
+
 	sample      perfring.Sample
 	frames      []int32 // scratch: of one sample, leaf first
 	first, last uint64
@@ -47,6 +51,24 @@ type loader struct {
 type Options struct {
 	// Progress, if set, is called now and then with the number of records read so far.
 	Progress func(records uint64)
+	// Lines looks all addresses up in the images' debugging information, for source lines and inlined functions.
+	Lines bool
+	// CPUs keeps the samples of different CPUs apart.
+	CPUs bool
+	// Timeline, if set, is given every sample. Its nodes are those of the profile once Load has returned.
+	Timeline *Timeline
+	// Watcher, if set, sees the recording go by.
+	Watcher Watcher
+}
+
+// Watcher sees a recording go by, in the order of Load. What it is handed is valid during the call only.
+type Watcher interface {
+	// Record is called with all records but samples that count. time is in ns, 0 for what was there before.
+	Record(rec perfring.Record, f *perfring.Format, time uint64)
+	// Sample is called with every sample that counts, and its frames, leaf first: one for each address of the
+	// callchain, in so far as the profile has them. They are indices in the Frames of the profile that Load returns, without what
+	// is inlined there.
+	Sample(s *perfring.Sample, frames []int32)
 }
 
 // progressEvery is how many records lie between two calls of Options.Progress.
@@ -57,11 +79,12 @@ const progressEvery = 1 << 16
 // errors of the reader come back as they are.
 func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, error) {
 	l := newLoader(sym)
+	l.options, l.timeline = o, o.Timeline
 	l.event = r.Event
 	l.describe(r)
 	described := false
 	var records uint64
-	err := r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	err := r.Ordered(func(rec perfring.Record, f *perfring.Format, time uint64) error {
 		if !described { // a pipe describes itself in records that come before the first of these
 			described = true
 			l.describe(r)
@@ -69,8 +92,11 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 		if records++; records%progressEvery == 0 && o.Progress != nil {
 			o.Progress(records)
 		}
-		l.record(rec, f)
-		return nil
+		if o.Watcher != nil && rec.Type() != perfring.RecordSample {
+			o.Watcher.Record(rec, f, time)
+		}
+		l.record(rec, f, time)
+		return l.failed
 	})
 	var damage *perfdata.DamageError
 	if errors.As(err, &damage) {
@@ -83,6 +109,11 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 	return l.finish(), nil
 }
 
+// isClock says whether the periods of an event are nanoseconds.
+func isClock(a *unix.PerfEventAttr) bool {
+	return a.Type == unix.PERF_TYPE_SOFTWARE && (a.Config == unix.PERF_COUNT_SW_CPU_CLOCK || a.Config == unix.PERF_COUNT_SW_TASK_CLOCK)
+}
+
 // describe takes over what the recording says about itself, as far as it is known yet.
 func (l *loader) describe(r *perfdata.Reader) {
 	p := l.p
@@ -90,7 +121,7 @@ func (l *loader) describe(r *perfdata.Reader) {
 	p.Command = r.CommandLine()
 	p.Events = p.Events[:0]
 	for _, e := range r.Events() {
-		p.Events = append(p.Events, e.Name)
+		p.Events = append(p.Events, Event{Name: e.Name, Clock: isClock(&e.PerfEventAttr)})
 	}
 	l.buildIDs = make(map[string][]byte)
 	id := l.kernelID
@@ -121,7 +152,7 @@ func newLoader(sym *symbols.Symbolizer) *loader {
 func threadKey(pid, tid uint32) uint64 { return uint64(pid)<<32 | uint64(tid) }
 
 // record applies one record. The format is that of its event, or of any for records without one.
-func (l *loader) record(r perfring.Record, f *perfring.Format) {
+func (l *loader) record(r perfring.Record, f *perfring.Format, time uint64) {
 	var err error
 	switch r.Type() {
 	case perfring.RecordSample:
@@ -152,19 +183,34 @@ func (l *loader) record(r perfring.Record, f *perfring.Format) {
 		var lost perfring.Lost
 		if err = perfring.DecodeLost(r, &lost); err == nil {
 			l.p.LostRecords += lost.Lost
+			l.loss(r, f, time, lost.Lost)
 			l.table.Lost()
 		}
 	case perfring.RecordLostSamples:
 		var lost perfring.LostSamples
 		if err = perfring.DecodeLostSamples(r, &lost); err == nil {
 			l.p.LostSamples += lost.Lost
+			l.loss(r, f, time, lost.Lost)
 		}
 	case perfring.RecordThrottle:
 		l.p.Throttled++
+		l.loss(r, f, time, 0)
 	}
 	if err != nil {
 		l.malformed++
 	}
+}
+
+// loss notes a gap.
+func (l *loader) loss(r perfring.Record, f *perfring.Format, time, count uint64) {
+	if len(l.p.Losses) >= maxLosses {
+		return
+	}
+	cpu := int32(-1)
+	if n, ok := f.CPU(r); ok {
+		cpu = int32(n)
+	}
+	l.p.Losses = append(l.p.Losses, Loss{Time: time, Count: count, CPU: cpu})
 }
 
 func (l *loader) mmap(m *perfring.Mmap) {
@@ -273,11 +319,27 @@ func (l *loader) addSample() {
 	l.last = max(l.last, s.Time)
 	l.time = s.Time
 	l.resolve(s)
-	period := s.Period
-	if period == 0 {
-		period = 1
+	one := Sample{
+		Thread: l.threadNow(s.PID, s.TID), Node: l.stack(l.frames), Event: int32(event), CPU: -1,
+		Count: 1, Period: max(s.Period, 1),
 	}
-	l.add(l.threadNow(s.PID, s.TID), l.stack(l.frames), int32(event), period)
+	if r, ok := perfdata.End(s.Misc); ok {
+		one.End = Ended(r)
+	}
+	if l.options.CPUs || l.timeline != nil {
+		at := one
+		at.CPU = int32(s.CPU)
+		if l.options.CPUs {
+			one = at
+		}
+		if l.timeline != nil && l.failed == nil {
+			l.failed = l.timeline.add(s.Time, &at)
+		}
+	}
+	l.add(one)
+	if l.options.Watcher != nil {
+		l.options.Watcher.Sample(s, l.frames)
+	}
 }
 
 // resolve turns the sample's addresses into l.frames, leaf first.
@@ -338,7 +400,14 @@ func (l *loader) at(space *vmas.Space, mode uint16, ip uint64, returned bool) in
 // finish completes the profile.
 func (l *loader) finish() *Profile {
 	p := l.p
+	p.First = l.first
 	p.Duration = time.Duration(l.last - l.first)
+	if l.options.Lines {
+		remap := l.lines()
+		if l.timeline != nil {
+			l.timeline.remap = remap
+		}
+	}
 	if l.rawStacks > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("%d samples have a raw copy of the user stack instead of a user callchain (perf record --call-graph dwarf): of their user part only the innermost frame is shown", l.rawStacks))
 	}

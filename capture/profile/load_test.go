@@ -232,7 +232,7 @@ func TestATruncatedRecordingYieldsWhatIsThere(t *testing.T) {
 func TestRepeatedStacksDoNotAllocate(t *testing.T) {
 	l := newLoader(symbols.New(symbols.Options{}))
 	l.event = func(uint64) int { return 0 }
-	l.p.Events = []string{"cycles"}
+	l.p.Events = []Event{{Name: "cycles"}}
 	l.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x2000, Prot: vmas.ProtExec, Name: []byte("//anon")})
 	chain := words(contextKernel, 0xffffffff81000010, 0xffffffff81000100, contextUser, 0x1000, 0x2000, 0x3000)
 	l.sample.PID, l.sample.TID, l.sample.Callchain = 7, 7, chain
@@ -299,14 +299,14 @@ func FuzzRecords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		l := newLoader(sym)
 		l.event = func(uint64) int { return 0 }
-		l.p.Events = []string{"cycles"}
+		l.p.Events = []Event{{Name: "cycles"}}
 		for len(b) > 0 {
 			r, err := perfring.CheckRecord(b)
 			if err != nil {
 				break
 			}
 			b = b[r.Size():]
-			l.record(r, &format)
+			l.record(r, &format, 0)
 		}
 		if err := l.finish().CheckValid(); err != nil {
 			t.Error(err)
@@ -317,7 +317,7 @@ func FuzzRecords(f *testing.F) {
 func BenchmarkSample(b *testing.B) {
 	l := newLoader(symbols.New(symbols.Options{Kallsyms: "/nonexistent"}))
 	l.event = func(uint64) int { return 0 }
-	l.p.Events = []string{"cycles"}
+	l.p.Events = []Event{{Name: "cycles"}}
 	chain := []uint64{contextKernel}
 	for i := range 10 {
 		chain = append(chain, 0xffffffff81000010+uint64(i)*64)

@@ -1,9 +1,14 @@
 // Package profile is the model that every report and every converted format is made from: the samples of a recording as a
 // tree of stacks whose frames have names.
 //
-// A frame is one function of one image. Stacks share their outer frames: a Node is a frame below a parent, the tree's root stands
+// A frame is a place in the code: an address in a function of an image, with its source line, as far as these are known. Where the
+// compiler has inlined functions, one address is several frames: the function that the code belongs to, and below it, marked
+// Inlined, the functions inlined there. Profile.ByFunction leaves one frame of each function.
+//
+// Stacks share their outer frames: a Node is a frame below a parent, the tree's root stands
 // for the bottom of every stack, and a stack is the path from the root to a leaf node. So memory grows with the distinct
-// stacks of a recording, not with its samples. Samples that agree in thread, stack and event are one Sample with a weight.
+// stacks of a recording, not with its samples. Samples that agree in thread, stack, event and the rest are one Sample with a weight. Who needs
+// them one by one, in time, asks for a Timeline, which keeps them in a file.
 //
 // Load makes a Profile from a recording; CheckValid states what holds of one.
 package profile
@@ -11,6 +16,8 @@ package profile
 import (
 	"fmt"
 	"time"
+
+	"unspool/unwind"
 )
 
 // Kind says what sort of code a frame is.
@@ -40,14 +47,19 @@ type Image struct {
 	BuildID []byte // nil when unknown
 }
 
-// Frame is one function of one image. A function without a name is called by its image and address in brackets,
-// "[libfoo.so+0x1230]"; all of an image whose extent is unknown too are one frame, "[libfoo.so]".
+// Frame is a place in the code. A function without a name is called by its image and address in brackets,
+// "[libfoo.so+0x1230]"; all of an image whose extent is unknown too are "[libfoo.so]".
 type Frame struct {
-	Name  string // demangled
-	Image int32  // index in Profile.Images
-	Kind  Kind
-	Known bool   // the name is a function's
-	Addr  uint64 // of the function: a virtual address of the image, for the kernel an address in memory; 0 when its extent is unknown, or it was generated
+	Name    string // demangled
+	Image   int32  // index in Profile.Images
+	Kind    Kind
+	Known   bool   // the name is a function's
+	Inlined bool   // into the frame above it in every stack, which has the same PC
+	Addr    uint64 // of the function: a virtual address of the image, for the kernel an address in memory; 0 when its extent is unknown, it was generated or inlined
+	PC      uint64 // likewise, of the instruction; that of a frame that has called another lies in the call. 0 when it is unknown, and in Profile.ByFunction
+
+	File         string // source file, "" when unknown
+	Line, Column int32  // 0 when unknown
 }
 
 // Node is a frame called by its parent. A parent comes before its children in Profile.Nodes.
@@ -62,13 +74,51 @@ type Thread struct {
 	Comm     string
 }
 
+// End says why the user part of a stack ends where it does.
+type End uint8
+
+// Unsaid is the End of stacks without a user part, and of recordings that do not tell. The others are unwind's reasons, plus one.
+const Unsaid End = 0
+
+// Ended is the End for a reason.
+func Ended(r unwind.Reason) End { return End(r) + 1 }
+
+// Complete is the End of a user stack that reaches its root.
+const Complete = End(unwind.Root) + 1
+
+// String is "complete", "" for Unsaid, or the name of the reason: "dump_too_short".
+func (e End) String() string {
+	switch e {
+	case Unsaid:
+		return ""
+	case Complete:
+		return "complete"
+	}
+	return unwind.Reason(e - 1).String()
+}
+
+// Event is what was sampled.
+type Event struct {
+	Name  string // as perf prints it
+	Clock bool   // periods are nanoseconds of CPU time
+}
+
 // Sample is the weight of one stack in one thread for one event.
 type Sample struct {
 	Thread int32 // index in Profile.Threads
 	Node   int32 // the leaf: index in Profile.Nodes
 	Event  int32 // index in Profile.Events
+	CPU    int32 // -1 when unknown or not asked for
+	End    End
 	Count  uint64
 	Period uint64 // sum of what each sample stands for, in units of the event; Count where the recording does not say
+}
+
+// Loss is a gap in what was recorded.
+type Loss struct {
+	Time  uint64 // ns, when it was told: at the end of the gap
+	Count uint64 // records or samples; 0 where the kernel held an event back (throttling)
+	CPU   int32  // -1 when unknown
 }
 
 // Profile is a recording's samples. Index 0 of Nodes is the root.
@@ -77,19 +127,26 @@ type Profile struct {
 	Frames  []Frame
 	Nodes   []Node
 	Threads []Thread
-	Events  []string // names, as perf prints them
+	Events  []Event
 	Samples []Sample
 
 	LostRecords uint64        // that the kernel had no room for, samples or not (LOST)
 	LostSamples uint64        // that the kernel or the recorder counted as lost (LOST_SAMPLES)
 	Throttled   uint64        // times that the kernel held an event back
+	Losses      []Loss        // the first maxLosses of these, in the order of the recording
+	First       uint64        // time of the first sample, in ns of the recording's clock
 	Duration    time.Duration // from the first sample to the last
+	Began       time.Time     // the first sample by the wall clock; zero when the recording does not say
 
 	Hostname, OSRelease, Arch string   // "" when the recording does not say
 	Command                   []string // command line of the recorder
 
 	Problems []string // in words: why names or frames are missing
+
 }
+
+// maxLosses bounds Profile.Losses.
+const maxLosses = 10000
 
 // Count is the number of samples.
 func (p *Profile) Count() uint64 {
@@ -128,10 +185,14 @@ func (p *Profile) CheckValid() error {
 		}
 		seen[e] = true
 	}
-	type key struct{ thread, node, event int32 }
-	keys := make(map[key]bool, len(p.Samples))
+	for i, n := range p.Nodes[1:] {
+		if f := &p.Frames[n.Frame]; f.Inlined && (n.Parent == 0 || p.Frames[p.Nodes[n.Parent].Frame].PC != f.PC) {
+			return fmt.Errorf("node %d: inlined into nothing, or into code elsewhere", i+1)
+		}
+	}
+	keys := make(map[weightKey]bool, len(p.Samples))
 	for i, s := range p.Samples {
-		k := key{s.Thread, s.Node, s.Event}
+		k := s.key()
 		if !in(s.Thread, len(p.Threads)) || !in(s.Node, len(p.Nodes)) || !in(s.Event, len(p.Events)) {
 			return fmt.Errorf("sample %d: thread %d of %d, node %d of %d, event %d of %d", i, s.Thread, len(p.Threads), s.Node, len(p.Nodes), s.Event, len(p.Events))
 		}

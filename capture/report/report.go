@@ -57,7 +57,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		v := newView(p, event, o.NoKernel)
 		if len(sampled) > 1 {
 			out.line("")
-			out.line(out.bold(fmt.Sprintf("%s: %s", clean(p.Events[event]), plural(v.samples, "sample"))))
+			out.line(out.bold(fmt.Sprintf("%s: %s", clean(p.Events[event].Name), plural(v.samples, "sample"))))
 		}
 		out.functions(v)
 		out.tree(v)
@@ -116,7 +116,7 @@ func (out *printer) header(p *profile.Profile, sampled []int32) {
 	out.field("host", clean(strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
 	var names []string
 	for _, event := range sampled {
-		names = append(names, p.Events[event])
+		names = append(names, p.Events[event].Name)
 	}
 	out.field("events", clean(strings.Join(names, ", ")))
 	samples := fmt.Sprintf("%s of %s", number(p.Count()), plural(uint64(len(p.Threads)), "thread"))

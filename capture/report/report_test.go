@@ -33,7 +33,7 @@ func example() *profile.Profile {
 		},
 		Nodes:    []profile.Node{{Parent: -1, Frame: -1}},
 		Threads:  []profile.Thread{{PID: 10, TID: 10, Comm: "demo"}, {PID: 2, TID: 2, Comm: "kthreadd"}},
-		Events:   []string{"cpu-clock"},
+		Events:   []profile.Event{{Name: "cpu-clock", Clock: true}},
 		Hostname: "debian", OSRelease: "6.18.0", Arch: "x86_64",
 		Command:  []string{"unspool", "record", "--", "./demo", "a b"},
 		Duration: 2500 * time.Millisecond, LostRecords: 3, Throttled: 1,
@@ -132,7 +132,7 @@ func TestRecursionCountsOncePerStack(t *testing.T) {
 
 func TestEventsAreReportedOneByOne(t *testing.T) {
 	p := example()
-	p.Events = []string{"cpu-clock", "page-faults", "never"}
+	p.Events = []profile.Event{{Name: "cpu-clock", Clock: true}, {Name: "page-faults"}, {Name: "never"}}
 	p.Samples = append(p.Samples, profile.Sample{Thread: 0, Node: 3, Event: 1, Count: 1, Period: 1})
 	got := write(t, p, Options{})
 	for _, want := range []string{"\ncpu-clock: 1,000 samples\n", "\npage-faults: 1 sample\n", "events    cpu-clock, page-faults\n"} {
@@ -157,7 +157,7 @@ func TestRunsOfUnknownFunctionsAreOneLine(t *testing.T) {
 }
 
 func TestEmptyAndInvalidProfiles(t *testing.T) {
-	p := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}, Events: []string{"cycles"}}
+	p := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}, Events: []profile.Event{{Name: "cycles"}}}
 	if got := write(t, p, Options{}); !strings.Contains(got, "no samples") {
 		t.Error(got)
 	}

@@ -113,6 +113,17 @@ func (im *Image) Lookup(off uint64) (Func, bool) {
 	return im.unnamed(vaddr)
 }
 
+// Vaddr turns an offset in the image's file into a virtual address of the image. Of an image without a table it returns the
+// offset, and false.
+func (im *Image) Vaddr(off uint64) (uint64, bool) {
+	if t := im.Table(); t != nil {
+		if vaddr, ok := t.Vaddr(off); ok {
+			return vaddr, true
+		}
+	}
+	return off, false
+}
+
 // SignalReturn is what the code is called that the kernel makes signal handlers return to, where no symbol says so.
 const SignalReturn = "__restore_rt"
 

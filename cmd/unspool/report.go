@@ -58,5 +58,5 @@ func printReport(o report.Options) error {
 		o.Colour = os.Getenv("NO_COLOR") == ""
 		o.Width = columns(os.Stdout)
 	}
-	return report.Write(os.Stdout, p, o)
+	return report.Write(os.Stdout, p.ByFunction(), o)
 }

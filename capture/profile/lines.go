@@ -1,0 +1,56 @@
+package profile
+
+import (
+	"slices"
+
+	"unspool/capture/symbols/srcline"
+)
+
+// lines gives the frames their source lines and adds those of inlined functions. It returns, for each node
+// that was, the node that it is now.
+func (l *loader) lines() []int32 {
+	p := l.p
+	below := make([][]int32, len(p.Frames)) // by frame: what is inlined there, outermost first, behind the frame itself
+	for i := range below {
+		below[i] = []int32{int32(i)}
+	}
+	paths := make(map[string]string)
+	for _, im := range l.opened {
+		frames := im.sampled
+		slices.SortFunc(frames, func(a, b int32) int {
+			switch x, y := p.Frames[a].PC, p.Frames[b].PC; {
+			case x < y:
+				return -1
+			case x > y:
+				return 1
+			}
+			return 0
+		})
+		pcs := make([]uint64, len(frames))
+		for i, f := range frames {
+			pcs[i] = p.Frames[f].PC
+		}
+		im.Lines(pcs, func(i int, found []srcline.Frame) {
+			f := frames[i]
+			for n, at := range slices.Backward(found) {
+				path, ok := paths[at.File]
+				if !ok {
+					path = at.File
+					paths[path] = path
+				}
+				if n < len(found)-1 {
+					outer := &p.Frames[f]
+					f = int32(len(p.Frames))
+					below[frames[i]] = append(below[frames[i]], f)
+					p.Frames = append(p.Frames, Frame{Name: l.sym.Name(at.Func), Image: outer.Image, Kind: outer.Kind, Known: true, Inlined: true, PC: outer.PC})
+				}
+				frame := &p.Frames[f]
+				if !frame.Known && at.Func != "" {
+					frame.Name, frame.Known = l.sym.Name(at.Func), true
+				}
+				frame.File, frame.Line, frame.Column = path, int32(at.Line), int32(at.Column)
+			}
+		})
+	}
+	return p.rebuild(func(f int32) []int32 { return below[f] })
+}

@@ -1,0 +1,133 @@
+package symbols
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"unspool/capture/symbols/srcline"
+	"unspool/unwind/debugfile"
+)
+
+// Lines looks the sorted virtual addresses of the image up in its debugging information, in one pass. It calls yield, in no particular order, with the
+// index of each address that something is known about, and the functions there, innermost first; their names are mangled, and yield must not
+// keep the slice. Without debugging information nothing is yielded; what is wrong with it is a problem.
+func (im *Image) Lines(addrs []uint64, yield func(i int, frames []srcline.Frame)) {
+	if !IsFile(im.Path) || len(addrs) == 0 {
+		return
+	}
+	file, f, err := im.open()
+	if err != nil {
+		return // said when its symbols were read
+	}
+	defer file.Close()
+	with := file
+	if _, ok := f.section(".debug_info"); !ok {
+		debug, _ := im.debugFile(f)
+		if debug == nil {
+			return
+		}
+		defer debug.Close()
+		with = debug
+	}
+	o := srcline.Options{
+		Alt: func(name string, buildID []byte) (srcline.File, error) {
+			return im.alternate(with.Name(), name, buildID)
+		},
+		DWO: im.splitUnit,
+		DWP: func() (srcline.File, error) { return im.s.openAny(with.Name()+".dwp", file.Name()+".dwp") },
+	}
+	d, err := srcline.Open(asFile(with), o)
+	if err == nil {
+		err = d.Frames(addrs, yield)
+		d.Close()
+	}
+	if err != nil && !errors.Is(err, srcline.ErrNoDWARF) {
+		im.s.problem("%s: lines or inlined functions are missing: %v", im.Path, firstOf(err))
+	}
+}
+
+// firstOf is the first of joined errors, and how many follow it: one damaged file may have thousands.
+func firstOf(err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	all := joined.Unwrap()
+	if len(all) == 1 {
+		return all[0]
+	}
+	return fmt.Errorf("%w (and %d more)", all[0], len(all)-1)
+}
+
+func asFile(f *os.File) srcline.File {
+	st, err := f.Stat()
+	if err != nil {
+		return srcline.File{ReaderAt: f, Name: f.Name()}
+	}
+	return srcline.File{ReaderAt: f, Size: st.Size(), Name: f.Name()}
+}
+
+// alternate opens the file that dwz moved shared debugging information to.
+func (im *Image) alternate(from, name string, buildID []byte) (srcline.File, error) {
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(from), name)
+	}
+	o := &im.s.options
+	var refused error
+	for _, root := range []string{o.Root, "/"} {
+		if root == "" {
+			continue
+		}
+		path := name
+		if root != "/" {
+			path = strings.TrimPrefix(name, filepath.Clean(root)) // from lies below the root
+		}
+		if file, _, err := openELF(root, path, buildID); err == nil {
+			return asFile(file), nil
+		} else if !missing(err) && refused == nil {
+			refused = err
+		}
+		if file, err := debugfile.Find([]string{root}, "", buildID, debugfile.Link{}); err == nil {
+			return asFile(file), nil
+		}
+	}
+	if refused == nil {
+		refused = &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return srcline.File{}, refused
+}
+
+// splitUnit opens a .dwo file; srcline checks its id.
+func (im *Image) splitUnit(dir, name string, _ uint64) (srcline.File, error) {
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(dir, name)
+	}
+	f, err := im.s.openAny(name)
+	if err == nil && f.ReaderAt == nil {
+		err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return f, err
+}
+
+// openAny opens the first of the files that is there, below the root or as named; none is no error.
+func (s *Symbolizer) openAny(names ...string) (srcline.File, error) {
+	for _, name := range names {
+		for _, root := range []string{s.options.Root, "/"} {
+			if root == "" {
+				continue
+			}
+			file, err := debugfile.Open(root, name)
+			if err == nil {
+				return asFile(file), nil
+			}
+			if !missing(err) {
+				return srcline.File{}, err
+			}
+		}
+	}
+	return srcline.File{}, nil
+}
