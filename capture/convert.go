@@ -165,7 +165,7 @@ func (c *conversion) begin() (err error) {
 		c.own = new(lane)
 		c.prepare(c.own, c)
 	}
-	if !hasStacks(events) && c.Note != nil {
+	if !HasStacks(events) && c.Note != nil {
 		c.Note(fmt.Sprintf("%s has no raw stacks: it is handed on as it is", c.Input))
 	}
 	return nil
@@ -181,7 +181,8 @@ func (c *conversion) prepare(l *lane, sink Sink) {
 	l.session.recorded = true
 }
 
-func hasStacks(events []perfring.Attr) bool {
+// HasStacks says whether any of the events brings copies of the user stack.
+func HasStacks(events []perfring.Attr) bool {
 	for i := range events {
 		if events[i].PerfEventAttr.Sample_type&unix.PERF_SAMPLE_STACK_USER != 0 {
 			return true

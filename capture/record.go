@@ -30,6 +30,8 @@ type Options struct {
 	Hurry        bool             // this process goes before those that it records, where it may
 	Duration     time.Duration    // 0: until the command or the processes end, or until stopped
 
+	CommandStdout *os.File // nil: our own
+
 	Output      string   // file, "-" for stdout
 	Compress    int      // zstd level, 0 for none
 	CommandLine []string // of unspool, for the file's header
@@ -67,11 +69,10 @@ func Record(ctx context.Context, o Options) (out Outcome, err error) {
 	out.Trouble = newTrouble()
 	r := &recording{Options: o, out: &out}
 	if len(o.Command) > 0 {
-		stdout := os.Stdout
-		if o.Output == "-" {
-			stdout = os.Stderr // the pipe is for the recording alone
+		if o.CommandStdout == nil {
+			o.CommandStdout = os.Stdout
 		}
-		if r.command, err = newCommand(o.Command, stdout); err != nil {
+		if r.command, err = newCommand(o.Command, o.CommandStdout); err != nil {
 			return out, err
 		}
 	}

@@ -3,6 +3,7 @@ package perfdata
 import (
 	"bytes"
 	"slices"
+	"time"
 
 	"unspool/perfring"
 )
@@ -158,4 +159,14 @@ func text(b []byte) string {
 		b = b[:i]
 	}
 	return string(b)
+}
+
+// WallClock converts a time of the samples' clock into the time of day, by CLOCK_DATA (perf.data-file-format.txt: version 1, clock,
+// time of day and time of that clock at one moment, in ns). It is zero when the recording does not say.
+func (r *Reader) WallClock(at uint64) time.Time {
+	b := r.Feature(ClockData)
+	if at == 0 || len(b) < 24 || le.Uint32(b) != 1 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(le.Uint64(b[8:])-le.Uint64(b[16:])+at))
 }

@@ -55,6 +55,8 @@ type Options struct {
 	Lines bool
 	// CPUs keeps the samples of different CPUs apart.
 	CPUs bool
+	// Filter says whose samples count. Of the others only the time is taken into First and Duration.
+	Filter Filter
 	// Timeline, if set, is given every sample. Its nodes are those of the profile once Load has returned.
 	Timeline *Timeline
 	// Watcher, if set, sees the recording go by.
@@ -100,13 +102,16 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 	})
 	var damage *perfdata.DamageError
 	if errors.As(err, &damage) {
+		l.p.Damage = err
 		l.p.Problems = append(l.p.Problems, fmt.Sprintf("what follows is lost: %v", err))
 	} else if err != nil {
 		return nil, err
 	}
 	l.noEvent += r.Unknown()
 	l.describe(r)
-	return l.finish(), nil
+	p := l.finish()
+	p.Began = r.WallClock(p.First)
+	return p, nil
 }
 
 // isClock says whether the periods of an event are nanoseconds.
@@ -287,7 +292,7 @@ func (l *loader) task(t *perfring.Task, fork bool) {
 	}
 }
 
-// threadNow is the thread that a sample is of.
+// threadNow is the thread that a sample is of, -1 for one that does not pass the filter.
 func (l *loader) threadNow(pid, tid uint32) int32 {
 	key := threadKey(pid, tid)
 	i, ok := l.current[key]
@@ -300,7 +305,10 @@ func (l *loader) threadNow(pid, tid uint32) int32 {
 		default:
 			comm = fmt.Sprintf(":%d", tid)
 		}
-		i = l.thread(Thread{pid, tid, comm})
+		i = -1
+		if t := (Thread{pid, tid, comm}); l.options.Filter.Passes(t) {
+			i = l.thread(t)
+		}
 		l.current[key] = i
 	}
 	return i
@@ -318,9 +326,13 @@ func (l *loader) addSample() {
 	}
 	l.last = max(l.last, s.Time)
 	l.time = s.Time
+	thread := l.threadNow(s.PID, s.TID)
+	if thread < 0 {
+		return
+	}
 	l.resolve(s)
 	one := Sample{
-		Thread: l.threadNow(s.PID, s.TID), Node: l.stack(l.frames), Event: int32(event), CPU: -1,
+		Thread: thread, Node: l.stack(l.frames), Event: int32(event), CPU: -1,
 		Count: 1, Period: max(s.Period, 1),
 	}
 	if r, ok := perfdata.End(s.Misc); ok {

@@ -142,6 +142,7 @@ type Profile struct {
 	Command                   []string // command line of the recorder
 
 	Problems []string // in words: why names or frames are missing
+	Damage   error    // where the recording could not be read on; in Problems too
 
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
+	"unspool/capture/export"
+	"unspool/capture/symbols"
 )
 
 // convertFlags are the options of convert as they are typed.
@@ -25,17 +27,23 @@ type convertFlags struct {
 	stats    string
 	quiet    bool
 	verbose  bool
+	exportFlags
 }
 
 func convertCommand() *cobra.Command {
 	var f convertFlags
 	c := &cobra.Command{
 		Use:   "convert [options] IN -o OUT",
-		Short: "Unwind the stacks of a recording that perf made",
+		Short: "Unwind a recording of perf's, or write one in another tool's format",
 		Long: `Turn a recording of 'perf record --call-graph dwarf' into one with plain
 callchains, about a hundred times smaller, that perf, Hotspot and 'unspool
 report' read. Everything but registers and stacks is kept as it is. IN and OUT
 are files, or - for a pipe.
+
+With another ending of OUT, or --format, write any recording for another tool,
+with names, source lines and inlined functions:
+
+` + formatTable() + `
 
 The mapped files are looked for by build ID: below --symfs, in perf's build-ID
 cache, and where they were, if they are still the same. IN is read once, from
@@ -43,6 +51,7 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 		Example: `  unspool convert perf.data -o small.data
   perf record --call-graph dwarf -o - -- ./program | unspool convert - -o perf.data
   unspool convert perf.data -o - | perf report -i -
+  unspool convert perf.data -o profile.pb.gz && go tool pprof profile.pb.gz
   unspool convert --symfs /mnt/target perf.data -o small.data`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -60,7 +69,7 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 	}
 	fl := c.Flags()
 	fl.SortFlags = false
-	fl.StringVarP(&f.output, "output", "o", "", "write to `OUT`, - for a pipe")
+	fl.StringVarP(&f.output, "output", "o", "", "write to `OUT`, - for a pipe; its ending says the format")
 	fl.StringVar(&f.symfs, "symfs", "", "look for mapped files below `DIR` first")
 	fl.StringVar(&f.cache, "buildid-dir", "", "perf's build-ID cache is `DIR` (default ~/.debug)")
 	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "end user stacks after `N` frames")
@@ -71,6 +80,7 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
+	f.exportFlags.add(c)
 	c.MarkFlagDirname("symfs")
 	c.MarkFlagDirname("buildid-dir")
 	return c
@@ -102,25 +112,54 @@ const largestJobs = 64
 // could be converted all the same.
 func (f *convertFlags) convert(input string) error {
 	o, err := f.options(input)
+	if err == nil {
+		err = f.choose(f.output)
+	}
 	if err != nil {
 		return &usageError{"unspool convert", err}
-	}
-	var line *statusLine
-	if !f.quiet {
-		line = newStatusLine(os.Stderr)
-		o.Note = line.note
-		o.Progress = line.converted
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second one ends unspool itself
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
+	if f.exports() {
+		return f.export(ctx, o)
+	}
+	line := f.follow(&o)
 	out, err := capture.Convert(ctx, o)
 	line.clear()
-	limits := capture.Limits{MaxStack: f.maxStack, Converted: true}
-	if serr := sumUp(&out, limits, f.output, f.stats, f.quiet, f.verbose); err == nil {
-		err = serr
+	return errors.Join(err, f.sumUp(&out))
+}
+
+// export converts a recording into another format, by way of one with callchains where it has none.
+func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions) error {
+	name := o.Input
+	line := f.follow(&o)
+	unwound, err := export.Unwind(ctx, o)
+	line.clear()
+	if unwound == nil {
+		return err
 	}
-	return err
+	defer unwound.Close()
+	if unwound.Outcome != nil {
+		err = errors.Join(err, f.sumUp(unwound.Outcome))
+	}
+	sym := symbols.Options{Root: f.symfs, Cache: f.cache}
+	return errors.Join(err, f.write(unwound.Path, name, f.output, sym, f.quiet, f.verbose))
+}
+
+// follow lets a status line follow the conversion.
+func (f *convertFlags) follow(o *capture.ConvertOptions) *statusLine {
+	if f.quiet {
+		return nil
+	}
+	line := newStatusLine(os.Stderr)
+	o.Note = line.note
+	o.Progress = line.converted
+	return line
+}
+
+func (f *convertFlags) sumUp(out *capture.Outcome) error {
+	return sumUp(out, capture.Limits{MaxStack: f.maxStack, Converted: true}, f.output, f.stats, f.quiet, f.verbose)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
+	"unspool/capture/symbols"
 	"unspool/perfring"
 )
 
@@ -35,6 +36,7 @@ type recordFlags struct {
 	stats     string
 	quiet     bool
 	verbose   bool
+	exportFlags
 }
 
 const (
@@ -50,13 +52,15 @@ func recordCommand(status *int) *cobra.Command {
 		Use:   "record [options] -a | -p PID[,PID…] | -- COMMAND [ARG…]",
 		Short: "Record a profile",
 		Long: `Record samples with full stacks, of a command, of running processes, or of the
-whole system, into a perf.data file that perf, Hotspot and 'unspool report' read.
+whole system, into a perf.data file that perf, Hotspot and 'unspool report' read, or in
+the format of another tool.
 
 With -a or -p, a COMMAND says how long to record: while it runs. Ctrl-C ends a
 recording and leaves a complete file.`,
 		Example: `  unspool record -- make -j4
   unspool record -p 4711 -d 5
   unspool record -a -F 4999 -o - | perf report -i -
+  unspool record -o flames.html -- ./program
   unspool record -e page-faults -c 1 -- ./program`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if !f.all && len(f.pids) == 0 && len(args) == 0 {
@@ -81,7 +85,7 @@ recording and leaves a complete file.`,
 	fl.Uint64VarP(&f.freq, "freq", "F", 0, "take `HZ` samples a second (default 999)")
 	fl.Uint64VarP(&f.period, "count", "c", 0, "sample every `N`th event instead (default for tracepoints: 1)")
 	fl.StringVarP(&f.ring, "mmap-pages", "m", "", "`PAGES` of ring buffer for each CPU, or a size as in 4M (default 8M)")
-	fl.StringVarP(&f.output, "output", "o", "perf.data", "write to `FILE`, - for a pipe")
+	fl.StringVarP(&f.output, "output", "o", "perf.data", "write to `FILE`, - for a pipe; its ending says the format")
 	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
 	fl.Lookup("compress").NoOptDefVal = "1"
 	fl.Float64VarP(&f.duration, "duration", "d", 0, "end after `SECONDS`, and COMMAND with it")
@@ -91,6 +95,7 @@ recording and leaves a complete file.`,
 	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
+	f.exportFlags.add(c)
 	c.RegisterFlagCompletionFunc("event", completeEvents)
 	c.RegisterFlagCompletionFunc("pid", completePIDs)
 	return c
@@ -126,6 +131,9 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 		if pid <= 0 {
 			return o, fmt.Errorf("-p %d: not a process", pid)
 		}
+	}
+	if f.output == "-" {
+		o.CommandStdout = os.Stderr // the pipe is for the recording alone
 	}
 	o.Duration = time.Duration(f.duration * float64(time.Second))
 	if o.RingPages, err = ringPages(f.ring); err != nil {
@@ -178,13 +186,39 @@ func ringPages(s string) (int, error) {
 	return pages, nil
 }
 
-// record runs a recording and returns its exit status. Errors are returned
-// after the summary of what could be recorded all the same.
-func (f *recordFlags) record(command []string) (int, error) {
+// record runs a recording and returns its exit status.
+func (f *recordFlags) record(command []string) (status int, err error) {
 	o, err := f.options(command)
+	if err == nil {
+		err = f.choose(f.output)
+	}
 	if err != nil {
 		return statusFailure, &usageError{"unspool record", err}
 	}
+	if !f.exports() {
+		_, status, err = f.run(o)
+		return status, err
+	}
+	recorded, remove, err := spool(f.output)
+	if err != nil {
+		return statusFailure, err
+	}
+	o.Output = recorded
+	started, status, err := f.run(o)
+	if !started {
+		remove()
+		return status, err
+	}
+	if werr := f.write(recorded, f.output, f.output, symbols.Options{}, f.quiet, f.verbose); werr != nil {
+		return statusFailure, errors.Join(err, fmt.Errorf("%w; the recording is in %s", werr, recorded))
+	}
+	remove()
+	return status, err
+}
+
+// run records and sums up; it says whether there is a recording. Errors are returned
+// after the summary of what could be recorded all the same.
+func (f *recordFlags) run(o capture.Options) (started bool, status int, err error) {
 	var line *statusLine
 	if !f.quiet {
 		line = newStatusLine(os.Stderr)
@@ -194,7 +228,7 @@ func (f *recordFlags) record(command []string) (int, error) {
 
 	// One goroutine does the work. With more processors, each wake-up would wake
 	// another thread to look for some.
-	runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second one ends unspool itself
@@ -205,13 +239,13 @@ func (f *recordFlags) record(command []string) (int, error) {
 	out, err := capture.Record(ctx, o)
 	line.clear()
 	limits := capture.Limits{StackSize: f.stackSize, MaxStack: f.maxStack}
-	if serr := sumUp(&out, limits, f.output, f.stats, f.quiet, f.verbose); err == nil {
+	if serr := sumUp(&out, limits, o.Output, f.stats, f.quiet, f.verbose); err == nil {
 		err = serr
 	}
 	if err != nil {
-		return statusFailure, err
+		return out.Started, statusFailure, err
 	}
-	return out.ExitStatus, nil
+	return out.Started, out.ExitStatus, nil
 }
 
 // endingSignals end a recording. A signal that was ignored when unspool

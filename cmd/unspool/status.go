@@ -73,6 +73,17 @@ func (l *statusLine) converted(s *capture.Stats, share float64) {
 		s.Duration.Seconds(), done, capture.Count(s.Samples), completeShare(s)))
 }
 
+// named shows how far an export has come, which reads the recording and then looks names up.
+func (l *statusLine) named(share float64) {
+	switch {
+	case !l.terminal:
+	case share < 1:
+		l.show(fmt.Sprintf("%3.0f %%  reading and naming", 100*share))
+	default:
+		l.show("looking up inlined functions, writing")
+	}
+}
+
 func completeShare(s *capture.Stats) string {
 	if s.User == 0 {
 		return "-"

@@ -1,0 +1,59 @@
+// Package export writes a recording in the format of another tool: it loads the recording into a profile, with names, and hands
+// that to the format's own package.
+package export
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// Format is a format that a recording can be written in.
+type Format struct {
+	Name    string   // for --format
+	Endings []string // of file names that ask for it
+	About   string   // what opens it
+	write   writer   // nil for perf.data, which needs no profile
+
+	Nameless bool // readers can find names themselves
+}
+
+// Perf is the format of the recordings themselves.
+var Perf = Format{Name: "perf", Endings: []string{".data"}, About: "perf, Hotspot, unspool"}
+
+// Formats returns all formats, perf first.
+func Formats() []Format {
+	return []Format{
+		Perf,
+		{"pprof", []string{".pb.gz", ".pprof"}, "go tool pprof", writePprof, true},
+		{"firefox", []string{".json.gz"}, "Firefox Profiler", writeFirefox, false},
+		{"speedscope", []string{".speedscope.json"}, "speedscope", writeSpeedscope, false},
+		{"flamegraph", []string{".html", ".svg"}, "any browser", writeFlamegraph, false},
+		{"folded", []string{".folded"}, "flamegraph.pl, inferno", writeFolded, false},
+		{"sysprof", []string{".syscap"}, "Sysprof", writeSyscap, true},
+	}
+}
+
+// Find returns the format that a name of --format asks for or, for the name "", the ending of the output's name. Other endings are
+// perf.data's.
+func Find(name, output string) (Format, error) {
+	var names []string
+	for _, f := range Formats() {
+		if f.Name == name {
+			return f, nil
+		}
+		names = append(names, f.Name)
+		if name != "" {
+			continue
+		}
+		for _, ending := range f.Endings {
+			if strings.HasSuffix(strings.ToLower(filepath.Base(output)), ending) {
+				return f, nil
+			}
+		}
+	}
+	if name == "" {
+		return Perf, nil
+	}
+	return Format{}, fmt.Errorf("unknown format %q: there are %s", name, strings.Join(names, ", "))
+}

@@ -1,0 +1,67 @@
+package export
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"unspool/capture"
+	"unspool/capture/perfdata"
+)
+
+// Unwound is a recording with callchains, made from one that may have raw stacks.
+type Unwound struct {
+	Path    string
+	Outcome *capture.Outcome // of unwinding; nil when there was nothing to unwind
+	folder  string           // that it was made in
+}
+
+// Close removes what Unwind made.
+func (u *Unwound) Close() {
+	if u.folder != "" {
+		os.RemoveAll(u.folder)
+	}
+}
+
+// Unwind makes sure that a recording has callchains: one with raw stacks, and one that comes in a pipe, is converted into a
+// temporary folder. Like capture.Convert it returns what it could make beside the error, when the input is damaged; nil when there is nothing.
+func Unwind(ctx context.Context, o capture.ConvertOptions) (*Unwound, error) {
+	if o.Input != "-" {
+		raw, err := hasRawStacks(o.Input)
+		if err != nil {
+			return nil, err
+		}
+		if !raw {
+			return &Unwound{Path: o.Input}, nil
+		}
+	}
+	folder, err := os.MkdirTemp("", "unspool-")
+	if err != nil {
+		return nil, err
+	}
+	u := &Unwound{Path: filepath.Join(folder, "perf.data"), folder: folder}
+	o.Output = u.Path
+	out, err := capture.Convert(ctx, o)
+	u.Outcome = &out
+	if !out.Started || ctx.Err() != nil {
+		u.Close()
+		return nil, err
+	}
+	return u, err
+}
+
+// hasRawStacks says whether a recording needs unwinding, or can't be told from one that does: a pipe tells of its events later.
+func hasRawStacks(path string) (bool, error) {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return true, nil
+	}
+	r, err := perfdata.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	if r.Pipe() {
+		return true, nil
+	}
+	return capture.HasStacks(r.Events()), nil
+}

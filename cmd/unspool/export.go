@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"unspool/capture"
+	"unspool/capture/export"
+	"unspool/capture/symbols"
+)
+
+// exportFlags say in which format a recording is written and how its names are found.
+type exportFlags struct {
+	name     string
+	noInline bool
+	shorten  bool
+	symbols  bool
+
+	format   export.Format
+	explicit bool // --symbols was given
+}
+
+func (f *exportFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.name, "format", "", "write `FORMAT`, whatever the output's name ends in: "+formatNames())
+	fl.BoolVar(&f.noInline, "no-inline", false, "leave out inlined functions and source lines, which take time to look up")
+	fl.BoolVar(&f.shorten, "shorten", false, "shorten names: leave out the arguments of templates")
+	fl.BoolVar(&f.symbols, "symbols", true, "put names into the output; --symbols=false leaves them to its reader")
+	c.RegisterFlagCompletionFunc("format", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var names []string
+		for _, f := range export.Formats() {
+			names = append(names, f.Name+"\t"+f.About)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+	pre := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		f.explicit = c.Flags().Changed("symbols")
+		if pre != nil {
+			return pre(c, args)
+		}
+		return nil
+	}
+}
+
+func formatNames() string {
+	var names []string
+	for _, f := range export.Formats() {
+		names = append(names, f.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// formatTable lists the formats for the help.
+func formatTable() string {
+	var b strings.Builder
+	for _, f := range export.Formats() {
+		fmt.Fprintf(&b, "  %-11s %-16s %s\n", f.Name, strings.Join(f.Endings, " "), f.About)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// choose finds the format of an output.
+func (f *exportFlags) choose(output string) (err error) {
+	if f.format, err = export.Find(f.name, output); err != nil {
+		return err
+	}
+	switch {
+	case f.explicit && f.symbols && !f.exports():
+		return errors.New("perf.data has no place for names: perf and unspool look them up when it is read (other formats take them along)")
+	case !f.symbols && f.exports() && !f.format.Nameless:
+		return fmt.Errorf("--symbols=false: nothing reads %s without names", f.format.Name)
+	}
+	return nil
+}
+
+// exports says whether the format is another than perf.data.
+func (f *exportFlags) exports() bool { return f.format.Name != export.Perf.Name }
+
+// write writes a recording in the format. The recording itself stays.
+func (f *exportFlags) write(input, name, output string, sym symbols.Options, quiet, verbose bool) error {
+	sym.Shorten = f.shorten
+	o := export.Options{
+		Format: f.format, Input: input, Name: name, Output: output, Symbols: sym,
+		Lines: f.symbols && !f.noInline, NoNames: !f.symbols, CPUs: true,
+	}
+	var line *statusLine
+	if !quiet {
+		line = newStatusLine(os.Stderr)
+		o.Progress = line.named
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	out, err := export.Write(ctx, o)
+	line.clear()
+	if out.Written == 0 || quiet {
+		return err
+	}
+	for i, problem := range out.Problems {
+		if i == fewProblems && !verbose {
+			fmt.Fprintf(os.Stderr, "unspool: … and %d more reasons why names are missing (-v tells them)\n", len(out.Problems)-i)
+			break
+		}
+		fmt.Fprintf(os.Stderr, "unspool: %s\n", problem)
+	}
+	if output != "-" {
+		fmt.Fprintf(os.Stderr, "%s samples in %s of %s: %s opens it\n", capture.Count(out.Samples), output, f.format.Name, f.format.About)
+	}
+	return err
+}
+
+// fewProblems is how many reasons for missing names are told unasked.
+const fewProblems = 3
+
+// spool is where a recording goes that is written in another format when it is over.
+func spool(output string) (path string, remove func(), err error) {
+	if st, err := os.Stat(output); output != "-" && (err != nil || st.Mode().IsRegular()) {
+		path = output + ".perf.data"
+		return path, func() { os.Remove(path) }, nil
+	}
+	folder, err := os.MkdirTemp("", "unspool-")
+	if err != nil {
+		return "", nil, err
+	}
+	return filepath.Join(folder, "perf.data"), func() { os.RemoveAll(folder) }, nil
+}
