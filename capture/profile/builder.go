@@ -171,7 +171,7 @@ func (b *builder) generatedFrame(pid uint32, im *image, addr uint64) (int32, boo
 		return 0, false
 	}
 	if g.frames[i] == 0 {
-		g.frames[i] = 1 + b.frame(Frame{Name: b.sym.Name(g.At(i).Name), Image: im.index, Kind: JIT, Known: true})
+		g.frames[i] = 1 + b.frame(Frame{Name: b.sym.Name(g.At(i).Name), Symbol: g.At(i).Name, Image: im.index, Kind: JIT, Known: true})
 	}
 	return g.frames[i] - 1, true
 }
@@ -231,7 +231,7 @@ func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
 	case fn.Name == "":
 		f.Name, f.Addr = fmt.Sprintf("[%s+%#x]", im.Image.Name(), fn.Addr), fn.Addr
 	default:
-		f.Name, f.Known, f.Addr = b.sym.Name(fn.Name), true, fn.Addr
+		f.Name, f.Symbol, f.Known, f.Addr = b.sym.Name(fn.Name), fn.Name, true, fn.Addr
 	}
 	i := b.frame(f)
 	if pc != 0 && int(i) == len(b.p.Frames)-1 && !slices.Contains(im.sampled[max(0, len(im.sampled)-1):], i) {
@@ -248,7 +248,7 @@ func (b *builder) kernelFrame(addr uint64, returned bool) int32 {
 		fn, name, known := b.sym.Kernel(addr)
 		im := b.image(name, name, nil)
 		if known {
-			f = b.frame(Frame{Name: b.sym.Name(fn.Name), Image: im, Kind: Kernel, Known: true, Addr: fn.Addr, PC: addr})
+			f = b.frame(Frame{Name: b.sym.Name(fn.Name), Symbol: fn.Name, Image: im, Kind: Kernel, Known: true, Addr: fn.Addr, PC: addr})
 		} else {
 			f = b.frame(Frame{Name: name, Image: im, Kind: Kernel, PC: addr})
 		}

@@ -42,11 +42,11 @@ func (l *loader) lines() []int32 {
 					outer := &p.Frames[f]
 					f = int32(len(p.Frames))
 					below[frames[i]] = append(below[frames[i]], f)
-					p.Frames = append(p.Frames, Frame{Name: l.sym.Name(at.Func), Image: outer.Image, Kind: outer.Kind, Known: true, Inlined: true, PC: outer.PC})
+					p.Frames = append(p.Frames, Frame{Name: l.sym.Name(at.Func), Symbol: at.Func, Image: outer.Image, Kind: outer.Kind, Known: true, Inlined: true, PC: outer.PC})
 				}
 				frame := &p.Frames[f]
 				if !frame.Known && at.Func != "" {
-					frame.Name, frame.Known = l.sym.Name(at.Func), true
+					frame.Name, frame.Symbol, frame.Known = l.sym.Name(at.Func), at.Func, true
 				}
 				frame.File, frame.Line, frame.Column = path, int32(at.Line), int32(at.Column)
 			}

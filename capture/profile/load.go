@@ -414,6 +414,9 @@ func (l *loader) finish() *Profile {
 	p := l.p
 	p.First = l.first
 	p.Duration = time.Duration(l.last - l.first)
+	for _, im := range l.opened {
+		p.Images[im.index].Code = im.Code()
+	}
 	if l.options.Lines {
 		remap := l.lines()
 		if l.timeline != nil {

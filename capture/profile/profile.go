@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"time"
 
+	"unspool/capture/symbols"
 	"unspool/unwind"
 )
 
@@ -45,12 +46,15 @@ type Image struct {
 	Name    string // short: "libc.so.6", "[kernel]"
 	Path    string // as recorded
 	BuildID []byte // nil when unknown
+
+	Code []symbols.Segment // nil when its file was not at hand: addresses are offsets in the file then
 }
 
 // Frame is a place in the code. A function without a name is called by its image and address in brackets,
 // "[libfoo.so+0x1230]"; all of an image whose extent is unknown too are "[libfoo.so]".
 type Frame struct {
 	Name    string // demangled
+	Symbol  string // as the symbol table or the compiler has it, mangled; "" when the function is not known
 	Image   int32  // index in Profile.Images
 	Kind    Kind
 	Known   bool   // the name is a function's

@@ -1,0 +1,18 @@
+package symbols
+
+// Segment is an executable segment of an ELF image: Size bytes of its file from Offset on are code at the virtual addresses from Addr on.
+type Segment struct{ Addr, Offset, Size uint64 }
+
+// Code returns the executable segments of an image that addresses have been looked up in; none when its file was not to be had.
+func (im *Image) Code() []Segment {
+	if im.table == nil {
+		return nil
+	}
+	var code []Segment
+	for _, s := range im.table.loads {
+		if s.Exec && s.FileSize > 0 {
+			code = append(code, Segment{s.Addr, s.Off, s.FileSize})
+		}
+	}
+	return code
+}
