@@ -30,21 +30,27 @@ func (p *Profile) ByFunction() *Profile {
 		inlined bool
 		addr    uint64
 	}
-	q := *p
-	q.Frames = nil
+	var frames []Frame
 	known := make(map[key]int32)
-	now := make([][1]int32, len(p.Frames))
+	now := make([]int32, len(p.Frames))
 	for i, f := range p.Frames {
 		k := key{f.Name, f.Image, f.Kind, f.Inlined, f.Addr}
 		j, ok := known[k]
 		if !ok {
-			j = int32(len(q.Frames))
+			j = int32(len(frames))
 			known[k] = j
 			f.PC, f.Line, f.Column = 0, 0, 0
-			q.Frames = append(q.Frames, f)
+			frames = append(frames, f)
 		}
-		now[i][0] = j
+		now[i] = j
 	}
-	q.rebuild(func(f int32) []int32 { return now[f][:] })
+	return p.Regroup(frames, now)
+}
+
+// Regroup returns the profile with other frames: what was frame f is frames[now[f]]. Stacks that become the same are added up. p stays as it is.
+func (p *Profile) Regroup(frames []Frame, now []int32) *Profile {
+	q := *p
+	q.Frames = frames
+	q.rebuild(func(f int32) []int32 { return now[f : f+1] })
 	return &q
 }
