@@ -1,0 +1,61 @@
+package profile
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Filter says which threads' samples are loaded. A thread has to pass every field that is set; the zero value lets all pass.
+type Filter struct {
+	Comms []string // names, or patterns in which * stands for any text, ? for a character, [a-z] for one of these
+	PIDs  []uint32
+	TIDs  []uint32
+}
+
+// Check reports the first pattern that is malformed.
+func (f *Filter) Check() error {
+	for _, c := range f.Comms {
+		if _, err := path.Match(c, ""); err != nil {
+			return fmt.Errorf("%q is no pattern: a [ is not closed, or there is nothing behind a \\", c)
+		}
+	}
+	return nil
+}
+
+// Passes says whether a thread's samples count.
+func (f *Filter) Passes(t Thread) bool {
+	return (len(f.PIDs) == 0 || slices.Contains(f.PIDs, t.PID)) &&
+		(len(f.TIDs) == 0 || slices.Contains(f.TIDs, t.TID)) &&
+		(len(f.Comms) == 0 || slices.ContainsFunc(f.Comms, func(c string) bool { return commMatches(c, t.Comm) }))
+}
+
+// commMatches compares a name with a pattern. A slash, as in kworker/0:1, is a character like any other.
+func commMatches(pattern, comm string) bool {
+	if pattern == comm {
+		return true
+	}
+	ok, err := path.Match(strings.ReplaceAll(pattern, "/", "\x00"), strings.ReplaceAll(comm, "/", "\x00"))
+	return ok && err == nil
+}
+
+// String is what is asked for, "" for everything: "comm cc1, sh*; pid 12".
+func (f *Filter) String() string {
+	var parts []string
+	add := func(what string, values []string) {
+		if len(values) > 0 {
+			parts = append(parts, what+" "+strings.Join(values, ", "))
+		}
+	}
+	numbers := func(ids []uint32) (s []string) {
+		for _, id := range ids {
+			s = append(s, fmt.Sprint(id))
+		}
+		return s
+	}
+	add("comm", f.Comms)
+	add("pid", numbers(f.PIDs))
+	add("tid", numbers(f.TIDs))
+	return strings.Join(parts, "; ")
+}
