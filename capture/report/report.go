@@ -1,13 +1,17 @@
 // Package report prints a profile as text for a terminal or a pipe: what was recorded, the functions that cost most by
-// themselves (self) and with what they call (total), and the tree of calls, outermost function first, pruned at a threshold.
+// themselves (self) and with what they call (total), and the tree of calls, outermost function first, pruned at a threshold. Options.By
+// adds up by process, thread, image or source file instead, with the first functions or lines of each. WriteJSON has all of it for programs.
 //
 // Percentages are shares of all samples of the event. A function that is on a stack several times counts once for its total.
 package report
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +22,9 @@ import (
 type Options struct {
 	File         string  // the recording's name, for the first line; "" leaves it out
 	PercentLimit float64 // least share of the samples that the tree shows, in percent; 0 for 1, negative for no limit
-	Top          int     // functions in the table; 0 for 20, negative for none
+	By           By      // Source wants a profile with source lines
+	Filter       string  // in words: what the profile was restricted to when it was loaded
+	Top          int     // functions in the table; 0 for 20, or for 5 in each where By is not Function; negative for none
 	Width        int     // of a line in columns; 0 for 100, negative for no limit
 	Colour       bool    // with ANSI escape sequences, by share
 	NoKernel     bool    // leave the kernel's frames out: its time counts for the user function that called it
@@ -27,6 +33,7 @@ type Options struct {
 const (
 	defaultLimit = 1
 	defaultTop   = 20
+	defaultTopBy = 5
 	defaultWidth = 100
 	minWidth     = 40
 )
@@ -41,6 +48,9 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	}
 	if o.Top == 0 {
 		o.Top = defaultTop
+		if o.By != Function {
+			o.Top = defaultTopBy
+		}
 	}
 	switch {
 	case o.Width == 0:
@@ -49,6 +59,9 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		o.Width = 1 << 20
 	default:
 		o.Width = max(o.Width, minWidth)
+	}
+	if o.By != Source {
+		p = p.ByFunction()
 	}
 	out := &printer{w: bufio.NewWriter(w), o: o}
 	sampled := events(p)
@@ -59,12 +72,20 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 			out.line("")
 			out.line(out.bold(fmt.Sprintf("%s: %s", clean(p.Events[event].Name), plural(v.samples, "sample"))))
 		}
+		if o.By != Function {
+			out.groups(v)
+			continue
+		}
 		out.functions(v)
 		out.tree(v)
 	}
 	if len(sampled) == 0 {
 		out.line("")
-		out.line("The recording holds no samples.")
+		if o.Filter != "" {
+			out.line(clean(fmt.Sprintf("The recording holds no samples of %s.", o.Filter)))
+		} else {
+			out.line("The recording holds no samples.")
+		}
 	}
 	return out.w.Flush()
 }
@@ -131,10 +152,48 @@ func (out *printer) header(p *profile.Profile, sampled []int32) {
 	if p.Throttled > 0 {
 		samples += fmt.Sprintf(", throttled %s", plural(p.Throttled, "time"))
 	}
+	out.field("only", clean(out.o.Filter))
 	out.field("samples", samples)
+	out.field("stacks", stacks(p))
 	for _, problem := range p.Problems {
 		out.field("note", clean(problem))
 	}
+}
+
+// outcomes counts the user stacks by why they end, as far as the recording says.
+func outcomes(p *profile.Profile) (stacks uint64, ended map[profile.End]uint64) {
+	ended = make(map[profile.End]uint64)
+	for _, s := range p.Samples {
+		if s.End != profile.Unsaid {
+			ended[s.End] += s.Count
+			stacks += s.Count
+		}
+	}
+	return stacks, ended
+}
+
+// stacks says how many user stacks are complete, and why the others are not; nothing when the recording does not say.
+func stacks(p *profile.Profile) string {
+	all, ended := outcomes(p)
+	if all == 0 {
+		return ""
+	}
+	complete := ended[profile.Complete]
+	if complete == all {
+		return "all complete"
+	}
+	// Never rounded up: 100 % is for all.
+	text := fmt.Sprintf("%.1f %% complete", float64(complete*1000/all)/10)
+	delete(ended, profile.Complete)
+	reasons := slices.SortedFunc(maps.Keys(ended), func(a, b profile.End) int {
+		return cmp.Or(cmp.Compare(ended[b], ended[a]), cmp.Compare(a, b))
+	})
+	separator := "; "
+	for _, r := range reasons {
+		text += fmt.Sprintf("%s%s %s", separator, number(ended[r]), r)
+		separator = ", "
+	}
+	return text
 }
 
 // quote makes a word of a command line out of arg.

@@ -120,11 +120,12 @@ func TestReport(t *testing.T) {
 }
 
 func TestRecursionCountsOncePerStack(t *testing.T) {
-	for _, f := range newView(example(), 0, false).functions() {
-		if f.frame == 3 && (f.self != 250 || f.total != 250) {
+	v := newView(example(), 0, false)
+	for _, f := range v.sums(functionTable(v.p)) {
+		if f.row == 3 && (f.self != 250 || f.total != 250) {
 			t.Errorf("recurse: self %d, total %d", f.self, f.total)
 		}
-		if f.frame == 6 && (f.self != 26 || f.total != 176) {
+		if f.row == 6 && (f.self != 26 || f.total != 176) {
 			t.Errorf("do_syscall_64: self %d, total %d", f.self, f.total)
 		}
 	}

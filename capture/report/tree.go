@@ -2,53 +2,12 @@ package report
 
 import (
 	"fmt"
-	"strings"
 
 	"unspool/capture/profile"
 )
 
-// functions prints the table of functions.
-func (out *printer) functions(v *view) {
-	if out.o.Top < 0 {
-		return
-	}
-	rows := v.functions()
-	left := max(len(rows)-out.o.Top, 0)
-	rows = rows[:len(rows)-left]
-	images := width("image")
-	for _, r := range rows {
-		images = max(images, width(out.image(v, r.frame)))
-	}
-	images = min(images, out.o.Width/3)
-	names := width("function")
-	for _, r := range rows {
-		names = max(names, width(clean(v.p.Frames[r.frame].Name)))
-	}
-	names = min(names, out.o.Width-images-len("100.0%  100.0%  ")-2)
-	out.line("")
-	out.line(out.bold(fmt.Sprintf("%6s  %6s  %-*s  %s", "self", "total", names, "function", "image")))
-	for _, r := range rows {
-		name := shorten(clean(v.p.Frames[r.frame].Name), names)
-		out.line(fmt.Sprintf("%s  %s  %s%s  %s", out.share(v, r.self), out.share(v, r.total), name,
-			strings.Repeat(" ", names-width(name)), out.dim(shorten(out.image(v, r.frame), images))))
-	}
-	if left > 0 {
-		out.line(out.dim(fmt.Sprintf("%16s… and %s more", "", plural(uint64(left), "function"))))
-	}
-}
-
-func (out *printer) image(v *view, frame int32) string {
-	return clean(v.p.Images[v.p.Frames[frame].Image].Name)
-}
-
-// share is a percentage of all samples, six columns wide.
-func (out *printer) share(v *view, n uint64) string {
-	p := v.percent(n)
-	if n == 0 {
-		return fmt.Sprintf("%6s", "·")
-	}
-	return out.paint(heat(p), fmt.Sprintf("%5.1f%%", p))
-}
+// kernelOnly stands for samples that have no frame to show.
+const kernelOnly = "(in the kernel only)"
 
 // branch is a node to print: before is what stands left of its name, below what stands left of the lines under it.
 type branch struct {
@@ -69,7 +28,7 @@ func (out *printer) tree(v *view) {
 	}
 	out.line(out.bold(fmt.Sprintf("%6s  %6s  %s", "total", "self", "call tree"+limit)))
 	if v.hidden > 0 {
-		out.line(fmt.Sprintf("%s  %s  %s", out.share(v, v.hidden), out.share(v, v.hidden), out.dim("(in the kernel only)")))
+		out.line(fmt.Sprintf("%s  %s  %s", out.share(v, v.hidden), out.share(v, v.hidden), out.dim(kernelOnly)))
 	}
 	stack := out.children(v, branch{node: 0, image: -1}, nil)
 	for len(stack) > 0 {
@@ -90,12 +49,12 @@ func (out *printer) tree(v *view) {
 // name is the function's name, with its image where that is another one than the caller's, in the columns that are left.
 func (out *printer) name(v *view, f *profile.Frame, b branch) string {
 	room := out.o.Width - len("100.0%  100.0%  ") - min(width(b.before), out.maxLines())
-	name := clean(f.Name)
+	name := clean(functionName(f))
 	if f.Image == b.image || !f.Known {
-		return shorten(name, room)
+		return out.dimInlined(shorten(name, room))
 	}
 	image := shorten(clean(v.p.Images[f.Image].Name), room/3)
-	return shorten(name, room-width(image)-2) + "  " + out.dim(image)
+	return out.dimInlined(shorten(name, room-width(image)-2)) + "  " + out.dim(image)
 }
 
 // children puts the children of b that are to be shown on the stack, the heaviest on top.

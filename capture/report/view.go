@@ -8,11 +8,14 @@ import (
 	"unspool/capture/profile"
 )
 
-// view is the samples of one event, added up by node and by frame. Its tree is the profile's without what is not to be shown, and
+// view is the samples of one event, added up by node. Its tree is the profile's without what is not to be shown, and
 // with each run of unknown functions of one image drawn together into one node.
 type view struct {
 	p       *profile.Profile
-	samples uint64 // all of the event
+	event   int32
+	shown   []int32 // for each node of the profile, the one that it is shown as
+	samples uint64  // all of the event
+	period  uint64
 	nodes   []profile.Node
 	self    []uint64 // by node: samples that end there
 	total   []uint64 // by node: samples that pass through
@@ -21,8 +24,8 @@ type view struct {
 }
 
 func newView(p *profile.Profile, event int32, noKernel bool) *view {
-	v := &view{p: p, nodes: []profile.Node{{Parent: -1, Frame: -1}}}
-	shown := make([]int32, len(p.Nodes)) // for each node of the profile, the one that it is shown as
+	shown := make([]int32, len(p.Nodes))
+	v := &view{p: p, event: event, shown: shown, nodes: []profile.Node{{Parent: -1, Frame: -1}}}
 	ids := make(map[profile.Node]int32, len(p.Nodes))
 	for i, node := range p.Nodes[1:] {
 		parent := shown[node.Parent]
@@ -45,6 +48,7 @@ func newView(p *profile.Profile, event int32, noKernel bool) *view {
 	for _, s := range p.Samples {
 		if s.Event == event {
 			v.samples += s.Count
+			v.period += s.Period
 			v.self[shown[s.Node]] += s.Count
 		}
 	}
@@ -67,49 +71,3 @@ func newView(p *profile.Profile, event int32, noKernel bool) *view {
 func (v *view) frame(node int32) *profile.Frame { return &v.p.Frames[v.nodes[node].Frame] }
 
 func (v *view) percent(n uint64) float64 { return 100 * float64(n) / float64(v.samples) }
-
-// function is a row of the table.
-type function struct {
-	frame       int32
-	self, total uint64
-}
-
-// functions adds up the nodes by frame, those with most self samples first.
-func (v *view) functions() []function {
-	rows := make([]function, len(v.p.Frames))
-	for i := range rows {
-		rows[i].frame = int32(i)
-	}
-	// Down the tree without recursion: a stack may be as deep as its recording likes. open counts how often a frame is on the path.
-	open := make([]int32, len(v.p.Frames))
-	type step struct {
-		node int32
-		next int // index of the next child
-	}
-	path := []step{{0, 0}}
-	for len(path) > 0 {
-		top := &path[len(path)-1]
-		if kids := v.childs[top.node]; top.next < len(kids) {
-			c := kids[top.next]
-			top.next++
-			f := v.nodes[c].Frame
-			rows[f].self += v.self[c]
-			if open[f] == 0 {
-				rows[f].total += v.total[c]
-			}
-			open[f]++
-			path = append(path, step{c, 0})
-			continue
-		}
-		if top.node != 0 {
-			open[v.nodes[top.node].Frame]--
-		}
-		path = path[:len(path)-1]
-	}
-	rows = slices.DeleteFunc(rows, func(r function) bool { return r.total == 0 })
-	slices.SortFunc(rows, func(a, b function) int {
-		return cmp.Or(cmp.Compare(b.self, a.self), cmp.Compare(b.total, a.total),
-			strings.Compare(v.p.Frames[a.frame].Name, v.p.Frames[b.frame].Name), cmp.Compare(a.frame, b.frame))
-	})
-	return rows
-}

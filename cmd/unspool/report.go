@@ -1,6 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -11,52 +15,163 @@ import (
 	"unspool/capture/symbols"
 )
 
+// reportFlags are the options of report as they are typed.
+type reportFlags struct {
+	report.Options
+	by      string
+	inline  bool
+	comms   []string
+	pids    []int
+	tids    []int
+	symfs   string
+	cache   string
+	shorten bool
+	json    bool
+	noPager bool
+
+	filter profile.Filter
+}
+
 func reportCommand() *cobra.Command {
-	var o report.Options
+	var f reportFlags
 	c := &cobra.Command{
 		Use:   "report [options] [FILE]",
 		Short: "Show the hottest functions and the call tree of a recording",
 		Long: `Show where the time of a recording went: the functions that cost most, by
 themselves and with what they called, and the tree of calls, outermost function
 first. FILE (default perf.data, - for a pipe) is any perf.data file with
-callchains, also one that perf wrote.`,
+callchains, also one that perf wrote.
+
+On a terminal, text that is longer than the screen goes through $UNSPOOL_PAGER,
+$PAGER or less, in colours unless NO_COLOR is set.`,
+		Example: `  unspool report
+  unspool report --by process --no-kernel perf.data
+  unspool report --comm 'cc1*' --inline --percent-limit 0.5
+  unspool report --json | jq -r '.events[0].functions[] | "\(.self) \(.name)"'`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			o.File = "perf.data"
+		RunE: func(c *cobra.Command, args []string) error {
+			f.File = "perf.data"
 			if len(args) > 0 {
-				o.File = args[0]
+				f.File = args[0]
 			}
-			return printReport(o)
+			if err := f.check(c); err != nil {
+				return &usageError{"unspool report", err}
+			}
+			return f.report()
 		},
 		DisableFlagsInUseLine: true,
 	}
 	fl := c.Flags()
 	fl.SortFlags = false
-	fl.Float64Var(&o.PercentLimit, "percent-limit", 1, "prune the call tree below `PERCENT` of the samples")
-	fl.IntVar(&o.Top, "top", 20, "functions in the table, `N`")
-	fl.BoolVar(&o.NoKernel, "no-kernel", false, "leave out the kernel's frames")
+	fl.StringVar(&f.by, "by", report.Function.String(), "add up by `WHAT`: function, comm, process, thread, image or source")
+	fl.BoolVar(&f.inline, "inline", false, "show inlined functions, by the debugging information")
+	fl.Float64Var(&f.PercentLimit, "percent-limit", 1, "leave out what is below `PERCENT` of the samples in the call tree and by WHAT")
+	fl.IntVar(&f.Top, "top", 0, "functions in a table, `N` (default 20, by anything else than function 5)")
+	fl.BoolVar(&f.NoKernel, "no-kernel", false, "leave out the kernel's frames")
+	fl.StringSliceVar(&f.comms, "comm", nil, "only threads called `NAME`, or as a pattern like 'cc1*' says; or several, NAME,NAME…")
+	fl.IntSliceVar(&f.pids, "pid", nil, "only the process `PID`, or several, PID,PID…")
+	fl.IntSliceVar(&f.tids, "tid", nil, "only the thread `TID`, or several, TID,TID…")
+	fl.BoolVar(&f.shorten, "shorten", false, "shorten names: leave out the arguments of templates")
+	fl.StringVar(&f.symfs, "symfs", "", "look for mapped files below `DIR`")
+	fl.StringVar(&f.cache, "buildid-dir", "", "perf's build-ID cache is `DIR` (default ~/.debug)")
+	fl.BoolVar(&f.json, "json", false, "write JSON, with all functions and the whole call tree")
+	fl.BoolVar(&f.noPager, "no-pager", false, "write to the terminal, however long it is")
+	c.MarkFlagDirname("symfs")
+	c.MarkFlagDirname("buildid-dir")
+	c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(report.ByNames(), cobra.ShellCompDirectiveNoFileComp))
+	for _, name := range []string{"percent-limit", "top", "comm", "pid", "tid"} {
+		c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
 	return c
 }
 
-func printReport(o report.Options) error {
-	r, err := perfdata.Open(o.File)
+// check takes the options over that can be wrong.
+func (f *reportFlags) check(c *cobra.Command) (err error) {
+	if f.By, err = report.ParseBy(f.by); err != nil {
+		return fmt.Errorf("--by: %w", err)
+	}
+	given := c.Flags().Changed
+	switch {
+	case f.json && given("top"), f.json && given("percent-limit"):
+		return errors.New("--json holds everything: --top and --percent-limit are for text")
+	case f.PercentLimit < 0 || f.PercentLimit > 100 || math.IsNaN(f.PercentLimit):
+		return fmt.Errorf("--percent-limit %v: 0 to 100 are possible", f.PercentLimit)
+	case f.Top < 0:
+		return fmt.Errorf("--top %d: not a number of functions", f.Top)
+	}
+	// For report, zero stands for the default.
+	if f.PercentLimit == 0 {
+		f.PercentLimit = -1
+	}
+	if f.Top == 0 && given("top") {
+		f.Top = -1
+	}
+	f.filter.Comms = f.comms
+	if f.filter.PIDs, err = ids(f.pids); err != nil {
+		return fmt.Errorf("--pid %w", err)
+	}
+	if f.filter.TIDs, err = ids(f.tids); err != nil {
+		return fmt.Errorf("--tid %w", err)
+	}
+	f.Filter = f.filter.String()
+	if err := f.filter.Check(); err != nil {
+		return fmt.Errorf("--comm %w", err)
+	}
+	return nil
+}
+
+func ids(given []int) (ids []uint32, err error) {
+	for _, id := range given {
+		if id < 0 || id > math.MaxInt32 {
+			return nil, fmt.Errorf("%d: there is no such number", id)
+		}
+		ids = append(ids, uint32(id))
+	}
+	return ids, nil
+}
+
+// report prints the report. A recording that is damaged is shown up to the damage, which is among its notes.
+func (f *reportFlags) report() error {
+	p, err := f.load()
 	if err != nil {
 		return err
+	}
+	if f.json {
+		return report.WriteJSON(os.Stdout, p, f.Options)
+	}
+	if !isTerminal(os.Stdout) {
+		return report.Write(os.Stdout, p, f.Options)
+	}
+	f.Colour = os.Getenv("NO_COLOR") == ""
+	f.Width = columns(os.Stdout)
+	command := ""
+	if !f.noPager {
+		command = pager()
+	}
+	var text bytes.Buffer
+	if err := report.Write(&text, p, f.Options); err != nil {
+		return err
+	}
+	return page(os.Stdout, text.Bytes(), command)
+}
+
+// load reads the recording, with what the options ask for.
+func (f *reportFlags) load() (*profile.Profile, error) {
+	r, err := perfdata.Open(f.File)
+	if err != nil {
+		return nil, err
 	}
 	defer r.Close()
-	p, err := profile.Load(r, symbols.New(symbols.Options{}), profile.Options{})
-	if err != nil {
-		return err
-	}
-	if o.PercentLimit == 0 {
-		o.PercentLimit = -1 // for report, zero stands for the default
-	}
-	if o.Top == 0 {
-		o.Top = -1
-	}
-	if isTerminal(os.Stdout) {
-		o.Colour = os.Getenv("NO_COLOR") == ""
-		o.Width = columns(os.Stdout)
-	}
-	return report.Write(os.Stdout, p.ByFunction(), o)
+	line := newStatusLine(os.Stderr)
+	defer line.clear()
+	sym := symbols.New(symbols.Options{Root: f.symfs, Cache: f.cache, Shorten: f.shorten})
+	return profile.Load(r, sym, profile.Options{
+		Lines:  f.inline || f.By == report.Source,
+		Filter: f.filter,
+		Progress: func(uint64) {
+			if read, total := r.Position(); total > 0 {
+				line.named(float64(read) / float64(total))
+			}
+		},
+	})
 }

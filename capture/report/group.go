@@ -1,0 +1,158 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"unspool/capture/profile"
+)
+
+// By is what the samples are added up by.
+type By uint8
+
+const (
+	Function By = iota // functions, with the tree of calls
+	Comm               // names of threads
+	Process
+	Thread
+	Image
+	Source // files, with their lines
+)
+
+var bys = [...]string{Function: "function", Comm: "comm", Process: "process", Thread: "thread", Image: "image", Source: "source"}
+
+func (b By) String() string {
+	if int(b) < len(bys) {
+		return bys[b]
+	}
+	return fmt.Sprintf("by %d", uint8(b))
+}
+
+// ParseBy is the opposite of String.
+func ParseBy(s string) (By, error) {
+	if i := slices.Index(bys[:], s); i >= 0 {
+		return By(i), nil
+	}
+	return 0, fmt.Errorf("%q is none of %s", s, strings.Join(bys[:], ", "))
+}
+
+// ByNames returns what ParseBy knows.
+func ByNames() []string { return slices.Clone(bys[:]) }
+
+// partsSamples says whether each sample is in one group: the groups of the others are frames, and several are on a stack.
+func (b By) partsSamples() bool { return b == Comm || b == Process || b == Thread }
+
+// group is the samples of a process, a thread, an image, …
+type group struct {
+	name   string
+	thread *profile.Thread // of Comm, Process, Thread: what of it the members have in common
+	frame  int32           // of Image and Source: one of its frames
+
+	self, total uint64
+	rows        []sum // functions, or lines of Source
+}
+
+// groups returns the groups of a view, those with most self samples first, and the table that their rows are of.
+func (v *view) groups(by By) ([]group, *table) {
+	if by.partsSamples() {
+		return v.sampleGroups(by)
+	}
+	return v.frameGroups(by)
+}
+
+func (v *view) frameGroups(by By) ([]group, *table) {
+	outer, inner := imageTable, functionTable
+	if by == Source {
+		outer, inner = fileTable, lineTable
+	}
+	of, rows := outer(v.p), inner(v.p)
+	in := make([][]sum, len(of.rows))
+	for _, s := range v.sums(rows) {
+		g := of.of[rows.rows[s.row].frame]
+		in[g] = append(in[g], s)
+	}
+	var groups []group
+	for _, s := range v.sums(of) {
+		l := of.rows[s.row]
+		groups = append(groups, group{name: l.name, frame: l.frame, self: s.self, total: s.total, rows: in[s.row]})
+	}
+	return groups, rows
+}
+
+func (v *view) sampleGroups(by By) ([]group, *table) {
+	known := make(map[profile.Thread]int)
+	var groups []group
+	var samples [][]int32 // by group
+	for i, s := range v.p.Samples {
+		if s.Event != v.event {
+			continue
+		}
+		member := v.p.Threads[s.Thread]
+		key := member
+		switch by {
+		case Comm:
+			key.PID, key.TID = 0, 0
+		case Process:
+			key.TID, key.Comm = 0, ""
+		}
+		g, ok := known[key]
+		if !ok {
+			g = len(groups)
+			known[key] = g
+			groups = append(groups, group{thread: &key})
+			samples = append(samples, nil)
+		}
+		groups[g].self += s.Count
+		samples[g] = append(samples[g], int32(i))
+	}
+	functions := functionTable(v.p)
+	a := v.tally(functions)
+	for i := range groups {
+		g := &groups[i]
+		g.total = g.self
+		for _, s := range samples[i] {
+			a.add(v.shown[v.p.Samples[s].Node], v.p.Samples[s].Count)
+		}
+		g.rows = a.take()
+		if by == Process {
+			g.thread.Comm = v.processName(samples[i])
+		}
+		g.name = threadName(g.thread)
+	}
+	slices.SortFunc(groups, func(a, b group) int {
+		return cmp.Or(cmp.Compare(b.self, a.self), strings.Compare(a.name, b.name))
+	})
+	return groups, functions
+}
+
+// processName is the name of the main thread in most samples of a process, else that of most samples.
+func (v *view) processName(samples []int32) string {
+	var main, all = map[string]uint64{}, map[string]uint64{}
+	for _, i := range samples {
+		s := &v.p.Samples[i]
+		t := &v.p.Threads[s.Thread]
+		all[t.Comm] += s.Count
+		if t.PID == t.TID {
+			main[t.Comm] += s.Count
+		}
+	}
+	if len(main) > 0 {
+		all = main
+	}
+	names := slices.Sorted(maps.Keys(all))
+	return slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(all[a], all[b]) })
+}
+
+// threadName is "comm (pid/tid)", as far as these are known.
+func threadName(t *profile.Thread) string {
+	switch {
+	case t.TID != 0:
+		return fmt.Sprintf("%s (%d/%d)", t.Comm, t.PID, t.TID)
+	case t.PID != 0:
+		return fmt.Sprintf("%s (%d)", t.Comm, t.PID)
+	}
+	return t.Comm
+}

@@ -1,0 +1,122 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// functions prints the table of functions.
+func (out *printer) functions(v *view) {
+	if out.o.Top < 0 {
+		return
+	}
+	t := functionTable(v.p)
+	out.table(v, t, v.sums(t), "function", "image")
+}
+
+// table prints the first rows of a table under its title. The second column is left out when it has no title, or nothing in it.
+func (out *printer) table(v *view, t *table, rows []sum, title, second string) {
+	left := max(len(rows)-out.o.Top, 0)
+	rows = rows[:len(rows)-left]
+	if !slices.ContainsFunc(rows, func(r sum) bool { return t.rows[r.row].beside != "" }) {
+		second = ""
+	}
+	names, seconds := width(title), width(second)
+	for _, r := range rows {
+		names = max(names, width(clean(t.rows[r.row].name)))
+		if second != "" {
+			seconds = max(seconds, width(clean(t.rows[r.row].beside)))
+		}
+	}
+	seconds = min(seconds, out.o.Width/3)
+	room := out.o.Width - len("100.0%  100.0%  ")
+	if second != "" {
+		room -= seconds + 2
+	}
+	names = min(names, room)
+	out.line("")
+	out.line(out.bold(strings.TrimRight(fmt.Sprintf("%6s  %6s  %-*s  %s", "self", "total", names, shorten(title, names), second), " ")))
+	for _, r := range rows {
+		l := t.rows[r.row]
+		name, beside := shorten(clean(l.name), names), ""
+		if second != "" {
+			beside = out.dim(shorten(clean(l.beside), seconds))
+		}
+		out.line(fmt.Sprintf("%s  %s  %s%s  %s", out.share(v, r.self), out.share(v, r.total), out.dimInlined(name),
+			strings.Repeat(" ", names-width(name)), beside))
+	}
+	if left > 0 {
+		out.line(out.dim(fmt.Sprintf("%16s… and %s more", "", plural(uint64(left), t.what))))
+	}
+}
+
+// dimInlined dims the mark of an inlined function.
+func (out *printer) dimInlined(s string) string {
+	if name, ok := strings.CutSuffix(s, inlined); ok {
+		return name + out.dim(inlined)
+	}
+	return s
+}
+
+// groups prints the table of groups, and a table for each.
+func (out *printer) groups(v *view) {
+	by := out.o.By
+	groups, rows := v.groups(by)
+	title := by.String()
+	if by == Source {
+		title = "source file"
+	}
+	out.line("")
+	columns := func(g *group) string { return out.share(v, g.self) + "  " + out.share(v, g.total) }
+	if by.partsSamples() {
+		out.line(out.bold(fmt.Sprintf("%6s  %9s  %s", "share", "samples", title)))
+		columns = func(g *group) string { return fmt.Sprintf("%s  %9s", out.share(v, g.self), number(g.self)) }
+	} else {
+		out.line(out.bold(fmt.Sprintf("%6s  %6s  %s", "self", "total", title)))
+	}
+	if v.hidden > 0 && !by.partsSamples() {
+		out.line(fmt.Sprintf("%s  %s  %s", out.share(v, v.hidden), out.share(v, v.hidden), out.dim(kernelOnly)))
+	}
+	var shown []*group
+	var rest group
+	for i := range groups {
+		g := &groups[i]
+		if v.percent(g.total) < out.o.PercentLimit {
+			rest.self += g.self
+			continue
+		}
+		shown = append(shown, g)
+		line := columns(g) + "  "
+		out.line(line + shorten(clean(g.name), out.o.Width-len("100.0%  123456789  ")))
+	}
+	if left := len(groups) - len(shown); left > 0 {
+		rest.total = rest.self
+		out.line(columns(&rest) + "  " + out.dim(fmt.Sprintf("(%s below %.3g%%)", plural(uint64(left), "other"), out.o.PercentLimit)))
+	}
+	if out.o.Top < 0 {
+		return
+	}
+	second := "image"
+	switch by {
+	case Image:
+		second = ""
+	case Source:
+		second = "function"
+	}
+	for _, g := range shown {
+		if v.percent(g.self) < out.o.PercentLimit {
+			continue // it only calls
+		}
+		out.table(v, rows, g.rows, clean(g.name), second)
+	}
+}
+
+// share is a percentage of all samples, six columns wide.
+func (out *printer) share(v *view, n uint64) string {
+	p := v.percent(n)
+	if n == 0 {
+		return fmt.Sprintf("%6s", "·")
+	}
+	return out.paint(heat(p), fmt.Sprintf("%5.1f%%", p))
+}
