@@ -126,7 +126,11 @@ func (l *loader) describe(r *perfdata.Reader) {
 	p.Command = r.CommandLine()
 	p.Events = p.Events[:0]
 	for _, e := range r.Events() {
-		p.Events = append(p.Events, Event{Name: e.Name, Clock: isClock(&e.PerfEventAttr)})
+		event := Event{Name: e.Name, Clock: isClock(&e.PerfEventAttr)}
+		if e.PerfEventAttr.Bits&unix.PerfBitFreq != 0 {
+			event.Frequency = e.PerfEventAttr.Sample
+		}
+		p.Events = append(p.Events, event)
 	}
 	l.buildIDs = make(map[string][]byte)
 	id := l.kernelID

@@ -105,6 +105,8 @@ func (e End) String() string {
 type Event struct {
 	Name  string // as perf prints it
 	Clock bool   // periods are nanoseconds of CPU time
+
+	Frequency uint64 // samples a second that were asked for; 0 when a period was
 }
 
 // Sample is the weight of one stack in one thread for one event.
