@@ -349,7 +349,7 @@ func (l *loader) addSample() {
 			one = at
 		}
 		if l.timeline != nil && l.failed == nil {
-			l.failed = l.timeline.add(s.Time, &at)
+			l.failed = l.timeline.Add(s.Time, &at)
 		}
 	}
 	l.add(one)

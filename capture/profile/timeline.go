@@ -54,7 +54,8 @@ func NewTimeline() (*Timeline, error) {
 // Close frees the file.
 func (t *Timeline) Close() error { return t.file.Close() }
 
-func (t *Timeline) add(time uint64, s *Sample) error {
+// Add adds a sample, the next one of its thread.
+func (t *Timeline) Add(time uint64, s *Sample) error {
 	for int(s.Thread) >= len(t.threads) {
 		t.threads = append(t.threads, series{})
 	}
