@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"unspool/capture/symbols"
 	"unspool/testdata/programs"
 	"unspool/unwind"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestChainsOf32BitPrograms records i386 programs that say what their call
@@ -88,6 +91,61 @@ func TestChainsOf32BitPrograms(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStacksAtTheEndOfTheAddressSpace records a program whose stack, without randomisation, ends where its
+// address space does. The kernel then copies as much as is left, whatever the size.
+func TestStacksAtTheEndOfTheAddressSpace(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+	for _, mode := range []string{"-m32", "-m64"} {
+		t.Run(mode, func(t *testing.T) {
+			main := filepath.Join(t.TempDir(), "main.c")
+			if err := os.WriteFile(main, []byte("int main() { return 0; }"), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command("gcc", mode, "-o", main+".out", main).CombinedOutput(); err != nil {
+				t.Skipf("gcc %s does not link (package gcc-multilib): %v\n%s", mode, err, out)
+			}
+			proc := startInOrder(t, programs.Build(t, "plain", mode))
+			path := filepath.Join(t.TempDir(), "perf.data")
+			var notes []string
+			out, err := capture.Record(context.Background(), capture.Options{
+				PIDs: []int{proc.Process.Pid}, Freq: 1999, StackSize: 65528, MaxStack: 2048,
+				Duration: time.Second, Output: path, Note: func(s string) { notes = append(notes, s) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			matched := 0
+			for _, s := range stacks(t, path) {
+				if err := proc.Chain.Match(s.names); err == nil {
+					matched += s.count
+				}
+			}
+			if matched < 20 || matched*100 < int(out.Stats.Samples)*99 {
+				t.Errorf("%d of %d stacks match; %q", matched, out.Stats.Samples, notes)
+			}
+		})
+	}
+}
+
+// startInOrder starts a program whose addresses are not randomised.
+func startInOrder(t *testing.T, path string) *programs.Process {
+	t.Helper()
+	const addrNoRandomize = 0x0040000 // linux/personality.h
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, _, errno := unix.RawSyscall(unix.SYS_PERSONALITY, 0xffffffff, 0, 0)
+	if errno == 0 {
+		_, _, errno = unix.RawSyscall(unix.SYS_PERSONALITY, before|addrNoRandomize, 0, 0)
+	}
+	if errno != 0 {
+		t.Skipf("personality: %v", errno)
+	}
+	defer unix.RawSyscall(unix.SYS_PERSONALITY, before, 0, 0)
+	return programs.Start(t, path, 20)
 }
 
 // A stack with the functions in it, innermost first.

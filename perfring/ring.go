@@ -1,7 +1,6 @@
 package perfring
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -66,13 +65,15 @@ func (r *ring) next() (pos uint64, size int, ok bool, err error) {
 		return 0, 0, false, nil
 	}
 	pos = r.read
-	// Records are multiples of 8 bytes, so that a header never wraps.
-	i := int(pos & uint64(len(r.data)-1))
 	left := r.seen - pos
-	if left >= headerSize && i+headerSize <= len(r.data) {
-		size = int(binary.LittleEndian.Uint16(r.data[i+6:]))
+	if left >= headerSize {
+		// Records are multiples of 8 bytes with one exception: the copy of a stack that ends at the
+		// end of the address space, as those of 32-bit programs may, has the size that is left there
+		// (perf_ustack_task_size, kernel/events/core.c). From there on, headers can wrap, too.
+		mask := uint64(len(r.data) - 1)
+		size = int(r.data[(pos+6)&mask]) | int(r.data[(pos+7)&mask])<<8
 	}
-	if size < headerSize || size%8 != 0 || uint64(size) > left {
+	if size < headerSize || uint64(size) > left {
 		r.read = r.seen
 		return 0, 0, false, fmt.Errorf("%w: record of size %d at position %d, %d bytes before the head", ErrCorrupt, size, pos, left)
 	}
