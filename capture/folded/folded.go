@@ -1,0 +1,116 @@
+// Package folded writes a profile as folded stacks, the text that flamegraph.pl, inferno and speedscope read: a line for each
+// distinct stack, with what its threads are called, its frames from the outermost to the leaf, and the number of samples.
+//
+//	cc1plus;main;toplev::main;compile_file;asm_sysvec_apic_timer_interrupt_[k];irq_exit_rcu_[k] 12
+//
+// Kernel functions end in "_[k]", generated ones in "_[j]" and inlined ones in "_[i]", as stackcollapse-perf.pl --all marks them;
+// an inlined function of the kernel is the kernel's. flamegraph.pl and inferno colour frames by these endings (--color=java)
+// and leave them out of what they show; without them, nothing tells a reader of text that a stack has entered the kernel. speedscope shows them.
+// Options.Plain leaves them out.
+//
+// Threads of the same name share their lines, and so do frames that read the same. The lines are sorted by the bytes of their
+// stacks. The format has one weight for each stack: the number of samples, of one event. It has no place for
+// lost samples, gaps, source lines or images.
+package folded
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"unspool/capture/profile"
+)
+
+// Options say what is written.
+type Options struct {
+	Event string // name of the event whose samples are counted; "" for the first that has samples
+	Plain bool   // frames are not marked as the kernel's, generated or inlined
+}
+
+// Write writes the stacks of a profile.
+func Write(w io.Writer, p *profile.Profile, o Options) error {
+	if err := p.CheckValid(); err != nil {
+		return err
+	}
+	event, err := choose(p, o.Event)
+	if err != nil {
+		return err
+	}
+	words := newVocabulary()
+	now := make([]int32, len(p.Frames))
+	for i := range p.Frames {
+		now[i] = words.add(label(&p.Frames[i], o.Plain))
+	}
+	p = p.Regroup(make([]profile.Frame, len(words.texts)), now) // the frame of a node is a word now
+	comms := make([]int32, len(p.Threads))
+	for i, t := range p.Threads {
+		comms[i] = words.add(commLabel(t.Comm))
+	}
+	words.sort()
+
+	rank := ranks(p.Nodes, words)
+	var lines []line
+	for _, s := range p.Samples {
+		if s.Event != event {
+			continue
+		}
+		l := line{comm: comms[s.Thread], node: s.Node, rank: rank[s.Node], count: s.Count}
+		if l.first = words.inner[l.comm]; s.Node == 0 {
+			l.first = words.leaf[l.comm]
+		}
+		lines = append(lines, l)
+	}
+	slices.SortFunc(lines, func(a, b line) int {
+		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.rank, b.rank))
+	})
+
+	out := bufio.NewWriter(w)
+	var path []int32
+	for len(lines) > 0 {
+		l := lines[0]
+		for lines = lines[1:]; len(lines) > 0 && lines[0].first == l.first && lines[0].rank == l.rank; lines = lines[1:] {
+			l.count += lines[0].count
+		}
+		out.WriteString(words.texts[l.comm])
+		path = path[:0]
+		for node := l.node; node > 0; node = p.Nodes[node].Parent {
+			path = append(path, p.Nodes[node].Frame)
+		}
+		for _, word := range slices.Backward(path) {
+			out.WriteByte(';')
+			out.WriteString(words.texts[word])
+		}
+		out.WriteByte(' ')
+		out.Write(strconv.AppendUint(out.AvailableBuffer(), l.count, 10))
+		out.WriteByte('\n')
+	}
+	return out.Flush()
+}
+
+// line is the weight of a stack under a name. Its place is that of the name, then that of the node.
+type line struct {
+	first, rank int32
+	comm, node  int32
+	count       uint64
+}
+
+// choose returns the index of the event of a name, or of the first event with samples, -1 when there are none.
+func choose(p *profile.Profile, name string) (int32, error) {
+	if name != "" {
+		i := slices.IndexFunc(p.Events, func(e profile.Event) bool { return e.Name == name })
+		if i < 0 {
+			return 0, fmt.Errorf("no event %q was recorded", name)
+		}
+		return int32(i), nil
+	}
+	first := int32(-1)
+	for _, s := range p.Samples {
+		if first < 0 || s.Event < first {
+			first = s.Event
+		}
+	}
+	return first, nil
+}

@@ -1,0 +1,85 @@
+package folded
+
+import (
+	"slices"
+	"strings"
+
+	"unspool/capture/profile"
+)
+
+// vocabulary is the texts between the semicolons, each once. In the order of the output's bytes a text has two places: a line that
+// ends in it comes before all lines that go on from it, but "main (2)" comes in between, as a space comes before a semicolon.
+type vocabulary struct {
+	texts []string
+	index map[string]int32
+
+	leaf  []int32 // by text: its place as the end of a stack
+	inner []int32 // and with a semicolon
+}
+
+func newVocabulary() *vocabulary { return &vocabulary{index: make(map[string]int32)} }
+
+func (v *vocabulary) add(text string) int32 {
+	i, ok := v.index[text]
+	if !ok {
+		i = int32(len(v.texts))
+		v.texts = append(v.texts, text)
+		v.index[text] = i
+	}
+	return i
+}
+
+// sort finds the places of the texts.
+func (v *vocabulary) sort() {
+	type key struct {
+		text  string
+		place *int32
+	}
+	v.leaf, v.inner = make([]int32, len(v.texts)), make([]int32, len(v.texts))
+	keys := make([]key, 0, 2*len(v.texts))
+	for i, text := range v.texts {
+		keys = append(keys, key{text, &v.leaf[i]}, key{text + ";", &v.inner[i]})
+	}
+	slices.SortFunc(keys, func(a, b key) int { return strings.Compare(a.text, b.text) })
+	for place, k := range keys {
+		*k.place = int32(place)
+	}
+}
+
+// ranks numbers the nodes of a tree of texts in the order of their stacks' bytes.
+func ranks(nodes []profile.Node, words *vocabulary) []int32 {
+	// The children of a node, as lists.
+	first, next := make([]int32, len(nodes)), make([]int32, len(nodes))
+	for i := len(nodes) - 1; i > 0; i-- {
+		parent := nodes[i].Parent
+		next[i], first[parent] = first[parent], int32(i)
+	}
+
+	// What is to be numbered lies on a stack: a node, or all that is below one.
+	type step struct {
+		node  int32
+		below bool
+		place int32
+	}
+	rank := make([]int32, len(nodes))
+	todo := []step{{node: 0, below: true}}
+	for n := int32(1); len(todo) > 0; {
+		s := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if !s.below {
+			rank[s.node] = n
+			n++
+			continue
+		}
+		begin := len(todo)
+		for child := first[s.node]; child != 0; child = next[child] {
+			word := nodes[child].Frame
+			todo = append(todo, step{child, false, words.leaf[word]})
+			if first[child] != 0 {
+				todo = append(todo, step{child, true, words.inner[word]})
+			}
+		}
+		slices.SortFunc(todo[begin:], func(a, b step) int { return int(b.place - a.place) })
+	}
+	return rank
+}
