@@ -1,0 +1,177 @@
+package pprof
+
+import (
+	"cmp"
+	"encoding/hex"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	proto "github.com/google/pprof/profile"
+
+	"unspool/capture/profile"
+	"unspool/capture/symbols"
+)
+
+// place is where an image lies in the address space of the profile: its virtual address v is v+bias there. What is mapped is what the
+// kernel maps for an executable segment, the whole pages of the file that the segment touches. From a mapping and the segment in the file
+// pprof finds the bias again (GetBase in its internal/elfexec), and so the virtual address.
+type place struct {
+	bias     uint64
+	mappings []mapping      // sorted
+	nowhere  *proto.Mapping // of code without an address; nil when there is none
+}
+
+// mapping has the virtual addresses from start up to limit.
+type mapping struct {
+	start, limit uint64
+	*proto.Mapping
+}
+
+const (
+	page = 4096
+	// stride is what a bias is a multiple of, so that an address ends in the digits that other tools show.
+	stride = 1 << 24
+	// userLimit is where the kernel's half of the address space begins, for pprof too. The kernel stays where it is.
+	userLimit = 1 << 63
+)
+
+// at returns the mapping and the address of a virtual address of the image.
+func (p *place) at(pc uint64) (*proto.Mapping, uint64) {
+	i, exact := slices.BinarySearchFunc(p.mappings, pc, func(m mapping, pc uint64) int { return cmp.Compare(m.start, pc) })
+	if !exact {
+		i--
+	}
+	if pc != 0 && i >= 0 && pc < p.mappings[i].limit {
+		return p.mappings[i].Mapping, pc + p.bias
+	}
+	return p.nowhere, 0
+}
+
+// newPlaces puts the images of p that have frames side by side. The program comes first: pprof takes the first mapping for it, and
+// so its addresses are its own.
+func newPlaces(p *profile.Profile, out *proto.Profile) []place {
+	pcs := make([][]uint64, len(p.Images))
+	kernel := make([]bool, len(p.Images))
+	for _, f := range p.Frames {
+		pcs[f.Image] = append(pcs[f.Image], f.PC)
+		kernel[f.Image] = kernel[f.Image] || f.Kind == profile.Kernel
+	}
+	places := make([]place, len(p.Images))
+	next := uint64(0) // address that is free
+	put := func(i int) {
+		im, at := &p.Images[i], &places[i]
+		slices.Sort(pcs[i])
+		if im.Code != nil {
+			at.mapSegments(im.Code, pcs[i])
+		} else {
+			at.mapRange(pcs[i])
+		}
+		if !kernel[i] {
+			next = at.settle(next)
+		}
+		for _, m := range at.mappings {
+			m.Start, m.Limit = m.start+at.bias, m.limit+at.bias
+			m.File, m.BuildID = text(im.Path), hex.EncodeToString(im.BuildID)
+			if im.Path == symbols.KernelImage {
+				m.File = "[kernel.kallsyms]"
+			}
+			out.Mapping = append(out.Mapping, m.Mapping)
+		}
+		for _, pc := range pcs[i] {
+			if m, _ := at.at(pc); m == nil {
+				at.nowhere = &proto.Mapping{File: "[" + strings.Trim(text(im.Name), "[]") + "]"} // nothing that pprof would open
+				out.Mapping = append(out.Mapping, at.nowhere)
+			}
+		}
+	}
+	first := program(p)
+	if first >= 0 {
+		put(first)
+	}
+	for i := range p.Images {
+		if i != first {
+			put(i)
+		}
+	}
+	for i, m := range out.Mapping {
+		m.ID = uint64(i + 1)
+	}
+	return places
+}
+
+// mapSegments maps the segments that have any of the addresses, which are sorted.
+func (p *place) mapSegments(code []symbols.Segment, pcs []uint64) {
+	mapped := uint64(0) // the end of what is
+	for _, s := range slices.SortedFunc(slices.Values(code), func(a, b symbols.Segment) int { return cmp.Compare(a.Addr, b.Addr) }) {
+		start, end := s.Addr&^(page-1), s.Addr+s.Size
+		if end < s.Addr || end > userLimit || start < mapped || s.Addr%page != s.Offset%page {
+			continue // no system would map this
+		}
+		limit := pageEnd(end)
+		if i, _ := slices.BinarySearch(pcs, max(start, 1)); i == len(pcs) || pcs[i] >= limit {
+			continue
+		}
+		p.mappings = append(p.mappings, mapping{start, limit, &proto.Mapping{Offset: s.Offset &^ (page - 1)}})
+		mapped = limit
+	}
+}
+
+// mapRange maps what lies between the sorted addresses, which are offsets in the file then, or addresses of the kernel.
+func (p *place) mapRange(pcs []uint64) {
+	if i, _ := slices.BinarySearch(pcs, 1); i < len(pcs) {
+		start := pcs[i] &^ (page - 1)
+		p.mappings = []mapping{{start, pageEnd(pcs[len(pcs)-1] + 1), &proto.Mapping{Offset: start}}}
+	}
+}
+
+// pageEnd is the end of the page that ends at addr or has it; of the last page, its last address.
+func pageEnd(addr uint64) uint64 {
+	if end := (addr + page - 1) &^ (page - 1); end >= addr && addr != 0 {
+		return end
+	}
+	return ^uint64(0)
+}
+
+// settle chooses the bias, so that the mappings begin at next or beyond, and returns where they end. An image that does not fit has no mappings, as
+// only a damaged one is so large.
+func (p *place) settle(next uint64) uint64 {
+	if len(p.mappings) == 0 {
+		return next
+	}
+	low, high := p.mappings[0].start, p.mappings[len(p.mappings)-1].limit
+	if low < next {
+		p.bias = (next - low + stride - 1) / stride * stride
+	}
+	if high > userLimit || p.bias > userLimit-high {
+		p.bias, p.mappings = 0, nil
+		return next
+	}
+	return high + p.bias
+}
+
+// library is the name of a shared library's file: "libc.so.6".
+var library = regexp.MustCompile(`\.so(\.[0-9.]*)?$`)
+
+// program returns the image that most was called in, libraries left out; -1 when there is none. For a recording of one program that is it.
+func program(p *profile.Profile) int {
+	weight := make([]uint64, len(p.Nodes))
+	for _, s := range p.Samples {
+		weight[s.Node] += s.Count
+	}
+	frames := make([]uint64, len(p.Images))
+	best := -1
+	for i := len(p.Nodes) - 1; i > 0; i-- {
+		n := p.Nodes[i]
+		weight[n.Parent] += weight[i]
+		f := &p.Frames[n.Frame]
+		im := int(f.Image)
+		frames[im] += weight[i]
+		name := path.Base(p.Images[im].Path)
+		if f.Kind == profile.User && symbols.IsFile(p.Images[im].Path) && !library.MatchString(name) && (best < 0 || frames[im] > frames[best]) {
+			best = im
+		}
+	}
+	return best
+}

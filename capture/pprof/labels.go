@@ -1,0 +1,95 @@
+package pprof
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	proto "github.com/google/pprof/profile"
+
+	"unspool/capture/profile"
+)
+
+// labels hands out what is said of samples beside their stacks. Samples of the same thread, CPU and end share it.
+type labels struct {
+	p       *profile.Profile
+	numbers map[numbersKey]map[string][]int64
+	texts   map[textsKey]map[string][]string
+}
+
+type (
+	numbersKey struct{ thread, cpu int32 }
+	textsKey   struct {
+		thread int32
+		end    profile.End
+	}
+)
+
+// units names a label's number by itself, as pprof does where there is no unit; but a zero without a unit is no label to its readers.
+var units = map[string][]string{"pid": {"pid"}, "tid": {"tid"}, "cpu": {"cpu"}}
+
+func newLabels(p *profile.Profile) *labels {
+	return &labels{p, make(map[numbersKey]map[string][]int64), make(map[textsKey]map[string][]string)}
+}
+
+func (l *labels) put(sample *proto.Sample, s *profile.Sample) {
+	t := &l.p.Threads[s.Thread]
+	nk := numbersKey{s.Thread, s.CPU}
+	numbers := l.numbers[nk]
+	if numbers == nil {
+		numbers = map[string][]int64{"pid": {int64(t.PID)}, "tid": {int64(t.TID)}}
+		if s.CPU >= 0 {
+			numbers["cpu"] = []int64{int64(s.CPU)}
+		}
+		l.numbers[nk] = numbers
+	}
+	tk := textsKey{s.Thread, s.End}
+	texts := l.texts[tk]
+	if texts == nil {
+		texts = map[string][]string{}
+		if t.Comm != "" {
+			texts["comm"] = []string{text(t.Comm)}
+		}
+		if s.End != profile.Unsaid {
+			texts["unwind"] = []string{s.End.String()}
+		}
+		l.texts[tk] = texts
+	}
+	sample.NumLabel, sample.NumUnit, sample.Label = numbers, units, texts
+}
+
+// comments says where a profile is from and what it lacks, a line each.
+func comments(p *profile.Profile) []string {
+	var c []string
+	add := func(format string, args ...any) { c = append(c, text(fmt.Sprintf(format, args...))) }
+	if p.Hostname != "" {
+		add("host: %s", strings.TrimSpace(p.Hostname+" "+p.OSRelease+" "+p.Arch))
+	}
+	if len(p.Command) > 0 {
+		add("command: %s", strings.Join(p.Command, " "))
+	}
+	if p.LostSamples > 0 {
+		add("lost samples: %d", p.LostSamples)
+	}
+	if p.LostRecords > 0 {
+		add("lost records: %d", p.LostRecords)
+	}
+	if p.Throttled > 0 {
+		add("throttled by the kernel: %d times", p.Throttled)
+	}
+	for _, problem := range p.Problems {
+		add("%s", problem)
+	}
+	return c
+}
+
+// text makes a string of the recorded system fit for the format, whose strings are UTF-8, and for the lines that pprof prints.
+func text(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
+}
