@@ -63,8 +63,11 @@ type Options struct {
 	Watcher Watcher
 }
 
-// Watcher sees a recording go by, in the order of Load. What it is handed is valid during the call only.
+// Watcher sees a recording go by, in the order of Load. The records and samples that it is handed are valid during the call only.
 type Watcher interface {
+	// Begin is called first, with the profile that Load returns, as it grows. A frame may still get a better name, and what is inlined there
+	// comes last.
+	Begin(p *Profile)
 	// Record is called with all records but samples that count. time is in ns, 0 for what was there before.
 	Record(rec perfring.Record, f *perfring.Format, time uint64)
 	// Sample is called with every sample that counts, and its frames, leaf first: one for each address of the
@@ -84,6 +87,9 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 	l.options, l.timeline = o, o.Timeline
 	l.event = r.Event
 	l.describe(r)
+	if o.Watcher != nil {
+		o.Watcher.Begin(l.p)
+	}
 	described := false
 	var records uint64
 	err := r.Ordered(func(rec perfring.Record, f *perfring.Format, time uint64) error {

@@ -1,0 +1,32 @@
+package syscap
+
+// embedded is a file within the capture: FILE_CHUNK frames with the same path.
+type embedded struct {
+	w    *Writer
+	path string
+	data []byte // not written yet
+}
+
+// maxChunk is how much of a file a frame holds.
+const maxChunk = maxFrame - fileSize
+
+func (f *embedded) write(b []byte) {
+	for n := maxChunk - len(f.data); len(b) > n; n = maxChunk {
+		f.chunk(append(f.data, b[:n]...), 0)
+		f.data, b = f.data[:0], b[n:]
+	}
+	f.data = append(f.data, b...)
+}
+
+// close writes the last chunk, which says that it is.
+func (f *embedded) close() { f.chunk(f.data, 1) }
+
+func (f *embedded) chunk(b []byte, isLast uint16) {
+	w := f.w
+	at := w.open(frameFile, frameHeader{cpu: -1, pid: -1, time: w.end})
+	w.buf = le.AppendUint16(w.buf, isLast)
+	w.buf = le.AppendUint16(w.buf, uint16(len(b)))
+	w.field(filePath, f.path)
+	w.buf = append(w.buf, b...)
+	w.close(at)
+}

@@ -1,0 +1,146 @@
+package syscap
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"unspool/capture/profile"
+)
+
+// place is an address of a process.
+type place struct {
+	addr uint64
+	pid  uint32
+}
+
+// names says what is at the addresses that were sampled. A frame is an index in Profile.Frames or, below 0, the complement of an
+// index in Profile.Events.
+type names struct {
+	at     map[place]int32
+	madeUp map[owner]uint64 // addresses of frames that can't have their own
+}
+
+type owner struct {
+	pid   uint32
+	frame int32
+}
+
+// The addresses that are made up are not canonical on any x86 or ARM.
+const (
+	firstMadeUp = 1 << 60
+	madeUpStep  = 16
+)
+
+func newNames() names { return names{make(map[place]int32), make(map[owner]uint64)} }
+
+// place returns the address for a frame at an address of a process: this one, or one that is made up if it, or its
+// neighbour, is another function's. (Neighbours, because the end of a range of addresses is part of it for Sysprof up to 44, and not for
+// later ones.)
+func (n *names) place(p *profile.Profile, pid uint32, addr uint64, frame int32) uint64 {
+	at := place{addr, pid}
+	if known, ok := n.at[at]; ok {
+		if same(p, known, frame) {
+			return addr
+		}
+		return n.made(pid, frame)
+	}
+	for _, next := range [...]uint64{addr - 1, addr + 1} {
+		if known, ok := n.at[place{next, pid}]; ok && !same(p, known, frame) {
+			return n.made(pid, frame)
+		}
+	}
+	n.at[at] = frame
+	return addr
+}
+
+// same says whether two frames are shown in the same way.
+func same(p *profile.Profile, a, b int32) bool {
+	return a == b || a >= 0 && b >= 0 && p.Frames[a].Image == p.Frames[b].Image && p.Frames[a].Name == p.Frames[b].Name
+}
+
+// made returns the made-up address of a frame.
+func (n *names) made(pid uint32, frame int32) uint64 {
+	k := owner{pid, frame}
+	addr, ok := n.madeUp[k]
+	if !ok {
+		addr = firstMadeUp + madeUpStep*uint64(len(n.madeUp))
+		n.madeUp[k] = addr
+		n.at[place{addr, pid}] = frame
+	}
+	return addr
+}
+
+// symbol is an element of "__symbols__": the name of a range of addresses of a process. It is followed by its offset in the file
+// and, there too, that of a tag, which is the image's name.
+type symbol struct {
+	place        // the first address
+	last  uint64 // address that was sampled
+	frame int32
+}
+
+const symbolSize = 32
+
+// sorted returns the symbols by process and address. A function that was sampled at several addresses is one symbol, if no other
+// lies between them.
+func (n *names) sorted(p *profile.Profile) []symbol {
+	all := make([]symbol, 0, len(n.at))
+	for at, frame := range n.at {
+		all = append(all, symbol{at, at.addr, frame})
+	}
+	slices.SortFunc(all, func(a, b symbol) int {
+		return cmp.Or(cmp.Compare(a.pid, b.pid), cmp.Compare(a.addr, b.addr))
+	})
+	merged := all[:0]
+	for _, s := range all {
+		if i := len(merged) - 1; i >= 0 && merged[i].pid == s.pid && same(p, merged[i].frame, s.frame) {
+			merged[i].last = s.addr
+			continue
+		}
+		merged = append(merged, s)
+	}
+	return merged
+}
+
+// symbols writes the file "__symbols__": the symbols, one of zeros, and the texts that they name by their offsets in the file.
+func (w *Writer) symbols() error {
+	p := w.profile
+	symbols := w.names.sorted(p)
+	begin := symbolSize * uint64(len(symbols)+1)
+	var texts []byte
+	offsets := make(map[string]uint64)
+	offset := func(s string) uint64 {
+		at, ok := offsets[s]
+		if !ok {
+			at = begin + uint64(len(texts))
+			offsets[s] = at
+			texts = append(append(texts, printable(s)...), 0)
+		}
+		return at
+	}
+	file := embedded{w: w, path: "__symbols__"}
+	for _, s := range symbols {
+		var name, tag uint64
+		if s.frame < 0 {
+			name = offset(p.Events[^s.frame].Name)
+		} else if f := &p.Frames[s.frame]; f.Known {
+			name, tag = offset(f.Name), offset(p.Images[f.Image].Name)
+		} else {
+			name = offset(f.Name)
+		}
+		if max(name, tag) > math.MaxUint32 {
+			return fmt.Errorf("a Sysprof capture can't hold the names of %d addresses", len(w.names.at))
+		}
+		b := le.AppendUint64(make([]byte, 0, symbolSize), s.addr)
+		b = le.AppendUint64(b, s.last+1)
+		b = le.AppendUint32(b, s.pid)
+		b = le.AppendUint32(b, uint32(name))
+		b = le.AppendUint32(b, uint32(tag))
+		file.write(le.AppendUint32(b, 0))
+	}
+	file.write(make([]byte, symbolSize))
+	file.write(texts)
+	file.close()
+	return w.err
+}

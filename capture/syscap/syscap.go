@@ -1,0 +1,312 @@
+// Package syscap writes a recording as a Sysprof capture (sysprof-capture-types.h, version 1): a header and, behind it, frames of the
+// recording's processes, mappings and samples in the order of time, as Sysprof's own perf source writes them.
+//
+// A Writer is a profile.Watcher: it writes while the recording is loaded. Its memory follows the distinct addresses of each process,
+// not the samples. Names come last, in the file "__symbols__" within the capture, so that it can be read on another machine.
+//
+// What the format has no place for:
+//   - Inlined functions. It has one name for an address, which is that of the function that the code belongs to.
+//   - Several functions at one address of a process, as before and after an exec. Only the first keeps the address, the
+//     others have made-up ones that no process can have.
+//   - Events. Where there are several, the outermost frame of a stack is the event.
+//   - Weights. Every sample counts once.
+//
+// Sysprof 45 and later leave stacks of more than 1,024 addresses out of their call graph; they are in the capture all the same.
+package syscap
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"unspool/capture/perfdata"
+	"unspool/capture/profile"
+	"unspool/perfring"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options say what is written.
+type Options struct {
+	NoNames bool // leave finding names to Sysprof
+}
+
+// Writer writes one capture. The first error of its output is returned by Finish.
+type Writer struct {
+	out     io.Writer
+	reader  *perfdata.Reader
+	options Options
+	profile *profile.Profile // as far as it is loaded
+
+	began      bool   // the header is written
+	start, end uint64 // time of the first and the last frame, ns
+	buf        []byte // whole frames that are not written yet
+	err        error  // of out
+
+	processes map[uint32]*process
+	buildIDs  map[string][]byte // of files, where mmap records have none
+	names     names
+	addrs     []uint64 // scratch: of one sample
+
+	cut     uint64 // samples whose stack did not fit its frame
+	refused uint64 // other frames that were too large
+}
+
+// process is what is known of a process.
+type process struct {
+	comm  string
+	shown bool // a frame tells of it
+}
+
+// New makes a Writer of the recording that r reads. Without seeking, the capture's header does not say when it ends, and readers look
+// for the last frame instead; where w is an io.WriterAt, whose beginning is the capture's, Finish completes it.
+func New(w io.Writer, r *perfdata.Reader, o Options) *Writer {
+	return &Writer{out: w, reader: r, options: o, processes: make(map[uint32]*process), names: newNames()}
+}
+
+// Begin implements profile.Watcher.
+func (w *Writer) Begin(p *profile.Profile) { w.profile = p }
+
+// Record implements profile.Watcher.
+func (w *Writer) Record(r perfring.Record, f *perfring.Format, time uint64) {
+	if time != 0 {
+		w.begin(time)
+	}
+	h := frameHeader{cpu: -1, pid: -1, time: time}
+	if cpu, ok := f.CPU(r); ok {
+		h.cpu = cpuNumber(cpu)
+	}
+	switch r.Type() {
+	case perfring.RecordMmap:
+		var m perfring.Mmap
+		if perfring.DecodeMmap(r, &m) == nil && m.Misc&unix.PERF_RECORD_MISC_MMAP_DATA == 0 && !isKernel(m.Misc) {
+			h.pid = int32(m.PID)
+			w.mapping(h, m.Addr, m.Len, m.Offset, 0, m.Path, nil)
+		}
+	case perfring.RecordMmap2:
+		var m perfring.Mmap2
+		if perfring.DecodeMmap2(f.Mend(r, nil), &m) == nil && m.Prot&unix.PROT_EXEC != 0 && !isKernel(m.Misc) {
+			h.pid = int32(m.PID)
+			w.mapping(h, m.Addr, m.Len, m.Offset, m.Inode, m.Path, m.BuildID)
+		}
+	case perfring.RecordComm:
+		var c perfring.Comm
+		if perfring.DecodeComm(r, &c) == nil && c.PID == c.TID {
+			h.pid = int32(c.PID)
+			w.comm(h, string(c.Comm))
+		}
+	case perfring.RecordFork:
+		var t perfring.Task
+		if perfring.DecodeTask(r, &t) == nil && t.PID != t.PPID {
+			h.pid = int32(t.PPID)
+			w.fork(h, t.PPID, t.PID)
+		}
+	case perfring.RecordExit:
+		var t perfring.Task
+		if perfring.DecodeTask(r, &t) == nil && t.PID == t.TID {
+			h.pid = int32(t.PID)
+			w.exit(h, t.PID)
+		}
+	case perfring.RecordLost:
+		var lost perfring.Lost
+		if perfring.DecodeLost(r, &lost) == nil {
+			w.mark(h, "lost", fmt.Sprintf("%d records were lost before this", lost.Lost))
+		}
+	case perfring.RecordLostSamples:
+		var lost perfring.LostSamples
+		if perfring.DecodeLostSamples(r, &lost) == nil {
+			w.mark(h, "lost", fmt.Sprintf("%d samples were lost before this", lost.Lost))
+		}
+	case perfring.RecordThrottle:
+		w.mark(h, "throttled", "the kernel held the event back")
+	}
+}
+
+func isKernel(misc uint16) bool {
+	return misc&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_KERNEL
+}
+
+// cpuNumber is -1 for what the format can't hold.
+func cpuNumber(cpu uint32) int16 {
+	if cpu > math.MaxInt16 {
+		return -1
+	}
+	return int16(cpu)
+}
+
+// mapping writes a MAP frame. A build ID stands behind the file's name: "file\0@hex\0".
+func (w *Writer) mapping(h frameHeader, start, size, offset, inode uint64, path, buildID []byte) {
+	if w.buildIDs == nil {
+		w.buildIDs = make(map[string][]byte)
+		for _, b := range w.reader.BuildIDs() {
+			if !b.Kernel {
+				w.buildIDs[b.Path] = b.ID
+			}
+		}
+	}
+	if len(buildID) == 0 {
+		buildID = w.buildIDs[string(path)]
+	}
+	at := w.open(frameMap, h)
+	for _, n := range []uint64{start, start + size, offset, inode} {
+		w.buf = le.AppendUint64(w.buf, n)
+	}
+	w.text(string(path))
+	if len(buildID) > 0 {
+		w.buf = append(w.buf, '@')
+		w.buf = append(hex.AppendEncode(w.buf, buildID), 0)
+	}
+	w.close(at)
+}
+
+// comm notes the name of a process. It is written when the process is sampled: Sysprof 3.46 shows the first name that it finds, and
+// that would be the name of the shell that has started a program.
+func (w *Writer) comm(h frameHeader, name string) {
+	p := w.process(uint32(h.pid))
+	if p.comm = name; p.shown {
+		w.show(h, p)
+	}
+}
+
+// process returns what is known of a process.
+func (w *Writer) process(pid uint32) *process {
+	p := w.processes[pid]
+	if p == nil {
+		p = &process{comm: fmt.Sprintf(":%d", pid)}
+		if pid == 0 {
+			p.comm = "swapper" // the idle task, which no record announces
+		}
+		w.processes[pid] = p
+	}
+	return p
+}
+
+// show writes a PROCESS frame.
+func (w *Writer) show(h frameHeader, p *process) {
+	at := w.open(frameProcess, h)
+	w.text(p.comm)
+	w.close(at)
+	p.shown = true
+}
+
+func (w *Writer) fork(h frameHeader, parent, child uint32) {
+	comm := w.process(parent).comm
+	w.processes[child] = &process{comm: comm}
+	at := w.open(frameFork, h)
+	w.buf = le.AppendUint32(w.buf, child)
+	w.close(at)
+}
+
+func (w *Writer) exit(h frameHeader, pid uint32) {
+	if p := w.process(pid); !p.shown {
+		w.show(h, p)
+		delete(w.processes, pid) // one that was sampled stays: others of its threads may go on
+	}
+	w.close(w.open(frameExit, h))
+}
+
+// mark writes a MARK frame, which Sysprof draws on its time line.
+func (w *Writer) mark(h frameHeader, name, message string) {
+	at := w.open(frameMark, h)
+	w.buf = le.AppendUint64(w.buf, 0) // duration
+	w.field(markGroup, "unspool")
+	w.field(markName, name)
+	w.text(message)
+	w.close(at)
+}
+
+// log writes a LOG frame.
+func (w *Writer) log(severity uint16, message string) {
+	at := w.open(frameLog, frameHeader{cpu: -1, pid: -1, time: w.end})
+	w.buf = le.AppendUint64(w.buf, uint64(severity))
+	w.field(logDomain, "unspool")
+	w.text(message[:min(len(message), maxFrame/4)]) // a byte may become three
+	w.close(at)
+}
+
+// metadata writes a METADATA frame.
+func (w *Writer) metadata(id, value string) {
+	if value == "" {
+		return
+	}
+	at := w.open(frameMetadata, frameHeader{cpu: -1, pid: -1, time: w.start})
+	w.field(metadataID, id)
+	w.text(value[:min(len(value), maxFrame/4)])
+	w.close(at)
+}
+
+// Sample implements profile.Watcher.
+func (w *Writer) Sample(s *perfring.Sample, frames []int32) {
+	w.begin(s.Time)
+	h := frameHeader{cpu: cpuNumber(s.CPU), pid: int32(s.PID), time: s.Time}
+	if p := w.process(s.PID); !p.shown {
+		w.show(h, p)
+	}
+	w.chain(s, frames)
+	at := w.open(frameSample, h)
+	w.buf = le.AppendUint32(w.buf, uint32(len(w.addrs)))
+	w.buf = le.AppendUint32(w.buf, s.TID)
+	for _, a := range w.addrs {
+		w.buf = le.AppendUint64(w.buf, a)
+	}
+	w.close(at)
+}
+
+// begin writes the header, and what was kept back until the time of the first frame was known.
+func (w *Writer) begin(time uint64) {
+	if w.began {
+		return
+	}
+	w.began = true
+	w.start = min(time, math.MaxInt64)
+	w.end = w.start
+	kept := w.buf
+	w.buf = nil
+	w.header()
+	w.metadata("hostname", w.reader.Text(perfdata.Hostname))
+	w.metadata("uname", strings.TrimSpace(w.reader.Text(perfdata.OSRelease)+" "+w.reader.Text(perfdata.Arch)))
+	w.metadata("command", strings.Join(w.reader.CommandLine(), " "))
+	for _, e := range w.reader.Events() {
+		w.metadata("event", e.Name)
+	}
+	for len(kept) > 0 {
+		size := le.Uint16(kept)
+		le.PutUint64(kept[frameTime:], w.start)
+		w.buf = append(w.buf, kept[:size]...)
+		kept = kept[size:]
+	}
+}
+
+// Finish writes what only the loaded profile knows, which is the one that Begin was called with: names, and what is missing.
+func (w *Writer) Finish() error {
+	w.begin(0)
+	for pid, p := range w.processes {
+		if !p.shown {
+			w.show(frameHeader{cpu: -1, pid: int32(pid), time: w.end}, p)
+		}
+	}
+	for _, problem := range w.profile.Problems {
+		w.log(logWarning, problem)
+	}
+	if n := w.profile.Lost(); n > 0 {
+		w.log(logWarning, fmt.Sprintf("%d samples or other records were lost", n))
+	}
+	if w.cut > 0 {
+		w.log(logWarning, fmt.Sprintf("%d stacks are deeper than a capture can hold: their outermost frames are missing", w.cut))
+	}
+	if w.refused > 0 {
+		w.log(logWarning, fmt.Sprintf("%d mappings or processes have names that are longer than a capture can hold, and are left out", w.refused))
+	}
+	if len(w.names.at) > 0 {
+		if err := w.symbols(); err != nil {
+			return err
+		}
+	}
+	w.flush()
+	if at, ok := w.out.(io.WriterAt); ok && w.err == nil {
+		_, w.err = at.WriteAt(le.AppendUint64(nil, w.end), headerEnd)
+	}
+	return w.err
+}
