@@ -2,10 +2,12 @@ package report
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"unspool/capture/profile"
@@ -227,6 +229,7 @@ type jsonWriter struct {
 	w     *bufio.Writer
 	err   error
 	first bool // nothing stands before the next element
+	one   bytes.Buffer
 }
 
 func (out *jsonWriter) raw(s string) {
@@ -266,11 +269,13 @@ func (out *jsonWriter) field(name string, v any) {
 }
 
 func (out *jsonWriter) value(v any) {
-	b, err := json.Marshal(v)
-	if err != nil && out.err == nil {
+	out.one.Reset()
+	e := json.NewEncoder(&out.one)
+	e.SetEscapeHTML(false) // names are full of < and >
+	if err := e.Encode(v); err != nil && out.err == nil {
 		out.err = err
 	}
-	out.raw(string(b))
+	out.raw(strings.TrimSuffix(out.one.String(), "\n"))
 }
 
 func (out *jsonWriter) key(name string) { out.raw(`"` + name + `":`) }

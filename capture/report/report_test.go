@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"unspool/capture/profile"
+	"unspool/unwind"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -68,6 +69,44 @@ func example() *profile.Profile {
 	return p
 }
 
+// withLines is the example with source lines, an inlined function and why its walks ended.
+func withLines() *profile.Profile {
+	p := example()
+	p.Images = append(p.Images, profile.Image{Name: "libc.so.6", Path: "/lib32/libc.so.6", BuildID: []byte{0xab, 0xcd}})
+	for i := range p.Frames {
+		f := &p.Frames[i]
+		if f.Image == 2 {
+			f.PC, f.File, f.Line = f.Addr+4, "/src/demo.cc", int32(10*i+1)
+		}
+	}
+	recurse := p.Frames[3]
+	again := recurse
+	again.PC, again.Line = recurse.PC+8, 35
+	hot := recurse
+	hot.Name, hot.Inlined, hot.Addr, hot.File, hot.Line = "hot\x1b", true, 0, "/src/hot\x1b.h", 7
+	n := int32(len(p.Frames))
+	p.Frames = append(p.Frames, again, hot, profile.Frame{Name: "write32", Image: 4, Known: true, Addr: 0x10})
+	leaf := int32(0) // recurse below main
+	for i, node := range p.Nodes {
+		if node.Frame == 3 && p.Frames[p.Nodes[node.Parent].Frame].Name == "main" {
+			leaf = int32(i)
+		}
+	}
+	p.Nodes = append(p.Nodes, profile.Node{Parent: leaf, Frame: n + 1}, profile.Node{Parent: leaf, Frame: n}, profile.Node{Parent: 0, Frame: n + 2})
+	at := int32(len(p.Nodes))
+	for i := range p.Samples {
+		p.Samples[i].End = profile.Complete
+	}
+	p.Threads = append(p.Threads, profile.Thread{PID: 10, TID: 11, Comm: "pool"}, profile.Thread{PID: 10, TID: 10, Comm: "sh"})
+	p.Samples[len(p.Samples)-1].End = profile.Unsaid
+	p.Samples = append(p.Samples,
+		profile.Sample{Thread: 2, Node: at - 3, Count: 100, Period: 100, End: profile.Complete},
+		profile.Sample{Thread: 2, Node: at - 2, Count: 50, Period: 50, End: profile.Ended(unwind.NoCFI)},
+		profile.Sample{Thread: 3, Node: at - 1, Count: 50, Period: 50, End: profile.Ended(unwind.DumpTooShort)},
+		profile.Sample{Thread: 3, Node: at - 1, CPU: 3, Count: 1, Period: 1, End: profile.Ended(unwind.NoCFI)})
+	return p
+}
+
 func write(t *testing.T, p *profile.Profile, o Options) string {
 	t.Helper()
 	var b strings.Builder
@@ -78,15 +117,28 @@ func write(t *testing.T, p *profile.Profile, o Options) string {
 }
 
 func TestReport(t *testing.T) {
-	for name, o := range map[string]Options{
-		"default":  {File: "perf.data"},
-		"narrow":   {File: "perf.data", Width: 60, Top: 3, PercentLimit: 10},
-		"nokernel": {NoKernel: true, Top: -1},
-		"colour":   {Colour: true},
-		"all":      {PercentLimit: -1, Top: 100, Width: -1},
+	type golden struct {
+		of func() *profile.Profile
+		o  Options
+	}
+	for name, c := range map[string]golden{
+		"default":    {example, Options{File: "perf.data"}},
+		"narrow":     {example, Options{File: "perf.data", Width: 60, Top: 3, PercentLimit: 10}},
+		"nokernel":   {example, Options{NoKernel: true, Top: -1}},
+		"colour":     {example, Options{Colour: true}},
+		"all":        {example, Options{PercentLimit: -1, Top: 100, Width: -1}},
+		"inline":     {withLines, Options{Top: 3}},
+		"comm":       {withLines, Options{By: Comm, Filter: "comm *; pid 10"}},
+		"process":    {withLines, Options{By: Process, PercentLimit: 10, Top: 2}},
+		"thread":     {withLines, Options{By: Thread, Top: -1}},
+		"image":      {withLines, Options{By: Image, NoKernel: true, Width: 60}},
+		"source":     {withLines, Options{By: Source}},
+		"coloured":   {withLines, Options{By: Source, Colour: true, Top: 2}},
+		"everything": {withLines, Options{By: Image, PercentLimit: -1, Top: 100, Width: -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := write(t, example(), o)
+			o := c.o
+			got := write(t, c.of(), o)
 			golden := filepath.Join("testdata", name+".txt")
 			if *update {
 				if err := os.MkdirAll("testdata", 0o777); err != nil {
@@ -186,6 +238,87 @@ func TestDeepStacksStayWithinTheWidth(t *testing.T) {
 	}
 }
 
+// TestSumsOfGroups adds groups up in the simplest way, and compares.
+func TestSumsOfGroups(t *testing.T) {
+	p := withLines()
+	for _, by := range []By{Comm, Process, Thread, Image, Source} {
+		v := newView(p, 0, false)
+		if by != Source {
+			v = newView(p.ByFunction(), 0, false)
+		}
+		groups, rows := v.groups(by)
+		for _, g := range groups {
+			var self, total uint64
+			lines := make(map[int32]sum)
+			for _, s := range v.p.Samples {
+				th := &p.Threads[s.Thread]
+				member := by.partsSamples() && (by == Comm && th.Comm == g.thread.Comm || by == Process && th.PID == g.thread.PID || *th == *g.thread)
+				onStack := make(map[int32]bool)
+				in := false
+				for node := v.shown[s.Node]; node > 0; node = v.nodes[node].Parent {
+					frame := v.nodes[node].Frame
+					f, first := &v.p.Frames[frame], &v.p.Frames[g.frame]
+					if !by.partsSamples() {
+						member = f.Image == first.Image && by == Image || f.File == first.File && by == Source && (f.File != "" || f.Image == first.Image)
+					}
+					if !member {
+						continue
+					}
+					r := rows.of[frame]
+					l := lines[r]
+					if node == v.shown[s.Node] {
+						self += s.Count
+						l.self += s.Count
+					}
+					if !onStack[r] {
+						l.total += s.Count
+					}
+					lines[r] = l
+					onStack[r], in = true, true
+				}
+				if in {
+					total += s.Count
+				}
+			}
+			if self != g.self || total != g.total || len(lines) != len(g.rows) {
+				t.Errorf("%s %s: %d and %d in %d rows, want %d and %d in %d", by, g.name, g.self, g.total, len(g.rows), self, total, len(lines))
+			}
+			for _, r := range g.rows {
+				if l := lines[r.row]; l.self != r.self || l.total != r.total {
+					t.Errorf("%s %s, %s: %+v, want %+v", by, g.name, rows.rows[r.row].name, r, l)
+				}
+			}
+		}
+	}
+}
+
+func TestCompleteIsNeverRoundedUp(t *testing.T) {
+	for _, c := range []struct {
+		complete, short, image uint64
+		want                   string
+	}{
+		{0, 0, 0, ""},
+		{5, 0, 0, "all complete"},
+		{99999, 1, 0, "99.9 % complete; 1 dump_too_short"},
+		{4900, 98, 2, "98.0 % complete; 98 dump_too_short, 2 no_image"},
+		{0, 0, 1200, "0.0 % complete; 1,200 no_image"},
+	} {
+		p := example()
+		p.Samples = nil
+		for e, n := range map[profile.End]uint64{
+			profile.Unsaid: 7, profile.Complete: c.complete,
+			profile.Ended(unwind.DumpTooShort): c.short, profile.Ended(unwind.NoImage): c.image,
+		} {
+			if n > 0 {
+				p.Samples = append(p.Samples, profile.Sample{End: e, Node: 1, Count: n})
+			}
+		}
+		if got := stacks(p); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
 type broken struct{}
 
 var errBroken = errors.New("pipe is closed")
@@ -194,6 +327,9 @@ func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
 func TestAWriteErrorComesBack(t *testing.T) {
 	if err := Write(broken{}, example(), Options{}); !errors.Is(err, errBroken) {
+		t.Error(err)
+	}
+	if err := WriteJSON(broken{}, example(), Options{}); !errors.Is(err, errBroken) {
 		t.Error(err)
 	}
 }

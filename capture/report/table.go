@@ -29,10 +29,11 @@ func (out *printer) table(v *view, t *table, rows []sum, title, second string) {
 			seconds = max(seconds, width(clean(t.rows[r.row].beside)))
 		}
 	}
-	seconds = min(seconds, out.o.Width/3)
 	room := out.o.Width - len("100.0%  100.0%  ")
 	if second != "" {
-		room -= seconds + 2
+		room -= 2
+		seconds = min(seconds, max(out.o.Width/3, room-names))
+		room -= seconds
 	}
 	names = min(names, room)
 	out.line("")
@@ -59,57 +60,65 @@ func (out *printer) dimInlined(s string) string {
 	return s
 }
 
-// groups prints the table of groups, and a table for each.
+// groups prints the table of groups, and a table for each that has samples of its own.
 func (out *printer) groups(v *view) {
-	by := out.o.By
-	groups, rows := v.groups(by)
-	title := by.String()
-	if by == Source {
-		title = "source file"
-	}
-	out.line("")
-	columns := func(g *group) string { return out.share(v, g.self) + "  " + out.share(v, g.total) }
-	if by.partsSamples() {
-		out.line(out.bold(fmt.Sprintf("%6s  %9s  %s", "share", "samples", title)))
-		columns = func(g *group) string { return fmt.Sprintf("%s  %9s", out.share(v, g.self), number(g.self)) }
-	} else {
-		out.line(out.bold(fmt.Sprintf("%6s  %6s  %s", "self", "total", title)))
-	}
-	if v.hidden > 0 && !by.partsSamples() {
-		out.line(fmt.Sprintf("%s  %s  %s", out.share(v, v.hidden), out.share(v, v.hidden), out.dim(kernelOnly)))
-	}
-	var shown []*group
-	var rest group
-	for i := range groups {
-		g := &groups[i]
-		if v.percent(g.total) < out.o.PercentLimit {
-			rest.self += g.self
-			continue
-		}
-		shown = append(shown, g)
-		line := columns(g) + "  "
-		out.line(line + shorten(clean(g.name), out.o.Width-len("100.0%  123456789  ")))
-	}
-	if left := len(groups) - len(shown); left > 0 {
-		rest.total = rest.self
-		out.line(columns(&rest) + "  " + out.dim(fmt.Sprintf("(%s below %.3g%%)", plural(uint64(left), "other"), out.o.PercentLimit)))
-	}
+	groups, rows := v.groups(out.o.By)
+	shown := out.groupList(v, groups)
 	if out.o.Top < 0 {
 		return
 	}
 	second := "image"
-	switch by {
+	switch out.o.By {
 	case Image:
 		second = ""
 	case Source:
 		second = "function"
 	}
-	for _, g := range shown {
-		if v.percent(g.self) < out.o.PercentLimit {
-			continue // it only calls
+	for i := range shown {
+		if g := &shown[i]; v.percent(g.self) >= out.o.PercentLimit {
+			out.table(v, rows, g.rows, clean(g.name), second)
 		}
-		out.table(v, rows, g.rows, clean(g.name), second)
 	}
+}
+
+// groupList prints the table of groups, and returns those above the limit.
+func (out *printer) groupList(v *view, groups []group) (shown []group) {
+	parts := out.o.By.partsSamples()
+	line := func(self, total uint64, name string) {
+		second := fmt.Sprintf("%9s", number(self))
+		if !parts {
+			second = fmt.Sprintf("%6s", "")
+			if total > 0 {
+				second = out.share(v, total)
+			}
+		}
+		out.line(fmt.Sprintf("%s  %s  %s", out.share(v, self), second, name))
+	}
+	out.line("")
+	switch {
+	case parts:
+		out.line(out.bold(fmt.Sprintf("%6s  %9s  %s", "share", "samples", out.o.By)))
+	case out.o.By == Source:
+		out.line(out.bold(fmt.Sprintf("%6s  %6s  %s", "self", "total", "source file")))
+	default:
+		out.line(out.bold(fmt.Sprintf("%6s  %6s  %s", "self", "total", out.o.By)))
+	}
+	if v.hidden > 0 && !parts {
+		line(v.hidden, v.hidden, out.dim(kernelOnly))
+	}
+	var rest uint64
+	for _, g := range groups {
+		if v.percent(g.total) < out.o.PercentLimit {
+			rest += g.self
+			continue
+		}
+		shown = append(shown, g)
+		line(g.self, g.total, shorten(clean(g.name), out.o.Width-len("100.0%  123456789  ")))
+	}
+	if left := len(groups) - len(shown); left > 0 {
+		line(rest, 0, out.dim(fmt.Sprintf("(%s below %.3g%%)", plural(uint64(left), "other"), out.o.PercentLimit)))
+	}
+	return shown
 }
 
 // share is a percentage of all samples, six columns wide.
