@@ -1,0 +1,58 @@
+package firefox
+
+import "unspool/capture/profile"
+
+// category is what the colours of a stack stand for. The first subcategory is the category itself; the first grey category is that of
+// frames without one.
+type category struct {
+	name, color   string
+	subcategories []string
+}
+
+const (
+	itself = iota
+	inlined
+	nameless
+)
+
+var subcategories = []string{itself: "Other", inlined: "Inlined", nameless: "Without symbols"}
+
+// other is where markers belong that no code stands behind.
+const other = 0
+
+var categories = []category{
+	other:                     {"Other", "grey", subcategories[:1]},
+	1 + int(profile.User):     {"User", "yellow", subcategories},
+	1 + int(profile.Kernel):   {"Kernel", "orange", subcategories},
+	1 + int(profile.JIT):      {"JIT", "green", subcategories},
+	1 + int(profile.Guest):    {"Guest", "purple", subcategories[:1]},
+	1 + int(profile.Unmapped): {"Unmapped", "darkgrey", subcategories[:1]},
+}
+
+func categoryOf(f *profile.Frame) (category, subcategory int) {
+	category = 1 + int(f.Kind)
+	switch {
+	case category >= len(categories):
+		return other, itself
+	case f.Kind == profile.Guest || f.Kind == profile.Unmapped:
+		return category, itself
+	case f.Inlined:
+		return category, inlined
+	case !f.Known:
+		return category, nameless
+	}
+	return category, itself
+}
+
+func writeCategories(e *encoder) {
+	e.column("categories", len(categories), func(i int) {
+		c := &categories[i]
+		e.open('{')
+		e.key("name")
+		e.text(c.name)
+		e.key("color")
+		e.text(c.color)
+		e.column("subcategories", len(c.subcategories), func(i int) { e.text(c.subcategories[i]) })
+		e.close('}')
+	})
+}

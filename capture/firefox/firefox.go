@@ -1,0 +1,269 @@
+// Package firefox writes a profile for Firefox Profiler (profiler.firefox.com, samply load, profiler-cli): in its processed format,
+// version 66, as gzip'd JSON. The format is described in docs-developer/CHANGELOG-formats.md and src/types/profile.ts of
+// github.com/firefox-devtools/profiler.
+//
+// A thread of the profile is a thread there, in the process of its PID. One that renamed itself or called exec is several: that with most
+// samples has the TID as its own, the others have it with a number behind it, "4711.1".
+//
+// The samples of the first event that has any are the samples there, each of weight 1. Those of other events are markers with a stack, named after
+// the event, as samply shows them. If the event is a clock, the time that each sample stands for is its thread's CPU time there.
+//
+// A sample there lasts until the next one. So that a thread does not seem to run where nothing was sampled, such a gap begins with a
+// sample of weight 0 that has no stack.
+//
+// Lost samples and throttling concern CPUs, not threads: they are markers of a thread of their own, "[gaps]".
+package firefox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+
+	"unspool/capture/profile"
+)
+
+// version is that of the processed format.
+const version = 66
+
+// Options say how a profile is written.
+type Options struct {
+	// Name is what the profile is called: that of the recording, "" for the program's.
+	Name string
+	// Lives says when threads began and ended; nil when nobody watched.
+	Lives *Lives
+}
+
+// writer writes one profile.
+type writer struct {
+	*encoder
+	options  Options
+	p        *profile.Profile
+	timeline *profile.Timeline
+	tables   *tables
+	origin   uint64 // what times count from, in ns of the recording's clock
+	interval uint64 // between two samples of a thread that runs, in ns; 0 when unknown
+	main     int32  // the event whose samples are samples, -1 when there are none
+	threads  []thread
+	events   []int32 // by event: its name in strings
+	gaps     bool    // there is a thread for losses
+	lost     int32   // names of its markers in strings
+	held     int32
+}
+
+// Write writes a profile and the samples that it was made from, which are those of timeline. Memory follows the distinct stacks, and the
+// threads.
+func Write(to io.Writer, p *profile.Profile, timeline *profile.Timeline, o Options) error {
+	if err := p.CheckValid(); err != nil {
+		return err
+	}
+	if timeline == nil {
+		return errors.New("no timeline: samples need their time")
+	}
+	w := &writer{options: o, p: p, timeline: timeline, tables: newTables(p), main: mainEvent(p)}
+	w.origin = p.First
+	for _, loss := range p.Losses {
+		if loss.Time > 0 {
+			w.origin = min(w.origin, loss.Time)
+		}
+	}
+	w.interval = w.meanInterval()
+	if err := w.describeThreads(); err != nil {
+		return err
+	}
+	for _, e := range p.Events {
+		w.events = append(w.events, w.tables.text(e.Name))
+	}
+	w.gaps = len(p.Losses) > 0 || len(p.Threads) == 0 // readers insist on a thread
+	w.lost, w.held = w.tables.text("Lost samples"), w.tables.text("Throttled")
+	if err := w.tables.check(); err != nil {
+		return err
+	}
+	compressed := gzip.NewWriter(to)
+	w.encoder = newEncoder(compressed)
+	if err := w.write(); err != nil {
+		return err
+	}
+	if err := w.w.Flush(); err != nil {
+		return err
+	}
+	return compressed.Close()
+}
+
+func (w *writer) write() error {
+	w.open('{')
+	w.writeMeta()
+	w.tables.writeLibs(w.encoder)
+	w.key("shared")
+	w.tables.write(w.encoder)
+	w.key("threads")
+	w.open('[')
+	for i := range w.threads {
+		if err := w.writeThread(int32(i)); err != nil {
+			return err
+		}
+	}
+	if w.gaps {
+		w.writeGaps()
+	}
+	w.close(']')
+	w.same("pages", 0, "")
+	w.same("counters", 0, "")
+	w.close('}')
+	return nil
+}
+
+// mainEvent is the first event that has samples.
+func mainEvent(p *profile.Profile) int32 {
+	main := int32(-1)
+	for _, s := range p.Samples {
+		if main < 0 || s.Event < main {
+			main = s.Event
+		}
+	}
+	return main
+}
+
+// meanInterval is the time between two samples of a thread that runs.
+func (w *writer) meanInterval() uint64 {
+	if w.main < 0 {
+		return 0
+	}
+	event := w.p.Events[w.main]
+	if event.Frequency > 0 {
+		return max(1e9/event.Frequency, 1)
+	}
+	if !event.Clock {
+		return 0
+	}
+	var n, sum float64
+	for _, s := range w.p.Samples {
+		if s.Event == w.main {
+			n += float64(s.Count)
+			sum += float64(s.Period)
+		}
+	}
+	return uint64(max(sum/n, 1))
+}
+
+func (w *writer) writeMeta() {
+	p := w.p
+	w.key("meta")
+	w.open('{')
+	number := func(name string, v int64) { w.key(name); w.number(v) }
+	text := func(name, s string) {
+		if s != "" {
+			w.key(name)
+			w.text(s)
+		}
+	}
+	truth := func(name string, v bool) { w.key(name); w.bool(v) }
+	number("version", 24) // of the format that this one is made from; not looked at
+	number("preprocessedProfileVersion", version)
+	number("processType", 0)
+	number("stackwalk", 1)
+	w.key("interval")
+	if w.interval > 0 {
+		w.milliseconds(w.interval)
+	} else {
+		w.number(1)
+	}
+	w.key("startTime")
+	if began := p.Began.UnixNano(); !p.Began.IsZero() && began > 0 && uint64(began) > p.First-w.origin {
+		w.milliseconds(uint64(began) - (p.First - w.origin))
+	} else {
+		w.number(0)
+	}
+	name := w.options.Name
+	if name == "" {
+		name = "unspool"
+	}
+	text("product", name)
+	text("importedFrom", "unspool")
+	text("oscpu", strings.TrimSpace("Linux "+p.OSRelease+" "+p.Arch))
+	text("device", p.Hostname)
+	text("arguments", strings.Join(p.Command, " "))
+	truth("debug", false)
+	truth("symbolicated", true)
+	truth("usesOnlyOneStackType", true)
+	truth("sourceCodeIsNotOnSearchfox", true)
+	w.key("extensions")
+	w.raw(`{"length":0,"baseURL":[],"id":[],"name":[]}`)
+	w.key("sampleUnits")
+	w.raw(`{"time":"ms","eventDelay":"ms","threadCPUDelta":"ns"}`)
+	writeCategories(w.encoder)
+	w.key("markerSchema")
+	w.raw(markerSchema)
+	visible := w.visible()
+	w.column("initialVisibleThreads", len(visible), func(i int) { w.index(visible[i]) })
+	w.column("initialSelectedThreads", min(len(visible), 1), func(i int) { w.index(visible[i]) })
+	w.writeExtra()
+	w.close('}')
+}
+
+// writeExtra tells what else is known about the recording: what is missing in it, and how its stacks end.
+func (w *writer) writeExtra() {
+	type entry struct {
+		label, text string
+		n           uint64
+	}
+	section := func(label string, entries []entry) {
+		if len(entries) == 0 {
+			return
+		}
+		w.open('{')
+		w.key("label")
+		w.text(label)
+		w.column("entries", len(entries), func(i int) {
+			w.open('{')
+			w.key("label")
+			w.text(entries[i].label)
+			w.key("format")
+			if entries[i].text != "" {
+				w.raw(`"string"`)
+				w.key("value")
+				w.text(entries[i].text)
+			} else {
+				w.raw(`"integer"`)
+				w.key("value")
+				w.number(int64(min(entries[i].n, 1<<53)))
+			}
+			w.close('}')
+		})
+		w.close('}')
+	}
+	counts := func(of []entry) (some []entry) {
+		for _, e := range of {
+			if e.n > 0 {
+				some = append(some, e)
+			}
+		}
+		return some
+	}
+	var ends [256]uint64
+	for _, s := range w.p.Samples {
+		if s.Event == w.main {
+			ends[s.End] += s.Count
+		}
+	}
+	var stacks []entry
+	for end, n := range ends {
+		if label := profile.End(end).String(); n > 0 && label != "" {
+			stacks = append(stacks, entry{label: label, n: n})
+		}
+	}
+	var problems []entry
+	for i, problem := range w.p.Problems {
+		problems = append(problems, entry{label: fmt.Sprint(i + 1), text: problem})
+	}
+	w.key("extra")
+	w.open('[')
+	section("User stacks", stacks)
+	section("Lost", counts([]entry{
+		{label: "Records", n: w.p.LostRecords}, {label: "Samples", n: w.p.LostSamples}, {label: "Times throttled", n: w.p.Throttled},
+	}))
+	section("Missing names and frames", problems)
+	w.close(']')
+}

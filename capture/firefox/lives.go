@@ -1,0 +1,76 @@
+package firefox
+
+import (
+	"unspool/capture/profile"
+	"unspool/perfring"
+)
+
+// Lives is a profile.Watcher that notes when threads begin and end.
+type Lives struct {
+	threads map[[2]uint32]life // by PID and TID
+}
+
+// life is when a thread began and ended, 0 when the recording does not say, in ns of the recording's clock.
+type life struct{ began, ended uint64 }
+
+// NewLives makes a watcher for profile.Load.
+func NewLives() *Lives { return &Lives{threads: make(map[[2]uint32]life)} }
+
+// Record notes forks and exits.
+func (l *Lives) Record(r perfring.Record, _ *perfring.Format, time uint64) {
+	if time == 0 || r.Type() != perfring.RecordFork && r.Type() != perfring.RecordExit {
+		return
+	}
+	var t perfring.Task
+	if perfring.DecodeTask(r, &t) != nil {
+		return
+	}
+	key := [2]uint32{t.PID, t.TID}
+	at, seen := l.threads[key]
+	switch {
+	case r.Type() == perfring.RecordExit:
+		at.ended = time
+	case !seen:
+		at.began = time
+	default: // the ID is used again
+		at.ended = 0
+	}
+	l.threads[key] = at
+}
+
+// Sample does nothing.
+func (*Lives) Sample(*perfring.Sample, []int32) {}
+
+// of returns the life of a thread.
+func (l *Lives) of(pid, tid uint32) life {
+	if l == nil {
+		return life{}
+	}
+	return l.threads[[2]uint32{pid, tid}]
+}
+
+// writeLife writes when a thread and its process began and ended.
+func (w *writer) writeLife(t *profile.Thread) {
+	process, thread := w.options.Lives.of(t.PID, t.PID), w.options.Lives.of(t.PID, t.TID)
+	w.writeTimes(process.began, process.ended, thread.began, thread.ended)
+}
+
+func (w *writer) writeTimes(processBegan, processEnded, began, ended uint64) {
+	for _, field := range []struct {
+		name  string
+		at    uint64
+		still bool // null when it has not come
+	}{
+		{"processStartupTime", processBegan, false},
+		{"processShutdownTime", processEnded, true},
+		{"registerTime", began, false},
+		{"unregisterTime", ended, true},
+	} {
+		w.key(field.name)
+		if field.still && field.at == 0 {
+			w.null()
+			continue
+		}
+		w.milliseconds(field.at - min(field.at, w.origin))
+	}
+}

@@ -1,0 +1,359 @@
+package firefox
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"unspool/capture/profile"
+)
+
+// tables are what all threads share. An index is one in the profile's list of the same name unless it says otherwise.
+type tables struct {
+	p *profile.Profile
+
+	strings  []string
+	interned map[string]int32
+
+	libs      []int32 // images that are files, or the kernel's
+	resources []int32 // images that functions lie in
+	lib       []int32 // by image: index in libs, -1 for none
+	resource  []int32 // by image: index in resources, -1 for none
+
+	sources []int32 // source files: indices in strings
+	funcs   []function
+	fn      []int32 // by frame: index in funcs
+	foreign []bool  // by frame: its line is of another file than its function
+
+	symbols []symbol
+
+	rows  []row
+	stack []int32 // by node: index in rows; of the root -1
+}
+
+type function struct {
+	name     int32 // in strings
+	resource int32 // -1 for none
+	source   int32 // -1 when unknown
+}
+
+// symbol is a function as the linker knows it, which others may be inlined into.
+type symbol struct {
+	lib  int32
+	addr uint64
+	name int32 // in strings
+}
+
+// row is a frame of the format: a Frame below what it is inlined into.
+type row struct {
+	frame  int32
+	depth  int32 // 0 for what is not inlined
+	symbol int32 // of the outermost, -1 when unknown
+}
+
+// maxAddress is the largest address of a library that the format's readers keep, in 32 bits with a sign.
+const maxAddress = 1<<31 - 1
+
+func newTables(p *profile.Profile) *tables {
+	t := &tables{p: p, interned: make(map[string]int32)}
+	t.addImages()
+	t.addFunctions()
+	t.addStacks()
+	return t
+}
+
+func (t *tables) text(s string) int32 {
+	i, ok := t.interned[s]
+	if !ok {
+		i = int32(len(t.strings))
+		t.strings = append(t.strings, s)
+		t.interned[s] = i
+	}
+	return i
+}
+
+func (t *tables) addImages() {
+	t.lib = make([]int32, len(t.p.Images))
+	t.resource = make([]int32, len(t.p.Images))
+	for i := range t.lib {
+		t.lib[i], t.resource[i] = -1, -1
+	}
+	for _, f := range t.p.Frames {
+		if f.Kind == profile.Guest || f.Kind == profile.Unmapped {
+			continue
+		}
+		if t.resource[f.Image] < 0 {
+			t.resource[f.Image] = int32(len(t.resources))
+			t.resources = append(t.resources, f.Image)
+		}
+		if t.lib[f.Image] < 0 && f.Kind != profile.JIT {
+			t.lib[f.Image] = int32(len(t.libs))
+			t.libs = append(t.libs, f.Image)
+		}
+	}
+	for _, image := range t.resources {
+		t.text(t.p.Images[image].Name)
+	}
+}
+
+// addFunctions makes one function of the copies of a function that are inlined and that which is not. Functions of one name are told apart
+// by source file, those without one by address.
+func (t *tables) addFunctions() {
+	type place struct {
+		image int32
+		addr  uint64
+		name  string
+	}
+	files := make(map[place]string) // where a function is that has an address
+	for _, f := range t.p.Frames {
+		if at := (place{f.Image, f.Addr, f.Name}); f.Addr != 0 && files[at] == "" {
+			files[at] = f.File
+		}
+	}
+	type key struct {
+		place
+		file string
+	}
+	known := make(map[key]int32)
+	sources := make(map[string]int32)
+	t.fn = make([]int32, len(t.p.Frames))
+	t.foreign = make([]bool, len(t.p.Frames))
+	for i, f := range t.p.Frames {
+		k := key{place{f.Image, f.Addr, f.Name}, f.File}
+		if f.Addr != 0 {
+			k.file = files[k.place]
+		}
+		if k.file != "" {
+			k.addr = 0
+		}
+		fn, ok := known[k]
+		if !ok {
+			source := int32(-1)
+			if k.file != "" {
+				if source, ok = sources[k.file]; !ok {
+					source = int32(len(t.sources))
+					sources[k.file] = source
+					t.sources = append(t.sources, t.text(k.file))
+				}
+			}
+			fn = int32(len(t.funcs))
+			known[k] = fn
+			t.funcs = append(t.funcs, function{t.text(f.Name), t.resource[f.Image], source})
+		}
+		t.fn[i] = fn
+		t.foreign[i] = f.File != k.file
+	}
+}
+
+func (t *tables) addStacks() {
+	type symbolKey struct {
+		lib  int32
+		addr uint64
+	}
+	symbols := make(map[symbolKey]int32)
+	type rowKey struct{ frame, outer int32 } // outer: the row that it is inlined into, -1 for none
+	known := make(map[rowKey]int32)
+	t.stack = make([]int32, len(t.p.Nodes))
+	t.stack[0] = -1
+	for i, n := range t.p.Nodes[1:] {
+		f := &t.p.Frames[n.Frame]
+		k := rowKey{n.Frame, -1}
+		if f.Inlined {
+			k.outer = t.stack[n.Parent]
+		}
+		r, ok := known[k]
+		if !ok {
+			made := row{frame: n.Frame, symbol: -1}
+			if k.outer >= 0 {
+				made.depth, made.symbol = t.rows[k.outer].depth+1, t.rows[k.outer].symbol
+			} else if lib := t.lib[f.Image]; lib >= 0 && f.Addr != 0 && f.Addr <= maxAddress {
+				s := symbolKey{lib, f.Addr}
+				if made.symbol, ok = symbols[s]; !ok {
+					made.symbol = int32(len(t.symbols))
+					symbols[s] = made.symbol
+					t.symbols = append(t.symbols, symbol{lib, f.Addr, t.text(f.Name)})
+				}
+			}
+			r = int32(len(t.rows))
+			t.rows = append(t.rows, made)
+			known[k] = r
+		}
+		t.stack[i+1] = r
+	}
+}
+
+// check looks every index up that the tables will be written with.
+func (t *tables) check() error {
+	for _, column := range []struct {
+		name     string
+		rows, of int
+		at       func(i int) int32
+		none     bool // -1 stands for none
+	}{
+		{"libraries", len(t.libs), len(t.p.Images), func(i int) int32 { return t.libs[i] }, false},
+		{"resources", len(t.resources), len(t.p.Images), func(i int) int32 { return t.resources[i] }, false},
+		{"libraries of resources", len(t.resources), len(t.libs), func(i int) int32 { return t.lib[t.resources[i]] }, true},
+		{"sources", len(t.sources), len(t.strings), func(i int) int32 { return t.sources[i] }, false},
+		{"names of functions", len(t.funcs), len(t.strings), func(i int) int32 { return t.funcs[i].name }, false},
+		{"resources of functions", len(t.funcs), len(t.resources), func(i int) int32 { return t.funcs[i].resource }, true},
+		{"sources of functions", len(t.funcs), len(t.sources), func(i int) int32 { return t.funcs[i].source }, true},
+		{"libraries of symbols", len(t.symbols), len(t.libs), func(i int) int32 { return t.symbols[i].lib }, false},
+		{"names of symbols", len(t.symbols), len(t.strings), func(i int) int32 { return t.symbols[i].name }, false},
+		{"frames", len(t.rows), len(t.p.Frames), func(i int) int32 { return t.rows[i].frame }, false},
+		{"functions of frames", len(t.fn), len(t.funcs), func(i int) int32 { return t.fn[i] }, false},
+		{"symbols of frames", len(t.rows), len(t.symbols), func(i int) int32 { return t.rows[i].symbol }, true},
+		{"frames of stacks", len(t.stack) - 1, len(t.rows), func(i int) int32 { return t.stack[i+1] }, false},
+	} {
+		for i := range column.rows {
+			if at := column.at(i); int(at) >= column.of || at < 0 && !(at == -1 && column.none) {
+				return fmt.Errorf("%s: entry %d leads to %d of %d", column.name, i, at, column.of)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *tables) writeLibs(e *encoder) {
+	e.column("libs", len(t.libs), func(i int) {
+		image := &t.p.Images[t.libs[i]]
+		e.open('{')
+		for _, field := range [][2]string{
+			{"name", image.Name}, {"path", image.Path}, {"debugName", image.Name}, {"debugPath", image.Path},
+			{"breakpadId", breakpadID(image.BuildID)}, {"arch", t.p.Arch},
+		} {
+			e.key(field[0])
+			e.text(field[1])
+		}
+		e.key("codeId")
+		if image.BuildID == nil {
+			e.null()
+		} else {
+			e.text(hex.EncodeToString(image.BuildID))
+		}
+		e.close('}')
+	})
+}
+
+// breakpadID is a build ID as symbol servers know it: its first 16 bytes as a GUID whose first three fields are little-endian, and an age of
+// 0. It is "" when there is no build ID.
+func breakpadID(buildID []byte) string {
+	if len(buildID) == 0 {
+		return ""
+	}
+	var b [16]byte
+	copy(b[:], buildID)
+	b[0], b[1], b[2], b[3] = b[3], b[2], b[1], b[0]
+	b[4], b[5] = b[5], b[4]
+	b[6], b[7] = b[7], b[6]
+	return strings.ToUpper(hex.EncodeToString(b[:])) + "0"
+}
+
+func (t *tables) write(e *encoder) {
+	e.open('{')
+
+	n := len(t.stack) - 1
+	e.table("stackTable", n)
+	e.column("frame", n, func(i int) { e.index(t.stack[i+1]) })
+	e.column("prefixOffset", n, func(i int) {
+		if parent := int(t.p.Nodes[i+1].Parent); parent > 0 {
+			e.number(int64(i + 1 - parent))
+			return
+		}
+		e.number(0)
+	})
+	e.close('}')
+
+	t.writeFrames(e)
+
+	n = len(t.funcs)
+	e.table("funcTable", n)
+	e.column("name", n, func(i int) { e.index(t.funcs[i].name) })
+	e.same("isJS", n, "false")
+	e.same("relevantForJS", n, "false")
+	e.column("resource", n, func(i int) { e.number(int64(t.funcs[i].resource)) })
+	e.column("source", n, func(i int) { e.index(t.funcs[i].source) })
+	e.same("lineNumber", n, "null")
+	e.same("columnNumber", n, "null")
+	e.same("originalLocation", n, "null")
+	e.close('}')
+
+	n = len(t.resources)
+	e.table("resourceTable", n)
+	e.column("lib", n, func(i int) { e.index(t.lib[t.resources[i]]) })
+	e.column("name", n, func(i int) { e.index(t.text(t.p.Images[t.resources[i]].Name)) })
+	e.same("host", n, "null")
+	e.same("type", n, "1") // library
+	e.close('}')
+
+	n = len(t.symbols)
+	e.table("nativeSymbols", n)
+	e.column("libIndex", n, func(i int) { e.index(t.symbols[i].lib) })
+	e.column("address", n, func(i int) { e.number(int64(t.symbols[i].addr)) })
+	e.column("name", n, func(i int) { e.index(t.symbols[i].name) })
+	e.same("functionSize", n, "null")
+	e.close('}')
+
+	n = len(t.sources)
+	e.table("sources", n)
+	e.same("id", n, "null")
+	e.column("filename", n, func(i int) { e.index(t.sources[i]) })
+	e.same("startLine", n, "1")
+	e.same("startColumn", n, "1")
+	e.same("sourceMapURL", n, "null")
+	e.same("content", n, "null")
+	e.close('}')
+
+	e.table("sourceLocationTable", 0)
+	e.same("source", 0, "")
+	e.same("line", 0, "")
+	e.same("column", 0, "")
+	e.close('}')
+
+	e.column("stringArray", len(t.strings), func(i int) { e.text(t.strings[i]) })
+	e.close('}')
+}
+
+func (t *tables) writeFrames(e *encoder) {
+	n := len(t.rows)
+	at := func(i int) *profile.Frame { return &t.p.Frames[t.rows[i].frame] }
+	e.table("frameTable", n)
+	e.column("address", n, func(i int) {
+		f := at(i)
+		if f.PC == 0 || f.PC > maxAddress || t.lib[f.Image] < 0 {
+			e.number(-1)
+			return
+		}
+		e.number(int64(f.PC))
+	})
+	e.column("inlineDepth", n, func(i int) { e.number(int64(min(t.rows[i].depth, 255))) }) // readers keep a byte
+	e.column("category", n, func(i int) {
+		category, _ := categoryOf(at(i))
+		e.number(int64(category))
+	})
+	e.column("subcategory", n, func(i int) {
+		_, subcategory := categoryOf(at(i))
+		e.number(int64(subcategory))
+	})
+	e.column("func", n, func(i int) { e.index(t.fn[t.rows[i].frame]) })
+	e.column("nativeSymbol", n, func(i int) { e.index(t.rows[i].symbol) })
+	e.same("innerWindowID", n, "0")
+	line := func(i int, v int32) {
+		if v <= 0 || t.foreign[t.rows[i].frame] {
+			e.null()
+			return
+		}
+		e.number(int64(v))
+	}
+	e.column("line", n, func(i int) { line(i, at(i).Line) })
+	e.column("column", n, func(i int) { line(i, at(i).Column) })
+	e.same("originalLocation", n, "null")
+	e.close('}')
+}
+
+// table begins a table.
+func (e *encoder) table(name string, n int) {
+	e.key(name)
+	e.open('{')
+	e.key("length")
+	e.number(int64(n))
+}
