@@ -29,6 +29,7 @@ type ConvertOptions struct {
 	Cache    string // perf's build-ID cache; empty: ~/.debug
 	MaxStack int    // frames of a user stack
 	Strict   bool   // CFI only
+	Pairs    bool   // for package compare: beside each stack, that of frame pointers
 	Compress int    // zstd level, 0 for none
 	Jobs     int    // cores to use; 0 is 1
 
@@ -179,6 +180,7 @@ func (c *conversion) prepare(l *lane, sink Sink) {
 	format := perfring.NewFormat(&c.reader.Events()[0].PerfEventAttr)
 	l.session = NewSession(&format, vmas.NewTable(""), l.images, sink, c.MaxStack, c.Strict)
 	l.session.recorded = true
+	l.session.pairs = c.Pairs
 }
 
 // HasStacks says whether any of the events brings copies of the user stack.

@@ -27,6 +27,7 @@ type Options struct {
 	StackSize    int              // bytes of stack to copy
 	MaxStack     int              // frames of a user stack
 	Strict       bool             // CFI only
+	Pairs        bool             // for package compare: beside each stack, that of frame pointers
 	Hurry        bool             // this process goes before those that it records, where it may
 	Duration     time.Duration    // 0: until the command or the processes end, or until stopped
 
@@ -122,7 +123,7 @@ func (r *recording) open() error {
 	}
 	r.source, err = perfring.Open(t, perfring.Options{
 		Events: r.Events, Freq: r.Freq, Period: r.Period, StackSize: r.StackSize, Pages: r.RingPages,
-		UserChain: !r.Strict,
+		UserChain: !r.Strict || r.Pairs,
 	})
 	if err != nil {
 		return err
@@ -141,6 +142,7 @@ func (r *recording) open() error {
 	r.session = NewSession(r.source.Format(), vmas.NewTable("/proc"), r.images, r.writer, r.MaxStack, r.Strict)
 	r.session.walker.Memory = r.session.interruptedStack
 	r.session.walker.Far = true
+	r.session.pairs = r.Pairs
 	userBuild := func(path string, id []byte) { r.writer.BuildID(path, id, false) }
 	r.images.Dropped = userBuild
 	r.out.Trouble = r.session.Trouble()

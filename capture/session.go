@@ -19,18 +19,23 @@ type Sink interface {
 type Session struct {
 	Stats Stats
 
-	format   *perfring.Format
-	out      perfring.Format // of the records that are handed on
-	sink     Sink
-	table    *vmas.Table
-	images   *unwind.Images
-	walker   *unwind.Unwinder
-	trouble  *Trouble
-	execve   execve
-	told     uint64 // how many were lost, as records tell
-	maps     uint64 // how many mappings records have told of
-	writeErr error  // of a synthesized record, due at the next one
-	recorded bool   // the records come from a recording: every sample was wanted, and nothing is asked of /proc
+	format  *perfring.Format
+	out     perfring.Format // of the records that are handed on
+	sink    Sink
+	table   *vmas.Table
+	images  *unwind.Images
+	walker  *unwind.Unwinder
+	trouble *Trouble
+	execve  execve
+	told    uint64   // how many were lost, as records tell
+	maps    uint64   // how many mappings records have told of
+	pairs   bool     // each walk is followed by that along frame pointers
+	limit   int      // of a callchain of the kernel's
+	own     []uint64 // scratch: the user part of the kernel's chain
+	reach   int      // of the last walk
+
+	writeErr error // of a synthesized record, due at the next one
+	recorded bool  // the records come from a recording: every sample was wanted, and nothing is asked of /proc
 
 	// Buffers of the sample in work.
 	sample perfring.Sample
@@ -225,7 +230,10 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 	if walked {
 		perfdata.SetEnd(out, end)
 	}
-	return s.sink.Write(out)
+	if err := s.sink.Write(out); err != nil || !walked || !s.pairs {
+		return err
+	}
+	return s.writePair(rec, f)
 }
 
 // excluded says whether a sample was taken in the idle task or in a guest.
@@ -251,6 +259,7 @@ func (s *Session) user(sm *perfring.Sample) (ips []uint64, end unwind.Reason, ok
 	if res.End != unwind.Root {
 		s.trouble.ended(&res)
 	}
+	s.reach = reach(&res, &s.stack)
 	return res.IPs, res.End, true
 }
 

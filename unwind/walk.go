@@ -33,6 +33,8 @@ type Unwinder struct {
 	last   frame // of a walk of x86-64 that ended in a frame
 
 	fetched uint64
+
+	framePointers []uint64 // what FollowFramePointers returned last
 }
 
 // NewUnwinder returns an Unwinder that takes its images from images.

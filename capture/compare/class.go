@@ -1,0 +1,132 @@
+// Package compare holds two answers about the same samples against each other: the user stack as CFI unwinds it, and as a walk
+// along frame pointers shows it. A recording made for it (capture.Options.Pairs) has both for every sample.
+//
+//	record or convert, with Pairs      class.go       load.go            blame.go, lint.go, …       text.go, json.go, page.go
+//	samples, each with its pair   ──►  one class  ──►  sums by stack  ──►  what they say          ──►  for people and programs
+package compare
+
+import (
+	"unspool/capture/profile"
+	"unspool/unwind"
+)
+
+// Class says how the two stacks of a sample differ. Each sample is in one class.
+type Class uint8
+
+const (
+	Same       Class = iota // both are equal
+	LeafCaller              // frame pointers miss the caller of the innermost function, and nothing else
+	Middle                  // they miss others in between, and reach the root
+	Early                   // they stop before the root
+	Astray                  // they lead to an address that is not on the stack
+	Cut                     // either side was cut by a limit: the copy of the stack, the kernel's callchain, --max-stack
+	DWARFStops              // CFI ends before the root, frame pointers go on
+	BothStop                // CFI ends before the root, and frame pointers are of no help
+	NumClasses = iota
+)
+
+var classKeys = [NumClasses]string{
+	"same", "skips_leaf_caller", "skips_middle", "stops_early", "goes_astray", "cut_by_limit", "dwarf_stops", "both_stop",
+}
+
+var classWords = [NumClasses]string{
+	"same",
+	"FP skips the leaf's caller",
+	"FP skips frames in the middle",
+	"FP stops early",
+	"FP goes astray",
+	"cut by a limit",
+	"DWARF stops, FP goes on",
+	"both stop",
+}
+
+// Key is the class's name in JSON and on the command line.
+func (c Class) Key() string { return classKeys[c] }
+
+// String is the class in words.
+func (c Class) String() string { return classWords[c] }
+
+// ClassByKey finds a class by its Key.
+func ClassByKey(key string) (Class, bool) {
+	for c, k := range classKeys {
+		if k == key {
+			return Class(c), true
+		}
+	}
+	return 0, false
+}
+
+// Stacks are the two user stacks of a sample: the sampled PC, then return addresses.
+type stacks struct {
+	dwarf    []uint64
+	dwarfEnd profile.End
+	fp       []uint64
+	fpEnd    unwind.FrameWalkEnd
+	// code says whether the i-th entry of fp is an address of code.
+	code func(i int) bool
+}
+
+// verdict is what classify finds.
+type verdict struct {
+	class  Class
+	parted int // the first index in dwarf whose frame is not in its place in fp; the number of frames when there is none
+	lost   int // frames of dwarf that fp has not
+}
+
+// classify compares the stacks of a sample by their addresses.
+func classify(s *stacks) verdict {
+	fp := s.fp
+	for len(fp) > 1 && fp[len(fp)-1] == 0 { // read above the outermost frame
+		fp = fp[:len(fp)-1]
+	}
+	v := verdict{parted: len(s.dwarf)}
+	at, found, gaps := 0, 0, 0 // in dwarf; frames in both; frames passed over before the last of these
+	astray := false
+	for _, ip := range fp {
+		next := at
+		for next < len(s.dwarf) && s.dwarf[next] != ip {
+			next++
+		}
+		if next == len(s.dwarf) {
+			astray = true
+			break
+		}
+		if next > at {
+			v.parted = min(v.parted, at)
+			gaps += next - at
+		}
+		at = next + 1
+		found++
+	}
+	v.lost = len(s.dwarf) - found
+	if at < len(s.dwarf) {
+		v.parted = min(v.parted, at)
+	}
+	switch {
+	case s.dwarfEnd == profile.Ended(unwind.DumpTooShort), s.dwarfEnd == profile.Ended(unwind.DepthLimit):
+		v.class = Cut
+	case s.dwarfEnd != profile.Complete:
+		v.class = BothStop
+		if astray && at == len(s.dwarf) && s.code(found) {
+			v.class = DWARFStops
+		}
+	case astray:
+		v.class = Astray
+	case at < len(s.dwarf):
+		switch s.fpEnd {
+		case unwind.KernelLimit, unwind.CopyEnds:
+			v.class = Cut
+		case unwind.OffStack:
+			v.class = Astray
+		default:
+			v.class = Early
+		}
+	case gaps == 0:
+		v.class = Same
+	case gaps == 1 && s.dwarf[1] != fp[min(1, len(fp)-1)]:
+		v.class = LeafCaller
+	default:
+		v.class = Middle
+	}
+	return v
+}

@@ -1,0 +1,234 @@
+package compare
+
+import (
+	"fmt"
+	"slices"
+
+	"unspool/capture"
+	"unspool/capture/perfdata"
+	"unspool/capture/profile"
+	"unspool/capture/symbols"
+	"unspool/perfring"
+)
+
+// Comparison is what a recording with pairs comes to.
+type Comparison struct {
+	DWARF, FP *profile.Profile // the same samples, by either answer, kernel part included; they share Images, Frames and Threads
+	Groups    []Group          // samples that agree in both stacks, the most frequent first
+
+	Samples uint64 // with a user stack
+	Others  uint64 // without one: kernel threads, and the like
+	Checked uint64 // for which the kernel's own chain was there
+	Agreed  uint64 // of these, where the walk that was repeated on the copy came to the same
+
+	// Reach counts samples by the bytes of stack that their walk needed, in KiB rounded up; those that did not come to the
+	// root by the copy alone are not in it.
+	Reach map[int]uint64
+}
+
+// Group is the samples that have the same two stacks.
+type Group struct {
+	Class     Class
+	DWARF, FP int32 // leaves: nodes of the two profiles
+	Kernel    int   // frames of the kernel at the leaf of both
+	Parted    int   // where FP first differs, counted in user frames of DWARF from the leaf; -1 when it does not
+	Lost      int   // user frames of DWARF that FP has not
+	End       profile.End
+	Count     uint64
+}
+
+// Load reads a recording that was made with pairs.
+func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comparison, error) {
+	l := &loader{groups: make(map[Group]uint64), c: &Comparison{Reach: make(map[int]uint64)}}
+	o.Watcher = l
+	o.Lines = false
+	p, err := profile.Load(r, sym, o)
+	if err != nil {
+		return nil, err
+	}
+	if l.pending {
+		l.unpaired++
+	}
+	if l.unpaired > 0 {
+		p.Problems = append(p.Problems, fmt.Sprintf("%d samples were recorded without their pair and are left out", l.unpaired))
+	}
+	c := l.c
+	for g, n := range l.groups {
+		g.Count = n
+		c.Groups = append(c.Groups, g)
+	}
+	slices.SortFunc(c.Groups, func(a, b Group) int { return compareGroups(&a, &b) })
+	c.DWARF, c.FP = l.dwarf.profile(p, c.Groups, func(g *Group) int32 { return g.DWARF }), l.fp.profile(p, c.Groups, func(g *Group) int32 { return g.FP })
+	return c, nil
+}
+
+// loader puts samples and their pairs together as they go by.
+type loader struct {
+	c         *Comparison
+	dwarf, fp tree
+	groups    map[Group]uint64 // without Count
+
+	pending  bool // a sample waits for its pair
+	first    half
+	second   half
+	unpaired uint64
+}
+
+// half is one of the two samples.
+type half struct {
+	time   uint64
+	tid    uint32
+	kernel int      // addresses before the user part
+	user   []uint64 // addresses
+	frames []int32  // of all addresses, leaf first
+	end    profile.End
+}
+
+func (h *half) take(s *perfring.Sample, frames []int32) {
+	h.time, h.tid, h.kernel, h.user = s.Time, s.TID, 0, h.user[:0]
+	h.frames = append(h.frames[:0], frames...)
+	user := false
+	for i := range s.Callchain.Len() {
+		switch ip := s.Callchain.At(i); {
+		case ip == contextUser:
+			user = true
+		case ip >= contextMax:
+		case user:
+			h.user = append(h.user, ip)
+		default:
+			h.kernel++
+		}
+	}
+}
+
+// Callchain markers (linux/perf_event.h).
+const (
+	contextMax  = ^uint64(4095 - 1)
+	contextUser = ^uint64(512 - 1)
+)
+
+func (l *loader) Begin(*profile.Profile) {}
+
+func (l *loader) Record(perfring.Record, *perfring.Format, uint64) {}
+
+func (l *loader) Sample(s *perfring.Sample, frames []int32) {
+	reason, walked := perfdata.End(s.Misc)
+	switch {
+	case walked:
+		if l.pending {
+			l.unpaired++
+		}
+		l.first.take(s, frames)
+		l.first.end = profile.Ended(reason)
+		l.pending = true
+	case l.pending && s.Time == l.first.time && s.TID == l.first.tid:
+		l.pending = false
+		l.second.take(s, frames)
+		l.pair(s)
+	default:
+		l.c.Others++
+	}
+}
+
+// pair adds the two samples up.
+func (l *loader) pair(s *perfring.Sample) {
+	d, f := &l.first, &l.second
+	last := len(f.user) - 1
+	if last < 1 || len(d.user) == 0 || len(d.frames) != d.kernel+len(d.user) || len(f.frames) != f.kernel+len(f.user) {
+		l.unpaired++
+		return
+	}
+	info := capture.DecodePair(f.user[last])
+	f.user, f.frames = f.user[:last], f.frames[:len(f.frames)-1]
+	v := classify(&stacks{
+		dwarf: d.user, dwarfEnd: d.end, fp: f.user, fpEnd: info.End,
+		code: func(i int) bool { return i < len(f.user) && f.user[i] != capture.NotCode && f.user[i] != 0 },
+	})
+	l.c.Samples++
+	if info.Kernel {
+		l.c.Checked++
+		if info.Agrees {
+			l.c.Agreed++
+		}
+	}
+	if info.Reach > 0 {
+		l.c.Reach[(info.Reach+1023)/1024]++
+	}
+	g := Group{
+		Class: v.class, DWARF: l.dwarf.leaf(d.frames), FP: l.fp.leaf(f.frames),
+		Kernel: d.kernel, Parted: v.parted, Lost: v.lost, End: d.end,
+	}
+	if v.parted == len(d.user) {
+		g.Parted = -1
+	}
+	l.groups[g]++
+}
+
+// tree interns stacks, as profile.Profile has them.
+type tree struct {
+	nodes    []profile.Node
+	children map[profile.Node]int32
+}
+
+// leaf returns the node of a stack, whose frames are given leaf first.
+func (t *tree) leaf(frames []int32) int32 {
+	if t.nodes == nil {
+		t.nodes = []profile.Node{{Parent: -1, Frame: -1}}
+		t.children = make(map[profile.Node]int32)
+	}
+	at := int32(0)
+	for _, f := range slices.Backward(frames) {
+		n := profile.Node{Parent: at, Frame: f}
+		i, ok := t.children[n]
+		if !ok {
+			i = int32(len(t.nodes))
+			t.nodes = append(t.nodes, n)
+			t.children[n] = i
+		}
+		at = i
+	}
+	return at
+}
+
+// profile is p with the stacks of the tree.
+func (t *tree) profile(p *profile.Profile, groups []Group, leaf func(*Group) int32) *profile.Profile {
+	q := *p
+	q.Nodes, q.Samples = t.nodes, nil
+	if q.Nodes == nil {
+		q.Nodes = []profile.Node{{Parent: -1, Frame: -1}}
+	}
+	q.Threads, q.Events = []profile.Thread{{Comm: "all"}}, p.Events[:min(1, len(p.Events))]
+	type key struct {
+		node int32
+		end  profile.End
+	}
+	at := make(map[key]int)
+	for i := range groups {
+		g := &groups[i]
+		k := key{leaf(g), g.End}
+		j, ok := at[k]
+		if !ok {
+			j = len(q.Samples)
+			at[k] = j
+			q.Samples = append(q.Samples, profile.Sample{Node: k.node, End: k.end, CPU: -1})
+		}
+		q.Samples[j].Count += g.Count
+		q.Samples[j].Period += g.Count
+	}
+	return &q
+}
+
+func compareGroups(a, b *Group) int {
+	switch {
+	case a.Count != b.Count:
+		if a.Count > b.Count {
+			return -1
+		}
+		return 1
+	case a.DWARF != b.DWARF:
+		return int(a.DWARF - b.DWARF)
+	case a.FP != b.FP:
+		return int(a.FP - b.FP)
+	}
+	return a.Parted - b.Parted
+}
