@@ -1,6 +1,9 @@
 package symbols
 
 import (
+	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,12 +12,13 @@ import (
 	"strings"
 	"syscall"
 
+	"unspool/capture/symbols/debuginfod"
 	"unspool/unwind/debugfile"
 )
 
 // Where files are. The recorded path may lead to another build by now, or to nothing, and on another machine the files lie
 // elsewhere. Below Options.Root a path is looked up first; then perf's build-ID cache is; then the path itself, in so far as
-// the build ID shows that it leads to the recorded file or no Root was named instead.
+// the build ID shows that it leads to the recorded file or no Root was named instead; debuginfod is asked last.
 
 // BuildIDError says that a file is not the recorded one.
 type BuildIDError struct {
@@ -61,10 +65,15 @@ func (im *Image) open() (*os.File, *elfFile, error) {
 			return file, f, nil
 		}
 	}
-	if refused == nil {
-		refused = fs.ErrNotExist
+	if file := im.s.fetch(im.BuildID, debuginfod.Executable); file != nil {
+		f, err := parseFile(file)
+		if err == nil {
+			return file, f, nil
+		}
+		file.Close()
+		refused = cmp.Or(refused, err)
 	}
-	return nil, nil, refused
+	return nil, nil, cmp.Or(refused, fs.ErrNotExist)
 }
 
 // openELF opens an ELF file below a root. It must have the build ID, unless that is nil.
@@ -131,17 +140,7 @@ func (im *Image) debugFile(f *elfFile) (*os.File, *elfFile) {
 			}
 			return nil, nil
 		}
-		d, err := parseFile(file)
-		if err == nil && len(f.loads) > 0 && len(d.loads) > 0 && f.loads[0].Addr != d.loads[0].Addr {
-			// Prelinking moved the image and left its debug file alone.
-			err = fmt.Errorf("its segments are at %#x, the image's at %#x", d.loads[0].Addr, f.loads[0].Addr)
-		}
-		if err != nil {
-			im.s.problem("%s: debug file %s not used: %v", im.Path, file.Name(), err)
-			file.Close()
-			return nil, nil
-		}
-		return file, d
+		return im.fitting(file, f)
 	}
 	link := f.debugLink()
 	if o.Root != "" {
@@ -158,7 +157,59 @@ func (im *Image) debugFile(f *elfFile) (*os.File, *elfFile) {
 			return file, d
 		}
 	}
+	if file := im.s.fetch(id, debuginfod.Debuginfo); file != nil {
+		return im.fitting(file, f)
+	}
 	return nil, nil
+}
+
+// fitting returns a debug file if it can be used for the image f; else it closes it, and names it.
+func (im *Image) fitting(file *os.File, f *elfFile) (*os.File, *elfFile) {
+	d, err := parseFile(file)
+	if err == nil && len(f.loads) > 0 && len(d.loads) > 0 && f.loads[0].Addr != d.loads[0].Addr {
+		// Prelinking moved the image and left its debug file alone.
+		err = fmt.Errorf("its segments are at %#x, the image's at %#x", d.loads[0].Addr, f.loads[0].Addr)
+	}
+	if err != nil {
+		im.s.problem("%s: debug file %s not used: %v", im.Path, file.Name(), err)
+		file.Close()
+		return nil, nil
+	}
+	return file, d
+}
+
+// fetch asks debuginfod, if the user wants that, for a file of a build; nil when there is none. What goes wrong is a problem, not that no server
+// has it.
+func (s *Symbolizer) fetch(buildID []byte, kind debuginfod.Kind) *os.File {
+	if s.options.Debuginfod == nil {
+		return nil
+	}
+	file, err := s.options.Debuginfod.Find(unpadded(buildID), kind)
+	if err == nil {
+		return file
+	}
+	for _, err := range parts(err) {
+		switch {
+		case errors.Is(err, debuginfod.ErrNotFound):
+		case errors.Is(err, context.Canceled):
+			s.problem("debuginfod: interrupted, so names and lines are missing")
+		default:
+			s.problem("%v", err)
+		}
+	}
+	return nil
+}
+
+// unpadded undoes what perf.data does to build IDs of 8 and 16 bytes (see sameBuildID): servers know them by their own length.
+func unpadded(buildID []byte) []byte {
+	if len(buildID) == 20 {
+		for _, n := range []int{8, 16} {
+			if len(bytes.TrimRight(buildID[n:], "\x00")) == 0 {
+				return buildID[:n]
+			}
+		}
+	}
+	return buildID
 }
 
 // debugLink reads .gnu_debuglink.

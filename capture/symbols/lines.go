@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"unspool/capture/symbols/debuginfod"
 	"unspool/capture/symbols/srcline"
 	"unspool/unwind/debugfile"
 )
@@ -52,15 +53,19 @@ func (im *Image) Lines(addrs []uint64, yield func(i int, frames []srcline.Frame)
 
 // firstOf is the first of joined errors, and how many follow it: one damaged file may have thousands.
 func firstOf(err error) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return err
-	}
-	all := joined.Unwrap()
+	all := parts(err)
 	if len(all) == 1 {
 		return all[0]
 	}
 	return fmt.Errorf("%w (and %d more)", all[0], len(all)-1)
+}
+
+// parts are the errors that were joined.
+func parts(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
 }
 
 func asFile(f *os.File) srcline.File {
@@ -94,6 +99,9 @@ func (im *Image) alternate(from, name string, buildID []byte) (srcline.File, err
 		if file, err := debugfile.Find([]string{root}, "", buildID, debugfile.Link{}); err == nil {
 			return asFile(file), nil
 		}
+	}
+	if file := im.s.fetch(buildID, debuginfod.Debuginfo); file != nil {
+		return asFile(file), nil
 	}
 	if refused == nil {
 		refused = &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}

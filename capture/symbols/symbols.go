@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"unspool/capture/symbols/debuginfod"
 	"unspool/dwarfcfi"
 )
 
@@ -32,6 +33,9 @@ type Options struct {
 	Kallsyms string // "" for /proc/kallsyms
 	Modules  string // "" for /proc/modules
 	Shorten  bool   // Name leaves out the arguments of templates
+
+	// Debuginfod fetches executables and debug files that are not on this machine. Nil for none, as always while recording.
+	Debuginfod *debuginfod.Client
 }
 
 // Symbolizer finds function names for one recording. It is not safe for concurrent use.
@@ -228,7 +232,11 @@ func (im *Image) load() *Table {
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrNoSymbols):
-		im.s.problem("%s: stripped, it names no function, and its debug file is not installed", im.Path)
+		if im.s.options.Debuginfod != nil {
+			im.s.problem("%s: stripped, it names no function, and its debug file is neither installed nor to be had from debuginfod", im.Path)
+		} else {
+			im.s.problem("%s: stripped, it names no function, and its debug file is not installed", im.Path)
+		}
 	case errors.As(err, &other):
 		im.s.problem("%s: not used, as it is not the file that was recorded: %v", other.Path, err)
 	case errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(im.Path, deleted):

@@ -1,0 +1,234 @@
+package debuginfod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"unspool/unwind/debugfile"
+)
+
+// The cache is a folder with one for each build, which has the hexadecimal build ID as its name and in it the files "executable",
+// "debuginfo" and what elfutils fetches else. An empty file says that no server had it when the file was made. Three files
+// beside the builds hold a number of seconds each; the one of cleaning says by its time when that was done last.
+const (
+	cleanInterval = "cache_clean_interval_s"
+	maxUnused     = "max_unused_age_s"
+	missLifetime  = "cache_miss_s"
+)
+
+const day = 24 * time.Hour
+
+// lifetimes are what elfutils' client writes when one of the files is not there.
+var lifetimes = map[string]time.Duration{cleanInterval: day, maxUnused: 7 * day, missLifetime: 10 * time.Minute}
+
+type cache struct{ folder string }
+
+func (c cache) build(r request) string { return filepath.Join(c.folder, r.id) }
+func (c cache) path(r request) string  { return filepath.Join(c.folder, r.id, string(r.kind)) }
+
+func (c cache) prepare() error { return c.failed(os.MkdirAll(c.folder, 0o700)) }
+
+// CacheError says why the cache cannot be written.
+type CacheError struct {
+	Folder string
+	Err    error
+}
+
+func (e *CacheError) Error() string { return fmt.Sprintf("debuginfod's cache %s: %v", e.Folder, e.Err) }
+func (e *CacheError) Unwrap() error { return e.Err }
+
+// failed makes a CacheError of what went wrong with one file, so that it has the same words for all of them.
+func (c cache) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		err = path.Err
+	case errors.As(err, &link):
+		err = link.Err
+	}
+	return &CacheError{c.folder, err}
+}
+
+// setting reads one of the files with a number of seconds, and when it was written.
+func (c cache) setting(name string) (time.Duration, time.Time) {
+	unset := lifetimes[name]
+	file, err := os.OpenFile(filepath.Join(c.folder, name), os.O_CREATE|os.O_RDWR|syscall.O_NONBLOCK, 0o666)
+	if err != nil {
+		return unset, time.Now()
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return unset, time.Now()
+	}
+	text, _ := io.ReadAll(io.LimitReader(file, 32))
+	if len(text) == 0 {
+		_, _ = file.WriteString(strconv.Itoa(int(unset / time.Second)))
+		return unset, info.ModTime()
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return unset, info.ModTime()
+	}
+	return seconds(n), info.ModTime()
+}
+
+// open opens a file that is in the cache. The error is ErrNotFound when no server has had it for a while, another fs.ErrNotExist
+// when it is to be asked for.
+func (c cache) open(r request) (*os.File, error) {
+	path := c.path(r)
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().IsRegular() && info.Size() == 0 {
+		lifetime, _ := c.setting(missLifetime)
+		if time.Since(info.ModTime()) <= lifetime {
+			return nil, ErrNotFound
+		}
+		_ = os.Remove(path)
+		return nil, fs.ErrNotExist
+	}
+	file, err := debugfile.Open("/", path)
+	if errors.Is(err, fs.ErrPermission) {
+		// Before elfutils 0.186 a file without permissions was what an empty one is now.
+		_ = os.Remove(path)
+		return nil, fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	// Cleaning goes by the time of access, which most file systems keep once a day at best.
+	_ = os.Chtimes(path, time.Now(), time.Time{})
+	return file, nil
+}
+
+// create makes a file that commit or discard ends; until then its name has six more letters. Somebody who cleans up may take the folder away
+// right after it was made.
+func (c cache) create(r request) (*os.File, error) {
+	for try := 0; ; try++ {
+		if err := os.Mkdir(c.build(r), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, c.failed(err)
+		}
+		file, err := os.CreateTemp(c.build(r), string(r.kind)+".")
+		if err == nil || try > 0 || !errors.Is(err, fs.ErrNotExist) {
+			return file, c.failed(err)
+		}
+	}
+}
+
+// commit gives a file its name, and its server's time when that is not zero.
+func (c cache) commit(r request, file *os.File, modified time.Time) error {
+	err := errors.Join(file.Chmod(0o400), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), c.path(r))
+	}
+	if err != nil {
+		c.discard(r, file)
+		return c.failed(err)
+	}
+	// Not earlier: what is old and has no name yet is cleaned up.
+	_ = os.Chtimes(c.path(r), time.Now(), modified)
+	return nil
+}
+
+func (c cache) discard(r request, file *os.File) {
+	_ = file.Close()
+	_ = os.Remove(file.Name())
+	_ = os.Remove(c.build(r)) // unless there is more in it
+}
+
+// miss remembers that no server has a file.
+func (c cache) miss(r request) {
+	if err := os.Mkdir(c.build(r), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return
+	}
+	// Not if another process has found it in between.
+	file, err := os.OpenFile(c.path(r), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o400)
+	if err == nil {
+		_ = file.Close()
+	}
+}
+
+// clean removes what has not been used for long, if that was not done lately.
+func (c cache) clean(ctx context.Context) {
+	interval, last := c.setting(cleanInterval)
+	now := time.Now()
+	if now.Sub(last) < interval {
+		return
+	}
+	_ = os.Chtimes(filepath.Join(c.folder, cleanInterval), now, now) // first, so that others need not
+	age, _ := c.setting(maxUnused)
+	builds, _ := os.ReadDir(c.folder)
+	for _, b := range builds {
+		if ctx.Err() != nil {
+			return
+		}
+		if b.IsDir() && isHex(b.Name()) {
+			cleanBuild(filepath.Join(c.folder, b.Name()), now, age)
+		}
+	}
+}
+
+// cleanBuild removes the files of a build that have not been read for an age, and its folder if it has been empty for that long.
+func cleanBuild(folder string, now time.Time, age time.Duration) {
+	before, err := os.Stat(folder)
+	if err != nil {
+		return
+	}
+	files, _ := os.ReadDir(folder)
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		if unused(f.Name(), info, now) >= age {
+			_ = os.Remove(filepath.Join(folder, f.Name()))
+		}
+	}
+	if now.Sub(before.ModTime()) >= age {
+		_ = os.Remove(folder)
+	}
+}
+
+// unused is for how long a file has served nobody; negative for a file that is none of the cache's. One that is being fetched, or was not
+// fetched to its end, counts from its last byte and a day later.
+func unused(name string, info fs.FileInfo, now time.Time) time.Duration {
+	switch kind, partial, _ := strings.Cut(name, "."); {
+	case kind == string(Executable) || kind == string(Debuginfo):
+		if partial != "" {
+			return now.Sub(info.ModTime()) - day
+		}
+	case strings.HasPrefix(name, "source") || strings.HasPrefix(name, "section"):
+	default:
+		return -1
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return -1
+	}
+	return now.Sub(time.Unix(st.Atim.Unix()))
+}
+
+// isHex says whether a name can be a build ID.
+func isHex(name string) bool {
+	for _, c := range []byte(name) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return name != ""
+}
