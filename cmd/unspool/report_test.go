@@ -146,7 +146,7 @@ func reportJSON(t *testing.T, args ...string) (r reported) {
 	return r
 }
 
-// groupNames are those of the first event's groups, with their self samples.
+// groups are the first event's, with their self samples.
 func (r *reported) groups(t *testing.T) map[string]uint64 {
 	t.Helper()
 	if len(r.Events) != 1 {
@@ -181,6 +181,14 @@ func (r *reported) groups(t *testing.T) map[string]uint64 {
 	return sums
 }
 
+// inKernel evens out the names of the kernel and its modules, "[kernel]", "[kernel.kallsyms]", "[ext4]".
+func inKernel(image string) string {
+	if strings.HasPrefix(image, "[") && image != "[vdso]" {
+		return "[kernel]"
+	}
+	return image
+}
+
 // TestReportAgreesWithPerf holds the numbers of samples against perf's.
 func TestReportAgreesWithPerf(t *testing.T) {
 	data := halvesRecording(t)
@@ -198,10 +206,7 @@ func TestReportAgreesWithPerf(t *testing.T) {
 				if key == "sym" {
 					name = strings.Join(f[2:], " ") // behind "[k]"
 				}
-				if strings.HasPrefix(name, "[kernel") {
-					name = "[kernel]"
-				}
-				counts[name] += n
+				counts[inKernel(name)] += n
 			}
 		}
 		return counts
@@ -215,11 +220,10 @@ func TestReportAgreesWithPerf(t *testing.T) {
 	byComm := reportJSON(t, "--by", "comm", data)
 	same("comm", byComm.groups(t), theirs("comm"))
 	byImage := reportJSON(t, "--by", "image", data)
-	images := byImage.groups(t)
-	for name, n := range images {
-		if strings.HasPrefix(name, "[") && name != "[kernel]" && name != "[vdso]" { // modules
-			images["[kernel]"] += n
-			delete(images, name)
+	images := make(map[string]uint64)
+	for name, n := range byImage.groups(t) {
+		if n > 0 { // others only call
+			images[inKernel(name)] += n
 		}
 	}
 	same("dso", images, theirs("dso"))
