@@ -76,9 +76,6 @@ type verdict struct {
 // classify compares the stacks of a sample by their addresses.
 func classify(s *stacks) verdict {
 	fp := s.fp
-	for len(fp) > 1 && fp[len(fp)-1] == 0 { // read above the outermost frame
-		fp = fp[:len(fp)-1]
-	}
 	v := verdict{parted: len(s.dwarf)}
 	at, found, gaps := 0, 0, 0 // in dwarf; frames in both; frames passed over before the last of these
 	astray := false

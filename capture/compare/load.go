@@ -26,6 +26,10 @@ type Comparison struct {
 	Reach map[int]uint64
 }
 
+// NotCode stands for what frame pointers led to and is no address of code. What it is, is nobody's business: it may be anything from the
+// memory of whoever was recorded.
+const NotCode = "not code"
+
 // Group is the samples that have the same two stacks.
 type Group struct {
 	Class     Class
@@ -51,6 +55,11 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comp
 	}
 	if l.unpaired > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("%d samples were recorded without their pair and are left out", l.unpaired))
+	}
+	for i := range p.Frames {
+		if f := &p.Frames[i]; f.Kind == profile.Unmapped {
+			f.Name = NotCode
+		}
 	}
 	c := l.c
 	for g, n := range l.groups {
@@ -139,10 +148,13 @@ func (l *loader) pair(s *perfring.Sample) {
 		return
 	}
 	info := capture.DecodePair(f.user[last])
-	f.user, f.frames = f.user[:last], f.frames[:len(f.frames)-1]
+	for last > 1 && f.user[last-1] == 0 { // read above the outermost frame
+		last--
+	}
+	f.user, f.frames = f.user[:last], f.frames[:f.kernel+last]
 	v := classify(&stacks{
 		dwarf: d.user, dwarfEnd: d.end, fp: f.user, fpEnd: info.End,
-		code: func(i int) bool { return i < len(f.user) && f.user[i] != capture.NotCode && f.user[i] != 0 },
+		code: func(i int) bool { return f.user[i] != capture.NotCode && f.user[i] != 0 },
 	})
 	l.c.Samples++
 	if info.Kernel {
