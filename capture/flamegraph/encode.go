@@ -1,0 +1,121 @@
+package flamegraph
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/binary"
+	"encoding/json"
+	"strings"
+	"unicode"
+)
+
+// header is the JSON at the beginning of the page's data.
+type header struct {
+	Events    []string    `json:"events"`
+	Threads   []threadRow `json:"threads"`
+	Images    []string    `json:"images"`
+	Files     []string    `json:"files"`
+	Names     []string    `json:"names"` // of functions
+	Functions int         `json:"functions"`
+	Nodes     int         `json:"nodes"`
+	Weights   int         `json:"weights"`
+}
+
+type threadRow struct {
+	PID  uint32 `json:"pid"`
+	TID  uint32 `json:"tid"`
+	Comm string `json:"comm"`
+}
+
+// encode makes the page's data: a raw DEFLATE stream of a length (32 bits, little-endian), the header in so many bytes of JSON,
+// and unsigned LEB128 numbers:
+//
+//	each function:       name, image, colour | shade<<4, file + 1 or 0
+//	each node but 0:     depth of the node before it + 1 - its own depth, function, line
+//	each weight:         node - node of the weight before it, event, thread, count
+func encode(g *graph) ([]byte, error) {
+	h := header{Functions: len(g.functions), Nodes: len(g.nodes), Weights: len(g.weights)}
+	event := make([]uint64, len(g.p.Events)) // those with samples only
+	for i, e := range g.events {
+		event[e] = uint64(i)
+		h.Events = append(h.Events, printable(g.p.Events[e].Name))
+	}
+	for _, t := range g.p.Threads {
+		h.Threads = append(h.Threads, threadRow{t.PID, t.TID, printable(t.Comm)})
+	}
+	for _, im := range g.p.Images {
+		h.Images = append(h.Images, printable(im.Name))
+	}
+	var body []byte
+	put := func(values ...uint64) {
+		for _, v := range values {
+			body = binary.AppendUvarint(body, v)
+		}
+	}
+	names, files := indexer{}, indexer{}
+	for i := range g.functions {
+		f := &g.functions[i]
+		file := uint64(0)
+		if g.files[i] != "" {
+			file = 1 + files.index(g.files[i])
+		}
+		put(names.index(f.name), uint64(f.image), uint64(g.colour(f)|g.shade(f)<<4), file)
+	}
+	h.Names, h.Files = names.list, files.list
+	depth := int32(0)
+	for _, n := range g.nodes[1:] {
+		put(uint64(depth+1-n.depth), uint64(n.function), uint64(n.line))
+		depth = n.depth
+	}
+	at := int32(0)
+	for _, w := range g.weights {
+		put(uint64(w.node-at), event[w.event], uint64(w.thread), w.count)
+		at = w.node
+	}
+	text, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	z, err := flate.NewWriter(&out, flate.DefaultCompression)
+	if err != nil {
+		return nil, err
+	}
+	_, _ = z.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(text)))) // a bytes.Buffer takes everything
+	_, _ = z.Write(text)
+	_, _ = z.Write(body)
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// indexer numbers strings.
+type indexer struct {
+	list []string
+	at   map[string]uint64
+}
+
+func (x *indexer) index(s string) uint64 {
+	i, ok := x.at[s]
+	if !ok {
+		if x.at == nil {
+			x.at = make(map[string]uint64)
+		}
+		i = uint64(len(x.list))
+		x.at[s] = i
+		x.list = append(x.list, printable(s))
+	}
+	return i
+}
+
+// printable replaces what is no text in a name of the recorded system: control characters, those that turn the direction of
+// writing, and bytes that are not UTF-8.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,237 @@
+package flamegraph
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+
+	"unspool/capture/profile"
+)
+
+// function is what rectangles of one name and place are of.
+type function struct {
+	name    string
+	image   int32
+	kind    profile.Kind
+	inlined bool
+	addr    uint64
+}
+
+// node is a rectangle: a function below its caller. Nodes are in preorder, siblings by falling weight; node 0 is the root.
+type node struct {
+	parent, function int32 // -1 for the root
+	depth            int32 // 0 for the root
+	line             int32 // the one most sampled; 0 when unknown
+	end              int32 // index of the first node that is not below this one
+}
+
+// weight is a number of samples that end in a node.
+type weight struct {
+	node, event, thread int32
+	count               uint64
+}
+
+// graph is a profile's stacks merged by function.
+type graph struct {
+	p         *profile.Profile
+	functions []function
+	files     []string // source file of each function; "" when unknown
+	nodes     []node
+	weights   []weight // by node, event and thread
+	events    []int32  // those with samples
+}
+
+// newGraph merges the stacks of a valid profile.
+func newGraph(p *profile.Profile) *graph {
+	g := &graph{p: p}
+	now := g.merge()
+	total := totals(p)
+	order := g.sort(now, total)
+	for i := range now {
+		now[i] = order[now[i]]
+	}
+	g.lines(now, total)
+	g.weigh(now)
+	return g
+}
+
+// totals are the samples of all events in each of the profile's nodes and below.
+func totals(p *profile.Profile) []uint64 {
+	total := make([]uint64, len(p.Nodes))
+	for _, s := range p.Samples {
+		total[s.Node] += s.Count
+	}
+	for i := len(total) - 1; i > 0; i-- {
+		total[p.Nodes[i].Parent] += total[i]
+	}
+	return total
+}
+
+// merge makes the functions and the nodes, these in the order in which the profile has them. It returns the node for each of the
+// profile's.
+func (g *graph) merge() []int32 {
+	functionOf := make([]int32, len(g.p.Frames))
+	known := make(map[function]int32)
+	for i, f := range g.p.Frames {
+		fn := function{f.Name, f.Image, f.Kind, f.Inlined, f.Addr}
+		j, ok := known[fn]
+		if !ok {
+			j = int32(len(g.functions))
+			known[fn] = j
+			g.functions = append(g.functions, fn)
+			g.files = append(g.files, "")
+		}
+		functionOf[i] = j
+		if g.files[j] == "" {
+			g.files[j] = f.File
+		}
+	}
+	type call struct{ parent, function int32 }
+	now := make([]int32, len(g.p.Nodes))
+	calls := make(map[call]int32, len(g.p.Nodes))
+	g.nodes = append(g.nodes, node{parent: -1, function: -1})
+	for i, n := range g.p.Nodes[1:] {
+		c := call{now[n.Parent], functionOf[n.Frame]}
+		j, ok := calls[c]
+		if !ok {
+			j = int32(len(g.nodes))
+			calls[c] = j
+			g.nodes = append(g.nodes, node{parent: c.parent, function: c.function})
+		}
+		now[i+1] = j
+	}
+	return now
+}
+
+// sort puts the nodes into preorder and returns the new index of each.
+func (g *graph) sort(now []int32, profileTotal []uint64) []int32 {
+	total := make([]uint64, len(g.nodes))
+	for i, n := range profileTotal {
+		total[now[i]] += n
+	}
+	bySibling := make([]int32, len(g.nodes)-1)
+	for i := range bySibling {
+		bySibling[i] = int32(i + 1)
+	}
+	slices.SortFunc(bySibling, func(a, b int32) int {
+		x, y := &g.nodes[a], &g.nodes[b]
+		if c := cmp.Compare(x.parent, y.parent); c != 0 {
+			return c
+		}
+		if c := cmp.Compare(total[b], total[a]); c != 0 {
+			return c
+		}
+		if c := cmp.Compare(g.functions[x.function].name, g.functions[y.function].name); c != 0 {
+			return c
+		}
+		return cmp.Compare(x.function, y.function)
+	})
+	first := make([]int32, len(g.nodes)+1) // of each parent's children, in bySibling
+	for _, n := range g.nodes[1:] {
+		first[n.parent+1]++
+	}
+	for i := 1; i < len(first); i++ {
+		first[i] += first[i-1]
+	}
+	order := make([]int32, len(g.nodes))
+	sorted := make([]node, 0, len(g.nodes))
+	stack := []int32{0}
+	for len(stack) > 0 {
+		i := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		n := g.nodes[i]
+		order[i] = int32(len(sorted))
+		if i > 0 {
+			n.parent = order[n.parent]
+			n.depth = sorted[n.parent].depth + 1
+		}
+		sorted = append(sorted, n)
+		children := bySibling[first[i]:first[i+1]]
+		for k := len(children) - 1; k >= 0; k-- {
+			stack = append(stack, children[k])
+		}
+	}
+	for i := len(sorted) - 1; i >= 0; i-- {
+		n := &sorted[i]
+		n.end = max(n.end, int32(i)+1)
+		if i > 0 {
+			parent := &sorted[n.parent]
+			parent.end = max(parent.end, n.end)
+		}
+	}
+	g.nodes = sorted
+	return order
+}
+
+// lines finds the most sampled source line of each node.
+func (g *graph) lines(now []int32, total []uint64) {
+	type place struct{ node, line int32 }
+	count := make(map[place]uint64)
+	most := make(map[int32]uint64)
+	for i, n := range g.p.Nodes[1:] {
+		if line := g.p.Frames[n.Frame].Line; line > 0 {
+			count[place{now[i+1], line}] += total[i+1]
+		}
+	}
+	for at, n := range count {
+		if to := &g.nodes[at.node]; n > most[at.node] || n == most[at.node] && (to.line == 0 || at.line < to.line) {
+			most[at.node], to.line = n, at.line
+		}
+	}
+}
+
+// weigh sums the samples up.
+func (g *graph) weigh(now []int32) {
+	type key struct{ node, event, thread int32 }
+	at := make(map[key]int)
+	sampled := make([]bool, len(g.p.Events))
+	for _, s := range g.p.Samples {
+		sampled[s.Event] = true
+		k := key{now[s.Node], s.Event, s.Thread}
+		i, ok := at[k]
+		if !ok {
+			i = len(g.weights)
+			at[k] = i
+			g.weights = append(g.weights, weight{node: k.node, event: k.event, thread: k.thread})
+		}
+		g.weights[i].count += s.Count
+	}
+	slices.SortFunc(g.weights, func(a, b weight) int {
+		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.event, b.event), cmp.Compare(a.thread, b.thread))
+	})
+	for i, yes := range sampled {
+		if yes {
+			g.events = append(g.events, int32(i))
+		}
+	}
+}
+
+// counts are the samples of an event that end in each node, and those in it and below.
+func (g *graph) counts(event int32) (self, total []uint64) {
+	self, total = make([]uint64, len(g.nodes)), make([]uint64, len(g.nodes))
+	for _, w := range g.weights {
+		if w.event == event {
+			self[w.node] += w.count
+		}
+	}
+	copy(total, self)
+	for i := len(total) - 1; i > 0; i-- {
+		total[g.nodes[i].parent] += total[i]
+	}
+	return self, total
+}
+
+// colour is the class of a function: its kind, or that it is inlined.
+func (g *graph) colour(f *function) int {
+	if f.inlined && f.kind == profile.User {
+		return inlined
+	}
+	return int(f.kind)
+}
+
+// shade sets images of a kind apart.
+func (g *graph) shade(f *function) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(g.p.Images[f.image].Name))
+	return int(h.Sum32() % shades)
+}

@@ -1,0 +1,188 @@
+'use strict';
+
+// unpack decodes what encode in encode.go wrote: base64 of a raw DEFLATE stream.
+async function unpack(base64) {
+  const text = atob(base64);
+  const packed = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
+  return decode(new Uint8Array(await new Response(stream).arrayBuffer()));
+}
+
+function decode(bytes) {
+  let at = 4 + new DataView(bytes.buffer).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, at)));
+  const next = () => { // an unsigned LEB128 number, below 2^53
+    let b = bytes[at++];
+    if (b < 128) return b;
+    let value = b & 127;
+    for (let scale = 128; ; scale *= 128) {
+      b = bytes[at++];
+      value += (b & 127) * scale;
+      if (b < 128) return value;
+    }
+  };
+
+  const functions = [];
+  for (let i = 0; i < header.functions; i++) {
+    const name = header.names[next()];
+    const image = header.images[next()];
+    const colour = next();
+    const file = next();
+    functions.push({name, image, colour: colour & 15, shade: colour >> 4, file: file ? header.files[file - 1] : ''});
+  }
+
+  // Nodes are in preorder: those below node i are the ones from i + 1 to end[i].
+  const n = header.nodes;
+  const parent = new Int32Array(n), depth = new Int32Array(n), fn = new Int32Array(n), line = new Int32Array(n), end = new Int32Array(n);
+  parent[0] = fn[0] = -1;
+  const path = [0];
+  for (let i = 1; i < n; i++) {
+    for (let up = next(); up > 0; up--) end[path.pop()] = i;
+    fn[i] = next();
+    line[i] = next();
+    parent[i] = path[path.length - 1];
+    depth[i] = path.length;
+    path.push(i);
+  }
+  for (const i of path) end[i] = n;
+
+  const w = header.weights;
+  const weights = {node: new Int32Array(w), event: new Int32Array(w), thread: new Int32Array(w), count: new Float64Array(w)};
+  for (let i = 0, node = 0; i < w; i++) {
+    weights.node[i] = node += next();
+    weights.event[i] = next();
+    weights.thread[i] = next();
+    weights.count[i] = next();
+  }
+  return {events: header.events || [], threads: header.threads || [], functions, nodes: {parent, depth, fn, line, end}, weights};
+}
+
+// Callees is the tree of calls, the outermost function first: what its children(i, f) calls f with lies below i.
+class Callees {
+  constructor(profile) {
+    this.profile = profile;
+    Object.assign(this, profile.nodes);
+    const n = this.fn.length;
+    this.self = new Float64Array(n);
+    this.total = new Float64Array(n);
+    this.start = new Float64Array(n);
+    this.sums = [];
+  }
+
+  // weigh counts the samples that wanted(event, thread) wants.
+  weigh(wanted) {
+    const {parent, self, total, start} = this;
+    const {node, event, thread, count} = this.profile.weights;
+    self.fill(0);
+    for (let i = 0; i < node.length; i++) {
+      if (wanted(event[i], thread[i])) self[node[i]] += count[i];
+    }
+    total.set(self);
+    for (let i = total.length - 1; i > 0; i--) total[parent[i]] += total[i];
+    const used = new Float64Array(total.length);
+    for (let i = 1; i < total.length; i++) {
+      start[i] = start[parent[i]] + used[parent[i]];
+      used[parent[i]] += total[i];
+    }
+    this.sums = [];
+  }
+
+  children(i, f) {
+    for (let c = i + 1; c < this.end[i]; c = this.end[c]) f(c);
+  }
+
+  // sum is the samples that have one of some functions on their stack, once each, and the number of outermost such frames.
+  sum(hit) {
+    let samples = 0, frames = 0;
+    for (let i = 1; i < this.fn.length;) {
+      if (this.total[i] > 0 && hit(this.fn[i])) {
+        samples += this.total[i];
+        frames++;
+        i = this.end[i];
+      } else {
+        i = this.total[i] > 0 ? i + 1 : this.end[i];
+      }
+    }
+    return {samples, frames};
+  }
+
+  // everywhere is a function's own share of all samples.
+  everywhere(fn) {
+    if (!this.sums[fn]) {
+      let self = 0;
+      for (let i = 1; i < this.fn.length; i++) if (this.fn[i] === fn) self += this.self[i];
+      this.sums[fn] = {total: this.sum(f => f === fn).samples, self};
+    }
+    return this.sums[fn];
+  }
+}
+
+// Callers is the same tree from the other end, the innermost function first. A node is made when its parent is asked for its children:
+// all of them would be as many as there are frames in all stacks.
+class Callers {
+  constructor(callees) {
+    this.callees = callees;
+    this.parent = [-1];
+    this.depth = [0];
+    this.fn = [-1];
+    this.line = [0];
+    this.total = [callees.total[0]];
+    this.start = [0];
+    this.first = [-1]; // of a node's children, which stand one after the other; -1 before they are made
+    this.last = [-1];
+    this.ends = [null]; // nodes of callees and their weights
+    const nodes = [], weights = [];
+    for (let i = 1; i < callees.self.length; i++) {
+      if (callees.self[i] > 0) {
+        nodes.push(i);
+        weights.push(callees.self[i]);
+      }
+    }
+    this.group(0, nodes, weights);
+  }
+
+  group(parent, nodes, weights) {
+    const {callees} = this;
+    const groups = new Map();
+    for (let i = 0; i < nodes.length; i++) {
+      const fn = callees.fn[nodes[i]];
+      let g = groups.get(fn);
+      if (!g) groups.set(fn, g = {fn, total: 0, nodes: [], weights: []});
+      g.total += weights[i];
+      g.nodes.push(nodes[i]);
+      g.weights.push(weights[i]);
+    }
+    this.first[parent] = this.fn.length;
+    let start = this.start[parent];
+    for (const g of [...groups.values()].sort((a, b) => b.total - a.total || a.fn - b.fn)) {
+      this.parent.push(parent);
+      this.depth.push(this.depth[parent] + 1);
+      this.fn.push(g.fn);
+      this.line.push(g.nodes.every(n => callees.line[n] === callees.line[g.nodes[0]]) ? callees.line[g.nodes[0]] : 0);
+      this.total.push(g.total);
+      this.start.push(start);
+      this.first.push(-1);
+      this.last.push(-1);
+      this.ends.push(g);
+      start += g.total;
+    }
+    this.last[parent] = this.fn.length;
+  }
+
+  children(i, f) {
+    if (this.first[i] < 0) {
+      const nodes = [], weights = [], g = this.ends[i];
+      for (let k = 0; k < g.nodes.length; k++) {
+        const caller = this.callees.parent[g.nodes[k]];
+        if (caller > 0) {
+          nodes.push(caller);
+          weights.push(g.weights[k]);
+        }
+      }
+      this.ends[i] = null;
+      this.group(i, nodes, weights);
+    }
+    for (let c = this.first[i]; c < this.last[i]; c++) f(c);
+  }
+}

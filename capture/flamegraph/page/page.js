@@ -1,0 +1,256 @@
+'use strict';
+
+const $ = id => document.getElementById(id);
+const number = n => n.toLocaleString('en-US');
+const share = (n, of) => of ? (100 * n / of).toFixed(n / of < 0.0995 ? 2 : 1) + ' %' : '0 %';
+
+function element(tag, className, text) {
+  const e = document.createElement(tag);
+  if (className) e.className = className;
+  if (text !== undefined) e.textContent = text;
+  return e;
+}
+
+async function main() {
+  const profile = await unpack($('data').textContent);
+  $('data').remove();
+  const {functions, events, threads} = profile;
+  const callees = new Callees(profile);
+  const graph = new FlameGraph($('graph'), functions);
+  let all = 0; // samples
+
+  // What is counted.
+  function count() {
+    const event = Number($('event').value || 0), [what, id] = $('thread').value.split(':');
+    const wanted = threads.map((t, i) => what === 'all' || (what === 'pid' ? t.pid : i) === Number(id));
+    callees.weigh((e, t) => e === event && wanted[t]);
+    all = callees.total[0];
+    show();
+    search();
+    legend();
+  }
+
+  function show() {
+    graph.show($('reversed').checked ? new Callers(callees) : callees);
+  }
+
+  // The choices, which are not offered where there is but one.
+  const samples = new Float64Array(threads.length), ofProcess = new Map();
+  profile.weights.thread.forEach((t, i) => samples[t] += profile.weights.count[i]);
+  threads.forEach((t, i) => {
+    const p = ofProcess.get(t.pid) || {pid: t.pid, comm: t.comm, most: -1, samples: 0, threads: 0};
+    ofProcess.set(t.pid, p);
+    p.samples += samples[i];
+    p.threads++;
+    if (t.tid === t.pid && samples[i] > 0 || p.most < 0) [p.comm, p.most] = [t.comm, samples[i]];
+  });
+  const total = samples.reduce((a, b) => a + b, 0), listed = 1000;
+  const choice = (to, text, value) => to.append(Object.assign(element('option', '', text), {value}));
+  events.forEach((e, i) => choice($('event'), e, i));
+  $('event-label').hidden = events.length < 2;
+  choice($('thread'), `All threads (${number(threads.length)})`, 'all');
+  const group = (label, rows) => {
+    if (!rows.length) return;
+    const to = $('thread').appendChild(Object.assign(element('optgroup'), {label}));
+    rows.sort((a, b) => b.samples - a.samples || a.text.localeCompare(b.text));
+    for (const r of rows.slice(0, listed)) choice(to, `${share(r.samples, total)}  ${r.text}`, r.value);
+    if (rows.length > listed) to.label += ` (the first ${number(listed)} of ${number(rows.length)})`;
+  };
+  const processes = [...ofProcess.values()];
+  if (processes.length > 1) group('Processes', processes.map(p => ({samples: p.samples, text: `${p.comm} (${p.pid})`, value: 'pid:' + p.pid})));
+  if (threads.length > processes.length) {
+    group('Threads', threads.map((t, i) => ({samples: samples[i], text: `${t.comm} (${t.pid}/${t.tid})`, value: 'thread:' + i})));
+  }
+  $('thread-label').hidden = threads.length < 2;
+  for (const id of ['event', 'thread']) $(id).addEventListener('change', count);
+  $('reversed').addEventListener('change', show);
+
+  // Search.
+  let hit = null, found = [], at = -1;
+
+  function search() {
+    const text = $('search').value;
+    let test = null, wrong = '';
+    if (text && $('regex').checked) {
+      try {
+        const re = new RegExp(text, /\p{Lu}/u.test(text.replace(/\\./g, '')) ? 'u' : 'iu');
+        test = name => re.test(name);
+      } catch (e) {
+        wrong = 'not a regular expression';
+      }
+    } else if (text) {
+      test = /\p{Lu}/u.test(text) ? name => name.includes(text) : name => name.toLowerCase().includes(text);
+    }
+    $('search').setAttribute('aria-invalid', wrong !== '');
+    hit = null;
+    found = [];
+    at = -1;
+    let functionsHit = 0, sum = {samples: 0, frames: 0};
+    if (test) {
+      hit = Uint8Array.from(functions, f => test(f.name) ? 1 : 0);
+      for (const h of hit) functionsHit += h;
+      sum = callees.sum(fn => hit[fn]);
+    }
+    graph.mark(hit && (fn => hit[fn] === 1));
+    $('found').textContent = wrong || (!test ? '' : functionsHit === 0 ? 'no match' :
+      `${share(sum.samples, all)} of samples · ${number(functionsHit)} ${functionsHit === 1 ? 'function' : 'functions'} · ${number(sum.frames)} ${sum.frames === 1 ? 'place' : 'places'}`);
+    $('found').classList.toggle('none', wrong !== '' || functionsHit === 0);
+  }
+
+  // step selects the next of the matches that are drawn.
+  function step(by) {
+    if (!hit) return;
+    found = [];
+    for (const row of graph.rows) for (const b of row || []) if (b.node > 0 && hit[graph.tree.fn[b.node]]) found.push(b.node);
+    if (!found.length) return;
+    const now = found.indexOf(graph.selected);
+    at = now < 0 ? (by > 0 ? 0 : found.length - 1) : (now + by + found.length) % found.length;
+    graph.select(found[at]);
+    graph.reveal(found[at]);
+  }
+
+  $('search').addEventListener('input', search);
+  $('regex').addEventListener('change', () => { search(); $('search').focus(); });
+  $('search').addEventListener('keydown', e => {
+    if (e.key === 'Enter') step(e.shiftKey ? -1 : 1);
+    if (e.key === 'ArrowDown') graph.canvas.focus();
+  });
+
+  // What a frame is.
+  function facts(node) {
+    const {tree} = graph, f = functions[tree.fn[node]], samples = tree.total[node];
+    const facts = [['total', number(samples), share(samples, all)]];
+    if (tree === callees) facts.push(['self', number(tree.self[node]), share(tree.self[node], all)]);
+    if (graph.root > 0 && node !== graph.root) facts.push(['of the zoomed frame', '', share(samples, tree.total[graph.root])]);
+    if (f) {
+      const sums = callees.everywhere(tree.fn[node]);
+      if (tree !== callees || sums.total !== samples || sums.self !== tree.self[node]) {
+        facts.push(['total, everywhere', number(sums.total), share(sums.total, all)], ['self, everywhere', number(sums.self), share(sums.self, all)]);
+      }
+    }
+    return facts;
+  }
+
+  const name = node => functions[graph.tree.fn[node]]?.name ?? 'all';
+
+  function place(node) {
+    const f = functions[graph.tree.fn[node]], line = graph.tree.line[node];
+    if (!f) return 'all samples';
+    const words = [kinds[f.colour], f.image];
+    if (f.file) words.push(f.file + (line ? ':' + line : ''));
+    return words.filter(w => w).join(' · ');
+  }
+
+  const kinds = [...$('legend').children].reduce((w, e) => (w[e.dataset.colour] = e.dataset.word, w), []);
+
+  function describe(node) {
+    const line = $('detail');
+    line.replaceChildren();
+    if (node < 0) {
+      line.append(element('span', 'hint', 'Click a frame to zoom, / to search, ? for all keys'));
+      return;
+    }
+    const figures = facts(node).filter(f => f[0] === 'total' || f[0] === 'self').map(f => `${f[0]} ${f[2]} (${f[1]})`).join('   ');
+    line.append(element('span', 'name', name(node)), element('span', 'place', place(node)), element('span', 'figures', figures));
+  }
+
+  function tip(node, x, y) {
+    const tip = $('tip');
+    tip.hidden = node < 0;
+    if (node < 0) return;
+    const table = element('table');
+    for (const [what, n, percent] of facts(node)) {
+      const row = table.appendChild(element('tr'));
+      row.append(element('th', '', what), element('td', '', percent), element('td', '', n));
+    }
+    tip.replaceChildren(element('div', 'name', name(node)), element('div', 'place', place(node)), table);
+    const w = tip.offsetWidth, h = tip.offsetHeight;
+    tip.style.left = Math.max(8, Math.min(x + 14, innerWidth - w - 8)) + 'px';
+    tip.style.top = (y + 20 + h > innerHeight - 40 ? Math.max(8, y - h - 12) : y + 20) + 'px';
+  }
+
+  $('graph').addEventListener('point', e => {
+    tip(e.detail.node, e.detail.x, e.detail.y);
+    describe(e.detail.node < 0 ? graph.selected : e.detail.node);
+  });
+  $('graph').addEventListener('select', e => describe(e.detail.node));
+  addEventListener('scroll', () => tip(-1), {passive: true});
+
+  // Where the reader is.
+  $('graph').addEventListener('zoom', () => {
+    const crumbs = $('crumbs'), path = graph.path(graph.root), ends = 3;
+    crumbs.replaceChildren();
+    const add = node => {
+      const b = element('button', '', name(node));
+      b.title = name(node);
+      if (node === graph.root) b.setAttribute('aria-current', 'true');
+      b.addEventListener('click', () => graph.zoom(node));
+      crumbs.append(b);
+    };
+    add(0);
+    path.forEach((node, i) => {
+      if (path.length > 2 * ends && i >= ends && i < path.length - ends) {
+        if (i === ends) crumbs.append(element('span', '', `… ${path.length - 2 * ends} …`));
+        return;
+      }
+      add(node);
+    });
+    $('reset').disabled = graph.root === 0;
+    tip(-1);
+    describe(graph.selected);
+  });
+  $('reset').addEventListener('click', () => graph.zoom(0));
+
+  // The legend says how many samples end in code of each kind.
+  function legend() {
+    const sums = [];
+    for (let i = 1; i < callees.self.length; i++) {
+      const c = functions[callees.fn[i]].colour;
+      sums[c] = (sums[c] || 0) + callees.self[i];
+    }
+    const present = new Set(functions.map(f => f.colour));
+    for (const e of $('legend').children) {
+      e.hidden = !present.has(Number(e.dataset.colour));
+      e.lastElementChild.textContent = share(sums[e.dataset.colour] || 0, all);
+    }
+  }
+
+  // Keys, wherever the focus is.
+  addEventListener('keydown', e => {
+    const searching = document.activeElement === $('search');
+    if (e.key.toLowerCase() === 'f' && (e.ctrlKey || e.metaKey) && !searching || e.key === '/' && !searching && !e.ctrlKey) {
+      e.preventDefault(); // pressed once more, Ctrl-F is the browser's own search
+      $('search').focus();
+      $('search').select();
+    } else if (e.key === 'Escape' && !$('help').open) {
+      if (searching && !$('search').value) graph.canvas.focus();
+      else if ($('search').value) {
+        $('search').value = '';
+        search();
+      } else if (graph.root > 0) graph.zoom(0);
+      else graph.select(-1);
+    } else if (!searching && !e.ctrlKey && !e.metaKey && !e.altKey && document.activeElement.tagName !== 'SELECT') {
+      if (e.key === '?') $('help').showModal();
+      else if (e.key === 'n') step(1);
+      else if (e.key === 'N') step(-1);
+      else if (e.key === 'r') $('reversed').click();
+      else if (e.key.startsWith('Arrow') && document.activeElement === document.body) {
+        graph.canvas.focus();
+        graph.key(e);
+      }
+    }
+  });
+  $('keys').addEventListener('click', () => $('help').showModal());
+
+  const bar = $('bar');
+  new ResizeObserver(() => document.documentElement.style.setProperty('--bar', bar.offsetHeight + 'px')).observe(bar);
+  document.documentElement.style.setProperty('--bar', bar.offsetHeight + 'px');
+  count();
+  describe(-1);
+  document.documentElement.dataset.ready = 'yes';
+}
+
+main().catch(e => {
+  $('detail').textContent = `This page cannot be shown: ${e.message}`;
+  throw e;
+});

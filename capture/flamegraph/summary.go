@@ -1,0 +1,138 @@
+package flamegraph
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"unspool/capture/profile"
+	"unspool/unwind"
+)
+
+// fact is a line of the summary.
+type fact struct{ Name, Value string }
+
+// endWords say what ends a user stack.
+var endWords = [unwind.NumReasons]string{
+	unwind.DumpTooShort: "copy of the stack too short",
+	unwind.NoCFI:        "no unwind tables",
+	unwind.NoImage:      "file not readable",
+	unwind.BadCFI:       "unwind tables do not fit",
+	unwind.Unmapped:     "no mapping",
+	unwind.DepthLimit:   "depth limit",
+}
+
+// summary says what was recorded and how well its stacks were unwound.
+func summary(g *graph) []fact {
+	p := g.p
+	var facts []fact
+	add := func(name, value string) {
+		if value != "" {
+			facts = append(facts, fact{name, printable(value)})
+		}
+	}
+	samples := fmt.Sprintf("%s of %s", plural(p.Count(), "sample"), plural(uint64(len(p.Threads)), "thread"))
+	if p.Duration > 0 {
+		samples += " in " + duration(p.Duration)
+	}
+	add("Samples", samples)
+	add("Stacks", stacks(p))
+	add("Lost", losses(p))
+	var events []string
+	for _, e := range g.events {
+		events = append(events, p.Events[e].Name)
+	}
+	add("Events", strings.Join(events, ", "))
+	add("Command", strings.Join(p.Command, " "))
+	add("Host", strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " "))
+	if !p.Began.IsZero() {
+		add("Recorded", p.Began.UTC().Format("2006-01-02 15:04:05 UTC"))
+	}
+	for _, problem := range p.Problems {
+		add("Note", problem)
+	}
+	return facts
+}
+
+// stacks says how many user stacks are complete, and why the others are not.
+func stacks(p *profile.Profile) string {
+	var ended [unwind.NumReasons + 1]uint64
+	var said uint64
+	for _, s := range p.Samples {
+		if s.End != profile.Unsaid && int(s.End) < len(ended) {
+			ended[s.End] += s.Count
+			said += s.Count
+		}
+	}
+	if said == 0 {
+		return ""
+	}
+	complete := ended[profile.Complete]
+	text := fmt.Sprintf("%s of the user stacks are complete (%s of %s)", percent(complete, said), number(complete), number(said))
+	for r := range unwind.Reason(unwind.NumReasons) {
+		if n := ended[profile.Ended(r)]; n > 0 && r != unwind.Root {
+			text += fmt.Sprintf("; %s: %s", endWords[r], percent(n, said))
+		}
+	}
+	return text
+}
+
+func losses(p *profile.Profile) string {
+	text := "none"
+	if n := p.Lost(); n > 0 {
+		text = fmt.Sprintf("%s (%s and %s, perhaps the same)", number(n), plural(p.LostRecords, "record"), plural(p.LostSamples, "sample"))
+		if p.LostRecords == 0 || p.LostSamples == 0 {
+			text = plural(p.LostRecords, "record")
+			if p.LostRecords == 0 {
+				text = plural(p.LostSamples, "sample")
+			}
+		}
+	}
+	if p.Throttled > 0 {
+		text += "; the kernel throttled sampling " + plural(p.Throttled, "time")
+	}
+	return text
+}
+
+// percent is n of total, never rounded up to 100 % or down to 0.
+func percent(n, total uint64) string {
+	if total == 0 {
+		return "0 %"
+	}
+	p := 100 * float64(n) / float64(total)
+	switch {
+	case n == total:
+		return "100 %"
+	case p >= 99.95:
+		return "> 99.9 %"
+	case n > 0 && p < 0.05:
+		return "< 0.1 %"
+	}
+	return fmt.Sprintf("%.1f %%", p)
+}
+
+func duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%.0f ms", d.Seconds()*1000)
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+// number writes n with a comma between groups of three digits.
+func number(n uint64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func plural(n uint64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return number(n) + " " + what + "s"
+}
