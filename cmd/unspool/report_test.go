@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,8 +26,9 @@ var halves struct {
 func halvesRecording(t *testing.T) string {
 	t.Helper()
 	needRoot(t)
-	program := buildCase(t, "halves.c", "-g")
+	need(t, "gcc")
 	halves.Do(func() {
+		program := buildCase(t, "halves.c", "-g")
 		dir := filepath.Join(filepath.Dir(binary), "halves") // outlives this test
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -492,6 +494,23 @@ func TestReportOnATerminal(t *testing.T) {
 			t.Errorf("%q", text)
 		}
 		run(t, []string{"PAGER=exit 3"}, long...)
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		os.Remove(marks)
+		terminal, written := openTerminal(t, 90)
+		r := start(t, "", func(cmd *exec.Cmd) {
+			cmd.Stdout, cmd.Stderr = terminal, terminal
+			cmd.Env = append(os.Environ(), "PAGER="+mark+"while [ -e "+marks+" ]; do sleep 0.01; done; tail -n 1; echo the end")
+		}, append([]string{"report", data}, long...)...)
+		eventually(t, "the pager", paged)
+		r.Process.Signal(syscall.SIGINT)
+		time.Sleep(50 * time.Millisecond)
+		os.Remove(marks)
+		e := r.finish(t, 10*time.Second)
+		terminal.Close()
+		if text := written(); e.status != 0 || !strings.Contains(text, "the end") {
+			t.Errorf("status %d: %q", e.status, text)
+		}
 	})
 	t.Run("not there", func(t *testing.T) {
 		if text := run(t, []string{"PAGER=/nowhere/pager"}, long...); !strings.Contains(text, "halves_ask") {
