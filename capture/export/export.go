@@ -23,7 +23,6 @@ type Options struct {
 	Symbols symbols.Options
 	Lines   bool // source lines and inlined functions
 	NoNames bool // leave addresses to the reader, where the format can do without names
-	CPUs    bool // keep the samples of different CPUs apart, where the format can
 
 	// Progress is called now and then with the share of the input that has been read; then, with 1, while names are looked up.
 	Progress func(share float64)

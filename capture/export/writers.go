@@ -1,17 +1,88 @@
 package export
 
 import (
-	"errors"
 	"io"
+	"path/filepath"
+	"strings"
 
+	"unspool/capture/firefox"
+	"unspool/capture/flamegraph"
+	"unspool/capture/folded"
+	"unspool/capture/pprof"
 	"unspool/capture/profile"
+	"unspool/capture/speedscope"
+	"unspool/capture/syscap"
 )
 
-var errSoon = errors.New("in the making")
+func writePprof(j *job, w io.Writer) (*profile.Profile, error) {
+	p, err := j.load(profile.Options{CPUs: true})
+	if err != nil {
+		return nil, err
+	}
+	if !j.NoNames {
+		return p, pprof.Write(w, p)
+	}
+	out, err := pprof.Convert(p)
+	if err != nil {
+		return nil, err
+	}
+	out.Function = nil
+	for _, l := range out.Location {
+		l.Line = nil
+	}
+	for _, m := range out.Mapping {
+		m.HasFunctions, m.HasFilenames, m.HasLineNumbers, m.HasInlineFrames = false, false, false, false
+	}
+	return p, out.Write(w)
+}
 
-func writePprof(j *job, w io.Writer) (*profile.Profile, error)      { return nil, errSoon }
-func writeFirefox(j *job, w io.Writer) (*profile.Profile, error)    { return nil, errSoon }
-func writeSpeedscope(j *job, w io.Writer) (*profile.Profile, error) { return nil, errSoon }
-func writeFlamegraph(j *job, w io.Writer) (*profile.Profile, error) { return nil, errSoon }
-func writeFolded(j *job, w io.Writer) (*profile.Profile, error)     { return nil, errSoon }
-func writeSyscap(j *job, w io.Writer) (*profile.Profile, error)     { return nil, errSoon }
+func writeFirefox(j *job, w io.Writer) (*profile.Profile, error) {
+	timeline, err := profile.NewTimeline()
+	if err != nil {
+		return nil, err
+	}
+	defer timeline.Close()
+	lives := firefox.NewLives()
+	p, err := j.load(profile.Options{Timeline: timeline, Watcher: lives})
+	if err != nil {
+		return nil, err
+	}
+	return p, firefox.Write(w, p, timeline, firefox.Options{Name: filepath.Base(j.Name), Lives: lives})
+}
+
+func writeSpeedscope(j *job, w io.Writer) (*profile.Profile, error) {
+	p, err := j.load(profile.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return p, speedscope.Write(w, p, speedscope.Options{Name: filepath.Base(j.Name)})
+}
+
+func writeFlamegraph(j *job, w io.Writer) (*profile.Profile, error) {
+	p, err := j.load(profile.Options{})
+	if err != nil {
+		return nil, err
+	}
+	o := flamegraph.Options{Title: filepath.Base(j.Name)}
+	if strings.HasSuffix(strings.ToLower(j.Output), ".svg") {
+		o.Format = flamegraph.SVG
+	}
+	return p, flamegraph.Write(w, p, o)
+}
+
+func writeFolded(j *job, w io.Writer) (*profile.Profile, error) {
+	p, err := j.load(profile.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return p, folded.Write(w, p.ByFunction(), folded.Options{})
+}
+
+func writeSyscap(j *job, w io.Writer) (*profile.Profile, error) {
+	s := syscap.New(w, j.reader, syscap.Options{NoNames: j.NoNames})
+	p, err := j.load(profile.Options{Watcher: s})
+	if err != nil {
+		return nil, err
+	}
+	return p, s.Finish()
+}

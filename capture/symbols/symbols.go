@@ -133,14 +133,11 @@ const SignalReturn = "__restore_rt"
 
 // unnamed finds a function by its FDE.
 func (im *Image) unnamed(vaddr uint64) (Func, bool) {
-	if !im.unwound {
-		im.unwound = true
-		im.cfi = im.unwindTable()
-	}
-	if im.cfi == nil {
+	cfi := im.CFI()
+	if cfi == nil {
 		return Func{}, false
 	}
-	d, err := im.cfi.FDE(vaddr)
+	d, err := cfi.FDE(vaddr)
 	if err != nil {
 		return Func{}, false
 	}
@@ -149,6 +146,15 @@ func (im *Image) unnamed(vaddr uint64) (Func, bool) {
 		f.Name = SignalReturn
 	}
 	return f, true
+}
+
+// CFI returns the image's unwind table, reading it at the first call; nil when there is none to be had.
+func (im *Image) CFI() *dwarfcfi.Table {
+	if !im.unwound {
+		im.unwound = true
+		im.cfi = im.unwindTable()
+	}
+	return im.cfi
 }
 
 // unwindTable reads the image's unwind table; what is wrong with the file has been said when its symbols were read.

@@ -89,7 +89,7 @@ func (f *exportFlags) write(input, name, output string, sym symbols.Options, qui
 	sym.Shorten = f.shorten
 	o := export.Options{
 		Format: f.format, Input: input, Name: name, Output: output, Symbols: sym,
-		Lines: f.symbols && !f.noInline, NoNames: !f.symbols, CPUs: true,
+		Lines: f.symbols && !f.noInline, NoNames: !f.symbols,
 	}
 	var line *statusLine
 	if !quiet {

@@ -1,0 +1,157 @@
+package compare
+
+import (
+	"cmp"
+	"slices"
+
+	"unspool/capture/profile"
+)
+
+// Share is how much of the time a function has, with what it calls, by either answer.
+type Share struct {
+	Function  string
+	Image     profile.Image
+	Kind      profile.Kind
+	DWARF, FP uint64 // samples
+}
+
+// Difference is by how many samples frame pointers say more.
+func (s *Share) Difference() int64 { return int64(s.FP) - int64(s.DWARF) }
+
+// Shares returns the functions whose share differs, those first where it differs most.
+func (c *Comparison) Shares() []Share {
+	dwarf, fp := totals(c.DWARF), totals(c.FP)
+	var all []Share
+	for f := range dwarf {
+		if dwarf[f] == fp[f] {
+			continue
+		}
+		frame := &c.DWARF.Frames[f]
+		all = append(all, Share{frame.Name, c.DWARF.Images[frame.Image], frame.Kind, dwarf[f], fp[f]})
+	}
+	slices.SortFunc(all, func(a, b Share) int {
+		return cmp.Or(cmp.Compare(abs(b.Difference()), abs(a.Difference())), cmp.Compare(a.Function, b.Function), cmp.Compare(a.Image.Path, b.Image.Path))
+	})
+	return all
+}
+
+func abs(n int64) int64 { return max(n, -n) }
+
+// totals counts, for each frame, the samples whose stack has its function; a function that is on a stack several times counts once, for the
+// first frame in the profile that is of it.
+func totals(p *profile.Profile) []uint64 {
+	first := firsts(p)
+	count := make([]uint64, len(p.Frames))
+	seen := make([]int32, len(p.Frames)) // the last sample that counted, plus one
+	for i, s := range p.Samples {
+		for n := s.Node; n > 0; n = p.Nodes[n].Parent {
+			f := first[p.Nodes[n].Frame]
+			if seen[f] != int32(i+1) {
+				seen[f] = int32(i + 1)
+				count[f] += s.Count
+			}
+		}
+	}
+	return count
+}
+
+type function struct {
+	name  string
+	image int32
+}
+
+// firsts maps each frame to the first one of the same function.
+func firsts(p *profile.Profile) []int32 {
+	known := make(map[function]int32)
+	first := make([]int32, len(p.Frames))
+	for i, f := range p.Frames {
+		k := function{f.Name, f.Image}
+		if _, ok := known[k]; !ok {
+			known[k] = int32(i)
+		}
+		first[i] = known[k]
+	}
+	return first
+}
+
+// Call is a caller and what it called, as one of the answers has it.
+type Call struct {
+	Caller, Callee string
+	Image          profile.Image // of the caller
+	Samples        uint64        // where frame pointers show the call, and the stack does not have it
+}
+
+// WrongCallers returns calls that frame pointers show and that never were: frames in between are missing, or the caller is not on the stack.
+func (c *Comparison) WrongCallers() []Call {
+	p := c.FP
+	first := firsts(p)
+	type key struct{ caller, callee int32 }
+	count := make(map[key]uint64)
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		switch g.Class {
+		case LeafCaller, Middle, Early, Astray:
+		default:
+			continue
+		}
+		real := make(map[key]bool)
+		walk := func(p *profile.Profile, node int32, fn func(key)) {
+			for range g.Kernel {
+				node = p.Nodes[node].Parent
+			}
+			for ; node > 0 && p.Nodes[node].Parent > 0; node = p.Nodes[node].Parent {
+				fn(key{first[p.Nodes[p.Nodes[node].Parent].Frame], first[p.Nodes[node].Frame]})
+			}
+		}
+		walk(c.DWARF, g.DWARF, func(k key) { real[k] = true })
+		walk(p, g.FP, func(k key) {
+			if !real[k] && p.Frames[k.caller].Kind != profile.Unmapped {
+				real[k] = true // once for each sample
+				count[k] += g.Count
+			}
+		})
+	}
+	var all []Call
+	for k, n := range count {
+		caller := &p.Frames[k.caller]
+		all = append(all, Call{caller.Name, p.Frames[k.callee].Name, p.Images[caller.Image], n})
+	}
+	slices.SortFunc(all, func(a, b Call) int {
+		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Caller, b.Caller), cmp.Compare(a.Callee, b.Callee))
+	})
+	return all
+}
+
+// Sizes are the sizes of copies that are judged, in bytes.
+var Sizes = []int{4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10}
+
+// Size says how many stacks would be complete with a copy of a size.
+type Size struct {
+	Bytes    int
+	Complete uint64 // samples
+}
+
+// StackSizes computes, from what each walk needed, how many samples would be complete with smaller copies. asked is the size of the copies that
+// were made; larger ones cannot be judged and are left out. enough is the smallest multiple of 1 KiB with which 99 % of the samples are complete, 0 when none is.
+func (c *Comparison) StackSizes(asked int) (sizes []Size, enough int) {
+	upTo := func(kib int) (n uint64) {
+		for need, count := range c.Reach {
+			if need <= kib {
+				n += count
+			}
+		}
+		return n
+	}
+	for _, bytes := range Sizes {
+		if bytes > asked+8 { // the kernel copies 65,528 bytes at most
+			break
+		}
+		sizes = append(sizes, Size{bytes, upTo(bytes >> 10)})
+	}
+	for kib := 1; kib <= asked>>10+1 && c.Samples > 0; kib++ {
+		if upTo(kib)*100 >= c.Samples*99 {
+			return sizes, kib << 10
+		}
+	}
+	return sizes, 0
+}
