@@ -75,7 +75,7 @@ func (w *Writer) Record(r perfring.Record, f *perfring.Format, time uint64) {
 		w.begin(time)
 	}
 	h := frameHeader{cpu: -1, pid: -1, time: time}
-	if cpu, ok := f.CPU(r); ok {
+	if cpu, ok := f.CPU(r); ok && time != 0 {
 		h.cpu = cpuNumber(cpu)
 	}
 	switch r.Type() {
