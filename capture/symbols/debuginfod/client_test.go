@@ -254,6 +254,7 @@ func hang(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestBadServers(t *testing.T) {
+	packed := gzipped(make([]byte, 4<<20))
 	for _, c := range []struct {
 		name     string
 		handler  http.HandlerFunc // nil for a server that is not there
@@ -287,7 +288,7 @@ func TestBadServers(t *testing.T) {
 		}, 1, 2, "not used: too large: more than 1048576 bytes"},
 		{"endless when unpacked", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
-			_, _ = w.Write(gzipped(make([]byte, 4<<20)))
+			_, _ = w.Write(packed)
 		}, 1, 2, "not used: too large: more than 1048576 bytes"},
 		{"large", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "1048577") }, 1, 2, "not used: too large: 1048577 bytes"},
 		{"too large for us, it says", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotAcceptable) }, 1, 2, "not used: too large"},
@@ -310,7 +311,10 @@ func TestBadServers(t *testing.T) {
 			if c.handler != nil {
 				url, asked = serve(t, c.handler)
 			}
-			o := Options{Servers: []string{url}, Cache: t.TempDir(), Timeout: 300 * time.Millisecond, MaxSize: 1 << 20, Retries: 2}
+			o := Options{Servers: []string{url}, Cache: t.TempDir(), Timeout: time.Minute, MaxSize: 1 << 20, Retries: 2}
+			if c.words == "too slow" {
+				o.Timeout = time.Second / 2
+			}
 			bad := New(t.Context(), o)
 			for range 2 {
 				_, err := bad.Find(buildID, Debuginfo)
