@@ -79,10 +79,10 @@ func parse(b []byte) (c captured, err error) {
 		} else if n, err = least[f.kind], nil; least[f.kind] == 0 && f.kind != frameExit {
 			return c, fmt.Errorf("offset %d: type %d", at, f.kind)
 		}
-		if len(f.body) < n || isText && f.body[len(f.body)-1] != 0 {
+		if len(f.body) < n || isText && f.body[len(f.body)-1] != 0 && f.kind != frameMetadata { // Sysprof's own may have no end
 			return c, fmt.Errorf("offset %d: type %d of %d bytes, or without an end", at, f.kind, size)
 		}
-		if isText && !utf8.ValidString(f.text(n-1)) {
+		if isText && f.kind != frameMetadata && !utf8.ValidString(f.text(n-1)) {
 			return c, fmt.Errorf("offset %d: %q", at, f.text(n-1))
 		}
 		if f.time < c.start {

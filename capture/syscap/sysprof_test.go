@@ -30,7 +30,7 @@ NI void recurse(int n) { if (n) recurse(n - 1); else heavy(3); sink++; }
 NI void calls(void) { for (int i = 0; i < 200; i++) getppid(); sink++; }
 int main(int argc, char **argv) {
 	pid_t child = argc > 1 ? fork() : 0;
-	for (int i = 0; i < 100; i++) { light(i); recurse(5); calls(); }
+	for (int i = 0; i < 250; i++) { light(i); recurse(5); calls(); }
 	if (!child) return 0;
 	wait(0);
 	return execl(argv[1], argv[1], (char *)0);
@@ -140,7 +140,7 @@ func TestACaptureHasTheStacksOfTheProfile(t *testing.T) {
 	}
 	t.Run("libsysprof", func(t *testing.T) { librarysReading(t, path, &c, want) })
 	t.Run("sysprof-cli", func(t *testing.T) {
-		merged, err := parse([]byte(tool(t, "sysprof-cli", "--merge", path, path)))
+		merged, err := parse([]byte(tool(t, "sysprof-cli", "--merge", path, path))) // two files __symbols__, which is an error
 		if n := uint64(len(merged.of(frameSample))); n != 2*p.Count() {
 			t.Errorf("%d samples, %d were merged with themselves; %v", n, p.Count(), err)
 		}
