@@ -72,7 +72,7 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 	fl.IntSliceVar(&f.pids, "pid", nil, "only the process `PID`, or several, PID,PID…")
 	fl.IntSliceVar(&f.tids, "tid", nil, "only the thread `TID`, or several, TID,TID…")
 	fl.BoolVar(&f.shorten, "shorten", false, "shorten names: leave out the arguments of templates")
-	fl.StringVar(&f.symfs, "symfs", "", "look for mapped files below `DIR`")
+	fl.StringVar(&f.symfs, "symfs", "", "look for mapped files below `DIR` first")
 	fl.StringVar(&f.cache, "buildid-dir", "", "perf's build-ID cache is `DIR` (default ~/.debug)")
 	fl.BoolVar(&f.json, "json", false, "write JSON, with all functions and the whole call tree")
 	fl.BoolVar(&f.noPager, "no-pager", false, "write to the terminal, however long it is")

@@ -396,6 +396,37 @@ func TestReportSaysHowStacksEnded(t *testing.T) {
 	}
 }
 
+// TestReportFindsFilesElsewhere takes the program away after the recording.
+func TestReportFindsFilesElsewhere(t *testing.T) {
+	needRoot(t)
+	need(t, "gcc")
+	dir := t.TempDir()
+	program, data := filepath.Join(dir, "moved"), filepath.Join(dir, "perf.data")
+	copyFile(t, buildCase(t, "halves.c"), program)
+	if e := unspool(t, dir, "record", "-q", "-F", "999", "-o", data, "--", program, "100"); e.status != 0 {
+		t.Fatalf("record: status %d\n%s", e.status, e.stderr)
+	}
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(program, filepath.Join(root, program)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want bool
+	}{
+		{nil, false},
+		{[]string{"--symfs", root}, true},
+	} {
+		args := append([]string{"report", "--buildid-dir", filepath.Join(dir, "none")}, append(c.args, data)...)
+		if text := unspool(t, "", args...).stdout; strings.Contains(text, "halves_mix") != c.want {
+			t.Errorf("%q: names found: %t\n%s", c.args, !c.want, text)
+		}
+	}
+}
+
 func TestReportOptionsAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		args []string
