@@ -355,16 +355,22 @@ func TestALateServerIsNotWaitedFor(t *testing.T) {
 }
 
 func TestMaxTimeIsForAllServersTogether(t *testing.T) {
-	slow, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	slow, asked := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
 			_, _ = w.Write(make([]byte, 1<<10))
 			_ = http.NewResponseController(w).Flush()
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
-	_, err := New(t.Context(), Options{Servers: []string{slow}, Cache: t.TempDir(), MaxTime: 300 * time.Millisecond, Retries: 2}).Find(buildID, Debuginfo)
-	if !errors.Is(err, errMaxTime) {
-		t.Errorf("error %v", err)
+	late, _ := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	c := New(t.Context(), Options{Servers: []string{slow, late}, Cache: t.TempDir(), MaxTime: 300 * time.Millisecond, Retries: 2})
+	for i, id := range [][]byte{buildID, another} { // neither of the two is given up
+		if _, err := c.Find(id, Debuginfo); !errors.Is(err, errMaxTime) {
+			t.Errorf("error %v", err)
+		}
+		if n, late := int(asked.Load()), c.servers[1]; n != i+1 || late.down != nil {
+			t.Errorf("%d requests; the other server: %v", n, late.down)
+		}
 	}
 }
 

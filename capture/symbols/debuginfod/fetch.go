@@ -53,7 +53,7 @@ func newHTTP() http.Client {
 
 var (
 	errSlow    = errors.New("too slow: less than 100 KiB within DEBUGINFOD_TIMEOUT")
-	errMaxTime = errors.New("not complete within DEBUGINFOD_MAXTIME")
+	errMaxTime = errors.New("no complete file within DEBUGINFOD_MAXTIME")
 	errAbsent  = errors.New("the server does not have it")
 	errLate    = errors.New("another server was faster")
 	errTooBig  = errors.New("too large") // wrapped
@@ -80,6 +80,10 @@ func (c *Client) fetch(r request) error {
 		}
 	}
 	for retries := 0; len(asked) > 0; {
+		if ctx.Err() != nil { // no fault of those that are left
+			failed = append(failed, errMaxTime)
+			break
+		}
 		answers := c.ask(ctx, asked, r)
 		again := false
 		for _, a := range answers {
@@ -238,7 +242,7 @@ func (c *Client) get(w *watch, s *server, r request) *answer {
 	case http.StatusNotAcceptable: // to X-DEBUGINFOD-MAXSIZE
 		a.err = fmt.Errorf("%w: more than %d bytes", errTooBig, c.options.MaxSize)
 	default:
-		a.err = errors.New(resp.Status)
+		a.err = fmt.Errorf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)) // in our words, as they go to a terminal
 	}
 	resp.Body.Close()
 	return a
