@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"unspool/capture/profile"
+	"unspool/capture/symbols"
 )
 
 func (s *synthetic) function(name string, addr uint64) int32 {
@@ -181,6 +182,34 @@ func TestInlinedFunctionsAndSymbols(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("frames\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestAddressesCountFromTheBeginningOfTheImage(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		code []symbols.Segment
+		pc   uint64
+		want int
+	}{
+		{"no file", nil, 0x1234, 0x1234},
+		{"position-independent", []symbols.Segment{{Addr: 0x1000, Offset: 0x1000, Size: 0x5000}}, 0x1234, 0x1234},
+		{"the same by lld", []symbols.Segment{{Addr: 0x5730, Offset: 0x4730, Size: 0x5000}}, 0x5734, 0x5734},
+		{"at a fixed address", []symbols.Segment{{Addr: 0x401000, Offset: 0x1000, Size: 0x5000}}, 0x401234, 0x1234},
+		{"the same by lld", []symbols.Segment{{Addr: 0x201730, Offset: 0x730, Size: 0x5000}}, 0x201734, 0x1734},
+		{"before the image", []symbols.Segment{{Addr: 0x401000, Offset: 0x1000, Size: 0x5000}}, 0x1234, -1},
+		{"far from its beginning", []symbols.Segment{{Addr: 0x1000, Offset: 0x1000, Size: 0x5000}}, 0x80000000, -1},
+		{"broken", []symbols.Segment{{Addr: 0x1000, Offset: math.MaxUint64, Size: 0x5000}}, 0x1234, 0x1234},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSynthetic(t)
+			s.Images[0].Code = c.code
+			f := s.frame(profile.Frame{Name: "f", PC: c.pc})
+			s.sample(second, s.thread(7, 7, "prog"), s.stack(f), 0)
+			if got := s.written(Options{}).Shared.FrameTable.Address[0]; got != c.want {
+				t.Errorf("%#x, want %#x", got, c.want)
+			}
+		})
 	}
 }
 

@@ -16,6 +16,9 @@ type life struct{ began, ended uint64 }
 // NewLives makes a watcher for profile.Load.
 func NewLives() *Lives { return &Lives{threads: make(map[[2]uint32]life)} }
 
+// Begin does nothing.
+func (*Lives) Begin(*profile.Profile) {}
+
 // Record notes forks and exits.
 func (l *Lives) Record(r perfring.Record, _ *perfring.Format, time uint64) {
 	if time == 0 || r.Type() != perfring.RecordFork && r.Type() != perfring.RecordExit {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"unspool/capture/profile"
+	"unspool/capture/symbols"
 )
 
 // tables are what all threads share. An index is one in the profile's list of the same name unless it says otherwise.
@@ -40,7 +41,7 @@ type function struct {
 // symbol is a function as the linker knows it, which others may be inlined into.
 type symbol struct {
 	lib  int32
-	addr uint64
+	addr int64 // see address
 	name int32 // in strings
 }
 
@@ -53,6 +54,30 @@ type row struct {
 
 // maxAddress is the largest address of a library that the format's readers keep, in 32 bits with a sign.
 const maxAddress = 1<<31 - 1
+
+// address is a virtual address of an image as the format has it, from the image's beginning; -1 when there is none, and in the kernel, whose beginning is not
+// known.
+func (t *tables) address(image int32, vaddr uint64) int64 {
+	if vaddr == 0 || t.lib[image] < 0 {
+		return -1
+	}
+	base := uint64(0)
+	for i, code := range t.p.Images[image].Code {
+		if at := beginning(code); i == 0 || at < base {
+			base = at
+		}
+	}
+	if vaddr < base || vaddr-base > maxAddress {
+		return -1
+	}
+	return int64(vaddr - base)
+}
+
+// beginning is the virtual address of an image whose code lies in a segment. It is a multiple of 64 KiB; some linkers leave a page out between one
+// segment and the next.
+func beginning(code symbols.Segment) uint64 {
+	return (code.Addr - min(code.Offset, code.Addr)) &^ 0xffff
+}
 
 func newTables(p *profile.Profile) *tables {
 	t := &tables{p: p, interned: make(map[string]int32)}
@@ -148,11 +173,11 @@ func (t *tables) addFunctions() {
 func (t *tables) addStacks() {
 	type symbolKey struct {
 		lib  int32
-		addr uint64
+		addr int64
 	}
-	symbols := make(map[symbolKey]int32)
+	known := make(map[symbolKey]int32)
 	type rowKey struct{ frame, outer int32 } // outer: the row that it is inlined into, -1 for none
-	known := make(map[rowKey]int32)
+	rows := make(map[rowKey]int32)
 	t.stack = make([]int32, len(t.p.Nodes))
 	t.stack[0] = -1
 	for i, n := range t.p.Nodes[1:] {
@@ -161,22 +186,22 @@ func (t *tables) addStacks() {
 		if f.Inlined {
 			k.outer = t.stack[n.Parent]
 		}
-		r, ok := known[k]
+		r, ok := rows[k]
 		if !ok {
 			made := row{frame: n.Frame, symbol: -1}
 			if k.outer >= 0 {
 				made.depth, made.symbol = t.rows[k.outer].depth+1, t.rows[k.outer].symbol
-			} else if lib := t.lib[f.Image]; lib >= 0 && f.Addr != 0 && f.Addr <= maxAddress {
-				s := symbolKey{lib, f.Addr}
-				if made.symbol, ok = symbols[s]; !ok {
+			} else if addr := t.address(f.Image, f.Addr); addr >= 0 {
+				s := symbolKey{t.lib[f.Image], addr}
+				if made.symbol, ok = known[s]; !ok {
 					made.symbol = int32(len(t.symbols))
-					symbols[s] = made.symbol
-					t.symbols = append(t.symbols, symbol{lib, f.Addr, t.text(f.Name)})
+					known[s] = made.symbol
+					t.symbols = append(t.symbols, symbol{s.lib, addr, t.text(f.Name)})
 				}
 			}
 			r = int32(len(t.rows))
 			t.rows = append(t.rows, made)
-			known[k] = r
+			rows[k] = r
 		}
 		t.stack[i+1] = r
 	}
@@ -288,7 +313,7 @@ func (t *tables) write(e *encoder) {
 	n = len(t.symbols)
 	e.table("nativeSymbols", n)
 	e.column("libIndex", n, func(i int) { e.index(t.symbols[i].lib) })
-	e.column("address", n, func(i int) { e.number(int64(t.symbols[i].addr)) })
+	e.column("address", n, func(i int) { e.number(t.symbols[i].addr) })
 	e.column("name", n, func(i int) { e.index(t.symbols[i].name) })
 	e.same("functionSize", n, "null")
 	e.close('}')
@@ -318,12 +343,7 @@ func (t *tables) writeFrames(e *encoder) {
 	at := func(i int) *profile.Frame { return &t.p.Frames[t.rows[i].frame] }
 	e.table("frameTable", n)
 	e.column("address", n, func(i int) {
-		f := at(i)
-		if f.PC == 0 || f.PC > maxAddress || t.lib[f.Image] < 0 {
-			e.number(-1)
-			return
-		}
-		e.number(int64(f.PC))
+		e.number(t.address(at(i).Image, at(i).PC))
 	})
 	e.column("inlineDepth", n, func(i int) { e.number(int64(min(t.rows[i].depth, 255))) }) // readers keep a byte
 	e.column("category", n, func(i int) {
