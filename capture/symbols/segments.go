@@ -1,5 +1,10 @@
 package symbols
 
+import (
+	"io/fs"
+	"os"
+)
+
 // Segment is an executable segment of an ELF image: Size bytes of its file from Offset on are code at the virtual addresses from Addr on.
 type Segment struct{ Addr, Offset, Size uint64 }
 
@@ -15,4 +20,13 @@ func (im *Image) Code() []Segment {
 		}
 	}
 	return code
+}
+
+// Open opens the image's file, which is the recorded one as far as build IDs tell.
+func (im *Image) Open() (*os.File, error) {
+	if !IsFile(im.Path) {
+		return nil, fs.ErrNotExist
+	}
+	file, _, err := im.open()
+	return file, err
 }

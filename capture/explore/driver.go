@@ -1,0 +1,60 @@
+package explore
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// fetched is the profile that pprof asks for.
+type fetched struct{ *profile.Profile }
+
+func (f fetched) Fetch(string, time.Duration, time.Duration) (*profile.Profile, string, error) {
+	return f.Profile, "", nil
+}
+
+// flags are the arguments of a command line that pprof is made to believe in.
+type flags struct {
+	*flag.FlagSet
+	args []string
+}
+
+func newFlags(args []string) flags {
+	f := flags{flag.NewFlagSet("pprof", flag.ContinueOnError), args}
+	f.SetOutput(io.Discard)
+	return f
+}
+
+func (f flags) StringList(name, def, usage string) *[]*string {
+	f.String(name, def, usage)
+	return new([]*string)
+}
+
+func (f flags) ExtraUsage() string   { return "" }
+func (f flags) AddExtraUsage(string) {}
+
+func (f flags) Parse(func()) []string {
+	if f.FlagSet.Parse(f.args) != nil {
+		return nil
+	}
+	return f.Args()
+}
+
+// messages takes what pprof has to say.
+type messages struct{ Options }
+
+func (m messages) PrintErr(args ...any) {
+	if m.Problem != nil {
+		m.Problem(strings.TrimSpace(fmt.Sprint(args...)))
+	}
+}
+
+func (m messages) ReadLine(string) (string, error)              { return "", io.EOF }
+func (m messages) Print(...any)                                 {}
+func (m messages) IsTerminal() bool                             { return false }
+func (m messages) WantBrowser() bool                            { return m.Browser }
+func (m messages) SetAutoComplete(complete func(string) string) {}

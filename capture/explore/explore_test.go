@@ -1,0 +1,232 @@
+package explore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"unspool/capture/perfdata"
+	"unspool/capture/profile"
+	"unspool/capture/symbols"
+)
+
+// run runs a tool; it skips the test when the tool is missing.
+func run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		t.Skipf("%s is missing", name)
+	}
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		if name == "perf" && (bytes.Contains(out, []byte("perf_event_paranoid")) || bytes.Contains(out, []byte("not supported"))) {
+			t.Skipf("perf may not record here: %s", out)
+		}
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
+
+// record records the program that the tests of package pprof record, and loads that.
+func record(t *testing.T) *profile.Profile {
+	t.Helper()
+	dir := t.TempDir()
+	library, program, data := filepath.Join(dir, "libspin.so"), filepath.Join(dir, "program"), filepath.Join(dir, "perf.data")
+	flags := []string{"-g", "-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"}
+	run(t, "gcc", append(flags, "-shared", "-fPIC", "-o", library, "../pprof/testdata/library.c")...)
+	run(t, "g++", append(flags, "-o", program, "../pprof/testdata/main.cc", library)...)
+	run(t, "perf", "record", "-q", "-g", "-F", "1999", "--buildid-mmap", "-e", "cpu-clock", "-o", data, "--", program)
+	r, err := perfdata.Open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p, err := profile.Load(r, symbols.New(symbols.Options{}), profile.Options{Lines: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// serve serves p until the test ends, or stop is called, and returns where.
+func serve(t *testing.T, p *profile.Profile, o Options) (base string, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	o.Ready = func(url string) { ready <- url }
+	o.Problem = func(text string) { t.Logf("problem: %s", text) }
+	go func() { ended <- Serve(ctx, p, o) }()
+	done := false
+	stop = func() {
+		if done {
+			return
+		}
+		done = true
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("ended with %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("did not end")
+		}
+	}
+	t.Cleanup(stop)
+	select {
+	case base = <-ready:
+	case err := <-ended:
+		done = true
+		t.Fatalf("ended before it began: %v", err)
+	}
+	return base, stop
+}
+
+func get(t *testing.T, url, host string) (status int, body string) {
+	t.Helper()
+	req, err := http.NewRequest("GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = host
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+func TestPages(t *testing.T) {
+	settings := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", settings)
+	base, stop := serve(t, record(t), Options{})
+	if host, _, _ := net.SplitHostPort(strings.TrimPrefix(base, "http://")); host != "localhost" {
+		t.Errorf("served at %s", base)
+	}
+	for _, c := range []struct {
+		page   string
+		status int
+		texts  []string
+	}{
+		{"", 200, []string{"library_spin", "mix\\u003clong unsigned int\\u003e"}},
+		{"/ui/", 200, []string{"library_spin"}},
+		{"/ui/flamegraph", 200, []string{"library_spin", "hash", "mix\\u003clong unsigned int\\u003e"}},
+		{"/ui/top", 200, []string{"library_spin", "mix\\u003clong unsigned int\\u003e"}},
+		{"/ui/top?si=samples", 200, []string{"library_spin"}},
+		{"/ui/source?f=" + url.QueryEscape("^mix<"), 200, []string{"x ^= x &lt;&lt; 13;", "main.cc"}},
+		{"/ui/source?f=library_spin", 200, []string{"sink = sink &#43; i;", "library.c"}},
+		{"/ui/peek?f=library_spin", 200, []string{"library_spin"}},
+		{"/ui/saveconfig?config=x", 403, nil},
+		{"/ui/deleteconfig?config=x", 403, nil},
+		{"/ui/nothing", 404, nil},
+		{"/debug/pprof/", 404, nil},
+	} {
+		status, body := get(t, base+c.page, "")
+		if status != c.status {
+			t.Errorf("%s: status %d: %.300s", c.page, status, body)
+		}
+		for _, text := range c.texts {
+			if !strings.Contains(body, text) {
+				t.Errorf("%s: without %s: %s", c.page, text, excerpt(body))
+			}
+		}
+	}
+	for page, code := range map[string]string{
+		"/ui/source?f=" + url.QueryEscape("^mix<"): `(?s)x \^= x &lt;&lt; 13; .* 1[0-9a-f]+: +xor [^\n]*main.cc:7<`,
+		"/ui/source?f=library_spin":                `(?s)sink = sink &#43; i; .* 1[0-9a-f]+: +add [^\n]*library.c:5<`,
+		"/ui/disasm?f=library_spin":                `ROUTINE =+ library_spin\n(?s).* +[1-9][0-9.]*ms +[0-9.]+ms +1[0-9a-f]+: add `,
+	} {
+		if _, err := exec.LookPath("objdump"); err != nil {
+			t.Log("objdump is missing")
+			break
+		}
+		if _, body := get(t, base+page, ""); !regexp.MustCompile(code).MatchString(body) {
+			t.Errorf("%s: without %s: %s", page, code, excerpt(body))
+		}
+	}
+	if _, err := exec.LookPath("dot"); err == nil {
+		if status, body := get(t, base+"/ui/graph", ""); status != 200 || !strings.Contains(body, "library_spin") {
+			t.Errorf("graph: %d", status)
+		}
+	}
+	if found, _ := filepath.Glob(filepath.Join(settings, "*")); found != nil {
+		t.Errorf("written: %v", found)
+	}
+	stop()
+	if _, err := http.Get(base); err == nil {
+		t.Error("served after the end")
+	}
+}
+
+// TestForeignHosts asks as a browser does for a page whose name was made to lead here.
+func TestForeignHosts(t *testing.T) {
+	base, _ := serve(t, small, Options{Addr: "127.0.0.1"})
+	for host, want := range map[string]int{"": 200, "localhost:99": 200, "127.0.0.1": 200, "[::1]:1": 200, "LOCALHOST": 200, "evil.example": 403, "evil.example:80": 403, "127.0.0.1.evil.example": 403, "10.1.2.3": 403} {
+		if status, _ := get(t, base+"/ui/top", host); status != want {
+			t.Errorf("host %q: %d", host, status)
+		}
+	}
+}
+
+var small = &profile.Profile{
+	Images:  []profile.Image{{Name: "tool", Path: "/bin/tool"}},
+	Frames:  []profile.Frame{{Name: "main", Known: true, PC: 0x1000}},
+	Nodes:   []profile.Node{{Parent: -1, Frame: -1}, {}},
+	Threads: []profile.Thread{{PID: 1, TID: 1, Comm: "tool"}},
+	Events:  []profile.Event{{Name: "cycles"}},
+	Samples: []profile.Sample{{Node: 1, CPU: -1, Count: 1, Period: 1}},
+}
+
+func TestAddresses(t *testing.T) {
+	for addr, want := range map[string]string{
+		"": "localhost:0", ":": "localhost:0", ":8080": "localhost:8080", "8080": "localhost:8080", "0.0.0.0:80": "0.0.0.0:80",
+		"box": "box:0", "[::1]:7": "[::1]:7", "::1": "[::1]:0", "[::]": "[::]:0", "10.0.0.1": "10.0.0.1:0", "99999": "99999:0",
+	} {
+		if host, port := split(addr); net.JoinHostPort(host, port) != want {
+			t.Errorf("%q: host %s, port %s", addr, host, port)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	l, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var in *net.OpError
+	if err := Serve(t.Context(), small, Options{Addr: l.Addr().String()}); !errors.As(err, &in) {
+		t.Errorf("a port in use: %v", err)
+	}
+	if err := Serve(t.Context(), &profile.Profile{}, Options{}); err == nil {
+		t.Error("an invalid profile was served")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Serve(ended, small, Options{}); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// excerpt is what a page is about.
+func excerpt(page string) string {
+	if _, content, ok := strings.Cut(page, `<div class="legend">`); ok {
+		page = content
+	} else if _, content, ok := strings.Cut(page, `<div id="content"`); ok {
+		page = content
+	}
+	page, _, _ = strings.Cut(page, "<script")
+	return page[:min(len(page), 3000)]
+}

@@ -1,0 +1,220 @@
+package explore
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/google/pprof/driver"
+	proto "github.com/google/pprof/profile"
+
+	"unspool/capture/symbols"
+	"unspool/capture/symbols/srcline"
+)
+
+// objects finds for pprof the machine code of a profile's images and the source lines of that, in the files that the profile's own names
+// are from: the recorded builds, with their debug files. Where there is no file, or no objdump, pprof lists the source by the lines of the profile alone.
+type objects struct {
+	ctx      context.Context
+	mappings []*proto.Mapping
+
+	mu      sync.Mutex // pages are made side by side, and a Symbolizer is for one at a time
+	symbols *symbols.Symbolizer
+	opened  map[string]*object // by file; nil for those that are not to be had
+}
+
+// object is an image that code is shown of.
+type object struct {
+	of    *objects
+	image *symbols.Image
+	bias  uint64 // added to virtual addresses
+	lines map[uint64][]driver.Frame
+}
+
+func newObjects(ctx context.Context, p *proto.Profile, o symbols.Options) *objects {
+	return &objects{ctx: ctx, mappings: p.Mapping, symbols: symbols.New(o), opened: make(map[string]*object)}
+}
+
+func (o *objects) Open(file string, _, _, _ uint64, _ string) (driver.ObjFile, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ob, ok := o.opened[file]
+	if !ok {
+		ob = o.open(file)
+		o.opened[file] = ob
+	}
+	if ob == nil {
+		return nil, &fs.PathError{Op: "disassemble", Path: file, Err: fs.ErrNotExist}
+	}
+	return ob, nil
+}
+
+// open opens the image of a mapping's file, nil when it is not to be had. What pprof knows of a mapping is not enough: the build counts.
+func (o *objects) open(file string) *object {
+	var first *proto.Mapping
+	for _, m := range o.mappings {
+		if m.File != file {
+			continue
+		}
+		if first == nil {
+			first = m
+		}
+		if m.BuildID != first.BuildID {
+			return nil // pprof would take one build for the other
+		}
+	}
+	if first == nil || !symbols.IsFile(file) || disassembler() == "" {
+		return nil
+	}
+	id, err := hex.DecodeString(first.BuildID)
+	if err != nil {
+		return nil
+	}
+	im := o.symbols.Image(file, id)
+	if im.Table() == nil {
+		return nil
+	}
+	for _, s := range im.Code() {
+		if intoPage := s.Offset % page; s.Offset-intoPage == first.Offset {
+			return &object{o, im, first.Start - (s.Addr - intoPage), make(map[uint64][]driver.Frame)}
+		}
+	}
+	return nil
+}
+
+const page = 4096
+
+func (ob *object) Name() string                        { return ob.image.Path }
+func (ob *object) BuildID() string                     { return hex.EncodeToString(ob.image.BuildID) }
+func (ob *object) ObjAddr(addr uint64) (uint64, error) { return addr - ob.bias, nil }
+func (ob *object) Close() error                        { return nil }
+
+// SourceLine returns what is known of an instruction that Disasm has returned.
+func (ob *object) SourceLine(addr uint64) ([]driver.Frame, error) {
+	ob.of.mu.Lock()
+	defer ob.of.mu.Unlock()
+	if frames, ok := ob.lines[addr-ob.bias]; ok {
+		return frames, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+// Symbols returns the functions whose names match, or that contain the virtual address if it is not 0.
+func (ob *object) Symbols(r *regexp.Regexp, addr uint64) ([]*driver.Sym, error) {
+	ob.of.mu.Lock()
+	defer ob.of.mu.Unlock()
+	var found []*driver.Sym
+	table := ob.image.Table()
+	for i := range table.Len() {
+		f := table.At(i)
+		name := ob.of.symbols.Name(f.Name)
+		if addr != 0 && addr-f.Addr < f.Size || r == nil || r.MatchString(f.Name) || r.MatchString(name) {
+			found = append(found, &driver.Sym{Name: []string{name}, File: ob.image.Path, Start: f.Addr, End: f.Addr + f.Size})
+		}
+	}
+	return found, nil
+}
+
+// disassembler is the program for that, "" when it is not installed.
+func disassembler() string {
+	path, err := exec.LookPath("objdump")
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// maxLead is how far before an address its function may begin for the decoding to begin there.
+const maxLead = 64 << 10
+
+// Disasm returns the instructions from start to end, and learns their source lines. pprof asks for whole functions, and for what is around samples; the latter may begin
+// amid an instruction, so decoding begins with a function.
+func (o *objects) Disasm(file string, start, end uint64, intelSyntax bool) ([]driver.Inst, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ob := o.opened[file]
+	if ob == nil {
+		return nil, fs.ErrNotExist
+	}
+	from := start
+	table := ob.image.Table()
+	if f, ok := table.Lookup(start); ok && start-f.Addr < maxLead {
+		from = f.Addr
+	}
+	code, err := ob.image.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer code.Close()
+	all, err := disassemble(o.ctx, code, from, end, intelSyntax)
+	if err != nil {
+		return nil, err
+	}
+	var insts []driver.Inst
+	var addrs []uint64
+	for _, inst := range all {
+		if inst.Addr < start || len(addrs) > 0 && inst.Addr <= addrs[len(addrs)-1] {
+			continue
+		}
+		if f, ok := table.Lookup(inst.Addr); ok {
+			inst.Function = f.Name
+		}
+		insts = append(insts, inst)
+		addrs = append(addrs, inst.Addr)
+		ob.lines[inst.Addr] = []driver.Frame{{Func: inst.Function}}
+	}
+	ob.image.Lines(addrs, func(i int, found []srcline.Frame) {
+		frames := make([]driver.Frame, len(found))
+		for j, f := range found {
+			frames[j] = driver.Frame{Func: f.Func, File: f.File, Line: int(f.Line), Column: int(f.Column)}
+		}
+		if inst := &insts[i]; len(frames) > 0 {
+			inst.File, inst.Line = frames[0].File, frames[0].Line
+			if outer := &frames[len(frames)-1]; inst.Function != "" {
+				outer.Func = inst.Function // the symbol, as in the profile
+			}
+			ob.lines[inst.Addr] = frames
+		}
+	})
+	return insts, nil
+}
+
+// disassemble has objdump decode a file's code at virtual addresses.
+func disassemble(ctx context.Context, code *os.File, start, end uint64, intelSyntax bool) ([]driver.Inst, error) {
+	args := []string{"--disassemble", "--demangle", "--wide", "--no-show-raw-insn",
+		fmt.Sprintf("--start-address=%#x", start), fmt.Sprintf("--stop-address=%#x", end)}
+	if intelSyntax {
+		args = append(args, "--disassembler-options=intel")
+	}
+	cmd := exec.CommandContext(ctx, disassembler(), append(args, "/proc/self/fd/3")...)
+	cmd.ExtraFiles = []*os.File{code}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	var insts []driver.Inst
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		// "    1190:\tmov    $0xc350,%eax"
+		addr, text, ok := strings.Cut(lines.Text(), ":\t")
+		if !ok {
+			continue
+		}
+		if at, err := strconv.ParseUint(strings.TrimSpace(addr), 16, 64); err == nil {
+			insts = append(insts, driver.Inst{Addr: at, Text: strings.Join(strings.Fields(text), " ")})
+		}
+	}
+	return insts, errors.Join(lines.Err(), cmd.Wait())
+}
