@@ -34,6 +34,9 @@ type Options struct {
 	// UserChain has the kernel follow the user stack's frame pointers, too: the user part of a sample's
 	// callchain is what it found.
 	UserChain bool
+
+	// NoStack leaves out user registers and stack: callchains alone.
+	NoStack bool
 }
 
 const (
@@ -239,6 +242,10 @@ func (op *opener) attr(event int, sideBand bool) unix.PerfEventAttr {
 	}
 	if op.raw {
 		a.Sample_type |= unix.PERF_SAMPLE_RAW
+	}
+	if op.opts.NoStack {
+		a.Sample_type &^= unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER
+		a.Sample_regs_user, a.Sample_stack_user = 0, 0
 	}
 	switch {
 	case op.opts.Period > 0:

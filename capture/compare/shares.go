@@ -37,15 +37,19 @@ func (c *Comparison) Shares() []Share {
 
 func abs(n int64) int64 { return max(n, -n) }
 
-// totals counts, for each frame, the samples whose stack has its function; a function that is on a stack several times counts once, for the
-// first frame in the profile that is of it.
-func totals(p *profile.Profile) []uint64 {
-	first := firsts(p)
+// totals counts, for each function, the samples whose stack has it, at the first frame in the profile that is of it.
+func totals(p *profile.Profile) []uint64 { return onStacks(p, firsts(p)) }
+
+// onStacks counts, for each frame, the samples whose stack has it, each sample once. Frames that same maps to one are one; nil maps each to itself.
+func onStacks(p *profile.Profile, same []int32) []uint64 {
 	count := make([]uint64, len(p.Frames))
 	seen := make([]int32, len(p.Frames)) // the last sample that counted, plus one
 	for i, s := range p.Samples {
 		for n := s.Node; n > 0; n = p.Nodes[n].Parent {
-			f := first[p.Nodes[n].Frame]
+			f := p.Nodes[n].Frame
+			if same != nil {
+				f = same[f]
+			}
 			if seen[f] != int32(i+1) {
 				seen[f] = int32(i + 1)
 				count[f] += s.Count

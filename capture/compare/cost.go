@@ -1,0 +1,268 @@
+package compare
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/capture"
+	"unspool/capture/perfdata"
+	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/vmas"
+)
+
+// Cost is what a sample costs on this machine.
+type Cost struct {
+	Samples int
+	Bytes   float64       // in the ring, a sample
+	Kernel  time.Duration // a sample: what the interrupted program waits longer
+	User    time.Duration // a sample: to read, unwind and write it
+}
+
+// Costs are those of callchains along frame pointers, and of stacks.
+type Costs struct {
+	Chain, Stack Cost
+	StackSize    int
+}
+
+const (
+	measureStub   = "unspool (measuring)"
+	measureRate   = 4999     // samples a second
+	measureRing   = 32 << 20 // for all samples of a block
+	measureBlock  = 50 * time.Millisecond
+	measureRounds = 9
+)
+
+// RunStub is called by main before anything else. In the child that Measure starts it is the program to be sampled, and does not return; everywhere else
+// it does nothing.
+func RunStub() {
+	if len(os.Args) != 1 || os.Args[0] != measureStub {
+		return
+	}
+	runtime.LockOSThread()
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) == nil {
+		for cpu := len(set)*64 - 1; cpu >= 0; cpu-- {
+			if set.IsSet(cpu) {
+				set.Zero()
+				set.Set(cpu)
+				_ = unix.SchedSetaffinity(0, &set)
+				break
+			}
+		}
+	}
+	n := 1 << 16
+	block := func() time.Duration {
+		began := clock(unix.CLOCK_THREAD_CPUTIME_ID)
+		deep(40, n)
+		return clock(unix.CLOCK_THREAD_CPUTIME_ID) - began
+	}
+	for { // calibrate: how much work fills a block
+		if took := block(); took > measureBlock/2 {
+			n = int(float64(n) * float64(measureBlock) / float64(took))
+			break
+		}
+		n *= 2
+	}
+	var b [8]byte
+	for {
+		if _, err := io.ReadFull(os.Stdin, b[:1]); err != nil {
+			os.Exit(0)
+		}
+		binary.LittleEndian.PutUint64(b[:], uint64(block()))
+		os.Stdout.Write(b[:])
+	}
+}
+
+// deep does n pieces of work below a stack of depth frames of 2 KiB.
+//
+//go:noinline
+func deep(depth, n int) (sum int) {
+	var frame [256]int
+	if depth > 0 {
+		frame[depth] = deep(depth-1, n)
+		return frame[depth] + 1
+	}
+	for i := range n {
+		sum += i ^ sum<<1
+	}
+	return sum + frame[n&255]
+}
+
+// Measure samples a calibrated loop that is pinned to one CPU, without sampling, with callchains and with stacks in turn, and compares the shortest
+// times.
+func Measure(stackSize int) (c Costs, err error) {
+	c.StackSize = stackSize
+	child := &exec.Cmd{Path: "/proc/self/exe", Args: []string{measureStub}, Stderr: os.Stderr,
+		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
+	in, err := child.StdinPipe()
+	if err != nil {
+		return c, err
+	}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		return c, err
+	}
+	if err := child.Start(); err != nil {
+		return c, fmt.Errorf("the loop to be measured: %w", err)
+	}
+	defer func() {
+		in.Close()
+		child.Wait()
+	}()
+	block := func() (time.Duration, error) {
+		var b [8]byte
+		if _, err := in.Write(b[:1]); err != nil {
+			return 0, err
+		}
+		if _, err := io.ReadFull(out, b[:]); err != nil {
+			return 0, fmt.Errorf("the loop to be measured: %w", err)
+		}
+		return time.Duration(binary.LittleEndian.Uint64(b[:])), nil
+	}
+	if _, err := block(); err != nil { // it has calibrated itself then
+		return c, err
+	}
+	var bare time.Duration = 1 << 62
+	folder, err := os.MkdirTemp("", "unspool-")
+	if err != nil {
+		return c, err
+	}
+	defer os.RemoveAll(folder)
+	modes := [2]measurement{{pid: child.Process.Pid, folder: folder, noStack: true}, {pid: child.Process.Pid, folder: folder, stackSize: stackSize}}
+	for range measureRounds {
+		took, err := block()
+		if err != nil {
+			return c, err
+		}
+		bare = min(bare, took)
+		for i := range modes {
+			if err := modes[i].round(block); err != nil {
+				return c, err
+			}
+		}
+	}
+	for i := range modes {
+		if err := modes[i].writer.Close(); err != nil {
+			return c, err
+		}
+	}
+	c.Chain, c.Stack = modes[0].cost(bare), modes[1].cost(bare)
+	return c, nil
+}
+
+// measurement is one way of sampling.
+type measurement struct {
+	pid       int
+	folder    string // for what is written
+	noStack   bool
+	stackSize int
+
+	session *capture.Session
+	writer  *perfdata.Writer
+
+	samples int
+	bytes   int
+	kernel  []kernelTime
+	user    time.Duration
+}
+
+type kernelTime struct {
+	block   time.Duration
+	samples int
+}
+
+// round samples one block, then reads, unwinds and writes what was sampled.
+func (m *measurement) round(block func() (time.Duration, error)) error {
+	events, _, err := perfring.DefaultEvents()
+	if err != nil {
+		return err
+	}
+	source, err := perfring.Open(perfring.Target{PIDs: []int{m.pid}}, perfring.Options{
+		Events: events, Freq: measureRate, StackSize: m.stackSize, NoStack: m.noStack, UserChain: true, Pages: measureRing / os.Getpagesize(),
+	})
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	cold := m.session == nil
+	if cold {
+		if err := m.begin(source); err != nil {
+			return err
+		}
+	}
+	if err := source.Enable(); err != nil {
+		return err
+	}
+	took, err := block()
+	if err != nil {
+		return err
+	}
+	if err := source.Disable(); err != nil {
+		return err
+	}
+	began, samples, size := clock(unix.CLOCK_PROCESS_CPUTIME_ID), 0, 0
+	err = source.Flush(func(r perfring.Record) error {
+		if r.Type() == perfring.RecordSample {
+			samples++
+			size += len(r)
+		}
+		return m.session.Record(r)
+	})
+	if err != nil {
+		return err
+	}
+	if err := m.writer.Round(); err != nil {
+		return err
+	}
+	m.kernel = append(m.kernel, kernelTime{took, samples})
+	if !cold { // what is read once counts in no sample
+		m.user += clock(unix.CLOCK_PROCESS_CPUTIME_ID) - began
+		m.samples += samples
+		m.bytes += size
+	}
+	return nil
+}
+
+// begin makes what all rounds share.
+func (m *measurement) begin(source *perfring.Source) (err error) {
+	m.writer, err = perfdata.Create(perfdata.Options{Path: filepath.Join(m.folder, fmt.Sprintf("%v.data", m.noStack)), Events: source.Attrs()})
+	if err != nil {
+		return err
+	}
+	m.session = capture.NewSession(source.Format(), vmas.NewTable("/proc"), unwind.NewImages("/proc"), m.writer, 2048, false)
+	return m.session.Seed([]int{m.pid})
+}
+
+func clock(id int32) time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(id, &ts) != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
+// cost sums up; bare is how long a block takes without sampling.
+func (m *measurement) cost(bare time.Duration) Cost {
+	c := Cost{Samples: m.samples}
+	if m.samples == 0 {
+		return c
+	}
+	c.Bytes = float64(m.bytes) / float64(m.samples)
+	c.User = m.user / time.Duration(m.samples)
+	best := slices.MinFunc(m.kernel, func(a, b kernelTime) int { return int(a.block - b.block) })
+	if best.samples > 0 {
+		c.Kernel = max(0, best.block-bare) / time.Duration(best.samples)
+	}
+	return c
+}

@@ -1,0 +1,111 @@
+package compare
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"unspool/capture/profile"
+	"unspool/capture/symbols"
+	"unspool/dwarfcfi"
+	"unspool/unwind"
+)
+
+// Flaw says what is wrong with the CFI of some code.
+type Flaw uint8
+
+const (
+	NoTable     Flaw = iota // the image has none at all
+	NoFDE                   // the image has some, not for this address
+	Contradicts             // what it says leads nowhere, and frame pointers go on from here
+	numFlaws    = iota
+)
+
+var flawWords = [numFlaws]string{"no CFI in the whole image", "no CFI for this address", "CFI contradicts the frame pointers"}
+var flawKeys = [numFlaws]string{"no_table", "no_fde", "contradicts"}
+
+// String is the flaw in words.
+func (f Flaw) String() string { return flawWords[f] }
+
+// Key is the flaw's name in JSON.
+func (f Flaw) Key() string { return flawKeys[f] }
+
+// Finding is code whose CFI is flawed, and how often it was on a stack.
+type Finding struct {
+	Flaw     Flaw
+	Image    profile.Image
+	Package  string
+	Function string // "" for NoTable
+	Offset   uint64 // of the address in the function
+	Addr     uint64 // virtual address of the image
+	Samples  uint64
+}
+
+// Lint looks at all code that was on a stack, whether CFI covers it, and where the two answers contradict each other; the most sampled first.
+func (c *Comparison) Lint(sym *symbols.Symbolizer) []Finding {
+	p := c.DWARF
+	counts := onStacks(p, nil)
+	tables := make(map[int32]*dwarfcfi.Table)
+	type key struct {
+		flaw  Flaw
+		image int32
+		addr  uint64
+	}
+	found := make(map[key]*Finding)
+	note := func(flaw Flaw, f *profile.Frame, n uint64) {
+		k := key{flaw, f.Image, f.PC}
+		if flaw == NoTable {
+			k.addr = 0
+		}
+		at := found[k]
+		if at == nil {
+			at = &Finding{Flaw: flaw, Image: p.Images[f.Image], Addr: k.addr}
+			if flaw != NoTable {
+				at.Function = f.Name
+				if f.Addr != 0 {
+					at.Offset = f.PC - f.Addr
+				}
+			}
+			found[k] = at
+		}
+		at.Samples += n
+	}
+	for i, n := range counts {
+		f := &p.Frames[i]
+		if n == 0 || f.Kind != profile.User || f.PC == 0 || !symbols.IsFile(p.Images[f.Image].Path) {
+			continue
+		}
+		t, ok := tables[f.Image]
+		if !ok {
+			t = sym.Image(p.Images[f.Image].Path, p.Images[f.Image].BuildID).CFI()
+			tables[f.Image] = t
+		}
+		if t == nil {
+			note(NoTable, f, n)
+		} else if _, err := t.FDE(f.PC); errors.Is(err, dwarfcfi.ErrNoFDE) {
+			note(NoFDE, f, n)
+		}
+	}
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		if g.Class != DWARFStops || g.End == profile.Ended(unwind.NoCFI) {
+			continue
+		}
+		// The outermost frame that CFI came to: its rule is what led nowhere.
+		outer := g.DWARF
+		for n := g.DWARF; n > 0; n = p.Nodes[n].Parent {
+			outer = n
+		}
+		if f := &p.Frames[p.Nodes[outer].Frame]; f.PC != 0 && f.Kind == profile.User {
+			note(Contradicts, f, g.Count)
+		}
+	}
+	var all []Finding
+	for _, f := range found {
+		all = append(all, *f)
+	}
+	slices.SortFunc(all, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Image.Path, b.Image.Path), cmp.Compare(a.Addr, b.Addr))
+	})
+	return all
+}

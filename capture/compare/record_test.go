@@ -1,0 +1,212 @@
+package compare
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"unspool/capture"
+	"unspool/capture/perfdata"
+	"unspool/capture/profile"
+	"unspool/capture/symbols"
+	"unspool/dwarfcfi"
+)
+
+// compared is a recording with pairs and what it came to.
+type compared struct {
+	*Comparison
+	sym     *symbols.Symbolizer
+	path    string
+	outcome capture.Outcome
+}
+
+// buildProgram compiles a program of testdata. Nothing but its own code is in it.
+func buildProgram(t *testing.T, name string, flags ...string) string {
+	t.Helper()
+	need(t, "gcc")
+	path := filepath.Join(t.TempDir(), name)
+	args := slices.Concat([]string{
+		"-O2", "-Wall", "-Wextra", "-Werror", "-nostdlib", "-static", "-fno-stack-protector", "-fcf-protection=none",
+		"-fno-builtin", "-fno-tree-loop-distribute-patterns", "-o", path, filepath.Join("testdata", name+".c"),
+	}, flags)
+	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	return path
+}
+
+// withFP are the flags with which distributions build for frame pointers.
+var withFP = []string{"-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"}
+
+func need(t *testing.T, tools ...string) {
+	t.Helper()
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed", tool)
+		}
+	}
+}
+
+// record records with pairs, and compares.
+func record(t *testing.T, o capture.Options) *compared {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+	if o.StackSize == 0 {
+		o.StackSize = 65528
+	}
+	if o.Freq == 0 {
+		o.Freq = 999
+	}
+	o.MaxStack, o.Pairs = 2048, true
+	o.Output = filepath.Join(t.TempDir(), "pairs.data")
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	o.CommandStdout = null
+	out, err := capture.Record(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := load(t, o.Output)
+	c.outcome = out
+	if out.Stats.Lost > 0 {
+		t.Logf("%d records lost", out.Stats.Lost)
+	}
+	return c
+}
+
+// load compares a recording with pairs, and holds what is in it against what may be.
+func load(t *testing.T, path string) *compared {
+	t.Helper()
+	r, err := perfdata.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	c := &compared{sym: symbols.New(symbols.Options{}), path: path}
+	if c.Comparison, err = Load(r, c.sym, profile.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	c.check(t)
+	onlyCode(t, path)
+	return c
+}
+
+// check holds the comparison against what is true of every one, and logs it.
+func (c *compared) check(t *testing.T) {
+	t.Helper()
+	for _, p := range []*profile.Profile{c.DWARF, c.FP} {
+		if err := p.CheckValid(); err != nil {
+			t.Error(err)
+		}
+		if p.Count() != c.Samples {
+			t.Errorf("a profile of %d samples, of %d", p.Count(), c.Samples)
+		}
+	}
+	for _, problem := range c.DWARF.Problems {
+		t.Log(problem)
+	}
+	var sum uint64
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		sum += g.Count
+		dwarf, fp := c.stack(c.DWARF, g, g.DWARF), c.stack(c.FP, g, g.FP)
+		switch {
+		case len(dwarf) == 0 || len(fp) == 0:
+			t.Errorf("a stack without frames: %+v", *g)
+		case g.Class == Same && (g.Parted != -1 || g.Lost != 0 || !slices.Equal(dwarf, fp)):
+			t.Errorf("the same, and not: %+v\n%s\n%s", *g, c.names(dwarf), c.names(fp))
+		case g.Parted == 0 && g.Class != BothStop || g.Parted > len(dwarf) || g.Lost >= len(dwarf):
+			t.Errorf("%d frames: %+v", len(dwarf), *g)
+		}
+	}
+	if sum != c.Samples {
+		t.Errorf("the classes come to %d samples of %d", sum, c.Samples)
+	}
+	count := c.byClass()
+	var all []string
+	for class, n := range count {
+		if n > 0 {
+			all = append(all, Class(class).Key()+" "+percent(n, c.Samples))
+		}
+	}
+	t.Logf("%d samples: %s; the kernel's chain agrees in %d of %d; %d others", c.Samples, strings.Join(all, ", "), c.Agreed, c.Checked, c.Others)
+}
+
+func percent(n, of uint64) string { return strings.TrimSpace(formatPercent(float64(n) * 100 / float64(max(of, 1)))) }
+
+func (c *compared) byClass() (count [NumClasses]uint64) {
+	for i := range c.Groups {
+		count[c.Groups[i].Class] += c.Groups[i].Count
+	}
+	return count
+}
+
+// stack is the user part of a stack of a group: frames, leaf first.
+func (c *compared) stack(p *profile.Profile, g *Group, leaf int32) (frames []int32) {
+	for n := leaf; n > 0; n = p.Nodes[n].Parent {
+		frames = append(frames, p.Nodes[n].Frame)
+	}
+	return frames[min(g.Kernel, len(frames)):]
+}
+
+func (c *compared) names(frames []int32) string {
+	var b strings.Builder
+	for _, f := range frames {
+		b.WriteString(" " + c.DWARF.Frames[f].Name)
+	}
+	return b.String()
+}
+
+// wants holds the share of a class, in percent, against a lower bound.
+func (c *compared) wants(t *testing.T, class Class, percent float64) {
+	t.Helper()
+	const enough = 100
+	n := c.byClass()[class]
+	if c.Samples < enough || float64(n) < percent/100*float64(c.Samples) {
+		t.Errorf("%d of %d samples are %q, want %v %%", n, c.Samples, class, percent)
+		c.examples(t, 3)
+	}
+}
+
+// examples logs the most frequent groups.
+func (c *compared) examples(t *testing.T, most int) {
+	t.Helper()
+	for i := range min(most, len(c.Groups)) {
+		g := &c.Groups[i]
+		t.Logf("%d samples: %s, parted %d, lost %d, end %v\nDWARF%s\nFP   %s", g.Count, g.Class, g.Parted, g.Lost, g.End,
+			c.names(c.stack(c.DWARF, g, g.DWARF)), c.names(c.stack(c.FP, g, g.FP)))
+	}
+}
+
+// row is the row of CFI at a frame.
+func (c *compared) row(frame int32) (row dwarfcfi.Row, ok bool) {
+	f := &c.DWARF.Frames[frame]
+	im := &c.DWARF.Images[f.Image]
+	cfi := c.sym.Image(im.Path, im.BuildID).CFI()
+	return row, cfi != nil && f.PC != 0 && cfi.Row(f.PC, &row) == nil
+}
+
+// blamedAt is the frame whose caller frame pointers miss.
+func (c *compared) blamedAt(g *Group) int32 {
+	frames := c.stack(c.DWARF, g, g.DWARF)
+	if g.Parted < 1 {
+		return -1
+	}
+	return frames[g.Parted-1]
+}
+
+// run records a command for a second.
+func run(t *testing.T, command ...string) *compared {
+	t.Helper()
+	return record(t, capture.Options{Command: command, Duration: time.Second})
+}

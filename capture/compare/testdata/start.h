@@ -1,0 +1,18 @@
+/* What the programs here have in common: no C library, so that every function in them
+ * is compiled as they are. _start ends the stack for either walk: no return address by its
+ * CFI, and BP is 0. They run until they are killed. */
+#define FRAME __attribute__((noipa, used))
+#define KEEP() __asm__ volatile("" ::: "memory")
+
+FRAME int start(long argc, char **argv);
+
+__asm__(".globl _start\n"
+	"_start:\n"
+	".cfi_startproc\n"
+	".cfi_undefined rip\n"
+	"xor %ebp, %ebp\n"
+	"mov (%rsp), %rdi\n"
+	"lea 8(%rsp), %rsi\n"
+	"call start\n"
+	"hlt\n"
+	".cfi_endproc\n");
