@@ -2,6 +2,7 @@ package debuginfod
 
 import (
 	"bufio"
+	"fmt"
 	"math"
 	"net/http"
 	"os"
@@ -40,7 +41,7 @@ func Environment() (Options, bool) {
 		o.Header.Set("X-Debuginfod-Maxsize", strconv.FormatInt(o.MaxSize, 10))
 	}
 	if _, set := os.LookupEnv("DEBUGINFOD_PROGRESS"); set {
-		o.Progress = StatusLine(os.Stderr)
+		o.Progress = Status(func(text string) { fmt.Fprintf(os.Stderr, "\r\x1b[K%s", text) })
 	}
 	if _, set := os.LookupEnv("DEBUGINFOD_VERBOSE"); set {
 		o.Log = os.Stderr

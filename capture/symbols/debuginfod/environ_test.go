@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 )
@@ -123,7 +123,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-func TestStatusLine(t *testing.T) {
+func TestStatus(t *testing.T) {
 	const url = "https://debuginfod.example.org:8002/buildid/00112233445566778899aabbccddeeff00112233/debuginfo"
 	for _, c := range []struct {
 		done, total int64
@@ -137,13 +137,12 @@ func TestStatusLine(t *testing.T) {
 			t.Errorf("%s, want %s", got, c.want)
 		}
 	}
-	var out strings.Builder
-	line := StatusLine(&out)
-	line("", 0, 0)
-	line(url, 0, -1)
-	line("", 0, 0)
-	if s := out.String(); strings.Count(s, "\r") != 3 || !strings.HasPrefix(s, "\rdebuginfo") || !strings.HasSuffix(s, " \r") {
-		t.Errorf("%q", s)
+	var shown []string
+	progress := Status(func(text string) { shown = append(shown, text) })
+	progress(url, 0, -1)
+	progress("", 0, 0)
+	if want := []string{status(url, 0, -1, 0), ""}; !slices.Equal(shown, want) {
+		t.Errorf("%q, want %q", shown, want)
 	}
 }
 

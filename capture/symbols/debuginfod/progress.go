@@ -2,41 +2,33 @@ package debuginfod
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 )
 
-// StatusLine returns an Options.Progress that keeps one line of a terminal up to date, and erases it at the end.
-func StatusLine(w io.Writer) func(url string, done, total int64) {
-	var width int
+// Status returns an Options.Progress that shows a line of text, and "" at the end.
+func Status(show func(text string)) func(url string, done, total int64) {
 	var current string
 	var began time.Time
 	return func(url string, done, total int64) {
 		if url != current {
 			current, began = url, time.Now()
 		}
-		if url == "" {
-			if width > 0 {
-				fmt.Fprintf(w, "\r%*s\r", width, "")
-				width = 0
-			}
-			return
+		text := ""
+		if url != "" {
+			text = status(url, done, total, time.Since(began))
 		}
-		text := status(url, done, total, time.Since(began))
-		fmt.Fprintf(w, "\r%-*s", width, text)
-		width = len(text)
+		show(text)
 	}
 }
 
-// status is short enough for a line of 80 columns: of the URL the server is shown, and how the build ID begins.
+// status fits in 80 columns: it shows how the build ID begins, and of the URL the server.
 func status(url string, done, total int64, since time.Duration) string {
 	const mib = 1 << 20
 	name := url
-	if i := strings.Index(url, "/buildid/"); i >= 0 {
-		host := url[strings.Index(url, "://")+1:]
-		host = strings.TrimLeft(host[:strings.Index(host, "/buildid/")], "/")
-		id, kind, _ := strings.Cut(url[i+len("/buildid/"):], "/")
+	if server, file, found := strings.Cut(url, "/buildid/"); found {
+		_, host, _ := strings.Cut(server, "://")
+		id, kind, _ := strings.Cut(file, "/")
 		name = fmt.Sprintf("%s %.8s from %.30s", kind, id, host)
 	}
 	switch {
