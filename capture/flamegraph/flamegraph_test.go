@@ -2,12 +2,19 @@ package flamegraph
 
 import (
 	"bytes"
+	"encoding/xml"
+	"errors"
 	"fmt"
+	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"unspool/capture/profile"
 	"unspool/unwind"
@@ -64,50 +71,51 @@ func example() *profile.Profile {
 	return p
 }
 
-// generated has distinct stacks of a random tree, as a large program has: few functions near the root, many at the leaves.
+// generated has so many distinct stacks, about 30 frames deep, of a program whose functions mostly call the same few others.
 func generated(stacks int) *profile.Profile {
+	const functions, images, threads = 20000, 40, 64
 	random := rand.New(rand.NewPCG(1, 2))
 	p := &profile.Profile{
 		Nodes:    []profile.Node{{Parent: -1, Frame: -1}},
-		Threads:  make([]profile.Thread, 64),
 		Events:   []profile.Event{{Name: "cpu-clock", Clock: true}},
 		Duration: time.Minute,
 	}
-	for i := range p.Threads {
-		p.Threads[i] = profile.Thread{PID: uint32(100 + i/8), TID: uint32(100 + i), Comm: fmt.Sprintf("worker-%d", i/8)}
+	for i := range threads {
+		p.Threads = append(p.Threads, profile.Thread{PID: uint32(100 + i/8), TID: uint32(100 + i), Comm: fmt.Sprintf("worker-%d", i/8)})
 	}
-	for i := range 40 {
+	for i := range images {
 		p.Images = append(p.Images, profile.Image{Name: fmt.Sprintf("lib%d.so", i)})
 	}
-	const functions = 20000
 	for i := range functions {
 		p.Frames = append(p.Frames, profile.Frame{
 			Name:  fmt.Sprintf("project::module%d::Handler<std::vector<Item%d>>::process_%d(Context const&, unsigned long)", i%300, i%17, i),
-			Image: int32(i % 40), Kind: []profile.Kind{0, 0, 0, 0, 0, profile.Kernel, profile.JIT}[i%7], Known: true, PC: uint64(i + 1), File: fmt.Sprintf("src/module%d.cc", i%300), Line: int32(i%900 + 1),
+			Image: int32(i % images), Kind: []profile.Kind{profile.User, profile.User, profile.JIT}[i%9/4], Known: true,
+			PC: uint64(i + 1), File: fmt.Sprintf("src/module%d.cc", i%300), Line: int32(i%900 + 1),
 		})
 	}
 	type call struct{ parent, frame int32 }
-	known := map[call]int32{}
-	leaves := map[int32]bool{}
-	for len(leaves) < stacks {
-		at := int32(0)
-		for d := range 12 + random.IntN(40) {
-			f := int32(d * 97 % functions)
-			if d > 6 && random.IntN(3) == 0 {
-				f = int32(random.IntN(min(functions, 20*(d+1)*(d+1))))
+	known := make(map[call]int32)
+	sampled := make(map[int32]bool)
+	for len(sampled) < stacks {
+		at, frame := int32(0), 0
+		for range 16 + random.IntN(28) {
+			callee := 0
+			for callee < 6 && random.IntN(10) < 3 {
+				callee++
 			}
-			c := call{at, f}
+			frame = (frame*7 + callee*131 + 1) % functions
+			c := call{at, int32(frame)}
 			next, ok := known[c]
 			if !ok {
 				next = int32(len(p.Nodes))
 				known[c] = next
-				p.Nodes = append(p.Nodes, profile.Node{Parent: at, Frame: f})
+				p.Nodes = append(p.Nodes, profile.Node{Parent: at, Frame: c.frame})
 			}
 			at = next
 		}
-		if !leaves[at] {
-			leaves[at] = true
-			p.Samples = append(p.Samples, profile.Sample{Thread: int32(random.IntN(64)), Node: at, CPU: -1, Count: uint64(1 + random.IntN(20)), End: profile.Complete})
+		if !sampled[at] {
+			sampled[at] = true
+			p.Samples = append(p.Samples, profile.Sample{Thread: int32(random.IntN(threads)), Node: at, CPU: -1, Count: uint64(1 + random.IntN(20)), End: profile.Complete})
 		}
 	}
 	return p
@@ -125,4 +133,170 @@ func write(t testing.TB, p *profile.Profile, o Options) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+func bytesOf(t *testing.T, p *profile.Profile, o Options) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Write(&b, p, o); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestTheSameProfileGivesTheSameBytes(t *testing.T) {
+	for _, p := range []*profile.Profile{example(), generated(500)} {
+		for _, f := range []Format{HTML, SVG} {
+			if !bytes.Equal(bytesOf(t, p, Options{Format: f}), bytesOf(t, p, Options{Format: f})) {
+				t.Errorf("format %d: other bytes the second time", f)
+			}
+		}
+	}
+}
+
+func TestWhatCannotBeWritten(t *testing.T) {
+	p := example()
+	if err := Write(io.Discard, p, Options{Format: 7}); err == nil {
+		t.Error("an unknown format is written")
+	}
+	p.Samples[0].Node = 99
+	if err := Write(io.Discard, p, Options{}); err == nil {
+		t.Error("an invalid profile is written")
+	}
+	p = example()
+	for _, f := range []Format{HTML, SVG} {
+		if err := Write(broken{}, p, Options{Format: f}); !errors.Is(err, errBroken) {
+			t.Errorf("format %d: %v", f, err)
+		}
+	}
+}
+
+var errBroken = errors.New("broken")
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errBroken }
+
+// Stacks are merged by function, heaviest first, in preorder.
+func TestGraph(t *testing.T) {
+	g := newGraph(example())
+	self, total := g.counts(1)
+	start := starts(g, total)
+	var have []string
+	for i, n := range g.nodes {
+		name := "all"
+		if i > 0 {
+			name = printable(g.functions[n.function].name)
+		}
+		have = append(have, fmt.Sprintf("%d %.12s:%d at %d, self %d of %d, up to %d", n.depth, name, n.line, start[i], self[i], total[i], n.end))
+	}
+	want := []string{
+		"0 all:0 at 0, self 0 of 1000, up to 10",
+		"1 main:20 at 0, self 60 of 960, up to 9",
+		"2 qsort:0 at 0, self 0 of 500, up to 5",
+		"3 compare:33 at 0, self 400 of 400, up to 4",
+		"3 do_syscall_6:0 at 400, self 100 of 100, up to 5",
+		"2 Shape<int>:::7 at 500, self 200 of 200, up to 6",
+		"2 fib /tmp/fib:0 at 700, self 0 of 150, up to 8",
+		"3 fib /tmp/fib:0 at 700, self 150 of 150, up to 8",
+		"2 </script><sc:0 at 850, self 50 of 50, up to 9",
+		"1 [unmapped]:0 at 960, self 40 of 40, up to 10",
+	}
+	if !slices.Equal(have, want) {
+		t.Errorf("have\n%s\nwant\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// The picture is XML whose rectangles show without a script what there is; what is too narrow is left out, and counted.
+func TestPicture(t *testing.T) {
+	type element struct {
+		Class string `xml:"class,attr"`
+		At    string `xml:"at,attr"`
+		Title string `xml:"title"`
+		Rect  struct {
+			X     float64 `xml:"x,attr"`
+			Width float64 `xml:"width,attr"`
+		} `xml:"rect"`
+		Text string `xml:"text"`
+	}
+	var svg struct {
+		Title  string `xml:"title"`
+		Groups []struct {
+			ID     string    `xml:"id,attr"`
+			Left   int       `xml:"data-left,attr"`
+			Frames []element `xml:"g"`
+			Texts  []string  `xml:"text"`
+		} `xml:"g"`
+		Script []string `xml:"script"`
+	}
+	if err := xml.Unmarshal(bytesOf(t, example(), Options{Format: SVG, Title: hostile}), &svg); err != nil {
+		t.Fatal(err)
+	}
+	if svg.Title != printable(hostile) || len(svg.Script) != 1 {
+		t.Errorf("title %q, %d scripts", svg.Title, len(svg.Script))
+	}
+	seen := make(map[string]element)
+	for _, g := range svg.Groups {
+		for _, f := range g.Frames {
+			seen[strings.SplitN(f.Title, "\n", 2)[0]] = f
+		}
+	}
+	for name, width := range map[string]float64{"main": 0.96, "qsort": 0.5, "compare": 0.4, printable(hostile): 0.05} {
+		if have := seen[name].Rect.Width; math.Abs(have-width*(svgWidth-2*svgMargin)) > 1.01 {
+			t.Errorf("%s is %.1f wide", name, have)
+		}
+	}
+	if text := seen["qsort"].Text; text != "qsort" {
+		t.Errorf("qsort's text is %q", text)
+	}
+
+	p := generated(5000)
+	picture := bytesOf(t, p, Options{Format: SVG})
+	if err := xml.Unmarshal(picture, &svg); err != nil {
+		t.Fatal(err)
+	}
+	g := newGraph(p)
+	_, total := g.counts(0)
+	drawn, least, left := prune(g, total)
+	if len(drawn) > mostFrames || left == 0 || uint64(len(drawn))+left != uint64(len(g.nodes)) {
+		t.Errorf("%d frames drawn, %d left out of %d", len(drawn), left, len(g.nodes))
+	}
+	if note := fmt.Sprintf("Left out: %s frames narrower than %.2g %%.", number(left), 100*least); !bytes.Contains(picture, []byte(note)) {
+		t.Errorf("the picture does not say %q", note)
+	}
+}
+
+// Nothing that the recorded system says becomes part of the page.
+func TestPageIsEscaped(t *testing.T) {
+	page := string(bytesOf(t, example(), Options{Title: hostile}))
+	if n := strings.Count(page, "<script"); n != 2 {
+		t.Errorf("%d scripts", n)
+	}
+	if strings.Contains(page, "<img") || !utf8.ValidString(page) || strings.ContainsFunc(page, func(r rune) bool { return r < ' ' && r != '\n' }) {
+		t.Error("an element, a control character or an invalid byte of a name is in the page")
+	}
+	if strings.Contains(page, "http:") || strings.Contains(page, "https:") {
+		t.Error("the page names an address")
+	}
+}
+
+func TestSummary(t *testing.T) {
+	have := make(map[string]string)
+	for _, f := range summary(newGraph(example())) {
+		have[f.Name] = f.Value
+	}
+	for name, want := range map[string]string{
+		"Samples":  "1,008 samples of 2 threads in 2.5 s",
+		"Stacks":   "96.0 % of the user stacks are complete (968 of 1,008); no mapping: 4.0 %",
+		"Lost":     "3 samples; the kernel throttled sampling 1 time",
+		"Events":   "cpu-clock, page-faults",
+		"Command":  "unspool record -- " + printable(hostile),
+		"Host":     "host 6.1.0 x86_64",
+		"Recorded": "2023-11-14 22:13:20 UTC",
+		"Note":     "no names for " + printable(hostile),
+	} {
+		if have[name] != want {
+			t.Errorf("%s: %q, not %q", name, have[name], want)
+		}
+	}
 }

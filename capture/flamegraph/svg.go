@@ -23,7 +23,7 @@ const (
 	svgLetter = 6.65 // width of a letter of a frame's text
 
 	leastShare = 0.0005 // of the samples that a rectangle has
-	mostFrames = 10000  // beyond that the least share is larger
+	mostFrames = 5000   // beyond that the least share is larger
 )
 
 // writeSVG writes the picture. Every rectangle has its name and figures as a title, which viewers show as a tooltip and the script reads.
@@ -63,20 +63,13 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 	start := starts(g, total)
 	for _, i := range drawn {
 		n := &g.nodes[i]
-		label, class, title := "all", "all", "all\n"
+		label, class, title := "all", "all", ""
 		if i > 0 {
 			f := &g.functions[n.function]
 			label, class = printable(f.name), fmt.Sprintf("k%d%d", g.colour(f), g.shade(f))
-			title = f.name + "\n" + palette[g.colour(f)].word + ", " + g.p.Images[f.image].Name
-			if g.files[n.function] != "" {
-				title += ", " + g.files[n.function]
-				if n.line > 0 {
-					title += fmt.Sprintf(":%d", n.line)
-				}
-			}
-			title = printable(f.name) + "\n" + printable(title[len(f.name)+1:]) + "\n"
+			title = printable(palette[g.colour(f)].word + ", " + g.p.Images[f.image].Name + place(g.files[n.function], n.line))
 		}
-		title += fmt.Sprintf("total %s (%s)", percent(total[i], total[0]), number(total[i]))
+		title = fmt.Sprintf("%s\n%s\ntotal %s (%s)", label, title, percent(total[i], total[0]), number(total[i]))
 		if i > 0 {
 			title += fmt.Sprintf(", self %s (%s)", percent(self[i], total[0]), number(self[i]))
 		}
@@ -85,14 +78,27 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 			width-- // a gap
 		}
 		y := svgTop + int(n.depth)*svgRow
-		fmt.Fprintf(w, `<g class="%s" data-at="%d %d %d"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" height="%d" rx="%d"/>`, class, start[i], total[i], n.depth, html.EscapeString(title), x, y, width, svgRow-1, min(2, int(width/4)))
-		fmt.Fprintf(w, `<text x="%.2f" y="%d">%s</text></g>`+"\n", x+4, y+12, html.EscapeString(cut(label, int((width-8)/svgLetter))))
+		fmt.Fprintf(w, `<g class="%s" data-at="%d %d %d"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" height="%d"/>`, class, start[i], total[i], n.depth, html.EscapeString(title), x, y, width, svgRow-1)
+		if label = cut(label, int((width-8)/svgLetter)); label != "" {
+			fmt.Fprintf(w, `<text x="%.2f" y="%d">%s</text>`, x+4, y+12, html.EscapeString(label))
+		}
+		fmt.Fprint(w, "</g>\n")
 	}
 	fmt.Fprint(w, "</g>\n<g id=\"summary\">\n")
 	for i, f := range facts {
 		fmt.Fprintf(w, `<text class="soft" x="%d" y="%d">%s</text><text x="%d" y="%d">%s</text>`+"\n", svgMargin, bottom+34+i*18, text(f.Name), svgMargin+90, bottom+34+i*18, text(cut(f.Value, 165)))
 	}
 	fmt.Fprintf(w, "</g>\n<script><![CDATA[\n%s]]></script>\n</svg>\n", svgJS)
+}
+
+func place(file string, line int32) string {
+	switch {
+	case file == "":
+		return ""
+	case line == 0:
+		return ", " + file
+	}
+	return fmt.Sprintf(", %s:%d", file, line)
 }
 
 // writeLegend explains the colours that occur, with the share of samples that end in each.

@@ -3,9 +3,9 @@
 const ROW = 19; // height of a row in CSS pixels, with the gap below it
 const LEAST = 0.5; // CSS pixels that a frame must be wide to be drawn
 
-// FlameGraph draws a tree (Callees or Callers) on a canvas inside of host, and zooms. It tells what happens by
-// events of host: 'point' and 'select' with {node, x, y} (node -1 for none), and 'zoom'. What it draws follows from tree, hits (a function of
-// a node's function, or null) and the colours of the page's style.
+// FlameGraph draws a tree (Callees or Callers) on a canvas inside of host, and zooms. It tells what happens by events of host:
+// 'point' and 'select' with {node, x, y} (node -1 for none), and 'zoom'. What it draws follows from tree, hits (a function of a node's
+// function, or null) and the colours of the page's style.
 class FlameGraph {
   constructor(host, functions) {
     this.host = host;
@@ -20,12 +20,15 @@ class FlameGraph {
     this.rows = []; // boxes by depth, from left to right
     this.root = 0; // the frame zoomed to
     this.selected = this.pointed = -1;
-    this.widths = new Map(); // of texts
+    this.letters = new Map(); // their widths
     this.frame = 0;
 
     const stale = () => this.schedule();
     addEventListener('scroll', stale, {passive: true});
-    new ResizeObserver(() => { this.layout(); this.schedule(); }).observe(host);
+    new ResizeObserver(() => { // of the width: the height is the layout's own
+      if (host.clientWidth !== this.width) this.layout();
+      this.schedule();
+    }).observe(host);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { this.style = null; stale(); });
     this.canvas.addEventListener('focus', stale);
     this.canvas.addEventListener('blur', stale);
@@ -46,6 +49,7 @@ class FlameGraph {
     this.root = 0;
     this.selected = this.pointed = -1;
     this.range = [0, tree.total[0]];
+    this.target = null; // of the range, while it moves
     this.layout();
     this.schedule();
     this.tell('zoom');
@@ -77,26 +81,35 @@ class FlameGraph {
   zoom(node) {
     this.root = node;
     const {start, total} = this.tree;
-    const from = this.range, to = [start[node], start[node] + total[node]];
+    const from = this.range, to = this.target = [start[node], start[node] + total[node]];
     this.tell('zoom');
     if (matchMedia('(prefers-reduced-motion: reduce)').matches) {
-      this.range = to;
-      this.layout();
-      this.schedule();
+      this.settle();
       return;
     }
     const began = performance.now(), lasts = 160;
     const step = now => {
-      if (this.animation !== step) return;
-      const t = Math.min(1, Math.max(0, now - began) / lasts), eased = 1 - (1 - t) ** 3;
-      this.range = t < 1 ? [from[0] + (to[0] - from[0]) * eased, from[1] + (to[1] - from[1]) * eased] : to;
+      if (this.target !== to) return;
+      const t = Math.max(0, now - began) / lasts, eased = 1 - (1 - t) ** 3;
+      if (t >= 1) {
+        this.settle();
+        return;
+      }
+      this.range = [from[0] + (to[0] - from[0]) * eased, from[1] + (to[1] - from[1]) * eased];
       this.layout();
       this.paint();
-      if (t < 1) requestAnimationFrame(step);
-      else this.animation = null;
+      requestAnimationFrame(step);
     };
-    this.animation = step;
     requestAnimationFrame(step);
+  }
+
+  // settle ends a zoom that is on its way.
+  settle() {
+    if (!this.target) return;
+    this.range = this.target;
+    this.target = null;
+    this.layout();
+    this.schedule();
   }
 
   // path is the frames from the outermost one to node.
@@ -116,7 +129,8 @@ class FlameGraph {
     const open = [0];
     while (open.length) {
       const node = open.pop(), depth = tree.depth[node];
-      const left = Math.max(0, (tree.start[node] - from) * scale), right = Math.min(width, (tree.start[node] + tree.total[node] - from) * scale);
+      const left = Math.max(0, (tree.start[node] - from) * scale);
+      const right = scale ? Math.min(width, (tree.start[node] + tree.total[node] - from) * scale) : width;
       (rows[depth] ||= []).push({node, x: left, w: right - left});
       const inside = open.length;
       let rest = null; // neighbours that are too narrow, as one box
@@ -149,7 +163,7 @@ class FlameGraph {
     for (let c = 0; value(`--fill${c}-0`); c++) fills.push([0, 1, 2, 3].map(s => value(`--fill${c}-${s}`)));
     this.style = {fills, font: value('--frame-font')};
     for (const name of ['ink', 'ground', 'root', 'rest', 'match', 'match-ink', 'accent', 'outline']) this.style[name] = value('--' + name);
-    this.widths.clear();
+    this.letters.clear();
   }
 
   paint() {
@@ -192,7 +206,7 @@ class FlameGraph {
     const fn = this.tree.fn[box.node], f = this.functions[fn];
     const hit = this.hits && fn >= 0 && this.hits(fn);
     c.globalAlpha = this.hits && !hit ? 0.38 : above ? 0.55 : 1;
-    c.fillStyle = hit ? style.match : f ? style.fills[f.colour][f.shade] : style.root;
+    c.fillStyle = hit ? style.match : f ? this.fill(f) : style.root;
     if (box.w > 12) {
       c.beginPath();
       c.roundRect(box.x, y, box.w - gap, ROW - 1, 2);
@@ -211,25 +225,24 @@ class FlameGraph {
     c.globalAlpha = 1;
   }
 
-  // fit cuts a text to a width.
+  fill(f) { return this.style.fills[f.colour][f.shade]; }
+
+  // fit cuts a text to a width. Letters are measured one by one, each once: a text need not be measured for every width that it is given.
   fit(text, width) {
-    const measure = s => {
-      let w = this.widths.get(s);
-      if (w === undefined) {
-        if (this.widths.size > 50000) this.widths.clear();
-        this.widths.set(s, w = this.context.measureText(s).width);
-      }
-      return w;
-    };
-    if (text.length > 400) text = text.slice(0, 400) + '…';
-    const whole = measure(text);
-    if (whole <= width) return text;
-    let n = Math.floor(text.length * width / whole);
-    for (; n > 1; n--) {
-      const cut = text.slice(0, n) + '…';
-      if (this.context.measureText(cut).width <= width) return cut;
+    const dots = this.letter('…');
+    let used = 0, cut = 0;
+    for (let i = 0; i < text.length; i++) {
+      used += this.letter(text[i]);
+      if (used > width) return cut > 1 ? text.slice(0, cut) + '…' : '';
+      if (used + dots <= width) cut = i + 1;
     }
-    return '';
+    return text;
+  }
+
+  letter(c) {
+    let w = this.letters.get(c);
+    if (w === undefined) this.letters.set(c, w = this.context.measureText(c).width);
+    return w;
   }
 
   outline(node, colour, thick) {
@@ -272,6 +285,7 @@ class FlameGraph {
 
   key(e) {
     if (e.ctrlKey || e.altKey || e.metaKey) return;
+    this.settle();
     const {tree} = this, node = this.selected < 0 ? this.root : this.selected;
     let to = node;
     switch (e.key) {

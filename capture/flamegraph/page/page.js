@@ -2,7 +2,10 @@
 
 const $ = id => document.getElementById(id);
 const number = n => n.toLocaleString('en-US');
-const share = (n, of) => of ? (100 * n / of).toFixed(n / of < 0.0995 ? 2 : 1) + ' %' : '0 %';
+const share = (n, of) => {
+  const percent = of ? 100 * n / of : 0;
+  return (percent === 0 || percent === 100 ? percent : percent.toFixed(percent < 9.95 ? 2 : 1)) + ' %';
+};
 
 function element(tag, className, text) {
   const e = document.createElement(tag);
@@ -66,7 +69,8 @@ async function main() {
   $('reversed').addEventListener('change', show);
 
   // Search.
-  let hit = null, found = [], at = -1;
+  const lower = functions.map(f => f.name.toLowerCase());
+  let hit = null;
 
   function search() {
     const text = $('search').value;
@@ -74,20 +78,18 @@ async function main() {
     if (text && $('regex').checked) {
       try {
         const re = new RegExp(text, /\p{Lu}/u.test(text.replace(/\\./g, '')) ? 'u' : 'iu');
-        test = name => re.test(name);
+        test = f => re.test(f.name);
       } catch (e) {
         wrong = 'not a regular expression';
       }
     } else if (text) {
-      test = /\p{Lu}/u.test(text) ? name => name.includes(text) : name => name.toLowerCase().includes(text);
+      test = /\p{Lu}/u.test(text) ? f => f.name.includes(text) : (f, i) => lower[i].includes(text);
     }
     $('search').setAttribute('aria-invalid', wrong !== '');
     hit = null;
-    found = [];
-    at = -1;
     let functionsHit = 0, sum = {samples: 0, frames: 0};
     if (test) {
-      hit = Uint8Array.from(functions, f => test(f.name) ? 1 : 0);
+      hit = Uint8Array.from(functions, (f, i) => test(f, i) ? 1 : 0);
       for (const h of hit) functionsHit += h;
       sum = callees.sum(fn => hit[fn]);
     }
@@ -100,13 +102,14 @@ async function main() {
   // step selects the next of the matches that are drawn.
   function step(by) {
     if (!hit) return;
-    found = [];
-    for (const row of graph.rows) for (const b of row || []) if (b.node > 0 && hit[graph.tree.fn[b.node]]) found.push(b.node);
+    graph.settle();
+    const found = [];
+    for (const row of graph.rows) for (const b of row) if (b.node > 0 && hit[graph.tree.fn[b.node]]) found.push(b.node);
     if (!found.length) return;
     const now = found.indexOf(graph.selected);
-    at = now < 0 ? (by > 0 ? 0 : found.length - 1) : (now + by + found.length) % found.length;
-    graph.select(found[at]);
-    graph.reveal(found[at]);
+    const next = found[now < 0 ? (by > 0 ? 0 : found.length - 1) : (now + by + found.length) % found.length];
+    graph.select(next);
+    graph.reveal(next);
   }
 
   $('search').addEventListener('input', search);
@@ -247,7 +250,7 @@ async function main() {
   document.documentElement.style.setProperty('--bar', bar.offsetHeight + 'px');
   count();
   describe(-1);
-  document.documentElement.dataset.ready = 'yes';
+  document.documentElement.dataset.ready = Math.round(performance.now()); // for who waits for it
 }
 
 main().catch(e => {

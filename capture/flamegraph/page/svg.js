@@ -4,7 +4,9 @@
   const margin = 16, letter = 6.65, all = [];
   const frames = [...$('frames').children].map(g => {
     const [start, total, depth] = g.dataset.at.split(' ').map(Number);
-    const [title, rect, text] = g.children;
+    const [title, rect, label] = g.children;
+    const text = label || g.appendChild(document.createElementNS('http://www.w3.org/2000/svg', 'text'));
+    text.setAttribute('y', Number(rect.getAttribute('y')) + 12);
     const f = {g, rect, text, start, total, depth, title: title.textContent, name: title.textContent.split('\n')[0]};
     all[depth] = f; // frames are in preorder
     f.parent = depth ? all[depth - 1] : null;
