@@ -1,7 +1,8 @@
-package compare
+package compare_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,15 +12,19 @@ import (
 	"time"
 
 	"unspool/capture"
+	"unspool/capture/compare"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 	"unspool/dwarfcfi"
+	"unspool/perfring"
+
+	"golang.org/x/sys/unix"
 )
 
 // compared is a recording with pairs and what it came to.
 type compared struct {
-	*Comparison
+	*compare.Comparison
 	sym     *symbols.Symbolizer
 	path    string
 	outcome capture.Outcome
@@ -93,7 +98,7 @@ func load(t *testing.T, path string) *compared {
 	}
 	defer r.Close()
 	c := &compared{sym: symbols.New(symbols.Options{}), path: path}
-	if c.Comparison, err = Load(r, c.sym, profile.Options{}); err != nil {
+	if c.Comparison, err = compare.Load(r, c.sym, profile.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	c.check(t)
@@ -123,9 +128,9 @@ func (c *compared) check(t *testing.T) {
 		switch {
 		case len(dwarf) == 0 || len(fp) == 0:
 			t.Errorf("a stack without frames: %+v", *g)
-		case g.Class == Same && (g.Parted != -1 || g.Lost != 0 || !slices.Equal(dwarf, fp)):
+		case g.Class == compare.Same && (g.Parted != -1 || g.Lost != 0 || !slices.Equal(dwarf, fp)):
 			t.Errorf("the same, and not: %+v\n%s\n%s", *g, c.names(dwarf), c.names(fp))
-		case g.Parted == 0 && g.Class != BothStop || g.Parted > len(dwarf) || g.Lost >= len(dwarf):
+		case g.Parted == 0 && g.Class != compare.BothStop || g.Parted > len(dwarf) || g.Lost >= len(dwarf):
 			t.Errorf("%d frames: %+v", len(dwarf), *g)
 		}
 	}
@@ -136,15 +141,15 @@ func (c *compared) check(t *testing.T) {
 	var all []string
 	for class, n := range count {
 		if n > 0 {
-			all = append(all, Class(class).Key()+" "+percent(n, c.Samples))
+			all = append(all, compare.Class(class).Key()+" "+percent(n, c.Samples))
 		}
 	}
 	t.Logf("%d samples: %s; the kernel's chain agrees in %d of %d; %d others", c.Samples, strings.Join(all, ", "), c.Agreed, c.Checked, c.Others)
 }
 
-func percent(n, of uint64) string { return strings.TrimSpace(formatPercent(float64(n) * 100 / float64(max(of, 1)))) }
+func percent(n, of uint64) string { return fmt.Sprintf("%.2f %%", float64(n)*100/float64(max(of, 1))) }
 
-func (c *compared) byClass() (count [NumClasses]uint64) {
+func (c *compared) byClass() (count [compare.NumClasses]uint64) {
 	for i := range c.Groups {
 		count[c.Groups[i].Class] += c.Groups[i].Count
 	}
@@ -152,7 +157,7 @@ func (c *compared) byClass() (count [NumClasses]uint64) {
 }
 
 // stack is the user part of a stack of a group: frames, leaf first.
-func (c *compared) stack(p *profile.Profile, g *Group, leaf int32) (frames []int32) {
+func (c *compared) stack(p *profile.Profile, g *compare.Group, leaf int32) (frames []int32) {
 	for n := leaf; n > 0; n = p.Nodes[n].Parent {
 		frames = append(frames, p.Nodes[n].Frame)
 	}
@@ -168,7 +173,7 @@ func (c *compared) names(frames []int32) string {
 }
 
 // wants holds the share of a class, in percent, against a lower bound.
-func (c *compared) wants(t *testing.T, class Class, percent float64) {
+func (c *compared) wants(t *testing.T, class compare.Class, percent float64) {
 	t.Helper()
 	const enough = 100
 	n := c.byClass()[class]
@@ -197,7 +202,7 @@ func (c *compared) row(frame int32) (row dwarfcfi.Row, ok bool) {
 }
 
 // blamedAt is the frame whose caller frame pointers miss.
-func (c *compared) blamedAt(g *Group) int32 {
+func (c *compared) blamedAt(g *compare.Group) int32 {
 	frames := c.stack(c.DWARF, g, g.DWARF)
 	if g.Parted < 1 {
 		return -1
@@ -209,4 +214,83 @@ func (c *compared) blamedAt(g *Group) int32 {
 func run(t *testing.T, command ...string) *compared {
 	t.Helper()
 	return record(t, capture.Options{Command: command, Duration: time.Second})
+}
+
+// onlyCode holds every word of the recorded user stacks against the memory from which code was run: what else
+// frame pointers lead to is somebody's data.
+func onlyCode(t *testing.T, path string) {
+	t.Helper()
+	r, err := perfdata.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	type extent struct{ start, end uint64 }
+	code := make(map[extent]bool)
+	isCode := func(ip uint64) bool {
+		for e := range code {
+			if ip >= e.start && ip <= e.end { // a call may be what code ends with
+				return true
+			}
+		}
+		return false
+	}
+	known := make(map[uint64]bool)
+	bad := 0
+	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+		switch rec.Type() {
+		case perfring.RecordMmap2:
+			var m perfring.Mmap2
+			if err := perfring.DecodeMmap2(f.Mend(rec, nil), &m); err != nil {
+				return err
+			}
+			if m.Prot&unix.PROT_EXEC != 0 {
+				code[extent{m.Addr, m.Addr + m.Len}] = true
+			}
+		case perfring.RecordSample:
+			var s perfring.Sample
+			if err := f.Sample(rec, &s); err != nil {
+				return err
+			}
+			_, walked := perfdata.End(s.Misc)
+			user := userPart(s.Callchain)
+			if !walked && len(user) > 0 {
+				user = user[:len(user)-1] // what a pair says of itself
+			}
+			for i, ip := range user {
+				if known[ip] || !walked && (ip == 0 || ip == capture.NotCode) || walked && i == 0 {
+					continue
+				}
+				if known[ip] = isCode(ip); !known[ip] {
+					bad++
+					if bad < 10 {
+						t.Errorf("%s: %#x is recorded as frame %d and is no address of code", path, ip, i)
+					}
+				}
+			}
+			if len(s.Stack) > 0 {
+				bad++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad > 0 {
+		t.Errorf("%d words or stacks are recorded that are no addresses of code", bad)
+	}
+}
+
+// userPart is what a callchain has behind PERF_CONTEXT_USER.
+func userPart(chain perfring.Words) (user []uint64) {
+	const contextUser = ^uint64(512 - 1)
+	for i := range chain.Len() {
+		if user != nil {
+			user = append(user, chain.At(i))
+		} else if chain.At(i) == contextUser {
+			user = []uint64{}
+		}
+	}
+	return user
 }

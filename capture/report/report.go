@@ -70,7 +70,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		v := newView(p, event, o.NoKernel)
 		if len(sampled) > 1 {
 			out.line("")
-			out.line(out.bold(fmt.Sprintf("%s: %s", clean(p.Events[event].Name), plural(v.samples, "sample"))))
+			out.line(out.bold(fmt.Sprintf("%s: %s", Clean(p.Events[event].Name), plural(v.samples, "sample"))))
 		}
 		if o.By != Function {
 			out.groups(v)
@@ -82,7 +82,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	if len(sampled) == 0 {
 		out.line("")
 		if o.Filter != "" {
-			out.line(clean(fmt.Sprintf("The recording holds no samples of %s.", o.Filter)))
+			out.line(Clean(fmt.Sprintf("The recording holds no samples of %s.", o.Filter)))
 		} else {
 			out.line("The recording holds no samples.")
 		}
@@ -122,41 +122,41 @@ func (out *printer) field(name, value string) {
 		return
 	}
 	for _, part := range wrap(value, out.o.Width-10) {
-		out.line(fmt.Sprintf("%-9s %s", name, shorten(part, out.o.Width-10)))
+		out.line(fmt.Sprintf("%-9s %s", name, Shorten(part, out.o.Width-10)))
 		name = ""
 	}
 }
 
 func (out *printer) header(p *profile.Profile, sampled []int32) {
-	out.field("file", clean(out.o.File))
+	out.field("file", Clean(out.o.File))
 	var words []string
 	for _, arg := range p.Command {
 		words = append(words, quote(arg))
 	}
-	out.field("command", clean(strings.Join(words, " ")))
-	out.field("host", clean(strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
+	out.field("command", Clean(strings.Join(words, " ")))
+	out.field("host", Clean(strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
 	var names []string
 	for _, event := range sampled {
 		names = append(names, p.Events[event].Name)
 	}
-	out.field("events", clean(strings.Join(names, ", ")))
-	samples := fmt.Sprintf("%s of %s", number(p.Count()), plural(uint64(len(p.Threads)), "thread"))
+	out.field("events", Clean(strings.Join(names, ", ")))
+	samples := fmt.Sprintf("%s of %s", Number(p.Count()), plural(uint64(len(p.Threads)), "thread"))
 	if p.Duration > 0 {
 		samples += " in " + duration(p.Duration)
 	}
 	if lost := p.Lost(); lost > 0 {
-		samples += fmt.Sprintf(", %s lost", number(lost))
+		samples += fmt.Sprintf(", %s lost", Number(lost))
 	} else {
 		samples += ", none lost"
 	}
 	if p.Throttled > 0 {
 		samples += fmt.Sprintf(", throttled %s", plural(p.Throttled, "time"))
 	}
-	out.field("only", clean(out.o.Filter))
+	out.field("only", Clean(out.o.Filter))
 	out.field("samples", samples)
 	out.field("stacks", stacks(p))
 	for _, problem := range p.Problems {
-		out.field("note", clean(problem))
+		out.field("note", Clean(problem))
 	}
 }
 
@@ -190,7 +190,7 @@ func stacks(p *profile.Profile) string {
 	})
 	separator := "; "
 	for _, r := range reasons {
-		text += fmt.Sprintf("%s%s %s", separator, number(ended[r]), r)
+		text += fmt.Sprintf("%s%s %s", separator, Number(ended[r]), r)
 		separator = ", "
 	}
 	return text
@@ -214,8 +214,8 @@ func duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// number writes n with a comma between groups of three digits.
-func number(n uint64) string {
+// Number writes n with a comma between groups of three digits.
+func Number(n uint64) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
@@ -227,5 +227,5 @@ func plural(n uint64, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return number(n) + " " + what + "s"
+	return Number(n) + " " + what + "s"
 }

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// clean makes text of the recorded system safe to print: what is not printable, such as the start of an escape sequence,
+// Clean makes text of the recorded system safe to print: what is not printable, such as the start of an escape sequence,
 // becomes a question mark.
-func clean(s string) string {
+func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return '?'
@@ -17,11 +17,12 @@ func clean(s string) string {
 	}, s)
 }
 
-func width(s string) int { return utf8.RuneCountInString(s) }
+// Columns is how many columns s takes.
+func Columns(s string) int { return utf8.RuneCountInString(s) }
 
-// shorten cuts the middle out of s when it is wider than n columns: the beginning and the end of a C++ name say most.
-func shorten(s string, n int) string {
-	if width(s) <= n {
+// Shorten cuts the middle out of s when it is wider than n columns: the beginning and the end of a C++ name say most.
+func Shorten(s string, n int) string {
+	if Columns(s) <= n {
 		return s
 	}
 	if n <= 1 {
@@ -40,7 +41,7 @@ func wrap(s string, n int) []string {
 		switch {
 		case line == "":
 			line = word
-		case width(line)+1+width(word) <= n:
+		case Columns(line)+1+Columns(word) <= n:
 			line += " " + word
 		default:
 			lines = append(lines, line)

@@ -48,13 +48,13 @@ func (out *printer) tree(v *view) {
 
 // name is the function's name, with its image where that is another one than the caller's, in the columns that are left.
 func (out *printer) name(v *view, f *profile.Frame, b branch) string {
-	room := out.o.Width - len("100.0%  100.0%  ") - min(width(b.before), out.maxLines())
-	name := clean(functionName(f))
+	room := out.o.Width - len("100.0%  100.0%  ") - min(Columns(b.before), out.maxLines())
+	name := Clean(functionName(f))
 	if f.Image == b.image || !f.Known {
-		return out.dimInlined(shorten(name, room))
+		return out.dimInlined(Shorten(name, room))
 	}
-	image := shorten(clean(v.p.Images[f.Image].Name), room/3)
-	return out.dimInlined(shorten(name, room-width(image)-2)) + "  " + out.dim(image)
+	image := Shorten(Clean(v.p.Images[f.Image].Name), room/3)
+	return out.dimInlined(Shorten(name, room-Columns(image)-2)) + "  " + out.dim(image)
 }
 
 // children puts the children of b that are to be shown on the stack, the heaviest on top.
@@ -91,7 +91,7 @@ func (out *printer) maxLines() int { return out.o.Width / 2 }
 
 // lines are the tree's lines in front of a name; of those of a tree that is too deep, the innermost.
 func (out *printer) lines(s string) string {
-	if w := width(s); w > out.maxLines() {
+	if w := Columns(s); w > out.maxLines() {
 		s = "…" + string([]rune(s)[w-out.maxLines()+1:])
 	}
 	return out.dim(s)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
+	"unspool/capture/compare"
 	"unspool/capture/doctor"
 )
 
@@ -23,6 +24,7 @@ const statusFailure = 125
 
 func main() {
 	capture.RunStub()
+	compare.RunStub()
 	os.Exit(run(os.Args[1:]))
 }
 
@@ -37,7 +39,8 @@ plain callchains. No byte of a stack is ever written.`,
 		Example: `  unspool record -- ./program          record a command
   unspool record -a -d 10              record the whole system for ten seconds
   unspool report perf.data             show where the time went
-  unspool convert raw.data -o out.data unwind a recording of perf's
+  unspool convert perf.data -o p.html  write it for another tool: a flame graph
+  unspool compare -- ./program         what frame pointers lose, and DWARF costs
   unspool doctor                       check that this machine can record`,
 		Version:       version,
 		SilenceUsage:  true,
@@ -48,7 +51,7 @@ plain callchains. No byte of a stack is ever written.`,
 		return &usageError{c.CommandPath(), err}
 	})
 	status := 0
-	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), doctorCommand(&status))
+	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), compareCommand(&status), doctorCommand(&status))
 	root.SetArgs(args)
 	if err := root.Execute(); err != nil {
 		return fail(err, statusFailure)

@@ -76,6 +76,23 @@ recording and leaves a complete file.`,
 		ValidArgsFunction:     completeCommand,
 		DisableFlagsInUseLine: true,
 	}
+	f.addRecording(c)
+	fl := c.Flags()
+	fl.StringVarP(&f.output, "output", "o", "perf.data", "write to `FILE`, - for a pipe; its ending says the format")
+	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
+	fl.Lookup("compress").NoOptDefVal = "1"
+	f.exportFlags.add(c)
+	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
+	return c
+}
+
+// addRecording adds the options that say what is recorded, and how.
+func (f *recordFlags) addRecording(c *cobra.Command) {
+	if f.stackSize == 0 {
+		f.stackSize = defaultStackSize
+	}
 	fl := c.Flags()
 	fl.SetInterspersed(false) // what follows COMMAND is COMMAND's
 	fl.SortFlags = false
@@ -85,20 +102,12 @@ recording and leaves a complete file.`,
 	fl.Uint64VarP(&f.freq, "freq", "F", 0, "take `HZ` samples a second (default 999)")
 	fl.Uint64VarP(&f.period, "count", "c", 0, "sample every `N`th event instead (default for tracepoints: 1)")
 	fl.StringVarP(&f.ring, "mmap-pages", "m", "", "`PAGES` of ring buffer for each CPU, or a size as in 4M (default 8M)")
-	fl.StringVarP(&f.output, "output", "o", "perf.data", "write to `FILE`, - for a pipe; its ending says the format")
-	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
-	fl.Lookup("compress").NoOptDefVal = "1"
 	fl.Float64VarP(&f.duration, "duration", "d", 0, "end after `SECONDS`, and COMMAND with it")
-	fl.IntVar(&f.stackSize, "stack-size", defaultStackSize, fmt.Sprintf("copy `BYTES` of each stack, at most %d", largestStackSize))
+	fl.IntVar(&f.stackSize, "stack-size", f.stackSize, fmt.Sprintf("copy `BYTES` of each stack, at most %d", largestStackSize))
 	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "end user stacks after `N` frames")
 	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses")
-	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
-	f.exportFlags.add(c)
 	c.RegisterFlagCompletionFunc("event", completeEvents)
 	c.RegisterFlagCompletionFunc("pid", completePIDs)
-	return c
 }
 
 // options turns flags into what capture is asked to do.

@@ -1,0 +1,58 @@
+package compare_test
+
+import (
+	"testing"
+	"time"
+
+	"unspool/capture"
+	"unspool/capture/compare"
+)
+
+// TestCauses records programs of which it is known where frame pointers lead, and why.
+func TestCauses(t *testing.T) {
+	causes := buildProgram(t, "causes", withFP...)
+	for _, c := range []struct {
+		name    string
+		options capture.Options
+		program string // causes with argument, if not a path
+		class   compare.Class
+		blamed  string // function
+		lost    int
+	}{
+		{"frame pointers everywhere", capture.Options{}, "s", compare.Same, "", 0},
+		{"a leaf without one", capture.Options{}, "b", compare.LeafCaller, "bare", 1},
+		{"a leaf with one on other paths only", capture.Options{}, buildProgram(t, "shrink", withFP...), compare.LeafCaller, "often", 1},
+		{"a function without one", capture.Options{}, "p", compare.Middle, "passing", 1},
+		{"a leaf that counts in BP", capture.Options{}, "z", compare.Early, "zero", 3},
+		{"a leaf that has a pointer in BP", capture.Options{}, "a", compare.Astray, "astray", 3},
+		{"deeper than the kernel's chains", capture.Options{}, "d", compare.Cut, "", 176},
+		{"deeper than the copy, which the kernel's chain completes", capture.Options{StackSize: 8192}, "w", compare.Same, "", 0},
+		{"deeper than the copy", capture.Options{StackSize: 8192, Strict: true}, "w", compare.Cut, "", 0},
+		{"a frame pointer where there is no CFI", capture.Options{}, "u", compare.Same, "", 0},
+		{"the same by CFI alone", capture.Options{Strict: true}, "u", compare.DWARFStops, "", 0},
+		{"neither", capture.Options{Strict: true}, "n", compare.BothStop, "", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := c.options
+			o.Duration = 500 * time.Millisecond
+			if o.Command = []string{causes, c.program}; len(c.program) > 1 {
+				o.Command = []string{c.program}
+			}
+			r := record(t, o)
+			r.wants(t, c.class, 97)
+			for i := range r.Groups {
+				g := &r.Groups[i]
+				if g.Class != c.class || g.Count*2 < r.Samples {
+					continue
+				}
+				if g.Lost != c.lost {
+					t.Errorf("%d frames are lost", g.Lost)
+				}
+				if b := r.blamedAt(g); c.blamed != "" && (b < 0 || r.DWARF.Frames[b].Name != c.blamed) {
+					t.Errorf("parted %d", g.Parted)
+				}
+			}
+			r.examples(t, 1)
+		})
+	}
+}

@@ -1,0 +1,252 @@
+package compare
+
+import (
+	"encoding/json"
+	"io"
+
+	"unspool/capture/profile"
+	"unspool/capture/symbols"
+)
+
+// Result is what a comparison says, for the terminal, the page and --json, whose keys these are. Keys may be added, never renamed. Shares
+// are of all samples, from 0 to 1.
+type Result struct {
+	Version int    `json:"version"`
+	Samples uint64 `json:"samples"`         // with a user stack: all shares are of these
+	Others  uint64 `json:"other_samples"`   // without one
+	Lost    uint64 `json:"lost"`            // records
+	Stacks  uint64 `json:"distinct_stacks"` // by CFI
+
+	Classes map[string]ClassResult `json:"classes"` // by key, every class
+
+	Kernel *Agreement `json:"kernel_chain,omitempty"` // nil where the recording has no chains of the kernel's
+
+	BlameImages    []BlameResult `json:"blame_images"`
+	BlameFunctions []BlameResult `json:"blame_functions"`
+
+	Shares       []ShareResult `json:"shares"`
+	WrongCallers []CallResult  `json:"wrong_callers"`
+
+	StackSizes []SizeResult `json:"stack_sizes"`
+	Enough     int          `json:"enough_stack_bytes"` // for 99 % of the samples; 0 when no size that could be judged is
+
+	Cost *CostResult `json:"cost,omitempty"` // nil for recordings that were made elsewhere
+
+	Lint []FindingResult `json:"lint"`
+
+	Problems []string `json:"problems"`
+}
+
+// ClassResult is one class.
+type ClassResult struct {
+	Words    string  `json:"words"`
+	Samples  uint64  `json:"samples"`
+	Share    float64 `json:"share"`
+	Stacks   uint64  `json:"distinct_stacks"`
+	MeanLost float64 `json:"mean_frames_lost"`
+
+	Example *Example `json:"example,omitempty"`
+}
+
+// Example is the most frequent sample of a class: both stacks, leaf first.
+type Example struct {
+	Samples uint64   `json:"samples"`
+	DWARF   []string `json:"dwarf"`
+	FP      []string `json:"fp"`
+	Parted  int      `json:"parted"` // the first index in dwarf that fp has not in its place; -1 when there is none
+	End     string   `json:"end"`    // why DWARF ends
+}
+
+// Agreement says how often the kernel's own chain is what its walk, repeated on the copy, came to.
+type Agreement struct {
+	Samples uint64  `json:"samples"`
+	Share   float64 `json:"share"`
+}
+
+// BlameResult is a Blame.
+type BlameResult struct {
+	Image    string  `json:"image"`
+	Path     string  `json:"path"`
+	Package  string  `json:"package,omitempty"`
+	Function string  `json:"function,omitempty"`
+	Cause    string  `json:"cause"`
+	Words    string  `json:"words"`
+	Samples  uint64  `json:"samples"`
+	Share    float64 `json:"share_of_lost_stacks"`
+	Lost     uint64  `json:"frames_lost"`
+}
+
+// ShareResult is a Share.
+type ShareResult struct {
+	Function string  `json:"function"`
+	Image    string  `json:"image"`
+	DWARF    float64 `json:"dwarf"`
+	FP       float64 `json:"fp"`
+}
+
+// CallResult is a Call.
+type CallResult struct {
+	Caller  string  `json:"caller"`
+	Callee  string  `json:"callee"`
+	Image   string  `json:"image"`
+	Samples uint64  `json:"samples"`
+	Share   float64 `json:"share"`
+}
+
+// SizeResult is a Size.
+type SizeResult struct {
+	Bytes    int     `json:"bytes"`
+	Complete float64 `json:"complete"`
+}
+
+// CostResult is Costs.
+type CostResult struct {
+	StackSize int        `json:"stack_size"`
+	Chain     SampleCost `json:"callchain"`
+	Stack     SampleCost `json:"stack"`
+}
+
+// SampleCost is a Cost.
+type SampleCost struct {
+	Bytes  float64 `json:"bytes"`
+	Kernel float64 `json:"kernel_us"`
+	User   float64 `json:"user_us"`
+}
+
+// FindingResult is a Finding.
+type FindingResult struct {
+	Flaw     string  `json:"flaw"`
+	Words    string  `json:"words"`
+	Image    string  `json:"image"`
+	Path     string  `json:"path"`
+	Package  string  `json:"package,omitempty"`
+	Function string  `json:"function,omitempty"`
+	Offset   uint64  `json:"offset"`
+	Addr     uint64  `json:"addr"`
+	Samples  uint64  `json:"samples"`
+	Share    float64 `json:"share"`
+}
+
+// mostRows bounds each list.
+const mostRows = 100
+
+// mostNamed is how many rows of a list are looked up in the package manager.
+const mostNamed = 20
+
+// Result sums the comparison up. asked is the size of the copies of stacks, in bytes; costs may be nil.
+func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *Result {
+	r := &Result{Version: 1, Samples: c.Samples, Others: c.Others, Lost: c.DWARF.Lost(), Problems: c.DWARF.Problems, Classes: c.classes()}
+	r.Stacks = uint64(len(c.DWARF.Samples))
+	if c.Checked > 0 {
+		r.Kernel = &Agreement{c.Checked, float64(c.Agreed) / float64(c.Checked)}
+	}
+	var packages Packages
+	functions, images := c.Blames(sym)
+	var lost uint64
+	for _, b := range images {
+		lost += b.Samples
+	}
+	blames := func(all []Blame) []BlameResult {
+		list := []BlameResult{}
+		for i, b := range all[:min(len(all), mostRows)] {
+			if i < mostNamed {
+				b.Package = packages.Of(b.Image.Path)
+			}
+			list = append(list, BlameResult{
+				Image: b.Image.Name, Path: b.Image.Path, Package: b.Package, Function: b.Function, Cause: b.Cause.Key(), Words: b.Cause.String(),
+				Samples: b.Samples, Share: share(b.Samples, lost), Lost: b.Lost,
+			})
+		}
+		return list
+	}
+	r.BlameImages, r.BlameFunctions = blames(images), blames(functions)
+	r.Shares, r.WrongCallers, r.StackSizes, r.Lint = []ShareResult{}, []CallResult{}, []SizeResult{}, []FindingResult{}
+	for _, s := range firstOf(c.Shares()) {
+		r.Shares = append(r.Shares, ShareResult{s.Function, s.Image.Name, share(s.DWARF, c.Samples), share(s.FP, c.Samples)})
+	}
+	for _, call := range firstOf(c.WrongCallers()) {
+		r.WrongCallers = append(r.WrongCallers, CallResult{call.Caller, call.Callee, call.Image.Name, call.Samples, share(call.Samples, c.Samples)})
+	}
+	sizes, enough := c.StackSizes(asked)
+	r.Enough = enough
+	for _, s := range sizes {
+		r.StackSizes = append(r.StackSizes, SizeResult{s.Bytes, share(s.Complete, c.Samples)})
+	}
+	for i, f := range firstOf(c.Lint(sym)) {
+		if i < mostNamed {
+			f.Package = packages.Of(f.Image.Path)
+		}
+		r.Lint = append(r.Lint, FindingResult{
+			f.Flaw.Key(), f.Flaw.String(), f.Image.Name, f.Image.Path, f.Package, f.Function, f.Offset, f.Addr, f.Samples, share(f.Samples, c.Samples),
+		})
+	}
+	if costs != nil {
+		cost := func(c Cost) SampleCost {
+			return SampleCost{c.Bytes, float64(c.Kernel.Nanoseconds()) / 1e3, float64(c.User.Nanoseconds()) / 1e3}
+		}
+		r.Cost = &CostResult{costs.StackSize, cost(costs.Chain), cost(costs.Stack)}
+	}
+	if r.Problems == nil {
+		r.Problems = []string{}
+	}
+	return r
+}
+
+func firstOf[T any](list []T) []T { return list[:min(len(list), mostRows)] }
+
+func share(n, of uint64) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(n) / float64(of)
+}
+
+// classes sums the groups up.
+func (c *Comparison) classes() map[string]ClassResult {
+	all := make(map[string]ClassResult, NumClasses)
+	for class := range Class(NumClasses) {
+		r := ClassResult{Words: class.String()}
+		stacks := make(map[int32]bool)
+		var lost uint64
+		for i := range c.Groups {
+			g := &c.Groups[i]
+			if g.Class != class {
+				continue
+			}
+			if r.Example == nil { // they are sorted
+				r.Example = c.example(g)
+			}
+			r.Samples += g.Count
+			lost += g.Count * uint64(g.Lost)
+			stacks[g.DWARF] = true
+		}
+		r.Stacks = uint64(len(stacks))
+		r.Share = share(r.Samples, c.Samples)
+		if r.Samples > 0 {
+			r.MeanLost = float64(lost) / float64(r.Samples)
+		}
+		all[class.Key()] = r
+	}
+	return all
+}
+
+// example shows the stacks of a group, without the kernel's part.
+func (c *Comparison) example(g *Group) *Example {
+	names := func(p *profile.Profile, node int32) []string {
+		list := []string{}
+		for i := 0; node > 0; node, i = p.Nodes[node].Parent, i+1 {
+			if i >= g.Kernel {
+				list = append(list, p.Frames[p.Nodes[node].Frame].Name)
+			}
+		}
+		return list
+	}
+	return &Example{g.Count, names(c.DWARF, g.DWARF), names(c.FP, g.FP), g.Parted, g.End.String()}
+}
+
+// WriteJSON writes the result as one JSON object and a newline.
+func (r *Result) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(r)
+}

@@ -1,0 +1,227 @@
+package compare
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"unspool/capture/report"
+)
+
+// Text says how a result is printed.
+type Text struct {
+	Width  int  // columns
+	Colour bool // with ANSI escape sequences
+	Rows   int  // of each list; 0 for 8
+}
+
+// WriteText prints a result for people.
+func (r *Result) WriteText(w io.Writer, o Text) error {
+	p := newPage(w, o)
+	p.summary(r)
+	p.classes(r)
+	p.examples(r)
+	p.blame(r)
+	p.shares(r)
+	p.sizes(r)
+	p.cost(r)
+	p.lint(r)
+	for _, problem := range r.Problems {
+		p.line("note: %s", report.Clean(problem))
+	}
+	return p.w.Flush()
+}
+
+type page struct {
+	w *bufio.Writer
+	o Text
+}
+
+func newPage(w io.Writer, o Text) *page {
+	if o.Rows == 0 {
+		o.Rows = 8
+	}
+	if o.Width < 60 {
+		o.Width = 100
+	}
+	return &page{bufio.NewWriter(w), o}
+}
+
+func (p *page) line(format string, args ...any) {
+	fmt.Fprintln(p.w, strings.TrimRight(fmt.Sprintf(format, args...), " "))
+}
+
+func (p *page) head(format string, args ...any) {
+	p.line("")
+	if p.o.Colour {
+		format = "\x1b[1m" + format + "\x1b[0m"
+	}
+	p.line(format, args...)
+}
+
+func percentage(share float64) string {
+	switch {
+	case share == 0:
+		return "·"
+	case share < 0.0005:
+		return "<0.1%"
+	}
+	return fmt.Sprintf("%.1f%%", 100*share)
+}
+
+func (p *page) summary(r *Result) {
+	text := fmt.Sprintf("%s samples with a user stack", report.Number(r.Samples))
+	if r.Others > 0 {
+		text += fmt.Sprintf(" (and %s without)", report.Number(r.Others))
+	}
+	text += fmt.Sprintf(", %s distinct stacks, %s records lost", report.Number(r.Stacks), report.Number(r.Lost))
+	p.line("%s", text)
+	if r.Kernel != nil {
+		p.line("the kernel's frame-pointer chain is what the copied stack says in %s of the samples", exact(r.Kernel.Share))
+	}
+}
+
+// exact does not round to 100 % what is less.
+func exact(share float64) string {
+	if share < 1 && share >= 0.9995 {
+		return fmt.Sprintf("%.3f%%", 100*share)
+	}
+	return percentage(share)
+}
+
+func (p *page) classes(r *Result) {
+	p.head("%7s  %7s  %6s  %s", "samples", "stacks", "lost", "frame pointers and DWARF")
+	for c := range Class(NumClasses) {
+		k := r.Classes[c.Key()]
+		lost := "·"
+		if k.MeanLost > 0 {
+			lost = fmt.Sprintf("%.1f", k.MeanLost)
+		}
+		p.line("%7s  %7s  %6s  %s", percentage(k.Share), percentage(share(k.Stacks, r.Stacks)), lost, k.Words)
+	}
+	p.line("%7s  %7s  %6s", "", "", "(frames that FP misses, on average)")
+}
+
+// examples shows an example of each class side by side.
+func (p *page) examples(r *Result) {
+	const most = 12
+	column := (p.o.Width - 4) / 2
+	for c := range Class(NumClasses) {
+		k := r.Classes[c.Key()]
+		if c == Same || k.Example == nil {
+			continue
+		}
+		e := k.Example
+		p.head("%s, for instance in %s", k.Words, plural(e.Samples, "sample"))
+		p.line("  %-*s  %s", column, "DWARF", "frame pointers")
+		rows := max(len(e.DWARF), len(e.FP))
+		for i := range min(rows, most) {
+			mark := " "
+			if i == e.Parted {
+				mark = "▸"
+			}
+			p.line("%s %s  %s", mark, pad(cell(e.DWARF, i), column), report.Shorten(cell(e.FP, i), column))
+		}
+		if rows > most {
+			p.line("  … %d and %d frames in all", len(e.DWARF), len(e.FP))
+		}
+	}
+}
+
+func cell(list []string, i int) string {
+	if i < len(list) {
+		return report.Clean(list[i])
+	}
+	return ""
+}
+
+func pad(s string, n int) string {
+	s = report.Shorten(s, n)
+	return s + strings.Repeat(" ", max(0, n-report.Columns(s)))
+}
+
+func (p *page) blame(r *Result) {
+	if len(r.BlameImages) == 0 {
+		return
+	}
+	p.head("where frame pointers lose the stack, of the stacks that they lose")
+	for _, b := range r.BlameImages[:min(len(r.BlameImages), p.o.Rows)] {
+		owner := ""
+		if b.Package != "" {
+			owner = " (" + b.Package + ")"
+		}
+		p.line("%7s  %s%s: %s", percentage(b.Share), report.Clean(b.Image), report.Clean(owner), b.Words)
+	}
+	p.line("")
+	for _, b := range r.BlameFunctions[:min(len(r.BlameFunctions), p.o.Rows)] {
+		p.line("%7s  %s  %s: %s", percentage(b.Share), report.Shorten(report.Clean(b.Function), p.o.Width-40), report.Clean(b.Image), b.Words)
+	}
+}
+
+func (p *page) shares(r *Result) {
+	if len(r.Shares) > 0 {
+		p.head("%7s  %7s  %s", "FP", "DWARF", "function, with what it calls")
+		for _, s := range r.Shares[:min(len(r.Shares), p.o.Rows)] {
+			p.line("%7s  %7s  %s  %s", percentage(s.FP), percentage(s.DWARF), report.Shorten(report.Clean(s.Function), p.o.Width-40), report.Clean(s.Image))
+		}
+	}
+	if len(r.WrongCallers) > 0 {
+		p.head("calls that frame pointers show and that never were")
+		for _, c := range r.WrongCallers[:min(len(r.WrongCallers), p.o.Rows)] {
+			half := (p.o.Width - 16) / 2
+			p.line("%7s  %s → %s", percentage(c.Share), report.Shorten(report.Clean(c.Caller), half), report.Shorten(report.Clean(c.Callee), half))
+		}
+	}
+}
+
+func (p *page) sizes(r *Result) {
+	if len(r.StackSizes) == 0 || r.Samples == 0 {
+		return
+	}
+	p.head("stacks that are complete, by bytes copied")
+	var parts []string
+	for _, s := range r.StackSizes {
+		parts = append(parts, fmt.Sprintf("%d KiB %s", s.Bytes>>10, percentage(s.Complete)))
+	}
+	p.line("  %s", strings.Join(parts, "   "))
+	if r.Enough > 0 {
+		p.line("  --stack-size %d is enough for 99 %%", r.Enough)
+	} else {
+		p.line("  no size that was tried is enough for 99 %%")
+	}
+}
+
+func (p *page) cost(r *Result) {
+	if r.Cost == nil {
+		return
+	}
+	c := r.Cost
+	p.head("%-34s  %10s  %10s  %10s", "what a sample costs here", "bytes", "kernel µs", "user µs")
+	p.line("%-34s  %10.0f  %10.1f  %10.1f", "  callchain by frame pointers", c.Chain.Bytes, c.Chain.Kernel, c.Chain.User)
+	p.line("%-34s  %10.0f  %10.1f  %10.1f", fmt.Sprintf("  stack, %d bytes, and unwinding", c.StackSize), c.Stack.Bytes, c.Stack.Kernel, c.Stack.User)
+}
+
+func (p *page) lint(r *Result) {
+	if len(r.Lint) == 0 {
+		return
+	}
+	p.head("code on these stacks whose CFI is missing or wrong")
+	for _, f := range r.Lint[:min(len(r.Lint), p.o.Rows)] {
+		where := report.Clean(f.Image)
+		if f.Function != "" {
+			where += fmt.Sprintf(": %s+%#x (%#x)", report.Clean(f.Function), f.Offset, f.Addr)
+		}
+		if f.Package != "" {
+			where += " (" + report.Clean(f.Package) + ")"
+		}
+		p.line("%7s  %s: %s", percentage(f.Share), where, f.Words)
+	}
+}
+
+func plural(n uint64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return report.Number(n) + " " + what + "s"
+}

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"unspool/capture"
+	"unspool/capture/compare"
+	"unspool/capture/export"
+	"unspool/capture/perfdata"
+	"unspool/capture/profile"
+	"unspool/capture/symbols"
+)
+
+// compareFlags are the options of compare as they are typed.
+type compareFlags struct {
+	recordFlags
+	json      bool
+	html      string
+	failUnder []string
+	symfs     string
+	cache     string
+
+	least map[compare.Class]float64
+}
+
+// statusUnder is the exit status when a class has less than --fail-under asks for.
+const statusUnder = 1
+
+func compareCommand(status *int) *cobra.Command {
+	f := compareFlags{recordFlags: recordFlags{stackSize: largestStackSize}}
+	c := &cobra.Command{
+		Use:   "compare [options] -a | -p PID | -- COMMAND [ARG…] | FILE | A B",
+		Short: "Compare frame-pointer stacks with DWARF stacks, on the same samples",
+		Long: `Say what frame pointers lose on a workload, and which package is to blame.
+Each sample carries both answers: the kernel's walk along frame pointers, and the
+stack as its unwind tables have it. FILE is a recording with raw stacks, of
+'perf record --call-graph dwarf'; A and B are any two recordings, say of a build
+with and of one without frame pointers.
+
+Nothing is kept of the samples but what is printed.`,
+		Example: `  unspool compare -- ./program
+  unspool compare -a -d 60 --html report.html
+  unspool compare --fail-under same=95 -- make check
+  unspool compare with-fp.data without-fp.data`,
+		Args: func(c *cobra.Command, args []string) error {
+			files := f.files(c, args)
+			switch {
+			case len(files) > 2:
+				return &usageError{"unspool compare", fmt.Errorf("one or two recordings: what is %q? (a command goes behind --)", files[2])}
+			case len(files) == 0 && !f.all && len(f.pids) == 0 && len(args) == 0:
+				return &usageError{"unspool compare", errors.New("nothing to compare: give -a, -p PID, -- COMMAND, or a recording")}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			under, err := f.compare(f.files(c, args), args)
+			if under {
+				*status = statusUnder
+			}
+			return err
+		},
+		DisableFlagsInUseLine: true,
+	}
+	f.addRecording(c)
+	fl := c.Flags()
+	fl.BoolVar(&f.json, "json", false, "print everything as JSON")
+	fl.StringVar(&f.html, "html", "", "write a page with both flame graphs to `FILE`")
+	fl.StringArrayVar(&f.failUnder, "fail-under", nil, "exit with status 1 when `CLASS=PERCENT` is not reached; classes are the keys of --json")
+	fl.StringVar(&f.symfs, "symfs", "", "look for mapped files below `DIR` first")
+	fl.StringVar(&f.cache, "buildid-dir", "", "perf's build-ID cache is `DIR` (default ~/.debug)")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but the result and errors")
+	c.MarkFlagDirname("symfs")
+	c.MarkFlagDirname("buildid-dir")
+	c.RegisterFlagCompletionFunc("fail-under", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var keys []string
+		for c := range compare.Class(compare.NumClasses) {
+			keys = append(keys, c.Key()+"=\t"+c.String())
+		}
+		return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	})
+	return c
+}
+
+// files are the arguments that are recordings: those that are no command.
+func (f *compareFlags) files(c *cobra.Command, args []string) []string {
+	if f.all || len(f.pids) > 0 || c.ArgsLenAtDash() == 0 {
+		return nil
+	}
+	return args
+}
+
+// check reads the options that are not record's.
+func (f *compareFlags) check(files []string) error {
+	f.least = make(map[compare.Class]float64)
+	for _, s := range f.failUnder {
+		key, value, _ := strings.Cut(s, "=")
+		class, ok := compare.ClassByKey(key)
+		percent, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
+		switch {
+		case !ok:
+			var keys []string
+			for c := range compare.Class(compare.NumClasses) {
+				keys = append(keys, c.Key())
+			}
+			return fmt.Errorf("--fail-under %s: the classes are %s", s, strings.Join(keys, ", "))
+		case err != nil || !(percent >= 0 && percent <= 100):
+			return fmt.Errorf("--fail-under %s: a percentage is wanted, as in %s=95", s, key)
+		}
+		f.least[class] = percent
+	}
+	if len(files) == 2 && len(f.least) > 0 {
+		return errors.New("--fail-under is about the samples of one recording")
+	}
+	return nil
+}
+
+// compare prints the comparison and says whether a class has less than was asked for.
+func (f *compareFlags) compare(files, command []string) (under bool, err error) {
+	if err := f.check(files); err != nil {
+		return false, &usageError{"unspool compare", err}
+	}
+	if len(files) == 2 {
+		return false, f.two(files[0], files[1])
+	}
+	folder, err := os.MkdirTemp("", "unspool-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(folder)
+	pairs := filepath.Join(folder, "pairs.data")
+	var costs *compare.Costs
+	asked := f.stackSize
+	if len(files) == 1 {
+		asked, err = f.convert(files[0], pairs)
+	} else {
+		costs, err = f.recordPairs(command, pairs)
+	}
+	var damage *perfdata.DamageError
+	if err != nil && !errors.As(err, &damage) {
+		return false, err
+	}
+	r, oerr := perfdata.Open(pairs)
+	if oerr != nil {
+		return false, errors.Join(err, oerr)
+	}
+	defer r.Close()
+	sym := symbols.New(symbols.Options{Root: f.symfs, Cache: f.cache})
+	c, lerr := compare.Load(r, sym, profile.Options{})
+	if lerr != nil {
+		return false, errors.Join(err, lerr)
+	}
+	if c.Samples == 0 {
+		return false, errors.Join(err, errors.New("no sample has a user stack: there is nothing to compare"))
+	}
+	result := c.Result(sym, asked, costs)
+	return f.under(result), errors.Join(err, f.print(result, c.DWARF, c.FP))
+}
+
+// under says whether a class has less than was asked for, and which.
+func (f *compareFlags) under(r *compare.Result) bool {
+	under := false
+	for class, percent := range f.least {
+		if have := 100 * r.Classes[class.Key()].Share; have < percent {
+			fmt.Fprintf(os.Stderr, "unspool: %s: %.2f %% of the samples, less than %g %%\n", class.Key(), have, percent)
+			under = true
+		}
+	}
+	return under
+}
+
+// printed is what the result of a comparison can do.
+type printed interface {
+	WriteJSON(w io.Writer) error
+	WriteText(w io.Writer, o compare.Text) error
+}
+
+func (f *compareFlags) print(r printed, left, right *profile.Profile) error {
+	if f.html != "" {
+		if err := f.page(r, left, right); err != nil {
+			return err
+		}
+	}
+	if f.json {
+		return r.WriteJSON(os.Stdout)
+	}
+	var o compare.Text
+	if isTerminal(os.Stdout) {
+		o.Width, o.Colour = columns(os.Stdout), os.Getenv("NO_COLOR") == ""
+	}
+	return r.WriteText(os.Stdout, o)
+}
+
+// convert unwinds a recording of perf's both ways, and returns how much of each stack was copied.
+func (f *compareFlags) convert(input, output string) (asked int, err error) {
+	r, err := perfdata.Open(input)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range r.Events() {
+		asked = max(asked, int(e.PerfEventAttr.Sample_stack_user))
+	}
+	pipe := r.Pipe()
+	r.Close()
+	if asked == 0 && !pipe {
+		return 0, fmt.Errorf("%s has no raw stacks: 'perf record --call-graph dwarf' makes recordings that have", input)
+	}
+	o := capture.ConvertOptions{Input: input, Output: output, Symfs: f.symfs, Cache: f.cache, MaxStack: f.maxStack, Strict: f.strict, Pairs: true}
+	var line *statusLine
+	if !f.quiet {
+		line = newStatusLine(os.Stderr)
+		o.Note, o.Progress = line.note, line.converted
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	defer stop()
+	_, err = capture.Convert(ctx, o)
+	line.clear()
+	return asked, err
+}
+
+// recordPairs measures what samples cost, and records.
+func (f *compareFlags) recordPairs(command []string, output string) (*compare.Costs, error) {
+	f.output = output
+	o, err := f.options(command)
+	if err != nil {
+		return nil, &usageError{"unspool compare", err}
+	}
+	o.Pairs = true
+	if f.json {
+		o.CommandStdout = os.Stderr // stdout is for the result alone
+	}
+	var costs *compare.Costs
+	if measured, err := compare.Measure(f.stackSize); err == nil {
+		costs = &measured
+	} else if !f.quiet {
+		fmt.Fprintf(os.Stderr, "unspool: what a sample costs could not be measured: %v\n", err)
+	}
+	var line *statusLine
+	if !f.quiet {
+		line = newStatusLine(os.Stderr)
+		o.Note, o.Progress = line.note, line.update
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second one ends unspool itself
+	_, err = capture.Record(ctx, o)
+	line.clear()
+	return costs, err
+}
+
+// two compares two recordings.
+func (f *compareFlags) two(a, b string) error {
+	var sides [2]*profile.Profile
+	for i, path := range []string{a, b} {
+		p, err := f.load(path)
+		if err != nil {
+			return err
+		}
+		sides[i] = p.ByFunction()
+	}
+	return f.print(compare.CompareTwo(sides[0], sides[1], a, b), sides[0], sides[1])
+}
+
+// load reads a recording, unwound where it has raw stacks.
+func (f *compareFlags) load(path string) (*profile.Profile, error) {
+	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	defer stop()
+	u, err := export.Unwind(ctx, capture.ConvertOptions{Input: path, Symfs: f.symfs, Cache: f.cache, MaxStack: f.maxStack, Strict: f.strict})
+	if err != nil {
+		if u != nil {
+			u.Close()
+		}
+		return nil, err
+	}
+	defer u.Close()
+	r, err := perfdata.Open(u.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return profile.Load(r, symbols.New(symbols.Options{Root: f.symfs, Cache: f.cache}), profile.Options{})
+}
+
+// page writes the page.
+func (f *compareFlags) page(r printed, left, right *profile.Profile) error {
+	return errors.New("--html: in the making")
+}
