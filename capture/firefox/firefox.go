@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -44,6 +45,7 @@ type writer struct {
 	timeline *profile.Timeline
 	tables   *tables
 	origin   uint64 // what times count from, in ns of the recording's clock
+	end      uint64 // of the recording, since the origin
 	interval uint64 // between two samples of a thread that runs, in ns; 0 when unknown
 	main     int32  // the event whose samples are samples, -1 when there are none
 	threads  []thread
@@ -68,6 +70,10 @@ func Write(to io.Writer, p *profile.Profile, timeline *profile.Timeline, o Optio
 		if loss.Time > 0 {
 			w.origin = min(w.origin, loss.Time)
 		}
+	}
+	w.end = p.First - w.origin + uint64(max(p.Duration, 0))
+	for _, loss := range p.Losses {
+		w.end = max(w.end, w.since(loss.Time))
 	}
 	w.interval = w.meanInterval()
 	if err := w.describeThreads(); err != nil {
@@ -114,6 +120,9 @@ func (w *writer) write() error {
 	w.close('}')
 	return nil
 }
+
+// since is a time of the recording's clock counted from the origin.
+func (w *writer) since(time uint64) uint64 { return time - min(time, w.origin) }
 
 // mainEvent is the first event that has samples.
 func mainEvent(p *profile.Profile) int32 {
@@ -164,12 +173,15 @@ func (w *writer) writeMeta() {
 	number("preprocessedProfileVersion", version)
 	number("processType", 0)
 	number("stackwalk", 1)
-	w.key("interval")
-	if w.interval > 0 {
-		w.milliseconds(w.interval)
-	} else {
-		w.number(1)
+	interval := w.interval
+	if interval == 0 {
+		interval = 1e6 // the format wants one
 	}
+	w.key("interval")
+	w.milliseconds(interval)
+	number("profilingStartTime", 0)
+	w.key("profilingEndTime") // the last sample lasts an interval
+	w.milliseconds(w.end + min(interval, math.MaxUint64-w.end))
 	w.key("startTime")
 	if began := p.Began.UnixNano(); !p.Began.IsZero() && began > 0 && uint64(began) > p.First-w.origin {
 		w.milliseconds(uint64(began) - (p.First - w.origin))

@@ -29,7 +29,7 @@ func TestSamplesKeepTheirTimesAndStacks(t *testing.T) {
 	s.sample(2*second, th, 0, 0)                // a stack without frames
 	s.sample(2*second-5, th, s.stack(outer), 0) // a clock that goes back
 	d := s.written(Options{Name: "perf.data"})
-	if d.Meta.PreprocessedProfileVersion != 66 || d.Meta.Interval != 1 || d.Meta.StartTime != 1_700_000_000_000 || d.Meta.Product != "perf.data" {
+	if d.Meta.PreprocessedProfileVersion != 66 || d.Meta.Interval != 1 || d.Meta.StartTime != 1_700_000_000_000 || d.Meta.Product != "perf.data" || d.Meta.ProfilingEndTime != 1001 {
 		t.Errorf("meta: %+v", d.Meta)
 	}
 	if len(d.Threads) != 1 {
@@ -227,8 +227,8 @@ func TestLossesAndOtherEventsAreMarkers(t *testing.T) {
 	s.Samples[0].End = profile.Complete
 	s.Began = time.UnixMilli(5000)
 	d := s.written(Options{})
-	if d.Meta.StartTime != 4999 {
-		t.Errorf("starts at %v", d.Meta.StartTime)
+	if d.Meta.StartTime != 4999 || d.Meta.ProfilingEndTime != 6 {
+		t.Errorf("starts at %v, lasts until %v", d.Meta.StartTime, d.Meta.ProfilingEndTime)
 	}
 	if len(d.Threads) != 2 || d.Threads[0].Samples.Length != 1 || d.Threads[0].Samples.TimeDeltas[0] != 1 {
 		t.Fatalf("threads %+v", d.Threads)

@@ -74,6 +74,6 @@ func (w *writer) writeTimes(processBegan, processEnded, began, ended uint64) {
 			w.null()
 			continue
 		}
-		w.milliseconds(field.at - min(field.at, w.origin))
+		w.milliseconds(w.since(field.at))
 	}
 }

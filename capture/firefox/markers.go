@@ -70,7 +70,7 @@ func (w *writer) writeGaps() {
 		}
 		w.index(w.lost)
 	})
-	w.column("startTime", n, func(i int) { w.milliseconds(losses[i].Time - min(losses[i].Time, w.origin)) })
+	w.column("startTime", n, func(i int) { w.milliseconds(w.since(losses[i].Time)) })
 	w.same("endTime", n, "null")
 	w.same("phase", n, instant)
 	w.same("category", n, strconv.Itoa(other))

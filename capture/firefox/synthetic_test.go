@@ -100,7 +100,7 @@ type document struct {
 	raw  []byte
 	Meta struct {
 		PreprocessedProfileVersion                    int
-		Interval, StartTime                           float64
+		Interval, StartTime, ProfilingEndTime         float64
 		Product                                       string
 		Categories                                    []struct{ Subcategories []string }
 		MarkerSchema                                  []struct{ Name string }

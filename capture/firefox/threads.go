@@ -30,7 +30,11 @@ func (w *writer) describeThreads() error {
 			if !e.gap {
 				t.samples++
 			}
-		}, func(entry) { t.markers++ })
+			w.end = max(w.end, e.time)
+		}, func(e entry) {
+			t.markers++
+			w.end = max(w.end, e.time)
+		})
 		if err != nil {
 			return err
 		}
@@ -121,7 +125,7 @@ func (w *writer) each(i int32, sample, marker func(entry)) error {
 		if pt.Node < 0 || int(pt.Node) >= len(w.p.Nodes) || pt.Event < 0 || int(pt.Event) >= len(w.p.Events) {
 			return fmt.Errorf("thread %d: a sample with node %d of %d, event %d of %d", i, pt.Node, len(w.p.Nodes), pt.Event, len(w.p.Events))
 		}
-		now = max(now, pt.Time-min(pt.Time, w.origin))
+		now = max(now, w.since(pt.Time))
 		e := entry{time: now, stack: pt.Node - 1, event: pt.Event, cpu: pt.CPU, period: pt.Period}
 		if e.event != w.main {
 			marker(e)
