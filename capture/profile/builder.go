@@ -2,7 +2,6 @@ package profile
 
 import (
 	"fmt"
-	"slices"
 
 	"unspool/capture/symbols"
 	"unspool/vmas"
@@ -233,8 +232,9 @@ func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
 	default:
 		f.Name, f.Symbol, f.Known, f.Addr = b.sym.Name(fn.Name), fn.Name, true, fn.Addr
 	}
+	known := len(b.p.Frames)
 	i := b.frame(f)
-	if pc != 0 && int(i) == len(b.p.Frames)-1 && !slices.Contains(im.sampled[max(0, len(im.sampled)-1):], i) {
+	if f.PC != 0 && int(i) == known { // new: files that lead to the same image share frames
 		im.sampled = append(im.sampled, i)
 	}
 	return i

@@ -1,6 +1,8 @@
 package profile
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
 	"unspool/capture/symbols/srcline"
@@ -15,17 +17,10 @@ func (l *loader) lines() []int32 {
 		below[i] = []int32{int32(i)}
 	}
 	paths := make(map[string]string)
-	for _, im := range l.opened {
+	images := slices.SortedFunc(maps.Values(l.opened), func(a, b *image) int { return cmp.Compare(a.index, b.index) })
+	for _, im := range images {
 		frames := im.sampled
-		slices.SortFunc(frames, func(a, b int32) int {
-			switch x, y := p.Frames[a].PC, p.Frames[b].PC; {
-			case x < y:
-				return -1
-			case x > y:
-				return 1
-			}
-			return 0
-		})
+		slices.SortFunc(frames, func(a, b int32) int { return cmp.Or(cmp.Compare(p.Frames[a].PC, p.Frames[b].PC), cmp.Compare(a, b)) })
 		pcs := make([]uint64, len(frames))
 		for i, f := range frames {
 			pcs[i] = p.Frames[f].PC
@@ -42,7 +37,7 @@ func (l *loader) lines() []int32 {
 					outer := &p.Frames[f]
 					f = int32(len(p.Frames))
 					below[frames[i]] = append(below[frames[i]], f)
-					p.Frames = append(p.Frames, Frame{Name: l.sym.Name(at.Func), Symbol: at.Func, Image: outer.Image, Kind: outer.Kind, Known: true, Inlined: true, PC: outer.PC})
+					p.Frames = append(p.Frames, Frame{Name: "[inlined]", Image: outer.Image, Kind: outer.Kind, Inlined: true, PC: outer.PC})
 				}
 				frame := &p.Frames[f]
 				if !frame.Known && at.Func != "" {

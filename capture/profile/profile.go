@@ -51,7 +51,7 @@ type Image struct {
 }
 
 // Frame is a place in the code. A function without a name is called by its image and address in brackets,
-// "[libfoo.so+0x1230]"; all of an image whose extent is unknown too are "[libfoo.so]".
+// "[libfoo.so+0x1230]"; all of an image whose extent is unknown too are "[libfoo.so]", and what is inlined is "[inlined]".
 type Frame struct {
 	Name    string // demangled
 	Symbol  string // as the symbol table or the compiler has it, mangled; "" when the function is not known
