@@ -17,7 +17,7 @@
 
   const html = (tag, to, set) => to.appendChild(Object.assign(document.createElementNS('http://www.w3.org/1999/xhtml', tag), set));
   const tools = svg.appendChild(document.createElementNS('http://www.w3.org/2000/svg', 'foreignObject'));
-  tools.setAttribute('y', 8);
+  tools.setAttribute('y', 10);
   tools.setAttribute('height', 34);
   const bar = html('div', tools, {id: 'tools'});
   const found = html('output', bar, {id: 'found'});
