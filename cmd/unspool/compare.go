@@ -15,7 +15,6 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/compare"
-	"unspool/capture/export"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
@@ -27,8 +26,7 @@ type compareFlags struct {
 	json      bool
 	html      string
 	failUnder []string
-	symfs     string
-	cache     string
+	nameFlags
 
 	least map[compare.Class]float64
 }
@@ -76,11 +74,8 @@ Nothing is kept of the samples but what is printed.`,
 	fl.BoolVar(&f.json, "json", false, "print everything as JSON")
 	fl.StringVar(&f.html, "html", "", "write a page with both flame graphs to `FILE`")
 	fl.StringArrayVar(&f.failUnder, "fail-under", nil, "exit with status 1 when `CLASS=PERCENT` is not reached; classes are the keys of --json")
-	fl.StringVar(&f.symfs, "symfs", "", "look for mapped files below `DIR` first")
-	fl.StringVar(&f.cache, "buildid-dir", "", "perf's build-ID cache is `DIR` (default ~/.debug)")
+	f.nameFlags.add(c)
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but the result and errors")
-	c.MarkFlagDirname("symfs")
-	c.MarkFlagDirname("buildid-dir")
 	c.RegisterFlagCompletionFunc("fail-under", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var keys []string
 		for c := range compare.Class(compare.NumClasses) {
@@ -154,8 +149,12 @@ func (f *compareFlags) compare(files, command []string) (under bool, err error) 
 		return false, errors.Join(err, oerr)
 	}
 	defer r.Close()
-	sym := symbols.New(symbols.Options{Root: f.symfs, Cache: f.cache})
+	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	defer stop()
+	line := newStatusLine(os.Stderr)
+	sym := symbols.New(f.nameFlags.sources(ctx, line))
 	c, lerr := compare.Load(r, sym, profile.Options{})
+	line.clear()
 	if lerr != nil {
 		return false, errors.Join(err, lerr)
 	}
@@ -259,35 +258,19 @@ func (f *compareFlags) recordPairs(command []string, output string) (*compare.Co
 
 // two compares two recordings.
 func (f *compareFlags) two(a, b string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	defer stop()
+	line := newStatusLine(os.Stderr)
 	var sides [2]*profile.Profile
 	for i, path := range []string{a, b} {
-		p, err := f.load(path)
+		p, err := loadProfile(ctx, path, f.nameFlags, line, profile.Options{})
+		line.clear()
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", path, err)
 		}
 		sides[i] = p.ByFunction()
 	}
 	return f.print(compare.CompareTwo(sides[0], sides[1], a, b), sides[0], sides[1])
-}
-
-// load reads a recording, unwound where it has raw stacks.
-func (f *compareFlags) load(path string) (*profile.Profile, error) {
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
-	defer stop()
-	u, err := export.Unwind(ctx, capture.ConvertOptions{Input: path, Symfs: f.symfs, Cache: f.cache, MaxStack: f.maxStack, Strict: f.strict})
-	if err != nil {
-		if u != nil {
-			u.Close()
-		}
-		return nil, err
-	}
-	defer u.Close()
-	r, err := perfdata.Open(u.Path)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	return profile.Load(r, symbols.New(symbols.Options{Root: f.symfs, Cache: f.cache}), profile.Options{})
 }
 
 // page writes the page.

@@ -12,14 +12,12 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/export"
-	"unspool/capture/symbols"
 )
 
 // convertFlags are the options of convert as they are typed.
 type convertFlags struct {
-	output   string
-	symfs    string
-	cache    string
+	output string
+	nameFlags
 	maxStack int
 	strict   bool
 	compress int
@@ -70,8 +68,7 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 	fl := c.Flags()
 	fl.SortFlags = false
 	fl.StringVarP(&f.output, "output", "o", "", "write to `OUT`, - for a pipe; its ending says the format")
-	fl.StringVar(&f.symfs, "symfs", "", "look for mapped files below `DIR` first")
-	fl.StringVar(&f.cache, "buildid-dir", "", "perf's build-ID cache is `DIR` (default ~/.debug)")
+	f.nameFlags.add(c)
 	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "end user stacks after `N` frames")
 	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses")
 	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
@@ -81,8 +78,6 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
 	f.exportFlags.add(c)
-	c.MarkFlagDirname("symfs")
-	c.MarkFlagDirname("buildid-dir")
 	return c
 }
 
@@ -129,7 +124,7 @@ func (f *convertFlags) convert(input string) error {
 	line := f.follow(&o)
 	out, err := capture.Convert(ctx, o)
 	line.clear()
-	return errors.Join(err, f.sumUp(&out))
+	return errors.Join(err, f.sumUp(&out, f.output))
 }
 
 // export converts a recording into another format, by way of one with callchains where it has none.
@@ -143,10 +138,9 @@ func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions) err
 	}
 	defer unwound.Close()
 	if unwound.Outcome != nil {
-		err = errors.Join(err, f.sumUp(unwound.Outcome))
+		err = errors.Join(err, f.sumUp(unwound.Outcome, "-"))
 	}
-	sym := symbols.Options{Root: f.symfs, Cache: f.cache}
-	return errors.Join(err, f.write(unwound.Path, name, f.output, sym, f.quiet, f.verbose))
+	return errors.Join(err, f.write(unwound.Path, name, f.output, f.nameFlags, f.quiet, f.verbose))
 }
 
 // follow lets a status line follow the conversion.
@@ -160,6 +154,6 @@ func (f *convertFlags) follow(o *capture.ConvertOptions) *statusLine {
 	return line
 }
 
-func (f *convertFlags) sumUp(out *capture.Outcome) error {
-	return sumUp(out, capture.Limits{MaxStack: f.maxStack, Converted: true}, f.output, f.stats, f.quiet, f.verbose)
+func (f *convertFlags) sumUp(out *capture.Outcome, output string) error {
+	return sumUp(out, capture.Limits{MaxStack: f.maxStack, Converted: true}, output, f.stats, f.quiet, f.verbose)
 }

@@ -13,14 +13,12 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/export"
-	"unspool/capture/symbols"
 )
 
 // exportFlags say in which format a recording is written and how its names are found.
 type exportFlags struct {
 	name     string
 	noInline bool
-	shorten  bool
 	symbols  bool
 
 	format   export.Format
@@ -31,7 +29,6 @@ func (f *exportFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.name, "format", "", "write `FORMAT`, whatever the output's name ends in: "+formatNames())
 	fl.BoolVar(&f.noInline, "no-inline", false, "leave out inlined functions and source lines, which take time to look up")
-	fl.BoolVar(&f.shorten, "shorten", false, "shorten names: leave out the arguments of templates")
 	fl.BoolVar(&f.symbols, "symbols", true, "put names into the output; --symbols=false leaves them to its reader")
 	c.RegisterFlagCompletionFunc("format", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
@@ -85,10 +82,12 @@ func (f *exportFlags) choose(output string) (err error) {
 func (f *exportFlags) exports() bool { return f.format.Name != export.Perf.Name }
 
 // write writes a recording in the format. The recording itself stays.
-func (f *exportFlags) write(input, name, output string, sym symbols.Options, quiet, verbose bool) error {
-	sym.Shorten = f.shorten
+func (f *exportFlags) write(input, name, output string, names nameFlags, quiet, verbose bool) error {
+	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	defer stop()
+	context.AfterFunc(ctx, stop)
 	o := export.Options{
-		Format: f.format, Input: input, Name: name, Output: output, Symbols: sym,
+		Format: f.format, Input: input, Name: name, Output: output,
 		Lines: f.symbols && !f.noInline, NoNames: !f.symbols,
 	}
 	var line *statusLine
@@ -96,9 +95,7 @@ func (f *exportFlags) write(input, name, output string, sym symbols.Options, qui
 		line = newStatusLine(os.Stderr)
 		o.Progress = line.named
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
-	defer stop()
-	context.AfterFunc(ctx, stop)
+	o.Symbols = names.sources(ctx, line)
 	out, err := export.Write(ctx, o)
 	line.clear()
 	if out.Written == 0 || quiet {
@@ -112,7 +109,7 @@ func (f *exportFlags) write(input, name, output string, sym symbols.Options, qui
 		fmt.Fprintf(os.Stderr, "unspool: %s\n", problem)
 	}
 	if output != "-" {
-		fmt.Fprintf(os.Stderr, "%s samples in %s of %s: %s opens it\n", capture.Count(out.Samples), output, f.format.Name, f.format.About)
+		fmt.Fprintf(os.Stderr, "%s samples in %s (%s), for %s\n", capture.Count(out.Samples), output, f.format.Name, f.format.About)
 	}
 	return err
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
-	"unspool/capture/symbols"
 	"unspool/perfring"
 )
 
@@ -37,6 +36,7 @@ type recordFlags struct {
 	quiet     bool
 	verbose   bool
 	exportFlags
+	names nameFlags
 }
 
 const (
@@ -82,6 +82,7 @@ recording and leaves a complete file.`,
 	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
 	fl.Lookup("compress").NoOptDefVal = "1"
 	f.exportFlags.add(c)
+	f.names.addShorten(c)
 	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
@@ -218,7 +219,7 @@ func (f *recordFlags) record(command []string) (status int, err error) {
 		remove()
 		return status, err
 	}
-	if werr := f.write(recorded, f.output, f.output, symbols.Options{}, f.quiet, f.verbose); werr != nil {
+	if werr := f.write(recorded, f.output, f.output, f.names, f.quiet, f.verbose); werr != nil {
 		return statusFailure, errors.Join(err, fmt.Errorf("%w; the recording is in %s", werr, recorded))
 	}
 	remove()
@@ -248,7 +249,11 @@ func (f *recordFlags) run(o capture.Options) (started bool, status int, err erro
 	out, err := capture.Record(ctx, o)
 	line.clear()
 	limits := capture.Limits{StackSize: f.stackSize, MaxStack: f.maxStack}
-	if serr := sumUp(&out, limits, o.Output, f.stats, f.quiet, f.verbose); err == nil {
+	output := o.Output
+	if f.exports() {
+		output = "-" // it is not what was asked for
+	}
+	if serr := sumUp(&out, limits, output, f.stats, f.quiet, f.verbose); err == nil {
 		err = serr
 	}
 	if err != nil {

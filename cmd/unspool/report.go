@@ -2,13 +2,18 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
+	"os/signal"
 
 	"github.com/spf13/cobra"
 
+	"unspool/capture"
+	"unspool/capture/explore"
+	"unspool/capture/export"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/report"
@@ -23,11 +28,10 @@ type reportFlags struct {
 	comms   []string
 	pids    []int
 	tids    []int
-	symfs   string
-	cache   string
-	shorten bool
 	json    bool
+	http    string
 	noPager bool
+	nameFlags
 
 	filter profile.Filter
 }
@@ -39,14 +43,15 @@ func reportCommand() *cobra.Command {
 		Short: "Show the hottest functions and the call tree of a recording",
 		Long: `Show where the time of a recording went: the functions that cost most, by
 themselves and with what they called, and the tree of calls, outermost function
-first. FILE (default perf.data, - for a pipe) is any perf.data file with
-callchains, also one that perf wrote.
+first. FILE (default perf.data, - for a pipe) is any perf.data file, also one
+that perf wrote; raw stacks are unwound first.
 
 On a terminal, text that is longer than the screen goes through $UNSPOOL_PAGER,
 $PAGER or less, in colours unless NO_COLOR is set.`,
 		Example: `  unspool report
   unspool report --by process --no-kernel perf.data
   unspool report --comm 'cc1*' --inline --percent-limit 0.5
+  unspool report --http
   unspool report --json | jq -r '.events[0].functions[] | "\(.self) \(.name)"'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -71,13 +76,11 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 	fl.StringSliceVar(&f.comms, "comm", nil, "only threads called `NAME`, or as a pattern like 'cc1*' says; or several, NAME,NAME…")
 	fl.IntSliceVar(&f.pids, "pid", nil, "only the process `PID`, or several, PID,PID…")
 	fl.IntSliceVar(&f.tids, "tid", nil, "only the thread `TID`, or several, TID,TID…")
-	fl.BoolVar(&f.shorten, "shorten", false, "shorten names: leave out the arguments of templates")
-	fl.StringVar(&f.symfs, "symfs", "", "look for mapped files below `DIR` first")
-	fl.StringVar(&f.cache, "buildid-dir", "", "perf's build-ID cache is `DIR` (default ~/.debug)")
+	f.nameFlags.add(c)
+	fl.StringVar(&f.http, "http", "", "serve pprof's web interface at `ADDR`, --http alone on a free port of localhost")
+	fl.Lookup("http").NoOptDefVal = "localhost:"
 	fl.BoolVar(&f.json, "json", false, "write JSON, with all functions and the whole call tree")
 	fl.BoolVar(&f.noPager, "no-pager", false, "write to the terminal, however long it is")
-	c.MarkFlagDirname("symfs")
-	c.MarkFlagDirname("buildid-dir")
 	c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(report.ByNames(), cobra.ShellCompDirectiveNoFileComp))
 	for _, name := range []string{"percent-limit", "top", "comm", "pid", "tid"} {
 		c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
@@ -132,10 +135,18 @@ func ids(given []int) (ids []uint32, err error) {
 
 // report prints the report. A recording that is damaged is shown up to the damage, which is among its notes.
 func (f *reportFlags) report() error {
-	p, err := f.load()
+	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	defer stop()
+	line := newStatusLine(os.Stderr)
+	p, err := f.load(ctx, line)
+	line.clear()
 	if err != nil {
 		return err
 	}
+	if f.http != "" {
+		return f.serve(ctx, p)
+	}
+	stop() // from here on a signal ends us, as it ends any program that prints
 	if f.json {
 		return report.WriteJSON(os.Stdout, p, f.Options)
 	}
@@ -156,22 +167,49 @@ func (f *reportFlags) report() error {
 }
 
 // load reads the recording, with what the options ask for.
-func (f *reportFlags) load() (*profile.Profile, error) {
-	r, err := perfdata.Open(f.File)
+func (f *reportFlags) load(ctx context.Context, line *statusLine) (*profile.Profile, error) {
+	return loadProfile(ctx, f.File, f.nameFlags, line, profile.Options{
+		Lines:  f.inline || f.By == report.Source || f.http != "",
+		Filter: f.filter,
+	})
+}
+
+// loadProfile reads a recording, which it unwinds first where it has raw stacks.
+func loadProfile(ctx context.Context, path string, names nameFlags, line *statusLine, o profile.Options) (*profile.Profile, error) {
+	u, uerr := export.Unwind(ctx, capture.ConvertOptions{
+		Input: path, Symfs: names.symfs, Cache: names.cache, MaxStack: defaultMaxStack, Progress: line.converted,
+	})
+	if u == nil {
+		return nil, uerr
+	}
+	defer u.Close()
+	r, err := perfdata.Open(u.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	line := newStatusLine(os.Stderr)
-	defer line.clear()
-	sym := symbols.New(symbols.Options{Root: f.symfs, Cache: f.cache, Shorten: f.shorten})
-	return profile.Load(r, sym, profile.Options{
-		Lines:  f.inline || f.By == report.Source,
-		Filter: f.filter,
-		Progress: func(uint64) {
-			if read, total := r.Position(); total > 0 {
-				line.named(float64(read) / float64(total))
-			}
-		},
+	defer context.AfterFunc(ctx, r.Stop)()
+	o.Progress = func(uint64) {
+		if read, total := r.Position(); total > 0 {
+			line.named(float64(read) / float64(total))
+		}
+	}
+	p, err := profile.Load(r, symbols.New(names.sources(ctx, line)), o)
+	if errors.Is(err, perfdata.ErrStopped) {
+		err = errors.New("interrupted")
+	}
+	if err == nil && uerr != nil {
+		p.Damage = errors.Join(uerr, p.Damage)
+		p.Problems = append(p.Problems, fmt.Sprintf("what follows is lost: %v", uerr))
+	}
+	return p, err
+}
+
+// serve serves the recording until it is interrupted.
+func (f *reportFlags) serve(ctx context.Context, p *profile.Profile) error {
+	return explore.Serve(ctx, p, explore.Options{
+		Symbols: f.nameFlags.sources(ctx, nil), Addr: f.http,
+		Ready:   func(url string) { fmt.Printf("%s shows %s; Ctrl-C ends it\n", url, f.File) },
+		Problem: func(text string) { fmt.Fprintf(os.Stderr, "unspool: %s\n", text) },
 	})
 }

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"unspool/capture/symbols"
+	"unspool/capture/symbols/debuginfod"
+)
+
+// nameFlags say where the files of images are, and how names are shown.
+type nameFlags struct {
+	symfs   string
+	cache   string
+	shorten bool
+}
+
+func (f *nameFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.symfs, "symfs", "", "look for mapped files below `DIR` first")
+	fl.StringVar(&f.cache, "buildid-dir", "", "perf's build-ID cache is `DIR` (default ~/.debug)")
+	c.MarkFlagDirname("symfs")
+	c.MarkFlagDirname("buildid-dir")
+	f.addShorten(c)
+}
+
+func (f *nameFlags) addShorten(c *cobra.Command) {
+	c.Flags().BoolVar(&f.shorten, "shorten", false, "shorten names: leave out the arguments of templates")
+}
+
+// sources are the options of a Symbolizer. Files that are not here are asked for of debuginfod's servers, if DEBUGINFOD_URLS names any; line shows
+// that, and ctx ends it.
+func (f *nameFlags) sources(ctx context.Context, line *statusLine) symbols.Options {
+	o := symbols.Options{Root: f.symfs, Cache: f.cache, Shorten: f.shorten}
+	d, ok := debuginfod.Environment()
+	if !ok {
+		return o
+	}
+	if line != nil && line.terminal {
+		d.Progress = debuginfod.Status(func(text string) {
+			if text == "" {
+				line.clear()
+			} else {
+				line.show(text)
+			}
+		})
+	}
+	o.Debuginfod = debuginfod.New(ctx, d)
+	return o
+}
