@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"unspool/capture/perfdata"
 )
 
 var le = binary.LittleEndian
@@ -116,7 +118,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// header writes the file's header. When the capture ends is not known yet: readers take 0, which is before its start, for that.
+// header writes the file's header. The recording may know when its last sample was; a capture whose end is 0, before its
+// start, makes readers look for it.
 func (w *Writer) header() {
 	w.buf = le.AppendUint32(w.buf, magic)
 	w.buf = le.AppendUint32(w.buf, version|littleByte)
@@ -126,5 +129,10 @@ func (w *Writer) header() {
 	}
 	w.field(headerClock, clock)
 	w.buf = le.AppendUint64(w.buf, w.start)
-	w.buf = append(w.buf, make([]byte, headerSize-headerEnd)...)
+	var end uint64
+	if b := w.reader.Feature(perfdata.SampleTime); len(b) == 16 { // of the first and the last
+		end = le.Uint64(b[8:])
+	}
+	w.buf = le.AppendUint64(w.buf, end)
+	w.buf = append(w.buf, make([]byte, headerSize-headerEnd-8)...)
 }

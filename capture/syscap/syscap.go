@@ -18,7 +18,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"unspool/capture/perfdata"
@@ -60,8 +62,8 @@ type process struct {
 	shown bool // a frame tells of it
 }
 
-// New makes a Writer of the recording that r reads. Without seeking, the capture's header does not say when it ends, and readers look
-// for the last frame instead; where w is an io.WriterAt, whose beginning is the capture's, Finish completes it.
+// New makes a Writer of the recording that r reads. Where w is an io.WriterAt, whose beginning is the capture's, Finish puts into the
+// header when the capture ends; otherwise that is what the recording says, if it does, and readers find the end by themselves.
 func New(w io.Writer, r *perfdata.Reader, o Options) *Writer {
 	return &Writer{out: w, reader: r, options: o, processes: make(map[uint32]*process), names: newNames()}
 }
@@ -282,8 +284,8 @@ func (w *Writer) begin(time uint64) {
 // Finish writes what only the loaded profile knows, which is the one that Begin was called with: names, and what is missing.
 func (w *Writer) Finish() error {
 	w.begin(0)
-	for pid, p := range w.processes {
-		if !p.shown {
+	for _, pid := range slices.Sorted(maps.Keys(w.processes)) {
+		if p := w.processes[pid]; !p.shown {
 			w.show(frameHeader{cpu: -1, pid: int32(pid), time: w.end}, p)
 		}
 	}

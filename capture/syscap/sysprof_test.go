@@ -3,6 +3,7 @@ package syscap
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -78,7 +79,7 @@ func record(t testing.TB) (path string, p *profile.Profile) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	w := New(out, r, Options{})
+	w := New(struct{ io.Writer }{out}, r, Options{})
 	p, err = profile.Load(r, symbols.New(symbols.Options{}), profile.Options{Watcher: w, Lines: true})
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +203,11 @@ func librarysReading(t *testing.T, path string, c *captured, want map[string]int
 			}
 			delete(frames, words[0])
 		case "time":
-			if want := fmt.Sprint(c.start, " ", c.end); rest != want {
+			last := c.end // the last sample
+			for _, f := range c.frames {
+				last = max(last, f.time)
+			}
+			if want := fmt.Sprint(c.start, " ", last); rest != want {
 				t.Errorf("from %s, want %s", rest, want)
 			}
 		case "sample":
