@@ -3,6 +3,7 @@ package capture
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -34,6 +35,24 @@ func readExecve() execve {
 	}
 	defer f.Close()
 	return execve{loaders: findLoaders(f)}
+}
+
+// recordedExecve is readExecve for a recording whose kernel has the symbol ref at an
+// address: it knows nothing unless the running kernel has it there, too.
+func recordedExecve(ref string, addr uint64) execve {
+	f, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		return execve{}
+	}
+	defer f.Close()
+	const near = 64 << 10 // _text and _stext are among the first symbols
+	begin := make([]byte, near)
+	n, _ := io.ReadFull(f, begin)
+	line := fmt.Sprintf("%016x T %s\n", addr, ref)
+	if addr == 0 || !bytes.Contains(begin[:n], []byte(line)) {
+		return execve{}
+	}
+	return execve{loaders: findLoaders(io.MultiReader(bytes.NewReader(begin[:n]), f))}
 }
 
 // loading says whether a sample was taken in load_elf_binary.

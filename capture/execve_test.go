@@ -2,7 +2,9 @@ package capture
 
 import (
 	"encoding/binary"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -34,6 +36,32 @@ ffffffffc0000000 t module_function	[module]
 	} {
 		if got := findLoaders(strings.NewReader(c.kallsyms)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
+		}
+	}
+}
+
+// The kernel of a recording is known by where it lay.
+func TestRecordedExecve(t *testing.T) {
+	b, err := os.ReadFile("/proc/kallsyms")
+	if err != nil {
+		t.Skip(err)
+	}
+	var addr uint64
+	for line := range strings.Lines(string(b)) {
+		if hex, ok := strings.CutSuffix(line, " T _text\n"); ok {
+			addr, _ = strconv.ParseUint(hex, 16, 64)
+			break
+		}
+	}
+	if addr == 0 {
+		t.Skip("the kernel hides its symbols")
+	}
+	if e := recordedExecve("_text", addr); len(e.loaders) == 0 || len(e.loaders) != len(readExecve().loaders) {
+		t.Errorf("the running kernel: %v", e.loaders)
+	}
+	for _, other := range []uint64{0, addr + 0x200000} {
+		if e := recordedExecve("_text", other); e.loaders != nil {
+			t.Errorf("a kernel at %#x: %v", other, e.loaders)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package capture
 
 import (
+	"strings"
+
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
@@ -158,8 +160,15 @@ func (s *Session) count(rec perfring.Record) (err error) {
 
 func (s *Session) mmap(rec perfring.Record) error {
 	var m perfring.Mmap
-	if err := perfring.DecodeMmap(rec, &m); err != nil || kernelMapping(m.Misc) {
+	if err := perfring.DecodeMmap(rec, &m); err != nil {
 		return err
+	}
+	if kernelMapping(m.Misc) {
+		// Its name ends in that of a symbol, whose address the offset is (machine__mmap_name in tools/perf).
+		if ref, ok := strings.CutPrefix(string(m.Path), "[kernel.kallsyms]"); ok && s.recorded {
+			s.execve = recordedExecve(ref, m.Offset)
+		}
+		return nil
 	}
 	prot := uint32(vmas.ProtExec)
 	if m.Misc&unix.PERF_RECORD_MISC_MMAP_DATA != 0 {
