@@ -7,8 +7,9 @@ type embedded struct {
 	data []byte // not written yet
 }
 
-// maxChunk is how much of a file a frame holds.
-const maxChunk = maxFrame - fileSize
+// maxChunk is how much of a file a frame holds: as much as in Sysprof's own captures, since sysprof-cli --merge has no room for
+// larger ones and crashes.
+const maxChunk = 16<<10 - fileSize
 
 func (f *embedded) write(b []byte) {
 	for n := maxChunk - len(f.data); len(b) > n; n = maxChunk {

@@ -455,4 +455,14 @@ func TestTheNamesOfManyAddresses(t *testing.T) {
 			}
 		}
 	}
+	t.Run("sysprof-cli", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "x.syscap")
+		if err := os.WriteFile(path, s.out.Bytes(), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		merged, err := parse([]byte(tool(t, "sysprof-cli", "--merge", path, path)))
+		if len(merged.of(frameSample)) != 2*n {
+			t.Errorf("%d samples, %d were merged with themselves; %v", len(merged.of(frameSample)), n, err)
+		}
+	})
 }
