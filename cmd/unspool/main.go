@@ -81,6 +81,21 @@ func fail(err error, status int) int {
 		}
 		return status
 	}
-	fmt.Fprintf(os.Stderr, "unspool: %s\n", strings.Join(strings.Fields(err.Error()), " "))
+	for _, err := range each(err) {
+		fmt.Fprintf(os.Stderr, "unspool: %s\n", strings.Join(strings.Fields(err.Error()), " "))
+	}
 	return status
+}
+
+// each takes the errors of errors.Join apart.
+func each(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || err.Error() != errors.Join(joined.Unwrap()...).Error() {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, each(e)...)
+	}
+	return all
 }
