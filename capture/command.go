@@ -16,22 +16,18 @@ import (
 const stubName = "unspool (waiting to run the command)"
 
 // The child must exec from the thread that the events were opened on, which
-// is the process's first: only an init function is sure to run on it.
+// is the process's first: only an init function is sure to run on it. So any
+// program that imports this package can be the child, the binaries of tests, too.
 func init() {
-	if isStub() {
+	if len(os.Args) > 1 && os.Args[0] == stubName {
 		runtime.LockOSThread()
+		becomeCommand()
 	}
 }
 
-func isStub() bool { return len(os.Args) > 1 && os.Args[0] == stubName }
-
-// RunStub is the first thing that main calls. In the child that a recording
-// starts, it waits for the events to be open, runs the command in its own
-// place and does not return; everywhere else it does nothing.
-func RunStub() {
-	if !isStub() {
-		return
-	}
+// becomeCommand is what the child of a recording does: it waits for the events
+// to be open, runs the command in its own place and does not return.
+func becomeCommand() {
 	ready, failed := os.NewFile(3, "ready"), os.NewFile(4, "failed")
 	syscall.CloseOnExec(3)
 	syscall.CloseOnExec(4)

@@ -43,12 +43,15 @@ const (
 	measureRounds = 9
 )
 
-// RunStub is called by main before anything else. In the child that Measure starts it is the program to be sampled, and does not return; everywhere else
-// it does nothing.
-func RunStub() {
-	if len(os.Args) != 1 || os.Args[0] != measureStub {
-		return
+// As in package capture, any program that imports this one can be the child that is sampled.
+func init() {
+	if len(os.Args) == 1 && os.Args[0] == measureStub {
+		work()
 	}
+}
+
+// work is the program that Measure samples: a block of work for each byte that it reads. It does not return.
+func work() {
 	runtime.LockOSThread()
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) == nil {

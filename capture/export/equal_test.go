@@ -27,11 +27,6 @@ import (
 	"unspool/capture/symbols"
 )
 
-func TestMain(m *testing.M) {
-	capture.RunStub()
-	os.Exit(m.Run())
-}
-
 // counts are numbers of samples by stack: the thread's name, then functions from the outermost to the leaf.
 type counts map[string]uint64
 

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
-	"unspool/capture/compare"
 	"unspool/capture/doctor"
 )
 
@@ -23,8 +22,6 @@ var version = "devel"
 const statusFailure = 125
 
 func main() {
-	capture.RunStub()
-	compare.RunStub()
 	os.Exit(run(os.Args[1:]))
 }
 
