@@ -73,7 +73,7 @@ func (p opened) frame(row int, share float64) (x, y float64) {
 
 func TestPageInABrowser(t *testing.T) {
 	p := open(t, example(), Options{Title: hostile})
-	p.text("h1", printable(hostile))
+	p.text("h1", Printable(hostile))
 	const legend = "[...document.querySelectorAll('#legend li:not([hidden])')].map(e => e.textContent).join(', ')"
 	if have := browser.Eval[string](p.Page, legend); have != "user 51.0 %, inlined 20.0 %, JIT 15.0 %, kernel 10.0 %, unmapped 4.00 %" {
 		t.Errorf("legend: %s", have)
@@ -152,7 +152,7 @@ func TestPageInABrowser(t *testing.T) {
 	p.text("dd", "1,008 samples of 2 threads in 2.5 s")
 	p.Press("?")
 	p.Until("document.querySelector('#help').open")
-	if title := browser.Eval[string](p.Page, "document.title"); title != printable(hostile) {
+	if title := browser.Eval[string](p.Page, "document.title"); title != Printable(hostile) {
 		t.Errorf("title %q", title)
 	}
 	if n := browser.Eval[int](p.Page, "document.querySelectorAll('img, script').length"); n != 1 {

@@ -3,8 +3,10 @@ package flamegraph
 import (
 	"bytes"
 	"compress/flate"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"html/template"
 	"strings"
 	"unicode"
 )
@@ -27,24 +29,24 @@ type threadRow struct {
 	Comm string `json:"comm"`
 }
 
-// encode makes the page's data: a raw DEFLATE stream of a length (32 bits, little-endian), the header in so many bytes of JSON,
+// encode makes the page's data: base64 of a raw DEFLATE stream of a length (32 bits, little-endian), the header in so many bytes of JSON,
 // and unsigned LEB128 numbers:
 //
 //	each function:       name, image, colour | shade<<4, file + 1 or 0
 //	each node but 0:     depth of the node before it + 1 - its own depth, function, line
 //	each weight:         node - node of the weight before it, event, thread, count
-func encode(g *graph) ([]byte, error) {
+func encode(g *graph) (template.HTML, error) {
 	h := header{Functions: len(g.functions), Nodes: len(g.nodes), Weights: len(g.weights)}
 	event := make([]uint64, len(g.p.Events)) // those with samples only
 	for i, e := range g.events {
 		event[e] = uint64(i)
-		h.Events = append(h.Events, printable(g.p.Events[e].Name))
+		h.Events = append(h.Events, Printable(g.p.Events[e].Name))
 	}
 	for _, t := range g.p.Threads {
-		h.Threads = append(h.Threads, threadRow{t.PID, t.TID, printable(t.Comm)})
+		h.Threads = append(h.Threads, threadRow{t.PID, t.TID, Printable(t.Comm)})
 	}
 	for _, im := range g.p.Images {
-		h.Images = append(h.Images, printable(im.Name))
+		h.Images = append(h.Images, Printable(im.Name))
 	}
 	var body []byte
 	put := func(values ...uint64) {
@@ -74,20 +76,20 @@ func encode(g *graph) ([]byte, error) {
 	}
 	text, err := json.Marshal(h)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	var out bytes.Buffer
 	z, err := flate.NewWriter(&out, flate.DefaultCompression)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	_, _ = z.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(text)))) // a bytes.Buffer takes everything
 	_, _ = z.Write(text)
 	_, _ = z.Write(body)
 	if err := z.Close(); err != nil {
-		return nil, err
+		return "", err
 	}
-	return out.Bytes(), nil
+	return template.HTML(base64.StdEncoding.EncodeToString(out.Bytes())), nil
 }
 
 // indexer numbers strings.
@@ -104,14 +106,14 @@ func (x *indexer) index(s string) uint64 {
 		}
 		i = uint64(len(x.list))
 		x.at[s] = i
-		x.list = append(x.list, printable(s))
+		x.list = append(x.list, Printable(s))
 	}
 	return i
 }
 
-// printable replaces what is no text in a name of the recorded system: control characters, those that turn the direction of
+// Printable replaces what is no text in a name of the recorded system: control characters, those that turn the direction of
 // writing, and bytes that are not UTF-8.
-func printable(s string) string {
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return unicode.ReplacementChar

@@ -9,7 +9,7 @@
 // that has samples, and no rectangle that is too narrow to be seen, which it says.
 //
 // The page's style and scripts are in page/: data.js and graph.js know nothing of the page around them, so that another page can
-// show two graphs.
+// show two graphs, with Data, Script and Style.
 package flamegraph
 
 import (

@@ -2,10 +2,7 @@ package flamegraph
 
 import (
 	"bufio"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
-	"fmt"
 	"html/template"
 )
 
@@ -14,6 +11,8 @@ var (
 	pageHTML string
 	//go:embed page/style.css
 	styleCSS string
+	//go:embed page/parts.js
+	partsJS string
 	//go:embed page/data.js
 	dataJS string
 	//go:embed page/graph.js
@@ -24,12 +23,6 @@ var (
 
 var page = template.Must(template.New("page").Parse(pageHTML))
 
-// legendRow explains a colour.
-type legendRow struct {
-	Colour      int
-	Word, Title string
-}
-
 // writeHTML writes the page. Names of the recorded system reach it escaped by the template, or in base64; the page runs no script but those
 // of its own hash, and fetches nothing.
 func writeHTML(w *bufio.Writer, g *graph, o Options) error {
@@ -37,27 +30,15 @@ func writeHTML(w *bufio.Writer, g *graph, o Options) error {
 	if err != nil {
 		return err
 	}
-	style := styleCSS + ":root{" + rules("--fill%d-%d:%s;", false) + "}\n@media (prefers-color-scheme: dark){:root{" + rules("--fill%d-%d:%s;", true) + "}}\n"
-	var rows []legendRow
-	for _, c := range legend {
-		style += fmt.Sprintf(".fill%d{background:var(--fill%d-1)}", c, c)
-		rows = append(rows, legendRow{c, palette[c].word, palette[c].title})
-	}
-	script := "\n" + dataJS + graphJS + pageJS
+	style, script := Style(), Script()+pageJS
 	return page.Execute(w, map[string]any{
-		"Title":      printable(o.Title),
+		"Title":      Printable(o.Title),
 		"Style":      template.CSS(style),
-		"StyleHash":  hash(style),
+		"StyleHash":  Hash(style),
 		"Script":     template.JS(script),
-		"ScriptHash": hash(script),
-		"Legend":     rows,
+		"ScriptHash": Hash(script),
+		"Legend":     Legend(),
 		"Facts":      summary(g),
-		"Data":       template.HTML(base64.StdEncoding.EncodeToString(data)), // nothing in it needs to be escaped
+		"Data":       data,
 	})
-}
-
-// hash is how a Content-Security-Policy names a script or a style.
-func hash(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }

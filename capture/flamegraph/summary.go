@@ -28,7 +28,7 @@ func summary(g *graph) []fact {
 	var facts []fact
 	add := func(name, value string) {
 		if value != "" {
-			facts = append(facts, fact{name, printable(value)})
+			facts = append(facts, fact{name, Printable(value)})
 		}
 	}
 	samples := fmt.Sprintf("%s of %s", plural(p.Count(), "sample"), plural(uint64(len(p.Threads)), "thread"))

@@ -44,7 +44,7 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 	bottom := svgTop + (int(depth)+1)*svgRow
 	height := bottom + 24 + len(facts)*18 + 16
 
-	text := func(s string) string { return html.EscapeString(printable(s)) }
+	text := func(s string) string { return html.EscapeString(Printable(s)) }
 	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">`+"\n", svgWidth, height, svgWidth, height)
 	fmt.Fprintf(w, "<title>%s</title>\n<style>%s%s@media (prefers-color-scheme: dark){%s}</style>\n", text(o.Title), svgCSS, rules(".k%d%d rect{fill:%s}", false), rules(".k%d%d rect{fill:%s}", true))
 	fmt.Fprintf(w, `<rect class="ground" width="100%%" height="100%%"/>`+"\n"+`<text class="title" x="%d" y="28">%s</text>`+"\n", svgMargin, text(o.Title))
@@ -66,8 +66,8 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 		label, class, title := "all", "all", ""
 		if i > 0 {
 			f := &g.functions[n.function]
-			label, class = printable(f.name), fmt.Sprintf("k%d%d", g.colour(f), g.shade(f))
-			title = printable(palette[g.colour(f)].word + ", " + g.p.Images[f.image].Name + place(g.files[n.function], n.line))
+			label, class = Printable(f.name), fmt.Sprintf("k%d%d", g.colour(f), g.shade(f))
+			title = Printable(palette[g.colour(f)].word + ", " + g.p.Images[f.image].Name + place(g.files[n.function], n.line))
 		}
 		title = fmt.Sprintf("%s\n%s\ntotal %s (%s)", label, title, percent(total[i], total[0]), number(total[i]))
 		if i > 0 {

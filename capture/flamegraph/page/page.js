@@ -1,19 +1,5 @@
 'use strict';
 
-const $ = id => document.getElementById(id);
-const number = n => n.toLocaleString('en-US');
-const share = (n, of) => {
-  const percent = of ? 100 * n / of : 0;
-  return (percent === 0 || percent === 100 ? percent : percent.toFixed(percent < 9.95 ? 2 : 1)) + ' %';
-};
-
-function element(tag, className, text) {
-  const e = document.createElement(tag);
-  if (className) e.className = className;
-  if (text !== undefined) e.textContent = text;
-  return e;
-}
-
 async function main() {
   const profile = await unpack($('data').textContent);
   $('data').remove();
@@ -69,27 +55,20 @@ async function main() {
   $('reversed').addEventListener('change', show);
 
   // Search.
-  const lower = functions.map(f => f.name.toLowerCase());
   let hit = null;
 
   function search() {
-    const text = $('search').value;
     let test = null, wrong = '';
-    if (text && $('regex').checked) {
-      try {
-        const re = new RegExp(text, /\p{Lu}/u.test(text.replace(/\\./g, '')) ? 'u' : 'iu');
-        test = f => re.test(f.name);
-      } catch (e) {
-        wrong = 'not a regular expression';
-      }
-    } else if (text) {
-      test = /\p{Lu}/u.test(text) ? f => f.name.includes(text) : (f, i) => lower[i].includes(text);
+    try {
+      test = matcher($('search').value, $('regex').checked);
+    } catch (e) {
+      wrong = 'not a regular expression';
     }
     $('search').setAttribute('aria-invalid', wrong !== '');
     hit = null;
     let functionsHit = 0, sum = {samples: 0, frames: 0};
     if (test) {
-      hit = Uint8Array.from(functions, (f, i) => test(f, i) ? 1 : 0);
+      hit = Uint8Array.from(functions, f => test(f.name) ? 1 : 0);
       for (const h of hit) functionsHit += h;
       sum = callees.sum(fn => hit[fn]);
     }
@@ -158,18 +137,16 @@ async function main() {
   }
 
   function tip(node, x, y) {
-    const tip = $('tip');
-    tip.hidden = node < 0;
-    if (node < 0) return;
+    if (node < 0) {
+      $('tip').hidden = true;
+      return;
+    }
     const table = element('table');
     for (const [what, n, percent] of facts(node)) {
       const row = table.appendChild(element('tr'));
       row.append(element('th', '', what), element('td', '', percent), element('td', '', n));
     }
-    tip.replaceChildren(element('div', 'name', name(node)), element('div', 'place', place(node)), table);
-    const w = tip.offsetWidth, h = tip.offsetHeight;
-    tip.style.left = Math.max(8, Math.min(x + 14, innerWidth - w - 8)) + 'px';
-    tip.style.top = (y + 20 + h > innerHeight - 40 ? Math.max(8, y - h - 12) : y + 20) + 'px';
+    showTip(x, y, element('div', 'name', name(node)), element('div', 'place', place(node)), table);
   }
 
   $('graph').addEventListener('point', e => {
@@ -181,23 +158,7 @@ async function main() {
 
   // Where the reader is.
   $('graph').addEventListener('zoom', () => {
-    const crumbs = $('crumbs'), path = graph.path(graph.root), ends = 3;
-    crumbs.replaceChildren();
-    const add = node => {
-      const b = element('button', '', name(node));
-      b.title = name(node);
-      if (node === graph.root) b.setAttribute('aria-current', 'true');
-      b.addEventListener('click', () => graph.zoom(node));
-      crumbs.append(b);
-    };
-    add(0);
-    path.forEach((node, i) => {
-      if (path.length > 2 * ends && i >= ends && i < path.length - ends) {
-        if (i === ends) crumbs.append(element('span', '', `… ${path.length - 2 * ends} …`));
-        return;
-      }
-      add(node);
-    });
+    showCrumbs($('crumbs'), graph, name);
     $('reset').disabled = graph.root === 0;
     tip(-1);
     describe(graph.selected);
