@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/pprof/profile"
 )
@@ -49,8 +50,16 @@ type messages struct{ Options }
 
 func (m messages) PrintErr(args ...any) {
 	if m.Problem != nil {
-		m.Problem(strings.TrimSpace(fmt.Sprint(args...)))
+		m.Problem(strings.Join(strings.Fields(strings.Map(printable, fmt.Sprint(args...))), " "))
 	}
+}
+
+// printable makes a space of what would steer a terminal.
+func printable(r rune) rune {
+	if unicode.IsControl(r) {
+		return ' '
+	}
+	return r
 }
 
 func (m messages) ReadLine(string) (string, error)              { return "", io.EOF }

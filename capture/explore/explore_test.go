@@ -143,30 +143,54 @@ func TestPages(t *testing.T) {
 			}
 		}
 	}
-	for page, code := range map[string]string{
-		"/ui/source?f=" + url.QueryEscape("^mix<"): `(?s)x \^= x &lt;&lt; 13; .* 1[0-9a-f]+: +xor [^\n]*main.cc:7<`,
-		"/ui/source?f=library_spin":                `(?s)sink = sink &#43; i; .* 1[0-9a-f]+: +add [^\n]*library.c:5<`,
-		"/ui/disasm?f=library_spin":                `ROUTINE =+ library_spin\n(?s).* +[1-9][0-9.]*ms +[0-9.]+ms +1[0-9a-f]+: add `,
-	} {
-		if _, err := exec.LookPath("objdump"); err != nil {
-			t.Log("objdump is missing")
-			break
+	t.Run("machine code", func(t *testing.T) {
+		run(t, "objdump", "--version")
+		for page, code := range map[string]string{
+			"/ui/source?f=" + url.QueryEscape("^mix<"): `(?s)x \^= x &lt;&lt; 13; .* 1[0-9a-f]+: +xor [^\n]*main.cc:7<`,
+			"/ui/source?f=library_spin":                `(?s)sink = sink &#43; i; .* 1[0-9a-f]+: +add [^\n]*library.c:5<`,
+			"/ui/disasm?f=library_spin":                `ROUTINE =+ library_spin\n(?s).* +[1-9][0-9.]*ms +[0-9.]+ms +1[0-9a-f]+: add `,
+		} {
+			if _, body := get(t, base+page, ""); !regexp.MustCompile(code).MatchString(body) {
+				t.Errorf("%s: without %s: %s", page, code, excerpt(body))
+			}
 		}
-		if _, body := get(t, base+page, ""); !regexp.MustCompile(code).MatchString(body) {
-			t.Errorf("%s: without %s: %s", page, code, excerpt(body))
+	})
+	t.Run("graph", func(t *testing.T) {
+		run(t, "dot", "-V")
+		if status, body := get(t, base+"/ui/graph", ""); status != 200 || !strings.Contains(body, "<svg") || !strings.Contains(body, "library_spin") {
+			t.Errorf("status %d: %s", status, excerpt(body))
 		}
-	}
-	if _, err := exec.LookPath("dot"); err == nil {
-		if status, body := get(t, base+"/ui/graph", ""); status != 200 || !strings.Contains(body, "library_spin") {
-			t.Errorf("graph: %d", status)
-		}
-	}
+	})
 	if found, _ := filepath.Glob(filepath.Join(settings, "*")); found != nil {
 		t.Errorf("written: %v", found)
 	}
 	stop()
 	if _, err := http.Get(base); err == nil {
 		t.Error("served after the end")
+	}
+}
+
+// TestWithoutDisassembler lists source by the lines of the profile.
+func TestWithoutDisassembler(t *testing.T) {
+	p := record(t)
+	t.Setenv("PATH", t.TempDir())
+	base, _ := serve(t, p, Options{})
+	if status, body := get(t, base+"/ui/source?f=library_spin", ""); status != 200 || !strings.Contains(body, "sink = sink &#43; i;") {
+		t.Errorf("status %d: %s", status, excerpt(body))
+	}
+}
+
+// TestAnotherBuild shows no machine code of a file that was built anew since.
+func TestAnotherBuild(t *testing.T) {
+	p := record(t)
+	for i := range p.Images {
+		if p.Images[i].BuildID != nil {
+			p.Images[i].BuildID[0]++
+		}
+	}
+	base, _ := serve(t, p, Options{})
+	if status, body := get(t, base+"/ui/source?f=library_spin", ""); status != 200 || !strings.Contains(body, "sink = sink &#43; i;") || regexp.MustCompile(`1[0-9a-f]+: +add`).MatchString(body) {
+		t.Errorf("status %d: %s", status, excerpt(body))
 	}
 }
 

@@ -1,6 +1,7 @@
 package pprof
 
 import (
+	"slices"
 	"strings"
 
 	proto "github.com/google/pprof/profile"
@@ -18,6 +19,7 @@ type stacks struct {
 	locations []*proto.Location // by spot
 	functions map[function]*proto.Function
 	known     map[int32][]*proto.Location // by leaf
+	scratch   []*proto.Location
 }
 
 // spot is a frame behind the one that it is inlined into: what is one location in pprof.
@@ -64,13 +66,15 @@ func (s *stacks) at(leaf int32) []*proto.Location {
 	if ok {
 		return stack
 	}
+	s.scratch = s.scratch[:0]
 	for node := leaf; node > 0; {
-		stack = append(stack, s.location(s.spot[node]))
+		s.scratch = append(s.scratch, s.location(s.spot[node]))
 		for s.p.Frames[s.p.Nodes[node].Frame].Inlined {
 			node = s.p.Nodes[node].Parent
 		}
 		node = s.p.Nodes[node].Parent
 	}
+	stack = slices.Clone(s.scratch)
 	s.known[leaf] = stack
 	return stack
 }
