@@ -20,6 +20,13 @@ type place struct {
 type names struct {
 	at     map[place]int32
 	madeUp map[owner]uint64 // addresses of frames that can't have their own
+	recent [1 << 14]recent  // by a hash of the place: samples come back to the same ones
+}
+
+// recent is a frame that has its own address.
+type recent struct {
+	place
+	frame1 int32 // index plus one
 }
 
 type owner struct {
@@ -33,15 +40,20 @@ const (
 	madeUpStep  = 16
 )
 
-func newNames() names { return names{make(map[place]int32), make(map[owner]uint64)} }
+func newNames() names { return names{at: make(map[place]int32), madeUp: make(map[owner]uint64)} }
 
 // place returns the address for a frame at an address of a process: this one, or one that is made up if it, or its
 // neighbour, is another function's. (Neighbours, because the end of a range of addresses is part of it for Sysprof up to 44, and not for
 // later ones.)
 func (n *names) place(p *profile.Profile, pid uint32, addr uint64, frame int32) uint64 {
 	at := place{addr, pid}
+	slot := &n.recent[(addr^addr>>14^uint64(pid)*0x9e3779b1)%uint64(len(n.recent))]
+	if *slot == (recent{at, frame + 1}) {
+		return addr
+	}
 	if known, ok := n.at[at]; ok {
 		if same(p, known, frame) {
+			*slot = recent{at, frame + 1}
 			return addr
 		}
 		return n.made(pid, frame)
