@@ -138,3 +138,25 @@ func symbolized(t *testing.T, path string, pcs []uint64) map[uint64]string {
 	}
 	return all
 }
+
+// The same recording becomes the same profile, down to the order of its frames.
+func TestLoadIsRepeatable(t *testing.T) {
+	path := record(t, "-g", "-e", "cpu-clock")
+	var first *Profile
+	for range 3 {
+		r, err := perfdata.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Load(r, symbols.New(symbols.Options{}), Options{Lines: true})
+		r.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = p
+		} else if !slices.Equal(p.Frames, first.Frames) || !slices.Equal(p.Nodes, first.Nodes) || !slices.Equal(p.Samples, first.Samples) {
+			t.Error("another profile")
+		}
+	}
+}
