@@ -67,7 +67,7 @@ class Callees {
     this.self = new Float64Array(n);
     this.total = new Float64Array(n);
     this.start = new Float64Array(n);
-    this.sums = [];
+    this.places = null;
   }
 
   // weigh counts the samples that wanted(event, thread) wants.
@@ -85,7 +85,6 @@ class Callees {
       start[i] = start[parent[i]] + used[parent[i]];
       used[parent[i]] += total[i];
     }
-    this.sums = [];
   }
 
   children(i, f) {
@@ -109,12 +108,28 @@ class Callees {
 
   // everywhere is a function's own share of all samples.
   everywhere(fn) {
-    if (!this.sums[fn]) {
-      let self = 0;
-      for (let i = 1; i < this.fn.length; i++) if (this.fn[i] === fn) self += this.self[i];
-      this.sums[fn] = {total: this.sum(f => f === fn).samples, self};
+    this.places ||= this.findPlaces();
+    const {first, nodes} = this.places;
+    let total = 0, self = 0, end = 0;
+    for (let k = first[fn]; k < first[fn + 1]; k++) {
+      const i = nodes[k];
+      self += this.self[i];
+      if (i >= end) { // not below itself
+        total += this.total[i];
+        end = this.end[i];
+      }
     }
-    return this.sums[fn];
+    return {total, self};
+  }
+
+  // findPlaces lists each function's nodes, in their order: those of fn are nodes[first[fn]] and on, before first[fn + 1].
+  findPlaces() {
+    const {fn} = this, first = new Int32Array(this.profile.functions.length + 1), nodes = new Int32Array(fn.length - 1);
+    for (let i = 1; i < fn.length; i++) first[fn[i] + 1]++;
+    for (let f = 1; f < first.length; f++) first[f] += first[f - 1];
+    const next = first.slice();
+    for (let i = 1; i < fn.length; i++) nodes[next[fn[i]]++] = i;
+    return {first, nodes};
   }
 }
 
