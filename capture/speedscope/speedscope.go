@@ -32,7 +32,7 @@ type Options struct {
 }
 
 // DefaultThreads is how many threads have profiles of their own unless Options.Threads says otherwise: more are hard to choose from.
-const DefaultThreads = 1000
+const DefaultThreads = 250
 
 // Write writes a profile.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
