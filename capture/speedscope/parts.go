@@ -78,6 +78,9 @@ func byThread(p *profile.Profile, samples []sample, limit int) []part {
 	slices.SortStableFunc(threads, func(a, b int32) int { return cmp.Compare(weights[b], weights[a]) })
 
 	parts := []part{{"all threads", samples}}
+	if len(threads) == limit+1 {
+		limit++ // the last has no other to share with
+	}
 	place := make([]int, len(p.Threads)) // of a thread's profile among all
 	for i, thread := range threads {
 		if i < limit {

@@ -206,7 +206,7 @@ func TestProfiles(t *testing.T) {
 		{"a thread", Options{}, func(p stacks) { p.Samples, p.LostSamples = p.Samples[:2], 0 }, []string{"demo (10/10): 6"}},
 		{"nothing", Options{}, func(p stacks) { p.Samples = nil }, []string{"no samples: 0"}},
 		{"two events", Options{Threads: 2}, func(p stacks) { p.add(p.Threads[2], 1, 7, 4) }, []string{
-			"cpu-clock: all threads, 3 lost: 42", "cpu-clock: worker (10/11): 32", "cpu-clock: demo (10/10): 6", "cpu-clock: 1 more threads: 4",
+			"cpu-clock: all threads, 3 lost: 42", "cpu-clock: worker (10/11): 32", "cpu-clock: demo (10/10): 6", "cpu-clock: kthreadd (2/2): 4",
 			"faults: kthreadd (2/2), 3 lost: 7",
 		}},
 	} {
