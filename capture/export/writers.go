@@ -75,7 +75,7 @@ func writeFolded(j *job, w io.Writer) (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, folded.Write(w, p.ByFunction(), folded.Options{})
+	return p, folded.Write(w, p, folded.Options{})
 }
 
 func writeSyscap(j *job, w io.Writer) (*profile.Profile, error) {
