@@ -181,6 +181,7 @@ func (f *compareFlags) under(r *compare.Result) bool {
 type printed interface {
 	WriteJSON(w io.Writer) error
 	WriteText(w io.Writer, o compare.Text) error
+	WritePage(w io.Writer, left, right *profile.Profile, title string) error
 }
 
 func (f *compareFlags) print(r printed, left, right *profile.Profile) error {
@@ -273,7 +274,22 @@ func (f *compareFlags) two(a, b string) error {
 	return f.print(compare.CompareTwo(sides[0], sides[1], a, b), sides[0], sides[1])
 }
 
-// page writes the page.
+// page writes the page of both flame graphs.
 func (f *compareFlags) page(r printed, left, right *profile.Profile) error {
-	return errors.New("--html: in the making")
+	title := "Frame pointers and DWARF"
+	if command := strings.Join(left.Command, " "); command != "" {
+		title += ": " + command
+	}
+	if two, ok := r.(*compare.Two); ok {
+		title = filepath.Base(two.A.File) + " and " + filepath.Base(two.B.File)
+	}
+	file, err := os.Create(f.html)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(r.WritePage(file, left, right, title), file.Close()); err != nil {
+		os.Remove(f.html)
+		return fmt.Errorf("%s: %w", f.html, err)
+	}
+	return nil
 }

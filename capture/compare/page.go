@@ -1,0 +1,223 @@
+package compare
+
+import (
+	"bufio"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"strings"
+
+	"unspool/capture/flamegraph"
+	"unspool/capture/human"
+	"unspool/capture/profile"
+)
+
+var (
+	//go:embed page/page.html
+	pageHTML string
+	//go:embed page/result.html
+	resultHTML string
+	//go:embed page/two.html
+	twoHTML string
+	//go:embed page/style.css
+	pageCSS string
+	//go:embed page/page.js
+	pageJS string
+)
+
+var pageTemplate = template.Must(template.Must(template.Must(
+	template.New("page").Funcs(template.FuncMap{
+		"text": flamegraph.Printable, "number": human.Number, "percent": pagePercent, "points": points,
+		"bar": bar, "lean": lean, "percentOf": func(share float64) string { return fmt.Sprintf("%.3f", 100*share) }, "kib": func(bytes int) int { return bytes >> 10 },
+	}).Parse(pageHTML)).New("result").Parse(resultHTML)).New("two").Parse(twoHTML))
+
+// graphSide is one of the page's two graphs.
+type graphSide struct {
+	ID, Name, Long string // Name is short, for columns
+	Samples        uint64
+	Data           template.HTML
+}
+
+// WritePage writes the result and the flame graphs of both answers as one page of HTML that fetches nothing: the tables of WriteText,
+// and below them the graphs, DWARF on the left.
+func (r *Result) WritePage(w io.Writer, dwarf, fp *profile.Profile, title string) error {
+	left, right := graphSide{ID: "left", Name: "DWARF", Long: "DWARF"}, graphSide{ID: "right", Name: "FP", Long: "Frame pointers"}
+	return writePage(w, dwarf, fp, left, right, map[string]any{
+		"Title": title, "Result": r, "Summary": r.summary(), "Classes": r.pageClasses(), "NotCode": NotCode,
+		"MostShares": most(r.Shares),
+	})
+}
+
+// WritePage writes the comparison and the flame graphs of both recordings as one page of HTML that fetches nothing.
+func (t *Two) WritePage(w io.Writer, a, b *profile.Profile, title string) error {
+	left, right := graphSide{ID: "left", Name: "A", Long: "A: " + t.A.File}, graphSide{ID: "right", Name: "B", Long: "B: " + t.B.File}
+	return writePage(w, a, b, left, right, map[string]any{
+		"Title": title, "Two": t, "NotCode": "unmapped",
+		"MostShares": most(t.Shares),
+	})
+}
+
+// writePage writes the page around what the template needs of the tables. Names of the recorded system reach it without control
+// characters, escaped by the template, or in base64; the page runs no script but the one of its own hash.
+func writePage(w io.Writer, a, b *profile.Profile, left, right graphSide, page map[string]any) (err error) {
+	for _, side := range []struct {
+		*graphSide
+		p *profile.Profile
+	}{{&left, a}, {&right, b}} {
+		if err := side.p.CheckValid(); err != nil {
+			return fmt.Errorf("profile: %w", err)
+		}
+		side.Samples = side.p.Count()
+		if side.Data, err = flamegraph.Data(side.p); err != nil {
+			return err
+		}
+	}
+	style, script := flamegraph.Style()+pageCSS, flamegraph.Script()+pageJS
+	page["Sides"] = []graphSide{left, right}
+	page["Style"], page["StyleHash"] = template.CSS(style), flamegraph.Hash(style)
+	page["Script"], page["ScriptHash"] = template.JS(script), flamegraph.Hash(script)
+	page["Legend"], page["Unmapped"] = flamegraph.Legend(), int(profile.Unmapped)
+	out := bufio.NewWriter(w)
+	if err := pageTemplate.ExecuteTemplate(out, "page", page); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// pageSummary is what the page says first.
+type pageSummary struct {
+	Same, Loses float64 // shares of the samples
+	MeanLost    float64 // frames, in those where frame pointers lose some
+}
+
+func (r *Result) summary() (s pageSummary) {
+	var samples uint64
+	var lost float64
+	for _, class := range []Class{LeafCaller, Middle, Early, Astray} {
+		c := r.Classes[class.Key()]
+		samples += c.Samples
+		lost += c.MeanLost * float64(c.Samples)
+	}
+	s.Same, s.Loses = r.Classes[Same.Key()].Share, share(samples, r.Samples)
+	if samples > 0 {
+		s.MeanLost = lost / float64(samples)
+	}
+	return s
+}
+
+// pageClass is a class's row.
+type pageClass struct {
+	Key string
+	ClassResult
+	From        float64 // share of the classes before it
+	StacksShare float64
+	Levels      []level
+	Left        int // levels that are not shown
+}
+
+// mostLevels is how many frames of an example are shown.
+const mostLevels = 300
+
+func (r *Result) pageClasses() (rows []pageClass) {
+	from := 0.0
+	for class := range Class(NumClasses) {
+		c := r.Classes[class.Key()]
+		row := pageClass{Key: class.Key(), ClassResult: c, From: from, StacksShare: share(c.Stacks, r.Stacks)}
+		if c.Example != nil {
+			row.Levels = c.Example.levels()
+			row.Left = max(0, len(row.Levels)-mostLevels)
+			row.Levels = row.Levels[:len(row.Levels)-row.Left]
+		}
+		from += c.Share
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// level is a row of an example: frames that stand side by side. What only one side has stands alone, unless neither goes on with what the other has.
+type level struct {
+	DWARF, FP string // "" where the side has none
+	Parted    bool
+	Equal     bool
+}
+
+func (e *Example) levels() (levels []level) {
+	put := func(at int, fp string, equal bool) {
+		l := level{FP: fp, Equal: equal, Parted: at >= 0 && at == e.Parted}
+		if at >= 0 && at < len(e.DWARF) {
+			l.DWARF = e.DWARF[at]
+		}
+		levels = append(levels, l)
+	}
+	at := 0
+	for i, name := range e.FP {
+		next := at
+		for next < len(e.DWARF) && e.DWARF[next] != name {
+			next++
+		}
+		if next == len(e.DWARF) { // it is not there: what follows has nothing to do with it
+			for _, name := range e.FP[i:] {
+				put(at, name, false)
+				at++
+			}
+			break
+		}
+		for ; at < next; at++ {
+			put(at, "", false)
+		}
+		put(at, name, true)
+		at++
+	}
+	for ; at < len(e.DWARF); at++ {
+		put(at, "", false)
+	}
+	return levels
+}
+
+// Difference is by how much frame pointers say more.
+func (s ShareResult) Difference() float64 { return s.FP - s.DWARF }
+
+// Difference is by how much B has more.
+func (s SideShare) Difference() float64 { return s.B - s.A }
+
+// pagePercent is a share as the terminal has it, with a space.
+func pagePercent(share float64) string {
+	return strings.Replace(exact(share), "%", "\u00a0%", 1)
+}
+
+// points is a difference of shares in percentage points.
+func points(difference float64) string {
+	if math.Abs(difference) < 0.0005 {
+		return "0.0"
+	}
+	return strings.Replace(fmt.Sprintf("%+.1f", 100*difference), "-", "−", 1)
+}
+
+// most is the largest difference of a table, as the scale of its bars.
+func most[T interface{ Difference() float64 }](rows []T) float64 {
+	largest := 0.0
+	for _, r := range rows {
+		largest = max(largest, math.Abs(r.Difference()))
+	}
+	return largest
+}
+
+// bar draws a share as a bar, from a place on. A policy that allows no style of elements allows an SVG's attributes.
+func bar(class string, from, share float64) template.HTML {
+	return template.HTML(fmt.Sprintf(`<svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect class="%s" x="%.3f" width="%.3f" height="1"/></svg>`,
+		template.HTMLEscapeString(class), 100*from, 100*share))
+}
+
+// lean draws a difference to the left or right of the middle.
+func lean(difference, most float64) template.HTML {
+	if most == 0 {
+		return ""
+	}
+	half := math.Abs(difference) / most / 2
+	if difference < 0 {
+		return bar("less", 0.5-half, half)
+	}
+	return bar("more", 0.5, half)
+}

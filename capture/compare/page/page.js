@@ -1,0 +1,378 @@
+'use strict';
+
+const STEPS = [0.001, 0.01, 0.03, 0.1, 0.3]; // of a difference of shares, each with a colour of its own to either side
+
+// TwinGraph is a flame graph whose functions are coloured by how much their share differs from the twin's.
+class TwinGraph extends FlameGraph {
+  colours() {
+    super.colours();
+    const css = getComputedStyle(document.documentElement), {style} = this;
+    style.difference = Array.from({length: 2 * STEPS.length + 1}, (_, i) => css.getPropertyValue('--diff' + i).trim());
+    style.hatched = hatched(this.context, css.getPropertyValue('--hatch-ground').trim(), css.getPropertyValue('--hatch').trim());
+  }
+
+  fill(f) {
+    if (f.hatched) return this.style.hatched;
+    return this.byKind ? super.fill(f) : this.style.difference[STEPS.length + step(f.difference)];
+  }
+}
+
+// hatched is a pattern for what is no code.
+function hatched(context, ground, stroke) {
+  const tile = Object.assign(document.createElement('canvas'), {width: 6, height: 6}), c = tile.getContext('2d');
+  c.fillStyle = ground;
+  c.fillRect(0, 0, 6, 6);
+  c.strokeStyle = stroke;
+  c.lineWidth = 1.5;
+  for (const x of [-6, 0, 6]) {
+    c.moveTo(x - 1, 7);
+    c.lineTo(x + 7, -1);
+  }
+  c.stroke();
+  return context.createPattern(tile, 'repeat');
+}
+
+// step is the colour of a difference, from -5 to 5.
+function step(difference) {
+  let n = 0;
+  while (n < STEPS.length && Math.abs(difference) >= STEPS[n]) n++;
+  return difference < 0 ? -n : n;
+}
+
+const points = difference => {
+  const text = (100 * Math.abs(difference)).toFixed(1);
+  return (text === '0.0' ? '' : difference < 0 ? '−' : '+') + text;
+};
+
+// Side is one of the two graphs. Functions of the same name and image have the same key on both sides, whatever else tells them apart.
+class Side {
+  constructor(host, profile, keys) {
+    this.host = host;
+    this.name = host.dataset.name;
+    this.part = name => host.querySelector(name);
+    this.functions = profile.functions;
+    this.callees = new Callees(profile);
+    this.callees.weigh(() => true);
+    this.all = this.callees.total[0];
+    for (const f of this.functions) {
+      const key = f.image + '\0' + f.name;
+      if (!keys.has(key)) keys.set(key, keys.size);
+      f.key = keys.get(key);
+      f.hatched = f.colour === Number($('hatched').dataset.colour);
+    }
+    this.graph = new TwinGraph(this.part('.graph'), this.functions);
+    this.graph.canvas.setAttribute('aria-label', `Flame graph of ${this.name}: arrow keys move between frames, Enter zooms, x goes to the other one`);
+  }
+
+  // sum counts the samples of each function's key, with what it calls (each sample once) and by itself.
+  sum(keys) {
+    const {callees, functions} = this;
+    this.total = new Float64Array(keys);
+    this.self = new Float64Array(keys);
+    const open = new Int32Array(keys); // the end of the outermost frame that is being passed
+    for (let i = 1; i < callees.fn.length; i++) {
+      const k = functions[callees.fn[i]].key;
+      this.self[k] += callees.self[i];
+      if (i < open[k]) continue;
+      open[k] = callees.end[i];
+      this.total[k] += callees.total[i];
+    }
+  }
+
+  of(sums, key) { return this.all ? sums[key] / this.all : 0; }
+  key(node) { return this.functions[this.graph.tree.fn[node]]?.key ?? -1; }
+  called(node) { return this.functions[this.graph.tree.fn[node]]?.name ?? 'all'; }
+  portion(node) { return this.all ? this.graph.tree.total[node] / this.all : 0; }
+
+  // find is the node at which a path of keys ends, or the last one that is on it.
+  find(path) {
+    const {tree} = this.graph;
+    let node = 0, found = 0;
+    for (const key of path) {
+      let next = -1;
+      tree.children(node, c => { if (this.key(c) === key && (next < 0 || tree.total[c] > tree.total[next])) next = c; });
+      if (next < 0) break;
+      node = next;
+      found++;
+    }
+    return {node, exact: found === path.length};
+  }
+
+  // heaviest is the frame of a key with most samples, below a node if there is one, -1 for none.
+  heaviest(key, below) {
+    const {callees} = this;
+    if (this.graph.tree !== callees) return -1;
+    const among = (from, to) => {
+      let most = -1;
+      for (let i = from; i < to; i++) {
+        if (this.key(i) === key && (most < 0 || callees.total[i] > callees.total[most])) most = i;
+      }
+      return most;
+    };
+    const near = among(below + 1, callees.end[below]);
+    return near < 0 ? among(1, callees.fn.length) : near;
+  }
+}
+
+async function main() {
+  const keys = new Map(), sides = [];
+  for (const id of ['left', 'right']) {
+    const data = $(id + '-data');
+    sides.push(new Side($(id), await unpack(data.textContent), keys));
+    data.remove();
+  }
+  const [left, right] = sides, other = side => side === left ? right : left;
+  for (const s of sides) s.sum(keys.size);
+  const difference = key => right.of(right.total, key) - left.of(left.total, key);
+  for (const s of sides) for (const f of s.functions) f.difference = difference(f.key);
+  let active = left; // where the reader is
+  let leading = null; // the side that zooms the other
+
+  // twin is the frame of the other side with the same path.
+  function twin(side, node) {
+    return other(side).find(side.graph.path(node).map(n => side.key(n)));
+  }
+
+  function show() {
+    for (const s of sides) {
+      leading = s;
+      s.graph.show($('reversed').checked ? new Callers(s.callees) : s.callees);
+      leading = null;
+      zoomed(s, '');
+    }
+    describe(left, -1);
+    search();
+  }
+
+  function zoomed(side, note) {
+    showCrumbs(side.part('.crumbs'), side.graph, n => side.called(n), 2);
+    side.part('.note').textContent = note;
+    $('reset').disabled = sides.every(s => s.graph.root === 0);
+    $('tip').hidden = true;
+  }
+
+  // follow zooms the other side to the same path, or else to where it has the function, or else to the callers that it has.
+  function follow(side) {
+    const to = other(side), {node, exact} = twin(side, side.graph.root);
+    const elsewhere = exact ? -1 : to.heaviest(side.key(side.graph.root), node);
+    leading = side;
+    to.graph.zoom(elsewhere < 0 ? node : elsewhere);
+    leading = null;
+    zoomed(side, '');
+    zoomed(to, exact ? '' : elsewhere < 0 ? 'not on these stacks' : 'called by another');
+  }
+
+  for (const s of sides) {
+    const {graph} = s, to = other(s);
+    graph.host.addEventListener('zoom', () => { if (!leading) follow(s); });
+    graph.host.addEventListener('select', e => {
+      active = s;
+      const t = e.detail.node < 0 ? null : twin(s, e.detail.node);
+      to.graph.selected = t?.exact ? t.node : -1;
+      to.graph.schedule();
+      describe(s, e.detail.node);
+    });
+    let last = -1;
+    graph.host.addEventListener('point', e => {
+      const {node, x, y} = e.detail;
+      if (node !== last) {
+        last = node;
+        const t = node < 0 ? null : twin(s, node);
+        to.graph.pointed = t?.exact ? t.node : -1;
+        to.graph.schedule();
+        describe(s, node < 0 ? s.graph.selected : node);
+      }
+      tip(s, node, x, y);
+    });
+    graph.canvas.addEventListener('focus', () => active = s);
+  }
+  addEventListener('scroll', () => $('tip').hidden = true, {passive: true});
+  $('reversed').addEventListener('change', show);
+  $('reset').addEventListener('click', reset);
+  function reset() { left.graph.zoom(0); }
+
+  // Search.
+  function search() {
+    let test = null, wrong = '';
+    try {
+      test = matcher($('search').value, $('regex').checked);
+    } catch (e) {
+      wrong = 'not a regular expression';
+    }
+    $('search').setAttribute('aria-invalid', wrong !== '');
+    const found = new Set();
+    for (const s of sides) {
+      s.hit = test && s.functions.map(f => test(f.name));
+      if (test) s.functions.forEach((f, i) => { if (s.hit[i] && (s.total[f.key] > 0 || other(s).total[f.key] > 0)) found.add(f.key); });
+      s.graph.mark(s.hit && (fn => s.hit[fn]));
+      const sum = test ? s.callees.sum(fn => s.hit[fn]) : null;
+      const out = s.part('.caption .found');
+      out.textContent = !test ? '' : `${share(sum.samples, s.all)} matched`;
+      out.classList.toggle('none', test !== null && sum.samples === 0);
+    }
+    $('found').textContent = wrong || (!test ? '' : !found.size ? 'no match' : `${number(found.size)} ${found.size === 1 ? 'function' : 'functions'}`);
+    $('found').classList.toggle('none', wrong !== '' || test !== null && !found.size);
+  }
+
+  // next selects the next of the matches that are drawn.
+  function next(by) {
+    const {graph, hit} = active;
+    if (!hit) return;
+    graph.settle();
+    const found = [];
+    for (const row of graph.rows) for (const b of row) if (b.node > 0 && hit[graph.tree.fn[b.node]]) found.push(b.node);
+    if (!found.length) return;
+    const now = found.indexOf(graph.selected);
+    const to = found[now < 0 ? (by > 0 ? 0 : found.length - 1) : (now + by + found.length) % found.length];
+    graph.select(to);
+    graph.reveal(to);
+  }
+
+  $('search').addEventListener('input', search);
+  $('regex').addEventListener('change', () => { search(); $('search').focus(); });
+  $('search').addEventListener('keydown', e => {
+    if (e.key === 'Enter') next(e.shiftKey ? -1 : 1);
+    if (e.key === 'ArrowDown') active.graph.canvas.focus();
+  });
+
+  // see scrolls to the graphs where they are not in the window.
+  function see() {
+    if ($('graphs').getBoundingClientRect().top > innerHeight / 3) $('graphs').scrollIntoView();
+  }
+
+  // What a frame is.
+  const percent = of => share(of, 1);
+  function figures(side, node) {
+    const t = twin(side, node), rows = [];
+    const row = (what, a, b) => rows.push([what, a, b, a !== null && b !== null ? points(b - a) : '']);
+    const here = side.portion(node), there = t.exact ? other(side).portion(t.node) : null;
+    row('this stack', ...(side === left ? [here, there] : [there, here]));
+    const key = side.key(node);
+    if (key >= 0) {
+      row('function, total', left.of(left.total, key), right.of(right.total, key));
+      row('function, self', left.of(left.self, key), right.of(right.self, key));
+    }
+    return rows;
+  }
+
+  const kinds = [];
+  for (const e of document.querySelectorAll('[data-colour]')) kinds[e.dataset.colour] = e.dataset.word;
+
+  function place(side, node) {
+    const f = side.functions[side.graph.tree.fn[node]];
+    return !f ? `all samples of ${side.name}` : f.hatched ? 'a frame pointer led to what is no code: its value is nobody’s business' : `${kinds[f.colour]} · ${f.image}`;
+  }
+
+  function tip(side, node, x, y) {
+    if (node < 0) {
+      $('tip').hidden = true;
+      return;
+    }
+    const table = element('table'), head = table.createTHead().insertRow(), body = table.createTBody();
+    for (const text of ['', left.name, right.name, 'points']) head.append(element('th', '', text));
+    for (const [what, a, b, d] of figures(side, node)) {
+      const row = body.insertRow();
+      row.append(element('th', '', what), ...[a, b].map(v => element('td', '', v === null ? '–' : percent(v))), element('td', '', d));
+    }
+    showTip(x, y, element('div', 'name', side.called(node)), element('div', 'place', place(side, node)), table);
+  }
+
+  function describe(side, node) {
+    const line = $('detail');
+    if (node < 0) {
+      line.replaceChildren(element('span', 'hint', 'Click a frame to zoom both graphs, / to search, ? for all keys'));
+      return;
+    }
+    const rows = figures(side, node), [what, a, b, d] = rows[Math.min(1, rows.length - 1)];
+    const text = `${what}   ${left.name} ${a === null ? '–' : percent(a)}   ${right.name} ${b === null ? '–' : percent(b)}   ${d && d + ' points'}`;
+    line.replaceChildren(element('span', 'name', side.called(node)), element('span', 'place', place(side, node)), element('span', 'figures', text));
+  }
+
+  // Colours.
+  const used = new Set();
+  for (const s of sides) for (const fn of s.callees.fn) if (fn >= 0) used.add(s.functions[fn].colour);
+  for (const e of $('legend').children) e.hidden = !used.has(Number(e.dataset.colour));
+  $('hatched').hidden = !used.has(Number($('hatched').dataset.colour));
+  function colour() {
+    const byKind = $('kind').checked;
+    $('scale').hidden = byKind;
+    $('legend').hidden = !byKind;
+    for (const s of sides) {
+      s.graph.byKind = byKind;
+      s.graph.schedule();
+    }
+  }
+  for (const id of ['difference', 'kind']) $(id).addEventListener('change', colour);
+
+  // The tables: their first rows at first, and functions lead to the graphs.
+  for (const table of document.querySelectorAll('table.list')) {
+    const rows = table.tBodies[0].rows.length, shown = 8;
+    if (rows <= shown + 2) continue;
+    table.classList.add('short');
+    const button = element('button', 'rest', `All ${number(rows)}`);
+    button.addEventListener('click', () => {
+      const short = table.classList.toggle('short');
+      button.textContent = short ? `All ${number(rows)}` : 'Fewer';
+    });
+    table.after(button);
+  }
+  for (const b of document.querySelectorAll('button.fn')) {
+    b.title = 'Find in both graphs';
+    b.addEventListener('click', () => {
+      $('search').value = b.textContent;
+      $('regex').checked = false;
+      search();
+      $('graphs').scrollIntoView();
+    });
+  }
+
+  // Keys, wherever the focus is.
+  addEventListener('keydown', e => {
+    const searching = document.activeElement === $('search');
+    if (e.key.toLowerCase() === 'f' && (e.ctrlKey || e.metaKey) && !searching || e.key === '/' && !searching && !e.ctrlKey) {
+      e.preventDefault(); // pressed once more, Ctrl-F is the browser's own search
+      see();
+      $('search').focus({preventScroll: true});
+      $('search').select();
+    } else if (e.key === 'Escape' && !$('help').open) {
+      if (searching && !$('search').value) active.graph.canvas.focus();
+      else if ($('search').value) {
+        $('search').value = '';
+        search();
+      } else if (sides.some(s => s.graph.root > 0)) reset();
+      else active.graph.select(-1);
+    } else if (!searching && !e.ctrlKey && !e.metaKey && !e.altKey) {
+      if (e.key === '?') $('help').showModal();
+      else if (e.key === 'n') next(1);
+      else if (e.key === 'N') next(-1);
+      else if (e.key === 'r') $('reversed').click();
+      else if (e.key === 'c') $($('kind').checked ? 'difference' : 'kind').click();
+      else if (e.key === 'x') cross();
+    }
+  });
+  $('keys').addEventListener('click', () => $('help').showModal());
+
+  // cross goes to the other graph.
+  function cross() {
+    const from = active, node = from.graph.selected, to = other(from);
+    see();
+    to.graph.canvas.focus({preventScroll: true});
+    if (node >= 0) {
+      const t = twin(from, node);
+      to.graph.select(t.node);
+      to.graph.reveal(t.node);
+    }
+  }
+
+  const bar = $('bar'), measure = () => document.documentElement.style.setProperty('--bar', bar.offsetHeight + 'px');
+  new ResizeObserver(measure).observe(bar);
+  measure();
+  colour();
+  show();
+  document.documentElement.dataset.ready = Math.round(performance.now()); // for who waits for it
+}
+
+main().catch(e => {
+  $('detail').textContent = `This page cannot be shown: ${e.message}`;
+  throw e;
+});
