@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/human"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"
@@ -259,7 +260,7 @@ func TestShareIsNeverRoundedToAll(t *testing.T) {
 	}{
 		{1000, 1000, "100 %"}, {99999, 100000, "> 99.9 %"}, {1, 100000, "< 0.1 %"}, {0, 10, "0.0 %"}, {1, 3, "33.3 %"},
 	} {
-		if got := percent(c.n, c.total); got != c.want {
+		if got := human.Percent(c.n, c.total); got != c.want {
 			t.Errorf("%d of %d: %q, want %q", c.n, c.total, got, c.want)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
+	"unspool/capture/human"
 	"unspool/unwind"
 )
 
@@ -49,14 +49,14 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	if limits.Converted {
 		did = " converted"
 	}
-	fmt.Fprintf(w, "%s samples%s in %.1f s", Count(s.Samples), did, s.Duration.Seconds())
+	fmt.Fprintf(w, "%s samples%s in %.1f s", human.Number(s.Samples), did, s.Duration.Seconds())
 	switch {
 	case s.User == 0 && s.Samples > 0:
 		fmt.Fprint(w, ", none with a user stack")
 	case s.User < s.Samples:
-		fmt.Fprintf(w, ", %s with a user stack, %s in the kernel only", Count(s.User), Count(s.Samples-s.User))
+		fmt.Fprintf(w, ", %s with a user stack, %s in the kernel only", human.Number(s.User), human.Number(s.Samples-s.User))
 		if s.Exec > 0 {
-			fmt.Fprintf(w, ", %s of them inside execve", Count(s.Exec))
+			fmt.Fprintf(w, ", %s of them inside execve", human.Number(s.Exec))
 		}
 	case s.Samples > 0:
 		fmt.Fprint(w, ", all with a user stack")
@@ -65,11 +65,11 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 
 	if s.User > 0 {
 		fmt.Fprintf(w, "%s of the user stacks are complete (%s of %s), %.1f frames deep on average\n",
-			percent(s.Complete(), s.User), Count(s.Complete()), Count(s.User), float64(s.Frames)/float64(s.User))
+			human.Percent(s.Complete(), s.User), human.Number(s.Complete()), human.Number(s.User), float64(s.Frames)/float64(s.User))
 	}
 	for r := range unwind.Reason(unwind.NumReasons) {
 		if n := s.Ended[r]; r != unwind.Root && n > 0 {
-			fmt.Fprintf(w, "  %7s  %-17s  %s\n", percent(n, s.User), reasonWords[r], advice(r, t, limits))
+			fmt.Fprintf(w, "  %7s  %-17s  %s\n", human.Percent(n, s.User), reasonWords[r], advice(r, t, limits))
 		}
 	}
 	if s.Lost > 0 {
@@ -77,13 +77,13 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 		if limits.Converted {
 			keeps = "while they were recorded"
 		}
-		fmt.Fprintf(w, "%s records were lost: %s\n", Count(s.Lost), keeps)
+		fmt.Fprintf(w, "%s records were lost: %s\n", human.Number(s.Lost), keeps)
 	}
 	if s.Throttled > 0 {
-		fmt.Fprintf(w, "the kernel throttled sampling %s times: a lower rate (-F) avoids it\n", Count(s.Throttled))
+		fmt.Fprintf(w, "the kernel throttled sampling %s times: a lower rate (-F) avoids it\n", human.Number(s.Throttled))
 	}
 	if s.Malformed > 0 {
-		fmt.Fprintf(w, "%s records could not be decoded\n", Count(s.Malformed))
+		fmt.Fprintf(w, "%s records could not be decoded\n", human.Number(s.Malformed))
 	}
 	if limits.Converted {
 		fmt.Fprintf(w, "unspool took %.2f s of CPU time", s.CPU.Seconds())
@@ -122,7 +122,7 @@ func advice(r unwind.Reason, t *Trouble, limits Limits) string {
 		if err := t.File(p.Path); err != nil {
 			name = err.Error()
 		}
-		names = append(names, fmt.Sprintf("%s (%s)", name, Count(p.Samples)))
+		names = append(names, fmt.Sprintf("%s (%s)", name, human.Number(p.Samples)))
 	}
 	if len(places) > 3 {
 		names = append(names, fmt.Sprintf("%d more", len(places)-3))
@@ -143,29 +143,6 @@ func placeName(path string) string {
 		return filepath.Base(path)
 	}
 	return path
-}
-
-// percent is n of total, never rounded up to 100 % or down to 0.
-func percent(n, total uint64) string {
-	p := 100 * float64(n) / float64(total)
-	switch {
-	case n == total:
-		return "100 %"
-	case p >= 99.95:
-		return "> 99.9 %"
-	case n > 0 && p < 0.05:
-		return "< 0.1 %"
-	}
-	return fmt.Sprintf("%.1f %%", p)
-}
-
-// Count formats n with thousands set apart.
-func Count(n uint64) string {
-	s := strconv.FormatUint(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 func size(n uint64) string {

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"unspool/capture/report"
+	"unspool/capture/human"
 )
 
 // Text says how a result is printed.
@@ -28,7 +28,7 @@ func (r *Result) WriteText(w io.Writer, o Text) error {
 	p.cost(r)
 	p.lint(r)
 	for _, problem := range r.Problems {
-		p.line("note: %s", report.Clean(problem))
+		p.line("note: %s", human.Clean(problem))
 	}
 	return p.w.Flush()
 }
@@ -71,11 +71,11 @@ func percentage(share float64) string {
 }
 
 func (p *page) summary(r *Result) {
-	text := fmt.Sprintf("%s samples with a user stack", report.Number(r.Samples))
+	text := fmt.Sprintf("%s samples with a user stack", human.Number(r.Samples))
 	if r.Others > 0 {
-		text += fmt.Sprintf(" (and %s without)", report.Number(r.Others))
+		text += fmt.Sprintf(" (and %s without)", human.Number(r.Others))
 	}
-	text += fmt.Sprintf(", %s distinct stacks, %s records lost", report.Number(r.Stacks), report.Number(r.Lost))
+	text += fmt.Sprintf(", %s distinct stacks, %s records lost", human.Number(r.Stacks), human.Number(r.Lost))
 	p.line("%s", text)
 	if r.Kernel != nil {
 		p.line("the kernel's frame-pointer chain is what the copied stack says in %s of the samples", exact(r.Kernel.Share))
@@ -113,7 +113,7 @@ func (p *page) examples(r *Result) {
 			continue
 		}
 		e := k.Example
-		p.head("%s, for instance in %s", k.Words, plural(e.Samples, "sample"))
+		p.head("%s, for instance in %s", k.Words, human.Plural(e.Samples, "sample"))
 		p.line("  %-*s  %s", column, "DWARF", "frame pointers")
 		rows := max(len(e.DWARF), len(e.FP))
 		for i := range min(rows, most) {
@@ -121,7 +121,7 @@ func (p *page) examples(r *Result) {
 			if i == e.Parted {
 				mark = "▸"
 			}
-			p.line("%s %s  %s", mark, pad(cell(e.DWARF, i), column), report.Shorten(cell(e.FP, i), column))
+			p.line("%s %s  %s", mark, pad(cell(e.DWARF, i), column), human.Shorten(cell(e.FP, i), column))
 		}
 		if rows > most {
 			p.line("  … %d and %d frames in all", len(e.DWARF), len(e.FP))
@@ -131,14 +131,14 @@ func (p *page) examples(r *Result) {
 
 func cell(list []string, i int) string {
 	if i < len(list) {
-		return report.Clean(list[i])
+		return human.Clean(list[i])
 	}
 	return ""
 }
 
 func pad(s string, n int) string {
-	s = report.Shorten(s, n)
-	return s + strings.Repeat(" ", max(0, n-report.Columns(s)))
+	s = human.Shorten(s, n)
+	return s + strings.Repeat(" ", max(0, n-human.Columns(s)))
 }
 
 func (p *page) blame(r *Result) {
@@ -151,11 +151,11 @@ func (p *page) blame(r *Result) {
 		if b.Package != "" {
 			owner = " (" + b.Package + ")"
 		}
-		p.line("%7s  %s%s: %s", percentage(b.Share), report.Clean(b.Image), report.Clean(owner), b.Words)
+		p.line("%7s  %s%s: %s", percentage(b.Share), human.Clean(b.Image), human.Clean(owner), b.Words)
 	}
 	p.line("")
 	for _, b := range r.BlameFunctions[:min(len(r.BlameFunctions), p.o.Rows)] {
-		p.line("%7s  %s  %s: %s", percentage(b.Share), report.Shorten(report.Clean(b.Function), p.o.Width-40), report.Clean(b.Image), b.Words)
+		p.line("%7s  %s  %s: %s", percentage(b.Share), human.Shorten(human.Clean(b.Function), p.o.Width-40), human.Clean(b.Image), b.Words)
 	}
 }
 
@@ -163,14 +163,14 @@ func (p *page) shares(r *Result) {
 	if len(r.Shares) > 0 {
 		p.head("%7s  %7s  %s", "FP", "DWARF", "function, with what it calls")
 		for _, s := range r.Shares[:min(len(r.Shares), p.o.Rows)] {
-			p.line("%7s  %7s  %s  %s", percentage(s.FP), percentage(s.DWARF), report.Shorten(report.Clean(s.Function), p.o.Width-40), report.Clean(s.Image))
+			p.line("%7s  %7s  %s  %s", percentage(s.FP), percentage(s.DWARF), human.Shorten(human.Clean(s.Function), p.o.Width-40), human.Clean(s.Image))
 		}
 	}
 	if len(r.WrongCallers) > 0 {
 		p.head("calls that frame pointers show and that never were")
 		for _, c := range r.WrongCallers[:min(len(r.WrongCallers), p.o.Rows)] {
 			half := (p.o.Width - 16) / 2
-			p.line("%7s  %s → %s", percentage(c.Share), report.Shorten(report.Clean(c.Caller), half), report.Shorten(report.Clean(c.Callee), half))
+			p.line("%7s  %s → %s", percentage(c.Share), human.Shorten(human.Clean(c.Caller), half), human.Shorten(human.Clean(c.Callee), half))
 		}
 	}
 }
@@ -208,20 +208,13 @@ func (p *page) lint(r *Result) {
 	}
 	p.head("code on these stacks whose CFI is missing or wrong")
 	for _, f := range r.Lint[:min(len(r.Lint), p.o.Rows)] {
-		where := report.Clean(f.Image)
+		where := human.Clean(f.Image)
 		if f.Function != "" {
-			where += fmt.Sprintf(": %s+%#x (%#x)", report.Clean(f.Function), f.Offset, f.Addr)
+			where += fmt.Sprintf(": %s+%#x (%#x)", human.Clean(f.Function), f.Offset, f.Addr)
 		}
 		if f.Package != "" {
-			where += " (" + report.Clean(f.Package) + ")"
+			where += " (" + human.Clean(f.Package) + ")"
 		}
 		p.line("%7s  %s: %s", percentage(f.Share), where, f.Words)
 	}
-}
-
-func plural(n uint64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return report.Number(n) + " " + what + "s"
 }

@@ -7,8 +7,8 @@ import (
 	"io"
 	"slices"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
-	"unspool/capture/report"
 )
 
 // Two is two recordings held against each other, say of a build with frame pointers and of one without. Their samples are not the same ones,
@@ -117,7 +117,7 @@ func (t *Two) WriteText(w io.Writer, o Text) error {
 		name string
 		*Side
 	}{{"A", &t.A}, {"B", &t.B}} {
-		text := fmt.Sprintf("%s  %s: %s samples in %.1f s, %s lost, stacks %.1f frames deep", s.name, report.Clean(s.File), report.Number(s.Samples), s.Seconds, report.Number(s.Lost), s.Depth)
+		text := fmt.Sprintf("%s  %s: %s samples in %.1f s, %s lost, stacks %.1f frames deep", s.name, human.Clean(s.File), human.Number(s.Samples), s.Seconds, human.Number(s.Lost), s.Depth)
 		if s.Complete > 0 {
 			text += fmt.Sprintf(", %s complete", exact(s.Complete))
 		}
@@ -126,11 +126,11 @@ func (t *Two) WriteText(w io.Writer, o Text) error {
 	p.head("%7s  %7s  %7s  %7s  %s", "A", "B", "self A", "self B", "function, with what it calls")
 	for _, s := range t.Shares[:min(len(t.Shares), 3*p.o.Rows)] {
 		p.line("%7s  %7s  %7s  %7s  %s  %s", percentage(s.A), percentage(s.B), percentage(s.SelfA), percentage(s.SelfB),
-			report.Shorten(report.Clean(s.Function), p.o.Width-50), report.Clean(s.Image))
+			human.Shorten(human.Clean(s.Function), p.o.Width-50), human.Clean(s.Image))
 	}
 	for _, s := range []*Side{&t.A, &t.B} {
 		for _, problem := range s.Problems {
-			p.line("note: %s: %s", report.Clean(s.File), report.Clean(problem))
+			p.line("note: %s: %s", human.Clean(s.File), human.Clean(problem))
 		}
 	}
 	return p.w.Flush()

@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
 	"unspool/unwind"
 )
@@ -261,7 +262,7 @@ func TestPicture(t *testing.T) {
 	if len(drawn) > mostFrames || left == 0 || uint64(len(drawn))+left != uint64(len(g.nodes)) {
 		t.Errorf("%d frames drawn, %d left out of %d", len(drawn), left, len(g.nodes))
 	}
-	if note := fmt.Sprintf("Left out: %s frames narrower than %.2g %%.", number(left), 100*least); !bytes.Contains(picture, []byte(note)) {
+	if note := fmt.Sprintf("Left out: %s frames narrower than %.2g %%.", human.Number(left), 100*least); !bytes.Contains(picture, []byte(note)) {
 		t.Errorf("the picture does not say %q", note)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"unspool/capture/human"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
@@ -113,6 +114,6 @@ func TestProgram(t *testing.T) {
 		if want := "inlined · program · "; len(place) < len(want) || place[:len(want)] != want {
 			t.Errorf("mix is %q", place)
 		}
-		page.text("dd", plural(p.Count(), "sample")+" of 1 thread in "+duration(p.Duration))
+		page.text("dd", human.Plural(p.Count(), "sample")+" of 1 thread in "+human.Duration(p.Duration))
 	}
 }

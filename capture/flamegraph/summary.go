@@ -3,8 +3,8 @@ package flamegraph
 import (
 	"fmt"
 	"strings"
-	"time"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
 	"unspool/unwind"
 )
@@ -31,9 +31,9 @@ func summary(g *graph) []fact {
 			facts = append(facts, fact{name, Printable(value)})
 		}
 	}
-	samples := fmt.Sprintf("%s of %s", plural(p.Count(), "sample"), plural(uint64(len(p.Threads)), "thread"))
+	samples := fmt.Sprintf("%s of %s", human.Plural(p.Count(), "sample"), human.Plural(uint64(len(p.Threads)), "thread"))
 	if p.Duration > 0 {
-		samples += " in " + duration(p.Duration)
+		samples += " in " + human.Duration(p.Duration)
 	}
 	add("Samples", samples)
 	add("Stacks", stacks(p))
@@ -68,10 +68,10 @@ func stacks(p *profile.Profile) string {
 		return ""
 	}
 	complete := ended[profile.Complete]
-	text := fmt.Sprintf("%s of the user stacks are complete (%s of %s)", percent(complete, said), number(complete), number(said))
+	text := fmt.Sprintf("%s of the user stacks are complete (%s of %s)", human.Percent(complete, said), human.Number(complete), human.Number(said))
 	for r := range unwind.Reason(unwind.NumReasons) {
 		if n := ended[profile.Ended(r)]; n > 0 && r != unwind.Root {
-			text += fmt.Sprintf("; %s: %s", endWords[r], percent(n, said))
+			text += fmt.Sprintf("; %s: %s", endWords[r], human.Percent(n, said))
 		}
 	}
 	return text
@@ -80,59 +80,16 @@ func stacks(p *profile.Profile) string {
 func losses(p *profile.Profile) string {
 	text := "none"
 	if n := p.Lost(); n > 0 {
-		text = fmt.Sprintf("%s (%s and %s, perhaps the same)", number(n), plural(p.LostRecords, "record"), plural(p.LostSamples, "sample"))
+		text = fmt.Sprintf("%s (%s and %s, perhaps the same)", human.Number(n), human.Plural(p.LostRecords, "record"), human.Plural(p.LostSamples, "sample"))
 		if p.LostRecords == 0 || p.LostSamples == 0 {
-			text = plural(p.LostRecords, "record")
+			text = human.Plural(p.LostRecords, "record")
 			if p.LostRecords == 0 {
-				text = plural(p.LostSamples, "sample")
+				text = human.Plural(p.LostSamples, "sample")
 			}
 		}
 	}
 	if p.Throttled > 0 {
-		text += "; the kernel throttled sampling " + plural(p.Throttled, "time")
+		text += "; the kernel throttled sampling " + human.Plural(p.Throttled, "time")
 	}
 	return text
-}
-
-// percent is n of total, never rounded up to 100 % or down to 0.
-func percent(n, total uint64) string {
-	if total == 0 {
-		return "0 %"
-	}
-	p := 100 * float64(n) / float64(total)
-	switch {
-	case n == total:
-		return "100 %"
-	case p >= 99.95:
-		return "> 99.9 %"
-	case n > 0 && p < 0.05:
-		return "< 0.1 %"
-	}
-	return fmt.Sprintf("%.1f %%", p)
-}
-
-func duration(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("%.0f ms", d.Seconds()*1000)
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	}
-	return d.Round(time.Second).String()
-}
-
-// number writes n with a comma between groups of three digits.
-func number(n uint64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-func plural(n uint64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return number(n) + " " + what + "s"
 }

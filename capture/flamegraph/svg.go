@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html"
 	"unicode/utf8"
+	"unspool/capture/human"
 )
 
 //go:embed page/svg.js
@@ -49,9 +50,9 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 	fmt.Fprintf(w, "<title>%s</title>\n<style>%s%s@media (prefers-color-scheme: dark){%s}</style>\n", text(o.Title), svgCSS, rules(".k%d%d rect{fill:%s}", false), rules(".k%d%d rect{fill:%s}", true))
 	fmt.Fprintf(w, `<rect class="ground" width="100%%" height="100%%"/>`+"\n"+`<text class="title" x="%d" y="28">%s</text>`+"\n", svgMargin, text(o.Title))
 	writeLegend(w, g, self, total[0])
-	note := fmt.Sprintf("Widths are shares of the %s of %s.", plural(total[0], "sample"), name)
+	note := fmt.Sprintf("Widths are shares of the %s of %s.", human.Plural(total[0], "sample"), name)
 	if left > 0 {
-		note += fmt.Sprintf(" Left out: %s narrower than %.2g %%.", plural(left, "frame"), 100*least)
+		note += fmt.Sprintf(" Left out: %s narrower than %.2g %%.", human.Plural(left, "frame"), 100*least)
 	}
 	fmt.Fprintf(w, `<text id="detail" class="soft" x="%d" y="74">%s</text>`+"\n", svgMargin, text(note))
 
@@ -69,9 +70,9 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 			label, class = Printable(f.name), fmt.Sprintf("k%d%d", g.colour(f), g.shade(f))
 			title = Printable(palette[g.colour(f)].word + ", " + g.p.Images[f.image].Name + place(g.files[n.function], n.line))
 		}
-		title = fmt.Sprintf("%s\n%s\ntotal %s (%s)", label, title, percent(total[i], total[0]), number(total[i]))
+		title = fmt.Sprintf("%s\n%s\ntotal %s (%s)", label, title, human.Percent(total[i], total[0]), human.Number(total[i]))
 		if i > 0 {
-			title += fmt.Sprintf(", self %s (%s)", percent(self[i], total[0]), number(self[i]))
+			title += fmt.Sprintf(", self %s (%s)", human.Percent(self[i], total[0]), human.Number(self[i]))
 		}
 		x, width := svgMargin+float64(start[i])*scale, float64(total[i])*scale
 		if width > 3 {
@@ -115,7 +116,7 @@ func writeLegend(w *bufio.Writer, g *graph, self []uint64, all uint64) {
 		if !present[c] {
 			continue
 		}
-		words := palette[c].word + " " + percent(sum[c], all)
+		words := palette[c].word + " " + human.Percent(sum[c], all)
 		fmt.Fprintf(w, `<g class="k%d1"><title>%s</title><rect x="%d" y="42" width="11" height="11" rx="3"/></g><text x="%d" y="52">%s</text>`+"\n", c, palette[c].title, x, x+16, words)
 		x += 16 + len(words)*7 + 18
 	}

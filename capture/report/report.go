@@ -13,8 +13,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
 )
 
@@ -70,7 +70,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		v := newView(p, event, o.NoKernel)
 		if len(sampled) > 1 {
 			out.line("")
-			out.line(out.bold(fmt.Sprintf("%s: %s", Clean(p.Events[event].Name), plural(v.samples, "sample"))))
+			out.line(out.bold(fmt.Sprintf("%s: %s", human.Clean(p.Events[event].Name), human.Plural(v.samples, "sample"))))
 		}
 		if o.By != Function {
 			out.groups(v)
@@ -82,7 +82,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	if len(sampled) == 0 {
 		out.line("")
 		if o.Filter != "" {
-			out.line(Clean(fmt.Sprintf("The recording holds no samples of %s.", o.Filter)))
+			out.line(human.Clean(fmt.Sprintf("The recording holds no samples of %s.", o.Filter)))
 		} else {
 			out.line("The recording holds no samples.")
 		}
@@ -121,42 +121,42 @@ func (out *printer) field(name, value string) {
 	if value == "" {
 		return
 	}
-	for _, part := range wrap(value, out.o.Width-10) {
-		out.line(fmt.Sprintf("%-9s %s", name, Shorten(part, out.o.Width-10)))
+	for _, part := range human.Wrap(value, out.o.Width-10) {
+		out.line(fmt.Sprintf("%-9s %s", name, human.Shorten(part, out.o.Width-10)))
 		name = ""
 	}
 }
 
 func (out *printer) header(p *profile.Profile, sampled []int32) {
-	out.field("file", Clean(out.o.File))
+	out.field("file", human.Clean(out.o.File))
 	var words []string
 	for _, arg := range p.Command {
 		words = append(words, quote(arg))
 	}
-	out.field("command", Clean(strings.Join(words, " ")))
-	out.field("host", Clean(strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
+	out.field("command", human.Clean(strings.Join(words, " ")))
+	out.field("host", human.Clean(strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
 	var names []string
 	for _, event := range sampled {
 		names = append(names, p.Events[event].Name)
 	}
-	out.field("events", Clean(strings.Join(names, ", ")))
-	samples := fmt.Sprintf("%s of %s", Number(p.Count()), plural(uint64(len(p.Threads)), "thread"))
+	out.field("events", human.Clean(strings.Join(names, ", ")))
+	samples := fmt.Sprintf("%s of %s", human.Number(p.Count()), human.Plural(uint64(len(p.Threads)), "thread"))
 	if p.Duration > 0 {
-		samples += " in " + duration(p.Duration)
+		samples += " in " + human.Duration(p.Duration)
 	}
 	if lost := p.Lost(); lost > 0 {
-		samples += fmt.Sprintf(", %s lost", Number(lost))
+		samples += fmt.Sprintf(", %s lost", human.Number(lost))
 	} else {
 		samples += ", none lost"
 	}
 	if p.Throttled > 0 {
-		samples += fmt.Sprintf(", throttled %s", plural(p.Throttled, "time"))
+		samples += fmt.Sprintf(", throttled %s", human.Plural(p.Throttled, "time"))
 	}
-	out.field("only", Clean(out.o.Filter))
+	out.field("only", human.Clean(out.o.Filter))
 	out.field("samples", samples)
 	out.field("stacks", stacks(p))
 	for _, problem := range p.Problems {
-		out.field("note", Clean(problem))
+		out.field("note", human.Clean(problem))
 	}
 }
 
@@ -190,7 +190,7 @@ func stacks(p *profile.Profile) string {
 	})
 	separator := "; "
 	for _, r := range reasons {
-		text += fmt.Sprintf("%s%s %s", separator, Number(ended[r]), r)
+		text += fmt.Sprintf("%s%s %s", separator, human.Number(ended[r]), r)
 		separator = ", "
 	}
 	return text
@@ -202,30 +202,4 @@ func quote(arg string) string {
 		return arg
 	}
 	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-}
-
-func duration(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("%.0f ms", d.Seconds()*1000)
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	}
-	return d.Round(time.Second).String()
-}
-
-// Number writes n with a comma between groups of three digits.
-func Number(n uint64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-func plural(n uint64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return Number(n) + " " + what + "s"
 }

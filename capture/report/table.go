@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unspool/capture/human"
 )
 
 // functions prints the table of functions.
@@ -22,11 +23,11 @@ func (out *printer) table(v *view, t *table, rows []sum, title, second string) {
 	if !slices.ContainsFunc(rows, func(r sum) bool { return t.rows[r.row].beside != "" }) {
 		second = ""
 	}
-	names, seconds := Columns(title), Columns(second)
+	names, seconds := human.Columns(title), human.Columns(second)
 	for _, r := range rows {
-		names = max(names, Columns(Clean(t.rows[r.row].name)))
+		names = max(names, human.Columns(human.Clean(t.rows[r.row].name)))
 		if second != "" {
-			seconds = max(seconds, Columns(Clean(t.rows[r.row].beside)))
+			seconds = max(seconds, human.Columns(human.Clean(t.rows[r.row].beside)))
 		}
 	}
 	room := out.o.Width - len("100.0%  100.0%  ")
@@ -37,18 +38,18 @@ func (out *printer) table(v *view, t *table, rows []sum, title, second string) {
 	}
 	names = min(names, room)
 	out.line("")
-	out.line(out.bold(strings.TrimRight(fmt.Sprintf("%6s  %6s  %-*s  %s", "self", "total", names, Shorten(title, names), second), " ")))
+	out.line(out.bold(strings.TrimRight(fmt.Sprintf("%6s  %6s  %-*s  %s", "self", "total", names, human.Shorten(title, names), second), " ")))
 	for _, r := range rows {
 		l := t.rows[r.row]
-		name, beside := Shorten(Clean(l.name), names), ""
+		name, beside := human.Shorten(human.Clean(l.name), names), ""
 		if second != "" {
-			beside = out.dim(Shorten(Clean(l.beside), seconds))
+			beside = out.dim(human.Shorten(human.Clean(l.beside), seconds))
 		}
 		out.line(fmt.Sprintf("%s  %s  %s%s  %s", out.share(v, r.self), out.share(v, r.total), out.dimInlined(name),
-			strings.Repeat(" ", names-Columns(name)), beside))
+			strings.Repeat(" ", names-human.Columns(name)), beside))
 	}
 	if left > 0 {
-		out.line(out.dim(fmt.Sprintf("%16s… and %s more", "", plural(uint64(left), t.what))))
+		out.line(out.dim(fmt.Sprintf("%16s… and %s more", "", human.Plural(uint64(left), t.what))))
 	}
 }
 
@@ -76,7 +77,7 @@ func (out *printer) groups(v *view) {
 	}
 	for i := range shown {
 		if g := &shown[i]; v.percent(g.self) >= out.o.PercentLimit {
-			out.table(v, rows, g.rows, Clean(g.name), second)
+			out.table(v, rows, g.rows, human.Clean(g.name), second)
 		}
 	}
 }
@@ -85,7 +86,7 @@ func (out *printer) groups(v *view) {
 func (out *printer) groupList(v *view, groups []group) (shown []group) {
 	parts := out.o.By.partsSamples()
 	line := func(self, total uint64, name string) {
-		second := fmt.Sprintf("%9s", Number(self))
+		second := fmt.Sprintf("%9s", human.Number(self))
 		if !parts {
 			second = fmt.Sprintf("%6s", "")
 			if total > 0 {
@@ -113,10 +114,10 @@ func (out *printer) groupList(v *view, groups []group) (shown []group) {
 			continue
 		}
 		shown = append(shown, g)
-		line(g.self, g.total, Shorten(Clean(g.name), out.o.Width-len("100.0%  123456789  ")))
+		line(g.self, g.total, human.Shorten(human.Clean(g.name), out.o.Width-len("100.0%  123456789  ")))
 	}
 	if left := len(groups) - len(shown); left > 0 {
-		line(rest, 0, out.dim(fmt.Sprintf("(%s below %.3g%%)", plural(uint64(left), "other"), out.o.PercentLimit)))
+		line(rest, 0, out.dim(fmt.Sprintf("(%s below %.3g%%)", human.Plural(uint64(left), "other"), out.o.PercentLimit)))
 	}
 	return shown
 }

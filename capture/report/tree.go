@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
 )
 
@@ -36,7 +37,7 @@ func (out *printer) tree(v *view) {
 		stack = stack[:len(stack)-1]
 		if b.rest > 0 {
 			out.line(fmt.Sprintf("%s  %6s  %s%s", out.share(v, b.weight), "", out.lines(b.before),
-				out.dim(fmt.Sprintf("(%s below %.3g%%)", plural(uint64(b.rest), "other"), out.o.PercentLimit))))
+				out.dim(fmt.Sprintf("(%s below %.3g%%)", human.Plural(uint64(b.rest), "other"), out.o.PercentLimit))))
 			continue
 		}
 		f := v.frame(b.node)
@@ -48,13 +49,13 @@ func (out *printer) tree(v *view) {
 
 // name is the function's name, with its image where that is another one than the caller's, in the columns that are left.
 func (out *printer) name(v *view, f *profile.Frame, b branch) string {
-	room := out.o.Width - len("100.0%  100.0%  ") - min(Columns(b.before), out.maxLines())
-	name := Clean(functionName(f))
+	room := out.o.Width - len("100.0%  100.0%  ") - min(human.Columns(b.before), out.maxLines())
+	name := human.Clean(functionName(f))
 	if f.Image == b.image || !f.Known {
-		return out.dimInlined(Shorten(name, room))
+		return out.dimInlined(human.Shorten(name, room))
 	}
-	image := Shorten(Clean(v.p.Images[f.Image].Name), room/3)
-	return out.dimInlined(Shorten(name, room-Columns(image)-2)) + "  " + out.dim(image)
+	image := human.Shorten(human.Clean(v.p.Images[f.Image].Name), room/3)
+	return out.dimInlined(human.Shorten(name, room-human.Columns(image)-2)) + "  " + out.dim(image)
 }
 
 // children puts the children of b that are to be shown on the stack, the heaviest on top.
@@ -91,7 +92,7 @@ func (out *printer) maxLines() int { return out.o.Width / 2 }
 
 // lines are the tree's lines in front of a name; of those of a tree that is too deep, the innermost.
 func (out *printer) lines(s string) string {
-	if w := Columns(s); w > out.maxLines() {
+	if w := human.Columns(s); w > out.maxLines() {
 		s = "…" + string([]rune(s)[w-out.maxLines()+1:])
 	}
 	return out.dim(s)

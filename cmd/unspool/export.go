@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unspool/capture"
 	"unspool/capture/export"
+	"unspool/capture/human"
 )
 
 // exportFlags say in which format a recording is written and how its names are found.
@@ -109,7 +109,7 @@ func (f *exportFlags) write(input, name, output string, names nameFlags, quiet, 
 		fmt.Fprintf(os.Stderr, "unspool: %s\n", problem)
 	}
 	if output != "-" {
-		fmt.Fprintf(os.Stderr, "%s samples in %s (%s), for %s\n", capture.Count(out.Samples), output, f.format.Name, f.format.About)
+		fmt.Fprintf(os.Stderr, "%s samples in %s (%s), for %s\n", human.Number(out.Samples), output, f.format.Name, f.format.About)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture"
+	"unspool/capture/human"
 )
 
 // A statusLine is the one line that a terminal shows while a recording runs.
@@ -56,7 +57,7 @@ func (l *statusLine) update(s *capture.Stats) {
 	}
 	l.samples, l.at = s.Samples, s.Duration
 	l.show(fmt.Sprintf("%6.1f s  %6.0f samples/s  %s complete  %s lost  unspool %.1f %% CPU",
-		s.Duration.Seconds(), rate, completeShare(s), capture.Count(s.Lost), 100*s.CPUShare()))
+		s.Duration.Seconds(), rate, completeShare(s), human.Number(s.Lost), 100*s.CPUShare()))
 }
 
 // converted shows how a conversion stands, of which share is done; that is
@@ -70,7 +71,7 @@ func (l *statusLine) converted(s *capture.Stats, share float64) {
 		done = fmt.Sprintf("%3.0f %%  ", 100*share)
 	}
 	l.show(fmt.Sprintf("%6.1f s  %s%s samples  %s complete",
-		s.Duration.Seconds(), done, capture.Count(s.Samples), completeShare(s)))
+		s.Duration.Seconds(), done, human.Number(s.Samples), completeShare(s)))
 }
 
 // named shows how far an export has come, which reads the recording and then looks names up.

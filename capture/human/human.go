@@ -1,0 +1,100 @@
+// Package human writes numbers and names for people: what the summary of a recording, reports and pages have in common.
+package human
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Number writes n with a comma between groups of three digits.
+func Number(n uint64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Plural is a number of things: "1 sample", "2,000 samples".
+func Plural(n uint64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return Number(n) + " " + what + "s"
+}
+
+// Percent is n of total, never rounded up to 100 % or down to 0.
+func Percent(n, total uint64) string {
+	if total == 0 {
+		return "0 %"
+	}
+	p := 100 * float64(n) / float64(total)
+	switch {
+	case n == total:
+		return "100 %"
+	case p >= 99.95:
+		return "> 99.9 %"
+	case n > 0 && p < 0.05:
+		return "< 0.1 %"
+	}
+	return fmt.Sprintf("%.1f %%", p)
+}
+
+// Duration writes a time with as many digits as anybody reads.
+func Duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%.0f ms", d.Seconds()*1000)
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+// Clean makes text of the recorded system safe to print: what is not printable, such as the start of an escape sequence,
+// becomes a question mark.
+func Clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// Columns is how many columns s takes.
+func Columns(s string) int { return utf8.RuneCountInString(s) }
+
+// Shorten cuts the middle out of s when it is wider than n columns: the beginning and the end of a C++ name say most.
+func Shorten(s string, n int) string {
+	if Columns(s) <= n {
+		return s
+	}
+	if n <= 1 {
+		return strings.Repeat("…", max(n, 0))
+	}
+	r := []rune(s)
+	head := (n - 1) * 3 / 5
+	return string(r[:head]) + "…" + string(r[len(r)-(n-1-head):])
+}
+
+// Wrap breaks s at spaces into lines of n columns at most, where its words allow that.
+func Wrap(s string, n int) []string {
+	var lines []string
+	var line string
+	for _, word := range strings.Fields(s) {
+		switch {
+		case line == "":
+			line = word
+		case Columns(line)+1+Columns(word) <= n:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}
