@@ -223,7 +223,7 @@ func (d *Data) file(t *lineTable, i uint64) string {
 	if f.dir < uint64(len(t.dirs)) && t.dirs[f.dir].form != 0 {
 		name = joinPath(text(t.dirs[f.dir]), name)
 	}
-	if !path.IsAbs(name) {
+	if !path.IsAbs(name) && (t.version < 5 || f.dir != 0) { // from DWARF 5 on, directory 0 is the compilation's
 		name = joinPath(t.u.compDir, name)
 	}
 	return name

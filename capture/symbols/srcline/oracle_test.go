@@ -281,6 +281,8 @@ func TestFrames(t *testing.T) {
 		{"gcc, 64-bit DWARF", cxx("g++", "-O2", "-g", "-gdwarf64"), llvm, nil},
 		{"gcc, 32-bit", cxx("g++", "-O2", "-g", "-m32"), llvm, nil},
 		{"gcc, dropped sections, types in units", cxx("g++", "-O2", "-gdwarf-4", "-fdebug-types-section", "-ffunction-sections", "-Wl,--gc-sections"), both, nil},
+		{"gcc, relative paths", cxx("g++", "-O2", "-gdwarf-5", "-ffile-prefix-map=/=rel/"), llvm, nil},
+		{"gcc, relative paths, DWARF 4", cxx("g++", "-O2", "-gdwarf-4", "-ffile-prefix-map=/=rel/"), llvm, nil},
 		{"gcc, link-time optimisation", cxx("g++", "-O2", "-g", "-flto"), llvm, nil},
 		{"gcc, split DWARF 4", cxx("g++", "-O2", "-gdwarf-4", "-gsplit-dwarf"), llvm, []variant{{"dwp", "dwp", "dwp -e program && rm *.dwo"}}},
 		{"gcc, split DWARF 5", cxx("g++", "-O2", "-gdwarf-5", "-gsplit-dwarf"), llvm, []variant{{"dwp", "llvm-dwp", "llvm-dwp -e program -o program.dwp && rm *.dwo"}}},
