@@ -48,16 +48,18 @@ func (u *Unwinder) FollowFramePointers(regs *Regs, stack *Stack, room, size int)
 // beyond says why the 16 bytes at a frame pointer are not in the copy.
 func (s *Stack) beyond(bp uint64) FrameWalkEnd {
 	const (
-		userEnd = 1<<47 - 4096 // TASK_SIZE_MAX
+		page    = 4096
+		userEnd = 1<<47 - page // TASK_SIZE_MAX
 		largest = 8 << 20      // the usual limit of a stack
 	)
+	end := s.Base + uint64(len(s.Data))
 	switch {
 	case bp < 1<<16 || bp > userEnd-16: // mmap_min_addr: nothing is mapped below
 		return NoFrame
 	case bp < s.Base || bp-s.Base > largest:
 		return OffStack
-	case uint64(len(s.Data)) < s.Asked:
-		return NoFrame // the kernel could not read on when it copied, either
+	case uint64(len(s.Data)) < s.Asked && bp < end&^(page-1)+page:
+		return NoFrame // in a page that the kernel could not read when it copied, either
 	}
 	return CopyEnds
 }
