@@ -84,6 +84,9 @@ func (s *Session) writePair(rec perfring.Record, f *perfring.Format) error {
 	}
 	walk := s.walker.FollowFramePointers(&s.regs, &s.stack, s.limit-kernel, size)
 	pair := Pair{End: walk.End, Reach: s.reach}
+	if pair.End == unwind.CopyEnds && s.reach > 0 {
+		pair.End = unwind.OffStack // above the outermost frame
+	}
 	ips := walk.IPs
 	if n := sm.Callchain.Len(); first < n {
 		pair.Kernel = true

@@ -1,6 +1,8 @@
 package compare_test
 
 import (
+	"bytes"
+	"os"
 	"testing"
 	"time"
 
@@ -10,7 +12,7 @@ import (
 
 // TestCauses records programs of which it is known where frame pointers lead, and why.
 func TestCauses(t *testing.T) {
-	causes := buildProgram(t, "causes", withFP...)
+	causes := buildProgram(t, "causes", everywhere...)
 	for _, c := range []struct {
 		name    string
 		options capture.Options
@@ -34,7 +36,7 @@ func TestCauses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := c.options
-			o.Duration = 500 * time.Millisecond
+			o.Duration = 300 * time.Millisecond
 			if o.Command = []string{causes, c.program}; len(c.program) > 1 {
 				o.Command = []string{c.program}
 			}
@@ -51,6 +53,10 @@ func TestCauses(t *testing.T) {
 				if b := r.blamedAt(g); c.blamed != "" && (b < 0 || r.DWARF.Frames[b].Name != c.blamed) {
 					t.Errorf("parted %d", g.Parted)
 				}
+			}
+			content, err := os.ReadFile(r.path)
+			if err != nil || bytes.Contains(content, []byte("10terces")) || bytes.Contains(content, []byte("20terces")) {
+				t.Errorf("what BP pointed to is in the file, or: %v", err)
 			}
 			r.examples(t, 1)
 		})

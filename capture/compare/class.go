@@ -6,6 +6,8 @@
 package compare
 
 import (
+	"slices"
+
 	"unspool/capture/profile"
 	"unspool/unwind"
 )
@@ -69,14 +71,19 @@ type stacks struct {
 // verdict is what classify finds.
 type verdict struct {
 	class  Class
-	parted int // the first index in dwarf whose frame is not in its place in fp; the number of frames when there is none
+	parted int // the first index in dwarf whose frame is not in its place in fp; the number of frames when fp goes on with others, -1 when they do not part
 	lost   int // frames of dwarf that fp has not
 }
 
 // classify compares the stacks of a sample by their addresses.
 func classify(s *stacks) verdict {
 	fp := s.fp
-	v := verdict{parted: len(s.dwarf)}
+	v := verdict{parted: -1}
+	part := func(at int) {
+		if v.parted < 0 {
+			v.parted = at
+		}
+	}
 	at, found, gaps := 0, 0, 0 // in dwarf; frames in both; frames passed over before the last of these
 	astray := false
 	for _, ip := range fp {
@@ -89,15 +96,19 @@ func classify(s *stacks) verdict {
 			break
 		}
 		if next > at {
-			v.parted = min(v.parted, at)
+			part(at)
 			gaps += next - at
 		}
 		at = next + 1
 		found++
 	}
 	v.lost = len(s.dwarf) - found
-	if at < len(s.dwarf) {
-		v.parted = min(v.parted, at)
+	if at < len(s.dwarf) || astray {
+		part(at)
+	}
+	leafCaller := s.skipsLeafCaller()
+	if leafCaller {
+		v.parted = 1
 	}
 	switch {
 	case s.dwarfEnd == profile.Ended(unwind.DumpTooShort), s.dwarfEnd == profile.Ended(unwind.DepthLimit):
@@ -107,6 +118,8 @@ func classify(s *stacks) verdict {
 		if astray && at == len(s.dwarf) && s.code(found) {
 			v.class = DWARFStops
 		}
+	case leafCaller:
+		v.class = LeafCaller
 	case astray:
 		v.class = Astray
 	case at < len(s.dwarf):
@@ -120,10 +133,18 @@ func classify(s *stacks) verdict {
 		}
 	case gaps == 0:
 		v.class = Same
-	case gaps == 1 && s.dwarf[1] != fp[min(1, len(fp)-1)]:
-		v.class = LeafCaller
 	default:
 		v.class = Middle
 	}
 	return v
+}
+
+// skipsLeafCaller says whether fp has all of dwarf but the caller of the innermost function. Under recursion callers have the same
+// address, and any of these may be what fp misses: it is this one, as a function that is its own caller has a frame pointer
+// either in all of its frames or in none.
+func (s *stacks) skipsLeafCaller() bool {
+	if len(s.dwarf) < 2 || len(s.fp) < 1 || s.fp[0] != s.dwarf[0] {
+		return false
+	}
+	return slices.Equal(s.fp[1:], s.dwarf[2:]) && (len(s.fp) > 1 || s.fpEnd == unwind.NoFrame)
 }

@@ -35,7 +35,7 @@ type Group struct {
 	Class     Class
 	DWARF, FP int32 // leaves: nodes of the two profiles
 	Kernel    int   // frames of the kernel at the leaf of both
-	Parted    int   // where FP first differs, counted in user frames of DWARF from the leaf; -1 when it does not
+	Parted    int   // where FP first differs, counted in user frames of DWARF from the leaf; their number when FP goes on with others, -1 when it does not differ
 	Lost      int   // user frames of DWARF that FP has not
 	End       profile.End
 	Count     uint64
@@ -169,9 +169,6 @@ func (l *loader) pair(s *perfring.Sample) {
 	g := Group{
 		Class: v.class, DWARF: l.dwarf.leaf(d.frames), FP: l.fp.leaf(f.frames),
 		Kernel: d.kernel, Parted: v.parted, Lost: v.lost, End: d.end,
-	}
-	if v.parted == len(d.user) {
-		g.Parted = -1
 	}
 	l.groups[g]++
 }

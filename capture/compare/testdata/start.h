@@ -4,6 +4,14 @@
 #define FRAME __attribute__((noipa, used))
 #define KEEP() __asm__ volatile("" ::: "memory")
 
+/* GCC leaves the frame pointer out of a function that neither calls another nor uses the stack, whatever
+ * it is told; not of one that asks for its frame. */
+#ifdef EVERYWHERE
+#define LEAF() __asm__ volatile("" : : "r"(__builtin_frame_address(0)))
+#else
+#define LEAF() (void)0
+#endif
+
 FRAME int start(long argc, char **argv);
 
 __asm__(".globl _start\n"

@@ -12,6 +12,7 @@ static volatile unsigned long total;
 
 FRAME void *memcpy(void *to, const void *from, size n)
 {
+	LEAF();
 	char *d = to;
 	const char *s = from;
 
@@ -24,6 +25,7 @@ FRAME void *memcpy(void *to, const void *from, size n)
 
 FRAME size strlen(const char *s)
 {
+	LEAF();
 	size n = 0;
 
 	while (s[n]) {
@@ -35,6 +37,7 @@ FRAME size strlen(const char *s)
 
 FRAME unsigned fill(unsigned seed)
 {
+	LEAF();
 	for (int i = 0; i < items; i++)
 		numbers[i] = seed = seed * 1664525u + 1013904223u;
 	for (int i = 0; i < text_size - 1; i++)
@@ -44,6 +47,7 @@ FRAME unsigned fill(unsigned seed)
 
 FRAME void insertion_sort(unsigned *a, int n)
 {
+	LEAF();
 	for (int i = 1; i < n; i++) {
 		unsigned x = a[i];
 		int j = i;
@@ -77,6 +81,7 @@ FRAME void sort(unsigned *a, int n, unsigned *room)
 
 FRAME unsigned long hash(const char *s, size n)
 {
+	LEAF();
 	unsigned long h = 14695981039346656037ul;
 
 	for (size i = 0; i < n; i++)

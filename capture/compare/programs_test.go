@@ -1,0 +1,289 @@
+package compare_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"unspool/capture"
+	"unspool/capture/compare"
+	"unspool/capture/profile"
+	"unspool/dwarfcfi"
+)
+
+// regSP is the DWARF number of RSP.
+const regSP = 7
+
+// TestWithFramePointers records a program in which all code has frame pointers, and one that is built as distributions do. They miss
+// nothing but the caller of a function that has not set up its own yet, has given it up, or has none as it calls nothing.
+func TestWithFramePointers(t *testing.T) {
+	for _, b := range []struct {
+		name  string
+		flags []string
+		same  float64 // percent
+	}{
+		{"everywhere", everywhere, 99},
+		{"as distributions build", withFP, 1},
+	} {
+		t.Run(b.name, func(t *testing.T) {
+			c := run(t, buildProgram(t, "workload", b.flags...))
+			c.wants(t, compare.Same, b.same)
+			c.agrees(t)
+			for i := range c.Groups {
+				g := &c.Groups[i]
+				if g.Class == compare.Same {
+					continue
+				}
+				leaf := c.stack(c.DWARF, g, g.DWARF)[0]
+				f := &c.DWARF.Frames[leaf]
+				row, ok := c.row(leaf)
+				if !ok || g.Class != compare.LeafCaller || row.CFA.Kind != dwarfcfi.CFARegister || row.CFA.Reg != regSP {
+					t.Errorf("%d samples, %s: in %s at %#x the CFA is computed from %d", g.Count, g.Class, f.Name, f.PC, row.CFA.Reg)
+				}
+			}
+		})
+	}
+}
+
+// TestWithoutFramePointers records the same program without them: it is to blame.
+func TestWithoutFramePointers(t *testing.T) {
+	program := buildProgram(t, "workload", "-fomit-frame-pointer")
+	c := run(t, program)
+	count := c.byClass()
+	if lost := c.Samples - count[compare.Same]; lost*10 < c.Samples*9 {
+		t.Errorf("%d of %d samples are the same", count[compare.Same], c.Samples)
+	}
+	if n := count[compare.LeafCaller] + count[compare.Middle] + count[compare.Early] + count[compare.Astray] + count[compare.Same]; n != c.Samples {
+		t.Errorf("%d of %d samples are in classes of complete stacks", n, c.Samples)
+	}
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		if g.Class == compare.Same {
+			continue
+		}
+		if b := c.blamedAt(g); b < 0 || c.DWARF.Images[c.DWARF.Frames[b].Image].Path != program {
+			t.Errorf("%d samples, %s: frame %d is blamed", g.Count, g.Class, b)
+		}
+	}
+	_, images := c.Blames(c.sym)
+	if len(images) != 1 || images[0].Image.Path != program || images[0].Samples != c.Samples-count[compare.Same] {
+		t.Errorf("%+v are to blame", images)
+	}
+}
+
+// agrees holds the kernel's own chains against the walk that was repeated on the copies.
+func (c *compared) agrees(t *testing.T) {
+	t.Helper()
+	if c.Checked*100 < c.Samples*99 || c.Agreed*1000 < c.Checked*999 {
+		t.Errorf("the kernel's chain agrees in %d of %d, of %d samples", c.Agreed, c.Checked, c.Samples)
+	}
+}
+
+// TestPython records Debian's python3, which has no frame pointers, and whose C library has none either.
+func TestPython(t *testing.T) {
+	const python = "/usr/bin/python3"
+	need(t, python)
+	c := run(t, python, "-c", `
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+while True:
+    fib(18)
+    sorted(str(i) for i in range(1000))
+`)
+	c.agrees(t)
+	count := c.byClass()
+	if same := count[compare.Same]; same*10 > c.Samples {
+		t.Errorf("%d of %d samples are the same", same, c.Samples)
+	}
+	c.blames(t, "python3.", 80)
+	c.examples(t, 2)
+}
+
+// blames holds the share of an image, of the stacks that frame pointers lose, against a lower bound in percent.
+func (c *compared) blames(t *testing.T, image string, percent uint64) {
+	t.Helper()
+	var of, all uint64
+	_, images := c.Blames(c.sym)
+	for _, b := range images {
+		t.Logf("blame: %d samples, %s: %s", b.Samples, b.Image.Path, b.Cause)
+		all += b.Samples
+		if strings.Contains(filepath.Base(b.Image.Path), image) {
+			of += b.Samples
+		}
+	}
+	if of*100 < all*percent {
+		t.Errorf("%s is to blame for %d of %d", image, of, all)
+	}
+}
+
+// goProgram spends its time in a chain of calls, in the garbage collector and in system calls.
+const goProgram = `package main
+
+import (
+	"crypto/sha256"
+	"sort"
+	"strings"
+	"syscall"
+)
+
+var sink any
+
+//go:noinline
+func work(depth int) int {
+	if depth > 0 {
+		return work(depth-1) + 1
+	}
+	s := make([]string, 300)
+	for i := range s {
+		s[i] = strings.Repeat("x", 300-i)
+	}
+	sort.Strings(s)
+	sum := sha256.Sum256(make([]byte, 1<<14))
+	sink = s
+	return int(sum[0]) + syscall.Getppid()
+}
+
+func main() {
+	for {
+		work(20)
+	}
+}
+`
+
+// TestGo records a Go program. Its functions have frame pointers, but for leaves and assembly that need no frame, in which it
+// spends much time.
+func TestGo(t *testing.T) {
+	need(t, "go")
+	dir := t.TempDir()
+	for name, text := range map[string]string{"main.go": goProgram, "go.mod": "module program\n\ngo 1.22\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.Command("go", "build", "-o", "program")
+	build.Dir = dir
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	c := run(t, filepath.Join(dir, "program"))
+	c.agrees(t)
+	c.wants(t, compare.Same, 30)
+	c.blames(t, "program", 90)
+	count := c.byClass()
+	if n := count[compare.Same] + count[compare.LeafCaller] + count[compare.Cut]; n*100 < c.Samples*98 {
+		t.Errorf("%d of %d samples are the same, miss the leaf's caller or are cut", n, c.Samples)
+	}
+	leaves := make(map[string]uint64)
+	for i := range c.Groups {
+		if g := &c.Groups[i]; g.Class == compare.LeafCaller {
+			leaves[c.DWARF.Frames[c.stack(c.DWARF, g, g.DWARF)[0]].Name] += g.Count
+		}
+	}
+	t.Logf("leaves whose caller is missed: %v", leaves)
+}
+
+// TestNode records generated code, which has frame pointers, in a program that has none.
+func TestNode(t *testing.T) {
+	need(t, "node")
+	c := run(t, "node", "-e", `
+function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2) }
+for (;;) { fib(20); [...Array(300).keys()].map(String).sort() }
+`)
+	c.agrees(t)
+	generated, kept := 0, 0
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		dwarf, fp := c.stack(c.DWARF, g, g.DWARF), c.stack(c.FP, g, g.FP)
+		if c.DWARF.Frames[dwarf[0]].Kind != profile.JIT || len(dwarf) < 3 {
+			continue
+		}
+		generated += int(g.Count)
+		if len(fp) > 1 && fp[1] == dwarf[1] {
+			kept += int(g.Count)
+		}
+	}
+	t.Logf("in %d of %d samples of generated code its caller follows by BP", kept, generated)
+	if generated < 50 || kept*100 < generated*90 {
+		t.Errorf("in %d of %d samples of generated code its caller follows by BP", kept, generated)
+	}
+	c.examples(t, 5)
+}
+
+// TestConvertedPairs compares a recording of perf's, which has no user callchains: in one lane, in two, and when the program, and
+// with it its CFI, is gone.
+func TestConvertedPairs(t *testing.T) {
+	need(t, "perf")
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+	for _, c := range []struct {
+		name    string
+		flags   []string
+		class   compare.Class
+		share   float64
+		without compare.Class // when the program is gone
+	}{
+		{"with frame pointers", everywhere, compare.Same, 98, compare.DWARFStops},
+		{"without", []string{"-fomit-frame-pointer"}, compare.Astray, 30, compare.BothStop},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			program := buildProgram(t, "workload", c.flags...)
+			data := filepath.Join(t.TempDir(), "perf.data")
+			perf := exec.Command("perf", "record", "-q", "-e", "cpu-clock", "-F", "997", "-N", "--call-graph", "dwarf,65528", "-o", data,
+				"timeout", "0.6", program)
+			if out, err := perf.CombinedOutput(); err != nil && perf.ProcessState.ExitCode() != 124 {
+				t.Skipf("perf record: %v\n%s", err, out)
+			}
+			one := convert(t, data, 1)
+			one.wants(t, c.class, c.share)
+			if two := convert(t, data, 2); two.byClass() != one.byClass() {
+				t.Errorf("%v in two lanes, %v in one", two.byClass(), one.byClass())
+			}
+			if err := os.Remove(program); err != nil {
+				t.Fatal(err)
+			}
+			convert(t, data, 1).wants(t, c.without, 90)
+		})
+	}
+}
+
+// convert converts a recording into one with pairs, without a cache of files, and compares.
+func convert(t *testing.T, data string, jobs int) *compared {
+	t.Helper()
+	dir := t.TempDir()
+	o := capture.ConvertOptions{Input: data, Output: filepath.Join(dir, "pairs.data"), Cache: dir, MaxStack: 2048, Pairs: true, Jobs: jobs}
+	if _, err := capture.Convert(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	c := load(t, o.Output)
+	if c.Checked != 0 {
+		t.Errorf("%d chains of the kernel's", c.Checked)
+	}
+	return c
+}
+
+// TestAllCPUsLoseNothing records two busy CPUs.
+func TestAllCPUsLoseNothing(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+	program := buildProgram(t, "workload", withFP...)
+	for range 2 {
+		busy := exec.Command(program)
+		if err := busy.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer busy.Wait()
+		defer busy.Process.Kill()
+	}
+	c := record(t, capture.Options{AllCPUs: true, Hurry: true, Duration: 2 * time.Second})
+	if lost := c.outcome.Stats.Lost; lost > 0 {
+		t.Errorf("%d records lost", lost)
+	}
+	c.agrees(t)
+}
