@@ -70,11 +70,11 @@ func (s *Session) writePair(rec perfring.Record, f *perfring.Format) error {
 	kernel, first := 0, sm.Callchain.Len() // entries before the user part, and where that begins
 	for i := range sm.Callchain.Len() {
 		ip := sm.Callchain.At(i)
-		if ip == contextUser {
+		if ip == perfring.ContextUser {
 			first = i + 1
 			break
 		}
-		if ip < contextMax {
+		if ip < perfring.ContextMax {
 			kernel++
 		}
 	}
@@ -133,9 +133,3 @@ func agree(w *unwind.FrameWalk, own []uint64) bool {
 func isCode(space *vmas.Space, ip uint64) bool {
 	return space != nil && (space.Find(ip) != nil || space.Find(ip-1) != nil)
 }
-
-// Callchain entries from contextMax up are markers (linux/perf_event.h).
-const (
-	contextMax  = ^uint64(4095 - 1)
-	contextUser = ^uint64(512 - 1)
-)

@@ -99,9 +99,9 @@ func (h *half) take(s *perfring.Sample, frames []int32) {
 	user := false
 	for i := range s.Callchain.Len() {
 		switch ip := s.Callchain.At(i); {
-		case ip == contextUser:
+		case ip == perfring.ContextUser:
 			user = true
-		case ip >= contextMax:
+		case ip >= perfring.ContextMax:
 		case user:
 			h.user = append(h.user, ip)
 		default:
@@ -109,12 +109,6 @@ func (h *half) take(s *perfring.Sample, frames []int32) {
 		}
 	}
 }
-
-// Callchain markers (linux/perf_event.h).
-const (
-	contextMax  = ^uint64(4095 - 1)
-	contextUser = ^uint64(512 - 1)
-)
 
 func (l *loader) Begin(*profile.Profile) {}
 

@@ -15,14 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Callchain entries from PERF_CONTEXT_MAX (-4095) up are markers: they say of what the entries after them are addresses.
-const (
-	contextMax          = ^uint64(4095 - 1)
-	contextKernel       = ^uint64(128 - 1)
-	contextUser         = ^uint64(512 - 1)
-	contextUserDeferred = ^uint64(640 - 1) // a cookie follows, of the record that brings the user part later
-)
-
 // regIP is PERF_REG_X86_IP (asm/perf_regs.h).
 const regIP = 8
 
@@ -377,14 +369,14 @@ func (l *loader) resolve(s *perfring.Sample) {
 	}
 	for i := 0; i < n; i++ {
 		ip := s.Callchain.At(i)
-		if ip >= contextMax {
+		if ip >= perfring.ContextMax {
 			returned = false
 			switch ip {
-			case contextKernel:
+			case perfring.ContextKernel:
 				mode = unix.PERF_RECORD_MISC_KERNEL
-			case contextUser:
+			case perfring.ContextUser:
 				mode = unix.PERF_RECORD_MISC_USER
-			case contextUserDeferred:
+			case perfring.ContextUserDeferred:
 				n = i // nothing but the cookie follows
 			default:
 				mode = unix.PERF_RECORD_MISC_GUEST_USER // or a guest's kernel, or a hypervisor

@@ -234,7 +234,7 @@ func TestRepeatedStacksDoNotAllocate(t *testing.T) {
 	l.event = func(uint64) int { return 0 }
 	l.p.Events = []Event{{Name: "cycles"}}
 	l.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x2000, Prot: vmas.ProtExec, Name: []byte("//anon")})
-	chain := words(contextKernel, 0xffffffff81000010, 0xffffffff81000100, contextUser, 0x1000, 0x2000, 0x3000)
+	chain := words(perfring.ContextKernel, 0xffffffff81000010, 0xffffffff81000100, perfring.ContextUser, 0x1000, 0x2000, 0x3000)
 	l.sample.PID, l.sample.TID, l.sample.Callchain = 7, 7, chain
 	l.addSample()
 	if n := testing.AllocsPerRun(1000, l.addSample); n != 0 {
@@ -261,16 +261,16 @@ func TestMarkersSplitTheCallchain(t *testing.T) {
 		chain []uint64
 		want  string
 	}{
-		{"kernel and user", []uint64{contextKernel, 0xffffffff81000010, contextUser, 0x1000}, "kernel unmapped"},
-		{"guest", []uint64{^uint64(2176 - 1), 0x10, contextUser, 0x1000}, "guest unmapped"},
-		{"deferred user part", []uint64{contextKernel, 0xffffffff81000010, contextUserDeferred, 0x1234}, "kernel"},
-		{"zeroes at the end", []uint64{contextUser, 0x1000, 0, 0}, "unmapped"},
-		{"only a marker", []uint64{contextUser}, "unmapped"},
+		{"kernel and user", []uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000}, "kernel unmapped"},
+		{"guest", []uint64{^uint64(2176 - 1), 0x10, perfring.ContextUser, 0x1000}, "guest unmapped"},
+		{"deferred user part", []uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUserDeferred, 0x1234}, "kernel"},
+		{"zeroes at the end", []uint64{perfring.ContextUser, 0x1000, 0, 0}, "unmapped"},
+		{"only a marker", []uint64{perfring.ContextUser}, "unmapped"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLoader(symbols.New(symbols.Options{Kallsyms: "/nonexistent"}))
 			l.sample.Misc = 2 // PERF_RECORD_MISC_USER
-			if c.chain[0] != contextUser {
+			if c.chain[0] != perfring.ContextUser {
 				l.sample.Misc = 1
 			}
 			l.sample.Callchain = words(c.chain...)
@@ -292,8 +292,8 @@ func FuzzRecords(f *testing.F) {
 		b[0], b[4], b[6] = 9, 2, byte(len(b))
 		return b
 	}
-	f.Add(sample(contextKernel, 0xffffffff81000010, contextUser, 0x1000, 0x2000))
-	f.Add(append(words(40<<48|3, 7<<32|7, 0x6f6d6564, 0, 0), sample(contextUserDeferred, 1)...))
+	f.Add(sample(perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000, 0x2000))
+	f.Add(append(words(40<<48|3, 7<<32|7, 0x6f6d6564, 0, 0), sample(perfring.ContextUserDeferred, 1)...))
 	format := perfring.NewFormat(&unix.PerfEventAttr{Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CALLCHAIN})
 	sym := symbols.New(symbols.Options{Kallsyms: "/nonexistent", Root: "/nonexistent"})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -318,11 +318,11 @@ func BenchmarkSample(b *testing.B) {
 	l := newLoader(symbols.New(symbols.Options{Kallsyms: "/nonexistent"}))
 	l.event = func(uint64) int { return 0 }
 	l.p.Events = []Event{{Name: "cycles"}}
-	chain := []uint64{contextKernel}
+	chain := []uint64{perfring.ContextKernel}
 	for i := range 10 {
 		chain = append(chain, 0xffffffff81000010+uint64(i)*64)
 	}
-	chain = append(chain, contextUser)
+	chain = append(chain, perfring.ContextUser)
 	for i := range 30 {
 		chain = append(chain, 0x1000+uint64(i)*64)
 	}

@@ -6,19 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Callchain entries from PERF_CONTEXT_MAX (-4095) up are markers: they say of what the addresses after them are. Sysprof knows
-// these (linux/perf_event.h).
-const (
-	contextMax          = ^uint64(4095 - 1)
-	contextHypervisor   = ^uint64(32 - 1)
-	contextKernel       = ^uint64(128 - 1)
-	contextUser         = ^uint64(512 - 1)
-	contextUserDeferred = ^uint64(640 - 1) // the user part comes in another record, a cookie follows
-	contextGuest        = ^uint64(2048 - 1)
-	contextGuestKernel  = ^uint64(2176 - 1)
-	contextGuestUser    = ^uint64(2560 - 1)
-)
-
 // regIP is PERF_REG_X86_IP (asm/perf_regs.h).
 const regIP = 8
 
@@ -44,10 +31,10 @@ func (w *Writer) chain(s *perfring.Sample, frames []int32) {
 	left := frames
 	for i := 0; i < s.Callchain.Len() && len(left) > 0; i++ {
 		ip := s.Callchain.At(i)
-		if ip == contextUserDeferred {
+		if ip == perfring.ContextUserDeferred {
 			break
 		}
-		if ip >= contextMax {
+		if ip >= perfring.ContextMax {
 			context = knownContext(ip)
 			continue
 		}
@@ -56,9 +43,9 @@ func (w *Writer) chain(s *perfring.Sample, frames []int32) {
 	}
 	if len(left) > 0 { // a frame of the sample itself, which its callchain does not have
 		ip, context := s.IP, modeContext(s.CPUMode())
-		if len(left) < len(frames) && context != contextUser {
+		if len(left) < len(frames) && context != perfring.ContextUser {
 			ip, _ = s.Reg(regIP)
-			context = contextUser
+			context = perfring.ContextUser
 		}
 		add(context, ip, left[0])
 	}
@@ -72,8 +59,8 @@ func (w *Writer) chain(s *perfring.Sample, frames []int32) {
 		w.cut++
 	}
 	if event {
-		if last != contextUser {
-			w.addrs = append(w.addrs, contextUser)
+		if last != perfring.ContextUser {
+			w.addrs = append(w.addrs, perfring.ContextUser)
 		}
 		w.addrs = append(w.addrs, w.names.made(s.PID, ^int32(w.reader.Event(s.ID))))
 	}
@@ -83,18 +70,18 @@ func (w *Writer) chain(s *perfring.Sample, frames []int32) {
 func modeContext(mode uint16) uint64 {
 	switch mode {
 	case unix.PERF_RECORD_MISC_KERNEL:
-		return contextKernel
+		return perfring.ContextKernel
 	case unix.PERF_RECORD_MISC_USER, unix.PERF_RECORD_MISC_CPUMODE_UNKNOWN:
-		return contextUser
+		return perfring.ContextUser
 	}
-	return contextGuest
+	return perfring.ContextGuest
 }
 
 // knownContext replaces a marker that Sysprof would take for an address.
 func knownContext(marker uint64) uint64 {
 	switch marker {
-	case contextHypervisor, contextKernel, contextUser, contextGuest, contextGuestKernel, contextGuestUser:
+	case perfring.ContextHypervisor, perfring.ContextKernel, perfring.ContextUser, perfring.ContextGuest, perfring.ContextGuestKernel, perfring.ContextGuestUser:
 		return marker
 	}
-	return contextGuest
+	return perfring.ContextGuest
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"unspool/perfring"
 )
 
 // captured is a capture as a reader finds it.
@@ -173,7 +175,7 @@ func (c *captured) stacks(inclusive bool) map[string]int {
 	for _, f := range c.of(frameSample) {
 		names := []string{fmt.Sprint(f.pid)}
 		for _, a := range f.addrs() {
-			if a >= contextMax {
+			if a >= perfring.ContextMax {
 				continue
 			}
 			name, _ := c.name(f.pid, a, inclusive)

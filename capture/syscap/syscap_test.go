@@ -107,7 +107,7 @@ func (s *session) sample(pid uint32, chain ...at) {
 	var frames []int32
 	for _, a := range chain {
 		smp.Callchain = le.AppendUint64(smp.Callchain, a.addr)
-		if a.addr < contextMax {
+		if a.addr < perfring.ContextMax {
 			frames = append(frames, a.frame)
 		}
 	}
@@ -123,7 +123,7 @@ func (s *session) finish() captured {
 	return mustParse(s.t, s.out.Bytes())
 }
 
-var user = at{contextUser, -1}
+var user = at{perfring.ContextUser, -1}
 
 func TestRecordsBecomeFrames(t *testing.T) {
 	s := begin(t, Options{}, []string{"cycles"}, "work")
@@ -194,7 +194,7 @@ func TestRecordsBecomeFrames(t *testing.T) {
 }
 
 func TestChains(t *testing.T) {
-	kernel := at{contextKernel, -1}
+	kernel := at{perfring.ContextKernel, -1}
 	for _, c := range []struct {
 		name   string
 		misc   uint16
@@ -204,18 +204,18 @@ func TestChains(t *testing.T) {
 		want   []uint64
 	}{
 		{"kernel and user", unix.PERF_RECORD_MISC_KERNEL, 1, []at{kernel, {0xffffffff81000010, 0}, user, {0x1000, 1}}, nil,
-			[]uint64{contextKernel, 0xffffffff81000010, contextUser, 0x1000}},
-		{"no marker", unix.PERF_RECORD_MISC_KERNEL, 1, []at{{0xffffffff81000010, 0}}, nil, []uint64{contextKernel, 0xffffffff81000010}},
-		{"no chain", unix.PERF_RECORD_MISC_KERNEL, 0xffffffff81000010, nil, []int32{0}, []uint64{contextKernel, 0xffffffff81000010}},
-		{"only a marker", unix.PERF_RECORD_MISC_USER, 0x1000, []at{user}, []int32{0}, []uint64{contextUser, 0x1000}},
+			[]uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000}},
+		{"no marker", unix.PERF_RECORD_MISC_KERNEL, 1, []at{{0xffffffff81000010, 0}}, nil, []uint64{perfring.ContextKernel, 0xffffffff81000010}},
+		{"no chain", unix.PERF_RECORD_MISC_KERNEL, 0xffffffff81000010, nil, []int32{0}, []uint64{perfring.ContextKernel, 0xffffffff81000010}},
+		{"only a marker", unix.PERF_RECORD_MISC_USER, 0x1000, []at{user}, []int32{0}, []uint64{perfring.ContextUser, 0x1000}},
 		{"kernel part of a user sample", unix.PERF_RECORD_MISC_USER, 0x1000, []at{kernel, {0xffffffff81000010, 0}}, []int32{0, 1},
-			[]uint64{contextKernel, 0xffffffff81000010, contextUser, 0x1000}},
-		{"zeroes at the end", unix.PERF_RECORD_MISC_USER, 0x1000, []at{user, {0x1000, 0}, {0, -1}}, []int32{0}, []uint64{contextUser, 0x1000}},
-		{"deferred user part", unix.PERF_RECORD_MISC_KERNEL, 1, []at{kernel, {0xffffffff81000010, 0}, {contextUserDeferred, -1}, {77, -1}}, []int32{0},
-			[]uint64{contextKernel, 0xffffffff81000010}},
-		{"guest", unix.PERF_RECORD_MISC_GUEST_KERNEL, 1, []at{{contextGuestKernel, -1}, {0x10, 0}, user, {0x1000, 1}}, nil,
-			[]uint64{contextGuestKernel, 0x10, contextUser, 0x1000}},
-		{"unknown marker", unix.PERF_RECORD_MISC_USER, 1, []at{{contextMax, -1}, {0x10, 0}}, nil, []uint64{contextGuest, 0x10}},
+			[]uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000}},
+		{"zeroes at the end", unix.PERF_RECORD_MISC_USER, 0x1000, []at{user, {0x1000, 0}, {0, -1}}, []int32{0}, []uint64{perfring.ContextUser, 0x1000}},
+		{"deferred user part", unix.PERF_RECORD_MISC_KERNEL, 1, []at{kernel, {0xffffffff81000010, 0}, {perfring.ContextUserDeferred, -1}, {77, -1}}, []int32{0},
+			[]uint64{perfring.ContextKernel, 0xffffffff81000010}},
+		{"guest", unix.PERF_RECORD_MISC_GUEST_KERNEL, 1, []at{{perfring.ContextGuestKernel, -1}, {0x10, 0}, user, {0x1000, 1}}, nil,
+			[]uint64{perfring.ContextGuestKernel, 0x10, perfring.ContextUser, 0x1000}},
+		{"unknown marker", unix.PERF_RECORD_MISC_USER, 1, []at{{perfring.ContextMax, -1}, {0x10, 0}}, nil, []uint64{perfring.ContextGuest, 0x10}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := begin(t, Options{}, []string{"cycles"}, "leaf", "root")
@@ -345,7 +345,7 @@ func TestFramesAreNoLargerThanTheFormatAllows(t *testing.T) {
 func TestSeveralEventsAreRoots(t *testing.T) {
 	s := begin(t, Options{}, []string{"cycles", "faults"}, "work", "sys")
 	s.sample(3, user, at{0x1000, 0})
-	s.sample(3, at{contextKernel, -1}, at{0xffffffff81000010, 1})
+	s.sample(3, at{perfring.ContextKernel, -1}, at{0xffffffff81000010, 1})
 	fault := perfring.Sample{Misc: unix.PERF_RECORD_MISC_USER, ID: 2, PID: 3, TID: 3, Time: 5000, IP: 0x1000}
 	s.Sample(&fault, []int32{0})
 	c := s.finish()
