@@ -135,7 +135,7 @@ func TestGoStacksAreWhatGoSees(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	record := exec.Command("perf", "record", "-q", "-e", "cpu-clock", "-F", "997", "--call-graph", "dwarf,32768", "-o", data, program)
+	record := exec.Command("perf", "record", "-q", "-B", "-N", "-e", "cpu-clock", "-F", "997", "--call-graph", "dwarf,32768", "-o", data, program)
 	var errs bytes.Buffer
 	record.Stderr = &errs
 	out, err := record.Output()

@@ -228,7 +228,7 @@ func record(t *testing.T, lives *Lives) (*profile.Profile, *profile.Timeline) {
 	if out, err := exec.Command("gcc", "-D_GNU_SOURCE", "-O2", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread", "-o", bin, src).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
-	if out, err := exec.Command("perf", "record", "-q", "-g", "-F", "999", "-e", "cpu-clock", "-o", data, "--", bin).CombinedOutput(); err != nil {
+	if out, err := exec.Command("perf", "record", "-q", "-B", "-N", "-g", "-F", "999", "-e", "cpu-clock", "-o", data, "--", bin).CombinedOutput(); err != nil {
 		if strings.Contains(string(out), "perf_event_paranoid") {
 			t.Skipf("perf may not record here: %s", out)
 		}

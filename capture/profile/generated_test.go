@@ -51,7 +51,7 @@ func TestNamesOfGeneratedCode(t *testing.T) {
 				t.Fatal(err)
 			}
 			data := filepath.Join(t.TempDir(), "perf.data")
-			run(t, "perf", "record", "-q", "-o", data, "-F", "999", "-g", "-k", "mono", "-e", "cpu-clock:u", "--", "node", c.option, "fib.js")
+			run(t, "perf", "record", "-q", "-B", "-N", "-o", data, "-F", "999", "-g", "-k", "mono", "-e", "cpu-clock:u", "--", "node", c.option, "fib.js")
 			p := load(t, data)
 			t.Cleanup(func() { // the map stays where it was written
 				for _, thread := range p.Threads {

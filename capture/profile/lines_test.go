@@ -48,7 +48,7 @@ func TestInlinedFramesAreThoseOfLLVM(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, "g++", "-O2", "-g", "-static-pie", "-fno-omit-frame-pointer", "-o", bin, src)
-	run(t, "perf", "record", "-q", "-F", "1999", "-g", "-e", "cpu-clock:u", "-o", data, "--", bin)
+	run(t, "perf", "record", "-q", "-B", "-N", "-F", "1999", "-g", "-e", "cpu-clock:u", "-o", data, "--", bin)
 	r, err := perfdata.Open(data)
 	if err != nil {
 		t.Fatal(err)

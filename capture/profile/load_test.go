@@ -56,7 +56,7 @@ func record(t testing.TB, args ...string) string {
 		t.Fatal(err)
 	}
 	run(t, "gcc", "-O0", "-fno-omit-frame-pointer", "-o", bin, src)
-	run(t, "perf", append(append([]string{"record", "-q", "-F", "999", "-o", data}, args...), "--", bin)...)
+	run(t, "perf", append(append([]string{"record", "-q", "-B", "-N", "-F", "999", "-o", data}, args...), "--", bin)...)
 	return data
 }
 

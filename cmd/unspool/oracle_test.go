@@ -316,7 +316,7 @@ func TestWholeProgramsAgreeWithPerf(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "perf.data")
 			// Its output goes nowhere: a pipe would make it wait for its reader.
-			cmd := exec.Command("perf", append([]string{"record", "-q", "-o", path, "--call-graph", "dwarf,32768", "-F", "499", "--"}, command...)...)
+			cmd := exec.Command("perf", append([]string{"record", "-q", "-B", "-N", "-o", path, "--call-graph", "dwarf,32768", "-F", "499", "--"}, command...)...)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			if err := cmd.Run(); err != nil {
