@@ -68,7 +68,7 @@ func record(t testing.TB) (path string, p *profile.Profile) {
 	tool(t, "gcc", "-O2", "-g", "-fno-omit-frame-pointer", "-static", "-no-pie", "-o", in("fixed"), in("program.c"))
 	tool(t, "gcc", "-O2", "-g", "-fno-omit-frame-pointer", "-static", "-no-pie", "-o", in("other"), in("program.c"),
 		"-Dlight=LIGHT", "-Dheavy=HEAVY", "-Drecurse=RECURSE", "-Dcalls=CALLS")
-	tool(t, "perf", "record", "-q", "-B", "-N", "-F", "1999", "-g", "-e", "cpu-clock", "-o", in("perf.data"), "--", in("fixed"), in("other"))
+	tool(t, "perf", "record", "-q", "-F", "1999", "-g", "-e", "cpu-clock", "-o", in("perf.data"), "--", in("fixed"), in("other"))
 	r, err := perfdata.Open(in("perf.data"))
 	if err != nil {
 		t.Fatal(err)
