@@ -1,7 +1,6 @@
 package flamegraph
 
 import (
-	"encoding/json"
 	"os"
 	"testing"
 
@@ -35,30 +34,14 @@ func open(t *testing.T, p *profile.Profile, o Options) opened {
 // text waits until an element has a text.
 func (p opened) text(selector, want string) {
 	p.Helper()
-	have := "document.querySelector(" + quote(selector) + ")?.textContent"
-	if !browser.Eval[bool](p.Page, `new Promise(done => {
-		const began = performance.now();
-		const look = () => `+have+` === `+quote(want)+` ? done(true) : performance.now() - began > 3000 ? done(false) : setTimeout(look, 20);
-		look();
-	})`) {
-		p.Errorf("%s says %q, not %q", selector, browser.Eval[string](p.Page, have+" ?? 'nothing'"), want)
-	}
-}
-
-// quote makes a JavaScript string.
-func quote(s string) string {
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	return string(b)
+	p.Shows(selector, want)
 }
 
 // choose chooses an option.
 func (p opened) choose(selector, value string) {
 	p.Helper()
 	p.Do(chromedp.SetValue(selector, value))
-	browser.Eval[bool](p.Page, "document.querySelector("+quote(selector)+").dispatchEvent(new Event('change'))")
+	browser.Eval[bool](p.Page, "document.querySelector("+browser.Quote(selector)+").dispatchEvent(new Event('change'))")
 }
 
 // frame is the place in the window of a row of the graph, at a share of its width, once the graph rests.
@@ -166,7 +149,7 @@ func TestPictureInABrowser(t *testing.T) {
 	wide := func(name string, want float64) {
 		t.Helper()
 		have := browser.Eval[float64](p.Page, `(g => g && g.style.display === '' ? Number(g.querySelector('rect').getAttribute('width')) : 0)(
-			[...document.querySelectorAll('#frames g')].find(g => g.querySelector('title').textContent.startsWith(`+quote(name)+`)))`)
+			[...document.querySelectorAll('#frames g')].find(g => g.querySelector('title').textContent.startsWith(`+browser.Quote(name)+`)))`)
 		if have < want-1.5 || have > want+0.5 {
 			t.Errorf("%s is %.1f wide, not %.1f", name, have, want)
 		}

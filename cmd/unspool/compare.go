@@ -277,7 +277,7 @@ func (f *compareFlags) two(a, b string) error {
 // page writes the page of both flame graphs.
 func (f *compareFlags) page(r printed, left, right *profile.Profile) error {
 	title := "Frame pointers and DWARF"
-	if command := strings.Join(left.Command, " "); command != "" {
+	if _, command, ok := strings.Cut(strings.Join(left.Command, " "), " -- "); ok {
 		title += ": " + command
 	}
 	if two, ok := r.(*compare.Two); ok {

@@ -4,6 +4,7 @@ package browser
 
 import (
 	"context"
+	"encoding/json"
 	"net/url"
 	"os"
 	"os/exec"
@@ -157,6 +158,28 @@ func (p *Page) Press(keys string, modifiers ...chromedp.Modifier) {
 func Eval[T any](p *Page, script string) T {
 	p.t.Helper()
 	return run(p, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+}
+
+// Shows waits until the first element that the CSS selector finds has a text.
+func (p *Page) Shows(selector, want string) {
+	p.t.Helper()
+	have := "document.querySelector(" + Quote(selector) + ")?.textContent"
+	if !Eval[bool](p, `new Promise(done => {
+		const began = performance.now();
+		const look = () => `+have+` === `+Quote(want)+` ? done(true) : performance.now() - began > 3000 ? done(false) : setTimeout(look, 20);
+		look();
+	})`) {
+		p.t.Errorf("%s says %q, not %q", selector, Eval[string](p, have+" ?? 'nothing'"), want)
+	}
+}
+
+// Quote makes a JavaScript string.
+func Quote(s string) string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
 }
 
 // Until waits until a JavaScript expression is true.

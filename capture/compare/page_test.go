@@ -1,0 +1,525 @@
+package compare_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"unspool/capture/compare"
+	"unspool/capture/flamegraph"
+	"unspool/capture/human"
+	"unspool/capture/profile"
+	"unspool/capture/symbols"
+	"unspool/testdata/browser"
+)
+
+// hostile is what a recorded system can call its functions and files.
+const hostile = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">&amp;\x00\x1b[31m\u202e\xff\xfe'\"`${1}]]>"
+
+// Frames of example.
+const (
+	start = iota
+	mainFn
+	work
+	hash
+	hostileFn
+	notCode
+	syscall
+)
+
+// example has 1,000 samples of four classes.
+func example() *compare.Comparison {
+	base := profile.Profile{
+		Images: []profile.Image{{Name: "program", Path: "/nowhere/program"}, {Name: "libz.so.1", Path: "/nowhere/libz.so.1"}, {Name: "[kernel]"}, {Name: "[unmapped]"}, {Name: hostile, Path: hostile}},
+		Frames: []profile.Frame{
+			start: {Name: "_start"}, mainFn: {Name: "main"}, work: {Name: "work"}, hash: {Name: "Hash", Image: 1}, hostileFn: {Name: hostile, Image: 4},
+			notCode: {Name: compare.NotCode, Image: 3, Kind: profile.Unmapped}, syscall: {Name: "do_syscall_64", Image: 2, Kind: profile.Kernel},
+		},
+		Threads:  []profile.Thread{{Comm: "all"}},
+		Events:   []profile.Event{{Name: "cpu-clock", Clock: true}},
+		Problems: []string{"no names for " + hostile},
+	}
+	dwarf, fp := base, base
+	c := &compare.Comparison{DWARF: &dwarf, FP: &fp, Samples: 1000, Others: 7, Checked: 900, Agreed: 891, Reach: map[int]uint64{2: 600, 7: 392, 20: 8}}
+	for _, g := range []struct {
+		group     compare.Group
+		dwarf, fp []int32
+	}{
+		{compare.Group{Class: compare.Same, Parted: -1, Count: 400}, []int32{start, mainFn, work}, []int32{start, mainFn, work}},
+		{compare.Group{Class: compare.LeafCaller, Parted: 1, Lost: 1, Count: 300}, []int32{start, mainFn, work, hash}, []int32{start, mainFn, hash}},
+		{compare.Group{Class: compare.Astray, Parted: 1, Lost: 2, Count: 200}, []int32{start, mainFn, hostileFn}, []int32{notCode, hostileFn}},
+		{compare.Group{Class: compare.Early, Parted: 1, Lost: 2, Kernel: 1, Count: 100}, []int32{start, mainFn, work, syscall}, []int32{work, syscall}},
+	} {
+		g.group.DWARF, g.group.FP, g.group.End = put(&dwarf, g.dwarf, g.group.Count), put(&fp, g.fp, g.group.Count), profile.Complete
+		c.Groups = append(c.Groups, g.group)
+	}
+	return c
+}
+
+// put adds samples of a stack, the outermost frame first, and returns its node.
+func put(p *profile.Profile, frames []int32, count uint64) int32 {
+	if p.Nodes == nil {
+		p.Nodes = []profile.Node{{Parent: -1, Frame: -1}}
+	}
+	at := int32(0)
+	for _, f := range frames {
+		n := profile.Node{Parent: at, Frame: f}
+		i := slices.Index(p.Nodes, n)
+		if i < 0 {
+			i = len(p.Nodes)
+			p.Nodes = append(p.Nodes, n)
+		}
+		at = int32(i)
+	}
+	p.Samples = append(p.Samples, profile.Sample{Node: at, CPU: -1, Count: count, Period: count, End: profile.Complete})
+	return at
+}
+
+var exampleCosts = compare.Costs{
+	StackSize: 65528,
+	Chain:     compare.Cost{Bytes: 120, Kernel: 1500 * time.Nanosecond, User: 400 * time.Nanosecond},
+	Stack:     compare.Cost{Bytes: 65800, Kernel: 9200 * time.Nanosecond, User: 22340 * time.Nanosecond},
+}
+
+// shown is a page in a browser.
+type shown struct {
+	*testing.T
+	*browser.Page
+}
+
+// pager is what both comparisons can do.
+type pager interface {
+	WritePage(w io.Writer, left, right *profile.Profile, title string) error
+}
+
+func written(t *testing.T, r pager, left, right *profile.Profile, title string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := r.WritePage(&b, left, right, title); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func show(t *testing.T, page []byte, width int) shown {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(file, page, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := shown{t, browser.Open(t, file, width, 900)}
+	p.Until("document.documentElement.dataset.ready")
+	t.Cleanup(func() {
+		if c := p.Complaints(); len(c) > 0 {
+			t.Errorf("the page complains: %q", c)
+		}
+		if n := browser.Eval[int](p.Page, "document.querySelectorAll('img, iframe, [onerror], script[src]').length"); n > 0 {
+			t.Errorf("%d elements that nobody wrote", n)
+		}
+		if title := browser.Eval[string](p.Page, "document.title"); title == "owned" {
+			t.Error("a name has become a script")
+		}
+	})
+	return p
+}
+
+// rows are the texts of the cells of a section's table.
+func (p shown) rows(section string) [][]string {
+	p.Helper()
+	return browser.Eval[[][]string](p.Page, `[...document.querySelectorAll('#`+section+` tbody tr')].map(r => [...r.cells].map(c => c.textContent.trim()))`)
+}
+
+// frame is the place in the window of a row of one of the graphs, once it rests.
+func (p shown) frame(side string, row int, share float64) (x, y float64) {
+	p.Helper()
+	box := browser.Eval[[]float64](p.Page, `new Promise(done => {
+		document.querySelector('#graphs').scrollIntoView();
+		setTimeout(() => {
+			const b = document.querySelector('#`+side+` .graph').getBoundingClientRect();
+			done([b.left, b.top, b.width]);
+		}, 250);
+	})`)
+	return box[0] + box[2]*share, box[1] + 19*(float64(row)+0.5)
+}
+
+// same holds a table against what it should say.
+func (p shown) same(section string, want [][]string) {
+	p.Helper()
+	have := p.rows(section)
+	if len(have) != len(want) {
+		p.Errorf("%s: %d rows, not %d", section, len(have), len(want))
+		return
+	}
+	for i := range want {
+		if !slices.Equal(have[i], want[i]) {
+			p.Errorf("%s, row %d:\nhave %q\nwant %q", section, i, have[i], want[i])
+		}
+	}
+}
+
+// percentOf is how the page writes a share.
+func percentOf(share float64) string {
+	switch {
+	case share == 0:
+		return "·"
+	case share < 0.0005:
+		return "<0.1\u00a0%"
+	case share < 1 && share >= 0.9995:
+		return fmt.Sprintf("%.3f\u00a0%%", 100*share)
+	}
+	return fmt.Sprintf("%.1f\u00a0%%", 100*share)
+}
+
+func pointsOf(difference float64) string {
+	if difference < 0.0005 && difference > -0.0005 {
+		return "0.0"
+	}
+	return strings.Replace(fmt.Sprintf("%+.1f", 100*difference), "-", "−", 1)
+}
+
+// named is a name with what stands small beside it.
+func named(name, beside string) string {
+	return strings.TrimSpace(flamegraph.Printable(name) + " " + flamegraph.Printable(beside))
+}
+
+// tables holds all numbers of the page against those of the result.
+func (p shown) tables(r *compare.Result) {
+	p.Helper()
+	classes := browser.Eval[map[string][]string](p.Page, `Object.fromEntries([...document.querySelectorAll('.class')].map(e => [e.dataset.key,
+		['words', 'share', 'stacks', 'lost'].map(c => e.querySelector('.' + c).textContent)]))`)
+	if len(classes) != compare.NumClasses {
+		p.Errorf("%d classes", len(classes))
+	}
+	for key, c := range r.Classes {
+		lost := "·"
+		if c.MeanLost > 0 {
+			lost = fmt.Sprintf("%.1f", c.MeanLost)
+		}
+		want := []string{c.Words, percentOf(c.Share), percentOf(float64(c.Stacks) / float64(max(r.Stacks, 1))), lost}
+		if !slices.Equal(classes[key], want) {
+			p.Errorf("%s: %q, not %q", key, classes[key], want)
+		}
+		if c.Example != nil {
+			p.example(key, c.Example)
+		}
+	}
+	want := [][]string{}
+	for _, b := range r.BlameImages {
+		want = append(want, []string{named(b.Image, b.Package), b.Words, "", percentOf(b.Share)})
+	}
+	p.same("blame-images", want)
+	want = [][]string{}
+	for _, b := range r.BlameFunctions {
+		want = append(want, []string{named(b.Function, b.Image), b.Words, "", percentOf(b.Share)})
+	}
+	p.same("blame-functions", want)
+	want = [][]string{}
+	for _, s := range r.Shares {
+		want = append(want, []string{named(s.Function, s.Image), percentOf(s.DWARF), percentOf(s.FP), "", pointsOf(s.FP - s.DWARF)})
+	}
+	p.same("differ", want)
+	want = [][]string{}
+	for _, c := range r.WrongCallers {
+		want = append(want, []string{named(c.Caller, c.Image), "→ " + flamegraph.Printable(c.Callee), percentOf(c.Share)})
+	}
+	p.same("wrong-callers", want)
+	want = [][]string{}
+	for _, s := range r.StackSizes {
+		want = append(want, []string{fmt.Sprintf("%d KiB", s.Bytes>>10), "", percentOf(s.Complete)})
+	}
+	p.same("sizes", want)
+	want = [][]string{}
+	if c := r.Cost; c != nil {
+		row := func(what string, c compare.SampleCost) []string {
+			return []string{what, fmt.Sprintf("%.0f", c.Bytes), fmt.Sprintf("%.1f", c.Kernel), fmt.Sprintf("%.1f", c.User)}
+		}
+		want = append(want, row("callchain by frame pointers", c.Chain), row(fmt.Sprintf("stack, %d bytes, and unwinding", c.StackSize), c.Stack))
+	}
+	p.same("cost", want)
+	want = [][]string{}
+	for _, f := range r.Lint {
+		function, address := "", ""
+		if f.Function != "" {
+			function = flamegraph.Printable(f.Function)
+			if f.Offset != 0 {
+				function += fmt.Sprintf("+%#x", f.Offset)
+			}
+		}
+		if f.Addr != 0 {
+			address = fmt.Sprintf("%#x", f.Addr)
+		}
+		want = append(want, []string{named(f.Image, f.Package), function, address, f.Words, percentOf(f.Share)})
+	}
+	p.same("lint", want)
+}
+
+// example holds the stacks of a class's example against the result's.
+func (p shown) example(key string, e *compare.Example) {
+	p.Helper()
+	script := func(column int) string {
+		return fmt.Sprintf(`[...document.querySelectorAll('.class[data-key=%s] tbody tr')].map(r => r.cells[%d].textContent)`, key, column)
+	}
+	for column, want := range [][]string{1: e.DWARF, 2: e.FP} {
+		var have, names []string
+		for _, name := range browser.Eval[[]string](p.Page, script(column)) {
+			if column > 0 && name != "" {
+				have = append(have, name)
+			}
+		}
+		for _, name := range want {
+			names = append(names, flamegraph.Printable(name))
+		}
+		if !slices.Equal(have, names) {
+			p.Errorf("the example of %s: %q, not %q", key, have, names)
+		}
+	}
+	marked := slices.Index(browser.Eval[[]string](p.Page, script(0)), "▸")
+	if marked < 0 != (e.Parted < 0) {
+		p.Errorf("the example of %s: parted at %d, and row %d is marked", key, e.Parted, marked)
+	} else if marked >= 0 && e.Parted < len(e.DWARF) {
+		if name := browser.Eval[[]string](p.Page, script(1))[marked]; name != flamegraph.Printable(e.DWARF[e.Parted]) {
+			p.Errorf("the example of %s: %q is marked, not %q", key, name, e.DWARF[e.Parted])
+		}
+	}
+}
+
+func TestPage(t *testing.T) {
+	c := example()
+	result := c.Result(symbols.New(symbols.Options{}), 65528, &exampleCosts)
+	p := show(t, written(t, result, c.DWARF, c.FP, hostile), 1400)
+	p.Shows("h1", flamegraph.Printable(hostile))
+	p.tables(result)
+	tiles := browser.Eval[[]string](p.Page, "[...document.querySelectorAll('#tiles b')].map(e => e.textContent)")
+	if want := []string{"40.0\u00a0%", "60.0\u00a0%", "7 KiB", "99.0\u00a0%", "4"}; !slices.Equal(tiles, want) {
+		t.Errorf("tiles: %q", tiles)
+	}
+	p.Click(".class[data-key=skips_leaf_caller] summary")
+	p.Until("document.querySelector('.class[data-key=skips_leaf_caller] .levels').clientHeight > 60")
+	p.Shows(".class[data-key=skips_leaf_caller] .parted", "▸work")
+
+	// The numbers of a frame that is pointed at, on both sides.
+	p.MoveTo(p.frame("left", 3, 0.3))
+	p.Shows("#tip .name", "work")
+	p.Shows("#tip .place", "user · program")
+	p.Shows("#tip table", "DWARFFPpointsthis stack80.0 %40.0 %−40.0function, total80.0 %50.0 %−30.0function, self40.0 %40.0 %0.0")
+	p.MoveTo(p.frame("right", 1, 0.8))
+	p.Shows("#tip .name", compare.NotCode)
+	p.Shows("#tip table", "DWARFFPpointsthis stack–20.0 %function, total0 %20.0 %+20.0function, self0 %0 %0.0")
+
+	// Search: both sides, and from a table.
+	p.Press("f", chromedp.ModifierCtrl)
+	p.Press("wor")
+	p.Shows("#found", "1 function")
+	p.Shows("#left .caption .found", "80.0 % matched")
+	p.Shows("#right .caption .found", "50.0 % matched")
+	p.Press(kb.Escape)
+	p.Shows("#left .caption .found", "")
+	p.Press("nothing like it")
+	p.Shows("#found", "no match")
+	p.Press(kb.Escape)
+	p.Click("#wrong-callers tbody tr:first-child td:nth-child(2) .fn")
+	p.Until("document.querySelector('#graphs').getBoundingClientRect().top < 50")
+	p.Shows("#left .caption .found", "30.0 % matched")
+	p.Press(kb.Escape)
+
+	// Zoom: the same path, where it is called otherwise, where it is not.
+	p.ClickAt(p.frame("left", 3, 0.3))
+	p.Shows("#left .crumbs", "all_startmainwork")
+	p.Shows("#right .crumbs", "all_startmainwork")
+	p.Press(kb.Escape)
+	p.Shows("#right .crumbs", "all")
+	p.ClickAt(p.frame("left", 4, 0.1))
+	p.Shows("#left .crumbs", "all_startmainworkHash")
+	p.Shows("#right .crumbs", "all_startmainHash")
+	p.Shows("#right .note", "called by another")
+	p.Click("#reset")
+	p.Shows("#left .crumbs", "all")
+	p.ClickAt(p.frame("right", 1, 0.8))
+	p.Shows("#right .crumbs", "allnot code")
+	p.Shows("#left .crumbs", "all")
+	p.Shows("#left .note", "not on these stacks")
+	p.Press(kb.Escape)
+	p.Shows("#left .note", "")
+	p.Press(kb.Escape)
+
+	// Keys: down to the heaviest, across, the colours, leaf first.
+	p.ClickAt(p.frame("left", 1, 0.5))
+	p.Press(kb.ArrowDown)
+	p.Press(kb.ArrowDown)
+	p.Shows("#detail .name", "work")
+	p.Press("x")
+	p.Shows("#detail .figures", "function, total   DWARF 80.0 %   FP 50.0 %   −30.0 points")
+	if active := browser.Eval[bool](p.Page, "document.activeElement === document.querySelector('#right canvas')"); !active {
+		t.Error("x does not go across")
+	}
+	p.Press("c")
+	p.Until("document.querySelector('#scale').hidden && !document.querySelector('#legend').hidden")
+	legend := "[...document.querySelectorAll('#legend li:not([hidden]), #hatched:not([hidden])')].map(e => e.textContent).join(', ')"
+	if have := browser.Eval[string](p.Page, legend); have != "user, kernel, not code" {
+		t.Errorf("legend: %s", have)
+	}
+	p.Press("c")
+	p.Press("r")
+	p.MoveTo(p.frame("left", 1, 0.1))
+	p.Shows("#tip .name", "work")
+	p.Press("?")
+	p.Until("document.querySelector('#help').open")
+}
+
+// colour is that of a frame, beside its text.
+func (p shown) colour(side string, row int, share float64) string {
+	p.Helper()
+	return browser.Eval[string](p.Page, fmt.Sprintf(`(() => {
+		const canvas = document.querySelector('#%s canvas'), c = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d');
+		c.drawImage(canvas, 0, 0);
+		return '#' + [...c.getImageData(canvas.width * %f - 3, 19 * %d + 3, 1, 1).data.slice(0, 3)].map(v => v.toString(16).padStart(2, '0')).join('');
+	})()`, side, share, row))
+}
+
+// A function has the same colour on both sides: that of its difference.
+func TestPageColours(t *testing.T) {
+	c := example()
+	result := c.Result(symbols.New(symbols.Options{}), 65528, nil)
+	p := show(t, written(t, result, c.DWARF, c.FP, "colours"), 900)
+	for _, dark := range []bool{false, true} {
+		p.Dark(dark)
+		p.frame("left", 0, 0) // at rest
+		scale := browser.Eval[[]string](p.Page, `Array.from({length: 11}, (_, i) => getComputedStyle(document.documentElement).getPropertyValue('--diff' + i).trim())`)
+		for _, f := range []struct {
+			side string
+			row  int
+			at   float64
+			want int
+		}{
+			{"left", 2, 0.5, 0},  // main, −30
+			{"right", 2, 0.5, 0}, // the same
+			{"left", 4, 0.2, 5},  // Hash, 0
+			{"right", 3, 0.6, 5}, // the same
+		} {
+			if have := p.colour(f.side, f.row, f.at); have != scale[f.want] {
+				t.Errorf("dark %v: %s, row %d at %.1f is %s, not %s", dark, f.side, f.row, f.at, have, scale[f.want])
+			}
+		}
+	}
+	if below := browser.Eval[bool](p.Page, "document.querySelector('#left').getBoundingClientRect().bottom <= document.querySelector('#right').getBoundingClientRect().top"); !below {
+		t.Error("in a narrow window the graphs are not below each other")
+	}
+}
+
+// Nothing that the recorded system says becomes part of the page.
+func TestPageIsEscaped(t *testing.T) {
+	c := example()
+	a, b := two()
+	for _, page := range [][]byte{
+		written(t, c.Result(symbols.New(symbols.Options{}), 65528, &exampleCosts), c.DWARF, c.FP, hostile),
+		written(t, compare.CompareTwo(a, b, hostile, hostile), a, b, hostile),
+	} {
+		page := string(page)
+		if n := strings.Count(page, "<script"); n != 3 {
+			t.Errorf("%d scripts", n)
+		}
+		if strings.Contains(page, "<img") || !utf8.ValidString(page) || strings.ContainsFunc(page, func(r rune) bool { return r < ' ' && r != '\n' || r == '\u202e' }) {
+			t.Error("an element, a control character or an invalid byte of a name is in the page")
+		}
+		if strings.Contains(page, "http:") || strings.Contains(page, "https:") || strings.Contains(page, " style=") {
+			t.Error("the page names an address, or has a style that its policy forbids")
+		}
+	}
+}
+
+// two are recordings of two builds, whose frames are numbered each in its own way.
+func two() (a, b *profile.Profile) {
+	base := profile.Profile{
+		Images:  []profile.Image{{Name: "program"}, {Name: hostile}},
+		Threads: []profile.Thread{{PID: 1, TID: 1, Comm: hostile}},
+		Events:  []profile.Event{{Name: "cycles"}}, Duration: 1500 * time.Millisecond,
+		Problems: []string{"no names for " + hostile},
+	}
+	one, other := base, base
+	one.Frames = []profile.Frame{{Name: "main"}, {Name: "fast"}, {Name: hostile, Image: 1}}
+	other.Frames = []profile.Frame{{Name: hostile, Image: 1}, {Name: "slow"}, {Name: "fast"}, {Name: "main"}}
+	put(&one, []int32{0, 1}, 30)
+	put(&one, []int32{0, 2}, 10)
+	put(&other, []int32{3, 2}, 30)
+	put(&other, []int32{3, 1, 0}, 30)
+	return &one, &other
+}
+
+func TestPageOfTwo(t *testing.T) {
+	a, b := two()
+	result := compare.CompareTwo(a, b, "a.data", hostile)
+	p := show(t, written(t, result, a, b, "a and b"), 1400)
+	p.same("sides", [][]string{
+		{"A", "a.data", "40", "1.5", "0", percentOf(result.A.Complete), "2.0"},
+		{"B", flamegraph.Printable(hostile), "60", "1.5", "0", percentOf(result.B.Complete), "2.5"},
+	})
+	want := [][]string{}
+	for _, s := range result.Shares {
+		want = append(want, []string{named(s.Function, s.Image), percentOf(s.A), percentOf(s.B), "", pointsOf(s.B - s.A), percentOf(s.SelfA), percentOf(s.SelfB)})
+	}
+	p.same("differ", want)
+	p.Shows("#right h3", "B: "+flamegraph.Printable(hostile))
+	p.MoveTo(p.frame("left", 2, 0.3))
+	p.Shows("#tip .name", "fast")
+	p.Shows("#tip table", "ABpointsthis stack75.0 %50.0 %−25.0function, total75.0 %50.0 %−25.0function, self75.0 %50.0 %−25.0")
+	p.Press("f", chromedp.ModifierCtrl)
+	p.Press("slow")
+	p.Shows("#left .caption .found", "0 % matched")
+	p.Shows("#right .caption .found", "50.0 % matched")
+	p.Press(kb.Enter)
+	p.Press(kb.Escape)
+	p.ClickAt(p.frame("left", 2, 0.9)) // called by another function there
+	p.Shows("#right .crumbs", "allmainslow"+flamegraph.Printable(hostile))
+	p.Shows("#right .note", "called by another")
+}
+
+// A page of a program that was recorded says what its result says.
+func TestPageOfAProgram(t *testing.T) {
+	c := run(t, buildProgram(t, "causes", withFP...), "p")
+	result := c.Result(c.sym, 65528, nil)
+	p := show(t, written(t, result, c.DWARF, c.FP, "causes"), 1400)
+	p.tables(result)
+	p.Shows("#left .count", human.Number(c.Samples)+" samples")
+	p.Press("f", chromedp.ModifierCtrl)
+	p.Press("passing")
+	var of [2]uint64
+	for i, side := range []*profile.Profile{c.DWARF, c.FP} {
+		for _, s := range side.Samples {
+			for n := s.Node; n > 0; n = side.Nodes[n].Parent {
+				if side.Frames[side.Nodes[n].Frame].Name == "passing" {
+					of[i] += s.Count
+					break
+				}
+			}
+		}
+	}
+	if of[0] == 0 {
+		t.Error("passing is on no stack")
+	}
+	for i, side := range []string{"left", "right"} {
+		have := browser.Eval[string](p.Page, "document.querySelector('#"+side+" .caption .found').textContent")
+		if want := 100 * float64(of[i]) / float64(c.Samples); !strings.HasPrefix(have, fmt.Sprintf("%.1f", want)) && !strings.HasPrefix(have, fmt.Sprintf("%.2f", want)) && !strings.HasPrefix(have, fmt.Sprintf("%.0f ", want)) {
+			t.Errorf("%s: %s, not %.2f %%", side, have, want)
+		}
+	}
+}
+
+func TestPageOfNothing(t *testing.T) {
+	empty := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}}
+	p := show(t, written(t, compare.CompareTwo(empty, empty, "", ""), empty, empty, "nothing"), 1400)
+	p.MoveTo(p.frame("left", 0, 0.5))
+	p.Shows("#tip table", "ABpointsthis stack0 %0 %0.0")
+	if err := compare.CompareTwo(empty, empty, "", "").WritePage(io.Discard, empty, &profile.Profile{}, ""); err == nil {
+		t.Error("a profile that is not valid is written")
+	}
+}
