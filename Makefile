@@ -16,7 +16,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # ./... leaves out directories named testdata. Tests run a package at a time: those
 # that count lost records want the machine to themselves.
-PACKAGES := ./... ./testdata/programs
+PACKAGES := ./... ./testdata/programs ./testdata/browser
 SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './testdata/*' 2>/dev/null) go.mod go.sum
 
 # No frame pointers, no debug information, and no tail calls, which would drop

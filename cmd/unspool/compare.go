@@ -235,6 +235,7 @@ func (f *compareFlags) recordPairs(command []string, output string) (*compare.Co
 		return nil, &usageError{"unspool compare", err}
 	}
 	o.Pairs = true
+	o.Compress = 1 // two callchains for each sample, in a temporary file
 	if f.json {
 		o.CommandStdout = os.Stderr // stdout is for the result alone
 	}
