@@ -13,6 +13,7 @@ import (
 	"unspool/capture/compare"
 	"unspool/capture/profile"
 	"unspool/dwarfcfi"
+	"unspool/testdata/programs"
 )
 
 // regSP is the DWARF number of RSP.
@@ -80,6 +81,37 @@ func (c *compared) agrees(t *testing.T) {
 	t.Helper()
 	if c.Checked*100 < c.Samples*99 || c.Agreed*1000 < c.Checked*999 {
 		t.Errorf("the kernel's chain agrees in %d of %d, of %d samples", c.Agreed, c.Checked, c.Samples)
+	}
+}
+
+// Test32Bit records the program with frame pointers as one of 32 bits, whose frames the kernel follows in words of four bytes.
+func Test32Bit(t *testing.T) {
+	c := run(t, buildProgram(t, "workload", append([]string{"-m32", "-fno-pie"}, everywhere...)...))
+	c.wants(t, compare.Same, 98)
+	c.agrees(t)
+}
+
+// TestSignalHandler records a handler at work. Frame pointers lead on from its caller, the code that it returns to, to the caller of the
+// function that the signal has interrupted.
+func TestSignalHandler(t *testing.T) {
+	c := run(t, programs.Build(t, "signal", withFP...), "1")
+	c.agrees(t)
+	samples, missed := 0, 0
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		dwarf, fp := c.stack(c.DWARF, g, g.DWARF), c.stack(c.FP, g, g.FP)
+		if c.DWARF.Frames[dwarf[0]].Name != "signal_leaf" {
+			continue
+		}
+		samples += int(g.Count)
+		if strings.Contains(c.names(dwarf), " __restore_rt signal_interrupted signal_outer") && strings.Contains(c.names(fp), " __restore_rt signal_outer") {
+			missed += int(g.Count)
+		}
+	}
+	t.Logf("in %d of %d samples the interrupted function is missed", missed, samples)
+	if samples < 50 || missed*100 < samples*95 {
+		t.Errorf("in %d of %d samples the interrupted function is missed", missed, samples)
+		c.examples(t, 3)
 	}
 }
 
@@ -234,7 +266,7 @@ func TestConvertedPairs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			program := buildProgram(t, "workload", c.flags...)
 			data := filepath.Join(t.TempDir(), "perf.data")
-			perf := exec.Command("perf", "record", "-q", "-e", "cpu-clock", "-F", "997", "-N", "--call-graph", "dwarf,65528", "-o", data,
+			perf := exec.Command("perf", "record", "-q", "-e", "cpu-clock", "-F", "997", "-B", "-N", "--call-graph", "dwarf,65528", "-o", data,
 				"timeout", "0.6", program)
 			if out, err := perf.CombinedOutput(); err != nil && perf.ProcessState.ExitCode() != 124 {
 				t.Skipf("perf record: %v\n%s", err, out)
@@ -267,7 +299,7 @@ func convert(t *testing.T, data string, jobs int) *compared {
 	return c
 }
 
-// TestAllCPUsLoseNothing records two busy CPUs.
+// TestAllCPUsLoseNothing records two busy CPUs, with room for a second of the largest copies.
 func TestAllCPUsLoseNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
@@ -281,7 +313,7 @@ func TestAllCPUsLoseNothing(t *testing.T) {
 		defer busy.Wait()
 		defer busy.Process.Kill()
 	}
-	c := record(t, capture.Options{AllCPUs: true, Hurry: true, Duration: 2 * time.Second})
+	c := record(t, capture.Options{AllCPUs: true, Hurry: true, RingPages: 64 << 20 / os.Getpagesize(), Duration: 2 * time.Second})
 	if lost := c.outcome.Stats.Lost; lost > 0 {
 		t.Errorf("%d records lost", lost)
 	}

@@ -17,10 +17,19 @@ FRAME int start(long argc, char **argv);
 __asm__(".globl _start\n"
 	"_start:\n"
 	".cfi_startproc\n"
+#ifdef __x86_64__
 	".cfi_undefined rip\n"
 	"xor %ebp, %ebp\n"
 	"mov (%rsp), %rdi\n"
 	"lea 8(%rsp), %rsi\n"
+#else
+	".cfi_undefined eip\n"
+	"xor %ebp, %ebp\n"
+	"mov (%esp), %eax\n"
+	"lea 4(%esp), %edx\n"
+	"push %edx\n"
+	"push %eax\n"
+#endif
 	"call start\n"
 	"hlt\n"
 	".cfi_endproc\n");

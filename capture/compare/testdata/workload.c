@@ -79,17 +79,17 @@ FRAME void sort(unsigned *a, int n, unsigned *room)
 	merge(a, n / 2, n, room);
 }
 
-FRAME unsigned long hash(const char *s, size n)
+FRAME unsigned hash(const char *s, size n)
 {
 	LEAF();
-	unsigned long h = 14695981039346656037ul;
+	unsigned h = 2166136261u;
 
 	for (size i = 0; i < n; i++)
-		h = (h ^ s[i]) * 1099511628211ul;
+		h = (h ^ s[i]) * 16777619u;
 	return h;
 }
 
-FRAME unsigned long words(void)
+FRAME unsigned words(void)
 {
 	return hash(text, strlen(text));
 }
