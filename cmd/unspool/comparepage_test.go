@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"unspool/capture/compare"
+	"unspool/testdata/browser"
+)
+
+const zlibProgram = `import time, zlib
+end = time.time() + 1
+while time.time() < end: zlib.compress(b"unspool" * 9999 + bytes(range(256)) * 99)
+`
+
+// Debian's python3, whose frame pointers lead nowhere: the page says what --json says.
+func TestComparePage(t *testing.T) {
+	needRoot(t)
+	need(t, "/usr/bin/python3", "chromium")
+	dir := t.TempDir()
+	page := filepath.Join(dir, "page.html")
+	e := unspool(t, dir, "compare", "-q", "--json", "--html", page, "-F", "499", "--", "/usr/bin/python3", "-c", zlibProgram)
+	if e.status != 0 {
+		t.Fatalf("status %d\n%s", e.status, e.stderr)
+	}
+	var r compare.Result
+	if err := json.Unmarshal([]byte(e.stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	p := browser.Open(t, page, 1400, 900)
+	p.Until("document.documentElement.dataset.ready")
+	for key, c := range r.Classes {
+		want := fmt.Sprintf("%.1f\u00a0%%", 100*c.Share)
+		switch {
+		case c.Samples == 0:
+			want = "·"
+		case c.Share < 0.0005 || c.Share >= 0.9995 && c.Share < 1:
+			continue // written in another way
+		}
+		p.Shows(".class[data-key="+key+"] .share", want)
+	}
+	p.Click("#blame-functions tbody tr:first-child .fn")
+	p.Until("document.querySelector('#left .caption .found').textContent.endsWith('matched')")
+	for _, c := range p.Complaints() {
+		t.Error(c)
+	}
+}
+
+func TestComparePageOfTwo(t *testing.T) {
+	needRoot(t)
+	need(t, "chromium")
+	a, b := record(t, "-F", "499", "--", "sh", "-c", "ls -lR /usr/lib"), record(t, "-F", "499", "--", "sh", "-c", "ls -R /usr/lib")
+	page := filepath.Join(t.TempDir(), "page.html")
+	e := unspool(t, "", "compare", "--json", "--html", page, a.path, b.path)
+	if e.status != 0 {
+		t.Fatalf("status %d\n%s", e.status, e.stderr)
+	}
+	var two compare.Two
+	if err := json.Unmarshal([]byte(e.stdout), &two); err != nil {
+		t.Fatal(err)
+	}
+	p := browser.Open(t, page, 1400, 900)
+	p.Until("document.documentElement.dataset.ready")
+	p.Shows("#sides tbody tr:nth-child(2) td:nth-child(2)", b.path)
+	if n := browser.Eval[int](p, "document.querySelectorAll('#differ tbody tr').length"); n != len(two.Shares) {
+		t.Errorf("%d rows for %d functions", n, len(two.Shares))
+	}
+	for _, c := range p.Complaints() {
+		t.Error(c)
+	}
+
+	nowhere := filepath.Join(t.TempDir(), "none", "page.html")
+	if e := unspool(t, "", "compare", "--html", nowhere, a.path, b.path); e.status == 0 {
+		t.Error("a page that cannot be written is no error")
+	}
+	if _, err := os.Stat(nowhere); err == nil {
+		t.Error("it is there")
+	}
+}
