@@ -62,15 +62,19 @@ func (t *Two) WritePage(w io.Writer, a, b *profile.Profile, title string) error 
 // writePage writes the page around what the template needs of the tables. Names of the recorded system reach it without control
 // characters, escaped by the template, or in base64; the page runs no script but the one of its own hash.
 func writePage(w io.Writer, a, b *profile.Profile, left, right graphSide, page map[string]any) (err error) {
-	for _, side := range []struct {
+	sides := []struct {
 		*graphSide
 		p *profile.Profile
-	}{{&left, a}, {&right, b}} {
+	}{{&left, a}, {&right, b}}
+	for _, side := range sides {
 		if err := side.p.CheckValid(); err != nil {
 			return fmt.Errorf("profile: %w", err)
 		}
+	}
+	rank := ranks(a, b)
+	for _, side := range sides {
 		side.Samples = side.p.Count()
-		if side.Data, err = flamegraph.Data(side.p); err != nil {
+		if side.Data, err = flamegraph.Data(side.p, rank); err != nil {
 			return err
 		}
 	}
@@ -84,6 +88,20 @@ func writePage(w io.Writer, a, b *profile.Profile, left, right graphSide, page m
 		return err
 	}
 	return out.Flush()
+}
+
+// ranks orders functions by their shares of both profiles.
+func ranks(a, b *profile.Profile) func(name, image string) float64 {
+	type key struct{ name, image string }
+	shares := make(map[key]float64)
+	for _, p := range []*profile.Profile{a, b} {
+		count := p.Count()
+		for f, n := range totals(p) {
+			frame := &p.Frames[f]
+			shares[key{frame.Name, p.Images[frame.Image].Name}] += share(n, count)
+		}
+	}
+	return func(name, image string) float64 { return shares[key{name, image}] }
 }
 
 // pageSummary is what the page says first.

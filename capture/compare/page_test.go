@@ -311,10 +311,10 @@ func TestPage(t *testing.T) {
 	p.MoveTo(p.frame("left", 3, 0.3))
 	p.Shows("#tip .name", "work")
 	p.Shows("#tip .place", "user · program")
-	p.Shows("#tip table", "DWARFFPpointsthis stack80.0 %40.0 %−40.0function, total80.0 %50.0 %−30.0function, self40.0 %40.0 %0.0")
-	p.MoveTo(p.frame("right", 1, 0.8))
+	p.Shows("#tip table", "DWARFFPpointsin this place80.0 %40.0 %−40.0function, total80.0 %50.0 %−30.0function, self40.0 %40.0 %0.0")
+	p.MoveTo(p.frame("right", 1, 0.9))
 	p.Shows("#tip .name", compare.NotCode)
-	p.Shows("#tip table", "DWARFFPpointsthis stack–20.0 %function, total0 %20.0 %+20.0function, self0 %0 %0.0")
+	p.Shows("#tip table", "DWARFFPpointsin this place–20.0 %function, total0 %20.0 %+20.0function, self0 %0 %0.0")
 
 	// Search: both sides, and from a table.
 	p.Press("f", chromedp.ModifierCtrl)
@@ -344,7 +344,7 @@ func TestPage(t *testing.T) {
 	p.Shows("#right .note", "called by another")
 	p.Click("#reset")
 	p.Shows("#left .crumbs", "all")
-	p.ClickAt(p.frame("right", 1, 0.8))
+	p.ClickAt(p.frame("right", 1, 0.9))
 	p.Shows("#right .crumbs", "allnot code")
 	p.Shows("#left .crumbs", "all")
 	p.Shows("#left .note", "not on these stacks")
@@ -471,7 +471,7 @@ func TestPageOfTwo(t *testing.T) {
 	p.Shows("#right h3", "B: "+flamegraph.Printable(hostile))
 	p.MoveTo(p.frame("left", 2, 0.3))
 	p.Shows("#tip .name", "fast")
-	p.Shows("#tip table", "ABpointsthis stack75.0 %50.0 %−25.0function, total75.0 %50.0 %−25.0function, self75.0 %50.0 %−25.0")
+	p.Shows("#tip table", "ABpointsin this place75.0 %50.0 %−25.0function, total75.0 %50.0 %−25.0function, self75.0 %50.0 %−25.0")
 	p.Press("f", chromedp.ModifierCtrl)
 	p.Press("slow")
 	p.Shows("#left .caption .found", "0 % matched")
@@ -480,7 +480,7 @@ func TestPageOfTwo(t *testing.T) {
 	p.Press(kb.Escape)
 	p.ClickAt(p.frame("left", 2, 0.9)) // called by another function there
 	p.Shows("#right .crumbs", "allmainslow"+flamegraph.Printable(hostile))
-	p.Shows("#right .note", "called by another")
+	p.Shows("#right .note", "with other frames between")
 }
 
 // A page of a program that was recorded says what its result says.
@@ -518,7 +518,7 @@ func TestPageOfNothing(t *testing.T) {
 	empty := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}}
 	p := show(t, written(t, compare.CompareTwo(empty, empty, "", ""), empty, empty, "nothing"), 1400)
 	p.MoveTo(p.frame("left", 0, 0.5))
-	p.Shows("#tip table", "ABpointsthis stack0 %0 %0.0")
+	p.Shows("#tip table", "ABpointsin this place0 %0 %0.0")
 	if err := compare.CompareTwo(empty, empty, "", "").WritePage(io.Discard, empty, &profile.Profile{}, ""); err == nil {
 		t.Error("a profile that is not valid is written")
 	}

@@ -17,7 +17,7 @@ type function struct {
 	addr    uint64
 }
 
-// node is a rectangle: a function below its caller. Nodes are in preorder, siblings by falling weight; node 0 is the root.
+// node is a rectangle: a function below its caller. Nodes are in preorder, siblings by falling weight unless ranked; node 0 is the root.
 type node struct {
 	parent, function int32 // -1 for the root
 	depth            int32 // 0 for the root
@@ -42,11 +42,20 @@ type graph struct {
 }
 
 // newGraph merges the stacks of a valid profile.
-func newGraph(p *profile.Profile) *graph {
+func newGraph(p *profile.Profile) *graph { return newRanked(p, nil) }
+
+// newRanked does, with siblings by the falling rank of their function before that of their weight; nil ranks none.
+func newRanked(p *profile.Profile, rank func(name, image string) float64) *graph {
 	g := &graph{p: p}
 	now := g.merge()
 	total := totals(p)
-	order := g.sort(now, total)
+	ranks := make([]float64, len(g.functions))
+	if rank != nil {
+		for i, f := range g.functions {
+			ranks[i] = rank(f.name, p.Images[f.image].Name)
+		}
+	}
+	order := g.sort(now, total, ranks)
 	for i := range now {
 		now[i] = order[now[i]]
 	}
@@ -104,7 +113,7 @@ func (g *graph) merge() []int32 {
 }
 
 // sort puts the nodes into preorder and returns the new index of each.
-func (g *graph) sort(now []int32, profileTotal []uint64) []int32 {
+func (g *graph) sort(now []int32, profileTotal []uint64, rank []float64) []int32 {
 	total := make([]uint64, len(g.nodes))
 	for i, n := range profileTotal {
 		total[now[i]] += n
@@ -116,6 +125,9 @@ func (g *graph) sort(now []int32, profileTotal []uint64) []int32 {
 	slices.SortFunc(bySibling, func(a, b int32) int {
 		x, y := &g.nodes[a], &g.nodes[b]
 		if c := cmp.Compare(x.parent, y.parent); c != 0 {
+			return c
+		}
+		if c := cmp.Compare(rank[y.function], rank[x.function]); c != 0 {
 			return c
 		}
 		if c := cmp.Compare(total[b], total[a]); c != 0 {

@@ -9,8 +9,11 @@ import (
 	"unspool/capture/profile"
 )
 
-// Data is a valid profile as the scripts of a page read it (unpack in data.js), in an alphabet of which nothing needs to be escaped.
-func Data(p *profile.Profile) (template.HTML, error) { return encode(newGraph(p)) }
+// Data is a valid profile as the scripts of a page read it (unpack in data.js), in an alphabet of which nothing needs to be escaped. Callees of a
+// function stand by the falling rank of their name and image, so that those of two graphs stand in the same order.
+func Data(p *profile.Profile, rank func(name, image string) float64) (template.HTML, error) {
+	return encode(newRanked(p, rank))
+}
 
 // Script is what a page with graphs of its own needs to draw them: parts.js, data.js and graph.js.
 func Script() string { return "\n" + partsJS + dataJS + graphJS }

@@ -60,18 +60,19 @@ class Side {
       f.key = keys.get(key);
       f.hatched = f.colour === Number($('hatched').dataset.colour);
     }
+    this.keys = Int32Array.from(this.callees.fn, fn => fn < 0 ? -1 : this.functions[fn].key); // of the nodes of callees
     this.graph = new TwinGraph(this.part('.graph'), this.functions);
     this.graph.canvas.setAttribute('aria-label', `Flame graph of ${this.name}: arrow keys move between frames, Enter zooms, x goes to the other one`);
   }
 
   // sum counts the samples of each function's key, with what it calls (each sample once) and by itself.
   sum(keys) {
-    const {callees, functions} = this;
+    const {callees} = this;
     this.total = new Float64Array(keys);
     this.self = new Float64Array(keys);
     const open = new Int32Array(keys); // the end of the outermost frame that is being passed
     for (let i = 1; i < callees.fn.length; i++) {
-      const k = functions[callees.fn[i]].key;
+      const k = this.keys[i];
       this.self[k] += callees.self[i];
       if (i < open[k]) continue;
       open[k] = callees.end[i];
@@ -84,33 +85,34 @@ class Side {
   called(node) { return this.functions[this.graph.tree.fn[node]]?.name ?? 'all'; }
   portion(node) { return this.all ? this.graph.tree.total[node] / this.all : 0; }
 
-  // find is the node at which a path of keys ends, or the last one that is on it.
+  // find is the frame where a path of keys leads. Frames that this side has not are passed over, and so are those that only it has, as long as
+  // there are not too many of them: what one side has lost is not to hide the rest. Where the path's end is not found, node is the last
+  // frame that is.
   find(path) {
     const {tree} = this.graph;
-    let node = 0, found = 0;
+    let node = 0, found = true, exact = true, searches = 64;
     for (const key of path) {
       let next = -1;
       tree.children(node, c => { if (this.key(c) === key && (next < 0 || tree.total[c] > tree.total[next])) next = c; });
-      if (next < 0) break;
-      node = next;
-      found++;
+      if (next < 0) {
+        exact = false;
+        if (searches-- > 0) next = this.heaviest(key, node);
+      }
+      found = next >= 0;
+      if (found) node = next;
     }
-    return {node, exact: found === path.length};
+    return {node, found, exact};
   }
 
-  // heaviest is the frame of a key with most samples, below a node if there is one, -1 for none.
+  // heaviest is the frame of a key with most samples below a node, -1 for none.
   heaviest(key, below) {
-    const {callees} = this;
+    const {callees, keys} = this;
     if (this.graph.tree !== callees) return -1;
-    const among = (from, to) => {
-      let most = -1;
-      for (let i = from; i < to; i++) {
-        if (this.key(i) === key && (most < 0 || callees.total[i] > callees.total[most])) most = i;
-      }
-      return most;
-    };
-    const near = among(below + 1, callees.end[below]);
-    return near < 0 ? among(1, callees.fn.length) : near;
+    let most = -1;
+    for (let i = below + 1; i < callees.end[below]; i++) {
+      if (keys[i] === key && (most < 0 || callees.total[i] > callees.total[most])) most = i;
+    }
+    return most;
   }
 }
 
@@ -128,9 +130,14 @@ async function main() {
   let active = left; // where the reader is
   let leading = null; // the side that zooms the other
 
-  // twin is the frame of the other side with the same path.
+  // twin is the frame of the other side that belongs to a frame: on the same path, or else the heaviest of the same function, or else
+  // (found is false then) its last caller that is there.
   function twin(side, node) {
-    return other(side).find(side.graph.path(node).map(n => side.key(n)));
+    const to = other(side), t = to.find(side.graph.path(node).map(n => side.key(n)));
+    if (t.found) return {...t, place: true, note: t.exact ? '' : 'with other frames between'};
+    const elsewhere = to.heaviest(side.key(node), 0);
+    if (elsewhere < 0) return {...t, note: 'not on these stacks'};
+    return {node: elsewhere, found: true, note: 'called by another'};
   }
 
   function show() {
@@ -151,15 +158,13 @@ async function main() {
     $('tip').hidden = true;
   }
 
-  // follow zooms the other side to the same path, or else to where it has the function, or else to the callers that it has.
   function follow(side) {
-    const to = other(side), {node, exact} = twin(side, side.graph.root);
-    const elsewhere = exact ? -1 : to.heaviest(side.key(side.graph.root), node);
+    const to = other(side), t = twin(side, side.graph.root);
     leading = side;
-    to.graph.zoom(elsewhere < 0 ? node : elsewhere);
+    to.graph.zoom(t.node);
     leading = null;
     zoomed(side, '');
-    zoomed(to, exact ? '' : elsewhere < 0 ? 'not on these stacks' : 'called by another');
+    zoomed(to, t.note);
   }
 
   for (const s of sides) {
@@ -168,7 +173,7 @@ async function main() {
     graph.host.addEventListener('select', e => {
       active = s;
       const t = e.detail.node < 0 ? null : twin(s, e.detail.node);
-      to.graph.selected = t?.exact ? t.node : -1;
+      to.graph.selected = t?.found ? t.node : -1;
       to.graph.schedule();
       describe(s, e.detail.node);
     });
@@ -178,7 +183,7 @@ async function main() {
       if (node !== last) {
         last = node;
         const t = node < 0 ? null : twin(s, node);
-        to.graph.pointed = t?.exact ? t.node : -1;
+        to.graph.pointed = t?.found ? t.node : -1;
         to.graph.schedule();
         describe(s, node < 0 ? s.graph.selected : node);
       }
@@ -245,8 +250,8 @@ async function main() {
   function figures(side, node) {
     const t = twin(side, node), rows = [];
     const row = (what, a, b) => rows.push([what, a, b, a !== null && b !== null ? points(b - a) : '']);
-    const here = side.portion(node), there = t.exact ? other(side).portion(t.node) : null;
-    row('this stack', ...(side === left ? [here, there] : [there, here]));
+    const here = side.portion(node), there = t.place ? other(side).portion(t.node) : null;
+    row('in this place', ...(side === left ? [here, there] : [there, here]));
     const key = side.key(node);
     if (key >= 0) {
       row('function, total', left.of(left.total, key), right.of(right.total, key));
