@@ -3,6 +3,7 @@ package capture
 import (
 	"testing"
 
+	"unspool/perfring"
 	"unspool/unwind"
 )
 
@@ -17,13 +18,13 @@ func TestPairEncoding(t *testing.T) {
 					t.Errorf("%+v, want %+v", got, p)
 				}
 				// Readers of callchains drop zeros at the end, and take large numbers for markers.
-				if w == 0 || w >= contextMax {
+				if w == 0 || w >= perfring.ContextMax {
 					t.Errorf("%+v is %#x", p, w)
 				}
 			}
 		}
 	}
-	for _, w := range []uint64{0, ^uint64(0), contextMax} { // of a recording by somebody else
+	for _, w := range []uint64{0, ^uint64(0), perfring.ContextMax} { // of a recording by somebody else
 		if p := DecodePair(w); p.Reach < 0 {
 			t.Errorf("%#x is %+v", w, p)
 		}

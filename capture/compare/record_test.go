@@ -288,11 +288,10 @@ func onlyCode(t *testing.T, path string) {
 
 // userPart is what a callchain has behind PERF_CONTEXT_USER.
 func userPart(chain perfring.Words) (user []uint64) {
-	const contextUser = ^uint64(512 - 1)
 	for i := range chain.Len() {
 		if user != nil {
 			user = append(user, chain.At(i))
-		} else if chain.At(i) == contextUser {
+		} else if chain.At(i) == perfring.ContextUser {
 			user = []uint64{}
 		}
 	}
