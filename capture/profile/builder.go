@@ -13,8 +13,8 @@ type builder struct {
 	sym      *symbols.Symbolizer
 	buildIDs map[string][]byte // of files, where mmap records have none
 
-	children map[edge]int32
-	weights  map[weightKey]int32
+	children *index[edge]      // of p.Nodes
+	weights  *index[weightKey] // of p.Samples
 	threads  map[Thread]int32
 	frames   map[frameKey]int32
 	images   map[string]int32 // by path and build ID
@@ -28,8 +28,12 @@ type builder struct {
 	generated map[uint32]*generated // by process
 }
 
+// edge is what tells nodes apart.
 type edge struct{ parent, frame int32 }
 
+func (n *Node) edge() edge { return edge{n.Parent, n.Frame} }
+
+// weightKey is what tells samples apart.
 type weightKey struct {
 	thread, node, event, cpu int32
 	end                      End
@@ -61,21 +65,30 @@ type image struct {
 }
 
 func newBuilder(sym *symbols.Symbolizer) *builder {
-	return &builder{
-		p:        &Profile{Nodes: []Node{{-1, -1}}},
-		sym:      sym,
-		children: make(map[edge]int32),
-		weights:  make(map[weightKey]int32),
-		threads:  make(map[Thread]int32),
-		frames:   make(map[frameKey]int32),
-		images:   make(map[string]int32),
-		opened:   make(map[*symbols.Image]*image),
-		kernel:   make(map[uint64]int32),
-		fixed:    make(map[string]int32),
+	b := &builder{
+		p:       &Profile{},
+		sym:     sym,
+		threads: make(map[Thread]int32),
+		frames:  make(map[frameKey]int32),
+		images:  make(map[string]int32),
+		opened:  make(map[*symbols.Image]*image),
+		kernel:  make(map[uint64]int32),
+		fixed:   make(map[string]int32),
 
 		dumps:     make(map[uint32]string),
 		generated: make(map[uint32]*generated),
 	}
+	b.grow(0, 0)
+	return b
+}
+
+// grow begins the tree and its weights, for so many nodes and samples.
+func (b *builder) grow(nodes, samples int) {
+	p := b.p
+	p.Nodes, p.Samples = make([]Node, 0, nodes), make([]Sample, 0, samples)
+	b.children = newIndex(nodes, func(i int32) edge { return p.Nodes[i].edge() })
+	b.weights = newIndex(samples, func(i int32) weightKey { return p.Samples[i].key() })
+	b.child(-1, -1) // the root
 }
 
 func (b *builder) image(name, path string, buildID []byte) int32 {
@@ -276,11 +289,11 @@ func (b *builder) stack(frames []int32) int32 {
 // child returns the node of a frame below a parent.
 func (b *builder) child(parent, frame int32) int32 {
 	e := edge{parent, frame}
-	node, ok := b.children[e]
+	node, ok := b.children.find(e)
 	if !ok {
 		node = int32(len(b.p.Nodes))
 		b.p.Nodes = append(b.p.Nodes, Node{parent, frame})
-		b.children[e] = node
+		b.children.add(e)
 	}
 	return node
 }
@@ -297,11 +310,10 @@ func (b *builder) thread(t Thread) int32 {
 
 func (b *builder) add(s Sample) {
 	k := s.key()
-	i, ok := b.weights[k]
+	i, ok := b.weights.find(k)
 	if !ok {
-		i = int32(len(b.p.Samples))
 		b.p.Samples = append(b.p.Samples, s)
-		b.weights[k] = i
+		b.weights.add(k)
 		return
 	}
 	sum := &b.p.Samples[i]

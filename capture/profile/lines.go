@@ -47,5 +47,26 @@ func (l *loader) lines() []int32 {
 			}
 		})
 	}
-	return p.rebuild(func(f int32) []int32 { return below[f] })
+	return p.insert(below)
+}
+
+// insert puts frames below others: every frame f becomes the frames below[f], the first of which is f. The others are new, so stacks that differed
+// still do. It returns, for each node that was, the node that it is now.
+func (p *Profile) insert(below [][]int32) []int32 {
+	nodes := make([]Node, 1, len(p.Nodes))
+	nodes[0] = p.Nodes[0]
+	now := make([]int32, len(p.Nodes))
+	for i, n := range p.Nodes[1:] {
+		at := now[n.Parent]
+		for _, f := range below[n.Frame] {
+			nodes = append(nodes, Node{at, f})
+			at = int32(len(nodes) - 1)
+		}
+		now[i+1] = at
+	}
+	p.Nodes = nodes
+	for i := range p.Samples {
+		p.Samples[i].Node = now[p.Samples[i].Node]
+	}
+	return now
 }

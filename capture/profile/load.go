@@ -420,6 +420,7 @@ func (l *loader) finish() *Profile {
 		p.Images[im.index].Code = im.Code()
 	}
 	if l.options.Lines {
+		l.children, l.weights = nil, nil // all samples are in
 		remap := l.lines()
 		if l.timeline != nil {
 			l.timeline.remap = remap

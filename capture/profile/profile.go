@@ -149,7 +149,6 @@ type Profile struct {
 
 	Problems []string // in words: why names or frames are missing
 	Damage   error    // where the recording could not be read on; in Problems too
-
 }
 
 // maxLosses bounds Profile.Losses.
@@ -178,7 +177,7 @@ func (p *Profile) CheckValid() error {
 			return fmt.Errorf("frame %d (%s): image %d of %d", i, f.Name, f.Image, len(p.Images))
 		}
 	}
-	seen := make(map[edge]bool, len(p.Nodes))
+	seen := newIndex(len(p.Nodes), func(i int32) edge { return p.Nodes[i+1].edge() })
 	for i, n := range p.Nodes[1:] {
 		if !in(n.Parent, i+1) {
 			return fmt.Errorf("node %d: parent %d does not come before it", i+1, n.Parent)
@@ -186,27 +185,27 @@ func (p *Profile) CheckValid() error {
 		if !in(n.Frame, len(p.Frames)) {
 			return fmt.Errorf("node %d: frame %d of %d", i+1, n.Frame, len(p.Frames))
 		}
-		e := edge{n.Parent, n.Frame}
-		if seen[e] {
+		e := n.edge()
+		if _, twice := seen.find(e); twice {
 			return fmt.Errorf("node %d: its parent %d has frame %d twice", i+1, n.Parent, n.Frame)
 		}
-		seen[e] = true
+		seen.add(e)
 	}
 	for i, n := range p.Nodes[1:] {
 		if f := &p.Frames[n.Frame]; f.Inlined && (n.Parent == 0 || p.Frames[p.Nodes[n.Parent].Frame].PC != f.PC) {
 			return fmt.Errorf("node %d: inlined into nothing, or into code elsewhere", i+1)
 		}
 	}
-	keys := make(map[weightKey]bool, len(p.Samples))
+	keys := newIndex(len(p.Samples), func(i int32) weightKey { return p.Samples[i].key() })
 	for i, s := range p.Samples {
 		k := s.key()
 		if !in(s.Thread, len(p.Threads)) || !in(s.Node, len(p.Nodes)) || !in(s.Event, len(p.Events)) {
 			return fmt.Errorf("sample %d: thread %d of %d, node %d of %d, event %d of %d", i, s.Thread, len(p.Threads), s.Node, len(p.Nodes), s.Event, len(p.Events))
 		}
-		if keys[k] || s.Count == 0 {
+		if _, twice := keys.find(k); twice || s.Count == 0 {
 			return fmt.Errorf("sample %d: no weight, or the same thread, node and event as another", i)
 		}
-		keys[k] = true
+		keys.add(k)
 	}
 	return nil
 }

@@ -1,26 +1,5 @@
 package profile
 
-// rebuild replaces the frames of all stacks: frame f becomes the frames that expand returns, outermost first, at least one. It returns, for each
-// node that was, the node that it is now.
-func (p *Profile) rebuild(expand func(f int32) []int32) []int32 {
-	b := builder{p: p, children: make(map[edge]int32, len(p.Nodes)), weights: make(map[weightKey]int32, len(p.Samples))}
-	nodes, samples := p.Nodes, p.Samples
-	p.Nodes, p.Samples = []Node{{-1, -1}}, nil
-	now := make([]int32, len(nodes))
-	for i, n := range nodes[1:] {
-		at := now[n.Parent]
-		for _, f := range expand(n.Frame) {
-			at = b.child(at, f)
-		}
-		now[i+1] = at
-	}
-	for _, s := range samples {
-		s.Node = now[s.Node]
-		b.add(s)
-	}
-	return now
-}
-
 // ByFunction returns the profile with one frame for each function, however many places of it were sampled: frames have no PC and no line. p stays as it is.
 func (p *Profile) ByFunction() *Profile {
 	type key struct {
@@ -51,6 +30,15 @@ func (p *Profile) ByFunction() *Profile {
 func (p *Profile) Regroup(frames []Frame, now []int32) *Profile {
 	q := *p
 	q.Frames = frames
-	q.rebuild(func(f int32) []int32 { return now[f : f+1] })
+	b := builder{p: &q}
+	b.grow(len(p.Nodes), len(p.Samples))
+	at := make([]int32, len(p.Nodes)) // by node of p: that of q
+	for i, n := range p.Nodes[1:] {
+		at[i+1] = b.child(at[n.Parent], now[n.Frame])
+	}
+	for _, s := range p.Samples {
+		s.Node = at[s.Node]
+		b.add(s)
+	}
 	return &q
 }
