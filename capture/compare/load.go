@@ -24,6 +24,9 @@ type Comparison struct {
 	// Reach counts samples by the bytes of stack that their walk needed, in KiB rounded up; those that did not come to the
 	// root by the copy alone are not in it.
 	Reach map[int]uint64
+	// Elsewhere counts samples whose root was found outside of the copy: on another stack, or by the kernel's chain. No copy
+	// of any size completes them.
+	Elsewhere uint64
 }
 
 // NotCode stands for what frame pointers led to and is no address of code. What it is, is nobody's business: it may be anything from the
@@ -159,6 +162,8 @@ func (l *loader) pair(s *perfring.Sample) {
 	}
 	if info.Reach > 0 {
 		l.c.Reach[(info.Reach+1023)/1024]++
+	} else if d.end == profile.Complete {
+		l.c.Elsewhere++
 	}
 	g := Group{
 		Class: v.class, DWARF: l.dwarf.leaf(d.frames), FP: l.fp.leaf(f.frames),

@@ -480,7 +480,7 @@ func TestPageOfTwo(t *testing.T) {
 	p.Press(kb.Escape)
 	p.ClickAt(p.frame("left", 2, 0.9)) // called by another function there
 	p.Shows("#right .crumbs", "allmainslow"+flamegraph.Printable(hostile))
-	p.Shows("#right .note", "with other frames between")
+	p.Shows("#right .note", "with other callers on the way")
 }
 
 // A page of a program that was recorded says what its result says.

@@ -29,6 +29,7 @@ type Result struct {
 
 	StackSizes []SizeResult `json:"stack_sizes"`
 	Enough     int          `json:"enough_stack_bytes"` // for 99 % of the samples; 0 when no size that could be judged is
+	Elsewhere  float64      `json:"complete_elsewhere"` // share of the samples that are complete, but not by the copy of one stack
 
 	Cost *CostResult `json:"cost,omitempty"` // nil for recordings that were made elsewhere
 
@@ -168,7 +169,7 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *R
 		r.WrongCallers = append(r.WrongCallers, CallResult{call.Caller, call.Callee, call.Image.Name, call.Samples, share(call.Samples, c.Samples)})
 	}
 	sizes, enough := c.StackSizes(asked)
-	r.Enough = enough
+	r.Enough, r.Elsewhere = enough, share(c.Elsewhere, c.Samples)
 	for _, s := range sizes {
 		r.StackSizes = append(r.StackSizes, SizeResult{s.Bytes, share(s.Complete, c.Samples)})
 	}

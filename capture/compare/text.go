@@ -190,6 +190,9 @@ func (p *page) sizes(r *Result) {
 	} else {
 		p.line("  no size that was tried is enough for 99 %%")
 	}
+	if r.Elsewhere > 0 {
+		p.line("  %s are complete by what is not in the copy: another stack, or the kernel's chain", percentage(r.Elsewhere))
+	}
 }
 
 func (p *page) cost(r *Result) {

@@ -35,7 +35,8 @@ type compareFlags struct {
 const statusUnder = 1
 
 func compareCommand(status *int) *cobra.Command {
-	f := compareFlags{recordFlags: recordFlags{stackSize: largestStackSize}}
+	// 64 KiB a sample fill the usual ring in an eighth of a second.
+	f := compareFlags{recordFlags: recordFlags{stackSize: largestStackSize, ring: "64M"}}
 	c := &cobra.Command{
 		Use:   "compare [options] -a | -p PID | -- COMMAND [ARG…] | FILE | A B",
 		Short: "Compare frame-pointer stacks with DWARF stacks, on the same samples",

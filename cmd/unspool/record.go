@@ -102,7 +102,11 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	fl.StringArrayVarP(&f.events, "event", "e", nil, "sample `EVENT`, also EVENT:u or :k, or several (default cycles, or cpu-clock without a PMU)")
 	fl.Uint64VarP(&f.freq, "freq", "F", 0, "take `HZ` samples a second (default 999)")
 	fl.Uint64VarP(&f.period, "count", "c", 0, "sample every `N`th event instead (default for tracepoints: 1)")
-	fl.StringVarP(&f.ring, "mmap-pages", "m", "", "`PAGES` of ring buffer for each CPU, or a size as in 4M (default 8M)")
+	ring := "`PAGES` of ring buffer for each CPU, or a size as in 4M"
+	if f.ring == "" {
+		ring += " (default 8M)"
+	}
+	fl.StringVarP(&f.ring, "mmap-pages", "m", f.ring, ring)
 	fl.Float64VarP(&f.duration, "duration", "d", 0, "end after `SECONDS`, and COMMAND with it")
 	fl.IntVar(&f.stackSize, "stack-size", f.stackSize, fmt.Sprintf("copy `BYTES` of each stack, at most %d", largestStackSize))
 	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "end user stacks after `N` frames")

@@ -90,13 +90,14 @@ class Side {
   // frame that is.
   find(path) {
     const {tree} = this.graph;
-    let node = 0, found = true, exact = true, searches = 64;
+    let node = 0, found = true, exact = true, budget = 2e6; // of frames that are looked at
     for (const key of path) {
       let next = -1;
       tree.children(node, c => { if (this.key(c) === key && (next < 0 || tree.total[c] > tree.total[next])) next = c; });
       if (next < 0) {
         exact = false;
-        if (searches-- > 0) next = this.heaviest(key, node);
+        if (budget > 0) next = this.heaviest(key, node);
+        budget -= this.callees.end[node] - node;
       }
       found = next >= 0;
       if (found) node = next;
@@ -134,7 +135,7 @@ async function main() {
   // (found is false then) its last caller that is there.
   function twin(side, node) {
     const to = other(side), t = to.find(side.graph.path(node).map(n => side.key(n)));
-    if (t.found) return {...t, place: true, note: t.exact ? '' : 'with other frames between'};
+    if (t.found) return {...t, place: true, note: t.exact ? '' : 'with other callers on the way'};
     const elsewhere = to.heaviest(side.key(node), 0);
     if (elsewhere < 0) return {...t, note: 'not on these stacks'};
     return {node: elsewhere, found: true, note: 'called by another'};
