@@ -50,7 +50,7 @@ func example() *compare.Comparison {
 		Problems: []string{"no names for " + hostile},
 	}
 	dwarf, fp := base, base
-	c := &compare.Comparison{DWARF: &dwarf, FP: &fp, Samples: 1000, Others: 7, Checked: 900, Agreed: 891, Reach: map[int]uint64{2: 600, 7: 392, 20: 8}}
+	c := &compare.Comparison{DWARF: &dwarf, FP: &fp, Samples: 1000, Others: 7, Checked: 900, Agreed: 891, Reach: map[int]uint64{2: 600, 7: 390, 20: 7}, Elsewhere: 3}
 	for _, g := range []struct {
 		group     compare.Group
 		dwarf, fp []int32
@@ -303,6 +303,7 @@ func TestPage(t *testing.T) {
 	if want := []string{"40.0\u00a0%", "60.0\u00a0%", "7 KiB", "99.0\u00a0%", "4"}; !slices.Equal(tiles, want) {
 		t.Errorf("tiles: %q", tiles)
 	}
+	p.Shows("#elsewhere", "0.3\u00a0%")
 	p.Click(".class[data-key=skips_leaf_caller] summary")
 	p.Until("document.querySelector('.class[data-key=skips_leaf_caller] .levels').clientHeight > 60")
 	p.Shows(".class[data-key=skips_leaf_caller] .parted", "▸work")
