@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -285,13 +286,9 @@ func (f *compareFlags) page(r printed, left, right *profile.Profile) error {
 	if two, ok := r.(*compare.Two); ok {
 		title = filepath.Base(two.A.File) + " and " + filepath.Base(two.B.File)
 	}
-	file, err := os.Create(f.html)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(r.WritePage(file, left, right, title), file.Close()); err != nil {
-		os.Remove(f.html)
+	var page bytes.Buffer
+	if err := r.WritePage(&page, left, right, title); err != nil {
 		return fmt.Errorf("%s: %w", f.html, err)
 	}
-	return nil
+	return os.WriteFile(f.html, page.Bytes(), 0o666)
 }
