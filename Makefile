@@ -38,6 +38,8 @@ demo: bin/unspool ## record a sample workload for DEMO_SECONDS=3 seconds and pri
 	@echo 'bin/unspool record -o dist/demo.data -- dist/demo-workload $(DEMO_SECONDS)'
 	@bin/unspool record -o dist/demo.data -- dist/demo-workload $(DEMO_SECONDS) || { bin/unspool doctor; exit 1; }
 	bin/unspool report dist/demo.data
+	bin/unspool convert -q dist/demo.data -o dist/demo.html
+	@echo; echo "dist/demo.html is the same as a flame graph: open it in a browser."
 
 dist/demo-workload: $(DEMO_PARTS)
 	$(CXX) -pthread -o $@ $^ -lm
