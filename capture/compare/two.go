@@ -41,8 +41,10 @@ type SideShare struct {
 	SelfB    float64 `json:"self_b"`
 }
 
-// CompareTwo compares two recordings by functions and images of the same name.
+// CompareTwo compares two recordings by functions and images of the same name. Where each has an image that the other has not, the one with
+// most samples on either side is taken for the other's counterpart, as "app-fp" and "app-nofp", and both get the name of both.
 func CompareTwo(a, b *profile.Profile, fileA, fileB string) *Two {
+	nameAlike(a, b)
 	t := &Two{Version: 1, A: side(a, fileA), B: side(b, fileB), Shares: []SideShare{}}
 	type key struct{ function, image string }
 	sums := make(map[key]*SideShare)
@@ -78,6 +80,39 @@ func CompareTwo(a, b *profile.Profile, fileA, fileB string) *Two {
 	})
 	t.Shares = firstOf(t.Shares)
 	return t
+}
+
+// nameAlike gives the image that most samples of a have on their stacks, of those that b has not, and its counterpart in b, one name.
+func nameAlike(a, b *profile.Profile) {
+	i, j := ownImage(a, b), ownImage(b, a)
+	if i < 0 || j < 0 {
+		return
+	}
+	name := a.Images[i].Name + " / " + b.Images[j].Name
+	a.Images, b.Images = slices.Clone(a.Images), slices.Clone(b.Images)
+	a.Images[i].Name, b.Images[j].Name = name, name
+}
+
+// ownImage is the file with most samples on its stacks that the other recording has not; -1 when there is none.
+func ownImage(p, other *profile.Profile) int32 {
+	same := make([]int32, len(p.Frames)) // the first frame of the same image
+	first := make(map[int32]int32)
+	for i, f := range p.Frames {
+		if _, ok := first[f.Image]; !ok {
+			first[f.Image] = int32(i)
+		}
+		same[i] = first[f.Image]
+	}
+	best, most := int32(-1), uint64(0)
+	for i, n := range onStacks(p, same) {
+		f := &p.Frames[i]
+		name := p.Images[f.Image].Name
+		known := slices.ContainsFunc(other.Images, func(im profile.Image) bool { return im.Name == name })
+		if n > most && !known && f.Kind == profile.User {
+			best, most = f.Image, n
+		}
+	}
+	return best
 }
 
 func side(p *profile.Profile, file string) Side {
