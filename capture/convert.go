@@ -46,7 +46,7 @@ type ConvertOptions struct {
 // how far the input could be read.
 func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
 	out.Trouble = newTrouble()
-	if err := o.check(); err != nil {
+	if err := o.Check(); err != nil {
 		return out, err
 	}
 	r, err := openInput(ctx, o.Input)
@@ -91,8 +91,8 @@ func openInput(ctx context.Context, path string) (*perfdata.Reader, error) {
 	}
 }
 
-// check refuses to write what is being read.
-func (o *ConvertOptions) check() error {
+// Check refuses files that are not there, and to write what is being read.
+func (o *ConvertOptions) Check() error {
 	if o.Symfs != "" {
 		if st, err := os.Stat(o.Symfs); err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
@@ -51,6 +53,9 @@ func Write(ctx context.Context, o Options) (out Outcome, err error) {
 	if o.Name == "" {
 		o.Name = o.Input
 	}
+	if err := CheckOutput(o.Output, o.Input); err != nil {
+		return out, err
+	}
 	r, err := perfdata.Open(o.Input)
 	if err != nil {
 		return out, err
@@ -79,8 +84,31 @@ func Write(ctx context.Context, o Options) (out Outcome, err error) {
 	if err != nil {
 		return out, err
 	}
-	out = Outcome{Samples: p.Count(), Written: counted.n, Lost: p.Lost(), Problems: p.Problems}
+	out = Outcome{Samples: p.Count(), Written: counted.n, Lost: p.Lost(), Problems: problems(p)}
 	return out, errors.Join(p.Damage, r.FeatureDamage())
+}
+
+// problems are those of p but its damage, which is an error.
+func problems(p *profile.Profile) []string {
+	if p.Damage == nil {
+		return p.Problems
+	}
+	return slices.DeleteFunc(slices.Clone(p.Problems), func(s string) bool { return strings.HasSuffix(s, p.Damage.Error()) })
+}
+
+// CheckOutput says whether the output of a conversion can't be written because of what is there: a folder, or the input, which may be "".
+func CheckOutput(output, input string) error {
+	st, err := os.Stat(output)
+	if output == "-" || err != nil {
+		return nil
+	}
+	if st.IsDir() {
+		return fmt.Errorf("%s is a directory", output)
+	}
+	if in, err := os.Stat(input); err == nil && in.Mode().IsRegular() && os.SameFile(in, st) {
+		return fmt.Errorf("%s: input and output are the same file", output)
+	}
+	return nil
 }
 
 // load reads the recording into a profile.
@@ -109,11 +137,11 @@ func create(name string) (*output, error) {
 		return &output{File: os.Stdout}, nil
 	}
 	if st, err := os.Stat(name); err == nil && !st.Mode().IsRegular() {
-		if st.IsDir() {
-			return nil, fmt.Errorf("%s is a directory", name)
-		}
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
 		return &output{File: f, ours: true}, err
+	}
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target // a link stays one, /dev/stdout above all
 	}
 	temporary := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%s.%d", filepath.Base(name), os.Getpid()))
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)

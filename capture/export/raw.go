@@ -26,6 +26,10 @@ func (u *Unwound) Close() {
 // Unwind makes sure that a recording has callchains: one with raw stacks, and one that comes in a pipe, is converted into a
 // temporary folder. Like capture.Convert it returns what it could make beside the error, when the input is damaged; nil when there is nothing.
 func Unwind(ctx context.Context, o capture.ConvertOptions) (*Unwound, error) {
+	o.Output = ""
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
 	if o.Input != "-" {
 		raw, err := hasRawStacks(o.Input)
 		if err != nil {

@@ -130,6 +130,9 @@ func (f *convertFlags) convert(input string) error {
 // export converts a recording into another format, by way of one with callchains where it has none.
 func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions) error {
 	name := o.Input
+	if err := export.CheckOutput(f.output, name); err != nil {
+		return err // before anything is unwound
+	}
 	line := f.follow(&o)
 	unwound, err := export.Unwind(ctx, o)
 	line.clear()
@@ -139,6 +142,8 @@ func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions) err
 	defer unwound.Close()
 	if unwound.Outcome != nil {
 		err = errors.Join(err, f.sumUp(unwound.Outcome, "-"))
+	} else if f.stats != "" && line != nil {
+		line.note(name + " has no raw stacks: there are no statistics of unwinding them")
 	}
 	return errors.Join(err, f.write(unwound.Path, name, f.output, f.nameFlags, f.quiet, f.verbose))
 }

@@ -247,10 +247,13 @@ func TestConvertSaysWhatItCannotDo(t *testing.T) {
 		{[]string{text, "-o", "out"}, "text: not a perf.data file"},
 		{[]string{"missing", "-o", "out"}, "missing: no such file"},
 		{[]string{text, "-o", text}, "same file"},
+		{[]string{text, "-o", text, "--format", "folded"}, "same file"},
+		{[]string{text, "-o", dir, "--format", "folded"}, "is a directory"},
 		{[]string{text, "-o", "out", "-j", "0"}, "-j 0: 1 to 64"},
 		{[]string{text, "-o", "out", "--max-stack", "0"}, "--max-stack 0"},
 		{[]string{text, "-o", "out", "-z=23"}, "-z 23"},
 		{[]string{text, "-o", "out", "--symfs", "nowhere"}, "nowhere: no such file"},
+		{[]string{text, "-o", "out.folded", "--symfs", "nowhere"}, "nowhere: no such file"},
 		{[]string{text, "-o", "-", "--stats", "-"}, "both want stdout"},
 	} {
 		e := unspool(t, dir, append([]string{"convert"}, c.args...)...)

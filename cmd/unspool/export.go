@@ -119,6 +119,9 @@ const fewProblems = 3
 
 // spool is where a recording goes that is written in another format when it is over.
 func spool(output string) (path string, remove func(), err error) {
+	if err := export.CheckOutput(output, ""); err != nil {
+		return "", nil, err
+	}
 	if st, err := os.Stat(output); output != "-" && (err != nil || st.Mode().IsRegular()) {
 		path = output + ".perf.data"
 		return path, func() { os.Remove(path) }, nil
