@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -191,6 +193,27 @@ func TestAnotherBuild(t *testing.T) {
 	base, _ := serve(t, p, Options{})
 	if status, body := get(t, base+"/ui/source?f=library_spin", ""); status != 200 || !strings.Contains(body, "sink = sink &#43; i;") || regexp.MustCompile(`1[0-9a-f]+: +add`).MatchString(body) {
 		t.Errorf("status %d: %s", status, excerpt(body))
+	}
+}
+
+// TestLongLines lets a disassembler end that writes more than is read, such as names of megabytes.
+func TestLongLines(t *testing.T) {
+	bin := t.TempDir()
+	script := "#!/bin/sh\nprintf '  1190:\\tnop\\n'\nexec /usr/bin/head -c 1000000 /dev/zero\n"
+	if err := os.WriteFile(filepath.Join(bin, "objdump"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin)
+	code, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer code.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	insts, err := disassemble(ctx, code, 0x1190, 0x1200, false)
+	if len(insts) != 1 || !errors.Is(err, bufio.ErrTooLong) || ctx.Err() != nil {
+		t.Errorf("%v, %v", insts, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -216,5 +217,6 @@ func disassemble(ctx context.Context, code *os.File, start, end uint64, intelSyn
 			insts = append(insts, driver.Inst{Addr: at, Text: strings.Join(strings.Fields(text), " ")})
 		}
 	}
+	io.Copy(io.Discard, out) // behind a line that is too long
 	return insts, errors.Join(lines.Err(), cmd.Wait())
 }
