@@ -137,6 +137,7 @@ func ids(given []int) (ids []uint32, err error) {
 func (f *reportFlags) report() error {
 	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second one ends unspool itself
 	line := newStatusLine(os.Stderr)
 	p, err := f.load(ctx, line)
 	line.clear()
