@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html"
 	"unicode/utf8"
+
 	"unspool/capture/human"
 )
 
