@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"unspool/capture/human"
 	"unspool/unwind"
@@ -85,7 +86,8 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	if s.Malformed > 0 {
 		fmt.Fprintf(w, "%s records could not be decoded\n", human.Number(s.Malformed))
 	}
-	if limits.Converted {
+	const short = 100 * time.Millisecond // the start alone takes a share of this
+	if limits.Converted || s.Duration < short {
 		fmt.Fprintf(w, "unspool took %.2f s of CPU time", s.CPU.Seconds())
 	} else {
 		fmt.Fprintf(w, "unspool took %.1f %% of one CPU", 100*s.CPUShare())
