@@ -267,6 +267,27 @@ func TestPicture(t *testing.T) {
 	}
 }
 
+// A stack that is deeper than there may be rectangles is cut at its leaf.
+func TestPruneCutsDeepStacks(t *testing.T) {
+	p := &profile.Profile{
+		Images: []profile.Image{{Name: "deep"}}, Frames: []profile.Frame{{Name: "recurse", Known: true}},
+		Nodes: []profile.Node{{Parent: -1, Frame: -1}}, Threads: []profile.Thread{{Comm: "deep"}}, Events: []profile.Event{{Name: "cpu-clock"}},
+	}
+	for i := range int32(2 * mostFrames) {
+		p.Nodes = append(p.Nodes, profile.Node{Parent: i})
+	}
+	p.Samples = []profile.Sample{{Node: 2 * mostFrames, CPU: -1, Count: 1, Period: 1}}
+	g := newGraph(p)
+	_, total := g.counts(0)
+	drawn, _, left := prune(g, total)
+	if len(drawn) != mostFrames || left != mostFrames+1 {
+		t.Errorf("%d frames drawn, %d left out", len(drawn), left)
+	}
+	if picture := bytesOf(t, p, Options{Format: SVG}); !bytes.Contains(picture, []byte(" or deeper.")) {
+		t.Error("the picture does not say so")
+	}
+}
+
 // Nothing that the recorded system says becomes part of the page.
 func TestPageIsEscaped(t *testing.T) {
 	page := string(bytesOf(t, example(), Options{Title: hostile}))

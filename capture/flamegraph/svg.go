@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"html"
+	"slices"
 	"unicode/utf8"
 
 	"unspool/capture/human"
@@ -25,7 +26,8 @@ const (
 	svgLetter = 6.65 // width of a letter of a frame's text
 
 	leastShare = 0.0005 // of the samples that a rectangle has
-	mostFrames = 5000   // beyond that the least share is larger
+	mostFrames = 5000   // beyond that the least share is larger,
+	wideShare  = 0.01   // up to here
 )
 
 // writeSVG writes the picture. Every rectangle has its name and figures as a title, which viewers show as a tooltip and the script reads.
@@ -53,7 +55,11 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 	writeLegend(w, g, self, total[0])
 	note := fmt.Sprintf("Widths are shares of the %s of %s.", human.Plural(total[0], "sample"), name)
 	if left > 0 {
-		note += fmt.Sprintf(" Left out: %s narrower than %.2g %%.", human.Plural(left, "frame"), 100*least)
+		why := ""
+		if least > wideShare {
+			why = " or deeper"
+		}
+		note += fmt.Sprintf(" Left out: %s narrower than %.2g %%%s.", human.Plural(left, "frame"), 100*least, why)
 	}
 	fmt.Fprintf(w, `<text id="detail" class="soft" x="%d" y="74">%s</text>`+"\n", svgMargin, text(note))
 
@@ -123,7 +129,8 @@ func writeLegend(w *bufio.Writer, g *graph, self []uint64, all uint64) {
 	}
 }
 
-// prune returns the nodes that are drawn, the least share that they have, and the number of nodes with samples that have less.
+// prune returns the nodes that are drawn, the least share that they have, and the number of nodes with samples that are not drawn: they have less,
+// or, where that does not leave out enough, lie deepest.
 func prune(g *graph, total []uint64) (drawn []int32, least float64, left uint64) {
 	for least = leastShare; ; least *= 2 {
 		drawn, left = drawn[:0], 0
@@ -138,7 +145,29 @@ func prune(g *graph, total []uint64) (drawn []int32, least float64, left uint64)
 		if len(drawn) <= mostFrames {
 			return drawn, least, left
 		}
+		if least > wideShare {
+			wide := len(drawn)
+			drawn = outermost(g, drawn, mostFrames)
+			return drawn, least, left + uint64(wide-len(drawn))
+		}
 	}
+}
+
+// outermost leaves out the deepest of the frames, all of a depth, until there are few enough.
+func outermost(g *graph, frames []int32, most int) []int32 {
+	var count []int // by depth
+	for _, i := range frames {
+		for int(g.nodes[i].depth) >= len(count) {
+			count = append(count, 0)
+		}
+		count[g.nodes[i].depth]++
+	}
+	depth, sum := 0, 0
+	for depth < len(count) && sum+count[depth] <= most {
+		sum += count[depth]
+		depth++
+	}
+	return slices.DeleteFunc(frames, func(i int32) bool { return int(g.nodes[i].depth) >= depth })
 }
 
 // starts are the numbers of samples to the left of each node.
