@@ -53,7 +53,7 @@ func open(t testing.TB, file []byte) *reader {
 	return r
 }
 
-// patience is how long a reader may take to load a file. Now and then one comes up and never answers, so that another one is tried.
+// patience is how long a reader may take to load a file before another one is tried.
 const patience = 20 * time.Second
 
 // serve starts the process that holds the file, which ends with the test, and waits until it has loaded it. The reader's own way to start it gives up
@@ -83,11 +83,14 @@ func (r *reader) tryToServe(path string) error {
 		c.Process.Kill()
 		<-ended
 	}
-	for late := time.Now().Add(patience); ; {
-		out, err := r.command("status", "--session", session).CombinedOutput()
-		if err == nil {
-			r.t.Cleanup(end)
-			return nil
+	for late := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		out, err := []byte("no socket"), error(nil)
+		// Asked for before it is all there, a session is taken for a dead one and cleared away.
+		if r.has(session+".sock") && r.has(session+".json") {
+			if out, err = r.command("status", "--session", session).CombinedOutput(); err == nil {
+				r.t.Cleanup(end)
+				return nil
+			}
 		}
 		select {
 		case err := <-ended:
@@ -99,6 +102,11 @@ func (r *reader) tryToServe(path string) error {
 			return fmt.Errorf("the reader does not answer: %s\n%s", out, &said)
 		}
 	}
+}
+
+func (r *reader) has(name string) bool {
+	_, err := os.Stat(filepath.Join(r.folder, name))
+	return err == nil
 }
 
 const session = "test"
