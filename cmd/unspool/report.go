@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -53,8 +54,11 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
   unspool report --comm 'cc1*' --inline --percent-limit 0.5
   unspool report --http
   unspool report --json | jq -r '.events[0].functions[] | "\(.self) \(.name)"'`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
+			if args = f.address(args); len(args) > 1 {
+				return &usageError{"unspool report", fmt.Errorf("one recording at a time: what is %q?", args[1])}
+			}
 			f.File = "perf.data"
 			if len(args) > 0 {
 				f.File = args[0]
@@ -78,7 +82,7 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 	fl.IntSliceVar(&f.tids, "tid", nil, "only the thread `TID`, or several, TID,TID…")
 	f.nameFlags.add(c)
 	fl.StringVar(&f.http, "http", "", "serve pprof's web interface at `ADDR`, --http alone on a free port of localhost")
-	fl.Lookup("http").NoOptDefVal = "localhost:"
+	fl.Lookup("http").NoOptDefVal = anyAddress
 	fl.BoolVar(&f.json, "json", false, "write JSON, with all functions and the whole call tree")
 	fl.BoolVar(&f.noPager, "no-pager", false, "write to the terminal, however long it is")
 	c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(report.ByNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -87,6 +91,21 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 	}
 	return c
 }
+
+// address takes the address of --http out of the arguments where it stands behind a blank: it is no file and has a port.
+func (f *reportFlags) address(args []string) []string {
+	if f.http != anyAddress || len(args) == 0 || !strings.Contains(args[0], ":") {
+		return args
+	}
+	if _, err := os.Stat(args[0]); err == nil {
+		return args
+	}
+	f.http = args[0]
+	return args[1:]
+}
+
+// anyAddress is --http without an address.
+const anyAddress = "localhost:"
 
 // check takes the options over that can be wrong.
 func (f *reportFlags) check(c *cobra.Command) (err error) {
