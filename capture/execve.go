@@ -21,6 +21,11 @@ import (
 // randomized; otherwise a stack that these registers have nothing to do with.
 type execve struct {
 	loaders []kernelRange // load_elf_binary, and the one for 32-bit programs
+
+	// A symbol of the recorded kernel and its address, until somebody asks: to read
+	// the kernel's symbols takes as long as to convert thousands of samples.
+	ref     string
+	refAddr uint64
 }
 
 // A kernelRange is the code of a kernel function.
@@ -37,28 +42,32 @@ func readExecve() execve {
 	return execve{loaders: findLoaders(f)}
 }
 
-// recordedExecve is readExecve for a recording whose kernel has the symbol ref at an
-// address: it knows nothing unless the running kernel has it there, too.
-func recordedExecve(ref string, addr uint64) execve {
+// identify reads the symbols of the kernel of a recording, which are those of the running
+// one if that has the symbol ref at the same address; otherwise nothing is recognised.
+func (e *execve) identify() {
+	ref := e.ref
+	e.ref, e.loaders = "", nil
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {
-		return execve{}
+		return
 	}
 	defer f.Close()
 	const near = 64 << 10 // _text and _stext are among the first symbols
 	begin := make([]byte, near)
 	n, _ := io.ReadFull(f, begin)
-	line := fmt.Sprintf("%016x T %s\n", addr, ref)
-	if addr == 0 || !bytes.Contains(begin[:n], []byte(line)) {
-		return execve{}
+	line := fmt.Sprintf("%016x T %s\n", e.refAddr, ref)
+	if e.refAddr != 0 && bytes.Contains(begin[:n], []byte(line)) {
+		e.loaders = findLoaders(io.MultiReader(bytes.NewReader(begin[:n]), f))
 	}
-	return execve{loaders: findLoaders(io.MultiReader(bytes.NewReader(begin[:n]), f))}
 }
 
 // loading says whether a sample was taken in load_elf_binary.
 func (e *execve) loading(sm *perfring.Sample) bool {
 	if sm.CPUMode() != unix.PERF_RECORD_MISC_KERNEL {
 		return false
+	}
+	if e.ref != "" {
+		e.identify()
 	}
 	for i := range sm.Callchain.Len() {
 		// A return address may be the end of the function's code.

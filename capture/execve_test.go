@@ -56,11 +56,16 @@ func TestRecordedExecve(t *testing.T) {
 	if addr == 0 {
 		t.Skip("the kernel hides its symbols")
 	}
-	if e := recordedExecve("_text", addr); len(e.loaders) == 0 || len(e.loaders) != len(readExecve().loaders) {
+	known := func(addr uint64) execve {
+		e := execve{ref: "_text", refAddr: addr}
+		e.identify()
+		return e
+	}
+	if e := known(addr); len(e.loaders) == 0 || len(e.loaders) != len(readExecve().loaders) {
 		t.Errorf("the running kernel: %v", e.loaders)
 	}
 	for _, other := range []uint64{0, addr + 0x200000} {
-		if e := recordedExecve("_text", other); e.loaders != nil {
+		if e := known(other); e.loaders != nil {
 			t.Errorf("a kernel at %#x: %v", other, e.loaders)
 		}
 	}

@@ -166,7 +166,7 @@ func (s *Session) mmap(rec perfring.Record) error {
 	if kernelMapping(m.Misc) {
 		// Its name ends in that of a symbol, whose address the offset is (machine__mmap_name in tools/perf).
 		if ref, ok := strings.CutPrefix(string(m.Path), "[kernel.kallsyms]"); ok && s.recorded {
-			s.execve = recordedExecve(ref, m.Offset)
+			s.execve = execve{ref: ref, refAddr: m.Offset}
 		}
 		return nil
 	}
