@@ -28,7 +28,21 @@ func decompress(data []byte, class elf.Class) ([]byte, error) {
 	if c.bad || size > maxSection {
 		return nil, fmt.Errorf("compression header: %w", ErrBadELF)
 	}
-	stream := bytes.NewReader(data[c.pos:])
+	return Inflate(bytes.NewReader(data[c.pos:]), typ, size, nil, Limits{Size: maxSection, Window: 8 << 20})
+}
+
+// Limits bound what a compressed section may cost, in bytes.
+type Limits struct {
+	Size   uint64 // of the contents
+	Window uint64 // of a zstd stream
+}
+
+// Inflate returns the contents of a compressed section: a zlib or zstd stream of size bytes when decompressed. They go behind
+// what is in buf, whose capacity is for the caller to choose; nothing is allocated on the word of size. The error wraps ErrBadELF.
+func Inflate(stream io.Reader, typ elf.CompressionType, size uint64, buf []byte, l Limits) ([]byte, error) {
+	if size > l.Size {
+		return nil, fmt.Errorf("%d bytes, at most %d are read: %w", size, l.Size, ErrBadELF)
+	}
 	var r io.Reader
 	switch typ {
 	case elf.COMPRESS_ZLIB:
@@ -40,7 +54,7 @@ func decompress(data []byte, class elf.Class) ([]byte, error) {
 		r = z
 	case elf.COMPRESS_ZSTD:
 		z, err := zstd.NewReader(stream, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(8<<20), zstd.WithDecoderMaxMemory(maxSection))
+			zstd.WithDecoderMaxWindow(l.Window), zstd.WithDecoderMaxMemory(l.Size))
 		if err != nil {
 			return nil, fmt.Errorf("zstd: %w: %w", err, ErrBadELF)
 		}
@@ -49,13 +63,13 @@ func decompress(data []byte, class elf.Class) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("unknown compression %d: %w", typ, ErrBadELF)
 	}
-	var out bytes.Buffer
-	n, err := io.Copy(&out, io.LimitReader(r, int64(size)+1))
+	out := bytes.NewBuffer(buf)
+	n, err := io.Copy(out, io.LimitReader(r, int64(size)+1))
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w: %w", typ, err, ErrBadELF)
 	}
 	if uint64(n) != size {
-		return nil, fmt.Errorf("decompressed size is not the %d bytes of the header: %w", size, ErrBadELF)
+		return nil, fmt.Errorf("the contents are not the %d bytes of the header: %w", size, ErrBadELF)
 	}
 	return out.Bytes(), nil
 }

@@ -3,13 +3,15 @@ package srcline
 import (
 	"errors"
 	"fmt"
+
+	"unspool/dwarfcfi"
 )
 
 var (
 	// ErrNoDWARF says that a file has no DWARF debugging information.
 	ErrNoDWARF = errors.New("no DWARF debugging information")
 	// ErrBadELF is wrapped by errors about a file that cannot be read as ELF.
-	ErrBadELF = errors.New("bad ELF file")
+	ErrBadELF = dwarfcfi.ErrBadELF
 	// ErrBadDWARF is wrapped by errors about malformed debugging information.
 	ErrBadDWARF = errors.New("bad DWARF")
 	// ErrUnsupported is wrapped by errors about what is well-formed, as far as one can see, but not understood here.

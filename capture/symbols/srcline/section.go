@@ -8,8 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/klauspost/compress/zlib"
-	"github.com/klauspost/compress/zstd"
+	"unspool/dwarfcfi"
 )
 
 const (
@@ -235,35 +234,10 @@ func inflate(raw *io.SectionReader, kind compression, class elf.Class) ([]byte, 
 	if size > maxInflated || size > maxRatio*uint64(raw.Size()) {
 		return nil, fmt.Errorf("%d bytes out of %d: %w", size, raw.Size(), ErrBadELF)
 	}
-	stream := bufio.NewReaderSize(raw, 64<<10)
-	var r io.Reader
-	switch typ {
-	case elf.COMPRESS_ZLIB:
-		z, err := zlib.NewReader(stream)
-		if err != nil {
-			return nil, fmt.Errorf("zlib: %w: %w", err, ErrBadELF)
-		}
-		defer z.Close()
-		r = z
-	case elf.COMPRESS_ZSTD:
-		z, err := zstd.NewReader(stream, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(128<<20), zstd.WithDecoderMaxMemory(maxInflated))
-		if err != nil {
-			return nil, fmt.Errorf("zstd: %w: %w", err, ErrBadELF)
-		}
-		defer z.Close()
-		r = z
-	default:
+	if typ != elf.COMPRESS_ZLIB && typ != elf.COMPRESS_ZSTD {
 		return nil, fmt.Errorf("%v: %w", typ, ErrUnsupported)
 	}
 	// Eight times is what debugging information makes of itself at most, as a rule; beyond that the buffer grows with the contents.
-	out := bytes.NewBuffer(make([]byte, 0, min(size, 8*uint64(raw.Size()))+bytes.MinRead))
-	n, err := io.Copy(out, io.LimitReader(r, int64(size)+1))
-	if err != nil {
-		return nil, fmt.Errorf("%v: %w: %w", typ, err, ErrBadELF)
-	}
-	if uint64(n) != size {
-		return nil, fmt.Errorf("the contents are not the %d bytes of the header: %w", size, ErrBadELF)
-	}
-	return out.Bytes(), nil
+	buf := make([]byte, 0, min(size, 8*uint64(raw.Size()))+bytes.MinRead)
+	return dwarfcfi.Inflate(bufio.NewReaderSize(raw, 64<<10), typ, size, buf, dwarfcfi.Limits{Size: maxInflated, Window: 128 << 20})
 }
