@@ -268,7 +268,9 @@ func (s *Session) user(sm *perfring.Sample) (ips []uint64, end unwind.Reason, ok
 	if res.End != unwind.Root {
 		s.trouble.ended(&res)
 	}
-	s.reach = reach(&res, &s.stack)
+	if s.pairs {
+		s.reach = reach(&res, &s.stack)
+	}
 	return res.IPs, res.End, true
 }
 

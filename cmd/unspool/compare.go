@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -57,6 +58,8 @@ Nothing is kept of the samples but what is printed.`,
 			switch {
 			case len(files) > 2:
 				return &usageError{"unspool compare", fmt.Errorf("one or two recordings: what is %q? (a command goes behind --)", files[2])}
+			case slices.Contains(files, "-"):
+				return &usageError{"unspool compare", errors.New("a recording is read more than once: name a file instead of -")}
 			case len(files) == 0 && !f.all && len(f.pids) == 0 && len(args) == 0:
 				return &usageError{"unspool compare", errors.New("nothing to compare: give -a, -p PID, -- COMMAND, or a recording")}
 			}
@@ -153,7 +156,7 @@ func (f *compareFlags) compare(files, command []string) (under bool, err error) 
 	defer r.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
 	defer stop()
-	line := newStatusLine(os.Stderr)
+	line := f.statusLine()
 	sym := symbols.New(f.nameFlags.sources(ctx, line))
 	c, lerr := compare.Load(r, sym, profile.Options{})
 	line.clear()
@@ -204,29 +207,48 @@ func (f *compareFlags) print(r printed, left, right *profile.Profile) error {
 
 // convert unwinds a recording of perf's both ways, and returns how much of each stack was copied.
 func (f *compareFlags) convert(input, output string) (asked int, err error) {
-	r, err := perfdata.Open(input)
-	if err != nil {
+	if asked, err = copied(input); err != nil {
 		return 0, err
 	}
-	for _, e := range r.Events() {
-		asked = max(asked, int(e.PerfEventAttr.Sample_stack_user))
-	}
-	pipe := r.Pipe()
-	r.Close()
-	if asked == 0 && !pipe {
+	if asked == 0 {
 		return 0, fmt.Errorf("%s has no raw stacks: 'perf record --call-graph dwarf' makes recordings that have", input)
 	}
 	o := capture.ConvertOptions{Input: input, Output: output, Symfs: f.symfs, Cache: f.cache, MaxStack: f.maxStack, Strict: f.strict, Pairs: true}
-	var line *statusLine
+	line := f.statusLine()
+	o.Progress = line.converted
 	if !f.quiet {
-		line = newStatusLine(os.Stderr)
-		o.Note, o.Progress = line.note, line.converted
+		o.Note = line.note
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
 	defer stop()
 	_, err = capture.Convert(ctx, o)
 	line.clear()
 	return asked, err
+}
+
+// copied is how many bytes of each stack a recording was to have.
+func copied(input string) (most int, err error) {
+	r, err := perfdata.Open(input)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	if r.Pipe() { // tells of its events before the first record
+		if _, err := r.Next(); err != nil && err != io.EOF {
+			return 0, err
+		}
+	}
+	for _, e := range r.Events() {
+		most = max(most, int(e.PerfEventAttr.Sample_stack_user))
+	}
+	return most, nil
+}
+
+// statusLine is one that shows nothing when asked to be quiet.
+func (f *compareFlags) statusLine() *statusLine {
+	line := newStatusLine(os.Stderr)
+	line.terminal = line.terminal && !f.quiet
+	return line
 }
 
 // recordPairs measures what samples cost, and records.
@@ -247,10 +269,10 @@ func (f *compareFlags) recordPairs(command []string, output string) (*compare.Co
 	} else if !f.quiet {
 		fmt.Fprintf(os.Stderr, "unspool: what a sample costs could not be measured: %v\n", err)
 	}
-	var line *statusLine
+	line := f.statusLine()
+	o.Progress = line.update
 	if !f.quiet {
-		line = newStatusLine(os.Stderr)
-		o.Note, o.Progress = line.note, line.update
+		o.Note = line.note
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
 	defer stop()
@@ -264,7 +286,7 @@ func (f *compareFlags) recordPairs(command []string, output string) (*compare.Co
 func (f *compareFlags) two(a, b string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
 	defer stop()
-	line := newStatusLine(os.Stderr)
+	line := f.statusLine()
 	var sides [2]*profile.Profile
 	for i, path := range []string{a, b} {
 		p, err := loadProfile(ctx, path, f.nameFlags, line, profile.Options{})

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"unspool/testdata/programs"
+)
+
+// TestComparesPerfsRecordings compares what perf record wrote into a file and into a pipe: both say how much of each stack was copied.
+func TestComparesPerfsRecordings(t *testing.T) {
+	needRoot(t)
+	need(t, "perf")
+	program := programs.Build(t, "burn")
+	for _, output := range []string{"file", "pipe"} {
+		t.Run(output, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "perf.data")
+			args := []string{"record", "-q", "-B", "-N", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf,16384", "-o"}
+			var cmd *exec.Cmd
+			if output == "file" {
+				cmd = exec.Command("perf", append(args, path, "--", program, "300")...)
+			} else {
+				cmd = exec.Command("perf", append(args, "-", "--", program, "300")...)
+				f, err := os.Create(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				cmd.Stdout = f
+			}
+			if err := cmd.Run(); err != nil {
+				t.Skipf("%v: %v", cmd, err)
+			}
+			e := unspool(t, t.TempDir(), "compare", "-q", "--json", path)
+			if e.status != 0 {
+				t.Fatalf("status %d: %s", e.status, e.stderr)
+			}
+			var r struct {
+				Samples    uint64
+				StackSizes []struct{ Bytes int } `json:"stack_sizes"`
+				Classes    map[string]struct{ Samples uint64 }
+			}
+			if err := json.Unmarshal([]byte(e.stdout), &r); err != nil {
+				t.Fatal(err)
+			}
+			sum := uint64(0)
+			for _, c := range r.Classes {
+				sum += c.Samples
+			}
+			if r.Samples < 50 || sum != r.Samples {
+				t.Errorf("%d samples, %d in classes", r.Samples, sum)
+			}
+			if n := len(r.StackSizes); n != 3 || r.StackSizes[n-1].Bytes != 16384 {
+				t.Errorf("stack sizes: %+v", r.StackSizes)
+			}
+		})
+	}
+	if e := unspool(t, t.TempDir(), "compare", "-"); e.status != statusFailure {
+		t.Errorf("a pipe: status %d", e.status)
+	}
+}
