@@ -223,15 +223,7 @@ async function main() {
   // next selects the next of the matches that are drawn.
   function next(by) {
     const {graph, hit} = active;
-    if (!hit) return;
-    graph.settle();
-    const found = [];
-    for (const row of graph.rows) for (const b of row) if (b.node > 0 && hit[graph.tree.fn[b.node]]) found.push(b.node);
-    if (!found.length) return;
-    const now = found.indexOf(graph.selected);
-    const to = found[now < 0 ? (by > 0 ? 0 : found.length - 1) : (now + by + found.length) % found.length];
-    graph.select(to);
-    graph.reveal(to);
+    if (hit) graph.step(hit, by);
   }
 
   $('search').addEventListener('input', search);

@@ -276,6 +276,18 @@ class FlameGraph {
     return box ? {x: place.left + box.x + box.w / 2, y: place.top + this.tree.depth[node] * ROW + ROW / 2} : null;
   }
 
+  // step selects the next of the drawn frames whose functions are hit, or, with by -1, the one before.
+  step(hit, by) {
+    this.settle();
+    const found = [];
+    for (const row of this.rows) for (const b of row) if (b.node > 0 && hit[this.tree.fn[b.node]]) found.push(b.node);
+    if (!found.length) return;
+    const now = found.indexOf(this.selected);
+    const next = found[now < 0 ? (by > 0 ? 0 : found.length - 1) : (now + by + found.length) % found.length];
+    this.select(next);
+    this.reveal(next);
+  }
+
   // reveal scrolls a node's row into view.
   reveal(node) {
     const y = this.host.getBoundingClientRect().top + this.tree.depth[node] * ROW, top = parseFloat(getComputedStyle(this.canvas).top) || 0;
