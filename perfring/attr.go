@@ -29,6 +29,15 @@ func (a Attr) Unwound() Attr {
 	return a
 }
 
+// WithBuildIDs returns a with the attributes of a recording whose MMAP2 records went through
+// [AppendIdentified]: readers believe in a build ID where the event asks for it. The IDs are shared.
+func (a Attr) WithBuildIDs() Attr {
+	if a.PerfEventAttr.Bits&unix.PerfBitMmap2 != 0 {
+		a.PerfEventAttr.Bits |= bitBuildID
+	}
+	return a
+}
+
 // attrSize is sizeof(struct perf_event_attr) as x/sys knows it. An older kernel takes a larger
 // structure than its own as long as what it does not know is zero.
 const attrSize = uint32(unsafe.Sizeof(unix.PerfEventAttr{}))

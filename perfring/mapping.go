@@ -15,6 +15,7 @@ type mapping struct {
 	memory []byte
 	fd     int // the descriptor that it belongs to; others on the same CPU write to it as well
 	cpu    int
+	maps   bool // for records about mappings
 }
 
 // mapRing maps the ring of fd.
@@ -38,17 +39,31 @@ func (m *mapping) ring() (ring, error) {
 	return newRing(m.memory[offset:offset+size], &page.Data_head, &page.Data_tail), nil
 }
 
-// mapRings maps a ring for the first descriptor of each CPU and has the others of that CPU write to
-// it. When the kernel has no memory to lock left, all rings are to be half as large: errAgain.
+// mapRings maps two rings for each CPU, one for samples and one for mappings, each for the first
+// descriptor of its kind, and has the others write to it. When the kernel has no memory to lock left, all rings are to be
+// half as large: errAgain.
 func (op *opener) mapRings() error {
-	owner := make(map[int]int)
+	type place struct {
+		cpu  int
+		maps bool
+	}
+	owner := make(map[place]int)
 	for _, d := range op.fds {
-		if _, ok := owner[d.cpu]; ok {
+		at, pages := place{d.cpu, d.mappings}, op.pages
+		if d.mappings {
+			pages = mappingsPages(op.pages)
+		}
+		if to, ok := owner[at]; ok {
+			if err := unix.IoctlSetInt(d.fd, unix.PERF_EVENT_IOC_SET_OUTPUT, to); err != nil {
+				errno, _ := err.(syscall.Errno)
+				return &OpenError{What: "PERF_EVENT_IOC_SET_OUTPUT", Event: op.name(d.event), PID: d.pid, CPU: d.cpu, Errno: errno}
+			}
 			continue
 		}
-		owner[d.cpu] = d.fd
-		m, err := mapRing(d.fd, d.cpu, op.pages)
+		owner[at] = d.fd
+		m, err := mapRing(d.fd, d.cpu, pages)
 		if err == nil {
+			m.maps = d.mappings
 			op.rings = append(op.rings, m)
 			continue
 		}
@@ -59,18 +74,11 @@ func (op *opener) mapRings() error {
 		}
 		return &OpenError{What: "mmap", PID: -1, CPU: d.cpu, Errno: errno}
 	}
-	for _, d := range op.fds {
-		if to := owner[d.cpu]; to != d.fd {
-			if err := unix.IoctlSetInt(d.fd, unix.PERF_EVENT_IOC_SET_OUTPUT, to); err != nil {
-				errno, _ := err.(syscall.Errno)
-				return &OpenError{What: "PERF_EVENT_IOC_SET_OUTPUT", Event: op.name(d.event), PID: d.pid, CPU: d.cpu, Errno: errno}
-			}
-		}
-	}
 	if op.pages < op.asked {
 		kb := os.Getpagesize() / 1024
+		room := (op.asked + 1 + mappingsPages(op.asked) + 1) * kb
 		op.note("ring of %d KiB a CPU instead of %d: no more memory may be locked; "+
-			"sysctl kernel.perf_event_mlock_kb=%d makes room", op.pages*kb, op.asked*kb, (op.asked+1)*kb)
+			"sysctl kernel.perf_event_mlock_kb=%d makes room", op.pages*kb, op.asked*kb, room)
 	}
 	return nil
 }

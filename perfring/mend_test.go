@@ -2,6 +2,7 @@ package perfring
 
 import (
 	"bytes"
+	"reflect"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -54,6 +55,46 @@ func TestBuildIDIsBelievedOnlyWhereTheEventAsksForIt(t *testing.T) {
 		if r.Misc()&unix.PERF_RECORD_MISC_MMAP_BUILD_ID != 0 != (c.id != "") || !bytes.Equal(r[6:], before[6:]) {
 			t.Errorf("%s: handed on as % x", c.name, []byte(r))
 		}
+	}
+}
+
+// A build ID takes the place of device and inode, and nothing else changes.
+func TestAppendIdentified(t *testing.T) {
+	plain := mmap2(t, unix.PERF_RECORD_MISC_USER, nil)
+	known := mmap2(t, unix.PERF_RECORD_MISC_USER|unix.PERF_RECORD_MISC_MMAP_BUILD_ID, []byte("known"))
+	for _, c := range []struct {
+		name   string
+		record Record
+		id     string
+		want   string
+	}{
+		{"given", plain, "twenty bytes of hash", "twenty bytes of hash"},
+		{"short", plain, "eight by", "eight by"},
+		{"too long", plain, "twenty-one bytes long", ""},
+		{"none", plain, "", ""},
+		{"there already", known, "other", "known"},
+	} {
+		before := bytes.Clone(c.record)
+		b := AppendIdentified([]byte("front"), c.record, []byte(c.id))
+		var m, old Mmap2
+		r := Record(b[len("front"):])
+		if err := DecodeMmap2(r, &m); err != nil || string(b[:5]) != "front" || !bytes.Equal(before, c.record) {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if err := DecodeMmap2(c.record, &old); err != nil {
+			t.Fatal(err)
+		}
+		if string(m.BuildID) != c.want || c.want != "" && m.Inode != 0 || c.want == "" && m.Inode != old.Inode {
+			t.Errorf("%s: build ID %q, inode %d", c.name, m.BuildID, m.Inode)
+		}
+		m.Misc, m.BuildID, m.Maj, m.Min, m.Inode, m.Generation = old.Misc, old.BuildID, old.Maj, old.Min, old.Inode, old.Generation
+		if !reflect.DeepEqual(m, old) || len(r) != len(c.record) {
+			t.Errorf("%s: %+v, was %+v", c.name, m, old)
+		}
+	}
+	switched := Record(timed(1, 2, 9))
+	if b := AppendIdentified(nil, switched, []byte("id")); !bytes.Equal(b, switched) {
+		t.Error("a record of another type was changed")
 	}
 }
 

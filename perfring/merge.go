@@ -28,8 +28,10 @@ type merger struct {
 // queue is one ring with the records that have been read ahead.
 type queue struct {
 	ring
-	cpu  int // for errors
-	last uint64
+	cpu    int // for errors
+	last   uint64
+	peeked uint64 // position behind the last record that was looked at ahead of its time
+	told   uint64 // head that was last told of as news
 
 	// held are the records from tail on, in the order of the ring; its front is released once it is
 	// done. order are those of them that are not yet handed out, oldest first. Both keep their

@@ -57,9 +57,13 @@ const (
 	bitBuildID  = 1 << 34
 )
 
-// bitsSideBand ask for MMAP2, COMM, FORK and EXIT records; one event on each CPU has them.
-const bitsSideBand = unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitCommExec |
-	unix.PerfBitTask | bitBuildID | bitKsymbol | bitBPFEvent
+// What is asked for beside samples. Nobody asks for build IDs: as long as anybody does, the kernel marks the MMAP2
+// records of every other profiler on the machine as holding one, which they do not (see Format.Mend), and perf 6.1 aborts
+// on those.
+const (
+	bitsTasks    = unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask | bitKsymbol | bitBPFEvent
+	bitsMappings = unix.PerfBitMmap | unix.PerfBitMmap2
+)
 
 // OpenError is why a recording could not start, for those who explain it to the user. errors.Is finds
 // Errno in it.
@@ -92,7 +96,8 @@ func (e *OpenError) Unwrap() error { return e.Errno }
 type descriptor struct {
 	fd, event int
 	pid, cpu  int
-	polled    bool // the first on its task and CPU: stands for the others in the poller
+	polled    bool // the first of its ring on its task and CPU: stands for the others in the poller
+	mappings  bool // of the event for mappings, whose IDs are listed with those of event
 }
 
 // opener collects what Open needs to start over with less: after the kernel refused something, all
@@ -216,7 +221,6 @@ func (op *opener) note(format string, args ...any) {
 // that does not know one does not know those before it.
 var lesser = []func(a *unix.PerfEventAttr){
 	func(a *unix.PerfEventAttr) { a.Read_format &^= unix.PERF_FORMAT_LOST },             // Linux 6.0
-	func(a *unix.PerfEventAttr) { a.Bits &^= bitBuildID },                               // 5.12
 	func(a *unix.PerfEventAttr) { a.Bits &^= bitKsymbol | bitBPFEvent },                 // 5.1
 	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitExcludeIdle },                  // PERF_PMU_CAP_NO_EXCLUDE
 	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitExcludeGuest },                 // virtualization unknown
@@ -224,8 +228,11 @@ var lesser = []func(a *unix.PerfEventAttr){
 	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitCommExec | unix.PerfBitMmap2 }, // 3.16
 }
 
-// attr returns what the event is to be opened with; sideBand is set for the first event of a CPU.
-func (op *opener) attr(event int, sideBand bool) unix.PerfEventAttr {
+// attr returns what the event is to be opened with; the first one of a CPU has the records about tasks.
+func (op *opener) attr(event int, first bool) unix.PerfEventAttr {
+	if event == mappings {
+		return op.mappingsAttr()
+	}
 	e := &op.opts.Events[event]
 	a := unix.PerfEventAttr{
 		Type: e.Type, Size: attrSize, Config: e.Config, Ext1: e.Config1, Ext2: e.Config2,
@@ -268,7 +275,7 @@ func (op *opener) attr(event int, sideBand bool) unix.PerfEventAttr {
 		{e.ExcludeHV || op.userOnly, unix.PerfBitExcludeHv},
 		{e.ExcludeHost, unix.PerfBitExcludeHost},
 		{e.ExcludeGuest, unix.PerfBitExcludeGuest},
-		{sideBand, bitsSideBand},
+		{first, bitsTasks},
 	} {
 		if b.set {
 			a.Bits |= b.bit
@@ -286,9 +293,9 @@ func (op *opener) attr(event int, sideBand bool) unix.PerfEventAttr {
 
 // openOne opens one event on one task and CPU. It returns errAgain after it has changed what attr
 // returns.
-func (op *opener) openOne(event, pid, cpu int, sideBand bool) (fd int, err error) {
-	e := &op.opts.Events[event]
-	a := op.attr(event, sideBand)
+func (op *opener) openOne(event, pid, cpu int, first bool) (fd int, err error) {
+	e := op.event(event)
+	a := op.attr(event, first)
 	for {
 		fd, err = unix.PerfEventOpen(&a, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 		if err != unix.EINTR {
@@ -296,7 +303,7 @@ func (op *opener) openOne(event, pid, cpu int, sideBand bool) (fd int, err error
 		}
 	}
 	if err == nil {
-		if op.attrs[event].Size == 0 || sideBand {
+		if event != mappings && (op.attrs[event].Size == 0 || first) {
 			op.attrs[event] = a
 		}
 		return fd, nil
@@ -323,7 +330,7 @@ func (op *opener) openOne(event, pid, cpu int, sideBand bool) (fd int, err error
 		}
 		for op.degree < len(lesser) {
 			op.degree++
-			if op.attr(event, sideBand) != a {
+			if op.attr(event, first) != a {
 				return -1, errAgain
 			}
 		}
@@ -368,10 +375,7 @@ func (op *opener) attempt() error {
 func (op *opener) openTask(pid int, cpus []int) error {
 	for _, cpu := range cpus {
 		first := true
-		for event := range op.opts.Events {
-			if on := op.opts.Events[event].CPUs; on != nil && !slices.Contains(on, cpu) {
-				continue
-			}
+		for _, event := range op.eventsOn(cpu) {
 			fd, err := op.openOne(event, pid, cpu, first)
 			if errors.Is(err, unix.ENODEV) && !op.online(cpu) {
 				break // it went offline just now
@@ -379,7 +383,11 @@ func (op *opener) openTask(pid int, cpus []int) error {
 			if err != nil {
 				return err
 			}
-			op.fds = append(op.fds, descriptor{fd: fd, event: event, pid: pid, cpu: cpu, polled: first})
+			d := descriptor{fd: fd, event: event, pid: pid, cpu: cpu, polled: first}
+			if event == mappings {
+				d.event, d.polled, d.mappings = 0, true, true
+			}
+			op.fds = append(op.fds, d)
 			first = false
 		}
 	}
@@ -387,6 +395,19 @@ func (op *opener) openTask(pid int, cpus []int) error {
 		return &OpenError{What: "perf_event_open", Event: op.opts.Events[0].Name, PID: pid, CPU: -1, Errno: unix.ENODEV}
 	}
 	return nil
+}
+
+// eventsOn returns the events that are sampled on a CPU, and that for mappings behind them if there are any.
+func (op *opener) eventsOn(cpu int) (events []int) {
+	for i := range op.opts.Events {
+		if on := op.opts.Events[i].CPUs; on == nil || slices.Contains(on, cpu) {
+			events = append(events, i)
+		}
+	}
+	if len(events) > 0 {
+		events = append(events, mappings)
+	}
+	return events
 }
 
 func (op *opener) online(cpu int) bool {

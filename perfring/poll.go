@@ -31,6 +31,8 @@ type poller struct {
 	n      int // of events, as poll found them
 	errno  syscall.Errno
 	poll   func(fd uintptr) bool // bound once
+	asked  bool                  // poll was called in this wait
+	news   func() bool           // whether a ring has what nobody has looked at
 
 	timer int  // timerfd
 	armed bool // it is set
@@ -45,12 +47,12 @@ const (
 	timerIndex = -2
 )
 
-func newPoller() (*poller, error) {
+func newPoller(news func() bool) (*poller, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	p := &poller{fd: epoll, wake: -1, timer: -1}
+	p := &poller{fd: epoll, wake: -1, timer: -1, news: news}
 	_ = unix.SetNonblock(epoll, true) // what makes os use the runtime's poller
 	p.epoll = os.NewFile(uintptr(epoll), "epoll")
 	if err := p.open(); err != nil {
@@ -68,7 +70,12 @@ func (p *poller) open() (err error) {
 	p.poll = func(fd uintptr) bool {
 		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.events[0])), uintptr(len(p.events)), 0, 0, 0)
 		p.n, p.errno = int(n), errno
-		return n != 0 // or an error, which is -1
+		// The kernel tells of a ring once (perf_poll in kernel/events/core.c), and the runtime's poller may have been
+		// the one that was told. To be called again is news enough then; what it was told before this wait began, the
+		// rings themselves say.
+		again := p.asked
+		p.asked = true
+		return n != 0 || again || p.news() // n is -1 with an error
 	}
 	if p.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fmt.Errorf("eventfd: %w", err)
@@ -108,13 +115,14 @@ func (p *poller) wait(timeout time.Duration) error {
 		return err
 	}
 	for {
+		p.asked = false
 		if err := p.conn.Read(p.poll); err != nil {
 			return fmt.Errorf("epoll: %w", err)
 		}
 		if p.errno != 0 && p.errno != unix.EINTR {
 			return fmt.Errorf("epoll_wait: %w", p.errno)
 		}
-		ready, gone := false, p.alive > 0
+		ready, gone := p.n == 0, p.alive > 0
 		for _, e := range p.events[:max(p.n, 0)] {
 			switch {
 			case e.Fd == wakeIndex:

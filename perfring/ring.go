@@ -81,6 +81,26 @@ func (r *ring) next() (pos uint64, size int, ok bool, err error) {
 	return pos, size, true, nil
 }
 
+// ahead hands the records from a position on to fn, as far as the kernel has written, and returns the position behind
+// them. They stay where they are: next returns them in its turn. A record that makes no sense ends it: next will tell.
+func (r *ring) ahead(from uint64, scratch []byte, fn func(Record)) uint64 {
+	peek := *r
+	peek.seen = atomic.LoadUint64(r.head)
+	if peek.seen-r.free > uint64(len(r.data)) {
+		return from
+	}
+	if peek.read = from; from-r.free > peek.seen-r.free {
+		peek.read = r.free // it was given back meanwhile
+	}
+	for {
+		pos, size, ok, _ := peek.next()
+		if !ok {
+			return peek.read
+		}
+		fn(r.record(pos, size, scratch))
+	}
+}
+
 // record returns the record at pos: in place, or put together in scratch (MaxRecordSize bytes) when it
 // wraps.
 func (r *ring) record(pos uint64, size int, scratch []byte) Record {
@@ -92,6 +112,9 @@ func (r *ring) record(pos uint64, size int, scratch []byte) Record {
 	copy(scratch[n:size], r.data)
 	return Record(scratch[:size:size])
 }
+
+// pressing says whether a quarter of the ring or more is not given back.
+func (r *ring) pressing() bool { return atomic.LoadUint64(r.head)-r.free >= uint64(len(r.data)/4) }
 
 // release gives everything before pos back to the kernel. The store orders after all reads of the data
 // before it (in Go, every atomic releases): smp_mb() in the protocol.

@@ -103,6 +103,54 @@ func TestRingReadsRecordsInPlaceAndCopiesTheOneThatWraps(t *testing.T) {
 	}
 }
 
+// Records are looked at ahead of their turn, once each, also where one wraps, and stay for next.
+func TestRingShowsRecordsAhead(t *testing.T) {
+	k := fakeKernel{data: make([]byte, 256), head: 96, tail: 96}
+	r := k.ring()
+	scratch := make([]byte, MaxRecordSize)
+	from, seen, taken := uint64(0), uint64(0), uint64(0)
+	take := func() {
+		if err := r.refresh(); err != nil {
+			t.Fatal(err)
+		}
+		pos, size, ok, err := r.next()
+		if !ok || err != nil || checkTimed(t, r.record(pos, size, scratch)).ID != taken {
+			t.Fatalf("record %d: %v, %v", taken, ok, err)
+		}
+		taken++
+		r.release(pos + uint64(size))
+	}
+	for id := range uint64(60) {
+		if !k.write(timed(id, id, int(id%5))) {
+			t.Fatal("no room")
+		}
+		if id%3 == 2 { // some are taken before they were looked at
+			take()
+		}
+		if id%4 == 1 {
+			from = r.ahead(from, scratch, func(rec Record) {
+				if got := checkTimed(t, rec); got.ID < seen || got.ID > id {
+					t.Fatalf("record %d was shown after %d", got.ID, seen)
+				} else {
+					seen = got.ID + 1
+				}
+			})
+			if seen != id+1 || from != k.head {
+				t.Fatalf("%d of %d records were shown, up to %d of %d", seen, id+1, from, k.head)
+			}
+		}
+		for k.head-k.tail > 128 {
+			take()
+		}
+	}
+	from = r.ahead(from, scratch, func(Record) {})
+	k.data[(k.head+6)%256], k.data[(k.head+7)%256] = 0, 0 // a record of no size
+	k.head += 16
+	r.ahead(from, scratch, func(Record) { t.Error("a record that makes no sense was shown") })
+	k.head += 1 << 20
+	r.ahead(from, scratch, func(Record) { t.Error("positions that make no sense were followed") })
+}
+
 func TestRingPositionsPassTheEndOfTheirRange(t *testing.T) {
 	k := fakeKernel{data: make([]byte, 64), head: math.MaxUint64 - 31, tail: math.MaxUint64 - 31}
 	r := k.ring()

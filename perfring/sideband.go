@@ -237,6 +237,27 @@ func AppendMmap2(dst []byte, f *Format, m *Mmap2, id *SampleID) ([]byte, error) 
 	return f.finishText(dst, start, m.Path, id)
 }
 
+// identityAt is where an MMAP2 record has either device, inode and generation, or a build ID:
+// 24 bytes both.
+const identityAt = headerSize + 32
+
+// AppendIdentified appends a copy of the MMAP2 record r that has a build ID in the place of device and
+// inode. A record that has a build ID already, and one for which id is too long, are copied as they are.
+func AppendIdentified(dst []byte, r Record, id []byte) []byte {
+	start := len(dst)
+	dst = append(dst, r...)
+	has := r.Misc()&unix.PERF_RECORD_MISC_MMAP_BUILD_ID != 0
+	if has || r.Type() != RecordMmap2 || len(r) < identityAt+4+maxBuildID || len(id) == 0 || len(id) > maxBuildID {
+		return dst
+	}
+	m := dst[start:]
+	binary.LittleEndian.PutUint16(m[4:], r.Misc()|unix.PERF_RECORD_MISC_MMAP_BUILD_ID)
+	identity := m[identityAt : identityAt+4+maxBuildID]
+	clear(identity)
+	identity[0] = byte(copy(identity[4:], id))
+	return dst
+}
+
 // AppendComm appends m as a record of type COMM.
 func AppendComm(dst []byte, f *Format, m *Comm, id *SampleID) ([]byte, error) {
 	le := binary.LittleEndian

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -30,6 +31,7 @@ type Source struct {
 
 	fn      func(Record) error // of the Drain that runs
 	deliver func(Record) error // s.count, bound once
+	ahead   []byte             // for a record that wraps, as Peek shows it
 
 	lost      uint64 // by LOST records
 	dropped   uint64 // by LOST_SAMPLES records
@@ -40,14 +42,22 @@ type Source struct {
 // Notes returns what was adjusted to what the system allows, one sentence each, for the user.
 func (s *Source) Notes() []string { return s.notes }
 
-// Attrs returns the events as they were opened, in the order of Options.Events.
+// Attrs returns the events as they were opened, in the order of Options.Events. The first one has the bits and IDs
+// of the event for mappings as well: its trailers are the same.
 func (s *Source) Attrs() []Attr { return s.attrs }
 
 // Format returns the layout of the records, which is the same for all events.
 func (s *Source) Format() *Format { return &s.format }
 
 // RingSize returns the bytes of ring data for each CPU.
-func (s *Source) RingSize() int { return len(s.merger.queues[0].data) }
+func (s *Source) RingSize() int {
+	for i, r := range s.rings {
+		if !r.maps {
+			return len(s.merger.queues[i].data)
+		}
+	}
+	return 0
+}
 
 // source takes over what the opener has opened.
 func (op *opener) source() (*Source, error) {
@@ -62,6 +72,7 @@ func (op *opener) source() (*Source, error) {
 			s.attrs[i].PerfEventAttr = op.attr(i, false)
 		}
 	}
+	s.attrs[0].PerfEventAttr.Bits |= op.attr(mappings, false).Bits & bitsMappings
 	return s, s.start()
 }
 
@@ -90,7 +101,7 @@ func (s *Source) start() error {
 		rings, cpus = append(rings, r), append(cpus, s.rings[i].cpu)
 	}
 	s.merger = newMerger(s.format, rings, cpus)
-	p, err := newPoller()
+	p, err := newPoller(s.news)
 	if err != nil {
 		return err
 	}
@@ -183,7 +194,7 @@ func (s *Source) control(what string, request uint) error {
 	return first
 }
 
-// Wait returns when a ring is a quarter full, Wake was called, the last of the targets has exited,
+// Wait returns when a ring is a quarter full, there is a new mapping, Wake was called, the last of the targets has exited,
 // or after the timeout; a negative one never ends. Once the targets are gone it sleeps like this:
 // ask [Source.Done].
 func (s *Source) Wait(timeout time.Duration) error { return s.poller.wait(timeout) }
@@ -213,6 +224,44 @@ func (s *Source) Flush(fn func(Record) error) error {
 	err := s.drain(math.MaxUint64, fn)
 	s.readLost()
 	return err
+}
+
+// Peek shows fn the records about mappings that have come since it was last called, in no particular order and
+// ahead of their time: a file that is mapped can be opened at once. Drain hands them out in their turn. A record is
+// valid only during its call of fn. It may be called while Drain hands out records.
+func (s *Source) Peek(fn func(Record)) {
+	if s.ahead == nil {
+		s.ahead = make([]byte, MaxRecordSize+1)
+	}
+	for i := range s.rings {
+		if s.rings[i].maps {
+			q := s.merger.queues[i]
+			q.peeked = q.ahead(q.peeked, s.ahead, fn)
+		}
+	}
+}
+
+// Pressing says whether a ring of samples is a quarter full or more.
+func (s *Source) Pressing() bool {
+	for i := range s.rings {
+		if !s.rings[i].maps && s.merger.queues[i].pressing() {
+			return true
+		}
+	}
+	return false
+}
+
+// news says whether there is something to Peek at, or a ring has become a quarter full, of which neither Peek, Drain nor
+// news knows.
+func (s *Source) news() (any bool) {
+	for i := range s.rings {
+		q := s.merger.queues[i]
+		head := atomic.LoadUint64(q.head)
+		if head != q.seen && head != q.peeked && head != q.told && (s.rings[i].maps || q.pressing()) {
+			q.told, any = head, true
+		}
+	}
+	return any
 }
 
 func (s *Source) drain(horizon uint64, fn func(Record) error) error {
