@@ -55,8 +55,7 @@ type Outcome struct {
 }
 
 const (
-	wakeSoon    = 20 * time.Millisecond  // while files are mapped: a short-lived process is gone soon
-	wakeLater   = 100 * time.Millisecond // otherwise: each wake-up costs more than what there is to do
+	wakeEvery   = 100 * time.Millisecond // each wake-up costs more than what there is to do
 	flushEvery  = 200 * time.Millisecond // what a killed recording may lose
 	reportEvery = 500 * time.Millisecond
 	sweepEvery  = 10 * time.Second
@@ -102,6 +101,8 @@ type recording struct {
 	images  *unwind.Images
 	session *Session
 
+	records uint64 // taken from the rings
+
 	began   time.Time
 	busyCPU time.Duration // CPU time used before the events were enabled
 }
@@ -131,8 +132,12 @@ func (r *recording) open() error {
 	for _, n := range r.source.Notes() {
 		r.note(n)
 	}
+	var events []perfring.Attr
+	for _, a := range r.source.Attrs() {
+		events = append(events, a.WithBuildIDs())
+	}
 	r.writer, err = perfdata.Create(perfdata.Options{
-		Path: r.Output, Events: r.source.Attrs(), CommandLine: r.CommandLine, Version: r.Version, Compress: r.Compress,
+		Path: r.Output, Events: events, CommandLine: r.CommandLine, Version: r.Version, Compress: r.Compress,
 	})
 	if err != nil {
 		r.source.Close()
@@ -221,19 +226,13 @@ func (r *recording) kernelToo() bool {
 // loop takes records from the rings until the recording is over.
 func (r *recording) loop(ctx context.Context) error {
 	flush, report, sweep := r.began.Add(flushEvery), r.began.Add(reportEvery), r.began.Add(sweepEvery)
-	wait, maps := wakeSoon, r.session.maps
+	var pace pace
 	for !r.over(ctx) {
-		if r.Duration > 0 {
-			wait = min(wait, max(0, time.Until(r.began.Add(r.Duration))))
-		}
-		if err := r.source.Wait(wait); err != nil {
+		if err := r.wait(ctx, &pace); err != nil {
 			return err
 		}
-		if err := r.drained(r.source.Drain(r.session.Record)); err != nil {
+		if err := r.drained(r.source.Drain(r.record)); err != nil {
 			return err
-		}
-		if wait = wakeLater; r.session.maps != maps {
-			wait, maps = wakeSoon, r.session.maps
 		}
 		now := time.Now()
 		if now.After(flush) {
@@ -253,6 +252,57 @@ func (r *recording) loop(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// wait waits until it is time to drain the rings. New mappings wake it, so that files are opened while the processes that
+// map them are there.
+func (r *recording) wait(ctx context.Context, p *pace) error {
+	until := time.Now().Add(wakeEvery)
+	if end := r.began.Add(r.Duration); r.Duration > 0 && end.Before(until) {
+		until = end
+	}
+	for {
+		p.hold()
+		if err := r.source.Wait(max(0, time.Until(until))); err != nil {
+			return err
+		}
+		r.source.Peek(r.session.Expect)
+		if !time.Now().Before(until) || r.source.Pressing() || r.over(ctx) {
+			return nil
+		}
+	}
+}
+
+// record takes the next record from the rings. What waits behind many may be a mapping of a process that is about to end.
+func (r *recording) record(rec perfring.Record) error {
+	if r.records++; r.records%64 == 0 {
+		r.source.Peek(r.session.Expect)
+	}
+	return r.session.Record(rec)
+}
+
+// A pace bounds how often a recording is woken: at once as long as there are few new mappings, with what a program maps
+// when it begins taken together, and every 5 ms in a storm.
+type pace struct {
+	at     time.Time
+	credit time.Duration
+}
+
+const (
+	wakePrice  = 5 * time.Millisecond
+	mostCredit = 20 * wakePrice
+	wakeLeast  = 2 * time.Millisecond // between two wake-ups
+)
+
+// hold takes the price of a wake-up from the credit, and waits for what is missing.
+func (p *pace) hold() { time.Sleep(p.due(time.Now())) }
+
+// due takes the price of a wake-up at a time from the credit, and returns how long to wait for what is missing.
+func (p *pace) due(now time.Time) time.Duration {
+	since := now.Sub(p.at)
+	p.credit = min(p.credit+since, mostCredit) - wakePrice
+	p.at = now
+	return max(-p.credit, wakeLeast-since, 0)
 }
 
 // drained lets the recording go on after a ring had to be given up: that has

@@ -30,7 +30,6 @@ type Session struct {
 	trouble *Trouble
 	execve  execve
 	told    uint64   // how many were lost, as records tell
-	maps    uint64   // how many mappings records have told of
 	pairs   bool     // each walk is followed by that along frame pointers
 	limit   int      // of a callchain of the kernel's
 	own     []uint64 // scratch: the user part of the kernel's chain
@@ -40,13 +39,14 @@ type Session struct {
 	recorded bool  // the records come from a recording: every sample was wanted, and nothing is asked of /proc
 
 	// Buffers of the sample in work.
-	sample perfring.Sample
-	mended []byte
-	regs   unwind.Regs
-	regs32 unwind.Regs386
-	stack  unwind.Stack
-	chain  []uint64
-	buf    []byte
+	sample  perfring.Sample
+	mended  []byte
+	buildID []byte // of the file that the record in hand maps, as far as it is known
+	regs    unwind.Regs
+	regs32  unwind.Regs386
+	stack   unwind.Stack
+	chain   []uint64
+	buf     []byte
 }
 
 // NewSession returns a session for records of the given format, with the
@@ -87,9 +87,13 @@ func (s *Session) RecordAs(rec perfring.Record, f *perfring.Format) error {
 		return s.unwind(rec, f)
 	}
 	rec = s.mend(rec, f)
-	if s.follow(rec) != nil || s.count(rec) != nil {
+	if s.buildID = nil; s.follow(rec) != nil || s.count(rec) != nil {
 		s.Stats.Malformed++
 		return nil
+	}
+	if s.buildID != nil && !s.recorded {
+		s.buf = perfring.AppendIdentified(s.buf[:0], rec, s.buildID)
+		rec = s.buf
 	}
 	return s.sink.Write(rec)
 }
@@ -183,12 +187,28 @@ func (s *Session) mmap2(rec perfring.Record) error {
 	if err := perfring.DecodeMmap2(rec, &m); err != nil || kernelMapping(m.Misc) {
 		return err
 	}
+	s.mapped(m.PID, mapOf(&m))
+	return nil
+}
+
+// mapOf is what an MMAP2 record says. The name is the record's.
+func mapOf(m *perfring.Mmap2) vmas.Map {
 	id := vmas.FileID{Major: m.Maj, Minor: m.Min, Inode: m.Inode, Generation: m.Generation}
 	if len(m.BuildID) > 0 {
 		id = vmas.FileID{BuildID: vmas.NewBuildID(m.BuildID)}
 	}
-	s.mapped(m.PID, vmas.Map{Addr: m.Addr, Len: m.Len, Offset: m.Offset, Prot: m.Prot, Flags: m.Flags, Name: m.Path, ID: id})
-	return nil
+	return vmas.Map{Addr: m.Addr, Len: m.Len, Offset: m.Offset, Prot: m.Prot, Flags: m.Flags, Name: m.Path, ID: id}
+}
+
+// Expect opens the file that a record maps, ahead of the record's turn: a short-lived process is gone by then, and
+// so may its file be.
+func (s *Session) Expect(rec perfring.Record) {
+	var m perfring.Mmap2
+	if rec = s.mend(rec, s.format); perfring.DecodeMmap2(rec, &m) != nil || kernelMapping(m.Misc) || m.Prot&vmas.ProtExec == 0 {
+		return
+	}
+	file := s.table.Expect(mapOf(&m))
+	s.images.Open(m.PID, &vmas.Mapping{Start: m.Addr, End: m.Addr + m.Len, Offset: m.Offset, Prot: m.Prot, File: file})
 }
 
 func kernelMapping(misc uint16) bool {
@@ -197,9 +217,8 @@ func kernelMapping(misc uint16) bool {
 
 // mapped notes a mapping and opens its file while the process is there.
 func (s *Session) mapped(pid uint32, m vmas.Map) {
-	s.maps++
 	if mapping := s.table.Mmap(pid, m); mapping != nil {
-		s.images.Open(pid, mapping)
+		s.buildID = s.images.Open(pid, mapping)
 	}
 }
 

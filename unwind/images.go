@@ -34,22 +34,24 @@ type Images struct {
 	offline *Offline
 	byID    map[string]*Image
 	byInode map[inode]*Image
+	// settled says what each file was when its image was settled.
+	settled map[*vmas.File]inode
 }
 
 // inode is the identity of an opened file without a build ID. All fields
 // come from the open file, so its device is the same whenever it is asked;
-// size and time of change tell a file that was rewritten in place.
+// size and times of change tell a file that was rewritten in place.
 type inode struct {
-	dev, ino   uint64
-	generation uint32
-	size       int64
-	mtime      unix.Timespec
+	dev, ino     uint64
+	generation   uint32
+	size         int64
+	mtime, ctime unix.Timespec
 }
 
 // NewImages returns an empty store that opens files through procRoot,
 // "/proc" on a running system.
 func NewImages(procRoot string) *Images {
-	return &Images{proc: procRoot, byID: make(map[string]*Image), byInode: make(map[inode]*Image)}
+	return &Images{proc: procRoot, byID: make(map[string]*Image), byInode: make(map[inode]*Image), settled: make(map[*vmas.File]inode)}
 }
 
 // of is the image behind a mapping, nil when no file can be behind it.
@@ -64,19 +66,70 @@ func (s *Images) of(pid uint32, m *vmas.Mapping) *Image {
 }
 
 // Open makes sure that the file behind a new mapping of a process is open,
-// so that it can be read when the process is gone. It costs nothing for a
-// file that is known. A file that could not be opened before is tried again.
-func (s *Images) Open(pid uint32, m *vmas.Mapping) {
+// so that it can be read when the process is gone, and returns its build ID where that is
+// known. A file that is known costs one look at its size and times, which tell whether it was rewritten in
+// place since it was read: then it is another image. A file that could not be opened before is tried again.
+func (s *Images) Open(pid uint32, m *vmas.Mapping) (buildID []byte) {
 	im, ok := m.File.Image.(*Image)
-	if ok && (im.opened || s.offline != nil) {
+	if ok && (s.offline != nil || im.opened && !s.rewritten(pid, m.File, im)) {
 		im.debug.pid = pid
-		return
+		return im.BuildID
 	}
 	if ok {
-		im.refs--
-		m.File.Image = nil
+		again := s.reopen(m.File, im) // its path may lead to another file by now, or to none
+		s.Forget(m.File)
+		if again != nil {
+			im = s.identify(m, again)
+			s.use(pid, m.File, im)
+			return im.BuildID
+		}
 	}
-	s.attach(pid, m)
+	if im = s.attach(pid, m); im == nil {
+		return nil
+	}
+	return im.BuildID
+}
+
+// rewritten says whether a file is not any more what it was when im became its image.
+func (s *Images) rewritten(pid uint32, f *vmas.File, im *Image) bool {
+	was, ok := s.settled[f]
+	if !ok {
+		return false
+	}
+	if im.isFile(was) {
+		return im.rewritten()
+	}
+	// Its image is that of another file with the same build ID.
+	var st unix.Stat_t
+	err := unix.Stat(fmt.Sprintf("%s/%d/root%s", s.proc, pid, f.Path), &st)
+	return err == nil && st.Dev == was.dev && st.Ino == was.ino && !was.unchanged(&st)
+}
+
+// isFile says whether the image is read from the file of an inode.
+func (im *Image) isFile(id inode) bool {
+	return im.file != nil && im.inode.dev == id.dev && im.inode.ino == id.ino && im.inode.generation == id.generation
+}
+
+// rewritten says whether the image's file is not any more what it was when it was opened.
+func (im *Image) rewritten() bool {
+	var st unix.Stat_t
+	return im.file != nil && unix.Fstat(int(im.file.Fd()), &st) == nil && !im.inode.unchanged(&st)
+}
+
+func (i *inode) unchanged(st *unix.Stat_t) bool {
+	return st.Size == i.size && st.Mtim == i.mtime && st.Ctim == i.ctime
+}
+
+// reopen returns another descriptor of a file whose image is im, nil where im is read from another file.
+func (s *Images) reopen(f *vmas.File, im *Image) *os.File {
+	if was, ok := s.settled[f]; !ok || !im.isFile(was) {
+		return nil
+	}
+	fd, err := unix.FcntlInt(im.file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	return os.NewFile(uintptr(fd), im.file.Name())
 }
 
 // Forget is for [vmas.Table.Forget]: it drops the image of a file that no
@@ -87,6 +140,7 @@ func (s *Images) Forget(f *vmas.File) {
 		return
 	}
 	f.Image = nil
+	delete(s.settled, f)
 	if im.refs--; im.refs > 0 {
 		return
 	}
@@ -122,10 +176,15 @@ func (s *Images) attach(pid uint32, m *vmas.Mapping) *Image {
 	if isPassing(im.err) {
 		return im // which says nothing about the file: the next sample asks again
 	}
+	s.use(pid, f, im)
+	return im
+}
+
+// use makes im the image of a file that a process maps.
+func (s *Images) use(pid uint32, f *vmas.File, im *Image) {
 	im.refs++
 	im.debug.pid = pid
 	f.Image = im
-	return im
 }
 
 // isPassing says whether an error is about this process's or the machine's
@@ -143,7 +202,13 @@ func (s *Images) open(pid uint32, m *vmas.Mapping) *Image {
 	if err != nil {
 		return s.unusable(m, err)
 	}
+	return s.identify(m, file)
+}
+
+// identify returns the image that an open file is, to which the file belongs from now on.
+func (s *Images) identify(m *vmas.Mapping, file *os.File) *Image {
 	im := &Image{store: s, Path: m.File.Path, opened: true, file: file}
+	var err error
 	im.size, im.inode, err = stat(file)
 	if err != nil {
 		file.Close()
@@ -153,6 +218,7 @@ func (s *Images) open(pid uint32, m *vmas.Mapping) *Image {
 	if err == nil && len(id) > 0 {
 		im.BuildID = id
 	}
+	s.settled[m.File] = im.inode
 	if known := s.settle(im); known != im {
 		file.Close()
 		return known
@@ -169,7 +235,7 @@ func (s *Images) unusable(m *vmas.Mapping, err error) *Image {
 // store, or one that is there already.
 func (s *Images) settle(im *Image) *Image {
 	if im.BuildID != nil {
-		if known := s.byID[string(im.BuildID)]; known != nil {
+		if known := s.byID[string(im.BuildID)]; known != nil && !known.rewritten() {
 			return known
 		}
 		s.byID[string(im.BuildID)] = im
@@ -319,7 +385,7 @@ func openMapped(name string, want *vmas.File, link bool) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
-	if !isMapped(f, &st, want) && !(link && leadsTo(name, want)) {
+	if !isMapped(f, &st, want) && !(link && leadsTo(name, want)) && !(want.BuildID.IsZero() && mapsAs(f, &want.FileID)) {
 		f.Close()
 		return nil, ErrReplaced
 	}
@@ -363,7 +429,8 @@ func stat(f *os.File) (size int64, id inode, err error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return 0, id, fmt.Errorf("%s: fstat: %w", f.Name(), err)
 	}
-	return st.Size, inode{dev: st.Dev, ino: st.Ino, generation: generation(f), size: st.Size, mtime: st.Mtim}, nil
+	id = inode{st.Dev, st.Ino, generation(f), st.Size, st.Mtim, st.Ctim}
+	return st.Size, id, nil
 }
 
 // getVersion is FS_IOC_GETVERSION (include/uapi/linux/fs.h) where long has 64 bits.

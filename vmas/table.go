@@ -175,6 +175,16 @@ func (t *Table) trim(s *Space) {
 	s.limit = min(max(minLimit, 2*len(s.layout.maps)), maxLimit)
 }
 
+// Expect returns the File of a mapping that Mmap will be told of: it can be opened ahead of that.
+func (t *Table) Expect(m Map) *File {
+	f := t.files.intern(m.Name, m.ID, m.Addr, m.Len)
+	if f.refs == 0 && !f.queued {
+		f.refs++
+		t.files.drop(f) // into the store of files that no process maps
+	}
+	return f
+}
+
 // Fork applies a FORK record: tid of process pid was made by ptid of process ppid. With pid equal
 // to ppid it is a thread. Otherwise it is a process with a copy of its parent's mappings, in the
 // place of any that had its PID before. (The child of a vfork shares its parent's memory instead;
