@@ -30,17 +30,14 @@ type Layout struct {
 	DebugLink Extent
 	// Pclntab is .gopclntab, the function table of a Go binary.
 	Pclntab Extent
+	// Symbols are .symtab and .dynsym. Of a file that was cut short they may reach beyond
+	// its end.
+	Symbols []Extent
 
 	TextAddr, GOTAddr uint64 // of .text, and of .got.plt or .got
 	// Split says that it is a separate debug file: it says where .eh_frame was, without
 	// its bytes.
 	Split bool
-}
-
-// Load is a segment, a PT_LOAD unless it is said otherwise.
-type Load struct {
-	Offset, Vaddr, Filesz, Memsz uint64
-	Flags                        elf.ProgFlag
 }
 
 // Range is a named section in the image; End is exclusive.
@@ -65,35 +62,34 @@ func (l *Layout) PtrSize() int {
 	return 8
 }
 
-// ReadLayout reads the headers of an ELF file of size bytes. Files without section
-// headers, or with bad ones, are described by their program headers alone. The error wraps
-// [ErrBadELF] or the reader's.
+// ReadLayout reads the headers of a little-endian ELF file of size bytes. Files without
+// section headers, or with bad ones, are described by their program headers alone. The error
+// wraps [ErrBadELF] or the reader's.
 func ReadLayout(r io.ReaderAt, size int64) (*Layout, error) {
-	h, err := readHeader(r)
+	f, err := readHeader(r, uint64(max(size, 0)))
 	if err != nil {
 		return nil, err
 	}
-	segments, err := h.segments(r)
-	if err != nil {
+	if err := f.littleEndian(); err != nil {
 		return nil, err
 	}
-	sections, err := h.sections(r)
-	if err != nil {
-		sections = nil
+	if err := f.readSegments(); err != nil {
+		return nil, err
 	}
-	l := &Layout{Class: h.class, Type: h.typ, Machine: h.machine, Entry: h.entry, Size: uint64(max(size, 0))}
-	for _, s := range segments {
-		load := Load{s.offset, s.vaddr, s.filesz, s.memsz, s.flags}
-		switch s.typ {
-		case elf.PT_LOAD:
-			l.Loads = append(l.Loads, load)
-		case elf.PT_GNU_EH_FRAME:
-			l.EhFrameHdrSegment = load
+	names, err := f.namedSections()
+	if err != nil {
+		f.Sections = nil
+	}
+	l := &Layout{Class: f.Class, Type: f.Type, Machine: f.Machine, Entry: f.Entry, Size: f.size, Loads: f.Loads()}
+	for i := range f.Segments {
+		if s := &f.Segments[i]; s.Type == elf.PT_GNU_EH_FRAME {
+			l.EhFrameHdrSegment = s.Load
 		}
 	}
-	l.BuildID = buildID(r, segments, sections)
-	for i := range sections {
-		l.addSection(&sections[i])
+	l.BuildID = f.BuildID()
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		l.addSection(s, names.Of(s))
 	}
 	for _, e := range []*Extent{&l.EhFrame, &l.EhFrameHdr, &l.DebugFrame, &l.DebugLink, &l.Pclntab} {
 		if !l.Holds(*e) {
@@ -103,23 +99,35 @@ func ReadLayout(r io.ReaderAt, size int64) (*Layout, error) {
 	return l, nil
 }
 
+// namedSections reads the section headers and their names, without which a Layout has no use
+// for them.
+func (f *File) namedSections() (SectionNames, error) {
+	if err := f.readSections(); err != nil {
+		return nil, err
+	}
+	if len(f.Sections) > 0 && f.namesIndex >= len(f.Sections) {
+		return nil, badELF("section names are in no section", 0)
+	}
+	return f.Names()
+}
+
 // addSection notes a section that matters. One that claims to be mapped where no segment
 // is comes from a bad section header and is left to the program headers.
-func (l *Layout) addSection(s *section) {
-	if s.typ == elf.SHT_NOBITS && s.name == ".eh_frame" {
+func (l *Layout) addSection(s *Section, name []byte) {
+	if s.Type == elf.SHT_NOBITS && string(name) == ".eh_frame" {
 		l.Split = true
 	}
-	if s.typ == elf.SHT_NOBITS || s.typ == elf.SHT_NULL || s.size == 0 {
+	if s.Type == elf.SHT_NOBITS || s.Type == elf.SHT_NULL || s.Size == 0 {
 		return
 	}
-	if s.flags&elf.SHF_ALLOC != 0 && len(l.Loads) > 0 {
-		load := l.LoadAt(s.addr)
-		if load == nil || s.addr-load.Vaddr+load.Offset != s.offset {
+	if s.Flags&elf.SHF_ALLOC != 0 && len(l.Loads) > 0 {
+		load := l.LoadAt(s.Addr)
+		if load == nil || s.Addr-load.Vaddr+load.Offset != s.Offset {
 			return
 		}
 	}
-	e := Extent{Addr: s.addr, Offset: s.offset, Size: s.size, Compressed: s.flags&elf.SHF_COMPRESSED != 0}
-	switch s.name {
+	e := Extent{Addr: s.Addr, Offset: s.Offset, Size: s.Size, Compressed: s.Flags&elf.SHF_COMPRESSED != 0}
+	switch string(name) {
 	case ".eh_frame":
 		l.EhFrame = e
 	case ".eh_frame_hdr":
@@ -131,18 +139,21 @@ func (l *Layout) addSection(s *section) {
 	case ".gopclntab", ".data.rel.ro.gopclntab":
 		l.Pclntab = e
 	case ".text":
-		l.TextAddr = s.addr
+		l.TextAddr = s.Addr
 	case ".got.plt":
-		l.GOTAddr = s.addr
+		l.GOTAddr = s.Addr
 	case ".got":
 		if l.GOTAddr == 0 {
-			l.GOTAddr = s.addr
+			l.GOTAddr = s.Addr
 		}
 	}
-	if s.flags&elf.SHF_ALLOC != 0 && s.flags&elf.SHF_EXECINSTR != 0 && s.addr+s.size > s.addr {
-		code := Range{s.name, s.addr, s.addr + s.size}
+	if s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM {
+		l.Symbols = append(l.Symbols, e)
+	}
+	if s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_EXECINSTR != 0 && s.Addr+s.Size > s.Addr {
+		code := Range{string(name), s.Addr, s.Addr + s.Size}
 		l.Text = append(l.Text, code)
-		if strings.HasPrefix(s.name, ".plt") || s.name == ".iplt" {
+		if strings.HasPrefix(code.Name, ".plt") || code.Name == ".iplt" {
 			l.PLT = append(l.PLT, code)
 		}
 	}
@@ -167,30 +178,39 @@ const maxContents = 1 << 29
 // Contents reads a section of the file that l describes into memory of its own,
 // decompressed. The error wraps [ErrBadELF] or the reader's.
 func (l *Layout) Contents(r io.ReaderAt, e Extent) ([]byte, error) {
-	if e.Size > maxContents {
-		return nil, tooLarge(e)
+	if err := e.check(l.Size); err != nil {
+		return nil, err
 	}
-	data, err := readRange(r, e.Offset, e.Size)
-	return l.inflated(data, e, err)
+	data, err := readRange(r, e.Offset, e.Size, e.Size)
+	if err != nil {
+		return nil, err
+	}
+	return l.inflated(data, e)
 }
 
 // ContentsIn is Contents for a file that is in memory. What is not compressed is not copied:
 // it is read there as long as the section is in use.
 func (l *Layout) ContentsIn(file []byte, e Extent) ([]byte, error) {
-	if e.Size > maxContents {
-		return nil, tooLarge(e)
+	if err := e.check(uint64(len(file))); err != nil {
+		return nil, err
 	}
-	if size := uint64(len(file)); e.Offset > size || e.Size > size-e.Offset {
-		return nil, fmt.Errorf("%d bytes at offset %#x: %w", e.Size, e.Offset, ErrBadELF)
-	}
-	return l.inflated(file[e.Offset:][:e.Size:e.Size], e, nil)
+	return l.inflated(file[e.Offset:][:e.Size:e.Size], e)
 }
 
-func (l *Layout) inflated(data []byte, e Extent, err error) ([]byte, error) {
-	if err == nil && e.Compressed {
+// check says what is wrong with a section of a file of size bytes.
+func (e *Extent) check(size uint64) error {
+	switch {
+	case e.Size > maxContents:
+		return fmt.Errorf("%d bytes are too many: %w", e.Size, ErrBadELF)
+	case e.Offset > size || e.Size > size-e.Offset:
+		return fmt.Errorf("%d bytes at offset %#x: %w", e.Size, e.Offset, ErrBadELF)
+	}
+	return nil
+}
+
+func (l *Layout) inflated(data []byte, e Extent) ([]byte, error) {
+	if e.Compressed {
 		return decompress(data, l.Class)
 	}
-	return data, err
+	return data, nil
 }
-
-func tooLarge(e Extent) error { return fmt.Errorf("%d bytes are too many: %w", e.Size, ErrBadELF) }

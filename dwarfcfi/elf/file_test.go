@@ -93,12 +93,12 @@ func TestWhatIsNoELFFile(t *testing.T) {
 }
 
 func TestManyNotesAreNotAllRead(t *testing.T) {
-	segments := make([]segment, maxSegments)
-	for i := range segments {
-		segments[i] = segment{typ: 4, filesz: 1 << 30}
-	}
 	r := &countingReader{Reader: bytes.NewReader(make([]byte, 1<<16))}
-	if id := buildID(r, segments, nil); id != nil || r.reads > 2*maxNoteRuns {
+	f := File{Order: le, Segments: make([]Segment, maxSegments), r: r, size: sizeUnknown}
+	for i := range f.Segments {
+		f.Segments[i] = Segment{Type: elf.PT_NOTE, Load: Load{Filesz: 1 << 30}}
+	}
+	if id := f.BuildID(); id != nil || r.reads > 2*maxNoteRuns {
 		t.Errorf("%x after %d reads", id, r.reads)
 	}
 }
