@@ -96,7 +96,7 @@ func locate(r io.ReaderAt, l *elf.Layout) place {
 // start of .eh_frame, and the segment's end bounds it.
 func (p *place) follow(r io.ReaderAt, l *elf.Layout) {
 	s := &l.EhFrameHdrSegment
-	load := l.LoadAt(s.Vaddr)
+	load := l.Loads.At(s.Vaddr)
 	if load == nil {
 		return
 	}
@@ -114,7 +114,7 @@ func (p *place) follow(r io.ReaderAt, l *elf.Layout) {
 	if c.Bad || version != 1 {
 		return
 	}
-	if load = l.LoadAt(addr); load == nil {
+	if load = l.Loads.At(addr); load == nil {
 		return
 	}
 	p.hdr = hdr

@@ -28,7 +28,7 @@ func (s *Symbolizer) loadVDSO(im *Image) *Table {
 	}
 	if file, err := s.cached(im.BuildID, "vdso"); err == nil {
 		defer file.Close()
-		if f, err := parseFile(file); err == nil && sameBuildID(f.buildID(), im.BuildID) {
+		if f, err := parseFile(file); err == nil && sameBuildID(f.BuildID(), im.BuildID) {
 			t, _ := f.table(nil)
 			return t
 		}

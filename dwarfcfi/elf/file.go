@@ -17,18 +17,18 @@ type File struct {
 	Type     Type
 	Machine  Machine
 	Entry    uint64
+	Size     uint64    // of the file, in bytes
 	Segments []Segment // none in relocatable files
 	Sections []Section // none in files from which the section headers were cut
 
 	r     io.ReaderAt
-	size  uint64  // in bytes; sizeUnknown
 	names Section // section header string table; Size 0 when there is none
 
 	segmentTable, sectionTable table
 	namesIndex                 int // of the section that names is
 }
 
-// sizeUnknown is the size of a file of which no more is known than what can be read.
+// sizeUnknown is the Size of a file of which no more is known than what can be read.
 const sizeUnknown = math.MaxInt64
 
 // table is where the file holds its program headers or section headers.
@@ -44,15 +44,6 @@ type Segment struct {
 	Load
 	Align uint64
 }
-
-// Load is what a segment says of where it is in the file and in memory.
-type Load struct {
-	Offset, Vaddr, Filesz, Memsz uint64
-	Flags                        ProgFlag
-}
-
-// Exec says whether the segment holds code.
-func (l *Load) Exec() bool { return l.Flags&elf.PF_X != 0 }
 
 // Section is a section header.
 type Section struct {
@@ -99,7 +90,7 @@ func readHeader(r io.ReaderAt, size uint64) (*File, error) {
 	if n < 52 && err != nil && err != io.EOF {
 		return nil, fmt.Errorf("ELF header: %w", err)
 	}
-	f := &File{Class: elf.Class(buf[elf.EI_CLASS]), r: r, size: size}
+	f := &File{Class: elf.Class(buf[elf.EI_CLASS]), r: r, Size: size}
 	switch {
 	case n < 52 || f.Class == elf.ELFCLASS64 && n < len(buf):
 		return nil, badELF("file is too short", uint64(n))
@@ -143,14 +134,22 @@ func (f *File) Word(b []byte, off64, off32 int) uint64 {
 	return uint64(f.Order.Uint32(b[off32:]))
 }
 
+// Holds returns nil when the file is long enough for size bytes at an offset.
+func (f *File) Holds(offset, size uint64) error {
+	if offset > f.Size || size > f.Size-offset {
+		return fmt.Errorf("%d bytes at offset %#x reach beyond the end of the file (%#x): %w",
+			size, offset, f.Size, ErrBadELF)
+	}
+	return nil
+}
+
 // Read returns the size bytes at an offset of the file, in memory of their own. The error
 // wraps [ErrBadELF] or the reader's.
 func (f *File) Read(offset, size uint64) ([]byte, error) {
-	if offset > f.size || size > f.size-offset {
-		return nil, fmt.Errorf("%d bytes at offset %#x reach beyond the end of the file (%#x): %w",
-			size, offset, f.size, ErrBadELF)
+	if err := f.Holds(offset, size); err != nil {
+		return nil, err
 	}
-	if f.size == sizeUnknown {
+	if f.Size == sizeUnknown {
 		return readRange(f.r, offset, size, 1<<20)
 	}
 	return readRange(f.r, offset, size, size)
@@ -272,17 +271,6 @@ func (f *File) section(b []byte) Section {
 		Link:   f.Order.Uint32(b[f.Pick(40, 24):]),
 		Align:  f.Word(b, 48, 32),
 	}
-}
-
-// Loads returns the PT_LOAD segments, in the order of the file.
-func (f *File) Loads() []Load {
-	var loads []Load
-	for i := range f.Segments {
-		if s := &f.Segments[i]; s.Type == elf.PT_LOAD {
-			loads = append(loads, s.Load)
-		}
-	}
-	return loads
 }
 
 // Linked returns the section that s refers to by sh_link.

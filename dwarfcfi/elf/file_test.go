@@ -94,7 +94,7 @@ func TestWhatIsNoELFFile(t *testing.T) {
 
 func TestManyNotesAreNotAllRead(t *testing.T) {
 	r := &countingReader{Reader: bytes.NewReader(make([]byte, 1<<16))}
-	f := File{Order: le, Segments: make([]Segment, maxSegments), r: r, size: sizeUnknown}
+	f := File{Order: le, Segments: make([]Segment, maxSegments), r: r, Size: sizeUnknown}
 	for i := range f.Segments {
 		f.Segments[i] = Segment{Type: elf.PT_NOTE, Load: Load{Filesz: 1 << 30}}
 	}

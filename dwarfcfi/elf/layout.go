@@ -16,7 +16,7 @@ type Layout struct {
 	Machine elf.Machine
 	Entry   uint64
 	Size    uint64 // of the file, in bytes
-	Loads   []Load // PT_LOAD, in the order of the file
+	Loads   Loads  // PT_LOAD
 
 	BuildID []byte  // nil when there is none
 	Text    []Range // sections with code
@@ -80,7 +80,7 @@ func ReadLayout(r io.ReaderAt, size int64) (*Layout, error) {
 	if err != nil {
 		f.Sections = nil
 	}
-	l := &Layout{Class: f.Class, Type: f.Type, Machine: f.Machine, Entry: f.Entry, Size: f.size, Loads: f.Loads()}
+	l := &Layout{Class: f.Class, Type: f.Type, Machine: f.Machine, Entry: f.Entry, Size: f.Size, Loads: f.Loads()}
 	for i := range f.Segments {
 		if s := &f.Segments[i]; s.Type == elf.PT_GNU_EH_FRAME {
 			l.EhFrameHdrSegment = s.Load
@@ -121,7 +121,7 @@ func (l *Layout) addSection(s *Section, name []byte) {
 		return
 	}
 	if s.Flags&elf.SHF_ALLOC != 0 && len(l.Loads) > 0 {
-		load := l.LoadAt(s.Addr)
+		load := l.Loads.At(s.Addr)
 		if load == nil || s.Addr-load.Vaddr+load.Offset != s.Offset {
 			return
 		}
@@ -157,16 +157,6 @@ func (l *Layout) addSection(s *Section, name []byte) {
 			l.PLT = append(l.PLT, code)
 		}
 	}
-}
-
-// LoadAt returns the segment whose file contents are mapped at addr.
-func (l *Layout) LoadAt(addr uint64) *Load {
-	for i := range l.Loads {
-		if s := &l.Loads[i]; addr-s.Vaddr < s.Filesz {
-			return s
-		}
-	}
-	return nil
 }
 
 // Holds says whether all of e lies in the file.
