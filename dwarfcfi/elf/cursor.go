@@ -1,6 +1,9 @@
 package elf
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // Cursor reads little-endian values from data, starting at Pos. Reading past the end sets
 // Bad and yields zeroes from then on, so that a reader checks once, after a group of
@@ -22,6 +25,15 @@ func (c *Cursor) Take(n int) []byte {
 	return b
 }
 
+// Skip steps over the next n bytes.
+func (c *Cursor) Skip(n uint64) {
+	if c.Bad || n > uint64(len(c.Data)-c.Pos) {
+		c.Bad = true
+		return
+	}
+	c.Pos += int(n)
+}
+
 func (c *Cursor) U8() uint8 {
 	if c.Bad || c.Pos >= len(c.Data) {
 		c.Bad = true
@@ -33,30 +45,36 @@ func (c *Cursor) U8() uint8 {
 }
 
 func (c *Cursor) U16() uint16 {
-	b := c.Take(2)
-	if b == nil {
+	if c.Bad || len(c.Data)-c.Pos < 2 {
+		c.Bad = true
 		return 0
 	}
-	return binary.LittleEndian.Uint16(b)
+	v := binary.LittleEndian.Uint16(c.Data[c.Pos:])
+	c.Pos += 2
+	return v
 }
 
 func (c *Cursor) U32() uint32 {
-	b := c.Take(4)
-	if b == nil {
+	if c.Bad || len(c.Data)-c.Pos < 4 {
+		c.Bad = true
 		return 0
 	}
-	return binary.LittleEndian.Uint32(b)
+	v := binary.LittleEndian.Uint32(c.Data[c.Pos:])
+	c.Pos += 4
+	return v
 }
 
 func (c *Cursor) U64() uint64 {
-	b := c.Take(8)
-	if b == nil {
+	if c.Bad || len(c.Data)-c.Pos < 8 {
+		c.Bad = true
 		return 0
 	}
-	return binary.LittleEndian.Uint64(b)
+	v := binary.LittleEndian.Uint64(c.Data[c.Pos:])
+	c.Pos += 8
+	return v
 }
 
-// Uint reads an unsigned value of size 1, 2, 4 or 8 bytes.
+// Uint reads an unsigned value of 1, 2, 3, 4 or 8 bytes.
 func (c *Cursor) Uint(size uint8) uint64 {
 	switch size {
 	case 1:
@@ -67,6 +85,9 @@ func (c *Cursor) Uint(size uint8) uint64 {
 		return uint64(c.U32())
 	case 8:
 		return c.U64()
+	case 3:
+		low := uint64(c.U16())
+		return low | uint64(c.U8())<<16
 	}
 	c.Bad = true
 	return 0
@@ -101,6 +122,23 @@ func (c *Cursor) ULEB() uint64 {
 	}
 }
 
+// WrappedULEB is ULEB modulo 2^64: bits beyond that are ignored, as readers of .debug_info do.
+func (c *Cursor) WrappedULEB() uint64 {
+	if !c.Bad && c.Pos < len(c.Data) && c.Data[c.Pos] < 0x80 {
+		b := c.Data[c.Pos]
+		c.Pos++
+		return uint64(b)
+	}
+	var v uint64
+	for shift := uint(0); ; shift += 7 {
+		b := c.U8()
+		v |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			return v
+		}
+	}
+}
+
 // SLEB reads a signed LEB128 number, wrapped to 64 bits.
 func (c *Cursor) SLEB() int64 {
 	var v int64
@@ -128,4 +166,32 @@ func (c *Cursor) Block() []byte {
 		return nil
 	}
 	return c.Take(int(n))
+}
+
+// CString reads a NUL-terminated string.
+func (c *Cursor) CString() []byte {
+	if c.Bad {
+		return nil
+	}
+	n := bytes.IndexByte(c.Data[c.Pos:], 0)
+	if n < 0 {
+		c.Bad = true
+		return nil
+	}
+	s := c.Data[c.Pos : c.Pos+n]
+	c.Pos += n + 1
+	return s
+}
+
+// Length reads an initial length (DWARF 5, 7.4) and says how wide offsets are in what
+// follows: 4 bytes or 8.
+func (c *Cursor) Length() (n uint64, offsetSize uint8) {
+	n = uint64(c.U32())
+	switch {
+	case n == 0xffffffff:
+		return c.U64(), 8
+	case n >= 0xfffffff0:
+		c.Bad = true
+	}
+	return n, 4
 }

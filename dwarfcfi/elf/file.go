@@ -293,8 +293,12 @@ func (f *File) Named(s *Section, name string) bool {
 	return err == nil && string(b[:len(name)]) == name && b[len(name)] == 0
 }
 
-// Names reads the names of all sections, for whoever asks for many.
+// Names reads the names of all sections, for whoever asks for many. Sections without names
+// are an error.
 func (f *File) Names() (SectionNames, error) {
+	if len(f.Sections) > 0 && f.namesIndex >= len(f.Sections) {
+		return nil, badELF("section names are in no section", 0)
+	}
 	b, err := f.Read(f.names.Offset, min(f.names.Size, maxNames))
 	if err != nil {
 		return nil, fmt.Errorf("section names: %w", err)

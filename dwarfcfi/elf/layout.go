@@ -105,9 +105,6 @@ func (f *File) namedSections() (SectionNames, error) {
 	if err := f.readSections(); err != nil {
 		return nil, err
 	}
-	if len(f.Sections) > 0 && f.namesIndex >= len(f.Sections) {
-		return nil, badELF("section names are in no section", 0)
-	}
 	return f.Names()
 }
 

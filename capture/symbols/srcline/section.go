@@ -166,8 +166,8 @@ func (s *section) uint(off uint64, size uint8) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	c := cursor{data: b}
-	return c.uint(size), nil
+	c := elf.Cursor{Data: b}
+	return c.Uint(size), nil
 }
 
 // maxString bounds a name; the longest of real C++ and Rust programs are a few times 10 KiB.
@@ -216,7 +216,7 @@ func inflate(raw *io.SectionReader, kind compression, class elf.Class) ([]byte, 
 	if _, err := io.ReadFull(raw, header); err != nil {
 		return nil, fmt.Errorf("compression header: %w: %w", err, ErrBadELF)
 	}
-	c := cursor{data: header}
+	c := elf.Cursor{Data: header}
 	typ, size := elf.COMPRESS_ZLIB, uint64(0)
 	switch {
 	case kind == zdebug:
@@ -225,10 +225,10 @@ func inflate(raw *io.SectionReader, kind compression, class elf.Class) ([]byte, 
 		}
 		size = binary.BigEndian.Uint64(header[4:])
 	case class == elf.ELFCLASS32: // Elf32_Chdr: ch_type, ch_size, ch_addralign
-		typ, size = elf.CompressionType(c.u32()), uint64(c.u32())
+		typ, size = elf.CompressionType(c.U32()), uint64(c.U32())
 	default: // Elf64_Chdr: ch_type, ch_reserved, ch_size, ch_addralign
-		typ = elf.CompressionType(uint32(c.u64()))
-		size = c.u64()
+		typ = elf.CompressionType(uint32(c.U64()))
+		size = c.U64()
 	}
 	if size > maxInflated || size > maxRatio*uint64(raw.Size()) {
 		return nil, fmt.Errorf("%d bytes out of %d: %w", size, raw.Size(), ErrBadELF)
