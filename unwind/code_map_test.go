@@ -1,7 +1,9 @@
 package unwind
 
 import (
+	std "debug/elf"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -155,4 +157,52 @@ func checkPLT(t *testing.T, c *code, h hole) {
 	if asked < 100 {
 		t.Errorf("%d instructions of a PLT", asked)
 	}
+}
+
+// TestSymbolTablesSayWhereFunctionsStart compares with the standard library's reader.
+func TestSymbolTablesSayWhereFunctionsStart(t *testing.T) {
+	for _, path := range append(systemFiles(t), withSymbols(t)) {
+		c, _ := openCode(t, path, nil)
+		got, want := make(map[uint64]bool), make(map[uint64]bool)
+		c.symbols(func(addr uint64) { got[addr] = true })
+		f, err := std.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		static, _ := f.Symbols()
+		dynamic, _ := f.DynamicSymbols()
+		for _, s := range append(static, dynamic...) {
+			kind := std.ST_TYPE(s.Info)
+			if s.Section != std.SHN_UNDEF && (kind == std.STT_FUNC || kind == std.STT_GNU_IFUNC) {
+				want[s.Value] = true
+			}
+		}
+		if len(want) == 0 || !maps.Equal(got, want) {
+			t.Errorf("%s: %d functions, want %d", path, len(got), len(want))
+		}
+	}
+}
+
+func TestSymbolTablesThatClaimTooMuch(t *testing.T) {
+	r := new(endlessReader)
+	layout := &elf.Layout{Class: elf.ELFCLASS64, Symbols: []elf.Extent{{Size: 1 << 62}, {Offset: 1 << 40, Size: 1 << 62}}}
+	readCode(r, layout, nil).symbols(func(uint64) {})
+	if r.read == 0 || r.read > maxSymbols*std.Sym64Size+1<<16 {
+		t.Errorf("%d bytes read", r.read)
+	}
+}
+
+// An endlessReader is a file without an end.
+type endlessReader struct{ read int }
+
+func (r *endlessReader) ReadAt(b []byte, _ int64) (int, error) {
+	r.read += len(b)
+	clear(b)
+	return len(b), nil
+}
+
+// withSymbols is a program with a .symtab, as Go links it.
+func withSymbols(t *testing.T) string {
+	return buildGo(t, "package main\nfunc main() {}\n", []string{"CGO_ENABLED=0"})
 }
