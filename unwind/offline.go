@@ -16,6 +16,7 @@ import (
 
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/debugfile"
+	"unspool/unwind/vdso"
 	"unspool/vmas"
 )
 
@@ -217,7 +218,7 @@ func (o *Offline) vdso(m *vmas.Mapping) ([]byte, error) {
 			return data, nil
 		}
 	}
-	data, err := ownVDSO()
+	data, err := vdso.Own()
 	if err != nil || m.Start>>32 == 0 || uint64(len(data)) != size {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, errNotFound)
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/dwarfcfi/elf"
+	"unspool/unwind/vdso"
 	"unspool/vmas"
 )
 
@@ -162,7 +163,7 @@ func TestMappingOfAFileShowsItsInode(t *testing.T) {
 
 func TestOfflineVDSOIsOursOnlyOnTheSameKernel(t *testing.T) {
 	m := ownVDSOMapping(t)
-	data, err := ownVDSO()
+	data, err := vdso.Own()
 	if err != nil {
 		t.Fatal(err)
 	}
