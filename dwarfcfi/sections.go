@@ -29,7 +29,8 @@ func ReadSections(r io.ReaderAt, l *elf.Layout) (Sections, error) {
 // SectionsIn is ReadSections for a file that is in memory. What is not compressed is not
 // copied: it is read there as long as the sections are in use.
 func SectionsIn(file []byte, l *elf.Layout) (Sections, error) {
-	return readSections(l, locate(bytes.NewReader(file), l), func(e elf.Extent) ([]byte, error) { return l.ContentsIn(file, e) })
+	contents := func(e elf.Extent) ([]byte, error) { return l.ContentsIn(file, e) }
+	return readSections(l, locate(bytes.NewReader(file), l), contents)
 }
 
 // ReadDebugFrame is ReadSections for .debug_frame alone.

@@ -36,7 +36,8 @@ func tableOf(t testing.TB, file []byte) *Table {
 func TestRowOfASmallFile(t *testing.T) {
 	for _, class := range []int{64, 32} {
 		var row Row
-		if err := tableOf(t, smallELF(class)).Row(0x401010, &row); err != nil || show(&row) != "401000-401100 r7+8 r16=c-8" {
+		err := tableOf(t, smallELF(class)).Row(0x401010, &row)
+		if err != nil || show(&row) != "401000-401100 r7+8 r16=c-8" {
 			t.Errorf("ELF%d: %s, %v", class, show(&row), err)
 		}
 	}

@@ -186,7 +186,9 @@ func TestSymbolTablesSayWhereFunctionsStart(t *testing.T) {
 
 func TestSymbolTablesThatClaimTooMuch(t *testing.T) {
 	r := new(endlessReader)
-	layout := &elf.Layout{Class: elf.ELFCLASS64, Symbols: []elf.Extent{{Size: 1 << 62}, {Offset: 1 << 40, Size: 1 << 62}}}
+	layout := &elf.Layout{
+		Class: elf.ELFCLASS64, Symbols: []elf.Extent{{Size: 1 << 62}, {Offset: 1 << 40, Size: 1 << 62}},
+	}
 	readCode(r, layout, nil).symbols(func(uint64) {})
 	if r.read == 0 || r.read > maxSymbols*std.Sym64Size+1<<16 {
 		t.Errorf("%d bytes read", r.read)

@@ -125,8 +125,8 @@ func headerOfCode(machine elf.Machine, addr, size uint64) []byte {
 		le.PutUint32(b[28:], 64) // e_phoff
 		le.PutUint16(b[42:], 32) // e_phentsize
 		le.PutUint16(b[44:], 1)  // e_phnum
-		for _, v := range []uint32{uint32(std.PT_LOAD), 64 + 32, uint32(addr), 0, uint32(size), uint32(size), uint32(elf.PF_X), 0} {
-			b = le.AppendUint32(b, v)
+		for _, v := range []uint64{uint64(std.PT_LOAD), 64 + 32, addr, 0, size, size, uint64(elf.PF_X), 0} {
+			b = le.AppendUint32(b, uint32(v))
 		}
 		return b
 	}

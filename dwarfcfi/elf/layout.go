@@ -80,13 +80,15 @@ func ReadLayout(r io.ReaderAt, size int64) (*Layout, error) {
 	if err != nil {
 		f.Sections = nil
 	}
-	l := &Layout{Class: f.Class, Type: f.Type, Machine: f.Machine, Entry: f.Entry, Size: f.Size, Loads: f.Loads()}
+	l := &Layout{
+		Class: f.Class, Type: f.Type, Machine: f.Machine, Entry: f.Entry,
+		Size: f.Size, Loads: f.Loads(), BuildID: f.BuildID(),
+	}
 	for i := range f.Segments {
 		if s := &f.Segments[i]; s.Type == elf.PT_GNU_EH_FRAME {
 			l.EhFrameHdrSegment = s.Load
 		}
 	}
-	l.BuildID = f.BuildID()
 	for i := range f.Sections {
 		s := &f.Sections[i]
 		l.addSection(s, names.Of(s))
