@@ -3,11 +3,13 @@ package unwind
 import (
 	"bytes"
 	"cmp"
-	"debug/elf"
+	std "debug/elf"
 	"encoding/binary"
 	"io"
 	"slices"
 	"sort"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // A codeMap says where functions start in the code that CFI does not cover.
@@ -312,30 +314,35 @@ func (c *code) pointers(m *codeMap, add func(uint64)) {
 
 // symbols adds the functions of the symbol tables.
 func (c *code) symbols(add func(uint64)) {
-	f, err := elf.NewFile(c.r)
-	if err != nil || f.Class != elf.ELFCLASS64 {
+	if c.layout.Class != elf.ELFCLASS64 {
 		return
 	}
-	const size = 24 // of Elf64_Sym
 	left := maxSymbols
-	for _, s := range f.Sections {
-		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM || s.Flags&elf.SHF_COMPRESSED != 0 {
-			continue
+	for _, table := range c.layout.Symbols {
+		if !table.Compressed {
+			c.symbolsIn(table, add, &left)
 		}
-		var buf [256 * size]byte
-		for off := int64(0); off < int64(s.Size) && left > 0; off += int64(len(buf)) {
-			want := min(int64(len(buf)), int64(s.Size)-off)
-			n, err := s.ReaderAt.ReadAt(buf[:want], off)
-			for b := buf[:n]; len(b) >= size && left > 0; b = b[size:] {
-				left--
-				kind := elf.ST_TYPE(b[4])
-				if (kind == elf.STT_FUNC || kind == elf.STT_GNU_IFUNC) && binary.LittleEndian.Uint16(b[6:]) != 0 {
-					add(binary.LittleEndian.Uint64(b[8:]))
-				}
+	}
+}
+
+// symbolsIn adds the functions of one symbol table, of no more than left symbols. A table
+// that reaches beyond the end of the file is read up to there.
+func (c *code) symbolsIn(table elf.Extent, add func(uint64), left *int) {
+	const size = std.Sym64Size
+	var buf [256 * size]byte
+	for done := uint64(0); done < table.Size && *left > 0; done += uint64(len(buf)) {
+		want := min(uint64(len(buf)), table.Size-done)
+		n, err := c.r.ReadAt(buf[:want], int64(table.Offset+done))
+		for b := buf[:n]; len(b) >= size && *left > 0; b = b[size:] {
+			*left--
+			kind := std.ST_TYPE(b[4])
+			defined := binary.LittleEndian.Uint16(b[6:]) != 0
+			if defined && (kind == std.STT_FUNC || kind == std.STT_GNU_IFUNC) {
+				add(binary.LittleEndian.Uint64(b[8:]))
 			}
-			if err != nil && err != io.EOF || n == 0 {
-				break
-			}
+		}
+		if err != nil && err != io.EOF || n == 0 {
+			break
 		}
 	}
 }

@@ -1,15 +1,17 @@
 package unwind
 
 import (
-	"debug/elf"
+	std "debug/elf"
 	"iter"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 )
 
 func eachHole(list []hole) iter.Seq2[uint64, uint64] {
@@ -23,7 +25,7 @@ func eachHole(list []hole) iter.Seq2[uint64, uint64] {
 }
 
 func TestHoles(t *testing.T) {
-	text := []dwarfcfi.Range{{Name: ".text", Start: 0x1000, End: 0x1200}, {Name: ".plt.got", Start: 0x1200, End: 0x1208}}
+	text := []elf.Range{{Name: ".text", Start: 0x1000, End: 0x1200}, {Name: ".plt.got", Start: 0x1200, End: 0x1208}}
 	for _, c := range []struct {
 		name    string
 		covered []hole
@@ -40,7 +42,7 @@ func TestHoles(t *testing.T) {
 		{"short ends of a section", []hole{{0x1010, 0x11f8}}, []hole{{0x1000, 0x1010}, {0x11f8, 0x1200}, {0x1200, 0x1208}}},
 		{"a short section", []hole{{0x1000, 0x1200}, {0x1208, 0x1300}}, []hole{{0x1200, 0x1208}}},
 	} {
-		code := readCode(strings.NewReader(""), &dwarfcfi.Layout{Text: text}, eachHole(c.covered))
+		code := readCode(strings.NewReader(""), &elf.Layout{Text: text}, eachHole(c.covered))
 		if got := code.holes(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %x, want %x", c.name, got, c.want)
 		}
@@ -55,10 +57,10 @@ func TestPLTBehindMoreFunctionsThanHolesAreKept(t *testing.T) {
 	for name, gap := range map[string]uint64{"gaps": 8, "code": 24} {
 		const functions, apart = maxHoles + 100, 64
 		base := uint64(functions * apart)
-		layout := &dwarfcfi.Layout{
-			Loads: []dwarfcfi.Load{{Vaddr: base, Filesz: uint64(len(plt)), Memsz: uint64(len(plt)), Flags: elf.PF_R | elf.PF_X}},
-			Text:  []dwarfcfi.Range{{Name: ".text", End: base}, {Name: ".plt", Start: base, End: base + uint64(len(plt))}},
-			PLT:   []dwarfcfi.Range{{Name: ".plt", Start: base, End: base + uint64(len(plt))}},
+		layout := &elf.Layout{
+			Loads: []elf.Load{{Vaddr: base, Filesz: uint64(len(plt)), Memsz: uint64(len(plt)), Flags: elf.PF_R | elf.PF_X}},
+			Text:  []elf.Range{{Name: ".text", End: base}, {Name: ".plt", Start: base, End: base + uint64(len(plt))}},
+			PLT:   []elf.Range{{Name: ".plt", Start: base, End: base + uint64(len(plt))}},
 		}
 		c := readCode(strings.NewReader(plt), layout, func(yield func(lo, hi uint64) bool) {
 			for i := range uint64(functions) {
@@ -156,4 +158,63 @@ func checkPLT(t *testing.T, c *code, h hole) {
 	if asked < 100 {
 		t.Errorf("%d instructions of a PLT", asked)
 	}
+}
+
+// TestSymbolTablesSayWhereFunctionsStart compares with the standard library's reader.
+func TestSymbolTablesSayWhereFunctionsStart(t *testing.T) {
+	for _, path := range []string{"/lib/x86_64-linux-gnu/libc.so.6", withSymbols(t)} {
+		c, _ := openCode(t, path, nil)
+		got, want := make(map[uint64]bool), make(map[uint64]bool)
+		c.symbols(func(addr uint64) { got[addr] = true })
+		f, err := std.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		static, _ := f.Symbols()
+		dynamic, _ := f.DynamicSymbols()
+		for _, s := range append(static, dynamic...) {
+			kind := std.ST_TYPE(s.Info)
+			if s.Section != std.SHN_UNDEF && (kind == std.STT_FUNC || kind == std.STT_GNU_IFUNC) {
+				want[s.Value] = true
+			}
+		}
+		if len(want) == 0 || !maps.Equal(got, want) {
+			t.Errorf("%s: %d functions, want %d", path, len(got), len(want))
+		}
+	}
+}
+
+func TestSymbolTablesThatClaimTooMuch(t *testing.T) {
+	r := new(endlessReader)
+	layout := &elf.Layout{
+		Class: elf.ELFCLASS64, Symbols: []elf.Extent{{Size: 1 << 62}, {Offset: 1 << 40, Size: 1 << 62}},
+	}
+	readCode(r, layout, nil).symbols(func(uint64) {})
+	if r.read == 0 || r.read > maxSymbols*std.Sym64Size+1<<16 {
+		t.Errorf("%d bytes read", r.read)
+	}
+}
+
+// An endlessReader is a file without an end.
+type endlessReader struct{ read int }
+
+func (r *endlessReader) ReadAt(b []byte, _ int64) (int, error) {
+	r.read += len(b)
+	clear(b)
+	return len(b), nil
+}
+
+// withSymbols is a program with a .symtab.
+func withSymbols(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	source, program := filepath.Join(dir, "a.c"), filepath.Join(dir, "a")
+	if err := os.WriteFile(source, []byte("int main(void) { return 0; }\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-o", program, source).CombinedOutput(); err != nil {
+		t.Skipf("gcc: %v\n%s", err, out)
+	}
+	return program
 }

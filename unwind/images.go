@@ -9,11 +9,11 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
+	"unspool/unwind/vdso"
 	"unspool/vmas"
 )
 
@@ -214,7 +214,7 @@ func (s *Images) identify(m *vmas.Mapping, file *os.File) *Image {
 		file.Close()
 		return s.unusable(m, err)
 	}
-	id, err := dwarfcfi.ReadBuildID(file)
+	id, err := elf.ReadBuildID(file)
 	if err == nil && len(id) > 0 {
 		im.BuildID = id
 	}
@@ -260,7 +260,7 @@ func (s *Images) vdso(pid uint32, m *vmas.Mapping) *Image {
 		return s.unusable(m, err)
 	}
 	im := &Image{store: s, Path: m.File.Path, opened: true, memory: data, size: int64(size)}
-	if id, err := dwarfcfi.ReadBuildID(bytes.NewReader(data)); err == nil && len(id) > 0 {
+	if id, err := elf.ReadBuildID(bytes.NewReader(data)); err == nil && len(id) > 0 {
 		im.BuildID = id
 	}
 	return s.settle(im)
@@ -271,7 +271,7 @@ func (s *Images) readVDSO(pid uint32, m *vmas.Mapping) ([]byte, error) {
 		return s.offline.vdso(m)
 	}
 	if m.Start>>32 != 0 {
-		if own, err := ownVDSO(); err == nil && uint64(len(own)) == m.End-m.Start {
+		if own, err := vdso.Own(); err == nil && uint64(len(own)) == m.End-m.Start {
 			return own, nil
 		}
 	}
@@ -287,42 +287,6 @@ func readMemory(path string, data []byte, addr uint64) error {
 	defer mem.Close()
 	_, err = mem.ReadAt(data, int64(addr))
 	return err
-}
-
-// ownVDSO gives a copy of the vDSO of this process: all 64-bit processes of a kernel
-// have the same one, and a new process has to be asked for nothing. A failure, as for want of
-// descriptors, is not remembered.
-func ownVDSO() ([]byte, error) {
-	own.Lock()
-	defer own.Unlock()
-	if own.vdso != nil {
-		return own.vdso, nil
-	}
-	data, err := readOwnVDSO()
-	if err == nil {
-		own.vdso = data
-	}
-	return data, err
-}
-
-var own struct {
-	sync.Mutex
-	vdso []byte
-}
-
-func readOwnVDSO() ([]byte, error) {
-	t := vmas.NewTable("/proc")
-	pid := uint32(os.Getpid())
-	if _, err := t.Seed(pid); err != nil {
-		return nil, err
-	}
-	for _, m := range t.Space(pid).Mappings() {
-		if m.File.Kind == vmas.VDSO {
-			data := make([]byte, m.End-m.Start)
-			return data, readMemory("/proc/self/mem", data, m.Start)
-		}
-	}
-	return nil, errors.New("[vdso]: this process has none")
 }
 
 // ErrReplaced says that the path of a mapped file leads to another file now,
@@ -397,7 +361,7 @@ func openMapped(name string, want *vmas.File, link bool) (*os.File, error) {
 // maps than fstat does.
 func isMapped(f *os.File, st *unix.Stat_t, want *vmas.File) bool {
 	if !want.BuildID.IsZero() {
-		id, err := dwarfcfi.ReadBuildID(f)
+		id, err := elf.ReadBuildID(f)
 		return err == nil && vmas.NewBuildID(id) == want.BuildID
 	}
 	if want.Inode == 0 {

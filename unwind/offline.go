@@ -14,8 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/unwind/debugfile"
+	"unspool/unwind/vdso"
 	"unspool/vmas"
 )
 
@@ -112,7 +113,7 @@ func hasBuildID(file *os.File, id vmas.BuildID) error {
 	if id.IsZero() {
 		return nil
 	}
-	have, err := dwarfcfi.ReadBuildID(file)
+	have, err := elf.ReadBuildID(file)
 	if err != nil || vmas.NewBuildID(have) != id {
 		return ErrReplaced
 	}
@@ -217,7 +218,7 @@ func (o *Offline) vdso(m *vmas.Mapping) ([]byte, error) {
 			return data, nil
 		}
 	}
-	data, err := ownVDSO()
+	data, err := vdso.Own()
 	if err != nil || m.Start>>32 == 0 || uint64(len(data)) != size {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, errNotFound)
 	}
@@ -229,7 +230,7 @@ func (o *Offline) vdso(m *vmas.Mapping) ([]byte, error) {
 
 // imageBuildID is the build ID of an ELF file in memory, zero where it has none.
 func imageBuildID(data []byte) vmas.BuildID {
-	id, err := dwarfcfi.ReadBuildID(bytes.NewReader(data))
+	id, err := elf.ReadBuildID(bytes.NewReader(data))
 	if err != nil {
 		return vmas.BuildID{}
 	}

@@ -10,7 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
+	"unspool/unwind/vdso"
 	"unspool/vmas"
 )
 
@@ -28,7 +29,7 @@ func copyELF(t *testing.T, from, to string) vmas.BuildID {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	id, err := dwarfcfi.ReadBuildID(f)
+	id, err := elf.ReadBuildID(f)
 	if err != nil || len(id) == 0 {
 		t.Skipf("%s has no build ID: %v", from, err)
 	}
@@ -162,7 +163,7 @@ func TestMappingOfAFileShowsItsInode(t *testing.T) {
 
 func TestOfflineVDSOIsOursOnlyOnTheSameKernel(t *testing.T) {
 	m := ownVDSOMapping(t)
-	data, err := ownVDSO()
+	data, err := vdso.Own()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func openELF(root, name string, buildID []byte) (*os.File, *elfFile, error) {
 	}
 	f, err := parseFile(file)
 	if err == nil && len(buildID) > 0 {
-		if found := f.buildID(); !sameBuildID(found, buildID) {
+		if found := f.BuildID(); !sameBuildID(found, buildID) {
 			err = &BuildIDError{Path: file.Name(), Recorded: buildID, Found: found}
 		}
 	}
@@ -131,7 +131,7 @@ func (s *Symbolizer) cached(buildID []byte, name string) (*os.File, error) {
 // and is not f's is named.
 func (im *Image) debugFile(f *elfFile) (*os.File, *elfFile) {
 	o := &im.s.options
-	id, path := f.buildID(), strings.TrimSuffix(im.Path, deleted)
+	id, path := f.BuildID(), strings.TrimSuffix(im.Path, deleted)
 	try := func(root string, link debugfile.Link) (*os.File, *elfFile) {
 		file, err := debugfile.Find([]string{root}, path, id, link)
 		if err != nil {
@@ -166,9 +166,9 @@ func (im *Image) debugFile(f *elfFile) (*os.File, *elfFile) {
 // fitting returns a debug file if it can be used for the image f; else it closes it, and names it.
 func (im *Image) fitting(file *os.File, f *elfFile) (*os.File, *elfFile) {
 	d, err := parseFile(file)
-	if err == nil && len(f.loads) > 0 && len(d.loads) > 0 && f.loads[0].Addr != d.loads[0].Addr {
+	if err == nil && len(f.loads) > 0 && len(d.loads) > 0 && f.loads[0].Vaddr != d.loads[0].Vaddr {
 		// Prelinking moved the image and left its debug file alone.
-		err = fmt.Errorf("its segments are at %#x, the image's at %#x", d.loads[0].Addr, f.loads[0].Addr)
+		err = fmt.Errorf("its segments are at %#x, the image's at %#x", d.loads[0].Vaddr, f.loads[0].Vaddr)
 	}
 	if err != nil {
 		im.s.problem("%s: debug file %s not used: %v", im.Path, file.Name(), err)
@@ -218,7 +218,7 @@ func (f *elfFile) debugLink() debugfile.Link {
 	if !ok || s.Size > debugfile.MaxLink {
 		return debugfile.Link{}
 	}
-	b, err := f.read(s.Off, s.Size)
+	b, err := f.Read(s.Offset, s.Size)
 	if err != nil {
 		return debugfile.Link{}
 	}

@@ -2,8 +2,9 @@ package symbols
 
 import (
 	"bytes"
-	"debug/elf"
 	"fmt"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // A Go binary keeps its function table, the pclntab, when it is stripped: the runtime needs it for tracebacks. It has had two
@@ -27,9 +28,10 @@ type goTable struct {
 
 // readGo adds the functions of Go's table, if there is one.
 func (b *builder) readGo(f *elfFile) error {
-	for _, s := range f.sects {
+	for i := range f.Sections {
+		s := &f.Sections[i]
 		if s.Type != elf.SHT_PROGBITS || s.Flags&elf.SHF_ALLOC == 0 || s.Flags&elf.SHF_EXECINSTR != 0 ||
-			!f.named(s, ".gopclntab") && !f.named(s, ".data.rel.ro.gopclntab") {
+			!f.Named(s, ".gopclntab") && !f.Named(s, ".data.rel.ro.gopclntab") {
 			continue
 		}
 		t, err := f.goTable(s)
@@ -37,7 +39,7 @@ func (b *builder) readGo(f *elfFile) error {
 			err = fmt.Errorf("cannot tell where the code begins")
 		}
 		if err != nil {
-			return fmt.Errorf("function table of Go at offset 0x%x: %w", s.Off, err)
+			return fmt.Errorf("function table of Go at offset 0x%x: %w", s.Offset, err)
 		}
 		t.add(b)
 		break
@@ -47,16 +49,16 @@ func (b *builder) readGo(f *elfFile) error {
 
 // goTable reads the table in s: a header of the magic number, two zeroes, the size of the shortest instruction, the size of an address,
 // and words (runtime.pcHeader).
-func (f *elfFile) goTable(s section) (*goTable, error) {
-	head, err := f.read(s.Off, min(s.Size, 8+8*8))
+func (f *elfFile) goTable(s *elf.Section) (*goTable, error) {
+	head, err := f.Read(s.Offset, min(s.Size, 8+8*8))
 	if err != nil || len(head) < 8 {
 		return nil, fmt.Errorf("no header: %w", err)
 	}
-	t := &goTable{f: f, magic: f.order.Uint32(head), word: uint64(head[7])}
-	if t.word != uint64(f.pick(8, 4)) || uint64(len(head)) < 8+8*t.word {
+	t := &goTable{f: f, magic: f.Order.Uint32(head), word: uint64(head[7])}
+	if t.word != uint64(f.Pick(8, 4)) || uint64(len(head)) < 8+8*t.word {
 		return nil, fmt.Errorf("header of %d bytes for addresses of %d", len(head), t.word)
 	}
-	word := func(i int) uint64 { return f.word(head[8:], 8*i, 4*i) }
+	word := func(i int) uint64 { return f.Word(head[8:], 8*i, 4*i) }
 	var names, names2, funcs uint64
 	t.n = word(0)
 	switch t.magic {
@@ -73,10 +75,10 @@ func (f *elfFile) goTable(s section) (*goTable, error) {
 	if t.n == 0 || t.n > maxSymbols || (2*t.n+1)*t.field() > s.Size-funcs {
 		return nil, fmt.Errorf("%d functions in 0x%x bytes", t.n, s.Size-funcs)
 	}
-	if t.names, err = f.read(s.Off+names, names2-names); err != nil {
+	if t.names, err = f.Read(s.Offset+names, names2-names); err != nil {
 		return nil, err
 	}
-	if t.funcs, err = f.read(s.Off+funcs, s.Size-funcs); err != nil {
+	if t.funcs, err = f.Read(s.Offset+funcs, s.Size-funcs); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -93,9 +95,9 @@ func (t *goTable) field() uint64 {
 // number is a field of the list of functions.
 func (t *goTable) number(i uint64) uint64 {
 	if t.field() == 8 {
-		return t.f.order.Uint64(t.funcs[8*i:])
+		return t.f.Order.Uint64(t.funcs[8*i:])
 	}
-	return uint64(t.f.order.Uint32(t.funcs[4*i:]))
+	return uint64(t.f.Order.Uint32(t.funcs[4*i:]))
 }
 
 // function gives the i-th function's extent, from text, and its name's offset.
@@ -106,7 +108,7 @@ func (t *goTable) function(i uint64) (start, end uint64, name uint32, ok bool) {
 	if end <= start || at < t.field() || at+4 > uint64(len(t.funcs)) {
 		return 0, 0, 0, false
 	}
-	name = t.f.order.Uint32(t.funcs[at:])
+	name = t.f.Order.Uint32(t.funcs[at:])
 	return start, end, name, uint64(name) < uint64(len(t.names))
 }
 
@@ -139,7 +141,7 @@ func (t *goTable) findText(code []addrRange) bool {
 			return true
 		}
 	}
-	return t.f.machine == elf.EM_X86_64 && t.findTrampoline(code)
+	return t.f.Machine == elf.EM_X86_64 && t.findTrampoline(code)
 }
 
 // fits says whether the functions are where they are if they count from text: in code, and on x86 between INT3 instructions, with which
@@ -161,7 +163,7 @@ func (t *goTable) fits(code []addrRange, text uint64) bool {
 			padded++
 		}
 	}
-	switch t.f.machine {
+	switch t.f.Machine {
 	case elf.EM_X86_64, elf.EM_386:
 		return n > 0 && padded >= n*3/4
 	}
@@ -184,7 +186,7 @@ func (t *goTable) findTrampoline(code []addrRange) bool {
 		return false
 	}
 	const chunk = 1 << 20
-	left, tries := t.f.size, maxTries
+	left, tries := int64(t.f.Size), maxTries
 	for _, r := range code {
 		for from := r.start; from < r.end && left > 0; from += chunk {
 			n := min(chunk+uint64(len(sigreturn))-1, r.end-from)
@@ -212,11 +214,10 @@ func (t *goTable) findTrampoline(code []addrRange) bool {
 
 // memory reads what the file says is at a virtual address.
 func (f *elfFile) memory(addr, n uint64) ([]byte, bool) {
-	for i := range f.loads {
-		if s := &f.loads[i]; addr >= s.Addr && addr-s.Addr < s.FileSize && n <= s.FileSize-(addr-s.Addr) {
-			b, err := f.read(s.Off+(addr-s.Addr), n)
-			return b, err == nil
-		}
+	s := f.loads.At(addr)
+	if s == nil || n > s.Filesz-(addr-s.Vaddr) {
+		return nil, false
 	}
-	return nil, false
+	b, err := f.Read(s.Offset+(addr-s.Vaddr), n)
+	return b, err == nil
 }

@@ -2,13 +2,15 @@ package symbols
 
 import (
 	"bytes"
-	"debug/elf"
+	std "debug/elf"
 	"encoding/binary"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"unspool/dwarfcfi/elf"
 )
 
 const goProgram = `package main
@@ -111,16 +113,44 @@ func goTableBytes() []byte {
 	return b
 }
 
+// headerOfCode is an ELF header with one segment, of code that follows the header.
+func headerOfCode(machine elf.Machine, addr, size uint64) []byte {
+	b := make([]byte, 64, 64+56)
+	copy(b, std.ELFMAG)
+	b[std.EI_CLASS], b[std.EI_DATA] = byte(std.ELFCLASS64), byte(std.ELFDATA2LSB)
+	le := binary.LittleEndian
+	le.PutUint16(b[18:], uint16(machine))
+	if machine == elf.EM_386 {
+		b[std.EI_CLASS] = byte(std.ELFCLASS32)
+		le.PutUint32(b[28:], 64) // e_phoff
+		le.PutUint16(b[42:], 32) // e_phentsize
+		le.PutUint16(b[44:], 1)  // e_phnum
+		for _, v := range []uint64{uint64(std.PT_LOAD), 64 + 32, addr, 0, size, size, uint64(elf.PF_X), 0} {
+			b = le.AppendUint32(b, uint32(v))
+		}
+		return b
+	}
+	le.PutUint64(b[32:], 64)
+	le.PutUint16(b[54:], 56)
+	le.PutUint16(b[56:], 1)
+	b = le.AppendUint32(le.AppendUint32(b, uint32(std.PT_LOAD)), uint32(elf.PF_X))
+	for _, v := range []uint64{64 + 56, addr, 0, size, size, 0} {
+		b = le.AppendUint64(b, v)
+	}
+	return b
+}
+
 // addGoTable has a file consist of code at 0x1000 and a table.
 func addGoTable(b []byte, machine elf.Machine) (t Table, err error) {
 	const start, size = 0x1000, 0x100
-	all := append(bytes.Repeat([]byte{0xcc}, size), b...)
-	f := &elfFile{
-		r: bytes.NewReader(all), size: int64(len(all)), order: binary.LittleEndian, is64: machine != elf.EM_386, machine: machine,
-		loads: []segment{{0, start, size, size, true}},
+	head := headerOfCode(machine, start, size)
+	all := slices.Concat(head, bytes.Repeat([]byte{0xcc}, size), b)
+	f, err := parseELF(bytes.NewReader(all), int64(len(all)))
+	if err != nil {
+		return t, err
 	}
 	builder := builder{code: f.codeRanges()}
-	g, err := f.goTable(section{Off: size, Size: uint64(len(b))})
+	g, err := f.goTable(&elf.Section{Offset: uint64(len(head) + size), Size: uint64(len(b))})
 	if err == nil && g.findText(builder.code) {
 		g.add(&builder)
 	}
@@ -146,7 +176,7 @@ func TestGoTable(t *testing.T) {
 func FuzzGoTable(f *testing.F) {
 	f.Add(goTableBytes(), uint16(elf.EM_X86_64))
 	f.Add(goTableBytes(), uint16(elf.EM_386))
-	f.Add(goTableBytes(), uint16(elf.EM_AARCH64))
+	f.Add(goTableBytes(), uint16(std.EM_AARCH64))
 	f.Fuzz(func(t *testing.T, b []byte, machine uint16) {
 		table, _ := addGoTable(b, elf.Machine(machine))
 		if 8*table.Len() > len(b) || len(table.names) > 2*len(b)+maxName {

@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"debug/elf"
+	std "debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // KernelImage is the image of kernel functions outside modules.
@@ -95,7 +97,7 @@ func (s *Symbolizer) otherKernel() string {
 	if len(id.BuildID) > 0 {
 		// struct elf_note as in files; absent where sysfs is not mounted.
 		if notes, err := os.ReadFile("/sys/kernel/notes"); err == nil {
-			if own := noteBuildID(notes, binary.NativeEndian); own != nil {
+			if own := elf.NoteBuildID(notes, 4, binary.NativeEndian); own != nil {
 				if sameBuildID(own, id.BuildID) {
 					return ""
 				}
@@ -180,12 +182,12 @@ func (k *kernel) readKallsyms(r io.Reader) (ref uint64, err error) {
 		if k.id.Ref != "" && len(module) == 0 && string(name) == k.id.Ref {
 			ref = addr
 		}
-		bind := elf.STB_LOCAL
+		bind := std.STB_LOCAL
 		switch rest[0] {
 		case 'T':
-			bind = elf.STB_GLOBAL
+			bind = std.STB_GLOBAL
 		case 'w', 'W':
-			bind = elf.STB_WEAK
+			bind = std.STB_WEAK
 		case 't':
 		default:
 			continue
@@ -199,7 +201,7 @@ func (k *kernel) readKallsyms(r io.Reader) (ref uint64, err error) {
 			images = append(images, strings.TrimSpace(string(module)))
 			owners[string(module)] = owner
 		}
-		r := rank(elf.STT_FUNC, bind, 0)
+		r := rank(std.STT_FUNC, bind, 0)
 		if bytes.HasPrefix(name, []byte("__ia32_")) {
 			r |= 1 << 7 // the entry of 32-bit processes, often one function with that of the others (arch/x86/include/asm/syscall_wrapper.h)
 		}

@@ -24,7 +24,7 @@ func (f *elfFile) miniDebugInfo() (*elfFile, error) {
 	if !ok {
 		return nil, nil
 	}
-	packed, err := f.read(s.Off, min(s.Size, maxUnpacked))
+	packed, err := f.Read(s.Offset, min(s.Size, maxUnpacked))
 	if err != nil {
 		return nil, fmt.Errorf(".gnu_debugdata: %w", err)
 	}
@@ -37,8 +37,8 @@ func (f *elfFile) miniDebugInfo() (*elfFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf(".gnu_debugdata: %w", err)
 	}
-	if mini.is64 != f.is64 || mini.machine != f.machine {
-		return nil, fmt.Errorf(".gnu_debugdata: for %v", mini.machine)
+	if mini.Class != f.Class || mini.Machine != f.Machine {
+		return nil, fmt.Errorf(".gnu_debugdata: for %v", mini.Machine)
 	}
 	return mini, nil
 }

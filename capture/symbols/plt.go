@@ -2,9 +2,11 @@ package symbols
 
 import (
 	"cmp"
-	"debug/elf"
+	std "debug/elf"
 	"encoding/binary"
 	"slices"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // The procedure linkage table has no symbols of its own. A stub jumps through a slot of the global offset table, and a dynamic
@@ -17,17 +19,18 @@ const maxPLT = 1 << 18
 
 // addPLT adds the stubs of an x86-64 image to t. What is malformed is left out.
 func (f *elfFile) addPLT(t *Table) {
-	if !f.is64 || f.machine != elf.EM_X86_64 || f.names.Size == 0 {
+	if f.Class != elf.ELFCLASS64 || f.Machine != elf.EM_X86_64 || !f.HasNames() {
 		return
 	}
 	var stubs []entry
 	var slots map[uint64]uint32 // GOT slot → offset of the name in names
 	var names []byte
-	for _, s := range f.sects {
+	for i := range f.Sections {
+		s := &f.Sections[i]
 		if s.Type != elf.SHT_PROGBITS || s.Flags&elf.SHF_EXECINSTR == 0 || s.Size > maxPLT*16 || len(stubs) > maxPLT {
 			continue
 		}
-		if !f.named(s, ".plt") && !f.named(s, ".plt.sec") && !f.named(s, ".plt.got") && !f.named(s, ".iplt") {
+		if !f.Named(s, ".plt") && !f.Named(s, ".plt.sec") && !f.Named(s, ".plt.got") && !f.Named(s, ".iplt") {
 			continue
 		}
 		if slots == nil {
@@ -35,7 +38,7 @@ func (f *elfFile) addPLT(t *Table) {
 				return
 			}
 		}
-		code, err := f.read(s.Off, s.Size)
+		code, err := f.Read(s.Offset, s.Size)
 		if err != nil {
 			continue
 		}
@@ -88,28 +91,29 @@ func stubSlot(code []byte, addr uint64) (uint64, bool) {
 func (f *elfFile) slots(t *Table) (map[uint64]uint32, []byte) {
 	slots := make(map[uint64]uint32)
 	var names []byte
-	for _, s := range f.sects {
+	for i := range f.Sections {
+		s := &f.Sections[i]
 		if s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
 			continue
 		}
-		relas, err := f.read(s.Off, min(s.Size, maxPLT*24))
+		relas, err := f.Read(s.Offset, min(s.Size, maxPLT*24))
 		if err != nil {
 			continue
 		}
 		var symbols *dynamicSymbols
 		for ; len(relas) >= 24; relas = relas[24:] {
-			info := f.order.Uint64(relas[8:])
+			info := f.Order.Uint64(relas[8:])
 			var name []byte
 			room := maxName
-			switch elf.R_X86_64(elf.R_TYPE64(info)) {
-			case elf.R_X86_64_JMP_SLOT, elf.R_X86_64_GLOB_DAT:
+			switch std.R_X86_64(std.R_TYPE64(info)) {
+			case std.R_X86_64_JMP_SLOT, std.R_X86_64_GLOB_DAT:
 				if symbols == nil {
 					symbols = f.dynamicSymbols(s)
 				}
-				name = symbols.name(f, elf.R_SYM64(info))
+				name = symbols.name(f, std.R_SYM64(info))
 				room += 2 * len(symbols.strings)
-			case elf.R_X86_64_IRELATIVE:
-				resolver := f.order.Uint64(relas[16:])
+			case std.R_X86_64_IRELATIVE:
+				resolver := f.Order.Uint64(relas[16:])
 				if i, ok := t.index(resolver); ok && t.funcs[i].addr == resolver {
 					name = cString(t.names, t.funcs[i].name)
 				}
@@ -118,7 +122,7 @@ func (f *elfFile) slots(t *Table) (map[uint64]uint32, []byte) {
 			if len(name) == 0 || len(names)+len(name) > room {
 				continue
 			}
-			slots[f.order.Uint64(relas)] = uint32(len(names))
+			slots[f.Order.Uint64(relas)] = uint32(len(names))
 			names = append(append(names, name...), "@plt\x00"...)
 		}
 	}
@@ -129,28 +133,28 @@ func (f *elfFile) slots(t *Table) (map[uint64]uint32, []byte) {
 type dynamicSymbols struct{ entries, strings []byte }
 
 // dynamicSymbols reads the symbols that relocations refer to; what cannot be read is empty.
-func (f *elfFile) dynamicSymbols(relocations section) *dynamicSymbols {
-	symtab, ok := f.link(relocations)
+func (f *elfFile) dynamicSymbols(relocations *elf.Section) *dynamicSymbols {
+	symtab, ok := f.Linked(relocations)
 	if !ok || symtab.Type != elf.SHT_DYNSYM {
 		return &dynamicSymbols{}
 	}
-	strtab, ok := f.link(symtab)
+	strtab, ok := f.Linked(&symtab)
 	if !ok || strtab.Size > maxStrings {
 		return &dynamicSymbols{}
 	}
 	var d dynamicSymbols
-	d.entries, _ = f.read(symtab.Off, min(symtab.Size, maxSymbols*elf.Sym64Size))
-	d.strings, _ = f.read(strtab.Off, strtab.Size)
+	d.entries, _ = f.Read(symtab.Offset, min(symtab.Size, maxSymbols*std.Sym64Size))
+	d.strings, _ = f.Read(strtab.Offset, strtab.Size)
 	return &d
 }
 
 // name returns the name of a symbol, nil for none.
 func (d *dynamicSymbols) name(f *elfFile, index uint32) []byte {
-	at := uint64(index) * elf.Sym64Size
-	if at+elf.Sym64Size > uint64(len(d.entries)) {
+	at := uint64(index) * std.Sym64Size
+	if at+std.Sym64Size > uint64(len(d.entries)) {
 		return nil
 	}
-	return withoutVersion(cString(d.strings, f.order.Uint32(d.entries[at:])))
+	return withoutVersion(cString(d.strings, f.Order.Uint32(d.entries[at:])))
 }
 
 // merge adds stubs at addresses that no function starts at. The names are the stubs'.

@@ -15,8 +15,8 @@ func (im *Image) Code() []Segment {
 	}
 	var code []Segment
 	for _, s := range im.table.loads {
-		if s.Exec && s.FileSize > 0 {
-			code = append(code, Segment{s.Addr, s.Off, s.FileSize})
+		if s.Exec() && s.Filesz > 0 {
+			code = append(code, Segment{s.Vaddr, s.Offset, s.Filesz})
 		}
 	}
 	return code

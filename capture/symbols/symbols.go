@@ -167,7 +167,7 @@ func (im *Image) unwindTable() *dwarfcfi.Table {
 		return nil
 	}
 	defer file.Close()
-	sections, err := dwarfcfi.FindSections(file, f.size)
+	sections, err := dwarfcfi.FindSections(file, int64(f.Size))
 	if err != nil {
 		return nil
 	}
@@ -273,7 +273,7 @@ func readChecked(r io.ReaderAt, size int64, recorded []byte) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found := f.buildID(); len(recorded) > 0 && !sameBuildID(found, recorded) {
+	if found := f.BuildID(); len(recorded) > 0 && !sameBuildID(found, recorded) {
 		return nil, &BuildIDError{Recorded: recorded, Found: found}
 	}
 	return f.table(nil)

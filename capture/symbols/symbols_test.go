@@ -3,7 +3,7 @@ package symbols
 import (
 	"bufio"
 	"bytes"
-	"debug/elf"
+	std "debug/elf"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // need returns the path of a tool, or skips the test by the tool's name.
@@ -265,10 +267,10 @@ func TestStubsOfStaticPrograms(t *testing.T) {
 }
 
 func TestVaddrFollowsTheSegments(t *testing.T) {
-	table := &Table{loads: []segment{
-		{Off: 0, Addr: 0x400000, FileSize: 0x800, MemSize: 0x800},
-		{Off: 0x800, Addr: 0x401800, FileSize: 0x1000, MemSize: 0x1000, Exec: true},
-		{Off: 0x3000, Addr: 0x600000, FileSize: 0x10, MemSize: 0x5000},
+	table := &Table{loads: elf.Loads{
+		{Offset: 0, Vaddr: 0x400000, Filesz: 0x800, Memsz: 0x800},
+		{Offset: 0x800, Vaddr: 0x401800, Filesz: 0x1000, Memsz: 0x1000, Flags: elf.PF_X},
+		{Offset: 0x3000, Vaddr: 0x600000, Filesz: 0x10, Memsz: 0x5000},
 	}}
 	for _, c := range []struct {
 		off, want uint64
@@ -290,7 +292,7 @@ func TestVaddrFollowsTheSegments(t *testing.T) {
 
 func TestFileOffsetsOfARealProgram(t *testing.T) {
 	path := compile(t, "p.c", program, "-O1", "-no-pie")
-	f, err := elf.Open(path)
+	f, err := std.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,14 @@ package symbols
 import (
 	"bytes"
 	"cmp"
-	"debug/elf"
+	std "debug/elf"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // Func is one function of an image.
@@ -22,7 +24,7 @@ type Func struct {
 type Table struct {
 	funcs []entry
 	names []byte // NUL-terminated strings
-	loads []segment
+	loads elf.Loads
 }
 
 // entry is one function: addresses [addr, addr+size), name an offset into the table's names.
@@ -116,30 +118,8 @@ func (t *Table) index(addr uint64) (int, bool) {
 	return 0, false
 }
 
-// Vaddr turns an offset in the file into the virtual address that its PT_LOAD segment gives it. Where two segments share a
-// page of the file, the executable one counts. A page's rest beyond a segment's bytes belongs to it, as mappings are whole pages.
-func (t *Table) Vaddr(off uint64) (uint64, bool) {
-	const page = 4096
-	var found *segment
-	better := func(s *segment) bool { return found == nil || s.Exec && !found.Exec }
-	for i := range t.loads {
-		if s := &t.loads[i]; off >= s.Off && off-s.Off < s.FileSize && better(s) {
-			found = s
-		}
-	}
-	if found == nil {
-		for i := range t.loads {
-			s := &t.loads[i]
-			if start := s.Off &^ (page - 1); off >= start && off-start < (s.FileSize+(s.Off-start)+page-1)&^(page-1) && better(s) {
-				found = s
-			}
-		}
-	}
-	if found == nil {
-		return 0, false
-	}
-	return off - found.Off + found.Addr, true
-}
+// Vaddr turns an offset in the file into a virtual address; see [elf.Loads.Vaddr].
+func (t *Table) Vaddr(off uint64) (uint64, bool) { return t.loads.Vaddr(off) }
 
 // maxName bounds a symbol's name; the longest C++ names of real programs are a few times 10 KiB.
 const maxName = 64 << 10
@@ -175,17 +155,17 @@ type symbol struct {
 }
 
 // rank prefers, among the symbols at one address, functions to labels, then those with a size, then by binding.
-func rank(typ elf.SymType, bind elf.SymBind, size uint64) uint8 {
+func rank(typ std.SymType, bind std.SymBind, size uint64) uint8 {
 	var r uint8
-	if typ == elf.STT_NOTYPE {
+	if typ == std.STT_NOTYPE {
 		r |= 1 << 3
 	}
 	if size == 0 {
 		r |= 1 << 2
 	}
 	switch bind {
-	case elf.STB_GLOBAL, elf.STB_LOOS: // STB_GNU_UNIQUE is STB_LOOS
-	case elf.STB_WEAK:
+	case std.STB_GLOBAL, std.STB_LOOS: // STB_GNU_UNIQUE is STB_LOOS
+	case std.STB_WEAK:
 		r |= 1
 	default:
 		r |= 2
@@ -195,10 +175,11 @@ func rank(typ elf.SymType, bind elf.SymBind, size uint64) uint8 {
 
 // readTable adds the symbols of f's symbol table of a kind, of which a file has one at most.
 func (b *builder) readTable(f *elfFile, kind elf.SectionType) error {
-	for _, s := range f.sects {
+	for i := range f.Sections {
+		s := &f.Sections[i]
 		if s.Type == kind {
 			if err := b.read(f, s); err != nil {
-				return fmt.Errorf("symbol table at offset 0x%x: %w", s.Off, err)
+				return fmt.Errorf("symbol table at offset 0x%x: %w", s.Offset, err)
 			}
 			break
 		}
@@ -206,30 +187,30 @@ func (b *builder) readTable(f *elfFile, kind elf.SectionType) error {
 	return nil
 }
 
-func (b *builder) read(f *elfFile, s section) error {
-	link, ok := f.link(s)
+func (b *builder) read(f *elfFile, s *elf.Section) error {
+	link, ok := f.Linked(s)
 	if !ok || link.Type != elf.SHT_STRTAB {
 		return fmt.Errorf("sh_link %d is no string table", s.Link)
 	}
 	if link.Size > maxStrings {
 		return fmt.Errorf("string table of %d bytes, more than %d", link.Size, maxStrings)
 	}
-	entrySize := uint64(f.pick(elf.Sym64Size, elf.Sym32Size))
+	entrySize := uint64(f.Pick(std.Sym64Size, std.Sym32Size))
 	n := s.Size / entrySize
 	if n > maxSymbols {
 		return fmt.Errorf("%d symbols, more than %d", n, maxSymbols)
 	}
-	if s.Off > uint64(f.size) || s.Size > uint64(f.size)-s.Off {
-		return fmt.Errorf("%d bytes reach beyond the end of the file (0x%x)", s.Size, f.size)
+	if err := f.Holds(s.Offset, s.Size); err != nil {
+		return err
 	}
-	strings, err := f.read(link.Off, link.Size)
+	strings, err := f.Read(link.Offset, link.Size)
 	if err != nil {
 		return fmt.Errorf("string table: %w", err)
 	}
 	base := b.addStrings(strings)
 	const chunk = 2048
 	for i := uint64(0); i < n; i += chunk {
-		raw, err := f.read(s.Off+i*entrySize, min(chunk, n-i)*entrySize)
+		raw, err := f.Read(s.Offset+i*entrySize, min(chunk, n-i)*entrySize)
 		if err != nil {
 			return err
 		}
@@ -255,17 +236,17 @@ func (b *builder) addStrings(table []byte) uint32 {
 // add keeps the Elf64_Sym or Elf32_Sym when it is a function, or a label in executable code. Its string table lies at base among
 // the builder's strings.
 func (b *builder) add(f *elfFile, raw, strings []byte, base uint32) {
-	name := f.order.Uint32(raw)
-	info, other, index := raw[f.pick(4, 12)], raw[f.pick(5, 13)], elf.SectionIndex(f.order.Uint16(raw[f.pick(6, 14):]))
-	addr, size := f.word(raw, 8, 4), f.word(raw, 16, 8)
-	if index == elf.SHN_UNDEF {
+	name := f.Order.Uint32(raw)
+	info, other, index := raw[f.Pick(4, 12)], raw[f.Pick(5, 13)], std.SectionIndex(f.Order.Uint16(raw[f.Pick(6, 14):]))
+	addr, size := f.Word(raw, 8, 4), f.Word(raw, 16, 8)
+	if index == std.SHN_UNDEF {
 		return
 	}
-	typ := elf.ST_TYPE(info)
+	typ := std.ST_TYPE(info)
 	switch typ {
-	case elf.STT_FUNC, elf.STT_GNU_IFUNC:
-	case elf.STT_NOTYPE:
-		if index >= elf.SHN_LORESERVE || codeEnd(b.code, addr) == addr || elf.ST_VISIBILITY(other) == elf.STV_HIDDEN && size == 0 {
+	case std.STT_FUNC, std.STT_GNU_IFUNC:
+	case std.STT_NOTYPE:
+		if index >= std.SHN_LORESERVE || codeEnd(b.code, addr) == addr || std.ST_VISIBILITY(other) == std.STV_HIDDEN && size == 0 {
 			return
 		}
 	default:
@@ -275,16 +256,16 @@ func (b *builder) add(f *elfFile, raw, strings []byte, base uint32) {
 	if len(text) == 0 || isMarker(text, typ) {
 		return
 	}
-	b.syms = append(b.syms, symbol{addr: addr, size: uint32(min(size, 1<<32-1)), name: base + name, rank: rank(typ, elf.ST_BIND(info), size)})
+	b.syms = append(b.syms, symbol{addr: addr, size: uint32(min(size, 1<<32-1)), name: base + name, rank: rank(typ, std.ST_BIND(info), size)})
 }
 
 // isMarker recognises symbols that name no function: the mapping symbols of ARM and RISC-V ($a, $d, $t, $x, also with a suffix),
 // assembler labels, and the linker's ends of sections.
-func isMarker(name []byte, typ elf.SymType) bool {
+func isMarker(name []byte, typ std.SymType) bool {
 	if name[0] == '$' && len(name) >= 2 && strings.IndexByte("adtx", name[1]) >= 0 && (len(name) == 2 || name[2] == '.') {
 		return true
 	}
-	if typ != elf.STT_NOTYPE {
+	if typ != std.STT_NOTYPE {
 		return false
 	}
 	switch string(name) {
@@ -300,15 +281,16 @@ type addrRange struct{ start, end uint64 }
 // codeRanges returns where code is, sorted: the executable sections, or the executable segments of a file without them.
 func (f *elfFile) codeRanges() []addrRange {
 	var code []addrRange
-	for _, s := range f.sects {
+	for i := range f.Sections {
+		s := &f.Sections[i]
 		if s.Type == elf.SHT_PROGBITS && s.Flags&(elf.SHF_ALLOC|elf.SHF_EXECINSTR) == elf.SHF_ALLOC|elf.SHF_EXECINSTR && s.Addr+s.Size > s.Addr {
 			code = append(code, addrRange{s.Addr, s.Addr + s.Size})
 		}
 	}
 	if code == nil {
 		for _, s := range f.loads {
-			if s.Exec && s.Addr+s.MemSize > s.Addr {
-				code = append(code, addrRange{s.Addr, s.Addr + s.MemSize})
+			if s.Exec() && s.Vaddr+s.Memsz > s.Vaddr {
+				code = append(code, addrRange{s.Vaddr, s.Vaddr + s.Memsz})
 			}
 		}
 	}

@@ -3,6 +3,8 @@ package srcline
 import (
 	"debug/dwarf"
 	"fmt"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // role is what a DIE's tag means to the walk.
@@ -115,15 +117,15 @@ func (d *Data) abbrevs(u *unit) (*abbrevs, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := cursor{data: b}
+		c := elf.Cursor{Data: b}
 		t, err = parseAbbrevs(&c, u)
-		if !d.spend(c.pos) {
+		if !d.spend(c.Pos) {
 			return nil, o.abbrev.bad(u.abbrevOff, errWork.Error())
 		}
 		if err != nil {
-			return nil, o.abbrev.bad(u.abbrevOff+uint64(c.pos), err.Error())
+			return nil, o.abbrev.bad(u.abbrevOff+uint64(c.Pos), err.Error())
 		}
-		if !c.bad {
+		if !c.Bad {
 			break
 		}
 		if uint64(len(b)) < n {
@@ -138,26 +140,26 @@ func (d *Data) abbrevs(u *unit) (*abbrevs, error) {
 }
 
 // parseAbbrevs leaves c bad when the table goes on beyond c's bytes.
-func parseAbbrevs(c *cursor, u *unit) (*abbrevs, error) {
+func parseAbbrevs(c *elf.Cursor, u *unit) (*abbrevs, error) {
 	t := &abbrevs{}
 	var specs []spec
 	for n := 0; ; n++ {
-		code := c.uleb()
-		if code == 0 || c.bad {
+		code := c.WrappedULEB()
+		if code == 0 || c.Bad {
 			return t, nil
 		}
 		if n == maxAbbrevs || len(specs) > maxSpecs {
 			return nil, fmt.Errorf("abbreviation table with more than %d abbreviations or %d attributes", maxAbbrevs, maxSpecs)
 		}
 		a := abbrev{code: code}
-		if tag := c.uleb(); tag <= 0xffff {
+		if tag := c.WrappedULEB(); tag <= 0xffff {
 			a.tag, a.role = dwarf.Tag(tag), roleOf(dwarf.Tag(tag))
 		}
-		a.children = c.u8() != 0
+		a.children = c.U8() != 0
 		first := len(specs)
 		for {
-			attr, f := c.uleb(), c.uleb()
-			if c.bad {
+			attr, f := c.WrappedULEB(), c.WrappedULEB()
+			if c.Bad {
 				return t, nil
 			}
 			if attr == 0 && f == 0 {
@@ -171,7 +173,7 @@ func parseAbbrevs(c *cursor, u *unit) (*abbrevs, error) {
 				return nil, fmt.Errorf("unknown form %#x of attribute %#x", f, attr)
 			}
 			if s.form == formImplicitConst {
-				s.implicit = c.sleb()
+				s.implicit = c.SLEB()
 			}
 			if s.attr == dwarf.AttrSibling {
 				a.sibling = true
@@ -214,13 +216,13 @@ func (a *abbrev) addSkip(s spec) {
 }
 
 // skipDIE gets past a DIE's attributes and returns its DW_AT_sibling, relative to the unit, 0 when it has none.
-func (a *abbrev) skipDIE(c *cursor, u *unit) (sibling uint64) {
+func (a *abbrev) skipDIE(c *elf.Cursor, u *unit) (sibling uint64) {
 	for _, s := range a.skips {
 		switch s.step {
 		case stepFixed:
-			c.skip(uint64(s.n))
+			c.Skip(uint64(s.n))
 		case stepSibling:
-			sibling = c.uint(uint8(s.n))
+			sibling = c.Uint(uint8(s.n))
 		default:
 			skipStep(c, s.step, u)
 		}
@@ -228,20 +230,20 @@ func (a *abbrev) skipDIE(c *cursor, u *unit) (sibling uint64) {
 	return sibling
 }
 
-func skipStep(c *cursor, st step, u *unit) {
+func skipStep(c *elf.Cursor, st step, u *unit) {
 	switch st {
 	case stepLEB:
-		c.uleb()
+		c.WrappedULEB()
 	case stepString:
-		c.string()
+		c.CString()
 	case stepBlock:
-		c.skip(c.uleb())
+		c.Skip(c.WrappedULEB())
 	case stepBlock1:
-		c.skip(uint64(c.u8()))
+		c.Skip(uint64(c.U8()))
 	case stepBlock2:
-		c.skip(uint64(c.u16()))
+		c.Skip(uint64(c.U16()))
 	case stepBlock4:
-		c.skip(uint64(c.u32()))
+		c.Skip(uint64(c.U32()))
 	case stepIndirect:
 		readIndirect(c, u)
 	}

@@ -2,9 +2,11 @@ package srcline
 
 import (
 	"debug/dwarf"
-	"debug/elf"
+	std "debug/elf"
 	"path/filepath"
 	"testing"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // Every DIE has the place, the tag, and the attributes that debug/dwarf finds, whether it is read or skipped.
@@ -18,7 +20,7 @@ func TestDIEs(t *testing.T) {
 			dir := t.TempDir()
 			single(source, append(command, "-fPIC", "-shared")...)(t, dir)
 			name := filepath.Join(dir, "program")
-			f, err := elf.Open(name)
+			f, err := std.Open(name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,8 +63,8 @@ func compareDIEs(t *testing.T, d *Data, u *unit, r *dwarf.Reader) (n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for c := (cursor{data: b, pos: int(u.die - u.off)}); c.pos < len(c.data); n++ {
-		off := u.off + uint64(c.pos)
+	for c := (elf.Cursor{Data: b, Pos: int(u.die - u.off)}); c.Pos < len(c.Data); n++ {
+		off := u.off + uint64(c.Pos)
 		e, err := r.Next()
 		if err != nil {
 			t.Fatal(err)
@@ -70,7 +72,7 @@ func compareDIEs(t *testing.T, d *Data, u *unit, r *dwarf.Reader) (n int) {
 		if e == nil || e.Tag != 0 && uint64(e.Offset) != off {
 			t.Fatalf("a DIE at %#x, debug/dwarf has %+v", off, e)
 		}
-		code := c.uleb()
+		code := c.WrappedULEB()
 		if code == 0 {
 			if e.Tag != 0 {
 				t.Fatalf("%#x: the end of children, debug/dwarf has %v", off, e.Tag)
@@ -87,8 +89,8 @@ func compareDIEs(t *testing.T, d *Data, u *unit, r *dwarf.Reader) (n int) {
 			v := readValue(&c, &a.specs[i], u)
 			compareValue(t, d, u, off, v, e.Field[i])
 		}
-		if skipped.pos != c.pos || skipped.bad {
-			t.Fatalf("%#x: read up to %#x, skipped to %#x", off, c.pos, skipped.pos)
+		if skipped.Pos != c.Pos || skipped.Bad {
+			t.Fatalf("%#x: read up to %#x, skipped to %#x", off, c.Pos, skipped.Pos)
 		}
 		if s, ok := e.Val(dwarf.AttrSibling).(dwarf.Offset); ok && uint64(s) != u.off+sibling {
 			t.Fatalf("%#x: sibling %#x, debug/dwarf has %#x", off, u.off+sibling, s)

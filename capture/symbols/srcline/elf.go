@@ -1,24 +1,18 @@
 package srcline
 
 import (
-	"bytes"
-	"debug/elf"
+	"encoding/binary"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"strings"
-)
 
-const (
-	maxSections = 1 << 16
-	maxNames    = 4 << 20 // bytes of section names
+	"unspool/dwarfcfi/elf"
 )
 
 // object is a file with debugging information, or the part of a .dwp that belongs to one unit.
 type object struct {
 	name string
-	elf  elf.Type
+	typ  elf.Type
 	dwo  bool // its sections are those that end in .dwo
 
 	info, abbrev, line, str, lineStr, strOffsets, addr, ranges, rnglists section
@@ -71,126 +65,63 @@ func (o *object) wanted(name string) *section {
 }
 
 // openObject reads the section headers of an ELF file; dwo says that it is a .dwo or .dwp.
-func openObject(f File, dwo bool) (*object, error) {
-	o := &object{name: f.Name, dwo: dwo}
-	fail := func(section string, off uint64, what string, err error) (*object, error) {
-		if err == nil {
-			err = ErrBadELF
-		}
-		return nil, &Error{f.Name, section, off, what, err}
+func openObject(file File, dwo bool) (*object, error) {
+	if file.ReaderAt == nil {
+		return nil, &Error{file.Name, "ELF header", 0, "reading", fs.ErrNotExist}
 	}
-	if f.ReaderAt == nil {
-		return fail("ELF header", 0, "reading", fs.ErrNotExist)
-	}
-	var head [64]byte
-	n, err := f.ReadAt(head[:], 0)
-	if n < 52 {
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fail("ELF header", 0, "reading", err)
-		}
-		return fail("ELF header", uint64(n), "file is too short", nil)
-	}
-	if string(head[:4]) != elf.ELFMAG {
-		return fail("ELF header", 0, "no ELF magic", nil)
-	}
-	if elf.Data(head[elf.EI_DATA]) != elf.ELFDATA2LSB {
-		return fail("ELF header", elf.EI_DATA, "not little-endian", ErrUnsupported)
-	}
-	c := cursor{data: head[:n], pos: elf.EI_NIDENT}
-	o.elf = elf.Type(c.u16())
-	class, wide := elf.Class(head[elf.EI_CLASS]), uint8(8)
-	entry := uint64(64)
-	switch class {
-	case elf.ELFCLASS64:
-		c.pos = 40 // e_shoff
-	case elf.ELFCLASS32:
-		c.pos, wide, entry = 32, 4, 40
-	default:
-		return fail("ELF header", elf.EI_CLASS, "unknown class", nil)
-	}
-	shoff := c.uint(wide)
-	c.skip(4 + 3*2) // e_flags, e_ehsize, e_phentsize, e_phnum
-	shentsize, shnum, shstrndx := uint64(c.u16()), uint64(c.u16()), uint64(c.u16())
-	if c.bad {
-		return fail("ELF header", uint64(n), "file is too short", nil)
-	}
-	if shoff == 0 {
-		return o, nil
-	}
-	if shentsize != entry {
-		return fail("ELF header", 0, fmt.Sprintf("section header size %d, not %d", shentsize, entry), nil)
-	}
-	file := section{file: f.Name, name: "section headers", r: f, size: uint64(max(f.Size, 0))}
-	if shnum == 0 || shstrndx == uint64(elf.SHN_XINDEX) {
-		// More sections than e_shnum can say: the counts are in the first section header (gABI, "Sections").
-		b, err := file.at(shoff, entry)
-		if err != nil {
-			return fail("section headers", shoff, "first header", errors.Join(ErrBadELF, err))
-		}
-		first := parseSectionHeader(b, wide)
-		if shnum == 0 {
-			shnum = first.size
-		}
-		if shstrndx == uint64(elf.SHN_XINDEX) {
-			shstrndx = uint64(first.link)
-		}
-	}
-	if shnum > maxSections || shstrndx >= shnum {
-		return fail("section headers", shoff, fmt.Sprintf("%d sections, names in %d", shnum, shstrndx), nil)
-	}
-	headers, err := file.keep(shoff, shnum*entry)
+	f, err := elf.NewFile(file, file.Size)
 	if err != nil {
-		return fail("section headers", shoff, "reading", errors.Join(ErrBadELF, err))
+		return nil, badFile(file.Name, err)
 	}
-	names := parseSectionHeader(headers[shstrndx*entry:], wide)
-	strtab, err := file.at(names.off, min(names.size, maxNames))
+	if f.Order != binary.LittleEndian {
+		return nil, &Error{file.Name, "ELF header", 0, "not little-endian", ErrUnsupported}
+	}
+	names, err := f.Names()
 	if err != nil {
-		return fail("section headers", names.off, "section names", errors.Join(ErrBadELF, err))
+		return nil, badFile(file.Name, err)
 	}
-	for i := range shnum {
-		h := parseSectionHeader(headers[i*entry:], wide)
-		if h.typ == elf.SHT_NOBITS || h.typ == elf.SHT_NULL || uint64(h.name) >= uint64(len(strtab)) {
-			continue
+	o := &object{name: file.Name, typ: f.Type, dwo: dwo}
+	for i := range f.Sections {
+		if err := o.add(file, f, &f.Sections[i], string(names.Of(&f.Sections[i]))); err != nil {
+			return nil, err
 		}
-		name, _, _ := bytes.Cut(strtab[h.name:][:min(32, len(strtab)-int(h.name))], []byte{0})
-		kind := stored
-		title := string(name)
-		switch {
-		case h.flags&elf.SHF_COMPRESSED != 0:
-			kind = compressed
-		case strings.HasPrefix(title, ".zdebug_"):
-			kind, title = zdebug, ".debug_"+title[len(".zdebug_"):]
-		}
-		s := o.wanted(title)
-		if s == nil || s.size != 0 {
-			continue
-		}
-		if h.off > file.size || h.size > file.size-h.off {
-			return fail(title, h.off, fmt.Sprintf("%d bytes reach beyond the end of the file (%#x)", h.size, file.size), nil)
-		}
-		*s = section{file: f.Name, name: string(name), r: f, off: int64(h.off), size: h.size, compression: kind, class: class}
 	}
 	return o, nil
 }
 
-// sectionHeader is what is needed of an Elf32_Shdr or Elf64_Shdr.
-type sectionHeader struct {
-	name      uint32
-	typ       elf.SectionType
-	flags     elf.SectionFlag
-	off, size uint64
-	link      uint32
+// badFile gives an error about the headers of a file its place.
+func badFile(file string, err error) error {
+	var place *elf.Error
+	if errors.As(err, &place) {
+		return &Error{file, place.Section, place.Offset, place.What, place.Err}
+	}
+	return &Error{file, "ELF header", 0, "reading", err}
 }
 
-func parseSectionHeader(b []byte, wide uint8) sectionHeader {
-	c := cursor{data: b}
-	var h sectionHeader
-	h.name, h.typ = c.u32(), elf.SectionType(c.u32())
-	h.flags = elf.SectionFlag(c.uint(wide))
-	c.uint(wide) // sh_addr
-	h.off, h.size = c.uint(wide), c.uint(wide)
-	h.link = c.u32()
-	return h
+// add notes where a section is, if it is one that is needed.
+func (o *object) add(file File, f *elf.File, h *elf.Section, name string) error {
+	if h.Type == elf.SHT_NOBITS || h.Type == elf.SHT_NULL {
+		return nil
+	}
+	kind, title := stored, name
+	switch {
+	case h.Flags&elf.SHF_COMPRESSED != 0:
+		kind = compressed
+	case strings.HasPrefix(title, ".zdebug_"):
+		kind, title = zdebug, ".debug_"+title[len(".zdebug_"):]
+	}
+	s := o.wanted(title)
+	if s == nil || s.size != 0 {
+		return nil
+	}
+	if err := f.Holds(h.Offset, h.Size); err != nil {
+		return &Error{file.Name, title, h.Offset, "section header", err}
+	}
+	*s = section{
+		file: file.Name, name: name, r: file, off: int64(h.Offset), size: h.Size,
+		compression: kind, class: f.Class,
+	}
+	return nil
 }
 
 // size is how many bytes of debugging information the file stores.

@@ -1,5 +1,7 @@
 package srcline
 
+import "unspool/dwarfcfi/elf"
+
 // form is how an attribute's value is encoded (DWARF 5, 7.5.6; those from 0x1f01 on are GNU's and precede the standard's).
 type form uint16
 
@@ -105,7 +107,7 @@ type value struct {
 }
 
 // readValue reads a value in the unit.
-func readValue(c *cursor, s *spec, u *unit) value {
+func readValue(c *elf.Cursor, s *spec, u *unit) value {
 	v := value{form: s.form}
 	switch s.step {
 	case stepFixed:
@@ -116,19 +118,19 @@ func readValue(c *cursor, s *spec, u *unit) value {
 				v.u = uint64(s.implicit)
 			}
 		case 16:
-			c.skip(16)
+			c.Skip(16)
 		default:
-			v.u = c.uint(s.size)
+			v.u = c.Uint(s.size)
 		}
 	case stepLEB:
 		if s.form == formSdata {
-			v.u = uint64(c.sleb())
+			v.u = uint64(c.SLEB())
 		} else {
-			v.u = c.uleb()
+			v.u = c.WrappedULEB()
 		}
 	case stepString:
-		v.u = uint64(c.pos)
-		c.string()
+		v.u = uint64(c.Pos)
+		c.CString()
 	case stepIndirect:
 		return readIndirect(c, u)
 	default:
@@ -138,11 +140,11 @@ func readValue(c *cursor, s *spec, u *unit) value {
 }
 
 // readIndirect reads a value whose form precedes it. Of a form that it does not know, or one that is indirect again, it makes c bad.
-func readIndirect(c *cursor, u *unit) value {
-	f := form(min(c.uleb(), 0xffff))
+func readIndirect(c *elf.Cursor, u *unit) value {
+	f := form(min(c.WrappedULEB(), 0xffff))
 	s, ok := newSpec(0, f, u)
 	if !ok || f == formIndirect || f == formImplicitConst {
-		c.bad = true
+		c.Bad = true
 		return value{}
 	}
 	return readValue(c, &s, u)

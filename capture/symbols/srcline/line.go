@@ -3,6 +3,8 @@ package srcline
 import (
 	"fmt"
 	"path"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // row is the line of an address; found is false where no line is known.
@@ -28,8 +30,8 @@ type lineTable struct {
 	dirs    []value
 	files   []lineFile
 	paths   map[uint64]string // of files, those asked for
-	stringy cursor            // of the header: where the strings that it holds are
-	program cursor
+	stringy elf.Cursor        // of the header: where the strings that it holds are
+	program elf.Cursor
 }
 
 type lineFile struct {
@@ -53,12 +55,12 @@ func (d *Data) lineTable(u *unit) (*lineTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := cursor{data: b}
-	n, offsetSize := c.length()
-	if c.bad || n > s.size-u.lineOff-uint64(c.pos) {
+	c := elf.Cursor{Data: b}
+	n, offsetSize := c.Length()
+	if c.Bad || n > s.size-u.lineOff-uint64(c.Pos) {
 		return nil, s.bad(u.lineOff, "a line number program reaches beyond the end of the section")
 	}
-	head := c.pos
+	head := c.Pos
 	if !d.spend(int(n)) {
 		return nil, s.bad(u.lineOff, errWork.Error())
 	}
@@ -67,54 +69,54 @@ func (d *Data) lineTable(u *unit) (*lineTable, error) {
 		return nil, err
 	}
 	t := &lineTable{u: u, off: u.lineOff, offsetSize: offsetSize}
-	c = cursor{data: b, pos: head}
-	t.version = c.u16()
+	c = elf.Cursor{Data: b, Pos: head}
+	t.version = c.U16()
 	if t.version < 2 || t.version > 5 {
 		return nil, s.unsupported(t.off, fmt.Sprintf("line number program of version %d", t.version))
 	}
 	if t.version == 5 {
-		c.skip(2) // address_size, segment_selector_size
+		c.Skip(2) // address_size, segment_selector_size
 	}
-	headerLength := c.uint(offsetSize)
-	if c.bad || headerLength > uint64(len(b)-c.pos) {
+	headerLength := c.Uint(offsetSize)
+	if c.Bad || headerLength > uint64(len(b)-c.Pos) {
 		return nil, s.bad(t.off, "line number program header cut short")
 	}
-	begin := c.pos + int(headerLength)
-	t.program = cursor{data: b, pos: begin}
-	c.data = b[:begin]
-	t.minInst, t.maxOps = c.u8(), 1
+	begin := c.Pos + int(headerLength)
+	t.program = elf.Cursor{Data: b, Pos: begin}
+	c.Data = b[:begin]
+	t.minInst, t.maxOps = c.U8(), 1
 	if t.version >= 4 {
-		t.maxOps = c.u8()
+		t.maxOps = c.U8()
 	}
-	c.u8() // default_is_stmt
-	t.lineBase, t.lineRange, t.opcodeBase = int8(c.u8()), c.u8(), c.u8()
-	lengths := c.pos
-	c.skip(uint64(max(t.opcodeBase, 1) - 1))
-	if c.bad || t.maxOps == 0 {
+	c.U8() // default_is_stmt
+	t.lineBase, t.lineRange, t.opcodeBase = int8(c.U8()), c.U8(), c.U8()
+	lengths := c.Pos
+	c.Skip(uint64(max(t.opcodeBase, 1) - 1))
+	if c.Bad || t.maxOps == 0 {
 		return nil, s.bad(t.off, "bad line number program header")
 	}
-	t.lengths = c.data[lengths:c.pos]
+	t.lengths = c.Data[lengths:c.Pos]
 	t.stringy = c
 	if t.version == 5 {
 		err = t.entriesV5(&c)
 	} else {
 		err = t.entriesV4(&c)
 	}
-	if err == nil && c.bad {
+	if err == nil && c.Bad {
 		err = fmt.Errorf("file table cut short")
 	}
 	if err != nil {
-		return nil, s.bad(t.off+uint64(c.pos), err.Error())
+		return nil, s.bad(t.off+uint64(c.Pos), err.Error())
 	}
 	return t, nil
 }
 
 // entriesV4 reads directories and files, both from index 1 on, and each list ended by an empty name.
-func (t *lineTable) entriesV4(c *cursor) error {
+func (t *lineTable) entriesV4(c *elf.Cursor) error {
 	t.dirs = append(t.dirs, value{}) // the compilation directory
 	for {
-		pos := c.pos
-		if name := c.string(); len(name) == 0 {
+		pos := c.Pos
+		if name := c.CString(); len(name) == 0 {
 			break
 		}
 		t.dirs = append(t.dirs, value{formString, uint64(pos)})
@@ -124,8 +126,8 @@ func (t *lineTable) entriesV4(c *cursor) error {
 	}
 	t.files = append(t.files, lineFile{})
 	for {
-		pos := c.pos
-		if name := c.string(); len(name) == 0 {
+		pos := c.Pos
+		if name := c.CString(); len(name) == 0 {
 			return nil
 		}
 		t.addFileV4(c, pos)
@@ -136,10 +138,10 @@ func (t *lineTable) entriesV4(c *cursor) error {
 }
 
 // addFileV4 reads what follows a file's name: directory, time of modification, size.
-func (t *lineTable) addFileV4(c *cursor, name int) {
-	t.files = append(t.files, lineFile{value{formString, uint64(name)}, c.uleb()})
-	c.uleb()
-	c.uleb()
+func (t *lineTable) addFileV4(c *elf.Cursor, name int) {
+	t.files = append(t.files, lineFile{value{formString, uint64(name)}, c.WrappedULEB()})
+	c.WrappedULEB()
+	c.WrappedULEB()
 }
 
 // DW_LNCT_* (DWARF 5, 7.22)
@@ -155,25 +157,25 @@ type lineFormat struct {
 }
 
 // entriesV5 reads directories and files, both from index 0 on, as the formats before them say.
-func (t *lineTable) entriesV5(c *cursor) error {
+func (t *lineTable) entriesV5(c *elf.Cursor) error {
 	// The table's forms may be narrower or wider than its unit's.
 	forms := &unit{offsetSize: t.offsetSize, addrSize: t.u.addrSize, version: 5}
 	for list := range 2 {
-		formats := make([]lineFormat, c.u8())
+		formats := make([]lineFormat, c.U8())
 		for i := range formats {
-			content, f := c.uleb(), c.uleb()
+			content, f := c.WrappedULEB(), c.WrappedULEB()
 			s, ok := newSpec(0, form(min(f, 0xffff)), forms)
-			if !ok && !c.bad {
+			if !ok && !c.Bad {
 				return fmt.Errorf("unknown form %#x", f)
 			}
 			formats[i] = lineFormat{content, s}
 		}
-		n := c.uleb()
-		if c.bad {
+		n := c.WrappedULEB()
+		if c.Bad {
 			return nil
 		}
-		if n > maxLineFiles || n > uint64(len(c.data)-c.pos) {
-			return fmt.Errorf("%d files or directories in %d bytes", n, len(c.data)-c.pos)
+		if n > maxLineFiles || n > uint64(len(c.Data)-c.Pos) {
+			return fmt.Errorf("%d files or directories in %d bytes", n, len(c.Data)-c.Pos)
 		}
 		for range n {
 			var f lineFile
@@ -186,7 +188,7 @@ func (t *lineTable) entriesV5(c *cursor) error {
 					f.dir = v.u
 				}
 			}
-			if c.bad {
+			if c.Bad {
 				return nil
 			}
 			if list == 0 {
@@ -207,8 +209,8 @@ func (d *Data) file(t *lineTable, i uint64) string {
 	f := t.files[i]
 	text := func(v value) string {
 		if v.form == formString {
-			c := cursor{data: t.stringy.data, pos: int(v.u)}
-			return string(c.string())
+			c := elf.Cursor{Data: t.stringy.Data, Pos: int(v.u)}
+			return string(c.CString())
 		}
 		s, err := d.string(t.u, v, t.off)
 		if err != nil {
@@ -303,11 +305,11 @@ func (d *Data) runLines(t *lineTable, pcs []uint64, rows []row) error {
 		r.addr += n / uint64(t.maxOps) * uint64(t.minInst)
 		r.opIndex = n % uint64(t.maxOps)
 	}
-	for c.pos < len(c.data) && !c.bad && d.work >= 0 {
-		op := uint64(c.u8())
+	for c.Pos < len(c.Data) && !c.Bad && d.work >= 0 {
+		op := uint64(c.U8())
 		if op >= opcodes {
 			if t.lineRange == 0 {
-				return t.u.obj.line.bad(t.off+uint64(c.pos), "line_range is 0")
+				return t.u.obj.line.bad(t.off+uint64(c.Pos), "line_range is 0")
 			}
 			op -= opcodes
 			advance(op / uint64(t.lineRange))
@@ -317,51 +319,51 @@ func (d *Data) runLines(t *lineTable, pcs []uint64, rows []row) error {
 		}
 		switch op {
 		case lnsExtended:
-			n := c.uleb()
-			if c.bad || n > uint64(len(c.data)-c.pos) {
-				c.bad = true
+			n := c.WrappedULEB()
+			if c.Bad || n > uint64(len(c.Data)-c.Pos) {
+				c.Bad = true
 				break
 			}
 			if n == 0 {
 				continue
 			}
-			end := c.pos + int(n)
-			switch c.u8() {
+			end := c.Pos + int(n)
+			switch c.U8() {
 			case lneEndSequence:
 				emit()
 				r, open = registers{file: 1, line: 1}, false
 			case lneSetAddress:
-				r.addr, r.opIndex = c.uint(uint8(min(n-1, 255))), 0
+				r.addr, r.opIndex = c.Uint(uint8(min(n-1, 255))), 0
 			case lneDefineFile:
-				pos := c.pos
-				c.string()
+				pos := c.Pos
+				c.CString()
 				if len(t.files) <= maxLineFiles {
 					t.addFileV4(&c, pos)
 				}
 			}
-			c.pos = end
+			c.Pos = end
 		case lnsCopy:
 			emit()
 		case lnsAdvancePC:
-			advance(c.uleb())
+			advance(c.WrappedULEB())
 		case lnsAdvanceLine:
-			r.line += uint64(c.sleb())
+			r.line += uint64(c.SLEB())
 		case lnsSetFile:
-			r.file = c.uleb()
+			r.file = c.WrappedULEB()
 		case lnsSetColumn:
-			r.column = c.uleb()
+			r.column = c.WrappedULEB()
 		case lnsConstAddPC:
 			advance(constAdd)
 		case lnsFixedAdvancePC:
-			r.addr, r.opIndex = r.addr+uint64(c.u16()), 0
+			r.addr, r.opIndex = r.addr+uint64(c.U16()), 0
 		default:
 			for range t.lengths[op-1] {
-				c.uleb()
+				c.WrappedULEB()
 			}
 		}
 	}
-	if c.bad {
-		return t.u.obj.line.bad(t.off+uint64(c.pos), "line number program cut short")
+	if c.Bad {
+		return t.u.obj.line.bad(t.off+uint64(c.Pos), "line number program cut short")
 	}
 	return nil
 }

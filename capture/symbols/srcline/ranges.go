@@ -1,6 +1,10 @@
 package srcline
 
-import "fmt"
+import (
+	"fmt"
+
+	"unspool/dwarfcfi/elf"
+)
 
 // each calls f with the address ranges [lo, hi) of a DIE in the unit. Ranges that start at 0 are those of functions that the linker
 // dropped, and are left out.
@@ -68,8 +72,8 @@ func (d *Data) rangesV4(s *section, off uint64, addrSize uint8, base uint64, f f
 		if !d.spend(len(b)) {
 			return s.bad(off, errWork.Error())
 		}
-		c := cursor{data: b}
-		lo, hi := c.uint(addrSize), c.uint(addrSize)
+		c := elf.Cursor{Data: b}
+		lo, hi := c.Uint(addrSize), c.Uint(addrSize)
 		switch {
 		case lo == 0 && hi == 0:
 			return nil
@@ -102,17 +106,17 @@ func (d *Data) rangesV5(u *unit, s *section, off, base uint64, f func(lo, hi uin
 		if err != nil {
 			return err
 		}
-		c := cursor{data: b}
+		c := elf.Cursor{Data: b}
 		var lo, hi uint64
 		var bad error
 		index := func() uint64 {
-			addr, err := u.addrx(c.uleb())
+			addr, err := u.addrx(c.WrappedULEB())
 			if err != nil && bad == nil {
 				bad = err
 			}
 			return addr
 		}
-		kind := c.u8()
+		kind := c.U8()
 		switch kind {
 		case rleEnd:
 			return nil
@@ -123,32 +127,32 @@ func (d *Data) rangesV5(u *unit, s *section, off, base uint64, f func(lo, hi uin
 			hi = index()
 		case rleStartxLength:
 			lo = index()
-			hi = lo + c.uleb()
+			hi = lo + c.WrappedULEB()
 		case rleOffsetPair:
-			lo = base + c.uleb()
-			hi = base + c.uleb()
+			lo = base + c.WrappedULEB()
+			hi = base + c.WrappedULEB()
 		case rleBaseAddress:
-			base = c.uint(u.addrSize)
+			base = c.Uint(u.addrSize)
 		case rleStartEnd:
-			lo, hi = c.uint(u.addrSize), c.uint(u.addrSize)
+			lo, hi = c.Uint(u.addrSize), c.Uint(u.addrSize)
 		case rleStartLength:
-			lo = c.uint(u.addrSize)
-			hi = lo + c.uleb()
+			lo = c.Uint(u.addrSize)
+			hi = lo + c.WrappedULEB()
 		default:
 			return s.bad(off, fmt.Sprintf("unknown range list entry %d", kind))
 		}
 		if bad != nil {
 			return bad
 		}
-		if c.bad {
+		if c.Bad {
 			return s.bad(off, "a range list reaches beyond the end of the section")
 		}
-		if !d.spend(c.pos) {
+		if !d.spend(c.Pos) {
 			return s.bad(off, errWork.Error())
 		}
 		if lo < hi {
 			f(lo, hi)
 		}
-		off += uint64(c.pos)
+		off += uint64(c.Pos)
 	}
 }

@@ -3,12 +3,11 @@ package srcline
 import (
 	"bufio"
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"fmt"
 	"io"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 )
 
 const (
@@ -167,8 +166,8 @@ func (s *section) uint(off uint64, size uint8) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	c := cursor{data: b}
-	return c.uint(size), nil
+	c := elf.Cursor{Data: b}
+	return c.Uint(size), nil
 }
 
 // maxString bounds a name; the longest of real C++ and Rust programs are a few times 10 KiB.
@@ -217,7 +216,7 @@ func inflate(raw *io.SectionReader, kind compression, class elf.Class) ([]byte, 
 	if _, err := io.ReadFull(raw, header); err != nil {
 		return nil, fmt.Errorf("compression header: %w: %w", err, ErrBadELF)
 	}
-	c := cursor{data: header}
+	c := elf.Cursor{Data: header}
 	typ, size := elf.COMPRESS_ZLIB, uint64(0)
 	switch {
 	case kind == zdebug:
@@ -226,10 +225,10 @@ func inflate(raw *io.SectionReader, kind compression, class elf.Class) ([]byte, 
 		}
 		size = binary.BigEndian.Uint64(header[4:])
 	case class == elf.ELFCLASS32: // Elf32_Chdr: ch_type, ch_size, ch_addralign
-		typ, size = elf.CompressionType(c.u32()), uint64(c.u32())
+		typ, size = elf.CompressionType(c.U32()), uint64(c.U32())
 	default: // Elf64_Chdr: ch_type, ch_reserved, ch_size, ch_addralign
-		typ = elf.CompressionType(uint32(c.u64()))
-		size = c.u64()
+		typ = elf.CompressionType(uint32(c.U64()))
+		size = c.U64()
 	}
 	if size > maxInflated || size > maxRatio*uint64(raw.Size()) {
 		return nil, fmt.Errorf("%d bytes out of %d: %w", size, raw.Size(), ErrBadELF)
@@ -239,5 +238,6 @@ func inflate(raw *io.SectionReader, kind compression, class elf.Class) ([]byte, 
 	}
 	// Eight times is what debugging information makes of itself at most, as a rule; beyond that the buffer grows with the contents.
 	buf := make([]byte, 0, min(size, 8*uint64(raw.Size()))+bytes.MinRead)
-	return dwarfcfi.Inflate(bufio.NewReaderSize(raw, 64<<10), typ, size, buf, dwarfcfi.Limits{Size: maxInflated, Window: 128 << 20})
+	limits := elf.Limits{Size: maxInflated, Window: 128 << 20}
+	return elf.Inflate(bufio.NewReaderSize(raw, 64<<10), typ, size, buf, limits)
 }

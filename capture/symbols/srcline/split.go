@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"path"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // split returns the split unit that the skeleton unit stands for, and what to close after use.
@@ -115,9 +117,9 @@ func (o *object) unit(id uint64) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := cursor{data: b}
-	version := c.u32() // in DWARF 5 two bytes, and two of padding
-	columns, units, slots := uint64(c.u32()), uint64(c.u32()), uint64(c.u32())
+	c := elf.Cursor{Data: b}
+	version := c.U32() // in DWARF 5 two bytes, and two of padding
+	columns, units, slots := uint64(c.U32()), uint64(c.U32()), uint64(c.U32())
 	if version != 2 && version&0xffff != 5 {
 		return nil, s.unsupported(0, fmt.Sprintf("unit index of version %d", version))
 	}
@@ -239,28 +241,28 @@ func (o *object) altFile() (name string, id []byte, link *section, err error) {
 		if err != nil {
 			return "", nil, link, err
 		}
-		c := cursor{data: b}
-		name = string(c.string())
-		if c.bad {
+		c := elf.Cursor{Data: b}
+		name = string(c.CString())
+		if c.Bad {
 			return "", nil, link, link.bad(0, "no name")
 		}
-		return name, append([]byte(nil), c.data[c.pos:]...), link, nil
+		return name, append([]byte(nil), c.Data[c.Pos:]...), link, nil
 	}
 	if link = &o.sup; link.size > 0 {
 		b, err := link.view(0, 1, most)
 		if err != nil {
 			return "", nil, link, err
 		}
-		c := cursor{data: b}
-		version, self := c.u16(), c.u8()
-		name = string(c.string())
-		n := c.uleb()
-		start := c.pos
-		c.skip(n)
-		if c.bad || version != 5 || self != 0 {
+		c := elf.Cursor{Data: b}
+		version, self := c.U16(), c.U8()
+		name = string(c.CString())
+		n := c.WrappedULEB()
+		start := c.Pos
+		c.Skip(n)
+		if c.Bad || version != 5 || self != 0 {
 			return "", nil, link, link.bad(0, "it does not name a supplementary file")
 		}
-		return name, append([]byte(nil), c.data[start:c.pos]...), link, nil
+		return name, append([]byte(nil), c.Data[start:c.Pos]...), link, nil
 	}
 	return "", nil, link, o.info.bad(0, "a reference to an alternate file that the file does not name")
 }

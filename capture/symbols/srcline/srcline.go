@@ -2,10 +2,11 @@ package srcline
 
 import (
 	"debug/dwarf"
-	"debug/elf"
 	"errors"
 	"io"
 	"slices"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // File is an ELF file. One that an Options function returned is closed when it is no longer needed, if it is an io.Closer.
@@ -63,7 +64,7 @@ func Open(f File, o Options) (*Data, error) {
 	if main.info.size == 0 {
 		return nil, &Error{f.Name, ".debug_info", 0, "absent or empty", ErrNoDWARF}
 	}
-	if main.elf == elf.ET_REL {
+	if main.typ == elf.ET_REL {
 		return nil, &Error{f.Name, "ELF header", 16, "a relocatable file", ErrUnsupported}
 	}
 	if err := main.info.open(); err != nil {

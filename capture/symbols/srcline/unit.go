@@ -3,6 +3,8 @@ package srcline
 import (
 	"debug/dwarf"
 	"fmt"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // unit is a unit of .debug_info: its header, and from its first DIE what the others depend on.
@@ -63,34 +65,34 @@ func (o *object) parseUnit(off uint64) (*unit, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := cursor{data: b}
+	c := elf.Cursor{Data: b}
 	u := &unit{obj: o, off: off}
 	var n uint64
-	n, u.offsetSize = c.length()
-	start := off + uint64(c.pos)
-	if c.bad || n > o.info.size-start {
+	n, u.offsetSize = c.Length()
+	start := off + uint64(c.Pos)
+	if c.Bad || n > o.info.size-start {
 		return nil, o.info.bad(off, "a unit reaches beyond the end of the section")
 	}
 	u.end = start + n
-	u.version = c.u16()
+	u.version = c.U16()
 	switch {
 	case u.version < 2 || u.version > 5:
 		return u, o.info.unsupported(off, fmt.Sprintf("DWARF version %d", u.version))
 	case u.version == 5:
-		u.kind, u.addrSize = c.u8(), c.u8()
-		u.abbrevOff = c.uint(u.offsetSize)
+		u.kind, u.addrSize = c.U8(), c.U8()
+		u.abbrevOff = c.Uint(u.offsetSize)
 		switch u.kind {
 		case unitSkeleton, unitSplitCompile:
-			u.dwoID = c.u64()
+			u.dwoID = c.U64()
 		case unitType, unitSplitType:
-			c.skip(8 + uint64(u.offsetSize))
+			c.Skip(8 + uint64(u.offsetSize))
 		}
 	default:
-		u.abbrevOff = c.uint(u.offsetSize)
-		u.addrSize = c.u8()
+		u.abbrevOff = c.Uint(u.offsetSize)
+		u.addrSize = c.U8()
 	}
-	u.die = off + uint64(c.pos)
-	if c.bad || u.die > u.end {
+	u.die = off + uint64(c.Pos)
+	if c.Bad || u.die > u.end {
 		return u, o.info.bad(off, "unit header cut short")
 	}
 	if u.addrSize != 4 && u.addrSize != 8 {
@@ -252,18 +254,18 @@ func (d *Data) readDIE(u *unit, off uint64, each func(dwarf.Attr, value), tag *d
 		if err != nil {
 			return err
 		}
-		c := cursor{data: b}
-		code := c.uleb()
+		c := elf.Cursor{Data: b}
+		code := c.WrappedULEB()
 		a := table.lookup(code)
 		if a == nil {
 			return u.obj.info.bad(off, fmt.Sprintf("abbreviation %d does not exist", code))
 		}
 		probe := c
 		a.skipDIE(&probe, u)
-		if probe.bad && n < rest {
+		if probe.Bad && n < rest {
 			continue
 		}
-		if probe.bad {
+		if probe.Bad {
 			return u.obj.info.bad(off, "a DIE reaches beyond the end of the unit")
 		}
 		if tag != nil {

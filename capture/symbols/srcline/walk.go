@@ -1,6 +1,10 @@
 package srcline
 
-import "debug/dwarf"
+import (
+	"debug/dwarf"
+
+	"unspool/dwarfcfi/elf"
+)
 
 const (
 	maxDepth   = 1 << 12 // of DIEs in one another; a few hundred occur
@@ -55,10 +59,10 @@ func (w *walk) run(thorough bool) error {
 		w.deepest[i] = -1
 	}
 	bad := func(pos int, what string) error { return u.obj.info.bad(u.off+uint64(pos), what) }
-	c := cursor{data: w.data, pos: int(u.die - u.off)}
-	for c.pos < len(c.data) {
-		start := c.pos
-		code := c.uleb()
+	c := elf.Cursor{Data: w.data, Pos: int(u.die - u.off)}
+	for c.Pos < len(c.Data) {
+		start := c.Pos
+		code := c.WrappedULEB()
 		if code == 0 {
 			if len(w.open) <= 1 {
 				return nil // the end of the unit's own children; what is behind is padding
@@ -86,7 +90,7 @@ func (w *walk) run(thorough bool) error {
 				w.d.problems.add(err)
 			}
 		}
-		if c.bad {
+		if c.Bad {
 			return bad(start, "a DIE reaches beyond the end of the unit")
 		}
 		if !a.children {
@@ -97,8 +101,8 @@ func (w *walk) run(thorough bool) error {
 		}
 		if here.skim {
 			w.skipped = true
-			if sibling > uint64(c.pos) && sibling <= uint64(len(c.data)) && len(w.open) > 0 {
-				c.pos = int(sibling)
+			if sibling > uint64(c.Pos) && sibling <= uint64(len(c.Data)) && len(w.open) > 0 {
+				c.Pos = int(sibling)
 				continue
 			}
 		}
@@ -111,7 +115,7 @@ func (w *walk) run(thorough bool) error {
 }
 
 // enter reads a function, an inlined call or a block at start, and changes here to how its children are to be read.
-func (w *walk) enter(a *abbrev, c *cursor, start int, here *level, thorough bool) (sibling uint64, err error) {
+func (w *walk) enter(a *abbrev, c *elf.Cursor, start int, here *level, thorough bool) (sibling uint64, err error) {
 	var pc pcRange
 	found := call{die: w.u.off + uint64(start), parent: -1}
 	for i := range a.specs {
@@ -132,7 +136,7 @@ func (w *walk) enter(a *abbrev, c *cursor, start int, here *level, thorough bool
 			pc.set(s.attr, v)
 		}
 	}
-	if c.bad {
+	if c.Bad {
 		return sibling, nil
 	}
 	index := int32(-1)
