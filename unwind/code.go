@@ -33,11 +33,19 @@ type code struct {
 	kept    int      // instructions in readings
 	// readings are those of functions, by their starts.
 	readings map[uint64]*reading
-	after    cache // of followsCall, by image address
-	never    cache // of noReturn
-	changed  cache // of clobbers
-	probes   [3]paths
+	// What was found out, by image address.
+	after   answers[callKind]
+	returns answers[returning]
+	changed answers[regSet] // by functions
+	probes  [3]paths
 }
+
+// answers keeps values other than rules in the way of a [cache], by address. A value of
+// zero is no answer.
+type answers[V ~uint32] struct{ cache cache }
+
+func (a *answers[V]) get(addr uint32) V    { return V(a.cache.get(addr)) }
+func (a *answers[V]) put(addr uint32, v V) { a.cache.put(addr, rule(v)) }
 
 // A page is a piece of code that was read, with the start of the next one.
 type page struct {
@@ -300,7 +308,7 @@ func (c *code) chart() *codeMap {
 func (c *code) forget() {
 	clear(c.readings)
 	c.kept = 0
-	c.never = cache{}
+	c.returns = answers[returning]{}
 }
 
 // chartNearby gives the hole around addr if it is small, and notes it with what look like
@@ -411,14 +419,14 @@ func (c *code) plt(addr uint64) (table uint64, ok bool) {
 func (c *code) pltRule(table, addr uint64) (rule, bool) {
 	const entry = 16
 	first := table + (addr-table)&^(entry-1)
-	words := rule(1)
+	words := uint32(1)
 	if bytes.HasPrefix(c.bytes(first), []byte{0xff, 0x35}) { // push of the link map
 		words++
 	}
 	var in insn
 	for at := first; at <= addr; at += uint64(in.n) {
 		if at == addr {
-			return guessSP | words<<16, true
+			return guessSP.with(words, 0), true
 		}
 		if at-first >= entry || !in.decode(c.bytes(at)) {
 			break
@@ -463,7 +471,7 @@ func (c *code) followsCall(addr uint64) bool {
 	if addr>>32 != 0 {
 		return c.findCall(addr) != notCall
 	}
-	if k := c.after.get(uint32(addr)); k != noRule {
+	if k := c.after.get(uint32(addr)); k != 0 {
 		return k != notCall
 	}
 	k := c.findCall(addr)
@@ -471,14 +479,16 @@ func (c *code) followsCall(addr uint64) bool {
 	return k != notCall
 }
 
-// What is before an address, as a cache keeps it.
+// A callKind says what call is before an address. Zero is none of them.
+type callKind uint32
+
 const (
-	notCall rule = 1 + iota
+	notCall callKind = 1 + iota
 	directCall
 	indirectCall
 )
 
-func (c *code) findCall(addr uint64) rule {
+func (c *code) findCall(addr uint64) callKind {
 	var in insn
 	if _, ok := c.callBefore(addr, 5, &in); ok {
 		if t, target := in.turn(addr - 5); t == calls && c.executable(target) {

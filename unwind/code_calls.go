@@ -50,15 +50,14 @@ func (c *code) keeps(addr uint64, reg uint8) bool {
 // where it cannot be followed.
 func (c *code) clobbers(start uint64) uint16 {
 	const (
-		most  = 200
-		span  = 4096
-		known = 1 << 16
+		most = 200
+		span = 4096
 	)
 	if start>>32 != 0 {
 		return callerSaved
 	}
-	if r := c.changed.get(uint32(start)); r != noRule {
-		return uint16(r)
+	if set := c.changed.get(uint32(start)); set != 0 {
+		return uint16(set)
 	}
 	regs := uint16(callerSaved)
 	if h, ok := c.charted.hole(start); ok {
@@ -69,9 +68,15 @@ func (c *code) clobbers(start uint64) uint16 {
 			regs = p.writes()
 		}
 	}
-	c.changed.put(uint32(start), rule(regs)|known)
+	c.changed.put(uint32(start), regSet(regs)|answered)
 	return regs
 }
+
+// A regSet is a set of registers, as instructions number them, that is known.
+type regSet uint32
+
+// answered makes an empty set differ from no answer.
+const answered regSet = 1 << 16
 
 // writes gives the registers that what was discovered may change.
 func (p *paths) writes() (regs uint16) {

@@ -98,7 +98,7 @@ func (c *code) noReturn(start uint64, depth int) bool {
 	if start>>32 != 0 || depth > deepest {
 		return false
 	}
-	if r := c.never.get(uint32(start)); r != noRule {
+	if r := c.returns.get(uint32(start)); r != 0 {
 		return r == doesNotReturn
 	}
 	h, ok := c.charted.hole(start)
@@ -113,15 +113,17 @@ func (c *code) noReturn(start uint64, depth int) bool {
 		r = doesNotReturn
 	}
 	// A function that calls itself was asked about meanwhile.
-	if c.never.get(uint32(start)) == noRule {
-		c.never.put(uint32(start), r)
+	if c.returns.get(uint32(start)) == 0 {
+		c.returns.put(uint32(start), r)
 	}
 	return r == doesNotReturn
 }
 
-// What is known of a function, as a cache keeps it.
+// returning says whether a function returns. Zero is neither.
+type returning uint32
+
 const (
-	mayReturn rule = 1 + iota
+	mayReturn returning = 1 + iota
 	doesNotReturn
 )
 
@@ -401,7 +403,7 @@ func (p *paths) wayOut(pc, lo, hi uint64) (sp, bp rule) {
 // rules gives the rules that follow from a state reached from a function's
 // entry, where CFA = SP + 8: one from SP or from a saved SP, one from BP.
 func (s *state) rules() (sp, bp rule) {
-	b := rule(maxBP)
+	b := uint32(maxBP)
 	if s.regs[rBP] == (value{kind: ofBP}) {
 		b = 0
 	}
@@ -416,15 +418,15 @@ func (s *state) rules() (sp, bp rule) {
 	switch v := s.regs[rSP]; v.kind {
 	case ofSP:
 		if c, ok := inWords(8 - int64(v.off)); ok {
-			sp = guessSP | b<<4 | c<<16
+			sp = guessSP.with(c, b)
 		}
 	case aligned:
 		for _, x := range s.slots[:s.n] {
 			if x.v.kind == ofSP && x.addr.kind == v.kind && x.addr.at == v.at {
 				k, ok1 := inWords(int64(x.addr.off) - int64(v.off))
 				m, ok2 := inWords(8 - int64(x.v.off))
-				if at, fits := savedAt(k, m); ok1 && ok2 && fits {
-					sp = guessSaved | b<<4 | at
+				if c, fits := savedAt(k, m); ok1 && ok2 && fits {
+					sp = guessSaved.with(c, b)
 					break
 				}
 			}
@@ -432,7 +434,7 @@ func (s *state) rules() (sp, bp rule) {
 	}
 	if v := s.regs[rBP]; v.kind == ofSP {
 		if c, ok := inWords(8 - int64(v.off)); ok {
-			bp = guessBP | b<<4 | c<<16
+			bp = guessBP.with(c, b)
 		}
 	}
 	if sp == noRule && bp == noRule {
@@ -442,13 +444,14 @@ func (s *state) rules() (sp, bp rule) {
 }
 
 // ruleFromReg gives the rule from a register that holds an earlier SP; b says where BP is.
-func (s *state) ruleFromReg(b rule) rule {
+func (s *state) ruleFromReg(b uint32) rule {
 	for reg, v := range s.regs {
 		if v.kind != ofSP || reg == rSP || reg == rBP {
 			continue
 		}
-		if plus, ok := inWords(8 - int64(v.off)); ok && plus <= 0xfff {
-			return guessReg | b<<4 | rule(reg)<<16 | plus<<20
+		plus, ok := inWords(8 - int64(v.off))
+		if c, fits := inReg(uint8(reg), plus); ok && fits {
+			return guessReg.with(c, b)
 		}
 	}
 	return noRule
@@ -458,7 +461,8 @@ func (s *state) ruleFromReg(b rule) rule {
 // state before a ret, where CFA = SP + 8.
 func (s *state) ruleAtRet() rule {
 	v := s.regs[rSP].add(8)
-	var kind, c, b rule
+	var kind rule
+	var c, b uint32
 	ok := true
 	switch v.kind {
 	case ofSP:
@@ -471,7 +475,8 @@ func (s *state) ruleAtRet() rule {
 		kind = guessSaved
 		k, ok1 := inWords(int64(v.at))
 		m, ok2 := inWords(int64(v.off))
-		c, ok = k|m<<12, ok1 && ok2 && k <= 0xfff && m <= 0xf
+		c, ok = savedAt(k, m)
+		ok = ok && ok1 && ok2
 	default:
 		return noRule
 	}
@@ -488,18 +493,10 @@ func (s *state) ruleAtRet() rule {
 	case w.kind == wordWord && v.kind == wordSP && w.at == v.at:
 		b, fits = inWords(int64(v.off) - int64(w.off))
 	default:
-		return kind | maxBP<<4 | c<<16
+		return kind.with(c, maxBP)
 	}
 	if w.kind != ofBP && (!fits || b == 0 || b >= maxBP) {
 		b = maxBP
 	}
-	return kind | b<<4 | c<<16
-}
-
-// inWords turns a distance in bytes into words, if it has a place in a rule.
-func inWords(n int64) (rule, bool) {
-	if n < 0 || n%8 != 0 || n/8 > maxCFA {
-		return 0, false
-	}
-	return rule(n / 8), true
+	return kind.with(c, b)
 }

@@ -60,7 +60,7 @@ func (w *codeWindow) beforeCall(pc uint64) (rule, bool) {
 			if r.kind() != guessSP || r.bp() != 0 || sp.kind != ofSP || !ok || words == 0 || s.regs[rBP] != (value{kind: ofBP}) {
 				return noRule, false
 			}
-			return guessSP | words<<16, true
+			return guessSP.with(words, 0), true
 		case onwards:
 			s.step(&in, at)
 			at += uint64(in.n)

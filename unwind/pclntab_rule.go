@@ -44,7 +44,7 @@ func (t *pclntab) rule(addr uint64) (r rule, ok bool) {
 	case f.exact || f.cfa/8 > maxCFA:
 		return local, true
 	}
-	return f.kind | rule(f.bp/8)<<4 | rule(f.cfa/8)<<16, true
+	return f.kind.with(uint32(f.cfa/8), uint32(f.bp/8)), true
 }
 
 // errNotGo says that an address is in no Go function.

@@ -87,11 +87,27 @@ func (r rule) cfa() uint64 { return uint64(r>>16) * 8 }
 // to it.
 func (r rule) saved() (at, plus uint64) { return uint64(r>>16&0xfff) * 8, uint64(r>>28) * 8 }
 
-// savedAt is the part of a rule that saved undoes, in words.
-func savedAt(at, plus rule) (rule, bool) { return at<<16 | plus<<28, at <= 0xfff && plus <= 0xf }
+// savedAt gives the c of fromSaved and guessSaved for two distances in words, if they have room there.
+func savedAt(at, plus uint32) (c uint32, ok bool) { return at | plus<<12, at <= 0xfff && plus <= 0xf }
 
 // inReg is where guessReg finds an SP, and what it adds to it.
 func (r rule) inReg() (reg uint8, plus uint64) { return uint8(r >> 16 & 0xf), uint64(r>>20) * 8 }
+
+// inReg gives the c of guessReg for a register and a distance in words, if they have room there.
+func inReg(reg uint8, plus uint32) (c uint32, ok bool) {
+	return uint32(reg) | plus<<4, reg <= 0xf && plus <= 0xfff
+}
+
+// with is a rule of the kind r with its numbers, in words.
+func (r rule) with(c, b uint32) rule { return r | rule(b)<<4 | rule(c)<<16 }
+
+// inWords turns a distance in bytes into words, if it has a place in a rule.
+func inWords(n int64) (words uint32, ok bool) {
+	if n < 0 || n%8 != 0 || n/8 > maxCFA {
+		return 0, false
+	}
+	return uint32(n / 8), true
+}
 
 // A wideRule is a rule of the kind fromSP or fromBP with its numbers.
 type wideRule struct {
@@ -138,9 +154,9 @@ func compile(row *dwarfcfi.Row, pc uint64) rule {
 		if !ok || cfa.Offset < 0 || cfa.Offset%8 != 0 || cfa.Offset/8 > maxCFA || b > maxBP {
 			return fallback
 		}
-		c := rule(cfa.Offset / 8)
+		c := uint32(cfa.Offset / 8)
 		if cfa.Reg == regBP {
-			return fromBP | b<<4 | c<<16
+			return fromBP.with(c, b)
 		}
 		// A slot below SP was popped: compilers leave the rule in place to the
 		// end of the epilogue, while the register has its value back.
@@ -150,19 +166,19 @@ func compile(row *dwarfcfi.Row, pc uint64) rule {
 		if c == 0 {
 			return fallback
 		}
-		return fromSP | b<<4 | c<<16
+		return fromSP.with(c, b)
 	case cfa.Kind == dwarfcfi.CFAExpression:
 		if off, ok := pltOffset(row.CFAExpr(), pc); ok {
 			if b, ok := savedBP(row); ok && b <= maxBP {
-				return fromSP | b<<4 | rule(off/8)<<16
+				return fromSP.with(uint32(off/8), b)
 			}
 		}
 		if off, ok := realignedOffset(row.CFAExpr()); ok && isBPAtBP(row) {
-			return realigned | rule(off/8)<<16
+			return realigned.with(uint32(off/8), 0)
 		}
-		if r, ok := savedSP(row.CFAExpr()); ok {
+		if c, ok := savedSP(row.CFAExpr()); ok {
 			if b, ok := savedBP(row); ok && b <= maxBP {
-				return fromSaved | b<<4 | r
+				return fromSaved.with(c, b)
 			}
 		}
 	}
@@ -186,14 +202,14 @@ func compileWide(row *dwarfcfi.Row) (w wideRule, ok bool) {
 }
 
 // savedBP gives where BP is saved below the CFA, in words.
-func savedBP(row *dwarfcfi.Row) (rule, bool) {
+func savedBP(row *dwarfcfi.Row) (words uint32, ok bool) {
 	r := &row.Regs[regBP]
 	switch r.Kind {
 	case dwarfcfi.Unspecified, dwarfcfi.SameValue:
 		return 0, true
 	case dwarfcfi.Offset:
 		if r.Offset < 0 && r.Offset%8 == 0 {
-			return rule(-r.Offset / 8), true
+			return uint32(-r.Offset / 8), true
 		}
 	}
 	return 0, false
@@ -247,14 +263,14 @@ func realignedOffset(e []byte) (uint64, bool) {
 
 // savedSP recognises *(SP + at) + plus, the CFA of code that has aligned its stack
 // and keeps the incoming SP above its own (breg7 at; deref; plus_uconst plus), and
-// gives the part of a rule that says so.
-func savedSP(e []byte) (rule, bool) {
+// gives the c of a rule that says so.
+func savedSP(e []byte) (c uint32, ok bool) {
 	at, rest, ok := breg(e, regSP)
 	if !ok || len(rest) != 3 || rest[0] != opDeref || rest[1] != opPlusUconst || rest[2]&0x80 != 0 ||
 		at < 0 || at%8 != 0 || at/8 > 0xfff || rest[2]%8 != 0 {
-		return noRule, false
+		return 0, false
 	}
-	return savedAt(rule(at/8), rule(rest[2]/8))
+	return savedAt(uint32(at/8), uint32(rest[2]/8))
 }
 
 // isBPAtBP says whether the caller's BP is saved where BP points.
