@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
 )
 
 // A code reads the instructions of an image to find out what they did to SP
@@ -40,12 +41,12 @@ type code struct {
 	probes  [3]paths
 }
 
-// answers keeps values other than rules in the way of a [cache], by address. A value of
+// answers keeps values other than rules in the way of a [rule.Cache], by address. A value of
 // zero is no answer.
-type answers[V ~uint32] struct{ cache cache }
+type answers[V ~uint32] struct{ cache rule.Cache }
 
-func (a *answers[V]) get(addr uint32) V    { return V(a.cache.get(addr)) }
-func (a *answers[V]) put(addr uint32, v V) { a.cache.put(addr, rule(v)) }
+func (a *answers[V]) get(addr uint32) V    { return V(a.cache.Get(addr)) }
+func (a *answers[V]) put(addr uint32, v V) { a.cache.Put(addr, rule.Rule(v)) }
 
 // A page is a piece of code that was read, with the start of the next one.
 type page struct {
@@ -105,7 +106,7 @@ func (c *code) read(buf []byte, addr uint64) []byte {
 
 // rule gives the rule for addr, which no CFI covers: what CFI would have
 // said. addr is an instruction, or the last byte of a call.
-func (c *code) rule(addr uint64) (r rule, ok bool) {
+func (c *code) rule(addr uint64) (r rule.Rule, ok bool) {
 	if table, ok := c.plt(addr); ok {
 		return c.pltRule(table, addr)
 	}
@@ -114,14 +115,14 @@ func (c *code) rule(addr uint64) (r rule, ok bool) {
 	}
 	h, ok := c.chart().hole(addr)
 	if !ok {
-		return noRule, false
+		return rule.None, false
 	}
 	if r, ok = c.knownCode(addr); ok {
 		return r, true
 	}
 	in, out, ok := c.ways(addr, h)
 	if !ok {
-		return noRule, false
+		return rule.None, false
 	}
 	return agree(in.sp, in.bp, out.sp, out.bp)
 }
@@ -130,17 +131,17 @@ func (c *code) rule(addr uint64) (r rule, ok bool) {
 // small holes: by the way out, or by the way from a function that is known or one of those
 // that compilers' start files leave in every program. What looks like the start of another
 // one may be the head of a loop or a landing pad, so the way out must say the same.
-func (c *code) ruleNearby(addr uint64) (rule, bool) {
+func (c *code) ruleNearby(addr uint64) (rule.Rule, bool) {
 	const (
 		tries      = 8
 		startFiles = 256 // bytes of crtbegin.o's functions
 	)
 	if c.charted.whole {
-		return noRule, false
+		return rule.None, false
 	}
 	h, first, ok := c.chartNearby(addr)
 	if !ok {
-		return noRule, false
+		return rule.None, false
 	}
 	if r, ok := c.knownCode(addr); ok {
 		return r, true
@@ -150,8 +151,8 @@ func (c *code) ruleNearby(addr uint64) (rule, bool) {
 		if !ok {
 			break
 		}
-		if in.sp == noRule && in.bp == noRule {
-			return agree(noRule, noRule, out.sp, out.bp)
+		if in.sp == rule.None && in.bp == rule.None {
+			return agree(rule.None, rule.None, out.sp, out.bp)
 		}
 		if out == (way{}) && in.at != addr && !c.endsFunction(addr+1) { // that ends at the second call
 			out.sp, out.bp = c.paths.wayOut(addr+1, h.lo, h.hi)
@@ -164,23 +165,23 @@ func (c *code) ruleNearby(addr uint64) (rule, bool) {
 		c.charted.drop(in.start)
 		c.forget()
 	}
-	return noRule, false
+	return rule.None, false
 }
 
 // knownCode gives the rule for code that is known by its bytes.
-func (c *code) knownCode(addr uint64) (rule, bool) {
+func (c *code) knownCode(addr uint64) (rule.Rule, bool) {
 	switch {
 	case c.isThreadRoot(addr + 1):
-		return endOfStack, true
+		return rule.EndOfStack, true
 	case c.isRestorer(addr) || c.isRestorer(addr+1):
-		return sigframe, true
+		return rule.Sigframe, true
 	}
-	return noRule, false
+	return rule.None, false
 }
 
 // A way is what the way out gives: the rule from SP, or from where that is saved, and
 // the one from BP.
-type way struct{ sp, bp rule }
+type way struct{ sp, bp rule.Rule }
 
 // ways reads the function that holds addr, which is in h, from its start, and from addr to
 // where it returns. ok is false where nothing can be told: addr is in the middle of an
@@ -206,38 +207,38 @@ func (c *code) ways(addr uint64, h hole) (in inFunction, out way, ok bool) {
 
 // agree gives the rule on which the way from the start (fsp, fbp) and the way
 // out (osp, obp) agree, with what either says when the other is silent.
-func agree(fsp, fbp, osp, obp rule) (rule, bool) {
+func agree(fsp, fbp, osp, obp rule.Rule) (rule.Rule, bool) {
 	out := osp
-	if out == noRule {
+	if out == rule.None {
 		out = obp
 	}
 	in := fsp
-	if out.kind() == guessBP && fbp != noRule || in == noRule {
+	if out.Kind() == rule.GuessBP && fbp != rule.None || in == rule.None {
 		in = fbp
 	}
 	switch {
-	case in == noRule && out == noRule:
-		return noRule, false
-	case out == noRule:
+	case in == rule.None && out == rule.None:
+		return rule.None, false
+	case out == rule.None:
 		return in, true
-	case in == noRule:
+	case in == rule.None:
 		return out, true
-	case in.kind() != out.kind() || in.cfa() != out.cfa():
-		return noRule, false
+	case in.Kind() != out.Kind() || in.CFA() != out.CFA():
+		return rule.None, false
 	}
-	const lost = maxBP << 4
+	const lost = rule.MaxBP << 4
 	switch {
 	case in&lost == out&lost, out&lost == lost:
 		return prefer(fsp, in), true
 	case in&lost == lost:
 		return out, true
 	}
-	return noRule, false
+	return rule.None, false
 }
 
 // prefer gives the rule from SP where there are both.
-func prefer(fsp, in rule) rule {
-	if fsp != noRule {
+func prefer(fsp, in rule.Rule) rule.Rule {
+	if fsp != rule.None {
 		return fsp
 	}
 	return in
@@ -416,7 +417,7 @@ func (c *code) plt(addr uint64) (table uint64, ok bool) {
 // pltRule is the rule in the procedure linkage table at table, whose entries need no
 // start to be known: they lie 16 bytes apart, and all that they do to SP is to
 // push. The first entry of .plt runs after another one has pushed.
-func (c *code) pltRule(table, addr uint64) (rule, bool) {
+func (c *code) pltRule(table, addr uint64) (rule.Rule, bool) {
 	const entry = 16
 	first := table + (addr-table)&^(entry-1)
 	words := uint32(1)
@@ -426,7 +427,7 @@ func (c *code) pltRule(table, addr uint64) (rule, bool) {
 	var in insn
 	for at := first; at <= addr; at += uint64(in.n) {
 		if at == addr {
-			return guessSP.with(words, 0), true
+			return rule.GuessSP.With(words, 0), true
 		}
 		if at-first >= entry || !in.decode(c.bytes(at)) {
 			break
@@ -436,10 +437,10 @@ func (c *code) pltRule(table, addr uint64) (rule, bool) {
 		case in.op == 0x68, in.op == 0xff && in.reg&7 == 6:
 			words++
 		case in.op >= 0x50 && in.op < 0x60, in.op == 0xe8, in.op == 0x8d, in.op == 0x83, in.op == 0x81:
-			return noRule, false
+			return rule.None, false
 		}
 	}
-	return noRule, false
+	return rule.None, false
 }
 
 // The signal restorer of C libraries without CFI: rt_sigreturn is system call

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
 )
 
 func eachHole(list []hole) iter.Seq2[uint64, uint64] {
@@ -67,8 +68,8 @@ func TestPLTBehindMoreFunctionsThanHolesAreKept(t *testing.T) {
 				}
 			}
 		})
-		for off, words := range map[uint64]rule{0: 2, 6: 3, 16: 1, 22: 1, 27: 2} {
-			if got, _ := c.rule(base + off); got != guessSP|words<<16 {
+		for off, words := range map[uint64]rule.Rule{0: 2, 6: 3, 16: 1, 22: 1, 27: 2} {
+			if got, _ := c.rule(base + off); got != rule.GuessSP|words<<16 {
 				t.Errorf("%s: at %d %s, want SP+%d", name, off, show(got), 8*words)
 			}
 		}
@@ -142,14 +143,14 @@ func checkPLT(t *testing.T, c *code, h hole) {
 		}
 		asked++
 		first, off := pc < h.lo+16, (pc-h.lo)%16
-		want := rule(1)
+		want := rule.Rule(1)
 		if first {
 			want = 2
 		}
 		if first && off >= 6 || off >= 11 {
 			want++
 		}
-		if got, _ := c.rule(pc); got != guessSP|want<<16 {
+		if got, _ := c.rule(pc); got != rule.GuessSP|want<<16 {
 			t.Errorf("%#x, %d bytes into an entry: %s, want SP+%d", pc, off, show(got), 8*want)
 		}
 	}

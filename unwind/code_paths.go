@@ -3,6 +3,7 @@ package unwind
 import (
 	"cmp"
 	"slices"
+	"unspool/unwind/rule"
 )
 
 // Limits on one reading of a function.
@@ -311,7 +312,7 @@ type found struct {
 	off    uint32
 	n      uint8
 	call   bool
-	sp, bp rule
+	sp, bp rule.Rule
 }
 
 // at finds the instruction that covers addr.
@@ -365,18 +366,18 @@ func (p *paths) function(start, hi uint64) *reading {
 }
 
 // wayOut reads from pc to the rets that it can reach, which must agree.
-func (p *paths) wayOut(pc, lo, hi uint64) (sp, bp rule) {
+func (p *paths) wayOut(pc, lo, hi uint64) (sp, bp rule.Rule) {
 	p.lo, p.hi = max(lo, pc-min(pc, maxSpan/2)), min(hi, pc+maxSpan/2)
 	p.whole = false
 	if !p.contains(pc) {
-		return noRule, noRule
+		return rule.None, rule.None
 	}
 	clear(p.tables)
 	p.discover(pc, maxWayOut)
 	if !p.solve(pc, false) {
-		return noRule, noRule
+		return rule.None, rule.None
 	}
-	var result rule
+	var result rule.Rule
 	first := true
 	note := func(addr uint64, in *insn, s *state) bool {
 		if t, _ := in.turn(addr); t != returns {
@@ -386,7 +387,7 @@ func (p *paths) wayOut(pc, lo, hi uint64) (sp, bp rule) {
 		if first {
 			result, first = r, false
 		} else if r != result {
-			result = noRule
+			result = rule.None
 		}
 		return true
 	}
@@ -394,22 +395,22 @@ func (p *paths) wayOut(pc, lo, hi uint64) (sp, bp rule) {
 		s := p.states[i]
 		p.run(addr, &s, func(uint64, *state) {}, note)
 	}
-	if result.kind() == guessBP {
-		return noRule, result
+	if result.Kind() == rule.GuessBP {
+		return rule.None, result
 	}
-	return result, noRule
+	return result, rule.None
 }
 
 // rules gives the rules that follow from a state reached from a function's
 // entry, where CFA = SP + 8: one from SP or from a saved SP, one from BP.
-func (s *state) rules() (sp, bp rule) {
-	b := uint32(maxBP)
+func (s *state) rules() (sp, bp rule.Rule) {
+	b := uint32(rule.MaxBP)
 	if s.regs[rBP] == (value{kind: ofBP}) {
 		b = 0
 	}
 	for _, x := range s.slots[:s.n] {
 		if x.v == (value{kind: ofBP}) && x.addr.kind == ofSP {
-			if words, ok := inWords(8 - int64(x.addr.off)); ok && words > 0 && words < maxBP {
+			if words, ok := rule.InWords(8 - int64(x.addr.off)); ok && words > 0 && words < rule.MaxBP {
 				b = words
 				break
 			}
@@ -417,86 +418,86 @@ func (s *state) rules() (sp, bp rule) {
 	}
 	switch v := s.regs[rSP]; v.kind {
 	case ofSP:
-		if c, ok := inWords(8 - int64(v.off)); ok {
-			sp = guessSP.with(c, b)
+		if c, ok := rule.InWords(8 - int64(v.off)); ok {
+			sp = rule.GuessSP.With(c, b)
 		}
 	case aligned:
 		for _, x := range s.slots[:s.n] {
 			if x.v.kind == ofSP && x.addr.kind == v.kind && x.addr.at == v.at {
-				k, ok1 := inWords(int64(x.addr.off) - int64(v.off))
-				m, ok2 := inWords(8 - int64(x.v.off))
-				if c, fits := savedAt(k, m); ok1 && ok2 && fits {
-					sp = guessSaved.with(c, b)
+				k, ok1 := rule.InWords(int64(x.addr.off) - int64(v.off))
+				m, ok2 := rule.InWords(8 - int64(x.v.off))
+				if c, fits := rule.PackSaved(k, m); ok1 && ok2 && fits {
+					sp = rule.GuessSaved.With(c, b)
 					break
 				}
 			}
 		}
 	}
 	if v := s.regs[rBP]; v.kind == ofSP {
-		if c, ok := inWords(8 - int64(v.off)); ok {
-			bp = guessBP.with(c, b)
+		if c, ok := rule.InWords(8 - int64(v.off)); ok {
+			bp = rule.GuessBP.With(c, b)
 		}
 	}
-	if sp == noRule && bp == noRule {
+	if sp == rule.None && bp == rule.None {
 		sp = s.ruleFromReg(b)
 	}
 	return sp, bp
 }
 
 // ruleFromReg gives the rule from a register that holds an earlier SP; b says where BP is.
-func (s *state) ruleFromReg(b uint32) rule {
+func (s *state) ruleFromReg(b uint32) rule.Rule {
 	for reg, v := range s.regs {
 		if v.kind != ofSP || reg == rSP || reg == rBP {
 			continue
 		}
-		plus, ok := inWords(8 - int64(v.off))
-		if c, fits := inReg(uint8(reg), plus); ok && fits {
-			return guessReg.with(c, b)
+		plus, ok := rule.InWords(8 - int64(v.off))
+		if c, fits := rule.PackInReg(uint8(reg), plus); ok && fits {
+			return rule.GuessReg.With(c, b)
 		}
 	}
-	return noRule
+	return rule.None
 }
 
 // ruleAtRet gives the rule for the place where the reading started from the
 // state before a ret, where CFA = SP + 8.
-func (s *state) ruleAtRet() rule {
+func (s *state) ruleAtRet() rule.Rule {
 	v := s.regs[rSP].add(8)
-	var kind rule
+	var kind rule.Rule
 	var c, b uint32
 	ok := true
 	switch v.kind {
 	case ofSP:
-		kind = guessSP
-		c, ok = inWords(int64(v.off))
+		kind = rule.GuessSP
+		c, ok = rule.InWords(int64(v.off))
 	case ofBP:
-		kind = guessBP
-		c, ok = inWords(int64(v.off))
+		kind = rule.GuessBP
+		c, ok = rule.InWords(int64(v.off))
 	case wordSP:
-		kind = guessSaved
-		k, ok1 := inWords(int64(v.at))
-		m, ok2 := inWords(int64(v.off))
-		c, ok = savedAt(k, m)
+		kind = rule.GuessSaved
+		k, ok1 := rule.InWords(int64(v.at))
+		m, ok2 := rule.InWords(int64(v.off))
+		c, ok = rule.PackSaved(k, m)
 		ok = ok && ok1 && ok2
 	default:
-		return noRule
+		return rule.None
 	}
 	if !ok || c == 0 {
-		return noRule
+		return rule.None
 	}
 	w := s.regs[rBP]
-	words, fits := inWords(int64(v.off) - int64(w.at))
+	words, fits := rule.InWords(int64(v.off) - int64(w.at))
 	switch {
 	case w == (value{kind: ofBP}):
 	case w.kind == wordSP && v.kind == ofSP && w.off == 0,
 		w.kind == wordBP && v.kind == ofBP && w.off == 0:
 		b = words
 	case w.kind == wordWord && v.kind == wordSP && w.at == v.at:
-		b, fits = inWords(int64(v.off) - int64(w.off))
+		b, fits = rule.InWords(int64(v.off) - int64(w.off))
 	default:
-		return kind.with(c, maxBP)
+		return kind.With(c, rule.MaxBP)
 	}
-	if w.kind != ofBP && (!fits || b == 0 || b >= maxBP) {
-		b = maxBP
+	if w.kind != ofBP && (!fits || b == 0 || b >= rule.MaxBP) {
+		b = rule.MaxBP
 	}
-	return kind.with(c, b)
+	return kind.With(c, b)
 }

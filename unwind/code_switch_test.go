@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unspool/unwind/rule"
 )
 
 // A function whose cases are reached through a jump table alone, in a loop
@@ -104,9 +105,9 @@ func TestSwitches(t *testing.T) {
 							t.Errorf("%#x: no rule", pc)
 							continue
 						}
-						want := compile(row, pc)
-						if want.bp() == 0 {
-							want |= got & (maxBP << 4) // clang says that it is saved once all pushes are done
+						want := rule.Compile(row, pc)
+						if want.BP() == 0 {
+							want |= got & (rule.MaxBP << 4) // clang says that it is saved once all pushes are done
 						}
 						if same, comparable := sameRule(c, pc, got, want); comparable && !same {
 							t.Errorf("%#x: code %s, CFI %s", pc, show(got), show(want))
@@ -142,12 +143,12 @@ func TestJumpTableIsFollowedWhenItsLengthIsKnown(t *testing.T) {
 		{"not: longer than the file", "\x83\xff\x02\x77\x10", within + within},
 	} {
 		code := assemble(t, entry+c.before+jump+leave+loop+c.table)
-		want := guessSP | 2<<16
+		want := rule.GuessSP | 2<<16
 		if strings.HasPrefix(c.name, "not") {
-			want = noRule
+			want = rule.None
 		}
 		if got, _ := code.rule(0x1018); got != want {
-			t.Errorf("%s: %#x, want %#x", c.name, got, want)
+			t.Errorf("%s: %v, want %v", c.name, got, want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
 )
 
 // openCode reads a file's code. With CFI, only what that does not cover;
@@ -88,7 +89,7 @@ func TestRulesNearbyAgreeWithCFI(t *testing.T) {
 }
 
 // compareWithCFI asks for the rules of all code that CFI covers.
-func compareWithCFI(t *testing.T, c *code, table *dwarfcfi.Table, every int, rule func(addr uint64) (rule, bool)) {
+func compareWithCFI(t *testing.T, c *code, table *dwarfcfi.Table, every int, ask func(addr uint64) (rule.Rule, bool)) {
 	var asked, answered, agreed, odd, shown int
 	n := 0
 	var in insn
@@ -107,17 +108,17 @@ func compareWithCFI(t *testing.T, c *code, table *dwarfcfi.Table, every int, rul
 				if n++; n%every != 0 || in.isPadding() {
 					continue
 				}
-				want := compile(row, pc)
+				want := rule.Compile(row, pc)
 				asked++
 				at := pc
 				if turn, _ := in.turn(pc); turn == calls || turn == callsFar {
 					at += uint64(in.n) - 1 // as a return address is looked up
 				}
-				got, ok := rule(at)
+				got, ok := ask(at)
 				if !ok {
 					continue
 				}
-				if k := want.kind(); k != fromSP && k != fromBP && k != sigframe {
+				if k := want.Kind(); k != rule.FromSP && k != rule.FromBP && k != rule.Sigframe {
 					odd++
 					continue
 				}
@@ -142,18 +143,18 @@ func compareWithCFI(t *testing.T, c *code, table *dwarfcfi.Table, every int, rul
 	}
 }
 
-func show(r rule) string {
-	names := map[rule]string{fromSP: "SP", fromBP: "BP", guessSP: "SP", guessBP: "BP", guessSaved: "saved", sigframe: "sigframe", endOfStack: "end"}
-	return fmt.Sprintf("%s+%d, BP at %d", names[r.kind()], r.cfa(), r.bp())
+func show(r rule.Rule) string {
+	names := map[rule.Rule]string{rule.FromSP: "SP", rule.FromBP: "BP", rule.GuessSP: "SP", rule.GuessBP: "BP", rule.GuessSaved: "saved", rule.Sigframe: "sigframe", rule.EndOfStack: "end"}
+	return fmt.Sprintf("%s+%d, BP at %d", names[r.Kind()], r.CFA(), r.BP())
 }
 
 // sameRule says whether a rule from code says what a rule from CFI says.
 // They cannot be compared when one is from SP and the other from BP.
-func sameRule(c *code, pc uint64, got, want rule) (same, comparable bool) {
-	if got.kind() == sigframe || want.kind() == sigframe {
+func sameRule(c *code, pc uint64, got, want rule.Rule) (same, comparable bool) {
+	if got.Kind() == rule.Sigframe || want.Kind() == rule.Sigframe {
 		return got == want, true
 	}
-	if want.kind() == fromBP && got.kind() == guessSP {
+	if want.Kind() == rule.FromBP && got.Kind() == rule.GuessSP {
 		// Where there is a frame pointer, CFI takes it.
 		h, _ := c.chart().hole(pc)
 		f, ok := c.fromStart(pc, h)
@@ -162,17 +163,17 @@ func sameRule(c *code, pc uint64, got, want rule) (same, comparable bool) {
 		}
 		got = f.bp
 	}
-	if want.kind() == fromSP && got.kind() == guessBP {
+	if want.Kind() == rule.FromSP && got.Kind() == rule.GuessBP {
 		return false, false
 	}
-	if got.kind()-guessSP != want.kind()-fromSP || got.cfa() != want.cfa() {
+	if got.Kind()-rule.GuessSP != want.Kind()-rule.FromSP || got.CFA() != want.CFA() {
 		return false, true
 	}
-	saved := want.bp()
-	if saved != got.bp() && want.kind() == fromSP && saved > want.cfa() {
+	saved := want.BP()
+	if saved != got.BP() && want.Kind() == rule.FromSP && saved > want.CFA() {
 		saved = 0 // popped
 	}
-	return saved == got.bp() || got.bp() == 8*maxBP, true
+	return saved == got.BP() || got.BP() == 8*rule.MaxBP, true
 }
 
 // assemble gives a code of one segment at image address base, with a symbol
@@ -190,41 +191,41 @@ func assemble(t testing.TB, text string) *code {
 // TestRuleAtEachInstruction reads functions that the reader can check by eye.
 // Each is at 0x1000, and known to start there.
 func TestRuleAtEachInstruction(t *testing.T) {
-	sp := func(c, b rule) rule { return guessSP | b<<4 | c<<16 }
-	bp := func(c, b rule) rule { return guessBP | b<<4 | c<<16 }
-	saved := func(k, m, b rule) rule { return guessSaved | b<<4 | k<<16 | m<<28 }
-	inReg := func(reg, m, b rule) rule { return guessReg | b<<4 | reg<<16 | m<<20 }
+	sp := func(c, b rule.Rule) rule.Rule { return rule.GuessSP | b<<4 | c<<16 }
+	bp := func(c, b rule.Rule) rule.Rule { return rule.GuessBP | b<<4 | c<<16 }
+	saved := func(k, m, b rule.Rule) rule.Rule { return rule.GuessSaved | b<<4 | k<<16 | m<<28 }
+	inReg := func(reg, m, b rule.Rule) rule.Rule { return rule.GuessReg | b<<4 | reg<<16 | m<<20 }
 	for _, c := range []struct {
 		name string
 		text string
-		want map[uint64]rule // by offset; noRule: not ok
+		want map[uint64]rule.Rule // by offset; rule.None: not ok
 	}{
-		{"leaf", "\x31\xc0\xc3", map[uint64]rule{0: sp(1, 0), 2: sp(1, 0)}},
-		{"pushes", "\x55\x53\x48\x83\xec\x18\x90\x48\x83\xc4\x18\x5b\x5d\xc3", map[uint64]rule{
+		{"leaf", "\x31\xc0\xc3", map[uint64]rule.Rule{0: sp(1, 0), 2: sp(1, 0)}},
+		{"pushes", "\x55\x53\x48\x83\xec\x18\x90\x48\x83\xc4\x18\x5b\x5d\xc3", map[uint64]rule.Rule{
 			0: sp(1, 0), 1: sp(2, 2), 2: sp(3, 2), 6: sp(6, 2), 11: sp(3, 2), 12: sp(2, 2), 13: sp(1, 0)}},
-		{"frame pointer, then alloca", "\x55\x48\x89\xe5\x48\x29\xc4\x90\xc9\xc3", map[uint64]rule{
+		{"frame pointer, then alloca", "\x55\x48\x89\xe5\x48\x29\xc4\x90\xc9\xc3", map[uint64]rule.Rule{
 			4: sp(2, 2), 7: bp(2, 2), 9: sp(1, 0)}},
-		{"middle of an instruction", "\x48\x83\xec\x08\x48\x83\xc4\x08\xc3", map[uint64]rule{1: noRule, 4: sp(2, 0)}},
+		{"middle of an instruction", "\x48\x83\xec\x08\x48\x83\xc4\x08\xc3", map[uint64]rule.Rule{1: rule.None, 4: sp(2, 0)}},
 		// mov %rsp, %rax; sub $64, %rsp; and $-32, %rsp; mov %rax, 8(%rsp); nop; mov 8(%rsp), %rsp; ret
 		{"aligned, old SP saved", "\x48\x89\xe0\x48\x83\xec\x40\x48\x83\xe4\xe0\x48\x89\x44\x24\x08\x90\x48\x8b\x64\x24\x08\xc3",
-			map[uint64]rule{7: sp(9, 0), 16: saved(1, 1, 0), 22: sp(1, 0)}},
+			map[uint64]rule.Rule{7: sp(9, 0), 16: saved(1, 1, 0), 22: sp(1, 0)}},
 		// mov %rsp, %rcx; and $-32, %rsp; sub $32, %rsp; call 1f; nop; mov %rcx, %rsp; ret; 1: xor %eax, %eax; ret
 		{"aligned, old SP in a register that the callee leaves alone",
 			"\x48\x89\xe1\x48\x83\xe4\xe0\x48\x83\xec\x20\xe8\x05\x00\x00\x00\x90\x48\x89\xcc\xc3\x31\xc0\xc3",
-			map[uint64]rule{0: sp(1, 0), 7: inReg(rCX, 1, 0), 15: inReg(rCX, 1, 0), 16: inReg(rCX, 1, 0), 20: sp(1, 0), 21: sp(1, 0)}},
+			map[uint64]rule.Rule{0: sp(1, 0), 7: inReg(rCX, 1, 0), 15: inReg(rCX, 1, 0), 16: inReg(rCX, 1, 0), 20: sp(1, 0), 21: sp(1, 0)}},
 		// The same, and 1: xor %ecx, %ecx; ret
 		{"aligned, old SP in a register that the callee changes",
 			"\x48\x89\xe1\x48\x83\xe4\xe0\x48\x83\xec\x20\xe8\x05\x00\x00\x00\x90\x48\x89\xcc\xc3\x31\xc9\xc3",
-			map[uint64]rule{7: inReg(rCX, 1, 0), 16: noRule}},
+			map[uint64]rule.Rule{7: inReg(rCX, 1, 0), 16: rule.None}},
 		// test %edi, %edi; jz 1f; push %rax; 1: ret
-		{"ways that disagree", "\x85\xff\x74\x01\x50\x90\xeb\xfd", map[uint64]rule{0: sp(1, 0), 4: sp(1, 0), 5: noRule}},
-		{"SP from elsewhere", "\x48\x89\xfc\x90\xeb\xfd", map[uint64]rule{0: sp(1, 0), 3: noRule}},
+		{"ways that disagree", "\x85\xff\x74\x01\x50\x90\xeb\xfd", map[uint64]rule.Rule{0: sp(1, 0), 4: sp(1, 0), 5: rule.None}},
+		{"SP from elsewhere", "\x48\x89\xfc\x90\xeb\xfd", map[uint64]rule.Rule{0: sp(1, 0), 3: rule.None}},
 	} {
 		code := assemble(t, c.text)
 		for off, want := range c.want {
 			got, ok := code.rule(0x1000 + off)
-			if got != want || ok != (want != noRule) {
-				t.Errorf("%s: at %d %#x, want %#x", c.name, off, got, want)
+			if got != want || ok != (want != rule.None) {
+				t.Errorf("%s: at %d %v, want %v", c.name, off, got, want)
 			}
 		}
 	}
@@ -233,9 +234,9 @@ func TestRuleAtEachInstruction(t *testing.T) {
 // TestRuleFromTheWayOut has no start: the code is called by nobody.
 func TestRuleFromTheWayOut(t *testing.T) {
 	c := assemble(t, "\xeb\xfe\x90\x48\x83\xc4\x18\x5b\x5d\xc3")
-	for off, want := range map[uint64]rule{2: guessSP | 2<<4 | 6<<16, 7: guessSP | 2<<4 | 3<<16, 9: guessSP | 1<<16} {
+	for off, want := range map[uint64]rule.Rule{2: rule.GuessSP | 2<<4 | 6<<16, 7: rule.GuessSP | 2<<4 | 3<<16, 9: rule.GuessSP | 1<<16} {
 		if got, _ := c.rule(0x1000 + off); got != want {
-			t.Errorf("at %d: %#x, want %#x", off, got, want)
+			t.Errorf("at %d: %v, want %v", off, got, want)
 		}
 	}
 }
@@ -245,13 +246,13 @@ func TestMusl(t *testing.T) {
 	const restorer = "\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"
 	c := assemble(t, "\xc3\x90\x90\x90"+restorer+"\x90")
 	for _, off := range []uint64{3, 4, 11, 13} { // the byte before, the first, the system call, the kernel's return
-		if got, _ := c.rule(0x1000 + off); got != sigframe {
-			t.Errorf("restorer at %d: %#x", off, got)
+		if got, _ := c.rule(0x1000 + off); got != rule.Sigframe {
+			t.Errorf("restorer at %d: %v", off, got)
 		}
 	}
 	// syscall; test %eax, %eax; jnz 1f; xor %ebp, %ebp; pop %rdi; call *%r9; exit
 	c = assemble(t, "\x0f\x05\x85\xc0\x75\x0f\x31\xed\x5f\x41\xff\xd1\x89\xc7\x31\xc0\xb0\x3c\x0f\x05\xf4\xc3")
-	if got, _ := c.rule(0x1000 + 11); got != endOfStack {
+	if got, _ := c.rule(0x1000 + 11); got != rule.EndOfStack {
 		t.Errorf("clone's child: %#x", got)
 	}
 }
@@ -330,7 +331,7 @@ func FuzzCode(f *testing.F) {
 		}
 		for addr := base; addr < base+min(size, 64); addr++ {
 			a, aok := c.rule(addr)
-			if !aok && a != noRule || aok && a == noRule {
+			if !aok && a != rule.None || aok && a == rule.None {
 				t.Fatalf("%#x: %#x, %v", addr, a, aok)
 			}
 			if b, bok := c.rule(addr); a != b || aok != bok {

@@ -1,35 +1,38 @@
 package unwind
 
-import "unspool/vmas"
+import (
+	"unspool/unwind/rule"
+	"unspool/vmas"
+)
 
 // guess finds the caller of a frame by a rule that was found by reading the
 // code. What it finds is credible when its return address follows a call.
 // Otherwise, the frame pointer is left.
-func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
+func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule.Rule, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
 	if u.Strict {
 		return next, ByHeuristic, NoCFI
 	}
-	switch r.kind() {
-	case guessSP:
-		next.sp = f.sp + r.cfa()
-	case guessBP:
-		next.sp = f.bp + r.cfa()
-	case guessSaved:
-		at, plus := r.saved()
+	switch r.Kind() {
+	case rule.GuessSP:
+		next.sp = f.sp + r.CFA()
+	case rule.GuessBP:
+		next.sp = f.bp + r.CFA()
+	case rule.GuessSaved:
+		at, plus := r.Saved()
 		saved, ok := stack.word(f.sp + at)
 		if !ok {
 			return next, ByHeuristic, moves.miss(stack, f.sp+at)
 		}
 		next.sp = saved + plus
-	case guessReg:
-		reg, plus := r.inReg()
+	case rule.GuessReg:
+		reg, plus := r.InReg()
 		held, ok := u.held(space, reg)
 		if !ok {
 			return u.framePointer(space, f, stack)
 		}
 		next.sp = held + plus
 	}
-	if next.sp <= f.sp || r.kind() == guessSP && u.hasFrame(space, f, next.sp, stack) {
+	if next.sp <= f.sp || r.Kind() == rule.GuessSP && u.hasFrame(space, f, next.sp, stack) {
 		return u.framePointer(space, f, stack)
 	}
 	pc, ok := stack.word(next.sp - 8)
@@ -37,14 +40,14 @@ func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule, stack *Stack, move
 	case ok && u.followsCall(space, pc):
 	case u.isNewThread(space, f):
 		return next, ByHeuristic, Root
-	case !ok && r.kind() == guessSP:
+	case !ok && r.Kind() == rule.GuessSP:
 		return next, ByHeuristic, moves.miss(stack, next.sp-8)
 	default:
 		return u.framePointer(space, f, stack)
 	}
 	next.pc, next.bp = pc, f.bp
-	switch b := r.bp(); {
-	case b == 8*maxBP:
+	switch b := r.BP(); {
+	case b == 8*rule.MaxBP:
 		next.bp = 0 // so that no frame above is found through it
 	case b != 0 && next.sp-b >= f.sp:
 		if next.bp, ok = stack.word(next.sp - b); !ok {
@@ -95,7 +98,7 @@ func (u *Unwinder) followsCall(space *vmas.Space, pc uint64) bool {
 // made it has returned zero, and nothing has happened since. Its stack is
 // empty, or holds the argument of what it is about to call.
 func (u *Unwinder) isNewThread(space *vmas.Space, f *frame) bool {
-	if ax, known := u.regs.regs.Get(regAX); len(u.ips) != 1 || !known || ax != 0 {
+	if ax, known := u.regs.regs.Get(rule.AX); len(u.ips) != 1 || !known || ax != 0 {
 		return false
 	}
 	c, addr := u.codeAt(space, f.pc)

@@ -8,6 +8,7 @@ import (
 
 	"unspool/dwarfcfi"
 	"unspool/testdata/programs"
+	"unspool/unwind/rule"
 )
 
 // contexts has the ends of coroutines where they may lie: behind padding, right
@@ -76,7 +77,7 @@ func TestCoroutinesEnd(t *testing.T) {
 		if !ok {
 			t.Fatalf("no offset for %s", symbol)
 		}
-		if r := im.rule(m, m.Start+off-1); (r == endOfStack) != want {
+		if r := im.rule(m, m.Start+off-1); (r == rule.EndOfStack) != want {
 			t.Errorf("%s is returned to: %#x", symbol, r)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"unspool/dwarfcfi"
 	"unspool/unwind/debugfile"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -176,7 +177,7 @@ func TestDebugFileOfAnotherBuildIsNotUsed(t *testing.T) {
 				if err := im.row(m, m.Start+off, &row); err != dwarfcfi.ErrNoFDE {
 					t.Errorf("%#x: %v, want %v", fde.Start, err, dwarfcfi.ErrNoFDE)
 				}
-				if got := im.rule(m, m.Start+off); got.kind() < guessSP || got.kind() > uncovered {
+				if got := im.rule(m, m.Start+off); got.Kind() < rule.GuessSP || got.Kind() > rule.Uncovered {
 					t.Errorf("%#x: rule %v, want none from CFI", fde.Start, got)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -36,8 +37,8 @@ type Image struct {
 	entry  uint64   // address of the ELF entry point
 	golang *pclntab // of a Go binary
 	code   *code    // for what has no CFI, on i386 for where coroutines end
-	rules  cache
-	wide   []wideRule
+	rules  rule.Cache
+	wide   []rule.WideRule
 	hit    bool
 
 	machine elf.Machine
@@ -46,10 +47,10 @@ type Image struct {
 }
 
 // rule gives the rule for pc, which lies in m.
-func (im *Image) rule(m *vmas.Mapping, pc uint64) rule {
+func (im *Image) rule(m *vmas.Mapping, pc uint64) rule.Rule {
 	off := pc - m.Start + m.Offset
 	if off>>32 == 0 {
-		if r := im.rules.get(uint32(off)); r != noRule {
+		if r := im.rules.Get(uint32(off)); r != rule.None {
 			return r
 		}
 	}
@@ -57,27 +58,27 @@ func (im *Image) rule(m *vmas.Mapping, pc uint64) rule {
 }
 
 // find is rule for a PC that was not seen before.
-func (im *Image) find(m *vmas.Mapping, pc, off uint64) rule {
+func (im *Image) find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 	im.hit = true
 	if !im.parsed {
 		im.parse()
 	}
 	if im.err != nil {
-		return unreadable
+		return rule.Unreadable
 	}
-	r := unreadable // i386 code, which frames of x86-64 do not return to
+	r := rule.Unreadable // i386 code, which frames of x86-64 do not return to
 	if im.machine != elf.EM_386 {
 		if r = im.compile(m, pc); im.err != nil {
-			return unreadable
+			return rule.Unreadable
 		}
 	}
 	if off>>32 == 0 {
-		im.rules.put(uint32(off), r)
+		im.rules.Put(uint32(off), r)
 	}
 	return r
 }
 
-func (im *Image) compile(m *vmas.Mapping, pc uint64) rule {
+func (im *Image) compile(m *vmas.Mapping, pc uint64) rule.Rule {
 	var fault error
 	defer im.guard(debug.SetPanicOnFault(true), &fault)
 	if im.golang != nil {
@@ -93,31 +94,34 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) rule {
 	switch {
 	case err == nil && addr+1 == row.End && im.endsContext(m, pc+1) && !im.code.isRet(addr),
 		err == dwarfcfi.ErrNoFDE && im.endsContext(m, pc+1):
-		return endOfStack
+		return rule.EndOfStack
 	case err == nil:
 		return im.compileRow(&row, pc)
 	case !errors.Is(err, dwarfcfi.ErrNoFDE):
-		return malformed
+		return rule.Malformed
 	}
 	if !ok || im.code == nil {
-		return uncovered
+		return rule.Uncovered
 	}
 	if addr-im.entry < entrySize && im.code.isOneFunction(im.entry, addr) {
-		return entryCode
+		return rule.EntryCode
 	}
 	if r, ok := im.code.rule(addr); ok {
 		return r
 	}
-	return uncovered
+	return rule.Uncovered
 }
 
+// maxWide is how many rules an image may have whose numbers have no room in them.
+const maxWide = 1 << 16
+
 // compileRow gives the rule for a row, and keeps numbers that have no room in it.
-func (im *Image) compileRow(row *dwarfcfi.Row, pc uint64) rule {
-	r := compile(row, pc)
-	if r == local && len(im.wide) < maxWide {
-		if w, ok := compileWide(row); ok {
+func (im *Image) compileRow(row *dwarfcfi.Row, pc uint64) rule.Rule {
+	r := rule.Compile(row, pc)
+	if r == rule.Local && len(im.wide) < maxWide {
+		if w, ok := rule.CompileWide(row); ok {
 			im.wide = append(im.wide, w)
-			return wide | rule(len(im.wide)-1)<<4
+			return rule.WideAt(len(im.wide) - 1)
 		}
 	}
 	return r

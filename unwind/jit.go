@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -36,11 +37,11 @@ type jit struct {
 
 // A known is what was found out about generated code.
 type known struct {
-	rules map[uint64]rule // by the address that was looked up
-	calls map[uint64]bool // by the address behind: is it a call?
+	rules map[uint64]rule.Rule // by the address that was looked up
+	calls map[uint64]bool      // by the address behind: is it a call?
 }
 
-func newKnown() known { return known{make(map[uint64]rule), make(map[uint64]bool)} }
+func newKnown() known { return known{make(map[uint64]rule.Rule), make(map[uint64]bool)} }
 
 const (
 	// jitAge is how long rules are believed in.
@@ -80,18 +81,18 @@ func (u *Unwinder) generated(space *vmas.Space) *jit {
 }
 
 // generatedRule gives the rule for the frame f in generated code.
-func (u *Unwinder) generatedRule(p *place, f *frame) rule {
+func (u *Unwinder) generatedRule(p *place, f *frame) rule.Rule {
 	j, pc := p.jit, f.lookup()
 	if r, ok := j.now.rules[pc]; ok {
 		return r
 	}
-	r := uncovered
+	r := rule.Uncovered
 	var row dwarfcfi.Row
 	switch err := j.row(pc, &row); {
 	case err == nil:
-		r = compile(&row, pc)
+		r = rule.Compile(&row, pc)
 	case err != dwarfcfi.ErrNoFDE:
-		r = malformed
+		r = rule.Malformed
 	case u.Strict || j.reads >= jitReads:
 	default:
 		if was, ok := j.old.rules[pc]; ok {

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -29,24 +30,24 @@ const (
 // readGenerated gives the rule for pc, an instruction in generated code, by
 // the ways that lead from there to a ret; uncovered when they tell nothing.
 // It reports false when the process's memory cannot be read.
-func (u *Unwinder) readGenerated(pid uint32, m *vmas.Mapping, pc uint64) (rule, bool) {
+func (u *Unwinder) readGenerated(pid uint32, m *vmas.Mapping, pc uint64) (rule.Rule, bool) {
 	w, ok := u.readWindow(pid, m, pc)
 	if !ok {
-		return uncovered, false
+		return rule.Uncovered, false
 	}
 	sp, bp := w.code.paths.wayOut(pc, w.lo, w.hi)
-	if r, ok := agree(noRule, noRule, sp, bp); ok {
+	if r, ok := agree(rule.None, rule.None, sp, bp); ok {
 		return r, true
 	}
 	if r, ok := w.beforeCall(pc); ok {
 		return r, true
 	}
-	return uncovered, true
+	return rule.Uncovered, true
 }
 
 // beforeCall gives the rule for pc from that for the call that comes next, as
 // in a trampoline: the ways out do not go over calls.
-func (w *codeWindow) beforeCall(pc uint64) (rule, bool) {
+func (w *codeWindow) beforeCall(pc uint64) (rule.Rule, bool) {
 	const near = 8 // instructions
 	var s state
 	var in insn
@@ -56,19 +57,19 @@ func (w *codeWindow) beforeCall(pc uint64) (rule, bool) {
 		case calls, callsFar:
 			r, _ := w.code.paths.wayOut(at, w.lo, w.hi)
 			sp := s.regs[rSP]
-			words, ok := inWords(int64(r.cfa()) + int64(sp.off))
-			if r.kind() != guessSP || r.bp() != 0 || sp.kind != ofSP || !ok || words == 0 || s.regs[rBP] != (value{kind: ofBP}) {
-				return noRule, false
+			words, ok := rule.InWords(int64(r.CFA()) + int64(sp.off))
+			if r.Kind() != rule.GuessSP || r.BP() != 0 || sp.kind != ofSP || !ok || words == 0 || s.regs[rBP] != (value{kind: ofBP}) {
+				return rule.None, false
 			}
-			return guessSP.with(words, 0), true
+			return rule.GuessSP.With(words, 0), true
 		case onwards:
 			s.step(&in, at)
 			at += uint64(in.n)
 		default:
-			return noRule, false
+			return rule.None, false
 		}
 	}
-	return noRule, false
+	return rule.None, false
 }
 
 // generatedCall says whether the code before pc, in generated code, is a call.

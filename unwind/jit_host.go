@@ -2,6 +2,7 @@ package unwind
 
 import (
 	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -77,7 +78,7 @@ func (p *place) isInterpreter(pc uint64) bool {
 // a frame that no function can have made there.
 func hasFrameAtEntry(row *dwarfcfi.Row) bool {
 	cfa := &row.CFA
-	return cfa.Kind == dwarfcfi.CFARegister && cfa.Reg == regSP && cfa.Offset > 8 && cfa.Offset%8 == 0
+	return cfa.Kind == dwarfcfi.CFARegister && cfa.Reg == rule.SP && cfa.Offset > 8 && cfa.Offset%8 == 0
 }
 
 // interpreterCalled says whether pc follows a call of a function whose frame

@@ -15,6 +15,7 @@ import (
 
 	"unspool/dwarfcfi"
 	"unspool/unwind/jitdump"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -115,9 +116,9 @@ func TestJitdump(t *testing.T) {
 	walk := func(pc uint64, want ...uint64) {
 		t.Helper()
 		var regs Regs
-		regs.set(regIP, pc)
-		regs.set(regSP, stack)
-		regs.set(regBP, stack+32)
+		regs.set(rule.IP, pc)
+		regs.set(rule.SP, stack)
+		regs.set(rule.BP, stack+32)
 		res := u.Unwind(space, &regs, s)
 		if !slices.Equal(res.IPs, want) || res.End != NoCFI {
 			t.Errorf("from %#x: %#x, %v; want %#x", pc, res.IPs, res.End, want)
@@ -224,9 +225,9 @@ func TestGeneratedCodeIsRead(t *testing.T) {
 	space := table.Space(pid)
 
 	var regs Regs
-	regs.set(regIP, code)
-	regs.set(regSP, stack)
-	regs.set(regBP, stack+8) // which is no frame pointer
+	regs.set(rule.IP, code)
+	regs.set(rule.SP, stack)
+	regs.set(rule.BP, stack+8) // which is no frame pointer
 	a, b := code+distance+6, code+2*distance+6
 	walk := func(u *Unwinder, s *Stack, want ...uint64) {
 		t.Helper()
@@ -269,7 +270,7 @@ func FuzzJitdump(f *testing.F) {
 			if off >= size {
 				t.Fatalf("a row for %#x in code of %#x bytes", off, size)
 			}
-			compile(&row, addr+off)
+			rule.Compile(&row, addr+off)
 		}
 	})
 }

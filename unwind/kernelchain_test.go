@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -199,9 +200,9 @@ func TestKernelChainGoesOnBeyondTheCopy(t *testing.T) {
 				data = binary.LittleEndian.AppendUint64(data, w)
 			}
 			var regs Regs
-			regs.set(regIP, inWork)
-			regs.set(regSP, madeSP)
-			regs.set(regBP, bp)
+			regs.set(rule.IP, inWork)
+			regs.set(rule.SP, madeSP)
+			regs.set(rule.BP, bp)
 			u := NewUnwinder(images)
 			if c.extra != nil {
 				c.extra(u, &regs)
@@ -249,9 +250,9 @@ func TestKernelChainOfCodeWithoutCFI(t *testing.T) {
 		data = binary.LittleEndian.AppendUint64(data, w)
 	}
 	var regs Regs
-	regs.set(regIP, 0x1234)
-	regs.set(regSP, madeSP)
-	regs.set(regBP, bp)
+	regs.set(rule.IP, 0x1234)
+	regs.set(rule.SP, madeSP)
+	regs.set(rule.BP, bp)
 	u := NewUnwinder(NewImages(t.TempDir()))
 	stack := Stack{Base: madeSP, Data: data, Asked: uint64(len(data))}
 	chain := kernelWalk(0x1234, bp, words, 127)

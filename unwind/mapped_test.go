@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
 )
 
 // TestFileIsCutShortWhileItIsInUse truncates a library under its image, which is lost
@@ -22,7 +23,7 @@ func TestFileIsCutShortWhileItIsInUse(t *testing.T) {
 	}
 	stack := Stack{Base: 0x7ffc_0000_0000, Data: make([]byte, 1<<12)}
 	for name, ask := range map[string]func(*place, uint64) bool{
-		"rule": func(p *place, pc uint64) bool { return p.image.rule(p.m, pc) == unreadable },
+		"rule": func(p *place, pc uint64) bool { return p.image.rule(p.m, pc) == rule.Unreadable },
 		"row": func(p *place, pc uint64) bool {
 			var row dwarfcfi.Row
 			return errors.Is(p.image.row(p.m, pc, &row), errCut)
@@ -64,7 +65,7 @@ func TestFileIsCutShortWhileItIsInUse(t *testing.T) {
 				t.Error("not told that the file is cut")
 			}
 			for range 2 {
-				if r := p.image.rule(p.m, pcs[1]); r != unreadable {
+				if r := p.image.rule(p.m, pcs[1]); r != rule.Unreadable {
 					t.Errorf("%#x afterwards", r)
 				}
 			}

@@ -1,6 +1,9 @@
 package unwind
 
-import "unsafe"
+import (
+	"unsafe"
+	"unspool/unwind/rule"
+)
 
 // What measurements need to know of a walk and of what it leaves behind.
 
@@ -21,8 +24,8 @@ func (r *Result) SavedBP(i int) (addr uint64, ok bool) {
 // bytes of memory these take.
 func (s *Images) Rules() (n, size int) {
 	add := func(im *Image) {
-		n += im.rules.used
-		size += 8*len(im.rules.entries) + int(unsafe.Sizeof(wideRule{}))*cap(im.wide)
+		n += im.rules.Len()
+		size += im.rules.Size() + int(unsafe.Sizeof(rule.WideRule{}))*cap(im.wide)
 	}
 	for _, im := range s.byID {
 		add(im)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -27,7 +28,7 @@ const generatedAt = 0x5000_0000_0000
 
 type builtFrame struct {
 	pc, sp, bp uint64
-	rule       rule
+	rule       rule.Rule
 }
 
 func newStackBuilder(t *testing.T, im *Image, start uint64) *stackBuilder {
@@ -45,12 +46,12 @@ func newStackBuilder(t *testing.T, im *Image, start uint64) *stackBuilder {
 				continue
 			}
 			pc := start + off + 1
-			switch r := compile(row, row.Start); r.kind() {
-			case fromSP, fromBP:
-				if r.cfa() >= 16 && r.cfa() <= 256 && (r.bp() == 0 || r.bp() <= r.cfa()) {
+			switch r := rule.Compile(row, row.Start); r.Kind() {
+			case rule.FromSP, rule.FromBP:
+				if r.CFA() >= 16 && r.CFA() <= 256 && (r.BP() == 0 || r.BP() <= r.CFA()) {
 					b.calls = append(b.calls, builtFrame{pc: pc, rule: r})
 				}
-			case endOfStack:
+			case rule.EndOfStack:
 				b.roots = append(b.roots, pc)
 			}
 		}
@@ -66,7 +67,7 @@ func (b *stackBuilder) put(addr, v uint64) { binary.LittleEndian.PutUint64(b.dat
 // begin leaves only the root.
 func (b *stackBuilder) begin() {
 	b.stack = append(b.stack[:0], builtFrame{
-		pc: b.roots[b.rng.IntN(len(b.roots))], sp: b.base + uint64(len(b.data)) - 64, rule: endOfStack,
+		pc: b.roots[b.rng.IntN(len(b.roots))], sp: b.base + uint64(len(b.data)) - 64, rule: rule.EndOfStack,
 	})
 }
 
@@ -75,25 +76,25 @@ func (b *stackBuilder) call() {
 	caller := b.stack[len(b.stack)-1]
 	f := b.calls[b.rng.IntN(len(b.calls))]
 	if b.rng.IntN(4) == 0 { // generated code, which has a frame pointer
-		f = builtFrame{pc: generatedAt + b.rng.Uint64N(1<<16), rule: fromBP | 2<<4 | 2<<16}
+		f = builtFrame{pc: generatedAt + b.rng.Uint64N(1<<16), rule: rule.FromBP | 2<<4 | 2<<16}
 	}
 	cfa := caller.sp
 	f.bp = caller.bp
-	if f.rule.kind() == fromBP {
-		f.bp = cfa - f.rule.cfa()
+	if f.rule.Kind() == rule.FromBP {
+		f.bp = cfa - f.rule.CFA()
 		f.sp = f.bp - b.rng.Uint64N(8)*8
 	} else {
-		f.sp = cfa - f.rule.cfa()
-		if f.rule.bp() != 0 {
+		f.sp = cfa - f.rule.CFA()
+		if f.rule.BP() != 0 {
 			f.bp = b.rng.Uint64()
 		}
 	}
 	b.put(cfa-8, caller.pc)
-	if slot := f.rule.bp(); slot != 0 && cfa-slot >= f.sp {
+	if slot := f.rule.BP(); slot != 0 && cfa-slot >= f.sp {
 		b.put(cfa-slot, caller.bp)
 	} else {
 		f.bp = caller.bp
-		if f.rule.kind() == fromBP { // its BP would be lost: another one
+		if f.rule.Kind() == rule.FromBP { // its BP would be lost: another one
 			b.put(cfa-8, 0)
 			return
 		}
@@ -103,9 +104,9 @@ func (b *stackBuilder) call() {
 
 func (b *stackBuilder) sample() (regs Regs, stack Stack) {
 	f := b.stack[len(b.stack)-1]
-	regs.set(regIP, f.pc)
-	regs.set(regSP, f.sp)
-	regs.set(regBP, f.bp)
+	regs.set(rule.IP, f.pc)
+	regs.set(rule.SP, f.sp)
+	regs.set(rule.BP, f.bp)
 	return regs, Stack{Base: f.sp, Data: b.data[f.sp-b.base:], Asked: 1 << 16}
 }
 

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/arch/x86/x86asm"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
 )
 
 // A goSymbol is a function by the symbol table, which the rules do not use.
@@ -210,42 +211,42 @@ func (w *codeWalk) check(off int, s spState) bool {
 	r, ok := w.table.rule(addr)
 	fail := func() bool {
 		w.failed = true
-		w.t.Errorf("%s+%#x: rule %#x %v; the code has %+v", w.symbol.name, off, r, ok, s)
+		w.t.Errorf("%s+%#x: rule %v %v; the code has %+v", w.symbol.name, off, r, ok, s)
 		return false
 	}
 	var cfa, bp int64
-	reg := uint8(regSP)
-	switch r.kind() {
-	case otherStack:
+	reg := uint8(rule.SP)
+	switch r.Kind() {
+	case rule.OtherStack:
 		// Left to the frame pointer, which must be there.
 		if !ok || s.frame != 16 || s.slot != 16 {
 			return fail()
 		}
 		return true
-	case endOfStack, sigframe:
+	case rule.EndOfStack, rule.Sigframe:
 		return true
-	case fromSP, fromBP:
-		cfa, bp = int64(r.cfa()), int64(r.bp())
-		if r.kind() == fromBP {
-			reg = regBP
+	case rule.FromSP, rule.FromBP:
+		cfa, bp = int64(r.CFA()), int64(r.BP())
+		if r.Kind() == rule.FromBP {
+			reg = rule.BP
 		}
-	case local, general:
+	case rule.Local, rule.General:
 		var row dwarfcfi.Row
 		if w.table.row(addr, &row) != nil {
 			return fail()
 		}
 		cfa, reg = row.CFA.Offset, row.CFA.Reg
-		if row.Regs[regBP].Kind == dwarfcfi.Offset {
-			bp = -int64(row.Regs[regBP].Offset)
+		if row.Regs[rule.BP].Kind == dwarfcfi.Offset {
+			bp = -int64(row.Regs[rule.BP].Offset)
 		}
-		if (row.Regs[regIP].Kind == dwarfcfi.Register) != (s.depth == 0) {
+		if (row.Regs[rule.IP].Kind == dwarfcfi.Register) != (s.depth == 0) {
 			return fail()
 		}
 	default:
 		return fail()
 	}
 	w.rules++
-	if reg == regSP && cfa != s.depth || reg == regBP && cfa != s.frame {
+	if reg == rule.SP && cfa != s.depth || reg == rule.BP && cfa != s.frame {
 		return fail()
 	}
 	// A saved BP must be in its slot; one that is not saved must be BP's value

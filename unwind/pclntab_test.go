@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
 )
 
 // goProgram uses enough of the runtime that its assembly is linked in.
@@ -124,7 +125,7 @@ func TestStrippedBinariesHaveTheSameRules(t *testing.T) {
 					a, ok1 := full.rule(full.text + start + off)
 					b, ok2 := stripped.rule(stripped.text + start + off)
 					if a != b || ok1 != ok2 {
-						t.Fatalf("function %d+%d: rule %#x %v, stripped %#x %v", i, off, a, ok1, b, ok2)
+						t.Fatalf("function %d+%d: rule %v %v, stripped %v %v", i, off, a, ok1, b, ok2)
 					}
 				}
 			}
@@ -180,16 +181,16 @@ func TestRuntimeAssembly(t *testing.T) {
 	for _, c := range []struct {
 		function string
 		calls    string // the end of the code up to the call instruction's end
-		want     rule
+		want     rule.Rule
 	}{
-		{"runtime.goexit", "\x90\xe8", endOfStack},
-		{"runtime.mstart", "\xe8", endOfStack},
-		{"runtime.mcall", "\x41\xff\xd4", endOfStack},                   // call *%r12
-		{"runtime.clone", "\x41\xff\xd4", endOfStack},                   // call *%r12
-		{"runtime.systemstack", "\xff\xd7", otherStack},                 // call *%rdi
-		{"runtime.nanotime1", "\xff\xd0", otherStack},                   // call *%rax
-		{"runtime.asmcgocall", "\x48\x89\x3c\x24\xe8", otherStack},      // mov %rdi,(%rsp); call
-		{"runtime.cgocallback", "\x48\x89\xe7\x48\x01", fromSP | 5<<16}, // past the call of cgocallbackg
+		{"runtime.goexit", "\x90\xe8", rule.EndOfStack},
+		{"runtime.mstart", "\xe8", rule.EndOfStack},
+		{"runtime.mcall", "\x41\xff\xd4", rule.EndOfStack},                   // call *%r12
+		{"runtime.clone", "\x41\xff\xd4", rule.EndOfStack},                   // call *%r12
+		{"runtime.systemstack", "\xff\xd7", rule.OtherStack},                 // call *%rdi
+		{"runtime.nanotime1", "\xff\xd0", rule.OtherStack},                   // call *%rax
+		{"runtime.asmcgocall", "\x48\x89\x3c\x24\xe8", rule.OtherStack},      // mov %rdi,(%rsp); call
+		{"runtime.cgocallback", "\x48\x89\xe7\x48\x01", rule.FromSP | 5<<16}, // past the call of cgocallbackg
 	} {
 		s, ok := symbols[c.function]
 		if !ok {
@@ -202,23 +203,23 @@ func TestRuntimeAssembly(t *testing.T) {
 			continue
 		}
 		if r, _ := table.rule(s.addr + uint64(i+len(c.calls)-1)); r != c.want {
-			t.Errorf("%s: rule %#x, want %#x", c.function, r, c.want)
+			t.Errorf("%s: rule %v, want %v", c.function, r, c.want)
 		}
 	}
 	s := symbols[sigreturnName]
 	for _, at := range []uint64{s.addr - 1, s.addr, s.addr + 7} {
-		if r, _ := table.rule(at); r != sigframe {
-			t.Errorf("%s%+d: rule %#x", s.name, int64(at-s.addr), r)
+		if r, _ := table.rule(at); r != rule.Sigframe {
+			t.Errorf("%s%+d: rule %v", s.name, int64(at-s.addr), r)
 		}
 	}
 	// Before the switch the caller is where the table says.
-	for function, want := range map[string]rule{
-		"runtime.morestack":   fromSP | 1<<16,
-		"runtime.systemstack": fromSP | 1<<16,
-		"gogo":                fromSP | 1<<16,
+	for function, want := range map[string]rule.Rule{
+		"runtime.morestack":   rule.FromSP | 1<<16,
+		"runtime.systemstack": rule.FromSP | 1<<16,
+		"gogo":                rule.FromSP | 1<<16,
 	} {
 		if r, ok := table.rule(symbols[function].addr); r != want || !ok {
-			t.Errorf("%s: rule %#x, want %#x", function, r, want)
+			t.Errorf("%s: rule %v, want %v", function, r, want)
 		}
 	}
 }
@@ -338,18 +339,18 @@ func TestEveryVersionOfTheTable(t *testing.T) {
 	for _, version := range []uint64{go116, go118, go120} {
 		table := pclntabOf(t, buildImage(version, 8))
 		for i := range uint64(8) {
-			for off, want := range map[uint64]rule{0: fromSP | 1<<16, 1: fromSP | 2<<16, 4: fromSP | 2<<4 | 2<<16, 30: fromSP | 1<<16} {
+			for off, want := range map[uint64]rule.Rule{0: rule.FromSP | 1<<16, 1: rule.FromSP | 2<<16, 4: rule.FromSP | 2<<4 | 2<<16, 30: rule.FromSP | 1<<16} {
 				if off == 30 {
 					off = 31 // behind pop %rbp
 				}
 				if r, ok := table.rule(builtText + 32*i + off); !ok || r != want {
-					t.Errorf("%#x: function %d+%d: rule %#x %v, want %#x", version, i, off, r, ok, want)
+					t.Errorf("%#x: function %d+%d: rule %v %v, want %v", version, i, off, r, ok, want)
 				}
 			}
 		}
 		for _, addr := range []uint64{0, builtText - 1, builtText + 8*32, ^uint64(0)} {
 			if r, ok := table.rule(addr); ok {
-				t.Errorf("%#x: rule %#x for %#x, in no function", version, r, addr)
+				t.Errorf("%#x: rule %v for %#x, in no function", version, r, addr)
 			}
 		}
 	}
@@ -376,11 +377,11 @@ func FuzzPclntab(f *testing.F) {
 		for off := uint64(0); off < 256; off++ {
 			addr := table.text + off
 			r, ok := table.rule(addr)
-			if ok && r == noRule {
+			if ok && r == rule.None {
 				t.Fatalf("%#x: no rule", addr)
 			}
-			if table.row(addr, &row) == nil && r.kind() == fromSP && compile(&row, addr) != r {
-				t.Fatalf("%#x: rule %#x, row %#x", addr, r, compile(&row, addr))
+			if table.row(addr, &row) == nil && r.Kind() == rule.FromSP && rule.Compile(&row, addr) != r {
+				t.Fatalf("%#x: rule %v, row %v", addr, r, rule.Compile(&row, addr))
 			}
 		}
 		table.rule(table.text - 1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -111,25 +112,25 @@ func (u *Unwinder) Unwind386(space *vmas.Space, regs *Regs386, stack *Stack) Res
 
 // step386 turns f, which lies at p, into its caller.
 func (u *Unwinder) step386(space *vmas.Space, p *place, f *frame386, stack *Stack, moves *stackMoves) (Source, Reason) {
-	kind, row := uncovered, (*dwarfcfi.Row)(nil)
+	kind, row := rule.Uncovered, (*dwarfcfi.Row)(nil)
 	if p.image != nil {
 		kind, row = p.image.row386(p.m, f.lookup())
 	}
 	switch kind {
-	case general:
-	case endOfStack:
+	case rule.General:
+	case rule.EndOfStack:
 		return ByCFI, Root
-	case entryCode:
+	case rule.EntryCode:
 		if isProcessStart386(stack, f.sp()) {
 			return ByCFI, Root
 		}
 		return u.framePointer386(space, p, f, stack)
-	case uncovered:
+	case rule.Uncovered:
 		if !f.exact && p.image != nil && p.image.endsContext(p.m, f.pc()) {
 			return ByCFI, Root
 		}
 		return u.framePointer386(space, p, f, stack)
-	case unreadable:
+	case rule.Unreadable:
 		return ByCFI, NoImage
 	default:
 		return ByCFI, BadCFI
@@ -180,7 +181,7 @@ func (u *Unwinder) framePointer386(space *vmas.Space, p *place, f *frame386, sta
 		if p.m.File.Kind != vmas.VDSO || caller.image == nil {
 			return ByFramePointer, NoCFI
 		}
-		if kind, _ := caller.image.row386(caller.m, uint64(uint32(pc-1))); kind != general && kind != endOfStack {
+		if kind, _ := caller.image.row386(caller.m, uint64(uint32(pc-1))); kind != rule.General && kind != rule.EndOfStack {
 			return ByFramePointer, NoCFI
 		}
 	}
@@ -218,7 +219,7 @@ type rows386 map[uint64]*kept386
 // kept386 is a row, or in place of one what is known of the PC. kind is one
 // of the kinds of rules that are no formula.
 type kept386 struct {
-	kind rule
+	kind rule.Rule
 	row  dwarfcfi.Row
 }
 
@@ -227,7 +228,7 @@ type kept386 struct {
 const maxRows386 = 1 << 13
 
 // row386 gives the row for pc, which lies in m, where kind is general.
-func (im *Image) row386(m *vmas.Mapping, pc uint64) (kind rule, row *dwarfcfi.Row) {
+func (im *Image) row386(m *vmas.Mapping, pc uint64) (kind rule.Rule, row *dwarfcfi.Row) {
 	off := pc - m.Start + m.Offset
 	if k := im.rows386[off]; k != nil {
 		return k.kind, &k.row
@@ -236,14 +237,14 @@ func (im *Image) row386(m *vmas.Mapping, pc uint64) (kind rule, row *dwarfcfi.Ro
 	if !im.parsed {
 		im.parse()
 	}
-	k := &kept386{kind: unreadable}
+	k := &kept386{kind: rule.Unreadable}
 	switch {
 	case im.err != nil:
-		return unreadable, nil
+		return rule.Unreadable, nil
 	case im.machine != elf.EM_386 && len(im.loads) > 0:
 		// A 64-bit image: whoever runs its code in 32-bit mode has not jumped
 		// to one of its functions.
-		return unreadable, nil
+		return rule.Unreadable, nil
 	default:
 		im.read386(m, pc, k)
 	}
@@ -259,17 +260,17 @@ func (im *Image) read386(m *vmas.Mapping, pc uint64, k *kept386) {
 	addr, ok := im.address(pc - m.Start + m.Offset)
 	switch {
 	case err == nil && k.row.RA >= numRegs386:
-		k.kind = malformed
+		k.kind = rule.Malformed
 	case err == nil && k.row.Regs[k.row.RA].Kind == dwarfcfi.Undefined:
-		k.kind = endOfStack
+		k.kind = rule.EndOfStack
 	case err == nil:
-		k.kind = general
+		k.kind = rule.General
 	case !errors.Is(err, dwarfcfi.ErrNoFDE):
-		k.kind = malformed
+		k.kind = rule.Malformed
 	case ok && addr-im.entry < entrySize:
-		k.kind = entryCode
+		k.kind = rule.EntryCode
 	default:
-		k.kind = uncovered
+		k.kind = rule.Uncovered
 	}
 }
 
@@ -298,12 +299,12 @@ func (e *evaluation386) caller(regs *Regs386) bool {
 	}
 	next := e.old
 	for n := range e.row.Regs[:numRegs386] {
-		rule := &e.row.Regs[n]
-		if rule.Kind == dwarfcfi.Unspecified || rule.Kind == dwarfcfi.SameValue {
+		how := &e.row.Regs[n]
+		if how.Kind == dwarfcfi.Unspecified || how.Kind == dwarfcfi.SameValue {
 			continue
 		}
 		next.Known &^= 1 << n
-		if v, ok := e.register(n, rule, cfa); ok {
+		if v, ok := e.register(n, how, cfa); ok {
 			next.set(n, v)
 		}
 	}
@@ -320,11 +321,11 @@ func (e *evaluation386) caller(regs *Regs386) bool {
 }
 
 func (e *evaluation386) cfa() (uint64, bool) {
-	rule := &e.row.CFA
-	switch rule.Kind {
+	how := &e.row.CFA
+	switch how.Kind {
 	case dwarfcfi.CFARegister:
-		v, ok := e.reg(int(rule.Reg))
-		return uint64(uint32(v + uint64(rule.Offset))), ok
+		v, ok := e.reg(int(how.Reg))
+		return uint64(uint32(v + uint64(how.Offset))), ok
 	case dwarfcfi.CFAExpression:
 		return e.eval(e.row.CFAExpr())
 	}
@@ -332,22 +333,22 @@ func (e *evaluation386) cfa() (uint64, bool) {
 }
 
 // register is the caller's value of register n.
-func (e *evaluation386) register(n int, rule *dwarfcfi.RegRule, cfa uint64) (uint64, bool) {
-	switch rule.Kind {
+func (e *evaluation386) register(n int, how *dwarfcfi.RegRule, cfa uint64) (uint64, bool) {
+	switch how.Kind {
 	case dwarfcfi.Offset:
-		return e.saved(n, cfa+uint64(rule.Offset))
+		return e.saved(n, cfa+uint64(how.Offset))
 	case dwarfcfi.ValOffset:
-		return cfa + uint64(rule.Offset), true
+		return cfa + uint64(how.Offset), true
 	case dwarfcfi.Register:
-		return e.reg(int(rule.Reg))
+		return e.reg(int(how.Reg))
 	case dwarfcfi.Expression:
-		addr, ok := e.eval(e.row.Expr(*rule), cfa)
+		addr, ok := e.eval(e.row.Expr(*how), cfa)
 		if !ok {
 			return 0, false
 		}
 		return e.saved(n, addr)
 	case dwarfcfi.ValExpression:
-		return e.eval(e.row.Expr(*rule), cfa)
+		return e.eval(e.row.Expr(*how), cfa)
 	}
 	return 0, false
 }
@@ -381,15 +382,13 @@ func (e *evaluation386) read(addr uint64, size int) (uint64, bool) {
 // two that compilers and the vDSO use, register + offset and what lies there
 // (realigned stacks and signal frames), need no evaluator and no memory.
 func (e *evaluation386) eval(expr []byte, initial ...uint64) (uint64, bool) {
-	if len(expr) > 0 && expr[0] >= opBreg0 && expr[0] < opBreg0+numRegs386 {
-		if off, rest, ok := breg(expr, expr[0]-opBreg0); ok && (len(rest) == 0 || len(rest) == 1 && rest[0] == opDeref) {
-			v, known := e.reg(int(expr[0] - opBreg0))
-			v = uint64(uint32(v + uint64(off)))
-			if !known || len(rest) == 0 {
-				return v, known
-			}
-			return e.read(v, wordSize386)
+	if reg, off, deref, ok := rule.RegisterExpr(expr); ok && reg < numRegs386 {
+		v, known := e.reg(int(reg))
+		v = uint64(uint32(v + uint64(off)))
+		if !known || !deref {
+			return v, known
 		}
+		return e.read(v, wordSize386)
 	}
 	return e.evalAny(expr, initial)
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -179,8 +180,8 @@ func TestStackOfWords386(t *testing.T) {
 func TestModesDoNotMix(t *testing.T) {
 	b := build386(t)
 	var regs Regs
-	regs.set(regIP, b.inWork)
-	regs.set(regSP, 0x1000)
+	regs.set(rule.IP, b.inWork)
+	regs.set(rule.SP, 0x1000)
 	stack := Stack{Base: 0x1000, Data: make([]byte, 64)}
 	if got := NewUnwinder(b.images).Unwind(b.space, &regs, &stack); got.End != NoImage || len(got.IPs) != 1 {
 		t.Errorf("i386 image, x86-64 walk: %d frames, %v", len(got.IPs), got.End)
@@ -292,7 +293,7 @@ func TestShortExpressions386(t *testing.T) {
 	} {
 		e := evaluation386{stack: &stack, pc: 0x8001234}
 		for r := range numRegs386 {
-			if r != regBX {
+			if r != rule.BX {
 				e.old.set(r, base+4*rng.Uint64N(8))
 			}
 		}

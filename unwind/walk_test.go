@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -72,7 +72,7 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 			}
 			fast, slow := NewUnwinder(images), NewUnwinder(images)
 			slow.slow = true
-			kinds := make(map[rule]int)
+			kinds := make(map[rule.Rule]int)
 			for fde, err := range im.cfi.FDEs() {
 				if err != nil {
 					t.Fatal(err)
@@ -90,9 +90,9 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 						regs.set(n, base+rng.Uint64N(size/16)*8)
 					}
 					pc := m.Start + off
-					regs.set(regIP, pc)
-					regs.set(regSP, base)
-					kinds[im.rule(m, pc).kind()]++
+					regs.set(rule.IP, pc)
+					regs.set(rule.SP, base)
+					kinds[im.rule(m, pc).Kind()]++
 					a, aend := oneStep(fast, space, &regs, &stack)
 					b, bend := oneStep(slow, space, &regs, &stack)
 					if a != b || aend != bend {
@@ -101,8 +101,8 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 				}
 			}
 			t.Logf("rows by rule: %v from SP, %v from BP, %v realigned, %v signal frame, %v end, %v local, %v general",
-				kinds[fromSP], kinds[fromBP], kinds[realigned], kinds[sigframe], kinds[endOfStack], kinds[local], kinds[general])
-			if kinds[fromSP] == 0 {
+				kinds[rule.FromSP], kinds[rule.FromBP], kinds[rule.Realigned], kinds[rule.Sigframe], kinds[rule.EndOfStack], kinds[rule.Local], kinds[rule.General])
+			if kinds[rule.FromSP] == 0 {
 				t.Error("no row got a fast rule")
 			}
 		})
@@ -120,7 +120,7 @@ func offsetOf(im *Image, addr uint64) (uint64, bool) {
 
 // oneStep takes the first step of a walk.
 func oneStep(u *Unwinder, space *vmas.Space, regs *Regs, stack *Stack) (frame, Reason) {
-	f := frame{pc: regs.Value[regIP], sp: regs.Value[regSP], bp: regs.Value[regBP], exact: true}
+	f := frame{pc: regs.Value[rule.IP], sp: regs.Value[rule.SP], bp: regs.Value[rule.BP], exact: true}
 	u.begin()
 	u.push(&f, BySample)
 	u.regs = checkpoint{exact: true, regs: *regs}
@@ -131,75 +131,6 @@ func oneStep(u *Unwinder, space *vmas.Space, regs *Regs, stack *Stack) (frame, R
 		next = frame{}
 	}
 	return next, end
-}
-
-func TestCompile(t *testing.T) {
-	offset := func(off int32) dwarfcfi.RegRule { return dwarfcfi.RegRule{Kind: dwarfcfi.Offset, Offset: off} }
-	row := func(reg uint8, off int64, bp dwarfcfi.RegRule) *dwarfcfi.Row {
-		r := &dwarfcfi.Row{RA: regIP}
-		r.CFA = dwarfcfi.CFARule{Kind: dwarfcfi.CFARegister, Reg: reg, Offset: off}
-		r.Regs[regIP] = offset(-8)
-		r.Regs[regBP] = bp
-		return r
-	}
-	none := dwarfcfi.RegRule{}
-	for _, c := range []struct {
-		name string
-		row  *dwarfcfi.Row
-		want rule
-	}{
-		{"function entry", row(regSP, 8, none), fromSP | 1<<16},
-		{"after push rbp", row(regSP, 16, offset(-16)), fromSP | 2<<4 | 2<<16},
-		{"frame pointer set up", row(regBP, 16, offset(-16)), fromBP | 2<<4 | 2<<16},
-		{"largest CFA", row(regSP, 8*maxCFA, none), fromSP | maxCFA<<16},
-		{"CFA out of reach", row(regSP, 8*maxCFA+8, none), local},
-		{"CFA not on a word", row(regSP, 12, none), local},
-		{"BP out of reach", row(regSP, 16, offset(-8*maxBP-8)), local},
-		{"BP above the CFA", row(regSP, 16, offset(8)), local},
-		{"CFA from RBX", row(regBX, 16, none), general},
-	} {
-		if got := compile(c.row, 0); got != c.want {
-			t.Errorf("%s: rule %#x, want %#x", c.name, got, c.want)
-		}
-	}
-	wide, ok := compileWide(row(regBP, 8*maxCFA+8, offset(-8*maxBP-8)))
-	if want := (wideRule{kind: fromBP, cfa: 8*maxCFA + 8, bp: 8*maxBP + 8}); !ok || wide != want {
-		t.Errorf("a rule with large numbers: %+v, %v", wide, ok)
-	}
-	if _, ok := compileWide(row(regSP, 8*maxCFA+8, offset(8))); ok {
-		t.Error("BP above the CFA has a rule")
-	}
-	end := row(regSP, 8, none)
-	end.Regs[regIP] = dwarfcfi.RegRule{Kind: dwarfcfi.Undefined}
-	if got := compile(end, 0); got != endOfStack {
-		t.Errorf("undefined return address: rule %#x, want %#x", got, endOfStack)
-	}
-}
-
-func TestCacheKeepsEveryRule(t *testing.T) {
-	var c cache
-	want := make(map[uint32]rule)
-	rng := rand.New(rand.NewPCG(3, 4))
-	for range 10_000 {
-		off := rng.Uint32N(1 << 20)
-		if off%7 == 0 {
-			off = 0 // the smallest key is as good as any
-		}
-		if _, ok := want[off]; ok {
-			continue
-		}
-		r := rule(rng.Uint32N(1<<32-1) + 1)
-		c.put(off, r)
-		want[off] = r
-	}
-	for off, r := range want {
-		if got := c.get(off); got != r {
-			t.Fatalf("offset %#x: rule %#x, want %#x", off, got, r)
-		}
-	}
-	if got := c.get(1 << 30); got != noRule {
-		t.Errorf("unknown offset: rule %#x", got)
-	}
 }
 
 // TestStackOfWords walks a stack that the reader can check by eye: main,
@@ -279,9 +210,9 @@ work:
 		data = binary.LittleEndian.AppendUint64(data, w)
 	}
 	var regs Regs
-	regs.set(regIP, inWork)
-	regs.set(regSP, sp)
-	regs.set(regBP, sp+24)
+	regs.set(rule.IP, inWork)
+	regs.set(rule.SP, sp)
+	regs.set(rule.BP, sp+24)
 
 	u := NewUnwinder(images)
 	for _, c := range []struct {
@@ -363,8 +294,8 @@ func TestUnreadableFileIsNamedOnce(t *testing.T) {
 	}
 	u := NewUnwinder(images)
 	var regs Regs
-	regs.set(regIP, 0x1234)
-	regs.set(regSP, 0x7000)
+	regs.set(rule.IP, 0x1234)
+	regs.set(rule.SP, 0x7000)
 	for range 3 {
 		if got := u.Unwind(table.Space(1), &regs, &Stack{Base: 0x7000}); got.End != NoImage || len(got.IPs) != 1 {
 			t.Errorf("%d frames, %v", len(got.IPs), got.End)
