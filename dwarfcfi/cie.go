@@ -1,6 +1,10 @@
 package dwarfcfi
 
-import "bytes"
+import (
+	"bytes"
+
+	"unspool/dwarfcfi/elf"
+)
 
 // CIE is a decoded common information entry. It is shared by the FDEs that name it and
 // must not be changed. Its initial instructions are executed when a row first needs them.
@@ -49,42 +53,42 @@ func (f *frames) entry(offset uint64) (entry, error) {
 	if offset >= uint64(len(f.Data)) {
 		return e, f.bad(offset, "entry is outside the section")
 	}
-	c := cursor{data: f.Data, pos: int(offset)}
-	length, wide := uint64(c.u32()), false
+	c := elf.Cursor{Data: f.Data, Pos: int(offset)}
+	length, wide := uint64(c.U32()), false
 	if length == 0xffffffff { // DWARF64
-		length, wide = c.u64(), true
+		length, wide = c.U64(), true
 	} else if length >= 0xfffffff0 {
 		return e, f.bad(offset, "reserved entry length")
 	}
-	if c.bad || length > uint64(len(f.Data)-c.pos) {
+	if c.Bad || length > uint64(len(f.Data)-c.Pos) {
 		return e, f.bad(offset, "entry runs past the end of the section")
 	}
-	e.end = c.pos + int(length)
+	e.end = c.Pos + int(length)
 	if length == 0 {
 		e.zero = true
 		return e, nil
 	}
-	at := uint64(c.pos)
-	c.data = f.Data[:e.end]
+	at := uint64(c.Pos)
+	c.Data = f.Data[:e.end]
 	if f.eh {
 		// Four bytes wide also with a 64-bit length: zero in a CIE, else the distance
 		// back from here to the CIE.
-		back := uint64(c.u32())
+		back := uint64(c.U32())
 		e.isCIE, e.cie = back == 0, at-back
 		if back > at {
 			return e, f.bad(offset, "FDE names a CIE before the section")
 		}
 	} else if wide {
-		e.cie = c.u64()
+		e.cie = c.U64()
 		e.isCIE = e.cie == 1<<64-1
 	} else {
-		e.cie = uint64(c.u32())
+		e.cie = uint64(c.U32())
 		e.isCIE = e.cie == 1<<32-1
 	}
-	if c.bad {
+	if c.Bad {
 		return e, f.bad(offset, "entry is cut short")
 	}
-	e.body = c.pos
+	e.body = c.Pos
 	return e, nil
 }
 
@@ -110,39 +114,39 @@ func (f *frames) parseCIE(offset uint64) (*CIE, error) {
 	if e.zero || !e.isCIE {
 		return nil, f.bad(offset, "FDE names a CIE that is none")
 	}
-	c := cursor{data: f.Data[:e.end], pos: e.body}
-	cie := &CIE{Offset: offset, Version: c.u8(), addrSize: f.ptrSize, pointerEnc: peAbsptr}
-	if v := cie.Version; !c.bad && v != 1 && v != 3 && v != 4 {
+	c := elf.Cursor{Data: f.Data[:e.end], Pos: e.body}
+	cie := &CIE{Offset: offset, Version: c.U8(), addrSize: f.ptrSize, pointerEnc: peAbsptr}
+	if v := cie.Version; !c.Bad && v != 1 && v != 3 && v != 4 {
 		return nil, f.bad(offset, "unknown CIE version")
 	}
-	n := bytes.IndexByte(c.data[c.pos:min(c.pos+maxAugmentation, len(c.data))], 0)
+	n := bytes.IndexByte(c.Data[c.Pos:min(c.Pos+maxAugmentation, len(c.Data))], 0)
 	if n < 0 {
 		return nil, f.bad(offset, "CIE augmentation has no end")
 	}
-	augmentation := c.take(n)
-	c.u8()
+	augmentation := c.Take(n)
+	c.U8()
 	cie.Augmentation = string(augmentation)
 	if cie.Augmentation == "eh" { // gcc 2: a pointer to exception data follows
-		c.take(int(f.ptrSize))
+		c.Take(int(f.ptrSize))
 	}
 	if cie.Version >= 4 {
-		cie.addrSize, cie.segSize = c.u8(), c.u8()
-		if a := cie.addrSize; !c.bad && a != 4 && a != 8 {
+		cie.addrSize, cie.segSize = c.U8(), c.U8()
+		if a := cie.addrSize; !c.Bad && a != 4 && a != 8 {
 			return nil, f.bad(offset, "CIE has an address size other than 4 and 8")
 		}
 		if s := cie.segSize; s > 8 {
 			return nil, f.bad(offset, "CIE has a segment selector wider than 8 bytes")
 		}
 	}
-	cie.CodeAlign = c.uleb()
-	cie.DataAlign = c.sleb()
+	cie.CodeAlign = c.ULEB()
+	cie.DataAlign = c.SLEB()
 	ra := uint64(0)
 	if cie.Version == 1 {
-		ra = uint64(c.u8())
+		ra = uint64(c.U8())
 	} else {
-		ra = c.uleb()
+		ra = c.ULEB()
 	}
-	if c.bad {
+	if c.Bad {
 		return nil, f.bad(offset, "CIE is cut short")
 	}
 	if ra >= NumRegs {
@@ -152,10 +156,10 @@ func (f *frames) parseCIE(offset uint64) (*CIE, error) {
 	if err := f.augment(cie, &c, augmentation); err != nil {
 		return nil, err
 	}
-	if e.end-c.pos > maxProgram {
+	if e.end-c.Pos > maxProgram {
 		return nil, f.bad(offset, "CIE has too many instructions")
 	}
-	cie.code = span{uint32(c.pos), uint32(e.end)}
+	cie.code = span{uint32(c.Pos), uint32(e.end)}
 	return cie, nil
 }
 
@@ -165,7 +169,7 @@ func (cie *CIE) execute(f *frames) error {
 		return nil
 	}
 	p := program{frames: f, cie: cie, initial: true, remembered: &f.remembered}
-	p.c = cursor{data: f.Data[:cie.code.end], pos: int(cie.code.start)}
+	p.c = elf.Cursor{Data: f.Data[:cie.code.end], Pos: int(cie.code.start)}
 	cie.initial = Rules{}
 	_, _, err := p.run(&cie.initial)
 	cie.executed = err == nil
@@ -173,7 +177,7 @@ func (cie *CIE) execute(f *frames) error {
 }
 
 // augment reads the augmentation data of a CIE and leaves c at its instructions.
-func (f *frames) augment(cie *CIE, c *cursor, augmentation []byte) error {
+func (f *frames) augment(cie *CIE, c *elf.Cursor, augmentation []byte) error {
 	if len(augmentation) == 0 || cie.Augmentation == "eh" {
 		return nil
 	}
@@ -181,24 +185,24 @@ func (f *frames) augment(cie *CIE, c *cursor, augmentation []byte) error {
 		return f.bad(cie.Offset, "unknown augmentation without a length")
 	}
 	cie.sized = true
-	n := c.uleb()
-	if c.bad || n > uint64(len(c.data)-c.pos) {
+	n := c.ULEB()
+	if c.Bad || n > uint64(len(c.Data)-c.Pos) {
 		return f.bad(cie.Offset, "augmentation data runs past the end of the CIE")
 	}
-	end := c.pos + int(n)
-	d := cursor{data: c.data[:end], pos: c.pos}
-	c.pos = end
+	end := c.Pos + int(n)
+	d := elf.Cursor{Data: c.Data[:end], Pos: c.Pos}
+	c.Pos = end
 	b := f.bases(cie)
 letters:
 	for _, letter := range augmentation[1:] {
 		switch letter {
 		case 'R':
-			cie.pointerEnc = d.u8()
+			cie.pointerEnc = d.U8()
 		case 'P':
-			enc := d.u8()
+			enc := d.U8()
 			b.skip(&d, enc)
 		case 'L':
-			d.u8()
+			d.U8()
 		case 'S':
 			cie.Signal = true
 		case 'B', 'G': // aarch64: signed with key B; stack is tagged (MTE)
@@ -206,7 +210,7 @@ letters:
 			break letters // the length says where the instructions start
 		}
 	}
-	if d.bad {
+	if d.Bad {
 		return f.bad(cie.Offset, "augmentation data is cut short")
 	}
 	return nil

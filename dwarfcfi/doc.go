@@ -4,6 +4,9 @@
 // row of the unwind table that holds there: how to compute the canonical frame address
 // (CFA) and where the caller's registers are.
 //
+// Where a file holds its sections is what package [unspool/dwarfcfi/elf] reads; [FindSections]
+// and [ReadSections] take the CFI from there.
+//
 // The package works on addresses as they stand in the ELF file (virtual addresses before
 // any load bias). It knows nothing of processes; [Eval] sees live registers and memory
 // only through what its caller hands it.

@@ -2,7 +2,8 @@ package dwarfcfi
 
 import (
 	"errors"
-	"fmt"
+
+	"unspool/dwarfcfi/elf"
 )
 
 var (
@@ -11,8 +12,6 @@ var (
 	ErrNoFDE = errors.New("no FDE covers the address")
 	// ErrBadCFI is wrapped by every error about malformed or unsupported CFI.
 	ErrBadCFI = errors.New("bad CFI")
-	// ErrBadELF is wrapped by every error about an ELF file that cannot be read as one.
-	ErrBadELF = errors.New("bad ELF file")
 	// ErrBadExpr is wrapped by every error about a malformed, unsupported or failing
 	// DWARF expression.
 	ErrBadExpr = errors.New("bad DWARF expression")
@@ -25,16 +24,4 @@ var (
 )
 
 // Error is an error with its place.
-type Error struct {
-	Section string // ".eh_frame", ".debug_frame", "section headers", ...
-	Offset  uint64 // in bytes from the start of Section
-	What    string // what is wrong there
-	Err     error  // the sentinel, or the cause
-}
-
-func (e *Error) Error() string {
-	return fmt.Sprintf("%s+%#x: %s: %v", e.Section, e.Offset, e.What, e.Err)
-}
-
-// Unwrap returns the sentinel or the cause.
-func (e *Error) Unwrap() error { return e.Err }
+type Error = elf.Error

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/go-delve/delve/pkg/dwarf/op"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // maxExpr is the length in bytes up to which an expression is evaluated. Those of PLTs and
@@ -112,41 +114,41 @@ func checkExpr(expr []byte, ptrSize int) (byteReads []int, err error) {
 	}
 	var starts [maxExpr/64 + 1]uint64 // bit n: an operation starts at byte n
 	starts[len(expr)/64] |= 1 << (len(expr) % 64)
-	c := cursor{data: expr}
+	c := elf.Cursor{Data: expr}
 	branches, wordReads := false, false
-	for c.pos < len(expr) {
-		at := c.pos
+	for c.Pos < len(expr) {
+		at := c.Pos
 		starts[at/64] |= 1 << (at % 64)
-		code := op.Opcode(c.u8())
+		code := op.Opcode(c.U8())
 		switch operands := operandsOf(code); operands {
 		case forbidden:
 			return nil, fmt.Errorf("operation %#x at byte %d: %w", byte(code), at, ErrBadExpr)
 		case uleb:
-			c.uleb()
+			c.ULEB()
 		case sleb:
-			c.sleb()
+			c.SLEB()
 		case ulebSleb:
-			c.uleb()
-			c.sleb()
+			c.ULEB()
+			c.SLEB()
 		case address:
-			c.take(ptrSize)
+			c.Take(ptrSize)
 		case derefSize:
-			switch size := c.u8(); size {
+			switch size := c.U8(); size {
 			case 1:
 				byteReads = append(byteReads, at+1)
 			case 2:
 				wordReads = true
 			case 4, 8:
 			default:
-				c.bad = true
+				c.Bad = true
 			}
 		case target:
 			branches = true
-			c.take(2)
+			c.Take(2)
 		default:
-			c.take(int(operands))
+			c.Take(int(operands))
 		}
-		if c.bad {
+		if c.Bad {
 			return nil, fmt.Errorf("operand at byte %d: %w", at, ErrBadExpr)
 		}
 	}

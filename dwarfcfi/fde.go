@@ -1,5 +1,7 @@
 package dwarfcfi
 
+import "unspool/dwarfcfi/elf"
+
 // FDE is a decoded frame description entry: the code from Start up to End.
 type FDE struct {
 	Offset     uint64 // of the entry in its section
@@ -33,29 +35,29 @@ func (f *frames) parseFDE(e *entry) (FDE, error) {
 	if err != nil {
 		return FDE{}, err
 	}
-	c := cursor{data: f.Data[:e.end], pos: e.body}
-	c.take(int(cie.segSize))
+	c := elf.Cursor{Data: f.Data[:e.end], Pos: e.body}
+	c.Take(int(cie.segSize))
 	b := f.bases(cie)
 	start := b.pointer(&c, cie.pointerEnc)
 	size := b.length(&c, cie.pointerEnc)
 	if cie.sized {
-		n := c.uleb()
-		if n > uint64(len(c.data)) {
-			c.bad = true
+		n := c.ULEB()
+		if n > uint64(len(c.Data)) {
+			c.Bad = true
 		}
-		c.take(int(n)) // the LSDA
+		c.Take(int(n)) // the LSDA
 	}
-	if c.bad {
+	if c.Bad {
 		return FDE{}, f.bad(e.offset, "FDE is cut short or has pointers in an unsupported encoding")
 	}
 	if start+size < start {
 		return FDE{}, f.bad(e.offset, "FDE wraps around the end of the address space")
 	}
-	if e.end-c.pos > maxProgram {
+	if e.end-c.Pos > maxProgram {
 		return FDE{}, f.bad(e.offset, "FDE has too many instructions")
 	}
 	return FDE{
 		Offset: e.offset, Start: start, End: start + size, CIE: cie,
-		code: span{uint32(c.pos), uint32(e.end)}, frames: f,
+		code: span{uint32(c.Pos), uint32(e.end)}, frames: f,
 	}, nil
 }

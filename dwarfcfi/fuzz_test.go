@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"testing"
+
+	"unspool/dwarfcfi/elf/elftest"
 )
 
 func FuzzTable(f *testing.F) {
@@ -106,7 +108,6 @@ func FuzzELF(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
 		r := bytes.NewReader(file)
-		ReadBuildID(r)
 		s, err := FindSections(r, int64(len(file)))
 		if err != nil {
 			return
@@ -122,80 +123,9 @@ func FuzzELF(f *testing.F) {
 	})
 }
 
-// smallELF writes an executable of the class with one segment, a note, .eh_frame_hdr, .eh_frame and
-// section headers. One function is at 0x401000.
+// smallELF is a file with one function, at 0x401000.
 func smallELF(class int) []byte {
-	wide := class == 64
-	word := func(b []byte, v uint64) []byte {
-		if wide {
-			return le.AppendUint64(b, v)
-		}
-		return le.AppendUint32(b, uint32(v))
-	}
-	const base = 0x400000
-	names := "\x00.eh_frame\x00.eh_frame_hdr\x00.note.gnu.build-id\x00.plt\x00.shstrtab\x00"
-	nameAt := func(name string) uint32 { return uint32(bytes.Index([]byte(names), []byte("\x00"+name+"\x00")) + 1) }
-
-	note := join(le.AppendUint32(nil, 4), le.AppendUint32(nil, 8), le.AppendUint32(nil, 3), "GNU\x00", "12345678")
 	frame := builder{eh: true, ptrSize: class / 8}
-	at := frame.fde(frame.cie(cieSpec{program: callSite}), frame.abs(base+0x1000, 0x100))
-
-	headers := 64 + 3*56
-	noteAt := uint64(headers)
-	hdrAt := noteAt + uint64(len(note))
-	frameAt := hdrAt + 20
-	hdr := join(1, pePCRel|peSdata4, peUdata4, peDataRel|peSdata4,
-		le.AppendUint32(nil, uint32(frameAt-hdrAt-4)), le.AppendUint32(nil, 1),
-		le.AppendUint32(nil, uint32(base+0x1000-(base+hdrAt))), le.AppendUint32(nil, uint32(frameAt-hdrAt+at)))
-	namesAt := frameAt + uint64(len(frame.Data))
-	shoff := namesAt + uint64(len(names))
-
-	b := join(0x7f, "ELF", class/32, 1, 1, make([]byte, 9))
-	machine, phsize, shsize := uint16(62), 56, 64
-	if !wide {
-		machine, phsize, shsize = 3, 32, 40
-	}
-	b = le.AppendUint16(le.AppendUint16(b, 2), machine)
-	b = le.AppendUint32(b, 1)
-	b = word(word(word(b, base+0x1000), 64), shoff)
-	b = le.AppendUint32(b, 0)
-	for _, v := range []int{64, phsize, 3, shsize, 6, 5} {
-		b = le.AppendUint16(b, uint16(v))
-	}
-	b = append(b, make([]byte, 64-len(b))...)
-
-	segment := func(typ, flags uint32, offset, size uint64) {
-		b = le.AppendUint32(b, typ)
-		if wide {
-			b = le.AppendUint32(b, flags)
-		}
-		for _, v := range []uint64{offset, base + offset, base + offset, size, size} {
-			b = word(b, v)
-		}
-		if !wide {
-			b = le.AppendUint32(b, flags)
-		}
-		b = word(b, 4)
-	}
-	segment(1, 5, 0, 0x2000)
-	segment(4, 4, noteAt, uint64(len(note)))
-	segment(0x6474e550, 4, hdrAt, uint64(len(hdr)))
-	b = append(b, make([]byte, headers-len(b))...)
-	b = join(b, note, hdr, frame.Data, names)
-
-	section := func(name string, typ uint32, flags, addr, offset, size uint64) {
-		b = le.AppendUint32(le.AppendUint32(b, nameAt(name)), typ)
-		for _, v := range []uint64{flags, addr, offset, size} {
-			b = word(b, v)
-		}
-		b = append(b, make([]byte, 8)...)
-		b = word(word(b, 4), 0)
-	}
-	b = append(b, make([]byte, shsize)...)
-	section(".note.gnu.build-id", 7, 2, base+noteAt, noteAt, uint64(len(note)))
-	section(".eh_frame_hdr", 1, 2, base+hdrAt, hdrAt, uint64(len(hdr)))
-	section(".eh_frame", 1, 2, base+frameAt, frameAt, uint64(len(frame.Data)))
-	section(".plt", 1, 6, base+0x1800, 0x1800, 0x40)
-	section(".shstrtab", 3, 0, 0, namesAt, uint64(len(names)))
-	return append(b, make([]byte, 0x2000-len(b))...)
+	fde := frame.fde(frame.cie(cieSpec{program: callSite}), frame.abs(elftest.Base+0x1000, 0x100))
+	return elftest.Small(class, frame.Data, fde)
 }

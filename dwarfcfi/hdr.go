@@ -1,6 +1,10 @@
 package dwarfcfi
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"unspool/dwarfcfi/elf"
+)
 
 // searchTable is the binary search table of .eh_frame_hdr (LSB Core 5.0, 10.6.2): pairs of
 // a start address and the address of its FDE, sorted by the former, searched in place.
@@ -16,10 +20,10 @@ type searchTable struct {
 // searched. The number of entries that the header claims is cut to what is there.
 func parseHdr(hdr Section, ptrSize uint8, text uint64) searchTable {
 	b := bases{section: hdr.Addr, text: text, data: hdr.Addr, ptrSize: ptrSize}
-	c := cursor{data: hdr.Data}
-	version := c.u8()
-	frameEnc, countEnc, enc := c.u8(), c.u8(), c.u8()
-	if c.bad || version != 1 || frameEnc == peOmit || countEnc == peOmit || enc == peOmit {
+	c := elf.Cursor{Data: hdr.Data}
+	version := c.U8()
+	frameEnc, countEnc, enc := c.U8(), c.U8(), c.U8()
+	if c.Bad || version != 1 || frameEnc == peOmit || countEnc == peOmit || enc == peOmit {
 		return searchTable{}
 	}
 	b.skip(&c, frameEnc)
@@ -30,12 +34,12 @@ func parseHdr(hdr Section, ptrSize uint8, text uint64) searchTable {
 	default:
 		width = 0
 	}
-	if c.bad || width == 0 {
+	if c.Bad || width == 0 {
 		return searchTable{}
 	}
-	pairs := hdr.Data[c.pos:]
+	pairs := hdr.Data[c.Pos:]
 	count = min(count, uint64(len(pairs)/(2*width)))
-	b.section += uint64(c.pos)
+	b.section += uint64(c.Pos)
 	return searchTable{
 		pairs: Section{Addr: b.section, Data: pairs[:2*width*int(count)]},
 		bases: b, enc: enc, width: width, count: int(count),
@@ -80,6 +84,6 @@ func (s *searchTable) pair(i int) (start, fde uint64) { return s.value(2 * i), s
 
 // value is the i-th value of the table: starts at even, FDEs at odd places.
 func (s *searchTable) value(i int) uint64 {
-	c := cursor{data: s.pairs.Data, pos: i * s.width}
+	c := elf.Cursor{Data: s.pairs.Data, Pos: i * s.width}
 	return s.bases.pointer(&c, s.enc)
 }

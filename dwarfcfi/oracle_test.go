@@ -2,7 +2,6 @@ package dwarfcfi
 
 import (
 	"bufio"
-	"debug/elf"
 	"fmt"
 	"io"
 	"os"
@@ -14,10 +13,12 @@ import (
 
 	"github.com/go-delve/delve/pkg/dwarf/frame"
 	"github.com/go-delve/delve/pkg/dwarf/regnum"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // openTable reads the CFI of a file.
-func openTable(t testing.TB, path string) (*Table, *Layout, Sections) {
+func openTable(t testing.TB, path string) (*Table, *elf.Layout, Sections) {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
@@ -28,11 +29,11 @@ func openTable(t testing.TB, path string) (*Table, *Layout, Sections) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	layout, err := ReadLayout(f, info.Size())
+	layout, err := elf.ReadLayout(f, info.Size())
 	if err != nil {
 		t.Fatal(err)
 	}
-	sections, err := layout.Sections(f)
+	sections, err := ReadSections(f, layout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,7 @@
 package dwarfcfi
 
+import "unspool/dwarfcfi/elf"
+
 // Pointer encodings of .eh_frame and .eh_frame_hdr (LSB Core 5.0, 10.5.1): a format in the
 // low four bits, what the value is relative to in the next three, and a flag for a pointer
 // to the pointer.
@@ -45,46 +47,46 @@ func (b *bases) clip(v uint64) uint64 {
 }
 
 // raw reads the value of an encoded pointer without what it is relative to.
-func (b *bases) raw(c *cursor, enc uint8) uint64 {
+func (b *bases) raw(c *elf.Cursor, enc uint8) uint64 {
 	switch enc & peFormat {
 	case peAbsptr:
-		return c.uint(b.ptrSize)
+		return c.Uint(b.ptrSize)
 	case peSigned:
 		if b.ptrSize == 4 {
-			return uint64(int64(int32(c.u32())))
+			return uint64(int64(int32(c.U32())))
 		}
-		return c.u64()
+		return c.U64()
 	case peULEB128:
-		return c.uleb()
+		return c.ULEB()
 	case peSLEB128:
-		return uint64(c.sleb())
+		return uint64(c.SLEB())
 	case peUdata2:
-		return uint64(c.u16())
+		return uint64(c.U16())
 	case peSdata2:
-		return uint64(int64(int16(c.u16())))
+		return uint64(int64(int16(c.U16())))
 	case peUdata4:
-		return uint64(c.u32())
+		return uint64(c.U32())
 	case peSdata4:
-		return uint64(int64(int32(c.u32())))
+		return uint64(int64(int32(c.U32())))
 	case peUdata8, peSdata8:
-		return c.u64()
+		return c.U64()
 	}
-	c.bad = true
+	c.Bad = true
 	return 0
 }
 
 // pointer reads an encoded pointer. An indirect one is bad: the word that it points to
 // belongs to the running process (it is relocated), and only a personality is encoded so.
-func (b *bases) pointer(c *cursor, enc uint8) uint64 {
+func (b *bases) pointer(c *elf.Cursor, enc uint8) uint64 {
 	if enc == peOmit || enc&peIndirect != 0 {
-		c.bad = true
+		c.Bad = true
 		return 0
 	}
 	base := uint64(0)
 	switch enc & peBase {
 	case 0:
 	case pePCRel:
-		base = b.section + uint64(c.pos)
+		base = b.section + uint64(c.Pos)
 	case peTextRel:
 		base = b.text
 	case peDataRel:
@@ -93,9 +95,9 @@ func (b *bases) pointer(c *cursor, enc uint8) uint64 {
 		base = b.fn
 	case peAligned:
 		b.align(c)
-		return b.clip(c.uint(b.ptrSize))
+		return b.clip(c.Uint(b.ptrSize))
 	default:
-		c.bad = true
+		c.Bad = true
 		return 0
 	}
 	return b.clip(base + b.raw(c, enc))
@@ -103,38 +105,38 @@ func (b *bases) pointer(c *cursor, enc uint8) uint64 {
 
 // length reads the size that goes with a pointer: same format, relative to nothing, and
 // never negative.
-func (b *bases) length(c *cursor, enc uint8) uint64 {
+func (b *bases) length(c *elf.Cursor, enc uint8) uint64 {
 	switch {
 	case enc&peBase == peAligned:
-		return c.uint(b.ptrSize)
+		return c.Uint(b.ptrSize)
 	case enc&peFormat == peSdata2:
-		return uint64(c.u16())
+		return uint64(c.U16())
 	case enc&peFormat == peSdata4:
-		return uint64(c.u32())
+		return uint64(c.U32())
 	}
 	v := b.raw(c, enc)
 	if enc&peFormat >= peSigned && int64(v) < 0 {
-		c.bad = true
+		c.Bad = true
 	}
 	return v
 }
 
 // skip steps over an encoded pointer whose value nobody needs (a personality).
-func (b *bases) skip(c *cursor, enc uint8) {
+func (b *bases) skip(c *elf.Cursor, enc uint8) {
 	switch {
 	case enc == peOmit:
 	case enc&peBase == peAligned:
 		b.align(c)
-		c.uint(b.ptrSize)
+		c.Uint(b.ptrSize)
 	default:
 		b.raw(c, enc)
 	}
 }
 
 // align steps to the next address that is a multiple of the pointer size.
-func (b *bases) align(c *cursor) {
-	at := b.section + uint64(c.pos)
-	c.take(int(-at & uint64(b.ptrSize-1)))
+func (b *bases) align(c *elf.Cursor) {
+	at := b.section + uint64(c.Pos)
+	c.Take(int(-at & uint64(b.ptrSize-1)))
 }
 
 // fixedSize is the width in bytes of an encoding whose values all have one width, 0 else.

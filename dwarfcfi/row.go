@@ -1,6 +1,10 @@
 package dwarfcfi
 
-import "math"
+import (
+	"math"
+
+	"unspool/dwarfcfi/elf"
+)
 
 // NumRegs is how many registers a row has rules for: 0 to 16 are all that an x86-64 unwind
 // needs (16 is the return address column), 0 to 8 on i386, 0 to 32 on aarch64. Rules for
@@ -89,8 +93,8 @@ func (r *Row) expr(at uint32) []byte {
 	if uint64(at) >= uint64(len(r.section)) {
 		return nil
 	}
-	c := cursor{data: r.section, pos: int(at)}
-	return c.block()
+	c := elf.Cursor{Data: r.section, Pos: int(at)}
+	return c.Block()
 }
 
 // Call frame instructions (DWARF 5, table 7.29, and LSB Core 5.0, 10.5.2). The first three
@@ -140,7 +144,7 @@ type program struct {
 	loc     uint64 // address that the current row starts at
 	initial bool   // the initial instructions of the CIE itself
 	saved   int    // rows on remembered
-	c       cursor
+	c       elf.Cursor
 
 	remembered *[]Rules // frames.remembered, except under FDE.Rows
 }
@@ -152,7 +156,7 @@ func (p *program) start(d *FDE, row *Row) error {
 		return err
 	}
 	p.frames, p.cie, p.loc, p.remembered = f, d.CIE, d.Start, &f.remembered
-	p.c = cursor{data: f.Data[:d.code.end], pos: int(d.code.start)}
+	p.c = elf.Cursor{Data: f.Data[:d.code.end], Pos: int(d.code.start)}
 	row.Rules = d.CIE.initial
 	row.RA, row.Signal, row.section = d.CIE.RA, d.CIE.Signal, f.Data
 	return nil
@@ -163,9 +167,9 @@ func (p *program) start(d *FDE, row *Row) error {
 // the end of the FDE.
 func (p *program) run(rules *Rules) (next uint64, more bool, err error) {
 	c := &p.c
-	for c.pos < len(c.data) {
-		at := c.pos
-		op := c.u8()
+	for c.Pos < len(c.Data) {
+		at := c.Pos
+		op := c.U8()
 		low := uint64(op & 0x3f)
 		switch op & 0xc0 {
 		case cfaAdvanceLoc:
@@ -175,7 +179,7 @@ func (p *program) run(rules *Rules) (next uint64, more bool, err error) {
 			}
 			continue
 		case cfaOffset:
-			err = p.setOffset(rules, at, Offset, low, int64(c.uleb()))
+			err = p.setOffset(rules, at, Offset, low, int64(c.ULEB()))
 		case cfaRestore:
 			err = p.restore(rules, at, low)
 		default:
@@ -183,7 +187,7 @@ func (p *program) run(rules *Rules) (next uint64, more bool, err error) {
 			case cfaSetLoc:
 				b := p.frames.bases(p.cie)
 				to := b.pointer(c, p.cie.pointerEnc)
-				if c.bad || to < p.loc || p.initial {
+				if c.Bad || to < p.loc || p.initial {
 					return 0, false, p.bad(at, "set_loc does not lead onwards")
 				}
 				if to > p.loc {
@@ -194,13 +198,13 @@ func (p *program) run(rules *Rules) (next uint64, more bool, err error) {
 				var delta uint64
 				switch op {
 				case cfaAdvanceLoc1:
-					delta = uint64(c.u8())
+					delta = uint64(c.U8())
 				case cfaAdvanceLoc2:
-					delta = uint64(c.u16())
+					delta = uint64(c.U16())
 				case cfaAdvanceLoc4:
-					delta = uint64(c.u32())
+					delta = uint64(c.U32())
 				default:
-					delta = c.u64()
+					delta = c.U64()
 				}
 				next, more, err = p.advance(at, delta)
 				if more || err != nil {
@@ -213,7 +217,7 @@ func (p *program) run(rules *Rules) (next uint64, more bool, err error) {
 		if err != nil {
 			return 0, false, err
 		}
-		if c.bad {
+		if c.Bad {
 			return 0, false, p.bad(at, "instruction is cut short")
 		}
 	}
@@ -225,7 +229,7 @@ func (p *program) advance(at int, delta uint64) (next uint64, more bool, err err
 	step := delta * p.cie.CodeAlign
 	to := p.loc + step
 	switch {
-	case p.c.bad:
+	case p.c.Bad:
 		return 0, false, p.bad(at, "instruction is cut short")
 	case p.initial:
 		return 0, false, p.bad(at, "CIE advances the location")
@@ -242,43 +246,43 @@ func (p *program) execute(rules *Rules, at int, op uint8) error {
 	switch op {
 	case cfaNop:
 	case cfaDefCFA:
-		reg := c.uleb()
-		return p.defCFA(rules, at, reg, int64(c.uleb()))
+		reg := c.ULEB()
+		return p.defCFA(rules, at, reg, int64(c.ULEB()))
 	case cfaDefCFASF:
-		reg := c.uleb()
-		return p.defCFA(rules, at, reg, c.sleb()*p.cie.DataAlign)
+		reg := c.ULEB()
+		return p.defCFA(rules, at, reg, c.SLEB()*p.cie.DataAlign)
 	case cfaDefCFARegister:
-		return p.defCFA(rules, at, c.uleb(), rules.CFA.Offset)
+		return p.defCFA(rules, at, c.ULEB(), rules.CFA.Offset)
 	case cfaDefCFAOffset:
-		rules.CFA.Offset = int64(c.uleb())
+		rules.CFA.Offset = int64(c.ULEB())
 	case cfaDefCFAOffsetSF:
-		rules.CFA.Offset = c.sleb() * p.cie.DataAlign
+		rules.CFA.Offset = c.SLEB() * p.cie.DataAlign
 	case cfaDefCFAExpression:
-		rules.CFA.Kind, rules.CFA.expr = CFAExpression, uint32(c.pos)
-		c.block()
+		rules.CFA.Kind, rules.CFA.expr = CFAExpression, uint32(c.Pos)
+		c.Block()
 	case cfaOffsetExtended:
-		reg := c.uleb()
-		return p.setOffset(rules, at, Offset, reg, int64(c.uleb()))
+		reg := c.ULEB()
+		return p.setOffset(rules, at, Offset, reg, int64(c.ULEB()))
 	case cfaOffsetExtendedSF:
-		reg := c.uleb()
-		return p.setOffset(rules, at, Offset, reg, c.sleb())
+		reg := c.ULEB()
+		return p.setOffset(rules, at, Offset, reg, c.SLEB())
 	case cfaGNUNegOffsetExtended:
-		reg := c.uleb()
-		return p.setOffset(rules, at, Offset, reg, -int64(c.uleb()))
+		reg := c.ULEB()
+		return p.setOffset(rules, at, Offset, reg, -int64(c.ULEB()))
 	case cfaValOffset:
-		reg := c.uleb()
-		return p.setOffset(rules, at, ValOffset, reg, int64(c.uleb()))
+		reg := c.ULEB()
+		return p.setOffset(rules, at, ValOffset, reg, int64(c.ULEB()))
 	case cfaValOffsetSF:
-		reg := c.uleb()
-		return p.setOffset(rules, at, ValOffset, reg, c.sleb())
+		reg := c.ULEB()
+		return p.setOffset(rules, at, ValOffset, reg, c.SLEB())
 	case cfaRestoreExtended:
-		return p.restore(rules, at, c.uleb())
+		return p.restore(rules, at, c.ULEB())
 	case cfaUndefined:
-		rules.set(c.uleb(), RegRule{Kind: Undefined})
+		rules.set(c.ULEB(), RegRule{Kind: Undefined})
 	case cfaSameValue:
-		rules.set(c.uleb(), RegRule{Kind: SameValue})
+		rules.set(c.ULEB(), RegRule{Kind: SameValue})
 	case cfaRegister:
-		reg, from := c.uleb(), c.uleb()
+		reg, from := c.ULEB(), c.ULEB()
 		if from > math.MaxUint16 {
 			return p.bad(at, "register number is out of range")
 		}
@@ -288,9 +292,9 @@ func (p *program) execute(rules *Rules, at int, op uint8) error {
 		if op == cfaValExpression {
 			kind = ValExpression
 		}
-		reg := c.uleb()
-		rules.set(reg, RegRule{Kind: kind, Offset: int32(c.pos)})
-		c.block()
+		reg := c.ULEB()
+		rules.set(reg, RegRule{Kind: kind, Offset: int32(c.Pos)})
+		c.Block()
 	case cfaRememberState:
 		return p.remember(rules, at)
 	case cfaRestoreState:
@@ -302,7 +306,7 @@ func (p *program) execute(rules *Rules, at int, op uint8) error {
 	case cfaNegateRAState, cfaNegateRAStateWithPC:
 		rules.RASigned = !rules.RASigned
 	case cfaGNUArgsSize:
-		c.uleb() // of use to exception handlers only
+		c.ULEB() // of use to exception handlers only
 	default:
 		return p.bad(at, "unknown call frame instruction")
 	}

@@ -2,10 +2,11 @@ package dwarfcfi
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"io"
 	"strings"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // An ehFrameScan looks for .eh_frame in an image whose headers do not say where it is: a
@@ -18,7 +19,7 @@ type ehFrameScan struct {
 	w       window
 	ptrSize uint8
 	ra      uint8
-	code    []Load // what can be executed
+	code    []elf.Load // what can be executed
 
 	// What may still be spent.
 	bytes   uint64
@@ -36,7 +37,7 @@ const (
 
 // scanEhFrame returns where .eh_frame is, a zero Extent if there is none to be found.
 // With several runs that may be it, it is the longest.
-func (l *Layout) scanEhFrame(r io.ReaderAt) Extent {
+func scanEhFrame(r io.ReaderAt, l *elf.Layout) elf.Extent {
 	s := ehFrameScan{ptrSize: uint8(l.PtrSize()), bytes: maxScanned, entries: maxEntries, cies: maxCIEs}
 	switch l.Machine { // the psABI supplements' number of the return address column
 	case elf.EM_X86_64:
@@ -44,7 +45,7 @@ func (l *Layout) scanEhFrame(r io.ReaderAt) Extent {
 	case elf.EM_386:
 		s.ra = 8
 	default:
-		return Extent{}
+		return elf.Extent{}
 	}
 	for _, load := range l.Loads {
 		if load.Flags&elf.PF_X != 0 {
@@ -54,7 +55,7 @@ func (l *Layout) scanEhFrame(r io.ReaderAt) Extent {
 	// It lies with the constants; these lie with the code if the linker makes one segment
 	// of both.
 	for _, flags := range []elf.ProgFlag{elf.PF_R, elf.PF_R | elf.PF_X} {
-		var best Extent
+		var best elf.Extent
 		for _, load := range l.Loads {
 			if load.Flags&(elf.PF_R|elf.PF_W|elf.PF_X) != flags || load.Vaddr%4 != load.Offset%4 {
 				continue
@@ -68,11 +69,11 @@ func (l *Layout) scanEhFrame(r io.ReaderAt) Extent {
 			return best
 		}
 	}
-	return Extent{}
+	return elf.Extent{}
 }
 
 // longestRun finds the longest run in the window's segment.
-func (s *ehFrameScan) longestRun() (best Extent) {
+func (s *ehFrameScan) longestRun() (best elf.Extent) {
 	for at := -s.w.addr & 3; s.entries > 0 && s.cies > 0; {
 		at = s.nextCIE(at)
 		if at >= s.w.size {
@@ -80,7 +81,7 @@ func (s *ehFrameScan) longestRun() (best Extent) {
 		}
 		end, last, ok := s.run(at)
 		if ok && end-at > best.Size {
-			best = Extent{Addr: s.w.addr + at, Offset: s.w.base + at, Size: end - at}
+			best = elf.Extent{Addr: s.w.addr + at, Offset: s.w.base + at, Size: end - at}
 		}
 		// The last entry may be none, and the first one lie within it.
 		at = last + 4
@@ -183,9 +184,9 @@ func (s *ehFrameScan) cie(entry []byte, addr uint64) (enc uint8, ok bool) {
 // covers says whether the code that an FDE covers can be executed.
 func (s *ehFrameScan) covers(entry []byte, addr uint64, enc uint8) bool {
 	b := bases{section: addr, ptrSize: s.ptrSize}
-	c := cursor{data: entry, pos: 8}
+	c := elf.Cursor{Data: entry, Pos: 8}
 	start, size := b.pointer(&c, enc), b.length(&c, enc)
-	if lsda := c.uleb(); c.bad || size == 0 || lsda > uint64(len(entry)-c.pos) {
+	if lsda := c.ULEB(); c.Bad || size == 0 || lsda > uint64(len(entry)-c.Pos) {
 		return false
 	}
 	for _, l := range s.code {

@@ -2,9 +2,11 @@ package dwarfcfi
 
 import (
 	"bytes"
-	"debug/elf"
+	std "debug/elf"
 	"os"
 	"testing"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // compiled is a CIE as compilers write it, padded to a multiple of four bytes.
@@ -28,7 +30,7 @@ func unmarkedELF(constants []byte) []byte {
 		b = le.AppendUint16(b, v)
 	}
 	segment := func(flags elf.ProgFlag, offset, addr, size uint64) {
-		b = le.AppendUint32(le.AppendUint32(b, uint32(elf.PT_LOAD)), uint32(flags))
+		b = le.AppendUint32(le.AppendUint32(b, uint32(std.PT_LOAD)), uint32(flags))
 		for _, v := range []uint64{offset, addr, addr, size, size, 0x1000} {
 			b = le.AppendUint64(b, v)
 		}
@@ -48,13 +50,13 @@ func compiledFrames(b *builder, start, n int) {
 	}
 }
 
-func scanned(t testing.TB, file []byte) Extent {
+func scanned(t testing.TB, file []byte) elf.Extent {
 	t.Helper()
-	l, err := ReadLayout(bytes.NewReader(file), int64(len(file)))
+	l, err := elf.ReadLayout(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l.EhFrame
+	return locate(bytes.NewReader(file), l).frame
 }
 
 func TestEhFrameIsFoundByItsEntries(t *testing.T) {
@@ -91,7 +93,7 @@ func TestEhFrameIsFoundByItsEntries(t *testing.T) {
 				le.PutUint64(file[64+40:], 1<<20)
 			}
 			got := scanned(t, file)
-			want := Extent{Addr: dataAt + uint64(c.at), Offset: 0x11000 + uint64(c.at), Size: uint64(c.size)}
+			want := elf.Extent{Addr: dataAt + uint64(c.at), Offset: 0x11000 + uint64(c.at), Size: uint64(c.size)}
 			if got != want {
 				t.Fatalf("got %+v, want %+v", got, want)
 			}
@@ -132,7 +134,7 @@ func TestWhatIsNoEhFrame(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		l, err := ReadLayout(bytes.NewReader(self), int64(len(self)))
+		l, err := elf.ReadLayout(bytes.NewReader(self), int64(len(self)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,12 +155,12 @@ func TestScanIsBounded(t *testing.T) {
 		"ones far too long": join(0, 0, 0, 1, cieStart, "R\x00"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := Layout{Class: elf.ELFCLASS64, Machine: elf.EM_X86_64, Loads: []Load{
+			l := elf.Layout{Class: elf.ELFCLASS64, Machine: elf.EM_X86_64, Loads: []elf.Load{
 				{Vaddr: codeAt, Filesz: codeSize, Flags: elf.PF_R | elf.PF_X},
 				{Offset: 0x11000, Vaddr: dataAt, Filesz: 1 << 62, Flags: elf.PF_R},
 			}}
 			r := endless{pattern: pattern}
-			if got := l.scanEhFrame(&r); got.Size != 0 {
+			if got := scanEhFrame(&r, &l); got.Size != 0 {
 				t.Errorf("got %+v", got)
 			}
 			// Pieces overlap where runs end: no byte is read more than twice.
@@ -201,7 +203,7 @@ func TestEhFrameOfStaticPrograms(t *testing.T) {
 				t.Fatal(err)
 			}
 			cut := bytes.Clone(file)
-			if cut[elf.EI_CLASS] == byte(elf.ELFCLASS64) {
+			if cut[std.EI_CLASS] == byte(elf.ELFCLASS64) {
 				cut = withoutSections(cut)
 			} else {
 				clear(cut[32:36])
@@ -224,11 +226,11 @@ func FuzzScan(f *testing.F) {
 	f.Add(append([]byte("constants   "), b.Data...))
 	f.Add(append(b.Data, 0, 0, 0, 0, 1, 2, 3, 4))
 	f.Fuzz(func(t *testing.T, constants []byte) {
-		l := Layout{Class: elf.ELFCLASS64, Machine: elf.EM_X86_64, Loads: []Load{
+		l := elf.Layout{Class: elf.ELFCLASS64, Machine: elf.EM_X86_64, Loads: []elf.Load{
 			{Offset: 1 << 40, Vaddr: codeAt, Filesz: codeSize, Flags: elf.PF_R | elf.PF_X},
 			{Vaddr: dataAt, Filesz: uint64(len(constants)), Flags: elf.PF_R},
 		}}
-		e := l.scanEhFrame(bytes.NewReader(constants))
+		e := scanEhFrame(bytes.NewReader(constants), &l)
 		if e.Size == 0 {
 			return
 		}

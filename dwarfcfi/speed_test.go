@@ -1,9 +1,12 @@
 package dwarfcfi
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"os"
 	"testing"
+
+	"unspool/dwarfcfi/elf"
 )
 
 // randomPCs are addresses in functions of the table.
@@ -107,23 +110,25 @@ func BenchmarkIndex(b *testing.B) {
 	}
 }
 
-// BenchmarkReadLayout is what opening an image costs before its CFI is read.
-func BenchmarkReadLayout(b *testing.B) {
+// BenchmarkReadSections is what opening an image costs before its first row.
+func BenchmarkReadSections(b *testing.B) {
 	for _, pattern := range []string{libc, "/usr/lib/x86_64-linux-gnu/libLLVM-*.so.1"} {
 		path := installed(pattern)
 		if path == "" {
 			continue
 		}
 		b.Run(pattern, func(b *testing.B) {
-			f, err := os.Open(path)
+			file, err := os.ReadFile(path)
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer f.Close()
-			info, _ := f.Stat()
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := ReadLayout(f, info.Size()); err != nil {
+				l, err := elf.ReadLayout(bytes.NewReader(file), int64(len(file)))
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := SectionsIn(file, l); err != nil {
 					b.Fatal(err)
 				}
 			}

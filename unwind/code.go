@@ -5,7 +5,7 @@ import (
 	"io"
 	"iter"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/unwind/rule"
 )
 
@@ -22,7 +22,7 @@ import (
 // It fills caches while it answers, so one goroutine at a time may use it.
 type code struct {
 	r      io.ReaderAt
-	layout *dwarfcfi.Layout
+	layout *elf.Layout
 	fdes   iter.Seq2[uint64, uint64]
 	// gap, if set, gives the hole around addr, and whether a function is known to begin it;
 	// ok is false where that is not known, or addr is in none.
@@ -61,7 +61,7 @@ const (
 
 // readCode returns a reader of the code of an ELF image. Nothing is read
 // before the first question. fdes yields the ranges that CFI covers.
-func readCode(r io.ReaderAt, layout *dwarfcfi.Layout, fdes iter.Seq2[uint64, uint64]) *code {
+func readCode(r io.ReaderAt, layout *elf.Layout, fdes iter.Seq2[uint64, uint64]) *code {
 	c := &code{r: r, layout: layout, fdes: fdes, charted: &codeMap{}, readings: make(map[uint64]*reading)}
 	c.paths.c = c
 	for i := range c.pages {

@@ -1,7 +1,6 @@
 package unwind
 
 import (
-	"debug/elf"
 	"iter"
 	"os"
 	"path/filepath"
@@ -9,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/unwind/rule"
 )
 
@@ -24,7 +23,7 @@ func eachHole(list []hole) iter.Seq2[uint64, uint64] {
 }
 
 func TestHoles(t *testing.T) {
-	text := []dwarfcfi.Range{{Name: ".text", Start: 0x1000, End: 0x1200}, {Name: ".plt.got", Start: 0x1200, End: 0x1208}}
+	text := []elf.Range{{Name: ".text", Start: 0x1000, End: 0x1200}, {Name: ".plt.got", Start: 0x1200, End: 0x1208}}
 	for _, c := range []struct {
 		name    string
 		covered []hole
@@ -41,7 +40,7 @@ func TestHoles(t *testing.T) {
 		{"short ends of a section", []hole{{0x1010, 0x11f8}}, []hole{{0x1000, 0x1010}, {0x11f8, 0x1200}, {0x1200, 0x1208}}},
 		{"a short section", []hole{{0x1000, 0x1200}, {0x1208, 0x1300}}, []hole{{0x1200, 0x1208}}},
 	} {
-		code := readCode(strings.NewReader(""), &dwarfcfi.Layout{Text: text}, eachHole(c.covered))
+		code := readCode(strings.NewReader(""), &elf.Layout{Text: text}, eachHole(c.covered))
 		if got := code.holes(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %x, want %x", c.name, got, c.want)
 		}
@@ -56,10 +55,10 @@ func TestPLTBehindMoreFunctionsThanHolesAreKept(t *testing.T) {
 	for name, gap := range map[string]uint64{"gaps": 8, "code": 24} {
 		const functions, apart = maxHoles + 100, 64
 		base := uint64(functions * apart)
-		layout := &dwarfcfi.Layout{
-			Loads: []dwarfcfi.Load{{Vaddr: base, Filesz: uint64(len(plt)), Memsz: uint64(len(plt)), Flags: elf.PF_R | elf.PF_X}},
-			Text:  []dwarfcfi.Range{{Name: ".text", End: base}, {Name: ".plt", Start: base, End: base + uint64(len(plt))}},
-			PLT:   []dwarfcfi.Range{{Name: ".plt", Start: base, End: base + uint64(len(plt))}},
+		layout := &elf.Layout{
+			Loads: []elf.Load{{Vaddr: base, Filesz: uint64(len(plt)), Memsz: uint64(len(plt)), Flags: elf.PF_R | elf.PF_X}},
+			Text:  []elf.Range{{Name: ".text", End: base}, {Name: ".plt", Start: base, End: base + uint64(len(plt))}},
+			PLT:   []elf.Range{{Name: ".plt", Start: base, End: base + uint64(len(plt))}},
 		}
 		c := readCode(strings.NewReader(plt), layout, func(yield func(lo, hi uint64) bool) {
 			for i := range uint64(functions) {

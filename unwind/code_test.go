@@ -2,7 +2,6 @@ package unwind
 
 import (
 	"bytes"
-	"debug/elf"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/unwind/rule"
 )
 
@@ -29,11 +29,11 @@ func openCode(t testing.TB, path string, fdes iter.Seq2[uint64, uint64]) (*code,
 	if err != nil {
 		t.Fatal(err)
 	}
-	layout, err := dwarfcfi.ReadLayout(f, info.Size())
+	layout, err := elf.ReadLayout(f, info.Size())
 	if err != nil {
 		t.Fatal(err)
 	}
-	sections, err := layout.Sections(f)
+	sections, err := dwarfcfi.ReadSections(f, layout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,9 +181,9 @@ func sameRule(c *code, pc uint64, got, want rule.Rule) (same, comparable bool) {
 func assemble(t testing.TB, text string) *code {
 	t.Helper()
 	const base = 0x1000
-	layout := &dwarfcfi.Layout{
-		Loads: []dwarfcfi.Load{{Offset: 0, Vaddr: base, Filesz: uint64(len(text)), Memsz: uint64(len(text)), Flags: elf.PF_R | elf.PF_X}},
-		Text:  []dwarfcfi.Range{{Name: ".init", Start: base, End: base + uint64(len(text))}},
+	layout := &elf.Layout{
+		Loads: []elf.Load{{Offset: 0, Vaddr: base, Filesz: uint64(len(text)), Memsz: uint64(len(text)), Flags: elf.PF_R | elf.PF_X}},
+		Text:  []elf.Range{{Name: ".init", Start: base, End: base + uint64(len(text))}},
 	}
 	return readCode(strings.NewReader(text), layout, nil)
 }
@@ -313,13 +313,13 @@ func FuzzCode(f *testing.F) {
 	f.Add([]byte("\xc8\x10\x00\x00\x75\xfe\xc9\xc3\xc5\xf8\x77\x62\xf1\x7c\x48\x28\xc0\xeb\xe0"), uint16(4), ^uint64(0)-20)
 	f.Fuzz(func(t *testing.T, text []byte, at uint16, base uint64) {
 		size := uint64(len(text))
-		layout := &dwarfcfi.Layout{
-			Loads: []dwarfcfi.Load{{Vaddr: base, Filesz: size, Memsz: size, Flags: elf.PF_X}},
+		layout := &elf.Layout{
+			Loads: []elf.Load{{Vaddr: base, Filesz: size, Memsz: size, Flags: elf.PF_X}},
 			Entry: base + uint64(at)/2,
 		}
 		if at&1 != 0 {
-			layout.Text = []dwarfcfi.Range{{Name: ".init", Start: base, End: base + size}}
-			layout.PLT = []dwarfcfi.Range{{Name: ".plt", Start: base + size/2, End: base + size}}
+			layout.Text = []elf.Range{{Name: ".init", Start: base, End: base + size}}
+			layout.PLT = []elf.Range{{Name: ".plt", Start: base + size/2, End: base + size}}
 		}
 		c := readCode(bytes.NewReader(text), layout, func(yield func(a, b uint64) bool) {
 			_ = yield(base+3, base+5) && yield(base+uint64(at), base+uint64(at)+2)

@@ -1,7 +1,6 @@
 package unwind
 
 import (
-	"debug/elf"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/testdata/programs"
 	"unspool/vmas"
 )
@@ -79,11 +78,11 @@ func TestCopiedCode(t *testing.T) {
 }
 
 func TestOffsetBehindAPartOfAFile(t *testing.T) {
-	gnu := []dwarfcfi.Load{{Vaddr: 0, Filesz: 0x6a8, Flags: elf.PF_R}, {Offset: 0x1000, Vaddr: 0x1000, Filesz: 0x3000, Flags: elf.PF_R | elf.PF_X}}
-	lld := []dwarfcfi.Load{{Vaddr: 0, Filesz: 0x1770, Flags: elf.PF_R}, {Offset: 0x1770, Vaddr: 0x2770, Filesz: 0x3000, Flags: elf.PF_R | elf.PF_X}}
+	gnu := []elf.Load{{Vaddr: 0, Filesz: 0x6a8, Flags: elf.PF_R}, {Offset: 0x1000, Vaddr: 0x1000, Filesz: 0x3000, Flags: elf.PF_R | elf.PF_X}}
+	lld := []elf.Load{{Vaddr: 0, Filesz: 0x1770, Flags: elf.PF_R}, {Offset: 0x1770, Vaddr: 0x2770, Filesz: 0x3000, Flags: elf.PF_R | elf.PF_X}}
 	for _, c := range []struct {
 		name      string
-		loads     []dwarfcfi.Load
+		loads     []elf.Load
 		off, want uint64
 	}{
 		{"one piece", gnu, 0x1000, 0x1000},

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/testdata/programs"
 	"unspool/unwind/rule"
 )
@@ -104,7 +104,7 @@ func TestContextEndOfGlibc(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			layout, err := dwarfcfi.ReadLayout(f, info.Size())
+			layout, err := elf.ReadLayout(f, info.Size())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/unwind/debugfile"
 )
 
@@ -22,7 +23,7 @@ type debugInfo struct {
 }
 
 // note keeps what leads to the debug file, while the image is open.
-func (d *debugInfo) note(r io.ReaderAt, l *dwarfcfi.Layout) {
+func (d *debugInfo) note(r io.ReaderAt, l *elf.Layout) {
 	if len(l.Loads) > 0 {
 		d.vaddr = l.Loads[0].Vaddr
 	}
@@ -80,7 +81,7 @@ func (im *Image) readDebugFrame(file *os.File) (*dwarfcfi.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	layout, err := dwarfcfi.ReadLayout(file, info.Size())
+	layout, err := elf.ReadLayout(file, info.Size())
 	switch {
 	case err != nil:
 		return nil, err
@@ -92,8 +93,7 @@ func (im *Image) readDebugFrame(file *os.File) (*dwarfcfi.Table, error) {
 		// Prelinking moved the image and left its debug file alone.
 		return nil, fmt.Errorf("segments at %#x, in the image at %#x: debug file %w", layout.Loads[0].Vaddr, im.debug.vaddr, debugfile.ErrOther)
 	}
-	layout.EhFrame, layout.EhFrameHdr = dwarfcfi.Extent{}, dwarfcfi.Extent{}
-	sections, err := layout.Sections(file)
+	sections, err := dwarfcfi.ReadDebugFrame(file, layout)
 	if err != nil {
 		return nil, err
 	}

@@ -1,13 +1,13 @@
 package unwind
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
 
 	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -33,7 +33,7 @@ type Image struct {
 	parsed bool
 	err    error // why the file could not be opened or parsed
 	cfi    *dwarfcfi.Table
-	loads  []dwarfcfi.Load
+	loads  []elf.Load
 	entry  uint64   // address of the ELF entry point
 	golang *pclntab // of a Go binary
 	code   *code    // for what has no CFI, on i386 for where coroutines end
@@ -208,7 +208,7 @@ func (im *Image) parse() {
 	switch {
 	case err == nil || errors.Is(err, dwarfcfi.ErrNoFDE) || im.err != nil:
 		return
-	case !errors.Is(err, dwarfcfi.ErrBadELF) && !errors.Is(err, dwarfcfi.ErrBadCFI):
+	case !errors.Is(err, elf.ErrBadELF) && !errors.Is(err, dwarfcfi.ErrBadCFI):
 		im.err = err
 	}
 	if im.store.Failed != nil {
@@ -222,7 +222,7 @@ func (im *Image) parse() {
 func (im *Image) read() (err error) {
 	defer im.guard(debug.SetPanicOnFault(true), &err)
 	r := im.contents()
-	layout, err := dwarfcfi.ReadLayout(r, im.size)
+	layout, err := elf.ReadLayout(r, im.size)
 	if err != nil {
 		return fmt.Errorf("%s: %w", im.Path, err)
 	}
@@ -242,9 +242,9 @@ func (im *Image) read() (err error) {
 	}
 	var sections dwarfcfi.Sections
 	if im.mapped != nil {
-		sections, err = layout.SectionsIn(im.mapped)
+		sections, err = dwarfcfi.SectionsIn(im.mapped, layout)
 	} else {
-		sections, err = layout.Sections(r)
+		sections, err = dwarfcfi.ReadSections(r, layout)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", im.Path, err)

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/vmas"
 )
 
@@ -214,7 +214,7 @@ func (s *Images) identify(m *vmas.Mapping, file *os.File) *Image {
 		file.Close()
 		return s.unusable(m, err)
 	}
-	id, err := dwarfcfi.ReadBuildID(file)
+	id, err := elf.ReadBuildID(file)
 	if err == nil && len(id) > 0 {
 		im.BuildID = id
 	}
@@ -260,7 +260,7 @@ func (s *Images) vdso(pid uint32, m *vmas.Mapping) *Image {
 		return s.unusable(m, err)
 	}
 	im := &Image{store: s, Path: m.File.Path, opened: true, memory: data, size: int64(size)}
-	if id, err := dwarfcfi.ReadBuildID(bytes.NewReader(data)); err == nil && len(id) > 0 {
+	if id, err := elf.ReadBuildID(bytes.NewReader(data)); err == nil && len(id) > 0 {
 		im.BuildID = id
 	}
 	return s.settle(im)
@@ -397,7 +397,7 @@ func openMapped(name string, want *vmas.File, link bool) (*os.File, error) {
 // maps than fstat does.
 func isMapped(f *os.File, st *unix.Stat_t, want *vmas.File) bool {
 	if !want.BuildID.IsZero() {
-		id, err := dwarfcfi.ReadBuildID(f)
+		id, err := elf.ReadBuildID(f)
 		return err == nil && vmas.NewBuildID(id) == want.BuildID
 	}
 	if want.Inode == 0 {

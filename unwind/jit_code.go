@@ -2,11 +2,10 @@ package unwind
 
 import (
 	"bytes"
-	"debug/elf"
 
 	"golang.org/x/sys/unix"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -14,7 +13,7 @@ import (
 // A codeWindow is where generated code is read into, a piece at a time.
 type codeWindow struct {
 	code   *code
-	layout dwarfcfi.Layout
+	layout elf.Layout
 	reader bytes.Reader
 	lo, hi uint64 // of what was read
 	buf    [windowBefore + windowAfter]byte
@@ -124,7 +123,7 @@ func (u *Unwinder) readWindow(pid uint32, m *vmas.Mapping, pc uint64) (*codeWind
 		return nil, false
 	}
 	w.reader.Reset(data)
-	w.layout.Loads[0] = dwarfcfi.Load{Vaddr: w.lo, Filesz: w.hi - w.lo, Memsz: w.hi - w.lo, Flags: elf.PF_X}
+	w.layout.Loads[0] = elf.Load{Vaddr: w.lo, Filesz: w.hi - w.lo, Memsz: w.hi - w.lo, Flags: elf.PF_X}
 	for i := range w.code.pages {
 		w.code.pages[i].addr = 1 // no page starts there
 	}
@@ -132,7 +131,7 @@ func (u *Unwinder) readWindow(pid uint32, m *vmas.Mapping, pc uint64) (*codeWind
 }
 
 func newCodeWindow() *codeWindow {
-	w := &codeWindow{layout: dwarfcfi.Layout{Loads: make([]dwarfcfi.Load, 1)}}
+	w := &codeWindow{layout: elf.Layout{Loads: make([]elf.Load, 1)}}
 	w.code = readCode(&w.reader, &w.layout, nil)
 	return w
 }

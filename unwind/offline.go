@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/unwind/debugfile"
 	"unspool/vmas"
 )
@@ -112,7 +112,7 @@ func hasBuildID(file *os.File, id vmas.BuildID) error {
 	if id.IsZero() {
 		return nil
 	}
-	have, err := dwarfcfi.ReadBuildID(file)
+	have, err := elf.ReadBuildID(file)
 	if err != nil || vmas.NewBuildID(have) != id {
 		return ErrReplaced
 	}
@@ -229,7 +229,7 @@ func (o *Offline) vdso(m *vmas.Mapping) ([]byte, error) {
 
 // imageBuildID is the build ID of an ELF file in memory, zero where it has none.
 func imageBuildID(data []byte) vmas.BuildID {
-	id, err := dwarfcfi.ReadBuildID(bytes.NewReader(data))
+	id, err := elf.ReadBuildID(bytes.NewReader(data))
 	if err != nil {
 		return vmas.BuildID{}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/vmas"
 )
 
@@ -28,7 +28,7 @@ func copyELF(t *testing.T, from, to string) vmas.BuildID {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	id, err := dwarfcfi.ReadBuildID(f)
+	id, err := elf.ReadBuildID(f)
 	if err != nil || len(id) == 0 {
 		t.Skipf("%s has no build ID: %v", from, err)
 	}

@@ -2,13 +2,12 @@ package unwind
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 )
 
 // A pclntab is the function table of a Go binary (.gopclntab), which stands
@@ -92,7 +91,7 @@ func readHeader(b []byte) (h goHeader, ok bool) {
 // readPclntab finds the function table of an ELF file of size bytes, in file where that is
 // the file in memory, which stays in use then; else it reads what matters. The error is
 // errNoPclntab for what is no Go binary, or says what is wrong with the table.
-func readPclntab(r io.ReaderAt, size int64, layout *dwarfcfi.Layout, file []byte) (*pclntab, error) {
+func readPclntab(r io.ReaderAt, size int64, layout *elf.Layout, file []byte) (*pclntab, error) {
 	if layout.Machine != elf.EM_X86_64 || layout.Class != elf.ELFCLASS64 {
 		return nil, errNoPclntab
 	}
@@ -151,7 +150,7 @@ func readPclntab(r io.ReaderAt, size int64, layout *dwarfcfi.Layout, file []byte
 
 // findPclntab finds the table in the file, by its section or, where there are
 // no sections, by its magic number. It also gives the address of .text.
-func findPclntab(r io.ReaderAt, size int64, layout *dwarfcfi.Layout) (off, length, text uint64) {
+func findPclntab(r io.ReaderAt, size int64, layout *elf.Layout) (off, length, text uint64) {
 	for _, s := range layout.Text {
 		if s.Name == ".text" {
 			text = s.Start
@@ -191,7 +190,7 @@ func findPclntab(r io.ReaderAt, size int64, layout *dwarfcfi.Layout) (off, lengt
 
 // hasBuildInfo says whether a writable segment begins with what the Go linker
 // puts there: the .go.buildinfo section (debug/buildinfo).
-func hasBuildInfo(r io.ReaderAt, layout *dwarfcfi.Layout) bool {
+func hasBuildInfo(r io.ReaderAt, layout *elf.Layout) bool {
 	for _, l := range layout.Loads {
 		if l.Flags&elf.PF_W == 0 {
 			continue

@@ -2,13 +2,12 @@ package unwind
 
 import (
 	"bytes"
-	"debug/elf"
 	"io"
 	"strings"
 
 	"golang.org/x/arch/x86/x86asm"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 )
 
 // asmFunc is what a Go function that is written in assembly does to the stack
@@ -74,7 +73,7 @@ var sigreturnCode = []byte{0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05}
 // goCode reads a Go binary's instructions and function names.
 type goCode struct {
 	r               io.ReaderAt
-	loads           []dwarfcfi.Load
+	loads           []elf.Load
 	names, namesEnd int64 // offsets in the file
 	buf             [1 << 12]byte
 	nameBuf         [64]byte

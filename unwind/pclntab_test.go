@@ -2,7 +2,7 @@ package unwind
 
 import (
 	"bytes"
-	"debug/elf"
+	std "debug/elf"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/unwind/rule"
 )
 
@@ -88,7 +89,7 @@ func openPclntab(tb testing.TB, name string) *pclntab {
 func pclntabOf(tb testing.TB, data []byte) *pclntab {
 	tb.Helper()
 	r := bytes.NewReader(data)
-	layout, err := dwarfcfi.ReadLayout(r, r.Size())
+	layout, err := elf.ReadLayout(r, r.Size())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -158,7 +159,7 @@ func TestOtherBinariesHaveNoPclntab(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := bytes.NewReader(data)
-	layout, err := dwarfcfi.ReadLayout(r, r.Size())
+	layout, err := elf.ReadLayout(r, r.Size())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,8 +307,8 @@ func buildImage(version uint64, funcs int) []byte {
 	le := binary.LittleEndian
 	code := bytes.Repeat(append([]byte{0x55, 0x48, 0x89, 0xe5}, append(bytes.Repeat([]byte{0x90}, 26), 0x5d, 0xc3)...), funcs)
 	file := make([]byte, builtText-builtBase)
-	copy(file, elf.ELFMAG)
-	file[elf.EI_CLASS], file[elf.EI_DATA], file[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), 1
+	copy(file, std.ELFMAG)
+	file[std.EI_CLASS], file[std.EI_DATA], file[std.EI_VERSION] = byte(elf.ELFCLASS64), byte(std.ELFDATA2LSB), 1
 	le.PutUint16(file[16:], uint16(elf.ET_EXEC))
 	le.PutUint16(file[18:], uint16(elf.EM_X86_64))
 	le.PutUint64(file[32:], 64)
@@ -318,7 +319,7 @@ func buildImage(version uint64, funcs int) []byte {
 		flags elf.ProgFlag
 	}{{code, elf.PF_R | elf.PF_X}, {buildTable(version, builtText, funcs), elf.PF_R}, {[]byte("\xff Go buildinf:"), elf.PF_R | elf.PF_W}} {
 		p := file[64+56*i:]
-		le.PutUint32(p, uint32(elf.PT_LOAD))
+		le.PutUint32(p, uint32(std.PT_LOAD))
 		le.PutUint32(p[4:], uint32(part.flags))
 		le.PutUint64(p[8:], uint64(len(file)))
 		le.PutUint64(p[16:], uint64(builtBase+len(file)))
@@ -362,7 +363,7 @@ func FuzzPclntab(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r := bytes.NewReader(data)
-		layout, err := dwarfcfi.ReadLayout(r, r.Size())
+		layout, err := elf.ReadLayout(r, r.Size())
 		if err != nil {
 			return
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"
@@ -62,11 +62,11 @@ func openLibrary() (*library, error) {
 		return nil, err
 	}
 	l.size = (uint64(l.stat.Size) + 4095) &^ 4095
-	layout, err := dwarfcfi.ReadLayout(f, l.stat.Size)
+	layout, err := elf.ReadLayout(f, l.stat.Size)
 	if err != nil {
 		return nil, err
 	}
-	sections, err := layout.Sections(f)
+	sections, err := dwarfcfi.ReadSections(f, layout)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func openLibrary() (*library, error) {
 }
 
 // note takes in the row if made stacks can use it.
-func (l *library) note(layout *dwarfcfi.Layout, row *dwarfcfi.Row) {
+func (l *library) note(layout *elf.Layout, row *dwarfcfi.Row) {
 	const rsp = 7
 	for _, load := range layout.Loads {
 		at := row.Start + 1 // the call is at the row's first byte

@@ -27,7 +27,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 )
 
 // A Link is the contents of .gnu_debuglink. The zero value means: none.
@@ -175,7 +175,7 @@ func verify(f *os.File, buildID []byte, link Link, byLink bool) error {
 	if info.Size() > Largest {
 		return fmt.Errorf("debug file of %d bytes is too large", info.Size())
 	}
-	id, err := dwarfcfi.ReadBuildID(f)
+	id, err := elf.ReadBuildID(f)
 	if err != nil {
 		return err
 	}

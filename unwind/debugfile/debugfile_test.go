@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 )
 
 // elfFile is a 64-bit ELF file of one note segment with a build ID, or
@@ -43,7 +43,7 @@ func elfFile(id ...byte) []byte {
 
 func TestFind(t *testing.T) {
 	own, other := []byte{0xab, 0xcd, 0xef, 1}, []byte{0xab, 0xcd, 0xef, 2}
-	if id, err := dwarfcfi.ReadBuildID(bytes.NewReader(elfFile(own...))); err != nil || !bytes.Equal(id, own) {
+	if id, err := elf.ReadBuildID(bytes.NewReader(elfFile(own...))); err != nil || !bytes.Equal(id, own) {
 		t.Fatalf("hand-made file: build ID %x, %v", id, err)
 	}
 	linkTo := func(content []byte) Link { return Link{"prog.debug", crc32.ChecksumIEEE(content)} }
@@ -70,7 +70,7 @@ func TestFind(t *testing.T) {
 		{name: "CRC wrong, build ID right", files: map[string][]byte{"opt/bin/prog.debug": right}, buildID: own, link: Link{"prog.debug", 1}, err: ErrOther},
 		{name: "a wrong one before the right one",
 			files: map[string][]byte{"opt/bin/prog.debug": wrong, "opt/bin/.debug/prog.debug": right}, buildID: own, link: linkTo(right), want: "opt/bin/.debug/prog.debug"},
-		{name: "no ELF file", files: map[string][]byte{byID: []byte("hello")}, buildID: own, err: dwarfcfi.ErrBadELF},
+		{name: "no ELF file", files: map[string][]byte{byID: []byte("hello")}, buildID: own, err: elf.ErrBadELF},
 		{name: "symbolic link, absolute within the root", files: map[string][]byte{"store/d": right},
 			links: map[string]string{byID: "/store/d"}, buildID: own, want: byID},
 		{name: "symbolic link out of the root", links: map[string]string{byID: "/proc/self/exe"}, buildID: own, err: fs.ErrNotExist},

@@ -24,7 +24,7 @@ import (
 	"sync"
 	"time"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/unwind/debugfile"
 )
 
@@ -151,7 +151,7 @@ func (c *Client) log(format string, args ...any) {
 
 // checkBuildID is the error about a file that is not of the build.
 func checkBuildID(file io.ReaderAt, id string) error {
-	found, err := dwarfcfi.ReadBuildID(file)
+	found, err := elf.ReadBuildID(file)
 	switch {
 	case err != nil:
 		return err

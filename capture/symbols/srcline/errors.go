@@ -4,14 +4,14 @@ import (
 	"errors"
 	"fmt"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 )
 
 var (
 	// ErrNoDWARF says that a file has no DWARF debugging information.
 	ErrNoDWARF = errors.New("no DWARF debugging information")
 	// ErrBadELF is wrapped by errors about a file that cannot be read as ELF.
-	ErrBadELF = dwarfcfi.ErrBadELF
+	ErrBadELF = elf.ErrBadELF
 	// ErrBadDWARF is wrapped by errors about malformed debugging information.
 	ErrBadDWARF = errors.New("bad DWARF")
 	// ErrUnsupported is wrapped by errors about what is well-formed, as far as one can see, but not understood here.

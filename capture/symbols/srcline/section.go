@@ -3,12 +3,11 @@ package srcline
 import (
 	"bufio"
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"fmt"
 	"io"
 
-	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 )
 
 const (
@@ -239,5 +238,5 @@ func inflate(raw *io.SectionReader, kind compression, class elf.Class) ([]byte, 
 	}
 	// Eight times is what debugging information makes of itself at most, as a rule; beyond that the buffer grows with the contents.
 	buf := make([]byte, 0, min(size, 8*uint64(raw.Size()))+bytes.MinRead)
-	return dwarfcfi.Inflate(bufio.NewReaderSize(raw, 64<<10), typ, size, buf, dwarfcfi.Limits{Size: maxInflated, Window: 128 << 20})
+	return elf.Inflate(bufio.NewReaderSize(raw, 64<<10), typ, size, buf, elf.Limits{Size: maxInflated, Window: 128 << 20})
 }

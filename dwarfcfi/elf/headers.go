@@ -1,4 +1,4 @@
-package dwarfcfi
+package elf
 
 import (
 	"bytes"
@@ -7,60 +7,6 @@ import (
 	"fmt"
 	"io"
 )
-
-// Layout is what the headers of an ELF file say about its image: where it is loaded, and
-// which parts of the file matter to an unwinder. Addresses are virtual addresses before
-// any load bias.
-type Layout struct {
-	Class   elf.Class
-	Type    elf.Type
-	Machine elf.Machine
-	Entry   uint64
-	Loads   []Load // PT_LOAD, in the order of the file
-
-	BuildID []byte  // nil when there is none
-	Text    []Range // sections with code
-	PLT     []Range // of these: .plt, .plt.sec, .plt.got, .iplt
-
-	// Where the file holds the CFI; zero for what it lacks.
-	EhFrame, EhFrameHdr, DebugFrame Extent
-	// DebugLink is .gnu_debuglink, which names a separate debug file.
-	DebugLink Extent
-	// Pclntab is .gopclntab, the function table of a Go binary.
-	Pclntab Extent
-
-	text, got uint64 // bases of textrel and datarel pointers
-	split     bool   // a separate debug file: it says where .eh_frame was, without its bytes
-}
-
-// Load is a PT_LOAD segment.
-type Load struct {
-	Offset, Vaddr, Filesz, Memsz uint64
-	Flags                        elf.ProgFlag
-}
-
-// Range is a named section in the image; End is exclusive.
-type Range struct {
-	Name       string
-	Start, End uint64
-}
-
-// Extent is where the file holds the bytes of a section.
-type Extent struct {
-	Addr       uint64 // virtual address; 0 for a section that is not mapped
-	Offset     uint64 // in the file
-	Size       uint64 // in the file, in bytes
-	Compressed bool   // SHF_COMPRESSED
-	Open       bool   // the end is not known; see Section.Open
-}
-
-// PtrSize is the size of an address in bytes: 4 or 8.
-func (l *Layout) PtrSize() int {
-	if l.Class == elf.ELFCLASS32 {
-		return 4
-	}
-	return 8
-}
 
 // Limits on what the headers may ask for; the largest real files have a few hundred
 // sections.
@@ -106,33 +52,33 @@ func readHeader(r io.ReaderAt) (*header, error) {
 	case elf.Data(buf[elf.EI_DATA]) != elf.ELFDATA2LSB:
 		return nil, badELF("unknown byte order", elf.EI_DATA)
 	}
-	c := cursor{data: buf[:n], pos: elf.EI_NIDENT}
-	h.typ, h.machine = elf.Type(c.u16()), elf.Machine(c.u16())
-	c.u32() // e_version
+	c := Cursor{Data: buf[:n], Pos: elf.EI_NIDENT}
+	h.typ, h.machine = elf.Type(c.U16()), elf.Machine(c.U16())
+	c.U32() // e_version
 	phsize, shsize := uint16(56), uint16(64)
 	switch h.class {
 	case elf.ELFCLASS64:
-		h.entry, h.phoff, h.shoff = c.u64(), c.u64(), c.u64()
+		h.entry, h.phoff, h.shoff = c.U64(), c.U64(), c.U64()
 	case elf.ELFCLASS32:
-		h.entry, h.phoff, h.shoff = uint64(c.u32()), uint64(c.u32()), uint64(c.u32())
+		h.entry, h.phoff, h.shoff = uint64(c.U32()), uint64(c.U32()), uint64(c.U32())
 		phsize, shsize = 32, 40
 	default:
 		return nil, badELF("unknown class", elf.EI_CLASS)
 	}
-	c.u32() // e_flags
-	c.u16() // e_ehsize
-	if c.u16() == phsize {
-		h.phnum = int(c.u16())
+	c.U32() // e_flags
+	c.U16() // e_ehsize
+	if c.U16() == phsize {
+		h.phnum = int(c.U16())
 	} else {
-		c.u16()
+		c.U16()
 	}
-	if c.u16() == shsize {
-		h.shnum = int(c.u16())
-		h.shstrx = int(c.u16())
+	if c.U16() == shsize {
+		h.shnum = int(c.U16())
+		h.shstrx = int(c.U16())
 	} else {
 		h.shoff = 0
 	}
-	if c.bad {
+	if c.Bad {
 		return nil, badELF("file is too short", uint64(n))
 	}
 	if h.shoff == 0 {
@@ -165,18 +111,18 @@ func (h *header) segments(r io.ReaderAt) ([]segment, error) {
 		return nil, fmt.Errorf("program headers: %w", err)
 	}
 	list := make([]segment, h.phnum)
-	c := cursor{data: buf}
+	c := Cursor{Data: buf}
 	for i := range list {
 		s := &list[i]
-		s.typ = elf.ProgType(c.u32())
+		s.typ = elf.ProgType(c.U32())
 		if h.class == elf.ELFCLASS64 {
-			s.flags = elf.ProgFlag(c.u32())
-			s.offset, s.vaddr, _ = c.u64(), c.u64(), c.u64()
-			s.filesz, s.memsz, s.align = c.u64(), c.u64(), c.u64()
+			s.flags = elf.ProgFlag(c.U32())
+			s.offset, s.vaddr, _ = c.U64(), c.U64(), c.U64()
+			s.filesz, s.memsz, s.align = c.U64(), c.U64(), c.U64()
 		} else {
-			s.offset, s.vaddr, _ = uint64(c.u32()), uint64(c.u32()), c.u32()
-			s.filesz, s.memsz = uint64(c.u32()), uint64(c.u32())
-			s.flags, s.align = elf.ProgFlag(c.u32()), uint64(c.u32())
+			s.offset, s.vaddr, _ = uint64(c.U32()), uint64(c.U32()), c.U32()
+			s.filesz, s.memsz = uint64(c.U32()), uint64(c.U32())
+			s.flags, s.align = elf.ProgFlag(c.U32()), uint64(c.U32())
 		}
 	}
 	return list, nil
@@ -199,16 +145,16 @@ func (h *header) sections(r io.ReaderAt) ([]section, error) {
 	if h.class == elf.ELFCLASS32 {
 		size = 40
 	}
-	parse := func(c *cursor) (s section, link uint32) {
-		s.nameX, s.typ = uint64(c.u32()), elf.SectionType(c.u32())
+	parse := func(c *Cursor) (s section, link uint32) {
+		s.nameX, s.typ = uint64(c.U32()), elf.SectionType(c.U32())
 		if h.class == elf.ELFCLASS64 {
-			s.flags, s.addr = elf.SectionFlag(c.u64()), c.u64()
-			s.offset, s.size, link, _ = c.u64(), c.u64(), c.u32(), c.u32()
-			s.align, _ = c.u64(), c.u64()
+			s.flags, s.addr = elf.SectionFlag(c.U64()), c.U64()
+			s.offset, s.size, link, _ = c.U64(), c.U64(), c.U32(), c.U32()
+			s.align, _ = c.U64(), c.U64()
 		} else {
-			s.flags, s.addr = elf.SectionFlag(c.u32()), uint64(c.u32())
-			s.offset, s.size, link, _ = uint64(c.u32()), uint64(c.u32()), c.u32(), c.u32()
-			s.align, _ = uint64(c.u32()), c.u32()
+			s.flags, s.addr = elf.SectionFlag(c.U32()), uint64(c.U32())
+			s.offset, s.size, link, _ = uint64(c.U32()), uint64(c.U32()), c.U32(), c.U32()
+			s.align, _ = uint64(c.U32()), c.U32()
 		}
 		return s, link
 	}
@@ -219,7 +165,7 @@ func (h *header) sections(r io.ReaderAt) ([]section, error) {
 		if err != nil {
 			return nil, fmt.Errorf("section headers: %w", err)
 		}
-		first, link := parse(&cursor{data: buf})
+		first, link := parse(&Cursor{Data: buf})
 		if num == 0 {
 			num = int(min(first.size, maxSections+1))
 		}
@@ -238,7 +184,7 @@ func (h *header) sections(r io.ReaderAt) ([]section, error) {
 		return nil, fmt.Errorf("section headers: %w", err)
 	}
 	list := make([]section, num)
-	c := cursor{data: buf}
+	c := Cursor{Data: buf}
 	for i := range list {
 		list[i], _ = parse(&c)
 	}

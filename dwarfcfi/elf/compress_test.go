@@ -1,14 +1,18 @@
-package dwarfcfi
+package elf
 
 import (
 	"bytes"
 	"compress/zlib"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
 )
+
+var le = binary.LittleEndian
 
 func TestDecompress(t *testing.T) {
 	plain := bytes.Repeat([]byte("unwind "), 1<<16)
@@ -34,7 +38,7 @@ func TestDecompress(t *testing.T) {
 	}
 	for typ, stream := range streams {
 		for _, class := range []elf.Class{elf.ELFCLASS64, elf.ELFCLASS32} {
-			got, err := decompress(join(chdr(class, typ, uint64(len(plain))), stream), class)
+			got, err := decompress(slices.Concat(chdr(class, typ, uint64(len(plain))), stream), class)
 			if typ == 99 {
 				if !errors.Is(err, ErrBadELF) {
 					t.Errorf("unknown type: %v", err)
@@ -44,10 +48,10 @@ func TestDecompress(t *testing.T) {
 			}
 		}
 		for name, data := range map[string][]byte{
-			"stream longer than its header says":  join(chdr(elf.ELFCLASS64, typ, 100), stream),
-			"stream shorter than its header says": join(chdr(elf.ELFCLASS64, typ, maxSection), stream),
-			"header that asks for all memory":     join(chdr(elf.ELFCLASS64, typ, 1<<60), stream),
-			"stream cut short":                    join(chdr(elf.ELFCLASS64, typ, uint64(len(plain))), stream[:len(stream)/2]),
+			"stream longer than its header says":  slices.Concat(chdr(elf.ELFCLASS64, typ, 100), stream),
+			"stream shorter than its header says": slices.Concat(chdr(elf.ELFCLASS64, typ, maxContents), stream),
+			"header that asks for all memory":     slices.Concat(chdr(elf.ELFCLASS64, typ, 1<<60), stream),
+			"stream cut short":                    slices.Concat(chdr(elf.ELFCLASS64, typ, uint64(len(plain))), stream[:len(stream)/2]),
 			"header cut short":                    {1, 0, 0},
 		} {
 			if got, err := decompress(data, elf.ELFCLASS64); !errors.Is(err, ErrBadELF) {

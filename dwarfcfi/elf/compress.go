@@ -1,4 +1,4 @@
-package dwarfcfi
+package elf
 
 import (
 	"bytes"
@@ -14,21 +14,21 @@ import (
 // Elf32_Chdr and Elf64_Chdr) and a zlib or zstd stream. The size in the header bounds the
 // result but nothing is allocated on its word.
 func decompress(data []byte, class elf.Class) ([]byte, error) {
-	c := cursor{data: data}
-	typ := elf.CompressionType(c.u32())
+	c := Cursor{Data: data}
+	typ := elf.CompressionType(c.U32())
 	var size uint64
 	if class == elf.ELFCLASS32 {
-		size = uint64(c.u32())
-		c.u32() // ch_addralign
+		size = uint64(c.U32())
+		c.U32() // ch_addralign
 	} else {
-		c.u32() // ch_reserved
-		size = c.u64()
-		c.u64() // ch_addralign
+		c.U32() // ch_reserved
+		size = c.U64()
+		c.U64() // ch_addralign
 	}
-	if c.bad || size > maxSection {
+	if c.Bad || size > maxContents {
 		return nil, fmt.Errorf("compression header: %w", ErrBadELF)
 	}
-	return Inflate(bytes.NewReader(data[c.pos:]), typ, size, nil, Limits{Size: maxSection, Window: 8 << 20})
+	return Inflate(bytes.NewReader(data[c.Pos:]), typ, size, nil, Limits{Size: maxContents, Window: 8 << 20})
 }
 
 // Limits bound what a compressed section may cost, in bytes.
@@ -37,8 +37,9 @@ type Limits struct {
 	Window uint64 // of a zstd stream
 }
 
-// Inflate returns the contents of a compressed section: a zlib or zstd stream of size bytes when decompressed. They go behind
-// what is in buf, whose capacity is for the caller to choose; nothing is allocated on the word of size. The error wraps ErrBadELF.
+// Inflate returns the contents of a compressed section: a zlib or zstd stream of size bytes
+// when decompressed. They go behind what is in buf, whose capacity is for the caller to
+// choose; nothing is allocated on the word of size. The error wraps [ErrBadELF].
 func Inflate(stream io.Reader, typ elf.CompressionType, size uint64, buf []byte, l Limits) ([]byte, error) {
 	if size > l.Size {
 		return nil, fmt.Errorf("%d bytes, at most %d are read: %w", size, l.Size, ErrBadELF)

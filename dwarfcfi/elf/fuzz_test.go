@@ -1,0 +1,43 @@
+package elf
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"unspool/dwarfcfi/elf/elftest"
+)
+
+func FuzzELF(f *testing.F) {
+	for _, class := range []int{64, 32} {
+		image := elftest.Small(class, make([]byte, 44), 20)
+		f.Add(image)
+		stripped := bytes.Clone(image)
+		clear(stripped[40:48]) // e_shoff
+		f.Add(stripped)
+		big := bytes.Clone(image)
+		big[5] = 2
+		f.Add(big)
+	}
+	if self, err := os.ReadFile("/proc/self/exe"); err == nil {
+		f.Add(self[:4096])
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		r := bytes.NewReader(file)
+		ReadBuildID(r)
+		l, err := ReadLayout(r, int64(len(file)))
+		if err != nil {
+			return
+		}
+		for _, e := range []Extent{l.EhFrame, l.EhFrameHdr, l.DebugFrame, l.DebugLink, l.Pclntab} {
+			if !l.Holds(e) {
+				t.Errorf("%+v of %d bytes", e, len(file))
+			}
+			read, err := l.Contents(r, e)
+			inPlace, errInPlace := l.ContentsIn(file, e)
+			if !bytes.Equal(read, inPlace) || (err == nil) != (errInPlace == nil) {
+				t.Errorf("%+v: %d bytes, %v; in place %d bytes, %v", e, len(read), err, len(inPlace), errInPlace)
+			}
+		}
+	})
+}
