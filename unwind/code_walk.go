@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"unspool/unwind/asm"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -77,7 +78,7 @@ func (u *Unwinder) held(space *vmas.Space, reg uint8) (v uint64, ok bool) {
 	case 1:
 		return u.sample.Get(dwarf[reg&15])
 	case 2:
-		if c, addr := u.codeAt(space, u.ips[0]); c != nil && c.keeps(addr, reg) {
+		if c, addr := u.codeAt(space, u.ips[0]); c != nil && c.Keeps(addr, reg) {
 			return u.sample.Get(dwarf[reg&15])
 		}
 	}
@@ -91,7 +92,7 @@ func (u *Unwinder) followsCall(space *vmas.Space, pc uint64) bool {
 	if c == nil {
 		return u.generatedCall(space, pc)
 	}
-	return c.followsCall(addr+1) || c.isContextEnd(addr+1) || c.isRestorer(addr+1)
+	return c.FollowsCall(addr+1) || c.IsContextEnd(addr+1) || c.IsRestorer(addr+1)
 }
 
 // isNewThread says whether f is a sampled thread to which the system call that
@@ -102,12 +103,12 @@ func (u *Unwinder) isNewThread(space *vmas.Space, f *frame) bool {
 		return false
 	}
 	c, addr := u.codeAt(space, f.pc)
-	return c != nil && c.followsClone(addr)
+	return c != nil && c.FollowsClone(addr)
 }
 
 // codeAt gives the code of the image in which pc lies, and its address there.
 // It is nil where there is no such code.
-func (u *Unwinder) codeAt(space *vmas.Space, pc uint64) (*code, uint64) {
+func (u *Unwinder) codeAt(space *vmas.Space, pc uint64) (*asm.Code, uint64) {
 	m := space.Find(pc)
 	if m == nil {
 		return nil, 0
@@ -127,33 +128,6 @@ func (u *Unwinder) codeAt(space *vmas.Space, pc uint64) (*code, uint64) {
 		return nil, 0
 	}
 	return im.code, addr
-}
-
-// fdes yields the ranges that CFI covers.
-func (im *Image) fdes(yield func(start, end uint64) bool) {
-	if im.cfi == nil {
-		return
-	}
-	for d, err := range im.cfi.FDEs() {
-		if err == nil && !yield(d.Start, d.End) {
-			return
-		}
-	}
-}
-
-// gap gives what lies around addr between two FDEs, or the function of Go's that holds it
-// and about which Go says no more.
-func (im *Image) gap(addr uint64) (h hole, begins, ok bool) {
-	if t := im.golang; t != nil {
-		if i, ok := t.function(addr); ok {
-			return hole{t.text + t.start(i), t.text + t.start(i+1)}, true, true
-		}
-	}
-	if im.cfi == nil {
-		return h, false, false
-	}
-	h.lo, h.hi, ok = im.cfi.Gap(addr)
-	return h, false, ok
 }
 
 // sigcontext lists the DWARF numbers of the registers that a signal frame

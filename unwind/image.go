@@ -8,6 +8,7 @@ import (
 
 	"unspool/dwarfcfi"
 	"unspool/dwarfcfi/elf"
+	"unspool/unwind/asm"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -34,9 +35,9 @@ type Image struct {
 	err    error // why the file could not be opened or parsed
 	cfi    *dwarfcfi.Table
 	loads  []elf.Load
-	entry  uint64   // address of the ELF entry point
-	golang *pclntab // of a Go binary
-	code   *code    // for what has no CFI, on i386 for where coroutines end
+	entry  uint64    // address of the ELF entry point
+	golang *pclntab  // of a Go binary
+	code   *asm.Code // for what has no CFI, on i386 for where coroutines end
 	rules  rule.Cache
 	wide   []rule.WideRule
 	hit    bool
@@ -92,7 +93,7 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) rule.Rule {
 	err := im.tableRow(m, pc, &row)
 	addr, ok := im.address(pc - m.Start + m.Offset)
 	switch {
-	case err == nil && addr+1 == row.End && im.endsContext(m, pc+1) && !im.code.isRet(addr),
+	case err == nil && addr+1 == row.End && im.endsContext(m, pc+1) && !im.code.IsRet(addr),
 		err == dwarfcfi.ErrNoFDE && im.endsContext(m, pc+1):
 		return rule.EndOfStack
 	case err == nil:
@@ -103,10 +104,10 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) rule.Rule {
 	if !ok || im.code == nil {
 		return rule.Uncovered
 	}
-	if addr-im.entry < entrySize && im.code.isOneFunction(im.entry, addr) {
+	if addr-im.entry < entrySize && im.code.IsOneFunction(im.entry, addr) {
 		return rule.EntryCode
 	}
-	if r, ok := im.code.rule(addr); ok {
+	if r, ok := im.code.Rule(addr); ok {
 		return r
 	}
 	return rule.Uncovered
@@ -234,8 +235,7 @@ func (im *Image) read() (err error) {
 	if im.machine != elf.EM_386 { // whose rows are kept as they are, with expressions in the sections
 		im.mapFile()
 	}
-	im.code = readCode(r, layout, im.fdes)
-	im.code.gap = im.gap
+	im.code = asm.New(r, layout, asm.Covered{FDEs: im.fdes, Gap: im.gap})
 	im.golang, err = readPclntab(r, im.size, layout, im.mapped)
 	if err != nil && err != errNoPclntab && im.store.Failed != nil {
 		im.store.Failed(im.Path, err)

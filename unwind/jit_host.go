@@ -2,6 +2,7 @@ package unwind
 
 import (
 	"unspool/dwarfcfi"
+	"unspool/unwind/asm"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -86,7 +87,7 @@ func hasFrameAtEntry(row *dwarfcfi.Row) bool {
 // there.
 func (u *Unwinder) interpreterCalled(space *vmas.Space, pc uint64) (entry, cfa uint64, ok bool) {
 	m := space.Find(pc - 1)
-	if m == nil || pc < m.Start+callSize {
+	if m == nil || pc < m.Start+asm.CallSize {
 		return 0, 0, false
 	}
 	im := u.images.of(space.PID, m)
@@ -103,13 +104,8 @@ func (u *Unwinder) interpreterCalled(space *vmas.Space, pc uint64) (entry, cfa u
 	if !ok {
 		return 0, 0, false
 	}
-	var in insn
-	at, ok := im.code.callBefore(addr+1, callSize, &in)
+	target, ok := im.code.DirectCall(addr + 1)
 	if !ok {
-		return 0, 0, false
-	}
-	t, target := in.turn(at)
-	if t != calls {
 		return 0, 0, false
 	}
 	entry = target - addr + pc - 1

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi"
+	"unspool/testdata/programs"
 	"unspool/unwind/rule"
 )
 
 // TestFileIsCutShortWhileItIsInUse truncates a library under its image, which is lost
 // and named once; what was found before stays.
 func TestFileIsCutShortWhileItIsInUse(t *testing.T) {
-	library, err := os.ReadFile(systemFiles(t)[0])
+	library, err := os.ReadFile(programs.System(t)[0])
 	if err != nil {
 		t.Fatal(err)
 	}

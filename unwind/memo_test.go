@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"unspool/testdata/programs"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -115,7 +116,7 @@ func (b *stackBuilder) sample() (regs Regs, stack Stack) {
 // all.
 func TestWalksOfAThreadAreWalksOfAnyThread(t *testing.T) {
 	const at = 0x7f00_0000_0000
-	library := systemFiles(t)[0]
+	library := programs.System(t)[0]
 	info, err := os.Stat(library)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"unspool/unwind/asm"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -22,7 +23,7 @@ type Unwinder struct {
 
 	images *Images
 	live   []byte // what Memory read
-	window *codeWindow
+	window *asm.Window
 	slow   bool // every frame through the general evaluator, for tests
 	places places
 	memos  memos

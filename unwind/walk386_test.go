@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"unspool/testdata/programs"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -187,7 +188,7 @@ func TestModesDoNotMix(t *testing.T) {
 		t.Errorf("i386 image, x86-64 walk: %d frames, %v", len(got.IPs), got.End)
 	}
 
-	space, images := asImage(t, systemFiles(t)[0], 0x10000000)
+	space, images := asImage(t, programs.System(t)[0], 0x10000000)
 	m := &space.Mappings()[0]
 	im := images.of(1, m)
 	im.parse()

@@ -12,29 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/testdata/programs"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
-
-// systemFiles are binaries whose CFI between them has every shape that
-// compilers and hand-written assembly give it.
-func systemFiles(t *testing.T) []string {
-	var found []string
-	for _, pattern := range []string{
-		"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6",
-		"/lib64/ld-linux-x86-64.so.2",
-		"/usr/lib/x86_64-linux-gnu/libcrypto.so.[0-9]*", "/usr/lib64/libcrypto.so.[0-9]*",
-		"/usr/lib/x86_64-linux-gnu/libstdc++.so.6", "/usr/lib64/libstdc++.so.6",
-		"/usr/bin/perl", "/usr/bin/bash",
-	} {
-		files, _ := filepath.Glob(pattern)
-		found = append(found, files...)
-	}
-	if len(found) == 0 {
-		t.Skip("skipped for want of system libraries in their usual places")
-	}
-	return found
-}
 
 // asImage opens a file as if it were mapped whole at base.
 func asImage(t testing.TB, path string, base uint64) (*vmas.Space, *Images) {
@@ -61,7 +42,7 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 	for i := 0; i < size; i += 8 {
 		binary.LittleEndian.PutUint64(stack.Data[i:], base+rng.Uint64N(size/8)*8)
 	}
-	for _, path := range systemFiles(t) {
+	for _, path := range programs.System(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			space, images := asImage(t, path, 0x7f00_0000_0000)
 			m := &space.Mappings()[0]

@@ -1,13 +1,12 @@
-package unwind
+package asm
 
 import (
-	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+	"unspool/testdata/programs"
 	"unspool/unwind/rule"
 )
 
@@ -41,24 +40,6 @@ int main(int argc, char **argv) {
 }
 `
 
-func addressOf(t *testing.T, path, function string) uint64 {
-	t.Helper()
-	f, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	symbols, err := f.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := slices.IndexFunc(symbols, func(s elf.Symbol) bool { return s.Name == function })
-	if i < 0 {
-		t.Fatalf("%s: no function %s", path, function)
-	}
-	return symbols[i].Value
-}
-
 // TestSwitches reads switch statements without their CFI. Each instruction has
 // its rule, and it is what CFI says.
 func TestSwitches(t *testing.T) {
@@ -78,7 +59,7 @@ func TestSwitches(t *testing.T) {
 				if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}
-				start := addressOf(t, path, "run")
+				start := programs.AddressOf(t, path, "run")
 				c, table := openCode(t, path, nil)
 				fde, err := table.FDE(start)
 				if err != nil {
@@ -100,7 +81,7 @@ func TestSwitches(t *testing.T) {
 						if in.isPadding() {
 							continue
 						}
-						got, ok := c.rule(pc)
+						got, ok := c.Rule(pc)
 						if !ok {
 							t.Errorf("%#x: no rule", pc)
 							continue
@@ -147,7 +128,7 @@ func TestJumpTableIsFollowedWhenItsLengthIsKnown(t *testing.T) {
 		if strings.HasPrefix(c.name, "not") {
 			want = rule.None
 		}
-		if got, _ := code.rule(0x1018); got != want {
+		if got, _ := code.Rule(0x1018); got != want {
 			t.Errorf("%s: %v, want %v", c.name, got, want)
 		}
 	}

@@ -1,10 +1,8 @@
-package unwind
+package asm
 
 import (
 	"bytes"
 	"debug/elf"
-
-	"unspool/vmas"
 )
 
 // A coroutine has no caller: glibc's makecontext puts the address of code of its own
@@ -35,8 +33,8 @@ var endbr = map[elf.Machine][]byte{
 	elf.EM_386:    {0xf3, 0x0f, 0x1e, 0xfb},
 }
 
-// isContextEnd says whether a coroutine ends at addr.
-func (c *code) isContextEnd(addr uint64) bool {
+// IsContextEnd says whether a coroutine ends at addr.
+func (c *Code) IsContextEnd(addr uint64) bool {
 	b := bytes.TrimPrefix(c.bytes(addr), endbr[c.layout.Machine])
 	for _, want := range contextEnds[c.layout.Machine] {
 		if bytes.HasPrefix(b, want) {
@@ -46,15 +44,5 @@ func (c *code) isContextEnd(addr uint64) bool {
 	return false
 }
 
-// endsContext says whether a call that ends before pc, in m, is none: pc is where a
-// coroutine ends.
-func (im *Image) endsContext(m *vmas.Mapping, pc uint64) bool {
-	if im.code == nil || pc >= m.End {
-		return false
-	}
-	addr, ok := im.address(pc - m.Start + m.Offset)
-	return ok && im.code.isContextEnd(addr)
-}
-
-// isRet says whether a ret is at addr, which is no call that ends there.
-func (c *code) isRet(addr uint64) bool { return bytes.HasPrefix(c.bytes(addr), []byte{0xc3}) }
+// IsRet says whether a ret is at addr, which is no call that ends there.
+func (c *Code) IsRet(addr uint64) bool { return bytes.HasPrefix(c.bytes(addr), []byte{0xc3}) }

@@ -1,4 +1,4 @@
-package unwind
+package asm
 
 // This file follows what code does to SP and BP. The values of registers and
 // of words on the stack are kept as expressions over SP and BP at the place
@@ -8,18 +8,21 @@ package unwind
 
 // A value is what is known of a register or of a word of the stack.
 type value struct {
-	kind    uint8
+	kind    valueKind
 	at, off int32
 }
 
+// A valueKind says what at and off of a value are.
+type valueKind uint8
+
 const (
-	unknown  = iota
-	ofSP     // SP + off, with SP as it was at the start
-	ofBP     // BP + off
-	wordSP   // *(SP + at) + off
-	wordBP   // *(BP + at) + off
-	wordWord // *(*(SP + at) + off)
-	aligned  // what the instruction at image address at (mod 2³²) aligned, + off
+	unknown  valueKind = iota
+	ofSP               // SP + off, with SP as it was at the start
+	ofBP               // BP + off
+	wordSP             // *(SP + at) + off
+	wordBP             // *(BP + at) + off
+	wordWord           // *(*(SP + at) + off)
+	aligned            // what the instruction at image address at (mod 2³²) aligned, + off
 )
 
 // add is v + n. Numbers that no stack has make it unknown.

@@ -1,4 +1,4 @@
-package unwind
+package asm
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ const (
 // paths follows the ways through a piece of code. Its memory is kept from one
 // reading to the next.
 type paths struct {
-	c      *code
+	c      *Code
 	lo, hi uint64 // image addresses of the piece
 	flags  []uint8
 	queue  []uint64
@@ -90,9 +90,9 @@ func (p *paths) discover(start uint64, most int) int {
 
 // noReturn says whether the function at start has been seen not to return:
 // all its ways end in calls that do not, in traps or in endless loops.
-func (c *code) noReturn(start uint64, depth int) bool {
+func (c *Code) noReturn(start uint64, depth int) bool {
 	const (
-		deepest = len(code{}.probes)
+		deepest = len(Code{}.probes)
 		most    = 200
 		span    = 4096
 	)
@@ -108,7 +108,7 @@ func (c *code) noReturn(start uint64, depth int) bool {
 	}
 	p := &c.probes[depth-1]
 	p.c, p.depth = c, depth
-	p.lo, p.hi, p.whole, p.start = start, min(h.hi, start+span), true, start
+	p.lo, p.hi, p.whole, p.start = start, min(h.Hi, start+span), true, start
 	r := mayReturn
 	if p.discover(start, most) < most && !p.exits {
 		r = doesNotReturn
@@ -131,7 +131,7 @@ const (
 // endsFunction says whether the call before addr looks like one that does not
 // return, as compilers put it at the end of a function: what follows is
 // padding up to where the next function is aligned, or that function itself.
-func (c *code) endsFunction(addr uint64) bool {
+func (c *Code) endsFunction(addr uint64) bool {
 	const alignment = 16
 	var in insn
 	padded := false
@@ -149,7 +149,7 @@ func (c *code) endsFunction(addr uint64) bool {
 }
 
 // beginsFunction says whether the code at addr is how functions begin.
-func (c *code) beginsFunction(addr uint64) bool {
+func (c *Code) beginsFunction(addr uint64) bool {
 	var in insn
 	return in.decode(c.bytes(addr)) && in.beginsFunction()
 }

@@ -1,4 +1,4 @@
-package unwind
+package asm
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"unspool/unwind/rule"
 )
 
-// A code reads the instructions of an image to find out what they did to SP
+// A Code reads the instructions of an image to find out what they did to SP
 // and BP, where no CFI says it: hand-written assembly, C libraries built
 // without unwind tables, PLT entries.
 //
@@ -20,13 +20,10 @@ import (
 // then there is no rule.
 //
 // It fills caches while it answers, so one goroutine at a time may use it.
-type code struct {
-	r      io.ReaderAt
-	layout *elf.Layout
-	fdes   iter.Seq2[uint64, uint64]
-	// gap, if set, gives the hole around addr, and whether a function is known to begin it;
-	// ok is false where that is not known, or addr is in none.
-	gap func(addr uint64) (h hole, begins, ok bool)
+type Code struct {
+	r       io.ReaderAt
+	layout  *elf.Layout
+	covered Covered
 
 	pages   [4]page
 	paths   paths
@@ -59,10 +56,19 @@ const (
 	pageOver = 16
 )
 
-// readCode returns a reader of the code of an ELF image. Nothing is read
-// before the first question. fdes yields the ranges that CFI covers.
-func readCode(r io.ReaderAt, layout *elf.Layout, fdes iter.Seq2[uint64, uint64]) *code {
-	c := &code{r: r, layout: layout, fdes: fdes, charted: &codeMap{}, readings: make(map[uint64]*reading)}
+// Covered says which code CFI covers. Either may be nil.
+type Covered struct {
+	// FDEs yields the ranges that CFI covers.
+	FDEs iter.Seq2[uint64, uint64]
+	// Gap gives the hole around addr, and whether a function is known to begin it; ok is
+	// false where that is not known, or addr is in none.
+	Gap func(addr uint64) (h Hole, begins, ok bool)
+}
+
+// New returns a reader of the code of an ELF image. Nothing is read
+// before the first question.
+func New(r io.ReaderAt, layout *elf.Layout, covered Covered) *Code {
+	c := &Code{r: r, layout: layout, covered: covered, charted: &codeMap{}, readings: make(map[uint64]*reading)}
 	c.paths.c = c
 	for i := range c.pages {
 		c.pages[i].addr = 1 // no page starts there
@@ -72,7 +78,7 @@ func readCode(r io.ReaderAt, layout *elf.Layout, fdes iter.Seq2[uint64, uint64])
 
 // bytes returns the code at addr, at least 16 bytes of it unless the file has
 // less. It is valid until the next call.
-func (c *code) bytes(addr uint64) []byte {
+func (c *Code) bytes(addr uint64) []byte {
 	start := addr &^ (pageSize - 1)
 	p := &c.pages[addr/pageSize%uint64(len(c.pages))]
 	if p.addr != start {
@@ -89,7 +95,7 @@ func (c *code) bytes(addr uint64) []byte {
 
 // read fills buf with the image's bytes from addr on. A segment may start in
 // the middle: what is before it is zero.
-func (c *code) read(buf []byte, addr uint64) []byte {
+func (c *Code) read(buf []byte, addr uint64) []byte {
 	clear(buf)
 	end := 0
 	for i := range c.layout.Loads {
@@ -104,9 +110,9 @@ func (c *code) read(buf []byte, addr uint64) []byte {
 	return buf[:end]
 }
 
-// rule gives the rule for addr, which no CFI covers: what CFI would have
+// Rule gives the rule for addr, which no CFI covers: what CFI would have
 // said. addr is an instruction, or the last byte of a call.
-func (c *code) rule(addr uint64) (r rule.Rule, ok bool) {
+func (c *Code) Rule(addr uint64) (r rule.Rule, ok bool) {
 	if table, ok := c.plt(addr); ok {
 		return c.pltRule(table, addr)
 	}
@@ -131,7 +137,7 @@ func (c *code) rule(addr uint64) (r rule.Rule, ok bool) {
 // small holes: by the way out, or by the way from a function that is known or one of those
 // that compilers' start files leave in every program. What looks like the start of another
 // one may be the head of a loop or a landing pad, so the way out must say the same.
-func (c *code) ruleNearby(addr uint64) (rule.Rule, bool) {
+func (c *Code) ruleNearby(addr uint64) (rule.Rule, bool) {
 	const (
 		tries      = 8
 		startFiles = 256 // bytes of crtbegin.o's functions
@@ -155,9 +161,9 @@ func (c *code) ruleNearby(addr uint64) (rule.Rule, bool) {
 			return agree(rule.None, rule.None, out.sp, out.bp)
 		}
 		if out == (way{}) && in.at != addr && !c.endsFunction(addr+1) { // that ends at the second call
-			out.sp, out.bp = c.paths.wayOut(addr+1, h.lo, h.hi)
+			out.sp, out.bp = c.paths.wayOut(addr+1, h.Lo, h.Hi)
 		}
-		if out != (way{}) || in.start == first || h.hi-h.lo <= startFiles && c.beginsFunction(in.start) {
+		if out != (way{}) || in.start == first || h.Hi-h.Lo <= startFiles && c.beginsFunction(in.start) {
 			if r, ok := agree(in.sp, in.bp, out.sp, out.bp); ok {
 				return r, true
 			}
@@ -169,11 +175,11 @@ func (c *code) ruleNearby(addr uint64) (rule.Rule, bool) {
 }
 
 // knownCode gives the rule for code that is known by its bytes.
-func (c *code) knownCode(addr uint64) (rule.Rule, bool) {
+func (c *Code) knownCode(addr uint64) (rule.Rule, bool) {
 	switch {
 	case c.isThreadRoot(addr + 1):
 		return rule.EndOfStack, true
-	case c.isRestorer(addr) || c.isRestorer(addr+1):
+	case c.IsRestorer(addr) || c.IsRestorer(addr+1):
 		return rule.Sigframe, true
 	}
 	return rule.None, false
@@ -186,7 +192,7 @@ type way struct{ sp, bp rule.Rule }
 // ways reads the function that holds addr, which is in h, from its start, and from addr to
 // where it returns. ok is false where nothing can be told: addr is in the middle of an
 // instruction, or behind a call that does not return.
-func (c *code) ways(addr uint64, h hole) (in inFunction, out way, ok bool) {
+func (c *Code) ways(addr uint64, h Hole) (in inFunction, out way, ok bool) {
 	f, known := c.fromStart(addr, h)
 	pc := addr
 	switch {
@@ -195,13 +201,13 @@ func (c *code) ways(addr uint64, h hole) (in inFunction, out way, ok bool) {
 			return in, out, false // in the middle of an instruction
 		}
 		pc = f.at
-	case !known && c.followsCall(addr+1):
+	case !known && c.FollowsCall(addr+1):
 		if c.isStart(c.pastPadding(addr+1)) || !c.charted.whole {
 			return in, out, false // the call does not return: what follows is, or may be, another function
 		}
 		pc = addr + 1
 	}
-	out.sp, out.bp = c.paths.wayOut(pc, h.lo, h.hi)
+	out.sp, out.bp = c.paths.wayOut(pc, h.Lo, h.Hi)
 	return f, out, true
 }
 
@@ -252,15 +258,15 @@ type inFunction struct {
 
 // fromStart reads the function that holds addr from its start, or from that
 // of one of the functions before it, whose code may go on behind others.
-func (c *code) fromStart(addr uint64, h hole) (inFunction, bool) {
+func (c *Code) fromStart(addr uint64, h Hole) (inFunction, bool) {
 	const tries = 3
 	i := c.charted.before(addr)
 	for n := 0; n < tries && i >= 0; n, i = n+1, i-1 {
 		start := c.charted.starts[i]
-		if start < h.lo || addr-start >= maxSpan {
+		if start < h.Lo || addr-start >= maxSpan {
 			break
 		}
-		r := c.readingOf(start, h.hi)
+		r := c.readingOf(start, h.Hi)
 		if f, ok := r.at(addr); ok {
 			return inFunction{f, start + uint64(f.off), start}, true
 		}
@@ -271,7 +277,7 @@ func (c *code) fromStart(addr uint64, h hole) (inFunction, bool) {
 // maxKept is how many instructions readings may have that are kept: 2 MiB.
 const maxKept = 1 << 17
 
-func (c *code) readingOf(start, hi uint64) *reading {
+func (c *Code) readingOf(start, hi uint64) *reading {
 	r := c.readings[start]
 	if r == nil {
 		r = c.paths.function(start, hi)
@@ -286,7 +292,7 @@ func (c *code) readingOf(start, hi uint64) *reading {
 
 // pastPadding gives the first instruction from addr on that is no padding, up to where functions
 // are aligned.
-func (c *code) pastPadding(addr uint64) uint64 {
+func (c *Code) pastPadding(addr uint64) uint64 {
 	var in insn
 	for addr%alignment != 0 && in.decode(c.bytes(addr)) && in.isPadding() {
 		addr += uint64(in.n)
@@ -294,10 +300,10 @@ func (c *code) pastPadding(addr uint64) uint64 {
 	return addr
 }
 
-func (c *code) isStart(addr uint64) bool { return c.charted.isStart(addr) }
+func (c *Code) isStart(addr uint64) bool { return c.charted.isStart(addr) }
 
 // chart finds all holes and starts at its first call.
-func (c *code) chart() *codeMap {
+func (c *Code) chart() *codeMap {
 	if !c.charted.whole {
 		c.charted = c.survey()
 		c.forget()
@@ -306,7 +312,7 @@ func (c *code) chart() *codeMap {
 }
 
 // forget drops what was read with other starts.
-func (c *code) forget() {
+func (c *Code) forget() {
 	clear(c.readings)
 	c.kept = 0
 	c.returns = answers[returning]{}
@@ -314,28 +320,28 @@ func (c *code) forget() {
 
 // chartNearby gives the hole around addr if it is small, and notes it with what look like
 // starts of functions. If the first one is known to be one it is that, else 0.
-func (c *code) chartNearby(addr uint64) (h hole, first uint64, ok bool) {
-	if c.gap == nil {
+func (c *Code) chartNearby(addr uint64) (h Hole, first uint64, ok bool) {
+	if c.covered.Gap == nil {
 		return h, 0, false
 	}
 	for _, r := range c.layout.Text {
 		if addr < r.Start || addr >= r.End {
 			continue
 		}
-		h, begins, ok := c.gap(addr)
-		h.lo, h.hi = max(h.lo, r.Start), min(h.hi, r.End)
-		if !ok || h.hi-h.lo > maxNearby || h.hi > highest {
+		h, begins, ok := c.covered.Gap(addr)
+		h.Lo, h.Hi = max(h.Lo, r.Start), min(h.Hi, r.End)
+		if !ok || h.Hi-h.Lo > maxNearby || h.Hi > highest {
 			return h, 0, false
 		}
-		if begins || h.lo == r.Start && (r.Name == ".init" || r.Name == ".fini") {
-			first = h.lo
+		if begins || h.Lo == r.Start && (r.Name == ".init" || r.Name == ".fini") {
+			first = h.Lo
 		}
 		c.charted.note(h, func(add func(uint64)) {
 			// What starts a section may be the cold part of a function.
-			if first != 0 || h.lo != r.Start {
+			if first != 0 || h.Lo != r.Start {
 				add(c.skipPadding(h))
 			}
-			for at := (h.lo + alignment) &^ (alignment - 1); at < h.hi; at += alignment {
+			for at := (h.Lo + alignment) &^ (alignment - 1); at < h.Hi; at += alignment {
 				if c.followsEnd(at) {
 					add(at)
 				}
@@ -346,9 +352,9 @@ func (c *code) chartNearby(addr uint64) (h hole, first uint64, ok bool) {
 	return h, 0, false
 }
 
-// isOneFunction says whether no other function starts between start and addr: the way from
+// IsOneFunction says whether no other function starts between start and addr: the way from
 // start goes on to addr, and no call on it leads there.
-func (c *code) isOneFunction(start, addr uint64) bool {
+func (c *Code) IsOneFunction(start, addr uint64) bool {
 	var in insn
 	for at := start; at < addr; at += uint64(in.n) {
 		if !in.decode(c.bytes(at)) {
@@ -372,7 +378,7 @@ var cloneChild = []byte{0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1}
 
 // isThreadRoot says whether addr follows the call by which a thread begins,
 // right after the system call that made it.
-func (c *code) isThreadRoot(addr uint64) bool {
+func (c *Code) isThreadRoot(addr uint64) bool {
 	const near = 8 // from the system call to what it leads to: test and branch
 	n := uint64(len(cloneChild))
 	if addr < n+near || !bytes.HasPrefix(c.bytes(addr-n), cloneChild) {
@@ -390,9 +396,9 @@ var clones = [][]byte{
 	{0xb8, 0x38, 0, 0, 0, 0x0f, 0x05},    // clone
 }
 
-// followsClone says whether addr is where a thread begins: between the system
+// FollowsClone says whether addr is where a thread begins: between the system
 // call that made it and the place where it parts from the one that made the call.
-func (c *code) followsClone(addr uint64) bool {
+func (c *Code) FollowsClone(addr uint64) bool {
 	const near = 8 // bytes of test and branches
 	for _, want := range clones {
 		for n := uint64(len(want)); n < uint64(len(want))+near && n <= addr; n++ {
@@ -405,7 +411,7 @@ func (c *code) followsClone(addr uint64) bool {
 }
 
 // plt gives the start of the procedure linkage table that holds addr.
-func (c *code) plt(addr uint64) (table uint64, ok bool) {
+func (c *Code) plt(addr uint64) (table uint64, ok bool) {
 	for _, r := range c.layout.PLT {
 		if addr >= r.Start && addr < r.End {
 			return r.Start, true
@@ -417,7 +423,7 @@ func (c *code) plt(addr uint64) (table uint64, ok bool) {
 // pltRule is the rule in the procedure linkage table at table, whose entries need no
 // start to be known: they lie 16 bytes apart, and all that they do to SP is to
 // push. The first entry of .plt runs after another one has pushed.
-func (c *code) pltRule(table, addr uint64) (rule.Rule, bool) {
+func (c *Code) pltRule(table, addr uint64) (rule.Rule, bool) {
 	const entry = 16
 	first := table + (addr-table)&^(entry-1)
 	words := uint32(1)
@@ -450,9 +456,9 @@ var restorers = [][]byte{
 	{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05},             // mov $15, %eax; syscall
 }
 
-// isRestorer says whether the instruction at addr is in a signal restorer, or follows it:
+// IsRestorer says whether the instruction at addr is in a signal restorer, or follows it:
 // there a thread stands while the kernel is about to restore its registers.
-func (c *code) isRestorer(addr uint64) bool {
+func (c *Code) IsRestorer(addr uint64) bool {
 	for _, want := range restorers {
 		if bytes.HasPrefix(c.bytes(addr), want) {
 			return true
@@ -466,9 +472,9 @@ func (c *code) isRestorer(addr uint64) bool {
 	return false
 }
 
-// followsCall says whether the instruction before addr is a call: a direct
+// FollowsCall says whether the instruction before addr is a call: a direct
 // one into the image's own code, or an indirect one, whose bytes say less.
-func (c *code) followsCall(addr uint64) bool {
+func (c *Code) FollowsCall(addr uint64) bool {
 	if addr>>32 != 0 {
 		return c.findCall(addr) != notCall
 	}
@@ -489,13 +495,11 @@ const (
 	indirectCall
 )
 
-func (c *code) findCall(addr uint64) callKind {
-	var in insn
-	if _, ok := c.callBefore(addr, 5, &in); ok {
-		if t, target := in.turn(addr - 5); t == calls && c.executable(target) {
-			return directCall
-		}
+func (c *Code) findCall(addr uint64) callKind {
+	if target, ok := c.DirectCall(addr); ok && c.executable(target) {
+		return directCall
 	}
+	var in insn
 	// ff /2 with prefix, SIB and displacement: 2 to 8 bytes, and more with
 	// padding prefixes.
 	for n := uint64(2); n <= 9; n++ {
@@ -508,8 +512,22 @@ func (c *code) findCall(addr uint64) callKind {
 	return notCall
 }
 
+// CallSize is the length of a direct call.
+const CallSize = 5
+
+// DirectCall gives the target of the direct call that ends at addr.
+func (c *Code) DirectCall(addr uint64) (target uint64, ok bool) {
+	var in insn
+	at, ok := c.callBefore(addr, CallSize, &in)
+	if !ok {
+		return 0, false
+	}
+	t, target := in.turn(at)
+	return target, t == calls
+}
+
 // callBefore decodes the instruction that would start n bytes before addr.
-func (c *code) callBefore(addr, n uint64, in *insn) (uint64, bool) {
+func (c *Code) callBefore(addr, n uint64, in *insn) (uint64, bool) {
 	if addr < n {
 		return 0, false
 	}
@@ -518,7 +536,7 @@ func (c *code) callBefore(addr, n uint64, in *insn) (uint64, bool) {
 }
 
 // executable says whether addr is code of the image.
-func (c *code) executable(addr uint64) bool {
+func (c *Code) executable(addr uint64) bool {
 	for i := range c.layout.Loads {
 		l := &c.layout.Loads[i]
 		if l.Flags&1 != 0 && addr-l.Vaddr < l.Filesz { // PF_X

@@ -1,4 +1,4 @@
-package unwind
+package asm
 
 import (
 	"bytes"
@@ -13,12 +13,13 @@ import (
 
 	"unspool/dwarfcfi"
 	"unspool/dwarfcfi/elf"
+	"unspool/testdata/programs"
 	"unspool/unwind/rule"
 )
 
 // openCode reads a file's code. With CFI, only what that does not cover;
 // without, everything.
-func openCode(t testing.TB, path string, fdes iter.Seq2[uint64, uint64]) (*code, *dwarfcfi.Table) {
+func openCode(t testing.TB, path string, fdes iter.Seq2[uint64, uint64]) (*Code, *dwarfcfi.Table) {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
@@ -41,7 +42,7 @@ func openCode(t testing.TB, path string, fdes iter.Seq2[uint64, uint64]) (*code,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return readCode(f, layout, fdes), table
+	return New(f, layout, Covered{FDEs: fdes}), table
 }
 
 // TestRulesFromCodeAgreeWithCFI asks the code of libraries that have CFI, as
@@ -51,10 +52,10 @@ func TestRulesFromCodeAgreeWithCFI(t *testing.T) {
 	if testing.Short() {
 		every = 211
 	}
-	for _, path := range systemFiles(t) {
+	for _, path := range programs.System(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			c, table := openCode(t, path, nil)
-			compareWithCFI(t, c, table, every, c.rule)
+			compareWithCFI(t, c, table, every, c.Rule)
 		})
 	}
 }
@@ -63,7 +64,7 @@ func TestRulesFromCodeAgreeWithCFI(t *testing.T) {
 // rest of the code, as if CFI had holes of some functions each.
 func TestRulesNearbyAgreeWithCFI(t *testing.T) {
 	const functions = 8
-	for _, path := range systemFiles(t) {
+	for _, path := range programs.System(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			c, table := openCode(t, path, nil)
 			var starts []uint64
@@ -74,14 +75,14 @@ func TestRulesNearbyAgreeWithCFI(t *testing.T) {
 				starts = append(starts, fde.Start)
 			}
 			slices.Sort(starts)
-			near := readCode(c.r, c.layout, nil)
-			near.gap = func(addr uint64) (h hole, begins, ok bool) {
+			near := New(c.r, c.layout, Covered{})
+			near.covered.Gap = func(addr uint64) (h Hole, begins, ok bool) {
 				i, ok := slices.BinarySearch(starts, addr)
 				if !ok {
 					i--
 				}
 				i -= i % functions
-				return hole{starts[i], starts[min(i+functions, len(starts)-1)]}, false, true
+				return Hole{starts[i], starts[min(i+functions, len(starts)-1)]}, false, true
 			}
 			compareWithCFI(t, c, table, 211, near.ruleNearby)
 		})
@@ -89,7 +90,7 @@ func TestRulesNearbyAgreeWithCFI(t *testing.T) {
 }
 
 // compareWithCFI asks for the rules of all code that CFI covers.
-func compareWithCFI(t *testing.T, c *code, table *dwarfcfi.Table, every int, ask func(addr uint64) (rule.Rule, bool)) {
+func compareWithCFI(t *testing.T, c *Code, table *dwarfcfi.Table, every int, ask func(addr uint64) (rule.Rule, bool)) {
 	var asked, answered, agreed, odd, shown int
 	n := 0
 	var in insn
@@ -150,7 +151,7 @@ func show(r rule.Rule) string {
 
 // sameRule says whether a rule from code says what a rule from CFI says.
 // They cannot be compared when one is from SP and the other from BP.
-func sameRule(c *code, pc uint64, got, want rule.Rule) (same, comparable bool) {
+func sameRule(c *Code, pc uint64, got, want rule.Rule) (same, comparable bool) {
 	if got.Kind() == rule.Sigframe || want.Kind() == rule.Sigframe {
 		return got == want, true
 	}
@@ -178,14 +179,14 @@ func sameRule(c *code, pc uint64, got, want rule.Rule) (same, comparable bool) {
 
 // assemble gives a code of one segment at image address base, with a symbol
 // table in which no function is: what is known of starts comes from calls.
-func assemble(t testing.TB, text string) *code {
+func assemble(t testing.TB, text string) *Code {
 	t.Helper()
 	const base = 0x1000
 	layout := &elf.Layout{
 		Loads: []elf.Load{{Offset: 0, Vaddr: base, Filesz: uint64(len(text)), Memsz: uint64(len(text)), Flags: elf.PF_R | elf.PF_X}},
 		Text:  []elf.Range{{Name: ".init", Start: base, End: base + uint64(len(text))}},
 	}
-	return readCode(strings.NewReader(text), layout, nil)
+	return New(strings.NewReader(text), layout, Covered{})
 }
 
 // TestRuleAtEachInstruction reads functions that the reader can check by eye.
@@ -223,7 +224,7 @@ func TestRuleAtEachInstruction(t *testing.T) {
 	} {
 		code := assemble(t, c.text)
 		for off, want := range c.want {
-			got, ok := code.rule(0x1000 + off)
+			got, ok := code.Rule(0x1000 + off)
 			if got != want || ok != (want != rule.None) {
 				t.Errorf("%s: at %d %v, want %v", c.name, off, got, want)
 			}
@@ -235,7 +236,7 @@ func TestRuleAtEachInstruction(t *testing.T) {
 func TestRuleFromTheWayOut(t *testing.T) {
 	c := assemble(t, "\xeb\xfe\x90\x48\x83\xc4\x18\x5b\x5d\xc3")
 	for off, want := range map[uint64]rule.Rule{2: rule.GuessSP | 2<<4 | 6<<16, 7: rule.GuessSP | 2<<4 | 3<<16, 9: rule.GuessSP | 1<<16} {
-		if got, _ := c.rule(0x1000 + off); got != want {
+		if got, _ := c.Rule(0x1000 + off); got != want {
 			t.Errorf("at %d: %v, want %v", off, got, want)
 		}
 	}
@@ -246,13 +247,13 @@ func TestMusl(t *testing.T) {
 	const restorer = "\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"
 	c := assemble(t, "\xc3\x90\x90\x90"+restorer+"\x90")
 	for _, off := range []uint64{3, 4, 11, 13} { // the byte before, the first, the system call, the kernel's return
-		if got, _ := c.rule(0x1000 + off); got != rule.Sigframe {
+		if got, _ := c.Rule(0x1000 + off); got != rule.Sigframe {
 			t.Errorf("restorer at %d: %v", off, got)
 		}
 	}
 	// syscall; test %eax, %eax; jnz 1f; xor %ebp, %ebp; pop %rdi; call *%r9; exit
 	c = assemble(t, "\x0f\x05\x85\xc0\x75\x0f\x31\xed\x5f\x41\xff\xd1\x89\xc7\x31\xc0\xb0\x3c\x0f\x05\xf4\xc3")
-	if got, _ := c.rule(0x1000 + 11); got != rule.EndOfStack {
+	if got, _ := c.Rule(0x1000 + 11); got != rule.EndOfStack {
 		t.Errorf("clone's child: %#x", got)
 	}
 }
@@ -279,29 +280,10 @@ func TestFollowsCall(t *testing.T) {
 	} {
 		code := assemble(t, c.text+"\xc3")
 		for range 2 { // found, and remembered
-			if got := code.followsCall(0x1000 + uint64(len(c.text))); got != c.want {
+			if got := code.FollowsCall(0x1000 + uint64(len(c.text))); got != c.want {
 				t.Errorf("%s: %v", c.name, got)
 			}
 		}
-	}
-}
-
-// TestSignalFrameHoldsAllRegisters is about what a walk knows below a signal
-// restorer that has no CFI.
-func TestSignalFrameHoldsAllRegisters(t *testing.T) {
-	stack := Stack{Base: 0x1000, Data: make([]byte, 512)}
-	for i := range sigcontext {
-		stack.Data[40+8*i] = byte(100 + i)
-	}
-	var c checkpoint
-	c.signal(3, 0x1000, &stack)
-	for i, n := range sigcontext {
-		if v, ok := c.regs.Get(n); !ok || v != uint64(100+i) {
-			t.Errorf("register %d: %d, %v", n, v, ok)
-		}
-	}
-	if c.frame != 3 || !c.exact {
-		t.Errorf("%+v", c)
 	}
 }
 
@@ -321,23 +303,23 @@ func FuzzCode(f *testing.F) {
 			layout.Text = []elf.Range{{Name: ".init", Start: base, End: base + size}}
 			layout.PLT = []elf.Range{{Name: ".plt", Start: base + size/2, End: base + size}}
 		}
-		c := readCode(bytes.NewReader(text), layout, func(yield func(a, b uint64) bool) {
+		c := New(bytes.NewReader(text), layout, Covered{FDEs: func(yield func(a, b uint64) bool) {
 			_ = yield(base+3, base+5) && yield(base+uint64(at), base+uint64(at)+2)
-		})
+		}})
 		if at&2 != 0 {
-			c.gap = func(addr uint64) (h hole, begins, ok bool) {
-				return hole{base + 1, base + size}, at&4 != 0, addr > base && addr < base+size
+			c.covered.Gap = func(addr uint64) (h Hole, begins, ok bool) {
+				return Hole{base + 1, base + size}, at&4 != 0, addr > base && addr < base+size
 			}
 		}
 		for addr := base; addr < base+min(size, 64); addr++ {
-			a, aok := c.rule(addr)
+			a, aok := c.Rule(addr)
 			if !aok && a != rule.None || aok && a == rule.None {
 				t.Fatalf("%#x: %#x, %v", addr, a, aok)
 			}
-			if b, bok := c.rule(addr); a != b || aok != bok {
+			if b, bok := c.Rule(addr); a != b || aok != bok {
 				t.Fatalf("%#x: %#x, then %#x", addr, a, b)
 			}
-			c.followsCall(addr)
+			c.FollowsCall(addr)
 		}
 	})
 }
@@ -365,10 +347,10 @@ func BenchmarkRuleFromCode(b *testing.B) {
 			if mode == "far" {
 				rand.New(rand.NewPCG(1, 2)).Shuffle(len(pcs), func(i, j int) { pcs[i], pcs[j] = pcs[j], pcs[i] })
 			}
-			c.rule(pcs[0])
+			c.Rule(pcs[0])
 			b.ResetTimer()
 			for i := range b.N {
-				c.rule(pcs[i%len(pcs)])
+				c.Rule(pcs[i%len(pcs)])
 			}
 		})
 	}
@@ -385,7 +367,7 @@ func BenchmarkRuleFromCode(b *testing.B) {
 			b.Skip(err)
 		}
 		for range b.N {
-			c.followsCall(d.Start + 5)
+			c.FollowsCall(d.Start + 5)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package unwind
+package asm
 
 import "encoding/binary"
 
@@ -8,9 +8,9 @@ import "encoding/binary"
 // replacement: it gives wrong lengths for vzeroupper, adcx and endbr64 and
 // knows no XOP, all of which hand-written assembly is full of.
 type insn struct {
-	n       int   // length in bytes
-	space   uint8 // opcode map: 0 one byte, 1 0F, 2 0F38, 3 0F3A; others as VEX, EVEX and XOP number them
-	vector  uint8 // encoding: legacy, or a prefix that carries the map
+	n       int      // length in bytes
+	space   uint8    // opcode map: 0 one byte, 1 0F, 2 0F38, 3 0F3A; others as VEX, EVEX and XOP number them
+	vector  encoding // legacy, or a prefix that carries the map
 	op      byte
 	prefix  byte // mandatory prefix: 0, 0x66, 0xf2, 0xf3
 	rex     byte // 0 when there is none; only its presence and W matter here
@@ -29,8 +29,11 @@ type insn struct {
 	fixed   bool // 0x67: 32-bit addresses
 }
 
+// An encoding is how an instruction begins.
+type encoding uint8
+
 const (
-	legacy = iota
+	legacy encoding = iota
 	vex
 	evex
 	xop

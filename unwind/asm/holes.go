@@ -1,4 +1,4 @@
-package unwind
+package asm
 
 import (
 	"bytes"
@@ -12,13 +12,13 @@ import (
 
 // A codeMap says where functions start in the code that CFI does not cover.
 type codeMap struct {
-	holes  []hole   // by address
+	holes  []Hole   // by address
 	starts []uint64 // by address, in holes only
 	whole  bool     // of all the code, not just of the holes that were asked for
 }
 
-// A hole is code that no FDE covers.
-type hole struct{ lo, hi uint64 }
+// A Hole is code that no FDE covers.
+type Hole struct{ Lo, Hi uint64 }
 
 // Limits on what a file may cost.
 const (
@@ -30,17 +30,17 @@ const (
 	maxSwept   = 4 << 20 // bytes of code read for calls: some 25 ms, in which nothing else is read from the rings
 )
 
-func (m *codeMap) hole(addr uint64) (hole, bool) { return holeAt(m.holes, addr) }
+func (m *codeMap) hole(addr uint64) (Hole, bool) { return holeAt(m.holes, addr) }
 
 func (m *codeMap) inHole(addr uint64) bool {
 	_, ok := m.hole(addr)
 	return ok
 }
 
-func holeAt(list []hole, addr uint64) (hole, bool) {
-	i := sort.Search(len(list), func(i int) bool { return list[i].lo > addr }) - 1
-	if i < 0 || addr >= list[i].hi {
-		return hole{}, false
+func holeAt(list []Hole, addr uint64) (Hole, bool) {
+	i := sort.Search(len(list), func(i int) bool { return list[i].Lo > addr }) - 1
+	if i < 0 || addr >= list[i].Hi {
+		return Hole{}, false
 	}
 	return list[i], true
 }
@@ -60,8 +60,8 @@ func (m *codeMap) isStart(addr uint64) bool {
 }
 
 // note adds a hole with its starts, unless it is there.
-func (m *codeMap) note(h hole, starts func(add func(uint64))) {
-	i, ok := slices.BinarySearchFunc(m.holes, h.lo, func(h hole, lo uint64) int { return cmp.Compare(h.lo, lo) })
+func (m *codeMap) note(h Hole, starts func(add func(uint64))) {
+	i, ok := slices.BinarySearchFunc(m.holes, h.Lo, func(h Hole, lo uint64) int { return cmp.Compare(h.Lo, lo) })
 	if ok || len(m.holes) >= maxHoles || len(m.starts) >= maxStarts {
 		return
 	}
@@ -81,7 +81,7 @@ func (m *codeMap) drop(start uint64) {
 }
 
 // survey finds all holes and starts.
-func (c *code) survey() *codeMap {
+func (c *Code) survey() *codeMap {
 	m := &codeMap{holes: c.holes(), whole: true}
 	if len(m.holes) == 0 {
 		return m
@@ -102,7 +102,7 @@ func (c *code) survey() *codeMap {
 	}
 	for _, h := range m.holes {
 		// What starts a section may be the cold part of a function.
-		if !sections[h.lo] {
+		if !sections[h.Lo] {
 			add(c.skipPadding(h))
 		}
 	}
@@ -124,67 +124,67 @@ const highest = 1 << 62
 // aligns says whether a hole between two functions with CFI is no more than
 // what aligns the second one: a function that is aligned itself makes a larger
 // hole. In a large file there are hundreds of thousands.
-func (h hole) aligns() bool { return h.hi%alignment == 0 && h.hi-h.lo < alignment }
+func (h Hole) aligns() bool { return h.Hi%alignment == 0 && h.Hi-h.Lo < alignment }
 
 // holes subtracts what CFI covers from what can be executed, and leaves out
 // what aligns functions.
-func (c *code) holes() []hole {
-	var all []hole
+func (c *Code) holes() []Hole {
+	var all []Hole
 	for _, r := range c.layout.Text {
-		all = append(all, hole{r.Start, r.End})
+		all = append(all, Hole{r.Start, r.End})
 	}
 	if len(all) == 0 {
 		for _, l := range c.layout.Loads {
 			if l.Flags&elf.PF_X != 0 && l.Vaddr+l.Filesz > l.Vaddr {
-				all = append(all, hole{l.Vaddr, l.Vaddr + l.Filesz})
+				all = append(all, Hole{l.Vaddr, l.Vaddr + l.Filesz})
 			}
 		}
 	}
-	all = slices.DeleteFunc(all, func(h hole) bool { return h.hi > highest })
-	slices.SortFunc(all, func(a, b hole) int { return cmp.Compare(a.lo, b.lo) })
-	var covered []hole
-	if c.fdes != nil {
-		for start, end := range c.fdes {
+	all = slices.DeleteFunc(all, func(h Hole) bool { return h.Hi > highest })
+	slices.SortFunc(all, func(a, b Hole) int { return cmp.Compare(a.Lo, b.Lo) })
+	var covered []Hole
+	if c.covered.FDEs != nil {
+		for start, end := range c.covered.FDEs {
 			if start >= end {
 				continue
 			}
-			if n := len(covered); n > 0 && covered[n-1].hi == start {
-				covered[n-1].hi = end
+			if n := len(covered); n > 0 && covered[n-1].Hi == start {
+				covered[n-1].Hi = end
 				continue
 			}
 			if len(covered) >= maxCovered {
 				return nil
 			}
-			covered = append(covered, hole{start, end})
+			covered = append(covered, Hole{start, end})
 		}
 	}
-	slices.SortFunc(covered, func(a, b hole) int { return cmp.Compare(a.lo, b.lo) })
-	var holes []hole
+	slices.SortFunc(covered, func(a, b Hole) int { return cmp.Compare(a.Lo, b.Lo) })
+	var holes []Hole
 	k := 0
 	for _, h := range all {
-		keep := func(part hole) {
-			if part.lo < part.hi && (part.lo == h.lo || part.hi == h.hi || !part.aligns()) && len(holes) < maxHoles {
+		keep := func(part Hole) {
+			if part.Lo < part.Hi && (part.Lo == h.Lo || part.Hi == h.Hi || !part.aligns()) && len(holes) < maxHoles {
 				holes = append(holes, part)
 			}
 		}
-		lo := h.lo
-		for ; k < len(covered) && lo < h.hi && covered[k].lo < h.hi; k++ {
-			keep(hole{lo, covered[k].lo})
-			lo = max(lo, covered[k].hi)
-			if covered[k].hi > h.hi {
+		lo := h.Lo
+		for ; k < len(covered) && lo < h.Hi && covered[k].Lo < h.Hi; k++ {
+			keep(Hole{lo, covered[k].Lo})
+			lo = max(lo, covered[k].Hi)
+			if covered[k].Hi > h.Hi {
 				break
 			}
 		}
-		keep(hole{lo, h.hi})
+		keep(Hole{lo, h.Hi})
 	}
 	return holes
 }
 
 // skipPadding gives the first instruction of a hole that is no padding.
-func (c *code) skipPadding(h hole) uint64 {
+func (c *Code) skipPadding(h Hole) uint64 {
 	var in insn
-	addr := h.lo
-	for addr < h.hi && addr < h.lo+64 && in.decode(c.bytes(addr)) {
+	addr := h.Lo
+	for addr < h.Hi && addr < h.Lo+64 && in.decode(c.bytes(addr)) {
 		if !in.isPadding() {
 			break
 		}
@@ -196,19 +196,19 @@ func (c *code) skipPadding(h hole) uint64 {
 // sweep reads the code from end to end for what it calls and for the
 // addresses of functions that it takes. Where functions are not aligned,
 // only an address behind the end of another one is believed to be a function's.
-func (c *code) sweep(m *codeMap, add func(uint64)) {
+func (c *Code) sweep(m *codeMap, add func(uint64)) {
 	var in insn
 	left := uint64(maxSwept)
 	text := c.layout.Text
-	ranges := make([]hole, 0, len(text))
+	ranges := make([]Hole, 0, len(text))
 	for _, r := range text {
-		ranges = append(ranges, hole{r.Start, r.End})
+		ranges = append(ranges, Hole{r.Start, r.End})
 	}
 	if len(ranges) == 0 {
 		ranges = c.holes()
 	}
 	for _, h := range ranges {
-		for addr := h.lo; addr < h.hi && left > 0; {
+		for addr := h.Lo; addr < h.Hi && left > 0; {
 			b := c.bytes(addr)
 			if len(b) == 0 {
 				break
@@ -238,7 +238,7 @@ func (c *code) sweep(m *codeMap, add func(uint64)) {
 
 // followsEnd says whether the code before addr ends a function: a return, a
 // jump, or padding.
-func (c *code) followsEnd(addr uint64) bool {
+func (c *Code) followsEnd(addr uint64) bool {
 	const most = 8 // bytes of the longest of paddings
 	if addr < most || !c.executable(addr) {
 		return false
@@ -272,7 +272,7 @@ var paddings = [][]byte{
 
 // isFunction says whether a word of the data that points to addr points to a
 // function.
-func (c *code) isFunction(addr uint64, constant bool) bool {
+func (c *Code) isFunction(addr uint64, constant bool) bool {
 	if !c.executable(addr) {
 		return false
 	}
@@ -289,7 +289,7 @@ const maxPointed = 1 << 20
 // pointers adds the functions whose addresses stand in data: tables of
 // functions of a file that is not relocated. In constant data, where the
 // tables of switches lie too, only what begins as functions do is believed.
-func (c *code) pointers(m *codeMap, add func(uint64)) {
+func (c *Code) pointers(m *codeMap, add func(uint64)) {
 	left := uint64(maxPointed)
 	var buf [4096]byte
 	for i := range c.layout.Loads {
@@ -311,7 +311,7 @@ func (c *code) pointers(m *codeMap, add func(uint64)) {
 }
 
 // symbols adds the functions of the symbol tables.
-func (c *code) symbols(add func(uint64)) {
+func (c *Code) symbols(add func(uint64)) {
 	f, err := elf.NewFile(c.r)
 	if err != nil || f.Class != elf.ELFCLASS64 {
 		return

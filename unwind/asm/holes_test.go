@@ -1,4 +1,4 @@
-package unwind
+package asm
 
 import (
 	"iter"
@@ -12,10 +12,10 @@ import (
 	"unspool/unwind/rule"
 )
 
-func eachHole(list []hole) iter.Seq2[uint64, uint64] {
+func eachHole(list []Hole) iter.Seq2[uint64, uint64] {
 	return func(yield func(lo, hi uint64) bool) {
 		for _, h := range list {
-			if !yield(h.lo, h.hi) {
+			if !yield(h.Lo, h.Hi) {
 				return
 			}
 		}
@@ -26,21 +26,21 @@ func TestHoles(t *testing.T) {
 	text := []elf.Range{{Name: ".text", Start: 0x1000, End: 0x1200}, {Name: ".plt.got", Start: 0x1200, End: 0x1208}}
 	for _, c := range []struct {
 		name    string
-		covered []hole
-		want    []hole
+		covered []Hole
+		want    []Hole
 	}{
-		{"no CFI", nil, []hole{{0x1000, 0x1200}, {0x1200, 0x1208}}},
-		{"all covered", []hole{{0x1000, 0x1208}}, nil},
-		{"out of order", []hole{{0x1100, 0x1200}, {0x1000, 0x1080}}, []hole{{0x1080, 0x1100}, {0x1200, 0x1208}}},
-		{"overlap", []hole{{0x1000, 0x1180}, {0x1040, 0x1080}, {0x1100, 0x1200}}, []hole{{0x1200, 0x1208}}},
-		{"empty", []hole{{0x1080, 0x1080}, {0x1000, 0x1200}}, []hole{{0x1200, 0x1208}}},
-		{"what aligns a function", []hole{{0x1000, 0x1071}, {0x1080, 0x1200}}, []hole{{0x1200, 0x1208}}},
-		{"an aligned function", []hole{{0x1000, 0x1070}, {0x1080, 0x1200}}, []hole{{0x1070, 0x1080}, {0x1200, 0x1208}}},
-		{"a short function, not aligned", []hole{{0x1000, 0x1071}, {0x1079, 0x1200}}, []hole{{0x1071, 0x1079}, {0x1200, 0x1208}}},
-		{"short ends of a section", []hole{{0x1010, 0x11f8}}, []hole{{0x1000, 0x1010}, {0x11f8, 0x1200}, {0x1200, 0x1208}}},
-		{"a short section", []hole{{0x1000, 0x1200}, {0x1208, 0x1300}}, []hole{{0x1200, 0x1208}}},
+		{"no CFI", nil, []Hole{{0x1000, 0x1200}, {0x1200, 0x1208}}},
+		{"all covered", []Hole{{0x1000, 0x1208}}, nil},
+		{"out of order", []Hole{{0x1100, 0x1200}, {0x1000, 0x1080}}, []Hole{{0x1080, 0x1100}, {0x1200, 0x1208}}},
+		{"overlap", []Hole{{0x1000, 0x1180}, {0x1040, 0x1080}, {0x1100, 0x1200}}, []Hole{{0x1200, 0x1208}}},
+		{"empty", []Hole{{0x1080, 0x1080}, {0x1000, 0x1200}}, []Hole{{0x1200, 0x1208}}},
+		{"what aligns a function", []Hole{{0x1000, 0x1071}, {0x1080, 0x1200}}, []Hole{{0x1200, 0x1208}}},
+		{"an aligned function", []Hole{{0x1000, 0x1070}, {0x1080, 0x1200}}, []Hole{{0x1070, 0x1080}, {0x1200, 0x1208}}},
+		{"a short function, not aligned", []Hole{{0x1000, 0x1071}, {0x1079, 0x1200}}, []Hole{{0x1071, 0x1079}, {0x1200, 0x1208}}},
+		{"short ends of a section", []Hole{{0x1010, 0x11f8}}, []Hole{{0x1000, 0x1010}, {0x11f8, 0x1200}, {0x1200, 0x1208}}},
+		{"a short section", []Hole{{0x1000, 0x1200}, {0x1208, 0x1300}}, []Hole{{0x1200, 0x1208}}},
 	} {
-		code := readCode(strings.NewReader(""), &elf.Layout{Text: text}, eachHole(c.covered))
+		code := New(strings.NewReader(""), &elf.Layout{Text: text}, Covered{FDEs: eachHole(c.covered)})
 		if got := code.holes(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %x, want %x", c.name, got, c.want)
 		}
@@ -60,15 +60,15 @@ func TestPLTBehindMoreFunctionsThanHolesAreKept(t *testing.T) {
 			Text:  []elf.Range{{Name: ".text", End: base}, {Name: ".plt", Start: base, End: base + uint64(len(plt))}},
 			PLT:   []elf.Range{{Name: ".plt", Start: base, End: base + uint64(len(plt))}},
 		}
-		c := readCode(strings.NewReader(plt), layout, func(yield func(lo, hi uint64) bool) {
+		c := New(strings.NewReader(plt), layout, Covered{FDEs: func(yield func(lo, hi uint64) bool) {
 			for i := range uint64(functions) {
 				if !yield(i*apart, (i+1)*apart-gap) {
 					return
 				}
 			}
-		})
+		}})
 		for off, words := range map[uint64]rule.Rule{0: 2, 6: 3, 16: 1, 22: 1, 27: 2} {
-			if got, _ := c.rule(base + off); got != rule.GuessSP|words<<16 {
+			if got, _ := c.Rule(base + off); got != rule.GuessSP|words<<16 {
 				t.Errorf("%s: at %d %s, want SP+%d", name, off, show(got), 8*words)
 			}
 		}
@@ -90,7 +90,7 @@ func TestBoltedLibraries(t *testing.T) {
 	for _, path := range []string{llvm[0], driver[0]} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			c, table := openCode(t, path, nil)
-			var covered []hole
+			var covered []Hole
 			for d, err := range table.FDEs() {
 				if err != nil {
 					t.Fatal(err)
@@ -98,9 +98,9 @@ func TestBoltedLibraries(t *testing.T) {
 				if got, err := table.FDE(d.Start); d.Start < d.End && (err != nil || !got.Covers(d.Start)) {
 					t.Errorf("%#x is not found in its FDE: %v", d.Start, err)
 				}
-				covered = append(covered, hole{d.Start, d.End})
+				covered = append(covered, Hole{d.Start, d.End})
 			}
-			c.fdes = eachHole(covered)
+			c.covered.FDEs = eachHole(covered)
 			if n := len(c.chart().holes); n == 0 || n == maxHoles {
 				t.Errorf("%d holes", n)
 			}
@@ -108,16 +108,16 @@ func TestBoltedLibraries(t *testing.T) {
 			var in insn
 			n, asked, answered := 0, 0, 0
 			for _, h := range c.charted.holes {
-				if _, ok := c.plt(h.lo); ok {
+				if _, ok := c.plt(h.Lo); ok {
 					checkPLT(t, c, h)
 					continue
 				}
-				for pc := c.skipPadding(h); pc < h.hi && in.decode(c.bytes(pc)); pc += uint64(in.n) {
+				for pc := c.skipPadding(h); pc < h.Hi && in.decode(c.bytes(pc)); pc += uint64(in.n) {
 					if n++; n%every != 0 || in.isPadding() {
 						continue
 					}
 					asked++
-					if _, ok := c.rule(pc); ok {
+					if _, ok := c.Rule(pc); ok {
 						answered++
 					}
 				}
@@ -132,16 +132,16 @@ func TestBoltedLibraries(t *testing.T) {
 
 // checkPLT asks for the whole of a lazily bound .plt: 16 bytes for each
 // function, a jmp, a push and a jmp to the first entry, which pushes once more.
-func checkPLT(t *testing.T, c *code, h hole) {
+func checkPLT(t *testing.T, c *Code, h Hole) {
 	t.Helper()
 	var in insn
 	asked := 0
-	for pc := h.lo; pc < h.hi && in.decode(c.bytes(pc)); pc += uint64(in.n) {
+	for pc := h.Lo; pc < h.Hi && in.decode(c.bytes(pc)); pc += uint64(in.n) {
 		if in.isPadding() {
 			continue
 		}
 		asked++
-		first, off := pc < h.lo+16, (pc-h.lo)%16
+		first, off := pc < h.Lo+16, (pc-h.Lo)%16
 		want := rule.Rule(1)
 		if first {
 			want = 2
@@ -149,7 +149,7 @@ func checkPLT(t *testing.T, c *code, h hole) {
 		if first && off >= 6 || off >= 11 {
 			want++
 		}
-		if got, _ := c.rule(pc); got != rule.GuessSP|want<<16 {
+		if got, _ := c.Rule(pc); got != rule.GuessSP|want<<16 {
 			t.Errorf("%#x, %d bytes into an entry: %s, want SP+%d", pc, off, show(got), 8*want)
 		}
 	}

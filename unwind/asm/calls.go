@@ -1,4 +1,4 @@
-package unwind
+package asm
 
 // This file follows registers over calls of functions that leave them alone: assembly that keeps the
 // incoming SP in a register that calls may change calls helpers that do not.
@@ -35,8 +35,8 @@ func (k *keptRegs) restore(s *state) {
 	}
 }
 
-// keeps says whether the function that holds addr leaves a register alone.
-func (c *code) keeps(addr uint64, reg uint8) bool {
+// Keeps says whether the function that holds addr leaves a register alone.
+func (c *Code) Keeps(addr uint64, reg uint8) bool {
 	h, ok := c.chart().hole(addr)
 	if !ok {
 		return false
@@ -48,7 +48,7 @@ func (c *code) keeps(addr uint64, reg uint8) bool {
 // clobbers gives the registers that the function at start may change: those that
 // its instructions write, or all that calls may change when it calls another one or goes on
 // where it cannot be followed.
-func (c *code) clobbers(start uint64) uint16 {
+func (c *Code) clobbers(start uint64) uint16 {
 	const (
 		most = 200
 		span = 4096
@@ -63,7 +63,7 @@ func (c *code) clobbers(start uint64) uint16 {
 	if h, ok := c.charted.hole(start); ok {
 		p := &c.probes[0]
 		p.c, p.depth = c, 1
-		p.lo, p.hi, p.whole, p.start = start, min(h.hi, start+span), true, start
+		p.lo, p.hi, p.whole, p.start = start, min(h.Hi, start+span), true, start
 		if p.discover(start, most) < most {
 			regs = p.writes()
 		}

@@ -1,4 +1,4 @@
-package unwind
+package asm
 
 import (
 	"bufio"
@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/arch/x86/x86asm"
+
+	"unspool/testdata/programs"
 )
 
 // TestInstructionsAreAsLongAsObjdumpSays compares lengths over whole libraries.
@@ -17,7 +19,7 @@ func TestInstructionsAreAsLongAsObjdumpSays(t *testing.T) {
 	if err != nil {
 		t.Skip("skipped for want of objdump")
 	}
-	files := systemFiles(t)
+	files := programs.System(t)
 	if testing.Short() {
 		files = files[:1]
 	}
@@ -104,7 +106,7 @@ func writtenRegs(inst x86asm.Inst) uint16 {
 // TestWritesOfRegistersAreKnown asks golang.org/x/arch what instructions of
 // libc have as their destination. It knows fewer of them, but these well.
 func TestWritesOfRegistersAreKnown(t *testing.T) {
-	f, err := elf.Open(systemFiles(t)[0])
+	f, err := elf.Open(programs.System(t)[0])
 	if err != nil {
 		t.Fatal(err)
 	}

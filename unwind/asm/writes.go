@@ -1,4 +1,4 @@
-package unwind
+package asm
 
 // What instructions that are not followed in detail do to the general
 // registers. Only what is written matters; a register too many in the answer

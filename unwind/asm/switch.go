@@ -1,4 +1,4 @@
-package unwind
+package asm
 
 import (
 	"encoding/binary"
@@ -54,7 +54,7 @@ func (v value) table() (value, bool) {
 
 // tableWord is the value of a load from a table of words of the given size,
 // indexed by a register.
-func (s *state) tableWord(in *insn, size uint8, kind uint8) value {
+func (s *state) tableWord(in *insn, size uint8, kind valueKind) value {
 	if !in.index || in.scale != size || in.segment || in.fixed {
 		return value{}
 	}

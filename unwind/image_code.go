@@ -1,0 +1,43 @@
+package unwind
+
+import (
+	"unspool/unwind/asm"
+	"unspool/vmas"
+)
+
+// fdes yields the ranges that CFI covers.
+func (im *Image) fdes(yield func(start, end uint64) bool) {
+	if im.cfi == nil {
+		return
+	}
+	for d, err := range im.cfi.FDEs() {
+		if err == nil && !yield(d.Start, d.End) {
+			return
+		}
+	}
+}
+
+// gap gives what lies around addr between two FDEs, or the function of Go's that holds it
+// and about which Go says no more.
+func (im *Image) gap(addr uint64) (h asm.Hole, begins, ok bool) {
+	if t := im.golang; t != nil {
+		if i, ok := t.function(addr); ok {
+			return asm.Hole{Lo: t.text + t.start(i), Hi: t.text + t.start(i+1)}, true, true
+		}
+	}
+	if im.cfi == nil {
+		return h, false, false
+	}
+	h.Lo, h.Hi, ok = im.cfi.Gap(addr)
+	return h, false, ok
+}
+
+// endsContext says whether a call that ends before pc, in m, is none: pc is where a
+// coroutine ends.
+func (im *Image) endsContext(m *vmas.Mapping, pc uint64) bool {
+	if im.code == nil || pc >= m.End {
+		return false
+	}
+	addr, ok := im.address(pc - m.Start + m.Offset)
+	return ok && im.code.IsContextEnd(addr)
+}
