@@ -9,6 +9,7 @@ import (
 	"unspool/dwarfcfi"
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/asm"
+	"unspool/unwind/gotab"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -35,9 +36,9 @@ type Image struct {
 	err    error // why the file could not be opened or parsed
 	cfi    *dwarfcfi.Table
 	loads  []elf.Load
-	entry  uint64    // address of the ELF entry point
-	golang *pclntab  // of a Go binary
-	code   *asm.Code // for what has no CFI, on i386 for where coroutines end
+	entry  uint64       // address of the ELF entry point
+	golang *gotab.Table // of a Go binary
+	code   *asm.Code    // for what has no CFI, on i386 for where coroutines end
 	rules  rule.Cache
 	wide   []rule.WideRule
 	hit    bool
@@ -84,7 +85,7 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) rule.Rule {
 	defer im.guard(debug.SetPanicOnFault(true), &fault)
 	if im.golang != nil {
 		if addr, ok := im.address(pc - m.Start + m.Offset); ok {
-			if r, ok := im.golang.rule(addr); ok {
+			if r, ok := im.golang.Rule(addr); ok {
 				return r
 			}
 		}
@@ -157,7 +158,7 @@ func (im *Image) inGo(addr uint64) (ok bool) {
 	if im.golang != nil {
 		var fault error
 		defer im.guard(debug.SetPanicOnFault(true), &fault)
-		_, ok = im.golang.function(addr)
+		_, _, ok = im.golang.Function(addr)
 	}
 	return ok
 }
@@ -168,7 +169,7 @@ func (im *Image) tableRow(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {
 		return dwarfcfi.ErrNoFDE
 	}
 	if im.golang != nil {
-		if err := im.golang.row(addr, row); err != errNotGo {
+		if err := im.golang.Row(addr, row); err != gotab.ErrNotGo {
 			return err
 		}
 	}
@@ -236,8 +237,8 @@ func (im *Image) read() (err error) {
 		im.mapFile()
 	}
 	im.code = asm.New(r, layout, asm.Covered{FDEs: im.fdes, Gap: im.gap})
-	im.golang, err = readPclntab(r, im.size, layout, im.mapped)
-	if err != nil && err != errNoPclntab && im.store.Failed != nil {
+	im.golang, err = gotab.Read(r, im.size, layout, im.mapped)
+	if err != nil && err != gotab.ErrNone && im.store.Failed != nil {
 		im.store.Failed(im.Path, err)
 	}
 	var sections dwarfcfi.Sections

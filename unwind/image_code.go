@@ -21,8 +21,8 @@ func (im *Image) fdes(yield func(start, end uint64) bool) {
 // and about which Go says no more.
 func (im *Image) gap(addr uint64) (h asm.Hole, begins, ok bool) {
 	if t := im.golang; t != nil {
-		if i, ok := t.function(addr); ok {
-			return asm.Hole{Lo: t.text + t.start(i), Hi: t.text + t.start(i+1)}, true, true
+		if h.Lo, h.Hi, ok = t.Function(addr); ok {
+			return h, true, true
 		}
 	}
 	if im.cfi == nil {

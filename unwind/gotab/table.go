@@ -1,4 +1,4 @@
-package unwind
+package gotab
 
 import (
 	"bytes"
@@ -10,14 +10,14 @@ import (
 	"unspool/dwarfcfi/elf"
 )
 
-// A pclntab is the function table of a Go binary (.gopclntab), which stands
+// A Table is the function table of a Go binary (.gopclntab), which stands
 // in for the CFI that Go code lacks: its pcsp tables say for every PC how far
 // SP has moved since the function was entered. The format is that of
 // runtime/symtab.go and cmd/link/internal/ld/pcln.go; it has had three
 // versions that matter, told apart by a magic number (internal/abi/symtab.go).
 //
 // It is searched where it lies; what is looked at is what a PC needs.
-type pclntab struct {
+type Table struct {
 	version uint64
 	count   uint64 // of functions
 	funcs   []byte // the functions: pairs of start and place of a goFunc, then these
@@ -29,8 +29,8 @@ type pclntab struct {
 	asm  map[uint32]*asmFunc // what is known of the functions that were looked at, by index; nil for compiled ones
 }
 
-// errNoPclntab says that a file has no Go function table that can be used.
-var errNoPclntab = errors.New("no Go function table")
+// ErrNone says that a file has no Go function table that can be used.
+var ErrNone = errors.New("no Go function table")
 
 // Magic numbers, as the first eight bytes of the table: magic, two zeros, the
 // size of the shortest instruction, the size of a pointer.
@@ -88,19 +88,19 @@ func readHeader(b []byte) (h goHeader, ok bool) {
 	return h, h.nfunc > 0 && h.nfunc <= maxGoFuncs && h.pctab <= h.funcs
 }
 
-// readPclntab finds the function table of an ELF file of size bytes, in file where that is
+// Read finds the function table of an ELF file of size bytes, in file where that is
 // the file in memory, which stays in use then; else it reads what matters. The error is
-// errNoPclntab for what is no Go binary, or says what is wrong with the table.
-func readPclntab(r io.ReaderAt, size int64, layout *elf.Layout, file []byte) (*pclntab, error) {
+// ErrNone for what is no Go binary, or says what is wrong with the table.
+func Read(r io.ReaderAt, size int64, layout *elf.Layout, file []byte) (*Table, error) {
 	if layout.Machine != elf.EM_X86_64 || layout.Class != elf.ELFCLASS64 {
-		return nil, errNoPclntab
+		return nil, ErrNone
 	}
-	off, length, textSection := findPclntab(r, size, layout)
+	off, length, textSection := findTable(r, size, layout)
 	if length == 0 {
-		return nil, errNoPclntab
+		return nil, ErrNone
 	}
 	if length > maxPclntab || off > uint64(size) || length > uint64(size)-off {
-		return nil, fmt.Errorf(".gopclntab: %d bytes at offset %#x are not in the file: %w", length, off, errNoPclntab)
+		return nil, fmt.Errorf(".gopclntab: %d bytes at offset %#x are not in the file: %w", length, off, ErrNone)
 	}
 	var head [72]byte
 	if _, err := r.ReadAt(head[:min(length, 72)], int64(off)); err != nil {
@@ -108,7 +108,7 @@ func readPclntab(r io.ReaderAt, size int64, layout *elf.Layout, file []byte) (*p
 	}
 	h, ok := readHeader(head[:])
 	if !ok || h.funcs >= length || h.names >= length || file != nil && int64(len(file)) != size {
-		return nil, fmt.Errorf(".gopclntab: bad header at offset %#x: %w", off, errNoPclntab)
+		return nil, fmt.Errorf(".gopclntab: bad header at offset %#x: %w", off, ErrNone)
 	}
 	// The names and the file table, a third of the table, stay unread.
 	var data []byte
@@ -120,7 +120,7 @@ func readPclntab(r io.ReaderAt, size int64, layout *elf.Layout, file []byte) (*p
 			return nil, fmt.Errorf(".gopclntab: offset %#x: %w", off+h.pctab, err)
 		}
 	}
-	t := &pclntab{
+	t := &Table{
 		version: h.version, count: h.nfunc, pctab: data[:h.funcs-h.pctab], funcs: data[h.funcs-h.pctab:],
 		code: &goCode{r: r, loads: layout.Loads, names: int64(off + h.names), namesEnd: int64(off + length)},
 		asm:  make(map[uint32]*asmFunc),
@@ -145,12 +145,12 @@ func readPclntab(r io.ReaderAt, size int64, layout *elf.Layout, file []byte) (*p
 		}
 		break
 	}
-	return nil, fmt.Errorf(".gopclntab: cannot tell where the code begins: %w", errNoPclntab)
+	return nil, fmt.Errorf(".gopclntab: cannot tell where the code begins: %w", ErrNone)
 }
 
-// findPclntab finds the table in the file, by its section or, where there are
+// findTable finds the table in the file, by its section or, where there are
 // no sections, by its magic number. It also gives the address of .text.
-func findPclntab(r io.ReaderAt, size int64, layout *elf.Layout) (off, length, text uint64) {
+func findTable(r io.ReaderAt, size int64, layout *elf.Layout) (off, length, text uint64) {
 	for _, s := range layout.Text {
 		if s.Name == ".text" {
 			text = s.Start
@@ -228,25 +228,25 @@ func search(r io.ReaderAt, from, to uint64, pattern []byte, accept func(at uint6
 }
 
 // check says what is wrong with the list of functions.
-func (t *pclntab) check() error {
+func (t *Table) check() error {
 	width := uint64(4)
 	if t.version == go116 {
 		width = 8
 	}
 	if uint64(len(t.funcs)) < (2*t.count+1)*width {
-		return fmt.Errorf(".gopclntab: no room for %d functions: %w", t.count, errNoPclntab)
+		return fmt.Errorf(".gopclntab: no room for %d functions: %w", t.count, ErrNone)
 	}
 	if t.version == go116 {
 		t.base = t.field(0)
 		t.text = t.base
 	}
 	if first, end := t.start(0), t.start(uint32(t.count)); end>>32 != 0 || end < first {
-		return fmt.Errorf(".gopclntab: functions from %#x to %#x: %w", first, end, errNoPclntab)
+		return fmt.Errorf(".gopclntab: functions from %#x to %#x: %w", first, end, ErrNone)
 	}
 	return nil
 }
 
-func (t *pclntab) field(i uint64) uint64 {
+func (t *Table) field(i uint64) uint64 {
 	if t.version == go116 {
 		return binary.LittleEndian.Uint64(t.funcs[8*i:])
 	}
@@ -254,10 +254,10 @@ func (t *pclntab) field(i uint64) uint64 {
 }
 
 // start is the offset of a function from text; that of the one behind the last is the end.
-func (t *pclntab) start(index uint32) uint64 { return t.field(2*uint64(index)) - t.base }
+func (t *Table) start(index uint32) uint64 { return t.field(2*uint64(index)) - t.base }
 
 // entry reads the entry of a function.
-func (t *pclntab) entry(index uint32) (goFunc, bool) {
+func (t *Table) entry(index uint32) (goFunc, bool) {
 	return readFunc(t.version, t.funcs, t.field(2*uint64(index)+1))
 }
 
@@ -325,8 +325,8 @@ func (s *spDeltas) varint() (v uint32, ok bool) {
 	return 0, false
 }
 
-// function finds the function that holds addr.
-func (t *pclntab) function(addr uint64) (index uint32, ok bool) {
+// index finds the function that holds addr.
+func (t *Table) index(addr uint64) (index uint32, ok bool) {
 	off := addr - t.text
 	low, high := uint32(0), uint32(t.count)
 	if off < t.start(low) || off >= t.start(high) {
@@ -342,11 +342,20 @@ func (t *pclntab) function(addr uint64) (index uint32, ok bool) {
 	return low, true
 }
 
+// Function gives the addresses of the function that holds addr; end is exclusive.
+func (t *Table) Function(addr uint64) (start, end uint64, ok bool) {
+	i, ok := t.index(addr)
+	if !ok {
+		return 0, 0, false
+	}
+	return t.text + t.start(i), t.text + t.start(i+1), true
+}
+
 // maxDeltas is how long a pcsp table may be, in bytes.
 const maxDeltas = 1 << 16
 
 // deltas gives the pcsp table of a function.
-func (t *pclntab) deltas(f *goFunc) spDeltas {
+func (t *Table) deltas(f *goFunc) spDeltas {
 	if f.pcsp == 0 || uint64(f.pcsp) >= uint64(len(t.pctab)) {
 		return spDeltas{}
 	}
@@ -356,7 +365,7 @@ func (t *pclntab) deltas(f *goFunc) spDeltas {
 
 // frameStart is where a function's code first moves SP, from its entry, and
 // by how much; ok is false for a function without a frame.
-func (t *pclntab) frameStart(f *goFunc) (off uint32, size int32, ok bool) {
+func (t *Table) frameStart(f *goFunc) (off uint32, size int32, ok bool) {
 	s := t.deltas(f)
 	for s.next() {
 		if s.value != 0 {

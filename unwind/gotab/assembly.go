@@ -1,4 +1,4 @@
-package unwind
+package gotab
 
 import (
 	"bytes"
@@ -138,7 +138,7 @@ func savesBP(code []byte, frameStart uint32) bool {
 
 // fits says whether the functions begin at text: then those with a frame save
 // BP just where their pcsp tables say. It sets text if so.
-func (t *pclntab) fits(text uint64) bool {
+func (t *Table) fits(text uint64) bool {
 	const enough = 64
 	n, bad := 0, 0
 	step := max(1, t.count/(2*enough))
@@ -164,7 +164,7 @@ func (t *pclntab) fits(text uint64) bool {
 
 // assembly gives what is known of a function in assembly, or whose frame is not what
 // the compiler makes. It is nil for others.
-func (t *pclntab) assembly(index uint32, f *goFunc) *asmFunc {
+func (t *Table) assembly(index uint32, f *goFunc) *asmFunc {
 	// Go 1.16 to 1.19 do not mark all assembly.
 	if f.flag == 0 && t.version == go120 {
 		return nil
@@ -178,7 +178,7 @@ func (t *pclntab) assembly(index uint32, f *goFunc) *asmFunc {
 }
 
 // look looks at the name and the code of a function.
-func (t *pclntab) look(index uint32, f *goFunc) *asmFunc {
+func (t *Table) look(index uint32, f *goFunc) *asmFunc {
 	name := t.code.name(f.name)
 	if f.flag == 0 && name != "gogo" && !strings.HasPrefix(name, "runtime.") && !strings.HasPrefix(name, "_rt0_") {
 		return nil
@@ -200,7 +200,7 @@ func (t *pclntab) look(index uint32, f *goFunc) *asmFunc {
 
 // isSigreturn says whether addr is in the signal return trampoline, if that is the function
 // at index.
-func (t *pclntab) isSigreturn(index uint32, addr uint64) bool {
+func (t *Table) isSigreturn(index uint32, addr uint64) bool {
 	if uint64(index) >= t.count || addr-t.text-t.start(index) >= uint64(len(sigreturnCode)) {
 		return false
 	}
@@ -213,7 +213,7 @@ func (t *pclntab) isSigreturn(index uint32, addr uint64) bool {
 }
 
 // examine decodes a function from its entry on.
-func (t *pclntab) examine(f *goFunc, code []byte) (a asmFunc) {
+func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
 	start, _, framed := t.frameStart(f)
 	a.savesBP = framed && savesBP(code, start)
 	popEnd := ^uint32(0)

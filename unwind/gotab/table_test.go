@@ -1,4 +1,4 @@
-package unwind
+package gotab
 
 import (
 	"bytes"
@@ -77,7 +77,7 @@ func buildGo(tb testing.TB, source string, env []string, args ...string) string 
 	return filepath.Join(dir, "program")
 }
 
-func openPclntab(tb testing.TB, name string) *pclntab {
+func openPclntab(tb testing.TB, name string) *Table {
 	tb.Helper()
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -86,14 +86,14 @@ func openPclntab(tb testing.TB, name string) *pclntab {
 	return pclntabOf(tb, data)
 }
 
-func pclntabOf(tb testing.TB, data []byte) *pclntab {
+func pclntabOf(tb testing.TB, data []byte) *Table {
 	tb.Helper()
 	r := bytes.NewReader(data)
 	layout, err := elf.ReadLayout(r, r.Size())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	t, err := readPclntab(r, r.Size(), layout, data)
+	t, err := Read(r, r.Size(), layout, data)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -123,8 +123,8 @@ func TestStrippedBinariesHaveTheSameRules(t *testing.T) {
 			for i := range uint32(full.count) {
 				start := full.start(i)
 				for off := range uint64(32) {
-					a, ok1 := full.rule(full.text + start + off)
-					b, ok2 := stripped.rule(stripped.text + start + off)
+					a, ok1 := full.Rule(full.text + start + off)
+					b, ok2 := stripped.Rule(stripped.text + start + off)
 					if a != b || ok1 != ok2 {
 						t.Fatalf("function %d+%d: rule %v %v, stripped %v %v", i, off, a, ok1, b, ok2)
 					}
@@ -163,7 +163,7 @@ func TestOtherBinariesHaveNoPclntab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if table, err := readPclntab(r, r.Size(), layout, data); table != nil || !errors.Is(err, errNoPclntab) {
+	if table, err := Read(r, r.Size(), layout, data); table != nil || !errors.Is(err, ErrNone) {
 		t.Errorf("%v, %v", table, err)
 	}
 }
@@ -203,13 +203,13 @@ func TestRuntimeAssembly(t *testing.T) {
 			t.Errorf("%s: no such call", c.function)
 			continue
 		}
-		if r, _ := table.rule(s.addr + uint64(i+len(c.calls)-1)); r != c.want {
+		if r, _ := table.Rule(s.addr + uint64(i+len(c.calls)-1)); r != c.want {
 			t.Errorf("%s: rule %v, want %v", c.function, r, c.want)
 		}
 	}
 	s := symbols[sigreturnName]
 	for _, at := range []uint64{s.addr - 1, s.addr, s.addr + 7} {
-		if r, _ := table.rule(at); r != rule.Sigframe {
+		if r, _ := table.Rule(at); r != rule.Sigframe {
 			t.Errorf("%s%+d: rule %v", s.name, int64(at-s.addr), r)
 		}
 	}
@@ -219,7 +219,7 @@ func TestRuntimeAssembly(t *testing.T) {
 		"runtime.systemstack": rule.FromSP | 1<<16,
 		"gogo":                rule.FromSP | 1<<16,
 	} {
-		if r, ok := table.rule(symbols[function].addr); r != want || !ok {
+		if r, ok := table.Rule(symbols[function].addr); r != want || !ok {
 			t.Errorf("%s: rule %v, want %v", function, r, want)
 		}
 	}
@@ -229,7 +229,7 @@ func TestRuleDoesNotAllocate(t *testing.T) {
 	table := openPclntab(t, buildGo(t, goProgram, []string{"CGO_ENABLED=0"}))
 	rules := func() {
 		for addr := range uint64(1000) {
-			table.rule(table.text + 977*addr)
+			table.Rule(table.text + 977*addr)
 		}
 	}
 	rules() // what is known of assembly
@@ -243,7 +243,7 @@ func BenchmarkPclntabRule(b *testing.B) {
 	size := table.start(uint32(table.count))
 	off := uint64(0)
 	for b.Loop() {
-		table.rule(table.text + off)
+		table.Rule(table.text + off)
 		off = (off + 9973) % size
 	}
 }
@@ -344,13 +344,13 @@ func TestEveryVersionOfTheTable(t *testing.T) {
 				if off == 30 {
 					off = 31 // behind pop %rbp
 				}
-				if r, ok := table.rule(builtText + 32*i + off); !ok || r != want {
+				if r, ok := table.Rule(builtText + 32*i + off); !ok || r != want {
 					t.Errorf("%#x: function %d+%d: rule %v %v, want %v", version, i, off, r, ok, want)
 				}
 			}
 		}
 		for _, addr := range []uint64{0, builtText - 1, builtText + 8*32, ^uint64(0)} {
-			if r, ok := table.rule(addr); ok {
+			if r, ok := table.Rule(addr); ok {
 				t.Errorf("%#x: rule %v for %#x, in no function", version, r, addr)
 			}
 		}
@@ -367,7 +367,7 @@ func FuzzPclntab(f *testing.F) {
 		if err != nil {
 			return
 		}
-		table, err := readPclntab(r, r.Size(), layout, nil)
+		table, err := Read(r, r.Size(), layout, nil)
 		if err != nil {
 			if table != nil {
 				t.Fatal("a table and an error")
@@ -377,15 +377,15 @@ func FuzzPclntab(f *testing.F) {
 		var row dwarfcfi.Row
 		for off := uint64(0); off < 256; off++ {
 			addr := table.text + off
-			r, ok := table.rule(addr)
+			r, ok := table.Rule(addr)
 			if ok && r == rule.None {
 				t.Fatalf("%#x: no rule", addr)
 			}
-			if table.row(addr, &row) == nil && r.Kind() == rule.FromSP && rule.Compile(&row, addr) != r {
+			if table.Row(addr, &row) == nil && r.Kind() == rule.FromSP && rule.Compile(&row, addr) != r {
 				t.Fatalf("%#x: rule %v, row %v", addr, r, rule.Compile(&row, addr))
 			}
 		}
-		table.rule(table.text - 1)
-		table.rule(^uint64(0))
+		table.Rule(table.text - 1)
+		table.Rule(^uint64(0))
 	})
 }

@@ -1,4 +1,4 @@
-package unwind
+package gotab
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"unspool/unwind/rule"
 )
 
-// rule gives the rule for an address in the image. ok is false when it lies in
+// Rule gives the rule for an address in the image. ok is false when it lies in
 // no Go function. It is rule.OtherStack in those parts of assembly functions where
 // SP has left for another stack while BP still points to the function's frame
 // on the old one (systemstack, asmcgocall, the vDSO calls of nanotime1 and
@@ -26,8 +26,8 @@ import (
 //	rawVforkSyscall                  general while a register has the return address
 //	gogo, and other code that writes malformed: nothing says where the caller is
 //	SP without a frame
-func (t *pclntab) rule(addr uint64) (r rule.Rule, ok bool) {
-	index, ok := t.function(addr)
+func (t *Table) Rule(addr uint64) (r rule.Rule, ok bool) {
+	index, ok := t.index(addr)
 	if !ok {
 		return rule.None, false
 	}
@@ -48,21 +48,21 @@ func (t *pclntab) rule(addr uint64) (r rule.Rule, ok bool) {
 	return f.kind.With(uint32(f.cfa/8), uint32(f.bp/8)), true
 }
 
-// errNotGo says that an address is in no Go function.
-var errNotGo = errors.New("no Go function")
+// ErrNotGo says that an address is in no Go function.
+var ErrNotGo = errors.New("no Go function")
 
-// row is rule for the general evaluator: the same as a CFI row. The error is
+// Row is rule for the general evaluator: the same as a CFI row. The error is
 // [dwarfcfi.ErrNoFDE] in Go functions where there is no such row, as for the
-// signal frame, and errNotGo elsewhere.
-func (t *pclntab) row(addr uint64, row *dwarfcfi.Row) error {
-	index, ok := t.function(addr)
+// signal frame, and ErrNotGo elsewhere.
+func (t *Table) Row(addr uint64, row *dwarfcfi.Row) error {
+	index, ok := t.index(addr)
 	if !ok {
-		return errNotGo
+		return ErrNotGo
 	}
 	f, ok := t.frame(index, addr)
 	switch {
 	case !ok:
-		return errNotGo
+		return ErrNotGo
 	case f.kind == rule.Malformed || f.kind == rule.OtherStack:
 		return dwarfcfi.ErrNoFDE
 	}
@@ -97,7 +97,7 @@ type goFrame struct {
 }
 
 // frame gives the frame at addr, which lies in a function.
-func (t *pclntab) frame(index uint32, addr uint64) (f goFrame, ok bool) {
+func (t *Table) frame(index uint32, addr uint64) (f goFrame, ok bool) {
 	entry, ok := t.entry(index)
 	if !ok {
 		return f, false

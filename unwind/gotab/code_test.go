@@ -1,4 +1,4 @@
-package unwind
+package gotab
 
 import (
 	"debug/elf"
@@ -96,7 +96,7 @@ type spState struct {
 
 type codeWalk struct {
 	t      *testing.T
-	table  *pclntab
+	table  *Table
 	symbol goSymbol
 	names  map[uint64]string
 	seen   map[int]spState
@@ -208,7 +208,7 @@ func (s *spState) apply(inst *x86asm.Inst) bool {
 // check compares the rule at an instruction with the state before it.
 func (w *codeWalk) check(off int, s spState) bool {
 	addr := w.symbol.addr + uint64(off)
-	r, ok := w.table.rule(addr)
+	r, ok := w.table.Rule(addr)
 	fail := func() bool {
 		w.failed = true
 		w.t.Errorf("%s+%#x: rule %v %v; the code has %+v", w.symbol.name, off, r, ok, s)
@@ -232,7 +232,7 @@ func (w *codeWalk) check(off int, s spState) bool {
 		}
 	case rule.Local, rule.General:
 		var row dwarfcfi.Row
-		if w.table.row(addr, &row) != nil {
+		if w.table.Row(addr, &row) != nil {
 			return fail()
 		}
 		cfa, reg = row.CFA.Offset, row.CFA.Reg
