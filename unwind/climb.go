@@ -70,7 +70,7 @@ func (c *climb) run(p *place, f *frame) Reason {
 
 	lookup, sp, bp := f.lookup(), f.sp, f.bp
 	start, size, bias := p.start, p.size, p.bias
-	rules, shift := p.image.rules.Table()
+	rules, shift := p.image.Rules().Table()
 	end := stepped
 climbing:
 	for {
@@ -80,11 +80,11 @@ climbing:
 		if i := uint64(off) * rule.Spread >> (shift & 63); i < uint64(len(rules)) && uint32(rules[i]) == off {
 			r = rule.Rule(rules[i] >> 32)
 		} else {
-			r = p.image.rules.Get(off)
+			r = p.image.Rules().Get(off)
 		}
 		if r == rule.None {
 			r = p.image.find(p.m, lookup, uint64(off))
-			rules, shift = p.image.rules.Table()
+			rules, shift = p.image.Rules().Table()
 		}
 
 		cfa, slot := sp, uint64(r>>4&rule.MaxBP)
@@ -129,7 +129,7 @@ climbing:
 			}
 			start, size, bias = p.start, p.size, p.bias
 			if p.fast {
-				rules, shift = p.image.rules.Table()
+				rules, shift = p.image.Rules().Table()
 			}
 		}
 		lookup, sp, bp = pc-1, cfa, caller
@@ -154,7 +154,7 @@ climbing:
 				}
 				start, size, bias = p.start, p.size, p.bias
 				if p.fast {
-					rules, shift = p.image.rules.Table()
+					rules, shift = p.image.Rules().Table()
 				}
 			}
 		}

@@ -117,17 +117,7 @@ func (u *Unwinder) codeAt(space *vmas.Space, pc uint64) (*asm.Code, uint64) {
 	if im == nil {
 		return nil, 0
 	}
-	if !im.parsed {
-		im.parse()
-	}
-	if im.err != nil {
-		return nil, 0
-	}
-	addr, ok := im.address(pc - m.Start + m.Offset)
-	if !ok {
-		return nil, 0
-	}
-	return im.code, addr
+	return im.CodeAt(m, pc)
 }
 
 // sigcontext lists the DWARF numbers of the registers that a signal frame

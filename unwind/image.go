@@ -10,6 +10,7 @@ import (
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/asm"
 	"unspool/unwind/gotab"
+	"unspool/unwind/jitdump"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -47,6 +48,18 @@ type Image struct {
 	rows386 rows386 // in the stead of rules, where machine is EM_386
 	debug   debugInfo
 }
+
+// Rules returns the rules that are known, by offset in the file. [Image.Find] adds to them.
+func (im *Image) Rules() *rule.Cache { return &im.rules }
+
+// Wide gives the numbers of a rule of the kind Wide.
+func (im *Image) Wide(r rule.Rule) *rule.WideRule { return &im.wide[r.Index()] }
+
+// Opened says whether the file could be opened.
+func (im *Image) Opened() bool { return im.opened }
+
+// HasCode says whether the image was parsed and has code that can be read.
+func (im *Image) HasCode() bool { return im.code != nil }
 
 // rule gives the rule for pc, which lies in m.
 func (im *Image) rule(m *vmas.Mapping, pc uint64) rule.Rule {
@@ -195,7 +208,7 @@ func (im *Image) address(off uint64) (uint64, bool) {
 // parse finds the tables. The file stays open for its code.
 func (im *Image) parse() {
 	im.parsed = true
-	if isDump(im.Path) {
+	if jitdump.IsName(im.Path) {
 		return // its page of code is there to tell of it, and it is read on and on
 	}
 	defer func() {

@@ -5,6 +5,22 @@ import (
 	"unspool/vmas"
 )
 
+// CodeAt gives what reads the code of the image and the address there of pc, which lies in m.
+// It is nil where the image cannot be read.
+func (im *Image) CodeAt(m *vmas.Mapping, pc uint64) (*asm.Code, uint64) {
+	if !im.parsed {
+		im.parse()
+	}
+	if im.err != nil {
+		return nil, 0
+	}
+	addr, ok := im.address(pc - m.Start + m.Offset)
+	if !ok {
+		return nil, 0
+	}
+	return im.code, addr
+}
+
 // fdes yields the ranges that CFI covers.
 func (im *Image) fdes(yield func(start, end uint64) bool) {
 	if im.cfi == nil {

@@ -54,6 +54,12 @@ func NewImages(procRoot string) *Images {
 	return &Images{proc: procRoot, byID: make(map[string]*Image), byInode: make(map[inode]*Image), settled: make(map[*vmas.File]inode)}
 }
 
+// Offline says whether the files are those of a recording.
+func (s *Images) Offline() bool { return s.offline != nil }
+
+// Proc is where /proc is, empty where no process is asked.
+func (s *Images) Proc() string { return s.proc }
+
 // of is the image behind a mapping, nil when no file can be behind it.
 func (s *Images) of(pid uint32, m *vmas.Mapping) *Image {
 	if im, ok := m.File.Image.(*Image); ok {

@@ -63,7 +63,7 @@ func (u *Unwinder) generated(space *vmas.Space) *jit {
 		j = &jit{pid: space.PID, now: newKnown(), old: newKnown()}
 		space.Generated = j
 	}
-	if u.images.offline != nil {
+	if u.images.Offline() {
 		u.images.readWholeDump(j, space)
 	} else if now := time.Now(); now.After(j.due) {
 		if !j.blind {

@@ -54,7 +54,7 @@ func (u *Unwinder) generatedCall(space *vmas.Space, pc uint64) bool {
 
 // readWindow reads the code around pc, which lies in m.
 func (u *Unwinder) readWindow(pid uint32, m *vmas.Mapping, pc uint64) (*asm.Window, bool) {
-	if u.images.proc == "" || pc < m.Start || pc >= m.End {
+	if u.images.Proc() == "" || pc < m.Start || pc >= m.End {
 		return nil, false
 	}
 	if u.window == nil {

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"slices"
-	"strings"
-	"syscall"
 
 	"unspool/dwarfcfi"
 	"unspool/unwind/jitdump"
@@ -18,7 +15,8 @@ import (
 
 // A dump is the CFI that one process's jitdump holds.
 type dump struct {
-	image  *Image // of the file, which it opened and closes
+	file   *os.File // the image store opens it and closes it
+	path   string
 	reader *jitdump.Reader
 	err    error // of the file, for good
 
@@ -49,10 +47,10 @@ const (
 func (s *Images) readDump(j *jit, space *vmas.Space) (more bool) {
 	if !j.asked || j.maps != space.Generation() {
 		j.asked, j.maps = true, space.Generation()
-		if im := s.findDump(space); im == nil {
+		if file, path := s.Dump(space); file == nil {
 			j.dump = nil
-		} else if j.dump == nil || j.dump.image != im {
-			j.dump = &dump{image: im}
+		} else if j.dump == nil || j.dump.file != file {
+			j.dump = &dump{file: file, path: path}
 		}
 	}
 	d := j.dump
@@ -61,7 +59,7 @@ func (s *Images) readDump(j *jit, space *vmas.Space) (more bool) {
 	}
 	more, d.err = d.read()
 	if d.err != nil && s.Failed != nil {
-		s.Failed(d.image.Path, fmt.Errorf("%s: %w", d.image.Path, d.err))
+		s.Failed(d.path, fmt.Errorf("%s: %w", d.path, d.err))
 	}
 	return more
 }
@@ -78,63 +76,10 @@ func (s *Images) readWholeDump(j *jit, space *vmas.Space) {
 	}
 }
 
-// isDump says whether a file has the name of a jitdump.
-func isDump(file string) bool {
-	name := path.Base(file)
-	return strings.HasPrefix(name, "jit-") && strings.HasSuffix(name, ".dump")
-}
-
-// findDump finds the jitdump among the mappings of a process. It was opened
-// when the process mapped it, like every file. A process that was forked has
-// that of its parent, and may have its own, too.
-func (s *Images) findDump(space *vmas.Space) (found *Image) {
-	own := fmt.Sprintf("jit-%d.dump", space.PID)
-	maps := space.Mappings()
-	for i := range maps {
-		m := &maps[i]
-		if m.File.Kind != vmas.Regular || !isDump(m.File.Path) {
-			continue
-		}
-		im := s.of(space.PID, m)
-		if im == nil || im.file == nil || !s.ownedBy(im.file, space.PID) {
-			continue
-		}
-		if found == nil || path.Base(m.File.Path) == own {
-			found = im
-		}
-	}
-	return found
-}
-
-// ownedBy says whether an open file belongs to the user of a process or to
-// root. Nothing is held against the file when the process is gone; of a recording,
-// nobody knows whose process it was, and the file must be this user's.
-func (s *Images) ownedBy(f *os.File, pid uint32) bool {
-	owner := func(info os.FileInfo, err error) (uint32, bool) {
-		if err != nil {
-			return 0, false
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !ok {
-			return 0, false
-		}
-		return st.Uid, true
-	}
-	file, ok := owner(f.Stat())
-	if !ok {
-		return false
-	}
-	if s.offline != nil {
-		return file == 0 || file == uint32(os.Geteuid())
-	}
-	process, ok := owner(os.Stat(fmt.Sprintf("%s/%d", s.proc, pid)))
-	return file == 0 || !ok || file == process
-}
-
 // read reads what the runtime has written since the last time.
 func (d *dump) read() (more bool, err error) {
 	if d.reader == nil {
-		if d.reader, err = jitdump.NewReader(d.image.file); err != nil {
+		if d.reader, err = jitdump.NewReader(d.file); err != nil {
 			return false, notEOF(err)
 		}
 	}

@@ -94,17 +94,11 @@ func (u *Unwinder) interpreterCalled(space *vmas.Space, pc uint64) (entry, cfa u
 	if im == nil {
 		return 0, 0, false
 	}
-	if !im.parsed {
-		im.parse()
-	}
-	if im.err != nil || im.code == nil {
+	code, addr := im.CodeAt(m, pc-1)
+	if code == nil {
 		return 0, 0, false
 	}
-	addr, ok := im.address(pc - 1 - m.Start + m.Offset)
-	if !ok {
-		return 0, 0, false
-	}
-	target, ok := im.code.DirectCall(addr + 1)
+	target, ok := code.DirectCall(addr + 1)
 	if !ok {
 		return 0, 0, false
 	}

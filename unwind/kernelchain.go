@@ -158,7 +158,7 @@ func (u *Unwinder) rule(p *place, f *frame) rule.Rule {
 // for the root and for signal frames stand for.
 func (u *Unwinder) isReturn(space *vmas.Space, p *place, r rule.Rule, pc uint64) bool {
 	switch {
-	case p.jit != nil, p.image == nil || p.image.code == nil, r.Kind() == rule.EndOfStack, r.Kind() == rule.Sigframe:
+	case p.jit != nil, p.image == nil || !p.image.HasCode(), r.Kind() == rule.EndOfStack, r.Kind() == rule.Sigframe:
 		return true
 	}
 	return u.followsCall(space, pc)

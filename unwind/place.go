@@ -36,7 +36,7 @@ func (u *Unwinder) locate(p *place, space *vmas.Space, pc uint64) bool {
 		return true
 	}
 	p.fast = !u.slow && (m.Offset+p.size)>>32 == 0 && m.Offset>>32 == 0
-	if p.image.opened {
+	if p.image.Opened() {
 		*recent = recentPlace{*p, space, space.Generation()}
 	}
 	return true

@@ -224,7 +224,7 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 		next.sp = f.bp + r.CFA()
 		saved = r.BP()
 	case rule.Wide:
-		w := &p.image.wide[r.Index()]
+		w := p.image.Wide(r)
 		next.sp = f.sp + w.CFA
 		if w.Kind == rule.FromBP {
 			next.sp = f.bp + w.CFA

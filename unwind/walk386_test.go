@@ -145,9 +145,9 @@ func TestStackOfWords386(t *testing.T) {
 		{"return to nowhere", b.inWork, sp + 12, words(0, 0, 0x1000), 0, chain[:1], Unmapped, 0},
 	} {
 		var regs Regs386
-		regs.set(reg386IP, c.pc)
-		regs.set(reg386SP, sp)
-		regs.set(reg386BP, c.bp)
+		regs.set(rule.IP386, c.pc)
+		regs.set(rule.SP386, sp)
+		regs.set(rule.BP386, c.bp)
 		u := NewUnwinder(b.images)
 		stack := Stack{Base: sp, Data: c.data[:len(c.data)-c.cut], Asked: uint64(len(c.data) - c.cut)}
 		got := u.Unwind386(b.space, &regs, &stack)
@@ -169,9 +169,9 @@ func TestStackOfWords386(t *testing.T) {
 	u := NewUnwinder(b.images)
 	u.MaxFrames = 2
 	var regs Regs386
-	regs.set(reg386IP, b.inWork)
-	regs.set(reg386SP, sp)
-	regs.set(reg386BP, sp+12)
+	regs.set(rule.IP386, b.inWork)
+	regs.set(rule.SP386, sp)
+	regs.set(rule.BP386, sp+12)
 	if got := u.Unwind386(b.space, &regs, &Stack{Base: sp, Data: calls}); got.End != DepthLimit || len(got.IPs) != 2 {
 		t.Errorf("limit of 2 frames: %d frames, %v", len(got.IPs), got.End)
 	}
@@ -195,8 +195,8 @@ func TestModesDoNotMix(t *testing.T) {
 	for fde := range im.cfi.FDEs() {
 		off, _ := offsetOf(im, fde.Start)
 		var regs Regs386
-		regs.set(reg386IP, m.Start+off)
-		regs.set(reg386SP, 0x1000)
+		regs.set(rule.IP386, m.Start+off)
+		regs.set(rule.SP386, 0x1000)
 		if got := NewUnwinder(images).Unwind386(space, &regs, &stack); got.End != NoImage || len(got.IPs) != 1 {
 			t.Errorf("x86-64 image, i386 walk: %d frames, %v", len(got.IPs), got.End)
 		}
@@ -234,7 +234,7 @@ func TestRegs386InPerfOrder(t *testing.T) {
 	var r Regs386
 	// AX BX CX DX SI DI BP SP IP FLAGS, without CX, and with R8.
 	r.SetPerf(1<<16|1<<9|0x1ff&^(1<<2), 10, func(i int) uint64 { return 0xffff_ffff_0000_0001 + uint64(i) })
-	want := Regs386{Value: [numRegs386]uint64{1, 0, 3, 2, 7, 6, 4, 5, 8}, Known: 0x1ff &^ (1 << 1)}
+	want := Regs386{Value: [rule.NumRegs386]uint64{1, 0, 3, 2, 7, 6, 4, 5, 8}, Known: 0x1ff &^ (1 << 1)}
 	if r != want {
 		t.Errorf("%+v, want %+v", r, want)
 	}
@@ -293,7 +293,7 @@ func TestShortExpressions386(t *testing.T) {
 		{},
 	} {
 		e := evaluation386{stack: &stack, pc: 0x8001234}
-		for r := range numRegs386 {
+		for r := range rule.NumRegs386 {
 			if r != rule.BX {
 				e.old.set(r, base+4*rng.Uint64N(8))
 			}
@@ -332,9 +332,9 @@ func FuzzUnwind386(f *testing.F) {
 			data = append(data, words(v)...)
 		}
 		var regs Regs386
-		regs.set(reg386IP, code[int(pc)%len(code)])
-		regs.set(reg386SP, sp)
-		regs.set(reg386BP, sp+uint64(bp))
+		regs.set(rule.IP386, code[int(pc)%len(code)])
+		regs.set(rule.SP386, sp)
+		regs.set(rule.BP386, sp+uint64(bp))
 		u := NewUnwinder(b.images)
 		got := u.Unwind386(b.space, &regs, &Stack{Base: sp, Data: data, Asked: uint64(len(data))})
 		// SP goes up by a word at least, but for maxDown signal frames.

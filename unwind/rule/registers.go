@@ -11,3 +11,13 @@ const (
 
 	NumRegs = 17 // of which rows are evaluated
 )
+
+// DWARF numbers of the i386 registers that the walk names (System V ABI,
+// Intel386 supplement 1.1, table 2.14). Number 8 is the return address column.
+const (
+	SP386 = 4
+	BP386 = 5
+	IP386 = 8
+
+	NumRegs386 = 9
+)
