@@ -83,7 +83,7 @@ climbing:
 			r = p.image.Rules().Get(off)
 		}
 		if r == rule.None {
-			r = p.image.find(p.m, lookup, uint64(off))
+			r = p.image.Find(p.m, lookup, uint64(off))
 			rules, shift = p.image.Rules().Table()
 		}
 

@@ -113,7 +113,7 @@ func (u *Unwinder) codeAt(space *vmas.Space, pc uint64) (*asm.Code, uint64) {
 	if m == nil {
 		return nil, 0
 	}
-	im := u.images.of(space.PID, m)
+	im := u.images.Lookup(space.PID, m)
 	if im == nil {
 		return nil, 0
 	}

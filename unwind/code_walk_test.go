@@ -61,9 +61,8 @@ restorer:
 	}
 	space, images := asImage(t, prog, 0x400000)
 	m := &space.Mappings()[0]
-	im := images.of(1, m)
-	im.parse()
-	off, ok := offsetOf(im, im.entry)
+	file := contentsOf(t, prog)
+	off, ok := file.offset(file.Entry)
 	if !ok {
 		t.Fatal("no offset for _start")
 	}
@@ -167,9 +166,8 @@ _start:
 	}
 	space, images := asImage(t, prog, 0x400000)
 	m := &space.Mappings()[0]
-	im := images.of(1, m)
-	im.parse()
-	off, ok := offsetOf(im, im.entry)
+	file := contentsOf(t, prog)
+	off, ok := file.offset(file.Entry)
 	if !ok {
 		t.Fatal("no offset for _start")
 	}

@@ -67,16 +67,16 @@ func TestCoroutinesEnd(t *testing.T) {
 	}
 	space, images := asImage(t, file, 0x7f00_0000_0000)
 	m := &space.Mappings()[0]
-	im := images.of(1, m)
-	im.parse()
+	im := images.Lookup(1, m)
+	elf := contentsOf(t, file)
 	for symbol, want := range map[string]bool{
 		"behind_call": true, "behind_ret": false, "behind_padding": true, "older": true, "other": false, "returns": false,
 	} {
-		off, ok := offsetOf(im, programs.AddressOf(t, file, symbol))
+		off, ok := elf.offset(programs.AddressOf(t, file, symbol))
 		if !ok {
 			t.Fatalf("no offset for %s", symbol)
 		}
-		if r := im.rule(m, m.Start+off-1); (r == rule.EndOfStack) != want {
+		if r := im.Rule(m, m.Start+off-1); (r == rule.EndOfStack) != want {
 			t.Errorf("%s is returned to: %#x", symbol, r)
 		}
 	}

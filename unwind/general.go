@@ -91,7 +91,7 @@ func (u *Unwinder) replay(space *vmas.Space, stack *Stack) bool {
 func evaluate(p *place, lookup uint64, regs *Regs, stack *Stack) (exact bool, end Reason) {
 	if im := p.image; im != nil {
 		var fault error
-		defer im.guard(debug.SetPanicOnFault(true), &fault)
+		defer im.Guard(debug.SetPanicOnFault(true), &fault)
 		end = BadCFI // after a fault in an expression
 	}
 	var row dwarfcfi.Row

@@ -64,7 +64,7 @@ func (u *Unwinder) generated(space *vmas.Space) *jit {
 		space.Generated = j
 	}
 	if u.images.Offline() {
-		u.images.readWholeDump(j, space)
+		j.readWholeDump(u.images, space)
 	} else if now := time.Now(); now.After(j.due) {
 		if !j.blind {
 			j.now, j.old = j.old, j.now
@@ -73,7 +73,7 @@ func (u *Unwinder) generated(space *vmas.Space) *jit {
 		}
 		j.blind, j.reads = false, 0
 		j.due = now.Add(jitAge)
-		if u.images.readDump(j, space) {
+		if j.readDump(u.images, space) {
 			j.due = now.Add(jitSoon)
 		}
 	}
@@ -129,7 +129,7 @@ func (p *place) row(pc uint64, row *dwarfcfi.Row) error {
 	case p.jit != nil:
 		return p.jit.row(pc, row)
 	case p.image != nil:
-		return p.image.row(p.m, pc, row)
+		return p.image.Row(p.m, pc, row)
 	}
 	return dwarfcfi.ErrNoFDE
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/image"
 	"unspool/unwind/jitdump"
 	"unspool/vmas"
 )
@@ -44,7 +45,7 @@ const (
 
 // readDump reads on in the jitdump of a process, if it has mapped one. It
 // reports whether there is more to be read.
-func (s *Images) readDump(j *jit, space *vmas.Space) (more bool) {
+func (j *jit) readDump(s *image.Store, space *vmas.Space) (more bool) {
 	if !j.asked || j.maps != space.Generation() {
 		j.asked, j.maps = true, space.Generation()
 		if file, path := s.Dump(space); file == nil {
@@ -66,13 +67,13 @@ func (s *Images) readDump(j *jit, space *vmas.Space) (more bool) {
 
 // readWholeDump reads the jitdump of a recorded process, once for as long as its
 // mappings stay the same: the outcome depends on the recording alone.
-func (s *Images) readWholeDump(j *jit, space *vmas.Space) {
+func (j *jit) readWholeDump(s *image.Store, space *vmas.Space) {
 	if j.asked && j.maps == space.Generation() {
 		return
 	}
 	clear(j.now.rules)
 	clear(j.now.calls)
-	for s.readDump(j, space) {
+	for j.readDump(s, space) {
 	}
 }
 

@@ -67,12 +67,12 @@ func (p *place) isInterpreter(pc uint64) bool {
 	if p.image == nil {
 		return false
 	}
-	addr, ok := p.image.address(pc - p.m.Start + p.m.Offset)
+	addr, ok := p.image.Address(pc - p.m.Start + p.m.Offset)
 	if !ok {
 		return false
 	}
 	var row dwarfcfi.Row
-	return p.image.entryRow(addr, &row) == nil && hasFrameAtEntry(&row)
+	return p.image.EntryRow(addr, &row) == nil && hasFrameAtEntry(&row)
 }
 
 // hasFrameAtEntry says whether a row, of a function's first instruction, has
@@ -90,7 +90,7 @@ func (u *Unwinder) interpreterCalled(space *vmas.Space, pc uint64) (entry, cfa u
 	if m == nil || pc < m.Start+asm.CallSize {
 		return 0, 0, false
 	}
-	im := u.images.of(space.PID, m)
+	im := u.images.Lookup(space.PID, m)
 	if im == nil {
 		return 0, 0, false
 	}
@@ -108,7 +108,7 @@ func (u *Unwinder) interpreterCalled(space *vmas.Space, pc uint64) (entry, cfa u
 		return 0, 0, false
 	}
 	var row dwarfcfi.Row
-	if im.row(em, entry, &row) != nil {
+	if im.Row(em, entry, &row) != nil {
 		return 0, 0, false
 	}
 	return entry, uint64(row.CFA.Offset), hasFrameAtEntry(&row)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/image"
 	"unspool/unwind/jitdump"
 	"unspool/unwind/rule"
 	"unspool/vmas"
@@ -110,7 +111,7 @@ func TestJitdump(t *testing.T) {
 	table.Mmap(pid, vmas.Map{Addr: code + 0x20000, Len: 4096, Prot: vmas.ProtExec | vmas.ProtRead, Name: []byte(file.Name())})
 	space := table.Space(pid)
 
-	u := NewUnwinder(NewImages("/proc"))
+	u := NewUnwinder(image.NewStore("/proc"))
 	u.Strict = true
 	s := stackOf(stack, 0, b+10, 0, 0, 0, c+1, 0, 0)
 	walk := func(pc uint64, want ...uint64) {
@@ -129,7 +130,7 @@ func TestJitdump(t *testing.T) {
 			}
 		}
 	}
-	u.images.of(pid, space.Find(code+0x20000)).parse() // as when code beside it is taken for a copy of the file
+	u.images.Lookup(pid, space.Find(code+0x20000)).Parse() // as when code beside it is taken for a copy of the file
 	walk(a+6, a+6, b+10, c+1)
 	if n := testing.AllocsPerRun(10, func() { walk(a+6, a+6, b+10, c+1) }); n > 2 { // walk's own
 		t.Errorf("%v allocations", n)
@@ -147,24 +148,6 @@ func TestJitdump(t *testing.T) {
 	table.Comm(pid, pid, []byte("other"), true)
 	if space.Generated != nil {
 		t.Error("generated code outlives an exec")
-	}
-}
-
-// TestJitdumpOfAnother leaves a file alone that belongs to somebody else.
-func TestJitdumpOfAnother(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("not root")
-	}
-	file := newJitdump(t)
-	s := NewImages("/proc")
-	if !s.ownedBy(file.File, uint32(os.Getpid())) {
-		t.Error("own file refused")
-	}
-	if err := file.Chown(4711, 4711); err != nil {
-		t.Fatal(err)
-	}
-	if s.ownedBy(file.File, uint32(os.Getpid())) {
-		t.Error("another user's file accepted")
 	}
 }
 
@@ -235,7 +218,7 @@ func TestGeneratedCodeIsRead(t *testing.T) {
 			t.Errorf("%#x, %v; want %#x", res.IPs, res.End, want)
 		}
 	}
-	u := NewUnwinder(NewImages("/proc"))
+	u := NewUnwinder(image.NewStore("/proc"))
 	walk(u, stackOf(stack, a, 0, b, 0, 0, 0, 0), code, a, b)
 	copy(mem[distance:], larger)
 	look(space)
@@ -254,7 +237,7 @@ func TestGeneratedCodeIsRead(t *testing.T) {
 	u.Strict = true
 	walk(u, stackOf(stack, a, 0, 0, 0, b, 0, 0), code)
 	space.Generated = nil
-	walk(NewUnwinder(NewImages("")), stackOf(stack, a, 0, 0, 0, b, 0, 0), code)
+	walk(NewUnwinder(image.NewStore("")), stackOf(stack, a, 0, 0, 0, b, 0, 0), code)
 }
 
 func FuzzJitdump(f *testing.F) {

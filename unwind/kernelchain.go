@@ -138,8 +138,8 @@ func (p *place) inGo(pc uint64) bool {
 	if p.image == nil {
 		return false
 	}
-	addr, ok := p.image.address(pc - p.m.Start + p.m.Offset)
-	return ok && p.image.inGo(addr)
+	addr, ok := p.image.Address(pc - p.m.Start + p.m.Offset)
+	return ok && p.image.InGo(addr)
 }
 
 // rule gives the rule for f, which lies at p.
@@ -150,7 +150,7 @@ func (u *Unwinder) rule(p *place, f *frame) rule.Rule {
 	case p.image == nil:
 		return rule.Uncovered
 	}
-	return p.image.rule(p.m, f.lookup())
+	return p.image.Rule(p.m, f.lookup())
 }
 
 // isReturn says whether pc, which lies at p and has the rule r, can be a return address:

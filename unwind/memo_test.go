@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"unspool/testdata/programs"
+	"unspool/unwind/image"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -32,9 +33,10 @@ type builtFrame struct {
 	rule       rule.Rule
 }
 
-func newStackBuilder(t *testing.T, im *Image, start uint64) *stackBuilder {
+func newStackBuilder(t *testing.T, library string, start uint64) *stackBuilder {
 	b := &stackBuilder{rng: rand.New(rand.NewPCG(3, 4)), base: 0x7ffc_0000_0000, data: make([]byte, 1<<16)}
-	for fde, err := range im.cfi.FDEs() {
+	file := contentsOf(t, library)
+	for fde, err := range file.cfi.FDEs() {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +44,7 @@ func newStackBuilder(t *testing.T, im *Image, start uint64) *stackBuilder {
 			if err != nil {
 				t.Fatal(err)
 			}
-			off, ok := offsetOf(im, row.Start)
+			off, ok := file.offset(row.Start)
 			if !ok || row.End-row.Start < 2 {
 				continue
 			}
@@ -122,18 +124,17 @@ func TestWalksOfAThreadAreWalksOfAnyThread(t *testing.T) {
 		t.Fatal(err)
 	}
 	const nobody = 1 << 30 // no PID
-	table, images := vmas.NewTable(""), NewImages("/proc")
+	table, images := vmas.NewTable(""), image.NewStore("/proc")
 	table.Comm(nobody, nobody, []byte("test"), true)
 	prot := uint32(vmas.ProtExec | vmas.ProtRead)
 	table.Mmap(nobody, vmas.Map{Addr: at, Len: uint64(info.Size()+4095) &^ 4095, Prot: prot, Name: []byte(library)})
 	table.Mmap(nobody, vmas.Map{Addr: generatedAt, Len: 1 << 17, Prot: prot, Name: []byte("//anon")})
 	space := table.Space(nobody)
-	im := images.of(nobody, space.Find(at))
-	im.parse()
-	if im.err != nil {
-		t.Fatal(im.err)
+	im := images.Lookup(nobody, space.Find(at))
+	if err := im.Parse(); err != nil {
+		t.Fatal(err)
 	}
-	b := newStackBuilder(t, im, at)
+	b := newStackBuilder(t, library, at)
 	with, without := NewUnwinder(images), NewUnwinder(images)
 	complete, shared := 0, 0
 	b.begin()

@@ -1,13 +1,16 @@
 package unwind
 
-import "unspool/vmas"
+import (
+	"unspool/unwind/image"
+	"unspool/vmas"
+)
 
 // A place is where a PC lies: its mapping and the image of the mapped file,
 // nil for memory that no file backs. Code that was generated at run time has
 // a jit.
 type place struct {
 	m     *vmas.Mapping
-	image *Image
+	image *image.Image
 	jit   *jit
 
 	start, size uint64 // of the mapping
@@ -30,8 +33,8 @@ func (u *Unwinder) locate(p *place, space *vmas.Space, pc uint64) bool {
 	if m == nil {
 		return false
 	}
-	*p = place{m: m, image: u.images.of(space.PID, m), start: m.Start, size: m.End - m.Start, bias: m.Start - m.Offset}
-	if p.image == nil || p.image.isGenerated() {
+	*p = place{m: m, image: u.images.Lookup(space.PID, m), start: m.Start, size: m.End - m.Start, bias: m.Start - m.Offset}
+	if p.image == nil || p.image.IsGenerated() {
 		p.jit = u.generated(space)
 		return true
 	}

@@ -2,6 +2,7 @@ package unwind
 
 import (
 	"unspool/unwind/asm"
+	"unspool/unwind/image"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -21,7 +22,7 @@ type Unwinder struct {
 	// It returns how many bytes it could read. Strict walks do not ask.
 	Memory func(pid uint32, buf []byte, addr uint64) int
 
-	images *Images
+	images *image.Store
 	live   []byte // what Memory read
 	window *asm.Window
 	slow   bool // every frame through the general evaluator, for tests
@@ -40,7 +41,7 @@ type Unwinder struct {
 }
 
 // NewUnwinder returns an Unwinder that takes its images from images.
-func NewUnwinder(images *Images) *Unwinder {
+func NewUnwinder(images *image.Store) *Unwinder {
 	return &Unwinder{MaxFrames: 2048, images: images}
 }
 
@@ -167,7 +168,7 @@ func (p *place) slot(f, next *frame, by Source) uint32 {
 	case by == ByFramePointer && next.sp == f.bp+16:
 		return 16
 	case by == ByHeuristic && p.image != nil:
-		r := p.image.rule(p.m, f.lookup())
+		r := p.image.Rule(p.m, f.lookup())
 		if k := r.Kind(); k == rule.GuessSP && next.sp == f.sp+r.CFA() || k == rule.GuessBP && next.sp == f.bp+r.CFA() {
 			switch b := r.BP(); {
 			case b == 0 || next.sp-b < f.sp:
@@ -205,7 +206,7 @@ const stepped = Reason(NumReasons)
 func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
 	r := rule.Uncovered
 	if p.image != nil {
-		r = p.image.rule(p.m, f.lookup())
+		r = p.image.Rule(p.m, f.lookup())
 		if u.slow && r.Kind() <= rule.General {
 			r = rule.General
 		}

@@ -101,7 +101,7 @@ func (u *Unwinder) Unwind386(space *vmas.Space, regs *Regs386, stack *Stack) Res
 func (u *Unwinder) step386(space *vmas.Space, p *place, f *frame386, stack *Stack, moves *stackMoves) (Source, Reason) {
 	kind, row := rule.Uncovered, (*dwarfcfi.Row)(nil)
 	if p.image != nil {
-		kind, row = p.image.row386(p.m, f.lookup())
+		kind, row = p.image.Row386(p.m, f.lookup())
 	}
 	switch kind {
 	case rule.General:
@@ -113,7 +113,7 @@ func (u *Unwinder) step386(space *vmas.Space, p *place, f *frame386, stack *Stac
 		}
 		return u.framePointer386(space, p, f, stack)
 	case rule.Uncovered:
-		if !f.exact && p.image != nil && p.image.endsContext(p.m, f.pc()) {
+		if !f.exact && p.image != nil && p.image.EndsContext(p.m, f.pc()) {
 			return ByCFI, Root
 		}
 		return u.framePointer386(space, p, f, stack)
@@ -168,7 +168,7 @@ func (u *Unwinder) framePointer386(space *vmas.Space, p *place, f *frame386, sta
 		if p.m.File.Kind != vmas.VDSO || caller.image == nil {
 			return ByFramePointer, NoCFI
 		}
-		if kind, _ := caller.image.row386(caller.m, uint64(uint32(pc-1))); kind != rule.General && kind != rule.EndOfStack {
+		if kind, _ := caller.image.Row386(caller.m, uint64(uint32(pc-1))); kind != rule.General && kind != rule.EndOfStack {
 			return ByFramePointer, NoCFI
 		}
 	}

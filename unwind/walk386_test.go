@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"unspool/testdata/programs"
+	"unspool/unwind/image"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -65,7 +66,7 @@ restorer:
 // A built386 is words386 as process 1 has it mapped, with its addresses.
 type built386 struct {
 	space                                   *vmas.Space
-	images                                  *Images
+	images                                  *image.Store
 	inStart, inMain, inWork, bare, restorer uint64
 }
 
@@ -86,11 +87,10 @@ func build386(t testing.TB) *built386 {
 	b := new(built386)
 	b.space, b.images = asImage(t, file, 0x8000000)
 	m := &b.space.Mappings()[0]
-	im := b.images.of(1, m)
-	im.parse()
-	off, ok := offsetOf(im, im.entry)
-	if !ok || im.err != nil {
-		t.Fatalf("no offset for _start: %v", im.err)
+	elf := contentsOf(t, file)
+	off, ok := elf.offset(elf.Entry)
+	if err := b.images.Lookup(1, m).Parse(); !ok || err != nil {
+		t.Fatalf("no offset for _start: %v", err)
 	}
 	start := m.Start + off
 	main := start + 6
@@ -190,10 +190,9 @@ func TestModesDoNotMix(t *testing.T) {
 
 	space, images := asImage(t, programs.System(t)[0], 0x10000000)
 	m := &space.Mappings()[0]
-	im := images.of(1, m)
-	im.parse()
-	for fde := range im.cfi.FDEs() {
-		off, _ := offsetOf(im, fde.Start)
+	library := contentsOf(t, programs.System(t)[0])
+	for fde := range library.cfi.FDEs() {
+		off, _ := library.offset(fde.Start)
 		var regs Regs386
 		regs.set(rule.IP386, m.Start+off)
 		regs.set(rule.SP386, 0x1000)
@@ -202,32 +201,6 @@ func TestModesDoNotMix(t *testing.T) {
 		}
 		break
 	}
-}
-
-func TestVDSOOf32BitProcessIsNotOurs(t *testing.T) {
-	own := vmas.NewTable("/proc")
-	if _, err := own.Seed(uint32(os.Getpid())); err != nil {
-		t.Skip("skipped for want of /proc: ", err)
-	}
-	for _, m := range own.Space(uint32(os.Getpid())).Mappings() {
-		if m.File.Kind != vmas.VDSO {
-			continue
-		}
-		for _, c := range []struct {
-			start uint64
-			taken bool
-		}{{0x7fff_0000_0000, true}, {0xf7f0_0000, false}} {
-			table := vmas.NewTable("")
-			table.Comm(1<<30, 1, []byte("gone"), true)
-			gone := table.Mmap(1<<30, vmas.Map{Addr: c.start, Len: m.End - m.Start, Prot: vmas.ProtExec, Name: []byte("[vdso]")})
-			im := NewImages("/proc").of(1<<30, gone)
-			if taken := im.err == nil; taken != c.taken {
-				t.Errorf("vDSO at %#x of a process that is gone, as large as ours: ours was taken: %v", c.start, taken)
-			}
-		}
-		return
-	}
-	t.Skip("skipped for want of a vDSO")
 }
 
 func TestRegs386InPerfOrder(t *testing.T) {

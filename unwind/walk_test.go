@@ -10,15 +10,16 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
 	"unspool/testdata/programs"
+	"unspool/unwind/image"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
 // asImage opens a file as if it were mapped whole at base.
-func asImage(t testing.TB, path string, base uint64) (*vmas.Space, *Images) {
+func asImage(t testing.TB, path string, base uint64) (*vmas.Space, *image.Store) {
 	t.Helper()
 	info, err := os.Stat(path)
 	if err != nil {
@@ -29,7 +30,7 @@ func asImage(t testing.TB, path string, base uint64) (*vmas.Space, *Images) {
 	table.Mmap(1, vmas.Map{
 		Addr: base, Len: uint64(info.Size()+4095) &^ 4095, Prot: vmas.ProtExec | vmas.ProtRead, Name: []byte(path),
 	})
-	return table.Space(1), NewImages("/proc")
+	return table.Space(1), image.NewStore("/proc")
 }
 
 // TestFastRulesAgreeWithGeneralEvaluator compares the two evaluators on
@@ -46,15 +47,15 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			space, images := asImage(t, path, 0x7f00_0000_0000)
 			m := &space.Mappings()[0]
-			im := images.of(1, m)
-			im.parse()
-			if im.err != nil {
-				t.Fatal(im.err)
+			im := images.Lookup(1, m)
+			if err := im.Parse(); err != nil {
+				t.Fatal(err)
 			}
+			file := contentsOf(t, path)
 			fast, slow := NewUnwinder(images), NewUnwinder(images)
 			slow.slow = true
 			kinds := make(map[rule.Rule]int)
-			for fde, err := range im.cfi.FDEs() {
+			for fde, err := range file.cfi.FDEs() {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -62,7 +63,7 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					off, ok := offsetOf(im, row.Start)
+					off, ok := file.offset(row.Start)
 					if !ok {
 						continue
 					}
@@ -73,7 +74,7 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 					pc := m.Start + off
 					regs.set(rule.IP, pc)
 					regs.set(rule.SP, base)
-					kinds[im.rule(m, pc).Kind()]++
+					kinds[im.Rule(m, pc).Kind()]++
 					a, aend := oneStep(fast, space, &regs, &stack)
 					b, bend := oneStep(slow, space, &regs, &stack)
 					if a != b || aend != bend {
@@ -90,8 +91,40 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 	}
 }
 
-func offsetOf(im *Image, addr uint64) (uint64, bool) {
-	for _, l := range im.loads {
+// contents are what a test reads from an ELF file by itself.
+type contents struct {
+	*elf.Layout
+	cfi *dwarfcfi.Table
+}
+
+func contentsOf(t testing.TB, path string) contents {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := contents{}
+	if c.Layout, err = elf.ReadLayout(f, info.Size()); err != nil {
+		t.Fatal(err)
+	}
+	sections, err := dwarfcfi.ReadSections(f, c.Layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.cfi, err = dwarfcfi.New(sections); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// offset is where the file has what is at an address of the image.
+func (c contents) offset(addr uint64) (uint64, bool) {
+	for _, l := range c.Loads {
 		if addr >= l.Vaddr && addr-l.Vaddr < l.Filesz {
 			return addr - l.Vaddr + l.Offset, true
 		}
@@ -122,7 +155,7 @@ func TestStackOfWords(t *testing.T) {
 		t.Skip("skipped for want of gcc")
 	}
 	asm := filepath.Join(t.TempDir(), "words.s")
-	elf := strings.TrimSuffix(asm, ".s")
+	prog := strings.TrimSuffix(asm, ".s")
 	const source = `
 	.text
 	.globl _start
@@ -158,20 +191,19 @@ work:
 	if err := os.WriteFile(asm, []byte(source), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", elf, asm).CombinedOutput(); err != nil {
+	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", prog, asm).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	space, images := asImage(t, elf, 0x400000)
+	space, images := asImage(t, prog, 0x400000)
 	m := &space.Mappings()[0]
-	im := images.of(1, m)
-	im.parse()
+	file := contentsOf(t, prog)
 	var start uint64
-	for fde := range im.cfi.FDEs() {
+	for fde := range file.cfi.FDEs() {
 		if start == 0 || fde.Start < start {
 			start = fde.Start
 		}
 	}
-	off, ok := offsetOf(im, start)
+	off, ok := file.offset(start)
 	if !ok {
 		t.Fatal("no offset for _start")
 	}
@@ -265,7 +297,7 @@ func TestUnreadableFileIsNamedOnce(t *testing.T) {
 	table := vmas.NewTable("")
 	table.Comm(1, 1, []byte("test"), true)
 	table.Mmap(1, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("/no/such/file")})
-	images := NewImages(t.TempDir())
+	images := image.NewStore(t.TempDir())
 	var failed []string
 	images.Failed = func(path string, err error) {
 		if !errors.Is(err, os.ErrNotExist) {
@@ -284,34 +316,6 @@ func TestUnreadableFileIsNamedOnce(t *testing.T) {
 	}
 	if len(failed) != 1 {
 		t.Errorf("named %d times: %v", len(failed), failed)
-	}
-}
-
-func TestWantOfDescriptorsIsNotRemembered(t *testing.T) {
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	space, images := asImage(t, path, 0x400000)
-	m := &space.Mappings()[0]
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	none := limit
-	none.Cur = 0
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
-		t.Fatal(err)
-	}
-	im := images.of(1, m)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	if !errors.Is(im.err, unix.EMFILE) {
-		t.Fatalf("without descriptors: %v", im.err)
-	}
-	if im := images.of(1, m); im.err != nil {
-		t.Errorf("with descriptors again: %v", im.err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package unwind
+package image
 
 import (
 	"errors"
@@ -38,13 +38,13 @@ func (im *Image) unmap() {
 	}
 }
 
-// guard is what reads the tables of an image defers, with the way back to how the runtime
+// Guard is what reads the tables of an image defers, with the way back to how the runtime
 // took faults before:
 //
 //	defer im.guard(debug.SetPanicOnFault(true), &err)
 //
 // A fault in the mapping makes the image unreadable, which is the error then.
-func (im *Image) guard(panicked bool, err *error) {
+func (im *Image) Guard(panicked bool, err *error) {
 	debug.SetPanicOnFault(panicked)
 	p := recover()
 	if p == nil {

@@ -1,4 +1,4 @@
-package unwind
+package image
 
 import (
 	"errors"
@@ -9,7 +9,14 @@ import (
 	"unspool/dwarfcfi"
 	"unspool/testdata/programs"
 	"unspool/unwind/rule"
+	"unspool/vmas"
 )
+
+// A mappedImage is an image with the mapping of its file.
+type mappedImage struct {
+	m     *vmas.Mapping
+	image *Image
+}
 
 // TestFileIsCutShortWhileItIsInUse truncates a library under its image, which is lost
 // and named once; what was found before stays.
@@ -18,24 +25,15 @@ func TestFileIsCutShortWhileItIsInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	regs := Regs{}
-	for n := range regs.Value {
-		regs.set(n, 0x7ffc_0000_0000)
-	}
-	stack := Stack{Base: 0x7ffc_0000_0000, Data: make([]byte, 1<<12)}
-	for name, ask := range map[string]func(*place, uint64) bool{
-		"rule": func(p *place, pc uint64) bool { return p.image.rule(p.m, pc) == rule.Unreadable },
-		"row": func(p *place, pc uint64) bool {
+	for name, ask := range map[string]func(*mappedImage, uint64) bool{
+		"rule": func(p *mappedImage, pc uint64) bool { return p.image.Rule(p.m, pc) == rule.Unreadable },
+		"row": func(p *mappedImage, pc uint64) bool {
 			var row dwarfcfi.Row
-			return errors.Is(p.image.row(p.m, pc, &row), errCut)
+			return errors.Is(p.image.Row(p.m, pc, &row), errCut)
 		},
-		"entry": func(p *place, pc uint64) bool {
+		"entry": func(p *mappedImage, pc uint64) bool {
 			var row dwarfcfi.Row
-			return errors.Is(p.image.entryRow(pc-p.m.Start, &row), errCut)
-		},
-		"evaluation": func(p *place, pc uint64) bool {
-			_, end := evaluate(p, pc, &regs, &stack)
-			return end == BadCFI
+			return errors.Is(p.image.EntryRow(pc-p.m.Start, &row), errCut)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,22 +41,22 @@ func TestFileIsCutShortWhileItIsInUse(t *testing.T) {
 			if err := os.WriteFile(path, library, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			space, images := asImage(t, path, 0x7f00_0000_0000)
+			space, images := mappedAt(t, path, 0x7f00_0000_0000)
 			failed := 0
 			images.Failed = func(string, error) { failed++ }
-			p := place{m: &space.Mappings()[0]}
-			p.image = images.of(1, p.m)
+			p := mappedImage{m: &space.Mappings()[0]}
+			p.image = images.Lookup(1, p.m)
 			p.image.parse()
 			if p.image.err != nil || p.image.mapped == nil {
 				t.Fatalf("not mapped: %v", p.image.err)
 			}
 			var pcs []uint64
 			for fde := range p.image.cfi.FDEs() {
-				if off, ok := offsetOf(p.image, fde.Start); ok && len(pcs) < 2 {
+				if off, ok := p.image.offset(fde.Start); ok && len(pcs) < 2 {
 					pcs = append(pcs, p.m.Start+off)
 				}
 			}
-			before := p.image.rule(p.m, pcs[0])
+			before := p.image.Rule(p.m, pcs[0])
 			if err := os.Truncate(path, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -66,12 +64,12 @@ func TestFileIsCutShortWhileItIsInUse(t *testing.T) {
 				t.Error("not told that the file is cut")
 			}
 			for range 2 {
-				if r := p.image.rule(p.m, pcs[1]); r != rule.Unreadable {
-					t.Errorf("%#x afterwards", r)
+				if r := p.image.Rule(p.m, pcs[1]); r != rule.Unreadable {
+					t.Errorf("%v afterwards", r)
 				}
 			}
-			if r := p.image.rule(p.m, pcs[0]); r != before {
-				t.Errorf("%#x where %#x was found before", r, before)
+			if r := p.image.Rule(p.m, pcs[0]); r != before {
+				t.Errorf("%v where %v was found before", r, before)
 			}
 			if failed != 1 {
 				t.Errorf("named %d times", failed)
@@ -86,8 +84,8 @@ func TestFileIsCutShortWhileItIsInUse(t *testing.T) {
 			}
 		}()
 		var err error
-		im := &Image{store: NewImages("/proc")}
-		defer im.guard(false, &err)
+		im := &Image{store: NewStore("/proc")}
+		defer im.Guard(false, &err)
 		panic("other")
 	})
 }

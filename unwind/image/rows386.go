@@ -1,4 +1,4 @@
-package unwind
+package image
 
 import (
 	"errors"
@@ -23,8 +23,8 @@ type kept386 struct {
 // as many they are dropped.
 const maxRows386 = 1 << 13
 
-// row386 gives the row for pc, which lies in m, where kind is general.
-func (im *Image) row386(m *vmas.Mapping, pc uint64) (kind rule.Rule, row *dwarfcfi.Row) {
+// Row386 gives the row for pc, which lies in m, where kind is general.
+func (im *Image) Row386(m *vmas.Mapping, pc uint64) (kind rule.Rule, row *dwarfcfi.Row) {
 	off := pc - m.Start + m.Offset
 	if k := im.rows386[off]; k != nil {
 		return k.kind, &k.row
@@ -52,8 +52,8 @@ func (im *Image) row386(m *vmas.Mapping, pc uint64) (kind rule.Rule, row *dwarfc
 }
 
 func (im *Image) read386(m *vmas.Mapping, pc uint64, k *kept386) {
-	err := im.row(m, pc, &k.row)
-	addr, ok := im.address(pc - m.Start + m.Offset)
+	err := im.Row(m, pc, &k.row)
+	addr, ok := im.Address(pc - m.Start + m.Offset)
 	switch {
 	case err == nil && k.row.RA >= rule.NumRegs386:
 		k.kind = rule.Malformed

@@ -1,4 +1,4 @@
-package unwind
+package image
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ type Image struct {
 	// Path is the name by which the file was first seen.
 	Path string
 
-	store  *Images
+	store  *Store
 	inode  inode
 	refs   int      // files of the address spaces that have this image
 	opened bool     // the file could be opened
@@ -61,19 +61,19 @@ func (im *Image) Opened() bool { return im.opened }
 // HasCode says whether the image was parsed and has code that can be read.
 func (im *Image) HasCode() bool { return im.code != nil }
 
-// rule gives the rule for pc, which lies in m.
-func (im *Image) rule(m *vmas.Mapping, pc uint64) rule.Rule {
+// Rule gives the rule for pc, which lies in m.
+func (im *Image) Rule(m *vmas.Mapping, pc uint64) rule.Rule {
 	off := pc - m.Start + m.Offset
 	if off>>32 == 0 {
 		if r := im.rules.Get(uint32(off)); r != rule.None {
 			return r
 		}
 	}
-	return im.find(m, pc, off)
+	return im.Find(m, pc, off)
 }
 
-// find is rule for a PC that was not seen before.
-func (im *Image) find(m *vmas.Mapping, pc, off uint64) rule.Rule {
+// Find is rule for a PC that was not seen before.
+func (im *Image) Find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 	im.hit = true
 	if !im.parsed {
 		im.parse()
@@ -95,9 +95,9 @@ func (im *Image) find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 
 func (im *Image) compile(m *vmas.Mapping, pc uint64) rule.Rule {
 	var fault error
-	defer im.guard(debug.SetPanicOnFault(true), &fault)
+	defer im.Guard(debug.SetPanicOnFault(true), &fault)
 	if im.golang != nil {
-		if addr, ok := im.address(pc - m.Start + m.Offset); ok {
+		if addr, ok := im.Address(pc - m.Start + m.Offset); ok {
 			if r, ok := im.golang.Rule(addr); ok {
 				return r
 			}
@@ -105,10 +105,10 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) rule.Rule {
 	}
 	var row dwarfcfi.Row
 	err := im.tableRow(m, pc, &row)
-	addr, ok := im.address(pc - m.Start + m.Offset)
+	addr, ok := im.Address(pc - m.Start + m.Offset)
 	switch {
-	case err == nil && addr+1 == row.End && im.endsContext(m, pc+1) && !im.code.IsRet(addr),
-		err == dwarfcfi.ErrNoFDE && im.endsContext(m, pc+1):
+	case err == nil && addr+1 == row.End && im.EndsContext(m, pc+1) && !im.code.IsRet(addr),
+		err == dwarfcfi.ErrNoFDE && im.EndsContext(m, pc+1):
 		return rule.EndOfStack
 	case err == nil:
 		return im.compileRow(&row, pc)
@@ -146,16 +146,16 @@ func (im *Image) compileRow(row *dwarfcfi.Row, pc uint64) rule.Rule {
 // the C libraries' start code has before it hands over for good.
 const entrySize = 64
 
-// row gives the CFI row for pc, which lies in m.
-func (im *Image) row(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) (err error) {
-	defer im.guard(debug.SetPanicOnFault(true), &err)
+// Row gives the CFI row for pc, which lies in m.
+func (im *Image) Row(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) (err error) {
+	defer im.Guard(debug.SetPanicOnFault(true), &err)
 	return im.tableRow(m, pc, row)
 }
 
-// entryRow gives the CFI row for the first instruction of the function that holds the
+// EntryRow gives the CFI row for the first instruction of the function that holds the
 // address addr.
-func (im *Image) entryRow(addr uint64, row *dwarfcfi.Row) (err error) {
-	defer im.guard(debug.SetPanicOnFault(true), &err)
+func (im *Image) EntryRow(addr uint64, row *dwarfcfi.Row) (err error) {
+	defer im.Guard(debug.SetPanicOnFault(true), &err)
 	if im.cfi == nil {
 		return dwarfcfi.ErrNoFDE
 	}
@@ -166,18 +166,18 @@ func (im *Image) entryRow(addr uint64, row *dwarfcfi.Row) (err error) {
 	return d.Row(d.Start, row)
 }
 
-// inGo says whether the address addr is in a Go function.
-func (im *Image) inGo(addr uint64) (ok bool) {
+// InGo says whether the address addr is in a Go function.
+func (im *Image) InGo(addr uint64) (ok bool) {
 	if im.golang != nil {
 		var fault error
-		defer im.guard(debug.SetPanicOnFault(true), &fault)
+		defer im.Guard(debug.SetPanicOnFault(true), &fault)
 		_, _, ok = im.golang.Function(addr)
 	}
 	return ok
 }
 
 func (im *Image) tableRow(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {
-	addr, ok := im.address(pc - m.Start + m.Offset)
+	addr, ok := im.Address(pc - m.Start + m.Offset)
 	if !ok {
 		return dwarfcfi.ErrNoFDE
 	}
@@ -194,15 +194,23 @@ func (im *Image) tableRow(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {
 	return im.debugRow(addr, row)
 }
 
-// address turns a file offset into the virtual address that the image's
+// Address turns a file offset into the virtual address that the image's
 // program headers give it.
-func (im *Image) address(off uint64) (uint64, bool) {
+func (im *Image) Address(off uint64) (uint64, bool) {
 	for i := range im.loads {
 		if l := &im.loads[i]; off >= l.Offset && off-l.Offset < l.Filesz {
 			return off - l.Offset + l.Vaddr, true
 		}
 	}
 	return 0, false
+}
+
+// Parse parses the file unless that was done. The error says why it cannot be used.
+func (im *Image) Parse() error {
+	if !im.parsed {
+		im.parse()
+	}
+	return im.err
 }
 
 // parse finds the tables. The file stays open for its code.
@@ -235,7 +243,7 @@ func (im *Image) parse() {
 // be read, is an image without CFI: code that was generated at run time may
 // lie in a file too.
 func (im *Image) read() (err error) {
-	defer im.guard(debug.SetPanicOnFault(true), &err)
+	defer im.Guard(debug.SetPanicOnFault(true), &err)
 	r := im.contents()
 	layout, err := elf.ReadLayout(r, im.size)
 	if err != nil {
@@ -273,9 +281,9 @@ func (im *Image) read() (err error) {
 
 var errMachine = errors.New("another machine's code")
 
-// isGenerated says whether the file was seen to be no ELF file: a runtime keeps
+// IsGenerated says whether the file was seen to be no ELF file: a runtime keeps
 // the code that it generates in it.
-func (im *Image) isGenerated() bool {
+func (im *Image) IsGenerated() bool {
 	return im.parsed && im.err == nil && len(im.loads) == 0
 }
 

@@ -1,4 +1,4 @@
-package unwind
+package image
 
 import (
 	"unspool/unwind/asm"
@@ -8,13 +8,10 @@ import (
 // CodeAt gives what reads the code of the image and the address there of pc, which lies in m.
 // It is nil where the image cannot be read.
 func (im *Image) CodeAt(m *vmas.Mapping, pc uint64) (*asm.Code, uint64) {
-	if !im.parsed {
-		im.parse()
-	}
-	if im.err != nil {
+	if im.Parse() != nil {
 		return nil, 0
 	}
-	addr, ok := im.address(pc - m.Start + m.Offset)
+	addr, ok := im.Address(pc - m.Start + m.Offset)
 	if !ok {
 		return nil, 0
 	}
@@ -48,12 +45,12 @@ func (im *Image) gap(addr uint64) (h asm.Hole, begins, ok bool) {
 	return h, false, ok
 }
 
-// endsContext says whether a call that ends before pc, in m, is none: pc is where a
+// EndsContext says whether a call that ends before pc, in m, is none: pc is where a
 // coroutine ends.
-func (im *Image) endsContext(m *vmas.Mapping, pc uint64) bool {
+func (im *Image) EndsContext(m *vmas.Mapping, pc uint64) bool {
 	if im.code == nil || pc >= m.End {
 		return false
 	}
-	addr, ok := im.address(pc - m.Start + m.Offset)
+	addr, ok := im.Address(pc - m.Start + m.Offset)
 	return ok && im.code.IsContextEnd(addr)
 }

@@ -1,4 +1,4 @@
-package unwind
+package image
 
 import (
 	"errors"
@@ -62,13 +62,13 @@ func put(t *testing.T, proc, place, file string) {
 }
 
 // mapWhole maps the stripped file as process 1 sees it, and gives its image.
-func mapWhole(t *testing.T, proc string) (*Images, *Image, *vmas.Mapping) {
+func mapWhole(t *testing.T, proc string) (*Store, *Image, *vmas.Mapping) {
 	t.Helper()
 	table := vmas.NewTable("")
 	table.Comm(1, 1, []byte("test"), true)
 	m := table.Mmap(1, vmas.Map{Addr: 0x400000, Len: 1 << 20, Prot: vmas.ProtExec, Name: []byte("/opt/bin/prog")})
-	images := NewImages(proc)
-	return images, images.of(1, m), m
+	images := NewStore(proc)
+	return images, images.Lookup(1, m), m
 }
 
 func TestDebugFrameInSeparateFile(t *testing.T) {
@@ -94,13 +94,13 @@ func TestDebugFrameInSeparateFile(t *testing.T) {
 			im.parse()
 			var row, want dwarfcfi.Row
 			pc := func(addr uint64) uint64 {
-				off, ok := offsetOf(im, addr)
+				off, ok := im.offset(addr)
 				if !ok {
 					t.Fatalf("%#x is in no segment", addr)
 				}
 				return m.Start + off
 			}
-			if im.row(m, pc(im.entry), &row) != nil || im.debug.sought {
+			if im.Row(m, pc(im.entry), &row) != nil || im.debug.sought {
 				t.Errorf("_start: row of %#x, debug file sought: %v", row.Start, im.debug.sought)
 			}
 
@@ -111,7 +111,7 @@ func TestDebugFrameInSeparateFile(t *testing.T) {
 					if err := table.Row(r.Start, &want); err != nil {
 						t.Fatal(err)
 					}
-					if err := im.row(m, pc(r.Start), &row); err != nil || row.Rules != want.Rules {
+					if err := im.Row(m, pc(r.Start), &row); err != nil || row.Rules != want.Rules {
 						t.Errorf("%#x: %v, row %+v, want %+v", r.Start, err, row.Rules, want.Rules)
 					}
 					rows++
@@ -172,12 +172,12 @@ func TestDebugFileOfAnotherBuildIsNotUsed(t *testing.T) {
 			images.Failed = func(_ string, err error) { failed = append(failed, err) }
 			im.parse()
 			for fde := range openDebugFrame(t, whole).FDEs() {
-				off, _ := offsetOf(im, fde.Start)
+				off, _ := im.offset(fde.Start)
 				var row dwarfcfi.Row
-				if err := im.row(m, m.Start+off, &row); err != dwarfcfi.ErrNoFDE {
+				if err := im.Row(m, m.Start+off, &row); err != dwarfcfi.ErrNoFDE {
 					t.Errorf("%#x: %v, want %v", fde.Start, err, dwarfcfi.ErrNoFDE)
 				}
-				if got := im.rule(m, m.Start+off); got.Kind() < rule.GuessSP || got.Kind() > rule.Uncovered {
+				if got := im.Rule(m, m.Start+off); got.Kind() < rule.GuessSP || got.Kind() > rule.Uncovered {
 					t.Errorf("%#x: rule %v, want none from CFI", fde.Start, got)
 				}
 			}

@@ -1,4 +1,4 @@
-package unwind
+package image
 
 import (
 	"bytes"
@@ -36,9 +36,9 @@ type Offline struct {
 	SameKernel bool
 }
 
-// NewOfflineImages returns an empty store that finds files as o says.
-func NewOfflineImages(o Offline) *Images {
-	s := NewImages("")
+// NewOfflineStore returns an empty store that finds files as o says.
+func NewOfflineStore(o Offline) *Store {
+	s := NewStore("")
 	s.offline = &o
 	return s
 }

@@ -1,4 +1,4 @@
-package unwind
+package image
 
 import (
 	"unsafe"
@@ -8,7 +8,7 @@ import (
 
 // Rules returns how many rules the images hold, one for each PC that was looked up, and how many
 // bytes of memory these take.
-func (s *Images) Rules() (n, size int) {
+func (s *Store) Rules() (n, size int) {
 	add := func(im *Image) {
 		n += im.rules.Len()
 		size += im.rules.Size() + int(unsafe.Sizeof(rule.WideRule{}))*cap(im.wide)

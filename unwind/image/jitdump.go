@@ -1,4 +1,4 @@
-package unwind
+package image
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 // Dump finds the jitdump among the mappings of a process: the open file, nil where there is none, and
 // its path. It was opened when the process mapped it, like every file, and belongs to the store. A
 // process that was forked has that of its parent, and may have its own, too.
-func (s *Images) Dump(space *vmas.Space) (file *os.File, name string) {
+func (s *Store) Dump(space *vmas.Space) (file *os.File, name string) {
 	own := fmt.Sprintf("jit-%d.dump", space.PID)
 	maps := space.Mappings()
 	for i := range maps {
@@ -21,7 +21,7 @@ func (s *Images) Dump(space *vmas.Space) (file *os.File, name string) {
 		if m.File.Kind != vmas.Regular || !jitdump.IsName(m.File.Path) {
 			continue
 		}
-		im := s.of(space.PID, m)
+		im := s.Lookup(space.PID, m)
 		if im == nil || im.file == nil || !s.ownedBy(im.file, space.PID) {
 			continue
 		}
@@ -35,7 +35,7 @@ func (s *Images) Dump(space *vmas.Space) (file *os.File, name string) {
 // ownedBy says whether an open file belongs to the user of a process or to
 // root. Nothing is held against the file when the process is gone; of a recording,
 // nobody knows whose process it was, and the file must be this user's.
-func (s *Images) ownedBy(f *os.File, pid uint32) bool {
+func (s *Store) ownedBy(f *os.File, pid uint32) bool {
 	owner := func(info os.FileInfo, err error) (uint32, bool) {
 		if err != nil {
 			return 0, false

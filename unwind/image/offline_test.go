@@ -1,4 +1,4 @@
-package unwind
+package image
 
 import (
 	"errors"
@@ -219,14 +219,14 @@ func TestOfflineImagesAskNoProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	var failed []string
-	s := NewOfflineImages(Offline{})
+	s := NewOfflineStore(Offline{})
 	s.Failed = func(path string, err error) { failed = append(failed, err.Error()) }
 	pid := uint32(os.Getpid())
 	table := vmas.NewTable("")
 	for i := range uint64(3) {
 		m := table.Mmap(pid, vmas.Map{Addr: 0x1000 << i, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(path), ID: vmas.FileID{BuildID: id}})
 		s.Open(pid, m)
-		if im := s.of(pid, m); im == nil || im.opened {
+		if im := s.Lookup(pid, m); im == nil || im.opened {
 			t.Fatalf("%+v", im)
 		}
 	}

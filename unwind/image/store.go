@@ -1,4 +1,4 @@
-package unwind
+package image
 
 import (
 	"bytes"
@@ -17,10 +17,10 @@ import (
 	"unspool/vmas"
 )
 
-// Images holds the images of all mapped files, each once. How a file was
+// A Store holds the images of all mapped files, each once. How a file was
 // named does not settle which it is: the opened file does, by its build ID,
 // else by inode and generation.
-type Images struct {
+type Store struct {
 	// Failed, if set, is called once for each file that cannot be used.
 	Failed func(path string, err error)
 	// Dropped, if set, is called for each sampled image that Forget drops and
@@ -48,20 +48,20 @@ type inode struct {
 	mtime, ctime unix.Timespec
 }
 
-// NewImages returns an empty store that opens files through procRoot,
+// NewStore returns an empty store that opens files through procRoot,
 // "/proc" on a running system.
-func NewImages(procRoot string) *Images {
-	return &Images{proc: procRoot, byID: make(map[string]*Image), byInode: make(map[inode]*Image), settled: make(map[*vmas.File]inode)}
+func NewStore(procRoot string) *Store {
+	return &Store{proc: procRoot, byID: make(map[string]*Image), byInode: make(map[inode]*Image), settled: make(map[*vmas.File]inode)}
 }
 
 // Offline says whether the files are those of a recording.
-func (s *Images) Offline() bool { return s.offline != nil }
+func (s *Store) Offline() bool { return s.offline != nil }
 
 // Proc is where /proc is, empty where no process is asked.
-func (s *Images) Proc() string { return s.proc }
+func (s *Store) Proc() string { return s.proc }
 
-// of is the image behind a mapping, nil when no file can be behind it.
-func (s *Images) of(pid uint32, m *vmas.Mapping) *Image {
+// Lookup is the image behind a mapping, nil when no file can be behind it.
+func (s *Store) Lookup(pid uint32, m *vmas.Mapping) *Image {
 	if im, ok := m.File.Image.(*Image); ok {
 		return im
 	}
@@ -75,7 +75,7 @@ func (s *Images) of(pid uint32, m *vmas.Mapping) *Image {
 // so that it can be read when the process is gone, and returns its build ID where that is
 // known. A file that is known costs one look at its size and times, which tell whether it was rewritten in
 // place since it was read: then it is another image. A file that could not be opened before is tried again.
-func (s *Images) Open(pid uint32, m *vmas.Mapping) (buildID []byte) {
+func (s *Store) Open(pid uint32, m *vmas.Mapping) (buildID []byte) {
 	im, ok := m.File.Image.(*Image)
 	if ok && (s.offline != nil || im.opened && !s.rewritten(pid, m.File, im)) {
 		im.debug.pid = pid
@@ -97,7 +97,7 @@ func (s *Images) Open(pid uint32, m *vmas.Mapping) (buildID []byte) {
 }
 
 // rewritten says whether a file is not any more what it was when im became its image.
-func (s *Images) rewritten(pid uint32, f *vmas.File, im *Image) bool {
+func (s *Store) rewritten(pid uint32, f *vmas.File, im *Image) bool {
 	was, ok := s.settled[f]
 	if !ok {
 		return false
@@ -127,7 +127,7 @@ func (i *inode) unchanged(st *unix.Stat_t) bool {
 }
 
 // reopen returns another descriptor of a file whose image is im, nil where im is read from another file.
-func (s *Images) reopen(f *vmas.File, im *Image) *os.File {
+func (s *Store) reopen(f *vmas.File, im *Image) *os.File {
 	if was, ok := s.settled[f]; !ok || !im.isFile(was) {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (s *Images) reopen(f *vmas.File, im *Image) *os.File {
 
 // Forget is for [vmas.Table.Forget]: it drops the image of a file that no
 // process maps any more, unless the image has another name.
-func (s *Images) Forget(f *vmas.File) {
+func (s *Store) Forget(f *vmas.File) {
 	im, ok := f.Image.(*Image)
 	if !ok {
 		return
@@ -163,7 +163,7 @@ func (s *Images) Forget(f *vmas.File) {
 }
 
 // attach opens the file behind m and settles which image it is.
-func (s *Images) attach(pid uint32, m *vmas.Mapping) *Image {
+func (s *Store) attach(pid uint32, m *vmas.Mapping) *Image {
 	f := m.File
 	if !f.Kind.HasImage() {
 		return nil
@@ -187,7 +187,7 @@ func (s *Images) attach(pid uint32, m *vmas.Mapping) *Image {
 }
 
 // use makes im the image of a file that a process maps.
-func (s *Images) use(pid uint32, f *vmas.File, im *Image) {
+func (s *Store) use(pid uint32, f *vmas.File, im *Image) {
 	im.refs++
 	im.debug.pid = pid
 	f.Image = im
@@ -200,7 +200,7 @@ func isPassing(err error) bool {
 }
 
 // open returns the image of a file that was not known by its build ID.
-func (s *Images) open(pid uint32, m *vmas.Mapping) *Image {
+func (s *Store) open(pid uint32, m *vmas.Mapping) *Image {
 	if m.File.Kind == vmas.VDSO {
 		return s.vdso(pid, m)
 	}
@@ -212,7 +212,7 @@ func (s *Images) open(pid uint32, m *vmas.Mapping) *Image {
 }
 
 // identify returns the image that an open file is, to which the file belongs from now on.
-func (s *Images) identify(m *vmas.Mapping, file *os.File) *Image {
+func (s *Store) identify(m *vmas.Mapping, file *os.File) *Image {
 	im := &Image{store: s, Path: m.File.Path, opened: true, file: file}
 	var err error
 	im.size, im.inode, err = stat(file)
@@ -233,13 +233,13 @@ func (s *Images) identify(m *vmas.Mapping, file *os.File) *Image {
 }
 
 // unusable is the image of a file that could not be opened.
-func (s *Images) unusable(m *vmas.Mapping, err error) *Image {
+func (s *Store) unusable(m *vmas.Mapping, err error) *Image {
 	return &Image{store: s, Path: m.File.Path, err: err, parsed: true}
 }
 
 // settle returns the image that im turns out to be: itself, now known to the
 // store, or one that is there already.
-func (s *Images) settle(im *Image) *Image {
+func (s *Store) settle(im *Image) *Image {
 	if im.BuildID != nil {
 		if known := s.byID[string(im.BuildID)]; known != nil && !known.rewritten() {
 			return known
@@ -255,7 +255,7 @@ func (s *Images) settle(im *Image) *Image {
 }
 
 // vdso copies the vDSO: our own, or that of the process where this is another one.
-func (s *Images) vdso(pid uint32, m *vmas.Mapping) *Image {
+func (s *Store) vdso(pid uint32, m *vmas.Mapping) *Image {
 	const largest = 1 << 20
 	size := m.End - m.Start
 	if size > largest {
@@ -272,7 +272,7 @@ func (s *Images) vdso(pid uint32, m *vmas.Mapping) *Image {
 	return s.settle(im)
 }
 
-func (s *Images) readVDSO(pid uint32, m *vmas.Mapping) ([]byte, error) {
+func (s *Store) readVDSO(pid uint32, m *vmas.Mapping) ([]byte, error) {
 	if s.offline != nil {
 		return s.offline.vdso(m)
 	}
@@ -339,7 +339,7 @@ var ErrReplaced = errors.New("the file at this path is not the one that was mapp
 // process's root, by the kernel's own link to the mapped file (which also
 // finds deleted files), or by its path here when the process is gone or may
 // not be looked at.
-func (s *Images) file(pid uint32, m *vmas.Mapping) (*os.File, error) {
+func (s *Store) file(pid uint32, m *vmas.Mapping) (*os.File, error) {
 	if s.offline != nil {
 		return s.offline.file(m.File)
 	}
@@ -461,7 +461,7 @@ func (im *Image) contents() io.ReaderAt {
 
 // Sampled calls fn with path and build ID of every image that a frame of any
 // walk was in, in order of their build IDs.
-func (s *Images) Sampled(fn func(path string, id []byte)) {
+func (s *Store) Sampled(fn func(path string, id []byte)) {
 	for _, id := range slices.Sorted(maps.Keys(s.byID)) {
 		if im := s.byID[id]; im.hit {
 			fn(im.Path, im.BuildID)

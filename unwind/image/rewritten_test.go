@@ -1,4 +1,4 @@
-package unwind
+package image
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ func TestRewrittenFiles(t *testing.T) {
 	from := []string{libc(t), "/bin/sh"}
 	ids := []vmas.BuildID{copyELF(t, from[0], path), copyELF(t, from[1], path)}
 	pid := uint32(os.Getpid())
-	table, images := vmas.NewTable(""), NewImages("/proc")
+	table, images := vmas.NewTable(""), NewStore("/proc")
 	table.Forget = images.Forget
 	mapped := vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(path), ID: identity(t, path)}
 	var last *Image
@@ -29,11 +29,11 @@ func TestRewrittenFiles(t *testing.T) {
 		if id := images.Open(pid, m); vmas.NewBuildID(id) != ids[i%2] {
 			t.Fatalf("round %d: build ID %x, want %v", i, id, ids[i%2])
 		}
-		im := images.of(pid, m)
+		im := images.Lookup(pid, m)
 		if im == last || !im.opened || im.file == nil {
 			t.Fatalf("round %d: %+v", i, im)
 		}
-		if id := images.Open(pid, m); images.of(pid, m) != im || !bytes.Equal(id, im.BuildID) {
+		if id := images.Open(pid, m); images.Lookup(pid, m) != im || !bytes.Equal(id, im.BuildID) {
 			t.Fatalf("round %d: an unchanged file became another image", i)
 		}
 		last = im
@@ -47,8 +47,8 @@ func TestRewrittenFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := table.Mmap(pid, mapped)
-	if id := images.Open(pid, m); vmas.NewBuildID(id) != ids[1] || images.of(pid, m).err != nil || images.of(pid, m).file == nil {
-		t.Errorf("removed: build ID %x, %v", id, images.of(pid, m).err)
+	if id := images.Open(pid, m); vmas.NewBuildID(id) != ids[1] || images.Lookup(pid, m).err != nil || images.Lookup(pid, m).file == nil {
+		t.Errorf("removed: build ID %x, %v", id, images.Lookup(pid, m).err)
 	}
 
 	// A file with two names is one image; when it is rewritten, each name notices by itself.

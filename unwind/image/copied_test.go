@@ -1,4 +1,4 @@
-package unwind
+package image
 
 import (
 	"os"
@@ -41,20 +41,20 @@ func TestCopiedCode(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clear(memory)
-			table, images := vmas.NewTable(""), NewImages("/proc")
+			table, images := vmas.NewTable(""), NewStore("/proc")
 			told := 0
 			images.Copied = func(uint32, *vmas.Mapping) { told++ }
 			code := vmas.Map{Addr: addr, Len: size, Offset: size, Prot: vmas.ProtRead | vmas.ProtExec, Name: []byte(path)}
 			table.Mmap(pid, code)
 			code.Name, code.Offset = []byte("//anon"), addr
 			m := table.Mmap(pid, code)
-			if im := images.of(pid, m); im != nil || m.Offset != addr {
+			if im := images.Lookup(pid, m); im != nil || m.Offset != addr {
 				t.Fatal("a copy before it is there")
 			}
 			copy(memory, c.content)
 			var im *Image
 			for range 4 {
-				im = images.of(pid, m)
+				im = images.Lookup(pid, m)
 			}
 			switch {
 			case (im != nil) != c.same || (told == 1) != c.same:
@@ -66,11 +66,11 @@ func TestCopiedCode(t *testing.T) {
 			}
 			// Made executable when it was known already, it is told of again.
 			if m = table.Mmap(pid, code); c.same {
-				if images.of(pid, m) != im || told != 2 || m.Offset != size {
+				if images.Lookup(pid, m) != im || told != 2 || m.Offset != size {
 					t.Errorf("afterwards told %d times, from %#x on", told, m.Offset)
 				}
 			}
-			if n := testing.AllocsPerRun(100, func() { images.of(pid, m) }); c.same && n > 0 {
+			if n := testing.AllocsPerRun(100, func() { images.Lookup(pid, m) }); c.same && n > 0 {
 				t.Errorf("%v allocations", n)
 			}
 		})

@@ -1,4 +1,4 @@
-package unwind
+package image
 
 import (
 	"debug/elf"
@@ -12,7 +12,7 @@ import (
 // copied is the image of a file whose code a process has copied to memory without a
 // file, nil as long as it is not known to be there. The copy may be under way: so the
 // memory is read again when it was asked for twice as often.
-func (s *Images) copied(pid uint32, m *vmas.Mapping) *Image {
+func (s *Store) copied(pid uint32, m *vmas.Mapping) *Image {
 	c := m.Copied
 	if s.offline != nil {
 		return nil // the memory is gone
@@ -51,7 +51,7 @@ func (im *Image) offsetBehind(off uint64) uint64 {
 	if !im.parsed {
 		im.parse()
 	}
-	addr, ok := im.address(off - page)
+	addr, ok := im.Address(off - page)
 	if !ok {
 		return off
 	}
