@@ -15,7 +15,7 @@ import (
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
-	"unspool/unwind"
+	"unspool/unwind/image"
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
@@ -131,7 +131,7 @@ type conversion struct {
 	writer   *perfdata.Writer
 	own      *lane  // where there are no others
 	parallel *lanes // nil where there is one lane only
-	files    unwind.Offline
+	files    image.Offline
 	events   int    // how many the output has
 	records  uint64 // taken so far
 	failed   error  // why the output could not be begun
@@ -178,7 +178,7 @@ func (c *conversion) begin() (err error) {
 // prepare makes the session of a lane.
 func (c *conversion) prepare(l *lane, sink Sink) {
 	l.sampled = make(map[sampledFile]bool)
-	l.images = unwind.NewOfflineImages(c.files)
+	l.images = image.NewOfflineStore(c.files)
 	l.images.Dropped = l.dropped
 	format := perfring.NewFormat(&c.reader.Events()[0].PerfEventAttr)
 	l.session = NewSession(&format, vmas.NewTable(""), l.images, sink, c.MaxStack, c.Strict)
@@ -197,8 +197,8 @@ func HasStacks(events []perfring.Attr) bool {
 }
 
 // offline says where the files of the recording may be found.
-func (c *conversion) offline() unwind.Offline {
-	o := unwind.Offline{Symfs: c.Symfs, Cache: c.Cache}
+func (c *conversion) offline() image.Offline {
+	o := image.Offline{Symfs: c.Symfs, Cache: c.Cache}
 	if o.Cache == "" {
 		if home, err := os.UserHomeDir(); err == nil {
 			o.Cache = filepath.Join(home, ".debug")

@@ -16,6 +16,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
+	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -168,7 +169,7 @@ func TestGoStacksAreWhatGoSees(t *testing.T) {
 	var s *Session
 	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
 		if s == nil {
-			s = NewSession(f, vmas.NewTable("/proc"), unwind.NewImages("/proc"), &c, 2048, false)
+			s = NewSession(f, vmas.NewTable("/proc"), image.NewStore("/proc"), &c, 2048, false)
 			c.format = f.Unwound()
 			c.stats = &s.Stats
 		}

@@ -5,7 +5,7 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/perfring"
-	"unspool/unwind"
+	"unspool/unwind/image"
 )
 
 // The records of a recording go through lanes, each with a session of its own. Address
@@ -32,7 +32,7 @@ type lanes struct {
 // A lane is a session that unwinds the samples of every nth batch.
 type lane struct {
 	session *Session
-	images  *unwind.Images
+	images  *image.Store
 	sampled map[sampledFile]bool // of images that are gone
 	in      chan *batch
 	out     []byte

@@ -12,7 +12,7 @@ import (
 
 	"unspool/dwarfcfi"
 	"unspool/perfring"
-	"unspool/unwind"
+	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -105,7 +105,7 @@ func BenchmarkMappingStorm(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			format := testFormat()
-			images := unwind.NewImages("/proc")
+			images := image.NewStore("/proc")
 			session := NewSession(&format, vmas.NewTable(""), images, drop{}, 2048, false)
 			session.Record(mapRecord(pid, base, uint64(len(file)+4095)&^4095, inode(libc), libc))
 			session.Record(sample)

@@ -10,7 +10,7 @@ import (
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
-	"unspool/unwind"
+	"unspool/unwind/image"
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
@@ -100,7 +100,7 @@ type recording struct {
 	command *command
 	source  *perfring.Source
 	writer  *perfdata.Writer
-	images  *unwind.Images
+	images  *image.Store
 	session *Session
 
 	records uint64 // taken from the rings
@@ -146,7 +146,7 @@ func (r *recording) open() error {
 		r.source.Close()
 		return err
 	}
-	r.images = unwind.NewImages("/proc")
+	r.images = image.NewStore("/proc")
 	r.session = NewSession(r.source.Format(), vmas.NewTable("/proc"), r.images, r.writer, r.MaxStack, r.Strict)
 	r.session.walker.Memory = r.session.interruptedStack
 	r.session.walker.Far = true

@@ -6,6 +6,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
+	"unspool/unwind/image"
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +26,7 @@ type Session struct {
 	out     perfring.Format // of the records that are handed on
 	sink    Sink
 	table   *vmas.Table
-	images  *unwind.Images
+	images  *image.Store
 	walker  *unwind.Unwinder
 	trouble *Trouble
 	execve  execve
@@ -52,7 +53,7 @@ type Session struct {
 // NewSession returns a session for records of the given format, with the
 // address spaces of table. Only CFI is used when strict is set; a walk ends
 // after maxStack frames.
-func NewSession(format *perfring.Format, table *vmas.Table, images *unwind.Images, sink Sink, maxStack int, strict bool) *Session {
+func NewSession(format *perfring.Format, table *vmas.Table, images *image.Store, sink Sink, maxStack int, strict bool) *Session {
 	s := &Session{
 		format:  format,
 		out:     format.Unwound(),

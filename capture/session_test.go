@@ -15,6 +15,7 @@ import (
 	"unspool/capture/human"
 	"unspool/perfring"
 	"unspool/unwind"
+	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -79,7 +80,7 @@ func (k *kept) Write(rec []byte) error {
 
 func newTestSession(sink Sink) *Session {
 	format := testFormat()
-	return NewSession(&format, vmas.NewTable(""), unwind.NewImages("/proc"), sink, 2048, false)
+	return NewSession(&format, vmas.NewTable(""), image.NewStore("/proc"), sink, 2048, false)
 }
 
 func TestSamplesAreCountedByWhatTheyCarry(t *testing.T) {

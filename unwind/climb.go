@@ -3,10 +3,11 @@ package unwind
 import (
 	"unsafe"
 
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
-// A climb is the hot part of a walk: frames whose rules are fromSP and fromBP,
+// A climb is the hot part of a walk: frames whose rules are rule.FromSP and rule.FromBP,
 // which nearly all are.
 type climb struct {
 	*Unwinder
@@ -69,36 +70,36 @@ func (c *climb) run(p *place, f *frame) Reason {
 
 	lookup, sp, bp := f.lookup(), f.sp, f.bp
 	start, size, bias := p.start, p.size, p.bias
-	rules, shift := p.image.rules.table()
+	rules, shift := p.image.Rules().Table()
 	end := stepped
 climbing:
 	for {
 		off := uint32(lookup - bias)
 		// The first place of [cache.get] is mostly the right one.
-		var r rule
-		if i := uint64(off) * spread >> (shift & 63); i < uint64(len(rules)) && uint32(rules[i]) == off {
-			r = rule(rules[i] >> 32)
+		var r rule.Rule
+		if i := uint64(off) * rule.Spread >> (shift & 63); i < uint64(len(rules)) && uint32(rules[i]) == off {
+			r = rule.Rule(rules[i] >> 32)
 		} else {
-			r = p.image.rules.get(off)
+			r = p.image.Rules().Get(off)
 		}
-		if r == noRule {
-			r = p.image.find(p.m, lookup, uint64(off))
-			rules, shift = p.image.rules.table()
+		if r == rule.None {
+			r = p.image.Find(p.m, lookup, uint64(off))
+			rules, shift = p.image.Rules().Table()
 		}
 
-		cfa, slot := sp, uint64(r>>4&maxBP)
-		switch r & kindMask {
-		case fromSP:
-			cfa += r.cfa()
-		case fromBP:
-			if cfa = bp + r.cfa(); cfa <= sp || cfa%8 != 0 {
+		cfa, slot := sp, uint64(r>>4&rule.MaxBP)
+		switch r & rule.KindMask {
+		case rule.FromSP:
+			cfa += r.CFA()
+		case rule.FromBP:
+			if cfa = bp + r.CFA(); cfa <= sp || cfa%8 != 0 {
 				break climbing
 			}
 			if cfa-8*slot < sp {
 				slot = 0 // popped: see compile
 			}
-		case single:
-			if r == endOfStack {
+		case rule.Single:
+			if r == rule.EndOfStack {
 				end = Root
 			}
 			break climbing
@@ -128,7 +129,7 @@ climbing:
 			}
 			start, size, bias = p.start, p.size, p.bias
 			if p.fast {
-				rules, shift = p.image.rules.table()
+				rules, shift = p.image.Rules().Table()
 			}
 		}
 		lookup, sp, bp = pc-1, cfa, caller
@@ -153,7 +154,7 @@ climbing:
 				}
 				start, size, bias = p.start, p.size, p.bias
 				if p.fast {
-					rules, shift = p.image.rules.table()
+					rules, shift = p.image.Rules().Table()
 				}
 			}
 		}

@@ -1,35 +1,39 @@
 package unwind
 
-import "unspool/vmas"
+import (
+	"unspool/unwind/asm"
+	"unspool/unwind/rule"
+	"unspool/vmas"
+)
 
 // guess finds the caller of a frame by a rule that was found by reading the
 // code. What it finds is credible when its return address follows a call.
 // Otherwise, the frame pointer is left.
-func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
+func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule.Rule, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
 	if u.Strict {
 		return next, ByHeuristic, NoCFI
 	}
-	switch r.kind() {
-	case guessSP:
-		next.sp = f.sp + r.cfa()
-	case guessBP:
-		next.sp = f.bp + r.cfa()
-	case guessSaved:
-		at, plus := r.saved()
+	switch r.Kind() {
+	case rule.GuessSP:
+		next.sp = f.sp + r.CFA()
+	case rule.GuessBP:
+		next.sp = f.bp + r.CFA()
+	case rule.GuessSaved:
+		at, plus := r.Saved()
 		saved, ok := stack.word(f.sp + at)
 		if !ok {
 			return next, ByHeuristic, moves.miss(stack, f.sp+at)
 		}
 		next.sp = saved + plus
-	case guessReg:
-		reg, plus := r.inReg()
+	case rule.GuessReg:
+		reg, plus := r.InReg()
 		held, ok := u.held(space, reg)
 		if !ok {
 			return u.framePointer(space, f, stack)
 		}
 		next.sp = held + plus
 	}
-	if next.sp <= f.sp || r.kind() == guessSP && u.hasFrame(space, f, next.sp, stack) {
+	if next.sp <= f.sp || r.Kind() == rule.GuessSP && u.hasFrame(space, f, next.sp, stack) {
 		return u.framePointer(space, f, stack)
 	}
 	pc, ok := stack.word(next.sp - 8)
@@ -37,14 +41,14 @@ func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule, stack *Stack, move
 	case ok && u.followsCall(space, pc):
 	case u.isNewThread(space, f):
 		return next, ByHeuristic, Root
-	case !ok && r.kind() == guessSP:
+	case !ok && r.Kind() == rule.GuessSP:
 		return next, ByHeuristic, moves.miss(stack, next.sp-8)
 	default:
 		return u.framePointer(space, f, stack)
 	}
 	next.pc, next.bp = pc, f.bp
-	switch b := r.bp(); {
-	case b == 8*maxBP:
+	switch b := r.BP(); {
+	case b == 8*rule.MaxBP:
 		next.bp = 0 // so that no frame above is found through it
 	case b != 0 && next.sp-b >= f.sp:
 		if next.bp, ok = stack.word(next.sp - b); !ok {
@@ -74,7 +78,7 @@ func (u *Unwinder) held(space *vmas.Space, reg uint8) (v uint64, ok bool) {
 	case 1:
 		return u.sample.Get(dwarf[reg&15])
 	case 2:
-		if c, addr := u.codeAt(space, u.ips[0]); c != nil && c.keeps(addr, reg) {
+		if c, addr := u.codeAt(space, u.ips[0]); c != nil && c.Keeps(addr, reg) {
 			return u.sample.Get(dwarf[reg&15])
 		}
 	}
@@ -88,69 +92,32 @@ func (u *Unwinder) followsCall(space *vmas.Space, pc uint64) bool {
 	if c == nil {
 		return u.generatedCall(space, pc)
 	}
-	return c.followsCall(addr+1) || c.isContextEnd(addr+1) || c.isRestorer(addr+1)
+	return c.FollowsCall(addr+1) || c.IsContextEnd(addr+1) || c.IsRestorer(addr+1)
 }
 
 // isNewThread says whether f is a sampled thread to which the system call that
 // made it has returned zero, and nothing has happened since. Its stack is
 // empty, or holds the argument of what it is about to call.
 func (u *Unwinder) isNewThread(space *vmas.Space, f *frame) bool {
-	if ax, known := u.regs.regs.Get(regAX); len(u.ips) != 1 || !known || ax != 0 {
+	if ax, known := u.regs.regs.Get(rule.AX); len(u.ips) != 1 || !known || ax != 0 {
 		return false
 	}
 	c, addr := u.codeAt(space, f.pc)
-	return c != nil && c.followsClone(addr)
+	return c != nil && c.FollowsClone(addr)
 }
 
 // codeAt gives the code of the image in which pc lies, and its address there.
 // It is nil where there is no such code.
-func (u *Unwinder) codeAt(space *vmas.Space, pc uint64) (*code, uint64) {
+func (u *Unwinder) codeAt(space *vmas.Space, pc uint64) (*asm.Code, uint64) {
 	m := space.Find(pc)
 	if m == nil {
 		return nil, 0
 	}
-	im := u.images.of(space.PID, m)
+	im := u.images.Lookup(space.PID, m)
 	if im == nil {
 		return nil, 0
 	}
-	if !im.parsed {
-		im.parse()
-	}
-	if im.err != nil {
-		return nil, 0
-	}
-	addr, ok := im.address(pc - m.Start + m.Offset)
-	if !ok {
-		return nil, 0
-	}
-	return im.code, addr
-}
-
-// fdes yields the ranges that CFI covers.
-func (im *Image) fdes(yield func(start, end uint64) bool) {
-	if im.cfi == nil {
-		return
-	}
-	for d, err := range im.cfi.FDEs() {
-		if err == nil && !yield(d.Start, d.End) {
-			return
-		}
-	}
-}
-
-// gap gives what lies around addr between two FDEs, or the function of Go's that holds it
-// and about which Go says no more.
-func (im *Image) gap(addr uint64) (h hole, begins, ok bool) {
-	if t := im.golang; t != nil {
-		if i, ok := t.function(addr); ok {
-			return hole{t.text + t.start(i), t.text + t.start(i+1)}, true, true
-		}
-	}
-	if im.cfi == nil {
-		return h, false, false
-	}
-	h.lo, h.hi, ok = im.cfi.Gap(addr)
-	return h, false, ok
+	return im.CodeAt(m, pc)
 }
 
 // sigcontext lists the DWARF numbers of the registers that a signal frame

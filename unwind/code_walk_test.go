@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"unspool/unwind/rule"
 )
 
 // TestWalkThroughCodeWithoutCFI walks a stack that the reader can check by
@@ -60,9 +61,8 @@ restorer:
 	}
 	space, images := asImage(t, prog, 0x400000)
 	m := &space.Mappings()[0]
-	im := images.of(1, m)
-	im.parse()
-	off, ok := offsetOf(im, im.entry)
+	file := contentsOf(t, prog)
+	off, ok := file.offset(file.Entry)
 	if !ok {
 		t.Fatal("no offset for _start")
 	}
@@ -85,9 +85,9 @@ restorer:
 		return &Stack{Base: sp, Data: data}
 	}
 	var regs Regs
-	regs.set(regIP, inInner)
-	regs.set(regSP, sp)
-	regs.set(regBP, 0)
+	regs.set(rule.IP, inInner)
+	regs.set(rule.SP, sp)
+	regs.set(rule.BP, 0)
 
 	u := NewUnwinder(images)
 	if !u.followsCall(space, restorer) || u.followsCall(space, restorer+1) {
@@ -166,9 +166,8 @@ _start:
 	}
 	space, images := asImage(t, prog, 0x400000)
 	m := &space.Mappings()[0]
-	im := images.of(1, m)
-	im.parse()
-	off, ok := offsetOf(im, im.entry)
+	file := contentsOf(t, prog)
+	off, ok := file.offset(file.Entry)
 	if !ok {
 		t.Fatal("no offset for _start")
 	}
@@ -195,10 +194,10 @@ _start:
 				data = binary.LittleEndian.AppendUint64(data, w)
 			}
 			var regs Regs
-			regs.set(regIP, pc)
-			regs.set(regSP, sp)
-			regs.set(regBP, 1)
-			regs.set(regAX, c.ax)
+			regs.set(rule.IP, pc)
+			regs.set(rule.SP, sp)
+			regs.set(rule.BP, 1)
+			regs.set(rule.AX, c.ax)
 			got := u.Unwind(space, &regs, &Stack{Base: sp, Data: data})
 			if len(got.IPs) != c.frames || got.End != c.end {
 				t.Errorf("%s, %d bytes behind: %#x %v, want %d frames and %v", c.name, pc-syscalled, got.IPs, got.End, c.frames, c.end)

@@ -11,7 +11,7 @@
 // bytes each, and forty processes that map libc share them.
 //
 // Two evaluators give the same answers. The fast one knows PC, SP and BP and
-// covers the rules that compilers emit (see [rule]); the general one knows
+// covers the rules that compilers emit (see [rule.Rule]); the general one knows
 // every register and evaluates any CFI row. When the general one needs a
 // register that the fast one did not follow, the walk is done again from the
 // sampled registers with all of them.

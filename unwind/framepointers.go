@@ -1,5 +1,7 @@
 package unwind
 
+import "unspool/unwind/rule"
+
 // A FrameWalk is the stack as the kernel's walk along frame pointers shows it.
 type FrameWalk struct {
 	// IPs holds the sampled PC, then what the walk took for return addresses. It is valid until the next walk.
@@ -28,7 +30,7 @@ const (
 func (u *Unwinder) FollowFramePointers(regs *Regs, stack *Stack, room, size int) FrameWalk {
 	w := FrameWalk{IPs: u.framePointers[:0], End: KernelLimit}
 	// The user's registers in the kernel's hands, whatever the CFI of a system call says of them.
-	bp, ra := regs.Value[regBP], regs.Value[regIP]
+	bp, ra := regs.Value[rule.BP], regs.Value[rule.IP]
 	for len(w.IPs) < room {
 		w.IPs = append(w.IPs, ra)
 		next, ok := stack.uint(bp, size)

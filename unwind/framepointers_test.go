@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"testing"
+	"unspool/unwind/rule"
 )
 
 // TestFollowFramePointers walks stacks whose words are given from the sampled SP, 0x10000, upwards.
@@ -54,8 +55,8 @@ func TestFollowFramePointers(t *testing.T) {
 				c.room = 127
 			}
 			var regs Regs
-			regs.set(regIP, pc)
-			regs.set(regBP, c.bp)
+			regs.set(rule.IP, pc)
+			regs.set(rule.BP, c.bp)
 			w := NewUnwinder(nil).FollowFramePointers(&regs, &stack, c.room, 8)
 			if !slices.Equal(w.IPs, c.want) || w.End != c.end {
 				t.Errorf("%#x, end %d, want %#x, end %d", w.IPs, w.End, c.want, c.end)
@@ -80,8 +81,8 @@ func TestFollowFramePointers32(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var regs Regs
-			regs.set(regIP, pc)
-			regs.set(regBP, c.bp)
+			regs.set(rule.IP, pc)
+			regs.set(rule.BP, c.bp)
 			w := NewUnwinder(nil).FollowFramePointers(&regs, &stack, 127, 4)
 			if !slices.Equal(w.IPs, c.want) || w.End != c.end {
 				t.Errorf("%#x, end %d, want %#x, end %d", w.IPs, w.End, c.want, c.end)
@@ -94,7 +95,7 @@ func TestFollowFramePointers32(t *testing.T) {
 func TestFollowFramePointersAllocatesNothing(t *testing.T) {
 	stack := Stack{Base: 1 << 20, Data: bytesOf(8, 1<<20, 7), Asked: 16}
 	var regs Regs
-	regs.set(regBP, 1<<20)
+	regs.set(rule.BP, 1<<20)
 	u := NewUnwinder(nil)
 	if n := testing.AllocsPerRun(10, func() { u.FollowFramePointers(&regs, &stack, 127, 8) }); n > 0 {
 		t.Errorf("%v allocations", n)
@@ -113,8 +114,8 @@ func FuzzFollowFramePointers(f *testing.F) {
 			size = 4
 		}
 		var regs Regs
-		regs.set(regIP, 42)
-		regs.set(regBP, bp)
+		regs.set(rule.IP, 42)
+		regs.set(rule.BP, bp)
 		w := NewUnwinder(nil).FollowFramePointers(&regs, &Stack{Base: base, Data: data, Asked: asked}, room, size)
 		if len(w.IPs) > max(room, 0) || len(w.IPs) > 0 && w.IPs[0] != 42 || w.End == KernelLimit && len(w.IPs) < room {
 			t.Fatalf("%d entries of %d, end %d", len(w.IPs), room, w.End)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -218,7 +219,7 @@ func TestStoppedProcessesAgreeWithGdb(t *testing.T) {
 			if os.Getenv("UNSPOOL_ORACLE") == "all" {
 				stops *= 10
 			}
-			images := NewImages("/proc")
+			images := image.NewStore("/proc")
 			for range stops {
 				p.compareStopped(t, gdb, script, cmd.Process.Pid, images)
 				syscall.Kill(cmd.Process.Pid, syscall.SIGCONT)
@@ -243,7 +244,7 @@ var goSwitches = map[string]bool{
 
 // compareStopped stops a process and compares the two backtraces of its first
 // thread.
-func (p *aStoppable) compareStopped(t *testing.T, gdb, script string, pid int, images *Images) {
+func (p *aStoppable) compareStopped(t *testing.T, gdb, script string, pid int, images *image.Store) {
 	t.Helper()
 	stop(t, pid)
 	want := gdbBacktrace(t, gdb, script, pid)

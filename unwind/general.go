@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -28,9 +29,9 @@ func (u *Unwinder) general(space *vmas.Space, p *place, f *frame, full bool, sta
 		}
 		regs = u.regs.regs
 	} else {
-		regs.set(regIP, f.pc)
-		regs.set(regSP, f.sp)
-		regs.set(regBP, f.bp)
+		regs.set(rule.IP, f.pc)
+		regs.set(rule.SP, f.sp)
+		regs.set(rule.BP, f.bp)
 	}
 	exact, end := evaluate(p, f.lookup(), &regs, stack)
 	if end != stepped {
@@ -39,7 +40,7 @@ func (u *Unwinder) general(space *vmas.Space, p *place, f *frame, full bool, sta
 		}
 		return next, ByCFI, end
 	}
-	next = frame{pc: regs.Value[regIP], sp: regs.Value[regSP], bp: regs.Value[regBP], exact: exact}
+	next = frame{pc: regs.Value[rule.IP], sp: regs.Value[rule.SP], bp: regs.Value[rule.BP], exact: exact}
 	if exact {
 		end = u.interrupted(space.PID, f.sp, next.sp, stack, moves)
 	} else if next.sp < f.sp || next.sp == f.sp && len(u.ips) > 1 {
@@ -56,9 +57,9 @@ func (u *Unwinder) general(space *vmas.Space, p *place, f *frame, full bool, sta
 // callee did to the other registers is unknown.
 func (c *checkpoint) restart(n int, f *frame) {
 	*c = checkpoint{frame: n, exact: f.exact}
-	c.regs.set(regIP, f.pc)
-	c.regs.set(regSP, f.sp)
-	c.regs.set(regBP, f.bp)
+	c.regs.set(rule.IP, f.pc)
+	c.regs.set(rule.SP, f.sp)
+	c.regs.set(rule.BP, f.bp)
 }
 
 // replay brings the checkpoint to the last frame of the walk.
@@ -66,11 +67,11 @@ func (u *Unwinder) replay(space *vmas.Space, stack *Stack) bool {
 	c := &u.regs
 	var p place
 	for c.frame < len(u.ips)-1 {
-		pc := c.regs.Value[regIP]
+		pc := c.regs.Value[rule.IP]
 		if pc != u.ips[c.frame] {
 			return false
 		}
-		f := frame{pc: pc, sp: c.regs.Value[regSP], bp: c.regs.Value[regBP], exact: c.exact}
+		f := frame{pc: pc, sp: c.regs.Value[rule.SP], bp: c.regs.Value[rule.BP], exact: c.exact}
 		if !u.locate(&p, space, f.lookup()) {
 			return false
 		}
@@ -81,7 +82,7 @@ func (u *Unwinder) replay(space *vmas.Space, stack *Stack) bool {
 		c.exact = exact
 		c.frame++
 	}
-	return c.frame == len(u.ips)-1 && c.regs.Value[regIP] == u.ips[c.frame]
+	return c.frame == len(u.ips)-1 && c.regs.Value[rule.IP] == u.ips[c.frame]
 }
 
 // evaluate turns the registers of the frame at p into those of its caller,
@@ -90,7 +91,7 @@ func (u *Unwinder) replay(space *vmas.Space, stack *Stack) bool {
 func evaluate(p *place, lookup uint64, regs *Regs, stack *Stack) (exact bool, end Reason) {
 	if im := p.image; im != nil {
 		var fault error
-		defer im.guard(debug.SetPanicOnFault(true), &fault)
+		defer im.Guard(debug.SetPanicOnFault(true), &fault)
 		end = BadCFI // after a fault in an expression
 	}
 	var row dwarfcfi.Row
@@ -101,7 +102,7 @@ func evaluate(p *place, lookup uint64, regs *Regs, stack *Stack) (exact bool, en
 		return false, BadCFI
 	}
 	ra := int(row.RA)
-	if ra >= numRegs {
+	if ra >= rule.NumRegs {
 		return false, BadCFI
 	}
 	if row.Regs[ra].Kind == dwarfcfi.Undefined {
@@ -114,26 +115,26 @@ func evaluate(p *place, lookup uint64, regs *Regs, stack *Stack) (exact bool, en
 		return false, e.why()
 	}
 	next := *regs
-	for n := range row.Regs[:numRegs] {
-		rule := &row.Regs[n]
-		if rule.Kind == dwarfcfi.Unspecified || rule.Kind == dwarfcfi.SameValue {
+	for n := range row.Regs[:rule.NumRegs] {
+		how := &row.Regs[n]
+		if how.Kind == dwarfcfi.Unspecified || how.Kind == dwarfcfi.SameValue {
 			continue
 		}
 		next.Known &^= 1 << n
-		if v, ok := e.register(n, *rule, cfa); ok {
+		if v, ok := e.register(n, *how, cfa); ok {
 			next.set(n, v)
 		}
 	}
 	if row.Regs[ra].Kind == dwarfcfi.Unspecified {
 		return false, BadCFI
 	}
-	if row.Regs[regSP].Kind == dwarfcfi.Unspecified {
-		next.set(regSP, cfa)
+	if row.Regs[rule.SP].Kind == dwarfcfi.Unspecified {
+		next.set(rule.SP, cfa)
 	}
-	if !next.has(ra) || !next.has(regSP) || !next.has(regBP) && row.Regs[regBP].Kind != dwarfcfi.Undefined {
+	if !next.has(ra) || !next.has(rule.SP) || !next.has(rule.BP) && row.Regs[rule.BP].Kind != dwarfcfi.Undefined {
 		return false, e.why()
 	}
-	next.set(regIP, next.Value[ra])
+	next.set(rule.IP, next.Value[ra])
 	*regs = next
 	return row.Signal, stepped
 }
@@ -160,10 +161,10 @@ func (e *evaluation) read(addr uint64) (uint64, bool) { return e.readSize(addr, 
 // reg is a register of the frame. The PC is the one that was looked up, as
 // the row holds there.
 func (e *evaluation) reg(n uint64) (uint64, bool) {
-	if n == regIP {
+	if n == rule.IP {
 		return e.pc, true
 	}
-	if n >= numRegs {
+	if n >= rule.NumRegs {
 		return 0, false
 	}
 	return e.old.Get(int(n))
@@ -172,7 +173,7 @@ func (e *evaluation) reg(n uint64) (uint64, bool) {
 // eval evaluates an expression on a stack that holds the initial values.
 func (e *evaluation) eval(expr []byte, initial ...uint64) (uint64, bool) {
 	regs := *e.old
-	regs.set(regIP, e.pc)
+	regs.set(rule.IP, e.pc)
 	v, err := dwarfcfi.Eval(expr, &dwarfcfi.Values{
 		Regs:    regs.Value[:],
 		Known:   uint64(regs.Known),
@@ -191,11 +192,11 @@ func (e *evaluation) readSize(addr uint64, size int) (uint64, bool) {
 }
 
 func (e *evaluation) cfa() (uint64, bool) {
-	rule := &e.row.CFA
-	switch rule.Kind {
+	how := &e.row.CFA
+	switch how.Kind {
 	case dwarfcfi.CFARegister:
-		v, ok := e.reg(uint64(rule.Reg))
-		return v + uint64(rule.Offset), ok
+		v, ok := e.reg(uint64(how.Reg))
+		return v + uint64(how.Offset), ok
 	case dwarfcfi.CFAExpression:
 		return e.eval(e.row.CFAExpr())
 	}
@@ -203,22 +204,22 @@ func (e *evaluation) cfa() (uint64, bool) {
 }
 
 // register is the caller's value of register n.
-func (e *evaluation) register(n int, rule dwarfcfi.RegRule, cfa uint64) (uint64, bool) {
-	switch rule.Kind {
+func (e *evaluation) register(n int, how dwarfcfi.RegRule, cfa uint64) (uint64, bool) {
+	switch how.Kind {
 	case dwarfcfi.Offset:
-		return e.saved(n, cfa+uint64(rule.Offset))
+		return e.saved(n, cfa+uint64(how.Offset))
 	case dwarfcfi.ValOffset:
-		return cfa + uint64(rule.Offset), true
+		return cfa + uint64(how.Offset), true
 	case dwarfcfi.Register:
-		return e.reg(uint64(rule.Reg))
+		return e.reg(uint64(how.Reg))
 	case dwarfcfi.Expression:
-		addr, ok := e.eval(e.row.Expr(rule), cfa)
+		addr, ok := e.eval(e.row.Expr(how), cfa)
 		if !ok {
 			return 0, false
 		}
 		return e.saved(n, addr)
 	case dwarfcfi.ValExpression:
-		return e.eval(e.row.Expr(rule), cfa)
+		return e.eval(e.row.Expr(how), cfa)
 	}
 	return 0, false
 }
@@ -227,7 +228,7 @@ func (e *evaluation) register(n int, rule dwarfcfi.RegRule, cfa uint64) (uint64,
 // popped: compilers leave the rule in place to the end of the epilogue, while
 // the register has its value back.
 func (e *evaluation) saved(n int, addr uint64) (uint64, bool) {
-	if sp, ok := e.old.Get(regSP); ok && addr < sp && n != int(e.row.RA) {
+	if sp, ok := e.old.Get(rule.SP); ok && addr < sp && n != int(e.row.RA) {
 		return e.old.Get(n)
 	}
 	return e.read(addr)

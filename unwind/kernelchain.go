@@ -1,6 +1,9 @@
 package unwind
 
-import "unspool/vmas"
+import (
+	"unspool/unwind/rule"
+	"unspool/vmas"
+)
 
 // A kernelChain is the user part of a sample's own callchain: the sampled PC,
 // then what the kernel found by following frame pointers through the live
@@ -65,7 +68,7 @@ func (u *Unwinder) Continue(space *vmas.Space, regs *Regs, stack *Stack, res Res
 		u.push(&frame{pc: pc, sp: sp}, ByKernel)
 		sp = 0 // beyond the copy, so unknown
 		switch {
-		case r.kind() == endOfStack, r.kind() == entryCode && next+1 == chain.last:
+		case r.Kind() == rule.EndOfStack, r.Kind() == rule.EntryCode && next+1 == chain.last:
 			return u.end(Root, p.m)
 		case !p.keepsBP(r, pc-1):
 			return u.end(res.End, p.m)
@@ -81,7 +84,7 @@ func (u *Unwinder) anchor(regs *Regs, stack *Stack, chain *kernelChain) (next in
 	if chain.last-chain.first < 2 || chain.at(chain.first) != u.ips[0] {
 		return 0, 0, false
 	}
-	next, fp = chain.first+1, regs.Value[regBP]
+	next, fp = chain.first+1, regs.Value[rule.BP]
 	var pc, sp uint64
 	for ; next < chain.last; next++ {
 		bp, ok1 := stack.word(fp)
@@ -106,10 +109,10 @@ func (u *Unwinder) anchor(regs *Regs, stack *Stack, chain *kernelChain) (next in
 // return address is 8 bytes above where BP points.
 func (u *Unwinder) linked(p *place, f *frame) bool {
 	r := u.rule(p, f)
-	switch r.kind() {
-	case fromSP, guessSP:
-		return f.bp == f.sp+r.cfa()-16 && r.bp() == 16
-	case otherStack:
+	switch r.Kind() {
+	case rule.FromSP, rule.GuessSP:
+		return f.bp == f.sp+r.CFA()-16 && r.BP() == 16
+	case rule.OtherStack:
 		return true
 	}
 	return f.bp >= f.sp && f.bp%8 == 0 && p.keepsBP(r, f.lookup())
@@ -117,13 +120,13 @@ func (u *Unwinder) linked(p *place, f *frame) bool {
 
 // keepsBP says whether the code at pc, which lies at p and has the rule r, uses BP as its
 // frame pointer. Of code without CFI that is assumed, as in [Unwinder.framePointer].
-func (p *place) keepsBP(r rule, pc uint64) bool {
-	switch r.kind() {
-	case fromBP, guessBP:
-		return r.cfa() == 16 && r.bp() == 16
-	case fromSP:
-		return r.bp() == 16 && p.inGo(pc)
-	case realigned, otherStack, uncovered:
+func (p *place) keepsBP(r rule.Rule, pc uint64) bool {
+	switch r.Kind() {
+	case rule.FromBP, rule.GuessBP:
+		return r.CFA() == 16 && r.BP() == 16
+	case rule.FromSP:
+		return r.BP() == 16 && p.inGo(pc)
+	case rule.Realigned, rule.OtherStack, rule.Uncovered:
 		return true
 	}
 	return false
@@ -135,27 +138,27 @@ func (p *place) inGo(pc uint64) bool {
 	if p.image == nil {
 		return false
 	}
-	addr, ok := p.image.address(pc - p.m.Start + p.m.Offset)
-	return ok && p.image.inGo(addr)
+	addr, ok := p.image.Address(pc - p.m.Start + p.m.Offset)
+	return ok && p.image.InGo(addr)
 }
 
 // rule gives the rule for f, which lies at p.
-func (u *Unwinder) rule(p *place, f *frame) rule {
+func (u *Unwinder) rule(p *place, f *frame) rule.Rule {
 	switch {
 	case p.jit != nil:
 		return u.generatedRule(p, f)
 	case p.image == nil:
-		return uncovered
+		return rule.Uncovered
 	}
-	return p.image.rule(p.m, f.lookup())
+	return p.image.Rule(p.m, f.lookup())
 }
 
 // isReturn says whether pc, which lies at p and has the rule r, can be a return address:
 // it follows a call, where there is code to tell. Nothing calls the code that the rules
 // for the root and for signal frames stand for.
-func (u *Unwinder) isReturn(space *vmas.Space, p *place, r rule, pc uint64) bool {
+func (u *Unwinder) isReturn(space *vmas.Space, p *place, r rule.Rule, pc uint64) bool {
 	switch {
-	case p.jit != nil, p.image == nil || p.image.code == nil, r.kind() == endOfStack, r.kind() == sigframe:
+	case p.jit != nil, p.image == nil || !p.image.HasCode(), r.Kind() == rule.EndOfStack, r.Kind() == rule.Sigframe:
 		return true
 	}
 	return u.followsCall(space, pc)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 
+	"unspool/unwind/image"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -60,7 +62,7 @@ in_start:
 `
 
 // pointerProgram maps the program and gives the addresses of its labels.
-func pointerProgram(t *testing.T) (*vmas.Space, *Images, map[string]uint64) {
+func pointerProgram(t *testing.T) (*vmas.Space, *image.Store, map[string]uint64) {
 	t.Helper()
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -75,8 +77,7 @@ func pointerProgram(t *testing.T) (*vmas.Space, *Images, map[string]uint64) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	space, images := asImage(t, path, 0x400000)
-	im := images.of(1, &space.Mappings()[0])
-	im.parse()
+	file := contentsOf(t, path)
 	f, err := elf.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +89,7 @@ func pointerProgram(t *testing.T) (*vmas.Space, *Images, map[string]uint64) {
 	}
 	labels := make(map[string]uint64)
 	for _, s := range symbols {
-		if off, ok := offsetOf(im, s.Value); ok {
+		if off, ok := file.offset(s.Value); ok {
 			labels[s.Name] = 0x400000 + off
 		}
 	}
@@ -199,9 +200,9 @@ func TestKernelChainGoesOnBeyondTheCopy(t *testing.T) {
 				data = binary.LittleEndian.AppendUint64(data, w)
 			}
 			var regs Regs
-			regs.set(regIP, inWork)
-			regs.set(regSP, madeSP)
-			regs.set(regBP, bp)
+			regs.set(rule.IP, inWork)
+			regs.set(rule.SP, madeSP)
+			regs.set(rule.BP, bp)
 			u := NewUnwinder(images)
 			if c.extra != nil {
 				c.extra(u, &regs)
@@ -249,10 +250,10 @@ func TestKernelChainOfCodeWithoutCFI(t *testing.T) {
 		data = binary.LittleEndian.AppendUint64(data, w)
 	}
 	var regs Regs
-	regs.set(regIP, 0x1234)
-	regs.set(regSP, madeSP)
-	regs.set(regBP, bp)
-	u := NewUnwinder(NewImages(t.TempDir()))
+	regs.set(rule.IP, 0x1234)
+	regs.set(rule.SP, madeSP)
+	regs.set(rule.BP, bp)
+	u := NewUnwinder(image.NewStore(t.TempDir()))
 	stack := Stack{Base: madeSP, Data: data, Asked: uint64(len(data))}
 	chain := kernelWalk(0x1234, bp, words, 127)
 	got := u.Continue(table.Space(1), &regs, &stack, u.Unwind(table.Space(1), &regs, &stack), len(chain), func(i int) uint64 { return chain[i] })

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"testing"
 
+	"unspool/testdata/programs"
+	"unspool/unwind/image"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -27,12 +30,13 @@ const generatedAt = 0x5000_0000_0000
 
 type builtFrame struct {
 	pc, sp, bp uint64
-	rule       rule
+	rule       rule.Rule
 }
 
-func newStackBuilder(t *testing.T, im *Image, start uint64) *stackBuilder {
+func newStackBuilder(t *testing.T, library string, start uint64) *stackBuilder {
 	b := &stackBuilder{rng: rand.New(rand.NewPCG(3, 4)), base: 0x7ffc_0000_0000, data: make([]byte, 1<<16)}
-	for fde, err := range im.cfi.FDEs() {
+	file := contentsOf(t, library)
+	for fde, err := range file.cfi.FDEs() {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,17 +44,17 @@ func newStackBuilder(t *testing.T, im *Image, start uint64) *stackBuilder {
 			if err != nil {
 				t.Fatal(err)
 			}
-			off, ok := offsetOf(im, row.Start)
+			off, ok := file.offset(row.Start)
 			if !ok || row.End-row.Start < 2 {
 				continue
 			}
 			pc := start + off + 1
-			switch r := compile(row, row.Start); r.kind() {
-			case fromSP, fromBP:
-				if r.cfa() >= 16 && r.cfa() <= 256 && (r.bp() == 0 || r.bp() <= r.cfa()) {
+			switch r := rule.Compile(row, row.Start); r.Kind() {
+			case rule.FromSP, rule.FromBP:
+				if r.CFA() >= 16 && r.CFA() <= 256 && (r.BP() == 0 || r.BP() <= r.CFA()) {
 					b.calls = append(b.calls, builtFrame{pc: pc, rule: r})
 				}
-			case endOfStack:
+			case rule.EndOfStack:
 				b.roots = append(b.roots, pc)
 			}
 		}
@@ -66,7 +70,7 @@ func (b *stackBuilder) put(addr, v uint64) { binary.LittleEndian.PutUint64(b.dat
 // begin leaves only the root.
 func (b *stackBuilder) begin() {
 	b.stack = append(b.stack[:0], builtFrame{
-		pc: b.roots[b.rng.IntN(len(b.roots))], sp: b.base + uint64(len(b.data)) - 64, rule: endOfStack,
+		pc: b.roots[b.rng.IntN(len(b.roots))], sp: b.base + uint64(len(b.data)) - 64, rule: rule.EndOfStack,
 	})
 }
 
@@ -75,25 +79,25 @@ func (b *stackBuilder) call() {
 	caller := b.stack[len(b.stack)-1]
 	f := b.calls[b.rng.IntN(len(b.calls))]
 	if b.rng.IntN(4) == 0 { // generated code, which has a frame pointer
-		f = builtFrame{pc: generatedAt + b.rng.Uint64N(1<<16), rule: fromBP | 2<<4 | 2<<16}
+		f = builtFrame{pc: generatedAt + b.rng.Uint64N(1<<16), rule: rule.FromBP | 2<<4 | 2<<16}
 	}
 	cfa := caller.sp
 	f.bp = caller.bp
-	if f.rule.kind() == fromBP {
-		f.bp = cfa - f.rule.cfa()
+	if f.rule.Kind() == rule.FromBP {
+		f.bp = cfa - f.rule.CFA()
 		f.sp = f.bp - b.rng.Uint64N(8)*8
 	} else {
-		f.sp = cfa - f.rule.cfa()
-		if f.rule.bp() != 0 {
+		f.sp = cfa - f.rule.CFA()
+		if f.rule.BP() != 0 {
 			f.bp = b.rng.Uint64()
 		}
 	}
 	b.put(cfa-8, caller.pc)
-	if slot := f.rule.bp(); slot != 0 && cfa-slot >= f.sp {
+	if slot := f.rule.BP(); slot != 0 && cfa-slot >= f.sp {
 		b.put(cfa-slot, caller.bp)
 	} else {
 		f.bp = caller.bp
-		if f.rule.kind() == fromBP { // its BP would be lost: another one
+		if f.rule.Kind() == rule.FromBP { // its BP would be lost: another one
 			b.put(cfa-8, 0)
 			return
 		}
@@ -103,9 +107,9 @@ func (b *stackBuilder) call() {
 
 func (b *stackBuilder) sample() (regs Regs, stack Stack) {
 	f := b.stack[len(b.stack)-1]
-	regs.set(regIP, f.pc)
-	regs.set(regSP, f.sp)
-	regs.set(regBP, f.bp)
+	regs.set(rule.IP, f.pc)
+	regs.set(rule.SP, f.sp)
+	regs.set(rule.BP, f.bp)
 	return regs, Stack{Base: f.sp, Data: b.data[f.sp-b.base:], Asked: 1 << 16}
 }
 
@@ -114,24 +118,23 @@ func (b *stackBuilder) sample() (regs Regs, stack Stack) {
 // all.
 func TestWalksOfAThreadAreWalksOfAnyThread(t *testing.T) {
 	const at = 0x7f00_0000_0000
-	library := systemFiles(t)[0]
+	library := programs.System(t)[0]
 	info, err := os.Stat(library)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const nobody = 1 << 30 // no PID
-	table, images := vmas.NewTable(""), NewImages("/proc")
+	table, images := vmas.NewTable(""), image.NewStore("/proc")
 	table.Comm(nobody, nobody, []byte("test"), true)
 	prot := uint32(vmas.ProtExec | vmas.ProtRead)
 	table.Mmap(nobody, vmas.Map{Addr: at, Len: uint64(info.Size()+4095) &^ 4095, Prot: prot, Name: []byte(library)})
 	table.Mmap(nobody, vmas.Map{Addr: generatedAt, Len: 1 << 17, Prot: prot, Name: []byte("//anon")})
 	space := table.Space(nobody)
-	im := images.of(nobody, space.Find(at))
-	im.parse()
-	if im.err != nil {
-		t.Fatal(im.err)
+	im := images.Lookup(nobody, space.Find(at))
+	if err := im.Parse(); err != nil {
+		t.Fatal(err)
 	}
-	b := newStackBuilder(t, im, at)
+	b := newStackBuilder(t, library, at)
 	with, without := NewUnwinder(images), NewUnwinder(images)
 	complete, shared := 0, 0
 	b.begin()

@@ -1,5 +1,7 @@
 package unwind
 
+import "unspool/unwind/rule"
+
 // This file is about walks that go from one stack to another: over signal frames, where the
 // handler may have had a stack of its own, and Go's stack switches.
 
@@ -7,11 +9,11 @@ package unwind
 func (u *Unwinder) signal(pid uint32, f *frame, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
 	var ok [3]bool
 	next.exact = true
-	next.pc, ok[0] = stack.word(f.sp + sigIP)
-	next.sp, ok[1] = stack.word(f.sp + sigSP)
-	next.bp, ok[2] = stack.word(f.sp + sigBP)
+	next.pc, ok[0] = stack.word(f.sp + rule.SigIP)
+	next.sp, ok[1] = stack.word(f.sp + rule.SigSP)
+	next.bp, ok[2] = stack.word(f.sp + rule.SigBP)
 	if ok != [3]bool{true, true, true} {
-		return next, ByCFI, moves.miss(stack, f.sp+sigIP)
+		return next, ByCFI, moves.miss(stack, f.sp+rule.SigIP)
 	}
 	u.regs.signal(len(u.ips), f.sp, stack)
 	return next, ByCFI, u.interrupted(pid, f.sp, next.sp, stack, moves)

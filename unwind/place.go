@@ -1,14 +1,19 @@
 package unwind
 
-import "unspool/vmas"
+import (
+	"unspool/dwarfcfi"
+	"unspool/unwind/image"
+	"unspool/unwind/jit"
+	"unspool/vmas"
+)
 
 // A place is where a PC lies: its mapping and the image of the mapped file,
 // nil for memory that no file backs. Code that was generated at run time has
 // a jit.
 type place struct {
 	m     *vmas.Mapping
-	image *Image
-	jit   *jit
+	image *image.Image
+	jit   *jit.Code
 
 	start, size uint64 // of the mapping
 	bias        uint64 // what turns an address into an offset in the file
@@ -30,13 +35,13 @@ func (u *Unwinder) locate(p *place, space *vmas.Space, pc uint64) bool {
 	if m == nil {
 		return false
 	}
-	*p = place{m: m, image: u.images.of(space.PID, m), start: m.Start, size: m.End - m.Start, bias: m.Start - m.Offset}
-	if p.image == nil || p.image.isGenerated() {
-		p.jit = u.generated(space)
+	*p = place{m: m, image: u.images.Lookup(space.PID, m), start: m.Start, size: m.End - m.Start, bias: m.Start - m.Offset}
+	if p.image == nil || p.image.IsGenerated() {
+		p.jit = u.jit.Lookup(space)
 		return true
 	}
 	p.fast = !u.slow && (m.Offset+p.size)>>32 == 0 && m.Offset>>32 == 0
-	if p.image.opened {
+	if p.image.Opened() {
 		*recent = recentPlace{*p, space, space.Generation()}
 	}
 	return true
@@ -54,4 +59,15 @@ type recentPlace struct {
 // at is where the place of pc would be.
 func (t *places) at(space *vmas.Space, pc uint64) *recentPlace {
 	return &t[(pc>>20^uint64(space.PID))%uint64(len(t))]
+}
+
+// row gives the CFI row for pc, which lies at p.
+func (p *place) row(pc uint64, row *dwarfcfi.Row) error {
+	switch {
+	case p.jit != nil:
+		return p.jit.Row(pc, row)
+	case p.image != nil:
+		return p.image.Row(p.m, pc, row)
+	}
+	return dwarfcfi.ErrNoFDE
 }

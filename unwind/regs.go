@@ -3,24 +3,13 @@ package unwind
 import (
 	"encoding/binary"
 	"math/bits"
-)
-
-// DWARF numbers of the x86-64 registers that the walk names (System V ABI,
-// AMD64 supplement, figure 3.36). Number 16 is the return address column.
-const (
-	regAX = 0
-	regBX = 3
-	regBP = 6
-	regSP = 7
-	regIP = 16
-
-	numRegs = 17
+	"unspool/unwind/rule"
 )
 
 // Regs is a set of x86-64 register values by DWARF number, with a bit for
 // each one whose value is known.
 type Regs struct {
-	Value [numRegs]uint64
+	Value [rule.NumRegs]uint64
 	Known uint32
 }
 
@@ -33,7 +22,7 @@ func (r *Regs) has(n int) bool { return r.Known>>n&1 != 0 }
 
 // Get gives the value of the register with DWARF number n.
 func (r *Regs) Get(n int) (v uint64, known bool) {
-	if n < 0 || n >= numRegs {
+	if n < 0 || n >= rule.NumRegs {
 		return 0, false
 	}
 	return r.Value[n], r.has(n)
@@ -59,14 +48,14 @@ func (r *Regs) SetPerf(mask uint64, regs []byte) {
 }
 
 // SP is the DWARF number of the stack pointer, for [Regs.Get].
-const SP = regSP
+const SP = rule.SP
 
 // DropUnsaved forgets the registers that the kernel had not saved when an
 // NMI sampled it in kernel mode: it then reports RBX and R12 to R15 as -1
 // (perf_get_regs_user, arch/x86/kernel/perf_regs.c). It is for samples taken
 // in kernel mode; -1 is a value like any other in user mode.
 func (r *Regs) DropUnsaved() {
-	for _, n := range [...]int{regBX, 12, 13, 14, 15} {
+	for _, n := range [...]int{rule.BX, 12, 13, 14, 15} {
 		if r.Value[n] == ^uint64(0) {
 			r.Known &^= 1 << n
 		}

@@ -3,6 +3,7 @@ package unwind
 import (
 	"encoding/binary"
 	"testing"
+	"unspool/unwind/rule"
 )
 
 // perfMask is what perf asks for on x86-64: all but DS, ES, FS and GS.
@@ -20,18 +21,18 @@ func TestSetPerfPutsRegistersWhereDWARFHasThem(t *testing.T) {
 	var r Regs
 	r.SetPerf(perfMask, perfWords(20, func(i int) uint64 { return 100 + uint64(i) }))
 	// perf: AX BX CX DX SI DI BP SP IP FLAGS CS SS R8 … R15.
-	want := [numRegs]uint64{100, 103, 102, 101, 104, 105, 106, 107, 112, 113, 114, 115, 116, 117, 118, 119, 108}
+	want := [rule.NumRegs]uint64{100, 103, 102, 101, 104, 105, 106, 107, 112, 113, 114, 115, 116, 117, 118, 119, 108}
 	for n, w := range want {
 		if v, ok := r.Get(n); !ok || v != w {
 			t.Errorf("register %d: %d %v, want %d", n, v, ok, w)
 		}
 	}
 	r.SetPerf(1<<7|1<<8, perfWords(2, func(i int) uint64 { return uint64(i) }))
-	if r.Known != 1<<regSP|1<<regIP {
+	if r.Known != 1<<rule.SP|1<<rule.IP {
 		t.Errorf("of SP and IP, known are %#x", r.Known)
 	}
 	r.SetPerf(perfMask, perfWords(3, func(i int) uint64 { return uint64(i) }))
-	if r.Known != 1<<0|1<<regBX|1<<2 {
+	if r.Known != 1<<0|1<<rule.BX|1<<2 {
 		t.Errorf("of a sample cut short, known are %#x", r.Known)
 	}
 }
@@ -48,7 +49,7 @@ func TestUnsavedRegistersAreUnknown(t *testing.T) {
 		return uint64(i)
 	}))
 	r.DropUnsaved()
-	for n, known := range map[int]bool{0: true, regBX: false, 12: false, 13: false, 14: false, 15: true, regBP: true} {
+	for n, known := range map[int]bool{0: true, rule.BX: false, 12: false, 13: false, 14: false, 15: true, rule.BP: true} {
 		if _, ok := r.Get(n); ok != known {
 			t.Errorf("register %d known: %v, want %v", n, ok, known)
 		}

@@ -1,6 +1,9 @@
 package unwind
 
 import (
+	"unspool/unwind/image"
+	"unspool/unwind/jit"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -19,9 +22,9 @@ type Unwinder struct {
 	// It returns how many bytes it could read. Strict walks do not ask.
 	Memory func(pid uint32, buf []byte, addr uint64) int
 
-	images *Images
+	images *image.Store
 	live   []byte // what Memory read
-	window *codeWindow
+	jit    *jit.Reader
 	slow   bool // every frame through the general evaluator, for tests
 	places places
 	memos  memos
@@ -38,8 +41,8 @@ type Unwinder struct {
 }
 
 // NewUnwinder returns an Unwinder that takes its images from images.
-func NewUnwinder(images *Images) *Unwinder {
-	return &Unwinder{MaxFrames: 2048, images: images}
+func NewUnwinder(images *image.Store) *Unwinder {
+	return &Unwinder{MaxFrames: 2048, images: images, jit: jit.NewReader(images, generatedFrom(images))}
 }
 
 // A Result is one unwound stack. Its slices are valid until the next walk.
@@ -91,7 +94,7 @@ const noSlot = ^uint32(0)
 // space. It does not allocate once its buffers have grown and the rules that
 // it meets are known.
 func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
-	f := frame{pc: regs.Value[regIP], sp: regs.Value[regSP], bp: regs.Value[regBP], exact: true}
+	f := frame{pc: regs.Value[rule.IP], sp: regs.Value[rule.SP], bp: regs.Value[rule.BP], exact: true}
 	u.begin()
 	u.push(&f, BySample)
 	u.regs = checkpoint{frame: 0, exact: true, regs: *regs}
@@ -165,12 +168,12 @@ func (p *place) slot(f, next *frame, by Source) uint32 {
 	case by == ByFramePointer && next.sp == f.bp+16:
 		return 16
 	case by == ByHeuristic && p.image != nil:
-		r := p.image.rule(p.m, f.lookup())
-		if k := r.kind(); k == guessSP && next.sp == f.sp+r.cfa() || k == guessBP && next.sp == f.bp+r.cfa() {
-			switch b := r.bp(); {
+		r := p.image.Rule(p.m, f.lookup())
+		if k := r.Kind(); k == rule.GuessSP && next.sp == f.sp+r.CFA() || k == rule.GuessBP && next.sp == f.bp+r.CFA() {
+			switch b := r.BP(); {
 			case b == 0 || next.sp-b < f.sp:
 				return 0
-			case b != 8*maxBP:
+			case b != 8*rule.MaxBP:
 				return uint32(b)
 			}
 		}
@@ -201,11 +204,11 @@ const stepped = Reason(NumReasons)
 
 // step finds the caller of f, which lies at p.
 func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
-	r := uncovered
+	r := rule.Uncovered
 	if p.image != nil {
-		r = p.image.rule(p.m, f.lookup())
-		if u.slow && r.kind() <= general {
-			r = general
+		r = p.image.Rule(p.m, f.lookup())
+		if u.slow && r.Kind() <= rule.General {
+			r = rule.General
 		}
 	}
 	if p.jit != nil {
@@ -214,57 +217,57 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 
 	next.exact = false
 	var saved uint64 // where BP is saved, 0 when it is not
-	switch r.kind() {
-	case fromSP:
-		next.sp = f.sp + r.cfa()
-		saved = r.bp()
-	case fromBP:
-		next.sp = f.bp + r.cfa()
-		saved = r.bp()
-	case wide:
-		w := &p.image.wide[r>>4]
-		next.sp = f.sp + w.cfa
-		if w.kind == fromBP {
-			next.sp = f.bp + w.cfa
+	switch r.Kind() {
+	case rule.FromSP:
+		next.sp = f.sp + r.CFA()
+		saved = r.BP()
+	case rule.FromBP:
+		next.sp = f.bp + r.CFA()
+		saved = r.BP()
+	case rule.Wide:
+		w := p.image.Wide(r)
+		next.sp = f.sp + w.CFA
+		if w.Kind == rule.FromBP {
+			next.sp = f.bp + w.CFA
 		}
-		saved = w.bp
-	case fromSaved:
-		at, plus := r.saved()
+		saved = w.BP
+	case rule.FromSaved:
+		at, plus := r.Saved()
 		sp, ok := stack.word(f.sp + at)
 		if !ok {
 			return next, ByCFI, moves.miss(stack, f.sp+at)
 		}
 		next.sp = sp + plus
-		saved = r.bp()
-	case realigned:
-		cfa, ok := stack.word(f.bp - r.cfa())
+		saved = r.BP()
+	case rule.Realigned:
+		cfa, ok := stack.word(f.bp - r.CFA())
 		if !ok {
-			return next, ByCFI, moves.miss(stack, f.bp-r.cfa())
+			return next, ByCFI, moves.miss(stack, f.bp-r.CFA())
 		}
 		next.sp = cfa
 		saved = cfa - f.bp
-	case sigframe:
+	case rule.Sigframe:
 		return u.signal(space.PID, f, stack, moves)
-	case otherStack:
+	case rule.OtherStack:
 		return u.otherStack(f, stack, moves)
-	case endOfStack:
+	case rule.EndOfStack:
 		return next, ByCFI, Root
-	case local, general:
-		return u.general(space, p, f, r.kind() == general, stack, moves)
-	case entryCode:
+	case rule.Local, rule.General:
+		return u.general(space, p, f, r.Kind() == rule.General, stack, moves)
+	case rule.EntryCode:
 		if isProcessStart(stack, f.sp) {
 			return next, ByCFI, Root
 		}
 		return u.framePointer(space, f, stack)
-	case guessSP, guessBP, guessSaved, guessReg:
+	case rule.GuessSP, rule.GuessBP, rule.GuessSaved, rule.GuessReg:
 		return u.guess(space, f, r, stack, moves)
-	case uncovered:
+	case rule.Uncovered:
 		next, source, end = u.framePointer(space, f, stack)
 		if end == NoCFI && p.jit != nil {
 			return u.hosted(space, f, stack)
 		}
 		return next, source, end
-	case unreadable:
+	case rule.Unreadable:
 		return next, ByCFI, NoImage
 	default:
 		return next, ByCFI, BadCFI
@@ -334,6 +337,6 @@ func (u *Unwinder) framePointer(space *vmas.Space, f *frame, stack *Stack) (next
 // sampled PC, and why that is all.
 func (u *Unwinder) SampledOnly(regs *Regs, why Reason) Result {
 	u.begin()
-	u.push(&frame{pc: regs.Value[regIP], sp: regs.Value[regSP]}, BySample)
+	u.push(&frame{pc: regs.Value[rule.IP], sp: regs.Value[rule.SP]}, BySample)
 	return u.end(why, nil)
 }

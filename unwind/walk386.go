@@ -1,10 +1,8 @@
 package unwind
 
 import (
-	"debug/elf"
-	"errors"
-
 	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -13,22 +11,12 @@ import (
 // evaluator: every frame has all its registers, and a PC's row is kept with
 // the image as the CFI gave it.
 
-// DWARF numbers of the i386 registers that the walk names (System V ABI,
-// Intel386 supplement 1.1, table 2.14). Number 8 is the return address column.
-const (
-	reg386SP = 4
-	reg386BP = 5
-	reg386IP = 8
-
-	numRegs386 = 9
-
-	wordSize386 = 4
-)
+const wordSize386 = 4
 
 // Regs386 is a set of i386 register values by DWARF number, with a bit for
 // each one whose value is known. Values have 32 bits.
 type Regs386 struct {
-	Value [numRegs386]uint64
+	Value [rule.NumRegs386]uint64
 	Known uint32
 }
 
@@ -38,7 +26,7 @@ func (r *Regs386) set(n int, v uint64) {
 }
 
 func (r *Regs386) get(n int) (v uint64, known bool) {
-	if n < 0 || n >= numRegs386 {
+	if n < 0 || n >= rule.NumRegs386 {
 		return 0, false
 	}
 	return r.Value[n], r.Known>>n&1 != 0
@@ -68,8 +56,8 @@ type frame386 struct {
 	exact bool
 }
 
-func (f *frame386) pc() uint64 { return f.Value[reg386IP] }
-func (f *frame386) sp() uint64 { return f.Value[reg386SP] }
+func (f *frame386) pc() uint64 { return f.Value[rule.IP386] }
+func (f *frame386) sp() uint64 { return f.Value[rule.SP386] }
 
 func (f *frame386) lookup() uint64 {
 	if f.exact {
@@ -111,25 +99,25 @@ func (u *Unwinder) Unwind386(space *vmas.Space, regs *Regs386, stack *Stack) Res
 
 // step386 turns f, which lies at p, into its caller.
 func (u *Unwinder) step386(space *vmas.Space, p *place, f *frame386, stack *Stack, moves *stackMoves) (Source, Reason) {
-	kind, row := uncovered, (*dwarfcfi.Row)(nil)
+	kind, row := rule.Uncovered, (*dwarfcfi.Row)(nil)
 	if p.image != nil {
-		kind, row = p.image.row386(p.m, f.lookup())
+		kind, row = p.image.Row386(p.m, f.lookup())
 	}
 	switch kind {
-	case general:
-	case endOfStack:
+	case rule.General:
+	case rule.EndOfStack:
 		return ByCFI, Root
-	case entryCode:
+	case rule.EntryCode:
 		if isProcessStart386(stack, f.sp()) {
 			return ByCFI, Root
 		}
 		return u.framePointer386(space, p, f, stack)
-	case uncovered:
-		if !f.exact && p.image != nil && p.image.endsContext(p.m, f.pc()) {
+	case rule.Uncovered:
+		if !f.exact && p.image != nil && p.image.EndsContext(p.m, f.pc()) {
 			return ByCFI, Root
 		}
 		return u.framePointer386(space, p, f, stack)
-	case unreadable:
+	case rule.Unreadable:
 		return ByCFI, NoImage
 	default:
 		return ByCFI, BadCFI
@@ -160,7 +148,7 @@ func (u *Unwinder) step386(space *vmas.Space, p *place, f *frame386, stack *Stac
 // (arch/x86/entry/vdso), while its callers rarely have one: the saved value
 // need not continue a chain if there is CFI for the return address.
 func (u *Unwinder) framePointer386(space *vmas.Space, p *place, f *frame386, stack *Stack) (Source, Reason) {
-	at, known := f.get(reg386BP)
+	at, known := f.get(rule.BP386)
 	if u.Strict || !known || at < f.sp() || at%wordSize386 != 0 {
 		return ByFramePointer, NoCFI
 	}
@@ -180,15 +168,15 @@ func (u *Unwinder) framePointer386(space *vmas.Space, p *place, f *frame386, sta
 		if p.m.File.Kind != vmas.VDSO || caller.image == nil {
 			return ByFramePointer, NoCFI
 		}
-		if kind, _ := caller.image.row386(caller.m, uint64(uint32(pc-1))); kind != general && kind != endOfStack {
+		if kind, _ := caller.image.Row386(caller.m, uint64(uint32(pc-1))); kind != rule.General && kind != rule.EndOfStack {
 			return ByFramePointer, NoCFI
 		}
 	}
 	// What the frame did to the other registers is unknown.
 	*f = frame386{}
-	f.set(reg386IP, pc)
-	f.set(reg386SP, at+2*wordSize386)
-	f.set(reg386BP, bp)
+	f.set(rule.IP386, pc)
+	f.set(rule.SP386, at+2*wordSize386)
+	f.set(rule.BP386, bp)
 	return ByFramePointer, stepped
 }
 
@@ -210,67 +198,6 @@ func isProcessStart386(stack *Stack, sp uint64) bool {
 		}
 	}
 	return false
-}
-
-// rows386 are the rows of an image that were needed, by file offset.
-type rows386 map[uint64]*kept386
-
-// kept386 is a row, or in place of one what is known of the PC. kind is one
-// of the kinds of rules that are no formula.
-type kept386 struct {
-	kind rule
-	row  dwarfcfi.Row
-}
-
-// maxRows386 bounds what the rows of an image may cost: 3 MiB. When there are
-// as many they are dropped.
-const maxRows386 = 1 << 13
-
-// row386 gives the row for pc, which lies in m, where kind is general.
-func (im *Image) row386(m *vmas.Mapping, pc uint64) (kind rule, row *dwarfcfi.Row) {
-	off := pc - m.Start + m.Offset
-	if k := im.rows386[off]; k != nil {
-		return k.kind, &k.row
-	}
-	im.hit = true
-	if !im.parsed {
-		im.parse()
-	}
-	k := &kept386{kind: unreadable}
-	switch {
-	case im.err != nil:
-		return unreadable, nil
-	case im.machine != elf.EM_386 && len(im.loads) > 0:
-		// A 64-bit image: whoever runs its code in 32-bit mode has not jumped
-		// to one of its functions.
-		return unreadable, nil
-	default:
-		im.read386(m, pc, k)
-	}
-	if len(im.rows386) >= maxRows386 || im.rows386 == nil {
-		im.rows386 = make(rows386)
-	}
-	im.rows386[off] = k
-	return k.kind, &k.row
-}
-
-func (im *Image) read386(m *vmas.Mapping, pc uint64, k *kept386) {
-	err := im.row(m, pc, &k.row)
-	addr, ok := im.address(pc - m.Start + m.Offset)
-	switch {
-	case err == nil && k.row.RA >= numRegs386:
-		k.kind = malformed
-	case err == nil && k.row.Regs[k.row.RA].Kind == dwarfcfi.Undefined:
-		k.kind = endOfStack
-	case err == nil:
-		k.kind = general
-	case !errors.Is(err, dwarfcfi.ErrNoFDE):
-		k.kind = malformed
-	case ok && addr-im.entry < entrySize:
-		k.kind = entryCode
-	default:
-		k.kind = uncovered
-	}
 }
 
 // An evaluation386 applies the rules of one row, as evaluation does.
@@ -297,34 +224,34 @@ func (e *evaluation386) caller(regs *Regs386) bool {
 		return false
 	}
 	next := e.old
-	for n := range e.row.Regs[:numRegs386] {
-		rule := &e.row.Regs[n]
-		if rule.Kind == dwarfcfi.Unspecified || rule.Kind == dwarfcfi.SameValue {
+	for n := range e.row.Regs[:rule.NumRegs386] {
+		how := &e.row.Regs[n]
+		if how.Kind == dwarfcfi.Unspecified || how.Kind == dwarfcfi.SameValue {
 			continue
 		}
 		next.Known &^= 1 << n
-		if v, ok := e.register(n, rule, cfa); ok {
+		if v, ok := e.register(n, how, cfa); ok {
 			next.set(n, v)
 		}
 	}
-	if e.row.Regs[reg386SP].Kind == dwarfcfi.Unspecified {
-		next.set(reg386SP, cfa)
+	if e.row.Regs[rule.SP386].Kind == dwarfcfi.Unspecified {
+		next.set(rule.SP386, cfa)
 	}
 	ra, known := next.get(int(e.row.RA))
-	if _, ok := next.get(reg386SP); !known || !ok || e.row.Regs[e.row.RA].Kind == dwarfcfi.Unspecified {
+	if _, ok := next.get(rule.SP386); !known || !ok || e.row.Regs[e.row.RA].Kind == dwarfcfi.Unspecified {
 		return false
 	}
-	next.set(reg386IP, ra)
+	next.set(rule.IP386, ra)
 	*regs = next
 	return true
 }
 
 func (e *evaluation386) cfa() (uint64, bool) {
-	rule := &e.row.CFA
-	switch rule.Kind {
+	how := &e.row.CFA
+	switch how.Kind {
 	case dwarfcfi.CFARegister:
-		v, ok := e.reg(int(rule.Reg))
-		return uint64(uint32(v + uint64(rule.Offset))), ok
+		v, ok := e.reg(int(how.Reg))
+		return uint64(uint32(v + uint64(how.Offset))), ok
 	case dwarfcfi.CFAExpression:
 		return e.eval(e.row.CFAExpr())
 	}
@@ -332,22 +259,22 @@ func (e *evaluation386) cfa() (uint64, bool) {
 }
 
 // register is the caller's value of register n.
-func (e *evaluation386) register(n int, rule *dwarfcfi.RegRule, cfa uint64) (uint64, bool) {
-	switch rule.Kind {
+func (e *evaluation386) register(n int, how *dwarfcfi.RegRule, cfa uint64) (uint64, bool) {
+	switch how.Kind {
 	case dwarfcfi.Offset:
-		return e.saved(n, cfa+uint64(rule.Offset))
+		return e.saved(n, cfa+uint64(how.Offset))
 	case dwarfcfi.ValOffset:
-		return cfa + uint64(rule.Offset), true
+		return cfa + uint64(how.Offset), true
 	case dwarfcfi.Register:
-		return e.reg(int(rule.Reg))
+		return e.reg(int(how.Reg))
 	case dwarfcfi.Expression:
-		addr, ok := e.eval(e.row.Expr(*rule), cfa)
+		addr, ok := e.eval(e.row.Expr(*how), cfa)
 		if !ok {
 			return 0, false
 		}
 		return e.saved(n, addr)
 	case dwarfcfi.ValExpression:
-		return e.eval(e.row.Expr(*rule), cfa)
+		return e.eval(e.row.Expr(*how), cfa)
 	}
 	return 0, false
 }
@@ -355,7 +282,7 @@ func (e *evaluation386) register(n int, rule *dwarfcfi.RegRule, cfa uint64) (uin
 // saved reads register n from where it was saved, unless that was popped.
 func (e *evaluation386) saved(n int, addr uint64) (uint64, bool) {
 	addr = uint64(uint32(addr))
-	if sp, ok := e.old.get(reg386SP); ok && addr < sp && n != int(e.row.RA) {
+	if sp, ok := e.old.get(rule.SP386); ok && addr < sp && n != int(e.row.RA) {
 		return e.old.get(n)
 	}
 	return e.read(addr, wordSize386)
@@ -363,7 +290,7 @@ func (e *evaluation386) saved(n int, addr uint64) (uint64, bool) {
 
 // reg is a register of the frame. The PC is the one that was looked up.
 func (e *evaluation386) reg(n int) (uint64, bool) {
-	if n == reg386IP {
+	if n == rule.IP386 {
 		return e.pc, true
 	}
 	return e.old.get(n)
@@ -381,22 +308,20 @@ func (e *evaluation386) read(addr uint64, size int) (uint64, bool) {
 // two that compilers and the vDSO use, register + offset and what lies there
 // (realigned stacks and signal frames), need no evaluator and no memory.
 func (e *evaluation386) eval(expr []byte, initial ...uint64) (uint64, bool) {
-	if len(expr) > 0 && expr[0] >= opBreg0 && expr[0] < opBreg0+numRegs386 {
-		if off, rest, ok := breg(expr, expr[0]-opBreg0); ok && (len(rest) == 0 || len(rest) == 1 && rest[0] == opDeref) {
-			v, known := e.reg(int(expr[0] - opBreg0))
-			v = uint64(uint32(v + uint64(off)))
-			if !known || len(rest) == 0 {
-				return v, known
-			}
-			return e.read(v, wordSize386)
+	if reg, off, deref, ok := rule.RegisterExpr(expr); ok && reg < rule.NumRegs386 {
+		v, known := e.reg(int(reg))
+		v = uint64(uint32(v + uint64(off)))
+		if !known || !deref {
+			return v, known
 		}
+		return e.read(v, wordSize386)
 	}
 	return e.evalAny(expr, initial)
 }
 
 func (e *evaluation386) evalAny(expr []byte, initial []uint64) (uint64, bool) {
 	regs := e.old
-	regs.set(reg386IP, e.pc)
+	regs.set(rule.IP386, e.pc)
 	stack, missing := e.stack, Reason(stepped)
 	v, err := dwarfcfi.Eval(expr, &dwarfcfi.Values{
 		Regs:  regs.Value[:],

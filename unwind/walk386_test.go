@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"unspool/testdata/programs"
+	"unspool/unwind/image"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -63,7 +66,7 @@ restorer:
 // A built386 is words386 as process 1 has it mapped, with its addresses.
 type built386 struct {
 	space                                   *vmas.Space
-	images                                  *Images
+	images                                  *image.Store
 	inStart, inMain, inWork, bare, restorer uint64
 }
 
@@ -84,11 +87,10 @@ func build386(t testing.TB) *built386 {
 	b := new(built386)
 	b.space, b.images = asImage(t, file, 0x8000000)
 	m := &b.space.Mappings()[0]
-	im := b.images.of(1, m)
-	im.parse()
-	off, ok := offsetOf(im, im.entry)
-	if !ok || im.err != nil {
-		t.Fatalf("no offset for _start: %v", im.err)
+	elf := contentsOf(t, file)
+	off, ok := elf.offset(elf.Entry)
+	if err := b.images.Lookup(1, m).Parse(); !ok || err != nil {
+		t.Fatalf("no offset for _start: %v", err)
 	}
 	start := m.Start + off
 	main := start + 6
@@ -143,9 +145,9 @@ func TestStackOfWords386(t *testing.T) {
 		{"return to nowhere", b.inWork, sp + 12, words(0, 0, 0x1000), 0, chain[:1], Unmapped, 0},
 	} {
 		var regs Regs386
-		regs.set(reg386IP, c.pc)
-		regs.set(reg386SP, sp)
-		regs.set(reg386BP, c.bp)
+		regs.set(rule.IP386, c.pc)
+		regs.set(rule.SP386, sp)
+		regs.set(rule.BP386, c.bp)
 		u := NewUnwinder(b.images)
 		stack := Stack{Base: sp, Data: c.data[:len(c.data)-c.cut], Asked: uint64(len(c.data) - c.cut)}
 		got := u.Unwind386(b.space, &regs, &stack)
@@ -167,9 +169,9 @@ func TestStackOfWords386(t *testing.T) {
 	u := NewUnwinder(b.images)
 	u.MaxFrames = 2
 	var regs Regs386
-	regs.set(reg386IP, b.inWork)
-	regs.set(reg386SP, sp)
-	regs.set(reg386BP, sp+12)
+	regs.set(rule.IP386, b.inWork)
+	regs.set(rule.SP386, sp)
+	regs.set(rule.BP386, sp+12)
 	if got := u.Unwind386(b.space, &regs, &Stack{Base: sp, Data: calls}); got.End != DepthLimit || len(got.IPs) != 2 {
 		t.Errorf("limit of 2 frames: %d frames, %v", len(got.IPs), got.End)
 	}
@@ -179,22 +181,21 @@ func TestStackOfWords386(t *testing.T) {
 func TestModesDoNotMix(t *testing.T) {
 	b := build386(t)
 	var regs Regs
-	regs.set(regIP, b.inWork)
-	regs.set(regSP, 0x1000)
+	regs.set(rule.IP, b.inWork)
+	regs.set(rule.SP, 0x1000)
 	stack := Stack{Base: 0x1000, Data: make([]byte, 64)}
 	if got := NewUnwinder(b.images).Unwind(b.space, &regs, &stack); got.End != NoImage || len(got.IPs) != 1 {
 		t.Errorf("i386 image, x86-64 walk: %d frames, %v", len(got.IPs), got.End)
 	}
 
-	space, images := asImage(t, systemFiles(t)[0], 0x10000000)
+	space, images := asImage(t, programs.System(t)[0], 0x10000000)
 	m := &space.Mappings()[0]
-	im := images.of(1, m)
-	im.parse()
-	for fde := range im.cfi.FDEs() {
-		off, _ := offsetOf(im, fde.Start)
+	library := contentsOf(t, programs.System(t)[0])
+	for fde := range library.cfi.FDEs() {
+		off, _ := library.offset(fde.Start)
 		var regs Regs386
-		regs.set(reg386IP, m.Start+off)
-		regs.set(reg386SP, 0x1000)
+		regs.set(rule.IP386, m.Start+off)
+		regs.set(rule.SP386, 0x1000)
 		if got := NewUnwinder(images).Unwind386(space, &regs, &stack); got.End != NoImage || len(got.IPs) != 1 {
 			t.Errorf("x86-64 image, i386 walk: %d frames, %v", len(got.IPs), got.End)
 		}
@@ -202,37 +203,11 @@ func TestModesDoNotMix(t *testing.T) {
 	}
 }
 
-func TestVDSOOf32BitProcessIsNotOurs(t *testing.T) {
-	own := vmas.NewTable("/proc")
-	if _, err := own.Seed(uint32(os.Getpid())); err != nil {
-		t.Skip("skipped for want of /proc: ", err)
-	}
-	for _, m := range own.Space(uint32(os.Getpid())).Mappings() {
-		if m.File.Kind != vmas.VDSO {
-			continue
-		}
-		for _, c := range []struct {
-			start uint64
-			taken bool
-		}{{0x7fff_0000_0000, true}, {0xf7f0_0000, false}} {
-			table := vmas.NewTable("")
-			table.Comm(1<<30, 1, []byte("gone"), true)
-			gone := table.Mmap(1<<30, vmas.Map{Addr: c.start, Len: m.End - m.Start, Prot: vmas.ProtExec, Name: []byte("[vdso]")})
-			im := NewImages("/proc").of(1<<30, gone)
-			if taken := im.err == nil; taken != c.taken {
-				t.Errorf("vDSO at %#x of a process that is gone, as large as ours: ours was taken: %v", c.start, taken)
-			}
-		}
-		return
-	}
-	t.Skip("skipped for want of a vDSO")
-}
-
 func TestRegs386InPerfOrder(t *testing.T) {
 	var r Regs386
 	// AX BX CX DX SI DI BP SP IP FLAGS, without CX, and with R8.
 	r.SetPerf(1<<16|1<<9|0x1ff&^(1<<2), 10, func(i int) uint64 { return 0xffff_ffff_0000_0001 + uint64(i) })
-	want := Regs386{Value: [numRegs386]uint64{1, 0, 3, 2, 7, 6, 4, 5, 8}, Known: 0x1ff &^ (1 << 1)}
+	want := Regs386{Value: [rule.NumRegs386]uint64{1, 0, 3, 2, 7, 6, 4, 5, 8}, Known: 0x1ff &^ (1 << 1)}
 	if r != want {
 		t.Errorf("%+v, want %+v", r, want)
 	}
@@ -291,8 +266,8 @@ func TestShortExpressions386(t *testing.T) {
 		{},
 	} {
 		e := evaluation386{stack: &stack, pc: 0x8001234}
-		for r := range numRegs386 {
-			if r != regBX {
+		for r := range rule.NumRegs386 {
+			if r != rule.BX {
 				e.old.set(r, base+4*rng.Uint64N(8))
 			}
 		}
@@ -330,9 +305,9 @@ func FuzzUnwind386(f *testing.F) {
 			data = append(data, words(v)...)
 		}
 		var regs Regs386
-		regs.set(reg386IP, code[int(pc)%len(code)])
-		regs.set(reg386SP, sp)
-		regs.set(reg386BP, sp+uint64(bp))
+		regs.set(rule.IP386, code[int(pc)%len(code)])
+		regs.set(rule.SP386, sp)
+		regs.set(rule.BP386, sp+uint64(bp))
 		u := NewUnwinder(b.images)
 		got := u.Unwind386(b.space, &regs, &Stack{Base: sp, Data: data, Asked: uint64(len(data))})
 		// SP goes up by a word at least, but for maxDown signal frames.

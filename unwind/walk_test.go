@@ -10,34 +10,16 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"unspool/dwarfcfi"
+	"unspool/dwarfcfi/elf"
+	"unspool/testdata/programs"
+	"unspool/unwind/image"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
-// systemFiles are binaries whose CFI between them has every shape that
-// compilers and hand-written assembly give it.
-func systemFiles(t *testing.T) []string {
-	var found []string
-	for _, pattern := range []string{
-		"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6",
-		"/lib64/ld-linux-x86-64.so.2",
-		"/usr/lib/x86_64-linux-gnu/libcrypto.so.[0-9]*", "/usr/lib64/libcrypto.so.[0-9]*",
-		"/usr/lib/x86_64-linux-gnu/libstdc++.so.6", "/usr/lib64/libstdc++.so.6",
-		"/usr/bin/perl", "/usr/bin/bash",
-	} {
-		files, _ := filepath.Glob(pattern)
-		found = append(found, files...)
-	}
-	if len(found) == 0 {
-		t.Skip("skipped for want of system libraries in their usual places")
-	}
-	return found
-}
-
 // asImage opens a file as if it were mapped whole at base.
-func asImage(t testing.TB, path string, base uint64) (*vmas.Space, *Images) {
+func asImage(t testing.TB, path string, base uint64) (*vmas.Space, *image.Store) {
 	t.Helper()
 	info, err := os.Stat(path)
 	if err != nil {
@@ -48,7 +30,7 @@ func asImage(t testing.TB, path string, base uint64) (*vmas.Space, *Images) {
 	table.Mmap(1, vmas.Map{
 		Addr: base, Len: uint64(info.Size()+4095) &^ 4095, Prot: vmas.ProtExec | vmas.ProtRead, Name: []byte(path),
 	})
-	return table.Space(1), NewImages("/proc")
+	return table.Space(1), image.NewStore("/proc")
 }
 
 // TestFastRulesAgreeWithGeneralEvaluator compares the two evaluators on
@@ -61,19 +43,19 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 	for i := 0; i < size; i += 8 {
 		binary.LittleEndian.PutUint64(stack.Data[i:], base+rng.Uint64N(size/8)*8)
 	}
-	for _, path := range systemFiles(t) {
+	for _, path := range programs.System(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			space, images := asImage(t, path, 0x7f00_0000_0000)
 			m := &space.Mappings()[0]
-			im := images.of(1, m)
-			im.parse()
-			if im.err != nil {
-				t.Fatal(im.err)
+			im := images.Lookup(1, m)
+			if err := im.Parse(); err != nil {
+				t.Fatal(err)
 			}
+			file := contentsOf(t, path)
 			fast, slow := NewUnwinder(images), NewUnwinder(images)
 			slow.slow = true
-			kinds := make(map[rule]int)
-			for fde, err := range im.cfi.FDEs() {
+			kinds := make(map[rule.Rule]int)
+			for fde, err := range file.cfi.FDEs() {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -81,7 +63,7 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					off, ok := offsetOf(im, row.Start)
+					off, ok := file.offset(row.Start)
 					if !ok {
 						continue
 					}
@@ -90,9 +72,9 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 						regs.set(n, base+rng.Uint64N(size/16)*8)
 					}
 					pc := m.Start + off
-					regs.set(regIP, pc)
-					regs.set(regSP, base)
-					kinds[im.rule(m, pc).kind()]++
+					regs.set(rule.IP, pc)
+					regs.set(rule.SP, base)
+					kinds[im.Rule(m, pc).Kind()]++
 					a, aend := oneStep(fast, space, &regs, &stack)
 					b, bend := oneStep(slow, space, &regs, &stack)
 					if a != b || aend != bend {
@@ -101,16 +83,48 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 				}
 			}
 			t.Logf("rows by rule: %v from SP, %v from BP, %v realigned, %v signal frame, %v end, %v local, %v general",
-				kinds[fromSP], kinds[fromBP], kinds[realigned], kinds[sigframe], kinds[endOfStack], kinds[local], kinds[general])
-			if kinds[fromSP] == 0 {
+				kinds[rule.FromSP], kinds[rule.FromBP], kinds[rule.Realigned], kinds[rule.Sigframe], kinds[rule.EndOfStack], kinds[rule.Local], kinds[rule.General])
+			if kinds[rule.FromSP] == 0 {
 				t.Error("no row got a fast rule")
 			}
 		})
 	}
 }
 
-func offsetOf(im *Image, addr uint64) (uint64, bool) {
-	for _, l := range im.loads {
+// contents are what a test reads from an ELF file by itself.
+type contents struct {
+	*elf.Layout
+	cfi *dwarfcfi.Table
+}
+
+func contentsOf(t testing.TB, path string) contents {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := contents{}
+	if c.Layout, err = elf.ReadLayout(f, info.Size()); err != nil {
+		t.Fatal(err)
+	}
+	sections, err := dwarfcfi.ReadSections(f, c.Layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.cfi, err = dwarfcfi.New(sections); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// offset is where the file has what is at an address of the image.
+func (c contents) offset(addr uint64) (uint64, bool) {
+	for _, l := range c.Loads {
 		if addr >= l.Vaddr && addr-l.Vaddr < l.Filesz {
 			return addr - l.Vaddr + l.Offset, true
 		}
@@ -120,7 +134,7 @@ func offsetOf(im *Image, addr uint64) (uint64, bool) {
 
 // oneStep takes the first step of a walk.
 func oneStep(u *Unwinder, space *vmas.Space, regs *Regs, stack *Stack) (frame, Reason) {
-	f := frame{pc: regs.Value[regIP], sp: regs.Value[regSP], bp: regs.Value[regBP], exact: true}
+	f := frame{pc: regs.Value[rule.IP], sp: regs.Value[rule.SP], bp: regs.Value[rule.BP], exact: true}
 	u.begin()
 	u.push(&f, BySample)
 	u.regs = checkpoint{exact: true, regs: *regs}
@@ -133,75 +147,6 @@ func oneStep(u *Unwinder, space *vmas.Space, regs *Regs, stack *Stack) (frame, R
 	return next, end
 }
 
-func TestCompile(t *testing.T) {
-	offset := func(off int32) dwarfcfi.RegRule { return dwarfcfi.RegRule{Kind: dwarfcfi.Offset, Offset: off} }
-	row := func(reg uint8, off int64, bp dwarfcfi.RegRule) *dwarfcfi.Row {
-		r := &dwarfcfi.Row{RA: regIP}
-		r.CFA = dwarfcfi.CFARule{Kind: dwarfcfi.CFARegister, Reg: reg, Offset: off}
-		r.Regs[regIP] = offset(-8)
-		r.Regs[regBP] = bp
-		return r
-	}
-	none := dwarfcfi.RegRule{}
-	for _, c := range []struct {
-		name string
-		row  *dwarfcfi.Row
-		want rule
-	}{
-		{"function entry", row(regSP, 8, none), fromSP | 1<<16},
-		{"after push rbp", row(regSP, 16, offset(-16)), fromSP | 2<<4 | 2<<16},
-		{"frame pointer set up", row(regBP, 16, offset(-16)), fromBP | 2<<4 | 2<<16},
-		{"largest CFA", row(regSP, 8*maxCFA, none), fromSP | maxCFA<<16},
-		{"CFA out of reach", row(regSP, 8*maxCFA+8, none), local},
-		{"CFA not on a word", row(regSP, 12, none), local},
-		{"BP out of reach", row(regSP, 16, offset(-8*maxBP-8)), local},
-		{"BP above the CFA", row(regSP, 16, offset(8)), local},
-		{"CFA from RBX", row(regBX, 16, none), general},
-	} {
-		if got := compile(c.row, 0); got != c.want {
-			t.Errorf("%s: rule %#x, want %#x", c.name, got, c.want)
-		}
-	}
-	wide, ok := compileWide(row(regBP, 8*maxCFA+8, offset(-8*maxBP-8)))
-	if want := (wideRule{kind: fromBP, cfa: 8*maxCFA + 8, bp: 8*maxBP + 8}); !ok || wide != want {
-		t.Errorf("a rule with large numbers: %+v, %v", wide, ok)
-	}
-	if _, ok := compileWide(row(regSP, 8*maxCFA+8, offset(8))); ok {
-		t.Error("BP above the CFA has a rule")
-	}
-	end := row(regSP, 8, none)
-	end.Regs[regIP] = dwarfcfi.RegRule{Kind: dwarfcfi.Undefined}
-	if got := compile(end, 0); got != endOfStack {
-		t.Errorf("undefined return address: rule %#x, want %#x", got, endOfStack)
-	}
-}
-
-func TestCacheKeepsEveryRule(t *testing.T) {
-	var c cache
-	want := make(map[uint32]rule)
-	rng := rand.New(rand.NewPCG(3, 4))
-	for range 10_000 {
-		off := rng.Uint32N(1 << 20)
-		if off%7 == 0 {
-			off = 0 // the smallest key is as good as any
-		}
-		if _, ok := want[off]; ok {
-			continue
-		}
-		r := rule(rng.Uint32N(1<<32-1) + 1)
-		c.put(off, r)
-		want[off] = r
-	}
-	for off, r := range want {
-		if got := c.get(off); got != r {
-			t.Fatalf("offset %#x: rule %#x, want %#x", off, got, r)
-		}
-	}
-	if got := c.get(1 << 30); got != noRule {
-		t.Errorf("unknown offset: rule %#x", got)
-	}
-}
-
 // TestStackOfWords walks a stack that the reader can check by eye: main,
 // which made a frame with a frame pointer, called work, which did not.
 func TestStackOfWords(t *testing.T) {
@@ -210,7 +155,7 @@ func TestStackOfWords(t *testing.T) {
 		t.Skip("skipped for want of gcc")
 	}
 	asm := filepath.Join(t.TempDir(), "words.s")
-	elf := strings.TrimSuffix(asm, ".s")
+	prog := strings.TrimSuffix(asm, ".s")
 	const source = `
 	.text
 	.globl _start
@@ -246,20 +191,19 @@ work:
 	if err := os.WriteFile(asm, []byte(source), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", elf, asm).CombinedOutput(); err != nil {
+	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", prog, asm).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	space, images := asImage(t, elf, 0x400000)
+	space, images := asImage(t, prog, 0x400000)
 	m := &space.Mappings()[0]
-	im := images.of(1, m)
-	im.parse()
+	file := contentsOf(t, prog)
 	var start uint64
-	for fde := range im.cfi.FDEs() {
+	for fde := range file.cfi.FDEs() {
 		if start == 0 || fde.Start < start {
 			start = fde.Start
 		}
 	}
-	off, ok := offsetOf(im, start)
+	off, ok := file.offset(start)
 	if !ok {
 		t.Fatal("no offset for _start")
 	}
@@ -279,9 +223,9 @@ work:
 		data = binary.LittleEndian.AppendUint64(data, w)
 	}
 	var regs Regs
-	regs.set(regIP, inWork)
-	regs.set(regSP, sp)
-	regs.set(regBP, sp+24)
+	regs.set(rule.IP, inWork)
+	regs.set(rule.SP, sp)
+	regs.set(rule.BP, sp+24)
 
 	u := NewUnwinder(images)
 	for _, c := range []struct {
@@ -353,7 +297,7 @@ func TestUnreadableFileIsNamedOnce(t *testing.T) {
 	table := vmas.NewTable("")
 	table.Comm(1, 1, []byte("test"), true)
 	table.Mmap(1, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("/no/such/file")})
-	images := NewImages(t.TempDir())
+	images := image.NewStore(t.TempDir())
 	var failed []string
 	images.Failed = func(path string, err error) {
 		if !errors.Is(err, os.ErrNotExist) {
@@ -363,8 +307,8 @@ func TestUnreadableFileIsNamedOnce(t *testing.T) {
 	}
 	u := NewUnwinder(images)
 	var regs Regs
-	regs.set(regIP, 0x1234)
-	regs.set(regSP, 0x7000)
+	regs.set(rule.IP, 0x1234)
+	regs.set(rule.SP, 0x7000)
 	for range 3 {
 		if got := u.Unwind(table.Space(1), &regs, &Stack{Base: 0x7000}); got.End != NoImage || len(got.IPs) != 1 {
 			t.Errorf("%d frames, %v", len(got.IPs), got.End)
@@ -372,34 +316,6 @@ func TestUnreadableFileIsNamedOnce(t *testing.T) {
 	}
 	if len(failed) != 1 {
 		t.Errorf("named %d times: %v", len(failed), failed)
-	}
-}
-
-func TestWantOfDescriptorsIsNotRemembered(t *testing.T) {
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	space, images := asImage(t, path, 0x400000)
-	m := &space.Mappings()[0]
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	none := limit
-	none.Cur = 0
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
-		t.Fatal(err)
-	}
-	im := images.of(1, m)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	if !errors.Is(im.err, unix.EMFILE) {
-		t.Fatalf("without descriptors: %v", im.err)
-	}
-	if im := images.of(1, m); im.err != nil {
-		t.Errorf("with descriptors again: %v", im.err)
 	}
 }
 

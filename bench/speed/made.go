@@ -12,7 +12,7 @@ import (
 	"unspool/dwarfcfi"
 	"unspool/dwarfcfi/elf"
 	"unspool/perfring"
-	"unspool/unwind"
+	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -122,7 +122,7 @@ type made struct {
 
 func newMade(l *library) *made {
 	m := &made{library: l, rand: rand.New(rand.NewPCG(3, 4))}
-	m.recording = &recording{offline: unwind.Offline{SameKernel: true}}
+	m.recording = &recording{offline: image.Offline{SameKernel: true}}
 	return m
 }
 

@@ -10,6 +10,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
+	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -19,8 +20,8 @@ var le = binary.LittleEndian
 // nothing but what is measured.
 type recording struct {
 	format  perfring.Format
-	offline unwind.Offline // where the mapped files are
-	records int            // that are no samples
+	offline image.Offline // where the mapped files are
+	records int           // that are no samples
 	samples []sample
 	stacks  []byte // the valid parts of all copies, one behind the other
 	blocks  []block
@@ -65,7 +66,7 @@ func load(path string) (*recording, error) {
 			ids[id.Path] = vmas.NewBuildID(id.ID)
 		}
 	}
-	r.offline = unwind.Offline{SameKernel: true, BuildID: func(path string) vmas.BuildID { return ids[path] }}
+	r.offline = image.Offline{SameKernel: true, BuildID: func(path string) vmas.BuildID { return ids[path] }}
 	first := true
 	err = rd.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
 		if first {

@@ -9,6 +9,7 @@ import (
 	"unspool/capture"
 	"unspool/perfring"
 	"unspool/unwind"
+	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -16,7 +17,7 @@ import (
 type walk struct {
 	*recording
 	table    *vmas.Table
-	images   *unwind.Images
+	images   *image.Store
 	session  *capture.Session // for records that are no samples
 	unwinder *unwind.Unwinder
 	stack    unwind.Stack
@@ -33,7 +34,7 @@ type walk struct {
 
 // begin returns a walk that knows nothing yet.
 func (r *recording) begin() *walk {
-	w := &walk{recording: r, table: vmas.NewTable(""), images: unwind.NewOfflineImages(r.offline), block: make([]byte, blockSize)}
+	w := &walk{recording: r, table: vmas.NewTable(""), images: image.NewOfflineStore(r.offline), block: make([]byte, blockSize)}
 	w.session = capture.NewSession(&r.format, w.table, w.images, discard{}, maxStack, false)
 	w.unwinder = unwind.NewUnwinder(w.images)
 	w.unwinder.MaxFrames = maxStack

@@ -15,6 +15,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
+	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -80,7 +81,7 @@ func unwindRecording(data string, asked uint64) (*result, error) {
 	var out outermost
 	err = rd.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
 		if s == nil {
-			s = capture.NewSession(f, table, unwind.NewImages("/proc"), &out, 2048, false)
+			s = capture.NewSession(f, table, image.NewStore("/proc"), &out, 2048, false)
 			out.format = f.Unwound()
 		}
 		before, user, copied := s.Stats.Ended, s.Stats.User, s.Stats.StackCopied

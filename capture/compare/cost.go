@@ -17,7 +17,7 @@ import (
 	"unspool/capture"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
-	"unspool/unwind"
+	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -243,7 +243,7 @@ func (m *measurement) begin(source *perfring.Source) (err error) {
 	if err != nil {
 		return err
 	}
-	m.session = capture.NewSession(source.Format(), vmas.NewTable("/proc"), unwind.NewImages("/proc"), m.writer, 2048, false)
+	m.session = capture.NewSession(source.Format(), vmas.NewTable("/proc"), image.NewStore("/proc"), m.writer, 2048, false)
 	return m.session.Seed([]int{m.pid})
 }
 

@@ -17,6 +17,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
+	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -88,7 +89,7 @@ func walkRecording(t testing.TB, path string) map[sampleKey]walked {
 	}
 	format := perfring.NewFormat(&events[0].PerfEventAttr)
 	reader := &walkReader{table: vmas.NewTable(""), format: format.Unwound()}
-	s := capture.NewSession(&format, reader.table, unwind.NewImages("/proc"), reader, 2048, false)
+	s := capture.NewSession(&format, reader.table, image.NewStore("/proc"), reader, 2048, false)
 	samples := make(map[sampleKey]walked)
 	err = r.Ordered(func(rec perfring.Record, _ *perfring.Format, _ uint64) error {
 		ended := s.Stats.Ended

@@ -14,6 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"strings"
 )
 
 var (
@@ -36,6 +38,12 @@ func (e *Error) Error() string {
 
 // Unwrap returns the sentinel.
 func (e *Error) Unwrap() error { return e.Err }
+
+// IsName says whether a file has the name of a jitdump.
+func IsName(file string) bool {
+	name := path.Base(file)
+	return strings.HasPrefix(name, "jit-") && strings.HasSuffix(name, ".dump")
+}
 
 // Header is the file's header.
 type Header struct {

@@ -1,0 +1,103 @@
+package asm
+
+// This file follows registers over calls of functions that leave them alone: assembly that keeps the
+// incoming SP in a register that calls may change calls helpers that do not.
+
+// keptRegs are registers that hold an SP before a call and after it.
+type keptRegs struct {
+	regs   uint16
+	values [16]value
+}
+
+// kept gives what an instruction, when it is a call of a known function, leaves of the SPs in
+// registers that calls may change.
+func (p *paths) kept(s *state, t turn, target uint64) (k keptRegs) {
+	if t != calls {
+		return k
+	}
+	for reg := range s.regs {
+		if callerSaved>>reg&1 != 0 && s.regs[reg].kind == ofSP {
+			k.regs |= 1 << reg
+		}
+	}
+	if k.regs != 0 {
+		k.regs &^= p.c.clobbers(target)
+		k.values = s.regs
+	}
+	return k
+}
+
+func (k *keptRegs) restore(s *state) {
+	for reg := range s.regs {
+		if k.regs>>reg&1 != 0 {
+			s.regs[reg] = k.values[reg]
+		}
+	}
+}
+
+// Keeps says whether the function that holds addr leaves a register alone.
+func (c *Code) Keeps(addr uint64, reg uint8) bool {
+	h, ok := c.chart().hole(addr)
+	if !ok {
+		return false
+	}
+	f, known := c.fromStart(addr, h)
+	return known && c.clobbers(f.start)>>reg&1 == 0
+}
+
+// clobbers gives the registers that the function at start may change: those that
+// its instructions write, or all that calls may change when it calls another one or goes on
+// where it cannot be followed.
+func (c *Code) clobbers(start uint64) uint16 {
+	const (
+		most = 200
+		span = 4096
+	)
+	if start>>32 != 0 {
+		return callerSaved
+	}
+	if set := c.changed.get(uint32(start)); set != 0 {
+		return uint16(set)
+	}
+	regs := uint16(callerSaved)
+	if h, ok := c.charted.hole(start); ok {
+		p := &c.probes[0]
+		p.c, p.depth = c, 1
+		p.lo, p.hi, p.whole, p.start = start, min(h.Hi, start+span), true, start
+		if p.discover(start, most) < most {
+			regs = p.writes()
+		}
+	}
+	c.changed.put(uint32(start), regSet(regs)|answered)
+	return regs
+}
+
+// A regSet is a set of registers, as instructions number them, that is known.
+type regSet uint32
+
+// answered makes an empty set differ from no answer.
+const answered regSet = 1 << 16
+
+// writes gives the registers that what was discovered may change.
+func (p *paths) writes() (regs uint16) {
+	var in insn
+	for off, flag := range p.flags {
+		addr := p.lo + uint64(off)
+		if flag&reachedBit == 0 {
+			continue
+		}
+		if !in.decode(p.c.bytes(addr)) {
+			return callerSaved
+		}
+		switch t, target := in.turn(addr); t {
+		case calls, callsFar, jumpsFar, stops:
+			return callerSaved
+		case branches, jumps:
+			if !p.contains(target) || p.flags[target-p.lo]&reachedBit == 0 {
+				return callerSaved
+			}
+		}
+		regs |= in.writes()
+	}
+	return regs
+}

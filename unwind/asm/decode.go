@@ -1,0 +1,398 @@
+package asm
+
+import "encoding/binary"
+
+// An insn is one decoded x86-64 instruction: what is needed to know its
+// length, its operands and which general registers it may write (Intel SDM,
+// volume 2, chapter 2 and appendix A). golang.org/x/arch/x86/x86asm is no
+// replacement: it gives wrong lengths for vzeroupper, adcx and endbr64 and
+// knows no XOP, all of which hand-written assembly is full of.
+type insn struct {
+	n       int      // length in bytes
+	space   uint8    // opcode map: 0 one byte, 1 0F, 2 0F38, 3 0F3A; others as VEX, EVEX and XOP number them
+	vector  encoding // legacy, or a prefix that carries the map
+	op      byte
+	prefix  byte // mandatory prefix: 0, 0x66, 0xf2, 0xf3
+	rex     byte // 0 when there is none; only its presence and W matter here
+	segment bool // fs or gs
+	narrow  bool // 0x66: 16-bit operands
+	modrm   bool
+
+	mod     uint8
+	reg, rm uint8 // with the bits of REX and its like
+	vvvv    uint8
+	base    uint8 // register of a memory operand, or none, or ripBase
+	index   bool
+	scale   uint8 // of the index: 1, 2, 4 or 8
+	disp    int64
+	imm     int64
+	fixed   bool // 0x67: 32-bit addresses
+}
+
+// An encoding is how an instruction begins.
+type encoding uint8
+
+const (
+	legacy encoding = iota
+	vex
+	evex
+	xop
+)
+
+const (
+	none    = 0xff
+	ripBase = 0xfe
+)
+
+const (
+	longest = 15 // an instruction has no more bytes
+	rexW    = 8
+)
+
+// GPR numbers as instructions encode them, which is not DWARF's order.
+const (
+	rAX = 0
+	rCX = 1
+	rDX = 2
+	rBX = 3
+	rSP = 4
+	rBP = 5
+	rSI = 6
+	rDI = 7
+)
+
+// immediate sizes of the one-byte map; z is 4, or 2 with 16-bit operands.
+const (
+	noImm = iota
+	imm8
+	immZ
+	imm16
+	imm16x8
+	immV    // of mov: 8 with REX.W
+	immMoff // an address
+	immRel  // 4, whatever the operands
+	immF6   // as f6 and f7 have it: for /0 and /1 only
+	immBad
+)
+
+var (
+	oneByteModRM [256]bool
+	oneByteImm   [256]uint8
+	twoByteModRM [256]bool
+	twoByteImm   [256]bool // imm8; the jumps are apart
+	twoByteBad   [256]bool
+)
+
+func init() {
+	fill := func(t []uint8, v uint8, ops ...int) {
+		for _, op := range ops {
+			t[op] = v
+		}
+	}
+	for op := 0; op < 0x40; op++ {
+		switch op & 7 {
+		case 0, 1, 2, 3:
+			oneByteModRM[op] = true
+		case 4:
+			oneByteImm[op] = imm8
+		case 5:
+			oneByteImm[op] = immZ
+		}
+	}
+	for _, op := range []int{0x63, 0x69, 0x6b, 0xc0, 0xc1, 0xc6, 0xc7, 0xd0, 0xd1, 0xd2, 0xd3, 0xf6, 0xf7, 0xfe, 0xff} {
+		oneByteModRM[op] = true
+	}
+	for op := 0x80; op < 0x90; op++ {
+		oneByteModRM[op] = true
+	}
+	for op := 0xd8; op < 0xe0; op++ {
+		oneByteModRM[op] = true
+	}
+	fill(oneByteImm[:], imm8, 0x6a, 0x6b, 0x80, 0x83, 0xa8, 0xc0, 0xc1, 0xc6, 0xcd, 0xeb, 0xe0, 0xe1, 0xe2, 0xe3, 0xe4, 0xe5, 0xe6, 0xe7)
+	fill(oneByteImm[:], immZ, 0x68, 0x69, 0x81, 0xa9, 0xc7)
+	fill(oneByteImm[:], immRel, 0xe8, 0xe9)
+	fill(oneByteImm[:], immF6, 0xf6, 0xf7)
+	fill(oneByteImm[:], imm16, 0xc2, 0xca)
+	fill(oneByteImm[:], imm16x8, 0xc8)
+	fill(oneByteImm[:], immMoff, 0xa0, 0xa1, 0xa2, 0xa3)
+	for op := 0x70; op < 0x80; op++ {
+		oneByteImm[op] = imm8
+	}
+	for op := 0xb0; op < 0xb8; op++ {
+		oneByteImm[op] = imm8
+		oneByteImm[op+8] = immV
+	}
+	fill(oneByteImm[:], immBad, 0x06, 0x07, 0x0e, 0x16, 0x17, 0x1e, 0x1f, 0x27, 0x2f, 0x37, 0x3f,
+		0x60, 0x61, 0x82, 0x9a, 0xce, 0xd4, 0xd5, 0xd6, 0xea,
+		0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0x67, 0xf0, 0xf2, 0xf3) // prefixes after REX
+	for op := 0x40; op < 0x50; op++ {
+		oneByteImm[op] = immBad
+	}
+
+	for op := range twoByteModRM {
+		twoByteModRM[op] = true
+	}
+	for _, op := range []int{0x05, 0x06, 0x07, 0x08, 0x09, 0x0b, 0x0e, 0x77, 0xa0, 0xa1, 0xa2, 0xa8, 0xa9, 0xaa} {
+		twoByteModRM[op] = false
+	}
+	for op := 0x30; op < 0x38; op++ {
+		twoByteModRM[op] = false
+	}
+	for op := 0x80; op < 0x90; op++ {
+		twoByteModRM[op] = false
+	}
+	for op := 0xc8; op < 0xd0; op++ {
+		twoByteModRM[op] = false
+	}
+	for _, op := range []int{0x0f, 0x70, 0x71, 0x72, 0x73, 0xa4, 0xac, 0xba, 0xc2, 0xc4, 0xc5, 0xc6} {
+		twoByteImm[op] = true
+	}
+	for _, op := range []int{0x04, 0x0a, 0x0c, 0x24, 0x25, 0x26, 0x27, 0x36, 0x39, 0x3b, 0x3c, 0x3d, 0x3e, 0x3f, 0xa6, 0xa7} {
+		twoByteBad[op] = true
+	}
+}
+
+// decode decodes the instruction at the start of b into in. It reports false
+// for what is no instruction, or is not known, or is cut short.
+func (in *insn) decode(b []byte) bool {
+	if len(b) > longest {
+		b = b[:longest]
+	}
+	*in = insn{base: none}
+	i := 0
+prefixes:
+	for ; i < len(b); i++ {
+		switch b[i] {
+		case 0x66:
+			in.narrow = true
+			if in.prefix == 0 {
+				in.prefix = 0x66
+			}
+		case 0xf2, 0xf3:
+			in.prefix = b[i]
+		case 0x64, 0x65:
+			in.segment = true
+		case 0x67:
+			in.fixed = true
+		case 0xf0, 0x2e, 0x36, 0x3e, 0x26:
+		default:
+			break prefixes
+		}
+	}
+	if i < len(b) && b[i]&0xf0 == 0x40 {
+		in.rex = b[i]
+		i++
+	}
+	if i+3 >= len(b) { // make room for the longest run of opcode bytes
+		var padded [longest + 4]byte
+		n := copy(padded[:], b)
+		return in.opcode(padded[:], i) && in.n <= n
+	}
+	return in.opcode(b, i)
+}
+
+// opcode decodes from the opcode, at b[i], onwards; b[i+3] is there.
+func (in *insn) opcode(b []byte, i int) bool {
+	var r, x, m uint8 = in.rex & 4 << 1, in.rex & 2 << 2, in.rex & 1 << 3
+	op := b[i]
+	i++
+	imm := uint8(noImm)
+	switch {
+	case op == 0x0f:
+		op = b[i]
+		i++
+		in.space = 1
+		switch op {
+		case 0x38, 0x3a:
+			in.space = 2 + op>>1&1
+			in.modrm = true
+			if op == 0x3a {
+				imm = imm8
+			}
+			op = b[i]
+			i++
+		default:
+			if twoByteBad[op] {
+				return false
+			}
+			in.modrm = twoByteModRM[op]
+			if twoByteImm[op] {
+				imm = imm8
+			} else if op&0xf0 == 0x80 {
+				imm = immRel
+			}
+		}
+	case op == 0xc5 || op == 0xc4 || op == 0x62 || op == 0x8f && b[i]&0x1f >= 8:
+		if in.rex != 0 {
+			return false
+		}
+		p := b[i]
+		i++
+		r = ^p >> 4 & 8
+		in.space = 1
+		var second byte
+		switch op {
+		case 0xc5:
+			in.vector = vex
+			second = p
+		case 0xc4, 0x8f:
+			in.vector = vex
+			if op == 0x8f {
+				in.vector = xop
+			}
+			in.space = p & 0x1f
+			x, m = ^p>>3&8, ^p>>2&8
+			second = b[i]
+			i++
+			in.rex = second >> 4 & rexW
+		default:
+			in.vector = evex
+			in.space = p & 7
+			x, m = ^p>>3&8, ^p>>2&8
+			second = b[i]
+			in.rex = second >> 4 & rexW
+			i += 2 // and the mask and rounding
+		}
+		in.vvvv = ^second >> 3 & 15
+		in.prefix = [4]byte{0, 0x66, 0xf3, 0xf2}[second&3]
+		in.narrow = false
+		if i >= len(b) {
+			return false
+		}
+		op = b[i]
+		i++
+		in.modrm = !(in.vector == vex && in.space == 1 && op == 0x77)
+		switch {
+		case in.vector == xop:
+			switch in.space {
+			case 8:
+				imm = imm8
+			case 9:
+			case 10:
+				imm = immRel
+			default:
+				return false
+			}
+		case in.space == 1:
+			if twoByteImm[op] && op != 0x0f && op != 0xa4 && op != 0xac && op != 0xba {
+				imm = imm8
+			}
+		case in.space == 3:
+			imm = imm8
+		case in.space == 2 || in.vector == evex && (in.space == 5 || in.space == 6):
+		default:
+			return false
+		}
+	default:
+		in.modrm = oneByteModRM[op]
+		imm = oneByteImm[op]
+	}
+	in.op = op
+	if in.modrm {
+		if i >= len(b) {
+			return false
+		}
+		c := b[i]
+		i++
+		in.mod, in.reg, in.rm = c>>6, c>>3&7|r, c&7|m
+		if in.mod != 3 {
+			if i = in.memory(b, i, x, m); i < 0 {
+				return false
+			}
+		}
+	}
+	if i = in.immediate(b, i, imm); i < 0 {
+		return false
+	}
+	in.n = i
+	return i <= longest
+}
+
+// memory decodes SIB byte and displacement at b[i] and returns what follows,
+// -1 when they are cut short.
+func (in *insn) memory(b []byte, i int, x, m uint8) int {
+	in.base = in.rm
+	size := [3]int{0, 1, 4}[in.mod]
+	switch {
+	case in.rm&7 == 4:
+		if i >= len(b) {
+			return -1
+		}
+		sib := b[i]
+		i++
+		in.index = sib>>3&7|x != 4
+		in.scale = 1 << (sib >> 6)
+		in.base = sib&7 | m
+		if sib&7 == 5 && in.mod == 0 {
+			in.base, size = none, 4
+		}
+	case in.rm&7 == 5 && in.mod == 0:
+		in.base, size = ripBase, 4
+	}
+	var ok bool
+	if in.disp, ok = signed(b, i, size); !ok {
+		return -1
+	}
+	return i + size
+}
+
+func (in *insn) immediate(b []byte, i int, kind uint8) int {
+	size := 0
+	z := 4
+	if in.narrow && in.rex&rexW == 0 {
+		z = 2
+	}
+	switch kind {
+	case imm8:
+		size = 1
+	case immZ:
+		size = z
+	case imm16:
+		size = 2
+	case imm16x8:
+		size = 3
+	case immRel:
+		size = 4
+	case immV:
+		if size = z; in.rex&rexW != 0 {
+			size = 8
+		}
+	case immMoff:
+		if size = 8; in.fixed {
+			size = 4
+		}
+	case immF6:
+		if in.reg&7 < 2 {
+			if size = z; in.op == 0xf6 {
+				size = 1
+			}
+		}
+	case immBad:
+		return -1
+	}
+	var ok bool
+	if in.imm, ok = signed(b, i, size); !ok {
+		return -1
+	}
+	return i + size
+}
+
+// signed reads a little-endian signed integer of size bytes at b[i].
+func signed(b []byte, i, size int) (int64, bool) {
+	if i+size > len(b) {
+		return 0, false
+	}
+	switch b = b[i:]; size {
+	case 0:
+		return 0, true
+	case 1:
+		return int64(int8(b[0])), true
+	case 2:
+		return int64(int16(binary.LittleEndian.Uint16(b))), true
+	case 3: // of enter: the level is not used
+		return int64(binary.LittleEndian.Uint16(b)) | int64(b[2])<<16, true
+	case 4:
+		return int64(int32(binary.LittleEndian.Uint32(b))), true
+	}
+	return int64(binary.LittleEndian.Uint64(b)), true
+}

@@ -1,0 +1,368 @@
+package asm
+
+// This file follows what code does to SP and BP. The values of registers and
+// of words on the stack are kept as expressions over SP and BP at the place
+// where the reading starts: the entry of a function, where SP points to the
+// return address, or the PC itself, from where the way leads to a ret, before
+// which SP points to it again.
+
+// A value is what is known of a register or of a word of the stack.
+type value struct {
+	kind    valueKind
+	at, off int32
+}
+
+// A valueKind says what at and off of a value are.
+type valueKind uint8
+
+const (
+	unknown  valueKind = iota
+	ofSP               // SP + off, with SP as it was at the start
+	ofBP               // BP + off
+	wordSP             // *(SP + at) + off
+	wordBP             // *(BP + at) + off
+	wordWord           // *(*(SP + at) + off)
+	aligned            // what the instruction at image address at (mod 2³²) aligned, + off
+)
+
+// add is v + n. Numbers that no stack has make it unknown.
+func (v value) add(n int64) value {
+	const farthest = 1 << 28
+	sum := int64(v.off) + n
+	if v.kind == unknown || (v.kind == wordWord || v.kind > imageAddress) && n != 0 || sum > farthest || sum < -farthest || n > farthest || n < -farthest {
+		return value{}
+	}
+	v.off = int32(sum)
+	return v
+}
+
+// A slot is a word of the stack that was written.
+type slot struct{ addr, v value }
+
+// A state is what is known at one instruction.
+type state struct {
+	regs  [16]value
+	slots [maxSlots]slot
+	n     int
+	// entry says that the reading started at a function's entry: words that
+	// were not written do not matter. Otherwise they are what they were at
+	// the start, so what was written over them has to be remembered.
+	entry bool
+	lossy bool // a slot found no room
+
+	compared int32 // the constant of the last comparison, + 1; 0 when there is none
+	cases    int32 // the index of a jump table is below; 0 when that is not known
+}
+
+const maxSlots = 16
+
+func (s *state) init(entry bool) {
+	*s = state{entry: entry}
+	s.regs[rSP] = value{kind: ofSP}
+	s.regs[rBP] = value{kind: ofBP}
+}
+
+func (s *state) load(addr value) value {
+	if addr.kind == unknown {
+		return value{}
+	}
+	for i := range s.slots[:s.n] {
+		if s.slots[i].addr == addr {
+			return s.slots[i].v
+		}
+	}
+	if s.lossy || s.entry {
+		return value{}
+	}
+	switch addr.kind {
+	case ofSP:
+		if addr.off >= 0 {
+			return value{kind: wordSP, at: addr.off}
+		}
+	case ofBP:
+		return value{kind: wordBP, at: addr.off}
+	case wordSP:
+		return value{kind: wordWord, at: addr.at, off: addr.off}
+	}
+	return value{}
+}
+
+func (s *state) store(addr, v value) {
+	if addr.kind == unknown || addr.kind == wordWord || addr.kind >= imageAddress {
+		return
+	}
+	for i := range s.slots[:s.n] {
+		if s.slots[i].addr == addr {
+			s.slots[i].v = v
+			return
+		}
+	}
+	if v.kind == unknown && s.entry {
+		return
+	}
+	if s.n == maxSlots {
+		s.lossy = true
+		return
+	}
+	s.slots[s.n] = slot{addr, v}
+	s.n++
+}
+
+// popped drops the slots that SP has left behind.
+func (s *state) popped() {
+	sp := s.regs[rSP]
+	if sp.kind == unknown {
+		return
+	}
+	n := 0
+	for _, x := range s.slots[:s.n] {
+		if x.addr.kind != sp.kind || x.addr.at != sp.at || x.addr.off >= sp.off {
+			s.slots[n] = x
+			n++
+		}
+	}
+	s.n = n
+}
+
+func (s *state) push(v value) {
+	s.regs[rSP] = s.regs[rSP].add(-8)
+	s.store(s.regs[rSP], v)
+}
+
+func (s *state) pop() value {
+	v := s.load(s.regs[rSP])
+	s.regs[rSP] = s.regs[rSP].add(8)
+	s.popped()
+	return v
+}
+
+func (s *state) forget(regs uint16) {
+	for i := range s.regs {
+		if regs>>i&1 != 0 {
+			s.regs[i] = value{}
+		}
+	}
+}
+
+// merge keeps of s what holds in t too, and says whether that is less.
+func (s *state) merge(t *state) (changed bool) {
+	for i := range s.regs {
+		if s.regs[i] != t.regs[i] && s.regs[i].kind != unknown {
+			s.regs[i] = value{}
+			changed = true
+		}
+	}
+	for i := range s.slots[:s.n] {
+		x := &s.slots[i]
+		if x.v.kind != unknown && t.loadRaw(x.addr) != x.v {
+			x.v = value{}
+			changed = true
+		}
+	}
+	if s.cases != t.cases && s.cases != 0 {
+		s.cases, changed = 0, true
+	}
+	if s.compared != t.compared && s.compared != 0 {
+		s.compared, changed = 0, true
+	}
+	if s.entry {
+		return changed
+	}
+	for i := range t.slots[:t.n] {
+		if addr := t.slots[i].addr; !s.written(addr) && !s.lossy {
+			s.store(addr, value{})
+			changed = true
+		}
+	}
+	if t.lossy && !s.lossy {
+		s.lossy, changed = true, true
+	}
+	return changed
+}
+
+func (s *state) written(addr value) bool {
+	for i := range s.slots[:s.n] {
+		if s.slots[i].addr == addr {
+			return true
+		}
+	}
+	return false
+}
+
+// loadRaw is load of a word that was written, unknown otherwise.
+func (s *state) loadRaw(addr value) value {
+	for i := range s.slots[:s.n] {
+		if s.slots[i].addr == addr {
+			return s.slots[i].v
+		}
+	}
+	return value{}
+}
+
+// address is the value of a memory operand's address.
+func (s *state) address(in *insn) value {
+	if in.base >= 16 || in.index || in.segment || in.fixed {
+		return value{}
+	}
+	return s.regs[in.base].add(in.disp)
+}
+
+// A turn says where an instruction leads.
+type turn uint8
+
+const (
+	onwards turn = iota
+	branches
+	jumps
+	jumpsFar // to a place that is not known
+	returns
+	calls
+	callsFar
+	stops
+)
+
+// turn classifies an instruction; target is the image address that it names.
+func (in *insn) turn(addr uint64) (t turn, target uint64) {
+	if in.vector != legacy {
+		return onwards, 0
+	}
+	target = addr + uint64(in.n) + uint64(in.imm)
+	switch in.space {
+	case 0:
+		switch op := in.op; {
+		case op >= 0x70 && op < 0x80, op >= 0xe0 && op < 0xe4:
+			return branches, target
+		case op == 0xe9, op == 0xeb:
+			return jumps, target
+		case op == 0xe8:
+			return calls, target
+		case op == 0xc2, op == 0xc3:
+			return returns, 0
+		case op == 0xf4, op == 0xcc, op == 0xca, op == 0xcb, op == 0xcf, op == 0xf1:
+			return stops, 0
+		case op == 0xc7 && in.mod == 3 && in.reg&7 == 7: // xbegin
+			return branches, target
+		case op == 0xff:
+			switch in.reg & 7 {
+			case 2:
+				return callsFar, 0
+			case 4:
+				return jumpsFar, 0
+			case 3, 5, 7:
+				return stops, 0
+			}
+		}
+	case 1:
+		switch op := in.op; {
+		case op >= 0x80 && op < 0x90:
+			return branches, target
+		case op == 0x0b, op == 0xb9 || op == 0xff, op == 0x07, op == 0x35: // ud2 and kin, sysret, sysexit
+			return stops, 0
+		}
+	}
+	return onwards, 0
+}
+
+// step applies the instruction at addr to the state.
+func (s *state) step(in *insn, addr uint64) {
+	s.compare(in)
+	if in.vector != legacy || in.space != 0 {
+		if in.vector == legacy && in.space == 1 {
+			switch in.op {
+			case 0xa0, 0xa8: // push fs, gs
+				s.push(value{})
+				return
+			case 0xa1, 0xa9:
+				s.pop()
+				return
+			}
+		}
+		s.forget(in.writes())
+		return
+	}
+	wide := in.rex&rexW != 0
+	switch op := in.op; {
+	case op >= 0x50 && op < 0x60 && in.narrow:
+		s.regs[rSP] = value{}
+	case op >= 0x50 && op < 0x58:
+		s.push(s.regs[in.low()])
+	case op >= 0x58 && op < 0x60:
+		v := s.pop()
+		s.regs[in.low()] = v
+	case op == 0x68, op == 0x6a, op == 0x9c, op == 0xff && in.reg&7 == 6:
+		if in.narrow {
+			s.regs[rSP] = value{}
+			return
+		}
+		s.push(value{})
+	case op == 0x9d:
+		s.pop()
+	case op == 0x8f:
+		s.pop()
+		if in.mod == 3 {
+			s.regs[in.rm] = value{}
+		}
+	case op == 0x89 && wide:
+		if in.mod == 3 {
+			s.regs[in.rm] = s.regs[in.reg]
+		} else {
+			s.store(s.address(in), s.regs[in.reg])
+		}
+	case op == 0x8b && wide:
+		if in.mod == 3 {
+			s.regs[in.reg] = s.regs[in.rm]
+		} else {
+			v := s.load(s.address(in))
+			if v.kind == unknown {
+				v = s.tableWord(in, 8, caseWord)
+			}
+			s.regs[in.reg] = v
+		}
+	case op == 0x8d && wide && in.base == ripBase:
+		s.regs[in.reg] = imageAddr(addr + uint64(in.n) + uint64(in.disp))
+	case op >= 0xb8 && op < 0xc0 && !in.narrow:
+		s.regs[in.low()] = imageAddr(uint64(in.imm))
+	case op == 0x63 && wide && in.mod != 3:
+		s.regs[in.reg] = s.tableWord(in, 4, caseDistance)
+	case op == 0x01 && wide && in.mod == 3:
+		s.regs[in.rm] = addRegs(s.regs[in.rm], s.regs[in.reg])
+	case op == 0x03 && wide && in.mod == 3:
+		s.regs[in.reg] = addRegs(s.regs[in.reg], s.regs[in.rm])
+	case op == 0x8d && wide && in.mod != 3:
+		s.regs[in.reg] = s.address(in)
+	case op == 0x87 && wide && in.mod == 3:
+		s.regs[in.rm], s.regs[in.reg] = s.regs[in.reg], s.regs[in.rm]
+	case (op == 0x81 || op == 0x83) && wide && in.mod == 3 && (in.reg&7 == 0 || in.reg&7 == 5):
+		n := in.imm
+		if in.reg&7 == 5 {
+			n = -n
+		}
+		s.regs[in.rm] = s.regs[in.rm].add(n)
+	case (op == 0x81 || op == 0x83) && wide && in.mod == 3 && in.reg&7 == 4:
+		if s.regs[in.rm].kind != unknown {
+			s.regs[in.rm] = value{kind: aligned, at: int32(addr)}
+		}
+	case op == 0xc8: // enter
+		if in.imm>>16 != 0 {
+			s.forget(bit(rSP) | bit(rBP))
+			return
+		}
+		s.push(s.regs[rBP])
+		s.regs[rBP] = s.regs[rSP]
+		s.regs[rSP] = s.regs[rSP].add(-(in.imm & 0xffff))
+	case op == 0xc9: // leave
+		s.regs[rSP] = s.regs[rBP]
+		s.regs[rBP] = s.pop()
+	case op == 0xe8 && in.imm == 0: // call of the next instruction, to have its address
+		s.push(value{})
+	case op == 0xe8, op == 0xff && in.reg&7 == 2:
+		s.forget(callerSaved)
+		s.cases, s.compared = 0, 0
+	default:
+		s.forget(in.writes())
+		return
+	}
+	if s.regs[rSP].kind != unknown {
+		s.popped()
+	}
+}

@@ -1,0 +1,348 @@
+package asm
+
+import (
+	"bytes"
+	"cmp"
+	std "debug/elf"
+	"encoding/binary"
+	"io"
+	"slices"
+	"sort"
+
+	"unspool/dwarfcfi/elf"
+)
+
+// A codeMap says where functions start in the code that CFI does not cover.
+type codeMap struct {
+	holes  []Hole   // by address
+	starts []uint64 // by address, in holes only
+	whole  bool     // of all the code, not just of the holes that were asked for
+}
+
+// A Hole is code that no FDE covers.
+type Hole struct{ Lo, Hi uint64 }
+
+// Limits on what a file may cost.
+const (
+	maxSymbols = 1 << 20
+	maxCovered = 1 << 20 // FDEs looked at
+	maxHoles   = 1 << 16 // kept
+	maxStarts  = 1 << 18 // kept
+	maxNearby  = 1 << 20 // bytes of a hole that is looked at by itself
+	maxSwept   = 4 << 20 // bytes of code read for calls: some 25 ms, in which nothing else is read from the rings
+)
+
+func (m *codeMap) hole(addr uint64) (Hole, bool) { return holeAt(m.holes, addr) }
+
+func (m *codeMap) inHole(addr uint64) bool {
+	_, ok := m.hole(addr)
+	return ok
+}
+
+func holeAt(list []Hole, addr uint64) (Hole, bool) {
+	i := sort.Search(len(list), func(i int) bool { return list[i].Lo > addr }) - 1
+	if i < 0 || addr >= list[i].Hi {
+		return Hole{}, false
+	}
+	return list[i], true
+}
+
+// before is the index of the last start at or before addr, -1 for none.
+func (m *codeMap) before(addr uint64) int {
+	i, ok := slices.BinarySearch(m.starts, addr)
+	if !ok {
+		i--
+	}
+	return i
+}
+
+func (m *codeMap) isStart(addr uint64) bool {
+	_, ok := slices.BinarySearch(m.starts, addr)
+	return ok
+}
+
+// note adds a hole with its starts, unless it is there.
+func (m *codeMap) note(h Hole, starts func(add func(uint64))) {
+	i, ok := slices.BinarySearchFunc(m.holes, h.Lo, func(h Hole, lo uint64) int { return cmp.Compare(h.Lo, lo) })
+	if ok || len(m.holes) >= maxHoles || len(m.starts) >= maxStarts {
+		return
+	}
+	m.holes = slices.Insert(m.holes, i, h)
+	starts(func(addr uint64) {
+		m.starts = append(m.starts, addr)
+	})
+	slices.Sort(m.starts)
+	m.starts = slices.Compact(m.starts)
+}
+
+// drop takes a start out that is none.
+func (m *codeMap) drop(start uint64) {
+	if i, ok := slices.BinarySearch(m.starts, start); ok {
+		m.starts = slices.Delete(m.starts, i, i+1)
+	}
+}
+
+// survey finds all holes and starts.
+func (c *Code) survey() *codeMap {
+	m := &codeMap{holes: c.holes(), whole: true}
+	if len(m.holes) == 0 {
+		return m
+	}
+	add := func(addr uint64) {
+		if len(m.starts) < 2*maxStarts {
+			if m.inHole(addr) {
+				m.starts = append(m.starts, addr)
+			}
+		}
+	}
+	sections := make(map[uint64]bool, len(c.layout.Text))
+	for _, r := range c.layout.Text {
+		sections[r.Start] = true
+		if r.Name == ".init" || r.Name == ".fini" {
+			add(r.Start)
+		}
+	}
+	for _, h := range m.holes {
+		// What starts a section may be the cold part of a function.
+		if !sections[h.Lo] {
+			add(c.skipPadding(h))
+		}
+	}
+	add(c.layout.Entry)
+	c.symbols(add)
+	c.sweep(m, add)
+	c.pointers(m, add)
+	slices.Sort(m.starts)
+	m.starts = slices.Compact(m.starts)
+	return m
+}
+
+// alignment is where compilers and linkers let functions begin.
+const alignment = 16
+
+// highest is where no image is, so that sums do not wrap.
+const highest = 1 << 62
+
+// aligns says whether a hole between two functions with CFI is no more than
+// what aligns the second one: a function that is aligned itself makes a larger
+// hole. In a large file there are hundreds of thousands.
+func (h Hole) aligns() bool { return h.Hi%alignment == 0 && h.Hi-h.Lo < alignment }
+
+// holes subtracts what CFI covers from what can be executed, and leaves out
+// what aligns functions.
+func (c *Code) holes() []Hole {
+	var all []Hole
+	for _, r := range c.layout.Text {
+		all = append(all, Hole{r.Start, r.End})
+	}
+	if len(all) == 0 {
+		for _, l := range c.layout.Loads {
+			if l.Flags&elf.PF_X != 0 && l.Vaddr+l.Filesz > l.Vaddr {
+				all = append(all, Hole{l.Vaddr, l.Vaddr + l.Filesz})
+			}
+		}
+	}
+	all = slices.DeleteFunc(all, func(h Hole) bool { return h.Hi > highest })
+	slices.SortFunc(all, func(a, b Hole) int { return cmp.Compare(a.Lo, b.Lo) })
+	var covered []Hole
+	if c.covered.FDEs != nil {
+		for start, end := range c.covered.FDEs {
+			if start >= end {
+				continue
+			}
+			if n := len(covered); n > 0 && covered[n-1].Hi == start {
+				covered[n-1].Hi = end
+				continue
+			}
+			if len(covered) >= maxCovered {
+				return nil
+			}
+			covered = append(covered, Hole{start, end})
+		}
+	}
+	slices.SortFunc(covered, func(a, b Hole) int { return cmp.Compare(a.Lo, b.Lo) })
+	var holes []Hole
+	k := 0
+	for _, h := range all {
+		keep := func(part Hole) {
+			if part.Lo < part.Hi && (part.Lo == h.Lo || part.Hi == h.Hi || !part.aligns()) && len(holes) < maxHoles {
+				holes = append(holes, part)
+			}
+		}
+		lo := h.Lo
+		for ; k < len(covered) && lo < h.Hi && covered[k].Lo < h.Hi; k++ {
+			keep(Hole{lo, covered[k].Lo})
+			lo = max(lo, covered[k].Hi)
+			if covered[k].Hi > h.Hi {
+				break
+			}
+		}
+		keep(Hole{lo, h.Hi})
+	}
+	return holes
+}
+
+// skipPadding gives the first instruction of a hole that is no padding.
+func (c *Code) skipPadding(h Hole) uint64 {
+	var in insn
+	addr := h.Lo
+	for addr < h.Hi && addr < h.Lo+64 && in.decode(c.bytes(addr)) {
+		if !in.isPadding() {
+			break
+		}
+		addr += uint64(in.n)
+	}
+	return addr
+}
+
+// sweep reads the code from end to end for what it calls and for the
+// addresses of functions that it takes. Where functions are not aligned,
+// only an address behind the end of another one is believed to be a function's.
+func (c *Code) sweep(m *codeMap, add func(uint64)) {
+	var in insn
+	left := uint64(maxSwept)
+	text := c.layout.Text
+	ranges := make([]Hole, 0, len(text))
+	for _, r := range text {
+		ranges = append(ranges, Hole{r.Start, r.End})
+	}
+	if len(ranges) == 0 {
+		ranges = c.holes()
+	}
+	for _, h := range ranges {
+		for addr := h.Lo; addr < h.Hi && left > 0; {
+			b := c.bytes(addr)
+			if len(b) == 0 {
+				break
+			}
+			n := uint64(1)
+			if in.decode(b) {
+				n = uint64(in.n)
+				t, target := in.turn(addr)
+				switch {
+				case t == calls && in.imm != 0:
+					add(target)
+				case in.space == 0 && in.vector == legacy && in.op == 0x8d && in.base == ripBase:
+					if target = addr + n + uint64(in.disp); m.inHole(target) && (target%alignment == 0 || c.followsEnd(target)) {
+						add(target)
+					}
+				case c.layout.Type == elf.ET_EXEC && in.setsConstant():
+					if target = uint64(in.imm); m.inHole(target) && c.followsEnd(target) {
+						add(target)
+					}
+				}
+			}
+			addr += n
+			left -= min(left, n)
+		}
+	}
+}
+
+// followsEnd says whether the code before addr ends a function: a return, a
+// jump, or padding.
+func (c *Code) followsEnd(addr uint64) bool {
+	const most = 8 // bytes of the longest of paddings
+	if addr < most || !c.executable(addr) {
+		return false
+	}
+	b := c.bytes(addr - most)
+	if len(b) < most {
+		return false
+	}
+	switch b = b[:most]; {
+	case b[7] == 0xc3, b[7] == 0x90, b[7] == 0xcc, b[6] == 0xeb, b[3] == 0xe9:
+		return true
+	case b[7] == 0:
+		for _, nop := range paddings {
+			if bytes.HasSuffix(b, nop) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// paddings are the nops that assemblers align with, those that end in zero. Longer ones
+// are the last with prefixes.
+var paddings = [][]byte{
+	{0x0f, 0x1f, 0},
+	{0x0f, 0x1f, 0x40, 0},
+	{0x0f, 0x1f, 0x44, 0, 0},
+	{0x0f, 0x1f, 0x80, 0, 0, 0, 0},
+	{0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0},
+}
+
+// isFunction says whether a word of the data that points to addr points to a
+// function.
+func (c *Code) isFunction(addr uint64, constant bool) bool {
+	if !c.executable(addr) {
+		return false
+	}
+	begins := c.beginsFunction(addr)
+	if constant {
+		return begins && c.followsEnd(addr)
+	}
+	return begins || c.followsEnd(addr)
+}
+
+// maxPointed is how many bytes of data are read for pointers to functions.
+const maxPointed = 1 << 20
+
+// pointers adds the functions whose addresses stand in data: tables of
+// functions of a file that is not relocated. In constant data, where the
+// tables of switches lie too, only what begins as functions do is believed.
+func (c *Code) pointers(m *codeMap, add func(uint64)) {
+	left := uint64(maxPointed)
+	var buf [4096]byte
+	for i := range c.layout.Loads {
+		l := &c.layout.Loads[i]
+		constant := l.Flags&elf.PF_W == 0
+		if l.Flags&elf.PF_X != 0 || constant && c.layout.Type != elf.ET_EXEC || l.Vaddr+l.Filesz < l.Vaddr {
+			continue
+		}
+		for addr := (l.Vaddr + 7) &^ 7; addr < l.Vaddr+l.Filesz && left > 0; addr += uint64(len(buf)) {
+			b := c.read(buf[:min(uint64(len(buf)), l.Vaddr+l.Filesz-addr)], addr)
+			for ; len(b) >= 8; b = b[8:] {
+				if to := binary.LittleEndian.Uint64(b); m.inHole(to) && c.isFunction(to, constant) {
+					add(to)
+				}
+			}
+			left -= min(left, uint64(len(buf)))
+		}
+	}
+}
+
+// symbols adds the functions of the symbol tables.
+func (c *Code) symbols(add func(uint64)) {
+	if c.layout.Class != elf.ELFCLASS64 {
+		return
+	}
+	left := maxSymbols
+	for _, table := range c.layout.Symbols {
+		if !table.Compressed {
+			c.symbolsIn(table, add, &left)
+		}
+	}
+}
+
+// symbolsIn adds the functions of one symbol table, of no more than left symbols. A table
+// that reaches beyond the end of the file is read up to there.
+func (c *Code) symbolsIn(table elf.Extent, add func(uint64), left *int) {
+	const size = std.Sym64Size
+	var buf [256 * size]byte
+	for done := uint64(0); done < table.Size && *left > 0; done += uint64(len(buf)) {
+		want := min(uint64(len(buf)), table.Size-done)
+		n, err := c.r.ReadAt(buf[:want], int64(table.Offset+done))
+		for b := buf[:n]; len(b) >= size && *left > 0; b = b[size:] {
+			*left--
+			kind := std.ST_TYPE(b[4])
+			defined := binary.LittleEndian.Uint16(b[6:]) != 0
+			if defined && (kind == std.STT_FUNC || kind == std.STT_GNU_IFUNC) {
+				add(binary.LittleEndian.Uint64(b[8:]))
+			}
+		}
+		if err != nil && err != io.EOF || n == 0 {
+			break
+		}
+	}
+}

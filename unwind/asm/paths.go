@@ -1,0 +1,503 @@
+package asm
+
+import (
+	"cmp"
+	"slices"
+	"unspool/unwind/rule"
+)
+
+// Limits on one reading of a function.
+const (
+	maxSpan    = 64 << 10 // bytes of code
+	maxInsns   = 20_000   // decoded, however often
+	maxWayOut  = 1_500    // instructions between a PC and a ret
+	maxVisits  = 4 * maxInsns
+	reachedBit = 1 // an instruction starts here
+	leaderBit  = 2 // another leads here, other than from above
+)
+
+// paths follows the ways through a piece of code. Its memory is kept from one
+// reading to the next.
+type paths struct {
+	c      *Code
+	lo, hi uint64 // image addresses of the piece
+	flags  []uint8
+	queue  []uint64
+	index  map[uint64]int
+	states []state
+	tables map[uint64][]uint64 // where indirect jumps lead, by their address
+
+	// whole says that the code is read from a function's entry: the starts of
+	// other functions end the way.
+	whole bool
+	start uint64
+	depth int  // of noReturn
+	exits bool // discover found a way out of the function
+}
+
+// discover finds the instructions that can be reached from start, and those
+// among them where ways meet. It stops after most instructions, the nearest
+// first, and reports how many there are.
+func (p *paths) discover(start uint64, most int) int {
+	size := int(p.hi - p.lo)
+	if cap(p.flags) < size {
+		p.flags = make([]uint8, size)
+	}
+	p.flags = p.flags[:size]
+	clear(p.flags)
+	p.exits = false
+	p.queue = append(p.queue[:0], start)
+	p.flags[start-p.lo] = leaderBit
+	var in insn
+	count := 0
+	for i := 0; i < len(p.queue) && count < most; i++ {
+		addr := p.queue[i]
+		for p.contains(addr) && p.flags[addr-p.lo]&reachedBit == 0 && count < most {
+			if !in.decode(p.c.bytes(addr)) {
+				p.exits = true
+				break
+			}
+			p.flags[addr-p.lo] |= reachedBit
+			count++
+			t, target := in.turn(addr)
+			switch t {
+			case branches, jumps:
+				p.lead(target)
+			case jumpsFar:
+				p.exits = true
+				for _, to := range p.tables[addr] {
+					p.lead(to)
+				}
+			case returns:
+				p.exits = true
+			}
+			call := t == calls || t == callsFar
+			if !t.goesOn() || call && !p.whole && addr != start || t == calls && p.c.noReturn(target, p.depth+1) {
+				break
+			}
+			addr += uint64(in.n)
+			if call && p.c.endsFunction(addr) && !p.joins(addr) {
+				break
+			}
+			if (p.whole || call) && p.c.isStart(addr) {
+				p.exits = true
+				break
+			}
+		}
+	}
+	return count
+}
+
+// noReturn says whether the function at start has been seen not to return:
+// all its ways end in calls that do not, in traps or in endless loops.
+func (c *Code) noReturn(start uint64, depth int) bool {
+	const (
+		deepest = len(Code{}.probes)
+		most    = 200
+		span    = 4096
+	)
+	if start>>32 != 0 || depth > deepest {
+		return false
+	}
+	if r := c.returns.get(uint32(start)); r != 0 {
+		return r == doesNotReturn
+	}
+	h, ok := c.charted.hole(start)
+	if !ok {
+		return false
+	}
+	p := &c.probes[depth-1]
+	p.c, p.depth = c, depth
+	p.lo, p.hi, p.whole, p.start = start, min(h.Hi, start+span), true, start
+	r := mayReturn
+	if p.discover(start, most) < most && !p.exits {
+		r = doesNotReturn
+	}
+	// A function that calls itself was asked about meanwhile.
+	if c.returns.get(uint32(start)) == 0 {
+		c.returns.put(uint32(start), r)
+	}
+	return r == doesNotReturn
+}
+
+// returning says whether a function returns. Zero is neither.
+type returning uint32
+
+const (
+	mayReturn returning = 1 + iota
+	doesNotReturn
+)
+
+// endsFunction says whether the call before addr looks like one that does not
+// return, as compilers put it at the end of a function: what follows is
+// padding up to where the next function is aligned, or that function itself.
+func (c *Code) endsFunction(addr uint64) bool {
+	const alignment = 16
+	var in insn
+	padded := false
+	for addr%alignment != 0 {
+		if !in.decode(c.bytes(addr)) || !in.isPadding() {
+			return false
+		}
+		padded = true
+		addr += uint64(in.n)
+	}
+	if padded {
+		return true
+	}
+	return !in.decode(c.bytes(addr)) || in.beginsFunction()
+}
+
+// beginsFunction says whether the code at addr is how functions begin.
+func (c *Code) beginsFunction(addr uint64) bool {
+	var in insn
+	return in.decode(c.bytes(addr)) && in.beginsFunction()
+}
+
+// beginsFunction says whether the instruction is endbr64, a push, or room made
+// on the stack.
+func (in *insn) beginsFunction() bool {
+	endbr := in.space == 1 && in.op == 0x1e && in.prefix == 0xf3
+	push := in.space == 0 && in.op >= 0x50 && in.op < 0x58
+	sub := in.space == 0 && (in.op == 0x83 || in.op == 0x81) && in.mod == 3 && in.reg == 5 && in.rm == rSP
+	return in.vector == legacy && (endbr || push || sub)
+}
+
+// setsConstant says whether the instruction puts a 32-bit constant, which may
+// be an address of a program that is not relocated, into a register, an
+// argument or a variable.
+func (in *insn) setsConstant() bool {
+	return in.space == 0 && in.vector == legacy && !in.narrow &&
+		(in.op >= 0xb8 && in.op < 0xc0 || in.op == 0xc7 && in.reg&7 == 0 || in.op == 0x68)
+}
+
+// joins says whether the code at addr, which follows padding, belongs to what
+// was discovered so far: it is the head of a loop, or jumps to where others
+// have been.
+func (p *paths) joins(addr uint64) bool {
+	const most = 300
+	var in insn
+	for in.decode(p.c.bytes(addr)) && in.isPadding() {
+		addr += uint64(in.n)
+	}
+	for n, at := 0, addr; n < most && p.contains(at) && in.decode(p.c.bytes(at)); n++ {
+		if t, target := in.turn(at); t == branches || t == jumps {
+			if target == addr || p.contains(target) && p.flags[target-p.lo]&reachedBit != 0 {
+				return true
+			}
+		}
+		if at += uint64(in.n); p.c.isStart(at) {
+			break
+		}
+	}
+	return false
+}
+
+// isPadding says whether the instruction does nothing, or is never reached.
+func (in *insn) isPadding() bool {
+	return in.vector == legacy && (in.space == 0 && (in.op == 0x90 || in.op == 0xcc) || in.space == 1 && in.op == 0x1f)
+}
+
+// goesOn says whether the instruction below follows. A call comes back.
+func (t turn) goesOn() bool { return t == onwards || t == branches || t == calls || t == callsFar }
+
+func (p *paths) contains(addr uint64) bool { return addr-p.lo < p.hi-p.lo }
+
+// lead notes that a jump leads to addr.
+func (p *paths) lead(addr uint64) {
+	if !p.contains(addr) || p.whole && addr != p.start && p.c.isStart(addr) {
+		p.exits = p.exits || !p.c.noReturn(addr, p.depth+1)
+		return
+	}
+	f := &p.flags[addr-p.lo]
+	if *f&leaderBit == 0 {
+		*f |= leaderBit
+		p.queue = append(p.queue, addr)
+	}
+}
+
+// solve propagates states from start along what discover found. Each one only
+// ever loses knowledge, so it ends; should it take too long, it reports false.
+func (p *paths) solve(start uint64, entry bool) bool {
+	if p.index == nil {
+		p.index = make(map[uint64]int)
+	}
+	clear(p.index)
+	p.states = append(p.states[:0], state{})
+	p.states[0].init(entry)
+	p.index[start] = 0
+	p.queue = append(p.queue[:0], start)
+	visits := 0
+	for len(p.queue) > 0 {
+		addr := p.queue[len(p.queue)-1]
+		p.queue = p.queue[:len(p.queue)-1]
+		s := p.states[p.index[addr]]
+		ok := p.run(addr, &s, p.arrive, func(uint64, *insn, *state) bool {
+			visits++
+			return visits < maxVisits
+		})
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// arrive merges a state into that of a leader, and has the leader read again
+// when it knows less than before.
+func (p *paths) arrive(addr uint64, s *state) {
+	if !p.contains(addr) || p.flags[addr-p.lo]&(leaderBit|reachedBit) != leaderBit|reachedBit {
+		return
+	}
+	i, ok := p.index[addr]
+	if !ok {
+		p.index[addr] = len(p.states)
+		p.states = append(p.states, *s)
+		p.queue = append(p.queue, addr)
+	} else if p.states[i].merge(s) {
+		p.queue = append(p.queue, addr)
+	}
+}
+
+// run reads from addr to the end of its block. It calls at before each
+// instruction with the state there, until that returns false, and arrive with
+// each leader that the block leads to.
+func (p *paths) run(addr uint64, s *state, arrive func(uint64, *state), at func(uint64, *insn, *state) bool) bool {
+	var in insn
+	for first := true; p.contains(addr) && p.flags[addr-p.lo]&reachedBit != 0; first = false {
+		if !first && p.flags[addr-p.lo]&leaderBit != 0 {
+			arrive(addr, s)
+			return true
+		}
+		if !in.decode(p.c.bytes(addr)) {
+			return true
+		}
+		if !at(addr, &in, s) {
+			return false
+		}
+		t, target := in.turn(addr)
+		kept := p.kept(s, t, target)
+		s.step(&in, addr)
+		kept.restore(s)
+		switch t {
+		case branches:
+			taken, not := s.bounds(&in)
+			s.cases = taken
+			arrive(target, s)
+			s.cases = not
+		case jumps:
+			arrive(target, s)
+		case jumpsFar:
+			for _, to := range p.tables[addr] {
+				arrive(to, s)
+			}
+		}
+		if !t.goesOn() {
+			return true
+		}
+		addr += uint64(in.n)
+	}
+	return true
+}
+
+// A reading is what is known of the instructions of a function.
+type reading struct {
+	start, end uint64
+	found      []found // by address
+}
+
+// found says how to unwind from the instruction at start+off: the rule from
+// SP if there is one, and the one from BP.
+type found struct {
+	off    uint32
+	n      uint8
+	call   bool
+	sp, bp rule.Rule
+}
+
+// at finds the instruction that covers addr.
+func (r *reading) at(addr uint64) (found, bool) {
+	if addr < r.start || addr >= r.end {
+		return found{}, false
+	}
+	off := uint32(addr - r.start)
+	i, ok := slices.BinarySearchFunc(r.found, off, func(f found, off uint32) int { return cmp.Compare(f.off, off) })
+	if !ok {
+		i--
+	}
+	if i < 0 || off-r.found[i].off >= uint32(r.found[i].n) {
+		return found{}, false
+	}
+	return r.found[i], true
+}
+
+// function reads the function that starts at start.
+func (p *paths) function(start, hi uint64) *reading {
+	p.lo, p.hi = start, min(hi, start+maxSpan)
+	p.whole, p.start = true, start
+	r := &reading{start: start, end: start}
+	if !p.follow(start) {
+		return r
+	}
+	sane := true
+	note := func(addr uint64, in *insn, s *state) bool {
+		f := found{off: uint32(addr - start), n: uint8(in.n)}
+		t, _ := in.turn(addr)
+		f.call = t == calls || t == callsFar
+		if sp := s.regs[rSP]; sp.kind == ofSP && (sp.off > 0 || t == returns && sp.off != 0) {
+			sane = false
+		}
+		f.sp, f.bp = s.rules()
+		r.found = append(r.found, f)
+		r.end = max(r.end, addr+uint64(in.n))
+		return true
+	}
+	for addr, i := range p.index {
+		s := p.states[i]
+		p.run(addr, &s, func(uint64, *state) {}, note)
+	}
+	if !sane {
+		// It returns from elsewhere than where it was called, or takes what
+		// is above its return address: start is no start.
+		return &reading{start: start, end: start}
+	}
+	slices.SortFunc(r.found, func(a, b found) int { return cmp.Compare(a.off, b.off) })
+	return r
+}
+
+// wayOut reads from pc to the rets that it can reach, which must agree.
+func (p *paths) wayOut(pc, lo, hi uint64) (sp, bp rule.Rule) {
+	p.lo, p.hi = max(lo, pc-min(pc, maxSpan/2)), min(hi, pc+maxSpan/2)
+	p.whole = false
+	if !p.contains(pc) {
+		return rule.None, rule.None
+	}
+	clear(p.tables)
+	p.discover(pc, maxWayOut)
+	if !p.solve(pc, false) {
+		return rule.None, rule.None
+	}
+	var result rule.Rule
+	first := true
+	note := func(addr uint64, in *insn, s *state) bool {
+		if t, _ := in.turn(addr); t != returns {
+			return true
+		}
+		r := s.ruleAtRet()
+		if first {
+			result, first = r, false
+		} else if r != result {
+			result = rule.None
+		}
+		return true
+	}
+	for addr, i := range p.index {
+		s := p.states[i]
+		p.run(addr, &s, func(uint64, *state) {}, note)
+	}
+	if result.Kind() == rule.GuessBP {
+		return rule.None, result
+	}
+	return result, rule.None
+}
+
+// rules gives the rules that follow from a state reached from a function's
+// entry, where CFA = SP + 8: one from SP or from a saved SP, one from BP.
+func (s *state) rules() (sp, bp rule.Rule) {
+	b := uint32(rule.MaxBP)
+	if s.regs[rBP] == (value{kind: ofBP}) {
+		b = 0
+	}
+	for _, x := range s.slots[:s.n] {
+		if x.v == (value{kind: ofBP}) && x.addr.kind == ofSP {
+			if words, ok := rule.InWords(8 - int64(x.addr.off)); ok && words > 0 && words < rule.MaxBP {
+				b = words
+				break
+			}
+		}
+	}
+	switch v := s.regs[rSP]; v.kind {
+	case ofSP:
+		if c, ok := rule.InWords(8 - int64(v.off)); ok {
+			sp = rule.GuessSP.With(c, b)
+		}
+	case aligned:
+		for _, x := range s.slots[:s.n] {
+			if x.v.kind == ofSP && x.addr.kind == v.kind && x.addr.at == v.at {
+				k, ok1 := rule.InWords(int64(x.addr.off) - int64(v.off))
+				m, ok2 := rule.InWords(8 - int64(x.v.off))
+				if c, fits := rule.PackSaved(k, m); ok1 && ok2 && fits {
+					sp = rule.GuessSaved.With(c, b)
+					break
+				}
+			}
+		}
+	}
+	if v := s.regs[rBP]; v.kind == ofSP {
+		if c, ok := rule.InWords(8 - int64(v.off)); ok {
+			bp = rule.GuessBP.With(c, b)
+		}
+	}
+	if sp == rule.None && bp == rule.None {
+		sp = s.ruleFromReg(b)
+	}
+	return sp, bp
+}
+
+// ruleFromReg gives the rule from a register that holds an earlier SP; b says where BP is.
+func (s *state) ruleFromReg(b uint32) rule.Rule {
+	for reg, v := range s.regs {
+		if v.kind != ofSP || reg == rSP || reg == rBP {
+			continue
+		}
+		plus, ok := rule.InWords(8 - int64(v.off))
+		if c, fits := rule.PackInReg(uint8(reg), plus); ok && fits {
+			return rule.GuessReg.With(c, b)
+		}
+	}
+	return rule.None
+}
+
+// ruleAtRet gives the rule for the place where the reading started from the
+// state before a ret, where CFA = SP + 8.
+func (s *state) ruleAtRet() rule.Rule {
+	v := s.regs[rSP].add(8)
+	var kind rule.Rule
+	var c, b uint32
+	ok := true
+	switch v.kind {
+	case ofSP:
+		kind = rule.GuessSP
+		c, ok = rule.InWords(int64(v.off))
+	case ofBP:
+		kind = rule.GuessBP
+		c, ok = rule.InWords(int64(v.off))
+	case wordSP:
+		kind = rule.GuessSaved
+		k, ok1 := rule.InWords(int64(v.at))
+		m, ok2 := rule.InWords(int64(v.off))
+		c, ok = rule.PackSaved(k, m)
+		ok = ok && ok1 && ok2
+	default:
+		return rule.None
+	}
+	if !ok || c == 0 {
+		return rule.None
+	}
+	w := s.regs[rBP]
+	words, fits := rule.InWords(int64(v.off) - int64(w.at))
+	switch {
+	case w == (value{kind: ofBP}):
+	case w.kind == wordSP && v.kind == ofSP && w.off == 0,
+		w.kind == wordBP && v.kind == ofBP && w.off == 0:
+		b = words
+	case w.kind == wordWord && v.kind == wordSP && w.at == v.at:
+		b, fits = rule.InWords(int64(v.off) - int64(w.off))
+	default:
+		return kind.With(c, rule.MaxBP)
+	}
+	if w.kind != ofBP && (!fits || b == 0 || b >= rule.MaxBP) {
+		b = rule.MaxBP
+	}
+	return kind.With(c, b)
+}

@@ -1,0 +1,209 @@
+package asm
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// This file follows a switch statement through its jump table. Compilers write
+//
+//	cmp  $most, index
+//	ja   default
+//	lea  table(%rip), t
+//	movslq (t, index, 4), x     the distance of the case from the table
+//	add  t, x
+//	jmp  *x
+//
+// in this order, but with other instructions between and the lea perhaps far
+// before, so the parts are kept as values in the state. Without a fixed
+// address there is a table of addresses: jmp *table(, index, 8). How many cases
+// there are is known by the comparison, or by an and with 2ⁿ-1. A table whose
+// length is not known is not read.
+
+// Values that lead to a jump table. All have the table's image address (mod
+// 2³²) as at.
+const (
+	imageAddress = aligned + 1 + iota // at + off
+	caseDistance                      // a 32-bit word of the table
+	caseAddress                       // that and the table's address
+	caseWord                          // a 64-bit word of the table: an address
+)
+
+// maxCases bounds the length of a jump table, and maxRounds how often a function
+// is read anew because of tables that the last reading found.
+const (
+	maxCases  = 1024
+	maxRounds = 10
+)
+
+// imageAddr gives the value for an address of the image, if it fits.
+func imageAddr(addr uint64) value {
+	if addr>>31 != 0 {
+		return value{}
+	}
+	return value{kind: imageAddress, at: int32(addr)}
+}
+
+// table is the address in the image that v points at.
+func (v value) table() (value, bool) {
+	if v.kind != imageAddress {
+		return value{}, false
+	}
+	return value{at: v.at + v.off}, true
+}
+
+// tableWord is the value of a load from a table of words of the given size,
+// indexed by a register.
+func (s *state) tableWord(in *insn, size uint8, kind valueKind) value {
+	if !in.index || in.scale != size || in.segment || in.fixed {
+		return value{}
+	}
+	var t value
+	switch {
+	case in.base == none:
+		t = imageAddr(uint64(in.disp))
+	case in.base < 16:
+		t = s.regs[in.base].add(in.disp)
+	}
+	if t, ok := t.table(); ok {
+		return value{kind: kind, at: t.at}
+	}
+	return value{}
+}
+
+// addRegs is the sum of two registers' values.
+func addRegs(a, b value) value {
+	if a.kind == caseDistance {
+		a, b = b, a
+	}
+	if t, ok := a.table(); ok && b == (value{kind: caseDistance, at: t.at}) {
+		return value{kind: caseAddress, at: t.at}
+	}
+	return value{}
+}
+
+// compare notes what bounds an index: the constant that the instruction
+// compares it with, or the mask that it applies.
+func (s *state) compare(in *insn) {
+	if in.vector != legacy || in.space != 0 {
+		return
+	}
+	switch op := in.op; {
+	case op >= 0x80 && op <= 0x83 && in.reg&7 == 7, op == 0x3c, op == 0x3d:
+		s.compared, s.cases = 0, 0
+		if in.imm >= 0 && in.imm < maxCases {
+			s.compared = int32(in.imm) + 1
+		}
+	case (op == 0x81 || op == 0x83) && in.reg&7 == 4 && in.mod == 3, op == 0x25, op == 0x24:
+		s.compared, s.cases = 0, 0
+		if in.imm > 0 && in.imm < maxCases && in.imm&(in.imm+1) == 0 {
+			s.cases = int32(in.imm) + 1
+		}
+	case op >= 0x38 && op < 0x3c, op == 0x84, op == 0x85, op == 0xa8, op == 0xa9: // cmp and test of other things
+		s.compared = 0
+	}
+}
+
+// bounds gives how many cases there are where a branch is taken and where it
+// is not, as the comparison before it says.
+func (s *state) bounds(in *insn) (taken, not int32) {
+	if s.compared == 0 {
+		return s.cases, s.cases
+	}
+	switch op := in.op & 0xf; {
+	case in.space == 0 && in.op >= 0xe0: // loop
+	case op == 0x7: // ja
+		return 0, s.compared
+	case op == 0x6: // jbe
+		return s.compared, 0
+	case op == 0x3: // jae
+		return 0, s.compared - 1
+	case op == 0x2: // jb
+		return s.compared - 1, 0
+	}
+	return s.cases, s.cases
+}
+
+// switched gives the cases to which an indirect jump leads, nil when its
+// table is not understood: all of them must lie in the function.
+func (p *paths) switched(s *state, in *insn) []uint64 {
+	var v value
+	if in.mod == 3 {
+		v = s.regs[in.rm]
+	} else {
+		v = s.tableWord(in, 8, caseWord)
+	}
+	if s.cases == 0 || v.kind != caseAddress && v.kind != caseWord {
+		return nil
+	}
+	table := uint64(uint32(v.at))
+	size := 4
+	if v.kind == caseWord {
+		size = 8
+	}
+	var buf [8 * maxCases]byte
+	words := p.c.read(buf[:size*int(s.cases)], table)
+	if len(words) < size*int(s.cases) {
+		return nil
+	}
+	targets := make([]uint64, 0, s.cases)
+	for ; len(words) > 0; words = words[size:] {
+		var to uint64
+		if size == 4 {
+			to = table + uint64(int32(binary.LittleEndian.Uint32(words)))
+		} else {
+			to = binary.LittleEndian.Uint64(words)
+		}
+		if !p.contains(to) {
+			// The cold part of a function lies elsewhere.
+			if !p.c.executable(to) {
+				return nil
+			}
+			continue
+		}
+		targets = append(targets, to)
+	}
+	slices.Sort(targets)
+	return slices.Compact(targets)
+}
+
+// follow reads from start, with the jump tables that are found on the way,
+// until a reading finds no further one. It reports false when there is more
+// code than a reading may have.
+func (p *paths) follow(start uint64) bool {
+	clear(p.tables)
+	for range maxRounds {
+		if p.discover(start, maxInsns) >= maxInsns || !p.solve(start, true) {
+			return false
+		}
+		if !p.findTables() {
+			return true
+		}
+	}
+	return false
+}
+
+// findTables adds the tables of the jumps that were reached, and reports
+// whether there are any that were not known.
+func (p *paths) findTables() (more bool) {
+	for addr, i := range p.index {
+		s := p.states[i]
+		p.run(addr, &s, func(uint64, *state) {}, func(addr uint64, in *insn, s *state) bool {
+			if t, _ := in.turn(addr); t != jumpsFar {
+				return true
+			}
+			if _, known := p.tables[addr]; known {
+				return true
+			}
+			if targets := p.switched(s, in); len(targets) > 0 {
+				if p.tables == nil {
+					p.tables = make(map[uint64][]uint64)
+				}
+				p.tables[addr] = targets
+				more = true
+			}
+			return true
+		})
+	}
+	return more
+}

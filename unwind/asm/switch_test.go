@@ -1,0 +1,135 @@
+package asm
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unspool/testdata/programs"
+	"unspool/unwind/rule"
+)
+
+// A function whose cases are reached through a jump table alone, in a loop
+// from which compilers move the table's address out, with calls in the cases
+// and one that does not return.
+const switches = `
+#include <stdlib.h>
+volatile long total;
+__attribute__((noinline)) void note(long n) { total += n; }
+__attribute__((noinline)) long run(const unsigned char *code, long n, long *regs) {
+	long a = regs[0], b = regs[1], c = regs[2], room[4] = {0};
+	for (long i = 0; i < n; i++)
+		switch (code[i]) {
+		case 0: note(a); a += b; break;
+		case 1: note(b); b ^= c * 3; break;
+		case 2: note(c); c -= a; break;
+		case 3: a = room[c & 3]; note(a + b); break;
+		case 4: room[b & 3] = a * c; note(4); break;
+		case 5: note(i); i += 2; break;
+		case 6: if (a > b) note(a - b); break;
+		case 7: note(a); note(b); return a - b;
+		case 8: abort();
+		case 9: note(c * c); a = b = c; break;
+		}
+	return a + b + c;
+}
+int main(int argc, char **argv) {
+	long regs[3] = {argc, 2, 3};
+	return run((const unsigned char *)argv[0], argc, regs);
+}
+`
+
+// TestSwitches reads switch statements without their CFI. Each instruction has
+// its rule, and it is what CFI says.
+func TestSwitches(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "switches.c")
+	if err := os.WriteFile(source, []byte(switches), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, compiler := range []string{"gcc", "clang"} {
+		for _, flags := range []string{"-O1 -fPIE -pie", "-O2 -fPIE -pie", "-Os -fPIE -static", "-O2 -fno-pie -no-pie", "-Os -fno-pie -static", "-O3 -fPIC -pie -fcf-protection=full"} {
+			t.Run(compiler+" "+flags, func(t *testing.T) {
+				if _, err := exec.LookPath(compiler); err != nil {
+					t.Skip(err)
+				}
+				path := filepath.Join(dir, "switches")
+				args := append(strings.Fields(flags), "-fomit-frame-pointer", "-o", path, source)
+				if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				start := programs.AddressOf(t, path, "run")
+				c, table := openCode(t, path, nil)
+				fde, err := table.FDE(start)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cases := 0
+				var in insn
+				for row, err := range fde.Rows() {
+					if err != nil {
+						t.Fatal(err)
+					}
+					for pc := row.Start; pc < row.End; pc += uint64(in.n) {
+						if !in.decode(c.bytes(pc)) {
+							t.Fatalf("%#x: not decoded", pc)
+						}
+						if turn, _ := in.turn(pc); turn == jumpsFar {
+							cases++
+						}
+						if in.isPadding() {
+							continue
+						}
+						got, ok := c.Rule(pc)
+						if !ok {
+							t.Errorf("%#x: no rule", pc)
+							continue
+						}
+						want := rule.Compile(row, pc)
+						if want.BP() == 0 {
+							want |= got & (rule.MaxBP << 4) // clang says that it is saved once all pushes are done
+						}
+						if same, comparable := sameRule(c, pc, got, want); comparable && !same {
+							t.Errorf("%#x: code %s, CFI %s", pc, show(got), show(want))
+						}
+					}
+				}
+				if cases == 0 {
+					t.Error("there is no jump table")
+				}
+			})
+		}
+	}
+}
+
+// TestJumpTableIsFollowedWhenItsLengthIsKnown has a case, an endless loop, to
+// which only the table leads.
+func TestJumpTableIsFollowedWhenItsLengthIsKnown(t *testing.T) {
+	const (
+		entry  = "\x53"                                                             // push %rbx
+		jump   = "\x48\x8d\x05\x0f\x00\x00\x00\x48\x63\x0c\xb8\x48\x01\xc1\xff\xe1" // lea table(%rip), %rax; movslq (%rax,%rdi,4), %rcx; add %rax, %rcx; jmp *%rcx
+		leave  = "\x5b\xc3"                                                         // pop %rbx; ret
+		loop   = "\x90\xeb\xfd\xcc"                                                 // 1: nop; jmp 1b; int3
+		within = "\xfc\xff\xff\xff"
+		beyond = "\xff\xff\xff\x7f"
+	)
+	for _, c := range []struct{ name, before, table string }{
+		{"cmp $1, %edi; ja", "\x83\xff\x01\x77\x10", within + within},
+		{"cmp $2, %edi; jae", "\x83\xff\x02\x73\x10", within + within},
+		{"and $1, %edi", "\x83\xe7\x01\x90\x90", within + within},
+		{"not: of unknown length", "\x90\x90\x90\x90\x90", within + within},
+		{"not: compared with something else since", "\x83\xff\x01\x39\xf7", within + within},
+		{"not: a case outside the file", "\x83\xff\x01\x77\x10", within + beyond},
+		{"not: longer than the file", "\x83\xff\x02\x77\x10", within + within},
+	} {
+		code := assemble(t, entry+c.before+jump+leave+loop+c.table)
+		want := rule.GuessSP | 2<<16
+		if strings.HasPrefix(c.name, "not") {
+			want = rule.None
+		}
+		if got, _ := code.Rule(0x1018); got != want {
+			t.Errorf("%s: %v, want %v", c.name, got, want)
+		}
+	}
+}

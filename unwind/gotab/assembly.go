@@ -1,0 +1,281 @@
+package gotab
+
+import (
+	"bytes"
+	"io"
+	"strings"
+
+	"golang.org/x/arch/x86/x86asm"
+
+	"unspool/dwarfcfi/elf"
+)
+
+// asmFunc is what a Go function that is written in assembly does to the stack
+// beside what its pcsp table says.
+type asmFunc struct {
+	kind asmKind
+	// savesBP: the frame begins with the caller's BP, as the assembler makes
+	// it unless told NOFRAME.
+	savesBP bool
+	// spWritten is the offset behind the first instruction that gives SP a
+	// value that no table can follow; 0 when there is none.
+	spWritten uint32
+	// aligns: that instruction rounds SP down. SP stays on its stack.
+	aligns bool
+	// bpWritten: BP serves as a general register somewhere.
+	bpWritten bool
+	// popped is the DWARF number of the register into which the function pops
+	// its return address, for as long as SP is above its place; 0 for none.
+	// rawVforkSyscall saves it so from the child, which has the same stack.
+	popped uint8
+}
+
+type asmKind uint8
+
+const (
+	plain    asmKind = iota
+	root             // nothing called it: goexit, mstart, rt0_go, the process entry
+	newStack         // a root once it has switched stacks: mcall, the child in clone
+	callback         // cgocallback: its frame is on both stacks
+	onward           // systemstack: its frame stays on the old stack, and BP leads to it
+	grow             // morestack: who called it is in the goroutine's g
+	injected         // the runtime put a call to it where a signal came in
+	restorer         // the return address of signal handlers
+)
+
+// asmKinds are the runtime's functions that are not what their code looks like.
+var asmKinds = map[string]asmKind{
+	"runtime.goexit":              root,
+	"runtime.mstart":              root,
+	"runtime.rt0_go":              root,
+	"_rt0_amd64":                  root,
+	"_rt0_amd64_linux":            root,
+	"runtime.mcall":               newStack,
+	"runtime.clone":               newStack,
+	"runtime.switchToCrashStack0": newStack,
+	"runtime.cgocallback":         callback,
+	"runtime.systemstack":         onward,
+	"runtime.morestack":           grow,
+	"runtime.asyncPreempt":        injected,
+	"runtime.sigpanic":            injected,
+	"runtime.sigpanic0":           injected,
+	"runtime.debugCallV2":         injected,
+}
+
+// sigreturnName is the runtime's signal return trampoline: the return address
+// of its signal handlers. sigreturnCode is what it does:
+//
+//	mov $15 (rt_sigreturn), %rax; syscall
+const sigreturnName = "runtime.sigreturn__sigaction"
+
+var sigreturnCode = []byte{0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05}
+
+// goCode reads a Go binary's instructions and function names.
+type goCode struct {
+	r               io.ReaderAt
+	loads           []elf.Load
+	names, namesEnd int64 // offsets in the file
+	buf             [1 << 12]byte
+	nameBuf         [64]byte
+}
+
+// at reads up to size bytes of code at addr. They are valid until the next call.
+func (c *goCode) at(addr, size uint64) []byte {
+	for i := range c.loads {
+		l := &c.loads[i]
+		if skip := addr - l.Vaddr; l.Flags&elf.PF_X != 0 && addr >= l.Vaddr && skip < l.Filesz {
+			n, _ := c.r.ReadAt(c.buf[:min(size, l.Filesz-skip, uint64(len(c.buf)))], int64(l.Offset+skip))
+			return c.buf[:n]
+		}
+	}
+	return nil
+}
+
+// find searches all code for a pattern, until accept takes one of the first
+// few addresses where it is.
+func (c *goCode) find(pattern []byte, accept func(addr uint64) bool) bool {
+	for _, l := range c.loads {
+		if l.Flags&elf.PF_X == 0 || l.Offset+l.Filesz < l.Offset {
+			continue
+		}
+		tries, accepted := 0, false
+		search(c.r, l.Offset, l.Offset+l.Filesz, pattern, func(at uint64) bool {
+			tries++
+			accepted = accept(at - l.Offset + l.Vaddr)
+			return accepted || tries == 16
+		})
+		if accepted {
+			return true
+		}
+	}
+	return false
+}
+
+// name reads a function name, cut to the length of the longest that matters.
+func (c *goCode) name(off uint32) string {
+	at := c.names + int64(off)
+	n, _ := c.r.ReadAt(c.nameBuf[:max(0, min(int64(len(c.nameBuf)), c.namesEnd-at))], at)
+	b := c.nameBuf[:n]
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return strings.TrimSuffix(string(b), ".abi0")
+}
+
+// savesBP says whether code, a function's from its entry, saves BP where its
+// frame begins: push %rbp, or since before Go 1.21 mov %rbp, n(%rsp).
+func savesBP(code []byte, frameStart uint32) bool {
+	k := int(frameStart)
+	if k < 1 || k+4 > len(code) {
+		return false
+	}
+	if code[k-1] == 0x55 {
+		return true
+	}
+	store := code[k:]
+	return store[0] == 0x48 && store[1] == 0x89 && (store[2] == 0x6c || store[2] == 0xac) && store[3] == 0x24
+}
+
+// fits says whether the functions begin at text: then those with a frame save
+// BP just where their pcsp tables say. It sets text if so.
+func (t *Table) fits(text uint64) bool {
+	const enough = 64
+	n, bad := 0, 0
+	step := max(1, t.count/(2*enough))
+	for i := uint64(0); i < t.count && n < enough; i += step {
+		f, ok := t.entry(uint32(i))
+		if !ok {
+			return false
+		}
+		if at, _, ok := t.frameStart(&f); ok && at < 256 {
+			n++
+			if !savesBP(t.code.at(text+t.start(uint32(i)), uint64(at)+4), at) {
+				bad++
+			}
+		}
+	}
+	// Assembly without a standard frame may be among them.
+	if n == 0 || bad > n/8 {
+		return false
+	}
+	t.text = text
+	return true
+}
+
+// assembly gives what is known of a function in assembly, or whose frame is not what
+// the compiler makes. It is nil for others.
+func (t *Table) assembly(index uint32, f *goFunc) *asmFunc {
+	// Go 1.16 to 1.19 do not mark all assembly.
+	if f.flag == 0 && t.version == go120 {
+		return nil
+	}
+	a, ok := t.asm[index]
+	if !ok {
+		a = t.look(index, f)
+		t.asm[index] = a
+	}
+	return a
+}
+
+// look looks at the name and the code of a function.
+func (t *Table) look(index uint32, f *goFunc) *asmFunc {
+	name := t.code.name(f.name)
+	if f.flag == 0 && name != "gogo" && !strings.HasPrefix(name, "runtime.") && !strings.HasPrefix(name, "_rt0_") {
+		return nil
+	}
+	code := t.code.at(t.text+t.start(index), t.start(index+1)-t.start(index))
+	a := t.examine(f, code)
+	a.kind = asmKinds[name]
+	if f.flag&flagTopFrame != 0 && !strings.Contains(name, "igtramp") {
+		a.kind = root
+	}
+	if (name == sigreturnName || name == "runtime.sigreturn") && bytes.HasPrefix(code, sigreturnCode) {
+		a.kind = restorer
+	}
+	if a.kind != plain || f.flag&flagAsm != 0 || a.spWritten != 0 || !a.savesBP {
+		return &a
+	}
+	return nil
+}
+
+// isSigreturn says whether addr is in the signal return trampoline, if that is the function
+// at index.
+func (t *Table) isSigreturn(index uint32, addr uint64) bool {
+	if uint64(index) >= t.count || addr-t.text-t.start(index) >= uint64(len(sigreturnCode)) {
+		return false
+	}
+	f, ok := t.entry(index)
+	if !ok {
+		return false
+	}
+	a := t.assembly(index, &f)
+	return a != nil && a.kind == restorer
+}
+
+// examine decodes a function from its entry on.
+func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
+	start, _, framed := t.frameStart(f)
+	a.savesBP = framed && savesBP(code, start)
+	popEnd := ^uint32(0)
+	for s := t.deltas(f); s.next(); {
+		if s.value == -8 {
+			popEnd = s.from
+			break
+		}
+	}
+	for off := 0; off < len(code); {
+		inst, err := x86asm.Decode(code[off:], 64)
+		if err != nil || inst.Len <= 0 {
+			// An instruction that the decoder does not know, or data.
+			off++
+			continue
+		}
+		next := off + inst.Len
+		if reg, _ := inst.Args[0].(x86asm.Reg); inst.Op == x86asm.POP && reg >= x86asm.R8 && reg <= x86asm.R15 && uint32(next) == popEnd {
+			a.popped = uint8(reg-x86asm.R8) + 8
+		}
+		switch inst.Op {
+		case x86asm.PUSH, x86asm.POP, x86asm.CMP, x86asm.TEST:
+			off = next
+			continue
+		}
+		switch dst, _ := inst.Args[0].(x86asm.Reg); dst {
+		case x86asm.RSP, x86asm.ESP, x86asm.SP:
+			if a.spWritten == 0 && !addsConstant(&inst) {
+				a.spWritten = uint32(next)
+				a.aligns = inst.Op == x86asm.AND
+			}
+		case x86asm.RBP, x86asm.EBP:
+			if !isFramePointer(&inst) {
+				a.bpWritten = true
+			}
+		}
+		off = next
+	}
+	return a
+}
+
+// addsConstant says whether an instruction that writes SP adds a constant.
+func addsConstant(inst *x86asm.Inst) bool {
+	switch inst.Op {
+	case x86asm.ADD, x86asm.SUB:
+		_, ok := inst.Args[1].(x86asm.Imm)
+		return ok
+	case x86asm.LEA:
+		m, ok := inst.Args[1].(x86asm.Mem)
+		return ok && m.Base == x86asm.RSP && m.Index == 0
+	}
+	return false
+}
+
+// isFramePointer says whether an instruction that writes BP makes it a frame
+// pointer: the address of a place on the stack, or what was saved there.
+func isFramePointer(inst *x86asm.Inst) bool {
+	switch src := inst.Args[1].(type) {
+	case x86asm.Reg:
+		return inst.Op == x86asm.MOV && src == x86asm.RSP
+	case x86asm.Mem:
+		return (inst.Op == x86asm.LEA || inst.Op == x86asm.MOV) && src.Base == x86asm.RSP
+	}
+	return false
+}

@@ -1,0 +1,12 @@
+// Package gotab reads the function table of Go binaries (.gopclntab, runtime.pclntab), which
+// stands in for the call frame information (CFI) that Go code lacks. The format is that of
+// runtime/symtab.go and cmd/link/internal/ld/pcln.go, of Go 1.16 and later.
+//
+// [Read] finds the table of an ELF file, stripped or not. [Table.Rule] gives the rule for an
+// address as package rule has it, [Table.Row] the same as a CFI row. Functions in assembly have
+// no tables that can be believed throughout: their code is decoded, and the few functions of the
+// runtime that change stacks are known by name.
+//
+// A table refers to the bytes or the reader that it was read from, which the caller owns and keeps.
+// It fills caches while it answers, so one goroutine at a time may use it.
+package gotab

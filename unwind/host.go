@@ -1,0 +1,115 @@
+package unwind
+
+import (
+	"unspool/dwarfcfi"
+	"unspool/unwind/asm"
+	"unspool/unwind/rule"
+	"unspool/vmas"
+)
+
+// hosted finds the caller of a frame whose code runs on the frame of the
+// interpreter that jumped to it, as LuaJIT's traces do: they make room for
+// themselves below that frame, and say nowhere how much.
+//
+// Such an interpreter is assembly. Its CFI gives one frame to all of it, from
+// the first instruction on, where every other function still has CFA = SP + 8.
+// So the return address of a call of such a function is looked for on the
+// stack. With it the interpreter's frame is known, and the CFI says the rest.
+func (u *Unwinder) hosted(space *vmas.Space, f *frame, stack *Stack) (next frame, source Source, end Reason) {
+	const most = 256 // words: the spill slots of a trace, and a frame
+	if u.Strict || f.sp%8 != 0 {
+		return next, ByHeuristic, NoCFI
+	}
+	for i := range uint64(most) {
+		at := f.sp + 8*i
+		pc, ok := stack.word(at)
+		if !ok {
+			break
+		}
+		entry, cfa, ok := u.interpreterCalled(space, pc)
+		if !ok || at+8-cfa < f.sp || cfa > at+8 {
+			continue
+		}
+		host := frame{pc: entry, sp: at + 8 - cfa, bp: f.bp, exact: true}
+		var p place
+		if !u.locate(&p, space, entry) {
+			continue
+		}
+		var moves stackMoves
+		if next, _, end = u.step(space, &p, &host, stack, &moves); end == stepped && next.pc == pc {
+			return next, ByHeuristic, stepped
+		}
+	}
+	return frame{}, ByHeuristic, NoCFI
+}
+
+// subroutine finds the caller of a frame in such an interpreter, in the stead
+// of next, which its CFI gives and which is in no mapping. The
+// CFI does not tell of calls from one part of the interpreter to another, whose
+// return address is where SP points, nor of what else the code pushes when it
+// comes from a trace.
+func (u *Unwinder) subroutine(space *vmas.Space, p *place, f *frame, next frame, stack *Stack) (frame, Source) {
+	if u.Strict || !p.isInterpreter(f.pc) {
+		return next, ByCFI
+	}
+	if pc, ok := stack.word(f.sp); ok && f.exact && u.followsCall(space, pc) {
+		return frame{pc: pc, sp: f.sp + 8, bp: f.bp}, ByHeuristic
+	}
+	if host, source, end := u.hosted(space, f, stack); end == stepped {
+		return host, source
+	}
+	return next, ByCFI
+}
+
+// isInterpreter says whether pc, which lies at p, is in a piece of code that
+// its CFI gives one frame, from the first instruction on.
+func (p *place) isInterpreter(pc uint64) bool {
+	if p.image == nil {
+		return false
+	}
+	addr, ok := p.image.Address(pc - p.m.Start + p.m.Offset)
+	if !ok {
+		return false
+	}
+	var row dwarfcfi.Row
+	return p.image.EntryRow(addr, &row) == nil && hasFrameAtEntry(&row)
+}
+
+// hasFrameAtEntry says whether a row, of a function's first instruction, has
+// a frame that no function can have made there.
+func hasFrameAtEntry(row *dwarfcfi.Row) bool {
+	cfa := &row.CFA
+	return cfa.Kind == dwarfcfi.CFARegister && cfa.Reg == rule.SP && cfa.Offset > 8 && cfa.Offset%8 == 0
+}
+
+// interpreterCalled says whether pc follows a call of a function whose frame
+// is there at its first instruction, and gives the distance from SP to the CFA
+// there.
+func (u *Unwinder) interpreterCalled(space *vmas.Space, pc uint64) (entry, cfa uint64, ok bool) {
+	m := space.Find(pc - 1)
+	if m == nil || pc < m.Start+asm.CallSize {
+		return 0, 0, false
+	}
+	im := u.images.Lookup(space.PID, m)
+	if im == nil {
+		return 0, 0, false
+	}
+	code, addr := im.CodeAt(m, pc-1)
+	if code == nil {
+		return 0, 0, false
+	}
+	target, ok := code.DirectCall(addr + 1)
+	if !ok {
+		return 0, 0, false
+	}
+	entry = target - addr + pc - 1
+	em := space.Find(entry)
+	if em == nil || em.File != m.File {
+		return 0, 0, false
+	}
+	var row dwarfcfi.Row
+	if im.Row(em, entry, &row) != nil {
+		return 0, 0, false
+	}
+	return entry, uint64(row.CFA.Offset), hasFrameAtEntry(&row)
+}

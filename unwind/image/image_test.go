@@ -1,0 +1,113 @@
+package image
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/vmas"
+)
+
+// mappedAt opens a file as if it were mapped whole at base.
+func mappedAt(t testing.TB, path string, base uint64) (*vmas.Space, *Store) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := vmas.NewTable("")
+	table.Comm(1, 1, []byte("test"), true)
+	table.Mmap(1, vmas.Map{
+		Addr: base, Len: uint64(info.Size()+4095) &^ 4095, Prot: vmas.ProtExec | vmas.ProtRead, Name: []byte(path),
+	})
+	return table.Space(1), NewStore("/proc")
+}
+
+// offset is where the file has what is at an address of the image.
+func (im *Image) offset(addr uint64) (uint64, bool) {
+	for _, l := range im.loads {
+		if addr >= l.Vaddr && addr-l.Vaddr < l.Filesz {
+			return addr - l.Vaddr + l.Offset, true
+		}
+	}
+	return 0, false
+}
+
+func TestWantOfDescriptorsIsNotRemembered(t *testing.T) {
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	space, images := mappedAt(t, path, 0x400000)
+	m := &space.Mappings()[0]
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	im := images.Lookup(1, m)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(im.err, unix.EMFILE) {
+		t.Fatalf("without descriptors: %v", im.err)
+	}
+	if im := images.Lookup(1, m); im.err != nil {
+		t.Errorf("with descriptors again: %v", im.err)
+	}
+}
+
+func TestVDSOOf32BitProcessIsNotOurs(t *testing.T) {
+	own := vmas.NewTable("/proc")
+	if _, err := own.Seed(uint32(os.Getpid())); err != nil {
+		t.Skip("skipped for want of /proc: ", err)
+	}
+	for _, m := range own.Space(uint32(os.Getpid())).Mappings() {
+		if m.File.Kind != vmas.VDSO {
+			continue
+		}
+		for _, c := range []struct {
+			start uint64
+			taken bool
+		}{{0x7fff_0000_0000, true}, {0xf7f0_0000, false}} {
+			table := vmas.NewTable("")
+			table.Comm(1<<30, 1, []byte("gone"), true)
+			gone := table.Mmap(1<<30, vmas.Map{Addr: c.start, Len: m.End - m.Start, Prot: vmas.ProtExec, Name: []byte("[vdso]")})
+			im := NewStore("/proc").Lookup(1<<30, gone)
+			if taken := im.err == nil; taken != c.taken {
+				t.Errorf("vDSO at %#x of a process that is gone, as large as ours: ours was taken: %v", c.start, taken)
+			}
+		}
+		return
+	}
+	t.Skip("skipped for want of a vDSO")
+}
+
+// TestJitdumpOfAnother leaves a file alone that belongs to somebody else.
+func TestJitdumpOfAnother(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "jit-1.dump"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	s := NewStore("/proc")
+	if !s.ownedBy(file, uint32(os.Getpid())) {
+		t.Error("own file refused")
+	}
+	if err := file.Chown(4711, 4711); err != nil {
+		t.Fatal(err)
+	}
+	if s.ownedBy(file, uint32(os.Getpid())) {
+		t.Error("another user's file accepted")
+	}
+}

@@ -1,0 +1,23 @@
+package image
+
+import (
+	"unsafe"
+
+	"unspool/unwind/rule"
+)
+
+// Rules returns how many rules the images hold, one for each PC that was looked up, and how many
+// bytes of memory these take.
+func (s *Store) Rules() (n, size int) {
+	add := func(im *Image) {
+		n += im.rules.Len()
+		size += im.rules.Size() + int(unsafe.Sizeof(rule.WideRule{}))*cap(im.wide)
+	}
+	for _, im := range s.byID {
+		add(im)
+	}
+	for _, im := range s.byInode {
+		add(im)
+	}
+	return n, size
+}

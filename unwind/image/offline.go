@@ -1,0 +1,238 @@
+package image
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/dwarfcfi/elf"
+	"unspool/unwind/debugfile"
+	"unspool/unwind/vdso"
+	"unspool/vmas"
+)
+
+// Offline says where to look for the files of a recording. The processes that
+// mapped them are gone, and their PIDs may be others' by now, so /proc is not
+// asked. A path may lead to another build than it did then: what it leads to is
+// used only if it is known to be the file that was mapped.
+type Offline struct {
+	// Symfs, if set, is a directory that the recorded paths are looked up in
+	// first.
+	Symfs string
+	// Cache is perf's build-ID cache, usually ~/.debug; empty for none.
+	Cache string
+	// BuildID gives the build ID that the recording notes for a path, zero
+	// where it notes none. It is asked where a mapping has none itself.
+	BuildID func(path string) vmas.BuildID
+	// SameKernel says that the recording was made on the kernel that runs here.
+	SameKernel bool
+}
+
+// NewOfflineStore returns an empty store that finds files as o says.
+func NewOfflineStore(o Offline) *Store {
+	s := NewStore("")
+	s.offline = &o
+	return s
+}
+
+var (
+	errNotFound = errors.New("not found")
+	errUnproven = errors.New("the recording has neither its build ID nor its inode: only --symfs can name it")
+)
+
+// buildID is the build ID of a file as far as the recording tells.
+func (o *Offline) buildID(f *vmas.File) vmas.BuildID {
+	if f.BuildID.IsZero() && o.BuildID != nil {
+		return o.BuildID(f.Path)
+	}
+	return f.BuildID
+}
+
+// file opens a recorded file.
+func (o *Offline) file(f *vmas.File) (*os.File, error) {
+	id := o.buildID(f)
+	refused := errNotFound
+	try := func(file *os.File, err error, fits func(*os.File) error) *os.File {
+		if err == nil {
+			if err = fits(file); err == nil {
+				return file
+			}
+			file.Close()
+		}
+		if refused == errNotFound && !missing(err) {
+			refused = err
+		}
+		return nil
+	}
+	byID := func(file *os.File) error { return hasBuildID(file, id) }
+	if o.Symfs != "" && path.IsAbs(f.Path) {
+		file, err := debugfile.Open(o.Symfs, f.Path)
+		if file := try(file, err, byID); file != nil {
+			return file, nil
+		}
+	}
+	for _, name := range debugfile.Cached(o.Cache, id.Bytes(), "elf") {
+		file, err := openRegular(name)
+		if file := try(file, err, byID); file != nil {
+			return file, nil
+		}
+	}
+	if f.Kind == vmas.Regular && path.IsAbs(f.Path) {
+		fits := byID
+		if id.IsZero() {
+			fits = func(file *os.File) error { return isInode(file, &f.FileID) }
+		}
+		file, err := openRegular(f.Path)
+		if file := try(file, err, fits); file != nil {
+			return file, nil
+		}
+	}
+	if !id.IsZero() {
+		return nil, fmt.Errorf("%s: %w (build ID %v)", f.Path, refused, id)
+	}
+	return nil, fmt.Errorf("%s: %w", f.Path, refused)
+}
+
+// missing says whether an error is only that there is no such file.
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
+}
+
+// hasBuildID is the error about a file that has another build ID than id. Where that
+// is not known, every file has it.
+func hasBuildID(file *os.File, id vmas.BuildID) error {
+	if id.IsZero() {
+		return nil
+	}
+	have, err := elf.ReadBuildID(file)
+	if err != nil || vmas.NewBuildID(have) != id {
+		return ErrReplaced
+	}
+	return nil
+}
+
+// isInode is the error about a file that is not the one with these numbers.
+func isInode(file *os.File, id *vmas.FileID) error {
+	if id.Inode == 0 {
+		return errUnproven
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return err
+	}
+	same := st.Ino == id.Inode && unix.Major(st.Dev) == id.Major && unix.Minor(st.Dev) == id.Minor
+	if !same && !mapsAs(file, id) {
+		return ErrReplaced
+	}
+	if have := generation(file); have != 0 && id.Generation != 0 && uint64(have) != id.Generation {
+		return ErrReplaced
+	}
+	return nil
+}
+
+// mapsAs says whether a mapping of the file shows device and inode of id. On btrfs and
+// overlayfs these are not the ones that fstat gives.
+func mapsAs(file *os.File, id *vmas.FileID) bool {
+	data, err := unix.Mmap(int(file.Fd()), 0, 1, unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return false
+	}
+	defer unix.Munmap(data)
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return false
+	}
+	at := fmt.Sprintf("%x-", uintptr(unsafe.Pointer(&data[0])))
+	for line := range strings.Lines(string(maps)) {
+		if !strings.HasPrefix(line, at) {
+			continue
+		}
+		// 7f1c2a400000-7f1c2a426000 r--p 00000000 fe:01 1048601        /usr/lib/libc.so.6
+		var addresses, access, offset string
+		var have vmas.FileID
+		_, err := fmt.Sscanf(line, "%s %s %s %x:%x %d", &addresses, &access, &offset, &have.Major, &have.Minor, &have.Inode)
+		return err == nil && have.Major == id.Major && have.Minor == id.Minor && have.Inode == id.Inode
+	}
+	return false
+}
+
+// openRegular opens a file if it is a regular one. What is there is looked at before
+// it is opened: opening a device can have effects.
+func openRegular(name string) (*os.File, error) {
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return reopen(fd)
+}
+
+// reopen opens for reading what an O_PATH descriptor stands for.
+func reopen(fd int) (*os.File, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, errors.New("not a regular file")
+	}
+	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	return f, nil
+}
+
+// debugFile finds the separate debug file of an image: below Symfs, else by its
+// build ID where the system keeps them.
+func (o *Offline) debugFile(im *Image) (*os.File, error) {
+	if o.Symfs != "" {
+		f, err := debugfile.Find([]string{o.Symfs}, im.Path, im.BuildID, im.debug.link)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	return debugfile.Find([]string{"/"}, im.Path, im.BuildID, debugfile.Link{})
+}
+
+// vdso returns the vDSO of a recording: the cached one, or our own if it is the same.
+func (o *Offline) vdso(m *vmas.Mapping) ([]byte, error) {
+	id, size := o.buildID(m.File), m.End-m.Start
+	for _, name := range debugfile.Cached(o.Cache, id.Bytes(), "vdso") {
+		file, err := openRegular(name)
+		if err != nil {
+			continue
+		}
+		data, err := io.ReadAll(io.LimitReader(file, int64(size)))
+		file.Close()
+		if err == nil && imageBuildID(data) == id {
+			return data, nil
+		}
+	}
+	data, err := vdso.Own()
+	if err != nil || m.Start>>32 == 0 || uint64(len(data)) != size {
+		return nil, fmt.Errorf("%s: %w", m.File.Path, errNotFound)
+	}
+	if id.IsZero() && !o.SameKernel || !id.IsZero() && imageBuildID(data) != id {
+		return nil, fmt.Errorf("%s: of another kernel", m.File.Path)
+	}
+	return data, nil
+}
+
+// imageBuildID is the build ID of an ELF file in memory, zero where it has none.
+func imageBuildID(data []byte) vmas.BuildID {
+	id, err := elf.ReadBuildID(bytes.NewReader(data))
+	if err != nil {
+		return vmas.BuildID{}
+	}
+	return vmas.NewBuildID(id)
+}

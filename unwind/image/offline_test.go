@@ -1,0 +1,237 @@
+package image
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/dwarfcfi/elf"
+	"unspool/unwind/vdso"
+	"unspool/vmas"
+)
+
+func copyELF(t *testing.T, from, to string) vmas.BuildID {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o777), os.WriteFile(to, content, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	id, err := elf.ReadBuildID(f)
+	if err != nil || len(id) == 0 {
+		t.Skipf("%s has no build ID: %v", from, err)
+	}
+	return vmas.NewBuildID(id)
+}
+
+// libc is a file with a build ID.
+func libc(t *testing.T) string {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	for line := range strings.Lines(string(maps)) {
+		if i := strings.IndexByte(line, '/'); i > 0 && strings.Contains(line, "libc.so") {
+			return strings.TrimSpace(line[i:])
+		}
+	}
+	for _, path := range []string{"/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6", "/usr/lib/libc.so.6"} {
+		if _, serr := os.Stat(path); serr == nil {
+			return path
+		}
+	}
+	t.Skipf("libc.so.6 is not installed: %v", err)
+	return ""
+}
+
+// identity is what an MMAP2 record says of a file.
+func identity(t *testing.T, path string) vmas.FileID {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return vmas.FileID{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev), Inode: st.Ino}
+}
+
+func TestOfflineFilesAreUsedOnlyWhenTheyAreTheRecordedOnes(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "bin", "program")
+	id := copyELF(t, libc(t), path)
+	other := identity(t, path)
+	other.Inode++
+	older := identity(t, path)
+	older.Generation = 1 << 40
+
+	symfs := filepath.Join(dir, "symfs")
+	copyELF(t, libc(t), filepath.Join(symfs, path))
+	wrong := filepath.Join(dir, "wrong")
+	if err := os.MkdirAll(filepath.Join(wrong, filepath.Dir(path)), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(wrong, path), []byte("no ELF file"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+
+	// The layout of today, and that of perf 4.8.
+	hex := id.String()
+	cache, old := filepath.Join(dir, "cache"), filepath.Join(dir, "old")
+	copyELF(t, libc(t), filepath.Join(cache, "bin/program", hex, "elf"))
+	copyELF(t, libc(t), filepath.Join(old, "bin/program", hex))
+	for _, c := range []string{cache, old} {
+		link := filepath.Join(c, ".build-id", hex[:2], hex[2:])
+		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o777), os.Symlink("../../bin/program/"+hex, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	noted := func(string) vmas.BuildID { return id }
+	const gone = "/nowhere/at/all"
+	for _, c := range []struct {
+		name    string
+		offline Offline
+		path    string
+		id      vmas.FileID
+		found   string // as its real path ends
+		err     error
+	}{
+		{"build ID fits", Offline{}, path, vmas.FileID{BuildID: id}, path, nil},
+		{"build ID of the recording's list fits", Offline{BuildID: noted}, path, other, path, nil},
+		{"another build", Offline{}, path, vmas.FileID{BuildID: vmas.NewBuildID([]byte("another"))}, "", ErrReplaced},
+		{"another build, though the inode fits", Offline{BuildID: func(string) vmas.BuildID { return vmas.NewBuildID([]byte("another")) }}, path, identity(t, path), "", ErrReplaced},
+		{"inode fits", Offline{}, path, identity(t, path), path, nil},
+		{"another inode", Offline{}, path, other, "", ErrReplaced},
+		{"nothing known", Offline{}, path, vmas.FileID{}, "", errUnproven},
+		{"nothing known, below symfs", Offline{Symfs: symfs}, path, vmas.FileID{}, symfs + path, nil},
+		{"symfs comes first", Offline{Symfs: symfs, Cache: cache}, path, vmas.FileID{BuildID: id}, symfs + path, nil},
+		{"symfs has another build", Offline{Symfs: wrong, Cache: cache}, path, vmas.FileID{BuildID: id}, hex + "/elf", nil},
+		{"no way out of symfs", Offline{Symfs: symfs}, "/../../.." + path, vmas.FileID{}, symfs + path, nil},
+		{"cache", Offline{Cache: cache}, gone, vmas.FileID{BuildID: id}, hex + "/elf", nil},
+		{"old cache", Offline{Cache: old}, gone, vmas.FileID{BuildID: id}, "program/" + hex, nil},
+		{"no cache without a build ID", Offline{Cache: cache}, gone, other, "", errNotFound},
+		{"gone", Offline{}, gone, vmas.FileID{BuildID: id}, "", errNotFound},
+		{"a directory", Offline{}, dir, vmas.FileID{BuildID: id}, "", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := &vmas.File{Path: c.path, FileID: c.id}
+			file, err := c.offline.file(f)
+			if c.found == "" {
+				if err == nil || c.err != nil && !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.path) {
+					t.Errorf("%v, want %v", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			if at, _ := os.Readlink("/proc/self/fd/" + filepath.Base(file.Name())); at != "" && !strings.HasSuffix(at, c.found) {
+				t.Errorf("%s, want %s", at, c.found)
+			}
+			if n, err := io.Copy(io.Discard, file); n == 0 || err != nil {
+				t.Errorf("%d bytes, %v", n, err)
+			}
+		})
+	}
+}
+
+func TestMappingOfAFileShowsItsInode(t *testing.T) {
+	path := libc(t)
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	id := identity(t, path)
+	if !mapsAs(f, &id) {
+		t.Skip("a file system that has other numbers for mappings")
+	}
+	id.Inode++
+	if mapsAs(f, &id) {
+		t.Error("another inode fits")
+	}
+}
+
+func TestOfflineVDSOIsOursOnlyOnTheSameKernel(t *testing.T) {
+	m := ownVDSOMapping(t)
+	data, err := vdso.Own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := imageBuildID(data)
+	if id.IsZero() {
+		t.Skip("the vDSO has no build ID")
+	}
+	dir := t.TempDir()
+	hex := id.String()
+	cached := filepath.Join(dir, ".build-id", hex[:2], hex[2:], "vdso")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(cached), 0o777), os.WriteFile(cached, data, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	is := func(id vmas.BuildID) func(string) vmas.BuildID { return func(string) vmas.BuildID { return id } }
+	another := vmas.NewBuildID([]byte("another"))
+	for _, c := range []struct {
+		name    string
+		offline Offline
+		ok      bool
+	}{
+		{"same kernel", Offline{SameKernel: true}, true},
+		{"another kernel", Offline{}, false},
+		{"same build", Offline{BuildID: is(id)}, true},
+		{"another build", Offline{BuildID: is(another), SameKernel: true}, false},
+		{"cached", Offline{BuildID: is(id), Cache: dir}, true},
+	} {
+		if got, err := c.offline.vdso(m); (err == nil) != c.ok || c.ok && imageBuildID(got) != id {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+func ownVDSOMapping(t *testing.T) *vmas.Mapping {
+	t.Helper()
+	table, pid := vmas.NewTable("/proc"), uint32(os.Getpid())
+	if _, err := table.Seed(pid); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range table.Space(pid).Mappings() {
+		if m.File.Kind == vmas.VDSO {
+			return &table.Space(pid).Mappings()[i]
+		}
+	}
+	t.Skip("no vDSO")
+	return nil
+}
+
+// A PID in a recording may be anybody's by now, even our own.
+func TestOfflineImagesAskNoProcess(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "program")
+	id := copyELF(t, libc(t), path)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	var failed []string
+	s := NewOfflineStore(Offline{})
+	s.Failed = func(path string, err error) { failed = append(failed, err.Error()) }
+	pid := uint32(os.Getpid())
+	table := vmas.NewTable("")
+	for i := range uint64(3) {
+		m := table.Mmap(pid, vmas.Map{Addr: 0x1000 << i, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(path), ID: vmas.FileID{BuildID: id}})
+		s.Open(pid, m)
+		if im := s.Lookup(pid, m); im == nil || im.opened {
+			t.Fatalf("%+v", im)
+		}
+	}
+	if len(failed) != 1 || !strings.Contains(failed[0], path) || !strings.Contains(failed[0], "not found") {
+		t.Errorf("%q", failed)
+	}
+}
