@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"testing"
+	"unspool/unwind/image"
 	"unspool/unwind/rule"
 )
 
@@ -57,7 +58,7 @@ func TestFollowFramePointers(t *testing.T) {
 			var regs Regs
 			regs.set(rule.IP, pc)
 			regs.set(rule.BP, c.bp)
-			w := NewUnwinder(nil).FollowFramePointers(&regs, &stack, c.room, 8)
+			w := NewUnwinder(image.NewStore("/proc")).FollowFramePointers(&regs, &stack, c.room, 8)
 			if !slices.Equal(w.IPs, c.want) || w.End != c.end {
 				t.Errorf("%#x, end %d, want %#x, end %d", w.IPs, w.End, c.want, c.end)
 			}
@@ -83,7 +84,7 @@ func TestFollowFramePointers32(t *testing.T) {
 			var regs Regs
 			regs.set(rule.IP, pc)
 			regs.set(rule.BP, c.bp)
-			w := NewUnwinder(nil).FollowFramePointers(&regs, &stack, 127, 4)
+			w := NewUnwinder(image.NewStore("/proc")).FollowFramePointers(&regs, &stack, 127, 4)
 			if !slices.Equal(w.IPs, c.want) || w.End != c.end {
 				t.Errorf("%#x, end %d, want %#x, end %d", w.IPs, w.End, c.want, c.end)
 			}
@@ -96,7 +97,7 @@ func TestFollowFramePointersAllocatesNothing(t *testing.T) {
 	stack := Stack{Base: 1 << 20, Data: bytesOf(8, 1<<20, 7), Asked: 16}
 	var regs Regs
 	regs.set(rule.BP, 1<<20)
-	u := NewUnwinder(nil)
+	u := NewUnwinder(image.NewStore("/proc"))
 	if n := testing.AllocsPerRun(10, func() { u.FollowFramePointers(&regs, &stack, 127, 8) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -116,7 +117,7 @@ func FuzzFollowFramePointers(f *testing.F) {
 		var regs Regs
 		regs.set(rule.IP, 42)
 		regs.set(rule.BP, bp)
-		w := NewUnwinder(nil).FollowFramePointers(&regs, &Stack{Base: base, Data: data, Asked: asked}, room, size)
+		w := NewUnwinder(image.NewStore("/proc")).FollowFramePointers(&regs, &Stack{Base: base, Data: data, Asked: asked}, room, size)
 		if len(w.IPs) > max(room, 0) || len(w.IPs) > 0 && w.IPs[0] != 42 || w.End == KernelLimit && len(w.IPs) < room {
 			t.Fatalf("%d entries of %d, end %d", len(w.IPs), room, w.End)
 		}
