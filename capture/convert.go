@@ -270,7 +270,7 @@ func (c *conversion) tell(counted func() Stats, read, total int64) {
 // counted is what a session has counted.
 func (s *Session) counted() Stats {
 	st := s.Stats
-	st.Lost = s.told
+	st.Lost = s.lost.Lost()
 	return st
 }
 

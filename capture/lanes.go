@@ -103,7 +103,7 @@ func (p *lanes) run(number int, l *lane) {
 			case own:
 				l.session.RecordAs(r.rec, r.format) // errors are the sink's, which has none
 			case r.rec.Type() != perfring.RecordSample:
-				l.session.follow(l.session.mend(r.rec, r.format)) // counted where it is written
+				l.session.follow(r.rec, r.format) // counted where it is written
 			}
 		}
 		if own {

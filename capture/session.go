@@ -1,9 +1,8 @@
 package capture
 
 import (
-	"strings"
-
 	"unspool/capture/perfdata"
+	"unspool/capture/replay"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"
@@ -25,28 +24,27 @@ type Session struct {
 	out     perfring.Format // of the records that are handed on
 	sink    Sink
 	table   *vmas.Table
+	replay  *replay.Replay // into table
 	images  *unwind.Images
 	walker  *unwind.Unwinder
 	trouble *Trouble
 	execve  execve
-	told    uint64   // how many were lost, as records tell
-	pairs   bool     // each walk is followed by that along frame pointers
-	limit   int      // of a callchain of the kernel's
-	own     []uint64 // scratch: the user part of the kernel's chain
-	reach   int      // of the last walk
+	lost    replay.Counts // as records tell
+	pairs   bool          // each walk is followed by that along frame pointers
+	limit   int           // of a callchain of the kernel's
+	own     []uint64      // scratch: the user part of the kernel's chain
+	reach   int           // of the last walk
 
 	writeErr error // of a synthesized record, due at the next one
 	recorded bool  // the records come from a recording: every sample was wanted, and nothing is asked of /proc
 
 	// Buffers of the sample in work.
-	sample  perfring.Sample
-	mended  []byte
-	buildID []byte // of the file that the record in hand maps, as far as it is known
-	regs    unwind.Regs
-	regs32  unwind.Regs386
-	stack   unwind.Stack
-	chain   []uint64
-	buf     []byte
+	sample perfring.Sample
+	regs   unwind.Regs
+	regs32 unwind.Regs386
+	stack  unwind.Stack
+	chain  []uint64
+	buf    []byte
 }
 
 // NewSession returns a session for records of the given format, with the
@@ -58,6 +56,7 @@ func NewSession(format *perfring.Format, table *vmas.Table, images *unwind.Image
 		out:     format.Unwound(),
 		sink:    sink,
 		table:   table,
+		replay:  replay.New(table),
 		images:  images,
 		walker:  unwind.NewUnwinder(images),
 		trouble: newTrouble(),
@@ -86,139 +85,42 @@ func (s *Session) RecordAs(rec perfring.Record, f *perfring.Format) error {
 	if rec.Type() == perfring.RecordSample {
 		return s.unwind(rec, f)
 	}
-	rec = s.mend(rec, f)
-	if s.buildID = nil; s.follow(rec) != nil || s.count(rec) != nil {
+	c, buildID, err := s.follow(rec, f)
+	if err != nil {
 		s.Stats.Malformed++
 		return nil
 	}
-	if s.buildID != nil && !s.recorded {
-		s.buf = perfring.AppendIdentified(s.buf[:0], rec, s.buildID)
+	s.lost.Add(c)
+	s.Stats.Throttled = s.lost.Throttled
+	rec = c.Record
+	if buildID != nil && !s.recorded {
+		s.buf = perfring.AppendIdentified(s.buf[:0], rec, buildID)
 		rec = s.buf
 	}
 	return s.sink.Write(rec)
 }
 
-// mend returns rec as its event has it, valid until the next one is mended.
-func (s *Session) mend(rec perfring.Record, f *perfring.Format) perfring.Record {
-	m := f.Mend(rec, s.mended)
-	if len(m) > 0 && &m[0] != &rec[0] {
-		s.mended = m[:0]
+// follow brings the address spaces up to date with a record that is no sample, and opens the file that it
+// maps while the process is there. buildID is that file's, as far as it is known.
+func (s *Session) follow(rec perfring.Record, f *perfring.Format) (c *replay.Change, buildID []byte,
+	err error) {
+	if c, err = s.replay.Record(rec, f); err != nil {
+		return nil, nil, err
 	}
-	return m
-}
-
-// follow brings the address spaces up to date with a record that is no sample.
-func (s *Session) follow(rec perfring.Record) (err error) {
-	switch rec.Type() {
-	case perfring.RecordMmap:
-		err = s.mmap(rec)
-	case perfring.RecordMmap2:
-		err = s.mmap2(rec)
-	case perfring.RecordComm:
-		var c perfring.Comm
-		if err = perfring.DecodeComm(rec, &c); err == nil {
-			s.table.Comm(c.PID, c.TID, c.Comm, c.Exec)
-		}
-	case perfring.RecordFork:
-		var t perfring.Task
-		if err = perfring.DecodeTask(rec, &t); err == nil {
-			if rec.Misc()&unix.PERF_RECORD_MISC_FORK_EXEC != 0 && t.PID != t.PPID {
-				// perf made it up for a process that ran already, and which
-				// has nothing of its parent any more.
-				t.PPID = unknownParent
-			}
-			s.table.Fork(t.PID, t.TID, t.PPID, t.PTID)
-		}
-	case perfring.RecordExit:
-		var t perfring.Task
-		if err = perfring.DecodeTask(rec, &t); err == nil {
-			s.table.Exit(t.PID, t.TID)
-		}
-	case perfring.RecordLost:
-		s.table.Lost()
+	if c.Mapping != nil {
+		buildID = s.images.Open(c.PID, c.Mapping)
 	}
-	return err
-}
-
-// unknownParent is no process's PID.
-const unknownParent = ^uint32(0)
-
-// count counts what a record says of others.
-func (s *Session) count(rec perfring.Record) (err error) {
-	switch rec.Type() {
-	case perfring.RecordLost:
-		var l perfring.Lost
-		if err = perfring.DecodeLost(rec, &l); err == nil {
-			s.told += l.Lost
-		}
-	case perfring.RecordLostSamples:
-		var l perfring.LostSamples
-		if err = perfring.DecodeLostSamples(rec, &l); err == nil {
-			s.told += l.Lost
-		}
-	case perfring.RecordThrottle:
-		s.Stats.Throttled++
+	if name, addr := c.KernelSymbol(); name != "" && s.recorded {
+		s.execve = execve{ref: name, refAddr: addr}
 	}
-	return err
-}
-
-func (s *Session) mmap(rec perfring.Record) error {
-	var m perfring.Mmap
-	if err := perfring.DecodeMmap(rec, &m); err != nil {
-		return err
-	}
-	if kernelMapping(m.Misc) {
-		// Its name ends in that of a symbol, whose address the offset is (machine__mmap_name in tools/perf).
-		if ref, ok := strings.CutPrefix(string(m.Path), "[kernel.kallsyms]"); ok && s.recorded {
-			s.execve = execve{ref: ref, refAddr: m.Offset}
-		}
-		return nil
-	}
-	prot := uint32(vmas.ProtExec)
-	if m.Misc&unix.PERF_RECORD_MISC_MMAP_DATA != 0 {
-		prot = 0
-	}
-	s.mapped(m.PID, vmas.Map{Addr: m.Addr, Len: m.Len, Offset: m.Offset, Prot: prot, Name: m.Path})
-	return nil
-}
-
-func (s *Session) mmap2(rec perfring.Record) error {
-	var m perfring.Mmap2
-	if err := perfring.DecodeMmap2(rec, &m); err != nil || kernelMapping(m.Misc) {
-		return err
-	}
-	s.mapped(m.PID, mapOf(&m))
-	return nil
-}
-
-// mapOf is what an MMAP2 record says. The name is the record's.
-func mapOf(m *perfring.Mmap2) vmas.Map {
-	id := vmas.FileID{Major: m.Maj, Minor: m.Min, Inode: m.Inode, Generation: m.Generation}
-	if len(m.BuildID) > 0 {
-		id = vmas.FileID{BuildID: vmas.NewBuildID(m.BuildID)}
-	}
-	return vmas.Map{Addr: m.Addr, Len: m.Len, Offset: m.Offset, Prot: m.Prot, Flags: m.Flags, Name: m.Path, ID: id}
+	return c, buildID, nil
 }
 
 // Expect opens the file that a record maps, ahead of the record's turn: a short-lived process is gone by then, and
 // so may its file be.
 func (s *Session) Expect(rec perfring.Record) {
-	var m perfring.Mmap2
-	if rec = s.mend(rec, s.format); perfring.DecodeMmap2(rec, &m) != nil || kernelMapping(m.Misc) || m.Prot&vmas.ProtExec == 0 {
-		return
-	}
-	file := s.table.Expect(mapOf(&m))
-	s.images.Open(m.PID, &vmas.Mapping{Start: m.Addr, End: m.Addr + m.Len, Offset: m.Offset, Prot: m.Prot, File: file})
-}
-
-func kernelMapping(misc uint16) bool {
-	return misc&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_KERNEL
-}
-
-// mapped notes a mapping and opens its file while the process is there.
-func (s *Session) mapped(pid uint32, m vmas.Map) {
-	if mapping := s.table.Mmap(pid, m); mapping != nil {
-		s.buildID = s.images.Open(pid, mapping)
+	if pid, m, ok := s.replay.Peek(rec, s.format); ok {
+		s.images.Open(pid, &m)
 	}
 }
 

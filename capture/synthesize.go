@@ -86,10 +86,10 @@ func (s *Session) synthesize(rec []byte, err error) {
 // Lost writes a record of what was lost after the last LOST record, for which
 // the kernel had no room either. total is all that was lost, id an event's.
 func (s *Session) Lost(total, id uint64) error {
-	if total > s.told {
-		l := perfring.Lost{ID: id, Lost: total - s.told}
+	if told := s.lost.Lost(); total > told {
+		l := perfring.Lost{ID: id, Lost: total - told}
 		s.synthesize(perfring.AppendLost(s.buf[:0], &s.out, &l, &perfring.SampleID{ID: id, Time: s.sample.Time}))
-		s.told = total
+		s.lost.Records += l.Lost
 	}
 	return s.writeErr
 }

@@ -7,6 +7,7 @@ import (
 	"unspool/capture"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
+	"unspool/capture/replay"
 	"unspool/capture/symbols"
 	"unspool/perfring"
 )
@@ -115,7 +116,7 @@ func (h *half) take(s *perfring.Sample, frames []int32) {
 
 func (l *loader) Begin(*profile.Profile) {}
 
-func (l *loader) Record(perfring.Record, *perfring.Format, uint64) {}
+func (l *loader) Record(*replay.Change, *perfring.Format, uint64) {}
 
 func (l *loader) Sample(s *perfring.Sample, frames []int32) {
 	reason, walked := perfdata.End(s.Misc)
