@@ -146,6 +146,9 @@ type conversion struct {
 // record comes.
 func (c *conversion) begin() (err error) {
 	defer func() { c.failed = err }()
+	if err := checkArch(c.Input, c.reader); err != nil {
+		return err
+	}
 	events := c.reader.Events()
 	c.events = len(events)
 	c.writer, err = perfdata.Create(perfdata.Options{

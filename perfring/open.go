@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -127,7 +128,20 @@ var errAgain = errors.New("open again")
 
 // Open opens the events on the target and maps a ring for each CPU. Nothing is recorded before
 // Enable, or before the exec of a Command. The error is an [*OpenError] when the kernel refuses.
-func Open(t Target, o Options) (*Source, error) { return hostSystem.open(t, o) }
+func Open(t Target, o Options) (*Source, error) {
+	if err := checkArch(runtime.GOARCH); err != nil {
+		return nil, err
+	}
+	return hostSystem.open(t, o)
+}
+
+// checkArch refuses machines whose registers have other numbers than regsUser.
+func checkArch(goarch string) error {
+	if goarch != "amd64" {
+		return fmt.Errorf("recording is possible on x86-64 only, and this is a program for %s", goarch)
+	}
+	return nil
+}
 
 func (sys system) open(t Target, o Options) (*Source, error) {
 	op := &opener{sys: sys, target: t, opts: o}
