@@ -178,12 +178,11 @@ func (c *conversion) begin() (err error) {
 // prepare makes the session of a lane.
 func (c *conversion) prepare(l *lane, sink Sink) {
 	l.sampled = make(map[sampledFile]bool)
-	l.images = unwind.NewOfflineImages(c.files)
-	l.images.Dropped = l.dropped
 	format := perfring.NewFormat(&c.reader.Events()[0].PerfEventAttr)
-	l.session = NewSession(&format, vmas.NewTable(""), l.images, sink, c.MaxStack, c.Strict)
-	l.session.recorded = true
-	l.session.pairs = c.Pairs
+	l.session = NewSession(Config{
+		Format: &format, Sink: sink, Offline: &c.files,
+		MaxStack: c.MaxStack, Strict: c.Strict, Pairs: c.Pairs, BuildIDs: l.sampledFile,
+	})
 }
 
 // HasStacks says whether any of the events brings copies of the user stack.
@@ -301,7 +300,7 @@ func (c *conversion) finish() (err error) {
 	sampled := make(map[sampledFile]bool)
 	var counts []Stats
 	for _, l := range all {
-		l.images.Sampled(l.dropped)
+		l.session.TellBuildIDs()
 		maps.Copy(sampled, l.sampled)
 		counts = append(counts, l.session.counted())
 		c.out.Trouble.add(l.session.Trouble())

@@ -16,7 +16,6 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
-	"unspool/vmas"
 )
 
 // goChains is a program whose goroutines each spend their time in the leaf of
@@ -168,7 +167,7 @@ func TestGoStacksAreWhatGoSees(t *testing.T) {
 	var s *Session
 	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
 		if s == nil {
-			s = NewSession(f, vmas.NewTable("/proc"), unwind.NewImages("/proc"), &c, 2048, false)
+			s = NewSession(Config{Format: f, Sink: &c, Proc: "/proc", MaxStack: 2048})
 			c.format = f.Unwound()
 			c.stats = &s.Stats
 		}

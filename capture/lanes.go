@@ -5,7 +5,6 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/perfring"
-	"unspool/unwind"
 )
 
 // The records of a recording go through lanes, each with a session of its own. Address
@@ -32,8 +31,7 @@ type lanes struct {
 // A lane is a session that unwinds the samples of every nth batch.
 type lane struct {
 	session *Session
-	images  *unwind.Images
-	sampled map[sampledFile]bool // of images that are gone
+	sampled map[sampledFile]bool
 	in      chan *batch
 	out     []byte
 }
@@ -70,8 +68,8 @@ func (l *lane) Write(rec []byte) error {
 	return nil
 }
 
-// dropped notes an image that is gone.
-func (l *lane) dropped(path string, id []byte) {
+// sampledFile notes a file that a frame was in.
+func (l *lane) sampledFile(path string, id []byte) {
 	l.sampled[sampledFile{path, string(id)}] = true
 }
 

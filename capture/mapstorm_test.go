@@ -12,7 +12,6 @@ import (
 
 	"unspool/dwarfcfi"
 	"unspool/perfring"
-	"unspool/unwind"
 	"unspool/vmas"
 )
 
@@ -105,8 +104,7 @@ func BenchmarkMappingStorm(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			format := testFormat()
-			images := unwind.NewImages("/proc")
-			session := NewSession(&format, vmas.NewTable(""), images, drop{}, 2048, false)
+			session := NewSession(Config{Format: &format, Sink: drop{}, MaxStack: 2048})
 			session.Record(mapRecord(pid, base, uint64(len(file)+4095)&^4095, inode(libc), libc))
 			session.Record(sample)
 			i := 0

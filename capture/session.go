@@ -20,20 +20,24 @@ type Sink interface {
 type Session struct {
 	Stats Stats
 
-	format  *perfring.Format
-	out     perfring.Format // of the records that are handed on
-	sink    Sink
-	table   *vmas.Table
-	replay  *replay.Replay // into table
-	images  *unwind.Images
-	walker  *unwind.Unwinder
-	trouble *Trouble
-	execve  execve
-	lost    replay.Counts // as records tell
-	pairs   bool          // each walk is followed by that along frame pointers
-	limit   int           // of a callchain of the kernel's
-	own     []uint64      // scratch: the user part of the kernel's chain
-	reach   int           // of the last walk
+	format   *perfring.Format
+	out      perfring.Format // of the records that are handed on
+	sink     Sink
+	table    *vmas.Table
+	replay   *replay.Replay // into table
+	images   *unwind.Images
+	walker   *unwind.Unwinder
+	trouble  *Trouble
+	execve   execve
+	pairs    bool          // each walk is followed by that along frame pointers
+	lost     replay.Counts // as records tell
+	limit    int           // of a callchain of the kernel's
+	own      []uint64      // scratch: the user part of the kernel's chain
+	reach    int           // of the last walk
+	buildIDs func(path string, id []byte)
+
+	copied      copiedMappings
+	interrupted interruptedStack
 
 	writeErr error // of a synthesized record, due at the next one
 	recorded bool  // the records come from a recording: every sample was wanted, and nothing is asked of /proc
@@ -47,26 +51,75 @@ type Session struct {
 	buf    []byte
 }
 
-// NewSession returns a session for records of the given format, with the
-// address spaces of table. Only CFI is used when strict is set; a walk ends
-// after maxStack frames.
-func NewSession(format *perfring.Format, table *vmas.Table, images *unwind.Images, sink Sink, maxStack int, strict bool) *Session {
+// A Config says what a session works with.
+type Config struct {
+	Format *perfring.Format // of the records
+	Sink   Sink
+
+	// Proc is where processes are looked up that no record tells of, "/proc", or "" for records alone.
+	Proc string
+	// Offline says where the files of a recording are, whose processes are gone: every sample in it was
+	// wanted, and its records stay as they are. Without it the files are those of processes that run here.
+	Offline *unwind.Offline
+
+	MaxStack int  // frames of a user stack
+	Strict   bool // CFI only
+	Pairs    bool // each walk is followed by that along frame pointers
+	// Live says that samples come as they are taken: their stacks are in no near cache, and a thread can
+	// still be asked for the stack that a signal handler has left.
+	Live bool
+	// Kernel says that samples are taken in the kernel that runs here.
+	Kernel bool
+
+	// BuildIDs, if set, is told of each file that a frame was in and whose build ID no record has: when
+	// nobody maps it any more, and of the rest by [Session.TellBuildIDs].
+	BuildIDs func(path string, id []byte)
+}
+
+// NewSession returns a session that knows of no process yet.
+func NewSession(c Config) *Session {
 	s := &Session{
-		format:  format,
-		out:     format.Unwound(),
-		sink:    sink,
-		table:   table,
-		replay:  replay.New(table),
-		images:  images,
-		walker:  unwind.NewUnwinder(images),
-		trouble: newTrouble(),
+		format:   c.Format,
+		sink:     c.Sink,
+		pairs:    c.Pairs,
+		buildIDs: c.BuildIDs,
+		out:      c.Format.Unwound(),
+		table:    vmas.NewTable(c.Proc),
+		images:   unwind.NewImages("/proc"),
+		trouble:  newTrouble(),
+		recorded: c.Offline != nil,
 	}
-	s.walker.MaxFrames = maxStack
-	s.walker.Strict = strict
-	table.Forget = images.Forget
-	images.Failed = s.trouble.file
-	images.Copied = s.describeMapping
+	s.replay = replay.New(s.table)
+	if s.recorded {
+		s.images = unwind.NewOfflineImages(*c.Offline)
+		s.replay = replay.NewRecorded(s.table)
+	}
+	s.images.Dropped = c.BuildIDs
+	s.images.Failed = s.trouble.file
+	s.images.Copied = s.copied.note
+	s.table.Forget = s.images.Forget
+	s.walker = unwind.NewUnwinder(s.images)
+	s.walker.MaxFrames, s.walker.Strict, s.walker.Far = c.MaxStack, c.Strict, c.Live
+	if c.Live {
+		s.walker.Memory = s.interrupted.read
+	}
+	if c.Kernel {
+		s.execve = readExecve()
+	}
 	return s
+}
+
+// Table holds the address spaces, which records keep up to date.
+func (s *Session) Table() *vmas.Table { return s.table }
+
+// Images holds the images of the files that are mapped.
+func (s *Session) Images() *unwind.Images { return s.images }
+
+// TellBuildIDs tells BuildIDs of the files that are mapped still.
+func (s *Session) TellBuildIDs() {
+	if s.buildIDs != nil {
+		s.images.Sampled(s.buildIDs)
+	}
 }
 
 // Trouble tells where unwinding ended early.
@@ -180,6 +233,7 @@ func excluded(sm *perfring.Sample) bool {
 // stack of the registers: then it returns false.
 func (s *Session) user(sm *perfring.Sample) (ips []uint64, end unwind.Reason, ok bool) {
 	res, ok := s.walk(sm)
+	s.describeCopied()
 	if !ok {
 		s.Stats.Exec++
 		return nil, 0, false
@@ -204,6 +258,8 @@ func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
 	}
 	sp, _ := s.regs.Get(unwind.SP)
 	s.stack = unwind.Stack{Base: sp, Data: sm.Stack, Asked: sm.StackSize, Thread: sm.TID}
+
+	s.interrupted.sampled(sm.TID, &s.stack)
 
 	space := s.space(sm.PID)
 	if space == nil {
@@ -255,6 +311,7 @@ func (s *Session) space(pid uint32) *vmas.Space {
 // refresh reads the mappings of a process again, at most once until
 // something changes, and says whether there is anything new.
 func (s *Session) refresh(pid uint32) bool {
+	s.describeCopied()
 	if !s.table.Refresh(pid) {
 		return false
 	}

@@ -79,7 +79,40 @@ func (k *kept) Write(rec []byte) error {
 
 func newTestSession(sink Sink) *Session {
 	format := testFormat()
-	return NewSession(&format, vmas.NewTable(""), unwind.NewImages("/proc"), sink, 2048, false)
+	return NewSession(Config{Format: &format, Sink: sink, MaxStack: 2048})
+}
+
+// TestCopiesAreToldAheadOfTheirSample: a walk that finds a copy of a file's code writes nothing by itself.
+func TestCopiesAreToldAheadOfTheirSample(t *testing.T) {
+	var k kept
+	s := newTestSession(&k)
+	m := vmas.Mapping{Start: 0x1000, End: 0x2000, Prot: vmas.ProtExec, File: &vmas.File{Path: "/bin/copied"}}
+	s.copied.note(7, &m)
+	m.Start = 0 // it was valid as long as the walk
+	if len(k.records) != 0 {
+		t.Fatalf("%d records before the sample", len(k.records))
+	}
+	sample := testSample{
+		pid: 7, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64, ip: 0x1234, sp: 0x7000,
+		stack: make([]byte, 64), dynSize: 64,
+	}
+	for range 2 {
+		if err := s.Record(sample.record()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var types []perfring.RecordType
+	for _, r := range k.records {
+		types = append(types, r.Type())
+	}
+	want := []perfring.RecordType{perfring.RecordMmap2, perfring.RecordSample, perfring.RecordSample}
+	if !slices.Equal(types, want) {
+		t.Fatalf("%v, want %v", types, want)
+	}
+	var told perfring.Mmap2
+	if err := perfring.DecodeMmap2(k.records[0], &told); err != nil || told.PID != 7 || told.Addr != 0x1000 {
+		t.Errorf("%+v, %v", told, err)
+	}
 }
 
 func TestSamplesAreCountedByWhatTheyCarry(t *testing.T) {

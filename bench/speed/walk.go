@@ -33,8 +33,11 @@ type walk struct {
 
 // begin returns a walk that knows nothing yet.
 func (r *recording) begin() *walk {
-	w := &walk{recording: r, table: vmas.NewTable(""), images: unwind.NewOfflineImages(r.offline), block: make([]byte, blockSize)}
-	w.session = capture.NewSession(&r.format, w.table, w.images, discard{}, maxStack, false)
+	w := &walk{recording: r, block: make([]byte, blockSize)}
+	w.session = capture.NewSession(capture.Config{
+		Format: &r.format, Sink: discard{}, Offline: &r.offline, MaxStack: maxStack,
+	})
+	w.table, w.images = w.session.Table(), w.session.Images()
 	w.unwinder = unwind.NewUnwinder(w.images)
 	w.unwinder.MaxFrames = maxStack
 	return w

@@ -87,8 +87,9 @@ func walkRecording(t testing.TB, path string) map[sampleKey]walked {
 		t.Fatalf("%s: no events", path)
 	}
 	format := perfring.NewFormat(&events[0].PerfEventAttr)
-	reader := &walkReader{table: vmas.NewTable(""), format: format.Unwound()}
-	s := capture.NewSession(&format, reader.table, unwind.NewImages("/proc"), reader, 2048, false)
+	reader := &walkReader{format: format.Unwound()}
+	s := capture.NewSession(capture.Config{Format: &format, Sink: reader, MaxStack: 2048})
+	reader.table = s.Table()
 	samples := make(map[sampleKey]walked)
 	err = r.Ordered(func(rec perfring.Record, _ *perfring.Format, _ uint64) error {
 		ended := s.Stats.Ended
