@@ -253,6 +253,9 @@ func (c *conversion) Write(rec []byte) error {
 	return c.writer.Write(rec)
 }
 
+// WriteSample takes a sample with its callchain.
+func (c *conversion) WriteSample(w *perfdata.Walked) error { return c.writer.WriteSample(w) }
+
 // tell reports progress when it is time to.
 func (c *conversion) tell(counted func() Stats, read, total int64) {
 	now := time.Now()

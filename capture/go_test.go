@@ -228,6 +228,8 @@ func (c *goChecker) name(pc uint64) string {
 	return c.functions[i-1].name
 }
 
+func (c *goChecker) WriteSample(w *perfdata.Walked) error { return w.Records(c.Write) }
+
 func (c *goChecker) Write(rec []byte) error {
 	if perfring.Record(rec).Type() != perfring.RecordSample {
 		return nil

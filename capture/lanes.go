@@ -68,6 +68,9 @@ func (l *lane) Write(rec []byte) error {
 	return nil
 }
 
+// WriteSample takes a sample of the lane's session.
+func (l *lane) WriteSample(w *perfdata.Walked) error { return w.Records(l.Write) }
+
 // sampledFile notes a file that a frame was in.
 func (l *lane) sampledFile(path string, id []byte) {
 	l.sampled[sampledFile{path, string(id)}] = true

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/perfdata"
 	"unspool/dwarfcfi"
 	"unspool/perfring"
 	"unspool/vmas"
@@ -19,6 +20,8 @@ import (
 type drop struct{}
 
 func (drop) Write([]byte) error { return nil }
+
+func (d drop) WriteSample(w *perfdata.Walked) error { return w.Records(d.Write) }
 
 // mapRecord is a PERF_RECORD_MMAP2 of a file's code.
 func mapRecord(pid uint32, addr, size, inode uint64, path string) perfring.Record {

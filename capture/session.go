@@ -1,6 +1,8 @@
 package capture
 
 import (
+	"errors"
+
 	"unspool/capture/perfdata"
 	"unspool/capture/replay"
 	"unspool/perfring"
@@ -10,10 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Sink takes the records of an unwound recording, in order. It copies what
-// it keeps.
+// A Sink takes what an unwound recording consists of, in order. It copies what it keeps.
 type Sink interface {
+	// Write takes a record that is as it was recorded.
 	Write(rec []byte) error
+	// WriteSample takes a sample with its callchain. A sink that wants bytes takes those of
+	// [perfdata.Walked.Records].
+	WriteSample(w *perfdata.Walked) error
 }
 
 // A Session turns records with raw stacks into records with callchains.
@@ -33,7 +38,6 @@ type Session struct {
 	lost     replay.Counts // as records tell
 	limit    int           // of a callchain of the kernel's
 	own      []uint64      // scratch: the user part of the kernel's chain
-	reach    int           // of the last walk
 	buildIDs func(path string, id []byte)
 
 	copied      copiedMappings
@@ -47,8 +51,10 @@ type Session struct {
 	regs   unwind.Regs
 	regs32 unwind.Regs386
 	stack  unwind.Stack
-	chain  []uint64
-	buf    []byte
+	result unwind.Result
+	walked perfdata.Walked
+	pair   perfdata.Pair
+	buf    []byte // of a record that was made up
 }
 
 // A Config says what a session works with.
@@ -194,29 +200,28 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 		return s.sink.Write(rec)
 	}
 	s.Stats.StackCopied += sm.DynSize
+	w := &s.walked
+	w.Record, w.Format, w.Sample, w.Result, w.Pair = rec, f, sm, nil, nil
 	var user []uint64
-	walked, end := false, unwind.Reason(0)
 	switch {
 	case sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_NONE, excluded(sm):
 	case sm.DynSize > 0:
-		user, end, walked = s.user(sm)
+		if s.user(sm) {
+			user, w.Result = s.result.IPs, &s.result
+		}
 	case s.execve.loading(sm):
 		s.Stats.Exec++
 	}
-	s.chain = unwind.Splice(s.chain[:0], sm.Callchain.Len(), sm.Callchain.At, user)
-	out, err := f.AppendUnwound(s.buf[:0], rec, sm, s.chain)
-	if err != nil {
+	w.Chain = unwind.Splice(w.Chain[:0], sm.Callchain.Len(), sm.Callchain.At, user)
+	if s.pairs && w.Result != nil {
+		w.Pair = s.pairOf(sm, w.Result)
+	}
+	err := s.sink.WriteSample(w)
+	if errors.Is(err, perfring.ErrTooLarge) {
 		s.Stats.Malformed++
 		return nil
 	}
-	s.buf = out
-	if walked {
-		perfdata.SetEnd(out, end)
-	}
-	if err := s.sink.Write(out); err != nil || !walked || !s.pairs {
-		return err
-	}
-	return s.writePair(rec, f)
+	return err
 }
 
 // excluded says whether a sample was taken in the idle task or in a guest.
@@ -229,24 +234,21 @@ func excluded(sm *perfring.Sample) bool {
 	return sm.PID == 0 && sm.TID == 0
 }
 
-// user unwinds the user stack of a sample and counts it, unless it is not the
-// stack of the registers: then it returns false.
-func (s *Session) user(sm *perfring.Sample) (ips []uint64, end unwind.Reason, ok bool) {
-	res, ok := s.walk(sm)
+// user unwinds the user stack of a sample into s.result and counts it, unless it is not the stack of the
+// registers: then it returns false.
+func (s *Session) user(sm *perfring.Sample) (ok bool) {
+	s.result, ok = s.walk(sm)
 	s.describeCopied()
 	if !ok {
 		s.Stats.Exec++
-		return nil, 0, false
+		return false
 	}
 	s.Stats.User++
-	s.Stats.count(&res)
-	if res.End != unwind.Root {
-		s.trouble.ended(&res)
+	s.Stats.count(&s.result)
+	if s.result.End != unwind.Root {
+		s.trouble.ended(&s.result)
 	}
-	if s.pairs {
-		s.reach = reach(&res, &s.stack)
-	}
-	return res.IPs, res.End, true
+	return true
 }
 
 // walk unwinds the user stack of a sample. ok is false when the task is

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/human"
+	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"
@@ -76,6 +77,8 @@ func (k *kept) Write(rec []byte) error {
 	k.records = append(k.records, slices.Clone(rec))
 	return k.err
 }
+
+func (k *kept) WriteSample(w *perfdata.Walked) error { return w.Records(k.Write) }
 
 func newTestSession(sink Sink) *Session {
 	format := testFormat()
@@ -210,6 +213,8 @@ func TestSampleDoesNotAllocate(t *testing.T) {
 type discard struct{}
 
 func (discard) Write([]byte) error { return nil }
+
+func (d discard) WriteSample(w *perfdata.Walked) error { return w.Records(d.Write) }
 
 func TestStatsAddUp(t *testing.T) {
 	s := Stats{Samples: 10, User: 8, Frames: 40, Duration: 2 * time.Second, CPU: time.Second / 10, Busy: 20 * time.Microsecond, Command: []string{"a&b"}}

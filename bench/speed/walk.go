@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"unspool/capture"
+	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"
@@ -49,6 +50,8 @@ const maxStack = 2048
 type discard struct{}
 
 func (discard) Write([]byte) error { return nil }
+
+func (discard) WriteSample(*perfdata.Walked) error { return nil }
 
 // times are what the parts of a pass took, each the least of all passes.
 type times []time.Duration

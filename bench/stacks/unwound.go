@@ -140,6 +140,8 @@ const (
 	contextMax  = ^uint64(4095 - 1)
 )
 
+func (o *outermost) WriteSample(w *perfdata.Walked) error { return w.Records(o.Write) }
+
 func (o *outermost) Write(rec []byte) error {
 	if perfring.Record(rec).Type() != perfring.RecordSample {
 		return nil

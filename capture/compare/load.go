@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"unspool/capture"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/replay"
@@ -145,14 +144,14 @@ func (l *loader) pair(s *perfring.Sample) {
 		l.unpaired++
 		return
 	}
-	info := capture.DecodePair(f.user[last])
+	info := perfdata.DecodePair(f.user[last])
 	for last > 1 && f.user[last-1] == 0 { // read above the outermost frame
 		last--
 	}
 	f.user, f.frames = f.user[:last], f.frames[:f.kernel+last]
 	v := classify(&stacks{
 		dwarf: d.user, dwarfEnd: d.end, fp: f.user, fpEnd: info.End,
-		code: func(i int) bool { return f.user[i] != capture.NotCode && f.user[i] != 0 },
+		code: func(i int) bool { return f.user[i] != perfdata.NotCode && f.user[i] != 0 },
 	})
 	l.c.Samples++
 	if info.Kernel {

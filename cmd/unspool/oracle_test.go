@@ -47,6 +47,8 @@ type walkReader struct {
 	frames []located
 }
 
+func (w *walkReader) WriteSample(sample *perfdata.Walked) error { return sample.Records(w.Write) }
+
 func (w *walkReader) Write(rec []byte) error {
 	if perfring.Record(rec).Type() != perfring.RecordSample {
 		return nil
