@@ -15,9 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// regIP is PERF_REG_X86_IP (asm/perf_regs.h).
-const regIP = 8
-
 // loader replays a recording: it keeps the address spaces and adds up the samples.
 type loader struct {
 	*builder
@@ -352,7 +349,7 @@ func (l *loader) resolve(s *perfring.Sample) {
 	if mode := s.CPUMode(); len(l.frames) == 0 || !user && mode == unix.PERF_RECORD_MISC_USER {
 		l.frames = append(l.frames, l.at(space, mode, s.IP, false))
 	} else if raw {
-		if ip, ok := s.Reg(regIP); ok {
+		if ip, ok := s.UserIP(); ok {
 			l.frames = append(l.frames, l.at(space, unix.PERF_RECORD_MISC_USER, ip, false))
 		}
 	}

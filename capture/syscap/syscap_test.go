@@ -17,6 +17,7 @@ import (
 	"unspool/capture/profile"
 	"unspool/capture/replay"
 	"unspool/perfring"
+	"unspool/perfring/recordtest"
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
@@ -101,7 +102,9 @@ func (s *session) comm(pid uint32, comm string) {
 }
 
 func (s *session) task(t perfring.RecordType, task perfring.Task) {
-	s.record(func(id *perfring.SampleID) ([]byte, error) { return perfring.AppendTask(nil, &s.format, t, &task, id) })
+	s.record(func(id *perfring.SampleID) ([]byte, error) {
+		return recordtest.AppendTask(nil, &s.format, t, &task, id)
+	})
 }
 
 func (s *session) mmap(m perfring.Mmap2) {

@@ -2,12 +2,10 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +18,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
+	"unspool/perfring"
 )
 
 // compareFlags are the options of compare as they are typed.
@@ -38,7 +37,7 @@ const statusUnder = 1
 
 func compareCommand(status *int) *cobra.Command {
 	// 64 KiB a sample fill the usual ring in an eighth of a second.
-	f := compareFlags{recordFlags: recordFlags{stackSize: largestStackSize, ring: "64M"}}
+	f := compareFlags{recordFlags: recordFlags{stackSize: perfring.MaxStackSize, ring: "64M"}}
 	c := &cobra.Command{
 		Use:   "compare [options] -a | -p PID | -- COMMAND [ARG…] | FILE | A B",
 		Short: "Compare frame-pointer stacks with DWARF stacks, on the same samples",
@@ -154,7 +153,7 @@ func (f *compareFlags) compare(files, command []string) (under bool, err error) 
 		return false, errors.Join(err, oerr)
 	}
 	defer r.Close()
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	ctx, stop := untilInterrupted()
 	defer stop()
 	line := f.statusLine()
 	sym := symbols.New(f.nameFlags.sources(ctx, line))
@@ -219,7 +218,7 @@ func (f *compareFlags) convert(input, output string) (asked int, err error) {
 	if !f.quiet {
 		o.Note = line.note
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	ctx, stop := untilInterrupted()
 	defer stop()
 	_, err = capture.Convert(ctx, o)
 	line.clear()
@@ -274,9 +273,8 @@ func (f *compareFlags) recordPairs(command []string, output string) (*compare.Co
 	if !f.quiet {
 		o.Note = line.note
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	ctx, stop := untilInterrupted()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second one ends unspool itself
 	_, err = capture.Record(ctx, o)
 	line.clear()
 	return costs, err
@@ -284,7 +282,7 @@ func (f *compareFlags) recordPairs(command []string, output string) (*compare.Co
 
 // two compares two recordings.
 func (f *compareFlags) two(a, b string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	ctx, stop := untilInterrupted()
 	defer stop()
 	line := f.statusLine()
 	var sides [2]*profile.Profile

@@ -113,9 +113,8 @@ func (f *convertFlags) convert(input string) error {
 	if err != nil {
 		return &usageError{"unspool convert", err}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	ctx, stop := untilInterrupted()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second one ends unspool itself
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	if f.exports() {

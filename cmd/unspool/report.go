@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/signal"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -154,9 +153,8 @@ func ids(given []int) (ids []uint32, err error) {
 
 // report prints the report. A recording that is damaged is shown up to the damage, which is among its notes.
 func (f *reportFlags) report() error {
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	ctx, stop := untilInterrupted()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second one ends unspool itself
 	line := newStatusLine(os.Stderr)
 	p, err := f.load(ctx, line)
 	line.clear()
