@@ -15,6 +15,7 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/compare"
+	"unspool/capture/load"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
@@ -287,7 +288,7 @@ func (f *compareFlags) two(a, b string) error {
 	line := f.statusLine()
 	var sides [2]*profile.Profile
 	for i, path := range []string{a, b} {
-		p, err := loadProfile(ctx, path, f.nameFlags, line, profile.Options{})
+		p, err := load.Profile(ctx, f.nameFlags.loading(ctx, path, line, profile.Options{}))
 		line.clear()
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)

@@ -12,6 +12,7 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/export"
+	"unspool/capture/load"
 )
 
 // convertFlags are the options of convert as they are typed.
@@ -133,7 +134,7 @@ func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions) err
 		return err // before anything is unwound
 	}
 	line := f.follow(&o)
-	unwound, err := export.Unwind(ctx, o)
+	unwound, err := load.Unwind(ctx, o)
 	line.clear()
 	if unwound == nil {
 		return err
