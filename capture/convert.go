@@ -149,6 +149,9 @@ type conversion struct {
 // record comes.
 func (c *conversion) begin() (err error) {
 	defer func() { c.failed = err }()
+	if err := checkArch(c.Input, c.reader); err != nil {
+		return err
+	}
 	events := c.reader.Events()
 	c.events = len(events)
 	c.writer, err = perfdata.Create(perfdata.Options{
@@ -178,12 +181,11 @@ func (c *conversion) begin() (err error) {
 // prepare makes the session of a lane.
 func (c *conversion) prepare(l *lane, sink Sink) {
 	l.sampled = make(map[sampledFile]bool)
-	l.images = image.NewOfflineStore(c.files)
-	l.images.Dropped = l.dropped
 	format := perfring.NewFormat(&c.reader.Events()[0].PerfEventAttr)
-	l.session = NewSession(&format, vmas.NewTable(""), l.images, sink, c.MaxStack, c.Strict)
-	l.session.recorded = true
-	l.session.pairs = c.Pairs
+	l.session = NewSession(Config{
+		Format: &format, Sink: sink, Offline: &c.files,
+		MaxStack: c.MaxStack, Strict: c.Strict, Pairs: c.Pairs, BuildIDs: l.sampledFile,
+	})
 }
 
 // HasStacks says whether any of the events brings copies of the user stack.
@@ -254,6 +256,9 @@ func (c *conversion) Write(rec []byte) error {
 	return c.writer.Write(rec)
 }
 
+// WriteSample takes a sample with its callchain.
+func (c *conversion) WriteSample(w *perfdata.Walked) error { return c.writer.WriteSample(w) }
+
 // tell reports progress when it is time to.
 func (c *conversion) tell(counted func() Stats, read, total int64) {
 	now := time.Now()
@@ -273,7 +278,7 @@ func (c *conversion) tell(counted func() Stats, read, total int64) {
 // counted is what a session has counted.
 func (s *Session) counted() Stats {
 	st := s.Stats
-	st.Lost = s.told
+	st.Lost = s.lost.Lost()
 	return st
 }
 
@@ -301,7 +306,7 @@ func (c *conversion) finish() (err error) {
 	sampled := make(map[sampledFile]bool)
 	var counts []Stats
 	for _, l := range all {
-		l.images.Sampled(l.dropped)
+		l.session.TellBuildIDs()
 		maps.Copy(sampled, l.sampled)
 		counts = append(counts, l.session.counted())
 		c.out.Trouble.add(l.session.Trouble())

@@ -19,6 +19,7 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/perfring"
+	"unspool/perfring/recordtest"
 )
 
 // A rawRecording is a hand-made recording with raw stacks.
@@ -167,9 +168,11 @@ func everyType(t testing.TB) *rawRecording {
 	add(perfring.AppendMmap(nil, &f, &perfring.Mmap{PID: 7, TID: 7, Misc: unix.PERF_RECORD_MISC_USER, Addr: 0x1000, Len: 0x1000, Path: []byte("//anon")}, id()))
 	add(perfring.AppendMmap2(nil, &f, &perfring.Mmap2{PID: 7, TID: 7, Misc: unix.PERF_RECORD_MISC_USER, Addr: 0x3000, Len: 0x1000, Maj: 1, Min: 2, Inode: 3,
 		Prot: unix.PROT_EXEC, Path: []byte("/nowhere/at/all")}, id()))
-	add(perfring.AppendTask(nil, &f, perfring.RecordFork, &perfring.Task{PID: 8, TID: 8, PPID: 7, PTID: 7, Time: time}, id()))
+	add(recordtest.AppendTask(nil, &f, perfring.RecordFork, &perfring.Task{PID: 8, TID: 8, PPID: 7, PTID: 7,
+		Time: time}, id()))
 	add(secretSample(time, 64), nil)
-	add(perfring.AppendTask(nil, &f, perfring.RecordExit, &perfring.Task{PID: 8, TID: 8, PPID: 7, PTID: 7, Time: time}, id()))
+	add(recordtest.AppendTask(nil, &f, perfring.RecordExit, &perfring.Task{PID: 8, TID: 8, PPID: 7, PTID: 7,
+		Time: time}, id()))
 	add(perfring.AppendLost(nil, &f, &perfring.Lost{ID: 1, Lost: 5}, id()))
 	add(rawRecord(perfring.RecordLostSamples, time, 1, 3, 0, 0, 0, 0, 0, 0, 0), nil)
 	for typ := perfring.RecordThrottle; typ <= perfring.RecordCallchainDeferred+1; typ++ {

@@ -16,8 +16,6 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
-	"unspool/unwind/image"
-	"unspool/vmas"
 )
 
 // goChains is a program whose goroutines each spend their time in the leaf of
@@ -169,7 +167,7 @@ func TestGoStacksAreWhatGoSees(t *testing.T) {
 	var s *Session
 	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
 		if s == nil {
-			s = NewSession(f, vmas.NewTable("/proc"), image.NewStore("/proc"), &c, 2048, false)
+			s = NewSession(Config{Format: f, Sink: &c, Proc: "/proc", MaxStack: 2048})
 			c.format = f.Unwound()
 			c.stats = &s.Stats
 		}
@@ -229,6 +227,8 @@ func (c *goChecker) name(pc uint64) string {
 	}
 	return c.functions[i-1].name
 }
+
+func (c *goChecker) WriteSample(w *perfdata.Walked) error { return w.Records(c.Write) }
 
 func (c *goChecker) Write(rec []byte) error {
 	if perfring.Record(rec).Type() != perfring.RecordSample {

@@ -5,7 +5,6 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/perfring"
-	"unspool/unwind/image"
 )
 
 // The records of a recording go through lanes, each with a session of its own. Address
@@ -32,8 +31,7 @@ type lanes struct {
 // A lane is a session that unwinds the samples of every nth batch.
 type lane struct {
 	session *Session
-	images  *image.Store
-	sampled map[sampledFile]bool // of images that are gone
+	sampled map[sampledFile]bool
 	in      chan *batch
 	out     []byte
 }
@@ -70,8 +68,11 @@ func (l *lane) Write(rec []byte) error {
 	return nil
 }
 
-// dropped notes an image that is gone.
-func (l *lane) dropped(path string, id []byte) {
+// WriteSample takes a sample of the lane's session.
+func (l *lane) WriteSample(w *perfdata.Walked) error { return w.Records(l.Write) }
+
+// sampledFile notes a file that a frame was in.
+func (l *lane) sampledFile(path string, id []byte) {
 	l.sampled[sampledFile{path, string(id)}] = true
 }
 
@@ -103,7 +104,7 @@ func (p *lanes) run(number int, l *lane) {
 			case own:
 				l.session.RecordAs(r.rec, r.format) // errors are the sink's, which has none
 			case r.rec.Type() != perfring.RecordSample:
-				l.session.follow(l.session.mend(r.rec, r.format)) // counted where it is written
+				l.session.follow(r.rec, r.format) // counted where it is written
 			}
 		}
 		if own {

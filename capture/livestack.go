@@ -7,35 +7,45 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/unwind"
 )
 
-// interruptedStack reads the stack that a handler on a stack of its own has
-// interrupted, for [unwind.Unwinder.Memory]: only the handler's is in the
-// sample. Since the sample was taken the handler may have returned, and then
-// what was its caller's stack holds something else by now. So the thread must
-// be seen waiting in the handler, before and after. Of a thread that runs,
-// nothing tells where it is.
-func (s *Session) interruptedStack(pid uint32, buf []byte, addr uint64) int {
-	if !s.waitsOnStack(pid) {
+// An interruptedStack is the stack that a handler on a stack of its own has interrupted: only the handler's
+// is in the sample. Since the sample was taken the handler may have returned, and then what was its caller's
+// stack holds something else by now. So the thread must be seen waiting in the handler, before and after. Of
+// a thread that runs, nothing tells where it is.
+type interruptedStack struct {
+	tid       uint32 // of the sample in work
+	base, end uint64 // of its copy of the stack
+}
+
+// sampled says of which thread and stack the sample in work is.
+func (i *interruptedStack) sampled(tid uint32, stack *unwind.Stack) {
+	i.tid, i.base, i.end = tid, stack.Base, stack.Base+uint64(len(stack.Data))
+}
+
+// read is for [unwind.Unwinder.Memory].
+func (i *interruptedStack) read(pid uint32, buf []byte, addr uint64) int {
+	if !i.waits(pid) {
 		return 0
 	}
 	n := readMemory(pid, buf, addr)
-	if !s.waitsOnStack(pid) {
+	if !i.waits(pid) {
 		return 0
 	}
 	return n
 }
 
-// waitsOnStack says whether the sampled thread waits in a system call, with SP
-// on the stack that the sample has a copy of.
-func (s *Session) waitsOnStack(pid uint32) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/syscall", pid, s.sample.TID))
+// waits says whether the thread waits in a system call, with SP on the stack that the sample has a copy of.
+func (i *interruptedStack) waits(pid uint32) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/syscall", pid, i.tid))
 	if err != nil {
 		return false
 	}
 	const deeper = 64 << 10 // it may have called on since
 	sp, ok := waitingSP(text)
-	return ok && sp+deeper >= s.stack.Base && sp < s.stack.Base+uint64(len(s.stack.Data))
+	return ok && sp+deeper >= i.base && sp < i.end
 }
 
 // waitingSP reads SP from /proc/PID/task/TID/syscall: the last field but one

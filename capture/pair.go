@@ -2,46 +2,17 @@ package capture
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
+	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
 )
-
-// Where recordings are compared, each sample with a walk is followed by a second one: its pair, with the callchain that frame
-// pointers give for it. Its last entry is no address but says how that was found. Such recordings are for package compare
-// alone, and temporary.
-
-// Pair is what the last entry of a pair's callchain says.
-type Pair struct {
-	End    unwind.FrameWalkEnd
-	Kernel bool // the kernel's own chain; otherwise its walk was repeated on the copy
-	Agrees bool // with Kernel: the repeated walk came to the same, as far as the copy went
-	Reach  int  // bytes of stack, from SP up, in which the walk by CFI found everything; 0 when unknown
-}
-
-// NotCode stands in a pair for a word that frame pointers led to and that is no address of code: it is a piece of somebody's memory.
-const NotCode = 1
-
-func (p Pair) encode() uint64 {
-	w := uint64(1) | uint64(p.End)<<1 | uint64(p.Reach)<<8
-	if p.Kernel {
-		w |= 1 << 4
-	}
-	if p.Agrees {
-		w |= 1 << 5
-	}
-	return w
-}
-
-// DecodePair reads the last entry of a pair's callchain.
-func DecodePair(w uint64) Pair {
-	return Pair{End: unwind.FrameWalkEnd(w >> 1 & 7), Kernel: w>>4&1 != 0, Agrees: w>>5&1 != 0, Reach: int(w >> 8)}
-}
 
 // kernelLimit is how many entries the kernel's callchains have at most.
 func kernelLimit() int {
@@ -61,9 +32,8 @@ func reach(res *unwind.Result, stack *unwind.Stack) int {
 	return int(sp - stack.Base)
 }
 
-// writePair hands on the pair of the sample that has just been unwound.
-func (s *Session) writePair(rec perfring.Record, f *perfring.Format) error {
-	sm := &s.sample
+// pairOf is the pair of the sample that has just been walked, with this result.
+func (s *Session) pairOf(sm *perfring.Sample, res *unwind.Result) *perfdata.Pair {
 	if s.limit == 0 {
 		s.limit = kernelLimit()
 	}
@@ -83,8 +53,8 @@ func (s *Session) writePair(rec perfring.Record, f *perfring.Format) error {
 		size = 4
 	}
 	walk := s.walker.FollowFramePointers(&s.regs, &s.stack, s.limit-kernel, size)
-	pair := Pair{End: walk.End, Reach: s.reach}
-	if pair.End == unwind.CopyEnds && s.reach > 0 {
+	pair := perfdata.Pair{Chain: s.pair.Chain[:0], End: walk.End, Reach: reach(res, &s.stack)}
+	if pair.End == unwind.CopyEnds && pair.Reach > 0 {
 		pair.End = unwind.OffStack // above the outermost frame
 	}
 	ips := walk.IPs
@@ -104,17 +74,13 @@ func (s *Session) writePair(rec perfring.Record, f *perfring.Format) error {
 	space := s.table.Space(sm.PID)
 	for i, ip := range ips {
 		if ip != 0 && !isCode(space, ip) {
-			ips[i] = NotCode
+			ips[i] = perfdata.NotCode
 		}
 	}
-	s.chain = unwind.Splice(s.chain[:0], sm.Callchain.Len(), sm.Callchain.At, ips)
-	s.chain = append(s.chain, pair.encode())
-	out, err := f.AppendUnwound(s.buf[:0], rec, sm, s.chain)
-	if err != nil {
-		return nil // the chain is at most as long as the kernel's
-	}
-	s.buf = out
-	return s.sink.Write(out)
+	pair.Chain = unwind.Splice(pair.Chain, sm.Callchain.Len(), sm.Callchain.At, ips)
+	pair.Chain = slices.Grow(pair.Chain, 1) // for the last entry
+	s.pair = pair
+	return &s.pair
 }
 
 // agree says whether the kernel's chain is what the repeated walk came to.

@@ -10,8 +10,6 @@ import (
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
-	"unspool/unwind/image"
-	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
 )
@@ -100,7 +98,6 @@ type recording struct {
 	command *command
 	source  *perfring.Source
 	writer  *perfdata.Writer
-	images  *image.Store
 	session *Session
 
 	records uint64 // taken from the rings
@@ -146,13 +143,11 @@ func (r *recording) open() error {
 		r.source.Close()
 		return err
 	}
-	r.images = image.NewStore("/proc")
-	r.session = NewSession(r.source.Format(), vmas.NewTable("/proc"), r.images, r.writer, r.MaxStack, r.Strict)
-	r.session.walker.Memory = r.session.interruptedStack
-	r.session.walker.Far = true
-	r.session.pairs = r.Pairs
-	userBuild := func(path string, id []byte) { r.writer.BuildID(path, id, false) }
-	r.images.Dropped = userBuild
+	r.session = NewSession(Config{
+		Format: r.source.Format(), Sink: r.writer, Proc: "/proc", Live: true, Kernel: r.kernelToo(),
+		MaxStack: r.MaxStack, Strict: r.Strict, Pairs: r.Pairs,
+		BuildIDs: func(path string, id []byte) { r.writer.BuildID(path, id, false) },
+	})
 	r.out.Trouble = r.session.Trouble()
 	return nil
 }
@@ -199,11 +194,8 @@ func (r *recording) run(ctx context.Context) error {
 // describeKernel writes the kernel's mappings.
 func (r *recording) describeKernel() error {
 	records, ids, err := perfdata.KernelRecords(r.source.Format())
-	if r.kernelToo() {
-		if err != nil {
-			r.note(err.Error())
-		}
-		r.session.execve = readExecve()
+	if err != nil && r.kernelToo() {
+		r.note(err.Error())
 	}
 	for _, rec := range records {
 		if err := r.writer.Write(rec); err != nil {
@@ -355,7 +347,7 @@ func (r *recording) finish() error {
 	if r.command != nil {
 		r.endCommand()
 	}
-	r.images.Sampled(func(path string, id []byte) { r.writer.BuildID(path, id, false) })
+	r.session.TellBuildIDs()
 	if cerr := r.writer.Close(); err == nil {
 		err = cerr
 	}

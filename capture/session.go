@@ -1,9 +1,10 @@
 package capture
 
 import (
-	"strings"
+	"errors"
 
 	"unspool/capture/perfdata"
+	"unspool/capture/replay"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/image"
@@ -12,63 +13,120 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Sink takes the records of an unwound recording, in order. It copies what
-// it keeps.
+// A Sink takes what an unwound recording consists of, in order. It copies what it keeps.
 type Sink interface {
+	// Write takes a record that is as it was recorded.
 	Write(rec []byte) error
+	// WriteSample takes a sample with its callchain. A sink that wants bytes takes those of
+	// [perfdata.Walked.Records].
+	WriteSample(w *perfdata.Walked) error
 }
 
 // A Session turns records with raw stacks into records with callchains.
 type Session struct {
 	Stats Stats
 
-	format  *perfring.Format
-	out     perfring.Format // of the records that are handed on
-	sink    Sink
-	table   *vmas.Table
-	images  *image.Store
-	walker  *unwind.Unwinder
-	trouble *Trouble
-	execve  execve
-	told    uint64   // how many were lost, as records tell
-	pairs   bool     // each walk is followed by that along frame pointers
-	limit   int      // of a callchain of the kernel's
-	own     []uint64 // scratch: the user part of the kernel's chain
-	reach   int      // of the last walk
+	format   *perfring.Format
+	out      perfring.Format // of the records that are handed on
+	sink     Sink
+	table    *vmas.Table
+	replay   *replay.Replay // into table
+	images   *image.Store
+	walker   *unwind.Unwinder
+	trouble  *Trouble
+	execve   execve
+	pairs    bool          // each walk is followed by that along frame pointers
+	lost     replay.Counts // as records tell
+	limit    int           // of a callchain of the kernel's
+	own      []uint64      // scratch: the user part of the kernel's chain
+	buildIDs func(path string, id []byte)
+
+	copied      copiedMappings
+	interrupted interruptedStack
 
 	writeErr error // of a synthesized record, due at the next one
 	recorded bool  // the records come from a recording: every sample was wanted, and nothing is asked of /proc
 
 	// Buffers of the sample in work.
-	sample  perfring.Sample
-	mended  []byte
-	buildID []byte // of the file that the record in hand maps, as far as it is known
-	regs    unwind.Regs
-	regs32  unwind.Regs386
-	stack   unwind.Stack
-	chain   []uint64
-	buf     []byte
+	sample perfring.Sample
+	regs   unwind.Regs
+	regs32 unwind.Regs386
+	stack  unwind.Stack
+	result unwind.Result
+	walked perfdata.Walked
+	pair   perfdata.Pair
+	buf    []byte // of a record that was made up
 }
 
-// NewSession returns a session for records of the given format, with the
-// address spaces of table. Only CFI is used when strict is set; a walk ends
-// after maxStack frames.
-func NewSession(format *perfring.Format, table *vmas.Table, images *image.Store, sink Sink, maxStack int, strict bool) *Session {
+// A Config says what a session works with.
+type Config struct {
+	Format *perfring.Format // of the records
+	Sink   Sink
+
+	// Proc is where processes are looked up that no record tells of, "/proc", or "" for records alone.
+	Proc string
+	// Offline says where the files of a recording are, whose processes are gone: every sample in it was
+	// wanted, and its records stay as they are. Without it the files are those of processes that run here.
+	Offline *image.Offline
+
+	MaxStack int  // frames of a user stack
+	Strict   bool // CFI only
+	Pairs    bool // each walk is followed by that along frame pointers
+	// Live says that samples come as they are taken: their stacks are in no near cache, and a thread can
+	// still be asked for the stack that a signal handler has left.
+	Live bool
+	// Kernel says that samples are taken in the kernel that runs here.
+	Kernel bool
+
+	// BuildIDs, if set, is told of each file that a frame was in and whose build ID no record has: when
+	// nobody maps it any more, and of the rest by [Session.TellBuildIDs].
+	BuildIDs func(path string, id []byte)
+}
+
+// NewSession returns a session that knows of no process yet.
+func NewSession(c Config) *Session {
 	s := &Session{
-		format:  format,
-		out:     format.Unwound(),
-		sink:    sink,
-		table:   table,
-		images:  images,
-		walker:  unwind.NewUnwinder(images),
-		trouble: newTrouble(),
+		format:   c.Format,
+		sink:     c.Sink,
+		pairs:    c.Pairs,
+		buildIDs: c.BuildIDs,
+		out:      c.Format.Unwound(),
+		table:    vmas.NewTable(c.Proc),
+		images:   image.NewStore("/proc"),
+		trouble:  newTrouble(),
+		recorded: c.Offline != nil,
 	}
-	s.walker.MaxFrames = maxStack
-	s.walker.Strict = strict
-	table.Forget = images.Forget
-	images.Failed = s.trouble.file
-	images.Copied = s.describeMapping
+	s.replay = replay.New(s.table)
+	if s.recorded {
+		s.images = image.NewOfflineStore(*c.Offline)
+		s.replay = replay.NewRecorded(s.table)
+	}
+	s.images.Dropped = c.BuildIDs
+	s.images.Failed = s.trouble.file
+	s.images.Copied = s.copied.note
+	s.table.Forget = s.images.Forget
+	s.walker = unwind.NewUnwinder(s.images)
+	s.walker.MaxFrames, s.walker.Strict, s.walker.Far = c.MaxStack, c.Strict, c.Live
+	if c.Live {
+		s.walker.Memory = s.interrupted.read
+	}
+	if c.Kernel {
+		s.execve = readExecve()
+	}
 	return s
+}
+
+// Table holds the address spaces, which records keep up to date.
+func (s *Session) Table() *vmas.Table { return s.table }
+
+// Images holds the images of the files that are mapped.
+func (s *Session) Images() *image.Store { return s.images }
+
+// TellBuildIDs tells BuildIDs of the files that are mapped still.
+func (s *Session) TellBuildIDs() {
+	if s.buildIDs != nil {
+		s.images.Sampled(s.buildIDs)
+	}
 }
 
 // Trouble tells where unwinding ended early.
@@ -87,139 +145,42 @@ func (s *Session) RecordAs(rec perfring.Record, f *perfring.Format) error {
 	if rec.Type() == perfring.RecordSample {
 		return s.unwind(rec, f)
 	}
-	rec = s.mend(rec, f)
-	if s.buildID = nil; s.follow(rec) != nil || s.count(rec) != nil {
+	c, buildID, err := s.follow(rec, f)
+	if err != nil {
 		s.Stats.Malformed++
 		return nil
 	}
-	if s.buildID != nil && !s.recorded {
-		s.buf = perfring.AppendIdentified(s.buf[:0], rec, s.buildID)
+	s.lost.Add(c)
+	s.Stats.Throttled = s.lost.Throttled
+	rec = c.Record
+	if buildID != nil && !s.recorded {
+		s.buf = perfring.AppendIdentified(s.buf[:0], rec, buildID)
 		rec = s.buf
 	}
 	return s.sink.Write(rec)
 }
 
-// mend returns rec as its event has it, valid until the next one is mended.
-func (s *Session) mend(rec perfring.Record, f *perfring.Format) perfring.Record {
-	m := f.Mend(rec, s.mended)
-	if len(m) > 0 && &m[0] != &rec[0] {
-		s.mended = m[:0]
+// follow brings the address spaces up to date with a record that is no sample, and opens the file that it
+// maps while the process is there. buildID is that file's, as far as it is known.
+func (s *Session) follow(rec perfring.Record, f *perfring.Format) (c *replay.Change, buildID []byte,
+	err error) {
+	if c, err = s.replay.Record(rec, f); err != nil {
+		return nil, nil, err
 	}
-	return m
-}
-
-// follow brings the address spaces up to date with a record that is no sample.
-func (s *Session) follow(rec perfring.Record) (err error) {
-	switch rec.Type() {
-	case perfring.RecordMmap:
-		err = s.mmap(rec)
-	case perfring.RecordMmap2:
-		err = s.mmap2(rec)
-	case perfring.RecordComm:
-		var c perfring.Comm
-		if err = perfring.DecodeComm(rec, &c); err == nil {
-			s.table.Comm(c.PID, c.TID, c.Comm, c.Exec)
-		}
-	case perfring.RecordFork:
-		var t perfring.Task
-		if err = perfring.DecodeTask(rec, &t); err == nil {
-			if rec.Misc()&unix.PERF_RECORD_MISC_FORK_EXEC != 0 && t.PID != t.PPID {
-				// perf made it up for a process that ran already, and which
-				// has nothing of its parent any more.
-				t.PPID = unknownParent
-			}
-			s.table.Fork(t.PID, t.TID, t.PPID, t.PTID)
-		}
-	case perfring.RecordExit:
-		var t perfring.Task
-		if err = perfring.DecodeTask(rec, &t); err == nil {
-			s.table.Exit(t.PID, t.TID)
-		}
-	case perfring.RecordLost:
-		s.table.Lost()
+	if c.Mapping != nil {
+		buildID = s.images.Open(c.PID, c.Mapping)
 	}
-	return err
-}
-
-// unknownParent is no process's PID.
-const unknownParent = ^uint32(0)
-
-// count counts what a record says of others.
-func (s *Session) count(rec perfring.Record) (err error) {
-	switch rec.Type() {
-	case perfring.RecordLost:
-		var l perfring.Lost
-		if err = perfring.DecodeLost(rec, &l); err == nil {
-			s.told += l.Lost
-		}
-	case perfring.RecordLostSamples:
-		var l perfring.LostSamples
-		if err = perfring.DecodeLostSamples(rec, &l); err == nil {
-			s.told += l.Lost
-		}
-	case perfring.RecordThrottle:
-		s.Stats.Throttled++
+	if name, addr := c.KernelSymbol(); name != "" && s.recorded {
+		s.execve = execve{ref: name, refAddr: addr}
 	}
-	return err
-}
-
-func (s *Session) mmap(rec perfring.Record) error {
-	var m perfring.Mmap
-	if err := perfring.DecodeMmap(rec, &m); err != nil {
-		return err
-	}
-	if kernelMapping(m.Misc) {
-		// Its name ends in that of a symbol, whose address the offset is (machine__mmap_name in tools/perf).
-		if ref, ok := strings.CutPrefix(string(m.Path), "[kernel.kallsyms]"); ok && s.recorded {
-			s.execve = execve{ref: ref, refAddr: m.Offset}
-		}
-		return nil
-	}
-	prot := uint32(vmas.ProtExec)
-	if m.Misc&unix.PERF_RECORD_MISC_MMAP_DATA != 0 {
-		prot = 0
-	}
-	s.mapped(m.PID, vmas.Map{Addr: m.Addr, Len: m.Len, Offset: m.Offset, Prot: prot, Name: m.Path})
-	return nil
-}
-
-func (s *Session) mmap2(rec perfring.Record) error {
-	var m perfring.Mmap2
-	if err := perfring.DecodeMmap2(rec, &m); err != nil || kernelMapping(m.Misc) {
-		return err
-	}
-	s.mapped(m.PID, mapOf(&m))
-	return nil
-}
-
-// mapOf is what an MMAP2 record says. The name is the record's.
-func mapOf(m *perfring.Mmap2) vmas.Map {
-	id := vmas.FileID{Major: m.Maj, Minor: m.Min, Inode: m.Inode, Generation: m.Generation}
-	if len(m.BuildID) > 0 {
-		id = vmas.FileID{BuildID: vmas.NewBuildID(m.BuildID)}
-	}
-	return vmas.Map{Addr: m.Addr, Len: m.Len, Offset: m.Offset, Prot: m.Prot, Flags: m.Flags, Name: m.Path, ID: id}
+	return c, buildID, nil
 }
 
 // Expect opens the file that a record maps, ahead of the record's turn: a short-lived process is gone by then, and
 // so may its file be.
 func (s *Session) Expect(rec perfring.Record) {
-	var m perfring.Mmap2
-	if rec = s.mend(rec, s.format); perfring.DecodeMmap2(rec, &m) != nil || kernelMapping(m.Misc) || m.Prot&vmas.ProtExec == 0 {
-		return
-	}
-	file := s.table.Expect(mapOf(&m))
-	s.images.Open(m.PID, &vmas.Mapping{Start: m.Addr, End: m.Addr + m.Len, Offset: m.Offset, Prot: m.Prot, File: file})
-}
-
-func kernelMapping(misc uint16) bool {
-	return misc&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_KERNEL
-}
-
-// mapped notes a mapping and opens its file while the process is there.
-func (s *Session) mapped(pid uint32, m vmas.Map) {
-	if mapping := s.table.Mmap(pid, m); mapping != nil {
-		s.buildID = s.images.Open(pid, mapping)
+	if pid, m, ok := s.replay.Peek(rec, s.format); ok {
+		s.images.Open(pid, &m)
 	}
 }
 
@@ -240,29 +201,28 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 		return s.sink.Write(rec)
 	}
 	s.Stats.StackCopied += sm.DynSize
+	w := &s.walked
+	w.Record, w.Format, w.Sample, w.Result, w.Pair = rec, f, sm, nil, nil
 	var user []uint64
-	walked, end := false, unwind.Reason(0)
 	switch {
 	case sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_NONE, excluded(sm):
 	case sm.DynSize > 0:
-		user, end, walked = s.user(sm)
+		if s.user(sm) {
+			user, w.Result = s.result.IPs, &s.result
+		}
 	case s.execve.loading(sm):
 		s.Stats.Exec++
 	}
-	s.chain = unwind.Splice(s.chain[:0], sm.Callchain.Len(), sm.Callchain.At, user)
-	out, err := f.AppendUnwound(s.buf[:0], rec, sm, s.chain)
-	if err != nil {
+	w.Chain = unwind.Splice(w.Chain[:0], sm.Callchain.Len(), sm.Callchain.At, user)
+	if s.pairs && w.Result != nil {
+		w.Pair = s.pairOf(sm, w.Result)
+	}
+	err := s.sink.WriteSample(w)
+	if errors.Is(err, perfring.ErrTooLarge) {
 		s.Stats.Malformed++
 		return nil
 	}
-	s.buf = out
-	if walked {
-		perfdata.SetEnd(out, end)
-	}
-	if err := s.sink.Write(out); err != nil || !walked || !s.pairs {
-		return err
-	}
-	return s.writePair(rec, f)
+	return err
 }
 
 // excluded says whether a sample was taken in the idle task or in a guest.
@@ -275,23 +235,21 @@ func excluded(sm *perfring.Sample) bool {
 	return sm.PID == 0 && sm.TID == 0
 }
 
-// user unwinds the user stack of a sample and counts it, unless it is not the
-// stack of the registers: then it returns false.
-func (s *Session) user(sm *perfring.Sample) (ips []uint64, end unwind.Reason, ok bool) {
-	res, ok := s.walk(sm)
+// user unwinds the user stack of a sample into s.result and counts it, unless it is not the stack of the
+// registers: then it returns false.
+func (s *Session) user(sm *perfring.Sample) (ok bool) {
+	s.result, ok = s.walk(sm)
+	s.describeCopied()
 	if !ok {
 		s.Stats.Exec++
-		return nil, 0, false
+		return false
 	}
 	s.Stats.User++
-	s.Stats.count(&res)
-	if res.End != unwind.Root {
-		s.trouble.ended(&res)
+	s.Stats.count(&s.result)
+	if s.result.End != unwind.Root {
+		s.trouble.ended(&s.result)
 	}
-	if s.pairs {
-		s.reach = reach(&res, &s.stack)
-	}
-	return res.IPs, res.End, true
+	return true
 }
 
 // walk unwinds the user stack of a sample. ok is false when the task is
@@ -303,6 +261,8 @@ func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
 	}
 	sp, _ := s.regs.Get(unwind.SP)
 	s.stack = unwind.Stack{Base: sp, Data: sm.Stack, Asked: sm.StackSize, Thread: sm.TID}
+
+	s.interrupted.sampled(sm.TID, &s.stack)
 
 	space := s.space(sm.PID)
 	if space == nil {
@@ -354,6 +314,7 @@ func (s *Session) space(pid uint32) *vmas.Space {
 // refresh reads the mappings of a process again, at most once until
 // something changes, and says whether there is anything new.
 func (s *Session) refresh(pid uint32) bool {
+	s.describeCopied()
 	if !s.table.Refresh(pid) {
 		return false
 	}

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/human"
+	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
-	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -78,9 +78,44 @@ func (k *kept) Write(rec []byte) error {
 	return k.err
 }
 
+func (k *kept) WriteSample(w *perfdata.Walked) error { return w.Records(k.Write) }
+
 func newTestSession(sink Sink) *Session {
 	format := testFormat()
-	return NewSession(&format, vmas.NewTable(""), image.NewStore("/proc"), sink, 2048, false)
+	return NewSession(Config{Format: &format, Sink: sink, MaxStack: 2048})
+}
+
+// TestCopiesAreToldAheadOfTheirSample: a walk that finds a copy of a file's code writes nothing by itself.
+func TestCopiesAreToldAheadOfTheirSample(t *testing.T) {
+	var k kept
+	s := newTestSession(&k)
+	m := vmas.Mapping{Start: 0x1000, End: 0x2000, Prot: vmas.ProtExec, File: &vmas.File{Path: "/bin/copied"}}
+	s.copied.note(7, &m)
+	m.Start = 0 // it was valid as long as the walk
+	if len(k.records) != 0 {
+		t.Fatalf("%d records before the sample", len(k.records))
+	}
+	sample := testSample{
+		pid: 7, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64, ip: 0x1234, sp: 0x7000,
+		stack: make([]byte, 64), dynSize: 64,
+	}
+	for range 2 {
+		if err := s.Record(sample.record()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var types []perfring.RecordType
+	for _, r := range k.records {
+		types = append(types, r.Type())
+	}
+	want := []perfring.RecordType{perfring.RecordMmap2, perfring.RecordSample, perfring.RecordSample}
+	if !slices.Equal(types, want) {
+		t.Fatalf("%v, want %v", types, want)
+	}
+	var told perfring.Mmap2
+	if err := perfring.DecodeMmap2(k.records[0], &told); err != nil || told.PID != 7 || told.Addr != 0x1000 {
+		t.Errorf("%+v, %v", told, err)
+	}
 }
 
 func TestSamplesAreCountedByWhatTheyCarry(t *testing.T) {
@@ -178,6 +213,8 @@ func TestSampleDoesNotAllocate(t *testing.T) {
 type discard struct{}
 
 func (discard) Write([]byte) error { return nil }
+
+func (d discard) WriteSample(w *perfdata.Walked) error { return w.Records(d.Write) }
 
 func TestStatsAddUp(t *testing.T) {
 	s := Stats{Samples: 10, User: 8, Frames: 40, Duration: 2 * time.Second, CPU: time.Second / 10, Busy: 20 * time.Microsecond, Command: []string{"a&b"}}

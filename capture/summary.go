@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"unspool/capture/human"
+	"unspool/perfring"
 	"unspool/unwind"
 )
 
@@ -106,11 +107,11 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 func advice(r unwind.Reason, t *Trouble, limits Limits) string {
 	switch r {
 	case unwind.DumpTooShort:
-		const largest = 65528
 		if limits.Converted {
-			return fmt.Sprintf("record with more of the stack: --call-graph dwarf,%d at most", largest)
+			return fmt.Sprintf("record with more of the stack: --call-graph dwarf,%d at most",
+				perfring.MaxStackSize)
 		}
-		if next := min(2*limits.StackSize, largest); next > limits.StackSize {
+		if next := min(2*limits.StackSize, perfring.MaxStackSize); next > limits.StackSize {
 			return fmt.Sprintf(remedies[r], next)
 		}
 		return "deeper than the kernel can copy"

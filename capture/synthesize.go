@@ -63,6 +63,25 @@ func (s *Session) describeMapping(pid uint32, m *vmas.Mapping) {
 	s.synthesize(perfring.AppendMmap2(s.buf[:0], &s.out, &r, &id))
 }
 
+// copiedMappings are those that a walk found to hold a copy of a file's code.
+type copiedMappings []copiedMapping
+
+type copiedMapping struct {
+	pid uint32
+	vmas.Mapping
+}
+
+// note is for [unwind.Images.Copied].
+func (c *copiedMappings) note(pid uint32, m *vmas.Mapping) { *c = append(*c, copiedMapping{pid, *m}) }
+
+// describeCopied writes the copies that the walk before has found, ahead of its sample.
+func (s *Session) describeCopied() {
+	for i := range s.copied {
+		s.describeMapping(s.copied[i].pid, &s.copied[i].Mapping)
+	}
+	s.copied = s.copied[:0]
+}
+
 // recordName is how the kernel names a mapping in records, where that
 // differs from /proc/PID/maps.
 func recordName(f *vmas.File) []byte {
@@ -86,10 +105,10 @@ func (s *Session) synthesize(rec []byte, err error) {
 // Lost writes a record of what was lost after the last LOST record, for which
 // the kernel had no room either. total is all that was lost, id an event's.
 func (s *Session) Lost(total, id uint64) error {
-	if total > s.told {
-		l := perfring.Lost{ID: id, Lost: total - s.told}
+	if told := s.lost.Lost(); total > told {
+		l := perfring.Lost{ID: id, Lost: total - told}
 		s.synthesize(perfring.AppendLost(s.buf[:0], &s.out, &l, &perfring.SampleID{ID: id, Time: s.sample.Time}))
-		s.told = total
+		s.lost.Records += l.Lost
 	}
 	return s.writeErr
 }

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -28,7 +29,7 @@ type Options struct {
 	// a tracepoint has a period of 1, and everything else is sampled 999 times a second.
 	Freq, Period uint64
 
-	StackSize int // bytes of user stack to copy at most, up to 65528; 0: 32768
+	StackSize int // bytes of user stack to copy at most, up to MaxStackSize; 0: 32768
 	Pages     int // memory pages of ring for each CPU; rounded down to a power of two; 0: 8 MiB
 
 	// UserChain has the kernel follow the user stack's frame pointers, too: the user part of a sample's
@@ -39,10 +40,13 @@ type Options struct {
 	NoStack bool
 }
 
+// MaxStackSize is how many bytes of a stack the kernel copies at most: sample_stack_user must be below
+// USHRT_MAX and a multiple of 8.
+const MaxStackSize = 65528
+
 const (
 	defaultFreq      = 999
 	defaultStackSize = 32768
-	maxStackSize     = 65528 // sample_stack_user must be below USHRT_MAX and a multiple of 8
 	defaultRing      = 8 << 20
 
 	// regsUser is all that the kernel samples on x86-64: AX to SS and R8 to R15 (enum
@@ -127,7 +131,20 @@ var errAgain = errors.New("open again")
 
 // Open opens the events on the target and maps a ring for each CPU. Nothing is recorded before
 // Enable, or before the exec of a Command. The error is an [*OpenError] when the kernel refuses.
-func Open(t Target, o Options) (*Source, error) { return hostSystem.open(t, o) }
+func Open(t Target, o Options) (*Source, error) {
+	if err := checkArch(runtime.GOARCH); err != nil {
+		return nil, err
+	}
+	return hostSystem.open(t, o)
+}
+
+// checkArch refuses machines whose registers have other numbers than regsUser.
+func checkArch(goarch string) error {
+	if goarch != "amd64" {
+		return fmt.Errorf("recording is possible on x86-64 only, and this is a program for %s", goarch)
+	}
+	return nil
+}
 
 func (sys system) open(t Target, o Options) (*Source, error) {
 	op := &opener{sys: sys, target: t, opts: o}
@@ -169,8 +186,8 @@ func (op *opener) check() error {
 		return errors.New("no events to record")
 	case o.Freq > 0 && o.Period > 0:
 		return errors.New("frequency and period exclude each other")
-	case o.StackSize < 0 || o.StackSize > maxStackSize:
-		return fmt.Errorf("stack size %d: at most %d", o.StackSize, maxStackSize)
+	case o.StackSize < 0 || o.StackSize > MaxStackSize:
+		return fmt.Errorf("stack size %d: at most %d", o.StackSize, MaxStackSize)
 	case o.Pages < 0:
 		return fmt.Errorf("ring of %d pages", o.Pages)
 	}

@@ -79,6 +79,12 @@ func (s *Sample) Reg(reg uint) (v uint64, ok bool) {
 	return s.Regs.At(i), true
 }
 
+// UserIP returns where the user part of the task was, on x86.
+func (s *Sample) UserIP() (ip uint64, ok bool) {
+	const regIP = 8 // PERF_REG_X86_IP (asm/perf_regs.h)
+	return s.Reg(regIP)
+}
+
 // Sample decodes r, a record of type SAMPLE, into s. It allocates nothing but errors: every slice
 // in s points into r. After an error s is not to be used.
 func (f *Format) Sample(r Record, s *Sample) error {

@@ -62,11 +62,6 @@ type LostSamples struct {
 	Lost uint64
 }
 
-// Throttle is PERF_RECORD_THROTTLE or PERF_RECORD_UNTHROTTLE.
-type Throttle struct {
-	Time, ID, StreamID uint64
-}
-
 // maxBuildID is the size of struct perf_record_mmap2's build_id.
 const maxBuildID = 20
 
@@ -151,16 +146,6 @@ func DecodeLostSamples(r Record, m *LostSamples) error {
 		return err
 	}
 	m.Lost = c.u64()
-	return c.err(r)
-}
-
-// DecodeThrottle decodes a record of type THROTTLE or UNTHROTTLE.
-func DecodeThrottle(r Record, m *Throttle) error {
-	c, err := body(r, RecordThrottle, RecordUnthrottle)
-	if err != nil {
-		return err
-	}
-	m.Time, m.ID, m.StreamID = c.u64(), c.u64(), c.u64()
 	return c.err(r)
 }
 
@@ -269,17 +254,6 @@ func AppendComm(dst []byte, f *Format, m *Comm, id *SampleID) ([]byte, error) {
 	dst = appendHeader(dst, RecordComm, misc)
 	dst = le.AppendUint32(le.AppendUint32(dst, m.PID), m.TID)
 	return f.finishText(dst, start, m.Comm, id)
-}
-
-// AppendTask appends m as a record of type t, which is RecordFork or RecordExit.
-func AppendTask(dst []byte, f *Format, t RecordType, m *Task, id *SampleID) ([]byte, error) {
-	le := binary.LittleEndian
-	start := len(dst)
-	dst = appendHeader(dst, t, 0)
-	dst = le.AppendUint32(le.AppendUint32(dst, m.PID), m.PPID)
-	dst = le.AppendUint32(le.AppendUint32(dst, m.TID), m.PTID)
-	dst = le.AppendUint64(dst, m.Time)
-	return finishRecord(f.appendSampleID(dst, id), start)
 }
 
 // AppendLost appends m as a record of type LOST.

@@ -33,9 +33,8 @@ type Source struct {
 	deliver func(Record) error // s.count, bound once
 	ahead   []byte             // for a record that wraps, as Peek shows it
 
-	lost      uint64 // by LOST records
-	dropped   uint64 // by LOST_SAMPLES records
-	throttled uint64
+	lost      uint64   // by LOST records
+	dropped   uint64   // by LOST_SAMPLES records
 	eventLost []uint64 // by PERF_FORMAT_LOST, after Flush; nil without
 }
 
@@ -284,8 +283,6 @@ func (s *Source) count(r Record) error {
 		if DecodeLostSamples(r, &l) == nil {
 			s.dropped += l.Lost
 		}
-	case RecordThrottle:
-		s.throttled++
 	}
 	return s.fn(r)
 }
@@ -328,9 +325,6 @@ func (s *Source) Lost() uint64 {
 // EventLost returns, after Flush, how many records each event lost, in the order of Attrs; nil when the
 // kernel does not say.
 func (s *Source) EventLost() []uint64 { return s.eventLost }
-
-// Throttled returns how often the kernel has paused an event because it came too often.
-func (s *Source) Throttled() uint64 { return s.throttled }
 
 // Close ends the recording and frees the rings: no Record may be used any more.
 func (s *Source) Close() error {

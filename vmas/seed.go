@@ -14,8 +14,8 @@ var ErrEnded = errors.New("process has ended")
 
 var errNoProc = errors.New("no proc file system")
 
-// Seed reads a process from /proc: its threads that can still run, its executable mappings and
-// the extent of its initial stack. Call it when the process's events are open, or for a sample of
+// Seed reads a process from /proc: its threads that can still run, and its executable mappings.
+// Call it when the process's events are open, or for a sample of
 // a PID that Space does not know.
 //
 // A process that has ended yields ErrEnded, and is remembered, so that asking again costs nothing.

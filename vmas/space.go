@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Space is the address space of one process: its executable mappings, the extent of its initial
-// stack where that is known, and the names of its threads. A Space belongs to its Table and is
-// valid until the process ends or its PID is taken by another.
+// Space is the address space of one process: its executable mappings and the names of its threads. A Space
+// belongs to its Table and is valid until the process ends or its PID is taken by another.
 type Space struct {
 	PID  uint32
 	PPID uint32 // the process that made it, 0 where unknown
@@ -22,13 +21,12 @@ type Space struct {
 	last   int    // index of the mapping found last
 	gen    uint32 // counts changes of the mappings
 
-	stackLow, stackHigh uint64 // 0, 0 where unknown
-	threads             map[uint32]string
-	comm                string // the process's name, for threads that are not in the list
-	start               uint64 // start time in clock ticks after boot, 0 where unknown
-	kernel              bool   // has no address space and never had one
-	loose               bool   // threads may exist that no record told of
-	missing             bool   // the last sweep did not find it
+	threads map[uint32]string
+	comm    string // the process's name, for threads that are not in the list
+	start   uint64 // start time in clock ticks after boot, 0 where unknown
+	kernel  bool   // has no address space and never had one
+	loose   bool   // threads may exist that no record told of
+	missing bool   // the last sweep did not find it
 
 	reread  time.Time     // not before then
 	backoff time.Duration // after re-reads that brought nothing
@@ -63,13 +61,6 @@ func (s *Space) Mappings() []Mapping { return s.layout.maps }
 
 // Generation changes whenever the mappings change.
 func (s *Space) Generation() uint32 { return s.gen }
-
-// Stack returns the extent of the initial thread's stack as /proc showed it: high is where the
-// stack begins, and stays; low moves as the stack grows. ok is false where it is unknown: records
-// do not tell, so after an exec it takes a Refresh.
-func (s *Space) Stack() (low, high uint64, ok bool) {
-	return s.stackLow, s.stackHigh, s.stackHigh != 0
-}
 
 // Kernel reports whether this is a kernel thread, which has no mappings.
 func (s *Space) Kernel() bool { return s.kernel }

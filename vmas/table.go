@@ -4,7 +4,7 @@
 // A space is seeded from /proc for a process that runs already, and then follows the side-band
 // records of perf_event_open (include/uapi/linux/perf_event.h): MMAP2, COMM with
 // PERF_RECORD_MISC_COMM_EXEC, FORK and EXIT. What it holds is what unwinding needs: executable
-// mappings, the extent of the initial stack, and the names of threads.
+// mappings, and the names of threads.
 //
 // # What records do not say
 //
@@ -22,7 +22,7 @@
 //   - MMAP2: whatever covered the range before the scan and is executable has a record of its own
 //     that follows. What is not executable leaves a stale mapping where no code runs.
 //   - COMM with exec clears the space; every executable mapping of the new image has a record that
-//     follows, the vDSO's included. Only the stack's extent is lost, and Refresh finds it.
+//     follows, the vDSO's included.
 //   - FORK of a process that the scan found replaces it by a copy of its parent; all its records
 //     follow, since they are younger than its birth.
 //   - FORK of a thread that the scan found changes nothing. EXIT of a thread that the scan did not find
@@ -134,9 +134,6 @@ func (t *Table) Mmap(pid uint32, m Map) *Mapping {
 // before is the line before it in maps, empty for a record.
 func (t *Table) insert(s *Space, m, before *Map) bool {
 	end := m.Addr + m.Len
-	if string(m.Name) == "[stack]" {
-		s.stackLow, s.stackHigh = m.Addr, end
-	}
 	if m.Prot&ProtExec == 0 {
 		if i := s.layout.search(m.Addr); i == len(s.layout.maps) || s.layout.maps[i].Start >= end {
 			return false // takes nothing away: most of them
@@ -217,7 +214,6 @@ func (t *Table) Fork(pid, tid, ppid, ptid uint32) {
 	s.layout = parent.layout
 	s.layout.refs++
 	s.limit = parent.limit
-	s.stackLow, s.stackHigh = parent.stackLow, parent.stackHigh
 }
 
 // Exit applies an EXIT record of one thread. The last one takes the address space with it, the
@@ -283,7 +279,6 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 	s.threads[tid] = s.comm
 	s.loose = false
 	s.kernel = false
-	s.stackLow, s.stackHigh = 0, 0
 	s.Generated = nil
 	s.layout.drop(&t.files)
 	s.layout = &layout{refs: 1}

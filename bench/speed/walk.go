@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"unspool/capture"
+	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/image"
@@ -34,8 +35,11 @@ type walk struct {
 
 // begin returns a walk that knows nothing yet.
 func (r *recording) begin() *walk {
-	w := &walk{recording: r, table: vmas.NewTable(""), images: image.NewOfflineStore(r.offline), block: make([]byte, blockSize)}
-	w.session = capture.NewSession(&r.format, w.table, w.images, discard{}, maxStack, false)
+	w := &walk{recording: r, block: make([]byte, blockSize)}
+	w.session = capture.NewSession(capture.Config{
+		Format: &r.format, Sink: discard{}, Offline: &r.offline, MaxStack: maxStack,
+	})
+	w.table, w.images = w.session.Table(), w.session.Images()
 	w.unwinder = unwind.NewUnwinder(w.images)
 	w.unwinder.MaxFrames = maxStack
 	return w
@@ -47,6 +51,8 @@ const maxStack = 2048
 type discard struct{}
 
 func (discard) Write([]byte) error { return nil }
+
+func (discard) WriteSample(*perfdata.Walked) error { return nil }
 
 // times are what the parts of a pass took, each the least of all passes.
 type times []time.Duration

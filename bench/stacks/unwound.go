@@ -15,7 +15,6 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
-	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -76,12 +75,11 @@ func unwindRecording(data string, asked uint64) (*result, error) {
 		roots: make(map[position]bool),
 		ended: make(map[ending]uint64),
 	}
-	table := vmas.NewTable("/proc")
 	var s *capture.Session
 	var out outermost
 	err = rd.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
 		if s == nil {
-			s = capture.NewSession(f, table, image.NewStore("/proc"), &out, 2048, false)
+			s = capture.NewSession(capture.Config{Format: f, Sink: &out, Proc: "/proc", MaxStack: 2048})
 			out.format = f.Unwound()
 		}
 		before, user, copied := s.Stats.Ended, s.Stats.User, s.Stats.StackCopied
@@ -93,7 +91,7 @@ func unwindRecording(data string, asked uint64) (*result, error) {
 		}
 		for why := range unwind.Reason(unwind.NumReasons) {
 			if s.Stats.Ended[why] != before[why] {
-				r.note(why, &out, table)
+				r.note(why, &out, s.Table())
 				if why == unwind.DumpTooShort && s.Stats.StackCopied-copied < asked {
 					r.absent++
 				}
@@ -141,6 +139,8 @@ const (
 	contextUser = ^uint64(512 - 1)
 	contextMax  = ^uint64(4095 - 1)
 )
+
+func (o *outermost) WriteSample(w *perfdata.Walked) error { return w.Records(o.Write) }
 
 func (o *outermost) Write(rec []byte) error {
 	if perfring.Record(rec).Type() != perfring.RecordSample {

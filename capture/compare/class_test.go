@@ -3,7 +3,7 @@ package compare
 import (
 	"testing"
 
-	"unspool/capture"
+	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/unwind"
 )
@@ -89,7 +89,7 @@ func TestClassify(t *testing.T) {
 			fp := addresses(c.fp)
 			got := classify(&stacks{
 				dwarf: addresses(c.dwarf), dwarfEnd: c.dwarfEnd, fp: fp, fpEnd: c.fpEnd,
-				code: func(i int) bool { return fp[i] != capture.NotCode && fp[i] != 0 },
+				code: func(i int) bool { return fp[i] != perfdata.NotCode && fp[i] != 0 },
 			})
 			if got != c.want {
 				t.Errorf("%q, parted %d, %d lost, want %q, parted %d, %d lost",
@@ -104,7 +104,7 @@ func addresses(frames string) (ips []uint64) {
 	for _, f := range frames {
 		switch f {
 		case '-':
-			ips = append(ips, capture.NotCode)
+			ips = append(ips, perfdata.NotCode)
 		case '0':
 			ips = append(ips, 0)
 		default:
@@ -123,7 +123,7 @@ func FuzzClassify(f *testing.F) {
 		s := &stacks{
 			dwarf: addresses("a" + dwarf), dwarfEnd: profile.End(dwarfEnd), fp: addresses("a" + fp), fpEnd: unwind.FrameWalkEnd(fpEnd),
 		}
-		s.code = func(i int) bool { return s.fp[i] != 0 && s.fp[i] != capture.NotCode }
+		s.code = func(i int) bool { return s.fp[i] != 0 && s.fp[i] != perfdata.NotCode }
 		v := classify(s)
 		switch {
 		case v.class >= NumClasses, v.parted < -1, v.parted == 0, v.parted > len(s.dwarf), v.lost < 0, v.lost >= len(s.dwarf):

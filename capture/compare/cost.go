@@ -17,8 +17,6 @@ import (
 	"unspool/capture"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
-	"unspool/unwind/image"
-	"unspool/vmas"
 )
 
 // Cost is what a sample costs on this machine.
@@ -243,7 +241,8 @@ func (m *measurement) begin(source *perfring.Source) (err error) {
 	if err != nil {
 		return err
 	}
-	m.session = capture.NewSession(source.Format(), vmas.NewTable("/proc"), image.NewStore("/proc"), m.writer, 2048, false)
+	m.session = capture.NewSession(capture.Config{Format: source.Format(), Sink: m.writer, Proc: "/proc",
+		MaxStack: 2048})
 	return m.session.Seed([]int{m.pid})
 }
 

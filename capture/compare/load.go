@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"unspool/capture"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
+	"unspool/capture/replay"
 	"unspool/capture/symbols"
 	"unspool/perfring"
 )
@@ -115,7 +115,7 @@ func (h *half) take(s *perfring.Sample, frames []int32) {
 
 func (l *loader) Begin(*profile.Profile) {}
 
-func (l *loader) Record(perfring.Record, *perfring.Format, uint64) {}
+func (l *loader) Record(*replay.Change, *perfring.Format, uint64) {}
 
 func (l *loader) Sample(s *perfring.Sample, frames []int32) {
 	reason, walked := perfdata.End(s.Misc)
@@ -144,14 +144,14 @@ func (l *loader) pair(s *perfring.Sample) {
 		l.unpaired++
 		return
 	}
-	info := capture.DecodePair(f.user[last])
+	info := perfdata.DecodePair(f.user[last])
 	for last > 1 && f.user[last-1] == 0 { // read above the outermost frame
 		last--
 	}
 	f.user, f.frames = f.user[:last], f.frames[:f.kernel+last]
 	v := classify(&stacks{
 		dwarf: d.user, dwarfEnd: d.end, fp: f.user, fpEnd: info.End,
-		code: func(i int) bool { return f.user[i] != capture.NotCode && f.user[i] != 0 },
+		code: func(i int) bool { return f.user[i] != perfdata.NotCode && f.user[i] != 0 },
 	})
 	l.c.Samples++
 	if info.Kernel {

@@ -262,7 +262,7 @@ func onlyCode(t *testing.T, path string) {
 				user = user[:len(user)-1] // what a pair says of itself
 			}
 			for i, ip := range user {
-				if known[ip] || !walked && (ip == 0 || ip == capture.NotCode) || walked && i == 0 {
+				if known[ip] || !walked && (ip == 0 || ip == perfdata.NotCode) || walked && i == 0 {
 					continue
 				}
 				if known[ip] = isCode(ip); !known[ip] {

@@ -2,6 +2,7 @@ package firefox
 
 import (
 	"unspool/capture/profile"
+	"unspool/capture/replay"
 	"unspool/perfring"
 )
 
@@ -20,18 +21,14 @@ func NewLives() *Lives { return &Lives{threads: make(map[[2]uint32]life)} }
 func (*Lives) Begin(*profile.Profile) {}
 
 // Record notes forks and exits.
-func (l *Lives) Record(r perfring.Record, _ *perfring.Format, time uint64) {
-	if time == 0 || r.Type() != perfring.RecordFork && r.Type() != perfring.RecordExit {
+func (l *Lives) Record(c *replay.Change, _ *perfring.Format, time uint64) {
+	if time == 0 || c.Kind != replay.Fork && c.Kind != replay.Exit {
 		return
 	}
-	var t perfring.Task
-	if perfring.DecodeTask(r, &t) != nil {
-		return
-	}
-	key := [2]uint32{t.PID, t.TID}
+	key := [2]uint32{c.PID, c.TID}
 	at, seen := l.threads[key]
 	switch {
-	case r.Type() == perfring.RecordExit:
+	case c.Kind == replay.Exit:
 		at.ended = time
 	case !seen:
 		at.began = time

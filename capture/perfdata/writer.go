@@ -209,6 +209,9 @@ func (w *Writer) Write(rec []byte) error {
 	return nil
 }
 
+// WriteSample adds a sample whose stack was walked.
+func (w *Writer) WriteSample(s *Walked) error { return s.Records(w.Write) }
+
 // WriteTrace adds an AUXTRACE record and the raw data that payload hands to fn, of the length that
 // the record tells. Neither is ever compressed. Where payload fails early, zeros stand in for what is missing, in
 // reason, so that the records behind it are found.

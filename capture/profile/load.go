@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"unspool/capture/perfdata"
+	"unspool/capture/replay"
 	"unspool/capture/symbols"
 	"unspool/perfring"
 	"unspool/vmas"
@@ -15,13 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// regIP is PERF_REG_X86_IP (asm/perf_regs.h).
-const regIP = 8
-
 // loader replays a recording: it keeps the address spaces and adds up the samples.
 type loader struct {
 	*builder
 	table    *vmas.Table
+	replay   *replay.Replay // into table
+	lost     replay.Counts
 	event    func(id uint64) int // index of the event with this ID in samples, -1 for none
 	comms    map[uint64]string   // by pid<<32|tid
 	current  map[uint64]int32    // the thread that pid<<32|tid is now
@@ -60,8 +59,9 @@ type Watcher interface {
 	// Begin is called first, with the profile that Load returns, as it grows. A frame may still get a better name, and what is inlined there
 	// comes last.
 	Begin(p *Profile)
-	// Record is called with all records but samples that count. time is in ns, 0 for what was there before.
-	Record(rec perfring.Record, f *perfring.Format, time uint64)
+	// Record is called with what every record says that is no sample. time is in ns, 0 for what was there
+	// before.
+	Record(c *replay.Change, f *perfring.Format, time uint64)
 	// Sample is called with every sample that counts, and its frames, leaf first: one for each address of the
 	// callchain, in so far as the profile has them. They are indices in the Frames of the profile that Load returns, without what
 	// is inlined there.
@@ -91,9 +91,6 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 		}
 		if records++; records%progressEvery == 0 && o.Progress != nil {
 			o.Progress(records)
-		}
-		if o.Watcher != nil && rec.Type() != perfring.RecordSample {
-			o.Watcher.Record(rec, f, time)
 		}
 		l.record(rec, f, time)
 		return l.failed
@@ -148,9 +145,11 @@ func (l *loader) describe(r *perfdata.Reader) {
 }
 
 func newLoader(sym *symbols.Symbolizer) *loader {
+	table := vmas.NewTable("")
 	return &loader{
 		builder: newBuilder(sym),
-		table:   vmas.NewTable(""),
+		table:   table,
+		replay:  replay.NewRecorded(table),
 		comms:   make(map[uint64]string),
 		current: make(map[uint64]int32),
 	}
@@ -160,51 +159,36 @@ func threadKey(pid, tid uint32) uint64 { return uint64(pid)<<32 | uint64(tid) }
 
 // record applies one record. The format is that of its event, or of any for records without one.
 func (l *loader) record(r perfring.Record, f *perfring.Format, time uint64) {
-	var err error
-	switch r.Type() {
-	case perfring.RecordSample:
-		if err = f.Sample(r, &l.sample); err == nil {
-			l.addSample()
+	if r.Type() == perfring.RecordSample {
+		if f.Sample(r, &l.sample) != nil {
+			l.malformed++
+			return
 		}
-	case perfring.RecordMmap:
-		var m perfring.Mmap
-		if err = perfring.DecodeMmap(r, &m); err == nil {
-			l.mmap(&m)
-		}
-	case perfring.RecordMmap2:
-		var m perfring.Mmap2
-		if err = perfring.DecodeMmap2(f.Mend(r, nil), &m); err == nil {
-			l.mmap2(&m)
-		}
-	case perfring.RecordComm:
-		var c perfring.Comm
-		if err = perfring.DecodeComm(r, &c); err == nil {
-			l.comm(&c)
-		}
-	case perfring.RecordFork, perfring.RecordExit:
-		var t perfring.Task
-		if err = perfring.DecodeTask(r, &t); err == nil {
-			l.task(&t, r.Type() == perfring.RecordFork)
-		}
-	case perfring.RecordLost:
-		var lost perfring.Lost
-		if err = perfring.DecodeLost(r, &lost); err == nil {
-			l.p.LostRecords += lost.Lost
-			l.loss(r, f, time, lost.Lost)
-			l.table.Lost()
-		}
-	case perfring.RecordLostSamples:
-		var lost perfring.LostSamples
-		if err = perfring.DecodeLostSamples(r, &lost); err == nil {
-			l.p.LostSamples += lost.Lost
-			l.loss(r, f, time, lost.Lost)
-		}
-	case perfring.RecordThrottle:
-		l.p.Throttled++
-		l.loss(r, f, time, 0)
+		l.addSample()
+		return
 	}
+	c, err := l.replay.Record(r, f)
 	if err != nil {
 		l.malformed++
+		return
+	}
+	if l.options.Watcher != nil {
+		l.options.Watcher.Record(c, f, time)
+	}
+	l.lost.Add(c)
+	switch c.Kind {
+	case replay.Mapping:
+		l.mapped(c.PID, string(c.Map.Name))
+	case replay.Kernel:
+		l.kernelMap(c)
+	case replay.Comm:
+		l.comm(c)
+	case replay.Fork:
+		l.fork(c)
+	case replay.Exit:
+		l.exit(c)
+	case replay.LostRecords, replay.LostSamples, replay.Throttled:
+		l.loss(r, f, time, c.Lost)
 	}
 }
 
@@ -220,49 +204,16 @@ func (l *loader) loss(r perfring.Record, f *perfring.Format, time, count uint64)
 	l.p.Losses = append(l.p.Losses, Loss{Time: time, Count: count, CPU: cpu})
 }
 
-func (l *loader) mmap(m *perfring.Mmap) {
-	if m.Misc&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_KERNEL {
-		l.kernelMap(m.Path, m.Offset)
-		return
-	}
-	v := vmas.Map{Addr: m.Addr, Len: m.Len, Offset: m.Offset, Name: m.Path}
-	if m.Misc&unix.PERF_RECORD_MISC_MMAP_DATA == 0 {
-		v.Prot = vmas.ProtExec
-	}
-	l.table.Mmap(m.PID, v)
-	l.mapped(m.PID, string(m.Path))
-}
-
-func (l *loader) mmap2(m *perfring.Mmap2) {
-	if m.Misc&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_KERNEL {
-		l.kernelMap(m.Path, m.Offset)
-		return
-	}
-	v := vmas.Map{Addr: m.Addr, Len: m.Len, Offset: m.Offset, Prot: m.Prot, Flags: m.Flags, Name: m.Path}
-	if m.BuildID != nil {
-		v.ID.BuildID = vmas.NewBuildID(m.BuildID)
-	} else {
-		v.ID = vmas.FileID{Major: m.Maj, Minor: m.Min, Inode: m.Inode, Generation: m.Generation}
-	}
-	l.table.Mmap(m.PID, v)
-	l.mapped(m.PID, string(m.Path))
-}
-
-// kernelMap learns from the mapping of the kernel itself where it was: "[kernel.kallsyms]_stext" names a symbol, and the
-// offset is that symbol's address (machine__mmap_name in tools/perf).
-func (l *loader) kernelMap(path []byte, offset uint64) {
-	if ref, ok := strings.CutPrefix(string(path), "[kernel.kallsyms]"); ok && ref != "" && l.kernelID.Ref == "" && offset != 0 && len(l.kernel) == 0 {
-		l.kernelID.Ref, l.kernelID.RefAddr = ref, offset
+// kernelMap learns from the mapping of the kernel itself where it was.
+func (l *loader) kernelMap(c *replay.Change) {
+	name, addr := c.KernelSymbol()
+	if name != "" && l.kernelID.Ref == "" && addr != 0 && len(l.kernel) == 0 {
+		l.kernelID.Ref, l.kernelID.RefAddr = name, addr
 		l.sym.SetKernel(l.kernelID)
 	}
 }
 
-func (l *loader) comm(c *perfring.Comm) {
-	if !c.Exec && l.table.Space(c.PID) == nil {
-		// A process of which nothing but its name is known yet, its mappings follow.
-		l.table.Fork(c.PID, c.PID, 0, 0)
-	}
-	l.table.Comm(c.PID, c.TID, c.Comm, c.Exec)
+func (l *loader) comm(c *replay.Change) {
 	if c.Exec {
 		l.began(c.PID, 0)
 	}
@@ -273,21 +224,24 @@ func (l *loader) comm(c *perfring.Comm) {
 	}
 }
 
-func (l *loader) task(t *perfring.Task, fork bool) {
-	key := threadKey(t.PID, t.TID)
-	if !fork {
-		l.table.Exit(t.PID, t.TID)
-		if _, sampled := l.current[key]; !sampled {
-			delete(l.comms, key)
-		}
-		return
+func (l *loader) exit(c *replay.Change) {
+	key := threadKey(c.PID, c.TID)
+	if _, sampled := l.current[key]; !sampled {
+		delete(l.comms, key)
 	}
-	l.table.Fork(t.PID, t.TID, t.PPID, t.PTID)
-	if t.PID != t.PPID {
-		l.began(t.PID, t.PPID)
+}
+
+func (l *loader) fork(c *replay.Change) {
+	key := threadKey(c.PID, c.TID)
+	if c.NewProcess() {
+		parent := c.PPID
+		if c.MadeUp {
+			parent = 0
+		}
+		l.began(c.PID, parent)
 	}
 	delete(l.current, key)
-	if comm, ok := l.comms[threadKey(t.PPID, t.PTID)]; ok {
+	if comm, ok := l.comms[threadKey(c.PPID, c.PTID)]; ok {
 		l.comms[key] = comm
 	} else {
 		delete(l.comms, key)
@@ -395,7 +349,7 @@ func (l *loader) resolve(s *perfring.Sample) {
 	if mode := s.CPUMode(); len(l.frames) == 0 || !user && mode == unix.PERF_RECORD_MISC_USER {
 		l.frames = append(l.frames, l.at(space, mode, s.IP, false))
 	} else if raw {
-		if ip, ok := s.Reg(regIP); ok {
+		if ip, ok := s.UserIP(); ok {
 			l.frames = append(l.frames, l.at(space, unix.PERF_RECORD_MISC_USER, ip, false))
 		}
 	}
@@ -416,6 +370,7 @@ func (l *loader) finish() *Profile {
 	p := l.p
 	p.First = l.first
 	p.Duration = time.Duration(l.last - l.first)
+	p.LostRecords, p.LostSamples, p.Throttled = l.lost.Records, l.lost.Samples, l.lost.Throttled
 	for _, im := range l.opened {
 		p.Images[im.index].Code = im.Code()
 	}

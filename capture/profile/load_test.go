@@ -286,6 +286,25 @@ func TestMarkersSplitTheCallchain(t *testing.T) {
 	}
 }
 
+// TestChildrenThatPerfMadeUp: perf tells of processes that ran already by a FORK from their parent, whose
+// mappings these have no more.
+func TestChildrenThatPerfMadeUp(t *testing.T) {
+	format := perfring.NewFormat(&unix.PerfEventAttr{Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID})
+	const fork, sample = uint64(perfring.RecordFork),
+		uint64(perfring.RecordSample) | unix.PERF_RECORD_MISC_USER<<32
+	for misc, want := range map[uint64]Kind{0: JIT, unix.PERF_RECORD_MISC_FORK_EXEC: Unmapped} {
+		l := newLoader(symbols.New(symbols.Options{Kallsyms: "/nonexistent"}))
+		l.event = func(uint64) int { return 0 }
+		l.p.Events = []Event{{Name: "cycles"}}
+		l.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x2000, Prot: vmas.ProtExec, Name: []byte("//anon")})
+		l.record(words(fork|misc<<32|32<<48, 7<<32|8, 7<<32|8, 5), &format, 0)
+		l.record(words(sample|24<<48, 0x1800, 8<<32|8), &format, 0)
+		if l.malformed != 0 || len(l.p.Frames) != 1 || l.p.Frames[0].Kind != want {
+			t.Errorf("misc %#x: %+v, %d malformed; want %v", misc, l.p.Frames, l.malformed, want)
+		}
+	}
+}
+
 func FuzzRecords(f *testing.F) {
 	sample := func(chain ...uint64) []byte { // IP, TID, CALLCHAIN
 		b := words(append([]uint64{0, 0x1000, 7<<32 | 7, uint64(len(chain))}, chain...)...)

@@ -214,7 +214,7 @@ func FuzzMiniDebugInfo(f *testing.F) {
 		if len(data) > limit {
 			t.Fatalf("%d bytes", len(data))
 		}
-		_, _ = ReadELF(bytes.NewReader(data), int64(len(data)))
+		_, _ = readELF(bytes.NewReader(data), int64(len(data)))
 	})
 }
 

@@ -25,7 +25,7 @@ func FuzzELFSymbols(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		table, _ := ReadELF(bytes.NewReader(b), int64(len(b)))
+		table, _ := readELF(bytes.NewReader(b), int64(len(b)))
 		if table == nil {
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	std "debug/elf"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,11 +67,20 @@ func readFile(t testing.TB, path string) *Table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := ReadELF(f, info.Size())
+	table, err := readELF(f, info.Size())
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
 	return table
+}
+
+// readELF reads the function symbols of the ELF file of size bytes behind r.
+func readELF(r io.ReaderAt, size int64) (*Table, error) {
+	f, err := parseELF(r, size)
+	if err != nil {
+		return nil, err
+	}
+	return f.table(nil)
 }
 
 // libc is the C library of this machine.

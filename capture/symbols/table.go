@@ -6,7 +6,6 @@ import (
 	std "debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -36,17 +35,6 @@ type entry struct {
 
 // ErrNoSymbols says that an ELF file names no function.
 var ErrNoSymbols = errors.New("no symbols")
-
-// ReadELF reads the function symbols of the ELF file of size bytes behind r: those of .symtab, or when .symtab is absent or
-// names no function, of its MiniDebugInfo, .dynsym and Go's function table; and the stubs of the procedure linkage table as name@plt. It keeps no reference to r.
-// With ErrNoSymbols the table is still valid for Vaddr.
-func ReadELF(r io.ReaderAt, size int64) (*Table, error) {
-	f, err := parseELF(r, size)
-	if err != nil {
-		return nil, err
-	}
-	return f.table(nil)
-}
 
 // table reads the functions of f: those of .symtab, else of the debug file that it was stripped into, else of what a stripped
 // file has: MiniDebugInfo, .dynsym and Go's function table. Debug files are looked for where im says, if at all.

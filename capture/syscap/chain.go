@@ -6,9 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// regIP is PERF_REG_X86_IP (asm/perf_regs.h).
-const regIP = 8
-
 // maxAddrs is how many addresses and markers a SAMPLE frame holds.
 const maxAddrs = (maxFrame - sampleSize) / 8
 
@@ -44,7 +41,7 @@ func (w *Writer) chain(s *perfring.Sample, frames []int32) {
 	if len(left) > 0 { // a frame of the sample itself, which its callchain does not have
 		ip, context := s.IP, modeContext(s.CPUMode())
 		if len(left) < len(frames) && context != perfring.ContextUser {
-			ip, _ = s.Reg(regIP)
+			ip, _ = s.UserIP()
 			context = perfring.ContextUser
 		}
 		add(context, ip, left[0])

@@ -25,9 +25,9 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
+	"unspool/capture/replay"
 	"unspool/perfring"
-
-	"golang.org/x/sys/unix"
+	"unspool/vmas"
 )
 
 // Options say what is written.
@@ -72,62 +72,42 @@ func New(w io.Writer, r *perfdata.Reader, o Options) *Writer {
 func (w *Writer) Begin(p *profile.Profile) { w.profile = p }
 
 // Record implements profile.Watcher.
-func (w *Writer) Record(r perfring.Record, f *perfring.Format, time uint64) {
+func (w *Writer) Record(c *replay.Change, f *perfring.Format, time uint64) {
 	if time != 0 {
 		w.begin(time)
 	}
 	h := frameHeader{cpu: -1, pid: -1, time: time}
-	if cpu, ok := f.CPU(r); ok && time != 0 {
+	if cpu, ok := f.CPU(c.Record); ok && time != 0 {
 		h.cpu = cpuNumber(cpu)
 	}
-	switch r.Type() {
-	case perfring.RecordMmap:
-		var m perfring.Mmap
-		if perfring.DecodeMmap(r, &m) == nil && m.Misc&unix.PERF_RECORD_MISC_MMAP_DATA == 0 && !isKernel(m.Misc) {
-			h.pid = int32(m.PID)
-			w.mapping(h, m.Addr, m.Len, m.Offset, 0, m.Path, nil)
+	switch c.Kind {
+	case replay.Mapping:
+		if c.Map.Prot&vmas.ProtExec != 0 {
+			h.pid = int32(c.PID)
+			w.mapping(h, &c.Map)
 		}
-	case perfring.RecordMmap2:
-		var m perfring.Mmap2
-		if perfring.DecodeMmap2(f.Mend(r, nil), &m) == nil && m.Prot&unix.PROT_EXEC != 0 && !isKernel(m.Misc) {
-			h.pid = int32(m.PID)
-			w.mapping(h, m.Addr, m.Len, m.Offset, m.Inode, m.Path, m.BuildID)
-		}
-	case perfring.RecordComm:
-		var c perfring.Comm
-		if perfring.DecodeComm(r, &c) == nil && c.PID == c.TID {
+	case replay.Comm:
+		if c.PID == c.TID {
 			h.pid = int32(c.PID)
 			w.comm(h, string(c.Comm))
 		}
-	case perfring.RecordFork:
-		var t perfring.Task
-		if perfring.DecodeTask(r, &t) == nil && t.PID != t.PPID {
-			h.pid = int32(t.PPID)
-			w.fork(h, t.PPID, t.PID)
+	case replay.Fork:
+		if c.NewProcess() {
+			h.pid = int32(c.PPID)
+			w.fork(h, c.PPID, c.PID)
 		}
-	case perfring.RecordExit:
-		var t perfring.Task
-		if perfring.DecodeTask(r, &t) == nil && t.PID == t.TID {
-			h.pid = int32(t.PID)
-			w.exit(h, t.PID)
+	case replay.Exit:
+		if c.PID == c.TID {
+			h.pid = int32(c.PID)
+			w.exit(h, c.PID)
 		}
-	case perfring.RecordLost:
-		var lost perfring.Lost
-		if perfring.DecodeLost(r, &lost) == nil {
-			w.mark(h, "lost", fmt.Sprintf("%d records were lost before this", lost.Lost))
-		}
-	case perfring.RecordLostSamples:
-		var lost perfring.LostSamples
-		if perfring.DecodeLostSamples(r, &lost) == nil {
-			w.mark(h, "lost", fmt.Sprintf("%d samples were lost before this", lost.Lost))
-		}
-	case perfring.RecordThrottle:
+	case replay.LostRecords:
+		w.mark(h, "lost", fmt.Sprintf("%d records were lost before this", c.Lost))
+	case replay.LostSamples:
+		w.mark(h, "lost", fmt.Sprintf("%d samples were lost before this", c.Lost))
+	case replay.Throttled:
 		w.mark(h, "throttled", "the kernel held the event back")
 	}
-}
-
-func isKernel(misc uint16) bool {
-	return misc&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_KERNEL
 }
 
 // cpuNumber is -1 for what the format can't hold.
@@ -139,7 +119,7 @@ func cpuNumber(cpu uint32) int16 {
 }
 
 // mapping writes a MAP frame. A build ID stands behind the file's name: "file\0@hex\0".
-func (w *Writer) mapping(h frameHeader, start, size, offset, inode uint64, path, buildID []byte) {
+func (w *Writer) mapping(h frameHeader, m *vmas.Map) {
 	if w.buildIDs == nil {
 		w.buildIDs = make(map[string][]byte)
 		for _, b := range w.reader.BuildIDs() {
@@ -148,14 +128,15 @@ func (w *Writer) mapping(h frameHeader, start, size, offset, inode uint64, path,
 			}
 		}
 	}
-	if len(buildID) == 0 {
-		buildID = w.buildIDs[string(path)]
+	buildID := m.ID.BuildID.Bytes()
+	if buildID == nil {
+		buildID = w.buildIDs[string(m.Name)]
 	}
 	at := w.open(frameMap, h)
-	for _, n := range []uint64{start, start + size, offset, inode} {
+	for _, n := range []uint64{m.Addr, m.Addr + m.Len, m.Offset, m.ID.Inode} {
 		w.buf = le.AppendUint64(w.buf, n)
 	}
-	w.text(string(path))
+	w.text(string(m.Name))
 	if len(buildID) > 0 {
 		w.buf = append(w.buf, '@')
 		w.buf = append(hex.AppendEncode(w.buf, buildID), 0)

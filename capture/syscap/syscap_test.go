@@ -15,7 +15,10 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
+	"unspool/capture/replay"
 	"unspool/perfring"
+	"unspool/perfring/recordtest"
+	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,9 +36,10 @@ func cpuClock(name string, id uint64) perfring.Attr {
 type session struct {
 	t testing.TB
 	*Writer
-	format perfring.Format
-	out    bytes.Buffer
-	time   uint64
+	records *replay.Replay
+	format  perfring.Format
+	out     bytes.Buffer
+	time    uint64
 }
 
 // begin begins a capture of a recording of these events, and a profile that has frames of these names.
@@ -63,7 +67,8 @@ func begin(t testing.TB, o Options, events []string, names ...string) *session {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })
-	s := &session{t: t, format: perfring.NewFormat(&attrs[0].PerfEventAttr), time: 1000}
+	s := &session{t: t, records: replay.NewRecorded(vmas.NewTable("")),
+		format: perfring.NewFormat(&attrs[0].PerfEventAttr), time: 1000}
 	s.Writer = New(&s.out, r, o)
 	s.Begin(p)
 	return s
@@ -77,7 +82,17 @@ func (s *session) record(encode func(id *perfring.SampleID) ([]byte, error)) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.Record(b, &s.format, s.time)
+	s.replay(b, &s.format, s.time)
+}
+
+// replay hands on what a record says.
+func (s *session) replay(b []byte, f *perfring.Format, time uint64) {
+	s.t.Helper()
+	c, err := s.records.Record(b, f)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.Record(c, f, time)
 }
 
 func (s *session) comm(pid uint32, comm string) {
@@ -87,7 +102,9 @@ func (s *session) comm(pid uint32, comm string) {
 }
 
 func (s *session) task(t perfring.RecordType, task perfring.Task) {
-	s.record(func(id *perfring.SampleID) ([]byte, error) { return perfring.AppendTask(nil, &s.format, t, &task, id) })
+	s.record(func(id *perfring.SampleID) ([]byte, error) {
+		return recordtest.AppendTask(nil, &s.format, t, &task, id)
+	})
 }
 
 func (s *session) mmap(m perfring.Mmap2) {
@@ -133,7 +150,7 @@ func TestRecordsBecomeFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	format := s.format.AllowBuildIDs()
-	s.Record(early, &format, 0)
+	s.replay(early, &format, 0)
 	s.comm(7, "shell")
 	s.task(perfring.RecordFork, perfring.Task{PID: 8, PPID: 7, TID: 8, PTID: 7})
 	s.task(perfring.RecordFork, perfring.Task{PID: 8, PPID: 8, TID: 9, PTID: 8}) // a thread

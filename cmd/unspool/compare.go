@@ -2,12 +2,10 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,10 +15,12 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/compare"
+	"unspool/capture/load"
 	outfile "unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
+	"unspool/perfring"
 )
 
 // compareFlags are the options of compare as they are typed.
@@ -40,7 +40,7 @@ const statusUnder = 1
 
 func compareCommand(status *int) *cobra.Command {
 	// 64 KiB a sample fill the usual ring in an eighth of a second.
-	f := compareFlags{recordFlags: recordFlags{stackSize: largestStackSize, ring: "64M"}}
+	f := compareFlags{recordFlags: recordFlags{stackSize: perfring.MaxStackSize, ring: "64M"}}
 	c := &cobra.Command{
 		Use:   "compare [options] -a | -p PID | -- COMMAND [ARG…] | FILE | A B",
 		Short: "Compare frame-pointer stacks with DWARF stacks, on the same samples",
@@ -165,7 +165,7 @@ func (f *compareFlags) compare(files, command []string) (under bool, err error) 
 		return false, errors.Join(err, oerr)
 	}
 	defer r.Close()
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	ctx, stop := untilInterrupted()
 	defer stop()
 	line := f.statusLine()
 	sym := symbols.New(f.nameFlags.sources(ctx, line))
@@ -230,7 +230,7 @@ func (f *compareFlags) convert(input, output string) (asked int, err error) {
 	if !f.quiet {
 		o.Note = line.note
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	ctx, stop := untilInterrupted()
 	defer stop()
 	_, err = capture.Convert(ctx, o)
 	line.clear()
@@ -285,9 +285,8 @@ func (f *compareFlags) recordPairs(command []string, output string) (*compare.Co
 	if !f.quiet {
 		o.Note = line.note
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	ctx, stop := untilInterrupted()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second one ends unspool itself
 	_, err = capture.Record(ctx, o)
 	line.clear()
 	return costs, err
@@ -295,12 +294,12 @@ func (f *compareFlags) recordPairs(command []string, output string) (*compare.Co
 
 // two compares two recordings.
 func (f *compareFlags) two(a, b string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	ctx, stop := untilInterrupted()
 	defer stop()
 	line := f.statusLine()
 	var sides [2]*profile.Profile
 	for i, path := range []string{a, b} {
-		p, err := loadProfile(ctx, path, f.nameFlags, line, profile.Options{})
+		p, err := load.Profile(ctx, f.nameFlags.loading(ctx, path, line, profile.Options{}))
 		line.clear()
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)

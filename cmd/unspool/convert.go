@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
-	"unspool/capture/export"
+	"unspool/capture/load"
 	outfile "unspool/capture/output"
 )
 
@@ -114,9 +114,8 @@ func (f *convertFlags) convert(input string) error {
 	if err != nil {
 		return &usageError{"unspool convert", err}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	ctx, stop := untilInterrupted()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second one ends unspool itself
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	to, err := outfile.Find(f.output)
@@ -146,7 +145,7 @@ func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions, to,
 		return err // before anything is unwound
 	}
 	line := f.follow(&o)
-	unwound, err := export.Unwind(ctx, o)
+	unwound, err := load.Unwind(ctx, o)
 	line.clear()
 	if unwound == nil {
 		return err

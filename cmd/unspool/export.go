@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 
@@ -85,9 +83,8 @@ func (f *exportFlags) exports() bool { return f.format.Name != export.Perf.Name 
 
 // write writes a recording in the format to a place. The recording itself stays.
 func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFlags, quiet, verbose bool) error {
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	ctx, stop := untilInterrupted()
 	defer stop()
-	context.AfterFunc(ctx, stop)
 	o := export.Options{
 		Format: f.format, Input: input, Name: name, Output: to.Path(), Place: to,
 		Lines: f.symbols && !f.noInline, NoNames: !f.symbols,

@@ -5,6 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unspool/capture"
+	"unspool/capture/load"
+	"unspool/capture/profile"
 	"unspool/capture/symbols"
 	"unspool/capture/symbols/debuginfod"
 )
@@ -48,4 +51,17 @@ func (f *nameFlags) sources(ctx context.Context, line *statusLine) symbols.Optio
 	}
 	o.Debuginfod = debuginfod.New(ctx, d)
 	return o
+}
+
+// loading are the options to load a recording with; line shows how far that is, and ctx ends it.
+func (f *nameFlags) loading(ctx context.Context, path string, line *statusLine,
+	o profile.Options) load.Options {
+	return load.Options{
+		Convert: capture.ConvertOptions{
+			Input: path, Symfs: f.symfs, Cache: f.cache, MaxStack: defaultMaxStack, Progress: line.converted,
+		},
+		Symbols: f.sources(ctx, line),
+		Profile: o,
+		Named:   line.named,
+	}
 }

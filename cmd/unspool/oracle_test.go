@@ -17,7 +17,6 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
-	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -47,6 +46,8 @@ type walkReader struct {
 	sample perfring.Sample
 	frames []located
 }
+
+func (w *walkReader) WriteSample(sample *perfdata.Walked) error { return sample.Records(w.Write) }
 
 func (w *walkReader) Write(rec []byte) error {
 	if perfring.Record(rec).Type() != perfring.RecordSample {
@@ -88,8 +89,9 @@ func walkRecording(t testing.TB, path string) map[sampleKey]walked {
 		t.Fatalf("%s: no events", path)
 	}
 	format := perfring.NewFormat(&events[0].PerfEventAttr)
-	reader := &walkReader{table: vmas.NewTable(""), format: format.Unwound()}
-	s := capture.NewSession(&format, reader.table, image.NewStore("/proc"), reader, 2048, false)
+	reader := &walkReader{format: format.Unwound()}
+	s := capture.NewSession(capture.Config{Format: &format, Sink: reader, MaxStack: 2048})
+	reader.table = s.Table()
 	samples := make(map[sampleKey]walked)
 	err = r.Ordered(func(rec perfring.Record, _ *perfring.Format, _ uint64) error {
 		ended := s.Stats.Ended

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -42,7 +41,6 @@ type recordFlags struct {
 
 const (
 	defaultStackSize = 32768
-	largestStackSize = 65528 // the kernel's: u16, a multiple of eight
 	defaultMaxStack  = 2048
 	largestMaxStack  = 7000 // what fits a record of 64 KiB beside the kernel's part
 )
@@ -109,7 +107,8 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	}
 	fl.StringVarP(&f.ring, "mmap-pages", "m", f.ring, ring)
 	fl.Float64VarP(&f.duration, "duration", "d", 0, "end after `SECONDS`, and COMMAND with it")
-	fl.IntVar(&f.stackSize, "stack-size", f.stackSize, fmt.Sprintf("copy `BYTES` of each stack, at most %d", largestStackSize))
+	most := fmt.Sprintf("copy `BYTES` of each stack, at most %d", perfring.MaxStackSize)
+	fl.IntVar(&f.stackSize, "stack-size", f.stackSize, most)
 	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "end user stacks after `N` frames")
 	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses")
 	c.RegisterFlagCompletionFunc("event", completeEvents)
@@ -133,8 +132,9 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 		return o, errors.New("-F and -c exclude each other")
 	case !(f.duration >= 0 && f.duration <= 1e8): // not a number, too
 		return o, fmt.Errorf("-d %g: seconds are wanted", f.duration)
-	case f.stackSize < 8 || f.stackSize > largestStackSize || f.stackSize%8 != 0:
-		return o, fmt.Errorf("--stack-size %d: a multiple of 8 up to %d is wanted", f.stackSize, largestStackSize)
+	case f.stackSize < 8 || f.stackSize > perfring.MaxStackSize || f.stackSize%8 != 0:
+		return o, fmt.Errorf("--stack-size %d: a multiple of 8 up to %d is wanted", f.stackSize,
+			perfring.MaxStackSize)
 	case f.maxStack < 1 || f.maxStack > largestMaxStack:
 		return o, fmt.Errorf("--max-stack %d: 1 to %d frames are possible", f.maxStack, largestMaxStack)
 	case f.compress < 0 || f.compress > 22:
@@ -262,9 +262,8 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	// One goroutine does the work. With more processors, each wake-up would wake
 	// another thread to look for some.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	ctx, stop := untilInterrupted()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second one ends unspool itself
 	// Without a handler the runtime would end the process when the reader of
 	// our pipe has gone; ignored, the command would inherit it.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -283,18 +282,6 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 		return out.Started, statusFailure, err
 	}
 	return out.Started, out.ExitStatus, nil
-}
-
-// endingSignals end a recording. A signal that was ignored when unspool
-// began, as nohup does it, stays ignored.
-func endingSignals() []os.Signal {
-	var s []os.Signal
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		if !signal.Ignored(sig) {
-			s = append(s, sig)
-		}
-	}
-	return s
 }
 
 // sumUp tells what a recording or a conversion came to: in words on stderr, unless quiet, and as JSON in the

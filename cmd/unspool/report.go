@@ -7,18 +7,14 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/signal"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"unspool/capture"
 	"unspool/capture/explore"
-	"unspool/capture/export"
-	"unspool/capture/perfdata"
+	"unspool/capture/load"
 	"unspool/capture/profile"
 	"unspool/capture/report"
-	"unspool/capture/symbols"
 )
 
 // reportFlags are the options of report as they are typed.
@@ -154,9 +150,8 @@ func ids(given []int) (ids []uint32, err error) {
 
 // report prints the report. A recording that is damaged is shown up to the damage, which is among its notes.
 func (f *reportFlags) report() error {
-	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
+	ctx, stop := untilInterrupted()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second one ends unspool itself
 	line := newStatusLine(os.Stderr)
 	p, err := f.load(ctx, line)
 	line.clear()
@@ -188,41 +183,10 @@ func (f *reportFlags) report() error {
 
 // load reads the recording, with what the options ask for.
 func (f *reportFlags) load(ctx context.Context, line *statusLine) (*profile.Profile, error) {
-	return loadProfile(ctx, f.File, f.nameFlags, line, profile.Options{
+	return load.Profile(ctx, f.nameFlags.loading(ctx, f.File, line, profile.Options{
 		Lines:  f.inline || f.By == report.Source || f.http != "",
 		Filter: f.filter,
-	})
-}
-
-// loadProfile reads a recording, which it unwinds first where it has raw stacks.
-func loadProfile(ctx context.Context, path string, names nameFlags, line *statusLine, o profile.Options) (*profile.Profile, error) {
-	u, uerr := export.Unwind(ctx, capture.ConvertOptions{
-		Input: path, Symfs: names.symfs, Cache: names.cache, MaxStack: defaultMaxStack, Progress: line.converted,
-	})
-	if u == nil {
-		return nil, uerr
-	}
-	defer u.Close()
-	r, err := perfdata.Open(u.Path)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	defer context.AfterFunc(ctx, r.Stop)()
-	o.Progress = func(uint64) {
-		if read, total := r.Position(); total > 0 {
-			line.named(float64(read) / float64(total))
-		}
-	}
-	p, err := profile.Load(r, symbols.New(names.sources(ctx, line)), o)
-	if errors.Is(err, perfdata.ErrStopped) {
-		err = errors.New("interrupted")
-	}
-	if err == nil && uerr != nil {
-		p.Damage = errors.Join(uerr, p.Damage)
-		p.Problems = append(p.Problems, fmt.Sprintf("what follows is lost: %v", uerr))
-	}
-	return p, err
+	}))
 }
 
 // serve serves the recording until it is interrupted. The URL is printed and no more: in a browser's command

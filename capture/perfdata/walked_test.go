@@ -2,6 +2,7 @@ package perfdata
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func TestEndSurvivesInASample(t *testing.T) {
 			rec := sample(11, 5, 7, 0x1000)
 			le.PutUint16(rec[4:], misc)
 			want := slices.Clone(rec)
-			SetEnd(rec, r)
+			setEnd(rec, r)
 			got := perfring.Record(rec).Misc()
 			if end, ok := End(got); !ok || end != r {
 				t.Errorf("%s in %#x became %s, %v", r, misc, end, ok)
@@ -58,7 +59,7 @@ func TestReadersOfSamplesThatSayTheirEnd(t *testing.T) {
 	var addrs []string
 	for r := range unwind.Reason(unwind.NumReasons) {
 		rec := sample(11, uint64(1e9)+uint64(r), 7, 0x1000+uint64(r))
-		SetEnd(rec, r)
+		setEnd(rec, r)
 		if err := w.Write(rec); err != nil {
 			t.Fatal(err)
 		}
@@ -100,5 +101,30 @@ func TestReadersOfSamplesThatSayTheirEnd(t *testing.T) {
 	}
 	if len(ends) != len(addrs) {
 		t.Errorf("%d samples of %d", len(ends), len(addrs))
+	}
+}
+
+// TestPairEncoding writes and reads the last entry of a pair's callchain.
+func TestPairEncoding(t *testing.T) {
+	for _, end := range []unwind.FrameWalkEnd{unwind.NoFrame, unwind.OffStack, unwind.CopyEnds,
+		unwind.KernelLimit} {
+		for flags := range 4 {
+			for _, reach := range []int{0, 8, 65528, 1<<40 - 8} {
+				p := Pair{End: end, Kernel: flags&1 != 0, Agrees: flags&2 != 0, Reach: reach}
+				w := p.encode()
+				if got := DecodePair(w); !reflect.DeepEqual(got, p) {
+					t.Errorf("%+v, want %+v", got, p)
+				}
+				// Readers of callchains drop zeros at the end, and take large numbers for markers.
+				if w == 0 || w >= perfring.ContextMax {
+					t.Errorf("%+v is %#x", p, w)
+				}
+			}
+		}
+	}
+	for _, w := range []uint64{0, ^uint64(0), perfring.ContextMax} { // of a recording by somebody else
+		if p := DecodePair(w); p.Reach < 0 {
+			t.Errorf("%#x is %+v", w, p)
+		}
 	}
 }

@@ -1,0 +1,40 @@
+package capture
+
+import (
+	"fmt"
+	"slices"
+
+	"unspool/capture/perfdata"
+	"unspool/perfring"
+)
+
+// unwound are the architectures whose stacks can be unwound, as uname -m names them (feature ARCH).
+var unwound = []string{"x86_64", "amd64", "i386", "i486", "i586", "i686"}
+
+// checkArch refuses a recording whose raw stacks are those of another architecture: its registers have other
+// numbers.
+func checkArch(name string, r *perfdata.Reader) error {
+	if !HasStacks(r.Events()) {
+		return nil
+	}
+	arch := r.Text(perfdata.Arch)
+	if arch == "" && hasOtherRegisters(r.Events()) {
+		arch = "another architecture"
+	}
+	if arch == "" || slices.Contains(unwound, arch) {
+		return nil
+	}
+	return fmt.Errorf("%s was recorded on %s: only x86-64 and i386 stacks can be unwound", name, arch)
+}
+
+// hasOtherRegisters says whether samples have general registers that x86 does not have: where a recording was
+// cut, nothing else tells of the architecture. Vector registers are behind these (asm/perf_regs.h).
+func hasOtherRegisters(events []perfring.Attr) bool {
+	const general, vector = 24, 32 // PERF_REG_X86_64_MAX, PERF_REG_X86_XMM0
+	for i := range events {
+		if events[i].PerfEventAttr.Sample_regs_user>>general&(1<<(vector-general)-1) != 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,54 @@
+// Package load reads a recording, whatever it holds: raw stacks are unwound first, into a temporary recording
+// with callchains.
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"unspool/capture"
+	"unspool/capture/perfdata"
+	"unspool/capture/profile"
+	"unspool/capture/symbols"
+)
+
+// Options say which recording is read, and how.
+type Options struct {
+	Convert capture.ConvertOptions // the recording, and how raw stacks are unwound
+	Symbols symbols.Options
+	Profile profile.Options // Progress is for Named
+
+	// Named is called now and then with the share of the recording whose addresses have names.
+	Named func(share float64)
+}
+
+// Profile reads a recording into a profile. One that is damaged yields what came before: its Problems and its
+// Damage say where that is.
+func Profile(ctx context.Context, o Options) (*profile.Profile, error) {
+	u, uerr := Unwind(ctx, o.Convert)
+	if u == nil {
+		return nil, uerr
+	}
+	defer u.Close()
+	r, err := perfdata.Open(u.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	defer context.AfterFunc(ctx, r.Stop)()
+	o.Profile.Progress = func(uint64) {
+		if read, total := r.Position(); total > 0 {
+			o.Named(float64(read) / float64(total))
+		}
+	}
+	p, err := profile.Load(r, symbols.New(o.Symbols), o.Profile)
+	if errors.Is(err, perfdata.ErrStopped) {
+		err = errors.New("interrupted")
+	}
+	if err == nil && uerr != nil {
+		p.Damage = errors.Join(uerr, p.Damage)
+		p.Problems = append(p.Problems, fmt.Sprintf("what follows is lost: %v", uerr))
+	}
+	return p, err
+}
