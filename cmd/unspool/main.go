@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"unspool/capture"
 	"unspool/capture/doctor"
@@ -45,7 +46,7 @@ plain callchains. No byte of a stack is ever written.`,
 	}
 	root.SetVersionTemplate("unspool {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &usageError{c.CommandPath(), err}
+		return &usageError{c.CommandPath(), flagError(err)}
 	})
 	status := 0
 	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), compareCommand(&status), doctorCommand(&status))
@@ -54,6 +55,28 @@ plain callchains. No byte of a stack is ever written.`,
 		return fail(err, statusFailure)
 	}
 	return status
+}
+
+// flagError says of a value that cannot be read which option it was given to and what that takes, instead of
+// what the parser says.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	f := invalid.GetFlag()
+	option := "--" + f.Name
+	if f.Shorthand != "" {
+		option = "-" + f.Shorthand
+	}
+	kind, _ := pflag.UnquoteUsage(f)
+	switch kind {
+	case "": // an option that is on or off
+		kind = "value"
+	case "N":
+		kind = "number"
+	}
+	return fmt.Errorf("%s: invalid %s %q", option, kind, invalid.GetValue())
 }
 
 // A usageError is about the command line rather than about what it asks for.

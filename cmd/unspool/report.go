@@ -54,10 +54,9 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
   unspool report --comm 'cc1*' --inline --percent-limit 0.5
   unspool report --http
   unspool report --json | jq -r '.events[0].functions[] | "\(.self) \(.name)"'`,
-		Args: cobra.MaximumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if args = f.address(args); len(args) > 1 {
-				return &usageError{"unspool report", fmt.Errorf("one recording at a time: what is %q?", args[1])}
+				return &usageError{"unspool report", fmt.Errorf("unexpected argument %q: report reads one recording", args[1])}
 			}
 			f.File = "perf.data"
 			if len(args) > 0 {
@@ -115,11 +114,11 @@ func (f *reportFlags) check(c *cobra.Command) (err error) {
 	given := c.Flags().Changed
 	switch {
 	case f.json && given("top"), f.json && given("percent-limit"):
-		return errors.New("--json holds everything: --top and --percent-limit are for text")
+		return errors.New("--top and --percent-limit cannot be used with --json, which writes everything")
 	case f.PercentLimit < 0 || f.PercentLimit > 100 || math.IsNaN(f.PercentLimit):
-		return fmt.Errorf("--percent-limit %v: 0 to 100 are possible", f.PercentLimit)
+		return fmt.Errorf("--percent-limit %v: must be 0 to 100", f.PercentLimit)
 	case f.Top < 0:
-		return fmt.Errorf("--top %d: not a number of functions", f.Top)
+		return fmt.Errorf("--top %d: must not be negative", f.Top)
 	}
 	// For report, zero stands for the default.
 	if f.PercentLimit == 0 {
@@ -145,7 +144,7 @@ func (f *reportFlags) check(c *cobra.Command) (err error) {
 func ids(given []int) (ids []uint32, err error) {
 	for _, id := range given {
 		if id < 0 || id > math.MaxInt32 {
-			return nil, fmt.Errorf("%d: there is no such number", id)
+			return nil, fmt.Errorf("%d: must be 0 to %d", id, math.MaxInt32)
 		}
 		ids = append(ids, uint32(id))
 	}
@@ -220,7 +219,7 @@ func loadProfile(ctx context.Context, path string, names nameFlags, line *status
 	}
 	if err == nil && uerr != nil {
 		p.Damage = errors.Join(uerr, p.Damage)
-		p.Problems = append(p.Problems, fmt.Sprintf("what follows is lost: %v", uerr))
+		p.Problems = append(p.Problems, fmt.Sprintf("the rest of the recording is lost: %v", uerr))
 	}
 	return p, err
 }
@@ -229,7 +228,7 @@ func loadProfile(ctx context.Context, path string, names nameFlags, line *status
 func (f *reportFlags) serve(ctx context.Context, p *profile.Profile) error {
 	return explore.Serve(ctx, p, explore.Options{
 		Symbols: f.nameFlags.sources(ctx, nil), Addr: f.http,
-		Ready:   func(url string) { fmt.Printf("%s shows %s; Ctrl-C ends it\n", url, f.File) },
+		Ready:   func(url string) { fmt.Printf("%s shows %s; press Ctrl-C to stop\n", url, f.File) },
 		Problem: func(text string) { fmt.Fprintf(os.Stderr, "unspool: %s\n", text) },
 	})
 }

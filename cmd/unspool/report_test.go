@@ -439,7 +439,8 @@ func TestReportOptionsAreChecked(t *testing.T) {
 		{[]string{"--comm", "[a"}, "not closed"},
 		{[]string{"--pid", "-4"}, "--pid -4"},
 		{[]string{"--tid", "4294967296"}, "--tid 4294967296"},
-		{[]string{"--json", "--top", "3"}, "--json holds everything"},
+		{[]string{"--json", "--top", "3"}, "cannot be used with --json, which writes everything"},
+		{[]string{"a", "b"}, `unexpected argument "b"`},
 		{[]string{"nowhere.data"}, "nowhere.data"},
 	} {
 		unspool(t, t.TempDir(), append([]string{"report"}, c.args...)...).fails(t, statusFailure, regexp.QuoteMeta(c.says))
