@@ -17,12 +17,22 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # ./... leaves out directories named testdata. Tests run a package at a time: those
 # that count lost records want the machine to themselves.
 PACKAGES := ./... ./testdata/programs ./testdata/browser
+# A module of its own: programs that only tests start, with the packages that only they import.
+READERS  := testdata/readers
 SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './testdata/*' 2>/dev/null) go.mod go.sum
 
 # No frame pointers, no debug information, and no tail calls, which would drop
 # frames that a reader of the call tree expects.
 DEMO_FLAGS := -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -pthread -Wall -Wextra
 DEMO_PARTS := $(patsubst testdata/demo/%,dist/demo/%.o,$(wildcard testdata/demo/*.c testdata/demo/*.cc))
+
+# The tests of both modules with these options, also those of the second when some of the first fail.
+define test_modules
+{ status=0; \
+	$(GO) test $(1) $(PACKAGES) || status=$$?; \
+	$(GO) test -C $(READERS) $(1) ./... || status=$$?; \
+	exit $$status; } 2>&1
+endef
 
 .PHONY: build demo test race fuzz bench bench-stacks install clean help
 
@@ -58,12 +68,14 @@ test: bin/unspool ## install what the tests need, then gofmt, vet, staticcheck a
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change: $$unformatted"; exit 1; fi
 	$(GO) vet $(PACKAGES)
+	$(GO) vet -C $(READERS) ./...
 	$(GO) run $(STATICCHECK) $(PACKAGES)
-	$(GO) test -count=1 -p 1 -v $(PACKAGES) 2>&1 | tee dist/test.log | awk -f .ci/digest.awk
+	cd $(READERS) && $(GO) run $(STATICCHECK) ./...
+	$(call test_modules,-count=1 -p 1 -v) | tee dist/test.log | awk -f .ci/digest.awk
 
 race: ## all tests with the race detector, the longest ones shortened
 	@mkdir -p dist
-	$(GO) test -count=1 -p 1 -v -race -short $(PACKAGES) 2>&1 | tee dist/race.log | awk -f .ci/digest.awk
+	$(call test_modules,-count=1 -p 1 -v -race -short) | tee dist/race.log | awk -f .ci/digest.awk
 
 fuzz: ## run every fuzz target for FUZZTIME=30s
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | \
