@@ -12,7 +12,8 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 FUZZTIME ?= 30s
 # What `make demo` records, in seconds.
 DEMO_SECONDS ?= 3
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCILINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # ./... leaves out directories named testdata. Tests run a package at a time: those
 # that count lost records want the machine to themselves.
@@ -34,7 +35,7 @@ define test_modules
 	exit $$status; } 2>&1
 endef
 
-.PHONY: build demo test race fuzz bench bench-stacks install clean help
+.PHONY: build demo test race lint fuzz bench bench-stacks install clean help
 
 build: bin/unspool ## build bin/unspool (the default)
 
@@ -76,6 +77,11 @@ test: bin/unspool ## install what the tests need, then gofmt, vet, staticcheck a
 race: ## all tests with the race detector, the longest ones shortened
 	@mkdir -p dist
 	$(call test_modules,-count=1 -p 1 -v -race -short) | tee dist/race.log | awk -f .ci/digest.awk
+
+# Building golangci-lint takes some minutes of processor time, once. Its configuration says why each linter is there.
+lint: ## golangci-lint with the linters of .ci/golangci.yml
+	$(GO) run $(GOLANGCILINT) run -c .ci/golangci.yml $(PACKAGES)
+	cd $(READERS) && $(GO) run $(GOLANGCILINT) run -c $(CURDIR)/.ci/golangci.yml ./...
 
 fuzz: ## run every fuzz target for FUZZTIME=30s
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | \
