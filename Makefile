@@ -20,7 +20,8 @@ GOLANGCILINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PACKAGES := ./... ./testdata/programs ./testdata/browser
 # A module of its own: programs that only tests start, with the packages that only they import.
 READERS  := testdata/readers
-SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './testdata/*' 2>/dev/null) go.mod go.sum
+SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './testdata/*' 2>/dev/null) go.mod go.sum \
+	$(wildcard cmd/unspool/manual/* capture/*/page/*)
 
 # No frame pointers, no debug information, and no tail calls, which would drop
 # frames that a reader of the call tree expects.
@@ -35,13 +36,17 @@ define test_modules
 	exit $$status; } 2>&1
 endef
 
-.PHONY: build demo test race lint fuzz bench bench-stacks install clean help
+.PHONY: build demo test race lint fuzz bench bench-stacks install clean help FORCE
 
 build: bin/unspool ## build bin/unspool (the default)
 
-# A new commit changes the version, hence the second prerequisite.
-bin/unspool: $(SOURCES) $(wildcard .git/logs/HEAD)
+bin/unspool: $(SOURCES) dist/version
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $@ ./cmd/unspool
+
+# Changes when a commit or a tag changes the version.
+dist/version: FORCE
+	@mkdir -p $(@D)
+	@echo '$(VERSION)' | cmp -s - $@ || echo '$(VERSION)' >$@
 
 demo: bin/unspool ## record a sample workload for DEMO_SECONDS=3 seconds and print its call tree
 	@CC='$(CC)' CXX='$(CXX)' .ci/setup demo
@@ -96,10 +101,11 @@ bench: ## measure the speed of walks, convert and record on real programs, which
 bench-stacks: ## record real programs, which it installs, and write bench/STACKS.md
 	$(GO) run ./bench/stacks -o bench/STACKS.md
 
-install: bin/unspool ## install the binary and shell completions below PREFIX=/usr/local (and DESTDIR=)
+install: bin/unspool ## install the binary, manual pages and shell completions below PREFIX=/usr/local (and DESTDIR=)
 	install -D -m 755 bin/unspool '$(DESTDIR)$(PREFIX)/bin/unspool'
-	install -d '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' \
+	install -d '$(DESTDIR)$(PREFIX)/share/man/man1' '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' \
 		'$(DESTDIR)$(PREFIX)/share/zsh/site-functions' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d'
+	bin/unspool man '$(DESTDIR)$(PREFIX)/share/man/man1'
 	bin/unspool completion bash >'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/unspool'
 	bin/unspool completion zsh >'$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_unspool'
 	bin/unspool completion fish >'$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/unspool.fish'

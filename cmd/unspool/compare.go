@@ -76,7 +76,7 @@ Nothing is kept of the samples but what is printed.`,
 	}
 	f.addRecording(c)
 	fl := c.Flags()
-	fl.BoolVar(&f.json, "json", false, "print everything as JSON")
+	fl.BoolVar(&f.json, "json", false, "print everything as JSON: see 'unspool help json'")
 	fl.StringVar(&f.html, "html", "", "write a page with both flame graphs to `FILE`")
 	fl.StringArrayVar(&f.failUnder, "fail-under", nil, "exit with status 1 when `CLASS=PERCENT` is not reached; classes are the keys of --json")
 	f.nameFlags.add(c)

@@ -29,7 +29,7 @@ func main() {
 // run is main with the exit status as its result.
 func run(args []string) int {
 	root := &cobra.Command{
-		Use:   "unspool",
+		Use:   "unspool COMMAND",
 		Short: "Profile programs without frame pointers, with stacks that can be trusted",
 		Long: `unspool samples running programs, unwinds a copy of each sample's stack by the
 DWARF tables that every distribution ships, and writes a perf.data file with
@@ -43,6 +43,8 @@ plain callchains. No byte of a stack is ever written.`,
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+
+		DisableFlagsInUseLine: true,
 	}
 	root.SetVersionTemplate("unspool {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -50,6 +52,7 @@ plain callchains. No byte of a stack is ever written.`,
 	})
 	status := 0
 	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), compareCommand(&status), doctorCommand(&status))
+	root.AddCommand(jsonTopic(), manCommand())
 	root.SetArgs(args)
 	if err := root.Execute(); err != nil {
 		return fail(err, statusFailure)

@@ -83,7 +83,7 @@ recording and leaves a complete file.`,
 	fl.Lookup("compress").NoOptDefVal = "1"
 	f.exportFlags.add(c)
 	f.names.addShorten(c)
-	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout")
+	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout: see 'unspool help json'")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
 	return c

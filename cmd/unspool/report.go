@@ -82,7 +82,7 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 	f.nameFlags.add(c)
 	fl.StringVar(&f.http, "http", "", "serve pprof's web interface at `ADDR`, --http alone on a free port of localhost")
 	fl.Lookup("http").NoOptDefVal = anyAddress
-	fl.BoolVar(&f.json, "json", false, "write JSON, with all functions and the whole call tree")
+	fl.BoolVar(&f.json, "json", false, "write JSON, with all functions and the whole call tree: see 'unspool help json'")
 	fl.BoolVar(&f.noPager, "no-pager", false, "write to the terminal, however long it is")
 	c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(report.ByNames(), cobra.ShellCompDirectiveNoFileComp))
 	for _, name := range []string{"percent-limit", "top", "comm", "pid", "tid"} {

@@ -47,7 +47,7 @@ func halvesRecording(t *testing.T) string {
 	return halves.path
 }
 
-// reported is what report --json writes. What is in it is in the README.
+// reported is what report --json writes. 'unspool help json' says what is in it.
 type reported struct {
 	Version int
 	Header  struct {
