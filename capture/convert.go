@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
@@ -22,8 +23,9 @@ import (
 
 // ConvertOptions say which recording is converted, and how.
 type ConvertOptions struct {
-	Input  string // perf.data with raw stacks, "-" for standard input
-	Output string // file, "-" for stdout
+	Input  string        // perf.data with raw stacks, "-" for standard input
+	Output string        // file, "-" for stdout
+	Place  *output.Place // what Output leads to, where it has been found already
 
 	Symfs    string // directory below which files are looked for first
 	Cache    string // perf's build-ID cache; empty: ~/.debug
@@ -47,6 +49,15 @@ type ConvertOptions struct {
 func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
 	out.Trouble = newTrouble()
 	if err := o.Check(); err != nil {
+		return out, err
+	}
+	if o.Place == nil {
+		if o.Place, err = output.Find(o.Output); err != nil {
+			return out, err
+		}
+		defer o.Place.Close()
+	}
+	if err := o.checkOutput(); err != nil {
 		return out, err
 	}
 	r, err := openInput(ctx, o.Input)
@@ -91,7 +102,7 @@ func openInput(ctx context.Context, path string) (*perfdata.Reader, error) {
 	}
 }
 
-// Check refuses files that are not there, and to write what is being read.
+// Check refuses files that are not there.
 func (o *ConvertOptions) Check() error {
 	if o.Symfs != "" {
 		if st, err := os.Stat(o.Symfs); err != nil {
@@ -100,23 +111,15 @@ func (o *ConvertOptions) Check() error {
 			return &fs.PathError{Op: "open", Path: o.Symfs, Err: unix.ENOTDIR}
 		}
 	}
-	if o.Input == "-" || o.Output == "-" {
-		return nil
-	}
-	in, err := os.Stat(o.Input)
-	if err != nil || !in.Mode().IsRegular() {
-		return nil
-	}
-	if out, err := os.Stat(o.Output); err == nil && os.SameFile(in, out) {
-		return fmt.Errorf("%s: input and output are the same file", o.Output)
-	}
-	// A file in the output's place is kept as .old.
-	if old, err := os.Stat(o.Output + ".old"); err == nil && os.SameFile(in, old) {
-		if _, err := os.Stat(o.Output); err == nil {
-			return fmt.Errorf("%s exists, and would take the place of the input as %s.old", o.Output, o.Output)
-		}
-	}
 	return nil
+}
+
+// checkOutput refuses to write what is being read.
+func (o *ConvertOptions) checkOutput() error {
+	if err := o.Place.CheckInput(o.Input); err != nil {
+		return err
+	}
+	return o.Place.CheckOld(o.Input)
 }
 
 // A conversion is what a recording goes through: one lane in the goroutine of
@@ -149,13 +152,13 @@ func (c *conversion) begin() (err error) {
 	events := c.reader.Events()
 	c.events = len(events)
 	c.writer, err = perfdata.Create(perfdata.Options{
-		Path: c.Output, Events: events, Features: c.reader.Features(), Compress: c.Compress,
+		Path: c.Output, Place: c.Place, Events: events, Features: c.reader.Features(), Compress: c.Compress,
 	})
 	if err != nil {
 		return err
 	}
 	c.out.Started = true
-	c.passOn = c.Output == "-" || c.reader.Pipe()
+	c.passOn = c.Place.Stream() || c.reader.Pipe()
 	for _, id := range c.reader.BuildIDs() {
 		c.writer.BuildID(id.Path, id.ID, id.Kernel)
 	}

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
@@ -33,10 +34,11 @@ type Options struct {
 
 	CommandStdout *os.File // nil: our own
 
-	Output      string   // file, "-" for stdout
-	Compress    int      // zstd level, 0 for none
-	CommandLine []string // of unspool, for the file's header
-	Version     string   // likewise
+	Output      string        // file, "-" for stdout
+	Place       *output.Place // what Output leads to, where it has been found already
+	Compress    int           // zstd level, 0 for none
+	CommandLine []string      // of unspool, for the file's header
+	Version     string        // likewise
 
 	// Note is told what was done otherwise than asked, in words.
 	Note func(string)
@@ -137,7 +139,8 @@ func (r *recording) open() error {
 		events = append(events, a.WithBuildIDs())
 	}
 	r.writer, err = perfdata.Create(perfdata.Options{
-		Path: r.Output, Events: events, CommandLine: r.CommandLine, Version: r.Version, Compress: r.Compress,
+		Path: r.Output, Place: r.Place, Events: events,
+		CommandLine: r.CommandLine, Version: r.Version, Compress: r.Compress,
 	})
 	if err != nil {
 		r.source.Close()

@@ -65,5 +65,5 @@ func printable(r rune) rune {
 func (m messages) ReadLine(string) (string, error)              { return "", io.EOF }
 func (m messages) Print(...any)                                 {}
 func (m messages) IsTerminal() bool                             { return false }
-func (m messages) WantBrowser() bool                            { return m.Browser }
+func (m messages) WantBrowser() bool                            { return false }
 func (m messages) SetAutoComplete(complete func(string) string) {}

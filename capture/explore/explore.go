@@ -1,7 +1,14 @@
-// Package explore serves a profile in pprof's own web interface: flame graph, graph (which needs Graphviz), top, source, disassembly.
+// Package explore serves a profile in pprof's own web interface: flame graph, graph (which needs Graphviz),
+// top, source, disassembly.
 //
-// Nobody but this machine is served unless the address says otherwise, and a page of another site gets nothing, by whatever name it reaches us. pprof's settings are read,
-// but not written.
+// Nobody but this machine is served unless the address says otherwise, and of its users those who know the
+// URL: it has a random token, which a cookie takes the place of. The URL is handed to the caller to be
+// printed; no browser is opened, as its command line would show the token to every user. A page of another
+// site gets nothing, by whatever name it reaches us.
+//
+// The profiled program decides which files its debugging information names. Source and machine code are shown
+// of regular files that the owner of the program may read, by copies that were made of them (see sources.go),
+// and Options.Drop takes root's rights from what makes the pages. pprof's settings are read, but not written.
 package explore
 
 import (
@@ -14,6 +21,7 @@ import (
 	"time"
 
 	"github.com/google/pprof/driver"
+	proto "github.com/google/pprof/profile"
 
 	"unspool/capture/pprof"
 	"unspool/capture/profile"
@@ -24,12 +32,16 @@ import (
 type Options struct {
 	Symbols symbols.Options  // where the files of images are
 	Addr    string           // host and port, either of which may be missing: "" is a free port of localhost
-	Browser bool             // open a browser
-	Ready   func(url string) // called when there is something to see
-	Problem func(string)     // called with what goes wrong with a page
+	Ready   func(url string) // called when there is something to see, with the token in the URL
+	Problem func(string)     // called with what goes wrong with a page, or is not shown
+
+	// Drop is called once the address is listened at, before anything is made or served; DropRoot is meant
+	// for it. It changes the process. Its error is Serve's. Nil for nothing.
+	Drop func() error
 }
 
-// Serve serves p until ctx is done, which is no error. One profile can be served at a time: pprof's settings are the process's.
+// Serve serves p until ctx is done, which is no error. One profile can be served at a time: pprof's settings
+// are the process's.
 func Serve(ctx context.Context, p *profile.Profile, o Options) error {
 	converted, err := pprof.Convert(p)
 	if err != nil {
@@ -41,23 +53,46 @@ func Serve(ctx context.Context, p *profile.Profile, o Options) error {
 		return err
 	}
 	defer listener.Close()
+	if o.Drop != nil {
+		if err := o.Drop(); err != nil {
+			return err
+		}
+	}
 	bound := listener.Addr().(*net.TCPAddr)
 	at := net.JoinHostPort(host, strconv.Itoa(bound.Port))
-	args := []string{"-http=" + at, "-symbolize=none", "profile"}
-	if !o.Browser {
-		args = append([]string{"-no_browser"}, args...)
+	gate := newGate(bound.Port)
+	return makePages(ctx, converted, at, o, func(pages map[string]http.Handler) error {
+		if o.Ready != nil {
+			o.Ready(gate.url(at))
+		}
+		return listen(ctx, listener, foreign(bound.IP.IsLoopback(), gate.guard(handler(pages))))
+	})
+}
+
+// makePages has pprof make its pages of p, and calls serve with them.
+func makePages(
+	ctx context.Context, p *proto.Profile, at string, o Options, serve func(map[string]http.Handler) error,
+) error {
+	ui := messages{o}
+	problem := func(text string) { ui.PrintErr(text) }
+	objects := newObjects(ctx, p, o.Symbols, problem)
+	sources := newSources(p, objects, problem)
+	defer sources.close()
+	args := append(sources.arguments(), "-no_browser", "-http="+at, "-symbolize=none", "profile")
+	run := func(objects driver.ObjTool, then func(map[string]http.Handler) error) error {
+		return driver.PProf(&driver.Options{
+			Flagset: newFlags(args), Fetch: fetched{p}, Obj: objects, UI: ui,
+			HTTPServer: func(made *driver.HTTPServerArgs) error { return then(made.Handlers) },
+		})
 	}
-	return driver.PProf(&driver.Options{
-		Flagset: newFlags(args),
-		Fetch:   fetched{converted},
-		Obj:     newObjects(ctx, converted, o.Symbols),
-		UI:      messages{o},
-		HTTPServer: func(args *driver.HTTPServerArgs) error {
-			if o.Ready != nil {
-				o.Ready("http://" + at)
-			}
-			return listen(ctx, listener, handler(args.Handlers, bound.IP.IsLoopback()))
-		},
+	// The page with source has a profile of its own; pprof keeps a copy of what it is given.
+	restore := sources.maskAll(p)
+	return run(sourceObjects{objects, sources}, func(masked map[string]http.Handler) error {
+		restore()
+		return run(objects, func(pages map[string]http.Handler) error {
+			pages["/source"] = sources.page(masked["/source"])
+			return serve(pages)
+		})
 	})
 }
 
@@ -80,7 +115,7 @@ func split(addr string) (host, port string) {
 }
 
 // handler serves pprof's pages below /ui/.
-func handler(pages map[string]http.Handler, loopback bool) http.Handler {
+func handler(pages map[string]http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for path, page := range pages {
 		switch path {
@@ -94,8 +129,13 @@ func handler(pages map[string]http.Handler, loopback bool) http.Handler {
 		mux.Handle("/ui"+path, http.StripPrefix("/ui", page))
 	}
 	mux.Handle("/{$}", http.RedirectHandler("/ui/", http.StatusTemporaryRedirect))
+	return mux
+}
+
+// foreign turns away, from what is served to this machine, whoever asks for another host.
+func foreign(loopback bool, pages http.Handler) http.Handler {
 	if !loopback {
-		return mux
+		return pages
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A site whose name leads to this machine could have a browser read the profile to it.
@@ -103,11 +143,12 @@ func handler(pages map[string]http.Handler, loopback bool) http.Handler {
 			http.Error(w, "this profile is served to this machine only", http.StatusForbidden)
 			return
 		}
-		mux.ServeHTTP(w, r)
+		pages.ServeHTTP(w, r)
 	})
 }
 
-// isLoopback says whether a request's host, with or without a port, is this machine by a name that nobody else can give.
+// isLoopback says whether a request's host, with or without a port, is this machine by a name that nobody
+// else can give.
 func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

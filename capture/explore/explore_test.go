@@ -8,12 +8,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,10 +43,17 @@ func run(t *testing.T, name string, args ...string) {
 func record(t *testing.T) *profile.Profile {
 	t.Helper()
 	dir := t.TempDir()
-	library, program, data := filepath.Join(dir, "libspin.so"), filepath.Join(dir, "program"), filepath.Join(dir, "perf.data")
+	library, program := filepath.Join(dir, "libspin.so"), filepath.Join(dir, "program")
 	flags := []string{"-g", "-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"}
 	run(t, "gcc", append(flags, "-shared", "-fPIC", "-o", library, "../pprof/testdata/library.c")...)
 	run(t, "g++", append(flags, "-o", program, "../pprof/testdata/main.cc", library)...)
+	return recorded(t, program)
+}
+
+// recorded records a program, and loads that.
+func recorded(t *testing.T, program string) *profile.Profile {
+	t.Helper()
+	data := filepath.Join(t.TempDir(), "perf.data")
 	run(t, "perf", "record", "-q", "-g", "-F", "1999", "--buildid-mmap", "-e", "cpu-clock", "-o", data, "--", program)
 	r, err := perfdata.Open(data)
 	if err != nil {
@@ -57,16 +67,41 @@ func record(t *testing.T) *profile.Profile {
 	return p
 }
 
-// serve serves p until the test ends, or stop is called, and returns where.
-func serve(t *testing.T, p *profile.Profile, o Options) (base string, stop func()) {
+// site is what is served to one browser.
+type site struct {
+	url      string // as told, with the token
+	base     string
+	client   *http.Client
+	problems func() []string
+	stop     func()
+}
+
+// serve serves p until the test ends, or stop is called.
+func serve(t *testing.T, p *profile.Profile, o Options) *site {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	o.Ready = func(url string) { ready <- url }
-	o.Problem = func(text string) { t.Logf("problem: %s", text) }
+	var mu sync.Mutex
+	var problems []string
+	o.Problem = func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		problems = append(problems, text)
+	}
 	go func() { ended <- Serve(ctx, p, o) }()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{client: &http.Client{Jar: jar}}
+	s.problems = func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(problems)
+	}
 	done := false
-	stop = func() {
+	s.stop = func() {
 		if done {
 			return
 		}
@@ -81,24 +116,53 @@ func serve(t *testing.T, p *profile.Profile, o Options) (base string, stop func(
 			t.Error("did not end")
 		}
 	}
-	t.Cleanup(stop)
+	t.Cleanup(func() {
+		s.stop()
+		for _, text := range s.problems() {
+			t.Logf("problem: %s", text)
+		}
+	})
 	select {
-	case base = <-ready:
+	case s.url = <-ready:
 	case err := <-ended:
 		done = true
 		t.Fatalf("ended before it began: %v", err)
 	}
-	return base, stop
+	s.base, _, _ = strings.Cut(s.url, "/?token=")
+	if status, body := s.get(t, strings.TrimPrefix(s.url, s.base), ""); status != 200 {
+		t.Fatalf("the URL that was told: status %d: %.300s", status, body)
+	}
+	return s
 }
 
-func get(t *testing.T, url, host string) (status int, body string) {
+// cookie is the one that the server has set.
+func (s *site) cookie(t *testing.T) *http.Cookie {
 	t.Helper()
-	req, err := http.NewRequest("GET", url, nil)
+	at, err := url.Parse(s.base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Host = host
-	resp, err := http.DefaultClient.Do(req)
+	all := s.client.Jar.Cookies(at)
+	if len(all) != 1 {
+		t.Fatalf("cookies %v", all)
+	}
+	return all[0]
+}
+
+// get asks for a page by its path, of a host that may be called something else.
+func (s *site) get(t *testing.T, page, host string) (status int, body string) {
+	t.Helper()
+	req, err := http.NewRequest("GET", s.base+page, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := s.client
+	if host != "" {
+		// A client has cookies for the host that it asks for, but one who plans evil sends any.
+		req.Host, client = host, http.DefaultClient
+		req.AddCookie(s.cookie(t))
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,9 +177,11 @@ func get(t *testing.T, url, host string) (status int, body string) {
 func TestPages(t *testing.T) {
 	settings := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", settings)
-	base, stop := serve(t, record(t), Options{})
-	if host, _, _ := net.SplitHostPort(strings.TrimPrefix(base, "http://")); host != "localhost" {
-		t.Errorf("served at %s", base)
+	t.Setenv("TMPDIR", t.TempDir())
+	p := record(t)
+	s := serve(t, p, Options{})
+	if host, _, _ := net.SplitHostPort(strings.TrimPrefix(s.base, "http://")); host != "localhost" {
+		t.Errorf("served at %s", s.base)
 	}
 	for _, c := range []struct {
 		page   string
@@ -135,7 +201,7 @@ func TestPages(t *testing.T) {
 		{"/ui/nothing", 404, nil},
 		{"/debug/pprof/", 404, nil},
 	} {
-		status, body := get(t, base+c.page, "")
+		status, body := s.get(t, c.page, "")
 		if status != c.status {
 			t.Errorf("%s: status %d: %.300s", c.page, status, body)
 		}
@@ -152,23 +218,36 @@ func TestPages(t *testing.T) {
 			"/ui/source?f=library_spin":                `(?s)sink = sink &#43; i; .* 1[0-9a-f]+: +add [^\n]*library.c:5<`,
 			"/ui/disasm?f=library_spin":                `ROUTINE =+ library_spin\n(?s).* +[1-9][0-9.]*ms +[0-9.]+ms +1[0-9a-f]+: add `,
 		} {
-			if _, body := get(t, base+page, ""); !regexp.MustCompile(code).MatchString(body) {
+			if _, body := s.get(t, page, ""); !regexp.MustCompile(code).MatchString(body) {
 				t.Errorf("%s: without %s: %s", page, code, excerpt(body))
 			}
 		}
 	})
 	t.Run("graph", func(t *testing.T) {
 		run(t, "dot", "-V")
-		if status, body := get(t, base+"/ui/graph", ""); status != 200 || !strings.Contains(body, "<svg") || !strings.Contains(body, "library_spin") {
+		if status, body := s.get(t, "/ui/graph", ""); status != 200 || !strings.Contains(body, "<svg") || !strings.Contains(body, "library_spin") {
 			t.Errorf("status %d: %s", status, excerpt(body))
 		}
 	})
 	if found, _ := filepath.Glob(filepath.Join(settings, "*")); found != nil {
 		t.Errorf("written: %v", found)
 	}
-	stop()
-	if _, err := http.Get(base); err == nil {
+	private, _ := filepath.Glob(filepath.Join(os.TempDir(), "unspool-source*"))
+	if len(private) != 1 {
+		t.Fatalf("copies are in %v", private)
+	}
+	if info, err := os.Stat(private[0]); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory of the copies: %v, %v", info.Mode(), err)
+	}
+	s.stop()
+	if _, err := http.Get(s.base); err == nil {
 		t.Error("served after the end")
+	}
+	if _, err := os.Stat(private[0]); err == nil {
+		t.Error("the copies were left behind")
+	}
+	if told := s.problems(); len(told) > 0 {
+		t.Errorf("told %q", told)
 	}
 }
 
@@ -176,8 +255,8 @@ func TestPages(t *testing.T) {
 func TestWithoutDisassembler(t *testing.T) {
 	p := record(t)
 	t.Setenv("PATH", t.TempDir())
-	base, _ := serve(t, p, Options{})
-	if status, body := get(t, base+"/ui/source?f=library_spin", ""); status != 200 || !strings.Contains(body, "sink = sink &#43; i;") {
+	s := serve(t, p, Options{})
+	if status, body := s.get(t, "/ui/source?f=library_spin", ""); status != 200 || !strings.Contains(body, "sink = sink &#43; i;") {
 		t.Errorf("status %d: %s", status, excerpt(body))
 	}
 }
@@ -190,8 +269,8 @@ func TestAnotherBuild(t *testing.T) {
 			p.Images[i].BuildID[0]++
 		}
 	}
-	base, _ := serve(t, p, Options{})
-	if status, body := get(t, base+"/ui/source?f=library_spin", ""); status != 200 || !strings.Contains(body, "sink = sink &#43; i;") || regexp.MustCompile(`1[0-9a-f]+: +add`).MatchString(body) {
+	s := serve(t, p, Options{})
+	if status, body := s.get(t, "/ui/source?f=library_spin", ""); status != 200 || !strings.Contains(body, "sink = sink &#43; i;") || regexp.MustCompile(`1[0-9a-f]+: +add`).MatchString(body) {
 		t.Errorf("status %d: %s", status, excerpt(body))
 	}
 }
@@ -219,9 +298,9 @@ func TestLongLines(t *testing.T) {
 
 // TestForeignHosts asks as a browser does for a page whose name was made to lead here.
 func TestForeignHosts(t *testing.T) {
-	base, _ := serve(t, small, Options{Addr: "127.0.0.1"})
+	s := serve(t, small, Options{Addr: "127.0.0.1"})
 	for host, want := range map[string]int{"": 200, "localhost:99": 200, "127.0.0.1": 200, "[::1]:1": 200, "LOCALHOST": 200, "evil.example": 403, "evil.example:80": 403, "127.0.0.1.evil.example": 403, "10.1.2.3": 403} {
-		if status, _ := get(t, base+"/ui/top", host); status != want {
+		if status, _ := s.get(t, "/ui/top", host); status != want {
 			t.Errorf("host %q: %d", host, status)
 		}
 	}

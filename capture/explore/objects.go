@@ -11,12 +11,14 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/google/pprof/driver"
 	proto "github.com/google/pprof/profile"
+	"golang.org/x/sys/unix"
 
 	"unspool/capture/symbols"
 	"unspool/capture/symbols/srcline"
@@ -26,23 +28,32 @@ import (
 // are from: the recorded builds, with their debug files. Where there is no file, or no objdump, pprof lists the source by the lines of the profile alone.
 type objects struct {
 	ctx      context.Context
+	problem  func(string)
 	mappings []*proto.Mapping
 
 	mu      sync.Mutex // pages are made side by side, and a Symbolizer is for one at a time
 	symbols *symbols.Symbolizer
 	opened  map[string]*object // by file; nil for those that are not to be had
+	owned   map[build][]owner
 }
+
+// build is a mapping's file, and its build ID in hexadecimal.
+type build struct{ file, id string }
 
 // object is an image that code is shown of.
 type object struct {
-	of    *objects
-	image *symbols.Image
-	bias  uint64 // added to virtual addresses
-	lines map[uint64][]driver.Frame
+	of     *objects
+	image  *symbols.Image
+	owners []owner
+	bias   uint64 // added to virtual addresses
+	lines  map[uint64][]driver.Frame
 }
 
-func newObjects(ctx context.Context, p *proto.Profile, o symbols.Options) *objects {
-	return &objects{ctx: ctx, mappings: p.Mapping, symbols: symbols.New(o), opened: make(map[string]*object)}
+func newObjects(ctx context.Context, p *proto.Profile, o symbols.Options, problem func(string)) *objects {
+	return &objects{
+		ctx: ctx, problem: problem, mappings: p.Mapping, symbols: symbols.New(o),
+		opened: make(map[string]*object), owned: make(map[build][]owner),
+	}
 }
 
 func (o *objects) Open(file string, _, _, _ uint64, _ string) (driver.ObjFile, error) {
@@ -73,26 +84,88 @@ func (o *objects) open(file string) *object {
 			return nil // pprof would take one build for the other
 		}
 	}
-	if first == nil || !symbols.IsFile(file) || disassembler() == "" {
+	if first == nil || disassembler() == "" {
 		return nil
 	}
-	id, err := hex.DecodeString(first.BuildID)
+	im := o.image(build{file, first.BuildID})
+	if im == nil {
+		return nil
+	}
+	owners := o.ownersOf(build{file, first.BuildID})
+	code, err := openImage(im, owners)
 	if err != nil {
+		if errors.As(err, &refused{}) || errors.Is(err, fs.ErrPermission) {
+			o.problem(fmt.Sprintf("%s: no machine code: %s", file, words(err)))
+		}
 		return nil
 	}
-	im := o.symbols.Image(file, id)
+	code.Close()
 	if im.Table() == nil {
 		return nil
 	}
 	for _, s := range im.Code() {
 		if intoPage := s.Offset % page; s.Offset-intoPage == first.Offset {
-			return &object{o, im, first.Start - (s.Addr - intoPage), make(map[uint64][]driver.Frame)}
+			return &object{o, im, owners, first.Start - (s.Addr - intoPage), make(map[uint64][]driver.Frame)}
 		}
 	}
 	return nil
 }
 
 const page = 4096
+
+// image returns the image of a build, nil for what is no file.
+func (o *objects) image(b build) *symbols.Image {
+	id, err := hex.DecodeString(b.id)
+	if err != nil || !symbols.IsFile(b.file) {
+		return nil
+	}
+	return o.symbols.Image(b.file, id)
+}
+
+// owners are who owns the image of a mapping.
+func (o *objects) owners(m *proto.Mapping) []owner {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ownersOf(build{m.File, m.BuildID})
+}
+
+func (o *objects) ownersOf(b build) []owner {
+	found, ok := o.owned[b]
+	if !ok {
+		found = o.findOwners(b)
+		o.owned[b] = found
+	}
+	return found
+}
+
+// findOwners returns the owner of the image's file, and where that is a copy, such as perf's cache has, of
+// the file that it is a copy of: root owns what it has copied.
+func (o *objects) findOwners(b build) []owner {
+	unknown := []owner{{image: b.file}}
+	im := o.image(b)
+	if im == nil {
+		return unknown
+	}
+	file, err := im.Open()
+	if err != nil {
+		return unknown
+	}
+	defer file.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return unknown
+	}
+	found := []owner{{st.Uid, true, b.file}}
+	uid, err := ownerAt(strings.TrimSuffix(b.file, " (deleted)"))
+	switch {
+	case missing(err):
+	case err != nil:
+		return unknown
+	case uid != st.Uid:
+		found = append(found, owner{uid, true, b.file})
+	}
+	return found
+}
 
 func (ob *object) Name() string                        { return ob.image.Path }
 func (ob *object) BuildID() string                     { return hex.EncodeToString(ob.image.BuildID) }
@@ -137,6 +210,23 @@ func disassembler() string {
 // maxLead is how far before an address its function may begin for the decoding to begin there.
 const maxLead = 64 << 10
 
+// openImage opens an image's file, which its owners must be able to read, too.
+func openImage(im *symbols.Image, owners []owner) (*os.File, error) {
+	code, err := im.Open()
+	if err != nil {
+		return nil, err
+	}
+	route, err := routeTo(code)
+	if o, ok := route.refuses(owners); err == nil && ok {
+		err = refused{o}
+	}
+	if err != nil {
+		code.Close()
+		return nil, err
+	}
+	return code, nil
+}
+
 // Disasm returns the instructions from start to end, and learns their source lines. pprof asks for whole functions, and for what is around samples; the latter may begin
 // amid an instruction, so decoding begins with a function.
 func (o *objects) Disasm(file string, start, end uint64, intelSyntax bool) ([]driver.Inst, error) {
@@ -151,7 +241,7 @@ func (o *objects) Disasm(file string, start, end uint64, intelSyntax bool) ([]dr
 	if f, ok := table.Lookup(start); ok && start-f.Addr < maxLead {
 		from = f.Addr
 	}
-	code, err := ob.image.Open()
+	code, err := openImage(ob.image, ob.owners)
 	if err != nil {
 		return nil, err
 	}
@@ -219,4 +309,44 @@ func disassemble(ctx context.Context, code *os.File, start, end uint64, intelSyn
 	}
 	io.Copy(io.Discard, out) // behind a line that is too long
 	return insts, errors.Join(lines.Err(), cmd.Wait())
+}
+
+// sourceObjects are the objects of pages with source in them: their files are called as their copies are.
+type sourceObjects struct {
+	*objects
+	sources *sources
+}
+
+func (o sourceObjects) Open(file string, start, limit, offset uint64, symbol string) (driver.ObjFile, error) {
+	ob, err := o.objects.Open(file, start, limit, offset, symbol)
+	if err != nil {
+		return nil, err
+	}
+	return sourceObject{ob.(*object), o.sources}, nil
+}
+
+func (o sourceObjects) Disasm(file string, start, end uint64, intelSyntax bool) ([]driver.Inst, error) {
+	insts, err := o.objects.Disasm(file, start, end, intelSyntax)
+	for i := range insts {
+		insts[i].File = o.sources.masked(insts[i].File)
+	}
+	return insts, err
+}
+
+type sourceObject struct {
+	*object
+	sources *sources
+}
+
+func (ob sourceObject) SourceLine(addr uint64) ([]driver.Frame, error) {
+	frames, err := ob.object.SourceLine(addr)
+	frames = slices.Clone(frames)
+	for i := range frames {
+		f := &frames[i]
+		if f.File != "" {
+			ob.sources.offer(f.File, ob.owners)
+		}
+		f.File = ob.sources.masked(f.File)
+	}
+	return frames, err
 }

@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
+	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
@@ -19,9 +17,10 @@ import (
 // Options say what is written and how names are found.
 type Options struct {
 	Format  Format
-	Input   string // a perf.data with callchains
-	Name    string // what the input is called in the output; "" for Input
-	Output  string // file, "-" for stdout
+	Input   string        // a perf.data with callchains
+	Name    string        // what the input is called in the output; "" for Input
+	Output  string        // file, "-" for stdout
+	Place   *output.Place // what Output leads to, where it has been found already
 	Symbols symbols.Options
 	Lines   bool // source lines and inlined functions
 	NoNames bool // leave addresses to the reader, where the format can do without names
@@ -53,7 +52,13 @@ func Write(ctx context.Context, o Options) (out Outcome, err error) {
 	if o.Name == "" {
 		o.Name = o.Input
 	}
-	if err := CheckOutput(o.Output, o.Input); err != nil {
+	if o.Place == nil {
+		if o.Place, err = output.Find(o.Output); err != nil {
+			return out, err
+		}
+		defer o.Place.Close()
+	}
+	if err := o.Place.CheckInput(o.Input); err != nil {
 		return out, err
 	}
 	r, err := perfdata.Open(o.Input)
@@ -63,11 +68,11 @@ func Write(ctx context.Context, o Options) (out Outcome, err error) {
 	defer r.Close()
 	stop := context.AfterFunc(ctx, r.Stop)
 	defer stop()
-	file, err := create(o.Output)
+	file, err := o.Place.Create()
 	if err != nil {
 		return out, err
 	}
-	defer file.discard()
+	defer file.Discard()
 	counted := &counter{w: file}
 	buffered := bufio.NewWriterSize(counted, 256<<10)
 	j := &job{Options: o, ctx: ctx, reader: r}
@@ -79,7 +84,7 @@ func Write(ctx context.Context, o Options) (out Outcome, err error) {
 		err = buffered.Flush()
 	}
 	if err == nil {
-		err = file.keep()
+		err = file.Keep()
 	}
 	if err != nil {
 		return out, err
@@ -96,21 +101,6 @@ func problems(p *profile.Profile) []string {
 	return slices.DeleteFunc(slices.Clone(p.Problems), func(s string) bool { return strings.HasSuffix(s, p.Damage.Error()) })
 }
 
-// CheckOutput says whether the output of a conversion can't be written because of what is there: a folder, or the input, which may be "".
-func CheckOutput(output, input string) error {
-	st, err := os.Stat(output)
-	if output == "-" || err != nil {
-		return nil
-	}
-	if st.IsDir() {
-		return fmt.Errorf("%s is a directory", output)
-	}
-	if in, err := os.Stat(input); err == nil && in.Mode().IsRegular() && os.SameFile(in, st) {
-		return fmt.Errorf("%s: input and output are the same file", output)
-	}
-	return nil
-}
-
 // load reads the recording into a profile.
 func (j *job) load(o profile.Options) (*profile.Profile, error) {
 	o.Lines = j.Lines
@@ -123,63 +113,6 @@ func (j *job) load(o profile.Options) (*profile.Profile, error) {
 		defer j.Progress(1)
 	}
 	return profile.Load(j.reader, symbols.New(j.Symbols), o)
-}
-
-// output is a file that appears when it is complete, or something else to write to, which takes the bytes at once.
-type output struct {
-	*os.File
-	name string // that it shall have; "" when it has its name already
-	ours bool   // to be closed
-}
-
-func create(name string) (*output, error) {
-	if name == "-" {
-		return &output{File: os.Stdout}, nil
-	}
-	if st, err := os.Stat(name); err == nil && !st.Mode().IsRegular() {
-		f, err := os.OpenFile(name, os.O_WRONLY, 0)
-		return &output{File: f, ours: true}, err
-	}
-	if target, err := filepath.EvalSymlinks(name); err == nil {
-		name = target // a link stays one, /dev/stdout above all
-	}
-	temporary := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%s.%d", filepath.Base(name), os.Getpid()))
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		var path *os.PathError
-		if errors.As(err, &path) {
-			path.Path = name // not a name that nobody has asked for
-		}
-		return nil, err
-	}
-	return &output{File: f, name: name, ours: true}, nil
-}
-
-// keep completes the output.
-func (o *output) keep() error {
-	if !o.ours {
-		return nil
-	}
-	o.ours = false
-	err := o.Close()
-	if o.name != "" && err == nil {
-		if err = os.Rename(o.File.Name(), o.name); err != nil {
-			os.Remove(o.File.Name())
-		}
-	}
-	return err
-}
-
-// discard gives an output up that was not kept.
-func (o *output) discard() {
-	if !o.ours {
-		return
-	}
-	o.ours = false
-	o.Close()
-	if o.name != "" {
-		os.Remove(o.File.Name())
-	}
 }
 
 type counter struct {

@@ -1,82 +1,88 @@
 package export
 
 import (
-	"io/fs"
+	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"unspool/capture/perfdata"
+	"unspool/capture/profile"
+	"unspool/perfring"
 )
 
-func TestOutputs(t *testing.T) {
+// What is there stays when the output can't be written, and nothing new appears.
+func TestRefusedOutputs(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
-	write := func(name, text string) {
-		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("file", "old")
-	write("target", "old")
-	if err := os.Symlink("target", path("link")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(path("folder"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		name, lands string
-		keep        bool
-		want        string // what is there then; "" for nothing
-	}{
-		{"new", "new", true, "new"},
-		{"given up", "given up", false, ""},
-		{"file", "file", false, "old"},
-		{"file", "file", true, "new"},
-		{"link", "target", false, "old"},
-		{"link", "target", true, "new"},
+	for _, err := range []error{
+		os.WriteFile(path("in"), []byte("no recording"), 0o600),
+		os.WriteFile(path("old"), []byte("old"), 0o600),
+		os.Symlink("in", path("link")),
+		os.Link(path("in"), path("hard link")),
+		os.Mkdir(path("folder"), 0o700),
 	} {
-		o, err := create(path(c.name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := o.WriteString("new"); err != nil {
-			t.Fatal(err)
-		}
-		if c.keep {
-			if err := o.keep(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		o.discard()
-		if b, _ := os.ReadFile(path(c.lands)); string(b) != c.want {
-			t.Errorf("%s: %q, want %q", c.name, b, c.want)
+	}
+	format, err := Find("folded", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _ := filepath.Glob(path("*"))
+	for _, c := range []struct{ output, want string }{
+		{"new", "not a perf.data file"},
+		{"old", "not a perf.data file"},
+		{"folder", "is a directory"},
+		{"in", "same file"},
+		{"link", "same file"},
+		{"hard link", "same file"},
+	} {
+		_, err := Write(context.Background(), Options{Format: format, Input: path("in"), Output: path(c.output)})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.output, err, c.want)
 		}
 	}
-	if st, err := os.Lstat(path("link")); err != nil || st.Mode().Type() != fs.ModeSymlink {
-		t.Errorf("the link: %v, %v", st, err)
+	if after, _ := filepath.Glob(path("*")); strings.Join(after, " ") != strings.Join(before, " ") {
+		t.Errorf("there are %v", after)
 	}
 	if left, _ := filepath.Glob(path(".*")); left != nil {
 		t.Errorf("left: %v", left)
 	}
-
-	for _, c := range []struct{ output, input, want string }{
-		{"missing", "file", ""},
-		{"file", "target", ""},
-		{"folder", "", "is a directory"},
-		{"file", "file", "same file"},
-		{"link", "target", "same file"},
-	} {
-		input := c.input
-		if input != "" {
-			input = path(input)
-		}
-		err := CheckOutput(path(c.output), input)
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s from %s: %v, want %q", c.output, c.input, err, c.want)
+	for name, want := range map[string]string{"in": "no recording", "old": "old"} {
+		if b, _ := os.ReadFile(path(name)); string(b) != want {
+			t.Errorf("%s: %q", name, b)
 		}
 	}
-	if err := CheckOutput("-", "-"); err != nil {
+}
+
+// An export that fails half-way leaves what was there before, and nothing else.
+func TestFailedExportLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
+	w, err := perfdata.Create(perfdata.Options{Path: in, Events: []perfring.Attr{{Name: "cpu-clock"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Close(), os.WriteFile(out, []byte("old"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("failed")
+	format := Format{Name: "half", write: func(_ *job, w io.Writer) (*profile.Profile, error) {
+		_, err := w.Write(make([]byte, 1<<20))
+		return nil, errors.Join(err, failed)
+	}}
+	if _, err := Write(context.Background(), Options{Format: format, Input: in, Output: out}); !errors.Is(err, failed) {
 		t.Error(err)
+	}
+	if b, _ := os.ReadFile(out); string(b) != "old" {
+		t.Errorf("%d bytes", len(b))
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 2 {
+		t.Errorf("left: %v", entries)
 	}
 }

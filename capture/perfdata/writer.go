@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 
+	"unspool/capture/output"
 	"unspool/perfring"
 
 	"golang.org/x/sys/unix"
@@ -15,11 +15,12 @@ import (
 
 // Options say what is written where.
 type Options struct {
-	// Path names the recording. A file of that name is kept as Path with ".old" behind it. What
-	// is not a regular file (a FIFO, /dev/null) gets the pipe format, and so does "-",
-	// which is Out, or standard output where that is nil.
-	Path string
-	Out  io.Writer
+	// Path names the recording. A file of that name is kept as Path with ".old" behind it. A stream
+	// (/dev/stdout, /dev/fd/N, /dev/null) gets the pipe format, and so does "-", which is Out, or
+	// standard output where that is nil. Place, unless nil, is what Path leads to; it stays the caller's.
+	Path  string
+	Place *output.Place
+	Out   io.Writer
 
 	// Events are the events as they were opened, with all their IDs. Where they ask for user
 	// registers and stacks they are written as asking for callchains instead.
@@ -40,8 +41,8 @@ type Options struct {
 // Writer writes one recording. It is not safe for concurrent use. After the first error nothing
 // more is written: what is in the file by then stays readable, up to the last flush.
 type Writer struct {
-	name   string   // of the destination, for errors
-	file   *os.File // nil when the caller owns the destination
+	name   string       // of the destination, for errors
+	file   *output.File // nil when the caller owns the destination
 	out    io.Writer
 	pipe   bool
 	events []perfring.Attr
@@ -100,14 +101,6 @@ func Create(o Options) (*Writer, error) {
 	if err := w.open(o); err != nil {
 		return nil, err
 	}
-	begin := w.beginFile
-	if w.pipe {
-		begin = w.beginPipe
-	}
-	if err := begin(); err != nil {
-		w.closeFile()
-		return nil, err
-	}
 	return w, nil
 }
 
@@ -135,37 +128,41 @@ func (w *Writer) addEarly(o Options) error {
 	return nil
 }
 
-// open opens the destination and settles the layout.
+// open opens the destination, settles the layout and writes what comes before the records.
 func (w *Writer) open(o Options) error {
-	if o.Path == "-" {
-		w.pipe, w.out, w.name = true, o.Out, "standard output"
-		if w.out == nil {
-			w.out = os.Stdout
-		}
-		return nil
-	}
 	w.name = o.Path
-	st, err := os.Stat(o.Path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return err
-	case st.IsDir():
-		return &fs.PathError{Op: "create", Path: o.Path, Err: unix.EISDIR}
-	case !st.Mode().IsRegular():
-		w.pipe = true
-		if w.file, err = os.OpenFile(o.Path, os.O_WRONLY, 0); err != nil {
-			return err
-		}
-		w.out = w.file
-		return nil
-	case st.Size() > 0:
-		if err := os.Rename(o.Path, o.Path+".old"); err != nil {
-			return err
+	if o.Path == "-" {
+		w.name = "standard output"
+		if o.Out != nil {
+			w.pipe, w.out = true, o.Out
+			return w.beginPipe()
 		}
 	}
-	// A recording tells what other users' processes did: it is for its owner's eyes.
-	w.file, err = os.OpenFile(o.Path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	place := o.Place
+	if place == nil {
+		var err error
+		if place, err = output.Find(o.Path); err != nil {
+			return err
+		}
+		defer place.Close()
+	}
+	return w.create(place)
+}
+
+// create begins the recording in its place.
+func (w *Writer) create(place *output.Place) (err error) {
+	if w.file, err = place.Create(); err != nil {
+		return err
+	}
+	if w.pipe = place.Stream(); w.pipe {
+		w.out = w.file
+		err = w.beginPipe()
+	} else if err = w.beginFile(); err == nil {
+		err = w.file.KeepOld() // a process that is killed from now on leaves a recording
+	}
+	if err != nil {
+		w.file.Discard()
+	}
 	return err
 }
 

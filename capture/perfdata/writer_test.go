@@ -3,6 +3,7 @@ package perfdata
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -296,19 +297,20 @@ func TestExistingFileIsKept(t *testing.T) {
 	}
 }
 
-func TestSpecialFilesGetThePipeFormat(t *testing.T) {
+func TestStreamsGetThePipeFormat(t *testing.T) {
 	events := twoEvents()
 	records := recording(t, events, 2, 10)
 	closeWriter(t, write(t, Options{Path: "/dev/null", Events: events}, records, nil))
 
-	fifo := filepath.Join(t.TempDir(), "fifo")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+	in, out, err := os.Pipe()
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer in.Close()
 	done := make(chan int)
 	go func() {
 		n := 0
-		r, err := Open(fifo)
+		r, err := Open(fmt.Sprintf("/proc/self/fd/%d", in.Fd()))
 		if err == nil {
 			defer r.Close()
 			var got [][]byte
@@ -320,9 +322,89 @@ func TestSpecialFilesGetThePipeFormat(t *testing.T) {
 		}
 		done <- n
 	}()
-	closeWriter(t, write(t, Options{Path: fifo, Events: events}, records, nil))
+	closeWriter(t, write(t, Options{Path: fmt.Sprintf("/dev/fd/%d", out.Fd()), Events: events}, records, nil))
+	if _, err := out.Stat(); err != nil {
+		t.Errorf("the descriptor that was handed over is closed: %v", err)
+	}
+	out.Close()
 	if n := <-done; n != len(slices.Concat(records...)) {
-		t.Errorf("%d records came through the FIFO", n)
+		t.Errorf("%d records came through the pipe", n)
+	}
+}
+
+// What is in the way of a recording is refused before the first record, and stays as it is.
+func TestWhatIsInTheWayStays(t *testing.T) {
+	for _, c := range []struct {
+		name, at string
+		put      func(path string) error
+	}{
+		{"FIFO", "", func(path string) error { return unix.Mkfifo(path, 0o600) }},
+		{"directory", "", func(path string) error { return os.Mkdir(path, 0o700) }},
+		{"dangling link to a link", "", func(path string) error {
+			return errors.Join(os.Symlink("missing", path+".link"), os.Symlink(filepath.Base(path)+".link", path))
+		}},
+		{"FIFO as .old", ".old", func(path string) error { return unix.Mkfifo(path, 0o600) }},
+		{"directory as .old", ".old", func(path string) error { return os.Mkdir(path, 0o700) }},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "perf.data")
+		if c.at != "" {
+			if err := os.WriteFile(path, []byte("first"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.put(path + c.at); err != nil {
+			t.Fatal(err)
+		}
+		before := listing(t, dir)
+		if _, err := Create(Options{Path: path, Events: twoEvents()}); err == nil || !strings.Contains(err.Error(), path+c.at) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if after := listing(t, dir); after != before {
+			t.Errorf("%s: there were\n%sand are\n%s", c.name, before, after)
+		}
+	}
+}
+
+// listing is what a directory holds, with what must not change.
+func listing(t *testing.T, dir string) (text string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		st, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += fmt.Sprintln(st.Mode(), st.Size(), st.ModTime(), st.Name())
+	}
+	return text
+}
+
+// A recording has its name as soon as its header is written, and its predecessor until then.
+func TestRecordingTakesItsNameWithItsHeader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "perf.data")
+	for _, c := range []struct{ before, old string }{{"", ""}, {"first", "first"}} {
+		if err := os.WriteFile(path, []byte(c.before), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w, err := Create(Options{Path: path, Events: twoEvents()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := openFile(t, path)
+		if len(r.Events()) != 2 {
+			t.Errorf("%d events", len(r.Events()))
+		}
+		if old, _ := os.ReadFile(path + ".old"); string(old) != c.old {
+			t.Errorf("%q was kept, not %q", old, c.old)
+		}
+		closeWriter(t, w)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); left != nil {
+		t.Errorf("left: %v", left)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/compare"
+	outfile "unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
@@ -31,6 +32,7 @@ type compareFlags struct {
 	nameFlags
 
 	least map[compare.Class]float64
+	page  *outfile.Place // of html
 }
 
 // statusUnder is the exit status when a class has less than --fail-under asks for.
@@ -118,6 +120,9 @@ func (f *compareFlags) check(files []string) error {
 		}
 		f.least[class] = percent
 	}
+	if f.html == "-" {
+		return errors.New("--html -: the comparison goes to stdout: name a file")
+	}
 	if len(files) == 2 && len(f.least) > 0 {
 		return errors.New("--fail-under cannot be used with two recordings")
 	}
@@ -128,6 +133,12 @@ func (f *compareFlags) check(files []string) error {
 func (f *compareFlags) compare(files, command []string) (under bool, err error) {
 	if err := f.check(files); err != nil {
 		return false, &usageError{"unspool compare", err}
+	}
+	if f.html != "" {
+		if f.page, err = outfile.Find(f.html); err != nil {
+			return false, err
+		}
+		defer f.page.Close()
 	}
 	if len(files) == 2 {
 		return false, f.two(files[0], files[1])
@@ -190,8 +201,8 @@ type printed interface {
 }
 
 func (f *compareFlags) print(r printed, left, right *profile.Profile) error {
-	if f.html != "" {
-		if err := f.page(r, left, right); err != nil {
+	if f.page != nil {
+		if err := f.writePage(r, left, right); err != nil {
 			return err
 		}
 	}
@@ -299,8 +310,8 @@ func (f *compareFlags) two(a, b string) error {
 	return f.print(compare.CompareTwo(sides[0], sides[1], a, b), sides[0], sides[1])
 }
 
-// page writes the page of both flame graphs.
-func (f *compareFlags) page(r printed, left, right *profile.Profile) error {
+// writePage writes the page of both flame graphs.
+func (f *compareFlags) writePage(r printed, left, right *profile.Profile) error {
 	title := "Frame pointers and DWARF"
 	if _, command, ok := strings.Cut(strings.Join(left.Command, " "), " -- "); ok {
 		title += ": " + command
@@ -312,5 +323,13 @@ func (f *compareFlags) page(r printed, left, right *profile.Profile) error {
 	if err := r.WritePage(&page, left, right, title); err != nil {
 		return fmt.Errorf("%s: %w", f.html, err)
 	}
-	return os.WriteFile(f.html, page.Bytes(), 0o666)
+	file, err := f.page.Create()
+	if err != nil {
+		return err
+	}
+	defer file.Discard()
+	if _, err := file.Write(page.Bytes()); err != nil {
+		return err
+	}
+	return file.Keep()
 }

@@ -12,6 +12,7 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/export"
+	outfile "unspool/capture/output"
 )
 
 // convertFlags are the options of convert as they are typed.
@@ -95,8 +96,8 @@ func (f *convertFlags) options(input string) (o capture.ConvertOptions, err erro
 		return o, fmt.Errorf("-z %d: must be a level from 1 to 22", f.compress)
 	case f.jobs < 1 || f.jobs > largestJobs:
 		return o, fmt.Errorf("-j %d: must be 1 to %d cores", f.jobs, largestJobs)
-	case f.stats == "-" && f.output == "-":
-		return o, errors.New("-o - and --stats - cannot both write to stdout")
+	case outfile.Stdout(f.stats) && outfile.Stdout(f.output):
+		return o, fmt.Errorf("-o %s and --stats %s cannot both write to stdout", f.output, f.stats)
 	}
 	return o, nil
 }
@@ -118,19 +119,30 @@ func (f *convertFlags) convert(input string) error {
 	context.AfterFunc(ctx, stop) // a second one ends unspool itself
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	if f.exports() {
-		return f.export(ctx, o)
+	to, err := outfile.Find(f.output)
+	if err != nil {
+		return err
 	}
+	defer to.Close()
+	stats, err := findStats(f.stats)
+	if err != nil {
+		return err
+	}
+	defer stats.Close()
+	if f.exports() {
+		return f.export(ctx, o, to, stats)
+	}
+	o.Place = to
 	line := f.follow(&o)
 	out, err := capture.Convert(ctx, o)
 	line.clear()
-	return errors.Join(err, f.sumUp(&out, f.output))
+	return errors.Join(err, f.sumUp(&out, f.output, stats))
 }
 
 // export converts a recording into another format, by way of one with callchains where it has none.
-func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions) error {
+func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions, to, stats *outfile.Place) error {
 	name := o.Input
-	if err := export.CheckOutput(f.output, name); err != nil {
+	if err := to.CheckInput(name); err != nil {
 		return err // before anything is unwound
 	}
 	line := f.follow(&o)
@@ -141,11 +153,11 @@ func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions) err
 	}
 	defer unwound.Close()
 	if unwound.Outcome != nil {
-		err = errors.Join(err, f.sumUp(unwound.Outcome, "-"))
+		err = errors.Join(err, f.sumUp(unwound.Outcome, "-", stats))
 	} else if f.stats != "" && line != nil {
 		line.note(name + " has no raw stacks: nothing was unwound, so --stats writes nothing")
 	}
-	return errors.Join(err, f.write(unwound.Path, name, f.output, f.nameFlags, f.quiet, f.verbose))
+	return errors.Join(err, f.write(unwound.Path, name, to, f.nameFlags, f.quiet, f.verbose))
 }
 
 // follow lets a status line follow the conversion.
@@ -159,6 +171,6 @@ func (f *convertFlags) follow(o *capture.ConvertOptions) *statusLine {
 	return line
 }
 
-func (f *convertFlags) sumUp(out *capture.Outcome, output string) error {
-	return sumUp(out, capture.Limits{MaxStack: f.maxStack, Converted: true}, output, f.stats, f.quiet, f.verbose)
+func (f *convertFlags) sumUp(out *capture.Outcome, name string, stats *outfile.Place) error {
+	return sumUp(out, capture.Limits{MaxStack: f.maxStack, Converted: true}, name, stats, f.quiet, f.verbose)
 }

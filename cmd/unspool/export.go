@@ -10,9 +10,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"unspool/capture/export"
 	"unspool/capture/human"
+	outfile "unspool/capture/output"
 )
 
 // exportFlags say in which format a recording is written and how its names are found.
@@ -81,13 +83,13 @@ func (f *exportFlags) choose(output string) (err error) {
 // exports says whether the format is another than perf.data.
 func (f *exportFlags) exports() bool { return f.format.Name != export.Perf.Name }
 
-// write writes a recording in the format. The recording itself stays.
-func (f *exportFlags) write(input, name, output string, names nameFlags, quiet, verbose bool) error {
+// write writes a recording in the format to a place. The recording itself stays.
+func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFlags, quiet, verbose bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), endingSignals()...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	o := export.Options{
-		Format: f.format, Input: input, Name: name, Output: output,
+		Format: f.format, Input: input, Name: name, Output: to.Path(), Place: to,
 		Lines: f.symbols && !f.noInline, NoNames: !f.symbols,
 	}
 	var line *statusLine
@@ -108,8 +110,9 @@ func (f *exportFlags) write(input, name, output string, names nameFlags, quiet, 
 		}
 		fmt.Fprintf(os.Stderr, "unspool: %s\n", problem)
 	}
-	if output != "-" {
-		fmt.Fprintf(os.Stderr, "%s samples in %s (%s), for %s\n", human.Number(out.Samples), output, f.format.Name, f.format.About)
+	if to.Path() != "-" {
+		fmt.Fprintf(os.Stderr, "%s samples in %s (%s), for %s\n",
+			human.Number(out.Samples), to.Path(), f.format.Name, f.format.About)
 	}
 	return err
 }
@@ -117,18 +120,22 @@ func (f *exportFlags) write(input, name, output string, names nameFlags, quiet, 
 // fewProblems is how many reasons for missing names are told unasked.
 const fewProblems = 3
 
-// spool is where a recording goes that is written in another format when it is over.
-func spool(output string) (path string, remove func(), err error) {
-	if err := export.CheckOutput(output, ""); err != nil {
-		return "", nil, err
-	}
-	if st, err := os.Stat(output); output != "-" && (err != nil || st.Mode().IsRegular()) {
-		path = output + ".perf.data"
-		return path, func() { os.Remove(path) }, nil
+// spool finds the place of a recording that is written in another format when it is over: beside that output,
+// or in a temporary folder where the output is a stream or its name too long. remove removes what was recorded.
+func spool(to *outfile.Place) (recorded *outfile.Place, remove func(), err error) {
+	if !to.Stream() {
+		recorded, err = to.Beside(".perf.data")
+		if !errors.Is(err, unix.ENAMETOOLONG) {
+			return recorded, func() { recorded.Remove() }, err
+		}
 	}
 	folder, err := os.MkdirTemp("", "unspool-")
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
-	return filepath.Join(folder, "perf.data"), func() { os.RemoveAll(folder) }, nil
+	remove = func() { os.RemoveAll(folder) }
+	if recorded, err = outfile.Find(filepath.Join(folder, "perf.data")); err != nil {
+		remove()
+	}
+	return recorded, remove, err
 }

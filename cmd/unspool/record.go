@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
+	outfile "unspool/capture/output"
 	"unspool/perfring"
 )
 
@@ -138,15 +139,15 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 		return o, fmt.Errorf("--max-stack %d: must be 1 to %d frames", f.maxStack, largestMaxStack)
 	case f.compress < 0 || f.compress > 22:
 		return o, fmt.Errorf("-z %d: must be a level from 1 to 22", f.compress)
-	case f.stats == "-" && f.output == "-":
-		return o, errors.New("-o - and --stats - cannot both write to stdout")
+	case outfile.Stdout(f.stats) && outfile.Stdout(f.output):
+		return o, fmt.Errorf("-o %s and --stats %s cannot both write to stdout", f.output, f.stats)
 	}
 	for _, pid := range f.pids {
 		if pid <= 0 {
 			return o, fmt.Errorf("-p %d: a process ID must be positive", pid)
 		}
 	}
-	if f.output == "-" {
+	if outfile.Stdout(f.output) {
 		o.CommandStdout = os.Stderr // the pipe is for the recording alone
 	}
 	o.Duration = time.Duration(f.duration * float64(time.Second))
@@ -209,22 +210,40 @@ func (f *recordFlags) record(command []string) (status int, err error) {
 	if err != nil {
 		return statusFailure, &usageError{"unspool record", err}
 	}
-	if !f.exports() {
-		_, status, err = f.run(o)
-		return status, err
-	}
-	recorded, remove, err := spool(f.output)
+	// The outputs are found before COMMAND runs, which could put something in their way.
+	to, err := outfile.Find(f.output)
 	if err != nil {
 		return statusFailure, err
 	}
-	o.Output = recorded
-	started, status, err := f.run(o)
+	defer to.Close()
+	stats, err := findStats(f.stats)
+	if err != nil {
+		return statusFailure, err
+	}
+	defer stats.Close()
+	if f.exports() {
+		return f.export(o, to, stats)
+	}
+	o.Place = to
+	_, status, err = f.run(o, stats)
+	return status, err
+}
+
+// export records, and writes the recording in another format when it is over.
+func (f *recordFlags) export(o capture.Options, to, stats *outfile.Place) (status int, err error) {
+	recorded, remove, err := spool(to)
+	if err != nil {
+		return statusFailure, err
+	}
+	defer recorded.Close()
+	o.Output, o.Place = recorded.Path(), recorded
+	started, status, err := f.run(o, stats)
 	if !started {
 		remove()
 		return status, err
 	}
-	if werr := f.write(recorded, f.output, f.output, f.names, f.quiet, f.verbose); werr != nil {
-		return statusFailure, errors.Join(err, fmt.Errorf("%w; the recording is in %s", werr, recorded))
+	if werr := f.write(recorded.Input(), f.output, to, f.names, f.quiet, f.verbose); werr != nil {
+		return statusFailure, errors.Join(err, fmt.Errorf("%w; the recording is in %s", werr, recorded.Path()))
 	}
 	remove()
 	return status, err
@@ -232,7 +251,7 @@ func (f *recordFlags) record(command []string) (status int, err error) {
 
 // run records and sums up; it says whether there is a recording. Errors are returned
 // after the summary of what could be recorded all the same.
-func (f *recordFlags) run(o capture.Options) (started bool, status int, err error) {
+func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool, status int, err error) {
 	var line *statusLine
 	if !f.quiet {
 		line = newStatusLine(os.Stderr)
@@ -253,11 +272,11 @@ func (f *recordFlags) run(o capture.Options) (started bool, status int, err erro
 	out, err := capture.Record(ctx, o)
 	line.clear()
 	limits := capture.Limits{StackSize: f.stackSize, MaxStack: f.maxStack}
-	output := o.Output
+	name := o.Output
 	if f.exports() {
-		output = "-" // it is not what was asked for
+		name = "-" // it is not what was asked for
 	}
-	if serr := sumUp(&out, limits, output, f.stats, f.quiet, f.verbose); err == nil {
+	if serr := sumUp(&out, limits, name, stats, f.quiet, f.verbose); err == nil {
 		err = serr
 	}
 	if err != nil {
@@ -279,34 +298,43 @@ func endingSignals() []os.Signal {
 }
 
 // sumUp tells what a recording or a conversion came to: in words on stderr, unless quiet, and as JSON in the
-// file stats, if it has a name. The error is that of this file.
-func sumUp(out *capture.Outcome, l capture.Limits, output, stats string, quiet, verbose bool) error {
+// place stats, unless that is nil. The error is that of this file.
+func sumUp(out *capture.Outcome, l capture.Limits, name string, stats *outfile.Place, quiet, verbose bool) error {
 	if !out.Started {
 		return nil
 	}
-	if output == "-" {
-		output = ""
+	if name == "-" {
+		name = ""
 	}
 	if !quiet {
-		capture.WriteSummary(os.Stderr, &out.Stats, out.Trouble, l, output)
+		capture.WriteSummary(os.Stderr, &out.Stats, out.Trouble, l, name)
 		if verbose {
 			capture.WriteFiles(os.Stderr, out.Trouble)
 		}
 	}
-	if stats == "" {
+	if stats == nil {
 		return nil
 	}
 	return writeStats(stats, &out.Stats)
 }
 
-// writeStats writes the statistics to a file, - for stdout.
-func writeStats(name string, s *capture.Stats) error {
-	if name == "-" {
-		return s.WriteJSON(os.Stdout)
+// findStats finds the place of the statistics, nil for no name.
+func findStats(name string) (*outfile.Place, error) {
+	if name == "" {
+		return nil, nil
 	}
-	file, err := os.Create(name)
+	return outfile.Find(name)
+}
+
+// writeStats writes the statistics as JSON.
+func writeStats(to *outfile.Place, s *capture.Stats) error {
+	file, err := to.Create()
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.WriteJSON(file), file.Close())
+	defer file.Discard()
+	if err := s.WriteJSON(file); err != nil {
+		return err
+	}
+	return file.Keep()
 }

@@ -1,0 +1,347 @@
+package explore
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	proto "github.com/google/pprof/profile"
+	"golang.org/x/sys/unix"
+
+	"unspool/unwind/debugfile"
+)
+
+// pprof opens whatever file the debugging information names, as the user who runs it: the program that was
+// profiled would choose what is shown. So pprof gets to see copies in a private directory, of those files
+// that the owner of the program may read. It has no hook for that; therefore the pages with source are made
+// from a profile of their own, in which the files have the names of their copies:
+//
+//	/usr/include/x.h    MASK/usr/include/x.h
+//	src/x.c             MASK./src/x.c
+//
+// These are relative, so pprof looks for them below its source path, which is the private directory, and then
+// below the parents of that. MASK is random and known to nobody: there is no file of that name but in the
+// private directory. The page has MASK taken out again.
+
+// Limits on what is copied.
+const (
+	maxSize    = 16 << 20 // bytes of a file
+	maxLines   = 1 << 20  // of a file: pprof makes a string of each
+	maxCopied  = 256 << 20
+	maxSources = 20000
+	slow       = 5 * time.Second // for reading a file, which may lie on a network or in another process
+	maxSlow    = 3               // files that take longer; then no more are read
+)
+
+// sources copies source files for pprof.
+type sources struct {
+	mask    string
+	dir     string // "" when there is nowhere to copy to
+	cwd     string // relative names are looked for here, and in the parents
+	problem func(string)
+	objects *objects
+	named   []naming  // by the profile
+	first   sync.Once // copies these
+
+	mu     sync.Mutex // over what follows
+	files  map[string]*source
+	copied int  // bytes
+	slow   int  // files
+	full   bool // there were more than maxSources
+	closed bool
+}
+
+// naming is that the image of a mapping names a file.
+type naming struct {
+	file    string
+	mapping *proto.Mapping
+}
+
+// source is a file that an image names.
+type source struct {
+	route   route  // of the file that was copied
+	refusal string // why it is not shown; "" also where there is none
+	told    bool
+}
+
+// newSources makes the private directory. The files that the profile names are copied when they are needed.
+func newSources(p *proto.Profile, o *objects, problem func(string)) *sources {
+	s := &sources{mask: rand.Text(), objects: o, problem: problem, files: make(map[string]*source)}
+	seen := make(map[naming]bool)
+	for _, l := range p.Location {
+		for _, line := range l.Line {
+			if n := (naming{line.Function.Filename, l.Mapping}); n.file != "" && !seen[n] {
+				seen[n] = true
+				s.named = append(s.named, n)
+			}
+		}
+	}
+	var err error
+	if s.dir, err = os.MkdirTemp("", "unspool-source"); err != nil {
+		problem(fmt.Sprintf("source is not shown: %v", err))
+	}
+	s.cwd, _ = os.Getwd()
+	return s
+}
+
+// close removes the copies.
+func (s *sources) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.dir != "" {
+		os.RemoveAll(s.dir)
+	}
+}
+
+// arguments make pprof look for the copies. Without a path to trim it would guess one.
+func (s *sources) arguments() []string {
+	return []string{"-source_path=" + cmp.Or(s.dir, "/nonexistent"), "-trim_path=" + buildRoot}
+}
+
+// buildRoot stands for the directory of the build in names, and pprof takes it away from each.
+const buildRoot = "/proc/self/cwd"
+
+// masked is what pprof is to call a file, whether it is shown or not.
+func (s *sources) masked(file string) string {
+	if file == "" {
+		return "" // unknown
+	}
+	clean := path.Clean("/" + file)
+	if rest, ok := strings.CutPrefix(clean, buildRoot+"/"); ok {
+		return s.mask + "./" + rest
+	}
+	if !path.IsAbs(file) {
+		return s.mask + "." + clean
+	}
+	return s.mask + clean
+}
+
+// maskAll gives the functions of p the names of the copies; restore undoes that.
+func (s *sources) maskAll(p *proto.Profile) (restore func()) {
+	own := make([]string, len(p.Function))
+	for i, f := range p.Function {
+		own[i] = f.Filename
+		f.Filename = s.masked(f.Filename)
+	}
+	return func() {
+		for i, f := range p.Function {
+			f.Filename = own[i]
+		}
+	}
+}
+
+// page makes a page of pprof that may have source in it.
+func (s *sources) page(made http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.first.Do(func() {
+			for _, n := range s.named {
+				s.offer(n.file, s.objects.owners(n.mapping))
+			}
+		})
+		held := &held{ResponseWriter: w}
+		made.ServeHTTP(held, r)
+		io.WriteString(w, s.unmask(held.page.String()))
+	})
+}
+
+// held keeps what is written back.
+type held struct {
+	http.ResponseWriter
+	page bytes.Buffer
+}
+
+func (h *held) Write(b []byte) (int, error) { return h.page.Write(b) }
+
+var heading = regexp.MustCompile(`<p class="filename">([^<]*)</p>`)
+
+// unmask gives the files on a page their own names, and says of those that it should show and does not why.
+func (s *sources) unmask(page string) string {
+	page = heading.ReplaceAllStringFunc(page, func(p string) string {
+		masked := html.UnescapeString(heading.FindStringSubmatch(p)[1])
+		if why := s.refusal(masked); why != "" {
+			return strings.TrimSuffix(p, "</p>") + html.EscapeString(" (not shown: "+why+")") + "</p>"
+		}
+		return p
+	})
+	return s.plain(page)
+}
+
+func (s *sources) plain(text string) string {
+	return strings.NewReplacer(s.mask+"./", "", s.mask, "").Replace(text)
+}
+
+// refusal says why a file is not shown, and tells it once.
+func (s *sources) refusal(masked string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.files[masked]
+	if f == nil || f.refusal == "" {
+		return ""
+	}
+	if !f.told {
+		f.told = true
+		s.problem(s.plain(masked) + ": not shown: " + f.refusal)
+	}
+	return f.refusal
+}
+
+// offer copies a file that images of the owners name, unless that was done. Each of them, and of those who
+// named it before, must be able to read it.
+func (s *sources) offer(file string, by []owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	masked := s.masked(file)
+	f := s.files[masked]
+	if s.closed || s.dir == "" {
+		return
+	}
+	if f == nil {
+		if len(s.files) >= maxSources {
+			s.overflow()
+			return
+		}
+		f = &source{}
+		s.files[masked] = f
+		if err := s.copy(masked, f, by); err != nil && !missing(err) {
+			f.refusal = words(err)
+		}
+		return
+	}
+	if o, ok := f.route.refuses(by); ok && f.refusal == "" {
+		f.refusal = refused{o}.Error()
+		os.Remove(filepath.Join(s.dir, masked))
+	}
+}
+
+// overflow tells once that there are too many files.
+func (s *sources) overflow() {
+	if !s.full {
+		s.full = true
+		s.problem(fmt.Sprintf("source is shown of %d files only", maxSources))
+	}
+}
+
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
+
+// words are those of an error about a file that is named before it.
+func words(err error) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Sprintf("uid %d, as which unspool serves, may not read it", os.Geteuid())
+	}
+	var inner *fs.PathError
+	if errors.As(err, &inner) {
+		err = inner.Err
+	}
+	return err.Error()
+}
+
+// copy copies a file by what pprof calls it.
+func (s *sources) copy(masked string, f *source, by []owner) error {
+	var failed error
+	for _, place := range s.places(masked) {
+		text, err := s.read(place, f, by)
+		if err != nil && f.route == nil { // not even found
+			if failed == nil || missing(failed) {
+				failed = err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(s.dir, masked)
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return err
+		}
+		s.copied += len(text)
+		return os.WriteFile(to, text, 0o600)
+	}
+	return failed
+}
+
+// places are where a file may be.
+func (s *sources) places(masked string) []string {
+	name, relative := strings.CutPrefix(masked, s.mask+".")
+	if !relative {
+		return []string{strings.TrimPrefix(masked, s.mask)}
+	}
+	var all []string
+	for dir := s.cwd; dir != ""; dir = filepath.Dir(dir) {
+		all = append(all, filepath.Join(dir, name))
+		if dir == "/" {
+			break
+		}
+	}
+	return all
+}
+
+// read reads a file that the owners may read, and learns its route. It gives up when that takes long.
+func (s *sources) read(place string, f *source, by []owner) ([]byte, error) {
+	if s.slow >= maxSlow {
+		return nil, errors.New("other files took too long to be read")
+	}
+	type result struct {
+		text  []byte
+		route route
+		err   error
+	}
+	done := make(chan result, 1)
+	left := min(maxSize, maxCopied-s.copied)
+	go func() {
+		var r result
+		r.text, r.route, r.err = readFor(by, place, left)
+		done <- r
+	}()
+	late := time.NewTimer(slow)
+	defer late.Stop()
+	select {
+	case r := <-done:
+		f.route = r.route
+		return r.text, r.err
+	case <-late.C:
+		s.slow++
+		return nil, fmt.Errorf("it could not be read within %v", slow)
+	}
+}
+
+// readFor opens a file once, looks at what it has opened, and reads that if the owners may read it and it is
+// no longer than limit.
+func readFor(by []owner, place string, limit int) ([]byte, route, error) {
+	file, err := debugfile.Open("/", place)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer file.Close()
+	route, err := routeTo(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o, ok := route.refuses(by); ok {
+		return nil, route, refused{o}
+	}
+	text, err := io.ReadAll(io.LimitReader(file, int64(limit)+1))
+	switch {
+	case err != nil:
+	case len(text) > maxSize:
+		err = fmt.Errorf("it is longer than %d MiB", maxSize>>20)
+	case len(text) > limit:
+		err = fmt.Errorf("the files shown are longer than %d MiB together", maxCopied>>20)
+	case bytes.Count(text, []byte("\n")) > maxLines:
+		err = fmt.Errorf("it has more than %d lines", maxLines)
+	}
+	return text, route, err
+}

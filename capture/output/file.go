@@ -1,0 +1,130 @@
+package output
+
+import (
+	"crypto/rand"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// File is an output that is being written. Its name, in errors, is the path of its place.
+type File struct {
+	*os.File
+	place     *Place
+	temporary string // its name until it is kept; "" for a stream
+}
+
+// Create begins the output: a new file that has no name yet that anybody would look for, or the stream
+// itself. A place has one stream to give.
+func (p *Place) Create() (*File, error) {
+	if p.flows {
+		f := &File{File: p.stream, place: p}
+		if p.stream = nil; f.File == nil {
+			return nil, p.failed("create", os.ErrClosed)
+		}
+		return f, nil
+	}
+	f := &File{place: p}
+	for range 100 {
+		f.temporary = temporaryName()
+		fd, err := open(p.dir, f.temporary, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)
+		if err == unix.EEXIST {
+			continue
+		}
+		if err != nil {
+			return nil, p.failed("create", err)
+		}
+		f.File = os.NewFile(uintptr(fd), p.path)
+		if err := p.user.give(fd); err != nil {
+			f.Discard()
+			return nil, p.failed("chown", err)
+		}
+		return f, nil
+	}
+	return nil, p.failed("create", unix.EEXIST)
+}
+
+// temporaryName is short, as the output's own name may be as long as names can be.
+var temporaryName = func() string { return ".unspool-" + rand.Text()[:10] }
+
+// give gives a file of root's to the user of sudo.
+func (u user) give(fd int) error {
+	if !u.sudo {
+		return nil
+	}
+	err := unix.Fchown(fd, int(u.uid), u.gid)
+	if err == unix.EPERM || err == unix.EINVAL || err == unix.EOPNOTSUPP {
+		return nil // the file system keeps no owners, or does not let root choose them: FAT, NFS
+	}
+	return err
+}
+
+// Keep completes the output: the file is closed and takes its name, whatever regular file has that now.
+func (f *File) Keep() error {
+	err := f.Close()
+	if err == nil && f.temporary != "" {
+		err = f.rename()
+	}
+	if err != nil {
+		f.Discard()
+	}
+	return err
+}
+
+// KeepOld gives the file its name while it is being written. A file that has that name now is kept as ".old",
+// unless it is empty.
+func (f *File) KeepOld() error {
+	if f.temporary == "" {
+		return nil
+	}
+	p := f.place
+	if err := p.CheckOld(""); err != nil {
+		return err
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	if st, there, _ := p.stat(p.name); there && st.Size > 0 {
+		if err := p.rename(p.name, p.name+old); err != nil {
+			return err
+		}
+	}
+	return f.rename()
+}
+
+// rename gives the file its name. What is in the place is looked at again, as it may be another thing by now.
+func (f *File) rename() error {
+	p := f.place
+	if err := p.check(); err != nil {
+		return err
+	}
+	if err := p.rename(f.temporary, p.name); err != nil {
+		return err
+	}
+	f.temporary, p.kept = "", true
+	return nil
+}
+
+func (p *Place) rename(from, to string) error {
+	if err := unix.Renameat(p.dir, from, p.dir, to); err != nil {
+		return p.failed("rename", err)
+	}
+	return nil
+}
+
+// Discard closes the file and, unless it was kept, removes it.
+func (f *File) Discard() {
+	f.Close()
+	if f.temporary != "" {
+		unix.Unlinkat(f.place.dir, f.temporary, 0)
+		f.temporary = ""
+	}
+}
+
+// Close closes the file. Standard output stays open.
+func (f *File) Close() error {
+	if f.File == os.Stdout {
+		return nil
+	}
+	return f.File.Close()
+}
