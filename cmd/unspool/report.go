@@ -224,7 +224,8 @@ func loadProfile(ctx context.Context, path string, names nameFlags, line *status
 	return p, err
 }
 
-// serve serves the recording until it is interrupted. The URL is printed and no more: in a browser's command line every user would see its token.
+// serve serves the recording until it is interrupted. The URL is printed and no more: in a browser's command
+// line every user would see its token.
 func (f *reportFlags) serve(ctx context.Context, p *profile.Profile) error {
 	return explore.Serve(ctx, p, explore.Options{
 		Symbols: f.nameFlags.sources(ctx, nil), Addr: f.http, Drop: explore.DropRoot,

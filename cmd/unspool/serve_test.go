@@ -226,7 +226,8 @@ func TestServeReadsNoFilesForOthers(t *testing.T) {
 	}{{"root", bySelf, nobody}, {"sudo", bySudo, user}} {
 		t.Run(c.name, func(t *testing.T) {
 			tmp := directoryOf(t, 0, 0o1777)
-			s := serve(t, held, slices.Concat(c.env, []string{"TMPDIR=" + tmp}), "report", "--http=127.0.0.1:0", data)
+			env := slices.Concat(c.env, []string{"TMPDIR=" + tmp})
+			s := serve(t, held, env, "report", "--http=127.0.0.1:0", data)
 			s.dropped(t, c.uid)
 			pages := []string{
 				"source?f=.", "disasm?f=.", "top", "flamegraph", "peek?f=.", "graph", "download",
