@@ -25,8 +25,12 @@ func jsonTopic() *cobra.Command {
 	if err != nil {
 		panic(err) // it is part of the program
 	}
-	return &cobra.Command{Use: "json", Short: "What --stats and --json write", Long: strings.TrimSpace(string(text)),
-		DisableFlagsInUseLine: true}
+	return &cobra.Command{
+		Use:                   "json",
+		Short:                 "What --stats and --json write",
+		Long:                  strings.TrimSpace(string(text)),
+		DisableFlagsInUseLine: true,
+	}
 }
 
 // manCommand writes the manual pages; `make install` calls it.

@@ -104,8 +104,10 @@ func TestManualPages(t *testing.T) {
 	for i, page := range pages {
 		pages[i] = filepath.Base(page)
 	}
-	want := []string{"unspool-compare.1", "unspool-convert.1", "unspool-doctor.1", "unspool-json.1", "unspool-record.1",
-		"unspool-report.1", "unspool.1"}
+	want := []string{
+		"unspool-compare.1", "unspool-convert.1", "unspool-doctor.1", "unspool-json.1",
+		"unspool-record.1", "unspool-report.1", "unspool.1",
+	}
 	if !slices.Equal(pages, want) {
 		t.Fatalf("pages %q", pages)
 	}
