@@ -12,25 +12,41 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 FUZZTIME ?= 30s
 # What `make demo` records, in seconds.
 DEMO_SECONDS ?= 3
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCILINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # ./... leaves out directories named testdata. Tests run a package at a time: those
 # that count lost records want the machine to themselves.
 PACKAGES := ./... ./testdata/programs ./testdata/browser
-SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './testdata/*' 2>/dev/null) go.mod go.sum
+# A module of its own: programs that only tests start, with the packages that only they import.
+READERS  := testdata/readers
+SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './testdata/*' 2>/dev/null) go.mod go.sum \
+	$(wildcard cmd/unspool/manual/* capture/*/page/*)
 
 # No frame pointers, no debug information, and no tail calls, which would drop
 # frames that a reader of the call tree expects.
 DEMO_FLAGS := -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -pthread -Wall -Wextra
 DEMO_PARTS := $(patsubst testdata/demo/%,dist/demo/%.o,$(wildcard testdata/demo/*.c testdata/demo/*.cc))
 
-.PHONY: build demo test race fuzz bench bench-stacks install clean help
+# The tests of both modules with these options, also those of the second when some of the first fail.
+define test_modules
+{ status=0; \
+	$(GO) test $(1) $(PACKAGES) || status=$$?; \
+	$(GO) test -C $(READERS) $(1) ./... || status=$$?; \
+	exit $$status; } 2>&1
+endef
+
+.PHONY: build demo test race lint fuzz bench bench-stacks install clean help FORCE
 
 build: bin/unspool ## build bin/unspool (the default)
 
-# A new commit changes the version, hence the second prerequisite.
-bin/unspool: $(SOURCES) $(wildcard .git/logs/HEAD)
+bin/unspool: $(SOURCES) dist/version
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $@ ./cmd/unspool
+
+# Changes when a commit or a tag changes the version.
+dist/version: FORCE
+	@mkdir -p $(@D)
+	@echo '$(VERSION)' | cmp -s - $@ || echo '$(VERSION)' >$@
 
 demo: bin/unspool ## record a sample workload for DEMO_SECONDS=3 seconds and print its call tree
 	@CC='$(CC)' CXX='$(CXX)' .ci/setup demo
@@ -58,12 +74,19 @@ test: bin/unspool ## install what the tests need, then gofmt, vet, staticcheck a
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change: $$unformatted"; exit 1; fi
 	$(GO) vet $(PACKAGES)
+	$(GO) vet -C $(READERS) ./...
 	$(GO) run $(STATICCHECK) $(PACKAGES)
-	$(GO) test -count=1 -p 1 -v $(PACKAGES) 2>&1 | tee dist/test.log | awk -f .ci/digest.awk
+	cd $(READERS) && $(GO) run $(STATICCHECK) ./...
+	$(call test_modules,-count=1 -p 1 -v) | tee dist/test.log | awk -f .ci/digest.awk
 
 race: ## all tests with the race detector, the longest ones shortened
 	@mkdir -p dist
-	$(GO) test -count=1 -p 1 -v -race -short $(PACKAGES) 2>&1 | tee dist/race.log | awk -f .ci/digest.awk
+	$(call test_modules,-count=1 -p 1 -v -race -short) | tee dist/race.log | awk -f .ci/digest.awk
+
+# Building golangci-lint takes some minutes of processor time, once. Its configuration says why each linter is there.
+lint: ## golangci-lint with the linters of .ci/golangci.yml
+	$(GO) run $(GOLANGCILINT) run -c .ci/golangci.yml $(PACKAGES)
+	cd $(READERS) && $(GO) run $(GOLANGCILINT) run -c $(CURDIR)/.ci/golangci.yml ./...
 
 fuzz: ## run every fuzz target for FUZZTIME=30s
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | \
@@ -78,10 +101,11 @@ bench: ## measure the speed of walks, convert and record on real programs, which
 bench-stacks: ## record real programs, which it installs, and write bench/STACKS.md
 	$(GO) run ./bench/stacks -o bench/STACKS.md
 
-install: bin/unspool ## install the binary and shell completions below PREFIX=/usr/local (and DESTDIR=)
+install: bin/unspool ## install the binary, manual pages and shell completions below PREFIX=/usr/local (and DESTDIR=)
 	install -D -m 755 bin/unspool '$(DESTDIR)$(PREFIX)/bin/unspool'
-	install -d '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' \
+	install -d '$(DESTDIR)$(PREFIX)/share/man/man1' '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' \
 		'$(DESTDIR)$(PREFIX)/share/zsh/site-functions' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d'
+	bin/unspool man '$(DESTDIR)$(PREFIX)/share/man/man1'
 	bin/unspool completion bash >'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/unspool'
 	bin/unspool completion zsh >'$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_unspool'
 	bin/unspool completion fish >'$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/unspool.fish'

@@ -75,8 +75,8 @@ func sum(all []Stats) (total Stats) {
 	return total
 }
 
-// statsJSON is the form of --stats, documented in the README. Keys may be
-// added, never renamed.
+// statsJSON is the form of --stats, documented by 'unspool help json'. Keys
+// may be added, never renamed.
 type statsJSON struct {
 	Version  int      `json:"version"`
 	Duration float64  `json:"duration_s"`

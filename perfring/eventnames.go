@@ -128,15 +128,15 @@ func didYouMean(name string, names []string) string {
 		return ""
 	}
 	limit := max(1, min(3, len(name)/3))
-	var close [4][]string
+	var near [4][]string
 	for _, n := range names {
 		if d := distance(name, n); d <= limit {
-			close[d] = append(close[d], n)
+			near[d] = append(near[d], n)
 		} else if len(name) >= 4 && strings.Contains(n, name) {
-			close[3] = append(close[3], n)
+			near[3] = append(near[3], n)
 		}
 	}
-	best := slices.Concat(close[0], close[1], close[2], close[3])
+	best := slices.Concat(near[0], near[1], near[2], near[3])
 	if len(best) == 0 {
 		return ""
 	}

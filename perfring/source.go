@@ -252,15 +252,15 @@ func (s *Source) Pressing() bool {
 
 // news says whether there is something to Peek at, or a ring has become a quarter full, of which neither Peek, Drain nor
 // news knows.
-func (s *Source) news() (any bool) {
+func (s *Source) news() (found bool) {
 	for i := range s.rings {
 		q := s.merger.queues[i]
 		head := atomic.LoadUint64(q.head)
 		if head != q.seen && head != q.peeked && head != q.told && (s.rings[i].maps || q.pressing()) {
-			q.told, any = head, true
+			q.told, found = head, true
 		}
 	}
-	return any
+	return found
 }
 
 func (s *Source) drain(horizon uint64, fn func(Record) error) error {

@@ -1,4 +1,3 @@
-// Package workloads records real programs with raw stacks, for the tables in bench.
 package workloads
 
 import (

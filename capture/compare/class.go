@@ -1,8 +1,3 @@
-// Package compare holds two answers about the same samples against each other: the user stack as CFI unwinds it, and as a walk
-// along frame pointers shows it. A recording made for it (capture.Options.Pairs) has both for every sample.
-//
-//	record or convert, with Pairs      class.go       load.go            blame.go, lint.go, …       text.go, json.go, page.go
-//	samples, each with its pair   ──►  one class  ──►  sums by stack  ──►  what they say          ──►  for people and programs
 package compare
 
 import (

@@ -157,7 +157,7 @@ func TestPairsAreCutAtZeros(t *testing.T) {
 			frames := func(n int) []int32 { return make([]int32, n) }
 			l.first = half{user: addresses("abc"), frames: frames(3), end: profile.Complete}
 			l.second = half{user: append(addresses(c.fp), 1), frames: frames(len(c.fp) + 1)}
-			l.pair(nil)
+			l.pair()
 			if len(l.groups) != 1 || l.unpaired != 0 {
 				t.Fatalf("%d groups, %d samples without a pair", len(l.groups), l.unpaired)
 			}

@@ -130,14 +130,14 @@ func (l *loader) Sample(s *perfring.Sample, frames []int32) {
 	case l.pending && s.Time == l.first.time && s.TID == l.first.tid:
 		l.pending = false
 		l.second.take(s, frames)
-		l.pair(s)
+		l.pair()
 	default:
 		l.c.Others++
 	}
 }
 
 // pair adds the two samples up.
-func (l *loader) pair(s *perfring.Sample) {
+func (l *loader) pair() {
 	d, f := &l.first, &l.second
 	last := len(f.user) - 1
 	if last < 1 || len(d.user) == 0 || len(d.frames) != d.kernel+len(d.user) || len(f.frames) != f.kernel+len(f.user) {

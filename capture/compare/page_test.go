@@ -12,9 +12,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
-
 	"unspool/capture/compare"
 	"unspool/capture/flamegraph"
 	"unspool/capture/human"
@@ -318,26 +315,26 @@ func TestPage(t *testing.T) {
 	p.Shows("#tip table", "DWARFFPpointsin this place–20.0 %function, total0 %20.0 %+20.0function, self0 %0 %0.0")
 
 	// Search: both sides, and from a table.
-	p.Press("f", chromedp.ModifierCtrl)
+	p.PressCtrl("f")
 	p.Press("wor")
 	p.Shows("#found", "1 function")
 	p.Shows("#left .caption .found", "80.0 % matched")
 	p.Shows("#right .caption .found", "50.0 % matched")
-	p.Press(kb.Escape)
+	p.Press(browser.Escape)
 	p.Shows("#left .caption .found", "")
 	p.Press("nothing like it")
 	p.Shows("#found", "no match")
-	p.Press(kb.Escape)
+	p.Press(browser.Escape)
 	p.Click("#wrong-callers tbody tr:first-child td:nth-child(2) .fn")
 	p.Until("document.querySelector('#graphs').getBoundingClientRect().top < 50")
 	p.Shows("#left .caption .found", "30.0 % matched")
-	p.Press(kb.Escape)
+	p.Press(browser.Escape)
 
 	// Zoom: the same path, where it is called otherwise, where it is not.
 	p.ClickAt(p.frame("left", 3, 0.3))
 	p.Shows("#left .crumbs", "all_startmainwork")
 	p.Shows("#right .crumbs", "all_startmainwork")
-	p.Press(kb.Escape)
+	p.Press(browser.Escape)
 	p.Shows("#right .crumbs", "all")
 	p.ClickAt(p.frame("left", 4, 0.1))
 	p.Shows("#left .crumbs", "all_startmainworkHash")
@@ -349,14 +346,14 @@ func TestPage(t *testing.T) {
 	p.Shows("#right .crumbs", "allnot code")
 	p.Shows("#left .crumbs", "all")
 	p.Shows("#left .note", "not on these stacks")
-	p.Press(kb.Escape)
+	p.Press(browser.Escape)
 	p.Shows("#left .note", "")
-	p.Press(kb.Escape)
+	p.Press(browser.Escape)
 
 	// Keys: down to the heaviest, across, the colours, leaf first.
 	p.ClickAt(p.frame("left", 1, 0.5))
-	p.Press(kb.ArrowDown)
-	p.Press(kb.ArrowDown)
+	p.Press(browser.ArrowDown)
+	p.Press(browser.ArrowDown)
 	p.Shows("#detail .name", "work")
 	p.Press("x")
 	p.Shows("#detail .figures", "function, total   DWARF 80.0 %   FP 50.0 %   −30.0 points")
@@ -473,12 +470,12 @@ func TestPageOfTwo(t *testing.T) {
 	p.MoveTo(p.frame("left", 2, 0.3))
 	p.Shows("#tip .name", "fast")
 	p.Shows("#tip table", "ABpointsin this place75.0 %50.0 %−25.0function, total75.0 %50.0 %−25.0function, self75.0 %50.0 %−25.0")
-	p.Press("f", chromedp.ModifierCtrl)
+	p.PressCtrl("f")
 	p.Press("slow")
 	p.Shows("#left .caption .found", "0 % matched")
 	p.Shows("#right .caption .found", "50.0 % matched")
-	p.Press(kb.Enter)
-	p.Press(kb.Escape)
+	p.Press(browser.Enter)
+	p.Press(browser.Escape)
 	p.ClickAt(p.frame("left", 2, 0.9)) // called by another function there
 	p.Shows("#right .crumbs", "allmainslow"+flamegraph.Printable(hostile))
 	p.Shows("#right .note", "with other callers on the way")
@@ -491,7 +488,7 @@ func TestPageOfAProgram(t *testing.T) {
 	p := show(t, written(t, result, c.DWARF, c.FP, "causes"), 1400)
 	p.tables(result)
 	p.Shows("#left .count", human.Number(c.Samples)+" samples")
-	p.Press("f", chromedp.ModifierCtrl)
+	p.PressCtrl("f")
 	p.Press("passing")
 	var of [2]uint64
 	for i, side := range []*profile.Profile{c.DWARF, c.FP} {

@@ -98,7 +98,7 @@ func (c *Comparison) WrongCallers() []Call {
 		default:
 			continue
 		}
-		real := make(map[key]bool)
+		shown := make(map[key]bool)
 		walk := func(p *profile.Profile, node int32, fn func(key)) {
 			for range g.Kernel {
 				node = p.Nodes[node].Parent
@@ -107,10 +107,10 @@ func (c *Comparison) WrongCallers() []Call {
 				fn(key{first[p.Nodes[p.Nodes[node].Parent].Frame], first[p.Nodes[node].Frame]})
 			}
 		}
-		walk(c.DWARF, g.DWARF, func(k key) { real[k] = true })
+		walk(c.DWARF, g.DWARF, func(k key) { shown[k] = true })
 		walk(p, g.FP, func(k key) {
-			if !real[k] && p.Frames[k.caller].Kind != profile.Unmapped {
-				real[k] = true // once for each sample
+			if !shown[k] && p.Frames[k.caller].Kind != profile.Unmapped {
+				shown[k] = true // once for each sample
 				count[k] += g.Count
 			}
 		})

@@ -1,9 +1,3 @@
-// Package doctor says what a machine needs for recording, what it lacks, and the command that
-// mends it. The same words explain a recording that failed (Explain).
-//
-// Most of it is read from /proc/sys/kernel (Documentation/admin-guide/sysctl/kernel.rst) and
-// /proc/self/status; whether events can be opened is found out by opening some, since security
-// modules and container run-times refuse what the settings allow.
 package doctor
 
 import (

@@ -94,7 +94,7 @@ func (r *reader) tryToServe(path string) error {
 		}
 		select {
 		case err := <-ended:
-			return fmt.Errorf("the reader ended: %v\n%s", err, &said)
+			return fmt.Errorf("the reader ended: %v\n%s", err, &said) //nolint:errorlint // err may be nil
 		default:
 		}
 		if time.Now().After(late) {

@@ -216,17 +216,17 @@ func (d *document) check(t testing.TB) {
 		t.Helper()
 		column(name, orMinusOne(at), rows, of, true)
 	}
-	const any = 1 << 31
+	const unbounded = 1 << 31
 	stacks, frames, funcs, s := &d.Shared.StackTable, &d.Shared.FrameTable, &d.Shared.FuncTable, &d.Shared
 	texts := len(s.StringArray)
 	column("stack.frame", stacks.Frame, stacks.Length, frames.Length, false)
-	column("stack.prefixOffset", stacks.PrefixOffset, stacks.Length, any, false)
+	column("stack.prefixOffset", stacks.PrefixOffset, stacks.Length, unbounded, false)
 	for i, offset := range stacks.PrefixOffset {
 		if offset > i {
 			t.Errorf("stack %d has a parent %d before it", i, offset)
 		}
 	}
-	column("frame.address", frames.Address, frames.Length, any, true)
+	column("frame.address", frames.Address, frames.Length, unbounded, true)
 	column("frame.inlineDepth", frames.InlineDepth, frames.Length, 256, false)
 	column("frame.category", frames.Category, frames.Length, len(d.Meta.Categories), false)
 	for i, c := range frames.Category {
@@ -235,14 +235,14 @@ func (d *document) check(t testing.TB) {
 	column("frame.func", frames.Func, frames.Length, funcs.Length, false)
 	column("frame.innerWindowID", frames.InnerWindowID, frames.Length, 1, false)
 	some("frame.nativeSymbol", frames.NativeSymbol, frames.Length, s.NativeSymbols.Length)
-	some("frame.line", frames.Line, frames.Length, any)
-	some("frame.column", frames.Column, frames.Length, any)
+	some("frame.line", frames.Line, frames.Length, unbounded)
+	some("frame.column", frames.Column, frames.Length, unbounded)
 	some("frame.originalLocation", frames.OriginalLocation, frames.Length, 0)
 	column("func.name", funcs.Name, funcs.Length, texts, false)
 	column("func.resource", funcs.Resource, funcs.Length, s.ResourceTable.Length, true)
 	some("func.source", funcs.Source, funcs.Length, s.Sources.Length)
-	some("func.lineNumber", funcs.LineNumber, funcs.Length, any)
-	some("func.columnNumber", funcs.ColumnNumber, funcs.Length, any)
+	some("func.lineNumber", funcs.LineNumber, funcs.Length, unbounded)
+	some("func.columnNumber", funcs.ColumnNumber, funcs.Length, unbounded)
 	some("func.originalLocation", funcs.OriginalLocation, funcs.Length, 0)
 	if len(funcs.IsJS) != funcs.Length || len(funcs.RelevantForJS) != funcs.Length {
 		t.Errorf("func.isJS: %d and %d rows of %d", len(funcs.IsJS), len(funcs.RelevantForJS), funcs.Length)
@@ -253,8 +253,8 @@ func (d *document) check(t testing.TB) {
 	column("resource.type", s.ResourceTable.Type, s.ResourceTable.Length, 6, false)
 	column("nativeSymbol.lib", s.NativeSymbols.LibIndex, s.NativeSymbols.Length, len(d.Libs), false)
 	column("nativeSymbol.name", s.NativeSymbols.Name, s.NativeSymbols.Length, texts, false)
-	column("nativeSymbol.address", s.NativeSymbols.Address, s.NativeSymbols.Length, any, false)
-	some("nativeSymbol.functionSize", s.NativeSymbols.FunctionSize, s.NativeSymbols.Length, any)
+	column("nativeSymbol.address", s.NativeSymbols.Address, s.NativeSymbols.Length, unbounded, false)
+	some("nativeSymbol.functionSize", s.NativeSymbols.FunctionSize, s.NativeSymbols.Length, unbounded)
 	column("source.filename", s.Sources.Filename, s.Sources.Length, texts, false)
 	column("source.startLine", s.Sources.StartLine, s.Sources.Length, 2, false)
 	column("source.startColumn", s.Sources.StartColumn, s.Sources.Length, 2, false)

@@ -4,9 +4,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
-
 	"unspool/capture/profile"
 	"unspool/testdata/browser"
 )
@@ -40,7 +37,7 @@ func (p opened) text(selector, want string) {
 // choose chooses an option.
 func (p opened) choose(selector, value string) {
 	p.Helper()
-	p.Do(chromedp.SetValue(selector, value))
+	p.SetValue(selector, value)
 	browser.Eval[bool](p.Page, "document.querySelector("+browser.Quote(selector)+").dispatchEvent(new Event('change'))")
 }
 
@@ -72,12 +69,12 @@ func TestPageInABrowser(t *testing.T) {
 	p.text("#tip table", "total96.0 %960self6.00 %60")
 
 	// Search: a text, a regular expression, what is none.
-	p.Press("f", chromedp.ModifierCtrl)
+	p.PressCtrl("f")
 	p.Press("compare")
 	p.text("#found", "40.0 % of samples · 1 function · 1 place")
-	p.Press(kb.Enter)
+	p.Press(browser.Enter)
 	p.text("#detail .name", "compare")
-	p.Press(kb.Escape)
+	p.Press(browser.Escape)
 	p.text("#found", "")
 	p.Press("^(fib|main$)")
 	p.text("#found", "no match")
@@ -85,7 +82,7 @@ func TestPageInABrowser(t *testing.T) {
 	p.text("#found", "96.0 % of samples · 2 functions · 1 place")
 	p.Press("(")
 	p.text("#found", "not a regular expression")
-	p.Press(kb.Escape)
+	p.Press(browser.Escape)
 
 	// Zoom: by a click, to a caller, back.
 	p.ClickAt(p.frame(2, 0.25))
@@ -95,20 +92,20 @@ func TestPageInABrowser(t *testing.T) {
 	p.text("#tip table", "total10.0 %100self10.0 %100of the zoomed frame20.0 %")
 	p.ClickAt(p.frame(1, 0.9))
 	p.text("#crumbs", "allmain")
-	p.Press(kb.Escape)
+	p.Press(browser.Escape)
 	p.text("#crumbs", "all")
 	if !browser.Eval[bool](p.Page, "document.querySelector('#reset').disabled") {
 		t.Error("the zoom can be reset without one")
 	}
 
 	// Keys: the heaviest callee of main, its neighbour, zoom.
-	p.Press(kb.ArrowDown)
+	p.Press(browser.ArrowDown)
 	p.text("#detail .name", "qsort")
-	p.Press(kb.ArrowRight)
+	p.Press(browser.ArrowRight)
 	p.text("#detail .name", "Shape<int>::area()")
-	p.Press(kb.Enter)
+	p.Press(browser.Enter)
 	p.text("#crumbs", "allmainShape<int>::area()")
-	p.Press(kb.Backspace)
+	p.Press(browser.Backspace)
 	p.text("#crumbs", "allmain")
 	p.Click("#reset")
 	p.text("#crumbs", "all")
@@ -160,24 +157,24 @@ func TestPictureInABrowser(t *testing.T) {
 	p.MoveTo(svgMargin+100, svgTop+2.5*svgRow)
 	p.text("#detail", "qsort   user, libc.so.6   total 50.0 % (500), self 0.0 % (0)")
 
-	p.Press("f", chromedp.ModifierCtrl)
+	p.PressCtrl("f")
 	p.Press("^(compare|fib)")
 	p.text("#found", "55.0 % of samples · 3 frames")
 	p.Press("(")
 	p.text("#found", "not a regular expression")
-	p.Press(kb.Escape)
+	p.Press(browser.Escape)
 	p.text("#found", "")
-	p.Press(kb.Escape)
+	p.Press(browser.Escape)
 
 	p.ClickAt(svgMargin+100, svgTop+2.5*svgRow)
 	wide("qsort", full)
 	wide("main", full)
 	wide("compare", 0.8*full)
 	wide("fib", 0)
-	p.Press(kb.ArrowDown)
-	p.Press(kb.Enter)
+	p.Press(browser.ArrowDown)
+	p.Press(browser.Enter)
 	wide("compare", full)
-	p.Press(kb.Escape)
+	p.Press(browser.Escape)
 	wide("main", 0.96*full)
 	wide("fib", 0.15*full)
 	p.Click("#reset:disabled")

@@ -6,8 +6,6 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/chromedp/chromedp"
-
 	"unspool/capture/human"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
@@ -101,7 +99,7 @@ func TestProgram(t *testing.T) {
 	}
 	for _, o := range []Options{{Format: HTML}, {Format: SVG}} {
 		page := open(t, p, o)
-		page.Press("f", chromedp.ModifierCtrl)
+		page.PressCtrl("f")
 		page.Press("mix")
 		if o.Format == SVG {
 			page.Until("document.querySelector('#found').textContent.includes(" + browser.Quote(fmt.Sprintf("%.1f %% of samples", 100*float64(mix)/float64(p.Count()))) + ")")

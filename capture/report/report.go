@@ -1,8 +1,3 @@
-// Package report prints a profile as text for a terminal or a pipe: what was recorded, the functions that cost most by
-// themselves (self) and with what they call (total), and the tree of calls, outermost function first, pruned at a threshold. Options.By
-// adds up by process, thread, image or source file instead, with the first functions or lines of each. WriteJSON has all of it for programs.
-//
-// Percentages are shares of all samples of the event. A function that is on a stack several times counts once for its total.
 package report
 
 import (

@@ -78,7 +78,7 @@ func parse(b []byte) (c captured, err error) {
 		n, isText := texts[f.kind]
 		if isText {
 			n++
-		} else if n, err = least[f.kind], nil; least[f.kind] == 0 && f.kind != frameExit {
+		} else if n = least[f.kind]; least[f.kind] == 0 && f.kind != frameExit {
 			return c, fmt.Errorf("offset %d: type %d", at, f.kind)
 		}
 		if len(f.body) < n || isText && f.body[len(f.body)-1] != 0 && f.kind != frameMetadata { // Sysprof's own may have no end

@@ -185,7 +185,7 @@ type statistics struct {
 	}
 }
 
-// addUp holds the statistics against what the README says of them.
+// addUp holds the statistics against what 'unspool help json' says of them.
 func (s *statistics) addUp(t testing.TB) {
 	t.Helper()
 	sum := func(m map[string]uint64) (n uint64) {
@@ -222,7 +222,7 @@ func (s *statistics) incomplete() float64 {
 func readStatistics(t testing.TB, content []byte) (s statistics) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(content))
-	d.DisallowUnknownFields() // what is in it is in the README
+	d.DisallowUnknownFields() // 'unspool help json' says what is in it
 	if err := d.Decode(&s); err != nil {
 		t.Fatalf("stats: %v\n%s", err, content)
 	}

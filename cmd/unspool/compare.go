@@ -59,9 +59,9 @@ Nothing is kept of the samples but what is printed.`,
 			files := f.files(c, args)
 			switch {
 			case len(files) > 2:
-				return &usageError{"unspool compare", fmt.Errorf("one or two recordings: what is %q? (a command goes behind --)", files[2])}
+				return &usageError{"unspool compare", fmt.Errorf("unexpected argument %q: compare reads one or two recordings, and a command stands after --", files[2])}
 			case slices.Contains(files, "-"):
-				return &usageError{"unspool compare", errors.New("a recording is read more than once: name a file instead of -")}
+				return &usageError{"unspool compare", errors.New("compare reads a recording more than once: give a file instead of -")}
 			case len(files) == 0 && !f.all && len(f.pids) == 0 && len(args) == 0:
 				return &usageError{"unspool compare", errors.New("nothing to compare: give -a, -p PID, -- COMMAND, or a recording")}
 			}
@@ -78,7 +78,7 @@ Nothing is kept of the samples but what is printed.`,
 	}
 	f.addRecording(c)
 	fl := c.Flags()
-	fl.BoolVar(&f.json, "json", false, "print everything as JSON")
+	fl.BoolVar(&f.json, "json", false, "print everything as JSON: see 'unspool help json'")
 	fl.StringVar(&f.html, "html", "", "write a page with both flame graphs to `FILE`")
 	fl.StringArrayVar(&f.failUnder, "fail-under", nil, "exit with status 1 when `CLASS=PERCENT` is not reached; classes are the keys of --json")
 	f.nameFlags.add(c)
@@ -114,9 +114,9 @@ func (f *compareFlags) check(files []string) error {
 			for c := range compare.Class(compare.NumClasses) {
 				keys = append(keys, c.Key())
 			}
-			return fmt.Errorf("--fail-under %s: the classes are %s", s, strings.Join(keys, ", "))
+			return fmt.Errorf("--fail-under %s: unknown class: must be one of %s", s, strings.Join(keys, ", "))
 		case err != nil || !(percent >= 0 && percent <= 100):
-			return fmt.Errorf("--fail-under %s: a percentage is wanted, as in %s=95", s, key)
+			return fmt.Errorf("--fail-under %s: must be a class and a percentage, as in %s=95", s, key)
 		}
 		f.least[class] = percent
 	}
@@ -124,7 +124,7 @@ func (f *compareFlags) check(files []string) error {
 		return errors.New("--html -: the comparison goes to stdout: name a file")
 	}
 	if len(files) == 2 && len(f.least) > 0 {
-		return errors.New("--fail-under is about the samples of one recording")
+		return errors.New("--fail-under cannot be used with two recordings")
 	}
 	return nil
 }

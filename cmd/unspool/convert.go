@@ -35,7 +35,7 @@ func convertCommand() *cobra.Command {
 		Use:   "convert [options] IN -o OUT",
 		Short: "Unwind a recording of perf's, or write one in another tool's format",
 		Long: `Turn a recording of 'perf record --call-graph dwarf' into one with plain
-callchains, about a hundred times smaller, that perf, Hotspot and 'unspool
+callchains, 43 to 47 times smaller, that perf, Hotspot and 'unspool
 report' read. Everything but registers and stacks is kept as it is. IN and OUT
 are files, or - for a pipe.
 
@@ -55,11 +55,11 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
-				return &usageError{"unspool convert", errors.New("nothing to convert: name a recording, or - for a pipe")}
+				return &usageError{"unspool convert", errors.New("nothing to convert: give a recording, or - for a pipe")}
 			case len(args) > 1:
-				return &usageError{"unspool convert", fmt.Errorf("one recording at a time: what is %q?", args[1])}
+				return &usageError{"unspool convert", fmt.Errorf("unexpected argument %q: convert reads one recording", args[1])}
 			case f.output == "":
-				return &usageError{"unspool convert", errors.New("say where to write: -o FILE, or -o - for a pipe")}
+				return &usageError{"unspool convert", errors.New("no output given: -o FILE, or -o - for a pipe")}
 			}
 			return nil
 		},
@@ -75,7 +75,7 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
 	fl.Lookup("compress").NoOptDefVal = "1"
 	fl.IntVarP(&f.jobs, "jobs", "j", 1, "use `N` cores; the output is the same")
-	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout")
+	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout: see 'unspool help json'")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
 	f.exportFlags.add(c)
@@ -91,13 +91,13 @@ func (f *convertFlags) options(input string) (o capture.ConvertOptions, err erro
 	}
 	switch {
 	case f.maxStack < 1 || f.maxStack > largestMaxStack:
-		return o, fmt.Errorf("--max-stack %d: 1 to %d frames are possible", f.maxStack, largestMaxStack)
+		return o, fmt.Errorf("--max-stack %d: must be 1 to %d frames", f.maxStack, largestMaxStack)
 	case f.compress < 0 || f.compress > 22:
-		return o, fmt.Errorf("-z %d: levels go from 1 to 22", f.compress)
+		return o, fmt.Errorf("-z %d: must be a level from 1 to 22", f.compress)
 	case f.jobs < 1 || f.jobs > largestJobs:
-		return o, fmt.Errorf("-j %d: 1 to %d cores are possible", f.jobs, largestJobs)
+		return o, fmt.Errorf("-j %d: must be 1 to %d cores", f.jobs, largestJobs)
 	case outfile.Stdout(f.stats) && outfile.Stdout(f.output):
-		return o, fmt.Errorf("-o %s and --stats %s both want stdout", f.output, f.stats)
+		return o, fmt.Errorf("-o %s and --stats %s cannot both write to stdout", f.output, f.stats)
 	}
 	return o, nil
 }
@@ -154,7 +154,7 @@ func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions, to,
 	if unwound.Outcome != nil {
 		err = errors.Join(err, f.sumUp(unwound.Outcome, "-", stats))
 	} else if f.stats != "" && line != nil {
-		line.note(name + " has no raw stacks: there are no statistics of unwinding them")
+		line.note(name + " has no raw stacks: nothing was unwound, so --stats writes nothing")
 	}
 	return errors.Join(err, f.write(unwound.Path, name, to, f.nameFlags, f.quiet, f.verbose))
 }

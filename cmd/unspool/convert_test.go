@@ -242,19 +242,19 @@ func TestConvertSaysWhatItCannotDo(t *testing.T) {
 		says string
 	}{
 		{[]string{"-o", "out"}, "nothing to convert"},
-		{[]string{"a", "b", "-o", "out"}, `one recording at a time: what is "b"`},
-		{[]string{text}, "say where to write"},
+		{[]string{"a", "b", "-o", "out"}, `unexpected argument "b"`},
+		{[]string{text}, "no output given"},
 		{[]string{text, "-o", "out"}, "text: not a perf.data file"},
 		{[]string{"missing", "-o", "out"}, "missing: no such file"},
 		{[]string{text, "-o", text}, "same file"},
 		{[]string{text, "-o", text, "--format", "folded"}, "same file"},
 		{[]string{text, "-o", dir, "--format", "folded"}, "is a directory"},
-		{[]string{text, "-o", "out", "-j", "0"}, "-j 0: 1 to 64"},
+		{[]string{text, "-o", "out", "-j", "0"}, "-j 0: must be 1 to 64"},
 		{[]string{text, "-o", "out", "--max-stack", "0"}, "--max-stack 0"},
 		{[]string{text, "-o", "out", "-z=23"}, "-z 23"},
 		{[]string{text, "-o", "out", "--symfs", "nowhere"}, "nowhere: no such file"},
 		{[]string{text, "-o", "out.folded", "--symfs", "nowhere"}, "nowhere: no such file"},
-		{[]string{text, "-o", "-", "--stats", "-"}, "both want stdout"},
+		{[]string{text, "-o", "-", "--stats", "-"}, "cannot both write to stdout"},
 	} {
 		e := unspool(t, dir, append([]string{"convert"}, c.args...)...)
 		e.fails(t, statusFailure, c.says)

@@ -52,7 +52,7 @@ func TestKilledRecordingIsReadable(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			// Several recordings of one process at once, killed one after the other.
 			dir := t.TempDir()
-			kills := []time.Duration{230, 410, 590} // ms
+			kills := []time.Duration{230 * time.Millisecond, 410 * time.Millisecond, 590 * time.Millisecond}
 			var rs []*running
 			var paths []string
 			for i := range kills {
@@ -65,7 +65,7 @@ func TestKilledRecordingIsReadable(t *testing.T) {
 			}
 			began := time.Now()
 			for i, at := range kills {
-				time.Sleep(time.Until(began.Add(at * time.Millisecond)))
+				time.Sleep(time.Until(began.Add(at)))
 				rs[i].Process.Kill()
 				killed := monotonic(t)
 				if e := rs[i].wait(); e.status != 128+9 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -12,7 +13,12 @@ func doctorCommand(status *int) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Check that this machine can record, and say what to mend",
-		Args:  cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return &usageError{"unspool doctor", fmt.Errorf("unexpected argument %q", args[0])}
+			}
+			return nil
+		},
 		RunE: func(*cobra.Command, []string) error {
 			checks := doctor.Run()
 			if !doctor.Able(checks) {

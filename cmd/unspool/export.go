@@ -71,9 +71,9 @@ func (f *exportFlags) choose(output string) (err error) {
 	}
 	switch {
 	case f.explicit && f.symbols && !f.exports():
-		return errors.New("perf.data has no place for names: perf and unspool look them up when it is read (other formats take them along)")
+		return errors.New("perf.data cannot hold names: perf and unspool look them up when they read it; other formats can")
 	case !f.symbols && f.exports() && !f.format.Nameless:
-		return fmt.Errorf("--symbols=false: nothing reads %s without names", f.format.Name)
+		return fmt.Errorf("--symbols=false: %s cannot be read without names", f.format.Name)
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 	}
 	for i, problem := range out.Problems {
 		if i == fewProblems && !verbose {
-			fmt.Fprintf(os.Stderr, "unspool: … and %d more reasons why names are missing (-v tells them)\n", len(out.Problems)-i)
+			fmt.Fprintf(os.Stderr, "unspool: … and %d more reasons why names are missing (-v lists them)\n", len(out.Problems)-i)
 			break
 		}
 		fmt.Fprintf(os.Stderr, "unspool: %s\n", problem)

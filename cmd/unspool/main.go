@@ -1,5 +1,3 @@
-// Command unspool records profiles of programs that were built without frame
-// pointers, with full user stacks, and reports where their time goes.
 package main
 
 import (
@@ -9,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"unspool/capture"
 	"unspool/capture/doctor"
@@ -28,7 +27,7 @@ func main() {
 // run is main with the exit status as its result.
 func run(args []string) int {
 	root := &cobra.Command{
-		Use:   "unspool",
+		Use:   "unspool COMMAND",
 		Short: "Profile programs without frame pointers, with stacks that can be trusted",
 		Long: `unspool samples running programs, unwinds a copy of each sample's stack by the
 DWARF tables that every distribution ships, and writes a perf.data file with
@@ -42,18 +41,43 @@ plain callchains. No byte of a stack is ever written.`,
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+
+		DisableFlagsInUseLine: true,
 	}
 	root.SetVersionTemplate("unspool {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &usageError{c.CommandPath(), err}
+		return &usageError{c.CommandPath(), flagError(err)}
 	})
 	status := 0
 	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), compareCommand(&status), doctorCommand(&status))
+	root.AddCommand(jsonTopic(), manCommand())
 	root.SetArgs(args)
 	if err := root.Execute(); err != nil {
 		return fail(err, statusFailure)
 	}
 	return status
+}
+
+// flagError says of a value that cannot be read which option it was given to and what that takes, instead of
+// what the parser says.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	f := invalid.GetFlag()
+	option := "--" + f.Name
+	if f.Shorthand != "" {
+		option = "-" + f.Shorthand
+	}
+	kind, _ := pflag.UnquoteUsage(f)
+	switch kind {
+	case "": // an option that is on or off
+		kind = "value"
+	case "N":
+		kind = "number"
+	}
+	return fmt.Errorf("%s: invalid %s %q", option, kind, invalid.GetValue())
 }
 
 // A usageError is about the command line rather than about what it asks for.

@@ -82,7 +82,7 @@ recording and leaves a complete file.`,
 	fl.Lookup("compress").NoOptDefVal = "1"
 	f.exportFlags.add(c)
 	f.names.addShorten(c)
-	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout")
+	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout: see 'unspool help json'")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
 	return c
@@ -101,7 +101,7 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	fl.StringArrayVarP(&f.events, "event", "e", nil, "sample `EVENT`, also EVENT:u or :k, or several (default cycles, or cpu-clock without a PMU)")
 	fl.Uint64VarP(&f.freq, "freq", "F", 0, "take `HZ` samples a second (default 999)")
 	fl.Uint64VarP(&f.period, "count", "c", 0, "sample every `N`th event instead (default for tracepoints: 1)")
-	ring := "`PAGES` of ring buffer for each CPU, or a size as in 4M"
+	ring := "`PAGES` of ring buffer for each CPU, or a size such as 4M"
 	if f.ring == "" {
 		ring += " (default 8M)"
 	}
@@ -127,24 +127,24 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 	}
 	switch {
 	case f.all && len(f.pids) > 0:
-		return o, errors.New("-a already records every process: leave out -p")
+		return o, errors.New("-a and -p cannot be used together: -a already records every process")
 	case f.freq > 0 && f.period > 0:
-		return o, errors.New("-F and -c exclude each other")
+		return o, errors.New("-F and -c cannot be used together")
 	case !(f.duration >= 0 && f.duration <= 1e8): // not a number, too
-		return o, fmt.Errorf("-d %g: seconds are wanted", f.duration)
+		return o, fmt.Errorf("-d %g: must be a number of seconds", f.duration)
 	case f.stackSize < 8 || f.stackSize > perfring.MaxStackSize || f.stackSize%8 != 0:
-		return o, fmt.Errorf("--stack-size %d: a multiple of 8 up to %d is wanted", f.stackSize,
+		return o, fmt.Errorf("--stack-size %d: must be a multiple of 8, at most %d bytes", f.stackSize,
 			perfring.MaxStackSize)
 	case f.maxStack < 1 || f.maxStack > largestMaxStack:
-		return o, fmt.Errorf("--max-stack %d: 1 to %d frames are possible", f.maxStack, largestMaxStack)
+		return o, fmt.Errorf("--max-stack %d: must be 1 to %d frames", f.maxStack, largestMaxStack)
 	case f.compress < 0 || f.compress > 22:
-		return o, fmt.Errorf("-z %d: levels go from 1 to 22", f.compress)
+		return o, fmt.Errorf("-z %d: must be a level from 1 to 22", f.compress)
 	case outfile.Stdout(f.stats) && outfile.Stdout(f.output):
-		return o, fmt.Errorf("-o %s and --stats %s both want stdout", f.output, f.stats)
+		return o, fmt.Errorf("-o %s and --stats %s cannot both write to stdout", f.output, f.stats)
 	}
 	for _, pid := range f.pids {
 		if pid <= 0 {
-			return o, fmt.Errorf("-p %d: not a process", pid)
+			return o, fmt.Errorf("-p %d: a process ID must be positive", pid)
 		}
 	}
 	if outfile.Stdout(f.output) {
@@ -180,11 +180,11 @@ func ringPages(s string) (int, error) {
 	case "G", "GB":
 		unit = 1 << 30
 	default:
-		return 0, fmt.Errorf("-m %s: unknown unit", s)
+		return 0, fmt.Errorf("-m %s: unknown unit: must be K, M or G", s)
 	}
 	n, err := strconv.ParseUint(number, 10, 32)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("-m %s: a number of pages, or a size as in 4M, is wanted", s)
+		return 0, fmt.Errorf("-m %s: must be a number of pages, or a size such as 4M", s)
 	}
 	if unit != 0 {
 		page := uint64(os.Getpagesize())
@@ -192,7 +192,7 @@ func ringPages(s string) (int, error) {
 	}
 	const most = 1 << 20 // 4 GiB
 	if n > most {
-		return 0, fmt.Errorf("-m %s: more than 4 GiB a CPU", s)
+		return 0, fmt.Errorf("-m %s: must be at most 4 GiB for each CPU", s)
 	}
 	pages := 1
 	for uint64(pages) < n {

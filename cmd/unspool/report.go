@@ -50,10 +50,9 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
   unspool report --comm 'cc1*' --inline --percent-limit 0.5
   unspool report --http
   unspool report --json | jq -r '.events[0].functions[] | "\(.self) \(.name)"'`,
-		Args: cobra.MaximumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if args = f.address(args); len(args) > 1 {
-				return &usageError{"unspool report", fmt.Errorf("one recording at a time: what is %q?", args[1])}
+				return &usageError{"unspool report", fmt.Errorf("unexpected argument %q: report reads one recording", args[1])}
 			}
 			f.File = "perf.data"
 			if len(args) > 0 {
@@ -79,7 +78,7 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 	f.nameFlags.add(c)
 	fl.StringVar(&f.http, "http", "", "serve pprof's web interface at `ADDR`, --http alone on a free port of localhost")
 	fl.Lookup("http").NoOptDefVal = anyAddress
-	fl.BoolVar(&f.json, "json", false, "write JSON, with all functions and the whole call tree")
+	fl.BoolVar(&f.json, "json", false, "write JSON, with all functions and the whole call tree: see 'unspool help json'")
 	fl.BoolVar(&f.noPager, "no-pager", false, "write to the terminal, however long it is")
 	c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(report.ByNames(), cobra.ShellCompDirectiveNoFileComp))
 	for _, name := range []string{"percent-limit", "top", "comm", "pid", "tid"} {
@@ -111,11 +110,11 @@ func (f *reportFlags) check(c *cobra.Command) (err error) {
 	given := c.Flags().Changed
 	switch {
 	case f.json && given("top"), f.json && given("percent-limit"):
-		return errors.New("--json holds everything: --top and --percent-limit are for text")
+		return errors.New("--top and --percent-limit cannot be used with --json, which writes everything")
 	case f.PercentLimit < 0 || f.PercentLimit > 100 || math.IsNaN(f.PercentLimit):
-		return fmt.Errorf("--percent-limit %v: 0 to 100 are possible", f.PercentLimit)
+		return fmt.Errorf("--percent-limit %v: must be 0 to 100", f.PercentLimit)
 	case f.Top < 0:
-		return fmt.Errorf("--top %d: not a number of functions", f.Top)
+		return fmt.Errorf("--top %d: must not be negative", f.Top)
 	}
 	// For report, zero stands for the default.
 	if f.PercentLimit == 0 {
@@ -141,7 +140,7 @@ func (f *reportFlags) check(c *cobra.Command) (err error) {
 func ids(given []int) (ids []uint32, err error) {
 	for _, id := range given {
 		if id < 0 || id > math.MaxInt32 {
-			return nil, fmt.Errorf("%d: there is no such number", id)
+			return nil, fmt.Errorf("%d: must be 0 to %d", id, math.MaxInt32)
 		}
 		ids = append(ids, uint32(id))
 	}
@@ -194,7 +193,7 @@ func (f *reportFlags) load(ctx context.Context, line *statusLine) (*profile.Prof
 func (f *reportFlags) serve(ctx context.Context, p *profile.Profile) error {
 	return explore.Serve(ctx, p, explore.Options{
 		Symbols: f.nameFlags.sources(ctx, nil), Addr: f.http, Drop: explore.DropRoot,
-		Ready:   func(url string) { fmt.Printf("%s shows %s; Ctrl-C ends it\n", url, f.File) },
+		Ready:   func(url string) { fmt.Printf("%s shows %s; press Ctrl-C to stop\n", url, f.File) },
 		Problem: func(text string) { fmt.Fprintf(os.Stderr, "unspool: %s\n", text) },
 	})
 }

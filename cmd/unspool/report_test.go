@@ -47,7 +47,7 @@ func halvesRecording(t *testing.T) string {
 	return halves.path
 }
 
-// reported is what report --json writes. What is in it is in the README.
+// reported is what report --json writes. 'unspool help json' says what is in it.
 type reported struct {
 	Version int
 	Header  struct {
@@ -439,7 +439,8 @@ func TestReportOptionsAreChecked(t *testing.T) {
 		{[]string{"--comm", "[a"}, "not closed"},
 		{[]string{"--pid", "-4"}, "--pid -4"},
 		{[]string{"--tid", "4294967296"}, "--tid 4294967296"},
-		{[]string{"--json", "--top", "3"}, "--json holds everything"},
+		{[]string{"--json", "--top", "3"}, "cannot be used with --json, which writes everything"},
+		{[]string{"a", "b"}, `unexpected argument "b"`},
 		{[]string{"nowhere.data"}, "nowhere.data"},
 	} {
 		unspool(t, t.TempDir(), append([]string{"report"}, c.args...)...).fails(t, statusFailure, regexp.QuoteMeta(c.says))

@@ -1,163 +1,217 @@
-// Package browser opens pages in headless Chromium for tests: it clicks and types as a reader would, asks the page what it shows, and
-// notes what the page complains of. Only tests import it.
 package browser
 
 import (
-	"context"
 	"encoding/json"
-	"net/url"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
+	"reflect"
 	"testing"
-	"time"
-
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/runtime"
-	"github.com/chromedp/chromedp"
 )
 
-// patience bounds what a test does with one page.
-const patience = 60 * time.Second
+// Keys without a text, as Press takes them. The program hands them to chromedp, whose package kb has them all.
+const (
+	Enter      = "\r"
+	Escape     = "\u001b"
+	Backspace  = "\b"
+	ArrowDown  = "\u0301"
+	ArrowRight = "\u0303"
+)
 
 // Page is a tab of a browser of its own, which ends with the test. What fails fails the test.
 type Page struct {
-	t   testing.TB
-	ctx context.Context
-
-	mu         sync.Mutex
-	complaints []string
+	t          testing.TB
+	requests   *json.Encoder
+	answers    *json.Decoder
+	complaints []string // as of the last answer
 }
 
-// Open starts Chromium with a window of so many CSS pixels and no network, and opens the file in it. Without Chromium the test is
-// skipped.
+// A request is one of testdata/readers/chromium's, which documents it.
+type request struct {
+	Do            string
+	File          string  `json:",omitempty"`
+	Profile       string  `json:",omitempty"`
+	Width, Height int     `json:",omitempty"`
+	Selector      string  `json:",omitempty"`
+	Text          string  `json:",omitempty"`
+	Ctrl          bool    `json:",omitempty"`
+	X, Y          float64 `json:",omitempty"`
+}
+
+type answer struct {
+	Value      json.RawMessage
+	Error      string
+	Missing    bool // there is no browser
+	Complaints []string
+}
+
+// Open starts Chromium with a window of so many CSS pixels and no network, and opens the file in it. Without Chromium
+// the test is skipped.
 func Open(t testing.TB, file string, width, height int) *Page {
 	t.Helper()
-	path := chromium(t)
 	file, err := filepath.Abs(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path),
-		chromedp.WindowSize(width, height),
-		chromedp.UserDataDir(t.TempDir()),
-		chromedp.ProxyServer("127.0.0.1:9"), // nobody listens there: a page that fetches anything complains
-		chromedp.Flag("allow-file-access-from-files", true),
-	)
-	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox)
+	profile := t.TempDir() // made before the browser is started, so that it is removed after its end
+	p := start(t)
+	a := p.ask(request{Do: "open", File: file, Profile: profile, Width: width, Height: height})
+	if a.Missing {
+		t.Skip(a.Error)
 	}
-	ctx, end := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(end)
-	ctx, end = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(end) // waits for the browser
-	ctx, end = chromedp.NewContext(ctx)
-	t.Cleanup(end)
-	p := &Page{t: t, ctx: ctx}
-	if err := chromedp.Listen(ctx, p.listen); err != nil {
-		t.Fatalf("chromium: %v", err)
-	}
-	p.Do(
-		chromedp.EmulateViewport(int64(width), int64(height)),
-		chromedp.Navigate((&url.URL{Scheme: "file", Path: file}).String()),
-	)
+	p.check(a)
 	return p
 }
 
-func chromium(t testing.TB) string {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
+// start starts the program that drives the browser. Both end with the test.
+func start(t testing.TB) *Page {
+	t.Helper()
+	cmd, err := Reader("chromium")
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Skip("no chromium")
-	return ""
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close() // which ends the program, after the browser
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("chromium: %v", err)
+		}
+	})
+	return &Page{t: t, requests: json.NewEncoder(in), answers: json.NewDecoder(out)}
 }
 
-// listen notes errors and warnings on the console, and exceptions that nothing caught.
-func (p *Page) listen(event any) {
-	var text string
-	switch e := event.(type) {
-	case *runtime.EventConsoleAPICalled:
-		if e.Type != "error" && e.Type != "warning" && e.Type != "assert" {
-			return
-		}
-		text = string(e.Type)
-		for _, a := range e.Args {
-			text += " " + string(a.Value) + a.Description
-		}
-	case *runtime.EventExceptionThrown:
-		text = e.ExceptionDetails.Text
-		if x := e.ExceptionDetails.Exception; x != nil {
-			text += " " + x.Description
-		}
-	case *log.EventEntryAdded:
-		if e.Entry.Level != "error" && e.Entry.Level != "warning" {
-			return
-		}
-		text = e.Entry.Text + " " + e.Entry.URL
-	default:
-		return
+// packageFolder is where the tests of a package begin: a test may change its directory.
+var packageFolder, errPackageFolder = os.Getwd()
+
+// Reader is a command of the module testdata/readers: a program that reads what unspool writes.
+func Reader(name string, args ...string) (*exec.Cmd, error) {
+	if errPackageFolder != nil {
+		return nil, errPackageFolder
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.complaints = append(p.complaints, text)
+	folder := packageFolder
+	for {
+		readers := filepath.Join(folder, "testdata", "readers")
+		if _, err := os.Stat(filepath.Join(readers, "go.mod")); err == nil {
+			return exec.Command("go", append([]string{"run", "-C", readers, "./" + name}, args...)...), nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		above := filepath.Dir(folder)
+		if above == folder {
+			return nil, errors.New("no testdata/readers in any folder above " + packageFolder)
+		}
+		folder = above
+	}
+}
+
+// ask sends a request and waits for its answer, which may be an error.
+func (p *Page) ask(r request) answer {
+	p.t.Helper()
+	var a answer
+	if err := p.requests.Encode(r); err != nil {
+		p.t.Fatalf("chromium: %s: %v", r.Do, err)
+	}
+	if err := p.answers.Decode(&a); err != nil {
+		p.t.Fatalf("chromium: %s: no answer: %v", r.Do, err)
+	}
+	p.complaints = a.Complaints
+	return a
+}
+
+func (p *Page) check(a answer) {
+	p.t.Helper()
+	if a.Error != "" {
+		p.t.Fatalf("chromium: %s; the page complains of %q", a.Error, p.complaints)
+	}
+}
+
+func (p *Page) do(r request) json.RawMessage {
+	p.t.Helper()
+	a := p.ask(r)
+	p.check(a)
+	return a.Value
 }
 
 // Complaints are the page's errors and warnings so far.
 func (p *Page) Complaints() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return append([]string(nil), p.complaints...)
-}
-
-// Do does what chromedp offers: wait for an element, send keys, move the mouse.
-func (p *Page) Do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	run(p, chromedp.Steps(actions...))
-}
-
-func run[T any](p *Page, a chromedp.Action[T]) T {
-	p.t.Helper()
-	v, err := chromedp.Run(p.ctx, a)
-	if err != nil {
-		p.t.Fatalf("chromium: %v; the page complains of %q", err, p.Complaints())
-	}
-	return v
+	p.do(request{Do: "complaints"})
+	return p.complaints
 }
 
 // Click clicks the middle of the element that the CSS selector finds.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
-	p.Do(chromedp.Click(selector))
+	p.do(request{Do: "click", Selector: selector})
 }
 
 // ClickAt moves the mouse to a point of the window, in CSS pixels, and clicks.
 func (p *Page) ClickAt(x, y float64) {
 	p.t.Helper()
-	p.MoveTo(x, y)
-	p.Do(chromedp.MouseClickXY(x, y))
+	p.do(request{Do: "click at", X: x, Y: y})
 }
 
 // MoveTo moves the mouse to a point of the window, in CSS pixels.
 func (p *Page) MoveTo(x, y float64) {
 	p.t.Helper()
-	p.Do(chromedp.MouseEvent("mouseMoved", x, y))
+	p.do(request{Do: "move to", X: x, Y: y})
 }
 
-// Press sends keys to what has the focus: text, or kb.Enter and the like of chromedp/kb.
-func (p *Page) Press(keys string, modifiers ...chromedp.Modifier) {
+// Press sends keys to what has the focus: text, or Enter and the like.
+func (p *Page) Press(keys string) {
 	p.t.Helper()
-	p.Do(chromedp.KeyEvent(keys, chromedp.KeyModifiers(modifiers...)))
+	p.do(request{Do: "press", Text: keys})
+}
+
+// PressCtrl sends keys while Ctrl is held down.
+func (p *Page) PressCtrl(keys string) {
+	p.t.Helper()
+	p.do(request{Do: "press", Text: keys, Ctrl: true})
+}
+
+// SetValue sets the value of the form field that the CSS selector finds.
+func (p *Page) SetValue(selector, value string) {
+	p.t.Helper()
+	p.do(request{Do: "set value", Selector: selector, Text: value})
 }
 
 // Eval evaluates JavaScript in the page, awaiting a promise, and returns its value.
-func Eval[T any](p *Page, script string) T {
+func Eval[T any](p *Page, script string) (v T) {
 	p.t.Helper()
-	return run(p, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+	value := p.do(request{Do: "eval", Text: script})
+	if len(value) == 0 {
+		value = json.RawMessage("null") // undefined
+	}
+	if err := json.Unmarshal(value, &v); err != nil {
+		p.t.Fatalf("chromium: %v in %.200s; the page complains of %q", err, value, p.complaints)
+	}
+	if string(value) == "null" && !canBeNil(reflect.TypeFor[T]().Kind()) {
+		p.t.Fatalf("chromium: %.200s is null or undefined; the page complains of %q", script, p.complaints)
+	}
+	return v
+}
+
+func canBeNil(k reflect.Kind) bool {
+	return k == reflect.Pointer || k == reflect.Map || k == reflect.Slice || k == reflect.Interface
+}
+
+// Run runs JavaScript in the page, whatever its value.
+func (p *Page) Run(script string) {
+	p.t.Helper()
+	p.do(request{Do: "run", Text: script})
 }
 
 // Shows waits until the first element that the CSS selector finds has a text.
@@ -166,7 +220,8 @@ func (p *Page) Shows(selector, want string) {
 	have := "document.querySelector(" + Quote(selector) + ")?.textContent"
 	if !Eval[bool](p, `new Promise(done => {
 		const began = performance.now();
-		const look = () => `+have+` === `+Quote(want)+` ? done(true) : performance.now() - began > 3000 ? done(false) : setTimeout(look, 20);
+		const look = () => `+have+` === `+Quote(want)+` ? done(true)
+			: performance.now() - began > 3000 ? done(false) : setTimeout(look, 20);
 		look();
 	})`) {
 		p.t.Errorf("%s says %q, not %q", selector, Eval[string](p, have+" ?? 'nothing'"), want)
@@ -185,7 +240,7 @@ func Quote(s string) string {
 // Until waits until a JavaScript expression is true.
 func (p *Page) Until(script string) {
 	p.t.Helper()
-	p.Do(chromedp.Poll[chromedp.Void](script, chromedp.WithPollingTimeout(patience/4)))
+	p.do(request{Do: "until", Text: script})
 }
 
 // Dark shows the page to somebody who prefers dark colours, or light ones.
@@ -195,18 +250,15 @@ func (p *Page) Dark(dark bool) {
 	if dark {
 		scheme = "dark"
 	}
-	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-	})
-	if err != nil {
-		p.t.Fatalf("chromium: %v", err)
-	}
+	p.do(request{Do: "colours", Text: scheme})
 }
 
 // Screenshot writes what the window shows to a PNG.
 func (p *Page) Screenshot(file string) {
 	p.t.Helper()
-	if err := os.WriteFile(file, run(p, chromedp.CaptureScreenshot()), 0o644); err != nil {
+	file, err := filepath.Abs(file)
+	if err != nil {
 		p.t.Fatal(err)
 	}
+	p.do(request{Do: "screenshot", File: file})
 }

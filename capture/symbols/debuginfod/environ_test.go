@@ -23,8 +23,8 @@ func gzipped(b []byte) []byte {
 	return out.Bytes()
 }
 
-// clear leaves no variable that the client reads; they are as before at the end of the test.
-func clear(t *testing.T) {
+// clearEnvironment leaves no variable that the client reads; they are as before at the end of the test.
+func clearEnvironment(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"URLS", "CACHE_PATH", "TIMEOUT", "MAXTIME", "MAXSIZE", "RETRY_LIMIT", "PROGRESS", "HEADERS_FILE", "VERBOSE"} {
 		t.Setenv("DEBUGINFOD_"+name, "") // remembers it
@@ -35,7 +35,7 @@ func clear(t *testing.T) {
 }
 
 func TestNothingWithoutServers(t *testing.T) {
-	clear(t)
+	clearEnvironment(t)
 	for _, urls := range []string{"", " ", "ima:enforcing", " ima:ignore ima:permissive "} {
 		t.Setenv("DEBUGINFOD_URLS", urls)
 		if o, ok := Environment(); ok {
@@ -45,7 +45,7 @@ func TestNothingWithoutServers(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	clear(t)
+	clearEnvironment(t)
 	t.Setenv("DEBUGINFOD_URLS", " http://one ima:enforcing https://two/  http://one")
 	want := Options{Servers: []string{"http://one", "https://two/"}, Timeout: 90 * time.Second, Retries: 2, Header: http.Header{},
 		Cache: filepath.Join(os.Getenv("HOME"), ".cache/debuginfod_client")}
@@ -75,7 +75,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestCacheFolder(t *testing.T) {
-	clear(t)
+	clearEnvironment(t)
 	home := os.Getenv("HOME")
 	check := func(want string) {
 		t.Helper()
@@ -162,7 +162,11 @@ func FuzzHeaders(f *testing.F) {
 			t.Fatal(err)
 		}
 		req.Header = header
-		if _, err := transport.RoundTrip(req); !errors.Is(err, connects) {
+		resp, err := transport.RoundTrip(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+		if !errors.Is(err, connects) {
 			t.Errorf("%q: %v", header, err)
 		}
 	})

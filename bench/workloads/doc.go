@@ -1,0 +1,2 @@
+// Package workloads records real programs with raw stacks, for the tables in bench.
+package workloads

@@ -1,0 +1,15 @@
+// Package profile is the model that every report and every converted format is made from: the samples of a
+// recording as a tree of stacks whose frames have names.
+//
+// A frame is a place in the code: an address in a function of an image, with its source line, as far as these
+// are known. Where the compiler has inlined functions, one address is several frames: the function that the
+// code belongs to, and below it, marked Inlined, the functions inlined there. Profile.ByFunction leaves one
+// frame of each function.
+//
+// Stacks share their outer frames: a Node is a frame below a parent, the tree's root stands for the bottom of
+// every stack, and a stack is the path from the root to a leaf node. So memory grows with the distinct stacks
+// of a recording, not with its samples. Samples that agree in thread, stack, event and the rest are one
+// Sample with a weight. Who needs them one by one, in time, asks for a Timeline, which keeps them in a file.
+//
+// Load makes a Profile from a recording; CheckValid states what holds of one.
+package profile

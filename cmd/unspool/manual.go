@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
+)
+
+// manual holds the help topics (.txt) and what the manual page of a command says beside its help (.md).
+//
+//go:embed manual
+var manual embed.FS
+
+// jsonTopic is not a command: 'unspool help json' prints its text.
+func jsonTopic() *cobra.Command {
+	text, err := manual.ReadFile("manual/json.txt")
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	return &cobra.Command{
+		Use:                   "json",
+		Short:                 "What --stats and --json write",
+		Long:                  strings.TrimSpace(string(text)),
+		DisableFlagsInUseLine: true,
+	}
+}
+
+// manCommand writes the manual pages; `make install` calls it.
+func manCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "man DIR",
+		Short:  "Write the manual pages into a folder",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE:   func(c *cobra.Command, args []string) error { return writeManual(c.Root(), args[0]) },
+	}
+}
+
+// writeManual writes a page for the program and for each of its commands and help topics.
+func writeManual(root *cobra.Command, folder string) error {
+	root.DisableAutoGenTag = true
+	pages := []*cobra.Command{root}
+	for _, c := range root.Commands() {
+		switch {
+		case c.Name() == "completion":
+			c.Hidden = true // its help says how a shell gets it; here `make install` does that
+		case c.Name() != "help" && !c.Hidden:
+			pages = append(pages, c)
+		}
+	}
+	var errs []error
+	for _, c := range pages {
+		text, err := manualPage(c)
+		if err == nil {
+			name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
+			err = os.WriteFile(filepath.Join(folder, name), text, 0o644)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// noValue stands, until the page is made, for the value of an option that has none.
+const noValue = "NOVALUE"
+
+// manualPage is a command's page. It changes the command, which is not run any more.
+func manualPage(c *cobra.Command) ([]byte, error) {
+	more, err := manual.ReadFile("manual/" + c.Name() + ".md")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if c.IsAdditionalHelpTopicCommand() {
+		c.Long = indent(c.Long)
+	}
+	c.Long = verbatim(c.Long) + "\n\n" + string(more)
+	c.InitDefaultHelpFlag()
+	c.InitDefaultVersionFlag()
+	c.Flags().VisitAll(showValue)
+	var page bytes.Buffer
+	header := &doc.GenManHeader{Section: "1", Source: "unspool " + version, Manual: "unspool"}
+	if err := doc.GenMan(c, header, &page); err != nil {
+		return nil, err
+	}
+	return bytes.ReplaceAll(page.Bytes(), []byte("="+noValue), nil), nil
+}
+
+// verbatim keeps the lines of tables, which help indents by two, from being filled: Markdown wants four.
+func verbatim(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "  ") {
+			lines[i] = "    " + line
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// indent indents all lines as a table's are.
+func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }
+
+// shown is an option's value that the page shows without quotes.
+type shown struct{ pflag.Value }
+
+func (shown) Type() string { return "" }
+
+// showValue has the page show what an option takes, as help does, where it would show the default.
+func showValue(f *pflag.Flag) {
+	name, usage := pflag.UnquoteUsage(f)
+	if f.Value.Type() == "bool" {
+		name, f.NoOptDefVal = noValue, ""
+		if f.DefValue == "true" { // is given to turn it off
+			name = "false"
+		}
+	}
+	switch {
+	case f.DefValue == "", f.DefValue == "0", f.DefValue == "[]", f.Value.Type() == "bool":
+	case !strings.Contains(usage, "default"):
+		usage += " (default " + f.DefValue + ")"
+	}
+	f.Value, f.DefValue, f.Usage = shown{f.Value}, name, usage
+}

@@ -1,0 +1,221 @@
+// Command chromium opens a page in a headless browser and does with it what its standard input asks for.
+//
+// Requests and answers are JSON values, one answer for each request, in their order. The first request opens the page.
+// The browser ends when the standard input does.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// patience bounds what is done with one page.
+const patience = 60 * time.Second
+
+// A request is one step. Which fields count depends on Do: see page.do.
+type request struct {
+	Do            string
+	File          string // to open, or to write a screenshot to
+	Profile       string // folder of the browser's own files
+	Width, Height int    // of the window, in CSS pixels
+	Selector      string
+	Text          string // keys, a value, or JavaScript
+	Ctrl          bool
+	X, Y          float64 // in CSS pixels
+}
+
+// An answer has the error of a step, or its value, and all that the page has complained of so far.
+type answer struct {
+	Value      json.RawMessage `json:",omitempty"`
+	Error      string          `json:",omitempty"`
+	Missing    bool            `json:",omitempty"` // there is no browser
+	Complaints []string        `json:",omitempty"`
+}
+
+func main() {
+	if err := serve(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "chromium:", err)
+		os.Exit(1)
+	}
+}
+
+func serve(in io.Reader, out io.Writer) error {
+	requests, answers := json.NewDecoder(in), json.NewEncoder(out)
+	var p page
+	defer p.close()
+	for {
+		var r request
+		if err := requests.Decode(&r); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		var a answer
+		value, err := p.do(&r)
+		if err != nil {
+			a.Error = err.Error()
+			a.Missing = err == errNoBrowser
+		}
+		a.Value, a.Complaints = value, p.heard()
+		if err := answers.Encode(a); err != nil {
+			return err
+		}
+	}
+}
+
+// page is a tab of a browser of its own.
+type page struct {
+	ctx context.Context
+	end []func()
+
+	mu         sync.Mutex
+	complaints []string
+}
+
+// do takes one step. Only "eval" has a value.
+func (p *page) do(r *request) (value json.RawMessage, err error) {
+	if r.Do == "open" {
+		return nil, p.open(r)
+	}
+	if p.ctx == nil {
+		return nil, fmt.Errorf("%s before a page is open", r.Do)
+	}
+	switch r.Do {
+	case "complaints": // every answer has them
+		return nil, nil
+	case "eval":
+		return chromedp.Run(p.ctx, chromedp.Evaluate[[]byte](r.Text, chromedp.EvalAwaitPromise))
+	case "run":
+		return nil, p.steps(chromedp.Evaluate[chromedp.Void](r.Text))
+	case "until":
+		return nil, p.steps(chromedp.Poll[chromedp.Void](r.Text, chromedp.WithPollingTimeout(patience/4)))
+	case "click":
+		return nil, p.steps(chromedp.Click(r.Selector))
+	case "click at":
+		return nil, p.steps(chromedp.MouseEvent("mouseMoved", r.X, r.Y), chromedp.MouseClickXY(r.X, r.Y))
+	case "move to":
+		return nil, p.steps(chromedp.MouseEvent("mouseMoved", r.X, r.Y))
+	case "press":
+		if r.Ctrl {
+			return nil, p.steps(chromedp.KeyEvent(r.Text, chromedp.KeyModifiers(chromedp.ModifierCtrl)))
+		}
+		return nil, p.steps(chromedp.KeyEvent(r.Text))
+	case "set value":
+		return nil, p.steps(chromedp.SetValue(r.Selector, r.Text))
+	case "colours":
+		_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: r.Text}},
+		})
+		return nil, err
+	case "screenshot":
+		picture, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+		if err != nil {
+			return nil, err
+		}
+		return nil, os.WriteFile(r.File, picture, 0o644)
+	}
+	return nil, fmt.Errorf("unknown request %q", r.Do)
+}
+
+func (p *page) steps(actions ...chromedp.Action[chromedp.Void]) error {
+	_, err := chromedp.Run(p.ctx, chromedp.Steps(actions...))
+	return err
+}
+
+// open starts the browser without network, and opens the file in it.
+func (p *page) open(r *request) error {
+	path, err := browser()
+	if err != nil {
+		return err
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path),
+		chromedp.WindowSize(r.Width, r.Height),
+		chromedp.UserDataDir(r.Profile),
+		chromedp.ProxyServer("127.0.0.1:9"), // nobody listens there: a page that fetches anything complains
+		chromedp.Flag("allow-file-access-from-files", true),
+	)
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	ctx, end := context.WithTimeout(context.Background(), patience)
+	p.end = append(p.end, end)
+	ctx, end = chromedp.NewExecAllocator(ctx, options...)
+	p.end = append(p.end, end) // waits for the browser
+	ctx, end = chromedp.NewContext(ctx)
+	p.end = append(p.end, end)
+	p.ctx = ctx
+	if err := chromedp.Listen(ctx, p.listen); err != nil {
+		return err
+	}
+	return p.steps(
+		chromedp.EmulateViewport(int64(r.Width), int64(r.Height)),
+		chromedp.Navigate((&url.URL{Scheme: "file", Path: r.File}).String()),
+	)
+}
+
+func (p *page) close() {
+	for i := len(p.end) - 1; i >= 0; i-- {
+		p.end[i]()
+	}
+}
+
+var errNoBrowser = errors.New("no chromium")
+
+func browser() (path string, err error) {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err = exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errNoBrowser
+}
+
+// listen notes errors and warnings on the console, and exceptions that nothing caught.
+func (p *page) listen(event any) {
+	var text string
+	switch e := event.(type) {
+	case *runtime.EventConsoleAPICalled:
+		if e.Type != "error" && e.Type != "warning" && e.Type != "assert" {
+			return
+		}
+		text = string(e.Type)
+		for _, a := range e.Args {
+			text += " " + string(a.Value) + a.Description
+		}
+	case *runtime.EventExceptionThrown:
+		text = e.ExceptionDetails.Text
+		if x := e.ExceptionDetails.Exception; x != nil {
+			text += " " + x.Description
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level != "error" && e.Entry.Level != "warning" {
+			return
+		}
+		text = e.Entry.Text + " " + e.Entry.URL
+	default:
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.complaints = append(p.complaints, text)
+}
+
+func (p *page) heard() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.complaints...)
+}
