@@ -3,7 +3,6 @@ package capture
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -215,60 +214,6 @@ type discard struct{}
 func (discard) Write([]byte) error { return nil }
 
 func (d discard) WriteSample(w *perfdata.Walked) error { return w.Records(d.Write) }
-
-func TestStatsAddUp(t *testing.T) {
-	s := Stats{Samples: 10, User: 8, Frames: 40, Duration: 2 * time.Second, CPU: time.Second / 10, Busy: 20 * time.Microsecond, Command: []string{"a&b"}}
-	s.Ended[unwind.Root] = 7
-	s.Ended[unwind.NoCFI] = 1
-	s.FramesBy[unwind.BySample] = 8
-	s.FramesBy[unwind.ByCFI] = 32
-	var b strings.Builder
-	if err := s.WriteJSON(&b); err != nil {
-		t.Fatal(err)
-	}
-	var j struct {
-		Version int
-		Command []string
-		Samples map[string]uint64
-		Unwind  struct {
-			Complete, Frames uint64
-			Ended            map[string]uint64
-			FramesBy         map[string]uint64 `json:"frames_by"`
-		}
-		Cost map[string]float64
-	}
-	if err := json.Unmarshal([]byte(b.String()), &j); err != nil {
-		t.Fatal(err)
-	}
-	sum := func(m map[string]uint64) (n uint64) {
-		for _, v := range m {
-			n += v
-		}
-		return n
-	}
-	if j.Version != 1 || !slices.Equal(j.Command, s.Command) {
-		t.Errorf("version %d, command %q", j.Version, j.Command)
-	}
-	if j.Samples["user"]+j.Samples["kernel_only"] != j.Samples["total"] {
-		t.Errorf("samples do not add up: %v", j.Samples)
-	}
-	if sum(j.Unwind.Ended) != j.Samples["user"] || j.Unwind.Ended["root"] != j.Unwind.Complete {
-		t.Errorf("ended does not add up to user: %v", j.Unwind.Ended)
-	}
-	if sum(j.Unwind.FramesBy) != j.Unwind.Frames {
-		t.Errorf("frames_by does not add up to frames: %v", j.Unwind.FramesBy)
-	}
-	for key, want := range map[string]float64{"cpu_s": 0.1, "cpu_share": 0.05, "us_per_sample": 2} {
-		if j.Cost[key] != want {
-			t.Errorf("cost.%s = %v, want %v", key, j.Cost[key], want)
-		}
-	}
-	for _, key := range []string{"root", "dump_too_short", "no_cfi", "no_image", "bad_cfi", "unmapped", "depth_limit"} {
-		if _, ok := j.Unwind.Ended[key]; !ok {
-			t.Errorf("ended.%s is missing", key)
-		}
-	}
-}
 
 func TestSummarySaysWhatToDo(t *testing.T) {
 	s := Stats{Samples: 2000, User: 1000, Frames: 9000, Duration: time.Second, Lost: 3, Written: 5000, StackCopied: 1 << 20}

@@ -14,7 +14,8 @@ import (
 	"unspool/vmas"
 )
 
-// Functions with a frame pointer (main, recurse) and without (work, bare). The
+// Functions with a frame pointer (main, recurse) and without (work, bare), and one
+// that saves BP and has something else in it (scratch). The
 // labels are the addresses that the calls return to.
 const pointersSource = `
 	.macro pointer name, callee
@@ -58,19 +59,40 @@ in_start:
 	pointer recurse, recurse
 	plain bare, recurse
 	plain work, work
+scratch:
+	.cfi_startproc
+	push %rbp
+	.cfi_def_cfa_offset 16
+	.cfi_offset rbp, -16
+	sub $16, %rsp
+	.cfi_def_cfa_offset 32
+	call recurse
+in_scratch:
+	add $16, %rsp
+	.cfi_def_cfa_offset 16
+	pop %rbp
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_endproc
 	.section .note.GNU-stack,"",@progbits
 `
 
 // pointerProgram maps the program and gives the addresses of its labels.
 func pointerProgram(t *testing.T) (*vmas.Space, *image.Store, map[string]uint64) {
 	t.Helper()
+	return labelledProgram(t, pointersSource)
+}
+
+// labelledProgram assembles a program, maps it and gives the addresses of its labels.
+func labelledProgram(t *testing.T, source string) (*vmas.Space, *image.Store, map[string]uint64) {
+	t.Helper()
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
 		t.Skip("skipped for want of gcc")
 	}
-	asm := filepath.Join(t.TempDir(), "pointers.s")
+	asm := filepath.Join(t.TempDir(), "labelled.s")
 	path := asm[:len(asm)-2]
-	if err := os.WriteFile(asm, []byte(pointersSource), 0o666); err != nil {
+	if err := os.WriteFile(asm, []byte(source), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", path, asm).CombinedOutput(); err != nil {
@@ -234,6 +256,50 @@ func TestKernelChainGoesOnBeyondTheCopy(t *testing.T) {
 				t.Errorf("%v allocations a sample", n)
 			}
 		})
+	}
+}
+
+// TestKernelChainIsOfAnotherStack has chains of which all but one condition of [Unwinder.Continue] holds. Each has an entry
+// that could be the next caller, and none of them is taken.
+func TestKernelChainIsOfAnotherStack(t *testing.T) {
+	space, images, at := pointerProgram(t)
+	inScratch, inRecurse := at["in_scratch"], at["in_recurse"]
+	const beyond, further = madeSP + 64, madeSP + 200 // of the copy
+	for _, c := range []struct {
+		name   string
+		pc, bp uint64
+		words  []uint64 // of the copy
+		chain  []uint64
+		want   []uint64
+	}{
+		// recurse was called by scratch, which had further in BP, and that by recurse, whose frame pointer is beyond the copy.
+		{"the same frame pointer: goes on", inRecurse, madeSP, []uint64{beyond, inScratch, 0, 0, beyond, inRecurse},
+			[]uint64{inScratch, inRecurse}, []uint64{inRecurse, inScratch, inRecurse, inRecurse}},
+		{"another frame pointer at the end of the copy", inRecurse, madeSP, []uint64{further, inScratch, 0, 0, beyond, inRecurse},
+			[]uint64{inScratch, inRecurse}, []uint64{inRecurse, inScratch, inRecurse}},
+		// scratch has in BP where two of its locals are, which look like a frame whose caller's frame pointer is that of its own caller.
+		{"not anchored: a frame that is not one of the walk", inScratch, madeSP, []uint64{beyond, inRecurse, beyond, inRecurse},
+			[]uint64{inRecurse, inRecurse}, []uint64{inScratch, inRecurse}},
+		{"anchored: the same frame at its place", inScratch, madeSP + 16, []uint64{0, 0, beyond, inRecurse},
+			[]uint64{inRecurse, inRecurse}, []uint64{inScratch, inRecurse, inRecurse}},
+		{"BP is not the frame pointer of the last frame", inRecurse, madeSP, []uint64{beyond, inScratch},
+			[]uint64{inScratch, inRecurse}, []uint64{inRecurse, inScratch}},
+	} {
+		var data []byte
+		for _, w := range c.words {
+			data = binary.LittleEndian.AppendUint64(data, w)
+		}
+		var regs Regs
+		regs.set(rule.IP, c.pc)
+		regs.set(rule.SP, madeSP)
+		regs.set(rule.BP, c.bp)
+		stack := Stack{Base: madeSP, Data: data, Asked: uint64(len(data))}
+		chain := append([]uint64{contextUser, c.pc}, c.chain...)
+		u := NewUnwinder(images)
+		got := u.Continue(space, &regs, &stack, u.Unwind(space, &regs, &stack), len(chain), func(i int) uint64 { return chain[i] })
+		if !slices.Equal(got.IPs, c.want) || got.End != DumpTooShort {
+			t.Errorf("%s: %#x, %v; want %#x, %v", c.name, got.IPs, got.End, c.want, DumpTooShort)
+		}
 	}
 }
 

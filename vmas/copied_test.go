@@ -46,6 +46,7 @@ func TestMemoryOverCodeMayBeItsCopy(t *testing.T) {
 			if got := showCopied(tab.Space(1), 14); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
+			checkTable(t, tab)
 			tab.Fork(2, 2, 1, 1)
 			tab.Mmap(1, pages(0, 1000, 0, "/over"))
 			if got := showCopied(tab.Space(2), 14); got != c.want {
@@ -82,6 +83,7 @@ func TestMapsShowCopiesBetweenTheirFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkTable(t, tab)
 	for at, want := range map[uint64]string{3: "3-5@2 /a, starts@2", 5: "", 8: "", 10: ""} {
 		if got := showCopied(s, at); got != want {
 			t.Errorf("page %d: %q, want %q", at, got, want)

@@ -98,6 +98,9 @@ func checkTable(t *testing.T, tab *Table) {
 				t.Fatalf("mapping %d, %#x-%#x, is empty or overlaps the one before", i, m.Start, m.End)
 			}
 			files[m.File]++
+			if m.Copied != nil {
+				files[m.Copied.File]++
+			}
 		}
 	}
 	idle := 0

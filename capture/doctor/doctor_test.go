@@ -257,14 +257,6 @@ func TestShortfalls(t *testing.T) {
 	}
 }
 
-func TestThisMachine(t *testing.T) {
-	var b bytes.Buffer
-	if err := Print(&b, Run(), false); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("\n%s", &b)
-}
-
 func TestOnlineCPUs(t *testing.T) {
 	root := t.TempDir()
 	for text, want := range map[string]int{"0\n": 1, "0-3\n": 4, "0-1,4,6-7\n": 5, "x": 0, "3-1": 0, "0-99999999": 0} {

@@ -102,6 +102,26 @@ func TestADebugFileOfAnotherBuildIsNamedAndNotUsed(t *testing.T) {
 	}
 }
 
+// TestADebugFileAtOtherAddressesIsNamedAndNotUsed has a debug file of the same build ID whose segments lie elsewhere, as prelinking
+// leaves it: its names would be those of other functions.
+func TestADebugFileAtOtherAddressesIsNamedAndNotUsed(t *testing.T) {
+	root := t.TempDir()
+	at := func(address string) string {
+		return compile(t, "p.c", program, "-O1", "-no-pie", withID, "-Wl,-Ttext-segment="+address)
+	}
+	debug := filepath.Join(root, idPath)
+	strip(t, at("0x400000"), filepath.Join(root, "opt/app/program"), debug, false)
+	output(t, "objcopy", "--only-keep-debug", at("0x600000"), debug)
+	s := New(Options{Root: root, Cache: t.TempDir()})
+	if f, ok := find(s.Image("/opt/app/program", nil).Table(), "compare"); ok {
+		t.Errorf("the debug file is used: %+v", f)
+	}
+	p := strings.Join(s.Problems(), "\n")
+	if !strings.Contains(p, "/"+idPath) || !strings.Contains(p, "its segments are at 0x600000, the image's at 0x400000") {
+		t.Errorf("problems: %s", p)
+	}
+}
+
 func TestFilesOfTheBuildIDCache(t *testing.T) {
 	cache := t.TempDir()
 	program := compile(t, "p.c", program, "-O1", withID)
@@ -154,9 +174,10 @@ func miniDebugInfo(t testing.TB, program string, filters ...string) string {
 }
 
 func TestNamesFromMiniDebugInfo(t *testing.T) {
-	for _, filters := range [][]string{{}, {"--x86", "--lzma2=preset=9"}} {
-		for _, flags := range [][]string{{"-O1", "-rdynamic"}, {"-O1", "-static"}} {
-			program := compile(t, "p.c", program, flags...)
+	for _, flags := range [][]string{{"-O1", "-rdynamic"}, {"-O1", "-static"}} {
+		program := compile(t, "p.c", program, flags...)
+		want, symbols := readFile(t, program), symbolsOf(t, program)
+		for _, filters := range [][]string{{}, {"--x86", "--lzma2=preset=9"}} {
 			mini := readFile(t, miniDebugInfo(t, program, filters...))
 			if f, ok := find(mini, "compare"); !ok { // not in .dynsym
 				t.Errorf("%v: no compare: %+v", flags, f)
@@ -164,16 +185,52 @@ func TestNamesFromMiniDebugInfo(t *testing.T) {
 			if f, ok := find(mini, "main"); !ok {
 				t.Errorf("%v: no main: %+v", flags, f)
 			}
-			want := readFile(t, program)
 			for i := range want.Len() {
 				w := want.At(i)
-				// Weak functions are in .dynsym only, and an alias may stand for a function.
-				if got, ok := mini.Lookup(w.Addr); ok && got.Addr == w.Addr && got.Size != w.Size {
+				got, ok := mini.Lookup(w.Addr)
+				switch {
+				case !ok || got.Addr != w.Addr:
+					if !symbols.weak[w.Addr] { // those are in .dynsym only
+						t.Errorf("%v: no name for %+v", flags, w)
+					}
+				case got.Size != w.Size || !symbols.same(got.Name, w.Name):
 					t.Errorf("%v: %+v, want %+v", flags, got, w)
 				}
 			}
 		}
 	}
+}
+
+// programSymbols is a program's symbol table, as debug/elf reads it.
+type programSymbols struct {
+	addr map[string]uint64
+	weak map[uint64]bool // addresses with a weak name
+}
+
+func symbolsOf(t *testing.T, program string) programSymbols {
+	t.Helper()
+	f, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	all, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := programSymbols{make(map[string]uint64), make(map[uint64]bool)}
+	for _, s := range all {
+		p.addr[s.Name] = s.Value
+		p.weak[s.Value] = p.weak[s.Value] || elf.ST_BIND(s.Info) == elf.STB_WEAK
+	}
+	return p
+}
+
+// same says whether two names are one, or aliases: of a function, or of the one that an entry of the PLT leads to.
+func (p programSymbols) same(a, b string) bool {
+	a, fromA := strings.CutSuffix(a, "@plt")
+	b, fromB := strings.CutSuffix(b, "@plt")
+	return fromA == fromB && (a == b || p.addr[a] != 0 && p.addr[a] == p.addr[b])
 }
 
 func TestUnpackingIsBounded(t *testing.T) {

@@ -73,7 +73,8 @@ func need(t testing.TB, tools ...string) {
 // ended is what a program that has ended left.
 type ended struct {
 	stdout, stderr string
-	status         int // 128+n when signal n ended it
+	status         int           // 128+n when signal n ended it
+	cpu            time.Duration // that it and what it has waited for had
 }
 
 // lines are those of stderr.
@@ -116,7 +117,8 @@ func (r *running) wait() ended {
 		close(r.done)
 	})
 	<-r.done
-	return ended{r.stdout.String(), r.stderr.String(), exitStatus(r.ProcessState)}
+	cpu := r.ProcessState.UserTime() + r.ProcessState.SystemTime()
+	return ended{r.stdout.String(), r.stderr.String(), exitStatus(r.ProcessState), cpu}
 }
 
 // finish waits for the end; a program that does not end in time fails the test.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,20 +42,42 @@ func TestComparesPerfsRecordings(t *testing.T) {
 			var r struct {
 				Samples    uint64
 				StackSizes []struct{ Bytes int } `json:"stack_sizes"`
-				Classes    map[string]struct{ Samples uint64 }
+				Classes    map[string]struct {
+					Samples uint64
+					Share   float64
+				}
 			}
 			if err := json.Unmarshal([]byte(e.stdout), &r); err != nil {
 				t.Fatal(err)
 			}
-			sum := uint64(0)
-			for _, c := range r.Classes {
+			sum, largest := uint64(0), ""
+			for key, c := range r.Classes {
 				sum += c.Samples
+				if c.Share >= r.Classes[largest].Share {
+					largest = key
+				}
 			}
 			if r.Samples < 50 || sum != r.Samples {
 				t.Errorf("%d samples, %d in classes", r.Samples, sum)
 			}
 			if n := len(r.StackSizes); n != 3 || r.StackSizes[n-1].Bytes != 16384 {
 				t.Errorf("stack sizes: %+v", r.StackSizes)
+			}
+			if output == "pipe" {
+				return
+			}
+			// The same file again: status 1 and one line for what is not reached, the result all the same.
+			asked := largest + "=100"
+			want := fmt.Sprintf("unspool: %s: %.2f %% of the samples, less than 100 %%\n", largest, 100*r.Classes[largest].Share)
+			if r.Classes[largest].Share == 1 {
+				asked, want = "both_stop=50", "unspool: both_stop: 0.00 % of the samples, less than 50 %\n"
+			}
+			e = unspool(t, t.TempDir(), "compare", "-q", "--json", "--fail-under", largest+"=1", "--fail-under", asked, path)
+			if e.status != statusUnder || e.stderr != want || !json.Valid([]byte(e.stdout)) {
+				t.Errorf("--fail-under %s: status %d, %q, want %q", asked, e.status, e.stderr, want)
+			}
+			if e := unspool(t, t.TempDir(), "compare", "-q", "--fail-under", largest+"=1", path); e.status != 0 {
+				t.Errorf("--fail-under %s=1: status %d, %s", largest, e.status, e.stderr)
 			}
 		})
 	}

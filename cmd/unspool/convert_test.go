@@ -39,7 +39,11 @@ func perfRecord(t testing.TB, options []string, command ...string) (path string)
 			t.Fatalf("%s: %v\n%s", cmd, err, &stderr)
 		}
 	}
-	t.Skip("perf aborts: somebody records the whole system all the time")
+	const aborts = "perf aborts: somebody records the whole system all the time"
+	if os.Getenv("CI") != "" { // where nobody else does
+		t.Fatal(aborts)
+	}
+	t.Skip(aborts)
 	return ""
 }
 

@@ -112,7 +112,8 @@ func TestSecretOnAStackIsNeverWritten(t *testing.T) {
 			}
 			st := readStatistics(t, content)
 			// Below the frame that holds the secret: the copy of each has it.
-			if st.Samples.User < 200 || st.incomplete() > 0.02 {
+			least := (recording{stats: st, ended: e}).fewest(999, 200)
+			if st.Samples.User < least || st.incomplete() > 0.02 {
 				t.Fatalf("%d user samples, %.1f %% incomplete: this shows nothing", st.Samples.User, 100*st.incomplete())
 			}
 
@@ -154,7 +155,7 @@ func TestSecretOnAStackIsNeverWritten(t *testing.T) {
 					held += int(sample.Count)
 				}
 			}
-			if records == 0 || held < 200 {
+			if records == 0 || uint64(held) < least*9/10 { // the rest is from before
 				t.Errorf("%d records, %d samples below the secret", records, held)
 			}
 		})

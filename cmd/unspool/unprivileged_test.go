@@ -85,7 +85,7 @@ func TestUnprivilegedUserRecordsOwnCommand(t *testing.T) {
 	}
 	st := readStatistics(t, content)
 	st.addUp(t)
-	if st.Samples.User < 200 || st.incomplete() > 0.01 || st.Samples.Lost > 0 {
+	if least := (recording{stats: st, ended: e}).fewest(999, 200); st.Samples.User < least || st.incomplete() > 0.01 || st.Samples.Lost > 0 {
 		t.Errorf("%+v %v", st.Samples, st.Unwind.Ended)
 	}
 	path := filepath.Join(dir, "perf.data")
@@ -127,7 +127,9 @@ func TestUnprivilegedUserRecordsOwnProcess(t *testing.T) {
 		cmd.Wait()
 	}()
 	time.Sleep(50 * time.Millisecond)
+	began, before := time.Now(), cpuOf(t, cmd.Process.Pid)
 	e := asNobody(t, dir, "record", "-F", "999", "-p", fmt.Sprint(cmd.Process.Pid), "-d", "0.4", "--stats", "stats.json")
+	had := cpuOf(t, cmd.Process.Pid) - before
 	if e.status != 0 {
 		t.Fatalf("status %d\n%s", e.status, e.stderr)
 	}
@@ -135,7 +137,7 @@ func TestUnprivilegedUserRecordsOwnProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st := readStatistics(t, content); st.Samples.User < 100 || st.incomplete() > 0.01 {
+	if st := readStatistics(t, content); st.Samples.User < fewest(999, st.recorded(had, began), 100) || st.incomplete() > 0.01 {
 		t.Errorf("%+v %v", st.Samples, st.Unwind.Ended)
 	}
 }

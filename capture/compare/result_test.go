@@ -1,0 +1,287 @@
+package compare
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"unspool/capture/profile"
+	"unspool/capture/symbols"
+)
+
+// Frames of counted.
+const (
+	startFrame = iota
+	mainFrame
+	workFrame
+	hashFrame
+	lostFrame // what frame pointers lead to and is no code
+	syscallFrame
+)
+
+// stackOf adds samples of a stack, the outermost frame first, and returns its node.
+func stackOf(p *profile.Profile, count uint64, frames ...int32) int32 {
+	node := int32(0)
+	for _, f := range frames {
+		next := profile.Node{Parent: node, Frame: f}
+		node = int32(len(p.Nodes))
+		for i, n := range p.Nodes {
+			if n == next {
+				node = int32(i)
+			}
+		}
+		if int(node) == len(p.Nodes) {
+			p.Nodes = append(p.Nodes, next)
+		}
+	}
+	for i := range p.Samples {
+		if s := &p.Samples[i]; s.Node == node {
+			s.Count, s.Period = s.Count+count, s.Period+count
+			return node
+		}
+	}
+	p.Samples = append(p.Samples, profile.Sample{Node: node, CPU: -1, Count: count, Period: count, End: profile.Complete})
+	return node
+}
+
+// counted has 1,000 samples. Frame pointers lose 500 of these: 250 in libz, 250 in the program.
+func counted() *Comparison {
+	base := profile.Profile{
+		Images: []profile.Image{{Name: "program", Path: "program"}, {Name: "libz.so.1", Path: "libz.so.1"},
+			{Name: "[unmapped]"}, {Name: "[kernel]"}},
+		Frames: []profile.Frame{
+			startFrame: {Name: "_start"}, mainFrame: {Name: "main"}, workFrame: {Name: "work"},
+			hashFrame: {Name: "Hash", Image: 1}, lostFrame: {Name: NotCode, Image: 2, Kind: profile.Unmapped},
+			syscallFrame: {Name: "do_syscall_64", Image: 3, Kind: profile.Kernel},
+		},
+		Nodes:       []profile.Node{{Parent: -1, Frame: -1}},
+		Threads:     []profile.Thread{{Comm: "all"}},
+		Events:      []profile.Event{{Name: "cpu-clock", Clock: true}},
+		LostRecords: 12, LostSamples: 3,
+		Problems: []string{"no names for\nlibz"},
+	}
+	dwarf, fp := base, base
+	c := &Comparison{
+		DWARF: &dwarf, FP: &fp, Samples: 1000, Others: 7, Checked: 800, Agreed: 796,
+		Reach: map[int]uint64{2: 610, 7: 290, 11: 90, 40: 4}, Elsewhere: 6,
+	}
+	add := func(g Group, onStack, byFP []int32) {
+		g.DWARF, g.FP, g.End = stackOf(&dwarf, g.Count, onStack...), stackOf(&fp, g.Count, byFP...), profile.Complete
+		c.Groups = append(c.Groups, g)
+	}
+	add(Group{Class: Same, Parted: -1, Count: 470}, []int32{startFrame, mainFrame, workFrame},
+		[]int32{startFrame, mainFrame, workFrame})
+	add(Group{Class: LeafCaller, Parted: 1, Lost: 1, Count: 250}, []int32{startFrame, mainFrame, workFrame, hashFrame},
+		[]int32{startFrame, mainFrame, hashFrame})
+	add(Group{Class: Early, Parted: 1, Lost: 2, Kernel: 1, Count: 120},
+		[]int32{startFrame, mainFrame, workFrame, syscallFrame}, []int32{workFrame, syscallFrame})
+	add(Group{Class: Astray, Parted: 2, Lost: 1, Count: 90}, []int32{startFrame, mainFrame, workFrame},
+		[]int32{lostFrame, mainFrame, workFrame})
+	add(Group{Class: Early, Parted: 1, Lost: 4, Count: 40},
+		[]int32{startFrame, mainFrame, mainFrame, mainFrame, workFrame}, []int32{workFrame})
+	add(Group{Class: Cut, Parted: 1, Lost: 2, Count: 30}, []int32{startFrame, mainFrame, workFrame}, []int32{workFrame})
+	return c
+}
+
+var countedCosts = Costs{
+	StackSize: 32768,
+	Chain:     Cost{Bytes: 120, Kernel: 1500 * time.Nanosecond, User: 400 * time.Nanosecond},
+	Stack:     Cost{Bytes: 33000, Kernel: 9200 * time.Nanosecond, User: 22340 * time.Nanosecond},
+}
+
+// TestResult holds every key of --json against what follows from counted by hand.
+func TestResult(t *testing.T) {
+	var written bytes.Buffer
+	r := counted().Result(symbols.New(symbols.Options{}), 32768, &countedCosts)
+	if err := r.WriteJSON(&written); err != nil {
+		t.Fatal(err)
+	}
+	// To blame is the frame whose caller is missed first: Hash for the 250, work for the 120 and the 40 that stop early, main
+	// for the 90 that go astray.
+	const want = `{
+	"version": 1, "samples": 1000, "other_samples": 7, "lost": 12, "distinct_stacks": 4,
+	"classes": {
+		"same": {"words": "same", "samples": 470, "share": 0.47, "distinct_stacks": 1, "mean_frames_lost": 0,
+			"example": {"samples": 470, "dwarf": ["work", "main", "_start"], "fp": ["work", "main", "_start"],
+				"parted": -1, "end": "complete"}},
+		"skips_leaf_caller": {"words": "FP skips the leaf's caller", "samples": 250, "share": 0.25, "distinct_stacks": 1,
+			"mean_frames_lost": 1,
+			"example": {"samples": 250, "dwarf": ["Hash", "work", "main", "_start"], "fp": ["Hash", "main", "_start"],
+				"parted": 1, "end": "complete"}},
+		"skips_middle": {"words": "FP skips frames in the middle", "samples": 0, "share": 0, "distinct_stacks": 0,
+			"mean_frames_lost": 0},
+		"stops_early": {"words": "FP stops early", "samples": 160, "share": 0.16, "distinct_stacks": 2,
+			"mean_frames_lost": 2.5,
+			"example": {"samples": 120, "dwarf": ["work", "main", "_start"], "fp": ["work"], "parted": 1,
+				"end": "complete"}},
+		"goes_astray": {"words": "FP goes astray", "samples": 90, "share": 0.09, "distinct_stacks": 1,
+			"mean_frames_lost": 1,
+			"example": {"samples": 90, "dwarf": ["work", "main", "_start"], "fp": ["work", "main", "not code"],
+				"parted": 2, "end": "complete"}},
+		"cut_by_limit": {"words": "cut by a limit", "samples": 30, "share": 0.03, "distinct_stacks": 1,
+			"mean_frames_lost": 2,
+			"example": {"samples": 30, "dwarf": ["work", "main", "_start"], "fp": ["work"], "parted": 1,
+				"end": "complete"}},
+		"dwarf_stops": {"words": "DWARF stops, FP goes on", "samples": 0, "share": 0, "distinct_stacks": 0,
+			"mean_frames_lost": 0},
+		"both_stop": {"words": "both stop", "samples": 0, "share": 0, "distinct_stacks": 0, "mean_frames_lost": 0}
+	},
+	"kernel_chain": {"samples": 800, "share": 0.995},
+	"blame_images": [
+		{"image": "libz.so.1", "path": "libz.so.1", "cause": "unexplained", "words": "unexplained", "samples": 250,
+			"share_of_lost_stacks": 0.5, "frames_lost": 250},
+		{"image": "program", "path": "program", "cause": "unexplained", "words": "unexplained", "samples": 250,
+			"share_of_lost_stacks": 0.5, "frames_lost": 490}
+	],
+	"blame_functions": [
+		{"image": "libz.so.1", "path": "libz.so.1", "function": "Hash", "cause": "unexplained", "words": "unexplained",
+			"samples": 250, "share_of_lost_stacks": 0.5, "frames_lost": 250},
+		{"image": "program", "path": "program", "function": "work", "cause": "unexplained", "words": "unexplained",
+			"samples": 160, "share_of_lost_stacks": 0.32, "frames_lost": 400},
+		{"image": "program", "path": "program", "function": "main", "cause": "unexplained", "words": "unexplained",
+			"samples": 90, "share_of_lost_stacks": 0.18, "frames_lost": 90}
+	],
+	"shares": [
+		{"function": "_start", "image": "program", "dwarf": 1, "fp": 0.72},
+		{"function": "work", "image": "program", "dwarf": 1, "fp": 0.75},
+		{"function": "main", "image": "program", "dwarf": 1, "fp": 0.81},
+		{"function": "not code", "image": "[unmapped]", "dwarf": 0, "fp": 0.09}
+	],
+	"wrong_callers": [
+		{"caller": "main", "callee": "Hash", "image": "program", "samples": 250, "share": 0.25}
+	],
+	"stack_sizes": [
+		{"bytes": 4096, "complete": 0.61}, {"bytes": 8192, "complete": 0.9}, {"bytes": 16384, "complete": 0.99},
+		{"bytes": 32768, "complete": 0.99}
+	],
+	"enough_stack_bytes": 11264,
+	"complete_elsewhere": 0.006,
+	"cost": {"stack_size": 32768, "callchain": {"bytes": 120, "kernel_us": 1.5, "user_us": 0.4},
+		"stack": {"bytes": 33000, "kernel_us": 9.2, "user_us": 22.34}},
+	"lint": [],
+	"problems": ["no names for\nlibz"]
+}`
+	var got, wanted map[string]any
+	if err := json.Unmarshal(written.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(want), &wanted); err != nil {
+		t.Fatal(err)
+	}
+	for key := range got {
+		if !reflect.DeepEqual(got[key], wanted[key]) {
+			t.Errorf("%s:\n%v, want\n%v", key, got[key], wanted[key])
+		}
+	}
+	if len(got) != len(wanted) {
+		t.Errorf("%d keys, want %d", len(got), len(wanted))
+	}
+	var read Result
+	if err := json.Unmarshal(written.Bytes(), &read); err != nil || !reflect.DeepEqual(&read, r) {
+		t.Errorf("reading it again: %v\n%+v, want\n%+v", err, read, r)
+	}
+}
+
+// TestResultAsText holds what is printed against the same numbers.
+func TestResultAsText(t *testing.T) {
+	const want = `1,000 samples with a user stack (and 7 without), 4 distinct stacks, 12 records lost
+the kernel's frame-pointer chain is what the copied stack says in 99.5% of the samples
+
+samples   stacks    lost  frame pointers and DWARF
+  47.0%    25.0%       ·  same
+  25.0%    25.0%     1.0  FP skips the leaf's caller
+      ·        ·       ·  FP skips frames in the middle
+  16.0%    50.0%     2.5  FP stops early
+   9.0%    25.0%     1.0  FP goes astray
+   3.0%    25.0%     2.0  cut by a limit
+      ·        ·       ·  DWARF stops, FP goes on
+      ·        ·       ·  both stop
+                  (frames that FP misses, on average)
+
+FP skips the leaf's caller, for instance in 250 samples
+  DWARF                         frame pointers
+  Hash                          Hash
+▸ work                          main
+  main                          _start
+  _start
+
+FP stops early, for instance in 120 samples
+  DWARF                         frame pointers
+  work                          work
+▸ main
+  _start
+
+FP goes astray, for instance in 90 samples
+  DWARF                         frame pointers
+  work                          work
+  main                          main
+▸ _start                        not code
+
+cut by a limit, for instance in 30 samples
+  DWARF                         frame pointers
+  work                          work
+▸ main
+  _start
+
+where frame pointers lose the stack, of the stacks that they lose
+  50.0%  libz.so.1: unexplained
+  50.0%  program: unexplained
+
+  50.0%  Hash  libz.so.1: unexplained
+  32.0%  work  program: unexplained
+  18.0%  main  program: unexplained
+
+     FP    DWARF  function, with what it calls
+  72.0%   100.0%  _start  program
+  75.0%   100.0%  work  program
+  81.0%   100.0%  main  program
+   9.0%        ·  not code  [unmapped]
+
+calls that frame pointers show and that never were
+  25.0%  main → Hash
+
+stacks that are complete, by bytes copied
+  4 KiB 61.0%   8 KiB 90.0%   16 KiB 99.0%   32 KiB 99.0%
+  --stack-size 11264 is enough for 99 %
+  0.6% are complete by what is not in the copy: another stack, or the kernel's chain
+
+what a sample costs here                 bytes   kernel µs     user µs
+  callchain by frame pointers              120         1.5         0.4
+  stack, 32768 bytes, and unwinding       33000         9.2        22.3
+note: no names for?libz
+`
+	var text strings.Builder
+	r := counted().Result(symbols.New(symbols.Options{}), 32768, &countedCosts)
+	if err := r.WriteText(&text, Text{Width: 60}); err != nil {
+		t.Fatal(err)
+	}
+	if text.String() != want {
+		t.Errorf("%s\nwant\n%s", &text, want)
+	}
+}
+
+// TestResultOfARecordingMadeElsewhere has neither costs nor chains of the kernel's, and no size that is enough: 98.9 % of
+// the samples are complete with the largest one.
+func TestResultOfARecordingMadeElsewhere(t *testing.T) {
+	c := counted()
+	c.Checked, c.Agreed = 0, 0
+	c.Reach = map[int]uint64{2: 610, 7: 290, 11: 89}
+	r := c.Result(symbols.New(symbols.Options{}), 16384, nil)
+	if r.Kernel != nil || r.Cost != nil || r.Enough != 0 || len(r.StackSizes) != 3 || r.StackSizes[2].Complete != 0.989 {
+		t.Errorf("chains %v, costs %v, %d bytes are enough, sizes %v", r.Kernel, r.Cost, r.Enough, r.StackSizes)
+	}
+	var text strings.Builder
+	if err := r.WriteText(&text, Text{}); err != nil {
+		t.Fatal(err)
+	}
+	for word, want := range map[string]bool{
+		"no size that was tried is enough for 99 %": true, "kernel's frame-pointer chain": false, "what a sample costs": false,
+	} {
+		if strings.Contains(text.String(), word) != want {
+			t.Errorf("%q is there: %v\n%s", word, !want, &text)
+		}
+	}
+}
