@@ -3,7 +3,6 @@ package unwind
 import (
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,8 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/dwarfcfi"
 	"unspool/unwind/image"
+	"unspool/unwind/jit"
+	"unspool/unwind/jit/jittest"
 	"unspool/unwind/jitdump"
 	"unspool/unwind/rule"
 	"unspool/vmas"
@@ -49,7 +49,7 @@ func (d jitdumpFile) write(fields ...any) {
 // load writes the CFI of a piece of code, unless it is nil, and the code.
 func (d jitdumpFile) load(addr, size uint64, cfi []byte) {
 	if cfi != nil {
-		f := ehFrame(size, cfi)
+		f := jittest.EhFrame(size, cfi)
 		d.write(uint32(jitdump.UnwindingInfo), uint32(40+len(f)), uint64(0), uint64(len(f)), uint64(0), uint64(0), f)
 	}
 	d.write(uint32(jitdump.CodeLoad), uint32(16+40+2+size), uint64(0), uint64(0), addr, addr, size, uint64(0), []byte("f\x00"), make([]byte, size))
@@ -58,26 +58,6 @@ func (d jitdumpFile) load(addr, size uint64, cfi []byte) {
 func (d jitdumpFile) move(from, to, size uint64) {
 	d.write(uint32(jitdump.CodeMove), uint32(16+48), uint64(0), uint64(0), to, from, to, size, uint64(0))
 }
-
-// ehFrame is an .eh_frame that lies behind code of the given size: a CIE with
-// the state at a function's entry, and an FDE with the instructions.
-func ehFrame(size uint64, insns []byte) []byte {
-	cie := []byte{0x14, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0}
-	at := len(cie) + 8 // where the FDE says which code it is about
-	fde := binary.LittleEndian.AppendUint32(nil, uint32(len(cie)+4))
-	fde = binary.LittleEndian.AppendUint32(fde, -uint32((size+7)&^7)-uint32(at))
-	fde = binary.LittleEndian.AppendUint32(fde, uint32(size))
-	fde = append(append(fde, 0), insns...)
-	fde = append(fde, make([]byte, -len(fde)&7)...)
-	return append(binary.LittleEndian.AppendUint32(cie, uint32(len(fde))), fde...)
-}
-
-var (
-	// sub $8, %rsp; call *%rcx; add $8, %rsp; ret
-	trampolineCFI = []byte{0x44, 0x0e, 16, 0x46, 0x0e, 8}
-	// push %rbp; mov %rsp, %rbp; ...
-	frameCFI = []byte{0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6}
-)
 
 // stackOf is a stack whose first word is at base.
 func stackOf(base uint64, values ...uint64) *Stack {
@@ -89,7 +69,7 @@ func stackOf(base uint64, values ...uint64) *Stack {
 }
 
 // look lets what is known of generated code grow old.
-func look(space *vmas.Space) { space.Generated.(*jit).due = time.Time{} }
+func look(space *vmas.Space) { space.Generated.(*jit.Code).Due = time.Time{} }
 
 // TestJitdump walks through code of which nothing but a jitdump tells, which
 // the runtime goes on to write.
@@ -101,8 +81,8 @@ func TestJitdump(t *testing.T) {
 		c, d  = code + 0x200, code + 0x300
 	)
 	file := newJitdump(t)
-	file.load(a, 11, trampolineCFI)
-	file.load(b, 33, frameCFI)
+	file.load(a, 11, jittest.Trampoline)
+	file.load(b, 33, jittest.Framed)
 
 	table := vmas.NewTable("")
 	pid := uint32(os.Getpid())
@@ -148,39 +128,6 @@ func TestJitdump(t *testing.T) {
 	table.Comm(pid, pid, []byte("other"), true)
 	if space.Generated != nil {
 		t.Error("generated code outlives an exec")
-	}
-}
-
-// TestYoungestCode holds what a dump finds against a search through all code.
-func TestYoungestCode(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	var d dump
-	written := make(map[uint64]jitdump.Record) // the youngest, by address
-	age := make(map[uint64]int)
-	for range 200 {
-		for range 1 + rng.IntN(20) {
-			// Runtimes reuse memory in pieces of about the same size.
-			r := jitdump.Record{Kind: jitdump.CodeLoad, Addr: 64 * rng.Uint64N(1000), Size: 1 + rng.Uint64N(100)}
-			d.add(&r)
-			written[r.Addr], age[r.Addr] = r, int(d.seq)
-		}
-		d.merge()
-		for range 20 {
-			pc := rng.Uint64N(64 * 1000)
-			want := -1
-			for addr, r := range written {
-				if pc-addr < r.Size {
-					want = max(want, age[addr])
-				}
-			}
-			got := -1
-			if c := d.find(pc); c != nil {
-				got = int(c.seq)
-			}
-			if got != want {
-				t.Fatalf("%#x: found the code written as number %d, want %d", pc, got, want)
-			}
-		}
 	}
 }
 
@@ -238,22 +185,4 @@ func TestGeneratedCodeIsRead(t *testing.T) {
 	walk(u, stackOf(stack, a, 0, 0, 0, b, 0, 0), code)
 	space.Generated = nil
 	walk(NewUnwinder(image.NewStore("")), stackOf(stack, a, 0, 0, 0, b, 0, 0), code)
-}
-
-func FuzzJitdump(f *testing.F) {
-	f.Add(ehFrame(11, trampolineCFI), uint64(0x1000), uint64(11), uint64(6))
-	f.Add(ehFrame(33, frameCFI), ^uint64(7), uint64(33), uint64(9))
-	f.Fuzz(func(t *testing.T, frame []byte, addr, size, off uint64) {
-		var d dump
-		r := jitdump.Record{Kind: jitdump.CodeLoad, Addr: addr, Size: size, Frame: frame}
-		d.add(&r)
-		d.merge()
-		var row dwarfcfi.Row
-		if err := d.row(addr+off, &row); err == nil {
-			if off >= size {
-				t.Fatalf("a row for %#x in code of %#x bytes", off, size)
-			}
-			rule.Compile(&row, addr+off)
-		}
-	})
 }

@@ -1,7 +1,9 @@
 package unwind
 
 import (
+	"unspool/dwarfcfi"
 	"unspool/unwind/image"
+	"unspool/unwind/jit"
 	"unspool/vmas"
 )
 
@@ -11,7 +13,7 @@ import (
 type place struct {
 	m     *vmas.Mapping
 	image *image.Image
-	jit   *jit
+	jit   *jit.Code
 
 	start, size uint64 // of the mapping
 	bias        uint64 // what turns an address into an offset in the file
@@ -35,7 +37,7 @@ func (u *Unwinder) locate(p *place, space *vmas.Space, pc uint64) bool {
 	}
 	*p = place{m: m, image: u.images.Lookup(space.PID, m), start: m.Start, size: m.End - m.Start, bias: m.Start - m.Offset}
 	if p.image == nil || p.image.IsGenerated() {
-		p.jit = u.generated(space)
+		p.jit = u.jit.Lookup(space)
 		return true
 	}
 	p.fast = !u.slow && (m.Offset+p.size)>>32 == 0 && m.Offset>>32 == 0
@@ -57,4 +59,15 @@ type recentPlace struct {
 // at is where the place of pc would be.
 func (t *places) at(space *vmas.Space, pc uint64) *recentPlace {
 	return &t[(pc>>20^uint64(space.PID))%uint64(len(t))]
+}
+
+// row gives the CFI row for pc, which lies at p.
+func (p *place) row(pc uint64, row *dwarfcfi.Row) error {
+	switch {
+	case p.jit != nil:
+		return p.jit.Row(pc, row)
+	case p.image != nil:
+		return p.image.Row(p.m, pc, row)
+	}
+	return dwarfcfi.ErrNoFDE
 }

@@ -1,8 +1,8 @@
 package unwind
 
 import (
-	"unspool/unwind/asm"
 	"unspool/unwind/image"
+	"unspool/unwind/jit"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -24,7 +24,7 @@ type Unwinder struct {
 
 	images *image.Store
 	live   []byte // what Memory read
-	window *asm.Window
+	jit    *jit.Reader
 	slow   bool // every frame through the general evaluator, for tests
 	places places
 	memos  memos
@@ -42,7 +42,11 @@ type Unwinder struct {
 
 // NewUnwinder returns an Unwinder that takes its images from images.
 func NewUnwinder(images *image.Store) *Unwinder {
-	return &Unwinder{MaxFrames: 2048, images: images}
+	u := &Unwinder{MaxFrames: 2048, images: images}
+	if images != nil { // nil is enough for [Unwinder.FollowFramePointers]
+		u.jit = jit.NewReader(images, generatedFrom(images))
+	}
+	return u
 }
 
 // A Result is one unwound stack. Its slices are valid until the next walk.

@@ -70,8 +70,8 @@ func (im *Image) findDebugFrame() {
 			err = fmt.Errorf("%s: %w", file.Name(), err)
 		}
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && im.store.Failed != nil {
-		im.store.Failed(im.Path, err)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		im.store.Report(im.Path, err)
 	}
 }
 

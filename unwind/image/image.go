@@ -234,9 +234,7 @@ func (im *Image) parse() {
 	case !errors.Is(err, elf.ErrBadELF) && !errors.Is(err, dwarfcfi.ErrBadCFI):
 		im.err = err
 	}
-	if im.store.Failed != nil {
-		im.store.Failed(im.Path, err)
-	}
+	im.store.Report(im.Path, err)
 }
 
 // read finds the CFI sections. What is no ELF file, or holds no CFI that can
@@ -259,8 +257,8 @@ func (im *Image) read() (err error) {
 	}
 	im.code = asm.New(r, layout, asm.Covered{FDEs: im.fdes, Gap: im.gap})
 	im.golang, err = gotab.Read(r, im.size, layout, im.mapped)
-	if err != nil && err != gotab.ErrNone && im.store.Failed != nil {
-		im.store.Failed(im.Path, err)
+	if err != nil && err != gotab.ErrNone {
+		im.store.Report(im.Path, err)
 	}
 	var sections dwarfcfi.Sections
 	if im.mapped != nil {

@@ -60,7 +60,5 @@ func (im *Image) Guard(panicked bool, err *error) {
 	im.unmap()
 	im.err = fmt.Errorf("%s: %w", im.Path, errCut)
 	*err = im.err
-	if im.store.Failed != nil {
-		im.store.Failed(im.Path, im.err)
-	}
+	im.store.Report(im.Path, im.err)
 }

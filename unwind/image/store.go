@@ -54,11 +54,18 @@ func NewStore(procRoot string) *Store {
 	return &Store{proc: procRoot, byID: make(map[string]*Image), byInode: make(map[inode]*Image), settled: make(map[*vmas.File]inode)}
 }
 
+// Report tells of a file that cannot be used.
+func (s *Store) Report(path string, err error) {
+	if s.Failed != nil {
+		s.Failed(path, err)
+	}
+}
+
 // Offline says whether the files are those of a recording.
 func (s *Store) Offline() bool { return s.offline != nil }
 
-// Proc is where /proc is, empty where no process is asked.
-func (s *Store) Proc() string { return s.proc }
+// Asks says whether processes are asked for their files and memory.
+func (s *Store) Asks() bool { return s.proc != "" }
 
 // Lookup is the image behind a mapping, nil when no file can be behind it.
 func (s *Store) Lookup(pid uint32, m *vmas.Mapping) *Image {
@@ -176,8 +183,8 @@ func (s *Store) attach(pid uint32, m *vmas.Mapping) *Image {
 	if im == nil {
 		im = s.open(pid, m)
 	}
-	if im.err != nil && s.Failed != nil {
-		s.Failed(f.Path, im.err)
+	if im.err != nil {
+		s.Report(f.Path, im.err)
 	}
 	if isPassing(im.err) {
 		return im // which says nothing about the file: the next sample asks again

@@ -1,4 +1,4 @@
-package unwind
+package jit
 
 import (
 	"cmp"
@@ -9,14 +9,13 @@ import (
 	"slices"
 
 	"unspool/dwarfcfi"
-	"unspool/unwind/image"
 	"unspool/unwind/jitdump"
 	"unspool/vmas"
 )
 
 // A dump is the CFI that one process's jitdump holds.
 type dump struct {
-	file   *os.File // the image store opens it and closes it
+	file   *os.File // whoever found it opens it and closes it
 	path   string
 	reader *jitdump.Reader
 	err    error // of the file, for good
@@ -45,35 +44,35 @@ const (
 
 // readDump reads on in the jitdump of a process, if it has mapped one. It
 // reports whether there is more to be read.
-func (j *jit) readDump(s *image.Store, space *vmas.Space) (more bool) {
-	if !j.asked || j.maps != space.Generation() {
-		j.asked, j.maps = true, space.Generation()
-		if file, path := s.Dump(space); file == nil {
-			j.dump = nil
-		} else if j.dump == nil || j.dump.file != file {
-			j.dump = &dump{file: file, path: path}
+func (c *Code) readDump(files Files, space *vmas.Space) (more bool) {
+	if !c.asked || c.maps != space.Generation() {
+		c.asked, c.maps = true, space.Generation()
+		if file, path := files.Dump(space); file == nil {
+			c.dump = nil
+		} else if c.dump == nil || c.dump.file != file {
+			c.dump = &dump{file: file, path: path}
 		}
 	}
-	d := j.dump
+	d := c.dump
 	if d == nil || d.err != nil {
 		return false
 	}
 	more, d.err = d.read()
-	if d.err != nil && s.Failed != nil {
-		s.Failed(d.path, fmt.Errorf("%s: %w", d.path, d.err))
+	if d.err != nil {
+		files.Report(d.path, fmt.Errorf("%s: %w", d.path, d.err))
 	}
 	return more
 }
 
 // readWholeDump reads the jitdump of a recorded process, once for as long as its
 // mappings stay the same: the outcome depends on the recording alone.
-func (j *jit) readWholeDump(s *image.Store, space *vmas.Space) {
-	if j.asked && j.maps == space.Generation() {
+func (c *Code) readWholeDump(files Files, space *vmas.Space) {
+	if c.asked && c.maps == space.Generation() {
 		return
 	}
-	clear(j.now.rules)
-	clear(j.now.calls)
-	for j.readDump(s, space) {
+	clear(c.now.rules)
+	clear(c.now.calls)
+	for c.readDump(files, space) {
 	}
 }
 
