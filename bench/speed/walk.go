@@ -34,7 +34,8 @@ type walk struct {
 
 // begin returns a walk that knows nothing yet.
 func (r *recording) begin() *walk {
-	w := &walk{recording: r, table: vmas.NewTable(""), images: image.NewOfflineStore(r.offline), block: make([]byte, blockSize)}
+	w := &walk{recording: r, table: vmas.NewTable(""), block: make([]byte, blockSize)}
+	w.images = image.NewOfflineStore(r.offline)
 	w.session = capture.NewSession(&r.format, w.table, w.images, discard{}, maxStack, false)
 	w.unwinder = unwind.NewUnwinder(w.images)
 	w.unwinder.MaxFrames = maxStack

@@ -243,7 +243,8 @@ func (m *measurement) begin(source *perfring.Source) (err error) {
 	if err != nil {
 		return err
 	}
-	m.session = capture.NewSession(source.Format(), vmas.NewTable("/proc"), image.NewStore("/proc"), m.writer, 2048, false)
+	table, images := vmas.NewTable("/proc"), image.NewStore("/proc")
+	m.session = capture.NewSession(source.Format(), table, images, m.writer, 2048, false)
 	return m.session.Seed([]int{m.pid})
 }
 
