@@ -4,15 +4,12 @@ import (
 	"unsafe"
 
 	"unspool/unwind/rule"
-	"unspool/vmas"
 )
 
 // A climb is the hot part of a walk: frames whose rules are rule.FromSP and rule.FromBP,
 // which nearly all are.
 type climb struct {
-	*Unwinder
-	space *vmas.Space
-	stack *Stack
+	*walk
 	words []uint64 // of the copy
 
 	known    []Frame // the last walk of the thread
@@ -54,7 +51,7 @@ func (c *climb) run(p *place, f *frame) Reason {
 		c.ips, c.frames = c.ips[:n], c.frames[:n]
 		top := &c.frames[n-1]
 		*f = frame{pc: top.pc, sp: top.SP, bp: top.bp}
-		if !c.locate(p, c.space, f.lookup()) {
+		if !c.locate(p, f.lookup()) {
 			return Unmapped
 		}
 	}
@@ -123,7 +120,7 @@ climbing:
 			break
 		}
 		if pc-1-start >= size {
-			if !c.locate(p, c.space, pc-1) {
+			if !c.locate(p, pc-1) {
 				end = Unmapped
 				break
 			}
@@ -148,7 +145,7 @@ climbing:
 				callee = &frames[n-1]
 				lookup, sp, bp = callee.pc-1, callee.SP, callee.bp
 				knownSP = c.pass(sp + 1)
-				if !c.locate(p, c.space, lookup) {
+				if !c.locate(p, lookup) {
 					end = Unmapped
 					break
 				}

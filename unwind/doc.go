@@ -7,7 +7,7 @@
 // canonical frame address (CFA: the value of the stack pointer before the
 // call) is, and where the caller's registers were saved relative to it; the
 // return address is the caller's PC. Rules belong to the ELF image, not to
-// the process: an [Image] keeps those that were needed, by file offset, four
+// the process: an [image.Image] keeps those that were needed, by file offset, four
 // bytes each, and forty processes that map libc share them.
 //
 // Two evaluators give the same answers. The fast one knows PC, SP and BP and
@@ -15,6 +15,10 @@
 // every register and evaluates any CFI row. When the general one needs a
 // register that the fast one did not follow, the walk is done again from the
 // sampled registers with all of them.
+//
+// Rules are those of package rule. Their makers have packages of their own and know nothing of
+// walks: asm reads instructions, gotab Go's function table, jit what is known of generated code,
+// and image puts them and the CFI of a file together.
 //
 // What the caller owes: the mappings of the process ([vmas.Space]) and a
 // sample's registers and stack. What it gets: the IPs, how each was found,

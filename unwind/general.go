@@ -6,7 +6,6 @@ import (
 
 	"unspool/dwarfcfi"
 	"unspool/unwind/rule"
-	"unspool/vmas"
 )
 
 // A checkpoint is a frame of the walk whose registers are all known as far
@@ -21,34 +20,34 @@ type checkpoint struct {
 
 // general finds the caller of f by evaluating its CFI row. With full, every
 // register is at hand; otherwise the row is known to need PC, SP and BP only.
-func (u *Unwinder) general(space *vmas.Space, p *place, f *frame, full bool, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
+func (w *walk) general(p *place, f *frame, full bool) (next frame, source Source, end Reason) {
 	var regs Regs
 	if full {
-		if !u.replay(space, stack) {
+		if !w.replay() {
 			return next, ByCFI, BadCFI
 		}
-		regs = u.regs.regs
+		regs = w.regs.regs
 	} else {
 		regs.set(rule.IP, f.pc)
 		regs.set(rule.SP, f.sp)
 		regs.set(rule.BP, f.bp)
 	}
-	exact, end := evaluate(p, f.lookup(), &regs, stack)
+	exact, end := w.evaluate(p, f.lookup(), &regs)
 	if end != stepped {
-		if end == DumpTooShort || end == BadCFI && moves.switched {
+		if end == DumpTooShort || end == BadCFI && w.moves.switched {
 			end = DumpTooShort
 		}
 		return next, ByCFI, end
 	}
 	next = frame{pc: regs.Value[rule.IP], sp: regs.Value[rule.SP], bp: regs.Value[rule.BP], exact: exact}
 	if exact {
-		end = u.interrupted(space.PID, f.sp, next.sp, stack, moves)
-	} else if next.sp < f.sp || next.sp == f.sp && len(u.ips) > 1 {
+		end = w.interrupted(f.sp, next.sp)
+	} else if next.sp < f.sp || next.sp == f.sp && len(w.ips) > 1 {
 		// In a leaf the return address may be in a register, and nothing on the stack.
 		end = BadCFI
 	}
 	if full && end == stepped {
-		u.regs = checkpoint{frame: len(u.ips), exact: exact, regs: regs}
+		w.regs = checkpoint{frame: len(w.ips), exact: exact, regs: regs}
 	}
 	return next, ByCFI, end
 }
@@ -63,32 +62,32 @@ func (c *checkpoint) restart(n int, f *frame) {
 }
 
 // replay brings the checkpoint to the last frame of the walk.
-func (u *Unwinder) replay(space *vmas.Space, stack *Stack) bool {
-	c := &u.regs
+func (w *walk) replay() bool {
+	c := &w.regs
 	var p place
-	for c.frame < len(u.ips)-1 {
+	for c.frame < len(w.ips)-1 {
 		pc := c.regs.Value[rule.IP]
-		if pc != u.ips[c.frame] {
+		if pc != w.ips[c.frame] {
 			return false
 		}
 		f := frame{pc: pc, sp: c.regs.Value[rule.SP], bp: c.regs.Value[rule.BP], exact: c.exact}
-		if !u.locate(&p, space, f.lookup()) {
+		if !w.locate(&p, f.lookup()) {
 			return false
 		}
-		exact, end := evaluate(&p, f.lookup(), &c.regs, stack)
+		exact, end := w.evaluate(&p, f.lookup(), &c.regs)
 		if end != stepped {
 			return false
 		}
 		c.exact = exact
 		c.frame++
 	}
-	return c.frame == len(u.ips)-1 && c.regs.Value[rule.IP] == u.ips[c.frame]
+	return c.frame == len(w.ips)-1 && c.regs.Value[rule.IP] == w.ips[c.frame]
 }
 
 // evaluate turns the registers of the frame at p into those of its caller,
 // by the CFI row for lookup. exact says that the caller was interrupted
 // rather than that it called.
-func evaluate(p *place, lookup uint64, regs *Regs, stack *Stack) (exact bool, end Reason) {
+func (w *walk) evaluate(p *place, lookup uint64, regs *Regs) (exact bool, end Reason) {
 	if im := p.image; im != nil {
 		var fault error
 		defer im.Guard(debug.SetPanicOnFault(true), &fault)
@@ -109,7 +108,7 @@ func evaluate(p *place, lookup uint64, regs *Regs, stack *Stack) (exact bool, en
 		return false, Root
 	}
 
-	e := evaluation{row: &row, old: regs, stack: stack, pc: lookup, missing: stepped}
+	e := evaluation{row: &row, old: regs, stack: w.stack, pc: lookup, missing: stepped}
 	cfa, ok := e.cfa()
 	if !ok {
 		return false, e.why()
@@ -131,7 +130,8 @@ func evaluate(p *place, lookup uint64, regs *Regs, stack *Stack) (exact bool, en
 	if row.Regs[rule.SP].Kind == dwarfcfi.Unspecified {
 		next.set(rule.SP, cfa)
 	}
-	if !next.has(ra) || !next.has(rule.SP) || !next.has(rule.BP) && row.Regs[rule.BP].Kind != dwarfcfi.Undefined {
+	if !next.has(ra) || !next.has(rule.SP) ||
+		!next.has(rule.BP) && row.Regs[rule.BP].Kind != dwarfcfi.Undefined {
 		return false, e.why()
 	}
 	next.set(rule.IP, next.Value[ra])

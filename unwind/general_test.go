@@ -44,7 +44,7 @@ func TestFileIsCutShortInAnEvaluation(t *testing.T) {
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, end := evaluate(&p, pcs[1], &regs, &stack); end != BadCFI {
+	if _, end := NewUnwinder(images).begin(space, &stack).evaluate(&p, pcs[1], &regs); end != BadCFI {
 		t.Errorf("of a file that is cut: %v", end)
 	}
 	for range 2 {

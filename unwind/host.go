@@ -4,7 +4,6 @@ import (
 	"unspool/dwarfcfi"
 	"unspool/unwind/asm"
 	"unspool/unwind/rule"
-	"unspool/vmas"
 )
 
 // hosted finds the caller of a frame whose code runs on the frame of the
@@ -15,28 +14,31 @@ import (
 // the first instruction on, where every other function still has CFA = SP + 8.
 // So the return address of a call of such a function is looked for on the
 // stack. With it the interpreter's frame is known, and the CFI says the rest.
-func (u *Unwinder) hosted(space *vmas.Space, f *frame, stack *Stack) (next frame, source Source, end Reason) {
+func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 	const most = 256 // words: the spill slots of a trace, and a frame
-	if u.Strict || f.sp%8 != 0 {
+	if w.Strict || f.sp%8 != 0 {
 		return next, ByHeuristic, NoCFI
 	}
 	for i := range uint64(most) {
 		at := f.sp + 8*i
-		pc, ok := stack.word(at)
+		pc, ok := w.stack.word(at)
 		if !ok {
 			break
 		}
-		entry, cfa, ok := u.interpreterCalled(space, pc)
+		entry, cfa, ok := w.interpreterCalled(pc)
 		if !ok || at+8-cfa < f.sp || cfa > at+8 {
 			continue
 		}
 		host := frame{pc: entry, sp: at + 8 - cfa, bp: f.bp, exact: true}
 		var p place
-		if !u.locate(&p, space, entry) {
+		if !w.locate(&p, entry) {
 			continue
 		}
-		var moves stackMoves
-		if next, _, end = u.step(space, &p, &host, stack, &moves); end == stepped && next.pc == pc {
+		moves := w.moves
+		w.moves = stackMoves{}
+		next, _, end = w.step(&p, &host)
+		w.moves = moves
+		if end == stepped && next.pc == pc {
 			return next, ByHeuristic, stepped
 		}
 	}
@@ -48,14 +50,14 @@ func (u *Unwinder) hosted(space *vmas.Space, f *frame, stack *Stack) (next frame
 // CFI does not tell of calls from one part of the interpreter to another, whose
 // return address is where SP points, nor of what else the code pushes when it
 // comes from a trace.
-func (u *Unwinder) subroutine(space *vmas.Space, p *place, f *frame, next frame, stack *Stack) (frame, Source) {
-	if u.Strict || !p.isInterpreter(f.pc) {
+func (w *walk) subroutine(p *place, f *frame, next frame) (frame, Source) {
+	if w.Strict || !p.isInterpreter(f.pc) {
 		return next, ByCFI
 	}
-	if pc, ok := stack.word(f.sp); ok && f.exact && u.followsCall(space, pc) {
+	if pc, ok := w.stack.word(f.sp); ok && f.exact && w.followsCall(pc) {
 		return frame{pc: pc, sp: f.sp + 8, bp: f.bp}, ByHeuristic
 	}
-	if host, source, end := u.hosted(space, f, stack); end == stepped {
+	if host, source, end := w.hosted(f); end == stepped {
 		return host, source
 	}
 	return next, ByCFI
@@ -85,12 +87,12 @@ func hasFrameAtEntry(row *dwarfcfi.Row) bool {
 // interpreterCalled says whether pc follows a call of a function whose frame
 // is there at its first instruction, and gives the distance from SP to the CFA
 // there.
-func (u *Unwinder) interpreterCalled(space *vmas.Space, pc uint64) (entry, cfa uint64, ok bool) {
-	m := space.Find(pc - 1)
+func (w *walk) interpreterCalled(pc uint64) (entry, cfa uint64, ok bool) {
+	m := w.space.Find(pc - 1)
 	if m == nil || pc < m.Start+asm.CallSize {
 		return 0, 0, false
 	}
-	im := u.images.Lookup(space.PID, m)
+	im := w.images.Lookup(w.space.PID, m)
 	if im == nil {
 		return 0, 0, false
 	}
@@ -103,7 +105,7 @@ func (u *Unwinder) interpreterCalled(space *vmas.Space, pc uint64) (entry, cfa u
 		return 0, 0, false
 	}
 	entry = target - addr + pc - 1
-	em := space.Find(entry)
+	em := w.space.Find(entry)
 	if em == nil || em.File != m.File {
 		return 0, 0, false
 	}

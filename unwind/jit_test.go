@@ -14,8 +14,8 @@ import (
 
 	"unspool/unwind/image"
 	"unspool/unwind/jit"
+	"unspool/unwind/jit/jitdump"
 	"unspool/unwind/jit/jittest"
-	"unspool/unwind/jitdump"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )

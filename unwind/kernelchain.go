@@ -45,50 +45,52 @@ func (u *Unwinder) Continue(space *vmas.Space, regs *Regs, stack *Stack, res Res
 		return res
 	}
 	chain := userPart(n, at)
-	next, fp, anchored := u.anchor(regs, stack, &chain)
-	if !anchored || fp == 0 || fp != u.last.bp {
+	w := &u.walk
+	w.space, w.stack = space, stack
+	next, fp, anchored := w.anchor(regs, &chain)
+	if !anchored || fp == 0 || fp != w.last.bp {
 		return res
 	}
 	var p place
-	if !u.locate(&p, space, u.last.lookup()) || !u.linked(&p, &u.last) {
+	if !w.locate(&p, w.last.lookup()) || !w.linked(&p, &w.last) {
 		return res
 	}
 	for sp := fp + 16; next < chain.last; next++ {
 		pc, at := chain.at(next), p.m
-		if !u.locate(&p, space, pc-1) {
-			return u.end(res.End, at)
+		if !w.locate(&p, pc-1) {
+			return w.end(res.End, at)
 		}
-		r := u.rule(&p, &frame{pc: pc})
-		if !u.isReturn(space, &p, r, pc) {
-			return u.end(res.End, at)
+		r := w.rule(&p, &frame{pc: pc})
+		if !w.isReturn(&p, r, pc) {
+			return w.end(res.End, at)
 		}
-		if len(u.ips) >= u.MaxFrames {
-			return u.end(DepthLimit, at)
+		if len(w.ips) >= w.MaxFrames {
+			return w.end(DepthLimit, at)
 		}
-		u.push(&frame{pc: pc, sp: sp}, ByKernel)
+		w.push(&frame{pc: pc, sp: sp}, ByKernel)
 		sp = 0 // beyond the copy, so unknown
 		switch {
 		case r.Kind() == rule.EndOfStack, r.Kind() == rule.EntryCode && next+1 == chain.last:
-			return u.end(Root, p.m)
+			return w.end(Root, p.m)
 		case !p.keepsBP(r, pc-1):
-			return u.end(res.End, p.m)
+			return w.end(res.End, p.m)
 		}
 	}
-	return u.end(res.End, p.m)
+	return w.end(res.End, p.m)
 }
 
 // anchor repeats the kernel's walk on the copy, as far as that goes. It returns
 // the index of the first entry that was read from beyond the copy, the address of
 // its frame, and whether the entry before is a frame of the walk.
-func (u *Unwinder) anchor(regs *Regs, stack *Stack, chain *kernelChain) (next int, fp uint64, anchored bool) {
-	if chain.last-chain.first < 2 || chain.at(chain.first) != u.ips[0] {
+func (w *walk) anchor(regs *Regs, chain *kernelChain) (next int, fp uint64, anchored bool) {
+	if chain.last-chain.first < 2 || chain.at(chain.first) != w.ips[0] {
 		return 0, 0, false
 	}
 	next, fp = chain.first+1, regs.Value[rule.BP]
 	var pc, sp uint64
 	for ; next < chain.last; next++ {
-		bp, ok1 := stack.word(fp)
-		ra, ok2 := stack.word(fp + 8)
+		bp, ok1 := w.stack.word(fp)
+		ra, ok2 := w.stack.word(fp + 8)
 		if !ok1 || !ok2 {
 			break
 		}
@@ -97,8 +99,8 @@ func (u *Unwinder) anchor(regs *Regs, stack *Stack, chain *kernelChain) (next in
 		}
 		pc, sp, fp = ra, fp+16, bp
 	}
-	for i := len(u.ips) - 1; i > 0; i-- {
-		if u.frames[i].SP == sp && u.ips[i] == pc && u.frames[i].Source != ByLive {
+	for i := len(w.ips) - 1; i > 0; i-- {
+		if w.frames[i].SP == sp && w.ips[i] == pc && w.frames[i].Source != ByLive {
 			return next, fp, true
 		}
 	}
@@ -107,8 +109,8 @@ func (u *Unwinder) anchor(regs *Regs, stack *Stack, chain *kernelChain) (next in
 
 // linked says whether BP is the frame pointer of f, which lies at p: whether its
 // return address is 8 bytes above where BP points.
-func (u *Unwinder) linked(p *place, f *frame) bool {
-	r := u.rule(p, f)
+func (w *walk) linked(p *place, f *frame) bool {
+	r := w.rule(p, f)
 	switch r.Kind() {
 	case rule.FromSP, rule.GuessSP:
 		return f.bp == f.sp+r.CFA()-16 && r.BP() == 16
@@ -143,10 +145,10 @@ func (p *place) inGo(pc uint64) bool {
 }
 
 // rule gives the rule for f, which lies at p.
-func (u *Unwinder) rule(p *place, f *frame) rule.Rule {
+func (w *walk) rule(p *place, f *frame) rule.Rule {
 	switch {
 	case p.jit != nil:
-		return u.generatedRule(p, f)
+		return w.generatedRule(p, f)
 	case p.image == nil:
 		return rule.Uncovered
 	}
@@ -156,10 +158,11 @@ func (u *Unwinder) rule(p *place, f *frame) rule.Rule {
 // isReturn says whether pc, which lies at p and has the rule r, can be a return address:
 // it follows a call, where there is code to tell. Nothing calls the code that the rules
 // for the root and for signal frames stand for.
-func (u *Unwinder) isReturn(space *vmas.Space, p *place, r rule.Rule, pc uint64) bool {
+func (w *walk) isReturn(p *place, r rule.Rule, pc uint64) bool {
 	switch {
-	case p.jit != nil, p.image == nil || !p.image.HasCode(), r.Kind() == rule.EndOfStack, r.Kind() == rule.Sigframe:
+	case p.jit != nil, p.image == nil || !p.image.HasCode(),
+		r.Kind() == rule.EndOfStack, r.Kind() == rule.Sigframe:
 		return true
 	}
-	return u.followsCall(space, pc)
+	return w.followsCall(pc)
 }

@@ -6,29 +6,29 @@ import "unspool/unwind/rule"
 // handler may have had a stack of its own, and Go's stack switches.
 
 // signal finds the interrupted frame from the kernel's signal frame.
-func (u *Unwinder) signal(pid uint32, f *frame, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
+func (w *walk) signal(f *frame) (next frame, source Source, end Reason) {
 	var ok [3]bool
 	next.exact = true
-	next.pc, ok[0] = stack.word(f.sp + rule.SigIP)
-	next.sp, ok[1] = stack.word(f.sp + rule.SigSP)
-	next.bp, ok[2] = stack.word(f.sp + rule.SigBP)
+	next.pc, ok[0] = w.stack.word(f.sp + rule.SigIP)
+	next.sp, ok[1] = w.stack.word(f.sp + rule.SigSP)
+	next.bp, ok[2] = w.stack.word(f.sp + rule.SigBP)
 	if ok != [3]bool{true, true, true} {
-		return next, ByCFI, moves.miss(stack, f.sp+rule.SigIP)
+		return next, ByCFI, w.miss(f.sp + rule.SigIP)
 	}
-	u.regs.signal(len(u.ips), f.sp, stack)
-	return next, ByCFI, u.interrupted(pid, f.sp, next.sp, stack, moves)
+	w.regs.signal(len(w.ips), f.sp, w.stack)
+	return next, ByCFI, w.interrupted(f.sp, next.sp)
 }
 
 // otherStack finds the caller of a function that has left its stack for
 // another one, by BP. The stack that it left is in the copy by chance only.
-func (u *Unwinder) otherStack(f *frame, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
-	bp, ok1 := stack.word(f.bp)
-	pc, ok2 := stack.word(f.bp + 8)
+func (w *walk) otherStack(f *frame) (next frame, source Source, end Reason) {
+	bp, ok1 := w.stack.word(f.bp)
+	pc, ok2 := w.stack.word(f.bp + 8)
 	if !ok1 || !ok2 {
 		return next, ByFramePointer, DumpTooShort
 	}
 	if f.bp < f.sp {
-		if moves.down++; moves.down > maxDown {
+		if w.moves.down++; w.moves.down > maxDown {
 			return next, ByFramePointer, BadCFI
 		}
 	}
@@ -52,32 +52,32 @@ const maxLive = 64 << 10
 
 // interrupted follows a signal frame from one SP to the next, onto another
 // stack where the handler had one of its own.
-func (u *Unwinder) interrupted(pid uint32, from, to uint64, stack *Stack, moves *stackMoves) Reason {
-	if to > from && stack.holds(to) {
+func (w *walk) interrupted(from, to uint64) Reason {
+	if to > from && w.stack.holds(to) {
 		return stepped
 	}
 	if to <= from {
-		if moves.down++; moves.down > maxDown {
+		if w.moves.down++; w.moves.down > maxDown {
 			return BadCFI
 		}
 	}
-	moves.switched = true
-	if stack.holds(to) || moves.live || u.Strict || u.Memory == nil {
+	w.moves.switched = true
+	if w.stack.holds(to) || w.moves.live || w.Strict || w.Memory == nil {
 		return stepped
 	}
-	if u.live == nil {
-		u.live = make([]byte, maxLive)
+	if w.live == nil {
+		w.live = make([]byte, maxLive)
 	}
-	n := u.Memory(pid, u.live, to)
-	stack.live, stack.liveBase = u.live[:n], to
-	moves.live = n > 0
+	n := w.Memory(w.space.PID, w.live, to)
+	w.stack.live, w.stack.liveBase = w.live[:n], to
+	w.moves.live = n > 0
 	return stepped
 }
 
 // miss is Stack.miss for a walk that may have left the copied stack.
-func (s *stackMoves) miss(stack *Stack, addr uint64) Reason {
-	if s.switched {
+func (w *walk) miss(addr uint64) Reason {
+	if w.moves.switched {
 		return DumpTooShort
 	}
-	return stack.miss(addr)
+	return w.stack.miss(addr)
 }

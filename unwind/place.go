@@ -22,27 +22,28 @@ type place struct {
 
 // locate moves p to the mapping of pc. It reports false when there is none
 // that can be executed.
-func (u *Unwinder) locate(p *place, space *vmas.Space, pc uint64) bool {
+func (w *walk) locate(p *place, pc uint64) bool {
 	if pc-p.start < p.size {
 		return true
 	}
-	recent := u.places.at(space, pc)
-	if pc-recent.start < recent.size && recent.space == space && recent.maps == space.Generation() {
+	recent := w.places.at(w.space, pc)
+	if pc-recent.start < recent.size && recent.space == w.space && recent.maps == w.space.Generation() {
 		*p = recent.place
 		return true
 	}
-	m := space.Find(pc)
+	m := w.space.Find(pc)
 	if m == nil {
 		return false
 	}
-	*p = place{m: m, image: u.images.Lookup(space.PID, m), start: m.Start, size: m.End - m.Start, bias: m.Start - m.Offset}
+	*p = place{m: m, start: m.Start, size: m.End - m.Start, bias: m.Start - m.Offset}
+	p.image = w.images.Lookup(w.space.PID, m)
 	if p.image == nil || p.image.IsGenerated() {
-		p.jit = u.jit.Lookup(space)
+		p.jit = w.jit.Lookup(w.space)
 		return true
 	}
-	p.fast = !u.slow && (m.Offset+p.size)>>32 == 0 && m.Offset>>32 == 0
+	p.fast = !w.slow && (m.Offset+p.size)>>32 == 0 && m.Offset>>32 == 0
 	if p.image.Opened() {
-		*recent = recentPlace{*p, space, space.Generation()}
+		*recent = recentPlace{*p, w.space, w.space.Generation()}
 	}
 	return true
 }

@@ -40,7 +40,8 @@ func TestIsProcessStart(t *testing.T) {
 		{"cut in front of the zero", []uint64{2, firstArg, firstArg + 4}, false},
 		{"nothing", nil, false},
 	} {
-		if got := isProcessStart(madeCopy(true, c.words...), madeSP); got != c.want {
+		w := walk{stack: madeCopy(true, c.words...)}
+		if got := w.isProcessStart(madeSP); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}

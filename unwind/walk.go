@@ -23,26 +23,40 @@ type Unwinder struct {
 	Memory func(pid uint32, buf []byte, addr uint64) int
 
 	images *image.Store
-	live   []byte // what Memory read
 	jit    *jit.Reader
 	slow   bool // every frame through the general evaluator, for tests
 	places places
 	memos  memos
-	regs   checkpoint
-	sample *Regs // of the walk in work
-
-	ips    []uint64
-	frames []Frame
-	last   frame // of a walk of x86-64 that ended in a frame
+	walk   walk   // the last one
+	live   []byte // what Memory read
 
 	fetched uint64
 
 	framePointers []uint64 // what FollowFramePointers returned last
 }
 
+// A walk is what one walk over a stack copy knows.
+type walk struct {
+	*Unwinder
+	space  *vmas.Space
+	stack  *Stack
+	sample *Regs // the registers of the sample, on x86-64
+	moves  stackMoves
+	regs   checkpoint
+
+	ips    []uint64
+	frames []Frame
+	last   frame // of a walk of x86-64 that ended in a frame
+}
+
 // NewUnwinder returns an Unwinder that takes its images from images.
 func NewUnwinder(images *image.Store) *Unwinder {
-	return &Unwinder{MaxFrames: 2048, images: images, jit: jit.NewReader(images, generatedFrom(images))}
+	u := &Unwinder{MaxFrames: 2048, images: images}
+	if images != nil { // nil is enough for [Unwinder.FollowFramePointers]
+		u.jit = jit.NewReader(images, generatedFrom(images))
+	}
+	u.walk.Unwinder = u
+	return u
 }
 
 // A Result is one unwound stack. Its slices are valid until the next walk.
@@ -95,65 +109,66 @@ const noSlot = ^uint32(0)
 // it meets are known.
 func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	f := frame{pc: regs.Value[rule.IP], sp: regs.Value[rule.SP], bp: regs.Value[rule.BP], exact: true}
-	u.begin()
-	u.push(&f, BySample)
-	u.regs = checkpoint{frame: 0, exact: true, regs: *regs}
-	u.sample = regs
+	w := u.begin(space, stack)
+	w.push(&f, BySample)
+	w.regs = checkpoint{frame: 0, exact: true, regs: *regs}
+	w.sample = regs
 
 	var p place
-	if !u.locate(&p, space, f.lookup()) {
-		return u.end(Unmapped, nil)
+	if !w.locate(&p, f.lookup()) {
+		return w.end(Unmapped, nil)
 	}
 	m := u.memos.of(stack.Thread, space)
-	c := climb{Unwinder: u, space: space, stack: stack, words: wordsOf(stack), known: m.frames()}
+	c := climb{walk: w, words: wordsOf(stack), known: m.frames()}
 	if u.Far {
 		c.fetch()
 	}
-	end := u.walk(&c, &p, &f)
-	if end == Unmapped && len(u.ips) < u.MaxFrames {
-		next, source := u.subroutine(space, &p, &f, frame{}, stack)
-		if source != ByCFI && u.locate(&p, space, next.lookup()) {
-			u.regs.restart(len(u.ips), &next)
+	end := c.follow(&p, &f)
+	if end == Unmapped && len(w.ips) < u.MaxFrames {
+		next, source := w.subroutine(&p, &f, frame{})
+		if source != ByCFI && w.locate(&p, next.lookup()) {
+			w.regs.restart(len(w.ips), &next)
 			f = next
-			u.push(&f, source)
+			w.push(&f, source)
 			c.whole = false
-			end = u.walk(&c, &p, &f)
+			end = c.follow(&p, &f)
 		}
 	}
-	u.last = f
+	w.last = f
 	m.keep(&c)
-	return u.end(end, p.m)
+	return w.end(end, p.m)
 }
 
-// walk goes from f, which lies at p, to the last frame, which it leaves there.
-func (u *Unwinder) walk(c *climb, p *place, f *frame) Reason {
-	var moves stackMoves
+// follow goes from f, which lies at p, to the last frame, which it leaves there.
+func (c *climb) follow(p *place, f *frame) Reason {
+	w := c.walk
+	w.moves = stackMoves{}
 	for {
 		if end := c.run(p, f); end != stepped {
 			return end
 		}
-		live := moves.live
-		next, source, end := u.step(c.space, p, f, c.stack, &moves)
+		live := w.moves.live
+		next, source, end := w.step(p, f)
 		if end != stepped {
 			return end
 		}
 		if source != ByCFI {
-			u.regs.restart(len(u.ips), &next)
+			w.regs.restart(len(w.ips), &next)
 		}
 		if live {
 			source = ByLive
 		}
-		if !moves.switched {
-			u.frames[len(u.frames)-1].saved = p.slot(f, &next, source)
+		if !w.moves.switched {
+			w.frames[len(w.frames)-1].saved = p.slot(f, &next, source)
 		}
-		if len(u.ips) >= u.MaxFrames {
+		if len(w.ips) >= w.MaxFrames {
 			return DepthLimit
 		}
-		if !u.locate(p, c.space, next.lookup()) {
+		if !w.locate(p, next.lookup()) {
 			return Unmapped
 		}
 		*f = next
-		u.push(f, source)
+		w.push(f, source)
 		c.whole = false
 	}
 }
@@ -169,7 +184,8 @@ func (p *place) slot(f, next *frame, by Source) uint32 {
 		return 16
 	case by == ByHeuristic && p.image != nil:
 		r := p.image.Rule(p.m, f.lookup())
-		if k := r.Kind(); k == rule.GuessSP && next.sp == f.sp+r.CFA() || k == rule.GuessBP && next.sp == f.bp+r.CFA() {
+		k := r.Kind()
+		if k == rule.GuessSP && next.sp == f.sp+r.CFA() || k == rule.GuessBP && next.sp == f.bp+r.CFA() {
 			switch b := r.BP(); {
 			case b == 0 || next.sp-b < f.sp:
 				return 0
@@ -181,38 +197,42 @@ func (p *place) slot(f, next *frame, by Source) uint32 {
 	return noSlot
 }
 
-// begin makes the buffers empty and as large as they may have to be.
-func (u *Unwinder) begin() {
-	if cap(u.ips) < u.MaxFrames {
-		u.ips, u.frames = make([]uint64, 0, u.MaxFrames), make([]Frame, 0, u.MaxFrames)
+// begin makes the walk of the Unwinder one over a stack, with buffers that are empty and as large
+// as they may have to be.
+func (u *Unwinder) begin(space *vmas.Space, stack *Stack) *walk {
+	w := &u.walk
+	w.space, w.stack, w.moves = space, stack, stackMoves{}
+	if cap(w.ips) < u.MaxFrames {
+		w.ips, w.frames = make([]uint64, 0, u.MaxFrames), make([]Frame, 0, u.MaxFrames)
 	}
-	u.ips, u.frames = u.ips[:0], u.frames[:0]
+	w.ips, w.frames = w.ips[:0], w.frames[:0]
+	return w
 }
 
 // push adds a frame to the result.
-func (u *Unwinder) push(f *frame, by Source) {
-	u.ips = append(u.ips, f.pc)
-	u.frames = append(u.frames, Frame{SP: f.sp, Source: by, pc: f.pc, bp: f.bp, saved: noSlot, exact: f.exact})
+func (w *walk) push(f *frame, by Source) {
+	w.ips = append(w.ips, f.pc)
+	w.frames = append(w.frames, Frame{SP: f.sp, Source: by, pc: f.pc, bp: f.bp, saved: noSlot, exact: f.exact})
 }
 
-func (u *Unwinder) end(r Reason, at *vmas.Mapping) Result {
-	return Result{IPs: u.ips, Frames: u.frames, End: r, At: at}
+func (w *walk) end(r Reason, at *vmas.Mapping) Result {
+	return Result{IPs: w.ips, Frames: w.frames, End: r, At: at}
 }
 
 // stepped is the reason of a step that did not end the walk.
 const stepped = Reason(NumReasons)
 
 // step finds the caller of f, which lies at p.
-func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
+func (w *walk) step(p *place, f *frame) (next frame, source Source, end Reason) {
 	r := rule.Uncovered
 	if p.image != nil {
 		r = p.image.Rule(p.m, f.lookup())
-		if u.slow && r.Kind() <= rule.General {
+		if w.slow && r.Kind() <= rule.General {
 			r = rule.General
 		}
 	}
 	if p.jit != nil {
-		r = u.generatedRule(p, f)
+		r = w.generatedRule(p, f)
 	}
 
 	next.exact = false
@@ -233,38 +253,38 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 		saved = w.BP
 	case rule.FromSaved:
 		at, plus := r.Saved()
-		sp, ok := stack.word(f.sp + at)
+		sp, ok := w.stack.word(f.sp + at)
 		if !ok {
-			return next, ByCFI, moves.miss(stack, f.sp+at)
+			return next, ByCFI, w.miss(f.sp + at)
 		}
 		next.sp = sp + plus
 		saved = r.BP()
 	case rule.Realigned:
-		cfa, ok := stack.word(f.bp - r.CFA())
+		cfa, ok := w.stack.word(f.bp - r.CFA())
 		if !ok {
-			return next, ByCFI, moves.miss(stack, f.bp-r.CFA())
+			return next, ByCFI, w.miss(f.bp - r.CFA())
 		}
 		next.sp = cfa
 		saved = cfa - f.bp
 	case rule.Sigframe:
-		return u.signal(space.PID, f, stack, moves)
+		return w.signal(f)
 	case rule.OtherStack:
-		return u.otherStack(f, stack, moves)
+		return w.otherStack(f)
 	case rule.EndOfStack:
 		return next, ByCFI, Root
 	case rule.Local, rule.General:
-		return u.general(space, p, f, r.Kind() == rule.General, stack, moves)
+		return w.general(p, f, r.Kind() == rule.General)
 	case rule.EntryCode:
-		if isProcessStart(stack, f.sp) {
+		if w.isProcessStart(f.sp) {
 			return next, ByCFI, Root
 		}
-		return u.framePointer(space, f, stack)
+		return w.framePointer(f)
 	case rule.GuessSP, rule.GuessBP, rule.GuessSaved, rule.GuessReg:
-		return u.guess(space, f, r, stack, moves)
+		return w.guess(f, r)
 	case rule.Uncovered:
-		next, source, end = u.framePointer(space, f, stack)
+		next, source, end = w.framePointer(f)
 		if end == NoCFI && p.jit != nil {
-			return u.hosted(space, f, stack)
+			return w.hosted(f)
 		}
 		return next, source, end
 	case rule.Unreadable:
@@ -276,17 +296,17 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 	if next.sp <= f.sp {
 		return next, ByCFI, BadCFI
 	}
-	pc, ok := stack.word(next.sp - 8)
+	pc, ok := w.stack.word(next.sp - 8)
 	if !ok {
-		return next, ByCFI, moves.miss(stack, next.sp-8)
+		return next, ByCFI, w.miss(next.sp - 8)
 	}
 	next.pc = pc
 	next.bp = f.bp
 	// A slot below SP was popped: compilers leave the rule in place to the
 	// end of the epilogue, while the register has its value back.
 	if saved != 0 && next.sp-saved >= f.sp {
-		if next.bp, ok = stack.word(next.sp - saved); !ok {
-			return next, ByCFI, moves.miss(stack, next.sp-saved)
+		if next.bp, ok = w.stack.word(next.sp - saved); !ok {
+			return next, ByCFI, w.miss(next.sp - saved)
 		}
 	}
 	return next, ByCFI, stepped
@@ -295,15 +315,15 @@ func (u *Unwinder) step(space *vmas.Space, p *place, f *frame, stack *Stack, mov
 // isProcessStart says whether SP points at what the kernel puts on the stack
 // of a new program: argc, argv and a zero (System V ABI, AMD64 supplement,
 // § 3.4.1). Start code may have aligned SP down by a word.
-func isProcessStart(stack *Stack, sp uint64) bool {
+func (w *walk) isProcessStart(sp uint64) bool {
 	const mostArgs = 1 << 16
 	for _, at := range [...]uint64{sp, sp + 8} {
-		argc, ok := stack.word(at)
+		argc, ok := w.stack.word(at)
 		if !ok || argc == 0 || argc > mostArgs {
 			continue
 		}
-		first, ok1 := stack.word(at + 8)
-		last, ok2 := stack.word(at + 8 + 8*argc)
+		first, ok1 := w.stack.word(at + 8)
+		last, ok2 := w.stack.word(at + 8 + 8*argc)
 		if ok1 && ok2 && first > at && last == 0 {
 			return true
 		}
@@ -315,19 +335,19 @@ func isProcessStart(stack *Stack, sp uint64) bool {
 // frame pointer. The frame found is credible when its return address can be
 // executed. The saved BP need not be a frame pointer: the caller may have CFI,
 // and use BP for something else.
-func (u *Unwinder) framePointer(space *vmas.Space, f *frame, stack *Stack) (next frame, source Source, end Reason) {
-	if u.Strict || f.bp < f.sp || f.bp%8 != 0 {
+func (w *walk) framePointer(f *frame) (next frame, source Source, end Reason) {
+	if w.Strict || f.bp < f.sp || f.bp%8 != 0 {
 		return next, ByFramePointer, NoCFI
 	}
-	bp, ok1 := stack.word(f.bp)
-	pc, ok2 := stack.word(f.bp + 8)
+	bp, ok1 := w.stack.word(f.bp)
+	pc, ok2 := w.stack.word(f.bp + 8)
 	if !ok1 || !ok2 {
-		if stack.miss(f.bp+8) == DumpTooShort {
+		if w.stack.miss(f.bp+8) == DumpTooShort {
 			return next, ByFramePointer, DumpTooShort
 		}
 		return next, ByFramePointer, NoCFI
 	}
-	if space.Find(pc-1) == nil {
+	if w.space.Find(pc-1) == nil {
 		return next, ByFramePointer, NoCFI
 	}
 	return frame{pc: pc, sp: f.bp + 16, bp: bp}, ByFramePointer, stepped
@@ -336,7 +356,7 @@ func (u *Unwinder) framePointer(space *vmas.Space, f *frame, stack *Stack) (next
 // SampledOnly is the result for a sample that cannot be walked at all: the
 // sampled PC, and why that is all.
 func (u *Unwinder) SampledOnly(regs *Regs, why Reason) Result {
-	u.begin()
-	u.push(&frame{pc: regs.Value[rule.IP], sp: regs.Value[rule.SP]}, BySample)
-	return u.end(why, nil)
+	w := u.begin(nil, nil)
+	w.push(&frame{pc: regs.Value[rule.IP], sp: regs.Value[rule.SP]}, BySample)
+	return w.end(why, nil)
 }

@@ -69,36 +69,35 @@ func (f *frame386) lookup() uint64 {
 // Unwind386 is [Unwinder.Unwind] for a sample of i386 code.
 func (u *Unwinder) Unwind386(space *vmas.Space, regs *Regs386, stack *Stack) Result {
 	f := frame386{Regs386: *regs, exact: true}
-	u.begin()
-	u.push(&frame{pc: f.pc(), sp: f.sp()}, BySample)
+	w := u.begin(space, stack)
+	w.push(&frame{pc: f.pc(), sp: f.sp()}, BySample)
 
 	var p place
-	if !u.locate(&p, space, f.lookup()) {
-		return u.end(Unmapped, nil)
+	if !w.locate(&p, f.lookup()) {
+		return w.end(Unmapped, nil)
 	}
-	var moves stackMoves
 	for {
-		live := moves.live
-		source, reason := u.step386(space, &p, &f, stack, &moves)
+		live := w.moves.live
+		source, reason := w.step386(&p, &f)
 		if reason != stepped {
-			return u.end(reason, p.m)
+			return w.end(reason, p.m)
 		}
 		if live {
 			source = ByLive
 		}
 		at := p.m
-		if !u.locate(&p, space, f.lookup()) {
-			return u.end(Unmapped, at)
+		if !w.locate(&p, f.lookup()) {
+			return w.end(Unmapped, at)
 		}
-		if len(u.ips) >= u.MaxFrames {
-			return u.end(DepthLimit, at)
+		if len(w.ips) >= w.MaxFrames {
+			return w.end(DepthLimit, at)
 		}
-		u.push(&frame{pc: f.pc(), sp: f.sp()}, source)
+		w.push(&frame{pc: f.pc(), sp: f.sp()}, source)
 	}
 }
 
 // step386 turns f, which lies at p, into its caller.
-func (u *Unwinder) step386(space *vmas.Space, p *place, f *frame386, stack *Stack, moves *stackMoves) (Source, Reason) {
+func (w *walk) step386(p *place, f *frame386) (Source, Reason) {
 	kind, row := rule.Uncovered, (*dwarfcfi.Row)(nil)
 	if p.image != nil {
 		kind, row = p.image.Row386(p.m, f.lookup())
@@ -108,15 +107,15 @@ func (u *Unwinder) step386(space *vmas.Space, p *place, f *frame386, stack *Stac
 	case rule.EndOfStack:
 		return ByCFI, Root
 	case rule.EntryCode:
-		if isProcessStart386(stack, f.sp()) {
+		if isProcessStart386(w.stack, f.sp()) {
 			return ByCFI, Root
 		}
-		return u.framePointer386(space, p, f, stack)
+		return w.framePointer386(p, f)
 	case rule.Uncovered:
 		if !f.exact && p.image != nil && p.image.EndsContext(p.m, f.pc()) {
 			return ByCFI, Root
 		}
-		return u.framePointer386(space, p, f, stack)
+		return w.framePointer386(p, f)
 	case rule.Unreadable:
 		return ByCFI, NoImage
 	default:
@@ -124,16 +123,16 @@ func (u *Unwinder) step386(space *vmas.Space, p *place, f *frame386, stack *Stac
 	}
 
 	from := f.sp()
-	e := evaluation386{row: row, old: f.Regs386, stack: stack, pc: f.lookup(), missing: stepped}
+	e := evaluation386{row: row, old: f.Regs386, stack: w.stack, pc: f.lookup(), missing: stepped}
 	if !e.caller(&f.Regs386) {
-		if e.missing != stepped && moves.switched {
+		if e.missing != stepped && w.moves.switched {
 			return ByCFI, DumpTooShort
 		}
 		return ByCFI, e.why()
 	}
 	f.exact = row.Signal
 	if row.Signal {
-		return ByCFI, u.interrupted(space.PID, from, f.sp(), stack, moves)
+		return ByCFI, w.interrupted(from, f.sp())
 	}
 	if f.sp() <= from {
 		return ByCFI, BadCFI
@@ -147,28 +146,29 @@ func (u *Unwinder) step386(space *vmas.Space, p *place, f *frame386, stack *Stac
 // The functions of the 32-bit vDSO have a frame pointer and no CFI
 // (arch/x86/entry/vdso), while its callers rarely have one: the saved value
 // need not continue a chain if there is CFI for the return address.
-func (u *Unwinder) framePointer386(space *vmas.Space, p *place, f *frame386, stack *Stack) (Source, Reason) {
+func (w *walk) framePointer386(p *place, f *frame386) (Source, Reason) {
 	at, known := f.get(rule.BP386)
-	if u.Strict || !known || at < f.sp() || at%wordSize386 != 0 {
+	if w.Strict || !known || at < f.sp() || at%wordSize386 != 0 {
 		return ByFramePointer, NoCFI
 	}
-	bp, ok1 := stack.uint(at, wordSize386)
-	pc, ok2 := stack.uint(at+wordSize386, wordSize386)
+	bp, ok1 := w.stack.uint(at, wordSize386)
+	pc, ok2 := w.stack.uint(at+wordSize386, wordSize386)
 	if !ok1 || !ok2 {
-		if stack.miss(at+wordSize386) == DumpTooShort {
+		if w.stack.miss(at+wordSize386) == DumpTooShort {
 			return ByFramePointer, DumpTooShort
 		}
 		return ByFramePointer, NoCFI
 	}
 	var caller place
-	if !u.locate(&caller, space, uint64(uint32(pc-1))) {
+	if !w.locate(&caller, uint64(uint32(pc-1))) {
 		return ByFramePointer, NoCFI
 	}
 	if bp != 0 && bp <= at {
 		if p.m.File.Kind != vmas.VDSO || caller.image == nil {
 			return ByFramePointer, NoCFI
 		}
-		if kind, _ := caller.image.Row386(caller.m, uint64(uint32(pc-1))); kind != rule.General && kind != rule.EndOfStack {
+		kind, _ := caller.image.Row386(caller.m, uint64(uint32(pc-1)))
+		if kind != rule.General && kind != rule.EndOfStack {
 			return ByFramePointer, NoCFI
 		}
 	}

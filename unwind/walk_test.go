@@ -135,12 +135,12 @@ func (c contents) offset(addr uint64) (uint64, bool) {
 // oneStep takes the first step of a walk.
 func oneStep(u *Unwinder, space *vmas.Space, regs *Regs, stack *Stack) (frame, Reason) {
 	f := frame{pc: regs.Value[rule.IP], sp: regs.Value[rule.SP], bp: regs.Value[rule.BP], exact: true}
-	u.begin()
-	u.push(&f, BySample)
-	u.regs = checkpoint{exact: true, regs: *regs}
+	w := u.begin(space, stack)
+	w.push(&f, BySample)
+	w.regs = checkpoint{exact: true, regs: *regs}
 	var p place
-	u.locate(&p, space, f.pc)
-	next, _, end := u.step(space, &p, &f, stack, new(stackMoves))
+	w.locate(&p, f.pc)
+	next, _, end := w.step(&p, &f)
 	if end != stepped {
 		next = frame{}
 	}

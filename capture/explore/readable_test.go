@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"testing"
 
-	"unspool/unwind/debugfile"
+	"unspool/unwind/image/debugfile"
 )
 
 // stranger is a user who runs no tests.

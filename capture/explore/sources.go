@@ -21,7 +21,7 @@ import (
 	proto "github.com/google/pprof/profile"
 	"golang.org/x/sys/unix"
 
-	"unspool/unwind/debugfile"
+	"unspool/unwind/image/debugfile"
 )
 
 // pprof opens whatever file the debugging information names, as the user who runs it: the program that was

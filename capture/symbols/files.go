@@ -13,7 +13,7 @@ import (
 	"syscall"
 
 	"unspool/capture/symbols/debuginfod"
-	"unspool/unwind/debugfile"
+	"unspool/unwind/image/debugfile"
 )
 
 // Where files are. The recorded path may lead to another build by now, or to nothing, and on another machine the files lie

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"unspool/unwind/jitdump"
+	"unspool/unwind/jit/jitdump"
 )
 
 // names are the names at addresses, "" for none.

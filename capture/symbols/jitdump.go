@@ -6,7 +6,7 @@ import (
 	"path"
 	"strings"
 
-	"unspool/unwind/jitdump"
+	"unspool/unwind/jit/jitdump"
 )
 
 // IsJitdump says whether a mapped file is called like a jitdump.

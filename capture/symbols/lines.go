@@ -10,7 +10,7 @@ import (
 
 	"unspool/capture/symbols/debuginfod"
 	"unspool/capture/symbols/srcline"
-	"unspool/unwind/debugfile"
+	"unspool/unwind/image/debugfile"
 )
 
 // Lines looks the sorted virtual addresses of the image up in its debugging information, in one pass. It calls yield, in no particular order, with the

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/unwind/debugfile"
+	"unspool/unwind/image/debugfile"
 )
 
 // process says where the files are that a recorded process wrote, and whose they must be. One that still lives has its own idea

@@ -75,7 +75,8 @@ func (w *Window) beforeCall(pc uint64) (rule.Rule, bool) {
 			r, _ := w.code.paths.wayOut(at, w.lo, w.hi)
 			sp := s.regs[rSP]
 			words, ok := rule.InWords(int64(r.CFA()) + int64(sp.off))
-			if r.Kind() != rule.GuessSP || r.BP() != 0 || sp.kind != ofSP || !ok || words == 0 || s.regs[rBP] != (value{kind: ofBP}) {
+			if r.Kind() != rule.GuessSP || r.BP() != 0 || sp.kind != ofSP || !ok || words == 0 ||
+				s.regs[rBP] != (value{kind: ofBP}) {
 				return rule.None, false
 			}
 			return rule.GuessSP.With(words, 0), true

@@ -9,7 +9,7 @@ import (
 
 	"unspool/dwarfcfi"
 	"unspool/dwarfcfi/elf"
-	"unspool/unwind/debugfile"
+	"unspool/unwind/image/debugfile"
 )
 
 // debugInfo is what an image needs to find the .debug_frame that was stripped

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi"
-	"unspool/unwind/debugfile"
+	"unspool/unwind/image/debugfile"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )

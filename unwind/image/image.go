@@ -10,7 +10,7 @@ import (
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/asm"
 	"unspool/unwind/gotab"
-	"unspool/unwind/jitdump"
+	"unspool/unwind/jit/jitdump"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )

@@ -6,7 +6,7 @@ import (
 	"path"
 	"syscall"
 
-	"unspool/unwind/jitdump"
+	"unspool/unwind/jit/jitdump"
 	"unspool/vmas"
 )
 

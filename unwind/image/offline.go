@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/dwarfcfi/elf"
-	"unspool/unwind/debugfile"
+	"unspool/unwind/image/debugfile"
 	"unspool/unwind/vdso"
 	"unspool/vmas"
 )

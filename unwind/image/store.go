@@ -51,7 +51,12 @@ type inode struct {
 // NewStore returns an empty store that opens files through procRoot,
 // "/proc" on a running system.
 func NewStore(procRoot string) *Store {
-	return &Store{proc: procRoot, byID: make(map[string]*Image), byInode: make(map[inode]*Image), settled: make(map[*vmas.File]inode)}
+	return &Store{
+		proc:    procRoot,
+		byID:    make(map[string]*Image),
+		byInode: make(map[inode]*Image),
+		settled: make(map[*vmas.File]inode),
+	}
 }
 
 // Report tells of a file that cannot be used.

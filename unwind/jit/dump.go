@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"unspool/dwarfcfi"
-	"unspool/unwind/jitdump"
+	"unspool/unwind/jit/jitdump"
 	"unspool/vmas"
 )
 

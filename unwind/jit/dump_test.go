@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/jit/jitdump"
 	"unspool/unwind/jit/jittest"
-	"unspool/unwind/jitdump"
 	"unspool/unwind/rule"
 )
 

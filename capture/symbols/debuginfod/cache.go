@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"unspool/unwind/debugfile"
+	"unspool/unwind/image/debugfile"
 )
 
 // The cache is a folder with one for each build, which has the hexadecimal build ID as its name and in it the files "executable",

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"unspool/dwarfcfi/elf"
-	"unspool/unwind/debugfile"
+	"unspool/unwind/image/debugfile"
 )
 
 // Kind is which of a build's files is wanted.

@@ -90,7 +90,8 @@ restorer:
 	regs.set(rule.BP, 0)
 
 	u := NewUnwinder(images)
-	if !u.followsCall(space, restorer) || u.followsCall(space, restorer+1) {
+	w := u.begin(space, stackOf(words))
+	if !w.followsCall(restorer) || w.followsCall(restorer+1) {
 		t.Error("a handler returns to the restorer, which follows no call")
 	}
 	got := u.Unwind(space, &regs, stackOf(words))

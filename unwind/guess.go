@@ -3,14 +3,13 @@ package unwind
 import (
 	"unspool/unwind/asm"
 	"unspool/unwind/rule"
-	"unspool/vmas"
 )
 
 // guess finds the caller of a frame by a rule that was found by reading the
 // code. What it finds is credible when its return address follows a call.
 // Otherwise, the frame pointer is left.
-func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule.Rule, stack *Stack, moves *stackMoves) (next frame, source Source, end Reason) {
-	if u.Strict {
+func (w *walk) guess(f *frame, r rule.Rule) (next frame, source Source, end Reason) {
+	if w.Strict {
 		return next, ByHeuristic, NoCFI
 	}
 	switch r.Kind() {
@@ -20,39 +19,39 @@ func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule.Rule, stack *Stack,
 		next.sp = f.bp + r.CFA()
 	case rule.GuessSaved:
 		at, plus := r.Saved()
-		saved, ok := stack.word(f.sp + at)
+		saved, ok := w.stack.word(f.sp + at)
 		if !ok {
-			return next, ByHeuristic, moves.miss(stack, f.sp+at)
+			return next, ByHeuristic, w.miss(f.sp + at)
 		}
 		next.sp = saved + plus
 	case rule.GuessReg:
 		reg, plus := r.InReg()
-		held, ok := u.held(space, reg)
+		held, ok := w.held(reg)
 		if !ok {
-			return u.framePointer(space, f, stack)
+			return w.framePointer(f)
 		}
 		next.sp = held + plus
 	}
-	if next.sp <= f.sp || r.Kind() == rule.GuessSP && u.hasFrame(space, f, next.sp, stack) {
-		return u.framePointer(space, f, stack)
+	if next.sp <= f.sp || r.Kind() == rule.GuessSP && w.hasFrame(f, next.sp) {
+		return w.framePointer(f)
 	}
-	pc, ok := stack.word(next.sp - 8)
+	pc, ok := w.stack.word(next.sp - 8)
 	switch {
-	case ok && u.followsCall(space, pc):
-	case u.isNewThread(space, f):
+	case ok && w.followsCall(pc):
+	case w.isNewThread(f):
 		return next, ByHeuristic, Root
 	case !ok && r.Kind() == rule.GuessSP:
-		return next, ByHeuristic, moves.miss(stack, next.sp-8)
+		return next, ByHeuristic, w.miss(next.sp - 8)
 	default:
-		return u.framePointer(space, f, stack)
+		return w.framePointer(f)
 	}
 	next.pc, next.bp = pc, f.bp
 	switch b := r.BP(); {
 	case b == 8*rule.MaxBP:
 		next.bp = 0 // so that no frame above is found through it
 	case b != 0 && next.sp-b >= f.sp:
-		if next.bp, ok = stack.word(next.sp - b); !ok {
-			return next, ByHeuristic, moves.miss(stack, next.sp-b)
+		if next.bp, ok = w.stack.word(next.sp - b); !ok {
+			return next, ByHeuristic, w.miss(next.sp - b)
 		}
 	}
 	return next, ByHeuristic, stepped
@@ -61,25 +60,25 @@ func (u *Unwinder) guess(space *vmas.Space, f *frame, r rule.Rule, stack *Stack,
 // hasFrame says whether BP is the frame pointer of a frame that SP says ends
 // further up, at cfa: a caller's BP would not point below that. So it is where
 // callees take their arguments off the stack, as V8's do.
-func (u *Unwinder) hasFrame(space *vmas.Space, f *frame, cfa uint64, stack *Stack) bool {
+func (w *walk) hasFrame(f *frame, cfa uint64) bool {
 	if f.bp < f.sp || f.bp+16 >= cfa || f.bp%8 != 0 {
 		return false
 	}
-	pc, ok := stack.word(f.bp + 8)
-	return ok && u.followsCall(space, pc)
+	pc, ok := w.stack.word(f.bp + 8)
+	return ok && w.followsCall(pc)
 }
 
 // held is the value of a register, as instructions number it, in the frame in work: in the
 // sampled one, and in its caller if the sampled function leaves the register alone.
-func (u *Unwinder) held(space *vmas.Space, reg uint8) (v uint64, ok bool) {
+func (w *walk) held(reg uint8) (v uint64, ok bool) {
 	// In the order of instructions: AX CX DX BX SP BP SI DI R8 … R15.
 	dwarf := [16]int{0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15}
-	switch len(u.ips) {
+	switch len(w.ips) {
 	case 1:
-		return u.sample.Get(dwarf[reg&15])
+		return w.sample.Get(dwarf[reg&15])
 	case 2:
-		if c, addr := u.codeAt(space, u.ips[0]); c != nil && c.Keeps(addr, reg) {
-			return u.sample.Get(dwarf[reg&15])
+		if c, addr := w.codeAt(w.ips[0]); c != nil && c.Keeps(addr, reg) {
+			return w.sample.Get(dwarf[reg&15])
 		}
 	}
 	return 0, false
@@ -87,10 +86,10 @@ func (u *Unwinder) held(space *vmas.Space, reg uint8) (v uint64, ok bool) {
 
 // followsCall says whether the code before pc is a call, or pc is where a coroutine
 // ends, to which its first function returns.
-func (u *Unwinder) followsCall(space *vmas.Space, pc uint64) bool {
-	c, addr := u.codeAt(space, pc-1)
+func (w *walk) followsCall(pc uint64) bool {
+	c, addr := w.codeAt(pc - 1)
 	if c == nil {
-		return u.generatedCall(space, pc)
+		return w.generatedCall(pc)
 	}
 	return c.FollowsCall(addr+1) || c.IsContextEnd(addr+1) || c.IsRestorer(addr+1)
 }
@@ -98,22 +97,22 @@ func (u *Unwinder) followsCall(space *vmas.Space, pc uint64) bool {
 // isNewThread says whether f is a sampled thread to which the system call that
 // made it has returned zero, and nothing has happened since. Its stack is
 // empty, or holds the argument of what it is about to call.
-func (u *Unwinder) isNewThread(space *vmas.Space, f *frame) bool {
-	if ax, known := u.regs.regs.Get(rule.AX); len(u.ips) != 1 || !known || ax != 0 {
+func (w *walk) isNewThread(f *frame) bool {
+	if ax, known := w.regs.regs.Get(rule.AX); len(w.ips) != 1 || !known || ax != 0 {
 		return false
 	}
-	c, addr := u.codeAt(space, f.pc)
+	c, addr := w.codeAt(f.pc)
 	return c != nil && c.FollowsClone(addr)
 }
 
 // codeAt gives the code of the image in which pc lies, and its address there.
 // It is nil where there is no such code.
-func (u *Unwinder) codeAt(space *vmas.Space, pc uint64) (*asm.Code, uint64) {
-	m := space.Find(pc)
+func (w *walk) codeAt(pc uint64) (*asm.Code, uint64) {
+	m := w.space.Find(pc)
 	if m == nil {
 		return nil, 0
 	}
-	im := u.images.Lookup(space.PID, m)
+	im := w.images.Lookup(w.space.PID, m)
 	if im == nil {
 		return nil, 0
 	}
