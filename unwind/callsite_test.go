@@ -8,8 +8,8 @@ import (
 	"unspool/vmas"
 )
 
-// callSites has functions that end in a call, so that the address it returns to is the first one of the next function, or beyond
-// all code, and code that a signal handler returns to.
+// callSites has functions that end in a call, so that the address it returns to is the first one of
+// the next function, or beyond all code, and code that a signal handler returns to.
 const callSites = `
 	.text
 	.globl _start
@@ -76,8 +76,8 @@ var evaluators = []struct {
 	{"after the same walk", true, false, 1},
 }
 
-// TestReturnAddressesAreLookedUpInTheCall walks over calls that end their function. What was interrupted, by the sample or by a
-// signal, is looked up where it stands.
+// TestReturnAddressesAreLookedUpInTheCall walks over calls that end their function. What was
+// interrupted, by the sample or by a signal, is looked up where it stands.
 func TestReturnAddressesAreLookedUpInTheCall(t *testing.T) {
 	space, images, at := labelledProgram(t, callSites)
 	leaf, inStart, handler, restorer := at["leaf"], at["in_start"], at["handler"], at["restorer"]
@@ -86,7 +86,8 @@ func TestReturnAddressesAreLookedUpInTheCall(t *testing.T) {
 	// The mapping ends where the code does.
 	whole := space.Mappings()[0]
 	table := vmas.NewTable("")
-	table.Mmap(1, vmas.Map{Addr: whole.Start, Len: inStart - whole.Start, Prot: whole.Prot, Name: []byte(whole.File.Path)})
+	table.Mmap(1, vmas.Map{Addr: whole.Start, Len: inStart - whole.Start, Prot: whole.Prot,
+		Name: []byte(whole.File.Path)})
 	space = table.Space(1)
 	for _, c := range []struct {
 		name  string
@@ -94,10 +95,14 @@ func TestReturnAddressesAreLookedUpInTheCall(t *testing.T) {
 		words []uint64
 		want  []uint64
 	}{
-		{"interrupted at the first byte of a function", leaf, []uint64{inLast, 0, 0, 0, inStart, 1}, []uint64{leaf, inLast, inStart}},
+		{"interrupted at the first byte of a function", leaf,
+			[]uint64{inLast, 0, 0, 0, inStart, 1},
+			[]uint64{leaf, inLast, inStart}},
 		{"interrupted by a signal at the first byte of a function", handler,
-			[]uint64{restorer, 0, 0, 0, leaf, inLast, 0, 0, 0, inStart, 1}, []uint64{handler, restorer, leaf, inLast, inStart}},
-		{"below a function whose CFA takes another register", leaf, []uint64{inLast, 0, 0, 0, inComputed, 0, inStart, 1},
+			[]uint64{restorer, 0, 0, 0, leaf, inLast, 0, 0, 0, inStart, 1},
+			[]uint64{handler, restorer, leaf, inLast, inStart}},
+		{"below a function whose CFA takes another register", leaf,
+			[]uint64{inLast, 0, 0, 0, inComputed, 0, inStart, 1},
 			[]uint64{leaf, inLast, inComputed, inStart}},
 	} {
 		for _, e := range evaluators {
@@ -120,8 +125,8 @@ func TestReturnAddressesAreLookedUpInTheCall(t *testing.T) {
 	}
 }
 
-// TestCFAGoesUp walks to a frame whose BP, from which its CFA is computed, points below it, so that the caller would be further
-// down, or where the callee is already.
+// TestCFAGoesUp walks to a frame whose BP, from which its CFA is computed, points below it, so that
+// the caller would be further down, or where the callee is already.
 func TestCFAGoesUp(t *testing.T) {
 	space, images, at := pointerProgram(t)
 	inWork, inRecurse, inMain, inStart := at["in_work"], at["in_recurse"], at["in_main"], at["in_start"]
@@ -146,8 +151,8 @@ func TestCFAGoesUp(t *testing.T) {
 			regs.set(regIP, inWork)
 			regs.set(regSP, madeSP)
 			regs.set(regBP, c.bp)
-			// work's locals and return address, recurse's frame pointer and return address, main's. One word up, CFA-8 is
-			// where recurse's frame pointer is: it is a return address, too.
+			// work's locals and return address, recurse's frame pointer and return address, main's. One word
+			// up, CFA-8 is where recurse's frame pointer is: it is a return address, too.
 			words := []uint64{0, inRecurse, inRecurse, madeSP + 40, inMain, 0, inStart, 1}
 			if c.bp == recurseSP-8 {
 				words[3] = inRecurse

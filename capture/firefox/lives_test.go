@@ -6,7 +6,8 @@ import (
 	"unspool/perfring"
 )
 
-// TestLivesOfThreads notes forks and exits. An ID that is used again belongs to who began first and ended last.
+// TestLivesOfThreads notes forks and exits. An ID that is used again belongs to who began first and
+// ended last.
 func TestLivesOfThreads(t *testing.T) {
 	const fork, exit = perfring.RecordFork, perfring.RecordExit
 	type event struct {
@@ -33,7 +34,8 @@ func TestLivesOfThreads(t *testing.T) {
 		var format perfring.Format
 		for _, e := range c.events {
 			// A COMM record's PID, TID and name lie where a FORK record's PIDs do.
-			r, err := perfring.AppendTask(nil, &format, fork, &perfring.Task{PID: 7, TID: 8, PPID: 7, PTID: 7, Time: e.time}, &perfring.SampleID{})
+			task := perfring.Task{PID: 7, TID: 8, PPID: 7, PTID: 7, Time: e.time}
+			r, err := perfring.AppendTask(nil, &format, fork, &task, &perfring.SampleID{})
 			if err != nil {
 				t.Fatal(err)
 			}
