@@ -14,8 +14,8 @@ import (
 	"unspool/vmas"
 )
 
-// TestBuildIDOfAPath looks up which build a path has had, in a recording that tells of these. Of two builds, nobody knows which one
-// a mapping had.
+// TestBuildIDOfAPath looks up which build a path has had, in a recording that tells of these. Of two
+// builds, nobody knows which one a mapping had.
 func TestBuildIDOfAPath(t *testing.T) {
 	id := func(b byte) []byte { return bytes.Repeat([]byte{b}, 20) }
 	for _, c := range []struct {
@@ -26,8 +26,10 @@ func TestBuildIDOfAPath(t *testing.T) {
 		{"one", []perfdata.BuildID{{Path: "/bin/a", ID: id(1)}, {Path: "/bin/b", ID: id(2)}}, id(1)},
 		{"none", []perfdata.BuildID{{Path: "/bin/b", ID: id(2)}}, nil},
 		{"two", []perfdata.BuildID{{Path: "/bin/a", ID: id(1)}, {Path: "/bin/a", ID: id(2)}}, nil},
-		{"two, and others", []perfdata.BuildID{{Path: "/bin/a", ID: id(1)}, {Path: "/bin/b", ID: id(3)}, {Path: "/bin/a", ID: id(2)}}, nil},
-		{"three", []perfdata.BuildID{{Path: "/bin/a", ID: id(1)}, {Path: "/bin/a", ID: id(2)}, {Path: "/bin/a", ID: id(3)}}, nil},
+		{"two, and others", []perfdata.BuildID{
+			{Path: "/bin/a", ID: id(1)}, {Path: "/bin/b", ID: id(3)}, {Path: "/bin/a", ID: id(2)}}, nil},
+		{"three", []perfdata.BuildID{
+			{Path: "/bin/a", ID: id(1)}, {Path: "/bin/a", ID: id(2)}, {Path: "/bin/a", ID: id(3)}}, nil},
 		{"the kernel's", []perfdata.BuildID{{Path: "/bin/a", ID: id(1), Kernel: true}}, nil},
 	} {
 		var recording bytes.Buffer
@@ -52,8 +54,8 @@ func TestBuildIDOfAPath(t *testing.T) {
 	}
 }
 
-// TestConvertCountsRecordsOfUnknownEvents converts records whose ID is none of the events': what is in them is not known, so they
-// are left out, and counted.
+// TestConvertCountsRecordsOfUnknownEvents converts records whose ID is none of the events': what is
+// in them is not known, so they are left out, and counted.
 func TestConvertCountsRecordsOfUnknownEvents(t *testing.T) {
 	r := &rawRecording{events: rawEvents(), records: []perfring.Record{
 		secretSample(5, 64), secretSample(6, 64), secretSample(7, 64),
@@ -74,13 +76,13 @@ func TestConvertCountsRecordsOfUnknownEvents(t *testing.T) {
 	}
 }
 
-// TestConvertSumsItsLanesUp counts the same on every number of cores. What only the first lane's batch tells of, the mapping
-// that all samples lie in, each of them has to know.
+// TestConvertSumsItsLanesUp counts the same on every number of cores. What only the first lane's
+// batch tells of, the mapping that all samples lie in, each of them has to know.
 func TestConvertSumsItsLanesUp(t *testing.T) {
 	events := rawEvents()
 	f := perfring.NewFormat(&events[0].PerfEventAttr)
-	mmap, err := perfring.AppendMmap(nil, &f, &perfring.Mmap{PID: 7, TID: 7, Misc: unix.PERF_RECORD_MISC_USER, Addr: 0x1000, Len: 0x1000,
-		Path: []byte("//anon")}, &perfring.SampleID{PID: 7, TID: 7, Time: 4, ID: 1})
+	mmap, err := perfring.AppendMmap(nil, &f, &perfring.Mmap{PID: 7, TID: 7, Misc: unix.PERF_RECORD_MISC_USER,
+		Addr: 0x1000, Len: 0x1000, Path: []byte("//anon")}, &perfring.SampleID{PID: 7, TID: 7, Time: 4, ID: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"unspool/perfring"
 )
 
-// TestConvertEndsWhenItIsToldTo interrupts a conversion of many records as it begins: what has been read is converted into a
-// whole recording, and the error says how far that is.
+// TestConvertEndsWhenItIsToldTo interrupts a conversion of many records as it begins: what has been
+// read is converted into a whole recording, and the error says how far that is.
 func TestConvertEndsWhenItIsToldTo(t *testing.T) {
 	r := everyType(t)
 	r.events[0].PerfEventAttr.Sample_type &^= unix.PERF_SAMPLE_STACK_USER | unix.PERF_SAMPLE_REGS_USER
@@ -32,10 +32,11 @@ func TestConvertEndsWhenItIsToldTo(t *testing.T) {
 		output := filepath.Join(t.TempDir(), "out")
 		ctx, cancel := context.WithCancel(context.Background())
 		// A recording without stacks is noted before its first record is taken.
-		_, err := Convert(ctx, ConvertOptions{Input: input.Name(), Output: output, Cache: "/nowhere", MaxStack: 100, Jobs: jobs, Note: func(string) {
-			cancel()
-			time.Sleep(20 * time.Millisecond) // the reader is told by another goroutine
-		}})
+		_, err := Convert(ctx, ConvertOptions{Input: input.Name(), Output: output, Cache: "/nowhere",
+			MaxStack: 100, Jobs: jobs, Note: func(string) {
+				cancel()
+				time.Sleep(20 * time.Millisecond) // the reader is told by another goroutine
+			}})
 		cancel()
 		if err == nil || !strings.HasPrefix(err.Error(), "interrupted after ") {
 			t.Fatalf("-j %d: %v", jobs, err)
@@ -50,7 +51,8 @@ func TestConvertEndsWhenItIsToldTo(t *testing.T) {
 	}
 }
 
-// TestConvertEndsWhileItWaitsForItsInput interrupts a conversion of a FIFO that nobody has opened for writing.
+// TestConvertEndsWhileItWaitsForItsInput interrupts a conversion of a FIFO that nobody has opened for
+// writing.
 func TestConvertEndsWhileItWaitsForItsInput(t *testing.T) {
 	dir := t.TempDir()
 	input, output := filepath.Join(dir, "in"), filepath.Join(dir, "out")

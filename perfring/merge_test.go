@@ -17,20 +17,29 @@ func untimed(id uint64) []byte {
 	return b
 }
 
-// TestMergeKeepsTheOrderOfTheRing merges records that their times alone do not order. IDs count up in the order wanted.
+// TestMergeKeepsTheOrderOfTheRing merges records that their times alone do not order. IDs count up in
+// the order wanted.
 func TestMergeKeepsTheOrderOfTheRing(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		rings [][][]byte
 	}{
-		{"equal times", [][][]byte{{timed(5, 1, 0), timed(5, 2, 3), timed(5, 3, 1), timed(5, 4, 0), timed(6, 5, 0)}}},
-		{"equal to one that waits", [][][]byte{{timed(10, 1, 0), timed(20, 3, 0), timed(10, 2, 0), timed(20, 4, 0)}}},
-		{"no time, behind the one before it", [][][]byte{{timed(10, 2, 0), untimed(3), timed(5, 1, 0), timed(11, 4, 0)}}},
-		{"no time, behind one that is late", [][][]byte{{timed(20, 3, 0), timed(10, 1, 0), untimed(2), timed(30, 4, 0)}}},
-		{"several without", [][][]byte{{timed(10, 1, 0), untimed(2), untimed(3), timed(10, 4, 0), untimed(5)}}},
-		{"no time, and another ring in between", [][][]byte{{timed(10, 1, 0), untimed(2), timed(30, 4, 0)}, {timed(20, 3, 0)}}},
-		{"no time, and another ring before", [][][]byte{{timed(10, 2, 0), untimed(3), timed(30, 4, 0)}, {timed(5, 1, 0)}}},
-		{"no time at the beginning", [][][]byte{{untimed(1), timed(30, 3, 0)}, {timed(20, 2, 0)}}},
+		{"equal times", [][][]byte{
+			{timed(5, 1, 0), timed(5, 2, 3), timed(5, 3, 1), timed(5, 4, 0), timed(6, 5, 0)}}},
+		{"equal to one that waits", [][][]byte{
+			{timed(10, 1, 0), timed(20, 3, 0), timed(10, 2, 0), timed(20, 4, 0)}}},
+		{"no time, behind the one before it", [][][]byte{
+			{timed(10, 2, 0), untimed(3), timed(5, 1, 0), timed(11, 4, 0)}}},
+		{"no time, behind one that is late", [][][]byte{
+			{timed(20, 3, 0), timed(10, 1, 0), untimed(2), timed(30, 4, 0)}}},
+		{"several without", [][][]byte{
+			{timed(10, 1, 0), untimed(2), untimed(3), timed(10, 4, 0), untimed(5)}}},
+		{"no time, and another ring in between", [][][]byte{
+			{timed(10, 1, 0), untimed(2), timed(30, 4, 0)}, {timed(20, 3, 0)}}},
+		{"no time, and another ring before", [][][]byte{
+			{timed(10, 2, 0), untimed(3), timed(30, 4, 0)}, {timed(5, 1, 0)}}},
+		{"no time at the beginning", [][][]byte{
+			{untimed(1), timed(30, 3, 0)}, {timed(20, 2, 0)}}},
 	} {
 		var rings []ring
 		var cpus []int
@@ -59,7 +68,8 @@ func TestMergeKeepsTheOrderOfTheRing(t *testing.T) {
 	}
 }
 
-// TestRingWhoseHeadMovesBack gives up what is in a ring whose head is behind where it was, though it is still ahead of the tail.
+// TestRingWhoseHeadMovesBack gives up what is in a ring whose head is behind where it was, though it
+// is still ahead of the tail.
 func TestRingWhoseHeadMovesBack(t *testing.T) {
 	k := fakeKernel{data: make([]byte, 256)}
 	other := fakeKernel{data: make([]byte, 256)}
@@ -98,7 +108,8 @@ func TestRingWhoseHeadIsALapAhead(t *testing.T) {
 	k.head += 32
 	m := newMerger(timeFormat, []ring{k.ring()}, []int{0})
 	n := 0
-	if err := m.drain(math.MaxUint64, func(Record) error { n++; return nil }); !errors.Is(err, ErrCorrupt) || n != 0 {
+	if err := m.drain(math.MaxUint64, func(Record) error { n++; return nil }); !errors.Is(err, ErrCorrupt) ||
+		n != 0 {
 		t.Errorf("%d records, %v", n, err)
 	}
 }

@@ -259,8 +259,8 @@ func TestKernelChainGoesOnBeyondTheCopy(t *testing.T) {
 	}
 }
 
-// TestKernelChainIsOfAnotherStack has chains of which all but one condition of [Unwinder.Continue] holds. Each has an entry
-// that could be the next caller, and none of them is taken.
+// TestKernelChainIsOfAnotherStack has chains of which all but one condition of [Unwinder.Continue] holds.
+// Each has an entry that could be the next caller. Where all hold, that is taken, too.
 func TestKernelChainIsOfAnotherStack(t *testing.T) {
 	space, images, at := pointerProgram(t)
 	inScratch, inRecurse := at["in_scratch"], at["in_recurse"]
@@ -272,13 +272,17 @@ func TestKernelChainIsOfAnotherStack(t *testing.T) {
 		chain  []uint64
 		want   []uint64
 	}{
-		// recurse was called by scratch, which had further in BP, and that by recurse, whose frame pointer is beyond the copy.
+		// recurse was called by scratch, which had further in BP, and that by recurse, whose frame pointer
+		// is beyond the copy.
 		{"the same frame pointer: goes on", inRecurse, madeSP, []uint64{beyond, inScratch, 0, 0, beyond, inRecurse},
 			[]uint64{inScratch, inRecurse}, []uint64{inRecurse, inScratch, inRecurse, inRecurse}},
-		{"another frame pointer at the end of the copy", inRecurse, madeSP, []uint64{further, inScratch, 0, 0, beyond, inRecurse},
+		{"another frame pointer at the end of the copy", inRecurse, madeSP,
+			[]uint64{further, inScratch, 0, 0, beyond, inRecurse},
 			[]uint64{inScratch, inRecurse}, []uint64{inRecurse, inScratch, inRecurse}},
-		// scratch has in BP where two of its locals are, which look like a frame whose caller's frame pointer is that of its own caller.
-		{"not anchored: a frame that is not one of the walk", inScratch, madeSP, []uint64{beyond, inRecurse, beyond, inRecurse},
+		// scratch has in BP where two of its locals are, which look like a frame whose caller's frame
+		// pointer is that of its own caller.
+		{"not anchored: a frame that is not one of the walk", inScratch, madeSP,
+			[]uint64{beyond, inRecurse, beyond, inRecurse},
 			[]uint64{inRecurse, inRecurse}, []uint64{inScratch, inRecurse}},
 		{"anchored: the same frame at its place", inScratch, madeSP + 16, []uint64{0, 0, beyond, inRecurse},
 			[]uint64{inRecurse, inRecurse}, []uint64{inScratch, inRecurse, inRecurse}},
@@ -296,7 +300,8 @@ func TestKernelChainIsOfAnotherStack(t *testing.T) {
 		stack := Stack{Base: madeSP, Data: data, Asked: uint64(len(data))}
 		chain := append([]uint64{contextUser, c.pc}, c.chain...)
 		u := NewUnwinder(images)
-		got := u.Continue(space, &regs, &stack, u.Unwind(space, &regs, &stack), len(chain), func(i int) uint64 { return chain[i] })
+		walked := u.Unwind(space, &regs, &stack)
+		got := u.Continue(space, &regs, &stack, walked, len(chain), func(i int) uint64 { return chain[i] })
 		if !slices.Equal(got.IPs, c.want) || got.End != DumpTooShort {
 			t.Errorf("%s: %#x, %v; want %#x, %v", c.name, got.IPs, got.End, c.want, DumpTooShort)
 		}

@@ -8,13 +8,15 @@ import (
 	"unspool/vmas"
 )
 
-// TestMemoIsOfOneSetOfMappings walks the same stack of a thread again and again, while what its return addresses lie in
-// changes and changes back: code becomes data, or another file's, or the process another one.
+// TestMemoIsOfOneSetOfMappings walks the same stack of a thread again and again, while what its
+// return addresses lie in changes and changes back: code becomes data, or another file's, or the
+// process another one.
 func TestMemoIsOfOneSetOfMappings(t *testing.T) {
 	const leafAt, callersAt = 0x400000, 0x900000 // the program, twice
 	first, images, at := pointerProgram(t)
 	whole := first.Mappings()[0]
-	program := vmas.Map{Addr: leafAt, Len: whole.End - whole.Start, Prot: whole.Prot, Name: []byte(whole.File.Path)}
+	program := vmas.Map{Addr: leafAt, Len: whole.End - whole.Start, Prot: whole.Prot,
+		Name: []byte(whole.File.Path)}
 	callers := program
 	callers.Addr = callersAt
 	data, generated := callers, callers

@@ -28,7 +28,8 @@ func TestIsProcessStart(t *testing.T) {
 		{"no arguments", []uint64{0, 0, 0, 0}, false},
 		{"a small word", []uint64{1, 0, 0, 0}, false},
 		{"a small word below others", []uint64{1, 2, 0, 0}, false},
-		{"a small word below a frame pointer and a return address", []uint64{3, firstArg, 0x401234, 7, 7, 7}, false},
+		{"a small word below a frame pointer and a return address",
+			[]uint64{3, firstArg, 0x401234, 7, 7, 7}, false},
 		{"argument below the stack", []uint64{1, madeSP - 8, 0}, false},
 		{"argument where argc is", []uint64{1, madeSP, 0}, false},
 		{"not closed by a zero", []uint64{1, firstArg, firstArg}, false},
@@ -47,8 +48,8 @@ func TestIsProcessStart(t *testing.T) {
 	}
 }
 
-// TestWalkEndsAtTheEntryPoint samples start code without CFI, and what it has called. A stack is complete where the kernel
-// began it, and nowhere else.
+// TestWalkEndsAtTheEntryPoint samples start code without CFI, and what it has called. A stack is
+// complete where the kernel began it, and nowhere else.
 func TestWalkEndsAtTheEntryPoint(t *testing.T) {
 	space, images, at := labelledProgram(t, `
 	.text

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestThreadsThatNoRecordToldOf ends a thread of a process whose other threads may not be known: the last one takes
-// the address space with it, and no other one does.
+// TestThreadsThatNoRecordToldOf ends a thread of a process whose other threads may not be known: the
+// last one takes the address space with it, and no other one does.
 func TestThreadsThatNoRecordToldOf(t *testing.T) {
 	const pid = 5
 	mapped := func(tab *Table) { tab.Mmap(pid, pages(1, 2, 0, "/a")) }

@@ -11,8 +11,8 @@ import (
 	"unspool/capture/symbols"
 )
 
-// framed has one function, whose frame pointer is set up and given up, and a second one that has it in its middle only. Each
-// instruction that matters is a symbol.
+// framed has one function, whose frame pointer is set up and given up, and a second one that has it
+// in its middle only. Each instruction that matters is a symbol.
 const framed = `
 	.text
 	.globl framed, framed_up, framed_down, twice, twice_between, bare
@@ -71,7 +71,8 @@ func TestCauseAtAnAddress(t *testing.T) {
 	if err := os.WriteFile(source, []byte(framed), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("gcc", "-shared", "-nostdlib", "-o", library, source).CombinedOutput(); err != nil {
+	out, err := exec.Command("gcc", "-shared", "-nostdlib", "-o", library, source).CombinedOutput()
+	if err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
 	address := addressesOf(t, library)
@@ -92,7 +93,8 @@ func TestCauseAtAnAddress(t *testing.T) {
 			Frames: []profile.Frame{{Name: "main"}, {Name: c.symbol, PC: address[c.symbol]}},
 			Nodes:  []profile.Node{{Parent: -1, Frame: -1}, {Parent: 0, Frame: 0}, {Parent: 1, Frame: 1}},
 		}
-		comparison := &Comparison{DWARF: p, FP: p, Groups: []Group{{Class: LeafCaller, DWARF: 2, Parted: 1, Lost: 1, Count: 3}}}
+		group := Group{Class: LeafCaller, DWARF: 2, Parted: 1, Lost: 1, Count: 3}
+		comparison := &Comparison{DWARF: p, FP: p, Groups: []Group{group}}
 		functions, _ := comparison.Blames(sym)
 		if len(functions) != 1 || functions[0].Cause != c.want || functions[0].Cause.String() != c.words {
 			t.Errorf("at %s (%#x): %+v, want %q", c.symbol, address[c.symbol], functions, c.words)

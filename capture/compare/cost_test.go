@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestCostOfASample works out what a sample costs by hand: the block that was interrupted least took 600 µs longer than bare,
-// for 200 samples; 500 samples were read in 10 ms.
+// TestCostOfASample works out what a sample costs by hand: the block that was interrupted least took
+// 600 µs longer than bare, for 200 samples; 500 samples were read in 10 ms.
 func TestCostOfASample(t *testing.T) {
 	m := measurement{
 		samples: 500, bytes: 60_000, user: 10 * time.Millisecond,

@@ -64,7 +64,8 @@ func need(t *testing.T, tools ...string) {
 // enough is how many samples a recording is judged by.
 const enough = 100
 
-// record records with pairs, and compares: for longer where the program did not get to run for long, as others were busy.
+// record records with pairs, and compares: for longer where the program did not get to run for long, as
+// others were busy.
 func record(t *testing.T, o capture.Options) *compared {
 	t.Helper()
 	for {

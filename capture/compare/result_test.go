@@ -43,7 +43,8 @@ func stackOf(p *profile.Profile, count uint64, frames ...int32) int32 {
 			return node
 		}
 	}
-	p.Samples = append(p.Samples, profile.Sample{Node: node, CPU: -1, Count: count, Period: count, End: profile.Complete})
+	p.Samples = append(p.Samples, profile.Sample{Node: node, CPU: -1, Count: count, Period: count,
+		End: profile.Complete})
 	return node
 }
 
@@ -69,12 +70,14 @@ func counted() *Comparison {
 		Reach: map[int]uint64{2: 610, 7: 290, 11: 90, 40: 4}, Elsewhere: 6,
 	}
 	add := func(g Group, onStack, byFP []int32) {
-		g.DWARF, g.FP, g.End = stackOf(&dwarf, g.Count, onStack...), stackOf(&fp, g.Count, byFP...), profile.Complete
+		g.DWARF, g.FP = stackOf(&dwarf, g.Count, onStack...), stackOf(&fp, g.Count, byFP...)
+		g.End = profile.Complete
 		c.Groups = append(c.Groups, g)
 	}
 	add(Group{Class: Same, Parted: -1, Count: 470}, []int32{startFrame, mainFrame, workFrame},
 		[]int32{startFrame, mainFrame, workFrame})
-	add(Group{Class: LeafCaller, Parted: 1, Lost: 1, Count: 250}, []int32{startFrame, mainFrame, workFrame, hashFrame},
+	add(Group{Class: LeafCaller, Parted: 1, Lost: 1, Count: 250},
+		[]int32{startFrame, mainFrame, workFrame, hashFrame},
 		[]int32{startFrame, mainFrame, hashFrame})
 	add(Group{Class: Early, Parted: 1, Lost: 2, Kernel: 1, Count: 120},
 		[]int32{startFrame, mainFrame, workFrame, syscallFrame}, []int32{workFrame, syscallFrame})
@@ -82,7 +85,8 @@ func counted() *Comparison {
 		[]int32{lostFrame, mainFrame, workFrame})
 	add(Group{Class: Early, Parted: 1, Lost: 4, Count: 40},
 		[]int32{startFrame, mainFrame, mainFrame, mainFrame, workFrame}, []int32{workFrame})
-	add(Group{Class: Cut, Parted: 1, Lost: 2, Count: 30}, []int32{startFrame, mainFrame, workFrame}, []int32{workFrame})
+	add(Group{Class: Cut, Parted: 1, Lost: 2, Count: 30}, []int32{startFrame, mainFrame, workFrame},
+		[]int32{workFrame})
 	return c
 }
 
@@ -99,15 +103,16 @@ func TestResult(t *testing.T) {
 	if err := r.WriteJSON(&written); err != nil {
 		t.Fatal(err)
 	}
-	// To blame is the frame whose caller is missed first: Hash for the 250, work for the 120 and the 40 that stop early, main
-	// for the 90 that go astray.
+	// To blame is the frame whose caller is missed first: Hash for the 250, work for the 120 and the 40
+	// that stop early, main for the 90 that go astray.
 	const want = `{
 	"version": 1, "samples": 1000, "other_samples": 7, "lost": 12, "distinct_stacks": 4,
 	"classes": {
 		"same": {"words": "same", "samples": 470, "share": 0.47, "distinct_stacks": 1, "mean_frames_lost": 0,
 			"example": {"samples": 470, "dwarf": ["work", "main", "_start"], "fp": ["work", "main", "_start"],
 				"parted": -1, "end": "complete"}},
-		"skips_leaf_caller": {"words": "FP skips the leaf's caller", "samples": 250, "share": 0.25, "distinct_stacks": 1,
+		"skips_leaf_caller": {"words": "FP skips the leaf's caller", "samples": 250, "share": 0.25,
+			"distinct_stacks": 1,
 			"mean_frames_lost": 1,
 			"example": {"samples": 250, "dwarf": ["Hash", "work", "main", "_start"], "fp": ["Hash", "main", "_start"],
 				"parted": 1, "end": "complete"}},
@@ -137,7 +142,8 @@ func TestResult(t *testing.T) {
 			"share_of_lost_stacks": 0.5, "frames_lost": 490}
 	],
 	"blame_functions": [
-		{"image": "libz.so.1", "path": "libz.so.1", "function": "Hash", "cause": "unexplained", "words": "unexplained",
+		{"image": "libz.so.1", "path": "libz.so.1", "function": "Hash", "cause": "unexplained",
+			"words": "unexplained",
 			"samples": 250, "share_of_lost_stacks": 0.5, "frames_lost": 250},
 		{"image": "program", "path": "program", "function": "work", "cause": "unexplained", "words": "unexplained",
 			"samples": 160, "share_of_lost_stacks": 0.32, "frames_lost": 400},
@@ -263,14 +269,15 @@ note: no names for?libz
 	}
 }
 
-// TestResultOfARecordingMadeElsewhere has neither costs nor chains of the kernel's, and no size that is enough: 98.9 % of
-// the samples are complete with the largest one.
+// TestResultOfARecordingMadeElsewhere has neither costs nor chains of the kernel's, and no size that
+// is enough: 98.9 % of the samples are complete with the largest one.
 func TestResultOfARecordingMadeElsewhere(t *testing.T) {
 	c := counted()
 	c.Checked, c.Agreed = 0, 0
 	c.Reach = map[int]uint64{2: 610, 7: 290, 11: 89}
 	r := c.Result(symbols.New(symbols.Options{}), 16384, nil)
-	if r.Kernel != nil || r.Cost != nil || r.Enough != 0 || len(r.StackSizes) != 3 || r.StackSizes[2].Complete != 0.989 {
+	if r.Kernel != nil || r.Cost != nil || r.Enough != 0 || len(r.StackSizes) != 3 ||
+		r.StackSizes[2].Complete != 0.989 {
 		t.Errorf("chains %v, costs %v, %d bytes are enough, sizes %v", r.Kernel, r.Cost, r.Enough, r.StackSizes)
 	}
 	var text strings.Builder
@@ -278,7 +285,8 @@ func TestResultOfARecordingMadeElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for word, want := range map[string]bool{
-		"no size that was tried is enough for 99 %": true, "kernel's frame-pointer chain": false, "what a sample costs": false,
+		"no size that was tried is enough for 99 %": true, "kernel's frame-pointer chain": false,
+		"what a sample costs": false,
 	} {
 		if strings.Contains(text.String(), word) != want {
 			t.Errorf("%q is there: %v\n%s", word, !want, &text)

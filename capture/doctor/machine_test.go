@@ -23,8 +23,8 @@ func setting(name string) string {
 // opens says whether this process can sample itself, in user code at least.
 func opens(t *testing.T) bool {
 	t.Helper()
-	a := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Sample: 1_000_000,
-		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeKernel}
+	a := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK,
+		Sample: 1_000_000, Bits: unix.PerfBitDisabled | unix.PerfBitExcludeKernel}
 	a.Size = uint32(unix.PERF_ATTR_SIZE_VER5)
 	fd, err := unix.PerfEventOpen(&a, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
@@ -71,7 +71,8 @@ func TestThisMachine(t *testing.T) {
 		"kernel stack depth":  setting("perf_event_max_stack"),
 		"open files":          fmt.Sprint(files.Cur),
 	} {
-		if c := found[name]; !strings.Contains(c.Detail, want) && !(name == "sampling time" && (want == "0" || want == "100")) {
+		notLimited := name == "sampling time" && (want == "0" || want == "100")
+		if c := found[name]; !strings.Contains(c.Detail, want) && !notLimited {
 			t.Errorf("%+v, want %s", c, want)
 		}
 	}

@@ -9,8 +9,9 @@ import (
 	"unspool/capture/profile"
 )
 
-// TestGapsBetweenSamples samples a thread at 1,000 Hz, twice, with some time in between. After three intervals it has not run: an
-// interval behind the sample before, a row without a stack and without weight says so.
+// TestGapsBetweenSamples samples a thread at 1,000 Hz, twice, with some time in between. After three
+// intervals it has not run: an interval behind the sample before, a row without a stack and without
+// weight says so.
 func TestGapsBetweenSamples(t *testing.T) {
 	const none = 2 // rows
 	for _, c := range []struct {
@@ -40,11 +41,13 @@ func TestGapsBetweenSamples(t *testing.T) {
 	}
 }
 
-// TestThreadsThatUseAnIDAgain tells threads with the same PID and TID apart by their number, the one with the most samples first.
+// TestThreadsThatUseAnIDAgain tells threads with the same PID and TID apart by their number, the one
+// with the most samples first.
 func TestThreadsThatUseAnIDAgain(t *testing.T) {
 	s := newSynthetic(t)
 	node := s.stack(s.frame(profile.Frame{Name: "work", Known: true}))
-	for i, th := range []int32{s.thread(7, 8, "first"), s.thread(7, 8, "second"), s.thread(7, 8, "third"), s.thread(9, 8, "elsewhere"), s.thread(7, 7, "main")} {
+	for i, th := range []int32{s.thread(7, 8, "first"), s.thread(7, 8, "second"), s.thread(7, 8, "third"),
+		s.thread(9, 8, "elsewhere"), s.thread(7, 7, "main")} {
 		for n := range []int{2, 5, 3, 1, 4}[i] {
 			s.sample(second+uint64(n)*millisecond, th, node, 0)
 		}

@@ -32,8 +32,8 @@ func limitFiles(t *testing.T, size int64) (lift func()) {
 	}
 }
 
-// TestFailedFlushIsTakenBack runs out of room in the middle of a flush. The file is what it was before, and is completed in the
-// room that this leaves.
+// TestFailedFlushIsTakenBack runs out of room in the middle of a flush. The file is what it was
+// before, and is completed in the room that this leaves.
 func TestFailedFlushIsTakenBack(t *testing.T) {
 	const more = 16 << 10 // enough for the features, not for a round
 	for _, l := range layouts {

@@ -8,8 +8,8 @@ import (
 	"unspool/perfring"
 )
 
-// TestOrderedDoesNotKeepRecordsWithoutATimeBack has records of the time 0 or -1, which perf gives to what it made up: they come as they
-// stand, told of as time 0, and move nothing of what has a time.
+// TestOrderedDoesNotKeepRecordsWithoutATimeBack has records of the time 0 or -1, which perf gives to
+// what it made up: they come as they stand, told of as time 0, and move nothing of what has a time.
 func TestOrderedDoesNotKeepRecordsWithoutATimeBack(t *testing.T) {
 	const (
 		round = 1<<64 - 2
@@ -22,8 +22,10 @@ func TestOrderedDoesNotKeepRecordsWithoutATimeBack(t *testing.T) {
 	}{
 		{"-1 among others", []uint64{5, none, 3, 9}, []uint64{0, 3, 5, 9}},
 		{"0 among others", []uint64{5, 0, 3, 9}, []uint64{0, 3, 5, 9}},
-		{"-1 at the end of a round", []uint64{5, 8, none, round, 4, 9, round, 6, round}, []uint64{0, 4, 5, 8, 6, 9}},
-		{"-1 in every round", []uint64{none, 5, round, none, 4, round, none, 8, round, none}, []uint64{0, 0, 4, 5, 0, 0, 8}},
+		{"-1 at the end of a round", []uint64{5, 8, none, round, 4, 9, round, 6, round},
+			[]uint64{0, 4, 5, 8, 6, 9}},
+		{"-1 in every round", []uint64{none, 5, round, none, 4, round, none, 8, round, none},
+			[]uint64{0, 0, 4, 5, 0, 0, 8}},
 	} {
 		var out bytes.Buffer
 		w, err := Create(Options{Path: "-", Out: &out, Events: twoEvents()})

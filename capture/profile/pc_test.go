@@ -14,8 +14,8 @@ import (
 	"unspool/vmas"
 )
 
-// neighbours are functions without a gap between them: one byte less is another function. The last one is what signal handlers
-// return to.
+// neighbours are functions without a gap between them: one byte less is another function. The last
+// one is what signal handlers return to.
 const neighbours = `
 	.text
 	.macro function name
@@ -36,14 +36,17 @@ const neighbours = `
 	.section .note.GNU-stack,"",@progbits
 `
 
-// TestAddressesOfFrames names the addresses of callchains. An interrupted PC is where a function stands: at its first byte it
-// is in that function. A return address is behind a call, which may be the last of its function.
+// TestAddressesOfFrames names the addresses of callchains. An interrupted PC is where a function
+// stands: at its first byte it is in that function. A return address is behind a call, which may be
+// the last of its function.
 func TestAddressesOfFrames(t *testing.T) {
 	dir := t.TempDir()
-	source, library, kallsyms := filepath.Join(dir, "a.s"), filepath.Join(dir, "a.so"), filepath.Join(dir, "kallsyms")
+	source, library, kallsyms := filepath.Join(dir, "a.s"), filepath.Join(dir, "a.so"), filepath.Join(dir,
+		"kallsyms")
 	for path, text := range map[string]string{
-		source:   neighbours,
-		kallsyms: "ffffffff81000000 T _text\nffffffff81000100 T one\nffffffff81000200 T two\nffffffff81000300 T three\nffffffff81000400 T end\n",
+		source: neighbours,
+		kallsyms: "ffffffff81000000 T _text\nffffffff81000100 T one\nffffffff81000200 T two\n" +
+			"ffffffff81000300 T three\nffffffff81000400 T end\n",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
@@ -64,7 +67,8 @@ func TestAddressesOfFrames(t *testing.T) {
 	for _, s := range found {
 		address[s.Name] = at + s.Value - f.Progs[0].Vaddr
 	}
-	first, second, third, restore := address["first"], address["second"], address["third"], address["__restore_rt"]
+	first, second, third := address["first"], address["second"], address["third"]
+	restore := address["__restore_rt"]
 	const (
 		kernel, user    = perfring.ContextKernel, perfring.ContextUser
 		one, two, three = 0xffffffff81000100, 0xffffffff81000200, 0xffffffff81000300
@@ -75,14 +79,18 @@ func TestAddressesOfFrames(t *testing.T) {
 		chain []uint64
 		want  []string
 	}{
-		{"interrupted at the first byte", unix.PERF_RECORD_MISC_USER, []uint64{user, second, third}, []string{"second", "second"}},
-		{"interrupted at the last byte", unix.PERF_RECORD_MISC_USER, []uint64{user, second + 3, second + 1}, []string{"second", "second"}},
+		{"interrupted at the first byte", unix.PERF_RECORD_MISC_USER, []uint64{user, second, third},
+			[]string{"second", "second"}},
+		{"interrupted at the last byte", unix.PERF_RECORD_MISC_USER, []uint64{user, second + 3, second + 1},
+			[]string{"second", "second"}},
 		{"without a marker", unix.PERF_RECORD_MISC_USER, []uint64{second, third}, []string{"second", "second"}},
 		{"without a callchain", unix.PERF_RECORD_MISC_USER, nil, []string{"third"}},
-		{"in the kernel", unix.PERF_RECORD_MISC_KERNEL, []uint64{kernel, two, three, user, second, third}, []string{"two", "two", "second", "second"}},
+		{"in the kernel", unix.PERF_RECORD_MISC_KERNEL, []uint64{kernel, two, three, user, second, third},
+			[]string{"two", "two", "second", "second"}},
 		{"a handler", unix.PERF_RECORD_MISC_USER, []uint64{user, first, restore, second, second},
 			[]string{"first", "__restore_rt", "second", "first"}},
-		{"a handler that has interrupted the last byte", unix.PERF_RECORD_MISC_USER, []uint64{user, first, restore, third - 1, second + 1},
+		{"a handler that has interrupted the last byte", unix.PERF_RECORD_MISC_USER,
+			[]uint64{user, first, restore, third - 1, second + 1},
 			[]string{"first", "__restore_rt", "second", "second"}},
 		{"the kernel alone", unix.PERF_RECORD_MISC_KERNEL, []uint64{kernel, one, two}, []string{"one", "one"}},
 	} {
@@ -105,12 +113,14 @@ func TestAddressesOfFrames(t *testing.T) {
 	}
 }
 
-// TestLosses counts what the kernel says that it has lost: records, samples, and the times that it held an event back.
+// TestLosses counts what the kernel says that it has lost: records, samples, and the times that it
+// held an event back.
 func TestLosses(t *testing.T) {
 	l := newLoader(symbols.New(symbols.Options{}))
 	format := perfring.NewFormat(&unix.PerfEventAttr{
-		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_CPU,
-		Bits:        unix.PerfBitSampleIDAll,
+		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
+			unix.PERF_SAMPLE_CPU,
+		Bits: unix.PerfBitSampleIDAll,
 	})
 	record := func(typ perfring.RecordType, time, cpu uint64, body ...uint64) perfring.Record {
 		b := words(append(append([]uint64{0}, body...), 7<<32|7, time, cpu, 1)...) // header, body, trailer
@@ -130,7 +140,8 @@ func TestLosses(t *testing.T) {
 	}
 	p := l.finish()
 	if p.LostRecords != 5 || p.LostSamples != 12 || p.Throttled != 1 || p.Lost() != 12 || len(p.Problems) != 0 {
-		t.Errorf("%d records and %d samples lost, %d in all, throttled %d times; %q", p.LostRecords, p.LostSamples, p.Lost(), p.Throttled, p.Problems)
+		t.Errorf("%d records and %d samples lost, %d in all, throttled %d times; %q", p.LostRecords, p.LostSamples,
+			p.Lost(), p.Throttled, p.Problems)
 	}
 	if want := []Loss{{10, 5, 2}, {20, 4, 3}, {30, 8, 0}, {40, 0, 1}}; !slices.Equal(p.Losses, want) {
 		t.Errorf("%v, want %v", p.Losses, want)

@@ -102,8 +102,8 @@ func TestADebugFileOfAnotherBuildIsNamedAndNotUsed(t *testing.T) {
 	}
 }
 
-// TestADebugFileAtOtherAddressesIsNamedAndNotUsed has a debug file of the same build ID whose segments lie elsewhere, as prelinking
-// leaves it: its names would be those of other functions.
+// TestADebugFileAtOtherAddressesIsNamedAndNotUsed has a debug file of the same build ID whose segments lie
+// elsewhere, as prelinking leaves it: its names would be those of other functions.
 func TestADebugFileAtOtherAddressesIsNamedAndNotUsed(t *testing.T) {
 	root := t.TempDir()
 	at := func(address string) string {
@@ -117,7 +117,8 @@ func TestADebugFileAtOtherAddressesIsNamedAndNotUsed(t *testing.T) {
 		t.Errorf("the debug file is used: %+v", f)
 	}
 	p := strings.Join(s.Problems(), "\n")
-	if !strings.Contains(p, "/"+idPath) || !strings.Contains(p, "its segments are at 0x600000, the image's at 0x400000") {
+	const word = "its segments are at 0x600000, the image's at 0x400000"
+	if !strings.Contains(p, "/"+idPath) || !strings.Contains(p, word) {
 		t.Errorf("problems: %s", p)
 	}
 }
@@ -226,7 +227,8 @@ func symbolsOf(t *testing.T, program string) programSymbols {
 	return p
 }
 
-// same says whether two names are one, or aliases: of a function, or of the one that an entry of the PLT leads to.
+// same says whether two names are one, or aliases: of a function, or of the one that an entry of the PLT
+// leads to.
 func (p programSymbols) same(a, b string) bool {
 	a, fromA := strings.CutSuffix(a, "@plt")
 	b, fromB := strings.CutSuffix(b, "@plt")

@@ -68,15 +68,18 @@ func TestComparesPerfsRecordings(t *testing.T) {
 			}
 			// The same file again: status 1 and one line for what is not reached, the result all the same.
 			asked := largest + "=100"
-			want := fmt.Sprintf("unspool: %s: %.2f %% of the samples, less than 100 %%\n", largest, 100*r.Classes[largest].Share)
+			want := fmt.Sprintf("unspool: %s: %.2f %% of the samples, less than 100 %%\n", largest,
+				100*r.Classes[largest].Share)
 			if r.Classes[largest].Share == 1 {
 				asked, want = "both_stop=50", "unspool: both_stop: 0.00 % of the samples, less than 50 %\n"
 			}
-			e = unspool(t, t.TempDir(), "compare", "-q", "--json", "--fail-under", largest+"=1", "--fail-under", asked, path)
+			e = unspool(t, t.TempDir(), "compare", "-q", "--json", "--fail-under", largest+"=1",
+				"--fail-under", asked, path)
 			if e.status != statusUnder || e.stderr != want || !json.Valid([]byte(e.stdout)) {
 				t.Errorf("--fail-under %s: status %d, %q, want %q", asked, e.status, e.stderr, want)
 			}
-			if e := unspool(t, t.TempDir(), "compare", "-q", "--fail-under", largest+"=1", path); e.status != 0 {
+			e = unspool(t, t.TempDir(), "compare", "-q", "--fail-under", largest+"=1", path)
+			if e.status != 0 {
 				t.Errorf("--fail-under %s=1: status %d, %s", largest, e.status, e.stderr)
 			}
 		})

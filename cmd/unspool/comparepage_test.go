@@ -30,8 +30,10 @@ func TestComparePage(t *testing.T) {
 	if err := json.Unmarshal([]byte(e.stdout), &r); err != nil {
 		t.Fatal(err)
 	}
-	// What was measured are 40 frames of 2 KiB: a callchain has 8 bytes for each, a copy of the stack is as long as was asked for.
-	if c := r.Cost; c == nil || c.StackSize != 65528 || c.Chain.Bytes < 40*8 || c.Chain.Bytes > 4096 || c.Stack.Bytes < 60000 {
+	// What was measured are 40 frames of 2 KiB: a callchain has 8 bytes for each, a copy of the stack is as
+	// long as was asked for.
+	if c := r.Cost; c == nil || c.StackSize != 65528 || c.Chain.Bytes < 40*8 || c.Chain.Bytes > 4096 ||
+		c.Stack.Bytes < 60000 {
 		t.Errorf("cost: %+v", c)
 	}
 	p := browser.Open(t, page, 1400, 900)

@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// On a busy machine a program gets little of the CPU, and a recording of it few samples: how many there are to be at least follows
-// from the CPU time that it had.
+// On a busy machine a program gets little of the CPU, and a recording of it few samples: how many
+// there are to be at least follows from the CPU time that it had.
 
-// fewest is how many samples there are at least at hz samples a second of CPU time: half of what these make, and no more than want.
+// fewest is how many samples there are at least at hz samples a second of CPU time: half of what
+// these make, and no more than want.
 func fewest(hz int, cpu time.Duration, want uint64) uint64 {
 	return min(want, uint64(max(0, cpu.Seconds())*float64(hz)/2))
 }
@@ -24,7 +25,8 @@ func (r recording) fewest(hz int, want uint64) uint64 {
 	return fewest(hz, r.cpu-time.Duration(r.stats.Cost.CPU*float64(time.Second)), want)
 }
 
-// recorded is how much of the CPU time that a process had since began fell into a recording of it, which began later and ended earlier.
+// recorded is how much of the CPU time that a process had since began fell into a recording of it,
+// which began later and ended earlier.
 func (st *statistics) recorded(had time.Duration, began time.Time) time.Duration {
 	return time.Duration(float64(had) * st.Duration / time.Since(began).Seconds())
 }

@@ -29,7 +29,8 @@ func stderrOf(t *testing.T, fn func()) string {
 	return string(text)
 }
 
-// TestFailUnder asks a result with 95 % of the samples in one class, 3 % in another and 2 % in a third for more and for less.
+// TestFailUnder asks a result with 95 % of the samples in one class, 3 % in another and 2 % in a
+// third for more and for less.
 func TestFailUnder(t *testing.T) {
 	result := &compare.Result{Classes: map[string]compare.ClassResult{
 		"same": {Share: 0.95}, "stops_early": {Share: 0.03}, "goes_astray": {Share: 0.02},
@@ -42,7 +43,8 @@ func TestFailUnder(t *testing.T) {
 		{[]string{"same=95"}, nil},
 		{[]string{"same=94.9%"}, nil},
 		{[]string{"same=95.1"}, []string{"same: 95.00 % of the samples, less than 95.1 %"}},
-		{[]string{"stops_early=2.5", "goes_astray=2.5"}, []string{"goes_astray: 2.00 % of the samples, less than 2.5 %"}},
+		{[]string{"stops_early=2.5", "goes_astray=2.5"},
+			[]string{"goes_astray: 2.00 % of the samples, less than 2.5 %"}},
 		{[]string{"skips_middle=0"}, nil},
 		{[]string{"skips_middle=0.01"}, []string{"skips_middle: 0.00 % of the samples, less than 0.01 %"}},
 	} {
@@ -70,7 +72,8 @@ func TestFailUnderIsChecked(t *testing.T) {
 		files []string
 		want  string
 	}{
-		{"other=5", one, "the classes are same, skips_leaf_caller, skips_middle, stops_early, goes_astray, cut_by_limit"},
+		{"other=5", one,
+			"the classes are same, skips_leaf_caller, skips_middle, stops_early, goes_astray, cut_by_limit"},
 		{"same", one, "a percentage is wanted"},
 		{"same=much", one, "a percentage is wanted"},
 		{"same=101", one, "a percentage is wanted"},

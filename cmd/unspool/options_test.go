@@ -68,7 +68,8 @@ func TestProcessWithThreads(t *testing.T) {
 			t.Errorf("%d samples of other processes", n)
 		}
 		for i, pid := range []int{other, cmd.Process.Pid} {
-			if n := share(samples, func(s *sample) bool { return s.pid == pid }); uint64(n) < fewest(999, had[i], 20) {
+			n := share(samples, func(s *sample) bool { return s.pid == pid })
+			if uint64(n) < fewest(999, had[i], 20) {
 				t.Errorf("%d samples of process %d", n, pid)
 			}
 		}
@@ -264,7 +265,8 @@ func TestStackSizeAndDepth(t *testing.T) {
 		t.Errorf("%d bytes were copied for %d samples of 8192", small.stats.Bytes.StackCopied, small.stats.Samples.User)
 	}
 	limited, n := run("--max-stack", "10", "--stack-size", "65528")
-	if at := limited.stats.Unwind.Ended["depth_limit"]; n < limited.fewest(1999, 300) || at*10 < n*9 || limited.stats.Unwind.Frames > 10*n {
+	if at := limited.stats.Unwind.Ended["depth_limit"]; n < limited.fewest(1999, 300) || at*10 < n*9 ||
+		limited.stats.Unwind.Frames > 10*n {
 		t.Errorf("--max-stack 10: %d samples, %d frames, %v", n, limited.stats.Unwind.Frames, limited.stats.Unwind.Ended)
 	}
 	if !strings.Contains(limited.stderr, "--max-stack 20") {

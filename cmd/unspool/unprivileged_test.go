@@ -85,7 +85,8 @@ func TestUnprivilegedUserRecordsOwnCommand(t *testing.T) {
 	}
 	st := readStatistics(t, content)
 	st.addUp(t)
-	if least := (recording{stats: st, ended: e}).fewest(999, 200); st.Samples.User < least || st.incomplete() > 0.01 || st.Samples.Lost > 0 {
+	least := (recording{stats: st, ended: e}).fewest(999, 200)
+	if st.Samples.User < least || st.incomplete() > 0.01 || st.Samples.Lost > 0 {
 		t.Errorf("%+v %v", st.Samples, st.Unwind.Ended)
 	}
 	path := filepath.Join(dir, "perf.data")
@@ -137,7 +138,8 @@ func TestUnprivilegedUserRecordsOwnProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st := readStatistics(t, content); st.Samples.User < fewest(999, st.recorded(had, began), 100) || st.incomplete() > 0.01 {
+	st := readStatistics(t, content)
+	if st.Samples.User < fewest(999, st.recorded(had, began), 100) || st.incomplete() > 0.01 {
 		t.Errorf("%+v %v", st.Samples, st.Unwind.Ended)
 	}
 }
