@@ -91,9 +91,9 @@ func Eval(expr []byte, v *Values, initial ...uint64) (result uint64, err error) 
 	case errors.Is(err, ErrUnreadable):
 		return 0, err
 	case unknown:
-		return 0, fmt.Errorf("%v: %w", err, ErrUnknownRegister)
+		return 0, fmt.Errorf("%w: %w", err, ErrUnknownRegister)
 	}
-	return 0, fmt.Errorf("%v: %w", err, ErrBadExpr)
+	return 0, fmt.Errorf("%w: %w", err, ErrBadExpr)
 }
 
 // checkExpr verifies an expression before it is evaluated: every operation is one that CFI may

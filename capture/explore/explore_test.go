@@ -240,7 +240,8 @@ func TestPages(t *testing.T) {
 		t.Errorf("the directory of the copies: %v, %v", info.Mode(), err)
 	}
 	s.stop()
-	if _, err := http.Get(s.base); err == nil {
+	if c, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://")); err == nil {
+		c.Close()
 		t.Error("served after the end")
 	}
 	if _, err := os.Stat(private[0]); err == nil {

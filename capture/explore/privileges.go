@@ -40,7 +40,7 @@ func DropRoot() error {
 	if err != nil {
 		// Without its errno, which is about perf events to those who explain errors.
 		const failed = "nothing is served, as root's privileges cannot be given up"
-		return fmt.Errorf("%s: %v (run unspool as another user)", failed, err)
+		return fmt.Errorf("%s: %s (run unspool as another user)", failed, err.Error())
 	}
 	return nil
 }

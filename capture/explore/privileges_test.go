@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
@@ -125,7 +124,8 @@ func TestDropComesFirst(t *testing.T) {
 	if !errors.Is(err, failed) {
 		t.Error(err)
 	}
-	if _, err := http.Get("http://" + addr); err == nil {
+	if c, err := net.Dial("tcp", addr); err == nil {
+		c.Close()
 		t.Error("served after that")
 	}
 }

@@ -24,7 +24,8 @@ type walk struct {
 func (w *walk) directory(at int, path string) (dir int, err error) {
 	dir, err = openStart(at, path)
 	for rest := components(path); err == nil && len(rest) > 0; {
-		next, target := -1, ""
+		var next int
+		var target string
 		next, target, err = w.step(dir, rest[0])
 		rest = append(components(target), rest[1:]...)
 		if err == nil && strings.HasPrefix(target, "/") {

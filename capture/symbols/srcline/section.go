@@ -89,27 +89,27 @@ func (s *section) read(b []byte, off uint64) error {
 	return nil
 }
 
-// view returns at least min bytes at off, and up to max if there are more. They are valid until the next call.
-func (s *section) view(off, min, max uint64) ([]byte, error) {
+// view returns the bytes at off: most of them, or as many as there are, if these are not fewer than least. They are valid until the next call.
+func (s *section) view(off, least, most uint64) ([]byte, error) {
 	if err := s.open(); err != nil {
 		return nil, err
 	}
-	if off > s.size || min > s.size-off {
-		return nil, s.bad(off, fmt.Sprintf("%d bytes reach beyond the end (%#x)", min, s.size))
+	if off > s.size || least > s.size-off {
+		return nil, s.bad(off, fmt.Sprintf("%d bytes reach beyond the end (%#x)", least, s.size))
 	}
-	if max > s.size-off {
-		max = s.size - off
+	if most > s.size-off {
+		most = s.size - off
 	}
 	if s.data != nil {
-		return s.data[off:][:max], nil
+		return s.data[off:][:most], nil
 	}
-	if b, ok := s.kept.get(off, max); ok {
+	if b, ok := s.kept.get(off, most); ok {
 		return b, nil
 	}
-	if b, ok := s.page.get(off, max); ok {
+	if b, ok := s.page.get(off, most); ok {
 		return b, nil
 	}
-	n := max
+	n := most
 	if n < pageSize {
 		n = pageSize
 	}
@@ -119,7 +119,7 @@ func (s *section) view(off, min, max uint64) ([]byte, error) {
 	if err := s.page.fill(s, off, n); err != nil {
 		return nil, err
 	}
-	return s.page.data[:max], nil
+	return s.page.data[:most], nil
 }
 
 func (w *window) fill(s *section, off, n uint64) error {
