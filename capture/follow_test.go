@@ -50,6 +50,7 @@ func TestSessionFollowsRecords(t *testing.T) {
 		binary.LittleEndian.PutUint16(r[4:], r.Misc()|misc)
 		return r
 	}
+	later := record(perfring.AppendComm(nil, &f, &perfring.Comm{PID: 9, TID: 9}, &perfring.SampleID{Time: 1e9, ID: 1}))
 	lost := record(perfring.AppendLost(nil, &f, &perfring.Lost{ID: 1, Lost: 1}, id))
 	exec := []perfring.Record{comm(7), mmap(0)}
 	after := func(more ...perfring.Record) []perfring.Record { return slices.Concat(exec, more) }
@@ -77,7 +78,8 @@ func TestSessionFollowsRecords(t *testing.T) {
 		{"of one that perf says is the parent", after(task(perfring.RecordFork, forkExec, 8, 8)), 8, false},
 		{"with a thread that perf tells of", after(task(perfring.RecordFork, forkExec, 7, 9)), 7, true},
 		{"after an exec", after(comm(7)), 7, false},
-		{"after the end", after(task(perfring.RecordExit, 0, 7, 7)), 7, false},
+		{"at the end, which is sampled", after(task(perfring.RecordExit, 0, 7, 7)), 7, true},
+		{"after the end", after(task(perfring.RecordExit, 0, 7, 7), later), 7, false},
 		{"a late one after the end", after(task(perfring.RecordExit, 0, 7, 7), mmap(0)), 7, false},
 		{"one after the end, where records were lost", after(task(perfring.RecordExit, 0, 7, 7), lost, mmap(0)), 7, true},
 	} {

@@ -71,8 +71,20 @@ func TestRecordCommandTellsMappingsBeforeSamples(t *testing.T) {
 	s := mustOpen(t, Target{Command: cmd.Process.Pid}, Options{Events: mustEvents(t, "cpu-clock")})
 	rec := newRecording(s)
 	execs, mapped, early, identified := 0, 0, 0, 0
+	type end struct {
+		typ RecordType
+		tid uint32
+	}
+	tasks := make(map[end]int)
 	rec.each = func(r Record, smp *Sample) {
 		switch r.Type() {
+		case RecordFork, RecordExit:
+			var e Task
+			if err := DecodeTask(r, &e); err != nil {
+				t.Error(err)
+			} else if tasks[end{r.Type(), e.TID}]++; tasks[end{r.Type(), e.TID}] > 1 {
+				t.Errorf("a second %v of thread %d", r.Type(), e.TID)
+			}
 		case RecordComm:
 			var c Comm
 			if err := DecodeComm(r, &c); err != nil {

@@ -28,8 +28,10 @@ type merger struct {
 // queue is one ring with the records that have been read ahead.
 type queue struct {
 	ring
-	cpu    int // for errors
-	last   uint64
+	cpu  int // for errors
+	last uint64
+	// maps says that the records of the ring are those about mappings.
+	maps   bool
 	peeked uint64 // position behind the last record that was looked at ahead of its time
 	told   uint64 // head that was last told of as news
 
@@ -99,7 +101,11 @@ func (m *merger) drain(horizon uint64, fn func(Record) error) error {
 			m.late++
 		}
 		m.last = max(m.last, w.time)
-		err := fn(q.record(w.pos, w.size, m.scratch[:]))
+		rec := q.record(w.pos, w.size, m.scratch[:])
+		var err error
+		if !q.maps || !isTask(rec.Type()) {
+			err = fn(rec)
+		}
 		q.front++
 		q.done(w.number)
 		note(q, m.fill(q))
@@ -115,6 +121,10 @@ func (m *merger) drain(horizon uint64, fn func(Record) error) error {
 	}
 	return corrupt
 }
+
+// isTask says whether a record is about the beginning or the end of a task. Whoever asks for mappings gets these as well
+// (perf_event_task_match, kernel/events/core.c): the sampled event has them, too.
+func isTask(t RecordType) bool { return t == RecordFork || t == RecordExit }
 
 // fill reads ahead in q, as far as the comment at merger says.
 func (m *merger) fill(q *queue) error {

@@ -100,6 +100,9 @@ func (s *Source) start() error {
 		rings, cpus = append(rings, r), append(cpus, s.rings[i].cpu)
 	}
 	s.merger = newMerger(s.format, rings, cpus)
+	for i := range s.rings {
+		s.merger.queues[i].maps = s.rings[i].maps
+	}
 	p, err := newPoller(s.news)
 	if err != nil {
 		return err

@@ -34,9 +34,9 @@
 //
 // # The end of a process
 //
-// The EXIT of the last thread frees the space. The kernel writes EXIT after the task gave up its
-// memory (do_exit calls exit_mm before perf_event_exit_task), so no user stack is younger than it,
-// and records are merged by time before they come here. The PID is remembered as ended: a record or
+// The EXIT of the last thread frees the space. The kernels that write it before the task gives up its
+// memory (perf_event_exit_task in do_exit) sample the task for a moment longer: whoever replays records
+// holds an EXIT back for that long. The PID is remembered as ended: a record or
 // a sample that comes late all the same is ignored and costs no look into /proc, until a FORK or an
 // exec says that the PID lives again. The memory is bounded (the last 4096 PIDs). Where records
 // were lost, Lost opens it again, and Sweep finds the processes whose EXIT was lost.

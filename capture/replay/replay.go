@@ -8,6 +8,8 @@
 package replay
 
 import (
+	"math"
+	"slices"
 	"strings"
 
 	"unspool/perfring"
@@ -79,9 +81,25 @@ type Replay struct {
 	// named says that a COMM makes a process known.
 	named bool
 
+	exits  []exit // that are not applied yet, in order of time
 	change Change
 	mended []byte
 }
+
+// exit is the end of a thread.
+type exit struct {
+	pid, tid uint32
+	time     uint64
+}
+
+const (
+	// graceful is how long a thread is sampled after its EXIT at the most, in ns: the kernel writes it before the thread
+	// gives up its memory (perf_event_exit_task in do_exit, in the kernels that do so before exit_mm), and another
+	// thread may get its turn in between.
+	graceful = 100e6
+	// maxExits bounds how many are kept.
+	maxExits = 4096
+)
 
 // New returns a Replay into a table that can look into /proc.
 func New(table *vmas.Table) *Replay { return &Replay{table: table} }
@@ -96,6 +114,16 @@ func (r *Replay) Record(rec perfring.Record, f *perfring.Format) (*Change, error
 	c := &r.change
 	if err := r.decode(rec, f); err != nil {
 		return nil, err
+	}
+	time, timed := f.Time(rec)
+	if timed && time != math.MaxUint64 { // perf's -1: none
+		r.settle(time)
+	}
+	switch {
+	case c.Kind == Mapping, c.Kind == Fork, c.Kind == Comm && c.Exec:
+		r.revive(c.PID)
+	case c.Kind == LostRecords:
+		r.settle(math.MaxUint64)
 	}
 	switch c.Kind {
 	case Mapping:
@@ -112,11 +140,43 @@ func (r *Replay) Record(rec perfring.Record, f *perfring.Format) (*Change, error
 		}
 		r.table.Fork(c.PID, c.TID, parent, c.PTID)
 	case Exit:
-		r.table.Exit(c.PID, c.TID)
+		r.exit(exit{c.PID, c.TID, time}, timed)
 	case LostRecords:
 		r.table.Lost()
 	}
 	return c, nil
+}
+
+// exit notes the end of a thread, which is applied when the thread is sampled no more.
+func (r *Replay) exit(e exit, timed bool) {
+	if !timed || len(r.exits) >= maxExits {
+		r.settle(math.MaxUint64)
+	}
+	if !timed {
+		r.table.Exit(e.pid, e.tid)
+		return
+	}
+	r.exits = append(r.exits, e)
+}
+
+// settle applies the exits that no sample at a time, or later, can be of.
+func (r *Replay) settle(time uint64) {
+	n := 0
+	for n < len(r.exits) && r.exits[n].time+graceful < time {
+		r.table.Exit(r.exits[n].pid, r.exits[n].tid)
+		n++
+	}
+	r.exits = slices.Delete(r.exits, 0, n)
+}
+
+// revive applies the exits of a process whose PID lives again.
+func (r *Replay) revive(pid uint32) {
+	r.exits = slices.DeleteFunc(r.exits, func(e exit) bool {
+		if e.pid == pid {
+			r.table.Exit(e.pid, e.tid)
+		}
+		return e.pid == pid
+	})
 }
 
 // noParent is no process's PID.

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"encoding/binary"
+	"math"
 	"reflect"
 	"testing"
 
@@ -138,6 +139,11 @@ func TestWhatRecordsSay(t *testing.T) {
 func TestRecordsChangeAddressSpaces(t *testing.T) {
 	exec := comm(t, perfring.Comm{PID: 7, TID: 7, Comm: []byte("seven"), Exec: true})
 	exit := task(perfring.RecordExit, 0, 7, 1, 7, 1)
+	at := func(time uint64) perfring.Record { // of another process
+		b, err := perfring.AppendComm(nil, &format, &perfring.Comm{PID: 9, TID: 9}, &perfring.SampleID{Time: time})
+		return made(t, 0, b, err)
+	}
+	born := task(perfring.RecordFork, 0, 7, 1, 7, 1)
 	kernel := mmap(t, unix.PERF_RECORD_MISC_KERNEL, perfring.Mmap{PID: 7, Addr: 0x1000, Len: 0x1000,
 		Path: []byte("[kernel.kallsyms]_text")})
 	for _, c := range []struct {
@@ -156,7 +162,12 @@ func TestRecordsChangeAddressSpaces(t *testing.T) {
 			unix.PERF_RECORD_MISC_FORK_EXEC, 7, 7, 9, 7)}, 7, true},
 		{"of the kernel", []perfring.Record{exec, kernel}, 7, false},
 		{"after an exec", []perfring.Record{exec, code(t), exec}, 7, false},
-		{"after the end", []perfring.Record{exec, code(t), exit}, 7, false},
+		{"at the end, which is sampled", []perfring.Record{exec, code(t), exit, at(5 + graceful)}, 7, true},
+		{"a time that is none", []perfring.Record{exec, code(t), exit, at(math.MaxUint64)}, 7, true},
+		{"after the end", []perfring.Record{exec, code(t), exit, at(6 + graceful)}, 7, false},
+		{"of the next one with the PID", []perfring.Record{exec, code(t), exit, born}, 7, false},
+		{"of the next one's program", []perfring.Record{exec, code(t), exit, exec, at(6 + graceful)}, 7, false},
+		{"code of that", []perfring.Record{exec, exit, exec, code(t), at(6 + graceful)}, 7, true},
 		{"a late one", []perfring.Record{exec, exit, code(t)}, 7, false},
 		{"a late one, where records were lost", []perfring.Record{exec, exit, words(perfring.RecordLost, 1,
 			1), code(t)}, 7, true},

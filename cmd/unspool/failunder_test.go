@@ -73,13 +73,13 @@ func TestFailUnderIsChecked(t *testing.T) {
 		want  string
 	}{
 		{"other=5", one,
-			"the classes are same, skips_leaf_caller, skips_middle, stops_early, goes_astray, cut_by_limit"},
-		{"same", one, "a percentage is wanted"},
-		{"same=much", one, "a percentage is wanted"},
-		{"same=101", one, "a percentage is wanted"},
-		{"same=-1", one, "a percentage is wanted"},
-		{"same=NaN", one, "a percentage is wanted"},
-		{"same=5", two, "--fail-under is about the samples of one recording"},
+			"must be one of same, skips_leaf_caller, skips_middle, stops_early, goes_astray, cut_by_limit"},
+		{"same", one, "must be a class and a percentage"},
+		{"same=much", one, "must be a class and a percentage"},
+		{"same=101", one, "must be a class and a percentage"},
+		{"same=-1", one, "must be a class and a percentage"},
+		{"same=NaN", one, "must be a class and a percentage"},
+		{"same=5", two, "--fail-under cannot be used with two recordings"},
 	} {
 		f := compareFlags{failUnder: []string{c.asked}}
 		if err := f.check(c.files); err == nil || !strings.Contains(err.Error(), c.want) {
