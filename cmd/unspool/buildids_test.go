@@ -21,6 +21,7 @@ import (
 // TestPerfRecordsBesideUs has perf record, and read what it has recorded, while the whole system is recorded. Kernels mark
 // the mappings of every profiler as long as one asks for build IDs, and perf 6.1 aborts on such a mark.
 func TestPerfRecordsBesideUs(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	need(t, "perf")
 	dir := t.TempDir()
