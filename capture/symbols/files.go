@@ -1,7 +1,6 @@
 package symbols
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -14,6 +13,7 @@ import (
 
 	"unspool/capture/symbols/debuginfod"
 	"unspool/unwind/image/debugfile"
+	"unspool/unwind/image/fileid"
 )
 
 // Where files are. The recorded path may lead to another build by now, or to nothing, and on another machine the files lie
@@ -84,7 +84,7 @@ func openELF(root, name string, buildID []byte) (*os.File, *elfFile, error) {
 	}
 	f, err := parseFile(file)
 	if err == nil && len(buildID) > 0 {
-		if found := f.BuildID(); !sameBuildID(found, buildID) {
+		if found := f.BuildID(); !fileid.SameBuild(found, buildID) {
 			err = &BuildIDError{Path: file.Name(), Recorded: buildID, Found: found}
 		}
 	}
@@ -184,7 +184,7 @@ func (s *Symbolizer) fetch(buildID []byte, kind debuginfod.Kind) *os.File {
 	if s.options.Debuginfod == nil {
 		return nil
 	}
-	file, err := s.options.Debuginfod.Find(unpadded(buildID), kind)
+	file, err := s.options.Debuginfod.Find(fileid.Unpadded(buildID), kind)
 	if err == nil {
 		return file
 	}
@@ -198,18 +198,6 @@ func (s *Symbolizer) fetch(buildID []byte, kind debuginfod.Kind) *os.File {
 		}
 	}
 	return nil
-}
-
-// unpadded undoes what perf.data does to build IDs of 8 and 16 bytes (see sameBuildID): servers know them by their own length.
-func unpadded(buildID []byte) []byte {
-	if len(buildID) == 20 {
-		for _, n := range []int{8, 16} {
-			if len(bytes.TrimRight(buildID[n:], "\x00")) == 0 {
-				return buildID[:n]
-			}
-		}
-	}
-	return buildID
 }
 
 // debugLink reads .gnu_debuglink.

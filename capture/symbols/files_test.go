@@ -3,6 +3,7 @@ package symbols
 import (
 	"bytes"
 	"debug/elf"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -135,6 +136,37 @@ func TestFilesOfTheBuildIDCache(t *testing.T) {
 		sameFunctions(t, s.Image(path, id), want)
 		if p := s.Problems(); len(p) > 0 {
 			t.Errorf("%s: problems: %q", path, p)
+		}
+	}
+}
+
+// TestBuildIDsOfOtherLengths has two builds take turns at a path, with IDs as recordings have them: zeros
+// behind short ones, and 20 bytes of long ones.
+func TestBuildIDsOfOtherLengths(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "program")
+	for _, size := range []int{8, 16, 32} {
+		var programs [2]string
+		var recorded [2][]byte
+		for i := range programs {
+			whole := bytes.Repeat([]byte{byte(0x11 * (i + 1))}, size)
+			programs[i] = compile(t, "p.c", program, "-O1", fmt.Sprintf("-Wl,--build-id=0x%x", whole))
+			recorded[i] = append(whole, make([]byte, 20)...)[:20]
+		}
+		for round := range 4 {
+			content, err := os.ReadFile(programs[round%2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, content, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			for i, id := range recorded {
+				s := New(Options{Cache: t.TempDir()})
+				used := s.Image(path, id).Table() != nil
+				if own := i == round%2; used != own || own != (len(s.Problems()) == 0) {
+					t.Errorf("%d bytes, round %d, %x: used %v, problems %q", size, round, id, used, s.Problems())
+				}
+			}
 		}
 	}
 }

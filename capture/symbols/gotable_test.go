@@ -102,7 +102,7 @@ func TestNamesOfStrippedGoPrograms(t *testing.T) {
 
 // goTableBytes is a table of two functions, f at 0x10 and g at 0x20, which ends at 0x30.
 func goTableBytes() []byte {
-	b := binary.LittleEndian.AppendUint64(nil, goMagic120|1<<48|8<<56)
+	b := binary.LittleEndian.AppendUint64(nil, 0xfffffff1|1<<48|8<<56) // since Go 1.20
 	for _, word := range []uint64{2, 0, 0x1000, 72, 76, 76, 76, 76} {
 		b = binary.LittleEndian.AppendUint64(b, word)
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/dwarfcfi/elf"
+	"unspool/unwind/image/fileid"
 )
 
 // KernelImage is the image of kernel functions outside modules.
@@ -98,7 +99,7 @@ func (s *Symbolizer) otherKernel() string {
 		// struct elf_note as in files; absent where sysfs is not mounted.
 		if notes, err := os.ReadFile("/sys/kernel/notes"); err == nil {
 			if own := elf.NoteBuildID(notes, 4, binary.NativeEndian); own != nil {
-				if sameBuildID(own, id.BuildID) {
+				if fileid.SameBuild(own, id.BuildID) {
 					return ""
 				}
 				return fmt.Sprintf("the running kernel has build ID %x, the recorded one %x", own, id.BuildID)

@@ -11,6 +11,7 @@ import (
 
 	"unspool/capture/symbols/debuginfod"
 	"unspool/dwarfcfi"
+	"unspool/unwind/image/fileid"
 )
 
 // Options say where names are looked for; the zero value is the running system.
@@ -260,17 +261,8 @@ func readChecked(r io.ReaderAt, size int64, recorded []byte) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found := f.BuildID(); len(recorded) > 0 && !sameBuildID(found, recorded) {
+	if found := f.BuildID(); len(recorded) > 0 && !fileid.SameBuild(found, recorded) {
 		return nil, &BuildIDError{Recorded: recorded, Found: found}
 	}
 	return f.table(nil)
-}
-
-// sameBuildID compares build IDs; perf.data pads those that are shorter than 20 bytes with zeroes.
-func sameBuildID(a, b []byte) bool {
-	if len(a) == 0 || len(b) == 0 {
-		return false
-	}
-	trim := func(id []byte) []byte { return bytes.TrimRight(id, "\x00") }
-	return bytes.Equal(a, b) || len(a) != len(b) && max(len(a), len(b)) == 20 && bytes.Equal(trim(a), trim(b))
 }

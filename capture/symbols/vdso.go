@@ -3,6 +3,7 @@ package symbols
 import (
 	"bytes"
 
+	"unspool/unwind/image/fileid"
 	"unspool/unwind/vdso"
 )
 
@@ -19,7 +20,7 @@ func (s *Symbolizer) loadVDSO(im *Image) *Table {
 	}
 	if file, err := s.cached(im.BuildID, "vdso"); err == nil {
 		defer file.Close()
-		if f, err := parseFile(file); err == nil && sameBuildID(f.BuildID(), im.BuildID) {
+		if f, err := parseFile(file); err == nil && fileid.SameBuild(f.BuildID(), im.BuildID) {
 			t, _ := f.table(nil)
 			return t
 		}

@@ -7,6 +7,8 @@
 // no tables that can be believed throughout: their code is decoded, and the few functions of the
 // runtime that change stacks are known by name.
 //
+// [ReadNames] reads the functions' names from the same table, on any architecture.
+//
 // A table refers to the bytes or the reader that it was read from, which the caller owns and keeps.
 // It fills caches while it answers, so one goroutine at a time may use it.
 package gotab

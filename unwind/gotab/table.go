@@ -13,17 +13,13 @@ import (
 // A Table is the function table of a Go binary (.gopclntab), which stands
 // in for the CFI that Go code lacks: its pcsp tables say for every PC how far
 // SP has moved since the function was entered. The format is that of
-// runtime/symtab.go and cmd/link/internal/ld/pcln.go; it has had three
-// versions that matter, told apart by a magic number (internal/abi/symtab.go).
+// runtime/symtab.go and cmd/link/internal/ld/pcln.go.
 //
 // It is searched where it lies; what is looked at is what a PC needs.
 type Table struct {
-	version uint64
-	count   uint64 // of functions
-	funcs   []byte // the functions: pairs of start and place of a goFunc, then these
-	pctab   []byte // their tables of values by PC
-	base    uint64 // what starts in funcs count from, where they are addresses
-	text    uint64 // address of the first function: runtime.text
+	functions
+	pctab []byte // their tables of values by PC
+	text  uint64 // address of the first function: runtime.text
 
 	code *goCode
 	asm  map[uint32]*asmFunc // what is known of the functions that were looked at, by index; nil for compiled ones
@@ -32,30 +28,9 @@ type Table struct {
 // ErrNone says that a file has no Go function table that can be used.
 var ErrNone = errors.New("no Go function table")
 
-// Magic numbers, as the first eight bytes of the table: magic, two zeros, the
-// size of the shortest instruction, the size of a pointer.
-const (
-	go116 = 0x08010000_fffffffa // 1.16 and 1.17: a function's entry is an address
-	go118 = 0x08010000_fffffff0 // 1.18 and 1.19: an offset from runtime.text
-	go120 = 0x08010000_fffffff1 // since 1.20: a start line in each function
-)
-
-// Limits on what a file may ask for. The largest Go programs have some
-// 500,000 functions and tables of 200 MiB.
-const (
-	maxPclntab = 1 << 29
-	maxGoFuncs = 1 << 22
-)
-
-// goHeader is the head of the table (runtime.pcHeader).
-type goHeader struct {
-	version   uint64
-	nfunc     uint64
-	textStart uint64 // 0 since Go 1.26, and where a relocation would fill it in
-	names     uint64 // offsets from the start of the table
-	pctab     uint64
-	funcs     uint64
-}
+// signature is what a table for x86-64 begins with: the magic number, two zeros, the size of the
+// shortest instruction, the size of an address.
+func (v version) signature() uint64 { return 0x08010000<<32 | uint64(v) }
 
 // goFunc is a function's entry in the table (runtime._func).
 type goFunc struct {
@@ -71,23 +46,6 @@ const (
 	flagAsm
 )
 
-func readHeader(b []byte) (h goHeader, ok bool) {
-	if len(b) < 72 {
-		return h, false
-	}
-	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
-	h = goHeader{version: word(0), nfunc: word(1)}
-	switch h.version {
-	case go116:
-		h.names, h.pctab, h.funcs = word(3), word(6), word(7)
-	case go118, go120:
-		h.textStart, h.names, h.pctab, h.funcs = word(3), word(4), word(7), word(8)
-	default:
-		return h, false
-	}
-	return h, h.nfunc > 0 && h.nfunc <= maxGoFuncs && h.pctab <= h.funcs
-}
-
 // Read finds the function table of an ELF file of size bytes, in file where that is
 // the file in memory, which stays in use then; else it reads what matters. The error is
 // ErrNone for what is no Go binary, or says what is wrong with the table.
@@ -102,13 +60,20 @@ func Read(r io.ReaderAt, size int64, layout *elf.Layout, file []byte) (*Table, e
 	if length > maxPclntab || off > uint64(size) || length > uint64(size)-off {
 		return nil, fmt.Errorf(".gopclntab: %d bytes at offset %#x are not in the file: %w", length, off, ErrNone)
 	}
-	var head [72]byte
-	if _, err := r.ReadAt(head[:min(length, 72)], int64(off)); err != nil {
+	var head [maxHeader]byte
+	if _, err := r.ReadAt(head[:min(length, maxHeader)], int64(off)); err != nil {
 		return nil, fmt.Errorf(".gopclntab: offset %#x: %w", off, err)
 	}
-	h, ok := readHeader(head[:])
-	if !ok || h.funcs >= length || h.names >= length || file != nil && int64(len(file)) != size {
-		return nil, fmt.Errorf(".gopclntab: bad header at offset %#x: %w", off, ErrNone)
+	h, err := readHeader(head[:min(length, maxHeader)], length, binary.LittleEndian)
+	switch {
+	case err != nil:
+	case h.shortest != 1 || h.word != 8:
+		err = errors.New("it is another architecture's")
+	case file != nil && int64(len(file)) != size:
+		err = fmt.Errorf("the file has %d bytes in memory and %d on disk", len(file), size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf(".gopclntab: bad header at offset %#x: %w: %w", off, err, ErrNone)
 	}
 	// The names and the file table, a third of the table, stay unread.
 	var data []byte
@@ -120,15 +85,19 @@ func Read(r io.ReaderAt, size int64, layout *elf.Layout, file []byte) (*Table, e
 			return nil, fmt.Errorf(".gopclntab: offset %#x: %w", off+h.pctab, err)
 		}
 	}
+	list, err := newFunctions(&h, binary.LittleEndian, data[h.funcs-h.pctab:])
+	if err != nil {
+		return nil, fmt.Errorf(".gopclntab: %w: %w", err, ErrNone)
+	}
 	t := &Table{
-		version: h.version, count: h.nfunc, pctab: data[:h.funcs-h.pctab], funcs: data[h.funcs-h.pctab:],
+		functions: list, pctab: data[:h.funcs-h.pctab], text: list.base,
 		code: &goCode{r: r, loads: layout.Loads, names: int64(off + h.names), namesEnd: int64(off + length)},
 		asm:  make(map[uint32]*asmFunc),
 	}
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	for _, text := range []uint64{h.textStart, t.text, textSection} {
+	for _, text := range []uint64{h.text, t.text, textSection} {
 		if text != 0 && t.fits(text) {
 			return t, nil
 		}
@@ -174,8 +143,8 @@ func findTable(r io.ReaderAt, size int64, layout *elf.Layout) (off, length, text
 			continue
 		}
 		end := l.Offset + min(l.Filesz, uint64(max(size, 0))-min(l.Offset, uint64(size)))
-		for _, version := range []uint64{go120, go118, go116} {
-			magic := binary.LittleEndian.AppendUint64(nil, version)
+		for _, v := range []version{go120, go118, go116} {
+			magic := binary.LittleEndian.AppendUint64(nil, v.signature())
 			found := search(r, l.Offset, end, magic, func(at uint64) bool {
 				off = at
 				return at%8 == 0
@@ -227,54 +196,25 @@ func search(r io.ReaderAt, from, to uint64, pattern []byte, accept func(at uint6
 	return false
 }
 
-// check says what is wrong with the list of functions.
+// check says what is wrong with the extent of the functions.
 func (t *Table) check() error {
-	width := uint64(4)
-	if t.version == go116 {
-		width = 8
-	}
-	if uint64(len(t.funcs)) < (2*t.count+1)*width {
-		return fmt.Errorf(".gopclntab: no room for %d functions: %w", t.count, ErrNone)
-	}
-	if t.version == go116 {
-		t.base = t.field(0)
-		t.text = t.base
-	}
 	if first, end := t.start(0), t.start(uint32(t.count)); end>>32 != 0 || end < first {
 		return fmt.Errorf(".gopclntab: functions from %#x to %#x: %w", first, end, ErrNone)
 	}
 	return nil
 }
 
-func (t *Table) field(i uint64) uint64 {
-	if t.version == go116 {
-		return binary.LittleEndian.Uint64(t.funcs[8*i:])
+// entry reads the entry of a function, a runtime._func. Newer versions have a start line in it.
+func (t *Table) entry(index uint32) (f goFunc, ok bool) {
+	off, name := t.entryAt(index), t.nameAt()
+	flag := name + 33
+	if t.version == go120 {
+		flag += 4
 	}
-	return uint64(binary.LittleEndian.Uint32(t.funcs[4*i:]))
-}
-
-// start is the offset of a function from text; that of the one behind the last is the end.
-func (t *Table) start(index uint32) uint64 { return t.field(2*uint64(index)) - t.base }
-
-// entry reads the entry of a function.
-func (t *Table) entry(index uint32) (goFunc, bool) {
-	return readFunc(t.version, t.funcs, t.field(2*uint64(index)+1))
-}
-
-// readFunc reads a runtime._func, of which the newer versions have a shorter
-// entry and a start line.
-func readFunc(version uint64, funcs []byte, off uint64) (f goFunc, ok bool) {
-	name, flag := uint64(4), uint64(37)
-	switch version {
-	case go116:
-		name, flag = 8, 41
-	case go120:
-		flag = 41
-	}
-	if off >= uint64(len(funcs)) || uint64(len(funcs))-off <= flag {
+	if off >= uint64(len(t.list)) || uint64(len(t.list))-off <= flag {
 		return f, false
 	}
-	b := funcs[off:]
+	b := t.list[off:]
 	f.name = binary.LittleEndian.Uint32(b[name:])
 	f.pcsp = binary.LittleEndian.Uint32(b[name+12:])
 	f.flag = b[flag]

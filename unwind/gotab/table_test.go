@@ -250,7 +250,7 @@ func BenchmarkPclntabRule(b *testing.B) {
 
 // buildTable writes a table of any version for functions of 32 bytes that push
 // BP first, without names of its own.
-func buildTable(version uint64, text uint64, funcs int) []byte {
+func buildTable(version version, text uint64, funcs int) []byte {
 	le := binary.LittleEndian
 	word, name := 4, 4
 	if version == go116 {
@@ -260,16 +260,18 @@ func buildTable(version uint64, text uint64, funcs int) []byte {
 	// SP moved by 0 for one byte, by 8 for 29, by 0 for two.
 	pctab := []byte{0, 2, 1, 16, 29, 15, 2, 0}
 	head := make([]byte, 72)
-	le.PutUint64(head, version)
+	le.PutUint64(head, version.signature())
 	le.PutUint64(head[8:], uint64(funcs))
 	at := func(i int, v int) { le.PutUint64(head[8*i:], uint64(v)) }
 	if version == go116 {
 		at(3, 72)
+		at(4, 72+len(names))
 		at(6, 72+len(names))
 		at(7, 72+len(names)+len(pctab))
 	} else {
 		le.PutUint64(head[24:], text)
 		at(4, 72)
+		at(5, 72+len(names))
 		at(7, 72+len(names))
 		at(8, 72+len(names)+len(pctab))
 	}
@@ -303,7 +305,7 @@ func buildTable(version uint64, text uint64, funcs int) []byte {
 
 // buildImage puts a table and the code that it describes into an ELF file
 // without sections: the code at builtText, the table behind it.
-func buildImage(version uint64, funcs int) []byte {
+func buildImage(version version, funcs int) []byte {
 	le := binary.LittleEndian
 	code := bytes.Repeat(append([]byte{0x55, 0x48, 0x89, 0xe5}, append(bytes.Repeat([]byte{0x90}, 26), 0x5d, 0xc3)...), funcs)
 	file := make([]byte, builtText-builtBase)
@@ -337,7 +339,7 @@ const (
 )
 
 func TestEveryVersionOfTheTable(t *testing.T) {
-	for _, version := range []uint64{go116, go118, go120} {
+	for _, version := range []version{go116, go118, go120} {
 		table := pclntabOf(t, buildImage(version, 8))
 		for i := range uint64(8) {
 			for off, want := range map[uint64]rule.Rule{0: rule.FromSP | 1<<16, 1: rule.FromSP | 2<<16, 4: rule.FromSP | 2<<4 | 2<<16, 30: rule.FromSP | 1<<16} {
@@ -357,8 +359,45 @@ func TestEveryVersionOfTheTable(t *testing.T) {
 	}
 }
 
+func TestNamesAreThoseOfTheSameFunctions(t *testing.T) {
+	for _, v := range []version{go116, go118, go120} {
+		image := buildImage(v, 8)
+		f, err := elf.NewFile(bytes.NewReader(image), int64(len(image)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := bytes.Index(image, binary.LittleEndian.AppendUint64(nil, v.signature()))
+		size := len(buildTable(v, builtText, 8))
+		names, err := ReadNames(f, uint64(at), uint64(size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, certain := names.Text(); text != builtText || certain != (v == go116) || names.Len() != 8 {
+			t.Errorf("%#x: %d functions from %#x on, %v", v, names.Len(), text, certain)
+		}
+		table := pclntabOf(t, image)
+		for i := range names.Len() {
+			start, end, name, ok := names.Function(i)
+			wantStart, wantEnd, _ := table.Function(builtText + start)
+			if !ok || builtText+start != wantStart || builtText+end != wantEnd ||
+				!bytes.HasPrefix(names.Strings()[name:], []byte("main.f\x00")) {
+				t.Errorf("%#x: function %d is from %#x to %#x, its name at %#x, %v", v, i, start, end, name, ok)
+			}
+		}
+		for n := range size {
+			short, err := ReadNames(f, uint64(at), uint64(n))
+			if err != nil {
+				continue
+			}
+			for i := range short.Len() {
+				short.Function(i)
+			}
+		}
+	}
+}
+
 func FuzzPclntab(f *testing.F) {
-	for _, version := range []uint64{go116, go118, go120} {
+	for _, version := range []version{go116, go118, go120} {
 		f.Add(buildImage(version, 4))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -8,14 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strings"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/image/debugfile"
+	"unspool/unwind/image/fileid"
 	"unspool/unwind/vdso"
 	"unspool/vmas"
 )
@@ -73,26 +72,37 @@ func (o *Offline) file(f *vmas.File) (*os.File, error) {
 		}
 		return nil
 	}
-	byID := func(file *os.File) error { return hasBuildID(file, id) }
+	// The user vouches for what is below Symfs, unless the build ID is another one.
+	named := func(file *os.File) error {
+		if id.IsZero() {
+			return nil
+		}
+		return fileid.Check(file, &vmas.FileID{BuildID: id})
+	}
+	mapped := func(file *os.File) error {
+		want := f.FileID
+		want.BuildID = id
+		err := fileid.Check(file, &want)
+		if err == fileid.ErrUnproven {
+			return errUnproven
+		}
+		return err
+	}
 	if o.Symfs != "" && path.IsAbs(f.Path) {
 		file, err := debugfile.Open(o.Symfs, f.Path)
-		if file := try(file, err, byID); file != nil {
+		if file := try(file, err, named); file != nil {
 			return file, nil
 		}
 	}
 	for _, name := range debugfile.Cached(o.Cache, id.Bytes(), "elf") {
 		file, err := openRegular(name)
-		if file := try(file, err, byID); file != nil {
+		if file := try(file, err, mapped); file != nil {
 			return file, nil
 		}
 	}
 	if f.Kind == vmas.Regular && path.IsAbs(f.Path) {
-		fits := byID
-		if id.IsZero() {
-			fits = func(file *os.File) error { return isInode(file, &f.FileID) }
-		}
 		file, err := openRegular(f.Path)
-		if file := try(file, err, fits); file != nil {
+		if file := try(file, err, mapped); file != nil {
 			return file, nil
 		}
 	}
@@ -105,64 +115,6 @@ func (o *Offline) file(f *vmas.File) (*os.File, error) {
 // missing says whether an error is only that there is no such file.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
-}
-
-// hasBuildID is the error about a file that has another build ID than id. Where that
-// is not known, every file has it.
-func hasBuildID(file *os.File, id vmas.BuildID) error {
-	if id.IsZero() {
-		return nil
-	}
-	have, err := elf.ReadBuildID(file)
-	if err != nil || vmas.NewBuildID(have) != id {
-		return ErrReplaced
-	}
-	return nil
-}
-
-// isInode is the error about a file that is not the one with these numbers.
-func isInode(file *os.File, id *vmas.FileID) error {
-	if id.Inode == 0 {
-		return errUnproven
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		return err
-	}
-	same := st.Ino == id.Inode && unix.Major(st.Dev) == id.Major && unix.Minor(st.Dev) == id.Minor
-	if !same && !mapsAs(file, id) {
-		return ErrReplaced
-	}
-	if have := generation(file); have != 0 && id.Generation != 0 && uint64(have) != id.Generation {
-		return ErrReplaced
-	}
-	return nil
-}
-
-// mapsAs says whether a mapping of the file shows device and inode of id. On btrfs and
-// overlayfs these are not the ones that fstat gives.
-func mapsAs(file *os.File, id *vmas.FileID) bool {
-	data, err := unix.Mmap(int(file.Fd()), 0, 1, unix.PROT_READ, unix.MAP_PRIVATE)
-	if err != nil {
-		return false
-	}
-	defer unix.Munmap(data)
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return false
-	}
-	at := fmt.Sprintf("%x-", uintptr(unsafe.Pointer(&data[0])))
-	for line := range strings.Lines(string(maps)) {
-		if !strings.HasPrefix(line, at) {
-			continue
-		}
-		// 7f1c2a400000-7f1c2a426000 r--p 00000000 fe:01 1048601        /usr/lib/libc.so.6
-		var addresses, access, offset string
-		var have vmas.FileID
-		_, err := fmt.Sscanf(line, "%s %s %s %x:%x %d", &addresses, &access, &offset, &have.Major, &have.Minor, &have.Inode)
-		return err == nil && have.Major == id.Major && have.Minor == id.Minor && have.Inode == id.Inode
-	}
-	return false
 }
 
 // openRegular opens a file if it is a regular one. What is there is looked at before
@@ -214,7 +166,7 @@ func (o *Offline) vdso(m *vmas.Mapping) ([]byte, error) {
 		}
 		data, err := io.ReadAll(io.LimitReader(file, int64(size)))
 		file.Close()
-		if err == nil && imageBuildID(data) == id {
+		if err == nil && fileid.SameBuild(imageBuildID(data), id.Bytes()) {
 			return data, nil
 		}
 	}
@@ -222,17 +174,17 @@ func (o *Offline) vdso(m *vmas.Mapping) ([]byte, error) {
 	if err != nil || m.Start>>32 == 0 || uint64(len(data)) != size {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, errNotFound)
 	}
-	if id.IsZero() && !o.SameKernel || !id.IsZero() && imageBuildID(data) != id {
+	if id.IsZero() && !o.SameKernel || !id.IsZero() && !fileid.SameBuild(imageBuildID(data), id.Bytes()) {
 		return nil, fmt.Errorf("%s: of another kernel", m.File.Path)
 	}
 	return data, nil
 }
 
-// imageBuildID is the build ID of an ELF file in memory, zero where it has none.
-func imageBuildID(data []byte) vmas.BuildID {
+// imageBuildID is the build ID of an ELF file in memory, nil where it has none.
+func imageBuildID(data []byte) []byte {
 	id, err := elf.ReadBuildID(bytes.NewReader(data))
 	if err != nil {
-		return vmas.BuildID{}
+		return nil
 	}
-	return vmas.NewBuildID(id)
+	return id
 }

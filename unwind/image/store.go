@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/dwarfcfi/elf"
+	"unspool/unwind/image/fileid"
 	"unspool/unwind/vdso"
 	"unspool/vmas"
 )
@@ -307,10 +308,6 @@ func readMemory(path string, data []byte, addr uint64) error {
 	return err
 }
 
-// ErrReplaced says that the path of a mapped file leads to another file now,
-// and the mapped one cannot be reached any more.
-var ErrReplaced = errors.New("the file at this path is not the one that was mapped")
-
 // file opens the file behind m as the process sees it: by its path in the
 // process's root, by the kernel's own link to the mapped file (which also
 // finds deleted files), or by its path here when the process is gone or may
@@ -356,50 +353,26 @@ func unreachable(err error) bool {
 }
 
 // openMapped opens a file that is claimed to be want, and makes sure that it
-// is.
+// is. Where the kernel told of neither inode nor build ID, the path has to do: the
+// process has just mapped what it leads to.
 func openMapped(name string, want *vmas.File, link bool) (*os.File, error) {
 	f, err := openRegular(name)
 	if err != nil {
 		return nil, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	err = fileid.Check(f, &want.FileID)
+	if err != nil && err != fileid.ErrUnproven && !(link && leadsTo(name, f, want)) {
 		f.Close()
 		return nil, err
-	}
-	if !isMapped(f, &st, want) && !(link && leadsTo(name, want)) && !(want.BuildID.IsZero() && mapsAs(f, &want.FileID)) {
-		f.Close()
-		return nil, ErrReplaced
 	}
 	return f, nil
 }
 
-// isMapped says whether the open file is the one that the kernel named. The
-// device is not asked: btrfs and overlayfs report another one in records and
-// maps than fstat does.
-func isMapped(f *os.File, st *unix.Stat_t, want *vmas.File) bool {
-	if !want.BuildID.IsZero() {
-		id, err := elf.ReadBuildID(f)
-		return err == nil && vmas.NewBuildID(id) == want.BuildID
-	}
-	if want.Inode == 0 {
-		return true
-	}
-	if st.Ino != want.Inode {
-		return false
-	}
-	if want.Generation == 0 {
-		return true
-	}
-	have := generation(f)
-	return have == 0 || uint64(have) == want.Generation
-}
-
-// leadsTo says whether the kernel's link to a mapped file shows the wanted
-// path: then it is the mapped one, though its file system reports another
-// inode in fstat. A build ID that differs is never overruled.
-func leadsTo(link string, want *vmas.File) bool {
-	if !want.BuildID.IsZero() {
+// leadsTo says whether the kernel's link to a mapped file, opened as f, shows the
+// wanted path: then it is the mapped one, though its file system reports another
+// inode in fstat. A build ID or a generation that differs is never overruled.
+func leadsTo(link string, f *os.File, want *vmas.File) bool {
+	if !want.BuildID.IsZero() || !fileid.SameGeneration(f, &want.FileID) {
 		return false
 	}
 	target, err := os.Readlink(link)
@@ -411,20 +384,8 @@ func stat(f *os.File) (size int64, id inode, err error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return 0, id, fmt.Errorf("%s: fstat: %w", f.Name(), err)
 	}
-	id = inode{st.Dev, st.Ino, generation(f), st.Size, st.Mtim, st.Ctim}
+	id = inode{st.Dev, st.Ino, fileid.Generation(f), st.Size, st.Mtim, st.Ctim}
 	return st.Size, id, nil
-}
-
-// getVersion is FS_IOC_GETVERSION (include/uapi/linux/fs.h) where long has 64 bits.
-const getVersion = 0x80087601
-
-// generation is the inode's generation, 0 where the file system has none.
-func generation(f *os.File) uint32 {
-	v, err := unix.IoctlGetInt(int(f.Fd()), getVersion)
-	if err != nil {
-		return 0
-	}
-	return uint32(v)
 }
 
 // contents is what the image is read from.

@@ -1,0 +1,146 @@
+// Package fileid says whether an open file is the one that was mapped, from what the kernel or a
+// recording told of that: its build ID; else device, inode and generation, as far as these are
+// known. A path is no evidence: it may lead to another file by now, or to another one in another
+// mount namespace.
+package fileid
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/dwarfcfi/elf"
+	"unspool/vmas"
+)
+
+var (
+	// ErrReplaced says that the path of a mapped file leads to another file now,
+	// and the mapped one cannot be reached any more.
+	ErrReplaced = errors.New("the file at this path is not the one that was mapped")
+	// ErrUnproven says that nothing is known by which the mapped file could be told.
+	ErrUnproven = errors.New("neither its build ID nor its inode is known")
+)
+
+// Check returns nil if file is the one that id was told of, else [ErrReplaced], [ErrUnproven] or
+// why the file cannot be examined. Where a build ID is known, it alone decides.
+func Check(file *os.File, id *vmas.FileID) error {
+	if !id.BuildID.IsZero() {
+		found, err := elf.ReadBuildID(file)
+		if err != nil || !SameBuild(found, id.BuildID.Bytes()) {
+			return ErrReplaced
+		}
+		return nil
+	}
+	if id.Inode == 0 {
+		return ErrUnproven
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return err
+	}
+	if !isInode(file, &st, id) && !mapsAs(file, id) || !SameGeneration(file, id) {
+		return ErrReplaced
+	}
+	return nil
+}
+
+// recordedSize is the room that perf.data has for a build ID, and the longest that the kernel
+// reports.
+const recordedSize = vmas.MaxBuildID
+
+// SameBuild says whether a file with the build ID found is the one of which a recording has the
+// other. Recordings have 20 bytes of longer IDs, and in those of older perf there are zeros behind
+// shorter ones (build_id__init in tools/perf/util/build-id.c).
+func SameBuild(found, recorded []byte) bool {
+	if len(found) == 0 || len(recorded) == 0 {
+		return false
+	}
+	if len(recorded) == recordedSize && len(found) != recordedSize {
+		var field [recordedSize]byte
+		copy(field[:], found)
+		found = field[:]
+	}
+	return bytes.Equal(found, recorded)
+}
+
+// Unpadded removes the zeros behind a recorded build ID of 8 or 16 bytes (see [SameBuild]).
+func Unpadded(recorded []byte) []byte {
+	if len(recorded) == recordedSize {
+		for _, n := range []int{8, 16} {
+			if len(bytes.TrimRight(recorded[n:], "\x00")) == 0 {
+				return recorded[:n]
+			}
+		}
+	}
+	return recorded
+}
+
+// isInode says whether fstat shows the inode of id, on its device as far as that is known and can
+// be compared. On overlayfs it can not: Linux 6.7 to 6.17 write the device of the layer to records,
+// which neither fstat nor /proc/PID/maps shows. The inode's number is the layer's in all of them.
+func isInode(file *os.File, st *unix.Stat_t, id *vmas.FileID) bool {
+	if st.Ino != id.Inode {
+		return false
+	}
+	unknown := id.Major == 0 && id.Minor == 0
+	return unknown || unix.Major(st.Dev) == id.Major && unix.Minor(st.Dev) == id.Minor || isOverlay(file)
+}
+
+func isOverlay(file *os.File) bool {
+	var fs unix.Statfs_t
+	return unix.Fstatfs(int(file.Fd()), &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC
+}
+
+// mapsAs says whether a mapping of the file shows device and inode of id. On btrfs and
+// overlayfs these are not the ones that fstat gives.
+func mapsAs(file *os.File, id *vmas.FileID) bool {
+	data, err := unix.Mmap(int(file.Fd()), 0, 1, unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return false
+	}
+	defer unix.Munmap(data)
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return false
+	}
+	at := fmt.Sprintf("%x-", uintptr(unsafe.Pointer(&data[0])))
+	for line := range strings.Lines(string(maps)) {
+		if !strings.HasPrefix(line, at) {
+			continue
+		}
+		// 7f1c2a400000-7f1c2a426000 r--p 00000000 fe:01 1048601        /usr/lib/libc.so.6
+		var addresses, access, offset string
+		var have vmas.FileID
+		_, err := fmt.Sscanf(line, "%s %s %s %x:%x %d",
+			&addresses, &access, &offset, &have.Major, &have.Minor, &have.Inode)
+		return err == nil && have.Major == id.Major && have.Minor == id.Minor && have.Inode == id.Inode
+	}
+	return false
+}
+
+// SameGeneration says whether the generation of the file's inode is that of id, as far as both are
+// known. An inode that was freed and used again has another one.
+func SameGeneration(file *os.File, id *vmas.FileID) bool {
+	if id.Generation == 0 {
+		return true
+	}
+	have := Generation(file)
+	return have == 0 || uint64(have) == id.Generation
+}
+
+// getVersion is FS_IOC_GETVERSION (include/uapi/linux/fs.h) where long has 64 bits.
+const getVersion = 0x80087601
+
+// Generation is the inode's generation, 0 where the file system has none.
+func Generation(f *os.File) uint32 {
+	v, err := unix.IoctlGetInt(int(f.Fd()), getVersion)
+	if err != nil {
+		return 0
+	}
+	return uint32(v)
+}
