@@ -108,6 +108,7 @@ func compareShort(t *testing.T, arch *rule.Arch, expr []byte, stack *Stack, rng 
 	e.missing = stepped
 	want, wantOK := e.evalAny(expr, nil)
 	if ok != wantOK || ok && v != want || why != e.missing {
-		t.Errorf("%s: % x: %#x %v %v, evaluator %#x %v %v", arch.Names[0], expr, v, ok, why, want, wantOK, e.missing)
+		t.Errorf("%s: % x: %#x %v %v, evaluator %#x %v %v",
+			arch.Names[0], expr, v, ok, why, want, wantOK, e.missing)
 	}
 }
