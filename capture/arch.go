@@ -6,10 +6,8 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/perfring"
+	"unspool/unwind/rule"
 )
-
-// unwound are the architectures whose stacks can be unwound, as uname -m names them (feature ARCH).
-var unwound = []string{"x86_64", "amd64", "i386", "i486", "i586", "i686"}
 
 // checkArch refuses a recording whose raw stacks are those of another architecture: its registers have other
 // numbers.
@@ -21,10 +19,15 @@ func checkArch(name string, r *perfdata.Reader) error {
 	if arch == "" && hasOtherRegisters(r.Events()) {
 		arch = "another architecture"
 	}
-	if arch == "" || slices.Contains(unwound, arch) {
+	if arch == "" || isUnwound(arch) {
 		return nil
 	}
 	return fmt.Errorf("%s was recorded on %s: only x86-64 and i386 stacks can be unwound", name, arch)
+}
+
+// isUnwound says whether stacks can be unwound of the architecture that uname -m calls name (feature ARCH).
+func isUnwound(name string) bool {
+	return slices.ContainsFunc(rule.Arches[:], func(a *rule.Arch) bool { return slices.Contains(a.Names, name) })
 }
 
 // hasOtherRegisters says whether samples have general registers that x86 does not have: where a recording was

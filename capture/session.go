@@ -8,6 +8,7 @@ import (
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/image"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
@@ -50,7 +51,7 @@ type Session struct {
 	// Buffers of the sample in work.
 	sample perfring.Sample
 	regs   unwind.Regs
-	regs32 unwind.Regs386
+	regs32 unwind.Regs // of i386 code
 	stack  unwind.Stack
 	result unwind.Result
 	walked perfdata.Walked
@@ -255,7 +256,7 @@ func (s *Session) user(sm *perfring.Sample) (ok bool) {
 // walk unwinds the user stack of a sample. ok is false when the task is
 // executing a program and the stack is not that of the registers.
 func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
-	s.regs.SetPerf(sm.RegsMask, sm.Regs)
+	s.regs.SetPerf(rule.AMD64, sm.RegsMask, sm.Regs)
 	if sm.CPUMode() == unix.PERF_RECORD_MISC_KERNEL {
 		s.regs.DropUnsaved()
 	}
@@ -291,8 +292,8 @@ func (s *Session) walkIn(space *vmas.Space, sm *perfring.Sample) unwind.Result {
 		res := s.walker.Unwind(space, &s.regs, &s.stack)
 		return s.walker.Continue(space, &s.regs, &s.stack, res, sm.Callchain.Len(), sm.Callchain.At)
 	case unix.PERF_SAMPLE_REGS_ABI_32:
-		s.regs32.SetPerf(sm.RegsMask, sm.Regs.Len(), sm.Regs.At)
-		return s.walker.Unwind386(space, &s.regs32, &s.stack)
+		s.regs32.SetPerf(rule.I386, sm.RegsMask, sm.Regs)
+		return s.walker.UnwindByRows(rule.I386, space, &s.regs32, &s.stack)
 	}
 	return s.walker.SampledOnly(&s.regs, unwind.NoCFI)
 }

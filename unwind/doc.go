@@ -14,7 +14,8 @@
 // covers the rules that compilers emit (see [rule.Rule]); the general one knows
 // every register and evaluates any CFI row. When the general one needs a
 // register that the fast one did not follow, the walk is done again from the
-// sampled registers with all of them.
+// sampled registers with all of them. Both are for x86-64; the stacks of other
+// architectures ([rule.Arch]) are walked by the general one alone.
 //
 // Rules are those of package rule. Their makers have packages of their own and know nothing of
 // walks: asm reads instructions, gotab Go's function table, jit what is known of generated code,

@@ -101,49 +101,31 @@ func (w *walk) evaluate(p *place, lookup uint64, regs *Regs) (exact bool, end Re
 		return false, BadCFI
 	}
 	ra := int(row.RA)
-	if ra >= rule.NumRegs {
+	if ra >= rule.AMD64.NumRegs {
 		return false, BadCFI
 	}
 	if row.Regs[ra].Kind == dwarfcfi.Undefined {
 		return false, Root
 	}
-
-	e := evaluation{row: &row, old: regs, stack: w.stack, pc: lookup, missing: stepped}
-	cfa, ok := e.cfa()
-	if !ok {
+	e := evaluation{arch: rule.AMD64, row: &row, old: *regs, stack: w.stack, pc: lookup, missing: stepped}
+	next, end := e.caller()
+	if end != stepped {
+		return false, end
+	}
+	// The frames of the fast rules cannot say that BP is not known.
+	if !next.has(rule.BP) && row.Regs[rule.BP].Kind != dwarfcfi.Undefined {
 		return false, e.why()
 	}
-	next := *regs
-	for n := range row.Regs[:rule.NumRegs] {
-		how := &row.Regs[n]
-		if how.Kind == dwarfcfi.Unspecified || how.Kind == dwarfcfi.SameValue {
-			continue
-		}
-		next.Known &^= 1 << n
-		if v, ok := e.register(n, *how, cfa); ok {
-			next.set(n, v)
-		}
-	}
-	if row.Regs[ra].Kind == dwarfcfi.Unspecified {
-		return false, BadCFI
-	}
-	if row.Regs[rule.SP].Kind == dwarfcfi.Unspecified {
-		next.set(rule.SP, cfa)
-	}
-	if !next.has(ra) || !next.has(rule.SP) ||
-		!next.has(rule.BP) && row.Regs[rule.BP].Kind != dwarfcfi.Undefined {
-		return false, e.why()
-	}
-	next.set(rule.IP, next.Value[ra])
 	*regs = next
 	return row.Signal, stepped
 }
 
-// An evaluation applies the rules of one row. It remembers why memory could
-// not be read.
+// An evaluation applies the rules of one row to the registers of a frame, on
+// any architecture. It remembers why memory could not be read.
 type evaluation struct {
-	row     *dwarfcfi.Row
-	old     *Regs
+	arch    *rule.Arch
+	row     *dwarfcfi.Row // whose return address column is a register of arch
+	old     Regs          // a copy: it is not allocated for what an expression needs
 	stack   *Stack
 	pc      uint64
 	missing Reason
@@ -156,47 +138,44 @@ func (e *evaluation) why() Reason {
 	return BadCFI
 }
 
-func (e *evaluation) read(addr uint64) (uint64, bool) { return e.readSize(addr, 8) }
-
-// reg is a register of the frame. The PC is the one that was looked up, as
-// the row holds there.
-func (e *evaluation) reg(n uint64) (uint64, bool) {
-	if n == rule.IP {
-		return e.pc, true
-	}
-	if n >= rule.NumRegs {
-		return 0, false
-	}
-	return e.old.Get(int(n))
-}
-
-// eval evaluates an expression on a stack that holds the initial values.
-func (e *evaluation) eval(expr []byte, initial ...uint64) (uint64, bool) {
-	regs := *e.old
-	regs.set(rule.IP, e.pc)
-	v, err := dwarfcfi.Eval(expr, &dwarfcfi.Values{
-		Regs:    regs.Value[:],
-		Known:   uint64(regs.Known),
-		Read:    e.readSize,
-		PtrSize: 8,
-	}, initial...)
-	return v, err == nil
-}
-
-func (e *evaluation) readSize(addr uint64, size int) (uint64, bool) {
-	v, ok := e.stack.uint(addr, size)
+// caller gives the registers of the caller. Without its PC and SP there is no
+// caller, and end is the reason.
+func (e *evaluation) caller() (next Regs, end Reason) {
+	cfa, ok := e.cfa()
 	if !ok {
-		e.missing = e.stack.miss(addr)
+		return next, e.why()
 	}
-	return v, ok
+	next = e.old
+	for n := range e.row.Regs[:e.arch.NumRegs] {
+		how := &e.row.Regs[n]
+		if how.Kind == dwarfcfi.Unspecified || how.Kind == dwarfcfi.SameValue {
+			continue
+		}
+		next.Known &^= 1 << n
+		if v, ok := e.register(n, how, cfa); ok {
+			next.set(n, v&e.arch.Mask)
+		}
+	}
+	ra, sp := int(e.row.RA), e.arch.SP
+	if e.row.Regs[ra].Kind == dwarfcfi.Unspecified {
+		return next, BadCFI
+	}
+	if e.row.Regs[sp].Kind == dwarfcfi.Unspecified {
+		next.set(sp, cfa)
+	}
+	if !next.has(ra) || !next.has(sp) {
+		return next, e.why()
+	}
+	next.set(e.arch.IP, next.Value[ra])
+	return next, stepped
 }
 
 func (e *evaluation) cfa() (uint64, bool) {
 	how := &e.row.CFA
 	switch how.Kind {
 	case dwarfcfi.CFARegister:
-		v, ok := e.reg(uint64(how.Reg))
-		return v + uint64(how.Offset), ok
+		v, ok := e.reg(int(how.Reg))
+		return (v + uint64(how.Offset)) & e.arch.Mask, ok
 	case dwarfcfi.CFAExpression:
 		return e.eval(e.row.CFAExpr())
 	}
@@ -204,22 +183,22 @@ func (e *evaluation) cfa() (uint64, bool) {
 }
 
 // register is the caller's value of register n.
-func (e *evaluation) register(n int, how dwarfcfi.RegRule, cfa uint64) (uint64, bool) {
+func (e *evaluation) register(n int, how *dwarfcfi.RegRule, cfa uint64) (uint64, bool) {
 	switch how.Kind {
 	case dwarfcfi.Offset:
 		return e.saved(n, cfa+uint64(how.Offset))
 	case dwarfcfi.ValOffset:
 		return cfa + uint64(how.Offset), true
 	case dwarfcfi.Register:
-		return e.reg(uint64(how.Reg))
+		return e.reg(int(how.Reg))
 	case dwarfcfi.Expression:
-		addr, ok := e.eval(e.row.Expr(how), cfa)
+		addr, ok := e.eval(e.row.Expr(*how), cfa)
 		if !ok {
 			return 0, false
 		}
 		return e.saved(n, addr)
 	case dwarfcfi.ValExpression:
-		return e.eval(e.row.Expr(how), cfa)
+		return e.eval(e.row.Expr(*how), cfa)
 	}
 	return 0, false
 }
@@ -228,8 +207,68 @@ func (e *evaluation) register(n int, how dwarfcfi.RegRule, cfa uint64) (uint64, 
 // popped: compilers leave the rule in place to the end of the epilogue, while
 // the register has its value back.
 func (e *evaluation) saved(n int, addr uint64) (uint64, bool) {
-	if sp, ok := e.old.Get(rule.SP); ok && addr < sp && n != int(e.row.RA) {
+	addr &= e.arch.Mask
+	if sp, ok := e.old.Get(e.arch.SP); ok && addr < sp && n != int(e.row.RA) {
 		return e.old.Get(n)
 	}
 	return e.read(addr)
+}
+
+// reg is a register of the frame. The PC is the one that was looked up, as
+// the row holds there.
+func (e *evaluation) reg(n int) (uint64, bool) {
+	switch {
+	case n == e.arch.IP:
+		return e.pc, true
+	case n >= e.arch.NumRegs:
+		return 0, false
+	}
+	return e.old.Get(n)
+}
+
+// read reads the word at addr.
+func (e *evaluation) read(addr uint64) (uint64, bool) {
+	v, ok := e.stack.uint(addr, e.arch.WordSize)
+	if !ok {
+		e.missing = e.stack.miss(addr)
+	}
+	return v, ok
+}
+
+// eval evaluates an expression on a stack that holds the initial values. The
+// two that compilers and the vDSO use, register + offset and what lies there
+// (realigned stacks and signal frames), need no evaluator and no memory.
+func (e *evaluation) eval(expr []byte, initial ...uint64) (uint64, bool) {
+	if reg, off, deref, ok := rule.RegisterExpr(expr); ok && int(reg) < e.arch.NumRegs {
+		v, known := e.reg(int(reg))
+		v = (v + uint64(off)) & e.arch.Mask
+		if !known || !deref {
+			return v, known
+		}
+		return e.read(v)
+	}
+	return e.evalAny(expr, initial)
+}
+
+// evalAny is eval for any expression. What it allocates is not part of e.
+func (e *evaluation) evalAny(expr []byte, initial []uint64) (uint64, bool) {
+	regs := e.old
+	regs.set(e.arch.IP, e.pc)
+	stack, missing := e.stack, Reason(stepped)
+	v, err := dwarfcfi.Eval(expr, &dwarfcfi.Values{
+		Regs:  regs.Value[:e.arch.NumRegs],
+		Known: uint64(regs.Known),
+		Read: func(addr uint64, size int) (uint64, bool) {
+			v, ok := stack.uint(addr, size)
+			if !ok {
+				missing = stack.miss(addr)
+			}
+			return v, ok
+		},
+		PtrSize: e.arch.WordSize,
+	}, append([]uint64(nil), initial...)...)
+	if missing != stepped {
+		e.missing = missing
+	}
+	return v, err == nil
 }

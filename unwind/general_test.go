@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -59,4 +60,55 @@ func TestFileIsCutShortInAnEvaluation(t *testing.T) {
 		t.Errorf("named %d times", failed)
 	}
 	images.Forget(p.m.File)
+}
+
+// TestShortExpressions compares the evaluation that needs no evaluator with
+// the evaluator, on each architecture.
+func TestShortExpressions(t *testing.T) {
+	const base = 0xffc0_0000
+	rng := rand.New(rand.NewPCG(5, 6))
+	stack := Stack{Base: base, Data: make([]byte, 256), Asked: 256}
+	for i := range stack.Data {
+		stack.Data[i] = byte(rng.Uint32())
+	}
+	exprs := [][]byte{
+		{0x74, 0x20, 0x06},             // *(esp + 32): CFA of __kernel_sigreturn
+		{0x74, 0xbc, 0x01, 0x06},       // *(esp + 188): CFA of __kernel_rt_sigreturn
+		{0x74, 0xd8, 0x01},             // esp + 216
+		{0x75, 0x7c, 0x06},             // *(ebp - 4): CFA of a realigned main
+		{0x75, 0x00},                   // ebp
+		{0x74, 0xff, 0x7e},             // esp - 129
+		{0x74, 0x80, 0x80, 0x04, 0x06}, // *(esp + 65536): beyond the copy
+		{0x74, 0x70, 0x06},             // *(esp - 16): below it
+		{0x78, 0x00},                   // eip
+		{0x79, 0x00},                   // no register of i386
+		{0x73, 0x00},                   // ebx, which is not known
+		{0x73, 0x00, 0x06},
+		{0x74, 0x04, 0x06, 0x23, 0x04}, // *(esp + 4) + 4
+		{0x74},
+		{},
+	}
+	for _, arch := range rule.Arches {
+		for _, expr := range exprs {
+			compareShort(t, arch, expr, &stack, rng)
+		}
+	}
+}
+
+func compareShort(t *testing.T, arch *rule.Arch, expr []byte, stack *Stack, rng *rand.Rand) {
+	var old Regs
+	for r := range arch.NumRegs {
+		if r != rule.BX { // as i386 numbers it, too
+			old.set(r, stack.Base+4*rng.Uint64N(8))
+		}
+	}
+	e := evaluation{arch: arch, old: old, stack: stack, pc: 0x8001234, missing: stepped}
+	v, ok := e.eval(expr)
+	why := e.missing
+	e.missing = stepped
+	want, wantOK := e.evalAny(expr, nil)
+	if ok != wantOK || ok && v != want || why != e.missing {
+		t.Errorf("%s: % x: %#x %v %v, evaluator %#x %v %v",
+			arch.Names[0], expr, v, ok, why, want, wantOK, e.missing)
+	}
 }

@@ -42,7 +42,7 @@ func TestIsProcessStart(t *testing.T) {
 		{"nothing", nil, false},
 	} {
 		w := walk{stack: madeCopy(true, c.words...)}
-		if got := w.isProcessStart(madeSP); got != c.want {
+		if got := w.isProcessStart(rule.AMD64, madeSP); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}

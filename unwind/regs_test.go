@@ -19,7 +19,7 @@ func perfWords(n int, word func(i int) uint64) (b []byte) {
 
 func TestSetPerfPutsRegistersWhereDWARFHasThem(t *testing.T) {
 	var r Regs
-	r.SetPerf(perfMask, perfWords(20, func(i int) uint64 { return 100 + uint64(i) }))
+	r.SetPerf(rule.AMD64, perfMask, perfWords(20, func(i int) uint64 { return 100 + uint64(i) }))
 	// perf: AX BX CX DX SI DI BP SP IP FLAGS CS SS R8 … R15.
 	want := [rule.NumRegs]uint64{100, 103, 102, 101, 104, 105, 106, 107, 112, 113, 114, 115, 116, 117, 118, 119, 108}
 	for n, w := range want {
@@ -27,11 +27,11 @@ func TestSetPerfPutsRegistersWhereDWARFHasThem(t *testing.T) {
 			t.Errorf("register %d: %d %v, want %d", n, v, ok, w)
 		}
 	}
-	r.SetPerf(1<<7|1<<8, perfWords(2, func(i int) uint64 { return uint64(i) }))
+	r.SetPerf(rule.AMD64, 1<<7|1<<8, perfWords(2, func(i int) uint64 { return uint64(i) }))
 	if r.Known != 1<<rule.SP|1<<rule.IP {
 		t.Errorf("of SP and IP, known are %#x", r.Known)
 	}
-	r.SetPerf(perfMask, perfWords(3, func(i int) uint64 { return uint64(i) }))
+	r.SetPerf(rule.AMD64, perfMask, perfWords(3, func(i int) uint64 { return uint64(i) }))
 	if r.Known != 1<<0|1<<rule.BX|1<<2 {
 		t.Errorf("of a sample cut short, known are %#x", r.Known)
 	}
@@ -39,7 +39,7 @@ func TestSetPerfPutsRegistersWhereDWARFHasThem(t *testing.T) {
 
 func TestUnsavedRegistersAreUnknown(t *testing.T) {
 	var r Regs
-	r.SetPerf(perfMask, perfWords(20, func(i int) uint64 {
+	r.SetPerf(rule.AMD64, perfMask, perfWords(20, func(i int) uint64 {
 		switch i {
 		case 1, 16, 17, 18: // RBX, R12, R13, R14
 			return ^uint64(0)

@@ -288,7 +288,7 @@ func (w *walk) step(p *place, f *frame) (next frame, source Source, end Reason) 
 	case rule.Local, rule.General:
 		return w.general(p, f, r.Kind() == rule.General)
 	case rule.EntryCode:
-		if w.isProcessStart(f.sp) {
+		if w.isProcessStart(rule.AMD64, f.sp) {
 			return next, ByCFI, Root
 		}
 		return w.framePointer(f)
@@ -325,18 +325,21 @@ func (w *walk) step(p *place, f *frame) (next frame, source Source, end Reason) 
 	return next, ByCFI, stepped
 }
 
-// isProcessStart says whether SP points at what the kernel puts on the stack
-// of a new program: argc, argv and a zero (System V ABI, AMD64 supplement,
-// § 3.4.1). Start code may have aligned SP down by a word.
-func (w *walk) isProcessStart(sp uint64) bool {
+// isProcessStart says whether what the kernel puts on the stack of a new
+// program is at SP: argc, argv and a zero (System V ABI, AMD64 supplement,
+// § 3.4.1, Intel386 supplement, figure 3-31). Start code may have aligned SP
+// and pushed arguments: see [rule.Arch].
+func (w *walk) isProcessStart(arch *rule.Arch, sp uint64) bool {
 	const mostArgs = 1 << 16
-	for _, at := range [...]uint64{sp, sp + 8} {
-		argc, ok := w.stack.word(at)
+	size, word := arch.WordSize, uint64(arch.WordSize)
+	for i := range uint64(arch.StartWords) + 1 {
+		at := sp + i*word
+		argc, ok := w.stack.uint(at, size)
 		if !ok || argc == 0 || argc > mostArgs {
 			continue
 		}
-		first, ok1 := w.stack.word(at + 8)
-		last, ok2 := w.stack.word(at + 8 + 8*argc)
+		first, ok1 := w.stack.uint(at+word, size)
+		last, ok2 := w.stack.uint(at+word*(1+argc), size)
 		if ok1 && ok2 && first > at && last == 0 {
 			return true
 		}

@@ -2,7 +2,6 @@ package unwind
 
 import (
 	"encoding/binary"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -144,23 +143,23 @@ func TestStackOfWords386(t *testing.T) {
 		{"frame pointer to no code", b.bare + 1, sp, words(sp+8, 0x1000), 0, []uint64{b.bare + 1}, NoCFI, 0},
 		{"return to nowhere", b.inWork, sp + 12, words(0, 0, 0x1000), 0, chain[:1], Unmapped, 0},
 	} {
-		var regs Regs386
+		var regs Regs
 		regs.set(rule.IP386, c.pc)
 		regs.set(rule.SP386, sp)
 		regs.set(rule.BP386, c.bp)
 		u := NewUnwinder(b.images)
 		stack := Stack{Base: sp, Data: c.data[:len(c.data)-c.cut], Asked: uint64(len(c.data) - c.cut)}
-		got := u.Unwind386(b.space, &regs, &stack)
+		got := u.UnwindByRows(rule.I386, b.space, &regs, &stack)
 		if !equal(got.IPs, c.want) || got.End != c.end {
 			t.Errorf("%s: %#x %v, want %#x %v", c.name, got.IPs, got.End, c.want, c.end)
 		} else if len(c.want) > 1 && got.Frames[1].Source != c.source {
 			t.Errorf("%s: first caller by %v, want %v", c.name, got.Frames[1].Source, c.source)
 		}
-		if n := testing.AllocsPerRun(50, func() { u.Unwind386(b.space, &regs, &stack) }); n != 0 {
+		if n := testing.AllocsPerRun(50, func() { u.UnwindByRows(rule.I386, b.space, &regs, &stack) }); n != 0 {
 			t.Errorf("%s: %v allocations a sample", c.name, n)
 		}
 		if u.Strict = true; c.source == ByFramePointer {
-			if got := u.Unwind386(b.space, &regs, &stack); got.End != NoCFI {
+			if got := u.UnwindByRows(rule.I386, b.space, &regs, &stack); got.End != NoCFI {
 				t.Errorf("%s, strict: %v", c.name, got.End)
 			}
 		}
@@ -168,11 +167,11 @@ func TestStackOfWords386(t *testing.T) {
 
 	u := NewUnwinder(b.images)
 	u.MaxFrames = 2
-	var regs Regs386
+	var regs Regs
 	regs.set(rule.IP386, b.inWork)
 	regs.set(rule.SP386, sp)
 	regs.set(rule.BP386, sp+12)
-	if got := u.Unwind386(b.space, &regs, &Stack{Base: sp, Data: calls}); got.End != DepthLimit || len(got.IPs) != 2 {
+	if got := u.UnwindByRows(rule.I386, b.space, &regs, &Stack{Base: sp, Data: calls}); got.End != DepthLimit || len(got.IPs) != 2 {
 		t.Errorf("limit of 2 frames: %d frames, %v", len(got.IPs), got.End)
 	}
 }
@@ -193,10 +192,10 @@ func TestModesDoNotMix(t *testing.T) {
 	library := contentsOf(t, programs.System(t)[0])
 	for fde := range library.cfi.FDEs() {
 		off, _ := library.offset(fde.Start)
-		var regs Regs386
+		var regs Regs
 		regs.set(rule.IP386, m.Start+off)
 		regs.set(rule.SP386, 0x1000)
-		if got := NewUnwinder(images).Unwind386(space, &regs, &stack); got.End != NoImage || len(got.IPs) != 1 {
+		if got := NewUnwinder(images).UnwindByRows(rule.I386, space, &regs, &stack); got.End != NoImage || len(got.IPs) != 1 {
 			t.Errorf("x86-64 image, i386 walk: %d frames, %v", len(got.IPs), got.End)
 		}
 		break
@@ -204,14 +203,16 @@ func TestModesDoNotMix(t *testing.T) {
 }
 
 func TestRegs386InPerfOrder(t *testing.T) {
-	var r Regs386
+	var r Regs
 	// AX BX CX DX SI DI BP SP IP FLAGS, without CX, and with R8.
-	r.SetPerf(1<<16|1<<9|0x1ff&^(1<<2), 10, func(i int) uint64 { return 0xffff_ffff_0000_0001 + uint64(i) })
-	want := Regs386{Value: [rule.NumRegs386]uint64{1, 0, 3, 2, 7, 6, 4, 5, 8}, Known: 0x1ff &^ (1 << 1)}
+	r.SetPerf(rule.I386, 1<<16|1<<9|0x1ff&^(1<<2), perfWords(10, func(i int) uint64 {
+		return 0xffff_ffff_0000_0001 + uint64(i)
+	}))
+	want := Regs{Value: [rule.MaxRegs]uint64{1, 0, 3, 2, 7, 6, 4, 5, 8}, Known: 0x1ff &^ (1 << 1)}
 	if r != want {
 		t.Errorf("%+v, want %+v", r, want)
 	}
-	r.SetPerf(0x1ff, 3, func(i int) uint64 { return uint64(i) })
+	r.SetPerf(rule.I386, 0x1ff, perfWords(3, func(i int) uint64 { return uint64(i) }))
 	if r.Known != 1<<0|1<<3|1<<1 {
 		t.Errorf("3 registers in the sample, known are %#x", r.Known)
 	}
@@ -233,51 +234,9 @@ func TestIsProcessStart386(t *testing.T) {
 		{"not closed by a zero", []uint64{1, arg, arg}, false},
 		{"cut", []uint64{2, arg}, false},
 	} {
-		if got := isProcessStart386(&Stack{Base: sp, Data: words(c.words...)}, sp); got != c.want {
+		w := walk{stack: &Stack{Base: sp, Data: words(c.words...)}}
+		if got := w.isProcessStart(rule.I386, sp); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
-		}
-	}
-}
-
-// TestShortExpressions386 compares the evaluation that needs no evaluator with
-// the evaluator.
-func TestShortExpressions386(t *testing.T) {
-	const base = 0xffc0_0000
-	rng := rand.New(rand.NewPCG(5, 6))
-	stack := Stack{Base: base, Data: make([]byte, 256), Asked: 256}
-	for i := range stack.Data {
-		stack.Data[i] = byte(rng.Uint32())
-	}
-	for _, expr := range [][]byte{
-		{0x74, 0x20, 0x06},             // *(esp + 32): CFA of __kernel_sigreturn
-		{0x74, 0xbc, 0x01, 0x06},       // *(esp + 188): CFA of __kernel_rt_sigreturn
-		{0x74, 0xd8, 0x01},             // esp + 216
-		{0x75, 0x7c, 0x06},             // *(ebp - 4): CFA of a realigned main
-		{0x75, 0x00},                   // ebp
-		{0x74, 0xff, 0x7e},             // esp - 129
-		{0x74, 0x80, 0x80, 0x04, 0x06}, // *(esp + 65536): beyond the copy
-		{0x74, 0x70, 0x06},             // *(esp - 16): below it
-		{0x78, 0x00},                   // eip
-		{0x79, 0x00},                   // no register of i386
-		{0x73, 0x00},                   // ebx, which is not known
-		{0x73, 0x00, 0x06},
-		{0x74, 0x04, 0x06, 0x23, 0x04}, // *(esp + 4) + 4
-		{0x74},
-		{},
-	} {
-		e := evaluation386{stack: &stack, pc: 0x8001234}
-		for r := range rule.NumRegs386 {
-			if r != rule.BX {
-				e.old.set(r, base+4*rng.Uint64N(8))
-			}
-		}
-		e.missing = stepped
-		v, ok := e.eval(expr)
-		why := e.missing
-		e.missing = stepped
-		want, wantOK := e.evalAny(expr, nil)
-		if ok != wantOK || ok && v != want || why != e.missing {
-			t.Errorf("% x: %#x %v %v, evaluator %#x %v %v", expr, v, ok, why, want, wantOK, e.missing)
 		}
 	}
 }
@@ -304,12 +263,12 @@ func FuzzUnwind386(f *testing.F) {
 			}
 			data = append(data, words(v)...)
 		}
-		var regs Regs386
+		var regs Regs
 		regs.set(rule.IP386, code[int(pc)%len(code)])
 		regs.set(rule.SP386, sp)
 		regs.set(rule.BP386, sp+uint64(bp))
 		u := NewUnwinder(b.images)
-		got := u.Unwind386(b.space, &regs, &Stack{Base: sp, Data: data, Asked: uint64(len(data))})
+		got := u.UnwindByRows(rule.I386, b.space, &regs, &Stack{Base: sp, Data: data, Asked: uint64(len(data))})
 		// SP goes up by a word at least, but for maxDown signal frames.
 		if most := (len(list) + 2) * (maxDown + 2); len(got.IPs) > most {
 			t.Errorf("%d frames from %d words", len(got.IPs), len(list))

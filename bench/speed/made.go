@@ -13,6 +13,7 @@ import (
 	"unspool/dwarfcfi/elf"
 	"unspool/perfring"
 	"unspool/unwind/image"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -191,7 +192,7 @@ func (m *made) sampled(pid, tid uint32, chains ...chain) {
 		le.PutUint64(stack[sp-8:], all.ips[i+1])
 	}
 	s := sample{pid: pid, tid: tid, asked: 65528}
-	s.regs.SetPerf(perfSP|perfIP, le.AppendUint64(le.AppendUint64(nil, topOfStack-size), all.ips[0]))
+	s.regs.SetPerf(rule.AMD64, perfSP|perfIP, le.AppendUint64(le.AppendUint64(nil, topOfStack-size), all.ips[0]))
 	m.addSample(s, stack)
 }
 

@@ -11,6 +11,7 @@ import (
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/image"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -86,7 +87,7 @@ func load(path string) (*recording, error) {
 			return nil
 		}
 		it := sample{pid: s.PID, tid: s.TID, asked: s.StackSize}
-		it.regs.SetPerf(s.RegsMask, s.Regs)
+		it.regs.SetPerf(rule.AMD64, s.RegsMask, s.Regs)
 		if s.CPUMode() == unix.PERF_RECORD_MISC_KERNEL {
 			it.regs.DropUnsaved()
 		}

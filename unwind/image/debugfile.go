@@ -10,6 +10,7 @@ import (
 	"unspool/dwarfcfi"
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/image/debugfile"
+	"unspool/unwind/rule"
 )
 
 // debugInfo is what an image needs to find the .debug_frame that was stripped
@@ -87,7 +88,7 @@ func (im *Image) readDebugFrame(file *os.File) (*dwarfcfi.Table, error) {
 		return nil, err
 	case layout.DebugFrame.Size == 0:
 		return nil, nil
-	case layout.Machine != im.machine:
+	case rule.ArchOf(layout.Machine) != im.arch:
 		return nil, fmt.Errorf("%v: %w", layout.Machine, errMachine)
 	case len(layout.Loads) > 0 && layout.Loads[0].Vaddr != im.debug.vaddr:
 		// Prelinking moved the image and left its debug file alone.

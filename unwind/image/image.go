@@ -44,9 +44,9 @@ type Image struct {
 	wide   []rule.WideRule
 	hit    bool
 
-	machine elf.Machine
-	rows386 rows386 // in the stead of rules, where machine is EM_386
-	debug   debugInfo
+	arch  *rule.Arch // of the code, nil for what is no ELF file
+	rows  keptRows   // in the stead of rules, where arch is not AMD64
+	debug debugInfo
 }
 
 // Rules returns the rules that are known, by offset in the file. [Image.Find] adds to them.
@@ -82,7 +82,7 @@ func (im *Image) Find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 		return rule.Unreadable
 	}
 	r := rule.Unreadable // i386 code, which frames of x86-64 do not return to
-	if im.machine != elf.EM_386 {
+	if im.arch == rule.AMD64 || im.arch == nil {
 		if r = im.compile(m, pc); im.err != nil {
 			return rule.Unreadable
 		}
@@ -247,12 +247,13 @@ func (im *Image) read() (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", im.Path, err)
 	}
-	if layout.Machine != elf.EM_X86_64 && layout.Machine != elf.EM_386 {
+	arch := rule.ArchOf(layout.Machine)
+	if arch == nil {
 		return fmt.Errorf("%s: %v: %w", im.Path, layout.Machine, errMachine)
 	}
-	im.machine, im.loads, im.entry = layout.Machine, layout.Loads, layout.Entry
+	im.arch, im.loads, im.entry = arch, layout.Loads, layout.Entry
 	im.debug.note(r, layout)
-	if im.machine != elf.EM_386 { // whose rows are kept as they are, with expressions in the sections
+	if arch == rule.AMD64 { // other rows are kept as they are, with expressions in the sections
 		im.mapFile()
 	}
 	im.code = asm.New(r, layout, asm.Covered{FDEs: im.fdes, Gap: im.gap})
