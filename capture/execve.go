@@ -1,13 +1,12 @@
 package capture
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 
+	"unspool/capture/kallsyms"
 	"unspool/perfring"
 	"unspool/unwind"
 
@@ -83,17 +82,15 @@ func (e *execve) loading(sm *perfring.Sample) bool {
 // findLoaders reads the kernel's symbols, which are in order of address. Whom
 // kptr_restrict keeps out reads zeros, and gets none. There are at most two, in the
 // first half of the symbols, and the kernel makes each line anew: so no more is read.
-func findLoaders(kallsyms io.Reader) (found []kernelRange) {
-	lines := bufio.NewScanner(kallsyms)
+func findLoaders(list io.Reader) (found []kernelRange) {
+	symbols := kallsyms.NewReader(list)
 	var start uint64 // of one whose end is not known yet
-	for len(found) < 2 && lines.Scan() {
-		// ffffffff814b2c40 t load_elf_binary
-		hex, rest, _ := bytes.Cut(lines.Bytes(), []byte(" "))
-		loader := len(rest) > 2 && string(rest[2:]) == "load_elf_binary"
+	for len(found) < 2 && symbols.Next() {
+		loader := len(symbols.Module) == 0 && string(symbols.Name) == "load_elf_binary"
 		if start == 0 && !loader {
 			continue
 		}
-		addr, err := strconv.ParseUint(string(hex), 16, 64)
+		addr, err := symbols.Address()
 		if err != nil {
 			return found
 		}

@@ -30,6 +30,7 @@ ffffffffc0000000 t module_function	[module]
 `, []kernelRange{{0xffffffff81003000, 0xffffffff81003800}, {0xffffffff81004000, 0xffffffff81004400}}},
 		{"hidden", "0000000000000000 T _text\n0000000000000000 t load_elf_binary\n0000000000000000 t next\n", nil},
 		{"last", "ffffffff81003000 t load_elf_binary\n", nil},
+		{"a module's", "ffffffffc0000000 t load_elf_binary\t[module]\nffffffffc0000010 t next\t[module]\n", nil},
 		{"none", "ffffffff81003000 t load_script\n", nil},
 		{"damaged", "ffffffff81003000 t load_elf_binary\n?\nffffffff81003800 t next\n", nil},
 		{"empty", "", nil},

@@ -24,15 +24,6 @@ var remedies = [unwind.NumReasons]string{
 	unwind.DepthLimit:   "allow more frames: --max-stack %d",
 }
 
-var reasonWords = [unwind.NumReasons]string{
-	unwind.DumpTooShort: "dump too short",
-	unwind.NoCFI:        "no CFI",
-	unwind.NoImage:      "file not readable",
-	unwind.BadCFI:       "CFI does not fit",
-	unwind.Unmapped:     "no mapping",
-	unwind.DepthLimit:   "depth limit",
-}
-
 // Limits are the settings that the summary's advice refers to.
 type Limits struct {
 	StackSize int // bytes asked of the kernel
@@ -71,7 +62,7 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	}
 	for r := range unwind.Reason(unwind.NumReasons) {
 		if n := s.Ended[r]; r != unwind.Root && n > 0 {
-			fmt.Fprintf(w, "  %7s  %-17s  %s\n", human.Percent(n, s.User), reasonWords[r], advice(r, t, limits))
+			fmt.Fprintf(w, "  %7s  %-17s  %s\n", human.Percent(n, s.User), r.Words(), advice(r, t, limits))
 		}
 	}
 	if s.Lost > 0 {

@@ -10,9 +10,20 @@ import (
 	"unspool/dwarfcfi/elf"
 )
 
-// maxExpr is the length in bytes up to which an expression is evaluated. Those of PLTs and
-// realigned stacks have about ten; the longest in OpenSSL's assembly some twenty.
-const maxExpr = 4096
+// The budget of one evaluation. Expressions of PLTs and of realigned stacks have about ten bytes, the longest
+// in OpenSSL's assembly some twenty, and none has a loop.
+const (
+	// maxExpr is the length in bytes up to which an expression is evaluated.
+	maxExpr = 4096
+	// maxTicks is how many operations an expression with a loop may execute; without one, each is executed
+	// once at most. Delve stops after ticksPerByte for each byte of a program, so one that branches
+	// backwards and is too long for maxTicks is not started.
+	maxTicks     = 10_000
+	ticksPerByte = 10
+	// maxRead is how many bytes of memory one evaluation may read: those that an expression of maxExpr
+	// bytes without a loop could.
+	maxRead = 8 * maxExpr
+)
 
 // Values are what an expression may ask for.
 type Values struct {
@@ -28,25 +39,13 @@ type Values struct {
 // Eval evaluates a DWARF expression of a row and returns the value on top of its stack.
 // The initial values are pushed first: none for the expression of a CFA, the CFA for that
 // of a register (DWARF 5, 6.4.2.3). The error wraps [ErrUnreadable], [ErrUnknownRegister]
-// or [ErrBadExpr]. Eval allocates; rules that need it are rare.
-func Eval(expr []byte, v *Values, initial ...uint64) (result uint64, err error) {
-	byteReads, err := checkExpr(expr, v.PtrSize)
+// or [ErrBadExpr], the last one also where a loop does not end within 10 operations for each
+// byte, or within 10,000. Eval allocates; rules that need it are rare.
+func Eval(expr []byte, v *Values, initial ...uint64) (uint64, error) {
+	prog, err := translate(expr, v.PtrSize, initial)
 	if err != nil {
 		return 0, err
 	}
-	prog := make([]byte, 0, 9*len(initial)+len(expr))
-	for _, value := range initial {
-		prog = append(prog, byte(op.DW_OP_const8u))
-		prog = binary.LittleEndian.AppendUint64(prog, value)
-	}
-	start := len(prog)
-	prog = append(prog, expr...)
-	for _, at := range byteReads {
-		// op reads 2, 4 and 8 bytes but not 1. No read of 2 stands beside one of 1, so
-		// that size can be written for it, and takes a byte.
-		prog[start+at] = 2
-	}
-
 	mask := ^uint64(0)
 	if v.PtrSize == 4 {
 		mask = 1<<32 - 1
@@ -57,37 +56,18 @@ func Eval(expr []byte, v *Values, initial ...uint64) (result uint64, err error) 
 			regs[i] = op.DwarfRegisterFromUint64(v.Regs[i] & mask)
 		}
 	}
-	read := func(buf []byte, addr uint64) (int, error) {
-		addr &= mask
-		if v.Read != nil {
-			size := len(buf)
-			if size == 2 && len(byteReads) > 0 {
-				size = 1
-			}
-			if value, ok := v.Read(addr, size); ok {
-				for i := range buf {
-					buf[i] = byte(value >> (8 * i))
-				}
-				return len(buf), nil
-			}
-		}
-		return 0, fmt.Errorf("%d bytes at %#x: %w", len(buf), addr, ErrUnreadable)
-	}
-
-	// The evaluator panics where a well-formed program fails at run time: division by
-	// zero, DW_OP_plus_uconst on an empty stack.
-	defer func() {
-		if r := recover(); r != nil {
-			result, err = 0, fmt.Errorf("%v: %w", r, ErrBadExpr)
-		}
-	}()
 	dregs := op.NewDwarfRegisters(v.Bias, regs, binary.LittleEndian, 0, 0, 0, 0)
 	unknown := false
 	dregs.SetLoadMoreCallback(func() { unknown = true })
-	top, _, err := op.ExecuteStackProgram(*dregs, prog, v.PtrSize, read)
+	memory := memory{values: v, mask: mask, byteReads: prog.byteReads, left: maxRead}
+	_, pieces, err := op.ExecuteStackProgram(*dregs, prog.code, v.PtrSize, memory.read)
 	switch {
+	case err == nil && len(pieces) == 1:
+		return pieces[0].Val & mask, nil
 	case err == nil:
-		return uint64(top) & mask, nil
+		// Delve returns what is on the stack when its limit is reached, too, but only
+		// DW_OP_stack_value at the end of the program makes a piece.
+		return 0, fmt.Errorf("not finished after %d operations: %w", ticksPerByte*len(prog.code), ErrBadExpr)
 	case errors.Is(err, ErrUnreadable):
 		return 0, err
 	case unknown:
@@ -96,75 +76,136 @@ func Eval(expr []byte, v *Values, initial ...uint64) (result uint64, err error) 
 	return 0, fmt.Errorf("%w: %w", err, ErrBadExpr)
 }
 
-// checkExpr verifies an expression before it is evaluated: every operation is one that CFI may
-// use, its operands are there, and every branch leads to an operation or the end.
+// memory is what an evaluation may read.
+type memory struct {
+	values    *Values
+	mask      uint64 // of an address
+	byteReads bool   // a read of 2 bytes stands for one of 1
+	left      int    // bytes of the budget
+}
+
+func (m *memory) read(buf []byte, addr uint64) (int, error) {
+	if m.left -= len(buf); m.left < 0 {
+		return 0, fmt.Errorf("more than %d bytes of memory read", maxRead)
+	}
+	addr &= m.mask
+	if m.values.Read != nil {
+		size := len(buf)
+		if size == 2 && m.byteReads {
+			size = 1
+		}
+		if value, ok := m.values.Read(addr, size); ok {
+			for i := range buf {
+				buf[i] = byte(value >> (8 * i))
+			}
+			return len(buf), nil
+		}
+	}
+	return 0, fmt.Errorf("%d bytes at %#x: %w", len(buf), addr, ErrUnreadable)
+}
+
+// stackProgram is an expression as delve's evaluator gets it: checked, and translated where delve
+// would panic or not tell two outcomes apart.
+type stackProgram struct {
+	code      []byte
+	byteReads bool // DW_OP_deref_size 2 stands for DW_OP_deref_size 1
+}
+
+// invalid is no operation: delve's evaluator ends with an error where it is executed.
+const invalid = 0
+
+// translate checks an expression before it is evaluated: every operation is one that CFI may
+// use, its operands are there, and every branch leads to an operation or the end. The program
+// pushes the initial values, evaluates the expression, and ends with DW_OP_stack_value.
 //
 // DWARF 5, 6.4.2, rules out what needs a compilation unit, a type or an object. Left out
 // as well is all of 2.6, since a rule is a value and not a location description:
 // DW_OP_reg, DW_OP_piece, DW_OP_implicit_value, DW_OP_stack_value; and other address
 // spaces.
-//
-// It returns where the sizes of DW_OP_deref_size 1 stand.
-func checkExpr(expr []byte, ptrSize int) (byteReads []int, err error) {
+func translate(expr []byte, ptrSize int, initial []uint64) (p stackProgram, err error) {
 	if ptrSize != 4 && ptrSize != 8 {
-		return nil, fmt.Errorf("pointers of %d bytes: %w", ptrSize, ErrBadExpr)
+		return p, fmt.Errorf("pointers of %d bytes: %w", ptrSize, ErrBadExpr)
 	}
 	if len(expr) > maxExpr {
-		return nil, fmt.Errorf("%d bytes long: %w", len(expr), ErrBadExpr)
+		return p, fmt.Errorf("%d bytes long: %w", len(expr), ErrBadExpr)
 	}
-	var starts [maxExpr/64 + 1]uint64 // bit n: an operation starts at byte n
-	starts[len(expr)/64] |= 1 << (len(expr) % 64)
+	p.code = make([]byte, 0, 9*len(initial)+len(expr)+1)
+	for _, value := range initial {
+		p.push(value)
+	}
+	starts := make([]int, len(expr)+1) // where in p.code the operation at a byte of expr starts, plus 1
+	var branches []branch
+	wordReads := false
 	c := elf.Cursor{Data: expr}
-	branches, wordReads := false, false
 	for c.Pos < len(expr) {
 		at := c.Pos
-		starts[at/64] |= 1 << (at % 64)
+		starts[at] = len(p.code) + 1
 		code := op.Opcode(c.U8())
-		switch operands := operandsOf(code); operands {
-		case forbidden:
-			return nil, fmt.Errorf("operation %#x at byte %d: %w", byte(code), at, ErrBadExpr)
-		case uleb:
-			c.ULEB()
-		case sleb:
-			c.SLEB()
-		case ulebSleb:
-			c.ULEB()
-			c.SLEB()
-		case address:
-			c.Take(ptrSize)
-		case derefSize:
-			switch size := c.U8(); size {
-			case 1:
-				byteReads = append(byteReads, at+1)
-			case 2:
-				wordReads = true
-			case 4, 8:
-			default:
-				c.Bad = true
-			}
-		case target:
-			branches = true
-			c.Take(2)
-		default:
-			c.Take(int(operands))
+		operands := operandsOf(code)
+		if operands == forbidden {
+			return p, fmt.Errorf("operation %#x at byte %d: %w", byte(code), at, ErrBadExpr)
 		}
+		operand := operands.read(&c, ptrSize)
 		if c.Bad {
-			return nil, fmt.Errorf("operand at byte %d: %w", at, ErrBadExpr)
+			return p, fmt.Errorf("operand at byte %d: %w", at, ErrBadExpr)
 		}
-	}
-	if wordReads && byteReads != nil {
-		return nil, fmt.Errorf("reads of 1 and of 2 bytes in one expression: %w", ErrBadExpr)
-	}
-	for at := 0; branches && at < len(expr); at++ {
-		if starts[at/64]>>(at%64)&1 == 0 || operandsOf(op.Opcode(expr[at])) != target {
+		switch code {
+		case op.DW_OP_plus_uconst:
+			// On an empty stack, delve's own panics.
+			p.push(operand)
+			p.code = append(p.code, byte(op.DW_OP_plus))
 			continue
+		case op.DW_OP_div, op.DW_OP_mod:
+			// Delve's own panic when they divide by zero.
+			p.code = append(p.code, byte(op.DW_OP_dup), byte(op.DW_OP_bra), 1, 0, invalid)
+		case op.DW_OP_deref_size:
+			if operand == 1 {
+				// Delve reads 2, 4 and 8 bytes but not 1. No read of 2 stands beside
+				// one of 1, so that size can be written for it, and takes a byte.
+				p.byteReads = true
+				p.code = append(p.code, byte(code), 2)
+				continue
+			}
+			wordReads = wordReads || operand == 2
 		}
-		to := at + 3 + int(int16(binary.LittleEndian.Uint16(expr[at+1:])))
-		if to < 0 || to > len(expr) || starts[to/64]>>(to%64)&1 == 0 {
-			return nil, fmt.Errorf("branch at byte %d leads to byte %d: %w", at, to, ErrBadExpr)
+		p.code = append(p.code, expr[at:c.Pos]...)
+		if operands == target {
+			branches = append(branches, branch{at: at, to: c.Pos + int(int16(operand)), end: len(p.code)})
 		}
 	}
-	return byteReads, nil
+	starts[len(expr)] = len(p.code) + 1
+	p.code = append(p.code, byte(op.DW_OP_stack_value))
+	if wordReads && p.byteReads {
+		return p, fmt.Errorf("reads of 1 and of 2 bytes in one expression: %w", ErrBadExpr)
+	}
+	return p, p.link(branches, starts)
+}
+
+func (p *stackProgram) push(value uint64) {
+	p.code = append(p.code, byte(op.DW_OP_const8u))
+	p.code = binary.LittleEndian.AppendUint64(p.code, value)
+}
+
+// branch is DW_OP_bra or DW_OP_skip.
+type branch struct {
+	at, to int // in bytes of the expression
+	end    int // where its operand ends in the program
+}
+
+// link sets the operands of the branches. They fit: translate makes at most 6 bytes of one, and
+// maxExpr is 4096.
+func (p *stackProgram) link(branches []branch, starts []int) error {
+	for _, b := range branches {
+		if b.to < 0 || b.to >= len(starts) || starts[b.to] == 0 {
+			return fmt.Errorf("branch at byte %d leads to byte %d: %w", b.at, b.to, ErrBadExpr)
+		}
+		if b.to <= b.at && ticksPerByte*len(p.code) > maxTicks {
+			return fmt.Errorf("a loop in an expression of %d bytes: %w", len(starts)-1, ErrBadExpr)
+		}
+		distance := starts[b.to] - 1 - b.end
+		binary.LittleEndian.PutUint16(p.code[b.end-2:], uint16(int16(distance)))
+	}
+	return nil
 }
 
 // operands says what follows an operation: the number of bytes, or one of the kinds below.
@@ -179,6 +220,33 @@ const (
 	derefSize
 	target
 )
+
+// read reads an operand: what it returns is the number of DW_OP_plus_uconst, DW_OP_deref_size and
+// branches, which translate needs.
+func (o operands) read(c *elf.Cursor, ptrSize int) (value uint64) {
+	switch o {
+	case uleb:
+		return c.ULEB()
+	case sleb:
+		c.SLEB()
+	case ulebSleb:
+		c.ULEB()
+		c.SLEB()
+	case address:
+		c.Take(ptrSize)
+	case derefSize:
+		size := c.U8()
+		if size != 1 && size != 2 && size != 4 && size != 8 {
+			c.Bad = true
+		}
+		return uint64(size)
+	case target:
+		return uint64(c.U16())
+	default:
+		c.Take(int(o))
+	}
+	return 0
+}
 
 func operandsOf(code op.Opcode) operands {
 	switch {

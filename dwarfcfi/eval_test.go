@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/go-delve/delve/pkg/dwarf/op"
 )
@@ -72,8 +73,19 @@ func TestEval(t *testing.T) {
 		{"bra taken", code(op.DW_OP_lit0+7, op.DW_OP_lit1, op.DW_OP_bra, 1, 0, op.DW_OP_lit0+9), nil, 7},
 		{"bra not taken", code(op.DW_OP_lit0+7, op.DW_OP_lit0, op.DW_OP_bra, 1, 0, op.DW_OP_lit0+9), nil, 9},
 		{"bra backwards, in a loop", code(op.DW_OP_lit0+3, op.DW_OP_lit1, op.DW_OP_minus, op.DW_OP_dup, op.DW_OP_bra, 0xfa, 0xff), nil, 0},
+		{"skip over what is translated", code(op.DW_OP_lit1, op.DW_OP_skip, 3, 0,
+			op.DW_OP_plus_uconst, 4, op.DW_OP_div, op.DW_OP_lit0+9), nil, 9},
+		{"bra backwards over what is translated", code(op.DW_OP_lit0+5, op.DW_OP_lit0+8,
+			op.DW_OP_lit0+2, op.DW_OP_div, op.DW_OP_plus_uconst, 0, op.DW_OP_dup, op.DW_OP_bra, 0xf8, 0xff,
+			op.DW_OP_plus), nil, 5},
 		{"bra after an initial value", code(op.DW_OP_lit1, op.DW_OP_bra, 1, 0, op.DW_OP_drop, op.DW_OP_lit1, op.DW_OP_plus), []uint64{6}, 7},
 		{"stack operations", code(op.DW_OP_lit1, op.DW_OP_lit0+2, op.DW_OP_over, op.DW_OP_swap, op.DW_OP_rot, op.DW_OP_pick, 2, op.DW_OP_drop, op.DW_OP_drop), nil, 1},
+		{"div is signed", code(op.DW_OP_consts, sleb128(-7), op.DW_OP_lit0+2, op.DW_OP_div), nil, minus1 - 2},
+		{"mod", code(op.DW_OP_lit0+17, op.DW_OP_lit0+5, op.DW_OP_mod), nil, 2},
+		{"div leaves what is below", code(op.DW_OP_lit0+5, op.DW_OP_lit0+6, op.DW_OP_lit0+2,
+			op.DW_OP_div, op.DW_OP_minus), nil, 2},
+		{"the smallest number by -1", code(op.DW_OP_lit1, op.DW_OP_const1u, 63, op.DW_OP_shl,
+			op.DW_OP_consts, sleb128(-1), op.DW_OP_div), nil, 1 << 63},
 		{"shra", code(op.DW_OP_lit0+8, op.DW_OP_neg, op.DW_OP_lit1, op.DW_OP_shra), nil, minus1 - 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -116,6 +128,10 @@ func TestEvalRefuses(t *testing.T) {
 		{"a register that does not exist", code(op.DW_OP_bregx, uleb128(1<<62), 0), ErrUnknownRegister},
 		{"division by zero", code(op.DW_OP_lit1, op.DW_OP_lit0, op.DW_OP_div), ErrBadExpr},
 		{"remainder of zero", code(op.DW_OP_lit1, op.DW_OP_lit0, op.DW_OP_mod), ErrBadExpr},
+		{"division by zero that is computed", code(op.DW_OP_breg0+7, 0, op.DW_OP_breg0+1, 0,
+			op.DW_OP_dup, op.DW_OP_minus, op.DW_OP_div), ErrBadExpr},
+		{"division on an empty stack", code(op.DW_OP_div), ErrBadExpr},
+		{"division of nothing", code(op.DW_OP_lit1, op.DW_OP_mod), ErrBadExpr},
 		{"plus_uconst on an empty stack", code(op.DW_OP_plus_uconst, 1), ErrBadExpr},
 		{"plus on an empty stack", code(op.DW_OP_plus), ErrBadExpr},
 		{"a number without end", code(op.DW_OP_constu, 0x80), ErrBadExpr},
@@ -153,9 +169,89 @@ func TestEvalRefuses(t *testing.T) {
 	}
 }
 
-// An endless loop that pushes is cut off by delve's limit and yields a value: nonsense, in
-// bounded time and memory.
-func TestEvalEndsEndlessLoops(t *testing.T) {
-	expr := append(bytes.Repeat([]byte{byte(op.DW_OP_lit1)}, 4000), code(op.DW_OP_skip, 0x5d, 0xf0)...)
-	Eval(expr, &machine)
+// A loop that does not end costs the budget and yields an error, not what happens to be on the stack.
+func TestEvalEndsLoops(t *testing.T) {
+	back := func(body ...any) []byte {
+		b := code(body...)
+		return append(b, code(op.DW_OP_skip, le.AppendUint16(nil, uint16(-len(b)-3)))...)
+	}
+	for _, c := range []struct {
+		name string
+		expr []byte
+	}{
+		{"skip to itself", back()},
+		{"skip to itself with a value on the stack", code(op.DW_OP_lit1, back())},
+		{"skip over nops", back(op.DW_OP_nop, op.DW_OP_nop)},
+		{"skip that pushes", back(op.DW_OP_lit1)},
+		{"skip that pushes and drops", code(op.DW_OP_lit1, back(op.DW_OP_lit1, op.DW_OP_drop))},
+		{"skip that adds", code(op.DW_OP_lit1, back(op.DW_OP_plus_uconst, 1))},
+		{"skip that divides", code(op.DW_OP_lit1, back(op.DW_OP_lit1, op.DW_OP_div))},
+		{"skip that reads", code(op.DW_OP_lit1, back(op.DW_OP_breg0+7, 0, op.DW_OP_deref, op.DW_OP_drop))},
+		{"skip that reads bytes", code(op.DW_OP_lit1, back(op.DW_OP_breg0+7, 0,
+			op.DW_OP_deref_size, 1, op.DW_OP_drop))},
+		{"skip to and fro", code(op.DW_OP_lit1, op.DW_OP_skip, 0, 0, op.DW_OP_skip, 0xfa, 0xff)},
+		{"bra", code(op.DW_OP_lit1, op.DW_OP_dup, op.DW_OP_bra, 0xfc, 0xff)},
+		{"bra that counts down from 2^64", code(op.DW_OP_lit0, op.DW_OP_lit1, op.DW_OP_minus,
+			op.DW_OP_dup, op.DW_OP_bra, 0xfa, 0xff)},
+		{"as long as delve's limit allows", back(bytes.Repeat([]byte{byte(op.DW_OP_lit1)}, 950))},
+		{"as long as a read in each turn allows", back(bytes.Repeat(code(op.DW_OP_breg0+7, 0,
+			op.DW_OP_deref, op.DW_OP_drop), 190))},
+		{"longer than the budget", back(bytes.Repeat([]byte{byte(op.DW_OP_lit1)}, 4000))},
+		{"longer than the budget once translated", back(bytes.Repeat(code(op.DW_OP_lit1,
+			op.DW_OP_lit1, op.DW_OP_div), 200))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			machine, cost := counted(machine)
+			start := time.Now()
+			got, err := Eval(c.expr, machine, 0x7000)
+			if took := time.Since(start); took > 500*time.Millisecond {
+				t.Errorf("took %v", took)
+			}
+			if !errors.Is(err, ErrBadExpr) {
+				t.Errorf("got %#x, %v; want %v", got, err, ErrBadExpr)
+			}
+			cost.check(t)
+		})
+	}
+}
+
+// The budget is enough for whatever does not loop.
+func TestEvalOfTheLongestExpression(t *testing.T) {
+	for name, expr := range map[string][]byte{
+		"reads":     append(bytes.Repeat(code(op.DW_OP_deref), maxExpr-2), code(op.DW_OP_breg0+7, 0)...),
+		"divisions": bytes.Repeat(code(op.DW_OP_lit1, op.DW_OP_div), maxExpr/2),
+		"branches":  bytes.Repeat(code(op.DW_OP_dup, op.DW_OP_bra, 0, 0), maxExpr/4),
+		"over divisions": code(op.DW_OP_skip, le.AppendUint16(nil, maxExpr-3),
+			bytes.Repeat(code(op.DW_OP_div), maxExpr-3)),
+	} {
+		v, cost := counted(machine)
+		v.Read = func(uint64, int) (uint64, bool) { cost.bytes += 8; return 0x7000, true }
+		if got, err := Eval(expr, v, 0x7000); err != nil || got != 0x7000 {
+			t.Errorf("%s: got %#x, %v; want 0x7000", name, got, err)
+		}
+		cost.check(t)
+	}
+}
+
+// cost is what evaluations asked of memory.
+type cost struct{ reads, bytes int }
+
+// counted is a machine whose reads are counted.
+func counted(v Values) (*Values, *cost) {
+	var c cost
+	read := v.Read
+	v.Read = func(addr uint64, size int) (uint64, bool) {
+		c.reads++
+		c.bytes += size
+		return read(addr, size)
+	}
+	return &v, &c
+}
+
+// check fails where one evaluation went beyond its budget.
+func (c *cost) check(t *testing.T) {
+	t.Helper()
+	if c.reads > maxTicks || c.bytes > maxRead {
+		t.Errorf("%d reads of %d bytes", c.reads, c.bytes)
+	}
 }

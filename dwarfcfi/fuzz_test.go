@@ -80,14 +80,21 @@ func FuzzEval(f *testing.F) {
 	f.Add([]byte{0x33, 0x31, 0x1c, 0x12, 0x28, 0xfa, 0xff}, uint64(1), uint64(2))
 	f.Add([]byte{0x31, 0x30, 0x1b}, uint64(1), uint64(2))
 	f.Add([]byte{0x9e, 0xff, 0xff, 0xff, 0xff, 0x7f}, uint64(1), uint64(2))
+	f.Add([]byte{0x31, 0x77, 0, 0x06, 0x13, 0x2f, 0xf9, 0xff}, uint64(1), uint64(0x7000))
+	f.Add([]byte{0x31, 0x23, 1, 0x31, 0x1b, 0x12, 0x28, 0xf8, 0xff}, uint64(1), uint64(2))
 	f.Fuzz(func(t *testing.T, expr []byte, cfa, sp uint64) {
-		v := machine
-		v.Regs = append([]uint64(nil), machine.Regs...)
-		v.Regs[7] = sp
-		Eval(expr, &v)
-		Eval(expr, &v, cfa)
-		v.PtrSize = 4
-		if got, err := Eval(expr, &v, cfa); err == nil && got>>32 != 0 {
+		eval := func(ptrSize int, initial ...uint64) (uint64, error) {
+			v, cost := counted(machine)
+			v.Regs = append([]uint64(nil), machine.Regs...)
+			v.Regs[7] = sp
+			v.PtrSize = ptrSize
+			got, err := Eval(expr, v, initial...)
+			cost.check(t)
+			return got, err
+		}
+		eval(8)
+		eval(8, cfa)
+		if got, err := eval(4, cfa); err == nil && got>>32 != 0 {
 			t.Errorf("%#x from a 32-bit image", got)
 		}
 	})

@@ -169,15 +169,28 @@ func TestParseEventsOnThisMachine(t *testing.T) {
 }
 
 func TestParseCPUList(t *testing.T) {
-	for s, want := range map[string][]int{"": nil, "0": {0}, "0-2,5": {0, 1, 2, 5}} {
+	for s, want := range map[string][]int{"": nil, "0": {0}, "0-2,5": {0, 1, 2, 5}, "0-1,4,6-7": {0, 1, 4, 6, 7}} {
 		if got, err := parseCPUList(s); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %v, %v", s, got, err)
 		}
 	}
-	for _, s := range []string{"x", "3-1", "0-4294967295", "0-,1", ","} {
+	for _, s := range []string{"x", "3-1", "0-4294967295", "0-99999999", "0-,1", ","} {
 		if got, err := parseCPUList(s); err == nil {
 			t.Errorf("%q: %v", s, got)
 		}
+	}
+}
+
+func TestReadCPUList(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "online")
+	if cpus, err := ReadCPUList(path); err == nil {
+		t.Errorf("without a file: %v", cpus)
+	}
+	if err := os.WriteFile(path, []byte("0-3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if cpus, err := ReadCPUList(path); err != nil || !slices.Equal(cpus, []int{0, 1, 2, 3}) {
+		t.Errorf("%v, %v", cpus, err)
 	}
 }
 

@@ -44,7 +44,7 @@ func (sys system) corePMUs() []pmu {
 		if err != nil {
 			continue
 		}
-		if p.cpus, err = readCPUList(filepath.Join(sys.pmuDir(name), "cpus")); err != nil || len(p.cpus) == 0 {
+		if p.cpus, err = ReadCPUList(filepath.Join(sys.pmuDir(name), "cpus")); err != nil || len(p.cpus) == 0 {
 			continue
 		}
 		cores = append(cores, p)
@@ -81,7 +81,7 @@ func (sys system) pmuEvent(name, terms string) (Event, error) {
 		return Event{}, err
 	}
 	e := Event{Type: p.typ}
-	e.CPUs, _ = readCPUList(filepath.Join(sys.pmuDir(name), "cpus")) // hybrid cores only
+	e.CPUs, _ = ReadCPUList(filepath.Join(sys.pmuDir(name), "cpus")) // hybrid cores only
 	if !sys.hybridName(e, name, terms) {
 		return e, sys.applyTerms(&e, name, terms, true)
 	}
@@ -238,7 +238,8 @@ func readUint(path string, bits int) (uint64, error) {
 	return v, nil
 }
 
-func readCPUList(path string) ([]int, error) {
+// ReadCPUList reads a file of CPU numbers below /sys, such as devices/system/cpu/online.
+func ReadCPUList(path string) ([]int, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -275,7 +276,7 @@ func parseCPUList(s string) ([]int, error) {
 
 // onlineCPUs returns the CPUs that events can be opened on.
 func (sys system) onlineCPUs() ([]int, error) {
-	cpus, err := readCPUList(filepath.Join(sys.sys, "devices/system/cpu/online"))
+	cpus, err := ReadCPUList(filepath.Join(sys.sys, "devices/system/cpu/online"))
 	if err == nil && len(cpus) == 0 {
 		err = errors.New("no CPU is online")
 	}

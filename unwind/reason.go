@@ -32,6 +32,17 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
+var reasonWords = [NumReasons]string{"complete", "dump too short", "no CFI", "file not readable",
+	"CFI does not fit", "no mapping", "depth limit"}
+
+// Words says for people how the walk ended.
+func (r Reason) Words() string {
+	if int(r) < len(reasonWords) {
+		return reasonWords[r]
+	}
+	return r.String()
+}
+
 // Source says how a frame was found.
 type Source uint8
 

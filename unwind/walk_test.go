@@ -268,6 +268,20 @@ func equal(a, b []uint64) bool {
 	return true
 }
 
+func TestEveryReasonHasWords(t *testing.T) {
+	said := map[string]Reason{}
+	for r := range Reason(NumReasons) {
+		words := r.Words()
+		if other, twice := said[words]; twice || words == "" {
+			t.Errorf("%v: %q, as %v has", r, words, other)
+		}
+		said[words] = r
+	}
+	if words := Reason(NumReasons).Words(); words != "unknown" {
+		t.Errorf("an unknown reason: %q", words)
+	}
+}
+
 func TestSplice(t *testing.T) {
 	const kernel, guest = ^uint64(127), ^uint64(2047) // PERF_CONTEXT_KERNEL, _GUEST
 	for _, c := range []struct {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"unspool/perfring"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -83,8 +85,9 @@ func Local() *Machine {
 		m.Release = unix.ByteSliceToString(u.Release[:])
 		m.Arch = unix.ByteSliceToString(u.Machine[:])
 	}
-	if n, err := onlineCPUs(filepath.Join(m.Sys, "devices/system/cpu/online")); err == nil {
-		m.CPUs = n
+	cpus, err := perfring.ReadCPUList(filepath.Join(m.Sys, "devices/system/cpu/online"))
+	if err == nil && len(cpus) > 0 {
+		m.CPUs = len(cpus)
 	}
 	if exe, err := os.Executable(); err == nil {
 		m.Program = exe
@@ -104,30 +107,6 @@ func resourceLimit(resource int) (unix.Rlimit, error) {
 	var r unix.Rlimit
 	err := unix.Getrlimit(resource, &r)
 	return r, err
-}
-
-// onlineCPUs counts a list like 0-3,8.
-func onlineCPUs(path string) (int, error) {
-	text, err := readText(path)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for part := range strings.SplitSeq(text, ",") {
-		lo, hi, isRange := strings.Cut(part, "-")
-		a, err := strconv.ParseUint(lo, 10, 16)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", path, err)
-		}
-		b := a
-		if isRange {
-			if b, err = strconv.ParseUint(hi, 10, 16); err != nil || b < a {
-				return 0, fmt.Errorf("%s: not a list of CPUs: %q", path, text)
-			}
-		}
-		n += int(b-a) + 1
-	}
-	return n, nil
 }
 
 // Run looks at everything that recording depends on.

@@ -257,16 +257,6 @@ func TestShortfalls(t *testing.T) {
 	}
 }
 
-func TestOnlineCPUs(t *testing.T) {
-	root := t.TempDir()
-	for text, want := range map[string]int{"0\n": 1, "0-3\n": 4, "0-1,4,6-7\n": 5, "x": 0, "3-1": 0, "0-99999999": 0} {
-		put(t, root, "online", text)
-		if n, err := onlineCPUs(filepath.Join(root, "online")); n != want || (err == nil) != (want > 0) {
-			t.Errorf("%q: %d, %v", text, n, err)
-		}
-	}
-}
-
 func TestPrint(t *testing.T) {
 	checks := []Check{
 		{"kernel", OK, "Linux 6.12, x86_64", ""},

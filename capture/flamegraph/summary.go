@@ -12,16 +12,6 @@ import (
 // fact is a line of the summary.
 type fact struct{ Name, Value string }
 
-// endWords say what ends a user stack.
-var endWords = [unwind.NumReasons]string{
-	unwind.DumpTooShort: "copy of the stack too short",
-	unwind.NoCFI:        "no unwind tables",
-	unwind.NoImage:      "file not readable",
-	unwind.BadCFI:       "unwind tables do not fit",
-	unwind.Unmapped:     "no mapping",
-	unwind.DepthLimit:   "depth limit",
-}
-
 // summary says what was recorded and how well its stacks were unwound.
 func summary(g *graph) []fact {
 	p := g.p
@@ -71,7 +61,7 @@ func stacks(p *profile.Profile) string {
 	text := fmt.Sprintf("%s of the user stacks are complete (%s of %s)", human.Percent(complete, said), human.Number(complete), human.Number(said))
 	for r := range unwind.Reason(unwind.NumReasons) {
 		if n := ended[profile.Ended(r)]; n > 0 && r != unwind.Root {
-			text += fmt.Sprintf("; %s: %s", endWords[r], human.Percent(n, said))
+			text += fmt.Sprintf("; %s: %s", r.Words(), human.Percent(n, said))
 		}
 	}
 	return text

@@ -1,8 +1,6 @@
 package perfdata
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"unspool/capture/kallsyms"
 	"unspool/perfring"
 
 	"golang.org/x/sys/unix"
@@ -97,27 +96,24 @@ func kernelSymbols(path string) (map[string]uint64, error) {
 	}
 	defer f.Close()
 	syms := map[string]uint64{}
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		// ffffffff81000000 T _text
-		addr, rest, _ := bytes.Cut(lines.Bytes(), []byte(" "))
-		if len(rest) < 3 || rest[2] != '_' {
+	list := kallsyms.NewReader(f)
+	for list.Next() {
+		if len(list.Module) > 0 {
 			continue
 		}
-		switch string(rest[2:]) { // does not allocate, and there are a hundred thousand
+		switch string(list.Name) { // does not allocate, and there are a hundred thousand
 		case "_text", "_stext", "_etext", "_edata":
-			name := string(rest[2:])
-			v, err := strconv.ParseUint(string(addr), 16, 64)
+			v, err := list.Address()
 			if err != nil {
-				return nil, fmt.Errorf("%s: address of %s: %w", path, name, err)
+				return nil, fmt.Errorf("%s: address of %s: %w", path, list.Name, err)
 			}
 			if v == 0 {
 				return nil, ErrHiddenAddresses
 			}
-			syms[name] = v
+			syms[string(list.Name)] = v
 		}
 	}
-	if err := lines.Err(); err != nil {
+	if err := list.Err(); err != nil {
 		return nil, fmt.Errorf("kernel symbols: %w", err)
 	}
 	return syms, nil

@@ -30,12 +30,13 @@ func fakeRoot(t *testing.T, files map[string]string) string {
 }
 
 const (
-	kallsyms = `0000000000000000 A fixed_percpu_data
+	kernelList = `0000000000000000 A fixed_percpu_data
 ffffffff9a000000 T _stext
 ffffffff9a000000 T _text
 ffffffff9b2089a7 T _etext
 ffffffff9ba34000 D _edata
 ffffffffc0a15010 t xfs_trans	[xfs]
+ffffffffc0a15020 t _text	[xfs]
 `
 	// A note of another type, then the build ID.
 	notes = "\x06\x00\x00\x00\x01\x00\x00\x00\x00\x01\x00\x00Linux\x00\x00\x00\x00\x00\x00\x00" +
@@ -61,9 +62,9 @@ func TestKernelRecords(t *testing.T) {
 		ids   []BuildID
 		err   error
 	}{
-		{"no modules", map[string]string{"proc/kallsyms": kallsyms, "sys/kernel/notes": notes},
+		{"no modules", map[string]string{"proc/kallsyms": kernelList, "sys/kernel/notes": notes},
 			[]mapping{kernel}, []BuildID{{kernelName, id, true}}, nil},
-		{"modules", map[string]string{"proc/kallsyms": kallsyms,
+		{"modules", map[string]string{"proc/kallsyms": kernelList,
 			"proc/modules":       "xfs 2097152 1 - Live 0xffffffffc0a15000\nsnd_pcm 4096 0 - Live 0xffffffffc0c15000 (OE)\n",
 			lib + "/modules.dep": "kernel/fs/xfs/xfs.ko.xz: kernel/lib/libcrc32c.ko.xz\n",
 			"sys/module/snd_pcm/notes/.note.gnu.build-id": notes[24:]},

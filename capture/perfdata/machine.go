@@ -2,6 +2,7 @@ package perfdata
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,33 +128,15 @@ func clockData(clock int32) []byte {
 }
 
 // cpuCount encodes the NRCPUS feature: the numbers of CPUs that are present and online.
-func cpuCount(dir string) []byte {
-	present, online := cpuList(dir+"/present"), cpuList(dir+"/online")
-	if present == 0 || online == 0 {
-		return nil
-	}
-	return le.AppendUint32(le.AppendUint32(nil, present), online)
-}
-
-// cpuList counts the CPUs in a list like "0-3,8".
-func cpuList(path string) (n uint32) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
+func cpuCount(dir string) (b []byte) {
+	for _, name := range []string{"present", "online"} {
+		cpus, err := perfring.ReadCPUList(filepath.Join(dir, name))
+		if err != nil || len(cpus) == 0 {
+			return nil
 		}
-		a, err1 := strconv.ParseUint(first, 10, 31)
-		b, err2 := strconv.ParseUint(last, 10, 31)
-		if err1 != nil || err2 != nil || b < a {
-			return 0
-		}
-		n += uint32(b - a + 1)
+		b = le.AppendUint32(b, uint32(len(cpus)))
 	}
-	return n
+	return b
 }
 
 // field returns the first value of a key in a file with lines like "model name : AMD EPYC".

@@ -315,7 +315,7 @@ func TestAnotherKernelsNamesAreInTheCache(t *testing.T) {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "kallsyms"), []byte(kallsyms), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "kallsyms"), []byte(kernelList), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	// Any ELF file with that build ID does for its vDSO.

@@ -52,7 +52,7 @@ func FuzzELFSymbols(f *testing.F) {
 }
 
 func FuzzKallsyms(f *testing.F) {
-	f.Add([]byte(kallsyms), []byte("ext4 8192 1 - Live 0xffffffffc0100000\n"))
+	f.Add([]byte(kernelList), []byte("ext4 8192 1 - Live 0xffffffffc0100000\n"))
 	f.Fuzz(func(t *testing.T, kallsyms, modules []byte) {
 		var k kernel
 		_, _ = k.readKallsyms(bytes.NewReader(kallsyms))

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/kallsyms"
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/image/fileid"
 )
@@ -167,24 +168,19 @@ func (k *kernel) readKallsyms(r io.Reader) (ref uint64, err error) {
 	images := []string{KernelImage}
 	owners := map[string]uint16{"": 0} // as kallsyms names them → index in images
 	hidden := true
-	lines := bufio.NewScanner(r)
-	for lines.Scan() && len(b.syms) < maxSymbols && len(b.strings) < maxStrings {
-		line := lines.Bytes()
-		address, rest, ok := bytes.Cut(line, []byte{' '})
-		if !ok || len(rest) < 3 || rest[1] != ' ' {
-			continue
-		}
-		addr, err := strconv.ParseUint(string(address), 16, 64)
+	list := kallsyms.NewReader(r)
+	for len(b.syms) < maxSymbols && len(b.strings) < maxStrings && list.Next() {
+		addr, err := list.Address()
 		if err != nil {
 			continue
 		}
 		hidden = hidden && addr == 0
-		name, module, _ := bytes.Cut(rest[2:], []byte{'\t'})
+		name, module := list.Name, list.Module
 		if k.id.Ref != "" && len(module) == 0 && string(name) == k.id.Ref {
 			ref = addr
 		}
 		bind := std.STB_LOCAL
-		switch rest[0] {
+		switch list.Type {
 		case 'T':
 			bind = std.STB_GLOBAL
 		case 'w', 'W':
@@ -210,7 +206,7 @@ func (k *kernel) readKallsyms(r io.Reader) (ref uint64, err error) {
 		b.strings = append(append(b.strings, name...), 0)
 	}
 	if hidden {
-		if err := lines.Err(); err != nil {
+		if err := list.Err(); err != nil {
 			return 0, err
 		}
 		return 0, errHidden
@@ -222,7 +218,7 @@ func (k *kernel) readKallsyms(r io.Reader) (ref uint64, err error) {
 		}
 		return addr
 	})
-	return ref, lines.Err()
+	return ref, list.Err()
 }
 
 // imageRanges returns the runs of addresses that belong to one image. It sorts syms.

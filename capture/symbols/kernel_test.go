@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-const kallsyms = `0000000000000000 A fixed_percpu_data
+const kernelList = `0000000000000000 A fixed_percpu_data
 ffffffff81000000 T srso_alias_untrain_ret
 ffffffff81000000 T _stext
 ffffffff81000000 T _text
@@ -54,7 +54,7 @@ func TestKernelFunctions(t *testing.T) {
 		{"recorded before a restart", 0x4000000, 0xffffffff85000a10, "last", KernelImage},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := New(kernelFiles(t, kallsyms, modules))
+			s := New(kernelFiles(t, kernelList, modules))
 			s.SetKernel(KernelID{Ref: "_stext", RefAddr: 0xffffffff81000000 + c.shift})
 			f, image, ok := s.Kernel(c.addr)
 			if f.Name != c.want || image != c.image || ok != (c.want != "") || ok && (c.addr < f.Addr || c.addr-f.Addr >= f.Size) {
