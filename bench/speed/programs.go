@@ -151,8 +151,8 @@ func (b *bench) programs() (string, error) {
 				number(s.perFrame(all)), number(s.perFrame(s.floor)),
 				limit(0).String(), fmt.Sprintf("%.2f", float64(all)/float64(s.floor)), "")
 			stormy = fmt.Sprintf("\nThe storm has %s processes with samples, and %s other records "+
-				"(executable mappings, names, processes that begin and end), which take %.0f ns each.\n", thousands(r.processes()), thousands(r.records),
-				float64(s.records)/float64(r.records))
+				"(executable mappings, names, processes that begin and end), which take %.0f ns each.\n",
+				thousands(r.processes()), thousands(r.records), float64(s.records)/float64(r.records))
 		}
 	}
 	return "## Walks\n\n" + warm.String() + stormy +

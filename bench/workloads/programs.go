@@ -116,22 +116,27 @@ $as pg_ctl -w -D "$PWD/data" stop >/dev/null`,
 		version: "redis-server --version | sed s/.*v=//",
 		serve:   `exec redis-server --port 0 --unixsocket "$PWD/socket" --save "" --dir "$PWD"`,
 		run: `$RECORD sh -ec '
-redis-benchmark -s socket -q -n 150000 -P 16 -t set,get,incr,lpush,lpop,sadd,hset,zadd,lrange_100,mset >/dev/null
-redis-benchmark -s socket -q -n 20000 -P 16 eval "local s = 0 for i = 1, 20 do s = s + i end return redis.call(\"set\", \"k\", s)" 0 >/dev/null'`,
+redis-benchmark -s socket -q -n 150000 -P 16 \
+	-t set,get,incr,lpush,lpop,sadd,hset,zadd,lrange_100,mset >/dev/null
+redis-benchmark -s socket -q -n 20000 -P 16 \
+	eval "local s = 0 for i = 1, 20 do s = s + i end return redis.call(\"set\", \"k\", s)" 0 >/dev/null'`,
 	},
 	{
 		Name: "nginx (TLS)", needs: []need{{"nginx", "nginx-light"}, {"openssl", "openssl"},
 			{"ab", "apache2-utils"}},
 		version: "nginx -v 2>&1",
-		prepare: `openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost 2>/dev/null
+		prepare: `openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 \
+	-subj /CN=localhost 2>/dev/null
 mkdir www; head -c 1000000 /dev/urandom >www/large; echo hello >www/small
 cat >nginx.conf <<END
 daemon off; user root; worker_processes 1; pid $PWD/pid; error_log $PWD/error.log;
 events { }
 http {
   access_log off; gzip on; gzip_types *;
-  client_body_temp_path $PWD; proxy_temp_path $PWD; fastcgi_temp_path $PWD; uwsgi_temp_path $PWD; scgi_temp_path $PWD;
-  server { listen 127.0.0.1:18443 ssl; ssl_certificate $PWD/cert.pem; ssl_certificate_key $PWD/key.pem; root $PWD/www; }
+  client_body_temp_path $PWD; proxy_temp_path $PWD; fastcgi_temp_path $PWD;
+  uwsgi_temp_path $PWD; scgi_temp_path $PWD;
+  server { listen 127.0.0.1:18443 ssl; ssl_certificate $PWD/cert.pem;
+    ssl_certificate_key $PWD/key.pem; root $PWD/www; }
 }
 END`,
 		serve: `exec nginx -p "$PWD" -c "$PWD/nginx.conf"`,
