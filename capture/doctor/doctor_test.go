@@ -98,7 +98,8 @@ func anyEvent(*unix.PerfEventAttr, int) bool { return true }
 func withKernel(a *unix.PerfEventAttr, _ int) bool { return a.Bits&unix.PerfBitExcludeKernel == 0 }
 
 func TestShortfalls(t *testing.T) {
-	const setcap = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_checkpoint_restore+ep /usr/bin/unspool"
+	const setcap = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_checkpoint_restore+ep " +
+		"/usr/bin/unspool"
 	type files map[string]string // an empty text removes the file
 	tests := []struct {
 		name   string
@@ -117,7 +118,8 @@ func TestShortfalls(t *testing.T) {
 			check: "kernel", state: Warning, detail: "CLOCK_MONOTONIC"},
 		{name: "no events at all", files: files{status: noCaps, kernel + "perf_event_paranoid": "3\n"},
 			change: refuse(unix.EACCES, anyEvent),
-			check:  "stack samples", state: Fail, detail: "perf_event_paranoid is 3", fix: "sudo sysctl kernel.perf_event_paranoid=1"},
+			check:  "stack samples", state: Fail, detail: "perf_event_paranoid is 3",
+			fix: "sudo sysctl kernel.perf_event_paranoid=1"},
 		{name: "refused by a container", files: files{status: "CapEff:\t000001ffffffffff\nSeccomp:\t2\n"},
 			change: refuse(unix.EPERM, anyEvent),
 			check:  "stack samples", state: Fail, detail: "seccomp", fix: "docker run --cap-add PERFMON"},
@@ -129,22 +131,30 @@ func TestShortfalls(t *testing.T) {
 			check: "stack samples", state: Warning, detail: ":u", fix: "sudo sysctl kernel.perf_event_paranoid=1"},
 		{name: "own processes only", files: files{status: noCaps},
 			change: refuse(unix.EACCES, func(_ *unix.PerfEventAttr, pid int) bool { return pid == -1 }),
-			check:  "whole machine", state: Warning, detail: "-p PID", fix: "sudo sysctl kernel.perf_event_paranoid=0"},
+			check:  "whole machine", state: Warning, detail: "-p PID",
+			fix: "sudo sysctl kernel.perf_event_paranoid=0"},
 		{name: "-a does not work for another reason",
 			change: refuse(unix.EINVAL, func(_ *unix.PerfEventAttr, pid int) bool { return pid == -1 }),
 			check:  "whole machine", state: Warning, detail: "invalid argument"},
-		{name: "no PMU", change: refuse(unix.ENOENT, func(a *unix.PerfEventAttr, _ int) bool { return a.Type == unix.PERF_TYPE_HARDWARE }),
+		{name: "no PMU", change: refuse(unix.ENOENT, func(a *unix.PerfEventAttr, _ int) bool {
+			return a.Type == unix.PERF_TYPE_HARDWARE
+		}),
 			check: "hardware counters", state: Warning, detail: "cpu-clock"},
-		{name: "PMU held by another", change: refuse(unix.EBUSY, func(a *unix.PerfEventAttr, _ int) bool { return a.Type == unix.PERF_TYPE_HARDWARE }),
+		{name: "PMU held by another", change: refuse(unix.EBUSY, func(a *unix.PerfEventAttr, _ int) bool {
+			return a.Type == unix.PERF_TYPE_HARDWARE
+		}),
 			check: "hardware counters", state: Warning, detail: "busy"},
-		{name: "no perf events", files: files{kernel + "perf_event_paranoid": ""}, change: refuse(unix.ENOSYS, anyEvent),
-			check: "perf_event_paranoid", state: Fail, detail: "CONFIG_PERF_EVENTS"},
+		{name: "no perf events", files: files{kernel + "perf_event_paranoid": ""},
+			change: refuse(unix.ENOSYS, anyEvent),
+			check:  "perf_event_paranoid", state: Fail, detail: "CONFIG_PERF_EVENTS"},
 		{name: "paranoid is no number", files: files{kernel + "perf_event_paranoid": "x\n"},
 			check: "perf_event_paranoid", state: Warning, detail: "invalid syntax"},
 		{name: "paranoid hidden", files: files{kernel + "perf_event_paranoid": ""},
 			check: "perf_event_paranoid", state: Warning},
-		{name: "paranoid 4 on a kernel that takes it for 2", files: files{status: noCaps, kernel + "perf_event_paranoid": "4\n"},
-			check: "perf_event_paranoid", state: Warning, detail: "4: your own", fix: "sudo sysctl kernel.perf_event_paranoid=1"},
+		{name: "paranoid 4 on a kernel that takes it for 2",
+			files: files{status: noCaps, kernel + "perf_event_paranoid": "4\n"},
+			check: "perf_event_paranoid", state: Warning, detail: "4: your own",
+			fix: "sudo sysctl kernel.perf_event_paranoid=1"},
 		{name: "paranoid 4", files: files{status: noCaps, kernel + "perf_event_paranoid": "4\n"},
 			change: refuse(unix.EACCES, anyEvent),
 			check:  "perf_event_paranoid", state: Fail, fix: "sudo sysctl kernel.perf_event_paranoid=1"},
@@ -155,12 +165,14 @@ func TestShortfalls(t *testing.T) {
 		{name: "paranoid 0", files: files{status: noCaps, kernel + "perf_event_paranoid": "0\n"},
 			check: "perf_event_paranoid", state: OK, detail: "everything"},
 		{name: "small rings", files: files{status: noCaps},
-			check: "ring buffers", state: Warning, detail: "512 KiB for each of 4 CPUs", fix: "sudo sysctl kernel.perf_event_mlock_kb=8196"},
+			check: "ring buffers", state: Warning, detail: "512 KiB for each of 4 CPUs",
+			fix: "sudo sysctl kernel.perf_event_mlock_kb=8196"},
 		{name: "rings with the limit of locked memory", files: files{status: noCaps},
 			change: func(m *Machine) {
 				m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 8 << 20, Max: 1 << 30}, nil }
 			},
-			check: "ring buffers", state: Warning, detail: "2 MiB for each of 4 CPUs", fix: "sudo sysctl kernel.perf_event_mlock_kb=8196"},
+			check: "ring buffers", state: Warning, detail: "2 MiB for each of 4 CPUs",
+			fix: "sudo sysctl kernel.perf_event_mlock_kb=8196"},
 		{name: "no rings", files: files{status: noCaps, kernel + "perf_event_mlock_kb": "0\n"},
 			change: func(m *Machine) { m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{}, nil } },
 			check:  "ring buffers", state: Fail, fix: "sudo sysctl kernel.perf_event_mlock_kb=8196"},
@@ -171,38 +183,52 @@ func TestShortfalls(t *testing.T) {
 				m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: unix.RLIM_INFINITY}, nil }
 			},
 			check: "ring buffers", state: OK},
-		{name: "locked memory free below paranoid 0", files: files{status: noCaps, kernel + "perf_event_paranoid": "-1\n"},
+		{name: "locked memory free below paranoid 0",
+			files: files{status: noCaps, kernel + "perf_event_paranoid": "-1\n"},
 			check: "ring buffers", state: OK},
 		{name: "mlock unreadable", files: files{status: noCaps, kernel + "perf_event_mlock_kb": ""},
 			check: "ring buffers", state: Warning},
 		{name: "rate lowered by the kernel", files: files{kernel + "perf_event_max_sample_rate": "750\n"},
-			check: "sample rate", state: Warning, detail: "750", fix: "sudo sysctl kernel.perf_event_max_sample_rate=100000"},
-		{name: "rate unreadable", files: files{kernel + "perf_event_max_sample_rate": ""}, check: "sample rate", state: Warning},
+			check: "sample rate", state: Warning, detail: "750",
+			fix: "sudo sysctl kernel.perf_event_max_sample_rate=100000"},
+		{name: "rate unreadable", files: files{kernel + "perf_event_max_sample_rate": ""}, check: "sample rate",
+			state: Warning},
 		{name: "little time", files: files{kernel + "perf_cpu_time_max_percent": "1\n"},
 			check: "sampling time", state: Warning, fix: "sudo sysctl kernel.perf_cpu_time_max_percent=25"},
-		{name: "time not limited", files: files{kernel + "perf_cpu_time_max_percent": "0\n"}, check: "sampling time", state: OK, detail: "not limit"},
-		{name: "time unreadable", files: files{kernel + "perf_cpu_time_max_percent": ""}, check: "sampling time", state: Warning},
+		{name: "time not limited", files: files{kernel + "perf_cpu_time_max_percent": "0\n"},
+			check: "sampling time", state: OK, detail: "not limit"},
+		{name: "time unreadable", files: files{kernel + "perf_cpu_time_max_percent": ""}, check: "sampling time",
+			state: Warning},
 		{name: "short kernel stacks", files: files{kernel + "perf_event_max_stack": "16\n"},
 			check: "kernel stack depth", state: Warning, fix: "sudo sysctl kernel.perf_event_max_stack=127"},
-		{name: "depth unreadable", files: files{kernel + "perf_event_max_stack": ""}, check: "kernel stack depth", state: Warning},
-		{name: "addresses hidden", files: files{"proc/kallsyms": "0000000000000000 T _text\n", kernel + "kptr_restrict": "2\n"},
-			check: "kernel symbols", state: Warning, detail: "kptr_restrict is 2", fix: "sudo sysctl kernel.kptr_restrict=0"},
+		{name: "depth unreadable", files: files{kernel + "perf_event_max_stack": ""}, check: "kernel stack depth",
+			state: Warning},
+		{name: "addresses hidden", files: files{"proc/kallsyms": "0000000000000000 T _text\n",
+			kernel + "kptr_restrict": "2\n"},
+			check: "kernel symbols", state: Warning, detail: "kptr_restrict is 2",
+			fix: "sudo sysctl kernel.kptr_restrict=0"},
 		{name: "addresses hidden by paranoid", files: files{"proc/kallsyms": "0000000000000000 T _text\n"},
 			check: "kernel symbols", state: Warning, fix: "sudo sysctl kernel.perf_event_paranoid=1"},
-		{name: "no kallsyms", files: files{"proc/kallsyms": ""}, check: "kernel symbols", state: Warning, detail: "no kallsyms"},
+		{name: "no kallsyms", files: files{"proc/kallsyms": ""}, check: "kernel symbols", state: Warning,
+			detail: "no kallsyms"},
 		{name: "tracefs not mounted", files: files{"sys/kernel/tracing": ""},
 			check: "tracepoints", state: Warning, fix: "sudo mount -t tracefs nodev /sys/kernel/tracing"},
 		{name: "mount point is empty", files: files{"sys/kernel/tracing/events/sched": ""},
 			check: "tracepoints", state: Warning, fix: "sudo mount -t tracefs nodev /sys/kernel/tracing"},
-		{name: "tracefs below debugfs", files: files{"sys/kernel/tracing": "", "sys/kernel/debug/tracing/events/sched/enable": "0\n"},
+		{name: "tracefs below debugfs",
+			files: files{"sys/kernel/tracing": "", "sys/kernel/debug/tracing/events/sched/enable": "0\n"},
 			check: "tracepoints", state: OK},
 		{name: "no tracefs", files: files{"sys/kernel/tracing": "", "proc/filesystems": "\text4\n"},
 			check: "tracepoints", state: Warning, detail: "has no tracefs"},
 		{name: "no capability", files: files{status: noCaps},
 			check: "capabilities", state: Warning, detail: "CAP_PERFMON", fix: setcap},
-		{name: "no capability, before CAP_PERFMON", files: files{status: noCaps}, change: func(m *Machine) { m.Release = "5.4.0" },
-			check: "capabilities", state: Warning, fix: "sudo setcap cap_sys_admin,cap_sys_ptrace,cap_syslog,cap_ipc_lock+ep /usr/bin/unspool"},
-		{name: "program with a blank in its path", files: files{status: noCaps}, change: func(m *Machine) { m.Program = "/my dir/it's" },
+		{name: "no capability, before CAP_PERFMON", files: files{status: noCaps},
+			change: func(m *Machine) { m.Release = "5.4.0" },
+			check:  "capabilities", state: Warning,
+			fix: "sudo setcap cap_sys_admin,cap_sys_ptrace,cap_syslog,cap_ipc_lock+ep /usr/bin/unspool"},
+		{name: "program with a blank in its path", files: files{status: noCaps}, change: func(m *Machine) {
+			m.Program = "/my dir/it's"
+		},
 			check: "capabilities", state: Warning, fix: `+ep '/my dir/it'\''s'`},
 		{name: "status unreadable", files: files{status: ""}, check: "capabilities", state: Warning, fix: setcap},
 		{name: "Yama", files: files{status: noCaps},
@@ -259,7 +285,8 @@ func TestShortfalls(t *testing.T) {
 
 func TestOnlineCPUs(t *testing.T) {
 	root := t.TempDir()
-	for text, want := range map[string]int{"0\n": 1, "0-3\n": 4, "0-1,4,6-7\n": 5, "x": 0, "3-1": 0, "0-99999999": 0} {
+	for text, want := range map[string]int{"0\n": 1, "0-3\n": 4, "0-1,4,6-7\n": 5, "x": 0, "3-1": 0,
+		"0-99999999": 0} {
 		put(t, root, "online", text)
 		if n, err := onlineCPUs(filepath.Join(root, "online")); n != want || (err == nil) != (want > 0) {
 			t.Errorf("%q: %d, %v", text, n, err)
@@ -270,7 +297,8 @@ func TestOnlineCPUs(t *testing.T) {
 func TestPrint(t *testing.T) {
 	checks := []Check{
 		{"kernel", OK, "Linux 6.12, x86_64", ""},
-		{"whole machine", Warning, "-a is not permitted; your own programs can be recorded with -p PID or -- COMMAND",
+		{"whole machine", Warning, "-a is not permitted; your own programs can be recorded with -p PID or " +
+			"-- COMMAND",
 			"sudo sysctl kernel.perf_event_paranoid=0"},
 		{"stack samples", Fail, "from \x1b[31ma machine", ""},
 	}
