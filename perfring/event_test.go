@@ -24,7 +24,8 @@ func fakeSystem(t *testing.T, files map[string]string) system {
 			t.Fatal(err)
 		}
 	}
-	return system{sys: filepath.Join(root, "sys"), proc: filepath.Join(root, "proc"), tracefs: []string{filepath.Join(root, "tracing")}}
+	return system{sys: filepath.Join(root, "sys"), proc: filepath.Join(root, "proc"),
+		tracefs: []string{filepath.Join(root, "tracing")}}
 }
 
 const devices = "sys/bus/event_source/devices/"
@@ -50,44 +51,68 @@ var hybridMachine = map[string]string{
 
 func TestParseEvents(t *testing.T) {
 	core, atom := []int{0, 1, 2, 3}, []int{4, 5, 6, 7, 9}
-	hw, sw, cache, raw := uint32(unix.PERF_TYPE_HARDWARE), uint32(unix.PERF_TYPE_SOFTWARE), uint32(unix.PERF_TYPE_HW_CACHE), uint32(unix.PERF_TYPE_RAW)
+	hw, sw, cache, raw := uint32(unix.PERF_TYPE_HARDWARE), uint32(unix.PERF_TYPE_SOFTWARE),
+		uint32(unix.PERF_TYPE_HW_CACHE), uint32(unix.PERF_TYPE_RAW)
 	for _, c := range []struct {
 		machine map[string]string
 		spec    string
 		want    []Event
 	}{
 		{plainMachine, "cycles", []Event{{Name: "cycles", Type: hw, ExcludeGuest: true}}},
-		{plainMachine, "cpu-cycles:u", []Event{{Name: "cpu-cycles:u", Type: hw, ExcludeGuest: true, ExcludeKernel: true, ExcludeHV: true}}},
-		{plainMachine, "instructions:k", []Event{{Name: "instructions:k", Type: hw, Config: 1, ExcludeGuest: true, ExcludeUser: true, ExcludeHV: true}}},
-		{plainMachine, "cycles:ukpp", []Event{{Name: "cycles:ukpp", Type: hw, ExcludeGuest: true, ExcludeHV: true, PreciseIP: 2}}},
-		{plainMachine, "cycles:PG", []Event{{Name: "cycles:PG", Type: hw, ExcludeHost: true, PreciseIP: 3, PreciseMax: true}}},
+		{plainMachine, "cpu-cycles:u",
+			[]Event{{Name: "cpu-cycles:u", Type: hw, ExcludeGuest: true, ExcludeKernel: true, ExcludeHV: true}}},
+		{plainMachine, "instructions:k",
+			[]Event{{Name: "instructions:k", Type: hw, Config: 1, ExcludeGuest: true, ExcludeUser: true,
+				ExcludeHV: true}}},
+		{plainMachine, "cycles:ukpp", []Event{
+			{Name: "cycles:ukpp", Type: hw, ExcludeGuest: true, ExcludeHV: true, PreciseIP: 2}}},
+		{plainMachine, "cycles:PG", []Event{
+			{Name: "cycles:PG", Type: hw, ExcludeHost: true, PreciseIP: 3, PreciseMax: true}}},
 		{plainMachine, "cycles:HG", []Event{{Name: "cycles:HG", Type: hw}}},
 		{plainMachine, " cs , migrations", []Event{
-			{Name: "cs", Type: sw, Config: 3, ExcludeGuest: true}, {Name: "migrations", Type: sw, Config: 4, ExcludeGuest: true}}},
-		{plainMachine, "L1-dcache-load-misses", []Event{{Name: "L1-dcache-load-misses", Type: cache, Config: 0x10000, ExcludeGuest: true}}},
-		{plainMachine, "LLC-stores:u", []Event{{Name: "LLC-stores:u", Type: cache, Config: 0x102, ExcludeGuest: true, ExcludeKernel: true, ExcludeHV: true}}},
-		{plainMachine, "iTLB-misses", []Event{{Name: "iTLB-misses", Type: cache, Config: 0x10004, ExcludeGuest: true}}},
-		{plainMachine, "branch-load-misses", []Event{{Name: "branch-load-misses", Type: cache, Config: 0x10005, ExcludeGuest: true}}},
-		{plainMachine, "node-prefetches", []Event{{Name: "node-prefetches", Type: cache, Config: 0x206, ExcludeGuest: true}}},
+			{Name: "cs", Type: sw, Config: 3, ExcludeGuest: true},
+			{Name: "migrations", Type: sw, Config: 4, ExcludeGuest: true}}},
+		{plainMachine, "L1-dcache-load-misses",
+			[]Event{{Name: "L1-dcache-load-misses", Type: cache, Config: 0x10000, ExcludeGuest: true}}},
+		{plainMachine, "LLC-stores:u",
+			[]Event{{Name: "LLC-stores:u", Type: cache, Config: 0x102, ExcludeGuest: true, ExcludeKernel: true,
+				ExcludeHV: true}}},
+		{plainMachine, "iTLB-misses", []Event{
+			{Name: "iTLB-misses", Type: cache, Config: 0x10004, ExcludeGuest: true}}},
+		{plainMachine, "branch-load-misses",
+			[]Event{{Name: "branch-load-misses", Type: cache, Config: 0x10005, ExcludeGuest: true}}},
+		{plainMachine, "node-prefetches",
+			[]Event{{Name: "node-prefetches", Type: cache, Config: 0x206, ExcludeGuest: true}}},
 		{plainMachine, "r1a8", []Event{{Name: "r1a8", Type: raw, Config: 0x1a8, ExcludeGuest: true}}},
-		{plainMachine, "sched:sched_switch", []Event{{Name: "sched:sched_switch", Type: unix.PERF_TYPE_TRACEPOINT, Config: 316, ExcludeGuest: true}}},
-		{plainMachine, "sched:sched_switch:k", []Event{{Name: "sched:sched_switch:k", Type: unix.PERF_TYPE_TRACEPOINT, Config: 316,
-			ExcludeGuest: true, ExcludeUser: true, ExcludeHV: true}}},
+		{plainMachine, "sched:sched_switch",
+			[]Event{{Name: "sched:sched_switch", Type: unix.PERF_TYPE_TRACEPOINT, Config: 316, ExcludeGuest: true}}},
+		{plainMachine, "sched:sched_switch:k",
+			[]Event{{Name: "sched:sched_switch:k", Type: unix.PERF_TYPE_TRACEPOINT, Config: 316,
+				ExcludeGuest: true, ExcludeUser: true, ExcludeHV: true}}},
 		{plainMachine, "cpu/event=0x3c,umask=1/u,faults", []Event{
-			{Name: "cpu/event=0x3c,umask=1/u", Type: 4, Config: 0x13c, ExcludeGuest: true, ExcludeKernel: true, ExcludeHV: true},
+			{Name: "cpu/event=0x3c,umask=1/u", Type: 4, Config: 0x13c, ExcludeGuest: true, ExcludeKernel: true,
+				ExcludeHV: true},
 			{Name: "faults", Type: sw, Config: 2, ExcludeGuest: true}}},
-		{plainMachine, "cpu/split=7/", []Event{{Name: "cpu/split=7/", Type: 4, Config: 1<<32 | 3, ExcludeGuest: true}}},
-		{plainMachine, "cpu/mem-loads/P", []Event{{Name: "cpu/mem-loads/P", Type: 4, Config: 0x1cd, Config1: 3, ExcludeGuest: true, PreciseIP: 3, PreciseMax: true}}},
-		{plainMachine, "cpu/config=0x3c,config1=5/", []Event{{Name: "cpu/config=0x3c,config1=5/", Type: 4, Config: 0x3c, Config1: 5, ExcludeGuest: true}}},
+		{plainMachine, "cpu/split=7/",
+			[]Event{{Name: "cpu/split=7/", Type: 4, Config: 1<<32 | 3, ExcludeGuest: true}}},
+		{plainMachine, "cpu/mem-loads/P",
+			[]Event{{Name: "cpu/mem-loads/P", Type: 4, Config: 0x1cd, Config1: 3, ExcludeGuest: true, PreciseIP: 3,
+				PreciseMax: true}}},
+		{plainMachine, "cpu/config=0x3c,config1=5/",
+			[]Event{{Name: "cpu/config=0x3c,config1=5/", Type: 4, Config: 0x3c, Config1: 5, ExcludeGuest: true}}},
 		{hybridMachine, "cycles:u", []Event{
-			{Name: "cpu_core/cycles/u", Type: hw, Config: 4 << 32, CPUs: core, ExcludeGuest: true, ExcludeKernel: true, ExcludeHV: true},
-			{Name: "cpu_atom/cycles/u", Type: hw, Config: 10 << 32, CPUs: atom, ExcludeGuest: true, ExcludeKernel: true, ExcludeHV: true}}},
+			{Name: "cpu_core/cycles/u", Type: hw, Config: 4 << 32, CPUs: core, ExcludeGuest: true, ExcludeKernel: true,
+				ExcludeHV: true},
+			{Name: "cpu_atom/cycles/u", Type: hw, Config: 10 << 32, CPUs: atom, ExcludeGuest: true,
+				ExcludeKernel: true, ExcludeHV: true}}},
 		{hybridMachine, "r3c", []Event{
 			{Name: "cpu_core/r3c/", Type: 4, Config: 0x3c, CPUs: core, ExcludeGuest: true},
 			{Name: "cpu_atom/r3c/", Type: 10, Config: 0x3c, CPUs: atom, ExcludeGuest: true}}},
 		{hybridMachine, "cpu-clock", []Event{{Name: "cpu-clock", Type: sw, ExcludeGuest: true}}},
-		{hybridMachine, "cpu_atom/instructions/", []Event{{Name: "cpu_atom/instructions/", Type: hw, Config: 10<<32 | 1, CPUs: atom, ExcludeGuest: true}}},
-		{hybridMachine, "cpu_atom/event=0x3c/", []Event{{Name: "cpu_atom/event=0x3c/", Type: 10, Config: 0x3c, CPUs: atom, ExcludeGuest: true}}},
+		{hybridMachine, "cpu_atom/instructions/",
+			[]Event{{Name: "cpu_atom/instructions/", Type: hw, Config: 10<<32 | 1, CPUs: atom, ExcludeGuest: true}}},
+		{hybridMachine, "cpu_atom/event=0x3c/",
+			[]Event{{Name: "cpu_atom/event=0x3c/", Type: 10, Config: 0x3c, CPUs: atom, ExcludeGuest: true}}},
 	} {
 		got, err := fakeSystem(t, c.machine).parseEvents(c.spec)
 		if err != nil {
@@ -195,7 +220,8 @@ func TestReadCPUList(t *testing.T) {
 }
 
 func FuzzParseEvents(f *testing.F) {
-	for _, s := range []string{"cycles:u", "L1-dcache-load-misses", "sched:sched_switch:k", "cpu/event=0x3c,umask=1/u", "r1a8", "a,b", "cpu/split=7/"} {
+	for _, s := range []string{"cycles:u", "L1-dcache-load-misses", "sched:sched_switch:k",
+		"cpu/event=0x3c,umask=1/u", "r1a8", "a,b", "cpu/split=7/"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, spec string) {

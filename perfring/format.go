@@ -146,7 +146,8 @@ func (f *Format) Time(r Record) (t uint64, ok bool) {
 // CPU returns the CPU that a record other than a sample was written on. ok is false when the record
 // does not say.
 func (f *Format) CPU(r Record) (cpu uint32, ok bool) {
-	if f.sampleType&unix.PERF_SAMPLE_CPU == 0 || !f.sampleIDAll || r.Type() >= firstUserType || r.Type() == RecordSample {
+	if f.sampleType&unix.PERF_SAMPLE_CPU == 0 || !f.sampleIDAll || r.Type() >= firstUserType ||
+		r.Type() == RecordSample {
 		return 0, false
 	}
 	off := len(r) - 8*bits.OnesCount64(f.sampleType&(unix.PERF_SAMPLE_CPU|unix.PERF_SAMPLE_IDENTIFIER))

@@ -54,7 +54,8 @@ func TestRecordEveryCPU(t *testing.T) {
 
 func TestRecordCommandTellsMappingsBeforeSamples(t *testing.T) {
 	// A shell that waits on its standard input before it execs, as a session's child does.
-	cmd := exec.Command("/bin/sh", "-c", `read x; exec /bin/sh -c 'i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; /bin/true'`)
+	cmd := exec.Command("/bin/sh",
+		"-c", `read x; exec /bin/sh -c 'i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; /bin/true'`)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +124,8 @@ func TestRecordCommandTellsMappingsBeforeSamples(t *testing.T) {
 		t.Error("not done though the command has exited")
 	}
 	if execs != 1 || mapped < 2 || early != 0 || rec.user == 0 {
-		t.Errorf("%d execs, %d mappings, %d samples before the first mapping, %d with a stack", execs, mapped, early, rec.user)
+		t.Errorf("%d execs, %d mappings, %d samples before the first mapping, %d with a stack", execs, mapped,
+			early, rec.user)
 	}
 	if identified != 0 {
 		t.Errorf("%d mappings with a build ID, for which nobody asked", identified)
@@ -136,7 +138,8 @@ func TestRecordCommandTellsMappingsBeforeSamples(t *testing.T) {
 func TestRecordProcessCoversAllThreads(t *testing.T) {
 	cmd, in := work(t, "burn")
 	time.Sleep(50 * time.Millisecond)
-	s := mustOpen(t, Target{PIDs: []int{cmd.Process.Pid}}, Options{Events: mustEvents(t, "cpu-clock:u"), Freq: 4000})
+	s := mustOpen(t, Target{PIDs: []int{cmd.Process.Pid}},
+		Options{Events: mustEvents(t, "cpu-clock:u"), Freq: 4000})
 	tids, err := hostSystem.threads(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
@@ -199,8 +202,8 @@ func TestWaitDoesNotSpinOnExitedTargets(t *testing.T) {
 	}
 }
 
-// A program that starts ends the Wait, each time: a lost wake-up would be noticed after a timeout only. What it maps is
-// shown ahead of its turn and handed out in its turn.
+// A program that starts ends the Wait, each time: a lost wake-up would be noticed after a timeout only. What
+// it maps is shown ahead of its turn and handed out in its turn.
 func TestNewMappingsEndWait(t *testing.T) {
 	s := mustOpen(t, Target{AllCPUs: true}, Options{Events: mustEvents(t, "cpu-clock"), Freq: 49})
 	if err := s.Enable(); err != nil {
@@ -276,7 +279,8 @@ func TestOpenClampsTheFrequency(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	s := mustOpen(t, Target{PIDs: []int{os.Getpid()}}, Options{Events: mustEvents(t, "cpu-clock"), Freq: rate + 1})
+	s := mustOpen(t, Target{PIDs: []int{os.Getpid()}},
+		Options{Events: mustEvents(t, "cpu-clock"), Freq: rate + 1})
 	if got := s.Attrs()[0].PerfEventAttr.Sample; got > rate {
 		t.Errorf("%d Hz", got)
 	}
@@ -316,7 +320,8 @@ func TestRecordTracepointHasRawDataInEverySample(t *testing.T) {
 
 func TestRingsOfThreadsThatHaveExitedCanBeMapped(t *testing.T) {
 	cmd, in := work(t, "burn")
-	op := opener{sys: hostSystem, target: Target{PIDs: []int{cmd.Process.Pid}}, opts: Options{Events: mustEvents(t, "cpu-clock"), Pages: 64}}
+	op := opener{sys: hostSystem, target: Target{PIDs: []int{cmd.Process.Pid}},
+		opts: Options{Events: mustEvents(t, "cpu-clock"), Pages: 64}}
 	if err := op.check(); err != nil {
 		t.Fatal(err)
 	}
@@ -368,11 +373,13 @@ func TestLostRecordsAreCounted(t *testing.T) {
 	if told == 0 || s.Lost() < s.lost {
 		t.Errorf("%d lost while recording, %d at the end, %d by LOST records", told, s.Lost(), s.lost)
 	}
-	t.Logf("lost: %d told, %d in the end, by LOST records %d, by event %v", told, s.Lost(), s.lost, s.EventLost())
+	t.Logf("lost: %d told, %d in the end, by LOST records %d, by event %v", told, s.Lost(), s.lost,
+		s.EventLost())
 }
 
 func TestAdoptTakesDescriptorsOfOthers(t *testing.T) {
-	op := opener{sys: hostSystem, target: Target{PIDs: []int{1}}, opts: Options{Events: mustEvents(t, "cpu-clock:u")}}
+	op := opener{sys: hostSystem, target: Target{PIDs: []int{1}},
+		opts: Options{Events: mustEvents(t, "cpu-clock:u")}}
 	if err := op.check(); err != nil {
 		t.Fatal(err)
 	}
@@ -407,7 +414,8 @@ func TestUnprivilegedUserRecordsTheirOwnProcess(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to become another user")
 	}
-	if p, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid"); err != nil || strings.TrimSpace(string(p)) != "2" {
+	if p, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid"); err != nil ||
+		strings.TrimSpace(string(p)) != "2" {
 		t.Skipf("needs kernel.perf_event_paranoid=2, it is %s", p)
 	}
 	cmd := exec.Command("/proc/self/exe")
@@ -419,7 +427,8 @@ func TestUnprivilegedUserRecordsTheirOwnProcess(t *testing.T) {
 	}
 	t.Logf("%s", out)
 	text := string(out)
-	if !strings.Contains(text, "cpu-clock:u: ") || strings.Contains(text, "u: 0 samples") || !strings.Contains(text, "errors [], sorted true") {
+	if !strings.Contains(text, "cpu-clock:u: ") || strings.Contains(text, "u: 0 samples") ||
+		!strings.Contains(text, "errors [], sorted true") {
 		t.Errorf("%s", out)
 	}
 	if !strings.Contains(text, "note: recording user code only") {

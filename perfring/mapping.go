@@ -40,8 +40,8 @@ func (m *mapping) ring() (ring, error) {
 }
 
 // mapRings maps two rings for each CPU, one for samples and one for mappings, each for the first
-// descriptor of its kind, and has the others write to it. When the kernel has no memory to lock left, all rings are to be
-// half as large: errAgain.
+// descriptor of its kind, and has the others write to it. When the kernel has no memory to lock left, all
+// rings are to be half as large: errAgain.
 func (op *opener) mapRings() error {
 	type place struct {
 		cpu  int
@@ -56,7 +56,8 @@ func (op *opener) mapRings() error {
 		if to, ok := owner[at]; ok {
 			if err := unix.IoctlSetInt(d.fd, unix.PERF_EVENT_IOC_SET_OUTPUT, to); err != nil {
 				errno, _ := err.(syscall.Errno)
-				return &OpenError{What: "PERF_EVENT_IOC_SET_OUTPUT", Event: op.name(d.event), PID: d.pid, CPU: d.cpu, Errno: errno}
+				return &OpenError{What: "PERF_EVENT_IOC_SET_OUTPUT", Event: op.name(d.event), PID: d.pid, CPU: d.cpu,
+					Errno: errno}
 			}
 			continue
 		}

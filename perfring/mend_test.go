@@ -11,8 +11,10 @@ import (
 // mmap2 makes an MMAP2 record without a trailer, its misc bits as given.
 func mmap2(t *testing.T, misc uint16, buildID []byte) Record {
 	t.Helper()
-	b, err := AppendMmap2(nil, new(Format), &Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 7, TID: 7, Addr: 0x1000, Len: 0x1000,
-		Maj: 8, Min: 1, Inode: 4711, Generation: 3, BuildID: buildID, Prot: unix.PROT_EXEC, Path: []byte("/bin/true")}, &SampleID{})
+	b, err := AppendMmap2(nil, new(Format),
+		&Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 7, TID: 7, Addr: 0x1000, Len: 0x1000,
+			Maj: 8, Min: 1, Inode: 4711, Generation: 3, BuildID: buildID, Prot: unix.PROT_EXEC,
+			Path: []byte("/bin/true")}, &SampleID{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +89,8 @@ func TestAppendIdentified(t *testing.T) {
 		if string(m.BuildID) != c.want || c.want != "" && m.Inode != 0 || c.want == "" && m.Inode != old.Inode {
 			t.Errorf("%s: build ID %q, inode %d", c.name, m.BuildID, m.Inode)
 		}
-		m.Misc, m.BuildID, m.Maj, m.Min, m.Inode, m.Generation = old.Misc, old.BuildID, old.Maj, old.Min, old.Inode, old.Generation
+		m.Misc, m.BuildID, m.Maj, m.Min, m.Inode, m.Generation = old.Misc, old.BuildID, old.Maj, old.Min, old.Inode,
+			old.Generation
 		if !reflect.DeepEqual(m, old) || len(r) != len(c.record) {
 			t.Errorf("%s: %+v, was %+v", c.name, m, old)
 		}
@@ -110,11 +113,13 @@ func TestEventsWithoutAStackAreLeftAlone(t *testing.T) {
 		{"no callchain", plain, plain, true},
 		{"callchain of the kernel", plain | unix.PERF_SAMPLE_CALLCHAIN, plain | unix.PERF_SAMPLE_CALLCHAIN, true},
 		{"registers alone", plain | unix.PERF_SAMPLE_REGS_USER, plain, true},
-		{"stack", plain | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER, plain | unix.PERF_SAMPLE_CALLCHAIN, false},
+		{"stack", plain | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
+			plain | unix.PERF_SAMPLE_CALLCHAIN, false},
 	} {
 		a := Attr{PerfEventAttr: unix.PerfEventAttr{Sample_type: c.have, Bits: unix.PerfBitExcludeCallchainUser}}
 		u := a.Unwound().PerfEventAttr
-		if u.Sample_type != c.want || u.Bits&unix.PerfBitExcludeCallchainUser != 0 != c.keepsUser || u.Sample_regs_user|uint64(u.Sample_stack_user) != 0 {
+		if u.Sample_type != c.want || u.Bits&unix.PerfBitExcludeCallchainUser != 0 != c.keepsUser ||
+			u.Sample_regs_user|uint64(u.Sample_stack_user) != 0 {
 			t.Errorf("%s: sample_type %#x, bits %#x; want %#x", c.name, u.Sample_type, u.Bits, c.want)
 		}
 		f := NewFormat(&a.PerfEventAttr)

@@ -61,9 +61,9 @@ const (
 	bitBuildID  = 1 << 34
 )
 
-// What is asked for beside samples. Nobody asks for build IDs: as long as anybody does, the kernel marks the MMAP2
-// records of every other profiler on the machine as holding one, which they do not (see Format.Mend), and perf 6.1 aborts
-// on those.
+// What is asked for beside samples. Nobody asks for build IDs: as long as anybody does, the kernel marks the
+// MMAP2 records of every other profiler on the machine as holding one, which they do not (see Format.Mend),
+// and perf 6.1 aborts on those.
 const (
 	bitsTasks    = unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask | bitKsymbol | bitBPFEvent
 	bitsMappings = unix.PerfBitMmap | unix.PerfBitMmap2
@@ -237,12 +237,18 @@ func (op *opener) note(format string, args ...any) {
 // lesser are bits that older kernels and simpler PMUs refuse with EINVAL, newest first: a kernel
 // that does not know one does not know those before it.
 var lesser = []func(a *unix.PerfEventAttr){
-	func(a *unix.PerfEventAttr) { a.Read_format &^= unix.PERF_FORMAT_LOST },             // Linux 6.0
-	func(a *unix.PerfEventAttr) { a.Bits &^= bitKsymbol | bitBPFEvent },                 // 5.1
-	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitExcludeIdle },                  // PERF_PMU_CAP_NO_EXCLUDE
-	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitExcludeGuest },                 // virtualization unknown
-	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitExcludeHv },                    // the last exclusion
-	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitCommExec | unix.PerfBitMmap2 }, // 3.16
+	// Linux 6.0
+	func(a *unix.PerfEventAttr) { a.Read_format &^= unix.PERF_FORMAT_LOST },
+	// 5.1
+	func(a *unix.PerfEventAttr) { a.Bits &^= bitKsymbol | bitBPFEvent },
+	// a PMU with PERF_PMU_CAP_NO_EXCLUDE
+	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitExcludeIdle },
+	// a machine without virtualization
+	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitExcludeGuest },
+	// the last exclusion
+	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitExcludeHv },
+	// 3.16
+	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitCommExec | unix.PerfBitMmap2 },
 }
 
 // attr returns what the event is to be opened with; the first one of a CPU has the records about tasks.
@@ -409,7 +415,8 @@ func (op *opener) openTask(pid int, cpus []int) error {
 		}
 	}
 	if len(op.fds) == 0 {
-		return &OpenError{What: "perf_event_open", Event: op.opts.Events[0].Name, PID: pid, CPU: -1, Errno: unix.ENODEV}
+		return &OpenError{What: "perf_event_open", Event: op.opts.Events[0].Name, PID: pid, CPU: -1,
+			Errno: unix.ENODEV}
 	}
 	return nil
 }

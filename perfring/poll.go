@@ -68,11 +68,12 @@ func (p *poller) open() (err error) {
 		return err
 	}
 	p.poll = func(fd uintptr) bool {
-		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.events[0])), uintptr(len(p.events)), 0, 0, 0)
+		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.events[0])),
+			uintptr(len(p.events)), 0, 0, 0)
 		p.n, p.errno = int(n), errno
-		// The kernel tells of a ring once (perf_poll in kernel/events/core.c), and the runtime's poller may have been
-		// the one that was told. To be called again is news enough then; what it was told before this wait began, the
-		// rings themselves say.
+		// The kernel tells of a ring once (perf_poll in kernel/events/core.c), and the runtime's poller may have
+		// been the one that was told. To be called again is news enough then; what it was told before this wait
+		// began, the rings themselves say.
 		again := p.asked
 		p.asked = true
 		return n != 0 || again || p.news() // n is -1 with an error
@@ -154,7 +155,8 @@ func (p *poller) arm(timeout time.Duration) error {
 	if timeout >= 0 {
 		at.Value = unix.NsecToTimespec(max(1, timeout.Nanoseconds())) // zero would stop it
 	}
-	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(p.timer), 0, uintptr(unsafe.Pointer(&at)), 0, 0, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(p.timer), 0, uintptr(unsafe.Pointer(&at)),
+		0, 0, 0)
 	if errno != 0 {
 		return fmt.Errorf("timerfd_settime: %w", errno)
 	}

@@ -15,7 +15,8 @@ import (
 func TestRecordTypeNames(t *testing.T) {
 	for typ, want := range map[RecordType]string{
 		1: "MMAP", 9: "SAMPLE", 10: "MMAP2", 21: "AUX_OUTPUT_HW_ID", 64: "HEADER_ATTR", 68: "FINISHED_ROUND",
-		81: "COMPRESSED", 82: "FINISHED_INIT", 0: "RecordType(0)", 40: "RecordType(40)", 1 << 31: "RecordType(2147483648)",
+		81: "COMPRESSED", 82: "FINISHED_INIT", 0: "RecordType(0)", 40: "RecordType(40)",
+		1 << 31: "RecordType(2147483648)",
 	} {
 		if got := typ.String(); got != want {
 			t.Errorf("%d: %s, want %s", uint32(typ), got, want)
@@ -58,7 +59,8 @@ func TestSideBandRecordsSurviveEncodingAndDecoding(t *testing.T) {
 		mmap := Mmap{Misc: unix.PERF_RECORD_MISC_USER, PID: 7, TID: 8, Addr: 9, Len: 10, Offset: 11, Path: path}
 		mmap2 := Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 7, TID: 8, Addr: 9, Len: 10, Offset: 11,
 			Maj: 12, Min: 13, Inode: 14, Generation: 15, Prot: 16, Flags: 17, Path: path}
-		byID := Mmap2{Misc: unix.PERF_RECORD_MISC_USER | unix.PERF_RECORD_MISC_MMAP_BUILD_ID, PID: 7, TID: 8, Addr: 9, Len: 10,
+		byID := Mmap2{Misc: unix.PERF_RECORD_MISC_USER | unix.PERF_RECORD_MISC_MMAP_BUILD_ID, PID: 7, TID: 8,
+			Addr: 9, Len: 10,
 			Offset: 11, BuildID: []byte("twenty bytes of hash"), Prot: 16, Flags: 17, Path: path}
 		byID.BuildID = byID.BuildID[:1+rnd.Intn(20)]
 		comm := Comm{PID: 7, TID: 8, Exec: i%2 == 0, Comm: path}

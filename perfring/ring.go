@@ -75,14 +75,16 @@ func (r *ring) next() (pos uint64, size int, ok bool, err error) {
 	}
 	if size < headerSize || uint64(size) > left {
 		r.read = r.seen
-		return 0, 0, false, fmt.Errorf("%w: record of size %d at position %d, %d bytes before the head", ErrCorrupt, size, pos, left)
+		return 0, 0, false, fmt.Errorf("%w: record of size %d at position %d, %d bytes before the head", ErrCorrupt,
+			size, pos, left)
 	}
 	r.read += uint64(size)
 	return pos, size, true, nil
 }
 
-// ahead hands the records from a position on to fn, as far as the kernel has written, and returns the position behind
-// them. They stay where they are: next returns them in its turn. A record that makes no sense ends it: next will tell.
+// ahead hands the records from a position on to fn, as far as the kernel has written, and returns the
+// position behind them. They stay where they are: next returns them in its turn. A record that makes no sense
+// ends it: next will tell.
 func (r *ring) ahead(from uint64, scratch []byte, fn func(Record)) uint64 {
 	peek := *r
 	peek.seen = atomic.LoadUint64(r.head)

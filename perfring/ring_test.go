@@ -204,7 +204,10 @@ func TestRingSurvivesCorruption(t *testing.T) {
 	}{
 		{"size 0", func(k *fakeKernel) { k.write(sized(0)) }},
 		{"size below the header", func(k *fakeKernel) { k.write(sized(4)) }},
-		{"size that ends inside the last record", func(k *fakeKernel) { k.write(sized(23)); k.head -= uint64(len(good)) - 23 + 4 }},
+		{"size that ends inside the last record", func(k *fakeKernel) {
+			k.write(sized(23))
+			k.head -= uint64(len(good)) - 23 + 4
+		}},
 		{"size beyond the head", func(k *fakeKernel) { k.write(sized(32)) }},
 		{"half a header", func(k *fakeKernel) { k.head += 4 }},
 		{"tail ahead of head", func(k *fakeKernel) { k.head = math.MaxUint64 - 7 }},

@@ -260,8 +260,8 @@ func (s *Sample) stack(c *cursor) {
 // AppendUnwound appends r, re-encoded for f.Unwound(), to dst: the callchain is chain, the user
 // registers and the stack are gone, all other fields and the header's misc bits are as in r. Where
 // there was no stack the callchain stays what it was. s is
-// what f.Sample made of r. What stands behind the last field is left out. chain must not overlap with dst. The error is [ErrTooLarge] when the
-// record would not fit its header; dst then comes back as it was.
+// what f.Sample made of r. What stands behind the last field is left out. chain must not overlap with dst.
+// The error is [ErrTooLarge] when the record would not fit its header; dst then comes back as it was.
 func (f *Format) AppendUnwound(dst []byte, r Record, s *Sample, chain []uint64) ([]byte, error) {
 	start := len(dst)
 	if f.HasStack() {

@@ -60,7 +60,8 @@ func sampleOf(f *Format, rnd *rand.Rand) (Record, Sample) {
 			b = le.AppendUint64(b, uint64(nr))
 			n = nr * each
 		}
-		words(n + bits.OnesCount64(f.readFormat&(unix.PERF_FORMAT_TOTAL_TIME_ENABLED|unix.PERF_FORMAT_TOTAL_TIME_RUNNING)))
+		words(n +
+			bits.OnesCount64(f.readFormat&(unix.PERF_FORMAT_TOTAL_TIME_ENABLED|unix.PERF_FORMAT_TOTAL_TIME_RUNNING)))
 		s.Read = b[at:]
 	}
 	if t&unix.PERF_SAMPLE_CALLCHAIN != 0 {
@@ -149,7 +150,8 @@ func sameSample(t *testing.T, got, want *Sample) {
 		{"Transaction", got.Transaction, want.Transaction},
 		{"IntrABI", got.IntrABI, want.IntrABI}, {"IntrMask", got.IntrMask, want.IntrMask},
 		{"PhysAddr", got.PhysAddr, want.PhysAddr}, {"Cgroup", got.Cgroup, want.Cgroup},
-		{"DataPageSize", got.DataPageSize, want.DataPageSize}, {"CodePageSize", got.CodePageSize, want.CodePageSize},
+		{"DataPageSize", got.DataPageSize, want.DataPageSize},
+		{"CodePageSize", got.CodePageSize, want.CodePageSize},
 	} {
 		if f.got != f.want {
 			t.Errorf("%s = %#x, want %#x", f.name, f.got, f.want)
@@ -292,8 +294,10 @@ func TestSampleRefusesWhatDoesNotFit(t *testing.T) {
 		{"no dyn_size", Format{sampleType: unix.PERF_SAMPLE_STACK_USER}, rec(8, 0)},
 		{"dyn_size above size", Format{sampleType: unix.PERF_SAMPLE_STACK_USER}, rec(8, 0, 9)},
 		{"raw", Format{sampleType: unix.PERF_SAMPLE_RAW}, rec(5)},
-		{"branches overflow when multiplied", Format{sampleType: unix.PERF_SAMPLE_BRANCH_STACK}, rec(0x0aaaaaaaaaaaaaab, 0)},
-		{"read group", Format{sampleType: unix.PERF_SAMPLE_READ, readFormat: unix.PERF_FORMAT_GROUP}, rec(1<<60, 0)},
+		{"branches overflow when multiplied", Format{sampleType: unix.PERF_SAMPLE_BRANCH_STACK},
+			rec(0x0aaaaaaaaaaaaaab, 0)},
+		{"read group", Format{sampleType: unix.PERF_SAMPLE_READ, readFormat: unix.PERF_FORMAT_GROUP},
+			rec(1<<60, 0)},
 	} {
 		var s Sample
 		if err := c.f.Sample(c.r, &s); err == nil {
@@ -342,8 +346,8 @@ func TestRegCountsBitsOfTheMask(t *testing.T) {
 
 // liveFormat is the format of the samples that Open asks for.
 var liveFormat = Format{
-	sampleType: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
-		unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN |
+	sampleType: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID |
+		unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN |
 		unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
 	regsUser:    0xff0fff,
 	sampleIDAll: true,

@@ -232,7 +232,8 @@ func AppendIdentified(dst []byte, r Record, id []byte) []byte {
 	start := len(dst)
 	dst = append(dst, r...)
 	has := r.Misc()&unix.PERF_RECORD_MISC_MMAP_BUILD_ID != 0
-	if has || r.Type() != RecordMmap2 || len(r) < identityAt+4+maxBuildID || len(id) == 0 || len(id) > maxBuildID {
+	if has || r.Type() != RecordMmap2 || len(r) < identityAt+4+maxBuildID || len(id) == 0 ||
+		len(id) > maxBuildID {
 		return dst
 	}
 	m := dst[start:]

@@ -41,8 +41,8 @@ type Source struct {
 // Notes returns what was adjusted to what the system allows, one sentence each, for the user.
 func (s *Source) Notes() []string { return s.notes }
 
-// Attrs returns the events as they were opened, in the order of Options.Events. The first one has the bits and IDs
-// of the event for mappings as well: its trailers are the same.
+// Attrs returns the events as they were opened, in the order of Options.Events. The first one has the bits
+// and IDs of the event for mappings as well: its trailers are the same.
 func (s *Source) Attrs() []Attr { return s.attrs }
 
 // Format returns the layout of the records, which is the same for all events.
@@ -84,9 +84,11 @@ func (s *Source) start() error {
 	s.deliver = s.count
 	for _, d := range s.fds {
 		var id uint64
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), unix.PERF_EVENT_IOC_ID, uintptr(unsafe.Pointer(&id)))
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), unix.PERF_EVENT_IOC_ID,
+			uintptr(unsafe.Pointer(&id)))
 		if errno != 0 {
-			return &OpenError{What: "PERF_EVENT_IOC_ID", Event: s.attrs[d.event].Name, PID: d.pid, CPU: d.cpu, Errno: errno}
+			return &OpenError{What: "PERF_EVENT_IOC_ID", Event: s.attrs[d.event].Name, PID: d.pid, CPU: d.cpu,
+				Errno: errno}
 		}
 		s.attrs[d.event].IDs = append(s.attrs[d.event].IDs, id)
 	}
@@ -137,7 +139,9 @@ func Adopt(events []Adopted, pages int) (*Source, error) {
 		a := &events[i].Attr
 		if a.Bits&unix.PerfBitUseClockID == 0 || a.Clockid != events[0].Attr.Clockid ||
 			a.Sample_type&unix.PERF_SAMPLE_TIME == 0 || a.Bits&unix.PerfBitSampleIDAll == 0 {
-			return nil, fmt.Errorf("event %s: needs PERF_SAMPLE_TIME, sample_id_all, use_clockid and one clock for all", events[i].Name)
+			return nil,
+				fmt.Errorf("event %s: needs PERF_SAMPLE_TIME, sample_id_all, use_clockid and one clock for all",
+					events[i].Name)
 		}
 		if !NewFormat(a).sameLayout(NewFormat(&events[0].Attr)) {
 			return nil, fmt.Errorf("events %s and %s have different layouts", events[0].Name, events[i].Name)
@@ -196,9 +200,9 @@ func (s *Source) control(what string, request uint) error {
 	return first
 }
 
-// Wait returns when a ring is a quarter full, there is a new mapping, Wake was called, the last of the targets has exited,
-// or after the timeout; a negative one never ends. Once the targets are gone it sleeps like this:
-// ask [Source.Done].
+// Wait returns when a ring is a quarter full, there is a new mapping, Wake was called, the last of the
+// targets has exited, or after the timeout; a negative one never ends. Once the targets are gone it sleeps
+// like this: ask [Source.Done].
 func (s *Source) Wait(timeout time.Duration) error { return s.poller.wait(timeout) }
 
 // Wake makes the Wait that runs, or else the next one, return. Any goroutine may call it, also after
@@ -228,9 +232,9 @@ func (s *Source) Flush(fn func(Record) error) error {
 	return err
 }
 
-// Peek shows fn the records about mappings that have come since it was last called, in no particular order and
-// ahead of their time: a file that is mapped can be opened at once. Drain hands them out in their turn. A record is
-// valid only during its call of fn. It may be called while Drain hands out records.
+// Peek shows fn the records about mappings that have come since it was last called, in no particular order
+// and ahead of their time: a file that is mapped can be opened at once. Drain hands them out in their turn. A
+// record is valid only during its call of fn. It may be called while Drain hands out records.
 func (s *Source) Peek(fn func(Record)) {
 	if s.ahead == nil {
 		s.ahead = make([]byte, MaxRecordSize+1)
@@ -253,8 +257,8 @@ func (s *Source) Pressing() bool {
 	return false
 }
 
-// news says whether there is something to Peek at, or a ring has become a quarter full, of which neither Peek, Drain nor
-// news knows.
+// news says whether there is something to Peek at, or a ring has become a quarter full, of which neither
+// Peek, Drain nor news knows.
 func (s *Source) news() (found bool) {
 	for i := range s.rings {
 		q := s.merger.queues[i]

@@ -205,7 +205,8 @@ func (sys system) tracepoint(group, name string) (uint64, error) {
 		}
 		points, err := os.ReadDir(filepath.Join(root, "events", group))
 		if err != nil {
-			return 0, fmt.Errorf("no tracepoint group %q%s", group, didYouMean(group, append(fileNames(groups), knownEventNames()...)))
+			return 0, fmt.Errorf("no tracepoint group %q%s", group,
+				didYouMean(group, append(fileNames(groups), knownEventNames()...)))
 		}
 		return 0, fmt.Errorf("no tracepoint %q in group %s%s", name, group, didYouMean(name, fileNames(points)))
 	}

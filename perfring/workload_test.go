@@ -107,7 +107,8 @@ type recording struct {
 }
 
 func newRecording(s *Source) *recording {
-	return &recording{f: s.Format(), types: map[RecordType]int{}, samples: map[uint32]int{}, ids: map[uint64]int{}}
+	return &recording{f: s.Format(), types: map[RecordType]int{}, samples: map[uint32]int{},
+		ids: map[uint64]int{}}
 }
 
 func (rec *recording) record(r Record) error {

@@ -14,7 +14,8 @@ func showCopied(s *Space, at uint64) string {
 	c := m.Copied
 	settled := *m
 	settled.Settle()
-	return fmt.Sprintf("%d-%d@%d %s, starts@%d", c.Start>>12, c.End>>12, c.Offset>>12, c.File.Path, int64(settled.Offset)>>12)
+	return fmt.Sprintf("%d-%d@%d %s, starts@%d", c.Start>>12, c.End>>12, c.Offset>>12, c.File.Path,
+		int64(settled.Offset)>>12)
 }
 
 func TestMemoryOverCodeMayBeItsCopy(t *testing.T) {
@@ -27,9 +28,12 @@ func TestMemoryOverCodeMayBeItsCopy(t *testing.T) {
 	}{
 		{"over a part", []Map{pages(10, 20, 3, "/a"), pages(12, 16, 12, "//anon")}, "12-16@5 /a, starts@5"},
 		{"over more than it", []Map{pages(10, 20, 3, "/a"), pages(8, 24, 8, "//anon")}, "10-20@3 /a, starts@1"},
-		{"beyond the beginning of the file", []Map{pages(10, 20, 1, "/a"), pages(8, 24, 8, "//anon")}, "10-20@1 /a, starts@-1"},
-		{"protected afterwards", []Map{pages(10, 20, 3, "/a"), writable, pages(12, 16, 12, "//anon")}, "12-16@5 /a, starts@5"},
-		{"protected in part", []Map{pages(10, 20, 3, "/a"), writable, pages(13, 15, 13, "//anon")}, "12-16@5 /a, starts@6"},
+		{"beyond the beginning of the file", []Map{pages(10, 20, 1, "/a"), pages(8, 24, 8, "//anon")},
+			"10-20@1 /a, starts@-1"},
+		{"protected afterwards", []Map{pages(10, 20, 3, "/a"), writable, pages(12, 16, 12, "//anon")},
+			"12-16@5 /a, starts@5"},
+		{"protected in part", []Map{pages(10, 20, 3, "/a"), writable, pages(13, 15, 13, "//anon")},
+			"12-16@5 /a, starts@6"},
 		{"split", []Map{pages(10, 20, 3, "/a"), writable, data(13, 14)}, "12-16@5 /a, starts@7"},
 		{"over memory", []Map{pages(10, 20, 3, "//anon"), pages(12, 16, 12, "//anon")}, ""},
 		{"over the vDSO", []Map{pages(10, 20, 0, "[vdso]"), pages(12, 16, 12, "//anon")}, ""},

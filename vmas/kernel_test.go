@@ -59,7 +59,8 @@ func TestKernelRecordsLeadToWhatMapsShows(t *testing.T) {
 			}
 			tab.Exit(pid(f[2]), pid(f[3]))
 		} else if f := mmap2Line.FindStringSubmatch(line); f != nil {
-			tab.Mmap(pid(f[1]), Map{Addr: number(f[2]), Len: number(f[3]), Offset: number(f[4]), Prot: ProtRead | ProtExec, Name: []byte(f[5])})
+			tab.Mmap(pid(f[1]), Map{Addr: number(f[2]), Len: number(f[3]), Offset: number(f[4]),
+				Prot: ProtRead | ProtExec, Name: []byte(f[5])})
 		} else {
 			continue
 		}
@@ -82,14 +83,16 @@ func TestKernelRecordsLeadToWhatMapsShows(t *testing.T) {
 var (
 	commLine  = regexp.MustCompile(`PERF_RECORD_COMM( exec)?: (.*):(\d+)/(\d+)$`)
 	taskLine  = regexp.MustCompile(`PERF_RECORD_(FORK|EXIT)\((\d+):(\d+)\):\((\d+):(\d+)\)`)
-	mmap2Line = regexp.MustCompile(`PERF_RECORD_MMAP2 (\d+)/\d+: \[(0x[0-9a-f]+)\((0x[0-9a-f]+)\) @ (0x[0-9a-f]+|0) .*\]: ..x. (.*)$`)
+	mmap2Line = regexp.MustCompile(
+		`PERF_RECORD_MMAP2 (\d+)/\d+: \[(0x[0-9a-f]+)\((0x[0-9a-f]+)\) @ (0x[0-9a-f]+|0) .*\]: ..x. (.*)$`)
 )
 
 func mapsModel(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		var m Map
-		if parseMapsLine([]byte(strings.TrimSuffix(line, "\n")), &m) && m.Prot&ProtExec != 0 && string(m.Name) != "[vsyscall]" {
+		if parseMapsLine([]byte(strings.TrimSuffix(line, "\n")), &m) && m.Prot&ProtExec != 0 &&
+			string(m.Name) != "[vsyscall]" {
 			fmt.Fprintf(&b, "%x-%x %x %s\n", m.Addr, m.Addr+m.Len, m.Offset, m.Name)
 		}
 	}

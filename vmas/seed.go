@@ -128,14 +128,15 @@ func (t *Table) readMaps(s *Space, living uint32, replace bool) (different bool,
 	}
 	var before Map
 	var name []byte // that before has, which maps reuses
-	lines, err := t.proc.maps(t.proc.path(s.PID, "task", strconv.FormatUint(uint64(living), 10), "maps"), func(m *Map) {
-		if (replace || !s.holds(m)) && t.insert(s, m, &before) {
-			different = true
-		}
-		name = append(name[:0], m.Name...)
-		before = *m
-		before.Name = name
-	})
+	lines, err := t.proc.maps(t.proc.path(s.PID, "task", strconv.FormatUint(uint64(living), 10), "maps"),
+		func(m *Map) {
+			if (replace || !s.holds(m)) && t.insert(s, m, &before) {
+				different = true
+			}
+			name = append(name[:0], m.Name...)
+			before = *m
+			before.Name = name
+		})
 	if replace {
 		if err != nil || lines == 0 {
 			s.layout.drop(&t.files)

@@ -50,7 +50,8 @@ func writeFakeProc(t testing.TB, root string, p fakeProcess) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		stat := fmt.Sprintf("%d (%s) %s 3 5 5 0 -1 %d 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n", tid, comm, state, p.flags, p.start)
+		stat := fmt.Sprintf("%d (%s) %s 3 5 5 0 -1 %d 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n", tid, comm, state, p.flags,
+			p.start)
 		for name, text := range map[string]string{"stat": stat, "maps": maps} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
@@ -80,15 +81,18 @@ func TestMapsLines(t *testing.T) {
 		{"1000-2000 rw-s 00000000 00:01 7 /SYSV00000000 (deleted)",
 			Map{Addr: 0x1000, Len: 0x1000, Prot: ProtRead | ProtWrite, Flags: FlagShared,
 				ID: FileID{Minor: 1, Inode: 7}, Name: []byte("/SYSV00000000 (deleted)")}, true},
-		{"1000-2000 ---p 00000000 00:00 0 ", Map{Addr: 0x1000, Len: 0x1000, Flags: FlagPrivate, Name: []byte("//anon")}, true},
-		{"1000-2000 ---p 00000000 00:00 0", Map{Addr: 0x1000, Len: 0x1000, Flags: FlagPrivate, Name: []byte("//anon")}, true},
+		{"1000-2000 ---p 00000000 00:00 0 ",
+			Map{Addr: 0x1000, Len: 0x1000, Flags: FlagPrivate, Name: []byte("//anon")}, true},
+		{"1000-2000 ---p 00000000 00:00 0",
+			Map{Addr: 0x1000, Len: 0x1000, Flags: FlagPrivate, Name: []byte("//anon")}, true},
 		{"1000-2000 rwxp 00000000 00:00 0 [anon:v8]",
 			Map{Addr: 0x1000, Len: 0x1000, Prot: 7, Flags: FlagPrivate, Name: []byte("//anon")}, true},
 		{`1000-2000 r--p 00000000 00:00 5 /two\012lines\012and 3 spaces  `,
 			Map{Addr: 0x1000, Len: 0x1000, Prot: ProtRead, Flags: FlagPrivate, ID: FileID{Inode: 5},
 				Name: []byte("/two\nlines\nand 3 spaces  ")}, true},
 		{"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]",
-			Map{Addr: 0xffffffffff600000, Len: 0x1000, Prot: ProtExec, Flags: FlagPrivate, Name: []byte("[vsyscall]")}, true},
+			Map{Addr: 0xffffffffff600000, Len: 0x1000, Prot: ProtExec, Flags: FlagPrivate, Name: []byte("[vsyscall]")},
+			true},
 		{"", Map{}, false},
 		{"2000-1000 r-xp 00000000 00:00 0", Map{}, false},
 		{"1000-1000 r-xp 00000000 00:00 0", Map{}, false},
@@ -376,7 +380,8 @@ func TestLongLinesAndBigMaps(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("1000-2000 r-xp 00000000 00:00 0 /" + strings.Repeat("x", 3*mapsBuffer) + "\n")
 	for i := range 5000 {
-		fmt.Fprintf(&b, "%x-%x r-xp 00000000 00:00 0 /some/path/of/a/library%d.so\n", 0x10000+i*0x2000, 0x11000+i*0x2000, i%10)
+		fmt.Fprintf(&b, "%x-%x r-xp 00000000 00:00 0 /some/path/of/a/library%d.so\n", 0x10000+i*0x2000,
+			0x11000+i*0x2000, i%10)
 	}
 	tab := NewTable(fakeProc(t, fakeProcess{pid: 5, maps: b.String()}))
 	s, err := tab.Seed(5)

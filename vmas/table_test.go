@@ -215,7 +215,8 @@ func TestRefreshHoldsBack(t *testing.T) {
 	tab.Mmap(5, pages(102, 103, 0, "/b"))
 	try("too soon", false, 0)
 	now = now.Add(30 * time.Millisecond)
-	writeFakeProc(t, root, fakeProcess{pid: 5, maps: "1000-2000 r-xp 00000000 00:00 0 /a\n8000-9000 r-xp 00000000 00:00 0 /new\n"})
+	writeFakeProc(t, root, fakeProcess{pid: 5,
+		maps: "1000-2000 r-xp 00000000 00:00 0 /a\n8000-9000 r-xp 00000000 00:00 0 /new\n"})
 	try("later", true, 1)
 	if tab.Space(5).Find(0x8000) == nil || tab.Space(5).Find(102<<12) == nil {
 		t.Error("re-reading loses what records told or does not find the new mapping")

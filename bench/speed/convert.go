@@ -40,7 +40,8 @@ func (b *bench) convert() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	table := newTable("recording", "", "user frames", "elapsed, s", "user, s", "asked, × convert's", "× convert's", "resident, MiB")
+	table := newTable("recording", "", "user frames", "elapsed, s", "user, s", "asked, × convert's",
+		"× convert's", "resident, MiB")
 	if err := b.convertAndPerf(table, unspool, large, fmt.Sprintf("%.1f GB", b.gigabytes)); err != nil {
 		return "", err
 	}
@@ -63,13 +64,15 @@ func (b *bench) convertAndRead(unspool, path string) (string, error) {
 		return "", err
 	}
 	out := filepath.Join(b.dir, "converted.data")
-	t := newTable(fmt.Sprintf("%.2f GB", float64(st.Size())/1e9), "elapsed, s", "user, s", "system, s", "asked, × reading", "× reading", "resident, MiB")
+	t := newTable(fmt.Sprintf("%.2f GB", float64(st.Size())/1e9), "elapsed, s", "user, s", "system, s",
+		"asked, × reading", "× reading", "resident, MiB")
 	read, err := readOnly(convertRuns+1, path, blockSize)
 	if err != nil {
 		return "", err
 	}
 	seconds := func(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
-	t.add(fmt.Sprintf("reading blocks of %d KiB", blockSize>>10), seconds(read.elapsed), seconds(read.user), seconds(read.system), "", "1.00", "–")
+	t.add(fmt.Sprintf("reading blocks of %d KiB", blockSize>>10), seconds(read.elapsed), seconds(read.user),
+		seconds(read.system), "", "1.00", "–")
 	for jobs := 1; ; jobs = workloads.CPUs() {
 		c, err := fastest(convertRuns, unspool, "convert", "-q", "-j", strconv.Itoa(jobs), "-o", out, path)
 		if err != nil {
@@ -80,7 +83,8 @@ func (b *bench) convertAndRead(unspool, path string) (string, error) {
 		if jobs > 1 {
 			asked = 0
 		}
-		t.add(fmt.Sprintf("unspool convert -j %d", jobs), seconds(c.elapsed), seconds(c.user), seconds(c.system), asked.String(), asked.mark(ratio, "%.2f"), fmt.Sprintf("%.0f", c.memory))
+		t.add(fmt.Sprintf("unspool convert -j %d", jobs), seconds(c.elapsed), seconds(c.user), seconds(c.system),
+			asked.String(), asked.mark(ratio, "%.2f"), fmt.Sprintf("%.0f", c.memory))
 		b.say("convert -j %d: %.2f × reading", jobs, ratio)
 		if jobs == workloads.CPUs() {
 			break
@@ -106,7 +110,8 @@ func (b *bench) convertAndPerf(t *table, unspool, path, name string) error {
 	var ours cost
 	runs := 0
 	for ; ours.user+ours.system < least || runs < convertRuns; runs++ {
-		c, err := execute(0, exec.Command(unspool, "convert", "-q", "-o", filepath.Join(b.dir, "converted.data"), "--stats", stats, path))
+		c, err := execute(0, exec.Command(unspool, "convert", "-q", "-o", filepath.Join(b.dir, "converted.data"),
+			"--stats", stats, path))
 		if err != nil {
 			return err
 		}
@@ -118,7 +123,9 @@ func (b *bench) convertAndPerf(t *table, unspool, path, name string) error {
 	if err := json.Unmarshal([]byte(readText(stats)), &st); err != nil {
 		return err
 	}
-	t.add(name, "unspool convert", thousands(st.Unwind.Frames), fmt.Sprintf("%.3f", ours.elapsed.Seconds()/float64(runs)), fmt.Sprintf("%.3f", user.Seconds()), "", "1.0", fmt.Sprintf("%.0f", ours.memory))
+	t.add(name, "unspool convert", thousands(st.Unwind.Frames),
+		fmt.Sprintf("%.3f", ours.elapsed.Seconds()/float64(runs)), fmt.Sprintf("%.3f", user.Seconds()), "", "1.0",
+		fmt.Sprintf("%.0f", ours.memory))
 	compare := func(what string, asked float64, args ...string) {
 		cmd := exec.Command("perf", args...)
 		var frames userFrames
@@ -140,12 +147,16 @@ func (b *bench) convertAndPerf(t *table, unspool, path, name string) error {
 		if frames.n > 0 {
 			found = thousands(frames.n)
 		}
-		t.add(name, what, found, fmt.Sprintf("%.2f", c.elapsed.Seconds()), fmt.Sprintf("%.2f", c.user.Seconds()), fmt.Sprintf("≥ %.0f", asked), shown, fmt.Sprintf("%.0f", c.memory))
+		t.add(name, what, found, fmt.Sprintf("%.2f", c.elapsed.Seconds()), fmt.Sprintf("%.2f", c.user.Seconds()),
+			fmt.Sprintf("≥ %.0f", asked), shown, fmt.Sprintf("%.0f", c.memory))
 		b.say("%s, %s: %s × convert's user time", name, what, shown)
 	}
-	compare("perf script -F ip,sym --no-inline", scriptTimes, "script", "-i", path, "-F", "ip,sym", "--no-inline")
-	if help, _ := exec.Command("perf", "inject", "-h").CombinedOutput(); bytes.Contains(help, []byte("convert-callchain")) {
-		compare("perf inject --convert-callchain", injectTimes, "inject", "--convert-callchain", "-i", path, "-o", filepath.Join(b.dir, "injected.data"))
+	compare("perf script -F ip,sym --no-inline", scriptTimes, "script", "-i", path, "-F", "ip,sym",
+		"--no-inline")
+	help, _ := exec.Command("perf", "inject", "-h").CombinedOutput()
+	if bytes.Contains(help, []byte("convert-callchain")) {
+		compare("perf inject --convert-callchain", injectTimes, "inject", "--convert-callchain", "-i", path,
+			"-o", filepath.Join(b.dir, "injected.data"))
 	}
 	return nil
 }
@@ -210,7 +221,8 @@ func (b *bench) large() (string, error) {
 		defer stop()
 	}
 	b.say("recording %.1f GB", b.gigabytes)
-	c := exec.Command("perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", "1999", "-m", "4M", "-r", "1", "--call-graph", "dwarf,32768", "-o", path, "--", "sleep", "60")
+	c := exec.Command("perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", "1999", "-m", "4M", "-r", "1",
+		"--call-graph", "dwarf,32768", "-o", path, "--", "sleep", "60")
 	stderr := new(tail)
 	c.Stderr = stderr
 	if err := c.Start(); err != nil {

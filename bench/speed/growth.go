@@ -47,7 +47,8 @@ func (b *bench) speedOf(r *recording, depth int) (*speed, error) {
 
 // growDepth makes stacks of which nothing stays, and such whose outer half does.
 func (b *bench) growDepth(l *library) (string, error) {
-	t := newTable("frames", "all of them new, ns/frame", "floor", "× floor", "outer half as before, ns/frame", "floor", "× floor")
+	t := newTable("frames", "all of them new, ns/frame", "floor", "× floor", "outer half as before, ns/frame",
+		"floor", "× floor")
 	for _, depth := range []int{10, 20, 50, 100, 200, 500, 1000, 2000} {
 		row := []string{thousands(depth)}
 		for _, stay := range []int{0, depth / 2} {

@@ -46,7 +46,8 @@ func (b *bench) live() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t := newTable("one CPU is busy with", "stack, KiB", "samples", "asked, µs/sample", "µs/sample", "with its start", "lost", "asked, MiB beside the rings", "MiB beside the rings")
+	t := newTable("one CPU is busy with", "stack, KiB", "samples", "asked, µs/sample", "µs/sample",
+		"with its start", "lost", "asked, MiB beside the rings", "MiB beside the rings")
 	for _, s := range scenes {
 		for _, size := range []int{16384, 32768} {
 			r, err := b.play(unspool, s.loads, workloads.LastCPU(), size)
@@ -56,7 +57,8 @@ func (b *bench) live() (string, error) {
 				continue
 			}
 			b.say("live, %s, %d KiB: %.2f µs/sample", name, size>>10, r.perSample)
-			t.add(name, strconv.Itoa(size>>10), thousands(r.samples), s.limit.String(), s.limit.mark(r.perSample, "%.2f"), fmt.Sprintf("%.2f", r.all),
+			t.add(name, strconv.Itoa(size>>10), thousands(r.samples), s.limit.String(),
+				s.limit.mark(r.perSample, "%.2f"), fmt.Sprintf("%.2f", r.all),
 				r.lostCell(), memoryLimit.String(), memoryLimit.mark(r.memory, "%.1f"))
 		}
 	}
@@ -70,7 +72,8 @@ func (b *bench) live() (string, error) {
 		b.leaveOut("live, load", err)
 	} else {
 		b.say("live, load %d: %d lost", len(busy), r.lost)
-		load.add(fmt.Sprintf("%d times python3 on %d CPUs", len(busy), workloads.CPUs()), "32", thousands(r.samples), fmt.Sprintf("%.2f", r.perSample), "0", r.lostCell())
+		load.add(fmt.Sprintf("%d times python3 on %d CPUs", len(busy), workloads.CPUs()), "32",
+			thousands(r.samples), fmt.Sprintf("%.2f", r.perSample), "0", r.lostCell())
 	}
 	return "## Live\n\n" + t.String() + "\n" + load.String(), nil
 }
@@ -112,8 +115,8 @@ func (b *bench) play(unspool string, loads []string, cpu, stackSize int) (p play
 	time.Sleep(500 * time.Millisecond)
 
 	data, stats := filepath.Join(b.dir, "live.data"), filepath.Join(b.dir, "live.json")
-	c := exec.Command(unspool, "record", "-a", "-q", "-F", "999", "--stack-size", strconv.Itoa(stackSize), "-o", data, "--stats", stats,
-		"-d", strconv.FormatFloat((settle+b.liveTime).Seconds(), 'f', -1, 64))
+	c := exec.Command(unspool, "record", "-a", "-q", "-F", "999", "--stack-size", strconv.Itoa(stackSize),
+		"-o", data, "--stats", stats, "-d", strconv.FormatFloat((settle+b.liveTime).Seconds(), 'f', -1, 64))
 	stderr := new(tail)
 	c.Stderr = stderr
 	if err := c.Start(); err != nil {

@@ -40,7 +40,8 @@ const (
 // openLibrary finds the C library and reads its CFI.
 func openLibrary() (*library, error) {
 	var path string
-	for _, pattern := range []string{"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib/libc.so.6"} {
+	for _, pattern := range []string{"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6",
+		"/usr/lib/libc.so.6"} {
 		if found, _ := filepath.Glob(pattern); found != nil {
 			path = found[0]
 			break
@@ -107,7 +108,8 @@ func (l *library) note(layout *elf.Layout, row *dwarfcfi.Row) {
 		case row.Signal:
 		case row.Regs[row.RA].Kind == dwarfcfi.Undefined:
 			l.root = offset
-		case row.CFA.Kind == dwarfcfi.CFARegister && row.CFA.Reg == rsp && row.CFA.Offset >= 8 && row.CFA.Offset <= largestFrame &&
+		case row.CFA.Kind == dwarfcfi.CFARegister && row.CFA.Reg == rsp && row.CFA.Offset >= 8 &&
+			row.CFA.Offset <= largestFrame &&
 			row.Regs[row.RA] == dwarfcfi.RegRule{Kind: dwarfcfi.Offset, Offset: -8}:
 			l.pcs = append(l.pcs, site{offset, uint64(row.CFA.Offset)})
 		}

@@ -31,10 +31,13 @@ func main() {
 	var only, programs, output string
 	var install bool
 	flag.StringVar(&only, "sections", "walks,growth,convert,live", "what to measure")
-	flag.StringVar(&programs, "programs", "", "walk only the stacks of these programs, by name, separated by commas")
+	flag.StringVar(&programs, "programs", "",
+		"walk only the stacks of these programs, by name, separated by commas")
 	flag.StringVar(&output, "o", "", "write the tables to this file instead of standard output")
-	flag.StringVar(&b.recordings, "recordings", "", "take recordings from this directory, and leave those there that were not (default a temporary one)")
-	flag.StringVar(&b.unspool, "unspool", "", "measure this executable instead of one built from this tree (sections convert, live)")
+	flag.StringVar(&b.recordings, "recordings", "",
+		"take recordings from this directory, and leave those there that were not (default a temporary one)")
+	flag.StringVar(&b.unspool, "unspool", "",
+		"measure this executable instead of one built from this tree (sections convert, live)")
 	flag.IntVar(&b.passes, "passes", 5, "of each pass take the best of so many")
 	flag.IntVar(&b.freq, "F", 999, "samples per second and CPU of the recordings that are walked")
 	flag.Float64Var(&b.gigabytes, "gigabytes", 1, "size of the recording that is converted")
@@ -156,7 +159,8 @@ what was reached, and is bold where it was missed.
 %s %s, unspool %s. The load was %s at the end.
 
     %s
-`, workloads.Machine(), runtime.Version(), strings.TrimSpace(string(commit)), load, strings.Join(append([]string{"go run ./bench/speed"}, os.Args[1:]...), " "))
+`, workloads.Machine(), runtime.Version(), strings.TrimSpace(string(commit)), load,
+		strings.Join(append([]string{"go run ./bench/speed"}, os.Args[1:]...), " "))
 }
 
 func (b *bench) ending() string {

@@ -96,9 +96,12 @@ func (b *bench) title(name string) string {
 
 // programs measures the walks of real programs' stacks.
 func (b *bench) programs() (string, error) {
-	warm := newTable("program", "samples", "frames", "ns/sample", "ns/frame", "floor", "asked, × floor", "× floor", "allocations/sample")
-	floors := newTable("program", "all at once, ns/frame", "ns/frame ÷ it", "in memory: ns/frame", "floor", "× floor", "all at once", "ns/frame ÷ it")
-	cold := newTable("program", "new PCs", "first pass, ms", "a later one", "asked, µs per new PC", "µs per new PC", "asked, MiB of rules", "MiB of rules")
+	warm := newTable("program", "samples", "frames", "ns/sample", "ns/frame", "floor", "asked, × floor",
+		"× floor", "allocations/sample")
+	floors := newTable("program", "all at once, ns/frame", "ns/frame ÷ it", "in memory: ns/frame", "floor",
+		"× floor", "all at once", "ns/frame ÷ it")
+	cold := newTable("program", "new PCs", "first pass, ms", "a later one", "asked, µs per new PC",
+		"µs per new PC", "asked, MiB of rules", "MiB of rules")
 	var stormy string
 	for _, p := range subjects {
 		if b.only != nil && !b.only[p.name] {
@@ -129,22 +132,27 @@ func (b *bench) programs() (string, error) {
 		}
 		b.say("%s: %.1f ns/frame, %.2f × floor", p.name, s.perFrame(s.walk), s.ratio())
 		title := b.title(p.name)
-		warm.add(title, thousands(s.samples), fmt.Sprintf("%.1f", float64(s.frames)/float64(s.samples)), number(s.perSample()),
-			number(s.perFrame(s.walk)), number(s.perFrame(s.floor)), p.limit.String(), p.limit.mark(s.ratio(), "%.2f"), limit(0.005).mark(s.allocs, "%.3f"))
+		warm.add(title, thousands(s.samples), fmt.Sprintf("%.1f", float64(s.frames)/float64(s.samples)),
+			number(s.perSample()), number(s.perFrame(s.walk)), number(s.perFrame(s.floor)),
+			p.limit.String(), p.limit.mark(s.ratio(), "%.2f"), limit(0.005).mark(s.allocs, "%.3f"))
 		floors.add(title, number(s.perFrame(s.atOnce)), number(float64(s.walk)/float64(s.atOnce)),
-			number(m.perFrame(m.walk)), number(m.perFrame(m.floor)), number(m.ratio()), number(m.perFrame(m.atOnce)), number(float64(m.walk)/float64(m.atOnce)))
+			number(m.perFrame(m.walk)), number(m.perFrame(m.floor)), number(m.ratio()), number(m.perFrame(m.atOnce)),
+			number(float64(m.walk)/float64(m.atOnce)))
 
 		later := s.walk + s.records
 		pcs, size := w.images.Rules()
 		perPC := max(0, micros(first-later)/float64(max(pcs, 1)))
 		cold.add(title, thousands(pcs), fmt.Sprintf("%.2f", millis(first)), fmt.Sprintf("%.2f", millis(later)),
-			coldLimit.String(), coldLimit.mark(perPC, "%.2f"), p.rules.String(), p.rules.mark(float64(size)/(1<<20), "%.3f"))
+			coldLimit.String(), coldLimit.mark(perPC, "%.2f"), p.rules.String(),
+			p.rules.mark(float64(size)/(1<<20), "%.3f"))
 		if p.name == storm {
 			all := s.walk + s.records
-			warm.add("with its other records", thousands(s.samples), "", number(float64(all)/float64(s.samples)), number(s.perFrame(all)), number(s.perFrame(s.floor)),
+			warm.add("with its other records", thousands(s.samples), "", number(float64(all)/float64(s.samples)),
+				number(s.perFrame(all)), number(s.perFrame(s.floor)),
 				limit(0).String(), fmt.Sprintf("%.2f", float64(all)/float64(s.floor)), "")
-			stormy = fmt.Sprintf("\nThe storm has %s processes with samples, and %s other records (executable mappings, names, processes that begin and end), "+
-				"which take %.0f ns each.\n", thousands(r.processes()), thousands(r.records), float64(s.records)/float64(r.records))
+			stormy = fmt.Sprintf("\nThe storm has %s processes with samples, and %s other records "+
+				"(executable mappings, names, processes that begin and end), which take %.0f ns each.\n",
+				thousands(r.processes()), thousands(r.records), float64(s.records)/float64(r.records))
 		}
 	}
 	return "## Walks\n\n" + warm.String() + stormy +

@@ -19,7 +19,8 @@ func main() {
 	output := flag.String("o", "", "write the table to this file instead of standard output")
 	flag.IntVar(&b.freq, "F", 999, "samples per second and CPU")
 	flag.IntVar(&b.stackSize, "stack-size", 32768, "bytes of each stack that the kernel copies")
-	flag.DurationVar(&b.perfLimit, "perf-limit", 10*time.Second, "how long perf script may take for each program; 0 leaves it out")
+	flag.DurationVar(&b.perfLimit, "perf-limit", 10*time.Second,
+		"how long perf script may take for each program; 0 leaves it out")
 	flag.IntVar(&b.places, "places", 0, "show that many places where the stacks of each program end early")
 	install := flag.Bool("install", true, "install programs that are missing, with apt-get")
 	flag.Parse()
@@ -62,7 +63,9 @@ func (b *bench) run(only, output string, install bool) error {
 	chosen := workloads.Programs
 	if only != "" {
 		names := strings.Split(only, ",")
-		chosen = slices.DeleteFunc(slices.Clone(workloads.Programs), func(p workloads.Program) bool { return !slices.Contains(names, p.Name) })
+		chosen = slices.DeleteFunc(slices.Clone(workloads.Programs), func(p workloads.Program) bool {
+			return !slices.Contains(names, p.Name)
+		})
 		if len(chosen) == 0 {
 			return fmt.Errorf("no program called %s", only)
 		}

@@ -29,7 +29,8 @@ func (p perfResult) String() string {
 func perfScript(data string, r *result, limit time.Duration) (p perfResult, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	c := exec.CommandContext(ctx, "perf", "script", "-i", data, "-F", "pid,tid,time,ip,dso", "--ns", "--no-inline", "--max-stack", "2048")
+	c := exec.CommandContext(ctx, "perf", "script", "-i", data, "-F", "pid,tid,time,ip,dso",
+		"--ns", "--no-inline", "--max-stack", "2048")
 	out, err := c.StdoutPipe()
 	if err != nil {
 		return p, err

@@ -71,7 +71,8 @@ unspool's end, whatever is between. *Rest* says where unspool's other stacks end
 		fmt.Fprintf(&b, "| %s | %s | %.1f | %s | %s | %s | %s | %s |\n",
 			strings.TrimSpace(r.program.Name+" "+r.version), thousands(r.stats.User),
 			float64(r.stats.Frames)/float64(r.stats.User), r.completeShare(),
-			percent(r.stats.Ended[unwind.DumpTooShort]-r.absent, r.stats.User), percent(r.absent, r.stats.User), r.rest(), perf)
+			percent(r.stats.Ended[unwind.DumpTooShort]-r.absent, r.stats.User), percent(r.absent, r.stats.User),
+			r.rest(), perf)
 	}
 	if cut {
 		b.WriteString("\n\\* of the samples that perf script got to in its time\n")
@@ -85,7 +86,9 @@ unspool's end, whatever is between. *Rest* says where unspool's other stacks end
 // rest names the reasons for which stacks ended early, and the files.
 func (r *result) rest() string {
 	reasons := []unwind.Reason{unwind.NoCFI, unwind.NoImage, unwind.BadCFI, unwind.Unmapped, unwind.DepthLimit}
-	slices.SortStableFunc(reasons, func(x, y unwind.Reason) int { return cmp.Compare(r.stats.Ended[y], r.stats.Ended[x]) })
+	slices.SortStableFunc(reasons, func(x, y unwind.Reason) int {
+		return cmp.Compare(r.stats.Ended[y], r.stats.Ended[x])
+	})
 	var parts []string
 	for _, why := range reasons {
 		n := r.stats.Ended[why]

@@ -167,7 +167,8 @@ func (o *outermost) Write(rec []byte) error {
 // deep included.
 func (b *bench) showPlaces(r *result) {
 	keys := slices.SortedFunc(maps.Keys(r.ended), func(x, y ending) int {
-		return cmp.Or(cmp.Compare(r.ended[y], r.ended[x]), cmp.Compare(x.at.path, y.at.path), cmp.Compare(x.at.offset, y.at.offset))
+		return cmp.Or(cmp.Compare(r.ended[y], r.ended[x]), cmp.Compare(x.at.path, y.at.path),
+			cmp.Compare(x.at.offset, y.at.offset))
 	})
 	// Addresses of one function count together.
 	type spot struct {
@@ -217,7 +218,8 @@ func readSymbols(path string) *symbols {
 	static, _ := f.Symbols()
 	dynamic, _ := f.DynamicSymbols()
 	for _, sym := range append(static, dynamic...) {
-		if sym.Section != elf.SHN_UNDEF && sym.Value != 0 && (elf.ST_TYPE(sym.Info) == elf.STT_FUNC || elf.ST_TYPE(sym.Info) == elf.STT_NOTYPE) {
+		if sym.Section != elf.SHN_UNDEF && sym.Value != 0 &&
+			(elf.ST_TYPE(sym.Info) == elf.STT_FUNC || elf.ST_TYPE(sym.Info) == elf.STT_NOTYPE) {
 			s.list = append(s.list, sym)
 		}
 	}

@@ -19,7 +19,8 @@ func Machine() string {
 	perf, _ := exec.Command("perf", "--version").Output()
 	return fmt.Sprintf("%s: %s, %d CPUs, %s, Linux %s, %s.", time.Now().UTC().Format(time.DateOnly),
 		fileValue("/proc/cpuinfo", "model name", ":"), CPUs(),
-		strings.Trim(fileValue("/etc/os-release", "PRETTY_NAME", "="), `"`), text(u.Release[:]), strings.TrimSpace(string(perf)))
+		strings.Trim(fileValue("/etc/os-release", "PRETTY_NAME", "="), `"`), text(u.Release[:]),
+		strings.TrimSpace(string(perf)))
 }
 
 // CPUs is the number of them that this process may use.

@@ -97,7 +97,8 @@ done`,
 		run:     "$RECORD sqlite3 work.db <work.sql >/dev/null",
 	},
 	{
-		Name: "postgres", needs: []need{{"postgres", "postgresql"}, {"pgbench", "postgresql-contrib"}, {"setpriv", ""}},
+		Name: "postgres", needs: []need{{"postgres", "postgresql"}, {"pgbench", "postgresql-contrib"},
+			{"setpriv", ""}},
 		version: "postgres --version",
 		prepare: `mkdir data; chown postgres: data
 as='setpriv --reuid=postgres --regid=postgres --clear-groups'
@@ -106,27 +107,36 @@ printf "listen_addresses = ''\nunix_socket_directories = '$PWD/data'\nfsync = of
 $as pg_ctl -w -D "$PWD/data" -l "$PWD/data/log" start >/dev/null
 pgbench -q -i -s 5 -h "$PWD/data" -U postgres postgres
 $as pg_ctl -w -D "$PWD/data" stop >/dev/null`,
-		serve: `exec setpriv --reuid=postgres --regid=postgres --clear-groups "$(command -v postgres)" -D "$PWD/data"`,
-		run:   `$RECORD pgbench -c 4 -T 5 -h "$PWD/data" -U postgres postgres >/dev/null`,
+		serve: `exec setpriv --reuid=postgres --regid=postgres --clear-groups "$(command -v postgres)" ` +
+			`-D "$PWD/data"`,
+		run: `$RECORD pgbench -c 4 -T 5 -h "$PWD/data" -U postgres postgres >/dev/null`,
 	},
 	{
-		Name: "redis", needs: []need{{"redis-server", "redis-server"}, {"redis-benchmark", "redis-tools"}}, version: "redis-server --version | sed s/.*v=//",
-		serve: `exec redis-server --port 0 --unixsocket "$PWD/socket" --save "" --dir "$PWD"`,
+		Name: "redis", needs: []need{{"redis-server", "redis-server"}, {"redis-benchmark", "redis-tools"}},
+		version: "redis-server --version | sed s/.*v=//",
+		serve:   `exec redis-server --port 0 --unixsocket "$PWD/socket" --save "" --dir "$PWD"`,
 		run: `$RECORD sh -ec '
-redis-benchmark -s socket -q -n 150000 -P 16 -t set,get,incr,lpush,lpop,sadd,hset,zadd,lrange_100,mset >/dev/null
-redis-benchmark -s socket -q -n 20000 -P 16 eval "local s = 0 for i = 1, 20 do s = s + i end return redis.call(\"set\", \"k\", s)" 0 >/dev/null'`,
+redis-benchmark -s socket -q -n 150000 -P 16 \
+	-t set,get,incr,lpush,lpop,sadd,hset,zadd,lrange_100,mset >/dev/null
+redis-benchmark -s socket -q -n 20000 -P 16 \
+	eval "local s = 0 for i = 1, 20 do s = s + i end return redis.call(\"set\", \"k\", s)" 0 >/dev/null'`,
 	},
 	{
-		Name: "nginx (TLS)", needs: []need{{"nginx", "nginx-light"}, {"openssl", "openssl"}, {"ab", "apache2-utils"}}, version: "nginx -v 2>&1",
-		prepare: `openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost 2>/dev/null
+		Name: "nginx (TLS)", needs: []need{{"nginx", "nginx-light"}, {"openssl", "openssl"},
+			{"ab", "apache2-utils"}},
+		version: "nginx -v 2>&1",
+		prepare: `openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 \
+	-subj /CN=localhost 2>/dev/null
 mkdir www; head -c 1000000 /dev/urandom >www/large; echo hello >www/small
 cat >nginx.conf <<END
 daemon off; user root; worker_processes 1; pid $PWD/pid; error_log $PWD/error.log;
 events { }
 http {
   access_log off; gzip on; gzip_types *;
-  client_body_temp_path $PWD; proxy_temp_path $PWD; fastcgi_temp_path $PWD; uwsgi_temp_path $PWD; scgi_temp_path $PWD;
-  server { listen 127.0.0.1:18443 ssl; ssl_certificate $PWD/cert.pem; ssl_certificate_key $PWD/key.pem; root $PWD/www; }
+  client_body_temp_path $PWD; proxy_temp_path $PWD; fastcgi_temp_path $PWD;
+  uwsgi_temp_path $PWD; scgi_temp_path $PWD;
+  server { listen 127.0.0.1:18443 ssl; ssl_certificate $PWD/cert.pem;
+    ssl_certificate_key $PWD/key.pem; root $PWD/www; }
 }
 END`,
 		serve: `exec nginx -p "$PWD" -c "$PWD/nginx.conf"`,
@@ -138,7 +148,8 @@ ab -q -k -n 60 -c 4 -H "Accept-Encoding: gzip" https://127.0.0.1:18443/large >/d
 	{
 		Name: "cc1plus", needs: []need{{"g++", "g++"}}, version: "echo $(g++ -dumpfullversion)",
 		prepare: file("work.cc", workCXX) + "g++ -std=c++17 -E -o work.ii work.cc",
-		run:     `$RECORD "$(g++ -print-prog-name=cc1plus)" -fpreprocessed work.ii -quiet -std=c++17 -O2 -o /dev/null`,
+		run: `$RECORD "$(g++ -print-prog-name=cc1plus)" -fpreprocessed work.ii -quiet -std=c++17 -O2 ` +
+			`-o /dev/null`,
 	},
 	{
 		Name: "clang", needs: []need{{"clang++", "clang"}, {"g++", "g++"}}, version: "clang --version",
@@ -161,13 +172,15 @@ ab -q -k -n 60 -c 4 -H "Accept-Encoding: gzip" https://127.0.0.1:18443/large >/d
 		run:     "$RECORD node work.js",
 	},
 	{
-		Name: "java", needs: []need{{"java", "default-jdk-headless"}, {"javac", "default-jdk-headless"}}, version: "java --version",
+		Name: "java", needs: []need{{"java", "default-jdk-headless"}, {"javac", "default-jdk-headless"}},
+		version: "java --version",
 		prepare: file("Work.java", workJava) + "javac Work.java",
 		run:     "$RECORD java -XX:+PreserveFramePointer -Xmx256m Work",
 	},
 	{
 		Name: "ffmpeg (libx264)", needs: []need{{"ffmpeg", "ffmpeg"}}, version: "ffmpeg -version",
-		run: "$RECORD ffmpeg -nostdin -loglevel error -f lavfi -i testsrc2=size=854x480:rate=30 -t 12 -c:v libx264 -f null -",
+		run: "$RECORD ffmpeg -nostdin -loglevel error -f lavfi -i testsrc2=size=854x480:rate=30 -t 12 " +
+			"-c:v libx264 -f null -",
 	},
 	{
 		Name: "openssl speed", needs: []need{{"openssl", "openssl"}}, version: "openssl version",
@@ -181,8 +194,10 @@ busybox seq 150000 | busybox sed "s/1[0-5]*/x&y/g" | busybox awk "{ n += length(
 done' >/dev/null`,
 	},
 	{
-		Name: "musl static-pie", needs: []need{{"musl-gcc", "musl-tools"}, {"gcc", "gcc"}}, version: "dpkg-query -W -f '${Version}' musl",
-		prepare: file("work.c", workC) + `for dir in /usr/lib/x86_64-linux-musl /usr/lib/musl/lib /usr/local/musl/lib; do
+		Name: "musl static-pie", needs: []need{{"musl-gcc", "musl-tools"}, {"gcc", "gcc"}},
+		version: "dpkg-query -W -f '${Version}' musl",
+		prepare: file("work.c", workC) +
+			`for dir in /usr/lib/x86_64-linux-musl /usr/lib/musl/lib /usr/local/musl/lib; do
 if [ -e $dir/rcrt1.o ]; then lib=$dir; fi
 done
 musl-gcc -O2 -fPIE -c work.c

@@ -21,7 +21,8 @@ const (
 	numCauses      = iota
 )
 
-var causeWords = [numCauses]string{"no frame pointer", "prologue", "epilogue", "frame pointer on other paths only", "unexplained"}
+var causeWords = [numCauses]string{"no frame pointer", "prologue", "epilogue",
+	"frame pointer on other paths only", "unexplained"}
 var causeKeys = [numCauses]string{"no_frame_pointer", "prologue", "epilogue", "shrink_wrapped", "unexplained"}
 
 // String is the cause in words.
@@ -40,7 +41,8 @@ type Blame struct {
 	Lost     uint64 // frames, in all these samples
 }
 
-// Blames returns the functions to blame, and the same by image (Function is empty), those with the most samples first.
+// Blames returns the functions to blame, and the same by image (Function is empty), those with the most
+// samples first.
 func (c *Comparison) Blames(sym *symbols.Symbolizer) (functions, images []Blame) {
 	type key struct {
 		function string
@@ -72,10 +74,12 @@ func (c *Comparison) Blames(sym *symbols.Symbolizer) (functions, images []Blame)
 	}
 	list := func(sums map[key]*tally) (all []Blame) {
 		for k, t := range sums {
-			all = append(all, Blame{Function: k.function, Image: p.Images[k.image], Cause: t.cause(), Samples: t.samples, Lost: t.lost})
+			all = append(all, Blame{Function: k.function, Image: p.Images[k.image], Cause: t.cause(),
+				Samples: t.samples, Lost: t.lost})
 		}
 		slices.SortFunc(all, func(a, b Blame) int {
-			return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Function, b.Function), cmp.Compare(a.Image.Path, b.Image.Path))
+			return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Function, b.Function),
+				cmp.Compare(a.Image.Path, b.Image.Path))
 		})
 		return all
 	}
@@ -137,7 +141,8 @@ func (c *causeFinder) of(frame int32) Cause {
 // regBP is the DWARF number of RBP.
 const regBP = 6
 
-// causeAt looks at the rows of the function around pc. Where a function has a frame pointer, the CFA is computed from it.
+// causeAt looks at the rows of the function around pc. Where a function has a frame pointer, the CFA is
+// computed from it.
 func causeAt(cfi *dwarfcfi.Table, pc uint64) Cause {
 	d, err := cfi.FDE(pc)
 	if err != nil {

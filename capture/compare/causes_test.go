@@ -23,12 +23,14 @@ func TestCauses(t *testing.T) {
 	}{
 		{"frame pointers everywhere", capture.Options{}, "s", compare.Same, "", 0},
 		{"a leaf without one", capture.Options{}, "b", compare.LeafCaller, "bare", 1},
-		{"a leaf with one on other paths only", capture.Options{}, buildProgram(t, "shrink", withFP...), compare.LeafCaller, "often", 1},
+		{"a leaf with one on other paths only", capture.Options{}, buildProgram(t, "shrink", withFP...),
+			compare.LeafCaller, "often", 1},
 		{"a function without one", capture.Options{}, "p", compare.Middle, "passing", 1},
 		{"a leaf that counts in BP", capture.Options{}, "z", compare.Early, "zero", 3},
 		{"a leaf that has a pointer in BP", capture.Options{}, "a", compare.Astray, "astray", 3},
 		{"deeper than the kernel's chains", capture.Options{}, "d", compare.Cut, "", 176},
-		{"deeper than the copy, which the kernel's chain completes", capture.Options{StackSize: 8192}, "w", compare.Same, "", 0},
+		{"deeper than the copy, which the kernel's chain completes", capture.Options{StackSize: 8192}, "w",
+			compare.Same, "", 0},
 		{"deeper than the copy", capture.Options{StackSize: 8192, Strict: true}, "w", compare.Cut, "", 0},
 		{"a frame pointer where there is no CFI", capture.Options{}, "u", compare.Same, "", 0},
 		{"the same by CFI alone", capture.Options{Strict: true}, "u", compare.DWARFStops, "", 0},
@@ -55,7 +57,8 @@ func TestCauses(t *testing.T) {
 				}
 			}
 			content, err := os.ReadFile(r.path)
-			if err != nil || bytes.Contains(content, []byte("10terces")) || bytes.Contains(content, []byte("20terces")) {
+			if err != nil || bytes.Contains(content, []byte("10terces")) ||
+				bytes.Contains(content, []byte("20terces")) {
 				t.Errorf("what BP pointed to is in the file, or: %v", err)
 			}
 			r.examples(t, 1)

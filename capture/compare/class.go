@@ -16,14 +16,16 @@ const (
 	Middle                  // they miss others in between, and reach the root
 	Early                   // they stop before the root
 	Astray                  // they lead to an address that is not on the stack
-	Cut                     // either side was cut by a limit: the copy of the stack, the kernel's callchain, --max-stack
-	DWARFStops              // CFI ends before the root, frame pointers go on
-	BothStop                // CFI ends before the root, and frame pointers are of no help
+	// either side was cut by a limit: the copy of the stack, the kernel's callchain, --max-stack
+	Cut
+	DWARFStops // CFI ends before the root, frame pointers go on
+	BothStop   // CFI ends before the root, and frame pointers are of no help
 	NumClasses = iota
 )
 
 var classKeys = [NumClasses]string{
-	"same", "skips_leaf_caller", "skips_middle", "stops_early", "goes_astray", "cut_by_limit", "dwarf_stops", "both_stop",
+	"same", "skips_leaf_caller", "skips_middle", "stops_early", "goes_astray", "cut_by_limit", "dwarf_stops",
+	"both_stop",
 }
 
 var classWords = [NumClasses]string{
@@ -65,8 +67,10 @@ type stacks struct {
 
 // verdict is what classify finds.
 type verdict struct {
-	class  Class
-	parted int // the first index in dwarf whose frame is not in its place in fp; the number of frames when fp goes on with others, -1 when they do not part
+	class Class
+	// the first index in dwarf whose frame is not in its place in fp; the number of frames when fp goes on with
+	// others, -1 when they do not part
+	parted int
 	lost   int // frames of dwarf that fp has not
 }
 
@@ -134,9 +138,9 @@ func classify(s *stacks) verdict {
 	return v
 }
 
-// skipsLeafCaller says whether fp has all of dwarf but the caller of the innermost function. Under recursion callers have the same
-// address, and any of these may be what fp misses: it is this one, as a function that is its own caller has a frame pointer
-// either in all of its frames or in none.
+// skipsLeafCaller says whether fp has all of dwarf but the caller of the innermost function. Under recursion
+// callers have the same address, and any of these may be what fp misses: it is this one, as a function that
+// is its own caller has a frame pointer either in all of its frames or in none.
 func (s *stacks) skipsLeafCaller() bool {
 	if len(s.dwarf) < 2 || len(s.fp) < 1 || s.fp[0] != s.dwarf[0] {
 		return false

@@ -8,12 +8,13 @@ import (
 	"unspool/unwind"
 )
 
-// TestClassify has each class and its borders. Frames are letters, from the leaf: r calls itself, and x is code that is not on the
-// stack, - memory that is no code.
+// TestClassify has each class and its borders. Frames are letters, from the leaf: r calls itself, and x is
+// code that is not on the stack, - memory that is no code.
 func TestClassify(t *testing.T) {
 	const complete = profile.Complete
 	short, deep := profile.Ended(unwind.DumpTooShort), profile.Ended(unwind.DepthLimit)
-	noCFI, noImage, badCFI, unmapped := profile.Ended(unwind.NoCFI), profile.Ended(unwind.NoImage), profile.Ended(unwind.BadCFI), profile.Ended(unwind.Unmapped)
+	noCFI, noImage, badCFI, unmapped := profile.Ended(unwind.NoCFI), profile.Ended(unwind.NoImage),
+		profile.Ended(unwind.BadCFI), profile.Ended(unwind.Unmapped)
 	const none, limit, copied, off = unwind.NoFrame, unwind.KernelLimit, unwind.CopyEnds, unwind.OffStack
 	for _, c := range []struct {
 		name     string
@@ -121,16 +122,19 @@ func FuzzClassify(f *testing.F) {
 	f.Add("a", uint8(profile.Unsaid), "a-", uint8(7))
 	f.Fuzz(func(t *testing.T, dwarf string, dwarfEnd uint8, fp string, fpEnd uint8) {
 		s := &stacks{
-			dwarf: addresses("a" + dwarf), dwarfEnd: profile.End(dwarfEnd), fp: addresses("a" + fp), fpEnd: unwind.FrameWalkEnd(fpEnd),
+			dwarf: addresses("a" + dwarf), dwarfEnd: profile.End(dwarfEnd), fp: addresses("a" + fp),
+			fpEnd: unwind.FrameWalkEnd(fpEnd),
 		}
 		s.code = func(i int) bool { return s.fp[i] != 0 && s.fp[i] != perfdata.NotCode }
 		v := classify(s)
 		switch {
-		case v.class >= NumClasses, v.parted < -1, v.parted == 0, v.parted > len(s.dwarf), v.lost < 0, v.lost >= len(s.dwarf):
+		case v.class >= NumClasses, v.parted < -1, v.parted == 0, v.parted > len(s.dwarf), v.lost < 0,
+			v.lost >= len(s.dwarf):
 			t.Errorf("%+v of %d frames", v, len(s.dwarf))
 		case v.class == Same && (v.parted >= 0 || v.lost > 0 || len(s.fp) != len(s.dwarf)):
 			t.Errorf("same: %+v", v)
-		case v.class == LeafCaller && (v.parted != 1 || len(s.fp) != len(s.dwarf)-1), v.class == Middle && v.lost == 0:
+		case v.class == LeafCaller && (v.parted != 1 || len(s.fp) != len(s.dwarf)-1),
+			v.class == Middle && v.lost == 0:
 			t.Errorf("%+v of %d and %d frames", v, len(s.dwarf), len(s.fp))
 		case (v.class == DWARFStops || v.class == BothStop) && s.dwarfEnd == profile.Complete:
 			t.Errorf("%+v of a complete stack", v)
@@ -138,7 +142,8 @@ func FuzzClassify(f *testing.F) {
 	})
 }
 
-// TestPairsAreCutAtZeros holds trailing zeros against those that other words follow: a walk may read above the outermost frame.
+// TestPairsAreCutAtZeros holds trailing zeros against those that other words follow: a walk may read above
+// the outermost frame.
 func TestPairsAreCutAtZeros(t *testing.T) {
 	for _, c := range []struct {
 		name string

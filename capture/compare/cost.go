@@ -100,8 +100,8 @@ func deep(depth, n int) (sum int) {
 	return sum + frame[n&255]
 }
 
-// Measure samples a calibrated loop that is pinned to one CPU, without sampling, with callchains and with stacks in turn, and compares the shortest
-// times.
+// Measure samples a calibrated loop that is pinned to one CPU, without sampling, with callchains and with
+// stacks in turn, and compares the shortest times.
 func Measure(stackSize int) (c Costs, err error) {
 	c.StackSize = stackSize
 	child := &exec.Cmd{Path: "/proc/self/exe", Args: []string{measureStub}, Stderr: os.Stderr,
@@ -140,7 +140,8 @@ func Measure(stackSize int) (c Costs, err error) {
 		return c, err
 	}
 	defer os.RemoveAll(folder)
-	modes := [2]measurement{{pid: child.Process.Pid, folder: folder, noStack: true}, {pid: child.Process.Pid, folder: folder, stackSize: stackSize}}
+	modes := [2]measurement{{pid: child.Process.Pid, folder: folder, noStack: true},
+		{pid: child.Process.Pid, folder: folder, stackSize: stackSize}}
 	for range measureRounds {
 		took, err := block()
 		if err != nil {
@@ -190,7 +191,8 @@ func (m *measurement) round(block func() (time.Duration, error)) error {
 		return err
 	}
 	source, err := perfring.Open(perfring.Target{PIDs: []int{m.pid}}, perfring.Options{
-		Events: events, Freq: measureRate, StackSize: m.stackSize, NoStack: m.noStack, UserChain: true, Pages: measureRing / os.Getpagesize(),
+		Events: events, Freq: measureRate, StackSize: m.stackSize, NoStack: m.noStack, UserChain: true,
+		Pages: measureRing / os.Getpagesize(),
 	})
 	if err != nil {
 		return err
@@ -237,7 +239,8 @@ func (m *measurement) round(block func() (time.Duration, error)) error {
 
 // begin makes what all rounds share.
 func (m *measurement) begin(source *perfring.Source) (err error) {
-	m.writer, err = perfdata.Create(perfdata.Options{Path: filepath.Join(m.folder, fmt.Sprintf("%v.data", m.noStack)), Events: source.Attrs()})
+	m.writer, err = perfdata.Create(
+		perfdata.Options{Path: filepath.Join(m.folder, fmt.Sprintf("%v.data", m.noStack)), Events: source.Attrs()})
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,8 @@ const (
 	numFlaws    = iota
 )
 
-var flawWords = [numFlaws]string{"no CFI in the whole image", "no CFI for this address", "CFI contradicts the frame pointers"}
+var flawWords = [numFlaws]string{"no CFI in the whole image", "no CFI for this address",
+	"CFI contradicts the frame pointers"}
 var flawKeys = [numFlaws]string{"no_table", "no_fde", "contradicts"}
 
 // String is the flaw in words.
@@ -41,7 +42,8 @@ type Finding struct {
 	Samples  uint64
 }
 
-// Lint looks at all code that was on a stack, whether CFI covers it, and where the two answers contradict each other; the most sampled first.
+// Lint looks at all code that was on a stack, whether CFI covers it, and where the two answers contradict
+// each other; the most sampled first.
 func (c *Comparison) Lint(sym *symbols.Symbolizer) []Finding {
 	p := c.DWARF
 	counts := onStacks(p, nil)
@@ -105,7 +107,8 @@ func (c *Comparison) Lint(sym *symbols.Symbolizer) []Finding {
 		all = append(all, *f)
 	}
 	slices.SortFunc(all, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Image.Path, b.Image.Path), cmp.Compare(a.Addr, b.Addr))
+		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Image.Path, b.Image.Path),
+			cmp.Compare(a.Addr, b.Addr))
 	})
 	return all
 }

@@ -13,24 +13,25 @@ import (
 
 // Comparison is what a recording with pairs comes to.
 type Comparison struct {
-	DWARF, FP *profile.Profile // the same samples, by either answer, kernel part included; they share Images, Frames and Threads
-	Groups    []Group          // samples that agree in both stacks, the most frequent first
+	// the same samples, by either answer, kernel part included; they share Images, Frames and Threads
+	DWARF, FP *profile.Profile
+	Groups    []Group // samples that agree in both stacks, the most frequent first
 
 	Samples uint64 // with a user stack
 	Others  uint64 // without one: kernel threads, and the like
 	Checked uint64 // for which the kernel's own chain was there
 	Agreed  uint64 // of these, where the walk that was repeated on the copy came to the same
 
-	// Reach counts samples by the bytes of stack that their walk needed, in KiB rounded up; those that did not come to the
-	// root by the copy alone are not in it.
+	// Reach counts samples by the bytes of stack that their walk needed, in KiB rounded up; those that did not
+	// come to the root by the copy alone are not in it.
 	Reach map[int]uint64
-	// Elsewhere counts samples whose root was found outside of the copy: on another stack, or by the kernel's chain. No copy
-	// of any size completes them.
+	// Elsewhere counts samples whose root was found outside of the copy: on another stack, or by the kernel's
+	// chain. No copy of any size completes them.
 	Elsewhere uint64
 }
 
-// NotCode stands for what frame pointers led to and is no address of code. What it is, is nobody's business: it may be anything from the
-// memory of whoever was recorded.
+// NotCode stands for what frame pointers led to and is no address of code. What it is, is nobody's business:
+// it may be anything from the memory of whoever was recorded.
 const NotCode = "not code"
 
 // Group is the samples that have the same two stacks.
@@ -38,10 +39,12 @@ type Group struct {
 	Class     Class
 	DWARF, FP int32 // leaves: nodes of the two profiles
 	Kernel    int   // frames of the kernel at the leaf of both
-	Parted    int   // where FP first differs, counted in user frames of DWARF from the leaf; their number when FP goes on with others, -1 when it does not differ
-	Lost      int   // user frames of DWARF that FP has not
-	End       profile.End
-	Count     uint64
+	// where FP first differs, counted in user frames of DWARF from the leaf; their number when FP goes on with
+	// others, -1 when it does not differ
+	Parted int
+	Lost   int // user frames of DWARF that FP has not
+	End    profile.End
+	Count  uint64
 }
 
 // Load reads a recording that was made with pairs.
@@ -57,7 +60,8 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comp
 		l.unpaired++
 	}
 	if l.unpaired > 0 {
-		p.Problems = append(p.Problems, fmt.Sprintf("%d samples were recorded without their pair and are left out", l.unpaired))
+		p.Problems = append(p.Problems,
+			fmt.Sprintf("%d samples were recorded without their pair and are left out", l.unpaired))
 	}
 	for i := range p.Frames {
 		if f := &p.Frames[i]; f.Kind == profile.Unmapped {
@@ -70,7 +74,8 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comp
 		c.Groups = append(c.Groups, g)
 	}
 	slices.SortFunc(c.Groups, func(a, b Group) int { return compareGroups(&a, &b) })
-	c.DWARF, c.FP = l.dwarf.profile(p, c.Groups, func(g *Group) int32 { return g.DWARF }), l.fp.profile(p, c.Groups, func(g *Group) int32 { return g.FP })
+	c.DWARF, c.FP = l.dwarf.profile(p, c.Groups, func(g *Group) int32 { return g.DWARF }),
+		l.fp.profile(p, c.Groups, func(g *Group) int32 { return g.FP })
 	return c, nil
 }
 
@@ -140,7 +145,8 @@ func (l *loader) Sample(s *perfring.Sample, frames []int32) {
 func (l *loader) pair() {
 	d, f := &l.first, &l.second
 	last := len(f.user) - 1
-	if last < 1 || len(d.user) == 0 || len(d.frames) != d.kernel+len(d.user) || len(f.frames) != f.kernel+len(f.user) {
+	if last < 1 || len(d.user) == 0 || len(d.frames) != d.kernel+len(d.user) ||
+		len(f.frames) != f.kernel+len(f.user) {
 		l.unpaired++
 		return
 	}

@@ -15,7 +15,8 @@ type Packages struct {
 // packageTimeout bounds one question: a package manager may wait for another's lock.
 const packageTimeout = 2 * time.Second
 
-// Of returns the name and version of the package that owns the file at a path, "libc6 2.36-9"; "" when nobody knows.
+// Of returns the name and version of the package that owns the file at a path, "libc6 2.36-9"; "" when nobody
+// knows.
 func (p *Packages) Of(path string) string {
 	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, " (deleted)") {
 		return ""
@@ -33,8 +34,8 @@ func (p *Packages) Of(path string) string {
 	return name
 }
 
-// dpkg asks Debian's package manager. It knows files by the names that packages give them, which may still be those of before /usr was
-// merged.
+// dpkg asks Debian's package manager. It knows files by the names that packages give them, which may still be
+// those of before /usr was merged.
 func dpkg(path string) string {
 	for _, name := range []string{path, strings.TrimPrefix(path, "/usr"), "/usr" + path} {
 		found, ok := ask("dpkg-query", "-S", "--", name)

@@ -30,7 +30,9 @@ var (
 var pageTemplate = template.Must(template.Must(template.Must(
 	template.New("page").Funcs(template.FuncMap{
 		"text": flamegraph.Printable, "number": human.Number, "percent": pagePercent, "points": points,
-		"bar": bar, "lean": lean, "percentOf": func(share float64) string { return fmt.Sprintf("%.3f", 100*share) }, "kib": func(bytes int) int { return bytes >> 10 },
+		"bar": bar, "lean": lean,
+		"percentOf": func(share float64) string { return fmt.Sprintf("%.3f", 100*share) },
+		"kib":       func(bytes int) int { return bytes >> 10 },
 	}).Parse(pageHTML)).New("result").Parse(resultHTML)).New("two").Parse(twoHTML))
 
 // graphSide is one of the page's two graphs.
@@ -40,27 +42,31 @@ type graphSide struct {
 	Data           template.HTML
 }
 
-// WritePage writes the result and the flame graphs of both answers as one page of HTML that fetches nothing: the tables of WriteText,
-// and below them the graphs, DWARF on the left.
+// WritePage writes the result and the flame graphs of both answers as one page of HTML that fetches nothing:
+// the tables of WriteText, and below them the graphs, DWARF on the left.
 func (r *Result) WritePage(w io.Writer, dwarf, fp *profile.Profile, title string) error {
-	left, right := graphSide{ID: "left", Name: "DWARF", Long: "DWARF"}, graphSide{ID: "right", Name: "FP", Long: "Frame pointers"}
+	left, right := graphSide{ID: "left", Name: "DWARF", Long: "DWARF"},
+		graphSide{ID: "right", Name: "FP", Long: "Frame pointers"}
 	return writePage(w, dwarf, fp, left, right, map[string]any{
 		"Title": title, "Result": r, "Summary": r.summary(), "Classes": r.pageClasses(), "NotCode": NotCode,
 		"MostShares": most(r.Shares),
 	})
 }
 
-// WritePage writes the comparison and the flame graphs of both recordings as one page of HTML that fetches nothing.
+// WritePage writes the comparison and the flame graphs of both recordings as one page of HTML that fetches
+// nothing.
 func (t *Two) WritePage(w io.Writer, a, b *profile.Profile, title string) error {
-	left, right := graphSide{ID: "left", Name: "A", Long: "A: " + t.A.File}, graphSide{ID: "right", Name: "B", Long: "B: " + t.B.File}
+	left, right := graphSide{ID: "left", Name: "A", Long: "A: " + t.A.File},
+		graphSide{ID: "right", Name: "B", Long: "B: " + t.B.File}
 	return writePage(w, a, b, left, right, map[string]any{
 		"Title": title, "Two": t, "NotCode": "unmapped",
 		"MostShares": most(t.Shares),
 	})
 }
 
-// writePage writes the page around what the template needs of the tables. Names of the recorded system reach it without control
-// characters, escaped by the template, or in base64; the page runs no script but the one of its own hash.
+// writePage writes the page around what the template needs of the tables. Names of the recorded system reach
+// it without control characters, escaped by the template, or in base64; the page runs no script but the one
+// of its own hash.
 func writePage(w io.Writer, a, b *profile.Profile, left, right graphSide, page map[string]any) (err error) {
 	sides := []struct {
 		*graphSide
@@ -154,7 +160,8 @@ func (r *Result) pageClasses() (rows []pageClass) {
 	return rows
 }
 
-// level is a row of an example: frames that stand side by side. What only one side has stands alone, unless neither goes on with what the other has.
+// level is a row of an example: frames that stand side by side. What only one side has stands alone, unless
+// neither goes on with what the other has.
 type level struct {
 	DWARF, FP string // "" where the side has none
 	Parted    bool
@@ -222,9 +229,12 @@ func most[T interface{ Difference() float64 }](rows []T) float64 {
 	return largest
 }
 
-// bar draws a share as a bar, from a place on. A policy that allows no style of elements allows an SVG's attributes.
+// bar draws a share as a bar, from a place on. A policy that allows no style of elements allows an SVG's
+// attributes.
 func bar(class string, from, share float64) template.HTML {
-	return template.HTML(fmt.Sprintf(`<svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect class="%s" x="%.3f" width="%.3f" height="1"/></svg>`,
+	return template.HTML(fmt.Sprintf(
+		`<svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect class="%s" `+
+			`x="%.3f" width="%.3f" height="1"/></svg>`,
 		template.HTMLEscapeString(class), 100*from, 100*share))
 }
 

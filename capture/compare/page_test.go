@@ -21,7 +21,8 @@ import (
 )
 
 // hostile is what a recorded system can call its functions and files.
-const hostile = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">&amp;\x00\x1b[31m\u202e\xff\xfe'\"`${1}]]>"
+const hostile = "</script><script>document.title='owned'</script><img src=x " +
+	"onerror=\"document.title='owned'\">&amp;\x00\x1b[31m\u202e\xff\xfe'\"`${1}]]>"
 
 // Frames of example.
 const (
@@ -37,27 +38,37 @@ const (
 // example has 1,000 samples of four classes.
 func example() *compare.Comparison {
 	base := profile.Profile{
-		Images: []profile.Image{{Name: "program", Path: "/nowhere/program"}, {Name: "libz.so.1", Path: "/nowhere/libz.so.1"}, {Name: "[kernel]"}, {Name: "[unmapped]"}, {Name: hostile, Path: hostile}},
+		Images: []profile.Image{{Name: "program", Path: "/nowhere/program"},
+			{Name: "libz.so.1", Path: "/nowhere/libz.so.1"}, {Name: "[kernel]"}, {Name: "[unmapped]"},
+			{Name: hostile, Path: hostile}},
 		Frames: []profile.Frame{
-			start: {Name: "_start"}, mainFn: {Name: "main"}, work: {Name: "work"}, hash: {Name: "Hash", Image: 1}, hostileFn: {Name: hostile, Image: 4},
-			notCode: {Name: compare.NotCode, Image: 3, Kind: profile.Unmapped}, syscall: {Name: "do_syscall_64", Image: 2, Kind: profile.Kernel},
+			start: {Name: "_start"}, mainFn: {Name: "main"}, work: {Name: "work"}, hash: {Name: "Hash", Image: 1},
+			hostileFn: {Name: hostile, Image: 4},
+			notCode:   {Name: compare.NotCode, Image: 3, Kind: profile.Unmapped},
+			syscall:   {Name: "do_syscall_64", Image: 2, Kind: profile.Kernel},
 		},
 		Threads:  []profile.Thread{{Comm: "all"}},
 		Events:   []profile.Event{{Name: "cpu-clock", Clock: true}},
 		Problems: []string{"no names for " + hostile},
 	}
 	dwarf, fp := base, base
-	c := &compare.Comparison{DWARF: &dwarf, FP: &fp, Samples: 1000, Others: 7, Checked: 900, Agreed: 891, Reach: map[int]uint64{2: 600, 7: 390, 20: 7}, Elsewhere: 3}
+	c := &compare.Comparison{DWARF: &dwarf, FP: &fp, Samples: 1000, Others: 7, Checked: 900, Agreed: 891,
+		Reach: map[int]uint64{2: 600, 7: 390, 20: 7}, Elsewhere: 3}
 	for _, g := range []struct {
 		group     compare.Group
 		dwarf, fp []int32
 	}{
-		{compare.Group{Class: compare.Same, Parted: -1, Count: 400}, []int32{start, mainFn, work}, []int32{start, mainFn, work}},
-		{compare.Group{Class: compare.LeafCaller, Parted: 1, Lost: 1, Count: 300}, []int32{start, mainFn, work, hash}, []int32{start, mainFn, hash}},
-		{compare.Group{Class: compare.Astray, Parted: 1, Lost: 2, Count: 200}, []int32{start, mainFn, hostileFn}, []int32{notCode, hostileFn}},
-		{compare.Group{Class: compare.Early, Parted: 1, Lost: 2, Kernel: 1, Count: 100}, []int32{start, mainFn, work, syscall}, []int32{work, syscall}},
+		{compare.Group{Class: compare.Same, Parted: -1, Count: 400}, []int32{start, mainFn, work},
+			[]int32{start, mainFn, work}},
+		{compare.Group{Class: compare.LeafCaller, Parted: 1, Lost: 1, Count: 300},
+			[]int32{start, mainFn, work, hash}, []int32{start, mainFn, hash}},
+		{compare.Group{Class: compare.Astray, Parted: 1, Lost: 2, Count: 200}, []int32{start, mainFn, hostileFn},
+			[]int32{notCode, hostileFn}},
+		{compare.Group{Class: compare.Early, Parted: 1, Lost: 2, Kernel: 1, Count: 100},
+			[]int32{start, mainFn, work, syscall}, []int32{work, syscall}},
 	} {
-		g.group.DWARF, g.group.FP, g.group.End = put(&dwarf, g.dwarf, g.group.Count), put(&fp, g.fp, g.group.Count), profile.Complete
+		g.group.DWARF, g.group.FP, g.group.End = put(&dwarf, g.dwarf, g.group.Count), put(&fp, g.fp, g.group.Count),
+			profile.Complete
 		c.Groups = append(c.Groups, g.group)
 	}
 	return c
@@ -78,7 +89,8 @@ func put(p *profile.Profile, frames []int32, count uint64) int32 {
 		}
 		at = int32(i)
 	}
-	p.Samples = append(p.Samples, profile.Sample{Node: at, CPU: -1, Count: count, Period: count, End: profile.Complete})
+	p.Samples = append(p.Samples, profile.Sample{Node: at, CPU: -1, Count: count, Period: count,
+		End: profile.Complete})
 	return at
 }
 
@@ -120,7 +132,8 @@ func show(t *testing.T, page []byte, width int) shown {
 		if c := p.Complaints(); len(c) > 0 {
 			t.Errorf("the page complains: %q", c)
 		}
-		if n := browser.Eval[int](p.Page, "document.querySelectorAll('img, iframe, [onerror], script[src]').length"); n > 0 {
+		if n := browser.Eval[int](p.Page,
+			"document.querySelectorAll('img, iframe, [onerror], script[src]').length"); n > 0 {
 			t.Errorf("%d elements that nobody wrote", n)
 		}
 		if title := browser.Eval[string](p.Page, "document.title"); title == "owned" {
@@ -133,7 +146,9 @@ func show(t *testing.T, page []byte, width int) shown {
 // rows are the texts of the cells of a section's table.
 func (p shown) rows(section string) [][]string {
 	p.Helper()
-	return browser.Eval[[][]string](p.Page, `[...document.querySelectorAll('#`+section+` tbody tr')].map(r => [...r.cells].map(c => c.textContent.trim()))`)
+	return browser.Eval[[][]string](p.Page,
+		`[...document.querySelectorAll('#`+section+` tbody tr')]`+
+			`.map(r => [...r.cells].map(c => c.textContent.trim()))`)
 }
 
 // frame is the place in the window of a row of one of the graphs, once it rests.
@@ -192,7 +207,8 @@ func named(name, beside string) string {
 // tables holds all numbers of the page against those of the result.
 func (p shown) tables(r *compare.Result) {
 	p.Helper()
-	classes := browser.Eval[map[string][]string](p.Page, `Object.fromEntries([...document.querySelectorAll('.class')].map(e => [e.dataset.key,
+	classes := browser.Eval[map[string][]string](p.Page,
+		`Object.fromEntries([...document.querySelectorAll('.class')].map(e => [e.dataset.key,
 		['words', 'share', 'stacks', 'lost'].map(c => e.querySelector('.' + c).textContent)]))`)
 	if len(classes) != compare.NumClasses {
 		p.Errorf("%d classes", len(classes))
@@ -202,7 +218,8 @@ func (p shown) tables(r *compare.Result) {
 		if c.MeanLost > 0 {
 			lost = fmt.Sprintf("%.1f", c.MeanLost)
 		}
-		want := []string{c.Words, percentOf(c.Share), percentOf(float64(c.Stacks) / float64(max(r.Stacks, 1))), lost}
+		want := []string{c.Words, percentOf(c.Share), percentOf(float64(c.Stacks) / float64(max(r.Stacks, 1))),
+			lost}
 		if !slices.Equal(classes[key], want) {
 			p.Errorf("%s: %q, not %q", key, classes[key], want)
 		}
@@ -222,12 +239,14 @@ func (p shown) tables(r *compare.Result) {
 	p.same("blame-functions", want)
 	want = [][]string{}
 	for _, s := range r.Shares {
-		want = append(want, []string{named(s.Function, s.Image), percentOf(s.DWARF), percentOf(s.FP), "", pointsOf(s.FP - s.DWARF)})
+		want = append(want, []string{named(s.Function, s.Image), percentOf(s.DWARF), percentOf(s.FP), "",
+			pointsOf(s.FP - s.DWARF)})
 	}
 	p.same("differ", want)
 	want = [][]string{}
 	for _, c := range r.WrongCallers {
-		want = append(want, []string{named(c.Caller, c.Image), "→ " + flamegraph.Printable(c.Callee), percentOf(c.Share)})
+		want = append(want, []string{named(c.Caller, c.Image), "→ " + flamegraph.Printable(c.Callee),
+			percentOf(c.Share)})
 	}
 	p.same("wrong-callers", want)
 	want = [][]string{}
@@ -238,9 +257,11 @@ func (p shown) tables(r *compare.Result) {
 	want = [][]string{}
 	if c := r.Cost; c != nil {
 		row := func(what string, c compare.SampleCost) []string {
-			return []string{what, fmt.Sprintf("%.0f", c.Bytes), fmt.Sprintf("%.1f", c.Kernel), fmt.Sprintf("%.1f", c.User)}
+			return []string{what, fmt.Sprintf("%.0f", c.Bytes), fmt.Sprintf("%.1f", c.Kernel),
+				fmt.Sprintf("%.1f", c.User)}
 		}
-		want = append(want, row("callchain by frame pointers", c.Chain), row(fmt.Sprintf("stack, %d bytes, and unwinding", c.StackSize), c.Stack))
+		want = append(want, row("callchain by frame pointers", c.Chain),
+			row(fmt.Sprintf("stack, %d bytes, and unwinding", c.StackSize), c.Stack))
 	}
 	p.same("cost", want)
 	want = [][]string{}
@@ -264,7 +285,8 @@ func (p shown) tables(r *compare.Result) {
 func (p shown) example(key string, e *compare.Example) {
 	p.Helper()
 	script := func(column int) string {
-		return fmt.Sprintf(`[...document.querySelectorAll('.class[data-key=%s] tbody tr')].map(r => r.cells[%d].textContent)`, key, column)
+		return fmt.Sprintf(`[...document.querySelectorAll('.class[data-key=%s] tbody tr')].map(r => `+
+			`r.cells[%d].textContent)`, key, column)
 	}
 	for column, want := range [][]string{1: e.DWARF, 2: e.FP} {
 		var have, names []string
@@ -284,7 +306,8 @@ func (p shown) example(key string, e *compare.Example) {
 	if marked < 0 != (e.Parted < 0) {
 		p.Errorf("the example of %s: parted at %d, and row %d is marked", key, e.Parted, marked)
 	} else if marked >= 0 && e.Parted < len(e.DWARF) {
-		if name := browser.Eval[[]string](p.Page, script(1))[marked]; name != flamegraph.Printable(e.DWARF[e.Parted]) {
+		name := browser.Eval[[]string](p.Page, script(1))[marked]
+		if name != flamegraph.Printable(e.DWARF[e.Parted]) {
 			p.Errorf("the example of %s: %q is marked, not %q", key, name, e.DWARF[e.Parted])
 		}
 	}
@@ -309,10 +332,12 @@ func TestPage(t *testing.T) {
 	p.MoveTo(p.frame("left", 3, 0.3))
 	p.Shows("#tip .name", "work")
 	p.Shows("#tip .place", "user · program")
-	p.Shows("#tip table", "DWARFFPpointsin this place80.0 %40.0 %−40.0function, total80.0 %50.0 %−30.0function, self40.0 %40.0 %0.0")
+	p.Shows("#tip table", "DWARFFPpointsin this place80.0 %40.0 %−40.0function, total80.0 %50.0 "+
+		"%−30.0function, self40.0 %40.0 %0.0")
 	p.MoveTo(p.frame("right", 1, 0.9))
 	p.Shows("#tip .name", compare.NotCode)
-	p.Shows("#tip table", "DWARFFPpointsin this place–20.0 %function, total0 %20.0 %+20.0function, self0 %0 %0.0")
+	p.Shows("#tip table", "DWARFFPpointsin this place–20.0 %function, total0 %20.0 %+20.0function, self0 "+
+		"%0 %0.0")
 
 	// Search: both sides, and from a table.
 	p.PressCtrl("f")
@@ -357,12 +382,14 @@ func TestPage(t *testing.T) {
 	p.Shows("#detail .name", "work")
 	p.Press("x")
 	p.Shows("#detail .figures", "function, total   DWARF 80.0 %   FP 50.0 %   −30.0 points")
-	if active := browser.Eval[bool](p.Page, "document.activeElement === document.querySelector('#right canvas')"); !active {
+	if active := browser.Eval[bool](p.Page,
+		"document.activeElement === document.querySelector('#right canvas')"); !active {
 		t.Error("x does not go across")
 	}
 	p.Press("c")
 	p.Until("document.querySelector('#scale').hidden && !document.querySelector('#legend').hidden")
-	legend := "[...document.querySelectorAll('#legend li:not([hidden]), #hatched:not([hidden])')].map(e => e.textContent).join(', ')"
+	legend := "[...document.querySelectorAll('#legend li:not([hidden]), #hatched:not([hidden])')].map(e => " +
+		"e.textContent).join(', ')"
 	if have := browser.Eval[string](p.Page, legend); have != "user, kernel, not code" {
 		t.Errorf("legend: %s", have)
 	}
@@ -378,9 +405,11 @@ func TestPage(t *testing.T) {
 func (p shown) colour(side string, row int, share float64) string {
 	p.Helper()
 	return browser.Eval[string](p.Page, fmt.Sprintf(`(() => {
-		const canvas = document.querySelector('#%s canvas'), c = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d');
+		const canvas = document.querySelector('#%s canvas'),
+			c = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d');
 		c.drawImage(canvas, 0, 0);
-		return '#' + [...c.getImageData(canvas.width * %f - 3, 19 * %d + 3, 1, 1).data.slice(0, 3)].map(v => v.toString(16).padStart(2, '0')).join('');
+		return '#' + [...c.getImageData(canvas.width * %f - 3, 19 * %d + 3, 1, 1).data.slice(0, 3)]
+			.map(v => v.toString(16).padStart(2, '0')).join('');
 	})()`, side, share, row))
 }
 
@@ -392,7 +421,9 @@ func TestPageColours(t *testing.T) {
 	for _, dark := range []bool{false, true} {
 		p.Dark(dark)
 		p.frame("left", 0, 0) // at rest
-		scale := browser.Eval[[]string](p.Page, `Array.from({length: 11}, (_, i) => getComputedStyle(document.documentElement).getPropertyValue('--diff' + i).trim())`)
+		scale := browser.Eval[[]string](p.Page,
+			`Array.from({length: 11}, (_, i) => `+
+				`getComputedStyle(document.documentElement).getPropertyValue('--diff' + i).trim())`)
 		for _, f := range []struct {
 			side string
 			row  int
@@ -409,7 +440,9 @@ func TestPageColours(t *testing.T) {
 			}
 		}
 	}
-	if below := browser.Eval[bool](p.Page, "document.querySelector('#left').getBoundingClientRect().bottom <= document.querySelector('#right').getBoundingClientRect().top"); !below {
+	if below := browser.Eval[bool](p.Page,
+		"document.querySelector('#left').getBoundingClientRect().bottom <= "+
+			"document.querySelector('#right').getBoundingClientRect().top"); !below {
 		t.Error("in a narrow window the graphs are not below each other")
 	}
 }
@@ -426,10 +459,12 @@ func TestPageIsEscaped(t *testing.T) {
 		if n := strings.Count(page, "<script"); n != 3 {
 			t.Errorf("%d scripts", n)
 		}
-		if strings.Contains(page, "<img") || !utf8.ValidString(page) || strings.ContainsFunc(page, func(r rune) bool { return r < ' ' && r != '\n' || r == '\u202e' }) {
+		if strings.Contains(page, "<img") || !utf8.ValidString(page) ||
+			strings.ContainsFunc(page, func(r rune) bool { return r < ' ' && r != '\n' || r == '\u202e' }) {
 			t.Error("an element, a control character or an invalid byte of a name is in the page")
 		}
-		if strings.Contains(page, "http:") || strings.Contains(page, "https:") || strings.Contains(page, " style=") {
+		if strings.Contains(page, "http:") || strings.Contains(page, "https:") ||
+			strings.Contains(page, " style=") {
 			t.Error("the page names an address, or has a style that its policy forbids")
 		}
 	}
@@ -463,13 +498,15 @@ func TestPageOfTwo(t *testing.T) {
 	})
 	want := [][]string{}
 	for _, s := range result.Shares {
-		want = append(want, []string{named(s.Function, s.Image), percentOf(s.A), percentOf(s.B), "", pointsOf(s.B - s.A), percentOf(s.SelfA), percentOf(s.SelfB)})
+		want = append(want, []string{named(s.Function, s.Image), percentOf(s.A), percentOf(s.B), "",
+			pointsOf(s.B - s.A), percentOf(s.SelfA), percentOf(s.SelfB)})
 	}
 	p.same("differ", want)
 	p.Shows("#right h3", "B: "+flamegraph.Printable(hostile))
 	p.MoveTo(p.frame("left", 2, 0.3))
 	p.Shows("#tip .name", "fast")
-	p.Shows("#tip table", "ABpointsin this place75.0 %50.0 %−25.0function, total75.0 %50.0 %−25.0function, self75.0 %50.0 %−25.0")
+	p.Shows("#tip table", "ABpointsin this place75.0 %50.0 %−25.0function, total75.0 %50.0 "+
+		"%−25.0function, self75.0 %50.0 %−25.0")
 	p.PressCtrl("f")
 	p.Press("slow")
 	p.Shows("#left .caption .found", "0 % matched")
@@ -506,7 +543,9 @@ func TestPageOfAProgram(t *testing.T) {
 	}
 	for i, side := range []string{"left", "right"} {
 		have := browser.Eval[string](p.Page, "document.querySelector('#"+side+" .caption .found').textContent")
-		if want := 100 * float64(of[i]) / float64(c.Samples); !strings.HasPrefix(have, fmt.Sprintf("%.1f", want)) && !strings.HasPrefix(have, fmt.Sprintf("%.2f", want)) && !strings.HasPrefix(have, fmt.Sprintf("%.0f ", want)) {
+		if want := 100 * float64(of[i]) / float64(c.Samples); !strings.HasPrefix(have, fmt.Sprintf("%.1f", want)) &&
+			!strings.HasPrefix(have, fmt.Sprintf("%.2f", want)) &&
+			!strings.HasPrefix(have, fmt.Sprintf("%.0f ", want)) {
 			t.Errorf("%s: %s, not %.2f %%", side, have, want)
 		}
 	}
@@ -517,7 +556,8 @@ func TestPageOfNothing(t *testing.T) {
 	p := show(t, written(t, compare.CompareTwo(empty, empty, "", ""), empty, empty, "nothing"), 1400)
 	p.MoveTo(p.frame("left", 0, 0.5))
 	p.Shows("#tip table", "ABpointsin this place0 %0 %0.0")
-	if err := compare.CompareTwo(empty, empty, "", "").WritePage(io.Discard, empty, &profile.Profile{}, ""); err == nil {
+	two := compare.CompareTwo(empty, empty, "", "")
+	if err := two.WritePage(io.Discard, empty, &profile.Profile{}, ""); err == nil {
 		t.Error("a profile that is not valid is written")
 	}
 }

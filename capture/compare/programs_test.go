@@ -19,8 +19,9 @@ import (
 // regSP is the DWARF number of RSP.
 const regSP = 7
 
-// TestWithFramePointers records a program in which all code has frame pointers, and one that is built as distributions do. They miss
-// nothing but the caller of a function that has not set up its own yet, has given it up, or has none as it calls nothing.
+// TestWithFramePointers records a program in which all code has frame pointers, and one that is built as
+// distributions do. They miss nothing but the caller of a function that has not set up its own yet, has given
+// it up, or has none as it calls nothing.
 func TestWithFramePointers(t *testing.T) {
 	for _, b := range []struct {
 		name  string
@@ -43,7 +44,8 @@ func TestWithFramePointers(t *testing.T) {
 				f := &c.DWARF.Frames[leaf]
 				row, ok := c.row(leaf)
 				if !ok || g.Class != compare.LeafCaller || row.CFA.Kind != dwarfcfi.CFARegister || row.CFA.Reg != regSP {
-					t.Errorf("%d samples, %s: in %s at %#x the CFA is computed from %d", g.Count, g.Class, f.Name, f.PC, row.CFA.Reg)
+					t.Errorf("%d samples, %s: in %s at %#x the CFA is computed from %d", g.Count, g.Class, f.Name, f.PC,
+						row.CFA.Reg)
 				}
 			}
 		})
@@ -58,7 +60,8 @@ func TestWithoutFramePointers(t *testing.T) {
 	if lost := c.Samples - count[compare.Same]; lost*10 < c.Samples*9 {
 		t.Errorf("%d of %d samples are the same", count[compare.Same], c.Samples)
 	}
-	if n := count[compare.LeafCaller] + count[compare.Middle] + count[compare.Early] + count[compare.Astray] + count[compare.Same]; n != c.Samples {
+	if n := count[compare.LeafCaller] + count[compare.Middle] + count[compare.Early] + count[compare.Astray] +
+		count[compare.Same]; n != c.Samples {
 		t.Errorf("%d of %d samples are in classes of complete stacks", n, c.Samples)
 	}
 	for i := range c.Groups {
@@ -71,7 +74,8 @@ func TestWithoutFramePointers(t *testing.T) {
 		}
 	}
 	_, images := c.Blames(c.sym)
-	if len(images) != 1 || images[0].Image.Path != program || images[0].Samples != c.Samples-count[compare.Same] {
+	if len(images) != 1 || images[0].Image.Path != program ||
+		images[0].Samples != c.Samples-count[compare.Same] {
 		t.Errorf("%+v are to blame", images)
 	}
 }
@@ -84,15 +88,16 @@ func (c *compared) agrees(t *testing.T) {
 	}
 }
 
-// Test32Bit records the program with frame pointers as one of 32 bits, whose frames the kernel follows in words of four bytes.
+// Test32Bit records the program with frame pointers as one of 32 bits, whose frames the kernel follows in
+// words of four bytes.
 func Test32Bit(t *testing.T) {
 	c := run(t, buildProgram(t, "workload", append([]string{"-m32", "-fno-pie"}, everywhere...)...))
 	c.wants(t, compare.Same, 98)
 	c.agrees(t)
 }
 
-// TestSignalHandler records a handler at work. Frame pointers lead on from its caller, the code that it returns to, to the caller of the
-// function that the signal has interrupted.
+// TestSignalHandler records a handler at work. Frame pointers lead on from its caller, the code that it
+// returns to, to the caller of the function that the signal has interrupted.
 func TestSignalHandler(t *testing.T) {
 	c := run(t, programs.Build(t, "signal", withFP...), "1")
 	c.agrees(t)
@@ -104,7 +109,8 @@ func TestSignalHandler(t *testing.T) {
 			continue
 		}
 		samples += int(g.Count)
-		if strings.Contains(c.names(dwarf), " __restore_rt signal_interrupted signal_outer") && strings.Contains(c.names(fp), " __restore_rt signal_outer") {
+		if strings.Contains(c.names(dwarf), " __restore_rt signal_interrupted signal_outer") &&
+			strings.Contains(c.names(fp), " __restore_rt signal_outer") {
 			missed += int(g.Count)
 		}
 	}
@@ -135,7 +141,8 @@ while True:
 	c.examples(t, 2)
 }
 
-// blames holds the share of an image, of the stacks that frame pointers lose, against a lower bound in percent.
+// blames holds the share of an image, of the stacks that frame pointers lose, against a lower bound in
+// percent.
 func (c *compared) blames(t *testing.T, image string, percent uint64) {
 	t.Helper()
 	var of, all uint64
@@ -152,9 +159,9 @@ func (c *compared) blames(t *testing.T, image string, percent uint64) {
 	}
 }
 
-// goProgram spends its time below a chain of calls, in assembly, the garbage collector and system calls. The array is in each frame of
-// work and only used in the innermost: there are pages on the stack that nobody has touched yet, at which copies end and the kernel's
-// walk does not.
+// goProgram spends its time below a chain of calls, in assembly, the garbage collector and system calls. The
+// array is in each frame of work and only used in the innermost: there are pages on the stack that nobody has
+// touched yet, at which copies end and the kernel's walk does not.
 const goProgram = `package main
 
 import (
@@ -188,8 +195,8 @@ func main() {
 }
 `
 
-// TestGo records a Go program. Its functions have frame pointers, but for leaves and assembly that need no frame, in which it
-// spends much time.
+// TestGo records a Go program. Its functions have frame pointers, but for leaves and assembly that need no
+// frame, in which it spends much time.
 func TestGo(t *testing.T) {
 	need(t, "go")
 	dir := t.TempDir()
@@ -248,8 +255,8 @@ for (;;) { fib(20); [...Array(300).keys()].map(String).sort() }
 	c.examples(t, 5)
 }
 
-// TestConvertedPairs compares a recording of perf's, which has no user callchains: in one lane, in two, and when the program, and
-// with it its CFI, is gone.
+// TestConvertedPairs compares a recording of perf's, which has no user callchains: in one lane, in two, and
+// when the program, and with it its CFI, is gone.
 func TestConvertedPairs(t *testing.T) {
 	need(t, "perf")
 	if os.Geteuid() != 0 {
@@ -268,8 +275,8 @@ func TestConvertedPairs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			program := buildProgram(t, "workload", c.flags...)
 			data := filepath.Join(t.TempDir(), "perf.data")
-			perf := exec.Command("perf", "record", "-q", "-e", "cpu-clock", "-F", "997", "-B", "-N", "--call-graph", "dwarf,65528", "-o", data,
-				"timeout", "0.6", program)
+			perf := exec.Command("perf", "record", "-q", "-e", "cpu-clock", "-F", "997",
+				"-B", "-N", "--call-graph", "dwarf,65528", "-o", data, "timeout", "0.6", program)
 			if out, err := perf.CombinedOutput(); err != nil && perf.ProcessState.ExitCode() != 124 {
 				t.Skipf("perf record: %v\n%s", err, out)
 			}
@@ -290,7 +297,8 @@ func TestConvertedPairs(t *testing.T) {
 func convert(t *testing.T, data string, jobs int) *compared {
 	t.Helper()
 	dir := t.TempDir()
-	o := capture.ConvertOptions{Input: data, Output: filepath.Join(dir, "pairs.data"), Cache: dir, MaxStack: 2048, Pairs: true, Jobs: jobs}
+	o := capture.ConvertOptions{Input: data, Output: filepath.Join(dir, "pairs.data"), Cache: dir,
+		MaxStack: 2048, Pairs: true, Jobs: jobs}
 	if _, err := capture.Convert(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +323,8 @@ func TestAllCPUsLoseNothing(t *testing.T) {
 		defer busy.Wait()
 		defer busy.Process.Kill()
 	}
-	c := record(t, capture.Options{AllCPUs: true, Hurry: true, RingPages: 64 << 20 / os.Getpagesize(), Duration: 2 * time.Second})
+	c := record(t, capture.Options{AllCPUs: true, Hurry: true, RingPages: 64 << 20 / os.Getpagesize(),
+		Duration: 2 * time.Second})
 	if lost := c.outcome.Stats.Lost; lost > 0 {
 		t.Errorf("%d records lost", lost)
 	}

@@ -36,8 +36,9 @@ func buildProgram(t *testing.T, name string, flags ...string) string {
 	need(t, "gcc")
 	path := filepath.Join(t.TempDir(), name)
 	args := slices.Concat([]string{
-		"-O2", "-Wall", "-Wextra", "-Werror", "-nostdlib", "-static", "-fno-stack-protector", "-fcf-protection=none",
-		"-fno-builtin", "-fno-tree-loop-distribute-patterns", "-Wl,--build-id=sha1", "-o", path, filepath.Join("testdata", name+".c"),
+		"-O2", "-Wall", "-Wextra", "-Werror", "-nostdlib", "-static", "-fno-stack-protector",
+		"-fcf-protection=none", "-fno-builtin", "-fno-tree-loop-distribute-patterns",
+		"-Wl,--build-id=sha1", "-o", path, filepath.Join("testdata", name+".c"),
 	}, flags)
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
@@ -45,8 +46,8 @@ func buildProgram(t *testing.T, name string, flags ...string) string {
 	return path
 }
 
-// withFP are the flags with which distributions build for frame pointers. GCC leaves the frame out of some leaf functions and paths all
-// the same: everywhere gives one to these, too.
+// withFP are the flags with which distributions build for frame pointers. GCC leaves the frame out of some
+// leaf functions and paths all the same: everywhere gives one to these, too.
 var (
 	withFP     = []string{"-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"}
 	everywhere = append(withFP[:2:2], "-fno-shrink-wrap", "-DEVERYWHERE")
@@ -163,7 +164,8 @@ func (c *compared) check(t *testing.T) {
 			all = append(all, compare.Class(class).Key()+" "+percent(n, c.Samples))
 		}
 	}
-	t.Logf("%d samples: %s; the kernel's chain agrees in %d of %d; %d others", c.Samples, strings.Join(all, ", "), c.Agreed, c.Checked, c.Others)
+	t.Logf("%d samples: %s; the kernel's chain agrees in %d of %d; %d others", c.Samples,
+		strings.Join(all, ", "), c.Agreed, c.Checked, c.Others)
 }
 
 func percent(n, of uint64) string { return fmt.Sprintf("%.2f %%", float64(n)*100/float64(max(of, 1))) }
@@ -206,8 +208,8 @@ func (c *compared) examples(t *testing.T, most int) {
 	t.Helper()
 	for i := range min(most, len(c.Groups)) {
 		g := &c.Groups[i]
-		t.Logf("%d samples: %s, parted %d, lost %d, end %v\nDWARF%s\nFP   %s", g.Count, g.Class, g.Parted, g.Lost, g.End,
-			c.names(c.stack(c.DWARF, g, g.DWARF)), c.names(c.stack(c.FP, g, g.FP)))
+		t.Logf("%d samples: %s, parted %d, lost %d, end %v\nDWARF%s\nFP   %s", g.Count, g.Class, g.Parted, g.Lost,
+			g.End, c.names(c.stack(c.DWARF, g, g.DWARF)), c.names(c.stack(c.FP, g, g.FP)))
 	}
 }
 

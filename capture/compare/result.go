@@ -8,8 +8,8 @@ import (
 	"unspool/capture/symbols"
 )
 
-// Result is what a comparison says, for the terminal, the page and --json, whose keys these are. Keys may be added, never renamed. Shares
-// are of all samples, from 0 to 1.
+// Result is what a comparison says, for the terminal, the page and --json, whose keys these are. Keys may be
+// added, never renamed. Shares are of all samples, from 0 to 1.
 type Result struct {
 	Version int    `json:"version"`
 	Samples uint64 `json:"samples"`         // with a user stack: all shares are of these
@@ -28,8 +28,10 @@ type Result struct {
 	WrongCallers []CallResult  `json:"wrong_callers"`
 
 	StackSizes []SizeResult `json:"stack_sizes"`
-	Enough     int          `json:"enough_stack_bytes"` // for 99 % of the samples; 0 when no size that could be judged is
-	Elsewhere  float64      `json:"complete_elsewhere"` // share of the samples that are complete, but not by the copy of one stack
+	// for 99 % of the samples; 0 when no size that could be judged is
+	Enough int `json:"enough_stack_bytes"`
+	// share of the samples that are complete, but not by the copy of one stack
+	Elsewhere float64 `json:"complete_elsewhere"`
 
 	Cost *CostResult `json:"cost,omitempty"` // nil for recordings that were made elsewhere
 
@@ -54,8 +56,9 @@ type Example struct {
 	Samples uint64   `json:"samples"`
 	DWARF   []string `json:"dwarf"`
 	FP      []string `json:"fp"`
-	Parted  int      `json:"parted"` // the first index in dwarf that fp has not in its place; -1 when there is none
-	End     string   `json:"end"`    // why DWARF ends
+	// the first index in dwarf that fp has not in its place; -1 when there is none
+	Parted int    `json:"parted"`
+	End    string `json:"end"` // why DWARF ends
 }
 
 // Agreement says how often the kernel's own chain is what its walk, repeated on the copy, came to.
@@ -136,7 +139,8 @@ const mostNamed = 20
 
 // Result sums the comparison up. asked is the size of the copies of stacks, in bytes; costs may be nil.
 func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *Result {
-	r := &Result{Version: 1, Samples: c.Samples, Others: c.Others, Lost: c.DWARF.Lost(), Problems: c.DWARF.Problems, Classes: c.classes()}
+	r := &Result{Version: 1, Samples: c.Samples, Others: c.Others, Lost: c.DWARF.Lost(),
+		Problems: c.DWARF.Problems, Classes: c.classes()}
 	r.Stacks = uint64(len(c.DWARF.Samples))
 	if c.Checked > 0 {
 		r.Kernel = &Agreement{c.Checked, float64(c.Agreed) / float64(c.Checked)}
@@ -154,19 +158,23 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *R
 				b.Package = packages.Of(b.Image.Path)
 			}
 			list = append(list, BlameResult{
-				Image: b.Image.Name, Path: b.Image.Path, Package: b.Package, Function: b.Function, Cause: b.Cause.Key(), Words: b.Cause.String(),
+				Image: b.Image.Name, Path: b.Image.Path, Package: b.Package, Function: b.Function, Cause: b.Cause.Key(),
+				Words:   b.Cause.String(),
 				Samples: b.Samples, Share: share(b.Samples, lost), Lost: b.Lost,
 			})
 		}
 		return list
 	}
 	r.BlameImages, r.BlameFunctions = blames(images), blames(functions)
-	r.Shares, r.WrongCallers, r.StackSizes, r.Lint = []ShareResult{}, []CallResult{}, []SizeResult{}, []FindingResult{}
+	r.Shares, r.WrongCallers, r.StackSizes, r.Lint = []ShareResult{}, []CallResult{}, []SizeResult{},
+		[]FindingResult{}
 	for _, s := range firstOf(c.Shares()) {
-		r.Shares = append(r.Shares, ShareResult{s.Function, s.Image.Name, share(s.DWARF, c.Samples), share(s.FP, c.Samples)})
+		r.Shares = append(r.Shares, ShareResult{s.Function, s.Image.Name, share(s.DWARF, c.Samples),
+			share(s.FP, c.Samples)})
 	}
 	for _, call := range firstOf(c.WrongCallers()) {
-		r.WrongCallers = append(r.WrongCallers, CallResult{call.Caller, call.Callee, call.Image.Name, call.Samples, share(call.Samples, c.Samples)})
+		r.WrongCallers = append(r.WrongCallers,
+			CallResult{call.Caller, call.Callee, call.Image.Name, call.Samples, share(call.Samples, c.Samples)})
 	}
 	sizes, enough := c.StackSizes(asked)
 	r.Enough, r.Elsewhere = enough, share(c.Elsewhere, c.Samples)
@@ -178,7 +186,8 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *R
 			f.Package = packages.Of(f.Image.Path)
 		}
 		r.Lint = append(r.Lint, FindingResult{
-			f.Flaw.Key(), f.Flaw.String(), f.Image.Name, f.Image.Path, f.Package, f.Function, f.Offset, f.Addr, f.Samples, share(f.Samples, c.Samples),
+			f.Flaw.Key(), f.Flaw.String(), f.Image.Name, f.Image.Path, f.Package, f.Function, f.Offset, f.Addr,
+			f.Samples, share(f.Samples, c.Samples),
 		})
 	}
 	if costs != nil {

@@ -30,17 +30,20 @@ func (c *Comparison) Shares() []Share {
 		all = append(all, Share{frame.Name, c.DWARF.Images[frame.Image], frame.Kind, dwarf[f], fp[f]})
 	}
 	slices.SortFunc(all, func(a, b Share) int {
-		return cmp.Or(cmp.Compare(abs(b.Difference()), abs(a.Difference())), cmp.Compare(a.Function, b.Function), cmp.Compare(a.Image.Path, b.Image.Path))
+		return cmp.Or(cmp.Compare(abs(b.Difference()), abs(a.Difference())), cmp.Compare(a.Function, b.Function),
+			cmp.Compare(a.Image.Path, b.Image.Path))
 	})
 	return all
 }
 
 func abs(n int64) int64 { return max(n, -n) }
 
-// totals counts, for each function, the samples whose stack has it, at the first frame in the profile that is of it.
+// totals counts, for each function, the samples whose stack has it, at the first frame in the profile that is
+// of it.
 func totals(p *profile.Profile) []uint64 { return onStacks(p, firsts(p)) }
 
-// onStacks counts, for each frame, the samples whose stack has it, each sample once. Frames that same maps to one are one; nil maps each to itself.
+// onStacks counts, for each frame, the samples whose stack has it, each sample once. Frames that same maps to
+// one are one; nil maps each to itself.
 func onStacks(p *profile.Profile, same []int32) []uint64 {
 	count := make([]uint64, len(p.Frames))
 	seen := make([]int32, len(p.Frames)) // the last sample that counted, plus one
@@ -85,7 +88,8 @@ type Call struct {
 	Samples        uint64        // where frame pointers show the call, and the stack does not have it
 }
 
-// WrongCallers returns calls that frame pointers show and that never were: frames in between are missing, or the caller is not on the stack.
+// WrongCallers returns calls that frame pointers show and that never were: frames in between are missing, or
+// the caller is not on the stack.
 func (c *Comparison) WrongCallers() []Call {
 	p := c.FP
 	first := firsts(p)
@@ -121,7 +125,8 @@ func (c *Comparison) WrongCallers() []Call {
 		all = append(all, Call{caller.Name, p.Frames[k.callee].Name, p.Images[caller.Image], n})
 	}
 	slices.SortFunc(all, func(a, b Call) int {
-		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Caller, b.Caller), cmp.Compare(a.Callee, b.Callee))
+		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Caller, b.Caller),
+			cmp.Compare(a.Callee, b.Callee))
 	})
 	return all
 }
@@ -135,8 +140,9 @@ type Size struct {
 	Complete uint64 // samples
 }
 
-// StackSizes computes, from what each walk needed, how many samples would be complete with smaller copies. asked is the size of the copies that
-// were made; larger ones cannot be judged and are left out. enough is the smallest multiple of 1 KiB with which 99 % of the samples are complete, 0 when none is.
+// StackSizes computes, from what each walk needed, how many samples would be complete with smaller copies.
+// asked is the size of the copies that were made; larger ones cannot be judged and are left out. enough is
+// the smallest multiple of 1 KiB with which 99 % of the samples are complete, 0 when none is.
 func (c *Comparison) StackSizes(asked int) (sizes []Size, enough int) {
 	upTo := func(kib int) (n uint64) {
 		for need, count := range c.Reach {

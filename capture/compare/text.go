@@ -78,7 +78,8 @@ func (p *page) summary(r *Result) {
 	text += fmt.Sprintf(", %s distinct stacks, %s records lost", human.Number(r.Stacks), human.Number(r.Lost))
 	p.line("%s", text)
 	if r.Kernel != nil {
-		p.line("the kernel's frame-pointer chain is what the copied stack says in %s of the samples", exact(r.Kernel.Share))
+		p.line("the kernel's frame-pointer chain is what the copied stack says in %s of the samples",
+			exact(r.Kernel.Share))
 	}
 }
 
@@ -155,7 +156,8 @@ func (p *page) blame(r *Result) {
 	}
 	p.line("")
 	for _, b := range r.BlameFunctions[:min(len(r.BlameFunctions), p.o.Rows)] {
-		p.line("%7s  %s  %s: %s", percentage(b.Share), human.Shorten(human.Clean(b.Function), p.o.Width-40), human.Clean(b.Image), b.Words)
+		p.line("%7s  %s  %s: %s", percentage(b.Share), human.Shorten(human.Clean(b.Function), p.o.Width-40),
+			human.Clean(b.Image), b.Words)
 	}
 }
 
@@ -163,14 +165,16 @@ func (p *page) shares(r *Result) {
 	if len(r.Shares) > 0 {
 		p.head("%7s  %7s  %s", "FP", "DWARF", "function, with what it calls")
 		for _, s := range r.Shares[:min(len(r.Shares), p.o.Rows)] {
-			p.line("%7s  %7s  %s  %s", percentage(s.FP), percentage(s.DWARF), human.Shorten(human.Clean(s.Function), p.o.Width-40), human.Clean(s.Image))
+			p.line("%7s  %7s  %s  %s", percentage(s.FP), percentage(s.DWARF),
+				human.Shorten(human.Clean(s.Function), p.o.Width-40), human.Clean(s.Image))
 		}
 	}
 	if len(r.WrongCallers) > 0 {
 		p.head("calls that frame pointers show and that never were")
 		for _, c := range r.WrongCallers[:min(len(r.WrongCallers), p.o.Rows)] {
 			half := (p.o.Width - 16) / 2
-			p.line("%7s  %s → %s", percentage(c.Share), human.Shorten(human.Clean(c.Caller), half), human.Shorten(human.Clean(c.Callee), half))
+			p.line("%7s  %s → %s", percentage(c.Share), human.Shorten(human.Clean(c.Caller), half),
+				human.Shorten(human.Clean(c.Callee), half))
 		}
 	}
 }
@@ -191,7 +195,8 @@ func (p *page) sizes(r *Result) {
 		p.line("  no size that was tried is enough for 99 %%")
 	}
 	if r.Elsewhere > 0 {
-		p.line("  %s are complete by what is not in the copy: another stack, or the kernel's chain", percentage(r.Elsewhere))
+		p.line("  %s are complete by what is not in the copy: another stack, or the kernel's chain",
+			percentage(r.Elsewhere))
 	}
 }
 
@@ -201,8 +206,10 @@ func (p *page) cost(r *Result) {
 	}
 	c := r.Cost
 	p.head("%-34s  %10s  %10s  %10s", "what a sample costs here", "bytes", "kernel µs", "user µs")
-	p.line("%-34s  %10.0f  %10.1f  %10.1f", "  callchain by frame pointers", c.Chain.Bytes, c.Chain.Kernel, c.Chain.User)
-	p.line("%-34s  %10.0f  %10.1f  %10.1f", fmt.Sprintf("  stack, %d bytes, and unwinding", c.StackSize), c.Stack.Bytes, c.Stack.Kernel, c.Stack.User)
+	p.line("%-34s  %10.0f  %10.1f  %10.1f", "  callchain by frame pointers", c.Chain.Bytes, c.Chain.Kernel,
+		c.Chain.User)
+	p.line("%-34s  %10.0f  %10.1f  %10.1f", fmt.Sprintf("  stack, %d bytes, and unwinding", c.StackSize),
+		c.Stack.Bytes, c.Stack.Kernel, c.Stack.User)
 }
 
 func (p *page) lint(r *Result) {

@@ -11,8 +11,8 @@ import (
 	"unspool/capture/profile"
 )
 
-// Two is two recordings held against each other, say of a build with frame pointers and of one without. Their samples are not the same ones,
-// so there are no classes: what differs is the shares of functions.
+// Two is two recordings held against each other, say of a build with frame pointers and of one without. Their
+// samples are not the same ones, so there are no classes: what differs is the shares of functions.
 type Two struct {
 	Version int         `json:"version"`
 	A       Side        `json:"a"`
@@ -22,11 +22,12 @@ type Two struct {
 
 // Side is one of the recordings.
 type Side struct {
-	File     string   `json:"file"`
-	Samples  uint64   `json:"samples"`
-	Lost     uint64   `json:"lost"`
-	Seconds  float64  `json:"duration_s"`
-	Complete float64  `json:"complete"`   // share of the user stacks that reach their root, of those of which it is known
+	File    string  `json:"file"`
+	Samples uint64  `json:"samples"`
+	Lost    uint64  `json:"lost"`
+	Seconds float64 `json:"duration_s"`
+	// share of the user stacks that reach their root, of those of which it is known
+	Complete float64  `json:"complete"`
 	Depth    float64  `json:"mean_depth"` // frames, the kernel's included
 	Problems []string `json:"problems"`
 }
@@ -41,8 +42,9 @@ type SideShare struct {
 	SelfB    float64 `json:"self_b"`
 }
 
-// CompareTwo compares two recordings by functions and images of the same name. Where each has an image that the other has not, the one with
-// most samples on either side is taken for the other's counterpart, as "app-fp" and "app-nofp", and both get the name of both.
+// CompareTwo compares two recordings by functions and images of the same name. Where each has an image that
+// the other has not, the one with most samples on either side is taken for the other's counterpart, as
+// "app-fp" and "app-nofp", and both get the name of both.
 func CompareTwo(a, b *profile.Profile, fileA, fileB string) *Two {
 	nameAlike(a, b)
 	t := &Two{Version: 1, A: side(a, fileA), B: side(b, fileB), Shares: []SideShare{}}
@@ -76,13 +78,15 @@ func CompareTwo(a, b *profile.Profile, fileA, fileB string) *Two {
 	}
 	difference := func(s *SideShare) float64 { return max(s.A-s.B, s.B-s.A) }
 	slices.SortFunc(t.Shares, func(x, y SideShare) int {
-		return cmp.Or(cmp.Compare(difference(&y), difference(&x)), cmp.Compare(x.Function, y.Function), cmp.Compare(x.Image, y.Image))
+		return cmp.Or(cmp.Compare(difference(&y), difference(&x)), cmp.Compare(x.Function, y.Function),
+			cmp.Compare(x.Image, y.Image))
 	})
 	t.Shares = firstOf(t.Shares)
 	return t
 }
 
-// nameAlike gives the image that most samples of a have on their stacks, of those that b has not, and its counterpart in b, one name.
+// nameAlike gives the image that most samples of a have on their stacks, of those that b has not, and its
+// counterpart in b, one name.
 func nameAlike(a, b *profile.Profile) {
 	i, j := ownImage(a, b), ownImage(b, a)
 	if i < 0 || j < 0 {
@@ -93,7 +97,8 @@ func nameAlike(a, b *profile.Profile) {
 	a.Images[i].Name, b.Images[j].Name = name, name
 }
 
-// ownImage is the file with most samples on its stacks that the other recording has not; -1 when there is none.
+// ownImage is the file with most samples on its stacks that the other recording has not; -1 when there is
+// none.
 func ownImage(p, other *profile.Profile) int32 {
 	same := make([]int32, len(p.Frames)) // the first frame of the same image
 	first := make(map[int32]int32)
@@ -116,7 +121,8 @@ func ownImage(p, other *profile.Profile) int32 {
 }
 
 func side(p *profile.Profile, file string) Side {
-	s := Side{File: file, Samples: p.Count(), Lost: p.Lost(), Seconds: p.Duration.Seconds(), Problems: p.Problems}
+	s := Side{File: file, Samples: p.Count(), Lost: p.Lost(), Seconds: p.Duration.Seconds(),
+		Problems: p.Problems}
 	if s.Problems == nil {
 		s.Problems = []string{}
 	}
@@ -152,7 +158,8 @@ func (t *Two) WriteText(w io.Writer, o Text) error {
 		name string
 		*Side
 	}{{"A", &t.A}, {"B", &t.B}} {
-		text := fmt.Sprintf("%s  %s: %s samples in %.1f s, %s lost, stacks %.1f frames deep", s.name, human.Clean(s.File), human.Number(s.Samples), s.Seconds, human.Number(s.Lost), s.Depth)
+		text := fmt.Sprintf("%s  %s: %s samples in %.1f s, %s lost, stacks %.1f frames deep", s.name,
+			human.Clean(s.File), human.Number(s.Samples), s.Seconds, human.Number(s.Lost), s.Depth)
 		if s.Complete > 0 {
 			text += fmt.Sprintf(", %s complete", exact(s.Complete))
 		}
@@ -160,8 +167,8 @@ func (t *Two) WriteText(w io.Writer, o Text) error {
 	}
 	p.head("%7s  %7s  %7s  %7s  %s", "A", "B", "self A", "self B", "function, with what it calls")
 	for _, s := range t.Shares[:min(len(t.Shares), 3*p.o.Rows)] {
-		p.line("%7s  %7s  %7s  %7s  %s  %s", percentage(s.A), percentage(s.B), percentage(s.SelfA), percentage(s.SelfB),
-			human.Shorten(human.Clean(s.Function), p.o.Width-50), human.Clean(s.Image))
+		p.line("%7s  %7s  %7s  %7s  %s  %s", percentage(s.A), percentage(s.B), percentage(s.SelfA),
+			percentage(s.SelfB), human.Shorten(human.Clean(s.Function), p.o.Width-50), human.Clean(s.Image))
 	}
 	for _, s := range []*Side{&t.A, &t.B} {
 		for _, problem := range s.Problems {

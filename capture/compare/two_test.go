@@ -14,7 +14,8 @@ func twoStacks(program string, work, memcpy uint64) *profile.Profile {
 		Frames: []profile.Frame{
 			{Name: "main", Known: true}, {Name: "work", Known: true}, {Name: "memcpy", Image: 1, Known: true},
 		},
-		Nodes:   []profile.Node{{Parent: -1, Frame: -1}, {Parent: 0, Frame: 0}, {Parent: 1, Frame: 1}, {Parent: 2, Frame: 2}},
+		Nodes: []profile.Node{{Parent: -1, Frame: -1}, {Parent: 0, Frame: 0}, {Parent: 1, Frame: 1},
+			{Parent: 2, Frame: 2}},
 		Threads: []profile.Thread{{PID: 1, TID: 1, Comm: program}},
 		Events:  []profile.Event{{Name: "cpu-clock", Clock: true}},
 		Samples: []profile.Sample{
@@ -45,7 +46,8 @@ func TestCompareTwo(t *testing.T) {
 		t.Errorf("%+v, %+v", two.A, two.B)
 	}
 	var text strings.Builder
-	if err := two.WriteText(&text, Text{}); err != nil || !strings.Contains(text.String(), "  75.0%    50.0%    75.0%    50.0%  memcpy") {
+	if err := two.WriteText(&text, Text{}); err != nil ||
+		!strings.Contains(text.String(), "  75.0%    50.0%    75.0%    50.0%  memcpy") {
 		t.Errorf("%v\n%s", err, &text)
 	}
 }

@@ -26,10 +26,12 @@ func (m *Machine) kernel() Check {
 	case !ok:
 	case before(major, minor, 4, 1):
 		c.State = Warning
-		c.Detail += ": older than 4.1, so time stamps cannot be those of CLOCK_MONOTONIC; a newer kernel is the cure"
+		c.Detail += ": older than 4.1, so time stamps cannot be those of CLOCK_MONOTONIC; a newer kernel is " +
+			"the cure"
 	case before(major, minor, 5, 12):
 		c.State = Warning
-		c.Detail += ": older than 5.12, so mappings come without build IDs; files that change while recording may be missed"
+		c.Detail += ": older than 5.12, so mappings come without build IDs; files that change while recording " +
+			"may be missed"
 	}
 	return c
 }
@@ -107,7 +109,8 @@ func (m *Machine) events(caps capSet) []Check {
 	}
 
 	pmu := Check{Name: "hardware counters", Detail: "CPU cycles can be sampled"}
-	if err := m.Open(stackAttr(unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES, userOnly), 0, -1); err != nil {
+	if err := m.Open(stackAttr(unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES, userOnly), 0,
+		-1); err != nil {
 		pmu.State = Warning
 		pmu.Detail = "no cycle counter (usual in a virtual machine): the timer event cpu-clock is used instead, " +
 			"which does not see code that runs with interrupts off"
@@ -228,8 +231,8 @@ func (m *Machine) sampleRate() Check {
 		c.State, c.Detail = Warning, err.Error()
 	case n < defaultFreq:
 		c.State = Warning
-		c.Detail = fmt.Sprintf("at most %d samples a second and CPU, less than the usual %d: the kernel lowers the "+
-			"limit when samples took it too long", n, defaultFreq)
+		c.Detail = fmt.Sprintf("at most %d samples a second and CPU, less than the usual %d: "+
+			"the kernel lowers the limit when samples took it too long", n, defaultFreq)
 		c.Fix = setSysctl("perf_event_max_sample_rate", 100_000)
 	default:
 		c.Detail = fmt.Sprintf("up to %d samples a second and CPU", n)
@@ -263,7 +266,8 @@ func (m *Machine) kernelDepth() Check {
 		c.State, c.Detail = Warning, err.Error()
 	case n < 64:
 		c.State = Warning
-		c.Detail = fmt.Sprintf("%d frames: the kernel's part of stacks may be cut off (user stacks are not concerned)", n)
+		c.Detail = fmt.Sprintf("%d frames: the kernel's part of stacks may be cut off (user stacks are not "+
+			"concerned)", n)
 		c.Fix = setSysctl("perf_event_max_stack", 127)
 	default:
 		c.Detail = fmt.Sprintf("%d frames for the kernel's part of a stack", n)
@@ -316,7 +320,8 @@ func (m *Machine) tracepoints() Check {
 		}
 	}
 	c.State = Warning
-	if text, err := readText(filepath.Join(m.Proc, "filesystems")); err == nil && !strings.Contains(text, "tracefs") {
+	if text, err := readText(filepath.Join(m.Proc, "filesystems")); err == nil &&
+		!strings.Contains(text, "tracefs") {
 		c.Detail = "this kernel has no tracefs: no events such as sched:sched_switch"
 		return c
 	}

@@ -98,7 +98,8 @@ func (m *Machine) privileges(caps capSet) Check {
 		return c
 	}
 	c.State = Warning
-	c.Detail = "without " + strings.Join(missing, ", ") + ": your own programs can be recorded as far as the settings above allow"
+	c.Detail = "without " + strings.Join(missing, ", ") +
+		": your own programs can be recorded as far as the settings above allow"
 	c.Fix = m.setcap()
 	return c
 }
@@ -112,10 +113,12 @@ func (m *Machine) otherProcesses(caps capSet) Check {
 	scope, err := m.sysctl("yama/ptrace_scope")
 	restricted := err == nil && scope > 0 && !caps.has(capSysPtrace)
 	if restricted {
-		lacks = append(lacks, fmt.Sprintf("the memory of running processes cannot be read (kernel.yama.ptrace_scope is %d)", scope))
+		lacks = append(lacks, fmt.Sprintf(
+			"the memory of running processes cannot be read (kernel.yama.ptrace_scope is %d)", scope))
 	}
 	if !caps.mayFollow() {
-		lacks = append(lacks, "mapped files that were deleted or replaced since cannot be opened (CAP_CHECKPOINT_RESTORE)")
+		lacks = append(lacks, "mapped files that were deleted or replaced since cannot be opened "+
+			"(CAP_CHECKPOINT_RESTORE)")
 	}
 	if len(lacks) == 0 {
 		c.Detail = "their files and memory can be read"

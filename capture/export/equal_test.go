@@ -41,7 +41,8 @@ func (c counts) total() (n uint64) {
 	return n
 }
 
-// TestEveryFormatHasTheSameSamples records a program once, writes it in every format, and reads the samples back from each.
+// TestEveryFormatHasTheSameSamples records a program once, writes it in every format, and reads the samples
+// back from each.
 func TestEveryFormatHasTheSameSamples(t *testing.T) {
 	recording := recordWork(t)
 	want, plain := loaded(t, recording, true), loaded(t, recording, false)
@@ -66,7 +67,8 @@ func TestEveryFormatHasTheSameSamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out, err := Write(context.Background(), Options{Format: format, Input: recording, Output: output, Lines: true})
+			out, err := Write(context.Background(),
+				Options{Format: format, Input: recording, Output: output, Lines: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +78,8 @@ func TestEveryFormatHasTheSameSamples(t *testing.T) {
 			}
 			got := c.read(t, b)
 			if got.total() != out.Samples || out.Samples != want.total() || out.Written != uint64(len(b)) {
-				t.Errorf("%d samples in %d bytes, of %d; said: %d in %d", got.total(), len(b), want.total(), out.Samples, out.Written)
+				t.Errorf("%d samples in %d bytes, of %d; said: %d in %d", got.total(), len(b), want.total(), out.Samples,
+					out.Written)
 			}
 			differences := 0
 			for _, stack := range slices.Sorted(maps.Keys(union(got, c.want))) {
@@ -104,11 +107,13 @@ func recordWork(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "work")
-	if out, err := exec.Command("g++", "-O2", "-g", "-pthread", "-o", program, "testdata/work.cc").CombinedOutput(); err != nil {
+	if out, err := exec.Command("g++", "-O2", "-g", "-pthread", "-o", program,
+		"testdata/work.cc").CombinedOutput(); err != nil {
 		t.Skipf("g++: %v\n%s", err, out)
 	}
 	path := filepath.Join(dir, "perf.data")
-	out, err := capture.Record(context.Background(), capture.Options{Command: []string{program}, Freq: 999, StackSize: 32768, MaxStack: 2048, Output: path})
+	out, err := capture.Record(context.Background(),
+		capture.Options{Command: []string{program}, Freq: 999, StackSize: 32768, MaxStack: 2048, Output: path})
 	if err != nil {
 		if os.Geteuid() != 0 {
 			t.Skip(err)
@@ -363,7 +368,8 @@ func readSyscap(t testing.TB, b []byte) counts {
 	}
 	name := func(k key) string {
 		for at := 0; le.Uint64(table[at+8:]) != 0; at += 32 {
-			if le.Uint32(table[at+16:]) == k.pid && k.addr >= le.Uint64(table[at:]) && k.addr < le.Uint64(table[at+8:]) {
+			if le.Uint32(table[at+16:]) == k.pid && k.addr >= le.Uint64(table[at:]) &&
+				k.addr < le.Uint64(table[at+8:]) {
 				text, _, _ := bytes.Cut(table[le.Uint32(table[at+20:]):], []byte{0})
 				return string(text)
 			}

@@ -25,7 +25,8 @@ type Options struct {
 	Lines   bool // source lines and inlined functions
 	NoNames bool // leave addresses to the reader, where the format can do without names
 
-	// Progress is called now and then with the share of the input that has been read; then, with 1, while names are looked up.
+	// Progress is called now and then with the share of the input that has been read; then, with 1, while names
+	// are looked up.
 	Progress func(share float64)
 }
 
@@ -46,8 +47,8 @@ type job struct {
 // writer loads the job's recording and writes it.
 type writer func(j *job, w io.Writer) (*profile.Profile, error)
 
-// Write writes a recording in another format. A file appears under its name when it is complete; what was there before stays
-// until then.
+// Write writes a recording in another format. A file appears under its name when it is complete; what was
+// there before stays until then.
 func Write(ctx context.Context, o Options) (out Outcome, err error) {
 	if o.Name == "" {
 		o.Name = o.Input
@@ -98,7 +99,9 @@ func problems(p *profile.Profile) []string {
 	if p.Damage == nil {
 		return p.Problems
 	}
-	return slices.DeleteFunc(slices.Clone(p.Problems), func(s string) bool { return strings.HasSuffix(s, p.Damage.Error()) })
+	return slices.DeleteFunc(slices.Clone(p.Problems), func(s string) bool {
+		return strings.HasSuffix(s, p.Damage.Error())
+	})
 }
 
 // load reads the recording into a profile.

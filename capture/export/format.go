@@ -32,8 +32,8 @@ func Formats() []Format {
 	}
 }
 
-// Find returns the format that a name of --format asks for or, for the name "", the ending of the output's name. Other endings are
-// perf.data's, but for those that nobody gives a perf.data.
+// Find returns the format that a name of --format asks for or, for the name "", the ending of the output's
+// name. Other endings are perf.data's, but for those that nobody gives a perf.data.
 func Find(name, output string) (Format, error) {
 	var names []string
 	for _, f := range Formats() {
@@ -53,7 +53,8 @@ func Find(name, output string) (Format, error) {
 	if name == "" {
 		switch ending := strings.ToLower(filepath.Ext(output)); ending {
 		case ".json", ".gz", ".txt", ".xml", ".pb", ".proto", ".htm", ".png", ".pdf":
-			return Format{}, fmt.Errorf("%s: no format has the ending %s: choose one with --format: %s", output, ending, strings.Join(names, ", "))
+			return Format{}, fmt.Errorf("%s: no format has the ending %s: choose one with --format: %s", output,
+				ending, strings.Join(names, ", "))
 		}
 		return Perf, nil
 	}

@@ -76,7 +76,8 @@ func TestFailedExportLeavesNothing(t *testing.T) {
 		_, err := w.Write(make([]byte, 1<<20))
 		return nil, errors.Join(err, failed)
 	}}
-	if _, err := Write(context.Background(), Options{Format: format, Input: in, Output: out}); !errors.Is(err, failed) {
+	_, err = Write(context.Background(), Options{Format: format, Input: in, Output: out})
+	if !errors.Is(err, failed) {
 		t.Error(err)
 	}
 	if b, _ := os.ReadFile(out); string(b) != "old" {

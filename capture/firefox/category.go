@@ -2,8 +2,8 @@ package firefox
 
 import "unspool/capture/profile"
 
-// category is what the colours of a stack stand for. The first subcategory is the category itself; the first grey category is that of
-// frames without one.
+// category is what the colours of a stack stand for. The first subcategory is the category itself; the first
+// grey category is that of frames without one.
 type category struct {
 	name, color   string
 	subcategories []string

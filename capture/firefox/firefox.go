@@ -41,8 +41,8 @@ type writer struct {
 	held     int32
 }
 
-// Write writes a profile and the samples that it was made from, which are those of timeline. Memory follows the distinct stacks, and the
-// threads.
+// Write writes a profile and the samples that it was made from, which are those of timeline. Memory follows
+// the distinct stacks, and the threads.
 func Write(to io.Writer, p *profile.Profile, timeline *profile.Timeline, o Options) error {
 	if err := p.CheckValid(); err != nil {
 		return err
@@ -260,7 +260,8 @@ func (w *writer) writeExtra() {
 	w.open('[')
 	section("User stacks", stacks)
 	section("Lost", counts([]entry{
-		{label: "Records", n: w.p.LostRecords}, {label: "Samples", n: w.p.LostSamples}, {label: "Times throttled", n: w.p.Throttled},
+		{label: "Records", n: w.p.LostRecords}, {label: "Samples", n: w.p.LostSamples},
+		{label: "Times throttled", n: w.p.Throttled},
 	}))
 	section("Missing names and frames", problems)
 	w.close(']')

@@ -29,7 +29,8 @@ func TestSamplesKeepTheirTimesAndStacks(t *testing.T) {
 	s.sample(2*second, th, 0, 0)                // a stack without frames
 	s.sample(2*second-5, th, s.stack(outer), 0) // a clock that goes back
 	d := s.written(Options{Name: "perf.data"})
-	if d.Meta.PreprocessedProfileVersion != 66 || d.Meta.Interval != 1 || d.Meta.StartTime != 1_700_000_000_000 || d.Meta.Product != "perf.data" || d.Meta.ProfilingEndTime != 1001 {
+	if d.Meta.PreprocessedProfileVersion != 66 || d.Meta.Interval != 1 ||
+		d.Meta.StartTime != 1_700_000_000_000 || d.Meta.Product != "perf.data" || d.Meta.ProfilingEndTime != 1001 {
 		t.Errorf("meta: %+v", d.Meta)
 	}
 	if len(d.Threads) != 1 {
@@ -40,7 +41,8 @@ func TestSamplesKeepTheirTimesAndStacks(t *testing.T) {
 	if want := []float64{0, 1.000001, 1, 997.999999, 0}; !slices.EqualFunc(got.Samples.TimeDeltas, want, near) {
 		t.Errorf("times %v, want %v", got.Samples.TimeDeltas, want)
 	}
-	if want := []int{1, 1, 0, 1, 1}; !slices.Equal(got.Samples.Weight, want) || got.Samples.WeightType != "samples" {
+	if want := []int{1, 1, 0, 1, 1}; !slices.Equal(got.Samples.Weight, want) ||
+		got.Samples.WeightType != "samples" {
 		t.Errorf("weights %v of type %s, want %v", got.Samples.Weight, got.Samples.WeightType, want)
 	}
 	if want := []float64{1e6, 1e6, 0, 1e6, 1e6}; !slices.Equal(got.Samples.ThreadCPUDelta, want) {
@@ -57,7 +59,8 @@ func TestSamplesKeepTheirTimesAndStacks(t *testing.T) {
 	if want := []string{"inner outer", "outer", "none", "none", "outer"}; !slices.Equal(stacks, want) {
 		t.Errorf("stacks %q, want %q", stacks, want)
 	}
-	if lib := d.Libs[0]; lib.DebugName != "prog" || lib.Path != "/bin/prog" || lib.BreakpadID != "78563412009A000000000000000000000" || lib.CodeID != "123456789a" {
+	if lib := d.Libs[0]; lib.DebugName != "prog" || lib.Path != "/bin/prog" ||
+		lib.BreakpadID != "78563412009A000000000000000000000" || lib.CodeID != "123456789a" {
 		t.Errorf("library %+v", lib)
 	}
 }
@@ -79,7 +82,8 @@ func TestSamplesThatAreNotTimeHaveNoCPUTime(t *testing.T) {
 func TestThreadsOfAProcess(t *testing.T) {
 	s := newSynthetic(t)
 	for i, th := range []int32{
-		s.thread(7, 8, "worker"), s.thread(7, 7, "sh"), s.thread(7, 7, "make"), s.thread(9, 10, "alone"), s.thread(11, 11, "asleep"),
+		s.thread(7, 8, "worker"), s.thread(7, 7, "sh"), s.thread(7, 7, "make"), s.thread(9, 10, "alone"),
+		s.thread(11, 11, "asleep"),
 	} {
 		for n := range []int{3, 1, 40, 2, 0}[i] {
 			s.sample(second+uint64(n)*millisecond, th, 0, 0)
@@ -93,7 +97,8 @@ func TestThreadsOfAProcess(t *testing.T) {
 	var got []string
 	for i := range d.Threads {
 		th := &d.Threads[i]
-		got = append(got, fmt.Sprintf("%s %s/%s of %s main %t, %d samples, process %s, thread %s", th.Name, th.PID, th.TID, th.ProcessName, th.IsMainThread, th.weight(),
+		got = append(got, fmt.Sprintf("%s %s/%s of %s main %t, %d samples, process %s, thread %s", th.Name, th.PID,
+			th.TID, th.ProcessName, th.IsMainThread, th.weight(),
 			span(th.ProcessStartupTime, th.ProcessShutdownTime), span(th.RegisterTime, th.UnregisterTime)))
 	}
 	want := []string{
@@ -121,18 +126,21 @@ func span(from float64, to *float64) string {
 
 func TestInlinedFunctionsAndSymbols(t *testing.T) {
 	s := newSynthetic(t)
-	s.Images = append(s.Images, profile.Image{Name: "//anon", Path: "//anon"}, profile.Image{Name: "[unmapped]", Path: "[unmapped]"}, profile.Image{Name: "[kernel]", Path: "[kernel]"})
+	s.Images = append(s.Images, profile.Image{Name: "//anon", Path: "//anon"},
+		profile.Image{Name: "[unmapped]", Path: "[unmapped]"}, profile.Image{Name: "[kernel]", Path: "[kernel]"})
 	for _, f := range []profile.Frame{
 		{Name: "outer", Known: true, Addr: 0x100, PC: 0x140, File: "a.c", Line: 3},
 		{Name: "middle", Known: true, Inlined: true, PC: 0x140, File: "a.h", Line: 30},
 		{Name: "leaf", Known: true, Inlined: true, PC: 0x140, File: "a.h", Line: 40, Column: 2},
-		{Name: "outer", Known: true, Addr: 0x100, PC: 0x150, File: "other.h", Line: 7}, // a line of a header in the same function
-		{Name: "leaf", Known: true, Addr: 0x200, PC: 0x204, File: "a.h", Line: 41},     // the copy that is not inlined
-		{Name: "leaf", Known: true, Addr: 0x300, PC: 0x304, File: "b.h", Line: 1},      // another of the name
+		// a line of a header in the same function
+		{Name: "outer", Known: true, Addr: 0x100, PC: 0x150, File: "other.h", Line: 7},
+		{Name: "leaf", Known: true, Addr: 0x200, PC: 0x204, File: "a.h", Line: 41}, // the copy that is not inlined
+		{Name: "leaf", Known: true, Addr: 0x300, PC: 0x304, File: "b.h", Line: 1},  // another of the name
 		{Name: "[prog+0x900]", Addr: 0x900, PC: 0x908},
 		{Name: "JS:f", Known: true, Image: 1, Kind: profile.JIT},
 		{Name: "[unmapped]", Image: 2, Kind: profile.Unmapped},
-		{Name: "vfs_read", Known: true, Image: 3, Kind: profile.Kernel, Addr: 0xffffffff81000000, PC: 0xffffffff81000010},
+		{Name: "vfs_read", Known: true, Image: 3, Kind: profile.Kernel, Addr: 0xffffffff81000000,
+			PC: 0xffffffff81000010},
 	} {
 		s.frame(f)
 	}
@@ -157,7 +165,8 @@ func TestInlinedFunctionsAndSymbols(t *testing.T) {
 			file = d.Shared.StringArray[d.Shared.Sources.Filename[*source]]
 		}
 		if sym := f.NativeSymbol[i]; sym != nil {
-			symbol = fmt.Sprintf("%s@%x", d.Shared.StringArray[d.Shared.NativeSymbols.Name[*sym]], d.Shared.NativeSymbols.Address[*sym])
+			symbol = fmt.Sprintf("%s@%x", d.Shared.StringArray[d.Shared.NativeSymbols.Name[*sym]],
+				d.Shared.NativeSymbols.Address[*sym])
 		}
 		if resource := d.Shared.FuncTable.Resource[fn]; resource >= 0 {
 			library = d.Shared.StringArray[d.Shared.ResourceTable.Name[resource]]
@@ -165,8 +174,10 @@ func TestInlinedFunctionsAndSymbols(t *testing.T) {
 				library += "?"
 			}
 		}
-		got = append(got, fmt.Sprintf("f%d %s %s in %s depth %d %s:%s:%s address %d, category %d.%d", fn, d.Shared.StringArray[d.Shared.FuncTable.Name[fn]], symbol, library,
-			f.InlineDepth[i], file, value(f.Line[i]), value(f.Column[i]), f.Address[i], f.Category[i], f.Subcategory[i]))
+		got = append(got, fmt.Sprintf("f%d %s %s in %s depth %d %s:%s:%s address %d, category %d.%d", fn,
+			d.Shared.StringArray[d.Shared.FuncTable.Name[fn]], symbol, library,
+			f.InlineDepth[i], file, value(f.Line[i]), value(f.Column[i]), f.Address[i], f.Category[i],
+			f.Subcategory[i]))
 	}
 	want := []string{
 		"f0 outer outer@100 in prog depth 0 a.c:3:- address 320, category 1.0",
@@ -221,7 +232,8 @@ func TestLossesAndOtherEventsAreMarkers(t *testing.T) {
 	s.sample(second, th, s.stack(main), 1)
 	s.sample(second+2*millisecond, th, s.stack(main), 2)
 	s.sample(second+3*millisecond, th, 0, 2)
-	s.Losses = []profile.Loss{{Time: second - millisecond, Count: 12, CPU: 3}, {Time: second + 4*millisecond, CPU: -1}}
+	s.Losses = []profile.Loss{{Time: second - millisecond, Count: 12, CPU: 3},
+		{Time: second + 4*millisecond, CPU: -1}}
 	s.LostRecords, s.Throttled = 12, 1
 	s.Problems = []string{"no names at all"}
 	s.Samples[0].End = profile.Complete
@@ -244,7 +256,8 @@ func TestLossesAndOtherEventsAreMarkers(t *testing.T) {
 			if data.CPU != nil {
 				cpu = *data.CPU
 			}
-			got = append(got, fmt.Sprintf("%s: %s %s at %v, count %d, period %d, CPU %d, %q", d.Threads[i].Name, d.Shared.StringArray[m.Name[j]], data.Type, m.StartTime[j], data.Count, data.Period, cpu, stack))
+			got = append(got, fmt.Sprintf("%s: %s %s at %v, count %d, period %d, CPU %d, %q", d.Threads[i].Name,
+				d.Shared.StringArray[m.Name[j]], data.Type, m.StartTime[j], data.Count, data.Period, cpu, stack))
 		}
 	}
 	want := []string{
@@ -260,20 +273,23 @@ func TestLossesAndOtherEventsAreMarkers(t *testing.T) {
 		t.Errorf("visible: %v", d.Meta.InitialVisibleThreads)
 	}
 	extra := fmt.Sprint(d.Meta.Extra)
-	if extra != "[{User stacks [{complete 1}]} {Lost [{Records 12} {Times throttled 1}]} {Missing names and frames [{1 no names at all}]}]" {
+	if extra != "[{User stacks [{complete 1}]} {Lost [{Records 12} {Times throttled 1}]} "+
+		"{Missing names and frames [{1 no names at all}]}]" {
 		t.Errorf("extra: %s", extra)
 	}
 }
 
 func TestHostileNames(t *testing.T) {
 	s := newSynthetic(t)
-	names := []string{"", "\"\\", "</script><img src=x onerror=alert(1)>", "a\x00b", "\xff\xfe broken", "line\nbreak\r\u2028", "ключ 😀", "__proto__", "{{constructor}}", strings.Repeat("long", 50_000)}
+	names := []string{"", "\"\\", "</script><img src=x onerror=alert(1)>", "a\x00b", "\xff\xfe broken",
+		"line\nbreak\r\u2028", "ключ 😀", "__proto__", "{{constructor}}", strings.Repeat("long", 50_000)}
 	th := s.thread(7, 7, "\"},{\xff")
 	s.Images[0] = profile.Image{Name: "\xf0lib\"", Path: "/\x01", BuildID: make([]byte, 300)}
 	s.Events[0].Name, s.Hostname, s.Command = "\xffe\"", "\x00", []string{"\xff", "\""}
 	s.Problems = []string{"\xff\""}
 	for i, name := range names {
-		f := s.frame(profile.Frame{Name: name, Known: true, Addr: uint64(i+1) * 16, PC: uint64(i+1)*16 + math.MaxUint64/2, File: name, Line: math.MinInt32, Kind: profile.Kind(i)})
+		f := s.frame(profile.Frame{Name: name, Known: true, Addr: uint64(i+1) * 16,
+			PC: uint64(i+1)*16 + math.MaxUint64/2, File: name, Line: math.MinInt32, Kind: profile.Kind(i)})
 		s.sample(math.MaxUint64-uint64(i), th, s.stack(f), 0)
 	}
 	s.Losses = []profile.Loss{{Time: math.MaxUint64, Count: math.MaxUint64, CPU: math.MaxInt32}}
@@ -300,7 +316,8 @@ func TestATimelineOfAnotherProfileIsRefused(t *testing.T) {
 	th := s.thread(7, 7, "prog")
 	s.sample(second, th, 0, 0)
 	s.Samples[0].Count = 2
-	if err := Write(io.Discard, s.Profile, s.timeline, Options{}); err == nil || !strings.Contains(err.Error(), "1 samples") {
+	if err := Write(io.Discard, s.Profile, s.timeline, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "1 samples") {
 		t.Errorf("a sample less: %v", err)
 	}
 	one := s.Samples[0]
@@ -308,7 +325,8 @@ func TestATimelineOfAnotherProfileIsRefused(t *testing.T) {
 	if err := s.timeline.Add(second, &one); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(io.Discard, s.Profile, s.timeline, Options{}); err == nil || !strings.Contains(err.Error(), "node 99") {
+	if err := Write(io.Discard, s.Profile, s.timeline, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "node 99") {
 		t.Errorf("a node of nowhere: %v", err)
 	}
 	if err := Write(io.Discard, s.Profile, nil, Options{}); err == nil {

@@ -7,7 +7,8 @@ import (
 	"unspool/perfring"
 )
 
-// TestLivesOfThreads notes forks and exits. An ID that is used again belongs to who began first and ended last.
+// TestLivesOfThreads notes forks and exits. An ID that is used again belongs to who began first and ended
+// last.
 func TestLivesOfThreads(t *testing.T) {
 	const fork, exit = replay.Fork, replay.Exit
 	type event struct {

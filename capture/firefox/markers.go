@@ -7,16 +7,20 @@ const instant = "0"
 
 // markerSchema says what the fields of our markers are and where they show.
 const markerSchema = `[` +
-	`{"name":"Lost","tooltipLabel":"Lost samples","tableLabel":"{marker.data.count} lost","chartLabel":"{marker.data.count} lost",` +
-	`"description":"The kernel had no room for these records, or they were lost on the way. They were lost before this time.",` +
+	`{"name":"Lost","tooltipLabel":"Lost samples","tableLabel":"{marker.data.count} lost",` +
+	`"chartLabel":"{marker.data.count} lost",` +
+	`"description":"The kernel had no room for these records, or they were lost on the way. ` +
+	`They were lost before this time.",` +
 	`"display":["marker-chart","marker-table","timeline-overview"],` +
-	`"fields":[{"key":"count","label":"Records","format":"integer"},{"key":"cpu","label":"CPU","format":"integer"}]},` +
+	`"fields":[{"key":"count","label":"Records","format":"integer"},` +
+	`{"key":"cpu","label":"CPU","format":"integer"}]},` +
 	`{"name":"Throttled","description":"The kernel held the event back, because sampling took too long.",` +
 	`"display":["marker-chart","marker-table","timeline-overview"],` +
 	`"fields":[{"key":"cpu","label":"CPU","format":"integer"}]},` +
 	`{"name":"Event","description":"A sample of another event than the one whose samples make the call tree.",` +
 	`"display":["marker-chart","marker-table"],` +
-	`"fields":[{"key":"period","label":"Period","format":"integer"},{"key":"cpu","label":"CPU","format":"integer"}]}]`
+	`"fields":[{"key":"period","label":"Period","format":"integer"},` +
+	`{"key":"cpu","label":"CPU","format":"integer"}]}]`
 
 // writeEvent writes a sample of another event than the main one.
 func (w *writer) writeEvent(e entry) {

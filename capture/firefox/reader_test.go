@@ -18,8 +18,8 @@ import (
 	"unspool/capture/symbols"
 )
 
-// reader is Firefox Profiler itself, without its pages: it loads a file, brings it up to its own version of the format, and answers
-// questions about it.
+// reader is Firefox Profiler itself, without its pages: it loads a file, brings it up to its own version of
+// the format, and answers questions about it.
 type reader struct {
 	t       testing.TB
 	program string
@@ -32,7 +32,8 @@ func open(t testing.TB, file []byte) *reader {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("node is missing")
 	}
-	program, err := filepath.Abs("../../dist/npm/node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js")
+	program, err := filepath.Abs(
+		"../../dist/npm/node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js")
 	if err == nil {
 		_, err = os.Stat(program)
 	}
@@ -56,8 +57,8 @@ func open(t testing.TB, file []byte) *reader {
 // patience is how long a reader may take to load a file before another one is tried.
 const patience = 20 * time.Second
 
-// serve starts the process that holds the file, which ends with the test, and waits until it has loaded it. The reader's own way to start it gives up
-// after half a second, however busy the machine is.
+// serve starts the process that holds the file, which ends with the test, and waits until it has loaded it.
+// The reader's own way to start it gives up after half a second, however busy the machine is.
 func (r *reader) serve(path string) {
 	r.t.Helper()
 	var err error
@@ -177,8 +178,8 @@ func (r *reader) functions(thread string) map[string]times {
 	return all
 }
 
-// functions returns the functions of a thread of the profile by name. Those that call another function of their name count twice, as the
-// reader's do here.
+// functions returns the functions of a thread of the profile by name. Those that call another function of
+// their name count twice, as the reader's do here.
 func functions(p *profile.Profile, thread int32) map[string]times {
 	all := make(map[string]times)
 	for _, s := range p.Samples {
@@ -246,10 +247,12 @@ func record(t *testing.T, lives *Lives) (*profile.Profile, *profile.Timeline) {
 	if err := os.WriteFile(src, []byte(program), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("gcc", "-D_GNU_SOURCE", "-O2", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread", "-o", bin, src).CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-D_GNU_SOURCE", "-O2", "-g", "-fno-omit-frame-pointer",
+		"-fno-optimize-sibling-calls", "-pthread", "-o", bin, src).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
-	if out, err := exec.Command("perf", "record", "-q", "-B", "-N", "-g", "-F", "999", "-e", "cpu-clock", "-o", data, "--", bin).CombinedOutput(); err != nil {
+	if out, err := exec.Command("perf", "record", "-q", "-B", "-N", "-g", "-F", "999", "-e", "cpu-clock",
+		"-o", data, "--", bin).CombinedOutput(); err != nil {
 		if strings.Contains(string(out), "perf_event_paranoid") {
 			t.Skipf("perf may not record here: %s", out)
 		}
@@ -265,7 +268,8 @@ func record(t *testing.T, lives *Lives) (*profile.Profile, *profile.Timeline) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	p, err := profile.Load(r, symbols.New(symbols.Options{}), profile.Options{Lines: true, CPUs: true, Timeline: timeline, Watcher: lives})
+	p, err := profile.Load(r, symbols.New(symbols.Options{}),
+		profile.Options{Lines: true, CPUs: true, Timeline: timeline, Watcher: lives})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,14 +298,16 @@ func TestTheReaderCountsWhatTheProfileHas(t *testing.T) {
 	}
 	for i, th := range p.Threads {
 		handle := fmt.Sprintf("t-%d", i)
-		if got := byHandle[handle]; got.Name != th.Comm || fmt.Sprint(got.PID) != fmt.Sprint(th.PID) || !strings.HasPrefix(fmt.Sprint(got.TID), fmt.Sprint(th.TID)) {
+		if got := byHandle[handle]; got.Name != th.Comm || fmt.Sprint(got.PID) != fmt.Sprint(th.PID) ||
+			!strings.HasPrefix(fmt.Sprint(got.TID), fmt.Sprint(th.TID)) {
 			t.Errorf("thread %s is %+v, want %+v", handle, got, th)
 		}
 		want, got := functions(p, int32(i)), r.functions(handle)
 		for _, name := range slices.Sorted(maps.Keys(want)) {
 			// An address without a line may count for another function of its name here.
 			if got[name].self != want[name].self || ours(name) && got[name] != want[name] {
-				t.Errorf("%s: %s has %d samples (%d itself), want %d (%d)", handle, name, got[name].total, got[name].self, want[name].total, want[name].self)
+				t.Errorf("%s: %s has %d samples (%d itself), want %d (%d)", handle, name, got[name].total, got[name].self,
+					want[name].total, want[name].self)
 			}
 		}
 		if len(got) != len(want) {
@@ -311,7 +317,8 @@ func TestTheReaderCountsWhatTheProfileHas(t *testing.T) {
 			if want["inner"].self < 50 {
 				t.Errorf("%d samples in an inlined function", want["inner"].self)
 			}
-			if tree := string(r.run("thread", "samples-top-down", "--thread", handle)); !strings.Contains(tree, "prog!middle (inl)") {
+			tree := string(r.run("thread", "samples-top-down", "--thread", handle))
+			if !strings.Contains(tree, "prog!middle (inl)") {
 				t.Errorf("call tree:\n%s", tree)
 			}
 		}
@@ -320,7 +327,8 @@ func TestTheReaderCountsWhatTheProfileHas(t *testing.T) {
 
 // ours says whether a function is one of the program's.
 func ours(name string) bool {
-	return slices.Contains([]string{"inner", "middle", "heavy", "light", "calls", "recurse", "worker", "main"}, name)
+	return slices.Contains([]string{"inner", "middle", "heavy", "light", "calls", "recurse", "worker", "main"},
+		name)
 }
 
 func TestTheReaderTakesWhatIsUnusual(t *testing.T) {
@@ -358,7 +366,8 @@ func TestTheReaderTakesWhatIsUnusual(t *testing.T) {
 	if got := r.functions(named["asleep"].ThreadHandle); len(got) != 0 {
 		t.Errorf("functions of a thread without samples: %v", got)
 	}
-	for thread, want := range map[string][]string{clean: {"page-faults true"}, "[gaps]": {"Lost samples false", "Throttled false"}} {
+	for thread, want := range map[string][]string{clean: {"page-faults true"},
+		"[gaps]": {"Lost samples false", "Throttled false"}} {
 		var list struct {
 			FlatMarkers []struct {
 				Name     string

@@ -261,7 +261,8 @@ func (d *document) check(t testing.TB) {
 	some("source.id", s.Sources.ID, s.Sources.Length, 0)
 	some("source.sourceMapURL", s.Sources.SourceMapURL, s.Sources.Length, 0)
 	some("source.content", s.Sources.Content, s.Sources.Length, 0)
-	column("visible threads", d.Meta.InitialVisibleThreads, len(d.Meta.InitialVisibleThreads), len(d.Threads), false)
+	column("visible threads", d.Meta.InitialVisibleThreads, len(d.Meta.InitialVisibleThreads), len(d.Threads),
+		false)
 	column("selected threads", d.Meta.InitialSelectedThreads, 1, len(d.Threads), false)
 	schemas := make(map[string]bool)
 	for _, m := range d.Meta.MarkerSchema {
@@ -276,8 +277,10 @@ func (d *document) check(t testing.TB) {
 		ids[th.PID+" "+th.TID] = true
 		n := th.Samples.Length
 		some("sample.stack", th.Samples.Stack, n, stacks.Length)
-		if len(th.Samples.TimeDeltas) != n || th.Samples.Weight != nil && len(th.Samples.Weight) != n || th.Samples.ThreadCPUDelta != nil && len(th.Samples.ThreadCPUDelta) != n {
-			t.Errorf("thread %d: %d samples with %d times, %d weights, %d CPU times", i, n, len(th.Samples.TimeDeltas), len(th.Samples.Weight), len(th.Samples.ThreadCPUDelta))
+		if len(th.Samples.TimeDeltas) != n || th.Samples.Weight != nil && len(th.Samples.Weight) != n ||
+			th.Samples.ThreadCPUDelta != nil && len(th.Samples.ThreadCPUDelta) != n {
+			t.Errorf("thread %d: %d samples with %d times, %d weights, %d CPU times", i, n, len(th.Samples.TimeDeltas),
+				len(th.Samples.Weight), len(th.Samples.ThreadCPUDelta))
 		}
 		for _, delta := range th.Samples.TimeDeltas {
 			if delta < 0 {
@@ -289,7 +292,8 @@ func (d *document) check(t testing.TB) {
 		column("marker.phase", th.Markers.Phase, n, 4, false)
 		column("marker.category", th.Markers.Category, n, len(d.Meta.Categories), false)
 		if len(th.Markers.StartTime) != n || len(th.Markers.EndTime) != n || len(th.Markers.Data) != n {
-			t.Errorf("thread %d: %d markers with %d and %d times, %d data", i, n, len(th.Markers.StartTime), len(th.Markers.EndTime), len(th.Markers.Data))
+			t.Errorf("thread %d: %d markers with %d and %d times, %d data", i, n, len(th.Markers.StartTime),
+				len(th.Markers.EndTime), len(th.Markers.Data))
 		}
 		for _, data := range th.Markers.Data {
 			if !schemas[data.Type] {

@@ -9,7 +9,8 @@ import (
 	"unspool/capture/symbols"
 )
 
-// tables are what all threads share. An index is one in the profile's list of the same name unless it says otherwise.
+// tables are what all threads share. An index is one in the profile's list of the same name unless it says
+// otherwise.
 type tables struct {
 	p *profile.Profile
 
@@ -55,8 +56,8 @@ type row struct {
 // maxAddress is the largest address of a library that the format's readers keep, in 32 bits with a sign.
 const maxAddress = 1<<31 - 1
 
-// address is a virtual address of an image as the format has it, from the image's beginning; -1 when there is none, and in the kernel, whose beginning is not
-// known.
+// address is a virtual address of an image as the format has it, from the image's beginning; -1 when there is
+// none, and in the kernel, whose beginning is not known.
 func (t *tables) address(image int32, vaddr uint64) int64 {
 	if vaddr == 0 || t.lib[image] < 0 {
 		return -1
@@ -73,8 +74,8 @@ func (t *tables) address(image int32, vaddr uint64) int64 {
 	return int64(vaddr - base)
 }
 
-// beginning is the virtual address of an image whose code lies in a segment. It is a multiple of 64 KiB; some linkers leave a page out between one
-// segment and the next.
+// beginning is the virtual address of an image whose code lies in a segment. It is a multiple of 64 KiB; some
+// linkers leave a page out between one segment and the next.
 func beginning(code symbols.Segment) uint64 {
 	return (code.Addr - min(code.Offset, code.Addr)) &^ 0xffff
 }
@@ -121,8 +122,8 @@ func (t *tables) addImages() {
 	}
 }
 
-// addFunctions makes one function of the copies of a function that are inlined and that which is not. Functions of one name are told apart
-// by source file, those without one by address.
+// addFunctions makes one function of the copies of a function that are inlined and that which is not.
+// Functions of one name are told apart by source file, those without one by address.
 func (t *tables) addFunctions() {
 	type place struct {
 		image int32
@@ -217,11 +218,17 @@ func (t *tables) check() error {
 	}{
 		{"libraries", len(t.libs), len(t.p.Images), func(i int) int32 { return t.libs[i] }, false},
 		{"resources", len(t.resources), len(t.p.Images), func(i int) int32 { return t.resources[i] }, false},
-		{"libraries of resources", len(t.resources), len(t.libs), func(i int) int32 { return t.lib[t.resources[i]] }, true},
+		{"libraries of resources", len(t.resources), len(t.libs), func(i int) int32 {
+			return t.lib[t.resources[i]]
+		}, true},
 		{"sources", len(t.sources), len(t.strings), func(i int) int32 { return t.sources[i] }, false},
 		{"names of functions", len(t.funcs), len(t.strings), func(i int) int32 { return t.funcs[i].name }, false},
-		{"resources of functions", len(t.funcs), len(t.resources), func(i int) int32 { return t.funcs[i].resource }, true},
-		{"sources of functions", len(t.funcs), len(t.sources), func(i int) int32 { return t.funcs[i].source }, true},
+		{"resources of functions", len(t.funcs), len(t.resources), func(i int) int32 {
+			return t.funcs[i].resource
+		}, true},
+		{"sources of functions", len(t.funcs), len(t.sources), func(i int) int32 {
+			return t.funcs[i].source
+		}, true},
 		{"libraries of symbols", len(t.symbols), len(t.libs), func(i int) int32 { return t.symbols[i].lib }, false},
 		{"names of symbols", len(t.symbols), len(t.strings), func(i int) int32 { return t.symbols[i].name }, false},
 		{"frames", len(t.rows), len(t.p.Frames), func(i int) int32 { return t.rows[i].frame }, false},
@@ -259,7 +266,8 @@ func (t *tables) writeLibs(e *encoder) {
 	})
 }
 
-// breakpadID is a build ID as symbol servers know it: its first 16 bytes as a GUID whose first three fields are little-endian, and an age of
+// breakpadID is a build ID as symbol servers know it: its first 16 bytes as a GUID whose first three fields
+// are little-endian, and an age of
 // 0. It is "" when there is no build ID.
 func breakpadID(buildID []byte) string {
 	if len(buildID) == 0 {

@@ -89,11 +89,13 @@ const (
 	visibleShare = 20 // of the busiest thread's samples: one in so many
 )
 
-// visible returns the threads that are shown at first: the busiest ones, by the rule that the reader has itself, and the gaps.
+// visible returns the threads that are shown at first: the busiest ones, by the rule that the reader has
+// itself, and the gaps.
 func (w *writer) visible() []int32 {
 	order := w.busiest()
 	n := 0
-	for n < len(order) && n < maxVisible && (n == 0 || w.threads[order[n]].samples*visibleShare >= w.threads[order[0]].samples) {
+	for n < len(order) && n < maxVisible &&
+		(n == 0 || w.threads[order[n]].samples*visibleShare >= w.threads[order[0]].samples) {
 		n++
 	}
 	order = order[:n]
@@ -113,17 +115,20 @@ type entry struct {
 	gap    bool
 }
 
-// gapAfter is how many intervals without a sample are a gap. A thread that shares its CPU is sampled at every other tick.
+// gapAfter is how many intervals without a sample are a gap. A thread that shares its CPU is sampled at every
+// other tick.
 const gapAfter = 3
 
-// each calls sample with the rows of a thread's table of samples, and marker with the samples of other events. Times never go back.
+// each calls sample with the rows of a thread's table of samples, and marker with the samples of other
+// events. Times never go back.
 func (w *writer) each(i int32, sample, marker func(entry)) error {
 	var now uint64 // since the origin
 	var last uint64
 	first := true
 	return w.timeline.Each(i, func(pt profile.Point) error {
 		if pt.Node < 0 || int(pt.Node) >= len(w.p.Nodes) || pt.Event < 0 || int(pt.Event) >= len(w.p.Events) {
-			return fmt.Errorf("thread %d: a sample with node %d of %d, event %d of %d", i, pt.Node, len(w.p.Nodes), pt.Event, len(w.p.Events))
+			return fmt.Errorf("thread %d: a sample with node %d of %d, event %d of %d", i, pt.Node, len(w.p.Nodes),
+				pt.Event, len(w.p.Events))
 		}
 		now = max(now, w.since(pt.Time))
 		e := entry{time: now, stack: pt.Node - 1, event: pt.Event, cpu: pt.CPU, period: pt.Period}
@@ -209,7 +214,8 @@ func (w *writer) writeThread(i int32) error {
 
 // describe writes what identifies a thread.
 func (w *writer) describe(tid, pid, name, process string, leads bool) {
-	for _, field := range [][2]string{{"name", name}, {"processName", process}, {"processType", "default"}, {"pid", pid}, {"tid", tid}} {
+	for _, field := range [][2]string{{"name", name}, {"processName", process}, {"processType", "default"},
+		{"pid", pid}, {"tid", tid}} {
 		w.key(field[0])
 		w.text(field[1])
 	}

@@ -38,7 +38,8 @@ func (p opened) text(selector, want string) {
 func (p opened) choose(selector, value string) {
 	p.Helper()
 	p.SetValue(selector, value)
-	browser.Eval[bool](p.Page, "document.querySelector("+browser.Quote(selector)+").dispatchEvent(new Event('change'))")
+	browser.Eval[bool](p.Page, "document.querySelector("+browser.Quote(selector)+
+		").dispatchEvent(new Event('change'))")
 }
 
 // frame is the place in the window of a row of the graph, at a share of its width, once the graph rests.
@@ -54,8 +55,10 @@ func (p opened) frame(row int, share float64) (x, y float64) {
 func TestPageInABrowser(t *testing.T) {
 	p := open(t, example(), Options{Title: hostile})
 	p.text("h1", Printable(hostile))
-	const legend = "[...document.querySelectorAll('#legend li:not([hidden])')].map(e => e.textContent).join(', ')"
-	if have := browser.Eval[string](p.Page, legend); have != "user 51.0 %, inlined 20.0 %, JIT 15.0 %, kernel 10.0 %, unmapped 4.00 %" {
+	const legend = "[...document.querySelectorAll('#legend li:not([hidden])')].map(e => " +
+		"e.textContent).join(', ')"
+	const words = "user 51.0 %, inlined 20.0 %, JIT 15.0 %, kernel 10.0 %, unmapped 4.00 %"
+	if have := browser.Eval[string](p.Page, legend); have != words {
 		t.Errorf("legend: %s", have)
 	}
 
@@ -145,8 +148,10 @@ func TestPictureInABrowser(t *testing.T) {
 	p.text("#detail", "Widths are shares of the 1,000 samples of cpu-clock.")
 	wide := func(name string, want float64) {
 		t.Helper()
-		have := browser.Eval[float64](p.Page, `(g => g && g.style.display === '' ? Number(g.querySelector('rect').getAttribute('width')) : 0)(
-			[...document.querySelectorAll('#frames g')].find(g => g.querySelector('title').textContent.startsWith(`+browser.Quote(name)+`)))`)
+		have := browser.Eval[float64](p.Page,
+			`(g => g && g.style.display === '' ? Number(g.querySelector('rect').getAttribute('width')) : 0)(
+			[...document.querySelectorAll('#frames g')].find(g => g.querySelector('title').textContent.startsWith(`+
+				browser.Quote(name)+`)))`)
 		if have < want-1.5 || have > want+0.5 {
 			t.Errorf("%s is %.1f wide, not %.1f", name, have, want)
 		}
@@ -195,8 +200,8 @@ func TestNothingInABrowser(t *testing.T) {
 	p.text("#detail", "Widths are shares of the 0 samples of nothing.")
 }
 
-// BenchmarkPage opens a page of 100,000 distinct stacks. open, search and zoom are the times until what follows is on the screen; slowest
-// is the slowest picture of a zoom's way.
+// BenchmarkPage opens a page of 100,000 distinct stacks. open, search and zoom are the times until what
+// follows is on the screen; slowest is the slowest picture of a zoom's way.
 func BenchmarkPage(b *testing.B) {
 	file := write(b, generated(100000), Options{})
 	info, err := os.Stat(file)
@@ -207,7 +212,8 @@ func BenchmarkPage(b *testing.B) {
 	page.Until("document.documentElement.dataset.ready")
 	b.ReportMetric(float64(info.Size())/1e6, "MB")
 	b.ReportMetric(browser.Eval[float64](page, "Number(document.documentElement.dataset.ready)"), "open-ms")
-	const shown = "const frame = () => new Promise(requestAnimationFrame); const shown = async () => { await frame(); await frame(); };"
+	const shown = "const frame = () => new Promise(requestAnimationFrame); " +
+		"const shown = async () => { await frame(); await frame(); };"
 	b.ReportMetric(browser.Eval[float64](page, `(async () => { `+shown+`
 		const began = performance.now(), field = document.querySelector('#search');
 		field.value = 'process_1';

@@ -28,7 +28,8 @@ var palette = [colours]struct {
 }
 
 // legend is the order in which colours are explained.
-var legend = [...]int{int(profile.User), inlined, int(profile.JIT), int(profile.Kernel), int(profile.Guest), int(profile.Unmapped)}
+var legend = [...]int{int(profile.User), inlined, int(profile.JIT), int(profile.Kernel), int(profile.Guest),
+	int(profile.Unmapped)}
 
 // fill is a colour's shade, as CSS has it.
 func fill(colour, shade int, dark bool) string {

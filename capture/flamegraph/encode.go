@@ -29,8 +29,8 @@ type threadRow struct {
 	Comm string `json:"comm"`
 }
 
-// encode makes the page's data: base64 of a raw DEFLATE stream of a length (32 bits, little-endian), the header in so many bytes of JSON,
-// and unsigned LEB128 numbers:
+// encode makes the page's data: base64 of a raw DEFLATE stream of a length (32 bits, little-endian), the
+// header in so many bytes of JSON, and unsigned LEB128 numbers:
 //
 //	each function:       name, image, colour | shade<<4, file + 1 or 0
 //	each node but 0:     depth of the node before it + 1 - its own depth, function, line
@@ -111,8 +111,8 @@ func (x *indexer) index(s string) uint64 {
 	return i
 }
 
-// Printable replaces what is no text in a name of the recorded system: control characters, those that turn the direction of
-// writing, and bytes that are not UTF-8.
+// Printable replaces what is no text in a name of the recorded system: control characters, those that turn
+// the direction of writing, and bytes that are not UTF-8.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -22,12 +22,14 @@ import (
 )
 
 // hostile is what a recorded system can call its functions, threads and files.
-const hostile = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">&amp;\x00\x1b[31m\u202e\xff\xfe'\"`${1}]]>"
+const hostile = "</script><script>document.title='owned'</script><img src=x " +
+	"onerror=\"document.title='owned'\">&amp;\x00\x1b[31m\u202e\xff\xfe'\"`${1}]]>"
 
 // example has 1,000 samples of two threads, with all kinds of frames.
 func example() *profile.Profile {
 	p := &profile.Profile{
-		Images: []profile.Image{{Name: "program"}, {Name: "libc.so.6"}, {Name: "[kernel]"}, {Name: "[heap]"}, {Name: "[unmapped]"}},
+		Images: []profile.Image{{Name: "program"}, {Name: "libc.so.6"}, {Name: "[kernel]"}, {Name: "[heap]"},
+			{Name: "[unmapped]"}},
 		Frames: []profile.Frame{
 			0: {Name: "main", PC: 0x10, File: "src/main.cc", Line: 12, Known: true},
 			1: {Name: "main", PC: 0x20, File: "src/main.cc", Line: 20, Known: true},
@@ -72,7 +74,8 @@ func example() *profile.Profile {
 	return p
 }
 
-// generated has so many distinct stacks, about 30 frames deep, of a program whose functions mostly call the same few others.
+// generated has so many distinct stacks, about 30 frames deep, of a program whose functions mostly call the
+// same few others.
 func generated(stacks int) *profile.Profile {
 	const functions, images, threads = 20000, 40, 64
 	random := rand.New(rand.NewPCG(1, 2))
@@ -82,16 +85,19 @@ func generated(stacks int) *profile.Profile {
 		Duration: time.Minute,
 	}
 	for i := range threads {
-		p.Threads = append(p.Threads, profile.Thread{PID: uint32(100 + i/8), TID: uint32(100 + i), Comm: fmt.Sprintf("worker-%d", i/8)})
+		p.Threads = append(p.Threads, profile.Thread{PID: uint32(100 + i/8), TID: uint32(100 + i),
+			Comm: fmt.Sprintf("worker-%d", i/8)})
 	}
 	for i := range images {
 		p.Images = append(p.Images, profile.Image{Name: fmt.Sprintf("lib%d.so", i)})
 	}
 	for i := range functions {
 		p.Frames = append(p.Frames, profile.Frame{
-			Name:  fmt.Sprintf("project::module%d::Handler<std::vector<Item%d>>::process_%d(Context const&, unsigned long)", i%300, i%17, i),
-			Image: int32(i % images), Kind: []profile.Kind{profile.User, profile.User, profile.JIT}[i%9/4], Known: true,
-			PC: uint64(i + 1), File: fmt.Sprintf("src/module%d.cc", i%300), Line: int32(i%900 + 1),
+			Name: fmt.Sprintf("project::module%d::Handler<std::vector<Item%d>>::process_%d(Context const&, "+
+				"unsigned long)", i%300, i%17, i),
+			Image: int32(i % images), Kind: []profile.Kind{profile.User, profile.User, profile.JIT}[i%9/4],
+			Known: true,
+			PC:    uint64(i + 1), File: fmt.Sprintf("src/module%d.cc", i%300), Line: int32(i%900 + 1),
 		})
 	}
 	type call struct{ parent, frame int32 }
@@ -116,7 +122,8 @@ func generated(stacks int) *profile.Profile {
 		}
 		if !sampled[at] {
 			sampled[at] = true
-			p.Samples = append(p.Samples, profile.Sample{Thread: int32(random.IntN(threads)), Node: at, CPU: -1, Count: uint64(1 + random.IntN(20)), End: profile.Complete})
+			p.Samples = append(p.Samples, profile.Sample{Thread: int32(random.IntN(threads)), Node: at, CPU: -1,
+				Count: uint64(1 + random.IntN(20)), End: profile.Complete})
 		}
 	}
 	return p
@@ -189,7 +196,8 @@ func TestGraph(t *testing.T) {
 		if i > 0 {
 			name = Printable(g.functions[n.function].name)
 		}
-		have = append(have, fmt.Sprintf("%d %.12s:%d at %d, self %d of %d, up to %d", n.depth, name, n.line, start[i], self[i], total[i], n.end))
+		have = append(have, fmt.Sprintf("%d %.12s:%d at %d, self %d of %d, up to %d", n.depth, name, n.line,
+			start[i], self[i], total[i], n.end))
 	}
 	want := []string{
 		"0 all:0 at 0, self 0 of 1000, up to 10",
@@ -208,7 +216,8 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// The picture is XML whose rectangles show without a script what there is; what is too narrow is left out, and counted.
+// The picture is XML whose rectangles show without a script what there is; what is too narrow is left out,
+// and counted.
 func TestPicture(t *testing.T) {
 	type element struct {
 		Class string `xml:"class,attr"`
@@ -242,7 +251,8 @@ func TestPicture(t *testing.T) {
 			seen[strings.SplitN(f.Title, "\n", 2)[0]] = f
 		}
 	}
-	for name, width := range map[string]float64{"main": 0.96, "qsort": 0.5, "compare": 0.4, Printable(hostile): 0.05} {
+	for name, width := range map[string]float64{"main": 0.96, "qsort": 0.5, "compare": 0.4,
+		Printable(hostile): 0.05} {
 		if have := seen[name].Rect.Width; math.Abs(have-width*(svgWidth-2*svgMargin)) > 1.01 {
 			t.Errorf("%s is %.1f wide", name, have)
 		}
@@ -262,7 +272,8 @@ func TestPicture(t *testing.T) {
 	if len(drawn) > mostFrames || left == 0 || uint64(len(drawn))+left != uint64(len(g.nodes)) {
 		t.Errorf("%d frames drawn, %d left out of %d", len(drawn), left, len(g.nodes))
 	}
-	if note := fmt.Sprintf("Left out: %s frames narrower than %.2g %%.", human.Number(left), 100*least); !bytes.Contains(picture, []byte(note)) {
+	note := fmt.Sprintf("Left out: %s frames narrower than %.2g %%.", human.Number(left), 100*least)
+	if !bytes.Contains(picture, []byte(note)) {
 		t.Errorf("the picture does not say %q", note)
 	}
 }
@@ -271,7 +282,8 @@ func TestPicture(t *testing.T) {
 func TestPruneCutsDeepStacks(t *testing.T) {
 	p := &profile.Profile{
 		Images: []profile.Image{{Name: "deep"}}, Frames: []profile.Frame{{Name: "recurse", Known: true}},
-		Nodes: []profile.Node{{Parent: -1, Frame: -1}}, Threads: []profile.Thread{{Comm: "deep"}}, Events: []profile.Event{{Name: "cpu-clock"}},
+		Nodes: []profile.Node{{Parent: -1, Frame: -1}}, Threads: []profile.Thread{{Comm: "deep"}},
+		Events: []profile.Event{{Name: "cpu-clock"}},
 	}
 	for i := range int32(2 * mostFrames) {
 		p.Nodes = append(p.Nodes, profile.Node{Parent: i})
@@ -294,7 +306,8 @@ func TestPageIsEscaped(t *testing.T) {
 	if n := strings.Count(page, "<script"); n != 2 {
 		t.Errorf("%d scripts", n)
 	}
-	if strings.Contains(page, "<img") || !utf8.ValidString(page) || strings.ContainsFunc(page, func(r rune) bool { return r < ' ' && r != '\n' }) {
+	if strings.Contains(page, "<img") || !utf8.ValidString(page) ||
+		strings.ContainsFunc(page, func(r rune) bool { return r < ' ' && r != '\n' }) {
 		t.Error("an element, a control character or an invalid byte of a name is in the page")
 	}
 	if strings.Contains(page, "http:") || strings.Contains(page, "https:") {

@@ -17,7 +17,8 @@ type function struct {
 	addr    uint64
 }
 
-// node is a rectangle: a function below its caller. Nodes are in preorder, siblings by falling weight unless ranked; node 0 is the root.
+// node is a rectangle: a function below its caller. Nodes are in preorder, siblings by falling weight unless
+// ranked; node 0 is the root.
 type node struct {
 	parent, function int32 // -1 for the root
 	depth            int32 // 0 for the root
@@ -44,7 +45,8 @@ type graph struct {
 // newGraph merges the stacks of a valid profile.
 func newGraph(p *profile.Profile) *graph { return newRanked(p, nil) }
 
-// newRanked does, with siblings by the falling rank of their function before that of their weight; nil ranks none.
+// newRanked does, with siblings by the falling rank of their function before that of their weight; nil ranks
+// none.
 func newRanked(p *profile.Profile, rank func(name, image string) float64) *graph {
 	g := &graph{p: p}
 	now := g.merge()
@@ -76,8 +78,8 @@ func totals(p *profile.Profile) []uint64 {
 	return total
 }
 
-// merge makes the functions and the nodes, these in the order in which the profile has them. It returns the node for each of the
-// profile's.
+// merge makes the functions and the nodes, these in the order in which the profile has them. It returns the
+// node for each of the profile's.
 func (g *graph) merge() []int32 {
 	functionOf := make([]int32, len(g.p.Frames))
 	known := make(map[function]int32)

@@ -23,8 +23,8 @@ var (
 
 var page = template.Must(template.New("page").Parse(pageHTML))
 
-// writeHTML writes the page. Names of the recorded system reach it escaped by the template, or in base64; the page runs no script but those
-// of its own hash, and fetches nothing.
+// writeHTML writes the page. Names of the recorded system reach it escaped by the template, or in base64; the
+// page runs no script but those of its own hash, and fetches nothing.
 func writeHTML(w *bufio.Writer, g *graph, o Options) error {
 	data, err := encode(g)
 	if err != nil {

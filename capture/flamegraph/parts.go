@@ -9,8 +9,9 @@ import (
 	"unspool/capture/profile"
 )
 
-// Data is a valid profile as the scripts of a page read it (unpack in data.js), in an alphabet of which nothing needs to be escaped. Callees of a
-// function stand by the falling rank of their name and image, so that those of two graphs stand in the same order.
+// Data is a valid profile as the scripts of a page read it (unpack in data.js), in an alphabet of which
+// nothing needs to be escaped. Callees of a function stand by the falling rank of their name and image, so
+// that those of two graphs stand in the same order.
 func Data(p *profile.Profile, rank func(name, image string) float64) (template.HTML, error) {
 	return encode(newRanked(p, rank))
 }
@@ -20,7 +21,8 @@ func Script() string { return "\n" + partsJS + dataJS + graphJS }
 
 // Style is the style that goes with Script.
 func Style() string {
-	style := styleCSS + ":root{" + rules("--fill%d-%d:%s;", false) + "}\n@media (prefers-color-scheme: dark){:root{" + rules("--fill%d-%d:%s;", true) + "}}\n"
+	style := styleCSS + ":root{" + rules("--fill%d-%d:%s;", false) +
+		"}\n@media (prefers-color-scheme: dark){:root{" + rules("--fill%d-%d:%s;", true) + "}}\n"
 	for _, c := range legend {
 		style += fmt.Sprintf(".fill%d{background:var(--fill%d-1)}", c, c)
 	}

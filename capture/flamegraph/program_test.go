@@ -102,7 +102,8 @@ func TestProgram(t *testing.T) {
 		page.PressCtrl("f")
 		page.Press("mix")
 		if o.Format == SVG {
-			page.Until("document.querySelector('#found').textContent.includes(" + browser.Quote(fmt.Sprintf("%.1f %% of samples", 100*float64(mix)/float64(p.Count()))) + ")")
+			page.Until("document.querySelector('#found').textContent.includes(" +
+				browser.Quote(fmt.Sprintf("%.1f %% of samples", 100*float64(mix)/float64(p.Count()))) + ")")
 			continue
 		}
 		page.Until("document.querySelector('#found').textContent.includes('of samples')")

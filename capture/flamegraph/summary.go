@@ -21,7 +21,8 @@ func summary(g *graph) []fact {
 			facts = append(facts, fact{name, Printable(value)})
 		}
 	}
-	samples := fmt.Sprintf("%s of %s", human.Plural(p.Count(), "sample"), human.Plural(uint64(len(p.Threads)), "thread"))
+	samples := fmt.Sprintf("%s of %s", human.Plural(p.Count(), "sample"),
+		human.Plural(uint64(len(p.Threads)), "thread"))
 	if p.Duration > 0 {
 		samples += " in " + human.Duration(p.Duration)
 	}
@@ -58,7 +59,8 @@ func stacks(p *profile.Profile) string {
 		return ""
 	}
 	complete := ended[profile.Complete]
-	text := fmt.Sprintf("%s of the user stacks are complete (%s of %s)", human.Percent(complete, said), human.Number(complete), human.Number(said))
+	text := fmt.Sprintf("%s of the user stacks are complete (%s of %s)", human.Percent(complete, said),
+		human.Number(complete), human.Number(said))
 	for r := range unwind.Reason(unwind.NumReasons) {
 		if n := ended[profile.Ended(r)]; n > 0 && r != unwind.Root {
 			text += fmt.Sprintf("; %s: %s", r.Words(), human.Percent(n, said))
@@ -70,7 +72,8 @@ func stacks(p *profile.Profile) string {
 func losses(p *profile.Profile) string {
 	text := "none"
 	if n := p.Lost(); n > 0 {
-		text = fmt.Sprintf("%s (%s and %s, perhaps the same)", human.Number(n), human.Plural(p.LostRecords, "record"), human.Plural(p.LostSamples, "sample"))
+		text = fmt.Sprintf("%s (%s and %s, perhaps the same)", human.Number(n),
+			human.Plural(p.LostRecords, "record"), human.Plural(p.LostSamples, "sample"))
 		if p.LostRecords == 0 || p.LostSamples == 0 {
 			text = human.Plural(p.LostRecords, "record")
 			if p.LostRecords == 0 {

@@ -30,7 +30,8 @@ const (
 	wideShare  = 0.01   // up to here
 )
 
-// writeSVG writes the picture. Every rectangle has its name and figures as a title, which viewers show as a tooltip and the script reads.
+// writeSVG writes the picture. Every rectangle has its name and figures as a title, which viewers show as a
+// tooltip and the script reads.
 func writeSVG(w *bufio.Writer, g *graph, o Options) {
 	event := int32(-1)
 	name := "nothing"
@@ -49,9 +50,12 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 	height := bottom + 24 + len(facts)*18 + 16
 
 	text := func(s string) string { return html.EscapeString(Printable(s)) }
-	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">`+"\n", svgWidth, height, svgWidth, height)
-	fmt.Fprintf(w, "<title>%s</title>\n<style>%s%s@media (prefers-color-scheme: dark){%s}</style>\n", text(o.Title), svgCSS, rules(".k%d%d rect{fill:%s}", false), rules(".k%d%d rect{fill:%s}", true))
-	fmt.Fprintf(w, `<rect class="ground" width="100%%" height="100%%"/>`+"\n"+`<text class="title" x="%d" y="28">%s</text>`+"\n", svgMargin, text(o.Title))
+	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">`+"\n",
+		svgWidth, height, svgWidth, height)
+	fmt.Fprintf(w, "<title>%s</title>\n<style>%s%s@media (prefers-color-scheme: dark){%s}</style>\n",
+		text(o.Title), svgCSS, rules(".k%d%d rect{fill:%s}", false), rules(".k%d%d rect{fill:%s}", true))
+	fmt.Fprintf(w, `<rect class="ground" width="100%%" height="100%%"/>`+"\n"+
+		`<text class="title" x="%d" y="28">%s</text>`+"\n", svgMargin, text(o.Title))
 	writeLegend(w, g, self, total[0])
 	note := fmt.Sprintf("Widths are shares of the %s of %s.", human.Plural(total[0], "sample"), name)
 	if left > 0 {
@@ -75,9 +79,11 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 		if i > 0 {
 			f := &g.functions[n.function]
 			label, class = Printable(f.name), fmt.Sprintf("k%d%d", g.colour(f), g.shade(f))
-			title = Printable(palette[g.colour(f)].word + ", " + g.p.Images[f.image].Name + place(g.files[n.function], n.line))
+			title = Printable(palette[g.colour(f)].word + ", " + g.p.Images[f.image].Name +
+				place(g.files[n.function], n.line))
 		}
-		title = fmt.Sprintf("%s\n%s\ntotal %s (%s)", label, title, human.Percent(total[i], total[0]), human.Number(total[i]))
+		title = fmt.Sprintf("%s\n%s\ntotal %s (%s)", label, title, human.Percent(total[i], total[0]),
+			human.Number(total[i]))
 		if i > 0 {
 			title += fmt.Sprintf(", self %s (%s)", human.Percent(self[i], total[0]), human.Number(self[i]))
 		}
@@ -86,7 +92,8 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 			width-- // a gap
 		}
 		y := svgTop + int(n.depth)*svgRow
-		fmt.Fprintf(w, `<g class="%s" data-at="%d %d %d"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" height="%d"/>`, class, start[i], total[i], n.depth, html.EscapeString(title), x, y, width, svgRow-1)
+		fmt.Fprintf(w, `<g class="%s" data-at="%d %d %d"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" `+
+			`height="%d"/>`, class, start[i], total[i], n.depth, html.EscapeString(title), x, y, width, svgRow-1)
 		if label = cut(label, int((width-8)/svgLetter)); label != "" {
 			fmt.Fprintf(w, `<text x="%.2f" y="%d">%s</text>`, x+4, y+12, html.EscapeString(label))
 		}
@@ -94,7 +101,8 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 	}
 	fmt.Fprint(w, "</g>\n<g id=\"summary\">\n")
 	for i, f := range facts {
-		fmt.Fprintf(w, `<text class="soft" x="%d" y="%d">%s</text><text x="%d" y="%d">%s</text>`+"\n", svgMargin, bottom+34+i*18, text(f.Name), svgMargin+90, bottom+34+i*18, text(cut(f.Value, 165)))
+		fmt.Fprintf(w, `<text class="soft" x="%d" y="%d">%s</text><text x="%d" y="%d">%s</text>`+"\n", svgMargin,
+			bottom+34+i*18, text(f.Name), svgMargin+90, bottom+34+i*18, text(cut(f.Value, 165)))
 	}
 	fmt.Fprintf(w, "</g>\n<script><![CDATA[\n%s]]></script>\n</svg>\n", svgJS)
 }
@@ -124,13 +132,14 @@ func writeLegend(w *bufio.Writer, g *graph, self []uint64, all uint64) {
 			continue
 		}
 		words := palette[c].word + " " + human.Percent(sum[c], all)
-		fmt.Fprintf(w, `<g class="k%d1"><title>%s</title><rect x="%d" y="42" width="11" height="11" rx="3"/></g><text x="%d" y="52">%s</text>`+"\n", c, palette[c].title, x, x+16, words)
+		fmt.Fprintf(w, `<g class="k%d1"><title>%s</title><rect x="%d" y="42" width="11" height="11" `+
+			`rx="3"/></g><text x="%d" y="52">%s</text>`+"\n", c, palette[c].title, x, x+16, words)
 		x += 16 + len(words)*7 + 18
 	}
 }
 
-// prune returns the nodes that are drawn, the least share that they have, and the number of nodes with samples that are not drawn: they have less,
-// or, where that does not leave out enough, lie deepest.
+// prune returns the nodes that are drawn, the least share that they have, and the number of nodes with
+// samples that are not drawn: they have less, or, where that does not leave out enough, lie deepest.
 func prune(g *graph, total []uint64) (drawn []int32, least float64, left uint64) {
 	for least = leastShare; ; least *= 2 {
 		drawn, left = drawn[:0], 0

@@ -58,8 +58,10 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	var path []int32
 	for len(lines) > 0 {
 		l := lines[0]
-		for lines = lines[1:]; len(lines) > 0 && lines[0].first == l.first && lines[0].rank == l.rank; lines = lines[1:] {
+		lines = lines[1:]
+		for len(lines) > 0 && lines[0].first == l.first && lines[0].rank == l.rank {
 			l.count += lines[0].count
+			lines = lines[1:]
 		}
 		out.WriteString(words.texts[l.comm])
 		path = path[:0]
@@ -84,7 +86,8 @@ type line struct {
 	count       uint64
 }
 
-// choose returns the index of the event of a name, or of the first event with samples, -1 when there are none.
+// choose returns the index of the event of a name, or of the first event with samples, -1 when there are
+// none.
 func choose(p *profile.Profile, name string) (int32, error) {
 	if name != "" {
 		i := slices.IndexFunc(p.Events, func(e profile.Event) bool { return e.Name == name })

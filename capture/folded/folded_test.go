@@ -46,7 +46,8 @@ func (p stacks) add(t profile.Thread, event int32, count uint64, frames ...int32
 		}
 		node = int32(i)
 	}
-	p.Samples = append(p.Samples, profile.Sample{Thread: int32(thread), Node: node, Event: event, CPU: -1, Count: count, Period: count})
+	p.Samples = append(p.Samples, profile.Sample{Thread: int32(thread), Node: node, Event: event, CPU: -1,
+		Count: count, Period: count})
 }
 
 func write(t testing.TB, p *profile.Profile, o Options) string {
@@ -69,7 +70,8 @@ func example() stacks {
 		profile.Frame{Name: "LazyCompile:~fib /app/fib.js:2", Known: true, Kind: profile.JIT},
 		profile.Frame{Name: "main (2)", Known: true, PC: 0x1020},
 	)
-	one, other := profile.Thread{PID: 10, TID: 10, Comm: "V8 Worker"}, profile.Thread{PID: 10, TID: 11, Comm: "V8 Worker"}
+	one, other := profile.Thread{PID: 10, TID: 10, Comm: "V8 Worker"},
+		profile.Thread{PID: 10, TID: 11, Comm: "V8 Worker"}
 	p.add(one, 1, 5, 0, 3, 4)
 	p.add(one, 1, 1, 0, 3, 4, 5)
 	p.add(other, 1, 7, 1, 3, 4)
@@ -99,7 +101,8 @@ V8;do_syscall_64_[k] 1
 		want string
 	}{
 		{"of an event", Options{Event: "cpu-clock"}, marked},
-		{"plain", Options{Event: "cpu-clock", Plain: true}, regexp.MustCompile(`_\[[kji]]`).ReplaceAllString(marked, "")},
+		{"plain", Options{Event: "cpu-clock", Plain: true},
+			regexp.MustCompile(`_\[[kji]]`).ReplaceAllString(marked, "")},
 		{"of the first event", Options{}, "V8 Worker;main 100\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -134,7 +137,9 @@ func TestOrder(t *testing.T) {
 		before := len(p.Samples)
 		p.add(profile.Thread{PID: 1, TID: uint32(r.IntN(2)), Comm: names[r.IntN(4)]}, 0, 1+r.Uint64N(20), path...)
 		key := func(s profile.Sample) profile.Sample { return profile.Sample{Thread: s.Thread, Node: s.Node} }
-		if slices.ContainsFunc(p.Samples[:before], func(s profile.Sample) bool { return key(s) == key(p.Samples[before]) }) {
+		if slices.ContainsFunc(p.Samples[:before], func(s profile.Sample) bool {
+			return key(s) == key(p.Samples[before])
+		}) {
 			p.Samples = p.Samples[:before]
 			continue
 		}
@@ -165,7 +170,10 @@ func parse(t testing.TB, line string) (stack string, count uint64) {
 	t.Helper()
 	line, ended := strings.CutSuffix(line, "\n")
 	m := regexp.MustCompile(`^([^;\s].*) ([1-9][0-9]*)$`).FindStringSubmatch(line)
-	if !ended || m == nil || strings.TrimSpace(line) != line || strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0xfffd }) {
+	if !ended || m == nil || strings.TrimSpace(line) != line ||
+		strings.ContainsFunc(line, func(r rune) bool {
+			return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0xfffd
+		}) {
 		t.Fatalf("%q is no line of folded stacks", line)
 	}
 	if regexp.MustCompile(`\s[0-9]+(\.[0-9]*)?$`).MatchString(m[1]) {
@@ -182,9 +190,12 @@ func parse(t testing.TB, line string) (stack string, count uint64) {
 }
 
 var hostile = []string{
-	"f;g", ";", "line\nbreak 7", "carriage\r", "tab\there", "esc\x1b[31m", "nul\x00", "bad\xff utf-8", "\u2028", "\u00a05", "\u202egnp.exe",
-	"foo 12", "foo 1.5", "foo 12.", "foo 1 2 ", "12", " 3", "", " ", "x 1.5: 2.5: y", "# callgrind format", "fn=main", "events: 1",
-	"</text><script>alert(1)</script>", `"quoted" & 'so'`, "_[k]", "--", "{", "[1,", "$(id)", strings.Repeat("long ", 1000) + "9",
+	"f;g", ";", "line\nbreak 7", "carriage\r", "tab\there", "esc\x1b[31m", "nul\x00", "bad\xff utf-8", "\u2028",
+	"\u00a05", "\u202egnp.exe",
+	"foo 12", "foo 1.5", "foo 12.", "foo 1 2 ", "12", " 3", "", " ", "x 1.5: 2.5: y", "# callgrind format",
+	"fn=main", "events: 1",
+	"</text><script>alert(1)</script>", `"quoted" & 'so'`, "_[k]", "--", "{", "[1,", "$(id)",
+	strings.Repeat("long ", 1000) + "9",
 }
 
 func TestHostileNames(t *testing.T) {

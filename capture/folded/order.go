@@ -7,8 +7,9 @@ import (
 	"unspool/capture/profile"
 )
 
-// vocabulary is the texts between the semicolons, each once. In the order of the output's bytes a text has two places: a line that
-// ends in it comes before all lines that go on from it, but "main (2)" comes in between, as a space comes before a semicolon.
+// vocabulary is the texts between the semicolons, each once. In the order of the output's bytes a text has
+// two places: a line that ends in it comes before all lines that go on from it, but "main (2)" comes in
+// between, as a space comes before a semicolon.
 type vocabulary struct {
 	texts []string
 	index map[string]int32

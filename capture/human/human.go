@@ -53,8 +53,8 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Clean makes text of the recorded system safe to print: what is not printable, such as the start of an escape sequence,
-// becomes a question mark.
+// Clean makes text of the recorded system safe to print: what is not printable, such as the start of an
+// escape sequence, becomes a question mark.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -67,7 +67,8 @@ func Clean(s string) string {
 // Columns is how many columns s takes.
 func Columns(s string) int { return utf8.RuneCountInString(s) }
 
-// Shorten cuts the middle out of s when it is wider than n columns: the beginning and the end of a C++ name say most.
+// Shorten cuts the middle out of s when it is wider than n columns: the beginning and the end of a C++ name
+// say most.
 func Shorten(s string, n int) string {
 	if Columns(s) <= n {
 		return s

@@ -23,8 +23,9 @@ func (u *Unwound) Close() {
 	}
 }
 
-// Unwind makes sure that a recording has callchains: one with raw stacks, and one that comes in a pipe, is converted into a
-// temporary folder. Like capture.Convert it returns what it could make beside the error, when the input is damaged; nil when there is nothing.
+// Unwind makes sure that a recording has callchains: one with raw stacks, and one that comes in a pipe, is
+// converted into a temporary folder. Like capture.Convert it returns what it could make beside the error,
+// when the input is damaged; nil when there is nothing.
 func Unwind(ctx context.Context, o capture.ConvertOptions) (*Unwound, error) {
 	o.Output = ""
 	if err := o.Check(); err != nil {
@@ -54,7 +55,8 @@ func Unwind(ctx context.Context, o capture.ConvertOptions) (*Unwound, error) {
 	return u, err
 }
 
-// hasRawStacks says whether a recording needs unwinding, or can't be told from one that does: a pipe tells of its events later.
+// hasRawStacks says whether a recording needs unwinding, or can't be told from one that does: a pipe tells of
+// its events later.
 func hasRawStacks(path string) (bool, error) {
 	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
 		return true, nil

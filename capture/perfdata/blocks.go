@@ -19,8 +19,8 @@ func from(at io.ReaderAt, offset int64) io.Reader {
 }
 
 // blocks reads a file without telling the scheduler. It would take the thread's place away in
-// each read of a block, which lasts longer than the 20 µs that it waits for system calls, and look for another
-// one afterwards: a fifth of what a conversion costs. A disk may take its time, though, and then
+// each read of a block, which lasts longer than the 20 µs that it waits for system calls, and look for
+// another one afterwards: a fifth of what a conversion costs. A disk may take its time, though, and then
 // others of our goroutines wait, too: none has anything else to do.
 type blocks struct {
 	file   *os.File
@@ -32,7 +32,8 @@ func (b *blocks) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	for {
-		n, _, errno := syscall.RawSyscall6(unix.SYS_PREAD64, b.file.Fd(), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), uintptr(b.offset), 0, 0)
+		n, _, errno := syscall.RawSyscall6(unix.SYS_PREAD64, b.file.Fd(), uintptr(unsafe.Pointer(&p[0])),
+			uintptr(len(p)), uintptr(b.offset), 0, 0)
 		runtime.KeepAlive(b.file)
 		switch {
 		case errno == unix.EINTR:

@@ -107,7 +107,8 @@ func TestUnfinishedFileIsReadToItsEnd(t *testing.T) {
 func TestWhatIsNoRecordingIsSaidInWords(t *testing.T) {
 	swapped := []byte("2ELIFREP\x00\x00\x00\x00\x00\x00\x00\x68")
 	header := func(change func(h *fileHeader)) []byte {
-		h := fileHeader{Magic: magic, Size: headerSize, AttrSize: attrSize + 16, Attrs: section{104, attrSize + 16}, Data: section{300, 8}}
+		h := fileHeader{Magic: magic, Size: headerSize, AttrSize: attrSize + 16, Attrs: section{104, attrSize + 16},
+			Data: section{300, 8}}
 		change(&h)
 		b := encode(nil, h)
 		b = append(appendAttr(b, liveEvent("", 0).PerfEventAttr), make([]byte, 500)...)
@@ -125,17 +126,21 @@ func TestWhatIsNoRecordingIsSaidInWords(t *testing.T) {
 		{"old perf", []byte("PERFFILE0000000000000000"), "older than"},
 		{"strange header", header(func(h *fileHeader) { h.Size = 200 }), "header of 200 bytes"},
 		{"no attributes", header(func(h *fileHeader) { h.Attrs.Size = 0 }), "attributes of 0 bytes"},
-		{"attributes beyond the end", header(func(h *fileHeader) { h.Attrs.Offset = 1 << 63 }), "attributes of 144 bytes"},
+		{"attributes beyond the end", header(func(h *fileHeader) { h.Attrs.Offset = 1 << 63 }),
+			"attributes of 144 bytes"},
 		{"attributes without size", header(func(h *fileHeader) { h.AttrSize = 0 }), "attributes of 0 bytes each"},
-		{"later attributes", header(func(h *fileHeader) { h.AttrSize, h.Attrs.Size, h.Attrs.Offset = 400, 400, 0 }), "later perf"},
+		{"later attributes", header(func(h *fileHeader) { h.AttrSize, h.Attrs.Size, h.Attrs.Offset = 400, 400, 0 }),
+			"later perf"},
 		{"data beyond the end", header(func(h *fileHeader) { h.Data.Offset = 1 << 40 }), "data at offset"},
 		{"endless data", header(func(h *fileHeader) { h.Data.Size = 1<<64 - 1 }), "data of"},
 	} {
-		if _, err := open(test.data); err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "test: ") {
+		if _, err := open(test.data); err == nil || !strings.Contains(err.Error(), test.want) ||
+			!strings.HasPrefix(err.Error(), "test: ") {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
-	if _, err := newReader("-", bytes.NewReader(small(t, false, 0)), nil, 0); err == nil || !strings.Contains(err.Error(), "through a pipe") {
+	if _, err := newReader("-", bytes.NewReader(small(t, false, 0)), nil, 0); err == nil ||
+		!strings.Contains(err.Error(), "through a pipe") {
 		t.Errorf("a file in a pipe: %v", err)
 	}
 }
@@ -162,7 +167,8 @@ func TestAttributesOfOtherSizes(t *testing.T) {
 			t.Errorf("%d: %v", size, err)
 			continue
 		}
-		if time, _ := r.Format(rec).Time(rec); time != 77 || r.Event(5) != 0 || r.Events()[0].PerfEventAttr.Config != 1 {
+		if time, _ := r.Format(rec).Time(rec); time != 77 || r.Event(5) != 0 ||
+			r.Events()[0].PerfEventAttr.Config != 1 {
 			t.Errorf("%d: time %d, %+v", size, time, r.Events()[0])
 		}
 	}

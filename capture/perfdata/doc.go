@@ -25,6 +25,6 @@
 // [Writer] writes recordings that carry callchains, never registers or stacks. [Reader] reads any
 // little-endian recording and takes nothing in it for granted.
 //
-// What a Writer is given is copied. A record that a Reader returns is the Reader's and valid until the next one
-// is asked for.
+// What a Writer is given is copied. A record that a Reader returns is the Reader's and valid until the next
+// one is asked for.
 package perfdata

@@ -25,9 +25,10 @@ func Example() {
 	path := filepath.Join(folder, "perf.data")
 
 	event := perfring.Attr{
-		Name:          "cpu-clock",
-		PerfEventAttr: unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID},
-		IDs:           []uint64{1},
+		Name: "cpu-clock",
+		PerfEventAttr: unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE,
+			Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID},
+		IDs: []uint64{1},
 	}
 	w, err := perfdata.Create(perfdata.Options{
 		Path: path, Events: []perfring.Attr{event}, CommandLine: []string{"example", "record"},
@@ -36,7 +37,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	format := perfring.NewFormat(&event.PerfEventAttr)
-	record, err := perfring.AppendComm(nil, &format, &perfring.Comm{PID: 4711, TID: 4711, Comm: []byte("hello")}, nil)
+	record, err := perfring.AppendComm(nil, &format, &perfring.Comm{PID: 4711, TID: 4711, Comm: []byte("hello")},
+		nil)
 	if err != nil {
 		log.Fatal(err)
 	}

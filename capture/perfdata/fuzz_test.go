@@ -29,7 +29,8 @@ func fuzzRead(t *testing.T, r *Reader, size int) {
 		return nil
 	})
 	var damage *DamageError
-	if err != nil && err != errEnough && (!errors.As(err, &damage) || damage.Offset < 0 || damage.Offset > int64(size)) {
+	if err != nil && err != errEnough &&
+		(!errors.As(err, &damage) || damage.Offset < 0 || damage.Offset > int64(size)) {
 		t.Fatalf("error %v", err)
 	}
 	for f := range Feature(40) {

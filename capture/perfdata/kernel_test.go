@@ -68,9 +68,11 @@ func TestKernelRecords(t *testing.T) {
 			"proc/modules":       "xfs 2097152 1 - Live 0xffffffffc0a15000\nsnd_pcm 4096 0 - Live 0xffffffffc0c15000 (OE)\n",
 			lib + "/modules.dep": "kernel/fs/xfs/xfs.ko.xz: kernel/lib/libcrc32c.ko.xz\n",
 			"sys/module/snd_pcm/notes/.note.gnu.build-id": notes[24:]},
-			[]mapping{kernel, {0xffffffffc0a15000, 2097152, 0, lib + "/kernel/fs/xfs/xfs.ko.xz"}, {0xffffffffc0c15000, 4096, 0, "[snd_pcm]"}},
+			[]mapping{kernel, {0xffffffffc0a15000, 2097152, 0, lib + "/kernel/fs/xfs/xfs.ko.xz"},
+				{0xffffffffc0c15000, 4096, 0, "[snd_pcm]"}},
 			[]BuildID{{"[snd_pcm]", id, true}}, nil},
-		{"no data symbol", map[string]string{"proc/kallsyms": "ffffffff9a000000 T _stext\nffffffff9b2089a7 T _etext\n"},
+		{"no data symbol", map[string]string{
+			"proc/kallsyms": "ffffffff9a000000 T _stext\nffffffff9b2089a7 T _etext\n"},
 			[]mapping{{0xffffffff9a000000, 0x12089a7, 0xffffffff9a000000, "[kernel.kallsyms]_stext"}}, nil, nil},
 		{"hidden", map[string]string{"proc/kallsyms": "0000000000000000 T _text\n", "sys/kernel/notes": notes},
 			nil, []BuildID{{kernelName, id, true}}, ErrHiddenAddresses},
@@ -146,7 +148,8 @@ func TestKernelRecordsAreThoseOfPerf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "perf.data")
 	w := write(t, Options{Path: path, Events: events}, [][][]byte{records, {rec}}, nil)
 	closeWriter(t, w)
-	if s := perf(t, nil, "script", "-F", "ip,sym,dso", "-i", path); !strings.Contains(s, "([kernel.kallsyms])") || strings.Contains(s, "[unknown]") {
+	s := perf(t, nil, "script", "-F", "ip,sym,dso", "-i", path)
+	if !strings.Contains(s, "([kernel.kallsyms])") || strings.Contains(s, "[unknown]") {
 		t.Errorf("perf script prints %q", s)
 	}
 }

@@ -66,7 +66,8 @@ func ownFeatures(o Options, events []perfring.Attr) []feature {
 	text(Version, o.Version)
 	add(NrCPUs, cpuCount("/sys/devices/system/cpu"))
 	text(CPUDesc, field("/proc/cpuinfo", "model name"))
-	if kB, err := strconv.ParseUint(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 10, 64); err == nil {
+	total := strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB")
+	if kB, err := strconv.ParseUint(total, 10, 64); err == nil {
 		add(TotalMem, le.AppendUint64(nil, kB))
 	}
 	if len(o.CommandLine) > 0 {

@@ -35,9 +35,9 @@ type queued struct {
 // recording, with the time 0. f is the record's format, and rec is valid during the call only.
 // FINISHED_ROUND itself is delivered behind the records that it releases.
 //
-// Without rounds at most 256 MiB are kept back; then the older half is delivered. A record that comes later than
-// that allows for, or than its round, is delivered late, not dropped. Records whose ID
-// belongs to no event can't be understood: they are left out and counted by [Reader.Unknown].
+// Without rounds at most 256 MiB are kept back; then the older half is delivered. A record that comes later
+// than that allows for, or than its round, is delivered late, not dropped. Records whose ID belongs to no
+// event can't be understood: they are left out and counted by [Reader.Unknown].
 //
 // The error is that of fn, a *DamageError after everything before the damage has been delivered,
 // or nil.

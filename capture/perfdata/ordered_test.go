@@ -51,16 +51,17 @@ func TestOrderedSortsWithinRounds(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var got []uint64
 			q := queue{limit: test.limit}
-			err := stream(t, test.times...).ordered(&q, func(rec perfring.Record, f *perfring.Format, time uint64) error {
-				if rec.Type() == perfring.RecordFinishedRound {
+			err := stream(t, test.times...).ordered(&q,
+				func(rec perfring.Record, f *perfring.Format, time uint64) error {
+					if rec.Type() == perfring.RecordFinishedRound {
+						return nil
+					}
+					if at, ok := f.Time(rec); !ok || at != time {
+						t.Errorf("record of time %d comes with %d", at, time)
+					}
+					got = append(got, time)
 					return nil
-				}
-				if at, ok := f.Time(rec); !ok || at != time {
-					t.Errorf("record of time %d comes with %d", at, time)
-				}
-				got = append(got, time)
-				return nil
-			})
+				})
 			if err != nil || !slices.Equal(got, test.want) {
 				t.Errorf("%v, want %v, %v", got, test.want, err)
 			}
@@ -90,7 +91,9 @@ func TestOrderedHoldsAFewRoundsOnly(t *testing.T) {
 func TestOrderedPassesErrorsOn(t *testing.T) {
 	stop := errors.New("stop")
 	for _, times := range [][]uint64{{1, 2}, {1, 0, 2, 0, 3, 0}} {
-		if err := stream(t, times...).Ordered(func(perfring.Record, *perfring.Format, uint64) error { return stop }); err != stop {
+		if err := stream(t, times...).Ordered(func(perfring.Record, *perfring.Format, uint64) error {
+			return stop
+		}); err != stop {
 			t.Error(err)
 		}
 	}
@@ -116,7 +119,8 @@ func TestRecordsOfUnknownEventsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	if err := r.Ordered(func(perfring.Record, *perfring.Format, uint64) error { n++; return nil }); err != nil || n != 2 || r.Unknown() != 1 {
+	if err := r.Ordered(func(perfring.Record, *perfring.Format, uint64) error { n++; return nil }); err != nil ||
+		n != 2 || r.Unknown() != 1 {
 		t.Errorf("%d records, %d unknown, %v", n, r.Unknown(), err)
 	}
 	if r.Event(14) != 1 || r.Event(999) != -1 {

@@ -101,7 +101,8 @@ func Open(path string) (*Reader, error) {
 // newReader reads the header from in. at is the same recording where it can be read at any place, and
 // size its length; it is nil for a pipe.
 func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, error) {
-	r := &Reader{path: name, size: size, byID: map[uint64]int{}, features: map[Feature]contents{}, stopped: new(atomic.Bool)}
+	r := &Reader{path: name, size: size, byID: map[uint64]int{}, features: map[Feature]contents{},
+		stopped: new(atomic.Bool)}
 	bad := func(format string, args ...any) (*Reader, error) {
 		return nil, fmt.Errorf("%s: %w", name, fmt.Errorf(format, args...))
 	}
@@ -392,7 +393,8 @@ func nameOf(a *unix.PerfEventAttr) string {
 		unix.PERF_TYPE_HARDWARE: {"cycles", "instructions", "cache-references", "cache-misses", "branches",
 			"branch-misses", "bus-cycles", "stalled-cycles-frontend", "stalled-cycles-backend", "ref-cycles"},
 		unix.PERF_TYPE_SOFTWARE: {"cpu-clock", "task-clock", "page-faults", "context-switches", "cpu-migrations",
-			"minor-faults", "major-faults", "alignment-faults", "emulation-faults", "dummy", "bpf-output", "cgroup-switches"},
+			"minor-faults", "major-faults", "alignment-faults", "emulation-faults", "dummy", "bpf-output",
+			"cgroup-switches"},
 	}[a.Type]
 	if a.Config < uint64(len(names)) {
 		return names[a.Config]

@@ -119,12 +119,14 @@ func ownProcesses(t testing.TB, path string) map[uint32]bool {
 }
 
 func byTimeAndStack(a, b stack) int {
-	return cmp.Or(cmp.Compare(a.us, b.us), cmp.Compare(a.pid, b.pid), cmp.Compare(a.event, b.event), cmp.Compare(a.chain, b.chain))
+	return cmp.Or(cmp.Compare(a.us, b.us), cmp.Compare(a.pid, b.pid), cmp.Compare(a.event, b.event),
+		cmp.Compare(a.chain, b.chain))
 }
 
 func TestReadsWhatPerfRecords(t *testing.T) {
 	for _, args := range []string{
-		"-g", "-g -a", "-g -z", "-g --compression-level=22", "-g -", "-g -z -", "-g -e cpu-clock,task-clock", "-g -e cpu-clock,task-clock -",
+		"-g", "-g -a", "-g -z", "-g --compression-level=22", "-g -", "-g -z -", "-g -e cpu-clock,task-clock",
+		"-g -e cpu-clock,task-clock -",
 		"-e cpu-clock/call-graph=fp/,task-clock/call-graph=no/", "-g --buildid-mmap", "-g -T -d -W",
 		"-g -e sched:sched_process_exit -c 1", "-g -e sched:sched_process_exit -c 1 -",
 	} {

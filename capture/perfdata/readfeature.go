@@ -44,8 +44,8 @@ func (r *Reader) Features() map[Feature][]byte {
 	return all
 }
 
-// FeatureDamage returns a *DamageError when the features are cut off that the header tells of. The records can
-// be read all the same.
+// FeatureDamage returns a *DamageError when the features are cut off that the header tells of. The records
+// can be read all the same.
 func (r *Reader) FeatureDamage() error { return r.featureErr }
 
 // Text returns a feature that is a string: Hostname, OSRelease, Version, Arch, CPUDesc, CPUID. It is
@@ -161,8 +161,9 @@ func text(b []byte) string {
 	return string(b)
 }
 
-// WallClock converts a time of the samples' clock into the time of day, by CLOCK_DATA (perf.data-file-format.txt: version 1, clock,
-// time of day and time of that clock at one moment, in ns). It is zero when the recording does not say.
+// WallClock converts a time of the samples' clock into the time of day, by CLOCK_DATA
+// (perf.data-file-format.txt: version 1, clock, time of day and time of that clock at one moment, in ns). It
+// is zero when the recording does not say.
 func (r *Reader) WallClock(at uint64) time.Time {
 	b := r.Feature(ClockData)
 	if at == 0 || len(b) < 24 || le.Uint32(b) != 1 {

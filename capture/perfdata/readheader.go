@@ -34,7 +34,8 @@ func (r *Reader) readFileHeader(b []byte, at io.ReaderAt, size int64) error {
 		r.features[f] = contents{at: at, in: place}
 	}
 	if places == nil && h.Features != [len(h.Features)]uint64{} && h.Data.Size > 0 {
-		r.featureErr = &DamageError{Path: r.path, Offset: size, Err: errors.New("the features behind the data are cut off")}
+		r.featureErr = &DamageError{Path: r.path, Offset: size,
+			Err: errors.New("the features behind the data are cut off")}
 	}
 	r.begin = int64(h.Data.Offset)
 	r.nameEvents(r.Feature(EventDesc))

@@ -31,8 +31,8 @@ type block struct {
 // when it is looked at.
 const blockSize = 256 << 10
 
-// maxType is far above the types that the kernel (22) and perf (84) have come to; they begin with 1. What has another
-// one is no record: the size of the one before was wrong, and these bytes may be those of a stack.
+// maxType is far above the types that the kernel (22) and perf (84) have come to; they begin with 1. What has
+// another one is no record: the size of the one before was wrong, and these bytes may be those of a stack.
 const maxType = 1023
 
 func newScanner(in io.Reader, at, length int64) scanner {
@@ -70,8 +70,8 @@ func (s *scanner) turn() {
 	s.lo, s.hi = 0, copy(s.block.data, rest)
 }
 
-// fill sees to it that n bytes can be used, n being at most perfring.MaxRecordSize. At the end of the stream the error
-// is io.EOF when there are none, io.ErrUnexpectedEOF when there are fewer.
+// fill sees to it that n bytes can be used, n being at most perfring.MaxRecordSize. At the end of the stream
+// the error is io.EOF when there are none, io.ErrUnexpectedEOF when there are fewer.
 func (s *scanner) fill(n int) error {
 	if s.left >= 0 && int64(n) > s.left {
 		if s.left == 0 {

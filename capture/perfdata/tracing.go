@@ -99,8 +99,8 @@ func tracepoint(e perfring.Attr) (group, name string, err error) {
 			}
 		}
 	}
-	return "", "", fmt.Errorf("tracepoint %s (number %s) is not in %s/events; mount it with: mount -t tracefs nodev %s",
-		e.Name, id, tracefs[0], tracefs[0])
+	return "", "", fmt.Errorf("tracepoint %s (number %s) is not in %s/events; "+
+		"mount it with: mount -t tracefs nodev %s", e.Name, id, tracefs[0], tracefs[0])
 }
 
 // readTracefs reads a file of tracefs.

@@ -16,7 +16,8 @@ import (
 func TestEndSurvivesInASample(t *testing.T) {
 	const others = ^uint16(endMask << endShift)
 	for r := range unwind.Reason(unwind.NumReasons) {
-		for _, misc := range []uint16{0, unix.PERF_RECORD_MISC_USER, unix.PERF_RECORD_MISC_KERNEL | unix.PERF_RECORD_MISC_EXACT_IP, others, ^uint16(0)} {
+		for _, misc := range []uint16{0, unix.PERF_RECORD_MISC_USER,
+			unix.PERF_RECORD_MISC_KERNEL | unix.PERF_RECORD_MISC_EXACT_IP, others, ^uint16(0)} {
 			rec := sample(11, 5, 7, 0x1000)
 			le.PutUint16(rec[4:], misc)
 			want := slices.Clone(rec)
@@ -38,7 +39,8 @@ func TestEndSurvivesInASample(t *testing.T) {
 
 // What other programs write says nothing, and what no version has written is not taken for a reason.
 func TestEndIsNotMadeUp(t *testing.T) {
-	for _, misc := range []uint16{0, unix.PERF_RECORD_MISC_USER, unix.PERF_RECORD_MISC_GUEST_KERNEL, unix.PERF_RECORD_MISC_EXACT_IP, 1 << 12, 1 << 13, 1 << 15,
+	for _, misc := range []uint16{0, unix.PERF_RECORD_MISC_USER, unix.PERF_RECORD_MISC_GUEST_KERNEL,
+		unix.PERF_RECORD_MISC_EXACT_IP, 1 << 12, 1 << 13, 1 << 15,
 		(unwind.NumReasons + 1) << endShift, endMask << endShift} {
 		if misc>>endShift&endMask == unwind.NumReasons {
 			continue // the last reason, once there are that many
@@ -67,8 +69,8 @@ func TestReadersOfSamplesThatSayTheirEnd(t *testing.T) {
 	}
 	closeWriter(t, w)
 	t.Run("perf", func(t *testing.T) {
-		if got, want := strings.Fields(perf(t, nil, "script", "-F", "ip", "-i", path)), addrs; !slices.Equal(got, want) {
-			t.Errorf("%q, want %q", got, want)
+		if got := strings.Fields(perf(t, nil, "script", "-F", "ip", "-i", path)); !slices.Equal(got, addrs) {
+			t.Errorf("%q, want %q", got, addrs)
 		}
 	})
 	r, err := Open(path)

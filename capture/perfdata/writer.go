@@ -82,7 +82,8 @@ func Create(o Options) (*Writer, error) {
 	if o.Version == "" {
 		o.Version = "unspool"
 	}
-	w := &Writer{known: map[string]bool{}, places: map[Feature]section{}, buf: make([]byte, 0, bufferSize+recordHeader)}
+	w := &Writer{known: map[string]bool{}, places: map[Feature]section{},
+		buf: make([]byte, 0, bufferSize+recordHeader)}
 	for _, e := range o.Events {
 		w.events = append(w.events, e.Unwound())
 	}
@@ -213,8 +214,8 @@ func (w *Writer) Write(rec []byte) error {
 func (w *Writer) WriteSample(s *Walked) error { return s.Records(w.Write) }
 
 // WriteTrace adds an AUXTRACE record and the raw data that payload hands to fn, of the length that
-// the record tells. Neither is ever compressed. Where payload fails early, zeros stand in for what is missing, in
-// reason, so that the records behind it are found.
+// the record tells. Neither is ever compressed. Where payload fails early, zeros stand in for what is
+// missing, in reason, so that the records behind it are found.
 func (w *Writer) WriteTrace(rec []byte, payload func(fn func([]byte) error) error) error {
 	if w.err != nil || w.closed {
 		return w.fail(fs.ErrClosed)

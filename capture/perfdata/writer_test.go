@@ -45,7 +45,8 @@ func TestReadsBackWhatWasWritten(t *testing.T) {
 	for _, l := range layouts {
 		t.Run(l.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "perf.data")
-			o := Options{Path: path, Events: events, Compress: l.compress, CommandLine: []string{"unspool", "record", "-a"}, Version: "unspool 1.0"}
+			o := Options{Path: path, Events: events, Compress: l.compress,
+				CommandLine: []string{"unspool", "record", "-a"}, Version: "unspool 1.0"}
 			var out bytes.Buffer
 			if l.pipe {
 				o.Path, o.Out = "-", &out
@@ -90,7 +91,8 @@ func TestReadsBackWhatWasWritten(t *testing.T) {
 			if r.Text(Hostname) != host || r.Text(Version) != "unspool 1.0" || r.Text(Arch) == "" {
 				t.Errorf("host %q, version %q, arch %q", r.Text(Hostname), r.Text(Version), r.Text(Arch))
 			}
-			want := []BuildID{{"/opt/app/hello", bytes.Repeat([]byte{0xab}, 20), false}, {kernelName, []byte{1, 2, 3, 4}, true}}
+			want := []BuildID{{"/opt/app/hello", bytes.Repeat([]byte{0xab}, 20), false},
+				{kernelName, []byte{1, 2, 3, 4}, true}}
 			if ids := r.BuildIDs(); !reflect.DeepEqual(ids, want) {
 				t.Errorf("build IDs %v", ids)
 			}
@@ -104,7 +106,8 @@ func TestPerfReadsWhatWasWritten(t *testing.T) {
 	for _, l := range layouts {
 		t.Run(l.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "perf.data")
-			o := Options{Path: path, Events: events, Compress: l.compress, CommandLine: []string{"unspool", "record", "-a"}, Version: "unspool 1.0"}
+			o := Options{Path: path, Events: events, Compress: l.compress,
+				CommandLine: []string{"unspool", "record", "-a"}, Version: "unspool 1.0"}
 			var out bytes.Buffer
 			if l.pipe {
 				o.Path, o.Out, path = "-", &out, "-"
@@ -129,13 +132,16 @@ func TestPerfReadsWhatWasWritten(t *testing.T) {
 			contains(script, "task-clock:u:", "[unknown] (/opt/app/hello)")
 			contains(perf(t, out.Bytes(), "report", "--stdio", "-i", path), "Samples: 250  of event 'cpu-clock'",
 				"Samples: 250  of event 'task-clock:u'", "---0x403000")
-			contains(perf(t, out.Bytes(), "evlist", "-v", "-i", path), "cpu-clock:", "task-clock:", "IP|TID|TIME|CALLCHAIN|CPU|PERIOD|IDENTIFIER,")
+			contains(perf(t, out.Bytes(), "evlist", "-v", "-i", path), "cpu-clock:", "task-clock:",
+				"IP|TID|TIME|CALLCHAIN|CPU|PERIOD|IDENTIFIER,")
 			if l.pipe {
 				return
 			}
-			contains(perf(t, nil, "buildid-list", "-i", path), strings.Repeat("ab", 20)+" /opt/app/hello", strings.Repeat("cd", 20)+" "+kernelName)
+			contains(perf(t, nil, "buildid-list", "-i", path), strings.Repeat("ab", 20)+" /opt/app/hello",
+				strings.Repeat("cd", 20)+" "+kernelName)
 			header := perf(t, nil, "report", "--header-only", "-i", path)
-			contains(header, "perf version : unspool 1.0", "cmdline : unspool record -a", "id = { 13, 14 }", "clockid: monotonic", "sample duration :    499.000 ms",
+			contains(header, "perf version : unspool 1.0", "cmdline : unspool record -a", "id = { 13, 14 }",
+				"clockid: monotonic", "sample duration :    499.000 ms",
 				"nrcpus online", "cpudesc", "total memory", "hostname", "os release", "arch :")
 			if l.compress > 0 {
 				contains(header, "compressed : Zstd, level = 3, ratio = ")
@@ -146,9 +152,11 @@ func TestPerfReadsWhatWasWritten(t *testing.T) {
 
 // What perf recorded, copied by way of Reader and Writer, must look the same to perf.
 func TestPerfSeesNoDifferenceInACopy(t *testing.T) {
-	for _, args := range []string{"-g", "-g -e cpu-clock,task-clock", "-g -e sched:sched_process_exit,sched:sched_process_fork -c 1"} {
+	for _, args := range []string{"-g", "-g -e cpu-clock,task-clock",
+		"-g -e sched:sched_process_exit,sched:sched_process_fork -c 1"} {
 		in := recordWithPerf(t, strings.Fields(args)...)
-		fields := []string{"script", "-F", "comm,pid,tid,time,event,ip,sym,dso,trace", "--show-task-events", "--show-mmap-events"}
+		fields := []string{"script", "-F", "comm,pid,tid,time,event,ip,sym,dso,trace",
+			"--show-task-events", "--show-mmap-events"}
 		want := perf(t, nil, append(fields, "-i", in)...)
 		if strings.Count(want, "\n") < 5 {
 			t.Fatalf("perf script %s: %s", args, want)
@@ -199,7 +207,8 @@ func TestHotspotReadsWhatWasWritten(t *testing.T) {
 	}
 	events := twoEvents()
 	path := filepath.Join(t.TempDir(), "perf.data")
-	w := write(t, Options{Path: path, Events: events, CommandLine: []string{"unspool"}}, recording(t, events, 5, 100), nil)
+	w := write(t, Options{Path: path, Events: events, CommandLine: []string{"unspool"}},
+		recording(t, events, 5, 100), nil)
 	w.BuildID("/opt/app/hello", bytes.Repeat([]byte{0xab}, 20), false)
 	closeWriter(t, w)
 	out := path + ".out"
@@ -241,32 +250,34 @@ func TestKilledRecordingIsReadUpToTheLastFlush(t *testing.T) {
 				for _, c := range bytes.TrimSpace(text) {
 					id = 10*id + uint64(c-'0')
 				}
-				events[0].Name, events[0].PerfEventAttr.Type, events[0].PerfEventAttr.Config = "sched:sched_switch", unix.PERF_TYPE_TRACEPOINT, id
+				events[0].Name, events[0].PerfEventAttr.Type, events[0].PerfEventAttr.Config = "sched:sched_switch",
+					unix.PERF_TYPE_TRACEPOINT, id
 			}
 			records := recording(t, events, 4, 50)
 			dir := t.TempDir()
 			path := filepath.Join(dir, "perf.data")
-			w := write(t, Options{Path: path, Events: events, Compress: compress}, records, func(w *Writer, round int) {
-				data, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				copied := filepath.Join(dir, "copy")
-				// What a flush had written of its data when the process was killed.
-				for _, half := range []string{"", "half a flush"} {
-					if err := os.WriteFile(copied, append(data, half...), 0o600); err != nil {
+			w := write(t, Options{Path: path, Events: events, Compress: compress}, records,
+				func(w *Writer, round int) {
+					data, err := os.ReadFile(path)
+					if err != nil {
 						t.Fatal(err)
 					}
-					if n := strings.Count(perf(t, nil, "script", "-i", copied), "hello    77 "); n != 50*(round+1) {
-						t.Errorf("perf reads %d samples after round %d", n, round)
+					copied := filepath.Join(dir, "copy")
+					// What a flush had written of its data when the process was killed.
+					for _, half := range []string{"", "half a flush"} {
+						if err := os.WriteFile(copied, append(data, half...), 0o600); err != nil {
+							t.Fatal(err)
+						}
+						if n := strings.Count(perf(t, nil, "script", "-i", copied), "hello    77 "); n != 50*(round+1) {
+							t.Errorf("perf reads %d samples after round %d", n, round)
+						}
+						r := openFile(t, copied)
+						got, err := readAll(r)
+						if want := slices.Concat(records[:round+1]...); !reflect.DeepEqual(got, want) || err != nil {
+							t.Errorf("%d records after round %d, %v", len(got), round, err)
+						}
 					}
-					r := openFile(t, copied)
-					got, err := readAll(r)
-					if want := slices.Concat(records[:round+1]...); !reflect.DeepEqual(got, want) || err != nil {
-						t.Errorf("%d records after round %d, %v", len(got), round, err)
-					}
-				}
-			})
+				})
 			closeWriter(t, w)
 		})
 	}
@@ -357,7 +368,8 @@ func TestWhatIsInTheWayStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := listing(t, dir)
-		if _, err := Create(Options{Path: path, Events: twoEvents()}); err == nil || !strings.Contains(err.Error(), path+c.at) {
+		if _, err := Create(Options{Path: path, Events: twoEvents()}); err == nil ||
+			!strings.Contains(err.Error(), path+c.at) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if after := listing(t, dir); after != before {
@@ -409,10 +421,12 @@ func TestRecordingTakesItsNameWithItsHeader(t *testing.T) {
 }
 
 func TestErrorsAreToldOnceWithTheirPlace(t *testing.T) {
-	if _, err := Create(Options{Path: "/dev/full", Events: twoEvents()}); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "/dev/full") {
+	if _, err := Create(Options{Path: "/dev/full", Events: twoEvents()}); !errors.Is(err, unix.ENOSPC) ||
+		!strings.Contains(err.Error(), "/dev/full") {
 		t.Errorf("full device: %v", err)
 	}
-	if _, err := Create(Options{Path: "/nonexistent/perf.data", Events: twoEvents()}); !errors.Is(err, os.ErrNotExist) {
+	_, err := Create(Options{Path: "/nonexistent/perf.data", Events: twoEvents()})
+	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
 	for _, level := range []int{-1, 23} {

@@ -14,9 +14,10 @@ import (
 	"unspool/capture/symbols"
 )
 
-// place is where an image lies in the address space of the profile: its virtual address v is v+bias there. What is mapped is what the
-// kernel maps for an executable segment, the whole pages of the file that the segment touches. From a mapping and the segment in the file
-// pprof finds the bias again (GetBase in its internal/elfexec), and so the virtual address.
+// place is where an image lies in the address space of the profile: its virtual address v is v+bias there.
+// What is mapped is what the kernel maps for an executable segment, the whole pages of the file that the
+// segment touches. From a mapping and the segment in the file pprof finds the bias again (GetBase in its
+// internal/elfexec), and so the virtual address.
 type place struct {
 	bias     uint64
 	mappings []mapping      // sorted
@@ -33,13 +34,16 @@ const (
 	page = 4096
 	// stride is what a bias is a multiple of, so that an address ends in the digits that other tools show.
 	stride = 1 << 24
-	// userLimit is where the kernel's half of the address space begins, for pprof too. The kernel stays where it is.
+	// userLimit is where the kernel's half of the address space begins, for pprof too. The kernel keeps its
+	// addresses.
 	userLimit = 1 << 63
 )
 
 // at returns the mapping and the address of a virtual address of the image.
 func (p *place) at(pc uint64) (*proto.Mapping, uint64) {
-	i, exact := slices.BinarySearchFunc(p.mappings, pc, func(m mapping, pc uint64) int { return cmp.Compare(m.start, pc) })
+	i, exact := slices.BinarySearchFunc(p.mappings, pc, func(m mapping, pc uint64) int {
+		return cmp.Compare(m.start, pc)
+	})
 	if !exact {
 		i--
 	}
@@ -49,8 +53,8 @@ func (p *place) at(pc uint64) (*proto.Mapping, uint64) {
 	return p.nowhere, 0
 }
 
-// newPlaces puts the images of p that have frames side by side. The program comes first: pprof takes the first mapping for it, and
-// so its addresses are its own.
+// newPlaces puts the images of p that have frames side by side. The program comes first, as pprof
+// takes the first mapping for the program, and so keeps its own addresses.
 func newPlaces(p *profile.Profile, out *proto.Profile) []place {
 	pcs := make([][]uint64, len(p.Images))
 	kernel := make([]bool, len(p.Images))
@@ -81,7 +85,8 @@ func newPlaces(p *profile.Profile, out *proto.Profile) []place {
 		}
 		for _, pc := range pcs[i] {
 			if m, _ := at.at(pc); m == nil {
-				at.nowhere = &proto.Mapping{File: "[" + strings.Trim(text(im.Name), "[]") + "]"} // nothing that pprof would open
+				// nothing that pprof would open
+				at.nowhere = &proto.Mapping{File: "[" + strings.Trim(text(im.Name), "[]") + "]"}
 				out.Mapping = append(out.Mapping, at.nowhere)
 			}
 		}
@@ -104,7 +109,9 @@ func newPlaces(p *profile.Profile, out *proto.Profile) []place {
 // mapSegments maps the segments that have any of the addresses, which are sorted.
 func (p *place) mapSegments(code []symbols.Segment, pcs []uint64) {
 	mapped := uint64(0) // the end of what is
-	for _, s := range slices.SortedFunc(slices.Values(code), func(a, b symbols.Segment) int { return cmp.Compare(a.Addr, b.Addr) }) {
+	for _, s := range slices.SortedFunc(slices.Values(code), func(a, b symbols.Segment) int {
+		return cmp.Compare(a.Addr, b.Addr)
+	}) {
 		start, end := s.Addr&^(page-1), s.Addr+s.Size
 		if end < s.Addr || end > userLimit || start < mapped || s.Addr%page != s.Offset%page {
 			continue // no system would map this
@@ -118,7 +125,8 @@ func (p *place) mapSegments(code []symbols.Segment, pcs []uint64) {
 	}
 }
 
-// mapRange maps what lies between the sorted addresses, which are offsets in the file then, or addresses of the kernel.
+// mapRange maps what lies between the sorted addresses, which are offsets in the file then, or addresses of
+// the kernel.
 func (p *place) mapRange(pcs []uint64) {
 	if i, _ := slices.BinarySearch(pcs, 1); i < len(pcs) {
 		start := pcs[i] &^ (page - 1)
@@ -134,8 +142,8 @@ func pageEnd(addr uint64) uint64 {
 	return ^uint64(0)
 }
 
-// settle chooses the bias, so that the mappings begin at next or beyond, and returns where they end. An image that does not fit has no mappings, as
-// only a damaged one is so large.
+// settle chooses the bias, so that the mappings begin at next or beyond, and returns where they end. An image
+// that does not fit has no mappings, as only a damaged one is so large.
 func (p *place) settle(next uint64) uint64 {
 	if len(p.mappings) == 0 {
 		return next
@@ -154,7 +162,8 @@ func (p *place) settle(next uint64) uint64 {
 // library is the name of a shared library's file: "libc.so.6".
 var library = regexp.MustCompile(`\.so(\.[0-9.]*)?$`)
 
-// program returns the image that most was called in, libraries left out; -1 when there is none. For a recording of one program that is it.
+// program returns the image that most was called in, libraries left out; -1 when there is none. For a
+// recording of one program that is it.
 func program(p *profile.Profile) int {
 	weight := make([]uint64, len(p.Nodes))
 	for _, s := range p.Samples {
@@ -169,7 +178,8 @@ func program(p *profile.Profile) int {
 		im := int(f.Image)
 		frames[im] += weight[i]
 		name := path.Base(p.Images[im].Path)
-		if f.Kind == profile.User && symbols.IsFile(p.Images[im].Path) && !library.MatchString(name) && (best < 0 || frames[im] > frames[best]) {
+		if f.Kind == profile.User && symbols.IsFile(p.Images[im].Path) && !library.MatchString(name) &&
+			(best < 0 || frames[im] > frames[best]) {
 			best = im
 		}
 	}

@@ -15,21 +15,28 @@ import (
 	"unspool/unwind"
 )
 
-// small is a profile of two images at the same addresses, with functions inlined in one, and code without an address.
+// small is a profile of two images at the same addresses, with functions inlined in one, and code without an
+// address.
 func small() *profile.Profile {
 	return &profile.Profile{
 		Images: []profile.Image{
-			{Name: "libm.so.6", Path: "/lib/libm.so.6", Code: []symbols.Segment{{Addr: 0x1000, Offset: 0x1000, Size: 0x800}}},
-			{Name: "tool", Path: "/bin/tool", BuildID: []byte{0xab, 0x01}, Code: []symbols.Segment{{Addr: 0x2040, Offset: 0x1040, Size: 0x1000}}},
+			{Name: "libm.so.6", Path: "/lib/libm.so.6",
+				Code: []symbols.Segment{{Addr: 0x1000, Offset: 0x1000, Size: 0x800}}},
+			{Name: "tool", Path: "/bin/tool", BuildID: []byte{0xab, 0x01},
+				Code: []symbols.Segment{{Addr: 0x2040, Offset: 0x1040, Size: 0x1000}}},
 			{Name: symbols.KernelImage, Path: symbols.KernelImage},
 			{Name: "[anon]", Path: "//anon"},
 		},
 		Frames: []profile.Frame{
-			{Name: "main", Symbol: "main", Image: 1, Known: true, Addr: 0x2040, PC: 0x2050, File: "main.c", Line: 7, Column: 3},
-			{Name: "middle", Symbol: "middle", Image: 1, Known: true, Inlined: true, PC: 0x2050, File: "main.c", Line: 3},
-			{Name: "leaf<int>(int)", Symbol: "_Z4leafIiEvi", Image: 1, Known: true, Inlined: true, PC: 0x2050, File: "leaf.h", Line: 1},
+			{Name: "main", Symbol: "main", Image: 1, Known: true, Addr: 0x2040, PC: 0x2050, File: "main.c", Line: 7,
+				Column: 3},
+			{Name: "middle", Symbol: "middle", Image: 1, Known: true, Inlined: true, PC: 0x2050, File: "main.c",
+				Line: 3},
+			{Name: "leaf<int>(int)", Symbol: "_Z4leafIiEvi", Image: 1, Known: true, Inlined: true, PC: 0x2050,
+				File: "leaf.h", Line: 1},
 			{Name: "sin", Symbol: "sin", Image: 0, Known: true, Addr: 0x1100, PC: 0x1104},
-			{Name: "ksys_read", Symbol: "ksys_read", Image: 2, Kind: profile.Kernel, Known: true, PC: 0xffffffff81000123},
+			{Name: "ksys_read", Symbol: "ksys_read", Image: 2, Kind: profile.Kernel, Known: true,
+				PC: 0xffffffff81000123},
 			{Name: "compiled", Symbol: "compiled", Image: 3, Kind: profile.JIT, Known: true},
 			{Name: "[libm.so.6]", Image: 0, PC: 0x9000}, // in no segment
 		},
@@ -43,14 +50,16 @@ func small() *profile.Profile {
 		Events:  []profile.Event{{Name: "cpu-clock:u", Clock: true}, {Name: "page-faults"}, {Name: "cycles"}},
 		Samples: []profile.Sample{
 			{Thread: 0, Node: 4, Event: 0, CPU: 0, Count: 3, Period: 3_000_000, End: profile.Complete},
-			{Thread: 0, Node: 5, Event: 0, CPU: 1, Count: 2, Period: 2_000_000, End: profile.Ended(unwind.DumpTooShort)},
+			{Thread: 0, Node: 5, Event: 0, CPU: 1, Count: 2, Period: 2_000_000,
+				End: profile.Ended(unwind.DumpTooShort)},
 			{Thread: 0, Node: 3, Event: 0, CPU: -1, Count: 1, Period: 1_000_000},
 			{Thread: 1, Node: 6, Event: 0, CPU: 0, Count: 1, Period: 1_000_000},
 			{Thread: 1, Node: 7, Event: 0, CPU: 0, Count: 1, Period: 1_000_000},
 		},
 		Began: time.Unix(1700000000, 5), Duration: 3 * time.Second,
-		Hostname: "box", OSRelease: "6.1", Arch: "x86_64", Command: []string{"unspool", "record"}, LostSamples: 4, Throttled: 1,
-		Problems: []string{"libm.so.6: stripped"},
+		Hostname: "box", OSRelease: "6.1", Arch: "x86_64", Command: []string{"unspool", "record"}, LostSamples: 4,
+		Throttled: 1,
+		Problems:  []string{"libm.so.6: stripped"},
 	}
 }
 
@@ -68,7 +77,8 @@ func TestConverted(t *testing.T) {
 	for _, l := range main.Line {
 		lines = append(lines, l.Function.Name+" "+l.Function.SystemName+" "+l.Function.Filename)
 	}
-	if want := []string{"leaf<int>(int) _Z4leafIiEvi leaf.h", "middle middle main.c", "main main main.c"}; !slices.Equal(lines, want) || main.Line[2].Line != 7 || main.Line[2].Column != 3 {
+	wantLines := []string{"leaf<int>(int) _Z4leafIiEvi leaf.h", "middle middle main.c", "main main main.c"}
+	if !slices.Equal(lines, wantLines) || main.Line[2].Line != 7 || main.Line[2].Column != 3 {
 		t.Errorf("lines %q, %+v", lines, main.Line)
 	}
 	if p.Sample[1].Location[1] != main || p.Sample[2].Location[0] != main {
@@ -81,7 +91,8 @@ func TestConverted(t *testing.T) {
 	}
 	var have []mapped
 	for _, m := range p.Mapping {
-		have = append(have, mapped{m.Start, m.Limit, m.Offset, m.File, m.BuildID, m.HasFunctions, m.HasFilenames, m.HasLineNumbers && m.HasInlineFrames})
+		have = append(have, mapped{m.Start, m.Limit, m.Offset, m.File, m.BuildID, m.HasFunctions, m.HasFilenames,
+			m.HasLineNumbers && m.HasInlineFrames})
 	}
 	want := []mapped{
 		{0x2000, 0x4000, 0x1000, "/bin/tool", "ab01", true, true, true},
@@ -93,13 +104,16 @@ func TestConverted(t *testing.T) {
 	if !slices.Equal(have, want) {
 		t.Errorf("mappings\n%v, not\n%v", have, want)
 	}
-	if got := p.Sample[1].Location[0]; got.Address != 0xffffffff81000123 || got.Mapping.File != "[kernel.kallsyms]" {
+	if got := p.Sample[1].Location[0]; got.Address != 0xffffffff81000123 ||
+		got.Mapping.File != "[kernel.kallsyms]" {
 		t.Errorf("ksys_read at %#x", got.Address)
 	}
-	if p.TimeNanos != 1700000000_000000005 || p.DurationNanos != 3e9 || p.Period != 1e6 || p.PeriodType.Unit != "nanoseconds" {
+	if p.TimeNanos != 1700000000_000000005 || p.DurationNanos != 3e9 || p.Period != 1e6 ||
+		p.PeriodType.Unit != "nanoseconds" {
 		t.Errorf("time %d, %d ns, period %d %v", p.TimeNanos, p.DurationNanos, p.Period, p.PeriodType)
 	}
-	if c := strings.Join(p.Comments, "\n"); c != "host: box 6.1 x86_64\ncommand: unspool record\nlost samples: 4\nthrottled by the kernel: 1 times\nlibm.so.6: stripped" {
+	if c := strings.Join(p.Comments, "\n"); c != "host: box 6.1 x86_64\ncommand: unspool record\n"+
+		"lost samples: 4\nthrottled by the kernel: 1 times\nlibm.so.6: stripped" {
 		t.Errorf("comments %q", c)
 	}
 	number := func(s *proto.Sample, name string) int64 {
@@ -108,7 +122,8 @@ func TestConverted(t *testing.T) {
 		}
 		return s.NumLabel[name][0]
 	}
-	if s := first; number(s, "pid") != 7 || number(s, "tid") != 8 || number(s, "cpu") != 0 || s.Label["comm"][0] != "tool" || s.Label["unwind"][0] != "complete" {
+	if s := first; number(s, "pid") != 7 || number(s, "tid") != 8 || number(s, "cpu") != 0 ||
+		s.Label["comm"][0] != "tool" || s.Label["unwind"][0] != "complete" {
 		t.Errorf("labels %v %v", s.Label, s.NumLabel)
 	}
 	if s := p.Sample[1]; s.Label["unwind"][0] != "dump_too_short" {
@@ -134,10 +149,13 @@ func TestValues(t *testing.T) {
 		{"nothing", nil, "samples/count", "", nil, ""},
 		{"a clock", []int32{0}, "samples/count cpu/nanoseconds", "cpu", [][]int64{{2, 20}}, ""},
 		{"no clock", []int32{1}, "samples/count", "samples", [][]int64{{2}}, ""},
-		{"several", []int32{0, 1, 2}, "samples/count cpu-clock:u/count cpu-clock:u-time/nanoseconds page-faults/count cycles/count", "cpu-clock:u-time",
+		{"several", []int32{0, 1, 2}, "samples/count cpu-clock:u/count cpu-clock:u-time/nanoseconds " +
+			"page-faults/count cycles/count", "cpu-clock:u-time",
 			[][]int64{{2, 2, 20, 0, 0}, {2, 0, 0, 2, 0}, {2, 0, 0, 0, 2}}, ""},
-		{"no clock first", []int32{1, 2}, "samples/count page-faults/count cycles/count", "page-faults", [][]int64{{2, 2, 0}, {2, 0, 2}}, ""},
-		{"names that meet", []int32{1, 2}, "samples/count samples'/count cycles/count", "samples'", [][]int64{{2, 2, 0}, {2, 0, 2}}, "samples"},
+		{"no clock first", []int32{1, 2}, "samples/count page-faults/count cycles/count", "page-faults",
+			[][]int64{{2, 2, 0}, {2, 0, 2}}, ""},
+		{"names that meet", []int32{1, 2}, "samples/count samples'/count cycles/count", "samples'",
+			[][]int64{{2, 2, 0}, {2, 0, 2}}, "samples"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in := small()
@@ -157,7 +175,8 @@ func TestValues(t *testing.T) {
 			for _, s := range p.Sample {
 				values = append(values, s.Value)
 			}
-			if have := strings.Join(types, " "); have != c.types || p.DefaultSampleType != c.shown || !slices.EqualFunc(values, c.values, slices.Equal) {
+			if have := strings.Join(types, " "); have != c.types || p.DefaultSampleType != c.shown ||
+				!slices.EqualFunc(values, c.values, slices.Equal) {
 				t.Errorf("%s, %s shown, %v", have, p.DefaultSampleType, values)
 			}
 		})
@@ -173,7 +192,9 @@ func TestHostile(t *testing.T) {
 	in.Frames[3].Name, in.Frames[3].Symbol = "", ""
 	in.Frames[6].PC = math.MaxUint64
 	in.Images[0].Path, in.Images[0].Name = "\xff\n", ""
-	in.Images[0].Code = []symbols.Segment{{Addr: math.MaxUint64 - 10, Size: 100}, {Addr: 0x1000, Offset: 0x1000, Size: 1 << 62}, {Addr: 0x1800, Offset: 0x1800, Size: 1 << 62}, {Addr: 0x7, Offset: 0x9, Size: 1 << 20}}
+	in.Images[0].Code = []symbols.Segment{{Addr: math.MaxUint64 - 10, Size: 100},
+		{Addr: 0x1000, Offset: 0x1000, Size: 1 << 62}, {Addr: 0x1800, Offset: 0x1800, Size: 1 << 62},
+		{Addr: 0x7, Offset: 0x9, Size: 1 << 20}}
 	in.Images[1].Code = []symbols.Segment{{Addr: 0x2000, Offset: 0x2000, Size: 1<<63 - 0x3000}}
 	in.Threads[0].Comm = "to\ro\xe2\x82l"
 	in.Events[0].Name = "\xffcpu\n"
@@ -221,7 +242,8 @@ func TestImagesDoNotMeet(t *testing.T) {
 		im := profile.Image{Name: "lib", Path: "/lib"}
 		addr := uint64(i%7) << (12 + 5*(i%9))
 		if i%3 > 0 {
-			im.Code = []symbols.Segment{{Addr: addr, Offset: uint64(i) << 12, Size: 0x1001}, {Addr: addr + 1<<30, Offset: 1 << 30, Size: 5}}
+			im.Code = []symbols.Segment{{Addr: addr, Offset: uint64(i) << 12, Size: 0x1001},
+				{Addr: addr + 1<<30, Offset: 1 << 30, Size: 5}}
 		}
 		in.Images = append(in.Images, im)
 		for _, pc := range []uint64{addr + 0x10, addr + 1<<30 + 4} {
@@ -231,7 +253,8 @@ func TestImagesDoNotMeet(t *testing.T) {
 	out := &proto.Profile{}
 	places := newPlaces(in, out)
 	for i, m := range out.Mapping {
-		if i > 0 && m.Start < out.Mapping[i-1].Limit || m.Start >= m.Limit || m.Start%page != 0 || m.Limit%page != 0 || m.Limit > userLimit {
+		if i > 0 && m.Start < out.Mapping[i-1].Limit || m.Start >= m.Limit || m.Start%page != 0 ||
+			m.Limit%page != 0 || m.Limit > userLimit {
 			t.Errorf("mapping %d: %#x to %#x, after %#x", i, m.Start, m.Limit, out.Mapping[max(i-1, 0)].Limit)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	"unspool/capture/profile"
 )
 
-// labels hands out what is said of samples beside their stacks. Samples of the same thread, CPU and end share it.
+// labels hands out what is said of samples beside their stacks. Samples of the same thread, CPU and end share
+// it.
 type labels struct {
 	p       *profile.Profile
 	numbers map[numbersKey]map[string][]int64
@@ -26,7 +27,8 @@ type (
 	}
 )
 
-// units names a label's number by itself, as pprof does where there is no unit; but a zero without a unit is no label to its readers.
+// units names a label's number by itself, as pprof does where there is no unit; but a zero without a unit is
+// no label to its readers.
 var units = map[string][]string{"pid": {"pid"}, "tid": {"tid"}, "cpu": {"cpu"}}
 
 func newLabels(p *profile.Profile) *labels {
@@ -84,7 +86,8 @@ func comments(p *profile.Profile) []string {
 	return c
 }
 
-// text makes a string of the recorded system fit for the format, whose strings are UTF-8, and for the lines that pprof prints.
+// text makes a string of the recorded system fit for the format, whose strings are UTF-8, and for the lines
+// that pprof prints.
 func text(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

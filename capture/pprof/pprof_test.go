@@ -30,7 +30,8 @@ func run(t *testing.T, name string, args ...string) string {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		if name == "perf" && (strings.Contains(stderr.String(), "perf_event_paranoid") || strings.Contains(stderr.String(), "not supported")) {
+		if name == "perf" && (strings.Contains(stderr.String(), "perf_event_paranoid") ||
+			strings.Contains(stderr.String(), "not supported")) {
 			t.Skipf("perf may not record here: %s", &stderr)
 		}
 		t.Fatalf("%s: %v\n%s", cmd, err, &stderr)
@@ -48,7 +49,8 @@ func tool(t *testing.T, file string, args ...string) string {
 func record(t *testing.T, events string) string {
 	t.Helper()
 	dir := t.TempDir()
-	library, program, data := filepath.Join(dir, "libspin.so"), filepath.Join(dir, "program"), filepath.Join(dir, "perf.data")
+	library, program, data := filepath.Join(dir, "libspin.so"), filepath.Join(dir, "program"),
+		filepath.Join(dir, "perf.data")
 	flags := []string{"-g", "-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"}
 	run(t, "gcc", append(flags, "-shared", "-fPIC", "-o", library, "testdata/library.c")...)
 	run(t, "g++", append(flags, "-o", program, "testdata/main.cc", library)...)
@@ -152,27 +154,32 @@ func TestReadByPprof(t *testing.T) {
 		}
 		t.Fatalf("%d stacks, pprof has %d", len(want), len(have))
 	}
-	if top := tool(t, file, "-top", "-sample_index=samples", "-nodecount=0"); !strings.Contains(top, fmt.Sprintf("of %d total", p.Count())) || !strings.Contains(top, "File: program\n") {
+	if top := tool(t, file, "-top", "-sample_index=samples", "-nodecount=0"); !strings.Contains(top,
+		fmt.Sprintf("of %d total", p.Count())) || !strings.Contains(top, "File: program\n") {
 		t.Errorf("%d samples of program, pprof says\n%s", p.Count(), top)
 	}
 	var time int64
 	for _, s := range back.Sample {
 		time += s.Value[1]
-		if s.NumLabel["pid"] == nil || s.NumLabel["tid"] == nil || s.NumLabel["cpu"] == nil || s.Label["comm"] == nil {
+		if s.NumLabel["pid"] == nil || s.NumLabel["tid"] == nil || s.NumLabel["cpu"] == nil ||
+			s.Label["comm"] == nil {
 			t.Fatalf("labels %v %v", s.Label, s.NumLabel)
 		}
 	}
-	if back.DefaultSampleType != "cpu" || back.SampleType[1].Unit != "nanoseconds" || time < 1e8 || back.Period < 499000 || back.Period > 502000 {
+	if back.DefaultSampleType != "cpu" || back.SampleType[1].Unit != "nanoseconds" || time < 1e8 ||
+		back.Period < 499000 || back.Period > 502000 {
 		t.Errorf("default %s, %d ns, period %d", back.DefaultSampleType, time, back.Period)
 	}
 	for _, m := range back.Mapping {
-		if name := filepath.Base(m.File); (name == "program" || name == "libspin.so") && (len(m.BuildID) != 40 || !m.HasFunctions || !m.HasFilenames || !m.HasLineNumbers || !m.HasInlineFrames) {
+		if name := filepath.Base(m.File); (name == "program" || name == "libspin.so") &&
+			(len(m.BuildID) != 40 || !m.HasFunctions || !m.HasFilenames || !m.HasLineNumbers || !m.HasInlineFrames) {
 			t.Errorf("mapping %+v", m)
 		}
 	}
 }
 
-// TestSourceAndAssembly has pprof find source and machine code of two images that lie at the same virtual addresses.
+// TestSourceAndAssembly has pprof find source and machine code of two images that lie at the same virtual
+// addresses.
 func TestSourceAndAssembly(t *testing.T) {
 	p := load(t, record(t, "cpu-clock"))
 	file, _ := write(t, p)
@@ -194,7 +201,8 @@ func TestSourceAndAssembly(t *testing.T) {
 			}
 		}
 		list := tool(t, file, "-sample_index=samples", "-list", "^"+regexp.QuoteMeta(c.inlined)+"$")
-		if self < 50 || !strings.Contains(list, c.line) || !regexp.MustCompile(fmt.Sprintf(`(?m)^ +%d +\d+ \(flat, cum\)`, self)).MatchString(list) {
+		if self < 50 || !strings.Contains(list, c.line) ||
+			!regexp.MustCompile(fmt.Sprintf(`(?m)^ +%d +\d+ \(flat, cum\)`, self)).MatchString(list) {
 			t.Errorf("%d samples of %s:\n%s", self, c.inlined, list)
 		}
 
@@ -206,15 +214,18 @@ func TestSourceAndAssembly(t *testing.T) {
 		}
 		instructions := make(map[string]uint64)
 		var sum uint64
-		for _, m := range regexp.MustCompile(` (\d+) +\d+ +([0-9a-f]+): +[A-Z]+ .*<span class=unimportant>`+c.source).FindAllSubmatch(page, -1) {
+		for _, m := range regexp.MustCompile(
+			` (\d+) +\d+ +([0-9a-f]+): +[A-Z]+ .*<span class=unimportant>`+c.source).FindAllSubmatch(page, -1) {
 			n, _ := strconv.ParseUint(string(m[1]), 10, 64)
 			sum += n
 			instructions[string(m[2])] = n
 		}
 		if sum != all {
-			t.Errorf("%s: %d of %d samples are at instructions %v:\n%s", c.function, sum, all, instructions, page[max(0, len(page)-4000):])
+			t.Errorf("%s: %d of %d samples are at instructions %v:\n%s", c.function, sum, all, instructions,
+				page[max(0, len(page)-4000):])
 		}
-		if asm := tool(t, file, "-sample_index=samples", "-disasm", c.function); !strings.Contains(asm, "ROUTINE ======================== "+c.function+"\n") {
+		if asm := tool(t, file, "-sample_index=samples", "-disasm", c.function); !strings.Contains(asm,
+			"ROUTINE ======================== "+c.function+"\n") {
 			t.Errorf("disassembly:\n%s", asm)
 		}
 	}

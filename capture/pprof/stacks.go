@@ -105,7 +105,8 @@ func (s *stacks) function(f *profile.Frame) *proto.Function {
 	key := function{f.Name, f.Symbol, f.File}
 	fn := s.functions[key]
 	if fn == nil {
-		fn = &proto.Function{ID: uint64(len(s.out.Function) + 1), Name: text(f.Name), SystemName: text(f.Symbol), Filename: text(f.File)}
+		fn = &proto.Function{ID: uint64(len(s.out.Function) + 1), Name: text(f.Name), SystemName: text(f.Symbol),
+			Filename: text(f.File)}
 		if fn.SystemName == fn.Name && strings.ContainsAny(fn.Name, "(<") {
 			fn.SystemName = "" // pprof would take it for C++ and cut what is in brackets
 		}

@@ -28,7 +28,8 @@ func TestFilter(t *testing.T) {
 		{Filter{PIDs: []uint32{1, 7}}, worker, true, "pid 1, 7"},
 		{Filter{PIDs: []uint32{9}}, worker, false, "pid 9"},
 		{Filter{TIDs: []uint32{9}}, worker, true, "tid 9"},
-		{Filter{Comms: []string{"k*"}, PIDs: []uint32{7}, TIDs: []uint32{7}}, worker, false, "comm k*; pid 7; tid 7"},
+		{Filter{Comms: []string{"k*"}, PIDs: []uint32{7}, TIDs: []uint32{7}}, worker, false,
+			"comm k*; pid 7; tid 7"},
 	} {
 		if got := c.filter.Passes(c.thread); got != c.want {
 			t.Errorf("%+v passes %+v: %t", c.filter, c.thread, got)

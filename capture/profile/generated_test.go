@@ -41,7 +41,8 @@ for (const start = busy(); busy() - start < 500000; ) fib(20);
 
 // V8 writes down the names of the code that it generates, in a perf map or in a jitdump.
 func TestNamesOfGeneratedCode(t *testing.T) {
-	for _, c := range []struct{ name, option string }{{"perf map", "--perf-basic-prof"}, {"jitdump", "--perf-prof"}} {
+	for _, c := range []struct{ name, option string }{{"perf map", "--perf-basic-prof"},
+		{"jitdump", "--perf-prof"}} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := exec.LookPath("node"); err != nil {
 				t.Skip("node is missing")
@@ -51,7 +52,8 @@ func TestNamesOfGeneratedCode(t *testing.T) {
 				t.Fatal(err)
 			}
 			data := filepath.Join(t.TempDir(), "perf.data")
-			run(t, "perf", "record", "-q", "-B", "-N", "-o", data, "-F", "999", "-g", "-k", "mono", "-e", "cpu-clock:u", "--", "node", c.option, "fib.js")
+			run(t, "perf", "record", "-q", "-B", "-N", "-o", data, "-F", "999", "-g", "-k", "mono",
+				"-e", "cpu-clock:u", "--", "node", c.option, "fib.js")
 			p := load(t, data)
 			t.Cleanup(func() { // the map stays where it was written
 				for _, thread := range p.Threads {

@@ -18,13 +18,23 @@ const inlining = `
 #include <algorithm>
 #include <vector>
 volatile unsigned sink;
-static unsigned mix(unsigned a, unsigned b) { for (int i = 0; i < 8; i++) a = (a ^ b) * 2654435761u + (a >> 7); return a; }
+static unsigned mix(unsigned a, unsigned b) {
+	for (int i = 0; i < 8; i++) a = (a ^ b) * 2654435761u + (a >> 7);
+	return a;
+}
 static unsigned twice(unsigned a) { return mix(a, 1) ^ mix(a, 2); }
 struct Shape { virtual unsigned area(unsigned n) const = 0; virtual ~Shape() {} };
 struct Square : Shape { unsigned area(unsigned n) const override { return twice(n) + mix(n, n); } };
-struct Circle : Shape { unsigned area(unsigned n) const override { unsigned s = 0; for (unsigned i = 0; i < 20; i++) s += twice(s + n); return s; } };
+struct Circle : Shape { unsigned area(unsigned n) const override {
+	unsigned s = 0;
+	for (unsigned i = 0; i < 20; i++) s += twice(s + n);
+	return s;
+} };
 template <class F> static void each(std::vector<unsigned> &v, F f) { for (auto &x : v) x = f(x); }
-__attribute__((noinline)) static void sorted(std::vector<unsigned> v) { std::sort(v.begin(), v.end()); sink += v[7]; }
+__attribute__((noinline)) static void sorted(std::vector<unsigned> v) {
+	std::sort(v.begin(), v.end());
+	sink += v[7];
+}
 int main() {
 	std::vector<unsigned> v(500);
 	Square square; Circle circle;
@@ -43,7 +53,8 @@ func TestInlinedFramesAreThoseOfLLVM(t *testing.T) {
 		t.Skip("llvm-symbolizer is missing")
 	}
 	dir := t.TempDir()
-	src, bin, data := filepath.Join(dir, "inlining.cc"), filepath.Join(dir, "inlining"), filepath.Join(dir, "perf.data")
+	src, bin, data := filepath.Join(dir, "inlining.cc"), filepath.Join(dir, "inlining"),
+		filepath.Join(dir, "perf.data")
 	if err := os.WriteFile(src, []byte(inlining), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +98,8 @@ func TestInlinedFramesAreThoseOfLLVM(t *testing.T) {
 	}
 }
 
-// chainsOf returns, for each address of an image that was sampled and has a line, the frames there, innermost first, a line each.
+// chainsOf returns, for each address of an image that was sampled and has a line, the frames there, innermost
+// first, a line each.
 func chainsOf(p *Profile, path string) map[uint64]string {
 	inner := make([]bool, len(p.Nodes)) // something is inlined into the node
 	for _, n := range p.Nodes[1:] {
@@ -155,7 +167,8 @@ func TestLoadIsRepeatable(t *testing.T) {
 		}
 		if first == nil {
 			first = p
-		} else if !slices.Equal(p.Frames, first.Frames) || !slices.Equal(p.Nodes, first.Nodes) || !slices.Equal(p.Samples, first.Samples) {
+		} else if !slices.Equal(p.Frames, first.Frames) || !slices.Equal(p.Nodes, first.Nodes) ||
+			!slices.Equal(p.Samples, first.Samples) {
 			t.Error("another profile")
 		}
 	}

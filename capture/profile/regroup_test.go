@@ -46,15 +46,24 @@ func TestByFunction(t *testing.T) {
 	}{
 		{"nothing", nil, nil, 0, 1, map[string]uint64{}},
 		{"a stack without frames", nil, [][]int32{{}}, 0, 1, map[string]uint64{"": 1}},
-		{"places of a function are one", []Frame{main1, main2}, [][]int32{{0}, {1}, {1}}, 1, 2, map[string]uint64{"main": 3}},
-		{"what they call comes together", []Frame{main1, main2, {Name: "f", Known: true, Addr: 0x200, PC: 0x210}}, [][]int32{{0, 2}, {1, 2}, {1}}, 2, 3,
+		{"places of a function are one", []Frame{main1, main2}, [][]int32{{0}, {1}, {1}}, 1, 2,
+			map[string]uint64{"main": 3}},
+		{"what they call comes together", []Frame{main1, main2, {Name: "f", Known: true, Addr: 0x200, PC: 0x210}},
+			[][]int32{{0, 2}, {1, 2}, {1}}, 2, 3,
 			map[string]uint64{"f main": 2, "main": 1}},
-		{"recursion stays", []Frame{main1, main2}, [][]int32{{0, 1, 0}, {1, 1, 1}, {0, 0}}, 1, 4, map[string]uint64{"main main main": 2, "main main": 1}},
-		{"functions of the same name are several", []Frame{main1, {Name: "main", Known: true, Addr: 0x900, PC: 0x910}, {Name: "main", Known: true, Image: 1, Addr: 0x100, PC: 0x110}},
+		{"recursion stays", []Frame{main1, main2}, [][]int32{{0, 1, 0}, {1, 1, 1}, {0, 0}}, 1, 4,
+			map[string]uint64{"main main main": 2, "main main": 1}},
+		{"functions of the same name are several",
+			[]Frame{main1, {Name: "main", Known: true, Addr: 0x900, PC: 0x910},
+				{Name: "main", Known: true, Image: 1, Addr: 0x100, PC: 0x110}},
 			[][]int32{{0}, {1}, {2}}, 3, 4, map[string]uint64{"main": 3}},
-		{"inlined at several places", []Frame{main1, main2, {Name: "sq", Known: true, Inlined: true, PC: 0x110, Line: 9}, {Name: "sq", Known: true, Inlined: true, PC: 0x120, Line: 9}},
+		{"inlined at several places", []Frame{main1, main2,
+			{Name: "sq", Known: true, Inlined: true, PC: 0x110, Line: 9},
+			{Name: "sq", Known: true, Inlined: true, PC: 0x120, Line: 9}},
 			[][]int32{{0, 2}, {1, 3}, {0}}, 2, 3, map[string]uint64{"sq main": 2, "main": 1}},
-		{"inlined here, called there", []Frame{main1, {Name: "sq", Known: true, Inlined: true, PC: 0x110}, {Name: "sq", Known: true, Addr: 0x300, PC: 0x310}},
+		{"inlined here, called there",
+			[]Frame{main1, {Name: "sq", Known: true, Inlined: true, PC: 0x110},
+				{Name: "sq", Known: true, Addr: 0x300, PC: 0x310}},
 			[][]int32{{0, 1}, {0, 2}}, 3, 4, map[string]uint64{"sq main": 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -69,7 +78,8 @@ func TestByFunction(t *testing.T) {
 				t.Errorf("%v, want %v", got, c.want)
 			}
 			if len(q.Frames) != c.frames2 || len(q.Nodes) != c.nodes || q.Count() != p.Count() {
-				t.Errorf("%d frames, %d nodes, %d samples; want %d, %d, %d", len(q.Frames), len(q.Nodes), q.Count(), c.frames2, c.nodes, p.Count())
+				t.Errorf("%d frames, %d nodes, %d samples; want %d, %d, %d", len(q.Frames), len(q.Nodes), q.Count(),
+					c.frames2, c.nodes, p.Count())
 			}
 			for _, f := range q.Frames {
 				if f.PC != 0 || f.Line != 0 || f.Column != 0 {
@@ -81,7 +91,8 @@ func TestByFunction(t *testing.T) {
 					t.Errorf("%+v", s)
 				}
 			}
-			if !slices.Equal(p.Samples, samples) || !slices.Equal(p.Nodes, nodes) || len(p.Frames) != len(before.Frames) || len(c.frames) > 0 && p.Frames[0] != c.frames[0] {
+			if !slices.Equal(p.Samples, samples) || !slices.Equal(p.Nodes, nodes) ||
+				len(p.Frames) != len(before.Frames) || len(c.frames) > 0 && p.Frames[0] != c.frames[0] {
 				t.Error("the profile itself has changed")
 			}
 		})

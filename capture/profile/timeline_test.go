@@ -34,7 +34,8 @@ func newTimeline(t testing.TB) *Timeline {
 // What goes in comes out again by thread: around the size of a block, and after the first look.
 func TestTimelineKeepsEveryPoint(t *testing.T) {
 	const full = blockSize / pointSize
-	for _, counts := range [][]int{{0}, {1}, {full - 1}, {full}, {full + 1}, {3 * full, 0, 2*full + 5}, {1, 9000, full}} {
+	for _, counts := range [][]int{{0}, {1}, {full - 1}, {full}, {full + 1}, {3 * full, 0, 2*full + 5},
+		{1, 9000, full}} {
 		t.Run(fmt.Sprint(counts), func(t *testing.T) {
 			line := newTimeline(t)
 			want := make([][]Point, len(counts))
@@ -95,7 +96,8 @@ func TestTimelineStopsAtAnError(t *testing.T) {
 	}
 }
 
-// The points of a recording add up to the samples of its profile, also where inlined functions have made other nodes of its nodes.
+// The points of a recording add up to the samples of its profile, also where inlined functions have made
+// other nodes of its nodes.
 func TestTimelineOfARecording(t *testing.T) {
 	path := record(t, "-g", "-e", "cpu-clock")
 	for _, lines := range []bool{false, true} {

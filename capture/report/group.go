@@ -22,7 +22,8 @@ const (
 	Source // files, with their lines
 )
 
-var bys = [...]string{Function: "function", Comm: "comm", Process: "process", Thread: "thread", Image: "image", Source: "source"}
+var bys = [...]string{Function: "function", Comm: "comm", Process: "process", Thread: "thread",
+	Image: "image", Source: "source"}
 
 func (b By) String() string {
 	if int(b) < len(bys) {
@@ -42,7 +43,8 @@ func ParseBy(s string) (By, error) {
 // ByNames returns what ParseBy knows.
 func ByNames() []string { return slices.Clone(bys[:]) }
 
-// partsSamples says whether each sample is in one group: the groups of the others are frames, and several are on a stack.
+// partsSamples says whether each sample is in one group: the groups of the others are frames, and several are
+// on a stack.
 func (b By) partsSamples() bool { return b == Comm || b == Process || b == Thread }
 
 // group is the samples of a process, a thread, an image, …
@@ -55,7 +57,8 @@ type group struct {
 	rows        []sum // functions, or lines of Source
 }
 
-// groups returns the groups of a view, those with most self samples first, and the table that their rows are of.
+// groups returns the groups of a view, those with most self samples first, and the table that their rows are
+// of.
 func (v *view) groups(by By) ([]group, *table) {
 	if by.partsSamples() {
 		return v.sampleGroups(by)

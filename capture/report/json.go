@@ -88,8 +88,9 @@ type jsonLine struct {
 	Total    uint64 `json:"total"`
 }
 
-// WriteJSON writes the profile as one JSON object, with all functions and the whole tree: Options.PercentLimit and Top do not apply.
-// Numbers are samples. The tree is a list in which parents come before their children, for stacks are deeper than readers nest.
+// WriteJSON writes the profile as one JSON object, with all functions and the whole tree:
+// Options.PercentLimit and Top do not apply. Numbers are samples. The tree is a list in which parents come
+// before their children, for stacks are deeper than readers nest.
 func WriteJSON(w io.Writer, p *profile.Profile, o Options) error {
 	if err := p.CheckValid(); err != nil {
 		return fmt.Errorf("profile: %w", err)
@@ -191,7 +192,8 @@ func (out *jsonWriter) event(v *view, all *profile.Profile, o Options) {
 
 func jsonFunctionOf(v *view, t *table, s sum) jsonFunction {
 	f := &v.p.Frames[t.rows[s.row].frame]
-	return jsonFunction{f.Name, v.p.Images[f.Image].Name, f.Image, f.Kind.String(), f.Known, f.Inlined, s.self, s.total}
+	return jsonFunction{f.Name, v.p.Images[f.Image].Name, f.Image, f.Kind.String(), f.Known, f.Inlined, s.self,
+		s.total}
 }
 
 func jsonGroupOf(v *view, t *table, g *group, by By) jsonGroup {

@@ -47,7 +47,8 @@ func TestJSON(t *testing.T) {
 }
 
 func TestJSONOfNothing(t *testing.T) {
-	p := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}, Events: []profile.Event{{Name: "cycles"}}}
+	p := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}},
+		Events: []profile.Event{{Name: "cycles"}}}
 	var b strings.Builder
 	if err := WriteJSON(&b, p, Options{}); err != nil {
 		t.Fatal(err)
@@ -63,7 +64,8 @@ func TestJSONOfNothing(t *testing.T) {
 	if err := json.Unmarshal([]byte(b.String()), &v); err != nil {
 		t.Fatal(err)
 	}
-	if v.Header.Command == nil || v.Header.Notes == nil || v.Header.Began != nil || v.Header.Stacks != nil || v.Events == nil || len(v.Events) > 0 {
+	if v.Header.Command == nil || v.Header.Notes == nil || v.Header.Began != nil || v.Header.Stacks != nil ||
+		v.Events == nil || len(v.Events) > 0 {
 		t.Errorf("%+v\n%s", v, &b)
 	}
 	p.Samples = []profile.Sample{{Node: 1, Count: 1}}

@@ -15,14 +15,16 @@ import (
 
 // Options say what is printed. The zero value is what `unspool report` does in a pipe.
 type Options struct {
-	File         string  // the recording's name, for the first line; "" leaves it out
-	PercentLimit float64 // least share of the samples that the tree shows, in percent; 0 for 1, negative for no limit
-	By           By      // Source wants a profile with source lines
-	Filter       string  // in words: what the profile was restricted to when it was loaded
-	Top          int     // functions in the table; 0 for 20, or for 5 in each where By is not Function; negative for none
-	Width        int     // of a line in columns; 0 for 100, negative for no limit
-	Colour       bool    // with ANSI escape sequences, by share
-	NoKernel     bool    // leave the kernel's frames out: its time counts for the user function that called it
+	File string // the recording's name, for the first line; "" leaves it out
+	// least share of the samples that the tree shows, in percent; 0 for 1, negative for no limit
+	PercentLimit float64
+	By           By     // Source wants a profile with source lines
+	Filter       string // in words: what the profile was restricted to when it was loaded
+	// functions in the table; 0 for 20, or for 5 in each where By is not Function; negative for none
+	Top      int
+	Width    int  // of a line in columns; 0 for 100, negative for no limit
+	Colour   bool // with ANSI escape sequences, by share
+	NoKernel bool // leave the kernel's frames out: its time counts for the user function that called it
 }
 
 const (
@@ -33,7 +35,8 @@ const (
 	minWidth     = 40
 )
 
-// Write prints the profile. It returns the first error of w, or says what is wrong with a profile that is not valid.
+// Write prints the profile. It returns the first error of w, or says what is wrong with a profile that is not
+// valid.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
 	if err := p.CheckValid(); err != nil {
 		return fmt.Errorf("profile: %w", err)
@@ -65,7 +68,8 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		v := newView(p, event, o.NoKernel)
 		if len(sampled) > 1 {
 			out.line("")
-			out.line(out.bold(fmt.Sprintf("%s: %s", human.Clean(p.Events[event].Name), human.Plural(v.samples, "sample"))))
+			out.line(out.bold(fmt.Sprintf("%s: %s", human.Clean(p.Events[event].Name),
+				human.Plural(v.samples, "sample"))))
 		}
 		if o.By != Function {
 			out.groups(v)
@@ -85,7 +89,8 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	return out.w.Flush()
 }
 
-// events returns the events that have samples; the others, such as the dummy that perf opens for side-band records, are nobody's concern.
+// events returns the events that have samples; the others, such as the dummy that perf opens for side-band
+// records, are left out.
 func events(p *profile.Profile) []int32 {
 	count := make([]uint64, len(p.Events))
 	for _, s := range p.Samples {
@@ -129,7 +134,8 @@ func (out *printer) header(p *profile.Profile, sampled []int32) {
 		words = append(words, quote(arg))
 	}
 	out.field("command", human.Clean(strings.Join(words, " ")))
-	out.field("host", human.Clean(strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
+	out.field("host", human.Clean(
+		strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
 	var names []string
 	for _, event := range sampled {
 		names = append(names, p.Events[event].Name)
@@ -167,7 +173,8 @@ func outcomes(p *profile.Profile) (stacks uint64, ended map[profile.End]uint64) 
 	return stacks, ended
 }
 
-// stacks says how many user stacks are complete, and why the others are not; nothing when the recording does not say.
+// stacks says how many user stacks are complete, and why the others are not; nothing when the recording does
+// not say.
 func stacks(p *profile.Profile) string {
 	all, ended := outcomes(p)
 	if all == 0 {

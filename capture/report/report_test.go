@@ -16,16 +16,19 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// example is a profile with a kernel part, recursion, a long C++ name, two threads and what must not reach a terminal.
+// example is a profile with a kernel part, recursion, a long C++ name, two threads and what must not reach a
+// terminal.
 func example() *profile.Profile {
 	p := &profile.Profile{
-		Images: []profile.Image{{Name: "[kernel]"}, {Name: "libc.so.6", Path: "/lib/libc.so.6"}, {Name: "demo", Path: "/bin/demo"}, {Name: "[anon]"}},
+		Images: []profile.Image{{Name: "[kernel]"}, {Name: "libc.so.6", Path: "/lib/libc.so.6"},
+			{Name: "demo", Path: "/bin/demo"}, {Name: "[anon]"}},
 		Frames: []profile.Frame{
 			{Name: "_start", Image: 2, Known: true, Addr: 0x1000},
 			{Name: "__libc_start_main", Image: 1, Known: true, Addr: 0x2000},
 			{Name: "main", Image: 2, Known: true, Addr: 0x1100},
 			{Name: "recurse", Image: 2, Known: true, Addr: 0x1200},
-			{Name: "std::__introsort_loop<__gnu_cxx::__normal_iterator<int*, std::vector<int, std::allocator<int> > >, long, __gnu_cxx::__ops::_Iter_less_iter>", Image: 2, Known: true, Addr: 0x1300},
+			{Name: "std::__introsort_loop<__gnu_cxx::__normal_iterator<int*, std::vector<int, std::allocator<int> > " +
+				">, long, __gnu_cxx::__ops::_Iter_less_iter>", Image: 2, Known: true, Addr: 0x1300},
 			{Name: "[libc.so.6]", Image: 1},
 			{Name: "do_syscall_64", Image: 0, Kind: profile.Kernel, Known: true},
 			{Name: "ksys_read", Image: 0, Kind: profile.Kernel, Known: true},
@@ -72,7 +75,8 @@ func example() *profile.Profile {
 // withLines is the example with source lines, an inlined function and why its walks ended.
 func withLines() *profile.Profile {
 	p := example()
-	p.Images = append(p.Images, profile.Image{Name: "libc.so.6", Path: "/lib32/libc.so.6", BuildID: []byte{0xab, 0xcd}})
+	p.Images = append(p.Images, profile.Image{Name: "libc.so.6", Path: "/lib32/libc.so.6",
+		BuildID: []byte{0xab, 0xcd}})
 	for i := range p.Frames {
 		f := &p.Frames[i]
 		if f.Image == 2 {
@@ -92,12 +96,14 @@ func withLines() *profile.Profile {
 			leaf = int32(i)
 		}
 	}
-	p.Nodes = append(p.Nodes, profile.Node{Parent: leaf, Frame: n + 1}, profile.Node{Parent: leaf, Frame: n}, profile.Node{Parent: 0, Frame: n + 2})
+	p.Nodes = append(p.Nodes, profile.Node{Parent: leaf, Frame: n + 1}, profile.Node{Parent: leaf, Frame: n},
+		profile.Node{Parent: 0, Frame: n + 2})
 	at := int32(len(p.Nodes))
 	for i := range p.Samples {
 		p.Samples[i].End = profile.Complete
 	}
-	p.Threads = append(p.Threads, profile.Thread{PID: 10, TID: 11, Comm: "pool"}, profile.Thread{PID: 10, TID: 10, Comm: "sh"})
+	p.Threads = append(p.Threads, profile.Thread{PID: 10, TID: 11, Comm: "pool"},
+		profile.Thread{PID: 10, TID: 10, Comm: "sh"})
 	p.Samples[len(p.Samples)-1].End = profile.Unsaid
 	p.Samples = append(p.Samples,
 		profile.Sample{Thread: 2, Node: at - 3, Count: 100, Period: 100, End: profile.Complete},
@@ -188,7 +194,8 @@ func TestEventsAreReportedOneByOne(t *testing.T) {
 	p.Events = []profile.Event{{Name: "cpu-clock", Clock: true}, {Name: "page-faults"}, {Name: "never"}}
 	p.Samples = append(p.Samples, profile.Sample{Thread: 0, Node: 3, Event: 1, Count: 1, Period: 1})
 	got := write(t, p, Options{})
-	for _, want := range []string{"\ncpu-clock: 1,000 samples\n", "\npage-faults: 1 sample\n", "events    cpu-clock, page-faults\n"} {
+	for _, want := range []string{"\ncpu-clock: 1,000 samples\n", "\npage-faults: 1 sample\n",
+		"events    cpu-clock, page-faults\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -200,7 +207,8 @@ func TestEventsAreReportedOneByOne(t *testing.T) {
 
 func TestRunsOfUnknownFunctionsAreOneLine(t *testing.T) {
 	p := example()
-	p.Nodes = []profile.Node{{Parent: -1, Frame: -1}, {Parent: 0, Frame: 5}, {Parent: 1, Frame: 5}, {Parent: 2, Frame: 7}, {Parent: 1, Frame: 7}}
+	p.Nodes = []profile.Node{{Parent: -1, Frame: -1}, {Parent: 0, Frame: 5}, {Parent: 1, Frame: 5},
+		{Parent: 2, Frame: 7}, {Parent: 1, Frame: 7}}
 	p.Samples = []profile.Sample{{Node: 3, Count: 1}, {Node: 4, Count: 2}, {Node: 2, Count: 1}}
 	_, tree, _ := strings.Cut(write(t, p, Options{Top: -1}), "call tree")
 	want := " (from 1% up)\n100.0%   25.0%  [libc.so.6]\n 75.0%   75.0%  ksys_read  [kernel]\n"
@@ -210,7 +218,8 @@ func TestRunsOfUnknownFunctionsAreOneLine(t *testing.T) {
 }
 
 func TestEmptyAndInvalidProfiles(t *testing.T) {
-	p := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}, Events: []profile.Event{{Name: "cycles"}}}
+	p := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}},
+		Events: []profile.Event{{Name: "cycles"}}}
 	if got := write(t, p, Options{}); !strings.Contains(got, "no samples") {
 		t.Error(got)
 	}
@@ -252,14 +261,16 @@ func TestSumsOfGroups(t *testing.T) {
 			lines := make(map[int32]sum)
 			for _, s := range v.p.Samples {
 				th := &p.Threads[s.Thread]
-				member := by.partsSamples() && (by == Comm && th.Comm == g.thread.Comm || by == Process && th.PID == g.thread.PID || *th == *g.thread)
+				member := by.partsSamples() &&
+					(by == Comm && th.Comm == g.thread.Comm || by == Process && th.PID == g.thread.PID || *th == *g.thread)
 				onStack := make(map[int32]bool)
 				in := false
 				for node := v.shown[s.Node]; node > 0; node = v.nodes[node].Parent {
 					frame := v.nodes[node].Frame
 					f, first := &v.p.Frames[frame], &v.p.Frames[g.frame]
 					if !by.partsSamples() {
-						member = f.Image == first.Image && by == Image || f.File == first.File && by == Source && (f.File != "" || f.Image == first.Image)
+						member = f.Image == first.Image && by == Image ||
+							f.File == first.File && by == Source && (f.File != "" || f.Image == first.Image)
 					}
 					if !member {
 						continue
@@ -281,7 +292,8 @@ func TestSumsOfGroups(t *testing.T) {
 				}
 			}
 			if self != g.self || total != g.total || len(lines) != len(g.rows) {
-				t.Errorf("%s %s: %d and %d in %d rows, want %d and %d in %d", by, g.name, g.self, g.total, len(g.rows), self, total, len(lines))
+				t.Errorf("%s %s: %d and %d in %d rows, want %d and %d in %d", by, g.name, g.self, g.total, len(g.rows),
+					self, total, len(lines))
 			}
 			for _, r := range g.rows {
 				if l := lines[r.row]; l.self != r.self || l.total != r.total {

@@ -16,7 +16,8 @@ func (out *printer) functions(v *view) {
 	out.table(v, t, v.sums(t), "function", "image")
 }
 
-// table prints the first rows of a table under its title. The second column is left out when it has no title, or nothing in it.
+// table prints the first rows of a table under its title. The second column is left out when it has no title,
+// or nothing in it.
 func (out *printer) table(v *view, t *table, rows []sum, title, second string) {
 	left := max(len(rows)-out.o.Top, 0)
 	rows = rows[:len(rows)-left]
@@ -38,7 +39,8 @@ func (out *printer) table(v *view, t *table, rows []sum, title, second string) {
 	}
 	names = min(names, room)
 	out.line("")
-	out.line(out.bold(strings.TrimRight(fmt.Sprintf("%6s  %6s  %-*s  %s", "self", "total", names, human.Shorten(title, names), second), " ")))
+	out.line(out.bold(strings.TrimRight(
+		fmt.Sprintf("%6s  %6s  %-*s  %s", "self", "total", names, human.Shorten(title, names), second), " ")))
 	for _, r := range rows {
 		l := t.rows[r.row]
 		name, beside := human.Shorten(human.Clean(l.name), names), ""
@@ -117,7 +119,8 @@ func (out *printer) groupList(v *view, groups []group) (shown []group) {
 		line(g.self, g.total, human.Shorten(human.Clean(g.name), out.o.Width-len("100.0%  123456789  ")))
 	}
 	if left := len(groups) - len(shown); left > 0 {
-		line(rest, 0, out.dim(fmt.Sprintf("(%s below %.3g%%)", human.Plural(uint64(left), "other"), out.o.PercentLimit)))
+		line(rest, 0,
+			out.dim(fmt.Sprintf("(%s below %.3g%%)", human.Plural(uint64(left), "other"), out.o.PercentLimit)))
 	}
 	return shown
 }

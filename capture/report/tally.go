@@ -10,7 +10,8 @@ import (
 	"unspool/capture/profile"
 )
 
-// table says what stands in the rows of a table: functions, images, source files or lines. Each frame belongs to one row.
+// table says what stands in the rows of a table: functions, images, source files or lines. Each frame belongs
+// to one row.
 type table struct {
 	what string  // a row is
 	of   []int32 // by frame: its row
@@ -102,7 +103,8 @@ func lineTable(p *profile.Profile) *table {
 	}, func(f *profile.Frame) key { return key{f.File, f.Name, f.Line, f.Image} })
 }
 
-func newTable[K comparable](p *profile.Profile, what string, text func(*profile.Frame) label, keyOf func(*profile.Frame) K) *table {
+func newTable[K comparable](p *profile.Profile, what string, text func(*profile.Frame) label,
+	keyOf func(*profile.Frame) K) *table {
 	t := &table{what: what, of: make([]int32, len(p.Frames))}
 	known := make(map[K]int32)
 	for i := range p.Frames {

@@ -10,7 +10,8 @@ import (
 // kernelOnly stands for samples that have no frame to show.
 const kernelOnly = "(in the kernel only)"
 
-// branch is a node to print: before is what stands left of its name, below what stands left of the lines under it.
+// branch is a node to print: before is what stands left of its name, below what stands left of the lines
+// under it.
 type branch struct {
 	node          int32
 	before, below string
@@ -19,8 +20,8 @@ type branch struct {
 	weight        uint64
 }
 
-// tree prints the tree of calls. Where a function has one child to show, the child stands under it without indentation; where it
-// has several, each begins a branch.
+// tree prints the tree of calls. Where a function has one child to show, the child stands under it without
+// indentation; where it has several, each begins a branch.
 func (out *printer) tree(v *view) {
 	out.line("")
 	limit := ""
@@ -41,13 +42,15 @@ func (out *printer) tree(v *view) {
 			continue
 		}
 		f := v.frame(b.node)
-		out.line(fmt.Sprintf("%s  %s  %s%s", out.share(v, v.total[b.node]), out.share(v, v.self[b.node]), out.lines(b.before), out.name(v, f, b)))
+		out.line(fmt.Sprintf("%s  %s  %s%s", out.share(v, v.total[b.node]), out.share(v, v.self[b.node]),
+			out.lines(b.before), out.name(v, f, b)))
 		b.image = f.Image
 		stack = out.children(v, b, stack)
 	}
 }
 
-// name is the function's name, with its image where that is another one than the caller's, in the columns that are left.
+// name is the function's name, with its image where that is another one than the caller's, in the columns
+// that are left.
 func (out *printer) name(v *view, f *profile.Frame, b branch) string {
 	room := out.o.Width - len("100.0%  100.0%  ") - min(human.Columns(b.before), out.maxLines())
 	name := human.Clean(functionName(f))

@@ -8,8 +8,8 @@ import (
 	"unspool/capture/profile"
 )
 
-// view is the samples of one event, added up by node. Its tree is the profile's without what is not to be shown, and
-// with each run of unknown functions of one image drawn together into one node.
+// view is the samples of one event, added up by node. Its tree is the profile's without what is not to be
+// shown, and with each run of unknown functions of one image drawn together into one node.
 type view struct {
 	p       *profile.Profile
 	event   int32
@@ -62,7 +62,8 @@ func newView(p *profile.Profile, event int32, noKernel bool) *view {
 	}
 	for _, c := range v.childs {
 		slices.SortFunc(c, func(a, b int32) int {
-			return cmp.Or(cmp.Compare(v.total[b], v.total[a]), strings.Compare(v.frame(a).Name, v.frame(b).Name), cmp.Compare(a, b))
+			return cmp.Or(cmp.Compare(v.total[b], v.total[a]), strings.Compare(v.frame(a).Name, v.frame(b).Name),
+				cmp.Compare(a, b))
 		})
 	}
 	return v

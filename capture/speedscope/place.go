@@ -44,7 +44,8 @@ func places(p *profile.Profile, lines bool) (all []place, now []int32) {
 	return all, now
 }
 
-// hottest returns, for each frame, the one among those of its function that stands for them: with a known file, and with the most samples.
+// hottest returns, for each frame, the one among those of its function that stands for them: with a known
+// file, and with the most samples.
 func hottest(p *profile.Profile) []int32 {
 	weight := make([]uint64, len(p.Frames))
 	for node, n := range totals(p)[1:] {

@@ -34,7 +34,8 @@ func open(t *testing.T, name, content string) *browser.Page {
 	script, start := filepath.Join(dir, "profile.js"), filepath.Join(dir, "start.html")
 	for file, text := range map[string]string{
 		script: load(t, name, content),
-		start:  fmt.Sprintf("<script>location = %s</script>", quote(t, "file://"+index+"#localProfilePath="+strings.TrimPrefix(script, "/"))),
+		start: fmt.Sprintf("<script>location = %s</script>",
+			quote(t, "file://"+index+"#localProfilePath="+strings.TrimPrefix(script, "/"))),
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
@@ -46,7 +47,8 @@ func open(t *testing.T, name, content string) *browser.Page {
 }
 
 func load(t *testing.T, name, content string) string {
-	return fmt.Sprintf("speedscope.loadFileFromBase64(%s, %s)", quote(t, name), quote(t, base64.StdEncoding.EncodeToString([]byte(content))))
+	return fmt.Sprintf("speedscope.loadFileFromBase64(%s, %s)", quote(t, name),
+		quote(t, base64.StdEncoding.EncodeToString([]byte(content))))
 }
 
 func quote(t *testing.T, s string) string {
@@ -114,8 +116,10 @@ func TestFoldedInSpeedscope(t *testing.T) {
 // Whatever a process calls itself and its functions, the files are read as what they are.
 func TestHostileNames(t *testing.T) {
 	names := []string{
-		"f;g", "line\nbreak 7", "esc\x1b[31m", "nul\x00", "bad\xff utf-8", "\u2028", "\u202egnp.exe", "foo 12", " ", "", "x 1.5: y",
-		"# callgrind format", "fn=main", "events: 1", "</script><script>alert(1)</script>", `"quoted" & 'so' \`, "__proto__", "constructor", "{", "[1,", "a 2 3.5: ",
+		"f;g", "line\nbreak 7", "esc\x1b[31m", "nul\x00", "bad\xff utf-8", "\u2028", "\u202egnp.exe", "foo 12", " ",
+		"", "x 1.5: y",
+		"# callgrind format", "fn=main", "events: 1", "</script><script>alert(1)</script>", `"quoted" & 'so' \`,
+		"__proto__", "constructor", "{", "[1,", "a 2 3.5: ",
 	}
 	p := example()
 	for i, name := range names {

@@ -15,7 +15,8 @@ type Options struct {
 	Threads int    // this many threads at most have profiles of their own, 0 means DefaultThreads
 }
 
-// DefaultThreads is how many threads have profiles of their own unless Options.Threads says otherwise: more are hard to choose from.
+// DefaultThreads is how many threads have profiles of their own unless Options.Threads says otherwise: more
+// are hard to choose from.
 const DefaultThreads = 250
 
 // Write writes a profile.

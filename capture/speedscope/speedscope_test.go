@@ -34,7 +34,8 @@ func (p stacks) add(t profile.Thread, event int32, count uint64, frames ...int32
 		}
 		node = int32(i)
 	}
-	p.Samples = append(p.Samples, profile.Sample{Thread: int32(thread), Node: node, Event: event, CPU: -1, Count: count, Period: count})
+	p.Samples = append(p.Samples, profile.Sample{Thread: int32(thread), Node: node, Event: event, CPU: -1,
+		Count: count, Period: count})
 }
 
 // example is a profile of three threads, with two places of main.
@@ -53,7 +54,8 @@ func example() stacks {
 		Command:     []string{"perf", "record", "./demo"},
 		LostSamples: 3,
 	}}
-	one, other := profile.Thread{PID: 10, TID: 10, Comm: "demo"}, profile.Thread{PID: 10, TID: 11, Comm: "worker"}
+	one, other := profile.Thread{PID: 10, TID: 10, Comm: "demo"},
+		profile.Thread{PID: 10, TID: 11, Comm: "worker"}
 	p.add(one, 0, 5, 0, 3, 4)
 	p.add(one, 0, 1, 0, 3)
 	p.add(other, 0, 9, 1, 3, 4)
@@ -161,7 +163,8 @@ func write(t testing.TB, p *profile.Profile, o Options) string {
 }
 
 func TestFile(t *testing.T) {
-	const want = `{"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"unspool","name":"perf record ./demo","activeProfileIndex":0,"shared":{"frames":[
+	const want = `{"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"unspool",` +
+		`"name":"perf record ./demo","activeProfileIndex":0,"shared":{"frames":[
 {"name":"main","file":"demo.cc","line":30,"col":5},
 {"name":"std::array<int, 5>::fill","file":"array","line":7},
 {"name":"write","file":"/bin/demo"},
@@ -202,11 +205,15 @@ func TestProfiles(t *testing.T) {
 		change func(p stacks)
 		want   []string
 	}{
-		{"few threads", Options{Threads: 1}, nil, []string{"all threads, 3 lost: 42", "worker (10/11): 32", "2 more threads: 10"}},
-		{"a thread", Options{}, func(p stacks) { p.Samples, p.LostSamples = p.Samples[:2], 0 }, []string{"demo (10/10): 6"}},
+		{"few threads", Options{Threads: 1}, nil,
+			[]string{"all threads, 3 lost: 42", "worker (10/11): 32", "2 more threads: 10"}},
+		{"a thread", Options{}, func(p stacks) {
+			p.Samples, p.LostSamples = p.Samples[:2], 0
+		}, []string{"demo (10/10): 6"}},
 		{"nothing", Options{}, func(p stacks) { p.Samples = nil }, []string{"no samples: 0"}},
 		{"two events", Options{Threads: 2}, func(p stacks) { p.add(p.Threads[2], 1, 7, 4) }, []string{
-			"cpu-clock: all threads, 3 lost: 42", "cpu-clock: worker (10/11): 32", "cpu-clock: demo (10/10): 6", "cpu-clock: kthreadd (2/2): 4",
+			"cpu-clock: all threads, 3 lost: 42", "cpu-clock: worker (10/11): 32", "cpu-clock: demo (10/10): 6",
+			"cpu-clock: kthreadd (2/2): 4",
 			"faults: kthreadd (2/2), 3 lost: 7",
 		}},
 	} {

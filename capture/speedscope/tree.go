@@ -19,7 +19,8 @@ func totals(p *profile.Profile) []uint64 {
 	return total
 }
 
-// ranks numbers the nodes: heavy children, with all below them, before light ones, and those before the node itself.
+// ranks numbers the nodes: heavy children, with all below them, before light ones, and those before the node
+// itself.
 func ranks(nodes []profile.Node, total []uint64) []int32 {
 	// The children of a node, as lists.
 	first, next := make([]int32, len(nodes)), make([]int32, len(nodes))

@@ -9,8 +9,8 @@ import (
 // maxAddrs is how many addresses and markers a SAMPLE frame holds.
 const maxAddrs = (maxFrame - sampleSize) / 8
 
-// chain turns a sample into w.addrs, leaf first: the addresses that the profile has frames of, and a marker wherever their context
-// changes.
+// chain turns a sample into w.addrs, leaf first: the addresses that the profile has frames of, and a marker
+// wherever their context changes.
 func (w *Writer) chain(s *perfring.Sample, frames []int32) {
 	w.addrs = w.addrs[:0]
 	var last uint64 // the context so far
@@ -77,7 +77,8 @@ func modeContext(mode uint16) uint64 {
 // knownContext replaces a marker that Sysprof would take for an address.
 func knownContext(marker uint64) uint64 {
 	switch marker {
-	case perfring.ContextHypervisor, perfring.ContextKernel, perfring.ContextUser, perfring.ContextGuest, perfring.ContextGuestKernel, perfring.ContextGuestUser:
+	case perfring.ContextHypervisor, perfring.ContextKernel, perfring.ContextUser, perfring.ContextGuest,
+		perfring.ContextGuestKernel, perfring.ContextGuestUser:
 		return marker
 	}
 	return perfring.ContextGuest

@@ -7,8 +7,8 @@ type embedded struct {
 	data []byte // not written yet
 }
 
-// maxChunk is how much of a file a frame holds: as much as in Sysprof's own captures, since sysprof-cli --merge has no room for
-// larger ones and crashes.
+// maxChunk is how much of a file a frame holds: as much as in Sysprof's own captures, since sysprof-cli
+// --merge has no room for larger ones and crashes.
 const maxChunk = 16<<10 - fileSize
 
 func (f *embedded) write(b []byte) {

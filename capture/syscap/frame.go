@@ -118,8 +118,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// header writes the file's header. The recording may know when its last sample was; a capture whose end is 0, before its
-// start, makes readers look for it.
+// header writes the file's header. The recording may know when its last sample was; a capture whose end is 0,
+// before its start, makes readers look for it.
 func (w *Writer) header() {
 	w.buf = le.AppendUint32(w.buf, magic)
 	w.buf = le.AppendUint32(w.buf, version|littleByte)

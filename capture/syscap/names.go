@@ -15,8 +15,8 @@ type place struct {
 	pid  uint32
 }
 
-// names says what is at the addresses that were sampled. A frame is an index in Profile.Frames or, below 0, the complement of an
-// index in Profile.Events.
+// names says what is at the addresses that were sampled. A frame is an index in Profile.Frames or, below 0,
+// the complement of an index in Profile.Events.
 type names struct {
 	at     map[place]int32
 	madeUp map[owner]uint64 // addresses of frames that can't have their own
@@ -42,9 +42,9 @@ const (
 
 func newNames() names { return names{at: make(map[place]int32), madeUp: make(map[owner]uint64)} }
 
-// place returns the address for a frame at an address of a process: this one, or one that is made up if it, or its
-// neighbour, is another function's. (Neighbours, because the end of a range of addresses is part of it for Sysprof up to 44, and not for
-// later ones.)
+// place returns the address for a frame at an address of a process: this one, or one that is made up if it,
+// or its neighbour, is another function's. (Neighbours, because the end of a range of addresses is part of it
+// for Sysprof up to 44, and not for later ones.)
 func (n *names) place(p *profile.Profile, pid uint32, addr uint64, frame int32) uint64 {
 	at := place{addr, pid}
 	slot := &n.recent[(addr^addr>>14^uint64(pid)*0x9e3779b1)%uint64(len(n.recent))]
@@ -69,7 +69,8 @@ func (n *names) place(p *profile.Profile, pid uint32, addr uint64, frame int32) 
 
 // same says whether two frames are shown in the same way.
 func same(p *profile.Profile, a, b int32) bool {
-	return a == b || a >= 0 && b >= 0 && p.Frames[a].Image == p.Frames[b].Image && p.Frames[a].Name == p.Frames[b].Name
+	return a == b || a >= 0 && b >= 0 && p.Frames[a].Image == p.Frames[b].Image &&
+		p.Frames[a].Name == p.Frames[b].Name
 }
 
 // made returns the made-up address of a frame.
@@ -84,8 +85,8 @@ func (n *names) made(pid uint32, frame int32) uint64 {
 	return addr
 }
 
-// symbol is an element of "__symbols__": the name of a range of addresses of a process. It is followed by its offset in the file
-// and, there too, that of a tag, which is the image's name.
+// symbol is an element of "__symbols__": the name of a range of addresses of a process. It is followed by its
+// offset in the file and, there too, that of a tag, which is the image's name.
 type symbol struct {
 	place        // the first address
 	last  uint64 // address that was sampled
@@ -94,8 +95,8 @@ type symbol struct {
 
 const symbolSize = 32
 
-// sorted returns the symbols by process and address. A function that was sampled at several addresses is one symbol, if no other
-// lies between them.
+// sorted returns the symbols by process and address. A function that was sampled at several addresses is one
+// symbol, if no other lies between them.
 func (n *names) sorted(p *profile.Profile) []symbol {
 	all := make([]symbol, 0, len(n.at))
 	for at, frame := range n.at {
@@ -115,7 +116,8 @@ func (n *names) sorted(p *profile.Profile) []symbol {
 	return merged
 }
 
-// symbols writes the file "__symbols__": the symbols, one of zeros, and the texts that they name by their offsets in the file.
+// symbols writes the file "__symbols__": the symbols, one of zeros, and the texts that they name by their
+// offsets in the file.
 func (w *Writer) symbols() error {
 	p := w.profile
 	symbols := w.names.sorted(p)

@@ -59,7 +59,8 @@ func parse(b []byte) (c captured, err error) {
 		return c, fmt.Errorf("header: % x", b[:min(len(b), 8)])
 	}
 	clock, _, ended := bytes.Cut(b[8:72], []byte{0})
-	c = captured{clock: string(clock), start: le.Uint64(b[72:]), end: le.Uint64(b[80:]), files: map[string][]byte{}}
+	c = captured{clock: string(clock), start: le.Uint64(b[72:]), end: le.Uint64(b[80:]),
+		files: map[string][]byte{}}
 	if !ended || bytes.Trim(b[88:headerSize], "\x00") != nil {
 		return c, fmt.Errorf("header: time without an end, or something behind it")
 	}
@@ -72,7 +73,8 @@ func parse(b []byte) (c captured, err error) {
 		if size < 24 || size%8 != 0 || size > len(b)-at {
 			return c, fmt.Errorf("offset %d: frame of %d bytes", at, size)
 		}
-		f := captureFrame{le.Uint32(b[at+16:]), int16(le.Uint16(b[at+2:])), int32(le.Uint32(b[at+4:])), le.Uint64(b[at+8:]), b[at+24 : at+size]}
+		f := captureFrame{le.Uint32(b[at+16:]), int16(le.Uint16(b[at+2:])), int32(le.Uint32(b[at+4:])),
+			le.Uint64(b[at+8:]), b[at+24 : at+size]}
 		texts := map[uint32]int{frameMap: 32, frameProcess: 0, frameMark: 72, frameLog: 40, frameMetadata: 40}
 		least := map[uint32]int{frameSample: 8, frameFork: 4, frameExit: 0, frameFile: 260}
 		n, isText := texts[f.kind]
@@ -81,7 +83,8 @@ func parse(b []byte) (c captured, err error) {
 		} else if n = least[f.kind]; least[f.kind] == 0 && f.kind != frameExit {
 			return c, fmt.Errorf("offset %d: type %d", at, f.kind)
 		}
-		if len(f.body) < n || isText && f.body[len(f.body)-1] != 0 && f.kind != frameMetadata { // Sysprof's own may have no end
+		if len(f.body) < n || isText && f.body[len(f.body)-1] != 0 && f.kind != frameMetadata {
+			// Sysprof's own may have no end
 			return c, fmt.Errorf("offset %d: type %d of %d bytes, or without an end", at, f.kind, size)
 		}
 		if isText && f.kind != frameMetadata && !utf8.ValidString(f.text(n-1)) {

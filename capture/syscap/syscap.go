@@ -48,8 +48,9 @@ type process struct {
 	shown bool // a frame tells of it
 }
 
-// New makes a Writer of the recording that r reads. Where w is an io.WriterAt, whose beginning is the capture's, Finish puts into the
-// header when the capture ends; otherwise that is what the recording says, if it does, and readers find the end by themselves.
+// New makes a Writer of the recording that r reads. Where w is an io.WriterAt, whose beginning is the
+// capture's, Finish puts into the header when the capture ends; otherwise that is what the recording says, if
+// it does, and readers find the end by themselves.
 func New(w io.Writer, r *perfdata.Reader, o Options) *Writer {
 	return &Writer{out: w, reader: r, options: o, processes: make(map[uint32]*process), names: newNames()}
 }
@@ -130,8 +131,8 @@ func (w *Writer) mapping(h frameHeader, m *vmas.Map) {
 	w.close(at)
 }
 
-// comm notes the name of a process. It is written when the process is sampled: Sysprof 3.46 shows the first name that it finds, and
-// that would be the name of the shell that has started a program.
+// comm notes the name of a process. It is written when the process is sampled: Sysprof 3.46 shows the first
+// name that it finds, and that would be the name of the shell that has started a program.
 func (w *Writer) comm(h frameHeader, name string) {
 	p := w.process(uint32(h.pid))
 	if p.comm = name; p.shown {
@@ -248,7 +249,8 @@ func (w *Writer) begin(time uint64) {
 	}
 }
 
-// Finish writes what only the loaded profile knows, which is the one that Begin was called with: names, and what is missing.
+// Finish writes what only the loaded profile knows, which is the one that Begin was called with: names, and
+// what is missing.
 func (w *Writer) Finish() error {
 	w.begin(0)
 	for _, pid := range slices.Sorted(maps.Keys(w.processes)) {
@@ -263,10 +265,13 @@ func (w *Writer) Finish() error {
 		w.log(logWarning, fmt.Sprintf("%d samples or other records were lost", n))
 	}
 	if w.cut > 0 {
-		w.log(logWarning, fmt.Sprintf("%d stacks are deeper than a capture can hold: their outermost frames are missing", w.cut))
+		w.log(logWarning, fmt.Sprintf(
+			"%d stacks are deeper than a capture can hold: their outermost frames are missing", w.cut))
 	}
 	if w.refused > 0 {
-		w.log(logWarning, fmt.Sprintf("%d mappings or processes have names that are longer than a capture can hold, and are left out", w.refused))
+		w.log(logWarning, fmt.Sprintf(
+			"%d mappings or processes have names that are longer than a capture can hold, and are left out",
+			w.refused))
 	}
 	if len(w.names.at) > 0 {
 		if err := w.symbols(); err != nil {

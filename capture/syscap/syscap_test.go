@@ -27,8 +27,8 @@ import (
 func cpuClock(name string, id uint64) perfring.Attr {
 	return perfring.Attr{Name: name, IDs: []uint64{id}, PerfEventAttr: unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER5, Sample: 999, Bits: unix.PerfBitSampleIDAll,
-		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
-			unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_CALLCHAIN,
+		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID |
+			unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_CALLCHAIN,
 	}}
 }
 
@@ -46,7 +46,8 @@ type session struct {
 func begin(t testing.TB, o Options, events []string, names ...string) *session {
 	t.Helper()
 	var attrs []perfring.Attr
-	p := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}, Images: []profile.Image{{Name: "lib.so"}}}
+	p := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}},
+		Images: []profile.Image{{Name: "lib.so"}}}
 	for i, name := range events {
 		attrs = append(attrs, cpuClock(name, uint64(i+1)))
 		p.Events = append(p.Events, profile.Event{Name: name})
@@ -55,7 +56,8 @@ func begin(t testing.TB, o Options, events []string, names ...string) *session {
 		p.Frames = append(p.Frames, profile.Frame{Name: name, Known: true})
 	}
 	path := filepath.Join(t.TempDir(), "perf.data")
-	data, err := perfdata.Create(perfdata.Options{Path: path, Events: attrs, CommandLine: []string{"unspool", "record"}})
+	data, err := perfdata.Create(perfdata.Options{Path: path, Events: attrs,
+		CommandLine: []string{"unspool", "record"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,8 +146,10 @@ var user = at{perfring.ContextUser, -1}
 
 func TestRecordsBecomeFrames(t *testing.T) {
 	s := begin(t, Options{}, []string{"cycles"}, "work")
-	early, err := perfring.AppendMmap2(nil, &s.format, &perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER | unix.PERF_RECORD_MISC_MMAP_BUILD_ID, PID: 7, TID: 7, Addr: 0x1000, Len: 0x1000, Offset: 0x2000,
-		Prot: unix.PROT_EXEC, Path: []byte("/bin/early"), BuildID: []byte{0xab, 0xcd}}, &perfring.SampleID{})
+	early, err := perfring.AppendMmap2(nil, &s.format,
+		&perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER | unix.PERF_RECORD_MISC_MMAP_BUILD_ID, PID: 7, TID: 7,
+			Addr: 0x1000, Len: 0x1000, Offset: 0x2000,
+			Prot: unix.PROT_EXEC, Path: []byte("/bin/early"), BuildID: []byte{0xab, 0xcd}}, &perfring.SampleID{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,9 +159,12 @@ func TestRecordsBecomeFrames(t *testing.T) {
 	s.task(perfring.RecordFork, perfring.Task{PID: 8, PPID: 7, TID: 8, PTID: 7})
 	s.task(perfring.RecordFork, perfring.Task{PID: 8, PPID: 8, TID: 9, PTID: 8}) // a thread
 	s.comm(8, "program")
-	s.mmap(perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 8, Addr: 0x5000, Len: 0x1000, Inode: 99, Prot: unix.PROT_EXEC, Path: []byte("/bin/late")})
-	s.mmap(perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 8, Addr: 0x6000, Len: 0x1000, Prot: unix.PROT_READ, Path: []byte("/bin/data")})
-	s.mmap(perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_KERNEL, PID: math.MaxUint32, Addr: 0x7000, Len: 0x1000, Prot: unix.PROT_EXEC, Path: []byte("[kernel]")})
+	s.mmap(perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 8, Addr: 0x5000, Len: 0x1000, Inode: 99,
+		Prot: unix.PROT_EXEC, Path: []byte("/bin/late")})
+	s.mmap(perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 8, Addr: 0x6000, Len: 0x1000,
+		Prot: unix.PROT_READ, Path: []byte("/bin/data")})
+	s.mmap(perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_KERNEL, PID: math.MaxUint32, Addr: 0x7000, Len: 0x1000,
+		Prot: unix.PROT_EXEC, Path: []byte("[kernel]")})
 	s.sample(8, user, at{0x5010, 0})
 	s.record(func(id *perfring.SampleID) ([]byte, error) {
 		return perfring.AppendLost(nil, &s.format, &perfring.Lost{Lost: 33}, id)
@@ -172,7 +179,9 @@ func TestRecordsBecomeFrames(t *testing.T) {
 		line := fmt.Sprintf("%d cpu %d", f.time, f.cpu)
 		switch f.kind {
 		case frameMap:
-			line += fmt.Sprintf(" map %d %x %q", f.pid, []uint64{le.Uint64(f.body), le.Uint64(f.body[8:]), le.Uint64(f.body[16:]), le.Uint64(f.body[24:])}, bytes.TrimRight(f.body[32:], "\x00"))
+			line += fmt.Sprintf(" map %d %x %q", f.pid,
+				[]uint64{le.Uint64(f.body), le.Uint64(f.body[8:]), le.Uint64(f.body[16:]), le.Uint64(f.body[24:])},
+				bytes.TrimRight(f.body[32:], "\x00"))
 		case frameProcess:
 			line += fmt.Sprintf(" process %d %s", f.pid, f.text(0))
 		case frameFork:
@@ -220,19 +229,28 @@ func TestChains(t *testing.T) {
 		frames []int32 // nil for those of the chain
 		want   []uint64
 	}{
-		{"kernel and user", unix.PERF_RECORD_MISC_KERNEL, 1, []at{kernel, {0xffffffff81000010, 0}, user, {0x1000, 1}}, nil,
+		{"kernel and user", unix.PERF_RECORD_MISC_KERNEL, 1,
+			[]at{kernel, {0xffffffff81000010, 0}, user, {0x1000, 1}}, nil,
 			[]uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000}},
-		{"no marker", unix.PERF_RECORD_MISC_KERNEL, 1, []at{{0xffffffff81000010, 0}}, nil, []uint64{perfring.ContextKernel, 0xffffffff81000010}},
-		{"no chain", unix.PERF_RECORD_MISC_KERNEL, 0xffffffff81000010, nil, []int32{0}, []uint64{perfring.ContextKernel, 0xffffffff81000010}},
-		{"only a marker", unix.PERF_RECORD_MISC_USER, 0x1000, []at{user}, []int32{0}, []uint64{perfring.ContextUser, 0x1000}},
-		{"kernel part of a user sample", unix.PERF_RECORD_MISC_USER, 0x1000, []at{kernel, {0xffffffff81000010, 0}}, []int32{0, 1},
-			[]uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000}},
-		{"zeroes at the end", unix.PERF_RECORD_MISC_USER, 0x1000, []at{user, {0x1000, 0}, {0, -1}}, []int32{0}, []uint64{perfring.ContextUser, 0x1000}},
-		{"deferred user part", unix.PERF_RECORD_MISC_KERNEL, 1, []at{kernel, {0xffffffff81000010, 0}, {perfring.ContextUserDeferred, -1}, {77, -1}}, []int32{0},
+		{"no marker", unix.PERF_RECORD_MISC_KERNEL, 1, []at{{0xffffffff81000010, 0}}, nil,
 			[]uint64{perfring.ContextKernel, 0xffffffff81000010}},
-		{"guest", unix.PERF_RECORD_MISC_GUEST_KERNEL, 1, []at{{perfring.ContextGuestKernel, -1}, {0x10, 0}, user, {0x1000, 1}}, nil,
+		{"no chain", unix.PERF_RECORD_MISC_KERNEL, 0xffffffff81000010, nil, []int32{0},
+			[]uint64{perfring.ContextKernel, 0xffffffff81000010}},
+		{"only a marker", unix.PERF_RECORD_MISC_USER, 0x1000, []at{user}, []int32{0},
+			[]uint64{perfring.ContextUser, 0x1000}},
+		{"kernel part of a user sample", unix.PERF_RECORD_MISC_USER, 0x1000, []at{kernel, {0xffffffff81000010, 0}},
+			[]int32{0, 1},
+			[]uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000}},
+		{"zeroes at the end", unix.PERF_RECORD_MISC_USER, 0x1000, []at{user, {0x1000, 0}, {0, -1}}, []int32{0},
+			[]uint64{perfring.ContextUser, 0x1000}},
+		{"deferred user part", unix.PERF_RECORD_MISC_KERNEL, 1,
+			[]at{kernel, {0xffffffff81000010, 0}, {perfring.ContextUserDeferred, -1}, {77, -1}}, []int32{0},
+			[]uint64{perfring.ContextKernel, 0xffffffff81000010}},
+		{"guest", unix.PERF_RECORD_MISC_GUEST_KERNEL, 1,
+			[]at{{perfring.ContextGuestKernel, -1}, {0x10, 0}, user, {0x1000, 1}}, nil,
 			[]uint64{perfring.ContextGuestKernel, 0x10, perfring.ContextUser, 0x1000}},
-		{"unknown marker", unix.PERF_RECORD_MISC_USER, 1, []at{{perfring.ContextMax, -1}, {0x10, 0}}, nil, []uint64{perfring.ContextGuest, 0x10}},
+		{"unknown marker", unix.PERF_RECORD_MISC_USER, 1, []at{{perfring.ContextMax, -1}, {0x10, 0}}, nil,
+			[]uint64{perfring.ContextGuest, 0x10}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := begin(t, Options{}, []string{"cycles"}, "leaf", "root")
@@ -262,11 +280,14 @@ func TestChains(t *testing.T) {
 
 func TestNamesOfHostilePrograms(t *testing.T) {
 	long := strings.Repeat("std::vector<", 20000)
-	names := []string{"plain", "zero\x00in it", "new\nline", "not UTF-8 \xff\xfe", "", long, "Łódź", "- - Kernel - -"}
-	want := []string{"plain", "zero�in it", "new�line", "not UTF-8 ��", "", long, "Łódź", "- - Kernel - -"}
+	names := []string{"plain", "zero\x00in it", "new\nline", "not UTF-8 \xff\xfe", "", long, "Łódź",
+		"- - Kernel - -"}
+	want := []string{"plain", "zero�in it", "new�line", "not UTF-8 ��", "", long, "Łódź",
+		"- - Kernel - -"}
 	s := begin(t, Options{}, []string{"cycles"}, names...)
 	s.comm(3, "co\nmm\xff")
-	s.mmap(perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 3, Addr: 0, Len: math.MaxUint64, Prot: unix.PROT_EXEC, Path: []byte("/\xff/\x01")})
+	s.mmap(perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 3, Addr: 0, Len: math.MaxUint64,
+		Prot: unix.PROT_EXEC, Path: []byte("/\xff/\x01")})
 	for i := range names {
 		s.sample(3, user, at{0x1000 + 16*uint64(i), int32(i)})
 	}
@@ -332,8 +353,10 @@ func TestSamplesOfProcessesThatNoRecordNames(t *testing.T) {
 
 func TestFramesAreNoLargerThanTheFormatAllows(t *testing.T) {
 	s := begin(t, Options{}, []string{"cycles"}, "leaf", "deep")
-	s.mmap(perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 3, Len: 1, Prot: unix.PROT_EXEC, Path: bytes.Repeat([]byte("x"), maxFrame-56-100)})
-	s.mmap(perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 3, Len: 1, Prot: unix.PROT_EXEC, Path: bytes.Repeat([]byte("\xff"), maxFrame/2)})
+	s.mmap(perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 3, Len: 1, Prot: unix.PROT_EXEC,
+		Path: bytes.Repeat([]byte("x"), maxFrame-56-100)})
+	s.mmap(perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 3, Len: 1, Prot: unix.PROT_EXEC,
+		Path: bytes.Repeat([]byte("\xff"), maxFrame/2)})
 	for _, n := range []int{maxAddrs - 1, maxAddrs, maxAddrs + 1000} {
 		chain := []at{user, {0x1000, 0}}
 		for i := range n - 1 {
@@ -354,7 +377,8 @@ func TestFramesAreNoLargerThanTheFormatAllows(t *testing.T) {
 	for _, f := range c.of(frameLog) {
 		logs = append(logs, f.text(40))
 	}
-	if len(logs) != 2 || !strings.HasPrefix(logs[0], "2 stacks are deeper") || !strings.HasPrefix(logs[1], "1 mappings") {
+	if len(logs) != 2 || !strings.HasPrefix(logs[0], "2 stacks are deeper") ||
+		!strings.HasPrefix(logs[1], "1 mappings") {
 		t.Errorf("%q", logs)
 	}
 }

@@ -26,7 +26,12 @@ volatile unsigned long sink;
 static inline int mix(int a, int b) { for (int i = 0; i < 300; i++) a = a * 31 + b; return a; }
 NI void light(int n) { for (int i = 0; i < 30; i++) sink += mix(n, i); }
 int less(const void *a, const void *b) { return *(int *)a - *(int *)b; }
-NI void heavy(int n) { int v[1000]; for (int i = 0; i < 1000; i++) v[i] = mix(i, n); qsort(v, 1000, sizeof *v, less); sink += v[3]; }
+NI void heavy(int n) {
+	int v[1000];
+	for (int i = 0; i < 1000; i++) v[i] = mix(i, n);
+	qsort(v, 1000, sizeof *v, less);
+	sink += v[3];
+}
 NI void recurse(int n) { if (n) recurse(n - 1); else heavy(3); sink++; }
 NI void calls(void) { for (int i = 0; i < 200; i++) getppid(); sink++; }
 int main(int argc, char **argv) {
@@ -49,7 +54,8 @@ func tool(t testing.TB, name string, args ...string) string {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		if name == "perf" && (strings.Contains(stderr.String(), "perf_event_paranoid") || strings.Contains(stderr.String(), "not supported")) {
+		if name == "perf" && (strings.Contains(stderr.String(), "perf_event_paranoid") ||
+			strings.Contains(stderr.String(), "not supported")) {
 			t.Skipf("perf may not record here: %s", stderr.String())
 		}
 		t.Fatalf("%s: %v\n%s", cmd, err, &stderr)
@@ -65,10 +71,12 @@ func record(t testing.TB) (path string, p *profile.Profile) {
 	if err := os.WriteFile(in("program.c"), []byte(program), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	tool(t, "gcc", "-O2", "-g", "-fno-omit-frame-pointer", "-static", "-no-pie", "-o", in("fixed"), in("program.c"))
-	tool(t, "gcc", "-O2", "-g", "-fno-omit-frame-pointer", "-static", "-no-pie", "-o", in("other"), in("program.c"),
-		"-Dlight=LIGHT", "-Dheavy=HEAVY", "-Drecurse=RECURSE", "-Dcalls=CALLS")
-	tool(t, "perf", "record", "-q", "-F", "1999", "-g", "-e", "cpu-clock", "-o", in("perf.data"), "--", in("fixed"), in("other"))
+	tool(t, "gcc", "-O2", "-g", "-fno-omit-frame-pointer", "-static", "-no-pie", "-o", in("fixed"),
+		in("program.c"))
+	tool(t, "gcc", "-O2", "-g", "-fno-omit-frame-pointer", "-static", "-no-pie", "-o", in("other"),
+		in("program.c"), "-Dlight=LIGHT", "-Dheavy=HEAVY", "-Drecurse=RECURSE", "-Dcalls=CALLS")
+	tool(t, "perf", "record", "-q", "-F", "1999", "-g", "-e", "cpu-clock", "-o", in("perf.data"),
+		"--", in("fixed"), in("other"))
 	r, err := perfdata.Open(in("perf.data"))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +98,8 @@ func record(t testing.TB) (path string, p *profile.Profile) {
 	return out.Name(), p
 }
 
-// stacksOf counts the samples of a profile by process and the names in their stacks, as captured.stacks does: without what is inlined.
+// stacksOf counts the samples of a profile by process and the names in their stacks, as captured.stacks does:
+// without what is inlined.
 func stacksOf(p *profile.Profile) map[string]int {
 	count := map[string]int{}
 	for _, s := range p.Samples {
@@ -141,7 +150,8 @@ func TestACaptureHasTheStacksOfTheProfile(t *testing.T) {
 	}
 	t.Run("libsysprof", func(t *testing.T) { librarysReading(t, path, &c, want) })
 	t.Run("sysprof-cli", func(t *testing.T) {
-		merged, err := parse([]byte(tool(t, "sysprof-cli", "--merge", path, path))) // two files __symbols__, which is an error
+		// two files __symbols__, which is an error
+		merged, err := parse([]byte(tool(t, "sysprof-cli", "--merge", path, path)))
 		if n := uint64(len(merged.of(frameSample))); n != 2*p.Count() {
 			t.Errorf("%d samples, %d were merged with themselves; %v", n, p.Count(), err)
 		}
@@ -162,8 +172,8 @@ func differences(t *testing.T, got, want map[string]int) {
 	}
 }
 
-// sysprofReader compiles the program that reads a capture with Sysprof's library. resolves says whether it can look names up: the
-// library had that up to version 44.
+// sysprofReader compiles the program that reads a capture with Sysprof's library. resolves says whether it
+// can look names up: the library had that up to version 44.
 func sysprofReader(t *testing.T) (path string, resolves bool) {
 	t.Helper()
 	if _, err := exec.LookPath("pkg-config"); err != nil {

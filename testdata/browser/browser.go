@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// Keys without a text, as Press takes them. The program hands them to chromedp, whose package kb has them all.
+// Keys without a text, as Press takes them. The program hands them to chromedp, whose package kb has them
+// all.
 const (
 	Enter      = "\r"
 	Escape     = "\u001b"
@@ -47,8 +48,8 @@ type answer struct {
 	Complaints []string
 }
 
-// Open starts Chromium with a window of so many CSS pixels and no network, and opens the file in it. Without Chromium
-// the test is skipped.
+// Open starts Chromium with a window of so many CSS pixels and no network, and opens the file in it. Without
+// Chromium the test is skipped.
 func Open(t testing.TB, file string, width, height int) *Page {
 	t.Helper()
 	file, err := filepath.Abs(file)

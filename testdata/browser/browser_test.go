@@ -11,7 +11,8 @@ import (
 func TestPage(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a page.html")
-	const html = `<!doctype html><title>page</title><input id=name autofocus><button id=b onclick="document.title='clicked'">b</button>
+	const html = `<!doctype html><title>page</title><input id=name autofocus>
+<button id=b onclick="document.title='clicked'">b</button>
 <button id=bad onclick="console.error('complaint'); throw new Error('thrown')">bad</button>
 <button id=net onclick="fetch('http://example.invalid/').catch(()=>{document.title='refused'})">net</button>`
 	if err := os.WriteFile(file, []byte(html), 0o644); err != nil {

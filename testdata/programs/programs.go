@@ -153,7 +153,8 @@ func compile(dir, name string, flags []string) (built, error) {
 	if _, err := fs.Stat(sources, "src/"+name+"_lib.c"); err == nil {
 		library := "lib" + name + ".so"
 		outputs = append(outputs, library)
-		args := slices.Concat(rest, []string{"-fPIC", "-shared", "-o", filepath.Join(dir, library), name + "_lib.c"})
+		args := slices.Concat(rest, []string{"-fPIC", "-shared", "-o", filepath.Join(dir, library),
+			name + "_lib.c"})
 		if err := run(src, path, args); err != nil {
 			return nil, err
 		}

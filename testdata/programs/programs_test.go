@@ -51,7 +51,8 @@ func TestChainsAreWhatGdbSees(t *testing.T) {
 	}
 }
 
-var gdbFrame = regexp.MustCompile(`(?m)^#\d+ +(?:0x[0-9a-f]+ in )?(.*?) \(\)|^#\d+ +(<signal handler called>)`)
+var gdbFrame = regexp.MustCompile(
+	`(?m)^#\d+ +(?:0x[0-9a-f]+ in )?(.*?) \(\)|^#\d+ +(<signal handler called>)`)
 
 // backtrace is the stack of the thread of p that runs its chain, innermost first.
 // It waits until that thread is in the function until.

@@ -16,9 +16,10 @@ import (
 	"unspool/unwind/image/debugfile"
 )
 
-// The cache is a folder with one for each build, which has the hexadecimal build ID as its name and in it the files "executable",
-// "debuginfo" and what elfutils fetches else. An empty file says that no server had it when the file was made. Three files
-// beside the builds hold a number of seconds each; the one of cleaning says by its time when that was done last.
+// The cache is a folder with one for each build, which has the hexadecimal build ID as its name and in it the
+// files "executable", "debuginfo" and what elfutils fetches else. An empty file says that no server had it
+// when the file was made. Three files beside the builds hold a number of seconds each; the one of cleaning
+// says by its time when that was done last.
 const (
 	cleanInterval = "cache_clean_interval_s"
 	maxUnused     = "max_unused_age_s"
@@ -28,7 +29,8 @@ const (
 const day = 24 * time.Hour
 
 // lifetimes are what elfutils' client writes when one of the files is not there.
-var lifetimes = map[string]time.Duration{cleanInterval: day, maxUnused: 7 * day, missLifetime: 10 * time.Minute}
+var lifetimes = map[string]time.Duration{cleanInterval: day, maxUnused: 7 * day,
+	missLifetime: 10 * time.Minute}
 
 type cache struct{ folder string }
 
@@ -86,8 +88,8 @@ func (c cache) setting(name string) (time.Duration, time.Time) {
 	return seconds(n), info.ModTime()
 }
 
-// open opens a file that is in the cache. The error is ErrNotFound when no server has had it for a while, another fs.ErrNotExist
-// when it is to be asked for.
+// open opens a file that is in the cache. The error is ErrNotFound when no server has had it for a while,
+// another fs.ErrNotExist when it is to be asked for.
 func (c cache) open(r request) (*os.File, error) {
 	path := c.path(r)
 	info, err := os.Stat(path)
@@ -116,8 +118,8 @@ func (c cache) open(r request) (*os.File, error) {
 	return file, nil
 }
 
-// create makes a file that commit or discard ends; until then its name has six more letters. Somebody who cleans up may take the folder away
-// right after it was made.
+// create makes a file that commit or discard ends; until then its name has six more letters. Somebody who
+// cleans up may take the folder away right after it was made.
 func (c cache) create(r request) (*os.File, error) {
 	for try := 0; ; try++ {
 		if err := os.Mkdir(c.build(r), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -183,7 +185,8 @@ func (c cache) clean(ctx context.Context) {
 	}
 }
 
-// cleanBuild removes the files of a build that have not been read for an age, and its folder if it has been empty for that long.
+// cleanBuild removes the files of a build that have not been read for an age, and its folder if it has been
+// empty for that long.
 func cleanBuild(folder string, now time.Time, age time.Duration) {
 	before, err := os.Stat(folder)
 	if err != nil {
@@ -204,8 +207,8 @@ func cleanBuild(folder string, now time.Time, age time.Duration) {
 	}
 }
 
-// unused is for how long a file has served nobody; negative for a file that is none of the cache's. One that is being fetched, or was not
-// fetched to its end, counts from its last byte and a day later.
+// unused is how long ago a file was last used; negative for a file that does not belong to the cache. For a
+// file that is being fetched, or was not fetched to its end, the time counts from a day after its last byte.
 func unused(name string, info fs.FileInfo, now time.Time) time.Duration {
 	switch kind, partial, _ := strings.Cut(name, "."); {
 	case kind == string(Executable) || kind == string(Debuginfo):

@@ -43,7 +43,8 @@ func TestCleaning(t *testing.T) {
 	}
 	age(cleanInterval, day, day)
 	c.clean(t.Context())
-	want := []string{"00aa", "00aa/debuginfo.123456", "00aa/executable", "00aa/notes", "README", "README/debuginfo"}
+	want := []string{"00aa", "00aa/debuginfo.123456", "00aa/executable", "00aa/notes", "README",
+		"README/debuginfo"}
 	if left := leftovers(t, folder); !slices.Equal(left, want) {
 		t.Errorf("left %q", left)
 	}
@@ -59,7 +60,8 @@ func TestControlFiles(t *testing.T) {
 		text string
 		want time.Duration
 	}{
-		{"", 10 * time.Minute}, {"600", 10 * time.Minute}, {"", 10 * time.Minute}, {" 5\n", 5 * time.Second}, {"0", 0}, {"-1", 0}, {"soon", 10 * time.Minute},
+		{"", 10 * time.Minute}, {"600", 10 * time.Minute}, {"", 10 * time.Minute}, {" 5\n", 5 * time.Second},
+		{"0", 0}, {"-1", 0}, {"soon", 10 * time.Minute},
 	} {
 		if s.text != "" {
 			write(t, filepath.Join(c.folder, missLifetime), []byte(s.text))

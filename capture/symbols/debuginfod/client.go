@@ -25,7 +25,8 @@ const (
 	Debuginfo  Kind = "debuginfo"  // what was stripped from it, or its dwz file, which has a build ID of its own
 )
 
-// Options are what elfutils' client takes from the environment; see Environment. The zero value of a limit is none.
+// Options are what elfutils' client takes from the environment; see Environment. The zero value of a limit is
+// none.
 type Options struct {
 	Servers []string // URLs
 	Cache   string   // folder
@@ -35,8 +36,9 @@ type Options struct {
 	Retries int           // of what failed for a reason that may pass
 	Header  http.Header   // goes with each request
 
-	// Progress is told about every tenth of a second what is under way, by the goroutine that called Find: how much has come of what
-	// is at a URL, and of how much, -1 when that is not known. When nothing is under way any more the URL is empty.
+	// Progress is told about every tenth of a second what is under way, by the goroutine that called Find: how
+	// much has come of what is at a URL, and of how much, -1 when that is not known. When nothing is under way
+	// any more the URL is empty.
 	Progress func(url string, done, total int64)
 
 	Log io.Writer // a line for each request and its end; nil for none
@@ -60,11 +62,12 @@ type request struct {
 	kind Kind
 }
 
-// ErrNotFound says that every server was asked, now or not long ago, and none has the file. It is an fs.ErrNotExist.
+// ErrNotFound says that every server was asked, now or not long ago, and none has the file. It is an
+// fs.ErrNotExist.
 var ErrNotFound = fmt.Errorf("no debuginfod server has it: %w", fs.ErrNotExist)
 
-// New returns a Client. Once ctx is done nothing is asked any more, and a request under way ends; what is in the cache is found
-// all the same.
+// New returns a Client. Once ctx is done nothing is asked any more, and a request under way ends; what is in
+// the cache is found all the same.
 func New(ctx context.Context, o Options) *Client {
 	if o.MaxSize <= 0 || o.MaxSize > debugfile.Largest {
 		o.MaxSize = debugfile.Largest
@@ -83,9 +86,9 @@ func New(ctx context.Context, o Options) *Client {
 // maxBuildID is the length in bytes of the longest build ID that is asked for, as in elfutils.
 const maxBuildID = 64
 
-// Find opens a file of a build, from the cache or, at the first call for it, from a server. The caller closes the file. The error is
-// ErrNotFound, or one or several (joined) that name a server (*ServerError), what it sent (*RefusedError), the cache (*CacheError), or the
-// Client's context.
+// Find opens a file of a build, from the cache or, at the first call for it, from a server. The caller closes
+// the file. The error is ErrNotFound, or one or several (joined) that name a server (*ServerError), what it
+// sent (*RefusedError), the cache (*CacheError), or the Client's context.
 func (c *Client) Find(buildID []byte, kind Kind) (*os.File, error) {
 	if len(buildID) < 2 || len(buildID) >= maxBuildID {
 		return nil, ErrNotFound

@@ -27,10 +27,12 @@ import (
 func elfFile(id []byte) []byte {
 	le := binary.LittleEndian
 	const header, entry = 64, 56
-	b, _ := binary.Append(nil, le, elf.Header64{Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', 2, 1, 1}, Type: 3, Machine: 62, Version: 1,
-		Phoff: header, Ehsize: header, Phentsize: entry, Phnum: 1})
+	b, _ := binary.Append(nil, le,
+		elf.Header64{Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', 2, 1, 1}, Type: 3, Machine: 62, Version: 1,
+			Phoff: header, Ehsize: header, Phentsize: entry, Phnum: 1})
 	size := uint64(16 + len(id))
-	b, _ = binary.Append(b, le, elf.Prog64{Type: uint32(elf.PT_NOTE), Flags: 4, Off: header + entry, Filesz: size, Memsz: size, Align: 4})
+	b, _ = binary.Append(b, le, elf.Prog64{Type: uint32(elf.PT_NOTE), Flags: 4, Off: header + entry,
+		Filesz: size, Memsz: size, Align: 4})
 	b, _ = binary.Append(b, le, []uint32{4, uint32(len(id)), 3})
 	return append(append(b, "GNU\x00"...), id...)
 }
@@ -143,7 +145,8 @@ func TestFilesOfAFileSystem(t *testing.T) {
 
 func write(t *testing.T, path string, content []byte) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, content, 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+		os.WriteFile(path, content, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -187,7 +190,8 @@ func TestCacheIsSharedWithElfutils(t *testing.T) {
 			t.Fatalf("asked %d times, %v", asked.Load(), err)
 		}
 		asked.Store(0)
-		if _, err := client(cache, url).Find(another, Debuginfo); !errors.Is(err, ErrNotFound) || asked.Load() != 0 {
+		if _, err := client(cache, url).Find(another, Debuginfo); !errors.Is(err, ErrNotFound) ||
+			asked.Load() != 0 {
 			t.Errorf("asked %d times, %v", asked.Load(), err)
 		}
 	})
@@ -276,11 +280,19 @@ func TestBadServers(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 		}, 1, 1, "too slow"},
-		{"garbage", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>Please log in") }, 1, 2, key.id + "/debuginfo: not used: "},
+		{"garbage", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "<html>Please log in")
+		}, 1, 2, key.id + "/debuginfo: not used: "},
 		{"nothing", func(http.ResponseWriter, *http.Request) {}, 1, 2, key.id + "/debuginfo: not used: "},
-		{"cut off", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content[:100]) }, 1, 2, "not used: "},
-		{"another build", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(elfFile(another)) }, 1, 2, fmt.Sprintf("not used: it has build ID %x", another)},
-		{"no build ID", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(elfFile(nil)) }, 1, 2, "not used: "},
+		{"cut off", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(content[:100])
+		}, 1, 2, "not used: "},
+		{"another build", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(elfFile(another))
+		}, 1, 2, fmt.Sprintf("not used: it has build ID %x", another)},
+		{"no build ID", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(elfFile(nil))
+		}, 1, 2, "not used: "},
 		{"endless", func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				_, _ = w.Write(make([]byte, 1<<16))
@@ -290,10 +302,18 @@ func TestBadServers(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(packed)
 		}, 1, 2, "not used: too large: more than 1048576 bytes"},
-		{"large", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "1048577") }, 1, 2, "not used: too large: 1048577 bytes"},
-		{"too large for us, it says", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotAcceptable) }, 1, 2, "not used: too large"},
-		{"broken", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, 3, 6, "500 Internal Server Error"},
-		{"forbidden", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, 1, 2, "403 Forbidden"},
+		{"large", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1048577")
+		}, 1, 2, "not used: too large: 1048577 bytes"},
+		{"too large for us, it says", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotAcceptable)
+		}, 1, 2, "not used: too large"},
+		{"broken", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+		}, 3, 6, "500 Internal Server Error"},
+		{"forbidden", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+		}, 1, 2, "403 Forbidden"},
 		{"hangs up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 3, 3, "EOF"},
 		{"hangs up in between", func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(content[:100])
@@ -303,7 +323,9 @@ func TestBadServers(t *testing.T) {
 		{"sends to a file", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "file:///proc/self/exe", http.StatusFound)
 		}, 3, 3, "sends on to file:///proc/self/exe"},
-		{"sends in circles", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }, 30, 30, "sends on to"},
+		{"sends in circles", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path, http.StatusFound)
+		}, 30, 30, "sends on to"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -311,14 +333,16 @@ func TestBadServers(t *testing.T) {
 			if c.handler != nil {
 				url, asked = serve(t, c.handler)
 			}
-			o := Options{Servers: []string{url}, Cache: t.TempDir(), Timeout: time.Minute, MaxSize: 1 << 20, Retries: 2}
+			o := Options{Servers: []string{url}, Cache: t.TempDir(), Timeout: time.Minute, MaxSize: 1 << 20,
+				Retries: 2}
 			if c.words == "too slow" {
 				o.Timeout = time.Second / 2
 			}
 			bad := New(t.Context(), o)
 			for range 2 {
 				_, err := bad.Find(buildID, Debuginfo)
-				if err == nil || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), c.words) || !strings.Contains(err.Error(), url) {
+				if err == nil || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), c.words) ||
+					!strings.Contains(err.Error(), url) {
 					t.Errorf("error %v", err)
 				}
 			}
@@ -363,7 +387,8 @@ func TestMaxTimeIsForAllServersTogether(t *testing.T) {
 		}
 	})
 	late, _ := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	c := New(t.Context(), Options{Servers: []string{slow, late}, Cache: t.TempDir(), MaxTime: 300 * time.Millisecond, Retries: 2})
+	c := New(t.Context(), Options{Servers: []string{slow, late}, Cache: t.TempDir(),
+		MaxTime: 300 * time.Millisecond, Retries: 2})
 	for i, id := range [][]byte{buildID, another} { // neither of the two is given up
 		if _, err := c.Find(id, Debuginfo); !errors.Is(err, errMaxTime) {
 			t.Errorf("error %v", err)
@@ -378,7 +403,9 @@ func TestInterrupt(t *testing.T) {
 	url, asked := serve(t, hang)
 	cache := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
-	c := New(ctx, Options{Servers: []string{url}, Cache: cache, Progress: func(string, int64, int64) { cancel() }})
+	c := New(ctx, Options{Servers: []string{url}, Cache: cache, Progress: func(string, int64, int64) {
+		cancel()
+	}})
 	for range 2 {
 		if _, err := c.Find(buildID, Debuginfo); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v", err)
@@ -416,7 +443,8 @@ func TestProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	file.Close()
-	if len(calls) < 3 || calls[0] != path+" false -1" || calls[len(calls)-2] != path+fmt.Sprintf(" true %d", size) || calls[len(calls)-1] != " false 0" {
+	if len(calls) < 3 || calls[0] != path+" false -1" ||
+		calls[len(calls)-2] != path+fmt.Sprintf(" true %d", size) || calls[len(calls)-1] != " false 0" {
 		t.Errorf("%q", calls)
 	}
 }
@@ -454,7 +482,8 @@ func TestACacheThatCannotBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	write(t, file, nil)
 	var failed *CacheError
-	if _, err := client(file, url).Find(buildID, Debuginfo); !errors.As(err, &failed) || failed.Folder != file || asked.Load() != 0 {
+	if _, err := client(file, url).Find(buildID, Debuginfo); !errors.As(err, &failed) || failed.Folder != file ||
+		asked.Load() != 0 {
 		t.Errorf("asked %d times, %v", asked.Load(), err)
 	}
 }
@@ -464,7 +493,8 @@ func TestAnotherBuildInTheCacheIsNotUsed(t *testing.T) {
 	name := filepath.Join(cache, key.id, "debuginfo")
 	write(t, name, elfFile(another))
 	var refused *RefusedError
-	if _, err := client(cache, unreachable(t)).Find(buildID, Debuginfo); !errors.As(err, &refused) || refused.From != name {
+	if _, err := client(cache, unreachable(t)).Find(buildID, Debuginfo); !errors.As(err, &refused) ||
+		refused.From != name {
 		t.Errorf("error %v", err)
 	}
 }

@@ -20,7 +20,8 @@ const (
 	defaultRetries = 2
 )
 
-// Environment returns what the environment asks for; false when DEBUGINFOD_URLS names no server, and there must be no Client.
+// Environment returns what the environment asks for; false when DEBUGINFOD_URLS names no server, and there
+// must be no Client.
 func Environment() (Options, bool) {
 	o := Options{
 		Servers: servers(os.Getenv("DEBUGINFOD_URLS")),
@@ -49,8 +50,8 @@ func Environment() (Options, bool) {
 	return o, true
 }
 
-// servers splits DEBUGINFOD_URLS. Words like ima:enforcing are about the signatures of the servers after them, which only
-// packages of RPM have, and which a build ID makes up for here.
+// servers splits DEBUGINFOD_URLS. Words like ima:enforcing are about the signatures of the servers after
+// them, which only packages of RPM have, and which a build ID makes up for here.
 func servers(urls string) []string {
 	var list []string
 	for _, word := range strings.Fields(urls) {
@@ -76,7 +77,8 @@ func seconds(n int64) time.Duration {
 	return time.Duration(min(max(n, 0), math.MaxInt64/int64(time.Second))) * time.Second
 }
 
-// cacheFolder is where the cache is: where it has been since elfutils 0.178, if it is there, or where it belongs by now.
+// cacheFolder is where the cache is: where it has been since elfutils 0.178, if it is there, or where it
+// belongs by now.
 func cacheFolder() string {
 	if folder := os.Getenv("DEBUGINFOD_CACHE_PATH"); folder != "" {
 		return folder

@@ -26,7 +26,8 @@ func gzipped(b []byte) []byte {
 // clearEnvironment leaves no variable that the client reads; they are as before at the end of the test.
 func clearEnvironment(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"URLS", "CACHE_PATH", "TIMEOUT", "MAXTIME", "MAXSIZE", "RETRY_LIMIT", "PROGRESS", "HEADERS_FILE", "VERBOSE"} {
+	for _, name := range []string{"URLS", "CACHE_PATH", "TIMEOUT", "MAXTIME", "MAXSIZE", "RETRY_LIMIT",
+		"PROGRESS", "HEADERS_FILE", "VERBOSE"} {
 		t.Setenv("DEBUGINFOD_"+name, "") // remembers it
 		os.Unsetenv("DEBUGINFOD_" + name)
 	}
@@ -47,14 +48,16 @@ func TestNothingWithoutServers(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	clearEnvironment(t)
 	t.Setenv("DEBUGINFOD_URLS", " http://one ima:enforcing https://two/  http://one")
-	want := Options{Servers: []string{"http://one", "https://two/"}, Timeout: 90 * time.Second, Retries: 2, Header: http.Header{},
-		Cache: filepath.Join(os.Getenv("HOME"), ".cache/debuginfod_client")}
+	want := Options{Servers: []string{"http://one", "https://two/"}, Timeout: 90 * time.Second, Retries: 2,
+		Header: http.Header{},
+		Cache:  filepath.Join(os.Getenv("HOME"), ".cache/debuginfod_client")}
 	if o, ok := Environment(); !ok || !reflect.DeepEqual(o, want) {
 		t.Errorf("%+v, want %+v", o, want)
 	}
 	headers := filepath.Join(t.TempDir(), "headers")
 	write(t, headers, []byte("X-Token: a:b\n\n no name\nempty:\nbad name: x\n:x\nX-Token: c\r\n"))
-	for name, value := range map[string]string{"TIMEOUT": "5", "MAXTIME": "7", "MAXSIZE": "1000", "RETRY_LIMIT": "0", "HEADERS_FILE": headers,
+	for name, value := range map[string]string{"TIMEOUT": "5", "MAXTIME": "7", "MAXSIZE": "1000",
+		"RETRY_LIMIT": "0", "HEADERS_FILE": headers,
 		"PROGRESS": "1", "VERBOSE": "1", "CACHE_PATH": "/cache"} {
 		t.Setenv("DEBUGINFOD_"+name, value)
 	}
@@ -63,7 +66,8 @@ func TestEnvironment(t *testing.T) {
 		t.Error("no progress, or no log")
 	}
 	o.Progress, o.Log = nil, nil
-	want = Options{Servers: want.Servers, Timeout: 5 * time.Second, MaxTime: 7 * time.Second, MaxSize: 1000, Cache: "/cache",
+	want = Options{Servers: want.Servers, Timeout: 5 * time.Second, MaxTime: 7 * time.Second, MaxSize: 1000,
+		Cache:  "/cache",
 		Header: http.Header{"X-Token": {"a:b", "c"}, "X-Debuginfod-Maxsize": {"1000"}}}
 	if !reflect.DeepEqual(o, want) {
 		t.Errorf("%+v, want %+v", o, want)
@@ -98,7 +102,8 @@ func TestHeadersAreSent(t *testing.T) {
 		got = r.Header
 		good(w, r)
 	})
-	c := New(t.Context(), Options{Servers: []string{url}, Cache: t.TempDir(), Header: http.Header{"X-Token": {"a", "b"}}})
+	c := New(t.Context(), Options{Servers: []string{url}, Cache: t.TempDir(),
+		Header: http.Header{"X-Token": {"a", "b"}}})
 	fetched(t, c)
 	if !reflect.DeepEqual(got["X-Token"], []string{"a", "b"}) || got.Get("User-Agent") != "unspool" {
 		t.Errorf("%v", got)
@@ -156,7 +161,9 @@ func FuzzHeaders(f *testing.F) {
 		header := make(http.Header)
 		readHeader(name, header)
 		connects := errors.New("connects")
-		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, connects }}
+		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return nil, connects
+		}}
 		req, err := http.NewRequest(http.MethodGet, "http://host/", nil)
 		if err != nil {
 			t.Fatal(err)

@@ -128,7 +128,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// answer is what a server said to a request: a response, of which nothing but the header has been read, or an error, or both.
+// answer is what a server said to a request: a response, of which nothing but the header has been read, or an
+// error, or both.
 type answer struct {
 	server *server
 	resp   *http.Response
@@ -151,7 +152,8 @@ func (a *answer) transient() bool {
 	return !errors.As(a.err, &refused) && (a.resp == nil || a.resp.StatusCode < 400 || a.resp.StatusCode >= 500)
 }
 
-// blame notes what an error says about the server beyond this file, and returns what there is to say about it.
+// blame notes what an error says about the server beyond this file, and returns what there is to say about
+// it.
 func (a *answer) blame(r request) error {
 	var refused *RefusedError
 	switch {
@@ -167,8 +169,8 @@ func (a *answer) blame(r request) error {
 	return &ServerError{a.server.name, a.err}
 }
 
-// ask asks servers at the same time. It returns their answers up to the first response that brings the file, which the others
-// are not waited for then.
+// ask asks servers at the same time. It returns their answers up to the first response that brings the file;
+// then it does not wait for the others.
 func (c *Client) ask(ctx context.Context, asked []*server, r request) []*answer {
 	var won atomic.Bool
 	all := make(chan *answer, len(asked))
@@ -219,7 +221,8 @@ func (c *Client) ask(ctx context.Context, asked []*server, r request) []*answer 
 // get sends a request to one server.
 func (c *Client) get(w *watch, s *server, r request) *answer {
 	a := &answer{server: s, watch: w}
-	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, s.base+"/buildid/"+r.id+"/"+string(r.kind), nil)
+	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, s.base+"/buildid/"+r.id+"/"+string(r.kind),
+		nil)
 	if err != nil {
 		a.err = err
 		return a
@@ -242,7 +245,8 @@ func (c *Client) get(w *watch, s *server, r request) *answer {
 	case http.StatusNotAcceptable: // to X-DEBUGINFOD-MAXSIZE
 		a.err = fmt.Errorf("%w: more than %d bytes", errTooBig, c.options.MaxSize)
 	default:
-		a.err = fmt.Errorf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)) // in our words, as they go to a terminal
+		// in our words, as they go to a terminal
+		a.err = fmt.Errorf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	resp.Body.Close()
 	return a
@@ -314,7 +318,7 @@ func (c *Client) copy(file *os.File, a *answer, r request, total int64) error {
 	}
 }
 
-// watch ends a request of which too little has come for too long.
+// watch ends a request that has delivered too little for too long.
 type watch struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc

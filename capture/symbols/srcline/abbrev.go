@@ -26,7 +26,8 @@ func roleOf(tag dwarf.Tag) role {
 		return inlined
 	case dwarf.TagLexDwarfBlock, dwarf.TagTryDwarfBlock, dwarf.TagCatchDwarfBlock, dwarf.TagWithStmt:
 		return block
-	case dwarf.TagCompileUnit, dwarf.TagPartialUnit, dwarf.TagSkeletonUnit, dwarf.TagNamespace, dwarf.TagModule, dwarf.TagCommonDwarfBlock:
+	case dwarf.TagCompileUnit, dwarf.TagPartialUnit, dwarf.TagSkeletonUnit, dwarf.TagNamespace, dwarf.TagModule,
+		dwarf.TagCommonDwarfBlock:
 		return scope
 	}
 	return plain
@@ -149,7 +150,8 @@ func parseAbbrevs(c *elf.Cursor, u *unit) (*abbrevs, error) {
 			return t, nil
 		}
 		if n == maxAbbrevs || len(specs) > maxSpecs {
-			return nil, fmt.Errorf("abbreviation table with more than %d abbreviations or %d attributes", maxAbbrevs, maxSpecs)
+			return nil, fmt.Errorf("abbreviation table with more than %d abbreviations or %d attributes", maxAbbrevs,
+				maxSpecs)
 		}
 		a := abbrev{code: code}
 		if tag := c.WrappedULEB(); tag <= 0xffff {
@@ -215,7 +217,8 @@ func (a *abbrev) addSkip(s spec) {
 	a.skips = append(a.skips, skip{s.step, n})
 }
 
-// skipDIE gets past a DIE's attributes and returns its DW_AT_sibling, relative to the unit, 0 when it has none.
+// skipDIE gets past a DIE's attributes and returns its DW_AT_sibling, relative to the unit, 0 when it has
+// none.
 func (a *abbrev) skipDIE(c *elf.Cursor, u *unit) (sibling uint64) {
 	for _, s := range a.skips {
 		switch s.step {

@@ -11,7 +11,8 @@ import (
 
 // Every DIE has the place, the tag, and the attributes that debug/dwarf finds, whether it is read or skipped.
 func TestDIEs(t *testing.T) {
-	for _, command := range [][]string{{"gcc", "-O2", "-gdwarf-2"}, {"gcc", "-O2", "-gdwarf-4"}, {"gcc", "-O2", "-gdwarf-5"}, {"clang++", "-O2", "-gdwarf-5", "-std=c++17"}} {
+	for _, command := range [][]string{{"gcc", "-O2", "-gdwarf-2"}, {"gcc", "-O2", "-gdwarf-4"},
+		{"gcc", "-O2", "-gdwarf-5"}, {"clang++", "-O2", "-gdwarf-5", "-std=c++17"}} {
 		t.Run(command[0]+command[2], func(t *testing.T) {
 			source := "nested.c"
 			if command[0] == "clang++" {

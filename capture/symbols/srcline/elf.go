@@ -127,7 +127,8 @@ func (o *object) add(file File, f *elf.File, h *elf.Section, name string) error 
 // size is how many bytes of debugging information the file stores.
 func (o *object) size() uint64 {
 	var n uint64
-	for _, s := range []*section{&o.info, &o.abbrev, &o.line, &o.str, &o.lineStr, &o.strOffsets, &o.addr, &o.ranges, &o.rnglists} {
+	for _, s := range []*section{&o.info, &o.abbrev, &o.line, &o.str, &o.lineStr, &o.strOffsets, &o.addr,
+		&o.ranges, &o.rnglists} {
 		n += s.size
 	}
 	return n

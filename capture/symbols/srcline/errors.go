@@ -14,7 +14,8 @@ var (
 	ErrBadELF = elf.ErrBadELF
 	// ErrBadDWARF is wrapped by errors about malformed debugging information.
 	ErrBadDWARF = errors.New("bad DWARF")
-	// ErrUnsupported is wrapped by errors about what is well-formed, as far as one can see, but not understood here.
+	// ErrUnsupported is wrapped by errors about what is well-formed, as far as one can see, but not understood
+	// here.
 	ErrUnsupported = errors.New("not supported")
 
 	errWork = errors.New("more work than debugging information of this size can ask for")

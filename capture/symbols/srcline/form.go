@@ -2,7 +2,8 @@ package srcline
 
 import "unspool/dwarfcfi/elf"
 
-// form is how an attribute's value is encoded (DWARF 5, 7.5.6; those from 0x1f01 on are GNU's and precede the standard's).
+// form is how an attribute's value is encoded (DWARF 5, 7.5.6; those from 0x1f01 on are GNU's and precede the
+// standard's).
 type form uint16
 
 const (
@@ -78,7 +79,8 @@ func (f form) size(u *unit) (st step, n uint8, ok bool) {
 		return stepFixed, u.offsetSize, true
 	case formRefAddr:
 		return stepFixed, u.refAddrSize(), true
-	case formSdata, formUdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx, formGNUAddrIndex, formGNUStrIndex:
+	case formSdata, formUdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx, formGNUAddrIndex,
+		formGNUStrIndex:
 		return stepLEB, 0, true
 	case formString:
 		return stepString, 0, true
@@ -99,8 +101,8 @@ func (f form) size(u *unit) (st step, n uint8, ok bool) {
 // isUnitRef says that the form is an offset from the start of the unit.
 func (f form) isUnitRef() bool { return f >= formRef1 && f <= formRefUdata }
 
-// value is an attribute's value before it is looked up anywhere: a number, an offset or an index, as the form has it. The value of
-// formString is where the string is, relative to the cursor's data; blocks have none.
+// value is an attribute's value before it is looked up anywhere: a number, an offset or an index, as the form
+// has it. The value of formString is where the string is, relative to the cursor's data; blocks have none.
 type value struct {
 	form form
 	u    uint64
@@ -139,7 +141,8 @@ func readValue(c *elf.Cursor, s *spec, u *unit) value {
 	return v
 }
 
-// readIndirect reads a value whose form precedes it. Of a form that it does not know, or one that is indirect again, it makes c bad.
+// readIndirect reads a value whose form precedes it. Of a form that it does not know, or one that is indirect
+// again, it makes c bad.
 func readIndirect(c *elf.Cursor, u *unit) value {
 	f := form(min(c.WrappedULEB(), 0xffff))
 	s, ok := newSpec(0, f, u)

@@ -20,7 +20,8 @@ func tiny(t testing.TB, name string, flags ...string) []byte {
 	if err := os.WriteFile(filepath.Join(dir, "t.c"), []byte(source), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	command := append([]string{"gcc", "-O2", "-ffreestanding", "-nostdlib", "-static", "-Wl,--build-id=none", "-o", "t"}, flags...)
+	command := append([]string{"gcc", "-O2", "-ffreestanding", "-nostdlib", "-static", "-Wl,--build-id=none",
+		"-o", "t"}, flags...)
 	run(t, dir, append(command, "t.c")...)
 	files, err := filepath.Glob(filepath.Join(dir, name))
 	if err != nil || len(files) != 1 {
@@ -35,7 +36,8 @@ func tiny(t testing.TB, name string, flags ...string) []byte {
 
 // FuzzFrames feeds Frames with a file, and with a second one as whatever else the first refers to.
 func FuzzFrames(f *testing.F) {
-	for _, flags := range [][]string{{"-gdwarf-4"}, {"-gdwarf-5"}, {"-gdwarf-5", "-gz"}, {"-gdwarf-2", "-gstrict-dwarf"}, {"-g", "-gdwarf64"}, {"-g", "-m32"}} {
+	for _, flags := range [][]string{{"-gdwarf-4"}, {"-gdwarf-5"}, {"-gdwarf-5", "-gz"},
+		{"-gdwarf-2", "-gstrict-dwarf"}, {"-g", "-gdwarf64"}, {"-g", "-m32"}} {
 		f.Add(tiny(f, "t", flags...), []byte{})
 	}
 	for _, version := range []string{"-gdwarf-4", "-gdwarf-5"} {
@@ -53,7 +55,8 @@ func FuzzFrames(f *testing.F) {
 			return
 		}
 		defer d.Close()
-		addrs := []uint64{0, 1, 0x1000, 0x401000, 0x401001, 0x401003, 0x401004, 0x401008, 0x401010, 0x401011, 0x401018, 0x401020, 1<<63 + 1, 1<<64 - 1}
+		addrs := []uint64{0, 1, 0x1000, 0x401000, 0x401001, 0x401003, 0x401004, 0x401008, 0x401010, 0x401011,
+			0x401018, 0x401020, 1<<63 + 1, 1<<64 - 1}
 		began := time.Now()
 		seen := make(map[int]bool)
 		_ = d.Frames(addrs, func(i int, frames []Frame) {

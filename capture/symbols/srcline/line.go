@@ -39,10 +39,12 @@ type lineFile struct {
 	dir  uint64
 }
 
-// maxLineFiles bounds the files and directories of one program; those of a whole linked program have a few times 10,000.
+// maxLineFiles bounds the files and directories of one program; those of a whole linked program have a few
+// times 10,000.
 const maxLineFiles = 1 << 20
 
-// lineTable reads the header of the unit's line number program. It is valid until the next call for a unit of the same file.
+// lineTable reads the header of the unit's line number program. It is valid until the next call for a unit of
+// the same file.
 func (d *Data) lineTable(u *unit) (*lineTable, error) {
 	if u.skeleton != nil {
 		u = u.skeleton

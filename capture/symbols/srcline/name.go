@@ -2,11 +2,12 @@ package srcline
 
 import "debug/dwarf"
 
-// maxOrigins bounds the chain from a function's code to its name. Three is what occurs: an inlined call, the function itself, its declaration.
+// maxOrigins bounds the chain from a function's code to its name. Three is what occurs: an inlined call, the
+// function itself, its declaration.
 const maxOrigins = 16
 
-// funcName returns the name of the function whose DIE is at off: its linkage name, wherever along the abstract origins and
-// specifications that is, else its name.
+// funcName returns the name of the function whose DIE is at off: its linkage name, wherever along the
+// abstract origins and specifications that is, else its name.
 func (d *Data) funcName(u *unit, off uint64) string {
 	var name string
 	at := reference{u.obj, off}

@@ -104,8 +104,8 @@ func frames(t testing.TB, d *Data, addrs []uint64) [][]Frame {
 	return all
 }
 
-// oracle is a program that answers the same question. It prints each address, and for each frame a line with the function and one with
-// file:line:column or file:line.
+// oracle is a program that answers the same question. It prints each address, and for each frame a line with
+// the function and one with file:line:column or file:line.
 type oracle struct {
 	command []string // what goes before the file's name
 	columns bool
@@ -116,7 +116,8 @@ var (
 	addr2line      = oracle{[]string{"addr2line", "-a", "-i", "-f", "-e"}, false}
 )
 
-// withoutSymbols hides the symbol table in a copy of the file beside it: both programs prefer its names for outermost frames.
+// withoutSymbols hides the symbol table in a copy of the file beside it: both programs prefer its names for
+// outermost frames.
 func withoutSymbols(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(name)
@@ -130,7 +131,8 @@ func withoutSymbols(t *testing.T, name string) string {
 		shoff, entry = uint64(binary.LittleEndian.Uint32(b[32:])), 40
 	}
 	for h := b[shoff:]; len(h) >= entry; h = h[entry:] {
-		if typ := elf.SectionType(binary.LittleEndian.Uint32(h[kind:])); typ == elf.SHT_SYMTAB || typ == elf.SHT_DYNSYM {
+		if typ := elf.SectionType(binary.LittleEndian.Uint32(h[kind:])); typ == elf.SHT_SYMTAB ||
+			typ == elf.SHT_DYNSYM {
 			binary.LittleEndian.PutUint32(h[kind:], uint32(elf.SHT_PROGBITS))
 		}
 	}
@@ -232,7 +234,8 @@ func cxx(compiler string, flags ...string) func(t testing.TB, dir string) {
 	return func(t testing.TB, dir string) {
 		link := append(append([]string{compiler}, flags...), "-o", "program")
 		for _, source := range []string{"main", "measure"} {
-			compile := append(append([]string{compiler}, flags...), "-std=c++17", "-c", "-o", source+".o", testdata(t, source+".cc"))
+			compile := append(append([]string{compiler}, flags...), "-std=c++17", "-c", "-o", source+".o",
+				testdata(t, source+".cc"))
 			run(t, dir, compile...)
 			link = append(link, source+".o")
 		}
@@ -250,10 +253,11 @@ func single(source string, command ...string) func(t testing.TB, dir string) {
 // variant changes how the debugging information is stored, not what it says.
 type variant struct{ name, tool, command string }
 
-// Every address has the frames that other programs find; and once the same debugging information is stored in another way, the
-// same ones. llvm-symbolizer 14 does not know alternate files; addr2line 2.40 knows neither split DWARF 5, nor 64-bit DWARF, nor
-// DW_FORM_rnglistx (what Clang writes in DWARF 5), nor references out of a unit in DWARF 5, and of two files with the same
-// number in GCC's DWARF 5 it takes the wrong one. It is asked where it can answer.
+// Every address has the frames that other programs find; and once the same debugging information is stored in
+// another way, the same ones. llvm-symbolizer 14 does not know alternate files; addr2line 2.40 knows neither
+// split DWARF 5, nor 64-bit DWARF, nor DW_FORM_rnglistx (what Clang writes in DWARF 5), nor references out of
+// a unit in DWARF 5, and of two files with the same number in GCC's DWARF 5 it takes the wrong one. It is
+// asked where it can answer.
 func TestFrames(t *testing.T) {
 	llvm := []oracle{llvmSymbolizer}
 	both := []oracle{llvmSymbolizer, addr2line}
@@ -266,32 +270,42 @@ func TestFrames(t *testing.T) {
 	}{
 		{"gcc, DWARF 4", cxx("g++", "-O2", "-gdwarf-4"), both, []variant{
 			{"zlib", "objcopy", "objcopy --compress-debug-sections=zlib-gabi program"},
-			{"zdebug", "objcopy", "objcopy --decompress-debug-sections program && objcopy --compress-debug-sections=zlib-gnu program"},
+			{"zdebug", "objcopy", "objcopy --decompress-debug-sections program && objcopy " +
+				"--compress-debug-sections=zlib-gnu program"},
 			{"dwz", "dwz", "objcopy --decompress-debug-sections program && " + dwz},
 		}},
 		{"gcc, DWARF 5", cxx("g++", "-O3", "-gdwarf-5"), llvm, []variant{
-			{"separate file", "objcopy", "objcopy --only-keep-debug program program.debug && mv program.debug program"},
+			{"separate file", "objcopy", "objcopy --only-keep-debug program program.debug && mv program.debug " +
+				"program"},
 			{"zstd", "objcopy", "objcopy --compress-debug-sections=zstd program"},
 			{"dwz", "dwz", "objcopy --decompress-debug-sections program && " + dwz},
 		}},
 		{"gcc, DWARF 5, supplementary file", cxx("g++", "-O2", "-gdwarf-5"), llvm, []variant{
 			{"dwz", "dwz", "dwz program"},
-			{"dwz, supplementary file", "dwz", "cp program other && dwz -5 -m alt program other && readelf -SW program | grep -q debug_sup"},
+			{"dwz, supplementary file", "dwz",
+				"cp program other && dwz -5 -m alt program other && readelf -SW program | grep -q debug_sup"},
 		}},
 		{"gcc, 64-bit DWARF", cxx("g++", "-O2", "-g", "-gdwarf64"), llvm, nil},
 		{"gcc, 32-bit", cxx("g++", "-O2", "-g", "-m32"), llvm, nil},
-		{"gcc, dropped sections, types in units", cxx("g++", "-O2", "-gdwarf-4", "-fdebug-types-section", "-ffunction-sections", "-Wl,--gc-sections"), both, nil},
+		{"gcc, dropped sections, types in units",
+			cxx("g++", "-O2", "-gdwarf-4", "-fdebug-types-section", "-ffunction-sections", "-Wl,--gc-sections"), both,
+			nil},
 		{"gcc, relative paths", cxx("g++", "-O2", "-gdwarf-5", "-ffile-prefix-map=/=rel/"), llvm, nil},
 		{"gcc, relative paths, DWARF 4", cxx("g++", "-O2", "-gdwarf-4", "-ffile-prefix-map=/=rel/"), llvm, nil},
 		{"gcc, link-time optimisation", cxx("g++", "-O2", "-g", "-flto"), llvm, nil},
-		{"gcc, split DWARF 4", cxx("g++", "-O2", "-gdwarf-4", "-gsplit-dwarf"), llvm, []variant{{"dwp", "dwp", "dwp -e program && rm *.dwo"}}},
-		{"gcc, split DWARF 5", cxx("g++", "-O2", "-gdwarf-5", "-gsplit-dwarf"), llvm, []variant{{"dwp", "llvm-dwp", "llvm-dwp -e program -o program.dwp && rm *.dwo"}}},
+		{"gcc, split DWARF 4", cxx("g++", "-O2", "-gdwarf-4", "-gsplit-dwarf"), llvm,
+			[]variant{{"dwp", "dwp", "dwp -e program && rm *.dwo"}}},
+		{"gcc, split DWARF 5", cxx("g++", "-O2", "-gdwarf-5", "-gsplit-dwarf"), llvm,
+			[]variant{{"dwp", "llvm-dwp", "llvm-dwp -e program -o program.dwp && rm *.dwo"}}},
 		{"gcc, functions in functions", single("nested.c", "gcc", "-O2", "-g"), both, nil},
 		{"clang, DWARF 4", cxx("clang++", "-O2", "-gdwarf-4"), both, nil},
-		{"clang, DWARF 5", cxx("clang++", "-O3", "-gdwarf-5"), llvm, []variant{{"zlib", "objcopy", "objcopy --compress-debug-sections=zlib program"}}},
+		{"clang, DWARF 5", cxx("clang++", "-O3", "-gdwarf-5"), llvm,
+			[]variant{{"zlib", "objcopy", "objcopy --compress-debug-sections=zlib program"}}},
 		{"clang, lines only", cxx("clang++", "-O2", "-gmlt"), llvm, nil},
-		{"clang, split DWARF 4", cxx("clang++", "-O2", "-gdwarf-4", "-gsplit-dwarf"), llvm, []variant{{"dwp", "dwp", "dwp -e program && rm *.dwo"}}},
-		{"clang, split DWARF 5", cxx("clang++", "-O2", "-gdwarf-5", "-gsplit-dwarf"), llvm, []variant{{"dwp", "llvm-dwp", "llvm-dwp -e program -o program.dwp && rm *.dwo"}}},
+		{"clang, split DWARF 4", cxx("clang++", "-O2", "-gdwarf-4", "-gsplit-dwarf"), llvm,
+			[]variant{{"dwp", "dwp", "dwp -e program && rm *.dwo"}}},
+		{"clang, split DWARF 5", cxx("clang++", "-O2", "-gdwarf-5", "-gsplit-dwarf"), llvm,
+			[]variant{{"dwp", "llvm-dwp", "llvm-dwp -e program -o program.dwp && rm *.dwo"}}},
 		{"rustc", single("words.rs", "rustc", "-O", "-g", "--edition=2021"), llvm, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -337,5 +351,6 @@ func (o oracle) compare(t *testing.T, addrs []uint64, got, want [][]Frame) {
 			}
 		}
 	}
-	t.Logf("%d addresses, %d with inlined functions, %s differs at %d", len(addrs), inlined, o.command[0], differ)
+	t.Logf("%d addresses, %d with inlined functions, %s differs at %d", len(addrs), inlined, o.command[0],
+		differ)
 }

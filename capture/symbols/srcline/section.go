@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxRatio bounds how many bytes a compressed section may claim for each that the file has. Deflate reaches 1032,
-	// debugging information about 10.
+	// maxRatio bounds how many bytes a compressed section may claim for each that the file has. Deflate reaches
+	// 1032, debugging information about 10.
 	maxRatio = 1040
 	// maxInflated bounds a compressed section, as it is held in memory.
 	maxInflated = 4 << 30
@@ -20,8 +20,8 @@ const (
 	pageSize = 8 << 10
 )
 
-// section is the contents of a section, read in pieces or, where the file has it compressed, as a whole at first use.
-// The zero section is empty.
+// section is the contents of a section, read in pieces or, where the file has it compressed, as a whole at
+// first use. The zero section is empty.
 type section struct {
 	file string
 	name string
@@ -89,7 +89,8 @@ func (s *section) read(b []byte, off uint64) error {
 	return nil
 }
 
-// view returns the bytes at off: most of them, or as many as there are, if these are not fewer than least. They are valid until the next call.
+// view returns the bytes at off: most of them, or as many as there are, if these are not fewer than least.
+// They are valid until the next call.
 func (s *section) view(off, least, most uint64) ([]byte, error) {
 	if err := s.open(); err != nil {
 		return nil, err
@@ -236,7 +237,8 @@ func inflate(raw *io.SectionReader, kind compression, class elf.Class) ([]byte, 
 	if typ != elf.COMPRESS_ZLIB && typ != elf.COMPRESS_ZSTD {
 		return nil, fmt.Errorf("%v: %w", typ, ErrUnsupported)
 	}
-	// Eight times is what debugging information makes of itself at most, as a rule; beyond that the buffer grows with the contents.
+	// Eight times is what debugging information makes of itself at most, as a rule; beyond that the buffer grows
+	// with the contents.
 	buf := make([]byte, 0, min(size, 8*uint64(raw.Size()))+bytes.MinRead)
 	limits := elf.Limits{Size: maxInflated, Window: 128 << 20}
 	return elf.Inflate(bufio.NewReaderSize(raw, 64<<10), typ, size, buf, limits)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-var image = flag.String("image", "", "the ELF file that BenchmarkFrames asks about, instead of a small one that it compiles")
+var image = flag.String("image", "",
+	"the ELF file that BenchmarkFrames asks about, instead of a small one that it compiles")
 
 // BenchmarkFrames asks about some thousand addresses all over an image.
 func BenchmarkFrames(b *testing.B) {

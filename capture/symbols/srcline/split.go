@@ -50,7 +50,8 @@ func (d *Data) split(skeleton *unit) (*unit, error) {
 // openDWO opens the .dwo file of the unit.
 func (d *Data) openDWO(skeleton *unit) (*object, error) {
 	missing := func(err error) error {
-		return &Error{skeleton.obj.name, skeleton.obj.info.name, skeleton.off, "split unit in " + skeleton.dwoName, err}
+		return &Error{skeleton.obj.name, skeleton.obj.info.name, skeleton.off, "split unit in " + skeleton.dwoName,
+			err}
 	}
 	if d.options.DWO == nil {
 		return nil, missing(errNoOpener)
@@ -76,7 +77,8 @@ func (d *Data) openDWO(skeleton *unit) (*object, error) {
 
 var errNoOpener = errors.New("there is nothing to open it with")
 
-// Columns of a .dwp's unit index (DWARF 5, 7.3.5.3); GNU's of DWARF 4 has .debug_loc in place of .debug_loclists and nothing in 8.
+// Columns of a .dwp's unit index (DWARF 5, 7.3.5.3); GNU's of DWARF 4 has .debug_loc in place of
+// .debug_loclists and nothing in 8.
 const (
 	dwpInfo       = 1
 	dwpAbbrev     = 3
@@ -129,8 +131,8 @@ func (o *object) unit(id uint64) (*object, error) {
 	if slots == 0 {
 		return nil, nil
 	}
-	// The header is followed by the ids, the rows by slot (from 1, 0 for an empty slot), the columns' sections, the rows of
-	// offsets, the rows of sizes.
+	// The header is followed by the ids, the rows by slot (from 1, 0 for an empty slot), the columns' sections,
+	// the rows of offsets, the rows of sizes.
 	const header = 16
 	row := uint64(0)
 	slot, step := id&(slots-1), id>>32&(slots-1)|1
@@ -232,8 +234,9 @@ func (d *Data) openAlt(o *object) (*object, error) {
 	return alt, nil
 }
 
-// altFile reads which file o refers to: .gnu_debugaltlink is its name, NUL and its build ID; .debug_sup (DWARF 5, 7.3.6) is a version, a flag
-// that says whether this file itself is the supplementary one, a name, and a checksum with its length.
+// altFile reads which file o refers to: .gnu_debugaltlink is its name, NUL and its build ID; .debug_sup
+// (DWARF 5, 7.3.6) is a version, a flag that says whether this file itself is the supplementary one, a name,
+// and a checksum with its length.
 func (o *object) altFile() (name string, id []byte, link *section, err error) {
 	const most = 1 << 16
 	if link = &o.altLink; link.size > 0 {

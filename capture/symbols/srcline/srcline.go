@@ -9,33 +9,36 @@ import (
 	"unspool/dwarfcfi/elf"
 )
 
-// File is an ELF file. One that an Options function returned is closed when it is no longer needed, if it is an io.Closer.
+// File is an ELF file. One that an Options function returned is closed when it is no longer needed, if it is
+// an io.Closer.
 type File struct {
 	io.ReaderAt
 	Size int64
 	Name string // for errors
 }
 
-// Options say how to open the files that debugging information refers to. Without a function, or when it fails, what is in there is
-// missing and Frames's error says so.
+// Options say how to open the files that debugging information refers to. Without a function, or when it
+// fails, what is in there is missing and Frames's error says so.
 type Options struct {
-	// Alt opens the alternate file that dwz moved shared entries to: its name as it is recorded, often relative to the file that
-	// refers to it, and its build ID. A file with another build ID must not be returned.
+	// Alt opens the alternate file that dwz moved shared entries to: its name as it is recorded, often relative
+	// to the file that refers to it, and its build ID. A file with another build ID must not be returned.
 	Alt func(name string, buildID []byte) (File, error)
-	// DWO opens the file with a split unit: its name, relative to the compilation directory, and its id. A file without a unit
-	// of the id is refused.
+	// DWO opens the file with a split unit: its name, relative to the compilation directory, and its id. A file
+	// without a unit of the id is refused.
 	DWO func(compDir, name string, id uint64) (File, error)
-	// DWP opens the package of all split units, usually the image's path with ".dwp". It is called once, when the first split unit
-	// is needed, and may return the zero File when there is no package.
+	// DWP opens the package of all split units, usually the image's path with ".dwp". It is called once, when
+	// the first split unit is needed, and may return the zero File when there is no package.
 	DWP func() (File, error)
 }
 
 // Frame is a function at an address.
 type Frame struct {
-	Func   string // mangled; "" when it is not known
-	File   string // "" when it is not known
-	Line   int    // of the innermost frame, that of the address; of the others, where the one before was called; 0 when not known
-	Column int    // likewise
+	Func string // mangled; "" when it is not known
+	File string // "" when it is not known
+	// of the innermost frame, that of the address; of the others, where the one before was called; 0 when not
+	// known
+	Line   int
+	Column int // likewise
 }
 
 // Data is the debugging information of an image. It is not safe for concurrent use.
@@ -81,7 +84,8 @@ func (d *Data) Close() error {
 	return nil
 }
 
-// Work is counted in bytes that are looked at. An honest file is walked twice at most, and each of its tables is read about once.
+// Work is counted in bytes that are looked at. An honest file is walked twice at most, and each of its tables
+// is read about once.
 const (
 	workPerByte = 64
 	workAtLeast = 64 << 20
@@ -98,9 +102,9 @@ func (d *Data) spend(n int) bool {
 
 var errUnsorted = errors.New("addresses are not sorted")
 
-// Frames finds the functions and lines at the sorted addresses. It calls yield, in no particular order, with the index of each
-// address that something is known about and its frames, innermost first, which yield must not keep. The error
-// joins everything that could not be read; what was yielded is right all the same.
+// Frames finds the functions and lines at the sorted addresses. It calls yield, in no particular order, with
+// the index of each address that something is known about and its frames, innermost first, which yield must
+// not keep. The error joins everything that could not be read; what was yielded is right all the same.
 func (d *Data) Frames(addrs []uint64, yield func(i int, frames []Frame)) error {
 	if !slices.IsSorted(addrs) {
 		return errUnsorted
@@ -147,8 +151,8 @@ type pass struct {
 	paths map[string]string // one copy of each file's path
 }
 
-// unit yields the addresses in the unit at off. If unsaid is not nil, a unit that does not say where its code is goes
-// there; if it is nil, the unit is one of these and asked about all addresses that are left.
+// unit yields the addresses in the unit at off. If unsaid is not nil, a unit that does not say where its code
+// is goes there; if it is nil, the unit is one of these and asked about all addresses that are left.
 func (p *pass) unit(off uint64, unsaid *[]uint64) {
 	d := p.d
 	u, err := d.main.parseUnit(off)

@@ -46,7 +46,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// Without the files that it refers to, debugging information still has lines, and the error says what is missing.
+// Without the files that it refers to, debugging information still has lines, and the error says what is
+// missing.
 func TestMissingFiles(t *testing.T) {
 	gone := func() (File, error) { return File{}, fs.ErrNotExist }
 	missing := Options{
@@ -62,9 +63,12 @@ func TestMissingFiles(t *testing.T) {
 		cause   error
 	}{
 		{"split unit", []string{"-g", "-gsplit-dwarf"}, []string{"true"}, missing, ".dwo", fs.ErrNotExist},
-		{"split unit, not asked for", []string{"-g", "-gsplit-dwarf"}, []string{"true"}, Options{}, ".dwo", errNoOpener},
-		{"alternate file", []string{"-g"}, []string{"dwz", "-m", "alt", "program", "other"}, missing, "alternate file alt", fs.ErrNotExist},
-		{"alternate file, not asked for", []string{"-g"}, []string{"dwz", "-m", "alt", "program", "other"}, Options{}, "alternate file alt", errNoOpener},
+		{"split unit, not asked for", []string{"-g", "-gsplit-dwarf"}, []string{"true"}, Options{}, ".dwo",
+			errNoOpener},
+		{"alternate file", []string{"-g"}, []string{"dwz", "-m", "alt", "program", "other"}, missing,
+			"alternate file alt", fs.ErrNotExist},
+		{"alternate file, not asked for", []string{"-g"}, []string{"dwz", "-m", "alt", "program", "other"},
+			Options{}, "alternate file alt", errNoOpener},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			need(t, test.after[0])
@@ -165,7 +169,9 @@ func TestOddDIEs(t *testing.T) {
 func TestUnsortedAddresses(t *testing.T) {
 	dir := t.TempDir()
 	single("odd.s", "gcc", "-nostdlib", "-static", "-m64")(t, dir)
-	err := open(t, filepath.Join(dir, "program")).Frames([]uint64{2, 1}, func(int, []Frame) { t.Error("yielded") })
+	err := open(t, filepath.Join(dir, "program")).Frames([]uint64{2, 1}, func(int, []Frame) {
+		t.Error("yielded")
+	})
 	if !errors.Is(err, errUnsorted) {
 		t.Error(err)
 	}

@@ -172,7 +172,8 @@ func (d *Data) readRoot(u *unit) error {
 		return nil
 	}
 	if u.obj.dwo && u.version == 5 {
-		// In a .dwo there is one table of each and no attribute says where: behind its header (DWARF 5, 7.26 and 7.28).
+		// In a .dwo there is one table of each and no attribute says where: behind its header (DWARF 5, 7.26 and
+		// 7.28).
 		u.strOffsetsBase = 8
 		u.rnglistsBase = 12
 		if u.offsetSize == 8 {
@@ -235,7 +236,8 @@ func (p *pcRange) set(attr dwarf.Attr, v value) {
 	}
 }
 
-// readDIE hands the attributes of the DIE at off in .debug_info to each. Offsets of strings in it are relative to off.
+// readDIE hands the attributes of the DIE at off in .debug_info to each. Offsets of strings in it are
+// relative to off.
 func (d *Data) readDIE(u *unit, off uint64, each func(dwarf.Attr, value), tag *dwarf.Tag) error {
 	if off < u.die || off >= u.end {
 		return u.obj.info.bad(off, "a reference to no DIE")
@@ -298,5 +300,6 @@ func (d *Data) resolve(u *unit, v value) (reference, error) {
 		alt, err := d.alt(u.obj)
 		return reference{alt, v.u}, err
 	}
-	return reference{}, u.obj.info.unsupported(u.off, fmt.Sprintf("a function that is referred to by form %#x", uint16(v.form)))
+	return reference{}, u.obj.info.unsupported(u.off,
+		fmt.Sprintf("a function that is referred to by form %#x", uint16(v.form)))
 }

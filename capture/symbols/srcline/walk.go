@@ -43,8 +43,8 @@ type level struct {
 	skim bool  // nothing of interest in there: only its end is looked for
 }
 
-// run walks the unit. With thorough it looks into everything: functions within functions (GNU C and Fortran have these) lie outside the
-// code of the function around them, and methods may be within types.
+// run walks the unit. With thorough it looks into everything: functions within functions (GNU C and Fortran
+// have these) lie outside the code of the function around them, and methods may be within types.
 func (w *walk) run(thorough bool) error {
 	u := w.u
 	if !w.d.spend(len(w.data)) {
@@ -114,8 +114,10 @@ func (w *walk) run(thorough bool) error {
 	return nil
 }
 
-// enter reads a function, an inlined call or a block at start, and changes here to how its children are to be read.
-func (w *walk) enter(a *abbrev, c *elf.Cursor, start int, here *level, thorough bool) (sibling uint64, err error) {
+// enter reads a function, an inlined call or a block at start, and changes here to how its children are to be
+// read.
+func (w *walk) enter(a *abbrev, c *elf.Cursor, start int, here *level,
+	thorough bool) (sibling uint64, err error) {
 	var pc pcRange
 	found := call{die: w.u.off + uint64(start), parent: -1}
 	for i := range a.specs {

@@ -1,7 +1,7 @@
 // Command chromium opens a page in a headless browser and does with it what its standard input asks for.
 //
-// Requests and answers are JSON values, one answer for each request, in their order. The first request opens the page.
-// The browser ends when the standard input does.
+// Requests and answers are JSON values, one answer for each request, in their order. The first request opens
+// the page. The browser ends when the standard input does.
 package main
 
 import (

@@ -17,7 +17,8 @@ func TestCheck(t *testing.T) {
 		}
 		return path
 	}
-	schema, err := jsonschema.NewCompiler().Compile(write("schema.json", `{"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}`))
+	schema, err := jsonschema.NewCompiler().Compile(
+		write("schema.json", `{"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
