@@ -211,7 +211,7 @@ func (b *builder) open(f *vmas.File) *image {
 	if id == nil {
 		id = b.buildIDs[f.Path]
 	}
-	from := b.sym.Image(f.Name(), id)
+	from := b.sym.Mapped(f.Name(), id, f.FileID)
 	im := b.opened[from]
 	if im == nil {
 		im = &image{Image: from, frames: make(map[uint64]int32), index: b.image(from.Name(), f.Name(), from.BuildID)}

@@ -372,7 +372,10 @@ func (l *loader) finish() *Profile {
 	p.Duration = time.Duration(l.last - l.first)
 	p.LostRecords, p.LostSamples, p.Throttled = l.lost.Records, l.lost.Samples, l.lost.Throttled
 	for _, im := range l.opened {
-		p.Images[im.index].Code = im.Code()
+		// Two files may have taken turns at one path, of which one is here.
+		if code := im.Code(); code != nil {
+			p.Images[im.index].Code = code
+		}
 	}
 	if l.options.Lines {
 		l.children, l.weights = nil, nil // all samples are in

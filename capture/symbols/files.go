@@ -18,7 +18,8 @@ import (
 
 // Where files are. The recorded path may lead to another build by now, or to nothing, and on another machine the files lie
 // elsewhere. Below Options.Root a path is looked up first; then perf's build-ID cache is; then the path itself, in so far as
-// the build ID shows that it leads to the recorded file or no Root was named instead; debuginfod is asked last.
+// the build ID, or else the inode, shows that it leads to the recorded file, and with a Root only by the build ID; debuginfod is
+// asked last.
 
 // BuildIDError says that a file is not the recorded one.
 type BuildIDError struct {
@@ -62,7 +63,12 @@ func (im *Image) open() (*os.File, *elfFile, error) {
 	}
 	if o.Root == "" || len(im.BuildID) > 0 {
 		if file, f := try("/", path); f != nil {
-			return file, f, nil
+			err := im.checkInPlace(file)
+			if err == nil {
+				return file, f, nil
+			}
+			file.Close()
+			refused = cmp.Or(refused, err)
 		}
 	}
 	if file := im.s.fetch(im.BuildID, debuginfod.Executable); file != nil {
@@ -74,6 +80,18 @@ func (im *Image) open() (*os.File, *elfFile, error) {
 		refused = cmp.Or(refused, err)
 	}
 	return nil, nil, cmp.Or(refused, fs.ErrNotExist)
+}
+
+// checkInPlace returns an error about a file at the image's path that is not the one that was mapped. A build
+// ID has been compared by then; a file of which the recording has nothing but the path is used.
+func (im *Image) checkInPlace(file *os.File) error {
+	if len(im.BuildID) > 0 {
+		return nil
+	}
+	if err := fileid.Check(file, &im.inode); err != fileid.ErrUnproven {
+		return err
+	}
+	return nil
 }
 
 // openELF opens an ELF file below a root. It must have the build ID, unless that is nil.

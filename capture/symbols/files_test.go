@@ -9,6 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/unwind/image/fileid"
+	"unspool/vmas"
 )
 
 // strip splits a program into a stripped file, which goes to path, and its debug file, which goes to debug and is linked to
@@ -327,5 +332,56 @@ func TestAnotherKernelsNamesAreInTheCache(t *testing.T) {
 	}
 	if _, ok := find(s.Image("[vdso]", id).Table(), "work_too"); !ok {
 		t.Errorf("the vDSO of the cache is not used: %q", s.Problems())
+	}
+}
+
+// TestFilesWithoutBuildIDsAreToldByInode has two builds without IDs take turns at a path.
+func TestFilesWithoutBuildIDsAreToldByInode(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "program")
+	var kept [2]string
+	var inodes [2]vmas.FileID
+	for i := range kept {
+		kept[i] = filepath.Join(dir, fmt.Sprint(i))
+		content, err := os.ReadFile(compile(t, "p.c", program, "-O1", noID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(kept[i], content, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(kept[i], &st); err != nil {
+			t.Fatal(err)
+		}
+		inodes[i] = vmas.FileID{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev), Inode: st.Ino}
+	}
+	for round := range 4 {
+		there := round % 2
+		if err := os.Rename(kept[there], path); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			what  string
+			root  string
+			inode vmas.FileID
+			used  bool
+		}{
+			{"the one that was mapped", "", inodes[there], true},
+			{"the other one", "", inodes[1-there], false},
+			{"what the user names", "/", inodes[1-there], true},
+			{"nothing known", "", vmas.FileID{}, true},
+		} {
+			s := New(Options{Cache: t.TempDir(), Root: c.root})
+			used := s.Mapped(path, nil, c.inode).Table() != nil
+			problems := strings.Join(s.Problems(), "\n")
+			if used != c.used || used != (problems == "") ||
+				!used && !strings.Contains(problems, fileid.ErrReplaced.Error()) {
+				t.Errorf("round %d: %s: used %v, problems %q", round, c.what, used, problems)
+			}
+		}
+		if err := os.Rename(path, kept[there]); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

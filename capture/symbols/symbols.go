@@ -1,7 +1,6 @@
 package symbols
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"unspool/capture/symbols/debuginfod"
 	"unspool/dwarfcfi"
 	"unspool/unwind/image/fileid"
+	"unspool/vmas"
 )
 
 // Options say where names are looked for; the zero value is the running system.
@@ -35,7 +35,11 @@ type Symbolizer struct {
 	named    map[string]bool
 }
 
-type imageKey struct{ path, buildID string }
+type imageKey struct {
+	path, buildID string
+	major, minor  uint32
+	inode         uint64
+}
 
 // New returns a Symbolizer that has read nothing yet.
 func New(o Options) *Symbolizer {
@@ -67,6 +71,7 @@ type Image struct {
 	Path    string // as recorded
 	BuildID []byte // as recorded; nil when the recording does not know it
 
+	inode vmas.FileID // what else the recording knows of the file
 	s     *Symbolizer
 	read  bool
 	table *Table // nil when there is none
@@ -78,10 +83,27 @@ type Image struct {
 // Image returns the image that the recording names by path and build ID (nil when unknown): the same pointer for the same
 // image. Nothing is read yet.
 func (s *Symbolizer) Image(path string, buildID []byte) *Image {
-	key := imageKey{path, string(buildID)}
+	return s.image(imageKey{path: path, buildID: string(buildID)}, vmas.FileID{})
+}
+
+// Mapped is Image for a mapped file, of which the recording may know device and inode instead of a build ID.
+func (s *Symbolizer) Mapped(path string, buildID []byte, id vmas.FileID) *Image {
+	key := imageKey{path: path, buildID: string(buildID)}
+	if len(buildID) > 0 {
+		return s.image(key, vmas.FileID{})
+	}
+	// Not by generation, too, which /proc/PID/maps lacks.
+	key.major, key.minor, key.inode = id.Major, id.Minor, id.Inode
+	return s.image(key, id)
+}
+
+func (s *Symbolizer) image(key imageKey, inode vmas.FileID) *Image {
 	im := s.images[key]
 	if im == nil {
-		im = &Image{Path: path, BuildID: bytes.Clone(buildID), s: s}
+		im = &Image{Path: key.path, inode: inode, s: s}
+		if key.buildID != "" {
+			im.BuildID = []byte(key.buildID)
+		}
 		s.images[key] = im
 	}
 	return im
