@@ -37,9 +37,9 @@ func twoEvents() []perfring.Attr {
 
 // sample makes a PERF_RECORD_SAMPLE of sampleType in user code.
 func sample(id, time uint64, pid uint32, chain ...uint64) []byte {
-	const contextUser = 1<<64 - 512 // PERF_CONTEXT_USER
 	b := appendHeader(nil, perfring.RecordSample, miscUser, recordHeader+8*8+8*len(chain))
-	fields := []uint64{id, chain[0], uint64(pid) | uint64(pid)<<32, time, 0, 1001001, uint64(len(chain) + 1), contextUser}
+	fields := []uint64{id, chain[0], uint64(pid) | uint64(pid)<<32, time, 0, 1001001,
+		uint64(len(chain) + 1), perfring.ContextUser}
 	for _, x := range append(fields, chain...) {
 		b = le.AppendUint64(b, x)
 	}

@@ -269,7 +269,8 @@ func TestMarkersSplitTheCallchain(t *testing.T) {
 		want  string
 	}{
 		{"kernel and user", []uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000}, "kernel unmapped"},
-		{"guest", []uint64{^uint64(2176 - 1), 0x10, perfring.ContextUser, 0x1000}, "guest unmapped"},
+		{"guest", []uint64{perfring.ContextGuestKernel, 0x10, perfring.ContextUser, 0x1000},
+			"guest unmapped"},
 		{"deferred user part", []uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUserDeferred, 0x1234}, "kernel"},
 		{"zeroes at the end", []uint64{perfring.ContextUser, 0x1000, 0, 0}, "unmapped"},
 		{"only a marker", []uint64{perfring.ContextUser}, "unmapped"},
