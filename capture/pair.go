@@ -37,17 +37,7 @@ func (s *Session) pairOf(sm *perfring.Sample, res *unwind.Result) *perfdata.Pair
 	if s.limit == 0 {
 		s.limit = kernelLimit()
 	}
-	kernel, first := 0, sm.Callchain.Len() // entries before the user part, and where that begins
-	for i := range sm.Callchain.Len() {
-		ip := sm.Callchain.At(i)
-		if ip == perfring.ContextUser {
-			first = i + 1
-			break
-		}
-		if ip < perfring.ContextMax {
-			kernel++
-		}
-	}
+	first, kernel := sm.UserPart()
 	size := 8
 	if sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_32 {
 		size = 4

@@ -129,7 +129,8 @@ func translate(expr []byte, ptrSize int, initial []uint64) (p stackProgram, err 
 	if len(expr) > maxExpr {
 		return p, fmt.Errorf("%d bytes long: %w", len(expr), ErrBadExpr)
 	}
-	p.code = make([]byte, 0, 9*len(initial)+len(expr)+1)
+	const added = 1 + 8 // DW_OP_stack_value, and what one DW_OP_plus_uconst grows by
+	p.code = make([]byte, 0, 9*len(initial)+len(expr)+added)
 	for _, value := range initial {
 		p.push(value)
 	}

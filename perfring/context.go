@@ -12,3 +12,17 @@ const (
 	ContextGuestKernel  = ^uint64(2176 - 1)
 	ContextGuestUser    = ^uint64(2560 - 1)
 )
+
+// UserPart finds the user part of the callchain, which comes last: its first entry is behind the marker, and
+// before counts the addresses that precede that. Without a user part, first is the length of the chain.
+func (s *Sample) UserPart() (first, before int) {
+	for i := range s.Callchain.Len() {
+		switch ip := s.Callchain.At(i); {
+		case ip == ContextUser:
+			return i + 1, before
+		case ip < ContextMax:
+			before++
+		}
+	}
+	return s.Callchain.Len(), before
+}

@@ -409,3 +409,27 @@ func FuzzSample(f *testing.F) {
 		}
 	})
 }
+
+func TestUserPart(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		chain         []uint64
+		first, before int
+	}{
+		{"no chain", nil, 0, 0},
+		{"user only", []uint64{ContextUser, 1, 2}, 1, 0},
+		{"behind the kernel's", []uint64{ContextKernel, 8, 9, ContextUser, 1}, 4, 2},
+		{"behind two others", []uint64{ContextHypervisor, 7, ContextKernel, 8, ContextUser, 1}, 5, 2},
+		{"marker alone", []uint64{ContextKernel, 8, ContextUser}, 3, 1},
+		{"without", []uint64{ContextKernel, 8, 9}, 3, 2},
+		{"with words that look like markers", []uint64{ContextUser, 1, ContextKernel, 8, ContextUser}, 1, 0},
+	} {
+		var s Sample
+		for _, ip := range c.chain {
+			s.Callchain = binary.LittleEndian.AppendUint64(s.Callchain, ip)
+		}
+		if first, before := s.UserPart(); first != c.first || before != c.before {
+			t.Errorf("%s: %d, %d; want %d, %d", c.name, first, before, c.first, c.before)
+		}
+	}
+}

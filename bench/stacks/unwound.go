@@ -133,13 +133,6 @@ type outermost struct {
 	depth  int // of the user part
 }
 
-// contextUser is PERF_CONTEXT_USER of <linux/perf_event.h>; all markers are
-// the last values that 64 bits have.
-const (
-	contextUser = ^uint64(512 - 1)
-	contextMax  = ^uint64(4095 - 1)
-)
-
 func (o *outermost) WriteSample(w *perfdata.Walked) error { return w.Records(o.Write) }
 
 func (o *outermost) Write(rec []byte) error {
@@ -150,12 +143,9 @@ func (o *outermost) Write(rec []byte) error {
 		return err
 	}
 	o.ip, o.depth = 0, 0
-	user := false
-	for i := range o.sample.Callchain.Len() {
-		ip := o.sample.Callchain.At(i)
-		if ip >= contextMax {
-			user = ip == contextUser
-		} else if user {
+	first, _ := o.sample.UserPart()
+	for i := first; i < o.sample.Callchain.Len(); i++ {
+		if ip := o.sample.Callchain.At(i); ip < perfring.ContextMax {
 			o.ip = ip
 			o.depth++
 		}

@@ -102,18 +102,12 @@ type half struct {
 }
 
 func (h *half) take(s *perfring.Sample, frames []int32) {
-	h.time, h.tid, h.kernel, h.user = s.Time, s.TID, 0, h.user[:0]
+	first, kernel := s.UserPart()
+	h.time, h.tid, h.kernel, h.user = s.Time, s.TID, kernel, h.user[:0]
 	h.frames = append(h.frames[:0], frames...)
-	user := false
-	for i := range s.Callchain.Len() {
-		switch ip := s.Callchain.At(i); {
-		case ip == perfring.ContextUser:
-			user = true
-		case ip >= perfring.ContextMax:
-		case user:
+	for i := first; i < s.Callchain.Len(); i++ {
+		if ip := s.Callchain.At(i); ip < perfring.ContextMax {
 			h.user = append(h.user, ip)
-		default:
-			h.kernel++
 		}
 	}
 }

@@ -15,39 +15,16 @@ import (
 	"testing"
 
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 )
 
-// stacks makes a profile, sample by sample.
-type stacks struct{ *profile.Profile }
-
-func newStacks(frames ...profile.Frame) stacks {
-	return stacks{&profile.Profile{
+func newStacks(frames ...profile.Frame) profiletest.Stacks {
+	return profiletest.Stacks{Profile: &profile.Profile{
 		Images: []profile.Image{{Name: "demo", Path: "/bin/demo"}},
 		Frames: frames,
 		Nodes:  []profile.Node{{Parent: -1, Frame: -1}},
 		Events: []profile.Event{{Name: "cycles"}, {Name: "cpu-clock", Clock: true}},
 	}}
-}
-
-// add adds a sample with frames from the outermost to the leaf.
-func (p stacks) add(t profile.Thread, event int32, count uint64, frames ...int32) {
-	thread := slices.Index(p.Threads, t)
-	if thread < 0 {
-		thread = len(p.Threads)
-		p.Threads = append(p.Threads, t)
-	}
-	var node int32
-	for _, f := range frames {
-		n := profile.Node{Parent: node, Frame: f}
-		i := slices.Index(p.Nodes, n)
-		if i < 0 {
-			i = len(p.Nodes)
-			p.Nodes = append(p.Nodes, n)
-		}
-		node = int32(i)
-	}
-	p.Samples = append(p.Samples, profile.Sample{Thread: int32(thread), Node: node, Event: event, CPU: -1,
-		Count: count, Period: count})
 }
 
 func write(t testing.TB, p *profile.Profile, o Options) string {
@@ -59,7 +36,7 @@ func write(t testing.TB, p *profile.Profile, o Options) string {
 	return b.String()
 }
 
-func example() stacks {
+func example() profiletest.Stacks {
 	p := newStacks(
 		profile.Frame{Name: "main", Known: true, PC: 0x1000},
 		profile.Frame{Name: "main", Known: true, PC: 0x1010}, // another place of it
@@ -70,18 +47,17 @@ func example() stacks {
 		profile.Frame{Name: "LazyCompile:~fib /app/fib.js:2", Known: true, Kind: profile.JIT},
 		profile.Frame{Name: "main (2)", Known: true, PC: 0x1020},
 	)
-	one, other := profile.Thread{PID: 10, TID: 10, Comm: "V8 Worker"},
-		profile.Thread{PID: 10, TID: 11, Comm: "V8 Worker"}
-	p.add(one, 1, 5, 0, 3, 4)
-	p.add(one, 1, 1, 0, 3, 4, 5)
-	p.add(other, 1, 7, 1, 3, 4)
-	p.add(other, 1, 2, 1, 2)
-	p.add(other, 1, 3, 7)
-	p.add(one, 1, 4, 0)
-	p.add(one, 0, 100, 0)
-	p.add(one, 1, 1, 6)
-	p.add(profile.Thread{PID: 2, TID: 2, Comm: "V8"}, 1, 9)
-	p.add(profile.Thread{PID: 2, TID: 2, Comm: "V8"}, 1, 1, 4)
+	one, other := profile.Thread{PID: 10, TID: 10, Comm: "V8 Worker"}, profile.Thread{PID: 10, TID: 11, Comm: "V8 Worker"}
+	p.Add(one, 1, 5, 0, 3, 4)
+	p.Add(one, 1, 1, 0, 3, 4, 5)
+	p.Add(other, 1, 7, 1, 3, 4)
+	p.Add(other, 1, 2, 1, 2)
+	p.Add(other, 1, 3, 7)
+	p.Add(one, 1, 4, 0)
+	p.Add(one, 0, 100, 0)
+	p.Add(one, 1, 1, 6)
+	p.Add(profile.Thread{PID: 2, TID: 2, Comm: "V8"}, 1, 9)
+	p.Add(profile.Thread{PID: 2, TID: 2, Comm: "V8"}, 1, 1, 4)
 	return p
 }
 
@@ -101,8 +77,7 @@ V8;do_syscall_64_[k] 1
 		want string
 	}{
 		{"of an event", Options{Event: "cpu-clock"}, marked},
-		{"plain", Options{Event: "cpu-clock", Plain: true},
-			regexp.MustCompile(`_\[[kji]]`).ReplaceAllString(marked, "")},
+		{"plain", Options{Event: "cpu-clock", Plain: true}, regexp.MustCompile(`_\[[kji]]`).ReplaceAllString(marked, "")},
 		{"of the first event", Options{}, "V8 Worker;main 100\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -135,11 +110,9 @@ func TestOrder(t *testing.T) {
 			path = append(path, int32(r.IntN(len(frames))))
 		}
 		before := len(p.Samples)
-		p.add(profile.Thread{PID: 1, TID: uint32(r.IntN(2)), Comm: names[r.IntN(4)]}, 0, 1+r.Uint64N(20), path...)
+		p.Add(profile.Thread{PID: 1, TID: uint32(r.IntN(2)), Comm: names[r.IntN(4)]}, 0, 1+r.Uint64N(20), path...)
 		key := func(s profile.Sample) profile.Sample { return profile.Sample{Thread: s.Thread, Node: s.Node} }
-		if slices.ContainsFunc(p.Samples[:before], func(s profile.Sample) bool {
-			return key(s) == key(p.Samples[before])
-		}) {
+		if slices.ContainsFunc(p.Samples[:before], func(s profile.Sample) bool { return key(s) == key(p.Samples[before]) }) {
 			p.Samples = p.Samples[:before]
 			continue
 		}
@@ -170,10 +143,7 @@ func parse(t testing.TB, line string) (stack string, count uint64) {
 	t.Helper()
 	line, ended := strings.CutSuffix(line, "\n")
 	m := regexp.MustCompile(`^([^;\s].*) ([1-9][0-9]*)$`).FindStringSubmatch(line)
-	if !ended || m == nil || strings.TrimSpace(line) != line ||
-		strings.ContainsFunc(line, func(r rune) bool {
-			return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0xfffd
-		}) {
+	if !ended || m == nil || strings.TrimSpace(line) != line || strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0xfffd }) {
 		t.Fatalf("%q is no line of folded stacks", line)
 	}
 	if regexp.MustCompile(`\s[0-9]+(\.[0-9]*)?$`).MatchString(m[1]) {
@@ -190,12 +160,9 @@ func parse(t testing.TB, line string) (stack string, count uint64) {
 }
 
 var hostile = []string{
-	"f;g", ";", "line\nbreak 7", "carriage\r", "tab\there", "esc\x1b[31m", "nul\x00", "bad\xff utf-8", "\u2028",
-	"\u00a05", "\u202egnp.exe",
-	"foo 12", "foo 1.5", "foo 12.", "foo 1 2 ", "12", " 3", "", " ", "x 1.5: 2.5: y", "# callgrind format",
-	"fn=main", "events: 1",
-	"</text><script>alert(1)</script>", `"quoted" & 'so'`, "_[k]", "--", "{", "[1,", "$(id)",
-	strings.Repeat("long ", 1000) + "9",
+	"f;g", ";", "line\nbreak 7", "carriage\r", "tab\there", "esc\x1b[31m", "nul\x00", "bad\xff utf-8", "\u2028", "\u00a05", "\u202egnp.exe",
+	"foo 12", "foo 1.5", "foo 12.", "foo 1 2 ", "12", " 3", "", " ", "x 1.5: 2.5: y", "# callgrind format", "fn=main", "events: 1",
+	"</text><script>alert(1)</script>", `"quoted" & 'so'`, "_[k]", "--", "{", "[1,", "$(id)", strings.Repeat("long ", 1000) + "9",
 }
 
 func TestHostileNames(t *testing.T) {
@@ -205,9 +172,9 @@ func TestHostileNames(t *testing.T) {
 	}
 	p := newStacks(frames...)
 	for i, name := range hostile {
-		p.add(profile.Thread{PID: 1, TID: uint32(i), Comm: name}, 0, 1)
-		p.add(profile.Thread{PID: 1, TID: uint32(i), Comm: name}, 0, 1, int32(i))
-		p.add(profile.Thread{PID: 1, TID: uint32(i), Comm: name}, 0, 1, int32(i), 0, int32(i))
+		p.Add(profile.Thread{PID: 1, TID: uint32(i), Comm: name}, 0, 1)
+		p.Add(profile.Thread{PID: 1, TID: uint32(i), Comm: name}, 0, 1, int32(i))
+		p.Add(profile.Thread{PID: 1, TID: uint32(i), Comm: name}, 0, 1, int32(i), 0, int32(i))
 	}
 	text := write(t, p.Profile, Options{})
 	depths := make(map[int]uint64)
@@ -248,8 +215,8 @@ func FuzzNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, comm, name string) {
 		p := newStacks(profile.Frame{Name: name}, profile.Frame{Name: "leaf " + name, Kind: profile.Kernel})
-		p.add(profile.Thread{PID: 1, TID: 1, Comm: comm}, 0, 3, 0)
-		p.add(profile.Thread{PID: 1, TID: 1, Comm: comm}, 0, 4, 0, 1)
+		p.Add(profile.Thread{PID: 1, TID: 1, Comm: comm}, 0, 3, 0)
+		p.Add(profile.Thread{PID: 1, TID: 1, Comm: comm}, 0, 4, 0, 1)
 		var sum uint64
 		for line := range strings.Lines(write(t, p.Profile, Options{})) {
 			stack, count := parse(t, line)
@@ -282,7 +249,7 @@ func TestFlamegraphPL(t *testing.T) {
 	for i, name := range hostile {
 		at := int32(len(p.Frames))
 		p.Frames = append(p.Frames, profile.Frame{Name: name})
-		p.add(profile.Thread{PID: 1, TID: uint32(i), Comm: name}, 1, 10, at, 0, at)
+		p.Add(profile.Thread{PID: 1, TID: uint32(i), Comm: name}, 1, 10, at, 0, at)
 	}
 	cmd := exec.Command(path, "--color=java", "--minwidth=0")
 	var complaints strings.Builder

@@ -16,8 +16,8 @@ import (
 )
 
 // What sample makes.
-const sampleType = unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID |
-	unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
+const sampleType = unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
+	unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
 
 // liveEvent is a software event as a recording with stacks opens it.
 func liveEvent(name string, config uint64, ids ...uint64) perfring.Attr {
@@ -25,8 +25,7 @@ func liveEvent(name string, config uint64, ids ...uint64) perfring.Attr {
 		Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER5, Config: config, Sample: 999,
 		Sample_type:      sampleType | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
 		Sample_regs_user: 0xff0fff, Sample_stack_user: 32768, Clockid: unix.CLOCK_MONOTONIC,
-		Bits: unix.PerfBitFreq | unix.PerfBitSampleIDAll | unix.PerfBitExcludeCallchainUser |
-			unix.PerfBitUseClockID |
+		Bits: unix.PerfBitFreq | unix.PerfBitSampleIDAll | unix.PerfBitExcludeCallchainUser | unix.PerfBitUseClockID |
 			unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask,
 	}}
 }
@@ -38,10 +37,9 @@ func twoEvents() []perfring.Attr {
 
 // sample makes a PERF_RECORD_SAMPLE of sampleType in user code.
 func sample(id, time uint64, pid uint32, chain ...uint64) []byte {
-	const contextUser = 1<<64 - 512 // PERF_CONTEXT_USER
 	b := appendHeader(nil, perfring.RecordSample, miscUser, recordHeader+8*8+8*len(chain))
-	fields := []uint64{id, chain[0], uint64(pid) | uint64(pid)<<32, time, 0, 1001001, uint64(len(chain) + 1),
-		contextUser}
+	fields := []uint64{id, chain[0], uint64(pid) | uint64(pid)<<32, time, 0, 1001001,
+		uint64(len(chain) + 1), perfring.ContextUser}
 	for _, x := range append(fields, chain...) {
 		b = le.AppendUint64(b, x)
 	}
@@ -52,14 +50,12 @@ func sample(id, time uint64, pid uint32, chain ...uint64) []byte {
 func process(t testing.TB, f *perfring.Format, id, time uint64, pid uint32, comm, path string) [][]byte {
 	t.Helper()
 	trailer := &perfring.SampleID{PID: pid, TID: pid, Time: time, ID: id}
-	c, err := perfring.AppendComm(nil, f, &perfring.Comm{PID: pid, TID: pid, Comm: []byte(comm), Exec: true},
-		trailer)
+	c, err := perfring.AppendComm(nil, f, &perfring.Comm{PID: pid, TID: pid, Comm: []byte(comm), Exec: true}, trailer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := perfring.AppendMmap2(nil, f,
-		&perfring.Mmap2{PID: pid, TID: pid, Misc: miscUser, Addr: 0x400000, Len: 0x100000,
-			Prot: unix.PROT_READ | unix.PROT_EXEC, Flags: unix.MAP_PRIVATE, Path: []byte(path)}, trailer)
+	m, err := perfring.AppendMmap2(nil, f, &perfring.Mmap2{PID: pid, TID: pid, Misc: miscUser, Addr: 0x400000, Len: 0x100000,
+		Prot: unix.PROT_READ | unix.PROT_EXEC, Flags: unix.MAP_PRIVATE, Path: []byte(path)}, trailer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,8 +154,7 @@ func perf(t testing.TB, stdin []byte, args ...string) string {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if text := strings.ToLower(stderr.String()); err != nil || strings.Contains(text, "fail") ||
-		strings.Contains(text, "warning") {
+	if text := strings.ToLower(stderr.String()); err != nil || strings.Contains(text, "fail") || strings.Contains(text, "warning") {
 		t.Errorf("perf %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
 	}
 	return string(out)
@@ -181,8 +176,7 @@ func recordWithPerf(t testing.TB, args ...string) string {
 	if !slices.Contains(args, "-c") {
 		args = append([]string{"-F", "1999"}, args...)
 	}
-	const busy = `i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; (i=0; while [ $i -lt 5000 ]; do ` +
-		`i=$((i+1)); done); ls / >/dev/null`
+	const busy = `i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; (i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done); ls / >/dev/null`
 	args = append(append([]string{"record", "--no-bpf-event"}, args...), "-o", out, "--", "sh", "-c", busy)
 	cmd := exec.Command("perf", args...)
 	var stdout, stderr bytes.Buffer

@@ -27,8 +27,7 @@ func run(t testing.TB, name string, args ...string) string {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		if name == "perf" && (strings.Contains(stderr.String(), "perf_event_paranoid") ||
-			strings.Contains(stderr.String(), "not supported")) {
+		if name == "perf" && (strings.Contains(stderr.String(), "perf_event_paranoid") || strings.Contains(stderr.String(), "not supported")) {
 			t.Skipf("perf may not record here: %s", stderr.String())
 		}
 		t.Fatalf("%s: %v\n%s", cmd, err, &stderr)
@@ -57,8 +56,7 @@ func record(t testing.TB, args ...string) string {
 		t.Fatal(err)
 	}
 	run(t, "gcc", "-O0", "-fno-omit-frame-pointer", "-o", bin, src)
-	run(t, "perf", append(append([]string{"record", "-q", "-B", "-N", "-F", "999", "-o", data}, args...),
-		"--", bin)...)
+	run(t, "perf", append(append([]string{"record", "-q", "-B", "-N", "-F", "999", "-o", data}, args...), "--", bin)...)
 	return data
 }
 
@@ -88,8 +86,8 @@ func leaves(p *Profile) map[string]uint64 {
 	return n
 }
 
-// canonical evens out which of several names of an address is shown, and that perf takes the procedure
-// linkage table for the function before it.
+// canonical evens out which of several names of an address is shown, and that perf takes the procedure linkage table for the
+// function before it.
 func canonical(name string) string {
 	if name == "_init" || strings.HasSuffix(name, "@plt") {
 		return "@plt"
@@ -104,8 +102,7 @@ func stackOf(p *Profile, node int32) (names []string) {
 	return names
 }
 
-// scriptLeaves counts samples by their innermost symbol, as perf script shows them; those without a symbol go
-// by "[unknown]".
+// scriptLeaves counts samples by their innermost symbol, as perf script shows them; those without a symbol go by "[unknown]".
 func scriptLeaves(t *testing.T, path string) (counts map[string]uint64, total uint64) {
 	counts = map[string]uint64{}
 	first := true
@@ -133,8 +130,7 @@ func scriptName(line string) string {
 }
 
 func TestLeavesAgreeWithPerfScript(t *testing.T) {
-	for _, args := range [][]string{{"-g", "-e", "cpu-clock"}, {"-g", "-e", "cpu-clock", "--buildid-mmap"},
-		{"-g", "-e", "cpu-clock:u"}} {
+	for _, args := range [][]string{{"-g", "-e", "cpu-clock"}, {"-g", "-e", "cpu-clock", "--buildid-mmap"}, {"-g", "-e", "cpu-clock:u"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			path := record(t, args...)
 			p := load(t, path)
@@ -197,8 +193,7 @@ func TestASampleWithoutCallchainCountsWithItsIP(t *testing.T) {
 	path := record(t, "-e", "cpu-clock:u")
 	p := load(t, path)
 	want, total := map[string]uint64{}, uint64(0)
-	// one line for each sample
-	for line := range strings.Lines(run(t, "perf", "script", "-i", path, "-F", "ip,sym")) {
+	for line := range strings.Lines(run(t, "perf", "script", "-i", path, "-F", "ip,sym")) { // one for each sample
 		want[scriptName(line)]++
 		total++
 	}
@@ -246,8 +241,7 @@ func TestRepeatedStacksDoNotAllocate(t *testing.T) {
 	l.event = func(uint64) int { return 0 }
 	l.p.Events = []Event{{Name: "cycles"}}
 	l.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x2000, Prot: vmas.ProtExec, Name: []byte("//anon")})
-	chain := words(perfring.ContextKernel, 0xffffffff81000010, 0xffffffff81000100, perfring.ContextUser, 0x1000,
-		0x2000, 0x3000)
+	chain := words(perfring.ContextKernel, 0xffffffff81000010, 0xffffffff81000100, perfring.ContextUser, 0x1000, 0x2000, 0x3000)
 	l.sample.PID, l.sample.TID, l.sample.Callchain = 7, 7, chain
 	l.addSample()
 	if n := testing.AllocsPerRun(1000, l.addSample); n != 0 {
@@ -274,11 +268,10 @@ func TestMarkersSplitTheCallchain(t *testing.T) {
 		chain []uint64
 		want  string
 	}{
-		{"kernel and user", []uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000},
-			"kernel unmapped"},
-		{"guest", []uint64{^uint64(2176 - 1), 0x10, perfring.ContextUser, 0x1000}, "guest unmapped"},
-		{"deferred user part", []uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUserDeferred,
-			0x1234}, "kernel"},
+		{"kernel and user", []uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000}, "kernel unmapped"},
+		{"guest", []uint64{perfring.ContextGuestKernel, 0x10, perfring.ContextUser, 0x1000},
+			"guest unmapped"},
+		{"deferred user part", []uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUserDeferred, 0x1234}, "kernel"},
 		{"zeroes at the end", []uint64{perfring.ContextUser, 0x1000, 0, 0}, "unmapped"},
 		{"only a marker", []uint64{perfring.ContextUser}, "unmapped"},
 	} {
@@ -328,8 +321,7 @@ func FuzzRecords(f *testing.F) {
 	}
 	f.Add(sample(perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000, 0x2000))
 	f.Add(append(words(40<<48|3, 7<<32|7, 0x6f6d6564, 0, 0), sample(perfring.ContextUserDeferred, 1)...))
-	format := perfring.NewFormat(&unix.PerfEventAttr{
-		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CALLCHAIN})
+	format := perfring.NewFormat(&unix.PerfEventAttr{Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CALLCHAIN})
 	sym := symbols.New(symbols.Options{Kallsyms: "/nonexistent", Root: "/nonexistent"})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		l := newLoader(sym)

@@ -125,7 +125,7 @@ func TestHostileNames(t *testing.T) {
 	for i, name := range names {
 		at := int32(len(p.Frames))
 		p.Frames = append(p.Frames, profile.Frame{Name: name, File: name, Line: -1, Column: int32(i)})
-		p.add(profile.Thread{PID: 1, TID: uint32(i), Comm: name}, 0, 10, at, 0, at)
+		p.Add(profile.Thread{PID: 1, TID: uint32(i), Comm: name}, 0, 10, at, 0, at)
 	}
 	t.Run("speedscope", func(t *testing.T) {
 		text := write(t, p.Profile, Options{Name: "</script>\x00"})

@@ -12,35 +12,12 @@ import (
 	"testing"
 
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 )
 
-// stacks makes a profile, sample by sample.
-type stacks struct{ *profile.Profile }
-
-// add adds a sample with frames from the outermost to the leaf.
-func (p stacks) add(t profile.Thread, event int32, count uint64, frames ...int32) {
-	thread := slices.Index(p.Threads, t)
-	if thread < 0 {
-		thread = len(p.Threads)
-		p.Threads = append(p.Threads, t)
-	}
-	var node int32
-	for _, f := range frames {
-		n := profile.Node{Parent: node, Frame: f}
-		i := slices.Index(p.Nodes, n)
-		if i < 0 {
-			i = len(p.Nodes)
-			p.Nodes = append(p.Nodes, n)
-		}
-		node = int32(i)
-	}
-	p.Samples = append(p.Samples, profile.Sample{Thread: int32(thread), Node: node, Event: event, CPU: -1,
-		Count: count, Period: count})
-}
-
 // example is a profile of three threads, with two places of main.
-func example() stacks {
-	p := stacks{&profile.Profile{
+func example() profiletest.Stacks {
+	p := profiletest.Stacks{Profile: &profile.Profile{
 		Images: []profile.Image{{Name: "demo", Path: "/bin/demo"}, {Name: "[kernel]"}},
 		Frames: []profile.Frame{
 			{Name: "main", Known: true, PC: 0x1000, File: "demo.cc", Line: 20, Column: 3},
@@ -54,15 +31,14 @@ func example() stacks {
 		Command:     []string{"perf", "record", "./demo"},
 		LostSamples: 3,
 	}}
-	one, other := profile.Thread{PID: 10, TID: 10, Comm: "demo"},
-		profile.Thread{PID: 10, TID: 11, Comm: "worker"}
-	p.add(one, 0, 5, 0, 3, 4)
-	p.add(one, 0, 1, 0, 3)
-	p.add(other, 0, 9, 1, 3, 4)
-	p.add(other, 0, 20, 1, 2)
-	p.add(other, 0, 2, 1)
-	p.add(profile.Thread{PID: 2, TID: 2, Comm: "kthreadd"}, 0, 4, 4)
-	p.add(other, 0, 1)
+	one, other := profile.Thread{PID: 10, TID: 10, Comm: "demo"}, profile.Thread{PID: 10, TID: 11, Comm: "worker"}
+	p.Add(one, 0, 5, 0, 3, 4)
+	p.Add(one, 0, 1, 0, 3)
+	p.Add(other, 0, 9, 1, 3, 4)
+	p.Add(other, 0, 20, 1, 2)
+	p.Add(other, 0, 2, 1)
+	p.Add(profile.Thread{PID: 2, TID: 2, Comm: "kthreadd"}, 0, 4, 4)
+	p.Add(other, 0, 1)
 	return p
 }
 
@@ -163,8 +139,7 @@ func write(t testing.TB, p *profile.Profile, o Options) string {
 }
 
 func TestFile(t *testing.T) {
-	const want = `{"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"unspool",` +
-		`"name":"perf record ./demo","activeProfileIndex":0,"shared":{"frames":[
+	const want = `{"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"unspool","name":"perf record ./demo","activeProfileIndex":0,"shared":{"frames":[
 {"name":"main","file":"demo.cc","line":30,"col":5},
 {"name":"std::array<int, 5>::fill","file":"array","line":7},
 {"name":"write","file":"/bin/demo"},
@@ -202,18 +177,15 @@ func TestProfiles(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		o      Options
-		change func(p stacks)
+		change func(p profiletest.Stacks)
 		want   []string
 	}{
-		{"few threads", Options{Threads: 1}, nil,
-			[]string{"all threads, 3 lost: 42", "worker (10/11): 32", "2 more threads: 10"}},
-		{"a thread", Options{}, func(p stacks) {
-			p.Samples, p.LostSamples = p.Samples[:2], 0
-		}, []string{"demo (10/10): 6"}},
-		{"nothing", Options{}, func(p stacks) { p.Samples = nil }, []string{"no samples: 0"}},
-		{"two events", Options{Threads: 2}, func(p stacks) { p.add(p.Threads[2], 1, 7, 4) }, []string{
-			"cpu-clock: all threads, 3 lost: 42", "cpu-clock: worker (10/11): 32", "cpu-clock: demo (10/10): 6",
-			"cpu-clock: kthreadd (2/2): 4",
+		{"few threads", Options{Threads: 1}, nil, []string{"all threads, 3 lost: 42", "worker (10/11): 32", "2 more threads: 10"}},
+		{"a thread", Options{}, func(p profiletest.Stacks) { p.Samples, p.LostSamples = p.Samples[:2], 0 },
+			[]string{"demo (10/10): 6"}},
+		{"nothing", Options{}, func(p profiletest.Stacks) { p.Samples = nil }, []string{"no samples: 0"}},
+		{"two events", Options{Threads: 2}, func(p profiletest.Stacks) { p.Add(p.Threads[2], 1, 7, 4) }, []string{
+			"cpu-clock: all threads, 3 lost: 42", "cpu-clock: worker (10/11): 32", "cpu-clock: demo (10/10): 6", "cpu-clock: kthreadd (2/2): 4",
 			"faults: kthreadd (2/2), 3 lost: 7",
 		}},
 	} {
@@ -258,7 +230,7 @@ func TestLines(t *testing.T) {
 func TestPlacesWithoutLines(t *testing.T) {
 	p := example()
 	p.Frames = append(p.Frames, profile.Frame{Name: "main", Known: true, PC: 0x1020})
-	p.add(p.Threads[0], 0, 1000, 5)
+	p.Add(p.Threads[0], 0, 1000, 5)
 	equal(t, decode(t, write(t, p.Profile, Options{Threads: 1})).stacks(t, 0), map[string]uint64{
 		"main|demo.cc:30:5": 1002,
 		"main|demo.cc:30:5\nstd::array<int, 5>::fill|array:7":        20,
