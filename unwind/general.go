@@ -108,8 +108,8 @@ func (w *walk) evaluate(p *place, lookup uint64, regs *Regs) (exact bool, end Re
 		return false, Root
 	}
 	e := evaluation{arch: rule.AMD64, row: &row, old: *regs, stack: w.stack, pc: lookup, missing: stepped}
-	next, end := e.caller()
-	if end != stepped {
+	next := *regs
+	if end := e.caller(&next); end != stepped {
 		return false, end
 	}
 	// The frames of the fast rules cannot say that BP is not known.
@@ -138,36 +138,35 @@ func (e *evaluation) why() Reason {
 	return BadCFI
 }
 
-// caller gives the registers of the caller. Without its PC and SP there is no
-// caller, and end is the reason.
-func (e *evaluation) caller() (next Regs, end Reason) {
+// caller turns regs, which are those of the frame, into those of its caller.
+// Without its PC and SP there is no caller, and the reason is returned.
+func (e *evaluation) caller(regs *Regs) Reason {
 	cfa, ok := e.cfa()
 	if !ok {
-		return next, e.why()
+		return e.why()
 	}
-	next = e.old
 	for n := range e.row.Regs[:e.arch.NumRegs] {
 		how := &e.row.Regs[n]
 		if how.Kind == dwarfcfi.Unspecified || how.Kind == dwarfcfi.SameValue {
 			continue
 		}
-		next.Known &^= 1 << n
+		regs.Known &^= 1 << n
 		if v, ok := e.register(n, how, cfa); ok {
-			next.set(n, v&e.arch.Mask)
+			regs.set(n, v&e.arch.Mask)
 		}
 	}
 	ra, sp := int(e.row.RA), e.arch.SP
 	if e.row.Regs[ra].Kind == dwarfcfi.Unspecified {
-		return next, BadCFI
+		return BadCFI
 	}
 	if e.row.Regs[sp].Kind == dwarfcfi.Unspecified {
-		next.set(sp, cfa)
+		regs.set(sp, cfa)
 	}
-	if !next.has(ra) || !next.has(sp) {
-		return next, e.why()
+	if !regs.has(ra) || !regs.has(sp) {
+		return e.why()
 	}
-	next.set(e.arch.IP, next.Value[ra])
-	return next, stepped
+	regs.set(e.arch.IP, regs.Value[ra])
+	return stepped
 }
 
 func (e *evaluation) cfa() (uint64, bool) {

@@ -88,14 +88,13 @@ func (w *walk) stepByRow(p *place, f *fullFrame) (Source, Reason) {
 
 	from := f.sp()
 	e := evaluation{arch: f.arch, row: row, old: f.regs, stack: w.stack, pc: f.lookup(), missing: stepped}
-	next, end := e.caller()
-	if end != stepped {
+	if e.caller(&f.regs) != stepped {
 		if e.missing != stepped && w.moves.switched {
 			return ByCFI, DumpTooShort
 		}
 		return ByCFI, e.why() // memory that was not read comes first, as for a row without a return address
 	}
-	f.regs, f.exact = next, row.Signal
+	f.exact = row.Signal
 	if row.Signal {
 		return ByCFI, w.interrupted(from, f.sp())
 	}
