@@ -61,8 +61,8 @@ const (
 	bitBuildID  = 1 << 34
 )
 
-// What is asked for beside samples. Build IDs are not: as long as one profiler asks for them, the kernel marks
-// the MMAP2 records of every other profiler on the machine as holding one, which they do not (see
+// What is asked for beside samples. Build IDs are not: as long as one profiler asks for them, the kernel
+// marks the MMAP2 records of every other profiler on the machine as holding one, which they do not (see
 // Format.Mend), and perf 6.1 aborts on those.
 const (
 	bitsTasks    = unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask | bitKsymbol | bitBPFEvent
