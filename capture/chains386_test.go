@@ -58,7 +58,8 @@ func TestChainsOf32BitPrograms(t *testing.T) {
 	} {
 		t.Run(strings.Join(append([]string{p.String()}, p.flags...), " "), func(t *testing.T) {
 			t.Parallel()
-			proc := programs.Start(t, programs.Build(t, p.Name, append([]string{"-m32"}, p.flags...)...), 20, p.Args...)
+			proc := programs.Start(t, programs.Build(t, p.Name, append([]string{"-m32"}, p.flags...)...), 20,
+				p.Args...)
 			path := filepath.Join(t.TempDir(), "perf.data")
 			var out capture.Outcome
 			for range 5 { // until the program gets to run

@@ -217,7 +217,8 @@ func (c *conversion) offline() image.Offline {
 	}
 	o.BuildID = func(path string) vmas.BuildID { return ids[path] }
 	var uts unix.Utsname
-	o.SameKernel = unix.Uname(&uts) == nil && unix.ByteSliceToString(uts.Release[:]) == c.reader.Text(perfdata.OSRelease)
+	o.SameKernel = unix.Uname(&uts) == nil &&
+		unix.ByteSliceToString(uts.Release[:]) == c.reader.Text(perfdata.OSRelease)
 	return o
 }
 

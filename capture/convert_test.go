@@ -35,17 +35,19 @@ var le = binary.LittleEndian
 func rawEvents() []perfring.Attr {
 	stacks := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER7, Sample: 1000,
-		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
+		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID |
+			unix.PERF_SAMPLE_TIME |
 			unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
 		Sample_regs_user: userRegs, Sample_stack_user: 64,
 		Bits: unix.PerfBitSampleIDAll | unix.PerfBitExcludeCallchainUser,
 	}
 	dummy := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER7, Config: unix.PERF_COUNT_SW_DUMMY,
-		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME,
-		Bits:        unix.PerfBitSampleIDAll | unix.PerfBitMmap | unix.PerfBitMmap2,
+		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID |
+			unix.PERF_SAMPLE_TIME, Bits: unix.PerfBitSampleIDAll | unix.PerfBitMmap | unix.PerfBitMmap2,
 	}
-	return []perfring.Attr{{Name: "cpu-clock", PerfEventAttr: stacks, IDs: []uint64{1}}, {Name: "dummy:u", PerfEventAttr: dummy, IDs: []uint64{2}}}
+	return []perfring.Attr{{Name: "cpu-clock", PerfEventAttr: stacks, IDs: []uint64{1}},
+		{Name: "dummy:u", PerfEventAttr: dummy, IDs: []uint64{2}}}
 }
 
 func rawAttr(a *unix.PerfEventAttr) []byte {
@@ -141,7 +143,8 @@ const secret = "SECRETS!"
 
 // secretSample holds a secret in a register and in its stack.
 func secretSample(time uint64, stack int) perfring.Record {
-	s := testSample{pid: 7, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64, bp: le.Uint64([]byte(secret)), ip: 0x1234, sp: 0x7000,
+	s := testSample{pid: 7, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64,
+		bp: le.Uint64([]byte(secret)), ip: 0x1234, sp: 0x7000,
 		stack: bytes.Repeat([]byte(secret), stack/8), dynSize: uint64(stack)}
 	return s.at(time)
 }
@@ -165,9 +168,13 @@ func everyType(t testing.TB) *rawRecording {
 	}
 	id := func() *perfring.SampleID { return &perfring.SampleID{PID: 7, TID: 7, Time: time, ID: 1} }
 	add(perfring.AppendComm(nil, &f, &perfring.Comm{PID: 7, TID: 7, Comm: []byte("seven"), Exec: true}, id()))
-	add(perfring.AppendMmap(nil, &f, &perfring.Mmap{PID: 7, TID: 7, Misc: unix.PERF_RECORD_MISC_USER, Addr: 0x1000, Len: 0x1000, Path: []byte("//anon")}, id()))
-	add(perfring.AppendMmap2(nil, &f, &perfring.Mmap2{PID: 7, TID: 7, Misc: unix.PERF_RECORD_MISC_USER, Addr: 0x3000, Len: 0x1000, Maj: 1, Min: 2, Inode: 3,
-		Prot: unix.PROT_EXEC, Path: []byte("/nowhere/at/all")}, id()))
+	add(perfring.AppendMmap(nil, &f,
+		&perfring.Mmap{PID: 7, TID: 7, Misc: unix.PERF_RECORD_MISC_USER, Addr: 0x1000, Len: 0x1000,
+			Path: []byte("//anon")}, id()))
+	add(perfring.AppendMmap2(nil, &f,
+		&perfring.Mmap2{PID: 7, TID: 7, Misc: unix.PERF_RECORD_MISC_USER, Addr: 0x3000, Len: 0x1000, Maj: 1, Min: 2,
+			Inode: 3,
+			Prot:  unix.PROT_EXEC, Path: []byte("/nowhere/at/all")}, id()))
 	add(recordtest.AppendTask(nil, &f, perfring.RecordFork, &perfring.Task{PID: 8, TID: 8, PPID: 7, PTID: 7,
 		Time: time}, id()))
 	add(secretSample(time, 64), nil)
@@ -184,7 +191,8 @@ func everyType(t testing.TB) *rawRecording {
 	}
 	for typ := perfring.RecordIDIndex; typ <= perfring.RecordBPFMetadata+1; typ++ {
 		switch typ {
-		case perfring.RecordAuxtrace, perfring.RecordHeaderFeature, perfring.RecordCompressed, perfring.RecordCompressed2:
+		case perfring.RecordAuxtrace, perfring.RecordHeaderFeature, perfring.RecordCompressed,
+			perfring.RecordCompressed2:
 		default:
 			add(aRecord(typ, bytes.Repeat([]byte{byte(typ)}, 32)...), nil)
 		}
@@ -215,11 +223,13 @@ func inMemory(t testing.TB, content []byte) *os.File {
 }
 
 // convertBytes converts a recording in memory.
-func convertBytes(t testing.TB, input []byte, change func(o *ConvertOptions)) (output []byte, out Outcome, err error) {
+func convertBytes(t testing.TB, input []byte,
+	change func(o *ConvertOptions)) (output []byte, out Outcome, err error) {
 	t.Helper()
 	in := inMemory(t, input)
 	defer in.Close()
-	o := ConvertOptions{Input: in.Name(), Output: filepath.Join(t.TempDir(), "out"), Cache: "/nowhere", MaxStack: 100}
+	o := ConvertOptions{Input: in.Name(), Output: filepath.Join(t.TempDir(), "out"), Cache: "/nowhere",
+		MaxStack: 100}
 	if change != nil {
 		change(&o)
 	}
@@ -274,7 +284,9 @@ func TestConvertCarriesRecordsOfEveryType(t *testing.T) {
 	}{{"file", r.file()}, {"pipe", r.pipe()}} {
 		for _, c := range []struct{ jobs, level int }{{1, 0}, {1, 3}, {2, 0}, {3, 1}} {
 			t.Run(fmt.Sprintf("%s, -j %d -z%d", layout.name, c.jobs, c.level), func(t *testing.T) {
-				output, out, err := convertBytes(t, layout.input, func(o *ConvertOptions) { o.Jobs, o.Compress = c.jobs, c.level })
+				output, out, err := convertBytes(t, layout.input, func(o *ConvertOptions) {
+					o.Jobs, o.Compress = c.jobs, c.level
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -289,12 +301,13 @@ func TestConvertCarriesRecordsOfEveryType(t *testing.T) {
 					t.Error("this machine was told of")
 				}
 				events := reader.Events()
-				if len(events) != 2 || events[0].Name != "cpu-clock" || events[1].Name != "dummy" || events[1].PerfEventAttr != r.events[1].PerfEventAttr {
+				if len(events) != 2 || events[0].Name != "cpu-clock" || events[1].Name != "dummy" ||
+					events[1].PerfEventAttr != r.events[1].PerfEventAttr {
 					t.Errorf("events %+v", events)
 				}
 				checkCarried(t, got, r.records)
-				if st := out.Stats; st.Samples != 3 || st.User != 3 || st.Malformed != 0 || st.Lost != 8 || st.Throttled != 1 ||
-					st.StackCopied != 64+64+60000 {
+				if st := out.Stats; st.Samples != 3 || st.User != 3 || st.Malformed != 0 || st.Lost != 8 ||
+					st.Throttled != 1 || st.StackCopied != 64+64+60000 {
 					t.Errorf("%+v", st)
 				}
 			})
@@ -338,7 +351,8 @@ func checkCarried(t *testing.T, got, want []perfring.Record) {
 	}
 }
 
-// before is what is left when the records are cut after n bytes: those that are whole. An AUXTRACE record is not without its data.
+// before is what is left when the records are cut after n bytes: those that are whole. An AUXTRACE record is
+// not without its data.
 func (r *rawRecording) before(n int) []perfring.Record {
 	whole := 0
 	for i, rec := range r.records {
@@ -356,8 +370,10 @@ func (r *rawRecording) before(n int) []perfring.Record {
 func TestConvertOfARecordingCutAtEveryByte(t *testing.T) {
 	whole := everyType(t)
 	whole.records = slices.DeleteFunc(whole.records, func(r perfring.Record) bool {
-		return len(r) > 2000 || r.Type() > 1 && r.Type() < perfring.RecordSample && r.Type() != perfring.RecordFork ||
-			r.Type() > perfring.RecordMmap2 && r.Type() < perfring.RecordAuxtrace || r.Type() > perfring.RecordAuxtraceInfo+2 && len(r) < 1000
+		return len(r) > 2000 || r.Type() > 1 && r.Type() < perfring.RecordSample &&
+			r.Type() != perfring.RecordFork ||
+			r.Type() > perfring.RecordMmap2 && r.Type() < perfring.RecordAuxtrace ||
+			r.Type() > perfring.RecordAuxtraceInfo+2 && len(r) < 1000
 	})
 	for _, layout := range []struct {
 		name  string
@@ -442,7 +458,8 @@ func TestConvertOfManyBlocksIsTheSameOnEveryNumberOfCores(t *testing.T) {
 			at := time + uint64(rnd.Intn(200))
 			r.records = append(r.records, secretSample(at, 8*(1+rnd.Intn(7000))))
 			count++
-			comm, err := perfring.AppendComm(nil, &f, &perfring.Comm{PID: 7, TID: 7, Comm: fmt.Append(nil, at)}, &perfring.SampleID{PID: 7, TID: 7, Time: at, ID: 2})
+			comm, err := perfring.AppendComm(nil, &f, &perfring.Comm{PID: 7, TID: 7, Comm: fmt.Append(nil, at)},
+				&perfring.SampleID{PID: 7, TID: 7, Time: at, ID: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -490,7 +507,8 @@ func TestConvertOfAPipeThatStalls(t *testing.T) {
 		ended := make(chan error)
 		go func() {
 			output := fmt.Sprintf("/dev/fd/%d", to.Fd())
-			_, err := Convert(context.Background(), ConvertOptions{Input: in, Output: output, Cache: dir, MaxStack: 100, Jobs: jobs})
+			_, err := Convert(context.Background(),
+				ConvertOptions{Input: in, Output: output, Cache: dir, MaxStack: 100, Jobs: jobs})
 			to.Close() // the end, for the reader
 			ended <- err
 		}()
@@ -499,7 +517,8 @@ func TestConvertOfAPipeThatStalls(t *testing.T) {
 			t.Fatal(err)
 		}
 		round := func(time uint64) []byte {
-			r := rawRecording{events: rawEvents(), records: []perfring.Record{secretSample(time, 64), aRecord(perfring.RecordFinishedRound)}}
+			r := rawRecording{events: rawEvents(),
+				records: []perfring.Record{secretSample(time, 64), aRecord(perfring.RecordFinishedRound)}}
 			if time == 1 {
 				return r.pipe()
 			}
@@ -550,8 +569,9 @@ func TestConvertOfAPipeThatStalls(t *testing.T) {
 func TestConvertTakesOnlyTheRecordedEventsBuildIDs(t *testing.T) {
 	events := rawEvents()
 	f := perfring.NewFormat(&events[0].PerfEventAttr)
-	rec, err := perfring.AppendMmap2(nil, &f, &perfring.Mmap2{PID: 7, TID: 7, Misc: unix.PERF_RECORD_MISC_USER, Addr: 0x1000, Len: 0x1000, Inode: 4711,
-		Prot: unix.PROT_EXEC, Path: []byte("/nowhere/at/all")}, &perfring.SampleID{PID: 7, TID: 7, Time: 5, ID: 2})
+	rec, err := perfring.AppendMmap2(nil, &f,
+		&perfring.Mmap2{PID: 7, TID: 7, Misc: unix.PERF_RECORD_MISC_USER, Addr: 0x1000, Len: 0x1000, Inode: 4711,
+			Prot: unix.PROT_EXEC, Path: []byte("/nowhere/at/all")}, &perfring.SampleID{PID: 7, TID: 7, Time: 5, ID: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -569,7 +589,8 @@ func TestConvertTakesOnlyTheRecordedEventsBuildIDs(t *testing.T) {
 func TestConvertKeepsTheIdleTask(t *testing.T) {
 	r := &rawRecording{events: rawEvents(), records: []perfring.Record{
 		testSample{misc: unix.PERF_RECORD_MISC_KERNEL, chain: []uint64{^uint64(127), 9}}.at(1),
-		testSample{pid: 7, misc: unix.PERF_RECORD_MISC_GUEST_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64, stack: make([]byte, 64), dynSize: 64}.at(2),
+		testSample{pid: 7, misc: unix.PERF_RECORD_MISC_GUEST_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64,
+			stack: make([]byte, 64), dynSize: 64}.at(2),
 	}}
 	output, out, err := convertBytes(t, r.file(), nil)
 	if err != nil {
@@ -612,7 +633,9 @@ func TestConvertSaysThatThereIsNothingToUnwind(t *testing.T) {
 	r.events[0].PerfEventAttr.Sample_type &^= unix.PERF_SAMPLE_STACK_USER | unix.PERF_SAMPLE_REGS_USER
 	r.records = []perfring.Record{rawRecord(perfring.RecordSwitch, 5, 1)}
 	var notes []string
-	output, _, err := convertBytes(t, r.file(), func(o *ConvertOptions) { o.Note = func(s string) { notes = append(notes, s) } })
+	output, _, err := convertBytes(t, r.file(), func(o *ConvertOptions) {
+		o.Note = func(s string) { notes = append(notes, s) }
+	})
 	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "no raw stacks") {
 		t.Errorf("%v, %q", err, notes)
 	}

@@ -91,9 +91,12 @@ func TestSamplesInsideExecve(t *testing.T) {
 		{"there is no stack", with(func(s *testSample) { s.dynSize = 0 }), 0, 1, 0},
 		{"the new program's stack", with(func(s *testSample) { s.stack = make([]byte, 64) }), 0, 1, 0},
 		{"no mapping at the old PC", with(func(s *testSample) { s.ip = 0x5000 }), 0, 1, 0},
-		{"another system call", with(func(s *testSample) { s.ip = 0x5000; s.chain = []uint64{kernel, 9, outside} }), 1, 0, unwind.Unmapped},
-		{"user mode", with(func(s *testSample) { s.ip = 0x5000; s.misc = unix.PERF_RECORD_MISC_USER }), 1, 0, unwind.Unmapped},
-		{"no registers", with(func(s *testSample) { s.abi = unix.PERF_SAMPLE_REGS_ABI_NONE; s.stack = nil }), 0, 0, 0},
+		{"another system call", with(func(s *testSample) { s.ip = 0x5000; s.chain = []uint64{kernel, 9, outside} }),
+			1, 0, unwind.Unmapped},
+		{"user mode", with(func(s *testSample) { s.ip = 0x5000; s.misc = unix.PERF_RECORD_MISC_USER }), 1, 0,
+			unwind.Unmapped},
+		{"no registers", with(func(s *testSample) { s.abi = unix.PERF_SAMPLE_REGS_ABI_NONE; s.stack = nil }), 0, 0,
+			0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var k kept

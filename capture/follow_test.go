@@ -16,12 +16,13 @@ import (
 
 // userSample is a sample of process pid at ip, with a stack of zeros.
 func userSample(pid uint32, ip uint64) testSample {
-	return testSample{pid: pid, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64, ip: ip, sp: 0x7000,
+	return testSample{pid: pid, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64, ip: ip,
+		sp:    0x7000,
 		stack: make([]byte, 64), dynSize: 64}
 }
 
-// TestSessionFollowsRecords asks, after some records, whether a sample lies in a mapping: in memory without a file, where
-// a walk ends for want of CFI, or in none.
+// TestSessionFollowsRecords asks, after some records, whether a sample lies in a mapping: in memory without a
+// file, where a walk ends for want of CFI, or in none.
 func TestSessionFollowsRecords(t *testing.T) {
 	const code = 0x1800 // in the mapping of exec
 	f := testFormat()
@@ -33,20 +34,24 @@ func TestSessionFollowsRecords(t *testing.T) {
 		return b
 	}
 	comm := func(pid uint32) perfring.Record {
-		return record(perfring.AppendComm(nil, &f, &perfring.Comm{PID: pid, TID: pid, Comm: []byte("x"), Exec: true}, id))
+		return record(perfring.AppendComm(nil, &f,
+			&perfring.Comm{PID: pid, TID: pid, Comm: []byte("x"), Exec: true}, id))
 	}
 	mmap := func(misc uint16) perfring.Record {
-		m := perfring.Mmap{PID: 7, TID: 7, Misc: unix.PERF_RECORD_MISC_USER, Addr: 0x1000, Len: 0x1000, Path: []byte("//anon")}
+		m := perfring.Mmap{PID: 7, TID: 7, Misc: unix.PERF_RECORD_MISC_USER, Addr: 0x1000, Len: 0x1000,
+			Path: []byte("//anon")}
 		r := record(perfring.AppendMmap(nil, &f, &m, id))
 		binary.LittleEndian.PutUint16(r[4:], r.Misc()|misc)
 		return r
 	}
 	mmap2 := func(misc uint16, prot uint32) perfring.Record {
-		m := perfring.Mmap2{PID: 7, TID: 7, Misc: misc, Addr: 0x1000, Len: 0x1000, Prot: prot, Path: []byte("//anon")}
+		m := perfring.Mmap2{PID: 7, TID: 7, Misc: misc, Addr: 0x1000, Len: 0x1000, Prot: prot,
+			Path: []byte("//anon")}
 		return record(perfring.AppendMmap2(nil, &f, &m, id))
 	}
 	task := func(typ perfring.RecordType, misc uint16, pid, tid uint32) perfring.Record {
-		r := record(recordtest.AppendTask(nil, &f, typ, &perfring.Task{PID: pid, TID: tid, PPID: 7, PTID: 7, Time: 5}, id))
+		r := record(recordtest.AppendTask(nil, &f, typ,
+			&perfring.Task{PID: pid, TID: tid, PPID: 7, PTID: 7, Time: 5}, id))
 		binary.LittleEndian.PutUint16(r[4:], r.Misc()|misc)
 		return r
 	}
@@ -73,7 +78,8 @@ func TestSessionFollowsRecords(t *testing.T) {
 		{"data where code was", after(mmap(data)), 7, false},
 		{"MMAP2 of code", []perfring.Record{comm(7), mmap2(user, readExec)}, 7, true},
 		{"MMAP2 of data where code was", after(mmap2(user, readWrite)), 7, false},
-		{"MMAP2 of the kernel's", []perfring.Record{comm(7), mmap2(unix.PERF_RECORD_MISC_KERNEL, readExec)}, 7, false},
+		{"MMAP2 of the kernel's", []perfring.Record{comm(7), mmap2(unix.PERF_RECORD_MISC_KERNEL, readExec)}, 7,
+			false},
 		{"of the parent", after(task(perfring.RecordFork, 0, 8, 8)), 8, true},
 		{"of one that perf says is the parent", after(task(perfring.RecordFork, forkExec, 8, 8)), 8, false},
 		{"with a thread that perf tells of", after(task(perfring.RecordFork, forkExec, 7, 9)), 7, true},
@@ -81,7 +87,8 @@ func TestSessionFollowsRecords(t *testing.T) {
 		{"at the end, which is sampled", after(task(perfring.RecordExit, 0, 7, 7)), 7, true},
 		{"after the end", after(task(perfring.RecordExit, 0, 7, 7), later), 7, false},
 		{"a late one after the end", after(task(perfring.RecordExit, 0, 7, 7), mmap(0)), 7, false},
-		{"one after the end, where records were lost", after(task(perfring.RecordExit, 0, 7, 7), lost, mmap(0)), 7, true},
+		{"one after the end, where records were lost", after(task(perfring.RecordExit, 0, 7, 7), lost, mmap(0)), 7,
+			true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newTestSession(discard{})
@@ -140,12 +147,13 @@ func TestMappingsAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestUnsavedRegistersAreNotUsed hands on what an NMI in the kernel left of the registers: RBX was not saved, and -1 stands in
-// its place. In user mode, -1 is its value.
+// TestUnsavedRegistersAreNotUsed hands on what an NMI in the kernel left of the registers: RBX was not saved,
+// and -1 stands in its place. In user mode, -1 is its value.
 func TestUnsavedRegistersAreNotUsed(t *testing.T) {
 	const bx = 3 // its DWARF number
 	format := perfring.NewFormat(&unix.PerfEventAttr{
-		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
+		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID |
+			unix.PERF_SAMPLE_TIME |
 			unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
 		Sample_regs_user:  userRegs | 1<<1, // and BX
 		Sample_stack_user: 64,

@@ -134,7 +134,8 @@ func TestGoStacksAreWhatGoSees(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	record := exec.Command("perf", "record", "-q", "-B", "-N", "-e", "cpu-clock", "-F", "997", "--call-graph", "dwarf,32768", "-o", data, program)
+	record := exec.Command("perf", "record", "-q", "-B", "-N", "-e", "cpu-clock", "-F", "997",
+		"--call-graph", "dwarf,32768", "-o", data, program)
 	var errs bytes.Buffer
 	record.Stderr = &errs
 	out, err := record.Output()
@@ -163,7 +164,8 @@ func TestGoStacksAreWhatGoSees(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	c := goChecker{t: t, chains: chains, functions: functions, seen: make([]int, len(chains)), ends: make(map[string]int)}
+	c := goChecker{t: t, chains: chains, functions: functions, seen: make([]int, len(chains)),
+		ends: make(map[string]int)}
 	var s *Session
 	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
 		if s == nil {
@@ -264,7 +266,9 @@ func (c *goChecker) Write(rec []byte) error {
 		return nil
 	}
 	// Go's traceback leaves out the wrappers that the compiler makes.
-	above := slices.DeleteFunc(slices.Clone(user[leaf+1:]), func(pc uint64) bool { return strings.Contains(c.name(pc), "wrap") })
+	above := slices.DeleteFunc(slices.Clone(user[leaf+1:]), func(pc uint64) bool {
+		return strings.Contains(c.name(pc), "wrap")
+	})
 	i := slices.IndexFunc(c.chains, func(chain []uint64) bool { return slices.Equal(chain, above) })
 	switch {
 	case i >= 0 && complete:
@@ -275,7 +279,9 @@ func (c *goChecker) Write(rec []byte) error {
 		c.t.Errorf("a chain that the program does not have: %s", c.names(user))
 	default:
 		// Cut short: what is there must be the beginning of a chain.
-		if !slices.ContainsFunc(c.chains, func(chain []uint64) bool { return len(above) < len(chain) && slices.Equal(chain[:len(above)], above) }) {
+		if !slices.ContainsFunc(c.chains, func(chain []uint64) bool {
+			return len(above) < len(chain) && slices.Equal(chain[:len(above)], above)
+		}) {
 			c.t.Errorf("no beginning of a chain: %s", c.names(user))
 		}
 	}

@@ -142,7 +142,8 @@ func (p *lanes) record(rec perfring.Record, f *perfring.Format) {
 	kept.rec, kept.kept = p.c.reader.Keep(rec)
 	b.records = append(b.records, kept)
 	b.size += len(rec)
-	if len(b.records) >= batchRecords || b.size >= batchBytes || p.c.passOn && rec.Type() == perfring.RecordFinishedRound {
+	if len(b.records) >= batchRecords || b.size >= batchBytes ||
+		p.c.passOn && rec.Type() == perfring.RecordFinishedRound {
 		p.send()
 	}
 }

@@ -63,7 +63,8 @@ func BenchmarkMappingStorm(b *testing.B) {
 	var stack []byte
 	for d, err := range table.FDEs() {
 		var row dwarfcfi.Row
-		if err == nil && d.Row(d.Start, &row) == nil && row.CFA.Reg == 7 && row.CFA.Offset == 8 && d.Start%16 == 0 && len(stack) < 64 {
+		if err == nil && d.Row(d.Start, &row) == nil && row.CFA.Reg == 7 && row.CFA.Offset == 8 &&
+			d.Start%16 == 0 && len(stack) < 64 {
 			stack = binary.LittleEndian.AppendUint64(stack, base+d.Start+1)
 		}
 	}

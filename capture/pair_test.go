@@ -15,10 +15,14 @@ func TestAgree(t *testing.T) {
 		want bool
 	}{
 		{"equal", unwind.FrameWalk{IPs: []uint64{1, 2, 3}, End: unwind.NoFrame}, []uint64{1, 2, 3}, true},
-		{"equal and full", unwind.FrameWalk{IPs: []uint64{1, 2, 3}, End: unwind.KernelLimit}, []uint64{1, 2, 3}, true},
-		{"further than the copy", unwind.FrameWalk{IPs: []uint64{1, 2}, End: unwind.CopyEnds}, []uint64{1, 2, 3}, true},
-		{"other memory than the copy", unwind.FrameWalk{IPs: []uint64{1, 2}, End: unwind.OffStack}, []uint64{1, 2, 3}, true},
-		{"further than the last frame", unwind.FrameWalk{IPs: []uint64{1, 2}, End: unwind.NoFrame}, []uint64{1, 2, 3}, false},
+		{"equal and full", unwind.FrameWalk{IPs: []uint64{1, 2, 3}, End: unwind.KernelLimit}, []uint64{1, 2, 3},
+			true},
+		{"further than the copy", unwind.FrameWalk{IPs: []uint64{1, 2}, End: unwind.CopyEnds}, []uint64{1, 2, 3},
+			true},
+		{"other memory than the copy", unwind.FrameWalk{IPs: []uint64{1, 2}, End: unwind.OffStack},
+			[]uint64{1, 2, 3}, true},
+		{"further than the last frame", unwind.FrameWalk{IPs: []uint64{1, 2}, End: unwind.NoFrame},
+			[]uint64{1, 2, 3}, false},
 		{"shorter", unwind.FrameWalk{IPs: []uint64{1, 2}, End: unwind.CopyEnds}, []uint64{1}, false},
 		{"another word", unwind.FrameWalk{IPs: []uint64{1, 2}, End: unwind.CopyEnds}, []uint64{1, 4, 3}, false},
 	} {

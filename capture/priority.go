@@ -24,7 +24,8 @@ func hurry() {
 		if err != nil {
 			continue
 		}
-		if nice, err := unix.Getpriority(unix.PRIO_PROCESS, tid); err == nil && nice == 20 { // the system call tells 20 less the nice value, here 0: nobody has chosen another
+		if nice, err := unix.Getpriority(unix.PRIO_PROCESS, tid); err == nil && nice == 20 {
+			// the system call returns 20 minus the nice value, which is 0 here: the default
 			_ = unix.Setpriority(unix.PRIO_PROCESS, tid, recorderNice) // new threads inherit it
 		}
 	}

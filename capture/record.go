@@ -249,8 +249,8 @@ func (r *recording) loop(ctx context.Context) error {
 	return nil
 }
 
-// wait waits until it is time to drain the rings. New mappings wake it, so that files are opened while the processes that
-// map them are there.
+// wait waits until it is time to drain the rings. New mappings wake it, so that files are opened while the
+// processes that map them are there.
 func (r *recording) wait(ctx context.Context, p *pace) error {
 	until := time.Now().Add(wakeEvery)
 	if end := r.began.Add(r.Duration); r.Duration > 0 && end.Before(until) {
@@ -268,7 +268,8 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 	}
 }
 
-// record takes the next record from the rings. What waits behind many may be a mapping of a process that is about to end.
+// record takes the next record from the rings. What waits behind many may be a mapping of a process that is
+// about to end.
 func (r *recording) record(rec perfring.Record) error {
 	if r.records++; r.records%64 == 0 {
 		r.source.Peek(r.session.Expect)
@@ -276,8 +277,8 @@ func (r *recording) record(rec perfring.Record) error {
 	return r.session.Record(rec)
 }
 
-// A pace bounds how often a recording is woken: at once as long as there are few new mappings, with what a program maps
-// when it begins taken together, and every 5 ms in a storm.
+// A pace bounds how often a recording is woken: at once as long as there are few new mappings, with what a
+// program maps when it begins taken together, and every 5 ms in a storm.
 type pace struct {
 	at     time.Time
 	credit time.Duration
@@ -292,7 +293,8 @@ const (
 // hold takes the price of a wake-up from the credit, and waits for what is missing.
 func (p *pace) hold() { time.Sleep(p.due(time.Now())) }
 
-// due takes the price of a wake-up at a time from the credit, and returns how long to wait for what is missing.
+// due takes the price of a wake-up at a time from the credit, and returns how long to wait for what is
+// missing.
 func (p *pace) due(now time.Time) time.Duration {
 	since := now.Sub(p.at)
 	p.credit = min(p.credit+since, mostCredit) - wakePrice
@@ -397,7 +399,8 @@ func (r *recording) endCommand() {
 		}
 	}
 	r.out.ExitStatus = c.exitStatus()
-	if timeUp && c.status.Signaled() && (c.status.Signal() == syscall.SIGTERM || c.status.Signal() == syscall.SIGKILL) {
+	if timeUp && c.status.Signaled() &&
+		(c.status.Signal() == syscall.SIGTERM || c.status.Signal() == syscall.SIGKILL) {
 		r.out.ExitStatus = 0 // it ended because we were asked to end it
 	}
 }

@@ -177,8 +177,8 @@ func (s *Session) follow(rec perfring.Record, f *perfring.Format) (c *replay.Cha
 	return c, buildID, nil
 }
 
-// Expect opens the file that a record maps, ahead of the record's turn: a short-lived process is gone by then, and
-// so may its file be.
+// Expect opens the file that a record maps, ahead of the record's turn: a short-lived process is gone by
+// then, and so may its file be.
 func (s *Session) Expect(rec perfring.Record) {
 	if pid, m, ok := s.replay.Peek(rec, s.format); ok {
 		s.images.Open(pid, &m)

@@ -23,7 +23,8 @@ const userRegs = 1<<6 | 1<<7 | 1<<8
 
 func testFormat() perfring.Format {
 	return perfring.NewFormat(&unix.PerfEventAttr{
-		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
+		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID |
+			unix.PERF_SAMPLE_TIME |
 			unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
 		Sample_regs_user:  userRegs,
 		Sample_stack_user: 64,
@@ -120,7 +121,8 @@ func TestCopiesAreToldAheadOfTheirSample(t *testing.T) {
 func TestSamplesAreCountedByWhatTheyCarry(t *testing.T) {
 	const kernel = ^uint64(127)
 	stack := bytes.Repeat([]byte{0x5e}, 64)
-	user := testSample{pid: 7, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64, ip: 0x1234, sp: 0x7000, stack: stack, dynSize: 64}
+	user := testSample{pid: 7, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64, ip: 0x1234,
+		sp: 0x7000, stack: stack, dynSize: 64}
 	with := func(f func(*testSample)) testSample { s := user; f(&s); return s }
 	for _, c := range []struct {
 		name             string
@@ -130,11 +132,19 @@ func TestSamplesAreCountedByWhatTheyCarry(t *testing.T) {
 		dropped, unmaped bool
 	}{
 		{"user stack", user, 1, 1, []uint64{^uint64(511), 0x1234}, false, true},
-		{"system call", with(func(s *testSample) { s.chain = []uint64{kernel, 9} }), 1, 1, []uint64{kernel, 9, ^uint64(511), 0x1234}, false, true},
-		{"kernel thread", testSample{pid: 2, misc: unix.PERF_RECORD_MISC_KERNEL, chain: []uint64{kernel, 9}}, 1, 0, []uint64{kernel, 9}, false, false},
-		{"registers without a stack, inside execve", with(func(s *testSample) { s.chain = []uint64{kernel, 9}; s.dynSize = 0 }), 1, 0, []uint64{kernel, 9}, false, false},
-		{"kernel's own user part", with(func(s *testSample) { s.chain = []uint64{kernel, 9, ^uint64(511), 0x1234, ^uint64(0), 0x5678} }), 1, 1, []uint64{kernel, 9, ^uint64(511), 0x1234}, false, true},
-		{"kernel's own user part without a stack", with(func(s *testSample) { s.chain = []uint64{kernel, 9, ^uint64(511), 0x1234}; s.dynSize = 0 }), 1, 0, []uint64{kernel, 9}, false, false},
+		{"system call", with(func(s *testSample) { s.chain = []uint64{kernel, 9} }), 1, 1,
+			[]uint64{kernel, 9, ^uint64(511), 0x1234}, false, true},
+		{"kernel thread", testSample{pid: 2, misc: unix.PERF_RECORD_MISC_KERNEL, chain: []uint64{kernel, 9}}, 1, 0,
+			[]uint64{kernel, 9}, false, false},
+		{"registers without a stack, inside execve",
+			with(func(s *testSample) { s.chain = []uint64{kernel, 9}; s.dynSize = 0 }), 1, 0, []uint64{kernel, 9},
+			false, false},
+		{"kernel's own user part", with(func(s *testSample) {
+			s.chain = []uint64{kernel, 9, ^uint64(511), 0x1234, ^uint64(0), 0x5678}
+		}), 1, 1, []uint64{kernel, 9, ^uint64(511), 0x1234}, false, true},
+		{"kernel's own user part without a stack",
+			with(func(s *testSample) { s.chain = []uint64{kernel, 9, ^uint64(511), 0x1234}; s.dynSize = 0 }), 1, 0,
+			[]uint64{kernel, 9}, false, false},
 		{"idle", with(func(s *testSample) { s.pid = 0 }), 0, 0, nil, true, false},
 		{"guest", with(func(s *testSample) { s.misc = unix.PERF_RECORD_MISC_GUEST_USER }), 0, 0, nil, true, false},
 	} {
@@ -182,7 +192,8 @@ func TestSamplesAreCountedByWhatTheyCarry(t *testing.T) {
 func TestMalformedSampleIsNotHandedOn(t *testing.T) {
 	var k kept
 	s := newTestSession(&k)
-	rec := testSample{pid: 7, abi: unix.PERF_SAMPLE_REGS_ABI_64, stack: make([]byte, 64), dynSize: 1 << 40}.record()
+	rec := testSample{pid: 7, abi: unix.PERF_SAMPLE_REGS_ABI_64, stack: make([]byte, 64),
+		dynSize: 1 << 40}.record()
 	if err := s.Record(rec); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +214,8 @@ func TestSampleDoesNotAllocate(t *testing.T) {
 	s := newTestSession(discard{})
 	s.table.Comm(7, 7, []byte("seven"), true)
 	s.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("//anon")})
-	rec := testSample{pid: 7, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64, ip: 0x1234, sp: 0x7000, stack: make([]byte, 64), dynSize: 64}.record()
+	rec := testSample{pid: 7, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64, ip: 0x1234,
+		sp: 0x7000, stack: make([]byte, 64), dynSize: 64}.record()
 	if n := testing.AllocsPerRun(100, func() { s.Record(rec) }); n != 0 {
 		t.Errorf("%v allocations a sample", n)
 	}
@@ -216,7 +228,8 @@ func (discard) Write([]byte) error { return nil }
 func (d discard) WriteSample(w *perfdata.Walked) error { return w.Records(d.Write) }
 
 func TestSummarySaysWhatToDo(t *testing.T) {
-	s := Stats{Samples: 2000, User: 1000, Frames: 9000, Duration: time.Second, Lost: 3, Written: 5000, StackCopied: 1 << 20}
+	s := Stats{Samples: 2000, User: 1000, Frames: 9000, Duration: time.Second, Lost: 3, Written: 5000,
+		StackCopied: 1 << 20}
 	s.Ended[unwind.Root] = 990
 	s.Ended[unwind.DumpTooShort] = 7
 	s.Ended[unwind.NoCFI] = 3
@@ -241,7 +254,8 @@ func TestShareIsNeverRoundedToAll(t *testing.T) {
 		n, total uint64
 		want     string
 	}{
-		{1000, 1000, "100 %"}, {99999, 100000, "> 99.9 %"}, {1, 100000, "< 0.1 %"}, {0, 10, "0.0 %"}, {1, 3, "33.3 %"},
+		{1000, 1000, "100 %"}, {99999, 100000, "> 99.9 %"}, {1, 100000, "< 0.1 %"}, {0, 10, "0.0 %"},
+		{1, 3, "33.3 %"},
 	} {
 		if got := human.Percent(c.n, c.total); got != c.want {
 			t.Errorf("%d of %d: %q, want %q", c.n, c.total, got, c.want)

@@ -78,8 +78,10 @@ func TestStatsAddUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []perfring.Record{
-		complete.record(), userSample(7, 0x5000).record(), userSample(7, 0x5000).record(), ends.record(), pointer(0x8000).record(),
-		testSample{pid: 2, misc: unix.PERF_RECORD_MISC_KERNEL, chain: []uint64{kernel, 9}}.record(), inside.record(), damaged.record(),
+		complete.record(), userSample(7, 0x5000).record(), userSample(7, 0x5000).record(), ends.record(),
+		pointer(0x8000).record(),
+		testSample{pid: 2, misc: unix.PERF_RECORD_MISC_KERNEL, chain: []uint64{kernel, 9}}.record(),
+		inside.record(), damaged.record(),
 		lost, rawRecord(perfring.RecordLostSamples, 6, 1, 3, 0, 0, 0, 0, 0, 0, 0),
 		rawRecord(perfring.RecordThrottle, 7, 1, make([]byte, 24)...),
 	} {
@@ -131,7 +133,8 @@ func TestStatsAddUp(t *testing.T) {
 	if j.Unwind.Complete != 1 || j.Unwind.Frames != 1+2*1+2+2 {
 		t.Errorf("%d complete, %d frames", j.Unwind.Complete, j.Unwind.Frames)
 	}
-	if sum := sumOf(j.Unwind.FramesBy); sum != 7 || j.Unwind.FramesBy["sample"] != 5 || j.Unwind.FramesBy["frame_pointer"] != 2 {
+	if sum := sumOf(j.Unwind.FramesBy); sum != 7 || j.Unwind.FramesBy["sample"] != 5 ||
+		j.Unwind.FramesBy["frame_pointer"] != 2 {
 		t.Errorf("frames by %v", j.Unwind.FramesBy)
 	}
 	cost := map[string]float64{"cpu_s": 0.1, "cpu_share": 0.05, "us_per_sample": 2, "max_rss_bytes": 1 << 20}
@@ -147,8 +150,8 @@ func sumOf(counts map[string]uint64) (n uint64) {
 	return n
 }
 
-// TestSumAddsEveryCount adds up two lanes of which every count is another number. What is measured once for the whole
-// process is not added up.
+// TestSumAddsEveryCount adds up two lanes of which every count is another number. What is measured once for
+// the whole process is not added up.
 func TestSumAddsEveryCount(t *testing.T) {
 	once := []string{"Written", "Command", "Duration", "CPU", "Busy", "MaxRSS"}
 	var lanes [2]Stats

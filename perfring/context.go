@@ -1,7 +1,7 @@
 package perfring
 
 // Entries of a callchain from ContextMax up are markers (enum perf_callchain_context in linux/perf_event.h):
-// they say of what the entries after them are addresses.
+// each says to whose code the entries after it belong.
 const (
 	ContextMax          = ^uint64(4095 - 1)
 	ContextHypervisor   = ^uint64(32 - 1)

@@ -38,7 +38,7 @@ func (op *opener) mappingsAttr() unix.PerfEventAttr {
 		Wakeup:  1, // bytes: any record
 		Clockid: sampled.Clockid,
 	}
-	for _, less := range lesser[:op.degree] {
+	for _, less := range fallbacks[:op.fallbackLevel] {
 		less(&a)
 	}
 	return a

@@ -61,9 +61,9 @@ const (
 	bitBuildID  = 1 << 34
 )
 
-// What is asked for beside samples. Nobody asks for build IDs: as long as anybody does, the kernel marks the
-// MMAP2 records of every other profiler on the machine as holding one, which they do not (see Format.Mend),
-// and perf 6.1 aborts on those.
+// What is asked for beside samples. Build IDs are not: as long as one profiler asks for them, the kernel
+// marks the MMAP2 records of every other profiler on the machine as holding one, which they do not (see
+// Format.Mend), and perf 6.1 aborts on those.
 const (
 	bitsTasks    = unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask | bitKsymbol | bitBPFEvent
 	bitsMappings = unix.PerfBitMmap | unix.PerfBitMmap2
@@ -107,17 +107,18 @@ type descriptor struct {
 // opener collects what Open needs to start over with less: after the kernel refused something, all
 // descriptors are closed and opened again without it, so that those of an event are alike.
 type opener struct {
-	sys      system
-	target   Target
-	opts     Options
-	pages    int
-	asked    int // pages
-	degree   int // how many of the entries of lesser have been applied
-	userOnly bool
-	lowered  []uint8 // by event: PreciseIP less this
-	raised   bool    // RLIMIT_NOFILE
-	raw      bool    // some event is a tracepoint; all samples are alike, so all get RAW
-	notes    []string
+	sys    system
+	target Target
+	opts   Options
+	pages  int
+	asked  int // pages
+	// fallbackLevel is how many of the fallbacks have been applied
+	fallbackLevel int
+	userOnly      bool
+	lowered       []uint8 // by event: PreciseIP less this
+	raised        bool    // RLIMIT_NOFILE
+	raw           bool    // some event is a tracepoint; all samples are alike, so all get RAW
+	notes         []string
 
 	everyTracepoint bool // neither frequency nor period were asked for
 
@@ -234,9 +235,9 @@ func (op *opener) note(format string, args ...any) {
 	}
 }
 
-// lesser are bits that older kernels and simpler PMUs refuse with EINVAL, newest first: a kernel
+// fallbacks clear bits that older kernels and simpler PMUs refuse with EINVAL, newest first: a kernel
 // that does not know one does not know those before it.
-var lesser = []func(a *unix.PerfEventAttr){
+var fallbacks = []func(a *unix.PerfEventAttr){
 	// Linux 6.0
 	func(a *unix.PerfEventAttr) { a.Read_format &^= unix.PERF_FORMAT_LOST },
 	// 5.1
@@ -305,10 +306,10 @@ func (op *opener) attr(event int, first bool) unix.PerfEventAttr {
 		}
 	}
 	if a.Bits&unix.PerfBitExcludeKernel != 0 {
-		a.Bits &^= bitKsymbol | bitBPFEvent // kernel addresses that nobody will look up
+		a.Bits &^= bitKsymbol | bitBPFEvent // kernel addresses will not be looked up
 	}
 	a.Bits |= uint64(e.PreciseIP-op.lowered[event]) * unix.PerfBitPreciseIPBit1
-	for _, less := range lesser[:op.degree] {
+	for _, less := range fallbacks[:op.fallbackLevel] {
 		less(&a)
 	}
 	return a
@@ -351,8 +352,8 @@ func (op *opener) openOne(event, pid, cpu int, first bool) (fd int, err error) {
 			op.lowered[event]++
 			return -1, errAgain
 		}
-		for op.degree < len(lesser) {
-			op.degree++
+		for op.fallbackLevel < len(fallbacks) {
+			op.fallbackLevel++
 			if op.attr(event, first) != a {
 				return -1, errAgain
 			}

@@ -71,9 +71,9 @@ func (p *poller) open() (err error) {
 		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.events[0])),
 			uintptr(len(p.events)), 0, 0, 0)
 		p.n, p.errno = int(n), errno
-		// The kernel tells of a ring once (perf_poll in kernel/events/core.c), and the runtime's poller may have
-		// been the one that was told. To be called again is news enough then; what it was told before this wait
-		// began, the rings themselves say.
+		// The kernel reports a ring once (perf_poll in kernel/events/core.c), and the runtime's poller may have
+		// received that report. So a second call of this function in a wait means that there is something new.
+		// What was reported before the wait began is seen in the rings themselves.
 		again := p.asked
 		p.asked = true
 		return n != 0 || again || p.news() // n is -1 with an error

@@ -83,8 +83,8 @@ func (r *ring) next() (pos uint64, size int, ok bool, err error) {
 }
 
 // ahead hands the records from a position on to fn, as far as the kernel has written, and returns the
-// position behind them. They stay where they are: next returns them in its turn. A record that makes no sense
-// ends it: next will tell.
+// position behind them. They stay where they are: next returns them in its turn. An invalid record ends it;
+// next returns the error.
 func (r *ring) ahead(from uint64, scratch []byte, fn func(Record)) uint64 {
 	peek := *r
 	peek.seen = atomic.LoadUint64(r.head)

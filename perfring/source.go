@@ -257,8 +257,8 @@ func (s *Source) Pressing() bool {
 	return false
 }
 
-// news says whether there is something to Peek at, or a ring has become a quarter full, of which neither
-// Peek, Drain nor news knows.
+// news says whether a ring for mappings has new records, or another ring has become a quarter full. What
+// Peek, Drain or news itself has already seen does not count.
 func (s *Source) news() (found bool) {
 	for i := range s.rings {
 		q := s.merger.queues[i]

@@ -12,7 +12,8 @@ type Copied struct {
 	// that part ends. Program headers may say otherwise.
 	Behind bool
 
-	// Asked and Same belong to whoever finds out, and are never looked at by this package.
+	// Asked and Same are for the unwinder to use, which compares the copy with the file. This package does
+	// not read them.
 	Asked uint32
 	Same  bool
 }

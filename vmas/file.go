@@ -105,7 +105,7 @@ type File struct {
 	// Deleted reports that the name ended in " (deleted)". It is a hint: a file may be called so.
 	Deleted bool
 
-	// Image belongs to whoever unwinds: nil at first, and never looked at by this package.
+	// Image is for the unwinder to use: nil at first. This package does not read it.
 	Image any
 
 	key    fileKey

@@ -111,7 +111,7 @@ func (t *Table) readThreads(s *Space) (living uint32, err error) {
 		s.threads[tid] = st.comm
 	})
 	if err == nil {
-		s.loose = false
+		s.threadsIncomplete = false
 	}
 	return living, err
 }

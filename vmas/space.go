@@ -12,9 +12,9 @@ type Space struct {
 	PID  uint32
 	PPID uint32 // the process that made it, 0 where unknown
 
-	// Generated belongs to whoever unwinds: what is known of the code that the
-	// process has generated. Nil at first and after an exec, and never looked
-	// at by this package.
+	// Generated is for the unwinder to use: what it knows of the code that the
+	// process has generated. Nil at first and after an exec. This package only
+	// clears it.
 	Generated any
 
 	layout *layout
@@ -25,8 +25,9 @@ type Space struct {
 	comm    string // the process's name, for threads that are not in the list
 	start   uint64 // start time in clock ticks after boot, 0 where unknown
 	kernel  bool   // has no address space and never had one
-	loose   bool   // threads may exist that no record told of
-	missing bool   // the last sweep did not find it
+	// threadsIncomplete: there may be threads that no record told of
+	threadsIncomplete bool
+	missing           bool // the last sweep did not find it
 
 	reread  time.Time     // not before then
 	backoff time.Duration // after re-reads that brought nothing

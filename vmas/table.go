@@ -76,7 +76,7 @@ func (t *Table) Mmap(pid uint32, m Map) *Mapping {
 			return nil
 		}
 		s = t.add(pid)
-		s.loose = true
+		s.threadsIncomplete = true
 	}
 	s.kernel = false
 	if t.insert(s, &m, &Map{}) {
@@ -155,7 +155,7 @@ func (t *Table) Fork(pid, tid, ppid, ptid uint32) {
 	if pid == ppid {
 		if parent == nil {
 			parent = t.add(pid)
-			parent.loose = true
+			parent.threadsIncomplete = true
 		}
 		if _, ok := parent.threads[tid]; !ok {
 			parent.threads[tid] = parent.Comm(ptid)
@@ -192,7 +192,7 @@ func (t *Table) Exit(pid, tid uint32) {
 	if len(s.threads) > 0 {
 		return
 	}
-	if s.loose && t.othersRun(s, tid) {
+	if s.threadsIncomplete && t.othersRun(s, tid) {
 		return
 	}
 	t.remove(pid)
@@ -238,7 +238,7 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 	s.comm = boundComm(comm)
 	clear(s.threads)
 	s.threads[tid] = s.comm
-	s.loose = false
+	s.threadsIncomplete = false
 	s.kernel = false
 	s.Generated = nil
 	s.layout.drop(&t.files)
@@ -254,7 +254,7 @@ func (t *Table) Lost() {
 	t.ended.clear()
 	for _, s := range t.spaces {
 		s.fresh = false
-		s.loose = true
+		s.threadsIncomplete = true
 	}
 }
 

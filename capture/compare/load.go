@@ -30,8 +30,8 @@ type Comparison struct {
 	Elsewhere uint64
 }
 
-// NotCode stands for what frame pointers led to and is no address of code. What it is, is nobody's business:
-// it may be anything from the memory of whoever was recorded.
+// NotCode is shown in place of a word that frame pointers led to and that is no address of code. Its value is
+// not shown: it may be anything from the memory of the program that was recorded.
 const NotCode = "not code"
 
 // Group is the samples that have the same two stacks.

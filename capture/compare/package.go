@@ -15,8 +15,8 @@ type Packages struct {
 // packageTimeout bounds one question: a package manager may wait for another's lock.
 const packageTimeout = 2 * time.Second
 
-// Of returns the name and version of the package that owns the file at a path, "libc6 2.36-9"; "" when nobody
-// knows.
+// Of returns the name and version of the package that owns the file at a path, "libc6 2.36-9"; "" when no
+// package manager knows it.
 func (p *Packages) Of(path string) string {
 	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, " (deleted)") {
 		return ""

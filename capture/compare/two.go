@@ -11,7 +11,7 @@ import (
 	"unspool/capture/profile"
 )
 
-// Two is two recordings held against each other, say of a build with frame pointers and of one without. Their
+// Two is the comparison of two recordings, say of a build with frame pointers and of one without. Their
 // samples are not the same ones, so there are no classes: what differs is the shares of functions.
 type Two struct {
 	Version int         `json:"version"`
@@ -26,7 +26,7 @@ type Side struct {
 	Samples uint64  `json:"samples"`
 	Lost    uint64  `json:"lost"`
 	Seconds float64 `json:"duration_s"`
-	// share of the user stacks that reach their root, of those of which it is known
+	// share of the user stacks that reach their root, among those for which this is known
 	Complete float64  `json:"complete"`
 	Depth    float64  `json:"mean_depth"` // frames, the kernel's included
 	Problems []string `json:"problems"`

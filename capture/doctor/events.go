@@ -232,7 +232,7 @@ func (m *Machine) sampleRate() Check {
 	case n < defaultFreq:
 		c.State = Warning
 		c.Detail = fmt.Sprintf("at most %d samples a second and CPU, less than the usual %d: "+
-			"the kernel lowers the limit when samples took it too long", n, defaultFreq)
+			"the kernel lowers the limit when sampling takes too long", n, defaultFreq)
 		c.Fix = setSysctl("perf_event_max_sample_rate", 100_000)
 	default:
 		c.Detail = fmt.Sprintf("up to %d samples a second and CPU", n)

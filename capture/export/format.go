@@ -33,7 +33,7 @@ func Formats() []Format {
 }
 
 // Find returns the format that a name of --format asks for or, for the name "", the ending of the output's
-// name. Other endings are perf.data's, but for those that nobody gives a perf.data.
+// name. Every other ending means perf.data, but for some that no perf.data has.
 func Find(name, output string) (Format, error) {
 	var names []string
 	for _, f := range Formats() {

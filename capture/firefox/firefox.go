@@ -19,7 +19,7 @@ const version = 66
 type Options struct {
 	// Name is what the profile is called: that of the recording, "" for the program's.
 	Name string
-	// Lives says when threads began and ended; nil when nobody watched.
+	// Lives says when threads began and ended; nil when that was not recorded.
 	Lives *Lives
 }
 

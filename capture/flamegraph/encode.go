@@ -30,7 +30,7 @@ type threadRow struct {
 }
 
 // encode makes the page's data: base64 of a raw DEFLATE stream of a length (32 bits, little-endian), the
-// header in so many bytes of JSON, and unsigned LEB128 numbers:
+// header in that many bytes of JSON, and unsigned LEB128 numbers:
 //
 //	each function:       name, image, colour | shade<<4, file + 1 or 0
 //	each node but 0:     depth of the node before it + 1 - its own depth, function, line

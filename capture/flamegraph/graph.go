@@ -45,8 +45,8 @@ type graph struct {
 // newGraph merges the stacks of a valid profile.
 func newGraph(p *profile.Profile) *graph { return newRanked(p, nil) }
 
-// newRanked does, with siblings by the falling rank of their function before that of their weight; nil ranks
-// none.
+// newRanked does the same, with siblings sorted by the falling rank of their function first and then by
+// falling weight; with nil only by weight.
 func newRanked(p *profile.Profile, rank func(name, image string) float64) *graph {
 	g := &graph{p: p}
 	now := g.merge()

@@ -302,8 +302,8 @@ var (
 // perfScript has perf read a recording and returns its samples.
 func perfScript(t testing.TB, path string) []sample {
 	t.Helper()
-	return parseScript(t, output(t, "", "perf", "script", "-f", "--no-inline", "--max-stack", "65535", "--ns", "-i", path,
-		"-F", "comm,pid,tid,time,event,ip,sym,dso"))
+	return parseScript(t, output(t, "", "perf", "script", "-f", "--no-inline", "--max-stack", "65535",
+		"--ns", "-i", path, "-F", "comm,pid,tid,time,event,ip,sym,dso"))
 }
 
 func parseScript(t testing.TB, text string) (samples []sample) {
@@ -331,7 +331,8 @@ func parseScript(t testing.TB, text string) (samples []sample) {
 				n[i], _ = strconv.Atoi(m[2+i])
 			}
 			at := time.Duration(n[2])*time.Second + time.Duration(n[3])
-			samples = append(samples, sample{comm: strings.TrimSpace(m[1]), pid: n[0], tid: n[1], time: at, event: strings.TrimSpace(m[6])})
+			samples = append(samples, sample{comm: strings.TrimSpace(m[1]), pid: n[0], tid: n[1], time: at,
+				event: strings.TrimSpace(m[6])})
 			continue
 		}
 		if line != "" {
@@ -344,7 +345,8 @@ func parseScript(t testing.TB, text string) (samples []sample) {
 // perfReportSamples has perf report count the samples.
 func perfReportSamples(t testing.TB, path string) (n uint64) {
 	t.Helper()
-	out := output(t, "", "perf", "report", "--stdio", "--no-children", "-g", "none", "-F", "sample,sym", "-i", path)
+	out := output(t, "", "perf", "report", "--stdio", "--no-children", "-g", "none", "-F", "sample,sym",
+		"-i", path)
 	for line := range strings.Lines(out) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] != "#" {
 			count, err := strconv.ParseUint(f[0], 10, 64)

@@ -18,8 +18,9 @@ import (
 	"unspool/testdata/programs"
 )
 
-// TestPerfRecordsBesideUs has perf record, and read what it has recorded, while the whole system is recorded. Kernels mark
-// the mappings of every profiler as long as one asks for build IDs, and perf 6.1 aborts on such a mark.
+// TestPerfRecordsBesideUs has perf record, and read what it has recorded, while the whole system is recorded.
+// Kernels mark the mappings of every profiler as long as one asks for build IDs, and perf 6.1 aborts on such
+// a mark.
 func TestPerfRecordsBesideUs(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -47,8 +48,9 @@ func TestPerfRecordsBesideUs(t *testing.T) {
 	}
 }
 
-// TestBuildIDsOfShortLivedPrograms records programs of 5 ms, each a build of its own, some of which are removed as soon as they
-// have ended: the build IDs of all are in the recording, though the kernel was not asked for any.
+// TestBuildIDsOfShortLivedPrograms records programs of 5 ms, each a build of its own, some of which are
+// removed as soon as they have ended: the build IDs of all are in the recording, though the kernel was not
+// asked for any.
 func TestBuildIDsOfShortLivedPrograms(t *testing.T) {
 	needRoot(t)
 	const id = "f00dfeed00112233445566778899aabbccddeeff"
@@ -65,15 +67,16 @@ func TestBuildIDsOfShortLivedPrograms(t *testing.T) {
 		{"which are removed", `rm "$p"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// A file that is gone 5 ms after it was mapped takes a CPU that is there in time: not every attempt of a busy
-			// machine has it.
+			// A file that is gone 5 ms after it was mapped takes a CPU that is there in time: not every attempt of a
+			// busy machine has it.
 			if testing.Short() && c.after != ":" {
 				t.Skip("the race detector is too slow for files of 5 ms")
 			}
 			const attempts, programs = 5, 100
 			for range attempts {
 				mapped, listed := recordShort(t, program, note, programs, c.after)
-				t.Logf("of %d programs, %d build IDs with the mapping, %d in the list of sampled files", programs, mapped, listed)
+				t.Logf("of %d programs, %d build IDs with the mapping, %d in the list of sampled files", programs, mapped,
+					listed)
 				if mapped >= 0.99*programs && listed >= 0.99*programs {
 					return
 				}
@@ -83,7 +86,8 @@ func TestBuildIDsOfShortLivedPrograms(t *testing.T) {
 	}
 }
 
-// recordShort records n copies of a program, each of which is another build, in a shell that does something after each.
+// recordShort records n copies of a program, each of which is another build, in a shell that does something
+// after each.
 func recordShort(t *testing.T, program, note []byte, n int, after string) (mapped, listed int) {
 	dir := t.TempDir()
 	want := make(map[string]string) // build ID by path
@@ -129,7 +133,8 @@ func identified(t *testing.T, path string, want map[string]string) (mapped, list
 	seen := make(map[string]bool)
 	err = r.Ordered(func(rec perfring.Record, _ *perfring.Format, _ uint64) error {
 		var m perfring.Mmap2
-		if perfring.DecodeMmap2(rec, &m) == nil && len(m.BuildID) > 0 && hex.EncodeToString(m.BuildID) == want[string(m.Path)] {
+		if perfring.DecodeMmap2(rec, &m) == nil && len(m.BuildID) > 0 &&
+			hex.EncodeToString(m.BuildID) == want[string(m.Path)] {
 			seen[string(m.Path)] = true
 		}
 		return nil

@@ -24,8 +24,8 @@ func buildCase(t testing.TB, source string, flags ...string) string {
 	t.Helper()
 	need(t, "gcc")
 	path := filepath.Join(t.TempDir(), strings.TrimSuffix(source, ".c"))
-	args := slices.Concat([]string{"-O2", "-pthread", "-Wall", "-Wextra", "-Werror", "-I../../testdata/programs/src",
-		"-o", path, filepath.Join("testdata", source)}, flags)
+	args := slices.Concat([]string{"-O2", "-pthread", "-Wall", "-Wextra", "-Werror",
+		"-I../../testdata/programs/src", "-o", path, filepath.Join("testdata", source)}, flags)
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
@@ -38,7 +38,8 @@ func (r *recording) whole(t *testing.T) {
 	if r.stats.Samples.User < enough {
 		t.Fatalf("%d samples", r.stats.Samples.User)
 	}
-	t.Logf("%d samples, ended: %v, frames by: %v", r.stats.Samples.User, r.stats.Unwind.Ended, r.stats.Unwind.FramesBy)
+	t.Logf("%d samples, ended: %v, frames by: %v", r.stats.Samples.User, r.stats.Unwind.Ended,
+		r.stats.Unwind.FramesBy)
 	if r.stats.incomplete() > 0.01 {
 		t.Errorf("of %d stacks ended: %v", r.stats.Samples.User, r.stats.Unwind.Ended)
 	}
@@ -81,19 +82,25 @@ func TestLinkersLayouts(t *testing.T) {
 	}{
 		{"code in the segment of the headers", "exception", []string{"-Wl,-z,noseparate-code"}, ""},
 		{"code in a segment of its own", "exception", []string{"-Wl,-z,separate-code"}, ""},
-		{"segments at huge pages", "qsort", []string{"-Wl,-z,max-page-size=0x200000", "-Wl,-z,common-page-size=0x200000"}, ""},
+		{"segments at huge pages", "qsort",
+			[]string{"-Wl,-z,max-page-size=0x200000", "-Wl,-z,common-page-size=0x200000"}, ""},
 		{"linked to a high address", "exception", []string{"-no-pie", "-Wl,-Ttext-segment=0x10000000"}, ""},
-		{"linked to a high address, shared", "exception", []string{"-pie", "-Wl,-Ttext-segment=0x7f0000000000"}, ""},
-		{"functions in executable segments of their own", "qsort", []string{"-no-pie", "-fno-pie", "-ffunction-sections",
-			"-Wl,--unique=.text.*", "-Wl,--section-start=.text.qsort_compare=0x20000000", "-Wl,--section-start=.text.qsort_leaf=0x70000000"}, ""},
+		{"linked to a high address, shared", "exception", []string{"-pie", "-Wl,-Ttext-segment=0x7f0000000000"},
+			""},
+		{"functions in executable segments of their own", "qsort",
+			[]string{"-no-pie", "-fno-pie", "-ffunction-sections",
+				"-Wl,--unique=.text.*", "-Wl,--section-start=.text.qsort_compare=0x20000000",
+				"-Wl,--section-start=.text.qsort_leaf=0x70000000"}, ""},
 		{"by gold", "exception", []string{"-fuse-ld=gold"}, "ld.gold"},
 		{"by lld", "exception", []string{"-fuse-ld=lld"}, "ld.lld"},
 		{"static without .eh_frame_hdr", "qsort", []string{"-static", "-Wl,--no-eh-frame-hdr"}, ""},
 		{"static-pie without .eh_frame_hdr", "qsort", []string{"-static-pie", "-Wl,--no-eh-frame-hdr"}, ""},
 		{"dynamic without .eh_frame_hdr", "qsort", []string{"-Wl,--no-eh-frame-hdr"}, ""},
 		{"without a build ID", "exception", []string{"-Wl,--build-id=none"}, ""},
-		{"with .debug_frame only", "qsort", []string{"-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}, ""},
-		{"with compressed .debug_frame only", "qsort", []string{"-g", "-gz=zlib", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}, ""},
+		{"with .debug_frame only", "qsort", []string{"-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"},
+			""},
+		{"with compressed .debug_frame only", "qsort",
+			[]string{"-g", "-gz=zlib", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}, ""},
 		{"PLT for IBT", "plt", []string{"-fcf-protection=full", "-Wl,-z,ibtplt"}, ""},
 		{"lazy PLT for IBT", "lazy", []string{"-fcf-protection=full", "-Wl,-z,ibtplt"}, ""},
 		{"PLT bound at the start", "plt", []string{"-Wl,-z,now"}, ""},
@@ -215,9 +222,10 @@ func TestProgramOnOverlayfs(t *testing.T) {
 			built, dir := programs.Build(t, "qsort"), t.TempDir()
 			script := filepath.Join(dir, "start")
 			// On a tmpfs: an overlay on an overlay need not be possible.
-			text := "#!/bin/sh\nexec unshare -m sh -c 'mkdir " + dir + "/m && mount -t tmpfs none " + dir + "/m && cd " + dir + "/m && mkdir lower upper work merged && cp " + built +
-				" lower/ && mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay merged || exit 77; " + c.touch +
-				"; exec " + dir + "/m/merged/qsort \"$@\"' sh \"$@\"\n"
+			text := "#!/bin/sh\nexec unshare -m sh -c 'mkdir " + dir + "/m && mount -t tmpfs none " + dir +
+				"/m && cd " + dir + "/m && mkdir lower upper work merged && cp " + built +
+				" lower/ && mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay merged || exit 77; " +
+				c.touch + "; exec " + dir + "/m/merged/qsort \"$@\"' sh \"$@\"\n"
 			if err := os.WriteFile(script, []byte(text), 0o777); err != nil {
 				t.Fatal(err)
 			}
@@ -249,12 +257,14 @@ func TestLargeFrames(t *testing.T) {
 					continue
 				}
 				// The caller is not in the copy, and that is what is said.
-				if short := r.stats.Unwind.Ended["dump_too_short"]; r.stats.Samples.User < enough || short*100 < r.stats.Samples.User*99 {
+				if short := r.stats.Unwind.Ended["dump_too_short"]; r.stats.Samples.User < enough ||
+					short*100 < r.stats.Samples.User*99 {
 					t.Errorf("%d samples, ended: %v", r.stats.Samples.User, r.stats.Unwind.Ended)
 				}
 				own := ownProfile(t, r.path)
 				for _, s := range own.Samples {
-					if stack := userStack(own, s.Node); slices.Equal(stack, []string{"frames_leaf", "frames_large"}) || len(stack) == 0 {
+					if stack := userStack(own, s.Node); slices.Equal(stack, []string{"frames_leaf", "frames_large"}) ||
+						len(stack) == 0 {
 						continue
 					}
 					t.Errorf("%d samples: %s", s.Count, describe(own, s.Node))

@@ -33,7 +33,8 @@ func (b chainBuild) flags() []string {
 // chainBuilds are all ways to compile a program, the two first that every run
 // of the tests takes.
 func chainBuilds(p programs.Program) []chainBuild {
-	usual := []chainBuild{{"gcc", "O2", "omit-frame-pointer", "dynamic"}, {"gcc", "O2", "omit-frame-pointer", "static"}}
+	usual := []chainBuild{{"gcc", "O2", "omit-frame-pointer", "dynamic"},
+		{"gcc", "O2", "omit-frame-pointer", "static"}}
 	builds := slices.Clone(usual)
 	for _, compiler := range []string{"gcc", "clang"} {
 		for _, level := range []string{"O0", "O2", "O3"} {
@@ -174,7 +175,8 @@ func matchChain(t *testing.T, r recording, chain programs.Chain, p programs.Prog
 		}
 	}
 	complete := int(r.stats.Unwind.Complete)
-	says := fmt.Sprintf("%d samples: %d match, %d truncated, %d with frames that the chain has not, %d said to be complete; %v by %v",
+	says := fmt.Sprintf("%d samples: %d match, %d truncated, %d with frames that the chain has not, %d said "+
+		"to be complete; %v by %v",
 		samples, matched, truncated, invented, complete, r.stats.Unwind.Ended, r.stats.Unwind.FramesBy)
 	t.Log(says)
 	if samples < enough {

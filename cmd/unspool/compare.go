@@ -59,11 +59,15 @@ Nothing is kept of the samples but what is printed.`,
 			files := f.files(c, args)
 			switch {
 			case len(files) > 2:
-				return &usageError{"unspool compare", fmt.Errorf("unexpected argument %q: compare reads one or two recordings, and a command stands after --", files[2])}
+				return &usageError{"unspool compare",
+					fmt.Errorf("unexpected argument %q: compare reads one or two recordings, and a command stands after --",
+						files[2])}
 			case slices.Contains(files, "-"):
-				return &usageError{"unspool compare", errors.New("compare reads a recording more than once: give a file instead of -")}
+				return &usageError{"unspool compare",
+					errors.New("compare reads a recording more than once: give a file instead of -")}
 			case len(files) == 0 && !f.all && len(f.pids) == 0 && len(args) == 0:
-				return &usageError{"unspool compare", errors.New("nothing to compare: give -a, -p PID, -- COMMAND, or a recording")}
+				return &usageError{"unspool compare",
+					errors.New("nothing to compare: give -a, -p PID, -- COMMAND, or a recording")}
 			}
 			return nil
 		},
@@ -80,16 +84,18 @@ Nothing is kept of the samples but what is printed.`,
 	fl := c.Flags()
 	fl.BoolVar(&f.json, "json", false, "print everything as JSON: see 'unspool help json'")
 	fl.StringVar(&f.html, "html", "", "write a page with both flame graphs to `FILE`")
-	fl.StringArrayVar(&f.failUnder, "fail-under", nil, "exit with status 1 when `CLASS=PERCENT` is not reached; classes are the keys of --json")
+	fl.StringArrayVar(&f.failUnder, "fail-under", nil,
+		"exit with status 1 when `CLASS=PERCENT` is not reached; classes are the keys of --json")
 	f.nameFlags.add(c)
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but the result and errors")
-	c.RegisterFlagCompletionFunc("fail-under", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		var keys []string
-		for c := range compare.Class(compare.NumClasses) {
-			keys = append(keys, c.Key()+"=\t"+c.String())
-		}
-		return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
-	})
+	c.RegisterFlagCompletionFunc("fail-under",
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			var keys []string
+			for c := range compare.Class(compare.NumClasses) {
+				keys = append(keys, c.Key()+"=\t"+c.String())
+			}
+			return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+		})
 	return c
 }
 
@@ -186,7 +192,8 @@ func (f *compareFlags) under(r *compare.Result) bool {
 	under := false
 	for class, percent := range f.least {
 		if have := 100 * r.Classes[class.Key()].Share; have < percent {
-			fmt.Fprintf(os.Stderr, "unspool: %s: %.2f %% of the samples, less than %g %%\n", class.Key(), have, percent)
+			fmt.Fprintf(os.Stderr, "unspool: %s: %.2f %% of the samples, less than %g %%\n", class.Key(), have,
+				percent)
 			under = true
 		}
 	}
@@ -222,9 +229,11 @@ func (f *compareFlags) convert(input, output string) (asked int, err error) {
 		return 0, err
 	}
 	if asked == 0 {
-		return 0, fmt.Errorf("%s has no raw stacks: 'perf record --call-graph dwarf' makes recordings that have", input)
+		return 0, fmt.Errorf("%s has no raw stacks: 'perf record --call-graph dwarf' makes recordings that have",
+			input)
 	}
-	o := capture.ConvertOptions{Input: input, Output: output, Symfs: f.symfs, Cache: f.cache, MaxStack: f.maxStack, Strict: f.strict, Pairs: true}
+	o := capture.ConvertOptions{Input: input, Output: output, Symfs: f.symfs, Cache: f.cache,
+		MaxStack: f.maxStack, Strict: f.strict, Pairs: true}
 	line := f.statusLine()
 	o.Progress = line.converted
 	if !f.quiet {

@@ -11,7 +11,8 @@ import (
 	"unspool/testdata/programs"
 )
 
-// TestComparesPerfsRecordings compares what perf record wrote into a file and into a pipe: both say how much of each stack was copied.
+// TestComparesPerfsRecordings compares what perf record wrote into a file and into a pipe: both say how much
+// of each stack was copied.
 func TestComparesPerfsRecordings(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
@@ -19,7 +20,8 @@ func TestComparesPerfsRecordings(t *testing.T) {
 	for _, output := range []string{"file", "pipe"} {
 		t.Run(output, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "perf.data")
-			args := []string{"record", "-q", "-B", "-N", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf,16384", "-o"}
+			args := []string{"record", "-q", "-B", "-N", "-e", "cpu-clock", "-F", "999",
+				"--call-graph", "dwarf,16384", "-o"}
 			var cmd *exec.Cmd
 			if output == "file" {
 				cmd = exec.Command("perf", append(args, path, "--", program, "300")...)

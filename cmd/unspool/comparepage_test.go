@@ -22,7 +22,8 @@ func TestComparePage(t *testing.T) {
 	need(t, "/usr/bin/python3", "chromium")
 	dir := t.TempDir()
 	page := filepath.Join(dir, "page.html")
-	e := unspool(t, dir, "compare", "-q", "--json", "--html", page, "-F", "499", "--", "/usr/bin/python3", "-c", zlibProgram)
+	e := unspool(t, dir, "compare", "-q", "--json", "--html", page, "-F", "499", "--", "/usr/bin/python3",
+		"-c", zlibProgram)
 	if e.status != 0 {
 		t.Fatalf("status %d\n%s", e.status, e.stderr)
 	}
@@ -58,7 +59,8 @@ func TestComparePage(t *testing.T) {
 func TestComparePageOfTwo(t *testing.T) {
 	needRoot(t)
 	need(t, "chromium")
-	a, b := record(t, "-F", "499", "--", "sh", "-c", "ls -lR /usr/lib"), record(t, "-F", "499", "--", "sh", "-c", "ls -R /usr/lib")
+	a, b := record(t, "-F", "499", "--", "sh", "-c", "ls -lR /usr/lib"),
+		record(t, "-F", "499", "--", "sh", "-c", "ls -R /usr/lib")
 	page := filepath.Join(t.TempDir(), "page.html")
 	e := unspool(t, "", "compare", "--json", "--html", page, a.path, b.path)
 	if e.status != 0 {

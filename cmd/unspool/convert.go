@@ -57,7 +57,8 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 			case len(args) == 0:
 				return &usageError{"unspool convert", errors.New("nothing to convert: give a recording, or - for a pipe")}
 			case len(args) > 1:
-				return &usageError{"unspool convert", fmt.Errorf("unexpected argument %q: convert reads one recording", args[1])}
+				return &usageError{"unspool convert",
+					fmt.Errorf("unexpected argument %q: convert reads one recording", args[1])}
 			case f.output == "":
 				return &usageError{"unspool convert", errors.New("no output given: -o FILE, or -o - for a pipe")}
 			}
@@ -75,7 +76,8 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
 	fl.Lookup("compress").NoOptDefVal = "1"
 	fl.IntVarP(&f.jobs, "jobs", "j", 1, "use `N` cores; the output is the same")
-	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout: see 'unspool help json'")
+	fl.StringVar(&f.stats, "stats", "",
+		"write statistics as JSON to `FILE`, - for stdout: see 'unspool help json'")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
 	f.exportFlags.add(c)

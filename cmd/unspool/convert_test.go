@@ -26,7 +26,8 @@ func perfRecord(t testing.TB, options []string, command ...string) (path string)
 	needRoot(t)
 	need(t, "perf")
 	path = filepath.Join(t.TempDir(), "raw.data")
-	args := slices.Concat([]string{"--buildid-dir", filepath.Join(filepath.Dir(path), "cache"), "record", "-q", "-o", path, "--call-graph", "dwarf,16384"}, options, []string{"--"}, command)
+	args := slices.Concat([]string{"--buildid-dir", filepath.Join(filepath.Dir(path), "cache"), "record",
+		"-q", "-o", path, "--call-graph", "dwarf,16384"}, options, []string{"--"}, command)
 	for range 5 {
 		cmd := exec.Command("perf", args...)
 		var stderr bytes.Buffer
@@ -117,7 +118,9 @@ func TestConvertInAPipeIsTheSameAsLater(t *testing.T) {
 	needRoot(t)
 	need(t, "perf", "tee")
 	dir := t.TempDir()
-	cmd := exec.Command("sh", "-c", `perf record -q -B -N -F 1999 --call-graph dwarf,16384 -o - -- "$1" 500 | tee raw.data | "$2" convert -q - -o live.data`,
+	cmd := exec.Command("sh", "-c",
+		`perf record -q -B -N -F 1999 --call-graph dwarf,16384 -o - -- "$1" 500 | tee raw.data | "$2" convert `+
+			`-q - -o live.data`,
 		"sh", programs.Build(t, "burn"), binary)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -133,7 +136,8 @@ func TestConvertInAPipeIsTheSameAsLater(t *testing.T) {
 	if len(a)*10 > int(fileSize(t, raw)) {
 		t.Errorf("%d bytes became %d", fileSize(t, raw), len(a))
 	}
-	report := exec.Command("sh", "-c", `"$1" convert -q raw.data -o - | perf report --stdio --no-children -g none -i -`, "sh", binary)
+	report := exec.Command("sh", "-c",
+		`"$1" convert -q raw.data -o - | perf report --stdio --no-children -g none -i -`, "sh", binary)
 	report.Dir = dir
 	if out, err := report.Output(); err != nil || !strings.Contains(string(out), "burn") {
 		t.Errorf("%v\n%s", err, out)
@@ -191,7 +195,8 @@ func TestConvertUsesTheBuildThatRan(t *testing.T) {
 			if !complete("--symfs", "--symfs", symfs) {
 				t.Error("the file below --symfs is not used")
 			}
-			if cache := filepath.Join(filepath.Dir(raw), "cache"); way.options == nil && !complete("--buildid-dir", "--buildid-dir", cache) {
+			if cache := filepath.Join(filepath.Dir(raw), "cache"); way.options == nil &&
+				!complete("--buildid-dir", "--buildid-dir", cache) {
 				t.Error("perf's build-ID cache is not used")
 			}
 		})
@@ -200,7 +205,8 @@ func TestConvertUsesTheBuildThatRan(t *testing.T) {
 
 func TestConvertOfAStormIsTheSameOnSeveralCores(t *testing.T) {
 	t.Parallel()
-	raw := perfRecord(t, []string{"-F", "4999", "-m", "8M"}, programs.Build(t, "storm"), "1", "50", programs.Build(t, "burn"), programs.Build(t, "burn", "-static"))
+	raw := perfRecord(t, []string{"-F", "4999", "-m", "8M"}, programs.Build(t, "storm"), "1", "50",
+		programs.Build(t, "burn"), programs.Build(t, "burn", "-static"))
 	one := convert(t, raw)
 	readableBy(t, one.path)
 	for _, jobs := range []int{2, 3} {
@@ -208,7 +214,8 @@ func TestConvertOfAStormIsTheSameOnSeveralCores(t *testing.T) {
 		if !bytes.Equal(mustRead(t, one.path), mustRead(t, several.path)) {
 			t.Errorf("-j %d: another output", jobs)
 		}
-		if one.stats.Samples != several.stats.Samples || fmt.Sprint(one.stats.Unwind) != fmt.Sprint(several.stats.Unwind) {
+		if one.stats.Samples != several.stats.Samples ||
+			fmt.Sprint(one.stats.Unwind) != fmt.Sprint(several.stats.Unwind) {
 			t.Errorf("-j %d: %+v instead of %+v", jobs, several.stats, one.stats)
 		}
 	}
@@ -222,7 +229,8 @@ func TestConvertOfADamagedRecordingSaysSo(t *testing.T) {
 	for name, content := range map[string][]byte{
 		"cut":      whole[:len(whole)*2/3],
 		"features": whole[:len(whole)-100],
-		"damaged":  slices.Concat(whole[:len(whole)/2], bytes.Repeat([]byte{0xff}, 40000), whole[len(whole)/2+40000:]),
+		"damaged": slices.Concat(whole[:len(whole)/2], bytes.Repeat([]byte{0xff}, 40000),
+			whole[len(whole)/2+40000:]),
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, content, 0o600); err != nil {

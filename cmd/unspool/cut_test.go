@@ -90,7 +90,8 @@ func mountTmpfs(t *testing.T, options string) string {
 	t.Helper()
 	needRoot(t)
 	dir := t.TempDir()
-	holder := exec.Command("sh", "-c", `mount -t tmpfs -o "$1" none "$2" && echo mounted && cat >/dev/null`, "sh", options, dir)
+	holder := exec.Command("sh", "-c", `mount -t tmpfs -o "$1" none "$2" && echo mounted && cat >/dev/null`,
+		"sh", options, dir)
 	// Go makes the new namespace private.
 	holder.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	stdin, err := holder.StdinPipe()
@@ -215,19 +216,26 @@ func TestFailuresAreOneClearLine(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"missing command", []string{"--", "no-such-command-anywhere"}, 127, "no-such-command-anywhere: command not found"},
+		{"missing command", []string{"--", "no-such-command-anywhere"}, 127,
+			"no-such-command-anywhere: command not found"},
 		{"missing path", []string{"--", "./no-such-file"}, 127, "./no-such-file"},
 		{"command is not executable", []string{"--", plain}, 126, "permission denied"},
 		{"command is a directory", []string{"--", dir}, 126, regexp.QuoteMeta(dir)},
 		{"command is no program", []string{"--", garbage}, 126, "exec format error"},
 		{"missing command with -a", []string{"-a", "--", "no-such-command-anywhere"}, 127, "not found"},
 		{"no such process", []string{"-p", strconv.Itoa(gone.Process.Pid)}, statusFailure, "no (such )?process"},
-		{"one of two processes", []string{"-p", fmt.Sprintf("%d,%d", os.Getpid(), gone.Process.Pid)}, statusFailure, "no (such )?process"},
+		{"one of two processes", []string{"-p", fmt.Sprintf("%d,%d", os.Getpid(), gone.Process.Pid)}, statusFailure,
+			"no (such )?process"},
 		{"output is a directory", []string{"-o", dir, "--", "true"}, statusFailure, regexp.QuoteMeta(dir)},
-		{"no directory for the output", []string{"-o", dir + "/none/perf.data", "--", "true"}, statusFailure, "no such file or directory"},
-		{"directory that is not writable", []string{"-o", "/proc/perf.data", "--", "true"}, statusFailure, "/proc/perf.data"},
-		{"file as a directory", []string{"-o", plain + "/perf.data", "--", "true"}, statusFailure, "not a directory"},
-		{"stats that cannot be written", []string{"--stats", dir + "/none/stats", "-o", dir + "/other.data", "--", "true"}, statusFailure, "none/stats"},
+		{"no directory for the output", []string{"-o", dir + "/none/perf.data", "--", "true"}, statusFailure,
+			"no such file or directory"},
+		{"directory that is not writable", []string{"-o", "/proc/perf.data", "--", "true"}, statusFailure,
+			"/proc/perf.data"},
+		{"file as a directory", []string{"-o", plain + "/perf.data", "--", "true"}, statusFailure,
+			"not a directory"},
+		{"stats that cannot be written",
+			[]string{"--stats", dir + "/none/stats", "-o", dir + "/other.data", "--", "true"}, statusFailure,
+			"none/stats"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cwd := t.TempDir()

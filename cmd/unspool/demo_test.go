@@ -72,7 +72,8 @@ func TestDemoStacksAreComplete(t *testing.T) {
 	samples := perfScript(t, r.path)
 	withUser := func(s *sample) bool { return len(s.user) > 0 }
 	if n := share(samples, withUser); uint64(n) != st.Samples.User || uint64(len(samples)) != st.Samples.Total {
-		t.Errorf("perf script shows %d samples, %d with a user stack; stats say %d and %d", len(samples), n, st.Samples.Total, st.Samples.User)
+		t.Errorf("perf script shows %d samples, %d with a user stack; stats say %d and %d", len(samples), n,
+			st.Samples.Total, st.Samples.User)
 	}
 	if n := perfReportSamples(t, r.path); n != st.Samples.Total {
 		t.Errorf("perf report counts %d samples, stats %d", n, st.Samples.Total)
@@ -99,7 +100,8 @@ func TestDemoStacksAreComplete(t *testing.T) {
 	})
 
 	t.Run("functions of the workload", func(t *testing.T) {
-		byPerf := output(t, "", "perf", "report", "--stdio", "--children", "-g", "none", "-F", "overhead_children,sym", "-i", r.path)
+		byPerf := output(t, "", "perf", "report", "--stdio", "--children", "-g", "none",
+			"-F", "overhead_children,sym", "-i", r.path)
 		byUs := unspool(t, "", "report", "--percent-limit", "0.1", "--top", "1000", r.path).stdout
 		for _, name := range []string{
 			"main", "worker_main", "words_round", "archive_round", "scene_round", "rules_round",

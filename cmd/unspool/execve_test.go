@@ -24,7 +24,8 @@ func TestProgramsThatExecuteEachOther(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			one := buildCase(t, "execs.c", append([]string{"-DNAME=one"}, c.flags...)...)
 			// With all its code somewhere else.
-			two := buildCase(t, "execs.c", append([]string{"-DNAME=two", "-Wl,-z,max-page-size=0x10000"}, c.flags...)...)
+			two := buildCase(t, "execs.c",
+				append([]string{"-DNAME=two", "-Wl,-z,max-page-size=0x10000"}, c.flags...)...)
 			r := record(t, append([]string{"-F", "9999", "-e", "cpu-clock", "--", one, "1", two}, c.args...)...)
 			t.Logf("%+v, ended: %v", r.stats.Samples, r.stats.Unwind.Ended)
 			// Where the kernel's part of a callchain breaks off, it does not show execve.

@@ -28,15 +28,18 @@ type exportFlags struct {
 func (f *exportFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.name, "format", "", "write `FORMAT`, whatever the output's name ends in: "+formatNames())
-	fl.BoolVar(&f.noInline, "no-inline", false, "leave out inlined functions and source lines, which take time to look up")
-	fl.BoolVar(&f.symbols, "symbols", true, "put names into the output; --symbols=false leaves them to its reader")
-	c.RegisterFlagCompletionFunc("format", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		var names []string
-		for _, f := range export.Formats() {
-			names = append(names, f.Name+"\t"+f.About)
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	})
+	fl.BoolVar(&f.noInline, "no-inline", false,
+		"leave out inlined functions and source lines, which take time to look up")
+	fl.BoolVar(&f.symbols, "symbols", true,
+		"put names into the output; --symbols=false leaves them to its reader")
+	c.RegisterFlagCompletionFunc("format",
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, f := range export.Formats() {
+				names = append(names, f.Name+"\t"+f.About)
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		})
 	pre := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
 		f.explicit = c.Flags().Changed("symbols")
@@ -71,7 +74,8 @@ func (f *exportFlags) choose(output string) (err error) {
 	}
 	switch {
 	case f.explicit && f.symbols && !f.exports():
-		return errors.New("perf.data cannot hold names: perf and unspool look them up when they read it; other formats can")
+		return errors.New("perf.data cannot hold names: perf and unspool look them up when they read it; other " +
+			"formats can")
 	case !f.symbols && f.exports() && !f.format.Nameless:
 		return fmt.Errorf("--symbols=false: %s cannot be read without names", f.format.Name)
 	}
@@ -82,7 +86,8 @@ func (f *exportFlags) choose(output string) (err error) {
 func (f *exportFlags) exports() bool { return f.format.Name != export.Perf.Name }
 
 // write writes a recording in the format to a place. The recording itself stays.
-func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFlags, quiet, verbose bool) error {
+func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFlags,
+	quiet, verbose bool) error {
 	ctx, stop := untilInterrupted()
 	defer stop()
 	o := export.Options{
@@ -102,7 +107,8 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 	}
 	for i, problem := range out.Problems {
 		if i == fewProblems && !verbose {
-			fmt.Fprintf(os.Stderr, "unspool: … and %d more reasons why names are missing (-v lists them)\n", len(out.Problems)-i)
+			fmt.Fprintf(os.Stderr, "unspool: … and %d more reasons why names are missing (-v lists them)\n",
+				len(out.Problems)-i)
 			break
 		}
 		fmt.Fprintf(os.Stderr, "unspool: %s\n", problem)
@@ -118,7 +124,8 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 const fewProblems = 3
 
 // spool finds the place of a recording that is written in another format when it is over: beside that output,
-// or in a temporary folder where the output is a stream or its name too long. remove removes what was recorded.
+// or in a temporary folder where the output is a stream or its name too long. remove removes what was
+// recorded.
 func spool(to *outfile.Place) (recorded *outfile.Place, remove func(), err error) {
 	if !to.Stream() {
 		recorded, err = to.Beside(".perf.data")

@@ -50,8 +50,8 @@ func TestProcessesThatAreGone(t *testing.T) {
 // TestGoProgram records a Go program, which has frame pointers and no CFI.
 func TestGoProgram(t *testing.T) {
 	needRoot(t)
-	r := record(t, "-F", "4999", "--", binary, "record", "-q", "-o", filepath.Join(t.TempDir(), "inner.data"), "-F", "9999",
-		"--", programs.Build(t, "burn"), "300")
+	r := record(t, "-F", "4999", "--", binary, "record", "-q", "-o", filepath.Join(t.TempDir(), "inner.data"),
+		"-F", "9999", "--", programs.Build(t, "burn"), "300")
 	p := ownProfile(t, r.path)
 	for _, problem := range p.Problems {
 		t.Errorf("report would say: %s", problem)
@@ -65,5 +65,6 @@ func TestGoProgram(t *testing.T) {
 	if named < 5 {
 		t.Errorf("%d of %d samples show main.main", named, p.Count())
 	}
-	t.Logf("%d samples, %d show main.main; %v by %v", p.Count(), named, r.stats.Unwind.Ended, r.stats.Unwind.FramesBy)
+	t.Logf("%d samples, %d show main.main; %v by %v", p.Count(), named, r.stats.Unwind.Ended,
+		r.stats.Unwind.FramesBy)
 }

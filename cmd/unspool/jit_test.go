@@ -101,7 +101,8 @@ func (r *recording) leadThrough(t *testing.T, runtime string) {
 			whole += s.count
 		}
 	}
-	t.Logf("%d samples with generated code, %d of them in %s, up to %d frames of it", samples, whole, runtime, deepest)
+	t.Logf("%d samples with generated code, %d of them in %s, up to %d frames of it", samples, whole, runtime,
+		deepest)
 	if samples < enough/2 || whole*100 < samples*99 {
 		t.Errorf("%d of %d stacks with generated code have %s", whole, samples, runtime)
 	}
@@ -149,7 +150,8 @@ func TestGeneratedCode(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			need(t, "luajit")
-			r := recordEnough(t, "-p", startReady(t, t.TempDir(), slices.Concat([]string{"luajit"}, c.args, []string{source(t, "hot.lua")})...))
+			r := recordEnough(t, "-p", startReady(t, t.TempDir(),
+				slices.Concat([]string{"luajit"}, c.args, []string{source(t, "hot.lua")})...))
 			r.whole(t)
 			if c.args == nil {
 				r.leadThrough(t, "lua_pcall")
@@ -174,7 +176,8 @@ func TestJitdump(t *testing.T) {
 	needRoot(t)
 	t.Run("node", func(t *testing.T) {
 		need(t, "node")
-		pid := startReady(t, t.TempDir(), "node", "--perf-prof", "--perf-prof-unwinding-info", source(t, "hot.js"), "12000")
+		pid := startReady(t, t.TempDir(), "node", "--perf-prof", "--perf-prof-unwinding-info", source(t, "hot.js"),
+			"12000")
 		r := recordEnough(t, "-p", pid)
 		r.whole(t)
 		r.leadThrough(t, "uv_run")
@@ -200,7 +203,8 @@ func TestJitdump(t *testing.T) {
 	t.Run("CPython", func(t *testing.T) {
 		for _, python := range pythons(t, 13) {
 			t.Run(python, func(t *testing.T) {
-				r := recordEnough(t, "--strict", "-p", startReady(t, t.TempDir(), python, "-X", "perf_jit", source(t, "hot.py"), "200"))
+				r := recordEnough(t, "--strict", "-p",
+					startReady(t, t.TempDir(), python, "-X", "perf_jit", source(t, "hot.py"), "200"))
 				r.whole(t)
 				r.leadThrough(t, "Py_RunMain")
 			})
@@ -217,7 +221,8 @@ func pythons(t *testing.T, minor int) (found []string) {
 		more, _ := filepath.Glob(filepath.Join(home, ".pyenv/versions/*/bin/python3"))
 		names = append(names, more...)
 	}
-	program := fmt.Sprintf("import os, sys; sys.version_info < (3, %d) and sys.exit(1); print(os.path.realpath(sys.executable))", minor)
+	program := fmt.Sprintf("import os, sys; sys.version_info < (3, %d) and sys.exit(1); "+
+		"print(os.path.realpath(sys.executable))", minor)
 	for _, name := range names {
 		out, err := exec.Command(name, "-c", program).Output()
 		if path := strings.TrimSpace(string(out)); err == nil && !slices.Contains(found, path) {

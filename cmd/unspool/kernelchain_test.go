@@ -30,7 +30,8 @@ func TestDeeperThanTheCopy(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			proc := programs.Start(t, buildCase(t, "pointers.c", c.flags...), 20, c.depth)
-			r := recordEnough(t, append([]string{"--stack-size", "8192", "-p", strconv.Itoa(proc.Process.Pid)}, c.args...)...)
+			r := recordEnough(t, append([]string{"--stack-size", "8192", "-p", strconv.Itoa(proc.Process.Pid)},
+				c.args...)...)
 			if c.root {
 				matchChain(t, r, proc.Chain, programs.Program{Name: "pointers"})
 				r.whole(t)
@@ -63,7 +64,8 @@ func truncatedChain(t *testing.T, r recording, chain programs.Chain) {
 	if samples < enough {
 		t.Fatalf("%d samples", samples)
 	}
-	t.Logf("%d samples, %.1f frames each, ended: %v", samples, float64(frames)/float64(samples), r.stats.Unwind.Ended)
+	t.Logf("%d samples, %.1f frames each, ended: %v", samples, float64(frames)/float64(samples),
+		r.stats.Unwind.Ended)
 	if short := r.stats.Unwind.Ended["dump_too_short"]; short*100 < r.stats.Samples.User*99 {
 		t.Errorf("ended: %v", r.stats.Unwind.Ended)
 	}

@@ -49,7 +49,8 @@ plain callchains. No byte of a stack is ever written.`,
 		return &usageError{c.CommandPath(), flagError(err)}
 	})
 	status := 0
-	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), compareCommand(&status), doctorCommand(&status))
+	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), compareCommand(&status),
+		doctorCommand(&status))
 	root.AddCommand(jsonTopic(), manCommand())
 	root.SetArgs(args)
 	if err := root.Execute(); err != nil {

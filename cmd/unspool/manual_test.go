@@ -137,7 +137,8 @@ func TestManualPages(t *testing.T) {
 	}
 	need(t, "groff")
 	for _, page := range pages {
-		out, err := exec.Command("groff", "-K", "utf8", "-man", "-ww", "-z", filepath.Join(dir, page)).CombinedOutput()
+		out, err := exec.Command("groff", "-K", "utf8", "-man", "-ww", "-z",
+			filepath.Join(dir, page)).CombinedOutput()
 		if err != nil || len(out) > 0 {
 			t.Errorf("%s: %v\n%s", page, err, out)
 		}

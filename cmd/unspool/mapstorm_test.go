@@ -23,7 +23,8 @@ func TestStormOfMappings(t *testing.T) {
 	// Without build IDs each copy is a file of its own.
 	var libraries []string
 	for i, size := range []string{"64", "4000"} {
-		built := buildCase(t, "reload_lib.c", "-fPIC", "-shared", "-DSIZE="+size, fmt.Sprintf(`-DPAD="%d"`, 16+i*1911), "-Wl,--build-id=none")
+		built := buildCase(t, "reload_lib.c", "-fPIC", "-shared", "-DSIZE="+size,
+			fmt.Sprintf(`-DPAD="%d"`, 16+i*1911), "-Wl,--build-id=none")
 		for n := range 150 {
 			path := filepath.Join(dir, fmt.Sprintf("%d-%d.so", n, i))
 			copyFile(t, built, path)
@@ -31,7 +32,8 @@ func TestStormOfMappings(t *testing.T) {
 		}
 	}
 	slices.Sort(libraries) // large and small by turns
-	args := []string{"record", "-F", "999", "--stats", "stats.json", "-o", "perf.data", "--", buildCase(t, "reload.c", "-DTURNS=300000"), strconv.Itoa(seconds)}
+	args := []string{"record", "-F", "999", "--stats", "stats.json", "-o", "perf.data",
+		"--", buildCase(t, "reload.c", "-DTURNS=300000"), strconv.Itoa(seconds)}
 	r := start(t, dir, nil, append(args, libraries...)...)
 	var rss, files []float64 // eight times a second; KiB
 	tick := time.NewTicker(time.Second / 8)

@@ -43,7 +43,9 @@ func TestProcessWithThreads(t *testing.T) {
 		}
 		samples := perfScript(t, r.path)
 		for _, name := range []string{"words", "archive", "scene", "rules"} {
-			n := share(samples, func(s *sample) bool { return s.comm == name && slices.Contains(s.names(), name+"_round") })
+			n := share(samples, func(s *sample) bool {
+				return s.comm == name && slices.Contains(s.names(), name+"_round")
+			})
 			if uint64(n) < fewest(999, had[name], 20) {
 				t.Errorf("thread %s: %d samples in %s_round of %d", name, n, name, len(samples))
 			}
@@ -127,7 +129,8 @@ func TestEvents(t *testing.T) {
 		check   func(t *testing.T, r recording, samples []sample)
 	}{
 		{"page faults", []string{"-e", "page-faults", "-c", "1"}, faults, 200, []string{"page-faults"}, nil},
-		{"context switches", []string{"-e", "context-switches"}, []string{"sh", "-c", "sleep 0.02; sleep 0.02"}, 2, []string{"context-switches"},
+		{"context switches", []string{"-e", "context-switches"}, []string{"sh", "-c", "sleep 0.02; sleep 0.02"}, 2,
+			[]string{"context-switches"},
 			func(t *testing.T, _ recording, samples []sample) {
 				if n := share(samples, func(s *sample) bool { return len(s.kernel) == 0 }); n > 0 {
 					t.Errorf("%d switches without kernel frames", n)
@@ -142,13 +145,16 @@ func TestEvents(t *testing.T) {
 					t.Errorf("%v", r.stats.Unwind.Ended)
 				}
 			}},
-		{"kernel only", []string{"-e", "cpu-clock:k", "-F", "1999"}, []string{"sh", "-c", "dd if=/dev/zero of=/dev/null bs=1M count=1500 2>/dev/null"}, 50, []string{"cpu-clock:k"},
+		{"kernel only", []string{"-e", "cpu-clock:k", "-F", "1999"},
+			[]string{"sh", "-c", "dd if=/dev/zero of=/dev/null bs=1M count=1500 2>/dev/null"}, 50,
+			[]string{"cpu-clock:k"},
 			func(t *testing.T, _ recording, samples []sample) {
 				if n := share(samples, func(s *sample) bool { return len(s.kernel) == 0 }); n > 0 {
 					t.Errorf("%d samples without kernel frames", n)
 				}
 			}},
-		{"tracepoint", []string{"-e", "sched:sched_switch"}, []string{"sh", "-c", "sleep 0.02; sleep 0.02"}, 2, []string{"sched:sched_switch"},
+		{"tracepoint", []string{"-e", "sched:sched_switch"}, []string{"sh", "-c", "sleep 0.02; sleep 0.02"}, 2,
+			[]string{"sched:sched_switch"},
 			func(t *testing.T, r recording, _ []sample) {
 				fields := output(t, "", "perf", "script", "-i", r.path, "-F", "comm,event,trace")
 				if !strings.Contains(fields, "prev_comm=sleep") || !strings.Contains(fields, "next_pid=") {
@@ -161,7 +167,8 @@ func TestEvents(t *testing.T) {
 				}
 			}},
 		{"several", []string{"-e", "cpu-clock,page-faults", "-e", "sched:sched_process_exec", "-F", "999"},
-			[]string{"sh", "-c", burn + " 100; /bin/true"}, 60, []string{"cpu-clock", "page-faults", "sched:sched_process_exec"}, nil},
+			[]string{"sh", "-c", burn + " 100; /bin/true"}, 60,
+			[]string{"cpu-clock", "page-faults", "sched:sched_process_exec"}, nil},
 		{"period", []string{"-e", "cpu-clock", "-c", "5000000"}, []string{burn, "300"}, 40, []string{"cpu-clock"},
 			func(t *testing.T, _ recording, samples []sample) {
 				if len(samples) > 90 {
@@ -179,7 +186,8 @@ func TestEvents(t *testing.T) {
 			r := record(t, slices.Concat(c.args, []string{"--"}, c.command)...)
 			samples := perfScript(t, r.path)
 			if len(samples) < c.atLeast || uint64(len(samples)) != r.stats.Samples.Total {
-				t.Errorf("perf script shows %d samples, at least %d wanted, stats say %d", len(samples), c.atLeast, r.stats.Samples.Total)
+				t.Errorf("perf script shows %d samples, at least %d wanted, stats say %d", len(samples), c.atLeast,
+					r.stats.Samples.Total)
 			}
 			for _, event := range c.events {
 				if share(samples, func(s *sample) bool { return s.event == event }) == 0 {
@@ -206,7 +214,8 @@ func TestRateIsClamped(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := unspool(t, t.TempDir(), "record", "-F", "1000000000", "--", "true")
-	if limit := strings.TrimSpace(string(content)); e.status != 0 || !regexp.MustCompile("unspool: .*"+limit+".*1000000000.*perf_event_max_sample_rate").MatchString(e.stderr) {
+	if limit := strings.TrimSpace(string(content)); e.status != 0 ||
+		!regexp.MustCompile("unspool: .*"+limit+".*1000000000.*perf_event_max_sample_rate").MatchString(e.stderr) {
 		t.Errorf("status %d\n%s", e.status, e.stderr)
 	}
 }
@@ -223,7 +232,8 @@ func TestSmallRing(t *testing.T) {
 		{"in KiB", []string{"-m", "64K", "--stack-size", "8192"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := record(t, slices.Concat(c.args, []string{"-e", "cpu-clock", "-F", "20000", "-d", "0.4", "--", programs.Build(t, "pulse"), "1"})...)
+			r := record(t, slices.Concat(c.args,
+				[]string{"-e", "cpu-clock", "-F", "20000", "-d", "0.4", "--", programs.Build(t, "pulse"), "1"})...)
 			if r.stats.Samples.User < 10 {
 				t.Fatalf("%d user samples", r.stats.Samples.User)
 			}
@@ -247,7 +257,8 @@ func TestStackSizeAndDepth(t *testing.T) {
 	needRoot(t)
 	deep := programs.Build(t, "deep")
 	run := func(args ...string) (recording, uint64) {
-		r := record(t, slices.Concat([]string{"-F", "1999", "-d", "0.5", "-e", "cpu-clock:u"}, args, []string{"--", deep, "1", "800"})...)
+		r := record(t, slices.Concat([]string{"-F", "1999", "-d", "0.5", "-e", "cpu-clock:u"}, args,
+			[]string{"--", deep, "1", "800"})...)
 		return r, r.stats.Samples.User
 	}
 	small, n := run("--stack-size", "8192")
@@ -262,12 +273,14 @@ func TestStackSizeAndDepth(t *testing.T) {
 		t.Errorf("64 KiB of 800 frames: %d samples, %v", n, large.stats.Unwind.Ended)
 	}
 	if small.stats.Bytes.StackCopied/small.stats.Samples.User > 8192 {
-		t.Errorf("%d bytes were copied for %d samples of 8192", small.stats.Bytes.StackCopied, small.stats.Samples.User)
+		t.Errorf("%d bytes were copied for %d samples of 8192", small.stats.Bytes.StackCopied,
+			small.stats.Samples.User)
 	}
 	limited, n := run("--max-stack", "10", "--stack-size", "65528")
 	if at := limited.stats.Unwind.Ended["depth_limit"]; n < limited.fewest(1999, 300) || at*10 < n*9 ||
 		limited.stats.Unwind.Frames > 10*n {
-		t.Errorf("--max-stack 10: %d samples, %d frames, %v", n, limited.stats.Unwind.Frames, limited.stats.Unwind.Ended)
+		t.Errorf("--max-stack 10: %d samples, %d frames, %v", n, limited.stats.Unwind.Frames,
+			limited.stats.Unwind.Ended)
 	}
 	if !strings.Contains(limited.stderr, "--max-stack 20") {
 		t.Errorf("the summary does not say what to do:\n%s", limited.stderr)
@@ -277,10 +290,12 @@ func TestStackSizeAndDepth(t *testing.T) {
 func TestStrictTakesNoFrameFromAGuess(t *testing.T) {
 	needRoot(t)
 	// Code without CFI, but with frame pointers.
-	deep := programs.Build(t, "deep", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-exceptions")
+	deep := programs.Build(t, "deep",
+		"-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-exceptions")
 	r := record(t, "-F", "999", "-d", "0.4", "-e", "cpu-clock:u", "--strict", "--", deep, "1", "50")
 	by := r.stats.Unwind.FramesBy
-	if by["frame_pointer"] > 0 || by["heuristic"] > 0 || r.stats.Unwind.Ended["no_cfi"]*10 < r.stats.Samples.User*9 {
+	if by["frame_pointer"] > 0 || by["heuristic"] > 0 ||
+		r.stats.Unwind.Ended["no_cfi"]*10 < r.stats.Samples.User*9 {
 		t.Errorf("--strict: %v, %v", by, r.stats.Unwind.Ended)
 	}
 	r = record(t, "-F", "999", "-d", "0.4", "-e", "cpu-clock:u", "--", deep, "1", "50")
@@ -306,11 +321,14 @@ func TestPipeIntoPerf(t *testing.T) {
 		args   []string
 		reader []string
 	}{
-		{"script", nil, []string{"perf", "script", "-i", "-", "-F", "comm,pid,tid,time,event,ip,sym,dso", "--ns", "--no-inline"}},
+		{"script", nil, []string{"perf", "script", "-i", "-", "-F", "comm,pid,tid,time,event,ip,sym,dso",
+			"--ns", "--no-inline"}},
 		{"report", []string{"-z"}, []string{"perf", "report", "-i", "-", "--stdio", "-g", "none"}},
-		{"compressed script", []string{"-z"}, []string{"perf", "script", "-i", "-", "-F", "comm,pid,tid,time,event,ip,sym,dso", "--ns", "--no-inline"}},
+		{"compressed script", []string{"-z"},
+			[]string{"perf", "script", "-i", "-", "-F", "comm,pid,tid,time,event,ip,sym,dso", "--ns", "--no-inline"}},
 		{"unspool", []string{"-z"}, []string{binary, "report", "-"}},
-		{"tracepoint", []string{"-e", "cpu-clock,sched:sched_process_exit"}, []string{"perf", "script", "-i", "-", "-F", "comm,pid,tid,time,event,ip,sym,dso", "--ns", "--no-inline"}},
+		{"tracepoint", []string{"-e", "cpu-clock,sched:sched_process_exit"},
+			[]string{"perf", "script", "-i", "-", "-F", "comm,pid,tid,time,event,ip,sym,dso", "--ns", "--no-inline"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			reader, writer, err := os.Pipe()
@@ -319,7 +337,8 @@ func TestPipeIntoPerf(t *testing.T) {
 			}
 			dir := t.TempDir()
 			r := start(t, dir, func(cmd *exec.Cmd) { cmd.Stdout = writer },
-				slices.Concat([]string{"record", "-F", "999", "-d", "0.5", "-o", "-", "--stats", "stats.json"}, c.args, []string{"--", pulse, "1"})...)
+				slices.Concat([]string{"record", "-F", "999", "-d", "0.5", "-o", "-", "--stats", "stats.json"}, c.args,
+					[]string{"--", pulse, "1"})...)
 			writer.Close()
 			cmd := exec.Command(c.reader[0], c.reader[1:]...)
 			cmd.Stdin = reader
@@ -386,7 +405,8 @@ func TestRecordingDescribesItself(t *testing.T) {
 	for _, want := range []string{
 		"cmdline : .*unspool record .* -- " + regexp.QuoteMeta(burn) + " 200",
 		`event : name = (cpu-clock|cycles[^,]*), .*id = \{ \d+(, \d+)* \}`,
-		"hostname : " + regexp.QuoteMeta(host), "arch : x86_64", "os release : ", "nrcpus online : ", "sample duration : ",
+		"hostname : " + regexp.QuoteMeta(host), "arch : x86_64", "os release : ", "nrcpus online : ",
+		"sample duration : ",
 		"callchain|CALLCHAIN",
 	} {
 		if !regexp.MustCompile(want).MatchString(header) {
@@ -446,13 +466,15 @@ func TestBadOptions(t *testing.T) {
 		if _, err := os.Stat("/sys/kernel/tracing/events/sched"); err != nil {
 			t.Skip(err)
 		}
-		unspool(t, t.TempDir(), "record", "-q", "-e", "sched:sched_swich", "true").fails(t, statusFailure, "did you mean .*sched_switch")
+		unspool(t, t.TempDir(), "record", "-q", "-e", "sched:sched_swich", "true").fails(t, statusFailure,
+			"did you mean .*sched_switch")
 	})
 	t.Run("unknown command", func(t *testing.T) {
 		unspool(t, t.TempDir(), "recrod").fails(t, statusFailure, "unknown command .*recrod.*record")
 	})
 	t.Run("help", func(t *testing.T) {
-		for _, args := range [][]string{{"--help"}, {"record", "--help"}, {"report", "-h"}, {"doctor", "-h"}, {"--version"}} {
+		for _, args := range [][]string{{"--help"}, {"record", "--help"}, {"report", "-h"}, {"doctor", "-h"},
+			{"--version"}} {
 			if e := unspool(t, t.TempDir(), args...); e.status != 0 || e.stderr != "" || e.stdout == "" {
 				t.Errorf("%q: %+v", args, e)
 			}

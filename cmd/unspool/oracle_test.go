@@ -173,8 +173,8 @@ func (c *comparison) compare(own walked, perf []frame) {
 	case len(own.frames) < len(perf):
 		c.shorter++
 		last := own.frames[n-1]
-		c.note(fmt.Sprintf("perf goes on above %#x in %s, where the walk ends: %v", last.offset, filepath.Base(last.in), own.end),
-			sideBySide(own, perf, n))
+		c.note(fmt.Sprintf("perf goes on above %#x in %s, where the walk ends: %v", last.offset,
+			filepath.Base(last.in), own.end), sideBySide(own, perf, n))
 	default:
 		c.same++
 	}
@@ -230,7 +230,8 @@ while (Time::HiRes::time() < $end) {
 
 const sqliteWork = `
 create table t(a integer primary key, b text);
-insert into t with recursive c(n) as (select 1 union all select n + 1 from c where n < 200000) select n, hex(n * 7919 % 100003) from c;
+insert into t with recursive c(n) as (select 1 union all select n + 1 from c where n < 200000)
+	select n, hex(n * 7919 % 100003) from c;
 create index i on t(b);
 select count(*), sum(length(x.b)) from t x join t y on x.b = y.b where y.a % 3 = 0;
 select count(*) from (select b, group_concat(a) g from t group by substr(b, 1, 3) order by g desc);
@@ -251,7 +252,8 @@ func aRepository(t *testing.T) string {
 			lines[(c*101+k*67)%len(lines)] = fmt.Sprintf("changed by %d at %d\n", c, k)
 		}
 		content := strings.Join(lines, "")
-		fmt.Fprintf(&stream, "commit refs/heads/main\ncommitter A <a@example.org> %d +0000\ndata 2\nc\nM 644 inline file%d\ndata %d\n%s\n",
+		fmt.Fprintf(&stream, "commit refs/heads/main\ncommitter A <a@example.org> %d +0000\ndata 2\nc\nM 644 "+
+			"inline file%d\ndata %d\n%s\n",
 			1e9+c, c%3, len(content), content)
 	}
 	cmd := exec.Command("git", "fast-import", "--quiet")
@@ -290,8 +292,10 @@ var wholePrograms = []aProgram{
 		path := filepath.Join(dir, "work.c")
 		var b strings.Builder
 		for i := range 250 {
-			fmt.Fprintf(&b, "int f%d(int *a, int n) { int s = %d; for (int i = 0; i < n; i++) { if (a[i] %% %d) s += a[i] * i; else s ^= f%d(a + i, n - i - 1); "+
-				"switch (s & 7) { case 1: s *= 3; break; case 4: s -= a[0]; break; case 6: return s; } } return s; }\n", i, i, i+2, max(0, i-1))
+			fmt.Fprintf(&b, "int f%d(int *a, int n) { int s = %d; for (int i = 0; i < n; i++) { "+
+				"if (a[i] %% %d) s += a[i] * i; else s ^= f%d(a + i, n - i - 1); "+
+				"switch (s & 7) { case 1: s *= 3; break; case 4: s -= a[0]; break; case 6: return s; } } return s; }\n",
+				i, i, i+2, max(0, i-1))
 		}
 		if err := os.WriteFile(path, []byte("int f0(int *, int);\n"+b.String()), 0o666); err != nil {
 			t.Fatal(err)
@@ -319,7 +323,9 @@ func TestWholeProgramsAgreeWithPerf(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "perf.data")
 			// Its output goes nowhere: a pipe would make it wait for its reader.
-			cmd := exec.Command("perf", append([]string{"record", "-q", "-B", "-N", "-o", path, "--call-graph", "dwarf,32768", "-F", "499", "--"}, command...)...)
+			cmd := exec.Command("perf", append(
+				[]string{"record", "-q", "-B", "-N", "-o", path, "--call-graph", "dwarf,32768", "-F", "499", "--"},
+				command...)...)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			if err := cmd.Run(); err != nil {
@@ -327,7 +333,8 @@ func TestWholeProgramsAgreeWithPerf(t *testing.T) {
 			}
 			own := walkRecording(t, path)
 			sameAsConverted(t, path, own)
-			c := comparison{ended: make(map[string]int), examples: make(map[string]string), count: make(map[string]int)}
+			c := comparison{ended: make(map[string]int), examples: make(map[string]string),
+				count: make(map[string]int)}
 			for _, s := range perfScript(t, path) {
 				if len(s.user) == 0 {
 					continue

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultPager ends by itself when all fits on the screen, passes colours on and leaves the text on the screen.
+// defaultPager ends by itself when all fits on the screen, passes colours on and leaves the text on the
+// screen.
 const defaultPager = "less -FRX"
 
 // pager is the command that shows long text on a terminal, "" for none.

@@ -23,9 +23,11 @@ func TestPIDsThatAreUsedAgain(t *testing.T) {
 	r.whole(t)
 	own := ownProfile(t, r.path)
 	for _, name := range []string{"one", "two"} {
-		matchLeaves(t, r, programs.Chain{Kind: programs.Main, Frames: []string{"main", name + "_work", name + "_leaf"}})
+		matchLeaves(t, r, programs.Chain{Kind: programs.Main,
+			Frames: []string{"main", name + "_work", name + "_leaf"}})
 		for _, s := range own.Samples {
-			if got := own.Threads[s.Thread].PID; got != uint32(pid) && slices.Contains(userStack(own, s.Node), name+"_leaf") {
+			if got := own.Threads[s.Thread].PID; got != uint32(pid) &&
+				slices.Contains(userStack(own, s.Node), name+"_leaf") {
 				t.Errorf("a sample of %s is of PID %d", name, got)
 			}
 		}

@@ -77,12 +77,14 @@ recording and leaves a complete file.`,
 	}
 	f.addRecording(c)
 	fl := c.Flags()
-	fl.StringVarP(&f.output, "output", "o", "perf.data", "write to `FILE`, - for a pipe; its ending says the format")
+	fl.StringVarP(&f.output, "output", "o", "perf.data",
+		"write to `FILE`, - for a pipe; its ending says the format")
 	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
 	fl.Lookup("compress").NoOptDefVal = "1"
 	f.exportFlags.add(c)
 	f.names.addShorten(c)
-	fl.StringVar(&f.stats, "stats", "", "write statistics as JSON to `FILE`, - for stdout: see 'unspool help json'")
+	fl.StringVar(&f.stats, "stats", "",
+		"write statistics as JSON to `FILE`, - for stdout: see 'unspool help json'")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
 	return c
@@ -98,7 +100,8 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	fl.SortFlags = false
 	fl.BoolVarP(&f.all, "all-cpus", "a", false, "record the whole system")
 	fl.IntSliceVarP(&f.pids, "pid", "p", nil, "record the running process `PID`, or several, PID,PID…")
-	fl.StringArrayVarP(&f.events, "event", "e", nil, "sample `EVENT`, also EVENT:u or :k, or several (default cycles, or cpu-clock without a PMU)")
+	fl.StringArrayVarP(&f.events, "event", "e", nil,
+		"sample `EVENT`, also EVENT:u or :k, or several (default cycles, or cpu-clock without a PMU)")
 	fl.Uint64VarP(&f.freq, "freq", "F", 0, "take `HZ` samples a second (default 999)")
 	fl.Uint64VarP(&f.period, "count", "c", 0, "sample every `N`th event instead (default for tracepoints: 1)")
 	ring := "`PAGES` of ring buffer for each CPU, or a size such as 4M"
@@ -286,7 +289,8 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 
 // sumUp tells what a recording or a conversion came to: in words on stderr, unless quiet, and as JSON in the
 // place stats, unless that is nil. The error is that of this file.
-func sumUp(out *capture.Outcome, l capture.Limits, name string, stats *outfile.Place, quiet, verbose bool) error {
+func sumUp(out *capture.Outcome, l capture.Limits, name string, stats *outfile.Place,
+	quiet, verbose bool) error {
 	if !out.Started {
 		return nil
 	}

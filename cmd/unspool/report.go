@@ -52,7 +52,8 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
   unspool report --json | jq -r '.events[0].functions[] | "\(.self) \(.name)"'`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if args = f.address(args); len(args) > 1 {
-				return &usageError{"unspool report", fmt.Errorf("unexpected argument %q: report reads one recording", args[1])}
+				return &usageError{"unspool report",
+					fmt.Errorf("unexpected argument %q: report reads one recording", args[1])}
 			}
 			f.File = "perf.data"
 			if len(args) > 0 {
@@ -67,27 +68,34 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 	}
 	fl := c.Flags()
 	fl.SortFlags = false
-	fl.StringVar(&f.by, "by", report.Function.String(), "add up by `WHAT`: function, comm, process, thread, image or source")
+	fl.StringVar(&f.by, "by", report.Function.String(),
+		"add up by `WHAT`: function, comm, process, thread, image or source")
 	fl.BoolVar(&f.inline, "inline", false, "show inlined functions, by the debugging information")
-	fl.Float64Var(&f.PercentLimit, "percent-limit", 1, "leave out what is below `PERCENT` of the samples in the call tree and by WHAT")
+	fl.Float64Var(&f.PercentLimit, "percent-limit", 1,
+		"leave out what is below `PERCENT` of the samples in the call tree and by WHAT")
 	fl.IntVar(&f.Top, "top", 0, "functions in a table, `N` (default 20, by anything else than function 5)")
 	fl.BoolVar(&f.NoKernel, "no-kernel", false, "leave out the kernel's frames")
-	fl.StringSliceVar(&f.comms, "comm", nil, "only threads called `NAME`, or as a pattern like 'cc1*' says; or several, NAME,NAME…")
+	fl.StringSliceVar(&f.comms, "comm", nil,
+		"only threads called `NAME`, or as a pattern like 'cc1*' says; or several, NAME,NAME…")
 	fl.IntSliceVar(&f.pids, "pid", nil, "only the process `PID`, or several, PID,PID…")
 	fl.IntSliceVar(&f.tids, "tid", nil, "only the thread `TID`, or several, TID,TID…")
 	f.nameFlags.add(c)
-	fl.StringVar(&f.http, "http", "", "serve pprof's web interface at `ADDR`, --http alone on a free port of localhost")
+	fl.StringVar(&f.http, "http", "",
+		"serve pprof's web interface at `ADDR`, --http alone on a free port of localhost")
 	fl.Lookup("http").NoOptDefVal = anyAddress
-	fl.BoolVar(&f.json, "json", false, "write JSON, with all functions and the whole call tree: see 'unspool help json'")
+	fl.BoolVar(&f.json, "json", false,
+		"write JSON, with all functions and the whole call tree: see 'unspool help json'")
 	fl.BoolVar(&f.noPager, "no-pager", false, "write to the terminal, however long it is")
-	c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(report.ByNames(), cobra.ShellCompDirectiveNoFileComp))
+	c.RegisterFlagCompletionFunc("by",
+		cobra.FixedCompletions(report.ByNames(), cobra.ShellCompDirectiveNoFileComp))
 	for _, name := range []string{"percent-limit", "top", "comm", "pid", "tid"} {
 		c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 	return c
 }
 
-// address takes the address of --http out of the arguments where it stands behind a blank: it is no file and has a port.
+// address takes the address of --http out of the arguments where it stands behind a blank: it is no file and
+// has a port.
 func (f *reportFlags) address(args []string) []string {
 	if f.http != anyAddress || len(args) == 0 || !strings.Contains(args[0], ":") {
 		return args

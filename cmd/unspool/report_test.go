@@ -142,7 +142,8 @@ func reportJSON(t *testing.T, args ...string) (r reported) {
 			}
 		}
 		if all := e.Samples - e.Hidden; self != all || inTree != all || roots != all {
-			t.Errorf("%s: %d samples; functions add up to %d, the tree to %d, its roots to %d", e.Name, all, self, inTree, roots)
+			t.Errorf("%s: %d samples; functions add up to %d, the tree to %d, its roots to %d", e.Name, all, self,
+				inTree, roots)
 		}
 	}
 	return r
@@ -197,7 +198,8 @@ func TestReportAgreesWithPerf(t *testing.T) {
 	need(t, "perf")
 	theirs := func(key string, args ...string) map[string]uint64 {
 		counts := make(map[string]uint64)
-		args = append([]string{"report", "--stdio", "--no-children", "-g", "none", "-F", "sample," + key, "-i", data}, args...)
+		args = append([]string{"report", "--stdio", "--no-children", "-g", "none", "-F", "sample," + key,
+			"-i", data}, args...)
 		for line := range strings.Lines(output(t, "", "perf", args...)) {
 			if f := strings.Fields(line); len(f) > 1 && f[0] != "#" {
 				n, err := strconv.ParseUint(f[0], 10, 64)
@@ -321,7 +323,8 @@ func TestReportInline(t *testing.T) {
 	}
 	r := reportJSON(t, "--inline", data)
 	for _, f := range r.Events[0].Functions {
-		if inlined := f.Name == "halves_stir" || f.Name == "halves_turn"; f.Inlined != inlined && strings.HasPrefix(f.Name, "halves") {
+		inlined := f.Name == "halves_stir" || f.Name == "halves_turn"
+		if f.Inlined != inlined && strings.HasPrefix(f.Name, "halves") {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -366,7 +369,8 @@ func TestReportFilters(t *testing.T) {
 			t.Errorf("%q: %v s, want %v", c.args, r.Header.Duration, p.Duration)
 		}
 	}
-	if text := unspool(t, "", "report", "--comm", "nobody", data).stdout; !strings.Contains(text, "no samples of comm nobody") {
+	if text := unspool(t, "", "report", "--comm", "nobody", data).stdout; !strings.Contains(text,
+		"no samples of comm nobody") {
 		t.Error(text)
 	}
 	r := reportJSON(t, "--no-kernel", "--by", "image", data)
@@ -391,7 +395,8 @@ func TestReportSaysHowStacksEnded(t *testing.T) {
 	if sum != s.Total {
 		t.Errorf("%+v", s)
 	}
-	if text := unspool(t, "", "report", data).stdout; !regexp.MustCompile(`(?m)^stacks +(all|[0-9.]+ %) complete`).MatchString(text) {
+	complete := regexp.MustCompile(`(?m)^stacks +(all|[0-9.]+ %) complete`)
+	if text := unspool(t, "", "report", data).stdout; !complete.MatchString(text) {
 		t.Error(text)
 	}
 }
@@ -443,12 +448,14 @@ func TestReportOptionsAreChecked(t *testing.T) {
 		{[]string{"a", "b"}, `unexpected argument "b"`},
 		{[]string{"nowhere.data"}, "nowhere.data"},
 	} {
-		unspool(t, t.TempDir(), append([]string{"report"}, c.args...)...).fails(t, statusFailure, regexp.QuoteMeta(c.says))
+		unspool(t, t.TempDir(), append([]string{"report"}, c.args...)...).fails(t, statusFailure,
+			regexp.QuoteMeta(c.says))
 	}
 }
 
 func TestReportCompletesWhatItAddsUpBy(t *testing.T) {
-	if e := unspool(t, "", "__complete", "report", "--by", ""); !strings.HasPrefix(e.stdout, "function\ncomm\nprocess\nthread\nimage\nsource\n") {
+	if e := unspool(t, "", "__complete", "report", "--by", ""); !strings.HasPrefix(e.stdout,
+		"function\ncomm\nprocess\nthread\nimage\nsource\n") {
 		t.Errorf("%q", e.stdout)
 	}
 }
@@ -479,7 +486,8 @@ func TestReportOnATerminal(t *testing.T) {
 	mark := "touch " + marks + "; "
 
 	t.Run("colours", func(t *testing.T) {
-		if text := run(t, nil, "--inline"); !strings.Contains(text, "\x1b[31m") || !strings.Contains(text, "\x1b[2m (inlined)\x1b[0m") {
+		if text := run(t, nil, "--inline"); !strings.Contains(text, "\x1b[31m") ||
+			!strings.Contains(text, "\x1b[2m (inlined)\x1b[0m") {
 			t.Errorf("%q", text)
 		}
 		if text := run(t, []string{"NO_COLOR=1"}); strings.Contains(text, "\x1b[") {
@@ -493,12 +501,14 @@ func TestReportOnATerminal(t *testing.T) {
 				t.Errorf("%s: %q", name, text)
 			}
 		}
-		if text := run(t, []string{"PAGER=false", "UNSPOOL_PAGER=" + mark + "cat"}, long...); !paged() || !strings.Contains(text, "halves_ask") {
+		if text := run(t, []string{"PAGER=false", "UNSPOOL_PAGER=" + mark + "cat"}, long...); !paged() ||
+			!strings.Contains(text, "halves_ask") {
 			t.Errorf("%q", text)
 		}
 	})
 	t.Run("short", func(t *testing.T) {
-		if text := run(t, []string{"PAGER=" + mark + "cat"}, "--comm", "nobody"); paged() || !strings.Contains(text, "no samples") {
+		if text := run(t, []string{"PAGER=" + mark + "cat"}, "--comm", "nobody"); paged() ||
+			!strings.Contains(text, "no samples") {
 			t.Errorf("%q", text)
 		}
 	})
@@ -522,7 +532,8 @@ func TestReportOnATerminal(t *testing.T) {
 		}
 	})
 	t.Run("quit early", func(t *testing.T) {
-		if text := run(t, []string{"PAGER=" + mark + "head -n 2"}, long...); !paged() || strings.Count(text, "\n") != 2 {
+		if text := run(t, []string{"PAGER=" + mark + "head -n 2"}, long...); !paged() ||
+			strings.Count(text, "\n") != 2 {
 			t.Errorf("%q", text)
 		}
 		run(t, []string{"PAGER=exit 3"}, long...)
@@ -532,7 +543,8 @@ func TestReportOnATerminal(t *testing.T) {
 		terminal, written := openTerminal(t, 90)
 		r := start(t, "", func(cmd *exec.Cmd) {
 			cmd.Stdout, cmd.Stderr = terminal, terminal
-			cmd.Env = append(os.Environ(), "PAGER="+mark+"while [ -e "+marks+" ]; do sleep 0.01; done; tail -n 1; echo the end")
+			cmd.Env = append(os.Environ(),
+				"PAGER="+mark+"while [ -e "+marks+" ]; do sleep 0.01; done; tail -n 1; echo the end")
 		}, append([]string{"report", data}, long...)...)
 		eventually(t, "the pager", paged)
 		r.Process.Signal(syscall.SIGINT)

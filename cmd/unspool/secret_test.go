@@ -67,7 +67,8 @@ func (s secret) inFiles(dir string, since time.Time) (found []string, files int)
 // confined points everything that names a directory at one.
 func confined(dir string) []string {
 	env := os.Environ()
-	for _, name := range []string{"TMPDIR", "TMP", "TEMP", "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"} {
+	for _, name := range []string{"TMPDIR", "TMP", "TEMP", "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
+		"XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"} {
 		env = append(env, name+"="+dir)
 	}
 	return env
@@ -169,7 +170,8 @@ func TestPerfLeaksTheSecret(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
 	s, dir := newSecret(), t.TempDir()
-	cmd := exec.Command("perf", "record", "-q", "--call-graph", "dwarf", "-F", "999", "-e", "cpu-clock", "-o", "perf.data", "--", programs.Build(t, "secret"), "1")
+	cmd := exec.Command("perf", "record", "-q", "--call-graph", "dwarf", "-F", "999", "-e", "cpu-clock",
+		"-o", "perf.data", "--", programs.Build(t, "secret"), "1")
 	cmd.Dir, cmd.Env, cmd.Stdin = dir, confined(dir), strings.NewReader(s.digits())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, out)

@@ -34,7 +34,8 @@ func TestCodeFarApart(t *testing.T) {
 			path := programs.Build(t, "qsort", "-"+pie, "-f"+pie, "-mcmodel=large", "-ffunction-sections",
 				"-fno-dwarf2-cfi-asm", "-Wl,--no-eh-frame-hdr", "-Wl,-T,"+script)
 			proc := programs.Start(t, path, 20)
-			matchChain(t, recordEnough(t, "-p", strconv.Itoa(proc.Process.Pid)), proc.Chain, programs.Program{Name: "qsort"})
+			matchChain(t, recordEnough(t, "-p", strconv.Itoa(proc.Process.Pid)), proc.Chain,
+				programs.Program{Name: "qsort"})
 		})
 	}
 }

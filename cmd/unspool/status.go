@@ -60,8 +60,8 @@ func (l *statusLine) update(s *capture.Stats) {
 		s.Duration.Seconds(), rate, completeShare(s), human.Number(s.Lost), 100*s.CPUShare()))
 }
 
-// converted shows how a conversion stands, of which share is done; that is
-// negative where nobody knows.
+// converted shows how far a conversion has come: the share that is done,
+// negative where it is not known.
 func (l *statusLine) converted(s *capture.Stats, share float64) {
 	if !l.terminal {
 		return

@@ -106,8 +106,10 @@ func TestInterrupt(t *testing.T) {
 		{"whole system, SIGTERM", syscall.SIGTERM, false, []string{"-a"}, 0},
 		{"process", syscall.SIGINT, false, []string{"-p", strconv.Itoa(burner(t))}, 0},
 		{"command", syscall.SIGINT, true, []string{"--", programs.Build(t, "burn"), "0"}, 128 + 2},
-		{"shell that catches it", syscall.SIGINT, true, []string{"--", "sh", "-c", "trap 'exit 7' INT; while :; do :; done"}, 7},
-		{"command that gets no signal", syscall.SIGTERM, false, []string{"--", programs.Build(t, "burn"), "0"}, 128 + 15},
+		{"shell that catches it", syscall.SIGINT, true,
+			[]string{"--", "sh", "-c", "trap 'exit 7' INT; while :; do :; done"}, 7},
+		{"command that gets no signal", syscall.SIGTERM, false, []string{"--", programs.Build(t, "burn"), "0"},
+			128 + 15},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			burner(t) // somebody has to run
@@ -240,7 +242,8 @@ func TestCommandRunsAsWithoutUs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for _, before := range []string{"", "ulimit -S -n 512; ", "trap '' HUP; "} {
 				run := func(prefix ...string) string {
-					cmd := exec.Command("sh", append([]string{"-c", before + `exec "$@"`, "sh"}, append(prefix, "sh", "-c", c.command)...)...)
+					cmd := exec.Command("sh", append([]string{"-c", before + `exec "$@"`, "sh"},
+						append(prefix, "sh", "-c", c.command)...)...)
 					cmd.Dir = dir
 					out, err := cmd.CombinedOutput()
 					if err != nil {

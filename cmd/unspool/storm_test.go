@@ -34,8 +34,9 @@ func TestStormOfProcesses(t *testing.T) {
 		}
 		copyFile(t, programs.Build(t, "burn", flags...), commands[i])
 	}
-	r := start(t, dir, nil, slices.Concat([]string{"record", "-a", "-F", "999", "--stats", "stats.json", "-o", "perf.data", "--",
-		programs.Build(t, "storm"), strconv.Itoa(seconds), "50"}, commands)...)
+	r := start(t, dir, nil, slices.Concat(
+		[]string{"record", "-a", "-F", "999", "--stats", "stats.json", "-o", "perf.data", "--",
+			programs.Build(t, "storm"), strconv.Itoa(seconds), "50"}, commands)...)
 
 	var rss, files []float64 // once a second; KiB
 	tick := time.NewTicker(time.Second)
@@ -82,7 +83,8 @@ func TestStormOfProcesses(t *testing.T) {
 		ours++
 		processes = append(processes, s.pid)
 		top := s.outermost()
-		if filepath.Base(top.in) == name && top.name == "_start" || strings.HasPrefix(filepath.Base(top.in), "ld-") {
+		if filepath.Base(top.in) == name && top.name == "_start" ||
+			strings.HasPrefix(filepath.Base(top.in), "ld-") {
 			complete++
 		} else if shown++; shown <= 5 {
 			t.Logf("not complete, leaf first: %s (%s)", strings.Join(s.names(), " "), top.in)

@@ -75,7 +75,8 @@ func TestTerminalShowsOneLine(t *testing.T) {
 			if lines < 2 {
 				t.Errorf("%d updates of the status line: %q", lines, out)
 			}
-			if width == 120 && !regexp.MustCompile(`samples/s  [\d.]+ % complete  0 lost  unspool [\d.]+ % CPU`).MatchString(out) {
+			if width == 120 && !regexp.MustCompile(
+				`samples/s  [\d.]+ % complete  0 lost  unspool [\d.]+ % CPU`).MatchString(out) {
 				t.Errorf("the status line does not say all: %q", out)
 			}
 			// Nothing of it stays; the summary does.

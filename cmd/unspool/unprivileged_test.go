@@ -76,7 +76,8 @@ func TestUnprivilegedUserRecordsOwnCommand(t *testing.T) {
 	if !strings.Contains(e.stderr, ":u") {
 		t.Errorf("it does not say that only user code is recorded:\n%s", e.stderr)
 	}
-	if limited := lockedMemory(t) < 8<<20; limited && !regexp.MustCompile(`ring of \d+ KiB`).MatchString(e.stderr) {
+	if limited := lockedMemory(t) < 8<<20; limited &&
+		!regexp.MustCompile(`ring of \d+ KiB`).MatchString(e.stderr) {
 		t.Errorf("it does not say that the ring is smaller:\n%s", e.stderr)
 	}
 	content, err := os.ReadFile(filepath.Join(dir, "stats.json"))
@@ -129,7 +130,8 @@ func TestUnprivilegedUserRecordsOwnProcess(t *testing.T) {
 	}()
 	time.Sleep(50 * time.Millisecond)
 	began, before := time.Now(), cpuOf(t, cmd.Process.Pid)
-	e := asNobody(t, dir, "record", "-F", "999", "-p", fmt.Sprint(cmd.Process.Pid), "-d", "0.4", "--stats", "stats.json")
+	e := asNobody(t, dir, "record", "-F", "999", "-p", fmt.Sprint(cmd.Process.Pid), "-d", "0.4",
+		"--stats", "stats.json")
 	had := cpuOf(t, cmd.Process.Pid) - before
 	if e.status != 0 {
 		t.Fatalf("status %d\n%s", e.status, e.stderr)
@@ -157,7 +159,8 @@ func TestUnprivilegedUserIsToldWhatIsMissing(t *testing.T) {
 		{"whole system with a command", []string{"-a", "--", "true"}, mended},
 		{"somebody else's process", []string{"-p", fmt.Sprint(os.Getpid()), "-d", "1"}, `\n  try: `},
 		{"kernel code", []string{"-e", "cpu-clock:k", "--", "true"}, `\n  try: `},
-		{"somebody else's directory", []string{"-o", "/usr/perf.data", "--", "true"}, "/usr/perf.data.*permission denied"},
+		{"somebody else's directory", []string{"-o", "/usr/perf.data", "--", "true"},
+			"/usr/perf.data.*permission denied"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			asNobody(t, dir, append([]string{"record", "-q"}, c.args...)...).fails(t, statusFailure, c.says)
