@@ -72,7 +72,7 @@ func TestSourceOfOthers(t *testing.T) {
 	put(t, in("secret.c"), secret, 0o600)
 	put(t, in("shut/secret.c"), secret, 0o644)
 	put(t, in("theirs/own.c"), ordinary, 0o600)
-	put(t, in("theirs/work/work.c"), ordinary, 0o644)
+	put(t, in("theirs/tree/work.c"), ordinary, 0o644)
 	put(t, in("open.c"), ordinary, 0o644)
 	put(t, in("large.c"), secret+strings.Repeat("x", maxSize), 0o644)
 	put(t, in("long.c"), secret+strings.Repeat("\n", maxLines), 0o644)
@@ -90,7 +90,7 @@ func TestSourceOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Chdir(in("theirs/work"))
+	t.Chdir(in("theirs/tree"))
 	magic := "/proc/thread-self/root" + in("secret.c") // a link that the kernel follows by itself
 	refused := "uid 65531, which owns " + image + ", may not read it"
 	cases := []struct {
@@ -120,7 +120,7 @@ func TestSourceOfOthers(t *testing.T) {
 		{in("open.c"), in("open.c"), "", "int ordinary;"},
 		{in("theirs/own.c"), in("theirs/own.c"), "", "int ordinary;"},
 		{in("theirs/fine.c"), in("theirs/fine.c"), "", "int ordinary;"},
-		{in("theirs/work/../own.c"), in("theirs/own.c"), "", "int ordinary;"},
+		{in("theirs/tree/../own.c"), in("theirs/own.c"), "", "int ordinary;"},
 		{"work.c", "work.c", "", "int ordinary;"},
 		{"/proc/self/cwd/work.c", "work.c", "", "int ordinary;"},
 		{"../open.c", "open.c", "", "int ordinary;"},
