@@ -45,6 +45,8 @@ func (c *climb) fetch() {
 // run climbs from f, which lies at p, to a frame that needs more than these rules
 // and words of the copy, and leaves it in f. Unless the walk ends on the way it
 // returns stepped.
+//
+//nolint:funlen // one loop whose variables are to stay in registers: a call would spill them
 func (c *climb) run(p *place, f *frame) Reason {
 	if !f.exact && c.passed < len(c.known) && c.pass(f.sp) == f.sp && c.known[c.passed].isCaller(f.pc, f.sp, f.bp) {
 		n := c.recall(len(c.ips))

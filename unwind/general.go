@@ -253,7 +253,7 @@ func (e *evaluation) eval(expr []byte, initial ...uint64) (uint64, bool) {
 func (e *evaluation) evalAny(expr []byte, initial []uint64) (uint64, bool) {
 	regs := e.old
 	regs.set(e.arch.IP, e.pc)
-	stack, missing := e.stack, Reason(stepped)
+	stack, missing := e.stack, stepped
 	v, err := dwarfcfi.Eval(expr, &dwarfcfi.Values{
 		Regs:  regs.Value[:e.arch.NumRegs],
 		Known: uint64(regs.Known),

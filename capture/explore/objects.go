@@ -266,7 +266,7 @@ func (o *objects) Disasm(file string, start, end uint64, intelSyntax bool) ([]dr
 	ob.image.Lines(addrs, func(i int, found []srcline.Frame) {
 		frames := make([]driver.Frame, len(found))
 		for j, f := range found {
-			frames[j] = driver.Frame{Func: f.Func, File: f.File, Line: int(f.Line), Column: int(f.Column)}
+			frames[j] = driver.Frame{Func: f.Func, File: f.File, Line: f.Line, Column: f.Column}
 		}
 		if inst := &insts[i]; len(frames) > 0 {
 			inst.File, inst.Line = frames[0].File, frames[0].Line

@@ -187,10 +187,10 @@ func (w *Writer) mark(h frameHeader, name, message string) {
 	w.close(at)
 }
 
-// log writes a LOG frame.
-func (w *Writer) log(severity uint16, message string) {
+// warn writes a LOG frame.
+func (w *Writer) warn(message string) {
 	at := w.open(frameLog, frameHeader{cpu: -1, pid: -1, time: w.end})
-	w.buf = le.AppendUint64(w.buf, uint64(severity))
+	w.buf = le.AppendUint64(w.buf, uint64(logWarning))
 	w.field(logDomain, "unspool")
 	w.text(message[:min(len(message), maxFrame/4)]) // a byte may become three
 	w.close(at)
@@ -259,17 +259,17 @@ func (w *Writer) Finish() error {
 		}
 	}
 	for _, problem := range w.profile.Problems {
-		w.log(logWarning, problem)
+		w.warn(problem)
 	}
 	if n := w.profile.Lost(); n > 0 {
-		w.log(logWarning, fmt.Sprintf("%d samples or other records were lost", n))
+		w.warn(fmt.Sprintf("%d samples or other records were lost", n))
 	}
 	if w.cut > 0 {
-		w.log(logWarning, fmt.Sprintf(
+		w.warn(fmt.Sprintf(
 			"%d stacks are deeper than a capture can hold: their outermost frames are missing", w.cut))
 	}
 	if w.refused > 0 {
-		w.log(logWarning, fmt.Sprintf(
+		w.warn(fmt.Sprintf(
 			"%d mappings or processes have names that are longer than a capture can hold, and are left out",
 			w.refused))
 	}

@@ -123,8 +123,8 @@ func compareWithCFI(t *testing.T, c *Code, table *dwarfcfi.Table, every int, ask
 					odd++
 					continue
 				}
-				same, comparable := sameRule(c, pc, got, want)
-				if !comparable {
+				same, compared := sameRule(c, pc, got, want)
+				if !compared {
 					odd++
 					continue
 				}
@@ -151,7 +151,7 @@ func show(r rule.Rule) string {
 
 // sameRule says whether a rule from code says what a rule from CFI says.
 // They cannot be compared when one is from SP and the other from BP.
-func sameRule(c *Code, pc uint64, got, want rule.Rule) (same, comparable bool) {
+func sameRule(c *Code, pc uint64, got, want rule.Rule) (same, compared bool) {
 	if got.Kind() == rule.Sigframe || want.Kind() == rule.Sigframe {
 		return got == want, true
 	}

@@ -192,6 +192,8 @@ prefixes:
 }
 
 // opcode decodes from the opcode, at b[i], onwards; b[i+3] is there.
+//
+//nolint:funlen // a table: one case for each group of opcodes
 func (in *insn) opcode(b []byte, i int) bool {
 	var r, x, m uint8 = in.rex & 4 << 1, in.rex & 2 << 2, in.rex & 1 << 3
 	op := b[i]

@@ -464,7 +464,7 @@ func (s *state) ruleAtRet() rule.Rule {
 	v := s.regs[rSP].add(8)
 	var kind rule.Rule
 	var c, b uint32
-	ok := true
+	var ok bool
 	switch v.kind {
 	case ofSP:
 		kind = rule.GuessSP

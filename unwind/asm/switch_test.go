@@ -90,7 +90,7 @@ func TestSwitches(t *testing.T) {
 						if want.BP() == 0 {
 							want |= got & (rule.MaxBP << 4) // clang says that it is saved once all pushes are done
 						}
-						if same, comparable := sameRule(c, pc, got, want); comparable && !same {
+						if same, compared := sameRule(c, pc, got, want); compared && !same {
 							t.Errorf("%#x: code %s, CFI %s", pc, show(got), show(want))
 						}
 					}

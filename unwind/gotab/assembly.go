@@ -147,7 +147,7 @@ func (t *Table) fits(text uint64) bool {
 		if !ok {
 			return false
 		}
-		if at, _, ok := t.frameStart(&f); ok && at < 256 {
+		if at, ok := t.frameStart(&f); ok && at < 256 {
 			n++
 			if !savesBP(t.code.at(text+t.start(uint32(i)), uint64(at)+4), at) {
 				bad++
@@ -214,7 +214,7 @@ func (t *Table) isSigreturn(index uint32, addr uint64) bool {
 
 // examine decodes a function from its entry on.
 func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
-	start, _, framed := t.frameStart(f)
+	start, framed := t.frameStart(f)
 	a.savesBP = framed && savesBP(code, start)
 	popEnd := ^uint32(0)
 	for s := t.deltas(f); s.next(); {

@@ -303,14 +303,14 @@ func (t *Table) deltas(f *goFunc) spDeltas {
 	return spDeltas{rest: table[:min(len(table), maxDeltas)]}
 }
 
-// frameStart is where a function's code first moves SP, from its entry, and
-// by how much; ok is false for a function without a frame.
-func (t *Table) frameStart(f *goFunc) (off uint32, size int32, ok bool) {
+// frameStart is where a function's code first moves SP, from its entry; ok is false for a
+// function without a frame.
+func (t *Table) frameStart(f *goFunc) (off uint32, ok bool) {
 	s := t.deltas(f)
 	for s.next() {
 		if s.value != 0 {
-			return s.from, s.value, s.value > 0
+			return s.from, s.value > 0
 		}
 	}
-	return 0, 0, false
+	return 0, false
 }

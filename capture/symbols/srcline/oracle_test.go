@@ -309,6 +309,7 @@ func TestFrames(t *testing.T) {
 		{"rustc", single("words.rs", "rustc", "-O", "-g", "--edition=2021"), llvm, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			test.build(t, dir)
 			name := filepath.Join(dir, "program")
