@@ -189,7 +189,8 @@ func TestKernelChainGoesOnBeyondTheCopy(t *testing.T) {
 		// less than there are frames: by address alone it would be one off.
 		{"identical return addresses", join([]madeFrame{work}, recursion(60)), inCopy, 127, none, nil, 6, 56, DumpTooShort},
 		{"one recursion in the copy", join([]madeFrame{work}, recursion(20), top), 3 + 4, 127, none, nil, 3, 21, Root},
-		{"copy that ends between frame pointer and return address", join([]madeFrame{work}, recursion(20), top), inCopy + 3, 127, none, nil, 6, 18, Root},
+		{"copy that ends between frame pointer and return address", join([]madeFrame{work}, recursion(20), top),
+			inCopy + 3, 127, none, nil, 6, 18, Root},
 		{"whole stack in the copy", join([]madeFrame{work}, recursion(4), top), inCopy + 6, 127, none, nil, 8, 0, Root},
 		{"cut at the kernel's limit", join([]madeFrame{work}, recursion(200), top), inCopy, 127, none, nil, 6, 122, DumpTooShort},
 		{"cut right at the end of the copy", join([]madeFrame{work}, recursion(20), top), inCopy, 5, none, nil, 6, 0, DumpTooShort},
@@ -201,19 +202,26 @@ func TestKernelChainGoesOnBeyondTheCopy(t *testing.T) {
 			func(chain []uint64) { chain[1]++ }, nil, 6, 0, DumpTooShort},
 		{"not anchored: BP is no frame pointer", join([]madeFrame{{2, false, inBare}, {2, false, inBare}}, recursion(20), top), 5, 127, none,
 			nil, 2, 0, DumpTooShort},
-		{"no user part", join([]madeFrame{work}, recursion(20), top), inCopy, 127, func(chain []uint64) { chain[0] = ^uint64(127) }, nil, 6, 0, DumpTooShort},
+		{"no user part", join([]madeFrame{work}, recursion(20), top),
+			inCopy, 127, func(chain []uint64) { chain[0] = ^uint64(127) }, nil, 6, 0, DumpTooShort},
 
-		{"entry in no mapping", join([]madeFrame{work}, recursion(10), []madeFrame{{2, true, unmapped}}, top), inCopy, 127, none, nil, 6, 6, DumpTooShort},
-		{"entry that follows no call", join([]madeFrame{work}, recursion(10), []madeFrame{{2, true, inRecurse + noReturn}}, top), inCopy, 127, none, nil, 6, 6, DumpTooShort},
-		{"function without a frame pointer beyond the copy", join([]madeFrame{work}, recursion(10), []madeFrame{{2, true, inBare}, {2, false, inRecurse}}, recursion(5), top),
+		{"entry in no mapping", join([]madeFrame{work}, recursion(10), []madeFrame{{2, true, unmapped}}, top),
+			inCopy, 127, none, nil, 6, 6, DumpTooShort},
+		{"entry that follows no call", join([]madeFrame{work}, recursion(10), []madeFrame{{2, true, inRecurse + noReturn}}, top),
+			inCopy, 127, none, nil, 6, 6, DumpTooShort},
+		{"function without a frame pointer beyond the copy",
+			join([]madeFrame{work}, recursion(10), []madeFrame{{2, true, inBare}, {2, false, inRecurse}}, recursion(5), top),
 			inCopy, 127, none, nil, 6, 7, DumpTooShort},
 		{"function without a frame pointer in the copy", join([]madeFrame{work, {2, true, inBare}, {2, false, inRecurse}}, recursion(10), top),
 			3 + 4 + 3 + 4, 127, none, nil, 5, 11, Root},
-		{"function without a frame pointer at the end of the copy", join([]madeFrame{work}, recursion(2), []madeFrame{{2, true, inBare}, {2, false, inRecurse}}, recursion(5), top),
+		{"function without a frame pointer at the end of the copy",
+			join([]madeFrame{work}, recursion(2), []madeFrame{{2, true, inBare}, {2, false, inRecurse}}, recursion(5), top),
 			3 + 3*4, 127, none, nil, 5, 0, DumpTooShort},
 
-		{"strict", join([]madeFrame{work}, recursion(20), top), inCopy, 127, none, func(u *Unwinder, _ *Regs) { u.Strict = true }, 6, 0, DumpTooShort},
-		{"depth limit", join([]madeFrame{work}, recursion(20), top), inCopy, 127, none, func(u *Unwinder, _ *Regs) { u.MaxFrames = 10 }, 6, 4, DepthLimit},
+		{"strict", join([]madeFrame{work}, recursion(20), top),
+			inCopy, 127, none, func(u *Unwinder, _ *Regs) { u.Strict = true }, 6, 0, DumpTooShort},
+		{"depth limit", join([]madeFrame{work}, recursion(20), top),
+			inCopy, 127, none, func(u *Unwinder, _ *Regs) { u.MaxFrames = 10 }, 6, 4, DepthLimit},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			words, bp := makeStack(c.frames)
@@ -327,7 +335,8 @@ func TestKernelChainOfCodeWithoutCFI(t *testing.T) {
 	u := NewUnwinder(image.NewStore(t.TempDir()))
 	stack := Stack{Base: madeSP, Data: data, Asked: uint64(len(data))}
 	chain := kernelWalk(0x1234, bp, words, 127)
-	got := u.Continue(table.Space(1), &regs, &stack, u.Unwind(table.Space(1), &regs, &stack), len(chain), func(i int) uint64 { return chain[i] })
+	walked := u.Unwind(table.Space(1), &regs, &stack)
+	got := u.Continue(table.Space(1), &regs, &stack, walked, len(chain), func(i int) uint64 { return chain[i] })
 	want := append([]uint64{0x1234}, slices.Repeat([]uint64{0x1800}, 9)...)
 	if !slices.Equal(got.IPs, want) || got.End != DumpTooShort {
 		t.Errorf("%#x, %v; want %#x, %v", got.IPs, got.End, want, DumpTooShort)

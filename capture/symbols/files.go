@@ -196,8 +196,8 @@ func (im *Image) fitting(file *os.File, f *elfFile) (*os.File, *elfFile) {
 	return file, d
 }
 
-// fetch asks debuginfod, if the user wants that, for a file of a build; nil when there is none. What goes wrong is a problem, not that no server
-// has it.
+// fetch asks debuginfod, if the user wants that, for a file of a build; nil when there is none. What goes
+// wrong is a problem, not that no server has it.
 func (s *Symbolizer) fetch(buildID []byte, kind debuginfod.Kind) *os.File {
 	if s.options.Debuginfod == nil {
 		return nil

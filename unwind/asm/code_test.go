@@ -145,7 +145,10 @@ func compareWithCFI(t *testing.T, c *Code, table *dwarfcfi.Table, every int, ask
 }
 
 func show(r rule.Rule) string {
-	names := map[rule.Rule]string{rule.FromSP: "SP", rule.FromBP: "BP", rule.GuessSP: "SP", rule.GuessBP: "BP", rule.GuessSaved: "saved", rule.Sigframe: "sigframe", rule.EndOfStack: "end"}
+	names := map[rule.Rule]string{
+		rule.FromSP: "SP", rule.FromBP: "BP", rule.GuessSP: "SP", rule.GuessBP: "BP", rule.GuessSaved: "saved",
+		rule.Sigframe: "sigframe", rule.EndOfStack: "end",
+	}
 	return fmt.Sprintf("%s+%d, BP at %d", names[r.Kind()], r.CFA(), r.BP())
 }
 
