@@ -9,15 +9,23 @@ GO       ?= go
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-FUZZTIME ?= 30s
+# A number of inputs, not of seconds: go test sometimes reports the end of the time as a failure (go.dev/issue/75804).
+FUZZTIME ?= 20000x
+# The tests behind the rows of bench/ATTACKS.md.
+ATTACKS  := ^Test(Attacks|FilesThatClaimMuch|ReaderThatStopsReading|StoppedAndContinued|NamesThatAreMadeToMislead|$\
+	StormOf|KilledRecording|FullDisk|ClosedPipe|ServeReadsNoFilesForOthers|MappedFileIsTheOneThatIsRead|$\
+	RecordingBesideAFileThatHangs|JitdumpThatHangs|FileThatHangs|DebugFileOf|ClaimsOfASparseFile|$\
+	FewerDescriptors|DescriptorsOfTwoUsers|FileIsCutShort|PerfMaps|CompressedSections|UnpackingIsBounded)
 # What `make demo` records, in seconds.
 DEMO_SECONDS ?= 3
 STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCILINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# ./... leaves out directories named testdata. Tests run a package at a time: those
-# that count lost records want the machine to themselves.
+# ./... leaves out directories named testdata.
 PACKAGES := ./... ./testdata/programs ./testdata/browser
+# Packages whose tests need the machine for themselves: they record and count lost records, or have perf ask for
+# build IDs, while which no other perf 6.1 can record.
+ALONE    := $(addprefix unspool/,perfring capture/perfdata capture/profile capture capture/compare cmd/unspool)
 # A module of its own: programs that only tests start, with the packages that only they import.
 READERS  := testdata/readers
 SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './testdata/*' 2>/dev/null) go.mod go.sum \
@@ -28,20 +36,25 @@ SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './tes
 DEMO_FLAGS := -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -pthread -Wall -Wextra
 DEMO_PARTS := $(patsubst testdata/demo/%,dist/demo/%.o,$(wildcard testdata/demo/*.c testdata/demo/*.cc))
 
-# The tests of both modules with these options, also those of the second when some of the first fail.
+# Runs the tests of both modules with the options $(1), those of the second also if some of the first fail, and $(2)
+# at a time of those that record, which mostly wait. Without debugging information, which no test reads of itself,
+# linking takes a third less.
 define test_modules
 { status=0; \
-	$(GO) test $(1) $(PACKAGES) || status=$$?; \
-	$(GO) test -C $(READERS) $(1) ./... || status=$$?; \
+	$(GO) test -ldflags=-w $(1) $$($(GO) list $(PACKAGES) | grep -vxF "$$(printf '%s\n' $(ALONE))") || status=$$?; \
+	$(GO) test -ldflags=-w $(1) -p 1 -parallel $(2) $(ALONE) || status=$$?; \
+	$(GO) test -C $(READERS) -ldflags=-w $(1) ./... || status=$$?; \
 	exit $$status; } 2>&1
 endef
 
-.PHONY: build demo test race lint fuzz bench bench-stacks install clean help FORCE
+.PHONY: build demo test race lint fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
 
 build: bin/unspool ## build bin/unspool (the default)
 
+# Without cgo: one static file, which runs wherever it is copied to, and no C library that takes address
+# space for each thread.
 bin/unspool: $(SOURCES) dist/version
-	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $@ ./cmd/unspool
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $@ ./cmd/unspool
 
 # Changes when a commit or a tag changes the version.
 dist/version: FORCE
@@ -75,31 +88,48 @@ test: bin/unspool ## install what the tests need, then gofmt, vet, staticcheck a
 	if [ -n "$$unformatted" ]; then echo "gofmt would change: $$unformatted"; exit 1; fi
 	$(GO) vet $(PACKAGES)
 	$(GO) vet -C $(READERS) ./...
-	$(GO) run $(STATICCHECK) $(PACKAGES)
-	cd $(READERS) && $(GO) run $(STATICCHECK) ./...
-	$(call test_modules,-count=1 -p 1 -v) | tee dist/test.log | awk -f .ci/digest.awk
+	@# GOGC: collecting less garbage takes a fifth off its processor time
+	GOGC=300 $(GO) run $(STATICCHECK) $(PACKAGES)
+	cd $(READERS) && GOGC=300 $(GO) run $(STATICCHECK) ./...
+	@# go vet has been all over it by now
+	$(call test_modules,-count=1 -vet=off -v,4) | tee dist/test.log | awk -f .ci/digest.awk
 
 race: ## all tests with the race detector, the longest ones shortened
 	@mkdir -p dist
-	$(call test_modules,-count=1 -p 1 -v -race -short) | tee dist/race.log | awk -f .ci/digest.awk
+	$(call test_modules,-count=1 -vet=off -v -race -short,2) | tee dist/race.log | awk -f .ci/digest.awk
 
 # Building golangci-lint takes some minutes of processor time, once. Its configuration says why each linter is there.
 lint: ## golangci-lint with the linters of .ci/golangci.yml
 	$(GO) run $(GOLANGCILINT) run -c .ci/golangci.yml $(PACKAGES)
 	cd $(READERS) && $(GO) run $(GOLANGCILINT) run -c $(CURDIR)/.ci/golangci.yml ./...
 
-fuzz: ## run every fuzz target for FUZZTIME=30s
+fuzz: ## run every fuzz target for FUZZTIME=20000x, a number of inputs
+	@mkdir -p dist
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | \
 	while IFS=: read -r file func; do \
 		echo "== $${file%/*} $${func#func }"; \
 		$(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$${file%/*}" </dev/null; \
-	done
+	done | tee dist/fuzz.log
+
+bench-fuzz: fuzz ## run every fuzz target for FUZZTIME=20000x inputs and write what each did to bench/FUZZ.md
+	@{ echo '# Fuzzing'; echo; \
+	echo 'What `make bench-fuzz FUZZTIME=$(FUZZTIME)` came to, on $(shell nproc) CPUs. Each input is also held against a'; \
+	echo 'bound on CPU time and memory ([costs](../testdata/costs/costs.go)).'; echo; \
+	echo '| package | target | inputs | failures |'; echo '|---|---|---:|---|'; \
+	awk -f .ci/fuzz.awk dist/fuzz.log; } >bench/FUZZ.md
+
+attacks: ## run the attacks of bench/ATTACKS.md that are tests, and print what they measure
+	@$(GO) test -count=1 -v -run '$(ATTACKS)' ./cmd/unspool ./capture ./capture/symbols ./unwind ./unwind/image | \
+	grep --line-buffered -v '^=== \|^edges: '
 
 bench: ## measure the speed of walks, convert and record on real programs, which it installs, and write bench/SPEED.md
 	$(GO) run ./bench/speed -o bench/SPEED.md
 
 bench-stacks: ## record real programs, which it installs, and write bench/STACKS.md
 	$(GO) run ./bench/stacks -o bench/STACKS.md
+
+bench-joins: ## record real programs, cut their stacks, and write bench/JOINS.md about how they are completed
+	$(GO) run ./bench/joins -o bench/JOINS.md
 
 install: bin/unspool ## install the binary, manual pages and shell completions below PREFIX=/usr/local (and DESTDIR=)
 	install -D -m 755 bin/unspool '$(DESTDIR)$(PREFIX)/bin/unspool'

@@ -9,8 +9,7 @@ import (
 	"unspool/unwind/rule"
 )
 
-// checkArch refuses a recording whose raw stacks are those of another architecture: its registers have other
-// numbers.
+// checkArch refuses a recording with raw stacks of another architecture, whose registers have other numbers.
 func checkArch(name string, r *perfdata.Reader) error {
 	if !HasStacks(r.Events()) {
 		return nil
@@ -25,13 +24,13 @@ func checkArch(name string, r *perfdata.Reader) error {
 	return fmt.Errorf("%s was recorded on %s: only x86-64 and i386 stacks can be unwound", name, arch)
 }
 
-// isUnwound says whether stacks can be unwound of the architecture that uname -m calls name (feature ARCH).
+// isUnwound says whether stacks can be unwound of the architecture with this name (uname -m, feature ARCH).
 func isUnwound(name string) bool {
 	return slices.ContainsFunc(rule.Arches[:], func(a *rule.Arch) bool { return slices.Contains(a.Names, name) })
 }
 
-// hasOtherRegisters says whether samples have general registers that x86 does not have: where a recording was
-// cut, nothing else tells of the architecture. Vector registers are behind these (asm/perf_regs.h).
+// hasOtherRegisters says whether samples have general registers that x86 does not have. In a recording that
+// was cut, nothing else tells the architecture. x86 has vector registers behind these (asm/perf_regs.h).
 func hasOtherRegisters(events []perfring.Attr) bool {
 	const general, vector = 24, 32 // PERF_REG_X86_64_MAX, PERF_REG_X86_XMM0
 	for i := range events {

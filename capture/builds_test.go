@@ -14,8 +14,8 @@ import (
 	"unspool/vmas"
 )
 
-// TestBuildIDOfAPath looks up which build a path has had, in a recording that tells of these. Of two
-// builds, nobody knows which one a mapping had.
+// TestBuildIDOfAPath looks up the build ID of a path in a recording's list. If there are two for one path, it
+// is not known which one a mapping had.
 func TestBuildIDOfAPath(t *testing.T) {
 	id := func(b byte) []byte { return bytes.Repeat([]byte{b}, 20) }
 	for _, c := range []struct {
@@ -76,8 +76,8 @@ func TestConvertCountsRecordsOfUnknownEvents(t *testing.T) {
 	}
 }
 
-// TestConvertSumsItsLanesUp counts the same on every number of cores. What only the first lane's
-// batch tells of, the mapping that all samples lie in, each of them has to know.
+// TestConvertSumsItsLanesUp expects the same counts for every number of cores. The mapping in which all
+// samples lie is in the first batch only, but every lane has to know it.
 func TestConvertSumsItsLanesUp(t *testing.T) {
 	events := rawEvents()
 	f := perfring.NewFormat(&events[0].PerfEventAttr)

@@ -10,14 +10,16 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+
+	"unspool/capture/sandbox"
 )
 
 // stubName is argv[0] of the child that waits to become the command.
 const stubName = "unspool (waiting to run the command)"
 
-// The child must exec from the thread that the events were opened on, which
-// is the process's first: only an init function is sure to run on it. So any
-// program that imports this package can be the child, the binaries of tests, too.
+// The child must exec from the thread on which the events were opened, which is the process's first. Only an
+// init function is sure to run on it. So any program that imports this package can be the child, test
+// binaries included.
 func init() {
 	if len(os.Args) > 1 && os.Args[0] == stubName {
 		runtime.LockOSThread()
@@ -25,16 +27,19 @@ func init() {
 	}
 }
 
-// becomeCommand is what the child of a recording does: it waits for the events
-// to be open, runs the command in its own place and does not return.
+// becomeCommand is run by the child of a recording: it waits until the events are open, executes the command
+// in its own process and does not return.
 func becomeCommand() {
 	ready, failed := os.NewFile(3, "ready"), os.NewFile(4, "failed")
 	syscall.CloseOnExec(3)
 	syscall.CloseOnExec(4)
 	if n, _ := ready.Read(make([]byte, 1)); n != 1 {
-		os.Exit(125) // the recording was given up
+		os.Exit(125) // the recording was cancelled
 	}
-	err := syscall.Exec(os.Args[1], os.Args[2:], os.Environ())
+	err := sandbox.Renounce()
+	if err == nil {
+		err = syscall.Exec(os.Args[1], os.Args[2:], os.Environ())
+	}
 	var b [4]byte
 	if errno, ok := err.(syscall.Errno); ok {
 		binary.LittleEndian.PutUint32(b[:], uint32(errno))
@@ -68,7 +73,7 @@ func (e *CommandError) missing() bool {
 	return errors.Is(e.Err, exec.ErrNotFound) || errors.Is(e.Err, fs.ErrNotExist)
 }
 
-// ExitStatus is what shells give: 127 when there is no such command, 126
+// ExitStatus is that of shells: 127 when there is no such command, 126
 // when it cannot be executed.
 func (e *CommandError) ExitStatus() int {
 	if e.missing() {
@@ -77,7 +82,7 @@ func (e *CommandError) ExitStatus() int {
 	return 126
 }
 
-// A command is a child process that runs what is profiled.
+// A command is the child process that runs the profiled command.
 type command struct {
 	name   string
 	cmd    *exec.Cmd

@@ -21,31 +21,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ConvertOptions say which recording is converted, and how.
+// ConvertOptions are the settings of [Convert].
 type ConvertOptions struct {
 	Input  string        // perf.data with raw stacks, "-" for standard input
 	Output string        // file, "-" for stdout
-	Place  *output.Place // what Output leads to, where it has been found already
+	Place  *output.Place // what Output leads to, if it has been resolved already
 
 	Symfs    string // directory below which files are looked for first
 	Cache    string // perf's build-ID cache; empty: ~/.debug
 	MaxStack int    // frames of a user stack
 	Strict   bool   // CFI only
-	Pairs    bool   // for package compare: beside each stack, that of frame pointers
+	NoJoin   bool   // stacks that the copy cuts off are not completed: see package unwind/link
+	Pairs    bool   // for package compare: each stack is followed by that of frame pointers
 	Compress int    // zstd level, 0 for none
 	Jobs     int    // cores to use; 0 is 1
 
-	// Note is told what the recording lacks, in words.
+	// Note is called with a line for the user about what the recording lacks.
 	Note func(string)
-	// Progress is called twice a second with what has been counted so far and
-	// which share of the input has been read; that is negative in a pipe.
+	// Progress is called twice a second with the counts so far and the share of the input that has been read,
+	// which is negative for a pipe.
 	Progress func(s *Stats, share float64)
 }
 
-// Convert unwinds the stacks of a recording, into one that holds callchains in
-// their stead and everything else as it was. The outcome is valid, and the
-// output a complete recording, whatever the error is: a *perfdata.DamageError says
-// how far the input could be read.
+// Convert unwinds the stacks of a recording and writes one that has callchains in their place and everything
+// else unchanged. The outcome is valid, and the output a complete recording, whatever the error is: a
+// *perfdata.DamageError says how far the input could be read.
 func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
 	out.Trouble = newTrouble()
 	if err := o.Check(); err != nil {
@@ -67,7 +67,9 @@ func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
 	defer r.Close()
 	stop := context.AfterFunc(ctx, r.Stop)
 	defer stop()
-	c := &conversion{ConvertOptions: o, reader: r, out: &out, began: time.Now(), busyCPU: cpuTime()}
+	c := &conversion{
+		ConvertOptions: o, stop: ctx.Done(), reader: r, out: &out, began: time.Now(), busyCPU: cpuTime(),
+	}
 	c.report = c.began.Add(reportEvery)
 	err = r.Ordered(c.record)
 	if errors.Is(err, perfdata.ErrStopped) && ctx.Err() != nil {
@@ -83,7 +85,7 @@ func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
 	return out, err
 }
 
-// openInput opens the recording. The beginning of a pipe may be long in coming.
+// openInput opens the recording. A pipe may take long to deliver its beginning.
 func openInput(ctx context.Context, path string) (*perfdata.Reader, error) {
 	type opened struct {
 		r   *perfdata.Reader
@@ -102,7 +104,7 @@ func openInput(ctx context.Context, path string) (*perfdata.Reader, error) {
 	}
 }
 
-// Check refuses files that are not there.
+// Check refuses a Symfs that is no directory.
 func (o *ConvertOptions) Check() error {
 	if o.Symfs != "" {
 		if st, err := os.Stat(o.Symfs); err != nil {
@@ -114,7 +116,7 @@ func (o *ConvertOptions) Check() error {
 	return nil
 }
 
-// checkOutput refuses to write what is being read.
+// checkOutput refuses to overwrite the input.
 func (o *ConvertOptions) checkOutput() error {
 	if err := o.Place.CheckInput(o.Input); err != nil {
 		return err
@@ -122,22 +124,22 @@ func (o *ConvertOptions) checkOutput() error {
 	return o.Place.CheckOld(o.Input)
 }
 
-// A conversion is what a recording goes through: one lane in the goroutine of
-// the reader, or several beside it.
+// A conversion has the state of [Convert]: one lane on the goroutine of the reader, or several on their own.
 type conversion struct {
 	ConvertOptions
 	out      *Outcome
+	stop     <-chan struct{}
 	reader   *perfdata.Reader
 	writer   *perfdata.Writer
-	own      *lane  // where there are no others
-	parallel *lanes // nil where there is one lane only
+	own      *lane  // the only lane, nil if there are several
+	parallel *lanes // nil if there is only one
 	files    image.Offline
-	events   int    // how many the output has
-	records  uint64 // taken so far
-	failed   error  // why the output could not be begun
+	events   int    // how many events the output has
+	records  uint64 // converted so far
+	failed   error  // why the output could not be created
 
-	// passOn says that everything known is to be written at the end of a
-	// round, as somebody may be waiting for it.
+	// passOn says that everything is written at the end of each round, as a reader of the output may be
+	// waiting.
 	passOn bool
 
 	began   time.Time
@@ -156,6 +158,7 @@ func (c *conversion) begin() (err error) {
 	c.events = len(events)
 	c.writer, err = perfdata.Create(perfdata.Options{
 		Path: c.Output, Place: c.Place, Events: events, Features: c.reader.Features(), Compress: c.Compress,
+		Stop: c.stop,
 	})
 	if err != nil {
 		return err
@@ -173,7 +176,7 @@ func (c *conversion) begin() (err error) {
 		c.prepare(c.own, c)
 	}
 	if !HasStacks(events) && c.Note != nil {
-		c.Note(fmt.Sprintf("%s has no raw stacks: it is handed on as it is", c.Input))
+		c.Note(fmt.Sprintf("%s has no raw stacks: it is copied unchanged", c.Input))
 	}
 	return nil
 }
@@ -184,11 +187,16 @@ func (c *conversion) prepare(l *lane, sink Sink) {
 	format := perfring.NewFormat(&c.reader.Events()[0].PerfEventAttr)
 	l.session = NewSession(Config{
 		Format: &format, Sink: sink, Offline: &c.files,
-		MaxStack: c.MaxStack, Strict: c.Strict, Pairs: c.Pairs, BuildIDs: l.sampledFile,
+		Join: c.joins() && sink != Sink(l), Open: c.joins(), JoinAfter: JoinAfterRecorded,
+		MaxStack: c.MaxStack, Strict: c.Strict, Pairs: c.Pairs, BuildIDs: l.sampledFile, Stop: c.stop,
 	})
 }
 
-// HasStacks says whether any of the events brings copies of the user stack.
+// joins says whether stacks that the copy cuts off are completed. Strict stacks are not, and neither are
+// pairs, which compare what a copy of a given size shows.
+func (o *ConvertOptions) joins() bool { return !o.NoJoin && !o.Strict && !o.Pairs }
+
+// HasStacks says whether samples of any of the events have copies of the user stack.
 func HasStacks(events []perfring.Attr) bool {
 	for i := range events {
 		if events[i].PerfEventAttr.Sample_type&unix.PERF_SAMPLE_STACK_USER != 0 {
@@ -206,23 +214,18 @@ func (c *conversion) offline() image.Offline {
 			o.Cache = filepath.Join(home, ".debug")
 		}
 	}
-	ids := make(map[string]vmas.BuildID)
-	for _, id := range c.reader.BuildIDs() {
-		if known, ok := ids[id.Path]; ok && known != vmas.NewBuildID(id.ID) {
-			// Which of the two builds a mapping had is not told.
-			ids[id.Path] = vmas.BuildID{}
-		} else if !id.Kernel {
-			ids[id.Path] = vmas.NewBuildID(id.ID)
-		}
+	if info, err := os.Stat(c.Input); err == nil && info.Mode().IsRegular() {
+		o.Recorded = info.ModTime()
 	}
-	o.BuildID = func(path string) vmas.BuildID { return ids[path] }
+	ids := c.reader.FileBuildIDs()
+	o.BuildID = func(path string) vmas.BuildID { return vmas.NewBuildID(ids[path]) }
 	var uts unix.Utsname
 	o.SameKernel = unix.Uname(&uts) == nil &&
 		unix.ByteSliceToString(uts.Release[:]) == c.reader.Text(perfdata.OSRelease)
 	return o
 }
 
-// record takes the next record.
+// record converts the next record.
 func (c *conversion) record(rec perfring.Record, f *perfring.Format, _ uint64) error {
 	if c.writer == nil {
 		if err := c.begin(); err != nil {
@@ -230,12 +233,12 @@ func (c *conversion) record(rec perfring.Record, f *perfring.Format, _ uint64) e
 		}
 	}
 	if len(c.reader.Events()) != c.events {
-		return errors.New("an event is told of behind the first record: this is not supported")
+		return errors.New("an event is described after the first record: this is not supported")
 	}
 	switch {
 	case rec.Type() == perfring.RecordAuxtrace:
-		if c.parallel != nil {
-			c.parallel.drain()
+		if err := c.settle(); err != nil {
+			return err
 		}
 		return c.writer.WriteTrace(rec, c.reader.Payload)
 	case c.parallel != nil:
@@ -249,7 +252,16 @@ func (c *conversion) record(rec perfring.Record, f *perfring.Format, _ uint64) e
 	return c.own.session.RecordAs(rec, f)
 }
 
-// Write takes an unwound record.
+// settle waits until all records so far are written.
+func (c *conversion) settle() error {
+	if c.parallel != nil {
+		c.parallel.drain()
+		return nil
+	}
+	return c.own.session.Flush()
+}
+
+// Write writes an unwound record.
 func (c *conversion) Write(rec []byte) error {
 	if c.passOn && perfring.Record(rec).Type() == perfring.RecordFinishedRound {
 		return c.writer.Round()
@@ -257,10 +269,10 @@ func (c *conversion) Write(rec []byte) error {
 	return c.writer.Write(rec)
 }
 
-// WriteSample takes a sample with its callchain.
+// WriteSample writes a sample with its callchain.
 func (c *conversion) WriteSample(w *perfdata.Walked) error { return c.writer.WriteSample(w) }
 
-// tell reports progress when it is time to.
+// tell reports progress if it is due.
 func (c *conversion) tell(counted func() Stats, read, total int64) {
 	now := time.Now()
 	if c.Progress == nil || now.Before(c.report) {
@@ -297,15 +309,19 @@ func (c *conversion) finish() (err error) {
 		}
 	}
 	all := []*lane{c.own}
+	var counts []Stats
 	if c.parallel != nil {
 		err = c.parallel.end()
 		all = c.parallel.lanes
+		counts = append(counts, *c.parallel.joiner.stats)
+		c.out.Trouble.add(c.parallel.joiner.trouble)
+	} else {
+		err = c.own.session.Flush()
 	}
 	for _, id := range c.reader.BuildIDs() { // in a pipe, some come late
 		c.writer.BuildID(id.Path, id.ID, id.Kernel)
 	}
 	sampled := make(map[sampledFile]bool)
-	var counts []Stats
 	for _, l := range all {
 		l.session.TellBuildIDs()
 		maps.Copy(sampled, l.sampled)

@@ -20,6 +20,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/perfring/recordtest"
+	"unspool/testdata/costs"
 )
 
 // A rawRecording is a hand-made recording with raw stacks.
@@ -315,8 +316,8 @@ func TestConvertCarriesRecordsOfEveryType(t *testing.T) {
 	}
 }
 
-// checkCarried compares the records of a conversion with those that went in. Samples are only
-// counted. Records without a time do not wait for the others.
+// checkCarried compares the records of a conversion with those of its input. Samples are only counted.
+// Records without a time are not sorted among the others.
 func checkCarried(t *testing.T, got, want []perfring.Record) {
 	t.Helper()
 	events := rawEvents()
@@ -366,8 +367,9 @@ func (r *rawRecording) before(n int) []perfring.Record {
 	return r.records[:whole]
 }
 
-// A recording that is cut anywhere is converted as far as it goes, into a whole one, and never in silence.
+// A recording that is cut anywhere is converted up to the cut, into a complete one, and an error says so.
 func TestConvertOfARecordingCutAtEveryByte(t *testing.T) {
+	t.Parallel()
 	whole := everyType(t)
 	whole.records = slices.DeleteFunc(whole.records, func(r perfring.Record) bool {
 		return len(r) > 2000 || r.Type() > 1 && r.Type() < perfring.RecordSample &&
@@ -421,8 +423,9 @@ func TestConvertOfARecordingCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// Whatever happens to the samples, no byte of a stack is written.
+// No byte of a stack is written, whatever is changed in the samples.
 func TestConvertOfDamagedSamplesKeepsStacksBack(t *testing.T) {
+	t.Parallel()
 	whole := &rawRecording{events: rawEvents()}
 	for time := range uint64(20) {
 		whole.records = append(whole.records, secretSample(time+1, 64))
@@ -491,7 +494,8 @@ func TestConvertOfManyBlocksIsTheSameOnEveryNumberOfCores(t *testing.T) {
 	}
 }
 
-// What the kernel has sent is passed on at the end of the next round, whoever waits for whom.
+// What the kernel has sent is passed on at the end of the next round, even if the recorder waits for the
+// reader.
 func TestConvertOfAPipeThatStalls(t *testing.T) {
 	for _, jobs := range []int{1, 2} {
 		dir := t.TempDir()
@@ -565,7 +569,7 @@ func TestConvertOfAPipeThatStalls(t *testing.T) {
 	}
 }
 
-// The processes of a recording are gone: a PID in it may be anybody's by now.
+// The processes of a recording are gone: a PID in it may be that of another process by now.
 func TestConvertTakesOnlyTheRecordedEventsBuildIDs(t *testing.T) {
 	events := rawEvents()
 	f := perfring.NewFormat(&events[0].PerfEventAttr)
@@ -649,6 +653,7 @@ func FuzzConvert(f *testing.F) {
 	f.Add(r.file(), 1)
 	f.Add(r.pipe(), 2)
 	f.Fuzz(func(t *testing.T, input []byte, jobs int) {
+		defer costs.For(len(input)).Check(t)()
 		output, out, err := convertBytes(t, input, func(o *ConvertOptions) { o.Jobs = 1 + jobs&1 })
 		if out.Started && err == nil {
 			file := inMemory(t, output)

@@ -1,13 +1,13 @@
-// Package capture is the recording: it takes PERF_RECORD_* bytes from a
-// source, keeps the address spaces that they tell of, unwinds the stack copy
-// of every sample, splices the result into the sample's callchain and hands
-// the record on without registers and stack.
+// Package capture records and converts: it takes PERF_RECORD_* bytes from a source, follows the address
+// spaces of the processes in them, unwinds the stack copy of every sample, splices the result into the
+// sample's callchain and hands the record on without registers and stack. The records are specified in
+// include/uapi/linux/perf_event.h and perf_event_open(2).
 //
 //	source ──▶ [Session.Record] ──▶ [Sink]
 //	perfring    vmas, unwind         capture/perfdata
 //
-// A [Session] is the same whether the records come from a live ring or from
-// a file. [Record] is the live case, from opening the events to the last
-// feature section. Stack bytes stay where the kernel put them, in the ring,
-// and are overwritten there.
+// A [Session] works alike on records from a live ring and from a file. [Record] is the live case, from
+// opening the events to the last feature section; [Convert] and [Walk] read a recording. Stack bytes stay
+// where the kernel put them, in the ring, and are overwritten there. What a [Sink] is given is valid for the
+// call only: it copies what it keeps.
 package capture

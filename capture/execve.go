@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// execve recognises samples that were taken while a task executes another
-// program. load_elf_binary (fs/binfmt_elf.c) replaces the memory early on and
-// the registers last: in between, a sample has the registers of the old program
-// and whatever the new one has at its SP: nothing, where addresses are
-// randomized; otherwise a stack that these registers have nothing to do with.
+// execve recognises samples that were taken while a task executes another program. load_elf_binary
+// (fs/binfmt_elf.c) replaces the memory early and the registers last. In between, a sample has the registers
+// of the old program, and the memory of the new one at the old SP: mostly none, as addresses are randomized,
+// otherwise a stack that does not belong to these registers.
 type execve struct {
 	loaders []kernelRange // load_elf_binary, and the one for 32-bit programs
+	entries []kernelRange // code by which the kernel is entered; none if that is not known
 
-	// A symbol of the recorded kernel and its address, until somebody asks: to read
-	// the kernel's symbols takes as long as to convert thousands of samples.
+	// ref and refAddr are a symbol of the recorded kernel and its address, until the kernel's symbols are
+	// needed: reading them takes as long as converting thousands of samples.
 	ref     string
 	refAddr uint64
 }
@@ -30,22 +30,23 @@ type execve struct {
 // A kernelRange is the code of a kernel function.
 type kernelRange struct{ start, end uint64 }
 
-// readExecve returns an execve that knows the running kernel. Without its
-// symbols nothing is recognised.
+// readExecve returns an execve for the running kernel. Without the kernel's symbols it recognises nothing.
 func readExecve() execve {
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {
 		return execve{}
 	}
 	defer f.Close()
-	return execve{loaders: findLoaders(f)}
+	var e execve
+	e.loaders, e.entries = findLoaders(f)
+	return e
 }
 
-// identify reads the symbols of the kernel of a recording, which are those of the running
-// one if that has the symbol ref at the same address; otherwise nothing is recognised.
+// identify reads the symbols of the running kernel for a recording, if that was made on it: if the symbol ref
+// has the same address. Otherwise nothing is recognised.
 func (e *execve) identify() {
 	ref := e.ref
-	e.ref, e.loaders = "", nil
+	e.ref, e.loaders, e.entries = "", nil, nil
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {
 		return
@@ -56,7 +57,7 @@ func (e *execve) identify() {
 	n, _ := io.ReadFull(f, begin)
 	line := fmt.Sprintf("%016x T %s\n", e.refAddr, ref)
 	if e.refAddr != 0 && bytes.Contains(begin[:n], []byte(line)) {
-		e.loaders = findLoaders(io.MultiReader(bytes.NewReader(begin[:n]), f))
+		e.loaders, e.entries = findLoaders(io.MultiReader(bytes.NewReader(begin[:n]), f))
 	}
 }
 
@@ -69,46 +70,111 @@ func (e *execve) loading(sm *perfring.Sample) bool {
 		e.identify()
 	}
 	for i := range sm.Callchain.Len() {
-		// A return address may be the end of the function's code.
-		for ip, l := sm.Callchain.At(i), 0; l < len(e.loaders); l++ {
-			if ip > e.loaders[l].start && ip <= e.loaders[l].end {
-				return true
-			}
+		if within(e.loaders, sm.Callchain.At(i)) {
+			return true
 		}
 	}
 	return false
 }
 
-// findLoaders reads the kernel's symbols, which are in order of address. Whom
-// kptr_restrict keeps out reads zeros, and gets none. There are at most two, in the
-// first half of the symbols, and the kernel makes each line anew: so no more is read.
-func findLoaders(list io.Reader) (found []kernelRange) {
+// unseen says whether a sample may have been taken in load_elf_binary without showing it: because the kernel
+// hides its symbols, or because the kernel's part of the callchain ends before the code by which the kernel
+// is entered.
+func (e *execve) unseen(sm *perfring.Sample) bool {
+	if sm.CPUMode() != unix.PERF_RECORD_MISC_KERNEL || e.ref != "" {
+		return false
+	}
+	if len(e.entries) == 0 {
+		return len(e.loaders) == 0
+	}
+	first, _ := sm.UserPart()
+	for i := range first {
+		if within(e.entries, sm.Callchain.At(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// within says whether an address of a callchain is in one of the ranges. A return address may be the end of a
+// function's code.
+func within(ranges []kernelRange, ip uint64) bool {
+	for i := range ranges {
+		if ip > ranges[i].start && ip <= ranges[i].end {
+			return true
+		}
+	}
+	return false
+}
+
+// findLoaders reads the kernel's symbols, which are in order of address, only up to the second loader, the
+// one for 32-bit programs, as the kernel formats each line when it is read. entries is the code by which the
+// kernel is entered, if it comes before that. If kptr_restrict hides the addresses, all are zero, and none is
+// found.
+func findLoaders(list io.Reader) (loaders, entries []kernelRange) {
 	symbols := kallsyms.NewReader(list)
-	var start uint64 // of one whose end is not known yet
-	for len(found) < 2 && symbols.Next() {
-		loader := len(symbols.Module) == 0 && string(symbols.Name) == "load_elf_binary"
-		if start == 0 && !loader {
+	var of *[]kernelRange // what has a range that begins at start and has no end yet
+	var start, entry uint64
+	for len(loaders) < 2 && symbols.Next() {
+		kind := otherSymbol
+		if len(symbols.Module) == 0 {
+			kind = kindOf(symbols.Name)
+		}
+		if of == nil && kind == otherSymbol {
 			continue
 		}
 		addr, err := symbols.Address()
 		if err != nil {
-			return found
+			break
 		}
-		if start != 0 && addr > start {
-			found = append(found, kernelRange{start, addr})
-			start = 0
+		if of != nil && addr > start {
+			*of = append(*of, kernelRange{start, addr})
+			of = nil
 		}
-		if loader {
-			start = addr
+		switch kind {
+		case loaderSymbol:
+			of, start = &loaders, addr
+		case forkSymbol:
+			of, start = &entries, addr
+		case entryStart:
+			entry = addr
+		case entryEnd:
+			if entry != 0 && entry < addr {
+				entries = append(entries, kernelRange{entry, addr})
+			}
 		}
 	}
-	return found
+	return loaders, entries
 }
 
-// isStack says whether a walk shows that the registers belong to the stack: those
-// of the old program do until its memory is replaced, and those of the new one
-// as soon as they are set. A stack of another program has no return address at
-// SP, or it leads nowhere.
+// A symbolKind says what a symbol of the kernel is for findLoaders.
+type symbolKind uint8
+
+const (
+	otherSymbol symbolKind = iota
+	loaderSymbol
+	forkSymbol // where a new task begins
+	entryStart // of the code for system calls, exceptions and interrupts
+	entryEnd
+)
+
+func kindOf(name []byte) symbolKind {
+	switch string(name) {
+	case "load_elf_binary":
+		return loaderSymbol
+	case "ret_from_fork_asm":
+		return forkSymbol
+	case "__entry_text_start":
+		return entryStart
+	case "__entry_text_end":
+		return entryEnd
+	}
+	return otherSymbol
+}
+
+// isStack says whether a walk shows that the registers belong to the stack. Those of the old program do until
+// its memory is replaced, and those of the new program do once they are set. On the stack of another program,
+// there is no return address that these registers lead to, or it leads to no caller.
 func isStack(res *unwind.Result) bool {
 	switch res.End {
 	case unwind.Root:

@@ -35,13 +35,39 @@ ffffffffc0000000 t module_function	[module]
 		{"damaged", "ffffffff81003000 t load_elf_binary\n?\nffffffff81003800 t next\n", nil},
 		{"empty", "", nil},
 	} {
-		if got := findLoaders(strings.NewReader(c.kallsyms)); !slices.Equal(got, c.want) {
+		if got, _ := findLoaders(strings.NewReader(c.kallsyms)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
 		}
 	}
 }
 
-// The kernel of a recording is known by where it lay.
+func TestFindEntries(t *testing.T) {
+	const loaders = "ffffffff81003000 t load_elf_binary\nffffffff81003800 t next\n" +
+		"ffffffff81004000 t load_elf_binary\nffffffff81004400 T next\n"
+	for _, c := range []struct {
+		name, kallsyms string
+		want           []kernelRange
+	}{
+		{"before the loaders", `ffffffff81000000 T _text
+ffffffff81000010 T __entry_text_start
+ffffffff81000080 T entry_SYSCALL_64
+ffffffff81001a87 T __entry_text_end
+ffffffff81002000 T ret_from_fork_asm
+ffffffff81002040 T next
+` + loaders, []kernelRange{{0xffffffff81000010, 0xffffffff81001a87},
+			{0xffffffff81002000, 0xffffffff81002040}}},
+		{"behind them", loaders + "ffffffff81e00000 T __entry_text_start\n" +
+			"ffffffff81e02000 T __entry_text_end\n", nil},
+		{"without a beginning", "ffffffff81001a87 T __entry_text_end\n" + loaders, nil},
+		{"hidden", "0000000000000000 T __entry_text_start\n0000000000000000 T __entry_text_end\n", nil},
+	} {
+		if _, got := findLoaders(strings.NewReader(c.kallsyms)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
+		}
+	}
+}
+
+// The kernel of a recording is identified by the address at which it was loaded.
 func TestRecordedExecve(t *testing.T) {
 	b, err := os.ReadFile("/proc/kallsyms")
 	if err != nil {
@@ -74,6 +100,7 @@ func TestRecordedExecve(t *testing.T) {
 
 func TestSamplesInsideExecve(t *testing.T) {
 	const kernel, inside, outside = ^uint64(127), 0xffffffff81003123, 0xffffffff81005000
+	const entry = 0xffffffff81000100
 	// In code without CFI, whose caller is the frame that BP points to.
 	stack := make([]byte, 64)
 	binary.LittleEndian.PutUint64(stack[16:], 0x8000) // beyond the copy
@@ -89,6 +116,14 @@ func TestSamplesInsideExecve(t *testing.T) {
 	}{
 		{"the old program's stack is there", old, 1, 0, unwind.DumpTooShort},
 		{"there is no stack", with(func(s *testSample) { s.dynSize = 0 }), 0, 1, 0},
+		{"no stack, in a fault",
+			with(func(s *testSample) { s.dynSize, s.chain = 0, []uint64{kernel, 9, entry} }), 1, 0,
+			unwind.DumpTooShort},
+		{"no stack, and the kernel's part breaks off",
+			with(func(s *testSample) { s.dynSize, s.chain = 0, []uint64{kernel, outside} }), 0, 0, 0},
+		{"no stack, in user mode", with(func(s *testSample) {
+			s.dynSize, s.chain, s.misc = 0, nil, unix.PERF_RECORD_MISC_USER
+		}), 1, 0, unwind.DumpTooShort},
 		{"the new program's stack", with(func(s *testSample) { s.stack = make([]byte, 64) }), 0, 1, 0},
 		{"no mapping at the old PC", with(func(s *testSample) { s.ip = 0x5000 }), 0, 1, 0},
 		{"another system call", with(func(s *testSample) { s.ip = 0x5000; s.chain = []uint64{kernel, 9, outside} }),
@@ -101,7 +136,8 @@ func TestSamplesInsideExecve(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var k kept
 			s := newTestSession(&k)
-			s.execve = execve{loaders: []kernelRange{{0xffffffff81003000, 0xffffffff81003800}}}
+			s.execve = execve{loaders: []kernelRange{{0xffffffff81003000, 0xffffffff81003800}},
+				entries: []kernelRange{{0xffffffff81000000, 0xffffffff81001000}}}
 			s.table.Comm(7, 7, []byte("seven"), true)
 			s.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("//anon")})
 			if err := s.Record(c.sample.record()); err != nil {

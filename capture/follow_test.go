@@ -55,7 +55,8 @@ func TestSessionFollowsRecords(t *testing.T) {
 		binary.LittleEndian.PutUint16(r[4:], r.Misc()|misc)
 		return r
 	}
-	later := record(perfring.AppendComm(nil, &f, &perfring.Comm{PID: 9, TID: 9}, &perfring.SampleID{Time: 1e9, ID: 1}))
+	later := record(perfring.AppendComm(nil, &f, &perfring.Comm{PID: 9, TID: 9},
+		&perfring.SampleID{Time: 1e9, ID: 1}))
 	lost := record(perfring.AppendLost(nil, &f, &perfring.Lost{ID: 1, Lost: 1}, id))
 	exec := []perfring.Record{comm(7), mmap(0)}
 	after := func(more ...perfring.Record) []perfring.Record { return slices.Concat(exec, more) }
@@ -134,7 +135,7 @@ func TestMappingsAreReadAgain(t *testing.T) {
 	if s.Stats.Ended[unwind.NoCFI] != 1 {
 		t.Errorf("ended: %v", s.Stats.Ended)
 	}
-	// Whoever reads the recording has to learn of it, before the sample.
+	// The mapping has to be in the recording, before the sample.
 	told := false
 	for _, r := range k.records[:len(k.records)-1] {
 		var m perfring.Mmap2
@@ -147,8 +148,8 @@ func TestMappingsAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestUnsavedRegistersAreNotUsed hands on what an NMI in the kernel left of the registers: RBX was not saved,
-// and -1 stands in its place. In user mode, -1 is its value.
+// TestUnsavedRegistersAreNotUsed has samples as an NMI takes them in the kernel: RBX was not saved, and -1 is
+// in its place. In user mode, -1 is its value.
 func TestUnsavedRegistersAreNotUsed(t *testing.T) {
 	const bx = 3 // its DWARF number
 	format := perfring.NewFormat(&unix.PerfEventAttr{

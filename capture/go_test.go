@@ -18,9 +18,9 @@ import (
 	"unspool/unwind"
 )
 
-// goChains is a program whose goroutines each spend their time in the leaf of
-// a chain of calls that does not change meanwhile. Before, each prints the
-// return addresses above its leaf, as Go's own traceback finds them.
+// goChains is a program whose goroutines each spend their time in the leaf of a chain of calls that does not
+// change meanwhile. Before that, each prints the return addresses above its leaf, as Go's own traceback finds
+// them.
 const goChains = `package main
 
 import (

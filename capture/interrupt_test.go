@@ -13,8 +13,8 @@ import (
 	"unspool/perfring"
 )
 
-// TestConvertEndsWhenItIsToldTo interrupts a conversion of many records as it begins: what has been
-// read is converted into a whole recording, and the error says how far that is.
+// TestConvertEndsWhenItIsToldTo interrupts a conversion of many records at its beginning: what has been read
+// is converted into a complete recording, and the error says how much that is.
 func TestConvertEndsWhenItIsToldTo(t *testing.T) {
 	r := everyType(t)
 	r.events[0].PerfEventAttr.Sample_type &^= unix.PERF_SAMPLE_STACK_USER | unix.PERF_SAMPLE_REGS_USER

@@ -7,25 +7,26 @@ import (
 	"unspool/perfring"
 )
 
-// The records of a recording go through lanes, each with a session of its own. Address
-// spaces are what one record leaves behind for the next, so every lane follows all
-// records; samples are most of the work, and leave nothing behind, so each is unwound by one
-// lane only. The stream is cut into batches, which take turns: a batch's output is
-// that of its lane, and is written in the order of the batches. That is what one
-// lane alone would write.
+// lanes convert a recording on several cores, each lane with a session of its own. Records change address
+// spaces, which later samples need, so every lane follows all records. Samples are most of the work and
+// change nothing, so each is unwound by one lane only. The stream is cut into batches, which are assigned to
+// lanes in turn: a batch's output is that of its lane, and is written in the order of the batches. The result
+// is what a single lane would write.
 //
 //	reader ─batch─▶ every lane ─batch─▶ writer ─batch─▶ reader
 //
-// A batch holds the memory that its records lie in until it comes back, so the
-// number of batches bounds what is held.
+// A batch keeps the memory of its records until it comes back to the reader, so the number of batches bounds
+// that memory.
 type lanes struct {
 	c     *conversion
 	lanes []*lane
 	next  *batch // being filled by the reader
-	sent  int    // batches so far
+	sent  int    // batches sent so far
 	free  chan *batch
 	full  chan *batch // on their way to the writer, in order
-	ended chan error  // of the writer
+	ended chan error  // the writer's error, when it has ended
+
+	joiner *joiner // the writer's
 }
 
 // A lane is a session that unwinds the samples of every nth batch.
@@ -33,7 +34,9 @@ type lane struct {
 	session *Session
 	sampled map[sampledFile]bool
 	in      chan *batch
+	join    bool // records are held for the writer to complete, and not written to out
 	out     []byte
+	held    []*held
 }
 
 // sampledFile is a file that a frame was in, with its build ID.
@@ -44,11 +47,13 @@ type batch struct {
 	records []batched
 	size    int
 	out     []byte
-	lane    int // whose turn it is
+	held    []*held // in place of out if stacks are joined
+	lane    int     // which lane unwinds its samples
+	settle  bool    // the writer hands on all that waits, up to its end
 	stats   Stats
-	read    int64 // position of the reader behind it
+	read    int64 // position of the reader at its end
 	total   int64
-	pending sync.WaitGroup // lanes that are not done with it
+	pending sync.WaitGroup // lanes that still work on it
 }
 
 type batched struct {
@@ -64,26 +69,37 @@ const (
 
 // Write takes a record of the lane's session.
 func (l *lane) Write(rec []byte) error {
+	if l.join {
+		l.held = append(l.held, holdRecord(rec))
+		return nil
+	}
 	l.out = append(l.out, rec...)
 	return nil
 }
 
 // WriteSample takes a sample of the lane's session.
-func (l *lane) WriteSample(w *perfdata.Walked) error { return w.Records(l.Write) }
+func (l *lane) WriteSample(w *perfdata.Walked) error {
+	if l.join {
+		l.held = append(l.held, holdSample(w))
+		return nil
+	}
+	return w.Records(l.Write)
+}
 
 // sampledFile notes a file that a frame was in.
 func (l *lane) sampledFile(path string, id []byte) {
 	l.sampled[sampledFile{path, string(id)}] = true
 }
 
-// startLanes begins with n lanes.
+// startLanes starts n lanes and the writer.
 func (c *conversion) startLanes(n int) *lanes {
 	p := &lanes{c: c, free: make(chan *batch, 2*n+1), full: make(chan *batch, 2*n+1), ended: make(chan error, 1)}
+	p.joiner = newJoiner(c, new(Stats), newTrouble(), c.MaxStack, JoinAfterRecorded)
 	for range cap(p.free) {
 		p.free <- new(batch)
 	}
 	for i := range n {
-		l := &lane{in: make(chan *batch, cap(p.free))}
+		l := &lane{in: make(chan *batch, cap(p.free)), join: c.joins()}
 		c.prepare(l, l)
 		p.lanes = append(p.lanes, l)
 		go p.run(i, l)
@@ -92,44 +108,66 @@ func (c *conversion) startLanes(n int) *lanes {
 	return p
 }
 
-// run is a lane's goroutine.
+// run is the goroutine of a lane.
 func (p *lanes) run(number int, l *lane) {
 	for b := range l.in {
 		own := b.lane == number
 		if own {
-			l.out = b.out[:0]
+			l.out, l.held = b.out[:0], b.held[:0]
 		}
 		for i := range b.records {
 			switch r := &b.records[i]; {
 			case own:
-				l.session.RecordAs(r.rec, r.format) // errors are the sink's, which has none
+				l.session.RecordAs(r.rec, r.format) // errors come from the sink, and a lane returns none
 			case r.rec.Type() != perfring.RecordSample:
-				l.session.follow(r.rec, r.format) // counted where it is written
+				l.session.follow(r.rec, r.format) // the lane that writes it counts it
 			}
 		}
 		if own {
-			b.out, b.stats = l.out, l.session.counted()
+			b.out, b.held, b.stats = l.out, l.held, l.session.counted()
 		}
 		b.pending.Done()
 	}
 }
 
-// write is the writer's goroutine. After an error the batches go on, unwritten.
+// write is the goroutine of the writer. After an error it passes batches on without writing them.
 func (p *lanes) write() {
 	var err error
 	latest := make([]Stats, len(p.lanes))
 	for b := range p.full {
 		b.pending.Wait()
 		latest[b.lane] = b.stats
-		for out := perfring.Record(b.out); err == nil && len(out) > 0; out = out[out.Size():] {
-			if err = p.c.Write(out[:out.Size()]); err != nil {
+		if err == nil {
+			if err = p.writeBatch(b); err != nil {
 				p.c.reader.Stop()
 			}
 		}
-		p.c.tell(func() Stats { return sum(latest) }, b.read, b.total)
+		p.c.tell(func() Stats { return sum(append(latest, *p.joiner.stats)) }, b.read, b.total)
 		p.free <- b
 	}
+	if err == nil {
+		err = p.joiner.flush()
+	}
 	p.ended <- err
+}
+
+// writeBatch writes the output of a batch, except what waits for later batches.
+func (p *lanes) writeBatch(b *batch) error {
+	for out := perfring.Record(b.out); len(out) > 0; out = out[out.Size():] {
+		if err := p.c.Write(out[:out.Size()]); err != nil {
+			return err
+		}
+	}
+	for i, h := range b.held {
+		b.held[i] = nil
+		if err := p.joiner.take(h); err != nil {
+			return err
+		}
+	}
+	if b.settle {
+		return p.joiner.flush()
+	}
+	return nil
 }
 
 // record adds a record to the batch.
@@ -148,14 +186,14 @@ func (p *lanes) record(rec perfring.Record, f *perfring.Format) {
 	}
 }
 
-// take waits for a batch that is done with, and empties it.
+// take waits for a free batch, and empties it.
 func (p *lanes) take() *batch {
 	b := <-p.free
 	for i := range b.records {
 		p.c.reader.Release(b.records[i].kept)
 	}
 	clear(b.records)
-	b.records, b.size = b.records[:0], 0
+	b.records, b.size, b.settle = b.records[:0], 0, false
 	return b
 }
 
@@ -176,8 +214,12 @@ func (p *lanes) send() {
 	p.full <- b
 }
 
-// drain waits until everything so far is written.
+// drain waits until all records so far are written.
 func (p *lanes) drain() {
+	if p.next == nil {
+		p.next = p.take()
+	}
+	p.next.settle = true
 	p.send()
 	var all []*batch
 	for range cap(p.free) {

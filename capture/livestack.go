@@ -2,50 +2,143 @@ package capture
 
 import (
 	"bytes"
-	"fmt"
-	"os"
+	"hash/maphash"
+	"io"
+	"slices"
 	"strconv"
 
-	"golang.org/x/sys/unix"
-
+	"unspool/perfring"
 	"unspool/unwind"
+	"unspool/vmas/process"
 )
 
-// An interruptedStack is the stack that a handler on a stack of its own has interrupted: only the handler's
-// is in the sample. Since the sample was taken the handler may have returned, and then what was its caller's
-// stack holds something else by now. So the thread must be seen waiting in the handler, before and after. Of
-// a thread that runs, nothing tells where it is.
+// An interruptedStack reads the stack that a signal interrupted whose handler has a stack of its own: only
+// the handler's stack is in the sample. It is read when the sample is unwound, up to a tenth of a second
+// later, and shows where the thread is then. It counts for the sample if
+//   - the thread is seen waiting with SP on the sampled stack, and what the handler does not change (its
+//     frame, the signal frame) is the same in the sample and in the process, both before and after the read;
+//   - that was so enough times in a row, with samples of the thread in between, and each time the interrupted
+//     stack was the same.
+//
+// The first alone is not enough: two functions that raise a signal in turn can leave the same bytes. The
+// second shows that, as the stacks above differ.
 type interruptedStack struct {
-	tid       uint32 // of the sample in work
+	processes process.Access
+
+	tid       uint32 // of the current sample
+	time      uint64 // when it was taken, CLOCK_MONOTONIC
 	base, end uint64 // of its copy of the stack
+
+	seen  [64]sighting // by the remainder of the TID
+	seed  maphash.Seed
+	bytes []byte // scratch: the process's memory where fixed is
 }
 
-// sampled says of which thread and stack the sample in work is.
-func (i *interruptedStack) sampled(tid uint32, stack *unwind.Stack) {
-	i.tid, i.base, i.end = tid, stack.Base, stack.Base+uint64(len(stack.Data))
+// A sighting is what was last seen of a thread that waits in a handler.
+type sighting struct {
+	pid, tid uint32
+	start    uint64 // of the thread, in clock ticks after boot
+	fixed    uint64 // hash of what the handler does not change
+	above    uint64 // hash of the interrupted stack
+	times    int    // how often this was seen, with samples in between
+	last     uint64 // when it was seen last
+	other    bool   // another stack was seen above the same bytes
+}
+
+// enoughSightings is how often an interrupted stack must have been seen. If two stacks alternate by chance,
+// one is seen so often in a row once in 128 times.
+const enoughSightings = 8
+
+// sampled sets the current sample: its thread, time and stack.
+func (i *interruptedStack) sampled(tid uint32, time uint64, stack *unwind.Stack) {
+	i.tid, i.time, i.base, i.end = tid, time, stack.Base, stack.Base+uint64(len(stack.Data))
 }
 
 // read is for [unwind.Unwinder.Memory].
-func (i *interruptedStack) read(pid uint32, buf []byte, addr uint64) int {
-	if !i.waits(pid) {
+func (i *interruptedStack) read(pid uint32, fixed unwind.Piece, buf []byte, addr uint64) int {
+	start, ok := i.waits(pid, fixed)
+	if !ok {
 		return 0
 	}
-	n := readMemory(pid, buf, addr)
-	if !i.waits(pid) {
+	n := i.processes.ReadMemory(pid, buf, addr)
+	if again, ok := i.waits(pid, fixed); !ok || again != start || n == 0 {
+		return 0
+	}
+	if !i.note(pid, start, fixed, buf[:n], perfring.Now()) {
 		return 0
 	}
 	return n
 }
 
-// waits says whether the thread waits in a system call, with SP on the stack that the sample has a copy of.
-func (i *interruptedStack) waits(pid uint32) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/syscall", pid, i.tid))
-	if err != nil {
-		return false
+// note records what was seen of the current thread, and says whether that is enough to count for the sample.
+func (i *interruptedStack) note(pid uint32, start uint64, fixed unwind.Piece, above []byte, now uint64) bool {
+	if i.seed == (maphash.Seed{}) {
+		i.seed = maphash.MakeSeed()
 	}
-	const deeper = 64 << 10 // it may have called on since
+	s := &i.seen[i.tid%uint32(len(i.seen))]
+	is := sighting{
+		pid: pid, tid: i.tid, start: start, times: 1, last: now,
+		fixed: maphash.Bytes(i.seed, fixed.Data) ^ fixed.Addr, above: maphash.Bytes(i.seed, above),
+	}
+	switch {
+	case s.pid != pid || s.tid != i.tid || s.start != start:
+		*s = is
+	case s.other:
+	case s.fixed != is.fixed:
+		*s = is
+	case s.above != is.above:
+		s.other = true
+	case i.time > s.last: // it was sampled in between
+		s.times++
+		s.last = now
+	}
+	return !s.other && s.times >= enoughSightings
+}
+
+// waits says whether the current thread waits in a system call with SP on the sampled stack, and its memory
+// has the bytes of fixed. start is when the thread began.
+func (i *interruptedStack) waits(pid uint32, fixed unwind.Piece) (start uint64, ok bool) {
+	text, err := i.readText(pid, process.Syscall)
+	if err != nil {
+		return 0, false
+	}
+	const deeper = 64 << 10 // it may have called functions since
 	sp, ok := waitingSP(text)
-	return ok && sp+deeper >= i.base && sp < i.end
+	if !ok || sp+deeper < i.base || sp > fixed.Addr {
+		return 0, false
+	}
+	i.bytes = slices.Grow(i.bytes[:0], len(fixed.Data))[:len(fixed.Data)]
+	if i.processes.ReadMemory(pid, i.bytes, fixed.Addr) < len(fixed.Data) || !bytes.Equal(i.bytes, fixed.Data) {
+		return 0, false
+	}
+	if text, err = i.readText(pid, process.Stat); err != nil {
+		return 0, false
+	}
+	return startTime(text)
+}
+
+// readText reads a file of the current thread in /proc.
+func (i *interruptedStack) readText(pid uint32, name process.Text) ([]byte, error) {
+	text, err := i.processes.Text(pid, i.tid, name)
+	if err != nil {
+		return nil, err
+	}
+	defer text.Close()
+	const most = 4096
+	return io.ReadAll(io.LimitReader(text, most))
+}
+
+// startTime reads from /proc/PID/task/TID/stat when the thread began: the 22nd field. The second field, the
+// name in brackets, may hold any characters (proc(5)).
+func startTime(text []byte) (ticks uint64, ok bool) {
+	const behindName = 22 - 2
+	_, rest, _ := bytes.Cut(text[bytes.LastIndexByte(text, ')')+1:], []byte(" "))
+	fields := bytes.Fields(rest)
+	if len(fields) < behindName {
+		return 0, false
+	}
+	ticks, err := strconv.ParseUint(string(fields[behindName-1]), 10, 64)
+	return ticks, err == nil
 }
 
 // waitingSP reads SP from /proc/PID/task/TID/syscall: the last field but one
@@ -57,24 +150,4 @@ func waitingSP(text []byte) (sp uint64, ok bool) {
 	}
 	sp, err := strconv.ParseUint(string(fields[len(fields)-2]), 0, 64)
 	return sp, err == nil
-}
-
-// readMemory reads the memory of a process, as far as it goes: a transfer
-// ends before the first piece that cannot be read whole, so each is a page.
-func readMemory(pid uint32, buf []byte, addr uint64) int {
-	const page = 4096
-	var pieces [32]unix.RemoteIovec
-	n, left := 0, len(buf)
-	for at := addr; left > 0 && n < len(pieces); n++ {
-		size := min(page-int(at%page), left)
-		pieces[n] = unix.RemoteIovec{Base: uintptr(at), Len: size}
-		at += uint64(size)
-		left -= size
-	}
-	local := [1]unix.Iovec{{Base: &buf[0], Len: uint64(len(buf) - left)}}
-	read, err := unix.ProcessVMReadv(int(pid), local[:], pieces[:n], 0)
-	if err != nil {
-		return 0
-	}
-	return read
 }

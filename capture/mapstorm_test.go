@@ -42,9 +42,8 @@ func mapRecord(pid uint32, addr, size, inode uint64, path string) perfring.Recor
 	return append(h, b...)
 }
 
-// BenchmarkMappingStorm is what a sample costs, eight frames deep, while its process
-// maps libraries in the place of others: at 999 samples and 500 mappings a second
-// there is one mapping for two samples.
+// BenchmarkMappingStorm measures the cost of a sample, eight frames deep, while its process maps libraries in
+// the place of others: at 999 samples and 500 mappings a second there is one mapping for two samples.
 func BenchmarkMappingStorm(b *testing.B) {
 	const libc, base, plugins = "/lib/x86_64-linux-gnu/libc.so.6", 0x7f00_0000_0000, 0x7e00_0000_0000
 	file, err := os.ReadFile(libc)

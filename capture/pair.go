@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelLimit is how many entries the kernel's callchains have at most.
+// kernelLimit is the maximum number of entries of the kernel's callchains.
 func kernelLimit() int {
 	b, err := os.ReadFile("/proc/sys/kernel/perf_event_max_stack")
 	if n, perr := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && perr == nil && n > 0 {
@@ -23,7 +23,7 @@ func kernelLimit() int {
 	return 127
 }
 
-// reach is how much of the stack a walk needed to come to its root.
+// reach is how many bytes of the stack a walk needed to reach its root, 0 if it did not.
 func reach(res *unwind.Result, stack *unwind.Stack) int {
 	sp := res.Frames[len(res.Frames)-1].SP
 	if res.End != unwind.Root || sp-stack.Base > uint64(len(stack.Data)) {
@@ -32,7 +32,7 @@ func reach(res *unwind.Result, stack *unwind.Stack) int {
 	return int(sp - stack.Base)
 }
 
-// pairOf is the pair of the sample that has just been walked, with this result.
+// pairOf makes the pair of the sample that was walked last, with the result res.
 func (s *Session) pairOf(sm *perfring.Sample, res *unwind.Result) *perfdata.Pair {
 	if s.limit == 0 {
 		s.limit = kernelLimit()
@@ -68,12 +68,12 @@ func (s *Session) pairOf(sm *perfring.Sample, res *unwind.Result) *perfdata.Pair
 		}
 	}
 	pair.Chain = unwind.Splice(pair.Chain, sm.Callchain.Len(), sm.Callchain.At, ips)
-	pair.Chain = slices.Grow(pair.Chain, 1) // for the last entry
+	pair.Chain = slices.Grow(pair.Chain, 1) // for the entry that encodes the pair
 	s.pair = pair
 	return &s.pair
 }
 
-// agree says whether the kernel's chain is what the repeated walk came to.
+// agree says whether the kernel's chain has the entries of the repeated walk.
 func agree(w *unwind.FrameWalk, own []uint64) bool {
 	if len(own) < len(w.IPs) || w.End == unwind.NoFrame && len(own) > len(w.IPs) {
 		return false

@@ -6,7 +6,7 @@ import (
 	"unspool/unwind"
 )
 
-// TestAgree holds chains of the kernel's against walks that were repeated on the copy.
+// TestAgree compares chains of the kernel with walks that were repeated on the copy.
 func TestAgree(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
+	"unspool/capture/opener"
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
@@ -14,48 +16,60 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say what is recorded, and how.
+// Options are the settings of [Record].
 type Options struct {
 	AllCPUs bool
 	PIDs    []int
 	Command []string // run while recording; recorded itself unless AllCPUs or PIDs are set
 
-	Events       []perfring.Event // none: cycles, or cpu-clock
-	Freq, Period uint64           // samples a second, or events a sample; 0, 0: the default
-	RingPages    int              // 0: 8 MiB a CPU
-	StackSize    int              // bytes of stack to copy
-	MaxStack     int              // frames of a user stack
-	Strict       bool             // CFI only
-	Pairs        bool             // for package compare: beside each stack, that of frame pointers
-	Hurry        bool             // this process goes before those that it records, where it may
-	Duration     time.Duration    // 0: until the command or the processes end, or until stopped
+	Events        []perfring.Event // none: cycles, or cpu-clock
+	Freq, Period  uint64           // samples a second, or events a sample; 0, 0: the default
+	RingPages     int              // 0: 8 MiB a CPU
+	StackSize     int              // bytes of stack to copy
+	MaxStack      int              // frames of a user stack
+	Strict        bool             // CFI only
+	NoJoin        bool             // stacks that the copy cuts off are not completed: see package unwind/link
+	Pairs         bool             // for package compare: each stack is followed by that of frame pointers
+	RaisePriority bool             // with priority over the recorded processes, if that is permitted
+	Duration      time.Duration    // 0: until the command or the processes end, or until stopped
 
 	CommandStdout *os.File // nil: our own
 
+	// Opener, if set, reads the processes and does everything else that needs rights once the events are
+	// open. Confine is called then to give up the rights of this process; unfiltered says why the opener has
+	// kept more rights than it needs, nil if it has not. Before that, Grant, if set, tells the opener what else
+	// it is to do later.
+	Opener  *opener.Client
+	Grant   func() error
+	Confine func(unfiltered error)
+
+	// Watcher, if set, is given all that is written, with how each frame was found.
+	Watcher Watcher
+
 	Output      string        // file, "-" for stdout
-	Place       *output.Place // what Output leads to, where it has been found already
+	Place       *output.Place // what Output leads to, if it has been resolved already
 	Compress    int           // zstd level, 0 for none
 	CommandLine []string      // of unspool, for the file's header
 	Version     string        // likewise
 
-	// Note is told what was done otherwise than asked, in words.
+	// Note is called with a line for the user about what was done otherwise than asked.
 	Note func(string)
-	// Progress is called twice a second with what has been counted so far.
+	// Progress is called twice a second with the counts so far.
 	Progress func(*Stats)
 }
 
-// An Outcome is what a recording came to.
+// An Outcome is the result of a recording or a conversion.
 type Outcome struct {
 	Stats   Stats
 	Trouble *Trouble
-	// Started says that events were enabled: there is something to summarize.
+	// Started says that events were enabled, or the output begun: there is something to summarize.
 	Started bool
 	// ExitStatus is the command's own, 0 when there was none.
 	ExitStatus int
 }
 
 const (
-	wakeEvery   = 100 * time.Millisecond // each wake-up costs more than what there is to do
+	wakeEvery   = 100 * time.Millisecond // a wake-up costs more than the work that it finds
 	flushEvery  = 200 * time.Millisecond // what a killed recording may lose
 	reportEvery = 500 * time.Millisecond
 	sweepEvery  = 10 * time.Second
@@ -67,7 +81,12 @@ const (
 // than should have been.
 func Record(ctx context.Context, o Options) (out Outcome, err error) {
 	out.Trouble = newTrouble()
-	r := &recording{Options: o, out: &out}
+	if err := checkProc(); err != nil {
+		return out, err
+	}
+	ending, end := context.WithCancel(ctx)
+	defer end()
+	r := &recording{Options: o, out: &out, ending: ending.Done(), end: end}
 	if len(o.Command) > 0 {
 		if o.CommandStdout == nil {
 			o.CommandStdout = os.Stdout
@@ -83,12 +102,22 @@ func Record(ctx context.Context, o Options) (out Outcome, err error) {
 		return out, err
 	}
 	defer r.source.Close()
-	// What goes wrong while finishing mostly follows from what went wrong before.
+	// Errors of finish mostly follow from one of run.
 	err = r.run(ctx)
 	if ferr := r.finish(); err == nil {
 		err = ferr
 	}
 	return out, err
+}
+
+// checkProc refuses a proc file system of another PID namespace, in which PIDs are other processes.
+func checkProc() error {
+	self, err := os.Readlink("/proc/self")
+	if err != nil || self == strconv.Itoa(os.Getpid()) {
+		return nil
+	}
+	return errors.New("/proc shows another PID namespace than this one: mount this one's, " +
+		"as unshare --mount-proc does")
 }
 
 // A recording is a live session with what it reads from and writes to.
@@ -100,10 +129,16 @@ type recording struct {
 	writer  *perfdata.Writer
 	session *Session
 
-	records uint64 // taken from the rings
+	ending <-chan struct{} // closed when the recording is to end, even if something hangs
+	end    func()          // closes it
+
+	records  uint64     // taken from the rings
+	priority precedence // nil for none
+	outran   bool       // a recorded real-time thread was seen, and the priority raised if possible
 
 	began   time.Time
 	busyCPU time.Duration // CPU time used before the events were enabled
+	openCPU time.Duration // CPU time of the opener, as last known
 }
 
 func (r *recording) open() error {
@@ -137,19 +172,36 @@ func (r *recording) open() error {
 	}
 	r.writer, err = perfdata.Create(perfdata.Options{
 		Path: r.Output, Place: r.Place, Events: events,
-		CommandLine: r.CommandLine, Version: r.Version, Compress: r.Compress,
+		CommandLine: r.CommandLine, Version: r.Version, Compress: r.Compress, Stop: r.ending,
 	})
 	if err != nil {
 		r.source.Close()
 		return err
 	}
-	r.session = NewSession(Config{
-		Format: r.source.Format(), Sink: r.writer, Proc: "/proc", Live: true, Kernel: r.kernelToo(),
+	c := Config{
+		Format: r.source.Format(), Sink: r.sink(), Proc: "/proc", Live: true, Kernel: r.kernelToo(),
 		MaxStack: r.MaxStack, Strict: r.Strict, Pairs: r.Pairs,
+		Room: func() bool { return !r.source.HalfFull() },
+		Join: !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: JoinAfter,
 		BuildIDs: func(path string, id []byte) { r.writer.BuildID(path, id, false) },
-	})
+	}
+	if r.Opener != nil {
+		c.Processes = r.Opener
+	}
+	r.session = NewSession(c)
 	r.out.Trouble = r.session.Trouble()
+	if r.Watcher != nil {
+		r.Watcher.Begin(r.session)
+	}
 	return nil
+}
+
+// sink is the writer, with the watcher if there is one.
+func (r *recording) sink() Sink {
+	if r.Watcher == nil {
+		return r.writer
+	}
+	return &both{r.writer, r.Watcher}
 }
 
 func (r *recording) note(s string) {
@@ -163,16 +215,23 @@ func (r *recording) run(ctx context.Context) error {
 	if err := r.describeKernel(); err != nil {
 		return err
 	}
-	if r.Hurry {
-		hurry()
+	if r.RaisePriority {
+		r.raisePriority()
 	}
-	r.busyCPU = cpuTime()
+	defer r.lowerPriority()
+	if err := r.confine(); err != nil {
+		return err
+	}
+	r.busyCPU = r.cpu()
 	r.began = time.Now()
 	r.out.Started = true
 	stop := context.AfterFunc(ctx, r.source.Wake)
 	defer stop()
+	if r.Duration > 0 {
+		time.AfterFunc(r.Duration, r.end)
+	}
 
-	// The events first, then the scan of what runs already: see vmas.
+	// The events are enabled before the running processes are scanned: see package vmas.
 	follows := r.command != nil && !r.AllCPUs && len(r.PIDs) == 0
 	if !follows {
 		if err := r.source.Enable(); err != nil {
@@ -222,14 +281,25 @@ func (r *recording) kernelToo() bool {
 func (r *recording) loop(ctx context.Context) error {
 	flush, report, sweep := r.began.Add(flushEvery), r.began.Add(reportEvery), r.began.Add(sweepEvery)
 	var pace pace
+	guard, cpus := cpuGuard{r.began, cpuTime()}, r.began
 	for !r.over(ctx) {
 		if err := r.wait(ctx, &pace); err != nil {
 			return err
 		}
+		drained := perfring.Now()
 		if err := r.drained(r.source.Drain(r.record)); err != nil {
 			return err
 		}
+		if err := r.session.Settle(drained); err != nil {
+			return err
+		}
 		now := time.Now()
+		if now.After(cpus) {
+			cpus = now.Add(wakeEvery)
+			for _, n := range r.source.FollowCPUs() {
+				r.note(n)
+			}
+		}
 		if now.After(flush) {
 			flush = now.Add(flushEvery)
 			if err := r.writer.Round(); err != nil {
@@ -241,6 +311,7 @@ func (r *recording) loop(ctx context.Context) error {
 			r.measure(now)
 			r.Progress(&r.session.Stats)
 		}
+		guard.check(r, now)
 		if now.After(sweep) {
 			sweep = now.Add(sweepEvery)
 			r.session.Sweep()
@@ -249,8 +320,8 @@ func (r *recording) loop(ctx context.Context) error {
 	return nil
 }
 
-// wait waits until it is time to drain the rings. New mappings wake it, so that files are opened while the
-// processes that map them are there.
+// wait waits until the rings are to be drained. New mappings wake it, so that files are opened while the
+// processes that map them exist.
 func (r *recording) wait(ctx context.Context, p *pace) error {
 	until := time.Now().Add(wakeEvery)
 	if end := r.began.Add(r.Duration); r.Duration > 0 && end.Before(until) {
@@ -258,52 +329,35 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 	}
 	for {
 		p.hold()
-		if err := r.source.Wait(max(0, time.Until(until))); err != nil {
+		asked := time.Now()
+		timeout := max(0, until.Sub(asked))
+		if err := r.source.Wait(timeout); err != nil {
 			return err
 		}
-		r.source.Peek(r.session.Expect)
+		r.delayed(time.Since(asked) - timeout)
+		r.source.Peek(r.expect)
 		if !time.Now().Before(until) || r.source.Pressing() || r.over(ctx) {
 			return nil
 		}
 	}
 }
 
-// record takes the next record from the rings. What waits behind many may be a mapping of a process that is
-// about to end.
+// expect looks at a record before it is taken.
+func (r *recording) expect(rec perfring.Record) {
+	r.session.Expect(rec)
+	r.outrunTask(rec)
+}
+
+// record takes the next record from the rings. Now and then it looks ahead for new mappings, as their
+// processes may be about to end.
 func (r *recording) record(rec perfring.Record) error {
 	if r.records++; r.records%64 == 0 {
-		r.source.Peek(r.session.Expect)
+		r.source.Peek(r.expect)
 	}
 	return r.session.Record(rec)
 }
 
-// A pace bounds how often a recording is woken: at once as long as there are few new mappings, with what a
-// program maps when it begins taken together, and every 5 ms in a storm.
-type pace struct {
-	at     time.Time
-	credit time.Duration
-}
-
-const (
-	wakePrice  = 5 * time.Millisecond
-	mostCredit = 20 * wakePrice
-	wakeLeast  = 2 * time.Millisecond // between two wake-ups
-)
-
-// hold takes the price of a wake-up from the credit, and waits for what is missing.
-func (p *pace) hold() { time.Sleep(p.due(time.Now())) }
-
-// due takes the price of a wake-up at a time from the credit, and returns how long to wait for what is
-// missing.
-func (p *pace) due(now time.Time) time.Duration {
-	since := now.Sub(p.at)
-	p.credit = min(p.credit+since, mostCredit) - wakePrice
-	p.at = now
-	return max(-p.credit, wakeLeast-since, 0)
-}
-
-// drained lets the recording go on after a ring had to be given up: that has
-// cost one ring's content, and is said.
+// drained lets the recording continue after a corrupt ring, whose content is lost: the user is told.
 func (r *recording) drained(err error) error {
 	if errors.Is(err, perfring.ErrCorrupt) {
 		r.note(err.Error())
@@ -322,15 +376,16 @@ func (r *recording) over(ctx context.Context) bool {
 	return r.source.Done()
 }
 
-// measure brings the statistics that are not counted up to date.
+// measure updates the statistics that are measured rather than counted.
 func (r *recording) measure(now time.Time) {
 	st := &r.session.Stats
 	st.Command = r.Command
 	st.Duration = now.Sub(r.began)
-	st.CPU = cpuTime()
+	st.CPU = r.cpu()
 	st.Busy = st.CPU - r.busyCPU
 	st.MaxRSS = maxRSS()
 	st.Lost = r.source.Lost()
+	st.OfflineCPUs = r.source.OfflineCPUs()
 	st.Written = uint64(r.writer.Written())
 }
 
@@ -340,6 +395,9 @@ func (r *recording) finish() error {
 	now := time.Now()
 	err := r.source.Disable()
 	if ferr := r.drained(r.source.Flush(r.session.Record)); err == nil {
+		err = ferr
+	}
+	if ferr := r.session.Flush(); err == nil {
 		err = ferr
 	}
 	r.measure(now)
@@ -353,14 +411,14 @@ func (r *recording) finish() error {
 	if cerr := r.writer.Close(); err == nil {
 		err = cerr
 	}
-	r.session.Stats.CPU = cpuTime()
+	r.session.Stats.CPU = r.cpu()
 	r.session.Stats.MaxRSS = maxRSS()
 	r.session.Stats.Written = uint64(r.writer.Written())
 	r.out.Stats = r.session.Stats
 	return err
 }
 
-// anyID is the ID of an event.
+// anyID is the ID of one of the events.
 func (r *recording) anyID() uint64 {
 	for _, a := range r.source.Attrs() {
 		if len(a.IDs) > 0 {
@@ -375,8 +433,8 @@ const (
 	graceToTerm = 3 * time.Second
 )
 
-// endCommand waits for the command to end, and makes it if it does not. An
-// interrupt from the terminal reaches the command by itself.
+// endCommand waits for the command to end, and ends it if it does not. An interrupt from the terminal reaches
+// the command directly.
 func (r *recording) endCommand() {
 	c := r.command
 	if r.out.ExitStatus != 0 {
@@ -392,9 +450,9 @@ func (r *recording) endCommand() {
 	}
 	timeUp := r.Duration > 0 && time.Since(r.began) >= r.Duration
 	if !c.ended() && (timeUp || !wait(graceToEnd)) {
-		c.cmd.Process.Signal(syscall.SIGTERM)
+		r.signalCommand(syscall.SIGTERM)
 		if !wait(graceToTerm) {
-			c.cmd.Process.Kill()
+			r.signalCommand(syscall.SIGKILL)
 			<-c.done
 		}
 	}
@@ -403,6 +461,14 @@ func (r *recording) endCommand() {
 		(c.status.Signal() == syscall.SIGTERM || c.status.Signal() == syscall.SIGKILL) {
 		r.out.ExitStatus = 0 // it ended because we were asked to end it
 	}
+}
+
+// cpu is the CPU time of this process and of its opener.
+func (r *recording) cpu() time.Duration {
+	if r.Opener != nil {
+		r.openCPU = max(r.openCPU, r.Opener.CPU())
+	}
+	return cpuTime() + r.openCPU
 }
 
 func cpuTime() time.Duration {

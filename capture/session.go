@@ -2,24 +2,26 @@ package capture
 
 import (
 	"errors"
+	"time"
 
 	"unspool/capture/perfdata"
 	"unspool/capture/replay"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/image"
+	"unspool/unwind/link"
 	"unspool/unwind/rule"
 	"unspool/vmas"
+	"unspool/vmas/process"
 
 	"golang.org/x/sys/unix"
 )
 
-// A Sink takes what an unwound recording consists of, in order. It copies what it keeps.
+// A Sink takes the records of an unwound recording, in order. It copies what it keeps.
 type Sink interface {
-	// Write takes a record that is as it was recorded.
+	// Write takes a record, unchanged or made up by the session.
 	Write(rec []byte) error
-	// WriteSample takes a sample with its callchain. A sink that wants bytes takes those of
-	// [perfdata.Walked.Records].
+	// WriteSample takes a sample with its callchain. [perfdata.Walked.Records] gives it as bytes.
 	WriteSample(w *perfdata.Walked) error
 }
 
@@ -37,18 +39,21 @@ type Session struct {
 	trouble  *Trouble
 	execve   execve
 	pairs    bool          // each walk is followed by that along frame pointers
-	lost     replay.Counts // as records tell
-	limit    int           // of a callchain of the kernel's
+	lost     replay.Counts // what was lost, as records tell
+	limit    int           // how many entries a callchain of the kernel has at most
 	own      []uint64      // scratch: the user part of the kernel's chain
 	buildIDs func(path string, id []byte)
+	open     bool         // the sink completes and counts open stacks
+	joiner   *joiner      // that sink, if it is the session's own
+	reader   *stackReader // nil where no process is there to be read
 
 	copied      copiedMappings
 	interrupted interruptedStack
 
-	writeErr error // of a synthesized record, due at the next one
-	recorded bool  // the records come from a recording: every sample was wanted, and nothing is asked of /proc
+	writeErr error // of a synthesized record, returned with the next record
+	recorded bool  // the records come from a recording: no sample is left out, and /proc is not used
 
-	// Buffers of the sample in work.
+	// Buffers of the current sample.
 	sample perfring.Sample
 	regs   unwind.Regs
 	regs32 unwind.Regs // of i386 code
@@ -59,55 +64,91 @@ type Session struct {
 	buf    []byte // of a record that was made up
 }
 
-// A Config says what a session works with.
+// A Config has the settings of a session.
 type Config struct {
 	Format *perfring.Format // of the records
 	Sink   Sink
 
-	// Proc is where processes are looked up that no record tells of, "/proc", or "" for records alone.
+	// Proc is "/proc" if processes that no record tells of are looked up there, or "" if only records are
+	// used.
 	Proc string
-	// Offline says where the files of a recording are, whose processes are gone: every sample in it was
-	// wanted, and its records stay as they are. Without it the files are those of processes that run here.
+	// Processes is how processes are read; nil reads them directly.
+	Processes process.Access
+	// Offline, if set, says that the records come from a recording, and where its files are: its processes
+	// are gone, no sample is left out, and records are not changed. Otherwise the files are those of
+	// processes that run here.
 	Offline *image.Offline
 
 	MaxStack int  // frames of a user stack
 	Strict   bool // CFI only
 	Pairs    bool // each walk is followed by that along frame pointers
-	// Live says that samples come as they are taken: their stacks are in no near cache, and a thread can
-	// still be asked for the stack that a signal handler has left.
+	// Join completes stacks that the copy has cut off with the callers that are seen before and after the
+	// sample. Such samples, and all that follow, reach the sink later, at the latest with [Session.Flush].
+	Join bool
+	// JoinAfter is how long such samples wait.
+	JoinAfter time.Duration
+	// Open says that the sink completes such stacks, and counts them.
+	Open bool
+	// Live says that samples come from a running recording: their stacks are not in this CPU's caches, the
+	// stack that a signal handler has left can be read from the thread, and a file is waited for only as long
+	// as the rings have room.
 	Live bool
-	// Kernel says that samples are taken in the kernel that runs here.
+	// Room says whether the rings of a running recording have much room; nil if that is not known.
+	Room func() bool
+	// Stop, when it is closed, ends all waiting for files; it may be nil.
+	Stop <-chan struct{}
+	// Kernel says that samples are also taken in the kernel, and in the one that runs here.
 	Kernel bool
 
-	// BuildIDs, if set, is told of each file that a frame was in and whose build ID no record has: when
-	// nobody maps it any more, and of the rest by [Session.TellBuildIDs].
+	// BuildIDs, if set, is called for each file that a frame was in and whose build ID no record has: when no
+	// process maps it any more, and for the others by [Session.TellBuildIDs].
 	BuildIDs func(path string, id []byte)
 }
 
-// NewSession returns a session that knows of no process yet.
+// NewSession returns a session that knows no process yet.
 func NewSession(c Config) *Session {
+	if c.Processes == nil {
+		c.Processes = process.Direct("/proc")
+		if c.Live {
+			c.Processes = newImpatient(c.Processes)
+		}
+	}
+	var seeds process.Texts
+	if c.Proc != "" {
+		seeds = c.Processes
+	}
 	s := &Session{
 		format:   c.Format,
 		sink:     c.Sink,
 		pairs:    c.Pairs,
 		buildIDs: c.BuildIDs,
 		out:      c.Format.Unwound(),
-		table:    vmas.NewTable(c.Proc),
-		images:   image.NewStore("/proc"),
 		trouble:  newTrouble(),
 		recorded: c.Offline != nil,
 	}
+	s.images = image.New(image.Config{
+		Processes: c.Processes, Offline: c.Offline, Hurried: c.Live, Room: c.Room, Stop: c.Stop,
+		Listener: image.Listener{Failed: s.trouble.file, Dropped: c.BuildIDs, Copied: s.copied.note},
+	})
+	s.table = vmas.NewTableOf(seeds, s.images.Forget)
 	s.replay = replay.New(s.table)
 	if s.recorded {
-		s.images = image.NewOfflineStore(*c.Offline)
 		s.replay = replay.NewRecorded(s.table)
 	}
-	s.images.Dropped = c.BuildIDs
-	s.images.Failed = s.trouble.file
-	s.images.Copied = s.copied.note
-	s.table.Forget = s.images.Forget
+	if s.open = c.Open || c.Join; c.Join {
+		s.joiner = newJoiner(c.Sink, &s.Stats, s.trouble, c.MaxStack, c.JoinAfter)
+		s.sink = s.joiner
+	}
+	if c.Live && c.Join {
+		memory := process.Memory(c.Processes)
+		if p, ok := c.Processes.(interface{ Aside() process.Memory }); ok {
+			memory = p.Aside()
+		}
+		s.reader = newStackReader(memory)
+	}
+	s.interrupted.processes = c.Processes
 	s.walker = unwind.NewUnwinder(s.images)
-	s.walker.MaxFrames, s.walker.Strict, s.walker.Far = c.MaxStack, c.Strict, c.Live
+	s.walker.MaxFrames, s.walker.Strict, s.walker.Prefetch = c.MaxStack, c.Strict, c.Live
 	if c.Live {
 		s.walker.Memory = s.interrupted.read
 	}
@@ -117,25 +158,24 @@ func NewSession(c Config) *Session {
 	return s
 }
 
-// Table holds the address spaces, which records keep up to date.
+// Table returns the address spaces, which follow the records.
 func (s *Session) Table() *vmas.Table { return s.table }
 
-// Images holds the images of the files that are mapped.
+// Images returns the images of the mapped files.
 func (s *Session) Images() *image.Store { return s.images }
 
-// TellBuildIDs tells BuildIDs of the files that are mapped still.
+// TellBuildIDs calls Config.BuildIDs for the files that are still mapped.
 func (s *Session) TellBuildIDs() {
 	if s.buildIDs != nil {
 		s.images.Sampled(s.buildIDs)
 	}
 }
 
-// Trouble tells where unwinding ended early.
+// Trouble returns where stacks ended before their root.
 func (s *Session) Trouble() *Trouble { return s.trouble }
 
-// Record takes the next record. Records must come in order of time. The
-// error is the sink's: a record that cannot be decoded is counted, and not
-// handed on, as nobody knows what it holds.
+// Record takes the next record. Records must come in order of time. The error is the sink's: a record that
+// cannot be decoded is counted and not handed on, as its contents are unknown.
 func (s *Session) Record(rec perfring.Record) error { return s.RecordAs(rec, s.format) }
 
 // RecordAs is Record for a record of an event that has a format of its own.
@@ -161,15 +201,17 @@ func (s *Session) RecordAs(rec perfring.Record, f *perfring.Format) error {
 	return s.sink.Write(rec)
 }
 
-// follow brings the address spaces up to date with a record that is no sample, and opens the file that it
-// maps while the process is there. buildID is that file's, as far as it is known.
+// follow applies a record that is no sample to the address spaces, and starts to open the file that it maps
+// while the process exists; files of a recording are opened when they are sampled. buildID is that of the
+// file, nil if it is not known.
 func (s *Session) follow(rec perfring.Record, f *perfring.Format) (c *replay.Change, buildID []byte,
 	err error) {
 	if c, err = s.replay.Record(rec, f); err != nil {
 		return nil, nil, err
 	}
-	if c.Mapping != nil {
-		buildID = s.images.Open(c.PID, c.Mapping)
+	if c.Mapping != nil && !s.recorded {
+		s.images.Open(c.PID, c.Mapping)
+		buildID = s.images.BuildID(c.PID, c.Mapping)
 	}
 	if name, addr := c.KernelSymbol(); name != "" && s.recorded {
 		s.execve = execve{ref: name, refAddr: addr}
@@ -177,8 +219,8 @@ func (s *Session) follow(rec perfring.Record, f *perfring.Format) (c *replay.Cha
 	return c, buildID, nil
 }
 
-// Expect opens the file that a record maps, ahead of the record's turn: a short-lived process is gone by
-// then, and so may its file be.
+// Expect starts to open the file that a record maps, before the record is taken: by then a short-lived
+// process may be gone, and so may its file.
 func (s *Session) Expect(rec perfring.Record) {
 	if pid, m, ok := s.replay.Peek(rec, s.format); ok {
 		s.images.Open(pid, &m)
@@ -190,11 +232,16 @@ func (s *Session) Expect(rec perfring.Record) {
 func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 	sm := &s.sample
 	if err := f.Sample(rec, sm); err != nil || sm.Len() != len(rec) {
-		// Nothing of it may be handed on: where its stack lies is unknown.
+		// Nothing of it may be handed on: where its stack is in it is unknown.
 		s.Stats.Malformed++
 		return nil
 	}
-	if !s.recorded && excluded(sm) {
+	if s.reader != nil {
+		s.takeReads(sm.Time)
+	}
+	exclusion := exclusionOf(sm)
+	if !s.recorded && exclusion != included {
+		s.Stats.Excluded[exclusion]++
 		return nil
 	}
 	s.Stats.Samples++
@@ -203,16 +250,13 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 	}
 	s.Stats.StackCopied += sm.DynSize
 	w := &s.walked
-	w.Record, w.Format, w.Sample, w.Result, w.Pair = rec, f, sm, nil, nil
+	w.Record, w.Format, w.Sample = rec, f, sm
+	w.Result, w.Space, w.Pair, w.Links = nil, nil, nil, link.NotSought
 	var user []uint64
 	switch {
-	case sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_NONE, excluded(sm):
-	case sm.DynSize > 0:
-		if s.user(sm) {
-			user, w.Result = s.result.IPs, &s.result
-		}
-	case s.execve.loading(sm):
-		s.Stats.Exec++
+	case !f.HasStack(), sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_NONE, exclusion == guest:
+	case s.user(w):
+		user = s.result.IPs
 	}
 	w.Chain = unwind.Splice(w.Chain[:0], sm.Callchain.Len(), sm.Callchain.At, user)
 	if s.pairs && w.Result != nil {
@@ -226,44 +270,89 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 	return err
 }
 
-// excluded says whether a sample was taken in the idle task or in a guest.
-// The events ask the kernel to leave these out; not every PMU can.
-func excluded(sm *perfring.Sample) bool {
-	switch sm.CPUMode() {
-	case unix.PERF_RECORD_MISC_GUEST_KERNEL, unix.PERF_RECORD_MISC_GUEST_USER:
-		return true
-	}
-	return sm.PID == 0 && sm.TID == 0
-}
-
-// user unwinds the user stack of a sample into s.result and counts it, unless it is not the stack of the
-// registers: then it returns false.
-func (s *Session) user(sm *perfring.Sample) (ok bool) {
+// user unwinds the user stack of a sample into s.result, the result of w, and counts it. It returns false if
+// the stack does not belong to the registers.
+func (s *Session) user(w *perfdata.Walked) (ok bool) {
+	sm := w.Sample
 	s.result, ok = s.walk(sm)
 	s.describeCopied()
 	if !ok {
-		s.Stats.Exec++
 		return false
 	}
 	s.Stats.User++
-	s.Stats.count(&s.result)
+	w.Result, w.Space, w.Place = &s.result, s.table.Space(sm.PID), ""
 	if s.result.End != unwind.Root {
-		s.trouble.ended(&s.result)
+		w.Place = s.endPlace(sm.PID)
+	}
+	if !s.open || !isOpen(w) {
+		s.Stats.count(sm, &s.result, false)
+		s.trouble.ended(s.result.End, w.Place)
+	} else if s.reader != nil && sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_64 {
+		s.watch(sm.PID, sm.TID, w.Space.ID())
 	}
 	return true
 }
 
-// walk unwinds the user stack of a sample. ok is false when the task is
-// executing a program and the stack is not that of the registers.
+// endPlace is the path of the file in which the last walk ended, as in [Place].
+func (s *Session) endPlace(pid uint32) (path string) {
+	if at := s.result.At; at != nil {
+		return codePath(at)
+	}
+	space := s.table.Space(pid)
+	switch {
+	case space != nil && space.Denied():
+		path = deniedPlace
+		s.Stats.Denied++
+	case pid == 0:
+		path = outsidePlace
+	}
+	return path
+}
+
+// Settle hands on the samples that need not wait any more for later ones, given that all records up to a time
+// have been taken.
+func (s *Session) Settle(time uint64) error {
+	if s.joiner == nil {
+		return nil
+	}
+	if s.reader != nil {
+		s.takeReads(time)
+		if err := s.reader.watch(time); err != nil {
+			s.trouble.file("", err)
+		}
+	}
+	return s.joiner.settle(time)
+}
+
+// Flush hands on all samples that wait, as no more will come.
+func (s *Session) Flush() error {
+	if s.joiner == nil {
+		return nil
+	}
+	if s.reader != nil {
+		s.takeReads(noRead - 1)
+		s.reader.end()
+		s.reader = nil
+	}
+	return s.joiner.flush()
+}
+
+// walk unwinds the user stack of a sample. The copy is empty if SP is on a page that was never touched: the
+// kernel does not fault it in. ok is false if the task is inside execve and the stack does not belong to the
+// registers.
 func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
 	s.regs.SetPerf(rule.AMD64, sm.RegsMask, sm.Regs)
 	if sm.CPUMode() == unix.PERF_RECORD_MISC_KERNEL {
 		s.regs.DropUnsaved()
 	}
 	sp, _ := s.regs.Get(unwind.SP)
-	s.stack = unwind.Stack{Base: sp, Data: sm.Stack, Asked: sm.StackSize, Thread: sm.TID}
+	s.stack = unwind.Stack{Base: sp, Data: sm.Stack, Asked: sm.StackSize}
+	if sm.DynSize > 0 {
+		s.stack.Thread = sm.TID // an empty copy has nothing to compare with the last walk
+	}
 
-	s.interrupted.sampled(sm.TID, &s.stack)
+	s.interrupted.sampled(sm.TID, sm.Time, &s.stack)
+	s.images.Walks(sm.PID)
 
 	space := s.space(sm.PID)
 	if space == nil {
@@ -271,21 +360,30 @@ func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
 	} else {
 		res = s.walkIn(space, sm)
 	}
-	// Before /proc is asked: the program that it shows may be the next one.
-	if !isStack(&res) && s.execve.loading(sm) {
+	// This comes before /proc is read, which may show the next program.
+	if (sm.DynSize == 0 || !isStack(&res)) && s.execve.loading(sm) {
+		s.Stats.Exec++
 		return res, false
 	}
-	if res.End == unwind.Unmapped && space != nil && s.refresh(sm.PID) {
+	if sm.DynSize == 0 && s.execve.unseen(sm) {
+		return res, false
+	}
+	if space == nil {
+		return res, true
+	}
+	if s.doubtful(sm, &res) && s.refresh(sm.PID) {
 		res = s.walkIn(space, sm)
+	}
+	if space.Alternates() {
+		res = s.choose(space, sm, res)
 	}
 	return res, true
 }
 
 // walkIn unwinds the user stack of a sample whose registers are in s.regs.
 //
-// The ABI is the mode that the processor was in, 32-bit for i386 code. It is
-// 64-bit for x32 programs too, which use 64-bit registers and 32-bit
-// pointers; there is no walk of their own for these.
+// The ABI is the mode that the processor was in, 32-bit for i386 code. It is 64-bit for x32 programs too,
+// which use 64-bit registers and 32-bit pointers; they have no walk of their own.
 func (s *Session) walkIn(space *vmas.Space, sm *perfring.Sample) unwind.Result {
 	switch sm.RegsABI {
 	case unix.PERF_SAMPLE_REGS_ABI_64:
@@ -298,22 +396,28 @@ func (s *Session) walkIn(space *vmas.Space, sm *perfring.Sample) unwind.Result {
 	return s.walker.SampledOnly(&s.regs, unwind.NoCFI)
 }
 
-// space is the address space of a process, seeded from /proc when no record
-// told of it.
+// space is the address space of a process. It is seeded from /proc if no record told of the process, and read
+// again if records about it may have been lost.
 func (s *Session) space(pid uint32) *vmas.Space {
 	space := s.table.Space(pid)
-	if space != nil || s.recorded {
+	switch {
+	case s.recorded || space != nil && !space.Doubted():
 		return space
+	case space != nil:
+		if !s.table.Reread(pid) {
+			return space
+		}
+		space = s.table.Space(pid)
+	default:
+		space, _ = s.table.Seed(pid)
 	}
-	space, _ = s.table.Seed(pid)
 	if space != nil {
 		s.describe(space)
 	}
 	return space
 }
 
-// refresh reads the mappings of a process again, at most once until
-// something changes, and says whether there is anything new.
+// refresh reads the mappings of a process again, but not too often, and says whether they have changed.
 func (s *Session) refresh(pid uint32) bool {
 	s.describeCopied()
 	if !s.table.Refresh(pid) {

@@ -7,21 +7,36 @@ import (
 	"slices"
 	"time"
 
+	"unspool/capture/human"
+	"unspool/perfring"
 	"unspool/unwind"
+	"unspool/unwind/image"
+	"unspool/unwind/link"
+	"unspool/vmas"
 )
 
-// Stats counts what a recording has seen. Every sample is in Samples; User
-// are those with user registers and a stack.
+// Stats are the counts of a recording. Samples counts every sample, User those with a user stack, even if
+// that is only the sampled PC.
 type Stats struct {
 	Samples   uint64
 	User      uint64
-	Exec      uint64 // of the others: inside execve, with the registers of the program that is replaced
-	Lost      uint64 // samples and other records that found no room in a ring
+	Exec      uint64 // of the others: inside execve, with the registers of the replaced program
+	Lost      uint64 // samples and other records for which a ring had no room
 	Throttled uint64
 	Malformed uint64 // records that could not be decoded
+	Denied    uint64 // of User: the mappings of the process may not be read
 
-	Frames   uint64 // of user stacks
-	Ended    [unwind.NumReasons]uint64
+	OfflineCPUs []int // CPUs that went offline meanwhile, in that order
+
+	Excluded [numExclusions]uint64 // samples that are left out, and not in the counts above
+
+	Frames  uint64 // of user stacks
+	Ended   [unwind.NumReasons]uint64
+	Cut     [numCuts]uint64 // of the user stacks that ended with DumpTooShort
+	Guessed uint64          // complete ones with a frame that was not found by CFI
+	// Links counts the stacks that the copy cut off by the outcome of completing them. The joined ones are in
+	// Complete, and not in Guessed.
+	Links    [link.NumOutcomes]uint64
 	FramesBy [unwind.NumSources]uint64
 
 	StackCopied uint64 // bytes of stack that the kernel copied into the rings
@@ -32,12 +47,46 @@ type Stats struct {
 	CPU      time.Duration // of the whole process, user and system
 	Busy     time.Duration // of that, from enabling the events to the last sample written
 	MaxRSS   uint64        // bytes
+	Priority string        // of this process while it recorded, "" for a conversion: see package priority
+}
+
+// A cut says why the copy of a stack ends before the stack does.
+type cut uint8
+
+const (
+	// tooDeep: the copy has the size that was asked for.
+	tooDeep cut = iota
+	// gap: the copy ends at a page that is not in memory. The kernel faults none in.
+	gap
+	// noCopy: SP itself is on such a page, and the copy is empty.
+	noCopy
+
+	numCuts = iota
+)
+
+var cutNames = [numCuts]string{"too_deep", "gap", "no_copy"}
+
+// cutOf says why the copy of a sample's stack ends.
+func cutOf(sm *perfring.Sample) cut {
+	switch {
+	case sm.DynSize == 0:
+		return noCopy
+	case sm.DynSize < sm.StackSize:
+		return gap
+	}
+	return tooDeep
 }
 
 // Complete is the number of user stacks that reached their root.
 func (s *Stats) Complete() uint64 { return s.Ended[unwind.Root] }
 
-// CPUShare is the share of one CPU that the recording took.
+// Joined is the number of complete stacks that were cut off and joined.
+func (s *Stats) Joined() uint64 { return s.Links[link.Joined] + s.Links[link.JoinedByRead] }
+
+// ByCFI is the number of complete stacks that were found by CFI alone.
+func (s *Stats) ByCFI() uint64 { return s.Complete() - s.Guessed - s.Joined() }
+
+// CPUShare is the share of one CPU that unspool took.
 func (s *Stats) CPUShare() float64 {
 	if s.Duration <= 0 {
 		return 0
@@ -45,12 +94,30 @@ func (s *Stats) CPUShare() float64 {
 	return s.CPU.Seconds() / s.Duration.Seconds()
 }
 
-func (s *Stats) count(r *unwind.Result) {
+func (s *Stats) count(sm *perfring.Sample, r *unwind.Result, joined bool) {
 	s.Ended[r.End]++
-	s.Frames += uint64(len(r.IPs))
-	for i := range r.Frames {
-		s.FramesBy[r.Frames[i].Source]++
+	if r.End == unwind.DumpTooShort {
+		s.Cut[cutOf(sm)]++
 	}
+	s.Frames += uint64(len(r.IPs))
+	guessed := s.countSources(r.Frames)
+	if guessed && !joined && r.End == unwind.Root {
+		s.Guessed++
+	}
+}
+
+// countSources counts how the frames of a stack were found, and says whether some were not found by CFI. As
+// nearly all are, only the others are counted one by one.
+func (s *Stats) countSources(frames []unwind.Frame) (guessed bool) {
+	others, before := 0, s.FramesBy[unwind.BySample]
+	for i := range frames {
+		if by := frames[i].Source; by != unwind.ByCFI {
+			others++
+			s.FramesBy[by]++
+		}
+	}
+	s.FramesBy[unwind.ByCFI] += uint64(len(frames) - others)
+	return uint64(others) > s.FramesBy[unwind.BySample]-before
 }
 
 // sum adds up what several sessions have counted.
@@ -63,16 +130,34 @@ func sum(all []Stats) (total Stats) {
 		total.Lost += s.Lost
 		total.Throttled += s.Throttled
 		total.Malformed += s.Malformed
+		total.Denied += s.Denied
 		total.Frames += s.Frames
+		total.Guessed += s.Guessed
 		total.StackCopied += s.StackCopied
+		for e, n := range s.Excluded {
+			total.Excluded[e] += n
+		}
+		for o, n := range s.Links {
+			total.Links[o] += n
+		}
 		for r, n := range s.Ended {
 			total.Ended[r] += n
+		}
+		for c, n := range s.Cut {
+			total.Cut[c] += n
 		}
 		for by, n := range s.FramesBy {
 			total.FramesBy[by] += n
 		}
 	}
 	return total
+}
+
+// completeBy counts complete stacks by how they were found.
+type completeBy struct {
+	CFI      uint64 `json:"cfi"`      // by CFI alone
+	Fallback uint64 `json:"fallback"` // with a frame by other means
+	Joined   uint64 `json:"joined"`   // with what was seen of the stack before and after
 }
 
 // statsJSON is the form of --stats, documented by 'unspool help json'. Keys
@@ -89,11 +174,18 @@ type statsJSON struct {
 		Lost       uint64 `json:"lost"`
 		Throttled  uint64 `json:"throttled"`
 		Malformed  uint64 `json:"malformed"`
+		Denied     uint64 `json:"denied"`
+		Excluded   uint64 `json:"excluded"`
+
+		ExcludedBy map[string]uint64 `json:"excluded_by"`
 	} `json:"samples"`
-	Unwind struct {
+	OfflineCPUs []int `json:"offline_cpus"`
+	Unwind      struct {
 		Complete uint64            `json:"complete"`
+		By       completeBy        `json:"complete_by"`
 		Frames   uint64            `json:"frames"`
 		Ended    map[string]uint64 `json:"ended"`
+		Cut      map[string]uint64 `json:"cut"`
 		FramesBy map[string]uint64 `json:"frames_by"`
 	} `json:"unwind"`
 	Cost struct {
@@ -101,6 +193,7 @@ type statsJSON struct {
 		CPUShare    float64 `json:"cpu_share"`
 		PerSample   float64 `json:"us_per_sample"`
 		MaxRSSBytes uint64  `json:"max_rss_bytes"`
+		Priority    string  `json:"priority"`
 	} `json:"cost"`
 	Bytes struct {
 		StackCopied uint64 `json:"stack_copied"`
@@ -124,11 +217,23 @@ func (s *Stats) WriteJSON(w io.Writer) error {
 	j.Samples.Lost = s.Lost
 	j.Samples.Throttled = s.Throttled
 	j.Samples.Malformed = s.Malformed
+	j.Samples.Denied = s.Denied
+	j.Samples.ExcludedBy = make(map[string]uint64)
+	for e, n := range s.Excluded {
+		j.Samples.Excluded += n
+		j.Samples.ExcludedBy[exclusionNames[e]] = n
+	}
+	j.OfflineCPUs = append([]int{}, s.OfflineCPUs...) // [], not null
 	j.Unwind.Complete = s.Complete()
+	j.Unwind.By = completeBy{CFI: s.ByCFI(), Fallback: s.Guessed, Joined: s.Joined()}
 	j.Unwind.Frames = s.Frames
 	j.Unwind.Ended = make(map[string]uint64)
 	for i, n := range s.Ended {
 		j.Unwind.Ended[unwind.Reason(i).String()] = n
+	}
+	j.Unwind.Cut = make(map[string]uint64)
+	for i, n := range s.Cut {
+		j.Unwind.Cut[cutNames[i]] = n
 	}
 	j.Unwind.FramesBy = make(map[string]uint64)
 	for i, n := range s.FramesBy {
@@ -140,9 +245,10 @@ func (s *Stats) WriteJSON(w io.Writer) error {
 		j.Cost.PerSample = float64(s.Busy.Nanoseconds()) / 1e3 / float64(s.Samples)
 	}
 	j.Cost.MaxRSSBytes = s.MaxRSS
+	j.Cost.Priority = s.Priority
 	j.Bytes.StackCopied = s.StackCopied
 	j.Bytes.Written = s.Written
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(human.JSON(w))
 	e.SetEscapeHTML(false)
 	return e.Encode(&j)
 }
@@ -166,7 +272,7 @@ func newTrouble() *Trouble {
 	return &Trouble{places: make(map[place]uint64), files: make(map[string]error)}
 }
 
-// add takes in what another session has noted.
+// add adds what another session has noted.
 func (t *Trouble) add(other *Trouble) {
 	for p, n := range other.places {
 		t.places[p] += n
@@ -176,14 +282,36 @@ func (t *Trouble) add(other *Trouble) {
 	}
 }
 
-func (t *Trouble) ended(r *unwind.Result) {
-	p := place{reason: r.End}
-	if r.At != nil {
-		p.path = r.At.File.Path
+// ended notes a stack that ended before its root, at a path as in [Place].
+func (t *Trouble) ended(why unwind.Reason, path string) {
+	if why == unwind.Root {
+		return
 	}
+	p := place{why, path}
 	if _, ok := t.places[p]; ok || len(t.places) < maxTrouble {
 		t.places[p]++
 	}
+}
+
+// generatedCode stands for the path of code that was generated at run time. Its memory has several names: it
+// may have no file, be shared with another process (/dev/zero), or be a file without a path (memfd).
+const generatedCode = "//anon"
+
+// codePath gives the path of the code in a mapping. A file that a process maps for itself has had its code
+// before, even if it is no ELF file: Windows' programs, and images of Lisp, are none.
+func codePath(m *vmas.Mapping) string {
+	switch m.File.Kind {
+	case vmas.Anonymous, vmas.Shared, vmas.Heap, vmas.Stack:
+		return generatedCode
+	case vmas.Regular:
+		if m.Flags&vmas.FlagPrivate != 0 {
+			return m.File.Path
+		}
+	}
+	if im, ok := m.File.Image.(*image.Image); ok && im.IsGenerated() {
+		return generatedCode
+	}
+	return m.File.Path
 }
 
 func (t *Trouble) file(path string, err error) {
@@ -192,13 +320,19 @@ func (t *Trouble) file(path string, err error) {
 	}
 }
 
-// A Place is a file in which walks ended for one reason. Path is empty when
-// the sampled PC was in no mapping, and "//anon" or the like for code that
-// was generated at run time.
+// A Place is a file in which walks ended for one reason. Path is empty if the sampled PC was in no mapping,
+// "//anon" for code that was generated at run time, and deniedPlace or outsidePlace for processes whose
+// mappings are not known.
 type Place struct {
 	Path    string
 	Samples uint64
 }
+
+// Places of samples in processes whose mappings are not known.
+const (
+	deniedPlace  = "//denied"  // which may not be read
+	outsidePlace = "//outside" // outside of the recorded PID namespace
+)
 
 // Places gives the files in which walks ended for a reason, most samples
 // first.

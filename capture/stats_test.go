@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -47,7 +50,7 @@ func mapThisProgram(t *testing.T, s *Session, pc uint64) (pid uint32) {
 	return pid
 }
 
-// TestStatsAddUp holds what a session has counted against what it was fed.
+// TestStatsAddUp compares what a session has counted with the records that it was given.
 func TestStatsAddUp(t *testing.T) {
 	const kernel, loader = ^uint64(127), 0xffffffff81003123
 	s := newTestSession(discard{})
@@ -91,6 +94,7 @@ func TestStatsAddUp(t *testing.T) {
 	}
 	stats := s.counted()
 	stats.Duration, stats.CPU, stats.Busy = 2*time.Second, time.Second/10, 14*time.Microsecond
+	stats.Priority = "real-time 1"
 	stats.MaxRSS, stats.Written, stats.Command = 1<<20, 5000, []string{"a&b"}
 
 	var b strings.Builder
@@ -101,13 +105,14 @@ func TestStatsAddUp(t *testing.T) {
 		Version  int
 		Command  []string
 		Duration float64 `json:"duration_s"`
-		Samples  map[string]uint64
+		Samples  map[string]any
 		Unwind   struct {
 			Complete, Frames uint64
-			Ended            map[string]uint64
+			CompleteBy       map[string]uint64 `json:"complete_by"`
+			Ended, Cut       map[string]uint64
 			FramesBy         map[string]uint64 `json:"frames_by"`
 		}
-		Cost  map[string]float64
+		Cost  map[string]any
 		Bytes map[string]uint64
 	}
 	if err := json.Unmarshal([]byte(b.String()), &j); err != nil {
@@ -120,10 +125,13 @@ func TestStatsAddUp(t *testing.T) {
 		name      string
 		got, want map[string]uint64
 	}{
-		{"samples", j.Samples, map[string]uint64{
-			"total": 7, "user": 5, "kernel_only": 2, "exec": 1, "lost": 8, "throttled": 1, "malformed": 1}},
+		{"samples", numbers(j.Samples), map[string]uint64{
+			"total": 7, "user": 5, "kernel_only": 2, "exec": 1, "lost": 8, "throttled": 1, "malformed": 1,
+			"denied": 0, "excluded": 0}},
 		{"ended", j.Unwind.Ended, map[string]uint64{"root": 1, "unmapped": 2, "no_cfi": 1, "dump_too_short": 1,
-			"no_image": 0, "bad_cfi": 0, "depth_limit": 0}},
+			"no_image": 0, "bad_cfi": 0, "depth_limit": 0, "unknown_register": 0, "not_copied": 0}},
+		{"complete by", j.Unwind.CompleteBy, map[string]uint64{"cfi": 1, "fallback": 0, "joined": 0}},
+		{"cut", j.Unwind.Cut, map[string]uint64{"too_deep": 1, "gap": 0, "no_copy": 0}},
 		{"bytes", j.Bytes, map[string]uint64{"stack_copied": 64 + 2*64 + 48 + 64, "written": 5000}},
 	} {
 		if !maps.Equal(c.got, c.want) {
@@ -137,10 +145,22 @@ func TestStatsAddUp(t *testing.T) {
 		j.Unwind.FramesBy["frame_pointer"] != 2 {
 		t.Errorf("frames by %v", j.Unwind.FramesBy)
 	}
-	cost := map[string]float64{"cpu_s": 0.1, "cpu_share": 0.05, "us_per_sample": 2, "max_rss_bytes": 1 << 20}
+	cost := map[string]any{"cpu_s": 0.1, "cpu_share": 0.05, "us_per_sample": 2.0,
+		"max_rss_bytes": float64(1 << 20), "priority": "real-time 1"}
 	if !maps.Equal(j.Cost, cost) {
 		t.Errorf("cost %v, want %v", j.Cost, cost)
 	}
+}
+
+// numbers are the members of a JSON object that are numbers.
+func numbers(object map[string]any) map[string]uint64 {
+	found := make(map[string]uint64)
+	for name, v := range object {
+		if n, ok := v.(float64); ok {
+			found[name] = uint64(n)
+		}
+	}
+	return found
 }
 
 func sumOf(counts map[string]uint64) (n uint64) {
@@ -150,10 +170,40 @@ func sumOf(counts map[string]uint64) (n uint64) {
 	return n
 }
 
+// A complete stack is guessed when one of its frames is neither the sampled PC nor by CFI.
+func TestHowFramesWereFoundIsCounted(t *testing.T) {
+	const sample, cfi, fp = unwind.BySample, unwind.ByCFI, unwind.ByFramePointer
+	for _, test := range []struct {
+		sources []unwind.Source
+		end     unwind.Reason
+		guessed uint64
+	}{
+		{nil, unwind.Unmapped, 0},
+		{[]unwind.Source{sample}, unwind.Root, 0},
+		{[]unwind.Source{sample, cfi, cfi}, unwind.Root, 0},
+		{[]unwind.Source{sample, cfi, fp, cfi}, unwind.Root, 1},
+		{[]unwind.Source{sample, fp, fp}, unwind.DumpTooShort, 0},
+		{[]unwind.Source{fp, cfi}, unwind.Root, 1},
+	} {
+		var got, want Stats
+		res := unwind.Result{End: test.end}
+		for _, by := range test.sources {
+			res.IPs, res.Frames = append(res.IPs, 1), append(res.Frames, unwind.Frame{Source: by})
+			want.FramesBy[by]++
+		}
+		got.FramesBy[sample], want.FramesBy[sample] = 5, want.FramesBy[sample]+5 // of other stacks
+		got.count(new(perfring.Sample), &res, false)
+		if got.FramesBy != want.FramesBy || got.Guessed != test.guessed || got.Frames != uint64(len(test.sources)) {
+			t.Errorf("%v: %d frames, %d by each way, %d guessed; want %d, %d", test.sources, got.Frames,
+				got.FramesBy, got.Guessed, want.FramesBy, test.guessed)
+		}
+	}
+}
+
 // TestSumAddsEveryCount adds up two lanes of which every count is another number. What is measured once for
 // the whole process is not added up.
 func TestSumAddsEveryCount(t *testing.T) {
-	once := []string{"Written", "Command", "Duration", "CPU", "Busy", "MaxRSS"}
+	once := []string{"Written", "Command", "Duration", "CPU", "Busy", "MaxRSS", "Priority", "OfflineCPUs"}
 	var lanes [2]Stats
 	next := uint64(0)
 	for i, times := range []uint64{1, 1000} {
@@ -190,5 +240,39 @@ func each(stats reflect.Value, leaveOut []string, fn func(name string, v reflect
 		for k := range v.Len() {
 			fn(name, v.Index(k))
 		}
+	}
+}
+
+// TestGeneratedCodeHasOneName: runtimes keep it in memory of several names.
+func TestGeneratedCodeHasOneName(t *testing.T) {
+	trouble := newTrouble()
+	kinds := map[string]vmas.Kind{
+		"//anon": vmas.Anonymous, "/dev/zero": vmas.Shared, "[heap]": vmas.Heap, "[stack]": vmas.Stack,
+		"/bin/true": vmas.Regular, "/memfd:closed": vmas.Memfd,
+	}
+	for path, kind := range kinds {
+		at := &vmas.Mapping{File: &vmas.File{Path: path, Kind: kind}}
+		trouble.ended(unwind.NoCFI, codePath(at))
+	}
+	want := []Place{{generatedCode, 4}, {"/bin/true", 1}, {"/memfd:closed", 1}}
+	if got := trouble.Places(unwind.NoCFI); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+
+	path := filepath.Join(t.TempDir(), "code")
+	if err := os.WriteFile(path, []byte("MZ is how Windows' programs begin"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flags, want := range map[uint32]string{vmas.FlagShared: generatedCode, vmas.FlagPrivate: path} {
+		at := &vmas.Mapping{End: 4096, Flags: flags, File: &vmas.File{Path: path, Kind: vmas.Regular}}
+		if im := image.NewStore("/proc").Lookup(uint32(os.Getpid()), at); im.Parse() != nil || !im.IsGenerated() {
+			t.Fatalf("%v", im.Parse())
+		}
+		if got := codePath(at); got != want {
+			t.Errorf("flags %d: %q, want %q", flags, got, want)
+		}
+	}
+	if got, want := placeName(generatedCode), "code generated at run time"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -22,15 +22,18 @@ var remedies = [unwind.NumReasons]string{
 	unwind.BadCFI:       "the unwind tables do not fit the stack",
 	unwind.Unmapped:     "the return address is in no mapping that can be executed",
 	unwind.DepthLimit:   "allow more frames: --max-stack %d",
+
+	unwind.UnknownRegister: "the unwind tables need a register that the kernel had not saved, or that is lost",
+	unwind.NotCopied:       "the unwind tables lead to memory that was not copied: below SP, or on another stack",
 }
 
-// Limits are the settings that the summary's advice refers to.
+// Limits are the settings to which the summary's advice refers.
 type Limits struct {
 	StackSize int // bytes asked of the kernel
 	MaxStack  int // frames
 
-	// Converted says that the recording was made by another tool: StackSize is
-	// not asked for, and advice on how to record is in perf's words.
+	// Converted says that the recording was made by another tool: StackSize is unknown, and advice on how to
+	// record names perf's options.
 	Converted bool
 }
 
@@ -47,7 +50,8 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	case s.User == 0 && s.Samples > 0:
 		fmt.Fprint(w, ", none with a user stack")
 	case s.User < s.Samples:
-		fmt.Fprintf(w, ", %s with a user stack, %s in the kernel only", human.Number(s.User), human.Number(s.Samples-s.User))
+		fmt.Fprintf(w, ", %s with a user stack, %s in the kernel only", human.Number(s.User),
+			human.Number(s.Samples-s.User))
 		if s.Exec > 0 {
 			fmt.Fprintf(w, ", %s of them inside execve", human.Number(s.Exec))
 		}
@@ -57,28 +61,51 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	fmt.Fprintln(w)
 
 	if s.User > 0 {
-		fmt.Fprintf(w, "%s of the user stacks are complete (%s of %s), %.1f frames deep on average\n",
-			human.Percent(s.Complete(), s.User), human.Number(s.Complete()), human.Number(s.User), float64(s.Frames)/float64(s.User))
+		writeComplete(w, s)
 	}
 	for r := range unwind.Reason(unwind.NumReasons) {
-		if n := s.Ended[r]; r != unwind.Root && n > 0 {
-			fmt.Fprintf(w, "  %7s  %-17s  %s\n", human.Percent(n, s.User), r.Words(), advice(r, t, limits))
+		n := s.Ended[r]
+		if r == unwind.DumpTooShort {
+			n = s.Cut[tooDeep]
+			writeShare(w, s.Cut[gap]+s.Cut[noCopy], s.User, "gap in the copy",
+				"it ends at a page of the stack that was never touched: more bytes do not help")
 		}
+		if r != unwind.Root {
+			writeShare(w, n, s.User, r.Words(), advice(r, t, limits))
+		}
+	}
+	if s.Denied > 0 {
+		fmt.Fprintf(w, "%s samples are of processes whose mappings (/proc/PID/maps) you may not read: as root, "+
+			"or with CAP_SYS_PTRACE, they have stacks\n", human.Number(s.Denied))
+	}
+	if n := s.Excluded[outside]; n > 0 {
+		fmt.Fprintf(w, "%s samples are left out, of processes outside of this PID namespace (this container): "+
+			"record on the host, or with the host's namespace (docker run --pid=host)\n", human.Number(n))
+	}
+	if n := s.Excluded[guest]; n > 0 {
+		fmt.Fprintf(w, "%s samples are left out, of virtual machines that run here\n", human.Number(n))
 	}
 	if s.Lost > 0 {
-		keeps := "a larger ring (-m) or a lower rate (-F) keeps them"
-		if limits.Converted {
-			keeps = "while they were recorded"
+		remedy := "a larger ring (-m) or a lower rate (-F) avoids it"
+		if s.Priority == "ordinary" {
+			remedy += ", and so does priority over what is recorded: run as root, or with CAP_SYS_NICE"
 		}
-		fmt.Fprintf(w, "%s records were lost: %s\n", human.Number(s.Lost), keeps)
+		if limits.Converted {
+			remedy = "the rings were full while it was recorded"
+		}
+		fmt.Fprintf(w, "%s records were lost: %s\n", human.Number(s.Lost), remedy)
+	}
+	if len(s.OfflineCPUs) > 0 {
+		fmt.Fprintf(w, "offline for a part of the time: CPU %s\n", strings.Trim(fmt.Sprint(s.OfflineCPUs), "[]"))
 	}
 	if s.Throttled > 0 {
-		fmt.Fprintf(w, "the kernel throttled sampling %s times: a lower rate (-F) avoids it\n", human.Number(s.Throttled))
+		fmt.Fprintf(w, "the kernel throttled sampling %s times: a lower rate (-F) avoids it\n",
+			human.Number(s.Throttled))
 	}
 	if s.Malformed > 0 {
 		fmt.Fprintf(w, "%s records could not be decoded\n", human.Number(s.Malformed))
 	}
-	const short = 100 * time.Millisecond // the start alone takes a share of this
+	const short = 100 * time.Millisecond // starting alone takes a large share of this
 	if limits.Converted || s.Duration < short {
 		fmt.Fprintf(w, "unspool took %.2f s of CPU time", s.CPU.Seconds())
 	} else {
@@ -89,9 +116,38 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	}
 	fmt.Fprintf(w, "; %s of stack unwound into %s", size(s.StackCopied), size(s.Written))
 	if output != "" {
-		fmt.Fprintf(w, " in %s", output)
+		fmt.Fprintf(w, " in %s", printed(output))
 	}
 	fmt.Fprintln(w)
+}
+
+// writeComplete writes the share of all user stacks that are complete, and how they were found.
+func writeComplete(w io.Writer, s *Stats) {
+	complete := s.Complete()
+	fmt.Fprintf(w, "%s of the user stacks are complete (%s of %s)", human.Percent(complete, s.User),
+		human.Number(complete), human.Number(s.User))
+	switch {
+	case complete == 0:
+	case s.Guessed == 0 && s.Joined() == 0:
+		fmt.Fprint(w, ", by CFI alone")
+	default:
+		fmt.Fprintf(w, ": %s by CFI alone", human.Percent(s.ByCFI(), s.User))
+		if s.Guessed > 0 {
+			fmt.Fprintf(w, ", %s with guessed frames", human.Percent(s.Guessed, s.User))
+		}
+		if s.Joined() > 0 {
+			fmt.Fprintf(w, ", %s joined with callers seen before and after the sample",
+				human.Percent(s.Joined(), s.User))
+		}
+	}
+	fmt.Fprintf(w, "; %.1f frames deep on average\n", float64(s.Frames)/float64(s.User))
+}
+
+// writeShare writes how many of all user stacks ended in one way, if any did.
+func writeShare(w io.Writer, n, all uint64, words, advice string) {
+	if n > 0 {
+		fmt.Fprintf(w, "  %7s  %-17s  %s\n", human.Percent(n, all), words, advice)
+	}
 }
 
 // advice names the files behind a reason and what can be done.
@@ -116,7 +172,7 @@ func advice(r unwind.Reason, t *Trouble, limits Limits) string {
 		if err := t.File(p.Path); err != nil {
 			name = err.Error()
 		}
-		names = append(names, fmt.Sprintf("%s (%s)", name, human.Number(p.Samples)))
+		names = append(names, fmt.Sprintf("%s (%s)", printed(name), human.Number(p.Samples)))
 	}
 	if len(places) > 3 {
 		names = append(names, fmt.Sprintf("%d more", len(places)-3))
@@ -127,12 +183,22 @@ func advice(r unwind.Reason, t *Trouble, limits Limits) string {
 	return remedies[r] + ": " + strings.Join(names, ", ")
 }
 
+// mostPrinted is how many columns of a path or an error are printed: paths have up to 4,096 bytes.
+const mostPrinted = 160
+
+// printed makes text of the recorded system safe to print and not too long.
+func printed(s string) string { return human.Shorten(human.Clean(s), mostPrinted) }
+
 func placeName(path string) string {
 	switch {
 	case path == "":
 		return "sampled outside of any mapping"
-	case path == "//anon":
+	case path == generatedCode:
 		return "code generated at run time"
+	case path == deniedPlace:
+		return "a process whose mappings may not be read"
+	case path == outsidePlace:
+		return "a process outside of the PID namespace"
 	case strings.HasPrefix(path, "/"):
 		return filepath.Base(path)
 	}
@@ -154,6 +220,6 @@ func size(n uint64) string {
 // WriteFiles names every mapped file that could not be used, and why.
 func WriteFiles(w io.Writer, t *Trouble) {
 	for _, path := range slices.Sorted(maps.Keys(t.files)) {
-		fmt.Fprintf(w, "not used: %v\n", t.files[path])
+		fmt.Fprintf(w, "not used: %s\n", printed(t.files[path].Error()))
 	}
 }

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"unspool/perfring"
+	"unspool/unwind/image"
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
@@ -28,8 +29,8 @@ func (s *Session) Seed(pids []int) error {
 	return s.writeErr
 }
 
-// describe writes the names of the threads of a process and its mappings.
-// Errors of the sink surface with the next record.
+// describe writes the names of the threads of a process and its mappings. Errors of the sink are returned
+// with the next record.
 func (s *Session) describe(space *vmas.Space) {
 	id := perfring.SampleID{PID: space.PID, TID: space.PID, Time: s.sample.Time}
 	for _, t := range space.Threads() {
@@ -37,9 +38,8 @@ func (s *Session) describe(space *vmas.Space) {
 		c := perfring.Comm{PID: space.PID, TID: t.TID, Comm: []byte(t.Comm)}
 		s.synthesize(perfring.AppendComm(s.buf[:0], &s.out, &c, &id))
 	}
-	maps := space.Mappings()
-	for i := range maps {
-		s.describeMapping(space.PID, &maps[i])
+	for m := range space.Mappings() {
+		s.describeMapping(space.PID, m)
 	}
 }
 
@@ -48,22 +48,26 @@ func (s *Session) describe(space *vmas.Space) {
 func (s *Session) describeMapping(pid uint32, m *vmas.Mapping) {
 	id := perfring.SampleID{PID: pid, TID: pid, Time: s.sample.Time}
 	f, start, end, offset := m.File, m.Start, m.End, m.Offset
+	buildID := f.BuildID.Bytes()
 	if c := m.Copied; c != nil && c.Same {
 		f, start, end, offset = c.File, c.Start, c.End, c.Offset
+		if im, ok := f.Image.(*image.Image); ok {
+			buildID = im.BuildID
+		}
 	}
 	r := perfring.Mmap2{
 		Misc: unix.PERF_RECORD_MISC_USER,
 		PID:  pid, TID: pid,
 		Addr: start, Len: end - start, Offset: offset,
 		Maj: f.Major, Min: f.Minor, Inode: f.Inode, Generation: f.Generation,
-		BuildID: f.BuildID.Bytes(),
+		BuildID: buildID,
 		Prot:    m.Prot, Flags: m.Flags,
 		Path: recordName(f),
 	}
 	s.synthesize(perfring.AppendMmap2(s.buf[:0], &s.out, &r, &id))
 }
 
-// copiedMappings are those that a walk found to hold a copy of a file's code.
+// copiedMappings are the mappings that a walk found to hold a copy of a file's code.
 type copiedMappings []copiedMapping
 
 type copiedMapping struct {
@@ -71,10 +75,10 @@ type copiedMapping struct {
 	vmas.Mapping
 }
 
-// note is for [unwind.Images.Copied].
+// note is for [image.Listener].
 func (c *copiedMappings) note(pid uint32, m *vmas.Mapping) { *c = append(*c, copiedMapping{pid, *m}) }
 
-// describeCopied writes the copies that the walk before has found, ahead of its sample.
+// describeCopied writes the copies that the last walk has found, ahead of its sample.
 func (s *Session) describeCopied() {
 	for i := range s.copied {
 		s.describeMapping(s.copied[i].pid, &s.copied[i].Mapping)
@@ -102,8 +106,8 @@ func (s *Session) synthesize(rec []byte, err error) {
 	}
 }
 
-// Lost writes a record of what was lost after the last LOST record, for which
-// the kernel had no room either. total is all that was lost, id an event's.
+// Lost writes a record of what was lost after the last LOST record, as the kernel had no room for one. total
+// is all that was lost, id that of an event.
 func (s *Session) Lost(total, id uint64) error {
 	if told := s.lost.Lost(); total > told {
 		l := perfring.Lost{ID: id, Lost: total - told}

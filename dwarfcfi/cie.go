@@ -22,7 +22,7 @@ type CIE struct {
 	addrSize   uint8
 	segSize    uint8
 	sized      bool  // 'z': augmentation data has a length, also in FDEs
-	initial    Rules // what code yields, once executed says so
+	initial    Rules // the result of code; valid once executed is set
 	executed   bool
 }
 
@@ -46,12 +46,16 @@ type entry struct {
 	zero   bool   // a zero terminator: no body
 }
 
-// entry reads the entry header at offset. On error, end is still the position of the next entry
-// if that much could be read, else 0.
+// entry reads the entry header at offset. On an error, end is still the position of the next entry
+// if the length could be read, and 0 if not.
 func (f *frames) entry(offset uint64) (entry, error) {
 	e := entry{offset: offset}
 	if offset >= uint64(len(f.Data)) {
 		return e, f.bad(offset, "entry is outside the section")
+	}
+	const most = 64 // bytes: nearly every entry is shorter, and every header
+	if err := f.fetch(int(offset), min(int(offset)+most, len(f.Data))); err != nil {
+		return e, err
 	}
 	c := elf.Cursor{Data: f.Data, Pos: int(offset)}
 	length, wide := uint64(c.U32()), false
@@ -68,15 +72,20 @@ func (f *frames) entry(offset uint64) (entry, error) {
 		e.zero = true
 		return e, nil
 	}
+	if e.end > int(offset)+most {
+		if err := f.fetch(int(offset), e.end); err != nil {
+			return entry{offset: offset}, err
+		}
+	}
 	at := uint64(c.Pos)
 	c.Data = f.Data[:e.end]
 	if f.eh {
-		// Four bytes wide also with a 64-bit length: zero in a CIE, else the distance
-		// back from here to the CIE.
+		// Four bytes wide even if the length has 64 bits: zero in a CIE, the distance back from
+		// here to the CIE in an FDE.
 		back := uint64(c.U32())
 		e.isCIE, e.cie = back == 0, at-back
 		if back > at {
-			return e, f.bad(offset, "FDE names a CIE before the section")
+			return e, f.bad(offset, "CIE pointer of an FDE leads to a place before the section")
 		}
 	} else if wide {
 		e.cie = c.U64()
@@ -112,7 +121,7 @@ func (f *frames) parseCIE(offset uint64) (*CIE, error) {
 		return nil, err
 	}
 	if e.zero || !e.isCIE {
-		return nil, f.bad(offset, "FDE names a CIE that is none")
+		return nil, f.bad(offset, "CIE pointer of an FDE does not lead to a CIE")
 	}
 	c := elf.Cursor{Data: f.Data[:e.end], Pos: e.body}
 	cie := &CIE{Offset: offset, Version: c.U8(), addrSize: f.ptrSize, pointerEnc: peAbsptr}
@@ -126,7 +135,7 @@ func (f *frames) parseCIE(offset uint64) (*CIE, error) {
 	augmentation := c.Take(n)
 	c.U8()
 	cie.Augmentation = string(augmentation)
-	if cie.Augmentation == "eh" { // gcc 2: a pointer to exception data follows
+	if cie.Augmentation == "eh" { // gcc 2: a pointer to exception data stands next
 		c.Take(int(f.ptrSize))
 	}
 	if cie.Version >= 4 {

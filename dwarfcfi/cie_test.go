@@ -61,8 +61,8 @@ func TestAugmentations(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %x", c.augmentation, c.data), func(t *testing.T) {
 			spec := cieSpec{augmentation: c.augmentation, data: c.data}
 			if c.augmentation == "eh" {
-				// The pointer stands between the augmentation and the alignment factors,
-				// so one byte of version 1's prefix moves behind it.
+				// The pointer to exception data stands between the augmentation string and the alignment
+				// factors.
 				b := builder{eh: true}
 				cie := &cieSpec{augmentation: "eh"}
 				cie.offset = b.entry(nil, join(1, "eh", 0, c.data, 1, sleb128(-8), 16, callSite))

@@ -4,8 +4,8 @@
 // row of the unwind table that holds there: how to compute the canonical frame address
 // (CFA) and where the caller's registers are.
 //
-// Where a file holds its sections is what package [unspool/dwarfcfi/elf] reads; [FindSections]
-// and [ReadSections] take the CFI from there.
+// Package [unspool/dwarfcfi/elf] finds out where a file holds its sections; [FindSections] and
+// [ReadSections] read those with CFI.
 //
 // The package works on addresses as they stand in the ELF file (virtual addresses before
 // any load bias). It knows nothing of processes; [Eval] sees live registers and memory
@@ -16,8 +16,12 @@
 // (static glibc executables) the first question builds an index of 8 bytes an FDE. A
 // .debug_frame is asked where .eh_frame has no answer.
 //
-// Every byte read is untrusted. Bad input yields an error that says where, costs no more
-// than time linear in the entry that is read, and never a panic.
+// The caller owns the bytes of the sections that it hands to [New] and keeps them as long as the
+// [Table] is used; a [Table] belongs to one goroutine at a time. A [Row] holds values only and can
+// be reused; the expressions that it names point into the section.
+//
+// Every byte read is untrusted. Bad input yields an error that says where it is bad. It never
+// causes a panic, and costs no more time than is linear in the length of the entry that is read.
 //
 // Specifications: DWARF 5, section 6.4 (call frame information) and 7.24 (its encoding);
 // Linux Standard Base Core 5.0, chapters 10.6 (.eh_frame, .eh_frame_hdr, DW_EH_PE_*); the

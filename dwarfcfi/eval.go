@@ -10,18 +10,19 @@ import (
 	"unspool/dwarfcfi/elf"
 )
 
-// The budget of one evaluation. Expressions of PLTs and of realigned stacks have about ten bytes, the longest
-// in OpenSSL's assembly some twenty, and none has a loop.
+// The budget of one evaluation. Expressions of PLTs and of realigned stacks have about ten bytes,
+// the longest in OpenSSL's assembly about twenty, and none has a loop.
 const (
-	// maxExpr is the length in bytes up to which an expression is evaluated.
+	// maxExpr is the length in bytes of the longest expression that is evaluated.
 	maxExpr = 4096
-	// maxTicks is how many operations an expression with a loop may execute; without one, each is executed
-	// once at most. Delve stops after ticksPerByte for each byte of a program, so one that branches
-	// backwards and is too long for maxTicks is not started.
+	// maxTicks is how many operations an expression with a loop may execute; without a loop, each
+	// operation is executed at most once. Delve stops after ticksPerByte operations for each byte
+	// of a program. So a program that branches backwards and is so long that delve would allow it
+	// more than maxTicks is not started.
 	maxTicks     = 10_000
 	ticksPerByte = 10
-	// maxRead is how many bytes of memory one evaluation may read: those that an expression of maxExpr
-	// bytes without a loop could.
+	// maxRead is how many bytes of memory one evaluation may read: as many as an expression of
+	// maxExpr bytes without a loop could read.
 	maxRead = 8 * maxExpr
 )
 
@@ -39,8 +40,8 @@ type Values struct {
 // Eval evaluates a DWARF expression of a row and returns the value on top of its stack.
 // The initial values are pushed first: none for the expression of a CFA, the CFA for that
 // of a register (DWARF 5, 6.4.2.3). The error wraps [ErrUnreadable], [ErrUnknownRegister]
-// or [ErrBadExpr], the last one also where a loop does not end within 10 operations for each
-// byte, or within 10,000. Eval allocates; rules that need it are rare.
+// or [ErrBadExpr]; it is ErrBadExpr also if a loop does not end within 10 operations for each
+// byte of the expression, or within 10,000 in all. Eval allocates; rules that need it are rare.
 func Eval(expr []byte, v *Values, initial ...uint64) (uint64, error) {
 	prog, err := translate(expr, v.PtrSize, initial)
 	if err != nil {
@@ -65,8 +66,9 @@ func Eval(expr []byte, v *Values, initial ...uint64) (uint64, error) {
 	case err == nil && len(pieces) == 1:
 		return pieces[0].Val & mask, nil
 	case err == nil:
-		// Delve returns what is on the stack when its limit is reached, too, but only
-		// DW_OP_stack_value at the end of the program makes a piece.
+		// Delve returns the top of the stack also when it reaches its limit. But only the
+		// DW_OP_stack_value at the end of the program makes a piece, so a result without one
+		// means that the program did not end.
 		return 0, fmt.Errorf("not finished after %d operations: %w", ticksPerByte*len(prog.code), ErrBadExpr)
 	case errors.Is(err, ErrUnreadable):
 		return 0, err
@@ -80,8 +82,8 @@ func Eval(expr []byte, v *Values, initial ...uint64) (uint64, error) {
 type memory struct {
 	values    *Values
 	mask      uint64 // of an address
-	byteReads bool   // a read of 2 bytes stands for one of 1
-	left      int    // bytes of the budget
+	byteReads bool   // the program's reads of 2 bytes are translated reads of 1 byte
+	left      int    // bytes that may still be read
 }
 
 func (m *memory) read(buf []byte, addr uint64) (int, error) {
@@ -104,24 +106,23 @@ func (m *memory) read(buf []byte, addr uint64) (int, error) {
 	return 0, fmt.Errorf("%d bytes at %#x: %w", len(buf), addr, ErrUnreadable)
 }
 
-// stackProgram is an expression as delve's evaluator gets it: checked, and translated where delve
-// would panic or not tell two outcomes apart.
+// stackProgram is an expression in the form in which delve's evaluator gets it: checked, and
+// translated where delve would panic or give the same answer for different outcomes.
 type stackProgram struct {
 	code      []byte
-	byteReads bool // DW_OP_deref_size 2 stands for DW_OP_deref_size 1
+	byteReads bool // each DW_OP_deref_size 2 was a DW_OP_deref_size 1
 }
 
-// invalid is no operation: delve's evaluator ends with an error where it is executed.
+// invalid is the code of no operation: delve's evaluator returns an error where it executes it.
 const invalid = 0
 
 // translate checks an expression before it is evaluated: every operation is one that CFI may
 // use, its operands are there, and every branch leads to an operation or the end. The program
 // pushes the initial values, evaluates the expression, and ends with DW_OP_stack_value.
 //
-// DWARF 5, 6.4.2, rules out what needs a compilation unit, a type or an object. Left out
-// as well is all of 2.6, since a rule is a value and not a location description:
-// DW_OP_reg, DW_OP_piece, DW_OP_implicit_value, DW_OP_stack_value; and other address
-// spaces.
+// DWARF 5, 6.4.2, rules out operations that need a compilation unit, a type or an object. The
+// operations of 2.6 (DW_OP_reg, DW_OP_piece, DW_OP_implicit_value, DW_OP_stack_value) are refused
+// too, since a rule is a value and not a location description; so are other address spaces.
 func translate(expr []byte, ptrSize int, initial []uint64) (p stackProgram, err error) {
 	if ptrSize != 4 && ptrSize != 8 {
 		return p, fmt.Errorf("pointers of %d bytes: %w", ptrSize, ErrBadExpr)
@@ -129,12 +130,12 @@ func translate(expr []byte, ptrSize int, initial []uint64) (p stackProgram, err 
 	if len(expr) > maxExpr {
 		return p, fmt.Errorf("%d bytes long: %w", len(expr), ErrBadExpr)
 	}
-	const added = 1 + 8 // DW_OP_stack_value, and what one DW_OP_plus_uconst grows by
+	const added = 1 + 8 // DW_OP_stack_value, and the bytes by which one DW_OP_plus_uconst grows
 	p.code = make([]byte, 0, 9*len(initial)+len(expr)+added)
 	for _, value := range initial {
 		p.push(value)
 	}
-	starts := make([]int, len(expr)+1) // where in p.code the operation at a byte of expr starts, plus 1
+	starts := make([]int, len(expr)+1) // by byte of expr: where its operation starts in p.code, plus 1
 	var branches []branch
 	wordReads := false
 	c := elf.Cursor{Data: expr}
@@ -152,17 +153,18 @@ func translate(expr []byte, ptrSize int, initial []uint64) (p stackProgram, err 
 		}
 		switch code {
 		case op.DW_OP_plus_uconst:
-			// On an empty stack, delve's own panics.
+			// Delve's DW_OP_plus_uconst panics if the stack is empty.
 			p.push(operand)
 			p.code = append(p.code, byte(op.DW_OP_plus))
 			continue
 		case op.DW_OP_div, op.DW_OP_mod:
-			// Delve's own panic when they divide by zero.
+			// Delve's DW_OP_div and DW_OP_mod panic if the divisor is zero.
 			p.code = append(p.code, byte(op.DW_OP_dup), byte(op.DW_OP_bra), 1, 0, invalid)
 		case op.DW_OP_deref_size:
 			if operand == 1 {
-				// Delve reads 2, 4 and 8 bytes but not 1. No read of 2 stands beside
-				// one of 1, so that size can be written for it, and takes a byte.
+				// Delve reads 2, 4 and 8 bytes but not 1. An expression with reads of both 1 and
+				// 2 bytes is refused, so a read of 2 can be written here, and memory.read
+				// takes one byte for it.
 				p.byteReads = true
 				p.code = append(p.code, byte(code), 2)
 				continue
@@ -193,8 +195,8 @@ type branch struct {
 	end    int // where its operand ends in the program
 }
 
-// link sets the operands of the branches. They fit: translate makes at most 6 bytes of one, and
-// maxExpr is 4096.
+// link sets the operands of the branches. They fit into 16 bits: translate makes at most 6 bytes of
+// one, and maxExpr is 4096.
 func (p *stackProgram) link(branches []branch, starts []int) error {
 	for _, b := range branches {
 		if b.to < 0 || b.to >= len(starts) || starts[b.to] == 0 {
@@ -209,7 +211,7 @@ func (p *stackProgram) link(branches []branch, starts []int) error {
 	return nil
 }
 
-// operands says what follows an operation: the number of bytes, or one of the kinds below.
+// operands says what follows an operation code: a number of bytes, or one of the kinds below.
 type operands uint8
 
 const (
@@ -222,8 +224,8 @@ const (
 	target
 )
 
-// read reads an operand: what it returns is the number of DW_OP_plus_uconst, DW_OP_deref_size and
-// branches, which translate needs.
+// read reads the operands. It returns the number that follows DW_OP_plus_uconst, DW_OP_deref_size or
+// a branch, as translate needs it.
 func (o operands) read(c *elf.Cursor, ptrSize int) (value uint64) {
 	switch o {
 	case uleb:

@@ -25,7 +25,7 @@ func (f *frames) fde(offset uint64) (FDE, error) {
 		return FDE{}, err
 	}
 	if e.zero || e.isCIE {
-		return FDE{}, f.bad(offset, "entry is no FDE")
+		return FDE{}, f.bad(offset, "entry is not an FDE")
 	}
 	return f.parseFDE(&e)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi/elf/elftest"
+	"unspool/testdata/costs"
 )
 
 func FuzzTable(f *testing.F) {
@@ -19,10 +20,12 @@ func FuzzTable(f *testing.F) {
 		{version: 4, addrSize: 4, segSize: 1},
 	} {
 		b := builder{eh: true}
-		b.fde(b.cie(spec), b.abs(0x1000, 16), cfaRememberState, cfaExpression, 3, 2, 0x76, 0, cfaAdvanceLoc|1, cfaRestoreState)
+		b.fde(b.cie(spec), b.abs(0x1000, 16), cfaRememberState, cfaExpression, 3, 2, 0x76, 0, cfaAdvanceLoc|1,
+			cfaRestoreState)
 		f.Add(b.Data, []byte{}, uint64(0x1008), false)
 	}
 	f.Fuzz(func(t *testing.T, frame, hdr []byte, pc uint64, small bool) {
+		defer costs.For(len(frame) + len(hdr)).Check(t)()
 		s := Sections{
 			EhFrame:    Section{Addr: 0x8000, Data: frame, Open: small},
 			EhFrameHdr: Section{Addr: 0x7000, Data: hdr},
@@ -83,6 +86,7 @@ func FuzzEval(f *testing.F) {
 	f.Add([]byte{0x31, 0x77, 0, 0x06, 0x13, 0x2f, 0xf9, 0xff}, uint64(1), uint64(0x7000))
 	f.Add([]byte{0x31, 0x23, 1, 0x31, 0x1b, 0x12, 0x28, 0xf8, 0xff}, uint64(1), uint64(2))
 	f.Fuzz(func(t *testing.T, expr []byte, cfa, sp uint64) {
+		defer costs.For(len(expr)).Check(t)()
 		eval := func(ptrSize int, initial ...uint64) (uint64, error) {
 			v, cost := counted(machine)
 			v.Regs = append([]uint64(nil), machine.Regs...)
@@ -114,6 +118,7 @@ func FuzzELF(f *testing.F) {
 		f.Add(self[:4096])
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
+		defer costs.For(len(file)).Check(t)()
 		r := bytes.NewReader(file)
 		s, err := FindSections(r, int64(len(file)))
 		if err != nil {

@@ -2,9 +2,9 @@ package dwarfcfi
 
 import "math"
 
-// Gap returns the addresses around pc, from start up to end, that lie between the FDE before
-// pc and the one behind it. ok is false when the one before covers pc, or is bad. Without FDEs
-// the gap is everything.
+// Gap returns the range of addresses around pc, from start up to end, that lies between the FDE
+// before pc and the FDE behind it. ok is false if the FDE before covers pc, or is bad. Without FDEs
+// the gap is the whole address space.
 func (t *Table) Gap(pc uint64) (start, end uint64, ok bool) {
 	start, end = 0, math.MaxUint64
 	for _, f := range []*frames{&t.eh, &t.debug} {
@@ -40,9 +40,12 @@ func (s *searchTable) around(f *frames, pc uint64) (before FDE, behind uint64, e
 	return before, behind, err
 }
 
-// around is that of [searchTable] by the own index.
+// around does what [searchTable.around] does, with the index that is built here.
 func (f *frames) around(pc uint64) (before FDE, behind uint64, err error) {
-	x := f.indexed()
+	x, err := f.indexed()
+	if err != nil {
+		return before, behind, err
+	}
 	i := x.search(pc)
 	behind = math.MaxUint64
 	if i < x.len() {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestGap asks around the FDEs of libc, through .eh_frame_hdr and through an own index.
+// TestGap asks for gaps around the FDEs of libc, by .eh_frame_hdr and by an index built here.
 func TestGap(t *testing.T) {
 	readLibc(t)
 	table, _, _ := openTable(t, libc)
@@ -27,7 +27,8 @@ func TestGap(t *testing.T) {
 			t.Helper()
 			start, end, ok := table.Gap(pc)
 			if want := wantStart < wantEnd; ok != want || ok && (start != wantStart || end != wantEnd) {
-				t.Errorf("search table %v: at %#x %#x to %#x, %v, want %#x to %#x", hdr, pc, start, end, ok, wantStart, wantEnd)
+				t.Errorf("search table %v: at %#x %#x to %#x, %v, want %#x to %#x", hdr, pc, start, end, ok, wantStart,
+					wantEnd)
 			}
 		}
 		for i := range last {

@@ -16,8 +16,8 @@ type searchTable struct {
 	count int // 0: no table
 }
 
-// parseHdr returns the table of an .eh_frame_hdr, an empty one if there is none that can be
-// searched. The number of entries that the header claims is cut to what is there.
+// parseHdr returns the table of an .eh_frame_hdr, or an empty table if there is none that can be
+// searched. The number of entries that the header claims is cut to those that are there.
 func parseHdr(hdr Section, ptrSize uint8, text uint64) searchTable {
 	b := bases{section: hdr.Addr, text: text, data: hdr.Addr, ptrSize: ptrSize}
 	c := elf.Cursor{Data: hdr.Data}
@@ -63,7 +63,7 @@ func (s *searchTable) search(pc uint64) int {
 	return low
 }
 
-// searchDataRel is search for the encoding that every linker writes.
+// searchDataRel does what search does, for the one encoding that every linker writes.
 func (s *searchTable) searchDataRel(pc uint64) int {
 	want := int64(pc - s.bases.data)
 	data := s.pairs.Data

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// index finds FDEs by address in a section that has no search table. Starts are kept
-// relative to the lowest one: an image spans less than 4 GiB as a rule, and then an FDE
-// costs 8 bytes.
+// index finds FDEs by address in a section that has no search table. Start addresses are kept
+// relative to the lowest one: nearly every image spans less than 4 GiB, and then an FDE costs
+// 8 bytes.
 type index struct {
 	base uint64
 	near []near
 	far  []far // instead of near, for an image that spans more
-	// err is what a question without answer yields: ErrNoFDE, or the first bad entry
-	// if there was one, since the answer may have been in it.
+	// err is returned for an address that no FDE covers: ErrNoFDE, or the error of the first
+	// bad entry if there was one, since that entry may have covered the address.
 	err error
 }
 
@@ -27,10 +27,13 @@ type far struct {
 
 // find finds the FDE that covers pc through the index.
 func (f *frames) find(pc uint64) (FDE, error) {
-	x := f.indexed()
+	x, err := f.indexed()
+	if err != nil {
+		return FDE{}, err
+	}
 	i := x.search(pc)
-	// FDEs of one start follow each other: a copy of an inline function that the linker
-	// dropped leaves its FDE in .debug_frame with start 0, or with the kept copy's.
+	// Several FDEs may have the same start: where the linker dropped a copy of an inline
+	// function, its FDE stays in .debug_frame with start 0 or with the start of the copy kept.
 	for tries := 0; i > 0 && tries < 4; tries++ {
 		i--
 		d, err := f.fde(x.offset(i))
@@ -44,12 +47,15 @@ func (f *frames) find(pc uint64) (FDE, error) {
 	return FDE{}, x.err
 }
 
-// indexed returns the index, which it builds at its first call.
-func (f *frames) indexed() *index {
+// indexed returns the index, which the first call builds. The error is that of Section.Fetch.
+func (f *frames) indexed() (*index, error) {
 	if f.index == nil {
+		if err := f.fetch(0, len(f.Data)); err != nil {
+			return nil, err
+		}
 		f.index = f.buildIndex()
 	}
-	return f.index
+	return f.index, nil
 }
 
 // search returns how many entries start at or below pc.
@@ -95,7 +101,7 @@ func (x *index) start(i int) uint64 {
 	return x.base + uint64(x.near[i].start)
 }
 
-// buildIndex reads the section once to count its FDEs and once more to note them, so that
+// buildIndex reads the section once to count its FDEs and a second time to store them, so that
 // no more is allocated than is kept. Empty FDEs are left out.
 func (f *frames) buildIndex() *index {
 	x := &index{err: ErrNoFDE}

@@ -44,7 +44,7 @@ func openTable(t testing.TB, path string) (*Table, *elf.Layout, Sections) {
 	return table, layout, sections
 }
 
-// installed returns the file that a glob or a program's name stands for, "" if none.
+// installed returns the file that a glob pattern or a program's name leads to, "" if there is none.
 func installed(pattern string) string {
 	if pattern == "cc1plus" {
 		out, err := exec.Command("gcc", "-print-prog-name=cc1plus").Output()
@@ -67,8 +67,8 @@ func installed(pattern string) string {
 }
 
 // TestRowsAgreeWithReadelf compares every row that binutils prints for whole binaries with
-// ours, at the first and the last address of the row. DWARFCFI_ORACLE=all takes the large
-// ones as well.
+// ours, at the first and the last address of the row. DWARFCFI_ORACLE=all adds the large
+// binaries.
 func TestRowsAgreeWithReadelf(t *testing.T) {
 	for _, c := range []struct {
 		path  string
@@ -124,7 +124,8 @@ func TestInstructionsAgreeWithReadelf(t *testing.T) {
 		if err := os.WriteFile(section, b.Data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.Command("objcopy", "--update-section", ".debug_frame="+section, path, file).CombinedOutput()
+		out, err := exec.Command("objcopy", "--update-section", ".debug_frame="+section, path,
+			file).CombinedOutput()
 		if err != nil {
 			t.Skipf("objcopy: %v: %s", err, out)
 		}
@@ -166,7 +167,8 @@ func TestVDSORowsAgreeWithReadelf(t *testing.T) {
 
 // delve's reader is a second opinion on where functions are.
 func TestFDEsAgreeWithDelve(t *testing.T) {
-	for _, path := range []string{libc, "/lib64/ld-linux-x86-64.so.2", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"} {
+	for _, path := range []string{libc, "/lib64/ld-linux-x86-64.so.2",
+		"/usr/lib/x86_64-linux-gnu/libstdc++.so.6"} {
 		if _, err := os.Stat(path); err != nil {
 			t.Logf("left out: %v", err)
 			continue
@@ -222,7 +224,8 @@ func compareWithReadelf(t *testing.T, path string) {
 			continue
 		}
 		if d.Start != want.start || d.End != want.end {
-			complain("FDE at %#x covers %#x..%#x, readelf says %#x..%#x", d.Offset, d.Start, d.End, want.start, want.end)
+			complain("FDE at %#x covers %#x..%#x, readelf says %#x..%#x", d.Offset, d.Start, d.End, want.start,
+				want.end)
 			continue
 		}
 		if got, err := table.FDE(d.Start); d.End > d.Start && d.Start != 0 {
@@ -305,7 +308,7 @@ func readelfFrames(t *testing.T, path string) func(func(*readelfFDE) bool) {
 		}
 		defer func() {
 			io.Copy(io.Discard, out)
-			cmd.Wait() // exits with 1 on files that it shows completely
+			cmd.Wait() // it exits with 1 even for some files that it prints completely
 		}()
 		var (
 			section string

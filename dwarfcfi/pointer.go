@@ -46,7 +46,7 @@ func (b *bases) clip(v uint64) uint64 {
 	return v
 }
 
-// raw reads the value of an encoded pointer without what it is relative to.
+// raw reads the value of an encoded pointer, without adding the base that it is relative to.
 func (b *bases) raw(c *elf.Cursor, enc uint8) uint64 {
 	switch enc & peFormat {
 	case peAbsptr:
@@ -75,8 +75,8 @@ func (b *bases) raw(c *elf.Cursor, enc uint8) uint64 {
 	return 0
 }
 
-// pointer reads an encoded pointer. An indirect one is bad: the word that it points to
-// belongs to the running process (it is relocated), and only a personality is encoded so.
+// pointer reads an encoded pointer. An indirect one is bad here: the word that it points to
+// is relocated in the running process, and only personality routines are encoded like that.
 func (b *bases) pointer(c *elf.Cursor, enc uint8) uint64 {
 	if enc == peOmit || enc&peIndirect != 0 {
 		c.Bad = true
@@ -103,8 +103,8 @@ func (b *bases) pointer(c *elf.Cursor, enc uint8) uint64 {
 	return b.clip(base + b.raw(c, enc))
 }
 
-// length reads the size that goes with a pointer: same format, relative to nothing, and
-// never negative.
+// length reads the size of the range that a pointer starts: it has the same format, is relative to
+// nothing, and is never negative.
 func (b *bases) length(c *elf.Cursor, enc uint8) uint64 {
 	switch {
 	case enc&peBase == peAligned:
@@ -139,7 +139,7 @@ func (b *bases) align(c *elf.Cursor) {
 	c.Take(int(-at & uint64(b.ptrSize-1)))
 }
 
-// fixedSize is the width in bytes of an encoding whose values all have one width, 0 else.
+// fixedSize is the width in bytes of an encoding whose values all have the same width, else 0.
 func fixedSize(enc, ptrSize uint8) int {
 	switch enc & peFormat {
 	case peAbsptr, peSigned:

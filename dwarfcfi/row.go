@@ -2,20 +2,21 @@ package dwarfcfi
 
 import (
 	"math"
+	"math/bits"
 
 	"unspool/dwarfcfi/elf"
 )
 
-// NumRegs is how many registers a row has rules for: 0 to 16 are all that an x86-64 unwind
-// needs (16 is the return address column), 0 to 8 on i386, 0 to 32 on aarch64. Rules for
-// registers above are read and dropped.
+// NumRegs is how many registers a row has rules for. Unwinding needs registers 0 to 16 on x86-64 (16
+// is the return address column), 0 to 8 on i386 and 0 to 32 on aarch64. Rules for higher registers are
+// read and dropped.
 const NumRegs = 33
 
 // RuleKind says how a register of the caller is recovered (DWARF 5, 6.4.1).
 type RuleKind uint8
 
 const (
-	Unspecified   RuleKind = iota // no rule: what the ABI says, usually the same value
+	Unspecified   RuleKind = iota // no rule: the ABI decides, usually the same value
 	Undefined                     // lost; for the return address: outermost frame
 	SameValue                     // unchanged
 	Offset                        // saved at CFA+Offset
@@ -89,6 +90,19 @@ func (r *Row) Expr(rule RegRule) []byte { return r.expr(uint32(rule.Offset)) }
 // points into the section.
 func (r *Row) CFAExpr() []byte { return r.expr(r.CFA.expr) }
 
+// HasExpressions says whether the CFA or a register of the row is given by an expression.
+func (r *Row) HasExpressions() bool {
+	if r.CFA.Kind == CFAExpression {
+		return true
+	}
+	for n := range r.Regs {
+		if k := r.Regs[n].Kind; k == Expression || k == ValExpression {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *Row) expr(at uint32) []byte {
 	if uint64(at) >= uint64(len(r.section)) {
 		return nil
@@ -133,7 +147,7 @@ const (
 	cfaNegateRAState          = 0x2d // DW_CFA_AARCH64_negate_ra_state, DW_CFA_GNU_window_save
 	cfaGNUArgsSize            = 0x2e
 	cfaGNUNegOffsetExtended   = 0x2f
-	maxRemembered             = 64 // nested DW_CFA_remember_state; compilers nest once
+	maxRemembered             = 64 // nested DW_CFA_remember_state; compilers use one level
 	unsupportedRegisterForCFA = "CFA is computed from a register out of range"
 )
 
@@ -142,6 +156,7 @@ type program struct {
 	frames  *frames
 	cie     *CIE
 	loc     uint64 // address that the current row starts at
+	until   uint64 // rows that end here or before are passed over
 	initial bool   // the initial instructions of the CIE itself
 	saved   int    // rows on remembered
 	c       elf.Cursor
@@ -162,82 +177,87 @@ func (p *program) start(d *FDE, row *Row) error {
 	return nil
 }
 
-// run executes instructions until the row is complete: next is the address that the row
-// after it starts at. more is false at the end of the program; the row then holds up to
+// run executes instructions until the row is complete, which starts at p.loc: next is the address
+// that the row after it starts at. more is false at the end of the program; the row then holds up to
 // the end of the FDE.
 func (p *program) run(rules *Rules) (next uint64, more bool, err error) {
 	c := &p.c
 	for c.Pos < len(c.Data) {
-		at := c.Pos
-		op := c.U8()
+		at, op := c.Pos, c.Data[c.Pos]
+		c.Pos++
 		low := uint64(op & 0x3f)
 		switch op & 0xc0 {
 		case cfaAdvanceLoc:
-			next, more, err = p.advance(at, low)
-			if more || err != nil {
-				return next, more, err
-			}
-			continue
+			next, err = p.advanced(at, low)
 		case cfaOffset:
-			err = p.setOffset(rules, at, Offset, low, int64(c.ULEB()))
+			n, ok := c.ShortULEB()
+			if !ok {
+				n = c.ULEB()
+			}
+			err = p.setOffset(rules, at, Offset, low, int64(n))
 		case cfaRestore:
 			err = p.restore(rules, at, low)
 		default:
 			switch op {
+			case cfaDefCFAOffset:
+				n, ok := c.ShortULEB()
+				if !ok {
+					n = c.ULEB()
+				}
+				rules.CFA.Offset = int64(n)
 			case cfaSetLoc:
-				b := p.frames.bases(p.cie)
-				to := b.pointer(c, p.cie.pointerEnc)
-				if c.Bad || to < p.loc || p.initial {
-					return 0, false, p.bad(at, "set_loc does not lead onwards")
-				}
-				if to > p.loc {
-					p.loc = to
-					return to, true, nil
-				}
-			case cfaAdvanceLoc1, cfaAdvanceLoc2, cfaAdvanceLoc4, cfaAdvanceLoc8:
-				var delta uint64
-				switch op {
-				case cfaAdvanceLoc1:
-					delta = uint64(c.U8())
-				case cfaAdvanceLoc2:
-					delta = uint64(c.U16())
-				case cfaAdvanceLoc4:
-					delta = uint64(c.U32())
-				default:
-					delta = c.U64()
-				}
-				next, more, err = p.advance(at, delta)
-				if more || err != nil {
-					return next, more, err
-				}
+				next, err = p.location(at)
+			case cfaAdvanceLoc1:
+				next, err = p.advanced(at, uint64(c.U8()))
+			case cfaAdvanceLoc2:
+				next, err = p.advanced(at, uint64(c.U16()))
+			case cfaAdvanceLoc4:
+				next, err = p.advanced(at, uint64(c.U32()))
+			case cfaAdvanceLoc8:
+				next, err = p.advanced(at, c.U64())
 			default:
 				err = p.execute(rules, at, op)
 			}
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return 0, false, err
-		}
-		if c.Bad {
+		case c.Bad:
 			return 0, false, p.bad(at, "instruction is cut short")
+		case next <= p.loc:
+		case next > p.until:
+			return next, true, nil
+		default:
+			p.loc = next
 		}
 	}
 	return 0, false, nil
 }
 
-// advance moves the location by delta units; more says that this ends the row.
-func (p *program) advance(at int, delta uint64) (next uint64, more bool, err error) {
-	step := delta * p.cie.CodeAlign
-	to := p.loc + step
-	switch {
-	case p.c.Bad:
-		return 0, false, p.bad(at, "instruction is cut short")
-	case p.initial:
-		return 0, false, p.bad(at, "CIE advances the location")
-	case to < p.loc || delta != 0 && step/delta != p.cie.CodeAlign:
-		return 0, false, p.bad(at, "advance_loc overflows")
+// advanced is the location delta units on.
+func (p *program) advanced(at int, delta uint64) (uint64, error) {
+	over, step := bits.Mul64(delta, p.cie.CodeAlign)
+	if to := p.loc + step; to >= p.loc && over == 0 && !p.initial {
+		return to, nil
 	}
-	p.loc = to
-	return to, step != 0, nil
+	return 0, p.badAdvance(at)
+}
+
+func (p *program) badAdvance(at int) error {
+	if p.initial {
+		return p.bad(at, "CIE advances the location")
+	}
+	return p.bad(at, "advance_loc overflows")
+}
+
+// location reads that of set_loc.
+func (p *program) location(at int) (uint64, error) {
+	b := p.frames.bases(p.cie)
+	to := b.pointer(&p.c, p.cie.pointerEnc)
+	if p.c.Bad || to < p.loc || p.initial {
+		return 0, p.bad(at, "set_loc does not lead onwards")
+	}
+	return to, nil
 }
 
 // execute executes the instructions that change the row and have no operand in the opcode.
@@ -253,8 +273,6 @@ func (p *program) execute(rules *Rules, at int, op uint8) error {
 		return p.defCFA(rules, at, reg, c.SLEB()*p.cie.DataAlign)
 	case cfaDefCFARegister:
 		return p.defCFA(rules, at, c.ULEB(), rules.CFA.Offset)
-	case cfaDefCFAOffset:
-		rules.CFA.Offset = int64(c.ULEB())
 	case cfaDefCFAOffsetSF:
 		rules.CFA.Offset = c.SLEB() * p.cie.DataAlign
 	case cfaDefCFAExpression:
@@ -350,7 +368,7 @@ func (p *program) restore(rules *Rules, at int, reg uint64) error {
 // remember pushes the row. The stack belongs to the table, so that it is allocated once.
 func (p *program) remember(rules *Rules, at int) error {
 	if p.saved >= maxRemembered {
-		return p.bad(at, "remember_state is nested too deep")
+		return p.bad(at, "remember_state is nested too deeply")
 	}
 	if p.saved < len(*p.remembered) {
 		(*p.remembered)[p.saved] = *rules

@@ -45,7 +45,8 @@ func show(r *Row) string {
 	return s.String()
 }
 
-// instructions are programs behind those of callSite, for 0x1000..0x1100, and their first rows.
+// instructions are programs for 0x1000..0x1100 that follow the instructions of callSite, with the
+// first row of each.
 var instructions = func() []instructionCase {
 	b := join
 	return []instructionCase{
@@ -58,7 +59,8 @@ var instructions = func() []instructionCase {
 		{"def_cfa_offset_sf", b(cfaDefCFAOffsetSF, sleb128(-3)), "1000-1100 r7+24 r16=c-8"},
 		{"def_cfa_expression", b(cfaDefCFAExpression, 2, 0x77, 0x08), "1000-1100 exp(7708) r16=c-8"},
 		{"a register after an expression keeps the offset",
-			b(cfaDefCFAExpression, 2, 0x77, 0x08, cfaDefCFAOffset, 24, cfaDefCFARegister, 6), "1000-1100 r6+24 r16=c-8"},
+			b(cfaDefCFAExpression, 2, 0x77, 0x08, cfaDefCFAOffset, 24, cfaDefCFARegister, 6),
+			"1000-1100 r6+24 r16=c-8"},
 		{"offset", b(cfaOffset|6, 2), "1000-1100 r7+8 r6=c-16 r16=c-8"},
 		{"offset_extended", b(cfaOffsetExtended, 6, 2), "1000-1100 r7+8 r6=c-16 r16=c-8"},
 		{"offset_extended_sf", b(cfaOffsetExtendedSF, 6, sleb128(-2)), "1000-1100 r7+8 r6=c+16 r16=c-8"},
@@ -70,20 +72,23 @@ var instructions = func() []instructionCase {
 		{"undefined", b(cfaUndefined, 16), "1000-1100 r7+8 r16=u"},
 		{"expression", b(cfaExpression, 3, 2, 0x76, 0x00), "1000-1100 r7+8 r3=exp(7600) r16=c-8"},
 		{"val_expression", b(cfaValExpression, 7, 3, 0x76, 0x00, 0x06), "1000-1100 r7+8 r7=vexp(760006) r16=c-8"},
-		{"restore gives the CIE's rule back", b(cfaOffset|16, 9, cfaOffset|3, 2, cfaRestore|16, cfaRestore|3), "1000-1100 r7+8 r16=c-8"},
+		{"restore gives the CIE's rule back", b(cfaOffset|16, 9, cfaOffset|3, 2, cfaRestore|16, cfaRestore|3),
+			"1000-1100 r7+8 r16=c-8"},
 		{"restore_extended", b(cfaOffset|16, 9, cfaRestoreExtended, 16), "1000-1100 r7+8 r16=c-8"},
 		{"remember and restore, nested",
 			b(cfaRememberState, cfaDefCFAOffset, 16, cfaRememberState, cfaDefCFAOffset, 32, cfaOffset|3, 4,
 				cfaRestoreState), "1000-1100 r7+16 r16=c-8"},
 		{"restore_state restores the CFA as well",
-			b(cfaRememberState, cfaDefCFAExpression, 1, 0x96, cfaUndefined, 16, cfaRestoreState), "1000-1100 r7+8 r16=c-8"},
+			b(cfaRememberState, cfaDefCFAExpression, 1, 0x96, cfaUndefined, 16, cfaRestoreState),
+			"1000-1100 r7+8 r16=c-8"},
 		{"GNU_args_size", b(cfaGNUArgsSize, uleb128(300)), "1000-1100 r7+8 r16=c-8"},
 		{"AARCH64_negate_ra_state", b(cfaNegateRAState), "1000-1100 r7+8 r16=c-8 signed"},
 		{"AARCH64_negate_ra_state_with_pc", b(cfaNegateRAStateWithPC), "1000-1100 r7+8 r16=c-8 signed"},
 		{"two negations cancel out", b(cfaNegateRAState, cfaNegateRAState), "1000-1100 r7+8 r16=c-8"},
 		{"rules for vector and mask registers are dropped",
 			b(cfaOffsetExtended, 67, 2, cfaUndefined, 118, cfaRestoreExtended, 67), "1000-1100 r7+8 r16=c-8"},
-		{"a location that does not move ends no row", b(cfaAdvanceLoc, cfaDefCFAOffset, 16), "1000-1100 r7+16 r16=c-8"},
+		{"a location that does not move ends no row", b(cfaAdvanceLoc, cfaDefCFAOffset, 16),
+			"1000-1100 r7+16 r16=c-8"},
 		{"advance_loc", b(cfaAdvanceLoc|4, cfaDefCFAOffset, 16), "1000-1004 r7+8 r16=c-8"},
 		{"advance_loc1", b(cfaAdvanceLoc1, 0x80, cfaDefCFAOffset, 16), "1000-1080 r7+8 r16=c-8"},
 		{"advance_loc2", b(cfaAdvanceLoc2, 0xff, 0), "1000-10ff r7+8 r16=c-8"},
@@ -191,5 +196,21 @@ func TestReturnAddressColumnAndSignalFrame(t *testing.T) {
 	table = oneFDE(t, cieSpec{})
 	if err := table.Row(0x1000, &row); err != nil || row.Signal || row.RA != 16 {
 		t.Errorf("RA %d, signal %v, %v", row.RA, row.Signal, err)
+	}
+}
+
+func TestRowHasExpressions(t *testing.T) {
+	for kind := range ValExpression + 1 {
+		var r Row
+		r.Regs[3].Kind = kind
+		if want := kind == Expression || kind == ValExpression; r.HasExpressions() != want {
+			t.Errorf("a register of kind %d: %v", kind, !want)
+		}
+	}
+	for kind, want := range map[CFAKind]bool{CFAUnset: false, CFARegister: false, CFAExpression: true} {
+		var r Row
+		if r.CFA.Kind = kind; r.HasExpressions() != want {
+			t.Errorf("a CFA of kind %d: %v", kind, !want)
+		}
 	}
 }

@@ -9,25 +9,25 @@ import (
 	"unspool/dwarfcfi/elf"
 )
 
-// An ehFrameScan looks for .eh_frame in an image whose headers do not say where it is: a
-// static program whose section headers were cut off, which never had a PT_GNU_EH_FRAME.
+// An ehFrameScan looks for .eh_frame in an image whose headers do not say where it is: a static
+// program has no PT_GNU_EH_FRAME, and its section headers may have been cut off.
 //
-// What it looks for is a run of entries, each as long as it says: first a CIE as compilers
-// write it for this machine, then FDEs that name a CIE of the run and cover code, until a
-// zero terminator or something else. Little else looks like that, so one FDE is enough.
+// It looks for a run of entries that follow one another: first a CIE as compilers write it for
+// this machine, then FDEs that name a CIE of the run and cover code, until a zero terminator or
+// something else. Hardly any other data looks like that, so one FDE is enough.
 type ehFrameScan struct {
 	w       window
 	ptrSize uint8
 	ra      uint8
-	code    []elf.Load // what can be executed
+	code    []elf.Load // the executable segments
 
-	// What may still be spent.
+	// How much may still be read.
 	bytes   uint64
 	entries int
 	cies    int
 }
 
-// Limits on what a scan may cost: some 150 ms of work.
+// Limits on what a scan may cost: about 150 ms of work.
 const (
 	maxScanned = 512 << 20 // bytes read
 	maxEntries = 1 << 20   // entries looked at
@@ -35,8 +35,8 @@ const (
 	maxEntry   = 1 << 16   // bytes of one entry
 )
 
-// scanEhFrame returns where .eh_frame is, a zero Extent if there is none to be found.
-// With several runs that may be it, it is the longest.
+// scanEhFrame returns where .eh_frame is, or a zero Extent if none is found. If several runs
+// look like .eh_frame, it takes the longest.
 func scanEhFrame(r io.ReaderAt, l *elf.Layout) elf.Extent {
 	s := ehFrameScan{ptrSize: uint8(l.PtrSize()), bytes: maxScanned, entries: maxEntries, cies: maxCIEs}
 	switch l.Machine { // the psABI supplements' number of the return address column
@@ -52,8 +52,8 @@ func scanEhFrame(r io.ReaderAt, l *elf.Layout) elf.Extent {
 			s.code = append(s.code, load)
 		}
 	}
-	// It lies with the constants; these lie with the code if the linker makes one segment
-	// of both.
+	// .eh_frame lies in the segment of the constants, which is that of the code if the linker
+	// makes one segment of both.
 	for _, flags := range []elf.ProgFlag{elf.PF_R, elf.PF_R | elf.PF_X} {
 		var best elf.Extent
 		for _, load := range l.Loads {
@@ -83,7 +83,7 @@ func (s *ehFrameScan) longestRun() (best elf.Extent) {
 		if ok && end-at > best.Size {
 			best = elf.Extent{Addr: s.w.addr + at, Offset: s.w.base + at, Size: end - at}
 		}
-		// The last entry may be none, and the first one lie within it.
+		// The last entry of this run may be other data in which the real first entry lies.
 		at = last + 4
 	}
 	return best
@@ -93,8 +93,8 @@ func (s *ehFrameScan) longestRun() (best elf.Extent) {
 // string.
 var cieStart = []byte{0, 0, 0, 0, 1, 'z'}
 
-// nextCIE returns where the next thing that may be a CIE is, from at on, which is a
-// multiple of 4 as an address; the segment's size when there is none.
+// nextCIE returns the position of the next bytes, from at on, that look like the start of a CIE, or
+// the segment's size if there are none. The address of at is a multiple of 4.
 func (s *ehFrameScan) nextCIE(at uint64) uint64 {
 	for at < s.w.size {
 		data := s.w.from(at, 1<<12)
@@ -113,7 +113,7 @@ func (s *ehFrameScan) nextCIE(at uint64) uint64 {
 				return at + uint64(i)
 			}
 		}
-		// The next piece begins with what may be the start of a CIE here.
+		// The end of this piece may be the start of a CIE: the next piece overlaps it.
 		step := uint64(max(len(data)&^3-12, 0))
 		if step == 0 {
 			break
@@ -124,10 +124,10 @@ func (s *ehFrameScan) nextCIE(at uint64) uint64 {
 	return s.w.size
 }
 
-// run follows the entries from at on. It returns where they end, where the last one is,
-// and whether they may be an .eh_frame.
+// run follows the entries from at on. It returns where they end, where the last one starts,
+// and whether they look like .eh_frame.
 func (s *ehFrameScan) run(at uint64) (end, last uint64, ok bool) {
-	encodings := make(map[uint64]uint8) // of the pointers in the FDEs of a CIE, by its place
+	encodings := make(map[uint64]uint8) // by position of a CIE: how its FDEs encode pointers
 	var fdes, covering int
 	end, last = at, at
 	for s.entries > 0 {
@@ -164,12 +164,12 @@ func (s *ehFrameScan) run(at uint64) (end, last uint64, ok bool) {
 		last = end
 		end += 4 + length
 	}
-	// What a linker dropped may leave FDEs that cover nothing.
+	// Functions that the linker dropped may leave FDEs that cover no code.
 	return end, last, covering > 0 && covering >= fdes/2
 }
 
-// cie reads a CIE and says how the pointers of its FDEs are encoded. It is not one when it
-// does not say what compilers say.
+// cie reads a CIE and returns how the pointers of its FDEs are encoded. ok is false for bytes that
+// are not a CIE as compilers write it.
 func (s *ehFrameScan) cie(entry []byte, addr uint64) (enc uint8, ok bool) {
 	f := frames{Section: Section{Addr: addr, Data: entry}, eh: true, ptrSize: s.ptrSize}
 	cie, err := f.parseCIE(0)
@@ -181,7 +181,7 @@ func (s *ehFrameScan) cie(entry []byte, addr uint64) (enc uint8, ok bool) {
 	return enc, fixedSize(enc, s.ptrSize) > 0 && (enc&^peFormat == 0 || enc&^peFormat == pePCRel)
 }
 
-// covers says whether the code that an FDE covers can be executed.
+// covers says whether the addresses that an FDE covers lie in an executable segment.
 func (s *ehFrameScan) covers(entry []byte, addr uint64, enc uint8) bool {
 	b := bases{section: addr, ptrSize: s.ptrSize}
 	c := elf.Cursor{Data: entry, Pos: 8}
@@ -197,7 +197,7 @@ func (s *ehFrameScan) covers(entry []byte, addr uint64, enc uint8) bool {
 	return false
 }
 
-// A window is a piece of a segment in memory, which is read on as it is needed.
+// A window is the part of a segment that is in memory; further parts are read as they are needed.
 type window struct {
 	r                io.ReaderAt
 	base, addr, size uint64 // of the segment: offset in the file, address, bytes in the file
@@ -208,8 +208,8 @@ type window struct {
 // windowSize is how much is read at once.
 const windowSize = 1 << 20
 
-// from returns the bytes of the segment from at on: n of them at least, unless the segment
-// ends or cannot be read further. They are valid until the next call.
+// from returns the bytes of the segment from at on: at least n of them, unless the segment ends
+// before that or cannot be read. They are valid until the next call.
 func (w *window) from(at, n uint64) []byte {
 	if at >= w.size {
 		return nil

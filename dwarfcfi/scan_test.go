@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi/elf"
+	"unspool/testdata/costs"
 )
 
 // compiled is a CIE as compilers write it, padded to a multiple of four bytes.
@@ -138,7 +139,7 @@ func TestWhatIsNoEhFrame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Linked by a C linker (with the race detector), it has what that had.
+		// With the race detector, a C linker links this test, and .eh_frame is that of the C code.
 		if got := scanned(t, withoutSections(self)); got.Addr != l.EhFrame.Addr {
 			t.Errorf("got %+v, its headers say %+v", got, l.EhFrame)
 		}
@@ -163,7 +164,7 @@ func TestScanIsBounded(t *testing.T) {
 			if got := scanEhFrame(&r, &l); got.Size != 0 {
 				t.Errorf("got %+v", got)
 			}
-			// Pieces overlap where runs end: no byte is read more than twice.
+			// Pieces that are read overlap where runs end, so a byte is read twice at most.
 			if r.read > 2*maxScanned+2*windowSize {
 				t.Errorf("%d bytes read", r.read)
 			}
@@ -226,6 +227,7 @@ func FuzzScan(f *testing.F) {
 	f.Add(append([]byte("constants   "), b.Data...))
 	f.Add(append(b.Data, 0, 0, 0, 0, 1, 2, 3, 4))
 	f.Fuzz(func(t *testing.T, constants []byte) {
+		defer costs.For(len(constants)).Check(t)()
 		l := elf.Layout{Class: elf.ELFCLASS64, Machine: elf.EM_X86_64, Loads: []elf.Load{
 			{Offset: 1 << 40, Vaddr: codeAt, Filesz: codeSize, Flags: elf.PF_R | elf.PF_X},
 			{Vaddr: dataAt, Filesz: uint64(len(constants)), Flags: elf.PF_R},

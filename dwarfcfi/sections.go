@@ -1,7 +1,6 @@
 package dwarfcfi
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 
@@ -9,7 +8,7 @@ import (
 )
 
 // FindSections finds the CFI sections of an ELF file of size bytes and reads them into
-// memory of its own: [elf.ReadLayout] and [ReadSections] in one.
+// newly allocated memory: it does what [elf.ReadLayout] and [ReadSections] do.
 func FindSections(r io.ReaderAt, size int64) (Sections, error) {
 	l, err := elf.ReadLayout(r, size)
 	if err != nil {
@@ -18,62 +17,73 @@ func FindSections(r io.ReaderAt, size int64) (Sections, error) {
 	return ReadSections(r, l)
 }
 
-// ReadSections reads the CFI of the file that l describes into memory of its own. What
-// section headers do not lead to is found by the program headers, or else looked for. A part
-// that cannot be read is left out if another one can. The error wraps [elf.ErrBadELF] or the
-// reader's; a file without CFI is no error.
+// ReadSections reads the CFI of the file that l describes into newly allocated memory. Sections
+// that the section headers do not name are found by the program headers, or by a search for
+// .eh_frame. A section that cannot be read is left out if another one can be read. The error wraps
+// [elf.ErrBadELF] or the reader's error; a file without CFI is not an error.
 func ReadSections(r io.ReaderAt, l *elf.Layout) (Sections, error) {
-	return readSections(l, locate(r, l), func(e elf.Extent) ([]byte, error) { return l.Contents(r, e) })
+	return ReadSectionsBy(r, l, func(e elf.Extent, _ bool) (Section, error) {
+		data, err := l.Contents(r, e)
+		return Section{Data: data}, err
+	})
 }
 
-// SectionsIn is ReadSections for a file that is in memory. What is not compressed is not
-// copied: it is read there as long as the sections are in use.
-func SectionsIn(file []byte, l *elf.Layout) (Sections, error) {
-	contents := func(e elf.Extent) ([]byte, error) { return l.ContentsIn(file, e) }
-	return readSections(l, locate(bytes.NewReader(file), l), contents)
+// ReadSectionsBy does what ReadSections does, with the caller's function to bring a part of the
+// file into memory. If load returns an error, that part counts as one that cannot be read.
+func ReadSectionsBy(r io.ReaderAt, l *elf.Layout, load Loader) (Sections, error) {
+	return readSections(l, locate(r, l), load)
 }
 
-// ReadDebugFrame is ReadSections for .debug_frame alone.
-func ReadDebugFrame(r io.ReaderAt, l *elf.Layout) (Sections, error) {
-	return readSections(l, place{}, func(e elf.Extent) ([]byte, error) { return l.Contents(r, e) })
+// A Loader brings a part of a file into memory. If whole is false, the bytes need not be there when it
+// returns: see [Section]. Only Data and Fetch of the section that it returns are used.
+type Loader func(e elf.Extent, whole bool) (Section, error)
+
+// ReadDebugFrame does what ReadSections does, for .debug_frame alone. allow is called with the
+// number of bytes before they are read, so that the caller can set a bound.
+func ReadDebugFrame(r io.ReaderAt, l *elf.Layout, allow func(size uint64) error) (Sections, error) {
+	return readSections(l, place{}, func(e elf.Extent, _ bool) (Section, error) {
+		data, err := l.ContentsWithin(r, e, allow)
+		return Section{Data: data}, err
+	})
 }
 
 // place is where a file holds its .eh_frame.
 type place struct {
 	frame, hdr elf.Extent
-	open       bool // the end is not known; see Section.Open
+	open       bool // the end is not known: see Section.Open
 }
 
-func readSections(l *elf.Layout, eh place, contents func(elf.Extent) ([]byte, error)) (Sections, error) {
+func readSections(l *elf.Layout, eh place, load Loader) (Sections, error) {
 	s := Sections{Text: l.TextAddr, Data: l.GOTAddr, PtrSize: l.PtrSize()}
 	var first error
-	read := func(name string, e elf.Extent) Section {
+	read := func(name string, e elf.Extent, whole bool) Section {
 		if e.Size == 0 {
 			return Section{}
 		}
-		data, err := contents(e)
+		section, err := load(e, whole)
 		if err != nil {
 			if first == nil {
 				first = fmt.Errorf("%s: %w", name, err)
 			}
 			return Section{}
 		}
-		return Section{Addr: e.Addr, Data: data}
+		section.Addr = e.Addr
+		return section
 	}
-	s.EhFrame = read(".eh_frame", eh.frame)
+	s.EhFrame = read(".eh_frame", eh.frame, false)
 	if s.EhFrame.Data != nil {
 		s.EhFrame.Open = eh.open
-		s.EhFrameHdr = read(".eh_frame_hdr", eh.hdr)
+		s.EhFrameHdr = read(".eh_frame_hdr", eh.hdr, true)
 	}
-	s.DebugFrame = read(".debug_frame", l.DebugFrame)
+	s.DebugFrame = read(".debug_frame", l.DebugFrame, false)
 	if s.EhFrame.Data == nil && s.DebugFrame.Data == nil {
 		return s, first
 	}
 	return s, nil
 }
 
-// locate says where .eh_frame is: by the section headers, by the program headers where these
-// say something else, or where its entries are.
+// locate says where .eh_frame is: by the section headers; by the program headers, if these say
+// something else; or where a search finds its entries.
 func locate(r io.ReaderAt, l *elf.Layout) place {
 	p := place{frame: l.EhFrame, hdr: l.EhFrameHdr}
 	if l.Split {

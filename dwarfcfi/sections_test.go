@@ -66,7 +66,7 @@ func TestFileWithoutSectionHeadersHasTheSameRows(t *testing.T) {
 				table.eh.Addr, table.hdr.count, whole.eh.Addr, whole.hdr.count)
 		}
 		compareRows(t, name, whole, table)
-		table.hdr.count = 0 // and through an own index, which must end at the terminator
+		table.hdr.count = 0 // from here on by an index, which must end at the terminator
 		compareRows(t, name+", own index", whole, table)
 	}
 }
@@ -99,7 +99,8 @@ func TestOwnIndexFindsWhatTheSearchTableFinds(t *testing.T) {
 	plain.hdr.count = 0
 	compareRows(t, "own index", tableOf(t, file), plain)
 	if x := plain.eh.index; len(x.near) == 0 || cap(x.near) != len(x.near) || x.far != nil || x.err != ErrNoFDE {
-		t.Errorf("index has %d entries in %d places, %d wide ones, error %v", len(x.near), cap(x.near), len(x.far), x.err)
+		t.Errorf("index has %d entries in %d places, %d wide ones, error %v", len(x.near), cap(x.near), len(x.far),
+			x.err)
 	}
 }
 

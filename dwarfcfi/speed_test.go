@@ -49,7 +49,7 @@ func TestRowsAllocateNothing(t *testing.T) {
 		if !hdr {
 			table.hdr.count = 0
 		}
-		lookUp() // CIEs, the stack of remember_state, the index
+		lookUp() // allocates the CIEs, the stack of remember_state and the index
 		if n := testing.AllocsPerRun(10, lookUp); n != 0 {
 			t.Errorf("search table %v: %v allocations for %d rows", hdr, n, len(pcs))
 		}
@@ -128,7 +128,7 @@ func BenchmarkReadSections(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := SectionsIn(file, l); err != nil {
+				if _, err := ReadSections(bytes.NewReader(file), l); err != nil {
 					b.Fatal(err)
 				}
 			}

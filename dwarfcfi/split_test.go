@@ -5,12 +5,13 @@ import (
 	"testing"
 )
 
-// A separate debug file keeps the program headers of the stripped one, which lead nowhere
-// in it.
+// A separate debug file keeps the program headers of the stripped file, whose offsets are
+// meaningless in it.
 func TestSeparateDebugFile(t *testing.T) {
 	for name, flags := range map[string][]string{
-		".eh_frame":    {"-O2", "-g", "-nostdlib", "-static"},
-		".debug_frame": {"-O2", "-g", "-nostdlib", "-static", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"},
+		".eh_frame": {"-O2", "-g", "-nostdlib", "-static"},
+		".debug_frame": {"-O2", "-g", "-nostdlib", "-static", "-fno-asynchronous-unwind-tables",
+			"-fno-unwind-tables"},
 	} {
 		path := build(t, freestanding, flags...)
 		for _, only := range []string{"--only-keep-debug", "--strip-debug"} {

@@ -9,7 +9,11 @@ import (
 // Section is the contents of one section of an ELF image.
 type Section struct {
 	Addr uint64 // virtual address in the image; 0 for .debug_frame, which is not mapped
-	Data []byte // owned by the caller, read as long as the table lives
+	Data []byte // owned by the caller, read as long as the table is used
+	// Fetch, if it is not nil, is called before the bytes Data[from:to] are read, and makes sure that
+	// they are there. Its error is returned to the caller and is not remembered: the next lookup calls
+	// Fetch again. A table does not call it for .eh_frame_hdr.
+	Fetch func(from, to int) error
 	// Open says that the section's end is not known: Data goes on to the end of its
 	// segment, and a zero length ends the section.
 	Open bool
@@ -33,15 +37,15 @@ type Table struct {
 	hdr       searchTable
 }
 
-// frames is one section of CIEs and FDEs.
+// frames is a section of CIEs and FDEs.
 type frames struct {
 	Section
 	name       string
-	eh         bool // .eh_frame, as against .debug_frame
+	eh         bool // .eh_frame, not .debug_frame
 	text, data uint64
 	ptrSize    uint8
 
-	cies       [1 << cieCacheBits]*CIE // by hash of the offset; a clash replaces
+	cies       [1 << cieCacheBits]*CIE // by hash of the offset; a CIE of the same hash is replaced
 	remembered []Rules                 // stack of remember_state, empty between calls
 	index      *index                  // nil until it is needed
 }
@@ -50,13 +54,21 @@ type frames struct {
 // each compilation unit.
 const cieCacheBits = 5
 
+// fetch makes sure that the bytes Data[from:to] are there.
+func (f *frames) fetch(from, to int) error {
+	if f.Fetch == nil || from >= to {
+		return nil
+	}
+	return f.Fetch(from, to)
+}
+
 func (f *frames) bad(offset uint64, what string) error {
 	return &Error{Section: f.name, Offset: offset, What: what, Err: ErrBadCFI}
 }
 
-// New returns the table of sections, which it keeps. It reads the header of .eh_frame_hdr
-// and nothing else; a header that is missing or of no use is replaced by an own index at the first
-// question. The error wraps [ErrBadCFI].
+// New returns the table of sections, which it keeps. It reads the header of .eh_frame_hdr and
+// nothing else; if that is missing or useless, the first lookup builds an index instead. The error
+// wraps [ErrBadCFI].
 func New(s Sections) (*Table, error) {
 	if s.PtrSize != 4 && s.PtrSize != 8 {
 		return nil, fmt.Errorf("pointers of %d bytes: %w", s.PtrSize, ErrBadCFI)
@@ -110,13 +122,13 @@ func (t *Table) ehFDE(pc uint64) (FDE, error) {
 			case d.Start < d.End:
 				return FDE{}, ErrNoFDE
 			}
-			// clang makes an empty FDE for a function without instructions, which starts
-			// where the next function does. The search table may have the other FDE before
-			// this one, or not at all: BOLT writes one for each start.
+			// clang makes an empty FDE for a function without instructions, which starts where
+			// the next function does. The search table may have the FDE of that function before
+			// the empty one, or not at all: BOLT writes one pair for each start.
 			return t.eh.find(pc)
 		}
 	}
-	// The search table does not say what .eh_frame says: believe it no more.
+	// The search table contradicts .eh_frame: it is not used any more.
 	t.hdr.count = 0
 	return t.eh.find(pc)
 }
@@ -140,19 +152,16 @@ func (d *FDE) Row(pc uint64, row *Row) error {
 	if err := p.start(d, row); err != nil {
 		return err
 	}
-	for {
-		row.Start = p.loc
-		next, more, err := p.run(&row.Rules)
-		if err != nil {
-			return err
-		}
-		if !more || next > pc {
-			if row.End = d.End; more && next < d.End {
-				row.End = next
-			}
-			return nil
-		}
+	p.until = pc
+	next, more, err := p.run(&row.Rules)
+	if err != nil {
+		return err
 	}
+	row.Start, row.End = p.loc, d.End
+	if more && next < d.End {
+		row.End = next
+	}
+	return nil
 }
 
 // Rows yields the FDE's rows in the order of their addresses. The row is reused: copy it
@@ -162,7 +171,7 @@ func (d *FDE) Rows() iter.Seq2[*Row, error] {
 		var (
 			row        Row
 			p          program
-			remembered []Rules // own: the loop's body may ask the table for other rows
+			remembered []Rules // not the table's: the loop's body may ask the table for other rows
 		)
 		err, more := p.start(d, &row), true
 		p.remembered = &remembered
@@ -173,9 +182,9 @@ func (d *FDE) Rows() iter.Seq2[*Row, error] {
 				break
 			}
 			if more {
-				row.End = min(next, d.End)
+				row.End, p.loc = min(next, d.End), next
 			}
-			shown := row // the body may change what it is shown
+			shown := row // a copy, as the loop's body may change it
 			if !yield(&shown, nil) {
 				return
 			}
@@ -187,7 +196,7 @@ func (d *FDE) Rows() iter.Seq2[*Row, error] {
 }
 
 // FDEs yields every FDE in the order in which .eh_frame and then .debug_frame hold them.
-// An entry that is bad yields its error and the iteration goes on, as far as there is a next entry.
+// For a bad entry it yields the error and goes on with the next entry, if that can be found.
 func (t *Table) FDEs() iter.Seq2[FDE, error] {
 	return func(yield func(FDE, error) bool) {
 		for _, f := range []*frames{&t.eh, &t.debug} {
@@ -202,6 +211,10 @@ func (t *Table) FDEs() iter.Seq2[FDE, error] {
 
 func (f *frames) all() iter.Seq2[FDE, error] {
 	return func(yield func(FDE, error) bool) {
+		if err := f.fetch(0, len(f.Data)); err != nil {
+			yield(FDE{}, err)
+			return
+		}
 		for offset := 0; offset < len(f.Data); {
 			e, err := f.entry(uint64(offset))
 			if e.zero && f.Open {

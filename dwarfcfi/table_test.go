@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// hundred returns a section with a hundred FDEs of 16 bytes of code, 32 bytes apart from 0x1000
-// on, in an order that is not that of their addresses, and the pairs of its search table.
+// hundred returns a section with a hundred FDEs that each cover 16 bytes of code and start 32 bytes
+// apart, from 0x1000 on, in an order other than that of their addresses; and the pairs of a search
+// table for it.
 func hundred(eh bool) (*builder, [][2]uint64) {
 	b := &builder{eh: eh}
 	if eh {
@@ -124,13 +125,13 @@ func TestUselessSearchTableIsReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			var row Row
-			table.Row(0x1000+32*50, &row) // brings the liars to light
+			table.Row(0x1000+32*50, &row) // finds out that the search table is wrong
 			checkHundred(t, table)
 		})
 	}
 }
 
-// TestEmptyFDEHidesNoOther has functions without instructions where others are.
+// TestEmptyFDEHidesNoOther has functions without instructions at the starts of other functions.
 func TestEmptyFDEHidesNoOther(t *testing.T) {
 	type function struct {
 		start, size uint64

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attr is one event as it was opened.
+// Attr is an event with the attributes that it was opened with.
 type Attr struct {
 	Name          string // as perf prints it: "cycles:u", "sched:sched_switch"
 	PerfEventAttr unix.PerfEventAttr
@@ -14,9 +14,9 @@ type Attr struct {
 }
 
 // Unwound returns a with the attributes of a recording whose samples went through
-// [Format.AppendUnwound]: no REGS_USER and STACK_USER, so that nobody unwinds them again, and a
-// callchain with a user part in the stack's stead. An event that copies neither comes back as it
-// was. The IDs are shared.
+// [Format.AppendUnwound]: without REGS_USER and STACK_USER, so that no tool unwinds the samples again,
+// and with a callchain whose user part replaces the stack. An event that has neither is returned
+// unchanged. The IDs are shared.
 func (a Attr) Unwound() Attr {
 	p := &a.PerfEventAttr
 	if p.Sample_type&unix.PERF_SAMPLE_STACK_USER != 0 {
@@ -30,7 +30,7 @@ func (a Attr) Unwound() Attr {
 }
 
 // WithBuildIDs returns a with the attributes of a recording whose MMAP2 records went through
-// [AppendIdentified]: readers believe in a build ID where the event asks for it. The IDs are shared.
+// [AppendIdentified]: readers use a build ID only if the event asks for it. The IDs are shared.
 func (a Attr) WithBuildIDs() Attr {
 	if a.PerfEventAttr.Bits&unix.PerfBitMmap2 != 0 {
 		a.PerfEventAttr.Bits |= bitBuildID
@@ -38,6 +38,6 @@ func (a Attr) WithBuildIDs() Attr {
 	return a
 }
 
-// attrSize is sizeof(struct perf_event_attr) as x/sys knows it. An older kernel takes a larger
-// structure than its own as long as what it does not know is zero.
+// attrSize is sizeof(struct perf_event_attr) as x/sys knows it. An older kernel accepts a larger
+// structure than its own as long as the fields that it does not know are zero.
 const attrSize = uint32(unsafe.Sizeof(unix.PerfEventAttr{}))

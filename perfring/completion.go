@@ -8,7 +8,7 @@ import (
 )
 
 // EventNames returns the names of events that begin with prefix, sorted, for the completion of command
-// lines: tracepoints, as far as tracefs can be read, once the prefix has their group.
+// lines. Tracepoints, if tracefs can be read, are among them once the prefix has their group.
 func EventNames(prefix string) []string { return hostSystem.eventNames(prefix) }
 
 func (sys system) eventNames(prefix string) []string {

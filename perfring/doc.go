@@ -13,10 +13,12 @@
 // The main path, from top to bottom: [ParseEvents] turns names into events, [Open] opens them on a
 // [Target] and maps one ring per CPU, [Source.Wait] sleeps until there is something to read,
 // [Source.Drain] merges the rings by time and calls back with each [Record], and [Format.Sample]
-// decodes a sample without copying it. The same bytes come out of a perf.data file, so [CheckRecord]
-// and [Format] serve for those as well.
+// decodes a sample without copying it. A perf.data file holds the same bytes, so [CheckRecord] and
+// [Format] read those files too.
 //
 // Everything is little-endian: this is the byte order of the machines that unspool runs on.
-// A Record, and every slice that points into one, is valid only during the call that hands it out:
-// afterwards the kernel writes there again.
+//
+// The kernel owns the memory of the rings. A Record, and every slice that points into one, is valid only
+// during the call that hands it out: afterwards the kernel writes there again. Encoders append to the
+// caller's slice.
 package perfring

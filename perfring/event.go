@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Event is what to sample: a perf_event_attr's type and config, and the modifiers behind the name.
+// Event is an event to sample: type and config of a perf_event_attr, and the modifiers behind the name.
 type Event struct {
 	Name    string // as perf prints it, modifiers included: "cycles:u", "cpu_core/cycles/"
 	Type    uint32 // PERF_TYPE_*, or a PMU's number from sysfs
@@ -34,11 +34,11 @@ func (e *Event) Tracepoint() bool { return e.Type == unix.PERF_TYPE_TRACEPOINT }
 //	L1-dcache-load-misses, …   cache events: CACHE-OP[-misses]
 //	r1a8                       a raw event of the CPU, in hexadecimal
 //	sched:sched_switch         a tracepoint, found in tracefs
-//	cpu/event=0x3c,umask=1/    an event of a PMU, by sysfs' words
+//	cpu/event=0x3c,umask=1/    an event of a PMU, by the terms that sysfs lists
 //	NAME:MODIFIERS             u user, k kernel, h hypervisor, H host, G guest only; p (pp, ppp) or P precise
 //
-// On a hybrid CPU, a hardware event becomes one event for each kind of core. An unknown name's
-// error says which names are like it.
+// On a hybrid CPU, a hardware event becomes one event for each kind of core. The error for an unknown
+// name suggests similar names.
 func ParseEvents(spec string) ([]Event, error) { return hostSystem.parseEvents(spec) }
 
 func (sys system) parseEvents(spec string) ([]Event, error) {
@@ -140,8 +140,8 @@ func modified(events []Event, mods, sep string) ([]Event, error) {
 	return events, nil
 }
 
-// modify does what perf's event modifiers do: the first of u, k, h excludes all three levels, and
-// each brings its own back; likewise H and G. Without H and G guests are excluded.
+// modify does what perf's event modifiers do: the first of u, k and h excludes all three levels, and each
+// of them includes its own level again; likewise with H and G. Without H and G, guests are excluded.
 func (e *Event) modify(mods string) error {
 	levels, guests := false, false
 	e.ExcludeGuest = true
@@ -182,8 +182,8 @@ func (e *Event) modify(mods string) error {
 	return nil
 }
 
-// DefaultEvents returns cycles, or cpu-clock where there is no PMU that counts them, as in most
-// virtual machines. note then says so in a line for the user; else it is empty.
+// DefaultEvents returns cycles, or cpu-clock if there is no PMU that counts cycles, as in most
+// virtual machines. note then tells the user so in one line; else it is empty.
 func DefaultEvents() (ev []Event, note string, err error) {
 	return hostSystem.defaultEvents(probe)
 }
@@ -198,11 +198,11 @@ func (sys system) defaultEvents(probe func(Event) error) ([]Event, string, error
 		clock, err := sys.parseEvents("cpu-clock")
 		return clock, "no hardware PMU here that counts cycles: sampling cpu-clock instead", err
 	default:
-		return cycles, "", nil // what else fails, Open explains
+		return cycles, "", nil // Open explains any other failure
 	}
 }
 
-// probe opens an event on this thread's user part, which takes the fewest privileges, and closes it.
+// probe opens an event for the user code of this thread, which takes the fewest privileges, and closes it.
 func probe(e Event) error {
 	attr := unix.PerfEventAttr{
 		Type: e.Type, Size: attrSize, Config: e.Config,
@@ -215,10 +215,10 @@ func probe(e Event) error {
 	return unix.Close(fd)
 }
 
-// errUnknownEvent is inside the error of names that lookupEvent does not know.
+// errUnknownEvent is wrapped by the error for a name that lookupEvent does not know.
 var errUnknownEvent = errors.New("unknown event")
 
-// lookupEvent finds an event that needs no look into sysfs.
+// lookupEvent finds an event whose numbers do not depend on sysfs.
 func lookupEvent(name string) (typ uint32, config uint64, err error) {
 	if e, ok := eventNames[name]; ok {
 		return e.typ, e.config, nil

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/testdata/costs"
 )
 
 // fakeSystem is a sysfs and tracefs made of the given files.
@@ -194,7 +196,8 @@ func TestParseEventsOnThisMachine(t *testing.T) {
 }
 
 func TestParseCPUList(t *testing.T) {
-	for s, want := range map[string][]int{"": nil, "0": {0}, "0-2,5": {0, 1, 2, 5}, "0-1,4,6-7": {0, 1, 4, 6, 7}} {
+	for s, want := range map[string][]int{"": nil, "0": {0}, "0-2,5": {0, 1, 2, 5},
+		"0-1,4,6-7": {0, 1, 4, 6, 7}} {
 		if got, err := parseCPUList(s); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %v, %v", s, got, err)
 		}
@@ -225,6 +228,7 @@ func FuzzParseEvents(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, spec string) {
+		defer costs.For(len(spec)).Check(t)()
 		ev, err := hostSystem.parseEvents(spec)
 		if err == nil && len(ev) == 0 {
 			t.Fatal("neither events nor an error")

@@ -44,8 +44,8 @@ var eventNames = map[string]struct {
 	"cgroup-switches":  {unix.PERF_TYPE_SOFTWARE, 11}, // PERF_COUNT_SW_CGROUP_SWITCHES
 }
 
-// Names of cache events' parts, by the numbers of enum perf_hw_cache_id, _op_id and _op_result_id; the
-// first of each list is the one that perf prints.
+// The names of the parts of cache events, by the numbers of enum perf_hw_cache_id, _op_id and
+// _op_result_id; perf prints the first name of each list.
 var (
 	cacheNames = [][]string{
 		{"L1-dcache", "l1-d", "l1d", "L1-data"},
@@ -67,8 +67,8 @@ var (
 	}
 )
 
-// cacheEvent reads CACHE[-OP][-RESULT]. The operation is load and the result is all accesses when
-// they are not named.
+// cacheEvent reads CACHE[-OP][-RESULT]. Without an operation it is load, without a result it is all
+// accesses.
 func cacheEvent(name string) (config uint64, ok bool) {
 	cache, rest, ok := cutName(name, cacheNames)
 	if !ok || rest == "" {
@@ -82,8 +82,8 @@ func cacheEvent(name string) (config uint64, ok bool) {
 	return uint64(cache | op<<8 | result<<16), true
 }
 
-// cutName finds the longest name that s begins with, at a dash or at the end, and returns its number
-// and what comes behind the dash.
+// cutName finds the longest name at the beginning of s that ends at a dash or at the end of s. It
+// returns the number of the name and the text behind the dash.
 func cutName(s string, names [][]string) (number int, rest string, ok bool) {
 	best := -1
 	for i, list := range names {

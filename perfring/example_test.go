@@ -23,7 +23,7 @@ func ExampleParseEvents() {
 	// page-faults: type 1, config 2, user code only: false
 }
 
-// A sample is decoded where it lies: in a ring, in a file, or here in a slice.
+// A sample is decoded in place: in a ring, in the bytes of a file, or here in a slice.
 func ExampleFormat_Sample() {
 	format := perfring.NewFormat(&unix.PerfEventAttr{
 		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CALLCHAIN,
@@ -31,7 +31,7 @@ func ExampleFormat_Sample() {
 	le := binary.LittleEndian
 	b := le.AppendUint32(nil, unix.PERF_RECORD_SAMPLE)
 	b = le.AppendUint16(b, unix.PERF_RECORD_MISC_USER)
-	b = le.AppendUint16(b, 56)       // bytes in all
+	b = le.AppendUint16(b, 56)       // size of the record
 	b = le.AppendUint64(b, 0x401136) // IP
 	b = le.AppendUint32(b, 4711)     // PID
 	b = le.AppendUint32(b, 4712)     // TID

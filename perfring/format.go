@@ -16,7 +16,7 @@ var (
 	// sample_id_all, or the record is one of the perf tool's own.
 	ErrNoSampleID = errors.New("record has no sample_id")
 	// ErrUnknownFormat says that sample_type or read_format has bits that this package does not know,
-	// so that the place of every field is uncertain.
+	// so that it does not know where any field is.
 	ErrUnknownFormat = errors.New("unknown bits in sample_type or read_format")
 )
 
@@ -55,14 +55,14 @@ func NewFormat(attr *unix.PerfEventAttr) Format {
 	}
 }
 
-// sameLayout reports whether f and g differ in no field's place.
+// sameLayout reports whether every field is at the same place in f and g.
 func (f Format) sameLayout(g Format) bool {
 	f.buildID = g.buildID
 	return f == g
 }
 
-// AllowBuildIDs returns f for records that another event may have made as well, one of which asks for
-// build IDs: perf asks for them in one event, and the records that it makes itself belong to none.
+// AllowBuildIDs returns f for records that may belong to another event, which asks for build IDs: perf asks
+// for them in one event only, and the records that perf makes itself belong to no event.
 func (f Format) AllowBuildIDs() Format {
 	f.buildID = true
 	return f
@@ -71,12 +71,12 @@ func (f Format) AllowBuildIDs() Format {
 // AsksBuildIDs reports whether an MMAP2 record of the event may have a build ID.
 func (f *Format) AsksBuildIDs() bool { return f.buildID }
 
-// Mend returns r as its event has it. The kernel sets PERF_RECORD_MISC_MMAP_BUILD_ID in a header that
-// the events of everybody share, and does not take it back (perf_event_mmap_output,
-// kernel/events/core.c): while one profiler asks for build IDs, the MMAP2 records of those that do not
-// claim to have one, too, and hold device and inode. Such a record is copied to buf, without
-// the bit; all others come back as they are.
-func (f *Format) Mend(r Record, buf []byte) Record {
+// ClearBuildIDBit returns r without a wrong PERF_RECORD_MISC_MMAP_BUILD_ID. The kernel sets this bit in a
+// header that it writes for all events of all profilers, and does not clear it again
+// (perf_event_mmap_output, kernel/events/core.c): while one profiler asks for build IDs, MMAP2 records of
+// events that do not ask for them have the bit too, although they hold device and inode. Such a record is
+// copied to buf without the bit; all other records are returned unchanged.
+func (f *Format) ClearBuildIDBit(r Record, buf []byte) Record {
 	if f.buildID || r.Type() != RecordMmap2 || r.Misc()&unix.PERF_RECORD_MISC_MMAP_BUILD_ID == 0 {
 		return r
 	}
@@ -109,7 +109,7 @@ func (f *Format) HasUser() bool {
 }
 
 // Unwound returns the format of the samples that [Format.AppendUnwound] writes: the same without
-// REGS_USER and STACK_USER, with CALLCHAIN in the stack's stead.
+// REGS_USER and STACK_USER, and with CALLCHAIN.
 func (f *Format) Unwound() Format {
 	u := *f
 	u.sampleType &^= unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER
@@ -257,8 +257,8 @@ func (f *Format) appendSampleID(dst []byte, id *SampleID) []byte {
 	return dst
 }
 
-// cursor reads fields off a record. Once a field does not fit, bad is set, the offset stays where
-// it was and every further field reads as zero: callers check once, at the end.
+// cursor reads the fields of a record one by one. Once a field does not fit, bad is set, the offset
+// stays and every further field reads as zero, so that callers can check once, at the end.
 type cursor struct {
 	b   []byte
 	off int

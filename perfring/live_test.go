@@ -202,8 +202,8 @@ func TestWaitDoesNotSpinOnExitedTargets(t *testing.T) {
 	}
 }
 
-// A program that starts ends the Wait, each time: a lost wake-up would be noticed after a timeout only. What
-// it maps is shown ahead of its turn and handed out in its turn.
+// Each program that starts ends a Wait: without that wake-up, Wait would only end at its timeout. Peek shows
+// what the program maps before Drain hands it out.
 func TestNewMappingsEndWait(t *testing.T) {
 	s := mustOpen(t, Target{AllCPUs: true}, Options{Events: mustEvents(t, "cpu-clock"), Freq: 49})
 	if err := s.Enable(); err != nil {
@@ -356,7 +356,7 @@ func TestLostRecordsAreCounted(t *testing.T) {
 	if err := s.Drain(rec.record); err != nil {
 		t.Fatal(err)
 	}
-	// There is room now, for the record that tells, as soon as the program gets to run again.
+	// There is room for the LOST record now; it is written as soon as the program runs again.
 	told := uint64(0)
 	for waited := after(10 * time.Second); told == 0 && !waited(); told = s.Lost() {
 		time.Sleep(10 * time.Millisecond)
@@ -383,7 +383,7 @@ func TestAdoptTakesDescriptorsOfOthers(t *testing.T) {
 	if err := op.check(); err != nil {
 		t.Fatal(err)
 	}
-	attr := op.attr(0, true)
+	attr := op.attr(0)
 	fd, err := unix.PerfEventOpen(&attr, os.Getpid(), 0, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
 		t.Skipf("perf_event_open: %v", err)
@@ -433,5 +433,54 @@ func TestUnprivilegedUserRecordsTheirOwnProcess(t *testing.T) {
 	}
 	if !strings.Contains(text, "note: recording user code only") {
 		t.Error("no note about :u")
+	}
+}
+
+// TestTasksAreToldBesideSamples fills the ring of samples: no other record may be lost.
+func TestTasksAreToldBesideSamples(t *testing.T) {
+	s := mustOpen(t, Target{AllCPUs: true}, Options{Events: mustEvents(t, "cpu-clock"), Freq: 9999, Pages: 2,
+		StackSize: 8, NoStack: true})
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	const programs = 40
+	pids := make(map[uint32]int)
+	for range programs {
+		cmd := exec.Command("true")
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		pids[uint32(cmd.Process.Pid)] = 0
+	}
+	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+	}
+	if err := s.Disable(); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Flush(func(r Record) error {
+		var c Comm
+		var e Task
+		switch {
+		case r.Type() == RecordComm && DecodeComm(r, &c) == nil && c.Exec:
+			if _, ours := pids[c.PID]; ours {
+				pids[c.PID]++
+			}
+		case (r.Type() == RecordFork || r.Type() == RecordExit) && DecodeTask(r, &e) == nil && e.PID == e.TID:
+			if _, ours := pids[e.PID]; ours {
+				pids[e.PID]++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Lost() == 0 {
+		t.Skip("no sample was lost")
+	}
+	for pid, n := range pids {
+		if n != 3 {
+			t.Errorf("process %d: %d of FORK, COMM and EXIT", pid, n)
+		}
 	}
 }

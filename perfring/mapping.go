@@ -12,10 +12,10 @@ import (
 
 // mapping is the memory of one ring: a page with the positions and the data behind it.
 type mapping struct {
-	memory []byte
-	fd     int // the descriptor that it belongs to; others on the same CPU write to it as well
-	cpu    int
-	maps   bool // for records about mappings
+	memory   []byte
+	fd       int // the descriptor that was mapped; others on the same CPU write to the ring as well
+	cpu      int
+	sideBand bool // for records other than samples
 }
 
 // mapRing maps the ring of fd.
@@ -39,19 +39,19 @@ func (m *mapping) ring() (ring, error) {
 	return newRing(m.memory[offset:offset+size], &page.Data_head, &page.Data_tail), nil
 }
 
-// mapRings maps two rings for each CPU, one for samples and one for mappings, each for the first
-// descriptor of its kind, and has the others write to it. When the kernel has no memory to lock left, all
-// rings are to be half as large: errAgain.
+// mapRings maps two rings for each CPU, one for samples and one for the side-band: the ring of the first
+// descriptor of each kind, to which the others are directed. If no more memory may be locked, it halves the
+// size of all rings and returns errAgain.
 func (op *opener) mapRings() error {
 	type place struct {
-		cpu  int
-		maps bool
+		cpu      int
+		sideBand bool
 	}
 	owner := make(map[place]int)
 	for _, d := range op.fds {
-		at, pages := place{d.cpu, d.mappings}, op.pages
-		if d.mappings {
-			pages = mappingsPages(op.pages)
+		at, pages := place{d.cpu, d.sideBand}, op.pages
+		if d.sideBand {
+			pages = sideBandPages(op.pages)
 		}
 		if to, ok := owner[at]; ok {
 			if err := unix.IoctlSetInt(d.fd, unix.PERF_EVENT_IOC_SET_OUTPUT, to); err != nil {
@@ -64,7 +64,7 @@ func (op *opener) mapRings() error {
 		owner[at] = d.fd
 		m, err := mapRing(d.fd, d.cpu, pages)
 		if err == nil {
-			m.maps = d.mappings
+			m.sideBand = d.sideBand
 			op.rings = append(op.rings, m)
 			continue
 		}
@@ -77,16 +77,16 @@ func (op *opener) mapRings() error {
 	}
 	if op.pages < op.asked {
 		kb := os.Getpagesize() / 1024
-		room := (op.asked + 1 + mappingsPages(op.asked) + 1) * kb
+		room := LockedMemory(op.asked*os.Getpagesize()) / 1024
 		op.note("ring of %d KiB a CPU instead of %d: no more memory may be locked; "+
 			"sysctl kernel.perf_event_mlock_kb=%d makes room", op.pages*kb, op.asked*kb, room)
 	}
 	return nil
 }
 
-// raiseFileLimit lifts RLIMIT_NOFILE to the hard limit, and as far as fs.nr_open where that is
-// allowed. It says whether there is more room now. The system call is made directly: the os
-// package's would also raise the limit for the commands that this process starts.
+// raiseFileLimit raises RLIMIT_NOFILE to fs.nr_open if that is allowed, else to the hard limit. It says
+// whether the limit is higher now. It makes the system call itself, as the os package would also raise
+// the limit for the commands that this process starts.
 func raiseFileLimit() bool {
 	var old unix.Rlimit
 	if prlimit(nil, &old) != nil {

@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// slack is how far, in nanoseconds, a record can be out of place: the kernel takes a record's time
-// first and its place in the ring after that, and an interrupt may come in between. Some 30 µs were
-// seen.
+// slack is how many nanoseconds a record in a ring can be older than one before it: the kernel first takes
+// the time of a record and then its place in the ring, and an interrupt may come in between. About 30 µs
+// were seen.
 const slack = 1e6
 
 // merger hands out the records of many rings in the order of their times.
 //
-// A ring is almost sorted. So each is read ahead until a record is more than slack younger than the
-// oldest one that waits, and the records read are sorted by insertion, which moves next to nothing.
-// The oldest record of all queues is then the oldest of all rings, as far as it is not younger than
-// the horizon: what is written from now on is younger than that.
+// A ring is almost sorted. So each ring is read ahead until a record is more than slack younger than the
+// oldest one that waits, and the records read are sorted by insertion, which moves hardly any. The oldest
+// record of all queues is then the oldest of all rings, if it is not younger than the horizon: every
+// record that is written from now on is younger than the horizon.
 type merger struct {
 	format  Format
 	queues  []*queue
@@ -30,14 +30,14 @@ type queue struct {
 	ring
 	cpu  int // for errors
 	last uint64
-	// maps says that the records of the ring are those about mappings.
-	maps   bool
-	peeked uint64 // position behind the last record that was looked at ahead of its time
-	told   uint64 // head that was last told of as news
+	// sideBand says that the ring has all records but samples.
+	sideBand bool
+	peeked   uint64 // position behind the last record that was looked at ahead of its time
+	reported uint64 // the head that Source.news last reported
 
-	// held are the records from tail on, in the order of the ring; its front is released once it is
-	// done. order are those of them that are not yet handed out, oldest first. Both keep their
-	// memory: the used part begins at an index and moves back to the beginning now and then.
+	// held are the records from tail on, in the order of the ring; the first ones are released once they
+	// are consumed. order are those of them that are not yet handed out, oldest first. Both slices keep
+	// their memory: the used part starts at an index, and is moved to the beginning now and then.
 	held      []held
 	heldFront int
 	base      uint64 // number of held[0], counted over the whole life of the queue
@@ -60,16 +60,21 @@ type waiting struct {
 func newMerger(format Format, rings []ring, cpus []int) *merger {
 	m := &merger{format: format}
 	for i, r := range rings {
-		m.queues = append(m.queues, &queue{ring: r, cpu: cpus[i]})
+		m.add(r, cpus[i], false)
 	}
 	m.heap = make([]*queue, 0, len(rings))
 	return m
 }
 
-// drain hands out what is there and not younger than horizon, in the order of time. The heads of
-// the rings must be read after the clock that horizon comes from, which this function does. An
-// error of fn ends it; the record counts as consumed. A corrupt ring loses what was in it, and the
-// others are drained before its error is returned.
+// add adds a ring. It must not be called during a drain.
+func (m *merger) add(r ring, cpu int, sideBand bool) {
+	m.queues = append(m.queues, &queue{ring: r, cpu: cpu, sideBand: sideBand})
+}
+
+// drain hands out the records that are not younger than horizon, in the order of time. The caller has
+// read the clock for horizon before the call, as the heads of the rings must be read after it. An error
+// of fn ends drain; that record counts as consumed. The records in a corrupt ring are lost, and the other
+// rings are drained before its error is returned.
 func (m *merger) drain(horizon uint64, fn func(Record) error) error {
 	var corrupt error
 	note := func(q *queue, err error) {
@@ -102,10 +107,7 @@ func (m *merger) drain(horizon uint64, fn func(Record) error) error {
 		}
 		m.last = max(m.last, w.time)
 		rec := q.record(w.pos, w.size, m.scratch[:])
-		var err error
-		if !q.maps || !isTask(rec.Type()) {
-			err = fn(rec)
-		}
+		err := fn(rec)
 		q.front++
 		q.done(w.number)
 		note(q, m.fill(q))
@@ -122,11 +124,7 @@ func (m *merger) drain(horizon uint64, fn func(Record) error) error {
 	return corrupt
 }
 
-// isTask says whether a record is about the beginning or the end of a task. Whoever asks for mappings gets these as well
-// (perf_event_task_match, kernel/events/core.c): the sampled event has them, too.
-func isTask(t RecordType) bool { return t == RecordFork || t == RecordExit }
-
-// fill reads ahead in q, as far as the comment at merger says.
+// fill reads ahead in q as far as is said at merger.
 func (m *merger) fill(q *queue) error {
 	for q.front == len(q.order) || q.last <= q.order[q.front].time+slack {
 		pos, size, ok, err := q.next()
@@ -146,9 +144,9 @@ func (m *merger) fill(q *queue) error {
 	return nil
 }
 
-// push adds a record to q: at the end of held, and where its time belongs in order, behind its equals.
+// push adds a record to q: at the end of held, and in order by its time, behind records of the same time.
 func (q *queue) push(w waiting, end uint64) {
-	// Moving less than half would be repeated too soon: growing is cheaper then.
+	// Moving is worth while if it frees half of the memory or more: else growing is cheaper.
 	if len(q.held) == cap(q.held) && q.heldFront > len(q.held)/2 {
 		n := copy(q.held, q.held[q.heldFront:])
 		q.held = q.held[:n]
@@ -187,8 +185,8 @@ func (q *queue) done(number uint64) {
 	}
 }
 
-// skip accounts for the rest of a corrupt ring, which next has passed over: it is released with the
-// record before it.
+// skip accounts for the rest of a corrupt ring, which ring.next has skipped: it is released together
+// with the record before it.
 func (q *queue) skip() {
 	if q.heldFront == len(q.held) {
 		q.release(q.read)
@@ -197,15 +195,15 @@ func (q *queue) skip() {
 	q.held[len(q.held)-1].end = q.read
 }
 
-// forget drops what waits, after the whole ring was given back.
+// forget drops the records that wait, after the whole ring was given back to the kernel.
 func (q *queue) forget() {
 	q.base += uint64(len(q.held))
 	q.held, q.heldFront = q.held[:0], 0
 	q.order, q.front = q.order[:0], 0
 }
 
-// sink restores the heap after heap[i] became younger. With as many rings as CPUs this is a comparison
-// or a few for each record.
+// sink restores the heap after heap[i] became younger. There are two rings for each CPU, so this takes
+// only a few comparisons for each record.
 func (m *merger) sink(i int) {
 	h := m.heap
 	for {

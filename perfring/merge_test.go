@@ -17,8 +17,8 @@ func untimed(id uint64) []byte {
 	return b
 }
 
-// TestMergeKeepsTheOrderOfTheRing merges records that their times alone do not order. IDs count up in
-// the order wanted.
+// TestMergeKeepsTheOrderOfTheRing merges records with equal times or none. Their IDs count up in the
+// order wanted.
 func TestMergeKeepsTheOrderOfTheRing(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -68,8 +68,8 @@ func TestMergeKeepsTheOrderOfTheRing(t *testing.T) {
 	}
 }
 
-// TestRingWhoseHeadMovesBack gives up what is in a ring whose head is behind where it was, though it
-// is still ahead of the tail.
+// TestRingWhoseHeadMovesBack: if the head of a ring moves back, its records are dropped, even though the
+// head is still ahead of the tail.
 func TestRingWhoseHeadMovesBack(t *testing.T) {
 	k := fakeKernel{data: make([]byte, 256)}
 	other := fakeKernel{data: make([]byte, 256)}
@@ -99,7 +99,7 @@ func TestRingWhoseHeadMovesBack(t *testing.T) {
 	}
 }
 
-// TestRingWhoseHeadIsALapAhead does not take for new what it has read already, though it makes sense.
+// TestRingWhoseHeadIsALapAhead: records that were read already are not read again, though they are valid.
 func TestRingWhoseHeadIsALapAhead(t *testing.T) {
 	k := fakeKernel{data: make([]byte, 256)}
 	for id := range uint64(8) {

@@ -17,31 +17,31 @@ import (
 // Target is what to record: exactly one of its fields is set.
 type Target struct {
 	AllCPUs bool  // everything on every CPU
-	PIDs    []int // processes that run: their threads, and all that these start from now on
-	Command int   // a child that waits to exec: the kernel enables the events when it does
+	PIDs    []int // running processes: their threads, and the threads and processes that these start
+	Command int   // a child that waits before its exec, at which the kernel enables the events
 }
 
 // Options say how to record. The zero value of each field is its default.
 type Options struct {
 	Events []Event // at least one
 
-	// Freq is in samples per second, Period in events per sample; at most one is set. Without either,
-	// a tracepoint has a period of 1, and everything else is sampled 999 times a second.
+	// Freq is in samples per second, Period in events per sample; at most one is set. If neither is set,
+	// tracepoints have a period of 1, and all other events are sampled 999 times a second.
 	Freq, Period uint64
 
 	StackSize int // bytes of user stack to copy at most, up to MaxStackSize; 0: 32768
 	Pages     int // memory pages of ring for each CPU; rounded down to a power of two; 0: 8 MiB
 
-	// UserChain has the kernel follow the user stack's frame pointers, too: the user part of a sample's
-	// callchain is what it found.
+	// UserChain makes the kernel follow the frame pointers of the user stack as well: the result is the
+	// user part of a sample's callchain.
 	UserChain bool
 
-	// NoStack leaves out user registers and stack: callchains alone.
+	// NoStack leaves out user registers and stack: samples have callchains only.
 	NoStack bool
 }
 
-// MaxStackSize is how many bytes of a stack the kernel copies at most: sample_stack_user must be below
-// USHRT_MAX and a multiple of 8.
+// MaxStackSize is how many bytes of a stack the kernel copies at most: sample_stack_user must be less
+// than USHRT_MAX and a multiple of 8.
 const MaxStackSize = 65528
 
 const (
@@ -49,31 +49,31 @@ const (
 	defaultStackSize = 32768
 	defaultRing      = 8 << 20
 
-	// regsUser is all that the kernel samples on x86-64: AX to SS and R8 to R15 (enum
-	// perf_event_x86_regs); DS to GS are refused.
+	// regsUser is the mask of all user registers that the kernel samples on x86-64: AX to SS and R8 to R15
+	// (enum perf_event_x86_regs). It refuses DS to GS.
 	regsUser = 0xff0fff
 )
 
-// Bits of perf_event_attr behind those that x/sys names.
+// Bits of perf_event_attr for which x/sys has no names.
 const (
 	bitKsymbol  = 1 << 29
 	bitBPFEvent = 1 << 30
 	bitBuildID  = 1 << 34
 )
 
-// What is asked for beside samples. Build IDs are not: as long as one profiler asks for them, the kernel
-// marks the MMAP2 records of every other profiler on the machine as holding one, which they do not (see
-// Format.Mend), and perf 6.1 aborts on those.
+// The records that are asked for besides samples. Build IDs are not asked for: as long as one profiler asks
+// for them, the kernel marks the MMAP2 records of every other profiler on the machine as if they held one
+// (see Format.ClearBuildIDBit), and perf 6.1 aborts on such records.
 const (
-	bitsTasks    = unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask | bitKsymbol | bitBPFEvent
-	bitsMappings = unix.PerfBitMmap | unix.PerfBitMmap2
+	bitsSideBand = unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitCommExec |
+		unix.PerfBitTask | bitKsymbol | bitBPFEvent
 )
 
-// OpenError is why a recording could not start, for those who explain it to the user. errors.Is finds
-// Errno in it.
+// OpenError says why a recording could not start, so that the caller can explain it to the user. errors.Is
+// finds Errno in it.
 type OpenError struct {
 	What  string // what failed: "perf_event_open", "mmap", "process" (it does not exist), "ioctl", …
-	Event string // "" when it is not about one event
+	Event string // "" if the error is not about one event
 	PID   int    // -1: every task
 	CPU   int    // -1: every CPU
 	Errno syscall.Errno
@@ -100,12 +100,13 @@ func (e *OpenError) Unwrap() error { return e.Errno }
 type descriptor struct {
 	fd, event int
 	pid, cpu  int
-	polled    bool // the first of its ring on its task and CPU: stands for the others in the poller
-	mappings  bool // of the event for mappings, whose IDs are listed with those of event
+	polled    bool // the first one of its ring on its task and CPU, which alone is in the poller
+	reopened  bool // opened again when its CPU came back online
+	sideBand  bool // of the side-band event, whose IDs are listed with those of event
 }
 
-// opener collects what Open needs to start over with less: after the kernel refused something, all
-// descriptors are closed and opened again without it, so that those of an event are alike.
+// opener has the state of Open. If the kernel refuses an attribute, all descriptors are closed and opened
+// again without it, so that all descriptors of an event have the same attributes.
 type opener struct {
 	sys    system
 	target Target
@@ -115,32 +116,34 @@ type opener struct {
 	// fallbackLevel is how many of the fallbacks have been applied
 	fallbackLevel int
 	userOnly      bool
-	lowered       []uint8 // by event: PreciseIP less this
+	lowered       []uint8 // by event: how much PreciseIP was lowered
 	raised        bool    // RLIMIT_NOFILE
-	raw           bool    // some event is a tracepoint; all samples are alike, so all get RAW
+	raw           bool    // an event is a tracepoint, so all get RAW, as all have the same layout
 	notes         []string
 
-	everyTracepoint bool // neither frequency nor period were asked for
+	everyTracepoint bool // neither a frequency nor a period was asked for: sample every hit of a tracepoint
+
+	events EventOpener // nil: this process opens them
 
 	fds   []descriptor
 	attrs []unix.PerfEventAttr // by event, as opened
 	rings []mapping
 }
 
-// errAgain says that the opener has changed its mind about the attributes.
+// errAgain says that the opener has changed the attributes, and everything has to be opened again.
 var errAgain = errors.New("open again")
 
 // Open opens the events on the target and maps a ring for each CPU. Nothing is recorded before
 // Enable, or before the exec of a Command. The error is an [*OpenError] when the kernel refuses.
 func Open(t Target, o Options) (*Source, error) {
-	if err := checkArch(runtime.GOARCH); err != nil {
+	if err := CheckArch(runtime.GOARCH); err != nil {
 		return nil, err
 	}
 	return hostSystem.open(t, o)
 }
 
-// checkArch refuses machines whose registers have other numbers than regsUser.
-func checkArch(goarch string) error {
+// CheckArch returns an error for a machine (runtime.GOARCH) to whose registers regsUser does not apply.
+func CheckArch(goarch string) error {
 	if goarch != "amd64" {
 		return fmt.Errorf("recording is possible on x86-64 only, and this is a program for %s", goarch)
 	}
@@ -152,7 +155,7 @@ func (sys system) open(t Target, o Options) (*Source, error) {
 	if err := op.check(); err != nil {
 		return nil, err
 	}
-	// Every round but the last applies one of the few changes, or halves the ring.
+	// This ends: every attempt but the last makes one of a few changes, or halves the ring.
 	for {
 		err := op.attempt()
 		if err == nil {
@@ -171,7 +174,7 @@ func (sys system) open(t Target, o Options) (*Source, error) {
 	return s, nil
 }
 
-// check settles the options.
+// check checks the options and fills in their defaults.
 func (op *opener) check() error {
 	o, t := &op.opts, &op.target
 	kinds := 0
@@ -182,15 +185,15 @@ func (op *opener) check() error {
 	}
 	switch {
 	case kinds != 1:
-		return errors.New("a target is all CPUs, processes or a command")
+		return errors.New("the target must be either all CPUs, processes or a command")
 	case len(o.Events) == 0:
 		return errors.New("no events to record")
 	case o.Freq > 0 && o.Period > 0:
-		return errors.New("frequency and period exclude each other")
+		return errors.New("a frequency and a period cannot be combined")
 	case o.StackSize < 0 || o.StackSize > MaxStackSize:
-		return fmt.Errorf("stack size %d: at most %d", o.StackSize, MaxStackSize)
+		return fmt.Errorf("invalid stack size of %d bytes: at most %d are copied", o.StackSize, MaxStackSize)
 	case o.Pages < 0:
-		return fmt.Errorf("ring of %d pages", o.Pages)
+		return fmt.Errorf("invalid ring size of %d pages", o.Pages)
 	}
 	for i := range o.Events {
 		op.raw = op.raw || o.Events[i].Tracepoint()
@@ -222,7 +225,7 @@ func (op *opener) check() error {
 	return nil
 }
 
-// leastPages is a ring in which two samples fit.
+// leastPages returns the size of the smallest ring that holds two samples.
 func (op *opener) leastPages() int {
 	need := 2 * (op.opts.StackSize + 4096) / os.Getpagesize()
 	return 1 << bits.Len(uint(need-1))
@@ -235,8 +238,8 @@ func (op *opener) note(format string, args ...any) {
 	}
 }
 
-// fallbacks clear bits that older kernels and simpler PMUs refuse with EINVAL, newest first: a kernel
-// that does not know one does not know those before it.
+// fallbacks clear bits that older kernels and simpler PMUs refuse with EINVAL, the newest first: a kernel
+// that does not know a bit does not know the newer ones either.
 var fallbacks = []func(a *unix.PerfEventAttr){
 	// Linux 6.0
 	func(a *unix.PerfEventAttr) { a.Read_format &^= unix.PERF_FORMAT_LOST },
@@ -252,10 +255,10 @@ var fallbacks = []func(a *unix.PerfEventAttr){
 	func(a *unix.PerfEventAttr) { a.Bits &^= unix.PerfBitCommExec | unix.PerfBitMmap2 },
 }
 
-// attr returns what the event is to be opened with; the first one of a CPU has the records about tasks.
-func (op *opener) attr(event int, first bool) unix.PerfEventAttr {
-	if event == mappings {
-		return op.mappingsAttr()
+// attr returns what the event is to be opened with.
+func (op *opener) attr(event int) unix.PerfEventAttr {
+	if event == sideBand {
+		return op.sideBandAttr()
 	}
 	e := &op.opts.Events[event]
 	a := unix.PerfEventAttr{
@@ -299,14 +302,10 @@ func (op *opener) attr(event int, first bool) unix.PerfEventAttr {
 		{e.ExcludeHV || op.userOnly, unix.PerfBitExcludeHv},
 		{e.ExcludeHost, unix.PerfBitExcludeHost},
 		{e.ExcludeGuest, unix.PerfBitExcludeGuest},
-		{first, bitsTasks},
 	} {
 		if b.set {
 			a.Bits |= b.bit
 		}
-	}
-	if a.Bits&unix.PerfBitExcludeKernel != 0 {
-		a.Bits &^= bitKsymbol | bitBPFEvent // kernel addresses will not be looked up
 	}
 	a.Bits |= uint64(e.PreciseIP-op.lowered[event]) * unix.PerfBitPreciseIPBit1
 	for _, less := range fallbacks[:op.fallbackLevel] {
@@ -315,19 +314,19 @@ func (op *opener) attr(event int, first bool) unix.PerfEventAttr {
 	return a
 }
 
-// openOne opens one event on one task and CPU. It returns errAgain after it has changed what attr
-// returns.
-func (op *opener) openOne(event, pid, cpu int, first bool) (fd int, err error) {
+// openOne opens one event on one task and CPU. It returns errAgain if it has changed the attributes that
+// attr returns.
+func (op *opener) openOne(event, pid, cpu int) (fd int, err error) {
 	e := op.event(event)
-	a := op.attr(event, first)
+	a := op.attr(event)
 	for {
-		fd, err = unix.PerfEventOpen(&a, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		fd, err = op.perfEvent(&a, pid, cpu)
 		if err != unix.EINTR {
 			break
 		}
 	}
 	if err == nil {
-		if event != mappings && (op.attrs[event].Size == 0 || first) {
+		if event != sideBand {
 			op.attrs[event] = a
 		}
 		return fd, nil
@@ -343,7 +342,7 @@ func (op *opener) openOne(event, pid, cpu int, first bool) (fd int, err error) {
 	case unix.EACCES, unix.EPERM:
 		if !op.userOnly && !e.ExcludeKernel && !e.ExcludeUser && !e.Tracepoint() && op.opens(a, pid, cpu) {
 			op.userOnly = true
-			op.note("recording user code only (:u): the kernel's part takes CAP_PERFMON or " +
+			op.note("recording user code only (:u): recording kernel code takes CAP_PERFMON or " +
 				"kernel.perf_event_paranoid below 2")
 			return -1, errAgain
 		}
@@ -354,7 +353,7 @@ func (op *opener) openOne(event, pid, cpu int, first bool) (fd int, err error) {
 		}
 		for op.fallbackLevel < len(fallbacks) {
 			op.fallbackLevel++
-			if op.attr(event, first) != a {
+			if op.attr(event) != a {
 				return -1, errAgain
 			}
 		}
@@ -362,16 +361,23 @@ func (op *opener) openOne(event, pid, cpu int, first bool) (fd int, err error) {
 	return -1, refused
 }
 
-// opens says whether the event can be opened with the kernel excluded.
+// opens says whether the event can be opened without kernel code.
 func (op *opener) opens(a unix.PerfEventAttr, pid, cpu int) bool {
 	a.Bits |= unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv
-	a.Bits &^= bitKsymbol | bitBPFEvent
-	fd, err := unix.PerfEventOpen(&a, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	fd, err := op.perfEvent(&a, pid, cpu)
 	if err != nil {
 		return false
 	}
 	_ = unix.Close(fd)
 	return true
+}
+
+// perfEvent is perf_event_open on one task and CPU.
+func (op *opener) perfEvent(a *unix.PerfEventAttr, pid, cpu int) (fd int, err error) {
+	if op.events != nil {
+		return op.events.OpenEvent(a, cpu)
+	}
+	return unix.PerfEventOpen(a, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 }
 
 // attempt opens all, maps the rings and connects every descriptor to its CPU's ring.
@@ -400,7 +406,7 @@ func (op *opener) openTask(pid int, cpus []int) error {
 	for _, cpu := range cpus {
 		first := true
 		for _, event := range op.eventsOn(cpu) {
-			fd, err := op.openOne(event, pid, cpu, first)
+			fd, err := op.openOne(event, pid, cpu)
 			if errors.Is(err, unix.ENODEV) && !op.online(cpu) {
 				break // it went offline just now
 			}
@@ -408,8 +414,8 @@ func (op *opener) openTask(pid int, cpus []int) error {
 				return err
 			}
 			d := descriptor{fd: fd, event: event, pid: pid, cpu: cpu, polled: first}
-			if event == mappings {
-				d.event, d.polled, d.mappings = 0, true, true
+			if event == sideBand {
+				d.event, d.polled, d.sideBand = 0, true, true
 			}
 			op.fds = append(op.fds, d)
 			first = false
@@ -422,7 +428,8 @@ func (op *opener) openTask(pid int, cpus []int) error {
 	return nil
 }
 
-// eventsOn returns the events that are sampled on a CPU, and that for mappings behind them if there are any.
+// eventsOn returns the events that are sampled on a CPU and, if there are any, the side-band event as the
+// last one.
 func (op *opener) eventsOn(cpu int) (events []int) {
 	for i := range op.opts.Events {
 		if on := op.opts.Events[i].CPUs; on == nil || slices.Contains(on, cpu) {
@@ -430,7 +437,7 @@ func (op *opener) eventsOn(cpu int) (events []int) {
 		}
 	}
 	if len(events) > 0 {
-		events = append(events, mappings)
+		events = append(events, sideBand)
 	}
 	return events
 }

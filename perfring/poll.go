@@ -13,14 +13,14 @@ import (
 )
 
 // poller sleeps until a ring has something to read. Every task and CPU has one descriptor in one
-// epoll instance. The kernel reports EPOLLHUP for an event whose task has exited, and all tasks
-// that inherited it, and would do so forever: such a descriptor leaves the poller at once.
+// epoll instance. When the task of an event and all tasks that inherited it have exited, the kernel
+// reports EPOLLHUP for it, again and again: such a descriptor is removed from the poller at once.
 //
-// It is woken some fifty times a second or more, and then Go's scheduler must not cost more than what
-// there is to do. A system call that may block makes the runtime's monitor thread look
-// every 20 µs whether it does. So the sleep is one in the runtime's own poller, to
-// which the epoll instance is a descriptor like any other, the timeout is a timerfd in it, and what
-// cannot block is called past the runtime.
+// It is woken fifty times a second or more, and then Go's scheduler must not cost more than the work
+// itself. During a system call that may block, the runtime's monitor thread checks every 20 µs whether
+// it does block. So the poller sleeps in the runtime's own poller, for which the epoll instance is a
+// descriptor like any other. The timeout is a timerfd in the epoll instance. System calls that cannot
+// block are made without the runtime knowing (RawSyscall).
 type poller struct {
 	fd     int // of the epoll instance
 	epoll  *os.File
@@ -28,20 +28,21 @@ type poller struct {
 	fds    []int           // by index, which is what epoll reports
 	alive  int
 	events [64]unix.EpollEvent
-	n      int // of events, as poll found them
+	n      int // number of events that poll found
 	errno  syscall.Errno
 	poll   func(fd uintptr) bool // bound once
 	asked  bool                  // poll was called in this wait
-	news   func() bool           // whether a ring has what nobody has looked at
+	news   func() bool           // says whether a ring has records that were not looked at
 
-	timer int  // timerfd
-	armed bool // it is set
+	timer int    // timerfd
+	armed bool   // it is set
+	until uint64 // to when, in nanoseconds of CLOCK_MONOTONIC
 
-	mu   sync.Mutex // wake may come from anywhere, also while close runs
+	mu   sync.Mutex // wakeUp may be called by any goroutine, also while close runs
 	wake int        // eventfd; -1 once closed
 }
 
-// Indices of what is no event.
+// Indices of the descriptors that are not events.
 const (
 	wakeIndex  = -1
 	timerIndex = -2
@@ -53,7 +54,7 @@ func newPoller(news func() bool) (*poller, error) {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
 	p := &poller{fd: epoll, wake: -1, timer: -1, news: news}
-	_ = unix.SetNonblock(epoll, true) // what makes os use the runtime's poller
+	_ = unix.SetNonblock(epoll, true) // this makes os use the runtime's poller
 	p.epoll = os.NewFile(uintptr(epoll), "epoll")
 	if err := p.open(); err != nil {
 		p.closeAll()
@@ -62,7 +63,7 @@ func newPoller(news func() bool) (*poller, error) {
 	return p, nil
 }
 
-// open makes what wakes the poller apart from the rings.
+// open makes the descriptors that wake the poller besides the rings: the timer and the eventfd.
 func (p *poller) open() (err error) {
 	if p.conn, err = p.epoll.SyscallConn(); err != nil {
 		return err
@@ -72,8 +73,8 @@ func (p *poller) open() (err error) {
 			uintptr(len(p.events)), 0, 0, 0)
 		p.n, p.errno = int(n), errno
 		// The kernel reports a ring once (perf_poll in kernel/events/core.c), and the runtime's poller may have
-		// received that report. So a second call of this function in a wait means that there is something new.
-		// What was reported before the wait began is seen in the rings themselves.
+		// received that report. So a second call of this function during a wait means that there are new
+		// records. Records that were reported before the wait began are seen in the rings themselves.
 		again := p.asked
 		p.asked = true
 		return n != 0 || again || p.news() // n is -1 with an error
@@ -91,7 +92,7 @@ func (p *poller) open() (err error) {
 }
 
 func (p *poller) control(fd, index int) error {
-	// EpollEvent.Fd is the half of the user's data that x/sys names; the kernel does not look at it.
+	// x/sys calls half of the user data EpollEvent.Fd; the kernel does not interpret it.
 	err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(index)})
 	if err != nil {
 		return fmt.Errorf("epoll_ctl: %w", err)
@@ -110,7 +111,7 @@ func (p *poller) add(fd int) error {
 }
 
 // wait returns when a ring has reached its watermark, wakeUp was called, the last task has exited or
-// the timeout is over; a negative one never is.
+// the timeout has passed; a negative timeout never passes.
 func (p *poller) wait(timeout time.Duration) error {
 	if err := p.arm(timeout); err != nil {
 		return err
@@ -146,9 +147,12 @@ func (p *poller) wait(timeout time.Duration) error {
 	}
 }
 
-// arm sets the timer, or stops it where the timeout is negative.
+// arm sets the timer, or stops it where the timeout is negative. Often the wait before was to last until the
+// same time, and the timer is set already.
 func (p *poller) arm(timeout time.Duration) error {
-	if timeout < 0 && !p.armed {
+	const near = uint64(100 * time.Microsecond)
+	until := Now() + uint64(max(0, timeout))
+	if timeout < 0 && !p.armed || timeout >= 0 && p.armed && until-p.until+near <= 2*near {
 		return nil
 	}
 	var at unix.ItimerSpec
@@ -160,11 +164,11 @@ func (p *poller) arm(timeout time.Duration) error {
 	if errno != 0 {
 		return fmt.Errorf("timerfd_settime: %w", errno)
 	}
-	p.armed = timeout >= 0
+	p.armed, p.until = timeout >= 0, until
 	return nil
 }
 
-// empty takes the count out of an eventfd or timerfd, which does not block.
+// empty reads the count of an eventfd or timerfd, so that it is not ready any more. It does not block.
 func empty(fd int) {
 	var b [8]byte
 	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b)), uintptr(len(b)))
@@ -176,7 +180,7 @@ func (p *poller) wakeUp() {
 	if p.wake >= 0 {
 		var one [8]byte
 		binary.NativeEndian.PutUint64(one[:], 1)
-		_, _ = unix.Write(p.wake, one[:]) // EAGAIN: it is awake already
+		_, _ = unix.Write(p.wake, one[:]) // EAGAIN: it was woken already
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RecordType is the type of a record: enum perf_event_type of the kernel below 64, and the types
-// that the perf tool puts into its files (enum perf_user_event_type) from there on.
+// RecordType is the type of a record: below 64 one of the kernel's (enum perf_event_type), from 64 on one
+// that the perf tool writes into its files (enum perf_user_event_type).
 type RecordType uint32
 
 // The kernel's record types, include/uapi/linux/perf_event.h.
@@ -142,9 +142,9 @@ func (r Record) Size() int { return int(binary.LittleEndian.Uint16(r[6:])) }
 func (r Record) Body() []byte { return r[headerSize:] }
 
 // CheckRecord cuts the first record off b. It makes sure that the header is there, and that the
-// size in it covers the header and lies within b; what the body holds is for the decoders to
-// check. The kernel's records are multiples of 8 bytes, but perf's COMPRESSED ones are not, so this
-// is not asked for here.
+// size in it covers the header and lies within b; the decoders check the body. The sizes of the kernel's
+// records are multiples of 8 bytes, but those of perf's COMPRESSED ones are not, so this is not checked
+// here.
 func CheckRecord(b []byte) (Record, error) {
 	if len(b) < headerSize {
 		return nil, fmt.Errorf("record header: %d of %d bytes", len(b), headerSize)
@@ -156,8 +156,8 @@ func CheckRecord(b []byte) (Record, error) {
 	return Record(b[:size:size]), nil
 }
 
-// Words is a run of 64-bit words inside a record. There is no copy and no demand on alignment.
-// Bytes behind the last whole word are not part of it.
+// Words is a run of 64-bit words inside a record: they are not copied and need not be aligned. Bytes
+// behind the last whole word are not part of it.
 type Words []byte
 
 // Len returns the number of words.
@@ -174,7 +174,7 @@ func appendHeader(dst []byte, t RecordType, misc uint16) []byte {
 }
 
 // finishRecord puts the size into the header of the record that starts at dst[start:].
-// When that is more than a header can state, dst comes back without the record.
+// If that is more than a header can state, it returns dst without the record.
 func finishRecord(dst []byte, start int) ([]byte, error) {
 	size := len(dst) - start
 	if size > MaxRecordSize {

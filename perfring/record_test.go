@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/testdata/costs"
 )
 
 func TestRecordTypeNames(t *testing.T) {
@@ -199,6 +201,7 @@ func FuzzSideBand(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer costs.For(len(b)).Check(t)()
 		r, err := CheckRecord(b)
 		if err != nil {
 			return

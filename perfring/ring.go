@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// ErrCorrupt says that the positions or a record's size in a ring make no sense.
+// ErrCorrupt says that the positions of a ring or the size of a record in it are impossible.
 var ErrCorrupt = errors.New("corrupt ring")
 
-// ring knows positions in one ring buffer and nothing of what the records mean.
+// ring reads the positions in one ring buffer, and does not interpret the records.
 //
 // The kernel writes at head, we read from tail. Both count bytes since the beginning and never
 // wrap; the place in memory is the position modulo the size, a power of two. What lies between tail
@@ -33,8 +33,8 @@ type ring struct {
 	head *uint64 // data_head in the mmap page; the kernel writes it
 	tail *uint64 // data_tail in the mmap page; we write it
 	read uint64  // position of the first record that next has not returned
-	seen uint64  // the head as refresh saw it
-	free uint64  // the tail as release wrote it
+	seen uint64  // the head that refresh last read
+	free uint64  // the tail that release last wrote
 }
 
 // newRing takes the memory of a ring, whose size must be a power of two, and its two positions.
@@ -43,9 +43,8 @@ func newRing(data []byte, head, tail *uint64) ring {
 	return ring{data: data, head: head, tail: tail, read: t, seen: t, free: t}
 }
 
-// refresh looks at how far the kernel has written. The load orders before all reads of the data
-// behind it (in Go, every atomic acquires): smp_rmb() in the protocol at struct
-// perf_event_mmap_page.
+// refresh reads how far the kernel has written. The atomic load comes before all reads of the data (in
+// Go, every atomic load acquires), as smp_rmb() in the protocol at struct perf_event_mmap_page demands.
 func (r *ring) refresh() error {
 	head := atomic.LoadUint64(r.head)
 	if head-r.free > uint64(len(r.data)) || head-r.seen > head-r.free {
@@ -58,8 +57,8 @@ func (r *ring) refresh() error {
 	return nil
 }
 
-// next returns the position and the size of the next record; ok is false when there is none. After
-// an error the ring goes on with what the kernel writes after the head that was seen.
+// next returns the position and the size of the next record; ok is false if there is none. After an error
+// it skips all records up to the head that was seen.
 func (r *ring) next() (pos uint64, size int, ok bool, err error) {
 	if r.read == r.seen {
 		return 0, 0, false, nil
@@ -67,9 +66,10 @@ func (r *ring) next() (pos uint64, size int, ok bool, err error) {
 	pos = r.read
 	left := r.seen - pos
 	if left >= headerSize {
-		// Records are multiples of 8 bytes with one exception: the copy of a stack that ends at the
-		// end of the address space, as those of 32-bit programs may, has the size that is left there
-		// (perf_ustack_task_size, kernel/events/core.c). From there on, headers can wrap, too.
+		// The sizes of records are multiples of 8 bytes, with one exception: the copy of a stack near
+		// the end of the address space, as 32-bit programs may have it, is as long as the stack can be
+		// there (perf_ustack_task_size, kernel/events/core.c). After such a record, headers can wrap as
+		// well.
 		mask := uint64(len(r.data) - 1)
 		size = int(r.data[(pos+6)&mask]) | int(r.data[(pos+7)&mask])<<8
 	}
@@ -82,9 +82,8 @@ func (r *ring) next() (pos uint64, size int, ok bool, err error) {
 	return pos, size, true, nil
 }
 
-// ahead hands the records from a position on to fn, as far as the kernel has written, and returns the
-// position behind them. They stay where they are: next returns them in its turn. An invalid record ends it;
-// next returns the error.
+// ahead calls fn with the records from a position up to the head, and returns the position behind them. They
+// stay unread: next returns them later. An invalid record ends it; next will return the error.
 func (r *ring) ahead(from uint64, scratch []byte, fn func(Record)) uint64 {
 	peek := *r
 	peek.seen = atomic.LoadUint64(r.head)
@@ -92,7 +91,7 @@ func (r *ring) ahead(from uint64, scratch []byte, fn func(Record)) uint64 {
 		return from
 	}
 	if peek.read = from; from-r.free > peek.seen-r.free {
-		peek.read = r.free // it was given back meanwhile
+		peek.read = r.free // the records up to here were given back to the kernel meanwhile
 	}
 	for {
 		pos, size, ok, _ := peek.next()
@@ -115,11 +114,14 @@ func (r *ring) record(pos uint64, size int, scratch []byte) Record {
 	return Record(scratch[:size:size])
 }
 
-// pressing says whether a quarter of the ring or more is not given back.
+// pressing says whether a quarter of the ring or more is not given back to the kernel yet.
 func (r *ring) pressing() bool { return atomic.LoadUint64(r.head)-r.free >= uint64(len(r.data)/4) }
 
-// release gives everything before pos back to the kernel. The store orders after all reads of the data
-// before it (in Go, every atomic releases): smp_mb() in the protocol.
+// halfFull says the same of half of the ring.
+func (r *ring) halfFull() bool { return atomic.LoadUint64(r.head)-r.free >= uint64(len(r.data)/2) }
+
+// release gives everything before pos back to the kernel. The atomic store comes after all reads of the
+// data (in Go, every atomic store releases), as smp_mb() in the protocol demands.
 func (r *ring) release(pos uint64) {
 	if pos != r.free {
 		r.free = pos

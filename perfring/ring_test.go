@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/testdata/costs"
 )
 
 // fakeKernel writes records into memory of our own as the kernel does into a ring.
@@ -103,7 +105,7 @@ func TestRingReadsRecordsInPlaceAndCopiesTheOneThatWraps(t *testing.T) {
 	}
 }
 
-// Records are looked at ahead of their turn, once each, also where one wraps, and stay for next.
+// Each record is shown once by ahead, also one that wraps, and still returned by next.
 func TestRingShowsRecordsAhead(t *testing.T) {
 	k := fakeKernel{data: make([]byte, 256), head: 96, tail: 96}
 	r := k.ring()
@@ -124,7 +126,7 @@ func TestRingShowsRecordsAhead(t *testing.T) {
 		if !k.write(timed(id, id, int(id%5))) {
 			t.Fatal("no room")
 		}
-		if id%3 == 2 { // some are taken before they were looked at
+		if id%3 == 2 { // some are read by next before ahead can show them
 			take()
 		}
 		if id%4 == 1 {
@@ -171,7 +173,7 @@ func TestRingPositionsPassTheEndOfTheirRange(t *testing.T) {
 	}
 }
 
-// A copy of a stack at the end of the address space can have any size, and so can its record.
+// A copy of a stack near the end of the address space can have any size, and so can its record.
 func TestRingReadsRecordsOfAnySize(t *testing.T) {
 	for odd := range 16 {
 		k := fakeKernel{data: make([]byte, 256)}
@@ -266,7 +268,7 @@ func TestMergeOrdersRingsByTime(t *testing.T) {
 			written++
 			for i := rnd.Intn(3); !kernels[i].write(timed(at, written, rnd.Intn(10))); {
 				before := got
-				at, floor = clock, clock // else it would be older than what goes out now
+				at, floor = clock, clock // else it would be older than the records that are handed out now
 				if err := m.drain(clock, deliver); err != nil {
 					t.Fatal(err)
 				}
@@ -355,6 +357,7 @@ func FuzzDrain(f *testing.F) {
 	f.Add(two, uint64(40), uint64(40+len(two)))
 	f.Add(two, uint64(math.MaxUint64-7), uint64(64))
 	f.Fuzz(func(t *testing.T, content []byte, tail, head uint64) {
+		defer costs.For(len(content)).Check(t)()
 		k := fakeKernel{data: make([]byte, 512), head: head, tail: tail}
 		for i, c := range content[:min(len(content), 512)] {
 			k.data[(tail+uint64(i))%512] = c
@@ -405,8 +408,8 @@ func TestMergeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkDrain is one sample with a full callchain and a stack copy of 32 KiB: merged from two
-// rings and decoded, from memory that the benchmark wrote.
+// BenchmarkDrain measures one sample with a full callchain and a stack copy of 32 KiB: it is merged from
+// two rings in memory that the benchmark wrote, and decoded.
 func BenchmarkDrain(b *testing.B) {
 	for _, bc := range []struct {
 		name  string
@@ -446,5 +449,26 @@ func BenchmarkDrain(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestHalfFull writes to the second of two rings, and takes what was written.
+func TestHalfFull(t *testing.T) {
+	t.Parallel()
+	kernels := []*fakeKernel{{data: make([]byte, 1024)}, {data: make([]byte, 1024)}}
+	s := &Source{merger: newMerger(timeFormat, []ring{kernels[0].ring(), kernels[1].ring()}, []int{0, 1})}
+	rec := timed(1, 1, 10)
+	for n := len(rec); n < 512; n += len(rec) {
+		kernels[1].write(rec)
+		if s.HalfFull() {
+			t.Fatalf("half full with %d of 1024 bytes", n)
+		}
+	}
+	kernels[1].write(rec)
+	if !s.HalfFull() {
+		t.Error("not half full")
+	}
+	if err := s.merger.drain(math.MaxUint64, func(Record) error { return nil }); err != nil || s.HalfFull() {
+		t.Errorf("half full when it is empty, %v", err)
 	}
 }

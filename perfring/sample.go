@@ -11,7 +11,7 @@ import (
 // Sample is a decoded PERF_RECORD_SAMPLE. Fields that the format does not have are zero. The slices
 // point into the record and are valid as long as it is.
 type Sample struct {
-	Misc uint16 // of the header; PERF_RECORD_MISC_CPUMODE_MASK cuts out where the CPU was
+	Misc uint16 // of the header; PERF_RECORD_MISC_CPUMODE_MASK selects the mode of the CPU
 
 	ID       uint64 // of the event: IDENTIFIER or ID
 	IP       uint64
@@ -36,9 +36,9 @@ type Sample struct {
 	RegsMask uint64 // which registers Regs holds; 0 with REGS_ABI_NONE
 	Regs     Words  // in the order of the bits in RegsMask
 
-	// Stack is the valid part of the copy of the user stack, from the user SP upwards. StackSize
-	// is how much was set aside for it, DynSize how much of that the kernel could read, which is
-	// len(Stack). All are 0 when nothing was copied. With DynSize == StackSize the stack may go on.
+	// Stack is the valid part of the copy of the user stack, from the user SP upwards. StackSize is
+	// how many bytes were reserved for it, DynSize how many of them the kernel could read, which is
+	// len(Stack). All are 0 if nothing was copied. With DynSize == StackSize the stack may go on.
 	Stack     []byte
 	StackSize uint64
 	DynSize   uint64
@@ -55,15 +55,15 @@ type Sample struct {
 	CodePageSize uint64
 	Aux          []byte
 
-	// Where in the record the parts are that AppendUnwound leaves out or replaces.
+	// Offsets in the record of the parts that AppendUnwound leaves out or replaces.
 	chainStart, chainEnd, userStart, userEnd, end int
 }
 
-// CPUMode returns where the CPU was: PERF_RECORD_MISC_KERNEL, _USER, ….
+// CPUMode returns the mode that the CPU was in: PERF_RECORD_MISC_KERNEL, _USER, ….
 func (s *Sample) CPUMode() uint16 { return s.Misc & unix.PERF_RECORD_MISC_CPUMODE_MASK }
 
-// Len returns how many bytes the header and the fields take: those of the whole record, as the kernel
-// makes it.
+// Len returns the size in bytes of the header and the fields: in records that the kernel makes, this is the
+// size of the record.
 func (s *Sample) Len() int { return s.end }
 
 // Reg returns user register reg, in the numbering of the architecture's asm/perf_regs.h. ok is
@@ -79,14 +79,14 @@ func (s *Sample) Reg(reg uint) (v uint64, ok bool) {
 	return s.Regs.At(i), true
 }
 
-// UserIP returns where the user part of the task was, on x86.
+// UserIP returns the instruction pointer of the task's user code, on x86.
 func (s *Sample) UserIP() (ip uint64, ok bool) {
 	const regIP = 8 // PERF_REG_X86_IP (asm/perf_regs.h)
 	return s.Reg(regIP)
 }
 
 // Sample decodes r, a record of type SAMPLE, into s. It allocates nothing but errors: every slice
-// in s points into r. After an error s is not to be used.
+// in s points into r. After an error, s must not be used.
 func (f *Format) Sample(r Record, s *Sample) error {
 	if len(r) < headerSize || r.Type() != RecordSample {
 		return fmt.Errorf("not a SAMPLE record")
@@ -96,8 +96,8 @@ func (f *Format) Sample(r Record, s *Sample) error {
 	}
 	end, ok := f.decode(r, s, true)
 	if (!ok || end != len(r)) && s.Branches == nil && f.hasHWIndex() {
-		// perf_output_sample() leaves hw_idx out when the event has no branch stack at all,
-		// and writes it when the stack is empty: nr is 0 both times, only the size tells.
+		// perf_output_sample() leaves hw_idx out if the event has no branch stack at all, and
+		// writes it if the stack is empty. nr is 0 in both cases, so only the size shows which it is.
 		if e, o := f.decode(r, s, false); o && e == len(r) {
 			return nil
 		}
@@ -115,7 +115,7 @@ func (f *Format) hasHWIndex() bool {
 }
 
 // decode goes through the fields in the order of the kernel's perf_output_sample(). It returns
-// the offset behind the last field that fits, and whether all did.
+// the offset behind the last field that fits, and whether all fields fit.
 func (f *Format) decode(r Record, s *Sample, hwIndex bool) (end int, ok bool) {
 	*s = Sample{Misc: r.Misc()}
 	t := f.sampleType
@@ -201,7 +201,7 @@ func (f *Format) decode(r Record, s *Sample, hwIndex bool) (end int, ok bool) {
 	return c.off, !c.bad
 }
 
-// read takes struct read_format: with GROUP a count, the times and (value, id, lost) of each member,
+// read reads struct read_format: with GROUP it is a count, the times and (value, id, lost) of each member,
 // else one value, the times, id and lost.
 func (f *Format) read(c *cursor) []byte {
 	const times = unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING
@@ -242,7 +242,7 @@ func registers(c *cursor, mask uint64) (abi, has uint64, regs Words) {
 	return abi, mask, c.words(uint64(bits.OnesCount64(mask)), 8)
 }
 
-// stack takes size, the dump and dyn_size; the latter two are missing when size is 0.
+// stack reads size, the dump and dyn_size; the latter two are missing if size is 0.
 func (s *Sample) stack(c *cursor) {
 	s.StackSize = c.u64()
 	if s.StackSize == 0 {
@@ -257,11 +257,45 @@ func (s *Sample) stack(c *cursor) {
 	s.Stack = dump[:s.DynSize:s.DynSize]
 }
 
-// AppendUnwound appends r, re-encoded for f.Unwound(), to dst: the callchain is chain, the user
-// registers and the stack are gone, all other fields and the header's misc bits are as in r. Where
-// there was no stack the callchain stays what it was. s is
-// what f.Sample made of r. What stands behind the last field is left out. chain must not overlap with dst.
-// The error is [ErrTooLarge] when the record would not fit its header; dst then comes back as it was.
+// AppendWithoutUser appends r without its user registers and stack to dst, and makes s, which is what
+// f.Sample made of r, a sample of the record that begins at len(dst): AppendUnwound takes both as it
+// would have taken r. Of what points into the record only the callchain is left.
+func AppendWithoutUser(dst []byte, r Record, s *Sample) []byte {
+	start := len(dst)
+	dst = append(dst, r[:s.userStart]...)
+	dst = append(dst, r[s.userEnd:s.end]...)
+	rec := dst[start:]
+	binary.LittleEndian.PutUint16(rec[6:], uint16(len(rec)))
+	s.userEnd, s.end = s.userStart, len(rec)
+	if s.Callchain != nil {
+		s.Callchain = Words(rec[s.chainEnd-len(s.Callchain) : s.chainEnd])
+	}
+	s.Read, s.Raw, s.Branches, s.BranchCounters, s.Regs = nil, nil, nil, nil, nil
+	s.Stack, s.RegsIntr, s.Aux = nil, nil, nil
+	return dst
+}
+
+// AppendCut appends r to dst as the kernel had written it if no more than size bytes of the stack had been
+// asked for. s is what f.Sample made of r.
+func AppendCut(dst []byte, r Record, s *Sample, size uint64) ([]byte, error) {
+	if s.StackSize <= size {
+		return append(dst, r[:s.end]...), nil
+	}
+	start, valid := len(dst), min(s.DynSize, size)
+	dst = append(dst, r[:s.userEnd-int(s.StackSize)-16]...)
+	dst = binary.LittleEndian.AppendUint64(dst, size)
+	dst = append(dst, s.Stack[:valid]...)
+	dst = append(dst, make([]byte, size-valid)...)
+	dst = binary.LittleEndian.AppendUint64(dst, valid)
+	dst = append(dst, r[s.userEnd:s.end]...)
+	return finishRecord(dst, start)
+}
+
+// AppendUnwound appends r, encoded for f.Unwound(), to dst: the callchain is chain, the user registers
+// and the stack are left out, all other fields and the header's misc bits are as in r. If the format
+// has no stack, the callchain stays as it is. s is the result of f.Sample for r. Bytes behind the last
+// field are left out. chain must not overlap with dst. The error is [ErrTooLarge] if the size does not
+// fit into the header; dst is then returned unchanged.
 func (f *Format) AppendUnwound(dst []byte, r Record, s *Sample, chain []uint64) ([]byte, error) {
 	start := len(dst)
 	if f.HasStack() {

@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/testdata/costs"
 )
 
 // sampleOf is the kernel's perf_output_sample() for tests: it writes a sample with the fields of
-// f in the order of the comment at PERF_RECORD_SAMPLE in include/uapi/linux/perf_event.h. Every
-// value is different from all others; what it wrote is in the Sample that it returns.
+// f in the order of the comment at PERF_RECORD_SAMPLE in include/uapi/linux/perf_event.h. Every value
+// is different from all others. It returns the record and the values in it.
 func sampleOf(f *Format, rnd *rand.Rand) (Record, Sample) {
 	le := binary.LittleEndian
 	t := f.sampleType
@@ -251,6 +253,58 @@ func TestAppendUnwoundKeepsAllButChainRegistersAndStack(t *testing.T) {
 	}
 }
 
+// A sample whose registers and stack were left out first is unwound to the same record.
+func TestAppendWithoutUser(t *testing.T) {
+	rnd := rand.New(rand.NewSource(5))
+	for range 2000 {
+		f := randomFormat(rnd)
+		rec, _ := sampleOf(&f, rnd)
+		var s, left Sample
+		if err := f.Sample(rec, &s); err != nil {
+			t.Fatal(err)
+		}
+		chain := []uint64{1, 2, 3}
+		want, err := f.AppendUnwound(nil, rec, &s, chain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = s
+		kept := AppendWithoutUser([]byte("before"), rec, &left)
+		clear(rec)
+		if !bytes.HasPrefix(kept, []byte("before")) || len(kept[6:]) > len(rec) {
+			t.Fatalf("%d bytes of %d", len(kept), len(rec))
+		}
+		if got, err := f.AppendUnwound(nil, Record(kept[6:]), &left, chain); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("sample_type %#x: %v, % x, want % x", f.sampleType, err, got, want)
+		}
+	}
+}
+
+// A sample that is cut is the one that a smaller copy would have made.
+func TestAppendCut(t *testing.T) {
+	rnd := rand.New(rand.NewSource(7))
+	for range 2000 {
+		f := randomFormat(rnd)
+		rec, _ := sampleOf(&f, rnd)
+		var s, cut Sample
+		if err := f.Sample(rec, &s); err != nil {
+			t.Fatal(err)
+		}
+		size := uint64(rnd.Intn(8)) * 8
+		got, err := AppendCut(nil, rec, &s, size+8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Sample(got, &cut); err != nil {
+			t.Fatal(err)
+		}
+		want := s
+		want.StackSize, want.DynSize = min(s.StackSize, size+8), min(s.DynSize, size+8)
+		want.Stack = s.Stack[:want.DynSize]
+		sameSample(t, &cut, &want)
+	}
+}
+
 func TestAppendUnwoundRefusesWhatNoHeaderCanState(t *testing.T) {
 	f := Format{sampleType: unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_STACK_USER}
 	r, _ := sampleOf(&f, rand.New(rand.NewSource(3)))
@@ -378,6 +432,7 @@ func FuzzSample(f *testing.F) {
 		f.Add([]byte(r), fm.sampleType, fm.readFormat, fm.branchType, fm.regsUser, fm.regsIntr)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, sampleType, readFormat, branchType, regsUser, regsIntr uint64) {
+		defer costs.For(len(b)).Check(t)()
 		fm := Format{sampleType, readFormat, branchType, regsUser, regsIntr, true, false}
 		r, err := CheckRecord(b)
 		if err != nil {
@@ -430,6 +485,43 @@ func TestUserPart(t *testing.T) {
 		}
 		if first, before := s.UserPart(); first != c.first || before != c.before {
 			t.Errorf("%s: %d, %d; want %d, %d", c.name, first, before, c.first, c.before)
+		}
+	}
+}
+
+func TestAddressesOfACallchain(t *testing.T) {
+	type at struct{ context, ip uint64 }
+	for _, c := range []struct {
+		name  string
+		misc  uint16
+		chain []uint64
+		want  []at
+	}{
+		{"empty", unix.PERF_RECORD_MISC_USER, nil, nil},
+		{"kernel and user", unix.PERF_RECORD_MISC_KERNEL, []uint64{ContextKernel, 8, 9, ContextUser, 1},
+			[]at{{ContextKernel, 8}, {ContextKernel, 9}, {ContextUser, 1}}},
+		{"without markers", unix.PERF_RECORD_MISC_USER, []uint64{1, 2}, []at{{ContextUser, 1}, {ContextUser, 2}}},
+		{"of a guest", unix.PERF_RECORD_MISC_GUEST_USER, []uint64{1}, []at{{ContextGuest, 1}}},
+		{"unknown marker", unix.PERF_RECORD_MISC_USER, []uint64{ContextMax, 3}, []at{{ContextMax, 3}}},
+		{"deferred user part", unix.PERF_RECORD_MISC_KERNEL, []uint64{ContextKernel, 8, ContextUserDeferred, 5},
+			[]at{{ContextKernel, 8}}},
+		{"zeros at the end", unix.PERF_RECORD_MISC_USER, []uint64{ContextUser, 1, 0, 2, 0, 0},
+			[]at{{ContextUser, 1}, {ContextUser, 0}, {ContextUser, 2}}},
+		{"words that look like markers", unix.PERF_RECORD_MISC_USER,
+			[]uint64{ContextUser, 1, ContextKernel, 8, ContextUserDeferred, 2},
+			[]at{{ContextUser, 1}, {ContextUser, ContextKernel}, {ContextUser, 8},
+				{ContextUser, ContextUserDeferred}, {ContextUser, 2}}},
+	} {
+		s := Sample{Misc: c.misc}
+		for _, ip := range c.chain {
+			s.Callchain = binary.LittleEndian.AppendUint64(s.Callchain, ip)
+		}
+		var got []at
+		for context, ip := range s.Addresses {
+			got = append(got, at{context, ip})
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
 		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The decoders below take the record that they are named after and overwrite what they are handed;
-// slices point into the record. The encoders append a record with a sample_id trailer as f wants it
-// (none without sample_id_all): for processes that ran before the recording, about which the
-// kernel says nothing. They fail with [ErrTooLarge] only, and dst then comes back as it was.
+// The decoders below decode the record that they are named after into the structure that they are given,
+// whose slices then point into the record. The encoders append a record with the sample_id trailer of f
+// (none without sample_id_all): they are for processes that ran before the recording, for which the kernel
+// writes no records. Their only error is [ErrTooLarge]; dst is then returned unchanged.
 
 // Mmap is PERF_RECORD_MMAP.
 type Mmap struct {
@@ -65,6 +65,9 @@ type LostSamples struct {
 // maxBuildID is the size of struct perf_record_mmap2's build_id.
 const maxBuildID = 20
 
+// mmap2Fields is the size of what an MMAP2 record has between its header and its path.
+const mmap2Fields = 64
+
 // DecodeMmap decodes a record of type MMAP.
 func DecodeMmap(r Record, m *Mmap) error {
 	c, err := body(r, RecordMmap)
@@ -78,29 +81,33 @@ func DecodeMmap(r Record, m *Mmap) error {
 	return c.err(r)
 }
 
-// DecodeMmap2 decodes a record of type MMAP2.
+// DecodeMmap2 decodes a record of type MMAP2. They are the most frequent ones beside samples: a program
+// that reads its data by mapping them makes ten thousands a second. So their fields are not read one by one.
 func DecodeMmap2(r Record, m *Mmap2) error {
-	c, err := body(r, RecordMmap2)
-	if err != nil {
+	if _, err := body(r, RecordMmap2); err != nil {
 		return err
 	}
-	*m = Mmap2{Misc: r.Misc()}
-	m.PID, m.TID = c.pair()
-	m.Addr, m.Len, m.Offset = c.u64(), c.u64(), c.u64()
+	if len(r) < headerSize+mmap2Fields {
+		return fmt.Errorf("MMAP2 record of %d bytes: its fields take %d", len(r), headerSize+mmap2Fields)
+	}
+	b, le := (*[mmap2Fields]byte)(r[headerSize:]), binary.LittleEndian
+	m.Misc = r.Misc()
+	m.PID, m.TID = le.Uint32(b[0:]), le.Uint32(b[4:])
+	m.Addr, m.Len, m.Offset = le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint64(b[24:])
+	m.Prot, m.Flags = le.Uint32(b[56:]), le.Uint32(b[60:])
 	if m.Misc&unix.PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {
-		size := c.u32() & 0xff // u8 build_id_size, three reserved bytes
-		id := c.bytes(maxBuildID)
+		size := b[32] // of the build ID, before three reserved bytes
 		if size > maxBuildID {
 			return fmt.Errorf("MMAP2 record: build ID of %d bytes, at most %d", size, maxBuildID)
 		}
-		if !c.bad {
-			m.BuildID = id[:size:size]
-		}
+		m.Maj, m.Min, m.Inode, m.Generation = 0, 0, 0, 0
+		m.BuildID = b[36 : 36+size : 36+size]
 	} else {
-		m.Maj, m.Min = c.pair()
-		m.Inode, m.Generation = c.u64(), c.u64()
+		m.Maj, m.Min = le.Uint32(b[32:]), le.Uint32(b[36:])
+		m.Inode, m.Generation = le.Uint64(b[40:]), le.Uint64(b[48:])
+		m.BuildID = nil
 	}
-	m.Prot, m.Flags = c.pair()
+	c := cursor{b: r, off: headerSize + mmap2Fields}
 	m.Path = c.text()
 	return c.err(r)
 }
@@ -119,7 +126,11 @@ func DecodeComm(r Record, m *Comm) error {
 
 // DecodeTask decodes a record of type FORK or EXIT.
 func DecodeTask(r Record, m *Task) error {
-	c, err := body(r, RecordFork, RecordExit)
+	t := RecordFork
+	if len(r) >= headerSize && r.Type() == RecordExit {
+		t = RecordExit
+	}
+	c, err := body(r, t)
 	if err != nil {
 		return err
 	}
@@ -149,21 +160,24 @@ func DecodeLostSamples(r Record, m *LostSamples) error {
 	return c.err(r)
 }
 
-// body starts reading the body of r, which must be of one of the types.
-func body(r Record, types ...RecordType) (cursor, error) {
-	if len(r) < headerSize {
-		return cursor{}, fmt.Errorf("%s record: no header", types[0])
+// body starts reading the body of r, which must be of a type.
+func body(r Record, t RecordType) (cursor, error) {
+	if len(r) < headerSize || r.Type() != t {
+		return cursor{}, notOf(r, t)
 	}
-	for _, t := range types {
-		if r.Type() == t {
-			return cursor{b: r, off: headerSize}, nil
-		}
-	}
-	return cursor{}, fmt.Errorf("%s record where %s was expected", r.Type(), types[0])
+	return cursor{b: r, off: headerSize}, nil
 }
 
-// text takes the rest up to a NUL, which the kernel always writes, and stays before it: padding and
-// the sample_id trailer come behind.
+// notOf is the error about a record that is not of a type.
+func notOf(r Record, t RecordType) error {
+	if len(r) < headerSize {
+		return fmt.Errorf("%s record: no header", t)
+	}
+	return fmt.Errorf("%s record where %s was expected", r.Type(), t)
+}
+
+// text reads up to the NUL that the kernel always writes, and stops before it: padding and the
+// sample_id trailer follow.
 func (c *cursor) text() []byte {
 	if c.bad {
 		return nil
@@ -222,12 +236,12 @@ func AppendMmap2(dst []byte, f *Format, m *Mmap2, id *SampleID) ([]byte, error) 
 	return f.finishText(dst, start, m.Path, id)
 }
 
-// identityAt is where an MMAP2 record has either device, inode and generation, or a build ID:
-// 24 bytes both.
+// identityAt is the offset in an MMAP2 record of device, inode and generation, or of the build ID
+// instead: both take 24 bytes.
 const identityAt = headerSize + 32
 
-// AppendIdentified appends a copy of the MMAP2 record r that has a build ID in the place of device and
-// inode. A record that has a build ID already, and one for which id is too long, are copied as they are.
+// AppendIdentified appends a copy of the MMAP2 record r with the build ID id instead of device and inode. A
+// record that has a build ID already is copied unchanged, and so is any record if id is too long.
 func AppendIdentified(dst []byte, r Record, id []byte) []byte {
 	start := len(dst)
 	dst = append(dst, r...)
@@ -267,8 +281,8 @@ func AppendLost(dst []byte, f *Format, m *Lost, id *SampleID) ([]byte, error) {
 	return finishRecord(f.appendSampleID(dst, id), start)
 }
 
-// finishText ends a record with text, padded with NULs to a multiple of 8 bytes as the kernel
-// does it, and the trailer. The text ends at its first NUL.
+// finishText appends the text, padded with NULs to a multiple of 8 bytes as the kernel does it, and the
+// trailer, and finishes the record. The text ends at its first NUL.
 func (f *Format) finishText(dst []byte, start int, text []byte, id *SampleID) ([]byte, error) {
 	if n := bytes.IndexByte(text, 0); n >= 0 {
 		text = text[:n]

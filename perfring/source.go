@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -24,25 +25,26 @@ type Source struct {
 	tasks  bool  // the targets are tasks, which can exit
 	onExec bool
 
-	fds    []descriptor
-	rings  []mapping
-	merger *merger
-	poller *poller
+	fds     []descriptor
+	rings   []mapping
+	hotplug hotplug
+	merger  *merger
+	poller  *poller
 
-	fn      func(Record) error // of the Drain that runs
+	fn      func(Record) error // the argument of the Drain that is running
 	deliver func(Record) error // s.count, bound once
-	ahead   []byte             // for a record that wraps, as Peek shows it
+	ahead   []byte             // memory for a record that wraps, for Peek
 
 	lost      uint64   // by LOST records
 	dropped   uint64   // by LOST_SAMPLES records
-	eventLost []uint64 // by PERF_FORMAT_LOST, after Flush; nil without
+	eventLost []uint64 // by PERF_FORMAT_LOST, after Flush; nil if the kernel does not have it
 }
 
-// Notes returns what was adjusted to what the system allows, one sentence each, for the user.
+// Notes returns what was changed because the system did not allow it, one sentence each, for the user.
 func (s *Source) Notes() []string { return s.notes }
 
 // Attrs returns the events as they were opened, in the order of Options.Events. The first one has the bits
-// and IDs of the event for mappings as well: its trailers are the same.
+// and IDs of the side-band event as well, as that has the same trailers.
 func (s *Source) Attrs() []Attr { return s.attrs }
 
 // Format returns the layout of the records, which is the same for all events.
@@ -51,14 +53,14 @@ func (s *Source) Format() *Format { return &s.format }
 // RingSize returns the bytes of ring data for each CPU.
 func (s *Source) RingSize() int {
 	for i, r := range s.rings {
-		if !r.maps {
+		if !r.sideBand {
 			return len(s.merger.queues[i].data)
 		}
 	}
 	return 0
 }
 
-// source takes over what the opener has opened.
+// source makes a Source of everything that was opened.
 func (op *opener) source() (*Source, error) {
 	s := &Source{
 		notes: op.notes, clock: unix.CLOCK_MONOTONIC,
@@ -68,10 +70,11 @@ func (op *opener) source() (*Source, error) {
 	for i := range op.opts.Events {
 		s.attrs = append(s.attrs, Attr{Name: op.name(i), PerfEventAttr: op.attrs[i]})
 		if op.attrs[i].Size == 0 { // on none of the CPUs
-			s.attrs[i].PerfEventAttr = op.attr(i, false)
+			s.attrs[i].PerfEventAttr = op.attr(i)
 		}
 	}
-	s.attrs[0].PerfEventAttr.Bits |= op.attr(mappings, false).Bits & bitsMappings
+	s.attrs[0].PerfEventAttr.Bits |= op.attr(sideBand).Bits & bitsSideBand
+	s.hotplug.follow(op, s.fds)
 	return s, s.start()
 }
 
@@ -83,10 +86,9 @@ func (s *Source) start() error {
 	}
 	s.deliver = s.count
 	for _, d := range s.fds {
-		var id uint64
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), unix.PERF_EVENT_IOC_ID,
-			uintptr(unsafe.Pointer(&id)))
-		if errno != 0 {
+		id, err := eventID(d.fd)
+		if err != nil {
+			errno, _ := errors.AsType[syscall.Errno](err)
 			return &OpenError{What: "PERF_EVENT_IOC_ID", Event: s.attrs[d.event].Name, PID: d.pid, CPU: d.cpu,
 				Errno: errno}
 		}
@@ -103,7 +105,7 @@ func (s *Source) start() error {
 	}
 	s.merger = newMerger(s.format, rings, cpus)
 	for i := range s.rings {
-		s.merger.queues[i].maps = s.rings[i].maps
+		s.merger.queues[i].sideBand = s.rings[i].sideBand
 	}
 	p, err := newPoller(s.news)
 	if err != nil {
@@ -129,10 +131,9 @@ type Adopted struct {
 }
 
 // Adopt makes a Source of descriptors that somebody else opened, for instance a service with more
-// privileges. All events must have the same layout of samples, and times from a clock that can be
-// read here (use_clockid). pages is the size of each ring in memory pages, rounded down to a power
-// of two; 0: 8 MiB. On success the Source owns the descriptors; after an error the caller still
-// does.
+// privileges. All events must have the same layout of samples, and times of a clock that can be read
+// here (use_clockid). pages is the size of each ring in memory pages, rounded down to a power of two;
+// 0: 8 MiB. On success the Source owns the descriptors; after an error they still belong to the caller.
 func Adopt(events []Adopted, pages int) (*Source, error) {
 	s := &Source{tasks: true}
 	for i := range events {
@@ -175,8 +176,8 @@ func Adopt(events []Adopted, pages int) (*Source, error) {
 	return s, nil
 }
 
-// Enable starts the recording. The kernel does this itself for a Command, at its exec: there,
-// Enable does nothing.
+// Enable starts the recording. For a Command it does nothing, as the kernel enables the events at its
+// exec.
 func (s *Source) Enable() error {
 	if s.onExec {
 		return nil
@@ -184,7 +185,7 @@ func (s *Source) Enable() error {
 	return s.control("PERF_EVENT_IOC_ENABLE", unix.PERF_EVENT_IOC_ENABLE)
 }
 
-// Disable ends it, also for the tasks that inherited the events. What is in the rings stays.
+// Disable ends the recording, also of the tasks that inherited the events. Records in the rings stay.
 func (s *Source) Disable() error {
 	return s.control("PERF_EVENT_IOC_DISABLE", unix.PERF_EVENT_IOC_DISABLE)
 }
@@ -192,6 +193,9 @@ func (s *Source) Disable() error {
 func (s *Source) control(what string, request uint) error {
 	var first error
 	for _, d := range s.fds {
+		if s.hotplug.offline[d.cpu] {
+			continue
+		}
 		if err := unix.IoctlSetInt(d.fd, request, 0); err != nil && first == nil {
 			errno, _ := err.(syscall.Errno)
 			first = &OpenError{What: what, Event: s.attrs[d.event].Name, PID: d.pid, CPU: d.cpu, Errno: errno}
@@ -200,22 +204,22 @@ func (s *Source) control(what string, request uint) error {
 	return first
 }
 
-// Wait returns when a ring is a quarter full, there is a new mapping, Wake was called, the last of the
-// targets has exited, or after the timeout; a negative one never ends. Once the targets are gone it sleeps
-// like this: ask [Source.Done].
+// Wait returns when a ring is a quarter full, a record other than a sample was written, Wake was called, the
+// last of the targets has exited, or the timeout has passed; a negative timeout never passes. After the
+// targets have exited, Wait sleeps as before: see [Source.Done].
 func (s *Source) Wait(timeout time.Duration) error { return s.poller.wait(timeout) }
 
-// Wake makes the Wait that runs, or else the next one, return. Any goroutine may call it, also after
-// Close.
+// Wake makes the Wait that is running return, or else the next one. Any goroutine may call it, also
+// after Close.
 func (s *Source) Wake() { s.poller.wakeUp() }
 
 // Done says whether a Wait has seen the end of all targets and of all tasks that inherited their
 // events. It is never true with all CPUs as target.
 func (s *Source) Done() bool { return s.tasks && s.poller.alive == 0 }
 
-// Drain hands the records that are old enough to fn, in the order of their times: nothing older can
-// appear any more. A record is valid only during its call of fn. An error of fn ends Drain and is
-// returned. An [ErrCorrupt] costs one ring's content; the next Drain goes on.
+// Drain calls fn with the records that are so old that no older ones can follow, in the order of their
+// times. A record is valid only during its call of fn. An error of fn ends Drain and is returned. With
+// [ErrCorrupt], the records in one ring are lost; the next Drain goes on.
 func (s *Source) Drain(fn func(Record) error) error {
 	var now unix.Timespec
 	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(s.clock), uintptr(unsafe.Pointer(&now)), 0)
@@ -225,22 +229,22 @@ func (s *Source) Drain(fn func(Record) error) error {
 	return s.drain(uint64(max(0, now.Nano()-slack)), fn)
 }
 
-// Flush hands all that is left to fn, as Drain does. It is for the end, after Disable.
+// Flush calls fn with all records that are left, as Drain does. It is for the end, after Disable.
 func (s *Source) Flush(fn func(Record) error) error {
 	err := s.drain(math.MaxUint64, fn)
 	s.readLost()
 	return err
 }
 
-// Peek shows fn the records about mappings that have come since it was last called, in no particular order
-// and ahead of their time: a file that is mapped can be opened at once. Drain hands them out in their turn. A
-// record is valid only during its call of fn. It may be called while Drain hands out records.
+// Peek calls fn with the records other than samples that were written since its last call, in no particular
+// order and before Drain hands them out, so that a file that is mapped can be opened at once. Drain still
+// hands them out. A record is valid only during its call of fn. Peek may be called while Drain is running.
 func (s *Source) Peek(fn func(Record)) {
 	if s.ahead == nil {
 		s.ahead = make([]byte, MaxRecordSize+1)
 	}
 	for i := range s.rings {
-		if s.rings[i].maps {
+		if s.rings[i].sideBand {
 			q := s.merger.queues[i]
 			q.peeked = q.ahead(q.peeked, s.ahead, fn)
 		}
@@ -250,21 +254,27 @@ func (s *Source) Peek(fn func(Record)) {
 // Pressing says whether a ring of samples is a quarter full or more.
 func (s *Source) Pressing() bool {
 	for i := range s.rings {
-		if !s.rings[i].maps && s.merger.queues[i].pressing() {
+		if !s.rings[i].sideBand && s.merger.queues[i].pressing() {
 			return true
 		}
 	}
 	return false
 }
 
-// news says whether a ring for mappings has new records, or another ring has become a quarter full. What
-// Peek, Drain or news itself has already seen does not count.
+// HalfFull says whether any ring is half full or more, so that nothing may keep the caller from draining it.
+// It may be called while Drain is running.
+func (s *Source) HalfFull() bool {
+	return slices.ContainsFunc(s.merger.queues, func(q *queue) bool { return q.halfFull() })
+}
+
+// news says whether a ring for the side-band has new records, or another ring has become a quarter full.
+// Records that Peek, Drain or news itself has already seen are not new.
 func (s *Source) news() (found bool) {
 	for i := range s.rings {
 		q := s.merger.queues[i]
 		head := atomic.LoadUint64(q.head)
-		if head != q.seen && head != q.peeked && head != q.told && (s.rings[i].maps || q.pressing()) {
-			q.told, found = head, true
+		if head != q.seen && head != q.peeked && head != q.reported && (s.rings[i].sideBand || q.pressing()) {
+			q.reported, found = head, true
 		}
 	}
 	return found
@@ -279,6 +289,7 @@ func (s *Source) drain(horizon uint64, fn func(Record) error) error {
 
 // count looks at every record on its way.
 func (s *Source) count(r Record) error {
+	r = s.hotplug.rename(r)
 	switch r.Type() {
 	case RecordLost:
 		var l Lost
@@ -294,8 +305,8 @@ func (s *Source) count(r Record) error {
 	return s.fn(r)
 }
 
-// readLost reads the kernel's own counts of what each event lost. They include what LOST records
-// tell and what was lost after the last of those, for which there was no further record to tell it.
+// readLost reads the kernel's own counts of what each event lost. They include the counts of LOST records,
+// and what was lost after the last LOST record.
 func (s *Source) readLost() {
 	counts := make([]uint64, len(s.attrs))
 	for _, d := range s.fds {
@@ -314,10 +325,10 @@ func (s *Source) readLost() {
 	s.eventLost = counts
 }
 
-// Lost returns how many records were lost so far. While recording, this is what LOST and LOST_SAMPLES
-// records told. After Flush, the kernel's counts by event (PERF_FORMAT_LOST, Linux 6.0) replace the
-// former, as they include them; LOST_SAMPLES, which are dropped before there is a record, still
-// come on top.
+// Lost returns how many records were lost so far. During the recording, this is the sum of all LOST and
+// LOST_SAMPLES records. After Flush, the kernel's counts by event (PERF_FORMAT_LOST, Linux 6.0), which
+// include the former, take the place of LOST records; those of LOST_SAMPLES, which are dropped before there
+// is a record, are added.
 func (s *Source) Lost() uint64 {
 	if s.eventLost == nil {
 		return s.lost + s.dropped
@@ -329,7 +340,7 @@ func (s *Source) Lost() uint64 {
 	return n
 }
 
-// EventLost returns, after Flush, how many records each event lost, in the order of Attrs; nil when the
+// EventLost returns, after Flush, how many records each event lost, in the order of Attrs; nil if the
 // kernel does not say.
 func (s *Source) EventLost() []uint64 { return s.eventLost }
 
@@ -343,6 +354,7 @@ func (s *Source) Close() error {
 		}
 	}
 	s.fds = nil
+	s.hotplug.list.Close() // an error of a file that is not there
 	s.poller.close()
 	return first
 }

@@ -30,13 +30,13 @@ var hostSystem = system{
 type pmu struct {
 	name string
 	typ  uint32
-	cpus []int // of a kind of core
+	cpus []int // the CPUs of one kind of core, on a hybrid CPU
 }
 
 // maxCPU bounds the numbers in a CPU list; the kernel's own limit, NR_CPUS, is 8192.
 const maxCPU = 1 << 16
 
-// corePMUs returns the PMUs of the kinds of core of a hybrid CPU, none for other CPUs.
+// corePMUs returns the PMUs of a hybrid CPU, one for each kind of core, and none for other CPUs.
 func (sys system) corePMUs() []pmu {
 	var cores []pmu
 	for _, name := range []string{"cpu_core", "cpu_atom", "cpu_lowpower"} {
@@ -72,9 +72,8 @@ func (sys system) pmu(name string) (pmu, error) {
 	return pmu{name: name, typ: uint32(typ)}, err
 }
 
-// pmuEvent reads the terms between the slashes of pmu/terms/: config, config1 and config2 with a
-// number, the names in the PMU's format directory with a number, the names in its events directory
-// alone.
+// pmuEvent reads the terms between the slashes of pmu/terms/: config, config1, config2 and names in the
+// PMU's format directory, each with a number; and names in its events directory, without one.
 func (sys system) pmuEvent(name, terms string) (Event, error) {
 	p, err := sys.pmu(name)
 	if err != nil {
@@ -90,8 +89,8 @@ func (sys system) pmuEvent(name, terms string) (Event, error) {
 	return e, err
 }
 
-// hybridName says whether terms is a generalized hardware event's name, as in cpu_core/cycles/, rather
-// than one of the PMU's own.
+// hybridName says whether terms is the name of a generalized hardware event, as in cpu_core/cycles/, and
+// not that of an event of the PMU.
 func (sys system) hybridName(e Event, name, terms string) bool {
 	if e.CPUs == nil || !plainName(terms) {
 		return false
@@ -113,7 +112,7 @@ func (sys system) applyTerms(e *Event, name, terms string, aliases bool) error {
 			return fmt.Errorf("bad term %q", term)
 		}
 		if aliases && !hasValue {
-			// An event's file holds terms itself, but no further event names.
+			// The file of an event holds terms, but no names of other events.
 			own, err := os.ReadFile(filepath.Join(sys.pmuDir(name), "events", key))
 			if err == nil {
 				if err := sys.applyTerms(e, name, strings.TrimSpace(string(own)), false); err != nil {
@@ -149,8 +148,8 @@ func (sys system) applyTerms(e *Event, name, terms string, aliases bool) error {
 	return nil
 }
 
-// place puts value into the bits that a file of the format directory names: "config:0-7,32-35", lowest
-// bits first.
+// place puts value into the bits that a file in the format directory lists: "config:0-7,32-35", the
+// lowest bits first.
 func (e *Event) place(format string, value uint64) error {
 	field, list, _ := strings.Cut(format, ":")
 	var word *uint64
@@ -191,7 +190,7 @@ func (sys system) tracepoint(group, name string) (uint64, error) {
 		case err == nil:
 			return id, nil
 		case errors.Is(err, fs.ErrPermission):
-			return 0, fmt.Errorf("reading the tracepoint's id: %w (tracepoints are for root, or remount tracefs "+
+			return 0, fmt.Errorf("reading the tracepoint's ID: %w (tracepoints are for root, or remount tracefs "+
 				"with: mount -o remount,mode=755 %s)", err, root)
 		case !errors.Is(err, fs.ErrNotExist):
 			return 0, err
@@ -275,9 +274,11 @@ func parseCPUList(s string) ([]int, error) {
 	return cpus, nil
 }
 
+func (sys system) onlineFile() string { return filepath.Join(sys.sys, "devices/system/cpu/online") }
+
 // onlineCPUs returns the CPUs that events can be opened on.
 func (sys system) onlineCPUs() ([]int, error) {
-	cpus, err := ReadCPUList(filepath.Join(sys.sys, "devices/system/cpu/online"))
+	cpus, err := ReadCPUList(sys.onlineFile())
 	if err == nil && len(cpus) == 0 {
 		err = errors.New("no CPU is online")
 	}

@@ -15,10 +15,10 @@ import (
 // listRounds is how often a list of threads is read again while it changes.
 const listRounds = 10
 
-// openProcesses opens the events on every thread of the processes. A thread that is started by one
-// with events inherits them; one that is started by another thread, before that has its own, would
-// be missed. So the threads are listed again at the end, and when there are new ones, of which
-// nobody can tell whether they inherited, everything is opened anew.
+// openProcesses opens the events on every thread of the processes. A new thread inherits the events of
+// the thread that starts it; it would be missed if that thread has no events yet. So the threads are
+// listed again at the end. If there are new ones, everything is opened again, as it is not known whether
+// they have inherited events.
 func (op *opener) openProcesses(cpus []int) error {
 	for range listRounds {
 		listed, err := op.threads()
@@ -29,7 +29,7 @@ func (op *opener) openProcesses(cpus []int) error {
 		for _, tid := range listed {
 			err := op.openTask(tid, cpus)
 			if errors.Is(err, unix.ESRCH) {
-				continue // it exited since
+				continue // it has exited meanwhile
 			}
 			if err != nil {
 				return err
@@ -45,7 +45,7 @@ func (op *opener) openProcesses(cpus []int) error {
 		}
 		op.close()
 	}
-	// Inheritance covers nearly all of the threads that came meanwhile.
+	// Nearly all of the threads that were started meanwhile have inherited the events.
 	op.note("threads were started faster than they could be listed: some may be missing")
 	listed, err := op.threads()
 	if err != nil {

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Println("ready")
 		_, _ = io.Copy(io.Discard, os.Stdin)
-	case "self": // record this process, as whoever we are
+	case "self": // record this process, as the user that runs it
 		if err := recordSelf(); err != nil {
 			fmt.Println("error:", err)
 		}
@@ -77,7 +77,7 @@ func mustEvents(t *testing.T, spec string) []Event {
 	return ev
 }
 
-// mustOpen opens a small ring; it skips the test when perf events are not for us.
+// mustOpen opens a small ring; it skips the test if perf events are not permitted.
 func mustOpen(t *testing.T, target Target, o Options) *Source {
 	t.Helper()
 	if o.Pages == 0 {
@@ -140,7 +140,7 @@ func (rec *recording) record(r Record) error {
 	return nil
 }
 
-// run records until end says so.
+// run records until end returns true.
 func (rec *recording) run(s *Source, end func() bool) error {
 	for !end() {
 		if err := s.Wait(20 * time.Millisecond); err != nil {
@@ -172,7 +172,7 @@ func after(d time.Duration) func() bool {
 	return func() bool { return time.Now().After(end) }
 }
 
-// recordSelf records this process for a while and prints what came of it.
+// recordSelf records this process for a while and prints what was recorded.
 func recordSelf() error {
 	ev, err := ParseEvents("cpu-clock")
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 // arch/x86/events/core.c).
 type kernelChain struct {
 	at          func(i int) uint64
-	first, last int // last is behind the end
+	first, last int // the entries from first on, before last
 }
 
-// userPart finds the part in the n entries of a callchain: all behind its marker.
+// userPart returns the user part of a callchain with n entries: all that follows its marker.
 func userPart(n int, at func(i int) uint64) kernelChain {
 	for i := range n {
 		if at(i) == contextUser {
@@ -24,24 +24,32 @@ func userPart(n int, at func(i int) uint64) kernelChain {
 	return kernelChain{at, n, n}
 }
 
-// Continue adds to the result of the last walk, which has come to the end of
-// the copy, what the kernel's walk found further on. at(i) is the i-th of the n
-// entries of the sample's callchain.
+// Continue adds to the result of the last walk, which reached the end of the copy or left its stack, the
+// callers that the kernel's walk found further on. at(i) is the i-th of the n entries of the sample's
+// callchain.
 //
-// The kernel tells no frame addresses, and it passes over functions that have
-// no frame pointer; under recursion neither shows in its return addresses. So
-// its walk is repeated on the copy, which gives each entry the address that it
-// was read from. Then a kernel's entry is the caller of the last frame when
+// The kernel's callchain has no frame addresses and leaves out functions that have no frame pointer; under
+// recursion, its return addresses alone show neither. So its walk is repeated on the copy, which gives for
+// each entry the address that it was read from. Then an entry of the kernel is the caller of the last frame
+// when
 //   - the last entry within the copy is a frame of the walk, by frame address
 //     and return address: the chain is anchored;
 //   - the walk and the kernel have the same BP at the end of the copy;
 //   - BP is the frame pointer of the last frame, as its rule says.
 //
-// Every further entry must be the caller of the one before by the last of these.
-// The walk is complete if that leads to the root; otherwise it ended for the reason
-// that it had before.
-func (u *Unwinder) Continue(space *vmas.Space, regs *Regs, stack *Stack, res Result, n int, at func(i int) uint64) Result {
-	if u.Strict || res.End != DumpTooShort && res.End != NoCFI || res.At == nil {
+// If the copy is empty or ends within the sampled frame, the last frame is the sampled one, where both walks
+// begin. Then CFI has to state the last condition: it is not assumed of code without CFI.
+//
+// Every further entry must be the caller of the one before by the last condition. The walk is complete if
+// that leads to the root; otherwise it ended for the reason that it had before.
+func (u *Unwinder) Continue(space *vmas.Space, regs *Regs, stack *Stack, res Result, n int,
+	at func(i int) uint64) Result {
+	switch res.End {
+	case DumpTooShort, NotCopied, NoCFI:
+	default:
+		return res
+	}
+	if u.Strict || res.At == nil || u.walk.moves.isPartial() {
 		return res
 	}
 	chain := userPart(n, at)
@@ -55,14 +63,18 @@ func (u *Unwinder) Continue(space *vmas.Space, regs *Regs, stack *Stack, res Res
 	if !w.locate(&p, w.last.lookup()) || !w.linked(&p, &w.last) {
 		return res
 	}
+	if len(w.ips) == 1 && !byCFI(w.rule(&p, &w.last)) {
+		return res
+	}
 	for sp := fp + 16; next < chain.last; next++ {
-		pc, at := chain.at(next), p.m
+		pc, at, generated := chain.at(next), p.m, p.jit != nil
 		if !w.locate(&p, pc-1) {
-			return w.end(res.End, at)
+			return w.goesOn(&res, at)
 		}
 		r := w.rule(&p, &frame{pc: pc})
-		if !w.isReturn(&p, r, pc) {
-			return w.end(res.End, at)
+		// Interpreters that are generated code push return addresses themselves: see credible.
+		if !w.isReturn(r, pc) && !(generated && p.jit != nil && next+1 < chain.last) {
+			return w.goesOn(&res, at)
 		}
 		if len(w.ips) >= w.MaxFrames {
 			return w.end(DepthLimit, at)
@@ -73,15 +85,22 @@ func (u *Unwinder) Continue(space *vmas.Space, regs *Regs, stack *Stack, res Res
 		case r.Kind() == rule.EndOfStack, r.Kind() == rule.EntryCode && next+1 == chain.last:
 			return w.end(Root, p.m)
 		case !p.keepsBP(r, pc-1):
-			return w.end(res.End, p.m)
+			return w.goesOn(&res, p.m)
 		}
 	}
-	return w.end(res.End, p.m)
+	return w.goesOn(&res, p.m)
+}
+
+// goesOn is the result of a walk after frames were added to it that do not lead to the root.
+func (w *walk) goesOn(res *Result, at *vmas.Mapping) Result {
+	more := w.end(res.End, at)
+	more.Open, more.Within, more.CFA = res.Open, res.Within, res.CFA
+	return more
 }
 
 // anchor repeats the kernel's walk on the copy, as far as that goes. It returns
 // the index of the first entry that was read from beyond the copy, the address of
-// its frame, and whether the entry before is a frame of the walk.
+// its frame, and whether the entry before is a frame of the walk, or the sampled PC.
 func (w *walk) anchor(regs *Regs, chain *kernelChain) (next int, fp uint64, anchored bool) {
 	if chain.last-chain.first < 2 || chain.at(chain.first) != w.ips[0] {
 		return 0, 0, false
@@ -98,6 +117,9 @@ func (w *walk) anchor(regs *Regs, chain *kernelChain) (next int, fp uint64, anch
 			return 0, 0, false
 		}
 		pc, sp, fp = ra, fp+16, bp
+	}
+	if next == chain.first+1 && len(w.ips) == 1 {
+		return next, fp, true
 	}
 	for i := len(w.ips) - 1; i > 0; i-- {
 		if w.frames[i].SP == sp && w.ips[i] == pc && w.frames[i].Source != ByLive {
@@ -120,8 +142,17 @@ func (w *walk) linked(p *place, f *frame) bool {
 	return f.bp >= f.sp && f.bp%8 == 0 && p.keepsBP(r, f.lookup())
 }
 
-// keepsBP says whether the code at pc, which lies at p and has the rule r, uses BP as its
-// frame pointer. Of code without CFI that is assumed, as in [Unwinder.framePointer].
+// byCFI says whether r comes from CFI and tells where the caller's BP is.
+func byCFI(r rule.Rule) bool {
+	switch r.Kind() {
+	case rule.FromSP, rule.FromBP, rule.Realigned:
+		return true
+	}
+	return false
+}
+
+// keepsBP says whether the code at pc, which lies at p and has the rule r, uses BP as its frame pointer. This
+// is assumed of code without CFI, as in [Unwinder.framePointer].
 func (p *place) keepsBP(r rule.Rule, pc uint64) bool {
 	switch r.Kind() {
 	case rule.FromBP, rule.GuessBP:
@@ -155,16 +186,14 @@ func (w *walk) rule(p *place, f *frame) rule.Rule {
 	return p.image.Rule(p.m, f.lookup())
 }
 
-// isReturn says whether pc, which lies at p and has the rule r, can be a return address:
-// it follows a call, where there is code to tell. Nothing calls the code that the rules
-// for the root and for signal frames stand for.
-func (w *walk) isReturn(p *place, r rule.Rule, pc uint64) bool {
-	switch {
-	case p.jit != nil, p.image == nil || !p.image.HasCode(),
-		r.Kind() == rule.EndOfStack, r.Kind() == rule.Sigframe:
+// isReturn says whether pc, which has the rule r, can be a return address: it follows a call, or the code
+// cannot be read. Entry code and signal trampolines are exempt: nothing calls them.
+func (w *walk) isReturn(r rule.Rule, pc uint64) bool {
+	if r.Kind() == rule.EndOfStack || r.Kind() == rule.Sigframe {
 		return true
 	}
-	return w.followsCall(pc)
+	call, known := w.callBefore(pc)
+	return call || !known
 }
 
 // Markers that the kernel puts into callchains (enum perf_callchain_context,
@@ -196,4 +225,71 @@ func Splice(dst []uint64, n int, at func(i int) uint64, user []uint64) []uint64 
 		return dst
 	}
 	return append(append(dst, contextUser), user...)
+}
+
+// A FrameWalk is the stack as the kernel's walk along frame pointers shows it.
+type FrameWalk struct {
+	// IPs holds the sampled PC, then what the walk took for return addresses. It is valid until the next walk.
+	IPs []uint64
+	End FrameWalkEnd
+}
+
+// FrameWalkEnd says why a walk along frame pointers ended.
+type FrameWalkEnd uint8
+
+const (
+	// NoFrame: BP was 0 or no address that the kernel would read, or there is no stack where it points to.
+	// A walk that reaches the root ends like this, and so does one that is lost.
+	NoFrame FrameWalkEnd = iota
+	// OffStack: BP points to memory outside of the copied stack, and what the kernel would have read there is
+	// not known.
+	OffStack
+	// CopyEnds: the stack goes on beyond its copy.
+	CopyEnds
+	// KernelLimit: the callchain was full.
+	KernelLimit
+)
+
+// FollowFramePointers repeats on the copy what the kernel does for the user part of a callchain
+// (perf_callchain_user, arch/x86/events/core.c): it believes every frame pointer that can be read,
+// wherever it leads. room is how many entries the callchain has left, the sampled PC included; size is
+// that of an address, 8 or 4 bytes.
+func (u *Unwinder) FollowFramePointers(regs *Regs, stack *Stack, room, size int) FrameWalk {
+	w := FrameWalk{IPs: u.framePointers[:0], End: KernelLimit}
+	// These are the user's registers as the kernel has them, whatever the CFI of a system call says about
+	// them.
+	bp, ra := regs.Value[rule.BP], regs.Value[rule.IP]
+	for len(w.IPs) < room {
+		w.IPs = append(w.IPs, ra)
+		next, ok := stack.uint(bp, size)
+		if ok {
+			ra, ok = stack.uint(bp+uint64(size), size)
+		}
+		if !ok {
+			w.End = stack.beyond(bp)
+			break
+		}
+		bp = next
+	}
+	u.framePointers = w.IPs
+	return w
+}
+
+// beyond says why the 16 bytes at a frame pointer are not in the copy.
+func (s *Stack) beyond(bp uint64) FrameWalkEnd {
+	const (
+		page    = 4096
+		userEnd = 1<<47 - page // TASK_SIZE_MAX
+		largest = 8 << 20      // the usual limit of a stack
+	)
+	end := s.Base + uint64(len(s.Data))
+	switch {
+	case bp < 1<<16 || bp > userEnd-16: // mmap_min_addr: nothing is mapped below
+		return NoFrame
+	case bp < s.Base || bp-s.Base > largest:
+		return OffStack
+	case uint64(len(s.Data)) < s.Asked && bp < end&^(page-1)+page:
+		return NoFrame // in a page that the kernel could not read when it copied, either
+	}
+	return CopyEnds
 }

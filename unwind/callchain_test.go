@@ -84,7 +84,8 @@ func pointerProgram(t *testing.T) (*vmas.Space, *image.Store, map[string]uint64)
 }
 
 // labelledProgram assembles a program, maps it and gives the addresses of its labels.
-func labelledProgram(t *testing.T, source string) (*vmas.Space, *image.Store, map[string]uint64) {
+func labelledProgram(t *testing.T, source string, flags ...string) (*vmas.Space, *image.Store,
+	map[string]uint64) {
 	t.Helper()
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -95,7 +96,8 @@ func labelledProgram(t *testing.T, source string) (*vmas.Space, *image.Store, ma
 	if err := os.WriteFile(asm, []byte(source), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", path, asm).CombinedOutput(); err != nil {
+	args := append(flags, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", path, asm)
+	if out, err := exec.Command(gcc, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	space, images := asImage(t, path, 0x400000)
@@ -160,8 +162,9 @@ func kernelWalk(ip, bp uint64, words []uint64, limit int) []uint64 {
 
 func TestKernelChainGoesOnBeyondTheCopy(t *testing.T) {
 	space, images, at := pointerProgram(t)
-	inWork, inBare, inRecurse, inMain, inStart := at["in_work"], at["in_bare"], at["in_recurse"], at["in_main"], at["in_start"]
-	const unmapped, noReturn = 0x1234_5678, 1 // noReturn: behind in_recurse, where no call is
+	inWork, inBare, inRecurse, inMain, inStart := at["in_work"], at["in_bare"], at["in_recurse"], at["in_main"],
+		at["in_start"]
+	const unmapped, noReturn = 0x1234_5678, 1 // noReturn: an address in recurse that follows no call
 
 	work := madeFrame{2, false, inRecurse}
 	recursion := func(n int) []madeFrame { // n calls of recurse by itself
@@ -187,35 +190,47 @@ func TestKernelChainGoesOnBeyondTheCopy(t *testing.T) {
 		{"to the root", join([]madeFrame{work}, recursion(20), top), inCopy, 127, none, nil, 6, 18, Root},
 		// work has no frame pointer, so the kernel's chain has one return address
 		// less than there are frames: by address alone it would be one off.
-		{"identical return addresses", join([]madeFrame{work}, recursion(60)), inCopy, 127, none, nil, 6, 56, DumpTooShort},
-		{"one recursion in the copy", join([]madeFrame{work}, recursion(20), top), 3 + 4, 127, none, nil, 3, 21, Root},
+		{"identical return addresses", join([]madeFrame{work}, recursion(60)), inCopy, 127, none, nil, 6, 56,
+			DumpTooShort},
+		{"one recursion in the copy", join([]madeFrame{work}, recursion(20), top), 3 + 4, 127, none, nil, 3, 21,
+			Root},
 		{"copy that ends between frame pointer and return address", join([]madeFrame{work}, recursion(20), top),
 			inCopy + 3, 127, none, nil, 6, 18, Root},
-		{"whole stack in the copy", join([]madeFrame{work}, recursion(4), top), inCopy + 6, 127, none, nil, 8, 0, Root},
-		{"cut at the kernel's limit", join([]madeFrame{work}, recursion(200), top), inCopy, 127, none, nil, 6, 122, DumpTooShort},
-		{"cut right at the end of the copy", join([]madeFrame{work}, recursion(20), top), inCopy, 5, none, nil, 6, 0, DumpTooShort},
+		{"whole stack in the copy", join([]madeFrame{work}, recursion(4), top), inCopy + 6, 127, none, nil, 8, 0,
+			Root},
+		{"cut at the kernel's limit", join([]madeFrame{work}, recursion(200), top), inCopy, 127, none, nil, 6, 122,
+			DumpTooShort},
+		{"cut right at the end of the copy", join([]madeFrame{work}, recursion(20), top), inCopy, 5, none, nil, 6,
+			0, DumpTooShort},
 
-		{"not anchored: no frame pointer in the copy", join([]madeFrame{work}, recursion(20), top), 3, 127, none, nil, 2, 0, DumpTooShort},
-		{"not anchored: another return address within the copy", join([]madeFrame{work}, recursion(20), top), inCopy, 127,
+		{"not anchored: no frame pointer in the copy", join([]madeFrame{work}, recursion(20), top), 3, 127, none,
+			nil, 2, 0, DumpTooShort},
+		{"not anchored: another return address within the copy", join([]madeFrame{work}, recursion(20), top),
+			inCopy, 127,
 			func(chain []uint64) { chain[3] = inBare }, nil, 6, 0, DumpTooShort},
 		{"not anchored: another PC", join([]madeFrame{work}, recursion(20), top), inCopy, 127,
 			func(chain []uint64) { chain[1]++ }, nil, 6, 0, DumpTooShort},
-		{"not anchored: BP is no frame pointer", join([]madeFrame{{2, false, inBare}, {2, false, inBare}}, recursion(20), top), 5, 127, none,
+		{"not anchored: BP is no frame pointer",
+			join([]madeFrame{{2, false, inBare}, {2, false, inBare}}, recursion(20), top), 5, 127, none,
 			nil, 2, 0, DumpTooShort},
 		{"no user part", join([]madeFrame{work}, recursion(20), top),
 			inCopy, 127, func(chain []uint64) { chain[0] = ^uint64(127) }, nil, 6, 0, DumpTooShort},
 
 		{"entry in no mapping", join([]madeFrame{work}, recursion(10), []madeFrame{{2, true, unmapped}}, top),
 			inCopy, 127, none, nil, 6, 6, DumpTooShort},
-		{"entry that follows no call", join([]madeFrame{work}, recursion(10), []madeFrame{{2, true, inRecurse + noReturn}}, top),
+		{"entry that follows no call", join([]madeFrame{work}, recursion(10),
+			[]madeFrame{{2, true, inRecurse + noReturn}}, top),
 			inCopy, 127, none, nil, 6, 6, DumpTooShort},
 		{"function without a frame pointer beyond the copy",
-			join([]madeFrame{work}, recursion(10), []madeFrame{{2, true, inBare}, {2, false, inRecurse}}, recursion(5), top),
+			join([]madeFrame{work}, recursion(10), []madeFrame{{2, true, inBare}, {2, false, inRecurse}},
+				recursion(5), top),
 			inCopy, 127, none, nil, 6, 7, DumpTooShort},
-		{"function without a frame pointer in the copy", join([]madeFrame{work, {2, true, inBare}, {2, false, inRecurse}}, recursion(10), top),
+		{"function without a frame pointer in the copy",
+			join([]madeFrame{work, {2, true, inBare}, {2, false, inRecurse}}, recursion(10), top),
 			3 + 4 + 3 + 4, 127, none, nil, 5, 11, Root},
 		{"function without a frame pointer at the end of the copy",
-			join([]madeFrame{work}, recursion(2), []madeFrame{{2, true, inBare}, {2, false, inRecurse}}, recursion(5), top),
+			join([]madeFrame{work}, recursion(2), []madeFrame{{2, true, inBare}, {2, false, inRecurse}}, recursion(5),
+				top),
 			3 + 3*4, 127, none, nil, 5, 0, DumpTooShort},
 
 		{"strict", join([]madeFrame{work}, recursion(20), top),
@@ -241,7 +256,8 @@ func TestKernelChainGoesOnBeyondTheCopy(t *testing.T) {
 			c.change(chain)
 			stack := Stack{Base: madeSP, Data: data, Asked: uint64(len(data))}
 			walk := func() Result {
-				return u.Continue(space, &regs, &stack, u.Unwind(space, &regs, &stack), len(chain), func(i int) uint64 { return chain[i] })
+				return u.Continue(space, &regs, &stack, u.Unwind(space, &regs, &stack), len(chain),
+					func(i int) uint64 { return chain[i] })
 			}
 			got := walk()
 
@@ -267,8 +283,8 @@ func TestKernelChainGoesOnBeyondTheCopy(t *testing.T) {
 	}
 }
 
-// TestKernelChainIsOfAnotherStack has chains of which all but one condition of [Unwinder.Continue] holds.
-// Each has an entry that could be the next caller. Where all hold, that is taken, too.
+// TestKernelChainIsOfAnotherStack has chains for which all conditions of [Unwinder.Continue] hold but one.
+// Each has an entry that could be the next caller, and is taken only if all conditions hold.
 func TestKernelChainIsOfAnotherStack(t *testing.T) {
 	space, images, at := pointerProgram(t)
 	inScratch, inRecurse := at["in_scratch"], at["in_recurse"]
@@ -296,6 +312,12 @@ func TestKernelChainIsOfAnotherStack(t *testing.T) {
 			[]uint64{inRecurse, inRecurse}, []uint64{inScratch, inRecurse, inRecurse}},
 		{"BP is not the frame pointer of the last frame", inRecurse, madeSP, []uint64{beyond, inScratch},
 			[]uint64{inScratch, inRecurse}, []uint64{inRecurse, inScratch}},
+		{"nothing in the copy: BP is the frame pointer", inRecurse, beyond, nil,
+			[]uint64{inRecurse, inScratch, inRecurse}, []uint64{inRecurse, inRecurse, inScratch}},
+		{"nothing in the copy: no frame pointer", at["in_bare"], beyond, nil,
+			[]uint64{inRecurse, inScratch}, []uint64{at["in_bare"]}},
+		{"nothing in the copy: BP saved, and something else in it", inScratch, beyond, nil,
+			[]uint64{inRecurse, inScratch}, []uint64{inScratch}},
 	} {
 		var data []byte
 		for _, w := range c.words {
@@ -312,6 +334,35 @@ func TestKernelChainIsOfAnotherStack(t *testing.T) {
 		got := u.Continue(space, &regs, &stack, walked, len(chain), func(i int) uint64 { return chain[i] })
 		if !slices.Equal(got.IPs, c.want) || got.End != DumpTooShort {
 			t.Errorf("%s: %#x, %v; want %#x, %v", c.name, got.IPs, got.End, c.want, DumpTooShort)
+		}
+	}
+}
+
+// TestKernelChainIsNotAnchoredInALiveStack has a chain whose last entry in the copy is a frame of the walk.
+// Where that frame was read from the process after the sample, it may be another one by then.
+func TestKernelChainIsNotAnchoredInALiveStack(t *testing.T) {
+	space, images, at := pointerProgram(t)
+	const beyond = madeSP + 64 // of the copy
+	inScratch, inRecurse := at["in_scratch"], at["in_recurse"]
+	var data []byte
+	for _, w := range []uint64{beyond, inScratch, 0, 0, beyond, inRecurse} {
+		data = binary.LittleEndian.AppendUint64(data, w)
+	}
+	var regs Regs
+	regs.set(rule.IP, inRecurse)
+	regs.set(rule.SP, madeSP)
+	regs.set(rule.BP, madeSP)
+	stack := Stack{Base: madeSP, Data: data, Asked: uint64(len(data))}
+	chain := []uint64{contextUser, inRecurse, inScratch, inRecurse}
+	for source, want := range map[Source]int{ByCFI: 4, ByLive: 3} {
+		u := NewUnwinder(images)
+		walked := u.Unwind(space, &regs, &stack)
+		for i := 1; i < len(walked.Frames); i++ {
+			walked.Frames[i].Source = source
+		}
+		got := u.Continue(space, &regs, &stack, walked, len(chain), func(i int) uint64 { return chain[i] })
+		if len(got.IPs) != want {
+			t.Errorf("frames %v: %d of them, want %d: %#x", source, len(got.IPs), want, got.IPs)
 		}
 	}
 }
@@ -341,6 +392,14 @@ func TestKernelChainOfCodeWithoutCFI(t *testing.T) {
 	if !slices.Equal(got.IPs, want) || got.End != DumpTooShort {
 		t.Errorf("%#x, %v; want %#x, %v", got.IPs, got.End, want, DumpTooShort)
 	}
+
+	// Only the convention says that the sampled code has one.
+	empty := Stack{Base: madeSP, Asked: uint64(len(data))}
+	walked = u.Unwind(table.Space(1), &regs, &empty)
+	got = u.Continue(table.Space(1), &regs, &empty, walked, len(chain), func(i int) uint64 { return chain[i] })
+	if len(got.IPs) != 1 || got.End != DumpTooShort {
+		t.Errorf("of an empty copy: %#x, %v", got.IPs, got.End)
+	}
 }
 
 func TestUserPart(t *testing.T) {
@@ -355,7 +414,8 @@ func TestUserPart(t *testing.T) {
 		{"user only", []uint64{contextUser, 1, 2}, []uint64{1, 2}},
 		{"behind the kernel's", []uint64{kernel, 8, contextUser, 1}, []uint64{1}},
 		{"marker alone", []uint64{kernel, 8, contextUser}, nil},
-		{"with words that look like markers", []uint64{contextUser, 1, kernel, contextUser, 2}, []uint64{1, kernel, contextUser, 2}},
+		{"with words that look like markers", []uint64{contextUser, 1, kernel, contextUser, 2},
+			[]uint64{1, kernel, contextUser, 2}},
 		{"deferred", []uint64{kernel, 8, contextDeferred, 7}, nil},
 	} {
 		got := userPart(len(c.chain), func(i int) uint64 { return c.chain[i] })

@@ -12,17 +12,16 @@ type climb struct {
 	*walk
 	words []uint64 // of the copy
 
-	known    []Frame // the last walk of the thread
-	passed   int     // how many of them are below SP
-	recalled int     // how many of them were found to be there still
-	// whole says that the frames from kept on are those that are known from at on, all
-	// of them.
+	known  []Frame // the last walk of the thread
+	passed int     // how many of them are below SP
+	copied int     // how many frames were taken over from known
+	// whole says that the frames of the walk from index kept on are known[at:], unchanged.
 	whole    bool
 	kept, at int
 }
 
-// wordsOf gives the copy as words, none where it does not begin on one: the kernel
-// aligns records, and what it copies, to eight bytes, and so does a sane SP.
+// wordsOf returns the copy as words, nil if its bytes or its addresses are not aligned to them. The kernel
+// aligns records, and what it copies, to eight bytes, and programs align SP.
 func wordsOf(stack *Stack) []uint64 {
 	p := unsafe.Pointer(unsafe.SliceData(stack.Data))
 	if uintptr(p)%8 != 0 || stack.Base%8 != 0 || len(stack.Data) < 8 {
@@ -31,25 +30,25 @@ func wordsOf(stack *Stack) []uint64 {
 	return unsafe.Slice((*uint64)(p), len(stack.Data)/8)
 }
 
-// fetch loads a word of each cache line of the innermost 2 KiB. A walk has to wait for
-// one line before it knows where the next one is, but these loads wait together.
+// fetch loads a word of each cache line of the innermost 2 KiB. A walk has to wait for one line before it
+// knows where the next one is, but the processor waits for all of these loads at once.
 func (c *climb) fetch() {
 	const line, most = 8, 256 // words
 	var sum uint64
 	for i := 0; i < min(len(c.words), most); i += line {
 		sum += c.words[i]
 	}
-	c.fetched = sum // so that the loads are not left out
+	c.fetched = sum // so that the compiler keeps the loads
 }
 
-// run climbs from f, which lies at p, to a frame that needs more than these rules
-// and words of the copy, and leaves it in f. Unless the walk ends on the way it
-// returns stepped.
+// run walks from f, which lies at p, to the first frame that needs other rules or memory that is not in the
+// copy, and leaves that frame in f. It returns stepped unless the walk ends before.
 //
 //nolint:funlen // one loop whose variables are to stay in registers: a call would spill them
 func (c *climb) run(p *place, f *frame) Reason {
-	if !f.exact && c.passed < len(c.known) && c.pass(f.sp) == f.sp && c.known[c.passed].isCaller(f.pc, f.sp, f.bp) {
-		n := c.recall(len(c.ips))
+	if !f.exact && c.passed < len(c.known) && c.pass(f.sp) == f.sp &&
+		c.known[c.passed].isCaller(f.pc, f.sp, f.bp) {
+		n := c.copyKnown(len(c.ips))
 		c.ips, c.frames = c.ips[:n], c.frames[:n]
 		top := &c.frames[n-1]
 		*f = frame{pc: top.pc, sp: top.SP, bp: top.bp}
@@ -61,7 +60,7 @@ func (c *climb) run(p *place, f *frame) Reason {
 		return stepped
 	}
 	words, base := c.words, c.stack.Base
-	// Both have room for as many frames as there may be.
+	// Both slices have room for MaxFrames.
 	n, ips := len(c.ips), c.ips[:c.MaxFrames]
 	frames := c.frames[:len(ips)]
 	first, callee := n, &frames[n-1]
@@ -74,7 +73,7 @@ func (c *climb) run(p *place, f *frame) Reason {
 climbing:
 	for {
 		off := uint32(lookup - bias)
-		// The first place of [cache.get] is mostly the right one.
+		// Most offsets are in the first place where [rule.Cache.Get] looks.
 		var r rule.Rule
 		if i := uint64(off) * rule.Spread >> (shift & 63); i < uint64(len(rules)) && uint32(rules[i]) == off {
 			r = rule.Rule(rules[i] >> 32)
@@ -122,8 +121,8 @@ climbing:
 			break
 		}
 		if pc-1-start >= size {
-			if !c.locate(p, pc-1) {
-				end = Unmapped
+			if !c.locateReturn(p, pc-1) {
+				end, c.zero = Unmapped, pc == 0
 				break
 			}
 			start, size, bias = p.start, p.size, p.bias
@@ -143,7 +142,7 @@ climbing:
 				knownSP = c.pass(sp)
 			}
 			if knownSP == sp && c.known[c.passed].isCaller(pc, sp, bp) {
-				n = c.recall(n)
+				n = c.copyKnown(n)
 				callee = &frames[n-1]
 				lookup, sp, bp = callee.pc-1, callee.SP, callee.bp
 				knownSP = c.pass(sp + 1)
@@ -169,8 +168,8 @@ climbing:
 	return end
 }
 
-// pass passes over the known frames below sp, and returns the SP of the one that
-// follows, or the highest address there is.
+// pass passes over the known frames below sp, and returns the SP of the next one, or the highest address if
+// there is none.
 func (c *climb) pass(sp uint64) uint64 {
 	i := c.passed
 	for ; i < len(c.known); i++ {
@@ -189,10 +188,10 @@ func (k *Frame) isCaller(pc, sp, bp uint64) bool {
 	return k.SP == sp && k.pc == pc && k.bp == bp && k.saved != noSlot && !k.exact
 }
 
-// recall adds to n frames those that followed in the last walk the one that was
-// found last and is the first one of those that are known and not passed, as long as
-// the words that they come from are the same. It returns how many frames there are.
-func (c *climb) recall(n int) int {
+// copyKnown adds to n frames, of which the last is known[passed], its callers from the last walk of the
+// thread, for as long as the words of the stack that they come from are unchanged. It returns how many frames
+// there are.
+func (c *climb) copyKnown(n int) int {
 	words, base := c.words, c.stack.Base
 	known := c.known[c.passed:]
 	kept, i, guessed := n-1, 0, 0
@@ -229,7 +228,7 @@ func (c *climb) recall(n int) int {
 		f := &known[guessed]
 		c.regs.restart(kept+guessed, &frame{pc: f.pc, sp: f.SP, bp: f.bp})
 	}
-	c.recalled += i
+	c.copied += i
 	c.passed += i + 1
 	return n
 }

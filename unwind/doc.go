@@ -17,11 +17,13 @@
 // sampled registers with all of them. Both are for x86-64; the stacks of other
 // architectures ([rule.Arch]) are walked by the general one alone.
 //
-// Rules are those of package rule. Their makers have packages of their own and know nothing of
-// walks: asm reads instructions, gotab Go's function table, jit what is known of generated code,
-// and image puts them and the CFI of a file together.
+// CFI is specified in DWARF 5, § 6.4, and in the System V ABI, AMD64 supplement, § 4.2.4. Rules have a
+// package of their own, and so has each of their sources, which know nothing of walks: asm reads
+// instructions, gotab Go's function table, jit what is known of generated code, and image puts these and the
+// CFI of a file together.
 //
-// What the caller owes: the mappings of the process ([vmas.Space]) and a
-// sample's registers and stack. What it gets: the IPs, how each was found,
-// and why the walk ended. A walk is complete only when it reached the root.
+// The caller provides the mappings of the process ([vmas.Space]) and a sample's registers and stack. It gets
+// the IPs, how each was found, and why the walk ended. A walk is complete only if it reached the root. A
+// [Result] belongs to its Unwinder and is valid until the next walk; the copy of the stack is read in place,
+// and has to stay there for as long as the result of its walk is in use.
 package unwind

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"testing"
+	"unspool/testdata/costs"
 	"unspool/unwind/image"
 	"unspool/unwind/rule"
 )
@@ -34,7 +35,8 @@ func TestFollowFramePointers(t *testing.T) {
 		{"as far as stacks go", []uint64{at(2), 1, sp + 8<<20, 2}, at(0), 0, 0, []uint64{pc, 1, 2}, CopyEnds},
 		{"beyond the copy", []uint64{at(2), 1, at(4), 2}, at(0), 0, 0, []uint64{pc, 1, 2}, CopyEnds},
 		{"half a frame in the copy", []uint64{at(2), 1, at(4)}, at(0), 0, 0, []uint64{pc, 1}, CopyEnds},
-		{"beyond what the kernel could copy", []uint64{at(2), 1, at(4), 2}, at(0), 5, 0, []uint64{pc, 1, 2}, NoFrame},
+		{"beyond what the kernel could copy", []uint64{at(2), 1, at(4), 2}, at(0), 5, 0, []uint64{pc, 1, 2},
+			NoFrame},
 		{"in the page that it could not copy", []uint64{at(511), 1}, at(0), 500, 0, []uint64{pc, 1}, NoFrame},
 		{"beyond the page that it could not copy", []uint64{at(512), 1}, at(0), 600, 0, []uint64{pc, 1}, CopyEnds},
 		{"half a frame of what it could copy", []uint64{at(2), 1, at(4)}, at(0), 4, 0, []uint64{pc, 1}, NoFrame},
@@ -47,7 +49,8 @@ func TestFollowFramePointers(t *testing.T) {
 		{"room for the sampled PC", []uint64{at(2), 1, 0, 2}, at(0), 0, 1, []uint64{pc}, KernelLimit},
 		{"no room", []uint64{at(2), 1, 0, 2}, at(0), 0, -1, []uint64{}, KernelLimit},
 		{"a return address of 0", []uint64{at(2), 0, 0, 0}, at(0), 0, 0, []uint64{pc, 0, 0}, NoFrame},
-		{"words that are no code", []uint64{at(2), 0xdead, 0, ^uint64(0)}, at(0), 0, 0, []uint64{pc, 0xdead, ^uint64(0)}, NoFrame},
+		{"words that are no code", []uint64{at(2), 0xdead, 0, ^uint64(0)}, at(0), 0, 0,
+			[]uint64{pc, 0xdead, ^uint64(0)}, NoFrame},
 		{"misaligned", []uint64{0, 5 << 32, 0}, at(1) - 4, 0, 0, []uint64{pc, 5}, NoFrame},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -110,6 +113,7 @@ func FuzzFollowFramePointers(f *testing.F) {
 	f.Add(bytesOf(4, 1<<20, 1), uint64(1<<20), uint64(1<<20), uint64(8), 16, true)
 	f.Add(bytesOf(8, ^uint64(0), 1), ^uint64(15), ^uint64(15), uint64(16), 16, false)
 	f.Fuzz(func(t *testing.T, data []byte, base, bp, asked uint64, room int, narrow bool) {
+		defer costs.For(len(data)).Check(t)()
 		room, size := min(room, 1024), 8
 		if narrow {
 			size = 4
@@ -117,8 +121,10 @@ func FuzzFollowFramePointers(f *testing.F) {
 		var regs Regs
 		regs.set(rule.IP, 42)
 		regs.set(rule.BP, bp)
-		w := NewUnwinder(image.NewStore("/proc")).FollowFramePointers(&regs, &Stack{Base: base, Data: data, Asked: asked}, room, size)
-		if len(w.IPs) > max(room, 0) || len(w.IPs) > 0 && w.IPs[0] != 42 || w.End == KernelLimit && len(w.IPs) < room {
+		w := NewUnwinder(image.NewStore("/proc")).FollowFramePointers(&regs,
+			&Stack{Base: base, Data: data, Asked: asked}, room, size)
+		if len(w.IPs) > max(room, 0) || len(w.IPs) > 0 && w.IPs[0] != 42 ||
+			w.End == KernelLimit && len(w.IPs) < room {
 			t.Fatalf("%d entries of %d, end %d", len(w.IPs), room, w.End)
 		}
 		for _, ip := range w.IPs[min(1, len(w.IPs)):] {

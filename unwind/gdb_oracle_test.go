@@ -14,6 +14,7 @@ import (
 
 	"unspool/unwind/image"
 	"unspool/vmas"
+	"unspool/vmas/process"
 )
 
 // gdbScript prints the registers of the innermost frame by DWARF number, and
@@ -42,8 +43,11 @@ type gdbState struct {
 // gdbBacktrace has gdb attach to a stopped process.
 func gdbBacktrace(t *testing.T, gdb, script string, pid int) (s gdbState) {
 	t.Helper()
-	cmd := exec.Command(gdb, "-nx", "-q", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off",
-		"-ex", "set backtrace past-main on", "-ex", "set backtrace past-entry on", "-ex", "set backtrace limit unlimited",
+	// Separate debug files would take gdb as long as all the rest, and give names only.
+	cmd := exec.Command(gdb, "-nx", "-q", "-batch", "-iex", "set debuginfod enabled off", "-iex",
+		"set auto-load off", "-iex", "set debug-file-directory /nonexistent",
+		"-ex", "set backtrace past-main on", "-ex", "set backtrace past-entry on", "-ex",
+		"set backtrace limit unlimited",
 		"-p", strconv.Itoa(pid), "-x", script)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -161,13 +165,17 @@ func stoppables() []aStoppable {
 		{name: "python3 asleep", command: func(t *testing.T) []string {
 			return installed(t, "python3", "-c", "import time; sorted([1, 2], key=lambda i: time.sleep(100))")
 		}},
-		{name: "python3", command: func(t *testing.T) []string { return installed(t, "python3", "-c", pythonLoop) }},
+		{name: "python3", command: func(t *testing.T) []string {
+			return installed(t, "python3", "-c", pythonLoop)
+		}},
 		{name: "perl", command: func(t *testing.T) []string {
-			return installed(t, "perl", "-e", `sub deep { my $n = shift; $n ? deep($n - 1) : join ',', sort { $a <=> $b } map { $_ * 7919 % 331 } 1 .. 300 } `+
+			return installed(t, "perl", "-e", `sub deep { my $n = shift; `+
+				`$n ? deep($n - 1) : join ',', sort { $a <=> $b } map { $_ * 7919 % 331 } 1 .. 300 } `+
 				`while (1) { deep(20); my $s = 'one-1 ' x 50; $s =~ s/(\w+)-(\d+)/eval "$2 + 1"/ge }`)
 		}},
 		{name: "bash", command: func(t *testing.T) []string {
-			return installed(t, "bash", "-c", `deep() { if (($1)); then deep $(($1 - 1)); else local i; for i in {1..50}; do :; done; fi; }; while :; do deep 20; done`)
+			return installed(t, "bash", "-c", `deep() { if (($1)); then deep $(($1 - 1)); `+
+				`else local i; for i in {1..50}; do :; done; fi; }; while :; do deep 20; done`)
 		}},
 		{name: "Go", command: func(t *testing.T) []string {
 			path := filepath.Join(t.TempDir(), "loop")
@@ -181,8 +189,10 @@ func stoppables() []aStoppable {
 			return []string{path}
 		}},
 		{name: "node", generated: true, command: func(t *testing.T) []string {
-			return installed(t, "node", "-e", `const o = [...Array(3000).keys()].map(i => ({a: i, b: String(i * 7919 % 331)})); `+
-				`function deep(n) { return n ? deep(n - 1) : require('crypto').createHash('sha256').update(JSON.stringify(JSON.parse(JSON.stringify(o)))).digest() } while (true) deep(20)`)
+			return installed(t, "node", "-e", `const o = [...Array(3000).keys()].map(`+
+				`i => ({a: i, b: String(i * 7919 % 331)})); `+
+				`function deep(n) { return n ? deep(n - 1) : require('crypto').createHash('sha256')`+
+				`.update(JSON.stringify(JSON.parse(JSON.stringify(o)))).digest() } while (true) deep(20)`)
 		}},
 	}
 }
@@ -266,14 +276,13 @@ func (p *aStoppable) compareStopped(t *testing.T, gdb, script string, pid int, i
 	n, _ := mem.ReadAt(stack.Data, int64(sp))
 	stack.Data = stack.Data[:n]
 
-	table := vmas.NewTable("/proc")
+	table := vmas.NewTableOf(process.Direct("/proc"), images.Forget)
 	space, err := table.Seed(uint32(pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	table.Forget = images.Forget
 	walker := NewUnwinder(images)
-	walker.Memory = func(_ uint32, buf []byte, addr uint64) int {
+	walker.Memory = func(_ uint32, _ Piece, buf []byte, addr uint64) int {
 		n, _ := mem.ReadAt(buf, int64(addr))
 		return n
 	}
@@ -296,12 +305,14 @@ func (p *aStoppable) compareStopped(t *testing.T, gdb, script string, pid int, i
 			return
 		}
 		if i == known {
-			t.Errorf("gdb stops after %d frames (%s: %s), the walk after %d: %v", i, want.names[i-1], want.stop, len(got.IPs), got.End)
+			t.Errorf("gdb stops after %d frames (%s: %s), the walk after %d: %v", i, want.names[i-1], want.stop,
+				len(got.IPs), got.End)
 			return
 		}
 		if pc != want.pcs[i] {
 			t.Errorf("frame %d is %#x, %v, gdb has %#x (%s) above %s; gdb's %d frames: %#x; the walk's %d: %#x, ended: %v",
-				i, pc, got.Frames[i].Source, want.pcs[i], want.names[i], want.names[max(i-1, 0)], len(want.pcs), want.pcs, len(got.IPs), got.IPs, got.End)
+				i, pc, got.Frames[i].Source, want.pcs[i], want.names[i], want.names[max(i-1, 0)], len(want.pcs), want.pcs,
+				len(got.IPs), got.IPs, got.End)
 			return
 		}
 	}
@@ -310,5 +321,6 @@ func (p *aStoppable) compareStopped(t *testing.T, gdb, script string, pid int, i
 		t.Errorf("the walk ends after %d frames (%v), gdb after %d: %v", len(got.IPs), got.End, known, want.names)
 		return
 	}
-	t.Logf("%d frames, ended: %v at %s; gdb: %d", len(got.IPs), got.End, want.names[len(got.IPs)-1], len(want.pcs))
+	t.Logf("%d frames, ended: %v at %s; gdb: %d", len(got.IPs), got.End, want.names[len(got.IPs)-1],
+		len(want.pcs))
 }

@@ -1,17 +1,16 @@
 package unwind
 
 import (
+	"bytes"
 	"errors"
-	"runtime/debug"
 
 	"unspool/dwarfcfi"
 	"unspool/unwind/rule"
 )
 
-// A checkpoint is a frame of the walk whose registers are all known as far
-// as the CFI tells them. The fast rules follow three registers only; when a
-// row needs another, the walk is repeated from the last checkpoint with all
-// of them, so each frame is evaluated in general once at most.
+// A checkpoint is a frame of the walk whose registers are all known as far as the CFI tells them. The fast
+// rules follow three registers only; when a row needs another, the walk is repeated from the last checkpoint
+// with all of them, so the general evaluator sees each frame once at most.
 type checkpoint struct {
 	frame int // index into the walk's IPs
 	exact bool
@@ -23,8 +22,8 @@ type checkpoint struct {
 func (w *walk) general(p *place, f *frame, full bool) (next frame, source Source, end Reason) {
 	var regs Regs
 	if full {
-		if !w.replay() {
-			return next, ByCFI, BadCFI
+		if end := w.replay(); end != stepped {
+			return w.despiteCFI(p, f, end)
 		}
 		regs = w.regs.regs
 	} else {
@@ -34,17 +33,20 @@ func (w *walk) general(p *place, f *frame, full bool) (next frame, source Source
 	}
 	exact, end := w.evaluate(p, f.lookup(), &regs)
 	if end != stepped {
-		if end == DumpTooShort || end == BadCFI && w.moves.switched {
-			end = DumpTooShort
+		switch {
+		case (end == BadCFI || end == NotCopied || end == UnknownRegister) && w.moves.switched:
+			return next, ByCFI, DumpTooShort
+		case exact:
+			return next, ByCFI, end
 		}
-		return next, ByCFI, end
+		return w.despiteCFI(p, f, end)
 	}
 	next = frame{pc: regs.Value[rule.IP], sp: regs.Value[rule.SP], bp: regs.Value[rule.BP], exact: exact}
 	if exact {
 		end = w.interrupted(f.sp, next.sp)
 	} else if next.sp < f.sp || next.sp == f.sp && len(w.ips) > 1 {
 		// In a leaf the return address may be in a register, and nothing on the stack.
-		end = BadCFI
+		return w.despiteCFI(p, f, w.below(next.sp))
 	}
 	if full && end == stepped {
 		w.regs = checkpoint{frame: len(w.ips), exact: exact, regs: regs}
@@ -61,38 +63,45 @@ func (c *checkpoint) restart(n int, f *frame) {
 	c.regs.set(rule.BP, f.bp)
 }
 
-// replay brings the checkpoint to the last frame of the walk.
-func (w *walk) replay() bool {
+// replay brings the checkpoint to the last frame of the walk. The reason is why that cannot be done.
+func (w *walk) replay() Reason {
 	c := &w.regs
 	var p place
 	for c.frame < len(w.ips)-1 {
 		pc := c.regs.Value[rule.IP]
 		if pc != w.ips[c.frame] {
-			return false
+			return BadCFI
 		}
 		f := frame{pc: pc, sp: c.regs.Value[rule.SP], bp: c.regs.Value[rule.BP], exact: c.exact}
 		if !w.locate(&p, f.lookup()) {
-			return false
+			return BadCFI
 		}
 		exact, end := w.evaluate(&p, f.lookup(), &c.regs)
-		if end != stepped {
-			return false
+		switch end {
+		case stepped:
+		case Root, NoCFI:
+			return BadCFI // a fast rule has found a caller
+		default:
+			return end
 		}
 		c.exact = exact
 		c.frame++
 	}
-	return c.frame == len(w.ips)-1 && c.regs.Value[rule.IP] == w.ips[c.frame]
+	if c.frame != len(w.ips)-1 || c.regs.Value[rule.IP] != w.ips[c.frame] {
+		return BadCFI
+	}
+	return stepped
 }
 
 // evaluate turns the registers of the frame at p into those of its caller,
 // by the CFI row for lookup. exact says that the caller was interrupted
-// rather than that it called.
+// rather than that it called, also where it is not found.
 func (w *walk) evaluate(p *place, lookup uint64, regs *Regs) (exact bool, end Reason) {
-	if im := p.image; im != nil {
-		var fault error
-		defer im.Guard(debug.SetPanicOnFault(true), &fault)
-		end = BadCFI // after a fault in an expression
+	began, ok := w.images.Begin()
+	if !ok {
+		return false, NoImage
 	}
+	defer w.images.End(began)
 	var row dwarfcfi.Row
 	if err := p.row(lookup, &row); err != nil {
 		if errors.Is(err, dwarfcfi.ErrNoFDE) {
@@ -107,33 +116,115 @@ func (w *walk) evaluate(p *place, lookup uint64, regs *Regs) (exact bool, end Re
 	if row.Regs[ra].Kind == dwarfcfi.Undefined {
 		return false, Root
 	}
-	e := evaluation{arch: rule.AMD64, row: &row, old: *regs, stack: w.stack, pc: lookup, missing: stepped}
+	if regs.Value[rule.IP] == lookup {
+		p.dropRestored(lookup, &row)
+	}
+	e := evaluation{arch: rule.AMD64, row: &row, old: *regs, stack: w.stack, pc: lookup, missing: stepped,
+		left: &w.expressions}
+	if regs.Value[rule.IP] != lookup { // it has called
+		e.old.Known &^= rule.AMD64.Scratch
+	}
 	next := *regs
-	if end := e.caller(&next); end != stepped {
-		return false, end
+	end = e.caller(&next)
+	if end == UnknownRegister && e.old.Known != regs.Known {
+		e.old.Known |= regs.Known & w.keptByLeaf(p, lookup)
+		e.unknown, next = false, *regs
+		end = e.caller(&next)
+	}
+	if end != stepped {
+		return row.Signal, end
 	}
 	// The frames of the fast rules cannot say that BP is not known.
 	if !next.has(rule.BP) && row.Regs[rule.BP].Kind != dwarfcfi.Undefined {
-		return false, e.why()
+		return row.Signal, e.why()
 	}
 	*regs = next
 	return row.Signal, stepped
 }
 
+// keptByLeaf gives those of the scratch registers that still have their values after the call before
+// lookup's next address, which lies at p. Assembly such as OpenSSL's has its CFA in one of them, and calls
+// functions of its own that leave it alone. The called function has to be the sampled one.
+func (w *walk) keptByLeaf(p *place, lookup uint64) (kept uint32) {
+	var leaf place
+	if len(w.ips) < 2 || lookup+1 != w.ips[1] || p.image == nil || !w.locate(&leaf, w.ips[0]) ||
+		leaf.image != p.image {
+		return 0
+	}
+	low, high, ok := leaf.image.Function(leaf.m, w.ips[0])
+	code, addr := p.image.CodeAt(p.m, lookup)
+	if !ok || code == nil {
+		return 0
+	}
+	start := low - lookup + addr
+	if target, ok := code.DirectCall(addr + 1); !ok || target != start {
+		return 0
+	}
+	changed := code.Writes(start, start+high-low)
+	for reg, n := range numbers {
+		if changed>>reg&1 == 0 {
+			kept |= 1 << n
+		}
+	}
+	return kept & rule.AMD64.Scratch
+}
+
+// dropRestored removes from a row the rules of registers that have the caller's values again: compilers leave
+// these rules in place to the end of the epilogue. An expression that computes the slot of BP from BP itself,
+// as in functions that align their stack, gives another address as soon as BP is restored. The code from pc,
+// the function's next instruction, shows which registers are still to be restored.
+func (p *place) dropRestored(pc uint64, row *dwarfcfi.Row) {
+	if p.image == nil || row.Signal || row.Regs[rule.BP].Kind != dwarfcfi.Expression {
+		return
+	}
+	code, addr := p.image.CodeAt(p.m, pc)
+	if code == nil {
+		return
+	}
+	way, ok := code.UntilReturn(addr)
+	for reg, n := range numbers {
+		if ok && way.Writes>>reg&1 == 0 && row.Regs[n].Kind == dwarfcfi.Expression {
+			row.Regs[n] = dwarfcfi.RegRule{Kind: dwarfcfi.SameValue}
+		}
+	}
+}
+
 // An evaluation applies the rules of one row to the registers of a frame, on
-// any architecture. It remembers why memory could not be read.
+// any architecture. It remembers why memory could not be read, and that a register was not known.
 type evaluation struct {
 	arch    *rule.Arch
 	row     *dwarfcfi.Row // whose return address column is a register of arch
-	old     Regs          // a copy: it is not allocated for what an expression needs
+	old     Regs          // a copy, so that an evaluation needs no allocation
 	stack   *Stack
 	pc      uint64
 	missing Reason
+	unknown bool
+	left    *int // what expressions may still cost in this walk
+}
+
+// maxExpressions bounds what the expressions of one walk may cost, in steps. An expression costs
+// perEvaluation and one step for each byte, loopSteps if it may have a loop. PLT stubs and OpenSSL's
+// assembly, which few frames of a stack are, need about a hundred steps.
+const (
+	maxExpressions = 64 << 10
+	perEvaluation  = 64
+	loopSteps      = 10
+)
+
+// steps is what an expression may cost.
+func steps(expr []byte) int {
+	if bytes.ContainsAny(expr, "\x28\x2f") { // DW_OP_bra, DW_OP_skip, or an operand
+		return perEvaluation + loopSteps*len(expr)
+	}
+	return perEvaluation + len(expr)
 }
 
 func (e *evaluation) why() Reason {
-	if e.missing != stepped {
+	switch {
+	case e.missing != stepped:
 		return e.missing
+	case e.unknown:
+		return UnknownRegister
 	}
 	return BadCFI
 }
@@ -145,16 +236,24 @@ func (e *evaluation) caller(regs *Regs) Reason {
 	if !ok {
 		return e.why()
 	}
+	mask, known := e.arch.Mask, regs.Known
 	for n := range e.row.Regs[:e.arch.NumRegs] {
 		how := &e.row.Regs[n]
-		if how.Kind == dwarfcfi.Unspecified || how.Kind == dwarfcfi.SameValue {
+		var v uint64
+		switch how.Kind {
+		case dwarfcfi.Unspecified, dwarfcfi.SameValue:
 			continue
+		case dwarfcfi.Offset: // most are
+			v, ok = e.saved(n, cfa+uint64(how.Offset))
+		default:
+			v, ok = e.register(n, how, cfa)
 		}
-		regs.Known &^= 1 << n
-		if v, ok := e.register(n, how, cfa); ok {
-			regs.set(n, v&e.arch.Mask)
+		if known &^= 1 << n; ok {
+			known |= 1 << n
+			regs.Value[n] = v & mask
 		}
 	}
+	regs.Known = known
 	ra, sp := int(e.row.RA), e.arch.SP
 	if e.row.Regs[ra].Kind == dwarfcfi.Unspecified {
 		return BadCFI
@@ -181,11 +280,9 @@ func (e *evaluation) cfa() (uint64, bool) {
 	return 0, false
 }
 
-// register is the caller's value of register n.
+// register is the caller's value of register n, whose rule is another than its place on the stack.
 func (e *evaluation) register(n int, how *dwarfcfi.RegRule, cfa uint64) (uint64, bool) {
 	switch how.Kind {
-	case dwarfcfi.Offset:
-		return e.saved(n, cfa+uint64(how.Offset))
 	case dwarfcfi.ValOffset:
 		return cfa + uint64(how.Offset), true
 	case dwarfcfi.Register:
@@ -219,7 +316,8 @@ func (e *evaluation) reg(n int) (uint64, bool) {
 	switch {
 	case n == e.arch.IP:
 		return e.pc, true
-	case n >= e.arch.NumRegs:
+	case n >= e.arch.NumRegs || !e.old.has(n):
+		e.unknown = true
 		return 0, false
 	}
 	return e.old.Get(n)
@@ -249,8 +347,11 @@ func (e *evaluation) eval(expr []byte, initial ...uint64) (uint64, bool) {
 	return e.evalAny(expr, initial)
 }
 
-// evalAny is eval for any expression. What it allocates is not part of e.
+// evalAny is eval for any expression. It works on copies, so that e itself is never allocated.
 func (e *evaluation) evalAny(expr []byte, initial []uint64) (uint64, bool) {
+	if *e.left -= steps(expr); *e.left < 0 {
+		return 0, false
+	}
 	regs := e.old
 	regs.set(e.arch.IP, e.pc)
 	stack, missing := e.stack, stepped
@@ -269,5 +370,6 @@ func (e *evaluation) evalAny(expr []byte, initial []uint64) (uint64, bool) {
 	if missing != stepped {
 		e.missing = missing
 	}
+	e.unknown = e.unknown || errors.Is(err, dwarfcfi.ErrUnknownRegister)
 	return v, err == nil
 }

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"unspool/testdata/programs"
+	"unspool/unwind/image"
 	"unspool/unwind/rule"
 )
 
-// TestFileIsCutShortInAnEvaluation truncates a library under its image, which is lost
-// and named once; what was found before stays.
+// TestFileIsCutShortInAnEvaluation truncates a library under its image, of which not all was looked at:
+// it is lost and named once; what was found before stays.
 func TestFileIsCutShortInAnEvaluation(t *testing.T) {
 	library, err := os.ReadFile(programs.System(t)[0])
 	if err != nil {
@@ -26,19 +27,23 @@ func TestFileIsCutShortInAnEvaluation(t *testing.T) {
 	if err := os.WriteFile(path, library, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	space, images := asImage(t, path, 0x7f00_0000_0000)
+	space, _ := asImage(t, path, 0x7f00_0000_0000)
 	failed := 0
-	images.Failed = func(string, error) { failed++ }
-	p := place{m: &space.Mappings()[0]}
+	listener := image.Listener{Failed: func(string, error) { failed++ }}
+	images := image.New(image.Config{Proc: "/proc", Listener: listener})
+	p := place{m: firstMapping(space)}
 	p.image = images.Lookup(1, p.m)
 	if err := p.image.Parse(); err != nil {
 		t.Fatal(err)
 	}
 	file := contentsOf(t, path)
-	var pcs []uint64
+	var pcs [2]uint64 // of the first FDE and the last one
 	for fde := range file.cfi.FDEs() {
-		if off, ok := file.offset(fde.Start); ok && len(pcs) < 2 {
-			pcs = append(pcs, p.m.Start+off)
+		if off, ok := file.offset(fde.Start); ok {
+			pcs[1] = p.m.Start + off
+		}
+		if pcs[0] == 0 {
+			pcs[0] = pcs[1]
 		}
 	}
 	before := p.image.Rule(p.m, pcs[0])
@@ -102,7 +107,8 @@ func compareShort(t *testing.T, arch *rule.Arch, expr []byte, stack *Stack, rng 
 			old.set(r, stack.Base+4*rng.Uint64N(8))
 		}
 	}
-	e := evaluation{arch: arch, old: old, stack: stack, pc: 0x8001234, missing: stepped}
+	left := maxExpressions
+	e := evaluation{arch: arch, old: old, stack: stack, pc: 0x8001234, missing: stepped, left: &left}
 	v, ok := e.eval(expr)
 	why := e.missing
 	e.missing = stepped

@@ -8,14 +8,27 @@ import (
 	"unspool/unwind/rule"
 )
 
-// hosted finds the caller of a frame whose code runs on the frame of the
-// interpreter that jumped to it, as LuaJIT's traces do: they make room for
-// themselves below that frame, and say nowhere how much.
+// generated finds the caller of a frame in generated code that has no frame pointer and no ret instruction
+// near.
+func (w *walk) generated(p *place, f *frame) (next frame, source Source, end Reason) {
+	if !w.Strict {
+		r := w.jit.RuleFarther(p.jit, w.space, f.pc, f.lookup())
+		if r != rule.Uncovered {
+			if next, source, end = w.guess(p, f, r); end == stepped {
+				return next, source, end
+			}
+		}
+	}
+	return w.hosted(f)
+}
+
+// hosted finds the caller of a frame whose code runs on the frame of the interpreter that jumped to it, as
+// LuaJIT's traces do: they make room for themselves below that frame, and nothing tells how much.
 //
-// Such an interpreter is assembly. Its CFI gives one frame to all of it, from
-// the first instruction on, where every other function still has CFA = SP + 8.
-// So the return address of a call of such a function is looked for on the
-// stack. With it the interpreter's frame is known, and the CFI says the rest.
+// Such an interpreter is assembly, unless hostCalled says otherwise. Its CFI gives one frame to all of
+// it, from the first instruction on, where every other function still has CFA = SP + 8. So the return
+// address of a call of such a function is looked for on the stack. With it the interpreter's frame is
+// known, and the CFI says the rest.
 func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 	const most = 256 // words: the spill slots of a trace, and a frame
 	if w.Strict || f.sp%8 != 0 {
@@ -28,6 +41,9 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 			break
 		}
 		entry, cfa, ok := w.interpreterCalled(pc)
+		if !ok {
+			entry, cfa, ok = w.hostCalled(pc, at+8-f.sp)
+		}
 		if !ok || at+8-cfa < f.sp || cfa > at+8 {
 			continue
 		}
@@ -47,14 +63,146 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 	return frame{}, ByHeuristic, NoCFI
 }
 
-// subroutine finds the caller of a frame in such an interpreter, in the stead
-// of next, which its CFI gives and which is in no mapping. The
-// CFI does not tell of calls from one part of the interpreter to another, whose
-// return address is where SP points, nor of what else the code pushes when it
-// comes from a trace.
+// hostCalled is interpreterCalled for an interpreter that is written in C, such as PHP's. It has its full
+// frame when it jumps to generated code, which adds little or nothing below. So distance, from SP in the
+// generated code to the CFA, tells whether the called function is the interpreter. If it is called through a
+// pointer, that is read from the process.
+func (w *walk) hostCalled(pc, distance uint64) (at, cfa uint64, ok bool) {
+	const room = 32
+	c, addr := w.codeAt(pc - 1)
+	if c == nil {
+		return 0, 0, false
+	}
+	entry, ok := c.DirectCall(addr + 1)
+	if ok {
+		entry += pc - 1 - addr
+	} else {
+		pointer, ok := c.PointerCalled(addr + 1)
+		if !ok {
+			return 0, 0, false
+		}
+		if entry, ok = w.jit.Pointer(w.jit.Lookup(w.space), pointer+pc-1-addr); !ok {
+			return 0, 0, false
+		}
+	}
+	h := w.hostAt(entry)
+	return h.at, h.cfa, h.cfa != 0 && distance >= h.cfa && distance-h.cfa <= room
+}
+
+// A hostFrame is the frame of an interpreter where it jumps to other code: the address of that instruction,
+// and the distance from SP to the CFA there.
+type hostFrame struct {
+	image   *image.Image
+	at, cfa uint64
+}
+
+// hostAt gives the frame of the function that begins at entry, with a CFA of 0 where nothing is known of it.
+func (w *walk) hostAt(entry uint64) (h hostFrame) {
+	const most = 1024
+	m := w.space.Find(entry)
+	if m == nil {
+		return h
+	}
+	im := w.images.Lookup(w.space.PID, m)
+	if im == nil {
+		return h
+	}
+	if h, ok := w.hosts[entry]; ok && h.image == im {
+		return h
+	}
+	h.image = im
+	if at, cfa, ok := im.DispatchFrame(m, entry); ok {
+		h.at, h.cfa = at, cfa
+	} else if c, _ := im.CodeAt(m, entry); c == nil {
+		return h // not read yet
+	}
+	if w.hosts == nil || len(w.hosts) >= most {
+		w.hosts = make(map[uint64]hostFrame)
+	}
+	w.hosts[entry] = h
+	return h
+}
+
+// resume continues the walk above f, a frame of generated code whose caller cannot be found, at the next
+// return address in the code of a file. It must follow a call that can lead to generated code, and the CFI
+// must lead from there to the root. More frames of generated code may be missing between, and the return
+// address may be left over from a call that has returned. So these frames have a source of their own, and do
+// not make the stack complete.
+func (w *walk) resume(f *frame) {
+	const (
+		most  = 256 // words
+		tries = 8
+	)
+	n, tried := len(w.ips), 0
+	for i := uint64(0); i < most && tried < tries && f.sp%8 == 0; i++ {
+		at := f.sp + 8*i
+		pc, ok := w.stack.word(at)
+		if !ok {
+			return
+		}
+		if c, addr := w.codeAt(pc - 1); c == nil || !c.LeavesImage(addr+1) {
+			if w.isLate(pc - 1) {
+				return // it may be the caller
+			}
+			continue
+		}
+		end := w.leadsTo(frame{pc: pc, sp: at + 8})
+		if end == Root {
+			w.moves.resumed = true
+			return
+		}
+		w.ips, w.frames = w.ips[:n], w.frames[:n]
+		if end == NoImage {
+			return // likewise
+		}
+		tried++
+	}
+}
+
+// isLate says whether pc is in a file whose code has not been read yet, or not all of what was asked of it.
+func (w *walk) isLate(pc uint64) bool {
+	m := w.space.Find(pc)
+	if m == nil || !m.File.Kind.HasImage() {
+		return false
+	}
+	im := w.images.Lookup(w.space.PID, m)
+	return im == nil || im.Parse() != nil || im.IsLate()
+}
+
+// leadsTo adds the frames from f on, as far as CFI alone leads from there, and says where that ends: with
+// NoCFI if something else than CFI is needed, and NoImage if that is not known yet. BP is not known.
+func (w *walk) leadsTo(f frame) Reason {
+	var p place
+	w.regs.restart(len(w.ips), &f)
+	for len(w.ips) < w.MaxFrames && w.locate(&p, f.lookup()) {
+		w.push(&f, ByResuming)
+		next, source, end := w.step(&p, &f)
+		if end != stepped {
+			return end
+		}
+		if source != ByCFI || next.exact || !w.followsCall(next.pc) {
+			if w.isLate(next.pc - 1) {
+				return NoImage
+			}
+			return NoCFI
+		}
+		f = next
+	}
+	return NoCFI
+}
+
+// subroutine finds the caller of a frame in an interpreter (see hosted), instead of next, which its CFI gives
+// and which is in no mapping. The CFI does not describe calls from one part of the interpreter to another,
+// which leave their return address where SP points, nor what else the code pushes when a trace jumps to it.
 func (w *walk) subroutine(p *place, f *frame, next frame) (frame, Source) {
 	if w.Strict || !p.isInterpreter(f.pc) {
 		return next, ByCFI
+	}
+	if caller, ok := w.leaving(f); ok {
+		return caller, ByHeuristic
+	}
+	if caller, ok := w.entering(f); ok {
+		return caller, ByHeuristic
 	}
 	if pc, ok := w.stack.word(f.sp); ok && f.exact && w.followsCall(pc) {
 		return frame{pc: pc, sp: f.sp + 8, bp: f.bp}, ByHeuristic
@@ -65,8 +213,62 @@ func (w *walk) subroutine(p *place, f *frame, next frame) (frame, Source) {
 	return next, ByCFI
 }
 
-// isInterpreter says whether pc, which lies at p, is in a piece of code that
-// its CFI gives one frame, from the first instruction on.
+// leaving finds the caller of a frame whose code is about to return.
+func (w *walk) leaving(f *frame) (next frame, ok bool) {
+	code, addr := w.codeAt(f.pc)
+	if code == nil || !f.exact {
+		return next, false
+	}
+	way, ok := code.UntilReturn(addr)
+	if !ok || way.ReturnAt < 0 {
+		return next, false
+	}
+	at := f.sp + uint64(way.ReturnAt)
+	pc, ok := w.stack.word(at)
+	if !ok || !w.followsCall(pc) {
+		return next, false
+	}
+	next = frame{pc: pc, sp: at + 8, bp: f.bp}
+	if way.BPAt >= 0 {
+		next.bp, ok = w.stack.word(f.sp + uint64(way.BPAt))
+	}
+	return next, ok
+}
+
+// entering finds the caller of a frame whose code has only pushed registers since it was called: as many as
+// the code from the call's target on shows.
+func (w *walk) entering(f *frame) (next frame, ok bool) {
+	const (
+		most     = 7 // registers that calls leave alone, and one more
+		pushSize = 2 // bytes, at the most
+	)
+	code, addr := w.codeAt(f.pc)
+	if code == nil || !f.exact {
+		return next, false
+	}
+	for n := range uint32(most) {
+		at := f.sp + 8*uint64(n)
+		pc, ok := w.stack.word(at)
+		if !ok {
+			break
+		}
+		caller, after := w.codeAt(pc - 1)
+		if caller != code {
+			continue
+		}
+		entry, ok := code.DirectCall(after + 1)
+		if !ok || entry > addr || addr-entry > uint64(n)*pushSize {
+			continue // with room for more than pushes, BP may have been changed
+		}
+		if pushed, ok := code.StartCode(entry, addr); ok && pushed == n {
+			return frame{pc: pc, sp: at + 8, bp: f.bp}, true
+		}
+	}
+	return next, false
+}
+
+// isInterpreter says whether pc, which lies at p, is in code whose CFI gives it one frame, from its first
+// instruction on.
 func (p *place) isInterpreter(pc uint64) bool {
 	if p.image == nil {
 		return false
@@ -79,8 +281,8 @@ func (p *place) isInterpreter(pc uint64) bool {
 	return p.image.EntryRow(addr, &row) == nil && hasFrameAtEntry(&row)
 }
 
-// hasFrameAtEntry says whether a row, of a function's first instruction, has
-// a frame that no function can have made there.
+// hasFrameAtEntry says whether the row of a function's first instruction has a frame, which no function can
+// have made by then.
 func hasFrameAtEntry(row *dwarfcfi.Row) bool {
 	cfa := &row.CFA
 	return cfa.Kind == dwarfcfi.CFARegister && cfa.Reg == rule.SP && cfa.Offset > 8 && cfa.Offset%8 == 0
@@ -118,7 +320,7 @@ func (w *walk) interpreterCalled(pc uint64) (entry, cfa uint64, ok bool) {
 	return entry, uint64(row.CFA.Offset), hasFrameAtEntry(&row)
 }
 
-// generatedFrom says where what is known of generated code comes from, as that of the images.
+// generatedFrom says from where generated code is read, which depends on where the images are read from.
 func generatedFrom(images *image.Store) jit.Source {
 	switch {
 	case images.Offline():
@@ -132,10 +334,4 @@ func generatedFrom(images *image.Store) jit.Source {
 // generatedRule gives the rule for the frame f in generated code.
 func (w *walk) generatedRule(p *place, f *frame) rule.Rule {
 	return w.jit.Rule(p.jit, p.m, f.pc, f.lookup(), w.Strict)
-}
-
-// generatedCall says whether the code before pc, in generated code, is a call.
-func (w *walk) generatedCall(pc uint64) bool {
-	var p place
-	return w.locate(&p, pc-1) && p.jit != nil && w.jit.IsCall(p.jit, w.space, p.m, pc)
 }

@@ -5,10 +5,9 @@ import (
 	"unspool/unwind/rule"
 )
 
-// guess finds the caller of a frame by a rule that was found by reading the
-// code. What it finds is credible when its return address follows a call.
-// Otherwise, the frame pointer is left.
-func (w *walk) guess(f *frame, r rule.Rule) (next frame, source Source, end Reason) {
+// guess finds the caller of a frame by a rule that was found by reading the code. The caller is credible if
+// its return address follows a call. Otherwise the frame pointer is tried.
+func (w *walk) guess(p *place, f *frame, r rule.Rule) (next frame, source Source, end Reason) {
 	if w.Strict {
 		return next, ByHeuristic, NoCFI
 	}
@@ -28,12 +27,12 @@ func (w *walk) guess(f *frame, r rule.Rule) (next frame, source Source, end Reas
 		reg, plus := r.InReg()
 		held, ok := w.held(reg)
 		if !ok {
-			return w.framePointer(f)
+			return w.framePointer(p, f)
 		}
 		next.sp = held + plus
 	}
 	if next.sp <= f.sp || r.Kind() == rule.GuessSP && w.hasFrame(f, next.sp) {
-		return w.framePointer(f)
+		return w.framePointer(p, f)
 	}
 	pc, ok := w.stack.word(next.sp - 8)
 	switch {
@@ -42,8 +41,14 @@ func (w *walk) guess(f *frame, r rule.Rule) (next frame, source Source, end Reas
 		return next, ByHeuristic, Root
 	case !ok && r.Kind() == rule.GuessSP:
 		return next, ByHeuristic, w.miss(next.sp - 8)
+	case !ok && w.miss(next.sp-8) == DumpTooShort:
+		at := next.sp - 8
+		if next, source, end = w.framePointer(p, f); end == NoCFI {
+			end = w.miss(at)
+		}
+		return next, source, end
 	default:
-		return w.framePointer(f)
+		return w.framePointer(p, f)
 	}
 	next.pc, next.bp = pc, f.bp
 	switch b := r.BP(); {
@@ -57,9 +62,9 @@ func (w *walk) guess(f *frame, r rule.Rule) (next frame, source Source, end Reas
 	return next, ByHeuristic, stepped
 }
 
-// hasFrame says whether BP is the frame pointer of a frame that SP says ends
-// further up, at cfa: a caller's BP would not point below that. So it is where
-// callees take their arguments off the stack, as V8's do.
+// hasFrame says whether BP is the frame pointer of this frame, although the rule by SP says that the frame
+// ends above it, at cfa. A caller's BP would not point below cfa. The rule is wrong like this where callees
+// pop their arguments, as in V8.
 func (w *walk) hasFrame(f *frame, cfa uint64) bool {
 	if f.bp < f.sp || f.bp+16 >= cfa || f.bp%8 != 0 {
 		return false
@@ -68,17 +73,19 @@ func (w *walk) hasFrame(f *frame, cfa uint64) bool {
 	return ok && w.followsCall(pc)
 }
 
-// held is the value of a register, as instructions number it, in the frame in work: in the
-// sampled one, and in its caller if the sampled function leaves the register alone.
+// numbers are the DWARF numbers of the registers as instructions number them: AX CX DX BX SP BP SI DI R8 …
+// R15.
+var numbers = [16]int{0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15}
+
+// held is the value of a register, by its number in instructions, in the last frame of the walk. It is known
+// in the sampled frame, and in its caller if the sampled function does not change the register.
 func (w *walk) held(reg uint8) (v uint64, ok bool) {
-	// In the order of instructions: AX CX DX BX SP BP SI DI R8 … R15.
-	dwarf := [16]int{0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15}
 	switch len(w.ips) {
 	case 1:
-		return w.sample.Get(dwarf[reg&15])
+		return w.sample.Get(numbers[reg&15])
 	case 2:
 		if c, addr := w.codeAt(w.ips[0]); c != nil && c.Keeps(addr, reg) {
-			return w.sample.Get(dwarf[reg&15])
+			return w.sample.Get(numbers[reg&15])
 		}
 	}
 	return 0, false
@@ -87,16 +94,65 @@ func (w *walk) held(reg uint8) (v uint64, ok bool) {
 // followsCall says whether the code before pc is a call, or pc is where a coroutine
 // ends, to which its first function returns.
 func (w *walk) followsCall(pc uint64) bool {
-	c, addr := w.codeAt(pc - 1)
-	if c == nil {
-		return w.generatedCall(pc)
-	}
-	return c.FollowsCall(addr+1) || c.IsContextEnd(addr+1) || c.IsRestorer(addr+1)
+	call, known := w.callBefore(pc)
+	return call && known
 }
 
-// isNewThread says whether f is a sampled thread to which the system call that
-// made it has returned zero, and nothing has happened since. Its stack is
-// empty, or holds the argument of what it is about to call.
+// callBefore is followsCall if the code is known. It is not known if neither the file nor the process can be
+// read, as for generated code in a recording.
+func (w *walk) callBefore(pc uint64) (call, known bool) {
+	var p place
+	if !w.locate(&p, pc-1) {
+		return false, true
+	}
+	if p.image != nil && p.image.Parse() != nil {
+		return false, false
+	}
+	if p.image == nil || p.image.IsGenerated() {
+		return w.jit.IsCall(w.jit.Lookup(w.space), w.space, p.m, pc)
+	}
+	c, addr := p.image.CodeAt(p.m, pc-1)
+	if c == nil { // of a segment that the file does not have
+		return false, true
+	}
+	return c.FollowsCall(addr+1) || c.IsContextEnd(addr+1) || c.IsRestorer(addr+1), true
+}
+
+// credible says whether pc can be the return address of f, which lies at p: a frame pointer led to pc and to
+// bp, the caller's frame pointer. It has to follow a call that can lead to f. If the code cannot be read, it
+// has to be in a mapping. If both frames are generated code, whose interpreters push addresses themselves, it
+// is enough that the chain of frame pointers goes on.
+func (w *walk) credible(p *place, f *frame, pc, bp uint64) bool {
+	call, known := w.callBefore(pc)
+	switch {
+	case call:
+		return p.jit == nil || w.mayLeave(pc)
+	case !known:
+		return w.space.Find(pc-1) != nil
+	case p.jit == nil || bp <= f.bp || bp%8 != 0:
+		return false
+	}
+	var to place
+	next, ok := w.stack.word(bp + 8)
+	return w.locate(&to, pc-1) && to.jit != nil && ok && w.space.Find(next-1) != nil
+}
+
+// mayLeave says whether the call before pc can have led to generated code.
+func (w *walk) mayLeave(pc uint64) bool {
+	var p place
+	if !w.locate(&p, pc-1) || p.image == nil || p.image.IsGenerated() {
+		return true
+	}
+	began, ok := w.images.Begin()
+	if !ok {
+		return true
+	}
+	defer w.images.End(began)
+	return p.image.MayLeave(p.m, pc)
+}
+
+// isNewThread says whether f is the sampled frame of a new thread: the system call that created it has just
+// returned zero. Its stack is empty, or holds the argument of the function that it is about to call.
 func (w *walk) isNewThread(f *frame) bool {
 	if ax, known := w.regs.regs.Get(rule.AX); len(w.ips) != 1 || !known || ax != 0 {
 		return false

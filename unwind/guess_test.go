@@ -10,9 +10,8 @@ import (
 	"unspool/unwind/rule"
 )
 
-// TestWalkThroughCodeWithoutCFI walks a stack that the reader can check by
-// eye: _start, which has CFI, called outer, and that called inner; both say
-// nothing of their frames.
+// TestWalkThroughCodeWithoutCFI walks a stack that the reader can check by eye: _start, which has CFI, called
+// outer, and that called inner; both have no CFI.
 func TestWalkThroughCodeWithoutCFI(t *testing.T) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -56,11 +55,12 @@ restorer:
 	if err := os.WriteFile(asm, []byte(source), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", prog, asm).CombinedOutput(); err != nil {
+	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", prog,
+		asm).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	space, images := asImage(t, prog, 0x400000)
-	m := &space.Mappings()[0]
+	m := firstMapping(space)
 	file := contentsOf(t, prog)
 	off, ok := file.offset(file.Entry)
 	if !ok {
@@ -125,9 +125,9 @@ restorer:
 	}
 }
 
-// TestThreadThatHasJustBegun is about a thread at the system call that made it,
-// in a function like glibc's clone3: the call has returned to both, no CFI says
-// what the stack is, and the new one is empty.
+// TestThreadThatHasJustBegun is about a thread at the system call that made it, in a function like glibc's
+// clone3: the call has returned in both threads, no CFI describes the stack, and that of the new thread is
+// empty.
 func TestThreadThatHasJustBegun(t *testing.T) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -162,11 +162,12 @@ _start:
 	if err := os.WriteFile(asm, []byte(source), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", prog, asm).CombinedOutput(); err != nil {
+	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", prog,
+		asm).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	space, images := asImage(t, prog, 0x400000)
-	m := &space.Mappings()[0]
+	m := firstMapping(space)
 	file := contentsOf(t, prog)
 	off, ok := file.offset(file.Entry)
 	if !ok {
@@ -201,8 +202,62 @@ _start:
 			regs.set(rule.AX, c.ax)
 			got := u.Unwind(space, &regs, &Stack{Base: sp, Data: data})
 			if len(got.IPs) != c.frames || got.End != c.end {
-				t.Errorf("%s, %d bytes behind: %#x %v, want %d frames and %v", c.name, pc-syscalled, got.IPs, got.End, c.frames, c.end)
+				t.Errorf("%s, %d bytes behind: %#x %v, want %d frames and %v", c.name, pc-syscalled, got.IPs, got.End,
+					c.frames, c.end)
 			}
+		}
+	}
+}
+
+// TestGuessBeyondTheCopy samples assembly that keeps SP in a register and makes much room below it, as
+// OpenBLAS's kernels do: the copy ends in that room.
+func TestGuessBeyondTheCopy(t *testing.T) {
+	space, images, at := labelledProgram(t, `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call kernel
+in_start:
+	nop
+	.cfi_endproc
+	.p2align 4
+	.type kernel, @function
+kernel:
+	sub $16, %rsp
+	mov %rbx, (%rsp)
+	mov %rsp, %rbx
+	sub $0x7080, %rsp
+	and $-4096, %rsp
+in_kernel:
+	nop
+	mov %rbx, %rsp
+	mov (%rsp), %rbx
+	add $16, %rsp
+	ret
+	.section .note.GNU-stack,"",@progbits
+`)
+	for _, c := range []struct {
+		name  string
+		rbx   uint64
+		words []uint64
+		want  []uint64
+		end   Reason
+	}{
+		{"in the copy", madeSP + 16, []uint64{0, 0, 0, 0, at["in_start"], 1},
+			[]uint64{at["in_kernel"], at["in_start"]}, Root},
+		{"beyond it", madeSP + 0x7000, []uint64{0, 0, 0, 0}, []uint64{at["in_kernel"]}, DumpTooShort},
+		{"no stack", 1 << 60, []uint64{0, 0, 0, 0}, []uint64{at["in_kernel"]}, NoCFI},
+	} {
+		u := NewUnwinder(images)
+		var regs Regs
+		regs.set(rule.IP, at["in_kernel"])
+		regs.set(rule.SP, madeSP)
+		regs.set(rule.BX, c.rbx)
+		got := u.Unwind(space, &regs, madeCopy(true, c.words...))
+		if !slices.Equal(got.IPs, c.want) || got.End != c.end {
+			t.Errorf("%s: %#x, %v; want %#x, %v", c.name, got.IPs, got.End, c.want, c.end)
 		}
 	}
 }

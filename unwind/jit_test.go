@@ -34,7 +34,8 @@ func newJitdump(t *testing.T) jitdumpFile {
 	}
 	t.Cleanup(func() { f.Close() })
 	d := jitdumpFile{t, f}
-	d.write(uint32(0x4a695444), uint32(1), uint32(40), uint32(62), uint32(0), uint32(os.Getpid()), uint64(0), uint64(0))
+	d.write(uint32(0x4a695444), uint32(1), uint32(40), uint32(62), uint32(0), uint32(os.Getpid()), uint64(0),
+		uint64(0))
 	return d
 }
 
@@ -50,9 +51,11 @@ func (d jitdumpFile) write(fields ...any) {
 func (d jitdumpFile) load(addr, size uint64, cfi []byte) {
 	if cfi != nil {
 		f := jittest.EhFrame(size, cfi)
-		d.write(uint32(jitdump.UnwindingInfo), uint32(40+len(f)), uint64(0), uint64(len(f)), uint64(0), uint64(0), f)
+		d.write(uint32(jitdump.UnwindingInfo), uint32(40+len(f)), uint64(0), uint64(len(f)), uint64(0), uint64(0),
+			f)
 	}
-	d.write(uint32(jitdump.CodeLoad), uint32(16+40+2+size), uint64(0), uint64(0), addr, addr, size, uint64(0), []byte("f\x00"), make([]byte, size))
+	d.write(uint32(jitdump.CodeLoad), uint32(16+40+2+size), uint64(0), uint64(0), addr, addr, size, uint64(0),
+		[]byte("f\x00"), make([]byte, size))
 }
 
 func (d jitdumpFile) move(from, to, size uint64) {
@@ -68,11 +71,10 @@ func stackOf(base uint64, values ...uint64) *Stack {
 	return s
 }
 
-// look lets what is known of generated code grow old.
+// look makes the reader read generated code again.
 func look(space *vmas.Space) { space.Generated.(*jit.Code).Due = time.Time{} }
 
-// TestJitdump walks through code of which nothing but a jitdump tells, which
-// the runtime goes on to write.
+// TestJitdump walks through code that only a jitdump describes, to which the runtime keeps adding.
 func TestJitdump(t *testing.T) {
 	const (
 		code  = 0x5000_0000_0000
@@ -87,8 +89,10 @@ func TestJitdump(t *testing.T) {
 	table := vmas.NewTable("")
 	pid := uint32(os.Getpid())
 	table.Comm(pid, pid, []byte("test"), true)
-	table.Mmap(pid, vmas.Map{Addr: code, Len: 0x10000, Prot: vmas.ProtExec | vmas.ProtRead, Name: []byte("//anon")})
-	table.Mmap(pid, vmas.Map{Addr: code + 0x20000, Len: 4096, Prot: vmas.ProtExec | vmas.ProtRead, Name: []byte(file.Name())})
+	table.Mmap(pid, vmas.Map{Addr: code, Len: 0x10000, Prot: vmas.ProtExec | vmas.ProtRead,
+		Name: []byte("//anon")})
+	table.Mmap(pid, vmas.Map{Addr: code + 0x20000, Len: 4096, Prot: vmas.ProtExec | vmas.ProtRead,
+		Name: []byte(file.Name())})
 	space := table.Space(pid)
 
 	u := NewUnwinder(image.NewStore("/proc"))
@@ -124,7 +128,7 @@ func TestJitdump(t *testing.T) {
 	look(space)
 	walk(d+6, d+6, b+10)
 
-	// A process that executes another program has nothing of it.
+	// A process that executes another program loses what was known.
 	table.Comm(pid, pid, []byte("other"), true)
 	if space.Generated != nil {
 		t.Error("generated code outlives an exec")
@@ -134,7 +138,8 @@ func TestJitdump(t *testing.T) {
 // TestGeneratedCodeIsRead walks through code that this process has generated:
 // trampolines as CPython makes them, which have no frame pointer.
 func TestGeneratedCodeIsRead(t *testing.T) {
-	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		t.Skipf("no executable memory: %v", err)
 	}
@@ -185,4 +190,122 @@ func TestGeneratedCodeIsRead(t *testing.T) {
 	walk(u, stackOf(stack, a, 0, 0, 0, b, 0, 0), code)
 	space.Generated = nil
 	walk(NewUnwinder(image.NewStore("")), stackOf(stack, a, 0, 0, 0, b, 0, 0), code)
+}
+
+// TestGeneratedCodeIsReadFarther walks through a function that returns through an epilogue shared with
+// others, after calls: no path to a ret is short.
+func TestGeneratedCodeIsReadFarther(t *testing.T) {
+	mem, err := unix.Mmap(-1, 0, 1<<16, unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Skipf("no executable memory: %v", err)
+	}
+	defer unix.Munmap(mem)
+	code := uint64(uintptr(unsafe.Pointer(&mem[0])))
+	const (
+		stack    = 0x7ffc_0000_0000
+		epilogue = 3 << 12
+		caller   = 5 << 12
+	)
+	function := []byte{
+		0x48, 0x83, 0xec, 8, // sub $8, %rsp
+		0xff, 0xd1, // call *%rcx
+		0xff, 0xd2, // call *%rdx
+		0x85, 0xc0, // test %eax, %eax
+		0x0f, 0x84, 0, 0, 0, 0, // je epilogue
+		0xff, 0xd2, // call *%rdx
+		0xe9, 0, 0, 0, 0, // jmp epilogue
+	}
+	binary.LittleEndian.PutUint32(function[12:], epilogue-16)
+	binary.LittleEndian.PutUint32(function[19:], epilogue-23)
+	for i := range mem {
+		mem[i] = 0xcc
+	}
+	copy(mem, function)
+	copy(mem[epilogue:], []byte{0x48, 0x83, 0xc4, 8, 0xc3}) // add $8, %rsp; ret
+	copy(mem[caller:], []byte{0xff, 0xd1, 0x0f, 0x0b})      // call *%rcx; ud2
+	table := vmas.NewTable("")
+	pid := uint32(os.Getpid())
+	table.Comm(pid, pid, []byte("test"), true)
+	table.Mmap(pid, vmas.Map{Addr: code, Len: 1 << 16, Prot: vmas.ProtExec | vmas.ProtRead,
+		Name: []byte("//anon")})
+	space := table.Space(pid)
+	for _, c := range []struct {
+		name string
+		pc   uint64
+		read bool
+	}{
+		{"before the calls", code + 4, true},
+		{"behind the first one", code + 6, true},
+		{"behind the branch", code + 16, true},
+		{"at the jump", code + 18, true},
+		{"another epilogue for the branch", code + 8, false},
+	} {
+		if !c.read { // that does not agree with the one for the jump
+			copy(mem[epilogue+64:], []byte{0x48, 0x83, 0xc4, 24, 0xc3})
+			binary.LittleEndian.PutUint32(mem[12:], epilogue+64-16)
+		}
+		var regs Regs
+		regs.set(rule.IP, c.pc)
+		regs.set(rule.SP, stack)
+		regs.set(rule.BP, 1)
+		u := NewUnwinder(image.NewStore("/proc"))
+		space.Generated = nil
+		want := []uint64{c.pc}
+		if c.read {
+			want = append(want, code+caller+2)
+		}
+		s := stackOf(stack, 0, code+caller+2, 0, code+caller+2, 0)
+		if res := u.Unwind(space, &regs, s); !slices.Equal(res.IPs, want) || res.End != NoCFI {
+			t.Errorf("%s: %#x, %v; want %#x", c.name, res.IPs, res.End, want)
+		}
+	}
+}
+
+// TestEndsOfAnInterpreter samples the first instructions and the returns of an interpreter whose CFI gives it
+// one frame all over.
+func TestEndsOfAnInterpreter(t *testing.T) {
+	space, images, at := labelledProgram(t, `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call interpreter
+in_start:
+	nop
+	.cfi_endproc
+	.p2align 4
+	.type interpreter, @function
+interpreter:
+	.cfi_startproc
+	.cfi_def_cfa_offset 48
+	push %rbp
+after_push:
+	push %rbx
+after_both:
+	sub $24, %rsp
+inside:
+	add $24, %rsp
+after_add:
+	pop %rbx
+after_pop:
+	pop %rbp
+at_ret:
+	ret
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+`)
+	words := []uint64{0, 0, 0, 0xb, 0xb, at["in_start"], 1, 0, 0, 0, 0, 0, 0}
+	for label, skip := range map[string]int{"after_push": 4, "after_both": 3, "inside": 0, "after_add": 3,
+		"after_pop": 4, "at_ret": 5} {
+		u := NewUnwinder(images)
+		var regs Regs
+		regs.set(rule.IP, at[label])
+		regs.set(rule.SP, madeSP)
+		got := u.Unwind(space, &regs, madeCopy(true, words[skip:]...))
+		if want := []uint64{at[label], at["in_start"]}; !slices.Equal(got.IPs, want) || got.End != Root {
+			t.Errorf("%s: %#x, %v; want %#x", label, got.IPs, got.End, want)
+		}
+	}
 }

@@ -2,42 +2,41 @@ package unwind
 
 import "unspool/vmas"
 
-// A memo is the last walk of a thread. The outer frames of a thread rarely
-// change from one sample to the next: where a frame of the new walk is one of the
-// last one, with the same PC, SP and BP, all that follows is the same too, as
-// long as the words that it was read from are. To compare these is quicker than to
-// find rules.
+// A memo is the last walk of a thread. The outer frames of a thread rarely change from one sample to the
+// next: where a frame of the new walk is one of the last one, with the same PC, SP and BP, all that follows
+// is the same too, as long as the words that it was read from are. Comparing these words is quicker than
+// finding rules.
 type memo struct {
 	tid   uint32
 	space *vmas.Space
 	maps  uint32 // generation of the mappings
-	// buf holds the frames from buf[from] on, the outermost last, so that those which
-	// stay do not move when others are put before them.
+	// buf[from:] are the frames, the outermost last, so that frames which stay need not move when others are
+	// put before them.
 	buf  []Frame
 	from int
-	// gain counts walks for which the memo was worth its price, less those for which it was
-	// not. Well below zero, some walks go without.
-	gain  int8
+	// score counts walks for which the memo saved more than it cost, less those for which it did not. Below
+	// minScore the memo pauses for some walks.
+	score int8
 	pause uint8
 }
 
 const (
 	// maxMemo is how many frames a memo holds at most.
 	maxMemo = 1024
-	// memoSlots is how many threads have one. Those with the same rest of the TID share it.
+	// memoSlots is how many memos there are. Threads whose TIDs have the same remainder share one.
 	memoSlots = 128
 
-	maxGain   = 16
-	minGain   = -8
+	maxScore  = 16
+	minScore  = -8
 	memoPause = 100 // walks
 )
 
 // memos are found by TID.
 type memos [memoSlots]memo
 
-// of gives the memo of a thread, empty if it is of another one or from another time, and nil
-// if the thread is better off without.
-func (t *memos) of(tid uint32, space *vmas.Space) *memo {
+// lookup returns the memo of a thread, emptied if it is of another thread or the mappings have changed, and
+// nil while it pauses.
+func (t *memos) lookup(tid uint32, space *vmas.Space) *memo {
 	if tid == 0 {
 		return nil
 	}
@@ -60,18 +59,18 @@ func (m *memo) frames() []Frame {
 	return m.buf[m.from:]
 }
 
-// keep takes in a walk.
+// keep replaces the frames of the memo by those of a walk.
 func (m *memo) keep(c *climb) {
 	if m == nil {
 		return
 	}
-	if 3*c.recalled >= len(c.frames) {
-		m.gain = min(m.gain+1, maxGain)
-	} else if m.gain--; m.gain < minGain {
-		m.from, m.gain, m.pause = len(m.buf), 0, memoPause
+	if 3*c.copied >= len(c.frames) {
+		m.score = min(m.score+1, maxScore)
+	} else if m.score--; m.score < minScore {
+		m.from, m.score, m.pause = len(m.buf), 0, memoPause
 		return
 	}
-	fresh, at := c.frames, len(m.buf) // where what is known begins
+	fresh, at := c.frames, len(m.buf) // at is where the frames begin that stay
 	if len(fresh) > maxMemo {
 		m.from = at
 		return

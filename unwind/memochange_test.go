@@ -14,7 +14,7 @@ import (
 func TestMemoIsOfOneSetOfMappings(t *testing.T) {
 	const leafAt, callersAt = 0x400000, 0x900000 // the program, twice
 	first, images, at := pointerProgram(t)
-	whole := first.Mappings()[0]
+	whole := *firstMapping(first)
 	program := vmas.Map{Addr: leafAt, Len: whole.End - whole.Start, Prot: whole.Prot,
 		Name: []byte(whole.File.Path)}
 	callers := program
@@ -71,7 +71,7 @@ func TestMemoIsOfOneSetOfMappings(t *testing.T) {
 		if got := walk(pid, 1); got != fresh {
 			t.Fatalf("walk %d, of process %d, repeated:\n%s, want\n%s", n, pid, got, fresh)
 		}
-		if n%5 == 1 && u.memos[1].gain > 0 {
+		if n%5 == 1 && u.memos[1].score > 0 {
 			complete++
 		}
 	}

@@ -15,9 +15,10 @@ type place struct {
 	image *image.Image
 	jit   *jit.Code
 
-	start, size uint64 // of the mapping
+	start, size uint64 // of the mapping, or of the part of it around the PC that is all code or all data
 	bias        uint64 // what turns an address into an offset in the file
-	fast        bool   // there is nothing but an image, with offsets of 32 bits
+	fast        bool   // it has an image and no generated code, and its offsets have 32 bits
+	data        bool   // the image has no code there
 }
 
 // locate moves p to the mapping of pc. It reports false when there is none
@@ -35,21 +36,32 @@ func (w *walk) locate(p *place, pc uint64) bool {
 	if m == nil {
 		return false
 	}
-	*p = place{m: m, start: m.Start, size: m.End - m.Start, bias: m.Start - m.Offset}
+	*p = place{m: m, start: m.Start, size: m.End - m.Start}
 	p.image = w.images.Lookup(w.space.PID, m)
+	p.bias = m.Start - m.Offset // Lookup may have found out which file m is a copy of
+	readable := p.image != nil && p.image.Parse() == nil
 	if p.image == nil || p.image.IsGenerated() {
 		p.jit = w.jit.Lookup(w.space)
 		return true
 	}
 	p.fast = !w.slow && (m.Offset+p.size)>>32 == 0 && m.Offset>>32 == 0
-	if p.image.Opened() {
-		*recent = recentPlace{*p, w.space, w.space.Generation()}
+	if !readable {
+		return true
 	}
+	lo, hi, code := p.image.Part(pc - p.bias)
+	lo, hi = max(lo, m.Offset), min(hi, m.Offset+p.size)
+	p.data, p.start, p.size = !code, lo+p.bias, hi-lo
+	*recent = recentPlace{*p, w.space, w.space.Generation()}
 	return true
 }
 
+// locateReturn is locate for a return address, which lies behind pc. That a mapping can be executed does
+// not say that it is code: with READ_IMPLIES_EXEC (personality(2)), as programs have it whose stack is
+// not marked as data, everything that can be read can be executed.
+func (w *walk) locateReturn(p *place, pc uint64) bool { return w.locate(p, pc) && !p.data }
+
 // places are those where PCs were last seen.
-type places [16]recentPlace
+type places [64]recentPlace
 
 type recentPlace struct {
 	place
@@ -57,7 +69,7 @@ type recentPlace struct {
 	maps  uint32 // generation of the mappings
 }
 
-// at is where the place of pc would be.
+// at is the entry in which the place of pc is kept.
 func (t *places) at(space *vmas.Space, pc uint64) *recentPlace {
 	return &t[(pc>>20^uint64(space.PID))%uint64(len(t))]
 }

@@ -7,7 +7,7 @@ import (
 	"unspool/unwind/rule"
 )
 
-// What the kernel puts on the stack of a new program: argc, argv and a zero. The arguments are above.
+// The kernel puts this on the stack of a new program: argc, argv and a zero, with the arguments above.
 const firstArg = madeSP + 400
 
 func TestIsProcessStart(t *testing.T) {
@@ -93,6 +93,61 @@ work:
 			if got := u.Unwind(space, &regs, stack); !slices.Equal(got.IPs, c.want) || got.End != c.end {
 				t.Errorf("%s, %s: %#x, %v; want %#x, %v", c.name, e.name, got.IPs, got.End, c.want, c.end)
 			}
+		}
+	}
+}
+
+// TestWalkEndsInLongStartCode samples what Free Pascal's start code has called: it is longer than that of
+// the C libraries, has taken argc off the stack and pushed what __libc_start_main is to find there. Its
+// main begins by having a look at its return address.
+func TestWalkEndsInLongStartCode(t *testing.T) {
+	space, images, at := labelledProgram(t, `
+	.text
+	.globl _start
+_start:
+	xor %ebp, %ebp
+	pop %rsi
+	.rept 16
+	lea _start(%rip), %rcx
+	.endr
+	and $-16, %rsp
+	push %rax
+	push %rsp
+	call main
+in_start:
+	hlt
+	.p2align 4
+	.type main, @function
+main:
+	pop %rax
+	push %rax
+	push %rax
+	call work
+in_main:
+	hlt
+	.p2align 8
+work:
+	.cfi_startproc
+	ret
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+`)
+	work, inMain, inStart := at["work"], at["in_main"], at["in_start"]
+	for _, c := range []struct {
+		name  string
+		words []uint64
+		end   Reason
+	}{
+		{"as the kernel left it", []uint64{inMain, 0, inStart, madeSP, 0, 1, firstArg, 0}, Root},
+		{"too far down", []uint64{inMain, 0, inStart, madeSP, 0, 0, 0, 1, firstArg, 0}, NoCFI},
+	} {
+		var regs Regs
+		regs.set(rule.IP, work)
+		regs.set(rule.SP, madeSP)
+		regs.set(rule.BP, 0)
+		got := NewUnwinder(images).Unwind(space, &regs, madeCopy(true, c.words...))
+		if want := []uint64{work, inMain, inStart}; !slices.Equal(got.IPs, want) || got.End != c.end {
+			t.Errorf("%s: %#x, %v; want %#x, %v", c.name, got.IPs, got.End, want, c.end)
 		}
 	}
 }

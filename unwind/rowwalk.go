@@ -6,11 +6,10 @@ import (
 	"unspool/vmas"
 )
 
-// The walk of architectures whose rows are not compiled to rules, as 32-bit
-// programs on a 64-bit kernel. It is a sibling of the one for x86-64 and ends
-// for the same reasons. Such programs are rare, so there is the general
-// evaluator alone: every frame has all its registers, and a PC's row is kept
-// with the image as the CFI gave it.
+// This file has the walk for architectures whose rows are not compiled to rules: 32-bit programs on a 64-bit
+// kernel. It is a sibling of the one for x86-64 and ends for the same reasons. Such programs are rare, so it
+// uses the general evaluator alone: every frame has all its registers, and the image keeps the CFI row of
+// each PC.
 
 // A fullFrame is a frame with all its registers. exact is as in frame.
 type fullFrame struct {
@@ -34,30 +33,42 @@ func (f *fullFrame) lookup() uint64 {
 func (u *Unwinder) UnwindByRows(arch *rule.Arch, space *vmas.Space, regs *Regs, stack *Stack) Result {
 	f := fullFrame{arch: arch, regs: *regs, exact: true}
 	w := u.begin(space, stack)
-	w.push(&frame{pc: f.pc(), sp: f.sp()}, BySample)
+	w.push(&frame{pc: f.pc(), sp: f.sp(), exact: true}, BySample)
 
 	var p place
 	if !w.locate(&p, f.lookup()) {
 		return w.end(Unmapped, nil)
 	}
 	for {
-		live := w.moves.live
+		live, pc := w.moves.live, f.lookup()
 		source, reason := w.stepByRow(&p, &f)
 		if reason != stepped {
-			return w.end(reason, p.m)
+			return w.endOpen(w.moves.end(reason), p.m)
 		}
 		if live {
 			source = ByLive
 		}
-		at := p.m
-		if !w.locate(&p, f.lookup()) {
+		at, from := p.m, p
+		if !w.locate(&p, f.lookup()) || p.data && !f.exact {
+			if w.zero = f.pc() == 0 && source == ByCFI && !f.exact; w.beginsStack() {
+				return w.end(Root, at)
+			}
+			if source == ByCFI && w.leavesEntry(&from, pc, &f) {
+				return w.end(Root, at)
+			}
 			return w.end(Unmapped, at)
 		}
 		if len(w.ips) >= w.MaxFrames {
 			return w.end(DepthLimit, at)
 		}
-		w.push(&frame{pc: f.pc(), sp: f.sp()}, source)
+		w.push(&frame{pc: f.pc(), sp: f.sp(), exact: f.exact}, source)
 	}
+}
+
+// leavesEntry is isEntered for a frame at pc, which lies at from, given the caller that its CFI leads to.
+func (w *walk) leavesEntry(from *place, pc uint64, caller *fullFrame) bool {
+	return from.image != nil && !caller.exact && from.image.IsEntry(from.m, pc) &&
+		w.isProcessStart(caller.arch, caller.sp()-uint64(caller.arch.WordSize))
 }
 
 // stepByRow turns f, which lies at p, into its caller.
@@ -79,6 +90,10 @@ func (w *walk) stepByRow(p *place, f *fullFrame) (Source, Reason) {
 		if !f.exact && p.image != nil && p.image.EndsContext(p.m, f.pc()) {
 			return ByCFI, Root
 		}
+		if caller, ok := w.straightOut(p, f); ok {
+			*f = caller
+			return ByHeuristic, stepped
+		}
 		return w.fullFramePointer(p, f)
 	case rule.Unreadable:
 		return ByCFI, NoImage
@@ -86,22 +101,47 @@ func (w *walk) stepByRow(p *place, f *fullFrame) (Source, Reason) {
 		return ByCFI, BadCFI
 	}
 
-	from := f.sp()
-	e := evaluation{arch: f.arch, row: row, old: f.regs, stack: w.stack, pc: f.lookup(), missing: stepped}
-	if e.caller(&f.regs) != stepped {
+	from, was := f.sp(), *f
+	e := evaluation{arch: f.arch, row: row, old: f.regs, stack: w.stack, pc: f.lookup(), missing: stepped,
+		left: &w.expressions}
+	if !f.exact { // it has called
+		e.old.Known &^= f.arch.Scratch
+	}
+	end := w.apply(&e, &f.regs)
+	if end != stepped {
 		if e.missing != stepped && w.moves.switched {
 			return ByCFI, DumpTooShort
 		}
-		return ByCFI, e.why() // memory that was not read comes first, as for a row without a return address
+		return ByCFI, e.why() // memory that could not be read comes before a row without a return address
 	}
 	f.exact = row.Signal
 	if row.Signal {
 		return ByCFI, w.interrupted(from, f.sp())
 	}
+	if was.exact && !w.followsCall(f.pc()) {
+		if caller, ok := w.pushedMore(p, &was, row); ok {
+			*f = caller
+			return ByHeuristic, stepped
+		}
+	}
 	if f.sp() <= from {
 		return ByCFI, BadCFI
 	}
 	return ByCFI, stepped
+}
+
+// apply turns regs into those of the caller. As the row is known, the process is charged only for its
+// expressions.
+func (w *walk) apply(e *evaluation, regs *Regs) Reason {
+	if !e.row.HasExpressions() {
+		return e.caller(regs)
+	}
+	began, ok := w.images.Begin()
+	if !ok {
+		return NoImage
+	}
+	defer w.images.End(began)
+	return e.caller(regs)
 }
 
 // fullFramePointer turns f into its caller through the saved frame pointer, as
@@ -130,6 +170,9 @@ func (w *walk) fullFramePointer(p *place, f *fullFrame) (Source, Reason) {
 	caller.regs.set(arch.BP, bp)
 	var to place
 	if !w.locate(&to, caller.lookup()) {
+		return ByFramePointer, NoCFI
+	}
+	if call, known := w.callBefore(pc); known && !call {
 		return ByFramePointer, NoCFI
 	}
 	if bp != 0 && bp <= at {

@@ -3,6 +3,7 @@ package unwind
 import (
 	"unspool/unwind/image"
 	"unspool/unwind/jit"
+	"unspool/unwind/link"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -12,15 +13,17 @@ import (
 type Unwinder struct {
 	// Strict keeps the walk to CFI: no frame pointers, no guesses.
 	Strict bool
-	// MaxFrames ends a walk with DepthLimit.
+	// MaxFrames is how many frames a walk has at most. One that has so many ends with DepthLimit.
 	MaxFrames int
-	// Far says that stacks are in no near cache: another CPU has just written them.
-	Far bool
+	// Prefetch says that stacks are not in this CPU's caches, as another CPU has just written them: they are
+	// fetched before they are walked.
+	Prefetch bool
 
-	// Memory, if set, reads the memory of a process that may still run: the
-	// rest of the stack that a handler on a stack of its own has interrupted.
-	// It returns how many bytes it could read. Strict walks do not ask.
-	Memory func(pid uint32, buf []byte, addr uint64) int
+	// Memory, if set, reads memory of a process that may still run: the rest of the stack that was
+	// interrupted by a signal whose handler has a stack of its own. It returns how many bytes it read, which
+	// is none unless the process still has the bytes of fixed, a piece of the copy. Strict walks do not use
+	// it.
+	Memory func(pid uint32, fixed Piece, buf []byte, addr uint64) int
 
 	images *image.Store
 	jit    *jit.Reader
@@ -31,8 +34,11 @@ type Unwinder struct {
 	live   []byte // what Memory read
 
 	fetched uint64
+	looked  uint64 // see Astray: when it looked last,
+	looks   uint64 // and how often
 
 	framePointers []uint64 // what FollowFramePointers returned last
+	hosts         map[uint64]hostFrame
 }
 
 // A walk is what one walk over a stack copy knows.
@@ -44,9 +50,12 @@ type walk struct {
 	moves  stackMoves
 	regs   checkpoint
 
+	expressions int // what expressions may still cost, in steps
+
 	ips    []uint64
 	frames []Frame
 	last   frame // of a walk of x86-64 that ended in a frame
+	zero   bool  // it ended because CFI led to a return address of 0
 }
 
 // NewUnwinder returns an Unwinder that takes its images from images.
@@ -59,38 +68,12 @@ func NewUnwinder(images *image.Store) *Unwinder {
 	return u
 }
 
-// A Result is one unwound stack. Its slices are valid until the next walk.
-type Result struct {
-	// IPs holds the sampled PC, then the return addresses, unadjusted.
-	IPs []uint64
-	// Frames says how each of them was found.
-	Frames []Frame
-	// End says why the walk ended.
-	End Reason
-	// At is the mapping in which the last frame lies, nil when it lies in none.
-	At *vmas.Mapping
-}
-
-// SavedBP gives the address that the BP of frame i was loaded from. ok is false where it was not
-// loaded, and in frames that were not found by a fast rule.
-func (r *Result) SavedBP(i int) (addr uint64, ok bool) {
-	if i == 0 {
-		return 0, false
-	}
-	slot := r.Frames[i-1].saved
-	if slot == 0 || slot == noSlot {
-		return 0, false
-	}
-	return r.Frames[i].SP - uint64(slot), true
-}
-
 // A frame is what the fast rules know of a frame: its PC and the values of
 // SP and BP in it.
 type frame struct {
 	pc, sp, bp uint64
-	// exact says that pc is where the frame stands, as in the sampled frame
-	// and below a signal frame. Otherwise pc is a return address, and the
-	// call that it follows is looked up.
+	// exact says that pc is the frame's next instruction, as in the sampled frame and in one that a signal
+	// interrupted. Otherwise pc is a return address, and rules are looked up for the call before it.
 	exact bool
 }
 
@@ -100,22 +83,6 @@ func (f *frame) lookup() uint64 {
 	}
 	return f.pc - 1
 }
-
-// A Frame is what is known of a frame beside its IP.
-type Frame struct {
-	// SP is its stack pointer, which for a caller is the CFA of the frame that it
-	// called; 0 where that is unknown.
-	SP     uint64
-	pc, bp uint64
-	// saved says how the caller follows by a rule of the fast kind: its BP is saved
-	// that many bytes below the CFA, or is the same if 0. It is noSlot elsewhere.
-	saved uint32
-	exact bool
-	// Source says how the frame was found.
-	Source Source
-}
-
-const noSlot = ^uint32(0)
 
 // Unwind walks the stack of a sample taken in the process whose mappings are
 // space. It does not allocate once its buffers have grown and the rules that
@@ -131,12 +98,15 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	if !w.locate(&p, f.lookup()) {
 		return w.end(Unmapped, nil)
 	}
-	m := u.memos.of(stack.Thread, space)
+	m := u.memos.lookup(stack.Thread, space)
 	c := climb{walk: w, words: wordsOf(stack), known: m.frames()}
-	if u.Far {
+	if u.Prefetch {
 		c.fetch()
 	}
 	end := c.follow(&p, &f)
+	if end == Unmapped && w.isEntered(&p, &f) {
+		end = Root
+	}
 	if end == Unmapped && len(w.ips) < u.MaxFrames {
 		next, source := w.subroutine(&p, &f, frame{})
 		if source != ByCFI && w.locate(&p, next.lookup()) {
@@ -149,21 +119,32 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	}
 	w.last = f
 	m.keep(&c)
-	return w.end(end, p.m)
+	switch {
+	case end == Unmapped && w.beginsStack():
+		end = Root
+	case end == NoCFI && p.jit != nil && !w.Strict:
+		w.resume(&f)
+	}
+	return w.endOpen(end, p.m)
 }
 
-// follow goes from f, which lies at p, to the last frame, which it leaves there.
+// beginsStack says whether the walk has reached the first frame of a stack that a runtime made for a
+// coroutine, with a return address of 0. The sampled frame alone does not count: its PC may be where its CFI
+// does not fit.
+func (w *walk) beginsStack() bool { return w.zero && len(w.ips) > 1 }
+
+// follow walks from f, which lies at p, to the last frame, and leaves that in f and p.
 func (c *climb) follow(p *place, f *frame) Reason {
 	w := c.walk
-	w.moves = stackMoves{}
+	w.moves, w.zero = stackMoves{}, false
 	for {
 		if end := c.run(p, f); end != stepped {
-			return end
+			return w.moves.end(end)
 		}
 		live := w.moves.live
 		next, source, end := w.step(p, f)
 		if end != stepped {
-			return end
+			return w.moves.end(end)
 		}
 		if source != ByCFI {
 			w.regs.restart(len(w.ips), &next)
@@ -177,7 +158,8 @@ func (c *climb) follow(p *place, f *frame) Reason {
 		if len(w.ips) >= w.MaxFrames {
 			return DepthLimit
 		}
-		if !w.locate(p, next.lookup()) {
+		if !w.locate(p, next.lookup()) || p.data && !next.exact {
+			w.zero = next.pc == 0 && source == ByCFI && !next.exact
 			return Unmapped
 		}
 		*f = next
@@ -186,8 +168,8 @@ func (c *climb) follow(p *place, f *frame) Reason {
 	}
 }
 
-// slot says how next follows from f, which lies at p, where it was found without CFI but could have
-// been by a fast rule: see [Frame].
+// slot gives what is saved in the [Frame] of f, which lies at p, if its caller next was found without CFI but
+// follows as by a fast rule.
 func (p *place) slot(f, next *frame, by Source) uint32 {
 	if next.sp <= f.sp || next.sp%8 != 0 {
 		return noSlot
@@ -210,11 +192,11 @@ func (p *place) slot(f, next *frame, by Source) uint32 {
 	return noSlot
 }
 
-// begin makes the walk of the Unwinder one over a stack, with buffers that are empty and as large
-// as they may have to be.
+// begin starts a walk over a stack, with empty buffers that have room for MaxFrames.
 func (u *Unwinder) begin(space *vmas.Space, stack *Stack) *walk {
 	w := &u.walk
 	w.space, w.stack, w.moves = space, stack, stackMoves{}
+	w.expressions = maxExpressions
 	if cap(w.ips) < u.MaxFrames {
 		w.ips, w.frames = make([]uint64, 0, u.MaxFrames), make([]Frame, 0, u.MaxFrames)
 	}
@@ -230,6 +212,46 @@ func (w *walk) push(f *frame, by Source) {
 
 func (w *walk) end(r Reason, at *vmas.Mapping) Result {
 	return Result{IPs: w.ips, Frames: w.frames, End: r, At: at}
+}
+
+// endOpen is end for a walk that other walks may complete, if they have seen its last frame and its callers.
+func (w *walk) endOpen(r Reason, at *vmas.Mapping) Result {
+	res := w.end(r, at)
+	n := len(w.frames)
+	if r == DumpTooShort && !w.moves.switched && !w.moves.isPartial() && !(w.frames[n-1].exact && n > 1) {
+		res.Open = n
+		res.Within, res.CFA = w.function(at)
+	}
+	return res
+}
+
+// function is where the function of the last frame lies, whose mapping is m, and the frame's CFA.
+func (w *walk) function(m *vmas.Mapping) (f link.Function, cfa uint64) {
+	last := &w.frames[len(w.frames)-1]
+	lookup := last.pc
+	if !last.exact {
+		lookup--
+	}
+	var p place
+	if m == nil || !w.locate(&p, lookup) || p.image == nil || p.jit != nil {
+		return f, 0
+	}
+	f.Low, f.High, _ = p.image.Function(p.m, lookup)
+	switch r := p.image.Rule(p.m, lookup); r.Kind() {
+	case rule.FromSP:
+		cfa = last.SP + r.CFA()
+	case rule.FromBP:
+		cfa = last.bp + r.CFA()
+	case rule.Wide:
+		wide := p.image.Wide(r)
+		if cfa = last.SP + wide.CFA; wide.Kind == rule.FromBP {
+			cfa = last.bp + wide.CFA
+		}
+	}
+	if cfa <= last.SP {
+		cfa = 0
+	}
+	return f, cfa
 }
 
 // stepped is the reason of a step that did not end the walk.
@@ -275,7 +297,7 @@ func (w *walk) step(p *place, f *frame) (next frame, source Source, end Reason) 
 	case rule.Realigned:
 		cfa, ok := w.stack.word(f.bp - r.CFA())
 		if !ok {
-			return next, ByCFI, w.miss(f.bp - r.CFA())
+			return w.despiteCFI(p, f, w.miss(f.bp-r.CFA()))
 		}
 		next.sp = cfa
 		saved = cfa - f.bp
@@ -287,31 +309,34 @@ func (w *walk) step(p *place, f *frame) (next frame, source Source, end Reason) 
 		return next, ByCFI, Root
 	case rule.Local, rule.General:
 		return w.general(p, f, r.Kind() == rule.General)
+	case rule.FromC:
+		w.moves.fromC = true
+		return w.general(p, f, false)
 	case rule.EntryCode:
-		if w.isProcessStart(rule.AMD64, f.sp) {
+		if w.isProcessStart(rule.AMD64, f.sp+r.CFA()) || r.CFA() != 0 && w.isProcessStart(rule.AMD64, f.sp) {
 			return next, ByCFI, Root
 		}
-		return w.framePointer(f)
+		return w.framePointer(p, f)
 	case rule.GuessSP, rule.GuessBP, rule.GuessSaved, rule.GuessReg:
-		return w.guess(f, r)
+		return w.guess(p, f, r)
 	case rule.Uncovered:
-		next, source, end = w.framePointer(f)
+		next, source, end = w.framePointer(p, f)
 		if end == NoCFI && p.jit != nil {
-			return w.hosted(f)
+			return w.generated(p, f)
 		}
 		return next, source, end
 	case rule.Unreadable:
 		return next, ByCFI, NoImage
 	default:
-		return next, ByCFI, BadCFI
+		return w.despiteCFI(p, f, BadCFI)
 	}
 
 	if next.sp <= f.sp {
-		return next, ByCFI, BadCFI
+		return w.despiteCFI(p, f, w.below(next.sp))
 	}
 	pc, ok := w.stack.word(next.sp - 8)
 	if !ok {
-		return next, ByCFI, w.miss(next.sp - 8)
+		return w.despiteCFI(p, f, w.miss(next.sp-8))
 	}
 	next.pc = pc
 	next.bp = f.bp
@@ -347,12 +372,35 @@ func (w *walk) isProcessStart(arch *rule.Arch, sp uint64) bool {
 	return false
 }
 
-// framePointer finds the caller of a frame without CFI through the saved
-// frame pointer. The frame found is credible when its return address can be
-// executed. The saved BP need not be a frame pointer: the caller may have CFI,
+// isEntered says whether f, which lies at p, is the entry point of a program, although its CFI says that it
+// was called, as that of a _start in C does. By that CFI, argc is the return address.
+func (w *walk) isEntered(p *place, f *frame) bool {
+	if p.image == nil || !p.image.IsEntry(p.m, f.lookup()) {
+		return false
+	}
+	cfa := w.regs.regs.Value[rule.SP]
+	if w.regs.frame != len(w.ips) { // the walk has not evaluated all registers of the caller
+		next, _, end := w.step(p, f)
+		if end != stepped || next.exact {
+			return false
+		}
+		cfa = next.sp
+	}
+	return w.isProcessStart(rule.AMD64, cfa-8)
+}
+
+// framePointer finds the caller of f, which lies at p and has no CFI, through the saved
+// frame pointer. The frame found is credible when its return address follows a
+// call. The saved BP need not be a frame pointer: the caller may have CFI,
 // and use BP for something else.
-func (w *walk) framePointer(f *frame) (next frame, source Source, end Reason) {
-	if w.Strict || f.bp < f.sp || f.bp%8 != 0 {
+func (w *walk) framePointer(p *place, f *frame) (next frame, source Source, end Reason) {
+	if w.Strict {
+		return next, ByFramePointer, NoCFI
+	}
+	if caller, ok := w.leafCaller(f); ok {
+		return caller, ByHeuristic, stepped
+	}
+	if f.bp < f.sp || f.bp%8 != 0 {
 		return next, ByFramePointer, NoCFI
 	}
 	bp, ok1 := w.stack.word(f.bp)
@@ -363,10 +411,36 @@ func (w *walk) framePointer(f *frame) (next frame, source Source, end Reason) {
 		}
 		return next, ByFramePointer, NoCFI
 	}
-	if w.space.Find(pc-1) == nil {
+	if !w.credible(p, f, pc, bp) {
 		return next, ByFramePointer, NoCFI
 	}
-	return frame{pc: pc, sp: f.bp + 16, bp: bp}, ByFramePointer, stepped
+	next = frame{pc: pc, sp: f.bp + 16, bp: bp}
+	if f.exact {
+		switch caller, found, lost := w.passedOver(f, &next); {
+		case found:
+			return caller, ByHeuristic, stepped
+		case lost:
+			return next, ByFramePointer, NoCFI
+		}
+	}
+	return next, ByFramePointer, stepped
+}
+
+// despiteCFI finds the caller of a frame whose CFI led to none. why is the reason, which is returned if
+// nothing else leads to a caller. The frame pointer is tried only if the CFI cannot be right: where it leads
+// to memory that was not copied, the caller is there.
+func (w *walk) despiteCFI(p *place, f *frame, why Reason) (next frame, source Source, end Reason) {
+	if why == NotCopied && f.exact && !w.Strict && p.image != nil {
+		if next, ok := w.savedSP(p, f); ok {
+			return next, ByHeuristic, stepped
+		}
+	}
+	if why == BadCFI {
+		if next, source, end = w.framePointer(p, f); end == stepped && w.followsCall(next.pc) {
+			return next, source, end
+		}
+	}
+	return frame{}, ByCFI, why
 }
 
 // SampledOnly is the result for a sample that cannot be walked at all: the

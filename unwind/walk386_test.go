@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"unspool/testdata/costs"
 	"unspool/testdata/programs"
 	"unspool/unwind/image"
 	"unspool/unwind/rule"
@@ -80,12 +81,13 @@ func build386(t testing.TB) *built386 {
 	if err != nil {
 		t.Skip("skipped for want of gcc")
 	}
-	if out, err := exec.Command(gcc, "-m32", "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", file, asm).CombinedOutput(); err != nil {
+	if out, err := exec.Command(gcc, "-m32", "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", file,
+		asm).CombinedOutput(); err != nil {
 		t.Skipf("skipped for want of a gcc that assembles with -m32: %s", out)
 	}
 	b := new(built386)
 	b.space, b.images = asImage(t, file, 0x8000000)
-	m := &b.space.Mappings()[0]
+	m := firstMapping(b.space)
 	elf := contentsOf(t, file)
 	off, ok := elf.offset(elf.Entry)
 	if err := b.images.Lookup(1, m).Parse(); !ok || err != nil {
@@ -139,9 +141,12 @@ func TestStackOfWords386(t *testing.T) {
 		{"signal frame", b.restorer + 1, 0, signal, 0, append([]uint64{b.restorer + 1}, chain...), Root, ByCFI},
 		{"frame pointer", b.bare + 1, sp, words(sp+8, b.inMain, 0, b.inStart, 1), 0,
 			[]uint64{b.bare + 1, b.inMain, b.inStart}, Root, ByFramePointer},
-		{"frame pointer that goes down", b.bare + 1, sp + 8, words(0, 0, sp+4, b.inMain, 0), 0, []uint64{b.bare + 1}, NoCFI, 0},
+		{"frame pointer that goes down", b.bare + 1, sp + 8, words(0, 0, sp+4, b.inMain, 0), 0,
+			[]uint64{b.bare + 1}, NoCFI, 0},
 		{"frame pointer to no code", b.bare + 1, sp, words(sp+8, 0x1000), 0, []uint64{b.bare + 1}, NoCFI, 0},
 		{"return to nowhere", b.inWork, sp + 12, words(0, 0, 0x1000), 0, chain[:1], Unmapped, 0},
+		{"return to 0", b.inWork, sp + 12, words(0, 0, 0), 0, chain[:1], Unmapped, 0},
+		{"first frame of a coroutine", b.inWork, sp + 12, words(0, 0, b.inMain, 0, 0), 0, chain[:2], Root, ByCFI},
 	} {
 		var regs Regs
 		regs.set(rule.IP386, c.pc)
@@ -171,7 +176,8 @@ func TestStackOfWords386(t *testing.T) {
 	regs.set(rule.IP386, b.inWork)
 	regs.set(rule.SP386, sp)
 	regs.set(rule.BP386, sp+12)
-	if got := u.UnwindByRows(rule.I386, b.space, &regs, &Stack{Base: sp, Data: calls}); got.End != DepthLimit || len(got.IPs) != 2 {
+	if got := u.UnwindByRows(rule.I386, b.space, &regs, &Stack{Base: sp, Data: calls}); got.End != DepthLimit ||
+		len(got.IPs) != 2 {
 		t.Errorf("limit of 2 frames: %d frames, %v", len(got.IPs), got.End)
 	}
 }
@@ -188,14 +194,15 @@ func TestModesDoNotMix(t *testing.T) {
 	}
 
 	space, images := asImage(t, programs.System(t)[0], 0x10000000)
-	m := &space.Mappings()[0]
+	m := firstMapping(space)
 	library := contentsOf(t, programs.System(t)[0])
 	for fde := range library.cfi.FDEs() {
 		off, _ := library.offset(fde.Start)
 		var regs Regs
 		regs.set(rule.IP386, m.Start+off)
 		regs.set(rule.SP386, 0x1000)
-		if got := NewUnwinder(images).UnwindByRows(rule.I386, space, &regs, &stack); got.End != NoImage || len(got.IPs) != 1 {
+		if got := NewUnwinder(images).UnwindByRows(rule.I386, space, &regs, &stack); got.End != NoImage ||
+			len(got.IPs) != 1 {
 			t.Errorf("x86-64 image, i386 walk: %d frames, %v", len(got.IPs), got.End)
 		}
 		break
@@ -249,6 +256,7 @@ func FuzzUnwind386(f *testing.F) {
 	f.Add([]byte{0x84, 3, 0x40, 0x41, 0x42, 0x80, 0x43, 0x81}, uint8(4), uint8(2))
 	f.Add([]byte{0x84, 0x40, 0x40, 0x84, 0x40, 0x40}, uint8(4), uint8(0))
 	f.Fuzz(func(t *testing.T, list []byte, pc, bp uint8) {
+		defer costs.For(len(list)).Check(t)()
 		const sp = 0xffc01000
 		var data []byte
 		for _, w := range list {

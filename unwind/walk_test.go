@@ -46,7 +46,7 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 	for _, path := range programs.System(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			space, images := asImage(t, path, 0x7f00_0000_0000)
-			m := &space.Mappings()[0]
+			m := firstMapping(space)
 			im := images.Lookup(1, m)
 			if err := im.Parse(); err != nil {
 				t.Fatal(err)
@@ -83,7 +83,8 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 				}
 			}
 			t.Logf("rows by rule: %v from SP, %v from BP, %v realigned, %v signal frame, %v end, %v local, %v general",
-				kinds[rule.FromSP], kinds[rule.FromBP], kinds[rule.Realigned], kinds[rule.Sigframe], kinds[rule.EndOfStack], kinds[rule.Local], kinds[rule.General])
+				kinds[rule.FromSP], kinds[rule.FromBP], kinds[rule.Realigned], kinds[rule.Sigframe],
+				kinds[rule.EndOfStack], kinds[rule.Local], kinds[rule.General])
 			if kinds[rule.FromSP] == 0 {
 				t.Error("no row got a fast rule")
 			}
@@ -191,11 +192,12 @@ work:
 	if err := os.WriteFile(asm, []byte(source), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", prog, asm).CombinedOutput(); err != nil {
+	if out, err := exec.Command(gcc, "-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", prog,
+		asm).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	space, images := asImage(t, prog, 0x400000)
-	m := &space.Mappings()[0]
+	m := firstMapping(space)
 	file := contentsOf(t, prog)
 	var start uint64
 	for fde := range file.cfi.FDEs() {
@@ -292,12 +294,17 @@ func TestSplice(t *testing.T) {
 		{"user only", nil, []uint64{1, 2}, []uint64{contextUser, 1, 2}},
 		{"kernel above user", []uint64{kernel, 8, 9}, []uint64{1}, []uint64{kernel, 8, 9, contextUser, 1}},
 		{"kernel only", []uint64{kernel, 8}, nil, []uint64{kernel, 8}},
-		{"the kernel's own user part", []uint64{kernel, 8, contextUser, 7, 7}, []uint64{1}, []uint64{kernel, 8, contextUser, 1}},
-		{"stack words that look like markers", []uint64{kernel, 8, contextUser, 7, ^uint64(0), 7, kernel, 7, contextUser, 7}, []uint64{1}, []uint64{kernel, 8, contextUser, 1}},
+		{"the kernel's own user part", []uint64{kernel, 8, contextUser, 7, 7}, []uint64{1},
+			[]uint64{kernel, 8, contextUser, 1}},
+		{"stack words that look like markers",
+			[]uint64{kernel, 8, contextUser, 7, ^uint64(0), 7, kernel, 7, contextUser, 7},
+			[]uint64{1}, []uint64{kernel, 8, contextUser, 1}},
 		{"user part without an unwound one", []uint64{kernel, 8, contextUser, 7}, nil, []uint64{kernel, 8}},
-		{"deferred user part", []uint64{kernel, 8, contextDeferred, 5}, []uint64{1}, []uint64{kernel, 8, contextUser, 1}},
+		{"deferred user part", []uint64{kernel, 8, contextDeferred, 5}, []uint64{1},
+			[]uint64{kernel, 8, contextUser, 1}},
 		{"guest's part", []uint64{guest, 3, contextUser, 7}, []uint64{1}, []uint64{guest, 3, contextUser, 1}},
-		{"cut off behind the marker", []uint64{kernel, 8, contextUser}, []uint64{1}, []uint64{kernel, 8, contextUser, 1}},
+		{"cut off behind the marker", []uint64{kernel, 8, contextUser}, []uint64{1},
+			[]uint64{kernel, 8, contextUser, 1}},
 		{"nothing", nil, nil, nil},
 	} {
 		got := Splice(nil, len(c.chain), func(i int) uint64 { return c.chain[i] }, c.user)
@@ -311,14 +318,14 @@ func TestUnreadableFileIsNamedOnce(t *testing.T) {
 	table := vmas.NewTable("")
 	table.Comm(1, 1, []byte("test"), true)
 	table.Mmap(1, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("/no/such/file")})
-	images := image.NewStore(t.TempDir())
 	var failed []string
-	images.Failed = func(path string, err error) {
+	listener := image.Listener{Failed: func(path string, err error) {
 		if !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)
 		}
 		failed = append(failed, path)
-	}
+	}}
+	images := image.New(image.Config{Proc: t.TempDir(), Listener: listener})
 	u := NewUnwinder(images)
 	var regs Regs
 	regs.set(rule.IP, 0x1234)
@@ -340,4 +347,11 @@ func sources(r Result) []Source {
 		all = append(all, f.Source)
 	}
 	return all
+}
+
+func firstMapping(s *vmas.Space) *vmas.Mapping {
+	for m := range s.Mappings() {
+		return m
+	}
+	return nil
 }

@@ -41,9 +41,8 @@ func TestMemoryOverCodeMayBeItsCopy(t *testing.T) {
 		{"unmapped before", []Map{pages(10, 20, 3, "/a"), data(10, 20), pages(12, 16, 12, "//anon")}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tab := NewTable("")
 			forgotten := make(map[string]bool)
-			tab.Forget = func(f *File) { forgotten[f.Path] = true }
+			tab := NewTableOf(nil, func(f *File) { forgotten[f.Path] = true })
 			for _, m := range c.maps {
 				tab.Mmap(1, m)
 			}

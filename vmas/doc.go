@@ -6,8 +6,8 @@
 // PERF_RECORD_MISC_COMM_EXEC, FORK and EXIT. What it holds is what unwinding needs: executable
 // mappings, and the names of threads.
 //
-// A [Space] belongs to its [Table] and is valid until its process ends, a [Mapping] until the table changes.
-// The name in a record need not outlive the call.
+// The caller owns the bytes that it hands in: a name in a record is copied, and need not outlive the call. A
+// [Space] belongs to its [Table] and is valid until its process ends, a [Mapping] until the table changes.
 //
 // # What records do not say
 //
@@ -21,7 +21,7 @@
 //
 // The events are opened first, /proc is scanned second, and the records are applied third. The
 // records that are older than the scan are thus applied to a state that is newer than they are, and
-// it ends right:
+// the result is still right:
 //   - MMAP2: whatever covered the range before the scan and is executable has a record of its own
 //     that follows. What is not executable leaves a stale mapping where no code runs.
 //   - COMM with exec clears the space; every executable mapping of the new image has a record that
@@ -35,9 +35,9 @@
 // # The end of a process
 //
 // The EXIT of the last thread frees the space. The kernels that write it before the task gives up its
-// memory (perf_event_exit_task in do_exit) sample the task for a moment longer: whoever replays records
-// holds an EXIT back for that long. The PID is remembered as ended: a record or
-// a sample that comes late all the same is ignored and costs no look into /proc, until a FORK or an
-// exec says that the PID lives again. The memory is bounded (the last 4096 PIDs). Where records
-// were lost, Lost opens it again, and Sweep finds the processes whose EXIT was lost.
+// memory (perf_event_exit_task in do_exit) sample the task for a moment longer: the caller that replays
+// records holds an EXIT back for that long. The PID is remembered as ended: a record or sample that still
+// comes later is ignored and does not cause a read of /proc, until a FORK or an exec says that the PID is in
+// use again. The last 4096 PIDs are remembered. When records were lost, [Table.Lost] forgets them, and
+// [Table.Sweep] finds the processes whose EXIT was lost.
 package vmas

@@ -1,21 +1,21 @@
 package vmas
 
-// end says how a PID came to be remembered.
+// end says why a PID is remembered as ended.
 type end uint8
 
 const (
-	endExit   end = iota + 1 // its last thread's EXIT was seen: nothing can follow
-	endAbsent                // /proc does not have it: records of it may still be on their way
+	endExit   end = iota + 1 // the EXIT of its last thread was seen: nothing can follow
+	endAbsent                // it is not in /proc: records of it may still come
 )
 
 // maxEnded is how many PIDs are remembered.
 const maxEnded = 4096
 
-// ended remembers the PIDs that ended last, so that late records do not bring them back and late
-// samples do not send anybody to /proc again and again.
+// ended remembers the PIDs that ended last, so that late records do not make spaces for them and late
+// samples do not cause reads of /proc again and again.
 type ended struct {
 	state map[uint32]end
-	queue []uint32 // in order of arrival, from head on; may name PIDs that state has no more
+	queue []uint32 // in order of arrival, from head on; may hold PIDs that are not in state any more
 	head  int
 }
 
@@ -36,8 +36,8 @@ func (e *ended) add(pid uint32, how end) {
 	e.state[pid] = how
 }
 
-// remove forgets a PID that lives again. Its place in the queue stays: when that comes up, the PID
-// may be forgotten a little early if it has ended once more.
+// remove forgets a PID that is in use again. Its place in the queue stays: when it is reached, the PID
+// is forgotten, a little too early if it has ended once more.
 func (e *ended) remove(pid uint32) { delete(e.state, pid) }
 
 func (e *ended) exited(pid uint32) bool { return e.state[pid] == endExit }

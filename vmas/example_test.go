@@ -6,9 +6,9 @@ import (
 	"unspool/vmas"
 )
 
-// What the kernel's records tell of a process says in which file an address is, and where there.
+// The kernel's records about a process say in which file an address is, and at which offset.
 func Example() {
-	table := vmas.NewTable("") // no /proc: what records tell is all that is known
+	table := vmas.NewTable("") // no /proc: all that is known comes from records
 	table.Fork(4711, 4711, 1, 1)
 	table.Comm(4711, 4711, []byte("hello"), true)
 	table.Mmap(4711, vmas.Map{

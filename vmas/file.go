@@ -10,8 +10,8 @@ import (
 type Kind uint8
 
 const (
-	// Regular is a file with a path. Whether the path still leads to it is for whoever opens it
-	// to find out: a file can be deleted, replaced, or lie in another mount namespace.
+	// Regular is a file with a path. The path may not lead to it any more: the file can be deleted,
+	// replaced, or lie in another mount namespace. Whoever opens it has to find out.
 	Regular Kind = iota
 	// VDSO is the kernel's virtual shared object: an ELF image that is in memory only.
 	VDSO
@@ -29,7 +29,7 @@ const (
 	Memfd
 	// Shared is shared anonymous memory: a System V segment or a mapping of /dev/zero.
 	Shared
-	// Device is a device node or an anon_inode: opening one can have effects, so nobody should.
+	// Device is a device node or an anon_inode. It must not be opened, as that can have effects.
 	Device
 	// Nameless is a file whose path the kernel could not give (//toolong, //enomem).
 	Nameless
@@ -82,8 +82,8 @@ func (b BuildID) Bytes() []byte {
 // String returns the build ID in hexadecimal digits.
 func (b BuildID) String() string { return hex.EncodeToString(b.data[:b.len]) }
 
-// FileID is what the kernel tells of a file beside its path: either a build ID or the other fields,
-// never both (PERF_RECORD_MISC_MMAP_BUILD_ID); /proc/PID/maps has no generation.
+// FileID is what the kernel says about a file besides its path: either a build ID or the other fields,
+// never both (PERF_RECORD_MISC_MMAP_BUILD_ID). /proc/PID/maps has no generation.
 type FileID struct {
 	Major, Minor      uint32
 	Inode, Generation uint64
@@ -91,9 +91,9 @@ type FileID struct {
 }
 
 // File is how the kernel named what backs a mapping. A Table keeps one File for each distinct
-// name and identity, so that forty processes mapping libc share one *File. The same file seen in
-// /proc (device, inode) and in a record (build ID) is two Files: only the opened file can tell
-// that they are one.
+// name and identity, so that forty processes that map libc share one *File. A file that was seen in
+// /proc (device, inode) and in a record (build ID) has two Files: only opening it can show that they
+// are the same.
 //
 // Everything but Image is immutable.
 type File struct {
@@ -102,7 +102,7 @@ type File struct {
 	Path string
 	FileID
 	Kind Kind
-	// Deleted reports that the name ended in " (deleted)". It is a hint: a file may be called so.
+	// Deleted reports that the name ended in " (deleted)". It is a hint: that may be the file's own name.
 	Deleted bool
 
 	// Image is for the unwinder to use: nil at first. This package does not read it.
@@ -110,14 +110,14 @@ type File struct {
 
 	key    fileKey
 	refs   int  // mappings of all layouts that point here
-	queued bool // waits in files.idle
+	queued bool // is in files.idle
 }
 
 // Name is the file's name exactly as the kernel gave it.
 func (f *File) Name() string { return f.key.name }
 
-// fileKey is the identity by which files are shared. A vDSO has no identity of its own and differs
-// between 32-bit and 64-bit processes, so its size and half of the address space stand in.
+// fileKey is the identity by which files are shared. A vDSO has no device, inode or build ID, and differs
+// between 32-bit and 64-bit processes: its size and its half of the address space identify it.
 type fileKey struct {
 	name string
 	id   FileID
@@ -128,8 +128,8 @@ type fileKey struct {
 // maps them: a configure script runs the same forty binaries all the time.
 const maxIdle = 128
 
-// files holds every File of a table. Reference counts, not the garbage collector, say when a file
-// goes, so that descriptors behind its Image are closed in time.
+// files holds every File of a table. Reference counts, not the garbage collector, decide when a file
+// is dropped, so that the descriptors of its Image are closed in time.
 type files struct {
 	byKey  map[fileKey]*File
 	idle   [maxIdle]*File // a queue of files whose count reached 0
@@ -146,7 +146,7 @@ func (fs *files) intern(name []byte, id FileID, start, size uint64) *File {
 			vdso |= 1
 		}
 	}
-	// The compiler makes no string for a lookup.
+	// The compiler allocates no string for a lookup.
 	if f := fs.byKey[fileKey{string(name), id, vdso}]; f != nil {
 		return f
 	}

@@ -101,7 +101,7 @@ func mapsModel(text string) string {
 
 func spaceModel(s *Space) string {
 	var b strings.Builder
-	for _, m := range s.Mappings() {
+	for m := range s.Mappings() {
 		fmt.Fprintf(&b, "%x-%x %x %s\n", m.Start, m.End, m.Offset, m.File.Name())
 	}
 	return b.String()

@@ -2,22 +2,24 @@ package vmas
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // dump writes a space as "start-end@offset name" in units of a page.
 func dump(s *Space) string {
 	var b strings.Builder
-	for _, m := range s.Mappings() {
+	for m := range s.Mappings() {
 		fmt.Fprintf(&b, "%d-%d@%d %s\n", m.Start>>12, m.End>>12, m.Offset>>12, m.File.Path)
 	}
 	return b.String()
 }
 
-// pages is a record of executable pages from to to of a file, from page off on.
+// pages is a record that maps the pages from up to to as executable, from page off of a file on.
 func pages(from, to, off uint64, name string) Map {
 	return Map{Addr: from << 12, Len: (to - from) << 12, Offset: off << 12, Prot: ProtRead | ProtExec,
 		Flags: FlagPrivate, Name: []byte(name)}
@@ -37,8 +39,16 @@ func TestMmapReplacesWhatItCovers(t *testing.T) {
 	}{
 		{"apart, given out of order", []Map{pages(30, 40, 0, "/b"), pages(10, 20, 5, "/a")},
 			"10-20@5 /a\n30-40@0 /b\n"},
-		{"neighbours stay apart", []Map{pages(10, 20, 0, "/a"), pages(20, 30, 10, "/a")},
-			"10-20@0 /a\n20-30@10 /a\n"},
+		{"what continues the one before", []Map{pages(10, 20, 0, "/a"), pages(20, 30, 10, "/a")},
+			"10-30@0 /a\n"},
+		{"another part of the file next to it", []Map{pages(10, 20, 0, "/a"), pages(20, 30, 11, "/a")},
+			"10-20@0 /a\n20-30@11 /a\n"},
+		{"another file next to it", []Map{pages(10, 20, 0, "/a"), pages(20, 30, 10, "/b")},
+			"10-20@0 /a\n20-30@10 /b\n"},
+		{"in the middle of what was two", []Map{pages(10, 20, 7, "/a"), pages(20, 30, 17, "/a"),
+			pages(15, 25, 0, "/b")}, "10-15@7 /a\n15-25@0 /b\n25-30@22 /a\n"},
+		{"memory without a file", []Map{pages(10, 20, 0, "//anon"), pages(20, 30, 0, "//anon")},
+			"10-30@0 //anon\n"},
 		{"the same again", []Map{pages(10, 20, 0, "/a"), pages(10, 20, 0, "/a")}, "10-20@0 /a\n"},
 		{"in the middle: split", []Map{pages(10, 20, 7, "/a"), pages(13, 15, 0, "/b")},
 			"10-13@7 /a\n13-15@0 /b\n15-20@12 /a\n"},
@@ -79,6 +89,7 @@ func TestMmapReplacesWhatItCovers(t *testing.T) {
 func checkTable(t *testing.T, tab *Table) {
 	t.Helper()
 	layouts := map[*layout]int{}
+	var chunks []*chunk
 	files := map[*File]int{}
 	for _, s := range tab.spaces {
 		layouts[s.layout]++
@@ -87,20 +98,23 @@ func checkTable(t *testing.T, tab *Table) {
 		if l.refs != n {
 			t.Fatalf("layout has refs %d, %d spaces use it", l.refs, n)
 		}
-		if len(l.ends) != len(l.maps) {
-			t.Fatalf("%d ends of %d mappings", len(l.ends), len(l.maps))
+		chunks = append(chunks, checkLayout(t, l)...)
+	}
+	shares := map[*chunk]int{}
+	for _, c := range chunks {
+		if shares[c]++; shares[c] > 1 {
+			continue
 		}
-		for i, m := range l.maps {
-			if l.ends[i] != m.End {
-				t.Fatalf("mapping %d ends at %#x, not %#x", i, m.End, l.ends[i])
-			}
-			if m.Start >= m.End || i > 0 && l.maps[i-1].End > m.Start {
-				t.Fatalf("mapping %d, %#x-%#x, is empty or overlaps the one before", i, m.Start, m.End)
-			}
+		for _, m := range c.maps {
 			files[m.File]++
 			if m.Copied != nil {
 				files[m.Copied.File]++
 			}
+		}
+	}
+	for c, n := range shares {
+		if c.refs != n {
+			t.Fatalf("chunk has refs %d, %d layouts use it", c.refs, n)
 		}
 	}
 	idle := 0
@@ -121,8 +135,37 @@ func checkTable(t *testing.T, tab *Table) {
 	}
 }
 
+// checkLayout checks the mappings of a layout, and returns its chunks.
+func checkLayout(t *testing.T, l *layout) []*chunk {
+	t.Helper()
+	n, last := 0, uint64(0)
+	if len(l.ends) != len(l.chunks) {
+		t.Fatalf("%d ends of %d chunks", len(l.ends), len(l.chunks))
+	}
+	for k, c := range l.chunks {
+		if len(c.maps) == 0 || len(c.maps) > chunkSize || len(c.ends) != len(c.maps) ||
+			l.ends[k] != c.ends[len(c.ends)-1] {
+			t.Fatalf("chunk %d, which ends at %#x, has %d mappings, %d ends", k, l.ends[k], len(c.maps), len(c.ends))
+		}
+		for i, m := range c.maps {
+			if c.ends[i] != m.End {
+				t.Fatalf("mapping %d ends at %#x, not %#x", i, m.End, c.ends[i])
+			}
+			if m.Start >= m.End || m.Start < last {
+				t.Fatalf("mapping %d, %#x-%#x, is empty or overlaps the one before", i, m.Start, m.End)
+			}
+			last = m.End
+		}
+		n += len(c.maps)
+	}
+	if l.n != n {
+		t.Fatalf("%d mappings are counted, there are %d", l.n, n)
+	}
+	return l.chunks
+}
+
 // A model of address spaces: for each page, the file and the page of it.
-const modelPages = 64
+const modelPages = 1024 // so that there are several chunks
 
 type modelPage struct {
 	name string
@@ -152,13 +195,13 @@ func (mo model) check(t *testing.T, tab *Table) {
 }
 
 func TestRandomRecordsAgreeWithModel(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		tab := NewTable("")
 		mo := model{}
 		pid := func() uint32 { return 1 + r.Uint32N(5) }
-		for step := range 1500 {
-			switch p := pid(); r.IntN(20) {
+		for step := range 6000 {
+			switch p := pid(); r.IntN(400) {
 			case 0:
 				parent := pid()
 				if mo[parent] == nil || parent == p {
@@ -181,13 +224,18 @@ func TestRandomRecordsAgreeWithModel(t *testing.T) {
 					continue
 				}
 				from := r.Uint64N(modelPages)
-				to := from + 1 + r.Uint64N(modelPages-from)
+				longest := modelPages - from
+				if r.IntN(50) > 0 {
+					longest = min(longest, 3)
+				}
+				to := from + 1 + r.Uint64N(longest)
 				m := pages(from, to, r.Uint64N(100), fmt.Sprintf("/f%d", r.IntN(300)))
 				if r.IntN(4) == 0 {
 					m.Prot = ProtRead
 				}
 				got := tab.Mmap(p, m)
-				if (got != nil) != (m.Prot&ProtExec != 0) || got != nil && got.Start != m.Addr {
+				if (got != nil) != (m.Prot&ProtExec != 0) ||
+					got != nil && (got.Start > m.Addr || got.End < m.Addr+m.Len) {
 					t.Fatalf("Mmap returned %v for %v", got, m)
 				}
 				for i := from; i < to; i++ {
@@ -197,7 +245,7 @@ func TestRandomRecordsAgreeWithModel(t *testing.T) {
 					}
 				}
 			}
-			if step%10 == 0 {
+			if step%50 == 0 {
 				mo.check(t, tab)
 				checkTable(t, tab)
 			}
@@ -231,7 +279,7 @@ func TestMappingsWithoutMunmapAreBounded(t *testing.T) {
 		tab.Mmap(1, pages(10+2*i, 11+2*i, 0, "//anon"))
 	}
 	s := tab.Space(1)
-	if n := len(s.Mappings()); n > maxLimit || n < maxLimit/4 {
+	if n := s.layout.n; n > maxLimit || n < maxLimit/4 {
 		t.Errorf("%d mappings are kept", n)
 	}
 	if s.Find((10+2*(last-1))<<12) == nil {
@@ -325,7 +373,7 @@ func BenchmarkFind(b *testing.B) {
 	})
 }
 
-// A process that maps new code in the place of old, as dlopen and dlclose do.
+// A process that maps new code where old code was, as with dlopen and dlclose.
 func BenchmarkMmap(b *testing.B) {
 	tab := NewTable("")
 	for i := range uint64(2000) {
@@ -338,5 +386,64 @@ func BenchmarkMmap(b *testing.B) {
 		i = (i + 997) % 8000
 		m.Addr = i << 12
 		tab.Mmap(1, m)
+	}
+}
+
+// One more mapping in a process that has very many already, like a runtime that maps each function
+// separately; and the same in a child of such a process.
+func BenchmarkMmapAmongMany(b *testing.B) {
+	for _, n := range []uint64{2_000, 20_000, 120_000} {
+		tab := NewTable("")
+		for i := range n {
+			tab.Mmap(1, pages(2*i, 2*i+1, 0, "//anon"))
+		}
+		i := uint64(0)
+		again := func(b *testing.B, pid uint32) {
+			i = (i + 7919) % n
+			if i%2 == 0 {
+				tab.Mmap(pid, data(2*i, 2*i+1))
+			}
+			tab.Mmap(pid, pages(2*i, 2*i+1, 0, "//anon"))
+		}
+		b.Run(fmt.Sprintf("%d/one process", n), func(b *testing.B) {
+			for b.Loop() {
+				again(b, 1)
+			}
+		})
+		b.Run(fmt.Sprintf("%d/forks", n), func(b *testing.B) {
+			for k := 0; b.Loop(); k++ {
+				if k%64 == 0 {
+					tab.Fork(2, 2, 1, 1)
+				}
+				again(b, 2)
+			}
+		})
+	}
+}
+
+// A process that maps and unmaps a page at random addresses, again and again: no record tells of
+// the unmapping, so as many mappings are known as a space may hold.
+func TestVeryManyMappingsCostNoMoreEach(t *testing.T) {
+	cost := func(span uint64) time.Duration {
+		r := rand.New(rand.NewPCG(1, span))
+		tab := NewTable("")
+		random := func(n uint64) {
+			for range n {
+				i := r.Uint64N(span)
+				tab.Mmap(1, pages(2*i, 2*i+1, 0, "//anon"))
+			}
+		}
+		random(2 * span)
+		best := time.Duration(math.MaxInt64)
+		for range 5 {
+			begin := time.Now()
+			random(2000)
+			best = min(best, time.Since(begin))
+		}
+		return best
+	}
+	few, many := cost(500), cost(maxLimit-1)
+	if many > 30*few {
+		t.Errorf("2,000 mappings take %v among %d, %v among 500", many, maxLimit-1, few)
 	}
 }

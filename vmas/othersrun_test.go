@@ -7,7 +7,7 @@ import (
 )
 
 // TestThreadsThatNoRecordToldOf ends a thread of a process whose other threads may not be known: the
-// last one takes the address space with it, and no other one does.
+// address space ends with the last thread, and not before.
 func TestThreadsThatNoRecordToldOf(t *testing.T) {
 	const pid = 5
 	mapped := func(tab *Table) { tab.Mmap(pid, pages(1, 2, 0, "/a")) }
@@ -23,7 +23,7 @@ func TestThreadsThatNoRecordToldOf(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		known   func(*Table)   // what records told of
+		known   func(*Table)   // applies the records
 		threads map[int]string // in /proc, beside the leader; nil: there is no /proc
 		exits   []uint32
 		stays   bool
@@ -60,7 +60,7 @@ func TestThreadsThatNoRecordToldOf(t *testing.T) {
 	}
 }
 
-// TestProcessThatProcHasNoMore takes an EXIT for the last one when there is nothing left to ask.
+// TestProcessThatProcHasNoMore: if /proc has nothing about the process, an EXIT counts as the last one.
 func TestProcessThatProcHasNoMore(t *testing.T) {
 	root := fakeProc(t, fakeProcess{pid: 5, threads: map[int]string{6: "io S"}})
 	tab := NewTable(root)

@@ -7,8 +7,8 @@ import "bytes"
 //
 //	7f1c2a400000-7f1c2a426000 r--p 00000000 fe:01 1048601        /usr/lib/libc.so.6
 //
-// The kernel writes a newline in the path as \012 and nothing else escaped; parseMapsLine
-// undoes that within line, which m.Name then points into. ok is false for a line that is not one.
+// The kernel writes a newline in the path as \012 and escapes nothing else; parseMapsLine undoes
+// that in place, and m.Name points into line. ok is false if line is not a line of maps.
 func parseMapsLine(line []byte, m *Map) (ok bool) {
 	var end, major, minor uint64
 	rest := line
@@ -58,8 +58,7 @@ func parseMapsLine(line []byte, m *Map) (ok bool) {
 	return true
 }
 
-// Records say //anon for memory that maps leaves without a name or calls by the name that the
-// process gave it.
+// Records say //anon for memory that has no name in maps, or the name that the process gave it.
 var (
 	anonName   = []byte("//anon")
 	anonPrefix = []byte("[anon:")
@@ -85,7 +84,7 @@ func hexField(b []byte, sep byte) (v uint64, rest []byte, ok bool) {
 	return 0, nil, false
 }
 
-// decimal reads decimal digits up to the first byte that is none, which stays in rest.
+// decimal reads decimal digits up to the first byte that is not one, which stays in rest.
 func decimal(b []byte) (v uint64, rest []byte, ok bool) {
 	i := 0
 	for ; i < len(b) && b[i] >= '0' && b[i] <= '9'; i++ {

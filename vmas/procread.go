@@ -6,16 +6,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"strconv"
+	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/process"
 )
 
 // proc reads a proc file system, through one buffer.
 type proc struct {
-	root string
-	buf  []byte
+	texts process.Texts // nil for none
+	buf   []byte
 }
 
 const (
@@ -26,87 +27,55 @@ const (
 	maxMapsBytes = 64 << 20
 )
 
-func (p *proc) path(pid uint32, parts ...string) string {
-	b := make([]byte, 0, 64)
-	b = append(b, p.root...)
-	b = append(b, '/')
-	b = strconv.AppendUint(b, uint64(pid), 10)
-	for _, s := range parts {
-		b = append(b, '/')
-		b = append(b, s...)
-	}
-	return string(b)
-}
-
 // stat reads the stat line of one thread.
-func (p *proc) stat(pid uint32, tid string, st *stat) error {
-	path := p.path(pid, "task", tid, "stat")
-	n, err := p.readSmall(path)
+func (p *proc) stat(pid, tid uint32, st *stat) error {
+	n, err := p.readSmall(pid, tid, process.Stat)
 	if err != nil {
 		return err
 	}
 	if !parseStat(p.buf[:n], st) {
-		return fmt.Errorf("%s: not a stat line", path)
+		return fmt.Errorf("/proc/%d/task/%d/stat: not a stat line", pid, tid)
 	}
 	return nil
 }
 
-func (p *proc) open(path string) (int, error) {
-	for {
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
-		if err == nil {
-			return fd, nil
-		}
-		if err != unix.EINTR {
-			return -1, &fs.PathError{Op: "open", Path: path, Err: err}
-		}
-	}
-}
-
-func read(fd int, b []byte) (int, error) {
-	for {
-		n, err := unix.Read(fd, b)
-		if err != unix.EINTR {
-			return max(n, 0), err
-		}
+func (p *proc) reserve() {
+	if p.buf == nil {
+		p.buf = make([]byte, mapsBuffer)
 	}
 }
 
 // readSmall fills the buffer with the beginning of a file that one read returns.
-func (p *proc) readSmall(path string) (int, error) {
-	if p.buf == nil {
-		p.buf = make([]byte, mapsBuffer)
-	}
-	fd, err := p.open(path)
+func (p *proc) readSmall(pid, tid uint32, name process.Text) (int, error) {
+	p.reserve()
+	text, err := p.texts.Text(pid, tid, name)
 	if err != nil {
 		return 0, err
 	}
-	defer unix.Close(fd)
-	n, err := read(fd, p.buf)
-	if err != nil {
-		return 0, &fs.PathError{Op: "read", Path: path, Err: err}
+	defer text.Close()
+	n, err := text.Read(p.buf)
+	if err != nil && err != io.EOF {
+		return 0, err
 	}
 	return n, nil
 }
 
 // maps calls fn with each mapping in a maps file; m and its Name are valid during the call.
 // It returns the number of mappings. Lines that make no sense are left out.
-func (p *proc) maps(path string, fn func(m *Map)) (lines int, err error) {
-	if p.buf == nil {
-		p.buf = make([]byte, mapsBuffer)
-	}
-	fd, err := p.open(path)
+func (p *proc) maps(pid, tid uint32, fn func(m *Map)) (lines int, err error) {
+	p.reserve()
+	text, err := p.texts.Text(pid, tid, process.Maps)
 	if err != nil {
 		return 0, err
 	}
-	defer unix.Close(fd)
+	defer text.Close()
 	var m Map
 	have, total := 0, 0
-	skip := false // in a line longer than the buffer
+	skip := false // inside a line that is longer than the buffer
 	for total < maxMapsBytes {
-		n, err := read(fd, p.buf[have:])
-		if err != nil {
-			return lines, &fs.PathError{Op: "read", Path: path, Err: err}
+		n, err := text.Read(p.buf[have:])
+		if err != nil && err != io.EOF {
+			return lines, err
 		}
 		total += n
 		data := p.buf[:have+n]
@@ -136,30 +105,13 @@ func (p *proc) maps(path string, fn func(m *Map)) (lines int, err error) {
 	return lines, nil
 }
 
-// numbers calls fn with each name in a directory that is a PID, and its number.
-func (p *proc) numbers(path string, fn func(n uint32, name string)) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	for {
-		names, err := d.Readdirnames(512)
-		for _, name := range names {
-			if n, err := strconv.ParseUint(name, 10, 32); err == nil && uint32(n) != noPID {
-				fn(uint32(n), name)
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+// numbers lists the threads of a process, or all processes for PID 0.
+func (p *proc) numbers(pid uint32) ([]uint32, error) {
+	all, err := p.texts.Numbers(pid)
+	return slices.DeleteFunc(all, func(n uint32) bool { return n == noPID }), err
 }
 
-// gone reports whether err says that the process is no more.
+// gone reports whether err says that the process does not exist any more.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
 }

@@ -3,31 +3,28 @@ package vmas
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
+	"io/fs"
 	"time"
 )
 
-// ErrEnded says that there is no such process any more, or only what is left of one that nobody has
-// waited for.
+// ErrEnded says that there is no such process any more, or only a zombie.
 var ErrEnded = errors.New("process has ended")
 
 var errNoProc = errors.New("no proc file system")
 
 // Seed reads a process from /proc: its threads that can still run, and its executable mappings.
-// Call it when the process's events are open, or for a sample of
-// a PID that Space does not know.
+// Call it when the process's events are open, or for a sample of a PID that Space does not know.
 //
 // A process that has ended yields ErrEnded, and is remembered, so that asking again costs nothing.
 // Where maps cannot be read (ptrace's permissions decide), the space is there with its threads,
-// without mappings, and comes with the error.
+// without mappings, and comes with the error; without its threads where /proc hides the process.
 //
-// A process that is known already keeps its mappings where /proc shows nothing else in their place.
+// A process that is known already keeps its mappings, unless /proc shows others at their addresses.
 func (t *Table) Seed(pid uint32) (*Space, error) {
-	if t.proc.root == "" {
+	if t.proc.texts == nil {
 		return nil, fmt.Errorf("seed process %d: %w", pid, errNoProc)
 	}
-	if pid == 0 || pid == noPID || t.spaces[pid] == nil && t.ended.known(pid) {
+	if !isProcess(pid) || t.spaces[pid] == nil && t.ended.known(pid) {
 		return nil, fmt.Errorf("seed process %d: %w", pid, ErrEnded)
 	}
 	s, known := t.spaces[pid], true
@@ -39,6 +36,10 @@ func (t *Table) Seed(pid uint32) (*Space, error) {
 		err = ErrEnded
 	}
 	if err != nil {
+		if errors.Is(err, fs.ErrPermission) {
+			s.denied = true
+			return s, fmt.Errorf("seed process %d: %w", pid, fs.ErrPermission)
+		}
 		if gone(err) {
 			err = ErrEnded
 		}
@@ -53,7 +54,7 @@ func (t *Table) Seed(pid uint32) (*Space, error) {
 	}
 	if _, err := t.readMaps(s, living, false); err != nil {
 		if gone(err) && !known {
-			// It ended between two readings. Its records, if there are any, follow.
+			// It ended between the two reads. Its records, if there are any, follow.
 			t.remove(pid)
 			t.ended.add(pid, endAbsent)
 			return nil, fmt.Errorf("seed process %d: %w", pid, ErrEnded)
@@ -67,11 +68,10 @@ func (t *Table) Seed(pid uint32) (*Space, error) {
 // that end meanwhile are left out. It goes on after a process that cannot be read; found gets the
 // error.
 func (t *Table) SeedAll(found func(*Space, error)) error {
-	if t.proc.root == "" {
+	if t.proc.texts == nil {
 		return fmt.Errorf("seed all processes: %w", errNoProc)
 	}
-	var pids []uint32
-	err := t.proc.numbers(t.proc.root, func(pid uint32, _ string) { pids = append(pids, pid) })
+	pids, err := t.proc.numbers(0)
 	if err != nil {
 		return fmt.Errorf("seed all processes: %w", err)
 	}
@@ -84,14 +84,14 @@ func (t *Table) SeedAll(found func(*Space, error)) error {
 	return nil
 }
 
-// readThreads brings the thread list of s up to date and returns one thread that lives. It adds
-// what it learns and keeps what it knew: a thread whose EXIT is still to come may have left /proc
-// already.
+// readThreads adds the threads in /proc to the thread list of s and returns one that is alive. It removes
+// none: a thread whose EXIT is still to come may have left /proc already.
 func (t *Table) readThreads(s *Space) (living uint32, err error) {
-	err = t.proc.numbers(t.proc.path(s.PID, "task"), func(tid uint32, name string) {
+	tids, err := t.proc.numbers(s.PID)
+	for _, tid := range tids {
 		var st stat
-		if t.proc.stat(s.PID, name, &st) != nil {
-			return // it ended
+		if t.proc.stat(s.PID, tid, &st) != nil {
+			continue // it ended
 		}
 		if tid == s.PID {
 			s.comm = st.comm
@@ -100,7 +100,7 @@ func (t *Table) readThreads(s *Space) (living uint32, err error) {
 			s.kernel = st.flags&pfKthread != 0
 		}
 		if !st.alive() {
-			return
+			continue
 		}
 		if s.comm == "" {
 			s.comm = st.comm
@@ -109,16 +109,16 @@ func (t *Table) readThreads(s *Space) (living uint32, err error) {
 			living = tid
 		}
 		s.threads[tid] = st.comm
-	})
+	}
 	if err == nil {
 		s.threadsIncomplete = false
 	}
 	return living, err
 }
 
-// readMaps merges what /proc shows of the mappings into s, or replaces what s has by it. It reports
-// whether anything is different now. living names a thread that still has the address space: a
-// leader that has exited has none.
+// readMaps merges the mappings that /proc shows into s, or replaces those of s by them. It reports
+// whether anything is different now. living is a thread that still has the address space: a leader that
+// has exited has none.
 func (t *Table) readMaps(s *Space, living uint32, replace bool) (different bool, err error) {
 	var fresh *layout
 	old := s.layout
@@ -128,15 +128,20 @@ func (t *Table) readMaps(s *Space, living uint32, replace bool) (different bool,
 	}
 	var before Map
 	var name []byte // that before has, which maps reuses
-	lines, err := t.proc.maps(t.proc.path(s.PID, "task", strconv.FormatUint(uint64(living), 10), "maps"),
-		func(m *Map) {
-			if (replace || !s.holds(m)) && t.insert(s, m, &before) {
-				different = true
-			}
-			name = append(name[:0], m.Name...)
-			before = *m
-			before.Name = name
-		})
+	ahead := false  // of the records: the process executes something else by now
+	lines, err := t.proc.maps(s.PID, living, func(m *Map) {
+		if ahead = ahead || !replace && s.isAhead(m); ahead {
+			return
+		}
+		if replace || !s.holds(m) {
+			moved := !replace && t.moved(s, m)
+			different = t.insert(s, m, &before) || moved || different
+		}
+		name = append(name[:0], m.Name...)
+		before = *m
+		before.Name = name
+	})
+	s.denied = errors.Is(err, fs.ErrPermission)
 	if replace {
 		if err != nil || lines == 0 {
 			s.layout.drop(&t.files)
@@ -152,25 +157,13 @@ func (t *Table) readMaps(s *Space, living uint32, replace bool) (different bool,
 	return different, err
 }
 
-// holds reports whether m is in the space as it is, under whichever identity.
+// holds reports whether the space has m already, under whatever identity.
 func (s *Space) holds(m *Map) bool {
 	if m.Prot&ProtExec == 0 {
 		return false
 	}
-	i, ok := slices.BinarySearchFunc(s.layout.maps, m.Addr, func(e Mapping, addr uint64) int {
-		switch {
-		case e.Start < addr:
-			return -1
-		case e.Start > addr:
-			return 1
-		}
-		return 0
-	})
-	if !ok {
-		return false
-	}
-	e := &s.layout.maps[i]
-	if e.End != m.Addr+m.Len {
+	e := s.layout.search(m.Addr)
+	if e == nil || e.Start > m.Addr || e.End < m.Addr+m.Len {
 		return false
 	}
 	path, kind, _ := classify(string(m.Name))
@@ -178,39 +171,63 @@ func (s *Space) holds(m *Map) bool {
 		return false
 	}
 	// Memory without a file counts its offset from address 0 in records, and has none in maps.
-	return e.Offset == m.Offset || kind == Anonymous || kind == Heap || kind == Stack
+	return e.Offset+m.Addr-e.Start == m.Offset || kind == Anonymous || kind == Heap || kind == Stack
 }
 
 const (
 	// rereadShare: after a re-read that took some time, the next one waits this many times as long.
 	rereadShare = 50
-	// Re-reads that bring nothing are made ever more rarely.
+	// Re-reads that find nothing new become rarer and rarer.
 	minBackoff = 10 * time.Millisecond
 	maxBackoff = time.Second
 )
 
 // Refresh reads a process's mappings from /proc again, for a sample in no mapping. It reports
-// whether they are different now, so that the address is worth looking up again.
+// whether they are different now, so that the address should be looked up again.
 //
-// It reads at most once until a record changes the process's mappings, and then no more often than
-// a fiftieth of the time allows; after readings that brought nothing, from 10 ms up to 1 s must
-// pass. So code in memory that no record tells of does not turn every sample into a reading of
-// maps.
+// Reading takes at most about a fiftieth of the time; after reads that found nothing new, 10 ms to 1 s must
+// pass. So generated code, which no record tells of, does not cause a read of maps for every sample. But code
+// that keeps moving (by mremap, which no record tells of either) is found each time.
 func (t *Table) Refresh(pid uint32) bool {
 	s := t.spaces[pid]
-	if s == nil || s.kernel || s.fresh {
-		return false
-	}
-	if !s.reread.IsZero() && t.now().Before(s.reread) {
+	if s == nil || s.kernel || t.proc.texts == nil || t.tooSoon(s) {
 		return false
 	}
 	return t.reload(s, false)
 }
 
+func (t *Table) tooSoon(s *Space) bool { return !s.reread.IsZero() && t.now().Before(s.reread) }
+
+// Reread makes up for lost records: for a process that is doubted, it reads from /proc what they may have
+// said, which is its mappings and the names of its threads, as rarely as Refresh does. It reports whether
+// anything is different now. Mappings stay unless others are at their addresses now, as older samples may
+// still come.
+func (t *Table) Reread(pid uint32) (different bool) {
+	s := t.spaces[pid]
+	if s == nil || !s.doubted || t.proc.texts == nil || t.tooSoon(s) {
+		return false
+	}
+	defer func() { s.doubted = false }()
+	var st stat
+	if t.proc.stat(pid, pid, &st) != nil {
+		return false // it has ended: what is known has to do
+	}
+	if s.start != 0 && s.start != st.start {
+		t.remove(pid)
+		next, _ := t.Seed(pid)
+		return next != nil
+	}
+	name := s.comm
+	if _, err := t.readThreads(s); err != nil || s.kernel {
+		return false
+	}
+	s.Generated = nil
+	return t.reload(s, false) || s.comm != name
+}
+
 // reload reads maps again and works out when it may be read next.
 func (t *Table) reload(s *Space, replace bool) (different bool) {
-	if t.proc.root == "" {
-		s.fresh = true
+	if t.proc.texts == nil {
 		return false
 	}
 	begin := t.now()
@@ -218,7 +235,6 @@ func (t *Table) reload(s *Space, replace bool) (different bool) {
 		different, _ = t.readMaps(s, living, replace)
 	}
 	end := t.now()
-	s.fresh = true
 	if different {
 		s.backoff = 0
 	} else {
@@ -228,12 +244,11 @@ func (t *Table) reload(s *Space, replace bool) (different bool) {
 	return different
 }
 
-// sameProcess finds a living thread of the process that s is about, and makes sure that the PID has
-// not gone to another one, of which records are still to come.
+// sameProcess finds a living thread of the process of s. It makes sure that the PID was not given to
+// another process, whose records are still to come.
 func (t *Table) sameProcess(s *Space) (living uint32, ok bool) {
 	var st stat
-	pid := strconv.FormatUint(uint64(s.PID), 10)
-	if t.proc.stat(s.PID, pid, &st) != nil || s.start != 0 && s.start != st.start {
+	if t.proc.stat(s.PID, s.PID, &st) != nil || s.start != 0 && s.start != st.start {
 		return 0, false
 	}
 	s.start = st.start
@@ -241,23 +256,27 @@ func (t *Table) sameProcess(s *Space) (living uint32, ok bool) {
 		return s.PID, true
 	}
 	for tid := range s.threads {
-		if tid != s.PID && t.proc.stat(s.PID, strconv.FormatUint(uint64(tid), 10), &st) == nil && st.alive() {
+		if tid != s.PID && t.proc.stat(s.PID, tid, &st) == nil && st.alive() {
 			return tid, true
 		}
 	}
 	return 0, false
 }
 
-// Sweep drops the processes that /proc has no more and whose EXIT was lost. It takes two sweeps to
-// drop one, so that a process whose last samples are still in the ring stays: call it every few
+// Sweep drops processes that are not in /proc any more and whose EXIT was lost. A process is dropped only
+// if two sweeps in a row do not find it, as its last samples may still be in the ring: call Sweep every few
 // seconds at most. It returns how many it dropped.
 func (t *Table) Sweep() (dropped int) {
-	if t.proc.root == "" {
+	if t.proc.texts == nil {
 		return 0
 	}
-	present := make(map[uint32]struct{}, len(t.spaces))
-	if t.proc.numbers(t.proc.root, func(pid uint32, _ string) { present[pid] = struct{}{} }) != nil {
+	pids, err := t.proc.numbers(0)
+	if err != nil {
 		return 0
+	}
+	present := make(map[uint32]struct{}, len(pids))
+	for _, pid := range pids {
+		present[pid] = struct{}{}
 	}
 	for pid, s := range t.spaces {
 		if _, ok := present[pid]; ok {

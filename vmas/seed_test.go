@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"unspool/testdata/costs"
 )
 
 type fakeProcess struct {
@@ -161,7 +163,7 @@ func TestSeedFromFakeProc(t *testing.T) {
 		if err != nil {
 			t.Errorf("process %d: %v", s.PID, err)
 		}
-		got[s.PID] = fmt.Sprintf("%s %d %v %d %v", s.Comm(0), s.PPID, s.Threads(), len(s.Mappings()), s.Kernel())
+		got[s.PID] = fmt.Sprintf("%s %d %v %d %v", s.Comm(0), s.PPID, s.Threads(), s.layout.n, s.Kernel())
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +217,7 @@ func TestOverfullSpaceIsReadAgain(t *testing.T) {
 		tab.Mmap(5, pages(10+2*i, 11+2*i, 0, "//anon"))
 	}
 	if got := dump(tab.Space(5)); got != "1-2@0 /a\n" {
-		t.Errorf("stale mappings stay: %d", len(tab.Space(5).Mappings()))
+		t.Errorf("stale mappings stay: %d", tab.Space(5).layout.n)
 	}
 	checkTable(t, tab)
 }
@@ -302,7 +304,7 @@ func TestSeedProcessWhoseLeaderExited(t *testing.T) {
 	var st stat
 	for i := 0; i < 200 && st.state != 'Z'; i++ {
 		time.Sleep(5 * time.Millisecond)
-		tab.proc.stat(pid, fmt.Sprint(pid), &st)
+		tab.proc.stat(pid, pid, &st)
 	}
 	if st.state != 'Z' {
 		t.Fatal("the leader does not exit")
@@ -316,7 +318,7 @@ func TestSeedProcessWhoseLeaderExited(t *testing.T) {
 		t.Errorf("threads %v", ts)
 	}
 	found := false
-	for _, m := range s.Mappings() {
+	for m := range s.Mappings() {
 		found = found || m.File.Path == bin
 	}
 	if !found {
@@ -345,7 +347,7 @@ func TestSeedZombie(t *testing.T) {
 	pid := uint32(cmd.Process.Pid)
 	for range 200 {
 		var st stat
-		if tab.proc.stat(pid, fmt.Sprint(pid), &st) == nil && st.state == 'Z' {
+		if tab.proc.stat(pid, pid, &st) == nil && st.state == 'Z' {
 			break
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -388,7 +390,7 @@ func TestLongLinesAndBigMaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(s.Mappings()); n != 5000 || s.Find(0x1000) != nil {
+	if n := s.layout.n; n != 5000 || s.Find(0x1000) != nil {
 		t.Errorf("%d mappings", n)
 	}
 }
@@ -399,6 +401,7 @@ func FuzzMaps(f *testing.F) {
 	f.Add([]byte("1000-2000 rwxp 00000000 00:00 0 \n1800-3000 ---p 00000000 00:00 0 /a\\012b\n"))
 	f.Add([]byte("1 (a\\nb) S 3 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 99"))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer costs.For(len(text)).Check(t)()
 		tab := NewTable("")
 		for line := range bytes.Lines(bytes.Clone(text)) {
 			var m Map

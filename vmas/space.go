@@ -2,6 +2,7 @@ package vmas
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 )
@@ -17,21 +18,24 @@ type Space struct {
 	// clears it.
 	Generated any
 
+	id     uint64 // see ID
 	layout *layout
-	last   int    // index of the mapping found last
-	gen    uint32 // counts changes of the mappings
+	last   *Mapping  // the mapping found last
+	gen    uint32    // counts changes of the mappings
+	others []Mapping // code that was where other code is now: see moved
 
 	threads map[uint32]string
 	comm    string // the process's name, for threads that are not in the list
 	start   uint64 // start time in clock ticks after boot, 0 where unknown
-	kernel  bool   // has no address space and never had one
+	kernel  bool   // a kernel thread: it has no address space and never had one
 	// threadsIncomplete: there may be threads that no record told of
 	threadsIncomplete bool
 	missing           bool // the last sweep did not find it
+	denied            bool // its maps could not be read for want of permission
 
-	reread  time.Time     // not before then
-	backoff time.Duration // after re-reads that brought nothing
-	fresh   bool          // nothing changed since the last re-read
+	reread  time.Time     // the earliest time of the next re-read
+	backoff time.Duration // how long to wait after re-reads that found nothing new
+	doubted bool          // records were lost since it was last read
 	limit   int           // number of mappings at which stale ones are looked for
 }
 
@@ -44,24 +48,35 @@ type Thread struct {
 // Find returns the executable mapping that addr lies in, nil when there is none. It does not
 // allocate. The mapping is valid until the table changes.
 func (s *Space) Find(addr uint64) *Mapping {
-	maps := s.layout.maps
-	if i := s.last; i < len(maps) && maps[i].Start <= addr && addr < maps[i].End {
-		return &maps[i]
+	if m := s.last; m != nil && m.Start <= addr && addr < m.End {
+		return m
 	}
-	i := s.layout.search(addr)
-	if i == len(maps) || addr < maps[i].Start {
+	m := s.layout.search(addr)
+	if m == nil || addr < m.Start {
 		return nil
 	}
-	s.last = i
-	return &maps[i]
+	s.last = m
+	return m
 }
 
-// Mappings returns the executable mappings in order of address. The slice belongs to the space:
-// it must not be written to, and is valid until the table changes.
-func (s *Space) Mappings() []Mapping { return s.layout.maps }
+// Mappings yields the executable mappings in order of address. They are valid until the table
+// changes.
+func (s *Space) Mappings() iter.Seq[*Mapping] { return s.layout.from(0) }
 
 // Generation changes whenever the mappings change.
 func (s *Space) Generation() uint32 { return s.gen }
+
+// ID is a number that no other address space of the table has or had: a process that executes another program
+// gets a new one.
+func (s *Space) ID() uint64 { return s.id }
+
+// Denied reports whether the mappings from before the first record of the process are unknown, as its maps
+// in /proc may not be read: that takes the permissions of ptrace, which processes of other users do not give.
+func (s *Space) Denied() bool { return s.denied }
+
+// Doubted reports whether records were lost since the process was last read from /proc, any of which may
+// have been about it: see [Table.Reread].
+func (s *Space) Doubted() bool { return s.doubted }
 
 // Kernel reports whether this is a kernel thread, which has no mappings.
 func (s *Space) Kernel() bool { return s.kernel }
@@ -84,11 +99,10 @@ func (s *Space) Threads() []Thread {
 	return ts
 }
 
-// changed notes that the mappings are not what they were.
+// changed notes that the mappings have changed.
 func (s *Space) changed() {
 	s.gen++
-	s.last = 0
-	s.fresh = false
+	s.last = nil
 }
 
 // taskCommLen is TASK_COMM_LEN less its NUL.

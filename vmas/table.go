@@ -1,17 +1,18 @@
 package vmas
 
-import "time"
+import (
+	"time"
+
+	"unspool/vmas/process"
+)
 
 // Table holds the address spaces of all processes, by PID. It is not safe for concurrent use.
 type Table struct {
-	// Forget, if set, is called with each File that no process maps any more and that has left the
-	// small store of files kept for the next process. The Image is the callee's to close.
-	Forget func(*File)
-
 	spaces map[uint32]*Space
 	files  files
 	ended  ended
 	seq    uint32
+	born   uint64 // address spaces so far
 	proc   proc
 	now    func() time.Time
 }
@@ -19,23 +20,31 @@ type Table struct {
 // NewTable returns an empty table that reads procRoot ("/proc") when asked to. With an empty
 // procRoot it never does: for records from a file.
 func NewTable(procRoot string) *Table {
-	t := &Table{
+	if procRoot == "" {
+		return NewTableOf(nil, nil)
+	}
+	return NewTableOf(process.Direct(procRoot), nil)
+}
+
+// NewTableOf is NewTable for processes that are read by texts, or not at all if that is nil. forget, if not
+// nil, is called with each File that no process maps any more and that has left the small store of files kept
+// for the next process. It has to close the Image.
+func NewTableOf(texts process.Texts, forget func(*File)) *Table {
+	return &Table{
 		spaces: make(map[uint32]*Space),
-		files:  files{byKey: make(map[fileKey]*File)},
+		files:  files{byKey: make(map[fileKey]*File), forget: forget},
 		ended:  ended{state: make(map[uint32]end)},
-		proc:   proc{root: procRoot},
+		proc:   proc{texts: texts},
 		now:    time.Now,
 	}
-	t.files.forget = func(f *File) {
-		if t.Forget != nil {
-			t.Forget(f)
-		}
-	}
-	return t
 }
 
 // noPID is how the kernel and perf say "no process": -1 in the records of kernel mappings.
 const noPID = ^uint32(0)
+
+// isProcess says whether a PID is that of one process. The PID 0 is that of the idle tasks, and, in the
+// records of a profiler in a PID namespace, of all tasks outside of it.
+func isProcess(pid uint32) bool { return pid != 0 && pid != noPID }
 
 // Space returns the address space of a process, nil when the PID is not known.
 func (t *Table) Space(pid uint32) *Space { return t.spaces[pid] }
@@ -59,6 +68,7 @@ type Map struct {
 	Prot, Flags       uint32
 	Name              []byte
 	ID                FileID
+	Time              uint64 // of the record, in ns of its clock; 0 where unknown
 }
 
 // Mmap applies an MMAP or MMAP2 record. It returns the new mapping, valid until the table
@@ -67,7 +77,7 @@ type Map struct {
 //
 // A record of a process that is not known makes one, to be completed by Refresh.
 func (t *Table) Mmap(pid uint32, m Map) *Mapping {
-	if pid == noPID || m.Len == 0 || m.Addr+m.Len < m.Addr {
+	if !isProcess(pid) || m.Len == 0 || m.Addr+m.Len < m.Addr {
 		return nil
 	}
 	s := t.spaces[pid]
@@ -79,10 +89,13 @@ func (t *Table) Mmap(pid uint32, m Map) *Mapping {
 		s.threadsIncomplete = true
 	}
 	s.kernel = false
+	if s.Alternates() && m.Prot&ProtExec != 0 {
+		t.dropOthers(s, m.Addr, m.Addr+m.Len)
+	}
 	if t.insert(s, &m, &Map{}) {
 		s.changed()
 	}
-	if len(s.layout.maps) > s.limit {
+	if s.layout.n > s.limit {
 		t.trim(s)
 	}
 	if m.Prot&ProtExec == 0 {
@@ -96,19 +109,19 @@ func (t *Table) Mmap(pid uint32, m Map) *Mapping {
 func (t *Table) insert(s *Space, m, before *Map) bool {
 	end := m.Addr + m.Len
 	if m.Prot&ProtExec == 0 {
-		if i := s.layout.search(m.Addr); i == len(s.layout.maps) || s.layout.maps[i].Start >= end {
-			return false // takes nothing away: most of them
+		if covered := s.layout.search(m.Addr); covered == nil || covered.Start >= end {
+			return false // it removes nothing: this is so for most of them
 		}
 	}
 	t.seq++
 	nm := Mapping{
-		Start: m.Addr, End: end, Offset: m.Offset, Prot: m.Prot, Flags: m.Flags, seq: t.seq,
+		Start: m.Addr, End: end, Offset: m.Offset, Prot: m.Prot, Flags: m.Flags, Time: m.Time, seq: t.seq,
 	}
 	if m.Prot&ProtExec != 0 {
 		nm.File = t.files.intern(m.Name, m.ID, m.Addr, m.Len)
 		nm.Copied = t.copied(s, m, before)
 	}
-	s.layout = s.layout.own(&t.files)
+	s.layout = s.layout.unshared()
 	s.layout.insert(&t.files, nm)
 	return true
 }
@@ -121,19 +134,19 @@ const (
 	maxLimit = 1 << 17
 )
 
-// trim gets rid of stale mappings: by reading the process's maps again, or, where it is gone, by
-// age.
+// trim drops stale mappings: it reads the process's maps again and, if the mappings are still too many,
+// drops the older half.
 func (t *Table) trim(s *Space) {
 	t.reload(s, true)
-	if len(s.layout.maps) >= maxLimit {
-		s.layout = s.layout.own(&t.files)
+	if s.layout.n >= maxLimit {
+		s.layout = s.layout.unshared()
 		s.layout.keepYoungest(&t.files, t.seq)
 		s.changed()
 	}
-	s.limit = min(max(minLimit, 2*len(s.layout.maps)), maxLimit)
+	s.limit = min(max(minLimit, 2*s.layout.n), maxLimit)
 }
 
-// Expect returns the File of a mapping that Mmap will be told of: it can be opened ahead of that.
+// Expect returns the File of a mapping that Mmap will be called with later, so that it can be opened before.
 func (t *Table) Expect(m Map) *File {
 	f := t.files.intern(m.Name, m.ID, m.Addr, m.Len)
 	if f.refs == 0 && !f.queued {
@@ -144,11 +157,11 @@ func (t *Table) Expect(m Map) *File {
 }
 
 // Fork applies a FORK record: tid of process pid was made by ptid of process ppid. With pid equal
-// to ppid it is a thread. Otherwise it is a process with a copy of its parent's mappings, in the
-// place of any that had its PID before. (The child of a vfork shares its parent's memory instead;
-// it is treated the same, as it execs or exits before its parent goes on.)
+// to ppid it is a thread. Otherwise it is a process with a copy of its parent's mappings, which replaces
+// a process that had its PID before. (The child of a vfork shares its parent's memory instead; it is
+// treated the same, as it execs or exits before its parent goes on.)
 func (t *Table) Fork(pid, tid, ppid, ptid uint32) {
-	if pid == noPID || tid == noPID {
+	if !isProcess(pid) || tid == noPID {
 		return
 	}
 	parent := t.spaces[ppid]
@@ -172,15 +185,16 @@ func (t *Table) Fork(pid, tid, ppid, ptid uint32) {
 	s.comm = parent.Comm(ptid)
 	s.threads[tid] = s.comm
 	s.kernel = parent.kernel
+	s.denied = parent.denied
 	s.layout = parent.layout
 	s.layout.refs++
 	s.limit = parent.limit
 }
 
-// Exit applies an EXIT record of one thread. The last one takes the address space with it, the
-// leader or not.
+// Exit applies an EXIT record of one thread. With the last thread, whether it is the leader or not, the
+// address space ends.
 func (t *Table) Exit(pid, tid uint32) {
-	if pid == noPID {
+	if !isProcess(pid) {
 		return
 	}
 	s := t.spaces[pid]
@@ -199,29 +213,29 @@ func (t *Table) Exit(pid, tid uint32) {
 	t.ended.add(pid, endExit)
 }
 
-// othersRun reports whether a process whose thread list was never complete has threads left after
+// othersRun reports whether a process whose thread list was never complete has other threads than
 // tid.
 func (t *Table) othersRun(s *Space, tid uint32) bool {
-	if t.proc.root == "" {
+	if t.proc.texts == nil {
 		return tid != s.PID
 	}
 	if _, err := t.readThreads(s); err != nil {
 		return false
 	}
-	delete(s.threads, tid) // /proc may show it to its very end
+	delete(s.threads, tid) // /proc may show it until it is gone
 	return len(s.threads) > 0
 }
 
 // Comm applies a COMM record: thread tid of process pid is now called comm, which need not outlive
-// the call. With exec, the process begins anew: no mapping, no other thread, since
-// an exec ends them and takes over the leader's TID.
+// the call. With exec, the process starts again without mappings and other threads, since an exec
+// ends those and gives the thread the leader's TID.
 func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
-	if pid == noPID || tid == noPID {
+	if !isProcess(pid) || tid == noPID {
 		return
 	}
 	s := t.spaces[pid]
 	if !exec {
-		// The name alone is no reason to know a process: seeding finds it.
+		// A name alone does not make a space: seeding reads it.
 		if s == nil {
 			return
 		}
@@ -240,27 +254,35 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 	s.threads[tid] = s.comm
 	s.threadsIncomplete = false
 	s.kernel = false
+	s.denied = false
 	s.Generated = nil
 	s.layout.drop(&t.files)
 	s.layout = &layout{refs: 1}
+	t.dropOthers(s, 0, ^uint64(0))
 	s.limit = minLimit
 	s.backoff, s.reread = 0, time.Time{}
+	t.born++
+	s.id = t.born
 	s.changed()
 }
 
-// Lost notes that records were lost, any of them: a PID that is remembered as ended may live again,
-// and a process may have mapped more than is known, so Refresh may look again.
+// Lost notes that records were lost, whose content is not known. A PID that is remembered as ended may be
+// in use again. A process may have mapped other files than are known, or may be another process: it is
+// doubted until it is read again.
 func (t *Table) Lost() {
 	t.ended.clear()
 	for _, s := range t.spaces {
-		s.fresh = false
+		s.doubted = true
 		s.threadsIncomplete = true
 	}
 }
 
 // add makes an empty space.
 func (t *Table) add(pid uint32) *Space {
-	s := &Space{PID: pid, layout: &layout{refs: 1}, threads: make(map[uint32]string, 1), limit: minLimit}
+	t.born++
+	s := &Space{
+		PID: pid, id: t.born, layout: &layout{refs: 1}, threads: make(map[uint32]string, 1), limit: minLimit,
+	}
 	t.spaces[pid] = s
 	t.ended.remove(pid)
 	return s
@@ -270,6 +292,7 @@ func (t *Table) add(pid uint32) *Space {
 func (t *Table) remove(pid uint32) {
 	if s := t.spaces[pid]; s != nil {
 		s.layout.drop(&t.files)
+		t.dropOthers(s, 0, ^uint64(0))
 		s.layout = &layout{refs: 1} // for whoever still holds the space
 		s.changed()
 		delete(t.spaces, pid)

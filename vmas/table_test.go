@@ -15,7 +15,7 @@ func TestForkCopiesAndChildGoesItsWay(t *testing.T) {
 	if got := tab.Space(2).Comm(2); got != "sh" {
 		t.Errorf("the child is called %q", got)
 	}
-	if &tab.Space(1).Mappings()[0] != &tab.Space(2).Mappings()[0] {
+	if tab.Space(1).layout != tab.Space(2).layout {
 		t.Error("a child that changed nothing has its own copy")
 	}
 	tab.Mmap(1, pages(30, 40, 0, "/lib"))
@@ -121,9 +121,8 @@ func TestKernelMappingsAreNobodys(t *testing.T) {
 }
 
 func TestForgottenFilesAreReported(t *testing.T) {
-	tab := NewTable("")
 	closed := map[string]int{}
-	tab.Forget = func(f *File) { closed[f.Path]++ }
+	tab := NewTableOf(nil, func(f *File) { closed[f.Path]++ })
 	for i := range 3 * maxIdle {
 		tab.Comm(5, 5, []byte("x"), true)
 		m := tab.Mmap(5, pages(1, 2, 0, "/libc"))
@@ -145,8 +144,7 @@ func TestForgottenFilesAreReported(t *testing.T) {
 	checkTable(t, tab)
 }
 
-// Two maps, the buckets of which never shrink, and the stores of bounded size are all that may
-// stay.
+// Only two maps, whose buckets never shrink, and the stores of bounded size may stay in memory.
 func TestMemoryLevelsOff(t *testing.T) {
 	tab := NewTable("")
 	tab.Comm(1, 1, []byte("init"), true)
@@ -208,13 +206,15 @@ func TestRefreshHoldsBack(t *testing.T) {
 		}
 	}
 	try("first miss", false, 1)
+	try("at once", false, 0)
 	now = now.Add(time.Hour)
-	try("nothing changed since", false, 0)
+	try("much later, though no record has come", false, 1)
 	tab.Mmap(5, pages(100, 101, 0, "/b"))
+	now = now.Add(time.Hour)
 	try("after a record", false, 1)
 	tab.Mmap(5, pages(102, 103, 0, "/b"))
 	try("too soon", false, 0)
-	now = now.Add(30 * time.Millisecond)
+	now = now.Add(time.Second)
 	writeFakeProc(t, root, fakeProcess{pid: 5,
 		maps: "1000-2000 r-xp 00000000 00:00 0 /a\n8000-9000 r-xp 00000000 00:00 0 /new\n"})
 	try("later", true, 1)
@@ -228,4 +228,54 @@ func TestRefreshHoldsBack(t *testing.T) {
 	if tab.Refresh(99) {
 		t.Error("an unknown PID is refreshed")
 	}
+}
+
+// TestLostRecordsAreReadAgain loses what two processes did: one executed another program, in the place of the
+// other there is a new process.
+func TestLostRecordsAreReadAgain(t *testing.T) {
+	before := "1000-2000 r-xp 00000000 00:00 0 /old\n"
+	root := fakeProc(t, fakeProcess{pid: 5, comm: "old", start: 100, maps: before},
+		fakeProcess{pid: 6, comm: "old", start: 100, maps: before})
+	tab := NewTable(root)
+	now := time.Unix(1000, 0)
+	tab.now = func() time.Time { // each look at the clock takes a millisecond
+		now = now.Add(time.Millisecond)
+		return now
+	}
+	for _, pid := range []uint32{5, 6} {
+		if _, err := tab.Seed(pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := "1000-3000 r-xp 00000000 00:00 0 /new\n"
+	writeFakeProc(t, root, fakeProcess{pid: 5, comm: "new", start: 100, maps: after})
+	writeFakeProc(t, root, fakeProcess{pid: 6, comm: "other", start: 777, maps: after})
+	for _, pid := range []uint32{5, 6} {
+		if tab.Reread(pid) || tab.Space(pid).Find(0x1000).File.Path != "/old" {
+			t.Errorf("process %d is read again though nothing was lost", pid)
+		}
+	}
+	tab.Lost()
+	for pid, name := range map[uint32]string{5: "new", 6: "other"} {
+		if !tab.Space(pid).Doubted() || !tab.Reread(pid) {
+			t.Errorf("process %d is not read again", pid)
+		}
+		s := tab.Space(pid)
+		m := s.Find(0x1000)
+		if m == nil || m.File.Path != "/new" || s.Find(0x2000) == nil || s.Comm(pid) != name {
+			t.Errorf("process %d, %s: %s", pid, s.Comm(pid), dump(s))
+		}
+		if s.Doubted() || tab.Reread(pid) {
+			t.Errorf("process %d is read twice", pid)
+		}
+	}
+	tab.Lost()
+	if tab.Reread(5) || !tab.Space(5).Doubted() {
+		t.Error("a process is read again too soon, or never")
+	}
+	now = now.Add(time.Minute)
+	if tab.Reread(5); tab.Space(5).Doubted() {
+		t.Error("a process stays in doubt")
+	}
+	checkTable(t, tab)
 }

@@ -28,7 +28,7 @@ func (b *bench) executable() (string, error) {
 	return path, nil
 }
 
-// A cost is what a process took.
+// A cost is the time and memory that a process took.
 type cost struct {
 	elapsed, user, system time.Duration
 	memory                float64 // largest resident set, MiB
@@ -76,7 +76,7 @@ func execute(limit time.Duration, cmd *exec.Cmd) (c cost, err error) {
 }
 
 // largestResident is the largest resident set that a running process has had, in MiB.
-// What getrusage tells of a child is ours when we were larger.
+// getrusage reports this process's own size for a child if this process was larger when it started the child.
 func largestResident(pid int) float64 {
 	for line := range strings.Lines(readText(fmt.Sprintf("/proc/%d/status", pid))) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == "VmHWM:" {
@@ -87,7 +87,7 @@ func largestResident(pid int) float64 {
 	return 0
 }
 
-// A tail keeps the end of what is written to it.
+// A tail keeps the end of the text that is written to it.
 type tail struct{ text []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -96,7 +96,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fastest runs a command several times and keeps the run that took least.
+// fastest runs a command several times and keeps the fastest run.
 func fastest(times int, name string, args ...string) (best cost, err error) {
 	for i := range times {
 		c, err := execute(0, exec.Command(name, args...))
@@ -110,7 +110,7 @@ func fastest(times int, name string, args ...string) (best cost, err error) {
 	return best, nil
 }
 
-// readOnly is what it takes to read a file in blocks of this size and do nothing.
+// readOnly is the cost of only reading a file, in blocks of this size.
 func readOnly(times int, path string, block int) (best cost, err error) {
 	buf := make([]byte, block)
 	for i := range times {

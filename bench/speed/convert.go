@@ -15,12 +15,12 @@ import (
 	"unspool/bench/workloads"
 )
 
-// What was asked of convert.
+// The requirements for convert.
 const (
-	readLimit   = limit(1.5) // times the reading of the file
-	scriptTimes = 20         // less user time than perf script
-	injectTimes = 10         // than perf inject
-	convertRuns = 3          // of which the best counts
+	readLimit   = limit(1.5) // times the time to read the file
+	scriptTimes = 20         // times less user time than perf script
+	injectTimes = 10         // times less user time than perf inject
+	convertRuns = 3          // number of runs, of which the best counts
 )
 
 // convert compares unspool convert with reading the recording and with perf.
@@ -97,14 +97,14 @@ func (b *bench) convertAndRead(unspool, path string) (string, error) {
 	return t.String() + fmt.Sprintf("\nThe output has %.1f MB.\n", float64(result.Size())/1e6), nil
 }
 
-// compared is the program whose recording perf is tried with, beside the large one. perf loses
-// frames where there are several processes, which is quicker.
+// compared is the program whose recording perf also reads, besides the large one. In a recording
+// of several processes perf loses frames, which makes it faster.
 const compared = "cc1plus"
 
 // convertAndPerf converts a recording with unspool and with perf.
 func (b *bench) convertAndPerf(t *table, unspool, path, name string) error {
-	// The kernel tells user and system time apart by its ticks only, so that short runs
-	// need many.
+	// The kernel divides time into user and system time by its ticks only, so a short run has to be
+	// repeated many times.
 	const least = 500 * time.Millisecond
 	stats := filepath.Join(b.dir, "converted.json")
 	var ours cost
@@ -161,10 +161,10 @@ func (b *bench) convertAndPerf(t *table, unspool, path, name string) error {
 	return nil
 }
 
-// userFrames counts those that perf script prints, in lines of an address and a name.
+// userFrames counts the user frames that perf script prints, in lines of an address and a name.
 type userFrames struct {
 	n    int
-	rest []byte // of a line whose end is yet to come
+	rest []byte // the beginning of a line that is not complete yet
 }
 
 func (u *userFrames) Write(p []byte) (int, error) {
@@ -183,7 +183,7 @@ func (u *userFrames) Write(p []byte) (int, error) {
 	}
 }
 
-// largeName is the file of the recording of everything.
+// largeName is the file of the recording of the whole system.
 const largeName = "large.data"
 
 // large makes a recording of the whole system, busy with several programs, of as many
@@ -234,7 +234,7 @@ func (b *bench) large() (string, error) {
 		select {
 		case err := <-over:
 			if st, serr := os.Stat(path); serr == nil && st.Size() > size/2 {
-				return path, nil // an interrupted perf says so by its status
+				return path, nil // perf's status only says that it was interrupted
 			}
 			return "", fmt.Errorf("perf record: %w\n%s", err, stderr.text)
 		case <-tick.C:

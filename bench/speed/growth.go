@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// growth walks stacks that were made, to see what depth, processes and
-// mappings do to the time.
+// growth walks artificial stacks, to see how the time depends on depth, processes
+// and mappings.
 func (b *bench) growth() (string, error) {
 	l, err := openLibrary()
 	if err != nil {
@@ -21,18 +21,18 @@ func (b *bench) growth() (string, error) {
 	return "## Growth\n\n" + depth + "\n" + processes + "\n" + mappings, err
 }
 
-// libraryAt is where it is mapped.
+// libraryAt is where the library is mapped.
 const libraryAt = 0x7f00_0000_0000
 
-// growthFrames is how many frames each recording has, and growthDepth how many a
-// stack has unless that is what grows.
+// growthFrames is how many frames each recording has, and growthDepth how many each
+// stack has, unless the depth grows.
 const (
 	growthFrames = 400_000
 	growthDepth  = 20
 )
 
-// speedOf is that of a made recording, of which each stack must be walked to its
-// end.
+// speedOf measures an artificial recording, each stack of which must be walked to
+// its end.
 func (b *bench) speedOf(r *recording, depth int) (*speed, error) {
 	w := r.begin()
 	if err := w.pass(nil, nil); err != nil {
@@ -45,7 +45,7 @@ func (b *bench) speedOf(r *recording, depth int) (*speed, error) {
 	return s, err
 }
 
-// growDepth makes stacks of which nothing stays, and such whose outer half does.
+// growDepth makes stacks that share no frames, and stacks that share their outer half.
 func (b *bench) growDepth(l *library) (string, error) {
 	t := newTable("frames", "all of them new, ns/frame", "floor", "× floor", "outer half as before, ns/frame",
 		"floor", "× floor")
@@ -124,7 +124,7 @@ func (b *bench) growMappings(l *library) (string, error) {
 		r := m.recording
 		fresh := r.begin()
 		var walked, records times
-		if err := fresh.session.Record(r.blocks[0].runs[0].records[0]); err != nil { // which opens the file
+		if err := fresh.session.Record(r.blocks[0].runs[0].records[0]); err != nil { // this opens the file
 			return "", err
 		}
 		if err := fresh.pass(&walked, &records); err != nil {

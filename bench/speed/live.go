@@ -18,7 +18,7 @@ import (
 	"unspool/perfring"
 )
 
-// A scene is what runs while the whole system is recorded.
+// A scene has the programs that run while the whole system is recorded.
 type scene struct {
 	loads []string
 	limit limit // µs per sample
@@ -36,7 +36,7 @@ var scenes = []scene{
 const (
 	memoryLimit = limit(24) // MiB beyond the rings
 	ringSize    = 8         // MiB for each CPU, record's default
-	// settle is how long a recording may take to read /proc and to meet what runs.
+	// settle is how long a recording may take to read /proc and to see the running programs first.
 	settle = 1500 * time.Millisecond
 )
 
@@ -78,10 +78,10 @@ func (b *bench) live() (string, error) {
 	return "## Live\n\n" + t.String() + "\n" + load.String(), nil
 }
 
-// A played scene.
+// played is the result of a scene.
 type played struct {
-	samples   int     // while it was measured
-	perSample float64 // µs, meanwhile
+	samples   int     // during the measurement
+	perSample float64 // µs, during the measurement
 	all       float64 // from the first event to the last, the scan of /proc included
 	lost      int
 	memory    float64 // MiB beside the rings
@@ -162,8 +162,8 @@ func monotonic() uint64 {
 }
 
 // cpuTime is the time that the threads of a process have run, in nanoseconds
-// (Documentation/scheduler/sched-stats.rst). Samples do not show it: the sampler sleeps
-// when the clock ticks.
+// (Documentation/scheduler/sched-stats.rst). Samples do not show this time, as the sampler
+// sleeps when the clock ticks.
 func cpuTime(pid int) (sum uint64) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	for _, path := range tasks {
@@ -174,7 +174,7 @@ func cpuTime(pid int) (sum uint64) {
 	return sum
 }
 
-// countSamples counts those of a recording that were taken between two times.
+// countSamples counts the samples of a recording that were taken between two times.
 func countSamples(path string, from, to uint64) (n int, err error) {
 	r, err := perfdata.Open(path)
 	if err != nil {

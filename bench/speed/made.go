@@ -17,7 +17,7 @@ import (
 	"unspool/vmas"
 )
 
-// A library is one whose functions made stacks consist of: the C library.
+// A library is the one whose functions are on the artificial stacks: the C library.
 type library struct {
 	path string
 	size uint64
@@ -26,15 +26,15 @@ type library struct {
 	root uint64 // where a stack ends
 }
 
-// A site is a place behind a call, as far as its CFI says.
+// A site is an address that can be a return address, by its CFI.
 type site struct {
 	offset uint64 // in the file
 	frame  uint64 // bytes from SP up to the CFA
 }
 
 const (
-	largestFrame = 64   // bytes, so that deep stacks are no larger than a copy may be
-	mostSites    = 2000 // as many places as a program is mostly found in
+	largestFrame = 64   // bytes, so that deep stacks are not larger than a copy may be
+	mostSites    = 2000 // about as many addresses as most samples of a program have
 )
 
 // openLibrary finds the C library and reads its CFI.
@@ -95,7 +95,7 @@ func openLibrary() (*library, error) {
 	return l, nil
 }
 
-// note takes in the row if made stacks can use it.
+// note adds the row if artificial stacks can use it.
 func (l *library) note(layout *elf.Layout, row *dwarfcfi.Row) {
 	const rsp = 7
 	for _, load := range layout.Loads {
@@ -116,7 +116,7 @@ func (l *library) note(layout *elf.Layout, row *dwarfcfi.Row) {
 	}
 }
 
-// made is a recording that nobody has taken.
+// made is an artificial recording.
 type made struct {
 	*recording
 	library *library
@@ -143,7 +143,7 @@ func (m *made) mapped(pid uint32, addr uint64) error {
 	return err
 }
 
-// places are n addresses at which the library has room, spread as at random.
+// places are n addresses at which the library has room, in pseudo-random order.
 func (m *made) places(n int) []uint64 {
 	list, at := make([]uint64, n), uint64(libraryAt)
 	for i := range list {
@@ -153,10 +153,10 @@ func (m *made) places(n int) []uint64 {
 	return list
 }
 
-// topOfStack is the address at which made stacks begin.
+// topOfStack is the address at which artificial stacks begin.
 const topOfStack = 0x7ffd_0000_0000
 
-// A chain is the frames of a made stack: return addresses, outermost last.
+// A chain has the frames of an artificial stack: return addresses, the outermost last.
 type chain struct {
 	ips   []uint64
 	sizes []uint64 // bytes from SP up to the CFA of each
@@ -172,12 +172,12 @@ func (m *made) calls(n int, at ...uint64) (c chain) {
 	return c
 }
 
-// outermost is the chain of the frame that all stacks begin with.
+// outermost is the chain of the one frame at the root of all stacks.
 func (m *made) outermost(at uint64) chain {
 	return chain{[]uint64{at + m.library.root}, []uint64{8}}
 }
 
-// sampled adds a sample of a stack: of the chains, innermost first.
+// sampled adds a sample of a stack that consists of the chains, the innermost first.
 func (m *made) sampled(pid, tid uint32, chains ...chain) {
 	var all chain
 	size := uint64(0)

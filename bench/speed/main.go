@@ -23,6 +23,7 @@ var sections = []struct {
 	{"walks", (*bench).programs},
 	{"growth", (*bench).growth},
 	{"convert", (*bench).convert},
+	{"sizes", (*bench).sizes},
 	{"live", (*bench).live},
 }
 
@@ -30,14 +31,14 @@ func main() {
 	var b bench
 	var only, programs, output string
 	var install bool
-	flag.StringVar(&only, "sections", "walks,growth,convert,live", "what to measure")
+	flag.StringVar(&only, "sections", "walks,growth,convert,sizes,live", "what to measure")
 	flag.StringVar(&programs, "programs", "",
 		"walk only the stacks of these programs, by name, separated by commas")
 	flag.StringVar(&output, "o", "", "write the tables to this file instead of standard output")
 	flag.StringVar(&b.recordings, "recordings", "",
 		"take recordings from this directory, and leave those there that were not (default a temporary one)")
 	flag.StringVar(&b.unspool, "unspool", "",
-		"measure this executable instead of one built from this tree (sections convert, live)")
+		"measure this executable instead of one built from this tree (sections convert, sizes, live)")
 	flag.IntVar(&b.passes, "passes", 5, "of each pass take the best of so many")
 	flag.IntVar(&b.freq, "F", 999, "samples per second and CPU of the recordings that are walked")
 	flag.Float64Var(&b.gigabytes, "gigabytes", 1, "size of the recording that is converted")
@@ -89,6 +90,8 @@ func (b *bench) run(only, programs, output string, install bool) error {
 	}
 	if b.recordings == "" {
 		b.recordings = b.dir
+	} else if err := os.MkdirAll(b.recordings, 0o755); err != nil {
+		return err
 	}
 	if programs != "" {
 		b.only = make(map[string]bool)

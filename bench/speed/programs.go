@@ -32,13 +32,13 @@ var subjects = []subject{
 	{name: "openssl speed"},
 }
 
-// storm is the one of many processes.
+// storm is the workload of many processes.
 const storm = "configure storm"
 
-// coldLimit is how many µs a PC that was not met before may take.
+// coldLimit is how many µs a PC that was not seen before may take.
 const coldLimit = limit(1.3)
 
-// workload is a program in a new folder.
+// workload makes a program's workload in a new folder.
 func (b *bench) workload(name string) (*workloads.Workload, error) {
 	p := workloads.Find(name)
 	if p == nil {
@@ -58,7 +58,7 @@ func (b *bench) workload(name string) (*workloads.Workload, error) {
 	return &workloads.Workload{Program: p, Root: b.root, Dir: dir, Freq: b.freq, StackSize: 32768}, nil
 }
 
-// prepared is workload for a program that is run without being recorded.
+// prepared makes a workload that is run without being recorded.
 func (b *bench) prepared(name string) (*workloads.Workload, error) {
 	w, err := b.workload(name)
 	if err != nil {
@@ -67,8 +67,8 @@ func (b *bench) prepared(name string) (*workloads.Workload, error) {
 	return w, w.Prepare()
 }
 
-// recorded is the path of a program's recording, which is made if it is not there.
-// What the program made stays, as samples may lie in it.
+// recorded is the path of a program's recording, which is made if it does not exist.
+// Files that the program made are kept, as samples may lie in them.
 func (b *bench) recorded(name string) (string, error) {
 	path := filepath.Join(b.recordings, strings.ReplaceAll(name, " ", "-")+".data")
 	if _, err := os.Stat(path); err == nil {
@@ -94,7 +94,7 @@ func (b *bench) title(name string) string {
 	return strings.TrimSpace(name + " " + b.versions[name])
 }
 
-// programs measures the walks of real programs' stacks.
+// programs measures walks of the stacks of real programs.
 func (b *bench) programs() (string, error) {
 	warm := newTable("program", "samples", "frames", "ns/sample", "ns/frame", "floor", "asked, × floor",
 		"× floor", "allocations/sample")

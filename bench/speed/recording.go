@@ -17,18 +17,18 @@ import (
 
 var le = binary.LittleEndian
 
-// A recording is one that lies in memory, decoded, so that a pass over it does
-// nothing but what is measured.
+// A recording is in memory and decoded, so that a pass over it does only the work
+// that is measured.
 type recording struct {
 	format  perfring.Format
 	offline image.Offline // where the mapped files are
-	records int           // that are no samples
+	records int           // number of records other than samples
 	samples []sample
 	stacks  []byte // the valid parts of all copies, one behind the other
 	blocks  []block
 }
 
-// A sample is one with a user stack.
+// A sample is a sample with a user stack.
 type sample struct {
 	pid, tid uint32
 	at, size int // of the stack
@@ -42,15 +42,15 @@ type block struct {
 	runs    []run
 }
 
-// A run is records that are no samples, and the samples that follow them. Either
-// may be none.
+// A run has records other than samples, and the samples that follow them. Either list
+// may be empty.
 type run struct {
 	records  []perfring.Record
 	from, to int // samples
 }
 
-// blockSize is how much of a recording is read at once, and so lies in the
-// cache when it is unwound: capture/perfdata's.
+// blockSize is how many bytes of a recording are read at once, and so are in the cache
+// when they are unwound: the same as in capture/perfdata.
 const blockSize = 256 << 10
 
 // load reads a recording into memory, in order of time.
@@ -103,8 +103,8 @@ func load(path string) (*recording, error) {
 	return r, nil
 }
 
-// matters says whether a record can say anything about an address space. Mappings of
-// data are in perf's recordings, but not in unspool's own.
+// matters says whether a record can change an address space. Mappings of data, which do not,
+// are in perf's recordings, but not in unspool's own.
 func matters(rec perfring.Record) bool {
 	switch rec.Type() {
 	case perfring.RecordMmap, perfring.RecordMmap2:
@@ -115,7 +115,7 @@ func matters(rec perfring.Record) bool {
 	return false
 }
 
-// addRecord adds a record that is no sample.
+// addRecord adds a record other than a sample.
 func (r *recording) addRecord(rec perfring.Record) {
 	if len(r.blocks) == 0 {
 		r.blocks = []block{{}}
@@ -130,7 +130,7 @@ func (r *recording) addRecord(rec perfring.Record) {
 	r.records++
 }
 
-// addSample adds a sample, of which the place of its stack is yet to be set.
+// addSample adds a sample; the place of its stack is set later.
 func (r *recording) addSample(s sample, stack []byte) {
 	s.at, s.size = len(r.stacks), len(stack)
 	n := len(r.samples)

@@ -11,8 +11,8 @@ import (
 )
 
 // recordedFor is the path of a program's recording: in the directory that
-// UNSPOOL_RECORDINGS names, or made for the benchmark where perf and the program
-// are there and may be used. Two commits are compared on the same recordings.
+// UNSPOOL_RECORDINGS names, or made for the benchmark if perf and the program are
+// installed and may be used. Two commits are compared with the same recordings.
 func recordedFor(b *testing.B, name string) string {
 	file := strings.ReplaceAll(name, " ", "-") + ".data"
 	if dir := os.Getenv("UNSPOOL_RECORDINGS"); dir != "" {
@@ -42,8 +42,8 @@ func recordedFor(b *testing.B, name string) string {
 	return path
 }
 
-// BenchmarkWalk walks all stacks of a recording for each b.N. floor-ns/frame is what
-// the loads alone take, measured by turns with the walks.
+// BenchmarkWalk walks all stacks of a recording for each b.N. floor-ns/frame is the time
+// of the loads alone, measured by turns with the walks.
 func BenchmarkWalk(b *testing.B) {
 	for _, p := range subjects {
 		b.Run(strings.ReplaceAll(p.name, " ", "-"), func(b *testing.B) {
@@ -84,8 +84,8 @@ func BenchmarkWalk(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstPass opens and decodes what the stacks of a recording need, and
-// walks them once.
+// BenchmarkFirstPass opens and decodes the files that the stacks of a recording need,
+// and walks the stacks once.
 func BenchmarkFirstPass(b *testing.B) {
 	for _, p := range subjects {
 		b.Run(strings.ReplaceAll(p.name, " ", "-"), func(b *testing.B) {
@@ -106,8 +106,8 @@ func BenchmarkFirstPass(b *testing.B) {
 	}
 }
 
-// The walks that are measured find every frame, and the floor loads one word for
-// each caller at least.
+// The walks that are measured find every frame, and the floor loads at least one word
+// for each caller.
 func TestMadeStacks(t *testing.T) {
 	l, err := openLibrary()
 	if err != nil {
@@ -116,14 +116,14 @@ func TestMadeStacks(t *testing.T) {
 	m := newMade(l)
 	at := m.places(3)
 	for pid, addr := range at {
-		if err := m.mapped(uint32(pid), addr); err != nil {
+		if err := m.mapped(uint32(pid+1), addr); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const depth, samples = 30, 2000
-	for i := range samples {
+	for i := range samples { // PID 0 is the idle task
 		pid := i % len(at)
-		m.sampled(uint32(pid), uint32(pid), m.calls(depth-1, at[pid]), m.outermost(at[pid]))
+		m.sampled(uint32(pid+1), uint32(pid+1), m.calls(depth-1, at[pid]), m.outermost(at[pid]))
 	}
 	r := m.recording
 	if len(r.blocks) < 3 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A table is one of Markdown's. All columns but the first are numbers.
+// A table is a table in Markdown. All columns but the first are numbers.
 type table struct {
 	head []string
 	rows [][]string
@@ -27,7 +27,7 @@ func (t *table) String() string {
 	return b.String()
 }
 
-// A limit is a figure that was asked for, 0 where none was.
+// A limit is a figure that is required, 0 if none is.
 type limit float64
 
 func (l limit) String() string {
@@ -37,7 +37,7 @@ func (l limit) String() string {
 	return "≤ " + strconv.FormatFloat(float64(l), 'g', -1, 64)
 }
 
-// mark writes a figure, in bold when it is beyond the limit.
+// mark writes a figure, in bold if it is beyond the limit.
 func (l limit) mark(v float64, format string) string {
 	s := fmt.Sprintf(format, v)
 	if l > 0 && v > float64(l) {
@@ -46,7 +46,7 @@ func (l limit) mark(v float64, format string) string {
 	return s
 }
 
-// number writes a figure with as many digits as it is worth.
+// number writes a figure with about three digits.
 func number(v float64) string {
 	switch {
 	case v >= 100:

@@ -19,21 +19,21 @@ type walk struct {
 	*recording
 	table    *vmas.Table
 	images   *image.Store
-	session  *capture.Session // for records that are no samples
+	session  *capture.Session // for records other than samples
 	unwinder *unwind.Unwinder
 	stack    unwind.Stack
 	res      unwind.Result
 
-	// block is where the stacks of a block are when they are walked, nil to walk
-	// them where they lie.
+	// block is the buffer to which the stacks of a block are copied before they are
+	// walked; nil to walk them in place.
 	block []byte
-	// words are the places, in the stacks of each block, of what a walk cannot do
-	// without.
+	// words are the offsets, in the stacks of each block, of the words that every walk
+	// has to load.
 	words  [][]uint32
 	frames int
 }
 
-// begin returns a walk that knows nothing yet.
+// begin returns a walk with empty caches.
 func (r *recording) begin() *walk {
 	w := &walk{recording: r, block: make([]byte, blockSize)}
 	w.session = capture.NewSession(capture.Config{
@@ -45,7 +45,7 @@ func (r *recording) begin() *walk {
 	return w
 }
 
-// maxStack is what the command line has for --max-stack.
+// maxStack is the default of --max-stack.
 const maxStack = 2048
 
 type discard struct{}
@@ -54,10 +54,10 @@ func (discard) Write([]byte) error { return nil }
 
 func (discard) WriteSample(*perfdata.Walked) error { return nil }
 
-// times are what the parts of a pass took, each the least of all passes.
+// times are the times of the parts of a pass, each the shortest of all passes.
 type times []time.Duration
 
-// note takes in the time of part number at: they come in order.
+// note adds the time of part number at. The parts come in order.
 func (t *times) note(at int, d time.Duration) {
 	if at == len(*t) {
 		*t = append(*t, d)
@@ -65,7 +65,7 @@ func (t *times) note(at int, d time.Duration) {
 	(*t)[at] = min((*t)[at], d)
 }
 
-// total adds up, less the price of measuring.
+// total adds up the times, without the cost of measuring them.
 func (t times) total() (sum time.Duration) {
 	price := clockPrice()
 	for _, d := range t {
@@ -74,7 +74,7 @@ func (t times) total() (sum time.Duration) {
 	return max(sum, 1)
 }
 
-// clockPrice is what it takes to read the clock twice.
+// clockPrice is the time that it takes to read the clock twice.
 func clockPrice() time.Duration {
 	least := time.Hour
 	for range 10000 {
@@ -84,8 +84,8 @@ func clockPrice() time.Duration {
 	return least
 }
 
-// stacksOf gives the stacks of a block, as if they had been read from the file just
-// now.
+// stacksOf gives the stacks of a block in the cache, as if they had just been read from
+// the file.
 func (w *walk) stacksOf(b *block) []byte {
 	data := w.stacks[b.at:b.end:b.end]
 	if w.block == nil {
@@ -94,8 +94,8 @@ func (w *walk) stacksOf(b *block) []byte {
 	return w.block[:copy(w.block, data)]
 }
 
-// pass walks all stacks once, and notes what walks and other records take unless
-// walked is nil.
+// pass walks all stacks once. Unless walked is nil, it notes the times of walks and of
+// other records.
 func (w *walk) pass(walked, records *times) error {
 	part := 0
 	for i := range w.blocks {
@@ -123,7 +123,7 @@ func (w *walk) pass(walked, records *times) error {
 	return nil
 }
 
-// apply brings the address spaces up to date.
+// apply applies records to the address spaces.
 func (w *walk) apply(records []perfring.Record) error {
 	for _, rec := range records {
 		if err := w.session.Record(rec); err != nil {
@@ -133,7 +133,7 @@ func (w *walk) apply(records []perfring.Record) error {
 	return nil
 }
 
-// sample walks one stack, which data begins with.
+// sample walks one stack, which is at the beginning of data.
 func (w *walk) sample(it *sample, data []byte) bool {
 	space := w.table.Space(it.pid)
 	if space == nil {
@@ -145,8 +145,8 @@ func (w *walk) sample(it *sample, data []byte) bool {
 	return true
 }
 
-// survey notes what the floor loads: the words that hold the return address of each
-// frame, and its BP where it is saved.
+// survey notes the words that the floor loads: those with the return address of each
+// frame, and with its BP if that is saved.
 func (w *walk) survey() error {
 	w.frames, w.words = 0, make([][]uint32, len(w.blocks))
 	for i := range w.blocks {
@@ -166,7 +166,7 @@ func (w *walk) survey() error {
 	return nil
 }
 
-// loads adds those of the sample that was walked last.
+// loads adds the loads of the sample that was walked last.
 func (w *walk) loads(words []uint32, it *sample, from int) []uint32 {
 	note := func(addr uint64) {
 		if off := addr - w.stack.Base; it.size >= 8 && off <= uint64(it.size-8) {
@@ -186,19 +186,19 @@ func (w *walk) loads(words []uint32, it *sample, from int) []uint32 {
 // zero makes one load depend on another.
 var zero uint64
 
-// inTurn is the floor: a pass that does nothing but load the words one after the
-// other, each when the one before has come, as a walk has to, which knows the
-// place of a frame from the one before it.
+// inTurn is the floor: a pass that only loads the words one after the other. Each load
+// begins when the one before is done, as in a walk, which learns from a frame where
+// the next one is.
 func inTurn(base unsafe.Pointer, words []uint32) (v uint64) {
 	for _, off := range words {
-		// The survey has seen that the word is there: no check.
+		// The survey has checked that the word is there.
 		v = *(*uint64)(unsafe.Add(base, uint64(off)+v&zero))
 	}
 	return v
 }
 
-// atOnce loads them as fast as the processor can, which has many loads under way
-// when it knows all places before.
+// atOnce loads the words as fast as the processor can: it does many loads at the same
+// time if it knows all addresses before.
 func atOnce(base unsafe.Pointer, words []uint32) (sum uint64) {
 	for _, off := range words {
 		sum += *(*uint64)(unsafe.Add(base, off))
@@ -218,12 +218,12 @@ func (w *walk) touch(load func(unsafe.Pointer, []uint32) uint64, t *times) {
 	}
 }
 
-// A speed is what passes over a recording have shown.
+// A speed is the result of passes over a recording.
 type speed struct {
 	samples, frames int
 	walk            time.Duration // of one pass
 	floor, atOnce   time.Duration
-	records         time.Duration // for what is no sample
+	records         time.Duration // for records other than samples
 	allocs          float64       // per sample
 }
 
@@ -232,8 +232,8 @@ func (s *speed) perSample() float64 { return float64(s.walk) / float64(s.samples
 
 func (s *speed) perFrame(d time.Duration) float64 { return float64(d) / float64(s.frames) }
 
-// warm measures passes of the walk and of the floors by turns, so that what else
-// the machine does hits all.
+// warm measures passes of the walk and of the floors by turns, so that other load on
+// the machine affects all of them.
 func (w *walk) warm(passes int) (*speed, error) {
 	if err := w.survey(); err != nil {
 		return nil, err
@@ -257,8 +257,8 @@ func (w *walk) warm(passes int) (*speed, error) {
 	return s, err
 }
 
-// cold is the time of the first pass, with everything that has to be opened and
-// decoded for it: the least of several. The walk is then as the pass has left it.
+// cold is the time of the first pass, with everything that has to be opened and decoded
+// for it: the shortest of several. It leaves the walk with the caches of the last one.
 func (r *recording) cold(passes int) (w *walk, least time.Duration, err error) {
 	least = 1 << 62
 	for range passes {
@@ -273,7 +273,7 @@ func (r *recording) cold(passes int) (w *walk, least time.Duration, err error) {
 	return w, least, nil
 }
 
-// allocations counts those that the walks of a pass make.
+// allocations counts the allocations in the walks of a pass.
 func (w *walk) allocations() (n uint64, err error) {
 	var before, after runtime.MemStats
 	for i := range w.blocks {

@@ -21,7 +21,9 @@ func main() {
 	flag.IntVar(&b.stackSize, "stack-size", 32768, "bytes of each stack that the kernel copies")
 	flag.DurationVar(&b.perfLimit, "perf-limit", 10*time.Second,
 		"how long perf script may take for each program; 0 leaves it out")
-	flag.IntVar(&b.places, "places", 0, "show that many places where the stacks of each program end early")
+	flag.IntVar(&b.places, "places", 0,
+		"show that many places where the stacks of each program end early, and wrong edges")
+	flag.StringVar(&b.keep, "keep", "", "keep the recordings in this `folder`")
 	install := flag.Bool("install", true, "install programs that are missing, with apt-get")
 	flag.Parse()
 	if err := b.run(*only, *output, *install); err != nil {
@@ -36,6 +38,7 @@ type bench struct {
 	stackSize int
 	perfLimit time.Duration
 	places    int
+	keep      string
 
 	root string // of the module
 	dir  string // temporary, one folder for each program in it
@@ -93,7 +96,7 @@ func (b *bench) run(only, output string, install bool) error {
 		}
 		fmt.Fprintf(os.Stderr, "%-14s %6d samples, complete %s, perf %s, %.0f s\n",
 			p.Name, r.user(), r.completeShare(), r.perf, time.Since(begun).Seconds())
-		b.showPlaces(r)
+		fmt.Fprint(os.Stderr, r.shown.String())
 		t.results = append(t.results, r)
 	}
 	out := os.Stdout
@@ -105,7 +108,14 @@ func (b *bench) run(only, output string, install bool) error {
 	if _, err := out.WriteString(t.markdown()); err != nil {
 		return err
 	}
-	return out.Close()
+	if err := out.Close(); err != nil {
+		return err
+	}
+	if names := t.tooWrong(); len(names) > 0 {
+		return fmt.Errorf("more wrong edges than %v %% by CFI or %v %% otherwise: %s", mostByCFI, mostOthers,
+			strings.Join(names, ", "))
+	}
+	return nil
 }
 
 // measure records a program and unwinds its samples twice.
@@ -115,16 +125,25 @@ func (b *bench) measure(p *workloads.Program) (*result, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	w := workloads.Workload{Program: p, Root: b.root, Dir: dir, Freq: b.freq, StackSize: b.stackSize}
+	w := workloads.Workload{Program: p, Root: b.root, Dir: dir, Freq: b.freq, StackSize: b.stackSize,
+		Data: true}
 	data := filepath.Join(dir, "perf.data")
 	if err := w.Record(data); err != nil {
 		return nil, err
 	}
-	r, err := unwindRecording(data, uint64(b.stackSize))
+	if b.keep != "" {
+		kept := filepath.Join(b.keep, filepath.Base(dir)+".data")
+		if out, err := exec.Command("cp", data, kept).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	r, err := unwindRecording(data)
 	if err != nil {
 		return nil, err
 	}
 	r.program, r.version = p, w.Version()
+	b.showPlaces(r) // while the files are there
+	b.showWrong(r)
 	if b.perfLimit > 0 {
 		r.perf, err = perfScript(data, r, b.perfLimit)
 	}

@@ -5,16 +5,19 @@ import (
 	"debug/elf"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sort"
+	"strings"
 
 	"unspool/bench/workloads"
 	"unspool/capture"
+	"unspool/capture/check"
 	"unspool/capture/perfdata"
+	"unspool/capture/symbols"
 	"unspool/perfring"
 	"unspool/unwind"
+	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -26,7 +29,9 @@ type result struct {
 	trouble *capture.Trouble
 	perf    perfResult
 
-	absent uint64 // stacks that go on beyond a copy that the kernel ended early
+	checker *check.Checker
+	walks   check.Walks
+	shown   strings.Builder // where stacks end early, and wrong edges
 
 	whole map[sampleKey]bool // samples with a user stack: whether the copy holds all of it
 	roots map[position]bool  // where complete stacks end
@@ -55,16 +60,20 @@ type ending struct {
 
 func (r *result) user() uint64 { return r.stats.User }
 
-// holding is the number of samples whose copy holds the whole stack.
-func (r *result) holding() uint64 {
-	return r.stats.User - r.stats.Ended[unwind.DumpTooShort]
+func (r *result) completeShare() string { return percent(r.stats.Complete(), r.stats.User) }
+
+// recordedHere says where the files of a recording are that was made on this machine: at their paths. Its
+// processes are gone, and with them what they had in memory.
+func recordedHere(rd *perfdata.Reader) *image.Offline {
+	ids := rd.FileBuildIDs()
+	return &image.Offline{
+		BuildID:    func(path string) vmas.BuildID { return vmas.NewBuildID(ids[path]) },
+		SameKernel: true,
+	}
 }
 
-func (r *result) completeShare() string { return percent(r.stats.Complete(), r.holding()) }
-
-// unwindRecording unwinds a recording with raw stacks of which the kernel was
-// asked to copy that many bytes.
-func unwindRecording(data string, asked uint64) (*result, error) {
+// unwindRecording unwinds a recording with raw stacks, and holds the stacks against the code.
+func unwindRecording(data string) (*result, error) {
 	rd, err := perfdata.Open(data)
 	if err != nil {
 		return nil, err
@@ -75,14 +84,16 @@ func unwindRecording(data string, asked uint64) (*result, error) {
 		roots: make(map[position]bool),
 		ended: make(map[ending]uint64),
 	}
+	r.checker = check.New(symbols.New(symbols.Options{}))
 	var s *capture.Session
-	var out outermost
+	out := outermost{checker: r.checker}
 	err = rd.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
 		if s == nil {
-			s = capture.NewSession(capture.Config{Format: f, Sink: &out, Proc: "/proc", MaxStack: 2048})
+			s = capture.NewSession(capture.Config{Format: f, Sink: &out, Offline: recordedHere(rd), MaxStack: 2048})
 			out.format = f.Unwound()
+			r.checker.Begin(s)
 		}
-		before, user, copied := s.Stats.Ended, s.Stats.User, s.Stats.StackCopied
+		before, user := s.Stats.Ended, s.Stats.User
 		if err := s.Record(rec); err != nil {
 			return err
 		}
@@ -92,9 +103,6 @@ func unwindRecording(data string, asked uint64) (*result, error) {
 		for why := range unwind.Reason(unwind.NumReasons) {
 			if s.Stats.Ended[why] != before[why] {
 				r.note(why, &out, s.Table())
-				if why == unwind.DumpTooShort && s.Stats.StackCopied-copied < asked {
-					r.absent++
-				}
 			}
 		}
 		return nil
@@ -105,13 +113,18 @@ func unwindRecording(data string, asked uint64) (*result, error) {
 	if s == nil || s.Stats.User == 0 {
 		return nil, fmt.Errorf("no samples with a user stack")
 	}
-	r.stats, r.trouble = s.Stats, s.Trouble()
+	r.stats, r.trouble, r.walks = s.Stats, s.Trouble(), r.checker.Walks()
+	for _, c := range r.checker.CutSamples() {
+		if c.Cut != check.NotCut {
+			r.whole[sampleKey{c.TID, c.Time}] = false
+		}
+	}
 	return r, nil
 }
 
 // note takes in the sample that was unwound last.
 func (r *result) note(why unwind.Reason, out *outermost, table *vmas.Table) {
-	r.whole[sampleKey{out.sample.TID, out.sample.Time}] = why != unwind.DumpTooShort
+	r.whole[sampleKey{out.sample.TID, out.sample.Time}] = true
 	var at position
 	if space := table.Space(out.sample.PID); space != nil {
 		if m := space.Find(out.ip); m != nil {
@@ -127,17 +140,23 @@ func (r *result) note(why unwind.Reason, out *outermost, table *vmas.Table) {
 
 // outermost is a sink that keeps the last frame of the last sample.
 type outermost struct {
-	format perfring.Format
-	sample perfring.Sample
-	ip     uint64
-	depth  int // of the user part
+	checker *check.Checker
+	format  perfring.Format
+	sample  perfring.Sample
+	ip      uint64
+	depth   int // of the user part
 }
 
-func (o *outermost) WriteSample(w *perfdata.Walked) error { return w.Records(o.Write) }
+func (o *outermost) WriteSample(w *perfdata.Walked) error {
+	if err := o.checker.WriteSample(w); err != nil {
+		return err
+	}
+	return w.Records(o.Write)
+}
 
 func (o *outermost) Write(rec []byte) error {
 	if perfring.Record(rec).Type() != perfring.RecordSample {
-		return nil
+		return o.checker.Write(rec)
 	}
 	if err := o.format.Sample(rec, &o.sample); err != nil {
 		return err
@@ -166,12 +185,12 @@ func (b *bench) showPlaces(r *result) {
 		text   string
 	}
 	counts, shown := make(map[spot]uint64), []spot{}
-	symbols := make(map[string]*symbols)
+	files := make(map[string]*functions)
 	for _, k := range keys {
-		if symbols[k.at.path] == nil {
-			symbols[k.at.path] = readSymbols(k.at.path)
+		if files[k.at.path] == nil {
+			files[k.at.path] = readFunctions(k.at.path)
 		}
-		text := symbols[k.at.path].name(k.at.offset)
+		text := files[k.at.path].name(k.at.offset)
 		if k.leaf {
 			text += " (sampled)"
 		}
@@ -183,18 +202,27 @@ func (b *bench) showPlaces(r *result) {
 	}
 	slices.SortStableFunc(shown, func(x, y spot) int { return cmp.Compare(counts[y], counts[x]) })
 	for _, s := range shown[:min(b.places, len(shown))] {
-		fmt.Fprintf(os.Stderr, "    %6d  %-10s %s\n", counts[s], s.reason, s.text)
+		fmt.Fprintf(&r.shown, "    %6d  %-10s %s\n", counts[s], s.reason, s.text)
 	}
 }
 
-// symbols are the functions of an ELF file by address.
-type symbols struct {
+// showWrong names the edges that cannot be.
+func (b *bench) showWrong(r *result) {
+	wrong := r.checker.Result("", 0, nil).Wrong
+	for _, w := range wrong[:min(b.places, len(wrong))] {
+		fmt.Fprintf(&r.shown, "    %6d  wrong, by %s: %s called by %s: %s\n", w.Samples, w.Source, w.Callee,
+			w.Caller, w.Why)
+	}
+}
+
+// functions are those of an ELF file by address.
+type functions struct {
 	segments []elf.ProgHeader
 	list     []elf.Symbol
 }
 
-func readSymbols(path string) *symbols {
-	s := new(symbols)
+func readFunctions(path string) *functions {
+	s := new(functions)
 	f, err := elf.Open(path)
 	if err != nil {
 		return s
@@ -219,7 +247,7 @@ func readSymbols(path string) *symbols {
 
 // name says what is at an offset of the file: a function, else the 256 bytes
 // around it.
-func (s *symbols) name(offset uint64) string {
+func (s *functions) name(offset uint64) string {
 	for _, p := range s.segments {
 		if offset < p.Off || offset-p.Off >= p.Filesz {
 			continue

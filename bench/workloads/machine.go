@@ -23,14 +23,14 @@ func Machine() string {
 		strings.TrimSpace(string(perf)))
 }
 
-// CPUs is the number of them that this process may use.
+// CPUs is the number of CPUs that this process may use.
 func CPUs() int {
 	var set unix.CPUSet
 	_ = unix.SchedGetaffinity(0, &set)
 	return set.Count()
 }
 
-// LastCPU is the one of them with the highest number.
+// LastCPU is the CPU with the highest number of those.
 func LastCPU() (last int) {
 	var set unix.CPUSet
 	_ = unix.SchedGetaffinity(0, &set)

@@ -1,6 +1,9 @@
 package workloads
 
-import _ "embed"
+import (
+	_ "embed"
+	"slices"
+)
 
 // The workloads, as files with the syntax of what they are for.
 var (
@@ -35,7 +38,7 @@ func file(name, text string) string {
 
 // Find is the program of that name, nil if there is none.
 func Find(name string) *Program {
-	for _, list := range [][]Program{Programs, Loads} {
+	for _, list := range [][]Program{Programs, Loads, Breaking} {
 		for i := range list {
 			if list[i].Name == name {
 				return &list[i]
@@ -45,8 +48,8 @@ func Find(name string) *Program {
 	return nil
 }
 
-// Loads are what a recording of the whole system has to cope with beside samples. They end
-// when they are killed.
+// Loads cause many records other than samples in a recording of the whole system. They end when
+// they are killed.
 var Loads = []Program{
 	{
 		Name: "50 new processes a second", needs: []need{{"gcc", "gcc"}},
@@ -66,7 +69,10 @@ var Loads = []Program{
 }
 
 // Programs are the workloads, in the order of the tables.
-var Programs = []Program{
+var Programs = slices.Concat(distribution, applications, runtimes)
+
+// distribution are programs that most distributions install.
+var distribution = []Program{
 	{
 		Name: "python3", needs: []need{{"python3", "python3"}}, version: "python3 --version",
 		prepare: file("work.py", workPython),

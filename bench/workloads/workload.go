@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// A Program is what is recorded, and what it needs.
-// The scripts are for sh -e, in an empty folder of their own. ROOT names the folder
-// of this module, and RECORD is the command that records the one behind it. This
-// is no shell that execs another program: perf 6.1 loses the frames of libraries
-// that were mapped before the exec.
+// A Program is a program that is recorded, and what it needs.
+// The scripts run by sh -e in an empty folder of their own. ROOT names the folder of
+// this module, and RECORD is a command that records the command behind it. That
+// must not be a shell that execs another program: perf 6.1 loses the frames of
+// libraries that were mapped before the exec.
 type Program struct {
 	Name    string
 	needs   []need
@@ -27,8 +27,8 @@ type Program struct {
 	run     string // script: what is recorded, or with a server what keeps it busy
 }
 
-// A need is an executable and the package of Debian's that has it, empty when
-// no package is installed for it.
+// A need is an executable, or the path of another file, and the Debian package that has
+// it, empty if no package is to be installed for it.
 type need struct{ exe, pkg string }
 
 // searchPath is where executables are looked for: distribution's programs
@@ -56,14 +56,18 @@ func (p *Program) Missing() string {
 }
 
 func found(exe string) bool {
+	if filepath.IsAbs(exe) {
+		_, err := os.Stat(exe)
+		return err == nil
+	}
 	return slices.ContainsFunc(filepath.SplitList(searchPath()), func(dir string) bool {
 		info, err := os.Stat(filepath.Join(dir, exe))
 		return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 	})
 }
 
-// Install installs what the programs need and is not there. What it
-// cannot install is left out of the table.
+// Install installs packages that the programs need and that are missing. Programs for
+// which this fails are left out of the table.
 func Install(programs []Program) {
 	var pkgs []string
 	for _, p := range append([]Program{{needs: []need{{"perf", "linux-perf"}}}}, programs...) {
@@ -92,11 +96,11 @@ func Install(programs []Program) {
 		return err
 	}
 	install := []string{"install", "-y", "--no-install-recommends"}
-	_ = apt("update") // the lists that are there may do
+	_ = apt("update") // if it fails, the present lists may be good enough
 	if apt(append(install, pkgs...)...) == nil || len(pkgs) == 1 {
 		return
 	}
-	// One that does not exist keeps apt-get from installing any.
+	// If one of several does not exist, apt-get installs none.
 	for _, p := range pkgs {
 		_ = apt(append(install, p)...)
 	}
@@ -110,6 +114,7 @@ type Workload struct {
 	Freq int // samples per second and CPU
 	// StackSize is how many bytes of each stack the kernel copies.
 	StackSize int
+	Data      bool // record mappings of data as well
 }
 
 func (w *Workload) command(name string, args ...string) *exec.Cmd {
@@ -145,7 +150,7 @@ func finish(c *exec.Cmd, limit time.Duration) error {
 	return nil
 }
 
-// Version is the program's, as it says itself.
+// Version is the program's version, as the program prints it.
 func (w *Workload) Version() string {
 	c := w.command("sh", "-c", w.version)
 	out, _ := c.Output()
@@ -165,12 +170,12 @@ func (w *Workload) Version() string {
 	return ""
 }
 
-// Prepare makes what the program works on.
+// Prepare makes the files that the program works on.
 func (w *Workload) Prepare() error {
 	if w.prepare == "" {
 		return nil
 	}
-	if err := finish(w.command("sh", "-ec", w.prepare), time.Minute); err != nil {
+	if err := finish(w.command("sh", "-ec", w.prepare), 2*time.Minute); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
 	return nil
@@ -201,6 +206,9 @@ func (w *Workload) Record(data string) error {
 	}
 	args := []string{"perf", "record", "-q", "-e", "cpu-clock", "-F", strconv.Itoa(w.Freq), "-m", "8M",
 		"--call-graph", "dwarf," + strconv.Itoa(w.StackSize), "-o", data}
+	if w.Data {
+		args = append(args, "-d")
+	}
 	if w.serve != "" {
 		server := w.command("sh", "-ec", w.serve)
 		log, err := os.Create(filepath.Join(w.Dir, "server.log"))
@@ -223,14 +231,14 @@ func (w *Workload) Record(data string) error {
 	}
 	c := w.command("sh", "-ec", w.run)
 	c.Env = append(c.Env, "RECORD="+strings.Join(append(args, "--"), " "))
-	if err := finish(c, 30*time.Second); err != nil {
+	if err := finish(c, 2*time.Minute); err != nil {
 		serverLog, _ := os.ReadFile(filepath.Join(w.Dir, "server.log"))
 		return fmt.Errorf("%w\n%s", err, serverLog)
 	}
 	return nil
 }
 
-// family gives a process and all its descendants.
+// family returns a process and all its descendants.
 func family(pid int) []string {
 	name := strconv.Itoa(pid)
 	all := []string{name}

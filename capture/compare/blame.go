@@ -13,11 +13,11 @@ import (
 type Cause uint8
 
 const (
-	NoFramePointer Cause = iota // the function sets none up anywhere
-	Prologue                    // it does, but has not yet got there
-	Epilogue                    // it has already given it up
-	ShrinkWrapped               // it does on other paths only
-	Unexplained                 // it has one here, or nothing is known of it: what it called has lost it
+	NoFramePointer Cause = iota // the function sets up no frame pointer anywhere
+	Prologue                    // it has not set it up yet
+	Epilogue                    // it has restored the caller's already
+	ShrinkWrapped               // it sets one up on other paths only
+	Unexplained                 // it has one here, or is not known: a function that it called has lost it
 	numCauses      = iota
 )
 
@@ -31,18 +31,18 @@ func (c Cause) String() string { return causeWords[c] }
 // Key is the cause's name in JSON.
 func (c Cause) Key() string { return causeKeys[c] }
 
-// Blame is a function at which frame pointers first part from CFI: it is its caller that they miss.
+// Blame is a function at which frame pointers first differ from CFI: they miss its caller.
 type Blame struct {
 	Function string
 	Image    profile.Image
-	Package  string // with its version, "" when nobody knows
+	Package  string // with its version, "" if not known
 	Cause    Cause  // the most frequent one
 	Samples  uint64
 	Lost     uint64 // frames, in all these samples
 }
 
-// Blames returns the functions to blame, and the same by image (Function is empty), those with the most
-// samples first.
+// Blames returns the functions to blame, and the images to blame (with an empty Function), those with the
+// most samples first.
 func (c *Comparison) Blames(sym *symbols.Symbolizer) (functions, images []Blame) {
 	type key struct {
 		function string
@@ -57,7 +57,7 @@ func (c *Comparison) Blames(sym *symbols.Symbolizer) (functions, images []Blame)
 		if f < 0 {
 			continue
 		}
-		frame, cause := &p.Frames[f], causes.of(f)
+		frame, cause := &p.Frames[f], causes.lookup(f)
 		for _, to := range []struct {
 			sums map[key]*tally
 			key  key
@@ -101,7 +101,7 @@ func (t *tally) cause() Cause {
 	return best
 }
 
-// blamed is the frame whose caller frame pointers miss first, -1 when they miss none.
+// blamed is the first frame whose caller frame pointers miss, -1 if they miss none.
 func (c *Comparison) blamed(g *Group) int32 {
 	switch g.Class {
 	case LeafCaller, Middle, Early, Astray:
@@ -117,20 +117,20 @@ func (c *Comparison) blamed(g *Group) int32 {
 	return c.DWARF.Nodes[node].Frame
 }
 
-// causeFinder reads from CFI where functions have a frame pointer.
+// causeFinder finds out from CFI where functions have a frame pointer.
 type causeFinder struct {
 	p     *profile.Profile
 	sym   *symbols.Symbolizer
 	known map[int32]Cause // by frame
 }
 
-func (c *causeFinder) of(frame int32) Cause {
+func (c *causeFinder) lookup(frame int32) Cause {
 	cause, ok := c.known[frame]
 	if !ok {
 		f := &c.p.Frames[frame]
 		im := &c.p.Images[f.Image]
 		cause = Unexplained
-		if cfi := c.sym.Image(im.Path, im.BuildID).CFI(); cfi != nil && f.PC != 0 {
+		if cfi := c.sym.Image(im.Path, im.BuildID, im.File).CFI(); cfi != nil && f.PC != 0 {
 			cause = causeAt(cfi, f.PC)
 		}
 		c.known[frame] = cause
@@ -141,7 +141,7 @@ func (c *causeFinder) of(frame int32) Cause {
 // regBP is the DWARF number of RBP.
 const regBP = 6
 
-// causeAt looks at the rows of the function around pc. Where a function has a frame pointer, the CFA is
+// causeAt reads the rows of the function that contains pc. Where a function has a frame pointer, the CFA is
 // computed from it.
 func causeAt(cfi *dwarfcfi.Table, pc uint64) Cause {
 	d, err := cfi.FDE(pc)

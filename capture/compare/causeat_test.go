@@ -7,12 +7,16 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 	"unspool/capture/symbols"
+	"unspool/vmas"
 )
 
-// framed has one function, whose frame pointer is set up and given up, and a second one that has it
-// in its middle only. Each instruction that matters is a symbol.
+// framed has one function that sets up a frame pointer and restores the caller's, and a second one with a
+// frame pointer in its middle only. Each instruction that matters has a symbol.
 const framed = `
 	.text
 	.globl framed, framed_up, framed_down, twice, twice_between, bare
@@ -61,20 +65,9 @@ bare:
 	.size bare, .-bare
 `
 
-// TestCauseAtAnAddress asks of each part of a function why its frame pointer does not lead to its caller.
+// TestCauseAtAnAddress has the cause for which frame pointers miss the caller, at each part of a function.
 func TestCauseAtAnAddress(t *testing.T) {
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("gcc is not installed")
-	}
-	dir := t.TempDir()
-	source, library := filepath.Join(dir, "framed.s"), filepath.Join(dir, "framed.so")
-	if err := os.WriteFile(source, []byte(framed), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command("gcc", "-shared", "-nostdlib", "-o", library, source).CombinedOutput()
-	if err != nil {
-		t.Fatalf("gcc: %v\n%s", err, out)
-	}
+	library := buildFramed(t)
 	address := addressesOf(t, library)
 	sym := symbols.New(symbols.Options{})
 	for _, c := range []struct {
@@ -88,16 +81,72 @@ func TestCauseAtAnAddress(t *testing.T) {
 		{"twice_between", ShrinkWrapped, "frame pointer on other paths only"},
 		{"bare", NoFramePointer, "no frame pointer"},
 	} {
-		p := &profile.Profile{
+		p := profiletest.New(&profile.Profile{
 			Images: []profile.Image{{Name: "framed.so", Path: library}},
 			Frames: []profile.Frame{{Name: "main"}, {Name: c.symbol, PC: address[c.symbol]}},
-			Nodes:  []profile.Node{{Parent: -1, Frame: -1}, {Parent: 0, Frame: 0}, {Parent: 1, Frame: 1}},
-		}
-		group := Group{Class: LeafCaller, DWARF: 2, Parted: 1, Lost: 1, Count: 3}
-		comparison := &Comparison{DWARF: p, FP: p, Groups: []Group{group}}
+		})
+		group := Group{Class: LeafCaller, DWARF: p.Stack(0, 1), Parted: 1, Lost: 1, Count: 3}
+		comparison := &Comparison{DWARF: p.Profile, FP: p.Profile, Groups: []Group{group}}
 		functions, _ := comparison.Blames(sym)
 		if len(functions) != 1 || functions[0].Cause != c.want || functions[0].Cause.String() != c.words {
 			t.Errorf("at %s (%#x): %+v, want %q", c.symbol, address[c.symbol], functions, c.words)
+		}
+	}
+}
+
+// buildFramed builds framed.so, which has no build ID.
+func buildFramed(t *testing.T) (library string) {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("gcc is not installed")
+	}
+	dir := t.TempDir()
+	source, library := filepath.Join(dir, "framed.s"), filepath.Join(dir, "framed.so")
+	if err := os.WriteFile(source, []byte(framed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gcc := exec.Command("gcc", "-shared", "-nostdlib", "-Wl,--build-id=none", "-o", library, source)
+	if out, err := gcc.CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	return library
+}
+
+// TestFileReplacedSinceTheRecording replaces a mapped file that has no build ID by another one: the CFI of
+// the new file must give no causes and no flaws. That of the mapped file still does.
+func TestFileReplacedSinceTheRecording(t *testing.T) {
+	library := buildFramed(t)
+	pc := addressesOf(t, library)["framed"]
+	const uncovered = 0x10 // in the ELF header
+	for _, c := range []struct {
+		name     string
+		inode    uint64 // added to the file's
+		cause    Cause
+		findings int
+	}{
+		{"in its place", 0, Prologue, 1},
+		{"replaced", 1, Unexplained, 0},
+	} {
+		var st unix.Stat_t
+		if err := unix.Stat(library, &st); err != nil {
+			t.Fatal(err)
+		}
+		mapped := vmas.FileID{Inode: st.Ino + c.inode}
+		p := profiletest.New(&profile.Profile{
+			Images: []profile.Image{{Name: "framed.so", Path: library, File: mapped}},
+			Frames: []profile.Frame{{Name: "main", PC: uncovered}, {Name: "framed", PC: pc}},
+			Events: []profile.Event{{Name: "cycles"}},
+		})
+		p.Add(profile.Thread{PID: 1, TID: 1}, 0, 3, 0, 1)
+		group := Group{Class: LeafCaller, DWARF: p.Stack(0, 1), Parted: 1, Lost: 1, Count: 3}
+		comparison := &Comparison{DWARF: p.Profile, FP: p.Profile, Groups: []Group{group}}
+		sym := symbols.New(symbols.Options{})
+		functions, _ := comparison.Blames(sym)
+		if len(functions) != 1 || functions[0].Cause != c.cause {
+			t.Errorf("%s: %+v, want %v", c.name, functions, c.cause)
+		}
+		if findings := comparison.Lint(sym); len(findings) != c.findings {
+			t.Errorf("%s: flaws %+v, want %d", c.name, findings, c.findings)
 		}
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"unspool/capture/compare"
 )
 
-// TestCauses records programs of which it is known where frame pointers lead, and why.
+// TestCauses records programs for which it is known where frame pointers lead, and why.
 func TestCauses(t *testing.T) {
 	causes := buildProgram(t, "causes", everywhere...)
 	for _, c := range []struct {
 		name    string
 		options capture.Options
-		program string // causes with argument, if not a path
+		program string // an argument of the program causes, if not a path
 		class   compare.Class
 		blamed  string // function
 		lost    int

@@ -16,10 +16,10 @@ const (
 	Middle                  // they miss others in between, and reach the root
 	Early                   // they stop before the root
 	Astray                  // they lead to an address that is not on the stack
-	// either side was cut by a limit: the copy of the stack, the kernel's callchain, --max-stack
+	// one of the two was cut by a limit: the copy of the stack, the kernel's callchain, --max-stack
 	Cut
 	DWARFStops // CFI ends before the root, frame pointers go on
-	BothStop   // CFI ends before the root, and frame pointers are of no help
+	BothStop   // CFI ends before the root, and frame pointers do not go on
 	NumClasses = iota
 )
 
@@ -68,10 +68,10 @@ type stacks struct {
 // verdict is what classify finds.
 type verdict struct {
 	class Class
-	// the first index in dwarf whose frame is not in its place in fp; the number of frames when fp goes on with
-	// others, -1 when they do not part
+	// The first index in dwarf whose frame is not at its place in fp; the number of frames in dwarf if fp goes
+	// on with others; -1 if the two do not differ.
 	parted int
-	lost   int // frames of dwarf that fp has not
+	lost   int // frames of dwarf that are not in fp
 }
 
 // classify compares the stacks of a sample by their addresses.
@@ -83,7 +83,8 @@ func classify(s *stacks) verdict {
 			v.parted = at
 		}
 	}
-	at, found, gaps := 0, 0, 0 // in dwarf; frames in both; frames passed over before the last of these
+	// The index in dwarf; the frames in both; and the frames of dwarf skipped before the last of these.
+	at, found, gaps := 0, 0, 0
 	astray := false
 	for _, ip := range fp {
 		next := at
@@ -110,7 +111,8 @@ func classify(s *stacks) verdict {
 		v.parted = 1
 	}
 	switch {
-	case s.dwarfEnd == profile.Ended(unwind.DumpTooShort), s.dwarfEnd == profile.Ended(unwind.DepthLimit):
+	case s.dwarfEnd == profile.Ended(unwind.DumpTooShort), s.dwarfEnd == profile.Ended(unwind.NotCopied),
+		s.dwarfEnd == profile.Ended(unwind.DepthLimit):
 		v.class = Cut
 	case s.dwarfEnd != profile.Complete:
 		v.class = BothStop
@@ -138,9 +140,9 @@ func classify(s *stacks) verdict {
 	return v
 }
 
-// skipsLeafCaller says whether fp has all of dwarf but the caller of the innermost function. Under recursion
-// callers have the same address, and any of these may be what fp misses: it is this one, as a function that
-// is its own caller has a frame pointer either in all of its frames or in none.
+// skipsLeafCaller says whether fp has all of dwarf except the caller of the innermost function. With
+// recursion, several callers have the same address, and fp could miss any of them. It must be this one, as
+// a recursive function has a frame pointer either in all of its frames or in none.
 func (s *stacks) skipsLeafCaller() bool {
 	if len(s.dwarf) < 2 || len(s.fp) < 1 || s.fp[0] != s.dwarf[0] {
 		return false

@@ -5,11 +5,12 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
+	"unspool/testdata/costs"
 	"unspool/unwind"
 )
 
-// TestClassify has each class and its borders. Frames are letters, from the leaf: r calls itself, and x is
-// code that is not on the stack, - memory that is no code.
+// TestClassify has each class and its limits. Frames are letters, the leaf first: r calls itself, x is code
+// that is not on the stack, and - is memory that is not code.
 func TestClassify(t *testing.T) {
 	const complete = profile.Complete
 	short, deep := profile.Ended(unwind.DumpTooShort), profile.Ended(unwind.DepthLimit)
@@ -115,12 +116,13 @@ func addresses(frames string) (ips []uint64) {
 	return ips
 }
 
-// FuzzClassify holds what is true of any two stacks.
+// FuzzClassify checks what is true for any two stacks.
 func FuzzClassify(f *testing.F) {
 	f.Add("abcd", uint8(profile.Complete), "acd", uint8(unwind.NoFrame))
 	f.Add("arrrd", uint8(profile.Complete), "arrd", uint8(unwind.KernelLimit))
 	f.Add("a", uint8(profile.Unsaid), "a-", uint8(7))
 	f.Fuzz(func(t *testing.T, dwarf string, dwarfEnd uint8, fp string, fpEnd uint8) {
+		defer costs.For(len(dwarf) + len(fp)).Check(t)()
 		s := &stacks{
 			dwarf: addresses("a" + dwarf), dwarfEnd: profile.End(dwarfEnd), fp: addresses("a" + fp),
 			fpEnd: unwind.FrameWalkEnd(fpEnd),
@@ -142,8 +144,8 @@ func FuzzClassify(f *testing.F) {
 	})
 }
 
-// TestPairsAreCutAtZeros holds trailing zeros against those that other words follow: a walk may read above
-// the outermost frame.
+// TestPairsAreCutAtZeros has zeros at the end of a pair, and zeros that other words follow: a walk may read
+// above the outermost frame.
 func TestPairsAreCutAtZeros(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -22,12 +22,12 @@ import (
 // Cost is what a sample costs on this machine.
 type Cost struct {
 	Samples int
-	Bytes   float64       // in the ring, a sample
-	Kernel  time.Duration // a sample: what the interrupted program waits longer
-	User    time.Duration // a sample: to read, unwind and write it
+	Bytes   float64       // bytes of a sample in the ring
+	Kernel  time.Duration // how much longer the interrupted program waits for each sample
+	User    time.Duration // time to read, unwind and write a sample
 }
 
-// Costs are those of callchains along frame pointers, and of stacks.
+// Costs has the costs of callchains along frame pointers, and of copied stacks.
 type Costs struct {
 	Chain, Stack Cost
 	StackSize    int
@@ -41,14 +41,15 @@ const (
 	measureRounds = 9
 )
 
-// As in package capture, any program that imports this one can be the child that is sampled.
+// As with package capture, any program that imports this package can be the child that is sampled.
 func init() {
 	if len(os.Args) == 1 && os.Args[0] == measureStub {
 		work()
 	}
 }
 
-// work is the program that Measure samples: a block of work for each byte that it reads. It does not return.
+// work is the program that Measure samples: it does a block of work for each byte that it reads, and does not
+// return.
 func work() {
 	runtime.LockOSThread()
 	var set unix.CPUSet
@@ -85,7 +86,7 @@ func work() {
 	}
 }
 
-// deep does n pieces of work below a stack of depth frames of 2 KiB.
+// deep does n pieces of work on a stack of depth frames of 2 KiB.
 //
 //go:noinline
 func deep(depth, n int) (sum int) {
@@ -131,7 +132,7 @@ func Measure(stackSize int) (c Costs, err error) {
 		}
 		return time.Duration(binary.LittleEndian.Uint64(b[:])), nil
 	}
-	if _, err := block(); err != nil { // it has calibrated itself then
+	if _, err := block(); err != nil { // after the first block, the child is calibrated
 		return c, err
 	}
 	var bare time.Duration = 1 << 62
@@ -166,7 +167,7 @@ func Measure(stackSize int) (c Costs, err error) {
 // measurement is one way of sampling.
 type measurement struct {
 	pid       int
-	folder    string // for what is written
+	folder    string // for the recordings
 	noStack   bool
 	stackSize int
 
@@ -229,7 +230,7 @@ func (m *measurement) round(block func() (time.Duration, error)) error {
 		return err
 	}
 	m.kernel = append(m.kernel, kernelTime{took, samples})
-	if !cold { // what is read once counts in no sample
+	if !cold { // the first round reads files, which is no cost of a sample
 		m.user += clock(unix.CLOCK_PROCESS_CPUTIME_ID) - began
 		m.samples += samples
 		m.bytes += size
@@ -237,7 +238,7 @@ func (m *measurement) round(block func() (time.Duration, error)) error {
 	return nil
 }
 
-// begin makes what all rounds share.
+// begin makes the parts that all rounds share.
 func (m *measurement) begin(source *perfring.Source) (err error) {
 	m.writer, err = perfdata.Create(
 		perfdata.Options{Path: filepath.Join(m.folder, fmt.Sprintf("%v.data", m.noStack)), Events: source.Attrs()})
@@ -257,7 +258,7 @@ func clock(id int32) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// cost sums up; bare is how long a block takes without sampling.
+// cost computes the result; bare is how long a block takes without sampling.
 func (m *measurement) cost(bare time.Duration) Cost {
 	c := Cost{Samples: m.samples}
 	if m.samples == 0 {

@@ -1,10 +1,10 @@
-// Package compare holds two answers about the same samples against each other: the user stack as CFI unwinds
-// it, and as a walk along frame pointers shows it. A recording made for it (capture.Options.Pairs) has both
-// for every sample.
+// Package compare compares two stacks of the same samples: the user stack as CFI unwinds it, and as a walk
+// along frame pointers shows it. A recording made for it (capture.Options.Pairs) has both for every sample;
+// how it stores them is described at perfdata.Walked. It also compares two recordings with each other.
 //
 //	record or convert, with Pairs      samples, each with its pair
 //	  ──► class.go                     one class for each
 //	  ──► load.go                      sums by stack
-//	  ──► blame.go, lint.go, …         what they say
+//	  ──► blame.go, lint.go, …         what follows from them
 //	  ──► text.go, json.go, page.go    for people and programs
 package compare

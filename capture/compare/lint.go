@@ -16,8 +16,8 @@ type Flaw uint8
 
 const (
 	NoTable     Flaw = iota // the image has none at all
-	NoFDE                   // the image has some, not for this address
-	Contradicts             // what it says leads nowhere, and frame pointers go on from here
+	NoFDE                   // the image has CFI, but not for this address
+	Contradicts             // CFI leads nowhere from here, and frame pointers go on
 	numFlaws    = iota
 )
 
@@ -42,12 +42,12 @@ type Finding struct {
 	Samples  uint64
 }
 
-// Lint looks at all code that was on a stack, whether CFI covers it, and where the two answers contradict
-// each other; the most sampled first.
+// Lint finds code on the stacks that CFI does not cover, or where the two stacks contradict each other; the
+// most sampled first.
 func (c *Comparison) Lint(sym *symbols.Symbolizer) []Finding {
 	p := c.DWARF
 	counts := onStacks(p, nil)
-	tables := make(map[int32]*dwarfcfi.Table)
+	images := make(map[int32]*symbols.Image)
 	type key struct {
 		flaw  Flaw
 		image int32
@@ -74,17 +74,18 @@ func (c *Comparison) Lint(sym *symbols.Symbolizer) []Finding {
 	}
 	for i, n := range counts {
 		f := &p.Frames[i]
-		if n == 0 || f.Kind != profile.User || f.PC == 0 || !symbols.IsFile(p.Images[f.Image].Path) {
+		im := &p.Images[f.Image]
+		if n == 0 || f.Kind != profile.User || f.PC == 0 || !symbols.IsFile(im.Path) {
 			continue
 		}
-		t, ok := tables[f.Image]
+		from, ok := images[f.Image]
 		if !ok {
-			t = sym.Image(p.Images[f.Image].Path, p.Images[f.Image].BuildID).CFI()
-			tables[f.Image] = t
+			from = sym.Image(im.Path, im.BuildID, im.File)
+			images[f.Image] = from
 		}
-		if t == nil {
+		if from.LacksCFI() {
 			note(NoTable, f, n)
-		} else if _, err := t.FDE(f.PC); errors.Is(err, dwarfcfi.ErrNoFDE) {
+		} else if lacksFDE(from.CFI(), f.PC) {
 			note(NoFDE, f, n)
 		}
 	}
@@ -93,7 +94,7 @@ func (c *Comparison) Lint(sym *symbols.Symbolizer) []Finding {
 		if g.Class != DWARFStops || g.End == profile.Ended(unwind.NoCFI) {
 			continue
 		}
-		// The outermost frame that CFI came to: its rule is what led nowhere.
+		// The outermost frame that CFI reached: its rule led nowhere.
 		outer := g.DWARF
 		for n := g.DWARF; n > 0; n = p.Nodes[n].Parent {
 			outer = n
@@ -111,4 +112,13 @@ func (c *Comparison) Lint(sym *symbols.Symbolizer) []Finding {
 			cmp.Compare(a.Addr, b.Addr))
 	})
 	return all
+}
+
+// lacksFDE says whether there is an unwind table, which does not cover an address.
+func lacksFDE(cfi *dwarfcfi.Table, pc uint64) bool {
+	if cfi == nil {
+		return false
+	}
+	_, err := cfi.FDE(pc)
+	return errors.Is(err, dwarfcfi.ErrNoFDE)
 }

@@ -11,38 +11,39 @@ import (
 	"unspool/perfring"
 )
 
-// Comparison is what a recording with pairs comes to.
+// Comparison is the result of loading a recording with pairs.
 type Comparison struct {
-	// the same samples, by either answer, kernel part included; they share Images, Frames and Threads
+	// The same samples with the stacks of either kind, kernel part included. They share Images, Frames and
+	// Threads.
 	DWARF, FP *profile.Profile
-	Groups    []Group // samples that agree in both stacks, the most frequent first
+	Groups    []Group // samples with the same two stacks, the most frequent first
 
 	Samples uint64 // with a user stack
-	Others  uint64 // without one: kernel threads, and the like
-	Checked uint64 // for which the kernel's own chain was there
-	Agreed  uint64 // of these, where the walk that was repeated on the copy came to the same
+	Others  uint64 // without one, as of kernel threads
+	Checked uint64 // with the kernel's own chain
+	Agreed  uint64 // of these, those with the same result of the walk that was repeated on the copy
 
-	// Reach counts samples by the bytes of stack that their walk needed, in KiB rounded up; those that did not
-	// come to the root by the copy alone are not in it.
+	// Reach counts samples by the bytes of stack that their walk needed, in KiB rounded up. It leaves out
+	// samples that did not reach the root with the copy alone.
 	Reach map[int]uint64
 	// Elsewhere counts samples whose root was found outside of the copy: on another stack, or by the kernel's
-	// chain. No copy of any size completes them.
+	// chain. They would not be complete with a copy of any size.
 	Elsewhere uint64
 }
 
-// NotCode is shown in place of a word that frame pointers led to and that is no address of code. Its value is
-// not shown: it may be anything from the memory of the program that was recorded.
+// NotCode is shown in the place of a word that frame pointers led to and that is not an address of code. The
+// word itself is not shown, as it may be data of the program that was recorded.
 const NotCode = "not code"
 
 // Group is the samples that have the same two stacks.
 type Group struct {
 	Class     Class
-	DWARF, FP int32 // leaves: nodes of the two profiles
-	Kernel    int   // frames of the kernel at the leaf of both
-	// where FP first differs, counted in user frames of DWARF from the leaf; their number when FP goes on with
-	// others, -1 when it does not differ
+	DWARF, FP int32 // the leaf nodes in the two profiles
+	Kernel    int   // number of kernel frames at the leaf of both
+	// Where FP first differs, counted in user frames of DWARF from the leaf; their number if FP goes on with
+	// others; -1 if it does not differ.
 	Parted int
-	Lost   int // user frames of DWARF that FP has not
+	Lost   int // user frames of DWARF that are not in FP
 	End    profile.End
 	Count  uint64
 }
@@ -79,7 +80,7 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comp
 	return c, nil
 }
 
-// loader puts samples and their pairs together as they go by.
+// loader combines samples with their pairs, in the order of the recording.
 type loader struct {
 	c         *Comparison
 	dwarf, fp tree
@@ -106,9 +107,7 @@ func (h *half) take(s *perfring.Sample, frames []int32) {
 	h.time, h.tid, h.kernel, h.user = s.Time, s.TID, kernel, h.user[:0]
 	h.frames = append(h.frames[:0], frames...)
 	for i := first; i < s.Callchain.Len(); i++ {
-		if ip := s.Callchain.At(i); ip < perfring.ContextMax {
-			h.user = append(h.user, ip)
-		}
+		h.user = append(h.user, s.Callchain.At(i))
 	}
 }
 
@@ -135,7 +134,7 @@ func (l *loader) Sample(s *perfring.Sample, frames []int32) {
 	}
 }
 
-// pair adds the two samples up.
+// pair adds the two samples to the sums.
 func (l *loader) pair() {
 	d, f := &l.first, &l.second
 	last := len(f.user) - 1
@@ -145,7 +144,7 @@ func (l *loader) pair() {
 		return
 	}
 	info := perfdata.DecodePair(f.user[last])
-	for last > 1 && f.user[last-1] == 0 { // read above the outermost frame
+	for last > 1 && f.user[last-1] == 0 { // the walk has read above the outermost frame
 		last--
 	}
 	f.user, f.frames = f.user[:last], f.frames[:f.kernel+last]
@@ -198,7 +197,7 @@ func (t *tree) leaf(frames []int32) int32 {
 	return at
 }
 
-// profile is p with the stacks of the tree.
+// profile returns p with the stacks of the tree.
 func (t *tree) profile(p *profile.Profile, groups []Group, leaf func(*Group) int32) *profile.Profile {
 	q := *p
 	q.Nodes, q.Samples = t.nodes, nil

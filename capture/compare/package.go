@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"os/exec"
 	"strings"
@@ -9,11 +10,12 @@ import (
 
 // Packages tells which package of the distribution a file belongs to, as dpkg or rpm say.
 type Packages struct {
-	known map[string]string
+	known    map[string]string
+	patience time.Duration // with one query, instead of packageTimeout
 }
 
-// packageTimeout bounds one question: a package manager may wait for another's lock.
-const packageTimeout = 2 * time.Second
+// packageTimeout bounds one query, as a package manager may wait for the lock of another one.
+const packageTimeout = 4 * time.Second
 
 // Of returns the name and version of the package that owns the file at a path, "libc6 2.36-9"; "" when no
 // package manager knows it.
@@ -26,36 +28,43 @@ func (p *Packages) Of(path string) string {
 		if p.known == nil {
 			p.known = make(map[string]string)
 		}
-		if name = dpkg(path); name == "" {
-			name, _ = ask("rpm", "-qf", "--qf", "%{NAME} %{VERSION}-%{RELEASE}", "--", path)
+		if name = p.dpkg(path); name == "" {
+			if owner, ok := p.ask("rpm", "-qf", "--qf", "%{NAME} %{VERSION}-%{RELEASE}", "--", path); ok {
+				name = firstLine(owner)
+			}
 		}
 		p.known[path] = name
 	}
 	return name
 }
 
-// dpkg asks Debian's package manager. It knows files by the names that packages give them, which may still be
-// those of before /usr was merged.
-func dpkg(path string) string {
-	for _, name := range []string{path, strings.TrimPrefix(path, "/usr"), "/usr" + path} {
-		found, ok := ask("dpkg-query", "-S", "--", name)
-		owner, _, named := strings.Cut(found, ": ")
-		if !ok || !named {
+// dpkg asks Debian's package manager. Files have the names in their packages there, which may still be those
+// from before /usr was merged. All names are one query, as each reads the lists of files of all packages.
+func (p *Packages) dpkg(path string) string {
+	owners, _ := p.ask("dpkg-query", "-S", "--", path, strings.TrimPrefix(path, "/usr"), "/usr"+path)
+	for line := range strings.Lines(owners) {
+		owner, _, named := strings.Cut(line, ": ")
+		if !named {
 			continue
 		}
 		owner, _, _ = strings.Cut(owner, ",") // several may share it
-		if version, ok := ask("dpkg-query", "-W", "-f", "${Package} ${Version}", "--", owner); ok {
-			return version
+		if version, ok := p.ask("dpkg-query", "-W", "-f", "${Package} ${Version}", "--", owner); ok {
+			return firstLine(version)
 		}
 	}
 	return ""
 }
 
-// ask runs a command and returns the first line that it prints.
-func ask(name string, args ...string) (string, bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), packageTimeout)
+// ask runs a command and returns what it prints, and whether it ended with success: dpkg-query prints the
+// names that it has found also where it has not found others.
+func (p *Packages) ask(name string, args ...string) (string, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(p.patience, packageTimeout))
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).Output()
-	line, _, _ := strings.Cut(string(out), "\n")
-	return strings.TrimSpace(line), err == nil
+	return string(out), err == nil
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return strings.TrimSpace(line)
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"sync"
 
 	"unspool/capture/flamegraph"
 	"unspool/capture/human"
@@ -27,13 +28,19 @@ var (
 	pageJS string
 )
 
-var pageTemplate = template.Must(template.Must(template.Must(
-	template.New("page").Funcs(template.FuncMap{
+// pageTemplate is parsed when a page is written: to do so whenever the program starts would be a quarter of
+// what that takes.
+var pageTemplate = sync.OnceValue(func() *template.Template {
+	page := template.New("page").Funcs(template.FuncMap{
 		"text": flamegraph.Printable, "number": human.Number, "percent": pagePercent, "points": points,
-		"bar": bar, "lean": lean,
+		"bar": bar, "differenceBar": differenceBar,
 		"percentOf": func(share float64) string { return fmt.Sprintf("%.3f", 100*share) },
 		"kib":       func(bytes int) int { return bytes >> 10 },
-	}).Parse(pageHTML)).New("result").Parse(resultHTML)).New("two").Parse(twoHTML))
+	})
+	template.Must(page.Parse(pageHTML))
+	template.Must(page.New("result").Parse(resultHTML))
+	return template.Must(page.New("two").Parse(twoHTML))
+})
 
 // graphSide is one of the page's two graphs.
 type graphSide struct {
@@ -64,9 +71,9 @@ func (t *Two) WritePage(w io.Writer, a, b *profile.Profile, title string) error 
 	})
 }
 
-// writePage writes the page around what the template needs of the tables. Names of the recorded system reach
-// it without control characters, escaped by the template, or in base64; the page runs no script but the one
-// of its own hash.
+// writePage writes the page with the data that the template needs for the tables. Names of the recorded
+// system are without control characters and escaped by the template, or in base64; the page runs only the
+// script whose hash it has.
 func writePage(w io.Writer, a, b *profile.Profile, left, right graphSide, page map[string]any) (err error) {
 	sides := []struct {
 		*graphSide
@@ -90,7 +97,7 @@ func writePage(w io.Writer, a, b *profile.Profile, left, right graphSide, page m
 	page["Script"], page["ScriptHash"] = template.JS(script), flamegraph.Hash(script)
 	page["Legend"], page["Unmapped"] = flamegraph.Legend(), int(profile.Unmapped)
 	out := bufio.NewWriter(w)
-	if err := pageTemplate.ExecuteTemplate(out, "page", page); err != nil {
+	if err := pageTemplate().ExecuteTemplate(out, "page", page); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -110,7 +117,7 @@ func ranks(a, b *profile.Profile) func(name, image string) float64 {
 	return func(name, image string) float64 { return shares[key{name, image}] }
 }
 
-// pageSummary is what the page says first.
+// pageSummary has the numbers at the top of the page.
 type pageSummary struct {
 	Same, Loses float64 // shares of the samples
 	MeanLost    float64 // frames, in those where frame pointers lose some
@@ -160,8 +167,8 @@ func (r *Result) pageClasses() (rows []pageClass) {
 	return rows
 }
 
-// level is a row of an example: frames that stand side by side. What only one side has stands alone, unless
-// neither goes on with what the other has.
+// level is a row of an example: two frames side by side. A frame that only one side has is alone in its row,
+// unless neither side goes on with a frame that the other has.
 type level struct {
 	DWARF, FP string // "" where the side has none
 	Parted    bool
@@ -182,7 +189,7 @@ func (e *Example) levels() (levels []level) {
 		for next < len(e.DWARF) && e.DWARF[next] != name {
 			next++
 		}
-		if next == len(e.DWARF) { // it is not there: what follows has nothing to do with it
+		if next == len(e.DWARF) { // it is not there: the two sides have no more frames in common
 			for _, name := range e.FP[i:] {
 				put(at, name, false)
 				at++
@@ -201,13 +208,13 @@ func (e *Example) levels() (levels []level) {
 	return levels
 }
 
-// Difference is by how much frame pointers say more.
+// Difference is by how much the share by frame pointers is larger.
 func (s ShareResult) Difference() float64 { return s.FP - s.DWARF }
 
-// Difference is by how much B has more.
+// Difference is by how much the share in B is larger.
 func (s SideShare) Difference() float64 { return s.B - s.A }
 
-// pagePercent is a share as the terminal has it, with a space.
+// pagePercent is a share as it is printed on a terminal, with a space.
 func pagePercent(share float64) string {
 	return strings.Replace(exact(share), "%", "\u00a0%", 1)
 }
@@ -220,7 +227,7 @@ func points(difference float64) string {
 	return strings.Replace(fmt.Sprintf("%+.1f", 100*difference), "-", "−", 1)
 }
 
-// most is the largest difference of a table, as the scale of its bars.
+// most is the largest difference in a table, which is the scale of its bars.
 func most[T interface{ Difference() float64 }](rows []T) float64 {
 	largest := 0.0
 	for _, r := range rows {
@@ -229,8 +236,8 @@ func most[T interface{ Difference() float64 }](rows []T) float64 {
 	return largest
 }
 
-// bar draws a share as a bar, from a place on. A policy that allows no style of elements allows an SVG's
-// attributes.
+// bar draws a share as a bar, which begins at from. It is an SVG, as the page's policy does not allow style
+// attributes of elements, but allows attributes of an SVG.
 func bar(class string, from, share float64) template.HTML {
 	return template.HTML(fmt.Sprintf(
 		`<svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect class="%s" `+
@@ -238,8 +245,8 @@ func bar(class string, from, share float64) template.HTML {
 		template.HTMLEscapeString(class), 100*from, 100*share))
 }
 
-// lean draws a difference to the left or right of the middle.
-func lean(difference, most float64) template.HTML {
+// differenceBar draws a difference as a bar to the left or right of the middle.
+func differenceBar(difference, most float64) template.HTML {
 	if most == 0 {
 		return ""
 	}

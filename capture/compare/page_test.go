@@ -16,11 +16,12 @@ import (
 	"unspool/capture/flamegraph"
 	"unspool/capture/human"
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 	"unspool/capture/symbols"
 	"unspool/testdata/browser"
 )
 
-// hostile is what a recorded system can call its functions and files.
+// hostile is a name that a recorded system could give to its functions and files.
 const hostile = "</script><script>document.title='owned'</script><img src=x " +
 	"onerror=\"document.title='owned'\">&amp;\x00\x1b[31m\u202e\xff\xfe'\"`${1}]]>"
 
@@ -51,8 +52,10 @@ func example() *compare.Comparison {
 		Events:   []profile.Event{{Name: "cpu-clock", Clock: true}},
 		Problems: []string{"no names for " + hostile},
 	}
-	dwarf, fp := base, base
-	c := &compare.Comparison{DWARF: &dwarf, FP: &fp, Samples: 1000, Others: 7, Checked: 900, Agreed: 891,
+	other := base
+	dwarf, fp := profiletest.New(&base), profiletest.New(&other)
+	c := &compare.Comparison{DWARF: dwarf.Profile, FP: fp.Profile, Samples: 1000, Others: 7,
+		Checked: 900, Agreed: 891,
 		Reach: map[int]uint64{2: 600, 7: 390, 20: 7}, Elsewhere: 3}
 	for _, g := range []struct {
 		group     compare.Group
@@ -67,31 +70,12 @@ func example() *compare.Comparison {
 		{compare.Group{Class: compare.Early, Parted: 1, Lost: 2, Kernel: 1, Count: 100},
 			[]int32{start, mainFn, work, syscall}, []int32{work, syscall}},
 	} {
-		g.group.DWARF, g.group.FP, g.group.End = put(&dwarf, g.dwarf, g.group.Count), put(&fp, g.fp, g.group.Count),
-			profile.Complete
+		g.group.DWARF = dwarf.AddComplete(g.group.Count, g.dwarf...)
+		g.group.FP = fp.AddComplete(g.group.Count, g.fp...)
+		g.group.End = profile.Complete
 		c.Groups = append(c.Groups, g.group)
 	}
 	return c
-}
-
-// put adds samples of a stack, the outermost frame first, and returns its node.
-func put(p *profile.Profile, frames []int32, count uint64) int32 {
-	if p.Nodes == nil {
-		p.Nodes = []profile.Node{{Parent: -1, Frame: -1}}
-	}
-	at := int32(0)
-	for _, f := range frames {
-		n := profile.Node{Parent: at, Frame: f}
-		i := slices.Index(p.Nodes, n)
-		if i < 0 {
-			i = len(p.Nodes)
-			p.Nodes = append(p.Nodes, n)
-		}
-		at = int32(i)
-	}
-	p.Samples = append(p.Samples, profile.Sample{Node: at, CPU: -1, Count: count, Period: count,
-		End: profile.Complete})
-	return at
 }
 
 var exampleCosts = compare.Costs{
@@ -106,7 +90,7 @@ type shown struct {
 	*browser.Page
 }
 
-// pager is what both comparisons can do.
+// pager is implemented by both comparisons.
 type pager interface {
 	WritePage(w io.Writer, left, right *profile.Profile, title string) error
 }
@@ -151,7 +135,7 @@ func (p shown) rows(section string) [][]string {
 			`.map(r => [...r.cells].map(c => c.textContent.trim()))`)
 }
 
-// frame is the place in the window of a row of one of the graphs, once it rests.
+// frame is the position in the window of a frame in one of the graphs, after the page has stopped moving.
 func (p shown) frame(side string, row int, share float64) (x, y float64) {
 	p.Helper()
 	box := browser.Eval[[]float64](p.Page, `new Promise(done => {
@@ -164,7 +148,7 @@ func (p shown) frame(side string, row int, share float64) (x, y float64) {
 	return box[0] + box[2]*share, box[1] + 19*(float64(row)+0.5)
 }
 
-// same holds a table against what it should say.
+// same compares a table with the expected one.
 func (p shown) same(section string, want [][]string) {
 	p.Helper()
 	have := p.rows(section)
@@ -179,7 +163,7 @@ func (p shown) same(section string, want [][]string) {
 	}
 }
 
-// percentOf is how the page writes a share.
+// percentOf is a share as the page writes it.
 func percentOf(share float64) string {
 	switch {
 	case share == 0:
@@ -199,12 +183,12 @@ func pointsOf(difference float64) string {
 	return strings.Replace(fmt.Sprintf("%+.1f", 100*difference), "-", "−", 1)
 }
 
-// named is a name with what stands small beside it.
+// named is a name with the small text beside it.
 func named(name, beside string) string {
 	return strings.TrimSpace(flamegraph.Printable(name) + " " + flamegraph.Printable(beside))
 }
 
-// tables holds all numbers of the page against those of the result.
+// tables compares all numbers of the page with those of the result.
 func (p shown) tables(r *compare.Result) {
 	p.Helper()
 	classes := browser.Eval[map[string][]string](p.Page,
@@ -281,7 +265,7 @@ func (p shown) tables(r *compare.Result) {
 	p.same("lint", want)
 }
 
-// example holds the stacks of a class's example against the result's.
+// example compares the stacks of a class's example with those of the result.
 func (p shown) example(key string, e *compare.Example) {
 	p.Helper()
 	script := func(column int) string {
@@ -314,6 +298,7 @@ func (p shown) example(key string, e *compare.Example) {
 }
 
 func TestPage(t *testing.T) {
+	t.Parallel()
 	c := example()
 	result := c.Result(symbols.New(symbols.Options{}), 65528, &exampleCosts)
 	p := show(t, written(t, result, c.DWARF, c.FP, hostile), 1400)
@@ -328,7 +313,7 @@ func TestPage(t *testing.T) {
 	p.Until("document.querySelector('.class[data-key=skips_leaf_caller] .levels').clientHeight > 60")
 	p.Shows(".class[data-key=skips_leaf_caller] .parted", "▸work")
 
-	// The numbers of a frame that is pointed at, on both sides.
+	// The numbers of the frame under the pointer, on both sides.
 	p.MoveTo(p.frame("left", 3, 0.3))
 	p.Shows("#tip .name", "work")
 	p.Shows("#tip .place", "user · program")
@@ -355,7 +340,7 @@ func TestPage(t *testing.T) {
 	p.Shows("#left .caption .found", "30.0 % matched")
 	p.Press(browser.Escape)
 
-	// Zoom: the same path, where it is called otherwise, where it is not.
+	// Zoom: the same path on the other side; the function with other callers; a function that is not there.
 	p.ClickAt(p.frame("left", 3, 0.3))
 	p.Shows("#left .crumbs", "all_startmainwork")
 	p.Shows("#right .crumbs", "all_startmainwork")
@@ -375,7 +360,7 @@ func TestPage(t *testing.T) {
 	p.Shows("#left .note", "")
 	p.Press(browser.Escape)
 
-	// Keys: down to the heaviest, across, the colours, leaf first.
+	// Keys: down to the heaviest child, to the next sibling, the colours, leaf first.
 	p.ClickAt(p.frame("left", 1, 0.5))
 	p.Press(browser.ArrowDown)
 	p.Press(browser.ArrowDown)
@@ -401,7 +386,7 @@ func TestPage(t *testing.T) {
 	p.Until("document.querySelector('#help').open")
 }
 
-// colour is that of a frame, beside its text.
+// colour is the colour of a frame, beside its text.
 func (p shown) colour(side string, row int, share float64) string {
 	p.Helper()
 	return browser.Eval[string](p.Page, fmt.Sprintf(`(() => {
@@ -415,12 +400,13 @@ func (p shown) colour(side string, row int, share float64) string {
 
 // A function has the same colour on both sides: that of its difference.
 func TestPageColours(t *testing.T) {
+	t.Parallel()
 	c := example()
 	result := c.Result(symbols.New(symbols.Options{}), 65528, nil)
 	p := show(t, written(t, result, c.DWARF, c.FP, "colours"), 900)
 	for _, dark := range []bool{false, true} {
 		p.Dark(dark)
-		p.frame("left", 0, 0) // at rest
+		p.frame("left", 0, 0) // waits until the page has stopped moving
 		scale := browser.Eval[[]string](p.Page,
 			`Array.from({length: 11}, (_, i) => `+
 				`getComputedStyle(document.documentElement).getPropertyValue('--diff' + i).trim())`)
@@ -449,6 +435,7 @@ func TestPageColours(t *testing.T) {
 
 // Nothing that the recorded system says becomes part of the page.
 func TestPageIsEscaped(t *testing.T) {
+	t.Parallel()
 	c := example()
 	a, b := two()
 	for _, page := range [][]byte{
@@ -470,7 +457,7 @@ func TestPageIsEscaped(t *testing.T) {
 	}
 }
 
-// two are recordings of two builds, whose frames are numbered each in its own way.
+// two are recordings of two builds, with different numbers of the same frames.
 func two() (a, b *profile.Profile) {
 	base := profile.Profile{
 		Images:  []profile.Image{{Name: "program"}, {Name: hostile}},
@@ -478,17 +465,19 @@ func two() (a, b *profile.Profile) {
 		Events:  []profile.Event{{Name: "cycles"}}, Duration: 1500 * time.Millisecond,
 		Problems: []string{"no names for " + hostile},
 	}
-	one, other := base, base
+	copied := base
+	one, other := profiletest.New(&base), profiletest.New(&copied)
 	one.Frames = []profile.Frame{{Name: "main"}, {Name: "fast"}, {Name: hostile, Image: 1}}
 	other.Frames = []profile.Frame{{Name: hostile, Image: 1}, {Name: "slow"}, {Name: "fast"}, {Name: "main"}}
-	put(&one, []int32{0, 1}, 30)
-	put(&one, []int32{0, 2}, 10)
-	put(&other, []int32{3, 2}, 30)
-	put(&other, []int32{3, 1, 0}, 30)
-	return &one, &other
+	one.AddComplete(30, 0, 1)
+	one.AddComplete(10, 0, 2)
+	other.AddComplete(30, 3, 2)
+	other.AddComplete(30, 3, 1, 0)
+	return one.Profile, other.Profile
 }
 
 func TestPageOfTwo(t *testing.T) {
+	t.Parallel()
 	a, b := two()
 	result := compare.CompareTwo(a, b, "a.data", hostile)
 	p := show(t, written(t, result, a, b, "a and b"), 1400)
@@ -513,14 +502,15 @@ func TestPageOfTwo(t *testing.T) {
 	p.Shows("#right .caption .found", "50.0 % matched")
 	p.Press(browser.Enter)
 	p.Press(browser.Escape)
-	p.ClickAt(p.frame("left", 2, 0.9)) // called by another function there
+	p.ClickAt(p.frame("left", 2, 0.9)) // on the other side it has another caller
 	p.Shows("#right .crumbs", "allmainslow"+flamegraph.Printable(hostile))
 	p.Shows("#right .note", "with other callers on the way")
 }
 
-// A page of a program that was recorded says what its result says.
+// The page of a real recording has the numbers of its result.
 func TestPageOfAProgram(t *testing.T) {
 	c := run(t, buildProgram(t, "causes", withFP...), "p")
+	t.Parallel() // after the recording, other tests may run
 	result := c.Result(c.sym, 65528, nil)
 	p := show(t, written(t, result, c.DWARF, c.FP, "causes"), 1400)
 	p.tables(result)
@@ -552,7 +542,8 @@ func TestPageOfAProgram(t *testing.T) {
 }
 
 func TestPageOfNothing(t *testing.T) {
-	empty := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}}
+	t.Parallel()
+	empty := profiletest.New(&profile.Profile{}).Profile
 	p := show(t, written(t, compare.CompareTwo(empty, empty, "", ""), empty, empty, "nothing"), 1400)
 	p.MoveTo(p.frame("left", 0, 0.5))
 	p.Shows("#tip table", "ABpointsin this place0 %0 %0.0")

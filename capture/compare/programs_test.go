@@ -19,9 +19,9 @@ import (
 // regSP is the DWARF number of RSP.
 const regSP = 7
 
-// TestWithFramePointers records a program in which all code has frame pointers, and one that is built as
-// distributions do. They miss nothing but the caller of a function that has not set up its own yet, has given
-// it up, or has none as it calls nothing.
+// TestWithFramePointers records a program in which all code has frame pointers, and one that is built as in
+// distributions. The only frames missed are callers of functions that have not set up their frame pointer
+// yet, have restored the caller's, or have none as they call nothing.
 func TestWithFramePointers(t *testing.T) {
 	for _, b := range []struct {
 		name  string
@@ -52,7 +52,7 @@ func TestWithFramePointers(t *testing.T) {
 	}
 }
 
-// TestWithoutFramePointers records the same program without them: it is to blame.
+// TestWithoutFramePointers records the same program without frame pointers: it is to blame.
 func TestWithoutFramePointers(t *testing.T) {
 	program := buildProgram(t, "workload", "-fomit-frame-pointer")
 	c := run(t, program)
@@ -80,7 +80,7 @@ func TestWithoutFramePointers(t *testing.T) {
 	}
 }
 
-// agrees holds the kernel's own chains against the walk that was repeated on the copies.
+// agrees compares the kernel's own chains with the walk that was repeated on the copies.
 func (c *compared) agrees(t *testing.T) {
 	t.Helper()
 	if c.Checked*100 < c.Samples*99 || c.Agreed*1000 < c.Checked*999 {
@@ -96,8 +96,8 @@ func Test32Bit(t *testing.T) {
 	c.agrees(t)
 }
 
-// TestSignalHandler records a handler at work. Frame pointers lead on from its caller, the code that it
-// returns to, to the caller of the function that the signal has interrupted.
+// TestSignalHandler records a running signal handler. From the code that the handler returns to, frame
+// pointers lead to the caller of the function that the signal has interrupted.
 func TestSignalHandler(t *testing.T) {
 	c := run(t, programs.Build(t, "signal", withFP...), "1")
 	c.agrees(t)
@@ -141,8 +141,7 @@ while True:
 	c.examples(t, 2)
 }
 
-// blames holds the share of an image, of the stacks that frame pointers lose, against a lower bound in
-// percent.
+// blames checks that an image's share of the stacks that frame pointers lose is not less than percent.
 func (c *compared) blames(t *testing.T, image string, percent uint64) {
 	t.Helper()
 	var of, all uint64
@@ -160,8 +159,8 @@ func (c *compared) blames(t *testing.T, image string, percent uint64) {
 }
 
 // goProgram spends its time below a chain of calls, in assembly, the garbage collector and system calls. The
-// array is in each frame of work and only used in the innermost: there are pages on the stack that nobody has
-// touched yet, at which copies end and the kernel's walk does not.
+// array is in each frame of work, but only used in the innermost: so there are pages on the stack that were
+// never touched, at which copies end and the kernel's walk does not.
 const goProgram = `package main
 
 import (
@@ -195,8 +194,8 @@ func main() {
 }
 `
 
-// TestGo records a Go program. Its functions have frame pointers, but for leaves and assembly that need no
-// frame, in which it spends much time.
+// TestGo records a Go program. Its functions have frame pointers, except leaf functions and assembly
+// without a frame, in which it spends much of its time.
 func TestGo(t *testing.T) {
 	need(t, "go")
 	dir := t.TempDir()
@@ -255,8 +254,8 @@ for (;;) { fib(20); [...Array(300).keys()].map(String).sort() }
 	c.examples(t, 5)
 }
 
-// TestConvertedPairs compares a recording of perf's, which has no user callchains: in one lane, in two, and
-// when the program, and with it its CFI, is gone.
+// TestConvertedPairs compares a recording by perf, which has no user callchains: with one job, with two, and
+// after the program, and with it its CFI, is gone.
 func TestConvertedPairs(t *testing.T) {
 	need(t, "perf")
 	if os.Geteuid() != 0 {
@@ -309,7 +308,7 @@ func convert(t *testing.T, data string, jobs int) *compared {
 	return c
 }
 
-// TestAllCPUsLoseNothing records two busy CPUs, with room for a second of the largest copies.
+// TestAllCPUsLoseNothing records two busy CPUs, with rings that hold one second of the largest copies.
 func TestAllCPUsLoseNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
@@ -323,8 +322,12 @@ func TestAllCPUsLoseNothing(t *testing.T) {
 		defer busy.Wait()
 		defer busy.Process.Kill()
 	}
-	c := record(t, capture.Options{AllCPUs: true, Hurry: true, RingPages: 64 << 20 / os.Getpagesize(),
-		Duration: 2 * time.Second})
+	freq := uint64(999)
+	if testing.Short() {
+		freq = 199 // the race detector makes a walk ten times as long, and the CPUs are busy
+	}
+	c := record(t, capture.Options{AllCPUs: true, RaisePriority: true, RingPages: 64 << 20 / os.Getpagesize(),
+		Freq: freq, Duration: 2 * time.Second})
 	if lost := c.outcome.Stats.Lost; lost > 0 {
 		t.Errorf("%d records lost", lost)
 	}

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// compared is a recording with pairs and what it came to.
+// compared is a recording with pairs, and its comparison.
 type compared struct {
 	*compare.Comparison
 	sym     *symbols.Symbolizer
@@ -30,7 +30,7 @@ type compared struct {
 	outcome capture.Outcome
 }
 
-// buildProgram compiles a program of testdata. Nothing but its own code is in it.
+// buildProgram compiles a program in testdata, without start files or libraries.
 func buildProgram(t *testing.T, name string, flags ...string) string {
 	t.Helper()
 	need(t, "gcc")
@@ -46,8 +46,8 @@ func buildProgram(t *testing.T, name string, flags ...string) string {
 	return path
 }
 
-// withFP are the flags with which distributions build for frame pointers. GCC leaves the frame out of some
-// leaf functions and paths all the same: everywhere gives one to these, too.
+// withFP are the flags with which distributions build for frame pointers. GCC still omits the frame in some
+// leaf functions and paths; everywhere are flags with which these have one, too.
 var (
 	withFP     = []string{"-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"}
 	everywhere = append(withFP[:2:2], "-fno-shrink-wrap", "-DEVERYWHERE")
@@ -62,11 +62,11 @@ func need(t *testing.T, tools ...string) {
 	}
 }
 
-// enough is how many samples a recording is judged by.
+// enough is how many samples a recording must have at least.
 const enough = 100
 
-// record records with pairs, and compares: for longer where the program did not get to run for long, as
-// others were busy.
+// record records with pairs, and compares. It records for longer if the program did not run for long enough,
+// as other processes were busy.
 func record(t *testing.T, o capture.Options) *compared {
 	t.Helper()
 	for {
@@ -109,7 +109,7 @@ func recordOnce(t *testing.T, o capture.Options) *compared {
 	return c
 }
 
-// load compares a recording with pairs, and holds what is in it against what may be.
+// load compares a recording with pairs, and checks its content.
 func load(t *testing.T, path string) *compared {
 	t.Helper()
 	r, err := perfdata.Open(path)
@@ -126,7 +126,7 @@ func load(t *testing.T, path string) *compared {
 	return c
 }
 
-// check holds the comparison against what is true of every one, and logs it.
+// check checks what is true for every comparison, and logs it.
 func (c *compared) check(t *testing.T) {
 	t.Helper()
 	for _, p := range []*profile.Profile{c.DWARF, c.FP} {
@@ -193,7 +193,7 @@ func (c *compared) names(frames []int32) string {
 	return b.String()
 }
 
-// wants holds the share of a class, in percent, against a lower bound.
+// wants checks that the share of a class is not less than percent.
 func (c *compared) wants(t *testing.T, class compare.Class, percent float64) {
 	t.Helper()
 	n := c.byClass()[class]
@@ -213,11 +213,11 @@ func (c *compared) examples(t *testing.T, most int) {
 	}
 }
 
-// row is the row of CFI at a frame.
+// row is the row of the CFI at a frame.
 func (c *compared) row(frame int32) (row dwarfcfi.Row, ok bool) {
 	f := &c.DWARF.Frames[frame]
 	im := &c.DWARF.Images[f.Image]
-	cfi := c.sym.Image(im.Path, im.BuildID).CFI()
+	cfi := c.sym.Image(im.Path, im.BuildID, im.File).CFI()
 	return row, cfi != nil && f.PC != 0 && cfi.Row(f.PC, &row) == nil
 }
 
@@ -230,14 +230,14 @@ func (c *compared) blamedAt(g *compare.Group) int32 {
 	return frames[g.Parted-1]
 }
 
-// run records a command for the best part of a second.
+// run records a command for most of a second.
 func run(t *testing.T, command ...string) *compared {
 	t.Helper()
 	return record(t, capture.Options{Command: command, Duration: 700 * time.Millisecond})
 }
 
-// onlyCode holds every word of the recorded user stacks against the memory from which code was run: what else
-// frame pointers lead to is somebody's data.
+// onlyCode checks that every word of the recorded user stacks is an address in executable memory: other words
+// that frame pointers lead to are data of the program.
 func onlyCode(t *testing.T, path string) {
 	t.Helper()
 	r, err := perfdata.Open(path)
@@ -249,7 +249,7 @@ func onlyCode(t *testing.T, path string) {
 	code := make(map[extent]bool)
 	isCode := func(ip uint64) bool {
 		for e := range code {
-			if ip >= e.start && ip <= e.end { // a call may be what code ends with
+			if ip >= e.start && ip <= e.end { // the end is included, as code may end with a call
 				return true
 			}
 		}
@@ -261,7 +261,7 @@ func onlyCode(t *testing.T, path string) {
 		switch rec.Type() {
 		case perfring.RecordMmap2:
 			var m perfring.Mmap2
-			if err := perfring.DecodeMmap2(f.Mend(rec, nil), &m); err != nil {
+			if err := perfring.DecodeMmap2(f.ClearBuildIDBit(rec, nil), &m); err != nil {
 				return err
 			}
 			if m.Prot&unix.PROT_EXEC != 0 {
@@ -275,7 +275,7 @@ func onlyCode(t *testing.T, path string) {
 			_, walked := perfdata.End(s.Misc)
 			user := userPart(s.Callchain)
 			if !walked && len(user) > 0 {
-				user = user[:len(user)-1] // what a pair says of itself
+				user = user[:len(user)-1] // the last entry of a pair is not an address
 			}
 			for i, ip := range user {
 				if known[ip] || !walked && (ip == 0 || ip == perfdata.NotCode) || walked && i == 0 {
@@ -302,7 +302,7 @@ func onlyCode(t *testing.T, path string) {
 	}
 }
 
-// userPart is what a callchain has behind PERF_CONTEXT_USER.
+// userPart is the part of a callchain behind PERF_CONTEXT_USER.
 func userPart(chain perfring.Words) (user []uint64) {
 	for i := range chain.Len() {
 		if user != nil {

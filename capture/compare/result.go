@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"io"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 )
 
-// Result is what a comparison says, for the terminal, the page and --json, whose keys these are. Keys may be
-// added, never renamed. Shares are of all samples, from 0 to 1.
+// Result is the result of a comparison, for the terminal, the page and --json, whose keys these are. Keys
+// may be added, never renamed. Shares are of all samples, from 0 to 1.
 type Result struct {
 	Version int    `json:"version"`
 	Samples uint64 `json:"samples"`         // with a user stack: all shares are of these
@@ -19,7 +20,7 @@ type Result struct {
 
 	Classes map[string]ClassResult `json:"classes"` // by key, every class
 
-	Kernel *Agreement `json:"kernel_chain,omitempty"` // nil where the recording has no chains of the kernel's
+	Kernel *Agreement `json:"kernel_chain,omitempty"` // nil if the recording has no chains by the kernel
 
 	BlameImages    []BlameResult `json:"blame_images"`
 	BlameFunctions []BlameResult `json:"blame_functions"`
@@ -30,7 +31,7 @@ type Result struct {
 	StackSizes []SizeResult `json:"stack_sizes"`
 	// for 99 % of the samples; 0 when no size that could be judged is
 	Enough int `json:"enough_stack_bytes"`
-	// share of the samples that are complete, but not by the copy of one stack
+	// share of the samples that are complete only with frames from outside of the copy
 	Elsewhere float64 `json:"complete_elsewhere"`
 
 	Cost *CostResult `json:"cost,omitempty"` // nil for recordings that were made elsewhere
@@ -56,12 +57,12 @@ type Example struct {
 	Samples uint64   `json:"samples"`
 	DWARF   []string `json:"dwarf"`
 	FP      []string `json:"fp"`
-	// the first index in dwarf that fp has not in its place; -1 when there is none
+	// the first index in dwarf whose frame is not at its place in fp; -1 if there is none
 	Parted int    `json:"parted"`
-	End    string `json:"end"` // why DWARF ends
+	End    string `json:"end"` // why the walk by CFI ends
 }
 
-// Agreement says how often the kernel's own chain is what its walk, repeated on the copy, came to.
+// Agreement says how often the kernel's own chain is the same as the result of its walk repeated on the copy.
 type Agreement struct {
 	Samples uint64  `json:"samples"`
 	Share   float64 `json:"share"`
@@ -134,10 +135,10 @@ type FindingResult struct {
 // mostRows bounds each list.
 const mostRows = 100
 
-// mostNamed is how many rows of a list are looked up in the package manager.
+// mostNamed is for how many rows of a list the package manager is asked for the package.
 const mostNamed = 20
 
-// Result sums the comparison up. asked is the size of the copies of stacks, in bytes; costs may be nil.
+// Result computes the result. asked is the size of the copies of stacks, in bytes; costs may be nil.
 func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *Result {
 	r := &Result{Version: 1, Samples: c.Samples, Others: c.Others, Lost: c.DWARF.Lost(),
 		Problems: c.DWARF.Problems, Classes: c.classes()}
@@ -211,7 +212,7 @@ func share(n, of uint64) float64 {
 	return float64(n) / float64(of)
 }
 
-// classes sums the groups up.
+// classes adds up the groups by class.
 func (c *Comparison) classes() map[string]ClassResult {
 	all := make(map[string]ClassResult, NumClasses)
 	for class := range Class(NumClasses) {
@@ -256,7 +257,7 @@ func (c *Comparison) example(g *Group) *Example {
 
 // WriteJSON writes the result as one JSON object and a newline.
 func (r *Result) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(human.JSON(w))
 	e.SetEscapeHTML(false)
 	return e.Encode(r)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 	"unspool/capture/symbols"
 )
 
@@ -18,35 +19,9 @@ const (
 	mainFrame
 	workFrame
 	hashFrame
-	lostFrame // what frame pointers lead to and is no code
+	lostFrame // a word that frame pointers lead to and that is not code
 	syscallFrame
 )
-
-// stackOf adds samples of a stack, the outermost frame first, and returns its node.
-func stackOf(p *profile.Profile, count uint64, frames ...int32) int32 {
-	node := int32(0)
-	for _, f := range frames {
-		next := profile.Node{Parent: node, Frame: f}
-		node = int32(len(p.Nodes))
-		for i, n := range p.Nodes {
-			if n == next {
-				node = int32(i)
-			}
-		}
-		if int(node) == len(p.Nodes) {
-			p.Nodes = append(p.Nodes, next)
-		}
-	}
-	for i := range p.Samples {
-		if s := &p.Samples[i]; s.Node == node {
-			s.Count, s.Period = s.Count+count, s.Period+count
-			return node
-		}
-	}
-	p.Samples = append(p.Samples, profile.Sample{Node: node, CPU: -1, Count: count, Period: count,
-		End: profile.Complete})
-	return node
-}
 
 // counted has 1,000 samples. Frame pointers lose 500 of these: 250 in libz, 250 in the program.
 func counted() *Comparison {
@@ -58,19 +33,19 @@ func counted() *Comparison {
 			hashFrame: {Name: "Hash", Image: 1}, lostFrame: {Name: NotCode, Image: 2, Kind: profile.Unmapped},
 			syscallFrame: {Name: "do_syscall_64", Image: 3, Kind: profile.Kernel},
 		},
-		Nodes:       []profile.Node{{Parent: -1, Frame: -1}},
 		Threads:     []profile.Thread{{Comm: "all"}},
 		Events:      []profile.Event{{Name: "cpu-clock", Clock: true}},
 		LostRecords: 12, LostSamples: 3,
 		Problems: []string{"no names for\nlibz"},
 	}
-	dwarf, fp := base, base
+	other := base
+	dwarf, fp := profiletest.New(&base), profiletest.New(&other)
 	c := &Comparison{
-		DWARF: &dwarf, FP: &fp, Samples: 1000, Others: 7, Checked: 800, Agreed: 796,
+		DWARF: dwarf.Profile, FP: fp.Profile, Samples: 1000, Others: 7, Checked: 800, Agreed: 796,
 		Reach: map[int]uint64{2: 610, 7: 290, 11: 90, 40: 4}, Elsewhere: 6,
 	}
 	add := func(g Group, onStack, byFP []int32) {
-		g.DWARF, g.FP = stackOf(&dwarf, g.Count, onStack...), stackOf(&fp, g.Count, byFP...)
+		g.DWARF, g.FP = dwarf.AddComplete(g.Count, onStack...), fp.AddComplete(g.Count, byFP...)
 		g.End = profile.Complete
 		c.Groups = append(c.Groups, g)
 	}
@@ -96,14 +71,14 @@ var countedCosts = Costs{
 	Stack:     Cost{Bytes: 33000, Kernel: 9200 * time.Nanosecond, User: 22340 * time.Nanosecond},
 }
 
-// TestResult holds every key of --json against what follows from counted by hand.
+// TestResult compares every key of --json with a value computed by hand from counted.
 func TestResult(t *testing.T) {
 	var written bytes.Buffer
 	r := counted().Result(symbols.New(symbols.Options{}), 32768, &countedCosts)
 	if err := r.WriteJSON(&written); err != nil {
 		t.Fatal(err)
 	}
-	// To blame is the frame whose caller is missed first: Hash for the 250, work for the 120 and the 40
+	// The frame to blame is the first one whose caller is missed: Hash for the 250, work for the 120 and the 40
 	// that stop early, main for the 90 that go astray.
 	const want = `{
 	"version": 1, "samples": 1000, "other_samples": 7, "lost": 12, "distinct_stacks": 4,
@@ -191,7 +166,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestResultAsText holds what is printed against the same numbers.
+// TestResultAsText compares the text with the same numbers.
 func TestResultAsText(t *testing.T) {
 	const want = `1,000 samples with a user stack (and 7 without), 4 distinct stacks, 12 records lost
 the kernel's frame-pointer chain is what the copied stack says in 99.5% of the samples
@@ -269,8 +244,8 @@ note: no names for?libz
 	}
 }
 
-// TestResultOfARecordingMadeElsewhere has neither costs nor chains of the kernel's, and no size that
-// is enough: 98.9 % of the samples are complete with the largest one.
+// TestResultOfARecordingMadeElsewhere has neither costs nor chains by the kernel. No size is enough: 98.9 %
+// of the samples are complete with the largest one.
 func TestResultOfARecordingMadeElsewhere(t *testing.T) {
 	c := counted()
 	c.Checked, c.Agreed = 0, 0

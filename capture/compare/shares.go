@@ -7,7 +7,8 @@ import (
 	"unspool/capture/profile"
 )
 
-// Share is how much of the time a function has, with what it calls, by either answer.
+// Share is how much of the time a function takes, with the functions that it calls, by the stacks of each
+// kind.
 type Share struct {
 	Function  string
 	Image     profile.Image
@@ -15,10 +16,10 @@ type Share struct {
 	DWARF, FP uint64 // samples
 }
 
-// Difference is by how many samples frame pointers say more.
+// Difference is how many more samples the function has by frame pointers.
 func (s *Share) Difference() int64 { return int64(s.FP) - int64(s.DWARF) }
 
-// Shares returns the functions whose share differs, those first where it differs most.
+// Shares returns the functions whose share differs, the largest difference first.
 func (c *Comparison) Shares() []Share {
 	dwarf, fp := totals(c.DWARF), totals(c.FP)
 	var all []Share
@@ -38,15 +39,15 @@ func (c *Comparison) Shares() []Share {
 
 func abs(n int64) int64 { return max(n, -n) }
 
-// totals counts, for each function, the samples whose stack has it, at the first frame in the profile that is
-// of it.
+// totals counts, for each function, the samples whose stack has it. The count is at the index of the
+// function's first frame in the profile.
 func totals(p *profile.Profile) []uint64 { return onStacks(p, firsts(p)) }
 
-// onStacks counts, for each frame, the samples whose stack has it, each sample once. Frames that same maps to
-// one are one; nil maps each to itself.
+// onStacks counts, for each frame, the samples whose stack has it, each sample once. Frames that same maps
+// to the same frame count as that frame; if same is nil, each counts as itself.
 func onStacks(p *profile.Profile, same []int32) []uint64 {
 	count := make([]uint64, len(p.Frames))
-	seen := make([]int32, len(p.Frames)) // the last sample that counted, plus one
+	seen := make([]int32, len(p.Frames)) // the last sample that was counted, plus one
 	for i, s := range p.Samples {
 		for n := s.Node; n > 0; n = p.Nodes[n].Parent {
 			f := p.Nodes[n].Frame
@@ -81,15 +82,15 @@ func firsts(p *profile.Profile) []int32 {
 	return first
 }
 
-// Call is a caller and what it called, as one of the answers has it.
+// Call is a caller and the function that it called, as frame pointers show it.
 type Call struct {
 	Caller, Callee string
 	Image          profile.Image // of the caller
-	Samples        uint64        // where frame pointers show the call, and the stack does not have it
+	Samples        uint64        // samples in which frame pointers show the call, and the stack does not have it
 }
 
-// WrongCallers returns calls that frame pointers show and that never were: frames in between are missing, or
-// the caller is not on the stack.
+// WrongCallers returns calls that frame pointers show and that never happened: frames in between are
+// missing, or the caller is not on the stack.
 func (c *Comparison) WrongCallers() []Call {
 	p := c.FP
 	first := firsts(p)
@@ -131,7 +132,7 @@ func (c *Comparison) WrongCallers() []Call {
 	return all
 }
 
-// Sizes are the sizes of copies that are judged, in bytes.
+// Sizes are the sizes of copies for which the result is computed, in bytes.
 var Sizes = []int{4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10}
 
 // Size says how many stacks would be complete with a copy of a size.
@@ -140,9 +141,10 @@ type Size struct {
 	Complete uint64 // samples
 }
 
-// StackSizes computes, from what each walk needed, how many samples would be complete with smaller copies.
-// asked is the size of the copies that were made; larger ones cannot be judged and are left out. enough is
-// the smallest multiple of 1 KiB with which 99 % of the samples are complete, 0 when none is.
+// StackSizes computes, from the bytes that each walk needed, how many samples would be complete with
+// smaller copies. asked is the size of the copies in the recording; larger sizes are left out, as nothing
+// is known about them. enough is the smallest multiple of 1 KiB with which 99 % of the samples are
+// complete, 0 if there is none.
 func (c *Comparison) StackSizes(asked int) (sizes []Size, enough int) {
 	upTo := func(kib int) (n uint64) {
 		for need, count := range c.Reach {

@@ -83,7 +83,7 @@ func (p *page) summary(r *Result) {
 	}
 }
 
-// exact does not round to 100 % what is less.
+// exact does not round up to 100 %.
 func exact(share float64) string {
 	if share < 1 && share >= 0.9995 {
 		return fmt.Sprintf("%.3f%%", 100*share)

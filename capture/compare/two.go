@@ -11,8 +11,8 @@ import (
 	"unspool/capture/profile"
 )
 
-// Two is the comparison of two recordings, say of a build with frame pointers and of one without. Their
-// samples are not the same ones, so there are no classes: what differs is the shares of functions.
+// Two is the comparison of two recordings, for instance of a build with frame pointers and one without. They
+// have different samples, so there are no classes: it compares the shares of functions.
 type Two struct {
 	Version int         `json:"version"`
 	A       Side        `json:"a"`
@@ -32,7 +32,8 @@ type Side struct {
 	Problems []string `json:"problems"`
 }
 
-// SideShare is how much of the time a function has in each, with what it calls and by itself.
+// SideShare is how much of the time a function takes in each recording, with the functions that it calls
+// and by itself.
 type SideShare struct {
 	Function string  `json:"function"`
 	Image    string  `json:"image"`
@@ -42,9 +43,9 @@ type SideShare struct {
 	SelfB    float64 `json:"self_b"`
 }
 
-// CompareTwo compares two recordings by functions and images of the same name. Where each has an image that
-// the other has not, the one with most samples on either side is taken for the other's counterpart, as
-// "app-fp" and "app-nofp", and both get the name of both.
+// CompareTwo compares two recordings by functions and images of the same name. If each has images that the
+// other does not have, those with the most samples on either side are taken for counterparts, such as
+// "app-fp" and "app-nofp", and both get a name made of both names.
 func CompareTwo(a, b *profile.Profile, fileA, fileB string) *Two {
 	nameAlike(a, b)
 	t := &Two{Version: 1, A: side(a, fileA), B: side(b, fileB), Shares: []SideShare{}}
@@ -85,8 +86,8 @@ func CompareTwo(a, b *profile.Profile, fileA, fileB string) *Two {
 	return t
 }
 
-// nameAlike gives the image that most samples of a have on their stacks, of those that b has not, and its
-// counterpart in b, one name.
+// nameAlike gives one name to two images: of the images that only a has, the one on the stacks of most
+// samples; and likewise of those that only b has.
 func nameAlike(a, b *profile.Profile) {
 	i, j := ownImage(a, b), ownImage(b, a)
 	if i < 0 || j < 0 {
@@ -97,8 +98,8 @@ func nameAlike(a, b *profile.Profile) {
 	a.Images[i].Name, b.Images[j].Name = name, name
 }
 
-// ownImage is the file with most samples on its stacks that the other recording has not; -1 when there is
-// none.
+// ownImage is the file that is on the stacks of most samples and is not in the other recording; -1 if there
+// is none.
 func ownImage(p, other *profile.Profile) int32 {
 	same := make([]int32, len(p.Frames)) // the first frame of the same image
 	first := make(map[int32]int32)
@@ -146,7 +147,7 @@ func side(p *profile.Profile, file string) Side {
 
 // WriteJSON writes the comparison as one JSON object and a newline.
 func (t *Two) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(human.JSON(w))
 	e.SetEscapeHTML(false)
 	return e.Encode(t)
 }

@@ -5,24 +5,23 @@ import (
 	"testing"
 
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 )
 
 // twoStacks is a profile with main calling work, and work calling memcpy of libc.
 func twoStacks(program string, work, memcpy uint64) *profile.Profile {
-	return &profile.Profile{
+	p := profiletest.New(&profile.Profile{
 		Images: []profile.Image{{Name: program}, {Name: "libc.so.6"}},
 		Frames: []profile.Frame{
 			{Name: "main", Known: true}, {Name: "work", Known: true}, {Name: "memcpy", Image: 1, Known: true},
 		},
-		Nodes: []profile.Node{{Parent: -1, Frame: -1}, {Parent: 0, Frame: 0}, {Parent: 1, Frame: 1},
-			{Parent: 2, Frame: 2}},
-		Threads: []profile.Thread{{PID: 1, TID: 1, Comm: program}},
-		Events:  []profile.Event{{Name: "cpu-clock", Clock: true}},
-		Samples: []profile.Sample{
-			{Node: 2, CPU: -1, End: profile.Complete, Count: work, Period: work},
-			{Node: 3, CPU: -1, Count: memcpy, Period: memcpy},
-		},
-	}
+		Events: []profile.Event{{Name: "cpu-clock", Clock: true}},
+	})
+	thread := profile.Thread{PID: 1, TID: 1, Comm: program}
+	p.Add(thread, 0, work, 0, 1)
+	p.Samples[0].End = profile.Complete
+	p.Add(thread, 0, memcpy, 0, 1, 2)
+	return p.Profile
 }
 
 func TestCompareTwo(t *testing.T) {

@@ -8,7 +8,9 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
+	"unspool/capture/priority"
 	"unspool/perfring"
 
 	"golang.org/x/sys/unix"
@@ -60,11 +62,16 @@ func Able(checks []Check) bool {
 type Machine struct {
 	Proc, Sys     string // mount points of procfs and sysfs
 	Release, Arch string // of the kernel, as uname gives them
+	Built         string // the architecture that this program is built for, as Go calls it
 	CPUs          int    // number of CPUs online
 	Program       string // path of this executable, for setcap
 
 	// Open opens and closes one perf event on a process (0: this one, -1: all) and CPU (-1: any).
 	Open func(attr *unix.PerfEventAttr, pid, cpu int) error
+	// Sample samples all CPUs for some time.
+	Sample func(time.Duration) (Sampled, error)
+	// Priority tries to have precedence over other processes, and says what that is, and whether it is enough.
+	Priority func() (what string, enough bool)
 	// Limit returns the limits of a resource (unix.RLIMIT_*).
 	Limit func(resource int) (unix.Rlimit, error)
 	// LookPath finds a program in PATH.
@@ -74,9 +81,11 @@ type Machine struct {
 // Local describes the machine and process that this runs on and in.
 func Local() *Machine {
 	m := &Machine{
-		Proc: "/proc", Sys: "/sys",
+		Proc: "/proc", Sys: "/sys", Built: runtime.GOARCH,
 		CPUs:     runtime.NumCPU(),
 		Open:     openEvent,
+		Sample:   sampleAll,
+		Priority: priority.Try,
 		Limit:    resourceLimit,
 		LookPath: exec.LookPath,
 	}
@@ -125,6 +134,7 @@ func (m *Machine) Run() []Check {
 		m.tracepoints(),
 		m.privileges(caps),
 		m.otherProcesses(caps),
+		m.precedence(),
 		m.openFiles(),
 		m.tools(),
 	)

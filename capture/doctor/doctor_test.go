@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -28,8 +29,10 @@ func healthy(t *testing.T) (*Machine, string) {
 	root := t.TempDir()
 	m := &Machine{
 		Proc: filepath.Join(root, "proc"), Sys: filepath.Join(root, "sys"),
-		Release: "6.12.3-amd64", Arch: "x86_64", CPUs: 4, Program: "/usr/bin/unspool",
+		Release: "6.12.3-amd64", Arch: "x86_64", Built: "amd64", CPUs: 4, Program: "/usr/bin/unspool",
 		Open:     func(*unix.PerfEventAttr, int, int) error { return nil },
+		Sample:   func(time.Duration) (Sampled, error) { return Sampled{Samples: 100}, nil },
+		Priority: func() (string, bool) { return "real-time 1", true },
 		Limit:    func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}, nil },
 		LookPath: func(name string) (string, error) { return "/usr/bin/" + name, nil },
 	}
@@ -98,8 +101,8 @@ func anyEvent(*unix.PerfEventAttr, int) bool { return true }
 func withKernel(a *unix.PerfEventAttr, _ int) bool { return a.Bits&unix.PerfBitExcludeKernel == 0 }
 
 func TestShortfalls(t *testing.T) {
-	const setcap = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_checkpoint_restore+ep " +
-		"/usr/bin/unspool"
+	const setcap = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_checkpoint_restore," +
+		"cap_sys_nice+ep /usr/bin/unspool"
 	type files map[string]string // an empty text removes the file
 	tests := []struct {
 		name   string
@@ -112,6 +115,8 @@ func TestShortfalls(t *testing.T) {
 	}{
 		{name: "another architecture", change: func(m *Machine) { m.Arch = "aarch64" },
 			check: "kernel", state: Fail, detail: "x86_64 only"},
+		{name: "a program for another architecture", change: func(m *Machine) { m.Built = "arm64" },
+			check: "kernel", state: Fail, detail: "this is a program for arm64"},
 		{name: "kernel before build IDs", change: func(m *Machine) { m.Release = "5.10.0-28-amd64" },
 			check: "kernel", state: Warning, detail: "build IDs"},
 		{name: "kernel before clock IDs", change: func(m *Machine) { m.Release = "3.10.0" },
@@ -136,6 +141,16 @@ func TestShortfalls(t *testing.T) {
 		{name: "-a does not work for another reason",
 			change: refuse(unix.EINVAL, func(_ *unix.PerfEventAttr, pid int) bool { return pid == -1 }),
 			check:  "whole machine", state: Warning, detail: "invalid argument"},
+		{name: "processes outside of the container",
+			change: func(m *Machine) {
+				m.Sample = func(time.Duration) (Sampled, error) { return Sampled{100, 7}, nil }
+			},
+			check: "whole machine", state: Warning, detail: "of 100 samples in 0.1 s, 7 were", fix: "--pid=host"},
+		{name: "-a opens and does not sample",
+			change: func(m *Machine) {
+				m.Sample = func(time.Duration) (Sampled, error) { return Sampled{}, unix.ENOMEM }
+			},
+			check: "whole machine", state: Warning, detail: "cannot allocate memory"},
 		{name: "no PMU", change: refuse(unix.ENOENT, func(a *unix.PerfEventAttr, _ int) bool {
 			return a.Type == unix.PERF_TYPE_HARDWARE
 		}),
@@ -166,17 +181,17 @@ func TestShortfalls(t *testing.T) {
 			check: "perf_event_paranoid", state: OK, detail: "everything"},
 		{name: "small rings", files: files{status: noCaps},
 			check: "ring buffers", state: Warning, detail: "512 KiB for each of 4 CPUs",
-			fix: "sudo sysctl kernel.perf_event_mlock_kb=8196"},
+			fix: "sudo sysctl kernel.perf_event_mlock_kb=9224"},
 		{name: "rings with the limit of locked memory", files: files{status: noCaps},
 			change: func(m *Machine) {
 				m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 8 << 20, Max: 1 << 30}, nil }
 			},
 			check: "ring buffers", state: Warning, detail: "2 MiB for each of 4 CPUs",
-			fix: "sudo sysctl kernel.perf_event_mlock_kb=8196"},
+			fix: "sudo sysctl kernel.perf_event_mlock_kb=9224"},
 		{name: "no rings", files: files{status: noCaps, kernel + "perf_event_mlock_kb": "0\n"},
 			change: func(m *Machine) { m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{}, nil } },
-			check:  "ring buffers", state: Fail, fix: "sudo sysctl kernel.perf_event_mlock_kb=8196"},
-		{name: "enough memory for rings", files: files{status: noCaps, kernel + "perf_event_mlock_kb": "8196\n"},
+			check:  "ring buffers", state: Fail, fix: "sudo sysctl kernel.perf_event_mlock_kb=9224"},
+		{name: "enough memory for rings", files: files{status: noCaps, kernel + "perf_event_mlock_kb": "9224\n"},
 			check: "ring buffers", state: OK, detail: "8 MiB"},
 		{name: "locked memory unlimited", files: files{status: noCaps},
 			change: func(m *Machine) {
@@ -225,7 +240,8 @@ func TestShortfalls(t *testing.T) {
 		{name: "no capability, before CAP_PERFMON", files: files{status: noCaps},
 			change: func(m *Machine) { m.Release = "5.4.0" },
 			check:  "capabilities", state: Warning,
-			fix: "sudo setcap cap_sys_admin,cap_sys_ptrace,cap_syslog,cap_ipc_lock+ep /usr/bin/unspool"},
+			fix: "sudo setcap cap_sys_admin,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_sys_nice+ep " +
+				"/usr/bin/unspool"},
 		{name: "program with a blank in its path", files: files{status: noCaps}, change: func(m *Machine) {
 			m.Program = "/my dir/it's"
 		},
@@ -237,6 +253,9 @@ func TestShortfalls(t *testing.T) {
 			check: "running processes", state: Warning, fix: "sudo sysctl kernel.yama.ptrace_scope=0"},
 		{name: "no Yama", files: files{status: "CapEff:\t0000010000000000\n", kernel + "yama": ""},
 			check: "running processes", state: OK, detail: "your own"},
+		{name: "no precedence", change: func(m *Machine) {
+			m.Priority = func() (string, bool) { return "ordinary", false }
+		}, check: "priority", state: Warning, detail: "ordinary priority", fix: setcap},
 		{name: "few files", change: func(m *Machine) {
 			m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 1024, Max: 1024}, nil }
 		}, check: "open files", state: Warning, fix: "ulimit -n 65536"},

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"unspool/perfring"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -19,6 +21,11 @@ func (m *Machine) kernel() Check {
 	if m.Arch != "x86_64" {
 		c.State = Fail
 		c.Detail += ": stacks can be unwound on x86_64 only"
+		return c
+	}
+	if err := perfring.CheckArch(m.Built); err != nil {
+		c.State = Fail
+		c.Detail += ": " + err.Error()
 		return c
 	}
 	major, minor, ok := version(m.Release)
@@ -97,8 +104,10 @@ func (m *Machine) events(caps capSet) []Check {
 		return checks
 	}
 
-	wide := Check{Name: "whole machine", Detail: "-a can sample every process"}
-	if err := m.Open(clockAttr(userOnly), -1, 0); err != nil {
+	wide := Check{Name: "whole machine"}
+	if err := m.Open(clockAttr(userOnly), -1, 0); err == nil {
+		wide = m.wholeMachine()
+	} else {
 		wide.State = Warning
 		wide.Detail = "-a is not permitted; your own programs can be recorded with -p PID or -- COMMAND"
 		wide.Fix = setSysctl("perf_event_paranoid", 0)
@@ -166,8 +175,9 @@ func (m *Machine) paranoid(caps capSet, works bool) Check {
 // wantedRing is the size of one CPU's ring buffer in KiB when nothing limits it.
 const wantedRing = 8 << 10
 
-// ringMemory: what perf_mmap in kernel/events/core.c lets a user lock, over all CPUs:
-// perf_event_mlock_kb for each, and RLIMIT_MEMLOCK once. A ring has a header page and 2^n more.
+// ringMemory: what perf_mmap in kernel/events/core.c lets a user lock, over all CPUs: perf_event_mlock_kb
+// for each, and RLIMIT_MEMLOCK once. A ring has a header page and 2^n more, and beside that for samples
+// there is a small one.
 func (m *Machine) ringMemory(caps capSet) Check {
 	c := Check{Name: "ring buffers"}
 	if caps.has(capIPCLock) {
@@ -195,14 +205,14 @@ func (m *Machine) ringMemory(caps capSet) Check {
 	}
 	const page = 4 // KiB
 	ring := uint64(0)
-	for size := uint64(page); size+page <= perCPU && size <= wantedRing; size *= 2 {
+	for size := uint64(page); lockedMemory(size) <= perCPU && size <= wantedRing; size *= 2 {
 		ring = size
 	}
 	c.Detail = fmt.Sprintf("up to %s for each of %d CPUs", kib(ring), cpus)
 	if ring >= wantedRing {
 		return c
 	}
-	c.Fix = setSysctl("perf_event_mlock_kb", wantedRing+page)
+	c.Fix = setSysctl("perf_event_mlock_kb", int(lockedMemory(wantedRing)))
 	c.State = Warning
 	if ring == 0 {
 		c.State = Fail
@@ -212,6 +222,9 @@ func (m *Machine) ringMemory(caps capSet) Check {
 	c.Detail += " instead of 8 MiB: samples may be lost when the machine is busy"
 	return c
 }
+
+// lockedMemory is what the rings of a CPU take, in KiB.
+func lockedMemory(ring uint64) uint64 { return uint64(perfring.LockedMemory(int(ring)<<10)) >> 10 }
 
 func kib(n uint64) string {
 	if n >= 1024 && n%1024 == 0 {

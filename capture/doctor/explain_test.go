@@ -55,7 +55,7 @@ func TestExplain(t *testing.T) {
 		{"no perf", open(unix.ENOSYS), nil, "CONFIG_PERF_EVENTS", ""},
 		{"no memory for events", open(unix.ENOMEM), nil, "memory", ""},
 		{"ring over the limit", mmap(unix.EPERM), user, "perf_event_mlock_kb is 516",
-			"sudo sysctl kernel.perf_event_mlock_kb=8196"},
+			"sudo sysctl kernel.perf_event_mlock_kb=9224"},
 		{"no memory for rings", mmap(unix.ENOMEM), nil, "-m 256", ""},
 		{"odd ring", mmap(unix.EINVAL), nil, "power of two", ""},
 		{"tracefs unreadable", path("/sys/kernel/tracing/events/x/y/id", unix.EACCES), nil, "tracefs",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -73,7 +74,7 @@ func verdict(checks []Check) string {
 // clean keeps what comes from the machine (a path, an error) from steering the terminal.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
+		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r

@@ -61,10 +61,10 @@ func (m *Machine) setcap() string {
 	} else {
 		program = quote(program)
 	}
-	caps := "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_checkpoint_restore"
+	caps := "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_checkpoint_restore,cap_sys_nice"
 	if major, minor, ok := version(m.Release); ok && before(major, minor, 5, 9) {
 		// CAP_PERFMON came with 5.8, CAP_CHECKPOINT_RESTORE with 5.9: both were this one's.
-		caps = "cap_sys_admin,cap_sys_ptrace,cap_syslog,cap_ipc_lock"
+		caps = "cap_sys_admin,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_sys_nice"
 	}
 	return "sudo setcap " + caps + "+ep " + program
 }
@@ -120,6 +120,10 @@ func (m *Machine) otherProcesses(caps capSet) Check {
 		lacks = append(lacks, "mapped files that were deleted or replaced since cannot be opened "+
 			"(CAP_CHECKPOINT_RESTORE)")
 	}
+	if all, refused := m.mappings(); refused > 0 {
+		lacks = append(lacks, fmt.Sprintf("the mappings of %d of %d processes cannot be read: with -a, their "+
+			"stacks end at once (unmapped)", refused, all))
+	}
 	if len(lacks) == 0 {
 		c.Detail = "their files and memory can be read"
 		if !caps.has(capSysPtrace) {
@@ -133,6 +137,21 @@ func (m *Machine) otherProcesses(caps capSet) Check {
 	if restricted && scope < 3 && caps.mayFollow() {
 		c.Fix = "sudo sysctl kernel.yama.ptrace_scope=0"
 	}
+	return c
+}
+
+// precedence: a recorder that has to wait for a CPU loses samples.
+func (m *Machine) precedence() Check {
+	c := Check{Name: "priority"}
+	what, enough := m.Priority()
+	if enough {
+		c.Detail = "recording goes before other processes (" + what + ")"
+		return c
+	}
+	c.State = Warning
+	c.Detail = "recording has " + what + " priority, and does not go before all other processes: " +
+		"samples may be lost when the machine is busy"
+	c.Fix = m.setcap()
 	return c
 }
 

@@ -11,14 +11,14 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// fetched is the profile that pprof asks for.
+// fetched returns a profile when pprof fetches one.
 type fetched struct{ *profile.Profile }
 
 func (f fetched) Fetch(string, time.Duration, time.Duration) (*profile.Profile, string, error) {
 	return f.Profile, "", nil
 }
 
-// flags are the arguments of a command line that pprof is made to believe in.
+// flags are the arguments of a command line, as pprof expects one.
 type flags struct {
 	*flag.FlagSet
 	args []string
@@ -45,7 +45,7 @@ func (f flags) Parse(func()) []string {
 	return f.Args()
 }
 
-// messages takes what pprof has to say.
+// messages receives the messages of pprof.
 type messages struct{ Options }
 
 func (m messages) PrintErr(args ...any) {
@@ -54,7 +54,7 @@ func (m messages) PrintErr(args ...any) {
 	}
 }
 
-// printable makes a space of what would steer a terminal.
+// printable replaces control characters by spaces.
 func printable(r rune) rune {
 	if unicode.IsControl(r) {
 		return ' '

@@ -21,16 +21,16 @@ import (
 type Options struct {
 	Symbols symbols.Options  // where the files of images are
 	Addr    string           // host and port, either of which may be missing: "" is a free port of localhost
-	Ready   func(url string) // called when there is something to see, with the token in the URL
-	Problem func(string)     // called with what goes wrong with a page, or is not shown
+	Ready   func(url string) // called when pages are served; the URL has the token
+	Problem func(string)     // called with errors in making a page, and with what is not shown
 
-	// Drop is called once the address is listened at, before anything is made or served; DropRoot is meant
-	// for it. It changes the process. Its error is Serve's. Nil for nothing.
+	// Drop is called after the socket is open, before any page is made or served. It is meant for DropRoot,
+	// which changes the process. Serve returns its error. It may be nil.
 	Drop func() error
 }
 
-// Serve serves p until ctx is done, which is no error. One profile can be served at a time: pprof's settings
-// are the process's.
+// Serve serves p until ctx is done, which is not an error. A process can serve one profile at a time, as
+// pprof's settings are global.
 func Serve(ctx context.Context, p *profile.Profile, o Options) error {
 	converted, err := pprof.Convert(p)
 	if err != nil {
@@ -50,7 +50,7 @@ func Serve(ctx context.Context, p *profile.Profile, o Options) error {
 	bound := listener.Addr().(*net.TCPAddr)
 	at := net.JoinHostPort(host, strconv.Itoa(bound.Port))
 	gate := newGate(bound.Port)
-	return makePages(ctx, converted, at, o, func(pages map[string]http.Handler) error {
+	return makePages(ctx, p.Images, converted, at, o, func(pages map[string]http.Handler) error {
 		if o.Ready != nil {
 			o.Ready(gate.url(at))
 		}
@@ -58,13 +58,14 @@ func Serve(ctx context.Context, p *profile.Profile, o Options) error {
 	})
 }
 
-// makePages has pprof make its pages of p, and calls serve with them.
+// makePages lets pprof make its pages of p, which images were converted to, and calls serve with them.
 func makePages(
-	ctx context.Context, p *proto.Profile, at string, o Options, serve func(map[string]http.Handler) error,
+	ctx context.Context, images []profile.Image, p *proto.Profile, at string, o Options,
+	serve func(map[string]http.Handler) error,
 ) error {
 	ui := messages{o}
 	problem := func(text string) { ui.PrintErr(text) }
-	objects := newObjects(ctx, p, o.Symbols, problem)
+	objects := newObjects(ctx, images, p.Mapping, o.Symbols, problem)
 	sources := newSources(p, objects, problem)
 	defer sources.close()
 	args := append(sources.arguments(), "-no_browser", "-http="+at, "-symbolize=none", "profile")
@@ -74,7 +75,7 @@ func makePages(
 			HTTPServer: func(made *driver.HTTPServerArgs) error { return then(made.Handlers) },
 		})
 	}
-	// The page with source has a profile of its own; pprof keeps a copy of what it is given.
+	// The page with source has a profile of its own; pprof keeps a copy of the profile that it is given.
 	restore := sources.maskAll(p)
 	return run(sourceObjects{objects, sources}, func(masked map[string]http.Handler) error {
 		restore()
@@ -85,7 +86,7 @@ func makePages(
 	})
 }
 
-// split returns the host and the port to listen at.
+// split returns the host and the port to listen on.
 func split(addr string) (host, port string) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -121,13 +122,13 @@ func handler(pages map[string]http.Handler) http.Handler {
 	return mux
 }
 
-// foreign turns away, from what is served to this machine, whoever asks for another host.
+// foreign refuses requests for another host, if only this machine is served.
 func foreign(loopback bool, pages http.Handler) http.Handler {
 	if !loopback {
 		return pages
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A site whose name leads to this machine could have a browser read the profile to it.
+		// A site whose name resolves to this machine could make a browser read the profile and send it there.
 		if !isLoopback(r.Host) {
 			http.Error(w, "this profile is served to this machine only", http.StatusForbidden)
 			return
@@ -136,8 +137,8 @@ func foreign(loopback bool, pages http.Handler) http.Handler {
 	})
 }
 
-// isLoopback says whether a request's host, with or without a port, is this machine by a name that nobody
-// else can give.
+// isLoopback says whether a request's host, with or without a port, is a name for this machine that no other
+// site can have.
 func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -146,7 +147,7 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// patience is what pages that are being made are given at the end.
+// patience is how long Serve waits at its end for pages that are being made.
 const patience = time.Second
 
 // listen serves until ctx is done.

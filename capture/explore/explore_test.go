@@ -22,6 +22,7 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 	"unspool/capture/symbols"
 )
 
@@ -32,7 +33,8 @@ func run(t *testing.T, name string, args ...string) {
 		t.Skipf("%s is missing", name)
 	}
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
-		if name == "perf" && (bytes.Contains(out, []byte("perf_event_paranoid")) || bytes.Contains(out, []byte("not supported"))) {
+		if name == "perf" && (bytes.Contains(out, []byte("perf_event_paranoid")) ||
+			bytes.Contains(out, []byte("not supported"))) {
 			t.Skipf("perf may not record here: %s", out)
 		}
 		t.Fatalf("%s: %v\n%s", name, err, out)
@@ -40,11 +42,11 @@ func run(t *testing.T, name string, args ...string) {
 }
 
 // record records the program that the tests of package pprof record, and loads that.
-func record(t *testing.T) *profile.Profile {
+func record(t *testing.T, options ...string) *profile.Profile {
 	t.Helper()
 	dir := t.TempDir()
 	library, program := filepath.Join(dir, "libspin.so"), filepath.Join(dir, "program")
-	flags := []string{"-g", "-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"}
+	flags := append(options, "-g", "-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer")
 	run(t, "gcc", append(flags, "-shared", "-fPIC", "-o", library, "../pprof/testdata/library.c")...)
 	run(t, "g++", append(flags, "-o", program, "../pprof/testdata/main.cc", library)...)
 	return recorded(t, program)
@@ -54,7 +56,8 @@ func record(t *testing.T) *profile.Profile {
 func recorded(t *testing.T, program string) *profile.Profile {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "perf.data")
-	run(t, "perf", "record", "-q", "-g", "-F", "1999", "--buildid-mmap", "-e", "cpu-clock", "-o", data, "--", program)
+	run(t, "perf", "record", "-q", "-g", "-F", "1999", "-N", "-e", "cpu-clock", "-o", data, "--",
+		program)
 	r, err := perfdata.Open(data)
 	if err != nil {
 		t.Fatal(err)
@@ -67,9 +70,9 @@ func recorded(t *testing.T, program string) *profile.Profile {
 	return p
 }
 
-// site is what is served to one browser.
+// site is a profile that is served to one browser.
 type site struct {
-	url      string // as told, with the token
+	url      string // as printed, with the token
 	base     string
 	client   *http.Client
 	problems func() []string
@@ -135,7 +138,7 @@ func serve(t *testing.T, p *profile.Profile, o Options) *site {
 	return s
 }
 
-// cookie is the one that the server has set.
+// cookie is the cookie that the server has set.
 func (s *site) cookie(t *testing.T) *http.Cookie {
 	t.Helper()
 	at, err := url.Parse(s.base)
@@ -149,7 +152,7 @@ func (s *site) cookie(t *testing.T) *http.Cookie {
 	return all[0]
 }
 
-// get asks for a page by its path, of a host that may be called something else.
+// get asks for a page by its path, with the name of another host if one is given.
 func (s *site) get(t *testing.T, page, host string) (status int, body string) {
 	t.Helper()
 	req, err := http.NewRequest("GET", s.base+page, nil)
@@ -158,7 +161,7 @@ func (s *site) get(t *testing.T, page, host string) (status int, body string) {
 	}
 	client := s.client
 	if host != "" {
-		// A client has cookies for the host that it asks for, but one who plans evil sends any.
+		// A client sends cookies for the host that it asks for, but an attacker can send any.
 		req.Host, client = host, http.DefaultClient
 		req.AddCookie(s.cookie(t))
 	}
@@ -213,10 +216,11 @@ func TestPages(t *testing.T) {
 	}
 	t.Run("machine code", func(t *testing.T) {
 		run(t, "objdump", "--version")
+		mixed := "/ui/source?f=" + url.QueryEscape("^mix<")
 		for page, code := range map[string]string{
-			"/ui/source?f=" + url.QueryEscape("^mix<"): `(?s)x \^= x &lt;&lt; 13; .* 1[0-9a-f]+: +xor [^\n]*main.cc:7<`,
-			"/ui/source?f=library_spin":                `(?s)sink = sink &#43; i; .* 1[0-9a-f]+: +add [^\n]*library.c:5<`,
-			"/ui/disasm?f=library_spin":                `ROUTINE =+ library_spin\n(?s).* +[1-9][0-9.]*ms +[0-9.]+ms +1[0-9a-f]+: add `,
+			mixed:                       `(?s)x \^= x &lt;&lt; 13; .* 1[0-9a-f]+: +xor [^\n]*main.cc:7<`,
+			"/ui/source?f=library_spin": `(?s)sink = sink &#43; i; .* 1[0-9a-f]+: +add [^\n]*library.c:5<`,
+			"/ui/disasm?f=library_spin": `ROUTINE =+ library_spin\n(?s).* [1-9][0-9.]*ms +[0-9.]+ms +1[0-9a-f]+: add `,
 		} {
 			if _, body := s.get(t, page, ""); !regexp.MustCompile(code).MatchString(body) {
 				t.Errorf("%s: without %s: %s", page, code, excerpt(body))
@@ -225,7 +229,8 @@ func TestPages(t *testing.T) {
 	})
 	t.Run("graph", func(t *testing.T) {
 		run(t, "dot", "-V")
-		if status, body := s.get(t, "/ui/graph", ""); status != 200 || !strings.Contains(body, "<svg") || !strings.Contains(body, "library_spin") {
+		if status, body := s.get(t, "/ui/graph", ""); status != 200 || !strings.Contains(body, "<svg") ||
+			!strings.Contains(body, "library_spin") {
 			t.Errorf("status %d: %s", status, excerpt(body))
 		}
 	})
@@ -257,12 +262,16 @@ func TestWithoutDisassembler(t *testing.T) {
 	p := record(t)
 	t.Setenv("PATH", t.TempDir())
 	s := serve(t, p, Options{})
-	if status, body := s.get(t, "/ui/source?f=library_spin", ""); status != 200 || !strings.Contains(body, "sink = sink &#43; i;") {
+	if status, body := s.get(t, "/ui/source?f=library_spin", ""); status != 200 ||
+		!strings.Contains(body, "sink = sink &#43; i;") {
 		t.Errorf("status %d: %s", status, excerpt(body))
 	}
 }
 
-// TestAnotherBuild shows no machine code of a file that was built anew since.
+// instruction is an instruction of library_spin, as pages list it.
+var instruction = regexp.MustCompile(`1[0-9a-f]+: +add`)
+
+// TestAnotherBuild shows no machine code of a file that was built again since the recording.
 func TestAnotherBuild(t *testing.T) {
 	p := record(t)
 	for i := range p.Images {
@@ -271,12 +280,49 @@ func TestAnotherBuild(t *testing.T) {
 		}
 	}
 	s := serve(t, p, Options{})
-	if status, body := s.get(t, "/ui/source?f=library_spin", ""); status != 200 || !strings.Contains(body, "sink = sink &#43; i;") || regexp.MustCompile(`1[0-9a-f]+: +add`).MatchString(body) {
+	if status, body := s.get(t, "/ui/source?f=library_spin", ""); status != 200 ||
+		!strings.Contains(body, "sink = sink &#43; i;") || instruction.MatchString(body) {
 		t.Errorf("status %d: %s", status, excerpt(body))
 	}
 }
 
-// TestLongLines lets a disassembler end that writes more than is read, such as names of megabytes.
+// TestReplacedFile shows no machine code of a file that has replaced the one that was mapped, without build
+// IDs that show this.
+func TestReplacedFile(t *testing.T) {
+	p := record(t, "-Wl,--build-id=none")
+	i := slices.IndexFunc(p.Images, func(im profile.Image) bool { return im.Name == "libspin.so" })
+	if i < 0 || p.Images[i].BuildID != nil {
+		t.Fatalf("image %d: %+v", i, p.Images)
+	}
+	shown := func() (code bool) {
+		s := serve(t, p, Options{})
+		defer s.stop()
+		status, body := s.get(t, "/ui/source?f=library_spin", "")
+		if status != 200 || !strings.Contains(body, "sink = sink &#43; i;") {
+			t.Errorf("status %d: %s", status, excerpt(body))
+		}
+		return instruction.MatchString(body)
+	}
+	if !shown() {
+		t.Error("no machine code of the file that was mapped")
+	}
+	content, err := os.ReadFile(p.Images[i].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := p.Images[i].Path + ".new"
+	if err := os.WriteFile(other, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(other, p.Images[i].Path); err != nil {
+		t.Fatal(err)
+	}
+	if shown() {
+		t.Error("the machine code of another file is shown")
+	}
+}
+
+// TestLongLines has a disassembler that writes more than is read, such as names of megabytes: it must end.
 func TestLongLines(t *testing.T) {
 	bin := t.TempDir()
 	script := "#!/bin/sh\nprintf '  1190:\\tnop\\n'\nexec /usr/bin/head -c 1000000 /dev/zero\n"
@@ -297,29 +343,35 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-// TestForeignHosts asks as a browser does for a page whose name was made to lead here.
+// TestForeignHosts asks as a browser does for a site whose name resolves to this machine.
 func TestForeignHosts(t *testing.T) {
 	s := serve(t, small, Options{Addr: "127.0.0.1"})
-	for host, want := range map[string]int{"": 200, "localhost:99": 200, "127.0.0.1": 200, "[::1]:1": 200, "LOCALHOST": 200, "evil.example": 403, "evil.example:80": 403, "127.0.0.1.evil.example": 403, "10.1.2.3": 403} {
+	for host, want := range map[string]int{"": 200, "localhost:99": 200, "127.0.0.1": 200, "[::1]:1": 200,
+		"LOCALHOST": 200, "evil.example": 403, "evil.example:80": 403, "127.0.0.1.evil.example": 403,
+		"10.1.2.3": 403} {
 		if status, _ := s.get(t, "/ui/top", host); status != want {
 			t.Errorf("host %q: %d", host, status)
 		}
 	}
 }
 
-var small = &profile.Profile{
-	Images:  []profile.Image{{Name: "tool", Path: "/bin/tool"}},
-	Frames:  []profile.Frame{{Name: "main", Known: true, PC: 0x1000}},
-	Nodes:   []profile.Node{{Parent: -1, Frame: -1}, {}},
-	Threads: []profile.Thread{{PID: 1, TID: 1, Comm: "tool"}},
-	Events:  []profile.Event{{Name: "cycles"}},
-	Samples: []profile.Sample{{Node: 1, CPU: -1, Count: 1, Period: 1}},
-}
+// small is a profile of one sample.
+var small = func() *profile.Profile {
+	p := profiletest.New(&profile.Profile{
+		Images: []profile.Image{{Name: "tool", Path: "/bin/tool"}},
+		Frames: []profile.Frame{{Name: "main", Known: true, PC: 0x1000}},
+		Events: []profile.Event{{Name: "cycles"}},
+	})
+	p.Add(profile.Thread{PID: 1, TID: 1, Comm: "tool"}, 0, 1, 0)
+	return p.Profile
+}()
 
 func TestAddresses(t *testing.T) {
 	for addr, want := range map[string]string{
-		"": "localhost:0", ":": "localhost:0", ":8080": "localhost:8080", "8080": "localhost:8080", "0.0.0.0:80": "0.0.0.0:80",
-		"box": "box:0", "[::1]:7": "[::1]:7", "::1": "[::1]:0", "[::]": "[::]:0", "10.0.0.1": "10.0.0.1:0", "99999": "99999:0",
+		"": "localhost:0", ":": "localhost:0", ":8080": "localhost:8080", "8080": "localhost:8080",
+		"0.0.0.0:80": "0.0.0.0:80",
+		"box":        "box:0", "[::1]:7": "[::1]:7", "::1": "[::1]:0", "[::]": "[::]:0", "10.0.0.1": "10.0.0.1:0",
+		"99999": "99999:0",
 	} {
 		if host, port := split(addr); net.JoinHostPort(host, port) != want {
 			t.Errorf("%q: host %s, port %s", addr, host, port)
@@ -347,7 +399,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// excerpt is what a page is about.
+// excerpt is the main part of a page.
 func excerpt(page string) string {
 	if _, content, ok := strings.Cut(page, `<div class="legend">`); ok {
 		page = content

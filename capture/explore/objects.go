@@ -20,27 +20,30 @@ import (
 	proto "github.com/google/pprof/profile"
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/profile"
 	"unspool/capture/symbols"
 	"unspool/capture/symbols/srcline"
 )
 
-// objects finds for pprof the machine code of a profile's images and the source lines of that, in the files that the profile's own names
-// are from: the recorded builds, with their debug files. Where there is no file, or no objdump, pprof lists the source by the lines of the profile alone.
+// objects finds the machine code of a profile's images and its source lines for pprof, in the files that the
+// profile's names come from: the recorded builds, with their debug files. If there is no file, or no objdump,
+// pprof lists the source by the lines of the profile alone.
 type objects struct {
 	ctx      context.Context
 	problem  func(string)
 	mappings []*proto.Mapping
+	images   map[build]*profile.Image
 
-	mu      sync.Mutex // pages are made side by side, and a Symbolizer is for one at a time
+	mu      sync.Mutex // pages are made concurrently, and a Symbolizer is for one goroutine at a time
 	symbols *symbols.Symbolizer
-	opened  map[string]*object // by file; nil for those that are not to be had
+	opened  map[string]*object // by file; nil for files that cannot be opened
 	owned   map[build][]owner
 }
 
 // build is a mapping's file, and its build ID in hexadecimal.
 type build struct{ file, id string }
 
-// object is an image that code is shown of.
+// object is an image whose code is shown.
 type object struct {
 	of     *objects
 	image  *symbols.Image
@@ -49,11 +52,29 @@ type object struct {
 	lines  map[uint64][]driver.Frame
 }
 
-func newObjects(ctx context.Context, p *proto.Profile, o symbols.Options, problem func(string)) *objects {
+// newObjects finds the objects of the mappings that images were converted to.
+func newObjects(
+	ctx context.Context, images []profile.Image, mappings []*proto.Mapping, o symbols.Options,
+	problem func(string),
+) *objects {
 	return &objects{
-		ctx: ctx, problem: problem, mappings: p.Mapping, symbols: symbols.New(o),
+		ctx: ctx, problem: problem, mappings: mappings, images: byBuild(images), symbols: symbols.New(o),
 		opened: make(map[string]*object), owned: make(map[build][]owner),
 	}
+}
+
+// byBuild lists images by what pprof knows about them: nil for images that pprof cannot distinguish.
+func byBuild(images []profile.Image) map[build]*profile.Image {
+	found := make(map[build]*profile.Image)
+	for i := range images {
+		im := &images[i]
+		b := build{im.Path, hex.EncodeToString(im.BuildID)}
+		if _, twice := found[b]; twice {
+			im = nil
+		}
+		found[b] = im
+	}
+	return found
 }
 
 func (o *objects) Open(file string, _, _, _ uint64, _ string) (driver.ObjFile, error) {
@@ -70,7 +91,8 @@ func (o *objects) Open(file string, _, _, _ uint64, _ string) (driver.ObjFile, e
 	return ob, nil
 }
 
-// open opens the image of a mapping's file, nil when it is not to be had. What pprof knows of a mapping is not enough: the build counts.
+// open opens the image of a mapping's file, nil if that is not possible. The file alone, which pprof gives,
+// is not enough: it must be the recorded build.
 func (o *objects) open(file string) *object {
 	var first *proto.Mapping
 	for _, m := range o.mappings {
@@ -81,7 +103,7 @@ func (o *objects) open(file string) *object {
 			first = m
 		}
 		if m.BuildID != first.BuildID {
-			return nil // pprof would take one build for the other
+			return nil // pprof cannot distinguish the builds
 		}
 	}
 	if first == nil || disassembler() == "" {
@@ -113,16 +135,16 @@ func (o *objects) open(file string) *object {
 
 const page = 4096
 
-// image returns the image of a build, nil for what is no file.
+// image returns the image of a build, nil if it is not a file.
 func (o *objects) image(b build) *symbols.Image {
-	id, err := hex.DecodeString(b.id)
-	if err != nil || !symbols.IsFile(b.file) {
+	im := o.images[b]
+	if im == nil || !symbols.IsFile(b.file) {
 		return nil
 	}
-	return o.symbols.Image(b.file, id)
+	return o.symbols.Image(im.Path, im.BuildID, im.File)
 }
 
-// owners are who owns the image of a mapping.
+// owners are the users who own the image of a mapping.
 func (o *objects) owners(m *proto.Mapping) []owner {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,8 +160,8 @@ func (o *objects) ownersOf(b build) []owner {
 	return found
 }
 
-// findOwners returns the owner of the image's file, and where that is a copy, such as perf's cache has, of
-// the file that it is a copy of: root owns what it has copied.
+// findOwners returns the owner of the image's file. If that is a copy, as in perf's cache, it also returns
+// the owner of the original, as root owns the files that it has copied.
 func (o *objects) findOwners(b build) []owner {
 	unknown := []owner{{image: b.file}}
 	im := o.image(b)
@@ -172,7 +194,7 @@ func (ob *object) BuildID() string                     { return hex.EncodeToStri
 func (ob *object) ObjAddr(addr uint64) (uint64, error) { return addr - ob.bias, nil }
 func (ob *object) Close() error                        { return nil }
 
-// SourceLine returns what is known of an instruction that Disasm has returned.
+// SourceLine returns the source lines of an instruction that Disasm has returned.
 func (ob *object) SourceLine(addr uint64) ([]driver.Frame, error) {
 	ob.of.mu.Lock()
 	defer ob.of.mu.Unlock()
@@ -192,13 +214,14 @@ func (ob *object) Symbols(r *regexp.Regexp, addr uint64) ([]*driver.Sym, error) 
 		f := table.At(i)
 		name := ob.of.symbols.Name(f.Name)
 		if addr != 0 && addr-f.Addr < f.Size || r == nil || r.MatchString(f.Name) || r.MatchString(name) {
-			found = append(found, &driver.Sym{Name: []string{name}, File: ob.image.Path, Start: f.Addr, End: f.Addr + f.Size})
+			found = append(found, &driver.Sym{Name: []string{name}, File: ob.image.Path, Start: f.Addr,
+				End: f.Addr + f.Size})
 		}
 	}
 	return found, nil
 }
 
-// disassembler is the program for that, "" when it is not installed.
+// disassembler is the program that disassembles, "" if it is not installed.
 func disassembler() string {
 	path, err := exec.LookPath("objdump")
 	if err != nil {
@@ -207,10 +230,10 @@ func disassembler() string {
 	return path
 }
 
-// maxLead is how far before an address its function may begin for the decoding to begin there.
+// maxLead is how far before an address its function may start, so that decoding starts with the function.
 const maxLead = 64 << 10
 
-// openImage opens an image's file, which its owners must be able to read, too.
+// openImage opens an image's file. Its owners must be able to read it as well.
 func openImage(im *symbols.Image, owners []owner) (*os.File, error) {
 	code, err := im.Open()
 	if err != nil {
@@ -227,8 +250,9 @@ func openImage(im *symbols.Image, owners []owner) (*os.File, error) {
 	return code, nil
 }
 
-// Disasm returns the instructions from start to end, and learns their source lines. pprof asks for whole functions, and for what is around samples; the latter may begin
-// amid an instruction, so decoding begins with a function.
+// Disasm returns the instructions from start to end, and looks up their source lines. pprof asks for whole
+// functions, and for code around samples. The latter may start in the middle of an instruction, so decoding
+// starts with a function.
 func (o *objects) Disasm(file string, start, end uint64, intelSyntax bool) ([]driver.Inst, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -271,7 +295,7 @@ func (o *objects) Disasm(file string, start, end uint64, intelSyntax bool) ([]dr
 		if inst := &insts[i]; len(frames) > 0 {
 			inst.File, inst.Line = frames[0].File, frames[0].Line
 			if outer := &frames[len(frames)-1]; inst.Function != "" {
-				outer.Func = inst.Function // the symbol, as in the profile
+				outer.Func = inst.Function // the symbol's name, as in the profile
 			}
 			ob.lines[inst.Addr] = frames
 		}
@@ -279,8 +303,9 @@ func (o *objects) Disasm(file string, start, end uint64, intelSyntax bool) ([]dr
 	return insts, nil
 }
 
-// disassemble has objdump decode a file's code at virtual addresses.
-func disassemble(ctx context.Context, code *os.File, start, end uint64, intelSyntax bool) ([]driver.Inst, error) {
+// disassemble lets objdump decode a file's code at virtual addresses.
+func disassemble(ctx context.Context, code *os.File, start, end uint64,
+	intelSyntax bool) ([]driver.Inst, error) {
 	args := []string{"--disassemble", "--demangle", "--wide", "--no-show-raw-insn",
 		fmt.Sprintf("--start-address=%#x", start), fmt.Sprintf("--stop-address=%#x", end)}
 	if intelSyntax {
@@ -307,11 +332,11 @@ func disassemble(ctx context.Context, code *os.File, start, end uint64, intelSyn
 			insts = append(insts, driver.Inst{Addr: at, Text: strings.Join(strings.Fields(text), " ")})
 		}
 	}
-	io.Copy(io.Discard, out) // behind a line that is too long
+	io.Copy(io.Discard, out) // the rest, after a line that is too long
 	return insts, errors.Join(lines.Err(), cmd.Wait())
 }
 
-// sourceObjects are the objects of pages with source in them: their files are called as their copies are.
+// sourceObjects are the objects of pages with source: their source files have the names of their copies.
 type sourceObjects struct {
 	*objects
 	sources *sources

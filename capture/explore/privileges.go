@@ -17,18 +17,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody is the user and the group of those who have none ("overflow" IDs, proc(5)).
+// nobody is the user ID and group ID without any rights (the "overflow" IDs, proc(5)).
 const nobody = 65534
 
-// identity is who the process goes on as.
+// identity is the user as which the process goes on.
 type identity struct {
 	uid, gid int
 	groups   []int // supplementary ones, sorted
 }
 
-// DropRoot gives up what root may, for good and for every thread, if the process has it; it is made for
-// Options.Drop. The process goes on as the user that called sudo, or as nobody. After an error it may have
-// given up a part, and must not go on.
+// DropRoot gives up root's privileges, if the process has them, permanently and for every thread; it is
+// made for Options.Drop. The process goes on as the user that called sudo, or as nobody. After an error it
+// may have given up some of them, and must not go on.
 func DropRoot() error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -38,14 +38,14 @@ func DropRoot() error {
 		err = become(who)
 	}
 	if err != nil {
-		// Without its errno, which is about perf events to those who explain errors.
+		// The text only, without the errno: callers would explain an errno as one of perf events.
 		const failed = "nothing is served, as root's privileges cannot be given up"
 		return fmt.Errorf("%s: %s (run unspool as another user)", failed, err.Error())
 	}
 	return nil
 }
 
-// caller returns who called sudo by what sudo says of him.
+// caller returns the user that called sudo, from sudo's environment variables.
 func caller(getenv func(string) string) (identity, error) {
 	text := getenv("SUDO_UID")
 	if text == "" || text == "0" {
@@ -68,7 +68,7 @@ func caller(getenv func(string) string) (identity, error) {
 			}
 		}
 	}
-	slices.Sort(who.groups) // as the kernel shows them
+	slices.Sort(who.groups) // the kernel lists them sorted
 	who.groups = slices.Compact(who.groups)
 	return who, nil
 }
@@ -96,18 +96,20 @@ func become(who identity) error {
 	if err := syscall.Setresuid(who.uid, who.uid, who.uid); err != nil {
 		return fmt.Errorf("setresuid %d: %w", who.uid, err)
 	}
-	// Other processes of that user, of which nobody may have any, neither trace this one nor read its memory.
+	// Other processes of that user (the user "nobody" may have some) can neither trace this one nor read its
+	// memory.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("PR_SET_DUMPABLE: %w", err)
 	}
 	if syscall.Setresuid(0, 0, 0) == nil {
-		return errors.New("they can be had back")
+		return errors.New("the process could take them back")
 	}
 	return eachThread(who)
 }
 
-// noNewPrivileges sets no_new_privs for all threads. prctl sets it for one; a seccomp filter that is handed
-// to all of them, and allows everything, takes it along (seccomp(2), SECCOMP_FILTER_FLAG_TSYNC).
+// noNewPrivileges sets no_new_privs for all threads. prctl sets it for one thread only. But it is copied to
+// all threads together with a seccomp filter, here one that allows everything (seccomp(2),
+// SECCOMP_FILTER_FLAG_TSYNC).
 func noNewPrivileges() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -128,7 +130,7 @@ func noNewPrivileges() error {
 	return nil
 }
 
-// eachThread makes sure that every thread is who it should be.
+// eachThread makes sure that every thread has the identity.
 func eachThread(who identity) error {
 	files, err := filepath.Glob("/proc/self/task/*/status")
 	if err != nil || len(files) == 0 {
@@ -149,7 +151,7 @@ func eachThread(who identity) error {
 	return nil
 }
 
-// check holds a thread's status (proc_pid_status(5)) against who it should be.
+// check compares a thread's status (proc_pid_status(5)) with the identity.
 func (who identity) check(status string) error {
 	uid, gid := strconv.Itoa(who.uid), strconv.Itoa(who.gid)
 	var groups []string
@@ -175,7 +177,7 @@ func (who identity) check(status string) error {
 		delete(want, name)
 	}
 	if len(want) > 0 {
-		return errors.New("the status does not say all")
+		return errors.New("the thread's status is incomplete")
 	}
 	return nil
 }

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// dropHere is set where TestDropRoot runs itself.
+// dropHere is set in the process in which TestDropRoot runs itself.
 const dropHere = "UNSPOOL_TEST_DROP"
 
-// TestDropRoot gives up root in a process of its own, and looks at each of its threads.
+// TestDropRoot gives up root in a process of its own, and checks each of its threads.
 func TestDropRoot(t *testing.T) {
 	if os.Getenv(dropHere) != "" {
 		drop(t)
@@ -44,7 +44,7 @@ func TestDropRoot(t *testing.T) {
 }
 
 func drop(t *testing.T) {
-	blocked := make(chan bool) // threads that are there before
+	blocked := make(chan bool) // for threads that exist before
 	for range 4 {
 		go func() {
 			runtime.LockOSThread()
@@ -71,7 +71,7 @@ func drop(t *testing.T) {
 	fmt.Println("uid", os.Getuid(), "gid", os.Getgid())
 }
 
-// TestThreadStatus finds each thing wrong that a thread could have kept.
+// TestThreadStatus has each privilege that a thread could have kept: it must be found.
 func TestThreadStatus(t *testing.T) {
 	who := identity{uid: 7, gid: 8, groups: []int{8, 9}}
 	right := "Uid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t8 9 \nCapPrm:\t0000000000000000\n" +
@@ -93,7 +93,7 @@ func TestThreadStatus(t *testing.T) {
 	}
 }
 
-// TestDropComesFirst listens when it drops, and serves nothing when that fails.
+// TestDropComesFirst: privileges are dropped while the socket is open, and nothing is served if that fails.
 func TestDropComesFirst(t *testing.T) {
 	l, err := net.Listen("tcp", "localhost:0")
 	if err != nil {

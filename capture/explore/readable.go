@@ -14,15 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// owner is who owns an image. Debugging information can name any file as its source; only what the owner may
-// read is shown.
+// owner is the user who owns an image. Debugging information can name any file as its source; only files that
+// the owner may read are shown.
 type owner struct {
 	uid   uint32
-	known bool // else only what everybody may read is shown
+	known bool // if not, only files that everybody may read are shown
 	image string
 }
 
-// refused is that a file is not shown, as somebody may not read it whose image is it, or names it.
+// refused says that a file is not shown, as it is an image that its owner may not read, or is named by an
+// image whose owner may not read it.
 type refused struct{ by owner }
 
 func (e refused) Error() string {
@@ -32,7 +33,7 @@ func (e refused) Error() string {
 	return fmt.Sprintf("uid %d, which owns %s, may not read it", e.by.uid, e.by.image)
 }
 
-// inode has what decides who may read a file, or search a directory.
+// inode has the properties that decide who may read a file, or search a directory.
 type inode struct{ uid, gid, mode uint32 }
 
 const (
@@ -55,7 +56,7 @@ func (n inode) allows(o owner, right uint32) bool {
 	return n.mode&right != 0
 }
 
-// groups are those of users that have been asked for, by uid.
+// groups has the groups of users that were looked up, by uid.
 var groups sync.Map
 
 // member says whether a user is known to be in a group.
@@ -77,7 +78,7 @@ func groupsOf(uid uint32) []string {
 	return append(all, account.Gid)
 }
 
-// route has the directories that lead to an open file, from the root on, and behind them the file itself.
+// route has the directories that lead to an open file, from the root on, and at its end the file itself.
 type route []inode
 
 // readable says whether an owner could have opened the file.
@@ -91,7 +92,7 @@ func (r route) readable(o owner) bool {
 	return r[last].allows(o, mayRead)
 }
 
-// refuses returns one who may not read the file.
+// refuses returns an owner who may not read the file.
 func (r route) refuses(by []owner) (owner, bool) {
 	for _, o := range by {
 		if r != nil && !r.readable(o) {
@@ -101,18 +102,18 @@ func (r route) refuses(by []owner) (owner, bool) {
 	return owner{}, false
 }
 
-var errMoved = errors.New("it was moved or replaced while it was looked at")
+var errMoved = errors.New("it was moved or replaced while it was examined")
 
 // routeTo finds the directories of an open file. It goes from one to the next by their descriptors, without
-// links, and must arrive at the open file: so what it has seen is the way to that file, whatever is renamed
-// meanwhile.
+// following links, and must arrive at the open file. So these are the directories of that file, whatever is
+// renamed meanwhile.
 func routeTo(f *os.File) (route, error) {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {
 		return nil, err
 	}
 	if !strings.HasPrefix(path, "/") {
-		return nil, errMoved // out of reach from our root
+		return nil, errMoved // not below our root
 	}
 	at, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -145,7 +146,7 @@ func routeTo(f *os.File) (route, error) {
 	return r, nil
 }
 
-// add appends what a descriptor is open to.
+// add appends the file or directory of a descriptor.
 func (r *route) add(fd int) (st unix.Stat_t, err error) {
 	if err = unix.Fstat(fd, &st); err == nil {
 		*r = append(*r, inode{st.Uid, st.Gid, st.Mode})
@@ -153,8 +154,8 @@ func (r *route) add(fd int) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// ownerAt returns who owns the file at a recorded path, where the kernel has seen no link. The error is an
-// fs.ErrNotExist when nothing is there.
+// ownerAt returns the owner of the file at a recorded path, which must not contain links. The error is an
+// fs.ErrNotExist if there is no file.
 func ownerAt(path string) (uid uint32, err error) {
 	var st unix.Stat_t
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}

@@ -117,7 +117,7 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-// TestRouteOfWhatIsGone opens a file and puts another in its place, which everybody may read.
+// TestRouteOfWhatIsGone opens a file and replaces it by another one, which everybody may read.
 func TestRouteOfWhatIsGone(t *testing.T) {
 	dir := public(t)
 	path := put(t, filepath.Join(dir, "d/a.c"), "", 0o600)
@@ -132,7 +132,7 @@ func TestRouteOfWhatIsGone(t *testing.T) {
 	if r, err := routeTo(f); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("removed: %v, %v", r, err)
 	}
-	// The kernel calls what was removed so.
+	// This is the kernel's name for a file that was removed.
 	put(t, path+" (deleted)", "", 0o644)
 	if r, err := routeTo(f); !errors.Is(err, errMoved) {
 		t.Errorf("replaced: %v, %v", r, err)

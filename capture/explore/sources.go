@@ -24,47 +24,47 @@ import (
 	"unspool/unwind/image/debugfile"
 )
 
-// pprof opens whatever file the debugging information names, as the user who runs it: the program that was
-// profiled would choose what is shown. So pprof gets to see copies in a private directory, of those files
-// that the owner of the program may read. It has no hook for that; therefore the pages with source are made
+// pprof opens any file that the debugging information names, as the user who runs it, so the profiled
+// program could choose which files are shown. Therefore pprof gets copies in a private directory, of those
+// files that the owner of the program may read. It has no hook for that, so the pages with source are made
 // from a profile of their own, in which the files have the names of their copies:
 //
 //	/usr/include/x.h    MASK/usr/include/x.h
 //	src/x.c             MASK./src/x.c
 //
-// These are relative, so pprof looks for them below its source path, which is the private directory, and then
-// below the parents of that. MASK is random and known to nobody: there is no file of that name but in the
-// private directory. The page has MASK taken out again.
+// These are relative, so pprof looks for them below its source path, which is the private directory, and
+// then below the parents of that. MASK is random and secret: only the private directory has files of that
+// name. MASK is removed from the page afterwards.
 
 // Limits on what is copied.
 const (
 	maxSize    = 16 << 20 // bytes of a file
-	maxLines   = 1 << 20  // of a file: pprof makes a string of each
+	maxLines   = 1 << 20  // of a file: pprof allocates a string for each
 	maxCopied  = 256 << 20
 	maxSources = 20000
 	slow       = 5 * time.Second // for reading a file, which may lie on a network or in another process
-	maxSlow    = 3               // files that take longer; then no more are read
+	maxSlow    = 3               // number of files that took longer after which no more are read
 )
 
 // sources copies source files for pprof.
 type sources struct {
 	mask    string
-	dir     string // "" when there is nowhere to copy to
+	dir     string // "" if it could not be made
 	cwd     string // relative names are looked for here, and in the parents
 	problem func(string)
 	objects *objects
-	named   []naming  // by the profile
-	first   sync.Once // copies these
+	named   []naming  // the files that the profile names
+	first   sync.Once // for copying these
 
-	mu     sync.Mutex // over what follows
+	mu     sync.Mutex // protects the following fields
 	files  map[string]*source
 	copied int  // bytes
 	slow   int  // files
-	full   bool // there were more than maxSources
+	full   bool // there were more files than maxSources
 	closed bool
 }
 
-// naming is that the image of a mapping names a file.
+// naming says that the image of a mapping names a file.
 type naming struct {
 	file    string
 	mapping *proto.Mapping
@@ -73,7 +73,7 @@ type naming struct {
 // source is a file that an image names.
 type source struct {
 	route   route  // of the file that was copied
-	refusal string // why it is not shown; "" also where there is none
+	refusal string // why it is not shown; "" if it is shown, or does not exist
 	told    bool
 }
 
@@ -107,15 +107,15 @@ func (s *sources) close() {
 	}
 }
 
-// arguments make pprof look for the copies. Without a path to trim it would guess one.
+// arguments make pprof look for the copies. Without a path to trim, pprof would guess one.
 func (s *sources) arguments() []string {
 	return []string{"-source_path=" + cmp.Or(s.dir, "/nonexistent"), "-trim_path=" + buildRoot}
 }
 
-// buildRoot stands for the directory of the build in names, and pprof takes it away from each.
+// buildRoot is used for the build directory in names; pprof removes it from each name.
 const buildRoot = "/proc/self/cwd"
 
-// masked is what pprof is to call a file, whether it is shown or not.
+// masked is the name of a file for pprof, whether the file is shown or not.
 func (s *sources) masked(file string) string {
 	if file == "" {
 		return "" // unknown
@@ -144,7 +144,7 @@ func (s *sources) maskAll(p *proto.Profile) (restore func()) {
 	}
 }
 
-// page makes a page of pprof that may have source in it.
+// page serves a page of pprof that may have source in it.
 func (s *sources) page(made http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.first.Do(func() {
@@ -158,7 +158,7 @@ func (s *sources) page(made http.Handler) http.Handler {
 	})
 }
 
-// held keeps what is written back.
+// held keeps the page that is written, instead of sending it.
 type held struct {
 	http.ResponseWriter
 	page bytes.Buffer
@@ -168,7 +168,7 @@ func (h *held) Write(b []byte) (int, error) { return h.page.Write(b) }
 
 var heading = regexp.MustCompile(`<p class="filename">([^<]*)</p>`)
 
-// unmask gives the files on a page their own names, and says of those that it should show and does not why.
+// unmask gives the files on a page their own names, and adds why a file is not shown.
 func (s *sources) unmask(page string) string {
 	page = heading.ReplaceAllStringFunc(page, func(p string) string {
 		masked := html.UnescapeString(heading.FindStringSubmatch(p)[1])
@@ -184,7 +184,7 @@ func (s *sources) plain(text string) string {
 	return strings.NewReplacer(s.mask+"./", "", s.mask, "").Replace(text)
 }
 
-// refusal says why a file is not shown, and tells it once.
+// refusal says why a file is not shown, and reports it once.
 func (s *sources) refusal(masked string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,8 +199,8 @@ func (s *sources) refusal(masked string) string {
 	return f.refusal
 }
 
-// offer copies a file that images of the owners name, unless that was done. Each of them, and of those who
-// named it before, must be able to read it.
+// offer copies a file that images of the owners name, unless it is copied already. All of these owners, and
+// those of images that named it before, must be able to read it.
 func (s *sources) offer(file string, by []owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +227,7 @@ func (s *sources) offer(file string, by []owner) {
 	}
 }
 
-// overflow tells once that there are too many files.
+// overflow reports once that there are too many files.
 func (s *sources) overflow() {
 	if !s.full {
 		s.full = true
@@ -237,7 +237,7 @@ func (s *sources) overflow() {
 
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
 
-// words are those of an error about a file that is named before it.
+// words is the text of an error, without the name of the file, which the caller prints before it.
 func words(err error) string {
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Sprintf("uid %d, as which unspool serves, may not read it", os.Geteuid())
@@ -249,12 +249,12 @@ func words(err error) string {
 	return err.Error()
 }
 
-// copy copies a file by what pprof calls it.
+// copy copies a file to its name for pprof.
 func (s *sources) copy(masked string, f *source, by []owner) error {
 	var failed error
 	for _, place := range s.places(masked) {
 		text, err := s.read(place, f, by)
-		if err != nil && f.route == nil { // not even found
+		if err != nil && f.route == nil { // it was not found
 			if failed == nil || missing(failed) {
 				failed = err
 			}
@@ -273,7 +273,7 @@ func (s *sources) copy(masked string, f *source, by []owner) error {
 	return failed
 }
 
-// places are where a file may be.
+// places are the paths at which a file may be.
 func (s *sources) places(masked string) []string {
 	name, relative := strings.CutPrefix(masked, s.mask+".")
 	if !relative {
@@ -289,7 +289,7 @@ func (s *sources) places(masked string) []string {
 	return all
 }
 
-// read reads a file that the owners may read, and learns its route. It gives up when that takes long.
+// read reads a file that the owners may read, and notes its route. It gives up if that takes too long.
 func (s *sources) read(place string, f *source, by []owner) ([]byte, error) {
 	if s.slow >= maxSlow {
 		return nil, errors.New("other files took too long to be read")
@@ -318,8 +318,8 @@ func (s *sources) read(place string, f *source, by []owner) ([]byte, error) {
 	}
 }
 
-// readFor opens a file once, looks at what it has opened, and reads that if the owners may read it and it is
-// no longer than limit.
+// readFor opens a file once, examines the open file, and reads it if the owners may read it and it is not
+// longer than limit.
 func readFor(by []owner, place string, limit int) ([]byte, route, error) {
 	file, err := debugfile.Open("/", place)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 	"unspool/capture/symbols"
 )
 
@@ -27,21 +28,18 @@ const (
 // namingProfile returns a profile of an image in which each of the files is named by a function of its own:
 // f0, f1, …
 func namingProfile(image string, files ...string) *profile.Profile {
-	p := &profile.Profile{
-		Images:  []profile.Image{{Name: filepath.Base(image), Path: image}},
-		Nodes:   []profile.Node{{Parent: -1, Frame: -1}},
-		Threads: []profile.Thread{{PID: 1, TID: 1, Comm: "tool"}},
-		Events:  []profile.Event{{Name: "cycles"}},
-	}
+	p := profiletest.New(&profile.Profile{
+		Images: []profile.Image{{Name: filepath.Base(image), Path: image}},
+		Events: []profile.Event{{Name: "cycles"}},
+	})
 	for i, file := range files {
 		name := fmt.Sprintf("f%d", i)
-		p.Frames = append(p.Frames, profile.Frame{
+		f := p.Frame(profile.Frame{
 			Name: name, Symbol: name, Known: true, PC: 0x1000 + 16*uint64(i), File: file, Line: 1,
 		})
-		p.Nodes = append(p.Nodes, profile.Node{Parent: 0, Frame: int32(i)})
-		p.Samples = append(p.Samples, profile.Sample{Node: int32(i + 1), CPU: -1, Count: 1, Period: 1})
+		p.Add(profile.Thread{PID: 1, TID: 1, Comm: "tool"}, 0, 1, f)
 	}
-	return p
+	return p.Profile
 }
 
 // executable is the content of a program that every system has.
@@ -54,13 +52,13 @@ func executable(t *testing.T) string {
 	return string(content)
 }
 
-// pages are those of pprof, and what it has to download.
+// pages are the pages and downloads of pprof.
 var pages = []string{
 	"/ui/source?f=.", "/ui/source?f=.&g=files", "/ui/disasm?f=.", "/ui/top", "/ui/flamegraph", "/ui/peek?f=.",
 	"/ui/graph", "/ui/download",
 }
 
-// TestSourceOfOthers lets a stranger's program name files, for a server that may read them all.
+// TestSourceOfOthers has another user's program that names files, and a server that may read all of them.
 func TestSourceOfOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
@@ -91,7 +89,7 @@ func TestSourceOfOthers(t *testing.T) {
 		}
 	}
 	t.Chdir(in("theirs/tree"))
-	magic := "/proc/thread-self/root" + in("secret.c") // a link that the kernel follows by itself
+	magic := "/proc/thread-self/root" + in("secret.c") // a magic link (symlink(7))
 	refused := "uid 65531, which owns " + image + ", may not read it"
 	cases := []struct {
 		file, shown, says string
@@ -165,8 +163,8 @@ func TestSourceOfOthers(t *testing.T) {
 	}
 }
 
-// TestSecretInCode has a program with code of a function that was inlined and has never run, in no function
-// of the profile: only its machine code leads to the file.
+// TestSecretInCode has a program with an inlined function that has never run and is not in the profile:
+// only the machine code leads to the file.
 func TestSecretInCode(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
@@ -243,7 +241,7 @@ func newTestSources(t *testing.T) *sources {
 	return s
 }
 
-// copied are the texts of all copies.
+// texts are the contents of all copies.
 func (s *sources) texts(t *testing.T) string {
 	t.Helper()
 	var all bytes.Buffer
@@ -260,8 +258,8 @@ func (s *sources) texts(t *testing.T) string {
 	return all.String()
 }
 
-// TestAlternatingLink names a link that leads by turns to a file that its owner may read and to one that they
-// may not.
+// TestAlternatingLink has a link that leads by turns to a file that its owner may read and to one that the
+// owner may not read.
 func TestAlternatingLink(t *testing.T) {
 	dir := public(t)
 	open := put(t, filepath.Join(dir, "open.c"), ordinary, 0o644)
@@ -306,8 +304,8 @@ func TestAlternatingLink(t *testing.T) {
 	}
 }
 
-// TestAlternatingDirectory names a file that everybody may read in a directory that they may not search,
-// which changes places with another.
+// TestAlternatingDirectory has a file that everybody may read in a directory that not everybody may search,
+// which changes places with another directory.
 func TestAlternatingDirectory(t *testing.T) {
 	dir := public(t)
 	put(t, filepath.Join(dir, "d/a.c"), ordinary, 0o644)
@@ -349,7 +347,7 @@ func TestAlternatingDirectory(t *testing.T) {
 	}
 }
 
-// TestSeveralImages shows what the owners of all images that name it may read.
+// TestSeveralImages: a file that several images name is shown only if the owners of all of them may read it.
 func TestSeveralImages(t *testing.T) {
 	path := put(t, filepath.Join(public(t), "a.c"), ordinary, 0o600)
 	own, other := owner{uint32(os.Geteuid()), true, "own"}, owner{stranger, true, "other"}
@@ -425,7 +423,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestNames cannot lead out of the private directory.
+// TestNames: no name can lead out of the private directory.
 func TestNames(t *testing.T) {
 	s := newTestSources(t)
 	for name, want := range map[string]string{
@@ -443,7 +441,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestOwners tells who owns an image that is a copy, or is reached through a link.
+// TestOwners has images that are copies, or reached through a link.
 func TestOwners(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
@@ -471,7 +469,8 @@ func TestOwners(t *testing.T) {
 		{"gone", "/only/there", "", []owner{{image: "/only/there"}}},
 		{"no file", "[jit]", "", []owner{{image: "[jit]"}}},
 	} {
-		o := newObjects(t.Context(), &proto.Profile{}, symbols.Options{Root: c.root, Cache: dir}, nil)
+		images := []profile.Image{{Path: c.path}}
+		o := newObjects(t.Context(), images, nil, symbols.Options{Root: c.root, Cache: dir}, nil)
 		if got := o.owners(&proto.Mapping{File: c.path}); fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%s: %v, not %v", c.name, got, c.want)
 		}

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// gate lets those in who know the token of the URL that is printed. A port of localhost is open to every user
-// of the machine, and the address alone says nothing of who asks.
+// gate admits users who know the token of the URL that is printed. A port of localhost is open to every
+// user of the machine, and the address alone does not show who asks.
 type gate struct {
-	token  string // in the URL, once
+	token  string // in the URL, for the first request
 	cookie string // name of the cookie; browsers send the cookies of one port of a host to the others too
 	ticket string // its value, which is not the token, as it may reach other servers of the host
 }
@@ -22,10 +22,10 @@ func newGate(port int) gate {
 	return gate{token: rand.Text(), cookie: "unspool-" + strconv.Itoa(port), ticket: rand.Text()}
 }
 
-// url is the address that lets its first user in.
+// url is the address with the token.
 func (g gate) url(at string) string { return "http://" + at + "/?token=" + g.token }
 
-// guard serves pages to those who are let in.
+// guard serves pages to those who are admitted.
 func (g gate) guard(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Referrer-Policy", "no-referrer")
@@ -41,8 +41,8 @@ func (g gate) guard(pages http.Handler) http.Handler {
 	})
 }
 
-// admit sets the cookie and leads to the same page without the token, which so stays out of the browser's
-// history.
+// admit sets the cookie and redirects to the same page without the token, so that this is not in the
+// browser's history.
 func (g gate) admit(w http.ResponseWriter, asked *url.URL) {
 	http.SetCookie(w, &http.Cookie{
 		Name: g.cookie, Value: g.ticket, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
@@ -55,8 +55,8 @@ func (g gate) admit(w http.ResponseWriter, asked *url.URL) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// admitted says whether a request has the cookie. Another server of the host may have set one of that name as
-// well.
+// admitted says whether a request has the cookie. There may be several of that name, as other servers of
+// the host can set cookies, too.
 func (g gate) admitted(r *http.Request) bool {
 	for _, c := range r.CookiesNamed(g.cookie) {
 		if same(c.Value, g.ticket) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestToken asks without what a browser gets by the URL that was printed, and with what resembles it.
+// TestToken asks without the cookie that a browser gets by the URL that was printed, and with similar ones.
 func TestToken(t *testing.T) {
 	s, other := serve(t, small, Options{}), newGate(1)
 	at, _ := url.Parse(s.base)

@@ -253,7 +253,7 @@ func readFirefox(t testing.TB, b []byte) counts {
 			Name    string
 			Samples struct {
 				Stack  []*int
-				Weight []uint64 // nil: 1 each
+				Weight []uint64 // nil: all are 1
 			}
 		}
 	}

@@ -18,26 +18,26 @@ import (
 type Options struct {
 	Format  Format
 	Input   string        // a perf.data with callchains
-	Name    string        // what the input is called in the output; "" for Input
+	Name    string        // the name of the input in the output; "" for Input
 	Output  string        // file, "-" for stdout
-	Place   *output.Place // what Output leads to, where it has been found already
+	Place   *output.Place // the place of Output, if it was found already; else nil
 	Symbols symbols.Options
 	Lines   bool // source lines and inlined functions
-	NoNames bool // leave addresses to the reader, where the format can do without names
+	NoNames bool // leave finding names to the reader, if the format allows that
 
-	// Progress is called now and then with the share of the input that has been read; then, with 1, while names
-	// are looked up.
+	// Progress is called now and then with the share of the input that has been read, and with 1 while names are
+	// looked up.
 	Progress func(share float64)
 }
 
-// Outcome is what an export came to.
+// Outcome is the result of an export.
 type Outcome struct {
 	Samples, Written uint64 // samples, and bytes of the output
 	Lost             uint64
 	Problems         []string // why names or frames are missing
 }
 
-// job is one export on its way.
+// job is one export.
 type job struct {
 	Options
 	ctx    context.Context
@@ -47,8 +47,8 @@ type job struct {
 // writer loads the job's recording and writes it.
 type writer func(j *job, w io.Writer) (*profile.Profile, error)
 
-// Write writes a recording in another format. A file appears under its name when it is complete; what was
-// there before stays until then.
+// Write writes a recording in another format. A file gets its name when it is complete; a file that has
+// that name stays until then.
 func Write(ctx context.Context, o Options) (out Outcome, err error) {
 	if o.Name == "" {
 		o.Name = o.Input
@@ -94,7 +94,7 @@ func Write(ctx context.Context, o Options) (out Outcome, err error) {
 	return out, errors.Join(p.Damage, r.FeatureDamage())
 }
 
-// problems are those of p but its damage, which is an error.
+// problems are the problems of p without its damage, which is an error.
 func problems(p *profile.Profile) []string {
 	if p.Damage == nil {
 		return p.Problems

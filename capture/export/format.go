@@ -32,8 +32,8 @@ func Formats() []Format {
 	}
 }
 
-// Find returns the format that a name of --format asks for or, for the name "", the ending of the output's
-// name. Every other ending means perf.data, but for some that no perf.data has.
+// Find returns the format with a name, as --format gives it. For the name "", the ending of the output's name
+// decides: any unknown ending means perf.data, except some that no perf.data has.
 func Find(name, output string) (Format, error) {
 	var names []string
 	for _, f := range Formats() {

@@ -14,7 +14,7 @@ import (
 	"unspool/perfring"
 )
 
-// What is there stays when the output can't be written, and nothing new appears.
+// If the output can't be written, files that exist stay, and nothing new appears.
 func TestRefusedOutputs(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -60,7 +60,7 @@ func TestRefusedOutputs(t *testing.T) {
 	}
 }
 
-// An export that fails half-way leaves what was there before, and nothing else.
+// An export that fails half-way leaves the files that were there before, and nothing else.
 func TestFailedExportLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")

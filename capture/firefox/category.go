@@ -2,8 +2,8 @@ package firefox
 
 import "unspool/capture/profile"
 
-// category is what the colours of a stack stand for. The first subcategory is the category itself; the first
-// grey category is that of frames without one.
+// category is what the colour of a frame means. The first subcategory is the category itself; the first grey
+// category is for frames without one.
 type category struct {
 	name, color   string
 	subcategories []string
@@ -17,7 +17,7 @@ const (
 
 var subcategories = []string{itself: "Other", inlined: "Inlined", nameless: "Without symbols"}
 
-// other is where markers belong that no code stands behind.
+// other is the category of markers, which have no code.
 const other = 0
 
 var categories = []category{

@@ -17,7 +17,7 @@ const version = 66
 
 // Options say how a profile is written.
 type Options struct {
-	// Name is what the profile is called: that of the recording, "" for the program's.
+	// Name is the name of the profile, usually that of the recording; "" for the name of the program.
 	Name string
 	// Lives says when threads began and ended; nil when that was not recorded.
 	Lives *Lives
@@ -30,10 +30,10 @@ type writer struct {
 	p        *profile.Profile
 	timeline *profile.Timeline
 	tables   *tables
-	origin   uint64 // what times count from, in ns of the recording's clock
-	end      uint64 // of the recording, since the origin
+	origin   uint64 // the time that others are relative to, in ns of the recording's clock
+	end      uint64 // of the recording, relative to the origin
 	interval uint64 // between two samples of a thread that runs, in ns; 0 when unknown
-	main     int32  // the event whose samples are samples, -1 when there are none
+	main     int32  // the event whose samples are samples in the file, -1 if there are none
 	threads  []thread
 	events   []int32 // by event: its name in strings
 	gaps     bool    // there is a thread for losses
@@ -41,8 +41,8 @@ type writer struct {
 	held     int32
 }
 
-// Write writes a profile and the samples that it was made from, which are those of timeline. Memory follows
-// the distinct stacks, and the threads.
+// Write writes a profile and its single samples, which are those of timeline. Memory depends on the numbers
+// of distinct stacks and threads.
 func Write(to io.Writer, p *profile.Profile, timeline *profile.Timeline, o Options) error {
 	if err := p.CheckValid(); err != nil {
 		return err
@@ -68,7 +68,7 @@ func Write(to io.Writer, p *profile.Profile, timeline *profile.Timeline, o Optio
 	for _, e := range p.Events {
 		w.events = append(w.events, w.tables.text(e.Name))
 	}
-	w.gaps = len(p.Losses) > 0 || len(p.Threads) == 0 // readers insist on a thread
+	w.gaps = len(p.Losses) > 0 || len(p.Threads) == 0 // readers need at least one thread
 	w.lost, w.held = w.tables.text("Lost samples"), w.tables.text("Throttled")
 	if err := w.tables.check(); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (w *writer) write() error {
 	return nil
 }
 
-// since is a time of the recording's clock counted from the origin.
+// since is a time of the recording's clock relative to the origin.
 func (w *writer) since(time uint64) uint64 { return time - min(time, w.origin) }
 
 // mainEvent is the first event that has samples.
@@ -155,13 +155,13 @@ func (w *writer) writeMeta() {
 		}
 	}
 	truth := func(name string, v bool) { w.key(name); w.bool(v) }
-	number("version", 24) // of the format that this one is made from; not looked at
+	number("version", 24) // of the unprocessed format; readers ignore it
 	number("preprocessedProfileVersion", version)
 	number("processType", 0)
 	number("stackwalk", 1)
 	interval := w.interval
 	if interval == 0 {
-		interval = 1e6 // the format wants one
+		interval = 1e6 // the format needs one
 	}
 	w.key("interval")
 	w.milliseconds(interval)
@@ -201,7 +201,7 @@ func (w *writer) writeMeta() {
 	w.close('}')
 }
 
-// writeExtra tells what else is known about the recording: what is missing in it, and how its stacks end.
+// writeExtra writes what else is known about the recording: what is missing in it, and how its stacks end.
 func (w *writer) writeExtra() {
 	type entry struct {
 		label, text string

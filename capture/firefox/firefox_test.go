@@ -16,7 +16,7 @@ import (
 )
 
 func (s *synthetic) function(name string, addr uint64) int32 {
-	return s.frame(profile.Frame{Name: name, Known: true, Addr: addr, PC: addr + 4})
+	return s.Frame(profile.Frame{Name: name, Known: true, Addr: addr, PC: addr + 4})
 }
 
 func TestSamplesKeepTheirTimesAndStacks(t *testing.T) {
@@ -24,10 +24,10 @@ func TestSamplesKeepTheirTimesAndStacks(t *testing.T) {
 	outer, inner := s.function("outer", 0x10), s.function("inner", 0x20)
 	th := s.thread(7, 7, "prog")
 	s.Began = time.UnixMilli(1_700_000_000_000)
-	s.sample(1*second, th, s.stack(outer, inner), 0)
-	s.sample(1*second+millisecond+1, th, s.stack(outer), 0)
+	s.sample(1*second, th, s.Stack(outer, inner), 0)
+	s.sample(1*second+millisecond+1, th, s.Stack(outer), 0)
 	s.sample(2*second, th, 0, 0)                // a stack without frames
-	s.sample(2*second-5, th, s.stack(outer), 0) // a clock that goes back
+	s.sample(2*second-5, th, s.Stack(outer), 0) // a clock that goes back
 	d := s.written(Options{Name: "perf.data"})
 	if d.Meta.PreprocessedProfileVersion != 66 || d.Meta.Interval != 1 ||
 		d.Meta.StartTime != 1_700_000_000_000 || d.Meta.Product != "perf.data" || d.Meta.ProfilingEndTime != 1001 {
@@ -142,12 +142,12 @@ func TestInlinedFunctionsAndSymbols(t *testing.T) {
 		{Name: "vfs_read", Known: true, Image: 3, Kind: profile.Kernel, Addr: 0xffffffff81000000,
 			PC: 0xffffffff81000010},
 	} {
-		s.frame(f)
+		s.Frame(f)
 	}
 	th := s.thread(7, 7, "prog")
-	s.sample(second, th, s.stack(0, 1, 2), 0)
+	s.sample(second, th, s.Stack(0, 1, 2), 0)
 	for f := int32(3); f < 10; f++ {
-		s.sample(second+uint64(f)*millisecond, th, s.stack(0, f), 0)
+		s.sample(second+uint64(f)*millisecond, th, s.Stack(0, f), 0)
 	}
 	d := s.written(Options{})
 	value := func(v *int) string {
@@ -215,8 +215,8 @@ func TestAddressesCountFromTheBeginningOfTheImage(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSynthetic(t)
 			s.Images[0].Code = c.code
-			f := s.frame(profile.Frame{Name: "f", PC: c.pc})
-			s.sample(second, s.thread(7, 7, "prog"), s.stack(f), 0)
+			f := s.Frame(profile.Frame{Name: "f", PC: c.pc})
+			s.sample(second, s.thread(7, 7, "prog"), s.Stack(f), 0)
 			if got := s.written(Options{}).Shared.FrameTable.Address[0]; got != c.want {
 				t.Errorf("%#x, want %#x", got, c.want)
 			}
@@ -229,8 +229,8 @@ func TestLossesAndOtherEventsAreMarkers(t *testing.T) {
 	s.Events = append([]profile.Event{{Name: "never"}}, append(s.Events, profile.Event{Name: "page-faults"})...)
 	main := s.function("main", 0x10)
 	th := s.thread(7, 7, "prog")
-	s.sample(second, th, s.stack(main), 1)
-	s.sample(second+2*millisecond, th, s.stack(main), 2)
+	s.sample(second, th, s.Stack(main), 1)
+	s.sample(second+2*millisecond, th, s.Stack(main), 2)
 	s.sample(second+3*millisecond, th, 0, 2)
 	s.Losses = []profile.Loss{{Time: second - millisecond, Count: 12, CPU: 3},
 		{Time: second + 4*millisecond, CPU: -1}}
@@ -288,9 +288,9 @@ func TestHostileNames(t *testing.T) {
 	s.Events[0].Name, s.Hostname, s.Command = "\xffe\"", "\x00", []string{"\xff", "\""}
 	s.Problems = []string{"\xff\""}
 	for i, name := range names {
-		f := s.frame(profile.Frame{Name: name, Known: true, Addr: uint64(i+1) * 16,
+		f := s.Frame(profile.Frame{Name: name, Known: true, Addr: uint64(i+1) * 16,
 			PC: uint64(i+1)*16 + math.MaxUint64/2, File: name, Line: math.MinInt32, Kind: profile.Kind(i)})
-		s.sample(math.MaxUint64-uint64(i), th, s.stack(f), 0)
+		s.sample(math.MaxUint64-uint64(i), th, s.Stack(f), 0)
 	}
 	s.Losses = []profile.Loss{{Time: math.MaxUint64, Count: math.MaxUint64, CPU: math.MaxInt32}}
 	d := s.written(Options{Name: "\xff"})
@@ -339,7 +339,7 @@ func TestTenThousandThreads(t *testing.T) {
 	main := s.function("main", 0x10)
 	for i := range 10_000 {
 		th := s.thread(uint32(100+i/100*100), uint32(100+i), "pool")
-		s.sample(second+uint64(i), th, s.stack(main), 0)
+		s.sample(second+uint64(i), th, s.Stack(main), 0)
 	}
 	d := s.written(Options{})
 	if len(d.Threads) != 10_000 || len(d.Meta.InitialVisibleThreads) != maxVisible {
@@ -361,7 +361,7 @@ func TestMemoryFollowsStacksNotSamples(t *testing.T) {
 		s := newSynthetic(t)
 		stacks := make([]int32, 100)
 		for i := range stacks {
-			stacks[i] = s.stack(s.function(fmt.Sprint("f", i), uint64(16*i+16)), s.function("leaf", 8))
+			stacks[i] = s.Stack(s.function(fmt.Sprint("f", i), uint64(16*i+16)), s.function("leaf", 8))
 		}
 		th := s.thread(7, 7, "prog")
 		for i := range samples {

@@ -9,9 +9,9 @@ import (
 	"unspool/capture/profile"
 )
 
-// TestGapsBetweenSamples samples a thread at 1,000 Hz, twice, with some time in between. After three
-// intervals it has not run: an interval behind the sample before, a row without a stack and without
-// weight says so.
+// TestGapsBetweenSamples has two samples of a thread, at 1,000 Hz, with some time in between. If that is more
+// than three intervals, the thread has not run: one interval after the first sample there is a row without a
+// stack and without weight.
 func TestGapsBetweenSamples(t *testing.T) {
 	const none = 2 // rows
 	for _, c := range []struct {
@@ -22,7 +22,7 @@ func TestGapsBetweenSamples(t *testing.T) {
 		{3*millisecond + 3, none + 1}, {4 * millisecond, none + 1}, {second, none + 1},
 	} {
 		s := newSynthetic(t)
-		node := s.stack(s.frame(profile.Frame{Name: "work", Known: true}))
+		node := s.Stack(s.Frame(profile.Frame{Name: "work", Known: true}))
 		th := s.thread(7, 7, "prog")
 		s.sample(second, th, node, 0)
 		s.sample(second+c.between, th, node, 0)
@@ -41,11 +41,10 @@ func TestGapsBetweenSamples(t *testing.T) {
 	}
 }
 
-// TestThreadsThatUseAnIDAgain tells threads with the same PID and TID apart by their number, the one
-// with the most samples first.
+// TestThreadsThatUseAnIDAgain numbers threads with the same PID and TID, the one with the most samples first.
 func TestThreadsThatUseAnIDAgain(t *testing.T) {
 	s := newSynthetic(t)
-	node := s.stack(s.frame(profile.Frame{Name: "work", Known: true}))
+	node := s.Stack(s.Frame(profile.Frame{Name: "work", Known: true}))
 	for i, th := range []int32{s.thread(7, 8, "first"), s.thread(7, 8, "second"), s.thread(7, 8, "third"),
 		s.thread(9, 8, "elsewhere"), s.thread(7, 7, "main")} {
 		for n := range []int{2, 5, 3, 1, 4}[i] {

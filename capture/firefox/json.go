@@ -5,15 +5,17 @@ import (
 	"encoding/json"
 	"io"
 	"strconv"
+
+	"unspool/capture/human"
 )
 
-// encoder writes JSON as it comes. Errors are the writer's and show at its Flush.
+// encoder writes JSON piece by piece. Errors of the writer are returned by its Flush.
 type encoder struct {
 	w     *bufio.Writer
 	comma bool // before the next key or value
 }
 
-func newEncoder(w io.Writer) *encoder { return &encoder{w: bufio.NewWriterSize(w, 64<<10)} }
+func newEncoder(w io.Writer) *encoder { return &encoder{w: bufio.NewWriterSize(human.JSON(w), 64<<10)} }
 
 func (e *encoder) open(bracket byte) {
 	e.separate()
@@ -39,7 +41,7 @@ func (e *encoder) key(name string) {
 	e.comma = false
 }
 
-// text writes a string. What is no UTF-8 becomes U+FFFD.
+// text writes a string. Bytes that are not UTF-8 become U+FFFD.
 func (e *encoder) text(s string) {
 	b, _ := json.Marshal(s) // a string can be marshalled
 	e.raw(string(b))

@@ -11,7 +11,8 @@ type Lives struct {
 	threads map[[2]uint32]life // by PID and TID
 }
 
-// life is when a thread began and ended, 0 when the recording does not say, in ns of the recording's clock.
+// life has the times at which a thread began and ended, in ns of the recording's clock; 0 if the recording
+// does not say.
 type life struct{ began, ended uint64 }
 
 // NewLives makes a watcher for profile.Load.
@@ -41,8 +42,8 @@ func (l *Lives) Record(c *replay.Change, _ *perfring.Format, time uint64) {
 // Sample does nothing.
 func (*Lives) Sample(*perfring.Sample, []int32) {}
 
-// of returns the life of a thread.
-func (l *Lives) of(pid, tid uint32) life {
+// lookup returns the life of a thread.
+func (l *Lives) lookup(pid, tid uint32) life {
 	if l == nil {
 		return life{}
 	}
@@ -51,7 +52,7 @@ func (l *Lives) of(pid, tid uint32) life {
 
 // writeLife writes when a thread and its process began and ended.
 func (w *writer) writeLife(t *profile.Thread) {
-	process, thread := w.options.Lives.of(t.PID, t.PID), w.options.Lives.of(t.PID, t.TID)
+	process, thread := w.options.Lives.lookup(t.PID, t.PID), w.options.Lives.lookup(t.PID, t.TID)
 	w.writeTimes(process.began, process.ended, thread.began, thread.ended)
 }
 
@@ -59,7 +60,7 @@ func (w *writer) writeTimes(processBegan, processEnded, began, ended uint64) {
 	for _, field := range []struct {
 		name  string
 		at    uint64
-		still bool // null when it has not come
+		still bool // write null if the time is 0, as it has not ended
 	}{
 		{"processStartupTime", processBegan, false},
 		{"processShutdownTime", processEnded, true},

@@ -7,8 +7,8 @@ import (
 	"unspool/perfring"
 )
 
-// TestLivesOfThreads notes forks and exits. An ID that is used again belongs to who began first and ended
-// last.
+// TestLivesOfThreads has forks and exits. The life of an ID that is used again is from the first beginning
+// to the last end.
 func TestLivesOfThreads(t *testing.T) {
 	const fork, exit = replay.Fork, replay.Exit
 	type event struct {
@@ -36,10 +36,10 @@ func TestLivesOfThreads(t *testing.T) {
 		for _, e := range c.events {
 			l.Record(&replay.Change{Kind: e.kind, PID: 7, TID: 8, PPID: 7, PTID: 7}, &format, e.time)
 		}
-		if got := l.of(7, 8); got != c.want {
+		if got := l.lookup(7, 8); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
-		if got := l.of(7, 7); got != (life{}) {
+		if got := l.lookup(7, 7); got != (life{}) {
 			t.Errorf("%s: the other thread: %+v", c.name, got)
 		}
 	}

@@ -54,7 +54,7 @@ func open(t testing.TB, file []byte) *reader {
 	return r
 }
 
-// patience is how long a reader may take to load a file before another one is tried.
+// patience is how long a reader may take to load a file before another one is started.
 const patience = 20 * time.Second
 
 // serve starts the process that holds the file, which ends with the test, and waits until it has loaded it.
@@ -86,7 +86,7 @@ func (r *reader) tryToServe(path string) error {
 	}
 	for late := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		out, err := []byte("no socket"), error(nil)
-		// Asked for before it is all there, a session is taken for a dead one and cleared away.
+		// A session that is asked for before all its files are there is taken for a dead one and removed.
 		if r.has(session+".sock") && r.has(session+".json") {
 			if out, err = r.command("status", "--session", session).CombinedOutput(); err == nil {
 				r.t.Cleanup(end)
@@ -153,7 +153,7 @@ func (r *reader) threads() []readThread {
 	return list.Threads
 }
 
-// times are the samples that a function is the innermost of, and those that it is part of.
+// times are the numbers of samples in which a function is the innermost, and of those in which it is at all.
 type times struct{ self, total int }
 
 // functions returns the functions of a thread by name.
@@ -178,8 +178,8 @@ func (r *reader) functions(thread string) map[string]times {
 	return all
 }
 
-// functions returns the functions of a thread of the profile by name. Those that call another function of
-// their name count twice, as the reader's do here.
+// functions returns the functions of a thread of the profile by name. A function that calls another one of
+// the same name counts twice, as it does in the reader.
 func functions(p *profile.Profile, thread int32) map[string]times {
 	all := make(map[string]times)
 	for _, s := range p.Samples {
@@ -325,7 +325,7 @@ func TestTheReaderCountsWhatTheProfileHas(t *testing.T) {
 	}
 }
 
-// ours says whether a function is one of the program's.
+// ours says whether a function belongs to the program.
 func ours(name string) bool {
 	return slices.Contains([]string{"inner", "middle", "heavy", "light", "calls", "recurse", "worker", "main"},
 		name)
@@ -339,15 +339,15 @@ func TestTheReaderTakesWhatIsUnusual(t *testing.T) {
 	f := s.function(hostile, 0x10)
 	th := s.thread(7, 7, hostile)
 	s.thread(8, 8, "asleep")
-	s.sample(second, th, s.stack(f), 0)
+	s.sample(second, th, s.Stack(f), 0)
 	s.sample(2*second, th, 0, 0)
-	s.sample(3*second, th, s.stack(f), 0)
-	s.sample(3*second, th, s.stack(f), 1)
+	s.sample(3*second, th, s.Stack(f), 0)
+	s.sample(3*second, th, s.Stack(f), 1)
 	s.Losses = []profile.Loss{{Time: 2 * second, Count: 12, CPU: 3}, {Time: 3 * second, CPU: 0}}
 	s.Problems = []string{hostile}
 	for i := range 200 {
 		th := s.thread(uint32(100+i/100*100), uint32(100+i), "pool")
-		s.sample(second+uint64(i), th, s.stack(f), 0)
+		s.sample(second+uint64(i), th, s.Stack(f), 0)
 	}
 	r := open(t, s.written(Options{Name: hostile}).raw)
 

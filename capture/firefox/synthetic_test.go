@@ -9,15 +9,14 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 )
 
 // synthetic is a profile in the making, with its timeline.
 type synthetic struct {
 	t testing.TB
-	*profile.Profile
+	*profiletest.Stacks
 	timeline *profile.Timeline
-	weights  map[profile.Sample]int // by what samples have in common: index in Samples
-	nodes    map[profile.Node]int32
 }
 
 // newSynthetic makes a profile of one event, a clock.
@@ -28,12 +27,11 @@ func newSynthetic(t testing.TB) *synthetic {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { timeline.Close() })
-	return &synthetic{t, &profile.Profile{
+	return &synthetic{t, profiletest.New(&profile.Profile{
 		Images: []profile.Image{{Name: "prog", Path: "/bin/prog", BuildID: []byte{0x12, 0x34, 0x56, 0x78, 0x9a}}},
-		Nodes:  []profile.Node{{Parent: -1, Frame: -1}},
 		Events: []profile.Event{{Name: "cpu-clock", Clock: true, Frequency: 1000}},
 		First:  second,
-	}, timeline, make(map[profile.Sample]int), make(map[profile.Node]int32)}
+	}), timeline}
 }
 
 const (
@@ -41,45 +39,15 @@ const (
 	millisecond = 1_000_000
 )
 
-func (s *synthetic) frame(f profile.Frame) int32 {
-	s.Frames = append(s.Frames, f)
-	return int32(len(s.Frames) - 1)
-}
-
-// stack returns the node of a stack, outermost frame first.
-func (s *synthetic) stack(frames ...int32) int32 {
-	at := int32(0)
-	for _, f := range frames {
-		n := profile.Node{Parent: at, Frame: f}
-		node, ok := s.nodes[n]
-		if !ok {
-			node = int32(len(s.Nodes))
-			s.nodes[n] = node
-			s.Nodes = append(s.Nodes, n)
-		}
-		at = node
-	}
-	return at
-}
-
 func (s *synthetic) thread(pid, tid uint32, comm string) int32 {
-	s.Threads = append(s.Threads, profile.Thread{PID: pid, TID: tid, Comm: comm})
-	return int32(len(s.Threads) - 1)
+	return s.Thread(profile.Thread{PID: pid, TID: tid, Comm: comm})
 }
 
 // sample adds a sample that stands for a millisecond.
 func (s *synthetic) sample(time uint64, thread, node, event int32) {
 	s.t.Helper()
-	one := profile.Sample{Thread: thread, Node: node, Event: event, CPU: 1}
-	i, ok := s.weights[one]
-	if !ok {
-		i = len(s.Samples)
-		s.weights[one] = i
-		s.Samples = append(s.Samples, one)
-	}
-	one.Count, one.Period = 1, millisecond
-	s.Samples[i].Count++
-	s.Samples[i].Period += millisecond
+	one := profile.Sample{Thread: thread, Node: node, Event: event, CPU: 1, Count: 1, Period: millisecond}
+	s.Sample(one)
 	if err := s.timeline.Add(time, &one); err != nil {
 		s.t.Fatal(err)
 	}
@@ -95,7 +63,7 @@ func (s *synthetic) written(o Options) *document {
 	return parse(s.t, b.Bytes())
 }
 
-// document is what a reader makes of a file.
+// document is the content of a file.
 type document struct {
 	raw  []byte
 	Meta struct {
@@ -198,23 +166,36 @@ func parse(t testing.TB, b []byte) *document {
 	return d
 }
 
+// checkColumn checks that a column has so many rows, and leads to rows of another table with of rows, or to
+// none with -1 if that is permitted.
+func checkColumn(t testing.TB, name string, at []int, rows, of int, none bool) {
+	t.Helper()
+	if len(at) != rows {
+		t.Errorf("%s: %d rows of %d", name, len(at), rows)
+	}
+	for i, v := range at {
+		if v >= of || v < 0 && !(none && v == -1) {
+			t.Errorf("%s: row %d leads to %d of %d", name, i, v, of)
+			return
+		}
+	}
+}
+
+// checkSome is checkColumn for a column that may have no values.
+func checkSome(t testing.TB, name string, at []*int, rows, of int) {
+	t.Helper()
+	checkColumn(t, name, orMinusOne(at), rows, of, true)
+}
+
 func (d *document) check(t testing.TB) {
 	t.Helper()
 	column := func(name string, at []int, rows, of int, none bool) {
 		t.Helper()
-		if len(at) != rows {
-			t.Errorf("%s: %d rows of %d", name, len(at), rows)
-		}
-		for i, v := range at {
-			if v >= of || v < 0 && !(none && v == -1) {
-				t.Errorf("%s: row %d leads to %d of %d", name, i, v, of)
-				return
-			}
-		}
+		checkColumn(t, name, at, rows, of, none)
 	}
 	some := func(name string, at []*int, rows, of int) {
 		t.Helper()
-		column(name, orMinusOne(at), rows, of, true)
+		checkSome(t, name, at, rows, of)
 	}
 	const unbounded = 1 << 31
 	stacks, frames, funcs, s := &d.Shared.StackTable, &d.Shared.FrameTable, &d.Shared.FuncTable, &d.Shared
@@ -264,6 +245,13 @@ func (d *document) check(t testing.TB) {
 	column("visible threads", d.Meta.InitialVisibleThreads, len(d.Meta.InitialVisibleThreads), len(d.Threads),
 		false)
 	column("selected threads", d.Meta.InitialSelectedThreads, 1, len(d.Threads), false)
+	d.checkThreads(t)
+}
+
+// checkThreads checks the samples and markers of the threads.
+func (d *document) checkThreads(t testing.TB) {
+	t.Helper()
+	stacks, texts := d.Shared.StackTable.Length, len(d.Shared.StringArray)
 	schemas := make(map[string]bool)
 	for _, m := range d.Meta.MarkerSchema {
 		schemas[m.Name] = true
@@ -276,7 +264,7 @@ func (d *document) check(t testing.TB) {
 		}
 		ids[th.PID+" "+th.TID] = true
 		n := th.Samples.Length
-		some("sample.stack", th.Samples.Stack, n, stacks.Length)
+		checkSome(t, "sample.stack", th.Samples.Stack, n, stacks)
 		if len(th.Samples.TimeDeltas) != n || th.Samples.Weight != nil && len(th.Samples.Weight) != n ||
 			th.Samples.ThreadCPUDelta != nil && len(th.Samples.ThreadCPUDelta) != n {
 			t.Errorf("thread %d: %d samples with %d times, %d weights, %d CPU times", i, n, len(th.Samples.TimeDeltas),
@@ -288,9 +276,9 @@ func (d *document) check(t testing.TB) {
 			}
 		}
 		n = th.Markers.Length
-		column("marker.name", th.Markers.Name, n, texts, false)
-		column("marker.phase", th.Markers.Phase, n, 4, false)
-		column("marker.category", th.Markers.Category, n, len(d.Meta.Categories), false)
+		checkColumn(t, "marker.name", th.Markers.Name, n, texts, false)
+		checkColumn(t, "marker.phase", th.Markers.Phase, n, 4, false)
+		checkColumn(t, "marker.category", th.Markers.Category, n, len(d.Meta.Categories), false)
 		if len(th.Markers.StartTime) != n || len(th.Markers.EndTime) != n || len(th.Markers.Data) != n {
 			t.Errorf("thread %d: %d markers with %d and %d times, %d data", i, n, len(th.Markers.StartTime),
 				len(th.Markers.EndTime), len(th.Markers.Data))
@@ -300,7 +288,7 @@ func (d *document) check(t testing.TB) {
 				t.Errorf("no schema of markers %q", data.Type)
 			}
 			if data.Cause != nil {
-				column("marker.cause", []int{data.Cause.Stack}, 1, stacks.Length, false)
+				checkColumn(t, "marker.cause", []int{data.Cause.Stack}, 1, stacks, false)
 			}
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"unspool/capture/symbols"
 )
 
-// tables are what all threads share. An index is one in the profile's list of the same name unless it says
-// otherwise.
+// tables are the tables that all threads share. An index is one in the profile's list of the same name,
+// unless its comment says otherwise.
 type tables struct {
 	p *profile.Profile
 
@@ -25,7 +25,7 @@ type tables struct {
 	sources []int32 // source files: indices in strings
 	funcs   []function
 	fn      []int32 // by frame: index in funcs
-	foreign []bool  // by frame: its line is of another file than its function
+	foreign []bool  // by frame: its line is in another file than its function
 
 	symbols []symbol
 
@@ -39,25 +39,25 @@ type function struct {
 	source   int32 // -1 when unknown
 }
 
-// symbol is a function as the linker knows it, which others may be inlined into.
+// symbol is a function in the symbol table, into which others may be inlined.
 type symbol struct {
 	lib  int32
 	addr int64 // see address
 	name int32 // in strings
 }
 
-// row is a frame of the format: a Frame below what it is inlined into.
+// row is a frame of the format: a Frame below the frame that it is inlined into.
 type row struct {
 	frame  int32
-	depth  int32 // 0 for what is not inlined
+	depth  int32 // 0 if it is not inlined
 	symbol int32 // of the outermost, -1 when unknown
 }
 
-// maxAddress is the largest address of a library that the format's readers keep, in 32 bits with a sign.
+// maxAddress is the largest address of a library that readers of the format keep: a signed number of 32 bits.
 const maxAddress = 1<<31 - 1
 
-// address is a virtual address of an image as the format has it, from the image's beginning; -1 when there is
-// none, and in the kernel, whose beginning is not known.
+// address is a virtual address of an image relative to the image's beginning, as the format has it; -1 if
+// there is none, and for the kernel, whose beginning is not known.
 func (t *tables) address(image int32, vaddr uint64) int64 {
 	if vaddr == 0 || t.lib[image] < 0 {
 		return -1
@@ -122,15 +122,15 @@ func (t *tables) addImages() {
 	}
 }
 
-// addFunctions makes one function of the copies of a function that are inlined and that which is not.
-// Functions of one name are told apart by source file, those without one by address.
+// addFunctions makes one function of the inlined copies of a function and the one that is not inlined.
+// Functions of the same name are distinguished by source file, those without one by address.
 func (t *tables) addFunctions() {
 	type place struct {
 		image int32
 		addr  uint64
 		name  string
 	}
-	files := make(map[place]string) // where a function is that has an address
+	files := make(map[place]string) // the source files of functions with an address
 	for _, f := range t.p.Frames {
 		if at := (place{f.Image, f.Addr, f.Name}); f.Addr != 0 && files[at] == "" {
 			files[at] = f.File
@@ -208,13 +208,13 @@ func (t *tables) addStacks() {
 	}
 }
 
-// check looks every index up that the tables will be written with.
+// check checks every index that will be written.
 func (t *tables) check() error {
 	for _, column := range []struct {
 		name     string
 		rows, of int
 		at       func(i int) int32
-		none     bool // -1 stands for none
+		none     bool // -1 is allowed, and means none
 	}{
 		{"libraries", len(t.libs), len(t.p.Images), func(i int) int32 { return t.libs[i] }, false},
 		{"resources", len(t.resources), len(t.p.Images), func(i int) int32 { return t.resources[i] }, false},
@@ -266,9 +266,8 @@ func (t *tables) writeLibs(e *encoder) {
 	})
 }
 
-// breakpadID is a build ID as symbol servers know it: its first 16 bytes as a GUID whose first three fields
-// are little-endian, and an age of
-// 0. It is "" when there is no build ID.
+// breakpadID is a build ID in the form of symbol servers: its first 16 bytes as a GUID whose first three
+// fields are little-endian, and an age of 0. It is "" if there is no build ID.
 func breakpadID(buildID []byte) string {
 	if len(buildID) == 0 {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"unspool/capture/profile"
 )
 
-// thread is what there is to know about a thread before its samples are written.
+// thread has what must be known about a thread before its samples are written.
 type thread struct {
 	samples uint64 // of the main event
 	rows    int    // of the table of samples: samples and beginnings of gaps
@@ -86,11 +86,11 @@ func (w *writer) busiest() []int32 {
 
 const (
 	maxVisible   = 15
-	visibleShare = 20 // of the busiest thread's samples: one in so many
+	visibleShare = 20 // a visible thread has at least one sample for so many of the busiest thread
 )
 
-// visible returns the threads that are shown at first: the busiest ones, by the rule that the reader has
-// itself, and the gaps.
+// visible returns the threads that are shown at first: the busiest ones, by the rule of the reader, and the
+// gaps.
 func (w *writer) visible() []int32 {
 	order := w.busiest()
 	n := 0
@@ -147,7 +147,7 @@ func (w *writer) each(i int32, sample, marker func(entry)) error {
 
 func ignore(entry) {}
 
-// writeThread writes a thread. It goes through its samples for each column anew.
+// writeThread writes a thread. It reads the samples once for each column.
 func (w *writer) writeThread(i int32) error {
 	t, of := &w.threads[i], &w.p.Threads[i]
 	w.open('{')

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 	"unspool/testdata/browser"
 )
 
@@ -42,7 +43,8 @@ func (p opened) choose(selector, value string) {
 		").dispatchEvent(new Event('change'))")
 }
 
-// frame is the place in the window of a row of the graph, at a share of its width, once the graph rests.
+// frame is the position in the window of a row of the graph, at a share of its width, after the graph has
+// stopped moving.
 func (p opened) frame(row int, share float64) (x, y float64) {
 	p.Helper()
 	box := browser.Eval[[]float64](p.Page, `new Promise(done => setTimeout(() => {
@@ -62,7 +64,7 @@ func TestPageInABrowser(t *testing.T) {
 		t.Errorf("legend: %s", have)
 	}
 
-	// The numbers of a frame that is pointed at: below main, 96 % wide, qsort comes first.
+	// The numbers of the frame under the pointer: below main, 96 % wide, qsort comes first.
 	p.MoveTo(p.frame(2, 0.25))
 	p.text("#tip .name", "qsort")
 	p.text("#tip table", "total50.0 %500self0 %0")
@@ -71,7 +73,7 @@ func TestPageInABrowser(t *testing.T) {
 	p.text("#tip .place", "user · program · src/main.cc:20")
 	p.text("#tip table", "total96.0 %960self6.00 %60")
 
-	// Search: a text, a regular expression, what is none.
+	// Search: a text, a regular expression, an invalid one.
 	p.PressCtrl("f")
 	p.Press("compare")
 	p.text("#found", "40.0 % of samples · 1 function · 1 place")
@@ -192,7 +194,7 @@ func TestPictureInABrowser(t *testing.T) {
 }
 
 func TestNothingInABrowser(t *testing.T) {
-	empty := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}}
+	empty := profiletest.New(&profile.Profile{}).Profile
 	p := open(t, empty, Options{})
 	p.MoveTo(p.frame(0, 0.5))
 	p.text("#tip table", "total0 %0self0 %0")
@@ -200,8 +202,8 @@ func TestNothingInABrowser(t *testing.T) {
 	p.text("#detail", "Widths are shares of the 0 samples of nothing.")
 }
 
-// BenchmarkPage opens a page of 100,000 distinct stacks. open, search and zoom are the times until what
-// follows is on the screen; slowest is the slowest picture of a zoom's way.
+// BenchmarkPage opens a page of 100,000 distinct stacks. open, search and zoom are the times until the
+// result is on the screen; slowest is the slowest picture during a zoom.
 func BenchmarkPage(b *testing.B) {
 	file := write(b, generated(100000), Options{})
 	info, err := os.Stat(file)

@@ -5,12 +5,14 @@
 // callee comes first. Stacks are merged by function: the source line that is shown is the one most sampled
 // there. Weights are numbers of samples.
 //
-// HTML is a page that draws on a canvas what is wide enough to be seen, so that a hundred thousand distinct
-// stacks stay fluid. It holds all threads and events, and has the reader choose; it begins with the first
-// event that has samples. Its data is compressed: see encode. SVG is a static picture that a script brings to
-// life where scripts run: all threads, the first event that has samples, and no rectangle that is too narrow
-// to be seen, which it says.
+// HTML is a page that draws the rectangles that are wide enough to be seen on a canvas, so that it stays
+// fast with a hundred thousand distinct stacks. It holds all threads and events, from which the user can
+// choose; it begins with the first event that has samples. Its data is compressed: see encode. SVG is a
+// static picture, with a script that adds zoom and search where scripts run. It has all threads, the first
+// event that has samples, and no rectangles that are too narrow to be seen; it says how many it leaves out.
 //
-// The page's style and scripts are in page/: data.js and graph.js know nothing of the page around them, so
+// The page's style and scripts are in page/: data.js and graph.js do not depend on the rest of the page, so
 // that another page can show two graphs, with Data, Script and Style.
+//
+// Write and Data leave the caller's profile as it is, and keep nothing of it.
 package flamegraph

@@ -111,8 +111,8 @@ func (x *indexer) index(s string) uint64 {
 	return i
 }
 
-// Printable replaces what is no text in a name of the recorded system: control characters, those that turn
-// the direction of writing, and bytes that are not UTF-8.
+// Printable replaces the following in a name of the recorded system: control characters, characters that
+// change the direction of writing, and bytes that are not UTF-8.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -22,8 +22,8 @@ type Options struct {
 	Title  string // such as the recording's name
 }
 
-// Write writes the profile. It returns the first error of w, or says what is wrong with a profile that is not
-// valid. The same profile always gives the same bytes.
+// Write writes the profile. The error is the first one of w, or says why the profile is not valid. The same
+// profile always gives the same bytes.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
 	if err := p.CheckValid(); err != nil {
 		return fmt.Errorf("profile: %w", err)

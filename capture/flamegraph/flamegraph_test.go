@@ -18,16 +18,17 @@ import (
 
 	"unspool/capture/human"
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 	"unspool/unwind"
 )
 
-// hostile is what a recorded system can call its functions, threads and files.
+// hostile is a name that a recorded system could give to its functions, threads and files.
 const hostile = "</script><script>document.title='owned'</script><img src=x " +
 	"onerror=\"document.title='owned'\">&amp;\x00\x1b[31m\u202e\xff\xfe'\"`${1}]]>"
 
 // example has 1,000 samples of two threads, with all kinds of frames.
 func example() *profile.Profile {
-	p := &profile.Profile{
+	p := profiletest.New(&profile.Profile{
 		Images: []profile.Image{{Name: "program"}, {Name: "libc.so.6"}, {Name: "[kernel]"}, {Name: "[heap]"},
 			{Name: "[unmapped]"}},
 		Frames: []profile.Frame{
@@ -41,49 +42,37 @@ func example() *profile.Profile {
 			7: {Name: "[unmapped]", Image: 4, Kind: profile.Unmapped},
 			8: {Name: hostile, PC: 0x50, Known: true},
 		},
-		Nodes: []profile.Node{
-			{Parent: -1, Frame: -1},
-			{Parent: 0, Frame: 0}, // 1: main:12
-			{Parent: 0, Frame: 1}, // 2: main:20
-			{Parent: 1, Frame: 2}, // 3: area
-			{Parent: 2, Frame: 3}, // 4: qsort
-			{Parent: 4, Frame: 4}, // 5: compare
-			{Parent: 4, Frame: 5}, // 6: syscall
-			{Parent: 2, Frame: 6}, // 7: fib
-			{Parent: 7, Frame: 6}, // 8: fib
-			{Parent: 0, Frame: 7}, // 9: unmapped
-			{Parent: 2, Frame: 8}, // 10: hostile
-		},
-		Threads: []profile.Thread{{PID: 100, TID: 100, Comm: "program"}, {PID: 100, TID: 101, Comm: hostile}},
-		Events:  []profile.Event{{Name: "dummy"}, {Name: "cpu-clock", Clock: true}, {Name: "page-faults"}},
-		Samples: []profile.Sample{
-			{Node: 3, Event: 1, CPU: -1, Count: 200, Period: 200, End: profile.Complete},
-			{Node: 5, Event: 1, CPU: -1, Count: 300, Period: 300, End: profile.Complete},
-			{Node: 6, Event: 1, CPU: -1, Count: 100, Period: 100, End: profile.Complete},
-			{Node: 8, Event: 1, CPU: -1, Count: 150, Period: 150, End: profile.Complete},
-			{Node: 5, Event: 1, Thread: 1, CPU: -1, Count: 100, Period: 100, End: profile.Complete},
-			{Node: 2, Event: 1, Thread: 1, CPU: -1, Count: 60, Period: 60, End: profile.Complete},
-			{Node: 9, Event: 1, Thread: 1, CPU: -1, Count: 40, Period: 40, End: profile.Ended(unwind.Unmapped)},
-			{Node: 10, Event: 1, Thread: 1, CPU: -1, Count: 50, Period: 50, End: profile.Complete},
-			{Node: 7, Event: 2, CPU: -1, Count: 8, Period: 8, End: profile.Complete},
-		},
+		Events:      []profile.Event{{Name: "dummy"}, {Name: "cpu-clock", Clock: true}, {Name: "page-faults"}},
 		LostSamples: 3, Throttled: 1, Duration: 2500 * time.Millisecond, Began: time.Unix(1700000000, 0),
 		Hostname: "host", OSRelease: "6.1.0", Arch: "x86_64", Command: []string{"unspool", "record", "--", hostile},
 		Problems: []string{"no names for " + hostile},
+	})
+	program := p.Thread(profile.Thread{PID: 100, TID: 100, Comm: "program"})
+	other := p.Thread(profile.Thread{PID: 100, TID: 101, Comm: hostile})
+	add := func(thread, event int32, count uint64, end profile.End, frames ...int32) {
+		p.Sample(profile.Sample{Thread: thread, Node: p.Stack(frames...), Event: event, CPU: -1, End: end,
+			Count: count, Period: count})
 	}
-	return p
+	add(program, 1, 200, profile.Complete, 0, 2)
+	add(program, 1, 300, profile.Complete, 1, 3, 4)
+	add(program, 1, 100, profile.Complete, 1, 3, 5)
+	add(program, 1, 150, profile.Complete, 1, 6, 6)
+	add(other, 1, 100, profile.Complete, 1, 3, 4)
+	add(other, 1, 60, profile.Complete, 1)
+	add(other, 1, 40, profile.Ended(unwind.Unmapped), 7)
+	add(other, 1, 50, profile.Complete, 1, 8)
+	add(program, 2, 8, profile.Complete, 1, 6)
+	return p.Profile
 }
 
-// generated has so many distinct stacks, about 30 frames deep, of a program whose functions mostly call the
-// same few others.
+// generated has a number of distinct stacks, about 30 frames deep, of a program whose functions mostly call
+// the same few others.
 func generated(stacks int) *profile.Profile {
 	const functions, images, threads = 20000, 40, 64
 	random := rand.New(rand.NewPCG(1, 2))
-	p := &profile.Profile{
-		Nodes:    []profile.Node{{Parent: -1, Frame: -1}},
-		Events:   []profile.Event{{Name: "cpu-clock", Clock: true}},
-		Duration: time.Minute,
-	}
+	p := profiletest.New(&profile.Profile{
+		Events: []profile.Event{{Name: "cpu-clock", Clock: true}}, Duration: time.Minute,
+	})
 	for i := range threads {
 		p.Threads = append(p.Threads, profile.Thread{PID: uint32(100 + i/8), TID: uint32(100 + i),
 			Comm: fmt.Sprintf("worker-%d", i/8)})
@@ -100,33 +89,25 @@ func generated(stacks int) *profile.Profile {
 			PC:    uint64(i + 1), File: fmt.Sprintf("src/module%d.cc", i%300), Line: int32(i%900 + 1),
 		})
 	}
-	type call struct{ parent, frame int32 }
-	known := make(map[call]int32)
 	sampled := make(map[int32]bool)
 	for len(sampled) < stacks {
-		at, frame := int32(0), 0
+		frame := 0
+		var stack []int32
 		for range 16 + random.IntN(28) {
 			callee := 0
 			for callee < 6 && random.IntN(10) < 3 {
 				callee++
 			}
 			frame = (frame*7 + callee*131 + 1) % functions
-			c := call{at, int32(frame)}
-			next, ok := known[c]
-			if !ok {
-				next = int32(len(p.Nodes))
-				known[c] = next
-				p.Nodes = append(p.Nodes, profile.Node{Parent: at, Frame: c.frame})
-			}
-			at = next
+			stack = append(stack, int32(frame))
 		}
-		if !sampled[at] {
+		if at := p.Stack(stack...); !sampled[at] {
 			sampled[at] = true
-			p.Samples = append(p.Samples, profile.Sample{Thread: int32(random.IntN(threads)), Node: at, CPU: -1,
+			p.Sample(profile.Sample{Thread: int32(random.IntN(threads)), Node: at, CPU: -1,
 				Count: uint64(1 + random.IntN(20)), End: profile.Complete})
 		}
 	}
-	return p
+	return p.Profile
 }
 
 // write writes a profile to a file and returns its name.
@@ -216,8 +197,8 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// The picture is XML whose rectangles show without a script what there is; what is too narrow is left out,
-// and counted.
+// The picture is XML. Its rectangles show the profile without a script; those that are too narrow are left
+// out and counted.
 func TestPicture(t *testing.T) {
 	type element struct {
 		Class string `xml:"class,attr"`
@@ -278,17 +259,14 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// A stack that is deeper than there may be rectangles is cut at its leaf.
+// A stack with more frames than there may be rectangles is cut at its leaf.
 func TestPruneCutsDeepStacks(t *testing.T) {
-	p := &profile.Profile{
+	deep := profiletest.New(&profile.Profile{
 		Images: []profile.Image{{Name: "deep"}}, Frames: []profile.Frame{{Name: "recurse", Known: true}},
-		Nodes: []profile.Node{{Parent: -1, Frame: -1}}, Threads: []profile.Thread{{Comm: "deep"}},
 		Events: []profile.Event{{Name: "cpu-clock"}},
-	}
-	for i := range int32(2 * mostFrames) {
-		p.Nodes = append(p.Nodes, profile.Node{Parent: i})
-	}
-	p.Samples = []profile.Sample{{Node: 2 * mostFrames, CPU: -1, Count: 1, Period: 1}}
+	})
+	deep.Add(profile.Thread{Comm: "deep"}, 0, 1, make([]int32, 2*mostFrames)...)
+	p := deep.Profile
 	g := newGraph(p)
 	_, total := g.counts(0)
 	drawn, _, left := prune(g, total)

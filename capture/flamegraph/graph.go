@@ -8,7 +8,7 @@ import (
 	"unspool/capture/profile"
 )
 
-// function is what rectangles of one name and place are of.
+// function is a function in the graph: rectangles of one name and place belong to it.
 type function struct {
 	name    string
 	image   int32
@@ -22,7 +22,7 @@ type function struct {
 type node struct {
 	parent, function int32 // -1 for the root
 	depth            int32 // 0 for the root
-	line             int32 // the one most sampled; 0 when unknown
+	line             int32 // the most sampled one; 0 if unknown
 	end              int32 // index of the first node that is not below this one
 }
 
@@ -50,7 +50,7 @@ func newGraph(p *profile.Profile) *graph { return newRanked(p, nil) }
 func newRanked(p *profile.Profile, rank func(name, image string) float64) *graph {
 	g := &graph{p: p}
 	now := g.merge()
-	total := totals(p)
+	total := p.Totals()
 	ranks := make([]float64, len(g.functions))
 	if rank != nil {
 		for i, f := range g.functions {
@@ -66,20 +66,8 @@ func newRanked(p *profile.Profile, rank func(name, image string) float64) *graph
 	return g
 }
 
-// totals are the samples of all events in each of the profile's nodes and below.
-func totals(p *profile.Profile) []uint64 {
-	total := make([]uint64, len(p.Nodes))
-	for _, s := range p.Samples {
-		total[s.Node] += s.Count
-	}
-	for i := len(total) - 1; i > 0; i-- {
-		total[p.Nodes[i].Parent] += total[i]
-	}
-	return total
-}
-
-// merge makes the functions and the nodes, these in the order in which the profile has them. It returns the
-// node for each of the profile's.
+// merge makes the functions and the nodes, the nodes in the order of the profile's. It returns the node for
+// each node of the profile.
 func (g *graph) merge() []int32 {
 	functionOf := make([]int32, len(g.p.Frames))
 	known := make(map[function]int32)
@@ -194,7 +182,7 @@ func (g *graph) lines(now []int32, total []uint64) {
 	}
 }
 
-// weigh sums the samples up.
+// weigh adds up the samples.
 func (g *graph) weigh(now []int32) {
 	type key struct{ node, event, thread int32 }
 	at := make(map[key]int)
@@ -220,7 +208,7 @@ func (g *graph) weigh(now []int32) {
 	}
 }
 
-// counts are the samples of an event that end in each node, and those in it and below.
+// counts are the numbers of samples of an event that end in each node, and that end in it or below.
 func (g *graph) counts(event int32) (self, total []uint64) {
 	self, total = make([]uint64, len(g.nodes)), make([]uint64, len(g.nodes))
 	for _, w := range g.weights {
@@ -243,7 +231,7 @@ func (g *graph) colour(f *function) int {
 	return int(f.kind)
 }
 
-// shade sets images of a kind apart.
+// shade gives images of the same kind different shades.
 func (g *graph) shade(f *function) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(g.p.Images[f.image].Name))

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	_ "embed"
 	"html/template"
+	"sync"
 )
 
 var (
@@ -21,17 +22,20 @@ var (
 	pageJS string
 )
 
-var page = template.Must(template.New("page").Parse(pageHTML))
+// page is parsed when one is written, and not whenever the program starts.
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Parse(pageHTML))
+})
 
-// writeHTML writes the page. Names of the recorded system reach it escaped by the template, or in base64; the
-// page runs no script but those of its own hash, and fetches nothing.
+// writeHTML writes the page. Names of the recorded system are escaped by the template, or in base64; the
+// page runs only scripts whose hash it has, and fetches nothing.
 func writeHTML(w *bufio.Writer, g *graph, o Options) error {
 	data, err := encode(g)
 	if err != nil {
 		return err
 	}
 	style, script := Style(), Script()+pageJS
-	return page.Execute(w, map[string]any{
+	return page().Execute(w, map[string]any{
 		"Title":      Printable(o.Title),
 		"Style":      template.CSS(style),
 		"StyleHash":  Hash(style),

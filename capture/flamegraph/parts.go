@@ -9,9 +9,9 @@ import (
 	"unspool/capture/profile"
 )
 
-// Data is a valid profile as the scripts of a page read it (unpack in data.js), in an alphabet of which
-// nothing needs to be escaped. Callees of a function stand by the falling rank of their name and image, so
-// that those of two graphs stand in the same order.
+// Data is a valid profile in the form that the scripts of a page read (unpack in data.js), in an alphabet
+// that need not be escaped. Callees of a function are sorted by the falling rank of their name and image,
+// so that two graphs have them in the same order.
 func Data(p *profile.Profile, rank func(name, image string) float64) (template.HTML, error) {
 	return encode(newRanked(p, rank))
 }

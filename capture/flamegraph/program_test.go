@@ -80,7 +80,7 @@ func TestProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// How many samples are in a function's frames, as the profile has it.
+	// The number of samples in a function's frames, by the profile.
 	in := func(name string) uint64 {
 		var n uint64
 		for _, s := range p.Samples {

@@ -47,7 +47,7 @@ func summary(g *graph) []fact {
 
 // stacks says how many user stacks are complete, and why the others are not.
 func stacks(p *profile.Profile) string {
-	var ended [unwind.NumReasons + 1]uint64
+	var ended [profile.NumEnds]uint64
 	var said uint64
 	for _, s := range p.Samples {
 		if s.End != profile.Unsaid && int(s.End) < len(ended) {
@@ -58,9 +58,13 @@ func stacks(p *profile.Profile) string {
 	if said == 0 {
 		return ""
 	}
-	complete := ended[profile.Complete]
+	complete, joined := ended[profile.Complete]+ended[profile.Joined], ended[profile.Joined]
 	text := fmt.Sprintf("%s of the user stacks are complete (%s of %s)", human.Percent(complete, said),
 		human.Number(complete), human.Number(said))
+	if joined > 0 {
+		text += fmt.Sprintf(", %s joined with callers seen before and after the sample",
+			human.Percent(joined, said))
+	}
 	for r := range unwind.Reason(unwind.NumReasons) {
 		if n := ended[profile.Ended(r)]; n > 0 && r != unwind.Root {
 			text += fmt.Sprintf("; %s: %s", r.Words(), human.Percent(n, said))

@@ -25,9 +25,9 @@ const (
 	svgRow    = 17
 	svgLetter = 6.65 // width of a letter of a frame's text
 
-	leastShare = 0.0005 // of the samples that a rectangle has
-	mostFrames = 5000   // beyond that the least share is larger,
-	wideShare  = 0.01   // up to here
+	leastShare = 0.0005 // share of the samples that a rectangle must have
+	mostFrames = 5000   // if there are more rectangles, the least share is raised,
+	wideShare  = 0.01   // at most to this one
 )
 
 // writeSVG writes the picture. Every rectangle has its name and figures as a title, which viewers show as a
@@ -139,7 +139,8 @@ func writeLegend(w *bufio.Writer, g *graph, self []uint64, all uint64) {
 }
 
 // prune returns the nodes that are drawn, the least share that they have, and the number of nodes with
-// samples that are not drawn: they have less, or, where that does not leave out enough, lie deepest.
+// samples that are not drawn. These have less than that share; if this does not leave out enough, also the
+// deepest nodes are left out.
 func prune(g *graph, total []uint64) (drawn []int32, least float64, left uint64) {
 	for least = leastShare; ; least *= 2 {
 		drawn, left = drawn[:0], 0
@@ -162,7 +163,7 @@ func prune(g *graph, total []uint64) (drawn []int32, least float64, left uint64)
 	}
 }
 
-// outermost leaves out the deepest of the frames, all of a depth, until there are few enough.
+// outermost leaves out the deepest frames, always all of one depth, until there are few enough.
 func outermost(g *graph, frames []int32, most int) []int32 {
 	var count []int // by depth
 	for _, i := range frames {
@@ -191,7 +192,7 @@ func starts(g *graph, total []uint64) []uint64 {
 	return start
 }
 
-// cut shortens s to n letters; what has no room for three is empty.
+// cut shortens s to n letters; the result is empty if n is less than three.
 func cut(s string, n int) string {
 	switch {
 	case utf8.RuneCountInString(s) <= n:

@@ -31,7 +31,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	for i := range p.Frames {
 		now[i] = words.add(label(&p.Frames[i], o.Plain))
 	}
-	p = p.Regroup(make([]profile.Frame, len(words.texts)), now) // the frame of a node is a word now
+	p = p.Regroup(make([]profile.Frame, len(words.texts)), now) // now the frame of a node is an index of words
 	comms := make([]int32, len(p.Threads))
 	for i, t := range p.Threads {
 		comms[i] = words.add(commLabel(t.Comm))
@@ -79,7 +79,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	return out.Flush()
 }
 
-// line is the weight of a stack under a name. Its place is that of the name, then that of the node.
+// line is the weight of a stack under a thread's name. Lines are sorted by the name, then by the node.
 type line struct {
 	first, rank int32
 	comm, node  int32

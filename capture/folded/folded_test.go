@@ -16,15 +16,15 @@ import (
 
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
+	"unspool/testdata/costs"
 )
 
-func newStacks(frames ...profile.Frame) profiletest.Stacks {
-	return profiletest.Stacks{Profile: &profile.Profile{
+func newStacks(frames ...profile.Frame) *profiletest.Stacks {
+	return profiletest.New(&profile.Profile{
 		Images: []profile.Image{{Name: "demo", Path: "/bin/demo"}},
 		Frames: frames,
-		Nodes:  []profile.Node{{Parent: -1, Frame: -1}},
 		Events: []profile.Event{{Name: "cycles"}, {Name: "cpu-clock", Clock: true}},
-	}}
+	})
 }
 
 func write(t testing.TB, p *profile.Profile, o Options) string {
@@ -36,7 +36,7 @@ func write(t testing.TB, p *profile.Profile, o Options) string {
 	return b.String()
 }
 
-func example() profiletest.Stacks {
+func example() *profiletest.Stacks {
 	p := newStacks(
 		profile.Frame{Name: "main", Known: true, PC: 0x1000},
 		profile.Frame{Name: "main", Known: true, PC: 0x1010}, // another place of it
@@ -47,7 +47,8 @@ func example() profiletest.Stacks {
 		profile.Frame{Name: "LazyCompile:~fib /app/fib.js:2", Known: true, Kind: profile.JIT},
 		profile.Frame{Name: "main (2)", Known: true, PC: 0x1020},
 	)
-	one, other := profile.Thread{PID: 10, TID: 10, Comm: "V8 Worker"}, profile.Thread{PID: 10, TID: 11, Comm: "V8 Worker"}
+	one, other := profile.Thread{PID: 10, TID: 10, Comm: "V8 Worker"},
+		profile.Thread{PID: 10, TID: 11, Comm: "V8 Worker"}
 	p.Add(one, 1, 5, 0, 3, 4)
 	p.Add(one, 1, 1, 0, 3, 4, 5)
 	p.Add(other, 1, 7, 1, 3, 4)
@@ -77,7 +78,8 @@ V8;do_syscall_64_[k] 1
 		want string
 	}{
 		{"of an event", Options{Event: "cpu-clock"}, marked},
-		{"plain", Options{Event: "cpu-clock", Plain: true}, regexp.MustCompile(`_\[[kji]]`).ReplaceAllString(marked, "")},
+		{"plain", Options{Event: "cpu-clock", Plain: true},
+			regexp.MustCompile(`_\[[kji]]`).ReplaceAllString(marked, "")},
 		{"of the first event", Options{}, "V8 Worker;main 100\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -89,7 +91,7 @@ V8;do_syscall_64_[k] 1
 	if err := Write(&strings.Builder{}, example().Profile, Options{Event: "faults"}); err == nil {
 		t.Error("an event that was not recorded is not reported")
 	}
-	if got := write(t, &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}}, Options{}); got != "" {
+	if got := write(t, profiletest.New(&profile.Profile{}).Profile, Options{}); got != "" {
 		t.Errorf("no samples, but %q", got)
 	}
 }
@@ -109,14 +111,9 @@ func TestOrder(t *testing.T) {
 		for range r.IntN(5) {
 			path = append(path, int32(r.IntN(len(frames))))
 		}
-		before := len(p.Samples)
-		p.Add(profile.Thread{PID: 1, TID: uint32(r.IntN(2)), Comm: names[r.IntN(4)]}, 0, 1+r.Uint64N(20), path...)
-		key := func(s profile.Sample) profile.Sample { return profile.Sample{Thread: s.Thread, Node: s.Node} }
-		if slices.ContainsFunc(p.Samples[:before], func(s profile.Sample) bool { return key(s) == key(p.Samples[before]) }) {
-			p.Samples = p.Samples[:before]
-			continue
-		}
-		total += p.Samples[before].Count
+		count := 1 + r.Uint64N(20)
+		p.Add(profile.Thread{PID: 1, TID: uint32(r.IntN(2)), Comm: names[r.IntN(4)]}, 0, count, path...)
+		total += count
 	}
 	text := write(t, p.Profile, Options{})
 	var stacks []string
@@ -138,12 +135,16 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// parse reads a line as the strictest of the readers do, and holds it against what the others do.
+// parse reads a line as the strictest readers do, and checks that the others read the same.
 func parse(t testing.TB, line string) (stack string, count uint64) {
 	t.Helper()
 	line, ended := strings.CutSuffix(line, "\n")
 	m := regexp.MustCompile(`^([^;\s].*) ([1-9][0-9]*)$`).FindStringSubmatch(line)
-	if !ended || m == nil || strings.TrimSpace(line) != line || strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0xfffd }) {
+	if !ended || m == nil || strings.TrimSpace(line) != line ||
+		strings.ContainsFunc(line, func(r rune) bool {
+			return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 ||
+				r == 0xfffd
+		}) {
 		t.Fatalf("%q is no line of folded stacks", line)
 	}
 	if regexp.MustCompile(`\s[0-9]+(\.[0-9]*)?$`).MatchString(m[1]) {
@@ -160,9 +161,12 @@ func parse(t testing.TB, line string) (stack string, count uint64) {
 }
 
 var hostile = []string{
-	"f;g", ";", "line\nbreak 7", "carriage\r", "tab\there", "esc\x1b[31m", "nul\x00", "bad\xff utf-8", "\u2028", "\u00a05", "\u202egnp.exe",
-	"foo 12", "foo 1.5", "foo 12.", "foo 1 2 ", "12", " 3", "", " ", "x 1.5: 2.5: y", "# callgrind format", "fn=main", "events: 1",
-	"</text><script>alert(1)</script>", `"quoted" & 'so'`, "_[k]", "--", "{", "[1,", "$(id)", strings.Repeat("long ", 1000) + "9",
+	"f;g", ";", "line\nbreak 7", "carriage\r", "tab\there", "esc\x1b[31m", "nul\x00", "bad\xff utf-8", "\u2028",
+	"\u00a05", "\u202egnp.exe",
+	"foo 12", "foo 1.5", "foo 12.", "foo 1 2 ", "12", " 3", "", " ", "x 1.5: 2.5: y", "# callgrind format",
+	"fn=main", "events: 1",
+	"</text><script>alert(1)</script>", `"quoted" & 'so'`, "_[k]", "--", "{", "[1,", "$(id)",
+	strings.Repeat("long ", 1000) + "9",
 }
 
 func TestHostileNames(t *testing.T) {
@@ -214,6 +218,7 @@ func FuzzNames(f *testing.F) {
 		f.Add("bash", name)
 	}
 	f.Fuzz(func(t *testing.T, comm, name string) {
+		defer costs.For(len(comm) + len(name)).Check(t)()
 		p := newStacks(profile.Frame{Name: name}, profile.Frame{Name: "leaf " + name, Kind: profile.Kernel})
 		p.Add(profile.Thread{PID: 1, TID: 1, Comm: comm}, 0, 3, 0)
 		p.Add(profile.Thread{PID: 1, TID: 1, Comm: comm}, 0, 4, 0, 1)
@@ -242,13 +247,12 @@ func flamegraphPL(t *testing.T) string {
 	return ""
 }
 
-// What flamegraph.pl draws has the samples of the profile, and not a line is refused.
+// The picture of flamegraph.pl has the samples of the profile, and it refuses no line.
 func TestFlamegraphPL(t *testing.T) {
 	path := flamegraphPL(t)
 	p := example()
 	for i, name := range hostile {
-		at := int32(len(p.Frames))
-		p.Frames = append(p.Frames, profile.Frame{Name: name})
+		at := p.Frame(profile.Frame{Name: name})
 		p.Add(profile.Thread{PID: 1, TID: uint32(i), Comm: name}, 1, 10, at, 0, at)
 	}
 	cmd := exec.Command(path, "--color=java", "--minwidth=0")

@@ -24,8 +24,8 @@ func label(f *profile.Frame, plain bool) string {
 	return text
 }
 
-// commLabel is the text of a thread, which lines begin with. speedscope takes a file for callgrind's by lines
-// that begin with these words.
+// commLabel is the text of a thread, with which lines begin. speedscope takes a file whose lines begin with
+// these words for one of callgrind.
 func commLabel(comm string) string {
 	text := harmless(comm)
 	if strings.HasPrefix(text, "#") || strings.HasPrefix(text, "fn=") {
@@ -41,9 +41,9 @@ var (
 	aTime = regexp.MustCompile(` ([0-9]+\.[0-9]+:)`)
 )
 
-// harmless makes a name fit to stand between semicolons. A semicolon becomes a colon; what is not printable,
-// a newline among it, becomes a question mark; and where a reader would take a number in the name for
-// something else, the space before it becomes an underscore.
+// harmless makes a name safe between semicolons. A semicolon becomes a colon; characters that are not
+// printable, such as newlines, become question marks; and if a reader would take a number in the name for
+// something else, the space before the number becomes an underscore.
 func harmless(name string) string {
 	text := strings.Map(func(r rune) rune {
 		switch {

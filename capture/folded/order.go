@@ -7,15 +7,15 @@ import (
 	"unspool/capture/profile"
 )
 
-// vocabulary is the texts between the semicolons, each once. In the order of the output's bytes a text has
-// two places: a line that ends in it comes before all lines that go on from it, but "main (2)" comes in
+// vocabulary has the texts between the semicolons, each once. In the order of the output's bytes a text has
+// two places: a line that ends with it comes before all lines that go on behind it, but "main (2)" comes in
 // between, as a space comes before a semicolon.
 type vocabulary struct {
 	texts []string
 	index map[string]int32
 
 	leaf  []int32 // by text: its place as the end of a stack
-	inner []int32 // and with a semicolon
+	inner []int32 // by text: its place with a semicolon behind it
 }
 
 func newVocabulary() *vocabulary { return &vocabulary{index: make(map[string]int32)} }
@@ -56,7 +56,7 @@ func ranks(nodes []profile.Node, words *vocabulary) []int32 {
 		next[i], first[parent] = first[parent], int32(i)
 	}
 
-	// What is to be numbered lies on a stack: a node, or all that is below one.
+	// The stack of what has to be numbered: a node, or everything below a node.
 	type step struct {
 		node  int32
 		below bool

@@ -42,7 +42,7 @@ func Percent(n, total uint64) string {
 	return fmt.Sprintf("%.1f %%", p)
 }
 
-// Duration writes a time with as many digits as anybody reads.
+// Duration writes a time with few digits.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -53,8 +53,8 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Clean makes text of the recorded system safe to print: what is not printable, such as the start of an
-// escape sequence, becomes a question mark.
+// Clean makes text of the recorded system safe to print: characters that are not printable, such as the
+// start of an escape sequence, become question marks.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {

@@ -3,7 +3,8 @@
 //	ffffffff814b2c40 t load_elf_binary
 //	ffffffffc0a01000 T xfs_bmap	[xfs]
 //
-// The letters are those of nm(1). Whom kernel.kptr_restrict keeps out reads zeros as addresses.
+// The letters are those of nm(1). For users who may not see addresses (kernel.kptr_restrict) the addresses
+// are zeros. The bytes of a symbol belong to the Reader.
 package kallsyms
 
 import (
@@ -13,8 +14,8 @@ import (
 	"strconv"
 )
 
-// Reader reads symbols in the order of the list. The kernel makes each line as it is read, and there are a
-// hundred thousand: read no further than you need. Nothing is allocated for a symbol.
+// Reader reads symbols in the order of the list. The kernel makes each line when it is read, and there are
+// a hundred thousand, so callers should not read further than they need. Nothing is allocated for a symbol.
 type Reader struct {
 	// The symbol that Next has read. The bytes are good until the next call.
 	Type   byte
@@ -28,22 +29,30 @@ type Reader struct {
 // NewReader returns a Reader of the list.
 func NewReader(list io.Reader) *Reader { return &Reader{lines: bufio.NewScanner(list)} }
 
-// Next reads a line, and says whether there was one. One of another form gives a symbol without a name, whose
-// address is an error: where a list is damaged, nobody knows what is missing.
+// Next reads a line, and says whether there was one. A malformed line gives a symbol without a name, whose
+// Address is an error, so that callers notice damage.
 func (r *Reader) Next() bool {
-	r.address, r.Type, r.Name, r.Module = nil, 0, nil, nil
 	if !r.lines.Scan() {
+		r.address, r.Type, r.Name, r.Module = nil, 0, nil, nil
 		return false
 	}
-	address, rest, _ := bytes.Cut(r.lines.Bytes(), []byte{' '})
-	if len(rest) >= 3 && rest[1] == ' ' {
-		r.address, r.Type = address, rest[0]
-		r.Name, r.Module, _ = bytes.Cut(rest[2:], []byte{'\t'})
+	line := r.lines.Bytes()
+	at := 16 // digits that the kernel writes
+	if len(line) <= at || line[at] != ' ' {
+		at = bytes.IndexByte(line, ' ')
+	}
+	if at < 0 || len(line) < at+len(" t x") || line[at+2] != ' ' {
+		r.address, r.Type, r.Name, r.Module = nil, 0, nil, nil
+		return true
+	}
+	r.address, r.Type, r.Name, r.Module = line[:at], line[at+1], line[at+3:], nil
+	if line[len(line)-1] == ']' { // most symbols belong to no module
+		r.Name, r.Module, _ = bytes.Cut(r.Name, []byte{'\t'})
 	}
 	return true
 }
 
-// Address is the symbol's address. It is parsed only here, as most symbols are looked at for their names only.
+// Address is the symbol's address. It is parsed only here, as callers need only the names of most symbols.
 func (r *Reader) Address() (uint64, error) { return strconv.ParseUint(string(r.address), 16, 64) }
 
 // Err is the error that ended reading, if any did.

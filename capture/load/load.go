@@ -1,5 +1,3 @@
-// Package load reads a recording, whatever it holds: raw stacks are unwound first, into a temporary recording
-// with callchains.
 package load
 
 import (
@@ -23,8 +21,8 @@ type Options struct {
 	Named func(share float64)
 }
 
-// Profile reads a recording into a profile. One that is damaged yields what came before: its Problems and its
-// Damage say where that is.
+// Profile reads a recording into a profile. For a damaged recording, the profile has the samples before the
+// damage, and its Problems and its Damage say where that is.
 func Profile(ctx context.Context, o Options) (*profile.Profile, error) {
 	u, uerr := Unwind(ctx, o.Convert)
 	if u == nil {

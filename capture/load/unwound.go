@@ -12,20 +12,20 @@ import (
 // Unwound is a recording with callchains, made from one that may have raw stacks.
 type Unwound struct {
 	Path    string
-	Outcome *capture.Outcome // of unwinding; nil when there was nothing to unwind
-	folder  string           // that it was made in
+	Outcome *capture.Outcome // of unwinding; nil if there was nothing to unwind
+	folder  string           // the temporary folder
 }
 
-// Close removes what Unwind made.
+// Close removes the temporary recording.
 func (u *Unwound) Close() {
 	if u.folder != "" {
 		os.RemoveAll(u.folder)
 	}
 }
 
-// Unwind makes sure that a recording has callchains: one with raw stacks, and one that comes in a pipe, is
-// converted into a temporary folder. Like capture.Convert it returns what it could make beside the error,
-// when the input is damaged; nil when there is nothing.
+// Unwind makes sure that a recording has callchains: one with raw stacks, and one that comes through a
+// pipe, is converted in a temporary folder. If the input is damaged, it returns the part that was converted
+// together with the error, as capture.Convert does, or nil if there is nothing.
 func Unwind(ctx context.Context, o capture.ConvertOptions) (*Unwound, error) {
 	o.Output = ""
 	if err := o.Check(); err != nil {
@@ -55,8 +55,8 @@ func Unwind(ctx context.Context, o capture.ConvertOptions) (*Unwound, error) {
 	return u, err
 }
 
-// hasRawStacks says whether a recording needs unwinding, or can't be told from one that does: a pipe tells of
-// its events later.
+// hasRawStacks says whether a recording needs unwinding, or may need it: the events of a pipe are known
+// only later.
 func hasRawStacks(path string) (bool, error) {
 	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
 		return true, nil

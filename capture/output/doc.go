@@ -13,7 +13,7 @@
 //   - A link as the last component is followed if the user owns it and its directory, and nobody else but
 //     root may write that directory. It is followed once: a target that is a link again is refused. Under
 //     sudo, root's links and directories are the user's as well.
-//   - What is in the place must be nothing, or a regular file that root or the user owns.
+//   - There must be no file of that name, or a regular file that root or the user owns.
 //   - For root, the directory must belong to root or the user, and nobody else may write it unless it is
 //     sticky. For others the permissions that the kernel checks are enough.
 //   - A group may write a directory like its owner if it is private: it bears the name of the user or root,

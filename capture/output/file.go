@@ -14,8 +14,8 @@ type File struct {
 	temporary string // its name until it is kept; "" for a stream
 }
 
-// Create begins the output: a new file that has no name yet that anybody would look for, or the stream
-// itself. A place has one stream to give.
+// Create begins the output: a new file with a temporary name, or the stream itself. A place gives its
+// stream only once.
 func (p *Place) Create() (*File, error) {
 	if p.flows {
 		f := &File{File: p.stream, place: p}
@@ -24,30 +24,43 @@ func (p *Place) Create() (*File, error) {
 		}
 		return f, nil
 	}
-	f := &File{place: p}
+	file, temporary, err := p.create()
+	if err != nil {
+		return nil, err
+	}
+	return &File{file, p, temporary}, nil
+}
+
+// create creates a file under a temporary name.
+func (p *Place) create() (file *os.File, temporary string, err error) {
+	if p.keeper != nil {
+		file, temporary, err = p.keeper.Create()
+		return file, temporary, p.told("create", err)
+	}
 	for range 100 {
-		f.temporary = temporaryName()
-		fd, err := open(p.dir, f.temporary, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)
+		temporary = temporaryName()
+		fd, err := open(p.dir, temporary, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)
 		if err == unix.EEXIST {
 			continue
 		}
 		if err != nil {
-			return nil, p.failed("create", err)
+			return nil, "", p.failed("create", err)
 		}
-		f.File = os.NewFile(uintptr(fd), p.path)
+		file = os.NewFile(uintptr(fd), p.path)
 		if err := p.user.give(fd); err != nil {
-			f.Discard()
-			return nil, p.failed("chown", err)
+			file.Close()
+			_ = p.discard(temporary)
+			return nil, "", p.failed("chown", err)
 		}
-		return f, nil
+		return file, temporary, nil
 	}
-	return nil, p.failed("create", unix.EEXIST)
+	return nil, "", p.failed("create", unix.EEXIST)
 }
 
 // temporaryName is short, as the output's own name may be as long as names can be.
 var temporaryName = func() string { return ".unspool-" + rand.Text()[:10] }
 
-// give gives a file of root's to the user of sudo.
+// give makes the user of sudo the owner of a file that root has made.
 func (u user) give(fd int) error {
 	if !u.sudo {
 		return nil
@@ -92,17 +105,23 @@ func (f *File) KeepOld() error {
 	return f.rename()
 }
 
-// rename gives the file its name. What is in the place is looked at again, as it may be another thing by now.
+// rename gives the file its name. It checks again what has that name, as that may have changed.
 func (f *File) rename() error {
-	p := f.place
+	if err := f.place.keep(f.temporary); err != nil {
+		return err
+	}
+	f.temporary, f.place.kept = "", true
+	return nil
+}
+
+func (p *Place) keep(temporary string) error {
+	if p.keeper != nil {
+		return p.told("rename", p.keeper.Keep(temporary))
+	}
 	if err := p.check(); err != nil {
 		return err
 	}
-	if err := p.rename(f.temporary, p.name); err != nil {
-		return err
-	}
-	f.temporary, p.kept = "", true
-	return nil
+	return p.rename(temporary, p.name)
 }
 
 func (p *Place) rename(from, to string) error {
@@ -116,9 +135,16 @@ func (p *Place) rename(from, to string) error {
 func (f *File) Discard() {
 	f.Close()
 	if f.temporary != "" {
-		unix.Unlinkat(f.place.dir, f.temporary, 0)
+		_ = f.place.discard(f.temporary)
 		f.temporary = ""
 	}
+}
+
+func (p *Place) discard(temporary string) error {
+	if p.keeper != nil {
+		return p.keeper.Discard(temporary)
+	}
+	return unix.Unlinkat(p.dir, temporary, 0)
 }
 
 // Close closes the file. Standard output stays open.

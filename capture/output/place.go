@@ -13,8 +13,8 @@ import (
 // Place is where an output goes: a name in an open directory, or a stream. Files that were created in it need
 // it until they are kept or discarded.
 type Place struct {
-	asked  string // the path that it was found by
-	path   string // the same or, where that is a link, its target
+	asked  string // the path that Find was called with
+	path   string // the same or, if that is a link, its target
 	user   user
 	dir    int      // O_PATH; -1 for a stream
 	name   string   // without a slash
@@ -22,6 +22,7 @@ type Place struct {
 	flows  bool     // it is a stream
 	linked bool     // a link was followed to it
 	kept   bool     // a file was renamed into this place
+	keeper Keeper   // who creates the files in it; nil for this process
 }
 
 // Find finds the place at a path, "-" for standard output. It creates nothing.
@@ -67,7 +68,7 @@ func (w *walk) newPlace(dir int, path, name string) *Place {
 	return &Place{asked: w.path, path: path, user: w.user, dir: dir, name: name}
 }
 
-// settle follows the link that may be in a place, and checks where that leads.
+// settle follows a link in a place, if there is one, and checks where it leads.
 func (w *walk) settle(p *Place) (*Place, error) {
 	target, err := p.target()
 	if err == nil && target != "" {
@@ -92,7 +93,7 @@ func (w *walk) settle(p *Place) (*Place, error) {
 	return p, nil
 }
 
-// target is what the link in the place leads to, "" when there is no link. Others' links are refused.
+// target is the target of the link in the place, "" if there is no link. Links of other users are refused.
 func (p *Place) target() (string, error) {
 	if !p.hasName() {
 		return "", nil
@@ -136,10 +137,10 @@ func (p *Place) refuseLink(st *unix.Stat_t) error {
 	return refuse("%s is a link that belongs to uid %d: not followed; %s", p.path, st.Uid, anotherName)
 }
 
-// hasName says whether the path names something in the directory, which "folder/" and ".." do not.
+// hasName says whether the path ends with a name in the directory; "folder/" and ".." do not.
 func (p *Place) hasName() bool { return p.name != "" && p.name != "." && p.name != ".." }
 
-// check says why the place can't be written to, if so.
+// check returns an error if the place can't be written to.
 func (p *Place) check() error {
 	if p.path == "" {
 		return p.failed("create", unix.ENOENT)
@@ -169,7 +170,7 @@ func (p *Place) check() error {
 	return p.checkFile(p.path, &st)
 }
 
-// checkDirectory says why root should not write to the directory, if so.
+// checkDirectory returns an error if root should not write to the directory.
 func (p *Place) checkDirectory() error {
 	if !p.user.root {
 		return nil
@@ -183,7 +184,7 @@ func (p *Place) checkDirectory() error {
 			"name another directory, or run unspool as that user", p.path, st.Uid)
 	}
 	if st.Mode&unix.S_ISVTX != 0 {
-		return nil // only its owner, whom we trust, can rename or remove what is not theirs
+		return nil // only its owner, who is trusted, can rename or remove files of others
 	}
 	if by := p.user.others(p.dir, &st); by != "" {
 		return refuse("%s: %s may write the directory: root does not write there; "+
@@ -192,7 +193,7 @@ func (p *Place) checkDirectory() error {
 	return nil
 }
 
-// checkFile says why what is at path can't be replaced, if so.
+// checkFile returns an error if the file at path can't be replaced.
 func (p *Place) checkFile(path string, st *unix.Stat_t) error {
 	const open = "name a file, or /dev/fd/N for what the shell has opened"
 	switch st.Mode & unix.S_IFMT {
@@ -212,7 +213,7 @@ func (p *Place) checkFile(path string, st *unix.Stat_t) error {
 	return nil
 }
 
-// stat looks at what has a name in the directory, at a link itself.
+// stat returns the status of a name in the directory; if it is a link, of the link.
 func (p *Place) stat(name string) (st unix.Stat_t, there bool, err error) {
 	err = unix.Fstatat(p.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err == unix.ENOENT {
@@ -221,7 +222,7 @@ func (p *Place) stat(name string) (st unix.Stat_t, there bool, err error) {
 	return st, err == nil, err
 }
 
-// CheckInput refuses to write what is being read.
+// CheckInput returns an error if the output would replace the input.
 func (p *Place) CheckInput(input string) error {
 	if p.is(p.name, input) {
 		return refuse("%s: input and output are the same file", p.path)
@@ -244,11 +245,12 @@ func (p *Place) is(name, path string) bool {
 	return there && st.Dev == have.Dev && st.Ino == have.Ino
 }
 
-// old is the suffix of the recording that a new one takes the place of.
+// old is the suffix of a recording that a new one replaces.
 const old = ".old"
 
-// CheckOld says why what is in the place can't be kept as ".old", if so: there must be nothing, a file that
-// can be replaced, or a link of the user's own, but not the input, which is "" where there is none.
+// CheckOld returns an error if the file in the place can't be kept as ".old". At that name there must be
+// nothing, a file that can be replaced, or a link that the user owns, and it must not be the input, which
+// is "" if there is none.
 func (p *Place) CheckOld(input string) error {
 	if p.flows {
 		return nil
@@ -279,11 +281,11 @@ func (p *Place) CheckOld(input string) error {
 	return p.checkFile(path, &st)
 }
 
-// Path is the path that the place was found by.
+// Path is the path that Find was called with.
 func (p *Place) Path() string { return p.asked }
 
-// Input is a path by which the file in the place can be read while the place is open, whatever has become of
-// its directory's path.
+// Input is a path by which the file in the place can be read while the place is open, even if its directory
+// was renamed.
 func (p *Place) Input() string {
 	if p.flows {
 		return p.path
@@ -291,8 +293,11 @@ func (p *Place) Input() string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", p.dir, p.name)
 }
 
-// Stream says whether the place takes the bytes as they come, and keeps no files.
+// Stream says whether the place is a stream, which has no files.
 func (p *Place) Stream() bool { return p.flows }
+
+// Filled says that another process has kept a file in the place.
+func (p *Place) Filled() { p.kept = true }
 
 // Remove removes the file that was kept in the place. What else is there stays.
 func (p *Place) Remove() error {
@@ -306,7 +311,7 @@ func (p *Place) Remove() error {
 	return nil
 }
 
-// Close lets go of the place, if there is one. The files in it stay.
+// Close closes the directory, if the place has one. The files in it stay.
 func (p *Place) Close() {
 	if p == nil {
 		return

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who does what in the tests. They run as root; that the rules hold for processes of other users, too, is
-// tested with the program.
+// The users in the tests. The tests run as root; the tests of the program check the rules for processes of
+// other users.
 const (
 	alice   = 1000
 	mallory = 65534
 )
 
-// A stage is a directory with what a path may meet.
+// A stage is a directory with all kinds of files that a path may lead to.
 type stage struct {
 	*testing.T
 	dir string
@@ -69,7 +69,7 @@ func (s *stage) holds(name, want string) {
 	}
 }
 
-// all is everything on the stage, with what must not change.
+// all lists all files on the stage, with the properties that must not change.
 func (s *stage) all() (text string) {
 	s.Helper()
 	s.must(filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
@@ -87,7 +87,7 @@ func (s *stage) all() (text string) {
 	return text
 }
 
-// set puts up what the cases are about.
+// set makes the files of the cases.
 func set(t *testing.T) *stage {
 	s := newStage(t)
 	s.folder("hers", 0o755, alice)
@@ -155,7 +155,7 @@ func TestPlaces(t *testing.T) {
 		{"sticky/new", root, "sticky/new", ""},
 		{"sticky/new", sudo, "sticky/new", ""},
 		{"hers/new", sudo, "hers/new", ""},
-		{"theirs/new", plain, "theirs/new", ""}, // up to the kernel
+		{"theirs/new", plain, "theirs/new", ""}, // the kernel decides
 		{"open/new", plain, "open/new", ""},
 		{"group/new", plain, "group/new", ""},
 		{"group sticky/new", sudo, "group sticky/new", ""},
@@ -240,7 +240,7 @@ func (s *stage) write(u user, name, text string) error {
 	return f.Keep()
 }
 
-// without is the listing without a file, and without the sizes of directories, which grow.
+// without is the listing without one file, and without the sizes of directories, which grow.
 func without(listing, path string) (text string) {
 	for line := range strings.Lines(listing) {
 		if !strings.HasPrefix(line, path+" ") {
@@ -250,7 +250,7 @@ func without(listing, path string) (text string) {
 	return text
 }
 
-// Somebody who foresees a temporary name wins nothing.
+// Guessing a temporary name is of no use to others.
 func TestTemporaryNameIsTaken(t *testing.T) {
 	s := newStage(t)
 	names := []string{"link", "dangling", "file", "free"}
@@ -313,7 +313,7 @@ func TestDiscardedFilesLeaveNothing(t *testing.T) {
 	s.holds("out", "old")
 }
 
-// What is put in the way after the place was found is refused or replaced, never followed.
+// A file that appears at the place after it was found is refused or replaced, never followed.
 func TestPlaceIsLookedAtAgain(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -408,7 +408,7 @@ func TestOldFileIsKept(t *testing.T) {
 	}
 }
 
-// The directory that was found is the one that is written, wherever it is by then.
+// The file is written into the directory that was found, even if that was moved.
 func TestPlaceFollowsItsDirectory(t *testing.T) {
 	s := newStage(t)
 	s.folder("dir", 0o755, 0)
@@ -500,8 +500,8 @@ func TestInputIsNoOutput(t *testing.T) {
 	}
 }
 
-// An attacker who exchanges what we may follow and their link as fast as they can does not get us to follow
-// theirs.
+// An attacker who exchanges a link that may be followed for one that may not, as fast as possible, does not
+// get the wrong one followed.
 func TestExchangedDirectory(t *testing.T) {
 	for _, c := range []struct {
 		name string

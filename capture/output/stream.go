@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices can be written to by their names: they keep nothing.
+// devices are the devices that can be written to by their names, as they store nothing.
 var devices = map[string]uint64{
 	"/dev/null": unix.Mkdev(1, 3), // Documentation/admin-guide/devices.txt
 	"/dev/full": unix.Mkdev(1, 7),
@@ -40,7 +40,7 @@ func descriptor(path string) (n int, ok bool) {
 	return 0, false
 }
 
-// openStream opens what is written to as it comes; nil when path is no such thing.
+// openStream opens a stream; nil if path does not name one.
 func openStream(path string) (*os.File, error) {
 	if path == "-" {
 		return os.Stdout, nil
@@ -71,7 +71,8 @@ func duplicate(n int, path string) (*os.File, error) {
 }
 
 func openDevice(path string, number uint64) (*os.File, error) {
-	// Neither waits for the reader of a FIFO nor becomes the terminal of this process.
+	// With these flags, open does not wait for the reader of a FIFO, and no terminal becomes that of this
+	// process.
 	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// A stream is written to where it stands, and what was handed to us stays open.
+// A stream is written to at its present offset, and the descriptor that was passed to us stays open.
 func TestStreams(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {

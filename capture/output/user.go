@@ -16,7 +16,7 @@ import (
 type user struct {
 	root bool   // the effective user is root
 	uid  uint32 // of the user, which is SUDO_UID's under sudo
-	gid  int    // to give files to, under sudo; -1 to leave it
+	gid  int    // the group of new files under sudo; -1 to leave it as it is
 	sudo bool
 	etc  string // the directory of passwd and group
 }
@@ -35,14 +35,14 @@ func newUser(euid int, env func(string) string) user {
 	return u
 }
 
-// trusts says whether what belongs to uid can be relied on.
+// trusts says whether files of uid are trusted: those of the user and root are.
 func (u user) trusts(uid uint32) bool { return uid == 0 || uid == u.uid }
 
-// owns says whether what belongs to uid is the user's own. Under sudo, root is the user as well.
+// owns says whether files of uid are the user's own. Under sudo, those of root are as well.
 func (u user) owns(uid uint32) bool { return uid == u.uid || u.root && uid == 0 }
 
-// others says who besides the user and root may write a directory, "" when nobody may. Its owner is not
-// looked at.
+// others says who besides the user and root may write a directory, "" if nobody may. It does not check the
+// owner.
 func (u user) others(dir int, st *unix.Stat_t) string {
 	switch {
 	case st.Mode&unix.S_IWOTH != 0:

@@ -12,8 +12,8 @@ import (
 // maxLinks is how many links the kernel follows in a path.
 const maxLinks = 40
 
-// walk opens the directories of a path one by one, so that each link can be judged before it is followed.
-// It holds what it looks at by descriptors: nobody can exchange it meanwhile.
+// walk opens the directories of a path one by one, so that each link can be checked before it is followed. It
+// checks open descriptors, so that nobody can exchange a directory between the check and its use.
 type walk struct {
 	user  user
 	path  string // that was asked for
@@ -45,7 +45,7 @@ func (w *walk) directory(at int, path string) (dir int, err error) {
 
 // step opens the directory name in dir or, when that is a link, returns its target.
 func (w *walk) step(dir int, name string) (next int, target string, err error) {
-	// O_DIRECTORY has an automatic mount done.
+	// O_DIRECTORY triggers automatic mounts.
 	next, err = open(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_DIRECTORY)
 	if err != unix.ENOTDIR && err != unix.ELOOP {
 		return next, "", err
@@ -66,8 +66,8 @@ func (w *walk) step(dir int, name string) (next int, target string, err error) {
 			"name the directory that it leads to", w.path, name, st.Uid)
 	}
 	if inProcfs(link) {
-		// The links there are the kernel's, and those to a process's root and descriptors lead where no path
-		// does.
+		// These links are the kernel's, and those to a process's root and descriptors lead to where no path
+		// leads.
 		next, err = open(dir, name, unix.O_PATH|unix.O_DIRECTORY)
 		return next, "", err
 	}
@@ -75,7 +75,7 @@ func (w *walk) step(dir int, name string) (next int, target string, err error) {
 	return -1, target, err
 }
 
-// openLink opens the link name in dir itself. The descriptor is -1 when something else is there, or nothing.
+// openLink opens the link name in dir itself. The descriptor is -1 if there is no link of that name.
 func openLink(dir int, name string) (link int, st unix.Stat_t, err error) {
 	link, err = open(dir, name, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
@@ -115,7 +115,7 @@ func openStart(at int, path string) (int, error) {
 	return open(at, start, unix.O_PATH|unix.O_DIRECTORY)
 }
 
-// open is openat(2), tried again when a signal came.
+// open is openat(2), repeated if a signal has interrupted it.
 func open(dir int, name string, flags int) (fd int, err error) {
 	for {
 		if fd, err = unix.Openat(dir, name, flags|unix.O_CLOEXEC, 0o600); err != unix.EINTR {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// from returns a reader of a recording that can be read at any place, from an offset on.
+// from returns a reader that reads a recording from an offset on.
 func from(at io.ReaderAt, offset int64) io.Reader {
 	if f, ok := at.(*os.File); ok {
 		return &blocks{f, offset}
@@ -18,10 +18,10 @@ func from(at io.ReaderAt, offset int64) io.Reader {
 	return io.NewSectionReader(at, offset, 1<<63-1-offset)
 }
 
-// blocks reads a file without telling the scheduler. It would take the thread's place away in
-// each read of a block, which lasts longer than the 20 µs that it waits for system calls, and look for
-// another one afterwards: a fifth of what a conversion costs. A disk may take its time, though, and then
-// others of our goroutines wait, too: none has anything else to do.
+// blocks reads a file without telling Go's scheduler. A read of a block takes longer than the 20 µs that the
+// scheduler waits for a system call: it would take the processor from the thread, which would have to
+// find another one afterwards. This would be a fifth of the time of a conversion. While a slow disk is
+// read, other goroutines of the program wait as well, but they have nothing else to do.
 type blocks struct {
 	file   *os.File
 	offset int64

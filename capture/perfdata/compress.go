@@ -20,9 +20,9 @@ type compressor struct {
 	in, out int64  // bytes before and after
 }
 
-// compressChunk is the most that a payload holds after decompression. perf sets a buffer of the
-// length that the COMPRESSED feature names (there: the ring's length) aside for each payload and
-// keeps it until the end.
+// compressChunk is how many bytes a payload holds at most after decompression. perf allocates a buffer
+// of the length in the COMPRESSED feature (perf record writes the ring's length there) for each payload,
+// and keeps it until the end.
 const compressChunk = 256 << 10
 
 // maxLevel is zstd's highest level.
@@ -56,7 +56,7 @@ func (c *compressor) append(b, records []byte) []byte {
 		c.out += int64(recordHeader + len(c.frame))
 		return append(b, c.frame...)
 	}
-	// Too long for a record's size field: two halves, or a single record as it is.
+	// The result is too long for the size field: compress two halves, or append a single record as it is.
 	mid := 0
 	for mid < len(records)/2 {
 		mid += int(le.Uint16(records[mid+6:]))

@@ -174,7 +174,7 @@ func TestAttributesOfOtherSizes(t *testing.T) {
 	}
 }
 
-// A payload of 64 KiB that expands to gigabytes is worth what a block of zstd holds in memory.
+// A payload of 64 KiB that expands to gigabytes takes only the memory of one block of zstd.
 func TestCompressionBombTakesNoMemory(t *testing.T) {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
 	if err != nil {
@@ -247,7 +247,7 @@ func TestCompressed2(t *testing.T) {
 	}
 }
 
-// One frame that spans all payloads, cut anywhere, among records that are not compressed: what perf writes.
+// One frame that spans all payloads, cut anywhere, among records that are not compressed, as perf writes it.
 func TestOneFrameOverManyRecords(t *testing.T) {
 	var frame bytes.Buffer
 	enc, err := zstd.NewWriter(&frame, zstd.WithEncoderConcurrency(1))
@@ -312,14 +312,14 @@ func TestDamageIsTold(t *testing.T) {
 	}
 }
 
-// On a file system that is full the file ends with the last flush that fitted, and is readable.
+// On a full file system, the file ends with the last flush that fitted, and is readable.
 func TestFullDisk(t *testing.T) {
 	for _, compress := range []int{0, 1} {
 		skip := make(chan string, 1)
 		dir := t.TempDir()
 		go func() {
 			defer close(skip)
-			// The mount is this thread's alone; the thread ends with the goroutine that it is locked to.
+			// Only this thread has the mount; the thread ends with the goroutine that it is locked to.
 			runtime.LockOSThread()
 			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 				skip <- fmt.Sprintf("a mount namespace of our own needs CAP_SYS_ADMIN: %v", err)

@@ -16,10 +16,10 @@ import (
 // Independent frames are the simple case of the same stream. A record may begin in one payload and
 // end in the next.
 //
-// The zstd decoder pulls its input, while here each payload has to be used up before the next
-// record of the file is looked at, because that need not be a compressed one. So the
-// decoder runs as a coroutine, which hands out a block or asks for a payload by turns. Memory
-// is bounded by zstd's window, however much a payload expands to.
+// The zstd decoder reads its input itself. But here each payload has to be used up before the next record of
+// the file is read, as that record need not be a compressed one. So the decoder runs as a coroutine, which
+// either hands out a block or asks for a payload. Memory is bounded by zstd's window, however much a payload
+// expands to.
 type decompressor struct {
 	payload []byte // what the decoder has not taken yet
 	at      int64  // offset of the record that it came from
@@ -34,8 +34,8 @@ type decompressor struct {
 
 var errClosed = errors.New("closed")
 
-// newDecompressor prepares for what was compressed with a level, 0 when that is not known. The
-// levels above 19 are the ones that need more than 8 MiB for their window.
+// newDecompressor returns a decompressor for data of a compression level, 0 if that is not known. Only
+// levels above 19 need a window of more than 8 MiB.
 func newDecompressor(level uint32) (*decompressor, error) {
 	window := uint64(8 << 20)
 	if level > 19 {
@@ -49,7 +49,7 @@ func newDecompressor(level uint32) (*decompressor, error) {
 	d := &decompressor{}
 	d.next, d.stop = iter.Pull(func(yield func([]byte) bool) {
 		defer dec.Close()
-		// A nil block means that the decoder is in want of a payload.
+		// A nil block means that the decoder needs a payload.
 		in := readerFunc(func(p []byte) (int, error) {
 			for len(d.payload) == 0 {
 				if !yield(nil) {
@@ -125,8 +125,8 @@ func (d *decompressor) record() (perfring.Record, error) {
 	}
 }
 
-// recordSize returns the size of the record that b begins with: that of a header as long as this is not
-// complete.
+// recordSize returns the size of the record at the beginning of b; as long as its header is not complete, the
+// size of a header.
 func recordSize(b []byte) (int, error) {
 	if len(b) < recordHeader {
 		return recordHeader, nil

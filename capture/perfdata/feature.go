@@ -24,7 +24,7 @@ const (
 	ClockID       Feature = 23 // resolution of the samples' clock, ns
 	DirFormat     Feature = 24 // there are more files with records
 	Compressed    Feature = 27 // how records are compressed
-	ClockData     Feature = 29 // the samples' clock against the wall clock
+	ClockData     Feature = 29 // one moment by the samples' clock and by the wall clock
 )
 
 // BuildID names the build of a mapped file, or of the kernel.

@@ -15,18 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What sample makes.
-const sampleType = unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
-	unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
+// The sample_type of the records that sample makes.
+const sampleType = unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID |
+	unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
 
-// liveEvent is a software event as a recording with stacks opens it.
+// liveEvent is a software event with the attributes of a recording with stacks.
 func liveEvent(name string, config uint64, ids ...uint64) perfring.Attr {
 	return perfring.Attr{Name: name, IDs: ids, PerfEventAttr: unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER5, Config: config, Sample: 999,
 		Sample_type:      sampleType | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
 		Sample_regs_user: 0xff0fff, Sample_stack_user: 32768, Clockid: unix.CLOCK_MONOTONIC,
-		Bits: unix.PerfBitFreq | unix.PerfBitSampleIDAll | unix.PerfBitExcludeCallchainUser | unix.PerfBitUseClockID |
-			unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask,
+		Bits: unix.PerfBitFreq | unix.PerfBitSampleIDAll | unix.PerfBitExcludeCallchainUser |
+			unix.PerfBitUseClockID | unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm |
+			unix.PerfBitCommExec | unix.PerfBitTask,
 	}}
 }
 
@@ -50,11 +51,13 @@ func sample(id, time uint64, pid uint32, chain ...uint64) []byte {
 func process(t testing.TB, f *perfring.Format, id, time uint64, pid uint32, comm, path string) [][]byte {
 	t.Helper()
 	trailer := &perfring.SampleID{PID: pid, TID: pid, Time: time, ID: id}
-	c, err := perfring.AppendComm(nil, f, &perfring.Comm{PID: pid, TID: pid, Comm: []byte(comm), Exec: true}, trailer)
+	c, err := perfring.AppendComm(nil, f, &perfring.Comm{PID: pid, TID: pid, Comm: []byte(comm), Exec: true},
+		trailer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := perfring.AppendMmap2(nil, f, &perfring.Mmap2{PID: pid, TID: pid, Misc: miscUser, Addr: 0x400000, Len: 0x100000,
+	m, err := perfring.AppendMmap2(nil, f, &perfring.Mmap2{PID: pid, TID: pid, Misc: miscUser, Addr: 0x400000,
+		Len:  0x100000,
 		Prot: unix.PROT_READ | unix.PROT_EXEC, Flags: unix.MAP_PRIVATE, Path: []byte(path)}, trailer)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +65,7 @@ func process(t testing.TB, f *perfring.Format, id, time uint64, pid uint32, comm
 	return [][]byte{c, m}
 }
 
-// recording is what the tests write: one process and rounds of samples, alternating between the events.
+// recording makes the records that tests write: one process, and rounds of samples of the events by turns.
 func recording(t testing.TB, events []perfring.Attr, rounds, perRound int) (records [][][]byte) {
 	t.Helper()
 	f := perfring.NewFormat(&events[0].PerfEventAttr)
@@ -143,7 +146,7 @@ func openFile(t testing.TB, path string) *Reader {
 	return r
 }
 
-// perf runs perf, which must not complain, and returns what it prints.
+// perf runs perf, which must not print errors, and returns its output.
 func perf(t testing.TB, stdin []byte, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("perf"); err != nil {
@@ -154,7 +157,8 @@ func perf(t testing.TB, stdin []byte, args ...string) string {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if text := strings.ToLower(stderr.String()); err != nil || strings.Contains(text, "fail") || strings.Contains(text, "warning") {
+	if text := strings.ToLower(stderr.String()); err != nil || strings.Contains(text, "fail") ||
+		strings.Contains(text, "warning") {
 		t.Errorf("perf %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
 	}
 	return string(out)
@@ -176,7 +180,9 @@ func recordWithPerf(t testing.TB, args ...string) string {
 	if !slices.Contains(args, "-c") {
 		args = append([]string{"-F", "1999"}, args...)
 	}
-	const busy = `i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; (i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done); ls / >/dev/null`
+	const busy = `i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done
+	(i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done)
+	ls / >/dev/null`
 	args = append(append([]string{"record", "--no-bpf-event"}, args...), "-o", out, "--", "sh", "-c", busy)
 	cmd := exec.Command("perf", args...)
 	var stdout, stderr bytes.Buffer

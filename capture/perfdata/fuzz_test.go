@@ -6,9 +6,10 @@ import (
 	"testing"
 
 	"unspool/perfring"
+	"unspool/testdata/costs"
 )
 
-// fuzzRead uses all of a Reader on data.
+// fuzzRead calls all methods of a Reader.
 func fuzzRead(t *testing.T, r *Reader, size int) {
 	defer r.Close()
 	q := queue{limit: 1 << 20}
@@ -48,6 +49,7 @@ func FuzzReader(f *testing.F) {
 		f.Add(small(f, false, compress))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer costs.For(len(data)).Check(t)()
 		if r, err := open(data); err == nil {
 			fuzzRead(t, r, len(data))
 		}
@@ -59,6 +61,7 @@ func FuzzPipe(f *testing.F) {
 		f.Add(small(f, true, compress)[pipeSize:])
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer costs.For(len(data)).Check(t)()
 		data = append(le.AppendUint64(le.AppendUint64(nil, magic), pipeSize), data...)
 		r, err := newReader("fuzz", bytes.NewReader(data), nil, 0)
 		if err != nil {

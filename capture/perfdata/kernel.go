@@ -24,12 +24,13 @@ const (
 
 // ErrHiddenAddresses says that the kernel's addresses can't be read, so that kernel frames of the
 // recording will have no names.
-var ErrHiddenAddresses = errors.New("kernel addresses are hidden; show them with: sysctl kernel.kptr_restrict=0")
+var ErrHiddenAddresses = errors.New("kernel addresses are hidden; show them with: sysctl " +
+	"kernel.kptr_restrict=0")
 
-// KernelRecords makes what perf says about the kernel and its modules before the first sample: MMAP
-// records, without which it names no kernel address, and build IDs. f is the format of the recording; the
-// records' trailers are zero. What was found is returned with an error too: [ErrHiddenAddresses]
-// leaves the build IDs.
+// KernelRecords makes the records that perf writes about the kernel and its modules before the first sample:
+// MMAP records, without which perf names no kernel address, and build IDs. f is the format of the recording;
+// the records' trailers are zero. Along with an error it returns what it found: with [ErrHiddenAddresses],
+// these are the build IDs.
 func KernelRecords(f *perfring.Format) (records [][]byte, ids []BuildID, err error) {
 	return kernelRecords(f, "/")
 }
@@ -87,8 +88,8 @@ func kernelRecords(f *perfring.Format, root string) (records [][]byte, ids []Bui
 	return records, ids, nil
 }
 
-// kernelSymbols returns the addresses of the symbols that bound the kernel. Whom kptr_restrict keeps
-// out reads zeros.
+// kernelSymbols returns the addresses of the symbols at the kernel's start and end. They are zero for
+// users from whom kptr_restrict hides addresses.
 func kernelSymbols(path string) (map[string]uint64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -126,7 +127,7 @@ type module struct {
 	id         []byte
 }
 
-// modules lists the loaded modules. A kernel without modules has no list, which is no error.
+// modules lists the loaded modules. A kernel without support for modules has no list, which is not an error.
 func modules(root string) (mods []module, err error) {
 	path := filepath.Join(root, "proc/modules")
 	text, err := os.ReadFile(path)
@@ -161,7 +162,7 @@ func modules(root string) (mods []module, err error) {
 	return mods, nil
 }
 
-// moduleFiles returns the files of the running kernel's modules by the modules' names.
+// moduleFiles returns the files of the running kernel's modules, by name of the module.
 func moduleFiles(root string) map[string]string {
 	var uts unix.Utsname
 	if unix.Uname(&uts) != nil {

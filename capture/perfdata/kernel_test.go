@@ -65,8 +65,9 @@ func TestKernelRecords(t *testing.T) {
 		{"no modules", map[string]string{"proc/kallsyms": kernelList, "sys/kernel/notes": notes},
 			[]mapping{kernel}, []BuildID{{kernelName, id, true}}, nil},
 		{"modules", map[string]string{"proc/kallsyms": kernelList,
-			"proc/modules":       "xfs 2097152 1 - Live 0xffffffffc0a15000\nsnd_pcm 4096 0 - Live 0xffffffffc0c15000 (OE)\n",
-			lib + "/modules.dep": "kernel/fs/xfs/xfs.ko.xz: kernel/lib/libcrc32c.ko.xz\n",
+			"proc/modules": "xfs 2097152 1 - Live 0xffffffffc0a15000\nsnd_pcm 4096 0 - Live " +
+				"0xffffffffc0c15000 (OE)\n",
+			lib + "/modules.dep":                          "kernel/fs/xfs/xfs.ko.xz: kernel/lib/libcrc32c.ko.xz\n",
 			"sys/module/snd_pcm/notes/.note.gnu.build-id": notes[24:]},
 			[]mapping{kernel, {0xffffffffc0a15000, 2097152, 0, lib + "/kernel/fs/xfs/xfs.ko.xz"},
 				{0xffffffffc0c15000, 4096, 0, "[snd_pcm]"}},
@@ -109,7 +110,7 @@ func TestKernelRecords(t *testing.T) {
 	}
 }
 
-// What is said of this kernel must be what perf says.
+// The records about this kernel must be the same as perf's.
 func TestKernelRecordsAreThoseOfPerf(t *testing.T) {
 	events := []perfring.Attr{liveEvent("cpu-clock", 0, 11)}
 	f := perfring.NewFormat(&events[0].PerfEventAttr)

@@ -19,8 +19,8 @@ type feature struct {
 	data []byte
 }
 
-// features returns what can be said before the first record, ordered by number: about the
-// machine, the command and the events. What the machine does not tell is left out.
+// features returns the features that are known before the first record, ordered by number: about the
+// machine, the command and the events. Features that cannot be read from this machine are left out.
 func features(o Options, events []perfring.Attr) []feature {
 	fs := givenFeatures(o.Features, events)
 	if o.Features == nil {
@@ -30,7 +30,7 @@ func features(o Options, events []perfring.Attr) []feature {
 	return fs
 }
 
-// givenFeatures returns those of another recording of the same events.
+// givenFeatures returns the features of another recording of the same events.
 func givenFeatures(given map[Feature][]byte, events []perfring.Attr) []feature {
 	fs := []feature{{EventDesc, eventDesc(events)}}
 	for n, data := range given {
@@ -43,7 +43,7 @@ func givenFeatures(given map[Feature][]byte, events []perfring.Attr) []feature {
 	return fs
 }
 
-// ownFeatures says what can be said about this machine and this recording.
+// ownFeatures returns the features of this machine and this recording.
 func ownFeatures(o Options, events []perfring.Attr) []feature {
 	var fs []feature
 	add := func(n Feature, data []byte) {
@@ -113,8 +113,8 @@ func clockOf(events []perfring.Attr) (clock int32, ok bool) {
 	return 0, false
 }
 
-// clockData encodes the CLOCK_DATA feature: one moment by the wall clock and by the samples'
-// clock, from which perf script -F tod tells a sample's time of day.
+// clockData encodes the CLOCK_DATA feature: one moment by the wall clock and by the samples' clock, from
+// which perf script -F tod computes a sample's time of day.
 func clockData(clock int32) []byte {
 	var ts unix.Timespec
 	before := time.Now()

@@ -1,15 +1,14 @@
 package perfdata
 
 import (
-	"cmp"
 	"io"
 	"slices"
 
 	"unspool/perfring"
 )
 
-// maxQueue bounds what Ordered keeps back, in bytes, should a recording have no rounds. perf has
-// the same limit as an option (--queue-size in MiB, unlimited by default).
+// maxQueue bounds how many bytes of records Ordered keeps back if a recording has no rounds. perf has such
+// a limit as an option (--queue-size in MiB, unlimited by default).
 const maxQueue = 256 << 20
 
 // queue holds records until their turn comes.
@@ -18,6 +17,9 @@ type queue struct {
 	limit int
 	held  int // bytes of the records
 
+	unsorted bool     // items may be out of order
+	spare    []queued // scratch: of sort
+
 	latest uint64 // time in the queue so far
 	round  uint64 // latest as it was at the end of the last round
 }
@@ -25,19 +27,19 @@ type queue struct {
 type queued struct {
 	time   uint64
 	rec    perfring.Record
-	block  *block // which rec lies in, nil when it was copied
+	block  *block // the block that rec is in; nil if rec was copied
 	format *perfring.Format
 }
 
-// Ordered calls fn with every record in the order of time, as far as the recording tells it: a record is
-// kept back until a FINISHED_ROUND says that nothing earlier will come. Records without a time (perf's
-// own, and those about what was there before the recording) come as they stand in the
-// recording, with the time 0. f is the record's format, and rec is valid during the call only.
-// FINISHED_ROUND itself is delivered behind the records that it releases.
+// Ordered calls fn with every record in the order of time, as far as the recording allows: a record is kept
+// back until a FINISHED_ROUND says that no earlier one will come. Records without a time (perf's own, and
+// those about the time before the recording) are delivered in the order of the recording, with the time 0. f
+// is the record's format. rec is valid during the call only. FINISHED_ROUND itself is delivered after the
+// records that it releases.
 //
-// Without rounds at most 256 MiB are kept back; then the older half is delivered. A record that comes later
-// than that allows for, or than its round, is delivered late, not dropped. Records whose ID belongs to no
-// event can't be understood: they are left out and counted by [Reader.Unknown].
+// Without rounds at most 256 MiB are kept back; then the older half is delivered. A record that comes after
+// later ones were delivered is still delivered, and not dropped. Records whose ID belongs to no event cannot
+// be decoded: they are left out and counted by [Reader.Unknown].
 //
 // The error is that of fn, a *DamageError after everything before the damage has been delivered,
 // or nil.
@@ -46,11 +48,11 @@ func (r *Reader) Ordered(fn func(rec perfring.Record, f *perfring.Format, time u
 	return r.ordered(&q, fn)
 }
 
-// Kept is a record's share in the memory that it lies in.
+// Kept is a record's reference to the memory that it is in.
 type Kept struct{ block *block }
 
-// Keep returns the record that Ordered's fn is called with so that it stays valid until Release is called
-// with the second result. Both belong to the goroutine of Ordered.
+// Keep keeps the record that Ordered's fn is called with: the record that it returns stays valid until
+// Release is called with the second result. Both belong to the goroutine of Ordered.
 func (r *Reader) Keep(rec perfring.Record) (perfring.Record, Kept) {
 	if r.inHand == nil {
 		if r.zstd != nil && r.zstd.inUse {
@@ -138,19 +140,66 @@ func (r *Reader) keep(rec perfring.Record, f *perfring.Format, time uint64) queu
 }
 
 func (q *queue) add(i queued) {
+	if n := len(q.items); n > 0 && i.time < q.items[n-1].time {
+		q.unsorted = true
+	}
 	q.items = append(q.items, i)
 	q.held += len(i.rec)
 	q.latest = max(q.latest, i.time)
 }
 
-// sort orders the queue by time; records of the same time stay in the order of the recording.
+// sort orders the queue by time; records of the same time stay in the order of the recording. What comes from
+// one ring is in order: there are few runs, of which pairs are merged until one is left.
 func (q *queue) sort() {
-	if !slices.IsSortedFunc(q.items, byTime) {
-		slices.SortStableFunc(q.items, byTime)
+	if !q.unsorted {
+		return
 	}
+	for runs := 2; runs > 1; {
+		q.spare, runs = mergePairs(q.spare[:0], q.items)
+		q.items, q.spare = q.spare, q.items
+	}
+	clear(q.spare) // which would keep records alive
+	q.unsorted = false
 }
 
-func byTime(a, b queued) int { return cmp.Compare(a.time, b.time) }
+// mergePairs appends what items have, each run of them that is in order merged with the next one, and
+// says how many runs that makes.
+func mergePairs(to, items []queued) (_ []queued, runs int) {
+	for len(items) > 0 {
+		a := inOrder(items)
+		b := inOrder(items[a:])
+		to = merge(to, items[:a], items[a:a+b])
+		items = items[a+b:]
+		runs++
+	}
+	return to, runs
+}
+
+// inOrder returns how many items the first run has.
+func inOrder(items []queued) int {
+	n := min(1, len(items))
+	for n < len(items) && items[n-1].time <= items[n].time {
+		n++
+	}
+	return n
+}
+
+// merge appends two runs, in order; those of a go first where times are the same.
+func merge(to, a, b []queued) []queued {
+	for len(a) > 0 && len(b) > 0 {
+		n := 0
+		for n < len(a) && a[n].time <= b[0].time {
+			n++
+		}
+		to, a = append(to, a[:n]...), a[n:]
+		n = 0
+		for len(a) > 0 && n < len(b) && b[n].time < a[0].time {
+			n++
+		}
+		to, b = append(to, b[:n]...), b[n:]
+	}
+	return append(append(to, a...), b...)
+}
 
 // flush delivers the n earliest records.
 func (r *Reader) flush(q *queue, n int, fn func(perfring.Record, *perfring.Format, uint64) error) error {

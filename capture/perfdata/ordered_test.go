@@ -2,15 +2,23 @@ package perfdata
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"unspool/perfring"
 )
 
-// stream is a pipe of samples with these times; 0 stands for the end of a round.
+// stream is a pipe of samples with these times; 0 means the end of a round.
 func stream(t *testing.T, times ...uint64) *Reader {
+	t.Helper()
+	return streamOf(t, 0, times)
+}
+
+// streamOf is a pipe of samples with these times, in which round means the end of a round.
+func streamOf(t *testing.T, round uint64, times []uint64) *Reader {
 	t.Helper()
 	var out bytes.Buffer
 	w, err := Create(Options{Path: "-", Out: &out, Events: twoEvents()})
@@ -18,7 +26,7 @@ func stream(t *testing.T, times ...uint64) *Reader {
 		t.Fatal(err)
 	}
 	for _, time := range times {
-		if time == 0 {
+		if time == round {
 			err = w.Round()
 		} else {
 			err = w.Write(sample(11, time, 1, 2))
@@ -99,7 +107,7 @@ func TestOrderedPassesErrorsOn(t *testing.T) {
 	}
 }
 
-// The events differ in what their samples hold, so that an ID of none of them leaves the record unreadable.
+// The events have different samples, so that a record whose ID belongs to none of them cannot be decoded.
 func TestRecordsOfUnknownEventsAreCounted(t *testing.T) {
 	events := twoEvents()
 	events[1].PerfEventAttr.Sample_type |= 1 << 3 // PERF_SAMPLE_ADDR
@@ -125,5 +133,27 @@ func TestRecordsOfUnknownEventsAreCounted(t *testing.T) {
 	}
 	if r.Event(14) != 1 || r.Event(999) != -1 {
 		t.Errorf("events %d and %d", r.Event(14), r.Event(999))
+	}
+}
+
+// Records of the same time stay in the order of the recording, however many rings they come from.
+func TestSortIsStable(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for round := range 200 {
+		var q queue
+		for range rng.IntN(40) {
+			start := rng.Uint64N(50)
+			for range rng.IntN(20) {
+				q.add(queued{time: start, rec: make([]byte, len(q.items))})
+				start += rng.Uint64N(3)
+			}
+		}
+		want := slices.Clone(q.items)
+		slices.SortStableFunc(want, func(a, b queued) int { return cmp.Compare(a.time, b.time) })
+		q.sort()
+		same := func(a, b queued) bool { return a.time == b.time && len(a.rec) == len(b.rec) }
+		if !slices.EqualFunc(q.items, want, same) || q.unsorted {
+			t.Fatalf("round %d: %d items are not in order", round, len(q.items))
+		}
 	}
 }

@@ -17,7 +17,7 @@ const (
 	headerSize    = 104                // sizeof(struct perf_file_header)
 	headerSizeOld = 72                 // without the feature bits
 	pipeSize      = 16                 // sizeof(struct perf_pipe_file_header)
-	sizeAt        = 48                 // where data.size stands in the header
+	sizeAt        = 48                 // offset of data.size in the header
 	featureBits   = 256                // HEADER_FEAT_BITS
 	nameAlign     = 64                 // strings are padded to it (NAME_ALIGN)
 )
@@ -31,12 +31,12 @@ const (
 	miscBuildIDSize = 1 << 15 // PERF_RECORD_MISC_BUILD_ID_SIZE
 )
 
-// attrSize is the size that attributes are written with: PERF_ATTR_SIZE_VER7. perf refuses
-// attributes that are longer than its own struct, and up to version 6.4 it takes the IDs in a
-// HEADER_ATTR record to begin where its own struct ends, which was this size since 5.13.
+// attrSize is the size with which attributes are written: PERF_ATTR_SIZE_VER7. perf refuses attributes
+// that are longer than its own struct. Up to version 6.4 it also assumes that the IDs in a HEADER_ATTR
+// record begin where its own struct ends, which has had this size since 5.13.
 const attrSize = 128
 
-// Attributes are between PERF_ATTR_SIZE_VER0 and what a later kernel may add.
+// Sizes of attributes: PERF_ATTR_SIZE_VER0, and room for what later kernels may add.
 const (
 	attrSizeMin = 64
 	attrSizeMax = 4096
@@ -44,7 +44,7 @@ const (
 
 var le = binary.LittleEndian
 
-// section is struct perf_file_section: where something is in the file.
+// section is struct perf_file_section: a part of the file.
 type section struct{ Offset, Size uint64 }
 
 // fileHeader is struct perf_file_header.
@@ -93,8 +93,8 @@ func appendAttr(b []byte, a unix.PerfEventAttr) []byte {
 	return append(b[:min(len(b), at+attrSize)], make([]byte, max(0, at+attrSize-len(b)))...)
 }
 
-// decodeAttr reads an attribute that occupies all of b. Short ones come from older perfs; what a
-// later kernel added is accepted as long as it is zero, because it then changes nothing.
+// decodeAttr reads an attribute that takes all of b. Short attributes come from older versions of perf.
+// Fields that later kernels added are accepted if they are zero, as they then change nothing.
 func decodeAttr(b []byte) (a unix.PerfEventAttr, err error) {
 	size := binary.Size(a)
 	if len(b) < attrSizeMin {

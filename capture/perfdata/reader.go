@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DamageError says where a recording stops making sense. Whatever came before has been delivered.
+// DamageError says from where on a recording cannot be read. All records before have been delivered.
 type DamageError struct {
 	Path   string
 	Offset int64 // in the file or pipe, of the record that can't be read
@@ -35,33 +35,33 @@ type Reader struct {
 	size    int64         // of the file, 0 for a pipe
 	begin   int64         // offset of the data
 	stopped *atomic.Bool  // by Stop
-	waits   bool          // it is a waiting that is read, which knows when to stop
+	waits   bool          // the recording is read through a waiting
 	zstd    *decompressor // nil before the first compressed record
 	err     error         // what Next returned last: io.EOF or a DamageError
 
 	events  []perfring.Attr
 	formats []perfring.Format // of events
-	own     perfring.Format   // of records that are no event's: perf made them
+	own     perfring.Format   // of records that belong to no event, as perf made them
 	uniform bool              // all formats are the same
 	byID    map[uint64]int    // event by ID
 
 	features   map[Feature]contents
-	featureErr error     // why there are none, though the header tells of some
+	featureErr error     // why there are none although the header announces some
 	ids        []BuildID // from HEADER_BUILD_ID records
 	unknown    uint64
-	inHand     *queued // what Ordered is delivering from its queue
+	inHand     *queued // the record from its queue that Ordered is delivering
 }
 
-// contents are those of a feature: in the file, or in memory when they came through a pipe.
+// contents are the contents of a feature: in the file, or in memory if they came through a pipe.
 type contents struct {
 	at   io.ReaderAt
 	in   section
 	data []byte
 }
 
-// Open opens a recording: a file as perf record -o FILE writes it, or what perf record -o - writes,
-// from a file or, with the path "-", from standard input. The errors tell what it is if it is no
-// such recording.
+// Open opens a recording: a file as perf record -o FILE writes it, or the output of perf record -o -, from
+// a file or, with the path "-", from standard input. If it is not such a recording, the error says what it
+// is.
 func Open(path string) (*Reader, error) {
 	file, name := os.Stdin, "standard input"
 	if path != "-" {
@@ -98,8 +98,8 @@ func Open(path string) (*Reader, error) {
 	return r, nil
 }
 
-// newReader reads the header from in. at is the same recording where it can be read at any place, and
-// size its length; it is nil for a pipe.
+// newReader reads the header from in. at is the same recording for reads at any offset, and size its
+// length; at is nil for a pipe.
 func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, error) {
 	r := &Reader{path: name, size: size, byID: map[uint64]int{}, features: map[Feature]contents{},
 		stopped: new(atomic.Bool)}
@@ -131,7 +131,7 @@ func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, 
 		return r, nil
 	case headerSize, headerSizeOld:
 		if at == nil {
-			return bad("a perf.data file can't be read through a pipe: name the file, or record with -o -")
+			return bad("a perf.data file cannot be read through a pipe: name the file, or record with -o -")
 		}
 		start = start[:n]
 	default:
@@ -147,8 +147,9 @@ func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, 
 	return r, nil
 }
 
-// Close closes the file.
+// Close closes the file. No record is valid any more, those that were kept neither.
 func (r *Reader) Close() error {
+	r.data.close()
 	if r.zstd != nil {
 		r.zstd.close()
 	}
@@ -171,8 +172,8 @@ func noEOF(err error) error {
 // that Next returns; more may follow.
 func (r *Reader) Events() []perfring.Attr { return r.events }
 
-// Event returns the index in Events of the event with this ID, -1 when it is none's. A
-// recording with one event may leave IDs out.
+// Event returns the index in Events of the event with this ID, or -1 if there is none. A recording with one
+// event may leave IDs out.
 func (r *Reader) Event(id uint64) int {
 	if i, ok := r.byID[id]; ok {
 		return i
@@ -183,8 +184,8 @@ func (r *Reader) Event(id uint64) int {
 	return -1
 }
 
-// Format returns the layout of a record: that of the event whose ID is in it. It is nil when this can't be
-// told.
+// Format returns the layout of a record: that of the event whose ID is in it. It is nil if that event is
+// not known.
 func (r *Reader) Format(rec perfring.Record) *perfring.Format {
 	if len(r.formats) == 0 {
 		return nil
@@ -194,7 +195,7 @@ func (r *Reader) Format(rec perfring.Record) *perfring.Format {
 		return first
 	}
 	id, ok := first.ID(rec)
-	if !ok || id == 0 { // perf's own records and those that it made up have none
+	if !ok || id == 0 { // perf's own records, and those that perf synthesized, have none
 		return &r.own
 	}
 	if i, ok := r.byID[id]; ok {
@@ -237,12 +238,12 @@ func (r *Reader) Position() (read, total int64) {
 // ErrStopped is Next's error after Stop.
 var ErrStopped = errors.New("reading was stopped")
 
-// Stop makes Next return ErrStopped. It may be called while another goroutine reads. Whoever writes
-// into a pipe mostly got the same signal, and is about to end: what it still has to say is read, as
-// long as it does not take its time.
+// Stop makes Next return ErrStopped. It may be called while another goroutine reads. The program that writes
+// into a pipe has usually received the same signal and is about to end: the rest of its output is still read,
+// unless it is slow.
 func (r *Reader) Stop() { r.stopped.Store(true) }
 
-// A waiting reader is that of a pipe, which may have nothing to read for a while.
+// A waiting reads from a pipe, which may have nothing to read for a while.
 type waiting struct {
 	file    *os.File
 	stopped *atomic.Bool
@@ -252,7 +253,7 @@ type waiting struct {
 func (s *waiting) Read(p []byte) (int, error) {
 	const (
 		nap    = 200 * time.Millisecond
-		silent = 2 * time.Second // the most that a stopped stream may take for the next piece
+		silent = 2 * time.Second // how long a stopped stream may take for its next piece
 		all    = 10 * time.Second
 	)
 	for waited := time.Duration(0); ; waited += nap {
@@ -273,8 +274,8 @@ func (s *waiting) Read(p []byte) (int, error) {
 	}
 }
 
-// Payload calls fn with the raw data that follow the AUXTRACE record that was returned last, piece by
-// piece; the record is not valid any more. Without the call they are passed over.
+// Payload calls fn with the raw data behind the AUXTRACE record that was returned last, piece by piece; the
+// record is not valid any more. If Payload is not called, the data is skipped.
 func (r *Reader) Payload(fn func([]byte) error) error {
 	for r.data.pending > 0 {
 		at := r.data.offset()
@@ -290,9 +291,9 @@ func (r *Reader) Payload(fn func([]byte) error) error {
 	return nil
 }
 
-// Next returns the next record in the order of the recording, decompressed. It is valid until the
-// following call. What describes a pipe (its attributes, features, tracing data and build
-// IDs) is taken in and not returned. At the end the error is io.EOF, at damage a *DamageError.
+// Next returns the next record in the order of the recording, decompressed. It is valid until the next call.
+// Records that describe a pipe (its attributes, features, tracing data and build IDs) are not returned, but
+// read. At the end the error is io.EOF, at damage a *DamageError.
 func (r *Reader) Next() (perfring.Record, error) {
 	if r.err == nil && r.stopped.Load() && !r.waits {
 		r.err = ErrStopped
@@ -314,7 +315,7 @@ func (r *Reader) Next() (perfring.Record, error) {
 	return rec, nil
 }
 
-// next is Next without the dressing of errors; at is the record's offset.
+// next does the work of Next; at is the record's offset, for the error.
 func (r *Reader) next() (rec perfring.Record, at int64, err error) {
 	for {
 		if r.zstd != nil {
@@ -343,7 +344,7 @@ func (r *Reader) next() (rec perfring.Record, at int64, err error) {
 				err = r.decompress(body, at)
 			}
 		case t == perfring.RecordAuxtrace:
-			// Raw trace data follows the record, as long as it says.
+			// Raw trace data follows the record, which says how long it is.
 			if len(rec) < recordHeader+8 {
 				err = fmt.Errorf("%s record of %d bytes", t, len(rec))
 			} else if n := le.Uint64(rec.Body()); r.size > 0 && n > uint64(r.size-r.data.offset()) {

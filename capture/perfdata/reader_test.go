@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -15,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stack is what perf script -F pid,time,event,ip,sym tells of a sample.
+// stack is what perf script -F pid,time,event,ip,sym prints about a sample.
 type stack struct {
 	pid   uint32
 	us    uint64
@@ -26,18 +27,21 @@ type stack struct {
 // perfStacks returns the samples of a recording as perf script prints them.
 func perfStacks(t testing.TB, path string) (stacks []stack) {
 	t.Helper()
-	cmd := exec.Command("perf", "script", "-F", "pid,time,event,ip", "-i", path)
+	// Reading the names of the kernel's functions, which are not asked for, would take longer than the rest.
+	cmd := exec.Command("perf", "script", "-F", "pid,time,event,ip", "--kallsyms", os.DevNull, "-i", path)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %v", cmd, err)
 	}
-	head := regexp.MustCompile(`^\s*(\d+)\s+(\d+)\.(\d{6}):\s*(\S.*?):?\s*([0-9a-f]+)?\s*$`)
+	head := regexp.MustCompile(`^\s*(-?\d+)\s+(\d+)\.(\d{6}):\s*(\S.*?):?\s*([0-9a-f]+)?\s*$`)
 	for line := range strings.Lines(string(out)) {
 		line = strings.TrimRight(line, "\n")
 		if m := head.FindStringSubmatch(line); m != nil && strings.Contains(line, ":") {
 			var s stack
+			var pid int32 // -1 of a thread whose process is gone
 			var sec, us uint64
-			fmt.Sscanf(m[1]+" "+m[2]+" "+m[3], "%d %d %d", &s.pid, &sec, &us)
+			fmt.Sscanf(m[1]+" "+m[2]+" "+m[3], "%d %d %d", &pid, &sec, &us)
+			s.pid = uint32(pid)
 			s.us, s.event = sec*1e6+us, strings.TrimSuffix(strings.TrimSpace(m[4]), ":")
 			if m[5] != "" {
 				s.chain = address(t, m[5])
@@ -51,8 +55,8 @@ func perfStacks(t testing.TB, path string) (stacks []stack) {
 	return stacks
 }
 
-// address returns what can be compared of an address that perf prints: all of a kernel address, the
-// offset in the page of others, for which perf prints the offset in the file.
+// address returns the part of an address that can be compared with perf's: all of a kernel address, and of
+// others only the offset in the page, as perf prints their offset in the file.
 func address(t testing.TB, s string) string {
 	var ip uint64
 	if _, err := fmt.Sscanf(s, "%x", &ip); err != nil {
@@ -103,7 +107,8 @@ func ownStacks(t testing.TB, path string) (stacks []stack) {
 // ownProcesses returns the processes of the command that recordWithPerf records.
 func ownProcesses(t testing.TB, path string) map[uint32]bool {
 	t.Helper()
-	out, err := exec.Command("perf", "script", "-F", "comm,pid", "-G", "-i", path).Output()
+	out, err := exec.Command("perf", "script", "-F", "comm,pid", "-G", "--kallsyms", os.DevNull,
+		"-i", path).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,14 +143,14 @@ func TestReadsWhatPerfRecords(t *testing.T) {
 				t.Fatalf("%d samples, perf has %d", len(got), len(want))
 			}
 			if strings.Contains(args, "-a") {
-				// Of other processes perf prints no chain at times: it may have seen half of their mappings.
+				// For other processes perf prints no chain at times, as it may have seen only a part of their mappings.
 				own := ownProcesses(t, path)
 				foreign := func(s stack) bool { return !own[s.pid] }
 				if want, got = slices.DeleteFunc(want, foreign), slices.DeleteFunc(got, foreign); len(want) == 0 {
 					t.Fatal("no samples of the command")
 				}
 			}
-			// Records that come later than their round are in no defined order.
+			// Records that come after their round are in no defined order.
 			slices.SortStableFunc(want, byTimeAndStack)
 			slices.SortStableFunc(got, byTimeAndStack)
 			for i := range want {

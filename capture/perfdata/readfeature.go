@@ -12,8 +12,8 @@ import (
 // tracepoints, take a few megabytes.
 const maxFeature = 64 << 20
 
-// Feature returns the contents of a feature, nil when there are none or they can't be read.
-// In a pipe, features arrive as Next is called.
+// Feature returns the contents of a feature, nil if there are none or they cannot be read. In a pipe,
+// features arrive during calls of Next.
 func (r *Reader) Feature(f Feature) []byte {
 	c, ok := r.features[f]
 	if !ok || c.at == nil {
@@ -30,8 +30,8 @@ func (r *Reader) Feature(f Feature) []byte {
 	return b
 }
 
-// Features returns all features with their contents, empty but not nil where the feature is
-// one that has none.
+// Features returns all features with their contents. A feature without contents has an empty slice that is
+// not nil.
 func (r *Reader) Features() map[Feature][]byte {
 	all := map[Feature][]byte{}
 	for f, c := range r.features {
@@ -44,12 +44,12 @@ func (r *Reader) Features() map[Feature][]byte {
 	return all
 }
 
-// FeatureDamage returns a *DamageError when the features are cut off that the header tells of. The records
-// can be read all the same.
+// FeatureDamage returns a *DamageError if the features that the header announces are cut off. The records
+// can be read nevertheless.
 func (r *Reader) FeatureDamage() error { return r.featureErr }
 
-// Text returns a feature that is a string: Hostname, OSRelease, Version, Arch, CPUDesc, CPUID. It is
-// empty when there is none.
+// Text returns a feature that is a string: Hostname, OSRelease, Version, Arch, CPUDesc or CPUID. It is
+// empty if there is none.
 func (r *Reader) Text(f Feature) string {
 	s, _, _ := takeString(r.Feature(f))
 	return s
@@ -73,8 +73,7 @@ func (r *Reader) CommandLine() (args []string) {
 	return args
 }
 
-// BuildIDs returns the build IDs that the recording notes about the files in it. MMAP2 records may
-// tell more.
+// BuildIDs returns the build IDs of files that the recording lists. MMAP2 records may have more.
 func (r *Reader) BuildIDs() []BuildID {
 	ids := slices.Clone(r.ids)
 	for b := r.Feature(BuildIDs); ; {
@@ -87,6 +86,26 @@ func (r *Reader) BuildIDs() []BuildID {
 		}
 		b = b[len(rec):]
 	}
+}
+
+// FileBuildIDs returns the build IDs of files that the recording lists, by path, for mappings without a build
+// ID. A path with two build IDs is left out, as it is not known which of them a mapping had.
+func (r *Reader) FileBuildIDs() map[string][]byte {
+	ids := make(map[string][]byte)
+	several := make(map[string]bool)
+	for _, b := range r.BuildIDs() {
+		if b.Kernel {
+			continue
+		}
+		if known, ok := ids[b.Path]; ok && !bytes.Equal(known, b.ID) {
+			several[b.Path] = true
+		}
+		ids[b.Path] = b.ID
+	}
+	for path := range several {
+		delete(ids, path)
+	}
+	return ids
 }
 
 // decodeBuildID decodes a struct perf_record_header_build_id.
@@ -110,8 +129,8 @@ func decodeBuildID(rec perfring.Record) (id BuildID, ok bool) {
 	}, true
 }
 
-// nameEvents takes the events' names from an EVENT_DESC feature. The events are those of the
-// attributes, in the same order or with the same IDs. What does not fit is left as it is.
+// nameEvents takes the events' names from an EVENT_DESC feature, which has the events of the attributes, in
+// the same order or with the same IDs. Events that are not in it are left as they are.
 func (r *Reader) nameEvents(b []byte) {
 	if len(b) < 8 {
 		return
@@ -163,7 +182,7 @@ func text(b []byte) string {
 
 // WallClock converts a time of the samples' clock into the time of day, by CLOCK_DATA
 // (perf.data-file-format.txt: version 1, clock, time of day and time of that clock at one moment, in ns). It
-// is zero when the recording does not say.
+// is zero if the recording does not have that.
 func (r *Reader) WallClock(at uint64) time.Time {
 	b := r.Feature(ClockData)
 	if at == 0 || len(b) < 24 || le.Uint32(b) != 1 {

@@ -10,7 +10,7 @@ import (
 	"unspool/perfring"
 )
 
-// readFileHeader takes in the header b of a file, its attributes, and where its features are.
+// readFileHeader reads the header b of a file, its attributes, and where its features are.
 func (r *Reader) readFileHeader(b []byte, at io.ReaderAt, size int64) error {
 	var h fileHeader
 	if _, err := binary.Decode(b, le, &h); err != nil {
@@ -46,7 +46,8 @@ func (r *Reader) readFileHeader(b []byte, at io.ReaderAt, size int64) error {
 // within returns whether s lies in a file of so many bytes.
 func (s section) within(size uint64) bool { return s.Offset <= size && s.Size <= size-s.Offset }
 
-// readAttrs reads the attributes and their IDs. All of it must be there: nothing can be read without.
+// readAttrs reads the attributes and their IDs. All of them must be there: without them no record can be
+// read.
 func (r *Reader) readAttrs(h *fileHeader, at io.ReaderAt, size uint64) error {
 	if h.AttrSize < attrSizeMin+16 || h.AttrSize > attrSizeMax+16 {
 		return fmt.Errorf("attributes of %d bytes each", h.AttrSize)
@@ -66,7 +67,7 @@ func (r *Reader) readAttrs(h *fileHeader, at io.ReaderAt, size uint64) error {
 			return err
 		}
 		in := section{le.Uint64(b[n:]), le.Uint64(b[n+8:])}
-		// Sections may overlap, and a sparse file is not as long as it says: the sum is bounded.
+		// Sections may overlap, and a sparse file holds less than its size: the sum is bounded.
 		if total += in.Size; !in.within(size) || total > maxFeature {
 			return fmt.Errorf("IDs of %d bytes at offset %d of a file of %d", in.Size, in.Offset, size)
 		}
@@ -88,7 +89,7 @@ func words(b []byte) []uint64 {
 	return w
 }
 
-// readFeatureTable reads the table behind the data. It is nil when it is not all there: the file was cut
+// readFeatureTable reads the table behind the data. It is nil if not all of it is there: the file was cut
 // short, and the records can be read nevertheless.
 func (r *Reader) readFeatureTable(h *fileHeader, at io.ReaderAt, size uint64) map[Feature]section {
 	n := 0
@@ -118,7 +119,7 @@ func (r *Reader) readFeatureTable(h *fileHeader, at io.ReaderAt, size uint64) ma
 	return places
 }
 
-// describe takes in a record that describes a pipe. used is false for all others.
+// describe reads a record that describes a pipe. used is false for all other records.
 func (r *Reader) describe(rec perfring.Record) (used bool, err error) {
 	body := rec.Body()
 	switch rec.Type() {
@@ -128,7 +129,7 @@ func (r *Reader) describe(rec perfring.Record) (used bool, err error) {
 		if len(body) < 8 {
 			return true, errors.New("HEADER_FEATURE record without a number")
 		}
-		// perf ends with a number that stands for no feature and differs between its versions.
+		// perf writes a last one whose number is that of no feature, and differs between its versions.
 		if n := le.Uint64(body); n < featureBits && len(body) > 8 {
 			r.features[Feature(n)] = contents{data: append([]byte(nil), body[8:]...)}
 			if Feature(n) == EventDesc {
@@ -164,7 +165,7 @@ func (r *Reader) describe(rec perfring.Record) (used bool, err error) {
 	return false, nil
 }
 
-// headerAttr takes in the body of a HEADER_ATTR record.
+// headerAttr reads the body of a HEADER_ATTR record.
 func (r *Reader) headerAttr(body []byte) error {
 	if len(body) < attrSizeMin {
 		return fmt.Errorf("HEADER_ATTR record with %d bytes", len(body))
@@ -181,7 +182,7 @@ func (r *Reader) headerAttr(body []byte) error {
 		return err
 	}
 	ids := words(body[n:])
-	// An event with more IDs than one record holds comes in several.
+	// An event with more IDs than one record holds comes in several records.
 	if i := len(r.events) - 1; i >= 0 && len(r.events[i].IDs) > 0 && len(r.events[i].IDs)%maxPipeIDs == 0 &&
 		r.events[i].PerfEventAttr == attr {
 		for _, id := range ids {

@@ -8,40 +8,36 @@ import (
 	"unspool/perfring"
 )
 
-// scanner cuts a stream into records. It reads blocks, and never waits for more than the record that
-// is asked for, because a pipe may stall. A record is not copied: it lies in its block, which is used again
-// when nobody holds it any more.
+// scanner cuts a stream into records. It reads blocks, and never waits for more than the record that is asked
+// for, because a pipe may stall. A record is not copied: it is in its block, which is reused when no record
+// in it is held any more.
 type scanner struct {
 	in      io.Reader
 	block   *block
-	free    []*block
+	pool    pool
 	lo, hi  int    // what has been read into the block and not used
 	at      int64  // offset in the recording of block.data[lo]
 	left    int64  // bytes of the data section from there on; negative: to the end of the stream
-	pending uint64 // bytes to be passed over before the next record
+	pending uint64 // bytes to skip before the next record
 }
-
-// A block is a piece of the recording.
-type block struct {
-	data  []byte
-	holds int // records that somebody wants to keep
-}
-
-// blockSize is how much is read at once. 256 KiB is in the second-level cache of most machines
-// when it is looked at.
-const blockSize = 256 << 10
 
 // maxType is far above the types that the kernel (22) and perf (84) have come to; they begin with 1. What has
 // another one is no record: the size of the one before was wrong, and these bytes may be those of a stack.
 const maxType = 1023
 
 func newScanner(in io.Reader, at, length int64) scanner {
-	return scanner{in: in, block: newBlock(), at: at, left: length}
+	s := scanner{in: in, at: at, left: length}
+	s.block = s.pool.take()
+	return s
 }
 
-func newBlock() *block { return &block{data: make([]byte, blockSize)} }
+// close gives up all blocks: no record is valid any more.
+func (s *scanner) close() {
+	s.block, s.lo, s.hi = new(block), 0, 0
+	s.pool.release()
+}
 
-// offset returns that of the next record.
+// offset returns the offset of the next record.
 func (s *scanner) offset() int64 { return s.at }
 
 // hold keeps the records of the block that was last read from until release.
@@ -53,25 +49,21 @@ func (s *scanner) hold() *block {
 // release gives a block back, once for each hold.
 func (s *scanner) release(b *block) {
 	if b.holds--; b.holds == 0 && b != s.block {
-		s.free = append(s.free, b)
+		s.pool.free = append(s.pool.free, b)
 	}
 }
 
-// turn moves what has not been used to the beginning of a block that nobody holds.
-func (s *scanner) turn() {
+// compact moves what has not been used to the beginning of a block that nobody holds.
+func (s *scanner) compact() {
 	rest := s.block.data[s.lo:s.hi]
 	if s.block.holds > 0 {
-		if n := len(s.free); n > 0 {
-			s.block, s.free = s.free[n-1], s.free[:n-1]
-		} else {
-			s.block = newBlock()
-		}
+		s.block = s.pool.take()
 	}
 	s.lo, s.hi = 0, copy(s.block.data, rest)
 }
 
-// fill sees to it that n bytes can be used, n being at most perfring.MaxRecordSize. At the end of the stream
-// the error is io.EOF when there are none, io.ErrUnexpectedEOF when there are fewer.
+// fill makes sure that n bytes are in the block; n is at most perfring.MaxRecordSize. At the end of the
+// stream the error is io.EOF if no bytes are left, and io.ErrUnexpectedEOF if there are fewer.
 func (s *scanner) fill(n int) error {
 	if s.left >= 0 && int64(n) > s.left {
 		if s.left == 0 {
@@ -82,9 +74,9 @@ func (s *scanner) fill(n int) error {
 	if s.hi-s.lo >= n {
 		return nil
 	}
-	// What a pipe brings may be little: a block is used to its end. A file fills it.
+	// A read from a pipe may return few bytes, so a block is used up to its end. A file fills it.
 	if s.lo+n > blockSize || s.hi == blockSize || s.lo == s.hi && s.block.holds == 0 {
-		s.turn()
+		s.compact()
 	}
 	for idle := 0; s.hi-s.lo < n; {
 		m, err := s.in.Read(s.block.data[s.hi:])
@@ -106,7 +98,7 @@ func (s *scanner) fill(n int) error {
 	return nil
 }
 
-// use passes over n bytes that fill has provided.
+// use returns n bytes that fill has provided, and goes on behind them.
 func (s *scanner) use(n int) []byte {
 	b := s.block.data[s.lo : s.lo+n : s.lo+n]
 	s.lo += n
@@ -142,7 +134,7 @@ func (s *scanner) record() ([]byte, error) {
 	return s.use(size), nil
 }
 
-// payload returns some of the bytes that are to be passed over before the next record.
+// payload returns some of the bytes that are to be skipped before the next record.
 func (s *scanner) payload() ([]byte, error) {
 	n := int(min(s.pending, blockSize/4))
 	if err := s.fill(n); err != nil {
@@ -152,7 +144,7 @@ func (s *scanner) payload() ([]byte, error) {
 	return s.use(n), nil
 }
 
-// take returns a copy of the next n bytes. Memory is set aside as they arrive.
+// take returns a copy of the next n bytes. Memory is allocated as they arrive.
 func (s *scanner) take(n uint64) ([]byte, error) {
 	if n > maxFeature {
 		return nil, fmt.Errorf("%d bytes of tracing data", n)

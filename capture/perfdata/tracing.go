@@ -18,8 +18,8 @@ import (
 // tracefs is where the tracing file system is mounted, in the order of preference.
 var tracefs = []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"}
 
-// tracingData encodes the TRACING_DATA feature: what the raw data of tracepoints means, in the
-// format that trace-cmd made (tools/perf/util/trace-event-info.c). It is nil without tracepoints.
+// tracingData encodes the TRACING_DATA feature: the layout of the raw data of tracepoints, in the
+// format of trace-cmd (tools/perf/util/trace-event-info.c). It is nil without tracepoints.
 func tracingData(events []perfring.Attr) ([]byte, error) {
 	points := map[string][]string{} // names by group
 	for _, e := range events {
@@ -42,7 +42,7 @@ func tracingData(events []perfring.Attr) ([]byte, error) {
 	b = le.AppendUint32(b, uint32(os.Getpagesize()))
 
 	var err error
-	// part appends a file of tracefs behind its length, a word of so many bits.
+	// part appends the length of a file of tracefs, as a number of so many bits, and the file.
 	part := func(bits int, path ...string) {
 		if err != nil {
 			return
@@ -80,8 +80,8 @@ func tracingData(events []perfring.Attr) ([]byte, error) {
 	return b, nil
 }
 
-// tracepoint returns the group and the name of e, a tracepoint: what its name says if that has the
-// right number, or else whatever has.
+// tracepoint returns the group and the name of e, a tracepoint: those in the event's name if they have the
+// right number, or else those of the tracepoint that has the number.
 func tracepoint(e perfring.Attr) (group, name string, err error) {
 	id := strconv.FormatUint(e.PerfEventAttr.Config, 10)
 	if part := strings.Split(e.Name, ":"); len(part) >= 2 && !strings.Contains(e.Name, "/") {

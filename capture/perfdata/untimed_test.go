@@ -1,15 +1,15 @@
 package perfdata
 
 import (
-	"bytes"
 	"slices"
 	"testing"
 
 	"unspool/perfring"
 )
 
-// TestOrderedDoesNotKeepRecordsWithoutATimeBack has records of the time 0 or -1, which perf gives to
-// what it made up: they come as they stand, told of as time 0, and move nothing of what has a time.
+// TestOrderedDoesNotKeepRecordsWithoutATimeBack has records with the time 0 or -1, as perf gives to records
+// that it synthesizes: they are delivered at their place in the recording, with time 0, and do not change the
+// order of records with a time.
 func TestOrderedDoesNotKeepRecordsWithoutATimeBack(t *testing.T) {
 	const (
 		round = 1<<64 - 2
@@ -27,28 +27,9 @@ func TestOrderedDoesNotKeepRecordsWithoutATimeBack(t *testing.T) {
 		{"-1 in every round", []uint64{none, 5, round, none, 4, round, none, 8, round, none},
 			[]uint64{0, 0, 4, 5, 0, 0, 8}},
 	} {
-		var out bytes.Buffer
-		w, err := Create(Options{Path: "-", Out: &out, Events: twoEvents()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, time := range c.times {
-			if time == round {
-				err = w.Round()
-			} else {
-				err = w.Write(sample(11, time, 1, 2))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		closeWriter(t, w)
-		r, err := newReader("stream", &out, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var got []uint64
-		err = r.Ordered(func(rec perfring.Record, _ *perfring.Format, time uint64) error {
+		r := streamOf(t, round, c.times)
+		err := r.Ordered(func(rec perfring.Record, _ *perfring.Format, time uint64) error {
 			if rec.Type() != perfring.RecordFinishedRound {
 				got = append(got, time)
 			}

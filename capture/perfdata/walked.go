@@ -5,59 +5,73 @@ import (
 
 	"unspool/perfring"
 	"unspool/unwind"
+	"unspool/unwind/link"
+	"unspool/vmas"
 )
 
-// A Walked is a sample on its way from the walk over its user stack to where it is written. All of it is
-// valid during the call that hands it on only.
+// A Walked is a sample whose user stack was walked, on its way to the outputs. All of it is valid only
+// during the call that hands it on.
 //
-// A perf.data file has it as a SAMPLE record with the callchain in the place of registers and stack. What
-// else is known has no field there, so:
+// In a perf.data file it is a SAMPLE record with the callchain in the place of registers and stack. There is
+// no field for the rest, so:
 //   - Bits 8 to 11 of the header's misc say why the walk ended: the [unwind.Reason] plus one, or 0 where
 //     nothing is said. The kernel leaves these bits 0 (linux/perf_event.h gives PERF_RECORD_SAMPLE bits 0 to
 //     2, 14 and 15), and readers mask them out. [End] reads them.
-//   - A [Pair] is a second SAMPLE record behind the first, equal but for its callchain and these bits, which
-//     are 0. The last entry of its callchain is no address: bit 0 is 1, so that it is no zero; bits 1 to 3
-//     are the [unwind.FrameWalkEnd], bit 4 is Kernel, bit 5 is Agrees, and bits 8 and up are Reach.
-//     [DecodePair] reads it.
+//   - Bit 12 says that the stack was completed by what was seen of it before the sample and after it, and not
+//     by its own copy alone: see package link. [IsJoined] reads it. Bit 13 says beside it that a part of what was
+//     seen was read from the process: [IsRead] reads it.
+//   - A [Pair] is a second SAMPLE record behind the first, equal except for its callchain and these bits,
+//     which are 0. The last entry of its callchain is not an address: bit 0 is 1, so that the entry is not
+//     zero; bits 1 to 3 are the [unwind.FrameWalkEnd], bit 4 is Kernel, bit 5 is Agrees, and bits 8 and up
+//     are Reach. [DecodePair] reads it.
 type Walked struct {
 	Record perfring.Record  // as it was sampled
 	Format *perfring.Format // of Record
-	Sample *perfring.Sample // what Record says
-	// Chain is the callchain: what the kernel gave, PERF_CONTEXT_USER, and the addresses of the walk.
+	Sample *perfring.Sample // Record, decoded
+	// Chain is the callchain: the kernel's part, PERF_CONTEXT_USER, and the addresses of the walk.
 	Chain []uint64
-	// Result is what the walk came to; nil where there was no user stack to walk.
+	// Result is the result of the walk; nil if there was no user stack to walk.
 	Result *unwind.Result
-	// Pair is the other answer about this sample, where recordings are compared, else nil.
+	// Space is the address space that the walk was in; nil where none is known.
+	Space *vmas.Space
+	// Place is the file in which an incomplete walk ended, or says why it is none.
+	Place string
+	// Links says what was found of the callers of a stack that the copy cuts off, if that was looked for.
+	Links link.Outcome
+	// Pair is the stack by frame pointers if the two are to be compared, else nil.
 	Pair *Pair
 
 	buf []byte
 }
 
-// A Pair is what frame pointers give for a sample. Recordings with pairs are for package compare alone, and
-// temporary.
+// A Pair is the result of frame pointers for a sample. Recordings with pairs are temporary, and used only by
+// package compare.
 type Pair struct {
 	// Chain is the callchain with the addresses that frame pointers lead to.
 	Chain  []uint64
 	End    unwind.FrameWalkEnd
 	Kernel bool // the kernel's own chain; otherwise its walk was repeated on the copy
-	Agrees bool // with Kernel: the repeated walk came to the same, as far as the copy went
-	Reach  int  // bytes of stack, from SP up, in which the walk by CFI found everything; 0 when unknown
+	Agrees bool // with Kernel: the repeated walk had the same result, as far as the copy went
+	Reach  int  // bytes of stack, from SP up, that the walk by CFI needed; 0 if unknown
 }
 
-// NotCode stands in a pair for a word that frame pointers led to and that is no address of code: it is a
-// piece of somebody's memory.
+// NotCode takes the place in a pair of a word that frame pointers led to and that is not an address of code,
+// as that word is data of the sampled process.
 const NotCode = 1
 
 const (
 	endShift = 8
 	endMask  = 0xf
+
+	joinedBit = 1 << 12
+	readBit   = 1 << 13
 )
 
-// The reasons fit.
+// All reasons fit into the bits.
 const _ = uint(endMask - unwind.NumReasons)
 
-// Records hands the records of the sample to write, one after the other. The error is that of write, or
-// [perfring.ErrTooLarge] for a callchain that fits no record.
+// Records calls write with the records of the sample, one after the other. The error is that of write, or
+// [perfring.ErrTooLarge] for a callchain that does not fit into a record.
 func (w *Walked) Records(write func(rec []byte) error) error {
 	rec, err := w.encode(w.Chain)
 	if err != nil {
@@ -65,6 +79,7 @@ func (w *Walked) Records(write func(rec []byte) error) error {
 	}
 	if w.Result != nil {
 		setEnd(rec, w.Result.End)
+		setJoined(rec, w.Links)
 	}
 	if err := write(rec); err != nil || w.Pair == nil {
 		return err
@@ -87,11 +102,33 @@ func (w *Walked) encode(chain []uint64) ([]byte, error) {
 
 // setEnd stores in a sample's record why its walk ended.
 func setEnd(rec []byte, r unwind.Reason) {
-	misc := binary.LittleEndian.Uint16(rec[4:])
-	binary.LittleEndian.PutUint16(rec[4:], misc&^(endMask<<endShift)|uint16(r+1)<<endShift)
+	misc := binary.LittleEndian.Uint16(rec[4:]) &^ (endMask << endShift)
+	binary.LittleEndian.PutUint16(rec[4:], misc|uint16(r+1)<<endShift)
 }
 
-// End reads from a sample's misc why its walk ended. It is false where nothing is said, as in the recordings
+// setJoined stores in a sample's record whether its stack was completed from others, and from which.
+func setJoined(rec []byte, o link.Outcome) {
+	misc := binary.LittleEndian.Uint16(rec[4:]) &^ (joinedBit | readBit)
+	switch o {
+	case link.Joined:
+		misc |= joinedBit
+	case link.JoinedByRead:
+		misc |= joinedBit | readBit
+	}
+	binary.LittleEndian.PutUint16(rec[4:], misc)
+}
+
+// IsJoined reads from a sample's misc whether its stack was completed from others.
+func IsJoined(misc uint16) bool {
+	_, walked := End(misc)
+	return walked && misc&joinedBit != 0
+}
+
+// IsRead reads from the misc of a sample that is joined whether what it was completed from was partly read from
+// the process.
+func IsRead(misc uint16) bool { return IsJoined(misc) && misc&readBit != 0 }
+
+// End reads from a sample's misc why its walk ended. It is false if that is not there, as in the recordings
 // of other programs.
 func End(misc uint16) (unwind.Reason, bool) {
 	n := misc >> endShift & endMask

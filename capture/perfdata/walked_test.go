@@ -37,13 +37,13 @@ func TestEndSurvivesInASample(t *testing.T) {
 	}
 }
 
-// What other programs write says nothing, and what no version has written is not taken for a reason.
+// Samples of other programs have no reason, and a value that no version has written is not taken for one.
 func TestEndIsNotMadeUp(t *testing.T) {
 	for _, misc := range []uint16{0, unix.PERF_RECORD_MISC_USER, unix.PERF_RECORD_MISC_GUEST_KERNEL,
 		unix.PERF_RECORD_MISC_EXACT_IP, 1 << 12, 1 << 13, 1 << 15,
 		(unwind.NumReasons + 1) << endShift, endMask << endShift} {
 		if misc>>endShift&endMask == unwind.NumReasons {
-			continue // the last reason, once there are that many
+			continue // this would be a valid reason if there were that many
 		}
 		if r, ok := End(misc); ok {
 			t.Errorf("%#x is %s", misc, r)

@@ -2,7 +2,7 @@ package perfdata
 
 import "slices"
 
-// beginFile writes header, IDs, attributes and the features that can't wait.
+// beginFile writes header, IDs, attributes and the features that must be there from the beginning.
 func (w *Writer) beginFile() error {
 	b := make([]byte, headerSize)
 	ids := make([]section, len(w.events))
@@ -37,15 +37,15 @@ func (w *Writer) beginFile() error {
 	return nil
 }
 
-// commit appends data to the data section, tail to what follows it, and makes h the header. tail
-// begins with the feature table that goes with h.
+// commit appends data to the data section, writes tail behind it, and makes h the header. tail begins with
+// the feature table that belongs to h.
 //
-// The process can be killed between any two system calls, and the file must be one that perf
-// reads all the same. The header still tells the old size while the data is written, so a file
-// whose features all come last is whole at every moment. A file that can't be read without its
-// features (TRACING_DATA, COMPRESSED) has its table right behind the data, where the new data has to
-// go: there everything behind the table is written first, then what replaces it, then the header.
-// What is left is the instant between two system calls of a few bytes each.
+// The process can be killed between any two system calls, and perf must be able to read the file
+// nevertheless. The header has the old size while the data is written, so a file whose features all come last
+// is complete at every moment. A file that cannot be read without its features (TRACING_DATA, COMPRESSED) has
+// its table right behind the data, where the new data has to go. There everything behind the table is written
+// first, then the data in the place of the table, then the header. So the file is incomplete only between two
+// system calls that write a few bytes each.
 func (w *Writer) commit(data, tail []byte, h fileHeader) error {
 	end := int64(w.header.Data.Offset + w.header.Data.Size)
 	old := len(w.table)
@@ -60,7 +60,7 @@ func (w *Writer) commit(data, tail []byte, h fileHeader) error {
 		}
 	}
 	if err != nil {
-		// Back to the last flush. The error that is reported is the one that led here.
+		// Restore the state of the last flush. The error that is reported is the first one.
 		_, _ = w.file.WriteAt(w.table, end)
 		_ = w.file.Truncate(end + int64(old))
 		return err
@@ -70,7 +70,7 @@ func (w *Writer) commit(data, tail []byte, h fileHeader) error {
 	return nil
 }
 
-// writeParts writes b at off, its first n bytes last.
+// writeParts writes b at off: first all but its first n bytes, and then these.
 func (w *Writer) writeParts(off int64, b []byte, n int) error {
 	if _, err := w.file.WriteAt(b[n:], off+int64(n)); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (w *Writer) finishFile() error {
 		set(feature{SampleTime, le.AppendUint64(le.AppendUint64(nil, w.first), w.last)})
 	}
 	if w.comp != nil {
-		delete(w.places, Compressed) // the ratio is known by now
+		delete(w.places, Compressed) // it is written again, as the ratio is known now
 		set(w.comp.feature())
 	}
 

@@ -29,10 +29,10 @@ func (w *Writer) beginPipe() error {
 			b = append(b, f.data...)
 			b = append(b, make([]byte, size-recordHeader-8-len(f.data))...)
 		}
-		// What is too long for a record is left out: a command line of 64 KiB.
+		// A feature that is too long for a record, such as a command line of 64 KiB, is left out.
 	}
 	if tracing != nil {
-		// The blob follows the record, it is not part of it.
+		// The data follows the record and is not a part of it.
 		size := align(len(tracing), 8)
 		b = appendHeader(b, perfring.RecordTracingData, 0, recordHeader+4)
 		b = le.AppendUint32(b, uint32(size))
@@ -45,9 +45,9 @@ func (w *Writer) beginPipe() error {
 // maxPipeIDs is how many IDs fit into a HEADER_ATTR record.
 const maxPipeIDs = (perfring.MaxRecordSize - recordHeader - attrSize) / 8
 
-// appendHeaderAttrs appends the HEADER_ATTR records of an event. An event on many threads and CPUs
-// has more IDs than a record holds. A reader needs them to tell events apart: where there are several,
-// the event is repeated with the rest of its IDs, and where there is one, the rest is left out.
+// appendHeaderAttrs appends the HEADER_ATTR records of an event. An event on many threads and CPUs has more
+// IDs than a record holds. A reader needs the IDs to distinguish events: if there are several events, the
+// event is repeated with the rest of its IDs; if there is only one, the rest is left out.
 func appendHeaderAttrs(b []byte, e perfring.Attr, several bool) []byte {
 	for ids := e.IDs; ; {
 		n := min(len(ids), maxPipeIDs)

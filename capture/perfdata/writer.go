@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"time"
 
 	"unspool/capture/output"
 	"unspool/perfring"
@@ -15,12 +16,16 @@ import (
 
 // Options say what is written where.
 type Options struct {
-	// Path names the recording. A file of that name is kept as Path with ".old" behind it. A stream
-	// (/dev/stdout, /dev/fd/N, /dev/null) gets the pipe format, and so does "-", which is Out, or
-	// standard output where that is nil. Place, unless nil, is what Path leads to; it stays the caller's.
+	// Path is the path of the recording. An existing file is kept under the name Path + ".old". A stream
+	// (/dev/stdout, /dev/fd/N, /dev/null) gets the pipe format, and so does "-", which means Out, or standard
+	// output if Out is nil. Place, unless nil, is the place that Path leads to; it belongs to the caller.
 	Path  string
 	Place *output.Place
 	Out   io.Writer
+
+	// Stop, unless nil, is closed when the recording is to end: from then on the reader of a stream has
+	// less than a second to take what is written.
+	Stop <-chan struct{}
 
 	// Events are the events as they were opened, with all their IDs. Where they ask for user
 	// registers and stacks they are written as asking for callchains instead.
@@ -32,14 +37,13 @@ type Options struct {
 	// Compress is the level of zstd compression, 1 to 22; 0 writes records as they are.
 	Compress int
 
-	// Features, unless nil, are written instead of what would be said about this machine and this
-	// recording: a conversion hands on those of its input. What the Writer knows better is its own all
-	// the same: EventDesc, BuildIDs, SampleTime and Compressed.
+	// Features, unless nil, are written instead of those of this machine and this recording: a conversion
+	// hands on those of its input. EventDesc, BuildIDs, SampleTime and Compressed are always the Writer's.
 	Features map[Feature][]byte
 }
 
-// Writer writes one recording. It is not safe for concurrent use. After the first error nothing
-// more is written: what is in the file by then stays readable, up to the last flush.
+// Writer writes one recording. It is not safe for concurrent use. After the first error nothing more is
+// written, and the file can be read up to the last flush.
 type Writer struct {
 	name   string       // of the destination, for errors
 	file   *output.File // nil when the caller owns the destination
@@ -48,7 +52,7 @@ type Writer struct {
 	events []perfring.Attr
 	header fileHeader
 	static []feature // known from the start
-	early  []feature // of these, what a file cut short needs to be read; before the data
+	early  []feature // those of static without which a file that is cut short cannot be read; before the data
 	places map[Feature]section
 	table  []byte // feature table that stands behind the data now
 	comp   *compressor
@@ -58,23 +62,23 @@ type Writer struct {
 	written int64
 	ids     []BuildID // for the BUILD_ID feature
 
-	described []byte          // records about a pipe for the next flush, never compressed
-	known     map[string]bool // path and ID of what is in ids
-	dirty     bool            // something was written since the last round
+	described []byte          // records that describe a pipe, for the next flush; never compressed
+	known     map[string]bool // path and ID of each entry of ids
+	dirty     bool            // records were written since the last round
 
-	timeAt      int // where a sample's time is, 0 when it has none or they differ
+	timeAt      int // offset of a sample's time; 0 if there is none or the events differ
 	first, last uint64
 
-	err    error
-	told   bool // err has been returned
-	closed bool
+	err      error
+	returned bool // err was returned to the caller
+	closed   bool
 }
 
-// bufferSize is how much is gathered before it is written. At least two records fit.
+// bufferSize is how many bytes of records are collected before they are written. At least two records fit.
 const bufferSize = compressChunk
 
-// Create begins a recording: header, attributes and whatever else has to stand before the
-// data are written at once.
+// Create begins a recording: header, attributes and everything else that has to be before the data are
+// written at once.
 func Create(o Options) (*Writer, error) {
 	if len(o.Events) == 0 {
 		return nil, errors.New("perf.data without an event")
@@ -105,8 +109,8 @@ func Create(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// addEarly gathers the features without which perf does not read the records at all. In a file
-// they have to be there while it is being written; the others come last.
+// addEarly collects the features without which perf does not read the records at all. They have to be in a
+// file while it is being written; the others come last.
 func (w *Writer) addEarly(o Options) error {
 	add := func(f feature) { w.static = append(w.static, f); w.early = append(w.early, f) }
 	if o.Features != nil {
@@ -129,13 +133,13 @@ func (w *Writer) addEarly(o Options) error {
 	return nil
 }
 
-// open opens the destination, settles the layout and writes what comes before the records.
+// open opens the destination, chooses the layout and writes everything that comes before the records.
 func (w *Writer) open(o Options) error {
 	w.name = o.Path
 	if o.Path == "-" {
 		w.name = "standard output"
 		if o.Out != nil {
-			w.pipe, w.out = true, o.Out
+			w.pipe, w.out = true, o.patient(o.Out)
 			return w.beginPipe()
 		}
 	}
@@ -147,19 +151,30 @@ func (w *Writer) open(o Options) error {
 		}
 		defer place.Close()
 	}
-	return w.create(place)
+	return w.create(place, &o)
+}
+
+// graceToRead is how long a stream's reader may take when the recording is to end.
+const graceToRead = 800 * time.Millisecond
+
+// patient is a stream that is given up when its reader takes nothing any more, and the recording is to end.
+func (o *Options) patient(stream io.Writer) io.Writer {
+	if o.Stop == nil {
+		return stream
+	}
+	return output.Until(stream, o.Stop, graceToRead)
 }
 
 // create begins the recording in its place.
-func (w *Writer) create(place *output.Place) (err error) {
+func (w *Writer) create(place *output.Place, o *Options) (err error) {
 	if w.file, err = place.Create(); err != nil {
 		return err
 	}
 	if w.pipe = place.Stream(); w.pipe {
-		w.out = w.file
+		w.out = o.patient(w.file)
 		err = w.beginPipe()
 	} else if err = w.beginFile(); err == nil {
-		err = w.file.KeepOld() // a process that is killed from now on leaves a recording
+		err = w.file.KeepOld() // if the process is killed from now on, a recording is left
 	}
 	if err != nil {
 		w.file.Discard()
@@ -167,7 +182,7 @@ func (w *Writer) create(place *output.Place) (err error) {
 	return err
 }
 
-// timeOffset returns where the time stands in the samples of all events, 0 when they do not agree.
+// timeOffset returns the offset of the time in the samples of all events, 0 if these differ.
 func timeOffset(events []perfring.Attr) int {
 	at := 0
 	for i, e := range events {
@@ -192,7 +207,7 @@ func (w *Writer) Write(rec []byte) error {
 		return w.fail(fs.ErrClosed)
 	}
 	if len(rec) < recordHeader || len(rec) != int(le.Uint16(rec[6:])) {
-		return fmt.Errorf("%s: record of %d bytes whose header says otherwise", w.name, len(rec))
+		return fmt.Errorf("%s: record of %d bytes whose header has another size", w.name, len(rec))
 	}
 	if len(w.buf)+len(rec) > bufferSize {
 		if err := w.flush(nil); err != nil {
@@ -213,9 +228,9 @@ func (w *Writer) Write(rec []byte) error {
 // WriteSample adds a sample whose stack was walked.
 func (w *Writer) WriteSample(s *Walked) error { return s.Records(w.Write) }
 
-// WriteTrace adds an AUXTRACE record and the raw data that payload hands to fn, of the length that
-// the record tells. Neither is ever compressed. Where payload fails early, zeros stand in for what is
-// missing, in reason, so that the records behind it are found.
+// WriteTrace adds an AUXTRACE record and the raw data with which payload calls fn, of the length that the
+// record says. Neither is compressed. If payload fails early, zeros are written for the missing data, up to a
+// limit, so that the records behind it can be found.
 func (w *Writer) WriteTrace(rec []byte, payload func(fn func([]byte) error) error) error {
 	if w.err != nil || w.closed {
 		return w.fail(fs.ErrClosed)
@@ -247,9 +262,9 @@ func (w *Writer) WriteTrace(rec []byte, payload func(fn func([]byte) error) erro
 	return err
 }
 
-// Round ends a round: whatever is written from now on is later than what was written before the
-// previous Round. Everything is flushed, so that a reader, or the file should the
-// process be killed, has it all. A round without records leaves no trace.
+// Round ends a round: all records that are written from now on are later than those that were written before
+// the previous Round. Everything is flushed, so that a reader has it, and the file too if the process is
+// killed. A round without records is not written.
 func (w *Writer) Round() error {
 	if w.err != nil || w.closed {
 		return w.fail(fs.ErrClosed)
@@ -283,19 +298,19 @@ func (w *Writer) BuildID(path string, id []byte, kernel bool) {
 // Written returns how many bytes the destination has received so far.
 func (w *Writer) Written() int64 { return w.written }
 
-// Close writes what is buffered and the features, and closes the file. The error is one that has
-// not been returned before. Further calls do nothing.
+// Close writes the buffered records and the features, and closes the file. It does not return an error again
+// that was returned before. Further calls do nothing.
 func (w *Writer) Close() error {
 	if w.closed {
 		return nil
 	}
 	if w.err == nil {
 		_ = w.flush(nil)
-		w.told = false
+		w.returned = false
 	}
 	w.closed = true
 	if !w.pipe {
-		// After a failed flush too: on a full disk, taking it back has made room for them.
+		// Also after a failed flush: on a full disk, there is room for them again, as the flush was taken back.
 		if err := w.finishFile(); err != nil && w.err == nil {
 			w.err = err
 		}
@@ -303,10 +318,10 @@ func (w *Writer) Close() error {
 	if err := w.closeFile(); err != nil && w.err == nil {
 		w.err = err
 	}
-	if w.told {
+	if w.returned {
 		return nil
 	}
-	w.told = true
+	w.returned = true
 	return w.err
 }
 
@@ -322,11 +337,11 @@ func (w *Writer) fail(other error) error {
 	if w.err == nil {
 		return fmt.Errorf("%s: %w", w.name, other)
 	}
-	w.told = true
+	w.returned = true
 	return w.err
 }
 
-// flush writes the buffered records and then tail, a whole record or nothing.
+// flush writes the buffered records and then tail, which is a whole record or empty.
 func (w *Writer) flush(tail []byte) error {
 	data := w.buf
 	if w.comp != nil {
@@ -353,7 +368,7 @@ func (w *Writer) store(data []byte) (err error) {
 	}
 	w.dirty = true
 	if err != nil {
-		w.err, w.told = err, true
+		w.err, w.returned = err, true
 		w.buf = nil
 	}
 	return err

@@ -34,7 +34,7 @@ var layouts = []struct {
 func TestReadsBackWhatWasWritten(t *testing.T) {
 	events := twoEvents()
 	records := recording(t, events, 5, 3000)
-	// One that compression makes longer, so that it stands among the compressed ones as it is.
+	// A record that compression makes longer, so that it is written uncompressed among the others.
 	noise := appendHeader(nil, perfring.RecordSample, miscUser, 65528)
 	x := uint32(1)
 	for len(noise) < 65528 {
@@ -222,7 +222,7 @@ func TestHotspotReadsWhatWasWritten(t *testing.T) {
 		switch {
 		case strings.Contains(line, "FINISHED_ROUND detected"), strings.Contains(line, "MissingElfFile"):
 		case strings.Contains(line, "PerfHeader::SAMPLE_TIME 16"), strings.Contains(line, "PerfHeader::CLOCKID 8"):
-			// It passes over these features in perf's own files too.
+			// It skips these features in perf's own files as well.
 		default:
 			t.Errorf("perfparser says: %s", line)
 		}
@@ -263,7 +263,7 @@ func TestKilledRecordingIsReadUpToTheLastFlush(t *testing.T) {
 						t.Fatal(err)
 					}
 					copied := filepath.Join(dir, "copy")
-					// What a flush had written of its data when the process was killed.
+					// The part of its data that a flush had written when the process was killed.
 					for _, half := range []string{"", "half a flush"} {
 						if err := os.WriteFile(copied, append(data, half...), 0o600); err != nil {
 							t.Fatal(err)
@@ -343,7 +343,7 @@ func TestStreamsGetThePipeFormat(t *testing.T) {
 	}
 }
 
-// What is in the way of a recording is refused before the first record, and stays as it is.
+// A path that cannot become a recording is refused before the first record, and stays as it is.
 func TestWhatIsInTheWayStays(t *testing.T) {
 	for _, c := range []struct {
 		name, at string
@@ -378,7 +378,7 @@ func TestWhatIsInTheWayStays(t *testing.T) {
 	}
 }
 
-// listing is what a directory holds, with what must not change.
+// listing lists a directory, with the properties that must not change.
 func listing(t *testing.T, dir string) (text string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -395,7 +395,7 @@ func listing(t *testing.T, dir string) (text string) {
 	return text
 }
 
-// A recording has its name as soon as its header is written, and its predecessor until then.
+// A recording gets its name as soon as its header is written. Until then the older file has it.
 func TestRecordingTakesItsNameWithItsHeader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "perf.data")
 	for _, c := range []struct{ before, old string }{{"", ""}, {"first", "first"}} {

@@ -14,14 +14,14 @@ import (
 	"unspool/capture/symbols"
 )
 
-// place is where an image lies in the address space of the profile: its virtual address v is v+bias there.
-// What is mapped is what the kernel maps for an executable segment, the whole pages of the file that the
-// segment touches. From a mapping and the segment in the file pprof finds the bias again (GetBase in its
-// internal/elfexec), and so the virtual address.
+// place is where an image is in the address space of the profile: its virtual address v is v+bias there. As
+// the kernel does for an executable segment, it maps all pages of the file that the segment touches. From a
+// mapping and the segment in the file, pprof computes the bias again (GetBase in its internal/elfexec), and
+// so the virtual address.
 type place struct {
 	bias     uint64
 	mappings []mapping      // sorted
-	nowhere  *proto.Mapping // of code without an address; nil when there is none
+	nowhere  *proto.Mapping // for code without an address; nil if there is none
 }
 
 // mapping has the virtual addresses from start up to limit.
@@ -32,7 +32,7 @@ type mapping struct {
 
 const (
 	page = 4096
-	// stride is what a bias is a multiple of, so that an address ends in the digits that other tools show.
+	// stride is the alignment of a bias: it makes an address end in the digits that other tools show.
 	stride = 1 << 24
 	// userLimit is where the kernel's half of the address space begins, for pprof too. The kernel keeps its
 	// addresses.
@@ -53,8 +53,8 @@ func (p *place) at(pc uint64) (*proto.Mapping, uint64) {
 	return p.nowhere, 0
 }
 
-// newPlaces puts the images of p that have frames side by side. The program comes first, as pprof
-// takes the first mapping for the program, and so keeps its own addresses.
+// newPlaces puts the images of p that have frames side by side. The program comes first, as pprof takes the
+// first mapping for the program; so the program keeps its own addresses.
 func newPlaces(p *profile.Profile, out *proto.Profile) []place {
 	pcs := make([][]uint64, len(p.Images))
 	kernel := make([]bool, len(p.Images))
@@ -63,7 +63,7 @@ func newPlaces(p *profile.Profile, out *proto.Profile) []place {
 		kernel[f.Image] = kernel[f.Image] || f.Kind == profile.Kernel
 	}
 	places := make([]place, len(p.Images))
-	next := uint64(0) // address that is free
+	next := uint64(0) // the next free address
 	put := func(i int) {
 		im, at := &p.Images[i], &places[i]
 		slices.Sort(pcs[i])
@@ -85,7 +85,7 @@ func newPlaces(p *profile.Profile, out *proto.Profile) []place {
 		}
 		for _, pc := range pcs[i] {
 			if m, _ := at.at(pc); m == nil {
-				// nothing that pprof would open
+				// a name that pprof does not try to open
 				at.nowhere = &proto.Mapping{File: "[" + strings.Trim(text(im.Name), "[]") + "]"}
 				out.Mapping = append(out.Mapping, at.nowhere)
 			}
@@ -108,7 +108,7 @@ func newPlaces(p *profile.Profile, out *proto.Profile) []place {
 
 // mapSegments maps the segments that have any of the addresses, which are sorted.
 func (p *place) mapSegments(code []symbols.Segment, pcs []uint64) {
-	mapped := uint64(0) // the end of what is
+	mapped := uint64(0) // the end of the part that is mapped
 	for _, s := range slices.SortedFunc(slices.Values(code), func(a, b symbols.Segment) int {
 		return cmp.Compare(a.Addr, b.Addr)
 	}) {
@@ -125,8 +125,8 @@ func (p *place) mapSegments(code []symbols.Segment, pcs []uint64) {
 	}
 }
 
-// mapRange maps what lies between the sorted addresses, which are offsets in the file then, or addresses of
-// the kernel.
+// mapRange maps the range of the sorted addresses, which in this case are offsets in the file, or addresses
+// of the kernel.
 func (p *place) mapRange(pcs []uint64) {
 	if i, _ := slices.BinarySearch(pcs, 1); i < len(pcs) {
 		start := pcs[i] &^ (page - 1)
@@ -142,8 +142,8 @@ func pageEnd(addr uint64) uint64 {
 	return ^uint64(0)
 }
 
-// settle chooses the bias, so that the mappings begin at next or beyond, and returns where they end. An image
-// that does not fit has no mappings, as only a damaged one is so large.
+// settle chooses the bias so that the mappings begin at next or above, and returns where they end. An image
+// that does not fit gets no mappings, as only a damaged one is so large.
 func (p *place) settle(next uint64) uint64 {
 	if len(p.mappings) == 0 {
 		return next
@@ -162,8 +162,8 @@ func (p *place) settle(next uint64) uint64 {
 // library is the name of a shared library's file: "libc.so.6".
 var library = regexp.MustCompile(`\.so(\.[0-9.]*)?$`)
 
-// program returns the image that most was called in, libraries left out; -1 when there is none. For a
-// recording of one program that is it.
+// program returns the image that has the most frames on the stacks of the samples, without libraries: in a
+// recording of one program, this is the program. It is -1 if there is none.
 func program(p *profile.Profile) int {
 	weight := make([]uint64, len(p.Nodes))
 	for _, s := range p.Samples {

@@ -11,6 +11,7 @@ import (
 	proto "github.com/google/pprof/profile"
 
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 	"unspool/capture/symbols"
 	"unspool/unwind"
 )
@@ -18,7 +19,7 @@ import (
 // small is a profile of two images at the same addresses, with functions inlined in one, and code without an
 // address.
 func small() *profile.Profile {
-	return &profile.Profile{
+	p := profiletest.New(&profile.Profile{
 		Images: []profile.Image{
 			{Name: "libm.so.6", Path: "/lib/libm.so.6",
 				Code: []symbols.Segment{{Addr: 0x1000, Offset: 0x1000, Size: 0x800}}},
@@ -40,27 +41,31 @@ func small() *profile.Profile {
 			{Name: "compiled", Symbol: "compiled", Image: 3, Kind: profile.JIT, Known: true},
 			{Name: "[libm.so.6]", Image: 0, PC: 0x9000}, // in no segment
 		},
-		Nodes: []profile.Node{
-			{Parent: -1, Frame: -1},
-			{Parent: 0, Frame: 0}, {Parent: 1, Frame: 1}, {Parent: 2, Frame: 2}, // main, middle, leaf
-			{Parent: 3, Frame: 3}, {Parent: 3, Frame: 4}, {Parent: 3, Frame: 5}, // sin, ksys_read, compiled
-			{Parent: 0, Frame: 6},
-		},
-		Threads: []profile.Thread{{PID: 7, TID: 8, Comm: "tool"}, {Comm: "swapper"}},
-		Events:  []profile.Event{{Name: "cpu-clock:u", Clock: true}, {Name: "page-faults"}, {Name: "cycles"}},
-		Samples: []profile.Sample{
-			{Thread: 0, Node: 4, Event: 0, CPU: 0, Count: 3, Period: 3_000_000, End: profile.Complete},
-			{Thread: 0, Node: 5, Event: 0, CPU: 1, Count: 2, Period: 2_000_000,
-				End: profile.Ended(unwind.DumpTooShort)},
-			{Thread: 0, Node: 3, Event: 0, CPU: -1, Count: 1, Period: 1_000_000},
-			{Thread: 1, Node: 6, Event: 0, CPU: 0, Count: 1, Period: 1_000_000},
-			{Thread: 1, Node: 7, Event: 0, CPU: 0, Count: 1, Period: 1_000_000},
-		},
-		Began: time.Unix(1700000000, 5), Duration: 3 * time.Second,
+		Events: []profile.Event{{Name: "cpu-clock:u", Clock: true}, {Name: "page-faults"}, {Name: "cycles"}},
+		Began:  time.Unix(1700000000, 5), Duration: 3 * time.Second,
 		Hostname: "box", OSRelease: "6.1", Arch: "x86_64", Command: []string{"unspool", "record"}, LostSamples: 4,
 		Throttled: 1,
 		Problems:  []string{"libm.so.6: stripped"},
+	})
+	tool := p.Thread(profile.Thread{PID: 7, TID: 8, Comm: "tool"})
+	swapper := p.Thread(profile.Thread{Comm: "swapper"})
+	main := []int32{0, 1, 2} // with the functions inlined there
+	for _, s := range []struct {
+		thread, cpu int32
+		count       uint64
+		end         profile.End
+		stack       []int32
+	}{
+		{tool, 0, 3, profile.Complete, append(main, 3)},
+		{tool, 1, 2, profile.Ended(unwind.DumpTooShort), append(main, 4)},
+		{tool, -1, 1, profile.Unsaid, main},
+		{swapper, 0, 1, profile.Unsaid, append(main, 5)},
+		{swapper, 0, 1, profile.Unsaid, []int32{6}},
+	} {
+		p.Sample(profile.Sample{Thread: s.thread, Node: p.Stack(s.stack...), CPU: s.cpu, End: s.end,
+			Count: s.count, Period: 1_000_000 * s.count})
 	}
+	return p.Profile
 }
 
 func TestConverted(t *testing.T) {
@@ -183,7 +188,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestHostile writes names, addresses and segments that no system has.
+// TestHostile has names, addresses and segments that no real system has.
 func TestHostile(t *testing.T) {
 	in := small()
 	in.Frames[0].Name, in.Frames[0].Symbol = "ma\x1b[2Jin\n\xff\x00<(", "ma\x1b[2Jin\n\xff\x00<("
@@ -237,7 +242,7 @@ func texts(p *proto.Profile) []string {
 
 // TestImagesDoNotMeet puts many images of all sorts side by side.
 func TestImagesDoNotMeet(t *testing.T) {
-	in := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}}
+	in := profiletest.New(&profile.Profile{}).Profile
 	for i := range 300 {
 		im := profile.Image{Name: "lib", Path: "/lib"}
 		addr := uint64(i%7) << (12 + 5*(i%9))

@@ -11,8 +11,7 @@ import (
 	"unspool/capture/profile"
 )
 
-// labels hands out what is said of samples beside their stacks. Samples of the same thread, CPU and end share
-// it.
+// labels makes the labels of samples. Samples of the same thread, CPU and end share them.
 type labels struct {
 	p       *profile.Profile
 	numbers map[numbersKey]map[string][]int64
@@ -27,8 +26,8 @@ type (
 	}
 )
 
-// units names a label's number by itself, as pprof does where there is no unit; but a zero without a unit is
-// no label to its readers.
+// units are the units of labels that are numbers. pprof uses the label's key if there is no unit; but its
+// readers ignore a zero without a unit.
 var units = map[string][]string{"pid": {"pid"}, "tid": {"tid"}, "cpu": {"cpu"}}
 
 func newLabels(p *profile.Profile) *labels {
@@ -86,8 +85,8 @@ func comments(p *profile.Profile) []string {
 	return c
 }
 
-// text makes a string of the recorded system fit for the format, whose strings are UTF-8, and for the lines
-// that pprof prints.
+// text makes a string of the recorded system valid for the format, whose strings are UTF-8, and safe for
+// the lines that pprof prints.
 func text(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -35,7 +35,7 @@ func Convert(p *profile.Profile) (*proto.Profile, error) {
 	labels := newLabels(p)
 	for i := range p.Samples {
 		s := &p.Samples[i]
-		sample := &proto.Sample{Location: stacks.at(s.Node), Value: values.of(s)}
+		sample := &proto.Sample{Location: stacks.at(s.Node), Value: values.row(s)}
 		labels.put(sample, s)
 		out.Sample = append(out.Sample, sample)
 	}

@@ -54,7 +54,7 @@ func record(t *testing.T, events string) string {
 	flags := []string{"-g", "-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"}
 	run(t, "gcc", append(flags, "-shared", "-fPIC", "-o", library, "testdata/library.c")...)
 	run(t, "g++", append(flags, "-o", program, "testdata/main.cc", library)...)
-	run(t, "perf", "record", "-q", "-g", "-F", "1999", "--buildid-mmap", "-e", events, "-o", data, "--", program)
+	run(t, "perf", "record", "-q", "-g", "-F", "1999", "-N", "-e", events, "-o", data, "--", program)
 	return data
 }
 
@@ -108,7 +108,7 @@ func stacksOf(p *profile.Profile) map[string]uint64 {
 	return n
 }
 
-// tracesOf does that with what go tool pprof prints.
+// tracesOf does the same with the output of go tool pprof.
 func tracesOf(t *testing.T, file string) map[string]uint64 {
 	t.Helper()
 	n := make(map[string]uint64)
@@ -142,7 +142,7 @@ func tracesOf(t *testing.T, file string) map[string]uint64 {
 	return n
 }
 
-// TestReadByPprof records a program and holds what go tool pprof shows against the profile.
+// TestReadByPprof records a program and compares the output of go tool pprof with the profile.
 func TestReadByPprof(t *testing.T) {
 	p := load(t, record(t, "cpu-clock"))
 	file, back := write(t, p)
@@ -178,7 +178,7 @@ func TestReadByPprof(t *testing.T) {
 	}
 }
 
-// TestSourceAndAssembly has pprof find source and machine code of two images that lie at the same virtual
+// TestSourceAndAssembly lets pprof find source and machine code of two images that have the same virtual
 // addresses.
 func TestSourceAndAssembly(t *testing.T) {
 	p := load(t, record(t, "cpu-clock"))

@@ -22,7 +22,7 @@ type stacks struct {
 	scratch   []*proto.Location
 }
 
-// spot is a frame behind the one that it is inlined into: what is one location in pprof.
+// spot is a frame together with those that it is inlined into: this is one location in pprof.
 type spot struct {
 	outer int32 // spot, -1 for none
 	frame int32
@@ -93,7 +93,7 @@ func (s *stacks) location(number int32) *proto.Location {
 			m.HasFunctions = m.HasFunctions || f.Known
 			m.HasFilenames = m.HasFilenames || f.File != ""
 			m.HasLineNumbers = m.HasLineNumbers || f.Line != 0
-			m.HasInlineFrames = m.HasLineNumbers // both are the debugging information's
+			m.HasInlineFrames = m.HasLineNumbers // both come from debugging information
 		}
 	}
 	s.locations[number] = l

@@ -12,12 +12,12 @@ import (
 type values struct {
 	types   []*proto.ValueType
 	columns []columns        // by event
-	main    int              // event that is shown at first, -1 without samples
-	period  int64            // what a sample of it stands for, on average
+	main    int              // the event that is shown at first, -1 without samples
+	period  int64            // the mean period of its samples
 	unit    *proto.ValueType // of period
 }
 
-// columns are indices of an event's own types, 0 for none: the first type counts all samples.
+// columns are the indices of an event's own types of values, 0 for none: the type 0 counts all samples.
 type columns struct{ count, time int }
 
 func newValues(p *profile.Profile) *values {
@@ -56,7 +56,7 @@ func newValues(p *profile.Profile) *values {
 	return v
 }
 
-// add adds a type of value; names are told apart, as pprof selects by them.
+// add adds a type of value. It makes names different, as pprof selects by them.
 func (v *values) add(name, unit string) int {
 	for i := 0; i < len(v.types); i++ {
 		if v.types[i].Type == name {
@@ -80,7 +80,8 @@ func (v *values) describe(out *proto.Profile) {
 	out.PeriodType, out.Period = v.unit, v.period
 }
 
-func (v *values) of(s *profile.Sample) []int64 {
+// row returns the numbers of a sample, one for each type of value.
+func (v *values) row(s *profile.Sample) []int64 {
 	all := make([]int64, len(v.types))
 	c := v.columns[s.Event]
 	all[c.count] = number(s.Count)

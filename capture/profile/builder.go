@@ -7,20 +7,20 @@ import (
 	"unspool/vmas"
 )
 
-// builder interns what a Profile consists of.
+// builder interns the parts of a Profile.
 type builder struct {
 	p        *Profile
 	sym      *symbols.Symbolizer
-	buildIDs map[string][]byte // of files, where mmap records have none
+	buildIDs map[string][]byte // of files, by path, for mmap records that have none
 
 	children *index[edge]      // of p.Nodes
 	weights  *index[weightKey] // of p.Samples
 	threads  map[Thread]int32
 	frames   map[frameKey]int32
-	images   map[string]int32 // by path and build ID
+	images   map[imageKey]int32
 	opened   map[*symbols.Image]*image
 	kernel   map[uint64]int32 // looked-up address → frame
-	signal   []bool           // by frame: code that a signal handler returns to
+	signal   []bool           // by frame: it is the code that signal handlers return to
 	fixed    map[string]int32 // frames without a function: by name
 
 	time      uint64                // of the sample, in ns
@@ -28,12 +28,12 @@ type builder struct {
 	generated map[uint32]*generated // by process
 }
 
-// edge is what tells nodes apart.
+// edge is the key of a node.
 type edge struct{ parent, frame int32 }
 
 func (n *Node) edge() edge { return edge{n.Parent, n.Frame} }
 
-// weightKey is what tells samples apart.
+// weightKey is the key of a sample.
 type weightKey struct {
 	thread, node, event, cpu int32
 	end                      End
@@ -54,7 +54,7 @@ type generated struct {
 	frames []int32 // by piece of code: its frame, plus one
 }
 
-// image is an image that samples lie in. It hangs on vmas.File.Image, so that a frame is found by one probe.
+// image is an image that samples lie in. vmas.File.Image points to it, so that one map lookup finds a frame.
 type image struct {
 	*symbols.Image
 	index  int32
@@ -70,7 +70,7 @@ func newBuilder(sym *symbols.Symbolizer) *builder {
 		sym:     sym,
 		threads: make(map[Thread]int32),
 		frames:  make(map[frameKey]int32),
-		images:  make(map[string]int32),
+		images:  make(map[imageKey]int32),
 		opened:  make(map[*symbols.Image]*image),
 		kernel:  make(map[uint64]int32),
 		fixed:   make(map[string]int32),
@@ -82,7 +82,7 @@ func newBuilder(sym *symbols.Symbolizer) *builder {
 	return b
 }
 
-// grow begins the tree and its weights, for so many nodes and samples.
+// grow begins the tree and its weights, with room for so many nodes and samples.
 func (b *builder) grow(nodes, samples int) {
 	p := b.p
 	p.Nodes, p.Samples = make([]Node, 0, nodes), make([]Sample, 0, samples)
@@ -91,16 +91,26 @@ func (b *builder) grow(nodes, samples int) {
 	b.child(-1, -1) // the root
 }
 
-func (b *builder) image(name, path string, buildID []byte) int32 {
-	key := path + "\x00" + string(buildID)
+// imageKey is the key of an image. A file without a build ID is identified by the number of its inode,
+// without the device: on overlayfs, a recording may have two device numbers for one file.
+type imageKey struct {
+	path, buildID string
+	inode         uint64
+}
+
+func (b *builder) image(im Image) int32 {
+	key := imageKey{im.Path, string(im.BuildID), im.File.Inode}
 	i, ok := b.images[key]
 	if !ok {
 		i = int32(len(b.p.Images))
-		b.p.Images = append(b.p.Images, Image{Name: name, Path: path, BuildID: buildID})
+		b.p.Images = append(b.p.Images, im)
 		b.images[key] = i
 	}
 	return i
 }
+
+// inMemory is the image of code that is in no file.
+func (b *builder) inMemory(name string) int32 { return b.image(Image{Name: name, Path: name}) }
 
 func (b *builder) frame(f Frame) int32 {
 	key := frameKey{f.Image, f.Name, f.Addr, f.PC}
@@ -114,8 +124,9 @@ func (b *builder) frame(f Frame) int32 {
 	return i
 }
 
-// isSignalReturn recognises the code that the kernel makes signal handlers return to. No call leads there: the handler's return
-// address is its first instruction, and the address after it is that of the interrupted instruction.
+// isSignalReturn recognizes the code that signal handlers return to. No call leads there: the handler's
+// return address is its first instruction, and the next address on the stack is that of the interrupted
+// instruction.
 func isSignalReturn(name string) bool {
 	switch name {
 	case symbols.SignalReturn, "restore_rt", "__restore", "__kernel_rt_sigreturn", "__default_rt_sa_restorer":
@@ -124,11 +135,11 @@ func isSignalReturn(name string) bool {
 	return false
 }
 
-// fixedFrame is a frame that no function stands behind.
+// fixedFrame is a frame without a function.
 func (b *builder) fixedFrame(name string, kind Kind) int32 {
 	i, ok := b.fixed[name]
 	if !ok {
-		i = b.frame(Frame{Name: name, Image: b.image(name, name, nil), Kind: kind})
+		i = b.frame(Frame{Name: name, Image: b.inMemory(name), Kind: kind})
 		b.fixed[name] = i
 	}
 	return i
@@ -140,7 +151,7 @@ func (b *builder) userFrame(space *vmas.Space, addr uint64, returned bool) int32
 	if space != nil {
 		m = space.Find(addr)
 		if m == nil && returned {
-			m = space.Find(addr - 1) // a call that ends its mapping
+			m = space.Find(addr - 1) // the call may be at the end of its mapping
 		}
 	}
 	if m == nil {
@@ -169,8 +180,8 @@ func (b *builder) userFrame(space *vmas.Space, addr uint64, returned bool) int32
 	return f
 }
 
-// generatedFrame is the frame at an address of code that a process generated, if its runtime named it. Code that the runtime moves, or
-// generates anew, is one function.
+// generatedFrame is the frame at an address of code that a process generated, if its runtime named it. Code
+// that the runtime moves, or generates again, is one function.
 func (b *builder) generatedFrame(pid uint32, im *image, addr uint64) (int32, bool) {
 	g := b.generated[pid]
 	if g == nil {
@@ -183,7 +194,8 @@ func (b *builder) generatedFrame(pid uint32, im *image, addr uint64) (int32, boo
 		return 0, false
 	}
 	if g.frames[i] == 0 {
-		g.frames[i] = 1 + b.frame(Frame{Name: b.sym.Name(g.At(i).Name), Symbol: g.At(i).Name, Image: im.index, Kind: JIT, Known: true})
+		g.frames[i] = 1 + b.frame(Frame{Name: b.sym.Name(g.At(i).Name), Symbol: g.At(i).Name, Image: im.index,
+			Kind: JIT, Known: true})
 	}
 	return g.frames[i] - 1, true
 }
@@ -196,7 +208,7 @@ func (b *builder) mapped(pid uint32, name string) {
 	}
 }
 
-// began notes that a process begins with its parent's code, or with none for parent 0.
+// began notes that a process begins with its parent's code, or without code if parent is 0.
 func (b *builder) began(pid, parent uint32) {
 	delete(b.generated, pid)
 	delete(b.dumps, pid)
@@ -205,19 +217,26 @@ func (b *builder) began(pid, parent uint32) {
 	}
 }
 
-// open returns the image behind a mapping's file. Several files may lead to one.
+// open returns the image of a mapping's file. Several files may have the same image.
 func (b *builder) open(f *vmas.File) *image {
 	id := f.BuildID.Bytes()
 	if id == nil {
 		id = b.buildIDs[f.Path]
 	}
-	from := b.sym.Mapped(f.Name(), id, f.FileID)
+	from := b.sym.Image(f.Name(), id, f.FileID)
 	im := b.opened[from]
 	if im == nil {
-		im = &image{Image: from, frames: make(map[uint64]int32), index: b.image(from.Name(), f.Name(), from.BuildID)}
-		if f.Kind == vmas.Anonymous || f.Kind == vmas.Heap || f.Kind == vmas.Stack || f.Kind == vmas.Shared || f.Kind == vmas.Memfd {
+		recorded := Image{Name: from.Name(), Path: f.Name(), BuildID: from.BuildID}
+		im = &image{Image: from, frames: make(map[uint64]int32)}
+		switch f.Kind {
+		case vmas.Anonymous, vmas.Heap, vmas.Stack, vmas.Shared, vmas.Memfd:
 			im.kind = JIT
+		default:
+			if id == nil {
+				recorded.File = f.FileID
+			}
 		}
+		im.index = b.image(recorded)
 		b.opened[from] = im
 	}
 	return im
@@ -247,7 +266,7 @@ func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
 	}
 	known := len(b.p.Frames)
 	i := b.frame(f)
-	if f.PC != 0 && int(i) == known { // new: files that lead to the same image share frames
+	if f.PC != 0 && int(i) == known { // it is new: files with the same image share frames
 		im.sampled = append(im.sampled, i)
 	}
 	return i
@@ -259,9 +278,10 @@ func (b *builder) kernelFrame(addr uint64, returned bool) int32 {
 	f, ok := b.kernel[addr]
 	if !ok {
 		fn, name, known := b.sym.Kernel(addr)
-		im := b.image(name, name, nil)
+		im := b.inMemory(name)
 		if known {
-			f = b.frame(Frame{Name: b.sym.Name(fn.Name), Symbol: fn.Name, Image: im, Kind: Kernel, Known: true, Addr: fn.Addr, PC: addr})
+			f = b.frame(Frame{Name: b.sym.Name(fn.Name), Symbol: fn.Name, Image: im, Kind: Kernel, Known: true,
+				Addr: fn.Addr, PC: addr})
 		} else {
 			f = b.frame(Frame{Name: name, Image: im, Kind: Kernel, PC: addr})
 		}

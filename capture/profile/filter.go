@@ -7,9 +7,11 @@ import (
 	"strings"
 )
 
-// Filter says which threads' samples are loaded. A thread has to pass every field that is set; the zero value lets all pass.
+// Filter says which threads' samples are loaded. A thread has to pass every field that is set; all threads
+// pass the zero value.
 type Filter struct {
-	Comms []string // names, or patterns in which * stands for any text, ? for a character, [a-z] for one of these
+	// names, or patterns in which * stands for any text, ? for a character, [a-z] for one of these
+	Comms []string
 	PIDs  []uint32
 	TIDs  []uint32
 }
@@ -40,7 +42,7 @@ func commMatches(pattern, comm string) bool {
 	return ok && err == nil
 }
 
-// String is what is asked for, "" for everything: "comm cc1, sh*; pid 12".
+// String describes the filter, "" for all threads: "comm cc1, sh*; pid 12".
 func (f *Filter) String() string {
 	var parts []string
 	add := func(what string, values []string) {

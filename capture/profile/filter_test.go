@@ -48,6 +48,7 @@ func TestFilter(t *testing.T) {
 
 // TestFilterLeavesSamplesOut loads a recording whole and in halves.
 func TestFilterLeavesSamplesOut(t *testing.T) {
+	t.Parallel()
 	path := record(t, "-g")
 	whole := load(t, path)
 	for _, c := range []struct {

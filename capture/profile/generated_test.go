@@ -39,7 +39,7 @@ const busy = () => process.cpuUsage().user;
 for (const start = busy(); busy() - start < 500000; ) fib(20);
 `
 
-// V8 writes down the names of the code that it generates, in a perf map or in a jitdump.
+// V8 writes the names of the code that it generates to a perf map or a jitdump.
 func TestNamesOfGeneratedCode(t *testing.T) {
 	for _, c := range []struct{ name, option string }{{"perf map", "--perf-basic-prof"},
 		{"jitdump", "--perf-prof"}} {
@@ -61,7 +61,7 @@ func TestNamesOfGeneratedCode(t *testing.T) {
 				}
 			})
 			n, f := named(p, "fib ")
-			if n < p.Count()/4 { // the rest is what node does first
+			if n < p.Count()/4 { // the other samples are from the start of node
 				t.Fatalf("%d of %d samples are in fib; %q", n, p.Count(), p.Problems)
 			}
 			if f.Kind != JIT || !f.Known || !strings.Contains(f.Name, "fib.js") {

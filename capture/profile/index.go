@@ -2,7 +2,8 @@ package profile
 
 import "hash/maphash"
 
-// index finds the entry with a key in a slice that grows. It holds eight bytes an entry beside the slice, where a map would hold the keys too.
+// index finds the entry with a key in a slice that grows. It needs eight bytes for each entry besides the
+// slice; a map would hold the keys as well.
 type index[K comparable] struct {
 	key   func(i int32) K // of an entry of the slice
 	seed  maphash.Seed
@@ -10,7 +11,7 @@ type index[K comparable] struct {
 	next  []int32 // by entry: the one before with the same hash, plus one
 }
 
-// newIndex makes the index of a slice that is empty, and expected to grow to n entries.
+// newIndex makes the index of an empty slice that is expected to grow to n entries.
 func newIndex[K comparable](n int, key func(i int32) K) *index[K] {
 	size := 64
 	for size < n {
@@ -29,7 +30,7 @@ func (x *index[K]) find(k K) (int32, bool) {
 	return 0, false
 }
 
-// add takes the slice's next entry in, which has this key.
+// add adds the slice's next entry, which has this key.
 func (x *index[K]) add(k K) {
 	if len(x.next) == len(x.first) {
 		x.first = make([]int32, 2*len(x.first))

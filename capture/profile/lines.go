@@ -8,19 +8,24 @@ import (
 	"unspool/capture/symbols/srcline"
 )
 
-// lines gives the frames their source lines and adds those of inlined functions. It returns, for each node
-// that was, the node that it is now.
+// lines gives the frames their source lines and adds the frames of inlined functions. It returns the new
+// node for each old node.
 func (l *loader) lines() []int32 {
 	p := l.p
-	below := make([][]int32, len(p.Frames)) // by frame: what is inlined there, outermost first, behind the frame itself
+	// by frame: the frame itself, and behind it those that are inlined there, outermost first
+	below := make([][]int32, len(p.Frames))
 	for i := range below {
 		below[i] = []int32{int32(i)}
 	}
 	paths := make(map[string]string)
-	images := slices.SortedFunc(maps.Values(l.opened), func(a, b *image) int { return cmp.Compare(a.index, b.index) })
+	images := slices.SortedFunc(maps.Values(l.opened), func(a, b *image) int {
+		return cmp.Compare(a.index, b.index)
+	})
 	for _, im := range images {
 		frames := im.sampled
-		slices.SortFunc(frames, func(a, b int32) int { return cmp.Or(cmp.Compare(p.Frames[a].PC, p.Frames[b].PC), cmp.Compare(a, b)) })
+		slices.SortFunc(frames, func(a, b int32) int {
+			return cmp.Or(cmp.Compare(p.Frames[a].PC, p.Frames[b].PC), cmp.Compare(a, b))
+		})
 		pcs := make([]uint64, len(frames))
 		for i, f := range frames {
 			pcs[i] = p.Frames[f].PC
@@ -37,7 +42,8 @@ func (l *loader) lines() []int32 {
 					outer := &p.Frames[f]
 					f = int32(len(p.Frames))
 					below[frames[i]] = append(below[frames[i]], f)
-					p.Frames = append(p.Frames, Frame{Name: "[inlined]", Image: outer.Image, Kind: outer.Kind, Inlined: true, PC: outer.PC})
+					p.Frames = append(p.Frames, Frame{Name: "[inlined]", Image: outer.Image, Kind: outer.Kind, Inlined: true,
+						PC: outer.PC})
 				}
 				frame := &p.Frames[f]
 				if !frame.Known && at.Func != "" {
@@ -50,8 +56,8 @@ func (l *loader) lines() []int32 {
 	return p.insert(below)
 }
 
-// insert puts frames below others: every frame f becomes the frames below[f], the first of which is f. The others are new, so stacks that differed
-// still do. It returns, for each node that was, the node that it is now.
+// insert puts frames below others: every frame f becomes the frames below[f], the first of which is f. The
+// others are new, so stacks that were different still are. It returns the new node for each old node.
 func (p *Profile) insert(below [][]int32) []int32 {
 	nodes := make([]Node, 1, len(p.Nodes))
 	nodes[0] = p.Nodes[0]

@@ -47,8 +47,9 @@ int main() {
 }
 `
 
-// At every sampled address of a program are the functions and lines that llvm-symbolizer finds there.
+// Every sampled address of a program has the functions and lines that llvm-symbolizer finds there.
 func TestInlinedFramesAreThoseOfLLVM(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("llvm-symbolizer"); err != nil {
 		t.Skip("llvm-symbolizer is missing")
 	}
@@ -92,7 +93,7 @@ func TestInlinedFramesAreThoseOfLLVM(t *testing.T) {
 			t.Errorf("%#x:\n%swant\n%s", pc, have[pc], want[pc])
 		}
 	}
-	// Whoever looks at functions only still sees all of these.
+	// The profile by function still has all of these functions.
 	if q := p.ByFunction(); q.Count() != p.Count() {
 		t.Errorf("%d samples by function, %d by address", q.Count(), p.Count())
 	}
@@ -101,7 +102,7 @@ func TestInlinedFramesAreThoseOfLLVM(t *testing.T) {
 // chainsOf returns, for each address of an image that was sampled and has a line, the frames there, innermost
 // first, a line each.
 func chainsOf(p *Profile, path string) map[uint64]string {
-	inner := make([]bool, len(p.Nodes)) // something is inlined into the node
+	inner := make([]bool, len(p.Nodes)) // a function is inlined into the node
 	for _, n := range p.Nodes[1:] {
 		if p.Frames[n.Frame].Inlined {
 			inner[n.Parent] = true
@@ -151,8 +152,9 @@ func symbolized(t *testing.T, path string, pcs []uint64) map[uint64]string {
 	return all
 }
 
-// The same recording becomes the same profile, down to the order of its frames.
+// Loading a recording twice gives the same profile, with its frames in the same order.
 func TestLoadIsRepeatable(t *testing.T) {
+	t.Parallel()
 	path := record(t, "-g", "-e", "cpu-clock")
 	var first *Profile
 	for range 3 {

@@ -31,7 +31,7 @@ type loader struct {
 	failed   error // of the timeline
 
 	sample      perfring.Sample
-	frames      []int32 // scratch: of one sample, leaf first
+	frames      []int32 // memory for the frames of one sample, leaf first
 	first, last uint64
 	rawStacks   uint64 // samples with a raw stack and no user callchain
 	malformed   uint64 // records that could not be decoded
@@ -42,38 +42,40 @@ type loader struct {
 type Options struct {
 	// Progress, if set, is called now and then with the number of records read so far.
 	Progress func(records uint64)
-	// Lines looks all addresses up in the images' debugging information, for source lines and inlined functions.
+	// Lines says whether to look up all addresses in the images' debugging information, for source lines and
+	// inlined functions.
 	Lines bool
 	// CPUs keeps the samples of different CPUs apart.
 	CPUs bool
-	// Filter says whose samples count. Of the others only the time is taken into First and Duration.
+	// Filter says which threads' samples count. Of other samples, only the times count, for First and Duration.
 	Filter Filter
 	// Timeline, if set, is given every sample. Its nodes are those of the profile once Load has returned.
 	Timeline *Timeline
-	// Watcher, if set, sees the recording go by.
+	// Watcher, if set, is called with every record and sample.
 	Watcher Watcher
 }
 
-// Watcher sees a recording go by, in the order of Load. The records and samples that it is handed are valid during the call only.
+// Watcher is called with the records and samples of a recording, in the order of Load. They are valid
+// during the call only.
 type Watcher interface {
-	// Begin is called first, with the profile that Load returns, as it grows. A frame may still get a better name, and what is inlined there
-	// comes last.
+	// Begin is called first, with the profile that Load will return, which grows. A frame may still get a better
+	// name, and inlined frames are added at the end.
 	Begin(p *Profile)
-	// Record is called with what every record says that is no sample. time is in ns, 0 for what was there
-	// before.
+	// Record is called with the content of every record other than a sample. time is in ns, 0 for records about
+	// the time before the recording.
 	Record(c *replay.Change, f *perfring.Format, time uint64)
 	// Sample is called with every sample that counts, and its frames, leaf first: one for each address of the
-	// callchain, in so far as the profile has them. They are indices in the Frames of the profile that Load returns, without what
-	// is inlined there.
+	// callchain that the profile has. They are indices in the Frames of the profile that Load returns, without
+	// inlined frames.
 	Sample(s *perfring.Sample, frames []int32)
 }
 
 // progressEvery is how many records lie between two calls of Options.Progress.
 const progressEvery = 1 << 16
 
-// Load reads the records of r up to its end and returns what was sampled, with the names that sym finds. A recording that is
-// damaged or cut short yields what came before: the profile is valid then, and its Problems say where the damage is. Other
-// errors of the reader come back as they are.
+// Load reads the records of r up to its end and returns their samples, with the names that sym finds. For a
+// recording that is damaged or cut short, it returns the samples before the damage: the profile is valid,
+// and its Problems say where the damage is. Other errors of the reader are returned as they are.
 func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, error) {
 	l := newLoader(sym)
 	l.options, l.timeline = o, o.Timeline
@@ -85,7 +87,7 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 	described := false
 	var records uint64
 	err := r.Ordered(func(rec perfring.Record, f *perfring.Format, time uint64) error {
-		if !described { // a pipe describes itself in records that come before the first of these
+		if !described { // in a pipe, this is known only when the first record is returned
 			described = true
 			l.describe(r)
 		}
@@ -111,13 +113,15 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 
 // isClock says whether the periods of an event are nanoseconds.
 func isClock(a *unix.PerfEventAttr) bool {
-	return a.Type == unix.PERF_TYPE_SOFTWARE && (a.Config == unix.PERF_COUNT_SW_CPU_CLOCK || a.Config == unix.PERF_COUNT_SW_TASK_CLOCK)
+	return a.Type == unix.PERF_TYPE_SOFTWARE && (a.Config == unix.PERF_COUNT_SW_CPU_CLOCK ||
+		a.Config == unix.PERF_COUNT_SW_TASK_CLOCK)
 }
 
-// describe takes over what the recording says about itself, as far as it is known yet.
+// describe copies what the recording says about itself, as far as it is known yet.
 func (l *loader) describe(r *perfdata.Reader) {
 	p := l.p
-	p.Hostname, p.OSRelease, p.Arch = r.Text(perfdata.Hostname), r.Text(perfdata.OSRelease), r.Text(perfdata.Arch)
+	p.Hostname, p.OSRelease, p.Arch = r.Text(perfdata.Hostname), r.Text(perfdata.OSRelease),
+		r.Text(perfdata.Arch)
 	p.Command = r.CommandLine()
 	p.Events = p.Events[:0]
 	for _, e := range r.Events() {
@@ -127,15 +131,12 @@ func (l *loader) describe(r *perfdata.Reader) {
 		}
 		p.Events = append(p.Events, event)
 	}
-	l.buildIDs = make(map[string][]byte)
+	l.buildIDs = r.FileBuildIDs()
 	id := l.kernelID
 	id.Release = p.OSRelease
 	for _, b := range r.BuildIDs() {
 		if b.Kernel && b.Path == "[kernel.kallsyms]" {
 			id.BuildID = b.ID
-		}
-		if !b.Kernel {
-			l.buildIDs[b.Path] = b.ID
 		}
 	}
 	if len(l.kernel) == 0 { // no kernel address has been looked up yet
@@ -192,7 +193,7 @@ func (l *loader) record(r perfring.Record, f *perfring.Format, time uint64) {
 	}
 }
 
-// loss notes a gap.
+// loss adds a Loss.
 func (l *loader) loss(r perfring.Record, f *perfring.Format, time, count uint64) {
 	if len(l.p.Losses) >= maxLosses {
 		return
@@ -204,7 +205,7 @@ func (l *loader) loss(r perfring.Record, f *perfring.Format, time, count uint64)
 	l.p.Losses = append(l.p.Losses, Loss{Time: time, Count: count, CPU: cpu})
 }
 
-// kernelMap learns from the mapping of the kernel itself where it was.
+// kernelMap notes the kernel's address from the record of its mapping.
 func (l *loader) kernelMap(c *replay.Change) {
 	name, addr := c.KernelSymbol()
 	if name != "" && l.kernelID.Ref == "" && addr != 0 && len(l.kernel) == 0 {
@@ -248,7 +249,7 @@ func (l *loader) fork(c *replay.Change) {
 	}
 }
 
-// threadNow is the thread that a sample is of, -1 for one that does not pass the filter.
+// threadNow is the thread of a sample, -1 if it does not pass the filter.
 func (l *loader) threadNow(pid, tid uint32) int32 {
 	key := threadKey(pid, tid)
 	i, ok := l.current[key]
@@ -292,7 +293,9 @@ func (l *loader) addSample() {
 		Count: 1, Period: max(s.Period, 1),
 	}
 	if r, ok := perfdata.End(s.Misc); ok {
-		one.End = Ended(r)
+		if one.End = Ended(r); perfdata.IsJoined(s.Misc) {
+			one.End = Joined
+		}
 	}
 	if l.options.CPUs || l.timeline != nil {
 		at := one
@@ -314,55 +317,36 @@ func (l *loader) addSample() {
 func (l *loader) resolve(s *perfring.Sample) {
 	l.frames = l.frames[:0]
 	space := l.table.Space(s.PID)
-	mode := s.CPUMode()
 	returned := false // the next entry is a return address
-	user := false     // the chain has a user part
-	n := s.Callchain.Len()
-	for n > 0 && s.Callchain.At(n-1) == 0 { // where a walk along frame pointers gave up
-		n--
-	}
-	for i := 0; i < n; i++ {
-		ip := s.Callchain.At(i)
-		if ip >= perfring.ContextMax {
-			returned = false
-			switch ip {
-			case perfring.ContextKernel:
-				mode = unix.PERF_RECORD_MISC_KERNEL
-			case perfring.ContextUser:
-				mode = unix.PERF_RECORD_MISC_USER
-			case perfring.ContextUserDeferred:
-				n = i // nothing but the cookie follows
-			default:
-				mode = unix.PERF_RECORD_MISC_GUEST_USER // or a guest's kernel, or a hypervisor
-			}
-			continue
-		}
-		f := l.at(space, mode, ip, returned)
+	var before uint64 // the context of the entry before
+	for context, ip := range s.Addresses {
+		f := l.at(space, context, ip, returned && context == before)
 		l.frames = append(l.frames, f)
-		user = user || mode == unix.PERF_RECORD_MISC_USER
-		returned = !l.signal[f]
+		returned, before = !l.signal[f], context
 	}
+	user := before == perfring.ContextUser // the chain ends with a user part
 	raw := s.DynSize > 0 && !user
 	if raw {
 		l.rawStacks++
 	}
-	if mode := s.CPUMode(); len(l.frames) == 0 || !user && mode == unix.PERF_RECORD_MISC_USER {
-		l.frames = append(l.frames, l.at(space, mode, s.IP, false))
+	if context := s.Context(); len(l.frames) == 0 || !user && s.CPUMode() == unix.PERF_RECORD_MISC_USER {
+		l.frames = append(l.frames, l.at(space, context, s.IP, false))
 	} else if raw {
 		if ip, ok := s.UserIP(); ok {
-			l.frames = append(l.frames, l.at(space, unix.PERF_RECORD_MISC_USER, ip, false))
+			l.frames = append(l.frames, l.at(space, perfring.ContextUser, ip, false))
 		}
 	}
 }
 
-func (l *loader) at(space *vmas.Space, mode uint16, ip uint64, returned bool) int32 {
-	switch mode {
-	case unix.PERF_RECORD_MISC_KERNEL:
+// at is the frame at an address; the context marker says whose code it is.
+func (l *loader) at(space *vmas.Space, context, ip uint64, returned bool) int32 {
+	switch context {
+	case perfring.ContextKernel:
 		return l.kernelFrame(ip, returned)
-	case unix.PERF_RECORD_MISC_USER, unix.PERF_RECORD_MISC_CPUMODE_UNKNOWN:
+	case perfring.ContextUser:
 		return l.userFrame(space, ip, returned)
 	}
-	return l.fixedFrame("[guest]", Guest)
+	return l.fixedFrame("[guest]", Guest) // or a guest's kernel, or a hypervisor
 }
 
 // finish completes the profile.
@@ -372,23 +356,26 @@ func (l *loader) finish() *Profile {
 	p.Duration = time.Duration(l.last - l.first)
 	p.LostRecords, p.LostSamples, p.Throttled = l.lost.Records, l.lost.Samples, l.lost.Throttled
 	for _, im := range l.opened {
-		// Two files may have taken turns at one path, of which one is here.
+		// The path may have had two files, of which one is on this machine.
 		if code := im.Code(); code != nil {
 			p.Images[im.index].Code = code
 		}
 	}
 	if l.options.Lines {
-		l.children, l.weights = nil, nil // all samples are in
+		l.children, l.weights = nil, nil // all samples are added
 		remap := l.lines()
 		if l.timeline != nil {
 			l.timeline.remap = remap
 		}
 	}
 	if l.rawStacks > 0 {
-		p.Problems = append(p.Problems, fmt.Sprintf("%d samples have a raw copy of the user stack instead of a user callchain (perf record --call-graph dwarf): of their user part only the innermost frame is shown", l.rawStacks))
+		p.Problems = append(p.Problems, fmt.Sprintf("%d samples have a raw copy of the user stack instead of a "+
+			"user callchain (perf record --call-graph dwarf): of their user part only the innermost frame is shown",
+			l.rawStacks))
 	}
 	if l.noEvent > 0 {
-		p.Problems = append(p.Problems, fmt.Sprintf("%d samples of events that the recording does not describe are left out", l.noEvent))
+		p.Problems = append(p.Problems, fmt.Sprintf("%d samples of events that the recording does not describe "+
+			"are left out", l.noEvent))
 	}
 	if l.malformed > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("%d records are malformed and left out", l.malformed))

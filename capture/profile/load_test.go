@@ -11,6 +11,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/capture/symbols"
 	"unspool/perfring"
+	"unspool/testdata/costs"
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +28,8 @@ func run(t testing.TB, name string, args ...string) string {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		if name == "perf" && (strings.Contains(stderr.String(), "perf_event_paranoid") || strings.Contains(stderr.String(), "not supported")) {
+		if name == "perf" && (strings.Contains(stderr.String(), "perf_event_paranoid") ||
+			strings.Contains(stderr.String(), "not supported")) {
 			t.Skipf("perf may not record here: %s", stderr.String())
 		}
 		t.Fatalf("%s: %v\n%s", cmd, err, &stderr)
@@ -56,7 +58,8 @@ func record(t testing.TB, args ...string) string {
 		t.Fatal(err)
 	}
 	run(t, "gcc", "-O0", "-fno-omit-frame-pointer", "-o", bin, src)
-	run(t, "perf", append(append([]string{"record", "-q", "-B", "-N", "-F", "999", "-o", data}, args...), "--", bin)...)
+	run(t, "perf", append(append([]string{"record", "-q", "-B", "-N", "-F", "999", "-o", data}, args...), "--",
+		bin)...)
 	return data
 }
 
@@ -86,8 +89,8 @@ func leaves(p *Profile) map[string]uint64 {
 	return n
 }
 
-// canonical evens out which of several names of an address is shown, and that perf takes the procedure linkage table for the
-// function before it.
+// canonical returns the same name for all names of an address, and for the procedure linkage table that of
+// the function before it, as perf does.
 func canonical(name string) string {
 	if name == "_init" || strings.HasSuffix(name, "@plt") {
 		return "@plt"
@@ -102,7 +105,8 @@ func stackOf(p *Profile, node int32) (names []string) {
 	return names
 }
 
-// scriptLeaves counts samples by their innermost symbol, as perf script shows them; those without a symbol go by "[unknown]".
+// scriptLeaves counts samples by their innermost symbol, as perf script prints them; those without a symbol
+// are "[unknown]".
 func scriptLeaves(t *testing.T, path string) (counts map[string]uint64, total uint64) {
 	counts = map[string]uint64{}
 	first := true
@@ -130,7 +134,8 @@ func scriptName(line string) string {
 }
 
 func TestLeavesAgreeWithPerfScript(t *testing.T) {
-	for _, args := range [][]string{{"-g", "-e", "cpu-clock"}, {"-g", "-e", "cpu-clock", "--buildid-mmap"}, {"-g", "-e", "cpu-clock:u"}} {
+	for _, args := range [][]string{{"-g", "-e", "cpu-clock"}, {"-g", "-e", "cpu-clock", "--buildid-mmap"},
+		{"-g", "-e", "cpu-clock:u"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			path := record(t, args...)
 			p := load(t, path)
@@ -169,6 +174,7 @@ func TestLeavesAgreeWithPerfScript(t *testing.T) {
 }
 
 func TestStacksRunFromMainToTheLeaf(t *testing.T) {
+	t.Parallel()
 	p := load(t, record(t, "-g", "-e", "cpu-clock:u"))
 	var heavy, all uint64
 	for _, s := range p.Samples {
@@ -190,10 +196,12 @@ func TestStacksRunFromMainToTheLeaf(t *testing.T) {
 }
 
 func TestASampleWithoutCallchainCountsWithItsIP(t *testing.T) {
+	t.Parallel()
 	path := record(t, "-e", "cpu-clock:u")
 	p := load(t, path)
 	want, total := map[string]uint64{}, uint64(0)
-	for line := range strings.Lines(run(t, "perf", "script", "-i", path, "-F", "ip,sym")) { // one for each sample
+	// one for each sample
+	for line := range strings.Lines(run(t, "perf", "script", "-i", path, "-F", "ip,sym")) {
 		want[scriptName(line)]++
 		total++
 	}
@@ -206,6 +214,7 @@ func TestASampleWithoutCallchainCountsWithItsIP(t *testing.T) {
 }
 
 func TestRawStacksAreNamed(t *testing.T) {
+	t.Parallel()
 	p := load(t, record(t, "--call-graph", "dwarf,4096", "-e", "cpu-clock:u"))
 	named := false
 	for _, problem := range p.Problems {
@@ -220,6 +229,7 @@ func TestRawStacksAreNamed(t *testing.T) {
 }
 
 func TestATruncatedRecordingYieldsWhatIsThere(t *testing.T) {
+	t.Parallel()
 	path := record(t, "-g", "-e", "cpu-clock:u")
 	whole, err := os.ReadFile(path)
 	if err != nil {
@@ -241,7 +251,8 @@ func TestRepeatedStacksDoNotAllocate(t *testing.T) {
 	l.event = func(uint64) int { return 0 }
 	l.p.Events = []Event{{Name: "cycles"}}
 	l.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x2000, Prot: vmas.ProtExec, Name: []byte("//anon")})
-	chain := words(perfring.ContextKernel, 0xffffffff81000010, 0xffffffff81000100, perfring.ContextUser, 0x1000, 0x2000, 0x3000)
+	chain := words(perfring.ContextKernel, 0xffffffff81000010, 0xffffffff81000100, perfring.ContextUser, 0x1000,
+		0x2000, 0x3000)
 	l.sample.PID, l.sample.TID, l.sample.Callchain = 7, 7, chain
 	l.addSample()
 	if n := testing.AllocsPerRun(1000, l.addSample); n != 0 {
@@ -268,10 +279,15 @@ func TestMarkersSplitTheCallchain(t *testing.T) {
 		chain []uint64
 		want  string
 	}{
-		{"kernel and user", []uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000}, "kernel unmapped"},
+		{"kernel and user", []uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000},
+			"kernel unmapped"},
 		{"guest", []uint64{perfring.ContextGuestKernel, 0x10, perfring.ContextUser, 0x1000},
 			"guest unmapped"},
-		{"deferred user part", []uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUserDeferred, 0x1234}, "kernel"},
+		{"deferred user part", []uint64{perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUserDeferred,
+			0x1234}, "kernel"},
+		{"stack words that look like markers",
+			[]uint64{perfring.ContextUser, 0x1000, perfring.ContextKernel, 0xffffffff81000010},
+			"unmapped unmapped unmapped"},
 		{"zeroes at the end", []uint64{perfring.ContextUser, 0x1000, 0, 0}, "unmapped"},
 		{"only a marker", []uint64{perfring.ContextUser}, "unmapped"},
 	} {
@@ -294,8 +310,47 @@ func TestMarkersSplitTheCallchain(t *testing.T) {
 	}
 }
 
-// TestChildrenThatPerfMadeUp: perf tells of processes that ran already by a FORK from their parent, whose
-// mappings these have no more.
+// TestTwoBuildsOfOnePath loads a recording that lists two builds of a path. A mapping that does not say
+// which one it had has an unknown one.
+func TestTwoBuildsOfOnePath(t *testing.T) {
+	id := func(b byte) []byte { return bytes.Repeat([]byte{b}, 20) }
+	var recording bytes.Buffer
+	w, err := perfdata.Create(perfdata.Options{Path: "-", Out: &recording, Events: []perfring.Attr{
+		{PerfEventAttr: unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Sample_type: unix.PERF_SAMPLE_IP}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.BuildID("/bin/a", id(1), false)
+	w.BuildID("/bin/b", id(2), false)
+	w.BuildID("/bin/a", id(3), false)
+	w.BuildID("/bin/b", id(2), false)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "perf.data")
+	if err := os.WriteFile(path, recording.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := perfdata.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for err == nil {
+		_, err = r.Next()
+	}
+	l := newLoader(symbols.New(symbols.Options{}))
+	l.describe(r)
+	for path, want := range map[string][]byte{"/bin/a": nil, "/bin/b": id(2), "/bin/c": nil} {
+		im := l.open(&vmas.File{Path: path, Kind: vmas.Regular})
+		if got := l.p.Images[im.index].BuildID; !bytes.Equal(got, want) {
+			t.Errorf("%s has build ID %x, want %x", path, got, want)
+		}
+	}
+}
+
+// TestChildrenThatPerfMadeUp: for processes that ran already, perf writes a FORK from their parent, whose
+// mappings they do not have any more.
 func TestChildrenThatPerfMadeUp(t *testing.T) {
 	format := perfring.NewFormat(&unix.PerfEventAttr{Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID})
 	const fork, sample = uint64(perfring.RecordFork),
@@ -321,9 +376,12 @@ func FuzzRecords(f *testing.F) {
 	}
 	f.Add(sample(perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000, 0x2000))
 	f.Add(append(words(40<<48|3, 7<<32|7, 0x6f6d6564, 0, 0), sample(perfring.ContextUserDeferred, 1)...))
-	format := perfring.NewFormat(&unix.PerfEventAttr{Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CALLCHAIN})
+	format := perfring.NewFormat(&unix.PerfEventAttr{
+		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CALLCHAIN,
+	})
 	sym := symbols.New(symbols.Options{Kallsyms: "/nonexistent", Root: "/nonexistent"})
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer costs.For(len(b)).Check(t)()
 		l := newLoader(sym)
 		l.event = func(uint64) int { return 0 }
 		l.p.Events = []Event{{Name: "cycles"}}

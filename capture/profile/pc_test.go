@@ -14,8 +14,8 @@ import (
 	"unspool/vmas"
 )
 
-// neighbours are functions without a gap between them: one byte less is another function. The last
-// one is what signal handlers return to.
+// neighbours are functions without a gap between them: the byte before one belongs to another. The last one
+// is the code that signal handlers return to.
 const neighbours = `
 	.text
 	.macro function name
@@ -36,9 +36,9 @@ const neighbours = `
 	.section .note.GNU-stack,"",@progbits
 `
 
-// TestAddressesOfFrames names the addresses of callchains. An interrupted PC is where a function
-// stands: at its first byte it is in that function. A return address is behind a call, which may be
-// the last of its function.
+// TestAddressesOfFrames has the functions of addresses in callchains. An interrupted PC is the address of
+// the next instruction: at the first byte of a function it belongs to that function. A return address is
+// behind a call, which may be the last instruction of its function.
 func TestAddressesOfFrames(t *testing.T) {
 	dir := t.TempDir()
 	source, library, kallsyms := filepath.Join(dir, "a.s"), filepath.Join(dir, "a.so"), filepath.Join(dir,
@@ -113,8 +113,8 @@ func TestAddressesOfFrames(t *testing.T) {
 	}
 }
 
-// TestLosses counts what the kernel says that it has lost: records, samples, and the times that it
-// held an event back.
+// TestLosses counts the losses that the kernel reports: records, samples, and how often it throttled an
+// event.
 func TestLosses(t *testing.T) {
 	l := newLoader(symbols.New(symbols.Options{}))
 	format := perfring.NewFormat(&unix.PerfEventAttr{

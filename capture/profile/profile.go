@@ -6,6 +6,7 @@ import (
 
 	"unspool/capture/symbols"
 	"unspool/unwind"
+	"unspool/vmas"
 )
 
 // Kind says what sort of code a frame is.
@@ -28,26 +29,34 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Image is what frames lie in: a file, the vDSO, the kernel, a kernel module, memory without a file.
+// Image is an object that frames lie in: a file, the vDSO, the kernel, a kernel module, memory without a
+// file.
 type Image struct {
 	Name    string // short: "libc.so.6", "[kernel]"
 	Path    string // as recorded
 	BuildID []byte // nil when unknown
+	// File identifies the file without its build ID, for comparison with the file that is opened.
+	File vmas.FileID
 
-	Code []symbols.Segment // nil when its file was not at hand: addresses are offsets in the file then
+	Code []symbols.Segment // nil if its file was not found: then addresses are offsets in the file
 }
 
-// Frame is a place in the code. A function without a name is called by its image and address in brackets,
-// "[libfoo.so+0x1230]"; all of an image whose extent is unknown too are "[libfoo.so]", and what is inlined is "[inlined]".
+// Frame is a place in the code. The name of a function without a symbol is its image and address in brackets,
+// "[libfoo.so+0x1230]"; if its extent is unknown as well, it is the image, "[libfoo.so]". An inlined function
+// without a name is "[inlined]".
 type Frame struct {
 	Name    string // demangled
 	Symbol  string // as the symbol table or the compiler has it, mangled; "" when the function is not known
 	Image   int32  // index in Profile.Images
 	Kind    Kind
-	Known   bool   // the name is a function's
-	Inlined bool   // into the frame above it in every stack, which has the same PC
-	Addr    uint64 // of the function: a virtual address of the image, for the kernel an address in memory; 0 when its extent is unknown, it was generated or inlined
-	PC      uint64 // likewise, of the instruction; that of a frame that has called another lies in the call. 0 when it is unknown, and in Profile.ByFunction
+	Known   bool // the name is a function's
+	Inlined bool // into the frame above it in every stack, which has the same PC
+	// Addr is the function's address: a virtual address of the image, for the kernel an address in memory; 0 if
+	// its extent is unknown, or it was generated or inlined.
+	Addr uint64
+	// PC is the instruction's address, of the same kind; for a frame that has called another one, an address
+	// inside the call. 0 if it is unknown, and in Profile.ByFunction.
+	PC uint64
 
 	File         string // source file, "" when unknown
 	Line, Column int32  // 0 when unknown
@@ -68,7 +77,8 @@ type Thread struct {
 // End says why the user part of a stack ends where it does.
 type End uint8
 
-// Unsaid is the End of stacks without a user part, and of recordings that do not tell. The others are unwind's reasons, plus one.
+// Unsaid is the End of stacks without a user part, and in recordings that do not say. The others are unwind's
+// reasons, plus one.
 const Unsaid End = 0
 
 // Ended is the End for a reason.
@@ -77,13 +87,22 @@ func Ended(r unwind.Reason) End { return End(r) + 1 }
 // Complete is the End of a user stack that reaches its root.
 const Complete = End(unwind.Root) + 1
 
-// String is "complete", "" for Unsaid, or the name of the reason: "dump_too_short".
+// Joined is the End of one that the copy had cut off, and that was completed with what was seen of it before
+// and after: see package link.
+const Joined = End(unwind.NumReasons) + 1
+
+// NumEnds is how many there are.
+const NumEnds = Joined + 1
+
+// String is "complete", "joined", "" for Unsaid, or the name of the reason: "dump_too_short".
 func (e End) String() string {
 	switch e {
 	case Unsaid:
 		return ""
 	case Complete:
 		return "complete"
+	case Joined:
+		return "joined"
 	}
 	return unwind.Reason(e - 1).String()
 }
@@ -104,13 +123,15 @@ type Sample struct {
 	CPU    int32 // -1 when unknown or not asked for
 	End    End
 	Count  uint64
-	Period uint64 // sum of what each sample stands for, in units of the event; Count where the recording does not say
+	// Period is the sum of the samples' periods, in units of the event; equal to Count if the recording does
+	// not have periods.
+	Period uint64
 }
 
-// Loss is a gap in what was recorded.
+// Loss is a gap in the recording.
 type Loss struct {
-	Time  uint64 // ns, when it was told: at the end of the gap
-	Count uint64 // records or samples; 0 where the kernel held an event back (throttling)
+	Time  uint64 // ns; of the record that reports it: the end of the gap
+	Count uint64 // records or samples; 0 if the kernel throttled an event
 	CPU   int32  // -1 when unknown
 }
 
@@ -123,10 +144,10 @@ type Profile struct {
 	Events  []Event
 	Samples []Sample
 
-	LostRecords uint64        // that the kernel had no room for, samples or not (LOST)
-	LostSamples uint64        // that the kernel or the recorder counted as lost (LOST_SAMPLES)
-	Throttled   uint64        // times that the kernel held an event back
-	Losses      []Loss        // the first maxLosses of these, in the order of the recording
+	LostRecords uint64        // records of any type for which the ring had no room (LOST)
+	LostSamples uint64        // samples that the kernel or the recorder counted as lost (LOST_SAMPLES)
+	Throttled   uint64        // how often the kernel throttled an event
+	Losses      []Loss        // the first maxLosses of all these, in the order of the recording
 	First       uint64        // time of the first sample, in ns of the recording's clock
 	Duration    time.Duration // from the first sample to the last
 	Began       time.Time     // the first sample by the wall clock; zero when the recording does not say
@@ -135,7 +156,7 @@ type Profile struct {
 	Command                   []string // command line of the recorder
 
 	Problems []string // in words: why names or frames are missing
-	Damage   error    // where the recording could not be read on; in Problems too
+	Damage   error    // where the recording could not be read any more; also in Problems
 }
 
 // maxLosses bounds Profile.Losses.
@@ -148,6 +169,18 @@ func (p *Profile) Count() uint64 {
 		n += s.Count
 	}
 	return n
+}
+
+// Totals returns, for each node, the number of samples of all events that end in it or below it.
+func (p *Profile) Totals() []uint64 {
+	total := make([]uint64, len(p.Nodes))
+	for _, s := range p.Samples {
+		total[s.Node] += s.Count
+	}
+	for i := len(total) - 1; i > 0; i-- { // children come after their parents
+		total[p.Nodes[i].Parent] += total[i]
+	}
+	return total
 }
 
 // Lost is the number of samples or records known to be lost. The kernel may count the same loss in both ways.
@@ -187,7 +220,8 @@ func (p *Profile) CheckValid() error {
 	for i, s := range p.Samples {
 		k := s.key()
 		if !in(s.Thread, len(p.Threads)) || !in(s.Node, len(p.Nodes)) || !in(s.Event, len(p.Events)) {
-			return fmt.Errorf("sample %d: thread %d of %d, node %d of %d, event %d of %d", i, s.Thread, len(p.Threads), s.Node, len(p.Nodes), s.Event, len(p.Events))
+			return fmt.Errorf("sample %d: thread %d of %d, node %d of %d, event %d of %d", i, s.Thread, len(p.Threads),
+				s.Node, len(p.Nodes), s.Event, len(p.Events))
 		}
 		if _, twice := keys.find(k); twice || s.Count == 0 {
 			return fmt.Errorf("sample %d: no weight, or the same thread, node and event as another", i)

@@ -1,6 +1,7 @@
 package profile
 
-// ByFunction returns the profile with one frame for each function, however many places of it were sampled: frames have no PC and no line. p stays as it is.
+// ByFunction returns the profile with one frame for each function, even if several addresses in it were
+// sampled: the frames have no PC and no line. p is not changed.
 func (p *Profile) ByFunction() *Profile {
 	type key struct {
 		name    string
@@ -26,13 +27,14 @@ func (p *Profile) ByFunction() *Profile {
 	return p.Regroup(frames, now)
 }
 
-// Regroup returns the profile with other frames: what was frame f is frames[now[f]]. Stacks that become the same are added up. p stays as it is.
+// Regroup returns the profile with other frames: frame f becomes frames[now[f]]. Stacks that become equal are
+// added up. p is not changed.
 func (p *Profile) Regroup(frames []Frame, now []int32) *Profile {
 	q := *p
 	q.Frames = frames
 	b := builder{p: &q}
 	b.grow(len(p.Nodes), len(p.Samples))
-	at := make([]int32, len(p.Nodes)) // by node of p: that of q
+	at := make([]int32, len(p.Nodes)) // by node of p: the node of q
 	for i, n := range p.Nodes[1:] {
 		at[i+1] = b.child(at[n.Parent], now[n.Frame])
 	}

@@ -40,8 +40,8 @@ func TestByFunction(t *testing.T) {
 		name    string
 		frames  []Frame
 		stacks  [][]int32
-		frames2 int // that are left
-		nodes   int // likewise, with the root
+		frames2 int // number of frames that are left
+		nodes   int // number of nodes that are left, with the root
 		want    map[string]uint64
 	}{
 		{"nothing", nil, nil, 0, 1, map[string]uint64{}},

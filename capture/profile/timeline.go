@@ -18,14 +18,14 @@ type Point struct {
 	Period uint64
 }
 
-// Timeline keeps the samples of a recording one by one, by thread. They lie in a temporary file, so memory follows the number of
-// threads; the file has no name and goes with the process.
+// Timeline keeps the samples of a recording one by one, by thread. They are in a temporary file, so memory
+// depends on the number of threads. The file has no name, and is gone when the process ends.
 type Timeline struct {
 	file    *os.File
 	out     *bufio.Writer
 	written int64
 	threads []series // by index in Profile.Threads
-	remap   []int32  // from a node as it was added to the profile's; nil when nothing has changed
+	remap   []int32  // from the node when the sample was added to the profile's final node; nil if equal
 }
 
 // series is a thread's points: full blocks in the file, and the rest.
@@ -76,7 +76,8 @@ func (t *Timeline) Add(time uint64, s *Sample) error {
 	return err
 }
 
-// Each calls fn with the points of a thread, in the order of the recording. The error is that of the file, or fn's.
+// Each calls fn with the points of a thread, in the order of the recording. The error is that of the file
+// or of fn.
 func (t *Timeline) Each(thread int32, fn func(Point) error) error {
 	if int(thread) >= len(t.threads) {
 		return nil

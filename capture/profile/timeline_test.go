@@ -31,7 +31,8 @@ func newTimeline(t testing.TB) *Timeline {
 	return line
 }
 
-// What goes in comes out again by thread: around the size of a block, and after the first look.
+// The points that were added are returned by thread, for counts around the size of a block, and a second
+// time.
 func TestTimelineKeepsEveryPoint(t *testing.T) {
 	const full = blockSize / pointSize
 	for _, counts := range [][]int{{0}, {1}, {full - 1}, {full}, {full + 1}, {3 * full, 0, 2*full + 5},
@@ -41,7 +42,7 @@ func TestTimelineKeepsEveryPoint(t *testing.T) {
 			want := make([][]Point, len(counts))
 			add := func() {
 				for i := range slices.Max(counts) {
-					for thread, n := range counts { // turn by turn
+					for thread, n := range counts { // the threads by turns
 						if i >= n {
 							continue
 						}
@@ -96,9 +97,10 @@ func TestTimelineStopsAtAnError(t *testing.T) {
 	}
 }
 
-// The points of a recording add up to the samples of its profile, also where inlined functions have made
-// other nodes of its nodes.
+// The points of a recording add up to the samples of its profile, also if inlined functions have changed its
+// nodes.
 func TestTimelineOfARecording(t *testing.T) {
+	t.Parallel()
 	path := record(t, "-g", "-e", "cpu-clock")
 	for _, lines := range []bool{false, true} {
 		r, err := perfdata.Open(path)

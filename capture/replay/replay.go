@@ -1,7 +1,7 @@
 // Package replay applies the side-band records of perf_event_open (include/uapi/linux/perf_event.h) to
-// address spaces: MMAP, MMAP2, COMM, FORK and EXIT change a [vmas.Table], LOST makes it doubt what it knows.
-// It is the only place that says what such a record means, for sessions, for profiles and for the formats
-// that they are written in.
+// address spaces: MMAP, MMAP2, COMM, FORK and EXIT change a [vmas.Table]; after LOST, the table reads
+// processes again from /proc. It is the only place that interprets these records, for sessions, profiles and
+// output formats alike.
 //
 // A [Change] is what one record says, in decoded form. Its slices point into the record, or into memory of
 // the Replay: it is valid until the next record.
@@ -36,23 +36,23 @@ const (
 // Change is what a record says.
 type Change struct {
 	Kind Kind
-	// Record is the record as its event has it: see [perfring.Format.Mend].
+	// Record is the record as its event has it: see [perfring.Format.ClearBuildIDBit].
 	Record perfring.Record
 
 	PID, TID   uint32
 	PPID, PTID uint32
 
-	// Map is a mapping, also one that is not executable. Those of MMAP records, which do not tell, are
-	// executable unless they are data.
+	// Map is the mapping, executable or not. MMAP records have no protection: their mappings count as
+	// executable unless they are marked as data.
 	Map vmas.Map
-	// Mapping is what the address space has of it: nil if it is not executable, or the process has ended.
+	// Mapping is the mapping in the address space: nil if it is not executable, or the process has ended.
 	Mapping *vmas.Mapping
 
 	Comm []byte
 	Exec bool // the process executes another program: all its mappings are gone
 
-	// MadeUp says that the process or thread ran before the recording began, when the tool that recorded made
-	// up the FORK. A process has nothing of its parent any more.
+	// MadeUp says that the FORK is not from the kernel: the recording tool wrote it for a process or thread
+	// that ran before the recording began. Such a process does not inherit the mappings of its parent.
 	MadeUp bool
 
 	Lost uint64 // how many
@@ -61,9 +61,9 @@ type Change struct {
 // NewProcess says whether a FORK made a process, and not a thread.
 func (c *Change) NewProcess() bool { return c.PID != c.PPID }
 
-// KernelSymbol is the symbol that the kernel's own mapping is named after, "[kernel.kallsyms]_text", and its
-// address, which is the mapping's offset (machine__mmap_name in tools/perf). The name is empty where there is
-// none.
+// KernelSymbol is the symbol in the name of the kernel's own mapping, "[kernel.kallsyms]_text", and its
+// address, which is the mapping's offset (machine__mmap_name in tools/perf). The name is empty for any other
+// record.
 func (c *Change) KernelSymbol() (name string, addr uint64) {
 	if c.Kind != Kernel {
 		return "", 0
@@ -81,9 +81,10 @@ type Replay struct {
 	// named says that a COMM makes a process known.
 	named bool
 
-	exits  []exit // that are not applied yet, in order of time
-	change Change
-	mended []byte
+	exits   []exit           // exits that are not applied yet, in order of time
+	ending  map[uint32]int32 // how many of these a process has
+	change  Change
+	cleared []byte // scratch: of clearBuildIDBit
 }
 
 // exit is the end of a thread.
@@ -93,31 +94,43 @@ type exit struct {
 }
 
 const (
-	// graceful is how long a thread is sampled after its EXIT at the most, in ns: the kernel writes it before the thread
-	// gives up its memory (perf_event_exit_task in do_exit, in the kernels that do so before exit_mm), and another
-	// thread may get its turn in between.
+	// graceful is how long after its EXIT a thread may still be sampled, in ns. Some kernels write the record
+	// before the thread gives up its memory (perf_event_exit_task before exit_mm in do_exit), and other
+	// threads may run in between.
 	graceful = 100e6
-	// maxExits bounds how many are kept.
+	// maxExits bounds how many exits are kept.
 	maxExits = 4096
 )
 
 // New returns a Replay into a table that can look into /proc.
-func New(table *vmas.Table) *Replay { return &Replay{table: table} }
+func New(table *vmas.Table) *Replay { return &Replay{table: table, ending: make(map[uint32]int32)} }
 
-// NewRecorded returns a Replay into a table that cannot, as the records are those of a recording. There, what
-// is told of a process that ran already begins with its threads' names, so these make it known.
-func NewRecorded(table *vmas.Table) *Replay { return &Replay{table: table, named: true} }
+// NewRecorded returns a Replay into a table that cannot, for the records of a recording. There, the records
+// about a process that ran already begin with the names of its threads, so a COMM makes a process known.
+func NewRecorded(table *vmas.Table) *Replay {
+	r := New(table)
+	r.named = true
+	return r
+}
 
-// Record applies a record of an event that has the format f, and returns what it says. The error is about its
-// decoding: nothing has changed then.
+// Record applies a record of an event that has the format f, and returns what it says. It fails if the record
+// cannot be decoded, and changes nothing then.
 func (r *Replay) Record(rec perfring.Record, f *perfring.Format) (*Change, error) {
 	c := &r.change
 	if err := r.decode(rec, f); err != nil {
 		return nil, err
 	}
-	time, timed := f.Time(rec)
-	if timed && time != math.MaxUint64 { // perf's -1: none
-		r.settle(time)
+	var time uint64
+	timed := false
+	if len(r.exits) > 0 || c.Kind == Exit || c.Kind == Mapping && !r.named {
+		time, timed = f.Time(rec)
+		timed = timed && time != math.MaxUint64 // perf's -1: none
+		if timed {
+			r.settle(time)
+		}
+		if timed && c.Kind == Mapping {
+			c.Map.Time = time
+		}
 	}
 	switch {
 	case c.Kind == Mapping, c.Kind == Fork, c.Kind == Comm && c.Exec:
@@ -147,7 +160,7 @@ func (r *Replay) Record(rec perfring.Record, f *perfring.Format) (*Change, error
 	return c, nil
 }
 
-// exit notes the end of a thread, which is applied when the thread is sampled no more.
+// exit notes the end of a thread. It is applied later, when the thread cannot be sampled any more.
 func (r *Replay) exit(e exit, timed bool) {
 	if !timed || len(r.exits) >= maxExits {
 		r.settle(math.MaxUint64)
@@ -157,23 +170,34 @@ func (r *Replay) exit(e exit, timed bool) {
 		return
 	}
 	r.exits = append(r.exits, e)
+	r.ending[e.pid]++
 }
 
-// settle applies the exits that no sample at a time, or later, can be of.
+// settle applies the exits of threads that cannot be sampled at a time or later.
 func (r *Replay) settle(time uint64) {
 	n := 0
 	for n < len(r.exits) && r.exits[n].time+graceful < time {
-		r.table.Exit(r.exits[n].pid, r.exits[n].tid)
+		r.apply(r.exits[n])
 		n++
 	}
 	r.exits = slices.Delete(r.exits, 0, n)
 }
 
-// revive applies the exits of a process whose PID lives again.
+func (r *Replay) apply(e exit) {
+	r.table.Exit(e.pid, e.tid)
+	if r.ending[e.pid]--; r.ending[e.pid] == 0 {
+		delete(r.ending, e.pid)
+	}
+}
+
+// revive applies the exits of a process whose PID is in use again.
 func (r *Replay) revive(pid uint32) {
+	if len(r.exits) == 0 || r.ending[pid] == 0 {
+		return
+	}
 	r.exits = slices.DeleteFunc(r.exits, func(e exit) bool {
 		if e.pid == pid {
-			r.table.Exit(e.pid, e.tid)
+			r.apply(e)
 		}
 		return e.pid == pid
 	})
@@ -182,9 +206,9 @@ func (r *Replay) revive(pid uint32) {
 // noParent is no process's PID.
 const noParent = ^uint32(0)
 
-// Peek returns the mapping that a record tells of whose turn has not come, with its File, which can be opened
-// ahead of it. ok is false for a mapping of the kernel, one that is not executable, and any other record.
-// Address spaces stay as they are.
+// Peek returns the mapping in a record that is not to be applied yet, with its File, which can be opened in
+// advance. ok is false for a mapping of the kernel, one that is not executable, and any other record. Address
+// spaces do not change.
 func (r *Replay) Peek(rec perfring.Record, f *perfring.Format) (pid uint32, m vmas.Mapping, ok bool) {
 	c := &r.change
 	if rec.Type() != perfring.RecordMmap2 || r.decode(rec, f) != nil || c.Kind != Mapping ||
@@ -192,15 +216,17 @@ func (r *Replay) Peek(rec perfring.Record, f *perfring.Format) (pid uint32, m vm
 		return 0, m, false
 	}
 	file := r.table.Expect(c.Map)
+	time, _ := f.Time(rec)
 	return c.PID, vmas.Mapping{
 		Start: c.Map.Addr, End: c.Map.Addr + c.Map.Len, Offset: c.Map.Offset, Prot: c.Map.Prot, File: file,
+		Time: time,
 	}, true
 }
 
-// decode says in r.change what a record tells.
+// decode decodes a record into r.change.
 func (r *Replay) decode(rec perfring.Record, f *perfring.Format) (err error) {
 	c := &r.change
-	*c = Change{Record: r.mend(rec, f)}
+	*c = Change{Record: r.clearBuildIDBit(rec, f)}
 	switch rec.Type() {
 	case perfring.RecordMmap:
 		err = c.mmap()
@@ -229,11 +255,11 @@ func (r *Replay) decode(rec perfring.Record, f *perfring.Format) (err error) {
 	return err
 }
 
-// mend returns rec as its event has it.
-func (r *Replay) mend(rec perfring.Record, f *perfring.Format) perfring.Record {
-	m := f.Mend(rec, r.mended)
+// clearBuildIDBit returns rec as its event would have written it: see [perfring.Format.ClearBuildIDBit].
+func (r *Replay) clearBuildIDBit(rec perfring.Record, f *perfring.Format) perfring.Record {
+	m := f.ClearBuildIDBit(rec, r.cleared)
 	if len(m) > 0 && &m[0] != &rec[0] {
-		r.mended = m[:0]
+		r.cleared = m[:0]
 	}
 	return m
 }
@@ -260,12 +286,12 @@ func (c *Change) mmap2() error {
 	var d perfring.Mmap2
 	err := perfring.DecodeMmap2(c.Record, &d)
 	c.mapping(d.PID, d.TID, d.Misc)
-	id := vmas.FileID{Major: d.Maj, Minor: d.Min, Inode: d.Inode, Generation: d.Generation}
+	m := &c.Map // which is empty
+	m.Addr, m.Len, m.Offset, m.Prot, m.Flags, m.Name = d.Addr, d.Len, d.Offset, d.Prot, d.Flags, d.Path
+	m.ID.Major, m.ID.Minor, m.ID.Inode, m.ID.Generation = d.Maj, d.Min, d.Inode, d.Generation
 	if len(d.BuildID) > 0 {
-		id = vmas.FileID{BuildID: vmas.NewBuildID(d.BuildID)}
+		m.ID = vmas.FileID{BuildID: vmas.NewBuildID(d.BuildID)}
 	}
-	c.Map = vmas.Map{Addr: d.Addr, Len: d.Len, Offset: d.Offset, Prot: d.Prot, Flags: d.Flags, Name: d.Path,
-		ID: id}
 	return err
 }
 
@@ -279,7 +305,7 @@ func (c *Change) mapping(pid, tid uint32, misc uint16) {
 
 // Counts adds up what was lost.
 type Counts struct {
-	Records   uint64 // that found no room in a ring
+	Records   uint64 // for which a ring had no room
 	Samples   uint64 // that the hardware or the kernel dropped
 	Throttled uint64 // how often the kernel held an event back
 }
@@ -287,7 +313,7 @@ type Counts struct {
 // Lost is everything that was lost.
 func (n *Counts) Lost() uint64 { return n.Records + n.Samples }
 
-// Add takes in what a record says.
+// Add counts what a record says.
 func (n *Counts) Add(c *Change) {
 	switch c.Kind {
 	case LostRecords:

@@ -1,8 +1,9 @@
 // Package report prints a profile as text for a terminal or a pipe: what was recorded, the functions that
-// cost most by themselves (self) and with what they call (total), and the tree of calls, outermost function
-// first, pruned at a threshold. Options.By adds up by process, thread, image or source file instead, with the
-// first functions or lines of each. WriteJSON has all of it for programs.
+// cost most by themselves (self) and with the functions that they call (total), and the tree of calls,
+// outermost function first, pruned at a threshold. Options.By adds up by process, thread, image or source
+// file instead, with the first functions or lines of each. WriteJSON writes all of it for programs;
+// `unspool help json` describes the keys.
 //
 // Percentages are shares of all samples of the event. A function that is on a stack several times counts once
-// for its total.
+// for its total. The caller's profile is not changed, and nothing of it is kept.
 package report

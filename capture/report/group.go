@@ -43,22 +43,21 @@ func ParseBy(s string) (By, error) {
 // ByNames returns what ParseBy knows.
 func ByNames() []string { return slices.Clone(bys[:]) }
 
-// partsSamples says whether each sample is in one group: the groups of the others are frames, and several are
-// on a stack.
+// partsSamples says whether each sample is in one group only. Otherwise the groups are of frames, and one
+// stack has several.
 func (b By) partsSamples() bool { return b == Comm || b == Process || b == Thread }
 
 // group is the samples of a process, a thread, an image, …
 type group struct {
 	name   string
-	thread *profile.Thread // of Comm, Process, Thread: what of it the members have in common
-	frame  int32           // of Image and Source: one of its frames
+	thread *profile.Thread // for Comm, Process, Thread: the fields that all members have in common
+	frame  int32           // for Image and Source: one of its frames
 
 	self, total uint64
 	rows        []sum // functions, or lines of Source
 }
 
-// groups returns the groups of a view, those with most self samples first, and the table that their rows are
-// of.
+// groups returns the groups of a view, those with most self samples first, and the table of their rows.
 func (v *view) groups(by By) ([]group, *table) {
 	if by.partsSamples() {
 		return v.sampleGroups(by)
@@ -74,7 +73,7 @@ func (v *view) frameGroups(by By) ([]group, *table) {
 	of, rows := outer(v.p), inner(v.p)
 	in := make([][]sum, len(of.rows))
 	for _, s := range v.sums(rows) {
-		g := of.of[rows.rows[s.row].frame]
+		g := of.row[rows.rows[s.row].frame]
 		in[g] = append(in[g], s)
 	}
 	var groups []group
@@ -131,7 +130,7 @@ func (v *view) sampleGroups(by By) ([]group, *table) {
 	return groups, functions
 }
 
-// processName is the name of the main thread in most samples of a process, else that of most samples.
+// processName is the most frequent name of the main thread of a process, or else of all its threads.
 func (v *view) processName(samples []int32) string {
 	var main, all = map[string]uint64{}, map[string]uint64{}
 	for _, i := range samples {

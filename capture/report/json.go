@@ -10,11 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
 	"unspool/unwind"
 )
 
-// jsonVersion changes when a key changes its meaning. Keys may be added without.
+// jsonVersion changes when a key changes its meaning, but not when keys are added.
 const jsonVersion = 1
 
 // jsonHeader is what was recorded.
@@ -39,6 +40,7 @@ type jsonHeader struct {
 type jsonStacks struct {
 	Total    uint64            `json:"total"`
 	Complete uint64            `json:"complete"`
+	Joined   uint64            `json:"joined"`
 	Ended    map[string]uint64 `json:"ended"`
 }
 
@@ -66,7 +68,7 @@ type jsonNode struct {
 	Total    uint64 `json:"total"`
 }
 
-// jsonGroup has those of comm, pid and tid that all its samples have in common, or the image, or the file.
+// jsonGroup has those of comm, pid and tid that all its samples have in common; or the image; or the file.
 type jsonGroup struct {
 	Comm  *string `json:"comm,omitempty"`
 	PID   *uint32 `json:"pid,omitempty"`
@@ -90,13 +92,13 @@ type jsonLine struct {
 
 // WriteJSON writes the profile as one JSON object, with all functions and the whole tree:
 // Options.PercentLimit and Top do not apply. Numbers are samples. The tree is a list in which parents come
-// before their children, for stacks are deeper than readers nest.
+// before their children, as stacks can be deeper than JSON readers allow objects to be nested.
 func WriteJSON(w io.Writer, p *profile.Profile, o Options) error {
 	if err := p.CheckValid(); err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}
 	byFunction := p.ByFunction()
-	out := &jsonWriter{w: bufio.NewWriter(w)}
+	out := &jsonWriter{w: bufio.NewWriter(human.JSON(w))}
 	out.open("{")
 	out.field("version", jsonVersion)
 	out.field("header", header(p, o))
@@ -135,15 +137,18 @@ func header(p *profile.Profile, o Options) jsonHeader {
 		h.Notes = []string{}
 	}
 	if all, ended := outcomes(p); all > 0 {
-		h.Stacks = &jsonStacks{Total: all, Complete: ended[profile.Complete], Ended: make(map[string]uint64)}
+		h.Stacks = &jsonStacks{Total: all, Ended: make(map[string]uint64)}
+		h.Stacks.Joined = ended[profile.Joined]
+		h.Stacks.Complete = ended[profile.Complete] + h.Stacks.Joined
 		for r := range unwind.Reason(unwind.NumReasons) {
 			h.Stacks.Ended[r.String()] = ended[profile.Ended(r)]
 		}
+		h.Stacks.Ended[unwind.Root.String()] += h.Stacks.Joined
 	}
 	return h
 }
 
-// event writes what v shows. all is the profile that v's is made from.
+// event writes the content of v. all is the profile from which that of v was made.
 func (out *jsonWriter) event(v *view, all *profile.Profile, o Options) {
 	e := &v.p.Events[v.event]
 	out.element()
@@ -226,11 +231,11 @@ func jsonGroupOf(v *view, t *table, g *group, by By) jsonGroup {
 	return j
 }
 
-// jsonWriter writes one value after the other, so that nothing has to be in memory as a whole.
+// jsonWriter writes one value after the other, so that the object is never in memory as a whole.
 type jsonWriter struct {
 	w     *bufio.Writer
 	err   error
-	first bool // nothing stands before the next element
+	first bool // the next element is the first one
 	one   bytes.Buffer
 }
 

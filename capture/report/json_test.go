@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 )
 
 func TestJSON(t *testing.T) {
@@ -47,8 +48,7 @@ func TestJSON(t *testing.T) {
 }
 
 func TestJSONOfNothing(t *testing.T) {
-	p := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}},
-		Events: []profile.Event{{Name: "cycles"}}}
+	p := profiletest.New(&profile.Profile{Events: []profile.Event{{Name: "cycles"}}}).Profile
 	var b strings.Builder
 	if err := WriteJSON(&b, p, Options{}); err != nil {
 		t.Fatal(err)

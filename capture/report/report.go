@@ -16,15 +16,16 @@ import (
 // Options say what is printed. The zero value is what `unspool report` does in a pipe.
 type Options struct {
 	File string // the recording's name, for the first line; "" leaves it out
-	// least share of the samples that the tree shows, in percent; 0 for 1, negative for no limit
+	// smallest share of the samples that the tree shows, in percent; 0 for 1, negative for no limit
 	PercentLimit float64
-	By           By     // Source wants a profile with source lines
-	Filter       string // in words: what the profile was restricted to when it was loaded
-	// functions in the table; 0 for 20, or for 5 in each where By is not Function; negative for none
+	By           By     // Source needs a profile with source lines
+	Filter       string // a description of the filter with which the profile was loaded
+	// number of functions in the table; 0 for 20, or for 5 in each group if By is not Function; negative
+	// for none
 	Top      int
 	Width    int  // of a line in columns; 0 for 100, negative for no limit
 	Colour   bool // with ANSI escape sequences, by share
-	NoKernel bool // leave the kernel's frames out: its time counts for the user function that called it
+	NoKernel bool // leave out kernel frames: their time counts for the user function that called the kernel
 }
 
 const (
@@ -35,8 +36,7 @@ const (
 	minWidth     = 40
 )
 
-// Write prints the profile. It returns the first error of w, or says what is wrong with a profile that is not
-// valid.
+// Write prints the profile. The error is the first one of w, or says why the profile is not valid.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
 	if err := p.CheckValid(); err != nil {
 		return fmt.Errorf("profile: %w", err)
@@ -105,7 +105,7 @@ func events(p *profile.Profile) []int32 {
 	return have
 }
 
-// printer writes lines; the first error of the writer behind it comes back from Flush.
+// printer writes lines; Flush returns the first error of the writer below it.
 type printer struct {
 	w *bufio.Writer
 	o Options
@@ -173,20 +173,24 @@ func outcomes(p *profile.Profile) (stacks uint64, ended map[profile.End]uint64) 
 	return stacks, ended
 }
 
-// stacks says how many user stacks are complete, and why the others are not; nothing when the recording does
-// not say.
+// stacks says how many user stacks are complete, and why the others are not; "" if the recording does not
+// have that.
 func stacks(p *profile.Profile) string {
 	all, ended := outcomes(p)
 	if all == 0 {
 		return ""
 	}
-	complete := ended[profile.Complete]
-	if complete == all {
-		return "all complete"
+	joined := ended[profile.Joined]
+	complete := ended[profile.Complete] + joined
+	text := "all complete"
+	if complete < all {
+		text = human.Percent(complete, all) + " complete" // as the recording's own summary has it
 	}
-	// Never rounded up: 100 % is for all.
-	text := fmt.Sprintf("%.1f %% complete", float64(complete*1000/all)/10)
+	if joined > 0 {
+		text += fmt.Sprintf(" (%s joined)", human.Percent(joined, all))
+	}
 	delete(ended, profile.Complete)
+	delete(ended, profile.Joined)
 	reasons := slices.SortedFunc(maps.Keys(ended), func(a, b profile.End) int {
 		return cmp.Or(cmp.Compare(ended[b], ended[a]), cmp.Compare(a, b))
 	})
@@ -198,7 +202,7 @@ func stacks(p *profile.Profile) string {
 	return text
 }
 
-// quote makes a word of a command line out of arg.
+// quote quotes arg as a word of a command line.
 func quote(arg string) string {
 	if arg != "" && !strings.ContainsAny(arg, " \t\n'\"\\$&|;<>()*?[]#~`") {
 		return arg

@@ -11,15 +11,16 @@ import (
 	"unicode/utf8"
 
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 	"unspool/unwind"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// example is a profile with a kernel part, recursion, a long C++ name, two threads and what must not reach a
-// terminal.
+// example is a profile with a kernel part, recursion, a long C++ name, two threads, and characters that
+// must not reach a terminal.
 func example() *profile.Profile {
-	p := &profile.Profile{
+	p := profiletest.New(&profile.Profile{
 		Images: []profile.Image{{Name: "[kernel]"}, {Name: "libc.so.6", Path: "/lib/libc.so.6"},
 			{Name: "demo", Path: "/bin/demo"}, {Name: "[anon]"}},
 		Frames: []profile.Frame{
@@ -35,46 +36,28 @@ func example() *profile.Profile {
 			{Name: "kthread", Image: 0, Kind: profile.Kernel, Known: true},
 			{Name: "evil\x1b[31m\nname", Image: 3, Kind: profile.JIT, Known: true},
 		},
-		Nodes:    []profile.Node{{Parent: -1, Frame: -1}},
-		Threads:  []profile.Thread{{PID: 10, TID: 10, Comm: "demo"}, {PID: 2, TID: 2, Comm: "kthreadd"}},
 		Events:   []profile.Event{{Name: "cpu-clock", Clock: true}},
 		Hostname: "debian", OSRelease: "6.18.0", Arch: "x86_64",
 		Command:  []string{"unspool", "record", "--", "./demo", "a b"},
 		Duration: 2500 * time.Millisecond, LostRecords: 3, Throttled: 1,
 		Problems: []string{"/lib/libc.so.6: stripped, it names no function"},
-	}
-	add := func(thread int32, count uint64, frames ...int32) {
-		node := int32(0)
-		for _, f := range frames {
-			next := int32(-1)
-			for i, n := range p.Nodes {
-				if n.Parent == node && n.Frame == f {
-					next = int32(i)
-				}
-			}
-			if next < 0 {
-				next = int32(len(p.Nodes))
-				p.Nodes = append(p.Nodes, profile.Node{Parent: node, Frame: f})
-			}
-			node = next
-		}
-		p.Samples = append(p.Samples, profile.Sample{Thread: thread, Node: node, Count: count, Period: count})
-	}
-	add(0, 500, 0, 1, 2, 4)
-	add(0, 200, 0, 1, 2, 3, 3, 3)
-	add(0, 50, 0, 1, 2, 3)
-	add(0, 150, 0, 1, 2, 5, 6, 7)
-	add(0, 20, 0, 1, 2, 5, 6)
-	add(0, 4, 0, 1, 2, 5)
-	add(0, 6, 0, 1, 2, 9)
-	add(0, 6, 0, 1, 2, 6)
-	add(1, 64, 8)
-	return p
+	})
+	demo := profile.Thread{PID: 10, TID: 10, Comm: "demo"}
+	p.Add(demo, 0, 500, 0, 1, 2, 4)
+	p.Add(demo, 0, 200, 0, 1, 2, 3, 3, 3)
+	p.Add(demo, 0, 50, 0, 1, 2, 3)
+	p.Add(demo, 0, 150, 0, 1, 2, 5, 6, 7)
+	p.Add(demo, 0, 20, 0, 1, 2, 5, 6)
+	p.Add(demo, 0, 4, 0, 1, 2, 5)
+	p.Add(demo, 0, 6, 0, 1, 2, 9)
+	p.Add(demo, 0, 6, 0, 1, 2, 6)
+	p.Add(profile.Thread{PID: 2, TID: 2, Comm: "kthreadd"}, 0, 64, 8)
+	return p.Profile
 }
 
-// withLines is the example with source lines, an inlined function and why its walks ended.
+// withLines is the example with source lines, an inlined function and the reasons for which walks ended.
 func withLines() *profile.Profile {
-	p := example()
+	p := profiletest.New(example())
 	p.Images = append(p.Images, profile.Image{Name: "libc.so.6", Path: "/lib32/libc.so.6",
 		BuildID: []byte{0xab, 0xcd}})
 	for i := range p.Frames {
@@ -88,29 +71,25 @@ func withLines() *profile.Profile {
 	again.PC, again.Line = recurse.PC+8, 35
 	hot := recurse
 	hot.Name, hot.Inlined, hot.Addr, hot.File, hot.Line = "hot\x1b", true, 0, "/src/hot\x1b.h", 7
-	n := int32(len(p.Frames))
-	p.Frames = append(p.Frames, again, hot, profile.Frame{Name: "write32", Image: 4, Known: true, Addr: 0x10})
-	leaf := int32(0) // recurse below main
-	for i, node := range p.Nodes {
-		if node.Frame == 3 && p.Frames[p.Nodes[node.Parent].Frame].Name == "main" {
-			leaf = int32(i)
-		}
-	}
-	p.Nodes = append(p.Nodes, profile.Node{Parent: leaf, Frame: n + 1}, profile.Node{Parent: leaf, Frame: n},
-		profile.Node{Parent: 0, Frame: n + 2})
-	at := int32(len(p.Nodes))
+	recurseAgain, inlined := p.Frame(again), p.Frame(hot)
+	write32 := p.Frame(profile.Frame{Name: "write32", Image: 4, Known: true, Addr: 0x10})
 	for i := range p.Samples {
 		p.Samples[i].End = profile.Complete
 	}
-	p.Threads = append(p.Threads, profile.Thread{PID: 10, TID: 11, Comm: "pool"},
-		profile.Thread{PID: 10, TID: 10, Comm: "sh"})
 	p.Samples[len(p.Samples)-1].End = profile.Unsaid
-	p.Samples = append(p.Samples,
-		profile.Sample{Thread: 2, Node: at - 3, Count: 100, Period: 100, End: profile.Complete},
-		profile.Sample{Thread: 2, Node: at - 2, Count: 50, Period: 50, End: profile.Ended(unwind.NoCFI)},
-		profile.Sample{Thread: 3, Node: at - 1, Count: 50, Period: 50, End: profile.Ended(unwind.DumpTooShort)},
-		profile.Sample{Thread: 3, Node: at - 1, CPU: 3, Count: 1, Period: 1, End: profile.Ended(unwind.NoCFI)})
-	return p
+	pool := p.Thread(profile.Thread{PID: 10, TID: 11, Comm: "pool"})
+	sh := p.Thread(profile.Thread{PID: 10, TID: 10, Comm: "sh"})
+	inHot, onRecurse := p.Stack(0, 1, 2, 3, inlined), p.Stack(0, 1, 2, 3, recurseAgain)
+	for _, s := range []profile.Sample{
+		{Thread: pool, Node: inHot, Count: 100, End: profile.Complete},
+		{Thread: pool, Node: onRecurse, Count: 50, End: profile.Ended(unwind.NoCFI)},
+		{Thread: sh, Node: p.Stack(write32), Count: 50, End: profile.Ended(unwind.DumpTooShort)},
+		{Thread: sh, Node: p.Stack(write32), CPU: 3, Count: 1, End: profile.Ended(unwind.NoCFI)},
+	} {
+		s.Period = s.Count
+		p.Sample(s)
+	}
+	return p.Profile
 }
 
 func write(t *testing.T, p *profile.Profile, o Options) string {
@@ -218,8 +197,7 @@ func TestRunsOfUnknownFunctionsAreOneLine(t *testing.T) {
 }
 
 func TestEmptyAndInvalidProfiles(t *testing.T) {
-	p := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}},
-		Events: []profile.Event{{Name: "cycles"}}}
+	p := profiletest.New(&profile.Profile{Events: []profile.Event{{Name: "cycles"}}}).Profile
 	if got := write(t, p, Options{}); !strings.Contains(got, "no samples") {
 		t.Error(got)
 	}
@@ -275,7 +253,7 @@ func TestSumsOfGroups(t *testing.T) {
 					if !member {
 						continue
 					}
-					r := rows.of[frame]
+					r := rows.row[frame]
 					l := lines[r]
 					if node == v.shown[s.Node] {
 						self += s.Count
@@ -311,7 +289,7 @@ func TestCompleteIsNeverRoundedUp(t *testing.T) {
 	}{
 		{0, 0, 0, ""},
 		{5, 0, 0, "all complete"},
-		{99999, 1, 0, "99.9 % complete; 1 dump_too_short"},
+		{99999, 1, 0, "> 99.9 % complete; 1 dump_too_short"},
 		{4900, 98, 2, "98.0 % complete; 98 dump_too_short, 2 no_image"},
 		{0, 0, 1200, "0.0 % complete; 1,200 no_image"},
 	} {

@@ -16,8 +16,8 @@ func (out *printer) functions(v *view) {
 	out.table(v, t, v.sums(t), "function", "image")
 }
 
-// table prints the first rows of a table under its title. The second column is left out when it has no title,
-// or nothing in it.
+// table prints the first rows of a table under its title. The second column is left out if it has no title
+// or is empty.
 func (out *printer) table(v *view, t *table, rows []sum, title, second string) {
 	left := max(len(rows)-out.o.Top, 0)
 	rows = rows[:len(rows)-left]

@@ -10,27 +10,27 @@ import (
 	"unspool/capture/profile"
 )
 
-// table says what stands in the rows of a table: functions, images, source files or lines. Each frame belongs
-// to one row.
+// table says what the rows of a table are: functions, images, source files or lines. Each frame belongs to
+// one row.
 type table struct {
-	what string  // a row is
-	of   []int32 // by frame: its row
+	what string  // what a row is, in the singular
+	row  []int32 // by frame: its row
 	rows []label
 }
 
-// label is what a row says.
+// label is the text of a row.
 type label struct {
 	name   string
-	beside string // in the column behind it
-	frame  int32  // one of those that belong to the row
+	beside string // in the next column
+	frame  int32  // a frame that belongs to the row
 }
 
-// functionTable has a row for each frame of a profile ByFunction.
+// functionTable has a row for each frame of a profile by function.
 func functionTable(p *profile.Profile) *table {
 	t := &table{what: "function"}
 	for i := range p.Frames {
 		f := &p.Frames[i]
-		t.of = append(t.of, int32(i))
+		t.row = append(t.row, int32(i))
 		t.rows = append(t.rows, label{functionName(f), p.Images[f.Image].Name, int32(i)})
 	}
 	return t
@@ -51,7 +51,7 @@ func imageTable(p *profile.Profile) *table {
 		func(f *profile.Frame) int32 { return f.Image })
 }
 
-// imageNames are the images' names; paths where several have the same name.
+// imageNames are the images' names; their paths if several have the same name.
 func imageNames(p *profile.Profile) []string {
 	bearers := make(map[string]int)
 	for _, im := range p.Images {
@@ -105,7 +105,7 @@ func lineTable(p *profile.Profile) *table {
 
 func newTable[K comparable](p *profile.Profile, what string, text func(*profile.Frame) label,
 	keyOf func(*profile.Frame) K) *table {
-	t := &table{what: what, of: make([]int32, len(p.Frames))}
+	t := &table{what: what, row: make([]int32, len(p.Frames))}
 	known := make(map[K]int32)
 	for i := range p.Frames {
 		f := &p.Frames[i]
@@ -118,12 +118,12 @@ func newTable[K comparable](p *profile.Profile, what string, text func(*profile.
 			l.frame = int32(i)
 			t.rows = append(t.rows, l)
 		}
-		t.of[i] = r
+		t.row[i] = r
 	}
 	return t
 }
 
-// sum is what a row came to.
+// sum is the result for a row.
 type sum struct {
 	row         int32
 	self, total uint64 // samples whose leaf belongs to the row, and those with any such frame
@@ -134,7 +134,7 @@ type tally struct {
 	v      *view
 	t      *table
 	sums   []sum
-	seen   []int // by row: the last stack that had it
+	seen   []int // by row: the last stack that has it
 	stacks int
 	used   []int32
 }
@@ -147,7 +147,7 @@ func (v *view) tally(t *table) *tally {
 func (a *tally) add(leaf int32, count uint64) {
 	a.stacks++
 	for node := leaf; node > 0; node = a.v.nodes[node].Parent {
-		r := a.t.of[a.v.nodes[node].Frame]
+		r := a.t.row[a.v.nodes[node].Frame]
 		s := &a.sums[r]
 		if node == leaf {
 			s.self += count
@@ -162,7 +162,7 @@ func (a *tally) add(leaf int32, count uint64) {
 	}
 }
 
-// take returns the sums, those with most self samples first, and begins anew.
+// take returns the sums, those with most self samples first, and starts again from zero.
 func (a *tally) take() []sum {
 	sums := make([]sum, len(a.used))
 	for i, r := range a.used {

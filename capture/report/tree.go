@@ -7,21 +7,21 @@ import (
 	"unspool/capture/profile"
 )
 
-// kernelOnly stands for samples that have no frame to show.
+// kernelOnly is shown for samples that have no frame to show.
 const kernelOnly = "(in the kernel only)"
 
-// branch is a node to print: before is what stands left of its name, below what stands left of the lines
+// branch is a node to print: before is the text to the left of its name, below that to the left of the lines
 // under it.
 type branch struct {
 	node          int32
 	before, below string
 	image         int32 // of the frame above it
-	rest          int   // instead of a node: that many children below the limit
+	rest          int   // if not 0, the branch is not a node but this many children below the limit
 	weight        uint64
 }
 
-// tree prints the tree of calls. Where a function has one child to show, the child stands under it without
-// indentation; where it has several, each begins a branch.
+// tree prints the tree of calls. If a function has one child to show, the child is printed under it without
+// indentation; if it has several, each begins a branch.
 func (out *printer) tree(v *view) {
 	out.line("")
 	limit := ""
@@ -49,8 +49,7 @@ func (out *printer) tree(v *view) {
 	}
 }
 
-// name is the function's name, with its image where that is another one than the caller's, in the columns
-// that are left.
+// name is the function's name, cut to the columns that are left, with its image if that is not the caller's.
 func (out *printer) name(v *view, f *profile.Frame, b branch) string {
 	room := out.o.Width - len("100.0%  100.0%  ") - min(human.Columns(b.before), out.maxLines())
 	name := human.Clean(functionName(f))
@@ -61,7 +60,7 @@ func (out *printer) name(v *view, f *profile.Frame, b branch) string {
 	return out.dimInlined(human.Shorten(name, room-human.Columns(image)-2)) + "  " + out.dim(image)
 }
 
-// children puts the children of b that are to be shown on the stack, the heaviest on top.
+// children pushes the children of b that are to be shown onto the stack, the heaviest last.
 func (out *printer) children(v *view, b branch, stack []branch) []branch {
 	kids := v.childs[b.node]
 	shown := len(kids)
@@ -93,7 +92,7 @@ func (out *printer) children(v *view, b branch, stack []branch) []branch {
 // maxLines is how many columns the lines of the tree may take.
 func (out *printer) maxLines() int { return out.o.Width / 2 }
 
-// lines are the tree's lines in front of a name; of those of a tree that is too deep, the innermost.
+// lines are the tree's lines to the left of a name; if the tree is too deep, only the innermost ones.
 func (out *printer) lines(s string) string {
 	if w := human.Columns(s); w > out.maxLines() {
 		s = "…" + string([]rune(s)[w-out.maxLines()+1:])

@@ -8,13 +8,13 @@ import (
 	"unspool/capture/profile"
 )
 
-// view is the samples of one event, added up by node. Its tree is the profile's without what is not to be
-// shown, and with each run of unknown functions of one image drawn together into one node.
+// view has the samples of one event, added up by node. Its tree is that of the profile without frames that
+// are not shown, and with one node for each run of unknown functions of an image.
 type view struct {
 	p       *profile.Profile
 	event   int32
-	shown   []int32 // for each node of the profile, the one that it is shown as
-	samples uint64  // all of the event
+	shown   []int32 // for each node of the profile, the node of the view
+	samples uint64  // of the event
 	period  uint64
 	nodes   []profile.Node
 	self    []uint64 // by node: samples that end there

@@ -20,7 +20,7 @@ func ordered(p *profile.Profile) []sample {
 	for i, s := range p.Samples {
 		samples[i] = sample{s.Node, s.Thread, s.Event, s.Count}
 	}
-	rank := ranks(p.Nodes, totals(p))
+	rank := ranks(p.Nodes, p.Totals())
 	slices.SortFunc(samples, func(a, b sample) int {
 		return cmp.Or(cmp.Compare(a.event, b.event), cmp.Compare(rank[a.node], rank[b.node]))
 	})
@@ -79,7 +79,7 @@ func byThread(p *profile.Profile, samples []sample, limit int) []part {
 
 	parts := []part{{"all threads", samples}}
 	if len(threads) == limit+1 {
-		limit++ // the last has no other to share with
+		limit++ // the last one would be alone in the shared profile
 	}
 	place := make([]int, len(p.Threads)) // of a thread's profile among all
 	for i, thread := range threads {

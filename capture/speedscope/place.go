@@ -44,11 +44,11 @@ func places(p *profile.Profile, lines bool) (all []place, now []int32) {
 	return all, now
 }
 
-// hottest returns, for each frame, the one among those of its function that stands for them: with a known
-// file, and with the most samples.
+// hottest returns, for each frame, the frame that is shown for its function: the one with the most samples
+// among those with a known file.
 func hottest(p *profile.Profile) []int32 {
 	weight := make([]uint64, len(p.Frames))
-	for node, n := range totals(p)[1:] {
+	for node, n := range p.Totals()[1:] {
 		weight[p.Nodes[node+1].Frame] += n
 	}
 	type function struct {

@@ -11,6 +11,7 @@ import (
 
 	"unspool/capture/folded"
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 	"unspool/testdata/browser"
 )
 
@@ -59,7 +60,7 @@ func quote(t *testing.T, s string) string {
 	return string(b)
 }
 
-// understood has speedscope export what it has read.
+// understood lets speedscope export the file that it has read.
 func understood(t *testing.T, page *browser.Page) *file {
 	t.Helper()
 	text := browser.Eval[string](page, `new Promise(resolve => {
@@ -113,7 +114,7 @@ func TestFoldedInSpeedscope(t *testing.T) {
 	equal(t, have.stacks(t, 0), want)
 }
 
-// Whatever a process calls itself and its functions, the files are read as what they are.
+// Whatever names a process has for itself and its functions, speedscope recognizes the format of the files.
 func TestHostileNames(t *testing.T) {
 	names := []string{
 		"f;g", "line\nbreak 7", "esc\x1b[31m", "nul\x00", "bad\xff utf-8", "\u2028", "\u202egnp.exe", "foo 12", " ",
@@ -159,13 +160,13 @@ func TestHostileNames(t *testing.T) {
 	})
 }
 
-// The files keep to the schema that comes with speedscope.
+// The files are valid by the schema that comes with speedscope.
 func TestSchema(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{filepath.Join(released(t), "file-format-schema.json")}
 	for name, p := range map[string]*profile.Profile{
 		"example": example().Profile,
-		"empty":   {Nodes: []profile.Node{{Parent: -1, Frame: -1}}},
+		"empty":   profiletest.New(&profile.Profile{}).Profile,
 	} {
 		for i, o := range []Options{{}, {Lines: true, Name: "n"}, {Threads: 1}} {
 			file := filepath.Join(dir, fmt.Sprintf("%s-%d.json", name, i))

@@ -16,8 +16,8 @@ import (
 )
 
 // example is a profile of three threads, with two places of main.
-func example() profiletest.Stacks {
-	p := profiletest.Stacks{Profile: &profile.Profile{
+func example() *profiletest.Stacks {
+	p := profiletest.New(&profile.Profile{
 		Images: []profile.Image{{Name: "demo", Path: "/bin/demo"}, {Name: "[kernel]"}},
 		Frames: []profile.Frame{
 			{Name: "main", Known: true, PC: 0x1000, File: "demo.cc", Line: 20, Column: 3},
@@ -26,12 +26,12 @@ func example() profiletest.Stacks {
 			{Name: "write", Known: true, PC: 0x2000},
 			{Name: "do_syscall_64", Image: 1, Known: true, Kind: profile.Kernel, PC: 0x3000},
 		},
-		Nodes:       []profile.Node{{Parent: -1, Frame: -1}},
 		Events:      []profile.Event{{Name: "cpu-clock", Clock: true}, {Name: "faults"}},
 		Command:     []string{"perf", "record", "./demo"},
 		LostSamples: 3,
-	}}
-	one, other := profile.Thread{PID: 10, TID: 10, Comm: "demo"}, profile.Thread{PID: 10, TID: 11, Comm: "worker"}
+	})
+	one, other := profile.Thread{PID: 10, TID: 10, Comm: "demo"},
+		profile.Thread{PID: 10, TID: 11, Comm: "worker"}
 	p.Add(one, 0, 5, 0, 3, 4)
 	p.Add(one, 0, 1, 0, 3)
 	p.Add(other, 0, 9, 1, 3, 4)
@@ -42,7 +42,7 @@ func example() profiletest.Stacks {
 	return p
 }
 
-// file is what a file has, as far as we write it or speedscope exports it.
+// file has the fields of a file that we write or speedscope exports.
 type file struct {
 	Schema string `json:"$schema"`
 	Name   string
@@ -139,7 +139,8 @@ func write(t testing.TB, p *profile.Profile, o Options) string {
 }
 
 func TestFile(t *testing.T) {
-	const want = `{"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"unspool","name":"perf record ./demo","activeProfileIndex":0,"shared":{"frames":[
+	const want = `{"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"unspool",` +
+		`"name":"perf record ./demo","activeProfileIndex":0,"shared":{"frames":[
 {"name":"main","file":"demo.cc","line":30,"col":5},
 {"name":"std::array<int, 5>::fill","file":"array","line":7},
 {"name":"write","file":"/bin/demo"},
@@ -177,15 +178,17 @@ func TestProfiles(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		o      Options
-		change func(p profiletest.Stacks)
+		change func(p *profiletest.Stacks)
 		want   []string
 	}{
-		{"few threads", Options{Threads: 1}, nil, []string{"all threads, 3 lost: 42", "worker (10/11): 32", "2 more threads: 10"}},
-		{"a thread", Options{}, func(p profiletest.Stacks) { p.Samples, p.LostSamples = p.Samples[:2], 0 },
+		{"few threads", Options{Threads: 1}, nil, []string{"all threads, 3 lost: 42", "worker (10/11): 32",
+			"2 more threads: 10"}},
+		{"a thread", Options{}, func(p *profiletest.Stacks) { p.Samples, p.LostSamples = p.Samples[:2], 0 },
 			[]string{"demo (10/10): 6"}},
-		{"nothing", Options{}, func(p profiletest.Stacks) { p.Samples = nil }, []string{"no samples: 0"}},
-		{"two events", Options{Threads: 2}, func(p profiletest.Stacks) { p.Add(p.Threads[2], 1, 7, 4) }, []string{
-			"cpu-clock: all threads, 3 lost: 42", "cpu-clock: worker (10/11): 32", "cpu-clock: demo (10/10): 6", "cpu-clock: kthreadd (2/2): 4",
+		{"nothing", Options{}, func(p *profiletest.Stacks) { p.Samples = nil }, []string{"no samples: 0"}},
+		{"two events", Options{Threads: 2}, func(p *profiletest.Stacks) { p.Add(p.Threads[2], 1, 7, 4) }, []string{
+			"cpu-clock: all threads, 3 lost: 42", "cpu-clock: worker (10/11): 32", "cpu-clock: demo (10/10): 6",
+			"cpu-clock: kthreadd (2/2): 4",
 			"faults: kthreadd (2/2), 3 lost: 7",
 		}},
 	} {
@@ -226,7 +229,7 @@ func TestLines(t *testing.T) {
 	})
 }
 
-// A function of which some places have no line is one frame.
+// A function some of whose addresses have no line is one frame.
 func TestPlacesWithoutLines(t *testing.T) {
 	p := example()
 	p.Frames = append(p.Frames, profile.Frame{Name: "main", Known: true, PC: 0x1020})

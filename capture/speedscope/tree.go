@@ -7,18 +7,6 @@ import (
 	"unspool/capture/profile"
 )
 
-// totals returns the number of samples of each node and of all below it.
-func totals(p *profile.Profile) []uint64 {
-	total := make([]uint64, len(p.Nodes))
-	for _, s := range p.Samples {
-		total[s.Node] += s.Count
-	}
-	for i := len(p.Nodes) - 1; i > 0; i-- {
-		total[p.Nodes[i].Parent] += total[i]
-	}
-	return total
-}
-
 // ranks numbers the nodes: heavy children, with all below them, before light ones, and those before the node
 // itself.
 func ranks(nodes []profile.Node, total []uint64) []int32 {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
 )
 
@@ -22,7 +23,7 @@ type writer struct {
 }
 
 func newWriter(w io.Writer, nodes []profile.Node) *writer {
-	out := &writer{w: bufio.NewWriter(w), nodes: nodes}
+	out := &writer{w: bufio.NewWriter(human.JSON(w)), nodes: nodes}
 	out.encoder = json.NewEncoder(&out.quoted)
 	out.encoder.SetEscapeHTML(false) // this is no HTML, and C++ has many angle brackets
 	return out
@@ -32,7 +33,7 @@ func (out *writer) text(s string) { out.w.WriteString(s) }
 
 func (out *writer) number(n uint64) { out.w.Write(strconv.AppendUint(out.w.AvailableBuffer(), n, 10)) }
 
-// quote writes a string. What is not UTF-8 in it becomes U+FFFD.
+// quote writes a string. Bytes that are not UTF-8 become U+FFFD.
 func (out *writer) quote(s string) {
 	out.quoted.Reset()
 	out.encoder.Encode(s) // a string and a buffer: it cannot fail

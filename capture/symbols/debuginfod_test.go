@@ -17,9 +17,11 @@ import (
 
 	"unspool/capture/symbols/debuginfod"
 	"unspool/capture/symbols/srcline"
+	"unspool/vmas"
 )
 
-// serveFolder runs Debian's debuginfod for the ELF files below a folder, and returns when it serves those of all build IDs.
+// serveFolder runs Debian's debuginfod for the ELF files below a folder, and returns when it serves
+// those of all build IDs.
 func serveFolder(t *testing.T, folder string, paths ...string) (url string) {
 	t.Helper()
 	server := need(t, "debuginfod")
@@ -31,7 +33,8 @@ func serveFolder(t *testing.T, folder string, paths ...string) (url string) {
 	l.Close()
 	var said bytes.Buffer
 	cmd := exec.Command(server, "-F", "-d", ":memory:", "-p", fmt.Sprint(port), "-t", "1", folder)
-	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")} // and no server that it would ask in turn
+	// No variable names a server that it would ask in turn.
+	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -62,10 +65,12 @@ func serveFolder(t *testing.T, folder string, paths ...string) (url string) {
 }
 
 func fetching(t *testing.T, url string) *debuginfod.Client {
-	return debuginfod.New(t.Context(), debuginfod.Options{Servers: []string{url}, Cache: t.TempDir(), Timeout: time.Minute})
+	return debuginfod.New(t.Context(), debuginfod.Options{Servers: []string{url}, Cache: t.TempDir(),
+		Timeout: time.Minute})
 }
 
-// functionsAt are the functions that debugging information knows at the addresses of functions, the inlined ones, too.
+// functionsAt are the functions that debugging information knows at the addresses of functions, the
+// inlined ones, too.
 func functionsAt(im *Image, table *Table) map[string]bool {
 	var addrs []uint64
 	for i := range table.Len() {
@@ -93,9 +98,9 @@ func TestNamesAndLinesFromDebuginfod(t *testing.T) {
 		return strip(t, program, filepath.Join(here, name), filepath.Join(served, name+".debug"), false)
 	}
 	id1, id2 := bytes.Repeat([]byte{0x11}, 20), bytes.Repeat([]byte{0x22}, 20)
-	id3 := bytes.Repeat([]byte{0x33}, 8) // as short as lld's; perf.data appends zeroes
+	id3 := bytes.Repeat([]byte{0x33}, 8) // as short as lld's; perf.data appends zeros
 	one, two, three := build("one", id1), build("two", id2), build("three", id3)
-	// Of the second one this machine has nothing, and of the third.
+	// This machine has no file of the second and third program.
 	for _, name := range []string{"two", "three"} {
 		if err := os.Rename(filepath.Join(here, name), filepath.Join(served, name)); err != nil {
 			t.Fatal(err)
@@ -105,7 +110,8 @@ func TestNamesAndLinesFromDebuginfod(t *testing.T) {
 	for _, id := range [][]byte{id1, id2, id3} {
 		paths = append(paths, fmt.Sprintf("%x/debuginfo", id))
 	}
-	url := serveFolder(t, served, append(paths, fmt.Sprintf("%x/executable", id2), fmt.Sprintf("%x/executable", id3))...)
+	url := serveFolder(t, served, append(paths, fmt.Sprintf("%x/executable", id2),
+		fmt.Sprintf("%x/executable", id3))...)
 	for _, c := range []struct {
 		name string
 		id   []byte
@@ -118,7 +124,7 @@ func TestNamesAndLinesFromDebuginfod(t *testing.T) {
 	} {
 		path := filepath.Join(here, c.name)
 		s := New(Options{Debuginfod: fetching(t, url), Cache: t.TempDir()})
-		im := s.Image(path, c.id)
+		im := s.Image(path, c.id, vmas.FileID{})
 		sameFunctions(t, im, c.want)
 		if found := functionsAt(im, c.want); !found["compare"] || !found["work"] || !found["main"] {
 			t.Errorf("%s: lines of %v", c.name, found)
@@ -126,7 +132,7 @@ func TestNamesAndLinesFromDebuginfod(t *testing.T) {
 		if p := s.Problems(); len(p) > 0 {
 			t.Errorf("%s: problems: %q", c.name, p)
 		}
-		im = New(Options{Cache: t.TempDir()}).Image(path, c.id)
+		im = New(Options{Cache: t.TempDir()}).Image(path, c.id, vmas.FileID{})
 		if table := im.Table(); table != nil {
 			if _, ok := find(table, "compare"); ok {
 				t.Errorf("%s: has names without debuginfod", c.name)
@@ -156,11 +162,13 @@ func TestAlternateFilesFromDebuginfod(t *testing.T) {
 	}
 	url := serveFolder(t, served, strings.TrimSpace(string(out))+"/debuginfo")
 	s := New(Options{Debuginfod: fetching(t, url), Cache: t.TempDir()})
-	if found := functionsAt(s.Image(filepath.Join(dir, "program"), nil), table); !found["compare"] || len(s.Problems()) > 0 {
+	if found := functionsAt(s.Image(filepath.Join(dir, "program"), nil, vmas.FileID{}),
+		table); !found["compare"] || len(s.Problems()) > 0 {
 		t.Errorf("lines of %v, problems %q", found, s.Problems())
 	}
 	s = New(Options{Cache: t.TempDir()})
-	if _ = functionsAt(s.Image(filepath.Join(dir, "program"), nil), table); len(s.Problems()) == 0 {
+	if _ = functionsAt(s.Image(filepath.Join(dir, "program"), nil, vmas.FileID{}),
+		table); len(s.Problems()) == 0 {
 		t.Error("no problem without debuginfod")
 	}
 }
@@ -177,7 +185,8 @@ func TestWhatIsWrongWithDebuginfodIsAProblem(t *testing.T) {
 		handler http.HandlerFunc
 		words   string
 	}{
-		{"another build", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, other) }, "build ID 99"},
+		{"another build", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, other) },
+			"build ID 99"},
 		{"garbage", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "not used"},
 		{"nothing", http.NotFound, ""},
 		{"down", nil, "connection refused"},
@@ -193,7 +202,7 @@ func TestWhatIsWrongWithDebuginfodIsAProblem(t *testing.T) {
 				url = server.URL
 			}
 			s := New(Options{Debuginfod: fetching(t, url), Cache: t.TempDir()})
-			im := s.Image(path, id)
+			im := s.Image(path, id, vmas.FileID{})
 			if _, ok := find(im.Table(), "compare"); ok {
 				t.Error("named")
 			}
@@ -214,17 +223,19 @@ func TestWhatIsWrongWithDebuginfodIsAProblem(t *testing.T) {
 	t.Run("interrupted", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		s := New(Options{Debuginfod: debuginfod.New(ctx, debuginfod.Options{Servers: []string{down.URL}, Cache: t.TempDir()}), Cache: t.TempDir()})
+		s := New(Options{Debuginfod: debuginfod.New(ctx,
+			debuginfod.Options{Servers: []string{down.URL}, Cache: t.TempDir()}), Cache: t.TempDir()})
 		for _, name := range []string{path, "/nonexistent/program"} {
-			_ = s.Image(name, id).Table()
+			_ = s.Image(name, id, vmas.FileID{}).Table()
 		}
-		if p := s.Problems(); len(p) != 2 || !strings.Contains(p[0], "interrupted") || !strings.Contains(p[1], "/nonexistent/program") {
+		if p := s.Problems(); len(p) != 2 || !strings.Contains(p[0], "interrupted") ||
+			!strings.Contains(p[1], "/nonexistent/program") {
 			t.Errorf("problems: %q", p)
 		}
 	})
 }
 
-// TestRecordingAsksNobody holds the packages that record against those that may use the network.
+// TestRecordingAsksNobody checks that no package that records imports one that may use the network.
 func TestRecordingAsksNobody(t *testing.T) {
 	deps := output(t, "go", "list", "-deps", "unspool/capture")
 	if slices.Contains(strings.Fields(deps), "unspool/capture/symbols/debuginfod") {

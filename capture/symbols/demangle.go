@@ -5,7 +5,7 @@ import "github.com/ianlancetaylor/demangle"
 // maxMangled is the longest name that is demangled: the text of a mangled name can be exponentially longer.
 const maxMangled = 16 << 10
 
-// Name returns the name that people know a function by, shortened on request.
+// Name returns the demangled name of a function, shortened if the options say so.
 func (s *Symbolizer) Name(mangled string) string {
 	name := Demangle(mangled)
 	if s.options.Shorten && name != mangled {
@@ -14,8 +14,8 @@ func (s *Symbolizer) Name(mangled string) string {
 	return name
 }
 
-// Demangle returns the name that people know a C++, Rust or D function by: without parameters, as perf prints it. Other names are
-// returned as they are.
+// Demangle returns the demangled name of a C++, Rust or D function: without parameters, as perf prints it.
+// Other names are returned unchanged.
 func Demangle(name string) string {
 	if len(name) > maxMangled || len(name) < 3 {
 		return name

@@ -2,9 +2,10 @@ package symbols
 
 import "strings"
 
-// demangleD returns the name of a D function, without its parameters and with dots for the arguments of templates: the mangled
-// _D4core5array__T6appendTaZQkFNaAaZv is core.array.append!(...).append. The grammar is that of "Name Mangling" in the D ABI; what is
-// left out of the name is still read, as it says where the name goes on.
+// demangleD returns the name of a D function, without its parameters and with dots for the arguments of
+// templates: the mangled _D4core5array__T6appendTaZQkFNaAaZv is core.array.append!(...).append. The
+// grammar is in "Name Mangling" in the D ABI. The parts that are left out have to be read as well, to find
+// out where the name goes on.
 func demangleD(mangled string) (string, bool) {
 	if mangled == "_Dmain" {
 		return "D main", true
@@ -14,7 +15,7 @@ func demangleD(mangled string) (string, bool) {
 	if !strings.HasPrefix(text, "_D") || !d.qualified(0, true) {
 		return "", false
 	}
-	// What follows is the type, and Z for what has none.
+	// The type follows, or Z if there is none.
 	if d.end() || d.accept('Z') && d.end() {
 		return d.name.String(), true
 	}
@@ -35,7 +36,7 @@ const maxDNesting = 64
 
 func (d *dName) end() bool { return d.at >= len(d.text) }
 
-// peek is the byte that is n further on, 0 beyond the end.
+// peek is the byte n positions further on, 0 beyond the end.
 func (d *dName) peek(n int) byte {
 	if d.at+n >= len(d.text) {
 		return 0
@@ -57,13 +58,14 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 func (d *dName) number() (n int, ok bool) {
 	const digits = 20
 	for i := 0; i < digits && isDigit(d.peek(0)); i++ {
-		n, ok = min(10*n+int(d.peek(0)-'0'), 1<<32), true // more does not fit anything
+		n, ok = min(10*n+int(d.peek(0)-'0'), 1<<32), true // larger numbers are never valid
 		d.at++
 	}
 	return n, ok
 }
 
-// back reads a back reference, Q and a number in letters, of which the last is a small one. It gives the place that is meant.
+// back reads a back reference: Q and a number in letters, the last of which is lower case. It returns
+// the place that the reference leads to.
 func (d *dName) back() (to int, ok bool) {
 	from, n := d.at, 0
 	if !d.accept('Q') {
@@ -111,8 +113,8 @@ func (d *dName) isTemplate() bool {
 	return d.peek(0) == '_' && d.peek(1) == '_' && (d.peek(2) == 'T' || d.peek(2) == 'U')
 }
 
-// qualified reads names up to one that no other follows, perhaps after the parameters of the function that it is in. They are
-// kept if that is asked for.
+// qualified reads a run of names, between which there may be the parameters of functions that contain the
+// next name. The names are kept if keep is set.
 func (d *dName) qualified(depth int, keep bool) bool {
 	for first := true; ; first = false {
 		name, ok := d.symbol(depth)
@@ -215,7 +217,8 @@ func (d *dName) argument(depth int) bool {
 	return false
 }
 
-// measured reads a symbol at a place as it was written before 2017: with a length, whose digits run into those of its first name.
+// measured reads a symbol in the form used before 2017: with a length, whose digits run into those of its
+// first name.
 func (d *dName) measured(at, depth int) bool {
 	n := 0
 	for ; at < len(d.text) && isDigit(d.text[at]); at++ {
@@ -296,7 +299,7 @@ func (d *dName) float() bool {
 	return ok
 }
 
-// method reads what a function with a hidden this has before its type, and the modifiers of that.
+// method reads the mark of a function with a hidden this, which is before its type, and the modifiers.
 func (d *dName) method() {
 	if d.accept('M') {
 		d.modifiers()
@@ -362,7 +365,7 @@ func (d *dName) typ(depth int) bool {
 	return c != 0 && strings.IndexByte("vghstiklmfdeopjqrcbauwn", c) >= 0
 }
 
-// function reads a function's type but for what it returns.
+// function reads a function's type up to its return type.
 func (d *dName) function(depth int) bool {
 	if c := d.peek(0); c == 0 || strings.IndexByte("FUWVRY", c) < 0 {
 		return false

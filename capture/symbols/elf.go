@@ -6,8 +6,8 @@ import (
 	"unspool/dwarfcfi/elf"
 )
 
-// Limits on what symbol tables may claim. The largest browsers and compilers stay well below
-// them; what is above is damaged or hostile, and costs its own names only.
+// Limits on symbol tables. The largest browsers and compilers stay well below them; a table above them
+// is damaged or hostile, and only its own names are lost.
 const (
 	maxSymbols = 1 << 24
 	maxStrings = 512 << 20

@@ -16,10 +16,10 @@ import (
 	"unspool/unwind/image/fileid"
 )
 
-// Where files are. The recorded path may lead to another build by now, or to nothing, and on another machine the files lie
-// elsewhere. Below Options.Root a path is looked up first; then perf's build-ID cache is; then the path itself, in so far as
-// the build ID, or else the inode, shows that it leads to the recorded file, and with a Root only by the build ID; debuginfod is
-// asked last.
+// Where files are found. The recorded path may lead to another build by now, or to nothing, and on another
+// machine the files are elsewhere. The order is: the path below Options.Root; perf's build-ID cache; the path
+// itself, if the build ID, or else the inode, shows that it is the recorded file (with a Root, only the build
+// ID counts); and last debuginfod.
 
 // BuildIDError says that a file is not the recorded one.
 type BuildIDError struct {
@@ -34,13 +34,13 @@ func (e *BuildIDError) Error() string {
 	return fmt.Sprintf("it has build ID %x, the recorded one %x", e.Found, e.Recorded)
 }
 
-// open opens the image's file. The error is about the first file that was there, if it was not the recorded one. The
-// caller closes the file, to which the elfFile refers.
+// open opens the image's file. If none is the recorded one, the error is about the first file that was found.
+// The caller closes the file, to which the elfFile refers.
 func (im *Image) open() (*os.File, *elfFile, error) {
 	o := &im.s.options
 	path, gone := strings.CutSuffix(im.Path, deleted)
 	if gone && len(im.BuildID) == 0 {
-		// Another file of that name may be there by now: only the build ID can tell.
+		// Another file may have that name by now: only the build ID could show that.
 		return nil, nil, fs.ErrNotExist
 	}
 	var refused error
@@ -82,8 +82,8 @@ func (im *Image) open() (*os.File, *elfFile, error) {
 	return nil, nil, cmp.Or(refused, fs.ErrNotExist)
 }
 
-// checkInPlace returns an error about a file at the image's path that is not the one that was mapped. A build
-// ID has been compared by then; a file of which the recording has nothing but the path is used.
+// checkInPlace returns an error if the file at the image's path is not the one that was mapped. The build ID
+// was compared before; a file of which the recording has only the path is used.
 func (im *Image) checkInPlace(file *os.File) error {
 	if len(im.BuildID) > 0 {
 		return nil
@@ -121,12 +121,13 @@ func parseFile(file *os.File) (*elfFile, error) {
 	return parseELF(file, info.Size())
 }
 
-// missing says whether an error is only that there is no such file.
+// missing says whether an error only means that there is no such file.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// cacheFolder is where perf keeps copies of the files that it recorded, by build ID (perf-config, "buildid.dir").
+// cacheFolder is where perf keeps copies of the files that it recorded, by build ID (perf-config,
+// "buildid.dir").
 func cacheFolder() string {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -135,7 +136,7 @@ func cacheFolder() string {
 	return filepath.Join(home, ".debug")
 }
 
-// cached finds what perf's cache holds of a build beside its file.
+// cached opens a file that perf's cache holds for a build besides the image itself.
 func (s *Symbolizer) cached(buildID []byte, name string) (*os.File, error) {
 	for _, path := range debugfile.Cached(s.options.Cache, buildID, name) {
 		if file, err := debugfile.Open("/", path); err == nil {
@@ -145,13 +146,13 @@ func (s *Symbolizer) cached(buildID []byte, name string) (*os.File, error) {
 	return nil, fs.ErrNotExist
 }
 
-// debugFile opens the file with the symbols that were stripped from the image f; nil when there is none. One that is there
-// and is not f's is named.
+// debugFile opens the file with the symbols that were stripped from the image f; nil if there is none. If one
+// is found that does not belong to f, this is a problem.
 func (im *Image) debugFile(f *elfFile) (*os.File, *elfFile) {
 	o := &im.s.options
 	id, path := f.BuildID(), strings.TrimSuffix(im.Path, deleted)
 	try := func(root string, link debugfile.Link) (*os.File, *elfFile) {
-		file, err := debugfile.Find([]string{root}, path, id, link)
+		file, err := debugfile.Find([]debugfile.Root{debugfile.In(root)}, path, id, link)
 		if err != nil {
 			if !missing(err) {
 				im.s.problem("%s: debug file not used: %v", im.Path, err)
@@ -165,7 +166,7 @@ func (im *Image) debugFile(f *elfFile) (*os.File, *elfFile) {
 		if file, d := try(o.Root, link); d != nil {
 			return file, d
 		}
-		link = debugfile.Link{} // what lies at the image's path here need not belong to it
+		link = debugfile.Link{} // files beside the image's path on this machine need not belong to it
 	}
 	if file, d := try("/", link); d != nil {
 		return file, d
@@ -181,11 +182,11 @@ func (im *Image) debugFile(f *elfFile) (*os.File, *elfFile) {
 	return nil, nil
 }
 
-// fitting returns a debug file if it can be used for the image f; else it closes it, and names it.
+// fitting returns a debug file if it can be used for the image f; else it closes it and adds a problem.
 func (im *Image) fitting(file *os.File, f *elfFile) (*os.File, *elfFile) {
 	d, err := parseFile(file)
 	if err == nil && len(f.loads) > 0 && len(d.loads) > 0 && f.loads[0].Vaddr != d.loads[0].Vaddr {
-		// Prelinking moved the image and left its debug file alone.
+		// Prelinking has changed the addresses of the image and not those of its debug file.
 		err = fmt.Errorf("its segments are at %#x, the image's at %#x", d.loads[0].Vaddr, f.loads[0].Vaddr)
 	}
 	if err != nil {
@@ -196,8 +197,8 @@ func (im *Image) fitting(file *os.File, f *elfFile) (*os.File, *elfFile) {
 	return file, d
 }
 
-// fetch asks debuginfod, if the user wants that, for a file of a build; nil when there is none. What goes
-// wrong is a problem, not that no server has it.
+// fetch asks debuginfod for a file of a build, if the user wants that; nil if there is none. Failures are
+// problems, except that no server has the file.
 func (s *Symbolizer) fetch(buildID []byte, kind debuginfod.Kind) *os.File {
 	if s.options.Debuginfod == nil {
 		return nil

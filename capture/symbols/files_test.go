@@ -12,12 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/testdata/costs"
 	"unspool/unwind/image/fileid"
 	"unspool/vmas"
 )
 
-// strip splits a program into a stripped file, which goes to path, and its debug file, which goes to debug and is linked to
-// if link is set. It returns the functions that the program named.
+// strip splits a program into a stripped file, which goes to path, and its debug file, which goes to
+// debug and is linked to if link is set. It returns the functions that the program named.
 func strip(t *testing.T, program, path, debug string, link bool) *Table {
 	t.Helper()
 	for _, p := range []string{path, debug} {
@@ -70,15 +71,16 @@ func TestNamesFromSeparateDebugFiles(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
-			want := strip(t, compile(t, "p.c", program, "-O1", c.flag), filepath.Join(root, "opt/app/program"), filepath.Join(root, c.debug), c.link)
+			want := strip(t, compile(t, "p.c", program, "-O1", c.flag), filepath.Join(root, "opt/app/program"),
+				filepath.Join(root, c.debug), c.link)
 			s := New(Options{Root: root, Cache: t.TempDir()})
-			sameFunctions(t, s.Image("/opt/app/program", nil), want)
+			sameFunctions(t, s.Image("/opt/app/program", nil, vmas.FileID{}), want)
 			if p := s.Problems(); len(p) > 0 {
 				t.Errorf("problems: %q", p)
 			}
 			// Without a root, the image's own folder is searched.
 			if strings.HasPrefix(c.debug, "opt") {
-				sameFunctions(t, New(Options{}).Image(filepath.Join(root, "opt/app/program"), nil), want)
+				sameFunctions(t, New(Options{}).Image(filepath.Join(root, "opt/app/program"), nil, vmas.FileID{}), want)
 			}
 		})
 	}
@@ -96,7 +98,7 @@ func TestADebugFileOfAnotherBuildIsNamedAndNotUsed(t *testing.T) {
 			strip(t, compile(t, "p.c", program, "-O1", c.flag), filepath.Join(root, "opt/app/program"), debug, true)
 			output(t, "cp", other, debug)
 			s := New(Options{Root: root, Cache: t.TempDir()})
-			im := s.Image("/opt/app/program", nil)
+			im := s.Image("/opt/app/program", nil, vmas.FileID{})
 			if _, ok := find(im.Table(), "compare"); ok {
 				t.Error("the other build's debug file is used")
 			}
@@ -108,8 +110,8 @@ func TestADebugFileOfAnotherBuildIsNamedAndNotUsed(t *testing.T) {
 	}
 }
 
-// TestADebugFileAtOtherAddressesIsNamedAndNotUsed has a debug file of the same build ID whose segments lie
-// elsewhere, as prelinking leaves it: its names would be those of other functions.
+// TestADebugFileAtOtherAddressesIsNamedAndNotUsed has a debug file of the same build ID whose segments have
+// other addresses, as after prelinking: its names would be those of other functions.
 func TestADebugFileAtOtherAddressesIsNamedAndNotUsed(t *testing.T) {
 	root := t.TempDir()
 	at := func(address string) string {
@@ -119,7 +121,7 @@ func TestADebugFileAtOtherAddressesIsNamedAndNotUsed(t *testing.T) {
 	strip(t, at("0x400000"), filepath.Join(root, "opt/app/program"), debug, false)
 	output(t, "objcopy", "--only-keep-debug", at("0x600000"), debug)
 	s := New(Options{Root: root, Cache: t.TempDir()})
-	if f, ok := find(s.Image("/opt/app/program", nil).Table(), "compare"); ok {
+	if f, ok := find(s.Image("/opt/app/program", nil, vmas.FileID{}).Table(), "compare"); ok {
 		t.Errorf("the debug file is used: %+v", f)
 	}
 	p := strings.Join(s.Problems(), "\n")
@@ -134,19 +136,19 @@ func TestFilesOfTheBuildIDCache(t *testing.T) {
 	program := compile(t, "p.c", program, "-O1", withID)
 	folder := filepath.Join(cache, ".build-id/00/112233445566778899aabbccddeeff00112233")
 	want := strip(t, program, filepath.Join(folder, "elf"), filepath.Join(folder, "debug"), false)
-	// At the path lies another build, or nothing.
+	// At the path there is another build, or nothing.
 	other := compile(t, "p.c", "int main(void) { return 1; }\n", "-Wl,--build-id=0x99")
 	for _, path := range []string{other, "/nonexistent/program", other + deleted} {
 		s := New(Options{Cache: cache})
-		sameFunctions(t, s.Image(path, id), want)
+		sameFunctions(t, s.Image(path, id, vmas.FileID{}), want)
 		if p := s.Problems(); len(p) > 0 {
 			t.Errorf("%s: problems: %q", path, p)
 		}
 	}
 }
 
-// TestBuildIDsOfOtherLengths has two builds take turns at a path, with IDs as recordings have them: zeros
-// behind short ones, and 20 bytes of long ones.
+// TestBuildIDsOfOtherLengths has two builds at one path, by turns, with IDs as recordings have them: short
+// ones with zeros behind them, and the first 20 bytes of long ones.
 func TestBuildIDsOfOtherLengths(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "program")
 	for _, size := range []int{8, 16, 32} {
@@ -167,7 +169,7 @@ func TestBuildIDsOfOtherLengths(t *testing.T) {
 			}
 			for i, id := range recorded {
 				s := New(Options{Cache: t.TempDir()})
-				used := s.Image(path, id).Table() != nil
+				used := s.Image(path, id, vmas.FileID{}).Table() != nil
 				if own := i == round%2; used != own || own != (len(s.Problems()) == 0) {
 					t.Errorf("%d bytes, round %d, %x: used %v, problems %q", size, round, id, used, s.Problems())
 				}
@@ -176,15 +178,16 @@ func TestBuildIDsOfOtherLengths(t *testing.T) {
 	}
 }
 
-// miniDebugInfo gives a stripped copy of a program the .gnu_debugdata that Fedora's find-debuginfo makes: the symbols of functions
-// that .dynsym lacks, packed by xz.
+// miniDebugInfo makes a stripped copy of a program with .gnu_debugdata as Fedora's find-debuginfo makes it:
+// the symbols of functions that are not in .dynsym, packed by xz.
 func miniDebugInfo(t testing.TB, program string, filters ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	names := func(flags ...string) map[string]bool {
 		set := map[string]bool{}
-		for line := range strings.Lines(output(t, "nm", append(flags, "--format=posix", "--defined-only", program)...)) {
+		for line := range strings.Lines(output(t, "nm", append(flags, "--format=posix", "--defined-only",
+			program)...)) {
 			f := strings.Fields(line)
 			if len(f) > 1 && strings.ContainsAny(f[1], "TtDd") {
 				name, _, _ := strings.Cut(f[0], "@")
@@ -204,7 +207,8 @@ func miniDebugInfo(t testing.TB, program string, filters ...string) string {
 		t.Fatal(err)
 	}
 	output(t, "objcopy", "--only-keep-debug", program, at("debug"))
-	output(t, "objcopy", "-S", "--remove-section=.gdb_index", "--remove-section=.comment", "--keep-symbols="+at("keep"), at("debug"), at("mini"))
+	output(t, "objcopy", "-S", "--remove-section=.gdb_index", "--remove-section=.comment",
+		"--keep-symbols="+at("keep"), at("debug"), at("mini"))
 	output(t, "xz", append(filters, "--check=crc32", "--keep", at("mini"))...)
 	output(t, "objcopy", "--strip-all", program, at("stripped"))
 	output(t, "objcopy", "--add-section=.gnu_debugdata="+at("mini.xz"), at("stripped"), at("program"))
@@ -264,7 +268,7 @@ func symbolsOf(t *testing.T, program string) programSymbols {
 	return p
 }
 
-// same says whether two names are one, or aliases: of a function, or of the one that an entry of the PLT
+// same says whether two names are equal, or aliases of a function or of the function that an entry of the PLT
 // leads to.
 func (p programSymbols) same(a, b string) bool {
 	a, fromA := strings.CutSuffix(a, "@plt")
@@ -302,6 +306,7 @@ func FuzzMiniDebugInfo(f *testing.F) {
 	f.Add(packed)
 	f.Add([]byte("\xfd7zXZ\x00"))
 	f.Fuzz(func(t *testing.T, packed []byte) {
+		defer costs.For(len(packed)).Check(t)()
 		const limit = 1 << 20
 		data, err := unpackXZ(packed, limit)
 		if err != nil {
@@ -323,19 +328,19 @@ func TestAnotherKernelsNamesAreInTheCache(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "kallsyms"), []byte(kernelList), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	// Any ELF file with that build ID does for its vDSO.
+	// Any ELF file with that build ID can be used as its vDSO.
 	output(t, "cp", compile(t, "p.c", program, "-O1", "-shared", "-fPIC", withID), filepath.Join(folder, "vdso"))
 	s := New(Options{Cache: cache})
 	s.SetKernel(KernelID{BuildID: id, Release: "another"})
 	if f, image, ok := s.Kernel(0xffffffffc0100004); !ok || f.Name != "ext4_start" || image != "[ext4]" {
 		t.Errorf("%+v, %s, %v; %q", f, image, ok, s.Problems())
 	}
-	if _, ok := find(s.Image("[vdso]", id).Table(), "work_too"); !ok {
+	if _, ok := find(s.Image("[vdso]", id, vmas.FileID{}).Table(), "work_too"); !ok {
 		t.Errorf("the vDSO of the cache is not used: %q", s.Problems())
 	}
 }
 
-// TestFilesWithoutBuildIDsAreToldByInode has two builds without IDs take turns at a path.
+// TestFilesWithoutBuildIDsAreToldByInode has two builds without IDs at one path, by turns.
 func TestFilesWithoutBuildIDsAreToldByInode(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "program")
@@ -373,7 +378,7 @@ func TestFilesWithoutBuildIDsAreToldByInode(t *testing.T) {
 			{"nothing known", "", vmas.FileID{}, true},
 		} {
 			s := New(Options{Cache: t.TempDir(), Root: c.root})
-			used := s.Mapped(path, nil, c.inode).Table() != nil
+			used := s.Image(path, nil, c.inode).Table() != nil
 			problems := strings.Join(s.Problems(), "\n")
 			if used != c.used || used != (problems == "") ||
 				!used && !strings.Contains(problems, fileid.ErrReplaced.Error()) {

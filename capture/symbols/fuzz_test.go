@@ -5,11 +5,14 @@ import (
 	"os"
 	"runtime"
 	"testing"
+
+	"unspool/testdata/costs"
 )
 
 func FuzzELFSymbols(f *testing.F) {
 	f.Add([]byte("\x7fELF"))
-	for _, flags := range [][]string{{"-O1"}, {"-O1", "-s"}, {"-O1", "-Wl,-z,ibtplt"}, {"-m32", "-ffreestanding", "-nostdlib", "-O1"}} {
+	for _, flags := range [][]string{{"-O1"}, {"-O1", "-s"}, {"-O1", "-Wl,-z,ibtplt"},
+		{"-m32", "-ffreestanding", "-nostdlib", "-O1"}} {
 		text := program
 		if flags[0] == "-m32" {
 			if runtime.GOARCH != "amd64" {
@@ -25,13 +28,14 @@ func FuzzELFSymbols(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer costs.For(len(b)).Check(t)()
 		table, _ := readELF(bytes.NewReader(b), int64(len(b)))
 		if table == nil {
 			return
 		}
 		size := len(b)
 		if bytes.Contains(b, []byte(".gnu_debugdata")) {
-			size += 512<<10 + 64*len(b) // which miniDebugInfo may unpack
+			size += 512<<10 + 64*len(b) // as much as miniDebugInfo may unpack
 		}
 		if 16*table.Len() > 2*size || len(table.names) > 4*size+maxName {
 			t.Errorf("%d functions, %d bytes of names from a file of %d", table.Len(), len(table.names), len(b))
@@ -54,6 +58,7 @@ func FuzzELFSymbols(f *testing.F) {
 func FuzzKallsyms(f *testing.F) {
 	f.Add([]byte(kernelList), []byte("ext4 8192 1 - Live 0xffffffffc0100000\n"))
 	f.Fuzz(func(t *testing.T, kallsyms, modules []byte) {
+		defer costs.For(len(kallsyms) + len(modules)).Check(t)()
 		var k kernel
 		_, _ = k.readKallsyms(bytes.NewReader(kallsyms))
 		k.readModules(bytes.NewReader(modules))

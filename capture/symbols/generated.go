@@ -7,17 +7,18 @@ import (
 	"sort"
 )
 
-// Generated holds the names of the code that one process generated at run time, as its runtime wrote them down: in a jitdump,
-// which tells when code was where, and in a perf map, which does not.
+// Generated holds the names of the code that one process generated at run time, as its runtime wrote them
+// down: in a jitdump, which has the times at which code was at its addresses, or in a perf map, which has
+// none.
 type Generated struct {
 	dump, perfMap codes
 }
 
-// Generated returns the names of the code that a process generated. Dump is the path of the jitdump that the process mapped, ""
-// for none. Time, in ns of the clock of the samples, is one at which the process lived; 0 when unknown. What cannot be used is
-// among the problems; a process without generated code has none.
+// Generated returns the names of the code that a process generated. dump is the path of the jitdump that the
+// process mapped, "" for none. time is one at which the process lived, in ns of the samples' clock; 0 if
+// unknown. A file that cannot be used is a problem; that a process has no generated code is none.
 func (s *Symbolizer) Generated(pid uint32, dump string, time uint64) *Generated {
-	g := &Generated{}
+	g := &Generated{dump: codes{room: &s.room}, perfMap: codes{room: &s.room}}
 	p := s.process(pid, time)
 	if dump != "" {
 		s.readJitdump(&g.dump, p, dump)
@@ -38,7 +39,7 @@ func (g *Generated) Find(addr, time uint64) (int, bool) {
 	return len(g.dump.list) + i, ok
 }
 
-// At returns the i-th piece of code. Its address is one in memory.
+// At returns the i-th piece of code. Its address is an address in memory.
 func (g *Generated) At(i int) Func {
 	c := &g.dump
 	if n := len(c.list); i >= n {
@@ -48,11 +49,12 @@ func (g *Generated) At(i int) Func {
 	return Func{Name: string(c.names[k.name:][:k.nameSize]), Addr: k.addr, Size: uint64(k.size)}
 }
 
-// codes are pieces of code, of which later ones replace earlier ones. They are added, then sorted once.
+// codes are pieces of code, later ones of which replace earlier ones. All are added, and then sorted once.
 type codes struct {
 	list  []code
-	ends  []uint64 // for each of list, the largest end so far
+	ends  []uint64 // for each of list, the largest end of it and those before
 	names []byte
+	room  *room // nil for no bound but that of one process
 }
 
 // code is a piece of code that was at [addr, addr+size) from a time on.
@@ -61,23 +63,49 @@ type code struct {
 	size       uint32
 	seq        uint32 // in the order of writing
 	name       uint32
-	nameSize   uint32 // 0 where nothing is any more
+	nameSize   uint32 // 0 if the code was removed from there
 }
 
-// Limits on what a process may claim. Large servers in Java or JavaScript have some 100,000 functions.
+// Limits on what a process may claim, and all of them together. Large servers in Java or JavaScript have some
+// 100,000 functions.
 const (
-	maxCodes     = 1 << 22
-	maxCodeNames = 256 << 20
+	maxCodes     = 1 << 21
+	maxCodeNames = 128 << 20
+
+	maxAllCodes     = 2 * maxCodes
+	maxAllCodeNames = 2 * maxCodeNames
 )
+
+// A room is what there is for the generated code of all processes.
+type room struct {
+	codes, names int
+	perfMaps     int64 // bytes of perf maps to read
+}
+
+func newRoom() room { return room{maxAllCodes, maxAllCodeNames, maxAllPerfMaps} }
+
+// take takes room for a piece of code.
+func (r *room) take(name int) bool {
+	if r == nil {
+		return true
+	}
+	if r.codes == 0 || r.names < name {
+		return false
+	}
+	r.codes--
+	r.names -= name
+	return true
+}
 
 // add adds a piece of code. It reports false when there is no room for more.
 func (c *codes) add(addr, size, time uint64, name []byte) bool {
 	name = name[:min(len(name), maxName)]
-	if len(c.list) >= maxCodes || len(c.names)+len(name) > maxCodeNames {
+	if len(c.list) >= maxCodes || len(c.names)+len(name) > maxCodeNames || !c.room.take(len(name)) {
 		return false
 	}
 	if size > 0 && addr+size > addr {
-		c.list = append(c.list, code{addr, time, uint32(min(size, 1<<32-1)), uint32(len(c.list)), uint32(len(c.names)), uint32(len(name))})
+		c.list = append(c.list, code{addr, time, uint32(min(size, 1<<32-1)), uint32(len(c.list)),
+			uint32(len(c.names)), uint32(len(name))})
 		c.names = append(c.names, name...)
 	}
 	return true
@@ -97,8 +125,8 @@ func (c *codes) sort() {
 	}
 }
 
-// find returns the youngest code that was at addr at the time; or, where there was none yet, the youngest of all, as the runtime
-// may run code a moment before it writes of it.
+// find returns the youngest code that was at addr at the time. If there was none yet, it returns the youngest
+// at any time, as a runtime may run code a moment before it writes the record.
 func (c *codes) find(addr, time uint64) (int, bool) {
 	i, ok := c.youngest(addr, time)
 	if !ok {
@@ -107,8 +135,8 @@ func (c *codes) find(addr, time uint64) (int, bool) {
 	return i, ok && c.list[i].nameSize > 0
 }
 
-// youngest looks at one piece of code for each start: the last one there at the time. Old code may lie across much younger
-// code, so many that start further down are looked at.
+// youngest examines one piece of code for each start address: the last one there at the time. Old code may
+// reach across the starts of many younger ones, so many starts below addr are examined.
 func (c *codes) youngest(addr, time uint64) (found int, ok bool) {
 	const across = 256
 	at := addr
@@ -121,7 +149,7 @@ func (c *codes) youngest(addr, time uint64) (found int, ok bool) {
 			break
 		}
 		k := &c.list[i]
-		if k.time > time { // of the last start below at, which has not been searched yet
+		if k.time > time { // too young: search for an older one with the same start
 			at = k.addr
 			continue
 		}

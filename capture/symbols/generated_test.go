@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/testdata/costs"
 	"unspool/unwind/jit/jitdump"
 )
 
@@ -41,8 +42,10 @@ func TestLinesOfPerfMaps(t *testing.T) {
 	if err := c.readPerfMap(strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
-	have := c.at(0, 0x1000, 0x1040, 0x105f, 0x1060, 0x107f, 0x1080, 0x117f, 0x1180, 0x200f, 0x2010, 0x3000, 0x4000, 0x5000, 0x7000, 0x8000, 0x9003, 0)
-	want := []string{"old", "inside", "inside", "old", "old", "young", "young", "", "f", "", "with prefix", "", "", "", "second", "no end", ""}
+	have := c.at(0, 0x1000, 0x1040, 0x105f, 0x1060, 0x107f, 0x1080, 0x117f, 0x1180, 0x200f, 0x2010, 0x3000,
+		0x4000, 0x5000, 0x7000, 0x8000, 0x9003, 0)
+	want := []string{"old", "inside", "inside", "old", "old", "young", "young", "", "f", "", "with prefix", "",
+		"", "", "second", "no end", ""}
 	if !slices.Equal(have, want) {
 		t.Errorf("%q\nwant %q", have, want)
 	}
@@ -50,7 +53,8 @@ func TestLinesOfPerfMaps(t *testing.T) {
 
 func TestLongNamesOfPerfMapsAreCut(t *testing.T) {
 	var c codes
-	if err := c.readPerfMap(strings.NewReader("1000 10 " + strings.Repeat("x", 3*maxName) + "\n2000 10 next\n")); err != nil {
+	if err := c.readPerfMap(strings.NewReader("1000 10 " + strings.Repeat("x", 3*maxName) +
+		"\n2000 10 next\n")); err != nil {
 		t.Fatal(err)
 	}
 	if have := c.at(0, 0x1000, 0x2000); len(have[0]) < maxName/2 || len(have[0]) > maxName || have[1] != "next" {
@@ -90,7 +94,7 @@ func TestTimeDecidesWhichCodeOfAJitdumpWasThere(t *testing.T) {
 	d.load(400, 0x1000, 0x40, "c")
 	d.load(500, 0x0fc0, 0x80, "d") // over the start of c
 	d.move(600, 0x3000, 0x3080, 0x100)
-	d.move(700, 0x9000, 0x9100, 0x100) // of code that nobody knows
+	d.move(700, 0x9000, 0x9100, 0x100) // of code that no record has named
 	var c codes
 	if err := c.readJitdump(bytes.NewReader(d.b)); err != nil {
 		t.Fatal(err)
@@ -118,7 +122,7 @@ func TestTimeDecidesWhichCodeOfAJitdumpWasThere(t *testing.T) {
 			}
 		}
 	}
-	// A file that is cut short has the records that are whole.
+	// From a file that is cut short, the complete records are read.
 	for n := range d.b {
 		var c codes
 		if err := c.readJitdump(bytes.NewReader(d.b[:n])); err != nil {
@@ -143,7 +147,8 @@ func TestWhosePerfMapIsBelieved(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
 			path := filepath.Join(root, fmt.Sprintf("tmp/perf-%d.map", pid))
-			err := errors.Join(os.Mkdir(filepath.Dir(path), 0o777), os.WriteFile(path, []byte("1000 10 f\n"), 0o666), os.Chown(path, c.owner, -1))
+			err := errors.Join(os.Mkdir(filepath.Dir(path), 0o777), os.WriteFile(path, []byte("1000 10 f\n"), 0o666),
+				os.Chown(path, c.owner, -1))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,14 +164,15 @@ func TestWhosePerfMapIsBelieved(t *testing.T) {
 	}
 }
 
-// A process that lives may have a root, a PID and a user of its own.
+// A running process may have a root directory, a PID namespace and a user of its own.
 func TestPerfMapOfAProcessWithItsOwnRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root: nothing can be mounted")
 	}
 	// In the new PID namespace, it is process 1.
 	cmd := exec.Command(need(t, "unshare"), "--mount", "--pid", "--fork", "sh", "-c",
-		"mount -t tmpfs none /tmp && echo '1000 10 f' >/tmp/perf-1.map && chown 12345 /tmp/perf-1.map && exec "+need(t, "setpriv")+" --reuid 12345 --clear-groups sh -c 'echo; read line'")
+		"mount -t tmpfs none /tmp && echo '1000 10 f' >/tmp/perf-1.map && chown 12345 /tmp/perf-1.map && "+
+			"exec "+need(t, "setpriv")+" --reuid 12345 --clear-groups sh -c 'echo; read line'")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -227,11 +233,12 @@ func TestAPIDThatAnotherProcessHasNow(t *testing.T) {
 func FuzzPerfMap(f *testing.F) {
 	f.Add([]byte("1000 10 f\n1008 20 g\n0x1000 1 h"), uint64(0x1004))
 	f.Fuzz(func(t *testing.T, b []byte, addr uint64) {
+		defer costs.For(len(b)).Check(t)()
 		var c codes
 		if err := c.readPerfMap(bytes.NewReader(b)); err != nil {
 			t.Fatal(err)
 		}
-		// The last line that holds the address, but for those that a later one with the same start replaces.
+		// The last line that contains the address, without those that a later line with the same start replaces.
 		last := map[uint64]code{}
 		for _, k := range c.list {
 			if old := last[k.addr]; k.seq >= old.seq {
@@ -257,6 +264,7 @@ func FuzzJitdump(f *testing.F) {
 	d.move(300, 0x1000, 0x3000, 0x100)
 	f.Add(d.b, uint64(0x1004), uint64(200))
 	f.Fuzz(func(t *testing.T, b []byte, addr, time uint64) {
+		defer costs.For(len(b)).Check(t)()
 		var c codes
 		_ = c.readJitdump(bytes.NewReader(b))
 		if len(c.names) > 64*len(b)+maxName {

@@ -8,13 +8,13 @@ import (
 	"unspool/unwind/gotab"
 )
 
-// A Go binary keeps its function table, the pclntab, when it is stripped: the runtime needs it for tracebacks.
+// A stripped Go binary still has its function table, the pclntab, which the runtime needs for tracebacks.
 
-// goTable has the functions of a pclntab and where they begin.
+// goTable has the functions of a pclntab and the address that they are relative to.
 type goTable struct {
 	*gotab.Names
 	f    *elfFile
-	text uint64 // what the functions' offsets count from
+	text uint64 // the address that the functions' offsets are relative to
 }
 
 // readGo adds the functions of Go's table, if there is one.
@@ -58,11 +58,11 @@ func (t *goTable) add(b *builder) {
 	}
 }
 
-// maxTries bounds for how many places it is found out whether functions begin there.
+// maxTries bounds how many addresses are tried as the start of the functions.
 const maxTries = 64
 
-// findText finds the address that offsets count from, runtime.text. Go's linker begins .text with it, a C linker may put other code
-// first.
+// findText finds the address that offsets are relative to, runtime.text. Go's linker begins .text with it;
+// a C linker may put other code first.
 func (t *goTable) findText(code []addrRange) bool {
 	text, certain := t.Text()
 	if t.text = text; (certain || text != 0) && t.fits(code, text) {
@@ -80,8 +80,8 @@ func (t *goTable) findText(code []addrRange) bool {
 	return t.f.Machine == elf.EM_X86_64 && t.findTrampoline(code)
 }
 
-// fits says whether the functions are where they are if they count from text: in code, and on x86 between INT3 instructions, with which
-// the linker pads them.
+// fits says whether the functions can be relative to text: then they are in code, and on x86 between INT3
+// instructions, with which the linker pads them.
 func (t *goTable) fits(code []addrRange, text uint64) bool {
 	const enough, int3 = 64, 0xcc
 	n, padded := 0, 0
@@ -106,8 +106,8 @@ func (t *goTable) fits(code []addrRange, text uint64) bool {
 	return n > 0
 }
 
-// findTrampoline finds runtime.text by a function whose code is known: what signal handlers return to. The C library may have the
-// same.
+// findTrampoline finds runtime.text by a function whose code is known: the one that signal handlers return
+// to. The C library may have the same code.
 func (t *goTable) findTrampoline(code []addrRange) bool {
 	sigreturn := []byte{0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05} // mov $15 (rt_sigreturn), %rax; syscall
 	const name = "runtime.sigreturn__sigaction"
@@ -149,7 +149,7 @@ func (t *goTable) findTrampoline(code []addrRange) bool {
 	return false
 }
 
-// memory reads what the file says is at a virtual address.
+// memory reads the bytes of the file that are loaded at a virtual address.
 func (f *elfFile) memory(addr, n uint64) ([]byte, bool) {
 	s := f.loads.At(addr)
 	if s == nil || n > s.Filesz-(addr-s.Vaddr) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi/elf"
+	"unspool/testdata/costs"
 )
 
 const goProgram = `package main
@@ -56,12 +57,14 @@ func TestNamesOfStrippedGoPrograms(t *testing.T) {
 		{"plain", goProgram, []string{"CGO_ENABLED=0"}, nil},
 		{"position-independent", goProgram, []string{"CGO_ENABLED=0"}, []string{"-buildmode=pie"}},
 		{"linked by the C linker", cgoProgram, []string{"CGO_ENABLED=1"}, []string{"-ldflags=-linkmode=external"}},
-		{"linked statically", cgoProgram, []string{"CGO_ENABLED=1"}, []string{"-ldflags=-linkmode=external -extldflags=-static"}},
+		{"linked statically", cgoProgram, []string{"CGO_ENABLED=1"},
+			[]string{"-ldflags=-linkmode=external -extldflags=-static"}},
 		{"32-bit", goProgram, []string{"CGO_ENABLED=0", "GOARCH=386"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			source, named, stripped := filepath.Join(dir, "main.go"), filepath.Join(dir, "named"), filepath.Join(dir, "stripped")
+			source, named, stripped := filepath.Join(dir, "main.go"), filepath.Join(dir, "named"),
+				filepath.Join(dir, "stripped")
 			if err := os.WriteFile(source, []byte(c.text), 0o666); err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +82,8 @@ func TestNamesOfStrippedGoPrograms(t *testing.T) {
 			functions := 0
 			for line := range strings.Lines(output(t, "go", "tool", "nm", "-size", named)) {
 				f := strings.Fields(line)
-				if len(f) < 4 || f[2] != "T" && f[2] != "t" || !strings.HasPrefix(f[3], "main.") && !strings.HasPrefix(f[3], "runtime.") {
+				if len(f) < 4 || f[2] != "T" && f[2] != "t" ||
+					!strings.HasPrefix(f[3], "main.") && !strings.HasPrefix(f[3], "runtime.") {
 					continue
 				}
 				addr, ok := hex([]byte(f[0]))
@@ -140,7 +144,7 @@ func headerOfCode(machine elf.Machine, addr, size uint64) []byte {
 	return b
 }
 
-// addGoTable has a file consist of code at 0x1000 and a table.
+// addGoTable reads the functions of a file of code at 0x1000 and a table.
 func addGoTable(b []byte, machine elf.Machine) (t Table, err error) {
 	const start, size = 0x1000, 0x100
 	head := headerOfCode(machine, start, size)
@@ -178,6 +182,7 @@ func FuzzGoTable(f *testing.F) {
 	f.Add(goTableBytes(), uint16(elf.EM_386))
 	f.Add(goTableBytes(), uint16(std.EM_AARCH64))
 	f.Fuzz(func(t *testing.T, b []byte, machine uint16) {
+		defer costs.For(len(b)).Check(t)()
 		table, _ := addGoTable(b, elf.Machine(machine))
 		if 8*table.Len() > len(b) || len(table.names) > 2*len(b)+maxName {
 			t.Errorf("%d functions, %d bytes of names from %d bytes", table.Len(), len(table.names), len(b))

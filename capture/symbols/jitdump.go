@@ -9,7 +9,7 @@ import (
 	"unspool/unwind/jit/jitdump"
 )
 
-// IsJitdump says whether a mapped file is called like a jitdump.
+// IsJitdump says whether a mapped file has the name of a jitdump.
 func IsJitdump(name string) bool {
 	base := path.Base(name)
 	return strings.HasPrefix(base, "jit-") && strings.HasSuffix(base, ".dump")
@@ -26,7 +26,7 @@ func (s *Symbolizer) readJitdump(c *codes, p *process, path string) {
 	}
 }
 
-// readJitdump reads the names of a jitdump, as far as it is whole.
+// readJitdump reads the names of a jitdump up to its first incomplete record.
 func (c *codes) readJitdump(file io.ReaderAt) error {
 	defer c.sort()
 	d, err := jitdump.NewReader(file)
@@ -37,7 +37,7 @@ func (c *codes) readJitdump(file io.ReaderAt) error {
 			break
 		}
 		if d.Flags&jitdump.ArchTime != 0 {
-			r.Time = 0 // of another clock than the samples: the order of writing decides
+			r.Time = 0 // not the samples' clock: only the order of writing counts
 		}
 		name, last := r.Name, len(c.list)
 		if r.Kind == jitdump.CodeMove {
@@ -48,7 +48,7 @@ func (c *codes) readJitdump(file io.ReaderAt) error {
 			delete(at, r.From)
 			old := c.list[i]
 			name = c.names[old.name:][:old.nameSize]
-			// Nothing is where it was, unless it was moved across a part of that.
+			// The code is not at its old place any more, except where the new place overlaps the old one.
 			if !c.add(old.addr, uint64(old.size), r.Time, nil) {
 				return errTooMuchCode
 			}

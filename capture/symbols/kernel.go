@@ -24,12 +24,13 @@ import (
 // KernelImage is the image of kernel functions outside modules.
 const KernelImage = "[kernel]"
 
-// KernelID says which kernel was recorded, so that another one's names are never used. Unknown fields stay zero.
+// KernelID says which kernel was recorded, so that the names of another kernel are never used. Unknown fields
+// are zero.
 type KernelID struct {
 	BuildID []byte
 	Release string // as uname -r
-	// Ref names a symbol of the kernel ("_text", "_stext") and RefAddr its address in the recording: a kernel that was
-	// started again since lies elsewhere (address space layout randomisation).
+	// Ref names a symbol of the kernel ("_text", "_stext") and RefAddr its address in the recording: after a
+	// reboot, the same kernel has other addresses (address space layout randomization).
 	Ref     string
 	RefAddr uint64
 }
@@ -39,22 +40,24 @@ type kernel struct {
 	id     KernelID
 	read   bool
 	table  Table
-	images []imageRange // of the functions, sorted by address
-	loaded []imageRange // of /proc/modules, sorted by address
-	shift  uint64       // recorded address less the present one, modulo 2^64
+	images []imageRange // which image functions belong to, sorted by address
+	loaded []imageRange // from /proc/modules, sorted by address
+	shift  uint64       // recorded address minus present address, modulo 2^64
 }
 
-// imageRange says that the addresses from start up to end belong to an image: KernelImage, or a module as "[name]".
+// imageRange says that the addresses from start up to end belong to an image: KernelImage, or a module
+// as "[name]".
 type imageRange struct {
 	start, end uint64
 	image      string
 }
 
-// SetKernel says which kernel the recording's addresses are of. Without it they are taken for the running kernel's.
+// SetKernel says which kernel the recording's addresses belong to. Without it they are taken for addresses of
+// the running kernel.
 func (s *Symbolizer) SetKernel(id KernelID) { s.kernel = kernel{id: id} }
 
-// Kernel returns the function at an address in kernel memory, and the image that it is in: KernelImage, or a module as
-// "[name]". The image is known for some addresses for which no function is.
+// Kernel returns the function at an address in kernel memory, and the image that it is in: KernelImage, or a
+// module as "[name]". For some addresses only the image is known.
 func (s *Symbolizer) Kernel(addr uint64) (f Func, image string, ok bool) {
 	k := &s.kernel
 	if !k.read {
@@ -93,11 +96,11 @@ func findImage(ranges []imageRange, addr uint64) *imageRange {
 	return &ranges[lo-1]
 }
 
-// otherKernel says in words why the running kernel is not the recorded one, "" when it is, or may be.
+// otherKernel returns a text why the running kernel is not the recorded one, or "" if it is or may be.
 func (s *Symbolizer) otherKernel() string {
 	id := s.kernel.id
 	if len(id.BuildID) > 0 {
-		// struct elf_note as in files; absent where sysfs is not mounted.
+		// ELF notes as in files; the file is missing if sysfs is not mounted.
 		if notes, err := os.ReadFile("/sys/kernel/notes"); err == nil {
 			if own := elf.NoteBuildID(notes, 4, binary.NativeEndian); own != nil {
 				if fileid.SameBuild(own, id.BuildID) {
@@ -118,7 +121,7 @@ func (s *Symbolizer) otherKernel() string {
 
 func (s *Symbolizer) readKernel() {
 	k := &s.kernel
-	// A kallsyms file that the caller names is the caller's choice.
+	// A kallsyms file that the caller names is used without a check.
 	path, other := s.options.Kallsyms, ""
 	if path == "/proc/kallsyms" {
 		other = s.otherKernel()
@@ -140,7 +143,8 @@ func (s *Symbolizer) readKernel() {
 	refAddr, err := k.readKallsyms(file)
 	switch {
 	case errors.Is(err, errHidden):
-		s.problem("kernel: no names: %s hides the addresses; run unspool as root, or `sysctl kernel.kptr_restrict=0`", path)
+		s.problem("kernel: no names: %s hides the addresses; run unspool as root, or "+
+			"`sysctl kernel.kptr_restrict=0`", path)
 		return
 	case err != nil:
 		s.problem("kernel: %s: %v", path, err)
@@ -149,7 +153,7 @@ func (s *Symbolizer) readKernel() {
 		k.shift = k.id.RefAddr - refAddr
 	}
 	if other != "" {
-		return // the modules are this kernel's
+		return // the modules in /proc belong to the running kernel
 	}
 	if modules, err := os.Open(s.options.Modules); err == nil { // absent in a kernel without modules
 		defer modules.Close()
@@ -160,9 +164,10 @@ func (s *Symbolizer) readKernel() {
 // errHidden says that all addresses are zero, which is what kptr_restrict does.
 var errHidden = errors.New("all addresses are zero")
 
-// readKallsyms reads lines "address type name [module]" and returns the address of the symbol k.id.Ref. Functions have the
-// types t, T, w and W (nm). None gives a size: each reaches to the next one, the last of the kernel or of a module to the
-// end of its page or the next, as the gap to the next module is no code.
+// readKallsyms reads lines "address type name [module]" and returns the address of the symbol k.id.Ref.
+// Functions have the types t, T, w and W (nm). There are no sizes: each function reaches up to the next
+// one. The last one of the kernel or of a module reaches to the end of its page or of the next, as there is
+// no code in the gap up to the next module.
 func (k *kernel) readKallsyms(r io.Reader) (ref uint64, err error) {
 	var b builder
 	images := []string{KernelImage}
@@ -200,7 +205,9 @@ func (k *kernel) readKallsyms(r io.Reader) (ref uint64, err error) {
 		}
 		r := rank(std.STT_FUNC, bind, 0)
 		if bytes.HasPrefix(name, []byte("__ia32_")) {
-			r |= 1 << 7 // the entry of 32-bit processes, often one function with that of the others (arch/x86/include/asm/syscall_wrapper.h)
+			// The system call of 32-bit processes, which is often the same function as that of
+			// 64-bit processes (arch/x86/include/asm/syscall_wrapper.h).
+			r |= 1 << 7
 		}
 		b.syms = append(b.syms, symbol{addr: addr, name: uint32(len(b.strings)), rank: r, owner: owner})
 		b.strings = append(append(b.strings, name...), 0)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unspool/vmas"
 )
 
 const kernelList = `0000000000000000 A fixed_percpu_data
@@ -34,7 +35,8 @@ func kernelFiles(t *testing.T, kallsyms, modules string) Options {
 }
 
 func TestKernelFunctions(t *testing.T) {
-	const modules = "ext4 16384 1 - Live 0xffffffffc0100000\nxfs 4096 0 - Live 0xffffffffc0300000 (O)\nhidden 4096 0 - Live 0x0000000000000000\n"
+	const modules = "ext4 16384 1 - Live 0xffffffffc0100000\nxfs 4096 0 - Live 0xffffffffc0300000 " +
+		"(O)\nhidden 4096 0 - Live 0x0000000000000000\n"
 	for _, c := range []struct {
 		name        string
 		shift       uint64
@@ -57,7 +59,8 @@ func TestKernelFunctions(t *testing.T) {
 			s := New(kernelFiles(t, kernelList, modules))
 			s.SetKernel(KernelID{Ref: "_stext", RefAddr: 0xffffffff81000000 + c.shift})
 			f, image, ok := s.Kernel(c.addr)
-			if f.Name != c.want || image != c.image || ok != (c.want != "") || ok && (c.addr < f.Addr || c.addr-f.Addr >= f.Size) {
+			if f.Name != c.want || image != c.image || ok != (c.want != "") ||
+				ok && (c.addr < f.Addr || c.addr-f.Addr >= f.Size) {
 				t.Errorf("%+v in %s, %v", f, image, ok)
 			}
 			if p := s.Problems(); len(p) != 0 {
@@ -90,7 +93,7 @@ func TestAnotherKernelIsNotUsed(t *testing.T) {
 		if f, _, ok := s.Kernel(0xffffffff81000000); ok {
 			t.Errorf("%+v", f)
 		}
-		if s.Image("[vdso]", nil).Table() != nil {
+		if s.Image("[vdso]", nil, vmas.FileID{}).Table() != nil {
 			t.Error("the vDSO of another kernel is used")
 		}
 		if p := s.Problems(); len(p) != 2 || !strings.Contains(p[0], "running kernel") {

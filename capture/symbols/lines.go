@@ -7,22 +7,24 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"unspool/capture/symbols/debuginfod"
 	"unspool/capture/symbols/srcline"
 	"unspool/unwind/image/debugfile"
 )
 
-// Lines looks the sorted virtual addresses of the image up in its debugging information, in one pass. It calls yield, in no particular order, with the
-// index of each address that something is known about, and the functions there, innermost first; their names are mangled, and yield must not
-// keep the slice. Without debugging information nothing is yielded; what is wrong with it is a problem.
+// Lines looks up the sorted virtual addresses of the image in its debugging information, in one pass. It
+// calls yield, in no particular order, with the index of each address that the debugging information covers,
+// and the functions there, innermost first. Their names are mangled; yield must not keep the slice. Without
+// debugging information yield is not called; errors in it are problems.
 func (im *Image) Lines(addrs []uint64, yield func(i int, frames []srcline.Frame)) {
 	if !IsFile(im.Path) || len(addrs) == 0 {
 		return
 	}
 	file, f, err := im.open()
 	if err != nil {
-		return // said when its symbols were read
+		return // the problem was added when its symbols were read
 	}
 	defer file.Close()
 	with := file
@@ -51,7 +53,7 @@ func (im *Image) Lines(addrs []uint64, yield func(i int, frames []srcline.Frame)
 	}
 }
 
-// firstOf is the first of joined errors, and how many follow it: one damaged file may have thousands.
+// firstOf is the first of joined errors, with the number of the others: a damaged file may have thousands.
 func firstOf(err error) error {
 	all := parts(err)
 	if len(all) == 1 {
@@ -73,7 +75,12 @@ func asFile(f *os.File) srcline.File {
 	if err != nil {
 		return srcline.File{ReaderAt: f, Name: f.Name()}
 	}
-	return srcline.File{ReaderAt: f, Size: st.Size(), Name: f.Name()}
+	file := srcline.File{ReaderAt: f, Size: st.Size(), Name: f.Name()}
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		const block = 512 // of st_blocks, whatever the file system's own are
+		file.Stored = sys.Blocks * block
+	}
+	return file
 }
 
 // alternate opens the file that dwz moved shared debugging information to.
@@ -89,14 +96,15 @@ func (im *Image) alternate(from, name string, buildID []byte) (srcline.File, err
 		}
 		path := name
 		if root != "/" {
-			path = strings.TrimPrefix(name, filepath.Clean(root)) // from lies below the root
+			path = strings.TrimPrefix(name, filepath.Clean(root)) // the file named from is below the root
 		}
 		if file, _, err := openELF(root, path, buildID); err == nil {
 			return asFile(file), nil
 		} else if !missing(err) && refused == nil {
 			refused = err
 		}
-		if file, err := debugfile.Find([]string{root}, "", buildID, debugfile.Link{}); err == nil {
+		if file, err := debugfile.Find([]debugfile.Root{debugfile.In(root)}, "", buildID,
+			debugfile.Link{}); err == nil {
 			return asFile(file), nil
 		}
 	}
@@ -121,7 +129,8 @@ func (im *Image) splitUnit(dir, name string, _ uint64) (srcline.File, error) {
 	return f, err
 }
 
-// openAny opens the first of the files that is there, below the root or as named; none is no error.
+// openAny opens the first of the files that exists, below the root or at its path. It is not an error if none
+// exists.
 func (s *Symbolizer) openAny(names ...string) (srcline.File, error) {
 	for _, name := range names {
 		for _, root := range []string{s.options.Root, "/"} {

@@ -8,28 +8,38 @@ import (
 	"github.com/mikelolasagasti/xz"
 )
 
-// MiniDebugInfo is an ELF file with a symbol table and little else, packed by xz into the section .gnu_debugdata of a stripped
-// file (GDB manual, "Debugging information in a special section"). Distributions leave out the functions that .dynsym has.
+// MiniDebugInfo is an ELF file with a symbol table and little else, packed by xz into the section
+// .gnu_debugdata of a stripped file (GDB manual, "Debugging information in a special section").
+// Distributions leave out the functions that are in .dynsym.
 
-// What is unpacked is at most maxUnpacked bytes, and no more than symbol tables ever shrink to: 512 KiB and 64 for each packed
-// byte. maxDictionary is what xz asks for at its highest level.
+// At most maxUnpacked bytes are unpacked, and not more than 512 KiB plus 64 bytes for each packed byte, as
+// symbol tables do not shrink more than that. maxDictionary is the size that xz uses at its highest level.
 const (
 	maxUnpacked   = 256 << 20
 	maxDictionary = 64 << 20
 )
 
-// miniDebugInfo unpacks .gnu_debugdata; nil when the file has none.
-func (f *elfFile) miniDebugInfo() (*elfFile, error) {
+// miniDebugInfo unpacks .gnu_debugdata within a budget; nil when the file has none.
+func (f *elfFile) miniDebugInfo(left *budget) (*elfFile, error) {
 	s, ok := f.section(".gnu_debugdata")
 	if !ok {
 		return nil, nil
 	}
-	packed, err := f.Read(s.Offset, min(s.Size, maxUnpacked))
+	if err := left.allow(s.Size); err != nil {
+		return nil, fmt.Errorf(".gnu_debugdata: %w", err)
+	}
+	packed, err := f.Read(s.Offset, s.Size)
 	if err != nil {
 		return nil, fmt.Errorf(".gnu_debugdata: %w", err)
 	}
 	limit := min(512<<10+64*int64(len(packed)), maxUnpacked)
+	if left != nil {
+		limit = min(limit, int64(min(left.file, left.all)))
+	}
 	data, err := unpackXZ(packed, limit)
+	if err == nil {
+		err = left.allow(uint64(len(data)))
+	}
 	if err != nil {
 		return nil, fmt.Errorf(".gnu_debugdata: %w", err)
 	}
@@ -54,7 +64,7 @@ func unpackXZ(packed []byte, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("more than %d bytes from %d", limit, len(packed))
+		return nil, fmt.Errorf("more than %d bytes from %d: %w", limit, len(packed), errOver)
 	}
 	return data, nil
 }

@@ -9,21 +9,35 @@ import (
 	"strconv"
 )
 
-// A perf map is a file /tmp/perf-PID.map of lines "START SIZE name", the numbers hexadecimal, to which a runtime adds the code
-// that it generates (tools/perf/Documentation/jit-interface.txt in the kernel's sources). The lines are in the order of writing
-// and may overlap: a runtime uses the place of old code again.
+// A perf map is a file /tmp/perf-PID.map of lines "START SIZE name" with hexadecimal numbers, to which a
+// runtime adds a line for each piece of code that it generates (tools/perf/Documentation/jit-interface.txt in
+// the kernel's sources). The lines are in the order of writing and may overlap, as a runtime reuses the
+// addresses of old code.
 
-// maxPerfMap bounds how much of a perf map is read.
-const maxPerfMap = 1 << 30
+// How much of a perf map is read, and of those of all processes.
+const (
+	maxPerfMap     = 512 << 20
+	maxAllPerfMaps = 1 << 30
+)
 
-var errTooMuchCode = fmt.Errorf("more than %d pieces of code or %d bytes of names: what follows is left out", maxCodes, maxCodeNames)
+var (
+	errTooMuchCode = fmt.Errorf("more than %d pieces of code or %d bytes of names, or %d and %d of all processes: "+
+		"what follows is left out", maxCodes, maxCodeNames, maxAllCodes, maxAllCodeNames)
+	errLongMap = fmt.Errorf("more than %d bytes, or %d of all processes: what follows is left out",
+		maxPerfMap, maxAllPerfMaps)
+)
 
 func (s *Symbolizer) readPerfMap(c *codes, p *process) {
 	path := fmt.Sprintf("/tmp/perf-%d.map", p.pid)
 	file, err := p.open(path)
 	if err == nil {
 		defer file.Close()
-		err = c.readPerfMap(io.LimitReader(file, maxPerfMap))
+		r := &io.LimitedReader{R: file, N: min(maxPerfMap, s.room.perfMaps)}
+		most := r.N
+		if err = c.readPerfMap(r); err == nil && r.N == 0 {
+			err = errLongMap
+		}
+		s.room.perfMaps -= most - r.N
 	}
 	if err != nil && !missing(err) {
 		s.problem("%s: %v", path, err)
@@ -39,7 +53,7 @@ func (c *codes) readPerfMap(r io.Reader) error {
 		if addr, size, name, ok := perfMapLine(line); ok && !c.add(addr, size, 0, name) {
 			return errTooMuchCode
 		}
-		for errors.Is(err, bufio.ErrBufferFull) { // the rest of a name that is too long
+		for errors.Is(err, bufio.ErrBufferFull) { // skip the rest of a name that is too long
 			_, err = lines.ReadSlice('\n')
 		}
 		if err == io.EOF {

@@ -9,15 +9,16 @@ import (
 	"unspool/dwarfcfi/elf"
 )
 
-// The procedure linkage table has no symbols of its own. A stub jumps through a slot of the global offset table, and a dynamic
-// relocation says which symbol the linker puts in that slot: the stub is that symbol's "name@plt". Reading the stubs' own
-// instructions covers the lazy .plt, the .plt.sec of binaries built for indirect branch tracking, .plt.got, and the stubs of functions
-// that choose their code at run time (STT_GNU_IFUNC), which static programs have too, alike.
+// The procedure linkage table has no symbols of its own. A stub jumps through a slot of the global offset
+// table, and a dynamic relocation says which symbol's address the dynamic linker stores in that slot: the
+// stub is called "name@plt" after this symbol. Reading the instructions of stubs works for the lazy .plt,
+// the .plt.sec of binaries built for indirect branch tracking, .plt.got, and the stubs of functions that
+// choose their code at run time (STT_GNU_IFUNC), which static programs have as well.
 
 // maxPLT bounds the stubs and the relocations that are read for them.
 const maxPLT = 1 << 18
 
-// addPLT adds the stubs of an x86-64 image to t. What is malformed is left out.
+// addPLT adds the stubs of an x86-64 image to t. Malformed ones are left out.
 func (f *elfFile) addPLT(t *Table) {
 	if f.Class != elf.ELFCLASS64 || f.Machine != elf.EM_X86_64 || !f.HasNames() {
 		return
@@ -27,7 +28,8 @@ func (f *elfFile) addPLT(t *Table) {
 	var names []byte
 	for i := range f.Sections {
 		s := &f.Sections[i]
-		if s.Type != elf.SHT_PROGBITS || s.Flags&elf.SHF_EXECINSTR == 0 || s.Size > maxPLT*16 || len(stubs) > maxPLT {
+		if s.Type != elf.SHT_PROGBITS || s.Flags&elf.SHF_EXECINSTR == 0 || s.Size > maxPLT*16 ||
+			len(stubs) > maxPLT {
 			continue
 		}
 		if !f.Named(s, ".plt") && !f.Named(s, ".plt.sec") && !f.Named(s, ".plt.got") && !f.Named(s, ".iplt") {
@@ -57,7 +59,7 @@ func (f *elfFile) addPLT(t *Table) {
 	t.merge(stubs, names)
 }
 
-// stubSize is the size of the stubs in a section: 16 bytes, or 8 where they are but a jump.
+// stubSize is the size of the stubs in a section: 16 bytes, or 8 if they are only a jump.
 func stubSize(code []byte) uint64 {
 	if len(code) < 16 {
 		return 8
@@ -86,8 +88,9 @@ func stubSlot(code []byte, addr uint64) (uint64, bool) {
 	return addr + uint64(i+6) + uint64(int64(disp)), true
 }
 
-// slots reads the dynamic relocations: which symbol goes in which GOT slot (R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT), or which function
-// of t says what goes there (R_X86_64_IRELATIVE). The names are NUL-terminated strings that end in "@plt".
+// slots reads the dynamic relocations: which symbol's address is stored in which GOT slot
+// (R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT), or which function of t returns that address
+// (R_X86_64_IRELATIVE). The names are NUL-terminated strings that end in "@plt".
 func (f *elfFile) slots(t *Table) (map[uint64]uint32, []byte) {
 	slots := make(map[uint64]uint32)
 	var names []byte
@@ -157,7 +160,7 @@ func (d *dynamicSymbols) name(f *elfFile, index uint32) []byte {
 	return withoutVersion(cString(d.strings, f.Order.Uint32(d.entries[at:])))
 }
 
-// merge adds stubs at addresses that no function starts at. The names are the stubs'.
+// merge adds stubs at addresses at which no function starts. names has their names.
 func (t *Table) merge(stubs []entry, names []byte) {
 	if len(stubs) == 0 || uint64(len(t.names))+uint64(len(names)) > 1<<32-1 {
 		return

@@ -17,19 +17,21 @@ import (
 	"unspool/unwind/image/debugfile"
 )
 
-// process says where the files are that a recorded process wrote, and whose they must be. One that still lives has its own idea
-// of the file system and of its PID; of others the recorded PID and our file system have to do.
+// process says where the files are that a recorded process wrote, and which users may own them. A process
+// that still runs may have its own mount namespace and PID namespace. For others, the recorded PID and the
+// file system of this process are used.
 type process struct {
-	pid   uint32   // as the process knows it
-	roots []string // directories that its paths may start from
-	users []uint32 // whose files are believed, beside root's
+	pid   uint32   // in the PID namespace of the process
+	roots []string // directories that its paths may be relative to
+	users []uint32 // the users besides root whose files are used
 
-	// since is when another process took the PID, zero when none did: what was written later is that one's.
+	// since is when another process got the PID, zero if none did: files written later belong to that one.
 	since time.Time
 }
 
-// process looks for a process, which lived at a time in ns of the samples' clock, 0 when that is unknown. The clock is CLOCK_MONOTONIC
-// or perf's own, which starts at the boot, too, and may go by 500 millionths faster or slower.
+// process looks for a process that ran at a time, in ns of the samples' clock; 0 if that is unknown. The
+// clock is CLOCK_MONOTONIC or perf's own, which starts at the boot as well, and may be faster or slower by
+// 500 ppm.
 func (s *Symbolizer) process(pid uint32, at uint64) *process {
 	p := &process{pid: pid, roots: []string{"/"}, users: []uint32{uint32(os.Geteuid())}}
 	if s.options.Root != "" {
@@ -79,8 +81,8 @@ func (s *Symbolizer) process(pid uint32, at uint64) *process {
 // tick is the unit of times in /proc (USER_HZ).
 const tick = 10 * time.Millisecond
 
-// processAge is for how long a process has lived, suspended or not (proc_pid_stat(5), field 22 since the boot). It is too long by less
-// than a tick.
+// processAge is how long ago a process was started (proc_pid_stat(5), field 22, since the boot), with the
+// time that the machine was suspended. It is too long by less than a tick.
 func processAge(folder string) (time.Duration, bool) {
 	stat, err := os.ReadFile(folder + "/stat")
 	if err != nil {
@@ -125,7 +127,7 @@ func (p *process) open(path string) (*os.File, error) {
 	return nil, fs.ErrNotExist
 }
 
-// wrote is the error about a file that the process cannot have written.
+// wrote returns an error if the process cannot have written the file.
 func (p *process) wrote(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -136,7 +138,8 @@ func (p *process) wrote(file *os.File) error {
 	case !ok:
 		return errors.New("no owner")
 	case st.Uid != 0 && !slices.Contains(p.users, st.Uid):
-		return fmt.Errorf("not used, as it belongs to user %d, not to the process's (%s) or root", st.Uid, strings.Trim(fmt.Sprint(p.users), "[]"))
+		return fmt.Errorf("not used, as it belongs to user %d, not to the process's (%s) or root", st.Uid,
+			strings.Trim(fmt.Sprint(p.users), "[]"))
 	case !p.since.IsZero() && info.ModTime().After(p.since):
 		return fmt.Errorf("not used, as it was written by another process, which has the PID now")
 	}

@@ -5,10 +5,12 @@ import (
 	"os"
 )
 
-// Segment is an executable segment of an ELF image: Size bytes of its file from Offset on are code at the virtual addresses from Addr on.
+// Segment is an executable segment of an ELF image: Size bytes of its file from Offset on are code at
+// the virtual addresses from Addr on.
 type Segment struct{ Addr, Offset, Size uint64 }
 
-// Code returns the executable segments of an image that addresses have been looked up in; none when its file was not to be had.
+// Code returns the executable segments of an image in which addresses have been looked up; none if its file
+// was not found.
 func (im *Image) Code() []Segment {
 	if im.table == nil {
 		return nil
@@ -22,7 +24,7 @@ func (im *Image) Code() []Segment {
 	return code
 }
 
-// Open opens the image's file, which is the recorded one as far as build IDs tell.
+// Open opens the image's file, which is the recorded one as far as build IDs show.
 func (im *Image) Open() (*os.File, error) {
 	if !IsFile(im.Path) {
 		return nil, fs.ErrNotExist

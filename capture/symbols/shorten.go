@@ -2,8 +2,9 @@ package symbols
 
 import "strings"
 
-// Shorten replaces the arguments of templates and of Rust's generics in a demangled name by dots: std::map<int, long>::insert becomes
-// std::map<...>::insert. The brackets of Rust's <T as Trait> are no such list and stay.
+// Shorten replaces the arguments of templates and of Rust's generics in a demangled name by dots:
+// std::map<int, long>::insert becomes std::map<...>::insert. The brackets of Rust's <T as Trait> are not a
+// list of arguments, and stay.
 func Shorten(name string) string {
 	if !strings.Contains(name, "<") {
 		return name
@@ -28,10 +29,11 @@ func Shorten(name string) string {
 	return short.String()
 }
 
-// operators are those with an angle bracket, longer ones before their beginnings.
+// operators are the operators with an angle bracket, each before any shorter one that it begins with.
 var operators = [...]string{"<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "<", ">"}
 
-// token returns the end of what is at i: an operator function's whole name, an arrow, a character in quotes, or one byte.
+// token returns the end of the token at i: the whole name of an operator function, an arrow, a character
+// in quotes, or one byte.
 func token(name string, i int) int {
 	const operator = "operator"
 	rest := name[i:]
@@ -53,17 +55,19 @@ func token(name string, i int) int {
 }
 
 func isIdentifier(c byte) bool {
-	return c == '_' || c == '$' || c >= 0x80 || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+	return c == '_' || c == '$' || c >= 0x80 || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' ||
+		c >= 'A' && c <= 'Z'
 }
 
-// followsTemplate says whether the bracket at i follows what can have arguments: a name, an operator, Rust's "::". A comparison has
-// blanks around it.
+// followsTemplate says whether the bracket at i follows something that can have arguments: a name, an
+// operator or Rust's "::". A comparison has blanks around it.
 func followsTemplate(name string, i int) bool {
 	before := name[:i]
 	if n := strings.TrimSuffix(before, " "); n != before {
 		return endsInOperator(n)
 	}
-	return i > 0 && (isIdentifier(name[i-1]) || strings.IndexByte(")]}", name[i-1]) >= 0) || strings.HasSuffix(before, "::") || endsInOperator(before)
+	return i > 0 && (isIdentifier(name[i-1]) || strings.IndexByte(")]}", name[i-1]) >= 0) ||
+		strings.HasSuffix(before, "::") || endsInOperator(before)
 }
 
 // endsInOperator says whether the name of an operator function ends a name.
@@ -74,7 +78,8 @@ func endsInOperator(name string) bool {
 	return at >= 0 && at+len("operator") < len(name) && token(name, at) == len(name)
 }
 
-// listEnd returns where the list ends whose bracket is at i. Angle brackets in parentheses may be comparisons, which do not pair.
+// listEnd returns the end of the list whose opening bracket is at i. Angle brackets in parentheses may be
+// comparisons, which do not come in pairs.
 func listEnd(name string, i int) (end int, ok bool) {
 	var open []byte
 	for i < len(name) {

@@ -3,6 +3,8 @@ package symbols
 import (
 	"strings"
 	"testing"
+
+	"unspool/testdata/costs"
 )
 
 func TestTemplatesAreShortened(t *testing.T) {
@@ -31,22 +33,28 @@ func TestTemplatesAreShortened(t *testing.T) {
 		"A<&B::operator-> >::f":                     "A<...>::f",
 		"A<&B::operator<< >::f":                     "A<...>::f",
 		"my_operator<int>::f":                       "my_operator<...>::f",
-		"f(std::vector<int>)::{lambda(std::map<int, int>)#1}::operator()": "f(std::vector<...>)::{lambda(std::map<...>)#1}::operator()",
-		"f<int>::{lambda(auto:1)#1}::operator()<long>":                    "f<...>::{lambda(auto:1)#1}::operator()<...>",
+		"f(std::vector<int>)::{lambda(std::map<int, int>)#1}::operator()": "" +
+			"f(std::vector<...>)::{lambda(std::map<...>)#1}::operator()",
+		"f<int>::{lambda(auto:1)#1}::operator()<long>": "" +
+			"f<...>::{lambda(auto:1)#1}::operator()<...>",
 		"A<{lambda()#1}>::f": "A<...>::f",
 		"A<(3 > 2), int>::f": "A<...>::f",
 		"A<(a < b)>::f":      "A<...>::f",
-		"std::enable_if<((sizeof (B<int>)) > (4))>::f":                     "std::enable_if<...>::f",
-		"(anonymous namespace)::A<(anonymous namespace)::B>::f[abi:cxx11]": "(anonymous namespace)::A<...>::f[abi:cxx11]",
-		"<alloc::vec::Vec<u8> as core::ops::drop::Drop>::drop":             "<alloc::vec::Vec<...> as core::ops::drop::Drop>::drop",
-		"<&T as core::fmt::Debug>::fmt":                                    "<&T as core::fmt::Debug>::fmt",
-		"<dyn core::ops::FnOnce<(u8,), Output = u8>>::call_once":           "<dyn core::ops::FnOnce<...>>::call_once",
-		"core::ptr::drop_in_place::<alloc::vec::Vec<u8>>":                  "core::ptr::drop_in_place::<...>",
-		"<fn(u8) -> u32 as core::ops::function::FnOnce<(u8,)>>::call_once": "<fn(u8) -> u32 as core::ops::function::FnOnce<...>>::call_once",
-		"a::f::<fn(u8) -> u32>::{closure#0}":                               "a::f::<...>::{closure#0}",
-		"a::f::<'<'>":                                                      "a::f::<...>",
-		"f<int":                                                            "f<int",
-		"f<(int>)":                                                         "f<(int>)",
+		"std::enable_if<((sizeof (B<int>)) > (4))>::f": "std::enable_if<...>::f",
+		"(anonymous namespace)::A<(anonymous namespace)::B>::f[abi:cxx11]": "" +
+			"(anonymous namespace)::A<...>::f[abi:cxx11]",
+		"<alloc::vec::Vec<u8> as core::ops::drop::Drop>::drop": "" +
+			"<alloc::vec::Vec<...> as core::ops::drop::Drop>::drop",
+		"<&T as core::fmt::Debug>::fmt": "<&T as core::fmt::Debug>::fmt",
+		"<dyn core::ops::FnOnce<(u8,), Output = u8>>::call_once": "" +
+			"<dyn core::ops::FnOnce<...>>::call_once",
+		"core::ptr::drop_in_place::<alloc::vec::Vec<u8>>": "core::ptr::drop_in_place::<...>",
+		"<fn(u8) -> u32 as core::ops::function::FnOnce<(u8,)>>::call_once": "" +
+			"<fn(u8) -> u32 as core::ops::function::FnOnce<...>>::call_once",
+		"a::f::<fn(u8) -> u32>::{closure#0}": "a::f::<...>::{closure#0}",
+		"a::f::<'<'>":                        "a::f::<...>",
+		"f<int":                              "f<int",
+		"f<(int>)":                           "f<(int>)",
 	} {
 		if got := Shorten(name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
@@ -55,7 +63,8 @@ func TestTemplatesAreShortened(t *testing.T) {
 }
 
 func TestNamesAreShortenedOnRequest(t *testing.T) {
-	const mangled, full, short = "_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector<int, std::allocator<int> >::push_back", "std::vector<...>::push_back"
+	const mangled, full, short = "_ZNSt6vectorIiSaIiEE9push_backERKi",
+		"std::vector<int, std::allocator<int> >::push_back", "std::vector<...>::push_back"
 	if got := New(Options{}).Name(mangled); got != full {
 		t.Errorf("%s, want %s", got, full)
 	}
@@ -100,6 +109,7 @@ func FuzzShorten(f *testing.F) {
 	f.Add("std::operator<< <std::char_traits<char> >")
 	f.Add("<a as b<c>>::d")
 	f.Fuzz(func(t *testing.T, name string) {
+		defer costs.For(len(name)).Check(t)()
 		if short := Shorten(name); len(short) > 3*len(name) || !strings.Contains(name, "<") && short != name {
 			t.Errorf("%q: %q", name, short)
 		}

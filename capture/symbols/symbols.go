@@ -16,13 +16,14 @@ import (
 
 // Options say where names are looked for; the zero value is the running system.
 type Options struct {
-	Root     string // goes before the paths of files, as perf's --symfs; "" for none
+	Root     string // put before the paths of files, as perf's --symfs; "" for none
 	Cache    string // perf's build-ID cache; "" for ~/.debug
 	Kallsyms string // "" for /proc/kallsyms
 	Modules  string // "" for /proc/modules
 	Shorten  bool   // Name leaves out the arguments of templates
 
-	// Debuginfod fetches executables and debug files that are not on this machine. Nil for none, as always while recording.
+	// Debuginfod fetches executables and debug files that are not on this machine. Nil for none, as always
+	// while recording.
 	Debuginfod *debuginfod.Client
 }
 
@@ -33,6 +34,8 @@ type Symbolizer struct {
 	kernel   kernel
 	problems []string
 	named    map[string]bool
+	left     budget
+	room     room
 }
 
 type imageKey struct {
@@ -52,7 +55,8 @@ func New(o Options) *Symbolizer {
 	if o.Modules == "" {
 		o.Modules = "/proc/modules"
 	}
-	return &Symbolizer{options: o, images: make(map[imageKey]*Image), named: make(map[string]bool)}
+	return &Symbolizer{options: o, images: make(map[imageKey]*Image), named: make(map[string]bool),
+		left: budget{all: maxOfAll}, room: newRoom()}
 }
 
 // Problems returns, in words, why names are missing, each reason once, in the order of discovery.
@@ -66,33 +70,30 @@ func (s *Symbolizer) problem(format string, args ...any) {
 	}
 }
 
-// Image is what a mapping maps: an ELF file, the vDSO, or memory without a file.
+// Image is the content of a mapping: an ELF file, the vDSO, or memory without a file.
 type Image struct {
 	Path    string // as recorded
-	BuildID []byte // as recorded; nil when the recording does not know it
+	BuildID []byte // as recorded; nil if the recording does not have it
 
-	inode vmas.FileID // what else the recording knows of the file
+	inode vmas.FileID // device, inode and generation, as recorded
 	s     *Symbolizer
 	read  bool
 	table *Table // nil when there is none
 
-	unwound bool            // cfi has been looked for
-	cfi     *dwarfcfi.Table // knows where functions without a symbol begin; nil when there is none
+	cfiRead  bool            // unwindTable was called
+	fileRead bool            // the image's file was found, and was the recorded one
+	cfi      *dwarfcfi.Table // says where functions without a symbol begin; nil if there is none
 }
 
-// Image returns the image that the recording names by path and build ID (nil when unknown): the same pointer for the same
-// image. Nothing is read yet.
-func (s *Symbolizer) Image(path string, buildID []byte) *Image {
-	return s.image(imageKey{path: path, buildID: string(buildID)}, vmas.FileID{})
-}
-
-// Mapped is Image for a mapped file, of which the recording may know device and inode instead of a build ID.
-func (s *Symbolizer) Mapped(path string, buildID []byte, id vmas.FileID) *Image {
+// Image returns the image that a recording names: the same pointer for the same image. buildID is nil if the
+// recording has none; then id, as far as it is known, decides whether a file is the one that was mapped.
+// Nothing is read yet.
+func (s *Symbolizer) Image(path string, buildID []byte, id vmas.FileID) *Image {
 	key := imageKey{path: path, buildID: string(buildID)}
 	if len(buildID) > 0 {
 		return s.image(key, vmas.FileID{})
 	}
-	// Not by generation, too, which /proc/PID/maps lacks.
+	// The generation is left out, as /proc/PID/maps does not have it.
 	key.major, key.minor, key.inode = id.Major, id.Minor, id.Inode
 	return s.image(key, id)
 }
@@ -109,9 +110,9 @@ func (s *Symbolizer) image(key imageKey, inode vmas.FileID) *Image {
 	return im
 }
 
-// Lookup returns the function at an offset in the image's file. Its Addr is a virtual address of the image. A function that no
-// symbol names, but an unwind table knows the extent of, has no name, except for the code that signal handlers return to, which
-// the unwind table marks.
+// Lookup returns the function at an offset in the image's file. Its Addr is a virtual address of the image. A
+// function without a symbol, whose extent is known from the unwind table, has no name, except for the code
+// that signal handlers return to, which the unwind table marks.
 func (im *Image) Lookup(off uint64) (Func, bool) {
 	t := im.Table()
 	if t == nil {
@@ -127,8 +128,8 @@ func (im *Image) Lookup(off uint64) (Func, bool) {
 	return im.unnamed(vaddr)
 }
 
-// Vaddr turns an offset in the image's file into a virtual address of the image. Of an image without a table it returns the
-// offset, and false.
+// Vaddr turns an offset in the image's file into a virtual address of the image. For an image without a table
+// it returns the offset, and false.
 func (im *Image) Vaddr(off uint64) (uint64, bool) {
 	if t := im.Table(); t != nil {
 		if vaddr, ok := t.Vaddr(off); ok {
@@ -138,7 +139,7 @@ func (im *Image) Vaddr(off uint64) (uint64, bool) {
 	return off, false
 }
 
-// SignalReturn is what the code is called that the kernel makes signal handlers return to, where no symbol says so.
+// SignalReturn is the name of the code that signal handlers return to, if it has no symbol.
 const SignalReturn = "__restore_rt"
 
 // unnamed finds a function by its FDE.
@@ -158,16 +159,19 @@ func (im *Image) unnamed(vaddr uint64) (Func, bool) {
 	return f, true
 }
 
-// CFI returns the image's unwind table, reading it at the first call; nil when there is none to be had.
+// CFI returns the image's unwind table, which the first call reads; nil if there is none.
 func (im *Image) CFI() *dwarfcfi.Table {
-	if !im.unwound {
-		im.unwound = true
+	if !im.cfiRead {
+		im.cfiRead = true
 		im.cfi = im.unwindTable()
 	}
 	return im.cfi
 }
 
-// unwindTable reads the image's unwind table; what is wrong with the file has been said when its symbols were read.
+// LacksCFI says whether the image's file has no unwind table. It is false if the file was not found.
+func (im *Image) LacksCFI() bool { return im.CFI() == nil && im.fileRead }
+
+// unwindTable reads the image's unwind table. Problems with the file were added when its symbols were read.
 func (im *Image) unwindTable() *dwarfcfi.Table {
 	if !IsFile(im.Path) {
 		return nil
@@ -177,18 +181,18 @@ func (im *Image) unwindTable() *dwarfcfi.Table {
 		return nil
 	}
 	defer file.Close()
-	sections, err := dwarfcfi.FindSections(file, int64(f.Size))
+	im.fileRead = true
+	cfi, err := readUnwindTable(file, f.Size, im.s.budget())
 	if err != nil {
-		return nil
-	}
-	cfi, err := dwarfcfi.New(sections)
-	if err != nil {
+		if errors.Is(err, errOver) {
+			im.s.problem("%s: functions without a symbol are not told apart: %v", im.Path, err)
+		}
 		return nil
 	}
 	return cfi
 }
 
-// Table returns the image's functions, reading them at the first call; nil when there are none to be had.
+// Table returns the image's functions, which the first call reads; nil if there are none.
 func (im *Image) Table() *Table {
 	if !im.read {
 		im.read = true
@@ -200,7 +204,7 @@ func (im *Image) Table() *Table {
 // Name is the image's file name without folders: "libc.so.6", "[vdso]".
 func (im *Image) Name() string { return baseName(im.Path) }
 
-// Label stands for all functions of the image whose names are unknown: "[libfoo.so]".
+// Label is used for all functions of the image whose names are unknown: "[libfoo.so]".
 func (im *Image) Label() string {
 	name := im.Name()
 	if strings.HasPrefix(name, "[") {
@@ -223,7 +227,8 @@ func baseName(path string) string {
 // deleted ends the name of a mapped file that has been removed.
 const deleted = " (deleted)"
 
-// IsFile says whether a mapping's name can be the path of a file with code in it: "[heap]", "//anon", "/memfd:…" and the like can not.
+// IsFile says whether a mapping's name can be the path of a file with code in it: names such as "[heap]",
+// "//anon" and "/memfd:…" cannot.
 func IsFile(path string) bool {
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") {
 		return false
@@ -247,9 +252,12 @@ func (im *Image) load() *Table {
 	var other *BuildIDError
 	switch {
 	case err == nil:
+	case errors.Is(err, errOver):
+		im.s.problem("%s: most names are missing: %v", im.Path, err)
 	case errors.Is(err, ErrNoSymbols):
 		if im.s.options.Debuginfod != nil {
-			im.s.problem("%s: stripped, it names no function, and its debug file is neither installed nor to be had from debuginfod", im.Path)
+			im.s.problem("%s: stripped, it names no function, and its debug file is neither installed nor to be "+
+				"had from debuginfod", im.Path)
 		} else {
 			im.s.problem("%s: stripped, it names no function, and its debug file is not installed", im.Path)
 		}
@@ -259,7 +267,7 @@ func (im *Image) load() *Table {
 		im.s.problem("%s: no names, the file is gone", strings.TrimSuffix(im.Path, deleted))
 	default:
 		var path *fs.PathError
-		if errors.As(err, &path) { // says the path again
+		if errors.As(err, &path) { // it would repeat the path
 			err = path.Err
 		}
 		im.s.problem("%s: no names: %v", im.Path, err)
@@ -267,7 +275,7 @@ func (im *Image) load() *Table {
 	return t
 }
 
-// readTable reads the names of the image's file and of what belongs to it.
+// readTable reads the names of the image's file and of the files that belong to it.
 func (im *Image) readTable() (*Table, error) {
 	file, f, err := im.open()
 	if err != nil {
@@ -277,7 +285,7 @@ func (im *Image) readTable() (*Table, error) {
 	return f.table(im)
 }
 
-// readChecked reads a table from an ELF file if its build ID is the recorded one; any will do when none was recorded.
+// readChecked reads a table from an ELF file if its build ID is the recorded one, or if none was recorded.
 func readChecked(r io.ReaderAt, size int64, recorded []byte) (*Table, error) {
 	f, err := parseELF(r, size)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi/elf"
+	"unspool/vmas"
 )
 
 // need returns the path of a tool, or skips the test by the tool's name.
@@ -99,15 +100,21 @@ const program = `
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-__attribute__((noinline)) static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+__attribute__((noinline)) static int compare(const void *a, const void *b) {
+	return *(const int *)a - *(const int *)b;
+}
 __attribute__((noinline)) int work(int *v, int n) { qsort(v, n, sizeof *v, compare); return v[n / 2]; }
 extern int work_too(int *v, int n) __attribute__((alias("work")));
 extern int _work(int *v, int n) __attribute__((alias("work"), weak));
 __asm__(".text\n.type bare, @function\nbare:\n nop\n nop\n ret\n" "label:\n nop\n ret\n" ".text\n");
-int main(int argc, char **argv) { int v[3] = {3, argc, 2}; return printf("%s %d\n", argv[0], work(v, 3)) + (int)strlen(argv[0]); }
+int main(int argc, char **argv) {
+	int v[3] = {3, argc, 2};
+	return printf("%s %d\n", argv[0], work(v, 3)) + (int)strlen(argv[0]);
+}
 `
 
-// readelfSymbols returns what readelf -sW says about the defined functions of a symbol table: the names by address, and sizes.
+// readelfSymbols returns what readelf -sW prints about the defined functions of a symbol table: the names
+// by address, and sizes.
 func readelfSymbols(t *testing.T, path, table string) (names map[uint64][]string, sizes map[string]uint64) {
 	names, sizes = map[uint64][]string{}, map[string]uint64{}
 	in := false
@@ -204,7 +211,8 @@ func TestAliasesAndSizes(t *testing.T) {
 
 func TestStubsOfTheProcedureLinkageTable(t *testing.T) {
 	for _, flags := range [][]string{
-		{"-O1", "-fcf-protection=none"}, {"-O1", "-fcf-protection=full"}, {"-O1", "-Wl,-z,lazy"}, {"-O1", "-Wl,-z,now", "-s"}, {"-O1", "-Wl,-z,ibtplt"},
+		{"-O1", "-fcf-protection=none"}, {"-O1", "-fcf-protection=full"}, {"-O1", "-Wl,-z,lazy"},
+		{"-O1", "-Wl,-z,now", "-s"}, {"-O1", "-Wl,-z,ibtplt"},
 	} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
 			if runtime.GOARCH != "amd64" {
@@ -216,7 +224,8 @@ func TestStubsOfTheProcedureLinkageTable(t *testing.T) {
 			want := 0
 			for line := range strings.Lines(output(t, "objdump", "-d", "--no-show-raw-insn", path)) {
 				addr, name, ok := strings.Cut(strings.TrimSuffix(strings.TrimSpace(line), ">:"), " <")
-				if !ok || !strings.HasSuffix(name, "@plt") || !strings.HasSuffix(strings.TrimSpace(line), ">:") || strings.HasPrefix(name, "*ABS*") {
+				if !ok || !strings.HasSuffix(name, "@plt") || !strings.HasSuffix(strings.TrimSpace(line), ">:") ||
+					strings.HasPrefix(name, "*ABS*") {
 					continue
 				}
 				a, err := strconv.ParseUint(addr, 16, 64)
@@ -235,7 +244,8 @@ func TestStubsOfTheProcedureLinkageTable(t *testing.T) {
 	}
 }
 
-// Static programs have stubs for functions that choose their code at run time: the relocation of a stub's slot tells the function.
+// Static programs have stubs for functions that choose their code at run time: the relocation of a
+// stub's slot tells the function.
 func TestStubsOfStaticPrograms(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the stubs of " + runtime.GOARCH + " are not read")
@@ -265,7 +275,8 @@ func TestStubsOfStaticPrograms(t *testing.T) {
 			if want := chooser[at]; ok && want != 0 {
 				stubs++
 				f, _ := table.Lookup(a)
-				if name, ok := strings.CutSuffix(f.Name, "@plt"); !ok || f.Addr > a || !slices.Contains(names[want], name) {
+				if name, ok := strings.CutSuffix(f.Name, "@plt"); !ok || f.Addr > a ||
+					!slices.Contains(names[want], name) {
 					t.Errorf("%s: 0x%x: %+v; readelf says %q", flag, a, f, names[want])
 				}
 			}
@@ -308,7 +319,7 @@ func TestFileOffsetsOfARealProgram(t *testing.T) {
 	}
 	defer f.Close()
 	text := f.Section(".text")
-	im := New(Options{}).Image(path, nil)
+	im := New(Options{}).Image(path, nil, vmas.FileID{})
 	main, ok := find(im.Table(), "main")
 	if !ok {
 		t.Fatal("no main")
@@ -330,15 +341,16 @@ func find(t *Table, name string) (Func, bool) {
 
 func TestAFileWithAnotherBuildIDIsNamedAndNotUsed(t *testing.T) {
 	path := compile(t, "p.c", program, "-O1", "-Wl,--build-id=0x0123456789abcdef0123456789abcdef01234567")
-	right := []byte{0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x67}
+	right := []byte{0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd,
+		0xef, 0x01, 0x23, 0x45, 0x67}
 	wrong := slices.Clone(right)
 	wrong[0]++
 	s := New(Options{})
-	if s.Image(path, right).Table() == nil {
+	if s.Image(path, right, vmas.FileID{}).Table() == nil {
 		t.Error("the recorded file is not used")
 	}
-	im := s.Image(path, wrong)
-	if im != s.Image(path, slices.Clone(wrong)) {
+	im := s.Image(path, wrong, vmas.FileID{})
+	if im != s.Image(path, slices.Clone(wrong), vmas.FileID{}) {
 		t.Error("one image is two")
 	}
 	for range 3 {
@@ -350,8 +362,9 @@ func TestAFileWithAnotherBuildIDIsNamedAndNotUsed(t *testing.T) {
 	if len(p) != 1 || !strings.Contains(p[0], path) || !strings.Contains(p[0], "0123456789abcdef") {
 		t.Errorf("problems: %q", p)
 	}
-	// A deleted file's name says nothing about what is there now, except by build ID.
-	if s.Image(path+" (deleted)", right).Table() == nil || s.Image(path+" (deleted)", nil).Table() != nil {
+	// Another file may have a deleted file's name by now: only the build ID shows that it is the same.
+	if s.Image(path+" (deleted)", right, vmas.FileID{}).Table() == nil ||
+		s.Image(path+" (deleted)", nil, vmas.FileID{}).Table() != nil {
 		t.Error("deleted file")
 	}
 }
@@ -361,10 +374,11 @@ func TestWhatIsNoFile(t *testing.T) {
 	output(t, "mkfifo", fifo)
 	s := New(Options{})
 	for path, label := range map[string]string{
-		"//anon": "[anon]", "[heap]": "[heap]", "/memfd:jit (deleted)": "[memfd:jit]", "/dev/zero": "[zero]", "[uprobes]": "[uprobes]",
-		fifo: "[pipe]", "/no/such/lib.so.1": "[lib.so.1]", "/": "[/]",
+		"//anon": "[anon]", "[heap]": "[heap]", "/memfd:jit (deleted)": "[memfd:jit]", "/dev/zero": "[zero]",
+		"[uprobes]": "[uprobes]",
+		fifo:        "[pipe]", "/no/such/lib.so.1": "[lib.so.1]", "/": "[/]",
 	} {
-		im := s.Image(path, nil)
+		im := s.Image(path, nil, vmas.FileID{})
 		if _, ok := im.Lookup(0x1000); ok || im.Label() != label {
 			t.Errorf("%s: found %v, label %s", path, ok, im.Label())
 		}
@@ -376,7 +390,7 @@ func TestWhatIsNoFile(t *testing.T) {
 
 func TestVDSO(t *testing.T) {
 	s := New(Options{})
-	im := s.Image("[vdso]", nil)
+	im := s.Image("[vdso]", nil, vmas.FileID{})
 	f, ok := find(im.Table(), "__vdso_clock_gettime")
 	if !ok {
 		if f, ok = find(im.Table(), "clock_gettime"); !ok {
@@ -390,8 +404,10 @@ func TestVDSO(t *testing.T) {
 
 func TestDemangleAgreesWithCxxfilt(t *testing.T) {
 	need(t, "c++filt")
-	names := []string{"main", "_Z", "_ZN", "_start", "__libc_start_main", "_Z3fooi", "_ZNSt6vectorIiSaIiEE9push_backERKi",
-		"_ZSt16__introsort_loopIN9__gnu_cxx17__normal_iteratorIPiSt6vectorIiSaIiEEEElNS0_5__ops15_Iter_less_iterEEvT_S9_T0_T1_",
+	names := []string{"main", "_Z", "_ZN", "_start", "__libc_start_main", "_Z3fooi",
+		"_ZNSt6vectorIiSaIiEE9push_backERKi",
+		"_ZSt16__introsort_loopIN9__gnu_cxx17__normal_iteratorIPiSt6vectorIiSaIiEEEElNS0_5__ops15_Iter_less_iter" +
+			"EEvT_S9_T0_T1_",
 		"_ZZ4mainENKUlvE_clEv", "_ZN3FooD2Ev", "_ZThn8_N1B1fEv", "_ZTv0_n24_N1B1fEv", "_ZNKSt8functionIFvvEEclEv",
 		"_ZlsRSoRK3Foo", "_ZN12_GLOBAL__N_14workEv"}
 	stdin := strings.NewReader(strings.Join(names, "\n") + "\n")
@@ -422,15 +438,17 @@ func TestDemangleRust(t *testing.T) {
 	}
 }
 
-// Without symbols, functions are told apart by their unwind tables.
+// Without symbols, the extents of functions come from the unwind table.
 func TestStrippedFunctionsHaveExtents(t *testing.T) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
 		t.Skip("skipped for want of gcc")
 	}
 	dir := t.TempDir()
-	source, named, stripped := filepath.Join(dir, "a.c"), filepath.Join(dir, "named"), filepath.Join(dir, "stripped")
-	const code = "__attribute__((noinline)) static int one(int x) { return x * 3; }\nint main(int c, char **v) { (void)v; return one(c); }\n"
+	source, named, stripped := filepath.Join(dir, "a.c"), filepath.Join(dir, "named"),
+		filepath.Join(dir, "stripped")
+	const code = "__attribute__((noinline)) static int one(int x) { return x * 3; }\nint main(int c, char " +
+		"**v) { (void)v; return one(c); }\n"
 	if err := os.WriteFile(source, []byte(code), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -440,14 +458,14 @@ func TestStrippedFunctionsHaveExtents(t *testing.T) {
 		}
 	}
 	s := New(Options{})
-	table := s.Image(named, nil).Table()
+	table := s.Image(named, nil, vmas.FileID{}).Table()
 	for i := range table.Len() {
 		want := table.At(i)
 		if want.Name != "one" && want.Name != "main" {
 			continue
 		}
 		// The two files differ in their symbols only, and text lies at its offset in both.
-		got, ok := s.Image(stripped, nil).Lookup(want.Addr)
+		got, ok := s.Image(stripped, nil, vmas.FileID{}).Lookup(want.Addr)
 		if !ok || got.Name != "" || got.Addr != want.Addr || got.Size != want.Size {
 			t.Errorf("%s at %#x: %+v, %v", want.Name, want.Addr, got, ok)
 		}

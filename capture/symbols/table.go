@@ -36,11 +36,15 @@ type entry struct {
 // ErrNoSymbols says that an ELF file names no function.
 var ErrNoSymbols = errors.New("no symbols")
 
-// table reads the functions of f: those of .symtab, else of the debug file that it was stripped into, else of what a stripped
-// file has: MiniDebugInfo, .dynsym and Go's function table. Debug files are looked for where im says, if at all.
+// table reads the functions of f: those of .symtab; else those of its separate debug file; else those in a
+// stripped file: MiniDebugInfo, .dynsym and Go's function table. Debug files are looked for by im, unless it
+// is nil.
 func (f *elfFile) table(im *Image) (*Table, error) {
 	t := &Table{loads: f.loads}
 	b := builder{code: f.codeRanges()}
+	if im != nil {
+		b.left = im.s.budget()
+	}
 	failed := b.readTable(f, elf.SHT_SYMTAB)
 	if len(b.syms) == 0 && im != nil {
 		if file, d := im.debugFile(f); d != nil {
@@ -49,7 +53,7 @@ func (f *elfFile) table(im *Image) (*Table, error) {
 		}
 	}
 	if len(b.syms) == 0 {
-		mini, err := f.miniDebugInfo()
+		mini, err := f.miniDebugInfo(b.left)
 		if mini != nil {
 			err = b.readTable(mini, elf.SHT_SYMTAB)
 		}
@@ -63,6 +67,9 @@ func (f *elfFile) table(im *Image) (*Table, error) {
 		}
 		return t, failed
 	}
+	if errors.Is(failed, errOver) {
+		return t, failed // there are few beside those that were left out
+	}
 	return t, nil
 }
 
@@ -75,7 +82,7 @@ func (t *Table) At(i int) Func {
 	return Func{Name: t.name(e.name), Addr: e.addr, Size: uint64(e.size)}
 }
 
-// maxNested bounds how far Lookup looks back for a function that encloses shorter ones.
+// maxNested bounds how far back Lookup searches for a function that contains shorter ones.
 const maxNested = 32
 
 // Lookup returns the function that contains the virtual address.
@@ -131,18 +138,20 @@ type builder struct {
 	syms    []symbol
 	strings []byte
 	code    []addrRange
+	left    *budget // nil for no bound
 }
 
-// symbol is a candidate for an entry; rank orders those at one address, lowest first.
+// symbol is a candidate for an entry; rank orders the candidates at one address, the best has the lowest.
 type symbol struct {
 	addr  uint64
 	size  uint32
 	name  uint32
-	owner uint16 // of the kernel's: which image
+	owner uint16 // for symbols of the kernel: the index of the image
 	rank  uint8
 }
 
-// rank prefers, among the symbols at one address, functions to labels, then those with a size, then by binding.
+// rank prefers, among the symbols at one address, functions to labels, then symbols with a size, and then
+// orders by binding.
 func rank(typ std.SymType, bind std.SymBind, size uint64) uint8 {
 	var r uint8
 	if typ == std.STT_NOTYPE {
@@ -161,7 +170,7 @@ func rank(typ std.SymType, bind std.SymBind, size uint64) uint8 {
 	return r
 }
 
-// readTable adds the symbols of f's symbol table of a kind, of which a file has one at most.
+// readTable adds the symbols of f's symbol table of a kind; a file has at most one of each kind.
 func (b *builder) readTable(f *elfFile, kind elf.SectionType) error {
 	for i := range f.Sections {
 		s := &f.Sections[i]
@@ -181,14 +190,18 @@ func (b *builder) read(f *elfFile, s *elf.Section) error {
 		return fmt.Errorf("sh_link %d is no string table", s.Link)
 	}
 	if link.Size > maxStrings {
-		return fmt.Errorf("string table of %d bytes, more than %d", link.Size, maxStrings)
+		return fmt.Errorf("string table of %d bytes, more than %d: %w", link.Size, maxStrings, errOver)
 	}
 	entrySize := uint64(f.Pick(std.Sym64Size, std.Sym32Size))
 	n := s.Size / entrySize
 	if n > maxSymbols {
-		return fmt.Errorf("%d symbols, more than %d", n, maxSymbols)
+		return fmt.Errorf("%d symbols, more than %d: %w", n, maxSymbols, errOver)
 	}
 	if err := f.Holds(s.Offset, s.Size); err != nil {
+		return err
+	}
+	const inMemory = 24 // bytes of a symbol
+	if err := b.left.allow(link.Size + n*inMemory); err != nil {
 		return err
 	}
 	strings, err := f.Read(link.Offset, link.Size)
@@ -209,23 +222,24 @@ func (b *builder) read(f *elfFile, s *elf.Section) error {
 	return nil
 }
 
-// addStrings adds a string table, and returns where it lies among the builder's strings.
+// addStrings adds a string table, and returns its position among the builder's strings.
 func (b *builder) addStrings(table []byte) uint32 {
 	if len(b.strings) == 0 {
 		b.strings = table
 		return 0
 	}
-	b.strings = append(b.strings, 0) // the last string may lack its end
+	b.strings = append(b.strings, 0) // the last string may not be terminated
 	base := len(b.strings)
 	b.strings = append(b.strings, table...)
 	return uint32(base)
 }
 
-// add keeps the Elf64_Sym or Elf32_Sym when it is a function, or a label in executable code. Its string table lies at base among
-// the builder's strings.
+// add keeps the Elf64_Sym or Elf32_Sym if it is a function, or a label in executable code. Its string table
+// is at base among the builder's strings.
 func (b *builder) add(f *elfFile, raw, strings []byte, base uint32) {
 	name := f.Order.Uint32(raw)
-	info, other, index := raw[f.Pick(4, 12)], raw[f.Pick(5, 13)], std.SectionIndex(f.Order.Uint16(raw[f.Pick(6, 14):]))
+	info, other, index := raw[f.Pick(4, 12)], raw[f.Pick(5, 13)],
+		std.SectionIndex(f.Order.Uint16(raw[f.Pick(6, 14):]))
 	addr, size := f.Word(raw, 8, 4), f.Word(raw, 16, 8)
 	if index == std.SHN_UNDEF {
 		return
@@ -234,7 +248,8 @@ func (b *builder) add(f *elfFile, raw, strings []byte, base uint32) {
 	switch typ {
 	case std.STT_FUNC, std.STT_GNU_IFUNC:
 	case std.STT_NOTYPE:
-		if index >= std.SHN_LORESERVE || codeEnd(b.code, addr) == addr || std.ST_VISIBILITY(other) == std.STV_HIDDEN && size == 0 {
+		if index >= std.SHN_LORESERVE || codeEnd(b.code, addr) == addr ||
+			std.ST_VISIBILITY(other) == std.STV_HIDDEN && size == 0 {
 			return
 		}
 	default:
@@ -244,13 +259,15 @@ func (b *builder) add(f *elfFile, raw, strings []byte, base uint32) {
 	if len(text) == 0 || isMarker(text, typ) {
 		return
 	}
-	b.syms = append(b.syms, symbol{addr: addr, size: uint32(min(size, 1<<32-1)), name: base + name, rank: rank(typ, std.ST_BIND(info), size)})
+	b.syms = append(b.syms, symbol{addr: addr, size: uint32(min(size, 1<<32-1)), name: base + name,
+		rank: rank(typ, std.ST_BIND(info), size)})
 }
 
-// isMarker recognises symbols that name no function: the mapping symbols of ARM and RISC-V ($a, $d, $t, $x, also with a suffix),
-// assembler labels, and the linker's ends of sections.
+// isMarker recognizes symbols that name no function: the mapping symbols of ARM and RISC-V ($a, $d, $t,
+// $x, also with a suffix), assembler labels, and the linker's ends of sections.
 func isMarker(name []byte, typ std.SymType) bool {
-	if name[0] == '$' && len(name) >= 2 && strings.IndexByte("adtx", name[1]) >= 0 && (len(name) == 2 || name[2] == '.') {
+	if name[0] == '$' && len(name) >= 2 && strings.IndexByte("adtx", name[1]) >= 0 &&
+		(len(name) == 2 || name[2] == '.') {
 		return true
 	}
 	if typ != std.STT_NOTYPE {
@@ -266,12 +283,14 @@ func isMarker(name []byte, typ std.SymType) bool {
 // addrRange is the virtual addresses from start up to end.
 type addrRange struct{ start, end uint64 }
 
-// codeRanges returns where code is, sorted: the executable sections, or the executable segments of a file without them.
+// codeRanges returns where code is, sorted: the executable sections, or the executable segments of a
+// file without them.
 func (f *elfFile) codeRanges() []addrRange {
 	var code []addrRange
 	for i := range f.Sections {
 		s := &f.Sections[i]
-		if s.Type == elf.SHT_PROGBITS && s.Flags&(elf.SHF_ALLOC|elf.SHF_EXECINSTR) == elf.SHF_ALLOC|elf.SHF_EXECINSTR && s.Addr+s.Size > s.Addr {
+		if s.Type == elf.SHT_PROGBITS &&
+			s.Flags&(elf.SHF_ALLOC|elf.SHF_EXECINSTR) == elf.SHF_ALLOC|elf.SHF_EXECINSTR && s.Addr+s.Size > s.Addr {
 			code = append(code, addrRange{s.Addr, s.Addr + s.Size})
 		}
 	}
@@ -288,7 +307,9 @@ func (f *elfFile) codeRanges() []addrRange {
 
 // codeEnd is the end of the code range that contains addr, or addr when none does.
 func codeEnd(code []addrRange, addr uint64) uint64 {
-	i, exact := slices.BinarySearchFunc(code, addr, func(r addrRange, a uint64) int { return cmp.Compare(r.start, a) })
+	i, exact := slices.BinarySearchFunc(code, addr, func(r addrRange, a uint64) int {
+		return cmp.Compare(r.start, a)
+	})
 	if !exact {
 		i--
 	}
@@ -298,8 +319,9 @@ func codeEnd(code []addrRange, addr uint64) uint64 {
 	return code[i].end
 }
 
-// finish sorts the symbols, keeps the best of each address, drops labels inside functions, lets symbols of no size reach to
-// the next one, but not beyond limit(their address), and copies the names that are left.
+// finish sorts the symbols, keeps the best one at each address and drops labels inside functions. Symbols
+// without a size reach up to the next one, but not beyond limit(their address). Then it copies the names of
+// the symbols that are left.
 func (b *builder) finish(t *Table, limit func(addr uint64) uint64) {
 	slices.SortFunc(b.syms, func(x, y symbol) int {
 		if c := cmp.Compare(x.addr, y.addr); c != 0 {
@@ -340,7 +362,7 @@ func (b *builder) finish(t *Table, limit func(addr uint64) uint64) {
 		}
 	}
 	if total > len(b.strings) {
-		t.names = b.strings // names that share their bytes: a copy would be larger than the whole
+		t.names = b.strings // names share their bytes, so a copy would be larger than the table
 	} else {
 		t.names = make([]byte, 0, total)
 		for i := range t.funcs {
@@ -352,7 +374,8 @@ func (b *builder) finish(t *Table, limit func(addr uint64) uint64) {
 	b.syms, b.strings = nil, nil
 }
 
-// compareNames orders the names of one address: fewer leading underscores first, then the longer one, as it says more, then by letter.
+// compareNames orders the names of one address: first the one with fewer leading underscores, then the longer
+// one, as it says more, then in alphabetical order.
 func compareNames(x, y []byte) int {
 	x, y = x[:min(len(x), 256)], y[:min(len(y), 256)]
 	underscores := func(s []byte) int { return len(s) - len(bytes.TrimLeft(s, "_")) }

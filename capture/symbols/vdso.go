@@ -7,12 +7,17 @@ import (
 	"unspool/unwind/vdso"
 )
 
-// loadVDSO reads the functions of the vDSO from our own memory, as the kernel gives all processes of one architecture the same,
-// or what perf's cache has of another kernel's.
+// loadVDSO reads the functions of the vDSO from the memory of this process, as the kernel gives all processes
+// of one architecture the same vDSO; or, for another kernel, from perf's cache.
 func (s *Symbolizer) loadVDSO(im *Image) *Table {
 	other := s.otherKernel()
 	if other == "" {
-		t, err := ownVDSO(im.BuildID)
+		t, err := ownVDSO(vdso.Own, im.BuildID)
+		if err != nil && len(im.BuildID) > 0 { // the image may be the vDSO of 32-bit processes
+			if t, err := ownVDSO(vdso.Own32, im.BuildID); err == nil {
+				return t
+			}
+		}
 		if err == nil {
 			return t
 		}
@@ -29,8 +34,8 @@ func (s *Symbolizer) loadVDSO(im *Image) *Table {
 	return nil
 }
 
-func ownVDSO(recorded []byte) (*Table, error) {
-	image, err := vdso.Own()
+func ownVDSO(own func() ([]byte, error), recorded []byte) (*Table, error) {
+	image, err := own()
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,6 @@ package syscap
 
 import (
 	"unspool/perfring"
-
-	"golang.org/x/sys/unix"
 )
 
 // maxAddrs is how many addresses and markers a SAMPLE frame holds.
@@ -24,22 +22,16 @@ func (w *Writer) chain(s *perfring.Sample, frames []int32) {
 		}
 		w.addrs = append(w.addrs, addr)
 	}
-	context := modeContext(s.CPUMode())
 	left := frames
-	for i := 0; i < s.Callchain.Len() && len(left) > 0; i++ {
-		ip := s.Callchain.At(i)
-		if ip == perfring.ContextUserDeferred {
+	for context, ip := range s.Addresses {
+		if len(left) == 0 {
 			break
 		}
-		if ip >= perfring.ContextMax {
-			context = knownContext(ip)
-			continue
-		}
-		add(context, ip, left[0])
+		add(knownContext(context), ip, left[0])
 		left = left[1:]
 	}
 	if len(left) > 0 { // a frame of the sample itself, which its callchain does not have
-		ip, context := s.IP, modeContext(s.CPUMode())
+		ip, context := s.IP, s.Context()
 		if len(left) < len(frames) && context != perfring.ContextUser {
 			ip, _ = s.UserIP()
 			context = perfring.ContextUser
@@ -61,17 +53,6 @@ func (w *Writer) chain(s *perfring.Sample, frames []int32) {
 		}
 		w.addrs = append(w.addrs, w.names.made(s.PID, ^int32(w.reader.Event(s.ID))))
 	}
-}
-
-// modeContext is the marker for where the CPU was.
-func modeContext(mode uint16) uint64 {
-	switch mode {
-	case unix.PERF_RECORD_MISC_KERNEL:
-		return perfring.ContextKernel
-	case unix.PERF_RECORD_MISC_USER, unix.PERF_RECORD_MISC_CPUMODE_UNKNOWN:
-		return perfring.ContextUser
-	}
-	return perfring.ContextGuest
 }
 
 // knownContext replaces a marker that Sysprof would take for an address.

@@ -19,7 +19,7 @@ func (f *embedded) write(b []byte) {
 	f.data = append(f.data, b...)
 }
 
-// close writes the last chunk, which says that it is.
+// close writes the last chunk, which is marked as such.
 func (f *embedded) close() { f.chunk(f.data, 1) }
 
 func (f *embedded) chunk(b []byte, isLast uint16) {

@@ -35,7 +35,7 @@ const (
 	frameFile     = 13
 )
 
-// Frames begin at multiples of frameAlign and tell their size in 16 bits.
+// Frames begin at multiples of frameAlign, and have a size field of 16 bits.
 const (
 	frameAlign = 8
 	maxFrame   = math.MaxUint16 &^ (frameAlign - 1)
@@ -51,7 +51,7 @@ const (
 	logWarning = 1 << 4 // G_LOG_LEVEL_WARNING
 )
 
-// frameHeader is what the frames begin with, SysprofCaptureFrame.
+// frameHeader is the beginning of every frame, SysprofCaptureFrame.
 type frameHeader struct {
 	cpu  int16 // -1 for none
 	pid  int32 // -1 for none
@@ -108,7 +108,7 @@ func (w *Writer) field(size int, s string) {
 	copy(w.buf[at:at+size-1], s)
 }
 
-// printable is a text without what ends it early or what a text on the screen can't have: GTK wants UTF-8.
+// printable is a text without zeros, which would end it, and in valid UTF-8, as GTK demands.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -118,8 +118,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// header writes the file's header. The recording may know when its last sample was; a capture whose end is 0,
-// before its start, makes readers look for it.
+// header writes the file's header. The recording may have the time of its last sample. Readers search for
+// the end of a capture whose end is 0, before its start.
 func (w *Writer) header() {
 	w.buf = le.AppendUint32(w.buf, magic)
 	w.buf = le.AppendUint32(w.buf, version|littleByte)

@@ -15,8 +15,8 @@ type place struct {
 	pid  uint32
 }
 
-// names says what is at the addresses that were sampled. A frame is an index in Profile.Frames or, below 0,
-// the complement of an index in Profile.Events.
+// names has the frames at the addresses that were sampled. A frame is an index in Profile.Frames or, if
+// negative, the complement of an index in Profile.Events.
 type names struct {
 	at     map[place]int32
 	madeUp map[owner]uint64 // addresses of frames that can't have their own
@@ -42,9 +42,9 @@ const (
 
 func newNames() names { return names{at: make(map[place]int32), madeUp: make(map[owner]uint64)} }
 
-// place returns the address for a frame at an address of a process: this one, or one that is made up if it,
-// or its neighbour, is another function's. (Neighbours, because the end of a range of addresses is part of it
-// for Sysprof up to 44, and not for later ones.)
+// place returns the address to write for a frame at an address of a process: the same, or a made-up one if
+// that address or a neighbouring one belongs to another function. (Neighbours matter because the end of a
+// range of addresses belongs to the range for Sysprof up to 44, and not for later ones.)
 func (n *names) place(p *profile.Profile, pid uint32, addr uint64, frame int32) uint64 {
 	at := place{addr, pid}
 	slot := &n.recent[(addr^addr>>14^uint64(pid)*0x9e3779b1)%uint64(len(n.recent))]
@@ -85,8 +85,8 @@ func (n *names) made(pid uint32, frame int32) uint64 {
 	return addr
 }
 
-// symbol is an element of "__symbols__": the name of a range of addresses of a process. It is followed by its
-// offset in the file and, there too, that of a tag, which is the image's name.
+// symbol is an element of "__symbols__": the name of a range of addresses of a process. In the file, the
+// offset of the name follows, and that of a tag, which is the image's name.
 type symbol struct {
 	place        // the first address
 	last  uint64 // address that was sampled

@@ -43,8 +43,8 @@ func (f *captureFrame) addrs() []uint64 {
 	return all
 }
 
-// of returns the frames of a type.
-func (c *captured) of(kind uint32) (all []captureFrame) {
+// ofKind returns the frames of a type.
+func (c *captured) ofKind(kind uint32) (all []captureFrame) {
 	for _, f := range c.frames {
 		if f.kind == kind {
 			all = append(all, f)
@@ -53,7 +53,7 @@ func (c *captured) of(kind uint32) (all []captureFrame) {
 	return all
 }
 
-// parse reads a capture and takes nothing that the format does not allow.
+// parse reads a capture and refuses everything that the format does not allow.
 func parse(b []byte) (c captured, err error) {
 	if len(b) < headerSize || le.Uint32(b) != magic || le.Uint32(b[4:]) != 1|1<<8 {
 		return c, fmt.Errorf("header: % x", b[:min(len(b), 8)])
@@ -130,7 +130,7 @@ func parse(b []byte) (c captured, err error) {
 	return c, nil
 }
 
-// mustParse is parse for captures that have to be whole.
+// mustParse parses a capture that has to be complete.
 func mustParse(t testing.TB, b []byte) captured {
 	t.Helper()
 	c, err := parse(b)
@@ -175,7 +175,7 @@ func (c *captured) name(pid int32, addr uint64, inclusive bool) (name, tag strin
 // stacks counts the samples by process and the names in their stacks, leaf first, with - for what has none.
 func (c *captured) stacks(inclusive bool) map[string]int {
 	count := map[string]int{}
-	for _, f := range c.of(frameSample) {
+	for _, f := range c.ofKind(frameSample) {
 		names := []string{fmt.Sprint(f.pid)}
 		for _, a := range f.addrs() {
 			if a >= perfring.ContextMax {

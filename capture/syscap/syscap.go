@@ -26,7 +26,7 @@ type Writer struct {
 	out     io.Writer
 	reader  *perfdata.Reader
 	options Options
-	profile *profile.Profile // as far as it is loaded
+	profile *profile.Profile // the part that is loaded
 
 	began      bool   // the header is written
 	start, end uint64 // time of the first and the last frame, ns
@@ -36,21 +36,21 @@ type Writer struct {
 	processes map[uint32]*process
 	buildIDs  map[string][]byte // of files, where mmap records have none
 	names     names
-	addrs     []uint64 // scratch: of one sample
+	addrs     []uint64 // memory for the addresses of one sample
 
 	cut     uint64 // samples whose stack did not fit its frame
 	refused uint64 // other frames that were too large
 }
 
-// process is what is known of a process.
+// process is what is known about a process.
 type process struct {
 	comm  string
-	shown bool // a frame tells of it
+	shown bool // a PROCESS frame was written for it
 }
 
-// New makes a Writer of the recording that r reads. Where w is an io.WriterAt, whose beginning is the
-// capture's, Finish puts into the header when the capture ends; otherwise that is what the recording says, if
-// it does, and readers find the end by themselves.
+// New makes a Writer for the recording that r reads. If w is an io.WriterAt, at whose offset 0 the capture
+// begins, Finish writes the end of the capture into the header. Otherwise the header has the end that the
+// recording says, if it does, or readers have to search for it.
 func New(w io.Writer, r *perfdata.Reader, o Options) *Writer {
 	return &Writer{out: w, reader: r, options: o, processes: make(map[uint32]*process), names: newNames()}
 }
@@ -97,7 +97,7 @@ func (w *Writer) Record(c *replay.Change, f *perfring.Format, time uint64) {
 	}
 }
 
-// cpuNumber is -1 for what the format can't hold.
+// cpuNumber is the number of a CPU, -1 if it does not fit into the format.
 func cpuNumber(cpu uint32) int16 {
 	if cpu > math.MaxInt16 {
 		return -1
@@ -105,15 +105,10 @@ func cpuNumber(cpu uint32) int16 {
 	return int16(cpu)
 }
 
-// mapping writes a MAP frame. A build ID stands behind the file's name: "file\0@hex\0".
+// mapping writes a MAP frame. A build ID is written behind the file's name: "file\0@hex\0".
 func (w *Writer) mapping(h frameHeader, m *vmas.Map) {
 	if w.buildIDs == nil {
-		w.buildIDs = make(map[string][]byte)
-		for _, b := range w.reader.BuildIDs() {
-			if !b.Kernel {
-				w.buildIDs[b.Path] = b.ID
-			}
-		}
+		w.buildIDs = w.reader.FileBuildIDs()
 	}
 	buildID := m.ID.BuildID.Bytes()
 	if buildID == nil {
@@ -172,7 +167,7 @@ func (w *Writer) fork(h frameHeader, parent, child uint32) {
 func (w *Writer) exit(h frameHeader, pid uint32) {
 	if p := w.process(pid); !p.shown {
 		w.show(h, p)
-		delete(w.processes, pid) // one that was sampled stays: others of its threads may go on
+		delete(w.processes, pid) // if it was sampled it stays, as other threads of it may go on
 	}
 	w.close(w.open(frameExit, h))
 }
@@ -192,7 +187,7 @@ func (w *Writer) warn(message string) {
 	at := w.open(frameLog, frameHeader{cpu: -1, pid: -1, time: w.end})
 	w.buf = le.AppendUint64(w.buf, uint64(logWarning))
 	w.field(logDomain, "unspool")
-	w.text(message[:min(len(message), maxFrame/4)]) // a byte may become three
+	w.text(message[:min(len(message), maxFrame/4)]) // a byte may become three bytes
 	w.close(at)
 }
 
@@ -224,7 +219,7 @@ func (w *Writer) Sample(s *perfring.Sample, frames []int32) {
 	w.close(at)
 }
 
-// begin writes the header, and what was kept back until the time of the first frame was known.
+// begin writes the header, and the frames that were kept back until the time of the first frame was known.
 func (w *Writer) begin(time uint64) {
 	if w.began {
 		return
@@ -249,8 +244,8 @@ func (w *Writer) begin(time uint64) {
 	}
 }
 
-// Finish writes what only the loaded profile knows, which is the one that Begin was called with: names, and
-// what is missing.
+// Finish writes the parts that are known only when the profile is loaded, which Begin was called with:
+// names, and notes about what is missing.
 func (w *Writer) Finish() error {
 	w.begin(0)
 	for _, pid := range slices.Sorted(maps.Keys(w.processes)) {

@@ -15,6 +15,7 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 	"unspool/capture/replay"
 	"unspool/perfring"
 	"unspool/perfring/recordtest"
@@ -46,14 +47,13 @@ type session struct {
 func begin(t testing.TB, o Options, events []string, names ...string) *session {
 	t.Helper()
 	var attrs []perfring.Attr
-	p := &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}},
-		Images: []profile.Image{{Name: "lib.so"}}}
+	p := profiletest.New(&profile.Profile{Images: []profile.Image{{Name: "lib.so"}}})
 	for i, name := range events {
 		attrs = append(attrs, cpuClock(name, uint64(i+1)))
 		p.Events = append(p.Events, profile.Event{Name: name})
 	}
 	for _, name := range names {
-		p.Frames = append(p.Frames, profile.Frame{Name: name, Known: true})
+		p.Frame(profile.Frame{Name: name, Known: true})
 	}
 	path := filepath.Join(t.TempDir(), "perf.data")
 	data, err := perfdata.Create(perfdata.Options{Path: path, Events: attrs,
@@ -72,11 +72,11 @@ func begin(t testing.TB, o Options, events []string, names ...string) *session {
 	s := &session{t: t, records: replay.NewRecorded(vmas.NewTable("")),
 		format: perfring.NewFormat(&attrs[0].PerfEventAttr), time: 1000}
 	s.Writer = New(&s.out, r, o)
-	s.Begin(p)
+	s.Begin(p.Profile)
 	return s
 }
 
-// record hands on a record that an encoder made, 10 ns after the last.
+// record passes on a record that an encoder made, 10 ns after the last one.
 func (s *session) record(encode func(id *perfring.SampleID) ([]byte, error)) {
 	s.t.Helper()
 	s.time += 10
@@ -264,7 +264,7 @@ func TestChains(t *testing.T) {
 			}
 			s.Sample(&smp, frames)
 			out := s.finish()
-			if got := out.of(frameSample)[0].addrs(); !slices.Equal(got, c.want) {
+			if got := out.ofKind(frameSample)[0].addrs(); !slices.Equal(got, c.want) {
 				t.Errorf("%x, want %x", got, c.want)
 			}
 			want := "5;leaf"
@@ -299,7 +299,7 @@ func TestNamesOfHostilePrograms(t *testing.T) {
 			}
 		}
 	}
-	if got := c.of(frameProcess)[0].text(0); got != "co�mm�" {
+	if got := c.ofKind(frameProcess)[0].text(0); got != "co�mm�" {
 		t.Errorf("process %q", got)
 	}
 }
@@ -321,7 +321,7 @@ func TestOneAddressOfSeveralFunctions(t *testing.T) {
 			t.Errorf("%v, want %v", got, want)
 		}
 	}
-	for i, f := range c.of(frameSample) {
+	for i, f := range c.ofKind(frameSample) {
 		if got, kept := f.addrs()[1], i != 1 && i != 2 && i != 5; got >= firstMadeUp == kept {
 			t.Errorf("sample %d: %#x", i, got)
 		}
@@ -340,7 +340,7 @@ func TestSamplesOfProcessesThatNoRecordNames(t *testing.T) {
 	s.sample(12, user, at{0x1000, 0}) // another of its threads
 	c := s.finish()
 	var got []string
-	for _, f := range c.of(frameProcess) {
+	for _, f := range c.ofKind(frameProcess) {
 		got = append(got, f.text(0))
 	}
 	if want := []string{"swapper", ":12", ":4294967295"}; !slices.Equal(got, want) {
@@ -366,15 +366,15 @@ func TestFramesAreNoLargerThanTheFormatAllows(t *testing.T) {
 	}
 	c := s.finish()
 	for i, want := range []int{maxAddrs, maxAddrs, maxAddrs} {
-		if got := len(c.of(frameSample)[i].addrs()); got != want {
+		if got := len(c.ofKind(frameSample)[i].addrs()); got != want {
 			t.Errorf("%d addresses, want %d", got, want)
 		}
 	}
-	if got := len(c.of(frameMap)); got != 1 {
+	if got := len(c.ofKind(frameMap)); got != 1 {
 		t.Errorf("%d mappings", got)
 	}
 	var logs []string
-	for _, f := range c.of(frameLog) {
+	for _, f := range c.ofKind(frameLog) {
 		logs = append(logs, f.text(40))
 	}
 	if len(logs) != 2 || !strings.HasPrefix(logs[0], "2 stacks are deeper") ||
@@ -401,7 +401,7 @@ func TestWithoutNames(t *testing.T) {
 	s.sample(3, user, at{0x1000, 0})
 	s.sample(3, user, at{0x1000, 1})
 	c := s.finish()
-	for _, f := range c.of(frameSample) {
+	for _, f := range c.ofKind(frameSample) {
 		if f.addrs()[1] != 0x1000 {
 			t.Errorf("%x", f.addrs())
 		}
@@ -413,12 +413,12 @@ func TestWithoutNames(t *testing.T) {
 
 func TestNothingWasSampled(t *testing.T) {
 	c := begin(t, Options{}, []string{"cycles"}).finish()
-	if len(c.of(frameSample)) != 0 || len(c.files) != 0 || c.start != 0 {
+	if len(c.ofKind(frameSample)) != 0 || len(c.files) != 0 || c.start != 0 {
 		t.Errorf("%+v", c)
 	}
 }
 
-// A writer that stops at any time leaves whole frames behind.
+// If writing stops at any time, the capture has only complete frames.
 func TestACaptureThatIsCutShort(t *testing.T) {
 	s := begin(t, Options{}, []string{"cycles"}, "work")
 	var writes [][]byte
@@ -436,8 +436,8 @@ func TestACaptureThatIsCutShort(t *testing.T) {
 	for _, b := range writes {
 		all = append(all, b...)
 		c := mustParse(t, all)
-		if c.end != 0 || len(c.of(frameSample)) == 0 {
-			t.Errorf("%d samples, end %d", len(c.of(frameSample)), c.end)
+		if c.end != 0 || len(c.ofKind(frameSample)) == 0 {
+			t.Errorf("%d samples, end %d", len(c.ofKind(frameSample)), c.end)
 		}
 	}
 }
@@ -489,7 +489,7 @@ func TestTheNamesOfManyAddresses(t *testing.T) {
 		s.sample(3+uint32(i%7), user, at{0x1000 + 16*uint64(i), int32(i)})
 	}
 	c := s.finish()
-	for i, f := range c.of(frameSample) {
+	for i, f := range c.ofKind(frameSample) {
 		for _, inclusive := range []bool{true, false} {
 			if got, _ := c.name(f.pid, f.addrs()[1], inclusive); got != names[i] {
 				t.Fatalf("%q, want %q", got, names[i])
@@ -502,8 +502,8 @@ func TestTheNamesOfManyAddresses(t *testing.T) {
 			t.Fatal(err)
 		}
 		merged, err := parse([]byte(tool(t, "sysprof-cli", "--merge", path, path)))
-		if len(merged.of(frameSample)) != 2*n {
-			t.Errorf("%d samples, %d were merged with themselves; %v", len(merged.of(frameSample)), n, err)
+		if len(merged.ofKind(frameSample)) != 2*n {
+			t.Errorf("%d samples, %d were merged with themselves; %v", len(merged.ofKind(frameSample)), n, err)
 		}
 	})
 }

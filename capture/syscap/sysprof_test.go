@@ -122,7 +122,7 @@ func TestACaptureHasTheStacksOfTheProfile(t *testing.T) {
 	}
 	c := mustParse(t, b)
 	want := stacksOf(p)
-	if n := uint64(len(c.of(frameSample))); n != p.Count() || n < 100 || len(want) < 20 {
+	if n := uint64(len(c.ofKind(frameSample))); n != p.Count() || n < 100 || len(want) < 20 {
 		t.Fatalf("%d samples of %d, %d stacks", n, p.Count(), len(want))
 	}
 	for _, inclusive := range []bool{true, false} {
@@ -131,13 +131,13 @@ func TestACaptureHasTheStacksOfTheProfile(t *testing.T) {
 			differences(t, got, want)
 		}
 	}
-	if !slices.ContainsFunc(c.of(frameSample), func(f captureFrame) bool {
+	if !slices.ContainsFunc(c.ofKind(frameSample), func(f captureFrame) bool {
 		return slices.ContainsFunc(f.addrs(), func(a uint64) bool { return a >= firstMadeUp && a < firstMadeUp<<1 })
 	}) {
 		t.Error("no address is that of several functions")
 	}
 	comms := map[int32]string{}
-	for _, f := range c.of(frameProcess) {
+	for _, f := range c.ofKind(frameProcess) {
 		comms[f.pid] = f.text(0)
 	}
 	for _, th := range p.Threads {
@@ -145,14 +145,14 @@ func TestACaptureHasTheStacksOfTheProfile(t *testing.T) {
 			t.Errorf("process %d has no name", th.PID)
 		}
 	}
-	if c.start == 0 || c.end <= c.start || len(c.of(frameMap)) == 0 {
-		t.Errorf("from %d to %d, %d mappings", c.start, c.end, len(c.of(frameMap)))
+	if c.start == 0 || c.end <= c.start || len(c.ofKind(frameMap)) == 0 {
+		t.Errorf("from %d to %d, %d mappings", c.start, c.end, len(c.ofKind(frameMap)))
 	}
 	t.Run("libsysprof", func(t *testing.T) { librarysReading(t, path, &c, want) })
 	t.Run("sysprof-cli", func(t *testing.T) {
 		// two files __symbols__, which is an error
 		merged, err := parse([]byte(tool(t, "sysprof-cli", "--merge", path, path)))
-		if n := uint64(len(merged.of(frameSample))); n != 2*p.Count() {
+		if n := uint64(len(merged.ofKind(frameSample))); n != 2*p.Count() {
 			t.Errorf("%d samples, %d were merged with themselves; %v", n, p.Count(), err)
 		}
 	})

@@ -67,8 +67,8 @@ func TestBuildIDsOfShortLivedPrograms(t *testing.T) {
 		{"which are removed", `rm "$p"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// A file that is gone 5 ms after it was mapped takes a CPU that is there in time: not every attempt of a
-			// busy machine has it.
+			// To open a file that is gone 5 ms after it was mapped, unspool has to get a CPU in time, which a
+			// busy machine does not always give it.
 			if testing.Short() && c.after != ":" {
 				t.Skip("the race detector is too slow for files of 5 ms")
 			}

@@ -32,7 +32,7 @@ func buildCase(t testing.TB, source string, flags ...string) string {
 	return path
 }
 
-// whole holds the share of complete stacks against 99 %.
+// whole expects 99 % of the stacks to be complete.
 func (r *recording) whole(t *testing.T) {
 	t.Helper()
 	if r.stats.Samples.User < enough {
@@ -45,8 +45,7 @@ func (r *recording) whole(t *testing.T) {
 	}
 }
 
-// matchLeaves holds those stacks of a recording that have the chain's leaf
-// against the chain.
+// matchLeaves compares the stacks of a recording that have the chain's leaf with the chain.
 func matchLeaves(t *testing.T, r recording, chain programs.Chain) {
 	t.Helper()
 	own := ownProfile(t, r.path)
@@ -69,8 +68,7 @@ func matchLeaves(t *testing.T, r recording, chain programs.Chain) {
 	}
 }
 
-// TestLinkersLayouts records programs that lie in their file and in memory in
-// other ways than linkers lay them out by themselves.
+// TestLinkersLayouts records programs whose layout in the file and in memory is not the linkers' default.
 func TestLinkersLayouts(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -118,9 +116,8 @@ func TestLinkersLayouts(t *testing.T) {
 	}
 }
 
-// TestNoSectionHeaders records a program that has segments and nothing else:
-// its CFI is found by PT_GNU_EH_FRAME, which gcc leaves out of static programs:
-// there by what it looks like. It has no names.
+// TestNoSectionHeaders records a program that has only segments. Its CFI is found by PT_GNU_EH_FRAME; gcc
+// leaves that out of static programs, where the CFI is found by its contents. The program has no names.
 func TestNoSectionHeaders(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -134,7 +131,7 @@ func TestNoSectionHeaders(t *testing.T) {
 			if n := r.stats.Unwind.FramesBy["cfi"] + r.stats.Unwind.FramesBy["sample"]; n != r.stats.Unwind.Frames {
 				t.Errorf("frames by: %v", r.stats.Unwind.FramesBy)
 			}
-			// No more and no fewer frames than the same program has with names.
+			// The frames are as many as those of the same program with names.
 			named := programs.Start(t, programs.Build(t, "exception", flags...), 20)
 			with := recordEnough(t, "-p", strconv.Itoa(named.Process.Pid))
 			if a, b := meanDepth(r), meanDepth(with); a < b-0.2 || a > b+0.2 {
@@ -192,7 +189,7 @@ func memfdOf(t testing.TB, path string) string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), again.Fd())
 }
 
-// TestProgramInMemfd records a program that lies in no file system.
+// TestProgramInMemfd records a program that is in no file system.
 func TestProgramInMemfd(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -251,12 +248,13 @@ func TestLargeFrames(t *testing.T) {
 			t.Parallel()
 			for _, flag := range []string{"-fomit-frame-pointer", "-fno-omit-frame-pointer"} {
 				proc := programs.Start(t, buildCase(t, "frames.c", "-DSIZE="+strconv.Itoa(size), flag), 20)
-				r := recordEnough(t, "--stack-size", "65528", "-p", strconv.Itoa(proc.Process.Pid))
+				// What is missing would be read from the process otherwise.
+				r := recordEnough(t, "--stack-size", "65528", "--no-join", "-p", strconv.Itoa(proc.Process.Pid))
 				if size < 60<<10 {
 					matchChain(t, r, proc.Chain, programs.Program{Name: "frames"})
 					continue
 				}
-				// The caller is not in the copy, and that is what is said.
+				// The caller is not in the copy, and the summary says so.
 				if short := r.stats.Unwind.Ended["dump_too_short"]; r.stats.Samples.User < enough ||
 					short*100 < r.stats.Samples.User*99 {
 					t.Errorf("%d samples, ended: %v", r.stats.Samples.User, r.stats.Unwind.Ended)
@@ -274,15 +272,14 @@ func TestLargeFrames(t *testing.T) {
 	}
 }
 
-// TestForkWithoutExec records processes that go on with the memory of their
-// parent, or a copy of it.
+// TestForkWithoutExec records processes that continue with the memory of their parent, or a copy of it.
 func TestForkWithoutExec(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	path := buildCase(t, "forks.c")
 	for _, how := range []string{"fork", "vfork"} {
 		t.Run(how, func(t *testing.T) {
-			r := record(t, "-F", "1999", "--", path, "1", how)
+			r := recordRuns(t, path, how)
 			r.whole(t)
 			chain, err := programs.ParseChain(firstLine(r.stdout))
 			if err != nil {
@@ -304,15 +301,15 @@ func TestExecInThread(t *testing.T) {
 	needRoot(t)
 	for _, flags := range [][]string{nil, {"-static"}} {
 		t.Run(strings.Join(append(flags, "program"), " "), func(t *testing.T) {
-			r := record(t, "-F", "1999", "--", buildCase(t, "threadexec.c", flags...), "1")
+			r := recordRuns(t, buildCase(t, "threadexec.c", flags...))
 			r.whole(t)
 			matchLeaves(t, r, programs.Chain{Kind: programs.Main, Frames: []string{"main", "after_leaf"}})
 		})
 	}
 }
 
-// TestLibrariesThatComeAndGo records a program that maps one library where
-// another was some hundred times a second.
+// TestLibrariesThatComeAndGo records a program that maps one library in the place of another some hundred
+// times a second.
 func TestLibrariesThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	needRoot(t)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"unspool/capture/profile"
@@ -55,16 +56,15 @@ func chainBuilds(p programs.Program) []chainBuild {
 	})
 }
 
-// everyBuild says whether the tests hold every oracle against every program,
-// which takes ten minutes.
+// everyBuild says whether the tests compare every program with every oracle, which takes ten minutes.
 func everyBuild() bool { return os.Getenv("UNSPOOL_ORACLE") == "all" }
 
-// TestChainsAreUnwound records programs that say what their call chain is, and
-// holds every stack against it. The recording begins when the program is in its
-// chain and ends before that does, so that every sample is to match.
+// TestChainsAreUnwound records programs that print their call chain, and compares every stack with it. The
+// recording begins when the program is in its chain and ends before that does, so that every sample has to
+// match.
 //
-// Of the builds that are not usual each program takes one, every program
-// another, so that compilers, levels and linkages all appear.
+// Each program is built in one of the less usual ways, too, a different one for each, so that all compilers,
+// levels and linkages are covered.
 func TestChainsAreUnwound(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -97,8 +97,8 @@ func TestChainsAreUnwound(t *testing.T) {
 	}
 }
 
-// TestChainsOfACommand records from the program's first instruction on: what
-// the kernel tells of its mappings is all that is known of them.
+// TestChainsOfACommand records from the program's first instruction on: its mappings are known from the
+// kernel's records only.
 func TestChainsOfACommand(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -133,9 +133,18 @@ func TestChainsOfACommand(t *testing.T) {
 const enough = 100
 
 // recordEnough records until there are enough samples: on a busy machine a
-// fifth of a second need not bring them.
+// fifth of a second need not bring them. A process that runs already is stopped then, so that it takes no
+// processor time from those that are recorded after it.
 func recordEnough(t *testing.T, what ...string) (r recording) {
 	t.Helper()
+	if at := slices.Index(what, "-p"); at >= 0 {
+		pid, err := strconv.Atoi(what[at+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		syscall.Kill(pid, syscall.SIGCONT) // it may have been recorded before
+		defer syscall.Kill(pid, syscall.SIGSTOP)
+	}
 	for _, seconds := range []string{"0.2", "1", "4"} {
 		r = record(t, slices.Concat([]string{"-F", "1999", "-d", seconds}, what)...)
 		if r.stats.Samples.User >= 2*enough {
@@ -145,7 +154,20 @@ func recordEnough(t *testing.T, what ...string) (r recording) {
 	return r
 }
 
-// matchChain holds the stacks of a recording against a chain.
+// recordRuns records a program that runs for as many seconds as its first argument says, and again for longer
+// if a busy machine has not brought enough samples.
+func recordRuns(t *testing.T, program string, args ...string) (r recording) {
+	t.Helper()
+	for _, seconds := range []string{"1", "4", "10"} {
+		r = record(t, slices.Concat([]string{"-F", "1999", "--", program, seconds}, args)...)
+		if r.stats.Samples.User >= 3*enough {
+			break
+		}
+	}
+	return r
+}
+
+// matchChain compares the stacks of a recording with a chain.
 func matchChain(t *testing.T, r recording, chain programs.Chain, p programs.Program) {
 	t.Helper()
 	own := ownProfile(t, r.path)
@@ -186,8 +208,8 @@ func matchChain(t *testing.T, r recording, chain programs.Chain, p programs.Prog
 		t.Errorf("frames were invented: %s", says)
 	}
 	if p.String() == "signal-other" {
-		// The interrupted frames are on another stack than the one that was
-		// copied: what is there must be right and must not count as complete.
+		// The interrupted frames are on another stack than the one that was copied: the frames found must be
+		// right, and the stack must not count as complete.
 		if matched+truncated < samples || complete > matched {
 			t.Errorf("on an alternate stack: %s", says)
 		}

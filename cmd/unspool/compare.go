@@ -50,7 +50,7 @@ stack as its unwind tables have it. FILE is a recording with raw stacks, of
 'perf record --call-graph dwarf'; A and B are any two recordings, say of a build
 with and of one without frame pointers.
 
-Nothing is kept of the samples but what is printed.`,
+No recording is kept, only the result is printed.`,
 		Example: `  unspool compare -- ./program
   unspool compare -a -d 60 --html report.html
   unspool compare --fail-under same=95 -- make check
@@ -99,7 +99,7 @@ Nothing is kept of the samples but what is printed.`,
 	return c
 }
 
-// files are the arguments that are recordings: those that are no command.
+// files are the arguments that are recordings, and not a command.
 func (f *compareFlags) files(c *cobra.Command, args []string) []string {
 	if f.all || len(f.pids) > 0 || c.ArgsLenAtDash() == 0 {
 		return nil
@@ -107,7 +107,7 @@ func (f *compareFlags) files(c *cobra.Command, args []string) []string {
 	return args
 }
 
-// check reads the options that are not record's.
+// check reads the options that record does not have.
 func (f *compareFlags) check(files []string) error {
 	f.least = make(map[compare.Class]float64)
 	for _, s := range f.failUnder {
@@ -135,7 +135,7 @@ func (f *compareFlags) check(files []string) error {
 	return nil
 }
 
-// compare prints the comparison and says whether a class has less than was asked for.
+// compare prints the comparison, and says whether a class has less than --fail-under asks for.
 func (f *compareFlags) compare(files, command []string) (under bool, err error) {
 	if err := f.check(files); err != nil {
 		return false, &usageError{"unspool compare", err}
@@ -187,12 +187,12 @@ func (f *compareFlags) compare(files, command []string) (under bool, err error) 
 	return f.under(result), errors.Join(err, f.print(result, c.DWARF, c.FP))
 }
 
-// under says whether a class has less than was asked for, and which.
+// under says whether a class has less than --fail-under asks for, and prints which.
 func (f *compareFlags) under(r *compare.Result) bool {
 	under := false
 	for class, percent := range f.least {
 		if have := 100 * r.Classes[class.Key()].Share; have < percent {
-			fmt.Fprintf(os.Stderr, "unspool: %s: %.2f %% of the samples, less than %g %%\n", class.Key(), have,
+			say("%s: %.2f %% of the samples, less than %g %%", class.Key(), have,
 				percent)
 			under = true
 		}
@@ -200,7 +200,7 @@ func (f *compareFlags) under(r *compare.Result) bool {
 	return under
 }
 
-// printed is what the result of a comparison can do.
+// printed is the result of a comparison of either kind.
 type printed interface {
 	WriteJSON(w io.Writer) error
 	WriteText(w io.Writer, o compare.Text) error
@@ -223,13 +223,13 @@ func (f *compareFlags) print(r printed, left, right *profile.Profile) error {
 	return r.WriteText(os.Stdout, o)
 }
 
-// convert unwinds a recording of perf's both ways, and returns how much of each stack was copied.
+// convert unwinds a perf recording both ways, and returns how many bytes of each stack were asked for.
 func (f *compareFlags) convert(input, output string) (asked int, err error) {
 	if asked, err = copied(input); err != nil {
 		return 0, err
 	}
 	if asked == 0 {
-		return 0, fmt.Errorf("%s has no raw stacks: 'perf record --call-graph dwarf' makes recordings that have",
+		return 0, fmt.Errorf("%s has no raw stacks: record with 'perf record --call-graph dwarf'",
 			input)
 	}
 	o := capture.ConvertOptions{Input: input, Output: output, Symfs: f.symfs, Cache: f.cache,
@@ -246,14 +246,14 @@ func (f *compareFlags) convert(input, output string) (asked int, err error) {
 	return asked, err
 }
 
-// copied is how many bytes of each stack a recording was to have.
+// copied is how many bytes of each stack a recording asked for.
 func copied(input string) (most int, err error) {
 	r, err := perfdata.Open(input)
 	if err != nil {
 		return 0, err
 	}
 	defer r.Close()
-	if r.Pipe() { // tells of its events before the first record
+	if r.Pipe() { // its events are described before the first record
 		if _, err := r.Next(); err != nil && err != io.EOF {
 			return 0, err
 		}
@@ -264,14 +264,14 @@ func copied(input string) (most int, err error) {
 	return most, nil
 }
 
-// statusLine is one that shows nothing when asked to be quiet.
+// statusLine returns a status line, which shows nothing with --quiet.
 func (f *compareFlags) statusLine() *statusLine {
 	line := newStatusLine(os.Stderr)
 	line.terminal = line.terminal && !f.quiet
 	return line
 }
 
-// recordPairs measures what samples cost, and records.
+// recordPairs measures the cost of samples, and records.
 func (f *compareFlags) recordPairs(command []string, output string) (*compare.Costs, error) {
 	f.output = output
 	o, err := f.options(command)
@@ -287,7 +287,7 @@ func (f *compareFlags) recordPairs(command []string, output string) (*compare.Co
 	if measured, err := compare.Measure(f.stackSize); err == nil {
 		costs = &measured
 	} else if !f.quiet {
-		fmt.Fprintf(os.Stderr, "unspool: what a sample costs could not be measured: %v\n", err)
+		say("the cost of a sample could not be measured: %v", err)
 	}
 	line := f.statusLine()
 	o.Progress = line.update
@@ -296,7 +296,7 @@ func (f *compareFlags) recordPairs(command []string, output string) (*compare.Co
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()
-	_, err = capture.Record(ctx, o)
+	_, err = recordPrivileged(ctx, o)
 	line.clear()
 	return costs, err
 }

@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"unspool/testdata/programs"
 )
@@ -14,6 +16,7 @@ import (
 // TestComparesPerfsRecordings compares what perf record wrote into a file and into a pipe: both say how much
 // of each stack was copied.
 func TestComparesPerfsRecordings(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	need(t, "perf")
 	program := programs.Build(t, "burn")
@@ -68,7 +71,8 @@ func TestComparesPerfsRecordings(t *testing.T) {
 			if output == "pipe" {
 				return
 			}
-			// The same file again: status 1 and one line for what is not reached, the result all the same.
+			// The same file with --fail-under: status 1, one line for the class below the limit, and the same
+			// result.
 			asked := largest + "=100"
 			want := fmt.Sprintf("unspool: %s: %.2f %% of the samples, less than 100 %%\n", largest,
 				100*r.Classes[largest].Share)
@@ -88,5 +92,43 @@ func TestComparesPerfsRecordings(t *testing.T) {
 	}
 	if e := unspool(t, t.TempDir(), "compare", "-"); e.status != statusFailure {
 		t.Errorf("a pipe: status %d", e.status)
+	}
+}
+
+// TestSecondInterruptEndsACompare interrupts a comparison of a file while it asks for the packages of what it
+// blames. The first signal lets it come to its end, the second one ends it at once.
+func TestSecondInterruptEndsACompare(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	need(t, "perf")
+	dir := t.TempDir()
+	data, asked := filepath.Join(dir, "perf.data"), filepath.Join(dir, "asked")
+	record := exec.Command("perf", "record", "-q", "-B", "-N", "-e", "cpu-clock", "-F", "999", "--call-graph",
+		"dwarf,4096", "-o", data, "--", programs.Build(t, "burn"), "100")
+	if err := record.Run(); err != nil {
+		t.Skipf("%v: %v", record, err)
+	}
+	// Package managers that are slow.
+	for _, name := range []string{"dpkg-query", "rpm"} {
+		text := "#!/bin/sh\n: >" + asked + "\nexec sleep 60\n"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := start(t, dir, func(cmd *exec.Cmd) {
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "TMPDIR="+dir)
+	}, "compare", "-q", data)
+	eventually(t, "a question for a package", func() bool {
+		_, err := os.Stat(asked)
+		return err == nil
+	})
+	r.Process.Signal(syscall.SIGINT)
+	time.Sleep(100 * time.Millisecond) // signals of one number are one while nobody takes them
+	if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", r.Process.Pid)); err != nil {
+		t.Errorf("the first signal has ended it: %v", err)
+	}
+	r.Process.Signal(syscall.SIGINT)
+	if e := r.finish(t, 10*time.Second); e.status != 128+2 {
+		t.Errorf("status %d: %s", e.status, e.stderr)
 	}
 }

@@ -16,8 +16,9 @@ end = time.time() + 1
 while time.time() < end: zlib.compress(b"unspool" * 9999 + bytes(range(256)) * 99)
 `
 
-// Debian's python3, whose frame pointers lead nowhere: the page says what --json says.
+// Frame pointers do not work in Debian's python3: the page shows what --json says.
 func TestComparePage(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	need(t, "/usr/bin/python3", "chromium")
 	dir := t.TempDir()
@@ -57,6 +58,7 @@ func TestComparePage(t *testing.T) {
 }
 
 func TestComparePageOfTwo(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	need(t, "chromium")
 	a, b := record(t, "-F", "499", "--", "sh", "-c", "ls -lR /usr/lib"),

@@ -21,6 +21,7 @@ type convertFlags struct {
 	nameFlags
 	maxStack int
 	strict   bool
+	noJoin   bool
 	compress int
 	jobs     int
 	stats    string
@@ -33,9 +34,9 @@ func convertCommand() *cobra.Command {
 	var f convertFlags
 	c := &cobra.Command{
 		Use:   "convert [options] IN -o OUT",
-		Short: "Unwind a recording of perf's, or write one in another tool's format",
+		Short: "Unwind a perf recording, or write one in another tool's format",
 		Long: `Turn a recording of 'perf record --call-graph dwarf' into one with plain
-callchains, 43 to 47 times smaller, that perf, Hotspot and 'unspool
+callchains, mostly 30 times smaller or more, that perf, Hotspot and 'unspool
 report' read. Everything but registers and stacks is kept as it is. IN and OUT
 are files, or - for a pipe.
 
@@ -72,7 +73,9 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 	fl.StringVarP(&f.output, "output", "o", "", "write to `OUT`, - for a pipe; its ending says the format")
 	f.nameFlags.add(c)
 	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "end user stacks after `N` frames")
-	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses")
+	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses, no joins")
+	fl.BoolVar(&f.noJoin, "no-join", false,
+		"do not complete stacks that the copy cuts off with callers that were seen before and after")
 	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
 	fl.Lookup("compress").NoOptDefVal = "1"
 	fl.IntVarP(&f.jobs, "jobs", "j", 1, "use `N` cores; the output is the same")
@@ -84,12 +87,12 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 	return c
 }
 
-// options turns flags into what capture is asked to do.
+// options turns flags into the options of [capture.Convert].
 func (f *convertFlags) options(input string) (o capture.ConvertOptions, err error) {
 	o = capture.ConvertOptions{
 		Input: input, Output: f.output,
 		Symfs: f.symfs, Cache: f.cache,
-		MaxStack: f.maxStack, Strict: f.strict, Compress: f.compress, Jobs: f.jobs,
+		MaxStack: f.maxStack, Strict: f.strict, NoJoin: f.noJoin, Compress: f.compress, Jobs: f.jobs,
 	}
 	switch {
 	case f.maxStack < 1 || f.maxStack > largestMaxStack:
@@ -140,7 +143,7 @@ func (f *convertFlags) convert(input string) error {
 	return errors.Join(err, f.sumUp(&out, f.output, stats))
 }
 
-// export converts a recording into another format, by way of one with callchains where it has none.
+// export converts a recording into another format. Raw stacks are unwound into a temporary recording first.
 func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions, to, stats *outfile.Place) error {
 	name := o.Input
 	if err := to.CheckInput(name); err != nil {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// On a busy machine a program gets little of the CPU, and a recording of it few samples: how many
-// there are to be at least follows from the CPU time that it had.
+// On a busy machine a program gets little CPU time, and a recording of it few samples: the least number to
+// expect follows from the CPU time that it had.
 
 // fewest is how many samples there are at least at hz samples a second of CPU time: half of what
 // these make, and no more than want.

@@ -40,7 +40,6 @@ func readableBy(t *testing.T, path string) []sample {
 func TestKilledRecordingIsReadable(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
-	pid := strconv.Itoa(burner(t))
 	for _, c := range []struct {
 		name string
 		args []string
@@ -50,38 +49,59 @@ func TestKilledRecordingIsReadable(t *testing.T) {
 		{"tracepoint", []string{"-e", "cpu-clock,irq:softirq_entry"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// Several recordings of one process at once, killed one after the other.
+			var killed []killedRecording
 			dir := t.TempDir()
-			kills := []time.Duration{230 * time.Millisecond, 410 * time.Millisecond, 590 * time.Millisecond}
-			var rs []*running
-			var paths []string
-			for i := range kills {
-				path := filepath.Join(dir, fmt.Sprintf("%d.data", i))
-				args := append([]string{"record", "-F", "999", "-p", pid, "-o", path}, c.args...)
-				rs, paths = append(rs, start(t, dir, nil, args...)), append(paths, path)
-			}
-			for _, path := range paths {
-				recordsInto(t, path)
-			}
-			began := time.Now()
-			for i, at := range kills {
-				time.Sleep(time.Until(began.Add(at)))
-				rs[i].Process.Kill()
-				killed := monotonic(t)
-				if e := rs[i].wait(); e.status != 128+9 {
-					t.Fatalf("status %d\n%s", e.status, e.stderr)
-				}
-				samples := readableBy(t, paths[i])
-				last := samples[0].time
-				for _, s := range samples {
-					last = max(last, s.time)
-				}
-				if gap := killed - last; gap > 500*time.Millisecond {
-					t.Errorf("the last sample is from %v before the kill", gap)
-				}
+			t.Run("recording", func(t *testing.T) { killed = recordAndKill(t, dir, c.args) })
+			for _, k := range killed {
+				t.Run("after "+k.after.String(), func(t *testing.T) {
+					t.Parallel()
+					samples := readableBy(t, k.path)
+					last := samples[0].time
+					for _, s := range samples {
+						last = max(last, s.time)
+					}
+					if gap := k.at - last; gap > 500*time.Millisecond {
+						t.Errorf("the last sample is from %v before the kill", gap)
+					}
+				})
 			}
 		})
 	}
+}
+
+// killedRecording is one that was killed.
+type killedRecording struct {
+	path  string
+	after time.Duration
+	at    time.Duration // by CLOCK_MONOTONIC
+}
+
+// recordAndKill makes several recordings of one process at once, and kills one after the other.
+func recordAndKill(t *testing.T, dir string, args []string) (killed []killedRecording) {
+	t.Helper()
+	pid := strconv.Itoa(burner(t))
+	var rs []*running
+	for i, after := range []time.Duration{230 * time.Millisecond, 410 * time.Millisecond,
+		590 * time.Millisecond} {
+		path := filepath.Join(dir, fmt.Sprintf("%d.data", i))
+		rs = append(rs, start(t, dir, nil, append([]string{"record", "-F", "999", "-p", pid, "-o", path},
+			args...)...))
+		killed = append(killed, killedRecording{path: path, after: after})
+	}
+	for _, k := range killed {
+		recordsInto(t, k.path)
+	}
+	began := time.Now()
+	for i := range killed {
+		k := &killed[i]
+		time.Sleep(time.Until(began.Add(k.after)))
+		rs[i].Process.Kill()
+		k.at = monotonic(t)
+		if e := rs[i].wait(); e.status != 128+9 {
+			t.Fatalf("status %d\n%s", e.status, e.stderr)
+		}
+	}
+	return killed
 }
 
 // mountTmpfs mounts a file system of the given size that nobody else sees, and
@@ -115,6 +135,7 @@ func mountTmpfs(t *testing.T, options string) string {
 	return fmt.Sprintf("/proc/%d/root%s", holder.Process.Pid, dir)
 }
 
+// Not beside other tests: on a busy machine all that has come is written at once, and taken back at once.
 func TestFullDisk(t *testing.T) {
 	need(t, "perf")
 	for _, c := range []struct {
@@ -141,7 +162,7 @@ func TestFullDisk(t *testing.T) {
 		})
 	}
 	t.Run("dev full", func(t *testing.T) {
-		// A node of our own: what if it were replaced?
+		// Use a node of our own, in case it were replaced.
 		needRoot(t)
 		path := filepath.Join(t.TempDir(), "full")
 		if err := syscall.Mknod(path, syscall.S_IFCHR|0o666, 1<<8|7); err != nil {
@@ -169,6 +190,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestClosedPipe(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	for _, c := range []struct {
 		name string
@@ -194,8 +216,9 @@ func TestClosedPipe(t *testing.T) {
 	}
 }
 
-// TestFailuresAreOneClearLine runs what cannot work.
+// TestFailuresAreOneClearLine runs commands that cannot work.
 func TestFailuresAreOneClearLine(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
@@ -262,6 +285,7 @@ func TestFailuresAreOneClearLine(t *testing.T) {
 }
 
 func TestRecordingEndsWithItsProcess(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	need(t, "perf")
 	cmd := exec.Command(programs.Build(t, "burn"), "0")
@@ -286,6 +310,7 @@ func TestRecordingEndsWithItsProcess(t *testing.T) {
 }
 
 func TestReportOfACutRecording(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	for _, flag := range []string{"-v", "-z"} {
 		t.Run(flag, func(t *testing.T) {
@@ -321,7 +346,7 @@ func TestReportIntoAClosedPipe(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = writer, &stderr
 	cmd.Run()
 	writer.Close()
-	// As every filter: ended by the signal, or quietly.
+	// As with every filter: ended by the signal, or without a message.
 	if strings.Contains(stderr.String(), "panic") {
 		t.Errorf("%s", &stderr)
 	}

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestProgramsThatExecuteEachOther samples two programs that take turns in one process.
-// Between the old program's end and the new one's start a sample has the registers of the
-// one and the memory of the other: no stack comes of that.
+// TestProgramsThatExecuteEachOther samples two programs that execute each other in one process. Between the
+// old program's end and the new one's start a sample has the registers of one and the memory of the other,
+// which must not be unwound.
 func TestProgramsThatExecuteEachOther(t *testing.T) {
 	needRoot(t)
 	for _, c := range []struct {
@@ -28,7 +28,7 @@ func TestProgramsThatExecuteEachOther(t *testing.T) {
 				append([]string{"-DNAME=two", "-Wl,-z,max-page-size=0x10000"}, c.flags...)...)
 			r := record(t, append([]string{"-F", "9999", "-e", "cpu-clock", "--", one, "1", two}, c.args...)...)
 			t.Logf("%+v, ended: %v", r.stats.Samples, r.stats.Unwind.Ended)
-			// Where the kernel's part of a callchain breaks off, it does not show execve.
+			// If the kernel's part of a callchain is cut off, it does not show execve.
 			if r.stats.incomplete() > 0.005 {
 				t.Errorf("of %d stacks ended: %v", r.stats.Samples.User, r.stats.Unwind.Ended)
 			}

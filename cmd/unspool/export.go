@@ -82,10 +82,10 @@ func (f *exportFlags) choose(output string) (err error) {
 	return nil
 }
 
-// exports says whether the format is another than perf.data.
+// exports says whether the format is not perf.data.
 func (f *exportFlags) exports() bool { return f.format.Name != export.Perf.Name }
 
-// write writes a recording in the format to a place. The recording itself stays.
+// write writes a recording to a place, in the format. The recording itself is kept.
 func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFlags,
 	quiet, verbose bool) error {
 	ctx, stop := untilInterrupted()
@@ -107,11 +107,11 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 	}
 	for i, problem := range out.Problems {
 		if i == fewProblems && !verbose {
-			fmt.Fprintf(os.Stderr, "unspool: … and %d more reasons why names are missing (-v lists them)\n",
+			say("… and %d more reasons why names are missing (-v lists them)",
 				len(out.Problems)-i)
 			break
 		}
-		fmt.Fprintf(os.Stderr, "unspool: %s\n", problem)
+		say("%s", problem)
 	}
 	if to.Path() != "-" {
 		fmt.Fprintf(os.Stderr, "%s samples in %s (%s), for %s\n",
@@ -120,12 +120,11 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 	return err
 }
 
-// fewProblems is how many reasons for missing names are told unasked.
+// fewProblems is how many reasons for missing names are printed without --verbose.
 const fewProblems = 3
 
-// spool finds the place of a recording that is written in another format when it is over: beside that output,
-// or in a temporary folder where the output is a stream or its name too long. remove removes what was
-// recorded.
+// spool finds a place for a recording that is written in another format afterwards: beside that output, or in
+// a temporary folder if the output is a stream or its name is too long. remove removes the recording.
 func spool(to *outfile.Place) (recorded *outfile.Place, remove func(), err error) {
 	if !to.Stream() {
 		recorded, err = to.Beside(".perf.data")

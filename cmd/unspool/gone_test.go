@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"unspool/capture/profile"
+	"unspool/capture/symbols"
 	"unspool/testdata/programs"
 )
 
@@ -47,12 +49,40 @@ func TestProcessesThatAreGone(t *testing.T) {
 	}
 }
 
+// TestProgramsInMountsThatAreGone records programs that run for 60 milliseconds each in a mount namespace,
+// and from a file system, of their own: nothing of it is left when their samples are read.
+func TestProgramsInMountsThatAreGone(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	need(t, "unshare")
+	need(t, "mount")
+	dir, program := t.TempDir(), programs.Build(t, "burn")
+	script := fmt.Sprintf("mount -t tmpfs gone %[1]s && cp %[2]s %[1]s/gone$i && %[1]s/gone$i 60", dir, program)
+	r := record(t, "-F", "1999", "-e", "cpu-clock", "--", "sh", "-c",
+		"for i in 1 2 3 4 5 6 7 8; do export i; unshare -m sh -c '"+script+"'; done")
+	own := ownProfile(t, r.path)
+	var ours, complete uint64
+	for _, s := range own.Samples {
+		comm := own.Threads[s.Thread].Comm
+		if len(userStack(own, s.Node)) > 0 && strings.HasPrefix(comm, "gone") {
+			ours += s.Count
+			if s.End == profile.Complete {
+				complete += s.Count
+			}
+		}
+	}
+	if ours < enough || complete*100 < ours*98 {
+		t.Errorf("%d of %d stacks are complete; %v\n%s", complete, ours, r.stats.Unwind.Ended, r.stderr)
+	}
+}
+
 // TestGoProgram records a Go program, which has frame pointers and no CFI.
 func TestGoProgram(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	r := record(t, "-F", "4999", "--", binary, "record", "-q", "-o", filepath.Join(t.TempDir(), "inner.data"),
 		"-F", "9999", "--", programs.Build(t, "burn"), "300")
-	p := ownProfile(t, r.path)
+	p := loadProfile(t, r.path, symbols.Options{})
 	for _, problem := range p.Problems {
 		t.Errorf("report would say: %s", problem)
 	}

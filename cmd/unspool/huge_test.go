@@ -15,7 +15,7 @@ func TestCodeInHugePages(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	path := buildCase(t, "huge.c")
-	for _, how := range []string{"map", "move"} {
+	for _, how := range []string{"map", "move", "memfd", "file"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			proc := programs.Start(t, path, 20, how)

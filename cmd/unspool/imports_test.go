@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// README's chapter for developers says which package may import which. Its table is what TestImports goes by.
+// README's chapter for developers says which package may import which. TestImports reads its table.
 const (
 	chapter      = "../../README.md"
 	chapterTable = "<!-- imports -->"
@@ -39,7 +39,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// Arrows that the chapter has to forbid, whatever its table looks like by then.
+// Arrows that the chapter has to forbid, however its table changes.
 func TestImportsThatAreForbidden(t *testing.T) {
 	text, err := os.ReadFile(chapter)
 	if err != nil {

@@ -126,6 +126,7 @@ func (r *recording) named(t *testing.T, prefix string) {
 
 // TestGeneratedCode records programs whose code is generated at run time.
 func TestGeneratedCode(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	t.Run("node", func(t *testing.T) {
 		need(t, "node")
@@ -173,6 +174,7 @@ func TestGeneratedCode(t *testing.T) {
 // TestJitdump records programs that write the CFI of the code that they
 // generate, and unwinds them by CFI only.
 func TestJitdump(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	t.Run("node", func(t *testing.T) {
 		need(t, "node")

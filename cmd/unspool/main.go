@@ -11,13 +11,15 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/doctor"
+	"unspool/capture/human"
+	"unspool/capture/sandbox"
 )
 
 // version is set by the Makefile.
 var version = "devel"
 
-// statusFailure is the exit status for a failure of unspool's own. As with
-// env and nohup it is one that commands seldom have.
+// statusFailure is the exit status for a failure of unspool itself. It is one that commands seldom have, as
+// with env and nohup.
 const statusFailure = 125
 
 func main() {
@@ -51,16 +53,18 @@ plain callchains. No byte of a stack is ever written.`,
 	status := 0
 	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), compareCommand(&status),
 		doctorCommand(&status))
-	root.AddCommand(jsonTopic(), manCommand())
+	root.AddCommand(checkCommand(&status), jsonTopic(), manCommand())
 	root.SetArgs(args)
+	if err := errors.Join(enoughAddresses(), sandbox.Lower()); err != nil {
+		return fail(err, statusFailure)
+	}
 	if err := root.Execute(); err != nil {
 		return fail(err, statusFailure)
 	}
 	return status
 }
 
-// flagError says of a value that cannot be read which option it was given to and what that takes, instead of
-// what the parser says.
+// flagError replaces the parser's error about an invalid value: it names the option and what that takes.
 func flagError(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -81,7 +85,7 @@ func flagError(err error) error {
 	return fmt.Errorf("%s: invalid %s %q", option, kind, invalid.GetValue())
 }
 
-// A usageError is about the command line rather than about what it asks for.
+// A usageError is an error in the command line.
 type usageError struct {
 	command string
 	err     error
@@ -91,25 +95,33 @@ func (e *usageError) Error() string {
 	return fmt.Sprintf("%v (see '%s --help')", e.err, e.command)
 }
 
-// fail says what went wrong, and the command that mends it where there is one.
+// fail prints an error, and a command that fixes it if there is one.
 func fail(err error, status int) int {
 	var ce *capture.CommandError
 	if errors.As(err, &ce) {
 		status = ce.ExitStatus()
 	} else if message, fix, ok := doctor.Explain(err); ok {
-		fmt.Fprintf(os.Stderr, "unspool: %s\n", message)
+		say("%s", message)
 		if fix != "" {
-			fmt.Fprintf(os.Stderr, "  try: %s\n", fix)
+			fmt.Fprintf(os.Stderr, "  try: %s\n", human.Clean(fix))
 		}
 		return status
 	}
 	for _, err := range each(err) {
-		fmt.Fprintf(os.Stderr, "unspool: %s\n", strings.Join(strings.Fields(err.Error()), " "))
+		say("%s", strings.Join(strings.Fields(err.Error()), " "))
 	}
 	return status
 }
 
-// each takes the errors of errors.Join apart.
+// mostSaid is how many columns a line for the user has at most: paths may have 4,096 bytes.
+const mostSaid = 1000
+
+// say prints one line for the user, with characters of the recorded system made safe to print.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "unspool: %s\n", human.Shorten(human.Clean(fmt.Sprintf(format, args...)), mostSaid))
+}
+
+// each splits an error of errors.Join.
 func each(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || err.Error() != errors.Join(joined.Unwrap()...).Error() {

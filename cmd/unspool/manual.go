@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manual holds the help topics (.txt) and what the manual page of a command says beside its help (.md).
+// manual holds the help topics (.txt) and what the manual page of a command says in addition to its help
+// (.md).
 //
 //go:embed manual
 var manual embed.FS
@@ -51,7 +52,7 @@ func writeManual(root *cobra.Command, folder string) error {
 	for _, c := range root.Commands() {
 		switch {
 		case c.Name() == "completion":
-			c.Hidden = true // its help says how a shell gets it; here `make install` does that
+			c.Hidden = true // its help says how to install it in a shell, which `make install` does
 		case c.Name() != "help" && !c.Hidden:
 			pages = append(pages, c)
 		}
@@ -68,10 +69,10 @@ func writeManual(root *cobra.Command, folder string) error {
 	return errors.Join(errs...)
 }
 
-// noValue stands, until the page is made, for the value of an option that has none.
+// noValue stands for the value of an option that has none, and is removed from the finished page.
 const noValue = "NOVALUE"
 
-// manualPage is a command's page. It changes the command, which is not run any more.
+// manualPage is a command's page. It changes the command, which cannot be run any more.
 func manualPage(c *cobra.Command) ([]byte, error) {
 	more, err := manual.ReadFile("manual/" + c.Name() + ".md")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +93,8 @@ func manualPage(c *cobra.Command) ([]byte, error) {
 	return bytes.ReplaceAll(page.Bytes(), []byte("="+noValue), nil), nil
 }
 
-// verbatim keeps the lines of tables, which help indents by two, from being filled: Markdown wants four.
+// verbatim indents the lines of tables by four more, so that Markdown does not fill them: help indents them
+// by two.
 func verbatim(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -103,7 +105,7 @@ func verbatim(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// indent indents all lines as a table's are.
+// indent indents all lines like those of a table.
 func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }
 
 // shown is an option's value that the page shows without quotes.
@@ -111,12 +113,12 @@ type shown struct{ pflag.Value }
 
 func (shown) Type() string { return "" }
 
-// showValue has the page show what an option takes, as help does, where it would show the default.
+// showValue makes the page show what an option takes, as help does, instead of its default.
 func showValue(f *pflag.Flag) {
 	name, usage := pflag.UnquoteUsage(f)
 	if f.Value.Type() == "bool" {
 		name, f.NoOptDefVal = noValue, ""
-		if f.DefValue == "true" { // is given to turn it off
+		if f.DefValue == "true" { // the option is for turning it off
 			name = "false"
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"unspool/capture"
+	"unspool/capture/check"
 	"unspool/capture/compare"
 )
 
@@ -25,7 +26,8 @@ func TestHelpOfJSON(t *testing.T) {
 	text := e.stdout
 	statistics, text, _ := strings.Cut(text, "\nREPORT")
 	reports, comparisons, ok := strings.Cut(text, "\nCOMPARISON OF TWO WAYS")
-	if !ok {
+	comparisons, checks, found := strings.Cut(comparisons, "\nCALLERS CHECKED AGAINST")
+	if !ok || !found {
 		t.Fatal("a section is missing")
 	}
 
@@ -47,6 +49,22 @@ func TestHelpOfJSON(t *testing.T) {
 		keys = append(keys, c.Key())
 	}
 	explains(t, "COMPARISON", comparisons, append(keys, keysOfType(reflect.TypeFor[compare.Two]())...))
+
+	written.Reset()
+	edges := check.Result{Wrong: []check.Wrong{{}}}
+	for s := range edges.BySource {
+		edges.BySource[s][check.Right] = 1
+	}
+	if err := edges.WriteJSON(&written); err != nil {
+		t.Fatal(err)
+	}
+	object = nil
+	if err := json.Unmarshal(written.Bytes(), &object); err != nil {
+		t.Fatal(err)
+	}
+	sources := append(check.SourceNames(), "sample") // which are those of the statistics
+	keys = slices.DeleteFunc(keysOf(object), func(key string) bool { return slices.Contains(sources, key) })
+	explains(t, "CHECK", checks, append(keys, keysOfType(reflect.TypeFor[check.Wrong]())...))
 }
 
 // explains looks for each key as a word. That of the version stands above all sections.
@@ -93,6 +111,7 @@ func keysOfType(t reflect.Type) (keys []string) {
 
 // Each command has a page that says what its help says, and that troff has nothing against.
 func TestManualPages(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if e := unspool(t, dir, "man", dir); e.status != 0 || e.stdout+e.stderr != "" {
 		t.Fatalf("%+v", e)
@@ -105,7 +124,7 @@ func TestManualPages(t *testing.T) {
 		pages[i] = filepath.Base(page)
 	}
 	want := []string{
-		"unspool-compare.1", "unspool-convert.1", "unspool-doctor.1", "unspool-json.1",
+		"unspool-check.1", "unspool-compare.1", "unspool-convert.1", "unspool-doctor.1", "unspool-json.1",
 		"unspool-record.1", "unspool-report.1", "unspool.1",
 	}
 	if !slices.Equal(pages, want) {

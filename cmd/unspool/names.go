@@ -32,8 +32,8 @@ func (f *nameFlags) addShorten(c *cobra.Command) {
 	c.Flags().BoolVar(&f.shorten, "shorten", false, "shorten names: leave out the arguments of templates")
 }
 
-// sources are the options of a Symbolizer. Files that are not here are asked for of debuginfod's servers, if
-// DEBUGINFOD_URLS names any; line shows that, and ctx ends it.
+// sources are the options of a Symbolizer. Files that are not on this machine are fetched from debuginfod
+// servers, if DEBUGINFOD_URLS names any; line shows that, and ctx ends it.
 func (f *nameFlags) sources(ctx context.Context, line *statusLine) symbols.Options {
 	o := symbols.Options{Root: f.symfs, Cache: f.cache, Shorten: f.shorten}
 	d, ok := debuginfod.Environment()
@@ -53,7 +53,7 @@ func (f *nameFlags) sources(ctx context.Context, line *statusLine) symbols.Optio
 	return o
 }
 
-// loading are the options to load a recording with; line shows how far that is, and ctx ends it.
+// loading are the options for loading a recording; line shows the progress, and ctx ends it.
 func (f *nameFlags) loading(ctx context.Context, path string, line *statusLine,
 	o profile.Options) load.Options {
 	return load.Options{

@@ -141,8 +141,8 @@ func (c *comparison) note(kind, example string) {
 	}
 }
 
-// compare holds a stack against perf's. perf takes one off the addresses of
-// callers, but not of those below a signal frame.
+// compare compares a stack with perf's. perf prints the addresses of callers less one, except of frames that
+// a signal interrupted.
 func (c *comparison) compare(own walked, perf []frame) {
 	c.ended[own.end.String()]++
 	n := min(len(own.frames), len(perf))
@@ -304,10 +304,9 @@ var wholePrograms = []aProgram{
 	}},
 }
 
-// TestWholeProgramsAgreeWithPerf has perf record whole programs with raw
-// stacks, and unwinds the very same samples twice: perf's libunwind does, and
-// we do. The programs are single processes: perf 6.1 loses libc's frames in
-// every process after the first.
+// TestWholeProgramsAgreeWithPerf has perf record whole programs with raw stacks, and unwinds the same samples
+// twice: with perf's libunwind and with unspool. The programs are single processes: perf 6.1 loses libc's
+// frames in every process after the first.
 //
 // Where perf stops earlier it is wrong in two known ways. It does not read the
 // last word of the copy. And in an epilogue it restores registers from slots

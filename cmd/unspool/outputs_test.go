@@ -21,7 +21,7 @@ import (
 	"unspool/capture/export"
 )
 
-// Where outputs go, a stranger can have put something in the way: the rules are those of package output.
+// A stranger may have put something in the place of an output: the rules are those of package output.
 
 // daemon is a user with a private group, as distributions have it.
 const daemon = 1
@@ -314,7 +314,7 @@ func TestStrangersDoNotLeadOutputs(t *testing.T) {
 	}
 }
 
-// refuses runs into an attack, and takes it back.
+// refuses runs unspool with an attack in place, and removes that.
 func (s *stage) refuses(t *testing.T, out written, a attack) {
 	at := out.file + out.beside
 	if out.old {
@@ -366,7 +366,7 @@ func TestOutputsAreTheUsers(t *testing.T) {
 			s := newStage(t, as)
 			s.folder("home/real", 0o755, as.user())
 			for _, out := range outputs() {
-				// Sudo does all that the others do, and gives its files away.
+				// Under sudo everything works as for others, and the files belong to the user.
 				if out.beside == "" && (as.sudo || out.file == "v.data") && s.mayRun(out) {
 					s.link("real/"+out.file, "home/"+out.file, as.user())
 					s.writes(out)
@@ -450,8 +450,9 @@ func TestDirectoriesOfGroups(t *testing.T) {
 	}
 }
 
-// What the shell has opened is written to, whatever it is.
+// A descriptor that the shell has opened is written to, whatever it is.
 func TestOutputsOfTheShell(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	for _, as := range runners[:2] {
 		t.Run(as.name, func(t *testing.T) {
@@ -568,6 +569,7 @@ func TestOutputInTmp(t *testing.T) {
 
 // The places of outputs are found before COMMAND runs, which may be anybody's program, and stay the same.
 func TestCommandDoesNotLeadOutputs(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	s := newStage(t, runners[0])
 	s.folder("dir", 0o755, 0)
@@ -632,6 +634,7 @@ func TestKilledRecordingHasItsName(t *testing.T) {
 
 // The output's name may be as long as names can be.
 func TestLongNames(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	s := newStage(t, runners[0])
 	long := "home/" + strings.Repeat("x", 250) + ".html"

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultPager ends by itself when all fits on the screen, passes colours on and leaves the text on the
-// screen.
+// defaultPager exits by itself if everything fits on the screen, passes colours through and leaves the text
+// on the screen.
 const defaultPager = "less -FRX"
 
 // pager is the command that shows long text on a terminal, "" for none.
@@ -36,7 +36,8 @@ func page(terminal *os.File, text []byte, command string) error {
 		_, err := terminal.Write(text)
 		return err
 	}
-	// Ctrl-C is the pager's: it would be left alone with the terminal. What is caught here is not ignored there.
+	// Ctrl-C is for the pager, which would otherwise be left alone with the terminal. A signal that is caught
+	// here is not ignored in the pager.
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, unix.SIGINT, unix.SIGQUIT)
 	defer signal.Stop(interrupts)
@@ -49,13 +50,13 @@ func page(terminal *os.File, text []byte, command string) error {
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err == nil || errors.As(err, &exit) && exit.ExitCode() != notExecutable && exit.ExitCode() != notFound {
-		return nil // a pager that is quit early has its reasons
+		return nil // a pager that was quit early is no failure
 	}
 	_, err = terminal.Write(text)
 	return err
 }
 
-// What sh says of commands that it can't run.
+// Exit statuses of sh for commands that it cannot run.
 const (
 	notExecutable = 126
 	notFound      = 127

@@ -8,8 +8,8 @@ import (
 	"unspool/testdata/programs"
 )
 
-// TestPIDsThatAreUsedAgain records two programs that have one PID by turns, and
-// their functions at the same addresses.
+// TestPIDsThatAreUsedAgain records two programs that have the same PID alternately, and their functions at
+// the same addresses.
 func TestPIDsThatAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	needRoot(t)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/capture/priority"
 )
 
 // niceValues are those of the threads of a process.
@@ -48,4 +50,56 @@ func TestRecorderGoesFirst(t *testing.T) {
 		t.Errorf("the command's nice value is %s", b)
 	}
 	r.wait()
+}
+
+// TestRecorderHasRealTimePriority: nice values do nothing across the autogroups of sessions.
+func TestRecorderHasRealTimePriority(t *testing.T) {
+	needRoot(t)
+	if _, ok := priority.Try(); !ok {
+		t.Skip("skipped for want of real-time priority")
+	}
+	dir := t.TempDir()
+	r := start(t, dir, nil, "record", "-o", "perf.data", "--stats", "stats.json", "--", "sh", "-c",
+		"grep policy /proc/self/sched >policy; sleep 0.5")
+	own := filepath.Join(dir, "policy")
+	eventually(t, "the command", func() bool {
+		b, err := os.ReadFile(own)
+		return err == nil && strings.HasSuffix(string(b), "\n")
+	})
+	if a, err := unix.SchedGetAttr(r.Process.Pid, 0); err != nil || a.Policy != unix.SCHED_RR {
+		t.Errorf("the recorder: %+v, %v", a, err)
+	}
+	if b, _ := os.ReadFile(own); strings.Join(strings.Fields(string(b)), "") != "policy:0" {
+		t.Errorf("the command: %s", b)
+	}
+	r.wait()
+	content, err := os.ReadFile(filepath.Join(dir, "stats.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := readStatistics(t, content); !strings.HasPrefix(st.Cost.Priority, "real-time ") {
+		t.Errorf("the statistics: %q", st.Cost.Priority)
+	}
+}
+
+// TestRecorderGoesBeforeRealTimeThreads records a program that has real-time priority from its beginning and
+// does not use the CPU: the recorder raises its priority before it is kept from a CPU.
+func TestRecorderGoesBeforeRealTimeThreads(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	need(t, "chrt")
+	if _, ok := priority.Try(); !ok {
+		t.Skip("skipped for want of real-time priority")
+	}
+	dir := t.TempDir()
+	r := start(t, dir, nil, "record", "-o", "perf.data", "--stats", "stats.json", "--",
+		"chrt", "-f", "5", "sleep", "0.5")
+	r.wait()
+	content, err := os.ReadFile(filepath.Join(dir, "stats.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := readStatistics(t, content); st.Cost.Priority != "real-time 99" {
+		t.Errorf("the statistics: %q", st.Cost.Priority)
+	}
 }

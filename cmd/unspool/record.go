@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -32,9 +33,14 @@ type recordFlags struct {
 	stackSize int
 	maxStack  int
 	strict    bool
+	noJoin    bool
 	stats     string
 	quiet     bool
 	verbose   bool
+	noSandbox bool
+	sandbox   bool   // by confines
+	spool     string // in a process of its own: see spoolFlag
+	asked     int    // likewise: over which descriptor it is asked to end
 	exportFlags
 	names nameFlags
 }
@@ -77,6 +83,8 @@ recording and leaves a complete file.`,
 	}
 	f.addRecording(c)
 	fl := c.Flags()
+	fl.BoolVar(&f.noJoin, "no-join", false,
+		"do not complete stacks that the copy cuts off with what is seen of them before and after")
 	fl.StringVarP(&f.output, "output", "o", "perf.data",
 		"write to `FILE`, - for a pipe; its ending says the format")
 	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
@@ -86,7 +94,14 @@ recording and leaves a complete file.`,
 	fl.StringVar(&f.stats, "stats", "",
 		"write statistics as JSON to `FILE`, - for stdout: see 'unspool help json'")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false,
+		"name every file that could not be used, and say how unspool is confined")
+	fl.BoolVar(&f.sandbox, "sandbox", false,
+		"record without any privileges, which a second process keeps that only opens files (default for root)")
+	fl.BoolVar(&f.noSandbox, "no-sandbox", false, "record with root's privileges in one process")
+	c.MarkFlagsMutuallyExclusive("sandbox", "no-sandbox")
+	fl.StringVar(&f.spool, spoolFlag, "", "")
+	_ = fl.MarkHidden(spoolFlag)
 	return c
 }
 
@@ -113,7 +128,7 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	most := fmt.Sprintf("copy `BYTES` of each stack, at most %d", perfring.MaxStackSize)
 	fl.IntVar(&f.stackSize, "stack-size", f.stackSize, most)
 	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "end user stacks after `N` frames")
-	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses")
+	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses, no joins")
 	c.RegisterFlagCompletionFunc("event", completeEvents)
 	c.RegisterFlagCompletionFunc("pid", completePIDs)
 }
@@ -123,7 +138,7 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 	o = capture.Options{
 		AllCPUs: f.all, PIDs: f.pids, Command: command,
 		Freq: f.freq, Period: f.period,
-		StackSize: f.stackSize, MaxStack: f.maxStack, Strict: f.strict, Hurry: true,
+		StackSize: f.stackSize, MaxStack: f.maxStack, Strict: f.strict, NoJoin: f.noJoin, RaisePriority: true,
 		Output: f.output, Compress: f.compress,
 		CommandLine: os.Args,
 		Version:     "unspool " + version,
@@ -213,6 +228,10 @@ func (f *recordFlags) record(command []string) (status int, err error) {
 	if err != nil {
 		return statusFailure, &usageError{"unspool record", err}
 	}
+	f.sandbox = f.confines()
+	if f.spool != "" {
+		return f.recordSpool(o)
+	}
 	// The outputs are found before COMMAND runs, which could put something in their way.
 	to, err := outfile.Find(f.output)
 	if err != nil {
@@ -239,8 +258,13 @@ func (f *recordFlags) export(o capture.Options, to, stats *outfile.Place) (statu
 		return statusFailure, err
 	}
 	defer recorded.Close()
-	o.Output, o.Place = recorded.Path(), recorded
-	started, status, err := f.run(o, stats)
+	var started bool
+	if !f.sandbox {
+		o.Output, o.Place = recorded.Path(), recorded
+		started, status, err = f.run(o, stats)
+	} else {
+		started, status, err = recordApart(recorded)
+	}
 	if !started {
 		remove()
 		return status, err
@@ -262,21 +286,28 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 		o.Progress = line.update
 	}
 
-	// One goroutine does the work. With more processors, each wake-up would wake
-	// another thread to look for some.
+	// One goroutine does the work. With more processors, each wake-up wakes another thread to look for some.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	ctx, stop := untilInterrupted()
+	ctx, stop := f.untilEnded()
 	defer stop()
 	// Without a handler the runtime would end the process when the reader of
 	// our pipe has gone; ignored, the command would inherit it.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	out, err := capture.Record(ctx, o)
+	confined, err := f.confine(&o, stats)
+	if err != nil {
+		return false, statusFailure, err
+	}
+	defer confined.close()
+	out, err := recordPrivileged(ctx, o)
 	line.clear()
 	limits := capture.Limits{StackSize: f.stackSize, MaxStack: f.maxStack}
 	name := o.Output
 	if f.exports() {
 		name = "-" // it is not what was asked for
+	}
+	if f.verbose && out.Started {
+		fmt.Fprintf(os.Stderr, "unspool: %s\n", confined)
 	}
 	if serr := sumUp(&out, limits, name, stats, f.quiet, f.verbose); err == nil {
 		err = serr
@@ -285,6 +316,14 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 		return out.Started, statusFailure, err
 	}
 	return out.Started, out.ExitStatus, nil
+}
+
+// untilEnded returns a context that is done when somebody asks the recording to end.
+func (f *recordFlags) untilEnded() (ctx context.Context, stop func()) {
+	if f.spool != "" {
+		return f.untilAsked()
+	}
+	return untilInterrupted()
 }
 
 // sumUp tells what a recording or a conversion came to: in words on stderr, unless quiet, and as JSON in the

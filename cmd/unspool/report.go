@@ -73,10 +73,11 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 	fl.BoolVar(&f.inline, "inline", false, "show inlined functions, by the debugging information")
 	fl.Float64Var(&f.PercentLimit, "percent-limit", 1,
 		"leave out what is below `PERCENT` of the samples in the call tree and by WHAT")
-	fl.IntVar(&f.Top, "top", 0, "functions in a table, `N` (default 20, by anything else than function 5)")
+	fl.IntVar(&f.Top, "top", 0,
+		"show `N` functions in a table (default 20, or 5 with another --by than function)")
 	fl.BoolVar(&f.NoKernel, "no-kernel", false, "leave out the kernel's frames")
 	fl.StringSliceVar(&f.comms, "comm", nil,
-		"only threads called `NAME`, or as a pattern like 'cc1*' says; or several, NAME,NAME…")
+		"only threads called `NAME`, which may be a pattern like 'cc1*', or several, NAME,NAME…")
 	fl.IntSliceVar(&f.pids, "pid", nil, "only the process `PID`, or several, PID,PID…")
 	fl.IntSliceVar(&f.tids, "tid", nil, "only the thread `TID`, or several, TID,TID…")
 	f.nameFlags.add(c)
@@ -94,8 +95,8 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 	return c
 }
 
-// address takes the address of --http out of the arguments where it stands behind a blank: it is no file and
-// has a port.
+// address removes the address of --http from the arguments, if it was given after a space: it has a port and
+// is not the name of a file.
 func (f *reportFlags) address(args []string) []string {
 	if f.http != anyAddress || len(args) == 0 || !strings.Contains(args[0], ":") {
 		return args
@@ -110,7 +111,7 @@ func (f *reportFlags) address(args []string) []string {
 // anyAddress is --http without an address.
 const anyAddress = "localhost:"
 
-// check takes the options over that can be wrong.
+// check checks the options and reads the filter.
 func (f *reportFlags) check(c *cobra.Command) (err error) {
 	if f.By, err = report.ParseBy(f.by); err != nil {
 		return fmt.Errorf("--by: %w", err)
@@ -155,7 +156,7 @@ func ids(given []int) (ids []uint32, err error) {
 	return ids, nil
 }
 
-// report prints the report. A recording that is damaged is shown up to the damage, which is among its notes.
+// report prints the report. A damaged recording is shown up to the damage, which is in the notes.
 func (f *reportFlags) report() error {
 	ctx, stop := untilInterrupted()
 	defer stop()
@@ -188,7 +189,7 @@ func (f *reportFlags) report() error {
 	return page(os.Stdout, text.Bytes(), command)
 }
 
-// load reads the recording, with what the options ask for.
+// load reads the recording, with source lines if the options need them.
 func (f *reportFlags) load(ctx context.Context, line *statusLine) (*profile.Profile, error) {
 	return load.Profile(ctx, f.nameFlags.loading(ctx, f.File, line, profile.Options{
 		Lines:  f.inline || f.By == report.Source || f.http != "",
@@ -196,12 +197,12 @@ func (f *reportFlags) load(ctx context.Context, line *statusLine) (*profile.Prof
 	}))
 }
 
-// serve serves the recording until it is interrupted. The URL is printed and no more: in a browser's command
-// line every user would see its token.
+// serve serves the recording until it is interrupted. It prints the URL and does not start a browser, as
+// every user could see the token in its command line.
 func (f *reportFlags) serve(ctx context.Context, p *profile.Profile) error {
 	return explore.Serve(ctx, p, explore.Options{
 		Symbols: f.nameFlags.sources(ctx, nil), Addr: f.http, Drop: explore.DropRoot,
 		Ready:   func(url string) { fmt.Printf("%s shows %s; press Ctrl-C to stop\n", url, f.File) },
-		Problem: func(text string) { fmt.Fprintf(os.Stderr, "unspool: %s\n", text) },
+		Problem: func(text string) { say("%s", text) },
 	})
 }

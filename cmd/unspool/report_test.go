@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"unspool/capture/profile"
+	"unspool/capture/symbols"
 )
 
 // halves is a recording of the program of that name, made once.
@@ -62,8 +63,8 @@ type reported struct {
 		LostSamples                uint64 `json:"lost_samples"`
 		Throttled                  uint64
 		Stacks                     *struct {
-			Total, Complete uint64
-			Ended           map[string]uint64
+			Total, Complete, Joined uint64
+			Ended                   map[string]uint64
 		}
 		Notes []string
 	}
@@ -192,8 +193,9 @@ func inKernel(image string) string {
 	return image
 }
 
-// TestReportAgreesWithPerf holds the numbers of samples against perf's.
+// TestReportAgreesWithPerf compares the numbers of samples with perf's.
 func TestReportAgreesWithPerf(t *testing.T) {
+	t.Parallel()
 	data := halvesRecording(t)
 	need(t, "perf")
 	theirs := func(key string, args ...string) map[string]uint64 {
@@ -255,8 +257,9 @@ func TestReportAgreesWithPerf(t *testing.T) {
 }
 
 func TestReportBy(t *testing.T) {
+	t.Parallel()
 	data := halvesRecording(t)
-	p := ownProfile(t, data)
+	p := loadProfile(t, data, symbols.Options{})
 	want := make(map[string]map[string]uint64)
 	count := func(by, name string, n uint64) {
 		if want[by] == nil {
@@ -312,6 +315,7 @@ func TestReportBy(t *testing.T) {
 }
 
 func TestReportInline(t *testing.T) {
+	t.Parallel()
 	data := halvesRecording(t)
 	const chain = `(?m)halves_mix.*\n.*halves_stir \(inlined\)\n.*halves_turn \(inlined\)$`
 	if text := unspool(t, "", "report", data).stdout; strings.Contains(text, "inlined") {
@@ -331,8 +335,9 @@ func TestReportInline(t *testing.T) {
 }
 
 func TestReportFilters(t *testing.T) {
+	t.Parallel()
 	data := halvesRecording(t)
-	p := ownProfile(t, data)
+	p := loadProfile(t, data, symbols.Options{})
 	var stirs, asks profile.Thread
 	counts := make(map[profile.Thread]uint64)
 	var all uint64
@@ -382,6 +387,7 @@ func TestReportFilters(t *testing.T) {
 }
 
 func TestReportSaysHowStacksEnded(t *testing.T) {
+	t.Parallel()
 	data := halvesRecording(t)
 	r := reportJSON(t, data)
 	s := r.Header.Stacks
@@ -401,8 +407,9 @@ func TestReportSaysHowStacksEnded(t *testing.T) {
 	}
 }
 
-// TestReportFindsFilesElsewhere takes the program away after the recording.
+// TestReportFindsFilesElsewhere removes the program after the recording.
 func TestReportFindsFilesElsewhere(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	need(t, "gcc")
 	dir := t.TempDir()
@@ -462,6 +469,7 @@ func TestReportCompletesWhatItAddsUpBy(t *testing.T) {
 
 // TestReportOnATerminal looks at colours and at what becomes of a report that is longer than the screen.
 func TestReportOnATerminal(t *testing.T) {
+	t.Parallel()
 	data := halvesRecording(t)
 	marks := filepath.Join(t.TempDir(), "marks")
 	run := func(t *testing.T, environment []string, args ...string) string {

@@ -95,6 +95,7 @@ func (s *site) end(t *testing.T) ended {
 
 // TestReportServes looks at the pages of report --http.
 func TestReportServes(t *testing.T) {
+	t.Parallel()
 	data := halvesRecording(t)
 	for _, args := range [][]string{
 		{"report", "--http", data},
@@ -202,6 +203,7 @@ func asStranger(t *testing.T, command string) string {
 // TestServeReadsNoFilesForOthers serves as root what root has recorded of another user's program, whose
 // debugging information names files that this user may not read.
 func TestServeReadsNoFilesForOthers(t *testing.T) {
+	t.Parallel()
 	theirs, held := directoryOf(t, nobody, 0o755), directoryOf(t, 0, 0o755)
 	const line = "correct horse battery staple"
 	rootOnly := fileOf(t, 0, 0o600, filepath.Join(held, "root.c"), line)
@@ -326,6 +328,7 @@ func (s *site) shutToStrangers(t *testing.T) {
 // TestServeShowsTheSourceOfWhoCalledSudo has the user's program and its source where nobody else can reach
 // them.
 func TestServeShowsTheSourceOfWhoCalledSudo(t *testing.T) {
+	t.Parallel()
 	need(t, "objdump")
 	own := directoryOf(t, user, 0o700)
 	source := filepath.Join(own, "main.c")

@@ -11,8 +11,8 @@ import (
 	"unspool/capture/human"
 )
 
-// A statusLine is the one line that a terminal shows while a recording runs.
-// On anything else it shows notes only.
+// A statusLine is the line that a terminal shows while a recording runs. If the output is not a terminal,
+// only notes are printed.
 type statusLine struct {
 	f        *os.File
 	terminal bool
@@ -43,10 +43,10 @@ func columns(f *os.File) int {
 // note prints a line that stays.
 func (l *statusLine) note(s string) {
 	l.clear()
-	fmt.Fprintf(l.f, "unspool: %s\n", s)
+	fmt.Fprintf(l.f, "unspool: %s\n", human.Shorten(human.Clean(s), mostSaid))
 }
 
-// update shows how the recording stands.
+// update shows the state of the recording.
 func (l *statusLine) update(s *capture.Stats) {
 	if !l.terminal {
 		return
@@ -60,8 +60,7 @@ func (l *statusLine) update(s *capture.Stats) {
 		s.Duration.Seconds(), rate, completeShare(s), human.Number(s.Lost), 100*s.CPUShare()))
 }
 
-// converted shows how far a conversion has come: the share that is done,
-// negative where it is not known.
+// converted shows the progress of a conversion: the share that is done, negative if that is not known.
 func (l *statusLine) converted(s *capture.Stats, share float64) {
 	if !l.terminal {
 		return
@@ -74,7 +73,7 @@ func (l *statusLine) converted(s *capture.Stats, share float64) {
 		s.Duration.Seconds(), done, human.Number(s.Samples), completeShare(s)))
 }
 
-// named shows how far an export has come, which reads the recording and then looks names up.
+// named shows the progress of an export, which reads the recording and then looks names up.
 func (l *statusLine) named(share float64) {
 	switch {
 	case !l.terminal:
@@ -89,7 +88,7 @@ func completeShare(s *capture.Stats) string {
 	if s.User == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f %%", 100*float64(s.Complete())/float64(s.User))
+	return human.Percent(s.Complete(), s.User)
 }
 
 // show replaces the line.
@@ -101,7 +100,7 @@ func (l *statusLine) show(text string) {
 	l.shown = true
 }
 
-// clear takes the line away.
+// clear removes the line.
 func (l *statusLine) clear() {
 	if l != nil && l.shown {
 		fmt.Fprint(l.f, "\r\x1b[K")

@@ -50,6 +50,17 @@ func TestExitStatusIsTheCommands(t *testing.T) {
 	}
 }
 
+// TestLittleAddressSpace: with a low limit unspool prints one line, and not a dump of the runtime's state.
+func TestLittleAddressSpace(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "ulimit -v 1000000 && exec "+binary+" doctor")
+	out, err := cmd.CombinedOutput()
+	const want = "unspool: the address space is limited to 976 MiB (ulimit -v), " +
+		"and at least 1536 MiB are needed\n"
+	if string(out) != want || cmd.ProcessState.ExitCode() != statusFailure {
+		t.Errorf("%v: %q, want status %d and %q", err, out, statusFailure, want)
+	}
+}
+
 func TestDurationEndsTheCommand(t *testing.T) {
 	needRoot(t)
 	process := burner(t)
@@ -94,6 +105,7 @@ func TestDurationEndsACommandDeafToSIGTERM(t *testing.T) {
 }
 
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	for _, c := range []struct {
 		name   string
@@ -144,6 +156,7 @@ func TestInterrupt(t *testing.T) {
 }
 
 func TestChildrenAreRecorded(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	need(t, "perf")
 	burn := programs.Build(t, "burn")
@@ -165,6 +178,7 @@ func TestChildrenAreRecorded(t *testing.T) {
 }
 
 func TestCommandHasItsOwnInputAndOutput(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	dir := t.TempDir()
 	r := start(t, dir, func(cmd *exec.Cmd) { cmd.Stdin = strings.NewReader("one\ntwo\n") },
@@ -188,7 +202,7 @@ func TestCommandHasItsOwnInputAndOutput(t *testing.T) {
 		readStatistics(t, []byte(e.stdout)).Command[0] = "true"
 	})
 	t.Run("recording on stdout", func(t *testing.T) {
-		// What the command prints must not get in between the records.
+		// The output of the command must not get between the records.
 		e := unspool(t, t.TempDir(), "record", "-q", "-o", "-", "--", "sh", "-c", "echo $((41*41))")
 		if e.status != 0 || strings.Contains(e.stdout, "1681\n") || !strings.HasPrefix(e.stdout, "PERFILE2") {
 			t.Errorf("status %d, stdout begins with %.20q", e.status, e.stdout)
@@ -222,9 +236,10 @@ func TestOldRecordingIsKept(t *testing.T) {
 	}
 }
 
-// TestCommandRunsAsWithoutUs holds what a command inherits against what it
-// inherits from a plain shell.
+// TestCommandRunsAsWithoutUs compares what a command inherits from unspool with what it inherits from a plain
+// shell.
 func TestCommandRunsAsWithoutUs(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	dir := t.TempDir()
 	data := filepath.Join(dir, "perf.data")

@@ -14,9 +14,8 @@ import (
 	"unspool/testdata/programs"
 )
 
-// TestStormOfProcesses records the whole system while fifty processes a second
-// come and go: nothing is lost, and what unspool holds does not grow with the
-// processes that it has seen.
+// TestStormOfProcesses records the whole system while fifty processes a second come and go: nothing is lost,
+// and the memory of unspool does not grow with the number of processes that it has seen.
 func TestStormOfProcesses(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
@@ -66,6 +65,7 @@ func TestStormOfProcesses(t *testing.T) {
 	if st.Samples.Lost != 0 {
 		t.Errorf("%d records were lost", st.Samples.Lost)
 	}
+	t.Parallel() // what was recorded is read beside other tests
 	path := filepath.Join(dir, "perf.data")
 	if stats := output(t, "", "perf", "report", "--stats", "-i", path); strings.Contains(stats, "LOST events") {
 		t.Errorf("perf found lost records:\n%s", stats)
@@ -120,25 +120,39 @@ func levelsOff(t *testing.T, what string, series []float64, constant float64) {
 
 func vmRSS(t *testing.T, pid int) float64 {
 	t.Helper()
+	kib, ok := residentMemory(pid)
+	if !ok {
+		t.Fatal("no VmRSS")
+	}
+	return kib
+}
+
+// residentMemory is in KiB; ok is false for a process that has ended.
+func residentMemory(pid int) (kib float64, ok bool) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		t.Fatal(err)
+		return 0, false
 	}
 	for line := range bytes.Lines(status) {
 		if f := bytes.Fields(line); len(f) > 1 && string(f[0]) == "VmRSS:" {
-			kib, _ := strconv.ParseFloat(string(f[1]), 64)
-			return kib
+			kib, err := strconv.ParseFloat(string(f[1]), 64)
+			return kib, err == nil
 		}
 	}
-	t.Fatal("no VmRSS")
-	return 0
+	return 0, false
 }
 
 func openFiles(t *testing.T, pid int) float64 {
 	t.Helper()
-	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Fatal(err)
+	n, ok := descriptors(pid)
+	if !ok {
+		t.Fatal("no open files")
 	}
-	return float64(len(fds))
+	return n
+}
+
+// descriptors is how many a process has; ok is false where it has ended.
+func descriptors(pid int) (n float64, ok bool) {
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	return float64(len(fds)), err == nil
 }

@@ -90,6 +90,7 @@ func TestUnprivilegedUserRecordsOwnCommand(t *testing.T) {
 	if st.Samples.User < least || st.incomplete() > 0.01 || st.Samples.Lost > 0 {
 		t.Errorf("%+v %v", st.Samples, st.Unwind.Ended)
 	}
+	t.Parallel() // what was recorded is read beside other tests
 	path := filepath.Join(dir, "perf.data")
 	samples := perfScript(t, path)
 	if n := share(samples, func(s *sample) bool { return len(s.kernel) > 0 }); n > 0 {

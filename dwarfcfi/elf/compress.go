@@ -12,11 +12,26 @@ import (
 
 // decompress returns the contents of a SHF_COMPRESSED section: a compression header (gABI,
 // Elf32_Chdr and Elf64_Chdr) and a zlib or zstd stream. The size in the header bounds the
-// result but nothing is allocated on its word.
-func decompress(data []byte, class elf.Class) ([]byte, error) {
+// result, but nothing is allocated only because the header says so. allow is called with it before.
+func decompress(data []byte, class elf.Class, allow func(size uint64) error) ([]byte, error) {
+	typ, size, stream, err := compressed(data, class)
+	if err == nil {
+		err = shrinks(size, uint64(len(data)))
+	}
+	if err == nil {
+		err = allow(size)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return Inflate(bytes.NewReader(stream), typ, size, nil, Limits{Size: maxContents, Window: 8 << 20})
+}
+
+// compressed reads the header of a compressed section, and returns the stream behind it.
+func compressed(data []byte, class elf.Class) (typ elf.CompressionType, size uint64, stream []byte,
+	err error) {
 	c := Cursor{Data: data}
-	typ := elf.CompressionType(c.U32())
-	var size uint64
+	typ = elf.CompressionType(c.U32())
 	if class == elf.ELFCLASS32 {
 		size = uint64(c.U32())
 		c.U32() // ch_addralign
@@ -26,9 +41,36 @@ func decompress(data []byte, class elf.Class) ([]byte, error) {
 		c.U64() // ch_addralign
 	}
 	if c.Bad || size > maxContents {
-		return nil, fmt.Errorf("compression header: %w", ErrBadELF)
+		return typ, 0, nil, fmt.Errorf("compression header: %w", ErrBadELF)
 	}
-	return Inflate(bytes.NewReader(data[c.Pos:]), typ, size, nil, Limits{Size: maxContents, Window: 8 << 20})
+	return typ, size, data[c.Pos:], nil
+}
+
+// InflatedSize is the size of a section's contents when decompressed, as its header claims.
+func (l *Layout) InflatedSize(r io.ReaderAt, e Extent) (uint64, error) {
+	const header = 4 + 4 + 8 + 8
+	if !e.Compressed {
+		return e.Size, nil
+	}
+	data, err := readRange(r, e.Offset, min(e.Size, header), header)
+	if err != nil {
+		return 0, err
+	}
+	_, size, _, err := compressed(data, l.Class)
+	if err == nil {
+		err = shrinks(size, e.Size)
+	}
+	return size, err
+}
+
+// shrinks returns an error about a section of so many bytes that is compressed to fewer than any real
+// one: CFI shrinks to a tenth at most. What shrinks to less is made to fill the memory, and to take long.
+func shrinks(size, packed uint64) error {
+	const small, ratio = 1 << 20, 64
+	if size > small+ratio*packed {
+		return fmt.Errorf("%d bytes out of %d: %w", size, packed, ErrBadELF)
+	}
+	return nil
 }
 
 // Limits bound what a compressed section may cost, in bytes.
@@ -38,8 +80,8 @@ type Limits struct {
 }
 
 // Inflate returns the contents of a compressed section: a zlib or zstd stream of size bytes
-// when decompressed. They go behind what is in buf, whose capacity is for the caller to
-// choose; nothing is allocated on the word of size. The error wraps [ErrBadELF].
+// when decompressed. They are appended to buf, whose capacity the caller chooses; nothing is
+// allocated only because size says so. The error wraps [ErrBadELF].
 func Inflate(stream io.Reader, typ elf.CompressionType, size uint64, buf []byte, l Limits) ([]byte, error) {
 	if size > l.Size {
 		return nil, fmt.Errorf("%d bytes, at most %d are read: %w", size, l.Size, ErrBadELF)

@@ -2,7 +2,7 @@ package elf
 
 import "debug/elf"
 
-// The gABI's vocabulary, as the standard library spells it.
+// The gABI's types, as the standard library names them.
 type (
 	Class           = elf.Class
 	CompressionType = elf.CompressionType
@@ -14,7 +14,7 @@ type (
 	Type            = elf.Type
 )
 
-// Of its values, those that other packages ask for.
+// Those constants of the gABI that other packages use.
 const (
 	ELFCLASS32 = elf.ELFCLASS32
 	ELFCLASS64 = elf.ELFCLASS64

@@ -6,7 +6,7 @@ import (
 )
 
 // Cursor reads little-endian values from data, starting at Pos. Reading past the end sets
-// Bad and yields zeroes from then on, so that a reader checks once, after a group of
+// Bad and yields zeroes from then on, so that its user can check once, after a group of
 // fields.
 type Cursor struct {
 	Data []byte
@@ -96,10 +96,8 @@ func (c *Cursor) Uint(size uint8) uint64 {
 // ULEB reads an unsigned LEB128 number. Padding beyond 64 bits is accepted, as
 // assemblers emit it; bits lost beyond 64 make the number bad.
 func (c *Cursor) ULEB() uint64 {
-	if !c.Bad && c.Pos < len(c.Data) && c.Data[c.Pos] < 0x80 {
-		b := c.Data[c.Pos]
-		c.Pos++
-		return uint64(b)
+	if v, ok := c.ShortULEB(); ok {
+		return v
 	}
 	var v uint64
 	for shift := uint(0); ; shift += 7 {
@@ -120,6 +118,17 @@ func (c *Cursor) ULEB() uint64 {
 			return v
 		}
 	}
+}
+
+// ShortULEB is ULEB for a number of one byte, as most are, and is inlined. Where it has more, ok is false and
+// nothing is read.
+func (c *Cursor) ShortULEB() (v uint64, ok bool) {
+	if c.Bad || c.Pos >= len(c.Data) || c.Data[c.Pos] >= 0x80 {
+		return 0, false
+	}
+	v = uint64(c.Data[c.Pos])
+	c.Pos++
+	return v, true
 }
 
 // WrappedULEB is ULEB modulo 2^64: bits beyond that are ignored, as readers of .debug_info do.

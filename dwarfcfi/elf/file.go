@@ -9,8 +9,8 @@ import (
 	"math"
 )
 
-// File is an ELF file of either class and byte order whose headers were read. It reads from
-// its reader when it is asked for more.
+// File is an ELF file of either class and byte order whose headers were read. Its methods read
+// the rest from its reader.
 type File struct {
 	Class    Class
 	Order    binary.ByteOrder
@@ -19,7 +19,7 @@ type File struct {
 	Entry    uint64
 	Size     uint64    // of the file, in bytes
 	Segments []Segment // none in relocatable files
-	Sections []Section // none in files from which the section headers were cut
+	Sections []Section // none in files whose section headers were cut off
 
 	r     io.ReaderAt
 	names Section // section header string table; Size 0 when there is none
@@ -28,7 +28,7 @@ type File struct {
 	namesIndex                 int // of the section that names is
 }
 
-// sizeUnknown is the Size of a file of which no more is known than what can be read.
+// sizeUnknown is the Size of a file whose size is not known: reading finds its end.
 const sizeUnknown = math.MaxInt64
 
 // table is where the file holds its program headers or section headers.
@@ -64,7 +64,7 @@ const (
 )
 
 // NewFile reads the headers of an ELF file of size bytes, which must stay readable as long
-// as the File is asked for more. The error wraps [ErrBadELF] or the reader's.
+// as the File is used. The error wraps [ErrBadELF] or the reader's error.
 func NewFile(r io.ReaderAt, size int64) (*File, error) {
 	f, err := readHeader(r, uint64(max(size, 0)))
 	if err != nil {
@@ -116,8 +116,8 @@ func readHeader(r io.ReaderAt, size uint64) (*File, error) {
 	return f, nil
 }
 
-// Pick returns the first number for files of 64 bits, else the second: an offset or size in a
-// structure that the classes lay out differently.
+// Pick returns the first number for 64-bit files, and the second for 32-bit files: an offset or size
+// in a structure that the two classes lay out differently.
 func (f *File) Pick(in64, in32 int) int {
 	if f.Class == elf.ELFCLASS64 {
 		return in64
@@ -143,8 +143,8 @@ func (f *File) Holds(offset, size uint64) error {
 	return nil
 }
 
-// Read returns the size bytes at an offset of the file, in memory of their own. The error
-// wraps [ErrBadELF] or the reader's.
+// Read returns the size bytes at an offset of the file, in newly allocated memory. The error
+// wraps [ErrBadELF] or the reader's error.
 func (f *File) Read(offset, size uint64) ([]byte, error) {
 	if err := f.Holds(offset, size); err != nil {
 		return nil, err
@@ -155,8 +155,8 @@ func (f *File) Read(offset, size uint64) ([]byte, error) {
 	return readRange(f.r, offset, size, size)
 }
 
-// readRange reads size bytes at offset. It allocates first bytes, and more only as so much
-// was read: where the size of the file is not known, a number that lies costs nothing.
+// readRange reads size bytes at offset. It allocates first bytes, and more only after these were
+// read: if the size of the file is not known, a wrong number costs nothing.
 func readRange(r io.ReaderAt, offset, size, first uint64) ([]byte, error) {
 	if int64(offset) < 0 || int64(offset+size) < int64(offset) {
 		return nil, fmt.Errorf("%d bytes at offset %#x: %w", size, offset, ErrBadELF)
@@ -284,7 +284,7 @@ func (f *File) Linked(s *Section) (Section, bool) {
 // HasNames says whether sections have names.
 func (f *File) HasNames() bool { return f.names.Size > 0 }
 
-// Named says whether the section is called name. It reads no more than the name is long.
+// Named says whether the section is called name. It reads no more bytes than the name has.
 func (f *File) Named(s *Section, name string) bool {
 	if uint64(s.Name)+uint64(len(name))+1 > f.names.Size {
 		return false
@@ -293,8 +293,8 @@ func (f *File) Named(s *Section, name string) bool {
 	return err == nil && string(b[:len(name)]) == name && b[len(name)] == 0
 }
 
-// Names reads the names of all sections, for whoever asks for many. Sections without names
-// are an error.
+// Names reads the names of all sections, for callers that need many of them. If sections have no
+// names, it returns an error.
 func (f *File) Names() (SectionNames, error) {
 	if len(f.Sections) > 0 && f.namesIndex >= len(f.Sections) {
 		return nil, badELF("section names are in no section", 0)
@@ -309,8 +309,8 @@ func (f *File) Names() (SectionNames, error) {
 // SectionNames is a section header string table.
 type SectionNames []byte
 
-// Of returns the name of a section, empty for none and for one that is longer than any that
-// somebody asks for.
+// Of returns the name of a section. It is empty if there is none, and if it is longer than any name
+// that is looked for.
 func (t SectionNames) Of(s *Section) []byte {
 	const longest = 64
 	if uint64(s.Name) >= uint64(len(t)) {

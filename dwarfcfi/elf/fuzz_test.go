@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi/elf/elftest"
+	"unspool/testdata/costs"
 )
 
 func FuzzELF(f *testing.F) {
@@ -23,6 +24,7 @@ func FuzzELF(f *testing.F) {
 		f.Add(self[:4096])
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
+		defer costs.For(len(file)).Check(t)()
 		r := bytes.NewReader(file)
 		ReadBuildID(r)
 		l, err := ReadLayout(r, int64(len(file)))
@@ -34,9 +36,8 @@ func FuzzELF(f *testing.F) {
 				t.Errorf("%+v of %d bytes", e, len(file))
 			}
 			read, err := l.Contents(r, e)
-			inPlace, errInPlace := l.ContentsIn(file, e)
-			if !bytes.Equal(read, inPlace) || (err == nil) != (errInPlace == nil) {
-				t.Errorf("%+v: %d bytes, %v; in place %d bytes, %v", e, len(read), err, len(inPlace), errInPlace)
+			if err == nil && !e.Compressed && !bytes.Equal(read, file[e.Offset:][:e.Size]) {
+				t.Errorf("%+v: %d bytes that are not the file's", e, len(read))
 			}
 		}
 	})

@@ -30,13 +30,13 @@ type Layout struct {
 	DebugLink Extent
 	// Pclntab is .gopclntab, the function table of a Go binary.
 	Pclntab Extent
-	// Symbols are .symtab and .dynsym. Of a file that was cut short they may reach beyond
+	// Symbols are .symtab and .dynsym. In a file that was cut short they may reach beyond
 	// its end.
 	Symbols []Extent
 
 	TextAddr, GOTAddr uint64 // of .text, and of .got.plt or .got
-	// Split says that it is a separate debug file: it says where .eh_frame was, without
-	// its bytes.
+	// Split says that this is a separate debug file: its headers say where .eh_frame was, but
+	// it does not hold the bytes.
 	Split bool
 }
 
@@ -62,9 +62,9 @@ func (l *Layout) PtrSize() int {
 	return 8
 }
 
-// ReadLayout reads the headers of a little-endian ELF file of size bytes. Files without
-// section headers, or with bad ones, are described by their program headers alone. The error
-// wraps [ErrBadELF] or the reader's.
+// ReadLayout reads the headers of a little-endian ELF file of size bytes. Files without section
+// headers, or with bad ones, are described by their program headers alone. The error wraps
+// [ErrBadELF] or the reader's error.
 func ReadLayout(r io.ReaderAt, size int64) (*Layout, error) {
 	f, err := readHeader(r, uint64(max(size, 0)))
 	if err != nil {
@@ -101,8 +101,8 @@ func ReadLayout(r io.ReaderAt, size int64) (*Layout, error) {
 	return l, nil
 }
 
-// namedSections reads the section headers and their names, without which a Layout has no use
-// for them.
+// namedSections reads the section headers and their names. A Layout cannot use sections without
+// names.
 func (f *File) namedSections() (SectionNames, error) {
 	if err := f.readSections(); err != nil {
 		return nil, err
@@ -110,8 +110,8 @@ func (f *File) namedSections() (SectionNames, error) {
 	return f.Names()
 }
 
-// addSection notes a section that matters. One that claims to be mapped where no segment
-// is comes from a bad section header and is left to the program headers.
+// addSection notes a section that matters. A section header that claims an address where no
+// segment is mapped is bad: that section is left out, and the program headers may lead to it.
 func (l *Layout) addSection(s *Section, name []byte) {
 	if s.Type == elf.SHT_NOBITS && string(name) == ".eh_frame" {
 		l.Split = true
@@ -164,42 +164,27 @@ func (l *Layout) Holds(e Extent) bool { return e.Offset <= l.Size && e.Size <= l
 // maxContents is how large a section may be, also when decompressed.
 const maxContents = 1 << 29
 
-// Contents reads a section of the file that l describes into memory of its own,
-// decompressed. The error wraps [ErrBadELF] or the reader's.
+// Contents reads a section of the file that l describes into newly allocated memory, and
+// decompresses it. The error wraps [ErrBadELF] or the reader's error.
 func (l *Layout) Contents(r io.ReaderAt, e Extent) ([]byte, error) {
-	if err := e.check(l.Size); err != nil {
+	return l.ContentsWithin(r, e, func(uint64) error { return nil })
+}
+
+// ContentsWithin does what Contents does, within the caller's bound: allow is called with a number
+// of bytes before these are read or inflated. Its error is returned as it is.
+func (l *Layout) ContentsWithin(r io.ReaderAt, e Extent, allow func(size uint64) error) ([]byte, error) {
+	switch {
+	case e.Size > maxContents:
+		return nil, fmt.Errorf("section of %d bytes is too large: %w", e.Size, ErrBadELF)
+	case !l.Holds(e):
+		return nil, fmt.Errorf("%d bytes at offset %#x: %w", e.Size, e.Offset, ErrBadELF)
+	}
+	if err := allow(e.Size); err != nil {
 		return nil, err
 	}
 	data, err := readRange(r, e.Offset, e.Size, e.Size)
-	if err != nil {
-		return nil, err
+	if err != nil || !e.Compressed {
+		return data, err
 	}
-	return l.inflated(data, e)
-}
-
-// ContentsIn is Contents for a file that is in memory. What is not compressed is not copied:
-// it is read there as long as the section is in use.
-func (l *Layout) ContentsIn(file []byte, e Extent) ([]byte, error) {
-	if err := e.check(uint64(len(file))); err != nil {
-		return nil, err
-	}
-	return l.inflated(file[e.Offset:][:e.Size:e.Size], e)
-}
-
-// check says what is wrong with a section of a file of size bytes.
-func (e *Extent) check(size uint64) error {
-	switch {
-	case e.Size > maxContents:
-		return fmt.Errorf("%d bytes are too many: %w", e.Size, ErrBadELF)
-	case e.Offset > size || e.Size > size-e.Offset:
-		return fmt.Errorf("%d bytes at offset %#x: %w", e.Size, e.Offset, ErrBadELF)
-	}
-	return nil
-}
-
-func (l *Layout) inflated(data []byte, e Extent) ([]byte, error) {
-	if e.Compressed {
-		return decompress(data, l.Class)
-	}
-	return data, nil
+	return decompress(data, l.Class, allow)
 }

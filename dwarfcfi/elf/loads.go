@@ -2,7 +2,7 @@ package elf
 
 import "debug/elf"
 
-// Load is what a segment says of where it is in the file and in memory.
+// Load is where a segment is in the file and in memory.
 type Load struct {
 	Offset, Vaddr, Filesz, Memsz uint64
 	Flags                        ProgFlag
@@ -35,9 +35,9 @@ func (l Loads) At(addr uint64) *Load {
 	return nil
 }
 
-// Vaddr turns an offset in the file into the virtual address that its segment gives it.
-// Where two segments share a page of the file, the executable one counts. A page's rest beyond
-// a segment's bytes belongs to it, as mappings are whole pages.
+// Vaddr turns an offset in the file into the virtual address that its segment gives it. If two
+// segments share a page of the file, the executable one counts. The rest of the last page of a
+// segment belongs to the segment, as mappings are whole pages.
 func (l Loads) Vaddr(offset uint64) (uint64, bool) {
 	const page = 4096
 	s := l.preferred(func(s *Load) bool { return offset >= s.Offset && offset-s.Offset < s.Filesz })

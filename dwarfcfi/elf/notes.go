@@ -48,7 +48,7 @@ func (f *File) BuildID() []byte {
 	return f.sectionBuildID(&left)
 }
 
-// segmentBuildID looks through the note segments, at no more than left of them.
+// segmentBuildID looks for the build ID in the note segments, and reads at most left of them.
 func (f *File) segmentBuildID(left *int) []byte {
 	for i := range f.Segments {
 		if s := &f.Segments[i]; s.Type == elf.PT_NOTE {
@@ -60,7 +60,7 @@ func (f *File) segmentBuildID(left *int) []byte {
 	return nil
 }
 
-// sectionBuildID looks through the note sections likewise.
+// sectionBuildID does the same with the note sections.
 func (f *File) sectionBuildID(left *int) []byte {
 	for i := range f.Sections {
 		if s := &f.Sections[i]; s.Type == elf.SHT_NOTE {
@@ -83,28 +83,35 @@ func (f *File) buildIDAt(offset, size, align uint64, left *int) []byte {
 	return NoteBuildID(notes, align, f.Order)
 }
 
-// ReadBuildID returns the build ID of a little-endian ELF file, nil if it has none, reading
-// no more than headers and notes. The error wraps [ErrBadELF] or the reader's.
+// ReadBuildID returns the build ID of a little-endian ELF file, nil if it has none. It reads only
+// headers and notes. The error wraps [ErrBadELF] or the reader's error.
 func ReadBuildID(r io.ReaderAt) ([]byte, error) {
+	id, _, err := ReadIdentity(r)
+	return id, err
+}
+
+// ReadIdentity does what ReadBuildID does, and returns the PT_LOAD segments as well. They are not
+// known if the error is not nil.
+func ReadIdentity(r io.ReaderAt) (buildID []byte, loads Loads, err error) {
 	f, err := readHeader(r, sizeUnknown)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := f.littleEndian(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := f.readSegments(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	left := maxNoteRuns
 	if id := f.segmentBuildID(&left); id != nil {
-		return id, nil
+		return id, f.Loads(), nil
 	}
 	if err := f.readSections(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	left = maxNoteRuns
-	return f.sectionBuildID(&left), nil
+	return f.sectionBuildID(&left), f.Loads(), nil
 }
 
 func (f *File) littleEndian() error {

@@ -21,7 +21,7 @@ const (
 	ArrowRight = "\u0303"
 )
 
-// Page is a tab of a browser of its own, which ends with the test. What fails fails the test.
+// Page is a tab of a browser of its own, which ends with the test. An error fails the test.
 type Page struct {
 	t          testing.TB
 	requests   *json.Encoder
@@ -29,7 +29,7 @@ type Page struct {
 	complaints []string // as of the last answer
 }
 
-// A request is one of testdata/readers/chromium's, which documents it.
+// A request is sent to testdata/readers/chromium, which documents it.
 type request struct {
 	Do            string
 	File          string  `json:",omitempty"`
@@ -56,7 +56,7 @@ func Open(t testing.TB, file string, width, height int) *Page {
 	if err != nil {
 		t.Fatal(err)
 	}
-	profile := t.TempDir() // made before the browser is started, so that it is removed after its end
+	profile := t.TempDir() // made before the browser is started, so that it is removed after the browser's end
 	p := start(t)
 	a := p.ask(request{Do: "open", File: file, Profile: profile, Width: width, Height: height})
 	if a.Missing {
@@ -86,7 +86,7 @@ func start(t testing.TB) *Page {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		in.Close() // which ends the program, after the browser
+		in.Close() // this ends the program, after the browser
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("chromium: %v", err)
 		}
@@ -94,7 +94,7 @@ func start(t testing.TB) *Page {
 	return &Page{t: t, requests: json.NewEncoder(in), answers: json.NewDecoder(out)}
 }
 
-// packageFolder is where the tests of a package begin: a test may change its directory.
+// packageFolder is the directory in which the tests of a package start, as a test may change its directory.
 var packageFolder, errPackageFolder = os.Getwd()
 
 // Reader is a command of the module testdata/readers: a program that reads what unspool writes.
@@ -171,7 +171,7 @@ func (p *Page) MoveTo(x, y float64) {
 	p.do(request{Do: "move to", X: x, Y: y})
 }
 
-// Press sends keys to what has the focus: text, or Enter and the like.
+// Press sends keys to the element that has the focus: text, or keys such as Enter.
 func (p *Page) Press(keys string) {
 	p.t.Helper()
 	p.do(request{Do: "press", Text: keys})
@@ -209,7 +209,7 @@ func canBeNil(k reflect.Kind) bool {
 	return k == reflect.Pointer || k == reflect.Map || k == reflect.Slice || k == reflect.Interface
 }
 
-// Run runs JavaScript in the page, whatever its value.
+// Run runs JavaScript in the page and ignores its value.
 func (p *Page) Run(script string) {
 	p.t.Helper()
 	p.do(request{Do: "run", Text: script})
@@ -244,7 +244,7 @@ func (p *Page) Until(script string) {
 	p.do(request{Do: "until", Text: script})
 }
 
-// Dark shows the page to somebody who prefers dark colours, or light ones.
+// Dark sets the preference for dark colours, or for light ones.
 func (p *Page) Dark(dark bool) {
 	p.t.Helper()
 	scheme := "light"
@@ -254,7 +254,7 @@ func (p *Page) Dark(dark bool) {
 	p.do(request{Do: "colours", Text: scheme})
 }
 
-// Screenshot writes what the window shows to a PNG.
+// Screenshot writes a picture of the window to a PNG file.
 func (p *Page) Screenshot(file string) {
 	p.t.Helper()
 	file, err := filepath.Abs(file)

@@ -1,5 +1,5 @@
-// Package browser opens pages in headless Chromium for tests: it clicks and types as a reader would, asks the
-// page what it shows, and notes what the page complains of. Only tests import it.
+// Package browser opens pages in headless Chromium for tests: it clicks and types as a user would, reads
+// what the page shows, and notes its errors and warnings. Only tests import it.
 //
 // The browser is driven by a program of another module (testdata/readers/chromium), which needs packages that
 // unspool does not. It is built by the go command when it is first started.

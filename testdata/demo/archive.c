@@ -27,7 +27,8 @@ static VISIBLE size_t match_length(const unsigned char *a, const unsigned char *
 }
 
 /* The longest earlier match of in[at..], through a table of last positions. */
-static VISIBLE size_t find_match(const unsigned char *in, size_t at, size_t size, int32_t *last, size_t *distance)
+static VISIBLE size_t find_match(const unsigned char *in, size_t at, size_t size, int32_t *last,
+				 size_t *distance)
 {
 	uint32_t key, n = 0;
 

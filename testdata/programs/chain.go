@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Kind is what a chain's stack belongs to, and so what is above its root.
+// Kind says what a chain's stack belongs to, and so which frames are above its root.
 type Kind string
 
 const (
@@ -22,7 +22,7 @@ const (
 	Coroutine Kind = "coroutine" // a stack made by makecontext: its trampoline above
 )
 
-// Chain is the call chain that a program says it runs.
+// Chain is the call chain that a program prints.
 type Chain struct {
 	Kind Kind
 	// Frames are function names, demangled and without parameters, root first.
@@ -50,8 +50,8 @@ func (c Chain) Leaf() string {
 	return ""
 }
 
-// Roots names what may stand above the chain's first frame, nearest to it first,
-// in glibc with its symbols; without them a name is missing or another one.
+// Roots names the frames that may be above the chain's first frame, the nearest first,
+// in glibc with its symbols; without these, a name is missing or another one.
 func (c Chain) Roots() []string {
 	switch c.Kind {
 	case Main:
@@ -97,7 +97,7 @@ func (c Chain) Match(stack []string) error {
 	at := 0 // in names
 	for _, want := range c.Frames {
 		if at == len(names) {
-			return nil // taken higher up
+			return nil // the sample was taken higher up
 		}
 		if want == "*" || want == "?" {
 			from := at
@@ -153,7 +153,7 @@ func Start(t testing.TB, path string, seconds int, args ...string) *Process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill() // fails when it has ended: fine
+		cmd.Process.Kill() // fails if it has ended, which is fine
 		cmd.Wait()
 	})
 	late := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })

@@ -3,7 +3,7 @@
 //
 // Most of them know their own call chain: each prints one line that names the
 // functions from the root down to the leaf, and then stays in that leaf, so that
-// any stack taken from it can be held against the line ([Chain.Match]). They cover
+// any stack taken from it can be compared with the line ([Chain.Match]). They cover
 // what an unwinder meets in practice: callbacks out of libc, signal frames,
 // realigned and variable frames, calls that never return, exceptions under way,
 // coroutines, PLT entries, the vDSO. The others (secret, burn, threads, storm)

@@ -23,7 +23,7 @@ var sources embed.FS
 type Program struct {
 	Name  string   // of its source in src, without the suffix
 	Args  []string // arguments after the seconds to run; they choose a variant
-	Flags []string // compiler flags without which it is not what it says it is
+	Flags []string // compiler flags that it needs to have the chain that it prints
 	// Dynamic says that the program needs the dynamic linker: it calls through a
 	// PLT, or comes with a shared library of its own.
 	Dynamic bool
@@ -65,48 +65,60 @@ type built map[string][]byte
 
 var cache struct {
 	sync.Mutex
-	m map[string]built
+	m map[string]func() (built, error) // compiles at its first call
 }
 
 // Build compiles the program called name and returns the executable's path,
 // which is valid until the test ends. The result is kept in memory, so that
 // building the same program the same way again costs a write.
 //
-// It is compiled with gcc or g++, or what the flag "CC=clang" names (clang++ is
-// then the C++ compiler), -O2 and -pthread first, flags last. A compiler that is
-// not installed skips the test; a program that does not compile fails it.
+// It is compiled with gcc or g++, or the compiler that the flag "CC=clang" names
+// (then clang++ is the C++ compiler), with -O2 and -pthread first and flags last. If a
+// compiler is not installed, the test is skipped; if a program does not compile, it fails.
 func Build(t testing.TB, name string, flags ...string) string {
 	t.Helper()
-	key := name + "\x00" + strings.Join(flags, "\x00")
-	cache.Lock()
-	defer cache.Unlock()
-	dir := t.TempDir()
-	files, ok := cache.m[key]
-	if ok {
-		for file, content := range files {
-			if err := writeExecutable(filepath.Join(dir, file), content); err != nil {
-				t.Fatalf("program %s: %v", name, err)
-			}
-		}
-		return filepath.Join(dir, name)
-	}
-	files, err := compile(dir, name, flags)
+	files, err := compiled(name, flags)
 	if errors.Is(err, exec.ErrNotFound) {
 		t.Skipf("needs a compiler: %v", err)
 	}
 	if err != nil {
 		t.Fatalf("program %s: %v", name, err)
 	}
-	if cache.m == nil {
-		cache.m = make(map[string]built)
+	dir := t.TempDir()
+	for file, content := range files {
+		if err := writeExecutable(filepath.Join(dir, file), content); err != nil {
+			t.Fatalf("program %s: %v", name, err)
+		}
 	}
-	cache.m[key] = files
 	return filepath.Join(dir, name)
 }
 
-// writeExecutable writes a file that is about to be executed. A child forked
-// while it is open for writing would inherit the descriptor, and until that child
-// execs, execution fails with ETXTBSY: so no fork meanwhile.
+// compiled returns the files of a program. Different programs are compiled in parallel.
+func compiled(name string, flags []string) (built, error) {
+	key := name + "\x00" + strings.Join(flags, "\x00")
+	cache.Lock()
+	files := cache.m[key]
+	if files == nil {
+		if cache.m == nil {
+			cache.m = make(map[string]func() (built, error))
+		}
+		files = sync.OnceValues(func() (built, error) {
+			dir, err := os.MkdirTemp("", "unspool-program")
+			if err != nil {
+				return nil, err
+			}
+			defer os.RemoveAll(dir)
+			return compile(dir, name, flags)
+		})
+		cache.m[key] = files
+	}
+	cache.Unlock()
+	return files()
+}
+
+// writeExecutable writes a file that will be executed. A child that is forked while
+// the file is open for writing would inherit the descriptor, and until that child
+// execs, execution would fail with ETXTBSY. So it prevents forks meanwhile.
 func writeExecutable(path string, content []byte) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

@@ -1,21 +1,27 @@
 package programs
 
 import (
+	"bufio"
+	"fmt"
+	"io"
 	"os/exec"
 	"regexp"
-	"strconv"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// TestChainsAreWhatGdbSees stops each program in its leaf and holds gdb's
-// backtrace against the chain that the program claims.
+// TestChainsAreWhatGdbSees stops each program in its leaf and compares gdb's
+// backtrace with the chain that the program prints.
 func TestChainsAreWhatGdbSees(t *testing.T) {
-	gdb, err := exec.LookPath("gdb")
-	if err != nil {
+	if _, err := exec.LookPath("gdb"); err != nil {
 		t.Skip("gdb is not installed")
+	}
+	free := make(chan *debugger, runtime.GOMAXPROCS(0)) // as many as there are tests side by side
+	for range cap(free) {
+		free <- startGdb(t)
 	}
 	for _, build := range [][]string{
 		{"-O2", "-fomit-frame-pointer"},
@@ -39,9 +45,11 @@ func TestChainsAreWhatGdbSees(t *testing.T) {
 					proc := Start(t, Build(t, p.Name, build...), 60, p.Args...)
 					until := proc.Chain.Leaf()
 					if p.Name == "pulse" {
-						until = "pulse_run" // it never stays anywhere
+						until = "pulse_run" // the program does not stay in one function
 					}
-					stack := backtrace(t, gdb, proc, until)
+					gdb := <-free
+					defer func() { free <- gdb }()
+					stack := gdb.backtrace(t, proc, until)
 					if err := proc.Chain.Match(stack); err != nil {
 						t.Error(err)
 					}
@@ -54,26 +62,70 @@ func TestChainsAreWhatGdbSees(t *testing.T) {
 var gdbFrame = regexp.MustCompile(
 	`(?m)^#\d+ +(?:0x[0-9a-f]+ in )?(.*?) \(\)|^#\d+ +(<signal handler called>)`)
 
+// debugger is a gdb that examines one process after the other, as starting it takes longer than that.
+type debugger struct {
+	in  io.Writer
+	out *bufio.Reader
+}
+
+// startGdb starts a gdb that ends with the test.
+func startGdb(t *testing.T) *debugger {
+	t.Helper()
+	// Without separate debug files: they cost gdb a second, and only name
+	// frames that the chain does not name.
+	cmd := exec.Command("gdb", "-nx", "-q", "-iex", "set prompt", "-iex", "set confirm off",
+		"-iex", "set pagination off", "-iex", "set width 0", "-iex", "set debug-file-directory /nonexistent",
+		"-iex", "set auto-load off", "-iex", "set debuginfod enabled off", "-iex", "set backtrace past-main on")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Wait()
+	})
+	return &debugger{in, bufio.NewReader(out)}
+}
+
+// look returns what gdb prints about the threads of a process.
+func (d *debugger) look(t *testing.T, pid int) string {
+	t.Helper()
+	const end = "that is all\n"
+	fmt.Fprintf(d.in, "attach %d\nthread apply all backtrace\ndetach\nfile\nnosharedlibrary\n", pid)
+	fmt.Fprintf(d.in, "echo \\n%s\\n\n", strings.TrimSpace(end))
+	var text strings.Builder
+	for {
+		line, err := d.out.ReadString('\n')
+		if err != nil {
+			t.Fatalf("gdb: %v\n%s%s", err, &text, line)
+		}
+		if line == end {
+			return text.String()
+		}
+		text.WriteString(line)
+	}
+}
+
 // backtrace is the stack of the thread of p that runs its chain, innermost first.
 // It waits until that thread is in the function until.
-func backtrace(t *testing.T, gdb string, p *Process, until string) []string {
+func (d *debugger) backtrace(t *testing.T, p *Process, until string) []string {
 	t.Helper()
-	var out []byte
+	var said string
 	for wait := 30 * time.Millisecond; wait < 2*time.Second; wait *= 2 {
-		// Stopped while gdb looks, so that it does not burn the CPU that gdb needs.
+		// It is stopped while gdb examines it, so that it does not take the CPU time that gdb needs.
 		p.Process.Signal(syscall.SIGCONT)
 		time.Sleep(wait)
 		p.Process.Signal(syscall.SIGSTOP)
-		var err error
-		// Without separate debug files: they cost gdb a second, and only name
-		// frames that the chain does not name.
-		out, err = exec.Command(gdb, "-nx", "-batch", "-iex", "set debug-file-directory /nonexistent",
-			"-iex", "set auto-load off", "-iex", "set debuginfod enabled off", "-ex", "set backtrace past-main on",
-			"-ex", "thread apply all backtrace", "-p", strconv.Itoa(p.Process.Pid)).CombinedOutput()
-		if err != nil {
-			t.Fatalf("gdb: %v\n%s", err, out)
-		}
-		for thread := range strings.SplitSeq(string(out), "\nThread ") {
+		said = d.look(t, p.Process.Pid)
+		for thread := range strings.SplitSeq(said, "\nThread ") {
 			var stack []string
 			for _, m := range gdbFrame.FindAllStringSubmatch(thread, -1) {
 				stack = append(stack, m[1]+m[2])
@@ -85,7 +137,7 @@ func backtrace(t *testing.T, gdb string, p *Process, until string) []string {
 			}
 		}
 	}
-	t.Fatalf("%s never reached %s:\n%s", p.Path, until, out)
+	t.Fatalf("%s never reached %s:\n%s", p.Path, until, said)
 	return nil
 }
 

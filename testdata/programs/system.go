@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// System returns binaries of this system whose CFI between them has every shape that
-// compilers and hand-written assembly give it.
+// System returns binaries of this system whose CFI together has every form that
+// compilers and hand-written assembly produce.
 func System(t testing.TB) []string {
 	var found []string
 	for _, pattern := range []string{

@@ -1,16 +1,17 @@
 package asm
 
-// This file follows registers over calls of functions that leave them alone: assembly that keeps the
-// incoming SP in a register that calls may change calls helpers that do not.
+// This file follows registers across calls of functions that do not change them. Hand-written assembly may
+// keep the incoming SP in a register that calls are allowed to change, and call helpers that do not
+// change it.
 
-// keptRegs are registers that hold an SP before a call and after it.
+// keptRegs are registers that hold an SP before a call and still hold it after the call.
 type keptRegs struct {
 	regs   uint16
 	values [16]value
 }
 
-// kept gives what an instruction, when it is a call of a known function, leaves of the SPs in
-// registers that calls may change.
+// kept gives the registers that calls may change and that still hold an SP after the instruction, if that is
+// a call of a known function.
 func (p *paths) kept(s *state, t turn, target uint64) (k keptRegs) {
 	if t != calls {
 		return k
@@ -35,7 +36,7 @@ func (k *keptRegs) restore(s *state) {
 	}
 }
 
-// Keeps says whether the function that holds addr leaves a register alone.
+// Keeps says whether the function that holds addr does not change a register.
 func (c *Code) Keeps(addr uint64, reg uint8) bool {
 	h, ok := c.chart().hole(addr)
 	if !ok {
@@ -45,9 +46,9 @@ func (c *Code) Keeps(addr uint64, reg uint8) bool {
 	return known && c.clobbers(f.start)>>reg&1 == 0
 }
 
-// clobbers gives the registers that the function at start may change: those that
-// its instructions write, or all that calls may change when it calls another one or goes on
-// where it cannot be followed.
+// clobbers gives the registers that the function at start may change: those that its instructions
+// write, or all that calls may change if it calls another function or jumps to where it cannot be
+// followed.
 func (c *Code) clobbers(start uint64) uint16 {
 	const (
 		most = 200
@@ -72,13 +73,13 @@ func (c *Code) clobbers(start uint64) uint16 {
 	return regs
 }
 
-// A regSet is a set of registers, as instructions number them, that is known.
+// A regSet is a set of registers, as instructions number them. Zero means that it is not known.
 type regSet uint32
 
-// answered makes an empty set differ from no answer.
+// answered is set in every known set, so that an empty set differs from zero.
 const answered regSet = 1 << 16
 
-// writes gives the registers that what was discovered may change.
+// writes gives the registers that the discovered instructions may change.
 func (p *paths) writes() (regs uint16) {
 	var in insn
 	for off, flag := range p.flags {
@@ -94,6 +95,40 @@ func (p *paths) writes() (regs uint16) {
 			return callerSaved
 		case branches, jumps:
 			if !p.contains(target) || p.flags[target-p.lo]&reachedBit == 0 {
+				return callerSaved
+			}
+		}
+		regs |= in.writes()
+	}
+	return regs
+}
+
+// Writes gives the registers that the function from lo to hi may change, as instructions number them: all
+// that calls may change if it calls another one, or jumps out.
+func (c *Code) Writes(lo, hi uint64) uint16 {
+	if lo>>32 != 0 || hi < lo || hi-lo > mostOfFunction {
+		return callerSaved
+	}
+	if set := c.written.get(uint32(lo)); set != 0 {
+		return uint16(set)
+	}
+	regs := c.readWrites(lo, hi)
+	c.written.put(uint32(lo), regSet(regs)|answered)
+	return regs
+}
+
+// readWrites is Writes for a function that is read from front to back.
+func (c *Code) readWrites(lo, hi uint64) (regs uint16) {
+	var in insn
+	for at := lo; at < hi; at += uint64(in.n) {
+		if !in.decode(c.bytes(at)) {
+			return callerSaved
+		}
+		switch t, target := in.turn(at); t {
+		case calls, callsFar, jumpsFar, stops:
+			return callerSaved
+		case branches, jumps:
+			if target < lo || target >= hi {
 				return callerSaved
 			}
 		}

@@ -13,13 +13,12 @@ import (
 // and BP, where no CFI says it: hand-written assembly, C libraries built
 // without unwind tables, PLT entries.
 //
-// From the start of the function that holds a PC, all ways to the PC are
-// followed, and must agree; from the PC, all ways to a ret near by. Either
-// gives the distance to the return address. What both give must be the same.
-// An instruction that does to SP what is not understood makes it unknown, and
-// then there is no rule.
+// All paths from the start of the function to the PC are followed, and must
+// agree; so are all paths from the PC to a ret near by. Both give the distance
+// to the return address, which must be the same. An instruction whose effect on
+// SP is not understood makes SP unknown, and then there is no rule.
 //
-// It fills caches while it answers, so one goroutine at a time may use it.
+// Its methods fill caches, so one goroutine at a time may use it.
 type Code struct {
 	r       io.ReaderAt
 	layout  *elf.Layout
@@ -27,25 +26,28 @@ type Code struct {
 
 	pages   [4]page
 	paths   paths
-	charted *codeMap // of what was asked for, and whole when that does not do
-	kept    int      // instructions in readings
-	// readings are those of functions, by their starts.
+	charted *codeMap // of the holes that were asked for; of all code, once these are not enough
+	kept    int      // number of instructions in readings
+	// readings are the functions that were read, by their starts.
 	readings map[uint64]*reading
-	// What was found out, by image address.
+	// Results, by image address.
 	after   answers[callKind]
 	returns answers[returning]
 	changed answers[regSet] // by functions
-	probes  [3]paths
+	written answers[regSet] // likewise, by functions whose ends are known
+	// returning has the sizes of functions, by their starts.
+	returning answers[functionSize]
+	probes    [3]paths
 }
 
-// answers keeps values other than rules in the way of a [rule.Cache], by address. A value of
-// zero is no answer.
+// answers keeps values other than rules in a [rule.Cache], by address. Zero means that there is no
+// value.
 type answers[V ~uint32] struct{ cache rule.Cache }
 
 func (a *answers[V]) get(addr uint32) V    { return V(a.cache.Get(addr)) }
 func (a *answers[V]) put(addr uint32, v V) { a.cache.Put(addr, rule.Rule(v)) }
 
-// A page is a piece of code that was read, with the start of the next one.
+// A page is a page of code that was read, and the first bytes of the next one.
 type page struct {
 	addr uint64
 	data []byte
@@ -60,13 +62,13 @@ const (
 type Covered struct {
 	// FDEs yields the ranges that CFI covers.
 	FDEs iter.Seq2[uint64, uint64]
-	// Gap gives the hole around addr, and whether a function is known to begin it; ok is
-	// false where that is not known, or addr is in none.
+	// Gap gives the hole around addr, and whether a function is known to begin at the start of the
+	// hole; ok is false if the hole is not known, or addr is in none.
 	Gap func(addr uint64) (h Hole, begins, ok bool)
 }
 
-// New returns a reader of the code of an ELF image. Nothing is read
-// before the first question.
+// New returns a reader of the code of an ELF image. Nothing is read before a
+// method is called.
 func New(r io.ReaderAt, layout *elf.Layout, covered Covered) *Code {
 	c := &Code{r: r, layout: layout, covered: covered, charted: &codeMap{}, readings: make(map[uint64]*reading)}
 	c.paths.c = c
@@ -77,7 +79,7 @@ func New(r io.ReaderAt, layout *elf.Layout, covered Covered) *Code {
 }
 
 // bytes returns the code at addr, at least 16 bytes of it unless the file has
-// less. It is valid until the next call.
+// fewer. It is valid until the next call.
 func (c *Code) bytes(addr uint64) []byte {
 	start := addr &^ (pageSize - 1)
 	p := &c.pages[addr/pageSize%uint64(len(c.pages))]
@@ -93,8 +95,8 @@ func (c *Code) bytes(addr uint64) []byte {
 	return nil
 }
 
-// read fills buf with the image's bytes from addr on. A segment may start in
-// the middle: what is before it is zero.
+// read fills buf with the bytes of the image from addr on. If a segment starts
+// inside of buf, the bytes before it are zero.
 func (c *Code) read(buf []byte, addr uint64) []byte {
 	clear(buf)
 	end := 0
@@ -110,8 +112,8 @@ func (c *Code) read(buf []byte, addr uint64) []byte {
 	return buf[:end]
 }
 
-// Rule gives the rule for addr, which no CFI covers: what CFI would have
-// said. addr is an instruction, or the last byte of a call.
+// Rule gives the rule for addr, which no CFI covers, as CFI would have it. addr
+// is the first byte of an instruction, or the last byte of a call.
 func (c *Code) Rule(addr uint64) (r rule.Rule, ok bool) {
 	if table, ok := c.plt(addr); ok {
 		return c.pltRule(table, addr)
@@ -130,13 +132,16 @@ func (c *Code) Rule(addr uint64) (r rule.Rule, ok bool) {
 	if !ok {
 		return rule.None, false
 	}
+	if in.sp == rule.None && in.bp == rule.None && out == (way{}) {
+		return c.besideFrame(addr, h)
+	}
 	return agree(in.sp, in.bp, out.sp, out.bp)
 }
 
-// ruleNearby gives the rule without having looked through all the code, for addresses in
-// small holes: by the way out, or by the way from a function that is known or one of those
-// that compilers' start files leave in every program. What looks like the start of another
-// one may be the head of a loop or a landing pad, so the way out must say the same.
+// ruleNearby gives the rule for an address in a small hole, without reading all the code: by the
+// way out of the function; or by the way from its start if that is a known function or one from the
+// compiler's start files. Other code that looks like the start of a function may be the
+// head of a loop or a landing pad: there the way out must give the same rule.
 func (c *Code) ruleNearby(addr uint64) (rule.Rule, bool) {
 	const (
 		tries      = 8
@@ -160,7 +165,8 @@ func (c *Code) ruleNearby(addr uint64) (rule.Rule, bool) {
 		if in.sp == rule.None && in.bp == rule.None {
 			return agree(rule.None, rule.None, out.sp, out.bp)
 		}
-		if out == (way{}) && in.at != addr && !c.endsFunction(addr+1) { // that ends at the second call
+		// A way out goes over the call that it starts at, and ends at the next: try from behind the call.
+		if out == (way{}) && in.at != addr && !c.endsFunction(addr+1) {
 			out.sp, out.bp = c.paths.wayOut(addr+1, h.Lo, h.Hi)
 		}
 		if out != (way{}) || in.start == first || h.Hi-h.Lo <= startFiles && c.beginsFunction(in.start) {
@@ -185,13 +191,13 @@ func (c *Code) knownCode(addr uint64) (rule.Rule, bool) {
 	return rule.None, false
 }
 
-// A way is what the way out gives: the rule from SP, or from where that is saved, and
-// the one from BP.
+// A way has the two rules that the way out gives: one from SP, or from where SP is saved, and
+// one from BP.
 type way struct{ sp, bp rule.Rule }
 
 // ways reads the function that holds addr, which is in h, from its start, and from addr to
-// where it returns. ok is false where nothing can be told: addr is in the middle of an
-// instruction, or behind a call that does not return.
+// where it returns. ok is false if nothing can be said: addr is in the middle of an instruction,
+// or behind a call that does not return.
 func (c *Code) ways(addr uint64, h Hole) (in inFunction, out way, ok bool) {
 	f, known := c.fromStart(addr, h)
 	pc := addr
@@ -203,7 +209,7 @@ func (c *Code) ways(addr uint64, h Hole) (in inFunction, out way, ok bool) {
 		pc = f.at
 	case !known && c.FollowsCall(addr+1):
 		if c.isStart(c.pastPadding(addr+1)) || !c.charted.whole {
-			return in, out, false // the call does not return: what follows is, or may be, another function
+			return in, out, false // the call does not return: another function may follow
 		}
 		pc = addr + 1
 	}
@@ -212,7 +218,7 @@ func (c *Code) ways(addr uint64, h Hole) (in inFunction, out way, ok bool) {
 }
 
 // agree gives the rule on which the way from the start (fsp, fbp) and the way
-// out (osp, obp) agree, with what either says when the other is silent.
+// out (osp, obp) agree. If only one of them gives a rule, it is that one.
 func agree(fsp, fbp, osp, obp rule.Rule) (rule.Rule, bool) {
 	out := osp
 	if out == rule.None {
@@ -242,7 +248,7 @@ func agree(fsp, fbp, osp, obp rule.Rule) (rule.Rule, bool) {
 	return rule.None, false
 }
 
-// prefer gives the rule from SP where there are both.
+// prefer gives the rule from SP if there is one, else the other.
 func prefer(fsp, in rule.Rule) rule.Rule {
 	if fsp != rule.None {
 		return fsp
@@ -250,14 +256,14 @@ func prefer(fsp, in rule.Rule) rule.Rule {
 	return in
 }
 
-// A place in a function: found, with its address and the function's.
+// inFunction is an instruction of a function with its address, and the start of the function.
 type inFunction struct {
 	found
 	at, start uint64
 }
 
-// fromStart reads the function that holds addr from its start, or from that
-// of one of the functions before it, whose code may go on behind others.
+// fromStart reads the function that holds addr from its start. It also tries functions
+// before that, whose code may go on behind other functions.
 func (c *Code) fromStart(addr uint64, h Hole) (inFunction, bool) {
 	const tries = 3
 	i := c.charted.before(addr)
@@ -274,7 +280,7 @@ func (c *Code) fromStart(addr uint64, h Hole) (inFunction, bool) {
 	return inFunction{}, false
 }
 
-// maxKept is how many instructions readings may have that are kept: 2 MiB.
+// maxKept is how many instructions the kept readings may have together: 2 MiB.
 const maxKept = 1 << 17
 
 func (c *Code) readingOf(start, hi uint64) *reading {
@@ -290,8 +296,8 @@ func (c *Code) readingOf(start, hi uint64) *reading {
 	return r
 }
 
-// pastPadding gives the first instruction from addr on that is no padding, up to where functions
-// are aligned.
+// pastPadding gives the first instruction from addr on that is not padding, at most up to the next
+// address at which functions are aligned.
 func (c *Code) pastPadding(addr uint64) uint64 {
 	var in insn
 	for addr%alignment != 0 && in.decode(c.bytes(addr)) && in.isPadding() {
@@ -311,15 +317,15 @@ func (c *Code) chart() *codeMap {
 	return c.charted
 }
 
-// forget drops what was read with other starts.
+// forget drops everything that was read with other starts.
 func (c *Code) forget() {
 	clear(c.readings)
 	c.kept = 0
 	c.returns = answers[returning]{}
 }
 
-// chartNearby gives the hole around addr if it is small, and notes it with what look like
-// starts of functions. If the first one is known to be one it is that, else 0.
+// chartNearby gives the hole around addr if it is small, and notes the hole with the addresses that
+// look like starts of functions. first is the first of them if it is known to be a function, else 0.
 func (c *Code) chartNearby(addr uint64) (h Hole, first uint64, ok bool) {
 	if c.covered.Gap == nil {
 		return h, 0, false
@@ -337,7 +343,7 @@ func (c *Code) chartNearby(addr uint64) (h Hole, first uint64, ok bool) {
 			first = h.Lo
 		}
 		c.charted.note(h, func(add func(uint64)) {
-			// What starts a section may be the cold part of a function.
+			// The start of a section may be the cold part of a function.
 			if first != 0 || h.Lo != r.Start {
 				add(c.skipPadding(h))
 			}
@@ -352,34 +358,58 @@ func (c *Code) chartNearby(addr uint64) (h Hole, first uint64, ok bool) {
 	return h, 0, false
 }
 
-// IsOneFunction says whether no other function starts between start and addr: the way from
-// start goes on to addr, and no call on it leads there.
-func (c *Code) IsOneFunction(start, addr uint64) bool {
+// StartCode says whether addr is in the function at start, the entry point of a program: code leads
+// from there to addr, and no call on the way goes to a function between them. It gives how
+// many words the function has pushed on the way.
+func (c *Code) StartCode(start, addr uint64) (words uint32, ok bool) {
 	var in insn
+	pushed := 0
 	for at := start; at < addr; at += uint64(in.n) {
-		if !in.decode(c.bytes(at)) {
-			return false
+		if !c.decode(&in, at) {
+			return 0, false
 		}
 		if at+uint64(in.n) > addr {
 			break
 		}
 		switch t, target := in.turn(at); {
 		case !t.goesOn(), t == calls && target > start && target <= addr:
-			return false
+			return 0, false
 		}
+		pushed += in.pushes()
 	}
-	return true
+	return uint32(max(pushed, 0)), true
 }
 
-// cloneChild is how musl's clone begins a thread: with no frame pointer and
-// the argument from the new stack it calls the thread's function, and there
-// is nowhere to return to: xor %ebp, %ebp; pop %rdi; call *%r9.
+// decode decodes the instruction at addr, of the architecture that the image is for.
+func (c *Code) decode(in *insn, addr uint64) bool {
+	if c.layout.Machine == elf.EM_386 {
+		return in.decode386(c.bytes(addr))
+	}
+	return in.decode(c.bytes(addr))
+}
+
+// pushes is how many words the instruction pushes, negative for a pop.
+func (in *insn) pushes() int {
+	switch op := in.op; {
+	case in.space != 0 || in.vector != legacy:
+		return 0
+	case op >= 0x50 && op < 0x58, op == 0x68, op == 0x6a, op == 0xff && in.reg&7 == 6:
+		return 1
+	case op >= 0x58 && op < 0x60:
+		return -1
+	}
+	return 0
+}
+
+// cloneChild is how musl's clone begins a thread: it clears the frame pointer,
+// takes the argument from the new stack and calls the thread's function, above
+// which there is no caller: xor %ebp, %ebp; pop %rdi; call *%r9.
 var cloneChild = []byte{0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1}
 
-// isThreadRoot says whether addr follows the call by which a thread begins,
-// right after the system call that made it.
+// isThreadRoot says whether addr follows the call by which a thread calls its first
+// function, right after the system call that made the thread.
 func (c *Code) isThreadRoot(addr uint64) bool {
-	const near = 8 // from the system call to what it leads to: test and branch
+	const near = 8 // bytes of the test and the branch behind the system call
 	n := uint64(len(cloneChild))
 	if addr < n+near || !bytes.HasPrefix(c.bytes(addr-n), cloneChild) {
 		return false
@@ -388,8 +418,8 @@ func (c *Code) isThreadRoot(addr uint64) bool {
 	return syscallIn(c.bytes(addr-n-near)) && syscallIn(c.bytes(addr)) // the latter is exit
 }
 
-// clones are the system calls that make a thread, as glibc has them, which
-// leaves what follows without CFI: mov $n, %eax; syscall. The numbers are from
+// clones are the system calls that make a thread, as in glibc, whose code behind
+// them has no CFI: mov $n, %eax; syscall. The numbers are from
 // arch/x86/entry/syscalls/syscall_64.tbl.
 var clones = [][]byte{
 	{0xb8, 0xb3, 0x01, 0, 0, 0x0f, 0x05}, // clone3
@@ -397,7 +427,7 @@ var clones = [][]byte{
 }
 
 // FollowsClone says whether addr is where a thread begins: between the system
-// call that made it and the place where it parts from the one that made the call.
+// call that made it and the branch that only the new thread takes.
 func (c *Code) FollowsClone(addr uint64) bool {
 	const near = 8 // bytes of test and branches
 	for _, want := range clones {
@@ -420,9 +450,9 @@ func (c *Code) plt(addr uint64) (table uint64, ok bool) {
 	return 0, false
 }
 
-// pltRule is the rule in the procedure linkage table at table, whose entries need no
-// start to be known: they lie 16 bytes apart, and all that they do to SP is to
-// push. The first entry of .plt runs after another one has pushed.
+// pltRule is the rule in the procedure linkage table at table. The starts of its entries are
+// known without reading: they are 16 bytes apart. Of the instructions that change SP, they only
+// have pushes. The first entry of .plt runs after another entry has pushed a word.
 func (c *Code) pltRule(table, addr uint64) (rule.Rule, bool) {
 	const entry = 16
 	first := table + (addr-table)&^(entry-1)
@@ -456,8 +486,8 @@ var restorers = [][]byte{
 	{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05},             // mov $15, %eax; syscall
 }
 
-// IsRestorer says whether the instruction at addr is in a signal restorer, or follows it:
-// there a thread stands while the kernel is about to restore its registers.
+// IsRestorer says whether the instruction at addr is in a signal restorer, or follows it: the PC of a
+// thread is there while the kernel is about to restore its registers.
 func (c *Code) IsRestorer(addr uint64) bool {
 	for _, want := range restorers {
 		if bytes.HasPrefix(c.bytes(addr), want) {
@@ -472,8 +502,8 @@ func (c *Code) IsRestorer(addr uint64) bool {
 	return false
 }
 
-// FollowsCall says whether the instruction before addr is a call: a direct
-// one into the image's own code, or an indirect one, whose bytes say less.
+// FollowsCall says whether the instruction before addr is a call: a direct one
+// into the code of the image, or bytes that may be an indirect one.
 func (c *Code) FollowsCall(addr uint64) bool {
 	if addr>>32 != 0 {
 		return c.findCall(addr) != notCall
@@ -486,7 +516,29 @@ func (c *Code) FollowsCall(addr uint64) bool {
 	return k != notCall
 }
 
-// A callKind says what call is before an address. Zero is none of them.
+// LeavesImage says whether the call before addr can lead to code outside of the image: it is an indirect
+// call, or one of a function that only jumps to the address in a register.
+func (c *Code) LeavesImage(addr uint64) bool {
+	const most = 4 // instructions
+	if !c.FollowsCall(addr) {
+		return false
+	}
+	at, ok := c.DirectCall(addr)
+	if !ok || !c.executable(at) {
+		return true
+	}
+	var in insn
+	for n := 0; n < most && in.decode(c.bytes(at)); n++ {
+		t, _ := in.turn(at)
+		if t != onwards {
+			return t == jumpsFar && in.mod == 3
+		}
+		at += uint64(in.n)
+	}
+	return false
+}
+
+// A callKind says what kind of call is before an address. Zero means that it is not known.
 type callKind uint32
 
 const (
@@ -496,20 +548,30 @@ const (
 )
 
 func (c *Code) findCall(addr uint64) callKind {
+	if !c.executable(addr - 1) {
+		return notCall // only data that looks like a call
+	}
 	if target, ok := c.DirectCall(addr); ok && c.executable(target) {
 		return directCall
 	}
+	if c.indirectCallBefore(addr) {
+		return indirectCall
+	}
+	return notCall
+}
+
+// indirectCallBefore says whether the bytes before addr are an indirect call: ff /2 with prefix, SIB
+// and displacement has 2 to 8 bytes, and more with prefixes for padding.
+func (c *Code) indirectCallBefore(addr uint64) bool {
 	var in insn
-	// ff /2 with prefix, SIB and displacement: 2 to 8 bytes, and more with
-	// padding prefixes.
 	for n := uint64(2); n <= 9; n++ {
 		if at, ok := c.callBefore(addr, n, &in); ok {
 			if t, _ := in.turn(at); t == callsFar && (n == 2 || in.n == int(n)) {
-				return indirectCall
+				return true
 			}
 		}
 	}
-	return notCall
+	return false
 }
 
 // CallSize is the length of a direct call.
@@ -524,6 +586,77 @@ func (c *Code) DirectCall(addr uint64) (target uint64, ok bool) {
 	}
 	t, target := in.turn(at)
 	return target, t == calls
+}
+
+// PointerCalled gives the address of the pointer that the call before addr calls. Either the call has this
+// address, or an instruction a little before loads the address, or the pointer, into the register that
+// the call uses, as in
+//
+//	lea pointer(%rip), %rax; mov %rbp, %rdi; call *(%rax)
+//	mov pointer(%rip), %rax; mov %rbp, %rdi; call *%rax
+func (c *Code) PointerCalled(addr uint64) (pointer uint64, ok bool) {
+	const most = 24 // bytes
+	var in insn
+	for size := uint64(2); size <= 6; size++ {
+		at, ok := c.callBefore(addr, size, &in)
+		if !ok {
+			continue
+		}
+		const mov, lea = 0x8b, 0x8d
+		t, _ := in.turn(at)
+		load, reg := byte(lea), in.base
+		switch {
+		case t != callsFar:
+			continue
+		case in.mod == 3:
+			load, reg = mov, in.rm
+		case in.base == ripBase:
+			return addr + uint64(in.disp), true
+		case in.disp != 0 || in.index:
+			continue
+		}
+		for back := uint64(7); back <= most && back <= at; back++ {
+			if pointer, ok := c.loadedBefore(at-back, at, load, reg); ok {
+				return pointer, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// loadedBefore gives the address from which the instruction at from, with the opcode load, loads a
+// register that no instruction between it and end changes.
+func (c *Code) loadedBefore(from, end uint64, load byte, reg uint8) (addr uint64, ok bool) {
+	var in insn
+	if !in.decode(c.bytes(from)) || in.space != 0 || in.op != load || in.base != ripBase || in.reg != reg {
+		return 0, false
+	}
+	at := from + uint64(in.n)
+	addr = at + uint64(in.disp)
+	for at < end {
+		if !in.decode(c.bytes(at)) || in.writes()&bit(reg) != 0 {
+			return 0, false
+		}
+		if t, _ := in.turn(at); t != onwards {
+			return 0, false
+		}
+		at += uint64(in.n)
+	}
+	return addr, at == end
+}
+
+// Dispatch finds the first jump from lo up to hi through a pointer in memory to which a register points.
+// The jumps of switches use a table, and those of stubs a pointer at a fixed address.
+func (c *Code) Dispatch(lo, hi uint64) (at uint64, ok bool) {
+	var in insn
+	for at, n := lo, 0; at < hi && n < maxInsns && in.decode(c.bytes(at)); n++ {
+		t, _ := in.turn(at)
+		if t == jumpsFar && in.mod != 3 && in.base != ripBase && in.base != none && !in.index {
+			return at, true
+		}
+		at += uint64(in.n)
+	}
+	return 0, false
 }
 
 // callBefore decodes the instruction that would start n bytes before addr.

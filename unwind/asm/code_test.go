@@ -13,12 +13,13 @@ import (
 
 	"unspool/dwarfcfi"
 	"unspool/dwarfcfi/elf"
+	"unspool/testdata/costs"
 	"unspool/testdata/programs"
 	"unspool/unwind/rule"
 )
 
-// openCode reads a file's code. With CFI, only what that does not cover;
-// without, everything.
+// openCode reads the code of a file: with fdes, only the code that they do not
+// cover, else all of it.
 func openCode(t testing.TB, path string, fdes iter.Seq2[uint64, uint64]) (*Code, *dwarfcfi.Table) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -45,8 +46,8 @@ func openCode(t testing.TB, path string, fdes iter.Seq2[uint64, uint64]) (*Code,
 	return New(f, layout, Covered{FDEs: fdes}), table
 }
 
-// TestRulesFromCodeAgreeWithCFI asks the code of libraries that have CFI, as
-// if they had none, and compares.
+// TestRulesFromCodeAgreeWithCFI reads the code of libraries with CFI as if they
+// had none, and compares the rules with those of the CFI.
 func TestRulesFromCodeAgreeWithCFI(t *testing.T) {
 	every := 31
 	if testing.Short() {
@@ -60,8 +61,8 @@ func TestRulesFromCodeAgreeWithCFI(t *testing.T) {
 	}
 }
 
-// TestRulesNearbyAgreeWithCFI is the same for what is found without a look at the
-// rest of the code, as if CFI had holes of some functions each.
+// TestRulesNearbyAgreeWithCFI does the same for rules that are found without reading
+// the rest of the code, as if the CFI had holes of a few functions each.
 func TestRulesNearbyAgreeWithCFI(t *testing.T) {
 	const functions = 8
 	for _, path := range programs.System(t) {
@@ -89,8 +90,9 @@ func TestRulesNearbyAgreeWithCFI(t *testing.T) {
 	}
 }
 
-// compareWithCFI asks for the rules of all code that CFI covers.
-func compareWithCFI(t *testing.T, c *Code, table *dwarfcfi.Table, every int, ask func(addr uint64) (rule.Rule, bool)) {
+// compareWithCFI compares the rules of all code that CFI covers.
+func compareWithCFI(t *testing.T, c *Code, table *dwarfcfi.Table, every int,
+	ask func(addr uint64) (rule.Rule, bool)) {
 	var asked, answered, agreed, odd, shown int
 	n := 0
 	var in insn
@@ -113,7 +115,7 @@ func compareWithCFI(t *testing.T, c *Code, table *dwarfcfi.Table, every int, ask
 				asked++
 				at := pc
 				if turn, _ := in.turn(pc); turn == calls || turn == callsFar {
-					at += uint64(in.n) - 1 // as a return address is looked up
+					at += uint64(in.n) - 1 // return addresses are looked up at the last byte of the call
 				}
 				got, ok := ask(at)
 				if !ok {
@@ -152,14 +154,14 @@ func show(r rule.Rule) string {
 	return fmt.Sprintf("%s+%d, BP at %d", names[r.Kind()], r.CFA(), r.BP())
 }
 
-// sameRule says whether a rule from code says what a rule from CFI says.
-// They cannot be compared when one is from SP and the other from BP.
+// sameRule says whether a rule from code means the same as a rule from CFI.
+// They cannot be compared if one is from SP and the other from BP.
 func sameRule(c *Code, pc uint64, got, want rule.Rule) (same, compared bool) {
 	if got.Kind() == rule.Sigframe || want.Kind() == rule.Sigframe {
 		return got == want, true
 	}
 	if want.Kind() == rule.FromBP && got.Kind() == rule.GuessSP {
-		// Where there is a frame pointer, CFI takes it.
+		// If there is a frame pointer, CFI uses it.
 		h, _ := c.chart().hole(pc)
 		f, ok := c.fromStart(pc, h)
 		if !ok {
@@ -175,25 +177,26 @@ func sameRule(c *Code, pc uint64, got, want rule.Rule) (same, compared bool) {
 	}
 	saved := want.BP()
 	if saved != got.BP() && want.Kind() == rule.FromSP && saved > want.CFA() {
-		saved = 0 // popped
+		saved = 0 // it was popped
 	}
 	return saved == got.BP() || got.BP() == 8*rule.MaxBP, true
 }
 
-// assemble gives a code of one segment at image address base, with a symbol
-// table in which no function is: what is known of starts comes from calls.
+// assemble makes a Code of one segment at image address base, with a symbol table
+// without functions: starts of functions are known from calls only.
 func assemble(t testing.TB, text string) *Code {
 	t.Helper()
 	const base = 0x1000
 	layout := &elf.Layout{
-		Loads: []elf.Load{{Offset: 0, Vaddr: base, Filesz: uint64(len(text)), Memsz: uint64(len(text)), Flags: elf.PF_R | elf.PF_X}},
-		Text:  []elf.Range{{Name: ".init", Start: base, End: base + uint64(len(text))}},
+		Loads: []elf.Load{{Offset: 0, Vaddr: base, Filesz: uint64(len(text)), Memsz: uint64(len(text)),
+			Flags: elf.PF_R | elf.PF_X}},
+		Text: []elf.Range{{Name: ".init", Start: base, End: base + uint64(len(text))}},
 	}
 	return New(strings.NewReader(text), layout, Covered{})
 }
 
-// TestRuleAtEachInstruction reads functions that the reader can check by eye.
-// Each is at 0x1000, and known to start there.
+// TestRuleAtEachInstruction has functions that are easily checked by eye. Each is at
+// 0x1000, and is known to start there.
 func TestRuleAtEachInstruction(t *testing.T) {
 	sp := func(c, b rule.Rule) rule.Rule { return rule.GuessSP | b<<4 | c<<16 }
 	bp := func(c, b rule.Rule) rule.Rule { return rule.GuessBP | b<<4 | c<<16 }
@@ -209,20 +212,24 @@ func TestRuleAtEachInstruction(t *testing.T) {
 			0: sp(1, 0), 1: sp(2, 2), 2: sp(3, 2), 6: sp(6, 2), 11: sp(3, 2), 12: sp(2, 2), 13: sp(1, 0)}},
 		{"frame pointer, then alloca", "\x55\x48\x89\xe5\x48\x29\xc4\x90\xc9\xc3", map[uint64]rule.Rule{
 			4: sp(2, 2), 7: bp(2, 2), 9: sp(1, 0)}},
-		{"middle of an instruction", "\x48\x83\xec\x08\x48\x83\xc4\x08\xc3", map[uint64]rule.Rule{1: rule.None, 4: sp(2, 0)}},
+		{"middle of an instruction", "\x48\x83\xec\x08\x48\x83\xc4\x08\xc3",
+			map[uint64]rule.Rule{1: rule.None, 4: sp(2, 0)}},
 		// mov %rsp, %rax; sub $64, %rsp; and $-32, %rsp; mov %rax, 8(%rsp); nop; mov 8(%rsp), %rsp; ret
-		{"aligned, old SP saved", "\x48\x89\xe0\x48\x83\xec\x40\x48\x83\xe4\xe0\x48\x89\x44\x24\x08\x90\x48\x8b\x64\x24\x08\xc3",
+		{"aligned, old SP saved",
+			"\x48\x89\xe0\x48\x83\xec\x40\x48\x83\xe4\xe0\x48\x89\x44\x24\x08\x90\x48\x8b\x64\x24\x08\xc3",
 			map[uint64]rule.Rule{7: sp(9, 0), 16: saved(1, 1, 0), 22: sp(1, 0)}},
 		// mov %rsp, %rcx; and $-32, %rsp; sub $32, %rsp; call 1f; nop; mov %rcx, %rsp; ret; 1: xor %eax, %eax; ret
 		{"aligned, old SP in a register that the callee leaves alone",
 			"\x48\x89\xe1\x48\x83\xe4\xe0\x48\x83\xec\x20\xe8\x05\x00\x00\x00\x90\x48\x89\xcc\xc3\x31\xc0\xc3",
-			map[uint64]rule.Rule{0: sp(1, 0), 7: inReg(rCX, 1, 0), 15: inReg(rCX, 1, 0), 16: inReg(rCX, 1, 0), 20: sp(1, 0), 21: sp(1, 0)}},
+			map[uint64]rule.Rule{0: sp(1, 0), 7: inReg(rCX, 1, 0), 15: inReg(rCX, 1, 0), 16: inReg(rCX, 1, 0),
+				20: sp(1, 0), 21: sp(1, 0)}},
 		// The same, and 1: xor %ecx, %ecx; ret
 		{"aligned, old SP in a register that the callee changes",
 			"\x48\x89\xe1\x48\x83\xe4\xe0\x48\x83\xec\x20\xe8\x05\x00\x00\x00\x90\x48\x89\xcc\xc3\x31\xc9\xc3",
 			map[uint64]rule.Rule{7: inReg(rCX, 1, 0), 16: rule.None}},
 		// test %edi, %edi; jz 1f; push %rax; 1: ret
-		{"ways that disagree", "\x85\xff\x74\x01\x50\x90\xeb\xfd", map[uint64]rule.Rule{0: sp(1, 0), 4: sp(1, 0), 5: rule.None}},
+		{"ways that disagree", "\x85\xff\x74\x01\x50\x90\xeb\xfd",
+			map[uint64]rule.Rule{0: sp(1, 0), 4: sp(1, 0), 5: rule.None}},
 		{"SP from elsewhere", "\x48\x89\xfc\x90\xeb\xfd", map[uint64]rule.Rule{0: sp(1, 0), 3: rule.None}},
 	} {
 		code := assemble(t, c.text)
@@ -235,21 +242,23 @@ func TestRuleAtEachInstruction(t *testing.T) {
 	}
 }
 
-// TestRuleFromTheWayOut has no start: the code is called by nobody.
+// TestRuleFromTheWayOut has code whose start is not known, as nothing calls it.
 func TestRuleFromTheWayOut(t *testing.T) {
 	c := assemble(t, "\xeb\xfe\x90\x48\x83\xc4\x18\x5b\x5d\xc3")
-	for off, want := range map[uint64]rule.Rule{2: rule.GuessSP | 2<<4 | 6<<16, 7: rule.GuessSP | 2<<4 | 3<<16, 9: rule.GuessSP | 1<<16} {
+	for off, want := range map[uint64]rule.Rule{2: rule.GuessSP | 2<<4 | 6<<16, 7: rule.GuessSP | 2<<4 | 3<<16,
+		9: rule.GuessSP | 1<<16} {
 		if got, _ := c.Rule(0x1000 + off); got != want {
 			t.Errorf("at %d: %v, want %v", off, got, want)
 		}
 	}
 }
 
-// TestMusl is about the two places of musl that are known by their bytes.
+// TestMusl is about the two pieces of code in musl that are known by their bytes.
 func TestMusl(t *testing.T) {
 	const restorer = "\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"
 	c := assemble(t, "\xc3\x90\x90\x90"+restorer+"\x90")
-	for _, off := range []uint64{3, 4, 11, 13} { // the byte before, the first, the system call, the kernel's return
+	// the byte before the restorer, its first byte, the system call, and the address behind it
+	for _, off := range []uint64{3, 4, 11, 13} {
 		if got, _ := c.Rule(0x1000 + off); got != rule.Sigframe {
 			t.Errorf("restorer at %d: %v", off, got)
 		}
@@ -293,10 +302,14 @@ func TestFollowsCall(t *testing.T) {
 // FuzzCode reads arbitrary code, which must neither panic nor take long, and
 // asks the same twice.
 func FuzzCode(f *testing.F) {
-	f.Add([]byte("\x55\x48\x89\xe5\x53\x48\x83\xec\x18\xe8\x00\x00\x00\x00\x48\x83\xc4\x18\x5b\x5d\xc3"), uint16(9), uint64(0x1000))
-	f.Add([]byte("\x48\x89\xe0\x48\x83\xe4\xe0\x48\x89\x44\x24\x08\x90\x48\x8b\x64\x24\x08\xc3"), uint16(12), uint64(0))
-	f.Add([]byte("\xc8\x10\x00\x00\x75\xfe\xc9\xc3\xc5\xf8\x77\x62\xf1\x7c\x48\x28\xc0\xeb\xe0"), uint16(4), ^uint64(0)-20)
+	f.Add([]byte("\x55\x48\x89\xe5\x53\x48\x83\xec\x18\xe8\x00\x00\x00\x00\x48\x83\xc4\x18\x5b\x5d\xc3"),
+		uint16(9), uint64(0x1000))
+	f.Add([]byte("\x48\x89\xe0\x48\x83\xe4\xe0\x48\x89\x44\x24\x08\x90\x48\x8b\x64\x24\x08\xc3"), uint16(12),
+		uint64(0))
+	f.Add([]byte("\xc8\x10\x00\x00\x75\xfe\xc9\xc3\xc5\xf8\x77\x62\xf1\x7c\x48\x28\xc0\xeb\xe0"), uint16(4),
+		^uint64(0)-20)
 	f.Fuzz(func(t *testing.T, text []byte, at uint16, base uint64) {
+		defer costs.For(len(text)).Check(t)()
 		size := uint64(len(text))
 		layout := &elf.Layout{
 			Loads: []elf.Load{{Vaddr: base, Filesz: size, Memsz: size, Flags: elf.PF_X}},
@@ -327,8 +340,8 @@ func FuzzCode(f *testing.F) {
 	})
 }
 
-// BenchmarkRuleFromCode asks for PCs of libcrypto as if it had no CFI: near
-// ones in functions that were read already, and far apart ones.
+// BenchmarkRuleFromCode looks up PCs of libcrypto as if it had no CFI: PCs in functions
+// that were read already, and PCs that lie far apart.
 func BenchmarkRuleFromCode(b *testing.B) {
 	files, _ := filepath.Glob("/usr/lib/x86_64-linux-gnu/libcrypto.so.[0-9]*")
 	if len(files) == 0 {
@@ -343,7 +356,8 @@ func BenchmarkRuleFromCode(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				for n, pc := 0, fde.Start; pc < fde.End && in.decode(c.bytes(pc)) && n < 64; n, pc = n+1, pc+uint64(in.n) {
+				next := func(pc uint64) uint64 { return pc + uint64(in.n) }
+				for n, pc := 0, fde.Start; pc < fde.End && in.decode(c.bytes(pc)) && n < 64; n, pc = n+1, next(pc) {
 					pcs = append(pcs, pc)
 				}
 			}

@@ -10,8 +10,8 @@ import (
 	"unspool/testdata/programs"
 )
 
-// TestContextEndOfGlibc looks for the ends of coroutines everywhere in static
-// programs: there is one.
+// TestContextEndOfGlibc looks for ends of coroutines in all code of static programs:
+// there is one.
 func TestContextEndOfGlibc(t *testing.T) {
 	for _, width := range []string{"-m64", "-m32"} {
 		t.Run(width, func(t *testing.T) {
@@ -19,7 +19,8 @@ func TestContextEndOfGlibc(t *testing.T) {
 			if err := os.WriteFile(empty, []byte("int main(void) { return 0; }"), 0o666); err != nil {
 				t.Fatal(err)
 			}
-			if out, err := exec.Command("gcc", width, "-static", "-o", empty+".out", empty).CombinedOutput(); err != nil {
+			if out, err := exec.Command("gcc", width, "-static", "-o", empty+".out",
+				empty).CombinedOutput(); err != nil {
 				t.Skipf("gcc %s does not link (package gcc-multilib): %v\n%s", width, err, out)
 			}
 			f, err := os.Open(programs.Build(t, "coroutine", "-static", width))

@@ -2,24 +2,24 @@ package asm
 
 import "encoding/binary"
 
-// An insn is one decoded x86-64 instruction: what is needed to know its
-// length, its operands and which general registers it may write (Intel SDM,
-// volume 2, chapter 2 and appendix A). golang.org/x/arch/x86/x86asm is no
-// replacement: it gives wrong lengths for vzeroupper, adcx and endbr64 and
-// knows no XOP, all of which hand-written assembly is full of.
+// An insn is one decoded x86-64 instruction, as far as is needed for its
+// length, its operands and the general registers that it may write (Intel SDM,
+// volume 2, chapter 2 and appendix A). golang.org/x/arch/x86/x86asm cannot be
+// used instead: it gives wrong lengths for vzeroupper, adcx and endbr64 and does
+// not know XOP, which hand-written assembly often uses.
 type insn struct {
 	n       int      // length in bytes
 	space   uint8    // opcode map: 0 one byte, 1 0F, 2 0F38, 3 0F3A; others as VEX, EVEX and XOP number them
 	vector  encoding // legacy, or a prefix that carries the map
 	op      byte
 	prefix  byte // mandatory prefix: 0, 0x66, 0xf2, 0xf3
-	rex     byte // 0 when there is none; only its presence and W matter here
+	rex     byte // 0 without a REX prefix; only its presence and W are used from here
 	segment bool // fs or gs
 	narrow  bool // 0x66: 16-bit operands
 	modrm   bool
 
 	mod     uint8
-	reg, rm uint8 // with the bits of REX and its like
+	reg, rm uint8 // with the bits of REX, VEX, EVEX or XOP
 	vvvv    uint8
 	base    uint8 // register of a memory operand, or none, or ripBase
 	index   bool
@@ -27,9 +27,10 @@ type insn struct {
 	disp    int64
 	imm     int64
 	fixed   bool // 0x67: 32-bit addresses
+	i386    bool // an instruction of 32-bit code
 }
 
-// An encoding is how an instruction begins.
+// An encoding is the kind of prefix that an instruction begins with.
 type encoding uint8
 
 const (
@@ -45,7 +46,7 @@ const (
 )
 
 const (
-	longest = 15 // an instruction has no more bytes
+	longest = 15 // bytes of an instruction at most
 	rexW    = 8
 )
 
@@ -70,8 +71,8 @@ const (
 	imm16x8
 	immV    // of mov: 8 with REX.W
 	immMoff // an address
-	immRel  // 4, whatever the operands
-	immF6   // as f6 and f7 have it: for /0 and /1 only
+	immRel  // 4, whatever the size of the operands
+	immF6   // of f6 and f7: there for /0 and /1 only
 	immBad
 )
 
@@ -79,7 +80,7 @@ var (
 	oneByteModRM [256]bool
 	oneByteImm   [256]uint8
 	twoByteModRM [256]bool
-	twoByteImm   [256]bool // imm8; the jumps are apart
+	twoByteImm   [256]bool // imm8; without the jumps
 	twoByteBad   [256]bool
 )
 
@@ -99,7 +100,9 @@ func init() {
 			oneByteImm[op] = immZ
 		}
 	}
-	for _, op := range []int{0x63, 0x69, 0x6b, 0xc0, 0xc1, 0xc6, 0xc7, 0xd0, 0xd1, 0xd2, 0xd3, 0xf6, 0xf7, 0xfe, 0xff} {
+	for _, op := range []int{
+		0x63, 0x69, 0x6b, 0xc0, 0xc1, 0xc6, 0xc7, 0xd0, 0xd1, 0xd2, 0xd3, 0xf6, 0xf7, 0xfe, 0xff,
+	} {
 		oneByteModRM[op] = true
 	}
 	for op := 0x80; op < 0x90; op++ {
@@ -108,7 +111,8 @@ func init() {
 	for op := 0xd8; op < 0xe0; op++ {
 		oneByteModRM[op] = true
 	}
-	fill(oneByteImm[:], imm8, 0x6a, 0x6b, 0x80, 0x83, 0xa8, 0xc0, 0xc1, 0xc6, 0xcd, 0xeb, 0xe0, 0xe1, 0xe2, 0xe3, 0xe4, 0xe5, 0xe6, 0xe7)
+	fill(oneByteImm[:], imm8, 0x6a, 0x6b, 0x80, 0x83, 0xa8, 0xc0, 0xc1, 0xc6, 0xcd, 0xeb,
+		0xe0, 0xe1, 0xe2, 0xe3, 0xe4, 0xe5, 0xe6, 0xe7)
 	fill(oneByteImm[:], immZ, 0x68, 0x69, 0x81, 0xa9, 0xc7)
 	fill(oneByteImm[:], immRel, 0xe8, 0xe9)
 	fill(oneByteImm[:], immF6, 0xf6, 0xf7)
@@ -132,7 +136,9 @@ func init() {
 	for op := range twoByteModRM {
 		twoByteModRM[op] = true
 	}
-	for _, op := range []int{0x05, 0x06, 0x07, 0x08, 0x09, 0x0b, 0x0e, 0x77, 0xa0, 0xa1, 0xa2, 0xa8, 0xa9, 0xaa} {
+	for _, op := range []int{
+		0x05, 0x06, 0x07, 0x08, 0x09, 0x0b, 0x0e, 0x77, 0xa0, 0xa1, 0xa2, 0xa8, 0xa9, 0xaa,
+	} {
 		twoByteModRM[op] = false
 	}
 	for op := 0x30; op < 0x38; op++ {
@@ -147,18 +153,32 @@ func init() {
 	for _, op := range []int{0x0f, 0x70, 0x71, 0x72, 0x73, 0xa4, 0xac, 0xba, 0xc2, 0xc4, 0xc5, 0xc6} {
 		twoByteImm[op] = true
 	}
-	for _, op := range []int{0x04, 0x0a, 0x0c, 0x24, 0x25, 0x26, 0x27, 0x36, 0x39, 0x3b, 0x3c, 0x3d, 0x3e, 0x3f, 0xa6, 0xa7} {
+	for _, op := range []int{
+		0x04, 0x0a, 0x0c, 0x24, 0x25, 0x26, 0x27, 0x36, 0x39, 0x3b, 0x3c, 0x3d, 0x3e, 0x3f, 0xa6, 0xa7,
+	} {
 		twoByteBad[op] = true
 	}
 }
 
-// decode decodes the instruction at the start of b into in. It reports false
-// for what is no instruction, or is not known, or is cut short.
+// decode decodes the instruction at the start of b into in. It reports false if
+// there is none, or it is not known, or is cut short.
 func (in *insn) decode(b []byte) bool {
+	*in = insn{base: none}
+	return in.prefixes(b)
+}
+
+// decode386 does the same for 32-bit code, where no register has a number above 7, and no address is
+// relative to the PC.
+func (in *insn) decode386(b []byte) bool {
+	*in = insn{base: none, i386: true}
+	return in.prefixes(b) && !in.fixed
+}
+
+// prefixes decodes an instruction from its prefixes onwards.
+func (in *insn) prefixes(b []byte) bool {
 	if len(b) > longest {
 		b = b[:longest]
 	}
-	*in = insn{base: none}
 	i := 0
 prefixes:
 	for ; i < len(b); i++ {
@@ -179,7 +199,7 @@ prefixes:
 			break prefixes
 		}
 	}
-	if i < len(b) && b[i]&0xf0 == 0x40 {
+	if i < len(b) && b[i]&0xf0 == 0x40 && !in.i386 {
 		in.rex = b[i]
 		i++
 	}
@@ -191,7 +211,7 @@ prefixes:
 	return in.opcode(b, i)
 }
 
-// opcode decodes from the opcode, at b[i], onwards; b[i+3] is there.
+// opcode decodes an instruction from its opcode at b[i] onwards; the caller made sure of b[i+3].
 //
 //nolint:funlen // a table: one case for each group of opcodes
 func (in *insn) opcode(b []byte, i int) bool {
@@ -224,7 +244,7 @@ func (in *insn) opcode(b []byte, i int) bool {
 				imm = immRel
 			}
 		}
-	case op == 0xc5 || op == 0xc4 || op == 0x62 || op == 0x8f && b[i]&0x1f >= 8:
+	case (op == 0xc5 || op == 0xc4 || op == 0x62) && (!in.i386 || b[i]>>6 == 3) || op == 0x8f && b[i]&0x1f >= 8:
 		if in.rex != 0 {
 			return false
 		}
@@ -288,6 +308,9 @@ func (in *insn) opcode(b []byte, i int) bool {
 	default:
 		in.modrm = oneByteModRM[op]
 		imm = oneByteImm[op]
+		if in.i386 {
+			in.modrm, imm = oneByte386(op, in.modrm, imm)
+		}
 	}
 	in.op = op
 	if in.modrm {
@@ -310,8 +333,22 @@ func (in *insn) opcode(b []byte, i int) bool {
 	return i <= longest
 }
 
-// memory decodes SIB byte and displacement at b[i] and returns what follows,
-// -1 when they are cut short.
+// oneByte386 says what follows the one-byte opcodes that only 32-bit code has.
+func oneByte386(op byte, modrm bool, imm uint8) (bool, uint8) {
+	switch {
+	case op&0xf0 == 0x40, op < 0x40 && imm == immBad && op&7 >= 6,
+		op == 0x60, op == 0x61, op == 0xce, op == 0xd6:
+		return false, noImm // inc, dec, segments, decimals, pusha, popa, into
+	case op == 0x62, op == 0xc4, op == 0xc5: // bound, les, lds
+		return true, noImm
+	case op == 0x82, op == 0xd4, op == 0xd5:
+		return modrm, imm8
+	}
+	return modrm, imm
+}
+
+// memory decodes SIB byte and displacement at b[i] and returns the index behind
+// them, -1 if they are cut short.
 func (in *insn) memory(b []byte, i int, x, m uint8) int {
 	in.base = in.rm
 	size := [3]int{0, 1, 4}[in.mod]
@@ -330,6 +367,9 @@ func (in *insn) memory(b []byte, i int, x, m uint8) int {
 		}
 	case in.rm&7 == 5 && in.mod == 0:
 		in.base, size = ripBase, 4
+		if in.i386 {
+			in.base = none
+		}
 	}
 	var ok bool
 	if in.disp, ok = signed(b, i, size); !ok {
@@ -360,7 +400,7 @@ func (in *insn) immediate(b []byte, i int, kind uint8) int {
 			size = 8
 		}
 	case immMoff:
-		if size = 8; in.fixed {
+		if size = 8; in.fixed || in.i386 {
 			size = 4
 		}
 	case immF6:

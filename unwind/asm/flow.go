@@ -1,12 +1,11 @@
 package asm
 
-// This file follows what code does to SP and BP. The values of registers and
-// of words on the stack are kept as expressions over SP and BP at the place
-// where the reading starts: the entry of a function, where SP points to the
-// return address, or the PC itself, from where the way leads to a ret, before
-// which SP points to it again.
+// This file follows what code does to SP and BP. The values of registers and of words on
+// the stack are kept as expressions of the SP and BP at the instruction where the reading
+// starts. That is the entry of a function, where SP points to the return address; or the PC
+// itself, from which code leads to a ret, before which SP points to the return address again.
 
-// A value is what is known of a register or of a word of the stack.
+// A value is what is known about a register or a word of the stack.
 type value struct {
 	kind    valueKind
 	at, off int32
@@ -22,21 +21,22 @@ const (
 	wordSP             // *(SP + at) + off
 	wordBP             // *(BP + at) + off
 	wordWord           // *(*(SP + at) + off)
-	aligned            // what the instruction at image address at (mod 2³²) aligned, + off
+	aligned            // the result of the aligning instruction at image address at (mod 2³²), + off
 )
 
-// add is v + n. Numbers that no stack has make it unknown.
+// add is v + n. If the result is too large for any stack, it is unknown.
 func (v value) add(n int64) value {
 	const farthest = 1 << 28
 	sum := int64(v.off) + n
-	if v.kind == unknown || (v.kind == wordWord || v.kind > imageAddress) && n != 0 || sum > farthest || sum < -farthest || n > farthest || n < -farthest {
+	if v.kind == unknown || (v.kind == wordWord || v.kind > imageAddress) && n != 0 || sum > farthest ||
+		sum < -farthest || n > farthest || n < -farthest {
 		return value{}
 	}
 	v.off = int32(sum)
 	return v
 }
 
-// A slot is a word of the stack that was written.
+// A slot is a word of the stack that was written, with its address.
 type slot struct{ addr, v value }
 
 // A state is what is known at one instruction.
@@ -45,13 +45,13 @@ type state struct {
 	slots [maxSlots]slot
 	n     int
 	// entry says that the reading started at a function's entry: words that
-	// were not written do not matter. Otherwise they are what they were at
-	// the start, so what was written over them has to be remembered.
+	// were not written do not matter. Otherwise they still have the value that
+	// they had at the start, so every write to them has to be remembered.
 	entry bool
-	lossy bool // a slot found no room
+	lossy bool // there was no room for a slot
 
-	compared int32 // the constant of the last comparison, + 1; 0 when there is none
-	cases    int32 // the index of a jump table is below; 0 when that is not known
+	compared int32 // the constant of the last comparison, + 1; 0 if there is none
+	cases    int32 // the index of a jump table is less than this; 0 if that is not known
 }
 
 const maxSlots = 16
@@ -108,7 +108,7 @@ func (s *state) store(addr, v value) {
 	s.n++
 }
 
-// popped drops the slots that SP has left behind.
+// popped drops the slots that are below SP now.
 func (s *state) popped() {
 	sp := s.regs[rSP]
 	if sp.kind == unknown {
@@ -144,7 +144,7 @@ func (s *state) forget(regs uint16) {
 	}
 }
 
-// merge keeps of s what holds in t too, and says whether that is less.
+// merge keeps only what s and t have in common, in s, and says whether s has changed.
 func (s *state) merge(t *state) (changed bool) {
 	for i := range s.regs {
 		if s.regs[i] != t.regs[i] && s.regs[i].kind != unknown {
@@ -189,7 +189,7 @@ func (s *state) written(addr value) bool {
 	return false
 }
 
-// loadRaw is load of a word that was written, unknown otherwise.
+// loadRaw is the value of a word that was written, and unknown for other words.
 func (s *state) loadRaw(addr value) value {
 	for i := range s.slots[:s.n] {
 		if s.slots[i].addr == addr {
@@ -207,14 +207,14 @@ func (s *state) address(in *insn) value {
 	return s.regs[in.base].add(in.disp)
 }
 
-// A turn says where an instruction leads.
+// A turn says where an instruction leads: on to the next one, or elsewhere.
 type turn uint8
 
 const (
 	onwards turn = iota
 	branches
 	jumps
-	jumpsFar // to a place that is not known
+	jumpsFar // the target is not known
 	returns
 	calls
 	callsFar
@@ -256,7 +256,7 @@ func (in *insn) turn(addr uint64) (t turn, target uint64) {
 		switch op := in.op; {
 		case op >= 0x80 && op < 0x90:
 			return branches, target
-		case op == 0x0b, op == 0xb9 || op == 0xff, op == 0x07, op == 0x35: // ud2 and kin, sysret, sysexit
+		case op == 0x0b, op == 0xb9 || op == 0xff, op == 0x07, op == 0x35: // ud0 to ud2, sysret, sysexit
 			return stops, 0
 		}
 	}
@@ -353,7 +353,7 @@ func (s *state) step(in *insn, addr uint64) {
 	case op == 0xc9: // leave
 		s.regs[rSP] = s.regs[rBP]
 		s.regs[rBP] = s.pop()
-	case op == 0xe8 && in.imm == 0: // call of the next instruction, to have its address
+	case op == 0xe8 && in.imm == 0: // call of the next instruction, which pushes its address
 		s.push(value{})
 	case op == 0xe8, op == 0xff && in.reg&7 == 2:
 		s.forget(callerSaved)

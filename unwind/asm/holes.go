@@ -16,20 +16,21 @@ import (
 type codeMap struct {
 	holes  []Hole   // by address
 	starts []uint64 // by address, in holes only
-	whole  bool     // of all the code, not just of the holes that were asked for
+	whole  bool     // of all the code, not only of the holes that were asked for
 }
 
 // A Hole is code that no FDE covers.
 type Hole struct{ Lo, Hi uint64 }
 
-// Limits on what a file may cost.
+// Limits on the work for one file.
 const (
 	maxSymbols = 1 << 20
 	maxCovered = 1 << 20 // FDEs looked at
 	maxHoles   = 1 << 16 // kept
 	maxStarts  = 1 << 18 // kept
-	maxNearby  = 1 << 20 // bytes of a hole that is looked at by itself
-	maxSwept   = 4 << 20 // bytes of code read for calls: some 25 ms, in which nothing else is read from the rings
+	maxNearby  = 1 << 20 // bytes of a hole that is read without the rest of the code
+	// bytes of code read for calls: about 25 ms, during which nothing is read from the rings
+	maxSwept = 4 << 20
 )
 
 func (m *codeMap) hole(addr uint64) (Hole, bool) { return holeAt(m.holes, addr) }
@@ -75,7 +76,7 @@ func (m *codeMap) note(h Hole, starts func(add func(uint64))) {
 	m.starts = slices.Compact(m.starts)
 }
 
-// drop takes a start out that is none.
+// drop removes an address that is not the start of a function after all.
 func (m *codeMap) drop(start uint64) {
 	if i, ok := slices.BinarySearch(m.starts, start); ok {
 		m.starts = slices.Delete(m.starts, i, i+1)
@@ -117,19 +118,19 @@ func (c *Code) survey() *codeMap {
 	return m
 }
 
-// alignment is where compilers and linkers let functions begin.
+// alignment is that of functions, by compilers and linkers.
 const alignment = 16
 
-// highest is where no image is, so that sums do not wrap.
+// highest is above all addresses of images, so that sums do not wrap.
 const highest = 1 << 62
 
-// aligns says whether a hole between two functions with CFI is no more than
-// what aligns the second one: a function that is aligned itself makes a larger
-// hole. In a large file there are hundreds of thousands.
+// aligns says whether a hole between two functions with CFI is only the padding that
+// aligns the second one: with an aligned function in it, the hole would be larger. A
+// large file has hundreds of thousands of such holes.
 func (h Hole) aligns() bool { return h.Hi%alignment == 0 && h.Hi-h.Lo < alignment }
 
-// holes subtracts what CFI covers from what can be executed, and leaves out
-// what aligns functions.
+// holes gives the executable code that CFI does not cover, without the padding that
+// aligns functions.
 func (c *Code) holes() []Hole {
 	var all []Hole
 	for _, r := range c.layout.Text {
@@ -182,7 +183,7 @@ func (c *Code) holes() []Hole {
 	return holes
 }
 
-// skipPadding gives the first instruction of a hole that is no padding.
+// skipPadding gives the first instruction of a hole that is not padding.
 func (c *Code) skipPadding(h Hole) uint64 {
 	var in insn
 	addr := h.Lo
@@ -195,9 +196,9 @@ func (c *Code) skipPadding(h Hole) uint64 {
 	return addr
 }
 
-// sweep reads the code from end to end for what it calls and for the
-// addresses of functions that it takes. Where functions are not aligned,
-// only an address behind the end of another one is believed to be a function's.
+// sweep reads all the code for calls, and for instructions that take the address of a
+// function. If functions are not aligned, an address counts as that of a function only
+// right behind the end of another function.
 func (c *Code) sweep(m *codeMap, add func(uint64)) {
 	var in insn
 	left := uint64(maxSwept)
@@ -223,7 +224,8 @@ func (c *Code) sweep(m *codeMap, add func(uint64)) {
 				case t == calls && in.imm != 0:
 					add(target)
 				case in.space == 0 && in.vector == legacy && in.op == 0x8d && in.base == ripBase:
-					if target = addr + n + uint64(in.disp); m.inHole(target) && (target%alignment == 0 || c.followsEnd(target)) {
+					if target = addr + n + uint64(in.disp); m.inHole(target) &&
+						(target%alignment == 0 || c.followsEnd(target)) {
 						add(target)
 					}
 				case c.layout.Type == elf.ET_EXEC && in.setsConstant():
@@ -241,7 +243,7 @@ func (c *Code) sweep(m *codeMap, add func(uint64)) {
 // followsEnd says whether the code before addr ends a function: a return, a
 // jump, or padding.
 func (c *Code) followsEnd(addr uint64) bool {
-	const most = 8 // bytes of the longest of paddings
+	const most = 8 // bytes of the longest padding
 	if addr < most || !c.executable(addr) {
 		return false
 	}
@@ -262,8 +264,8 @@ func (c *Code) followsEnd(addr uint64) bool {
 	return false
 }
 
-// paddings are the nops that assemblers align with, those that end in zero. Longer ones
-// are the last with prefixes.
+// paddings are the nops that assemblers use to align, as far as they end in zero. Longer ones
+// are the last of these with prefixes.
 var paddings = [][]byte{
 	{0x0f, 0x1f, 0},
 	{0x0f, 0x1f, 0x40, 0},
@@ -272,7 +274,7 @@ var paddings = [][]byte{
 	{0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0},
 }
 
-// isFunction says whether a word of the data that points to addr points to a
+// isFunction says whether addr, to which a word of the data points, is the start of a
 // function.
 func (c *Code) isFunction(addr uint64, constant bool) bool {
 	if !c.executable(addr) {
@@ -288,9 +290,9 @@ func (c *Code) isFunction(addr uint64, constant bool) bool {
 // maxPointed is how many bytes of data are read for pointers to functions.
 const maxPointed = 1 << 20
 
-// pointers adds the functions whose addresses stand in data: tables of
-// functions of a file that is not relocated. In constant data, where the
-// tables of switches lie too, only what begins as functions do is believed.
+// pointers adds the functions whose addresses are in data, as in tables of functions of a
+// file that is not relocated. An address in constant data, which has the tables of
+// switches too, counts only if the code there begins as functions do.
 func (c *Code) pointers(m *codeMap, add func(uint64)) {
 	left := uint64(maxPointed)
 	var buf [4096]byte
@@ -325,8 +327,8 @@ func (c *Code) symbols(add func(uint64)) {
 	}
 }
 
-// symbolsIn adds the functions of one symbol table, of no more than left symbols. A table
-// that reaches beyond the end of the file is read up to there.
+// symbolsIn adds the functions of one symbol table, and reads at most left symbols. A table
+// that reaches beyond the end of the file is read up to that end.
 func (c *Code) symbolsIn(table elf.Extent, add func(uint64), left *int) {
 	const size = std.Sym64Size
 	var buf [256 * size]byte

@@ -26,7 +26,8 @@ func eachHole(list []Hole) iter.Seq2[uint64, uint64] {
 }
 
 func TestHoles(t *testing.T) {
-	text := []elf.Range{{Name: ".text", Start: 0x1000, End: 0x1200}, {Name: ".plt.got", Start: 0x1200, End: 0x1208}}
+	text := []elf.Range{{Name: ".text", Start: 0x1000, End: 0x1200},
+		{Name: ".plt.got", Start: 0x1200, End: 0x1208}}
 	for _, c := range []struct {
 		name    string
 		covered []Hole
@@ -38,9 +39,12 @@ func TestHoles(t *testing.T) {
 		{"overlap", []Hole{{0x1000, 0x1180}, {0x1040, 0x1080}, {0x1100, 0x1200}}, []Hole{{0x1200, 0x1208}}},
 		{"empty", []Hole{{0x1080, 0x1080}, {0x1000, 0x1200}}, []Hole{{0x1200, 0x1208}}},
 		{"what aligns a function", []Hole{{0x1000, 0x1071}, {0x1080, 0x1200}}, []Hole{{0x1200, 0x1208}}},
-		{"an aligned function", []Hole{{0x1000, 0x1070}, {0x1080, 0x1200}}, []Hole{{0x1070, 0x1080}, {0x1200, 0x1208}}},
-		{"a short function, not aligned", []Hole{{0x1000, 0x1071}, {0x1079, 0x1200}}, []Hole{{0x1071, 0x1079}, {0x1200, 0x1208}}},
-		{"short ends of a section", []Hole{{0x1010, 0x11f8}}, []Hole{{0x1000, 0x1010}, {0x11f8, 0x1200}, {0x1200, 0x1208}}},
+		{"an aligned function", []Hole{{0x1000, 0x1070}, {0x1080, 0x1200}},
+			[]Hole{{0x1070, 0x1080}, {0x1200, 0x1208}}},
+		{"a short function, not aligned", []Hole{{0x1000, 0x1071}, {0x1079, 0x1200}},
+			[]Hole{{0x1071, 0x1079}, {0x1200, 0x1208}}},
+		{"short ends of a section", []Hole{{0x1010, 0x11f8}},
+			[]Hole{{0x1000, 0x1010}, {0x11f8, 0x1200}, {0x1200, 0x1208}}},
 		{"a short section", []Hole{{0x1000, 0x1200}, {0x1208, 0x1300}}, []Hole{{0x1200, 0x1208}}},
 	} {
 		code := New(strings.NewReader(""), &elf.Layout{Text: text}, Covered{FDEs: eachHole(c.covered)})
@@ -50,18 +54,20 @@ func TestHoles(t *testing.T) {
 	}
 }
 
-// TestPLTBehindMoreFunctionsThanHolesAreKept has the layout of a large library:
-// a gap before each function, and the PLT behind them all.
+// TestPLTBehindMoreFunctionsThanHolesAreKept has the layout of a large library: a gap
+// before each function, and the PLT behind all of them.
 func TestPLTBehindMoreFunctionsThanHolesAreKept(t *testing.T) {
 	const plt = "\xff\x35\x00\x00\x00\x00" + "\xff\x25\x00\x00\x00\x00" + "\x0f\x1f\x40\x00" + // push, jmp, nop
-		"\xff\x25\x00\x00\x00\x00" + "\x68\x00\x00\x00\x00" + "\xe9\xe0\xff\xff\xff" // jmp, push, jmp to the first entry
+		// jmp, push, jmp to the first entry
+		"\xff\x25\x00\x00\x00\x00" + "\x68\x00\x00\x00\x00" + "\xe9\xe0\xff\xff\xff"
 	for name, gap := range map[string]uint64{"gaps": 8, "code": 24} {
 		const functions, apart = maxHoles + 100, 64
 		base := uint64(functions * apart)
 		layout := &elf.Layout{
-			Loads: []elf.Load{{Vaddr: base, Filesz: uint64(len(plt)), Memsz: uint64(len(plt)), Flags: elf.PF_R | elf.PF_X}},
-			Text:  []elf.Range{{Name: ".text", End: base}, {Name: ".plt", Start: base, End: base + uint64(len(plt))}},
-			PLT:   []elf.Range{{Name: ".plt", Start: base, End: base + uint64(len(plt))}},
+			Loads: []elf.Load{{Vaddr: base, Filesz: uint64(len(plt)), Memsz: uint64(len(plt)),
+				Flags: elf.PF_R | elf.PF_X}},
+			Text: []elf.Range{{Name: ".text", End: base}, {Name: ".plt", Start: base, End: base + uint64(len(plt))}},
+			PLT:  []elf.Range{{Name: ".plt", Start: base, End: base + uint64(len(plt))}},
 		}
 		c := New(strings.NewReader(plt), layout, Covered{FDEs: func(yield func(lo, hi uint64) bool) {
 			for i := range uint64(functions) {
@@ -78,10 +84,9 @@ func TestPLTBehindMoreFunctionsThanHolesAreKept(t *testing.T) {
 	}
 }
 
-// TestBoltedLibraries is about libraries of rustc, which BOLT has rewritten:
-// the code lies in several sections, hot code apart from cold; most functions
-// have gaps before them; neither the PLT nor crtbegin.o's functions have CFI,
-// and those were moved.
+// TestBoltedLibraries is about libraries of rustc, which BOLT has rewritten: the code is in
+// several sections, hot and cold code apart; most functions have gaps before them; neither
+// the PLT nor the functions of crtbegin.o, which were moved, have CFI.
 func TestBoltedLibraries(t *testing.T) {
 	home, _ := os.UserHomeDir()
 	lib := filepath.Join(home, ".rustup/toolchains/*/lib")
@@ -125,7 +130,8 @@ func TestBoltedLibraries(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%d FDEs, %d holes; of %d PCs in them %d answered", len(covered), len(c.charted.holes), asked, answered)
+			t.Logf("%d FDEs, %d holes; of %d PCs in them %d answered", len(covered), len(c.charted.holes), asked,
+				answered)
 			if asked == 0 || answered*1000 < asked*980 {
 				t.Error("too few")
 			}
@@ -133,8 +139,8 @@ func TestBoltedLibraries(t *testing.T) {
 	}
 }
 
-// checkPLT asks for the whole of a lazily bound .plt: 16 bytes for each
-// function, a jmp, a push and a jmp to the first entry, which pushes once more.
+// checkPLT checks all of a lazily bound .plt: it has 16 bytes for each function, a jmp, a
+// push and a jmp to the first entry, which pushes once more.
 func checkPLT(t *testing.T, c *Code, h Hole) {
 	t.Helper()
 	var in insn
@@ -197,7 +203,7 @@ func TestSymbolTablesThatClaimTooMuch(t *testing.T) {
 	}
 }
 
-// An endlessReader is a file without an end.
+// An endlessReader is a file that never ends.
 type endlessReader struct{ read int }
 
 func (r *endlessReader) ReadAt(b []byte, _ int64) (int, error) {

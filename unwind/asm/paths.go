@@ -9,14 +9,14 @@ import (
 // Limits on one reading of a function.
 const (
 	maxSpan    = 64 << 10 // bytes of code
-	maxInsns   = 20_000   // decoded, however often
+	maxInsns   = 20_000   // instructions decoded, each time counted
 	maxWayOut  = 1_500    // instructions between a PC and a ret
 	maxVisits  = 4 * maxInsns
 	reachedBit = 1 // an instruction starts here
-	leaderBit  = 2 // another leads here, other than from above
+	leaderBit  = 2 // an instruction other than the one above leads here
 )
 
-// paths follows the ways through a piece of code. Its memory is kept from one
+// paths follows the paths through a piece of code. Its memory is reused from one
 // reading to the next.
 type paths struct {
 	c      *Code
@@ -27,17 +27,20 @@ type paths struct {
 	states []state
 	tables map[uint64][]uint64 // where indirect jumps lead, by their address
 
-	// whole says that the code is read from a function's entry: the starts of
-	// other functions end the way.
+	// whole says that the code is read from a function's entry: a path ends at
+	// the start of another function.
 	whole bool
 	start uint64
-	depth int  // of noReturn
-	exits bool // discover found a way out of the function
+	// frames says that a way out of a function ends also where a frame is set up.
+	frames bool
+	over   bool // ways out go on behind calls
+	depth  int  // of recursion of noReturn
+	exits  bool // discover found a way out of the function
 }
 
 // discover finds the instructions that can be reached from start, and those
-// among them where ways meet. It stops after most instructions, the nearest
-// first, and reports how many there are.
+// among them where paths meet. It takes the nearest first, stops after most
+// instructions, and returns how many it found.
 func (p *paths) discover(start uint64, most int) int {
 	size := int(p.hi - p.lo)
 	if cap(p.flags) < size {
@@ -71,8 +74,12 @@ func (p *paths) discover(start uint64, most int) int {
 			case returns:
 				p.exits = true
 			}
+			if p.frames && p.c.makesFrame(addr) {
+				break
+			}
 			call := t == calls || t == callsFar
-			if !t.goesOn() || call && !p.whole && addr != start || t == calls && p.c.noReturn(target, p.depth+1) {
+			if !t.goesOn() || call && !p.whole && !p.over && addr != start ||
+				t == calls && p.c.noReturn(target, p.depth+1) {
 				break
 			}
 			addr += uint64(in.n)
@@ -113,14 +120,14 @@ func (c *Code) noReturn(start uint64, depth int) bool {
 	if p.discover(start, most) < most && !p.exits {
 		r = doesNotReturn
 	}
-	// A function that calls itself was asked about meanwhile.
+	// If the function calls itself, the answer may be there already.
 	if c.returns.get(uint32(start)) == 0 {
 		c.returns.put(uint32(start), r)
 	}
 	return r == doesNotReturn
 }
 
-// returning says whether a function returns. Zero is neither.
+// returning says whether a function returns. Zero means that it is not known.
 type returning uint32
 
 const (
@@ -148,14 +155,14 @@ func (c *Code) endsFunction(addr uint64) bool {
 	return !in.decode(c.bytes(addr)) || in.beginsFunction()
 }
 
-// beginsFunction says whether the code at addr is how functions begin.
+// beginsFunction says whether the code at addr looks like the beginning of a function.
 func (c *Code) beginsFunction(addr uint64) bool {
 	var in insn
 	return in.decode(c.bytes(addr)) && in.beginsFunction()
 }
 
-// beginsFunction says whether the instruction is endbr64, a push, or room made
-// on the stack.
+// beginsFunction says whether the instruction is endbr64, a push, or one that
+// makes room on the stack.
 func (in *insn) beginsFunction() bool {
 	endbr := in.space == 1 && in.op == 0x1e && in.prefix == 0xf3
 	push := in.space == 0 && in.op >= 0x50 && in.op < 0x58
@@ -171,9 +178,8 @@ func (in *insn) setsConstant() bool {
 		(in.op >= 0xb8 && in.op < 0xc0 || in.op == 0xc7 && in.reg&7 == 0 || in.op == 0x68)
 }
 
-// joins says whether the code at addr, which follows padding, belongs to what
-// was discovered so far: it is the head of a loop, or jumps to where others
-// have been.
+// joins says whether the code at addr, which follows padding, belongs to the code
+// that was discovered so far: it is the head of a loop, or jumps into that code.
 func (p *paths) joins(addr uint64) bool {
 	const most = 300
 	var in insn
@@ -195,10 +201,11 @@ func (p *paths) joins(addr uint64) bool {
 
 // isPadding says whether the instruction does nothing, or is never reached.
 func (in *insn) isPadding() bool {
-	return in.vector == legacy && (in.space == 0 && (in.op == 0x90 || in.op == 0xcc) || in.space == 1 && in.op == 0x1f)
+	return in.vector == legacy &&
+		(in.space == 0 && (in.op == 0x90 || in.op == 0xcc) || in.space == 1 && in.op == 0x1f)
 }
 
-// goesOn says whether the instruction below follows. A call comes back.
+// goesOn says whether the next instruction can follow. It follows a call, which returns.
 func (t turn) goesOn() bool { return t == onwards || t == branches || t == calls || t == callsFar }
 
 func (p *paths) contains(addr uint64) bool { return addr-p.lo < p.hi-p.lo }
@@ -216,8 +223,8 @@ func (p *paths) lead(addr uint64) {
 	}
 }
 
-// solve propagates states from start along what discover found. Each one only
-// ever loses knowledge, so it ends; should it take too long, it reports false.
+// solve propagates states from start through the instructions that discover found. A
+// state can only lose knowledge, so this ends; if it takes too long, solve returns false.
 func (p *paths) solve(start uint64, entry bool) bool {
 	if p.index == nil {
 		p.index = make(map[uint64]int)
@@ -227,14 +234,17 @@ func (p *paths) solve(start uint64, entry bool) bool {
 	p.states[0].init(entry)
 	p.index[start] = 0
 	p.queue = append(p.queue[:0], start)
-	visits := 0
+	visits, most := 0, maxVisits
+	if p.over {
+		most = 4 * maxWayOut // a process may generate code that takes long to read
+	}
 	for len(p.queue) > 0 {
 		addr := p.queue[len(p.queue)-1]
 		p.queue = p.queue[:len(p.queue)-1]
 		s := p.states[p.index[addr]]
 		ok := p.run(addr, &s, p.arrive, func(uint64, *insn, *state) bool {
 			visits++
-			return visits < maxVisits
+			return visits < most
 		})
 		if !ok {
 			return false
@@ -243,8 +253,8 @@ func (p *paths) solve(start uint64, entry bool) bool {
 	return true
 }
 
-// arrive merges a state into that of a leader, and has the leader read again
-// when it knows less than before.
+// arrive merges a state into that of a leader, and queues the leader to be read
+// again if its state has changed.
 func (p *paths) arrive(addr uint64, s *state) {
 	if !p.contains(addr) || p.flags[addr-p.lo]&(leaderBit|reachedBit) != leaderBit|reachedBit {
 		return
@@ -262,7 +272,8 @@ func (p *paths) arrive(addr uint64, s *state) {
 // run reads from addr to the end of its block. It calls at before each
 // instruction with the state there, until that returns false, and arrive with
 // each leader that the block leads to.
-func (p *paths) run(addr uint64, s *state, arrive func(uint64, *state), at func(uint64, *insn, *state) bool) bool {
+func (p *paths) run(addr uint64, s *state, arrive func(uint64, *state),
+	at func(uint64, *insn, *state) bool) bool {
 	var in insn
 	for first := true; p.contains(addr) && p.flags[addr-p.lo]&reachedBit != 0; first = false {
 		if !first && p.flags[addr-p.lo]&leaderBit != 0 {
@@ -300,14 +311,14 @@ func (p *paths) run(addr uint64, s *state, arrive func(uint64, *state), at func(
 	return true
 }
 
-// A reading is what is known of the instructions of a function.
+// A reading has what is known about the instructions of a function.
 type reading struct {
 	start, end uint64
 	found      []found // by address
 }
 
-// found says how to unwind from the instruction at start+off: the rule from
-// SP if there is one, and the one from BP.
+// found says how to unwind from the instruction at start+off: the rule from SP
+// and the rule from BP, if there are such.
 type found struct {
 	off    uint32
 	n      uint8
@@ -321,7 +332,8 @@ func (r *reading) at(addr uint64) (found, bool) {
 		return found{}, false
 	}
 	off := uint32(addr - r.start)
-	i, ok := slices.BinarySearchFunc(r.found, off, func(f found, off uint32) int { return cmp.Compare(f.off, off) })
+	i, ok := slices.BinarySearchFunc(r.found, off,
+		func(f found, off uint32) int { return cmp.Compare(f.off, off) })
 	if !ok {
 		i--
 	}
@@ -344,7 +356,8 @@ func (p *paths) function(start, hi uint64) *reading {
 		f := found{off: uint32(addr - start), n: uint8(in.n)}
 		t, _ := in.turn(addr)
 		f.call = t == calls || t == callsFar
-		if sp := s.regs[rSP]; sp.kind == ofSP && (sp.off > 0 || t == returns && sp.off != 0) {
+		sp := s.regs[rSP]
+		if sp.kind == ofSP && (sp.off > 0 && !p.c.readsReturn(start, addr) || t == returns && sp.off != 0) {
 			sane = false
 		}
 		f.sp, f.bp = s.rules()
@@ -357,31 +370,30 @@ func (p *paths) function(start, hi uint64) *reading {
 		p.run(addr, &s, func(uint64, *state) {}, note)
 	}
 	if !sane {
-		// It returns from elsewhere than where it was called, or takes what
-		// is above its return address: start is no start.
+		// SP does not point to the return address at a ret, or words above the return
+		// address are popped: start is not the start of a function.
 		return &reading{start: start, end: start}
 	}
 	slices.SortFunc(r.found, func(a, b found) int { return cmp.Compare(a.off, b.off) })
 	return r
 }
 
-// wayOut reads from pc to the rets that it can reach, which must agree.
+// readsReturn says whether the function at start begins with a pop of its return address and
+// pushes it again at addr, as Free Pascal's main does to save it.
+func (c *Code) readsReturn(start, addr uint64) bool {
+	const pop, push, registers = 0x58, 0x50, 8
+	b := c.bytes(start)
+	return addr == start+1 && len(b) > 1 && b[0]-pop < registers && b[1]-push == b[0]-pop
+}
+
+// wayOut reads from pc to the rets that can be reached, all of which must give the same rule.
 func (p *paths) wayOut(pc, lo, hi uint64) (sp, bp rule.Rule) {
-	p.lo, p.hi = max(lo, pc-min(pc, maxSpan/2)), min(hi, pc+maxSpan/2)
-	p.whole = false
-	if !p.contains(pc) {
-		return rule.None, rule.None
-	}
-	clear(p.tables)
-	p.discover(pc, maxWayOut)
-	if !p.solve(pc, false) {
-		return rule.None, rule.None
-	}
 	var result rule.Rule
 	first := true
-	note := func(addr uint64, in *insn, s *state) bool {
-		if t, _ := in.turn(addr); t != returns {
-			return true
+	p.over = false
+	p.eachTurn(pc, lo, hi, func(addr uint64, t turn, target uint64, s *state) {
+		if !p.leavesFrame(addr, t, target) {
+			return
 		}
 		r := s.ruleAtRet()
 		if first {
@@ -389,20 +401,38 @@ func (p *paths) wayOut(pc, lo, hi uint64) (sp, bp rule.Rule) {
 		} else if r != result {
 			result = rule.None
 		}
-		return true
-	}
-	for addr, i := range p.index {
-		s := p.states[i]
-		p.run(addr, &s, func(uint64, *state) {}, note)
-	}
+	})
 	if result.Kind() == rule.GuessBP {
 		return rule.None, result
 	}
 	return result, rule.None
 }
 
-// rules gives the rules that follow from a state reached from a function's
-// entry, where CFA = SP + 8: one from SP or from a saved SP, one from BP.
+// eachTurn calls fn with each instruction that can be reached from pc, and the state before it.
+func (p *paths) eachTurn(pc, lo, hi uint64, fn func(addr uint64, t turn, target uint64, s *state)) {
+	p.lo, p.hi = max(lo, pc-min(pc, maxSpan/2)), min(hi, pc+maxSpan/2)
+	p.whole = false
+	if !p.contains(pc) {
+		return
+	}
+	clear(p.tables)
+	p.discover(pc, maxWayOut)
+	if !p.solve(pc, false) {
+		return
+	}
+	note := func(addr uint64, in *insn, s *state) bool {
+		t, target := in.turn(addr)
+		fn(addr, t, target, s)
+		return true
+	}
+	for addr, i := range p.index {
+		s := p.states[i]
+		p.run(addr, &s, func(uint64, *state) {}, note)
+	}
+}
+
+// rules gives the rules for a state that was reached from a function's entry, where
+// CFA = SP + 8: one from SP or from a saved SP, one from BP.
 func (s *state) rules() (sp, bp rule.Rule) {
 	b := uint32(rule.MaxBP)
 	if s.regs[rBP] == (value{kind: ofBP}) {
@@ -444,7 +474,7 @@ func (s *state) rules() (sp, bp rule.Rule) {
 	return sp, bp
 }
 
-// ruleFromReg gives the rule from a register that holds an earlier SP; b says where BP is.
+// ruleFromReg gives the rule from a register that holds an earlier SP; b says where BP is saved.
 func (s *state) ruleFromReg(b uint32) rule.Rule {
 	for reg, v := range s.regs {
 		if v.kind != ofSP || reg == rSP || reg == rBP {
@@ -458,7 +488,7 @@ func (s *state) ruleFromReg(b uint32) rule.Rule {
 	return rule.None
 }
 
-// ruleAtRet gives the rule for the place where the reading started from the
+// ruleAtRet gives the rule for the instruction where the reading started, from the
 // state before a ret, where CFA = SP + 8.
 func (s *state) ruleAtRet() rule.Rule {
 	v := s.regs[rSP].add(8)

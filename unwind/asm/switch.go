@@ -14,23 +14,23 @@ import (
 //	add  t, x
 //	jmp  *x
 //
-// in this order, but with other instructions between and the lea perhaps far
-// before, so the parts are kept as values in the state. Without a fixed
-// address there is a table of addresses: jmp *table(, index, 8). How many cases
-// there are is known by the comparison, or by an and with 2ⁿ-1. A table whose
-// length is not known is not read.
+// in this order, but with other instructions between them, and perhaps with the
+// lea far before, so the parts are kept as values in the state. Code that is
+// loaded at a fixed address has a table of addresses: jmp *table(, index, 8). The
+// number of cases is known from the comparison, or from an and with 2ⁿ-1. A table
+// whose length is not known is not read.
 
-// Values that lead to a jump table. All have the table's image address (mod
-// 2³²) as at.
+// Kinds of values that lead to a jump table. The field at of all of them is the
+// table's image address (mod 2³²).
 const (
 	imageAddress = aligned + 1 + iota // at + off
 	caseDistance                      // a 32-bit word of the table
-	caseAddress                       // that and the table's address
+	caseAddress                       // such a word plus the table's address
 	caseWord                          // a 64-bit word of the table: an address
 )
 
-// maxCases bounds the length of a jump table, and maxRounds how often a function
-// is read anew because of tables that the last reading found.
+// maxCases bounds the length of a jump table, and maxRounds how often a function is
+// read again because the last reading found more tables.
 const (
 	maxCases  = 1024
 	maxRounds = 10
@@ -44,7 +44,7 @@ func imageAddr(addr uint64) value {
 	return value{kind: imageAddress, at: int32(addr)}
 }
 
-// table is the address in the image that v points at.
+// table is the address in the image that v points to.
 func (v value) table() (value, bool) {
 	if v.kind != imageAddress {
 		return value{}, false
@@ -104,8 +104,8 @@ func (s *state) compare(in *insn) {
 	}
 }
 
-// bounds gives how many cases there are where a branch is taken and where it
-// is not, as the comparison before it says.
+// bounds gives how many cases there are if a branch is taken and if it is not,
+// from the comparison before it.
 func (s *state) bounds(in *insn) (taken, not int32) {
 	if s.compared == 0 {
 		return s.cases, s.cases
@@ -124,8 +124,8 @@ func (s *state) bounds(in *insn) (taken, not int32) {
 	return s.cases, s.cases
 }
 
-// switched gives the cases to which an indirect jump leads, nil when its
-// table is not understood: all of them must lie in the function.
+// switched gives the addresses to which an indirect jump leads, nil if its table
+// is not understood: all of them must lie in the function.
 func (p *paths) switched(s *state, in *insn) []uint64 {
 	var v value
 	if in.mod == 3 {
@@ -155,7 +155,7 @@ func (p *paths) switched(s *state, in *insn) []uint64 {
 			to = binary.LittleEndian.Uint64(words)
 		}
 		if !p.contains(to) {
-			// The cold part of a function lies elsewhere.
+			// It may be in the cold part of the function, which lies elsewhere.
 			if !p.c.executable(to) {
 				return nil
 			}
@@ -167,9 +167,9 @@ func (p *paths) switched(s *state, in *insn) []uint64 {
 	return slices.Compact(targets)
 }
 
-// follow reads from start, with the jump tables that are found on the way,
-// until a reading finds no further one. It reports false when there is more
-// code than a reading may have.
+// follow reads from start, again and again with the jump tables that were found,
+// until a reading finds no more tables. It returns false if there is more code
+// than a reading may have.
 func (p *paths) follow(start uint64) bool {
 	clear(p.tables)
 	for range maxRounds {
@@ -183,8 +183,8 @@ func (p *paths) follow(start uint64) bool {
 	return false
 }
 
-// findTables adds the tables of the jumps that were reached, and reports
-// whether there are any that were not known.
+// findTables adds the tables of the jumps that were reached, and says whether
+// there are new ones.
 func (p *paths) findTables() (more bool) {
 	for addr, i := range p.index {
 		s := p.states[i]

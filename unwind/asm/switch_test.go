@@ -10,9 +10,9 @@ import (
 	"unspool/unwind/rule"
 )
 
-// A function whose cases are reached through a jump table alone, in a loop
-// from which compilers move the table's address out, with calls in the cases
-// and one that does not return.
+// A function whose cases are reached only through a jump table, in a loop out of
+// which compilers move the loading of the table's address, with calls in the
+// cases, one of which does not return.
 const switches = `
 #include <stdlib.h>
 volatile long total;
@@ -40,8 +40,8 @@ int main(int argc, char **argv) {
 }
 `
 
-// TestSwitches reads switch statements without their CFI. Each instruction has
-// its rule, and it is what CFI says.
+// TestSwitches reads switch statements without their CFI. Each instruction must have
+// a rule, which must be that of the CFI.
 func TestSwitches(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "switches.c")
@@ -49,7 +49,8 @@ func TestSwitches(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, compiler := range []string{"gcc", "clang"} {
-		for _, flags := range []string{"-O1 -fPIE -pie", "-O2 -fPIE -pie", "-Os -fPIE -static", "-O2 -fno-pie -no-pie", "-Os -fno-pie -static", "-O3 -fPIC -pie -fcf-protection=full"} {
+		for _, flags := range []string{"-O1 -fPIE -pie", "-O2 -fPIE -pie", "-Os -fPIE -static",
+			"-O2 -fno-pie -no-pie", "-Os -fno-pie -static", "-O3 -fPIC -pie -fcf-protection=full"} {
 			t.Run(compiler+" "+flags, func(t *testing.T) {
 				if _, err := exec.LookPath(compiler); err != nil {
 					t.Skip(err)
@@ -88,7 +89,7 @@ func TestSwitches(t *testing.T) {
 						}
 						want := rule.Compile(row, pc)
 						if want.BP() == 0 {
-							want |= got & (rule.MaxBP << 4) // clang says that it is saved once all pushes are done
+							want |= got & (rule.MaxBP << 4) // clang's CFI says that BP is saved only after all pushes
 						}
 						if same, compared := sameRule(c, pc, got, want); compared && !same {
 							t.Errorf("%#x: code %s, CFI %s", pc, show(got), show(want))
@@ -103,14 +104,15 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// TestJumpTableIsFollowedWhenItsLengthIsKnown has a case, an endless loop, to
-// which only the table leads.
+// TestJumpTableIsFollowedWhenItsLengthIsKnown has a case that only the table leads to,
+// an endless loop.
 func TestJumpTableIsFollowedWhenItsLengthIsKnown(t *testing.T) {
 	const (
-		entry  = "\x53"                                                             // push %rbx
-		jump   = "\x48\x8d\x05\x0f\x00\x00\x00\x48\x63\x0c\xb8\x48\x01\xc1\xff\xe1" // lea table(%rip), %rax; movslq (%rax,%rdi,4), %rcx; add %rax, %rcx; jmp *%rcx
-		leave  = "\x5b\xc3"                                                         // pop %rbx; ret
-		loop   = "\x90\xeb\xfd\xcc"                                                 // 1: nop; jmp 1b; int3
+		entry = "\x53" // push %rbx
+		// lea table(%rip), %rax; movslq (%rax,%rdi,4), %rcx; add %rax, %rcx; jmp *%rcx
+		jump   = "\x48\x8d\x05\x0f\x00\x00\x00\x48\x63\x0c\xb8\x48\x01\xc1\xff\xe1"
+		leave  = "\x5b\xc3"         // pop %rbx; ret
+		loop   = "\x90\xeb\xfd\xcc" // 1: nop; jmp 1b; int3
 		within = "\xfc\xff\xff\xff"
 		beyond = "\xff\xff\xff\x7f"
 	)

@@ -7,20 +7,20 @@ import (
 	"unspool/unwind/rule"
 )
 
-// A Window reads code that no file holds, as runtimes generate it, a piece at a time.
+// A Window reads code that is in no file, such as runtimes generate, a piece at a time.
 type Window struct {
 	code   *Code
 	layout elf.Layout
 	reader bytes.Reader
-	lo, hi uint64 // of what was read
+	lo, hi uint64 // of the code that was read
 	buf    [windowBefore + windowAfter]byte
 }
 
 // How much code around a PC is read. Trampolines and epilogues are short, and
-// what is longer has a frame pointer as a rule.
+// longer code usually has a frame pointer.
 const (
-	windowBefore = 256
-	windowAfter  = 768
+	windowBefore = 512
+	windowAfter  = 1536
 )
 
 // NewWindow returns a window without code.
@@ -30,14 +30,14 @@ func NewWindow() *Window {
 	return w
 }
 
-// Around returns which piece of the code from start to end is read to learn about pc: its address, and
-// a buffer of its length, which belongs to the window.
+// Around returns which piece of the code from start to end has to be read for pc: its address, and a
+// buffer of its length, which belongs to the window.
 func (w *Window) Around(pc, start, end uint64) (addr uint64, buf []byte) {
 	lo, hi := max(start, pc-min(pc, windowBefore)), min(end, pc+windowAfter)
 	return lo, w.buf[:hi-lo]
 }
 
-// Set makes data, the code at addr, what is read from now on. It is used until the next call.
+// Set makes the window read data, which is the code at addr. data is used until the next call.
 func (w *Window) Set(addr uint64, data []byte) {
 	w.lo, w.hi = addr, addr+uint64(len(data))
 	w.reader.Reset(data)
@@ -47,14 +47,101 @@ func (w *Window) Set(addr uint64, data []byte) {
 	}
 }
 
-// Rule gives the rule for pc, an instruction, by the ways that lead from there to a ret.
+// Rule gives the rule for pc, an instruction, by the code that leads from there to a ret, or to where
+// a frame is set up.
 func (w *Window) Rule(pc uint64) (r rule.Rule, ok bool) {
 	sp, bp := w.code.paths.wayOut(pc, w.lo, w.hi)
 	if r, ok := agree(rule.None, rule.None, sp, bp); ok {
 		return r, true
 	}
+	if r, ok := w.code.besideFrame(pc, Hole{w.lo, w.hi}); ok {
+		return r, true
+	}
 	return w.beforeCall(pc)
 }
+
+// A Ways has what is known about the paths from a PC to the rets of its function. They go on behind calls,
+// which return with the same SP, and into other windows.
+type Ways struct {
+	pc     uint64
+	rule   rule.Rule
+	failed bool // two paths do not agree
+	far    []farJump
+	looked int
+}
+
+// A farJump is a jump out of a window. There, BP has the value that it had at the PC, and SP differs from
+// its value there by sp bytes.
+type farJump struct {
+	target uint64
+	sp     int64
+}
+
+// maxFar is how many windows are read for one PC.
+const maxFar = 4
+
+// Begin starts again, with the paths from pc.
+func (ws *Ways) Begin(pc uint64) { *ws = Ways{pc: pc, far: append(ws.far[:0], farJump{target: pc})} }
+
+// Next returns the address at which to read on; ok is false if there is nothing more to read.
+func (ws *Ways) Next() (at uint64, ok bool) {
+	if ws.failed || ws.looked == len(ws.far) {
+		return 0, false
+	}
+	return ws.far[ws.looked].target, true
+}
+
+// Read reads on at the address that Next returned, which w holds unless it is not readable.
+func (ws *Ways) Read(w *Window, readable bool) {
+	from := ws.far[ws.looked]
+	ws.looked++
+	if !readable {
+		return
+	}
+	p := &w.code.paths
+	p.over = true
+	p.eachTurn(from.target, w.lo, w.hi, func(_ uint64, t turn, target uint64, s *state) {
+		switch {
+		case t == returns:
+			ws.returns(s.ruleAtRet(), from.sp)
+		case (t == jumps || t == branches) && !p.contains(target):
+			ws.leave(target, s, from.sp)
+		}
+	})
+	p.over = false
+}
+
+// returns notes a rule for code where SP differs by sp bytes from the SP at the PC.
+func (ws *Ways) returns(r rule.Rule, sp int64) {
+	if r.Kind() == rule.GuessSP && sp != 0 {
+		words, ok := rule.InWords(int64(r.CFA()) + sp)
+		if !ok {
+			words = 0
+		}
+		r = rule.GuessSP.With(words, uint32(r.BP()/8))
+	}
+	if r == rule.None || r.CFA() == 0 || ws.rule != rule.None && ws.rule != r {
+		ws.failed = true
+	}
+	ws.rule = r
+}
+
+// leave notes a jump to another window, if SP and BP are known there.
+func (ws *Ways) leave(target uint64, s *state, sp int64) {
+	v := s.regs[rSP]
+	if v.kind != ofSP || s.regs[rBP] != (value{kind: ofBP}) || len(ws.far) == maxFar {
+		return
+	}
+	for _, f := range ws.far {
+		if f.target == target {
+			return
+		}
+	}
+	ws.far = append(ws.far, farJump{target, sp + int64(v.off)})
+}
+
+// Rule is the rule for the PC on which all paths that could be read agree.
+func (ws *Ways) Rule() (rule.Rule, bool) { return ws.rule, ws.rule != rule.None && !ws.failed }
 
 // DirectCall gives the target of the direct call that ends at pc.
 func (w *Window) DirectCall(pc uint64) (target uint64, ok bool) { return w.code.DirectCall(pc) }
@@ -62,8 +149,8 @@ func (w *Window) DirectCall(pc uint64) (target uint64, ok bool) { return w.code.
 // IndirectCall says whether an indirect call ends at pc.
 func (w *Window) IndirectCall(pc uint64) bool { return w.code.findCall(pc) == indirectCall }
 
-// beforeCall gives the rule for pc from that for the call that comes next, as
-// in a trampoline: the ways out do not go over calls.
+// beforeCall gives the rule for pc by way of the next call, as in a trampoline: the
+// ways out do not go on behind calls.
 func (w *Window) beforeCall(pc uint64) (rule.Rule, bool) {
 	const near = 8 // instructions
 	var s state

@@ -1,8 +1,8 @@
 package asm
 
-// What instructions that are not followed in detail do to the general
-// registers. Only what is written matters; a register too many in the answer
-// costs a rule that could have been had, one too few would give a wrong one.
+// This file says which general registers are written by instructions that are not
+// followed in detail. If it names a register too many, a rule may be lost; if it
+// left one out, a rule could be wrong.
 
 // callerSaved are the registers that a call may change (System V ABI, AMD64
 // supplement, figure 3.4).
@@ -16,7 +16,7 @@ func (in *insn) writes() uint16 {
 	switch in.vector {
 	case vex, evex:
 		return in.vectorWrites()
-	case xop: // bextr and its like, in maps 9 and 10
+	case xop: // bextr and similar instructions, in maps 9 and 10
 		if in.space == 9 && in.op <= 0x02 || in.space == 10 {
 			return bit(in.reg) | bit(in.vvvv) | in.rmBit()
 		}
@@ -36,7 +36,7 @@ func (in *insn) writes() uint16 {
 	switch {
 	case in.op >= 0x14 && in.op <= 0x17: // pextr
 		return in.rmBit()
-	case in.op >= 0x60 && in.op <= 0x63: // pcmpestri and its like
+	case in.op >= 0x60 && in.op <= 0x63: // pcmpestri and similar instructions
 		return bit(rCX)
 	}
 	return 0
@@ -157,7 +157,7 @@ func (in *insn) twoByteWrites() uint16 {
 	switch {
 	case op == 0x00, op == 0x01, op == 0xa4, op == 0xa5, op == 0xab, op == 0xac, op == 0xad,
 		op == 0xae, op == 0xb3, op == 0xba, op == 0xbb:
-		if op == 0x01 { // vmread and its kin leave results in AX, CX, DX too
+		if op == 0x01 { // some of these instructions write AX, CX and DX as well
 			return in.rmBit()&^bit(rSP)&^bit(rBP) | bit(rAX) | bit(rCX) | bit(rDX)
 		}
 		if op == 0xae && in.prefix != 0xf3 { // fences

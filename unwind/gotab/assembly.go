@@ -10,23 +10,25 @@ import (
 	"unspool/dwarfcfi/elf"
 )
 
-// asmFunc is what a Go function that is written in assembly does to the stack
-// beside what its pcsp table says.
+// asmFunc is what a Go function that is written in assembly does to the stack and
+// its pcsp table does not show.
 type asmFunc struct {
 	kind asmKind
-	// savesBP: the frame begins with the caller's BP, as the assembler makes
-	// it unless told NOFRAME.
+	// savesBP: the frame begins with the caller's BP, which the assembler saves
+	// unless the function is marked NOFRAME.
 	savesBP bool
-	// spWritten is the offset behind the first instruction that gives SP a
-	// value that no table can follow; 0 when there is none.
+	// spWritten is the offset behind the first instruction that gives SP a value
+	// that no table can describe; 0 if there is none.
 	spWritten uint32
+	// spBack is the same for the second one, with which cgocallback goes back to its first stack.
+	spBack uint32
 	// aligns: that instruction rounds SP down. SP stays on its stack.
 	aligns bool
-	// bpWritten: BP serves as a general register somewhere.
+	// bpWritten: BP is used as a general register somewhere.
 	bpWritten bool
-	// popped is the DWARF number of the register into which the function pops
-	// its return address, for as long as SP is above its place; 0 for none.
-	// rawVforkSyscall saves it so from the child, which has the same stack.
+	// popped is the DWARF number of the register into which the function pops its
+	// return address, and which holds it as long as SP is above the place on the
+	// stack; 0 for none. rawVforkSyscall does so because its child has the same stack.
 	popped uint8
 }
 
@@ -38,12 +40,12 @@ const (
 	newStack         // a root once it has switched stacks: mcall, the child in clone
 	callback         // cgocallback: its frame is on both stacks
 	onward           // systemstack: its frame stays on the old stack, and BP leads to it
-	grow             // morestack: who called it is in the goroutine's g
-	injected         // the runtime put a call to it where a signal came in
+	grow             // morestack: its caller is noted in the goroutine's g
+	injected         // the runtime made a call to it at the instruction that a signal interrupted
 	restorer         // the return address of signal handlers
 )
 
-// asmKinds are the runtime's functions that are not what their code looks like.
+// asmKinds are the functions of the runtime whose code does not show what they do.
 var asmKinds = map[string]asmKind{
 	"runtime.goexit":              root,
 	"runtime.mstart":              root,
@@ -91,8 +93,8 @@ func (c *goCode) at(addr, size uint64) []byte {
 	return nil
 }
 
-// find searches all code for a pattern, until accept takes one of the first
-// few addresses where it is.
+// find searches all code for a pattern, until accept returns true for one of the
+// first few addresses where it is.
 func (c *goCode) find(pattern []byte, accept func(addr uint64) bool) bool {
 	for _, l := range c.loads {
 		if l.Flags&elf.PF_X == 0 || l.Offset+l.Filesz < l.Offset {
@@ -111,7 +113,7 @@ func (c *goCode) find(pattern []byte, accept func(addr uint64) bool) bool {
 	return false
 }
 
-// name reads a function name, cut to the length of the longest that matters.
+// name reads a function name, cut to the length of the longest one that matters.
 func (c *goCode) name(off uint32) string {
 	at := c.names + int64(off)
 	n, _ := c.r.ReadAt(c.nameBuf[:max(0, min(int64(len(c.nameBuf)), c.namesEnd-at))], at)
@@ -136,8 +138,8 @@ func savesBP(code []byte, frameStart uint32) bool {
 	return store[0] == 0x48 && store[1] == 0x89 && (store[2] == 0x6c || store[2] == 0xac) && store[3] == 0x24
 }
 
-// fits says whether the functions begin at text: then those with a frame save
-// BP just where their pcsp tables say. It sets text if so.
+// fits says whether the functions begin at text: then those with a frame save BP
+// exactly where their pcsp tables say. In that case it sets text.
 func (t *Table) fits(text uint64) bool {
 	const enough = 64
 	n, bad := 0, 0
@@ -154,7 +156,7 @@ func (t *Table) fits(text uint64) bool {
 			}
 		}
 	}
-	// Assembly without a standard frame may be among them.
+	// A few may be assembly without a standard frame.
 	if n == 0 || bad > n/8 {
 		return false
 	}
@@ -162,8 +164,8 @@ func (t *Table) fits(text uint64) bool {
 	return true
 }
 
-// assembly gives what is known of a function in assembly, or whose frame is not what
-// the compiler makes. It is nil for others.
+// assembly gives what is known about a function in assembly, or one whose frame is not
+// as the compiler makes it. It is nil for other functions.
 func (t *Table) assembly(index uint32, f *goFunc) *asmFunc {
 	// Go 1.16 to 1.19 do not mark all assembly.
 	if f.flag == 0 && t.version == go120 {
@@ -177,10 +179,11 @@ func (t *Table) assembly(index uint32, f *goFunc) *asmFunc {
 	return a
 }
 
-// look looks at the name and the code of a function.
+// look examines the name and the code of a function.
 func (t *Table) look(index uint32, f *goFunc) *asmFunc {
 	name := t.code.name(f.name)
-	if f.flag == 0 && name != "gogo" && !strings.HasPrefix(name, "runtime.") && !strings.HasPrefix(name, "_rt0_") {
+	if f.flag == 0 && name != "gogo" && !strings.HasPrefix(name, "runtime.") &&
+		!strings.HasPrefix(name, "_rt0_") {
 		return nil
 	}
 	code := t.code.at(t.text+t.start(index), t.start(index+1)-t.start(index))
@@ -231,7 +234,8 @@ func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
 			continue
 		}
 		next := off + inst.Len
-		if reg, _ := inst.Args[0].(x86asm.Reg); inst.Op == x86asm.POP && reg >= x86asm.R8 && reg <= x86asm.R15 && uint32(next) == popEnd {
+		if reg, _ := inst.Args[0].(x86asm.Reg); inst.Op == x86asm.POP && uint32(next) == popEnd &&
+			reg >= x86asm.R8 && reg <= x86asm.R15 {
 			a.popped = uint8(reg-x86asm.R8) + 8
 		}
 		switch inst.Op {
@@ -241,9 +245,13 @@ func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
 		}
 		switch dst, _ := inst.Args[0].(x86asm.Reg); dst {
 		case x86asm.RSP, x86asm.ESP, x86asm.SP:
-			if a.spWritten == 0 && !addsConstant(&inst) {
+			switch {
+			case addsConstant(&inst):
+			case a.spWritten == 0:
 				a.spWritten = uint32(next)
 				a.aligns = inst.Op == x86asm.AND
+			case a.spBack == 0:
+				a.spBack = uint32(next)
 			}
 		case x86asm.RBP, x86asm.EBP:
 			if !isFramePointer(&inst) {
@@ -269,7 +277,7 @@ func addsConstant(inst *x86asm.Inst) bool {
 }
 
 // isFramePointer says whether an instruction that writes BP makes it a frame
-// pointer: the address of a place on the stack, or what was saved there.
+// pointer: an address on the stack, or the value that was saved there.
 func isFramePointer(inst *x86asm.Inst) bool {
 	switch src := inst.Args[1].(type) {
 	case x86asm.Reg:

@@ -11,10 +11,10 @@ import (
 	"unspool/unwind/rule"
 )
 
-// A goSymbol is a function by the symbol table, which the rules do not use.
+// A goSymbol is a function in the symbol table, which the rules do not use.
 type goSymbol struct {
-	name string // without the suffix that tells assembly from its wrapper
-	asm  bool   // had that suffix
+	name string // without the suffix of functions in assembly, which their wrappers do not have
+	asm  bool   // the name had that suffix
 	addr uint64
 	code []byte
 }
@@ -45,7 +45,8 @@ func goSymbols(tb testing.TB, name string) (list []goSymbol) {
 		}
 	}
 	for _, s := range symbols {
-		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Value >= lo && s.Value < hi && s.Size > 0 && !strings.HasPrefix(s.Name, "go:") {
+		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Value >= lo && s.Value < hi && s.Size > 0 &&
+			!strings.HasPrefix(s.Name, "go:") {
 			off := s.Value - text.Addr
 			base, asm := strings.CutSuffix(s.Name, ".abi0")
 			list = append(list, goSymbol{base, asm, s.Value, data[off : off+s.Size]})
@@ -54,9 +55,9 @@ func goSymbols(tb testing.TB, name string) (list []goSymbol) {
 	return list
 }
 
-// TestRulesFollowTheCode runs every Go function's instructions as far as they
-// concern SP and BP, along all of its branches, and compares what they did
-// with the rule at every instruction.
+// TestRulesFollowTheCode follows what the instructions of every Go function do to SP
+// and BP, along all branches, and compares the result with the rule at every
+// instruction.
 func TestRulesFollowTheCode(t *testing.T) {
 	for _, b := range goBuilds {
 		t.Run(b.name, func(t *testing.T) {
@@ -70,7 +71,7 @@ func TestRulesFollowTheCode(t *testing.T) {
 			for _, s := range symbols {
 				w := codeWalk{t: t, table: table, symbol: s, names: names, seen: make(map[int]spState)}
 				if s.name == "runtime.systemstack" {
-					// The branch to a crash has the table of the code before it.
+					// The table of the code before covers the branch to a crash, too.
 					continue
 				}
 				if w.run(); w.rules > 0 {
@@ -86,8 +87,8 @@ func TestRulesFollowTheCode(t *testing.T) {
 	}
 }
 
-// spState is where SP and the caller's BP are: depth below the CFA of SP, and
-// of the slot that holds BP. bp says that BP has the caller's value.
+// spState says where SP and the caller's BP are: how far below the CFA SP is, and the
+// slot that holds BP. bp says that BP has the caller's value.
 type spState struct {
 	depth, slot int64
 	bp          bool
@@ -133,7 +134,8 @@ func (w *codeWalk) run() {
 					break
 				}
 			}
-			if inst.Op == x86asm.JMP || inst.Op == x86asm.RET || inst.Op == x86asm.UD2 || inst.Op == x86asm.INT || !s.apply(&inst) {
+			if inst.Op == x86asm.JMP || inst.Op == x86asm.RET || inst.Op == x86asm.UD2 || inst.Op == x86asm.INT ||
+				!s.apply(&inst) {
 				break
 			}
 			off = next
@@ -141,14 +143,15 @@ func (w *codeWalk) run() {
 	}
 }
 
-// neverReturns says whether the compiler knows that a function of the runtime
-// does not return. What follows the call belongs to another branch.
+// neverReturns says whether the compiler knows that a function of the runtime does not
+// return. The code behind a call of it belongs to another branch.
 func neverReturns(name string) bool {
 	if strings.HasSuffix(name, ".throw") {
 		return true
 	}
 	name, ok := strings.CutPrefix(name, "runtime.")
-	return ok && (strings.Contains(name, "anic") || strings.HasSuffix(name, "hrow") || name == "block" || name == "goexit1" || name == "abort")
+	return ok && (strings.Contains(name, "anic") || strings.HasSuffix(name, "hrow") || name == "block" ||
+		name == "goexit1" || name == "abort")
 }
 
 // apply does what an instruction does to SP and BP. It reports false when
@@ -218,7 +221,7 @@ func (w *codeWalk) check(off int, s spState) bool {
 	reg := uint8(rule.SP)
 	switch r.Kind() {
 	case rule.OtherStack:
-		// Left to the frame pointer, which must be there.
+		// The rule uses the frame pointer, which must be there.
 		if !ok || s.frame != 16 || s.slot != 16 {
 			return fail()
 		}
@@ -249,9 +252,10 @@ func (w *codeWalk) check(off int, s spState) bool {
 	if reg == rule.SP && cfa != s.depth || reg == rule.BP && cfa != s.frame {
 		return fail()
 	}
-	// A saved BP must be in its slot; one that is not saved must be BP's value
-	// still, unless the function saves none and uses BP for itself.
-	if bp != 0 && bp != s.slot || bp == 0 && !s.bp && s.slot != 0 && !strings.HasPrefix(w.symbol.name, "runtime.cgocallback") {
+	// A saved BP must be in its slot. If it is not saved, BP must still have the
+	// caller's value, unless the function does not save BP and uses it.
+	if bp != 0 && bp != s.slot || bp == 0 && !s.bp && s.slot != 0 &&
+		!strings.HasPrefix(w.symbol.name, "runtime.cgocallback") {
 		return fail()
 	}
 	return true

@@ -8,8 +8,8 @@ import (
 	"unspool/dwarfcfi/elf"
 )
 
-// version is the magic number that a table begins with (internal/abi/symtab.go). There have been
-// three layouts that matter.
+// version is the magic number at the start of a table (internal/abi/symtab.go). Three layouts are
+// supported.
 type version uint32
 
 const (
@@ -83,25 +83,34 @@ func (h *header) check(b []byte, size uint64) error {
 	return nil
 }
 
-// functions is the list of functions: a pair of numbers for each, where it starts and where in the
-// list its entry is; the end of the last; then the entries.
+// functions is the list of functions: for each a pair of numbers, its start and the position of its
+// entry in the list; the end of the last function; then the entries.
 type functions struct {
 	version version
 	order   binary.ByteOrder
 	width   uint64 // of the numbers, in bytes
 	count   uint64
 	list    []byte
-	base    uint64 // what starts in the list count from, where they are addresses
+	// fetch makes sure that the bytes list[from:to] of entries are there; it may be nil. The numbers
+	// are always there.
+	fetch func(from, to int) error
+	base  uint64 // subtracted from the starts in the list: the first of them if they are addresses, else 0
 }
 
 // newFunctions makes sure that the list has room for its functions.
-func newFunctions(h *header, order binary.ByteOrder, list []byte) (f functions, err error) {
-	f = functions{version: h.version, order: order, width: 4, count: h.nfunc, list: list}
+func newFunctions(h *header, order binary.ByteOrder, list []byte,
+	fetch func(from, to int) error) (f functions, err error) {
+	f = functions{version: h.version, order: order, width: 4, count: h.nfunc, list: list, fetch: fetch}
 	if h.version == go116 {
 		f.width = h.word
 	}
 	if uint64(len(list)) < (2*f.count+1)*f.width {
 		return f, fmt.Errorf("no room for %d functions in %#x bytes", f.count, len(list))
+	}
+	if fetch != nil {
+		if err := fetch(0, int((2*f.count+1)*f.width)); err != nil {
+			return f, err
+		}
 	}
 	if h.version == go116 {
 		f.base = f.field(0)
@@ -116,16 +125,16 @@ func (f *functions) field(i uint64) uint64 {
 	return uint64(f.order.Uint32(f.list[4*i:]))
 }
 
-// start is the offset of a function from text; that of the one behind the last is the end.
+// start is the offset of a function from text; for the index behind the last function it is the end.
 func (f *functions) start(index uint32) uint64 { return f.field(2*uint64(index)) - f.base }
 
-// entryAt is where in the list the entry of a function is.
+// entryAt is the position in the list of the entry of a function.
 func (f *functions) entryAt(index uint32) uint64 { return f.field(2*uint64(index) + 1) }
 
-// nameAt is where in an entry its name is: behind the address or the offset that is in the list, too.
+// nameAt is the position in an entry of the name: behind the start, which the entry has as well.
 func (f *functions) nameAt() uint64 { return f.width }
 
-// Names are the functions of a Go binary with their names, whatever its architecture.
+// Names are the functions of a Go binary of any architecture, with their names.
 type Names struct {
 	functions
 	strings []byte
@@ -153,7 +162,7 @@ func ReadNames(f *elf.File, offset, size uint64) (*Names, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.functions, err = newFunctions(&h, f.Order, list); err != nil {
+	if n.functions, err = newFunctions(&h, f.Order, list, nil); err != nil {
 		return nil, err
 	}
 	if h.version == go116 {
@@ -169,12 +178,12 @@ func (n *Names) Len() int { return int(n.count) }
 // Strings has the names, which end in NUL.
 func (n *Names) Strings() []byte { return n.strings }
 
-// Text is the address that functions count from, runtime.text, 0 when the table does not say. It is
-// certain where functions have addresses, and else what the linker put there.
+// Text is the address that functions are relative to, runtime.text, or 0 if the table does not say. It is
+// certain if the table has addresses of functions; otherwise it is the value that the linker put there.
 func (n *Names) Text() (addr uint64, certain bool) { return n.text, n.version == go116 }
 
-// Function gives the extent of a function, from text, and where in Strings its name is. ok is false
-// for one whose entry is damaged.
+// Function gives the start and end of a function, relative to text, and the position of its name in
+// Strings. ok is false if its entry is damaged.
 func (n *Names) Function(i int) (start, end uint64, name uint32, ok bool) {
 	start, end = n.start(uint32(i)), n.start(uint32(i)+1)
 	entry, size := n.entryAt(uint32(i)), uint64(len(n.list))

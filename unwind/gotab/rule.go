@@ -7,25 +7,26 @@ import (
 	"unspool/unwind/rule"
 )
 
-// Rule gives the rule for an address in the image. ok is false when it lies in
-// no Go function. It is rule.OtherStack in those parts of assembly functions where
-// SP has left for another stack while BP still points to the function's frame
-// on the old one (systemstack, asmcgocall, the vDSO calls of nanotime1 and
-// time.now), or is zero (morestack). There the .debug_frame that unstripped
-// Go binaries have is wrong, too.
+// Rule gives the rule for an address in the image. ok is false if the address lies
+// in no Go function. The rule is rule.OtherStack in those parts of assembly functions
+// where SP points to another stack, while BP still points to the function's frame on
+// the old one (systemstack, asmcgocall, the vDSO calls of nanotime1 and time.now), or is
+// zero (morestack). There the .debug_frame of unstripped Go binaries is wrong as well.
 //
-// For compiled code the CFA is SP + delta + 8. The caller's BP is saved first
-// thing in the frame, at CFA-16, in every function that has one.
+// For compiled code the CFA is SP + delta + 8. In every function with a frame, the
+// caller's BP is saved at CFA-16.
 //
 //	goexit, mstart, rt0_go           rule.EndOfStack
 //	mcall, clone's child             rule.EndOfStack once SP is switched: nothing called that stack's code
 //	cgocallback                      by its table throughout: both stacks have its frame, and the
-//	                                 goroutine's goes on with systemstack_switch, put there by asmcgocall
-//	sigreturn__sigaction             sigframe, also for the byte before it, where its return address is looked up
-//	asyncPreempt, sigpanic           local: their return address is where a signal came in
+//	                                 goroutine's goes on with systemstack_switch, put there by asmcgocall.
+//	                                 rule.FromC while SP is switched: who called it is on the other stack
+//	sigreturn__sigaction             sigframe, also for the byte before it, at which the return
+//	                                 address to it is looked up
+//	asyncPreempt, sigpanic           local: they return to an instruction that a signal interrupted
 //	rawVforkSyscall                  general while a register has the return address
-//	gogo, and other code that writes malformed: nothing says where the caller is
-//	SP without a frame
+//	gogo, and other code that        malformed: it is not known where the caller is
+//	writes SP without a frame
 func (t *Table) Rule(addr uint64) (r rule.Rule, ok bool) {
 	index, ok := t.index(addr)
 	if !ok {
@@ -40,6 +41,8 @@ func (t *Table) Rule(addr uint64) (r rule.Rule, ok bool) {
 		return rule.None, false
 	case f.kind != rule.FromSP && f.kind != rule.FromBP:
 		return f.kind, true
+	case f.fromC:
+		return rule.FromC, true
 	case f.ra != rule.IP:
 		return rule.General, true
 	case f.exact || f.cfa/8 > rule.MaxCFA:
@@ -51,9 +54,9 @@ func (t *Table) Rule(addr uint64) (r rule.Rule, ok bool) {
 // ErrNotGo says that an address is in no Go function.
 var ErrNotGo = errors.New("no Go function")
 
-// Row is rule for the general evaluator: the same as a CFI row. The error is
-// [dwarfcfi.ErrNoFDE] in Go functions where there is no such row, as for the
-// signal frame, and ErrNotGo elsewhere.
+// Row gives the same as a CFI row, for the general evaluator. The error is
+// [dwarfcfi.ErrNoFDE] if there is no such row in a Go function, as for the signal
+// frame, and ErrNotGo outside of Go functions.
 func (t *Table) Row(addr uint64, row *dwarfcfi.Row) error {
 	index, ok := t.index(addr)
 	if !ok {
@@ -80,7 +83,7 @@ func (t *Table) Row(addr uint64, row *dwarfcfi.Row) error {
 	if f.bp != 0 {
 		row.Regs[rule.BP] = dwarfcfi.RegRule{Kind: dwarfcfi.Offset, Offset: -int32(f.bp)}
 	}
-	// Go code keeps no other register for its caller.
+	// Go code saves no other register for its caller.
 	for _, reg := range [...]int{3, 12, 13, 14, 15} {
 		row.Regs[reg] = dwarfcfi.RegRule{Kind: dwarfcfi.Undefined}
 	}
@@ -89,11 +92,12 @@ func (t *Table) Row(addr uint64, row *dwarfcfi.Row) error {
 
 // goFrame is a frame of a Go function: a rule before it is packed.
 type goFrame struct {
-	kind  rule.Rule // rule.FromSP, rule.FromBP, rule.OtherStack, rule.EndOfStack or malformed
+	kind  rule.Rule // rule.FromSP, FromBP, OtherStack, EndOfStack or Malformed
 	cfa   uint64    // from SP or BP, in bytes
 	bp    uint64    // where BP is saved, below the CFA; 0 is "not saved"
-	ra    uint8     // where the return address is: rule.IP for its place on the stack
-	exact bool      // the caller was interrupted rather than that it called
+	ra    uint8     // the register that has the return address; rule.IP if it is on the stack
+	exact bool      // the caller was interrupted, and did not make a call
+	fromC bool      // it was called by C code, whose frames are on another stack
 }
 
 // frame gives the frame at addr, which lies in a function.
@@ -113,7 +117,7 @@ func (t *Table) frame(index uint32, addr uint64) (f goFrame, ok bool) {
 		return goFrame{kind: rule.EndOfStack, ra: rule.IP}, true
 	}
 
-	// The frame begins where SP first moves. There BP is still the caller's.
+	// The frame begins where SP is first changed. Up to there BP is the caller's.
 	s := t.deltas(&entry)
 	start := ^uint32(0)
 	for {
@@ -144,15 +148,15 @@ func (t *Table) frame(index uint32, addr uint64) (f goFrame, ok bool) {
 
 	switch {
 	case a.kind == callback:
-		// The slot on the goroutine's stack is not filled.
-		f.bp = 0
+		// The slot for BP on the goroutine's stack was not written.
+		f.bp, f.fromC = 0, a.spBack == 0 || off < a.spBack
 		return f, true
 	case a.kind == newStack:
 		return goFrame{kind: rule.EndOfStack, ra: rule.IP}, true
-	case a.kind == grow: // BP is zero, so that nothing is found there
+	case a.kind == grow: // BP is zero, so the walk ends
 		return goFrame{kind: rule.OtherStack, ra: rule.IP}, true
 	case a.savesBP && s.value == 0:
-		return f, true // SP is back, and BP popped
+		return f, true // SP is on its own stack again, and BP was popped
 	case !set || a.bpWritten && a.kind != onward:
 		return goFrame{kind: rule.Malformed, ra: rule.IP}, true
 	case a.aligns:

@@ -10,26 +10,29 @@ import (
 	"unspool/dwarfcfi/elf"
 )
 
-// A Table is the function table of a Go binary (.gopclntab), which stands
-// in for the CFI that Go code lacks: its pcsp tables say for every PC how far
-// SP has moved since the function was entered. The format is that of
-// runtime/symtab.go and cmd/link/internal/ld/pcln.go.
+// A Table is the function table of a Go binary (.gopclntab), which is used in the
+// place of CFI: its pcsp tables say for every PC how far SP has moved since the
+// function was entered. The format is that of runtime/symtab.go and
+// cmd/link/internal/ld/pcln.go.
 //
-// It is searched where it lies; what is looked at is what a PC needs.
+// It is searched in place; only the parts that a PC needs are read.
 type Table struct {
 	functions
 	pctab []byte // their tables of values by PC
-	text  uint64 // address of the first function: runtime.text
+	// fetchValues makes sure that the bytes pctab[from:to] are there; it may be nil.
+	fetchValues func(from, to int) error
+	text        uint64 // address of the first function: runtime.text
 
 	code *goCode
-	asm  map[uint32]*asmFunc // what is known of the functions that were looked at, by index; nil for compiled ones
+	// asm has the functions that were examined, by index; nil for compiled ones.
+	asm map[uint32]*asmFunc
 }
 
 // ErrNone says that a file has no Go function table that can be used.
 var ErrNone = errors.New("no Go function table")
 
-// signature is what a table for x86-64 begins with: the magic number, two zeros, the size of the
-// shortest instruction, the size of an address.
+// signature has the first eight bytes of a table for x86-64: the magic number, two zeros, the size of
+// the shortest instruction, the size of an address.
 func (v version) signature() uint64 { return 0x08010000<<32 | uint64(v) }
 
 // goFunc is a function's entry in the table (runtime._func).
@@ -46,10 +49,14 @@ const (
 	flagAsm
 )
 
-// Read finds the function table of an ELF file of size bytes, in file where that is
-// the file in memory, which stays in use then; else it reads what matters. The error is
-// ErrNone for what is no Go binary, or says what is wrong with the table.
-func Read(r io.ReaderAt, size int64, layout *elf.Layout, file []byte) (*Table, error) {
+// A Loader brings size bytes of the file, from an offset on, into memory. They need not all be there when it
+// returns: fetch, if it is not nil, is called before the bytes data[from:to] are read. After fetch returns an
+// error, no result may be used.
+type Loader func(offset, size uint64) (data []byte, fetch func(from, to int) error, err error)
+
+// Read finds the function table of an ELF file of size bytes and loads the parts that matter. The error is
+// ErrNone if the file is not a Go binary, or says what is wrong with the table.
+func Read(r io.ReaderAt, size int64, layout *elf.Layout, load Loader) (*Table, error) {
 	if layout.Machine != elf.EM_X86_64 || layout.Class != elf.ELFCLASS64 {
 		return nil, ErrNone
 	}
@@ -68,29 +75,23 @@ func Read(r io.ReaderAt, size int64, layout *elf.Layout, file []byte) (*Table, e
 	switch {
 	case err != nil:
 	case h.shortest != 1 || h.word != 8:
-		err = errors.New("it is another architecture's")
-	case file != nil && int64(len(file)) != size:
-		err = fmt.Errorf("the file has %d bytes in memory and %d on disk", len(file), size)
+		err = errors.New("it is for another architecture")
 	}
 	if err != nil {
 		return nil, fmt.Errorf(".gopclntab: bad header at offset %#x: %w: %w", off, err, ErrNone)
 	}
-	// The names and the file table, a third of the table, stay unread.
-	var data []byte
-	if file != nil {
-		data = file[off:][h.pctab:length]
-	} else {
-		data = make([]byte, length-h.pctab)
-		if _, err := r.ReadAt(data, int64(off+h.pctab)); err != nil {
-			return nil, fmt.Errorf(".gopclntab: offset %#x: %w", off+h.pctab, err)
-		}
+	// The names and the file table, a third of the table, are not read.
+	data, fetch, err := load(off+h.pctab, length-h.pctab)
+	if err != nil {
+		return nil, fmt.Errorf(".gopclntab: offset %#x: %w: %w", off+h.pctab, err, ErrNone)
 	}
-	list, err := newFunctions(&h, binary.LittleEndian, data[h.funcs-h.pctab:])
+	skip := int(h.funcs - h.pctab)
+	list, err := newFunctions(&h, binary.LittleEndian, data[skip:], shifted(fetch, skip))
 	if err != nil {
 		return nil, fmt.Errorf(".gopclntab: %w: %w", err, ErrNone)
 	}
 	t := &Table{
-		functions: list, pctab: data[:h.funcs-h.pctab], text: list.base,
+		functions: list, pctab: data[:skip], fetchValues: fetch, text: list.base,
 		code: &goCode{r: r, loads: layout.Loads, names: int64(off + h.names), namesEnd: int64(off + length)},
 		asm:  make(map[uint32]*asmFunc),
 	}
@@ -102,8 +103,8 @@ func Read(r io.ReaderAt, size int64, layout *elf.Layout, file []byte) (*Table, e
 			return t, nil
 		}
 	}
-	// A C linker put other code before Go's, and the table does not say where
-	// Go's begins.
+	// A C linker put other code before the Go code, and the table does not say where the
+	// Go code begins.
 	for i := range uint32(t.count) {
 		f, ok := t.entry(i)
 		if !ok || f.flag&flagAsm == 0 && t.version == go120 || t.code.name(f.name) != sigreturnName {
@@ -117,8 +118,22 @@ func Read(r io.ReaderAt, size int64, layout *elf.Layout, file []byte) (*Table, e
 	return nil, fmt.Errorf(".gopclntab: cannot tell where the code begins: %w", ErrNone)
 }
 
-// findTable finds the table in the file, by its section or, where there are
-// no sections, by its magic number. It also gives the address of .text.
+// shifted is a fetch for data that starts at a position of the loaded data.
+func shifted(fetch func(from, to int) error, by int) func(from, to int) error {
+	if fetch == nil {
+		return nil
+	}
+	return func(from, to int) error { return fetch(from+by, to+by) }
+}
+
+// ReadCodeFrom makes the table read code and names from r, and drops what it knows from reading them before.
+func (t *Table) ReadCodeFrom(r io.ReaderAt) {
+	t.code = &goCode{r: r, loads: t.code.loads, names: t.code.names, namesEnd: t.code.namesEnd}
+	clear(t.asm)
+}
+
+// findTable finds the table in the file, by its section or, if there are no
+// sections, by its magic number. It also gives the address of .text.
 func findTable(r io.ReaderAt, size int64, layout *elf.Layout) (off, length, text uint64) {
 	for _, s := range layout.Text {
 		if s.Name == ".text" {
@@ -157,8 +172,8 @@ func findTable(r io.ReaderAt, size int64, layout *elf.Layout) (off, length, text
 	return 0, 0, 0
 }
 
-// hasBuildInfo says whether a writable segment begins with what the Go linker
-// puts there: the .go.buildinfo section (debug/buildinfo).
+// hasBuildInfo says whether a writable segment begins with the section that the Go
+// linker puts there: .go.buildinfo (debug/buildinfo).
 func hasBuildInfo(r io.ReaderAt, layout *elf.Layout) bool {
 	for _, l := range layout.Loads {
 		if l.Flags&elf.PF_W == 0 {
@@ -173,7 +188,7 @@ func hasBuildInfo(r io.ReaderAt, layout *elf.Layout) bool {
 	return false
 }
 
-// search finds pattern in [from, to) of the file, where accept takes it.
+// search finds the first pattern in [from, to) of the file for which accept returns true.
 func search(r io.ReaderAt, from, to uint64, pattern []byte, accept func(at uint64) bool) bool {
 	buf := make([]byte, 1<<18)
 	for from < to {
@@ -214,6 +229,9 @@ func (t *Table) entry(index uint32) (f goFunc, ok bool) {
 	if off >= uint64(len(t.list)) || uint64(len(t.list))-off <= flag {
 		return f, false
 	}
+	if t.fetch != nil && t.fetch(int(off), int(off+flag+1)) != nil {
+		return f, false
+	}
 	b := t.list[off:]
 	f.name = binary.LittleEndian.Uint32(b[name:])
 	f.pcsp = binary.LittleEndian.Uint32(b[name+12:])
@@ -226,12 +244,30 @@ func (t *Table) entry(index uint32) (f goFunc, ok bool) {
 type spDeltas struct {
 	rest  []byte
 	value int32  // how far SP has moved, in bytes
-	from  uint32 // the PCs over which it holds, from the function's entry
+	from  uint32 // the PCs over which it holds, relative to the function's entry
 	to    uint32
 	begun bool
+
+	end     int // of rest, in pctab
+	fetched int // pctab was fetched up to here
+	fetch   func(from, to int) error
+}
+
+// bring fetches a part of the rest.
+func (s *spDeltas) bring() bool {
+	const most = 256
+	if s.fetched >= s.end {
+		return true
+	}
+	at := s.end - len(s.rest)
+	s.fetched = min(at+most, s.end)
+	return s.fetch(at, s.fetched) == nil
 }
 
 func (s *spDeltas) next() bool {
+	if s.fetch != nil && s.end-len(s.rest)+2*maxVarint > s.fetched && !s.bring() {
+		return false
+	}
 	v, ok := s.varint()
 	if !ok || v == 0 && s.begun {
 		return false
@@ -250,8 +286,11 @@ func (s *spDeltas) next() bool {
 	return s.to >= s.from
 }
 
+// maxVarint is how many bytes a varint has at most.
+const maxVarint = 5
+
 func (s *spDeltas) varint() (v uint32, ok bool) {
-	for shift := 0; shift < 35; shift += 7 {
+	for shift := 0; shift < 7*maxVarint; shift += 7 {
 		if len(s.rest) == 0 {
 			return 0, false
 		}
@@ -300,11 +339,15 @@ func (t *Table) deltas(f *goFunc) spDeltas {
 		return spDeltas{}
 	}
 	table := t.pctab[f.pcsp:]
-	return spDeltas{rest: table[:min(len(table), maxDeltas)]}
+	table = table[:min(len(table), maxDeltas)]
+	if t.fetchValues == nil {
+		return spDeltas{rest: table}
+	}
+	return spDeltas{rest: table, end: int(f.pcsp) + len(table), fetch: t.fetchValues}
 }
 
-// frameStart is where a function's code first moves SP, from its entry; ok is false for a
-// function without a frame.
+// frameStart is the offset from a function's entry at which the code first changes SP; ok is false for
+// a function without a frame.
 func (t *Table) frameStart(f *goFunc) (off uint32, ok bool) {
 	s := t.deltas(f)
 	for s.next() {

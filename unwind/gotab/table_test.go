@@ -5,6 +5,7 @@ import (
 	std "debug/elf"
 	"encoding/binary"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"unspool/dwarfcfi"
 	"unspool/dwarfcfi/elf"
+	"unspool/testdata/costs"
 	"unspool/unwind/rule"
 )
 
@@ -93,14 +95,14 @@ func pclntabOf(tb testing.TB, data []byte) *Table {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	t, err := Read(r, r.Size(), layout, data)
+	t, err := Read(r, r.Size(), layout, whole(r))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return t
 }
 
-// goBuilds are the ways of linking that move the table or the code.
+// goBuilds are ways of linking that put the table or the code at different places.
 var goBuilds = []struct {
 	name, source string
 	env, args    []string
@@ -109,7 +111,8 @@ var goBuilds = []struct {
 	{"pie", goProgram, []string{"CGO_ENABLED=0"}, []string{"-buildmode=pie"}},
 	{"cgo", cgoProgram, []string{"CGO_ENABLED=1"}, nil},
 	{"cgo pie", cgoProgram, []string{"CGO_ENABLED=1"}, []string{"-buildmode=pie"}},
-	{"external static", cgoProgram, []string{"CGO_ENABLED=1"}, []string{"-ldflags=-linkmode=external -extldflags=-static"}},
+	{"external static", cgoProgram, []string{"CGO_ENABLED=1"},
+		[]string{"-ldflags=-linkmode=external -extldflags=-static"}},
 }
 
 func TestStrippedBinariesHaveTheSameRules(t *testing.T) {
@@ -163,12 +166,12 @@ func TestOtherBinariesHaveNoPclntab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if table, err := Read(r, r.Size(), layout, data); table != nil || !errors.Is(err, ErrNone) {
+	if table, err := Read(r, r.Size(), layout, whole(r)); table != nil || !errors.Is(err, ErrNone) {
 		t.Errorf("%v, %v", table, err)
 	}
 }
 
-// TestRuntimeAssembly states what is known of the functions that change stacks.
+// TestRuntimeAssembly has the rules of the functions that switch stacks.
 func TestRuntimeAssembly(t *testing.T) {
 	name := buildGo(t, cgoProgram, []string{"CGO_ENABLED=1"})
 	table := openPclntab(t, name)
@@ -178,7 +181,7 @@ func TestRuntimeAssembly(t *testing.T) {
 			symbols[s.name] = s
 		}
 	}
-	// What holds behind the call through which others are reached.
+	// The rule behind the call by which they run code on the other stack.
 	for _, c := range []struct {
 		function string
 		calls    string // the end of the code up to the call instruction's end
@@ -186,12 +189,12 @@ func TestRuntimeAssembly(t *testing.T) {
 	}{
 		{"runtime.goexit", "\x90\xe8", rule.EndOfStack},
 		{"runtime.mstart", "\xe8", rule.EndOfStack},
-		{"runtime.mcall", "\x41\xff\xd4", rule.EndOfStack},                   // call *%r12
-		{"runtime.clone", "\x41\xff\xd4", rule.EndOfStack},                   // call *%r12
-		{"runtime.systemstack", "\xff\xd7", rule.OtherStack},                 // call *%rdi
-		{"runtime.nanotime1", "\xff\xd0", rule.OtherStack},                   // call *%rax
-		{"runtime.asmcgocall", "\x48\x89\x3c\x24\xe8", rule.OtherStack},      // mov %rdi,(%rsp); call
-		{"runtime.cgocallback", "\x48\x89\xe7\x48\x01", rule.FromSP | 5<<16}, // past the call of cgocallbackg
+		{"runtime.mcall", "\x41\xff\xd4", rule.EndOfStack},              // call *%r12
+		{"runtime.clone", "\x41\xff\xd4", rule.EndOfStack},              // call *%r12
+		{"runtime.systemstack", "\xff\xd7", rule.OtherStack},            // call *%rdi
+		{"runtime.nanotime1", "\xff\xd0", rule.OtherStack},              // call *%rax
+		{"runtime.asmcgocall", "\x48\x89\x3c\x24\xe8", rule.OtherStack}, // mov %rdi,(%rsp); call
+		{"runtime.cgocallback", "\x48\x89\xe7\x48\x01", rule.FromC},     // past the call of cgocallbackg
 	} {
 		s, ok := symbols[c.function]
 		if !ok {
@@ -213,7 +216,7 @@ func TestRuntimeAssembly(t *testing.T) {
 			t.Errorf("%s%+d: rule %v", s.name, int64(at-s.addr), r)
 		}
 	}
-	// Before the switch the caller is where the table says.
+	// Before the switch, the caller is where the table says.
 	for function, want := range map[string]rule.Rule{
 		"runtime.morestack":   rule.FromSP | 1<<16,
 		"runtime.systemstack": rule.FromSP | 1<<16,
@@ -232,7 +235,7 @@ func TestRuleDoesNotAllocate(t *testing.T) {
 			table.Rule(table.text + 977*addr)
 		}
 	}
-	rules() // what is known of assembly
+	rules() // examines the assembly functions
 	if n := testing.AllocsPerRun(10, rules); n != 0 {
 		t.Errorf("%v allocations for 1000 rules", n)
 	}
@@ -307,7 +310,8 @@ func buildTable(version version, text uint64, funcs int) []byte {
 // without sections: the code at builtText, the table behind it.
 func buildImage(version version, funcs int) []byte {
 	le := binary.LittleEndian
-	code := bytes.Repeat(append([]byte{0x55, 0x48, 0x89, 0xe5}, append(bytes.Repeat([]byte{0x90}, 26), 0x5d, 0xc3)...), funcs)
+	code := bytes.Repeat(append([]byte{0x55, 0x48, 0x89, 0xe5},
+		append(bytes.Repeat([]byte{0x90}, 26), 0x5d, 0xc3)...), funcs)
 	file := make([]byte, builtText-builtBase)
 	copy(file, std.ELFMAG)
 	file[std.EI_CLASS], file[std.EI_DATA], file[std.EI_VERSION] = byte(elf.ELFCLASS64), byte(std.ELFDATA2LSB), 1
@@ -319,7 +323,11 @@ func buildImage(version version, funcs int) []byte {
 	for i, part := range []struct {
 		data  []byte
 		flags elf.ProgFlag
-	}{{code, elf.PF_R | elf.PF_X}, {buildTable(version, builtText, funcs), elf.PF_R}, {[]byte("\xff Go buildinf:"), elf.PF_R | elf.PF_W}} {
+	}{
+		{code, elf.PF_R | elf.PF_X},
+		{buildTable(version, builtText, funcs), elf.PF_R},
+		{[]byte("\xff Go buildinf:"), elf.PF_R | elf.PF_W},
+	} {
 		p := file[64+56*i:]
 		le.PutUint32(p, uint32(std.PT_LOAD))
 		le.PutUint32(p[4:], uint32(part.flags))
@@ -342,7 +350,8 @@ func TestEveryVersionOfTheTable(t *testing.T) {
 	for _, version := range []version{go116, go118, go120} {
 		table := pclntabOf(t, buildImage(version, 8))
 		for i := range uint64(8) {
-			for off, want := range map[uint64]rule.Rule{0: rule.FromSP | 1<<16, 1: rule.FromSP | 2<<16, 4: rule.FromSP | 2<<4 | 2<<16, 30: rule.FromSP | 1<<16} {
+			for off, want := range map[uint64]rule.Rule{0: rule.FromSP | 1<<16, 1: rule.FromSP | 2<<16,
+				4: rule.FromSP | 2<<4 | 2<<16, 30: rule.FromSP | 1<<16} {
 				if off == 30 {
 					off = 31 // behind pop %rbp
 				}
@@ -401,12 +410,13 @@ func FuzzPclntab(f *testing.F) {
 		f.Add(buildImage(version, 4))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer costs.For(len(data)).Check(t)()
 		r := bytes.NewReader(data)
 		layout, err := elf.ReadLayout(r, r.Size())
 		if err != nil {
 			return
 		}
-		table, err := Read(r, r.Size(), layout, nil)
+		table, err := Read(r, r.Size(), layout, whole(r))
 		if err != nil {
 			if table != nil {
 				t.Fatal("a table and an error")
@@ -427,4 +437,13 @@ func FuzzPclntab(f *testing.F) {
 		table.Rule(table.text - 1)
 		table.Rule(^uint64(0))
 	})
+}
+
+// whole loads all of a part of a file.
+func whole(r io.ReaderAt) Loader {
+	return func(offset, size uint64) ([]byte, func(from, to int) error, error) {
+		data := make([]byte, size)
+		_, err := r.ReadAt(data, int64(offset))
+		return data, nil, err
+	}
 }

@@ -1,14 +1,20 @@
 package image
 
 import (
+	"slices"
+
 	"unspool/unwind/asm"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
-// CodeAt gives what reads the code of the image and the address there of pc, which lies in m.
-// It is nil where the image cannot be read.
+// CodeAt returns the code of the image, and the address in it of pc, which lies in m. It is nil where the
+// image cannot be read, or is not read yet.
 func (im *Image) CodeAt(m *vmas.Mapping, pc uint64) (*asm.Code, uint64) {
 	if im.Parse() != nil {
+		return nil, 0
+	}
+	if im.refresh(); im.misses() {
 		return nil, 0
 	}
 	addr, ok := im.Address(pc - m.Start + m.Offset)
@@ -18,39 +24,119 @@ func (im *Image) CodeAt(m *vmas.Mapping, pc uint64) (*asm.Code, uint64) {
 	return im.code, addr
 }
 
-// fdes yields the ranges that CFI covers.
-func (im *Image) fdes(yield func(start, end uint64) bool) {
-	if im.cfi == nil {
-		return
-	}
-	for d, err := range im.cfi.FDEs() {
-		if err == nil && !yield(d.Start, d.End) {
-			return
-		}
-	}
-}
-
-// gap gives what lies around addr between two FDEs, or the function of Go's that holds it
-// and about which Go says no more.
-func (im *Image) gap(addr uint64) (h asm.Hole, begins, ok bool) {
-	if t := im.golang; t != nil {
-		if h.Lo, h.Hi, ok = t.Function(addr); ok {
-			return h, true, true
-		}
-	}
-	if im.cfi == nil {
-		return h, false, false
-	}
-	h.Lo, h.Hi, ok = im.cfi.Gap(addr)
-	return h, false, ok
-}
-
-// EndsContext says whether a call that ends before pc, in m, is none: pc is where a
-// coroutine ends.
+// EndsContext says whether pc, in m, is where the first function of a coroutine returns to, and not behind a
+// call.
 func (im *Image) EndsContext(m *vmas.Mapping, pc uint64) bool {
 	if im.code == nil || pc >= m.End {
 		return false
 	}
 	addr, ok := im.Address(pc - m.Start + m.Offset)
 	return ok && im.code.IsContextEnd(addr)
+}
+
+// Arch is the architecture of the image's code, nil if the image is no ELF file or its architecture is
+// unknown.
+func (im *Image) Arch() *rule.Arch {
+	if im.Parse() != nil {
+		return nil
+	}
+	return im.arch
+}
+
+// Function gives the bounds of the function around pc, which lies in m, as the CFI has them.
+func (im *Image) Function(m *vmas.Mapping, pc uint64) (low, high uint64, ok bool) {
+	addr, ok := im.Address(pc - m.Start + m.Offset)
+	if !ok || im.cfi == nil {
+		return 0, 0, false
+	}
+	d, err := im.cfi.FDE(addr)
+	if err != nil || im.misses() {
+		return 0, 0, false
+	}
+	return pc - (addr - d.Start), pc + (d.End - addr), true
+}
+
+// Bounds on how far [Image.MayLeave] and [Image.LeadsTo] look.
+const (
+	maxLeaving     = 4096 // answers that are kept
+	functionsAhead = 8    // through which tail calls lead
+	functionSize   = 4096 // bytes
+	choosing       = 512  // bytes of a function that jumps to one of several by the processor's features
+)
+
+// MayLeave says whether the call before pc, which lies in m, can lead to code that is in no file: the call is
+// indirect, or the called function jumps to where a register or a pointer says, itself or by way of tail
+// calls. It is true if that is not known.
+func (im *Image) MayLeave(m *vmas.Mapping, pc uint64) bool {
+	c, addr := im.CodeAt(m, pc-1)
+	if c == nil {
+		return true
+	}
+	target, ok := c.DirectCall(addr + 1)
+	if !ok {
+		return true
+	}
+	leaves, known := im.leaving[target]
+	if !known {
+		leaves = im.leaves(target)
+		if im.leaving == nil || len(im.leaving) >= maxLeaving {
+			im.leaving = make(map[uint64]bool)
+		}
+		im.leaving[target] = leaves
+	}
+	return leaves
+}
+
+// leaves is MayLeave for a call of the function at addr.
+func (im *Image) leaves(addr uint64) bool {
+	if im.cfi == nil {
+		return true
+	}
+	starts := []uint64{addr}
+	for i := 0; i < len(starts); i++ {
+		d, err := im.cfi.FDE(starts[i])
+		if err != nil || d.Start != starts[i] || d.End-d.Start > functionSize {
+			return true
+		}
+		exits, known := im.code.Exits(d.Start, d.End)
+		if !known || len(exits) > functionsAhead {
+			return true
+		}
+		for _, x := range exits {
+			if x.Indirect {
+				return true
+			}
+			if !slices.Contains(starts, x.Target) {
+				starts = append(starts, x.Target)
+			}
+		}
+		if len(starts) > functionsAhead {
+			return true
+		}
+	}
+	return false
+}
+
+// LeadsTo says whether the call before pc calls the function around callee directly, or one that soon jumps
+// to the start of that. Both lie in m.
+func (im *Image) LeadsTo(m *vmas.Mapping, pc, callee uint64) bool {
+	c, addr := im.CodeAt(m, pc-1)
+	at, ok := im.Address(callee - m.Start + m.Offset)
+	if c == nil || !ok || im.cfi == nil {
+		return false
+	}
+	to, err := im.cfi.FDE(at)
+	if err != nil {
+		return false
+	}
+	target, ok := c.DirectCall(addr + 1)
+	if !ok || target == to.Start {
+		return ok
+	}
+	d, err := im.cfi.FDE(target)
+	if err != nil || d.Start != target {
+		return false
+	}
+	exits, _ := c.Exits(d.Start, min(d.End, d.Start+choosing))
+	return slices.ContainsFunc(exits, func(x asm.Exit) bool { return !x.Indirect && x.Target == to.Start })
 }

@@ -2,55 +2,80 @@ package image
 
 import (
 	"debug/elf"
-	"fmt"
+	"io"
 	"math/bits"
-	"os"
 
 	"unspool/vmas"
+	"unspool/vmas/process"
 )
 
-// copied is the image of a file whose code a process has copied to memory without a
-// file, nil as long as it is not known to be there. The copy may be under way: so the
-// memory is read again when it was asked for twice as often.
+// copied is the image of a file whose code a process has copied to anonymous memory, nil as long as the
+// memory is not known to hold it. The copy may still be under way, so the memory is compared again after 1,
+// 2, 4, 8, … calls.
 func (s *Store) copied(pid uint32, m *vmas.Mapping) *Image {
 	c := m.Copied
-	if s.offline != nil {
+	if s.Offline() {
 		return nil // the memory is gone
 	}
-	if !c.Same {
+	if !c.Same && s.comparing[c] == nil {
 		if c.Asked++; bits.OnesCount32(c.Asked) != 1 {
 			return nil
 		}
 	}
 	im, ok := c.File.Image.(*Image)
 	if !ok {
-		im = s.attach(pid, &vmas.Mapping{Start: c.Start, End: c.End, Offset: c.Offset, File: c.File})
+		im = s.Lookup(pid, &vmas.Mapping{Start: c.Start, End: c.End, Offset: c.Offset, File: c.File})
 	}
 	if im == nil || im.err != nil {
 		return nil
 	}
 	if !c.Same {
 		if c.Behind {
+			if !im.isRead() || im.err != nil {
+				return nil
+			}
 			c.Offset, c.Behind = im.offsetBehind(c.Offset), false
 		}
-		if c.Same = im.isIn(fmt.Sprintf("%s/%d/mem", s.proc, pid), m); !c.Same {
+		if c.Same = s.compare(pid, m, im); !c.Same {
 			return nil
 		}
 	}
-	if m.Settle() && s.Copied != nil {
-		s.Copied(pid, m)
+	if m.Settle() && s.tell.Copied != nil {
+		s.tell.Copied(pid, m)
 	}
 	return im
 }
 
-// offsetBehind gives the offset of the code behind the part of the file that ends at
-// off where both are mapped: linkers need not leave them in one piece, as lld does
-// not, whose segments share a page of the file.
+// compare says whether the memory that m maps was found to hold the code of im.
+func (s *Store) compare(pid uint32, m *vmas.Mapping, im *Image) bool {
+	t := s.comparing[m.Copied]
+	if t == nil {
+		if im.source == nil {
+			return false
+		}
+		r, at, memory := im.source.contents(), *m, s.find.access
+		first := m.Copied.Offset + m.Start - m.Copied.Start
+		t = newTask(func() bool { return isCopy(memory, pid, at.Start, at.End, r, first) }, nil)
+		if len(s.comparing) >= maxComparing {
+			clear(s.comparing) // most are of processes that are gone
+		}
+		t.device = im.source.inode.dev
+		s.comparing[m.Copied] = t
+	}
+	if !s.await(&t.job, im.Path, &im.late) {
+		return false
+	}
+	delete(s.comparing, m.Copied)
+	return t.result
+}
+
+// maxComparing bounds how many comparisons are under way.
+const maxComparing = 64
+
+// offsetBehind gives the offset of the code that is mapped behind the part of the file that ends at off. It
+// need not be off: segments that lld links share a page of the file.
 func (im *Image) offsetBehind(off uint64) uint64 {
 	const page = 4096
-	if !im.parsed {
-		im.parse()
-	}
 	addr, ok := im.Address(off - page)
 	if !ok {
 		return off
@@ -64,27 +89,21 @@ func (im *Image) offsetBehind(off uint64) uint64 {
 	return off
 }
 
-// isIn compares memory that m maps with the file that it may be a copy of, in some
-// places spread over it. A debugger may have changed one of them.
-func (im *Image) isIn(memory string, m *vmas.Mapping) bool {
+// isCopy compares memory of a process, from start to end, with a file from an offset on, at some places
+// spread over it. It tolerates a difference at one of them: a debugger's breakpoint.
+func isCopy(memory process.Memory, pid uint32, start, end uint64, r io.ReaderAt, offset uint64) bool {
 	const places, size = 16, 1 << 10
-	if !im.opened || im.file == nil && im.memory == nil || m.End-m.Start < size {
+	if end-start < size {
 		return false
 	}
-	mem, err := os.Open(memory)
-	if err != nil {
-		return false
-	}
-	defer mem.Close()
 	var have, want, zeroes [size]byte
-	r, same, other := im.contents(), 0, 0
-	first := m.Copied.Offset + m.Start - m.Copied.Start
+	same, other := 0, 0
 	for i := range uint64(places) {
-		at := (m.End - m.Start - size) / (places - 1) * i
-		if n, _ := mem.ReadAt(have[:], int64(m.Start+at)); n != size {
+		at := (end - start - size) / (places - 1) * i
+		if memory.ReadMemory(pid, have[:], start+at) != size {
 			return false
 		}
-		if n, _ := r.ReadAt(want[:], int64(first+at)); n != size {
+		if n, _ := r.ReadAt(want[:], int64(offset+at)); n != size {
 			clear(want[:]) // beyond the file
 		}
 		switch {

@@ -13,8 +13,8 @@ import (
 	"unspool/vmas"
 )
 
-// TestCopiedCode has a copy of a program's code in the test's own memory, at first
-// under way, then there, and another time something else in its stead.
+// TestCopiedCode has a copy of a program's code in the test's own memory, first incomplete, then complete,
+// and in another case something else in its place.
 func TestCopiedCode(t *testing.T) {
 	path := programs.Build(t, "plain")
 	file, err := os.ReadFile(path)
@@ -43,8 +43,9 @@ func TestCopiedCode(t *testing.T) {
 			clear(memory)
 			table, images := vmas.NewTable(""), NewStore("/proc")
 			told := 0
-			images.Copied = func(uint32, *vmas.Mapping) { told++ }
-			code := vmas.Map{Addr: addr, Len: size, Offset: size, Prot: vmas.ProtRead | vmas.ProtExec, Name: []byte(path)}
+			images.tell.Copied = func(uint32, *vmas.Mapping) { told++ }
+			code := vmas.Map{Addr: addr, Len: size, Offset: size, Prot: vmas.ProtRead | vmas.ProtExec,
+				Name: []byte(path)}
 			table.Mmap(pid, code)
 			code.Name, code.Offset = []byte("//anon"), addr
 			m := table.Mmap(pid, code)
@@ -64,7 +65,7 @@ func TestCopiedCode(t *testing.T) {
 			case im == nil && m.Offset != addr:
 				t.Errorf("the offset of memory is %#x", m.Offset)
 			}
-			// Made executable when it was known already, it is told of again.
+			// A copy that is known already and is made executable again is reported again.
 			if m = table.Mmap(pid, code); c.same {
 				if images.Lookup(pid, m) != im || told != 2 || m.Offset != size {
 					t.Errorf("afterwards told %d times, from %#x on", told, m.Offset)
@@ -78,8 +79,10 @@ func TestCopiedCode(t *testing.T) {
 }
 
 func TestOffsetBehindAPartOfAFile(t *testing.T) {
-	gnu := []elf.Load{{Vaddr: 0, Filesz: 0x6a8, Flags: elf.PF_R}, {Offset: 0x1000, Vaddr: 0x1000, Filesz: 0x3000, Flags: elf.PF_R | elf.PF_X}}
-	lld := []elf.Load{{Vaddr: 0, Filesz: 0x1770, Flags: elf.PF_R}, {Offset: 0x1770, Vaddr: 0x2770, Filesz: 0x3000, Flags: elf.PF_R | elf.PF_X}}
+	gnu := []elf.Load{{Vaddr: 0, Filesz: 0x6a8, Flags: elf.PF_R},
+		{Offset: 0x1000, Vaddr: 0x1000, Filesz: 0x3000, Flags: elf.PF_R | elf.PF_X}}
+	lld := []elf.Load{{Vaddr: 0, Filesz: 0x1770, Flags: elf.PF_R},
+		{Offset: 0x1770, Vaddr: 0x2770, Filesz: 0x3000, Flags: elf.PF_R | elf.PF_X}}
 	for _, c := range []struct {
 		name      string
 		loads     []elf.Load
@@ -92,7 +95,7 @@ func TestOffsetBehindAPartOfAFile(t *testing.T) {
 		{"behind the code", gnu, 0x5000, 0x5000},
 		{"before the file", gnu, 0, 0},
 	} {
-		im := Image{parsed: true, loads: c.loads}
+		im := Image{tables: &tables{loads: c.loads}}
 		if got := im.offsetBehind(c.off); got != c.want {
 			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
 		}

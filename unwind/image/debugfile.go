@@ -3,7 +3,6 @@ package image
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 
@@ -13,39 +12,42 @@ import (
 	"unspool/unwind/rule"
 )
 
-// debugInfo is what an image needs to find the .debug_frame that was stripped
-// from it, and what was found.
+// debugInfo is the .debug_frame that was stripped from an image.
 type debugInfo struct {
-	pid    uint32         // of the process that mapped the image last: its root may hold the debug file
-	link   debugfile.Link // .gnu_debuglink
-	vaddr  uint64         // of the first segment
+	pid    uint32 // of the process that mapped the image last: its root may hold the debug file
 	sought bool
-	cfi    *dwarfcfi.Table // nil when there is none
+	cfi    *dwarfcfi.Table // nil when there is none, or not yet
+	share  share           // of memory
+
+	seeking *task[debugFrame] // nil unless it is under way
+	late    lateness
 }
 
-// note keeps what leads to the debug file, while the image is open.
-func (d *debugInfo) note(r io.ReaderAt, l *elf.Layout) {
-	if len(l.Loads) > 0 {
-		d.vaddr = l.Loads[0].Vaddr
-	}
-	e := &l.DebugLink
-	if e.Size == 0 || e.Size > debugfile.MaxLink || e.Compressed {
-		return
-	}
-	section := make([]byte, e.Size)
-	if n, _ := r.ReadAt(section, int64(e.Offset)); n == len(section) {
-		d.link, _ = debugfile.ParseLink(section)
-	}
+// A debugFrame is the result of looking for the debug file of an image.
+type debugFrame struct {
+	cfi   *dwarfcfi.Table
+	share share
+	err   error // about a file that is there and cannot be used
 }
 
-// debugRow gives the row for an address that the image's own CFI does not
-// cover, from the .debug_frame of its separate debug file. The file is looked
-// for at the first such address, and once.
+// A debugWanted says which debug file is looked for.
+type debugWanted struct {
+	pid     uint32
+	path    string // of the image
+	buildID []byte
+	link    debugfile.Link
+	arch    *rule.Arch
+	vaddr   uint64 // of the first segment
+}
+
+// debugRow gives the row for an address that the image's own CFI does not cover, from the .debug_frame of its
+// separate debug file. The file is looked for once, at the first such address. There are other ways to a rule
+// without it, so it may come late; then the rules that were found without it are dropped.
 func (im *Image) debugRow(addr uint64, row *dwarfcfi.Row) error {
 	d := &im.debug
 	if !d.sought {
 		d.sought = true
-		im.findDebugFrame()
+		im.seekDebugFrame()
 	}
 	if d.cfi == nil {
 		return dwarfcfi.ErrNoFDE
@@ -53,31 +55,95 @@ func (im *Image) debugRow(addr uint64, row *dwarfcfi.Row) error {
 	return d.cfi.Row(addr, row)
 }
 
-func (im *Image) debugFile() (*os.File, error) {
-	if o := im.store.offline; o != nil {
-		return o.debugFile(im)
+// seekDebugFrame starts the search for the debug file.
+func (im *Image) seekDebugFrame() {
+	s, d := im.store, &im.debug
+	if im.layout == nil {
+		return
 	}
-	roots := []string{fmt.Sprintf("%s/%d/root", im.store.proc, im.debug.pid), "/"}
-	return debugfile.Find(roots, im.Path, im.BuildID, im.debug.link)
+	w := debugWanted{pid: d.pid, path: im.Path, buildID: im.BuildID, link: im.link, arch: im.arch}
+	if len(im.loads) > 0 {
+		w.vaddr = im.loads[0].Vaddr
+	}
+	find, quota := s.find, s.tables
+	d.seeking = newTask(func() debugFrame { return find.debugFrame(&w, quota) },
+		func(f debugFrame) { f.share.giveBack() })
+	if im.source != nil {
+		d.seeking.device = im.source.inode.dev
+	}
+	if s.await(&d.seeking.job, im.Path, &d.late) {
+		im.adoptDebugFrame()
+	} else {
+		s.late = append(s.late, im)
+	}
 }
 
-// findDebugFrame sets im.debug.cfi if there is a debug file with CFI. One
-// that is there but cannot be used is named to the store.
-func (im *Image) findDebugFrame() {
-	file, err := im.debugFile()
+// adoptDebugFrame stores the result of the search. A file that exists but cannot be used is reported.
+func (im *Image) adoptDebugFrame() {
+	d := &im.debug
+	found := d.seeking.result
+	d.cfi, d.share, d.seeking = found.cfi, found.share, nil
+	if found.err != nil {
+		im.store.Report(im.Path, found.err)
+	}
+}
+
+// forget gives the memory back to the quota.
+func (d *debugInfo) forget(s *Store) {
+	if d.seeking != nil {
+		s.reader.abandon(&d.seeking.job)
+	}
+	d.share.giveBack()
+	*d = debugInfo{sought: true}
+}
+
+// takeIn adopts the debug files that have been read since.
+func (s *Store) takeIn() {
+	waiting := s.late[:0]
+	for _, im := range s.late {
+		switch {
+		case im.debug.seeking == nil: // forgotten
+		case !im.debug.seeking.isDone():
+			waiting = append(waiting, im)
+		default:
+			if im.adoptDebugFrame(); im.debug.cfi != nil {
+				im.rules, im.rows = rule.Cache{}, nil
+			}
+		}
+	}
+	clear(s.late[len(waiting):])
+	s.late = waiting
+}
+
+// debugFrame looks for the debug file of an image and reads it.
+func (fd *finder) debugFrame(w *debugWanted, q *quota) (found debugFrame) {
+	found.share.of = q
+	file, err := fd.debugFile(w)
 	if err == nil {
 		defer file.Close()
-		if im.debug.cfi, err = im.readDebugFrame(file); err != nil {
+		if found.cfi, err = readDebugFrame(file, w, &found.share); err != nil {
 			err = fmt.Errorf("%s: %w", file.Name(), err)
 		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		im.store.Report(im.Path, err)
+		found.err = err
 	}
+	return found
+}
+
+func (fd *finder) debugFile(w *debugWanted) (*os.File, error) {
+	if fd.offline != nil {
+		return fd.offline.debugFile(w)
+	}
+	roots := []debugfile.Root{
+		func(path string) (*os.File, error) { return fd.access.OpenWithin(w.pid, path) },
+		func(path string) (*os.File, error) { return fd.access.OpenWithin(0, path) },
+	}
+	return debugfile.Find(roots, w.path, w.buildID, w.link)
 }
 
 // readDebugFrame reads .debug_frame; nil when the file has none.
-func (im *Image) readDebugFrame(file *os.File) (*dwarfcfi.Table, error) {
+func readDebugFrame(file *os.File, w *debugWanted, taken *share) (*dwarfcfi.Table, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
@@ -88,13 +154,14 @@ func (im *Image) readDebugFrame(file *os.File) (*dwarfcfi.Table, error) {
 		return nil, err
 	case layout.DebugFrame.Size == 0:
 		return nil, nil
-	case rule.ArchOf(layout.Machine) != im.arch:
+	case rule.ArchOf(layout.Machine) != w.arch:
 		return nil, fmt.Errorf("%v: %w", layout.Machine, errMachine)
-	case len(layout.Loads) > 0 && layout.Loads[0].Vaddr != im.debug.vaddr:
+	case len(layout.Loads) > 0 && layout.Loads[0].Vaddr != w.vaddr:
 		// Prelinking moved the image and left its debug file alone.
-		return nil, fmt.Errorf("segments at %#x, in the image at %#x: debug file %w", layout.Loads[0].Vaddr, im.debug.vaddr, debugfile.ErrOther)
+		return nil, fmt.Errorf("segments at %#x, in the image at %#x: debug file %w",
+			layout.Loads[0].Vaddr, w.vaddr, debugfile.ErrOther)
 	}
-	sections, err := dwarfcfi.ReadDebugFrame(file, layout)
+	sections, err := dwarfcfi.ReadDebugFrame(file, layout, taken.allow)
 	if err != nil {
 		return nil, err
 	}

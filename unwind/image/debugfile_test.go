@@ -29,26 +29,29 @@ int main(int argc, char **argv) { (void)argv; return more(argc) + more(2 * argc)
 	if err := os.WriteFile(source, []byte(program), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	run := func(name string, args ...string) {
-		t.Helper()
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("skipped for want of %s", name)
-		}
-		if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
-			if compress != "" && name == "objcopy" {
-				t.Skipf("skipped for want of an objcopy that compresses with %s: %s", compress, out)
-			}
-			t.Fatalf("%s: %v: %s", name, err, out)
-		}
-	}
-	run("gcc", "-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-Wl,--build-id="+id, "-o", whole, source)
+	run(t, "gcc", "-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-Wl,--build-id="+id,
+		"-o", whole, source)
 	keep := []string{"--only-keep-debug", whole, debug}
 	if compress != "" {
 		keep = append(keep, "--compress-debug-sections="+compress)
 	}
-	run("objcopy", keep...)
-	run("objcopy", "--strip-debug", "--add-gnu-debuglink="+debug, whole, stripped)
+	run(t, "objcopy", keep...)
+	run(t, "objcopy", "--strip-debug", "--add-gnu-debuglink="+debug, whole, stripped)
 	return whole, stripped, debug
+}
+
+// run runs a tool.
+func run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		t.Skipf("skipped for want of %s", name)
+	}
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		if strings.Contains(strings.Join(args, " "), "--compress-debug-sections") {
+			t.Skipf("skipped for want of an objcopy that can do this: %s", out)
+		}
+		t.Fatalf("%s: %v: %s", name, err, out)
+	}
 }
 
 // put copies a file to a place in the root of process 1 below proc.
@@ -56,17 +59,25 @@ func put(t *testing.T, proc, place, file string) {
 	t.Helper()
 	content, err := os.ReadFile(file)
 	place = filepath.Join(proc, "1/root", place)
-	if err = errors.Join(err, os.MkdirAll(filepath.Dir(place), 0o755), os.WriteFile(place, content, 0o755)); err != nil {
+	if err = errors.Join(err, os.MkdirAll(filepath.Dir(place), 0o755),
+		os.WriteFile(place, content, 0o755)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// mapProgram maps the stripped file as process 1 sees it.
+func mapProgram(t *testing.T) *vmas.Mapping {
+	t.Helper()
+	table := vmas.NewTable("")
+	table.Comm(1, 1, []byte("test"), true)
+	const program = "/opt/bin/prog"
+	return table.Mmap(1, vmas.Map{Addr: 0x400000, Len: 1 << 20, Prot: vmas.ProtExec, Name: []byte(program)})
 }
 
 // mapWhole maps the stripped file as process 1 sees it, and gives its image.
 func mapWhole(t *testing.T, proc string) (*Store, *Image, *vmas.Mapping) {
 	t.Helper()
-	table := vmas.NewTable("")
-	table.Comm(1, 1, []byte("test"), true)
-	m := table.Mmap(1, vmas.Map{Addr: 0x400000, Len: 1 << 20, Prot: vmas.ProtExec, Name: []byte("/opt/bin/prog")})
+	m := mapProgram(t)
 	images := NewStore(proc)
 	return images, images.Lookup(1, m), m
 }
@@ -88,10 +99,10 @@ func TestDebugFrameInSeparateFile(t *testing.T) {
 			put(t, proc, "/opt/bin/prog", stripped)
 			put(t, proc, c.place, debug)
 			images, im, m := mapWhole(t, proc)
-			images.Failed = func(path string, err error) { t.Errorf("%s: %v", path, err) }
+			images.tell.Failed = func(path string, err error) { t.Errorf("%s: %v", path, err) }
 
 			// What .eh_frame covers needs no debug file.
-			im.parse()
+			im.isRead()
 			var row, want dwarfcfi.Row
 			pc := func(addr uint64) uint64 {
 				off, ok := im.offset(addr)
@@ -127,6 +138,30 @@ func TestDebugFrameInSeparateFile(t *testing.T) {
 // openDebugFrame reads the .debug_frame of a file that has it.
 func openDebugFrame(t *testing.T, path string) *dwarfcfi.Table {
 	t.Helper()
+	s := sectionsOf(t, path)
+	if s.DebugFrame.Data == nil {
+		t.Fatal("no .debug_frame")
+	}
+	s.EhFrame, s.EhFrameHdr = dwarfcfi.Section{}, dwarfcfi.Section{}
+	table, err := dwarfcfi.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// openCFI reads the CFI of a file.
+func openCFI(t *testing.T, path string) *dwarfcfi.Table {
+	t.Helper()
+	table, err := dwarfcfi.New(sectionsOf(t, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func sectionsOf(t *testing.T, path string) dwarfcfi.Sections {
+	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -137,15 +172,10 @@ func openDebugFrame(t *testing.T, path string) *dwarfcfi.Table {
 		t.Fatal(err)
 	}
 	s, err := dwarfcfi.FindSections(f, info.Size())
-	if err != nil || s.DebugFrame.Data == nil {
-		t.Fatalf("no .debug_frame: %v", err)
-	}
-	s.EhFrame, s.EhFrameHdr = dwarfcfi.Section{}, dwarfcfi.Section{}
-	table, err := dwarfcfi.New(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return table
+	return s
 }
 
 func TestDebugFileOfAnotherBuildIsNotUsed(t *testing.T) {
@@ -153,7 +183,6 @@ func TestDebugFileOfAnotherBuildIsNotUsed(t *testing.T) {
 	for _, c := range []struct{ name, id, other, place, says string }{
 		{"wrong CRC", "none", "none", "/opt/bin/prog.debug", "CRC"},
 		{"wrong build ID", id, "0xabcdef0123456780", byID, "build ID"},
-		{"wrong CRC, build ID right", id, id, "/opt/bin/prog.debug", "CRC"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			whole, stripped, _ := splitProgram(t, c.id, "")
@@ -169,8 +198,8 @@ func TestDebugFileOfAnotherBuildIsNotUsed(t *testing.T) {
 			put(t, proc, c.place, other)
 			images, im, m := mapWhole(t, proc)
 			var failed []error
-			images.Failed = func(_ string, err error) { failed = append(failed, err) }
-			im.parse()
+			images.tell.Failed = func(_ string, err error) { failed = append(failed, err) }
+			im.isRead()
 			for fde := range openDebugFrame(t, whole).FDEs() {
 				off, _ := im.offset(fde.Start)
 				var row dwarfcfi.Row
@@ -181,7 +210,8 @@ func TestDebugFileOfAnotherBuildIsNotUsed(t *testing.T) {
 					t.Errorf("%#x: rule %v, want none from CFI", fde.Start, got)
 				}
 			}
-			if len(failed) != 1 || !errors.Is(failed[0], debugfile.ErrOther) || !strings.Contains(failed[0].Error(), c.says) {
+			if len(failed) != 1 || !errors.Is(failed[0], debugfile.ErrOther) ||
+				!strings.Contains(failed[0].Error(), c.says) {
 				t.Errorf("said %v, want it said once that the %s differs", failed, c.says)
 			}
 		})

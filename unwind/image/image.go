@@ -2,9 +2,6 @@ package image
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"runtime/debug"
 
 	"unspool/dwarfcfi"
 	"unspool/dwarfcfi/elf"
@@ -15,9 +12,10 @@ import (
 	"unspool/vmas"
 )
 
-// An Image is one ELF file, however many processes map it and by whatever
-// name. It is opened when it is first mapped, so that it can still be read
-// when the process is gone, and parsed when it is first sampled.
+// An Image is one ELF file, however many processes map it and by whatever name. It is opened when it is first
+// mapped, so that it can still be read when the process is gone, and parsed when it is first sampled, both on
+// goroutines of the store's reader. The image takes over their results when it is next used; until then it
+// has no rules.
 type Image struct {
 	// BuildID is the GNU build ID of the file, nil when it has none.
 	BuildID []byte
@@ -25,41 +23,37 @@ type Image struct {
 	Path string
 
 	store  *Store
-	inode  inode
-	refs   int      // files of the address spaces that have this image
-	opened bool     // the file could be opened
-	file   *os.File // open as long as a process maps it
-	memory []byte   // in its stead, for the vDSO
-	size   int64
-	mapped []byte // the file, while its tables may be read
+	refs   int     // how many files of address spaces have this image
+	source *source // nil if the file could not be opened, or is not read any more
+	key    string  // of the source, "" without a build ID
+	inode  inode   // of the source
+	opened bool    // the file could be opened
+	err    error   // why it cannot be used
 
-	parsed bool
-	err    error // why the file could not be opened or parsed
-	cfi    *dwarfcfi.Table
-	loads  []elf.Load
-	entry  uint64       // address of the ELF entry point
-	golang *gotab.Table // of a Go binary
-	code   *asm.Code    // for what has no CFI, on i386 for where coroutines end
-	rules  rule.Cache
-	wide   []rule.WideRule
-	hit    bool
+	reading  *task[*tables] // nil unless it is under way
+	*tables                 // nil until they are read
+	contents *contents      // from which code is read
+	leaving  map[uint64]bool
+	code     *asm.Code // for code without CFI; on i386 for start code and the ends of coroutines
+	debug    debugInfo
+	wanted   *job // reads the piece that was missed; nil if none was
+	late     lateness
+	spared   bool // some of its rules were not looked for, as that takes too long
 
-	arch  *rule.Arch // of the code, nil for what is no ELF file
-	rows  keptRows   // in the stead of rules, where arch is not AMD64
-	debug debugInfo
+	rules rule.Cache
+	wide  []rule.WideRule
+	rows  keptRows // in place of rules, if arch is not AMD64
+	hit   bool     // a frame was in it
 }
 
 // Rules returns the rules that are known, by offset in the file. [Image.Find] adds to them.
 func (im *Image) Rules() *rule.Cache { return &im.rules }
 
-// Wide gives the numbers of a rule of the kind Wide.
+// Wide returns the rule whose numbers are too large for r, of the kind [rule.Wide].
 func (im *Image) Wide(r rule.Rule) *rule.WideRule { return &im.wide[r.Index()] }
 
 // Opened says whether the file could be opened.
 func (im *Image) Opened() bool { return im.opened }
-
-// HasCode says whether the image was parsed and has code that can be read.
-func (im *Image) HasCode() bool { return im.code != nil }
 
 // Rule gives the rule for pc, which lies in m.
 func (im *Image) Rule(m *vmas.Mapping, pc uint64) rule.Rule {
@@ -72,18 +66,24 @@ func (im *Image) Rule(m *vmas.Mapping, pc uint64) rule.Rule {
 	return im.Find(m, pc, off)
 }
 
-// Find is rule for a PC that was not seen before.
+// Find is Rule for a PC that was not looked up before; off is its offset in the file. The rule is
+// [rule.Unreadable] until the file is read. That is not kept, so that the next look-up tries again.
 func (im *Image) Find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 	im.hit = true
-	if !im.parsed {
-		im.parse()
-	}
-	if im.err != nil {
+	if !im.isRead() || im.err != nil {
 		return rule.Unreadable
 	}
-	r := rule.Unreadable // i386 code, which frames of x86-64 do not return to
+	r := rule.Unreadable // for i386 code: frames of x86-64 do not return to it
 	if im.arch == rule.AMD64 || im.arch == nil {
-		if r = im.compile(m, pc); im.err != nil {
+		began, ok := im.store.thrift.begin()
+		if !ok {
+			im.spares()
+			return rule.Unreadable
+		}
+		im.refresh()
+		r = im.compile(m, pc)
+		im.store.thrift.end(began)
+		if im.misses() || im.err != nil {
 			return rule.Unreadable
 		}
 	}
@@ -94,8 +94,6 @@ func (im *Image) Find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 }
 
 func (im *Image) compile(m *vmas.Mapping, pc uint64) rule.Rule {
-	var fault error
-	defer im.Guard(debug.SetPanicOnFault(true), &fault)
 	if im.golang != nil {
 		if addr, ok := im.Address(pc - m.Start + m.Offset); ok {
 			if r, ok := im.golang.Rule(addr); ok {
@@ -104,7 +102,7 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) rule.Rule {
 		}
 	}
 	var row dwarfcfi.Row
-	err := im.tableRow(m, pc, &row)
+	err := im.Row(m, pc, &row)
 	addr, ok := im.Address(pc - m.Start + m.Offset)
 	switch {
 	case err == nil && addr+1 == row.End && im.EndsContext(m, pc+1) && !im.code.IsRet(addr),
@@ -118,19 +116,34 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) rule.Rule {
 	if !ok || im.code == nil {
 		return rule.Uncovered
 	}
-	if addr-im.entry < entrySize && im.code.IsOneFunction(im.entry, addr) {
-		return rule.EntryCode
+	if words, ok := im.startCode(addr); ok {
+		return rule.EntryCode.With(words, 0)
 	}
 	if r, ok := im.code.Rule(addr); ok {
 		return r
 	}
+	if im.isBeforeFunction(addr) {
+		return rule.GuessSP.With(1, 0)
+	}
 	return rule.Uncovered
 }
 
-// maxWide is how many rules an image may have whose numbers have no room in them.
+// isBeforeFunction says whether there is only padding from addr to the start of a function. Code that runs
+// into it from the function before has pushed nothing, as at a function's first instruction.
+func (im *Image) isBeforeFunction(addr uint64) bool {
+	start, ok := im.code.PaddingEnd(addr)
+	if !ok || im.cfi == nil {
+		return false
+	}
+	var row dwarfcfi.Row
+	d, err := im.cfi.FDE(start)
+	return err == nil && d.Start == start && d.Row(start, &row) == nil && fromSP(&row) && row.CFA.Offset == 8
+}
+
+// maxWide is how many rules of the kind Wide an image may have.
 const maxWide = 1 << 16
 
-// compileRow gives the rule for a row, and keeps numbers that have no room in it.
+// compileRow gives the rule for a row. Numbers that do not fit into a rule are kept in im.wide.
 func (im *Image) compileRow(row *dwarfcfi.Row, pc uint64) rule.Rule {
 	r := rule.Compile(row, pc)
 	if r == rule.Local && len(im.wide) < maxWide {
@@ -142,21 +155,40 @@ func (im *Image) compileRow(row *dwarfcfi.Row, pc uint64) rule.Rule {
 	return r
 }
 
-// entrySize is how many bytes after the entry point still belong to it: what
-// the C libraries' start code has before it hands over for good.
+// startCode says whether the code shows that addr is in the function at the entry point, and how many words
+// that has pushed by then.
+func (im *Image) startCode(addr uint64) (words uint32, ok bool) {
+	if im.code == nil || addr-im.entry >= maxStartCode {
+		return 0, false
+	}
+	return im.code.StartCode(im.entry, addr)
+}
+
+// maxStartCode is how many bytes from the entry point on may be start code, if the code says so: Free
+// Pascal's start code has 82.
+const maxStartCode = 256
+
+// entrySize is how many bytes from the entry point on are taken for start code if the code is not read: that
+// of C libraries up to the call that does not return.
 const entrySize = 64
 
-// Row gives the CFI row for pc, which lies in m.
-func (im *Image) Row(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) (err error) {
-	defer im.Guard(debug.SetPanicOnFault(true), &err)
-	return im.tableRow(m, pc, row)
+// IsEntry says whether CFI shows that pc, which lies in m, is in the function at the entry point.
+func (im *Image) IsEntry(m *vmas.Mapping, pc uint64) bool {
+	if im.tables == nil || im.cfi == nil {
+		return false
+	}
+	addr, ok := im.Address(pc - m.Start + m.Offset)
+	if !ok {
+		return false
+	}
+	d, err := im.cfi.FDE(addr)
+	return err == nil && d.Start == im.entry
 }
 
 // EntryRow gives the CFI row for the first instruction of the function that holds the
 // address addr.
-func (im *Image) EntryRow(addr uint64, row *dwarfcfi.Row) (err error) {
-	defer im.Guard(debug.SetPanicOnFault(true), &err)
-	if im.cfi == nil {
+func (im *Image) EntryRow(addr uint64, row *dwarfcfi.Row) error {
+	if im.tables == nil || im.cfi == nil {
 		return dwarfcfi.ErrNoFDE
 	}
 	d, err := im.cfi.FDE(addr)
@@ -166,17 +198,73 @@ func (im *Image) EntryRow(addr uint64, row *dwarfcfi.Row) (err error) {
 	return d.Row(d.Start, row)
 }
 
-// InGo says whether the address addr is in a Go function.
-func (im *Image) InGo(addr uint64) (ok bool) {
-	if im.golang != nil {
-		var fault error
-		defer im.Guard(debug.SetPanicOnFault(true), &fault)
-		_, _, ok = im.golang.Function(addr)
+// DispatchFrame gives the address where the function that begins at pc, which lies in m, jumps through a
+// pointer in memory, as interpreters of threaded code do, and the distance from SP to the CFA there. Only
+// jumps where the function has its largest frame are considered: before a tail call the frame is gone. ok is
+// false if there is no such jump.
+func (im *Image) DispatchFrame(m *vmas.Mapping, pc uint64) (at, size uint64, ok bool) {
+	if im.Parse() != nil {
+		return 0, 0, false
 	}
-	return ok
+	addr, ok := im.Address(pc - m.Start + m.Offset)
+	if !ok || im.cfi == nil {
+		return 0, 0, false
+	}
+	d, err := im.cfi.FDE(addr)
+	if err != nil || d.Start != addr {
+		return 0, 0, false
+	}
+	size = largestFrame(&d)
+	left := uint64(mostDispatch)
+	for row, err := range d.Rows() {
+		if err != nil || size <= 8 || row.End-row.Start > left {
+			break
+		}
+		if !fromSP(row) || uint64(row.CFA.Offset) != size {
+			continue
+		}
+		if jump, ok := im.code.Dispatch(row.Start, row.End); ok {
+			return pc + jump - addr, size, !im.misses()
+		}
+		left -= row.End - row.Start
+	}
+	return 0, 0, false
 }
 
-func (im *Image) tableRow(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {
+const (
+	mostRows     = 1 << 12   // of an interpreter's CFI
+	mostDispatch = 256 << 10 // bytes of its code that are searched
+)
+
+// largestFrame gives the largest distance from SP to the CFA in a function, 0 if it has too many rows.
+func largestFrame(d *dwarfcfi.FDE) (size uint64) {
+	n := 0
+	for row, err := range d.Rows() {
+		if n++; err != nil || n > mostRows {
+			return 0
+		}
+		if fromSP(row) {
+			size = max(size, uint64(row.CFA.Offset))
+		}
+	}
+	return size
+}
+
+// fromSP says whether a row's CFA is SP plus an offset.
+func fromSP(row *dwarfcfi.Row) bool {
+	return row.CFA.Kind == dwarfcfi.CFARegister && row.CFA.Reg == rule.SP && row.CFA.Offset > 0
+}
+
+// InGo says whether the address addr is in a Go function.
+func (im *Image) InGo(addr uint64) (ok bool) {
+	if im.tables != nil && im.golang != nil {
+		_, _, ok = im.golang.Function(addr)
+	}
+	return ok && !im.misses()
+}
+
+// Row gives the CFI row for pc, which lies in m.
+func (im *Image) Row(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {
 	addr, ok := im.Address(pc - m.Start + m.Offset)
 	if !ok {
 		return dwarfcfi.ErrNoFDE
@@ -194,103 +282,149 @@ func (im *Image) tableRow(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {
 	return im.debugRow(addr, row)
 }
 
-// Address turns a file offset into the virtual address that the image's
-// program headers give it.
-func (im *Image) Address(off uint64) (uint64, bool) {
-	for i := range im.loads {
-		if l := &im.loads[i]; off >= l.Offset && off-l.Offset < l.Filesz {
-			return off - l.Offset + l.Vaddr, true
-		}
+// Address turns a file offset into the virtual address that the image's program headers give it. ok is false
+// if no segment has the offset, or the headers are not read yet.
+func (im *Image) Address(off uint64) (addr uint64, ok bool) {
+	if im.tables == nil {
+		return 0, false
 	}
-	return 0, false
+	return im.address(off)
 }
 
-// Parse parses the file unless that was done. The error says why it cannot be used.
+// Parse reads the file's tables, once. The error says why they cannot be used, or that they are not read yet.
 func (im *Image) Parse() error {
-	if !im.parsed {
-		im.parse()
+	if !im.isRead() {
+		return errLate
 	}
 	return im.err
 }
 
-// parse finds the tables. The file stays open for its code.
-func (im *Image) parse() {
-	im.parsed = true
-	if jitdump.IsName(im.Path) {
-		return // its page of code is there to tell of it, and it is read on and on
+// isRead says whether the tables are there, or the reason why they cannot be. It has them read otherwise, and
+// waits for them as long as the store's patience allows.
+func (im *Image) isRead() bool {
+	if im.tables != nil || im.err != nil {
+		return true
 	}
-	defer func() {
-		if im.code == nil {
-			im.close()
-		}
-	}()
-	if !im.opened {
-		return
+	if im.source == nil {
+		im.tables = new(tables)
+		return true
 	}
-	err := im.read()
-	switch {
-	case err == nil || errors.Is(err, dwarfcfi.ErrNoFDE) || im.err != nil:
-		return
-	case !errors.Is(err, elf.ErrBadELF) && !errors.Is(err, dwarfcfi.ErrBadCFI):
-		im.err = err
+	if im.reading == nil {
+		path, source, quota := im.Path, im.source, im.store.tables
+		im.reading = newTask(func() *tables { return readTables(path, source, quota) },
+			func(t *tables) { t.share.giveBack() })
+		im.reading.device = source.inode.dev
 	}
-	im.store.Report(im.Path, err)
+	if !im.store.await(&im.reading.job, im.Path, &im.late) {
+		return false
+	}
+	im.adopt(im.reading.result)
+	im.reading = nil
+	return true
 }
 
-// read finds the CFI sections. What is no ELF file, or holds no CFI that can
-// be read, is an image without CFI: code that was generated at run time may
-// lie in a file too.
-func (im *Image) read() (err error) {
-	defer im.Guard(debug.SetPanicOnFault(true), &err)
-	r := im.contents()
-	layout, err := elf.ReadLayout(r, im.size)
-	if err != nil {
-		return fmt.Errorf("%s: %w", im.Path, err)
-	}
-	arch := rule.ArchOf(layout.Machine)
-	if arch == nil {
-		return fmt.Errorf("%s: %v: %w", im.Path, layout.Machine, errMachine)
-	}
-	im.arch, im.loads, im.entry = arch, layout.Loads, layout.Entry
-	im.debug.note(r, layout)
-	if arch == rule.AMD64 { // other rows are kept as they are, with expressions in the sections
-		im.mapFile()
-	}
-	im.code = asm.New(r, layout, asm.Covered{FDEs: im.fdes, Gap: im.gap})
-	im.golang, err = gotab.Read(r, im.size, layout, im.mapped)
-	if err != nil && err != gotab.ErrNone {
+// adopt stores the tables that were read. The file stays open for its code.
+func (im *Image) adopt(t *tables) {
+	im.tables, im.err = t, t.err
+	for _, err := range t.told {
 		im.store.Report(im.Path, err)
 	}
-	var sections dwarfcfi.Sections
-	if im.mapped != nil {
-		sections, err = dwarfcfi.SectionsIn(im.mapped, layout)
-	} else {
-		sections, err = dwarfcfi.ReadSections(r, layout)
+	if t.err != nil {
+		im.store.Report(im.Path, t.err)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", im.Path, err)
+	if t.layout != nil && t.err == nil {
+		for _, p := range t.lazy {
+			p.image = im
+		}
+		im.contents = &contents{image: im}
+		im.readCode()
+	} else if !jitdump.IsName(im.Path) {
+		im.close()
 	}
-	cfi, err := dwarfcfi.New(sections)
-	if err != nil {
-		return fmt.Errorf("%s: %w", im.Path, err)
-	}
-	im.cfi = cfi
-	return nil
 }
 
-var errMachine = errors.New("another machine's code")
+// readCode makes new readers of the code, which have concluded nothing yet.
+func (im *Image) readCode() {
+	im.code = asm.New(im.contents, im.layout, asm.Covered{FDEs: im.fdes, Gap: im.gap})
+	if im.golang != nil {
+		im.golang.ReadCodeFrom(im.contents)
+	}
+}
 
-// IsGenerated says whether the file was seen to be no ELF file: a runtime keeps
-// the code that it generates in it.
+// wait waits for a piece of the file, and notes that it was missed if it does not come in time.
+func (im *Image) wait(piece *job) bool {
+	if im.store.await(piece, im.Path, &im.late) {
+		return true
+	}
+	im.wanted = piece
+	return false
+}
+
+// misses says whether a piece of the file was missed: nothing that was concluded since then may be kept.
+func (im *Image) misses() bool { return im.wanted != nil }
+
+// IsLate says whether what was just asked about the code is not known yet, as a piece of it was not read in time.
+func (im *Image) IsLate() bool { return im.misses() }
+
+// refresh drops what was concluded without the piece of the file that was missed, once it has come.
+func (im *Image) refresh() {
+	if im.misses() && im.wanted.isDone() {
+		im.wanted = nil
+		im.late = lateness{told: im.late.told}
+		im.readCode()
+	}
+}
+
+// IsGenerated says whether the file was read and is no ELF file: a runtime keeps generated code in it.
 func (im *Image) IsGenerated() bool {
-	return im.parsed && im.err == nil && len(im.loads) == 0
+	return im.tables != nil && im.err == nil && len(im.loads) == 0
 }
 
-func (im *Image) close() {
-	im.unmap()
-	im.memory = nil
-	if im.file != nil {
-		im.file.Close()
-		im.file = nil
+// isNotELF says whether the file was no ELF file when it was opened, or when it was read.
+func (im *Image) isNotELF() bool {
+	return im.IsGenerated() || im.tables == nil && im.source != nil && im.source.notELF
+}
+
+// Part says whether the image, which was parsed, has code at an offset in the file, by its segments and not
+// by what the process may execute. The answer is the same for all offsets from lo up to hi.
+func (im *Image) Part(off uint64) (lo, hi uint64, code bool) {
+	const page = 4096
+	hi = ^uint64(0)
+	for i := range im.loads {
+		l := &im.loads[i]
+		start, end := l.Offset&^(page-1), (l.Offset+l.Filesz+page-1)&^(page-1)
+		switch {
+		case l.Flags&elf.PF_X == 0 || end < start:
+		case off < start:
+			hi = min(hi, start)
+		case off >= end:
+			lo = max(lo, end)
+		default:
+			return start, end, true
+		}
 	}
+	return lo, hi, len(im.loads) == 0
+}
+
+// close closes the image's file.
+func (im *Image) close() {
+	if s := im.source; s != nil && s.file != nil {
+		im.source = nil
+		s.close()
+	}
+}
+
+// forget closes the file and gives back all memory: no process maps the file any more.
+func (im *Image) forget() {
+	if im.reading != nil {
+		im.store.reader.abandon(&im.reading.job)
+	}
+	im.debug.forget(im.store)
+	if im.contents != nil {
+		im.contents.forget()
+	}
+	if im.tables != nil {
+		im.share.giveBack()
+	}
+	im.close()
 }

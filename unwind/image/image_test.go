@@ -42,7 +42,7 @@ func TestWantOfDescriptorsIsNotRemembered(t *testing.T) {
 		t.Fatal(err)
 	}
 	space, images := mappedAt(t, path, 0x400000)
-	m := &space.Mappings()[0]
+	m := firstMapping(space)
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestVDSOOf32BitProcessIsNotOurs(t *testing.T) {
 	if _, err := own.Seed(uint32(os.Getpid())); err != nil {
 		t.Skip("skipped for want of /proc: ", err)
 	}
-	for _, m := range own.Space(uint32(os.Getpid())).Mappings() {
+	for m := range own.Space(uint32(os.Getpid())).Mappings() {
 		if m.File.Kind != vmas.VDSO {
 			continue
 		}
@@ -79,7 +79,8 @@ func TestVDSOOf32BitProcessIsNotOurs(t *testing.T) {
 		}{{0x7fff_0000_0000, true}, {0xf7f0_0000, false}} {
 			table := vmas.NewTable("")
 			table.Comm(1<<30, 1, []byte("gone"), true)
-			gone := table.Mmap(1<<30, vmas.Map{Addr: c.start, Len: m.End - m.Start, Prot: vmas.ProtExec, Name: []byte("[vdso]")})
+			gone := table.Mmap(1<<30, vmas.Map{Addr: c.start, Len: m.End - m.Start, Prot: vmas.ProtExec,
+				Name: []byte("[vdso]")})
 			im := NewStore("/proc").Lookup(1<<30, gone)
 			if taken := im.err == nil; taken != c.taken {
 				t.Errorf("vDSO at %#x of a process that is gone, as large as ours: ours was taken: %v", c.start, taken)
@@ -90,24 +91,45 @@ func TestVDSOOf32BitProcessIsNotOurs(t *testing.T) {
 	t.Skip("skipped for want of a vDSO")
 }
 
-// TestJitdumpOfAnother leaves a file alone that belongs to somebody else.
+// TestJitdumpOfAnother does not read a jitdump that belongs to another user.
 func TestJitdumpOfAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
 	}
-	file, err := os.Create(filepath.Join(t.TempDir(), "jit-1.dump"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
+	path := filepath.Join(t.TempDir(), "jit-1.dump")
 	s := NewStore("/proc")
-	if !s.ownedBy(file, uint32(os.Getpid())) {
-		t.Error("own file refused")
+	for _, c := range []struct {
+		owner int
+		taken bool
+	}{{0, true}, {4711, false}} {
+		err := os.WriteFile(path, nil, 0o644)
+		if err == nil {
+			err = os.Chown(path, c.owner, c.owner)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.find.files.room(0); err != nil {
+			t.Fatal(err)
+		}
+		source, err := s.find.identify(file, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if taken := s.ownedBy(source, uint32(os.Getpid())); taken != c.taken {
+			t.Errorf("the file of user %d: taken %v", c.owner, taken)
+		}
+		source.close()
 	}
-	if err := file.Chown(4711, 4711); err != nil {
-		t.Fatal(err)
+}
+
+func firstMapping(s *vmas.Space) *vmas.Mapping {
+	for m := range s.Mappings() {
+		return m
 	}
-	if s.ownedBy(file, uint32(os.Getpid())) {
-		t.Error("another user's file accepted")
-	}
+	return nil
 }

@@ -2,57 +2,54 @@ package image
 
 import (
 	"fmt"
-	"os"
 	"path"
-	"syscall"
 
+	"unspool/unwind/jit"
 	"unspool/unwind/jit/jitdump"
 	"unspool/vmas"
 )
 
-// Dump finds the jitdump among the mappings of a process: the open file, nil where there is none, and
-// its path. It was opened when the process mapped it, like every file, and belongs to the store. A
-// process that was forked has that of its parent, and may have its own, too.
-func (s *Store) Dump(space *vmas.Space) (file *os.File, name string) {
+// Dump finds the jitdump among the mappings of a process, nil where there is none. It was opened when the
+// process mapped it, like every file; late says that one is not open yet. A forked process has that of its
+// parent mapped, and may have its own, too.
+func (s *Store) Dump(space *vmas.Space) (file jit.File, late bool) {
 	own := fmt.Sprintf("jit-%d.dump", space.PID)
-	maps := space.Mappings()
-	for i := range maps {
-		m := &maps[i]
+	var found *Image
+	for m := range space.Mappings() {
 		if m.File.Kind != vmas.Regular || !jitdump.IsName(m.File.Path) {
 			continue
 		}
 		im := s.Lookup(space.PID, m)
-		if im == nil || im.file == nil || !s.ownedBy(im.file, space.PID) {
+		late = late || im != nil && im.err == errLate
+		if im == nil || im.source == nil || im.source.file == nil || !s.ownedBy(im.source, space.PID) {
 			continue
 		}
-		if file == nil || path.Base(m.File.Path) == own {
-			file, name = im.file, im.Path
+		if found == nil || path.Base(m.File.Path) == own {
+			found = im
 		}
 	}
-	return file, name
+	if found == nil {
+		return nil, late
+	}
+	return dumpFile{found, found.source}, late
 }
 
-// ownedBy says whether an open file belongs to the user of a process or to
-// root. Nothing is held against the file when the process is gone; of a recording,
-// nobody knows whose process it was, and the file must be this user's.
-func (s *Store) ownedBy(f *os.File, pid uint32) bool {
-	owner := func(info os.FileInfo, err error) (uint32, bool) {
-		if err != nil {
-			return 0, false
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !ok {
-			return 0, false
-		}
-		return st.Uid, true
-	}
-	file, ok := owner(f.Stat())
-	if !ok {
-		return false
-	}
-	if s.offline != nil {
-		return file == 0 || file == uint32(os.Geteuid())
-	}
-	process, ok := owner(os.Stat(fmt.Sprintf("%s/%d", s.proc, pid)))
-	return file == 0 || !ok || file == process
+// A dumpFile is the file of a jitdump.
+type dumpFile struct {
+	image *Image
+	*source
+}
+
+func (f dumpFile) Path() string { return f.image.Path }
+
+func (f dumpFile) Begin(do func()) jit.Job {
+	j := newJob(do, f.inode.dev)
+	return func() bool { return f.image.store.await(j, f.image.Path, &f.image.late) }
+}
+
+// ownedBy says whether a file belongs to the user of a process or to root. If the process is gone, any owner
+// will do. A recording does not tell whose process it was, so its files must be this user's.
+func (s *Store) ownedBy(f *source, pid uint32) bool {
+	process := s.find.owner(pid)
+	return f.owner == 0 || process == nobody || f.owner == process
 }

@@ -13,7 +13,7 @@ func (s *Store) Rules() (n, size int) {
 		n += im.rules.Len()
 		size += im.rules.Size() + int(unsafe.Sizeof(rule.WideRule{}))*cap(im.wide)
 	}
-	for _, im := range s.byID {
+	for _, im := range s.byKey {
 		add(im)
 	}
 	for _, im := range s.byInode {

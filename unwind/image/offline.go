@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,35 +17,32 @@ import (
 	"unspool/unwind/image/fileid"
 	"unspool/unwind/vdso"
 	"unspool/vmas"
+	"unspool/vmas/process"
 )
 
-// Offline says where to look for the files of a recording. The processes that
-// mapped them are gone, and their PIDs may be others' by now, so /proc is not
-// asked. A path may lead to another build than it did then: what it leads to is
-// used only if it is known to be the file that was mapped.
+// Offline says where to look for the files of a recording. The processes that mapped them are gone, and other
+// processes may have their PIDs by now, so /proc is not used. A path may lead to another build than it did
+// then: a file is used only if it is known to be the one that was mapped.
 type Offline struct {
 	// Symfs, if set, is a directory that the recorded paths are looked up in
 	// first.
 	Symfs string
 	// Cache is perf's build-ID cache, usually ~/.debug; empty for none.
 	Cache string
-	// BuildID gives the build ID that the recording notes for a path, zero
-	// where it notes none. It is asked where a mapping has none itself.
+	// BuildID gives the build ID that the recording notes for a path, zero where it notes none. It is called
+	// for mappings without a build ID of their own, by several goroutines at a time.
 	BuildID func(path string) vmas.BuildID
+	// Recorded, if set, is when the recording was finished. A file that only its inode identifies is refused
+	// if it was written to after that.
+	Recorded time.Time
 	// SameKernel says that the recording was made on the kernel that runs here.
 	SameKernel bool
 }
 
-// NewOfflineStore returns an empty store that finds files as o says.
-func NewOfflineStore(o Offline) *Store {
-	s := NewStore("")
-	s.offline = &o
-	return s
-}
-
 var (
-	errNotFound = errors.New("not found")
-	errUnproven = errors.New("the recording has neither its build ID nor its inode: only --symfs can name it")
+	errNotFound  = errors.New("not found")
+	errRewritten = errors.New("written to since it was recorded")
+	errUnproven  = errors.New("the recording has neither its build ID nor its inode: only --symfs can name it")
 )
 
 // buildID is the build ID of a file as far as the recording tells.
@@ -83,8 +80,11 @@ func (o *Offline) file(f *vmas.File) (*os.File, error) {
 		want := f.FileID
 		want.BuildID = id
 		err := fileid.Check(file, &want)
-		if err == fileid.ErrUnproven {
+		switch {
+		case err == fileid.ErrUnproven:
 			return errUnproven
+		case err == nil && id.IsZero() && o.outdates(file):
+			return errRewritten
 		}
 		return err
 	}
@@ -95,13 +95,13 @@ func (o *Offline) file(f *vmas.File) (*os.File, error) {
 		}
 	}
 	for _, name := range debugfile.Cached(o.Cache, id.Bytes(), "elf") {
-		file, err := openRegular(name)
+		file, err := process.OpenRegular(name)
 		if file := try(file, err, mapped); file != nil {
 			return file, nil
 		}
 	}
 	if f.Kind == vmas.Regular && path.IsAbs(f.Path) {
-		file, err := openRegular(f.Path)
+		file, err := process.OpenRegular(f.Path)
 		if file := try(file, err, mapped); file != nil {
 			return file, nil
 		}
@@ -112,55 +112,35 @@ func (o *Offline) file(f *vmas.File) (*os.File, error) {
 	return nil, fmt.Errorf("%s: %w", f.Path, refused)
 }
 
+// outdates says whether a file was written to after the recording.
+func (o *Offline) outdates(file *os.File) bool {
+	info, err := file.Stat()
+	return err == nil && !o.Recorded.IsZero() && info.ModTime().After(o.Recorded)
+}
+
 // missing says whether an error is only that there is no such file.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
 }
 
-// openRegular opens a file if it is a regular one. What is there is looked at before
-// it is opened: opening a device can have effects.
-func openRegular(name string) (*os.File, error) {
-	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	return reopen(fd)
-}
-
-// reopen opens for reading what an O_PATH descriptor stands for.
-func reopen(fd int) (*os.File, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, errors.New("not a regular file")
-	}
-	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, errors.Unwrap(err)
-	}
-	return f, nil
-}
-
 // debugFile finds the separate debug file of an image: below Symfs, else by its
 // build ID where the system keeps them.
-func (o *Offline) debugFile(im *Image) (*os.File, error) {
+func (o *Offline) debugFile(w *debugWanted) (*os.File, error) {
 	if o.Symfs != "" {
-		f, err := debugfile.Find([]string{o.Symfs}, im.Path, im.BuildID, im.debug.link)
+		f, err := debugfile.Find([]debugfile.Root{debugfile.In(o.Symfs)}, w.path, w.buildID, w.link)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return f, err
 		}
 	}
-	return debugfile.Find([]string{"/"}, im.Path, im.BuildID, debugfile.Link{})
+	return debugfile.Find([]debugfile.Root{debugfile.In("/")}, w.path, w.buildID, debugfile.Link{})
 }
 
-// vdso returns the vDSO of a recording: the cached one, or our own if it is the same.
+// vdso returns the vDSO of a recording: the cached one, or that of the kernel that runs here if it is
+// the same.
 func (o *Offline) vdso(m *vmas.Mapping) ([]byte, error) {
 	id, size := o.buildID(m.File), m.End-m.Start
 	for _, name := range debugfile.Cached(o.Cache, id.Bytes(), "vdso") {
-		file, err := openRegular(name)
+		file, err := process.OpenRegular(name)
 		if err != nil {
 			continue
 		}
@@ -170,14 +150,26 @@ func (o *Offline) vdso(m *vmas.Mapping) ([]byte, error) {
 			return data, nil
 		}
 	}
-	data, err := vdso.Own()
-	if err != nil || m.Start>>32 == 0 || uint64(len(data)) != size {
+	if id.IsZero() && !o.SameKernel {
+		return nil, fmt.Errorf("%s: of another kernel", m.File.Path)
+	}
+	data, err := vdsoFor(m)
+	if err != nil || uint64(len(data)) != size {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, errNotFound)
 	}
-	if id.IsZero() && !o.SameKernel || !id.IsZero() && !fileid.SameBuild(imageBuildID(data), id.Bytes()) {
+	if !id.IsZero() && !fileid.SameBuild(imageBuildID(data), id.Bytes()) {
 		return nil, fmt.Errorf("%s: of another kernel", m.File.Path)
 	}
 	return data, nil
+}
+
+// vdsoFor returns the vDSO that this kernel has for processes that have one where m is.
+func vdsoFor(m *vmas.Mapping) ([]byte, error) {
+	if m.Start>>32 != 0 {
+		return vdso.Own()
+	}
+	data, err := vdso.Own32()
+	return data[:min(m.End-m.Start, uint64(len(data)))], err // data goes on beyond the mapping
 }
 
 // imageBuildID is the build ID of an ELF file in memory, nil where it has none.

@@ -16,6 +16,7 @@ import (
 	"unspool/unwind/image/fileid"
 	"unspool/unwind/vdso"
 	"unspool/vmas"
+	"unspool/vmas/process"
 )
 
 func copyELF(t *testing.T, from, to string) vmas.BuildID {
@@ -48,7 +49,8 @@ func libc(t *testing.T) string {
 			return strings.TrimSpace(line[i:])
 		}
 	}
-	for _, path := range []string{"/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6", "/usr/lib/libc.so.6"} {
+	for _, path := range []string{"/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6",
+		"/usr/lib/libc.so.6"} {
 		if _, serr := os.Stat(path); serr == nil {
 			return path
 		}
@@ -93,7 +95,8 @@ func TestOfflineFilesAreUsedOnlyWhenTheyAreTheRecordedOnes(t *testing.T) {
 	copyELF(t, libc(t), filepath.Join(old, "bin/program", hex))
 	for _, c := range []string{cache, old} {
 		link := filepath.Join(c, ".build-id", hex[:2], hex[2:])
-		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o777), os.Symlink("../../bin/program/"+hex, link)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o777),
+			os.Symlink("../../bin/program/"+hex, link)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,14 +112,19 @@ func TestOfflineFilesAreUsedOnlyWhenTheyAreTheRecordedOnes(t *testing.T) {
 	}{
 		{"build ID fits", Offline{}, path, vmas.FileID{BuildID: id}, path, nil},
 		{"build ID of the recording's list fits", Offline{BuildID: noted}, path, other, path, nil},
-		{"another build", Offline{}, path, vmas.FileID{BuildID: vmas.NewBuildID([]byte("another"))}, "", fileid.ErrReplaced},
-		{"another build, though the inode fits", Offline{BuildID: func(string) vmas.BuildID { return vmas.NewBuildID([]byte("another")) }}, path, identity(t, path), "", fileid.ErrReplaced},
+		{"another build", Offline{}, path, vmas.FileID{BuildID: vmas.NewBuildID([]byte("another"))}, "",
+			fileid.ErrReplaced},
+		{"another build, though the inode fits",
+			Offline{BuildID: func(string) vmas.BuildID { return vmas.NewBuildID([]byte("another")) }},
+			path, identity(t, path), "", fileid.ErrReplaced},
 		{"inode fits", Offline{}, path, identity(t, path), path, nil},
 		{"another inode", Offline{}, path, other, "", fileid.ErrReplaced},
 		{"nothing known", Offline{}, path, vmas.FileID{}, "", errUnproven},
 		{"nothing known, below symfs", Offline{Symfs: symfs}, path, vmas.FileID{}, symfs + path, nil},
-		{"symfs comes first", Offline{Symfs: symfs, Cache: cache}, path, vmas.FileID{BuildID: id}, symfs + path, nil},
-		{"symfs has another build", Offline{Symfs: wrong, Cache: cache}, path, vmas.FileID{BuildID: id}, hex + "/elf", nil},
+		{"symfs comes first", Offline{Symfs: symfs, Cache: cache}, path, vmas.FileID{BuildID: id}, symfs + path,
+			nil},
+		{"symfs has another build", Offline{Symfs: wrong, Cache: cache}, path, vmas.FileID{BuildID: id},
+			hex + "/elf", nil},
 		{"no way out of symfs", Offline{Symfs: symfs}, "/../../.." + path, vmas.FileID{}, symfs + path, nil},
 		{"cache", Offline{Cache: cache}, gone, vmas.FileID{BuildID: id}, hex + "/elf", nil},
 		{"old cache", Offline{Cache: old}, gone, vmas.FileID{BuildID: id}, "program/" + hex, nil},
@@ -137,7 +145,8 @@ func TestOfflineFilesAreUsedOnlyWhenTheyAreTheRecordedOnes(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer file.Close()
-			if at, _ := os.Readlink("/proc/self/fd/" + filepath.Base(file.Name())); at != "" && !strings.HasSuffix(at, c.found) {
+			if at, _ := os.Readlink("/proc/self/fd/" + filepath.Base(file.Name())); at != "" &&
+				!strings.HasSuffix(at, c.found) {
 				t.Errorf("%s, want %s", at, c.found)
 			}
 			if n, err := io.Copy(io.Discard, file); n == 0 || err != nil {
@@ -160,7 +169,8 @@ func TestOfflineVDSOIsOursOnlyOnTheSameKernel(t *testing.T) {
 	dir := t.TempDir()
 	hex := id.String()
 	cached := filepath.Join(dir, ".build-id", hex[:2], hex[2:], "vdso")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(cached), 0o777), os.WriteFile(cached, data, 0o666)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(cached), 0o777),
+		os.WriteFile(cached, data, 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	is := func(id vmas.BuildID) func(string) vmas.BuildID { return func(string) vmas.BuildID { return id } }
@@ -182,22 +192,43 @@ func TestOfflineVDSOIsOursOnlyOnTheSameKernel(t *testing.T) {
 	}
 }
 
+// TestOfflineVDSOOf32BitProcesses asks for a vDSO that this process does not have.
+func TestOfflineVDSOOf32BitProcesses(t *testing.T) {
+	if _, err := vdso.Own32(); err != nil {
+		t.Skip(err)
+	}
+	table := vmas.NewTable("")
+	m := table.Mmap(1, vmas.Map{Addr: 0xf7fc_0000, Len: 0x2000, Prot: vmas.ProtExec, Name: []byte("[vdso]")})
+	same, other := Offline{SameKernel: true}, Offline{}
+	data, err := same.vdso(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout, err := elf.ReadLayout(bytes.NewReader(data), int64(len(data)))
+	if err != nil || layout.Machine != elf.EM_386 || len(data) != 0x2000 {
+		t.Errorf("%d bytes, %+v, %v", len(data), layout, err)
+	}
+	if _, err := other.vdso(m); err == nil {
+		t.Error("the vDSO of another kernel")
+	}
+}
+
 func ownVDSOMapping(t *testing.T) *vmas.Mapping {
 	t.Helper()
 	table, pid := vmas.NewTable("/proc"), uint32(os.Getpid())
 	if _, err := table.Seed(pid); err != nil {
 		t.Fatal(err)
 	}
-	for i, m := range table.Space(pid).Mappings() {
+	for m := range table.Space(pid).Mappings() {
 		if m.File.Kind == vmas.VDSO {
-			return &table.Space(pid).Mappings()[i]
+			return m
 		}
 	}
 	t.Skip("no vDSO")
 	return nil
 }
 
-// A PID in a recording may be anybody's by now, even our own.
+// A PID in a recording may be that of another process by now, even our own.
 func TestOfflineImagesAskNoProcess(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "program")
@@ -206,12 +237,13 @@ func TestOfflineImagesAskNoProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	var failed []string
-	s := NewOfflineStore(Offline{})
-	s.Failed = func(path string, err error) { failed = append(failed, err.Error()) }
+	s := New(Config{Offline: &Offline{}})
+	s.tell.Failed = func(path string, err error) { failed = append(failed, err.Error()) }
 	pid := uint32(os.Getpid())
 	table := vmas.NewTable("")
 	for i := range uint64(3) {
-		m := table.Mmap(pid, vmas.Map{Addr: 0x1000 << i, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(path), ID: vmas.FileID{BuildID: id}})
+		m := table.Mmap(pid, vmas.Map{Addr: 0x1000 << i, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(path),
+			ID: vmas.FileID{BuildID: id}})
 		s.Open(pid, m)
 		if im := s.Lookup(pid, m); im == nil || im.opened {
 			t.Fatalf("%+v", im)
@@ -222,8 +254,8 @@ func TestOfflineImagesAskNoProcess(t *testing.T) {
 	}
 }
 
-// TestShortBuildIDsOfARecording opens two builds that take turns at a path, by their build IDs as
-// older perf records them: those of less than 20 bytes with zeros behind them.
+// TestShortBuildIDsOfARecording opens two builds that are at a path in turn, by their build IDs as older perf
+// records them: those of less than 20 bytes with zeros behind them.
 func TestShortBuildIDsOfARecording(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "program")
@@ -277,13 +309,41 @@ func TestMappedFilesAreToldApart(t *testing.T) {
 			if own.Generation == 0 && c.want == &generation {
 				continue // which this file system does not tell
 			}
-			file, err := openMapped(path, c.want, false)
-			if err == nil {
+			file, err := process.OpenRegular(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if file, err = proven(file, c.want, ""); err == nil {
 				file.Close()
 			}
 			if err != c.err {
 				t.Errorf("%s: %v, want %v", c.name, err, c.err)
 			}
+		}
+	}
+}
+
+// TestRecordedMemfd: of a file in memory only a name and an inode are recorded, unless it has a build ID.
+func TestRecordedMemfd(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		id        vmas.BuildID
+		generated bool
+	}{
+		{"/memfd:vmem (deleted)", vmas.BuildID{}, true},
+		{"/memfd:library (deleted)", vmas.NewBuildID([]byte("0123456789abcdefghij")), false},
+		{"/nowhere/file", vmas.BuildID{}, false},
+	} {
+		s := New(Config{Offline: &Offline{}})
+		failed := 0
+		s.tell.Failed = func(string, error) { failed++ }
+		table := vmas.NewTable("")
+		table.Comm(7, 7, []byte("test"), true)
+		table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, ID: vmas.FileID{BuildID: c.id},
+			Name: []byte(c.name)})
+		im := s.Lookup(7, table.Space(7).Find(0x1800))
+		if im == nil || im.IsGenerated() != c.generated || c.generated == (failed > 0) {
+			t.Errorf("%s: generated: %v, %d failures told", c.name, im.IsGenerated(), failed)
 		}
 	}
 }

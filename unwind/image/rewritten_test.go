@@ -5,11 +5,21 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"unspool/vmas"
 )
 
-// TestRewrittenFiles maps a file that two builds take turns in, by its inode alone, as a new process does.
+// openAndWait opens a file and returns its build ID.
+func openAndWait(s *Store, pid uint32, m *vmas.Mapping) []byte {
+	s.Open(pid, m)
+	return s.BuildID(pid, m)
+}
+
+// TestRewrittenFiles maps a file that is overwritten with two builds in turn, by its inode alone, as a new
+// process does.
 func TestRewrittenFiles(t *testing.T) {
 	own, err := os.Executable()
 	if err != nil {
@@ -19,27 +29,27 @@ func TestRewrittenFiles(t *testing.T) {
 	from := []string{libc(t), "/bin/sh"}
 	ids := []vmas.BuildID{copyELF(t, from[0], path), copyELF(t, from[1], path)}
 	pid := uint32(os.Getpid())
-	table, images := vmas.NewTable(""), NewStore("/proc")
-	table.Forget = images.Forget
+	images := NewStore("/proc")
+	table := vmas.NewTableOf(nil, images.Forget)
 	mapped := vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(path), ID: identity(t, path)}
 	var last *Image
 	for i := range 6 {
 		copyELF(t, from[i%2], path)
 		m := table.Mmap(pid, mapped)
-		if id := images.Open(pid, m); vmas.NewBuildID(id) != ids[i%2] {
+		if id := openAndWait(images, pid, m); vmas.NewBuildID(id) != ids[i%2] {
 			t.Fatalf("round %d: build ID %x, want %v", i, id, ids[i%2])
 		}
 		im := images.Lookup(pid, m)
-		if im == last || !im.opened || im.file == nil {
+		if im == last || !im.opened || im.source == nil {
 			t.Fatalf("round %d: %+v", i, im)
 		}
-		if id := images.Open(pid, m); images.Lookup(pid, m) != im || !bytes.Equal(id, im.BuildID) {
+		if id := openAndWait(images, pid, m); images.Lookup(pid, m) != im || !bytes.Equal(id, im.BuildID) {
 			t.Fatalf("round %d: an unchanged file became another image", i)
 		}
 		last = im
 	}
 
-	// What is only removed, or given another mode, is there to be read.
+	// A file that is only removed, or given another mode, can still be read.
 	if err := os.Chmod(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +57,8 @@ func TestRewrittenFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := table.Mmap(pid, mapped)
-	if id := images.Open(pid, m); vmas.NewBuildID(id) != ids[1] || images.Lookup(pid, m).err != nil || images.Lookup(pid, m).file == nil {
+	if id := openAndWait(images, pid, m); vmas.NewBuildID(id) != ids[1] || images.Lookup(pid, m).err != nil ||
+		images.Lookup(pid, m).source == nil {
 		t.Errorf("removed: build ID %x, %v", id, images.Lookup(pid, m).err)
 	}
 
@@ -65,12 +76,129 @@ func TestRewrittenFiles(t *testing.T) {
 		copyELF(t, from[i%2], path)
 		for _, which := range two {
 			m := table.Mmap(pid, which)
-			if id := images.Open(pid, m); vmas.NewBuildID(id) != ids[i%2] {
+			if id := openAndWait(images, pid, m); vmas.NewBuildID(id) != ids[i%2] {
 				t.Errorf("round %d, %s: build ID %x, want %v", i, which.Name, id, ids[i%2])
 			}
 		}
 	}
-	if len(images.byID) > 2 {
-		t.Errorf("%d images are kept", len(images.byID))
+	if len(images.byKey) > 2 {
+		t.Errorf("%d images are kept", len(images.byKey))
+	}
+}
+
+// TestFilesWithAnotherName: perf's build-ID cache gives files a second name, package managers change
+// modes. What was mapped before is what it was, and so is what is mapped after that.
+func TestFilesWithAnotherName(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "program")
+	id := copyELF(t, libc(t), path)
+	pid := uint32(os.Getpid())
+	var told []error
+	images := New(Config{Proc: "/proc",
+		Listener: Listener{Failed: func(_ string, err error) { told = append(told, err) }}})
+	table := vmas.NewTableOf(nil, images.Forget)
+	mapped := vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(path), ID: identity(t, path)}
+	now := func() uint64 {
+		var ts unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+			t.Fatal(err)
+		}
+		return uint64(ts.Nano())
+	}
+	time.Sleep(10 * time.Millisecond) // a file's times are those of the last tick
+	mapped.Time = now()
+	before := table.Mmap(pid, mapped)
+	openAndWait(images, pid, before)
+	im := images.Lookup(pid, before)
+	for i, change := range []func() error{
+		func() error { return os.Link(path, path+"-too") },
+		func() error { return os.Chmod(path, 0o700) },
+		func() error { return os.Remove(path + "-too") },
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		mapped.Addr += 0x1000
+		mapped.Time = now()
+		after := table.Mmap(pid, mapped)
+		if got := openAndWait(images, pid, after); vmas.NewBuildID(got) != id {
+			t.Errorf("change %d: build ID %x, want %v", i, got, id)
+		}
+		for _, m := range []*vmas.Mapping{before, after} {
+			if now := images.Lookup(pid, m); now != im {
+				t.Errorf("change %d: what was mapped at %#x has another image: %v", i, m.Start, now.err)
+			}
+		}
+	}
+	if len(told) > 0 {
+		t.Errorf("told of %v", told)
+	}
+}
+
+// TestFileOfGeneratedCode: a file to which a runtime writes code stays one image, whether that was looked at
+// or not. Written over with a program it is another one, and so it is the next time.
+func TestFileOfGeneratedCode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "code")
+	pid := uint32(os.Getpid())
+	images := NewStore("/proc")
+	table := vmas.NewTableOf(nil, images.Forget)
+	size := 0
+	write := func() {
+		size += 100
+		if err := os.WriteFile(path, make([]byte, size), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	mapped := vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(path), ID: identity(t, path)}
+	open := func() *Image {
+		m := table.Mmap(pid, mapped)
+		openAndWait(images, pid, m)
+		return images.Lookup(pid, m)
+	}
+	im := open()
+	for _, read := range []bool{false, true} {
+		write()
+		if got := open(); got != im {
+			t.Errorf("read: %v: the image has changed to one with the error %v", read, got.err)
+		}
+		if err := im.Parse(); err != nil || !im.IsGenerated() {
+			t.Errorf("read: %v: %v", read, err)
+		}
+	}
+	id := copyELF(t, libc(t), path)
+	program := open()
+	if program == im || vmas.NewBuildID(program.BuildID) != id || program.Parse() != nil || program.IsGenerated() {
+		t.Errorf("a program: build ID %x, %v", program.BuildID, program.err)
+	}
+	write()
+	if got := open(); got == program || got.Parse() != nil || !got.IsGenerated() {
+		t.Errorf("code again: build ID %x, %v", got.BuildID, got.err)
+	}
+}
+
+// TestStrangersTwin: a file of somebody else's with the build ID and the segments of ours is another image.
+func TestStrangersTwin(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+	dir := t.TempDir()
+	theirs, ours := filepath.Join(dir, "theirs"), filepath.Join(dir, "ours")
+	copyELF(t, libc(t), theirs)
+	if err := os.Chown(theirs, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	copyELF(t, libc(t), ours)
+	pid := uint32(os.Getpid())
+	table, images := vmas.NewTable(""), NewStore("/proc")
+	var found []*Image
+	for i, path := range []string{theirs, ours} {
+		m := table.Mmap(pid, vmas.Map{Addr: 0x10000 * uint64(i+1), Len: 0x1000, Prot: vmas.ProtExec,
+			Name: []byte(path),
+			ID:   identity(t, path)})
+		openAndWait(images, pid, m)
+		found = append(found, images.Lookup(pid, m))
+	}
+	if found[0] == found[1] || found[1].source == nil || found[1].source.name == theirs {
+		t.Error("our file has the image of a stranger's")
 	}
 }

@@ -11,38 +11,42 @@ import (
 // keptRows are the rows of an image that were needed, by file offset.
 type keptRows map[uint64]*keptRow
 
-// keptRow is a row, or in place of one what is known of the PC. kind is one
-// of the kinds of rules that are no formula.
+// A keptRow is the row for a PC, if kind is General; otherwise kind says why there is none.
 type keptRow struct {
 	kind rule.Rule
 	row  dwarfcfi.Row
 }
 
-// maxRows bounds what the rows of an image may cost: 3 MiB. When there are
-// as many they are dropped.
+// maxRows bounds the rows of an image to 3 MiB. When there are so many, all are dropped.
 const maxRows = 1 << 13
 
-// KeptRow gives the row for pc, which lies in m, where kind is general. It is for the
-// architectures whose rows are not compiled to rules.
+// KeptRow gives the row for pc, which lies in m, if kind is General. It is for the architectures whose rows
+// are not compiled to rules.
 func (im *Image) KeptRow(arch *rule.Arch, m *vmas.Mapping, pc uint64) (kind rule.Rule, row *dwarfcfi.Row) {
 	off := pc - m.Start + m.Offset
 	if k := im.rows[off]; k != nil {
 		return k.kind, &k.row
 	}
 	im.hit = true
-	if !im.parsed {
-		im.parse()
-	}
 	k := &keptRow{kind: rule.Unreadable}
 	switch {
-	case im.err != nil:
+	case !im.isRead() || im.err != nil:
 		return rule.Unreadable, nil
 	case im.arch != arch && len(im.loads) > 0:
-		// An image of another mode, as a 64-bit one for 32-bit code: whoever runs its
-		// code in this mode has not jumped to one of its functions.
+		// The image is of another mode, as a 64-bit one for 32-bit code: a program that runs its bytes in
+		// this mode is not in one of its functions.
 		return rule.Unreadable, nil
-	default:
-		im.readRow(arch, m, pc, k)
+	}
+	began, ok := im.store.thrift.begin()
+	if !ok {
+		im.spares()
+		return rule.Unreadable, nil
+	}
+	im.refresh()
+	im.readRow(arch, m, pc, k)
+	im.store.thrift.end(began)
+	if im.misses() || im.err != nil {
+		return rule.Unreadable, nil
 	}
 	if len(im.rows) >= maxRows || im.rows == nil {
 		im.rows = make(keptRows)
@@ -67,5 +71,8 @@ func (im *Image) readRow(arch *rule.Arch, m *vmas.Mapping, pc uint64, k *keptRow
 		k.kind = rule.EntryCode
 	default:
 		k.kind = rule.Uncovered
+		if _, start := im.startCode(addr); ok && start {
+			k.kind = rule.EntryCode
+		}
 	}
 }

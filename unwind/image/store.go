@@ -1,406 +1,494 @@
 package image
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
-	"unspool/dwarfcfi/elf"
 	"unspool/unwind/image/fileid"
-	"unspool/unwind/vdso"
 	"unspool/vmas"
+	"unspool/vmas/process"
 )
 
-// A Store holds the images of all mapped files, each once. How a file was
-// named does not settle which it is: the opened file does, by its build ID,
-// else by inode and generation.
+// A Store holds the images of all mapped files, each once. Which image a file has does not depend on its name
+// but on the opened file: on its build ID and segments, else on inode and generation.
 type Store struct {
-	// Failed, if set, is called once for each file that cannot be used.
-	Failed func(path string, err error)
-	// Dropped, if set, is called for each sampled image that Forget drops and
-	// whose build ID no record told of.
-	Dropped func(path string, id []byte)
-	// Copied, if set, is called for each mapping that turns out to hold the
-	// code of m.Copied.File.
-	Copied func(pid uint32, m *vmas.Mapping)
+	tell Listener
+	find finder
 
-	proc    string // where /proc is
-	offline *Offline
-	byID    map[string]*Image
+	reader   reader
+	patience patience
+	thrift   thrift
+	tables   *quota // of memory, for tables
+	code     *quota // of memory, for code
+
+	byKey   map[string]*Image // those with a build ID
 	byInode map[inode]*Image
-	// settled says what each file was when its image was settled.
+	// settled is the inode of each file at the time when its image was determined.
 	settled map[*vmas.File]inode
+	// renewals has an entry for each mapped file that was replaced or written to.
+	renewals map[*vmas.File]*renewal
+	// comparing has the comparisons that are under way, late the images whose debug files are being looked
+	// for.
+	comparing map[*vmas.Copied]*task[bool]
+	late      []*Image
 }
 
-// inode is the identity of an opened file without a build ID. All fields
-// come from the open file, so its device is the same whenever it is asked;
-// size and times of change tell a file that was rewritten in place.
-type inode struct {
-	dev, ino     uint64
-	generation   uint32
-	size         int64
-	mtime, ctime unix.Timespec
+// A Listener is told what happens to files. Its functions may be nil. They are called on the goroutine that
+// uses the store.
+type Listener struct {
+	// Failed is called once for each file that cannot be used.
+	Failed func(path string, err error)
+	// Dropped is called for each sampled image that Forget drops, if no record had its build ID.
+	Dropped func(path string, id []byte)
+	// Copied is called for each mapping that turns out to hold the
+	// code of m.Copied.File.
+	Copied func(pid uint32, m *vmas.Mapping)
+}
+
+// A Config has the settings of a store.
+type Config struct {
+	// Proc is where processes are looked up, "/proc" on a running system, "" to look at none.
+	Proc string
+	// Processes, if set, is used in place of Proc.
+	Processes process.Access
+	// Offline, if set, says where the files of a recording are. Then no process is looked at.
+	Offline *Offline
+	// Hurried says that samples come from a running recording: a file is waited for only as long as the rings
+	// have room, and samples are unwound without it after that.
+	Hurried bool
+	// Room says whether the rings have much room; nil if that is not known.
+	Room func() bool
+	// Stop ends all waiting when it is closed; it may be nil.
+	Stop <-chan struct{}
+	// Listener is told what becomes of files.
+	Listener Listener
 }
 
 // NewStore returns an empty store that opens files through procRoot,
-// "/proc" on a running system.
-func NewStore(procRoot string) *Store {
-	return &Store{
-		proc:    procRoot,
-		byID:    make(map[string]*Image),
-		byInode: make(map[inode]*Image),
-		settled: make(map[*vmas.File]inode),
+// "/proc" on a running system, and waits for them as long as it takes.
+func NewStore(procRoot string) *Store { return New(Config{Proc: procRoot}) }
+
+// New returns an empty store.
+func New(c Config) *Store {
+	s := &Store{
+		tell:      c.Listener,
+		find:      finder{access: c.Processes, offline: c.Offline},
+		patience:  newPatience(c.Hurried, c.Room, c.Stop),
+		thrift:    newThrift(c.Hurried),
+		tables:    newQuota(maxOfAll),
+		code:      newQuota(maxOfCode),
+		byKey:     make(map[string]*Image),
+		byInode:   make(map[inode]*Image),
+		settled:   make(map[*vmas.File]inode),
+		renewals:  make(map[*vmas.File]*renewal),
+		comparing: make(map[*vmas.Copied]*task[bool]),
 	}
+	s.find.files, s.find.reader = ownDescriptors(), &s.reader
+	switch {
+	case c.Offline != nil:
+		s.find.access = nil
+	case s.find.access == nil && c.Proc != "":
+		s.find.access = process.Direct(c.Proc)
+	}
+	return s
 }
 
 // Report tells of a file that cannot be used.
 func (s *Store) Report(path string, err error) {
-	if s.Failed != nil {
-		s.Failed(path, err)
+	if s.tell.Failed != nil {
+		s.tell.Failed(path, err)
 	}
 }
 
 // Offline says whether the files are those of a recording.
-func (s *Store) Offline() bool { return s.offline != nil }
+func (s *Store) Offline() bool { return s.find.offline != nil }
 
-// Asks says whether processes are asked for their files and memory.
-func (s *Store) Asks() bool { return s.proc != "" }
+// Asks says whether files and memory are read from processes.
+func (s *Store) Asks() bool { return s.find.access != nil }
 
-// Lookup is the image behind a mapping, nil when no file can be behind it.
-func (s *Store) Lookup(pid uint32, m *vmas.Mapping) *Image {
-	if im, ok := m.File.Image.(*Image); ok {
-		return im
-	}
-	if m.Copied != nil {
-		return s.copied(pid, m)
-	}
-	return s.attach(pid, m)
+// ReadMemory reads memory of a process up to what cannot be read, and returns how many bytes that was.
+func (s *Store) ReadMemory(pid uint32, buf []byte, addr uint64) int {
+	return s.find.access.ReadMemory(pid, buf, addr)
 }
 
-// Open makes sure that the file behind a new mapping of a process is open,
-// so that it can be read when the process is gone, and returns its build ID where that is
-// known. A file that is known costs one look at its size and times, which tell whether it was rewritten in
-// place since it was read: then it is another image. A file that could not be opened before is tried again.
-func (s *Store) Open(pid uint32, m *vmas.Mapping) (buildID []byte) {
-	im, ok := m.File.Image.(*Image)
-	if ok && (s.offline != nil || im.opened && !s.rewritten(pid, m.File, im)) {
-		im.debug.pid = pid
-		return im.BuildID
+// Lookup returns the image behind a mapping, nil if it can have no file.
+func (s *Store) Lookup(pid uint32, m *vmas.Mapping) *Image {
+	im := s.lookup(pid, m)
+	if lost := s.lost(m); lost != nil && im != nil {
+		return lost
 	}
-	if ok {
-		again := s.reopen(m.File, im) // its path may lead to another file by now, or to none
-		s.Forget(m.File)
-		if again != nil {
-			im = s.identify(m, again)
-			s.use(pid, m.File, im)
-			return im.BuildID
+	return im
+}
+
+// lost is the image for a mapping of what is not in its file any more, nil for all others.
+func (s *Store) lost(m *vmas.Mapping) *Image {
+	if r := s.renewals[m.File]; r != nil && m.Time < r.time {
+		return r.lost
+	}
+	return nil
+}
+
+// A renewal says when a file was first mapped after it was written to or replaced. Mappings from before have
+// the image lost, which has no rules.
+type renewal struct {
+	time uint64
+	lost *Image
+}
+
+// renew notes that f is another file than before for mappings from time on.
+func (s *Store) renew(f *vmas.File, time uint64) {
+	err := fmt.Errorf("%s: %w", f.Path, errWritten)
+	s.Report(f.Path, err)
+	s.renewals[f] = &renewal{time, &Image{store: s, Path: f.Path, err: err}}
+}
+
+func (s *Store) lookup(pid uint32, m *vmas.Mapping) *Image {
+	im, ok := m.File.Image.(*Image)
+	switch {
+	case m.Copied == nil && ok:
+		return im
+	case m.Copied == nil:
+		return s.attach(pid, m)
+	case !ok && m.File.Kind.HasImage():
+		im = s.attach(pid, m)
+	}
+	if im != nil {
+		if err := im.Parse(); err == errLate || err == nil && !im.IsGenerated() {
+			return im // a file in memory that is, or may be, an ELF file
 		}
 	}
-	if im = s.attach(pid, m); im == nil {
-		return nil
-	}
-	return im.BuildID
+	return s.copied(pid, m)
 }
 
-// rewritten says whether a file is not any more what it was when im became its image.
-func (s *Store) rewritten(pid uint32, f *vmas.File, im *Image) bool {
-	was, ok := s.settled[f]
+// attach determines the image behind a mapping whose file has none yet, nil if it can have no file.
+func (s *Store) attach(pid uint32, m *vmas.Mapping) *Image {
+	o := s.opening(pid, m)
+	if o == nil {
+		return nil
+	}
+	if !s.await(&o.job, m.File.Path, &o.late) {
+		return o.standIn
+	}
+	return s.adopt(m.File, o)
+}
+
+// Open makes sure that the file behind a new mapping of a process is opened, so that it can be read when the
+// process is gone. It does not wait for that, but lets the reader's goroutines run. For a file that is known,
+// its size and times are looked at: if it was rewritten in place since it was read, it becomes another image.
+// A file that could not be opened before is tried again.
+func (s *Store) Open(pid uint32, m *vmas.Mapping) {
+	if o, opens := m.File.Image.(*opening); opens && o.sent {
+		if !o.isDone() {
+			at := *m // it may be another file than the one that is being opened
+			o.again, o.againPID = &at, pid
+			return
+		}
+		s.adopt(m.File, o)
+	}
+	im, ok := m.File.Image.(*Image)
+	switch {
+	case !ok:
+		if o := s.opening(pid, m); o != nil && !o.sent && s.reader.submit(&o.job) {
+			runtime.Gosched() // the process may be about to end
+		}
+		return
+	case s.Offline():
+	case !im.opened:
+		s.Forget(m.File)
+		if errors.Is(im.err, errWritten) {
+			s.renew(m.File, m.Time)
+		}
+		s.Open(pid, m)
+		return
+	default:
+		s.reopen(pid, m, im)
+		if was, ok := s.settled[m.File]; ok && im.source != nil && im.source.isFile(&was) {
+			im.source.file.foundAt(s.find.opener(pid, m))
+		}
+	}
+	im.debug.pid = pid
+}
+
+// BuildID is the build ID of the file behind a mapping that was passed to Open, nil if it has none or is not
+// open yet.
+func (s *Store) BuildID(pid uint32, m *vmas.Mapping) []byte {
+	if _, ok := m.File.Image.(*opening); ok {
+		s.Lookup(pid, m)
+	}
+	if im, ok := m.File.Image.(*Image); ok && s.lost(m) == nil {
+		return im.BuildID
+	}
+	return nil
+}
+
+// Identifies says whether a recording has a file's build ID. It is true for running processes, whose files
+// are read as they are mapped.
+func (s *Store) Identifies(f *vmas.File) bool {
+	return !s.Offline() || !s.find.offline.buildID(f).IsZero()
+}
+
+// An opening is a file that is being opened. It takes the place of the file's image until then.
+type opening struct {
+	task[opened]
+	pid     uint32
+	before  *Image // the file's image until now; nil for a new file
+	since   uint64 // the time of the mapping for which it is opened again
+	standIn *Image // returned as long as the file is not open
+	late    lateness
+
+	again    *vmas.Mapping // the last mapping since it began, nil if there was none
+	againPID uint32
+}
+
+// errLate is the error of an image that is not read yet.
+var errLate = errors.New("not read yet")
+
+// opening returns the opening of the file behind m, a new one if there is none yet; nil if m can have no
+// file. A new one still has to be submitted.
+func (s *Store) opening(pid uint32, m *vmas.Mapping) *opening {
+	if o, ok := m.File.Image.(*opening); ok {
+		return o
+	}
+	if !m.File.Kind.HasImage() {
+		return nil
+	}
+	find, at := s.find, *m
+	return s.begin(pid, m.File, func() opened { return find.open(pid, &at) })
+}
+
+// begin makes the opening of a file by the function open.
+func (s *Store) begin(pid uint32, f *vmas.File, open func() opened) *opening {
+	o := &opening{task: *newTask[opened](nil, nil), pid: pid}
+	o.do = func() { o.result = open() }
+	o.drop = func() { o.result.close() }
+	o.device = unix.Mkdev(f.Major, f.Minor)
+	o.standIn = &Image{store: s, Path: f.Path, err: errLate}
+	f.Image = o
+	return o
+}
+
+// reopen opens the file behind m again if it may have changed since im became its image.
+func (s *Store) reopen(pid uint32, m *vmas.Mapping, im *Image) {
+	was, ok := s.settled[m.File]
 	if !ok {
-		return false
+		return
 	}
-	if im.isFile(was) {
-		return im.rewritten()
+	var o *opening
+	switch {
+	case im.source == nil || !im.source.isFile(&was) || !im.source.isOpen() ||
+		im.source.notELF && im.source.rewritten(&was):
+		// The image is that of another file with the same build ID, or is no ELF file, or its file was
+		// closed: look at the path.
+		find, at := s.find, *m
+		o = s.begin(pid, m.File, func() opened { return find.openAgain(pid, &at, was) })
+		o.before, o.since = im, m.Time
+	case !im.source.rewritten(&was):
+		return
+	case im.BuildID != nil && !im.source.changed():
+		// The file has another name or mode now, or its time was reset after it was written to: read its
+		// build ID.
+		uid := im.source.file.uid
+		file := s.again(im.source)
+		if file == nil {
+			return
+		}
+		find, at := s.find, *m
+		o = s.begin(pid, m.File, func() opened { return find.opened(file, uid, pid, &at) })
+		o.before, o.since = im, m.Time
+	default:
+		// The path may lead to another file by now, or to none.
+		uid := im.source.file.uid
+		file := s.again(im.source)
+		s.Forget(m.File)
+		s.renew(m.File, m.Time)
+		if file == nil {
+			s.Open(pid, m)
+			return
+		}
+		find, at := s.find, *m
+		o = s.begin(pid, m.File, func() opened { return find.opened(file, uid, pid, &at) })
 	}
-	// Its image is that of another file with the same build ID.
-	var st unix.Stat_t
-	err := unix.Stat(fmt.Sprintf("%s/%d/root%s", s.proc, pid, f.Path), &st)
-	return err == nil && st.Dev == was.dev && st.Ino == was.ino && !was.unchanged(&st)
+	s.reader.submit(&o.job)
 }
 
-// isFile says whether the image is read from the file of an inode.
-func (im *Image) isFile(id inode) bool {
-	return im.file != nil && im.inode.dev == id.dev && im.inode.ino == id.ino && im.inode.generation == id.generation
-}
-
-// rewritten says whether the image's file is not any more what it was when it was opened.
-func (im *Image) rewritten() bool {
-	var st unix.Stat_t
-	return im.file != nil && unix.Fstat(int(im.file.Fd()), &st) == nil && !im.inode.unchanged(&st)
-}
-
-func (i *inode) unchanged(st *unix.Stat_t) bool {
-	return st.Size == i.size && st.Mtim == i.mtime && st.Ctim == i.ctime
-}
-
-// reopen returns another descriptor of a file whose image is im, nil where im is read from another file.
-func (s *Store) reopen(f *vmas.File, im *Image) *os.File {
-	if was, ok := s.settled[f]; !ok || !im.isFile(was) {
-		return nil
-	}
-	fd, err := unix.FcntlInt(im.file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+// again duplicates the descriptor of an open source and reserves room for it; nil if that fails.
+func (s *Store) again(src *source) *os.File {
+	file, err := src.again()
 	if err != nil {
 		return nil
 	}
-	return os.NewFile(uintptr(fd), im.file.Name())
-}
-
-// Forget is for [vmas.Table.Forget]: it drops the image of a file that no
-// process maps any more, unless the image has another name.
-func (s *Store) Forget(f *vmas.File) {
-	im, ok := f.Image.(*Image)
-	if !ok {
-		return
-	}
-	f.Image = nil
-	delete(s.settled, f)
-	if im.refs--; im.refs > 0 {
-		return
-	}
-	im.close()
-	if im.hit && im.BuildID != nil && f.BuildID.IsZero() && s.Dropped != nil {
-		s.Dropped(im.Path, im.BuildID)
-	}
-	if im.BuildID != nil && s.byID[string(im.BuildID)] == im {
-		delete(s.byID, string(im.BuildID))
-	}
-	if s.byInode[im.inode] == im {
-		delete(s.byInode, im.inode)
-	}
-}
-
-// attach opens the file behind m and settles which image it is.
-func (s *Store) attach(pid uint32, m *vmas.Mapping) *Image {
-	f := m.File
-	if !f.Kind.HasImage() {
+	if s.find.files.room(src.file.uid) != nil {
+		file.Close()
 		return nil
 	}
-	id := f.BuildID
-	if s.offline != nil {
-		id = s.offline.buildID(f)
+	return file
+}
+
+// await says whether a job is done, after waiting for it as long as patience allows. The job reads the file
+// at path, which is reported once if it does not come.
+func (s *Store) await(j *job, path string, late *lateness) bool {
+	if j.isDone() {
+		return true
 	}
-	im := s.byID[string(id.Bytes())]
-	if im == nil {
-		im = s.open(pid, m)
+	err := error(nil)
+	switch {
+	case !j.sent && !s.reader.submit(j):
+		err = fmt.Errorf("%s: not read: too many files are waiting for a file system that does not answer", path)
+	case s.patience.wait(j.done, late):
+		return true
+	default:
+		s.reader.relieve()
+		if late.waited < patienceForOne {
+			return false
+		}
+		err = fmt.Errorf("%s: not read within %v; samples are unwound without it until then", path, patienceForOne)
 	}
+	if !late.told {
+		late.told = true
+		s.Report(path, err)
+	}
+	return false
+}
+
+// adopt determines which image a file has that was opened.
+func (s *Store) adopt(f *vmas.File, o *opening) *Image {
+	found := o.result
+	f.Image = nil
+	if o.before != nil && found.is(o.before) {
+		s.settled[f] = found.source.inode
+		found.close()
+		found.same = true
+	}
+	if found.same {
+		f.Image = o.before
+		return o.before
+	}
+	if o.before != nil {
+		s.release(f, o.before)
+		s.renew(f, o.since)
+	}
+	im := s.imageOf(f, found)
 	if im.err != nil {
 		s.Report(f.Path, im.err)
 	}
 	if isPassing(im.err) {
-		return im // which says nothing about the file: the next sample asks again
+		return im // the error says nothing about the file: the next sample tries again
 	}
-	s.use(pid, f, im)
+	im.refs++
+	im.debug.pid = o.pid
+	f.Image = im
+	if o.again != nil {
+		s.Open(o.againPID, o.again)
+	}
 	return im
 }
 
-// use makes im the image of a file that a process maps.
-func (s *Store) use(pid uint32, f *vmas.File, im *Image) {
-	im.refs++
-	im.debug.pid = pid
-	f.Image = im
+// imageOf returns the image of a file, given the result of opening it.
+func (s *Store) imageOf(f *vmas.File, found opened) *Image {
+	if found.err != nil {
+		if im := s.twin(f); im != nil {
+			return im
+		}
+		if s.Offline() && f.Kind == vmas.Memfd && s.find.offline.buildID(f).IsZero() {
+			// The memfd is gone with its process. Most hold code that a runtime generated.
+			return &Image{store: s, Path: f.Path, tables: new(tables)}
+		}
+		return &Image{store: s, Path: f.Path, err: found.err}
+	}
+	src := found.source
+	if src.file != nil {
+		s.settled[f] = src.inode
+	}
+	known := s.byInode[src.inode]
+	key := ""
+	if src.buildID != nil {
+		key = src.key()
+		known = s.byKey[key]
+		if known != nil && known.source != nil && known.source.rewritten(&known.source.inode) {
+			known = nil
+		}
+	}
+	if known != nil {
+		src.close()
+		return known
+	}
+	im := &Image{store: s, Path: f.Path, BuildID: src.buildID, opened: true}
+	im.source, im.key, im.inode = src, key, src.inode
+	if key != "" {
+		s.byKey[key] = im
+	} else {
+		s.byInode[src.inode] = im
+	}
+	return im
 }
 
-// isPassing says whether an error is about this process's or the machine's
-// means at the moment.
+// twin returns the image with the build ID that the recording has for a file which was not found; nil if
+// there is none, or more than one.
+func (s *Store) twin(f *vmas.File) (found *Image) {
+	if !s.Offline() {
+		return nil
+	}
+	id := s.find.offline.buildID(f).Bytes()
+	for _, im := range s.byKey {
+		if fileid.SameBuild(im.BuildID, id) {
+			if found != nil {
+				return nil
+			}
+			found = im
+		}
+	}
+	return found
+}
+
+// isPassing says whether an error is about a temporary lack of descriptors or memory.
 func isPassing(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
-// open returns the image of a file that was not known by its build ID.
-func (s *Store) open(pid uint32, m *vmas.Mapping) *Image {
-	if m.File.Kind == vmas.VDSO {
-		return s.vdso(pid, m)
+// Forget is for [vmas.NewTableOf]: it drops the image of a file that no
+// process maps any more, unless the image has another name.
+func (s *Store) Forget(f *vmas.File) {
+	im, ok := f.Image.(*Image)
+	if o, opens := f.Image.(*opening); opens {
+		s.reader.abandon(&o.job)
+		im, ok = o.before, o.before != nil
 	}
-	file, err := s.file(pid, m)
-	if err != nil {
-		return s.unusable(m, err)
+	f.Image = nil
+	delete(s.renewals, f)
+	if ok {
+		s.release(f, im)
 	}
-	return s.identify(m, file)
 }
 
-// identify returns the image that an open file is, to which the file belongs from now on.
-func (s *Store) identify(m *vmas.Mapping, file *os.File) *Image {
-	im := &Image{store: s, Path: m.File.Path, opened: true, file: file}
-	var err error
-	im.size, im.inode, err = stat(file)
-	if err != nil {
-		file.Close()
-		return s.unusable(m, err)
+// release drops the image of a file, unless another file has it, too.
+func (s *Store) release(f *vmas.File, im *Image) {
+	delete(s.settled, f)
+	delete(s.renewals, f)
+	if im.refs--; im.refs > 0 {
+		return
 	}
-	id, err := elf.ReadBuildID(file)
-	if err == nil && len(id) > 0 {
-		im.BuildID = id
+	if im.hit && im.BuildID != nil && f.BuildID.IsZero() && s.tell.Dropped != nil {
+		s.tell.Dropped(im.Path, im.BuildID)
 	}
-	s.settled[m.File] = im.inode
-	if known := s.settle(im); known != im {
-		file.Close()
-		return known
+	if im.key != "" && s.byKey[im.key] == im {
+		delete(s.byKey, im.key)
 	}
-	return im
+	if s.byInode[im.inode] == im {
+		delete(s.byInode, im.inode)
+	}
+	im.forget()
 }
 
-// unusable is the image of a file that could not be opened.
-func (s *Store) unusable(m *vmas.Mapping, err error) *Image {
-	return &Image{store: s, Path: m.File.Path, err: err, parsed: true}
-}
-
-// settle returns the image that im turns out to be: itself, now known to the
-// store, or one that is there already.
-func (s *Store) settle(im *Image) *Image {
-	if im.BuildID != nil {
-		if known := s.byID[string(im.BuildID)]; known != nil && !known.rewritten() {
-			return known
-		}
-		s.byID[string(im.BuildID)] = im
-		return im
-	}
-	if known := s.byInode[im.inode]; known != nil {
-		return known
-	}
-	s.byInode[im.inode] = im
-	return im
-}
-
-// vdso copies the vDSO: our own, or that of the process where this is another one.
-func (s *Store) vdso(pid uint32, m *vmas.Mapping) *Image {
-	const largest = 1 << 20
-	size := m.End - m.Start
-	if size > largest {
-		return s.unusable(m, fmt.Errorf("%s: %d bytes are too many", m.File.Path, size))
-	}
-	data, err := s.readVDSO(pid, m)
-	if err != nil {
-		return s.unusable(m, err)
-	}
-	im := &Image{store: s, Path: m.File.Path, opened: true, memory: data, size: int64(size)}
-	if id, err := elf.ReadBuildID(bytes.NewReader(data)); err == nil && len(id) > 0 {
-		im.BuildID = id
-	}
-	return s.settle(im)
-}
-
-func (s *Store) readVDSO(pid uint32, m *vmas.Mapping) ([]byte, error) {
-	if s.offline != nil {
-		return s.offline.vdso(m)
-	}
-	if m.Start>>32 != 0 {
-		if own, err := vdso.Own(); err == nil && uint64(len(own)) == m.End-m.Start {
-			return own, nil
-		}
-	}
-	data := make([]byte, m.End-m.Start)
-	return data, readMemory(fmt.Sprintf("%s/%d/mem", s.proc, pid), data, m.Start)
-}
-
-func readMemory(path string, data []byte, addr uint64) error {
-	mem, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer mem.Close()
-	_, err = mem.ReadAt(data, int64(addr))
-	return err
-}
-
-// file opens the file behind m as the process sees it: by its path in the
-// process's root, by the kernel's own link to the mapped file (which also
-// finds deleted files), or by its path here when the process is gone or may
-// not be looked at.
-func (s *Store) file(pid uint32, m *vmas.Mapping) (*os.File, error) {
-	if s.offline != nil {
-		return s.offline.file(m.File)
-	}
-	path := m.File.Path
-	var first error
-	note := func(err error) {
-		if first == nil || unreachable(first) {
-			first = err
-		}
-	}
-	if m.File.Kind == vmas.Regular && !m.File.Deleted {
-		f, err := openMapped(fmt.Sprintf("%s/%d/root%s", s.proc, pid, path), m.File, false)
-		if err == nil {
-			return f, nil
-		}
-		note(err)
-	}
-	link := fmt.Sprintf("%s/%d/map_files/%x-%x", s.proc, pid, m.Start, m.End)
-	f, err := openMapped(link, m.File, true)
-	if err == nil {
-		return f, nil
-	}
-	note(err)
-	if m.File.Kind == vmas.Regular && unreachable(first) {
-		f, err := openMapped(path, m.File, false)
-		if err == nil {
-			return f, nil
-		}
-		note(err)
-	}
-	return nil, fmt.Errorf("%s: %w", path, first)
-}
-
-// unreachable says whether an error is about the process, which is gone or may
-// not be looked at, rather than about the file.
-func unreachable(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ESRCH)
-}
-
-// openMapped opens a file that is claimed to be want, and makes sure that it
-// is. Where the kernel told of neither inode nor build ID, the path has to do: the
-// process has just mapped what it leads to.
-func openMapped(name string, want *vmas.File, link bool) (*os.File, error) {
-	f, err := openRegular(name)
-	if err != nil {
-		return nil, err
-	}
-	err = fileid.Check(f, &want.FileID)
-	if err != nil && err != fileid.ErrUnproven && !(link && leadsTo(name, f, want)) {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-// leadsTo says whether the kernel's link to a mapped file, opened as f, shows the
-// wanted path: then it is the mapped one, though its file system reports another
-// inode in fstat. A build ID or a generation that differs is never overruled.
-func leadsTo(link string, f *os.File, want *vmas.File) bool {
-	if !want.BuildID.IsZero() || !fileid.SameGeneration(f, &want.FileID) {
-		return false
-	}
-	target, err := os.Readlink(link)
-	return err == nil && target == want.Name()
-}
-
-func stat(f *os.File) (size int64, id inode, err error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return 0, id, fmt.Errorf("%s: fstat: %w", f.Name(), err)
-	}
-	id = inode{st.Dev, st.Ino, fileid.Generation(f), st.Size, st.Mtim, st.Ctim}
-	return st.Size, id, nil
-}
-
-// contents is what the image is read from.
-func (im *Image) contents() io.ReaderAt {
-	if im.memory != nil {
-		return bytes.NewReader(im.memory)
-	}
-	return im.file
-}
-
-// Sampled calls fn with path and build ID of every image that a frame of any
-// walk was in, in order of their build IDs.
+// Sampled calls fn with path and build ID of every image that frames were in, in order of build IDs.
 func (s *Store) Sampled(fn func(path string, id []byte)) {
-	for _, id := range slices.Sorted(maps.Keys(s.byID)) {
-		if im := s.byID[id]; im.hit {
+	for _, key := range slices.Sorted(maps.Keys(s.byKey)) {
+		if im := s.byKey[key]; im.hit {
 			fn(im.Path, im.BuildID)
 		}
 	}

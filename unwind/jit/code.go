@@ -1,7 +1,7 @@
 package jit
 
 import (
-	"os"
+	"io"
 	"time"
 
 	"unspool/dwarfcfi"
@@ -12,64 +12,87 @@ import (
 
 // Code is what is known of the code that one process has generated.
 type Code struct {
-	// Due is when what is known is old.
+	// Due is when what is known has to be read again.
 	Due time.Time
 
 	pid uint32
 	now known
-	old known // before that, for when the process is gone
+	old known // from before that, for a process that is gone
 
 	reads int  // of code, until Due
-	blind bool // the process's memory cannot be read; until Due
+	far   int  // of these, for [Reader.RuleFarther]
+	blind bool // the process's memory could not be read; until Due
 
 	dump  *dump  // nil without a jitdump
 	maps  uint32 // generation of the mappings in which one was looked for
-	asked bool   // that it was
+	asked bool   // one was looked for
 }
 
 // A known is what was found out about generated code.
 type known struct {
 	rules map[uint64]rule.Rule // by the address that was looked up
-	calls map[uint64]bool      // by the address behind: is it a call?
+	over  map[uint64]rule.Rule // likewise, found by [Reader.RuleFarther]
+	calls map[uint64]bool      // by return address: is there a call before it?
+	words map[uint64]uint64    // pointers to functions, by their addresses
 }
 
-func newKnown() known { return known{make(map[uint64]rule.Rule), make(map[uint64]bool)} }
+func newKnown() known {
+	return known{make(map[uint64]rule.Rule), make(map[uint64]rule.Rule), make(map[uint64]bool),
+		make(map[uint64]uint64)}
+}
 
 const (
-	// maxAge is how long rules are believed in.
+	// maxAge is how long rules are used before the code is read again.
 	maxAge = 250 * time.Millisecond
 	// maxReads is how often code may be read in that time; each takes some
 	// microseconds.
 	maxReads = 2000
-	// soon is when a jitdump is read on that was too long for once.
+	// maxFarReads is how often [Reader.RuleFarther] may read code in that time. Each read takes some ten
+	// microseconds.
+	maxFarReads = 200
+	// soon is the time until the next read of a jitdump that was not read to its end.
 	soon = 10 * time.Millisecond
 	// maxRules bounds what one process may cost, in entries of each map.
 	maxRules = 1 << 16
 )
 
-// Files are where jitdumps are found.
+// Files gives access to jitdumps and to the memory of processes.
 type Files interface {
-	// Dump gives the jitdump that a process has mapped and its path; the file is nil where there
-	// is none, and belongs to the callee.
-	Dump(space *vmas.Space) (file *os.File, path string)
+	// Dump returns the jitdump that a process has mapped, nil if there is none; late says that one is not
+	// open yet. For the same file it returns equal values.
+	Dump(space *vmas.Space) (file File, late bool)
+	// ReadMemory reads the memory of a process, and returns how many bytes it read.
+	ReadMemory(pid uint32, buf []byte, addr uint64) int
 	// Report is told of a file that cannot be used.
 	Report(path string, err error)
 }
 
-// A Source says where what is known of generated code comes from.
+// A File is a jitdump. Reading it may block: the process chooses the file system.
+type File interface {
+	io.ReaderAt
+	Path() string
+	// Begin calls do on a goroutine that may block.
+	Begin(do func()) Job
+}
+
+// A Job waits for what was begun as long as the rings permit, and says whether it is done.
+type Job func() bool
+
+// A Source says from where generated code is read.
 type Source uint8
 
 const (
 	Live       Source = iota // processes that run, and their jitdumps, which grow
-	DumpsOnly                // their jitdumps only
+	DumpsOnly                // jitdumps of processes that run
 	Recordings               // jitdumps of processes that are gone
 )
 
-// A Reader finds out about the generated code of all processes.
+// A Reader reads the generated code of all processes.
 type Reader struct {
 	files  Files
 	source Source
 	window *asm.Window
+	ways   asm.Ways
 }
 
 // NewReader returns a Reader that knows nothing yet.
@@ -77,8 +100,7 @@ func NewReader(files Files, source Source) *Reader {
 	return &Reader{files: files, source: source, window: asm.NewWindow()}
 }
 
-// Lookup gives what is known of the code that a process has generated,
-// brought up to date a few times a second.
+// Lookup returns what is known of the code that a process has generated. It is updated a few times a second.
 func (r *Reader) Lookup(space *vmas.Space) *Code {
 	c, ok := space.Generated.(*Code)
 	if !ok {
@@ -91,19 +113,21 @@ func (r *Reader) Lookup(space *vmas.Space) *Code {
 		if !c.blind {
 			c.now, c.old = c.old, c.now
 			clear(c.now.rules)
+			clear(c.now.over)
 			clear(c.now.calls)
+			clear(c.now.words)
 		}
-		c.blind, c.reads = false, 0
+		c.blind, c.reads, c.far = false, 0, 0
 		c.Due = now.Add(maxAge)
-		if c.readDump(r.files, space) {
+		if more, _ := c.readDump(r.files, space); more {
 			c.Due = now.Add(soon)
 		}
 	}
 	return c
 }
 
-// Rule gives the rule for a frame with the given PC in generated code, which lies in m. lookup is
-// the address that is looked up, the PC itself or the one before. Strict asks for CFI only.
+// Rule gives the rule for a frame with the given PC in generated code, which lies in m. lookup is the address
+// that is looked up, the PC itself or the one before. With strict, only CFI is used.
 func (r *Reader) Rule(c *Code, m *vmas.Mapping, pc, lookup uint64, strict bool) rule.Rule {
 	if known, ok := c.now.rules[lookup]; ok {
 		return known

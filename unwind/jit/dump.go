@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"unspool/dwarfcfi"
@@ -15,13 +14,15 @@ import (
 
 // A dump is the CFI that one process's jitdump holds.
 type dump struct {
-	file   *os.File // whoever found it opens it and closes it
-	path   string
-	reader *jitdump.Reader
-	err    error // of the file, for good
+	file File
+	err  error // why the file is not read any more
 
-	codes []generatedCode // by address, then age; of one address the youngest only
-	fresh []generatedCode // read, but not in codes yet
+	reader  *jitdump.Reader // belongs to the job while one is under way
+	reading Job             // nil unless one is under way
+	batch   *batch          // the result of that job
+
+	codes []generatedCode // in order of address, for each the youngest only
+	fresh []generatedCode // not merged into codes yet
 	seq   uint32
 }
 
@@ -37,62 +38,93 @@ type generatedCode struct {
 const (
 	// maxGenerated is how many pieces of code are kept.
 	maxGenerated = 1 << 18
-	// maxDumpRead is how many bytes of a jitdump are read at once: a few
-	// milliseconds, in which nothing else is read from the rings.
+	// maxDumpRead is how many bytes of a jitdump are read at once. Adding so many takes a few milliseconds,
+	// in which the rings are not read.
 	maxDumpRead = 8 << 20
 )
 
-// readDump reads on in the jitdump of a process, if it has mapped one. It
-// reports whether there is more to be read.
-func (c *Code) readDump(files Files, space *vmas.Space) (more bool) {
+// A batch is what one job reads of a jitdump.
+type batch struct {
+	records []jitdump.Record
+	more    bool
+	err     error
+}
+
+// readDump reads on in the jitdump of a process, if it has mapped one. It reports whether there is more to be
+// read, and whether that is still being read.
+func (c *Code) readDump(files Files, space *vmas.Space) (more, late bool) {
 	if !c.asked || c.maps != space.Generation() {
-		c.asked, c.maps = true, space.Generation()
-		if file, path := files.Dump(space); file == nil {
+		file, late := files.Dump(space)
+		c.asked, c.maps = !late, space.Generation()
+		if file == nil {
 			c.dump = nil
 		} else if c.dump == nil || c.dump.file != file {
-			c.dump = &dump{file: file, path: path}
+			c.dump = &dump{file: file}
 		}
 	}
 	d := c.dump
 	if d == nil || d.err != nil {
-		return false
+		return false, !c.asked
 	}
-	more, d.err = d.read()
+	more, late = d.read()
 	if d.err != nil {
-		files.Report(d.path, fmt.Errorf("%s: %w", d.path, d.err))
+		files.Report(d.file.Path(), fmt.Errorf("%s: %w", d.file.Path(), d.err))
 	}
-	return more
+	return more, late
 }
 
-// readWholeDump reads the jitdump of a recorded process, once for as long as its
-// mappings stay the same: the outcome depends on the recording alone.
+// readWholeDump reads the jitdump of a recorded process, once for as long as its mappings stay the same: the
+// result depends on the recording alone.
 func (c *Code) readWholeDump(files Files, space *vmas.Space) {
 	if c.asked && c.maps == space.Generation() {
 		return
 	}
 	clear(c.now.rules)
 	clear(c.now.calls)
-	for c.readDump(files, space) {
+	for more, late := true, false; more && !late; {
+		more, late = c.readDump(files, space)
 	}
 }
 
-// read reads what the runtime has written since the last time.
-func (d *dump) read() (more bool, err error) {
+// read adds what the runtime has written since the last time, which a job reads on another goroutine. late
+// says that the job has not ended in time.
+func (d *dump) read() (more, late bool) {
+	if d.reading == nil {
+		d.batch = new(batch)
+		b := d.batch
+		d.reading = d.file.Begin(func() { d.readBatch(b) })
+	}
+	if !d.reading() {
+		return true, true
+	}
+	b := d.batch
+	d.reading, d.batch = nil, nil
+	for i := range b.records {
+		d.add(&b.records[i])
+	}
+	d.merge()
+	d.err = b.err
+	return b.more, false
+}
+
+// readBatch reads records into b, on a goroutine of its own: it uses only the file and the reader of d.
+func (d *dump) readBatch(b *batch) {
 	if d.reader == nil {
-		if d.reader, err = jitdump.NewReader(d.file); err != nil {
-			return false, notEOF(err)
+		if d.reader, b.err = jitdump.NewReader(d.file); b.err != nil {
+			d.reader, b.err = nil, notEOF(b.err)
+			return
 		}
 	}
 	before := d.reader.Looked()
 	var r jitdump.Record
-	for err == nil && !more {
-		if err = d.reader.Next(&r); err == nil {
-			d.add(&r)
-			more = d.reader.Looked()-before >= maxDumpRead
+	for b.err == nil && !b.more {
+		if b.err = d.reader.Next(&r); b.err == nil {
+			r.Name = nil
+			b.records = append(b.records, r)
+			b.more = d.reader.Looked()-before >= maxDumpRead
 		}
 	}
-	d.merge()
-	return more, notEOF(err)
+	b.err = notEOF(b.err)
 }
 
 // notEOF is err unless it says that a file ends.
@@ -108,7 +140,7 @@ func (d *dump) add(r *jitdump.Record) {
 	c := generatedCode{addr: r.Addr, size: r.Size, seq: d.seq}
 	switch r.Kind {
 	case jitdump.CodeLoad:
-		// Code without CFI is noted, too: it may lie where other code was.
+		// Code without CFI is kept, too: it may have replaced other code.
 		c.frame, c.frameAddr = r.Frame, r.FrameAddr()
 	case jitdump.CodeMove:
 		d.merge()
@@ -124,12 +156,14 @@ func (d *dump) add(r *jitdump.Record) {
 	}
 }
 
-// merge moves what is fresh among the rest.
+// merge merges fresh into codes, and drops the oldest if there are too many.
 func (d *dump) merge() {
 	if len(d.fresh) == 0 {
 		return
 	}
-	order := func(a, b generatedCode) int { return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(a.seq, b.seq)) }
+	order := func(a, b generatedCode) int {
+		return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(a.seq, b.seq))
+	}
 	slices.SortFunc(d.fresh, order)
 	all := make([]generatedCode, 0, len(d.codes)+len(d.fresh))
 	put := func(c generatedCode) {
@@ -155,11 +189,13 @@ func (d *dump) merge() {
 	}
 }
 
-// find gives the youngest code at pc. What was dropped long ago may still lie
-// across younger code, so some that start further down are looked at.
+// find gives the youngest code at pc. Code that was dropped long ago may still overlap younger code, so a few
+// pieces that start before are looked at.
 func (d *dump) find(pc uint64) *generatedCode {
 	const across = 8
-	i, ok := slices.BinarySearchFunc(d.codes, pc, func(c generatedCode, pc uint64) int { return cmp.Compare(c.addr, pc) })
+	i, ok := slices.BinarySearchFunc(d.codes, pc, func(c generatedCode, pc uint64) int {
+		return cmp.Compare(c.addr, pc)
+	})
 	if ok {
 		i++
 	}

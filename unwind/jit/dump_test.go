@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi"
+	"unspool/testdata/costs"
 	"unspool/unwind/jit/jitdump"
 	"unspool/unwind/jit/jittest"
 	"unspool/unwind/rule"
 )
 
-// TestYoungestCode holds what a dump finds against a search through all code.
+// TestYoungestCode compares what a dump finds with a search through all code.
 func TestYoungestCode(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var d dump
@@ -47,6 +48,7 @@ func FuzzJitdump(f *testing.F) {
 	f.Add(jittest.EhFrame(11, jittest.Trampoline), uint64(0x1000), uint64(11), uint64(6))
 	f.Add(jittest.EhFrame(33, jittest.Framed), ^uint64(7), uint64(33), uint64(9))
 	f.Fuzz(func(t *testing.T, frame []byte, addr, size, off uint64) {
+		defer costs.For(len(frame)).Check(t)()
 		var d dump
 		r := jitdump.Record{Kind: jitdump.CodeLoad, Addr: addr, Size: size, Frame: frame}
 		d.add(&r)

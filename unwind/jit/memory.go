@@ -1,15 +1,14 @@
 package jit
 
 import (
-	"golang.org/x/sys/unix"
+	"encoding/binary"
 
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
-// readRule gives the rule for pc, an instruction in generated code, by
-// the ways that lead from there to a ret; uncovered when they tell nothing.
-// It reports false when the process's memory cannot be read.
+// readRule gives the rule for pc, an instruction in generated code, by the paths that lead from there to a
+// ret; it is Uncovered if there are none. It reports false when the process's memory cannot be read.
 func (r *Reader) readRule(pid uint32, m *vmas.Mapping, pc uint64) (rule.Rule, bool) {
 	if !r.readWindow(pid, m, pc) {
 		return rule.Uncovered, false
@@ -20,18 +19,54 @@ func (r *Reader) readRule(pid uint32, m *vmas.Mapping, pc uint64) (rule.Rule, bo
 	return rule.Uncovered, true
 }
 
-// IsCall says whether the code before pc, in generated code in m, is a call.
-func (r *Reader) IsCall(c *Code, space *vmas.Space, m *vmas.Mapping, pc uint64) bool {
-	call, ok := c.now.calls[pc]
-	if ok {
-		return call
+// RuleFarther finds a rule where neither Rule nor frame pointers have: it follows paths past calls and
+// through other code, such as an epilogue that all functions share.
+func (r *Reader) RuleFarther(c *Code, space *vmas.Space, pc, lookup uint64) rule.Rule {
+	if known, ok := c.now.over[lookup]; ok {
+		return known
 	}
-	if c.blind {
-		return c.old.calls[pc]
+	found := c.old.over[lookup] // None if it was not there
+	if found == rule.None {
+		found = rule.Uncovered
 	}
+	if c.blind || c.far >= maxFarReads {
+		return found
+	}
+	for r.ways.Begin(pc); ; {
+		at, ok := r.ways.Next()
+		if !ok {
+			break
+		}
+		c.far++
+		m := space.Find(at)
+		r.ways.Read(r.window, m != nil && r.readWindow(c.pid, m, at))
+	}
+	found = rule.Uncovered
+	if read, ok := r.ways.Rule(); ok {
+		found = read
+	}
+	if len(c.now.over) >= maxRules {
+		clear(c.now.over)
+	}
+	c.now.over[lookup] = found
+	return found
+}
+
+// IsCall says whether the code before pc, in generated code in m, is a call. known is false if that code
+// cannot be read and was not read before.
+func (r *Reader) IsCall(c *Code, space *vmas.Space, m *vmas.Mapping, pc uint64) (call, known bool) {
+	if call, known = c.now.calls[pc]; known {
+		return call, true
+	}
+	if c.blind || c.reads >= maxReads {
+		call, known = c.old.calls[pc]
+		return call, known
+	}
+	c.reads++
 	if !r.readWindow(c.pid, m, pc) {
 		c.blind = true
-		return c.old.calls[pc]
+		call, known = c.old.calls[pc]
+		return call, known
 	}
 	if target, ok := r.window.DirectCall(pc); ok {
 		call = space.Find(target) != nil
@@ -41,7 +76,7 @@ func (r *Reader) IsCall(c *Code, space *vmas.Space, m *vmas.Mapping, pc uint64) 
 		clear(c.now.calls)
 	}
 	c.now.calls[pc] = call
-	return call
+	return call, true
 }
 
 // readWindow reads the code around pc, which lies in m.
@@ -50,11 +85,32 @@ func (r *Reader) readWindow(pid uint32, m *vmas.Mapping, pc uint64) bool {
 		return false
 	}
 	addr, data := r.window.Around(pc, m.Start, m.End)
-	local := [1]unix.Iovec{{Base: &data[0], Len: uint64(len(data))}}
-	remote := [1]unix.RemoteIovec{{Base: uintptr(addr), Len: len(data)}}
-	if n, err := unix.ProcessVMReadv(int(pid), local[:], remote[:], 0); err != nil || n < len(data) {
+	if r.files.ReadMemory(pid, data, addr) < len(data) {
 		return false
 	}
 	r.window.Set(addr, data)
 	return true
+}
+
+// Pointer gives the word at addr in the process, a pointer to a function.
+func (r *Reader) Pointer(c *Code, addr uint64) (v uint64, ok bool) {
+	if v, ok = c.now.words[addr]; ok {
+		return v, true
+	}
+	if r.source != Live || c.blind || c.reads >= maxReads {
+		v, ok = c.old.words[addr]
+		return v, ok
+	}
+	c.reads++
+	var word [8]byte
+	if r.files.ReadMemory(c.pid, word[:], addr) < len(word) {
+		v, ok = c.old.words[addr]
+		return v, ok
+	}
+	if len(c.now.words) >= maxRules {
+		clear(c.now.words)
+	}
+	v = binary.LittleEndian.Uint64(word[:])
+	c.now.words[addr] = v
+	return v, true
 }

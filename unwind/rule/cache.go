@@ -4,15 +4,15 @@ package rule
 // entries, the offset in the low half and the rule in the high one. An
 // entry of zero is empty, as no rule is zero. Its zero value is an empty cache.
 type Cache struct {
-	entries []uint64 // a power of two long
+	entries []uint64 // the length is a power of two
 	shift   uint     // 64 - log2(len(entries))
 	used    int
 }
 
 const (
 	cacheSmallest = 1 << 8
-	// cacheLargest bounds what one image may cost: 16 MiB. A table that is
-	// full at this size starts afresh.
+	// cacheLargest bounds the memory for one image: 16 MiB. A table that is full
+	// at this size is emptied.
 	cacheLargest = 1 << 21
 )
 
@@ -25,13 +25,14 @@ func (c *Cache) Len() int { return c.used }
 // Size returns how many bytes of memory they take.
 func (c *Cache) Size() int { return 8 * len(c.entries) }
 
-// slot spreads neighbouring offsets.
+// slot is the first place for an offset; it is far apart for neighbouring offsets.
 func (c *Cache) slot(off uint32) uint64 {
 	return uint64(off) * Spread >> c.shift
 }
 
-// Table returns the entries, at least one, for a look at the first place of an offset without a
-// call: entries[off*Spread>>(shift&63)]. They are the cache's, until the next [Cache.Put].
+// Table returns the entries, at least one, so that a caller can read the first place for an offset without
+// a call: entries[off*Spread>>(shift&63)]. They belong to the cache, and are valid until the next
+// [Cache.Put].
 func (c *Cache) Table() (entries []uint64, shift uint) {
 	if len(c.entries) == 0 {
 		return noEntries[:], 63

@@ -2,8 +2,8 @@ package rule
 
 import "unspool/dwarfcfi"
 
-// Compile gives the rule for a row, general or local when the row says more
-// than a rule can.
+// Compile gives the rule for a row. It is General or Local if the row says more than
+// a rule can.
 func Compile(row *dwarfcfi.Row, pc uint64) Rule {
 	if int(row.RA) < len(row.Regs) && row.Regs[row.RA].Kind == dwarfcfi.Undefined {
 		return EndOfStack
@@ -33,8 +33,8 @@ func Compile(row *dwarfcfi.Row, pc uint64) Rule {
 		if cfa.Reg == BP {
 			return FromBP.With(c, b)
 		}
-		// A slot below SP was popped: compilers leave the rule in place to the
-		// end of the epilogue, while the register has its value back.
+		// The slot is below SP, so it was popped: compilers leave its rule in place up to
+		// the end of the epilogue, although the register has its value again.
 		if b > c {
 			b = 0
 		}
@@ -60,12 +60,12 @@ func Compile(row *dwarfcfi.Row, pc uint64) Rule {
 	return fallback
 }
 
-// CompileWide gives the numbers of a row that [Compile] calls local only because
-// they have no room in a rule.
+// CompileWide gives the numbers of a row for which [Compile] returns Local only because
+// there is no room for them in a rule.
 func CompileWide(row *dwarfcfi.Row) (w WideRule, ok bool) {
 	cfa := &row.CFA
 	if row.Signal || row.RA != IP || !isOffset(row, IP, -8) || row.Regs[SP].Kind != dwarfcfi.Unspecified ||
-		cfa.Kind != dwarfcfi.CFARegister || cfa.Offset < 0 {
+		cfa.Kind != dwarfcfi.CFARegister || cfa.Reg != SP && cfa.Reg != BP || cfa.Offset < 0 {
 		return w, false
 	}
 	b, ok := savedBP(row)
@@ -108,7 +108,7 @@ const (
 	opBreg0      = 0x70
 )
 
-// pltOffset recognises the CFA expression that linkers write for .plt:
+// pltOffset recognizes the CFA expression that linkers write for .plt:
 //
 //	rsp + 8 + ((rip & 15) >= n) * 8
 //
@@ -126,8 +126,8 @@ func pltOffset(e []byte, pc uint64) (uint64, bool) {
 	return 8, true
 }
 
-// realignedOffset recognises *(BP - off), the CFA of a function that aligned
-// its stack and keeps the incoming SP below its BP (breg6 -off; deref).
+// realignedOffset recognizes *(BP - off), the CFA of a function that has aligned its
+// stack and keeps the incoming SP below its BP (breg6 -off; deref).
 func realignedOffset(e []byte) (uint64, bool) {
 	off, rest, ok := breg(e, BP)
 	if !ok || len(rest) != 1 || rest[0] != opDeref || off >= 0 || off%8 != 0 || -off/8 > MaxCFA {
@@ -136,9 +136,9 @@ func realignedOffset(e []byte) (uint64, bool) {
 	return uint64(-off), true
 }
 
-// savedSP recognises *(SP + at) + plus, the CFA of code that has aligned its stack
+// savedSP recognizes *(SP + at) + plus, the CFA of code that has aligned its stack
 // and keeps the incoming SP above its own (breg7 at; deref; plus_uconst plus), and
-// gives the c of a rule that says so.
+// gives the c of a rule for it.
 func savedSP(e []byte) (c uint32, ok bool) {
 	at, rest, ok := breg(e, SP)
 	if !ok || len(rest) != 3 || rest[0] != opDeref || rest[1] != opPlusUconst || rest[2]&0x80 != 0 ||
@@ -158,7 +158,7 @@ func isBPAtBP(row *dwarfcfi.Row) bool {
 	return ok && off == 0 && len(rest) == 0
 }
 
-// isSigframe says whether the row is the one that fits the sigframe rule.
+// isSigframe says whether the row means the same as the sigframe rule.
 func isSigframe(row *dwarfcfi.Row) bool {
 	off, rest, ok := breg(row.CFAExpr(), SP)
 	if !ok || off != SigSP || len(rest) != 1 || rest[0] != opDeref {
@@ -198,8 +198,8 @@ func breg(e []byte, reg byte) (off int64, rest []byte, ok bool) {
 	return 0, nil, false
 }
 
-// RegisterExpr reads an expression that is a register and an offset (DW_OP_breg), or the word
-// there (DW_OP_deref). DWARF numbers above 31 are not among them.
+// RegisterExpr reads an expression that is a register plus an offset (DW_OP_breg), or the word at that
+// address (DW_OP_deref). Registers with DWARF numbers above 31 are not supported.
 func RegisterExpr(e []byte) (reg uint8, off int64, deref, ok bool) {
 	if len(e) == 0 || e[0] < opBreg0 || e[0] >= opBreg0+32 {
 		return 0, 0, false, false
@@ -210,9 +210,8 @@ func RegisterExpr(e []byte) (reg uint8, off int64, deref, ok bool) {
 	return reg, off, deref, ok && (len(rest) == 0 || deref)
 }
 
-// needsNoMore says whether CFA, return address and BP of a row follow from
-// PC, SP and BP alone. Expressions may name any register; they are not read
-// for it.
+// needsNoMore says whether CFA, return address and BP of a row follow from PC, SP and
+// BP alone. It does not read expressions, which may name any register.
 func needsNoMore(row *dwarfcfi.Row) bool {
 	known := func(reg uint16) bool { return reg == SP || reg == BP || reg == IP }
 	if row.CFA.Kind != dwarfcfi.CFARegister || !known(uint16(row.CFA.Reg)) {

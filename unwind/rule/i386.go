@@ -12,7 +12,8 @@ const (
 	NumRegs386 = 9
 )
 
-// I386 is what 32-bit programs on x86-64 are. They are rare: their walk goes by rows.
+// I386 is the architecture of 32-bit programs on x86-64. They are rare, so their stacks are walked by
+// rows, without rules.
 var I386 = &Arch{
 	Machine:  elf.EM_386,
 	Names:    []string{"i386", "i486", "i586", "i686"},
@@ -22,7 +23,9 @@ var I386 = &Arch{
 	NumRegs:  NumRegs386,
 	WordSize: 4,
 	Mask:     1<<32 - 1,
+	// AX CX DX (System V ABI, Intel386 supplement 1.1, § 2.2.1)
+	Scratch: 1<<0 | 1<<1 | 1<<2,
 	// enum perf_event_x86_regs: AX BX CX DX SI DI BP SP IP, and no other that matters
 	PerfOrder:  []int8{0, 3, 1, 2, 6, 7, 5, 4, 8},
-	StartWords: 12, // the dynamic linker's: eight
+	StartWords: 12, // the dynamic linker has eight
 }

@@ -1,17 +1,10 @@
-// Package rule has the rules by which a walk goes from a frame to its caller: rows of call
-// frame information (CFI, DWARF 5 § 6.4.1) in four bytes each, for the rows that compilers
-// emit on x86-64, and the cache that keeps them by file offset.
-//
-// Rules come from CFI ([Compile]), from reading machine code, from Go's function table and
-// from what runtimes tell of the code that they generate. A rule is a value; it owns nothing
-// and points to nothing.
 package rule
 
 import "fmt"
 
-// A Rule is a CFI row in four bytes, for the rows that compilers emit. It
-// says how PC, SP and BP of the caller follow from those of the frame; *x is
-// the word of the stack copy at x.
+// A Rule is a CFI row in four bytes, for the rows that compilers emit. It says how PC,
+// SP and BP of the caller follow from those of the frame; *x is the word of the stack
+// copy at x.
 //
 //	bits  0…3   kind
 //	bits  4…15  b: where the caller's BP is saved, in words; 0 is "not saved"
@@ -29,35 +22,36 @@ import "fmt"
 // Numbers that are too large are stored in a table beside the cache, as a [WideRule]: for
 // the kind Wide, the other bits are an index into it.
 //
-// Reading the code where there is no CFI gives kinds of their own. They have
-// b == MaxBP where BP is lost:
+// Where there is no CFI, reading the code gives the following kinds. They have
+// b == MaxBP if BP is lost:
 //
 //	GuessSP    as FromSP
 //	GuessBP    as FromBP
 //	GuessSaved as FromSaved
 //	GuessReg   register c & 0xf, as instructions number it, + 8(c >> 4)
 //
-// What has no numbers shares one kind, and differs in b.
+// Rules without numbers share one kind, and differ in b. The c of EntryCode is how many words were pushed
+// since the entry point.
 //
-// Zero is None, which is no rule: an empty place in a cache.
+// Zero is None, which means that there is no rule: an empty place in a cache.
 type Rule uint32
 
 const (
 	None Rule = iota
 	FromSP
 	FromBP
-	Wide       // FromSP or FromBP with numbers that have no room here
+	Wide       // FromSP or FromBP with numbers that do not fit here
 	Realigned  // gcc's stack realignment: the incoming SP is saved below BP
 	FromSaved  // an earlier SP is saved on the stack, as in OpenSSL's assembly
 	Sigframe   // the kernel's rt_sigframe on x86-64, as __restore_rt's CFI describes it
-	OtherStack // Go's stack switches: BP still points to the function's frame on the stack that SP has left
+	OtherStack // Go has switched stacks: SP is on the new one, BP points to the frame on the old one
 
 	GuessSP
 	GuessBP
 	GuessSaved
-	GuessReg // an earlier SP is in a register that no CFI tells of
+	GuessReg // an earlier SP is in a register
 
-	Single // what has no numbers
+	Single // shared by the rules without numbers
 
 	KindMask = 1<<4 - 1
 	MaxBP    = 1<<12 - 1
@@ -69,52 +63,53 @@ const (
 	Local           // the general evaluator, which needs no more than PC, SP and BP
 	General         // the general evaluator with every register
 	Uncovered       // no FDE for the PC
-	EntryCode       // no FDE, but the code right at the ELF entry point
+	EntryCode       // no FDE, but the code at the ELF entry point, before it hands over
 	Malformed       // the CFI for the PC cannot be read
 	Unreadable      // the file cannot be opened or read
+	FromC           // Local, in Go code that C has called: the frames of C are on another stack
 )
 
-// Every kind has its place in the four bits.
+// Every kind fits into the four bits.
 const _ = uint(KindMask - Single)
 
-// Kind is the kind of a rule, or the rule itself where kinds are shared.
+// Kind is the kind of a rule, together with b for rules that share a kind.
 func (r Rule) Kind() Rule {
 	if k := r & KindMask; k != Single {
 		return k
 	}
-	return r
+	return r & (KindMask | MaxBP<<4)
 }
 
-// BP is where the caller's BP is saved below the CFA, in bytes, 0 where it is not saved.
+// BP is how many bytes below the CFA the caller's BP is saved, 0 if it is not saved.
 func (r Rule) BP() uint64 { return uint64(r>>4&MaxBP) * 8 }
 
 // CFA is the distance to the CFA, in bytes.
 func (r Rule) CFA() uint64 { return uint64(r>>16) * 8 }
 
-// Saved is where FromSaved and GuessSaved find an SP, above their own, and what they add
-// to it, in bytes.
+// Saved is how many bytes above SP FromSaved and GuessSaved find an earlier SP, and how many
+// bytes they add to it.
 func (r Rule) Saved() (at, plus uint64) { return uint64(r>>16&0xfff) * 8, uint64(r>>28) * 8 }
 
-// InReg is where GuessReg finds an SP, and what it adds to it, in bytes.
+// InReg is the register in which GuessReg finds an SP, and how many bytes it adds to it.
 func (r Rule) InReg() (reg uint8, plus uint64) { return uint8(r >> 16 & 0xf), uint64(r>>20) * 8 }
 
-// Index is the place of the numbers of a rule of the kind Wide.
+// Index is the index of the numbers of a rule of the kind Wide.
 func (r Rule) Index() int { return int(r >> 4) }
 
-// With is a rule of the kind r with its numbers, in words.
+// With is a rule of the kind r with the numbers c and b, in words.
 func (r Rule) With(c, b uint32) Rule { return r | Rule(b)<<4 | Rule(c)<<16 }
 
-// PackSaved gives the c of FromSaved and GuessSaved for what [Rule.Saved] gives, in words. ok is
-// false where that has no room.
+// PackSaved gives the c of FromSaved and GuessSaved for the results of [Rule.Saved] in words. ok is
+// false if they do not fit.
 func PackSaved(at, plus uint32) (c uint32, ok bool) { return at | plus<<12, at <= 0xfff && plus <= 0xf }
 
-// PackInReg gives the c of GuessReg for what [Rule.InReg] gives, in words. ok is false where that
-// has no room.
+// PackInReg gives the c of GuessReg for the results of [Rule.InReg] in words. ok is false if they do
+// not fit.
 func PackInReg(reg uint8, plus uint32) (c uint32, ok bool) {
 	return uint32(reg) | plus<<4, reg <= 0xf && plus <= 0xfff
 }
 
-// InWords turns a distance in bytes into words. ok is false where that has no place in a rule.
+// InWords turns a distance in bytes into words. ok is false if it does not fit into a rule.
 func InWords(n int64) (words uint32, ok bool) {
 	if n < 0 || n%8 != 0 || n/8 > MaxCFA {
 		return 0, false
@@ -122,13 +117,14 @@ func InWords(n int64) (words uint32, ok bool) {
 	return uint32(n / 8), true
 }
 
-// names are those of the kinds, and of the rules that share one.
+// names are the names of the kinds, and of the rules that share a kind.
 var names = map[Rule]string{
 	None: "none", FromSP: "from SP", FromBP: "from BP", Wide: "wide", Realigned: "realigned",
 	FromSaved: "from a saved SP", Sigframe: "signal frame", OtherStack: "other stack",
 	GuessSP: "guess from SP", GuessBP: "guess from BP", GuessSaved: "guess from a saved SP",
 	GuessReg: "guess from a register", EndOfStack: "end of stack", Local: "local", General: "general",
 	Uncovered: "uncovered", EntryCode: "entry code", Malformed: "malformed", Unreadable: "unreadable",
+	FromC: "called from C",
 }
 
 // String gives the rule as formulas for CFA and BP.
@@ -166,17 +162,17 @@ func (r Rule) String() string {
 	}
 }
 
-// A WideRule is a rule of the kind FromSP or FromBP with its numbers.
+// A WideRule is a rule of the kind FromSP or FromBP with numbers of any size.
 type WideRule struct {
 	Kind    Rule
 	CFA, BP uint64 // in bytes; BP is 0 where BP is not saved
 }
 
-// WideAt is the rule whose numbers are at an index.
+// WideAt is the rule of the kind Wide whose numbers are at an index.
 func WideAt(i int) Rule { return Wide | Rule(i)<<4 }
 
-// Offsets in rt_sigframe from the SP that the kernel leaves when a handler
-// has returned: the ucontext begins there, its mcontext 40 bytes in
+// Offsets in rt_sigframe from the SP after a handler has returned: the ucontext begins
+// there, and 40 bytes further on its mcontext
 // (arch/x86/include/uapi/asm/sigcontext.h, struct sigcontext_64).
 const (
 	SigBP = 120

@@ -43,6 +43,9 @@ func TestCompile(t *testing.T) {
 	if _, ok := CompileWide(row(SP, 8*MaxCFA+8, offset(8))); ok {
 		t.Error("BP above the CFA has a rule")
 	}
+	if w, ok := CompileWide(row(IP, 16, none)); ok {
+		t.Errorf("a CFA from RIP: %+v", w)
+	}
 	end := row(SP, 8, none)
 	end.Regs[IP] = dwarfcfi.RegRule{Kind: dwarfcfi.Undefined}
 	if got := Compile(end, 0); got != EndOfStack {
@@ -57,7 +60,7 @@ func TestCacheKeepsEveryRule(t *testing.T) {
 	for range 10_000 {
 		off := rng.Uint32N(1 << 20)
 		if off%7 == 0 {
-			off = 0 // the smallest key is as good as any
+			off = 0 // the smallest key has to work, too
 		}
 		if _, ok := want[off]; ok {
 			continue
@@ -88,7 +91,8 @@ func TestRulesAsText(t *testing.T) {
 		WideAt(7):                 "wide: number 7",
 		EndOfStack:                "end of stack",
 		Unreadable:                "unreadable",
-		Unreadable + 1<<4:         "rule 0x7c",
+		FromC:                     "called from C",
+		FromC + 1<<4:              "rule 0x8c",
 		None:                      "none",
 	} {
 		if got := r.String(); got != want {

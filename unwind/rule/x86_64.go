@@ -24,6 +24,8 @@ var AMD64 = &Arch{
 	NumRegs:  NumRegs,
 	WordSize: 8,
 	Mask:     1<<64 - 1,
+	// AX DX CX SI DI R8 to R11 (System V ABI, AMD64 supplement, figure 3.4)
+	Scratch: 1<<0 | 1<<1 | 1<<2 | 1<<4 | 1<<5 | 1<<8 | 1<<9 | 1<<10 | 1<<11,
 	// enum perf_event_x86_regs (arch/x86/include/uapi/asm/perf_regs.h): AX BX CX DX
 	// SI DI BP SP IP FLAGS CS SS DS ES FS GS R8 … R15
 	PerfOrder: []int8{0, 3, 2, 1, 4, 5, 6, 7, 16, -1, -1, -1, -1, -1, -1, -1,

@@ -1,5 +1,3 @@
-// Package vdso reads the image of the vDSO (vdso(7)): the code that the kernel maps into each
-// process, which lies in no file.
 package vdso
 
 import (
@@ -15,9 +13,9 @@ var own struct {
 	image []byte
 }
 
-// Own returns the vDSO of this process: all 64-bit processes of a kernel have the same one,
-// and a new process has to be asked for nothing. It must not be changed. A failure, as for
-// want of descriptors, is not remembered.
+// Own returns the vDSO of this process: all 64-bit processes of a kernel have the same one, so it
+// need not be read from the process that is unwound. It must not be changed. A failure, for instance
+// because no descriptor was free, is not remembered.
 func Own() ([]byte, error) {
 	own.Lock()
 	defer own.Unlock()
@@ -37,7 +35,7 @@ func read() ([]byte, error) {
 	if _, err := t.Seed(pid); err != nil {
 		return nil, err
 	}
-	for _, m := range t.Space(pid).Mappings() {
+	for m := range t.Space(pid).Mappings() {
 		if m.File.Kind != vmas.VDSO {
 			continue
 		}
@@ -50,5 +48,5 @@ func read() ([]byte, error) {
 		_, err = mem.ReadAt(image, int64(m.Start))
 		return image, err
 	}
-	return nil, errors.New("[vdso]: this process has none")
+	return nil, errors.New("[vdso]: not mapped in this process")
 }

@@ -1,4 +1,4 @@
-// Package profiletest makes profiles for the tests of what writes them.
+// Package profiletest makes profiles for tests of the packages that read and write them.
 package profiletest
 
 import (
@@ -7,26 +7,92 @@ import (
 	"unspool/capture/profile"
 )
 
-// Stacks is a profile that is made sample by sample. Its first node is the root, {Parent: -1, Frame: -1}.
-type Stacks struct{ *profile.Profile }
+// Stacks is a profile that is made sample by sample, from stacks that are given as indices of
+// frames, from the outermost to the leaf.
+type Stacks struct {
+	*profile.Profile
+	nodes   map[profile.Node]int32
+	indexed int                    // number of Nodes that are in nodes
+	weights map[profile.Sample]int // index in Samples, by sample without its weight
+}
 
-// Add adds a sample of count occurrences with frames from the outermost to the leaf.
-func (p Stacks) Add(t profile.Thread, event int32, count uint64, frames ...int32) {
-	thread := slices.Index(p.Threads, t)
-	if thread < 0 {
-		thread = len(p.Threads)
-		p.Threads = append(p.Threads, t)
+// New returns a builder that adds to a profile, which the caller may still read. A profile without nodes
+// gets the root.
+func New(p *profile.Profile) *Stacks {
+	if len(p.Nodes) == 0 {
+		p.Nodes = []profile.Node{{Parent: -1, Frame: -1}}
 	}
-	var node int32
+	return &Stacks{
+		Profile: p, nodes: make(map[profile.Node]int32), weights: make(map[profile.Sample]int),
+	}
+}
+
+// Frame adds a frame and returns its index.
+func (s *Stacks) Frame(f profile.Frame) int32 {
+	s.Frames = append(s.Frames, f)
+	return int32(len(s.Frames) - 1)
+}
+
+// Thread returns the index of a thread, which it adds if it is a new one.
+func (s *Stacks) Thread(t profile.Thread) int32 {
+	i := slices.Index(s.Threads, t)
+	if i < 0 {
+		i = len(s.Threads)
+		s.Threads = append(s.Threads, t)
+	}
+	return int32(i)
+}
+
+// Stack returns the node of a stack.
+func (s *Stacks) Stack(frames ...int32) int32 {
+	for ; s.indexed < len(s.Nodes); s.indexed++ {
+		s.nodes[s.Nodes[s.indexed]] = int32(s.indexed)
+	}
+	at := int32(0)
 	for _, f := range frames {
-		n := profile.Node{Parent: node, Frame: f}
-		i := slices.Index(p.Nodes, n)
-		if i < 0 {
-			i = len(p.Nodes)
-			p.Nodes = append(p.Nodes, n)
+		n := profile.Node{Parent: at, Frame: f}
+		node, ok := s.nodes[n]
+		if !ok {
+			node = int32(len(s.Nodes))
+			s.nodes[n] = node
+			s.Nodes = append(s.Nodes, n)
+			s.indexed++
 		}
-		node = int32(i)
+		at = node
 	}
-	p.Samples = append(p.Samples, profile.Sample{
-		Thread: int32(thread), Node: node, Event: event, CPU: -1, Count: count, Period: count})
+	return at
+}
+
+// Sample adds the weight of a sample to the one of the same stack, thread, event, CPU and end, and
+// returns that.
+func (s *Stacks) Sample(one profile.Sample) *profile.Sample {
+	key := one
+	key.Count, key.Period = 0, 0
+	i, ok := s.weights[key]
+	if !ok {
+		i = len(s.Samples)
+		s.weights[key] = i
+		s.Samples = append(s.Samples, key)
+	}
+	sum := &s.Samples[i]
+	sum.Count += one.Count
+	sum.Period += one.Period
+	return sum
+}
+
+// AddComplete adds count samples of a stack that reaches its root, in the first thread for the first event, and
+// returns the stack's node.
+func (s *Stacks) AddComplete(count uint64, frames ...int32) int32 {
+	node := s.Stack(frames...)
+	s.Sample(profile.Sample{Node: node, CPU: -1, Count: count, Period: count, End: profile.Complete})
+	return node
+}
+
+// Add adds a sample of count occurrences of a stack, and returns the stack's node.
+func (s *Stacks) Add(t profile.Thread, event int32, count uint64, frames ...int32) int32 {
+	node := s.Stack(frames...)
+	s.Sample(profile.Sample{
+		Thread: s.Thread(t), Node: node, Event: event, CPU: -1, Count: count, Period: count,
+	})
+	return node
 }

@@ -16,10 +16,10 @@ import (
 	"unspool/unwind/image/debugfile"
 )
 
-// The cache is a folder with one for each build, which has the hexadecimal build ID as its name and in it the
-// files "executable", "debuginfo" and what elfutils fetches else. An empty file says that no server had it
-// when the file was made. Three files beside the builds hold a number of seconds each; the one of cleaning
-// says by its time when that was done last.
+// The cache is a folder with a folder for each build. Its name is the build ID in hexadecimal digits, and it
+// holds the files "executable" and "debuginfo", and others that elfutils fetches. An empty file means that no
+// server had it when the file was made. Three files beside the builds hold a number of seconds each; the
+// modification time of the one for cleaning is the time of the last cleaning.
 const (
 	cleanInterval = "cache_clean_interval_s"
 	maxUnused     = "max_unused_age_s"
@@ -28,7 +28,7 @@ const (
 
 const day = 24 * time.Hour
 
-// lifetimes are what elfutils' client writes when one of the files is not there.
+// lifetimes are the values that elfutils' client writes if one of the files does not exist.
 var lifetimes = map[string]time.Duration{cleanInterval: day, maxUnused: 7 * day,
 	missLifetime: 10 * time.Minute}
 
@@ -48,7 +48,7 @@ type CacheError struct {
 func (e *CacheError) Error() string { return fmt.Sprintf("debuginfod's cache %s: %v", e.Folder, e.Err) }
 func (e *CacheError) Unwrap() error { return e.Err }
 
-// failed makes a CacheError of what went wrong with one file, so that it has the same words for all of them.
+// failed makes a CacheError of an error about one file, so that it has the same text for all files.
 func (c cache) failed(err error) error {
 	if err == nil {
 		return nil
@@ -88,8 +88,8 @@ func (c cache) setting(name string) (time.Duration, time.Time) {
 	return seconds(n), info.ModTime()
 }
 
-// open opens a file that is in the cache. The error is ErrNotFound when no server has had it for a while,
-// another fs.ErrNotExist when it is to be asked for.
+// open opens a file that is in the cache. The error is ErrNotFound if no server had it not long ago, and
+// another fs.ErrNotExist if servers have to be asked.
 func (c cache) open(r request) (*os.File, error) {
 	path := c.path(r)
 	info, err := os.Stat(path)
@@ -106,20 +106,20 @@ func (c cache) open(r request) (*os.File, error) {
 	}
 	file, err := debugfile.Open("/", path)
 	if errors.Is(err, fs.ErrPermission) {
-		// Before elfutils 0.186 a file without permissions was what an empty one is now.
+		// Before elfutils 0.186, a file without permissions meant what an empty file means now.
 		_ = os.Remove(path)
 		return nil, fs.ErrNotExist
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	// Cleaning goes by the time of access, which most file systems keep once a day at best.
+	// Cleaning uses the access time, which most file systems update once a day at most.
 	_ = os.Chtimes(path, time.Now(), time.Time{})
 	return file, nil
 }
 
-// create makes a file that commit or discard ends; until then its name has six more letters. Somebody who
-// cleans up may take the folder away right after it was made.
+// create makes a file, which commit or discard must be called for; until then its name has six more letters.
+// Another process that cleans up may remove the folder right after it was made.
 func (c cache) create(r request) (*os.File, error) {
 	for try := 0; ; try++ {
 		if err := os.Mkdir(c.build(r), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -132,7 +132,7 @@ func (c cache) create(r request) (*os.File, error) {
 	}
 }
 
-// commit gives a file its name, and its server's time when that is not zero.
+// commit gives a file its name, and the server's modification time if that is not zero.
 func (c cache) commit(r request, file *os.File, modified time.Time) error {
 	err := errors.Join(file.Chmod(0o400), file.Close())
 	if err == nil {
@@ -142,7 +142,7 @@ func (c cache) commit(r request, file *os.File, modified time.Time) error {
 		c.discard(r, file)
 		return c.failed(err)
 	}
-	// Not earlier: what is old and has no name yet is cleaned up.
+	// Not before the renaming, as old files without a final name are cleaned up.
 	_ = os.Chtimes(c.path(r), time.Now(), modified)
 	return nil
 }
@@ -150,7 +150,7 @@ func (c cache) commit(r request, file *os.File, modified time.Time) error {
 func (c cache) discard(r request, file *os.File) {
 	_ = file.Close()
 	_ = os.Remove(file.Name())
-	_ = os.Remove(c.build(r)) // unless there is more in it
+	_ = os.Remove(c.build(r)) // fails if there are other files in it
 }
 
 // miss remembers that no server has a file.
@@ -158,14 +158,14 @@ func (c cache) miss(r request) {
 	if err := os.Mkdir(c.build(r), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return
 	}
-	// Not if another process has found it in between.
+	// This fails if another process has fetched the file meanwhile.
 	file, err := os.OpenFile(c.path(r), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o400)
 	if err == nil {
 		_ = file.Close()
 	}
 }
 
-// clean removes what has not been used for long, if that was not done lately.
+// clean removes files that have not been used for a long time, unless it did so lately.
 func (c cache) clean(ctx context.Context) {
 	interval, last := c.setting(cleanInterval)
 	now := time.Now()
@@ -185,7 +185,7 @@ func (c cache) clean(ctx context.Context) {
 	}
 }
 
-// cleanBuild removes the files of a build that have not been read for an age, and its folder if it has been
+// cleanBuild removes those files of a build that were not read for longer than age, and the folder if it was
 // empty for that long.
 func cleanBuild(folder string, now time.Time, age time.Duration) {
 	before, err := os.Stat(folder)
@@ -208,7 +208,7 @@ func cleanBuild(folder string, now time.Time, age time.Duration) {
 }
 
 // unused is how long ago a file was last used; negative for a file that does not belong to the cache. For a
-// file that is being fetched, or was not fetched to its end, the time counts from a day after its last byte.
+// file that is being fetched, or was not completed, the time counts from a day after its last byte.
 func unused(name string, info fs.FileInfo, now time.Time) time.Duration {
 	switch kind, partial, _ := strings.Cut(name, "."); {
 	case kind == string(Executable) || kind == string(Debuginfo):

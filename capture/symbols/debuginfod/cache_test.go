@@ -26,9 +26,9 @@ func TestCleaning(t *testing.T) {
 		{"00aa/executable", time.Hour, 2 * week},
 		{"00aa/source##usr##include##stdio.h", week, week},
 		{"00aa/section-.gdb_index", week, week},
-		{"00aa/debuginfo.123456", week, week}, // not fetched to its end, but not for long
+		{"00aa/debuginfo.123456", week, week}, // not completed, but not old enough
 		{"00aa/debuginfo.234567", 0, week + day},
-		{"00aa/notes", week, week}, // somebody else's
+		{"00aa/notes", week, week}, // not a file of the cache
 		{"00bb/debuginfo", week, week},
 		{"README/debuginfo", week, week},
 	} {

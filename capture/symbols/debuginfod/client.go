@@ -17,28 +17,28 @@ import (
 	"unspool/unwind/image/debugfile"
 )
 
-// Kind is which of a build's files is wanted.
+// Kind says which file of a build is wanted.
 type Kind string
 
 const (
 	Executable Kind = "executable" // the image itself
-	Debuginfo  Kind = "debuginfo"  // what was stripped from it, or its dwz file, which has a build ID of its own
+	Debuginfo  Kind = "debuginfo"  // its debug file, or a dwz file, which has a build ID of its own
 )
 
-// Options are what elfutils' client takes from the environment; see Environment. The zero value of a limit is
-// none.
+// Options are the settings that elfutils' client takes from the environment: see Environment. Zero means no
+// limit.
 type Options struct {
 	Servers []string // URLs
 	Cache   string   // folder
 	Timeout time.Duration
 	MaxTime time.Duration // for one file, all servers together
 	MaxSize int64         // in bytes, debugfile.Largest at most
-	Retries int           // of what failed for a reason that may pass
-	Header  http.Header   // goes with each request
+	Retries int           // after failures that may be temporary
+	Header  http.Header   // added to each request
 
-	// Progress is told about every tenth of a second what is under way, by the goroutine that called Find: how
-	// much has come of what is at a URL, and of how much, -1 when that is not known. When nothing is under way
-	// any more the URL is empty.
+	// Progress is called about every tenth of a second by the goroutine that called Find: how many bytes of the
+	// file at a URL have arrived, and how many it has, -1 if that is not known. At the end it is called with an
+	// empty URL.
 	Progress func(url string, done, total int64)
 
 	Log io.Writer // a line for each request and its end; nil for none
@@ -54,7 +54,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	cleaned bool
-	failed  map[request]error // what need not be asked again
+	failed  map[request]error // requests that are not repeated
 }
 
 type request struct {
@@ -62,12 +62,12 @@ type request struct {
 	kind Kind
 }
 
-// ErrNotFound says that every server was asked, now or not long ago, and none has the file. It is an
+// ErrNotFound says that all servers were asked, now or not long ago, and none has the file. It wraps
 // fs.ErrNotExist.
 var ErrNotFound = fmt.Errorf("no debuginfod server has it: %w", fs.ErrNotExist)
 
-// New returns a Client. Once ctx is done nothing is asked any more, and a request under way ends; what is in
-// the cache is found all the same.
+// New returns a Client. Once ctx is done, no server is asked any more, and a request that is running ends;
+// files in the cache are still found.
 func New(ctx context.Context, o Options) *Client {
 	if o.MaxSize <= 0 || o.MaxSize > debugfile.Largest {
 		o.MaxSize = debugfile.Largest
@@ -141,7 +141,7 @@ func (c *Client) log(format string, args ...any) {
 	}
 }
 
-// checkBuildID is the error about a file that is not of the build.
+// checkBuildID returns an error if a file does not belong to the build.
 func checkBuildID(file io.ReaderAt, id string) error {
 	found, err := elf.ReadBuildID(file)
 	switch {
@@ -164,7 +164,7 @@ type RefusedError struct {
 func (e *RefusedError) Error() string { return fmt.Sprintf("%s: not used: %v", e.From, e.Err) }
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// ServerError says that a server does not serve.
+// ServerError says why a server could not be used.
 type ServerError struct {
 	Server string // its URL, without a password
 	Err    error

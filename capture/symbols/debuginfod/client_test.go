@@ -97,7 +97,7 @@ func fetched(t *testing.T, c *Client) {
 	}
 }
 
-// leftovers lists what is in a cache beside its control files.
+// leftovers lists the files in a cache without its control files.
 func leftovers(t *testing.T, folder string) []string {
 	t.Helper()
 	var names []string
@@ -237,9 +237,9 @@ func TestWhatNoServerHas(t *testing.T) {
 	c := client(cache, url)
 	ask(c, 1)
 	write(t, filepath.Join(cache, missLifetime), []byte("0"))
-	ask(c, 0) // this time it is the Client that remembers
+	ask(c, 0) // this time the Client remembers it
 	ask(client(cache, url), 1)
-	// A server that cannot be asked may have it.
+	// A server that cannot be reached may have it.
 	if err := os.RemoveAll(filepath.Dir(miss)); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestWhatNoServerHas(t *testing.T) {
 	}
 }
 
-// hang sends what is there so far and waits for the client to go.
+// hang sends what was written so far and waits until the client gives up.
 func hang(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).Flush()
 	<-r.Context().Done()
@@ -355,12 +355,12 @@ func TestBadServers(t *testing.T) {
 			if n := asked.Load(); n != c.all {
 				t.Errorf("%d requests for two files", n)
 			}
-			if c.name != "another build" { // which is the right one the second time
+			if c.name != "another build" { // that is the right one for the second request
 				if left := leftovers(t, o.Cache); len(left) != 0 {
 					t.Errorf("left in the cache: %q", left)
 				}
 			}
-			// Beside a good server it does no harm, whichever of the two is quicker.
+			// Together with a good server it does no harm, whichever of the two is faster.
 			working, _ := serve(t, good)
 			o.Servers = []string{url, working}
 			fetched(t, New(t.Context(), o))
@@ -389,7 +389,7 @@ func TestMaxTimeIsForAllServersTogether(t *testing.T) {
 	late, _ := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	c := New(t.Context(), Options{Servers: []string{slow, late}, Cache: t.TempDir(),
 		MaxTime: 300 * time.Millisecond, Retries: 2})
-	for i, id := range [][]byte{buildID, another} { // neither of the two is given up
+	for i, id := range [][]byte{buildID, another} { // neither server is marked as down
 		if _, err := c.Find(id, Debuginfo); !errors.Is(err, errMaxTime) {
 			t.Errorf("error %v", err)
 		}
@@ -417,7 +417,7 @@ func TestInterrupt(t *testing.T) {
 	if left := leftovers(t, cache); len(left) != 0 {
 		t.Errorf("left in the cache: %q", left)
 	}
-	// What is there is found all the same.
+	// A file in the cache is still found.
 	write(t, filepath.Join(cache, key.id, "debuginfo"), content)
 	fetched(t, c)
 }

@@ -14,13 +14,13 @@ import (
 	"unicode"
 )
 
-// What elfutils' client takes when a variable is not set.
+// The values of elfutils' client for variables that are not set.
 const (
 	defaultTimeout = 90 // seconds
 	defaultRetries = 2
 )
 
-// Environment returns what the environment asks for; false when DEBUGINFOD_URLS names no server, and there
+// Environment returns the options in the environment; false if DEBUGINFOD_URLS names no server, so that there
 // must be no Client.
 func Environment() (Options, bool) {
 	o := Options{
@@ -50,8 +50,8 @@ func Environment() (Options, bool) {
 	return o, true
 }
 
-// servers splits DEBUGINFOD_URLS. Words like ima:enforcing are about the signatures of the servers after
-// them, which only packages of RPM have, and which a build ID makes up for here.
+// servers splits DEBUGINFOD_URLS. Words like ima:enforcing demand signatures from the servers after them.
+// Only RPM packages have these; here the build ID is checked instead.
 func servers(urls string) []string {
 	var list []string
 	for _, word := range strings.Fields(urls) {
@@ -62,7 +62,7 @@ func servers(urls string) []string {
 	return list
 }
 
-// number reads a variable as atol does: what is no number is 0.
+// number reads a variable as atol does: text that is not a number is 0.
 func number(name string, unset int64) int64 {
 	text, set := os.LookupEnv(name)
 	if !set {
@@ -72,13 +72,13 @@ func number(name string, unset int64) int64 {
 	return n
 }
 
-// seconds is a duration; none for what is negative.
+// seconds is a duration of n seconds, 0 if n is negative.
 func seconds(n int64) time.Duration {
 	return time.Duration(min(max(n, 0), math.MaxInt64/int64(time.Second))) * time.Second
 }
 
-// cacheFolder is where the cache is: where it has been since elfutils 0.178, if it is there, or where it
-// belongs by now.
+// cacheFolder returns the folder of the cache: the one that elfutils has used since 0.178, if it exists, or
+// else the one that it uses now.
 func cacheFolder() string {
 	if folder := os.Getenv("DEBUGINFOD_CACHE_PATH"); folder != "" {
 		return folder
@@ -97,7 +97,7 @@ func cacheFolder() string {
 	return filepath.Join(home, ".cache", "debuginfod_client")
 }
 
-// readHeader adds the lines "Name: value" of a file; what is not of that form is left out.
+// readHeader adds the lines "Name: value" of a file; other lines are left out.
 func readHeader(name string, header http.Header) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"unspool/testdata/costs"
 )
 
 func gzipped(b []byte) []byte {
@@ -23,12 +25,12 @@ func gzipped(b []byte) []byte {
 	return out.Bytes()
 }
 
-// clearEnvironment leaves no variable that the client reads; they are as before at the end of the test.
+// clearEnvironment unsets all variables that the client reads; the end of the test restores them.
 func clearEnvironment(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"URLS", "CACHE_PATH", "TIMEOUT", "MAXTIME", "MAXSIZE", "RETRY_LIMIT",
 		"PROGRESS", "HEADERS_FILE", "VERBOSE"} {
-		t.Setenv("DEBUGINFOD_"+name, "") // remembers it
+		t.Setenv("DEBUGINFOD_"+name, "") // so that the value is restored
 		os.Unsetenv("DEBUGINFOD_" + name)
 	}
 	t.Setenv("XDG_CACHE_HOME", "")
@@ -151,11 +153,12 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// FuzzHeaders wants every line that is taken to be one that can be sent.
+// FuzzHeaders checks that every header that is read can be sent.
 func FuzzHeaders(f *testing.F) {
 	f.Add([]byte("X-Token: a\nAuthorization: Bearer b\r\n"))
 	f.Add([]byte("\x00: \x7f\n: \nx:\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
+		defer costs.For(len(content)).Check(t)()
 		name := filepath.Join(t.TempDir(), "headers")
 		write(t, name, content)
 		header := make(http.Header)

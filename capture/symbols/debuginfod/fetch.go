@@ -30,7 +30,7 @@ func newServer(text string) *server {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		s.name, s.down = "in DEBUGINFOD_URLS", errors.New("not a URL") // which may hold a password
+		s.name, s.down = "in DEBUGINFOD_URLS", errors.New("not a URL") // without the text: it may hold a password
 	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "file":
 		s.down = fmt.Errorf("unknown protocol %s", u.Scheme)
 	}
@@ -59,7 +59,7 @@ var (
 	errTooBig  = errors.New("too large") // wrapped
 )
 
-// fetch brings a file to the cache.
+// fetch downloads a file to the cache.
 func (c *Client) fetch(r request) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (c *Client) fetch(r request) error {
 		}
 	}
 	for retries := 0; len(asked) > 0; {
-		if ctx.Err() != nil { // no fault of those that are left
+		if ctx.Err() != nil { // the servers that are left are not to blame
 			failed = append(failed, errMaxTime)
 			break
 		}
@@ -128,7 +128,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// answer is what a server said to a request: a response, of which nothing but the header has been read, or an
+// answer is a server's answer to a request: a response, of which only the header has been read, or an
 // error, or both.
 type answer struct {
 	server *server
@@ -141,7 +141,7 @@ func (a *answer) url(r request) string {
 	return a.server.name + "/buildid/" + r.id + "/" + string(r.kind)
 }
 
-// transient says whether the same question may well be answered a moment later.
+// transient says whether the same request may succeed a moment later.
 func (a *answer) transient() bool {
 	for _, lasting := range []error{errAbsent, errTooBig, errSlow, errMaxTime} {
 		if errors.Is(a.err, lasting) {
@@ -152,8 +152,7 @@ func (a *answer) transient() bool {
 	return !errors.As(a.err, &refused) && (a.resp == nil || a.resp.StatusCode < 400 || a.resp.StatusCode >= 500)
 }
 
-// blame notes what an error says about the server beyond this file, and returns what there is to say about
-// it.
+// blame marks the server as down if the error is not only about this file, and returns the error to report.
 func (a *answer) blame(r request) error {
 	var refused *RefusedError
 	switch {
@@ -169,8 +168,8 @@ func (a *answer) blame(r request) error {
 	return &ServerError{a.server.name, a.err}
 }
 
-// ask asks servers at the same time. It returns their answers up to the first response that brings the file;
-// then it does not wait for the others.
+// ask asks servers at the same time. It returns their answers up to the first response with the file; it does
+// not wait for the others.
 func (c *Client) ask(ctx context.Context, asked []*server, r request) []*answer {
 	var won atomic.Bool
 	all := make(chan *answer, len(asked))
@@ -200,7 +199,7 @@ func (c *Client) ask(ctx context.Context, asked []*server, r request) []*answer 
 			continue
 		case a := <-all:
 			if a.err == errLate {
-				continue // the one that was faster is about to come
+				continue // the answer of the faster server is about to come
 			}
 			answers = append(answers, a)
 			if a.err != nil {
@@ -245,7 +244,7 @@ func (c *Client) get(w *watch, s *server, r request) *answer {
 	case http.StatusNotAcceptable: // to X-DEBUGINFOD-MAXSIZE
 		a.err = fmt.Errorf("%w: more than %d bytes", errTooBig, c.options.MaxSize)
 	default:
-		// in our words, as they go to a terminal
+		// Not in the server's words, as this is printed on a terminal.
 		a.err = fmt.Errorf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	resp.Body.Close()
@@ -318,7 +317,7 @@ func (c *Client) copy(file *os.File, a *answer, r request, total int64) error {
 	}
 }
 
-// watch ends a request that has delivered too little for too long.
+// watch ends a request that is too slow.
 type watch struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc

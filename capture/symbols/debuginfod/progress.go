@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Status returns an Options.Progress that shows a line of text, and "" at the end.
+// Status returns a function for Options.Progress that calls show with a line of text, and with "" at the end.
 func Status(show func(text string)) func(url string, done, total int64) {
 	var current string
 	var began time.Time
@@ -22,7 +22,7 @@ func Status(show func(text string)) func(url string, done, total int64) {
 	}
 }
 
-// status fits in 80 columns: it shows how the build ID begins, and of the URL the server.
+// status fits into 80 columns: it shows the beginning of the build ID, and only the server of the URL.
 func status(url string, done, total int64, since time.Duration) string {
 	const mib = 1 << 20
 	name := url

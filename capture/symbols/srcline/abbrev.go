@@ -11,7 +11,7 @@ import (
 type role uint8
 
 const (
-	plain    role = iota // nothing; what it contains is walked only for want of another explanation
+	plain    role = iota // nothing; its children are walked only if addresses are left without a function
 	scope                // contains functions: units, namespaces, modules
 	block                // contains inlined functions
 	function             // a function, or an inlined call of one
@@ -91,7 +91,7 @@ func (t *abbrevs) lookup(code uint64) *abbrev {
 	return t.rest[code]
 }
 
-// tableKey says where a table is and what its forms' sizes follow from.
+// tableKey says where a table is, and what the sizes of its forms depend on.
 type tableKey struct {
 	off                          uint64
 	offsetSize, addrSize, refLen uint8
@@ -101,7 +101,7 @@ type tableKey struct {
 const (
 	maxAbbrevs = 1 << 16
 	maxSpecs   = 1 << 20
-	maxTables  = 128 // that are kept
+	maxTables  = 128 // tables that are kept
 )
 
 // abbrevs returns the unit's abbreviation table.
@@ -140,7 +140,7 @@ func (d *Data) abbrevs(u *unit) (*abbrevs, error) {
 	return t, nil
 }
 
-// parseAbbrevs leaves c bad when the table goes on beyond c's bytes.
+// parseAbbrevs parses a table. It leaves c bad if the table goes on beyond c's bytes.
 func parseAbbrevs(c *elf.Cursor, u *unit) (*abbrevs, error) {
 	t := &abbrevs{}
 	var specs []spec
@@ -198,7 +198,7 @@ func parseAbbrevs(c *elf.Cursor, u *unit) (*abbrevs, error) {
 	}
 }
 
-// addSkip compiles how to get past an attribute, joined with the one before when both have a fixed size.
+// addSkip adds the step past an attribute. If it and the one before have fixed sizes, they become one step.
 func (a *abbrev) addSkip(s spec) {
 	n := uint32(s.size)
 	if s.attr == dwarf.AttrSibling && s.step == stepFixed && s.form.isUnitRef() {
@@ -217,8 +217,7 @@ func (a *abbrev) addSkip(s spec) {
 	a.skips = append(a.skips, skip{s.step, n})
 }
 
-// skipDIE gets past a DIE's attributes and returns its DW_AT_sibling, relative to the unit, 0 when it has
-// none.
+// skipDIE skips a DIE's attributes and returns its DW_AT_sibling, relative to the unit, 0 if it has none.
 func (a *abbrev) skipDIE(c *elf.Cursor, u *unit) (sibling uint64) {
 	for _, s := range a.skips {
 		switch s.step {

@@ -9,7 +9,7 @@ import (
 	"unspool/dwarfcfi/elf"
 )
 
-// Every DIE has the place, the tag, and the attributes that debug/dwarf finds, whether it is read or skipped.
+// Every DIE has the offset, tag and attributes that debug/dwarf finds, whether it is read or skipped.
 func TestDIEs(t *testing.T) {
 	for _, command := range [][]string{{"gcc", "-O2", "-gdwarf-2"}, {"gcc", "-O2", "-gdwarf-4"},
 		{"gcc", "-O2", "-gdwarf-5"}, {"clang++", "-O2", "-gdwarf-5", "-std=c++17"}} {

@@ -13,7 +13,7 @@ import (
 type object struct {
 	name string
 	typ  elf.Type
-	dwo  bool // its sections are those that end in .dwo
+	dwo  bool // the names of its sections end in .dwo
 
 	info, abbrev, line, str, lineStr, strOffsets, addr, ranges, rnglists section
 
@@ -27,9 +27,10 @@ type object struct {
 	tables map[tableKey]*abbrevs
 	names  map[uint64]string // of functions, by the offset of their DIE
 	closer File              // to be closed with the object
+	left   uint64            // bytes that compressed sections may still hold: see maxInflated
 }
 
-// wanted returns where the section of the name goes, nil for one that is not needed.
+// wanted returns the field for the section of the name, nil if the section is not needed.
 func (o *object) wanted(name string) *section {
 	if strings.HasSuffix(name, ".dwo") != o.dwo {
 		if name == ".debug_cu_index" {
@@ -80,7 +81,7 @@ func openObject(file File, dwo bool) (*object, error) {
 	if err != nil {
 		return nil, badFile(file.Name, err)
 	}
-	o := &object{name: file.Name, typ: f.Type, dwo: dwo}
+	o := &object{name: file.Name, typ: f.Type, dwo: dwo, left: file.mostInflated()}
 	for i := range f.Sections {
 		if err := o.add(file, f, &f.Sections[i], string(names.Of(&f.Sections[i]))); err != nil {
 			return nil, err
@@ -89,7 +90,7 @@ func openObject(file File, dwo bool) (*object, error) {
 	return o, nil
 }
 
-// badFile gives an error about the headers of a file its place.
+// badFile adds the place to an error about the headers of a file.
 func badFile(file string, err error) error {
 	var place *elf.Error
 	if errors.As(err, &place) {
@@ -119,7 +120,7 @@ func (o *object) add(file File, f *elf.File, h *elf.Section, name string) error 
 	}
 	*s = section{
 		file: file.Name, name: name, r: file, off: int64(h.Offset), size: h.Size,
-		compression: kind, class: f.Class,
+		compression: kind, class: f.Class, left: &o.left,
 	}
 	return nil
 }

@@ -14,8 +14,7 @@ var (
 	ErrBadELF = elf.ErrBadELF
 	// ErrBadDWARF is wrapped by errors about malformed debugging information.
 	ErrBadDWARF = errors.New("bad DWARF")
-	// ErrUnsupported is wrapped by errors about what is well-formed, as far as one can see, but not understood
-	// here.
+	// ErrUnsupported is wrapped by errors about data that seems to be well-formed, but is not supported here.
 	ErrUnsupported = errors.New("not supported")
 
 	errWork = errors.New("more work than debugging information of this size can ask for")

@@ -101,8 +101,8 @@ func (f form) size(u *unit) (st step, n uint8, ok bool) {
 // isUnitRef says that the form is an offset from the start of the unit.
 func (f form) isUnitRef() bool { return f >= formRef1 && f <= formRefUdata }
 
-// value is an attribute's value before it is looked up anywhere: a number, an offset or an index, as the form
-// has it. The value of formString is where the string is, relative to the cursor's data; blocks have none.
+// value is the value of an attribute in the file: a number, an offset or an index, depending on the form. The
+// value of formString is the position of the string in the cursor's data; blocks have no value.
 type value struct {
 	form form
 	u    uint64
@@ -141,7 +141,7 @@ func readValue(c *elf.Cursor, s *spec, u *unit) value {
 	return v
 }
 
-// readIndirect reads a value whose form precedes it. Of a form that it does not know, or one that is indirect
+// readIndirect reads a value whose form precedes it. If it does not know the form, or the form is indirect
 // again, it makes c bad.
 func readIndirect(c *elf.Cursor, u *unit) value {
 	f := form(min(c.WrappedULEB(), 0xffff))
@@ -178,10 +178,10 @@ func (u *unit) addrx(i uint64) (uint64, error) {
 	return owner.obj.addr.uint(owner.addrBase+i*uint64(u.addrSize), u.addrSize)
 }
 
-// string looks a string up; where a formString's offset counts from is base, in .debug_info.
+// string looks up a string; the offset of a formString is relative to base, in .debug_info.
 func (d *Data) string(u *unit, v value, base uint64) (string, error) {
 	s, err := d.lookup(u, v, base)
-	// Strings may overlap, so that they can be far more than the sections that hold them.
+	// Strings may overlap, so together they can be much longer than the sections that hold them.
 	if !d.spend(workPerChar * len(s)) {
 		return "", u.obj.info.bad(base, errWork.Error())
 	}

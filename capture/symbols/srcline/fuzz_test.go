@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"unspool/testdata/costs"
 )
 
 // tiny compiles a few lines, so that the file is small enough to fuzz.
@@ -34,7 +36,7 @@ func tiny(t testing.TB, name string, flags ...string) []byte {
 	return b
 }
 
-// FuzzFrames feeds Frames with a file, and with a second one as whatever else the first refers to.
+// FuzzFrames calls Frames for a file, and with a second one as any other file that the first refers to.
 func FuzzFrames(f *testing.F) {
 	for _, flags := range [][]string{{"-gdwarf-4"}, {"-gdwarf-5"}, {"-gdwarf-5", "-gz"},
 		{"-gdwarf-2", "-gstrict-dwarf"}, {"-g", "-gdwarf64"}, {"-g", "-m32"}} {
@@ -44,7 +46,8 @@ func FuzzFrames(f *testing.F) {
 		f.Add(tiny(f, "t", version, "-gsplit-dwarf"), tiny(f, "*.dwo", version, "-gsplit-dwarf"))
 	}
 	f.Fuzz(func(t *testing.T, main, other []byte) {
-		file := func(b []byte) File { return File{bytes.NewReader(b), int64(len(b)), "fuzz"} }
+		defer costs.For(len(main) + len(other)).Check(t)()
+		file := func(b []byte) File { return File{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "fuzz"} }
 		more := func() (File, error) { return file(other), nil }
 		d, err := Open(file(main), Options{
 			Alt: func(string, []byte) (File, error) { return more() },
@@ -74,7 +77,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// A file that is cut short or changed anywhere is answered or refused, and errors say where.
+// A file that is cut short or changed anywhere yields frames or is refused, and errors say where it is bad.
 func TestDamagedFiles(t *testing.T) {
 	for _, flags := range [][]string{{"-gdwarf-4"}, {"-gdwarf-5"}} {
 		whole := tiny(t, "t", flags...)
@@ -85,7 +88,7 @@ func TestDamagedFiles(t *testing.T) {
 		text := f.Section(".text")
 		addrs := []uint64{text.Addr, text.Addr + text.Size - 1}
 		frames := func(b []byte) (n int, err error) {
-			d, err := Open(File{bytes.NewReader(b), int64(len(b)), "t"}, Options{})
+			d, err := Open(File{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "t"}, Options{})
 			if err != nil {
 				return 0, err
 			}

@@ -29,8 +29,8 @@ type lineTable struct {
 
 	dirs    []value
 	files   []lineFile
-	paths   map[uint64]string // of files, those asked for
-	stringy elf.Cursor        // of the header: where the strings that it holds are
+	paths   map[uint64]string // of the files that were asked for, by number
+	header  elf.Cursor        // the header, for the strings in it
 	program elf.Cursor
 }
 
@@ -98,7 +98,7 @@ func (d *Data) lineTable(u *unit) (*lineTable, error) {
 		return nil, s.bad(t.off, "bad line number program header")
 	}
 	t.lengths = c.Data[lengths:c.Pos]
-	t.stringy = c
+	t.header = c
 	if t.version == 5 {
 		err = t.entriesV5(&c)
 	} else {
@@ -139,7 +139,7 @@ func (t *lineTable) entriesV4(c *elf.Cursor) error {
 	}
 }
 
-// addFileV4 reads what follows a file's name: directory, time of modification, size.
+// addFileV4 reads the fields behind a file's name: directory, time of modification, size.
 func (t *lineTable) addFileV4(c *elf.Cursor, name int) {
 	t.files = append(t.files, lineFile{value{formString, uint64(name)}, c.WrappedULEB()})
 	c.WrappedULEB()
@@ -160,7 +160,7 @@ type lineFormat struct {
 
 // entriesV5 reads directories and files, both from index 0 on, as the formats before them say.
 func (t *lineTable) entriesV5(c *elf.Cursor) error {
-	// The table's forms may be narrower or wider than its unit's.
+	// The offsets of the table may have another size than those of its unit.
 	forms := &unit{offsetSize: t.offsetSize, addrSize: t.u.addrSize, version: 5}
 	for list := range 2 {
 		formats := make([]lineFormat, c.U8())
@@ -203,7 +203,7 @@ func (t *lineTable) entriesV5(c *elf.Cursor) error {
 	return nil
 }
 
-// file is the path of the i-th file, "" when there is none.
+// file is the path of the i-th file, "" if there is none.
 func (d *Data) file(t *lineTable, i uint64) string {
 	if i >= uint64(len(t.files)) || t.files[i].name.form == 0 {
 		return ""
@@ -211,7 +211,7 @@ func (d *Data) file(t *lineTable, i uint64) string {
 	f := t.files[i]
 	text := func(v value) string {
 		if v.form == formString {
-			c := elf.Cursor{Data: t.stringy.Data, Pos: int(v.u)}
+			c := elf.Cursor{Data: t.header.Data, Pos: int(v.u)}
 			return string(c.CString())
 		}
 		s, err := d.string(t.u, v, t.off)
@@ -227,13 +227,13 @@ func (d *Data) file(t *lineTable, i uint64) string {
 	if f.dir < uint64(len(t.dirs)) && t.dirs[f.dir].form != 0 {
 		name = joinPath(text(t.dirs[f.dir]), name)
 	}
-	if !path.IsAbs(name) && (t.version < 5 || f.dir != 0) { // from DWARF 5 on, directory 0 is the compilation's
+	if !path.IsAbs(name) && (t.version < 5 || f.dir != 0) { // since DWARF 5, 0 is the compilation directory
 		name = joinPath(t.u.compDir, name)
 	}
 	return name
 }
 
-// joinPath keeps the path as the compiler has it: what .. leads to depends on links.
+// joinPath keeps .. in the path, as its meaning depends on symbolic links.
 func joinPath(dir, name string) string {
 	if dir == "" {
 		return name
@@ -244,7 +244,7 @@ func joinPath(dir, name string) string {
 	return dir + "/" + name
 }
 
-// registers are those of the line number state machine that matter here (DWARF 5, 6.2.2).
+// registers are the registers of the line number state machine that matter here (DWARF 5, 6.2.2).
 type registers struct {
 	addr, opIndex      uint64
 	file, line, column uint64
@@ -265,107 +265,128 @@ const (
 	lneDefineFile     = 3
 )
 
-// runLines runs the program and sets, of rows, those of the sorted pcs that have a line.
+// runLines runs the program and sets the rows of those of the sorted pcs that have a line.
 func (d *Data) runLines(t *lineTable, pcs []uint64, rows []row) error {
-	var (
-		c        = t.program
-		r        = registers{file: 1, line: 1}
-		last     registers // the row before, whose line holds up to this one
-		open     bool      // there is such a row, in this sequence
-		next     int       // the first of pcs that is not below last.addr
-		live     bool      // the sequence is one of linked code
-		opcodes  = uint64(t.opcodeBase)
-		constAdd = uint64(0)
-	)
+	m := lineMachine{d: d, t: t, c: t.program, r: startRegisters, pcs: pcs, rows: rows}
+	var constAdd uint64
 	if t.lineRange != 0 {
-		constAdd = (255 - opcodes) / uint64(t.lineRange)
+		constAdd = (255 - uint64(t.opcodeBase)) / uint64(t.lineRange)
 	}
-	emit := func() {
-		switch {
-		case !open:
-			open, live = true, r.addr != 0 // the linker moves dropped code to 0
-			next = search(pcs, r.addr)
-		case r.addr < last.addr:
-			next = search(pcs, r.addr)
-		default:
-			first := next
-			for ; next < len(pcs) && pcs[next] < r.addr; next++ {
-				if live && !rows[next].found {
-					rows[next] = row{last.file, last.line, last.column, true}
-				}
-			}
-			d.work -= int64(next - first)
-		}
-		last = r
-	}
-	advance := func(n uint64) {
-		if t.maxOps == 1 {
-			r.addr += n * uint64(t.minInst)
-			return
-		}
-		n += r.opIndex
-		r.addr += n / uint64(t.maxOps) * uint64(t.minInst)
-		r.opIndex = n % uint64(t.maxOps)
-	}
-	for c.Pos < len(c.Data) && !c.Bad && d.work >= 0 {
-		op := uint64(c.U8())
-		if op >= opcodes {
+	for m.c.Pos < len(m.c.Data) && !m.c.Bad && d.work >= 0 {
+		op := uint64(m.c.U8())
+		if op >= uint64(t.opcodeBase) {
 			if t.lineRange == 0 {
-				return t.u.obj.line.bad(t.off+uint64(c.Pos), "line_range is 0")
+				return t.u.obj.line.bad(t.off+uint64(m.c.Pos), "line_range is 0")
 			}
-			op -= opcodes
-			advance(op / uint64(t.lineRange))
-			r.line += uint64(int64(t.lineBase) + int64(op%uint64(t.lineRange)))
-			emit()
+			op -= uint64(t.opcodeBase)
+			m.advance(op / uint64(t.lineRange))
+			m.r.line += uint64(int64(t.lineBase) + int64(op%uint64(t.lineRange)))
+			m.emit()
 			continue
 		}
 		switch op {
 		case lnsExtended:
-			n := c.WrappedULEB()
-			if c.Bad || n > uint64(len(c.Data)-c.Pos) {
-				c.Bad = true
-				break
-			}
-			if n == 0 {
-				continue
-			}
-			end := c.Pos + int(n)
-			switch c.U8() {
-			case lneEndSequence:
-				emit()
-				r, open = registers{file: 1, line: 1}, false
-			case lneSetAddress:
-				r.addr, r.opIndex = c.Uint(uint8(min(n-1, 255))), 0
-			case lneDefineFile:
-				pos := c.Pos
-				c.CString()
-				if len(t.files) <= maxLineFiles {
-					t.addFileV4(&c, pos)
-				}
-			}
-			c.Pos = end
+			m.extended()
 		case lnsCopy:
-			emit()
+			m.emit()
 		case lnsAdvancePC:
-			advance(c.WrappedULEB())
+			m.advance(m.c.WrappedULEB())
 		case lnsAdvanceLine:
-			r.line += uint64(c.SLEB())
+			m.r.line += uint64(m.c.SLEB())
 		case lnsSetFile:
-			r.file = c.WrappedULEB()
+			m.r.file = m.c.WrappedULEB()
 		case lnsSetColumn:
-			r.column = c.WrappedULEB()
+			m.r.column = m.c.WrappedULEB()
 		case lnsConstAddPC:
-			advance(constAdd)
+			m.advance(constAdd)
 		case lnsFixedAdvancePC:
-			r.addr, r.opIndex = r.addr+uint64(c.U16()), 0
+			m.r.addr, m.r.opIndex = m.r.addr+uint64(m.c.U16()), 0
 		default:
 			for range t.lengths[op-1] {
-				c.WrappedULEB()
+				m.c.WrappedULEB()
 			}
 		}
 	}
-	if c.Bad {
-		return t.u.obj.line.bad(t.off+uint64(c.Pos), "line number program cut short")
+	if m.c.Bad {
+		return t.u.obj.line.bad(t.off+uint64(m.c.Pos), "line number program cut short")
 	}
 	return nil
+}
+
+// startRegisters are the registers at the start of a sequence.
+var startRegisters = registers{file: 1, line: 1}
+
+// A lineMachine is the line number state machine, with the rows that it sets.
+type lineMachine struct {
+	d    *Data // whose work is charged
+	t    *lineTable
+	c    elf.Cursor // the rest of the program
+	r    registers
+	last registers // the row before, whose line holds up to this one
+	open bool      // there is such a row, in this sequence
+	live bool      // the sequence is for code that the linker kept
+
+	pcs  []uint64 // sorted
+	rows []row    // of pcs
+	next int      // index of the first of pcs that is not below last.addr
+}
+
+// emit appends a row to the table: the row before holds for the pcs up to this one.
+func (m *lineMachine) emit() {
+	switch {
+	case !m.open:
+		m.open, m.live = true, m.r.addr != 0 // the linker moves dropped code to 0
+		m.next = search(m.pcs, m.r.addr)
+	case m.r.addr < m.last.addr:
+		m.next = search(m.pcs, m.r.addr)
+	default:
+		first := m.next
+		for ; m.next < len(m.pcs) && m.pcs[m.next] < m.r.addr; m.next++ {
+			if m.live && !m.rows[m.next].found {
+				m.rows[m.next] = row{m.last.file, m.last.line, m.last.column, true}
+			}
+		}
+		m.d.work -= int64(m.next - first)
+	}
+	m.last = m.r
+}
+
+// advance moves the address by n operations.
+func (m *lineMachine) advance(n uint64) {
+	t := m.t
+	if t.maxOps == 1 {
+		m.r.addr += n * uint64(t.minInst)
+		return
+	}
+	n += m.r.opIndex
+	m.r.addr += n / uint64(t.maxOps) * uint64(t.minInst)
+	m.r.opIndex = n % uint64(t.maxOps)
+}
+
+// extended executes an extended opcode, whose length precedes it.
+func (m *lineMachine) extended() {
+	c := &m.c
+	n := c.WrappedULEB()
+	if c.Bad || n > uint64(len(c.Data)-c.Pos) {
+		c.Bad = true
+		return
+	}
+	if n == 0 {
+		return
+	}
+	end := c.Pos + int(n)
+	switch c.U8() {
+	case lneEndSequence:
+		m.emit()
+		m.r, m.open = startRegisters, false
+	case lneSetAddress:
+		m.r.addr, m.r.opIndex = c.Uint(uint8(min(n-1, 255))), 0
+	case lneDefineFile:
+		pos := c.Pos
+		c.CString()
+		if len(m.t.files) <= maxLineFiles {
+			m.t.addFileV4(c, pos)
+		}
+	}
+	c.Pos = end
 }

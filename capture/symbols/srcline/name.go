@@ -2,16 +2,16 @@ package srcline
 
 import "debug/dwarf"
 
-// maxOrigins bounds the chain from a function's code to its name. Three is what occurs: an inlined call, the
-// function itself, its declaration.
+// maxOrigins bounds the chain from a function's code to its name. Real chains have three entries at most: an
+// inlined call, the function itself, its declaration.
 const maxOrigins = 16
 
-// funcName returns the name of the function whose DIE is at off: its linkage name, wherever along the
-// abstract origins and specifications that is, else its name.
+// funcName returns the name of the function whose DIE is at off: its linkage name, if a DIE along the chain
+// of abstract origins and specifications has one, else its name.
 func (d *Data) funcName(u *unit, off uint64) string {
 	var name string
 	at := reference{u.obj, off}
-	var via []reference // whose name this is, too
+	var via []reference // the other DIEs of the chain, which get the same name
 	for range maxOrigins {
 		if known, ok := at.obj.names[at.off]; ok {
 			name = known
@@ -41,7 +41,7 @@ func (d *Data) funcName(u *unit, off uint64) string {
 	}
 	for i, r := range via {
 		if i == 0 && len(via) > 1 {
-			continue // one of many calls of the same function
+			continue // the DIE has no name itself: one of many calls of the same function
 		}
 		if r.obj.names == nil {
 			r.obj.names = make(map[uint64]string)
@@ -54,7 +54,7 @@ func (d *Data) funcName(u *unit, off uint64) string {
 // funcDIE is what a DIE says about the function's name.
 type funcDIE struct {
 	linkage, name string
-	origin        reference // where else to look, obj nil for nowhere
+	origin        reference // the next DIE of the chain; obj is nil at its end
 }
 
 func (d *Data) readFunc(u *unit, at reference) (f funcDIE, err error) {

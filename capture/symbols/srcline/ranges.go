@@ -6,7 +6,7 @@ import (
 	"unspool/dwarfcfi/elf"
 )
 
-// each calls f with the address ranges [lo, hi) of a DIE in the unit. Ranges that start at 0 are those of
+// each calls f with the address ranges [lo, hi) of a DIE in the unit. Ranges that start at 0 belong to
 // functions that the linker dropped, and are left out.
 func (d *Data) each(u *unit, p *pcRange, f func(lo, hi uint64)) error {
 	report := func(lo, hi uint64) {
@@ -61,8 +61,8 @@ func (d *Data) rangeList(u *unit, v value, f func(lo, hi uint64)) error {
 	return d.rangesV5(u, s, off, base, f)
 }
 
-// rangesV4 decodes pairs of addresses relative to base (DWARF 4, 2.17.3). A first one of all ones sets base;
-// two zeroes end it.
+// rangesV4 decodes pairs of addresses relative to base (DWARF 4, 2.17.3). A pair whose first address is all
+// ones sets base; a pair of zeros ends the list.
 func (d *Data) rangesV4(s *section, off uint64, addrSize uint8, base uint64, f func(lo, hi uint64)) error {
 	last := ^uint64(0) >> (64 - 8*uint(addrSize))
 	for size := 2 * uint64(addrSize); ; off += size {

@@ -11,14 +11,26 @@ import (
 )
 
 const (
-	// maxRatio bounds how many bytes a compressed section may claim for each that the file has. Deflate reaches
-	// 1032, debugging information about 10.
-	maxRatio = 1040
-	// maxInflated bounds a compressed section, as it is held in memory.
-	maxInflated = 4 << 30
+	// A compressed section may hold maxSmall bytes, and maxRatio more for each compressed byte. Debugging
+	// information shrinks to about a tenth; a section that shrinks much more was made to fill the memory.
+	maxSmall = 64 << 20
+	maxRatio = 32
+	// maxInflated bounds what the compressed sections of a file hold together, in memory; so does
+	// maxRatioOfAll, for each byte that the file has on a disk: sections may lie across one another.
+	maxInflated   = 2 << 30
+	maxRatioOfAll = 12
 	// pageSize is how much is read around a byte that is not at hand.
 	pageSize = 8 << 10
 )
+
+// mostInflated is what the compressed sections of a file may hold together.
+func (f *File) mostInflated() uint64 {
+	stored := uint64(max(f.Size, 0))
+	if f.Stored > 0 {
+		stored = min(stored, uint64(f.Stored))
+	}
+	return min(maxInflated, maxSmall+maxRatioOfAll*stored)
+}
 
 // section is the contents of a section, read in pieces or, where the file has it compressed, as a whole at
 // first use. The zero section is empty.
@@ -27,14 +39,15 @@ type section struct {
 	name string
 	r    io.ReaderAt
 	off  int64  // in the file
-	size uint64 // as it is in the file; once it is inflated, of the contents
+	size uint64 // in the file; after inflating it, the size of the contents
 
 	compression compression
 	class       elf.Class // says how a SHF_COMPRESSED section's header looks
+	left        *uint64   // of maxInflated, for all sections of the file
 
 	data []byte // the whole, once inflated
-	kept window // the unit that is being worked on
-	page window // what was read last
+	kept window // the unit that is being read
+	page window // the bytes that were read last
 }
 
 // window is some bytes of a section.
@@ -71,10 +84,11 @@ func (s *section) open() error {
 	if s.compression == stored {
 		return nil
 	}
-	data, err := inflate(io.NewSectionReader(s.r, s.off, int64(s.size)), s.compression, s.class)
+	data, err := inflate(io.NewSectionReader(s.r, s.off, int64(s.size)), s.compression, s.class, *s.left)
 	if err != nil {
 		return &Error{s.file, s.name, 0, "compressed section", err}
 	}
+	*s.left -= uint64(len(data))
 	s.data, s.size, s.compression = data, uint64(len(data)), stored
 	return nil
 }
@@ -89,8 +103,8 @@ func (s *section) read(b []byte, off uint64) error {
 	return nil
 }
 
-// view returns the bytes at off: most of them, or as many as there are, if these are not fewer than least.
-// They are valid until the next call.
+// view returns the bytes at off: most of them, or all that there are, but at least least. They are valid
+// until the next call.
 func (s *section) view(off, least, most uint64) ([]byte, error) {
 	if err := s.open(); err != nil {
 		return nil, err
@@ -153,7 +167,7 @@ func (s *section) keep(off, n uint64) ([]byte, error) {
 		return b, nil
 	}
 	if cap(s.kept.data) > 4<<20 && n < uint64(cap(s.kept.data))/4 {
-		s.kept.data = nil // one large unit among small ones
+		s.kept.data = nil // it was for a unit that was much larger than most
 	}
 	if err := s.kept.fill(s, off, n); err != nil {
 		return nil, err
@@ -208,8 +222,9 @@ func (s *section) part(off, n uint64) (section, error) {
 	return p, nil
 }
 
-// inflate decompresses a section. Nothing is allocated on the word of a header.
-func inflate(raw *io.SectionReader, kind compression, class elf.Class) ([]byte, error) {
+// inflate decompresses a section that holds at most most bytes. Nothing is allocated only because a header
+// says so.
+func inflate(raw *io.SectionReader, kind compression, class elf.Class, most uint64) ([]byte, error) {
 	header := make([]byte, 24)
 	if kind == zdebug || class == elf.ELFCLASS32 {
 		header = header[:12]
@@ -231,15 +246,15 @@ func inflate(raw *io.SectionReader, kind compression, class elf.Class) ([]byte, 
 		typ = elf.CompressionType(uint32(c.U64()))
 		size = c.U64()
 	}
-	if size > maxInflated || size > maxRatio*uint64(raw.Size()) {
+	if size > most || size > maxSmall+maxRatio*uint64(raw.Size()) {
 		return nil, fmt.Errorf("%d bytes out of %d: %w", size, raw.Size(), ErrBadELF)
 	}
 	if typ != elf.COMPRESS_ZLIB && typ != elf.COMPRESS_ZSTD {
 		return nil, fmt.Errorf("%v: %w", typ, ErrUnsupported)
 	}
-	// Eight times is what debugging information makes of itself at most, as a rule; beyond that the buffer grows
-	// with the contents.
+	// Debugging information usually has at most eight times its compressed size; beyond that, the buffer
+	// grows with the contents.
 	buf := make([]byte, 0, min(size, 8*uint64(raw.Size()))+bytes.MinRead)
-	limits := elf.Limits{Size: maxInflated, Window: 128 << 20}
+	limits := elf.Limits{Size: most, Window: 128 << 20}
 	return elf.Inflate(bufio.NewReaderSize(raw, 64<<10), typ, size, buf, limits)
 }

@@ -10,7 +10,7 @@ import (
 var image = flag.String("image", "",
 	"the ELF file that BenchmarkFrames asks about, instead of a small one that it compiles")
 
-// BenchmarkFrames asks about some thousand addresses all over an image.
+// BenchmarkFrames looks up some thousand addresses all over an image.
 func BenchmarkFrames(b *testing.B) {
 	name := *image
 	if name == "" {

@@ -9,7 +9,7 @@ import (
 	"unspool/dwarfcfi/elf"
 )
 
-// split returns the split unit that the skeleton unit stands for, and what to close after use.
+// split returns the split unit of the skeleton unit, and the object to close after use.
 func (d *Data) split(skeleton *unit) (*unit, error) {
 	o, err := d.packed(skeleton.dwoID)
 	if err != nil {
@@ -89,7 +89,7 @@ const (
 	maxColumns = 16
 )
 
-// packed returns the part of the .dwp that belongs to the unit with the id, nil when there is none.
+// packed returns the part of the .dwp that belongs to the unit with the id, nil if there is none.
 func (d *Data) packed(id uint64) (*object, error) {
 	if !d.dwpOpened && d.options.DWP != nil {
 		d.dwpOpened = true

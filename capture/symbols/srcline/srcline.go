@@ -15,10 +15,12 @@ type File struct {
 	io.ReaderAt
 	Size int64
 	Name string // for errors
+	// Stored is how many of its bytes are on a disk: a sparse file has fewer. 0 stands for all.
+	Stored int64
 }
 
-// Options say how to open the files that debugging information refers to. Without a function, or when it
-// fails, what is in there is missing and Frames's error says so.
+// Options say how to open the files that debugging information refers to. Without a function, or if it
+// fails, the contents of those files are missing, and the error of Frames says so.
 type Options struct {
 	// Alt opens the alternate file that dwz moved shared entries to: its name as it is recorded, often relative
 	// to the file that refers to it, and its build ID. A file with another build ID must not be returned.
@@ -35,10 +37,10 @@ type Options struct {
 type Frame struct {
 	Func string // mangled; "" when it is not known
 	File string // "" when it is not known
-	// of the innermost frame, that of the address; of the others, where the one before was called; 0 when not
-	// known
+	// Of the innermost frame, the line of the address; of the others, the line where the frame before was
+	// called; 0 if not known.
 	Line   int
-	Column int // likewise
+	Column int // of the same place
 }
 
 // Data is the debugging information of an image. It is not safe for concurrent use.
@@ -48,9 +50,9 @@ type Data struct {
 	dwp       *object
 	dwpOpened bool
 
-	work     int64 // what may be done before this is taken for an attack, in bytes handled
+	work     int64 // how many bytes may still be handled before the file is given up as hostile
 	problems problems
-	granted  map[string]bool // .dwo files whose size is in work
+	granted  map[string]bool // .dwo files whose size was added to work
 
 	walk   walk
 	rows   []row
@@ -76,7 +78,7 @@ func Open(f File, o Options) (*Data, error) {
 	return &Data{options: o, main: main}, nil
 }
 
-// Close closes the files that the Options functions opened. Data is of no use after it.
+// Close closes the files that the Options functions opened. Data must not be used any more.
 func (d *Data) Close() error {
 	d.main.alt.close()
 	d.dwp.close()
@@ -84,8 +86,8 @@ func (d *Data) Close() error {
 	return nil
 }
 
-// Work is counted in bytes that are looked at. An honest file is walked twice at most, and each of its tables
-// is read about once.
+// Work is counted in bytes that are read. A real file is walked twice at most, and each of its tables is read
+// about once.
 const (
 	workPerByte = 64
 	workAtLeast = 64 << 20
@@ -94,7 +96,7 @@ const (
 
 func workFor(o *object) int64 { return int64(min(o.size(), 1<<48))*workPerByte + workAtLeast }
 
-// spend says whether n more bytes may be looked at.
+// spend says whether n more bytes may be read.
 func (d *Data) spend(n int) bool {
 	d.work -= int64(n)
 	return d.work >= 0
@@ -102,9 +104,10 @@ func (d *Data) spend(n int) bool {
 
 var errUnsorted = errors.New("addresses are not sorted")
 
-// Frames finds the functions and lines at the sorted addresses. It calls yield, in no particular order, with
-// the index of each address that something is known about and its frames, innermost first, which yield must
-// not keep. The error joins everything that could not be read; what was yielded is right all the same.
+// Frames finds the functions and lines at the sorted addresses. It calls yield, in no particular order,
+// with the index of each address that the debugging information covers and its frames, innermost first,
+// which yield must not keep. The error joins the errors about all parts that could not be read; the frames
+// that were yielded are right nevertheless.
 func (d *Data) Frames(addrs []uint64, yield func(i int, frames []Frame)) error {
 	if !slices.IsSorted(addrs) {
 		return errUnsorted
@@ -120,7 +123,7 @@ func (d *Data) Frames(addrs []uint64, yield func(i int, frames []Frame)) error {
 		d.problems.add(err)
 	}
 	p := pass{d: d, addrs: addrs, yield: yield, done: make([]bool, len(addrs)), paths: make(map[string]string)}
-	var unsaid []uint64 // units that do not say where their code is
+	var unsaid []uint64 // the offsets of units that do not say where their code is
 	for _, off := range d.main.starts {
 		if p.found == len(addrs) || d.work < 0 {
 			break
@@ -152,7 +155,7 @@ type pass struct {
 }
 
 // unit yields the addresses in the unit at off. If unsaid is not nil, a unit that does not say where its code
-// is goes there; if it is nil, the unit is one of these and asked about all addresses that are left.
+// is is added to it; if it is nil, the unit is one of these, and all addresses that are left are looked up.
 func (p *pass) unit(off uint64, unsaid *[]uint64) {
 	d := p.d
 	u, err := d.main.parseUnit(off)
@@ -164,7 +167,7 @@ func (p *pass) unit(off uint64, unsaid *[]uint64) {
 		return
 	}
 	if u.tag != dwarf.TagCompileUnit && u.tag != dwarf.TagSkeletonUnit {
-		return // units of types, and of what others share, have no code
+		return // type units and partial units have no code
 	}
 	d.index, d.walk.pcs = d.index[:0], d.walk.pcs[:0]
 	switch {
@@ -191,7 +194,7 @@ func (p *pass) unit(off uint64, unsaid *[]uint64) {
 	}
 }
 
-// claim adds the addresses from lo up to hi that are not done to those of the unit.
+// claim adds those addresses from lo up to hi that are not done to the addresses of the unit.
 func (p *pass) claim(lo, hi uint64) {
 	d := p.d
 	for i := search(p.addrs, lo); i < len(p.addrs) && p.addrs[i] < hi && d.spend(1); i++ {
@@ -201,7 +204,7 @@ func (p *pass) claim(lo, hi uint64) {
 	}
 }
 
-// walk yields the addresses in d.walk.pcs, which the unit claims.
+// walk yields the addresses in d.walk.pcs, which are those of the unit.
 func (p *pass) walk(u *unit) error {
 	d, w := p.d, &p.d.walk
 	n := len(w.pcs)
@@ -239,7 +242,7 @@ func (p *pass) walk(u *unit) error {
 	return err
 }
 
-// calls walks the unit's DIEs, a second time and into every corner if addresses are left.
+// calls walks the unit's DIEs; if addresses are left, it walks all of them a second time.
 func (p *pass) calls() error {
 	w := &p.d.walk
 	info := &w.u.obj.info
@@ -256,7 +259,7 @@ func (p *pass) calls() error {
 	return err
 }
 
-// chain is the frames of an address whose innermost function is given.
+// chain returns the frames of an address whose innermost function is given.
 func (p *pass) chain(innermost int32, at row, lines *lineTable) []Frame {
 	d, w := p.d, &p.d.walk
 	d.frames = d.frames[:0]
@@ -300,7 +303,7 @@ func (p *pass) path(lines *lineTable, at row) string {
 	return name
 }
 
-// number is a line or column; what no source file has is not known.
+// number is a line or column; a number larger than that of any source file counts as not known.
 func number(n uint64) int {
 	if n > 1<<31-1 {
 		return 0

@@ -38,7 +38,7 @@ func TestOpenRefuses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := test.file()
-			_, err := Open(File{bytes.NewReader(b), int64(len(b)), "the file"}, Options{})
+			_, err := Open(File{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "the file"}, Options{})
 			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), "the file: ") {
 				t.Errorf("%v, want %v", err, test.want)
 			}
@@ -81,7 +81,7 @@ func TestMissingFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, err := Open(File{bytes.NewReader(b), int64(len(b)), "program"}, test.options)
+			d, err := Open(File{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "program"}, test.options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestMissingFiles(t *testing.T) {
 	}
 }
 
-// A .dwo that was built again since does not belong to the image any more.
+// A .dwo file of a later build does not belong to the image.
 func TestSplitUnitOfAnotherBuild(t *testing.T) {
 	dir := t.TempDir()
 	single("nested.c", "gcc", "-O2", "-gdwarf-5", "-gsplit-dwarf")(t, dir)
@@ -123,9 +123,10 @@ func TestSplitUnitOfAnotherBuild(t *testing.T) {
 	}
 	defer f.Close()
 	info, _ := f.Stat()
-	d, err := Open(File{f, info.Size(), "program"}, Options{DWO: func(string, string, uint64) (File, error) {
-		return File{bytes.NewReader(b), int64(len(b)), "stale.dwo"}, nil
-	}})
+	d, err := Open(File{ReaderAt: f, Size: info.Size(), Name: "program"},
+		Options{DWO: func(string, string, uint64) (File, error) {
+			return File{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "stale.dwo"}, nil
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,13 +7,13 @@ import (
 	"unspool/dwarfcfi/elf"
 )
 
-// unit is a unit of .debug_info: its header, and from its first DIE what the others depend on.
+// unit is a unit of .debug_info: its header, and those attributes of its first DIE on which others depend.
 type unit struct {
 	obj        *object
 	off, end   uint64 // of the header, and behind the last DIE, in .debug_info
 	die        uint64 // of the first DIE
 	version    uint16
-	kind       uint8 // DW_UT_*; before DWARF 5 it is not known, and 0
+	kind       uint8 // DW_UT_*; 0 before DWARF 5, as it is not known
 	addrSize   uint8
 	offsetSize uint8
 	abbrevOff  uint64
@@ -43,7 +43,7 @@ const (
 	unitSplitType    = 0x06
 )
 
-// pcRange is the attributes that say where a DIE's code is.
+// pcRange has the attributes that say where a DIE's code is.
 type pcRange struct {
 	low, high, ranges          value
 	hasLow, hasHigh, hasRanges bool
@@ -101,7 +101,7 @@ func (o *object) parseUnit(off uint64) (*unit, error) {
 	return u, nil
 }
 
-// indexUnits finds where the units start. An error costs the units behind it.
+// indexUnits finds where the units start. After an error, the units behind it are not known.
 func (d *Data) indexUnits(o *object) error {
 	if o.starts != nil {
 		return nil
@@ -172,8 +172,8 @@ func (d *Data) readRoot(u *unit) error {
 		return nil
 	}
 	if u.obj.dwo && u.version == 5 {
-		// In a .dwo there is one table of each and no attribute says where: behind its header (DWARF 5, 7.26 and
-		// 7.28).
+		// A .dwo file has one table of each kind, and no attribute says where it begins: behind its header
+		// (DWARF 5, 7.26 and 7.28).
 		u.strOffsetsBase = 8
 		u.rnglistsBase = 12
 		if u.offsetSize == 8 {
@@ -224,7 +224,7 @@ func (d *Data) readRoot(u *unit) error {
 	return nil
 }
 
-// set takes the attribute if it is one of where code is.
+// set keeps the attribute if it says where code is.
 func (p *pcRange) set(attr dwarf.Attr, v value) {
 	switch attr {
 	case dwarf.AttrLowpc:
@@ -236,7 +236,7 @@ func (p *pcRange) set(attr dwarf.Attr, v value) {
 	}
 }
 
-// readDIE hands the attributes of the DIE at off in .debug_info to each. Offsets of strings in it are
+// readDIE calls each with the attributes of the DIE at off in .debug_info. Offsets of strings in it are
 // relative to off.
 func (d *Data) readDIE(u *unit, off uint64, each func(dwarf.Attr, value), tag *dwarf.Tag) error {
 	if off < u.die || off >= u.end {
@@ -280,7 +280,7 @@ func (d *Data) readDIE(u *unit, off uint64, each func(dwarf.Attr, value), tag *d
 	}
 }
 
-// reference is a DIE somewhere.
+// reference is the place of a DIE: the file and the offset.
 type reference struct {
 	obj *object
 	off uint64 // in .debug_info

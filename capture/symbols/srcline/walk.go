@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	maxDepth   = 1 << 12 // of DIEs in one another; a few hundred occur
-	maxInlined = 512     // of inlined functions in one another; GCC and LLVM stop below 100
+	maxDepth   = 1 << 12 // of nested DIEs; real files have a few hundred
+	maxInlined = 512     // of nested inlined functions; GCC and LLVM stop below 100
 )
 
 // call is a function at some wanted addresses, inlined or not.
@@ -20,11 +20,11 @@ type call struct {
 	line   uint64
 	column uint64
 
-	name  string // once it is asked for: named
+	name  string // valid if named is set
 	named bool
 }
 
-// walk looks through the DIEs of one unit for the functions at pcs.
+// walk searches the DIEs of one unit for the functions at pcs.
 type walk struct {
 	d    *Data
 	u    *unit
@@ -34,17 +34,17 @@ type walk struct {
 	calls   []call
 	deepest []int32 // for each of pcs the innermost of calls, -1 for none
 	open    []level
-	skipped bool // something was not looked into
+	skipped bool // some DIEs were not read
 }
 
 // level is a DIE whose children are being read.
 type level struct {
 	call int32 // the function it is in or is itself, -1 for none
-	skim bool  // nothing of interest in there: only its end is looked for
+	skim bool  // there is nothing of interest in it: only its end is searched
 }
 
-// run walks the unit. With thorough it looks into everything: functions within functions (GNU C and Fortran
-// have these) lie outside the code of the function around them, and methods may be within types.
+// run walks the unit. With thorough it reads all DIEs: nested functions (GNU C and Fortran have them) lie
+// outside of the code of the function that contains them, and methods may be in types.
 func (w *walk) run(thorough bool) error {
 	u := w.u
 	if !w.d.spend(len(w.data)) {
@@ -65,7 +65,7 @@ func (w *walk) run(thorough bool) error {
 		code := c.WrappedULEB()
 		if code == 0 {
 			if len(w.open) <= 1 {
-				return nil // the end of the unit's own children; what is behind is padding
+				return nil // the end of the unit's own children; the rest is padding
 			}
 			w.open = w.open[:len(w.open)-1]
 			continue
@@ -114,8 +114,8 @@ func (w *walk) run(thorough bool) error {
 	return nil
 }
 
-// enter reads a function, an inlined call or a block at start, and changes here to how its children are to be
-// read.
+// enter reads a function, an inlined call or a block at start, and sets here to the level of its
+// children.
 func (w *walk) enter(a *abbrev, c *elf.Cursor, start int, here *level,
 	thorough bool) (sibling uint64, err error) {
 	var pc pcRange
@@ -173,7 +173,7 @@ func (w *walk) enter(a *abbrev, c *elf.Cursor, start int, here *level,
 	})
 	switch {
 	case a.role == block:
-		// A block without addresses of its own is where its function is.
+		// A block without addresses of its own is part of its function's code.
 		here.skim = !hit && (pc.hasLow || pc.hasRanges)
 	case index >= 0:
 		here.call = index

@@ -1,5 +1,5 @@
-/* Reads a capture with Sysprof's own library: the samples with what it makes of their addresses, one in a line, and how many
- * frames there are of each type. */
+/* Reads a capture with Sysprof's own library: the samples with the names that it finds for their
+   addresses, one in a line, and how many frames there are of each type. */
 #ifdef NAMES
 #include <sysprof.h>
 #else
@@ -59,6 +59,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < SYSPROF_CAPTURE_FRAME_LAST; i++)
 		if (count[i])
 			printf("frames %d %u\n", i, count[i]);
-	printf("time %" PRId64 " %" PRId64 "\n", sysprof_capture_reader_get_start_time(r), sysprof_capture_reader_get_end_time(r));
+	printf("time %" PRId64 " %" PRId64 "\n", sysprof_capture_reader_get_start_time(r),
+	       sysprof_capture_reader_get_end_time(r));
 	return 0;
 }

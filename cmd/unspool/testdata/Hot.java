@@ -6,7 +6,7 @@ public class Hot {
         java.util.HashMap<Integer, String> map = new java.util.HashMap<>();
         int total = 0;
         long begin = System.nanoTime();
-        for (boolean ready = false; System.nanoTime() - begin < 20e9; ) {
+        for (boolean ready = false; System.nanoTime() - begin < 120e9; ) {
             for (int i = 0; i < 100; i++) total += middle(data, 8);
             for (int i = 0; i < 500; i++) map.put(i, Integer.toString(i * total));
             if (!ready && System.nanoTime() - begin > 5e8) {

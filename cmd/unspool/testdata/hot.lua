@@ -11,5 +11,5 @@ local function turn()
 end
 for i = 1, 20 do turn() end
 print('ready') io.flush()
-local stop = os.time() + 20
+local stop = os.time() + 120
 while os.time() < stop do turn() end

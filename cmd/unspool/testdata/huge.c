@@ -1,7 +1,8 @@
 /* Moves its code to anonymous memory, fit for huge pages, before it runs its chain:
  * with "map" as argv[2] it maps memory over the code and copies it back, as node
  * does; with "move" it prepares a copy and moves it to where the code is, of which
- * the kernel tells nobody. */
+ * the kernel tells nobody; with "memfd" the memory is that of a file without a path, as
+ * huge pages are that are shared, and with "file" that of one that it has unlinked. */
 #include "chain.h"
 #include <link.h>
 #include <stdint.h>
@@ -21,12 +22,12 @@ FRAME OUTSIDE static long call6(long n, long a, long b, long c, long d, long e)
 }
 
 /* Runs outside of the code that it replaces, and calls none of it. */
-FRAME OUTSIDE static void map_over(char *code, char *copy, long size)
+FRAME OUTSIDE static void map_over(char *code, char *copy, long size, int fd)
 {
 	char *to = code, *from = copy;
 	long n = size;
 
-	call6(SYS_mmap, (long)code, size, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1);
+	call6(SYS_mmap, (long)code, size, PROT_READ | PROT_WRITE | PROT_EXEC, (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | MAP_FIXED, fd);
 	call6(SYS_madvise, (long)code, size, MADV_HUGEPAGE, 0, 0);
 	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
 	call6(SYS_mprotect, (long)code, size, PROT_READ | PROT_EXEC, 0, 0);
@@ -71,7 +72,15 @@ int main(int argc, char **argv)
 	char *copy = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	memcpy(copy, code, size);
 	if (argc > 2 && strcmp(argv[2], "map") == 0) {
-		map_over(code, copy, size);
+		map_over(code, copy, size, -1);
+	} else if (argc > 2 && (strcmp(argv[2], "memfd") == 0 || strcmp(argv[2], "file") == 0)) {
+		char name[] = "/tmp/hugeXXXXXX";
+		int fd = argv[2][0] == 'm' ? memfd_create("code", 0) : mkstemp(name);
+
+		unlink(name);
+		if (fd < 0 || ftruncate(fd, size) < 0)
+			return 1;
+		map_over(code, copy, size, fd);
 	} else {
 		mprotect(copy, size, PROT_READ | PROT_EXEC);
 		if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, code) == MAP_FAILED)

@@ -12,8 +12,8 @@ var le = binary.LittleEndian
 const Base = 0x400000
 
 // Small writes an executable of the class, 64 or 32, with one segment, a note with build ID
-// "12345678", .eh_frame_hdr, .eh_frame and section headers. .eh_frame holds frame, and the
-// FDE at byte fde of it is that of code at Base+0x1000.
+// "12345678", .eh_frame_hdr, .eh_frame and section headers. .eh_frame holds frame, whose FDE at
+// byte fde covers code at Base+0x1000.
 func Small(class int, frame []byte, fde uint64) []byte {
 	w := writer{wide: class == 64}
 	headers := uint64(64 + 3*56)
@@ -21,8 +21,8 @@ func Small(class int, frame []byte, fde uint64) []byte {
 	noteAt := headers
 	hdrAt := noteAt + uint64(len(note))
 	frameAt := hdrAt + 20
-	// Version, how it is encoded where .eh_frame is (pcrel, sdata4), how many entries there
-	// are (udata4) and these (datarel, sdata4); then that.
+	// The version; the encodings of the pointer to .eh_frame (pcrel, sdata4), of the number of
+	// entries (udata4) and of the entries (datarel, sdata4); then the values.
 	hdr := append([]byte{1, 0x1b, 0x03, 0x3b},
 		words(uint32(frameAt-hdrAt-4), 1, uint32(0x1000-hdrAt), uint32(frameAt-hdrAt+fde))...)
 	namesAt := frameAt + uint64(len(frame))

@@ -28,6 +28,7 @@ FRAME void plt_outer(int n)
 int main(int argc, char **argv)
 {
 	chain_begin(argc, argv);
+	chain_busy = 1;
 	chain_say("main main plt_outer plt_library_outer plt_library_inner plt_back plt_leaf ?");
 	plt_outer(argc);
 	KEEP();

@@ -41,6 +41,7 @@ FRAME long pulse_run(long n)
 int main(int argc, char **argv)
 {
 	chain_begin(argc, argv);
+	chain_busy = 1;
 	chain_say("main main pulse_run pulse_outer pulse_inner pulse_leaf");
 	long r = pulse_run(argc);
 	KEEP();

@@ -21,6 +21,7 @@ FRAME void vdso_outer(int n)
 int main(int argc, char **argv)
 {
 	chain_begin(argc, argv);
+	chain_busy = 1;
 	chain_say("main main vdso_outer vdso_loop ?");
 	vdso_outer(argc);
 	KEEP();

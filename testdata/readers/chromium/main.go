@@ -1,4 +1,4 @@
-// Command chromium opens a page in a headless browser and does with it what its standard input asks for.
+// Command chromium opens a page in a headless browser and executes the requests on its standard input.
 //
 // Requests and answers are JSON values, one answer for each request, in their order. The first request opens
 // the page. The browser ends when the standard input does.
@@ -22,10 +22,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience bounds what is done with one page.
+// patience bounds the time for one page.
 const patience = 60 * time.Second
 
-// A request is one step. Which fields count depends on Do: see page.do.
+// A request is one step. Do decides which fields are used: see page.do.
 type request struct {
 	Do            string
 	File          string // to open, or to write a screenshot to
@@ -145,7 +145,7 @@ func (p *page) open(r *request) error {
 		chromedp.ExecPath(path),
 		chromedp.WindowSize(r.Width, r.Height),
 		chromedp.UserDataDir(r.Profile),
-		chromedp.ProxyServer("127.0.0.1:9"), // nobody listens there: a page that fetches anything complains
+		chromedp.ProxyServer("127.0.0.1:9"), // nothing listens there: fetching anything is an error on the page
 		chromedp.Flag("allow-file-access-from-files", true),
 	)
 	if os.Geteuid() == 0 {
@@ -154,7 +154,7 @@ func (p *page) open(r *request) error {
 	ctx, end := context.WithTimeout(context.Background(), patience)
 	p.end = append(p.end, end)
 	ctx, end = chromedp.NewExecAllocator(ctx, options...)
-	p.end = append(p.end, end) // waits for the browser
+	p.end = append(p.end, end) // it waits for the browser
 	ctx, end = chromedp.NewContext(ctx)
 	p.end = append(p.end, end)
 	p.ctx = ctx

@@ -1,15 +1,3 @@
-// Package debugfile finds the separate debug file of an ELF image: the file
-// that holds the sections (.debug_frame, .symtab, .debug_info) that stripping
-// took out of it.
-//
-// Two conventions lead to it (GDB manual, "Debugging Information in Separate
-// Files"). By build ID: /usr/lib/debug/.build-id/ab/cdef….debug for the build
-// ID abcdef…. By debug link: the image's section .gnu_debuglink names a file
-// and gives its CRC-32; the file lies beside the image, in .debug beside it,
-// or in the image's directory below /usr/lib/debug.
-//
-// A debug file of another build would give wrong answers rather than none, so
-// [Find] hands out only files that the build ID or the CRC shows to be right.
 package debugfile
 
 import (
@@ -28,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/dwarfcfi/elf"
+	"unspool/vmas/process"
 )
 
 // A Link is the contents of .gnu_debuglink. The zero value means: none.
@@ -36,8 +25,7 @@ type Link struct {
 	CRC  uint32 // of the whole debug file, IEEE polynomial
 }
 
-// MaxLink bounds the size of .gnu_debuglink in bytes: a file name, NUL,
-// padding, and the CRC.
+// MaxLink bounds the size of .gnu_debuglink in bytes: a file name, NUL, padding, and the CRC.
 const MaxLink = 256 + 8
 
 // ParseLink reads the contents of .gnu_debuglink: a file name that ends in
@@ -67,6 +55,14 @@ const (
 // ErrOther is wrapped by the error about a debug file of another build.
 var ErrOther = errors.New("of another build")
 
+// A Root opens the regular file at a path within a root, as [Open] does.
+type Root func(path string) (*os.File, error)
+
+// In is the root in a directory.
+func In(dir string) Root {
+	return func(path string) (*os.File, error) { return Open(dir, path) }
+}
+
 // Find opens the debug file of the image at a path, in the first of the roots
 // (directories: "/", or the root of a process as /proc shows it) that has it.
 // buildID and link are the image's own; either may be missing. The caller
@@ -74,11 +70,11 @@ var ErrOther = errors.New("of another build")
 //
 // The error wraps [fs.ErrNotExist] when there is no such file. Any other one
 // names the file that was there and says why it cannot be used.
-func Find(roots []string, image string, buildID []byte, link Link) (*os.File, error) {
+func Find(roots []Root, image string, buildID []byte, link Link) (*os.File, error) {
 	var refused error
 	for _, root := range roots {
 		for _, c := range candidates(image, buildID, link) {
-			f, err := Open(root, c.path)
+			f, err := root(c.path)
 			if err != nil {
 				if refused == nil && !missing(err) {
 					refused = fmt.Errorf("%s: %w", c.path, err)
@@ -137,36 +133,10 @@ func candidates(image string, buildID []byte, link Link) []candidate {
 // lead nowhere else: the root may be that of a process in a container. What
 // the path leads to is looked at before it is opened, as opening a device can
 // have effects.
-func Open(root, name string) (*os.File, error) {
-	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(dir)
-	fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
-	if errors.Is(err, unix.ENOSYS) { // before Linux 5.6
-		fd, err = unix.Openat(dir, strings.TrimLeft(name, "/"), unix.O_PATH|unix.O_CLOEXEC, 0)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, errors.New("not a regular file")
-	}
-	readable, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(readable), path.Join(root, name)), nil
-}
+func Open(root, name string) (*os.File, error) { return process.OpenWithin(root, name) }
 
-// verify makes sure that f belongs to the image. Build IDs must not differ
-// whichever way led to f; the way through the link asks for the CRC as well.
+// verify makes sure that f belongs to the image. Build IDs must not differ, whichever way led
+// to f. Where the image has none, or the file beside it, the link's CRC has to fit.
 func verify(f *os.File, buildID []byte, link Link, byLink bool) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -182,8 +152,8 @@ func verify(f *os.File, buildID []byte, link Link, byLink bool) error {
 	if len(buildID) > 0 && !bytes.Equal(id, buildID) && (len(id) > 0 || !byLink) {
 		return fmt.Errorf("build ID %x is not the image's %x: debug file %w", id, buildID, ErrOther)
 	}
-	if !byLink {
-		return nil
+	if !byLink || len(buildID) > 0 && len(id) > 0 {
+		return nil // an equal build ID says as much, and a CRC takes a second for each gigabyte
 	}
 	if info.Size() > LargestCRC {
 		return fmt.Errorf("debug file of %d bytes is too large for its CRC to be verified", info.Size())

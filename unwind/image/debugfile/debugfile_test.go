@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi/elf"
+	"unspool/testdata/costs"
 )
 
 // elfFile is a 64-bit ELF file of one note segment with a build ID, or
@@ -59,23 +60,39 @@ func TestFind(t *testing.T) {
 		err     error
 	}{
 		{name: "by build ID", files: map[string][]byte{byID: right}, buildID: own, want: byID},
-		{name: "another build's in the build ID directory", files: map[string][]byte{byID: wrong}, buildID: own, err: ErrOther},
-		{name: "without build ID in the build ID directory", files: map[string][]byte{byID: plain}, buildID: own, err: ErrOther},
-		{name: "beside the image", files: map[string][]byte{"opt/bin/prog.debug": plain}, link: linkTo(plain), want: "opt/bin/prog.debug"},
-		{name: "in .debug", files: map[string][]byte{"opt/bin/.debug/prog.debug": plain}, link: linkTo(plain), want: "opt/bin/.debug/prog.debug"},
-		{name: "below /usr/lib/debug", files: map[string][]byte{"usr/lib/debug/opt/bin/prog.debug": plain}, link: linkTo(plain), want: "usr/lib/debug/opt/bin/prog.debug"},
-		{name: "image with build ID, debug file without", files: map[string][]byte{"opt/bin/prog.debug": plain}, buildID: own, link: linkTo(plain), want: "opt/bin/prog.debug"},
-		{name: "CRC right, build ID wrong", files: map[string][]byte{"opt/bin/prog.debug": wrong}, buildID: own, link: linkTo(wrong), err: ErrOther},
-		{name: "CRC wrong", files: map[string][]byte{"opt/bin/prog.debug": plain}, link: Link{"prog.debug", 1}, err: ErrOther},
-		{name: "CRC wrong, build ID right", files: map[string][]byte{"opt/bin/prog.debug": right}, buildID: own, link: Link{"prog.debug", 1}, err: ErrOther},
+		{name: "another build's in the build ID directory", files: map[string][]byte{byID: wrong}, buildID: own,
+			err: ErrOther},
+		{name: "without build ID in the build ID directory", files: map[string][]byte{byID: plain}, buildID: own,
+			err: ErrOther},
+		{name: "beside the image", files: map[string][]byte{"opt/bin/prog.debug": plain}, link: linkTo(plain),
+			want: "opt/bin/prog.debug"},
+		{name: "in .debug", files: map[string][]byte{"opt/bin/.debug/prog.debug": plain}, link: linkTo(plain),
+			want: "opt/bin/.debug/prog.debug"},
+		{name: "below /usr/lib/debug", files: map[string][]byte{"usr/lib/debug/opt/bin/prog.debug": plain},
+			link: linkTo(plain),
+			want: "usr/lib/debug/opt/bin/prog.debug"},
+		{name: "image with build ID, debug file without", files: map[string][]byte{"opt/bin/prog.debug": plain},
+			buildID: own,
+			link:    linkTo(plain), want: "opt/bin/prog.debug"},
+		{name: "CRC right, build ID wrong", files: map[string][]byte{"opt/bin/prog.debug": wrong}, buildID: own,
+			link: linkTo(wrong), err: ErrOther},
+		{name: "CRC wrong", files: map[string][]byte{"opt/bin/prog.debug": plain}, link: Link{"prog.debug", 1},
+			err: ErrOther},
+		{name: "CRC of another file, build ID right", files: map[string][]byte{"opt/bin/prog.debug": right},
+			buildID: own, link: Link{"prog.debug", 1}, want: "opt/bin/prog.debug"},
+		{name: "CRC wrong, the debug file without build ID", files: map[string][]byte{"opt/bin/prog.debug": plain},
+			buildID: own, link: Link{"prog.debug", 1}, err: ErrOther},
 		{name: "a wrong one before the right one",
-			files: map[string][]byte{"opt/bin/prog.debug": wrong, "opt/bin/.debug/prog.debug": right}, buildID: own, link: linkTo(right), want: "opt/bin/.debug/prog.debug"},
+			files: map[string][]byte{"opt/bin/prog.debug": wrong, "opt/bin/.debug/prog.debug": right}, buildID: own,
+			link: linkTo(right), want: "opt/bin/.debug/prog.debug"},
 		{name: "no ELF file", files: map[string][]byte{byID: []byte("hello")}, buildID: own, err: elf.ErrBadELF},
 		{name: "symbolic link, absolute within the root", files: map[string][]byte{"store/d": right},
 			links: map[string]string{byID: "/store/d"}, buildID: own, want: byID},
-		{name: "symbolic link out of the root", links: map[string]string{byID: "/proc/self/exe"}, buildID: own, err: fs.ErrNotExist},
+		{name: "symbolic link out of the root", links: map[string]string{byID: "/proc/self/exe"}, buildID: own,
+			err: fs.ErrNotExist},
 		{name: "nothing there", buildID: own, link: linkTo(plain), err: fs.ErrNotExist},
-		{name: "no build ID, no link", files: map[string][]byte{byID: right, "opt/bin/prog.debug": plain}, err: fs.ErrNotExist},
+		{name: "no build ID, no link", files: map[string][]byte{byID: right, "opt/bin/prog.debug": plain},
+			err: fs.ErrNotExist},
 		{name: "the image is not its own debug file", files: map[string][]byte{"opt/bin/prog": plain},
 			link: Link{"prog", crc32.ChecksumIEEE(plain)}, err: fs.ErrNotExist},
 	} {
@@ -83,7 +100,8 @@ func TestFind(t *testing.T) {
 			root := t.TempDir()
 			for name, content := range c.files {
 				name = filepath.Join(root, name)
-				if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, content, 0o644)); err != nil {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+					os.WriteFile(name, content, 0o644)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -93,7 +111,7 @@ func TestFind(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			f, err := Find([]string{filepath.Join(root, "gone"), root}, image, c.buildID, c.link)
+			f, err := Find([]Root{In(filepath.Join(root, "gone")), In(root)}, image, c.buildID, c.link)
 			if err == nil {
 				defer f.Close()
 				if want := filepath.Join(root, c.want); f.Name() != want || c.want == "" {
@@ -115,7 +133,8 @@ func TestFindRefusesWhatIsTooLarge(t *testing.T) {
 		filepath.Join(root, "usr/lib/debug/.build-id/ab/cd.debug"): Largest + 1,
 		filepath.Join(root, "prog.debug"):                          LargestCRC + 1,
 	} {
-		err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, elfFile(own...), 0o644), os.Truncate(name, size))
+		err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, elfFile(own...), 0o644),
+			os.Truncate(name, size))
 		if err != nil {
 			t.Skipf("no sparse files here: %v", err)
 		}
@@ -124,10 +143,29 @@ func TestFindRefusesWhatIsTooLarge(t *testing.T) {
 		id   []byte
 		link Link
 	}{{own, Link{}}, {nil, Link{"prog.debug", 1}}} {
-		if _, err := Find([]string{root}, "/prog", c.id, c.link); err == nil || !strings.Contains(err.Error(), "too large") {
+		if _, err := Find([]Root{In(root)}, "/prog", c.id, c.link); err == nil ||
+			!strings.Contains(err.Error(), "too large") {
 			t.Errorf("build ID %x: %v", c.id, err)
 		}
 	}
+}
+
+// TestEqualBuildIDNeedsNoCRC finds a debug file that would take a second to read.
+func TestEqualBuildIDNeedsNoCRC(t *testing.T) {
+	root := t.TempDir()
+	own := []byte{0xab, 0xcd}
+	name := filepath.Join(root, "prog.debug")
+	if err := os.WriteFile(name, elfFile(own...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(name, 2*LargestCRC); err != nil {
+		t.Skipf("no sparse files here: %v", err)
+	}
+	f, err := Find([]Root{In(root)}, "/prog", own, Link{"prog.debug", 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
 }
 
 func TestParseLink(t *testing.T) {
@@ -156,6 +194,7 @@ func FuzzParseLink(f *testing.F) {
 	f.Add([]byte("abc\x00\x04\x03\x02\x01"))
 	f.Add([]byte("libc.so.6.debug\x00\x01\x02\x03\x04"))
 	f.Fuzz(func(t *testing.T, section []byte) {
+		defer costs.For(len(section)).Check(t)()
 		link, ok := ParseLink(section)
 		if !ok {
 			return

@@ -1,15 +1,17 @@
-// Package fileid says whether an open file is the one that was mapped, from what the kernel or a
-// recording told of that: its build ID; else device, inode and generation, as far as these are
-// known. A path is no evidence: it may lead to another file by now, or to another one in another
-// mount namespace.
+// Package fileid says whether an open file is the one that was mapped, by what the kernel or a recording told
+// about that: its build ID, else device, inode and generation, as far as these are known. A path is no
+// evidence: it may lead to another file by now, and to another one in another mount namespace. Open files
+// stay the caller's.
 package fileid
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -22,12 +24,12 @@ var (
 	// ErrReplaced says that the path of a mapped file leads to another file now,
 	// and the mapped one cannot be reached any more.
 	ErrReplaced = errors.New("the file at this path is not the one that was mapped")
-	// ErrUnproven says that nothing is known by which the mapped file could be told.
+	// ErrUnproven says that nothing is known that would identify the mapped file.
 	ErrUnproven = errors.New("neither its build ID nor its inode is known")
 )
 
-// Check returns nil if file is the one that id was told of, else [ErrReplaced], [ErrUnproven] or
-// why the file cannot be examined. Where a build ID is known, it alone decides.
+// Check returns nil if file is the one that id identifies, else [ErrReplaced], [ErrUnproven] or why the file
+// cannot be examined. If a build ID is known, it alone decides.
 func Check(file *os.File, id *vmas.FileID) error {
 	if !id.BuildID.IsZero() {
 		found, err := elf.ReadBuildID(file)
@@ -80,9 +82,9 @@ func Unpadded(recorded []byte) []byte {
 	return recorded
 }
 
-// isInode says whether fstat shows the inode of id, on its device as far as that is known and can
-// be compared. On overlayfs it can not: Linux 6.7 to 6.17 write the device of the layer to records,
-// which neither fstat nor /proc/PID/maps shows. The inode's number is the layer's in all of them.
+// isInode says whether fstat shows the inode of id, and its device if that is known and can be compared. On
+// overlayfs it cannot: Linux 6.7 to 6.17 write the device of the layer into records, which neither fstat nor
+// /proc/PID/maps shows. The inode number is that of the layer in all of them.
 func isInode(file *os.File, st *unix.Stat_t, id *vmas.FileID) bool {
 	if st.Ino != id.Inode {
 		return false
@@ -96,6 +98,15 @@ func isOverlay(file *os.File) bool {
 	return unix.Fstatfs(int(file.Fd()), &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
+// ownMaps is /proc/self/maps. It stays open, as a process that has confined itself cannot open it.
+var ownMaps = sync.OnceValues(func() (*os.File, error) { return os.Open("/proc/self/maps") })
+
+// Prepare opens what Check needs, for a process that will not be able to open anything.
+func Prepare() error {
+	_, err := ownMaps()
+	return err
+}
+
 // mapsAs says whether a mapping of the file shows device and inode of id. On btrfs and
 // overlayfs these are not the ones that fstat gives.
 func mapsAs(file *os.File, id *vmas.FileID) bool {
@@ -104,7 +115,11 @@ func mapsAs(file *os.File, id *vmas.FileID) bool {
 		return false
 	}
 	defer unix.Munmap(data)
-	maps, err := os.ReadFile("/proc/self/maps")
+	own, err := ownMaps()
+	if err != nil {
+		return false
+	}
+	maps, err := io.ReadAll(io.NewSectionReader(own, 0, 1<<30))
 	if err != nil {
 		return false
 	}

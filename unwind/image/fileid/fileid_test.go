@@ -70,7 +70,7 @@ func open(t *testing.T, path string) *os.File {
 	return f
 }
 
-// inodeOf is what the kernel tells of an open file beside its build ID.
+// inodeOf is what the kernel tells about an open file besides its build ID.
 func inodeOf(t *testing.T, f *os.File) vmas.FileID {
 	t.Helper()
 	var st unix.Stat_t
@@ -90,7 +90,7 @@ func builds() (files [2][]byte, ids [2]string) {
 	return files, ids
 }
 
-// TestTwoFilesOfOnePath has two builds take turns at a path, as installations do.
+// TestTwoFilesOfOnePath has two builds at a path in turn, as after installations.
 func TestTwoFilesOfOnePath(t *testing.T) {
 	files, ids := builds()
 	dir := t.TempDir()

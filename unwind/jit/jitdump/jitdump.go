@@ -3,8 +3,8 @@
 // jitdump-specification.txt in the kernel's sources). A page of the file is
 // mapped executable, so that a record of that mapping tells of the file.
 //
-// The file grows while the program runs. A [Reader] gives the records that are
-// there, and goes on when there are more.
+// The file grows while the program runs. A [Reader] returns the records that are there, and continues when
+// there are more. Their bytes belong to the caller, but for the name, which is valid until the next record.
 package jitdump
 
 import (
@@ -148,7 +148,8 @@ func NewReader(r io.ReaderAt) (*Reader, error) {
 		return refuse(fmt.Sprintf("version %d", d.Version))
 	case size < headerSize || size > maxHeader:
 		return refuse(fmt.Sprintf("header of %d bytes", size))
-	case d.Machine != elf.EM_X86_64 && d.Machine != elf.EM_386 && d.Machine != elf.EM_NONE: // CPython 3.13 writes none
+	// CPython 3.13 writes none
+	case d.Machine != elf.EM_X86_64 && d.Machine != elf.EM_386 && d.Machine != elf.EM_NONE:
 		return refuse(fmt.Sprintf("code for %v", d.Machine))
 	}
 	d.off = int64(size)
@@ -158,9 +159,8 @@ func NewReader(r io.ReaderAt) (*Reader, error) {
 // Looked is how many bytes of the file were looked at so far.
 func (d *Reader) Looked() int64 { return d.read }
 
-// Next fills r with the next CodeLoad or CodeMove. It returns io.EOF when
-// there is none as yet, also where the last record is there in part only: ask
-// again when the file has grown. Other errors are for good.
+// Next fills r with the next CodeLoad or CodeMove. It returns io.EOF if there is none yet, or only a part of
+// it: call it again when the file has grown. All other errors are final.
 func (d *Reader) Next(r *Record) error {
 	for d.err == nil {
 		more, err := d.next(r)
@@ -231,9 +231,8 @@ func (d *Reader) next(r *Record) (bool, error) {
 	return true, nil
 }
 
-// unwinding is the .eh_frame in an UNWINDING_INFO record: what is before the
-// .eh_frame_hdr, which comes last. A runtime writes an empty one for code of
-// which it has nothing to say.
+// unwinding is the .eh_frame in an UNWINDING_INFO record: all before the .eh_frame_hdr, which comes last. A
+// runtime writes an empty one for code without CFI.
 func (d *Reader) unwinding(size int64) ([]byte, error) {
 	if size < prefixSize+infoSize {
 		return nil, d.bad("UNWINDING_INFO too short")

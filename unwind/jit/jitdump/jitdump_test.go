@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"unspool/testdata/costs"
 )
 
 var le = binary.LittleEndian
@@ -91,9 +93,11 @@ func TestRecords(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	want := []Record{
-		{Kind: CodeLoad, Time: 2, PID: 4711, TID: 4712, Addr: 0x1000, Size: 4, Index: 7, Name: []byte("one"), Frame: []byte("frame of one")},
+		{Kind: CodeLoad, Time: 2, PID: 4711, TID: 4712, Addr: 0x1000, Size: 4, Index: 7, Name: []byte("one"),
+			Frame: []byte("frame of one")},
 		{Kind: CodeLoad, Time: 3, PID: 4711, TID: 4712, Addr: 0x2000, Size: 9, Index: 8, Name: []byte("two")},
-		{Kind: CodeLoad, Time: 5, PID: 4711, TID: 4712, Addr: 0x3000, Size: 3 * bufSize, Index: 9, Name: []byte("large")},
+		{Kind: CodeLoad, Time: 5, PID: 4711, TID: 4712, Addr: 0x3000, Size: 3 * bufSize, Index: 9,
+			Name: []byte("large")},
 		{Kind: CodeMove, Time: 7, PID: 4711, TID: 4712, Addr: 0x9000, From: 0x2000, Size: 9, Index: 8},
 	}
 	if len(got) != len(want) {
@@ -101,8 +105,10 @@ func TestRecords(t *testing.T) {
 	}
 	for i := range want {
 		g, w := got[i], want[i]
-		if g.Kind != w.Kind || g.Time != w.Time || g.PID != w.PID || g.TID != w.TID || g.Addr != w.Addr || g.From != w.From ||
-			g.Size != w.Size || g.Index != w.Index || string(g.Name) != string(w.Name) || string(g.Frame) != string(w.Frame) {
+		if g.Kind != w.Kind || g.Time != w.Time || g.PID != w.PID || g.TID != w.TID || g.Addr != w.Addr ||
+			g.From != w.From ||
+			g.Size != w.Size || g.Index != w.Index || string(g.Name) != string(w.Name) ||
+			string(g.Frame) != string(w.Frame) {
 			t.Errorf("record %d is %+v, want %+v", i, g, w)
 		}
 	}
@@ -128,7 +134,8 @@ func (g *growing) ReadAt(b []byte, off int64) (int, error) {
 // comes when its last byte is there, and no earlier.
 func TestFileThatGrows(t *testing.T) {
 	large := strings.Repeat("x", bufSize+100)
-	parts := [][]byte{header(), unwinding(1, "frame", "hdr"), load(2, 0x1000, "code", "one", 1), load(3, 0x2000, large, "two", 2)}
+	parts := [][]byte{header(), unwinding(1, "frame", "hdr"), load(2, 0x1000, "code", "one", 1),
+		load(3, 0x2000, large, "two", 2)}
 	g := &growing{content: slices.Concat(parts...)}
 	var ends []int // of the loads
 	for i, n := 0, 0; i < len(parts); i++ {
@@ -198,7 +205,8 @@ func TestRefused(t *testing.T) {
 		{"record of gigabytes", append(header(), bytes.Repeat([]byte{0x7f}, 64)...), ErrBad, "record of"},
 		{"load too short", append(header(), record(CodeLoad, 1, make([]byte, 39))...), ErrBad, "CODE_LOAD"},
 		{"move too short", append(header(), record(CodeMove, 1, make([]byte, 40))...), ErrBad, "CODE_MOVE"},
-		{"unwinding too short", append(header(), record(UnwindingInfo, 1, make([]byte, 23))...), ErrBad, "UNWINDING_INFO"},
+		{"unwinding too short", append(header(), record(UnwindingInfo, 1, make([]byte, 23))...), ErrBad,
+			"UNWINDING_INFO"},
 		{"unwinding claims more", claims(16, 1<<40, unwinding(1, "frame", "hdr")), ErrBad, "shorter than it says"},
 		{"header claims more", claims(24, 9, unwinding(1, "frame", "hdr")), ErrBad, "shorter than it says"},
 	} {
@@ -225,7 +233,8 @@ func TestNode(t *testing.T) {
 		t.Skip("node is not installed")
 	}
 	cmd := exec.Command("node", "--perf-prof", "--perf-prof-unwinding-info", "-e",
-		"function hot(a) { let s = 0; for (let i = 0; i < 100; i++) s = (s * 31 + a) | 0; return s } for (let i = 0; i < 1e6; i++) hot(i)")
+		"function hot(a) { let s = 0; for (let i = 0; i < 100; i++) s = (s * 31 + a) | 0; return s } for (let i "+
+			"= 0; i < 1e6; i++) hot(i)")
 	cmd.Dir = t.TempDir()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("node: %v\n%s", err, out)
@@ -248,16 +257,20 @@ func TestNode(t *testing.T) {
 		t.Error(err)
 	}
 	// Optimized code has CFI, and its name begins so.
-	hot := slices.ContainsFunc(got, func(r Record) bool { return r.Frame != nil && bytes.HasPrefix(r.Name, []byte("JS:*hot ")) })
+	hot := slices.ContainsFunc(got, func(r Record) bool {
+		return r.Frame != nil && bytes.HasPrefix(r.Name, []byte("JS:*hot "))
+	})
 	if !hot || slices.ContainsFunc(got, func(r Record) bool { return len(r.Name) == 0 || r.Size == 0 }) {
 		t.Errorf("%d records, one with CFI for hot: %v", len(got), hot)
 	}
 }
 
 func FuzzReader(f *testing.F) {
-	f.Add(slices.Concat(header(), unwinding(1, "frame", "hdr"), load(2, 0x1000, "code", "one", 1), move(3, 0x1000, 0x2000, 4, 1)), 50)
+	f.Add(slices.Concat(header(), unwinding(1, "frame", "hdr"), load(2, 0x1000, "code", "one", 1),
+		move(3, 0x1000, 0x2000, 4, 1)), 50)
 	f.Add(slices.Concat(header(), record(CodeClose, 1, nil), record(DebugInfo, 1, make([]byte, 16))), 0)
 	f.Fuzz(func(t *testing.T, content []byte, n int) {
+		defer costs.For(len(content)).Check(t)()
 		g := &growing{content, min(max(n, 0), len(content))}
 		d, err := NewReader(g)
 		if err != nil {

@@ -5,7 +5,9 @@ namespace shapes {
 
 double measure(const std::map<std::string, Path<double>> &paths) {
 	double sum = 0;
-	for (auto &[name, path] : paths) {
+	for (auto &entry : paths) {
+		const std::string &name = entry.first;
+		const Path<double> &path = entry.second;
 		if (name.empty())
 			throw std::runtime_error("no name: " + name);
 		sum += path.length();

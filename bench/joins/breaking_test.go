@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"unspool/bench/workloads"
+)
+
+// TestProgramsMadeToBreakJoins: at most one in a hundred stacks that are joined is not the one that the
+// program tells, live and recorded, at each size of the copy.
+func TestProgramsMadeToBreakJoins(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+	folders := make(map[string]string)
+	for i, mode := range workloads.BreakingModes {
+		period := []time.Duration{time.Millisecond, 10 * time.Millisecond}[i%2]
+		p := workloads.BreakingProgram(mode, period, 400*time.Millisecond)
+		if m := p.Missing(); m != "" {
+			t.Logf("%s: no %s", mode, m)
+			continue
+		}
+		kind := mode
+		if mode != "python" && mode != "growing" {
+			kind = "C"
+		}
+		w := workloads.Workload{Program: &p, Dir: folders[kind]}
+		if w.Dir == "" {
+			w.Dir = t.TempDir()
+			folders[kind] = w.Dir
+			if err := w.Prepare(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			var trials []*trial
+			for _, size := range []uint64{8 << 10, 16 << 10, 32 << 10} {
+				trials = append(trials, &trial{size: size, live: true}, &trial{size: size})
+			}
+			if err := live(w.Command(), 999, trials...); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range trials {
+				name := fmt.Sprintf("%d bytes, live %v", r.size, r.live)
+				t.Logf("%s: %s", name, r.line())
+				if r.untrue > 0 {
+					t.Errorf("%s: %d stacks that the copy holds are not what the program tells", name, r.untrue)
+				}
+				const chance = 1 // in a few joined stacks
+				if r.wrong > chance+r.joined/100 {
+					t.Errorf("%s: %d of %d joined stacks are wrong", name, r.wrong, r.joined)
+				}
+			}
+		})
+	}
+}

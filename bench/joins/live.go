@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"unspool/capture"
+	"unspool/capture/perfdata"
+	"unspool/perfring"
+	"unspool/unwind/link"
+
+	"golang.org/x/sys/unix"
+)
+
+// A trial cuts the copies of samples to a size, and completes their stacks as record does, with what is read
+// of the process, or as convert does.
+type trial struct {
+	size uint64
+	live bool
+	outcome
+	session *capture.Session
+}
+
+// A liveRun records a command with the largest copies, and hands the samples to trials while the command
+// runs.
+type liveRun struct {
+	truth
+	source *perfring.Source
+	whole  *capture.Session
+	trials []*trial
+
+	sample perfring.Sample
+	cut    []byte
+}
+
+// live runs a command. Its trials have their outcomes after that.
+func live(c *exec.Cmd, freq int, trials ...*trial) error {
+	c.Stderr = os.Stderr
+	if err := c.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	events, _, err := perfring.DefaultEvents()
+	if err != nil {
+		return err
+	}
+	r := liveRun{truth: newTruth(), trials: trials}
+	r.source, err = perfring.Open(perfring.Target{PIDs: []int{c.Process.Pid}}, perfring.Options{
+		Events: events, Freq: uint64(freq), StackSize: perfring.MaxStackSize, Pages: 1024,
+	})
+	if err != nil {
+		return err
+	}
+	defer r.source.Close()
+	if err := r.begin(c.Process.Pid); err != nil {
+		return err
+	}
+	for over := false; !over; {
+		select {
+		case <-ended:
+			over = true
+		case <-time.After(capture.JoinAfter):
+		}
+		if err := r.drain(); err != nil {
+			return err
+		}
+	}
+	for _, t := range trials {
+		if err := t.session.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin makes the sessions, and begins to sample.
+func (r *liveRun) begin(pid int) error {
+	config := capture.Config{Format: r.source.Format(), Proc: "/proc", MaxStack: 2048, Live: true}
+	config.Sink = sink(r.note)
+	r.whole = capture.NewSession(config)
+	sessions := []*capture.Session{r.whole}
+	for _, t := range r.trials {
+		config.Live, config.Join, config.JoinAfter = t.live, true, capture.JoinAfterRecorded
+		if t.live {
+			config.JoinAfter = capture.JoinAfter
+		}
+		config.Sink = sink(func(w *perfdata.Walked) { t.count(w, &r.truth) })
+		t.session = capture.NewSession(config)
+		sessions = append(sessions, t.session)
+	}
+	if err := r.source.Enable(); err != nil {
+		return err
+	}
+	for _, s := range sessions {
+		if err := s.Seed([]int{pid}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drain hands what the rings hold to all sessions.
+func (r *liveRun) drain() error {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return err
+	}
+	if err := r.source.Drain(r.record); err != nil {
+		return err
+	}
+	for _, t := range r.trials {
+		if err := t.session.Settle(uint64(now.Nano())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *liveRun) record(rec perfring.Record) error {
+	if err := r.whole.Record(rec); err != nil {
+		return err
+	}
+	for _, t := range r.trials {
+		cut := rec
+		if rec.Type() == perfring.RecordSample {
+			f := r.source.Format()
+			if err := f.Sample(rec, &r.sample); err != nil {
+				return err
+			}
+			var err error
+			if r.cut, err = perfring.AppendCut(r.cut[:0], rec, &r.sample, t.size); err != nil {
+				return err
+			}
+			cut = r.cut
+		}
+		if err := t.session.Record(cut); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// line says what became of the samples.
+func (o *outcome) line() string {
+	s := fmt.Sprintf("%d samples: %s complete by the copy, %s joined (%s with reads), %d of them wrong; %s in all",
+		o.all, o.share(o.byCopy), o.share(o.joined), o.share(o.links[link.JoinedByRead]), o.wrong,
+		o.share(o.byCopy+o.joined))
+	for i, words := range []string{"doubtful", "disagree", "one-sided", "unseen"} {
+		s += fmt.Sprintf(", %s %s", o.share(o.links[left[i]]), words)
+	}
+	return s
+}

@@ -1,0 +1,135 @@
+package check
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"unspool/capture"
+	"unspool/capture/perfdata"
+	"unspool/capture/symbols"
+	"unspool/testdata/programs"
+	"unspool/unwind"
+)
+
+// recorded is a recording of a program, made by perf with raw stacks.
+func recorded(t *testing.T, command ...string) string {
+	t.Helper()
+	perf, err := exec.LookPath("perf")
+	if err != nil {
+		t.Skip("skipped for want of perf")
+	}
+	path := filepath.Join(t.TempDir(), "perf.data")
+	args := append([]string{"record", "-q", "-e", "cpu-clock:u", "-F", "999", "--call-graph", "dwarf,8192",
+		"-o", path, "--"}, command...)
+	if out, err := exec.Command(perf, args...).CombinedOutput(); err != nil {
+		t.Fatalf("perf: %v\n%s", err, out)
+	}
+	return path
+}
+
+func walk(t *testing.T, path string, to capture.Watcher) {
+	t.Helper()
+	o := capture.ConvertOptions{Input: path, MaxStack: 512}
+	if _, err := capture.Walk(context.Background(), o, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStacksOfProgramsAreRight checks what the walk makes of programs that meet every exception.
+func TestStacksOfProgramsAreRight(t *testing.T) {
+	t.Parallel()
+	for _, p := range programs.Chains() {
+		switch p.String() {
+		case "signal-other", "fault", "realign", "pulse", "vdso", "alloca", "backtrace",
+			"noreturn", "terminate", "plt":
+			continue // what stands on these stacks stands on others', too
+		}
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			c := New(symbols.New(symbols.Options{}))
+			walk(t, recorded(t, append([]string{programs.Build(t, p.Name), "1"}, p.Args...)...), c)
+			r := c.Result(p.Name, 0, nil)
+			all := r.All()
+			if c.Stacks < 20 || all.Wrong() > 0 || all.Checked() < all.Edges()*9/10 {
+				r.WriteText(os.Stderr)
+				t.Errorf("%d stacks, %+v", c.Stacks, all)
+			}
+		})
+	}
+}
+
+// A change makes a stack, leaf first, one that cannot be, at the i-th caller.
+type change struct {
+	name  string
+	apply func(ips []uint64, i int) []uint64
+}
+
+var changes = []change{
+	{"a frame is dropped", func(ips []uint64, i int) []uint64 { return slices.Delete(ips, i, i+1) }},
+	{"two callers are swapped", func(ips []uint64, i int) []uint64 {
+		ips[i], ips[i+1] = ips[i+1], ips[i]
+		return ips
+	}},
+	{"an address is one byte too high", func(ips []uint64, i int) []uint64 {
+		ips[i]++
+		return ips
+	}},
+	{"an address is one byte too low", func(ips []uint64, i int) []uint64 {
+		ips[i]--
+		return ips
+	}},
+}
+
+// changing hands a checker stacks that are changed at each of their callers, and counts which it finds.
+type changing struct {
+	*Checker
+	change         change
+	stacks, missed int
+	session        *capture.Session
+}
+
+func (c *changing) Begin(s *capture.Session) {
+	c.session = s
+	c.Checker.Begin(s)
+}
+
+func (c *changing) WriteSample(w *perfdata.Walked) error {
+	user := userPart(w.Chain)
+	space := c.session.Table().Space(w.Sample.PID)
+	if space == nil || w.Result == nil || w.Result.End != unwind.Root {
+		return nil
+	}
+	for i := 1; i < len(user)-1; i++ {
+		before := c.All()
+		c.stack(space, c.change.apply(slices.Clone(user), i), nil)
+		after := c.All()
+		c.stacks++
+		if after.Wrong() == before.Wrong() {
+			c.missed++
+		}
+	}
+	return nil
+}
+
+// TestChangedFramesAreFound changes the frames of a recording on purpose. Calls through pointers and of
+// functions that jump through them could have led elsewhere, so that not every frame is missed.
+func TestChangedFramesAreFound(t *testing.T) {
+	t.Parallel()
+	path := recorded(t, programs.Build(t, "plain"), "1")
+	for i, ch := range changes {
+		c := &changing{Checker: New(symbols.New(symbols.Options{})), change: ch}
+		walk(t, path, c)
+		t.Logf("%s: %d of %d changed stacks are not found", ch.name, c.missed, c.stacks)
+		most := c.stacks / 100
+		if i == 0 {
+			most = c.stacks / 2
+		}
+		if c.stacks < 100 || c.missed > most {
+			t.Errorf("%s: %d of %d changed stacks are not found", ch.name, c.missed, c.stacks)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package capture
+
+import (
+	"syscall"
+	"time"
+
+	"unspool/unwind/image/fileid"
+	"unspool/unwind/vdso"
+)
+
+// confine leaves everything that needs rights to the opener, before anything is read that others have
+// written. It first reads what this process itself needs from the system and cannot read any more after that.
+func (r *recording) confine() error {
+	if r.Opener == nil {
+		return nil
+	}
+	if err := r.Opener.GrantEvents(r.source.FollowThrough(r.Opener)); err != nil {
+		return err
+	}
+	if r.command != nil {
+		if err := r.Opener.GrantCommand(r.command.pid()); err != nil {
+			return err
+		}
+	}
+	if r.Grant != nil {
+		if err := r.Grant(); err != nil {
+			return err
+		}
+	}
+	unfiltered := r.Opener.Seal()
+	if r.Confine == nil {
+		return nil
+	}
+	_, _ = time.Now().Zone() // reads /etc/localtime
+	_, _ = vdso.Own()
+	if err := fileid.Prepare(); err != nil {
+		return err
+	}
+	r.Confine(unfiltered)
+	return nil
+}
+
+// signalCommand sends a signal to the command, by the opener if this process has given up its rights.
+func (r *recording) signalCommand(s syscall.Signal) {
+	if r.Opener != nil {
+		_ = r.Opener.Signal(s)
+		return
+	}
+	_ = r.command.cmd.Process.Signal(s)
+}

@@ -1,0 +1,201 @@
+package capture
+
+import (
+	"errors"
+	"runtime"
+	"time"
+
+	"unspool/capture/perfdata"
+	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/unwind/link"
+)
+
+// A joiner completes stacks that the copy has cut off, on the way from a session to its sink. It needs to see
+// the stack again after the sample, so such a sample waits, and all records after it wait, too, to keep their
+// order. See package link.
+type joiner struct {
+	stats   *Stats   // counts cut samples when it is known how they end
+	trouble *Trouble // likewise
+	sink    Sink
+	most    int // frames of a stack
+
+	log    link.Log
+	queue  []*held
+	from   int               // where the queue begins
+	bytes  int               // of the queue
+	frames []link.Frame      // scratch
+	cuts   map[uint64]uint64 // when a stack of an address space was last cut
+	misses misses
+}
+
+const (
+	// joinBefore is how long before a sample its stack may have been seen.
+	joinBefore = time.Second
+	// JoinAfter is how long a sample waits for its stack to be seen again. JoinAfterRecorded is the same for
+	// a recording, where waiting costs no time.
+	JoinAfter         = 100 * time.Millisecond
+	JoinAfterRecorded = 200 * time.Millisecond
+	// cutLately is how long after a cut stack the links of a process are kept.
+	cutLately = 10 * time.Second
+	// maxLinks bounds the frames in the log, for each CPU: 4 MiB.
+	maxLinks = 1 << 18
+	// maxWaiting bounds the memory of the queue. Beyond it, samples wait for a shorter time.
+	maxWaiting = 16 << 20
+	// maxCutSpaces bounds the entries of cuts.
+	maxCutSpaces = 4096
+)
+
+func newJoiner(sink Sink, stats *Stats, trouble *Trouble, most int, after time.Duration) *joiner {
+	return &joiner{
+		sink: sink, stats: stats, trouble: trouble, most: most,
+		log: link.Log{
+			Before: uint64(joinBefore), After: uint64(after), MaxFrames: maxLinks * runtime.NumCPU(),
+		},
+		cuts: make(map[uint64]uint64), misses: make(misses),
+	}
+}
+
+// Write takes a record that is no sample.
+func (j *joiner) Write(rec []byte) error {
+	if j.waits() {
+		return j.hold(holdRecord(rec))
+	}
+	return j.sink.Write(rec)
+}
+
+// WriteSample takes a sample.
+func (j *joiner) WriteSample(w *perfdata.Walked) error {
+	if w.Space != nil {
+		if err := j.seen(w, w.Space.ID()); err != nil {
+			return err
+		}
+	}
+	if !isOpen(w) && !j.waits() {
+		return j.sink.WriteSample(w)
+	}
+	return j.hold(holdSample(w))
+}
+
+// take is Write or WriteSample for what is held already.
+func (j *joiner) take(h *held) error {
+	if h.sample && h.space != 0 {
+		if err := j.seen(&h.walked, h.space); err != nil {
+			return err
+		}
+	}
+	return j.hold(h)
+}
+
+// isOpen says whether a sample's stack was cut off and may be completed.
+func isOpen(w *perfdata.Walked) bool {
+	return w.Result != nil && w.Result.Open > 0 && w.Space != nil && w.Sample.Time != 0
+}
+
+// seen logs the links that the walk of a sample shows, and hands on what need not wait any more.
+func (j *joiner) seen(w *perfdata.Walked, space uint64) error {
+	if w.Result == nil || w.Sample.Time == 0 {
+		return nil
+	}
+	now := w.Sample.Time
+	if err := j.settle(now); err != nil { // before the links that they need are forgotten
+		return err
+	}
+	if isOpen(w) {
+		j.cut(space, now)
+	}
+	if j.mayHelp(w, space, now) {
+		j.frames = w.Result.Links(&j.log, space, now, j.frames)
+	}
+	return nil
+}
+
+// mayHelp says whether there may be a stack that the links of a walk complete: where stacks were cut lately,
+// and where they are so deep that the next one may be. How much was copied does not say how deep a stack is:
+// the copy goes on above the first frame of a thread.
+func (j *joiner) mayHelp(w *perfdata.Walked, space, now uint64) bool {
+	if 2*w.Result.Depth() >= w.Sample.StackSize {
+		return true
+	}
+	last, ok := j.cuts[space]
+	return ok && now-last < uint64(cutLately)
+}
+
+// cut notes that a stack of an address space was cut.
+func (j *joiner) cut(space, now uint64) {
+	if _, known := j.cuts[space]; !known && len(j.cuts) >= maxCutSpaces {
+		clear(j.cuts)
+	}
+	j.cuts[space] = now
+}
+
+// waits says whether something waits, so that later records have to wait, too.
+func (j *joiner) waits() bool { return j.from < len(j.queue) }
+
+// hold puts a record into the queue, or hands it on if it need not wait.
+func (j *joiner) hold(h *held) error {
+	if !h.open && !j.waits() {
+		return j.release(h)
+	}
+	if len(j.queue) == cap(j.queue) && j.from > len(j.queue)/2 {
+		n := copy(j.queue, j.queue[j.from:])
+		clear(j.queue[n:])
+		j.queue, j.from = j.queue[:n], 0
+	}
+	j.queue = append(j.queue, h)
+	j.bytes += h.size()
+	if j.bytes > maxWaiting {
+		return j.settle(0)
+	}
+	return nil
+}
+
+// settle hands on what has waited long enough at the time now, or exceeds maxWaiting.
+func (j *joiner) settle(now uint64) error {
+	for j.waits() {
+		h := j.queue[j.from]
+		if h.open && now < h.fields.Time+j.log.After && j.bytes <= maxWaiting {
+			return nil
+		}
+		j.queue[j.from] = nil
+		j.from++
+		j.bytes -= h.size()
+		if err := j.release(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush hands on everything, as nothing that comes later can complete it.
+func (j *joiner) flush() error { return j.settle(^uint64(0)) }
+
+// release hands on a record, completed if it is open and that is possible.
+func (j *joiner) release(h *held) (err error) {
+	defer h.free()
+	if !h.sample {
+		return j.sink.Write(h.rec)
+	}
+	if h.open {
+		j.complete(h)
+	}
+	err = j.sink.WriteSample(&h.walked)
+	if errors.Is(err, perfring.ErrTooLarge) {
+		j.stats.Malformed++
+		return nil
+	}
+	return err
+}
+
+// complete joins the callers to a cut stack if they are known, and counts the result.
+func (j *joiner) complete(h *held) {
+	w, res := &h.walked, &h.result
+	j.frames, w.Links = res.Join(&j.log, h.space, w.Sample.Time, j.most, j.frames)
+	if w.Links.IsJoined() {
+		w.Chain = unwind.Splice(w.Chain[:0], w.Sample.Callchain.Len(), w.Sample.Callchain.At, res.IPs)
+	}
+	j.misses.count(w.Sample.TID, w.Links != link.Joined)
+	j.stats.Links[w.Links]++
+	j.stats.count(w.Sample, res, w.Links.IsJoined())
+	j.trouble.ended(res.End, w.Place)
+}

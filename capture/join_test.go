@@ -1,0 +1,226 @@
+package capture
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"unspool/capture/perfdata"
+	"unspool/perfring"
+	"unspool/unwind"
+)
+
+// joinedProgram has a stack of 11 KiB below which another 3 or 13 KiB come and go.
+const joinedProgram = `
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static long now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec * 1000000000L + t.tv_nsec;
+}
+
+__attribute__((noipa)) static void down(int n, void (*then)(void))
+{
+	char pad[1000];
+	memset(pad, 1, sizeof pad);
+	__asm__ volatile("" : : "r"(pad) : "memory");
+	if (n == 0)
+		then();
+	else
+		down(n - 1, then);
+	__asm__ volatile("" : : "r"(pad) : "memory");
+}
+
+__attribute__((noipa)) static void spin(void)
+{
+	for (long end = now() + 500000; now() < end;)
+		;
+}
+
+__attribute__((noipa)) static void work(void)
+{
+	for (long end = now() + 500000000; now() < end;)
+		down(rand() % 2 ? 2 : 12, spin);
+}
+
+int main(void)
+{
+	down(10, work);
+	return 0;
+}
+`
+
+// recordJoined records a program whose stacks fit into the largest copy, with copies of some size.
+func recordJoined(t *testing.T, size int) string {
+	t.Helper()
+	dir := t.TempDir()
+	program, data := filepath.Join(dir, "program"), filepath.Join(dir, "perf.data")
+	if err := os.WriteFile(program+".c", []byte(joinedProgram), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][]string{
+		{"gcc", "-O2", "-o", program, program + ".c"},
+		{"perf", "record", "-q", "-e", "cpu-clock:u", "-F", "999", "--call-graph", "dwarf," + strconv.Itoa(size),
+			"-o", data, program},
+	} {
+		if _, err := exec.LookPath(c[0]); err != nil {
+			t.Skip(err)
+		}
+		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", c, err, out)
+		}
+	}
+	return data
+}
+
+// enoughSamples is with how many of them some stacks have to be joined. On a busy machine there may
+// be few, far apart.
+const enoughSamples = 100
+
+// userStacks collects the user stacks that it is handed, and the order of the samples.
+type userStacks struct {
+	ips    map[uint64][]uint64 // by the sample's time, of complete ones
+	joined map[uint64]bool
+	times  []uint64
+}
+
+func newUserStacks() *userStacks {
+	return &userStacks{ips: make(map[uint64][]uint64), joined: make(map[uint64]bool)}
+}
+
+func (u *userStacks) Write([]byte) error { return nil }
+
+func (u *userStacks) WriteSample(w *perfdata.Walked) error {
+	if w.Result == nil {
+		return nil
+	}
+	u.times = append(u.times, w.Sample.Time)
+	if w.Result.End == unwind.Root {
+		u.ips[w.Sample.Time] = slices.Clone(w.Result.IPs)
+		u.joined[w.Sample.Time] = w.Links.IsJoined()
+	}
+	return nil
+}
+
+// unwindCut unwinds a recording as if copies had size bytes, or as it is with 0.
+func unwindCut(t *testing.T, path string, size uint64, c Config) *Stats {
+	t.Helper()
+	r, err := perfdata.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var s *Session
+	var sample perfring.Sample
+	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+		if s == nil {
+			c.Format, c.Proc, c.MaxStack = f, "/proc", 2048
+			s = NewSession(c)
+		}
+		if size > 0 && rec.Type() == perfring.RecordSample {
+			if err := f.Sample(rec, &sample); err != nil {
+				return err
+			}
+			if rec, err = perfring.AppendCut(nil, rec, &sample, size); err != nil {
+				return err
+			}
+		}
+		return s.Record(rec)
+	})
+	if err == nil {
+		err = s.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &s.Stats
+}
+
+func TestCutStacksAreJoined(t *testing.T) {
+	data := recordJoined(t, perfring.MaxStackSize)
+	whole, cut, joined := newUserStacks(), newUserStacks(), newUserStacks()
+	unwindCut(t, data, 0, Config{Sink: whole})
+	unwindCut(t, data, 16<<10, Config{Sink: cut})
+	st := unwindCut(t, data, 16<<10, Config{Sink: joined, Join: true, JoinAfter: 100 * time.Millisecond})
+
+	if !slices.Equal(joined.times, whole.times) {
+		t.Error("the samples come in another order")
+	}
+	n := 0
+	for time, ips := range joined.ips {
+		want, known := whole.ips[time]
+		if known && !slices.Equal(ips, want) {
+			t.Errorf("%#x, want %#x", ips, want)
+		}
+		if joined.joined[time] {
+			n++
+		} else if _, ok := cut.ips[time]; !ok {
+			t.Error("a stack that the copy cuts off is complete, and not joined")
+		}
+	}
+	t.Logf("%d of %d complete, %d of them joined; %d without", len(joined.ips), len(joined.times), n,
+		len(cut.ips))
+	// How many depends on how often the program got a CPU: what is seen long before or after does not count.
+	if n == 0 && len(whole.ips) > enoughSamples {
+		t.Error("none is joined")
+	}
+	var ended, frames uint64
+	for _, count := range st.Ended {
+		ended += count
+	}
+	for _, count := range st.FramesBy {
+		frames += count
+	}
+	if ended != st.User || frames != st.Frames || st.Joined() != uint64(n) ||
+		(st.FramesBy[unwind.ByLinks] > 0) != (n > 0) || st.Complete() != uint64(len(joined.ips)) {
+		t.Errorf("the counts do not add up: %+v", st)
+	}
+	strict := unwindCut(t, data, 16<<10, Config{Sink: newUserStacks(), Strict: true})
+	if strict.Joined() != 0 {
+		t.Errorf("%d joined", strict.Joined())
+	}
+}
+
+// What is converted on several cores is what one core makes of it, joined stacks and all.
+func TestJoinedConvertIsTheSameOnEveryNumberOfCores(t *testing.T) {
+	small := recordJoined(t, 16<<10)
+	var first []byte
+	for _, jobs := range []int{1, 3} {
+		output := filepath.Join(t.TempDir(), "out.data")
+		out, err := Convert(t.Context(), ConvertOptions{Input: small, Output: output, MaxStack: 2048, Jobs: jobs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Stats.Joined() == 0 && out.Stats.User > enoughSamples {
+			t.Errorf("none of %d stacks is joined", out.Stats.User)
+		}
+		content, err := os.ReadFile(output)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = content
+		} else if !bytes.Equal(content, first) {
+			t.Errorf("%d cores write something else", jobs)
+		}
+		marked := 0
+		records, _ := readRecords(t, content)
+		for _, rec := range records {
+			if rec.Type() == perfring.RecordSample && perfdata.IsJoined(rec.Misc()) {
+				marked++
+			}
+		}
+		if uint64(marked) != out.Stats.Joined() {
+			t.Errorf("%d samples are marked, %d are joined", marked, out.Stats.Joined())
+		}
+	}
+}

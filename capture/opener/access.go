@@ -1,0 +1,233 @@
+package opener
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/perfring"
+	"unspool/vmas/process"
+)
+
+var (
+	_ process.Access       = (*Client)(nil)
+	_ perfring.EventOpener = (*Client)(nil)
+)
+
+// Text is for [process.Texts].
+func (c *Client) Text(pid, tid uint32, name process.Text) (io.ReadCloser, error) {
+	a, err := c.askSoon(request{op: readText, pid: pid, tid: tid, start: uint64(name)})
+	if err != nil {
+		path := fmt.Sprintf("/proc/%d/task/%d/%v", pid, tid, name)
+		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return io.NopCloser(bytes.NewReader(a.bytes)), nil
+}
+
+// Numbers is for [process.Texts].
+func (c *Client) Numbers(pid uint32) ([]uint32, error) {
+	a, err := c.askSoon(request{op: listNumbers, pid: pid})
+	return parseNumbers(a.bytes), err
+}
+
+// ReadMemory is for [process.Memory].
+func (c *Client) ReadMemory(pid uint32, buf []byte, addr uint64) (read int) {
+	return c.readMemory(&c.wait, pid, buf, addr)
+}
+
+// Aside reads memory for goroutines that do not drain the rings: what they wait for processes that hang is
+// not taken from the patience of the one that does.
+func (c *Client) Aside() process.Memory { return aside{c} }
+
+type aside struct{ client *Client }
+
+func (a aside) ReadMemory(pid uint32, buf []byte, addr uint64) (read int) {
+	return a.client.readMemory(&a.client.rest, pid, buf, addr)
+}
+
+func (c *Client) readMemory(p *patience, pid uint32, buf []byte, addr uint64) (read int) {
+	for read < len(buf) {
+		piece := buf[read:min(len(buf), read+mostMemory)]
+		start := addr + uint64(read)
+		a, err := c.askWith(p, request{op: readMemory, pid: pid, start: start, end: start + uint64(len(piece))})
+		if err != nil {
+			return read
+		}
+		n := copy(piece, a.bytes)
+		if read += n; n < len(piece) {
+			return read
+		}
+	}
+	return read
+}
+
+// OpenPath is for [process.Files].
+func (c *Client) OpenPath(pid uint32, path string, start, end uint64) (*os.File, error) {
+	file, _, err := c.open(request{op: openPath, pid: pid, start: start, end: end, text: []byte(path)}, path)
+	return file, err
+}
+
+// OpenWithin is for [process.Files].
+func (c *Client) OpenWithin(pid uint32, path string) (*os.File, error) {
+	file, _, err := c.open(request{op: openWithin, pid: pid, text: []byte(path)}, path)
+	return file, err
+}
+
+// OpenMapped is for [process.Files].
+func (c *Client) OpenMapped(pid uint32, start, end uint64) (file *os.File, target string, err error) {
+	name := fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, start, end)
+	return c.open(request{op: openMapped, pid: pid, start: start, end: end}, name)
+}
+
+// open waits for a file as long as it takes, or until the client is closed: this is for goroutines that
+// nobody waits for.
+func (c *Client) open(r request, name string) (file *os.File, target string, err error) {
+	a, err := c.askFile(r)
+	if err == unix.ENOEXEC {
+		err = process.ErrNotCode
+	}
+	if err != nil {
+		closeFD(a.fd)
+		return nil, "", err
+	}
+	if a.fd < 0 {
+		return nil, "", errMessage
+	}
+	return os.NewFile(uintptr(a.fd), name), string(a.bytes), nil
+}
+
+// Stat is for [process.Files].
+func (c *Client) Stat(pid uint32, path string) (unix.Stat_t, error) {
+	a, err := c.askFile(request{op: statPath, pid: pid, text: []byte(path)})
+	if err != nil {
+		return unix.Stat_t{}, err
+	}
+	return parseStat(a.bytes)
+}
+
+// Owner is for [process.Files]. It is asked for each file that a process maps, so who it was is remembered
+// for a moment.
+func (c *Client) Owner(pid uint32) (uid uint32, err error) {
+	now := time.Now()
+	if uid, ok := c.owners.find(pid, now); ok {
+		return uid, nil
+	}
+	a, err := c.askSoon(request{op: askOwner, pid: pid})
+	if err == nil {
+		c.owners.note(pid, uint32(a.value), now)
+	}
+	return uint32(a.value), err
+}
+
+// OpenEvent is for [perfring.EventOpener].
+func (c *Client) OpenEvent(attr *unix.PerfEventAttr, cpu int) (fd int, err error) {
+	a, err := c.askGranted(request{op: openEvent, pid: uint32(cpu), text: attrBytes(attr)}, -1)
+	if err == nil && a.fd < 0 {
+		err = errMessage
+	}
+	return a.fd, err
+}
+
+// GrantEvents lets events be opened later.
+func (c *Client) GrantEvents(attrs []unix.PerfEventAttr) error {
+	for i := range attrs {
+		if _, err := c.askGranted(request{op: grantEvent, text: attrBytes(&attrs[i])}, -1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// GrantCommand lets a child of this process be ended later.
+func (c *Client) GrantCommand(pid int) error {
+	_, err := c.askGranted(request{op: grantCommand, pid: uint32(pid)}, -1)
+	return err
+}
+
+// GrantOutput lets files be created later in the directory of an output, and take its name.
+func (c *Client) GrantOutput(dir int, path, name string) error {
+	_, err := c.askGranted(request{op: grantOutput, text: []byte(path + "\x00" + name)}, dir)
+	return err
+}
+
+// Seal ends granting. The opener gives up what it does not need for that.
+func (c *Client) Seal() error {
+	_, err := c.askGranted(request{op: seal}, -1)
+	return err
+}
+
+// Create is for [output.Keeper].
+func (c *Client) Create() (file *os.File, temporary string, err error) {
+	a, err := c.askGranted(request{op: createOutput}, -1)
+	if err != nil {
+		closeFD(a.fd)
+		return nil, "", err
+	}
+	return os.NewFile(uintptr(a.fd), ""), string(a.bytes), nil
+}
+
+// Keep is for [output.Keeper].
+func (c *Client) Keep(temporary string) error {
+	_, err := c.askGranted(request{op: keepOutput, text: []byte(temporary)}, -1)
+	return err
+}
+
+// Discard is for [output.Keeper].
+func (c *Client) Discard(temporary string) error {
+	_, err := c.askGranted(request{op: discardOutput, text: []byte(temporary)}, -1)
+	return err
+}
+
+// Signal sends the command a signal that ends it.
+func (c *Client) Signal(s unix.Signal) error {
+	_, err := c.askGranted(request{op: signalCommand, start: uint64(s)}, -1)
+	return err
+}
+
+// CPU is the CPU time that the opener has used.
+func (c *Client) CPU() time.Duration {
+	a, err := c.askSoon(request{op: askCPU})
+	if err != nil {
+		return 0
+	}
+	return time.Duration(a.value)
+}
+
+// A Priority is the precedence that opener and client have been given.
+type Priority struct {
+	client *Client
+	is     string
+}
+
+// RaisePriority gives opener and client precedence over the processes that are recorded.
+func (c *Client) RaisePriority() *Priority {
+	a, err := c.askGranted(request{op: raisePriority}, -1)
+	if err != nil {
+		return &Priority{c, "ordinary"}
+	}
+	return &Priority{c, string(a.bytes)}
+}
+
+// highest is the change of priority that Highest asks for; the other one is to give it up.
+const highest = 1
+
+// Highest goes before all other real-time threads, too, and says whether that is new.
+func (p *Priority) Highest() bool {
+	a, err := p.client.askGranted(request{op: changePriority, start: highest}, -1)
+	if err != nil || a.value != 1 {
+		return false
+	}
+	p.is = string(a.bytes)
+	return true
+}
+
+// Restore gives up the precedence.
+func (p *Priority) Restore() { _, _ = p.client.askGranted(request{op: changePriority}, -1) }
+
+// String says what the precedence is.
+func (p *Priority) String() string { return p.is }

@@ -1,0 +1,215 @@
+package opener
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// A Client asks an opener. Its methods may be called by several goroutines.
+type Client struct {
+	cmd *exec.Cmd // not waited for: see Close
+
+	one     sync.Mutex // for granted
+	granted *lines     // one, for what is granted, and what was
+	files   *lines     // for what may be waited for as long as it takes
+	reads   *lines     // for what may not
+
+	owners owners
+
+	mu   sync.Mutex
+	hung map[uint32]int // by PID, requests whose answers are overdue
+	wait patience       // of the goroutine that drains the rings
+	rest patience       // of others
+}
+
+// How many requests for files, and for texts and memory, can be under way, those that hang included; and of
+// these for the processes of one user, where the ones that do not hang have room beside those that do.
+const (
+	mostFiles      = 24
+	mostFilesOfOne = 8
+	mostReads      = 12
+	mostReadsOfOne = 6
+)
+
+// ErrEnded says that the opener is not there any more.
+var ErrEnded = errors.New("the process that opens files has ended")
+
+// ErrLate says that a process could not be read in time.
+var ErrLate = errors.New("not read in time")
+
+// Start starts an opener with the rights of this process.
+func Start() (*Client, error) {
+	c, theirs, err := newClient()
+	var others []*os.File
+	for _, fd := range theirs {
+		file := os.NewFile(uintptr(fd), "opener")
+		defer file.Close()
+		others = append(others, file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("socketpair: %w", err)
+	}
+	// It holds nothing that others wait for the end of: a thread of it may hang beyond the recording.
+	c.cmd = &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{serverName}, Dir: "/", ExtraFiles: others, Env: environment(),
+	}
+	if err := c.cmd.Start(); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("start a process that opens files: %w", err)
+	}
+	return c, nil
+}
+
+// newClient makes the lines to an opener. theirs are their other ends, in the order that the opener expects.
+func newClient() (c *Client, theirs []int, err error) {
+	c = &Client{hung: make(map[uint32]int), wait: newPatience(time.Now()), rest: newPatience(time.Now())}
+	for _, kind := range []struct {
+		lines   **lines
+		n       int
+		bounded bool
+	}{{&c.granted, 1, false}, {&c.files, mostFiles, false}, {&c.reads, mostReads, true}} {
+		if *kind.lines, theirs, err = makeLines(kind.n, kind.bounded, theirs); err != nil {
+			c.Close()
+			return nil, theirs, err
+		}
+	}
+	return c, theirs, nil
+}
+
+// processors is how many threads of an opener run at once without the runtime's scheduler, which can take
+// milliseconds, finding out that others of them hang.
+const processors = 8
+
+// environment is that of the opener: how many threads of it may run at once, and who called sudo, for the
+// owner of outputs.
+func environment() []string {
+	env := []string{fmt.Sprintf("GOMAXPROCS=%d", processors)}
+	for _, name := range []string{"SUDO_UID", "SUDO_GID"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// Close ends the opener: it does not wait for that, as a thread of it may hang.
+func (c *Client) Close() error {
+	for _, ls := range []*lines{c.granted, c.files, c.reads} {
+		if ls != nil {
+			ls.end()
+		}
+	}
+	return nil
+}
+
+// askGranted asks for what is granted, or was. fd goes with the request where it is not negative.
+func (c *Client) askGranted(r request, fd int) (answer, error) {
+	c.one.Lock()
+	defer c.one.Unlock()
+	return exchange(c.granted, &r, fd)
+}
+
+// askFile asks for a file, and waits for it as long as it takes, or until the client is closed.
+func (c *Client) askFile(r request) (answer, error) { return exchange(c.files, &r, -1) }
+
+// exchange sends a request over a line that is free, and waits for the answer.
+func exchange(ls *lines, r *request, fd int) (answer, error) {
+	l, err := ls.take()
+	if err != nil {
+		return answer{fd: -1}, err
+	}
+	defer ls.giveBack(l)
+	if err := l.send(r, fd); err != nil {
+		return answer{fd: -1}, ls.fail(err)
+	}
+	a, err := l.receive(&incoming{}, forever)
+	if err != nil {
+		return a, ls.fail(err)
+	}
+	return a, a.err()
+}
+
+// fail ends lines of which one has failed: what comes over it would be taken for the answer to another
+// request.
+func (ls *lines) fail(err error) error {
+	ls.end()
+	if errors.Is(err, ErrEnded) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrEnded, err)
+}
+
+// askSoon asks for what is waited for only as long as patience allows. The process that it is about is not
+// asked again until the answer has come.
+func (c *Client) askSoon(r request) (answer, error) { return c.askWith(&c.wait, r) }
+
+// askWith is askSoon for whoever has that patience.
+func (c *Client) askWith(p *patience, r request) (answer, error) {
+	limit, err := c.begin(p, r.pid)
+	if err != nil {
+		return answer{fd: -1}, err
+	}
+	l, err := c.reads.take()
+	if err != nil {
+		return answer{fd: -1}, err
+	}
+	if err := l.send(&r, -1); err != nil {
+		defer c.reads.giveBack(l)
+		return answer{fd: -1}, c.reads.fail(err)
+	}
+	in := &incoming{}
+	a, err := l.receive(in, limit)
+	c.waited(p, in.waited)
+	switch err {
+	case nil:
+		c.reads.giveBack(l)
+		return a, a.err()
+	case errWaiting:
+		c.giveUp(r.pid, l, in)
+		return a, fmt.Errorf("process %d: %w", r.pid, ErrLate)
+	}
+	defer c.reads.giveBack(l)
+	return a, c.reads.fail(err)
+}
+
+// begin says how long the answer to a request about a process is waited for.
+func (c *Client) begin(p *patience, pid uint32) (limit time.Duration, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if pid != 0 && c.hung[pid] > 0 {
+		return 0, fmt.Errorf("process %d: %w", pid, ErrLate)
+	}
+	return p.limit(time.Now()), nil
+}
+
+// waited takes the time that was waited from the credit.
+func (c *Client) waited(p *patience, d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.take(d)
+}
+
+// giveUp waits no longer for an answer, but for its end in the background.
+func (c *Client) giveUp(pid uint32, l *line, in *incoming) {
+	c.mu.Lock()
+	c.hung[pid]++
+	c.mu.Unlock()
+	in.all, in.drop = nil, true
+	go func() {
+		a, err := l.receive(in, forever)
+		if err != nil {
+			_ = c.reads.fail(err)
+		}
+		closeFD(a.fd)
+		c.mu.Lock()
+		if c.hung[pid]--; c.hung[pid] <= 0 {
+			delete(c.hung, pid)
+		}
+		c.mu.Unlock()
+		c.reads.giveBack(l)
+	}()
+}

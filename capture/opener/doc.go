@@ -1,0 +1,17 @@
+// Package opener lets a recording continue without rights. Before it gives them up, the process starts a
+// second process of the same program, the opener, which keeps its rights. Of what others have written, the
+// opener parses only lines of /proc/PID/maps and the first bytes of files. The recording sends it requests
+// over pairs of sockets (unix(7), SOCK_SEQPACKET): for what it needs of other processes ([process.Access]),
+// and for the few other things that need rights: an event on a CPU that came back, the file of statistics, a
+// signal for the command.
+//
+// A request is one message of fixed fields and, for some, a path. An answer is one or more messages with
+// bytes and at most one descriptor; the bytes and the descriptor belong to the caller. There are many pairs
+// of sockets. Each has one request at a time, and a thread at either end that blocks for it: see line. So a
+// request that hangs in the kernel, for example on a file server that does not answer, does not delay the
+// others: the client waits for a bounded time, and can end at any time, as only the opener hangs. No user's
+// processes get all of the pairs: see shares.
+//
+// Somebody who takes over the confined process through what it parses can get no more from the opener than a
+// recording needs: see grants, and isCode.
+package opener

@@ -1,0 +1,161 @@
+package opener
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/unwind/image/fusetest"
+)
+
+// showPage is a file system with one file of a page.
+func showPage(t *testing.T) (server *fusetest.Mount, path string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "page"), append([]byte("\x7fELF"), make([]byte, 4092)...),
+		0o644); err != nil {
+		t.Fatal(err)
+	}
+	server = fusetest.Show(t, dir)
+	return server, filepath.Join(server.Dir, "page")
+}
+
+// A read of memory that waits for a page from a file server ends after a bounded time. Its process is not
+// read again until the page has come; others are.
+func TestMemoryThatHangs(t *testing.T) {
+	t.Parallel()
+	server, path := showPage(t)
+	server.Be(t, fusetest.HangRead)
+	answer := func() { server.Be(t, fusetest.Answer) }
+	defer answer()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := unix.Mmap(int(file.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Skip("skipped for want of a file system that maps: ", err)
+	}
+	file.Close()
+	defer unix.Munmap(page)
+	c := sealed(t)
+	credit := c.wait.credit
+	c.rest.one = 20 * time.Millisecond
+	self, buf := uint32(os.Getpid()), make([]byte, 8)
+	at := uint64(uintptr(unsafe.Pointer(&page[0])))
+	if n := c.Aside().ReadMemory(self, buf, at); n != 0 {
+		t.Fatalf("%d bytes of a page that is not there", n)
+	}
+	if c.wait.credit != credit {
+		t.Errorf("%v of the patience for other reads are left of %v", c.wait.credit, credit)
+	}
+	c.wait.one = time.Minute
+	if _, err := c.askSoon(request{op: readMemory, pid: self, start: at, end: at + 8}); !errors.Is(err,
+		ErrLate) {
+		t.Errorf("asked again: %v", err)
+	}
+	if all, err := c.Numbers(0); err != nil || len(all) == 0 {
+		t.Errorf("others: %v", err)
+	}
+	answer()
+	for range 500 {
+		if c.ReadMemory(self, buf, at) == len(buf) && string(buf[:4]) == "\x7fELF" {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("the process is not asked any more after its answer has come")
+}
+
+// A file that hangs delays only the caller that opens it, until the client is closed.
+func TestFileThatHangs(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fusetest.Mode{fusetest.HangOpen, fusetest.HangRead} {
+		server, path := showPage(t)
+		server.Be(t, mode)
+		c, err := Start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Seal(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := c.OpenPath(0, path, 0, 0)
+			ended <- err
+		}()
+		time.Sleep(20 * time.Millisecond)
+		if file, err := c.OpenPath(0, "/proc/self/exe", 0, 0); err != nil {
+			t.Errorf("%s: another file: %v", mode, err)
+		} else {
+			file.Close()
+		}
+		select {
+		case err := <-ended:
+			t.Errorf("%s: it did not hang: %v", mode, err)
+		default:
+		}
+		c.Close()
+		if err := <-ended; err == nil {
+			t.Errorf("%s: a file from an opener that has ended", mode)
+		}
+		server.Be(t, fusetest.Answer)
+		c.cmd.Wait()
+	}
+}
+
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	p := newPatience(now)
+	for range 40 { // processes that hang, before the rings have to be drained
+		p.take(p.limit(now))
+	}
+	if l := p.limit(now); l != leastPatience {
+		t.Errorf("%v are waited without credit", l)
+	}
+	p.take(ordinary)
+	now = now.Add(200 * time.Millisecond)
+	if l := p.limit(now); l != 50*time.Millisecond {
+		t.Errorf("%v are waited after 200 ms", l)
+	}
+	now = now.Add(time.Hour)
+	if l := p.limit(now); l != patienceForOne {
+		t.Errorf("%v are waited after an hour", l)
+	}
+	p.take(time.Minute)
+	if l := p.limit(now); l != leastPatience {
+		t.Errorf("%v are waited after a minute's wait", l)
+	}
+}
+
+// An answer is waited for while the machine gives this process no CPU: that time is not the opener's.
+func TestAnswerAfterAPause(t *testing.T) {
+	const limit, pause = 400 * time.Millisecond, 600 * time.Millisecond
+	l, theirs, err := newLine(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := os.NewFile(uintptr(theirs), "line")
+	defer func() { unix.Close(l.socket); other.Close() }()
+	late := exec.Command("sh", "-c", `kill -STOP $PPID; sleep $0; kill -CONT $PPID; cat >&3`,
+		fmt.Sprint(pause.Seconds()))
+	late.Stdin = bytes.NewReader((&answer{value: 7, fd: -1}).append(nil))
+	late.ExtraFiles = []*os.File{other}
+	if err := late.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer late.Wait()
+	if a, err := l.receive(&incoming{}, limit); err != nil || a.value != 7 {
+		t.Errorf("answer %d, %v", a.value, err)
+	}
+}

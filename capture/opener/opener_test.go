@@ -1,0 +1,333 @@
+package opener
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/capture/output"
+	"unspool/vmas/process"
+)
+
+func startOpener(t *testing.T) *Client {
+	t.Helper()
+	c, err := Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); c.cmd.Wait() })
+	c.wait = patience{credit: time.Hour, one: time.Minute} // as the machine may be busy
+	return c
+}
+
+// sealed is an opener that is confined.
+func sealed(t *testing.T) *Client {
+	t.Helper()
+	c := startOpener(t)
+	if err := c.Seal(); err != nil {
+		t.Fatal("seal: ", err)
+	}
+	return c
+}
+
+// A confined opener gives what this process can read itself.
+func TestOpenerReadsProcesses(t *testing.T) {
+	t.Parallel()
+	c, direct := sealed(t), process.Direct("/proc")
+	self := uint32(os.Getpid())
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { child.Process.Kill(); child.Wait() }()
+	pid := uint32(child.Process.Pid)
+	for range 10000 { // until it sleeps: then it does not change any more
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.HasPrefix(text, fmt.Appendf(nil, "%d ", unix.SYS_CLOCK_NANOSLEEP)) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for _, name := range []process.Text{process.Maps, process.Syscall} {
+		all := func(from process.Access) []byte {
+			text, err := from.Text(pid, pid, name)
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			defer text.Close()
+			b, err := io.ReadAll(text)
+			if err != nil {
+				t.Error(err)
+			}
+			return b
+		}
+		if got, want := all(c), all(direct); len(want) == 0 || !bytes.Equal(got, want) {
+			t.Errorf("%v: %q, want %q", name, got, want)
+		}
+	}
+	if all, err := c.Numbers(0); err != nil || !slices.Contains(all, pid) {
+		t.Errorf("processes: %v, %v", all, err)
+	}
+	if threads, err := c.Numbers(pid); err != nil || !slices.Equal(threads, []uint32{pid}) {
+		t.Errorf("threads: %v, %v", threads, err)
+	}
+	if uid, err := c.Owner(self); err != nil || uid != uint32(os.Geteuid()) {
+		t.Errorf("owner %d, %v", uid, err)
+	}
+	if _, err := c.Text(pid, pid, process.Syscall+1); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("another text: %v", err)
+	}
+	if _, err := c.Text(1<<30, 1<<30, process.Stat); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no process: %v", err)
+	}
+	big := make([]byte, 3<<20)
+	for i := range big {
+		big[i] = byte(i >> 8)
+	}
+	have := make([]byte, len(big))
+	if n := c.ReadMemory(self, have, uint64(uintptr(unsafe.Pointer(&big[0])))); n != len(big) ||
+		!bytes.Equal(have, big) {
+		t.Errorf("memory: %d bytes", n)
+	}
+}
+
+// What is handed out is code, by whichever way.
+func TestOpenerHandsOutCodeAlone(t *testing.T) {
+	t.Parallel()
+	c := sealed(t)
+	self := uint32(os.Getpid())
+	exe, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	secret, link := filepath.Join(dir, "secret"), filepath.Join(dir, "link")
+	if err := os.WriteFile(secret, []byte("root:$6$…"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(exe, link); err != nil {
+		t.Fatal(err)
+	}
+	opens := map[string]func(path string) (*os.File, error){
+		"path":    func(path string) (*os.File, error) { return c.OpenPath(self, path, 0, 0) },
+		"here":    func(path string) (*os.File, error) { return c.OpenPath(0, path, 0, 0) },
+		"within":  func(path string) (*os.File, error) { return c.OpenWithin(self, path) },
+		"in root": func(path string) (*os.File, error) { return c.OpenWithin(0, path) },
+	}
+	for how, open := range opens {
+		for path, want := range map[string]error{
+			exe: nil, link: nil, secret: process.ErrNotCode, dir: nil, "relative": unix.EINVAL, "": unix.EINVAL,
+			"/nowhere": unix.ENOENT, "/etc/shadow": process.ErrNotCode, "/dev/zero": nil,
+		} {
+			if _, err := os.Stat(path); path == "/etc/shadow" && err != nil {
+				continue
+			}
+			file, err := open(path)
+			if err == nil {
+				flags, _ := unix.FcntlInt(file.Fd(), unix.F_GETFL, 0)
+				if path != exe && path != link || flags&unix.O_ACCMODE != unix.O_RDONLY {
+					t.Errorf("%s: %s was handed out, flags %#x", how, path, flags)
+				}
+				file.Close()
+			}
+			if (path == exe || path == link) && err != nil || want != nil && !errors.Is(err, want) {
+				t.Errorf("%s: %s: %v, want %v", how, path, err, want)
+			}
+		}
+	}
+	// A file that is mapped, and no ELF file: as it can be run, or not; by its path, and when it is deleted.
+	for _, prot := range []int{unix.PROT_READ, unix.PROT_READ | unix.PROT_EXEC} {
+		name := filepath.Join(dir, "mapped")
+		if err := os.WriteFile(name, make([]byte, 4096), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := unix.Mmap(int(file.Fd()), 0, 4096, prot, unix.MAP_PRIVATE)
+		file.Close()
+		if err != nil {
+			t.Skip("a file system without code: ", err)
+		}
+		at := uint64(uintptr(unsafe.Pointer(&data[0])))
+		for path, want := range map[string]bool{name: prot&unix.PROT_EXEC != 0, secret: false} {
+			file, err := c.OpenPath(self, path, at, at+4096)
+			if err == nil {
+				file.Close()
+			}
+			if (err == nil) != want {
+				t.Errorf("%s, protection %d: %v", path, prot, err)
+			}
+		}
+		os.Remove(name)
+		file, target, err := c.OpenMapped(self, at, at+4096)
+		if prot&unix.PROT_EXEC != 0 {
+			if err != nil || target != name+" (deleted)" {
+				t.Errorf("deleted code: %q, %v", target, err)
+			}
+		} else if !errors.Is(err, process.ErrNotCode) {
+			t.Errorf("deleted data: %v", err)
+		}
+		if err == nil {
+			file.Close()
+		}
+		unix.Munmap(data)
+	}
+}
+
+// What was not granted is not done, nor granted after the seal.
+func TestOpenerDoesWhatWasGranted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	place, err := output.Find(filepath.Join(dir, "stats.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer place.Close()
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer child.Wait()
+	defer child.Process.Kill()
+
+	nothing := sealed(t)
+	var attr unix.PerfEventAttr
+	if _, err := nothing.OpenEvent(&attr, 0); !errors.Is(err, unix.EACCES) {
+		t.Errorf("an event: %v", err)
+	}
+	if _, _, err := nothing.Create(); !errors.Is(err, unix.EACCES) {
+		t.Errorf("a file: %v", err)
+	}
+	if err := nothing.Signal(unix.SIGKILL); !errors.Is(err, unix.EACCES) {
+		t.Errorf("a signal: %v", err)
+	}
+	if err := nothing.GrantCommand(child.Process.Pid); err == nil {
+		t.Error("a command was granted after the seal")
+	}
+	if err := place.HandOver(nothing, nothing.GrantOutput); err == nil {
+		t.Error("an output was granted after the seal")
+	}
+
+	c := startOpener(t)
+	if err := c.GrantCommand(child.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := place.HandOver(c, c.GrantOutput); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"first", "second"} {
+		file, err := place.Create()
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.WriteString(text)
+		if err := file.Keep(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, err := place.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Discard()
+	if got, err := os.ReadFile(filepath.Join(dir, "stats.json")); string(got) != "second" {
+		t.Errorf("the output is %q, %v", got, err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("left behind: %v", entries)
+	}
+	for _, name := range []string{"stats.json", "../x", ""} {
+		if err := c.Discard(name); !errors.Is(err, unix.EACCES) {
+			t.Errorf("discard %q: %v", name, err)
+		}
+	}
+	if err := c.Signal(unix.SIGSTOP); !errors.Is(err, unix.EACCES) {
+		t.Errorf("another signal: %v", err)
+	}
+	if err := c.Signal(unix.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if child.Wait(); child.ProcessState.Success() {
+		t.Error("the command was not ended")
+	}
+}
+
+// An event that was granted is opened, on any CPU, and no other one.
+func TestOpenerOpensEvents(t *testing.T) {
+	t.Parallel()
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK,
+		Sample: 1 << 30}
+	attr.Size = uint32(unsafe.Sizeof(attr))
+	if fd, err := unix.PerfEventOpen(&attr, -1, 0, -1, unix.PERF_FLAG_FD_CLOEXEC); err == nil {
+		unix.Close(fd)
+	} else {
+		t.Skip("skipped for want of the right to open events: ", err)
+	}
+	c := startOpener(t)
+	if err := c.GrantEvents([]unix.PerfEventAttr{attr}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := c.OpenEvent(&attr, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var count [8]byte
+	if n, err := unix.Read(fd, count[:]); n != len(count) {
+		t.Errorf("reading the event: %d, %v", n, err)
+	}
+	unix.Close(fd)
+	attr.Sample++
+	if _, err := c.OpenEvent(&attr, 0); !errors.Is(err, unix.EACCES) {
+		t.Errorf("another event: %v", err)
+	}
+}
+
+// Messages that are none end the opener, and nothing else.
+func TestOpenerOfAHostileClient(t *testing.T) {
+	t.Parallel()
+	c := sealed(t)
+	for op := range operation(64) { // of every kind, with fields that make no sense
+		_, _ = c.askGranted(request{op: op, pid: ^uint32(0), start: ^uint64(0), text: []byte("/")}, -1)
+		r := request{op: op, pid: ^uint32(0), tid: ^uint32(0), start: 1, end: 0,
+			text: bytes.Repeat([]byte("/.."), 1000)}
+		if a, err := c.askFile(r); err == nil && a.fd >= 0 {
+			t.Errorf("operation %d gave a file", op)
+		}
+	}
+	if _, err := c.Numbers(0); err != nil {
+		t.Error("it has ended: ", err)
+	}
+	for _, message := range [][]byte{{1}, make([]byte, requestHead-1)} {
+		c := sealed(t)
+		if _, err := unix.Write(c.reads.all[0].socket, message); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.cmd.Wait(); err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+		if _, err := c.Numbers(0); err == nil {
+			t.Error("an opener that has ended answers")
+		}
+	}
+}

@@ -1,0 +1,351 @@
+package opener
+
+import (
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/vmas/process"
+)
+
+// serverName is argv[0] of the opener.
+const serverName = "unspool (opener)"
+
+// An opener finds its lines from firstLine on: the one for what is granted, those for files, those for reads.
+const (
+	firstLine = 3
+	lineCount = 1 + mostFiles + mostReads
+)
+
+// Any program that imports this package can be the opener, the binaries of tests, too.
+func init() {
+	if len(os.Args) == 1 && os.Args[0] == serverName {
+		signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT) // it ends with whoever asks
+		debug.SetMemoryLimit(memoryLimit)
+		closeInherited()
+		newServer().serve()
+		os.Exit(0)
+	}
+}
+
+const memoryLimit = 256 << 20
+
+// closeInherited closes what a shell has opened: others may wait for its end, and a thread of the opener can
+// hang beyond the recording. What the runtime has opened is closed on exec.
+func closeInherited() {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		switch {
+		case fd >= firstLine && fd < firstLine+lineCount:
+			unix.CloseOnExec(fd)
+		case err == nil && flags&unix.FD_CLOEXEC == 0 && fd > 2:
+			unix.Close(fd)
+		}
+	}
+}
+
+// A server answers one process.
+type server struct {
+	processes process.Direct
+	grants    grants
+	files     shares // of the users in what is under way for files
+	reads     shares // likewise, for texts and memory
+	ended     chan struct{}
+}
+
+func newServer() *server {
+	s := &server{processes: "/proc", grants: grants{dir: -1, command: -1}, ended: make(chan struct{}, lineCount)}
+	s.files = shares{most: mostFilesOfOne, owner: s.processes.Owner}
+	s.reads = shares{most: mostReadsOfOne, owner: s.processes.Owner}
+	return s
+}
+
+// serve answers requests until whoever asks has ended.
+func (s *server) serve() {
+	const files, reads = firstLine + 1, firstLine + 1 + mostFiles
+	go s.listen(firstLine, firstLine+1)
+	go s.listen(files, reads)
+	go s.listen(reads, firstLine+lineCount)
+	<-s.ended
+}
+
+// A listener answers the requests of one line, one after the other.
+type listener struct {
+	*server
+	socket  int
+	raw     syscall.RawConn
+	message []byte // an answer
+	piece   []byte // what is read for it
+}
+
+// listen answers the requests of a line. With its first one it has the next line listened to, as long as that
+// is below end: before that is used, this one is in use.
+func (s *server) listen(socket, end int) {
+	defer func() { s.ended <- struct{}{} }()
+	if err := unix.SetNonblock(socket, true); err != nil {
+		return
+	}
+	file := os.NewFile(uintptr(socket), "line")
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return
+	}
+	l := &listener{server: s, socket: socket, raw: raw, piece: make([]byte, pieceSize)}
+	buf := make([]byte, requestHead+mostText+1)
+	control := make([]byte, unix.CmsgSpace(4*4))
+	for first := true; ; {
+		n, controls, err := l.receive(buf, control)
+		if err != nil || n == 0 {
+			break
+		}
+		fd := receiveRights(control[:controls])
+		r, err := parseRequest(buf[:n])
+		if err != nil {
+			break // it is not ours, or not any more
+		}
+		if first && socket+1 < end {
+			go s.listen(socket+1, end)
+		}
+		first = false
+		l.take(&r, fd)
+	}
+}
+
+// soon is how long a thread waits for the next request by itself: most come at once, or much later. The
+// runtime's monitor looks at such a thread every 20 us, so what comes later is waited for in its poller.
+const soon = 500 * time.Microsecond
+
+// receive waits for a request.
+func (l *listener) receive(buf, control []byte) (n, controls int, err error) {
+	try := func(socket uintptr) bool {
+		for {
+			n, controls, _, _, err = unix.Recvmsg(int(socket), buf, control, unix.MSG_CMSG_CLOEXEC)
+			if err != unix.EINTR {
+				return err != unix.EAGAIN
+			}
+		}
+	}
+	most := unix.NsecToTimespec(int64(soon))
+	_, _ = unix.Ppoll([]unix.PollFd{{Fd: int32(l.socket), Events: unix.POLLIN}}, &most, nil)
+	if waited := l.raw.Read(try); waited != nil {
+		return 0, 0, waited
+	}
+	return n, controls, err
+}
+
+// take answers a request.
+func (l *listener) take(r *request, fd int) {
+	if r.op != grantOutput || l.socket != firstLine {
+		closeFD(fd)
+	}
+	if l.socket == firstLine {
+		l.answer(l.grants.do(r, fd))
+		return
+	}
+	under := &l.reads
+	switch r.op {
+	case openPath, openWithin, openMapped, statPath:
+		under = &l.files
+	}
+	if !under.begin(r.pid) {
+		l.answer(answer{errno: unix.EAGAIN, fd: -1})
+		return
+	}
+	l.look(r)
+	under.end(r.pid)
+}
+
+// answer sends an answer and closes the descriptor in it.
+func (l *listener) answer(a answer) {
+	var rights []byte
+	if a.fd >= 0 {
+		rights = unix.UnixRights(a.fd)
+	}
+	l.message = a.append(l.message[:0])
+	if err := sendMessage(l.socket, l.message, rights); err != nil && a.fd >= 0 {
+		// Too many descriptors are on their way: whoever asks may do so again.
+		failed := answer{errno: unix.EMFILE, fd: -1}
+		_ = sendMessage(l.socket, failed.append(nil), nil)
+	}
+	closeFD(a.fd)
+}
+
+// look answers a request about another process.
+func (l *listener) look(r *request) {
+	switch r.op {
+	case readText:
+		l.text(r)
+	case listNumbers:
+		all, err := l.processes.Numbers(r.pid)
+		l.bytes(appendNumbers(nil, all), err)
+	case readMemory:
+		l.memory(r)
+	case openPath, openWithin, openMapped:
+		l.answer(l.file(r))
+	case statPath:
+		l.answer(l.stat(r))
+	case askOwner:
+		uid, err := l.processes.Owner(r.pid)
+		l.value(uint64(uid), err)
+	case askCPU:
+		var u unix.Rusage
+		err := unix.Getrusage(unix.RUSAGE_SELF, &u)
+		l.value(uint64(u.Utime.Nano()+u.Stime.Nano()), err)
+	default:
+		l.value(0, unix.ENOSYS)
+	}
+}
+
+// value sends a number.
+func (l *listener) value(n uint64, err error) {
+	a := answer{value: n, fd: -1}
+	if err != nil {
+		a.fail(err)
+	}
+	l.answer(a)
+}
+
+// text sends a text. The small ones are what one read returns.
+func (l *listener) text(r *request) {
+	name := process.Text(r.start)
+	if name > process.Syscall {
+		l.bytes(nil, unix.EINVAL)
+		return
+	}
+	text, err := l.processes.Text(r.pid, r.tid, name)
+	if err != nil {
+		l.bytes(nil, err)
+		return
+	}
+	defer text.Close()
+	for total := 0; ; {
+		n, err := text.Read(l.piece)
+		if err != nil && err != io.EOF {
+			l.bytes(nil, err)
+			return
+		}
+		total += n
+		a := answer{bytes: l.piece[:n], fd: -1}
+		if name == process.Maps && n > 0 && total < mostAnswered {
+			a.more = 1
+		}
+		l.answer(a)
+		if a.more == 0 {
+			return
+		}
+	}
+}
+
+// memory sends memory, as far as it goes.
+func (l *listener) memory(r *request) {
+	if r.end-r.start > mostMemory {
+		l.bytes(nil, unix.EINVAL)
+		return
+	}
+	buf := l.piece
+	if r.end-r.start > uint64(len(buf)) {
+		buf = make([]byte, r.end-r.start)
+	}
+	buf = buf[:r.end-r.start]
+	l.bytes(buf[:l.processes.ReadMemory(r.pid, buf, r.start)], nil)
+}
+
+// mostMemory is how much memory is read for one request.
+const mostMemory = 1 << 20
+
+// bytes sends bytes in pieces.
+func (l *listener) bytes(all []byte, err error) {
+	a := answer{fd: -1}
+	if err != nil {
+		a.fail(err)
+		l.answer(a)
+		return
+	}
+	for {
+		n := min(len(all), pieceSize)
+		a.bytes, all = all[:n], all[n:]
+		if a.more = 0; len(all) > 0 {
+			a.more = 1
+		}
+		l.answer(a)
+		if a.more == 0 {
+			return
+		}
+	}
+}
+
+// file opens a file that may be handed out.
+func (l *listener) file(r *request) answer {
+	fd, target, err := l.open(r)
+	if err == nil && !isCode(fd) && !(r.end > r.start && l.processes.MapsAsCode(r.pid, r.start, r.end, fd)) {
+		unix.Close(fd)
+		err = unix.ENOEXEC
+	}
+	a := answer{fd: -1}
+	if err != nil {
+		a.fail(err)
+		return a
+	}
+	a.fd, a.bytes = fd, []byte(target)
+	return a
+}
+
+// open opens a regular file.
+func (l *listener) open(r *request) (fd int, target string, err error) {
+	switch path := string(r.text); {
+	case r.op == openMapped:
+		return l.processes.MappedDescriptor(r.pid, r.start, r.end)
+	case len(path) == 0 || path[0] != '/':
+		return -1, "", unix.EINVAL
+	case r.op == openPath:
+		fd, err = l.processes.PathDescriptor(r.pid, path)
+		return fd, "", err
+	default:
+		fd, err = l.processes.WithinDescriptor(r.pid, path)
+		return fd, "", err
+	}
+}
+
+// isCode says whether a file begins as ELF files and jitdumps do. Other files are not handed out by a path.
+func isCode(fd int) bool {
+	var magic [4]byte
+	if n, _ := unix.Pread(fd, magic[:], 0); n < len(magic) {
+		return false
+	}
+	switch string(magic[:]) {
+	case "\x7fELF", "JiTD", "DTiJ": // of either order of bytes
+		return true
+	}
+	return false
+}
+
+// stat looks at a file.
+func (l *listener) stat(r *request) (a answer) {
+	a.fd = -1
+	path := string(r.text)
+	if len(path) == 0 || path[0] != '/' {
+		a.fail(unix.EINVAL)
+		return a
+	}
+	st, err := l.processes.Stat(r.pid, path)
+	if err != nil {
+		a.fail(err)
+		return a
+	}
+	a.bytes = appendStat(nil, &st)
+	return a
+}

@@ -1,0 +1,76 @@
+package priority
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// threads gives how many threads of this process have a scheduling policy, level and nice value.
+func threads(t *testing.T) map[unix.SchedAttr]int {
+	t.Helper()
+	found := make(map[unix.SchedAttr]int)
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		tid, _ := strconv.Atoi(task.Name())
+		if a, err := unix.SchedGetAttr(tid, 0); err == nil {
+			found[unix.SchedAttr{Policy: a.Policy, Priority: a.Priority, Nice: a.Nice}]++
+		}
+	}
+	return found
+}
+
+// TestRaise goes up and back, and leaves a thread alone for which somebody has chosen another priority.
+func TestRaise(t *testing.T) {
+	if what, ok := Try(); !ok {
+		t.Skipf("skipped for want of real-time priority: %s", what)
+	}
+	chosen, end := make(chan error), make(chan bool)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		chosen <- set(0, unix.SchedAttr{Nice: 5})
+		<-end
+	}()
+	defer close(end)
+	if err := <-chosen; err != nil {
+		t.Fatal(err)
+	}
+	ordinary, own := unix.SchedAttr{}, unix.SchedAttr{Nice: 5}
+	if all := threads(t); all[ordinary] == 0 || all[own] != 1 {
+		t.Skipf("skipped for want of ordinary priority: %v", all)
+	}
+
+	r := Raise()
+	defer r.Restore()
+	for _, step := range []struct {
+		says  string
+		level uint32
+	}{{"real-time 1", lowest}, {"real-time 99", highest}} {
+		if r.String() != step.says {
+			t.Errorf("%s, want %s", r, step.says)
+		}
+		all := threads(t)
+		level := realTime(step.level)
+		for a, n := range all {
+			if a.Policy != level.Policy && a != own || a.Policy == level.Policy && a.Priority != level.Priority {
+				t.Errorf("%s: %d threads have %+v", r, n, a)
+			}
+		}
+		if all[own] != 1 {
+			t.Errorf("%s: the thread with another priority: %v", r, all)
+		}
+		if up := r.Highest(); up != (step.level == lowest) {
+			t.Errorf("%s: went up: %v", r, up)
+		}
+	}
+	r.Restore()
+	if all := threads(t); all[own] != 1 || len(all) != 2 || r.String() != "ordinary" {
+		t.Errorf("%s, in the end: %v", r, all)
+	}
+}

@@ -1,0 +1,99 @@
+package sandbox
+
+import (
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A rule allows one system call if its arguments pass the checks.
+type rule struct {
+	call   uintptr
+	checks []check // all have to pass; empty for any arguments
+}
+
+// A check compares the low 32 bits of one argument: all arguments that are checked are ints, or flags whose
+// high bits the kernel refuses.
+type check struct {
+	argument int
+	mask     uint32   // which bits are compared; 0 for all
+	values   []uint32 // one of which the argument has to be
+	unless   *check   // or this check has to pass
+}
+
+// Offsets in struct seccomp_data (include/uapi/linux/seccomp.h).
+const (
+	dataNumber    = 0
+	dataArch      = 4
+	dataArguments = 16
+	x32Bit        = 0x40000000
+)
+
+func statement(code uint16, k uint32) unix.SockFilter { return unix.SockFilter{Code: code, K: k} }
+
+func jump(code uint16, k uint32, yes, no int) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_K | code, K: k, Jt: uint8(yes), Jf: uint8(no)}
+}
+
+func load(offset int) unix.SockFilter {
+	return statement(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, uint32(offset))
+}
+
+func refuse(errno unix.Errno) unix.SockFilter {
+	return statement(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ERRNO|uint32(errno))
+}
+
+// assemble makes a filter from rules. A call that no rule allows fails with EPERM, or with ENOSYS if there is
+// an older call to fall back to.
+func assemble(rules []rule) []unix.SockFilter {
+	allow := statement(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ALLOW)
+	program := []unix.SockFilter{
+		load(dataArch), jump(unix.BPF_JEQ, auditArch, 1, 0), refuse(unix.EPERM),
+		load(dataNumber), jump(unix.BPF_JGE, x32Bit, 0, 1), refuse(unix.ENOSYS),
+	}
+	for _, call := range absent {
+		program = append(program, jump(unix.BPF_JEQ, uint32(call), 0, 1), refuse(unix.ENOSYS))
+	}
+	for _, r := range rules {
+		var body []unix.SockFilter
+		for i := range r.checks {
+			body = append(body, r.checks[i].assemble()...)
+		}
+		body = append(body, allow)
+		program = append(program, jump(unix.BPF_JEQ, uint32(r.call), 0, len(body)))
+		program = append(program, body...)
+	}
+	return append(program, refuse(unix.EPERM))
+}
+
+// assemble makes the part of a filter for the check. If the check passes, the filter continues after that
+// part.
+func (c *check) assemble() []unix.SockFilter {
+	part := []unix.SockFilter{load(dataArguments + 8*c.argument)}
+	if c.mask != 0 {
+		part = append(part, statement(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, c.mask))
+	}
+	var otherwise []unix.SockFilter
+	if c.unless != nil {
+		otherwise = c.unless.assemble()
+	} else {
+		otherwise = []unix.SockFilter{refuse(unix.EPERM)}
+	}
+	for i, v := range c.values {
+		part = append(part, jump(unix.BPF_JEQ, v, len(c.values)-1-i+len(otherwise), 0))
+	}
+	return append(part, otherwise...)
+}
+
+// install installs a filter for all present and future threads of this process.
+func install(program []unix.SockFilter) error {
+	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		unix.SECCOMP_FILTER_FLAG_TSYNC|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH, uintptr(unsafe.Pointer(&p)))
+	runtime.KeepAlive(program)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package capture
+
+import (
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+	"unsafe"
+
+	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/unwind/link"
+	"unspool/vmas/process"
+)
+
+// A stack is read from the innermost frame on that is there still, known by its return address.
+func TestReadBeginsAtFrameThatIsThere(t *testing.T) {
+	t.Parallel()
+	const words, inner, outer = 1024, 100, 200
+	stack := make([]uint64, words)
+	sp := func(i int) uint64 { return uint64(uintptr(unsafe.Pointer(&stack[i]))) }
+	within := link.Function{Low: 0x1000, High: 0x1100}
+	frames := []unwind.OpenFrame{{PC: 0x2000, SP: sp(outer)}, {PC: 0x1010, SP: sp(inner), Within: within}}
+	for _, c := range []struct {
+		name         string
+		inner, outer uint64 // what is in the place of their return addresses
+		size         int
+		want         unwind.OpenFrame
+		there, full  bool
+	}{
+		{"both", 0x1010, 0x2000, 4096, frames[1], true, true},
+		{"the function has called something else", 0x1020, 0x2000, 4096,
+			unwind.OpenFrame{PC: 0x1020, SP: sp(inner), Within: within}, true, true},
+		{"the outer one", 0x3000, 0x2000, 4096, frames[0], true, true},
+		{"neither", 0x3000, 0x2001, 4096, unwind.OpenFrame{}, false, true},
+		{"the outer one is too far away", 0x3000, 0x2000, 512, unwind.OpenFrame{}, false, true},
+	} {
+		stack[inner-1], stack[outer-1] = c.inner, c.outer
+		rd := stackRead{cutStack: cutStack{pid: uint32(os.Getpid())}}
+		there := rd.read(process.Direct("/proc"), append([]unwind.OpenFrame(nil), frames...), c.size)
+		if there != c.there || rd.full != c.full || there && rd.from != c.want {
+			t.Errorf("%s: %v %v %+v, want %v %v %+v", c.name, there, rd.full, rd.from, c.there, c.full, c.want)
+		}
+	}
+	for _, hostile := range []uint64{1, 8, 1 << 47, ^uint64(0)} {
+		rd := stackRead{cutStack: cutStack{pid: uint32(os.Getpid())}}
+		if rd.read(process.Direct("/proc"), []unwind.OpenFrame{{PC: 1, SP: hostile}}, 64) {
+			t.Errorf("read at %#x", hostile)
+		}
+	}
+	runtime.KeepAlive(stack)
+}
+
+// However many stacks are cut, so many are watched, and reading stops when its time is spent.
+func TestReadsAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newStackReader(process.Direct("/proc"))
+	for i := range uint32(10 * maxWatched) {
+		r.watchOne(&cutStack{pid: 1, tid: i, from: unwind.OpenFrame{PC: 1, SP: 8}}, 1)
+		r.watchOne(&cutStack{pid: 1, tid: 7, from: unwind.OpenFrame{PC: 1, SP: 8 * uint64(i)}}, 1)
+	}
+	if n, frames := len(r.watched), len(r.watched[7].frames); n > maxWatched || frames > maxWatchedFrames {
+		t.Errorf("%d stacks, %d frames of one", n, frames)
+	}
+	r.budget.over(1)
+	r.budget.spend(mostBudget)
+	if until, over := r.budget.over(2); !over || until <= 2 {
+		t.Errorf("the time is not spent, or for ever: %d", until)
+	}
+	if _, over := r.budget.over(1 + budgetFor); over {
+		t.Error("the time is spent for ever")
+	}
+	if rd, _, due := r.pick(2 + watchedFor); rd != nil || due != noRead || len(r.watched) > 0 {
+		t.Errorf("%d stacks are watched long after they were cut", len(r.watched))
+	}
+}
+
+// A thread is read when a quarter of its cut stacks is missed, and not for one now and then.
+func TestMisses(t *testing.T) {
+	t.Parallel()
+	for every, want := range map[int]bool{1: true, 2: true, 3: true, 8: false, 20: false} {
+		m := make(misses)
+		most := 0
+		for i := range 1000 {
+			if m.count(1, i%every == 0); i > 100 {
+				most = max(most, m[1])
+			}
+		}
+		if got := most >= manyMisses; got != want {
+			t.Errorf("one of %d is missed: %v, want %v", every, got, want)
+		}
+	}
+	m := make(misses)
+	for tid := range uint32(3 * maxCutSpaces) {
+		m.count(tid, true)
+	}
+	if len(m) > maxCutSpaces {
+		t.Errorf("%d threads", len(m))
+	}
+}
+
+// deepProgram has a stack of 40 KiB above a function that spins.
+const deepProgram = `
+#include <string.h>
+#include <time.h>
+
+__attribute__((noipa)) static void spin(void)
+{
+	struct timespec t;
+	do
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	while (t.tv_sec < 1);
+}
+
+__attribute__((noipa)) static void down(int n)
+{
+	char pad[1000];
+	memset(pad, 1, sizeof pad);
+	__asm__ volatile("" : : "r"(pad) : "memory");
+	if (n == 0)
+		spin();
+	else
+		down(n - 1);
+	__asm__ volatile("" : : "r"(pad) : "memory");
+}
+
+int main(void)
+{
+	down(40);
+	return 0;
+}
+`
+
+// Of a stack that no sample holds, what the copy cuts off is read from the process.
+func TestCutStacksAreRead(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "deep")
+	if err := os.WriteFile(program+".c", []byte(deepProgram), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-O2", "-o", program, program+".c").CombinedOutput(); err != nil {
+		t.Skipf("gcc: %v\n%s", err, out)
+	}
+	for _, strict := range []bool{false, true} {
+		out, err := Record(t.Context(), Options{
+			Command: []string{program}, Freq: 999, StackSize: 8192, MaxStack: 256, Strict: strict,
+			Duration: time.Minute, Output: filepath.Join(t.TempDir(), "perf.data"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := &out.Stats
+		joined, frames := st.Links[link.JoinedByRead], st.FramesBy[unwind.ByLive]
+		t.Logf("%d of %d stacks are completed by reads, %d frames", joined, st.User, frames)
+		switch {
+		case strict && joined+frames > 0:
+			t.Error("some are read, and were not to be")
+		case !strict && st.User > enoughSamples && (joined == 0 || frames < 30*joined):
+			t.Error("none is completed, or by a part of its frames")
+		}
+	}
+}
+
+// faultingProgram has a page that userfaultfd(2) has to give, and asks nobody for it. It writes the page's
+// address.
+const faultingProgram = `
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int main(void)
+{
+	uint64_t page = (uintptr_t)mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_api api = {.api = UFFD_API};
+	struct uffdio_register missing = {
+		.range = {.start = page, .len = 4096}, .mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &missing) || write(1, &page, 8) < 8)
+		return 1;
+	pause();
+	return 0;
+}
+`
+
+// startFaulting starts that program until the test ends.
+func startFaulting(t *testing.T) (cmd *exec.Cmd, page uint64) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "faulting")
+	if err := os.WriteFile(program+".c", []byte(faultingProgram), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-o", program, program+".c").CombinedOutput(); err != nil {
+		t.Skipf("gcc: %v\n%s", err, out)
+	}
+	cmd = exec.Command(program)
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if err := binary.Read(output, binary.LittleEndian, &page); err != nil {
+		t.Skip("skipped for want of userfaultfd(2)")
+	}
+	return cmd, page
+}
+
+// A process whose memory is never there does not hold up the session, nor the reads of other processes.
+func TestReadThatHangs(t *testing.T) {
+	t.Parallel()
+	hanging, page := startFaulting(t)
+	stack := make([]uint64, 1024)
+	stack[99] = 0x1010
+	honest := cutStack{pid: uint32(os.Getpid()), tid: 1, from: unwind.OpenFrame{PC: 0x1010}}
+	honest.from.SP = uint64(uintptr(unsafe.Pointer(&stack[100])))
+	hung := cutStack{pid: uint32(hanging.Process.Pid), tid: 2, from: unwind.OpenFrame{PC: 1, SP: page + 8}}
+
+	r := newStackReader(process.Direct("/proc"))
+	defer r.end()
+	drain := func(stacks ...cutStack) (reads int) {
+		time.Sleep(5 * time.Millisecond)
+		for _, c := range stacks {
+			r.note(c)
+		}
+		r.watch(perfring.Now())
+		for rd := r.next(noRead - 1); rd != nil; rd = r.next(noRead - 1) {
+			if rd.pid != honest.pid {
+				t.Error("there is a page")
+			}
+			reads++
+			r.done(rd, false)
+		}
+		return reads
+	}
+	hangs := func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.hanging > 0
+	}
+	within := func(what string, done func() bool) {
+		for range 2000 {
+			if done() {
+				return
+			}
+		}
+		t.Fatal(what)
+	}
+	within("the read that hangs is not given up", func() bool { drain(hung); return hangs() })
+	reads := 0
+	within("no other process is read", func() bool { reads += drain(hung, honest); return reads >= 3 })
+	if err := hanging.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	within("the read hangs beyond its process", func() bool { drain(honest); return !hangs() })
+	runtime.KeepAlive(stack)
+}
+
+// TestReadsThatHang has as many reads hang as may, and one more, of which the user is told.
+func TestReadsThatHang(t *testing.T) {
+	t.Parallel()
+	r := newStackReader(process.Direct("/proc"))
+	defer r.end()
+	var told error
+	for n := range maxHanging + 1 {
+		hanging, page := startFaulting(t)
+		r.note(cutStack{pid: uint32(hanging.Process.Pid), tid: uint32(n),
+			from: unwind.OpenFrame{PC: 1, SP: page + 8}})
+		for tries := 0; tries < 2000; tries++ {
+			told = r.watch(perfring.Now())
+			r.mu.Lock()
+			hung := r.hanging
+			r.mu.Unlock()
+			if hung > n || told != nil {
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		if (told != nil) != (n == maxHanging) {
+			t.Fatalf("with %d reads that hang: %v", n+1, told)
+		}
+	}
+}
+
+// A walk does not wait for memory that is never there, and others are read on.
+func TestMemoryThatIsNeverThere(t *testing.T) {
+	t.Parallel()
+	hanging, page := startFaulting(t)
+	pid, self := uint32(hanging.Process.Pid), uint32(os.Getpid())
+	s := NewSession(Config{Format: new(perfring.Format), Live: true})
+	word := []uint64{4711}
+	at, buf := uint64(uintptr(unsafe.Pointer(&word[0]))), make([]byte, 8)
+	for range 2 * maxHung {
+		if n := s.interrupted.processes.ReadMemory(pid, buf, page); n != 0 {
+			t.Fatalf("%d bytes of a page that is not there", n)
+		}
+	}
+	for range 1000 {
+		if s.interrupted.processes.ReadMemory(self, buf, at) == 8 && binary.LittleEndian.Uint64(buf) == word[0] {
+			return
+		}
+	}
+	t.Error("another process is not read")
+}

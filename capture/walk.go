@@ -1,0 +1,113 @@
+package capture
+
+import (
+	"context"
+
+	"unspool/capture/perfdata"
+	"unspool/perfring"
+)
+
+// A Watcher is a sink that also needs address spaces and images.
+type Watcher interface {
+	Sink
+	// Begin is called before the first record. The session's table and images are at each record those of its
+	// time.
+	Begin(s *Session)
+}
+
+// Walk unwinds a recording as [Convert] does and hands it to a watcher instead of a file. A sample whose user
+// stack was unwound has a Result; a sample that has a callchain and no raw stack is handed on without one.
+// The error may be a *perfdata.DamageError: what came before it has been handed on.
+func Walk(ctx context.Context, o ConvertOptions, to Watcher) (Stats, error) {
+	if err := o.Check(); err != nil {
+		return Stats{}, err
+	}
+	r, err := openInput(ctx, o.Input)
+	if err != nil {
+		return Stats{}, err
+	}
+	defer r.Close()
+	defer context.AfterFunc(ctx, r.Stop)()
+	c := &conversion{ConvertOptions: o, reader: r}
+	w := &watched{c: c, to: to}
+	err = r.Ordered(w.record)
+	if c.own == nil {
+		return w.stats(), err
+	}
+	if ferr := c.own.session.Flush(); err == nil {
+		err = ferr
+	}
+	if err == nil {
+		err = r.FeatureDamage()
+	}
+	return w.stats(), err
+}
+
+// watched has the state of [Walk].
+type watched struct {
+	c      *conversion
+	to     Watcher
+	walked perfdata.Walked
+	sample perfring.Sample
+}
+
+func (w *watched) stats() Stats {
+	if w.c.own == nil {
+		return Stats{}
+	}
+	return w.c.own.session.counted()
+}
+
+// begin makes the session. The events of a pipe are known when its first record comes.
+func (w *watched) begin() error {
+	c := w.c
+	if err := checkArch(c.Input, c.reader); err != nil {
+		return err
+	}
+	c.files = c.offline()
+	c.own = new(lane)
+	c.prepare(c.own, w.to)
+	w.to.Begin(c.own.session)
+	return nil
+}
+
+// record takes the next record.
+func (w *watched) record(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	if w.c.own == nil {
+		if err := w.begin(); err != nil {
+			return err
+		}
+	}
+	s := w.c.own.session
+	if rec.Type() != perfring.RecordSample || f.HasUser() {
+		return s.RecordAs(rec, f)
+	}
+	if err := f.Sample(rec, &w.sample); err != nil {
+		s.Stats.Malformed++
+		return nil
+	}
+	s.Stats.Samples++
+	chain := w.walked.Chain[:0]
+	for i := range w.sample.Callchain.Len() {
+		chain = append(chain, w.sample.Callchain.At(i))
+	}
+	w.walked = perfdata.Walked{Record: rec, Format: f, Sample: &w.sample, Chain: chain}
+	return w.to.WriteSample(&w.walked)
+}
+
+// both hands everything to two sinks.
+type both struct{ first, second Sink }
+
+func (b *both) Write(rec []byte) error {
+	if err := b.first.Write(rec); err != nil {
+		return err
+	}
+	return b.second.Write(rec)
+}
+
+func (b *both) WriteSample(w *perfdata.Walked) error {
+	if err := b.first.WriteSample(w); err != nil {
+		return err
+	}
+	return b.second.WriteSample(w)
+}

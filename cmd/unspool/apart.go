@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/capture"
+	outfile "unspool/capture/output"
+)
+
+// A confined process cannot look names up, which another format than perf.data needs. So such a recording is
+// made by a process of its own, and written in the other format by this one. A pair of sockets connects the
+// two: a byte, or the end of this process, asks the recording to end; a byte back says that there is a
+// recording.
+
+// spoolFlag tells such a process the number of its socket and the file into which it records: "100:PATH".
+const spoolFlag = "spool"
+
+// leastSocket is above the descriptors that users open in a shell, as for --stats /dev/fd/3.
+const leastSocket = 100
+
+// recordApart records into a place, in another process, which prints its errors itself.
+func recordApart(recorded *outfile.Place) (started bool, status int, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false, statusFailure, fmt.Errorf("socketpair: %w", err)
+	}
+	ours := os.NewFile(uintptr(pair[0]), "recording")
+	defer ours.Close()
+	theirs, err := unix.FcntlInt(uintptr(pair[1]), unix.F_DUPFD, leastSocket)
+	unix.Close(pair[1])
+	if err != nil {
+		return false, statusFailure, err
+	}
+	spool := fmt.Sprintf("--%s=%d:%s", spoolFlag, theirs, recorded.Path())
+	cmd := &exec.Cmd{
+		Path:  "/proc/self/exe",
+		Args:  slices.Concat(os.Args[:2], []string{spool}, os.Args[2:]),
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+	}
+	asked := make(chan os.Signal, 2)
+	signal.Notify(asked, endingSignals()...)
+	defer signal.Stop(asked)
+	err = cmd.Start()
+	unix.Close(theirs)
+	if err != nil {
+		return false, statusFailure, fmt.Errorf("start a process for the recording: %w", err)
+	}
+	ended := make(chan struct{})
+	defer close(ended)
+	go passOn(asked, ours, ended)
+
+	n, _ := ours.Read(make([]byte, 1)) // returns when the other process ends, at the latest
+	if n == 1 {
+		recorded.Filled()
+	}
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	switch w, _ := cmd.ProcessState.Sys().(syscall.WaitStatus); {
+	case err != nil && !errors.As(err, &exit):
+		return n == 1, statusFailure, err
+	case w.Signaled():
+		return n == 1, statusFailure, fmt.Errorf("the process that records was ended by a signal (%v)", w.Signal())
+	}
+	return n == 1, cmd.ProcessState.ExitCode(), nil
+}
+
+// passOn asks the process that records to end at the first signal, and ends both processes at the second.
+func passOn(asked <-chan os.Signal, to *os.File, ended <-chan struct{}) {
+	for range 2 {
+		select {
+		case <-asked:
+			_, _ = to.Write([]byte{0})
+		case <-ended:
+			return
+		}
+	}
+	signal.Reset(syscall.SIGINT)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+}
+
+// recordSpool is run by the process that records.
+func (f *recordFlags) recordSpool(o capture.Options) (status int, err error) {
+	number, path, _ := strings.Cut(f.spool, ":")
+	if f.asked, err = strconv.Atoi(number); err != nil {
+		return statusFailure, err
+	}
+	unix.CloseOnExec(f.asked)
+	o.Output = path
+	o.CommandLine = slices.Delete(slices.Clone(o.CommandLine), 2, 3)
+	if o.Place, err = outfile.Find(path); err != nil {
+		return statusFailure, err
+	}
+	defer o.Place.Close()
+	stats, err := findStats(f.stats)
+	if err != nil {
+		return statusFailure, err
+	}
+	defer stats.Close()
+	started, status, err := f.run(o, stats)
+	if started {
+		_, _ = unix.Write(f.asked, []byte{1})
+	}
+	return status, err
+}
+
+// untilAsked is untilInterrupted for the process that records: it is asked over its socket, and ignores
+// signals that both processes get.
+func (f *recordFlags) untilAsked() (ctx context.Context, stop func()) {
+	signal.Notify(make(chan os.Signal, 1), endingSignals()...)
+	ctx, stop = context.WithCancel(context.Background())
+	go func() {
+		again := f.wasAsked()
+		stop()
+		if again && f.wasAsked() {
+			os.Exit(statusFailure)
+		}
+	}()
+	return ctx, stop
+}
+
+// wasAsked waits until the process is asked to end. It returns false when the other process has ended.
+func (f *recordFlags) wasAsked() bool {
+	var b [1]byte
+	for {
+		if n, err := unix.Read(f.asked, b[:]); err != unix.EINTR {
+			return n == 1
+		}
+	}
+}

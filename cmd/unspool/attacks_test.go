@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"unspool/capture/profile"
+	"unspool/unwind"
+)
+
+// TestAttacks records programs that are made to be expensive to record, and a Python beside each: nothing is
+// lost, the Python's stacks are complete, the recording ends in time and takes no more than the CPU time that
+// one program may cost.
+func TestAttacks(t *testing.T) {
+	needRoot(t)
+	need(t, "python3")
+	python := pythonItself(t)
+	attacks := buildCase(t, "attacks.c")
+	for _, a := range []struct {
+		name   string
+		how    string // to be attacked
+		limits string // of the recorder, in the shell's words
+	}{
+		{name: "expressions", how: "expressions"},
+		{name: "programs", how: "programs"},
+		{name: "mappings", how: "mappings"},
+		{name: "files", how: "files " + manyFiles(t, 3000), limits: "ulimit -n 300"},
+	} {
+		t.Run(a.name, func(t *testing.T) {
+			const seconds = 3
+			// Python begins when the attack is under way.
+			script := fmt.Sprintf("%s %d %s & sleep 0.3; timeout %d %s -c 'while True: sorted(range(100))'; true",
+				attacks, seconds, a.how, seconds, python)
+			r := recordUnder(t, a.limits, "-d", fmt.Sprint(seconds+1), "--", "sh", "-c", script)
+			beside := besidePython(t, r)
+			t.Logf("%v; %d lost; %.2f of a CPU, %.0f µs a sample, %d MiB", beside, r.stats.Samples.Lost,
+				r.stats.Cost.CPUShare, r.stats.Cost.PerSample, r.stats.Cost.MaxRSS>>20)
+			beside.whole(t)
+			if r.stats.Samples.Lost > 0 {
+				t.Errorf("%d lost", r.stats.Samples.Lost)
+			}
+			if r.stats.Duration > seconds+1.5 || r.stats.Cost.CPUShare > 1 {
+				t.Errorf("it took %.2f s, %.2f of a CPU", r.stats.Duration, r.stats.Cost.CPUShare)
+			}
+		})
+	}
+}
+
+// pythonItself is the path of Python: what is in PATH may be a script that looks for it.
+func pythonItself(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(output(t, "", "python3", "-c", "import sys; print(sys.executable)"))
+}
+
+// manyFiles makes n files, which differ, called 0, 1, and so on.
+func manyFiles(t *testing.T, n int) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	for i := range n {
+		name := fmt.Sprint(i)
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// recordUnder runs unspool record under limits that the shell sets, as record does without.
+func recordUnder(t *testing.T, limits string, args ...string) recording {
+	t.Helper()
+	if limits == "" {
+		return record(t, args...)
+	}
+	dir := t.TempDir()
+	path, stats := filepath.Join(dir, "perf.data"), filepath.Join(dir, "stats.json")
+	limited := func(c *exec.Cmd) {
+		c.Path, c.Err = "/bin/sh", nil
+		c.Args = append([]string{"sh", "-c", limits + ` && exec "$0" "$@"`}, c.Args...)
+	}
+	args = append([]string{"record", "-o", path, "--stats", stats}, args...)
+	e := start(t, dir, limited, args...).finish(t, time.Minute)
+	if e.status != 0 {
+		t.Fatalf("status %d\n%s", e.status, e.stderr)
+	}
+	content, err := os.ReadFile(stats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recording{path, readStatistics(t, content), e}
+}
+
+// beside counts the user stacks of Python and of what was recorded beside it.
+type beside struct{ honest, complete, other uint64 }
+
+func besidePython(t *testing.T, r recording) (b beside) {
+	t.Helper()
+	p := ownProfile(t, r.path)
+	for _, s := range p.Samples {
+		switch {
+		case !strings.HasPrefix(p.Threads[s.Thread].Comm, "python3"):
+			b.other += s.Count
+		case s.End != profile.Unsaid:
+			b.honest += s.Count
+			if s.End == profile.Ended(unwind.Root) {
+				b.complete += s.Count
+			}
+		}
+	}
+	return b
+}
+
+func (b beside) String() string {
+	return fmt.Sprintf("%d of %d of Python's stacks are complete, %d samples of others", b.complete, b.honest,
+		b.other)
+}
+
+// whole compares what was recorded of Python with what is expected.
+func (b beside) whole(t *testing.T) {
+	t.Helper()
+	if b.honest < enough || b.other < enough || b.complete*100 < b.honest*99 {
+		t.Error(b)
+	}
+}

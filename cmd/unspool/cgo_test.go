@@ -1,0 +1,105 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// cgoCallback is a program whose Go code is called by C, which Go has called: by a goroutine, whose stack has
+// Go's part of that, and by a thread of C's.
+const cgoCallback = `package main
+
+/*
+#include <pthread.h>
+
+extern int called(int);
+static volatile int sink;
+
+__attribute__((noinline)) static int inner(int n) { sink += called(n); return n + 1; }
+__attribute__((noinline)) static int outer(int n) { sink += inner(n + 1); return n; }
+static void *thread(void *arg) { sink += outer(2); return arg; }
+static int start(int n)
+{
+	pthread_t t;
+	pthread_create(&t, 0, thread, 0);
+	sink += outer(n);
+	return pthread_join(t, 0);
+}
+*/
+import "C"
+
+import "time"
+
+var end = time.Now().Add(700 * time.Millisecond)
+
+//export called
+func called(n C.int) C.int { return C.int(work(int(n))) }
+
+//go:noinline
+func work(n int) (total int) {
+	for time.Now().Before(end) {
+		for i := range 10000 {
+			total += i * n
+		}
+	}
+	return total
+}
+
+//go:noinline
+func enter() { C.start(3); work(4) }
+
+func main() { enter() }
+`
+
+// TestGoThatCHasCalled records it. The frames of C are on a stack that is not in the copy: no stack may lack
+// them and be called complete.
+func TestGoThatCHasCalled(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	need(t, "go", "gcc")
+	dir := t.TempDir()
+	for name, text := range map[string]string{"main.go": cgoCallback, "go.mod": "module program\n\ngo 1.22\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := filepath.Join(dir, "program")
+	build := exec.Command("go", "build", "-o", program)
+	build.Dir = dir
+	build.Env = append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS=", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Skipf("no cgo here: %v\n%s", err, out)
+	}
+	r := record(t, "-F", "1999", "--", program)
+	own := ownProfile(t, r.path)
+	var called, withC, rest, goes int
+	for _, s := range own.Samples {
+		stack := userStack(own, s.Node)
+		switch {
+		case !slices.Contains(stack, "main.work"):
+			rest += int(s.Count)
+		case slices.Contains(stack, "outer"):
+			withC += int(s.Count)
+		default:
+			called += int(s.Count)
+			if slices.Contains(stack, "main.enter") {
+				goes += int(s.Count)
+			}
+		}
+	}
+	complete := int(r.stats.Unwind.Complete)
+	t.Logf("%d stacks of Go code that C has called, %d of them with the Go code that called C, %d with the "+
+		"C code; %d others; ended: %v", called+withC, goes, withC, rest, r.stats.Unwind.Ended)
+	if called+withC < enough || goes < enough/2 {
+		t.Errorf("%d and %d samples are too few", called+withC, goes)
+	}
+	if n := int(r.stats.Unwind.Ended["not_copied"]); n < called {
+		t.Errorf("%d stacks end as C's part is not in the copy, of %d that lack it", n, called)
+	}
+	if complete > rest+withC {
+		t.Errorf("%d stacks are said to be complete, %d lack what C has called", complete, called)
+	}
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	little "encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/testdata/programs"
+	"unspool/unwind/image/fusetest"
+)
+
+// fieldsOf reads the status of each thread of a process.
+func fieldsOf(t *testing.T, pid int) (threads []map[string]string) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("process %d: no threads, %v", pid, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		fields := make(map[string]string)
+		for line := range strings.Lines(string(text)) {
+			name, value, _ := strings.Cut(line, ":")
+			fields[name] = strings.Join(strings.Fields(value), " ")
+		}
+		threads = append(threads, fields)
+	}
+	return threads
+}
+
+// TestRecordingIsConfined looks at the processes of a recording while it runs.
+func TestRecordingIsConfined(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	for _, format := range []string{"perf.data", "out.folded"} {
+		dir := t.TempDir()
+		r := start(t, dir, nil, "record", "-v", "-p", strconv.Itoa(burner(t)), "-d", "30", "-o",
+			format)
+		pid := r.Process.Pid
+		if format != "perf.data" { // the process that records is a child of this one
+			recordsInto(t, filepath.Join(dir, format+".perf.data"))
+			pid = child(t, pid, "record")
+		} else {
+			recordsInto(t, filepath.Join(dir, format))
+		}
+		for _, thread := range fieldsOf(t, pid) {
+			for name, want := range map[string]string{
+				"Uid": "65534 65534 65534 65534", "Gid": "65534 65534 65534 65534", "Groups": "",
+				"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2",
+			} {
+				if thread[name] != want {
+					t.Errorf("%s: a thread has %s %q, not %q", format, name, thread[name], want)
+				}
+			}
+		}
+		opener := child(t, pid, "(opener)")
+		for _, thread := range fieldsOf(t, opener) {
+			if thread["Seccomp"] != "2" || thread["NoNewPrivs"] != "1" {
+				t.Errorf("%s: the opener has seccomp %s", format, thread["Seccomp"])
+			}
+		}
+		r.Process.Signal(syscall.SIGINT)
+		e := r.finish(t, 20*time.Second)
+		if e.status != 0 || !strings.Contains(e.stderr, "unspool: confined: ") {
+			t.Errorf("%s: status %d\n%s", format, e.status, e.stderr)
+		}
+		if unix.Kill(opener, 0) == nil && !strings.HasPrefix(fieldsOf(t, opener)[0]["State"], "Z") {
+			t.Errorf("%s: the opener is still there", format)
+		}
+	}
+}
+
+// child is the child of a process whose arguments hold a word.
+func child(t *testing.T, parent int, word string) (pid int) {
+	t.Helper()
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		for _, number := range strings.Fields(string(text)) {
+			arguments, _ := os.ReadFile("/proc/" + number + "/cmdline")
+			if pid, _ = strconv.Atoi(number); bytes.Contains(arguments, []byte(word)) {
+				return pid
+			}
+		}
+	}
+	t.Fatalf("process %d has no child %s", parent, word)
+	return 0
+}
+
+// TestRecordingEndsWhileAFileHangs records a program whose file's server does not answer: the recording ends
+// in time, and its process with it, and says which file it was.
+func TestRecordingEndsWhileAFileHangs(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	program, err := os.ReadFile(programs.Build(t, "plain", "-static"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := t.TempDir()
+	if err := os.WriteFile(filepath.Join(files, "program"), program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	server := fusetest.Show(t, files)
+	path := filepath.Join(server.Dir, "program")
+	hung := programs.Start(t, path, 20)
+	server.Be(t, fusetest.HangOpen)
+	defer server.Be(t, fusetest.Answer)
+	e := start(t, t.TempDir(), nil, "record", "-o", "perf.data", "-d", "1",
+		"-p", fmt.Sprintf("%d,%d", hung.Process.Pid, burner(t))).finish(t, 15*time.Second)
+	if named := strings.Count(e.stderr, path+": not read"); e.status != 0 || named != 1 {
+		t.Errorf("status %d, the file is named %d times:\n%s", e.status, named, e.stderr)
+	}
+	if strings.Contains(e.stderr, "lost") {
+		t.Errorf("samples were lost:\n%s", e.stderr)
+	}
+}
+
+// capable is a copy of the program under test that has all capabilities that a recording takes, for
+// everybody.
+func capable(t *testing.T) (path string) {
+	t.Helper()
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "unspool-caps") // which others can enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path = filepath.Join(dir, "unspool")
+	if err := os.WriteFile(path, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	low := uint32(1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_IPC_LOCK | 1<<unix.CAP_SYS_NICE)
+	high := uint32(1<<(unix.CAP_PERFMON-32) | 1<<(unix.CAP_SYSLOG-32) | 1<<(unix.CAP_CHECKPOINT_RESTORE-32))
+	var xattr []byte // struct vfs_cap_data (include/uapi/linux/capability.h), effective
+	for _, n := range []uint32{0x02000001, low, 0, high, 0} {
+		xattr = little.LittleEndian.AppendUint32(xattr, n)
+	}
+	if err := unix.Setxattr(path, "security.capability", xattr, 0); err != nil {
+		t.Skipf("skipped for want of file capabilities: %v", err)
+	}
+	return path
+}
+
+// TestCapabilitiesAreTheOpeners runs a program with capabilities as a user who has none: what the user names
+// is opened with the user's own rights, and recording works.
+func TestCapabilitiesAreTheOpeners(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	program := capable(t)
+	dir := nobodysDirectory(t)
+	secret := filepath.Join(dir, "secret")
+	if err := os.Mkdir(secret, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (string, error) {
+		cmd := exec.Command(program, args...)
+		cmd.Dir = dir
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := run("record", "-a", "-d", "0.5", "-v", "-o", "perf.data", "--stats", "stats.json")
+	if err != nil || strings.Contains(out, "user code only") || !strings.Contains(out, "no capabilities") {
+		t.Fatalf("-a: %v\n%s", err, out)
+	}
+	for _, name := range []string{"perf.data", "stats.json"} {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(secret, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hidden := filepath.Join(secret, "perf.data")
+	for _, args := range [][]string{
+		{"report", hidden}, {"convert", hidden, "-o", "x.folded"},
+		{"check", hidden}, {"record", "-o", "x.data", "--", filepath.Join(secret, "perf.data")},
+		{"record", "-o", filepath.Join(secret, "x.data"), "--", "true"},
+		{"record", "-o", "x.data", "--stats", filepath.Join(secret, "x.json"), "--", "true"},
+	} {
+		if out, err := run(args...); err == nil || !strings.Contains(out, "ermi") {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+}

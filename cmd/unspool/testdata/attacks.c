@@ -1,0 +1,91 @@
+/* Is as dear to unwind as it can be made: "expressions" has 500 frames whose CFA a loop computes, "programs" runs
+ * through functions with 60,000 bytes of call frame instructions, "mappings" maps code at random addresses, "files" has
+ * the files 0, 1, … of a directory mapped as code, as many as there are. */
+#define _GNU_SOURCE
+#include "chain.h"
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+__asm__(".pushsection .text\n"
+	".type loops, @function\n"
+	"loops:\n"
+	".cfi_startproc\n"
+	/* DW_CFA_def_cfa_expression, 912 bytes: breg7 16, const2u 2000, and until that is 0: lit1, minus, dup, bra */
+	".cfi_escape 0x0f, 0x90, 0x07, 0x77, 0x10, 0x0a, 0xd0, 0x07, 0x31, 0x1c, 0x12, 0x28, 0xfa, 0xff, 0x13\n"
+	".rept 900\n .cfi_escape 0x96\n .endr\n"
+	"sub $8, %rsp\n"
+	"dec %rdi\n"
+	"jz 1f\n"
+	"call loops\n"
+	"add $8, %rsp\n"
+	"ret\n"
+	"1: mov $100000000, %rcx\n"
+	"2: dec %rcx\n"
+	"jnz 2b\n"
+	"add $8, %rsp\n"
+	"ret\n"
+	".cfi_endproc\n"
+	".type programs, @function\n"
+	"programs:\n"
+	".cfi_startproc\n"
+	".rept 30000\n .cfi_remember_state\n .cfi_restore_state\n .endr\n"
+	"nop\n"
+	".cfi_adjust_cfa_offset 8\n"
+	".cfi_adjust_cfa_offset -8\n"
+	".rept 20000\n nop\n .endr\n"
+	"ret\n"
+	".cfi_endproc\n"
+	".popsection\n");
+
+void loops(long depth);
+void programs(void);
+
+static void mappings(void)
+{
+	static unsigned long x = 88172645463325252UL;
+
+	for (int i = 0; i < 1000; i++) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		char *p = (char *)0x100000000000UL + x % 1000000 * 8192;
+		if (mmap(p, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == p)
+			munmap(p, 4096);
+	}
+}
+
+static void files(const char *folder)
+{
+	static int mapped, all;
+	char name[4096];
+
+	snprintf(name, sizeof name, "%s/%d", folder, mapped);
+	int fd = all ? -1 : open(name, O_RDONLY);
+	if (fd < 0) {
+		all = 1;
+		for (volatile int i = 0; i < 1000000; i++)
+			;
+		return;
+	}
+	mapped++;
+	if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+		exit(1);
+	close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	chain_begin(argc, argv);
+	while (!chain_over) {
+		if (argc > 2 && strcmp(argv[2], "expressions") == 0)
+			loops(500);
+		else if (argc > 2 && strcmp(argv[2], "programs") == 0)
+			programs();
+		else if (argc > 3 && strcmp(argv[2], "files") == 0)
+			files(argv[3]);
+		else
+			mappings();
+	}
+	return 0;
+}

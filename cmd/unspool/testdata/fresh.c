@@ -1,0 +1,50 @@
+/* Stacks of which the kernel copies nothing, as SP is on a page that was never touched. argv[2] says why:
+ * "leaf" is in a function with a large array of which it uses the end only, "deep" begins, again and again, a
+ * thread that recurses into pages that are new to it. */
+#include "chain.h"
+#include <pthread.h>
+
+FRAME void fresh_leaf(void)
+{
+	volatile char b[1 << 20];
+
+	while (!chain_over)
+		b[sizeof b - 1] += 1;
+}
+
+FRAME void fresh_caller(void)
+{
+	fresh_leaf();
+	KEEP();
+}
+
+FRAME int fresh_down(int n)
+{
+	volatile char b[8000];
+
+	b[0] = 1;
+	int r = n > 0 ? fresh_down(n - 1) : 0;
+	KEEP();
+	return r + b[0];
+}
+
+static void *fresh_thread(void *arg)
+{
+	fresh_down(500);
+	return arg;
+}
+
+int main(int argc, char **argv)
+{
+	chain_begin(argc, argv);
+	chain_say("main main fresh_caller fresh_leaf");
+	if (argc > 2 && strcmp(argv[2], "leaf") == 0)
+		fresh_caller();
+	while (!chain_over) {
+		pthread_t t;
+
+		if (pthread_create(&t, NULL, fresh_thread, NULL) == 0)
+			pthread_join(t, NULL);
+	}
+	return 0;
+}

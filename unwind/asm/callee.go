@@ -1,0 +1,157 @@
+package asm
+
+// This file is about functions with and without a frame pointer whose starts a call or padding tells.
+
+// FrameCalled gives the function that the call before addr calls, if that begins by making a frame.
+func (c *Code) FrameCalled(addr uint64) (start uint64, ok bool) {
+	start, ok = c.DirectCall(addr)
+	return start, ok && c.entersFrame(start)
+}
+
+// FrameSize gives how far below BP the function that begins at start, by making a frame, moves SP first:
+// words above that were not pushed by what it calls.
+func (c *Code) FrameSize(start uint64) (n uint64) {
+	const most = 32 // instructions
+	var in insn
+	words := -1 // BP is pushed before it points to the frame
+	for range most {
+		if !in.decode(c.bytes(start)) {
+			break
+		}
+		if t, _ := in.turn(start); t != onwards {
+			break
+		}
+		if words += in.pushes(); in.isSubSP() {
+			n += uint64(max(in.imm, 0))
+			break
+		}
+		start += uint64(in.n)
+	}
+	return n + 8*uint64(max(words, 0))
+}
+
+// isSubSP says whether the instruction lowers SP by a constant.
+func (in *insn) isSubSP() bool {
+	return in.space == 0 && in.vector == legacy && (in.op == 0x83 || in.op == 0x81) &&
+		in.mod == 3 && in.reg == 5 && in.rm == rSP
+}
+
+// MayReturn says whether addr follows a call, not far behind the start of a function.
+func (c *Code) MayReturn(start, addr uint64) bool {
+	return addr > start && addr-start <= mostOfFunction && c.FollowsCall(addr)
+}
+
+// mostOfFunction is how far [Code.Within] reads.
+const mostOfFunction = 16 << 10
+
+// Within says whether the instructions from the start of a function on, read one behind the other, come to
+// addr before they come to where another function may begin: behind padding, at an address that is aligned as
+// functions are, or where a frame is made at such an address.
+func (c *Code) Within(start, addr uint64) bool {
+	if addr-start > mostOfFunction {
+		return false
+	}
+	var in insn
+	at, padded := start, false
+	for ; at < addr; at += uint64(in.n) {
+		if at != start && at%alignment == 0 && (padded || c.entersFrame(at)) || !in.decode(c.bytes(at)) {
+			return false
+		}
+		padded = in.isPadding()
+	}
+	return at == addr
+}
+
+// Untouched says whether the instructions from the start of a function to addr, read one behind the other,
+// leave SP and BP alone.
+func (c *Code) Untouched(start, addr uint64) bool {
+	if !c.Within(start, addr) {
+		return false
+	}
+	var in insn
+	for at := start; at < addr; at += uint64(in.n) {
+		if !in.decode(c.bytes(at)) || in.movesStack() || in.writes()&(bit(rSP)|bit(rBP)) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// movesStack says whether the instruction pushes or pops.
+func (in *insn) movesStack() bool {
+	if in.space != 0 || in.vector != legacy {
+		return false
+	}
+	switch in.op {
+	case 0x8f, 0x9c, 0x9d, 0xc8, 0xc9: // pop to memory, pushf, popf, enter, leave
+		return true
+	}
+	return in.pushes() != 0
+}
+
+// Frameless says whether addr is an instruction of a function that has not touched BP: none of those from the
+// traps that align it up to addr does. Other padding may align a loop.
+func (c *Code) Frameless(addr uint64) bool {
+	traps := []byte{0xcc, 0xcc}
+	start := addr &^ (alignment - 1)
+	for ; !c.follows(start, traps); start -= alignment {
+		if addr-start > mostOfFunction || start < alignment {
+			return false
+		}
+	}
+	var in insn
+	for start < addr {
+		if !in.decode(c.bytes(start)) || in.writes()&bit(rBP) != 0 || c.follows(start+uint64(in.n), pushBP) {
+			return false
+		}
+		start += uint64(in.n)
+	}
+	return start == addr
+}
+
+// EndOfReturning gives the end of the function that begins at start, if traps behind it tell where that is
+// and no jump leads out of the function; otherwise 0.
+func (c *Code) EndOfReturning(start uint64) uint64 {
+	if start>>32 != 0 {
+		return 0
+	}
+	size := c.returning.get(uint32(start))
+	if size == 0 {
+		size = c.sizeOfReturning(start)
+		c.returning.put(uint32(start), size)
+	}
+	if size == leftByJumps {
+		return 0
+	}
+	return start + uint64(size)
+}
+
+// A functionSize is that of a function that is left by returning only. Zero means that it is not known.
+type functionSize uint32
+
+const leftByJumps functionSize = 1<<32 - 1 // or its end is not found
+
+func (c *Code) sizeOfReturning(start uint64) functionSize {
+	var in insn
+	farthest := start // to which a jump leads
+	for at := start; at-start < mostOfFunction; {
+		if !in.decode(c.bytes(at)) {
+			break
+		}
+		t, target := in.turn(at)
+		switch t {
+		case jumpsFar:
+			return leftByJumps
+		case branches, jumps:
+			if target-start > mostOfFunction { // or below start
+				return leftByJumps
+			}
+			farthest = max(farthest, target)
+		}
+		at += uint64(in.n)
+		if at > farthest && (!t.goesOn() || t == calls || t == callsFar) && c.isPadded(at) {
+			return functionSize(at - start)
+		}
+	}
+	return leftByJumps
+}

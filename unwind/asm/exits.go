@@ -1,0 +1,97 @@
+package asm
+
+// This file finds the instructions that lead into a function and out of it, for checks that a caller can
+// have called its callee.
+
+// An Exit is an instruction by which a function is left without a call.
+type Exit struct {
+	At       uint64
+	Target   uint64 // where it leads, unless it is indirect
+	Indirect bool   // a jump through a register or memory
+}
+
+// LongestSwept is how many bytes of code [Code.Exits] reads at most.
+const LongestSwept = 1 << 20
+
+// Exits lists the jumps by which the code from lo to hi is left, each target once, and hi if the last
+// instruction does not end the function. The code is read from front to back: known is false if it holds
+// bytes that are not an instruction, so that there may be other exits.
+func (c *Code) Exits(lo, hi uint64) (exits []Exit, known bool) {
+	if hi < lo || hi-lo > LongestSwept {
+		return nil, false
+	}
+	seen := make(map[uint64]bool)
+	add := func(at, target uint64) {
+		if (target < lo || target >= hi) && !seen[target] {
+			seen[target] = true
+			exits = append(exits, Exit{At: at, Target: target})
+		}
+	}
+	var in insn
+	for at := lo; at < hi; at += uint64(in.n) {
+		if !in.decode(c.bytes(at)) {
+			return exits, false
+		}
+		t, target := in.turn(at)
+		switch t {
+		case branches, jumps:
+			add(at, target)
+		case jumpsFar:
+			exits = append(exits, Exit{At: at, Indirect: true})
+		}
+		if next := at + uint64(in.n); next >= hi && (t == onwards || t == branches) {
+			add(at, next)
+		}
+	}
+	return exits, true
+}
+
+// PaddedEnd gives the end of the function that begins at start, if the linker has filled the room behind it
+// with int3. The end is the first address behind a call or an instruction that does not continue below, from
+// which up to the next multiple of 16 there is only int3. PaddedEnd reads at most span bytes.
+func (c *Code) PaddedEnd(start, span uint64) (end uint64, ok bool) {
+	var in insn
+	for at := start; at-start < span; {
+		if !in.decode(c.bytes(at)) {
+			return 0, false
+		}
+		t, _ := in.turn(at)
+		at += uint64(in.n)
+		if (!t.goesOn() || t == calls || t == callsFar) && c.isPadded(at) {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// isPadded says whether there is only int3 from addr up to the next multiple of 16.
+func (c *Code) isPadded(addr uint64) bool {
+	n := int(-addr % alignment)
+	b := c.bytes(addr)
+	if n == 0 || len(b) < n+2 {
+		return false
+	}
+	for _, x := range b[:n] {
+		if x != int3 {
+			return false
+		}
+	}
+	return b[n] != 0x0f || b[n+1] != 0x0b // int3; ud2 is code by which a program stops itself
+}
+
+const int3 = 0xcc
+
+// A Call says what the instruction before an address calls.
+type Call struct {
+	Target   uint64 // of a direct call
+	Direct   bool
+	Indirect bool // the bytes may be an indirect call; with Direct set, either of the two
+}
+
+// CallBefore says what the instruction before addr calls; neither Direct nor Indirect is set if it is not a
+// call.
+func (c *Code) CallBefore(addr uint64) (call Call) {
+	call.Target, call.Direct = c.DirectCall(addr)
+	call.Indirect = c.indirectCallBefore(addr)
+	return call
+}

@@ -1,0 +1,99 @@
+package asm
+
+// This file reads code straight ahead, to an instruction that must follow.
+
+// PaddingEnd gives the first instruction at addr, or behind it, that does something: a function may
+// run through the padding in front of the next one. ok is false where there is no padding, or more
+// than there can be.
+func (c *Code) PaddingEnd(addr uint64) (end uint64, ok bool) {
+	const most = 64 // the alignment of functions, at the most
+	var in insn
+	for end = addr; end-addr <= most && in.decode(c.bytes(end)); end += uint64(in.n) {
+		if !in.isNop() {
+			return end, end > addr
+		}
+	}
+	return 0, false
+}
+
+// isNop says whether an instruction is one that is used as padding.
+func (in *insn) isNop() bool {
+	switch {
+	case in.vector != legacy:
+		return false
+	case in.space == 0:
+		return in.op == 0x90 && in.rex == 0 && in.prefix != 0xf3 // not xchg, nor pause
+	}
+	return in.space == 1 && in.op == 0x1f
+}
+
+// A WayOut is what code does from an instruction up to the ret to which it leads without a branch or a call,
+// or up to a tail call.
+type WayOut struct {
+	// Writes are the registers that are written on the way. The others have the values already that they have
+	// for the caller.
+	Writes uint16
+	// ReturnAt is where the return address is, and BPAt where the caller's BP is, in bytes above SP. They are
+	// less than 0 where that is not known, BPAt also where BP is not written.
+	ReturnAt, BPAt int32
+}
+
+// UntilReturn gives the way from addr. ok is false where there is none. A tail call is an indirect jump right
+// behind the instruction that restores the last register: that of a switch is not there.
+func (c *Code) UntilReturn(addr uint64) (out WayOut, ok bool) {
+	const most = 16 // instructions
+	var in insn
+	var begin, s state
+	begin.init(false)
+	for i := range begin.regs {
+		if i != rSP {
+			begin.regs[i] = value{kind: aligned, at: int32(i)} // each another
+		}
+	}
+	s = begin
+	restored := false
+	for range most {
+		if !in.decode(c.bytes(addr)) {
+			return out, false
+		}
+		switch t, _ := in.turn(addr); {
+		case t == returns, t == jumpsFar && restored:
+			return s.wayOut(&begin), true
+		case t == onwards:
+			s.step(&in, addr)
+		default:
+			return out, false
+		}
+		restored = in.restores()
+		addr += uint64(in.n)
+	}
+	return out, false
+}
+
+// restores says whether an instruction pops a register that calls leave alone.
+func (in *insn) restores() bool {
+	switch {
+	case in.space != 0 || in.vector != legacy:
+		return false
+	case in.op == 0xc9: // leave
+		return true
+	}
+	return in.op >= 0x58 && in.op < 0x60 && callerSaved>>in.low()&1 == 0
+}
+
+// wayOut says what the way from another state was.
+func (s *state) wayOut(begin *state) WayOut {
+	out := WayOut{ReturnAt: -1, BPAt: -1}
+	for i := range s.regs {
+		if s.regs[i] != begin.regs[i] {
+			out.Writes |= 1 << i
+		}
+	}
+	if sp := s.regs[rSP]; sp.kind == ofSP {
+		out.ReturnAt = sp.off
+	}
+	if bp := s.regs[rBP]; bp.kind == wordSP && bp.off == 0 {
+		out.BPAt = bp.at
+	}
+	return out
+}

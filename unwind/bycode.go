@@ -1,0 +1,212 @@
+package unwind
+
+import (
+	"unspool/dwarfcfi"
+	"unspool/unwind/asm"
+	"unspool/unwind/rule"
+)
+
+// This file finds callers where neither CFI nor the frame pointer says how, or one of them is wrong, and the
+// code says more.
+
+// savedSP finds the caller of the sampled function f, at p, whose CFI has the SP that it was entered
+// with in a word that was not copied, as OpenSSL's SHA-512 has it below SP. Such functions keep that
+// SP in other words, too, for as long as they do not write over them. It leads to the return address,
+// and that follows a call that names this function.
+func (w *walk) savedSP(p *place, f *frame) (next frame, ok bool) {
+	const (
+		words = 512
+		room  = 16 << 10 // bytes of a frame
+		tries = 8
+	)
+	var row dwarfcfi.Row
+	if len(w.ips) != 1 || f.sp%8 != 0 || p.row(f.pc, &row) != nil || row.CFA.Kind != dwarfcfi.CFAExpression {
+		return next, false
+	}
+	began, ok := w.images.Begin()
+	if !ok {
+		return next, false
+	}
+	defer w.images.End(began)
+	for i, tried := uint64(0), 0; i < words && tried < tries; i++ {
+		at := f.sp + 8*i
+		sp, ok := w.stack.word(at)
+		if !ok {
+			break
+		}
+		if sp <= at || sp-f.sp > room || sp%8 != 0 {
+			continue
+		}
+		pc, ok := w.stack.word(sp)
+		if !ok || pc-p.m.Start-1 >= p.m.End-p.m.Start || !w.followsCall(pc) {
+			continue
+		}
+		if tried++; p.image.LeadsTo(p.m, pc, f.pc) {
+			return w.calledAt(pc, sp, f, &row)
+		}
+	}
+	return next, false
+}
+
+// calledAt is the caller of f, which has a row: its return address pc is at sp, the value of SP when f was
+// entered.
+func (w *walk) calledAt(pc, sp uint64, f *frame, row *dwarfcfi.Row) (next frame, ok bool) {
+	next = frame{pc: pc, sp: sp + 8, bp: f.bp}
+	switch how := &row.Regs[rule.BP]; how.Kind {
+	case dwarfcfi.Offset:
+		next.bp, ok = w.stack.word(next.sp + uint64(how.Offset))
+		return next, ok
+	case dwarfcfi.Unspecified, dwarfcfi.SameValue:
+		return next, true
+	}
+	return next, false
+}
+
+// pushedMore finds the caller of f, a sampled or interrupted function at p, whose CFI counts the
+// CFA from SP and leaves out what the function has pushed since its row began, as that of
+// glibc's memcpy for i386 does. The code says how much it is. What the function did to other
+// registers may not be in its CFI either.
+func (w *walk) pushedMore(p *place, f *fullFrame, row *dwarfcfi.Row) (caller fullFrame, ok bool) {
+	arch, word := f.arch, uint64(f.arch.WordSize)
+	if w.Strict || !f.exact || arch != rule.I386 || row.Signal ||
+		row.CFA.Kind != dwarfcfi.CFARegister || int(row.CFA.Reg) != arch.SP {
+		return caller, false
+	}
+	code, addr := p.image.CodeAt(p.m, f.pc())
+	if code == nil {
+		return caller, false
+	}
+	n, ok := code.Pushed386(row.Start, addr)
+	cfa := (f.sp() + uint64(row.CFA.Offset) + uint64(n)) & arch.Mask
+	if !ok || n == 0 || cfa < f.sp()+word {
+		return caller, false
+	}
+	pc, ok := w.stack.uint(cfa-word, arch.WordSize)
+	if !ok || !w.followsCall(pc) {
+		return caller, false
+	}
+	caller.arch = arch
+	caller.regs.set(arch.IP, pc)
+	caller.regs.set(arch.SP, cfa)
+	if bp, known := f.regs.Get(arch.BP); known && row.Regs[arch.BP].Kind == dwarfcfi.Unspecified {
+		caller.regs.set(arch.BP, bp)
+	}
+	return caller, true
+}
+
+// straightOut finds the caller of f, a sampled or interrupted function at p without CFI, whose code leads
+// straight to its ret, or to where it makes its frame: BP is not its frame pointer there. f may also have
+// called a sampled function that is about to return, such as those that tell 32-bit code its own address.
+func (w *walk) straightOut(p *place, f *fullFrame) (caller fullFrame, ok bool) {
+	returns := f.exact || len(w.ips) == 2 && w.frames[1].Source == ByHeuristic
+	if w.Strict || !returns || f.arch != rule.I386 || p.image == nil {
+		return caller, false
+	}
+	code, addr := p.image.CodeAt(p.m, f.pc())
+	if code == nil {
+		return caller, false
+	}
+	up, keepsBP, ok := code.WayOut386(addr)
+	at := (f.sp() + up) & f.arch.Mask
+	if !ok || at < f.sp() {
+		return caller, false
+	}
+	pc, ok := w.stack.uint(at, f.arch.WordSize)
+	if !ok || !w.followsCall(pc) {
+		return caller, false
+	}
+	caller.arch = f.arch
+	caller.regs.set(f.arch.IP, pc)
+	caller.regs.set(f.arch.SP, (at+uint64(f.arch.WordSize))&f.arch.Mask)
+	if bp, known := f.regs.Get(f.arch.BP); known && keepsBP {
+		caller.regs.set(f.arch.BP, bp)
+	}
+	return caller, true
+}
+
+// What follows is about functions that the frame pointer passes over. Code that makes no frame and calls
+// nothing, but jumps to another function in the end, has the BP of whoever called it. The frame to which that
+// leads is the one of the direct caller, and the return address above it is that of the caller's caller.
+
+// mostWords is how many words between SP and BP are looked at for a return address.
+const mostWords = 1 << 10
+
+// passedOver gives the direct caller of f, a frame that was interrupted, where next is the one to which the
+// frame pointer leads: the call before next's PC has called a function that made the frame, and f is in one
+// that has made none. There is only one return address into the former between SP and its frame: of what it
+// called before nothing is left there, as that was below its SP. If the direct caller is not found, lost says
+// that next cannot be it: the function that made the frame is left by returning only, and f is not in it.
+func (w *walk) passedOver(f, next *frame) (caller frame, found, lost bool) {
+	var to place
+	if !w.locate(&to, next.pc-1) || to.image == nil || to.image.IsGenerated() {
+		return caller, false, false
+	}
+	c, addr := to.image.CodeAt(to.m, next.pc-1)
+	if c == nil {
+		return caller, false, false
+	}
+	start, ok := c.FrameCalled(addr + 1)
+	if !ok {
+		return caller, false, false
+	}
+	began, ok := w.images.Begin()
+	if !ok {
+		return caller, false, false
+	}
+	defer w.images.End(began)
+	base := next.pc - 1 - addr // what an address of the image is mapped at, less that address
+	if at, pc, ok := w.onlyReturn(c, start, base, f.sp, f.bp); ok {
+		here, pcHere := w.codeAt(f.pc)
+		if here != nil && here.Frameless(pcHere) && at+8 <= f.bp-c.FrameSize(start) && c.Within(start, pc-base) {
+			return frame{pc: pc, sp: at + 8, bp: f.bp}, true, false
+		}
+	}
+	end := c.EndOfReturning(start)
+	return caller, false, end != 0 && f.pc-base-start >= end-start
+}
+
+// onlyReturn finds the only address from sp to bp that may be one in the function at start to which a call
+// returns, and where it is first: code that moves its arguments leaves it where it was, too.
+func (w *walk) onlyReturn(c *asm.Code, start, base, sp, bp uint64) (at, pc uint64, ok bool) {
+	for a := sp; a < min(bp, sp+8*mostWords); a += 8 {
+		v, there := w.stack.word(a)
+		switch {
+		case !there:
+			return 0, 0, false
+		case ok && v == pc, !c.MayReturn(start, v-base):
+		case ok:
+			return 0, 0, false
+		default:
+			at, pc, ok = a, v, true
+		}
+	}
+	return at, pc, ok
+}
+
+// leafCaller finds the caller of f, a frame that was interrupted, if the word at SP is a return address
+// behind a direct call of its function, and that has touched neither SP nor BP since. Where the code behind f
+// jumps by a table, it does not tell where the return address is.
+func (w *walk) leafCaller(f *frame) (caller frame, ok bool) {
+	if !f.exact {
+		return caller, false
+	}
+	pc, ok := w.stack.word(f.sp)
+	if !ok {
+		return caller, false
+	}
+	c, addr := w.codeAt(f.pc)
+	from, back := w.codeAt(pc - 1)
+	if c == nil || c != from {
+		return caller, false
+	}
+	start, ok := c.DirectCall(back + 1)
+	if !ok {
+		return caller, false
+	}
+	began, ok := w.images.Begin()
+	if !ok {
+		return caller, false
+	}
+	defer w.images.End(began)
+	return frame{pc: pc, sp: f.sp + 8, bp: f.bp}, c.Untouched(start, addr)
+}

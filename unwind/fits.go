@@ -1,0 +1,145 @@
+package unwind
+
+import (
+	"time"
+
+	"unspool/dwarfcfi"
+	"unspool/unwind/rule"
+	"unspool/vmas"
+)
+
+// This file compares a walk with the code that it went through. A program can move code to an address where
+// other code was, and no record tells that. The walk has then used the rules of another function.
+
+// mostEdges bounds how many pairs of caller and callee of one stack are looked at.
+const mostEdges = 64
+
+// Astray says whether a return address of the last walk follows no call. at is the time of the sample in ns: it
+// looks at a walk every now and then, and at a few frames of that, at others each time, so that its cost does
+// not depend on the sampling rate.
+func (u *Unwinder) Astray(at uint64) bool {
+	const (
+		every = uint64(16 * time.Millisecond)
+		edges = 8
+	)
+	w := &u.walk
+	if at < u.looked+every || len(w.ips) < 2 {
+		return false
+	}
+	u.looked = at
+	u.looks++
+	began, ok := u.images.Begin()
+	if !ok {
+		return false
+	}
+	defer u.images.End(began)
+	first := int(u.looks*edges) % (len(w.ips) - 1)
+	for i := first; i < min(first+edges, len(w.ips)-1); i++ {
+		if w.isEdge(i) && !w.calls(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// Alternating returns the first frame of the last walk at whose address there was other code, too.
+func (u *Unwinder) Alternating(space *vmas.Space) (frame int, pc uint64, ok bool) {
+	for i, ip := range u.walk.ips {
+		if !u.walk.frames[i].exact {
+			ip--
+		}
+		if space.Others(ip) > 0 {
+			return i, ip, true
+		}
+	}
+	return 0, 0, false
+}
+
+// Fits says whether the code of the frame at index first and of its callers permits the last walk, which
+// ended for the reason end. ok is false if the process has no time left for finding that out.
+func (u *Unwinder) Fits(first int, end Reason) (fits, ok bool) {
+	switch end {
+	case Root, DepthLimit, NoImage:
+	case DumpTooShort:
+		if s := u.walk.stack; uint64(len(s.Data)) < s.Asked {
+			return false, true
+		}
+	case NotCopied:
+		if !u.LacksC() {
+			return false, true
+		}
+	default:
+		return false, true
+	}
+	began, ok := u.images.Begin()
+	if !ok {
+		return false, false
+	}
+	defer u.images.End(began)
+	w := &u.walk
+	first = max(first-1, 0)
+	for i := first; i < min(first+mostEdges, len(w.ips)-1); i++ {
+		if w.isEdge(i) && (!w.calls(i) || w.callsOther(i)) {
+			return false, true
+		}
+	}
+	return true, true
+}
+
+// CutAt ends the last walk at the frame with that index, whose callers cannot be known.
+func (u *Unwinder) CutAt(frame int, at *vmas.Mapping) Result {
+	w := &u.walk
+	w.ips, w.frames = w.ips[:frame+1], w.frames[:frame+1]
+	return w.end(NoImage, at)
+}
+
+// isEdge says whether frame i+1 was found as the caller of frame i.
+func (w *walk) isEdge(i int) bool {
+	by := w.frames[i+1].Source
+	return !w.frames[i+1].exact && by != ByResuming && by != ByLive
+}
+
+// calls says whether the address that frame i returns to follows a call.
+func (w *walk) calls(i int) bool {
+	var p place
+	pc := w.ips[i+1]
+	if !w.locate(&p, pc-1) {
+		return false
+	}
+	return w.isReturn(w.rule(&p, &frame{pc: pc}), pc)
+}
+
+// callsOther says whether frame i+1 calls another function of the same file directly than that of frame i.
+// The called function may have jumped to that of frame i since, which is not looked into.
+func (w *walk) callsOther(i int) bool {
+	var from, to place
+	pc, callee := w.ips[i+1], w.ips[i]
+	if !w.frames[i].exact {
+		callee--
+	}
+	if !w.locate(&from, pc-1) || !w.locate(&to, callee) || from.image == nil || from.image != to.image {
+		return false
+	}
+	code, addr := from.image.CodeAt(from.m, pc-1)
+	if code == nil || from.image.Arch() != rule.AMD64 {
+		return false
+	}
+	target, ok := code.DirectCall(addr + 1)
+	if !ok {
+		return false
+	}
+	called, ok1 := from.function(target - addr + pc - 1)
+	is, ok2 := to.function(callee)
+	return ok1 && ok2 && called != is
+}
+
+// function gives where the function around pc begins, by the unwind tables of the image.
+func (p *place) function(pc uint64) (start uint64, ok bool) {
+	addr, ok := p.image.Address(pc - p.bias)
+	if !ok {
+		return 0, false
+	}
+	var row dwarfcfi.Row
+	err := p.image.EntryRow(addr, &row)
+	return row.Start, err == nil
+}

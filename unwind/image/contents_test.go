@@ -1,0 +1,69 @@
+package image
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A page that is not in the page cache is read by another goroutine, and pages in the cache are still read
+// directly: the pages of a large program come and go.
+func TestPageThatIsNotInMemory(t *testing.T) {
+	t.Parallel()
+	const size = 24 * chunkSize // more than are kept
+	want := make([]byte, size)
+	rng := rand.NewChaCha8([32]byte{1})
+	rng.Read(want)
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, want, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		t.Fatal(err)
+	}
+	store := NewStore("")
+	if err := store.find.files.room(nobody); err != nil {
+		t.Fatal(err)
+	}
+	src, err := store.find.identify(file, nobody, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.close()
+	c := contents{image: &Image{store: store, Path: path, source: src}}
+	got := make([]byte, size)
+	for at := size - 1000; at >= 0; at -= 1000 {
+		if n, err := c.ReadAt(got[at:at+1000], int64(at)); n != 1000 || err != nil {
+			t.Fatalf("%d bytes at %d: %v", n, at, err)
+		}
+	}
+	if n := size % 1000; !bytes.Equal(got[n:], want[n:]) {
+		t.Error("what was read is not in the file")
+	}
+	if c.slow {
+		if _, err := src.readNow(got[:1], 0); err == unix.EOPNOTSUPP {
+			t.Skip("this file system does not say what is in memory")
+		}
+		t.Error("nothing is read directly any more")
+	}
+	for i := range c.chunks {
+		if k := &c.chunks[i]; k.data != nil && !bytes.Equal(k.data, want[k.at:][:len(k.data)]) {
+			t.Errorf("the chunk at %#x has other bytes than the file", k.at)
+		}
+	}
+	c.forget()
+	if left := c.image.store.code.left.Load(); left != maxOfCode {
+		t.Errorf("%d bytes were not given back", maxOfCode-left)
+	}
+}

@@ -1,0 +1,174 @@
+package image
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/testdata/programs"
+	"unspool/unwind/image/fusetest"
+	"unspool/unwind/rule"
+	"unspool/vmas"
+)
+
+// onFUSE shows a copy of a program on a file system whose server can hang.
+func onFUSE(t *testing.T) (m *fusetest.Mount, path string) {
+	t.Helper()
+	program, err := os.ReadFile(programs.Build(t, "plain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "program"), program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m = fusetest.Show(t, dir)
+	return m, filepath.Join(m.Dir, "program")
+}
+
+// TestFileThatHangs looks up rules of a file whose server does not answer when it is opened or read. Look-ups
+// wait no longer than patience allows; the file is reported once; it has rules as soon as it is read.
+func TestFileThatHangs(t *testing.T) {
+	for _, mode := range []fusetest.Mode{fusetest.HangOpen, fusetest.HangRead} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			server, path := onFUSE(t)
+			var failed []string
+			s := New(Config{Proc: "/proc", Hurried: true, Listener: Listener{
+				Failed: func(path string, err error) { failed = append(failed, err.Error()) },
+			}})
+			table := vmas.NewTable("")
+			ask := func(pid uint32) (*Image, rule.Rule) {
+				m := table.Space(pid).Find(0x401000)
+				im := s.Lookup(pid, m)
+				return im, im.Rule(m, 0x401000+0x80)
+			}
+			for i, path := range []string{path, libc(t)} {
+				table.Comm(uint32(i+1), uint32(i+1), []byte("test"), true)
+				table.Mmap(uint32(i+1), vmas.Map{Addr: 0x400000, Len: 1 << 20, Prot: vmas.ProtExec,
+					Name: []byte(path), ID: identity(t, path)})
+			}
+			server.Be(t, mode)
+			began := time.Now()
+			s.Open(1, table.Space(1).Find(0x401000))
+			for range 100 {
+				if _, r := ask(1); r != rule.Unreadable {
+					t.Fatalf("%v of a file that was not read", r)
+				}
+			}
+			if took := time.Since(began); took > 10*patienceForOne {
+				t.Errorf("100 questions took %v", took)
+			}
+			if _, r := ask(2); r == rule.Unreadable {
+				t.Error("another file was not read")
+			}
+			if len(failed) != 1 || !strings.Contains(failed[0], path+": not read within 30ms") {
+				t.Errorf("%q", failed)
+			}
+			server.Be(t, fusetest.Answer)
+			for began := time.Now(); ; {
+				if im, r := ask(1); im.Opened() && r != rule.Unreadable {
+					break
+				}
+				if time.Since(began) > 5*time.Second {
+					t.Fatal("the file is there, and has no rules")
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+}
+
+// TestDebugFileThatComesLate looks up rules while the debug file cannot be read: they come from the code
+// until the file is read, and from its CFI afterwards.
+func TestDebugFileThatComesLate(t *testing.T) {
+	whole, stripped, debug := splitProgram(t, "none", "")
+	files, proc := t.TempDir(), t.TempDir()
+	content, err := os.ReadFile(debug)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(files, "prog.debug"), content, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, proc, "/opt/bin/prog", stripped)
+	server := fusetest.Show(t, files)
+	at := filepath.Join(proc, "1/root/opt/bin/.debug")
+	if err := errors.Join(os.Mkdir(at, 0o755), unix.Mount(server.Dir, at, "", unix.MS_BIND, "")); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(at, unix.MNT_DETACH)
+	server.Be(t, fusetest.HangRead)
+
+	s := New(Config{Proc: proc, Hurried: true})
+	m := mapProgram(t)
+	im := s.Lookup(1, m)
+	if err := im.Parse(); err != nil {
+		t.Fatal(err)
+	}
+	var pcs []uint64
+	for fde := range openDebugFrame(t, whole).FDEs() {
+		for row := range fde.Rows() {
+			off, _ := im.offset(row.Start)
+			pcs = append(pcs, m.Start+off)
+		}
+	}
+	began := time.Now()
+	for _, pc := range pcs {
+		if r := im.Rule(m, pc); r.Kind() < rule.GuessSP || r.Kind() > rule.Uncovered {
+			t.Errorf("%#x: %v without the debug file", pc, r)
+		}
+	}
+	if took := time.Since(began); took > 10*patienceForOne {
+		t.Errorf("%d rules took %v", len(pcs), took)
+	}
+	server.Be(t, fusetest.Answer)
+	for began := time.Now(); im.debug.cfi == nil && time.Since(began) < 5*time.Second; s.Walks(1) {
+		time.Sleep(time.Millisecond)
+	}
+	for _, pc := range pcs {
+		if r := im.Rule(m, pc); r.Kind() >= rule.GuessSP {
+			t.Errorf("%#x: %v with the debug file", pc, r)
+		}
+	}
+}
+
+// TestDebugFileOf700MB looks up rules of a program with a debug link, whose debug file is another one, as
+// only its CRC shows.
+func TestDebugFileOf700MB(t *testing.T) {
+	_, stripped, debug := splitProgram(t, "none", "")
+	proc := t.TempDir()
+	put(t, proc, "/opt/bin/prog", stripped)
+	put(t, proc, "/opt/bin/prog.debug", debug)
+	large := filepath.Join(proc, "1/root/opt/bin/prog.debug")
+	if err := os.Truncate(large, 700<<20); err != nil {
+		t.Skip("skipped for want of sparse files: ", err)
+	}
+	var failed []string
+	s := New(Config{Proc: proc, Hurried: true, Listener: Listener{
+		Failed: func(_ string, err error) { failed = append(failed, err.Error()) },
+	}})
+	m := mapProgram(t)
+	began := time.Now()
+	im := s.Lookup(1, m)
+	for pc := m.Start; pc < m.Start+0x3000; pc += 16 {
+		im.Rule(m, pc)
+	}
+	if took := time.Since(began); took > 10*patienceForOne {
+		t.Errorf("it took %v", took)
+	}
+	if err := os.Truncate(large, 1<<20); err != nil { // which ends it
+		t.Fatal(err)
+	}
+	for began := time.Now(); im.debug.seeking != nil && time.Since(began) < 20*time.Second; s.Walks(1) {
+		time.Sleep(time.Millisecond)
+	}
+	if len(failed) == 0 || !strings.Contains(failed[len(failed)-1], "CRC") {
+		t.Errorf("%q", failed)
+	}
+}

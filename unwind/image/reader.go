@@ -1,0 +1,185 @@
+package image
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// A reader does what can block for the goroutine that walks: it opens, reads and closes files. A file on a
+// server that does not answer keeps one of its goroutines busy and delays only files on the same device.
+// Goroutines are started when there is work: an idle reader has none.
+type reader struct {
+	mu      sync.Mutex
+	queue   []*job
+	running []*job // each has a goroutine
+}
+
+const (
+	maxAtWork  = 4                      // jobs at a time, without those that hang
+	maxRunning = 64                     // jobs at a time, with those that hang
+	maxQueued  = 4096                   // jobs that wait
+	maxOfOne   = 64                     // jobs that wait for one device that hangs
+	maxHanging = 2                      // jobs of one device that hang: others wait behind them
+	hangsAfter = 100 * time.Millisecond // what a job may take before another one starts beside it
+)
+
+// A job is something to do on a goroutine of the reader.
+type job struct {
+	do   func()
+	drop func() // releases a result that is not wanted any more; may be nil
+
+	device uint64 // on which the file lies, 0 where that is not known
+	sent   bool   // the reader has it
+
+	done      chan struct{} // closed when the job is done
+	began     time.Time     // under reader.mu
+	abandoned bool          // under reader.mu
+}
+
+// A task is a job with a result, which is valid once the job is done.
+type task[T any] struct {
+	job
+	result T
+}
+
+// newTask returns the task to call do. drop, if it is not nil, is called on a goroutine of the
+// reader with a result that is not wanted any more.
+func newTask[T any](do func() T, drop func(T)) *task[T] {
+	t := new(task[T])
+	t.done = make(chan struct{})
+	t.do = func() { t.result = do() }
+	if drop != nil {
+		t.drop = func() { drop(t.result) }
+	}
+	return t
+}
+
+// isDone says whether the result is there.
+func (j *job) isDone() bool {
+	select {
+	case <-j.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// submit queues a job, and returns false if too many are waiting.
+func (r *reader) submit(j *job) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queue) >= maxOfOne {
+		same := 0
+		for _, q := range r.queue {
+			if q.device == j.device {
+				same++
+			}
+		}
+		if len(r.queue) >= maxQueued || same >= maxOfOne && r.hangs(j.device, time.Now()) {
+			return false
+		}
+	}
+	j.sent = true
+	r.queue = append(r.queue, j)
+	r.start()
+	return true
+}
+
+// urge queues a job before all that wait. It is for few and short jobs, and has no limit.
+func (r *reader) urge(j *job) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	j.sent = true
+	r.queue = slices.Insert(r.queue, 0, j)
+	r.start()
+}
+
+// hangs says whether so many jobs of a device hang that it may not have another goroutine. The caller holds
+// mu.
+func (r *reader) hangs(device uint64, now time.Time) bool {
+	if device == 0 {
+		return false // unknown
+	}
+	n := 0
+	for _, j := range r.running {
+		if j.device == device && now.Sub(j.began) >= hangsAfter {
+			n++
+		}
+	}
+	return n >= maxHanging
+}
+
+// relieve starts what waits behind jobs that turned out to hang.
+func (r *reader) relieve() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.start()
+}
+
+// start starts a goroutine for the next job, unless enough are at work. The caller holds mu.
+func (r *reader) start() {
+	if j := r.next(); j != nil {
+		go r.work(j)
+	}
+}
+
+// next takes the next job from the queue, nil if none may start now. The caller holds mu.
+func (r *reader) next() *job {
+	if len(r.queue) == 0 || len(r.running) >= maxRunning {
+		return nil
+	}
+	now, atWork := time.Now(), 0
+	for _, j := range r.running {
+		if now.Sub(j.began) < hangsAfter {
+			atWork++
+		}
+	}
+	if atWork >= maxAtWork {
+		return nil
+	}
+	for i, j := range r.queue {
+		if r.hangs(j.device, now) {
+			continue
+		}
+		r.queue = slices.Delete(r.queue, i, i+1)
+		j.began = now
+		r.running = append(r.running, j)
+		return j
+	}
+	return nil
+}
+
+// work does a job, then others as long as there are any.
+func (r *reader) work(j *job) {
+	for j != nil {
+		j.do()
+		r.mu.Lock()
+		close(j.done)
+		if j.abandoned && j.drop != nil {
+			r.mu.Unlock()
+			j.drop()
+			r.mu.Lock()
+		}
+		i := slices.Index(r.running, j)
+		r.running = slices.Delete(r.running, i, i+1)
+		j = r.next()
+		r.mu.Unlock()
+	}
+}
+
+// abandon says that the result of a job is not wanted any more.
+func (r *reader) abandon(j *job) {
+	r.mu.Lock()
+	j.abandoned = true
+	late := j.isDone() && j.drop != nil
+	r.mu.Unlock()
+	if late {
+		r.submit(newJob(j.drop, j.device))
+	}
+}
+
+// newJob returns a job without a result.
+func newJob(do func(), device uint64) *job {
+	return &job{do: do, device: device, done: make(chan struct{})}
+}

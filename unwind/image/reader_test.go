@@ -1,0 +1,158 @@
+package image
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestReaderWithJobsThatHang has many files of one device hang: files of other devices are read, no more
+// goroutines are started for that device, and jobs beyond the queue's limit are refused.
+func TestReaderWithJobsThatHang(t *testing.T) {
+	const bad, good = 1, 2
+	var r reader
+	var begun atomic.Int32
+	release := make(chan struct{})
+	hanging := func() *job {
+		return newJob(func() {
+			begun.Add(1)
+			<-release
+		}, bad)
+	}
+	for range maxAtWork {
+		if !r.submit(hanging()) {
+			t.Fatal("refused the first jobs")
+		}
+	}
+	time.Sleep(2 * hangsAfter)
+	refused := 0
+	for range 2 * maxOfOne {
+		if !r.submit(hanging()) {
+			refused++
+		}
+	}
+	if refused != maxOfOne {
+		t.Errorf("%d of %d jobs of a device that hangs were refused, want %d", refused, 2*maxOfOne, maxOfOne)
+	}
+	for range 2 * maxOfOne {
+		j := newJob(func() {}, good)
+		if !r.submit(j) {
+			t.Fatal("a job of another device was refused")
+		}
+		select {
+		case <-j.done:
+		case <-time.After(10 * time.Second):
+			t.Fatal("a job of another device waits for one that hangs")
+		}
+	}
+	if n := begun.Load(); n != maxAtWork {
+		t.Errorf("%d jobs of the device that hangs are running, want %d", n, maxAtWork)
+	}
+	close(release)
+	last := newJob(func() {}, bad)
+	for !r.submit(last) {
+		time.Sleep(time.Millisecond)
+	}
+	<-last.done
+	if n := int(begun.Load()); n != maxAtWork+maxOfOne {
+		t.Errorf("%d jobs were done in the end, want %d", n, maxAtWork+maxOfOne)
+	}
+}
+
+// TestAbandonedResults releases results that are not wanted any more, whether they are there already or come
+// later.
+func TestAbandonedResults(t *testing.T) {
+	var r reader
+	for _, early := range []bool{false, true} {
+		release, dropped := make(chan struct{}), make(chan int, 1)
+		task := newTask(func() int { <-release; return 7 }, func(v int) { dropped <- v })
+		r.submit(&task.job)
+		if early {
+			r.abandon(&task.job)
+		}
+		close(release)
+		<-task.done
+		if !early {
+			r.abandon(&task.job)
+		}
+		select {
+		case v := <-dropped:
+			if v != 7 {
+				t.Errorf("gave back %d", v)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("early %v: not given back", early)
+		}
+	}
+}
+
+// TestPatience waits for what never comes: no longer than patienceForOne for each file, and than the credit
+// for all.
+func TestPatience(t *testing.T) {
+	never, done := make(chan struct{}), make(chan struct{})
+	close(done)
+	p := newPatience(true, nil, nil)
+	began := time.Now()
+	for range 100 {
+		var late lateness
+		for range 10 {
+			if p.wait(never, &late) {
+				t.Fatal("what never comes has come")
+			}
+		}
+	}
+	if took := time.Since(began); took < mostCredit/2 || took > 4*mostCredit {
+		t.Errorf("waited %v for 100 files, with a credit of %v", took, mostCredit)
+	}
+	stop := make(chan struct{})
+	endless := newPatience(false, nil, stop)
+	if !endless.wait(done, new(lateness)) {
+		t.Error("what is there was not seen")
+	}
+	close(stop)
+	if endless.wait(never, new(lateness)) {
+		t.Error("what never comes has come")
+	}
+}
+
+// TestPatienceWithRoom waits for files that come late: they are there as long as the rings have room.
+func TestPatienceWithRoom(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		files int
+		comes time.Duration // after it is waited for
+		room  bool
+		want  int // how many come in time
+	}{
+		{"many soon, with room", 500, time.Millisecond, true, 500},
+		{"many soon, without room", 500, time.Millisecond, false, 66}, // each costs 0.75 ms of 50
+		{"one late, with room", 1, 90 * time.Millisecond, true, 1},
+		{"one late, without room", 1, 90 * time.Millisecond, false, 0},
+		{"many late, with room", 100, 90 * time.Millisecond, true, 1},
+		{"many late, at the beginning", 100, 90 * time.Millisecond, true, 5},
+		{"one too late", 1, 110 * time.Millisecond, true, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPatience(true, func() bool { return c.room }, nil)
+				if !strings.Contains(c.name, "beginning") {
+					p.credit = mostWithRoom
+				}
+				inTime := 0
+				for range c.files {
+					done := make(chan struct{})
+					time.AfterFunc(c.comes, func() { close(done) })
+					if p.wait(done, new(lateness)) {
+						inTime++
+					}
+				}
+				if inTime != c.want {
+					t.Errorf("%d of %d files came in time, want %d", inTime, c.files, c.want)
+				}
+				time.Sleep(time.Second) // the last ones have come
+			})
+		})
+	}
+}

@@ -1,0 +1,68 @@
+package image
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+// TestThrift: what one process costs is bounded, and what all of them do; others are not hurt before that.
+func TestThrift(t *testing.T) {
+	spend := func(th *thrift, pid uint32, each time.Duration) (n int) {
+		for th.use(pid); n < 1000; n++ {
+			if _, ok := th.begin(); !ok {
+				break
+			}
+			if th.limited {
+				th.charge(each, each)
+			}
+		}
+		return n
+	}
+	th := newThrift(true)
+	if n := spend(&th, 7, 2*time.Millisecond); n < 10 || n > 15 {
+		t.Errorf("a process had %d rules of 2 ms", n)
+	}
+	if n := spend(&th, 8, 2*time.Millisecond); n < 10 || n > 15 {
+		t.Errorf("another one had %d", n)
+	}
+	all := 0
+	for pid := uint32(9); pid < 60; pid++ {
+		all += spend(&th, pid, 2*time.Millisecond)
+	}
+	if all < 20 || all > 60 {
+		t.Errorf("fifty others had %d", all)
+	}
+	th.use(7)
+	th.account.at, th.all.at = time.Now().Add(-time.Second), time.Now().Add(-time.Second)
+	if n := spend(&th, 7, 2*time.Millisecond); n < 10 || n > 15 {
+		t.Errorf("a second later it had %d", n)
+	}
+	if th = newThrift(false); spend(&th, 7, time.Second) < 1000 {
+		t.Error("a conversion is bounded")
+	}
+}
+
+// TestThriftChargesCPUTime: waiting for a CPU and sleeping cost nothing; if the goroutine has changed
+// threads, the time that has passed is charged.
+func TestThriftChargesCPUTime(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	th := newThrift(true)
+	th.use(7)
+	began, ok := th.begin()
+	if !ok {
+		t.Fatal("there is no credit")
+	}
+	time.Sleep(30 * time.Millisecond)
+	th.end(began)
+	if spent := mostThrift - th.account.credit; spent < 0 || spent > 2*time.Millisecond {
+		t.Errorf("a sleep of 30 ms is charged %v", spent)
+	}
+	for _, cpu := range []time.Duration{-time.Hour, time.Hour} {
+		before := th.account.credit
+		if th.charge(cpu, time.Millisecond); before-th.account.credit != time.Millisecond {
+			t.Errorf("%v of CPU time in a millisecond are charged %v", cpu, before-th.account.credit)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package unwind
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"unspool/dwarfcfi"
+	"unspool/unwind/image"
+	"unspool/unwind/image/fusetest"
+	"unspool/unwind/jit"
+	"unspool/unwind/jit/jittest"
+	"unspool/vmas"
+)
+
+// TestJitdumpThatHangs looks up generated code whose jitdump is on a file system that does not answer: the
+// look-up waits no longer than for any other file, and later has what is in the jitdump.
+func TestJitdumpThatHangs(t *testing.T) {
+	const code = 0x5000_0000_0000
+	for _, mode := range []fusetest.Mode{fusetest.HangOpen, fusetest.HangRead} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			file := newJitdump(t)
+			file.load(code, 11, jittest.Trampoline)
+			server := fusetest.Show(t, filepath.Dir(file.Name()))
+			server.Be(t, mode)
+			defer server.Be(t, fusetest.Answer)
+
+			table := vmas.NewTable("")
+			pid := uint32(os.Getpid())
+			table.Comm(pid, pid, []byte("test"), true)
+			images := image.New(image.Config{Proc: "/proc", Hurried: true})
+			images.Open(pid, table.Mmap(pid, vmas.Map{Addr: code + 0x20000, Len: 4096, Prot: vmas.ProtExec,
+				Name: []byte(filepath.Join(server.Dir, filepath.Base(file.Name())))}))
+			space := table.Space(pid)
+			generated := jit.NewReader(images, jit.Live)
+			row := func() bool { return generated.Lookup(space).Row(code+1, new(dwarfcfi.Row)) == nil }
+			began := time.Now()
+			for range 100 {
+				if row() {
+					t.Fatal("a row of a file that was not read")
+				}
+				look(space)
+			}
+			if took := time.Since(began); took > 500*time.Millisecond { // a file has 30 ms
+				t.Errorf("100 questions took %v", took)
+			}
+			server.Be(t, fusetest.Answer)
+			for began := time.Now(); ; time.Sleep(time.Millisecond) {
+				if row() {
+					break
+				}
+				if time.Since(began) > 10*time.Second {
+					t.Fatal("the file is there, and has no rows")
+				}
+				look(space)
+			}
+		})
+	}
+}

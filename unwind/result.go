@@ -1,0 +1,204 @@
+package unwind
+
+import (
+	"unspool/unwind/link"
+	"unspool/vmas"
+)
+
+// A Result is one unwound stack. Its slices are valid until the next walk.
+type Result struct {
+	// IPs holds the sampled PC, then the return addresses, unadjusted.
+	IPs []uint64
+	// Frames says how each of them was found.
+	Frames []Frame
+	// End says why the walk ended.
+	End Reason
+	// At is the mapping in which the last frame lies, nil when it lies in none.
+	At *vmas.Mapping
+	// Open is how many frames were found in the copy, if the walk ended because the copy ends and the stack
+	// goes on from the last of them: see [Result.Join]. It is 0 for all other walks.
+	Open int
+	// Within is the function of the last of these, and CFA where its frame ends, as far as that is known.
+	Within link.Function
+	CFA    uint64
+}
+
+// SavedBP gives the address that the BP of frame i was loaded from. ok is false where it was not
+// loaded, and in frames that were not found by a fast rule.
+func (r *Result) SavedBP(i int) (addr uint64, ok bool) {
+	if i == 0 {
+		return 0, false
+	}
+	slot := r.Frames[i-1].saved
+	if slot == 0 || slot == noSlot {
+		return 0, false
+	}
+	return r.Frames[i].SP - uint64(slot), true
+}
+
+// A Frame is what is known of a frame besides its IP.
+type Frame struct {
+	// SP is its stack pointer, which for a caller is the CFA of the frame that it
+	// called; 0 where that is unknown.
+	SP     uint64
+	pc, bp uint64
+	// saved says where a fast rule finds the caller's BP: that many bytes below the CFA, or unchanged in BP
+	// if 0. It is noSlot if the caller does not follow by a fast rule.
+	saved uint32
+	exact bool
+	// Source says how the frame was found.
+	Source Source
+}
+
+const noSlot = ^uint32(0)
+
+// Reason says why a walk ended.
+type Reason uint8
+
+const (
+	// Root: the CFI says that the return address is undefined, as it does in _start and clone, or led to a
+	// return address of 0, with which stacks of coroutines begin. The only end that makes a stack complete.
+	Root Reason = iota
+	// DumpTooShort: the next frame lies beyond the copied stack.
+	DumpTooShort
+	// NoCFI: no rule for the PC, and nothing else gave a credible frame.
+	NoCFI
+	// NoImage: the file behind the PC could not be opened or read.
+	NoImage
+	// BadCFI: the CFI is malformed, or gave a frame that cannot be.
+	BadCFI
+	// Unmapped: the PC, sampled or returned to, is in no mapping.
+	Unmapped
+	// DepthLimit: the walk reached its maximum number of frames.
+	DepthLimit
+	// UnknownRegister: the CFI needs a register whose value is not known: the kernel had not saved
+	// it when it took the sample, or another function may have changed it.
+	UnknownRegister
+	// NotCopied: the CFI leads to memory that is neither in the copy nor where the stack goes on
+	// beyond it, as when the caller is on another stack, or what is needed lies below SP.
+	NotCopied
+
+	NumReasons = iota
+)
+
+// Recordings have the numbers of the reasons, so new ones come last.
+var reasonNames = [NumReasons]string{"root", "dump_too_short", "no_cfi", "no_image", "bad_cfi", "unmapped",
+	"depth_limit", "unknown_register", "not_copied"}
+
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) {
+		return reasonNames[r]
+	}
+	return "unknown"
+}
+
+var reasonWords = [NumReasons]string{"complete", "dump too short", "no CFI", "file not readable",
+	"CFI does not fit", "no mapping", "depth limit", "unknown register", "stack not copied"}
+
+// Words says for people how the walk ended.
+func (r Reason) Words() string {
+	if int(r) < len(reasonWords) {
+		return reasonWords[r]
+	}
+	return r.String()
+}
+
+// Source says how a frame was found.
+type Source uint8
+
+const (
+	BySample       Source = iota // the sampled PC itself
+	ByCFI                        // a CFI rule
+	ByFramePointer               // the saved frame pointer, where there is no CFI
+	ByHeuristic                  // a guess that was checked
+	ByLive                       // by a stack that was read from the process after the sample, or around it
+	ByKernel                     // by the kernel's own walk along frame pointers, beyond the copy
+	ByResuming                   // found again above generated code whose caller is not known
+	ByLinks                      // seen there before and after the sample: see package link
+
+	NumSources = iota
+)
+
+var sourceNames = [NumSources]string{"sample", "cfi", "frame_pointer", "heuristic", "live", "kernel_fp",
+	"resumed", "joined"}
+
+func (s Source) String() string {
+	if int(s) < len(sourceNames) {
+		return sourceNames[s]
+	}
+	return "unknown"
+}
+
+// Links adds to a log which frame has which caller, as a walk has shown. buf is scratch memory, which is
+// returned for the next call.
+//
+// Frames that a signal interrupted are left out, as a handler at the same place on its stack may have
+// interrupted any code, and so are frames that were not in the copy.
+func (r *Result) Links(log *link.Log, space, time uint64, buf []link.Frame) []link.Frame {
+	return r.links(log.Add, space, time, buf)
+}
+
+// links hands runs of frames to add, each the caller of the one before.
+func (r *Result) links(add func(space, time uint64, frames []link.Frame, whole bool), space, time uint64,
+	buf []link.Frame,
+) []link.Frame {
+	buf = buf[:0]
+	for i := range r.Frames {
+		f := &r.Frames[i]
+		if i > 0 && !(f.isCall() && f.SP > r.Frames[i-1].SP) {
+			add(space, time, buf, false)
+			buf = buf[:0]
+		}
+		buf = append(buf, link.Frame{SP: f.SP, PC: r.IPs[i]})
+	}
+	add(space, time, buf, r.End == Root)
+	return buf
+}
+
+// isCall says whether a frame was found, in the copy, as the caller of the one before.
+func (f *Frame) isCall() bool {
+	return !f.exact && (f.Source == ByCFI || f.Source == ByFramePointer || f.Source == ByHeuristic)
+}
+
+// Depth is how many bytes of stack lie between the first frame and the last one that was found in the copy.
+func (r *Result) Depth() uint64 {
+	n := len(r.Frames)
+	if r.Open > 0 {
+		n = r.Open
+	}
+	if n == 0 || r.Frames[n-1].SP < r.Frames[0].SP {
+		return 0
+	}
+	return r.Frames[n-1].SP - r.Frames[0].SP
+}
+
+// Join completes the stack of a walk that is Open with its callers at the time of the sample, as a log tells
+// them, to a stack of at most most frames. buf is scratch memory, which is returned for the next call.
+// Nothing is changed unless the outcome [link.Outcome.IsJoined].
+func (r *Result) Join(log *link.Log, space, time uint64, most int, buf []link.Frame) (
+	[]link.Frame, link.Outcome,
+) {
+	last := &r.Frames[r.Open-1]
+	from := link.Wanted{Frame: link.Frame{SP: last.SP, PC: r.IPs[r.Open-1]}, Within: r.Within, CFA: r.CFA}
+	callers, outcome := log.Callers(buf[:0], space, time, from, most-r.Open)
+	if !outcome.IsJoined() {
+		return callers, outcome
+	}
+	source := ByLinks
+	if outcome == link.JoinedByRead {
+		source = ByLive
+	}
+	// The callers that the kernel found beyond the copy have to be the same.
+	for i, ip := range r.IPs[r.Open:] {
+		if i >= len(callers) || callers[i].PC != ip {
+			return callers, link.Disagree
+		}
+	}
+	r.IPs, r.Frames = r.IPs[:r.Open], r.Frames[:r.Open]
+	for _, c := range callers {
+		r.IPs = append(r.IPs, c.PC)
+		r.Frames = append(r.Frames, Frame{SP: c.SP, pc: c.PC, saved: noSlot, Source: source})
+	}
+	r.End, r.At, r.Open = Root, nil, 0
+	return callers, outcome
+}

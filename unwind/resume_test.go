@@ -1,0 +1,114 @@
+package unwind
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"unspool/unwind/image"
+	"unspool/unwind/image/fusetest"
+	"unspool/unwind/rule"
+	"unspool/vmas"
+)
+
+// TestResumeBehindALateFile walks from generated code whose caller is in a file that has not been read yet, or
+// whose code has not. The next return address on the stack, in a file that has been read, is not taken for the
+// caller instead.
+func TestResumeBehindALateFile(t *testing.T) {
+	t.Parallel()
+	const program = `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call outer
+in_start:
+	nop
+	call *%rax
+also_in_start:
+	nop
+	.cfi_endproc
+	.p2align 4
+outer:
+	.cfi_startproc
+	push %rax
+	.cfi_def_cfa_offset 16
+	call *%rax
+in_outer:
+	nop
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+`
+	known, _, at := labelledProgram(t, program)
+	other, _, _ := labelledProgram(t, program+"\t.ident \"another file\"\n")
+	const (
+		base, far = 0x400000, 0x10000000 // the file that is late, and the same code in another file beyond it
+		generated = 0x5000_0000_0000
+	)
+	path := known.Find(base).File.Path
+	inOuter, inStart, alsoInStart := at["in_outer"], at["in_start"], at["also_in_start"]
+	for _, c := range []struct {
+		name   string
+		opened fusetest.Mode // when it is
+		parsed bool
+	}{
+		{"file", fusetest.HangRead, false},
+		{"code", fusetest.HangClose, true}, // opened so, nothing of it stays in the page cache
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			server := fusetest.Show(t, filepath.Dir(path))
+			server.Be(t, c.opened)
+			defer server.Be(t, fusetest.Answer)
+
+			table := vmas.NewTable("")
+			table.Comm(1, 1, []byte("test"), true)
+			size := known.Find(base).End - base
+			for addr, name := range map[uint64]string{
+				base: filepath.Join(server.Dir, filepath.Base(path)), base + far: other.Find(base).File.Path, generated: "//anon",
+			} {
+				table.Mmap(1, vmas.Map{Addr: addr, Len: size, Prot: vmas.ProtExec | vmas.ProtRead,
+					Name: []byte(name)})
+			}
+			space := table.Space(1)
+			u := NewUnwinder(image.New(image.Config{Proc: "/proc", Hurried: true}))
+			stack := madeCopy(true, 1, alsoInStart, inOuter+far, 2, inStart+far)
+			walk := func() Result {
+				var regs Regs
+				regs.set(rule.IP, generated+16)
+				regs.set(rule.SP, madeSP)
+				return u.Unwind(space, &regs, stack)
+			}
+			until := func(what string, done func() bool) {
+				for began := time.Now(); !done(); time.Sleep(time.Millisecond) {
+					if time.Since(began) > 10*time.Second {
+						t.Fatal(what)
+					}
+				}
+			}
+			parsed := func(m *vmas.Mapping) func() bool {
+				u.images.Open(1, m)
+				return func() bool { return u.images.Lookup(1, m).Parse() == nil }
+			}
+			until("the other file is not read", parsed(space.Find(base+far)))
+			if c.parsed {
+				until("the file is not read", parsed(space.Find(base)))
+				server.Be(t, fusetest.HangRead)
+				// Nothing else asks for the code before.
+				w, f := u.begin(space, stack), frame{pc: generated + 16, sp: madeSP, exact: true}
+				w.push(&f, BySample)
+				if w.resume(&f); len(w.ips) > 1 {
+					t.Errorf("%#x", w.ips)
+				}
+			}
+			if got := walk(); len(got.IPs) > 1 || got.End != NoCFI {
+				t.Errorf("%#x, %v", got.IPs, got.End)
+			}
+			server.Be(t, fusetest.Answer)
+			want := []uint64{generated + 16, alsoInStart}
+			until("the file is there", func() bool { return slices.Equal(walk().IPs, want) })
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package vmas
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestCodeThatIsMovedOverOtherCode moves pages of a file to where another one is, of which no record tells.
+func TestCodeThatIsMovedOverOtherCode(t *testing.T) {
+	t.Parallel()
+	page := uintptr(os.Getpagesize())
+	path := filepath.Join(t.TempDir(), "code")
+	if err := os.WriteFile(path, make([]byte, 8*page), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	room, err := unix.MmapPtr(-1, 0, nil, 16*page, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.MunmapPtr(room, 16*page)
+	place := func(n uintptr) unsafe.Pointer { return unsafe.Add(room, n*page) }
+	const pieces = 2 * maxOthers
+	for i := range uintptr(pieces) {
+		if _, err := unix.MmapPtr(int(f.Fd()), int64(i*page), place(2*i+1), page,
+			unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_FIXED); err != nil {
+			t.Skipf("memory cannot be executed here: %v", err)
+		}
+	}
+	tab := NewTable("/proc")
+	s, err := tab.Seed(uint32(os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := uint64(uintptr(place(1)))
+	offset := func() uint64 { return s.Find(addr).Offset / uint64(page) }
+	for i := uintptr(1); i < pieces; i++ {
+		if _, err := unix.MremapPtr(place(2*i+1), page, place(1), page,
+			unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
+			t.Fatal(err)
+		}
+		if !tab.reload(s, false) || offset() != uint64(i) || s.Others(addr) != min(int(i), maxOthers) {
+			t.Fatalf("page %d is there, %d others, want page %d", offset(), s.Others(addr), i)
+		}
+	}
+	seen := make(map[uint64]int)
+	for range 2 * (maxOthers + 1) {
+		if m := tab.Alternate(s, addr); m == nil || m.Start != addr || m.End != addr+uint64(page) {
+			t.Fatalf("%+v", m)
+		}
+		seen[offset()]++
+	}
+	if len(seen) != maxOthers+1 || offset() != pieces-1 || seen[pieces-1] != 2 {
+		t.Errorf("page %d is there; seen: %v", offset(), seen)
+	}
+	tab.Mmap(s.PID, Map{Addr: addr, Len: uint64(page), Prot: ProtExec, Name: []byte(path)})
+	if s.Alternates() || tab.Alternate(s, addr) != nil {
+		t.Errorf("a record tells what is there, and %d others are remembered", s.Others(addr))
+	}
+	if tab.remove(s.PID); len(s.others) > 0 {
+		t.Error("they outlive their process")
+	}
+}
+
+// TestMapsAreAheadOfRecords reads the maps of a process that executes another program by now, of
+// which no record has told yet: older samples are of the one before.
+func TestMapsAreAheadOfRecords(t *testing.T) {
+	t.Parallel()
+	tab := NewTable("/proc")
+	pid := uint32(os.Getpid())
+	s, err := tab.Seed(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code Mapping
+	for m := range s.Mappings() {
+		if m.File.Kind == Regular {
+			code = *m
+			break
+		}
+	}
+	if code.File == nil {
+		t.Fatal("this program has no code")
+	}
+	const earlier = "/a/program/that/is/gone"
+	tab.Mmap(pid, Map{Addr: code.Start, Len: code.End - code.Start, Prot: ProtExec, Name: []byte(earlier)})
+	if tab.reload(s, false); s.Find(code.Start).File.Path != earlier || s.Alternates() {
+		t.Errorf("%s is there, %d others", s.Find(code.Start).File.Path, s.Others(code.Start))
+	}
+	s.doubted = true // records were lost
+	if tab.reload(s, false); s.Find(code.Start).File.Path == earlier {
+		t.Error("what was lost is not read again")
+	}
+}

@@ -1,0 +1,223 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNotRegular says that a path leads to something else than a regular file.
+var ErrNotRegular = errors.New("not a regular file")
+
+// ErrNotCode says that a file holds no code of a known kind, and that an Access does not hand it out for
+// that.
+var ErrNotCode = errors.New("not a file with code")
+
+// root is the root of a process, "" for our own.
+func (d Direct) root(pid uint32) string {
+	if pid == 0 {
+		return ""
+	}
+	return d.folder(pid) + "/root"
+}
+
+// OpenPath is for [Files].
+func (d Direct) OpenPath(pid uint32, path string, _, _ uint64) (*os.File, error) {
+	return OpenRegular(d.root(pid) + path)
+}
+
+// PathDescriptor is OpenPath for who passes a descriptor on.
+func (d Direct) PathDescriptor(pid uint32, path string) (fd int, err error) {
+	return openRegular(d.root(pid) + path)
+}
+
+// OpenMapped is for [Files].
+func (d Direct) OpenMapped(pid uint32, start, end uint64) (file *os.File, target string, err error) {
+	fd, target, err := d.MappedDescriptor(pid, start, end)
+	if err != nil {
+		return nil, "", err
+	}
+	return os.NewFile(uintptr(fd), d.link(pid, start, end)), target, nil
+}
+
+// MappedDescriptor is OpenMapped for who passes a descriptor on.
+func (d Direct) MappedDescriptor(pid uint32, start, end uint64) (fd int, target string, err error) {
+	link := d.link(pid, start, end)
+	if fd, err = openRegular(link); err != nil {
+		return -1, "", err
+	}
+	target, _ = os.Readlink(link)
+	return fd, target, nil
+}
+
+// link is the kernel's link to the file of a mapping.
+func (d Direct) link(pid uint32, start, end uint64) string {
+	return d.folder(pid) + "/map_files/" + strconv.FormatUint(start, 16) + "-" + strconv.FormatUint(end, 16)
+}
+
+// MapsAsCode says whether a file is that of an executable mapping from start to end.
+func (d Direct) MapsAsCode(pid uint32, start, end uint64, fd int) bool {
+	var file, mapped unix.Stat_t
+	return unix.Fstat(fd, &file) == nil && unix.Stat(d.link(pid, start, end), &mapped) == nil &&
+		file.Dev == mapped.Dev && file.Ino == mapped.Ino && d.IsExecutable(pid, start, end)
+}
+
+// OpenWithin is for [Files].
+func (d Direct) OpenWithin(pid uint32, path string) (*os.File, error) {
+	return OpenWithin(d.root(pid)+"/", path)
+}
+
+// Stat is for [Files].
+func (d Direct) Stat(pid uint32, path string) (st unix.Stat_t, err error) {
+	err = unix.Stat(d.root(pid)+path, &st)
+	return st, err
+}
+
+// Owner is for [Files].
+func (d Direct) Owner(pid uint32) (uid uint32, err error) {
+	var st unix.Stat_t
+	err = unix.Stat(d.folder(pid), &st)
+	return st.Uid, err
+}
+
+// OpenRegular opens a file if it is a regular one. What is there is looked at before it is opened: opening a
+// device can have effects.
+func OpenRegular(path string) (*os.File, error) {
+	fd, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func openRegular(path string) (fd int, err error) {
+	at, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(at)
+	return reopen(at)
+}
+
+// reopen opens for reading what an O_PATH descriptor stands for, if it is a regular file.
+func reopen(fd int) (readable int, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return -1, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return -1, ErrNotRegular
+	}
+	self := "/proc/self/fd/" + strconv.Itoa(fd)
+	return unix.Open(self, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+}
+
+// WithinDescriptor is OpenWithin for who passes a descriptor on.
+func (d Direct) WithinDescriptor(pid uint32, path string) (fd int, err error) {
+	return openWithin(d.root(pid)+"/", path)
+}
+
+// OpenWithin opens the regular file at a path within a root, whose symbolic links lead nowhere else: it may
+// be that of a process in a container.
+func OpenWithin(root, path string) (*os.File, error) {
+	fd, err := openWithin(root, path)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), strings.TrimRight(root, "/")+"/"+strings.TrimLeft(path, "/")), nil
+}
+
+func openWithin(root, path string) (readable int, err error) {
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(dir)
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT}
+	fd, err := unix.Openat2(dir, path, &how)
+	if err == unix.ENOSYS { // before Linux 5.6, and where a filter cannot see what is asked for
+		fd, err = walkWithin(dir, path)
+	}
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fd)
+	return reopen(fd)
+}
+
+// mostSteps bounds the names and links on the way to a file, as a link can lead to many others.
+const mostSteps = 256
+
+// walkWithin goes along a path from a directory, name by name, and follows links from there.
+func walkWithin(root int, path string) (fd int, err error) {
+	var way []int // the directories that it went through, without the root
+	leave := func(n int) {
+		for _, fd := range way[n:] {
+			unix.Close(fd)
+		}
+		way = way[:n]
+	}
+	defer func() { leave(0) }()
+	rest := path
+	for range mostSteps {
+		var name string
+		name, rest, _ = strings.Cut(strings.TrimLeft(rest, "/"), "/")
+		at := root
+		switch {
+		case len(way) > 0:
+			at = way[len(way)-1]
+		case name == "":
+			return -1, unix.EISDIR
+		}
+		switch name {
+		case "":
+			way = way[:len(way)-1]
+			return at, nil
+		case ".":
+			continue
+		case "..":
+			leave(max(0, len(way)-1))
+			continue
+		}
+		next, err := unix.Openat(at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return -1, err
+		}
+		target, err := linkAt(next)
+		if err == nil && target == "" {
+			way = append(way, next)
+			continue
+		}
+		unix.Close(next)
+		if err != nil {
+			return -1, err
+		}
+		if target[0] == '/' {
+			leave(0)
+		}
+		rest = target + "/" + rest
+	}
+	return -1, unix.ELOOP
+}
+
+// linkAt is what the link of an O_PATH descriptor leads to, "" where it is none. Links of a proc file system
+// lead where no name does.
+func linkAt(fd int) (target string, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return "", err
+	}
+	var on unix.Statfs_t
+	if err := unix.Fstatfs(fd, &on); err != nil || on.Type == unix.PROC_SUPER_MAGIC {
+		return "", unix.ELOOP
+	}
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", buf)
+	if err != nil || n == 0 || n == len(buf) {
+		return "", unix.ELOOP
+	}
+	return string(buf[:n]), nil
+}

@@ -1,0 +1,176 @@
+package process
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// An Access reads processes. Its methods may be called by several goroutines.
+type Access interface {
+	Texts
+	Memory
+	Files
+}
+
+// Texts reads a proc file system.
+type Texts interface {
+	// Text opens a text file of a thread.
+	Text(pid, tid uint32, name Text) (io.ReadCloser, error)
+	// Numbers lists the threads of a process, or all processes for PID 0. The error is about permissions where
+	// the process is there and hidden.
+	Numbers(pid uint32) ([]uint32, error)
+}
+
+// Memory reads the memory of processes.
+type Memory interface {
+	// ReadMemory reads from an address on, and returns how much can be read.
+	ReadMemory(pid uint32, buf []byte, addr uint64) int
+}
+
+// Files opens files as processes see them, if they are regular ones.
+type Files interface {
+	// OpenPath opens what a path leads to in the root of a process, or here for PID 0. start and end are those
+	// of the mapping for which it is opened, by which it may be opened though it does not look like code.
+	OpenPath(pid uint32, path string, start, end uint64) (*os.File, error)
+	// OpenMapped opens the file of a mapping by the kernel's link to it, which is there for deleted files,
+	// too. target is where the link leads.
+	OpenMapped(pid uint32, start, end uint64) (file *os.File, target string, err error)
+	// OpenWithin is OpenPath with the root's symbolic links leading nowhere outside of it.
+	OpenWithin(pid uint32, path string) (*os.File, error)
+	// Stat looks at what a path leads to in the root of a process.
+	Stat(pid uint32, path string) (unix.Stat_t, error)
+	// Owner is the user of a process.
+	Owner(pid uint32) (uid uint32, err error)
+}
+
+// A Text is a text file in the folder of a thread (proc(5)).
+type Text uint8
+
+const (
+	Stat Text = iota
+	Maps
+	Syscall
+)
+
+func (t Text) String() string {
+	switch t {
+	case Stat:
+		return "stat"
+	case Maps:
+		return "maps"
+	case Syscall:
+		return "syscall"
+	}
+	return ""
+}
+
+// A Direct reads processes with the rights of this one, in the proc file system that is mounted at a path.
+type Direct string
+
+var _ Access = Direct("")
+
+func (d Direct) folder(pid uint32) string {
+	return string(d) + "/" + strconv.FormatUint(uint64(pid), 10)
+}
+
+// Text is for [Texts].
+func (d Direct) Text(pid, tid uint32, name Text) (io.ReadCloser, error) {
+	path := d.folder(pid) + "/task/" + strconv.FormatUint(uint64(tid), 10) + "/" + name.String()
+	for {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+		if err == nil {
+			return &text{fd, path}, nil
+		}
+		if err != unix.EINTR {
+			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		}
+	}
+}
+
+// A text is an open file without the runtime's poller, which it would not need.
+type text struct {
+	fd   int
+	path string
+}
+
+func (t *text) Read(b []byte) (int, error) {
+	for {
+		n, err := unix.Read(t.fd, b)
+		switch {
+		case err == nil && n == 0 && len(b) > 0:
+			return 0, io.EOF
+		case err == nil:
+			return n, nil
+		case err != unix.EINTR:
+			return 0, &fs.PathError{Op: "read", Path: t.path, Err: err}
+		}
+	}
+}
+
+func (t *text) Close() error { return unix.Close(t.fd) }
+
+// Numbers is for [Texts].
+func (d Direct) Numbers(pid uint32) (numbers []uint32, err error) {
+	path := string(d)
+	if pid != 0 {
+		path = d.folder(pid) + "/task"
+	}
+	dir, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) && d.hides(pid) {
+		err = &fs.PathError{Op: "open", Path: path, Err: unix.EACCES}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	for {
+		names, err := dir.Readdirnames(512)
+		for _, name := range names {
+			if n, err := strconv.ParseUint(name, 10, 32); err == nil {
+				numbers = append(numbers, uint32(n))
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return numbers, nil
+		}
+		if err != nil {
+			return numbers, err
+		}
+	}
+}
+
+// hides says whether a process that is not shown is there nevertheless, as it is another user's and /proc is
+// mounted with hidepid (proc(5)). The kernel tells who asks whether it may be sent a signal.
+func (d Direct) hides(pid uint32) bool {
+	return d == "/proc" && pid != 0 && unix.Kill(int(pid), 0) != unix.ESRCH &&
+		errors.Is(unix.Access(d.folder(pid), unix.F_OK), fs.ErrNotExist)
+}
+
+// ReadMemory is for [Memory]. A transfer ends before the first piece that cannot be read whole, so each is a
+// page.
+func (d Direct) ReadMemory(pid uint32, buf []byte, addr uint64) (read int) {
+	const page = 4096
+	var pieces [32]unix.RemoteIovec
+	for read < len(buf) {
+		n, size := 0, 0
+		for ; n < len(pieces) && read+size < len(buf); n++ {
+			at := addr + uint64(read+size)
+			pieces[n] = unix.RemoteIovec{Base: uintptr(at), Len: min(page-int(at%page), len(buf)-read-size)}
+			size += pieces[n].Len
+		}
+		local := [1]unix.Iovec{{Base: &buf[read], Len: uint64(size)}}
+		got, err := unix.ProcessVMReadv(int(pid), local[:], pieces[:n], 0)
+		if err != nil {
+			return read
+		}
+		if read += got; got < size {
+			return read
+		}
+	}
+	return read
+}
