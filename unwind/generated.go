@@ -28,7 +28,8 @@ func (w *walk) generated(p *place, f *frame) (next frame, source Source, end Rea
 // Such an interpreter is assembly, unless hostCalled says otherwise. Its CFI gives one frame to all of
 // it, from the first instruction on, where every other function still has CFA = SP + 8. So the return
 // address of a call of such a function is looked for on the stack. With it the interpreter's frame is
-// known, and the CFI says the rest.
+// known, and the CFI says the rest. Nothing is passed over that may be such an address in a file that has
+// not been read yet.
 func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 	const most = 256 // words: the spill slots of a trace, and a frame
 	if w.Strict || f.sp%8 != 0 {
@@ -40,9 +41,16 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 		if !ok {
 			break
 		}
+		if w.space.Find(pc-1) == nil {
+			continue
+		}
 		entry, cfa, ok := w.interpreterCalled(pc)
 		if !ok {
-			entry, cfa, ok = w.hostCalled(pc, at+8-f.sp)
+			var late bool
+			entry, cfa, ok, late = w.hostCalled(pc, at+8-f.sp)
+			if late || !ok && w.isLate(pc-1) {
+				break
+			}
 		}
 		if !ok || at+8-cfa < f.sp || cfa > at+8 {
 			continue
@@ -56,8 +64,11 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 		w.moves = stackMoves{}
 		next, _, end = w.step(&p, &host)
 		w.moves = moves
-		if end == stepped && next.pc == pc {
+		switch {
+		case end == stepped && next.pc == pc:
 			return next, ByHeuristic, stepped
+		case end != stepped && w.isLate(entry):
+			return frame{}, ByHeuristic, NoCFI
 		}
 	}
 	return frame{}, ByHeuristic, NoCFI
@@ -66,12 +77,12 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 // hostCalled is interpreterCalled for an interpreter that is written in C, such as PHP's. It has its full
 // frame when it jumps to generated code, which adds little or nothing below. So distance, from SP in the
 // generated code to the CFA, tells whether the called function is the interpreter. If it is called through a
-// pointer, that is read from the process.
-func (w *walk) hostCalled(pc, distance uint64) (at, cfa uint64, ok bool) {
+// pointer, that is read from the process. late says that the called function's file has not been read yet.
+func (w *walk) hostCalled(pc, distance uint64) (at, cfa uint64, ok, late bool) {
 	const room = 32
 	c, addr := w.codeAt(pc - 1)
 	if c == nil {
-		return 0, 0, false
+		return 0, 0, false, false
 	}
 	entry, ok := c.DirectCall(addr + 1)
 	if ok {
@@ -79,14 +90,17 @@ func (w *walk) hostCalled(pc, distance uint64) (at, cfa uint64, ok bool) {
 	} else {
 		pointer, ok := c.PointerCalled(addr + 1)
 		if !ok {
-			return 0, 0, false
+			return 0, 0, false, false
 		}
 		if entry, ok = w.jit.Pointer(w.jit.Lookup(w.space), pointer+pc-1-addr); !ok {
-			return 0, 0, false
+			return 0, 0, false, false
 		}
 	}
 	h := w.hostAt(entry)
-	return h.at, h.cfa, h.cfa != 0 && distance >= h.cfa && distance-h.cfa <= room
+	if h.cfa == 0 {
+		return 0, 0, false, w.isLate(entry)
+	}
+	return h.at, h.cfa, distance >= h.cfa && distance-h.cfa <= room, false
 }
 
 // A hostFrame is the frame of an interpreter where it jumps to other code: the address of that instruction,
