@@ -12,6 +12,9 @@ import (
 // near.
 func (w *walk) generated(p *place, f *frame) (next frame, source Source, end Reason) {
 	if !w.Strict {
+		if caller, ok := w.jumpsBack(p, f); ok {
+			return caller, ByHeuristic, stepped
+		}
 		r := w.jit.RuleFarther(p.jit, w.space, f.pc, f.lookup())
 		if r != rule.Uncovered {
 			if next, source, end = w.guess(p, f, r); end == stepped {
@@ -20,6 +23,28 @@ func (w *walk) generated(p *place, f *frame) (next frame, source Source, end Rea
 		}
 	}
 	return w.hosted(f)
+}
+
+// jumpsBack finds the caller of the sampled frame f, in generated code at p, whose next instruction is a jump
+// to the return address: it has popped that into a register.
+func (w *walk) jumpsBack(p *place, f *frame) (caller frame, ok bool) {
+	if len(w.ips) != 1 || w.sample == nil {
+		return caller, false
+	}
+	reg, ok := w.jit.JumpRegister(p.jit, p.m, f.pc)
+	if !ok {
+		return caller, false
+	}
+	pc, ok := w.held(reg)
+	if !ok || !w.followsCall(pc) || !w.mayLeave(pc) {
+		return caller, false
+	}
+	var to place
+	if !w.locate(&to, pc) || to.image == nil || to.jit != nil {
+		return caller, false
+	}
+	low, _, ok := to.image.Function(to.m, pc)
+	return frame{pc: pc, sp: f.sp, bp: f.bp}, ok && low != pc // a function may begin behind a call
 }
 
 // hosted finds the caller of a frame whose code runs on the frame of the interpreter that jumped to it, as

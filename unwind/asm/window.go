@@ -149,6 +149,16 @@ func (w *Window) DirectCall(pc uint64) (target uint64, ok bool) { return w.code.
 // IndirectCall says whether an indirect call ends at pc.
 func (w *Window) IndirectCall(pc uint64) bool { return w.code.findCall(pc) == indirectCall }
 
+// JumpRegister gives the register, by its number in instructions, to whose address the instruction at pc jumps.
+func (w *Window) JumpRegister(pc uint64) (reg uint8, ok bool) {
+	var in insn
+	if !in.decode(w.code.bytes(pc)) {
+		return 0, false
+	}
+	t, _ := in.turn(pc)
+	return in.rm, t == jumpsFar && in.mod == 3
+}
+
 // beforeCall gives the rule for pc by way of the next call, as in a trampoline: the
 // ways out do not go on behind calls.
 func (w *Window) beforeCall(pc uint64) (rule.Rule, bool) {

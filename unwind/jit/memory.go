@@ -79,6 +79,33 @@ func (r *Reader) IsCall(c *Code, space *vmas.Space, m *vmas.Mapping, pc uint64) 
 	return call, true
 }
 
+// JumpRegister gives the register, by its number in instructions, to whose address the instruction at pc, in
+// generated code in m, jumps.
+func (r *Reader) JumpRegister(c *Code, m *vmas.Mapping, pc uint64) (reg uint8, ok bool) {
+	const none = 0xff
+	reg, known := c.now.jumps[pc]
+	if !known {
+		if c.blind || c.reads >= maxReads {
+			reg, known = c.old.jumps[pc]
+			return reg, known && reg != none
+		}
+		c.reads++
+		reg = none
+		if !r.readWindow(c.pid, m, pc) {
+			c.blind = true
+			return 0, false
+		}
+		if to, ok := r.window.JumpRegister(pc); ok {
+			reg = to
+		}
+		if len(c.now.jumps) >= maxRules {
+			clear(c.now.jumps)
+		}
+		c.now.jumps[pc] = reg
+	}
+	return reg, reg != none
+}
+
 // readWindow reads the code around pc, which lies in m.
 func (r *Reader) readWindow(pid uint32, m *vmas.Mapping, pc uint64) bool {
 	if r.source != Live || pc < m.Start || pc >= m.End {
