@@ -149,7 +149,8 @@ func (w *Window) DirectCall(pc uint64) (target uint64, ok bool) { return w.code.
 // IndirectCall says whether an indirect call ends at pc.
 func (w *Window) IndirectCall(pc uint64) bool { return w.code.findCall(pc) == indirectCall }
 
-// JumpRegister gives the register, by its number in instructions, to whose address the instruction at pc jumps.
+// JumpRegister gives the register, by its number in instructions, to whose address the instruction at pc
+// jumps.
 func (w *Window) JumpRegister(pc uint64) (reg uint8, ok bool) {
 	var in insn
 	if !in.decode(w.code.bytes(pc)) {
