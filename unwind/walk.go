@@ -312,6 +312,8 @@ func (w *walk) step(p *place, f *frame) (next frame, source Source, end Reason) 
 	case rule.FromC:
 		w.moves.fromC = true
 		return w.general(p, f, false)
+	case rule.EHReturn:
+		return w.throwing(p, f, r)
 	case rule.EntryCode:
 		if w.isProcessStart(rule.AMD64, f.sp+r.CFA()) || r.CFA() != 0 && w.isProcessStart(rule.AMD64, f.sp) {
 			return next, ByCFI, Root
