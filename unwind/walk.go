@@ -109,6 +109,9 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	}
 	if end == Unmapped && len(w.ips) < u.MaxFrames {
 		next, source := w.subroutine(&p, &f, frame{})
+		if source == ByCFI {
+			next, source = w.straight(&p, &f, next)
+		}
 		if source != ByCFI && w.locate(&p, next.lookup()) {
 			w.regs.restart(len(w.ips), &next)
 			f = next
