@@ -382,3 +382,52 @@ function:
 		}
 	}
 }
+
+// TestThunks samples generated code that only chooses where to jump on, as mono's thunks for methods of
+// interfaces do.
+func TestThunks(t *testing.T) {
+	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Skipf("no executable memory: %v", err)
+	}
+	defer unix.Munmap(mem)
+	code := uint64(uintptr(unsafe.Pointer(&mem[0])))
+	table := vmas.NewTable("")
+	pid := uint32(os.Getpid())
+	table.Comm(pid, pid, []byte("test"), true)
+	table.Mmap(pid, vmas.Map{Addr: code, Len: 4096, Prot: vmas.ProtExec | vmas.ProtRead, Name: []byte("//anon")})
+	space := table.Space(pid)
+	const caller = 0x100
+	behind := code + caller + 2
+	for _, c := range []struct {
+		name, text string
+		top        uint64 // the word at SP
+		found      bool
+	}{
+		{"one of two methods", "\x4d\x39\xda\x75\x03\x41\xff\x23\xff\x60\xe0", behind, true},
+		{"not a return address", "\x4d\x39\xda\x75\x03\x41\xff\x23\xff\x60\xe0", behind + 1, false},
+		{"one way is unknown", "\x4d\x39\xda\x75\x03\x41\xff\x23\xff\xd0\xff\x60\xe0", behind, false},
+		{"something is pushed", "\x50\xff\x60\xe0", behind, false},
+		{"a frame is made", "\x48\x83\xec\x08\xff\x60\xe0", behind, false},
+		{"an endless loop", "\xeb\xfe", behind, false},
+	} {
+		clear(mem)
+		copy(mem, c.text)
+		copy(mem[caller:], "\xff\xd0\x0f\x0b") // call *%rax; ud2
+		var regs Regs
+		regs.set(rule.IP, code)
+		regs.set(rule.SP, madeSP)
+		regs.set(rule.BP, 1)
+		space.Generated = nil
+		u := NewUnwinder(image.NewStore("/proc"))
+		got := u.Unwind(space, &regs, madeCopy(true, c.top, 0, 0, 0))
+		want := []uint64{code}
+		if c.found {
+			want = append(want, behind)
+		}
+		if !slices.Equal(got.IPs, want) || got.End != NoCFI {
+			t.Errorf("%s: %#x, %v; want %#x", c.name, got.IPs, got.End, want)
+		}
+	}
+}

@@ -323,7 +323,11 @@ func (w *walk) step(p *place, f *frame) (next frame, source Source, end Reason) 
 		}
 		return w.framePointer(p, f)
 	case rule.GuessSP, rule.GuessBP, rule.GuessSaved, rule.GuessReg:
-		return w.guess(p, f, r)
+		next, source, end = w.guess(p, f, r)
+		if end == NoCFI && p.jit != nil && r == jit.Thunk {
+			return w.generated(p, f)
+		}
+		return next, source, end
 	case rule.Uncovered:
 		next, source, end = w.framePointer(p, f)
 		if end == NoCFI && p.jit != nil {

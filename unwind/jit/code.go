@@ -150,7 +150,7 @@ func (r *Reader) Rule(c *Code, m *vmas.Mapping, pc, lookup uint64, strict bool) 
 			break
 		}
 		c.reads++
-		if read, ok := r.readRule(c.pid, m, pc); ok {
+		if read, ok := r.readRule(c.pid, m, pc, pc == lookup); ok {
 			found = read
 		} else {
 			c.blind = true
