@@ -49,9 +49,7 @@ func (w *walk) throwing(p *place, f *frame, r rule.Rule) (next frame, source Sou
 // left finds the caller of f, which lies at p, if the CFA of its function is not counted from BP.
 func (w *walk) left(p *place, f *frame) (next frame, source Source, end Reason) {
 	next, source, end = w.general(p, f, true)
-	var row dwarfcfi.Row
-	if end != stepped || source != ByCFI || next.exact || !f.exact || p.row(f.pc, &row) != nil ||
-		!rule.IsEHReturned(&row) {
+	if end != stepped || source != ByCFI || next.exact || !f.exact || !w.isEHReturned(p, f.pc) {
 		return next, source, end
 	}
 	// No call is before a landing pad, and another function may be. Names are looked up one byte before a
@@ -61,6 +59,17 @@ func (w *walk) left(p *place, f *frame) (next frame, source Source, end Reason) 
 	w.regs.exact = true
 	w.regs.regs.set(rule.IP, next.pc)
 	return next, source, end
+}
+
+// isEHReturned is [rule.IsEHReturned] for the row of pc, which lies at p.
+func (w *walk) isEHReturned(p *place, pc uint64) bool {
+	began, ok := w.images.Begin()
+	if !ok {
+		return false
+	}
+	defer w.images.End(began)
+	var row dwarfcfi.Row
+	return p.row(pc, &row) == nil && rule.IsEHReturned(&row)
 }
 
 // An overwrite says which of its saved registers a function has written the handling frame's over.
@@ -87,11 +96,14 @@ const (
 // of the frame below is the one that next has, or the landing pad has been written over it. slot is where BP
 // was saved.
 func (w *walk) handler(f, next *frame, slot uint64) (cfa uint64, how overwrite) {
-	const most = 1 << 9 // words
+	const (
+		most  = 1 << 9 // words
+		tries = 16
+	)
 	if f.sp%8 != 0 {
 		return 0, untouched
 	}
-	for i := uint64(0); i < most && f.sp+8*i+contextSize <= slot; i++ {
+	for i, tried := uint64(0), 0; i < most && tried < tries && f.sp+8*i+contextSize <= slot; i++ {
 		at := f.sp + 8*i
 		if cfa, _ = w.stack.word(at + contextCFA); cfa <= next.sp || cfa%8 != 0 {
 			continue
@@ -101,6 +113,7 @@ func (w *walk) handler(f, next *frame, slot uint64) (cfa uint64, how overwrite) 
 		if start == 0 || !w.locate(&p, start) || p.image == nil || p.jit != nil {
 			continue
 		}
+		tried++
 		low, high, ok := p.image.Function(p.m, start)
 		if !ok || low != start {
 			continue
