@@ -62,6 +62,34 @@ func (w *walk) calledAt(pc, sp uint64, f *frame, row *dwarfcfi.Row) (next frame,
 	return next, false
 }
 
+// straight finds the caller of f, a sampled or interrupted function at p, instead of next, to which its CFI
+// leads and which is in no mapping: mono's compiler has the rows for the end of a function right behind its
+// prologue instead. The code leads from f straight to its ret, or straight there from the function's start.
+func (w *walk) straight(p *place, f *frame, next frame) (frame, Source) {
+	if w.Strict || !f.exact || p.image == nil {
+		return next, ByCFI
+	}
+	low, _, ok := p.image.Function(p.m, f.pc)
+	if !ok {
+		return next, ByCFI
+	}
+	if caller, ok := w.leaving(f); ok {
+		return caller, ByHeuristic
+	}
+	code, addr := w.codeAt(f.pc)
+	if code == nil {
+		return next, ByCFI
+	}
+	r, ok := code.StraightFrom(low-f.pc+addr, addr)
+	if !ok || r.Kind() != rule.GuessSP {
+		return next, ByCFI
+	}
+	if caller, source, end := w.guess(p, f, r); end == stepped && source == ByHeuristic {
+		return caller, source
+	}
+	return next, ByCFI
+}
+
 // pushedMore finds the caller of f, a sampled or interrupted function at p, whose CFI counts the
 // CFA from SP and leaves out what the function has pushed since its row began, as that of
 // glibc's memcpy for i386 does. The code says how much it is. What the function did to other

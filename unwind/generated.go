@@ -12,6 +12,9 @@ import (
 // near.
 func (w *walk) generated(p *place, f *frame) (next frame, source Source, end Reason) {
 	if !w.Strict {
+		if caller, ok := w.jumpsBack(p, f); ok {
+			return caller, ByHeuristic, stepped
+		}
 		r := w.jit.RuleFarther(p.jit, w.space, f.pc, f.lookup())
 		if r != rule.Uncovered {
 			if next, source, end = w.guess(p, f, r); end == stepped {
@@ -22,13 +25,36 @@ func (w *walk) generated(p *place, f *frame) (next frame, source Source, end Rea
 	return w.hosted(f)
 }
 
+// jumpsBack finds the caller of the sampled frame f, in generated code at p, whose next instruction is a jump
+// to the return address: it has popped that into a register.
+func (w *walk) jumpsBack(p *place, f *frame) (caller frame, ok bool) {
+	if len(w.ips) != 1 || w.sample == nil {
+		return caller, false
+	}
+	reg, ok := w.jit.JumpRegister(p.jit, p.m, f.pc)
+	if !ok {
+		return caller, false
+	}
+	pc, ok := w.held(reg)
+	if !ok || !w.followsCall(pc) || !w.mayLeave(pc) {
+		return caller, false
+	}
+	var to place
+	if !w.locate(&to, pc) || to.image == nil || to.jit != nil {
+		return caller, false
+	}
+	low, _, ok := to.image.Function(to.m, pc)
+	return frame{pc: pc, sp: f.sp, bp: f.bp}, ok && low != pc // a function may begin behind a call
+}
+
 // hosted finds the caller of a frame whose code runs on the frame of the interpreter that jumped to it, as
 // LuaJIT's traces do: they make room for themselves below that frame, and nothing tells how much.
 //
 // Such an interpreter is assembly, unless hostCalled says otherwise. Its CFI gives one frame to all of
 // it, from the first instruction on, where every other function still has CFA = SP + 8. So the return
 // address of a call of such a function is looked for on the stack. With it the interpreter's frame is
-// known, and the CFI says the rest.
+// known, and the CFI says the rest. Nothing is passed over that may be such an address in a file that has
+// not been read yet.
 func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 	const most = 256 // words: the spill slots of a trace, and a frame
 	if w.Strict || f.sp%8 != 0 {
@@ -40,9 +66,16 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 		if !ok {
 			break
 		}
+		if w.space.Find(pc-1) == nil {
+			continue
+		}
 		entry, cfa, ok := w.interpreterCalled(pc)
 		if !ok {
-			entry, cfa, ok = w.hostCalled(pc, at+8-f.sp)
+			var late bool
+			entry, cfa, ok, late = w.hostCalled(pc, at+8-f.sp)
+			if late || !ok && w.isLate(pc-1) {
+				break
+			}
 		}
 		if !ok || at+8-cfa < f.sp || cfa > at+8 {
 			continue
@@ -56,8 +89,11 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 		w.moves = stackMoves{}
 		next, _, end = w.step(&p, &host)
 		w.moves = moves
-		if end == stepped && next.pc == pc {
+		switch {
+		case end == stepped && next.pc == pc:
 			return next, ByHeuristic, stepped
+		case end != stepped && w.isLate(entry):
+			return frame{}, ByHeuristic, NoCFI
 		}
 	}
 	return frame{}, ByHeuristic, NoCFI
@@ -66,12 +102,12 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 // hostCalled is interpreterCalled for an interpreter that is written in C, such as PHP's. It has its full
 // frame when it jumps to generated code, which adds little or nothing below. So distance, from SP in the
 // generated code to the CFA, tells whether the called function is the interpreter. If it is called through a
-// pointer, that is read from the process.
-func (w *walk) hostCalled(pc, distance uint64) (at, cfa uint64, ok bool) {
+// pointer, that is read from the process. late says that the called function's file has not been read yet.
+func (w *walk) hostCalled(pc, distance uint64) (at, cfa uint64, ok, late bool) {
 	const room = 32
 	c, addr := w.codeAt(pc - 1)
 	if c == nil {
-		return 0, 0, false
+		return 0, 0, false, false
 	}
 	entry, ok := c.DirectCall(addr + 1)
 	if ok {
@@ -79,14 +115,17 @@ func (w *walk) hostCalled(pc, distance uint64) (at, cfa uint64, ok bool) {
 	} else {
 		pointer, ok := c.PointerCalled(addr + 1)
 		if !ok {
-			return 0, 0, false
+			return 0, 0, false, false
 		}
 		if entry, ok = w.jit.Pointer(w.jit.Lookup(w.space), pointer+pc-1-addr); !ok {
-			return 0, 0, false
+			return 0, 0, false, false
 		}
 	}
 	h := w.hostAt(entry)
-	return h.at, h.cfa, h.cfa != 0 && distance >= h.cfa && distance-h.cfa <= room
+	if h.cfa == 0 {
+		return 0, 0, false, w.isLate(entry)
+	}
+	return h.at, h.cfa, distance >= h.cfa && distance-h.cfa <= room, false
 }
 
 // A hostFrame is the frame of an interpreter where it jumps to other code: the address of that instruction,

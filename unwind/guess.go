@@ -2,6 +2,7 @@ package unwind
 
 import (
 	"unspool/unwind/asm"
+	"unspool/unwind/jit"
 	"unspool/unwind/rule"
 )
 
@@ -36,7 +37,7 @@ func (w *walk) guess(p *place, f *frame, r rule.Rule) (next frame, source Source
 	}
 	pc, ok := w.stack.word(next.sp - 8)
 	switch {
-	case ok && w.followsCall(pc):
+	case ok && w.followsCall(pc) && (p.jit == nil || r != jit.Thunk || w.mayLeave(pc)):
 	case w.isNewThread(f):
 		return next, ByHeuristic, Root
 	case !ok && r.Kind() == rule.GuessSP:

@@ -309,3 +309,125 @@ at_ret:
 		}
 	}
 }
+
+// TestGeneratedCodeReturnsThroughARegister samples generated code at a jump to where a register says: to its
+// return address, or to a function.
+func TestGeneratedCodeReturnsThroughARegister(t *testing.T) {
+	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Skipf("no executable memory: %v", err)
+	}
+	defer unix.Munmap(mem)
+	code := uint64(uintptr(unsafe.Pointer(&mem[0])))
+	copy(mem, []byte{0x41, 0xff, 0xe1}) // jmp *%r9
+	known, images, at := labelledProgram(t, `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call caller
+in_start:
+	call *%rax
+also_in_start:
+	nop
+	.cfi_endproc
+caller:
+	.cfi_startproc
+	push %rbp
+	.cfi_def_cfa_offset 16
+	.cfi_offset rbp, -16
+	call *%rax
+in_caller:
+	pop %rbp
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_endproc
+ends:
+	.cfi_startproc
+	call *%rax
+	.cfi_endproc
+function:
+	.cfi_startproc
+	ret
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+`)
+	const base = 0x400000
+	m := known.Find(base)
+	table := vmas.NewTable("")
+	pid := uint32(os.Getpid())
+	table.Comm(pid, pid, []byte("test"), true)
+	table.Mmap(pid, vmas.Map{Addr: base, Len: m.End - base, Prot: vmas.ProtExec | vmas.ProtRead,
+		Name: []byte(m.File.Path)})
+	table.Mmap(pid, vmas.Map{Addr: code, Len: 4096, Prot: vmas.ProtExec | vmas.ProtRead, Name: []byte("//anon")})
+	space := table.Space(pid)
+	for label, want := range map[string][]string{
+		"in_caller": {"in_caller", "in_start"}, // by the register, and from there by CFI
+		"function":  {"also_in_start"},         // by going on elsewhere
+	} {
+		u := NewUnwinder(images)
+		var regs Regs
+		regs.set(rule.IP, code)
+		regs.set(rule.SP, madeSP)
+		regs.set(9, at[label])
+		addrs := []uint64{code}
+		for _, l := range want {
+			addrs = append(addrs, at[l])
+		}
+		res := u.Unwind(space, &regs, madeCopy(true, 0xb, at["in_start"], at["also_in_start"]))
+		if whole := label == "in_caller"; !slices.Equal(res.IPs, addrs) || (res.End == Root) != whole {
+			t.Errorf("to %s: %#x, %v; want %#x", label, res.IPs, res.End, addrs)
+		}
+	}
+}
+
+// TestThunks samples generated code that only chooses where to jump on, as mono's thunks for methods of
+// interfaces do.
+func TestThunks(t *testing.T) {
+	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Skipf("no executable memory: %v", err)
+	}
+	defer unix.Munmap(mem)
+	code := uint64(uintptr(unsafe.Pointer(&mem[0])))
+	table := vmas.NewTable("")
+	pid := uint32(os.Getpid())
+	table.Comm(pid, pid, []byte("test"), true)
+	table.Mmap(pid, vmas.Map{Addr: code, Len: 4096, Prot: vmas.ProtExec | vmas.ProtRead, Name: []byte("//anon")})
+	space := table.Space(pid)
+	const caller = 0x100
+	behind := code + caller + 2
+	for _, c := range []struct {
+		name, text string
+		top        uint64 // the word at SP
+		found      bool
+	}{
+		{"one of two methods", "\x4d\x39\xda\x75\x03\x41\xff\x23\xff\x60\xe0", behind, true},
+		{"not a return address", "\x4d\x39\xda\x75\x03\x41\xff\x23\xff\x60\xe0", behind + 1, false},
+		{"one way is unknown", "\x4d\x39\xda\x75\x03\x41\xff\x23\xff\xd0\xff\x60\xe0", behind, false},
+		{"something is pushed", "\x50\xff\x60\xe0", behind, false},
+		{"a frame is made", "\x48\x83\xec\x08\xff\x60\xe0", behind, false},
+		{"an endless loop", "\xeb\xfe", behind, false},
+	} {
+		clear(mem)
+		copy(mem, c.text)
+		copy(mem[caller:], "\xff\xd0\x0f\x0b") // call *%rax; ud2
+		var regs Regs
+		regs.set(rule.IP, code)
+		regs.set(rule.SP, madeSP)
+		regs.set(rule.BP, 1)
+		space.Generated = nil
+		u := NewUnwinder(image.NewStore("/proc"))
+		got := u.Unwind(space, &regs, madeCopy(true, c.top, 0, 0, 0))
+		want := []uint64{code}
+		if c.found {
+			want = append(want, behind)
+		}
+		if !slices.Equal(got.IPs, want) || got.End != NoCFI {
+			t.Errorf("%s: %#x, %v; want %#x", c.name, got.IPs, got.End, want)
+		}
+	}
+}

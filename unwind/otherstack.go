@@ -48,6 +48,7 @@ type stackMoves struct {
 	live     bool // and goes on in what was read from the process
 	fromC    bool // it has left out frames of C, which has called Go
 	resumed  bool // it has left out frames of generated code
+	lostBP   bool // it does not know BP: see throwing
 }
 
 // end returns the reason that is reported for a walk which ended for reason. A stack of which a part was read
@@ -56,6 +57,8 @@ type stackMoves struct {
 // they are on another stack, which a larger copy does not reach.
 func (m *stackMoves) end(reason Reason) Reason {
 	switch {
+	case reason == BadCFI && m.lostBP:
+		return UnknownRegister
 	case reason != Root:
 		return reason
 	case m.fromC:

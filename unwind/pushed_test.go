@@ -152,3 +152,57 @@ branches:
 		}
 	}
 }
+
+// TestCFIOfAnEpilogueBehindThePrologue samples a function whose CFI has the row of its end right behind its
+// prologue, and that of its middle at its end, as mono's compiler writes it.
+func TestCFIOfAnEpilogueBehindThePrologue(t *testing.T) {
+	space, images, at := labelledProgram(t, `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call function
+in_start:
+	nop
+	.cfi_endproc
+function:
+	.cfi_startproc
+	sub $24, %rsp
+	.cfi_def_cfa_offset 32
+	mov %rdi, (%rsp)
+	.cfi_def_cfa_offset 8
+misplaced:
+	mov %rsi, 8(%rsp)
+	.cfi_def_cfa_offset 32
+middle:
+	call *%rax
+	test %rax, %rax
+	jz 1f
+	call *%rax
+1:	add $24, %rsp
+at_ret:
+	ret
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+`)
+	words := []uint64{1, 2, 3, at["in_start"], 1, 4, 5, 6}
+	for label, skip := range map[string]int{"misplaced": 0, "middle": 0, "at_ret": 3} {
+		for _, strict := range []bool{false, true} {
+			u := NewUnwinder(images)
+			u.Strict = strict
+			var regs Regs
+			regs.set(rule.IP, at[label])
+			regs.set(rule.SP, madeSP)
+			regs.set(rule.BP, 0xb)
+			got := u.Unwind(space, &regs, madeCopy(true, words[skip:]...))
+			want, end := []uint64{at[label], at["in_start"]}, Root
+			if strict && label != "middle" {
+				want, end = want[:1], Unmapped
+			}
+			if !slices.Equal(got.IPs, want) || got.End != end {
+				t.Errorf("%s, strict: %v: %#x, %v; want %#x", label, strict, got.IPs, got.End, want)
+			}
+		}
+	}
+}

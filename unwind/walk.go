@@ -109,6 +109,9 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	}
 	if end == Unmapped && len(w.ips) < u.MaxFrames {
 		next, source := w.subroutine(&p, &f, frame{})
+		if source == ByCFI {
+			next, source = w.straight(&p, &f, next)
+		}
 		if source != ByCFI && w.locate(&p, next.lookup()) {
 			w.regs.restart(len(w.ips), &next)
 			f = next
@@ -312,13 +315,19 @@ func (w *walk) step(p *place, f *frame) (next frame, source Source, end Reason) 
 	case rule.FromC:
 		w.moves.fromC = true
 		return w.general(p, f, false)
+	case rule.EHReturn:
+		return w.throwing(p, f, r)
 	case rule.EntryCode:
 		if w.isProcessStart(rule.AMD64, f.sp+r.CFA()) || r.CFA() != 0 && w.isProcessStart(rule.AMD64, f.sp) {
 			return next, ByCFI, Root
 		}
 		return w.framePointer(p, f)
 	case rule.GuessSP, rule.GuessBP, rule.GuessSaved, rule.GuessReg:
-		return w.guess(p, f, r)
+		next, source, end = w.guess(p, f, r)
+		if end == NoCFI && p.jit != nil && r == jit.Thunk {
+			return w.generated(p, f)
+		}
+		return next, source, end
 	case rule.Uncovered:
 		next, source, end = w.framePointer(p, f)
 		if end == NoCFI && p.jit != nil {

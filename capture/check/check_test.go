@@ -62,6 +62,78 @@ func TestStacksOfProgramsAreRight(t *testing.T) {
 	}
 }
 
+// TestJumpsByATableIntoAnotherPart checks a function that gets to a part of its own by a table, as those do
+// that BOLT has split.
+func TestJumpsByATableIntoAnotherPart(t *testing.T) {
+	t.Parallel()
+	for part, wrong := range map[string]bool{"work.warm": false, "work.cold": false, "other": true} {
+		c := New(symbols.New(symbols.Options{}))
+		walk(t, recorded(t, assembled(t, `
+	.text
+	.globl _start
+	.type _start, @function
+	.type work, @function
+	.type `+part+`, @function
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call work
+	hlt
+	.cfi_endproc
+	.size _start, .-_start
+	.p2align 4
+work:
+	.cfi_startproc
+	push %rbx
+	.cfi_def_cfa_offset 16
+	.cfi_offset rbx, -16
+	mov table(%rip), %rax
+	jmp *%rax
+	.cfi_endproc
+	.size work, .-work
+	.p2align 4
+`+part+`:
+	.cfi_startproc
+	.cfi_def_cfa_offset 16
+	.cfi_offset rbx, -16
+	mov $0x30000000, %ecx
+1:	dec %ecx
+	jnz 1b
+	mov $60, %eax
+	xor %edi, %edi
+	syscall
+	.cfi_endproc
+	.size `+part+`, .-`+part+`
+	.data
+table:
+	.quad `+part+`
+	.section .note.GNU-stack,"",@progbits
+`)), c)
+		all := c.Result(part, 0, nil).All()
+		if c.Stacks < 20 || (all.Wrong() > 0) != wrong {
+			t.Errorf("%s: %d stacks, %+v", part, c.Stacks, all)
+		}
+	}
+}
+
+// assembled is a program in assembly.
+func assembled(t *testing.T, source string) string {
+	t.Helper()
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("skipped for want of gcc")
+	}
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path+".s", []byte(source), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-nostdlib", "-static", "-Wl,--eh-frame-hdr", "-o", path, path + ".s"}
+	if out, err := exec.Command(gcc, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
 // A change makes a stack, leaf first, one that cannot be, at the i-th caller.
 type change struct {
 	name  string

@@ -195,6 +195,9 @@ func (w *way) leads(s stop) bool {
 		return false
 	}
 	out := s.bin.leaves(in.code, &f, &w.c.images.code)
+	if out.indirect && same && isPart(w.callee.name, f.name) {
+		return true
+	}
 	// Generated code may go on in the frame of the function that jumps there, as LuaJIT's traces do.
 	w.open = w.open || out.open || out.indirect && !w.to.readable()
 	for _, target := range out.targets {

@@ -63,8 +63,14 @@ func (e *edge) exception() Exception {
 
 // plainName is a name without what compilers add to those of a function's parts.
 func plainName(name string) string {
-	for _, suffix := range []string{".cold", ".part.0"} {
+	for _, suffix := range []string{".warm", ".cold", ".part.0"} {
 		name = strings.TrimSuffix(name, suffix)
 	}
 	return name
+}
+
+// isPart says whether a name is that of a part of a function that compilers, or BOLT, have moved elsewhere.
+// Its own jumps by a table lead there, too.
+func isPart(name, function string) bool {
+	return name != function && function != "" && plainName(name) == plainName(function)
 }

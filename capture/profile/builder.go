@@ -230,7 +230,9 @@ func (b *builder) open(f *vmas.File) *image {
 		im = &image{Image: from, frames: make(map[uint64]int32)}
 		switch f.Kind {
 		case vmas.Anonymous, vmas.Heap, vmas.Stack, vmas.Shared, vmas.Memfd:
-			im.kind = JIT
+			if !from.IsInMemory() {
+				im.kind = JIT
+			}
 		default:
 			if id == nil {
 				recorded.File = f.FileID

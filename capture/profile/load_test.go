@@ -349,6 +349,18 @@ func TestTwoBuildsOfOnePath(t *testing.T) {
 	}
 }
 
+// TestFilesInMemory: an ELF file in memory has a build ID, and generated code has none.
+func TestFilesInMemory(t *testing.T) {
+	l := newLoader(symbols.New(symbols.Options{}))
+	l.buildIDs = map[string][]byte{"/memfd:elf": {1, 2, 3, 4}}
+	for path, want := range map[string]Kind{"/memfd:elf": User, "/memfd:code": JIT} {
+		l.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x2000, Prot: vmas.ProtExec, Name: []byte(path + " (deleted)")})
+		if im := l.open(l.table.Space(7).Find(0x1000).File); im.kind != want {
+			t.Errorf("%s: %v, want %v", path, im.kind, want)
+		}
+	}
+}
+
 // TestChildrenThatPerfMadeUp: for processes that ran already, perf writes a FORK from their parent, whose
 // mappings they do not have any more.
 func TestChildrenThatPerfMadeUp(t *testing.T) {

@@ -20,7 +20,7 @@ const maxExports = 1 << 20
 // its versions differ. Symbols that cannot be read are left out.
 func (im *Image) Exports() map[string][]Export {
 	exports := make(map[string][]Export)
-	if !IsFile(im.Path) {
+	if !im.isFile() {
 		return exports
 	}
 	file, f, err := im.open()

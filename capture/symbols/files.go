@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -19,7 +20,7 @@ import (
 // Where files are found. The recorded path may lead to another build by now, or to nothing, and on another
 // machine the files are elsewhere. The order is: the path below Options.Root; perf's build-ID cache; the path
 // itself, if the build ID, or else the inode, shows that it is the recorded file (with a Root, only the build
-// ID counts); and last debuginfod.
+// ID counts); for files in memory, a recorded file with that build ID; and last debuginfod.
 
 // BuildIDError says that a file is not the recorded one.
 type BuildIDError struct {
@@ -61,7 +62,7 @@ func (im *Image) open() (*os.File, *elfFile, error) {
 			return file, f, nil
 		}
 	}
-	if o.Root == "" || len(im.BuildID) > 0 {
+	if (o.Root == "" || len(im.BuildID) > 0) && IsFile(path) {
 		if file, f := try("/", path); f != nil {
 			err := im.checkInPlace(file)
 			if err == nil {
@@ -69,6 +70,11 @@ func (im *Image) open() (*os.File, *elfFile, error) {
 			}
 			file.Close()
 			refused = cmp.Or(refused, err)
+		}
+	}
+	for _, name := range im.copies() {
+		if file, f := try(cmp.Or(o.Root, "/"), name); f != nil {
+			return file, f, nil
 		}
 	}
 	if file := im.s.fetch(im.BuildID, debuginfod.Executable); file != nil {
@@ -80,6 +86,21 @@ func (im *Image) open() (*os.File, *elfFile, error) {
 		refused = cmp.Or(refused, err)
 	}
 	return nil, nil, cmp.Or(refused, fs.ErrNotExist)
+}
+
+// copies are the paths of recorded files with the build ID of an image in memory: of the program, say, that
+// has copied itself there.
+func (im *Image) copies() (paths []string) {
+	if !im.IsInMemory() {
+		return nil
+	}
+	for _, other := range im.s.images {
+		if other != im && IsFile(other.Path) && fileid.SameBuild(other.BuildID, im.BuildID) {
+			paths = append(paths, strings.TrimSuffix(other.Path, deleted))
+		}
+	}
+	slices.Sort(paths)
+	return paths
 }
 
 // checkInPlace returns an error if the file at the image's path is not the one that was mapped. The build ID

@@ -19,7 +19,7 @@ import (
 // and the functions there, innermost first. Their names are mangled; yield must not keep the slice. Without
 // debugging information yield is not called; errors in it are problems.
 func (im *Image) Lines(addrs []uint64, yield func(i int, frames []srcline.Frame)) {
-	if !IsFile(im.Path) || len(addrs) == 0 {
+	if !im.isFile() || len(addrs) == 0 {
 		return
 	}
 	file, f, err := im.open()

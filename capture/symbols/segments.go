@@ -26,7 +26,7 @@ func (im *Image) Code() []Segment {
 
 // Open opens the image's file, which is the recorded one as far as build IDs show.
 func (im *Image) Open() (*os.File, error) {
-	if !IsFile(im.Path) {
+	if !im.isFile() {
 		return nil, fs.ErrNotExist
 	}
 	file, _, err := im.open()

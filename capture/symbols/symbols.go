@@ -173,7 +173,7 @@ func (im *Image) LacksCFI() bool { return im.CFI() == nil && im.fileRead }
 
 // unwindTable reads the image's unwind table. Problems with the file were added when its symbols were read.
 func (im *Image) unwindTable() *dwarfcfi.Table {
-	if !IsFile(im.Path) {
+	if !im.isFile() {
 		return nil
 	}
 	file, f, err := im.open()
@@ -241,11 +241,22 @@ func IsFile(path string) bool {
 	return true
 }
 
+// isFile says whether the image can be read from a file: also from another one with the build ID of the file
+// in memory from which it was mapped. Generated code has no build ID.
+func (im *Image) isFile() bool {
+	return IsFile(im.Path) || im.IsInMemory()
+}
+
+// IsInMemory says whether the image is an ELF file that was made in memory, by memfd_create(2).
+func (im *Image) IsInMemory() bool {
+	return len(im.BuildID) > 0 && strings.HasPrefix(im.Path, "/memfd:")
+}
+
 func (im *Image) load() *Table {
 	if im.Path == "[vdso]" {
 		return im.s.loadVDSO(im)
 	}
-	if !IsFile(im.Path) {
+	if !im.isFile() {
 		return nil
 	}
 	t, err := im.readTable()

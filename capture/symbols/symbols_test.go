@@ -369,6 +369,30 @@ func TestAFileWithAnotherBuildIDIsNamedAndNotUsed(t *testing.T) {
 	}
 }
 
+// TestFileInMemory looks for the names of an ELF file that was in memory only: it has those of the recorded
+// file with its build ID.
+func TestFileInMemory(t *testing.T) {
+	path := compile(t, "p.c", program, "-O1", "-Wl,--build-id=0x0123456789abcdef0123456789abcdef01234567")
+	id := []byte{0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef,
+		0x01, 0x23, 0x45, 0x67}
+	const name = "/memfd:copy (deleted)"
+	for _, recorded := range []bool{false, true} {
+		s := New(Options{})
+		if recorded {
+			s.Image(path, id, vmas.FileID{})
+		}
+		if im := s.Image(name, id, vmas.FileID{}); (im.Table() != nil) != recorded || !im.IsInMemory() {
+			t.Errorf("the file itself recorded: %v: names: %v", recorded, im.Table() != nil)
+		}
+		if p := s.Problems(); (len(p) == 1) == recorded {
+			t.Errorf("the file itself recorded: %v: problems: %q", recorded, p)
+		}
+		if im := s.Image(name, nil, vmas.FileID{}); im.Table() != nil || im.IsInMemory() {
+			t.Error("generated code is taken for a file")
+		}
+	}
+}
+
 func TestWhatIsNoFile(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "pipe")
 	output(t, "mkfifo", fifo)

@@ -22,12 +22,16 @@ import (
 // are written like those of the package programs.
 func buildCase(t testing.TB, source string, flags ...string) string {
 	t.Helper()
-	need(t, "gcc")
-	path := filepath.Join(t.TempDir(), strings.TrimSuffix(source, ".c"))
+	compiler := "gcc"
+	if strings.HasSuffix(source, ".cc") {
+		compiler = "g++"
+	}
+	need(t, compiler)
+	path := filepath.Join(t.TempDir(), strings.TrimSuffix(source, filepath.Ext(source)))
 	args := slices.Concat([]string{"-O2", "-pthread", "-Wall", "-Wextra", "-Werror",
 		"-I../../testdata/programs/src", "-o", path, filepath.Join("testdata", source)}, flags)
-	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, out)
+	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", compiler, err, out)
 	}
 	return path
 }

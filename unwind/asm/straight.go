@@ -1,5 +1,7 @@
 package asm
 
+import "unspool/unwind/rule"
+
 // This file reads code straight ahead, to an instruction that must follow.
 
 // PaddingEnd gives the first instruction at addr, or behind it, that does something: a function may
@@ -68,6 +70,27 @@ func (c *Code) UntilReturn(addr uint64) (out WayOut, ok bool) {
 		addr += uint64(in.n)
 	}
 	return out, false
+}
+
+// StraightFrom gives the rule for addr by the code that leads from the start of its function straight to it.
+// ok is false where there is none.
+func (c *Code) StraightFrom(start, addr uint64) (r rule.Rule, ok bool) {
+	const most = 16 // instructions
+	var in insn
+	var s state
+	s.init(true)
+	for n := 0; start < addr; n++ {
+		if n == most || !in.decode(c.bytes(start)) {
+			return rule.None, false
+		}
+		if t, _ := in.turn(start); t != onwards {
+			return rule.None, false
+		}
+		s.step(&in, start)
+		start += uint64(in.n)
+	}
+	r, _ = s.rules()
+	return r, start == addr && r != rule.None
 }
 
 // restores says whether an instruction pops a register that calls leave alone.

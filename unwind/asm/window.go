@@ -149,6 +149,53 @@ func (w *Window) DirectCall(pc uint64) (target uint64, ok bool) { return w.code.
 // IndirectCall says whether an indirect call ends at pc.
 func (w *Window) IndirectCall(pc uint64) bool { return w.code.findCall(pc) == indirectCall }
 
+// TailJumps says whether all code that pc leads to jumps where a register or a pointer says, soon and without
+// a change to SP or BP, as in thunks that choose a method: the return address stays where SP points.
+func (w *Window) TailJumps(pc uint64) bool {
+	const most = 64 // instructions
+	var in insn
+	todo, seen := [8]uint64{pc}, 0
+	for paths := 1; paths > 0; {
+		paths--
+		for at := todo[paths]; ; {
+			if seen++; seen > most || !in.decode(w.code.bytes(at)) || in.movesStack() ||
+				in.writes()&(bit(rSP)|bit(rBP)) != 0 {
+				return false
+			}
+			t, target := in.turn(at)
+			if t == jumpsFar {
+				break
+			}
+			at += uint64(in.n)
+			switch t {
+			case onwards:
+			case jumps:
+				at = target
+			case branches:
+				if paths == len(todo) {
+					return false
+				}
+				todo[paths] = target
+				paths++
+			default:
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// JumpRegister gives the register, by its number in instructions, to whose address the instruction at pc
+// jumps.
+func (w *Window) JumpRegister(pc uint64) (reg uint8, ok bool) {
+	var in insn
+	if !in.decode(w.code.bytes(pc)) {
+		return 0, false
+	}
+	t, _ := in.turn(pc)
+	return in.rm, t == jumpsFar && in.mod == 3
+}
+
 // beforeCall gives the rule for pc by way of the next call, as in a trampoline: the
 // ways out do not go on behind calls.
 func (w *Window) beforeCall(pc uint64) (rule.Rule, bool) {

@@ -33,12 +33,13 @@ type known struct {
 	rules map[uint64]rule.Rule // by the address that was looked up
 	over  map[uint64]rule.Rule // likewise, found by [Reader.RuleFarther]
 	calls map[uint64]bool      // by return address: is there a call before it?
+	jumps map[uint64]uint8     // see [Reader.JumpRegister]
 	words map[uint64]uint64    // pointers to functions, by their addresses
 }
 
 func newKnown() known {
 	return known{make(map[uint64]rule.Rule), make(map[uint64]rule.Rule), make(map[uint64]bool),
-		make(map[uint64]uint64)}
+		make(map[uint64]uint8), make(map[uint64]uint64)}
 }
 
 const (
@@ -115,6 +116,7 @@ func (r *Reader) Lookup(space *vmas.Space) *Code {
 			clear(c.now.rules)
 			clear(c.now.over)
 			clear(c.now.calls)
+			clear(c.now.jumps)
 			clear(c.now.words)
 		}
 		c.blind, c.reads, c.far = false, 0, 0
@@ -148,7 +150,7 @@ func (r *Reader) Rule(c *Code, m *vmas.Mapping, pc, lookup uint64, strict bool) 
 			break
 		}
 		c.reads++
-		if read, ok := r.readRule(c.pid, m, pc); ok {
+		if read, ok := r.readRule(c.pid, m, pc, pc == lookup); ok {
 			found = read
 		} else {
 			c.blind = true

@@ -8,16 +8,23 @@ import (
 )
 
 // readRule gives the rule for pc, an instruction in generated code, by the paths that lead from there to a
-// ret; it is Uncovered if there are none. It reports false when the process's memory cannot be read.
-func (r *Reader) readRule(pid uint32, m *vmas.Mapping, pc uint64) (rule.Rule, bool) {
+// ret; it is Uncovered if there are none. exact says that pc is the frame's next instruction: then it may
+// also be Thunk. It reports false when the process's memory cannot be read.
+func (r *Reader) readRule(pid uint32, m *vmas.Mapping, pc uint64, exact bool) (rule.Rule, bool) {
 	if !r.readWindow(pid, m, pc) {
 		return rule.Uncovered, false
 	}
 	if found, ok := r.window.Rule(pc); ok {
 		return found, true
 	}
+	if exact && r.window.TailJumps(pc) {
+		return Thunk, true
+	}
 	return rule.Uncovered, true
 }
+
+// Thunk is the rule for code that jumps on, and leaves the return address where SP points.
+const Thunk = rule.GuessSP | 1<<16
 
 // RuleFarther finds a rule where neither Rule nor frame pointers have: it follows paths past calls and
 // through other code, such as an epilogue that all functions share.
@@ -77,6 +84,33 @@ func (r *Reader) IsCall(c *Code, space *vmas.Space, m *vmas.Mapping, pc uint64) 
 	}
 	c.now.calls[pc] = call
 	return call, true
+}
+
+// JumpRegister gives the register, by its number in instructions, to whose address the instruction at pc, in
+// generated code in m, jumps.
+func (r *Reader) JumpRegister(c *Code, m *vmas.Mapping, pc uint64) (reg uint8, ok bool) {
+	const none = 0xff
+	reg, known := c.now.jumps[pc]
+	if !known {
+		if c.blind || c.reads >= maxReads {
+			reg, known = c.old.jumps[pc]
+			return reg, known && reg != none
+		}
+		c.reads++
+		reg = none
+		if !r.readWindow(c.pid, m, pc) {
+			c.blind = true
+			return 0, false
+		}
+		if to, ok := r.window.JumpRegister(pc); ok {
+			reg = to
+		}
+		if len(c.now.jumps) >= maxRules {
+			clear(c.now.jumps)
+		}
+		c.now.jumps[pc] = reg
+	}
+	return reg, reg != none
 }
 
 // readWindow reads the code around pc, which lies in m.

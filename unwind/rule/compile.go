@@ -14,6 +14,9 @@ func Compile(row *dwarfcfi.Row, pc uint64) Rule {
 	if int(row.RA) >= NumRegs {
 		return Malformed
 	}
+	if savesEHData(row) {
+		return ehReturn(row)
+	}
 	fallback := General
 	if needsNoMore(row) {
 		fallback = Local
@@ -58,6 +61,36 @@ func Compile(row *dwarfcfi.Row, pc uint64) Rule {
 		}
 	}
 	return fallback
+}
+
+// savesEHData says whether a row has the registers in which landing pads are told what was thrown, RAX and
+// RDX, on the stack: gcc saves them in functions that call __builtin_eh_return, as those of libgcc that throw
+// exceptions do. No other function keeps them for its caller.
+func savesEHData(row *dwarfcfi.Row) bool {
+	return !row.Signal && row.RA == IP && row.Regs[AX].Kind == dwarfcfi.Offset &&
+		row.Regs[DX].Kind == dwarfcfi.Offset
+}
+
+// ehReturn is the rule for a row of such a function.
+func ehReturn(row *dwarfcfi.Row) Rule {
+	b, ok := savedBP(row)
+	cfa := &row.CFA
+	if !ok || b == 0 || cfa.Kind != dwarfcfi.CFARegister || cfa.Reg != BP || cfa.Offset <= 0 ||
+		cfa.Offset%8 != 0 || !isOffset(row, IP, -8) || row.Regs[SP].Kind != dwarfcfi.Unspecified {
+		return EHReturn
+	}
+	if c, ok := PackFromBP(uint32(cfa.Offset/8), b); ok {
+		return EHReturn.With(c, 0)
+	}
+	return EHReturn
+}
+
+// IsEHReturned says of a row with the rule [EHReturn] whether the function has restored all registers, and
+// only leaves for the landing pad: its address is the return address now.
+func IsEHReturned(row *dwarfcfi.Row) bool {
+	kind := row.Regs[BP].Kind
+	return row.CFA.Kind == dwarfcfi.CFARegister && row.CFA.Reg != BP &&
+		(kind == dwarfcfi.Unspecified || kind == dwarfcfi.SameValue)
 }
 
 // CompileWide gives the numbers of a row for which [Compile] returns Local only because

@@ -67,6 +67,7 @@ const (
 	Malformed       // the CFI for the PC cannot be read
 	Unreadable      // the file cannot be opened or read
 	FromC           // Local, in Go code that C has called: the frames of C are on another stack
+	EHReturn        // in a function that leaves with __builtin_eh_return, and can overwrite what its row says
 )
 
 // Every kind fits into the four bits.
@@ -92,6 +93,14 @@ func (r Rule) Saved() (at, plus uint64) { return uint64(r>>16&0xfff) * 8, uint64
 
 // InReg is the register in which GuessReg finds an SP, and how many bytes it adds to it.
 func (r Rule) InReg() (reg uint8, plus uint64) { return uint8(r >> 16 & 0xf), uint64(r>>20) * 8 }
+
+// PackFromBP gives the c of EHReturn for the results of [Rule.FromBP] in words. ok is false if they do not
+// fit.
+func PackFromBP(cfa, bp uint32) (c uint32, ok bool) { return cfa | bp<<8, cfa <= 0xff && bp <= 0xff }
+
+// FromBP is the distance from BP to the CFA that EHReturn has, and how many bytes below the CFA the caller's
+// BP is saved; 0 if the CFA is not counted from BP.
+func (r Rule) FromBP() (cfa, bp uint64) { return uint64(r>>16&0xff) * 8, uint64(r>>24) * 8 }
 
 // Index is the index of the numbers of a rule of the kind Wide.
 func (r Rule) Index() int { return int(r >> 4) }
@@ -124,7 +133,7 @@ var names = map[Rule]string{
 	GuessSP: "guess from SP", GuessBP: "guess from BP", GuessSaved: "guess from a saved SP",
 	GuessReg: "guess from a register", EndOfStack: "end of stack", Local: "local", General: "general",
 	Uncovered: "uncovered", EntryCode: "entry code", Malformed: "malformed", Unreadable: "unreadable",
-	FromC: "called from C",
+	FromC: "called from C", EHReturn: "eh_return",
 }
 
 // String gives the rule as formulas for CFA and BP.

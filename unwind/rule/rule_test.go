@@ -92,7 +92,8 @@ func TestRulesAsText(t *testing.T) {
 		EndOfStack:                "end of stack",
 		Unreadable:                "unreadable",
 		FromC:                     "called from C",
-		FromC + 1<<4:              "rule 0x8c",
+		EHReturn.With(0x0202, 0):  "eh_return",
+		EHReturn + 1<<4:           "rule 0x9c",
 		None:                      "none",
 	} {
 		if got := r.String(); got != want {

@@ -6,6 +6,7 @@ import "unspool/dwarfcfi/elf"
 // AMD64 supplement, figure 3.36). Number 16 is the return address column.
 const (
 	AX = 0
+	DX = 1
 	BX = 3
 	BP = 6
 	SP = 7

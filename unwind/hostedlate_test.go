@@ -1,0 +1,138 @@
+package unwind
+
+import (
+	"encoding/binary"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"unspool/unwind/image"
+	"unspool/unwind/image/fusetest"
+	"unspool/unwind/rule"
+	"unspool/vmas"
+	"unspool/vmas/process"
+)
+
+// A pointerIn is a process whose memory holds nothing but one pointer, at every address.
+type pointerIn struct {
+	process.Access
+	value uint64
+}
+
+func (p pointerIn) ReadMemory(_ uint32, buf []byte, _ uint64) int {
+	binary.LittleEndian.PutUint64(buf, p.value)
+	return len(buf)
+}
+
+// TestHostBehindALateFile walks from generated code that runs on the frame of an interpreter whose file has
+// not been read yet, or whose caller's has not. A farther interpreter, in a file that has been read, is not
+// taken for it. The same from inside an interpreter's file.
+func TestHostBehindALateFile(t *testing.T) {
+	t.Parallel()
+	const program = `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call interpreter
+in_start:
+	call *pointer(%rip)
+by_pointer:
+	nop
+	.cfi_endproc
+	.p2align 4
+interpreter:
+	.cfi_startproc
+	.cfi_def_cfa_offset 48
+	sub $40, %rsp
+inside:
+	nop
+	add $40, %rsp
+	ret
+	.cfi_endproc
+	.p2align 4
+dispatcher:
+	.cfi_startproc
+	sub $40, %rsp
+	.cfi_def_cfa_offset 48
+	jmp *8(%rsp)
+	.cfi_endproc
+	.data
+pointer:
+	.quad 0
+	.section .note.GNU-stack,"",@progbits
+`
+	known, _, at := labelledProgram(t, program)
+	other, _, _ := labelledProgram(t, program+"\t.ident \"another file\"\n")
+	const (
+		base, far = 0x400000, 0x10000000 // the file that is late, and the same code in another file beyond it
+		generated = 0x5000_0000_0000
+	)
+	path := known.Find(base).File.Path
+	inStart, byPointer := at["in_start"], at["by_pointer"]
+	for _, c := range []struct {
+		name   string
+		pc     uint64
+		nearer uint64 // the return address in the frame of the interpreter
+		opened fusetest.Mode
+	}{
+		{"caller", generated + 16, inStart, fusetest.HangRead},
+		{"caller's code", generated + 16, inStart, fusetest.HangClose},
+		{"called through a pointer", generated + 16, byPointer + far, fusetest.HangRead},
+		{"from an interpreter", at["inside"] + far, inStart, fusetest.HangRead},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			server := fusetest.Show(t, filepath.Dir(path))
+			server.Be(t, c.opened) // HangClose: nothing of it stays in the page cache
+			defer server.Be(t, fusetest.Answer)
+
+			table := vmas.NewTable("")
+			table.Comm(1, 1, []byte("test"), true)
+			size := known.Find(base).End - base
+			for addr, name := range map[uint64]string{
+				base:       filepath.Join(server.Dir, filepath.Base(path)),
+				base + far: other.Find(base).File.Path,
+				generated:  "//anon",
+			} {
+				table.Mmap(1, vmas.Map{Addr: addr, Len: size, Prot: vmas.ProtExec | vmas.ProtRead,
+					Name: []byte(name)})
+			}
+			space := table.Space(1)
+			u := NewUnwinder(image.New(image.Config{Processes: pointerIn{process.Direct("/proc"), at["dispatcher"]},
+				Hurried: true}))
+			stack := madeCopy(true, 0, 0, 0, 0, 0, 0, c.nearer, 0, 0, 0, 0, 0, 0, inStart+far, 1)
+			walk := func() Result {
+				var regs Regs
+				regs.set(rule.IP, c.pc)
+				regs.set(rule.SP, madeSP)
+				return u.Unwind(space, &regs, stack)
+			}
+			until := func(what string, done func() bool) {
+				for began := time.Now(); !done(); time.Sleep(time.Millisecond) {
+					if time.Since(began) > 10*time.Second {
+						t.Fatal(what)
+					}
+				}
+			}
+			parsed := func(m *vmas.Mapping) func() bool {
+				u.images.Open(1, m)
+				return func() bool { return u.images.Lookup(1, m).Parse() == nil }
+			}
+			until("the other file is not read", parsed(space.Find(base+far)))
+			if c.opened == fusetest.HangClose {
+				until("the file is not read", parsed(space.Find(base)))
+				server.Be(t, fusetest.HangRead)
+			}
+			// Going on behind frames that are not known finds a call through a pointer.
+			if got := walk(); got.End == Root || slices.Contains(got.IPs, inStart+far) {
+				t.Errorf("%#x, %v", got.IPs, got.End)
+			}
+			server.Be(t, fusetest.Answer)
+			want := []uint64{c.pc, c.nearer}
+			until("the file is there", func() bool { r := walk(); return slices.Equal(r.IPs, want) && r.End == Root })
+		})
+	}
+}
