@@ -49,9 +49,6 @@ func chainBuilds(p programs.Program) []chainBuild {
 		}
 	}
 	return slices.DeleteFunc(builds, func(b chainBuild) bool {
-		if p.Name == "pulse" && b.compiler == "clang" && b.level == "O0" {
-			return true // clears pulse_outer's array by memset, of which the chain does not tell
-		}
 		return p.Dynamic && b.linkage != "dynamic"
 	})
 }
