@@ -37,6 +37,7 @@ static void *fresh_thread(void *arg)
 int main(int argc, char **argv)
 {
 	chain_begin(argc, argv);
+	chain_busy = 1;
 	chain_say("main main fresh_caller fresh_leaf");
 	if (argc > 2 && strcmp(argv[2], "leaf") == 0)
 		fresh_caller();
