@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -336,6 +337,7 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 		}
 		r.delayed(time.Since(asked) - timeout)
 		r.source.Peek(r.expect)
+		runtime.Gosched() // the files are opened now, as their processes may be about to end
 		if !time.Now().Before(until) || r.source.Pressing() || r.over(ctx) {
 			return nil
 		}

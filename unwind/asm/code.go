@@ -24,7 +24,7 @@ type Code struct {
 	layout  *elf.Layout
 	covered Covered
 
-	pages   [4]page
+	pages   [32]page // the functions of an interpreter lie far from each other
 	paths   paths
 	charted *codeMap // of the holes that were asked for; of all code, once these are not enough
 	kept    int      // number of instructions in readings
@@ -54,7 +54,7 @@ type page struct {
 }
 
 const (
-	pageSize = 16 << 10
+	pageSize = 4 << 10
 	pageOver = 16
 )
 

@@ -299,6 +299,32 @@ func TestFollowsCall(t *testing.T) {
 	}
 }
 
+// countingReader counts the reads of a file that is all zeros.
+type countingReader struct{ reads int }
+
+func (r *countingReader) ReadAt(p []byte, _ int64) (int, error) {
+	r.reads++
+	clear(p)
+	return len(p), nil
+}
+
+// TestScatteredCodeIsReadOnce asks for calls all over a file, again and again, as the walks of an interpreter's
+// functions do: none of these reads the file each time.
+func TestScatteredCodeIsReadOnce(t *testing.T) {
+	const places, apart = 32, 20 << 10
+	var file countingReader
+	code := New(&file, &elf.Layout{Loads: []elf.Load{{Filesz: places * apart, Memsz: places * apart,
+		Flags: elf.PF_X}}}, Covered{})
+	for range 10 {
+		for i := range uint64(places) {
+			code.DirectCall(apart*i + 100)
+		}
+	}
+	if file.reads > places {
+		t.Errorf("%d places were read %d times", places, file.reads)
+	}
+}
+
 // FuzzCode reads arbitrary code, which must neither panic nor take long, and
 // asks the same twice.
 func FuzzCode(f *testing.F) {

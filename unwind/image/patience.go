@@ -33,6 +33,9 @@ const (
 	// ordinary is the time within which a file that comes costs no credit, with room, and all that it is waited
 	// for at a time if the rings have none.
 	ordinary = 2 * time.Millisecond
+	// mostForIDs is the most credit of time to wait for build IDs, which grows by shareForIDs of the time.
+	mostForIDs  = 20 * time.Millisecond
+	shareForIDs = 20
 )
 
 func newPatience(limited bool, room func() bool, stop <-chan struct{}) patience {

@@ -95,6 +95,16 @@ func (r *reader) urge(j *job) {
 	r.start()
 }
 
+// prefer has a job done before all others that wait, if it waits itself.
+func (r *reader) prefer(j *job) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.Index(r.queue, j); i > 0 {
+		copy(r.queue[1:], r.queue[:i])
+		r.queue[0] = j
+	}
+}
+
 // hangs says whether so many jobs of a device hang that it may not have another goroutine. The caller holds
 // mu.
 func (r *reader) hangs(device uint64, now time.Time) bool {

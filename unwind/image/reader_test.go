@@ -1,11 +1,16 @@
 package image
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"unspool/vmas"
+	"unspool/vmas/process"
 )
 
 // TestReaderWithJobsThatHang has many files of one device hang: files of other devices are read, no more
@@ -157,4 +162,71 @@ func TestPatienceWithRoom(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPreferredJob has a job done before those that were submitted earlier.
+func TestPreferredJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r reader
+		var order []string
+		release := make(chan struct{})
+		for range maxAtWork {
+			r.submit(newJob(func() { <-release }, 0))
+		}
+		var wanted *job
+		for _, name := range []string{"a", "b", "c", "d"} {
+			wanted = newJob(func() { order = append(order, name) }, 0)
+			r.submit(wanted)
+		}
+		r.prefer(wanted)
+		release <- struct{}{} // one goroutine works on
+		synctest.Wait()
+		if got := strings.Join(order, " "); got != "d a b c" {
+			t.Errorf("done in the order %s", got)
+		}
+		r.prefer(wanted) // it is done
+		close(release)
+		synctest.Wait()
+	})
+}
+
+// slowFiles takes 10 ms for each file that it opens, and finds none.
+type slowFiles struct{ process.Access }
+
+func (slowFiles) Owner(uint32) (uint32, error) { return 0, nil }
+
+func (slowFiles) OpenPath(uint32, string, uint64, uint64) (*os.File, error) {
+	time.Sleep(10 * time.Millisecond)
+	return nil, os.ErrInvalid
+}
+
+func (slowFiles) OpenMapped(uint32, uint64, uint64) (*os.File, string, error) {
+	return nil, "", os.ErrInvalid
+}
+
+// TestBuildIDsOfManyFiles asks for the build IDs of a thousand files that are mapped at once: the rings are
+// not drained meanwhile, so that takes no longer than a part of the time that opening them takes.
+func TestBuildIDsOfManyFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 1000
+		s := New(Config{Processes: slowFiles{}, Hurried: true, Room: func() bool { return true }})
+		table := vmas.NewTable("")
+		began := time.Now()
+		for i := range uint64(n) {
+			table.Mmap(1, vmas.Map{Addr: i << 12, Len: 1 << 12, Prot: vmas.ProtExec,
+				Name: fmt.Appendf(nil, "/%d", i)})
+			m := table.Space(1).Find(i << 12)
+			s.Open(1, m)
+			s.BuildID(1, m)
+		}
+		if took, most := time.Since(began), mostForIDs+patienceForOne; took > most {
+			t.Errorf("%d files took %v, more than %v", n, took, most)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		m := table.Space(1).Find((n - 1) << 12)
+		if im := s.Lookup(1, m); im == nil || im.err == errLate {
+			t.Error("the last one was never opened")
+		}
+	})
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +23,7 @@ type Store struct {
 
 	reader   reader
 	patience patience
+	ids      account // of time to wait for build IDs
 	thrift   thrift
 	tables   *quota // of memory, for tables
 	code     *quota // of memory, for code
@@ -80,6 +81,7 @@ func New(c Config) *Store {
 		tell:      c.Listener,
 		find:      finder{access: c.Processes, offline: c.Offline},
 		patience:  newPatience(c.Hurried, c.Room, c.Stop),
+		ids:       account{credit: mostForIDs, at: time.Now()},
 		thrift:    newThrift(c.Hurried),
 		tables:    newQuota(maxOfAll),
 		code:      newQuota(maxOfCode),
@@ -179,8 +181,7 @@ func (s *Store) attach(pid uint32, m *vmas.Mapping) *Image {
 }
 
 // Open makes sure that the file behind a new mapping of a process is opened, so that it can be read when the
-// process is gone. It does not wait for that, but lets the reader's goroutines run. For a file that is known,
-// its size and times are looked at: if it was rewritten in place since it was read, it becomes another image.
+// process is gone. It does not wait for that. For a file that is known, its size and times are looked at: if it was rewritten in place since it was read, it becomes another image.
 // A file that could not be opened before is tried again.
 func (s *Store) Open(pid uint32, m *vmas.Mapping) {
 	if o, opens := m.File.Image.(*opening); opens && o.sent {
@@ -194,8 +195,8 @@ func (s *Store) Open(pid uint32, m *vmas.Mapping) {
 	im, ok := m.File.Image.(*Image)
 	switch {
 	case !ok:
-		if o := s.opening(pid, m); o != nil && !o.sent && s.reader.submit(&o.job) {
-			runtime.Gosched() // the process may be about to end
+		if o := s.opening(pid, m); o != nil && !o.sent {
+			s.reader.submit(&o.job)
 		}
 		return
 	case s.Offline():
@@ -216,15 +217,30 @@ func (s *Store) Open(pid uint32, m *vmas.Mapping) {
 }
 
 // BuildID is the build ID of the file behind a mapping that was passed to Open, nil if it has none or is not
-// open yet.
+// open yet. It is waited for only in passing: most files that are mapped are never sampled, and where there
+// are many new ones, waiting for each would take longer than the rings take to fill.
 func (s *Store) BuildID(pid uint32, m *vmas.Mapping) []byte {
-	if _, ok := m.File.Image.(*opening); ok {
-		s.Lookup(pid, m)
+	if o, ok := m.File.Image.(*opening); ok {
+		s.identify(pid, m, o)
 	}
 	if im, ok := m.File.Image.(*Image); ok && s.lost(m) == nil {
 		return im.BuildID
 	}
 	return nil
+}
+
+// identify looks at the file behind a mapping if it is open, or may be waited for.
+func (s *Store) identify(pid uint32, m *vmas.Mapping, o *opening) {
+	if !s.patience.limited || o.isDone() {
+		s.Lookup(pid, m)
+		return
+	}
+	began := time.Now()
+	s.ids.grow(began, shareForIDs, mostForIDs)
+	if s.ids.credit > 0 {
+		s.Lookup(pid, m)
+		s.ids.credit -= time.Since(began)
+	}
 }
 
 // Identifies says whether a recording has a file's build ID. It is true for running processes, whose files
@@ -337,8 +353,10 @@ func (s *Store) await(j *job, path string, late *lateness) bool {
 		return true
 	}
 	err := error(nil)
+	sent := j.sent || s.reader.submit(j)
+	s.reader.prefer(j)
 	switch {
-	case !j.sent && !s.reader.submit(j):
+	case !sent:
 		err = fmt.Errorf("%s: not read: too many files are waiting for a file system that does not answer", path)
 	case s.patience.wait(j.done, late):
 		return true
