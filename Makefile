@@ -92,7 +92,7 @@ test: bin/unspool ## install what the tests need, then gofmt, vet, staticcheck a
 	GOGC=300 $(GO) run $(STATICCHECK) $(PACKAGES)
 	cd $(READERS) && GOGC=300 $(GO) run $(STATICCHECK) ./...
 	@# go vet has been all over it by now
-	$(call test_modules,-count=1 -vet=off -v,4) | tee dist/test.log | awk -f .ci/digest.awk
+	$(call test_modules,-count=1 -vet=off -v,6) | tee dist/test.log | awk -f .ci/digest.awk
 
 race: ## all tests with the race detector, the longest ones shortened
 	@mkdir -p dist

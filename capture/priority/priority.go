@@ -12,8 +12,10 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,11 +46,11 @@ func Raise(pids ...int) *Raised {
 		pids = []int{os.Getpid()}
 	}
 	r := &Raised{pids: pids}
-	r.nice = r.setAll(unix.SchedAttr{}, unix.SchedAttr{Nice: recorderNice})
+	r.nice = r.setAll(unix.SchedAttr{Nice: recorderNice}, unix.SchedAttr{})
 	if !r.nice {
 		return r
 	}
-	if r.setAll(unix.SchedAttr{Nice: recorderNice}, realTime(lowest)) {
+	if r.setAll(realTime(lowest), unix.SchedAttr{Nice: recorderNice}, unix.SchedAttr{}) {
 		r.level = lowest
 		return r
 	}
@@ -58,7 +60,8 @@ func Raise(pids ...int) *Raised {
 
 // Highest raises real-time priority above that of all other threads, and says whether it was lower before.
 func (r *Raised) Highest() bool {
-	if r.level == 0 || r.level == highest || !r.setAll(realTime(r.level), realTime(highest)) {
+	if r.level == 0 || r.level == highest ||
+		!r.setAll(realTime(highest), realTime(lowest), unix.SchedAttr{Nice: recorderNice}) {
 		return false
 	}
 	r.level = highest
@@ -68,10 +71,10 @@ func (r *Raised) Highest() bool {
 // Restore undoes Raise and Highest.
 func (r *Raised) Restore() {
 	if r.level > 0 {
-		r.setAll(realTime(r.level), unix.SchedAttr{Nice: recorderNice})
+		r.setAll(unix.SchedAttr{Nice: recorderNice}, realTime(lowest), realTime(highest))
 	}
 	if r.nice {
-		r.setAll(unix.SchedAttr{Nice: recorderNice}, unix.SchedAttr{})
+		r.setAll(unix.SchedAttr{}, unix.SchedAttr{Nice: recorderNice}, realTime(lowest), realTime(highest))
 	}
 	if r.groups != nil {
 		_ = writeGroup(r.groups, r.group)
@@ -114,25 +117,35 @@ func realTime(level uint32) unix.SchedAttr {
 	return unix.SchedAttr{Policy: unix.SCHED_RR, Priority: level}
 }
 
-// setAll changes the threads that have one scheduling policy to another, including threads that start
+// starting is how long to wait for threads that are being started: they have the priority that their parent had
+// before, and are listed only once the parent has got a CPU.
+const starting = time.Millisecond
+
+// setAll changes the threads that have one of several priorities to another, including threads that start
 // meanwhile. It says whether it changed any.
-func (r *Raised) setAll(from, to unix.SchedAttr) (done bool) {
-	const most = 10 // rounds: few suffice
+func (r *Raised) setAll(to unix.SchedAttr, from ...unix.SchedAttr) (done bool) {
+	const most = 20 // rounds: few suffice
+	waited := false // since there was something to change
 	for range most {
 		again := false
 		for _, pid := range r.pids {
-			again = setListed(pid, from, to) || again
+			again = setListed(pid, to, from) || again
 		}
-		if !again {
-			break
+		switch {
+		case again:
+			done, waited = true, false
+		case !done || waited:
+			return done
+		default:
+			time.Sleep(starting)
+			waited = true
 		}
-		done = true
 	}
 	return done
 }
 
 // setListed is setAll for the present threads of one process.
-func setListed(pid int, from, to unix.SchedAttr) (done bool) {
+func setListed(pid int, to unix.SchedAttr, from []unix.SchedAttr) (done bool) {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
 		return false
@@ -143,11 +156,16 @@ func setListed(pid int, from, to unix.SchedAttr) (done bool) {
 			continue
 		}
 		is, err := unix.SchedGetAttr(tid, 0)
-		if err != nil || is.Policy != from.Policy || is.Priority != from.Priority ||
-			from.Policy == unix.SCHED_NORMAL && is.Nice != from.Nice {
+		if err != nil {
 			continue
 		}
-		done = set(tid, to) == nil || done
+		has := func(a unix.SchedAttr) bool {
+			return is.Policy == a.Policy && is.Priority == a.Priority &&
+				(a.Policy != unix.SCHED_NORMAL || is.Nice == a.Nice)
+		}
+		if slices.ContainsFunc(from, has) {
+			done = set(tid, to) == nil || done
+		}
 	}
 	return done
 }

@@ -4,7 +4,10 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -72,5 +75,48 @@ func TestRaise(t *testing.T) {
 	r.Restore()
 	if all := threads(t); all[own] != 1 || len(all) != 2 || r.String() != "ordinary" {
 		t.Errorf("%s, in the end: %v", r, all)
+	}
+}
+
+// TestThreadsThatStartMeanwhile goes up and back while threads start and end all the time: one that is being
+// started has the priority that its parent had before.
+func TestThreadsThatStartMeanwhile(t *testing.T) {
+	if what, ok := Try(); !ok {
+		t.Skipf("skipped for want of real-time priority: %s", what)
+	}
+	ordinary := unix.SchedAttr{}
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		all := threads(t)
+		if len(all) == 1 && all[ordinary] > 0 {
+			break
+		}
+		if time.Since(began) > time.Second { // the threads of other tests have ended
+			t.Skipf("skipped for want of ordinary priority: %v", all)
+		}
+	}
+	var starters sync.WaitGroup
+	var over atomic.Bool
+	for range 4 {
+		starters.Go(func() {
+			for !over.Load() {
+				ended := make(chan bool)
+				go func() {
+					runtime.LockOSThread() // and never unlocked: the thread ends
+					close(ended)
+				}()
+				<-ended
+			}
+		})
+	}
+	defer starters.Wait()
+	defer over.Store(true)
+	for range 40 {
+		r := Raise()
+		r.Highest()
+		up := threads(t)
+		r.Restore()
+		if down := threads(t); len(up) != 1 || up[realTime(highest)] == 0 || len(down) != 1 {
+			t.Fatalf("the highest level: %v; in the end: %v", up, down)
+		}
 	}
 }

@@ -49,6 +49,9 @@ func TestKilledRecordingIsReadable(t *testing.T) {
 		{"tracepoint", []string{"-e", "cpu-clock,irq:softirq_entry"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "tracepoint" {
+				needTracepoints(t)
+			}
 			var killed []killedRecording
 			dir := t.TempDir()
 			t.Run("recording", func(t *testing.T) { killed = recordAndKill(t, dir, c.args) })

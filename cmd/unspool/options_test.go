@@ -195,9 +195,7 @@ func TestEvents(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			if strings.Contains(strings.Join(c.args, " "), "sched:") {
-				if _, err := os.Stat("/sys/kernel/tracing/events/sched"); err != nil {
-					t.Skip(err)
-				}
+				needTracepoints(t)
 			}
 			r := record(t, slices.Concat(c.args, []string{"--"}, c.command)...)
 			samples := perfScript(t, r.path)
@@ -492,9 +490,7 @@ func TestBadOptions(t *testing.T) {
 	}
 	t.Run("unknown tracepoint", func(t *testing.T) {
 		needRoot(t)
-		if _, err := os.Stat("/sys/kernel/tracing/events/sched"); err != nil {
-			t.Skip(err)
-		}
+		needTracepoints(t)
 		unspool(t, t.TempDir(), "record", "-q", "-e", "sched:sched_swich", "true").fails(t, statusFailure,
 			"did you mean .*sched_switch")
 	})

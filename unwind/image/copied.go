@@ -17,17 +17,12 @@ func (s *Store) copied(pid uint32, m *vmas.Mapping) *Image {
 	if s.Offline() {
 		return nil // the memory is gone
 	}
-	if !c.Same && s.comparing[c] == nil {
-		if c.Asked++; bits.OnesCount32(c.Asked) != 1 {
-			return nil
-		}
-	}
 	im, ok := c.File.Image.(*Image)
 	if !ok {
 		im = s.Lookup(pid, &vmas.Mapping{Start: c.Start, End: c.End, Offset: c.Offset, File: c.File})
 	}
 	if im == nil || im.err != nil {
-		return nil
+		return nil // calls count only once the file is there: it may come late
 	}
 	if !c.Same {
 		if c.Behind {
@@ -35,6 +30,11 @@ func (s *Store) copied(pid uint32, m *vmas.Mapping) *Image {
 				return nil
 			}
 			c.Offset, c.Behind = im.offsetBehind(c.Offset), false
+		}
+		if s.comparing[c] == nil {
+			if c.Asked++; bits.OnesCount32(c.Asked) != 1 {
+				return nil
+			}
 		}
 		if c.Same = s.compare(pid, m, im); !c.Same {
 			return nil
@@ -53,7 +53,10 @@ func (s *Store) compare(pid uint32, m *vmas.Mapping, im *Image) bool {
 		if im.source == nil {
 			return false
 		}
-		r, at, memory := im.source.contents(), *m, s.find.access
+		r, at, memory := im.source.contents(), *m, process.Memory(s.find.access)
+		if p, ok := s.find.access.(interface{ Aside() process.Memory }); ok {
+			memory = p.Aside() // what is not read in time would be taken for something else than a copy
+		}
 		first := m.Copied.Offset + m.Start - m.Copied.Start
 		t = newTask(func() bool { return isCopy(memory, pid, at.Start, at.End, r, first) }, nil)
 		if len(s.comparing) >= maxComparing {

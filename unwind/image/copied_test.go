@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -11,6 +12,7 @@ import (
 	"unspool/dwarfcfi/elf"
 	"unspool/testdata/programs"
 	"unspool/vmas"
+	"unspool/vmas/process"
 )
 
 // TestCopiedCode has a copy of a program's code in the test's own memory, first incomplete, then complete,
@@ -76,6 +78,72 @@ func TestCopiedCode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lateFiles opens no file before it is released, and reads memory in time only for those who do not drain the
+// rings.
+type lateFiles struct {
+	process.Access
+	released chan struct{}
+}
+
+func (l lateFiles) OpenPath(pid uint32, path string, start, end uint64) (*os.File, error) {
+	<-l.released
+	return l.Access.OpenPath(pid, path, start, end)
+}
+
+func (l lateFiles) OpenMapped(pid uint32, start, end uint64) (*os.File, string, error) {
+	<-l.released
+	return l.Access.OpenMapped(pid, start, end)
+}
+
+func (lateFiles) ReadMemory(uint32, []byte, uint64) int { return 0 }
+
+func (l lateFiles) Aside() process.Memory { return l.Access }
+
+// TestCopyOfAFileThatComesLate asks for a copy many times while its file is not open, as a busy machine has it:
+// once it is, the copy is found at once.
+func TestCopyOfAFileThatComesLate(t *testing.T) {
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size, offset = 1 << 16, 1 << 18
+	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(memory)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(memory, content[offset:])
+	addr, pid := uint64(uintptr(unsafe.Pointer(&memory[0]))), uint32(os.Getpid())
+	late := lateFiles{process.Direct("/proc"), make(chan struct{})}
+	images, table := New(Config{Processes: late, Hurried: true}), vmas.NewTable("")
+	code := vmas.Map{Addr: addr, Len: size, Offset: offset, Prot: vmas.ProtRead | vmas.ProtExec, Name: []byte(path)}
+	file := *table.Mmap(pid, code)
+	code.Name, code.Offset = []byte("//anon"), addr
+	m := table.Mmap(pid, code)
+	for range 33 {
+		if images.Lookup(pid, m) != nil {
+			t.Fatal("the file is not open yet")
+		}
+	}
+	close(late.released)
+	for began := time.Now(); !images.Lookup(pid, &file).Opened(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("the file is not opened")
+		}
+	}
+	for range 8 {
+		if images.Lookup(pid, m) != nil {
+			return
+		}
+		time.Sleep(100 * time.Millisecond) // for the credit of time to wait
+	}
+	t.Error("the copy is not found")
 }
 
 func TestOffsetBehindAPartOfAFile(t *testing.T) {

@@ -54,14 +54,14 @@ func TestFileThatHangs(t *testing.T) {
 					Name: []byte(path), ID: identity(t, path)})
 			}
 			server.Be(t, mode)
-			began := time.Now()
+			stop := fusetest.Stopwatch()
 			s.Open(1, table.Space(1).Find(0x401000))
 			for range 100 {
 				if _, r := ask(1); r != rule.Unreadable {
 					t.Fatalf("%v of a file that was not read", r)
 				}
 			}
-			if took := time.Since(began); took > 10*patienceForOne {
+			if took := stop(); took > 10*patienceForOne {
 				t.Errorf("100 questions took %v", took)
 			}
 			if _, r := ask(2); r == rule.Unreadable {
@@ -118,13 +118,13 @@ func TestDebugFileThatComesLate(t *testing.T) {
 			pcs = append(pcs, m.Start+off)
 		}
 	}
-	began := time.Now()
+	stop := fusetest.Stopwatch()
 	for _, pc := range pcs {
 		if r := im.Rule(m, pc); r.Kind() < rule.GuessSP || r.Kind() > rule.Uncovered {
 			t.Errorf("%#x: %v without the debug file", pc, r)
 		}
 	}
-	if took := time.Since(began); took > 10*patienceForOne {
+	if took := stop(); took > 10*patienceForOne {
 		t.Errorf("%d rules took %v", len(pcs), took)
 	}
 	server.Be(t, fusetest.Answer)
@@ -154,12 +154,12 @@ func TestDebugFileOf700MB(t *testing.T) {
 		Failed: func(_ string, err error) { failed = append(failed, err.Error()) },
 	}})
 	m := mapProgram(t)
-	began := time.Now()
+	stop := fusetest.Stopwatch()
 	im := s.Lookup(1, m)
 	for pc := m.Start; pc < m.Start+0x3000; pc += 16 {
 		im.Rule(m, pc)
 	}
-	if took := time.Since(began); took > 10*patienceForOne {
+	if took := stop(); took > 10*patienceForOne {
 		t.Errorf("it took %v", took)
 	}
 	if err := os.Truncate(large, 1<<20); err != nil { // which ends it

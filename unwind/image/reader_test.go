@@ -94,8 +94,10 @@ func TestAbandonedResults(t *testing.T) {
 }
 
 // TestPatience waits for what never comes: no longer than patienceForOne for each file, and than the credit
-// for all.
-func TestPatience(t *testing.T) {
+// for all. The clock is that of the test: time for which nobody has a CPU does not count as waiting.
+func TestPatience(t *testing.T) { synctest.Test(t, testPatience) }
+
+func testPatience(t *testing.T) {
 	never, done := make(chan struct{}), make(chan struct{})
 	close(done)
 	p := newPatience(true, nil, nil)

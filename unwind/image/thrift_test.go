@@ -3,11 +3,15 @@ package image
 import (
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// TestThrift: what one process costs is bounded, and what all of them do; others are not hurt before that.
-func TestThrift(t *testing.T) {
+// TestThrift: what one process costs is bounded, and what all of them do; others are not hurt before that. The
+// clock stands still meanwhile, as credits grow with time, also with that for which the test has no CPU.
+func TestThrift(t *testing.T) { synctest.Test(t, testThrift) }
+
+func testThrift(t *testing.T) {
 	spend := func(th *thrift, pid uint32, each time.Duration) (n int) {
 		for th.use(pid); n < 1000; n++ {
 			if _, ok := th.begin(); !ok {

@@ -39,6 +39,7 @@ FRAME void forks_loop(int shared)
 int main(int argc, char **argv)
 {
 	chain_begin(argc, argv);
+	chain_busy = 1;
 	chain_say("main main forks_loop forks_child forks_leaf");
 	forks_loop(argc > 2 && strcmp(argv[2], "vfork") == 0);
 	KEEP();

@@ -36,7 +36,17 @@ static void *fresh_thread(void *arg)
 
 int main(int argc, char **argv)
 {
+	static char other[65536];
+	stack_t ss = {.ss_sp = other, .ss_size = sizeof other};
+	struct sigaction sa;
+
 	chain_begin(argc, argv);
+	/* A signal that does not end the program yet must not touch the stack. */
+	sigaltstack(&ss, NULL);
+	sigaction(SIGALRM, NULL, &sa);
+	sa.sa_flags |= SA_ONSTACK;
+	sigaction(SIGALRM, &sa, NULL);
+	chain_busy = 1;
 	chain_say("main main fresh_caller fresh_leaf");
 	if (argc > 2 && strcmp(argv[2], "leaf") == 0)
 		fresh_caller();

@@ -33,6 +33,7 @@ int main(int argc, char **argv)
 	if (written == MAP_FAILED)
 		return 1;
 	chain_begin(argc, argv);
+	chain_busy = 1;
 	chain_say("main main jitfile_run ? jitfile_leaf");
 	for (int i = 0; !chain_over && i < PAGES; i++) {
 		/* The first page stays empty for some time. */

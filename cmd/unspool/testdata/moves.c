@@ -51,6 +51,7 @@ int main(int argc, char **argv)
 	if (room == MAP_FAILED || code == MAP_FAILED)
 		return 1;
 	chain_begin(argc, argv);
+	chain_busy = 1;
 	chain_say("main main moves_leaf");
 	for (int i = 0; i < 100 && !chain_over; i++) {
 		code = mremap(code, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, room + 2 * i * page);

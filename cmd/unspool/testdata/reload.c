@@ -37,6 +37,7 @@ int main(int argc, char **argv)
 	int r = 0, loads = 0;
 
 	chain_begin(argc, argv);
+	chain_busy = 1;
 	chain_say("main main reload_with library_enter library_inner reload_leaf");
 	while (!chain_over || loads < LEAST)
 		for (int i = 2; i < argc; i++, loads++)

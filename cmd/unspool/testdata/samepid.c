@@ -28,6 +28,7 @@ int main(int argc, char **argv)
 		_exit(0);
 	waitpid(pid, NULL, 0);
 	chain_begin(argc, argv);
+	chain_busy = 1;
 	for (int i = 0; !chain_over; i++) {
 		pid_t child = clone_as(pid);
 

@@ -95,6 +95,7 @@ int main(int argc, char **argv)
 			return 1;
 	}
 	chain_begin(argc, argv);
+	chain_busy = 1;
 	chain_say("main main one_outer");
 	for (int i = 0; !chain_over; i++) {
 		struct piece *p = &pieces[i % 2];

@@ -21,7 +21,8 @@ FRAME long pulse_inner(long a, long b, long c, long d, long e, long f)
 
 FRAME long pulse_outer(long a, long b, long c)
 {
-	char room[64] = {0};
+	char room[64];
+	room[0] = 0; /* clang -O0 would clear all of it by memset, of which the chain does not tell */
 	ESCAPE(room);
 	long r = pulse_inner(a, b, c, a + b, b + c, a + c);
 	KEEP();
