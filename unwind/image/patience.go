@@ -85,6 +85,9 @@ func (p *patience) wait(done <-chan struct{}, late *lateness) bool {
 			return true
 		}
 		late.waited += took
+		if rest := patienceForOne - late.waited; rest > 0 && rest < leastWait {
+			late.waited = patienceForOne // as nothing can wait for the rest, the file would never be reported
+		}
 		if p.room != nil && !p.room() {
 			return false // the rings come first
 		}

@@ -230,3 +230,26 @@ func TestBuildIDsOfManyFiles(t *testing.T) {
 		}
 	})
 }
+// TestPatienceInParts: a file that never comes has been waited for as long as one may be, however little credit
+// other files have left for it each time, so that it is reported.
+func TestPatienceInParts(t *testing.T) {
+	for _, room := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPatience(true, func() bool { return room }, nil)
+			p.credit = mostWithRoom - mostCredit + 29500*time.Microsecond
+			if room {
+				p.credit = 29500 * time.Microsecond
+			}
+			var late lateness
+			for range 100 {
+				if p.wait(make(chan struct{}), &late) {
+					t.Fatal("what never comes has come")
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			if late.waited < patienceForOne {
+				t.Errorf("with room %v, it was waited for %v", room, late.waited)
+			}
+		})
+	}
+}

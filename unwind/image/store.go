@@ -181,8 +181,9 @@ func (s *Store) attach(pid uint32, m *vmas.Mapping) *Image {
 }
 
 // Open makes sure that the file behind a new mapping of a process is opened, so that it can be read when the
-// process is gone. It does not wait for that. For a file that is known, its size and times are looked at: if it was rewritten in place since it was read, it becomes another image.
-// A file that could not be opened before is tried again.
+// process is gone. It does not wait for that. For a file that is known, its size and times are looked at: if
+// it was rewritten in place since it was read, it becomes another image. A file that could not be opened
+// before is tried again.
 func (s *Store) Open(pid uint32, m *vmas.Mapping) {
 	if o, opens := m.File.Image.(*opening); opens && o.sent {
 		if !o.isDone() {
