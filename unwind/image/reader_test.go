@@ -230,6 +230,7 @@ func TestBuildIDsOfManyFiles(t *testing.T) {
 		}
 	})
 }
+
 // TestPatienceInParts: a file that never comes has been waited for as long as one may be, however little credit
 // other files have left for it each time, so that it is reported.
 func TestPatienceInParts(t *testing.T) {
