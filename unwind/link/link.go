@@ -57,12 +57,12 @@ type Outcome uint8
 
 const (
 	NotSought    Outcome = iota // no callers were wanted
-	Unseen                      // a frame on the way was not seen with a caller, neither before nor after
-	OneSided                    // a frame was seen only before or only after
+	Unseen                      // a frame on the way, or a root, was seen neither before nor after
+	OneSided                    // a frame, or a root, was seen only before or only after
 	Disagree                    // a frame had one caller before and another after
 	Doubtful                    // a frame had the same caller before and after, and perhaps another in between
 	Joined                      // each frame up to the root had the same caller before and after
-	JoinedByRead                // as Joined, where a stack that was read from the process is one of these sightings
+	JoinedByRead                // as Joined, where one of these sightings was read from the process
 
 	NumOutcomes = iota
 )
@@ -146,16 +146,17 @@ func (l *Log) add(space uint64, p piece, frames []Frame) {
 	if p.run = l.keep(frames, p.time, top); p.len() == 0 {
 		return
 	}
+	oldest := l.oldest()
 	if p.low>>regionShift != last {
 		before := last
 		for i := range frames {
 			if k := frames[i].SP >> regionShift; k != before && k != last {
 				before = k
-				l.region(regionKey{space, k}).add(&p, l.oldest())
+				l.region(regionKey{space, k}).add(&p, oldest)
 			}
 		}
 	}
-	top.add(&p, l.oldest())
+	top.add(&p, oldest)
 	if l.added++; l.added >= sweepEvery {
 		l.added = 0
 		l.sweep()
@@ -253,7 +254,7 @@ func (l *Log) Callers(dst []Frame, space, time uint64, last Wanted, most int) ([
 		if r == nil {
 			return dst, Unseen
 		}
-		// Most often there is none on one side, and then nothing else needs to be looked at.
+		// Where there is no whole stack on one side, as is most often the case, the root cannot be joined.
 		before := time > 0 && r.leadsBetween(max(time, l.Before)-l.Before, time-1)
 		if after := r.leadsBetween(time, time+l.After); !before && !after {
 			return dst, Unseen

@@ -7,7 +7,8 @@ import "slices"
 type looks struct {
 	frame Wanted
 	marks []mark // by the index of the piece
-	// longest has the most callers of those sightings that agree, since is its time, and agreement their number.
+	// longest has the most callers of those sightings that agree, since is its time, and agreement their
+	// number.
 	longest   run
 	since     uint64
 	agreement uint16
@@ -71,8 +72,8 @@ func (m mark) agrees(n mark) bool { return m>>16 == n>>16 && m>>16 != maxAgreeme
 // maxAgreement is the number of all agreements from there on.
 const maxAgreement = 1<<16 - 1
 
-// again is the mark for a piece that has the frame and the callers of the last sighting by sharing them. It is
-// unknown for others.
+// again is the mark for a piece that has the frame and the callers of the last sighting by sharing them. It
+// is unknown for others.
 func (k *looks) again(p *piece) mark {
 	if arrayEnd(p.far) != k.array || cap(p.far) <= k.callers {
 		return unknown
@@ -98,8 +99,8 @@ func (k *looks) sighting(p *piece, i int) mark {
 	}
 	if far := i - len(p.near); far <= 0 {
 		k.array = 0
-	} else if array, before := arrayEnd(p.far), cap(p.far)-far; array != k.array || before != k.callers || differs {
-		k.array, k.callers, k.sure, k.seen = array, before, n, p.time
+	} else if array, its := arrayEnd(p.far), cap(p.far)-far; array != k.array || its != k.callers || differs {
+		k.array, k.callers, k.sure, k.seen = array, its, n, p.time
 	} else {
 		k.sure = max(k.sure, n)
 	}

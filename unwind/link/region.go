@@ -88,8 +88,9 @@ func (r *region) compact() {
 	}
 }
 
-// share is the part of the array that the outer ones of frames are equal to, and the part above it. The first is
-// nil if there are few, or if so many more are those of the last piece that they should be in the array.
+// share is the part of the array that the outer ones of frames are equal to, and the part above it. The
+// first is nil if there are few, or if so many more are those of the last piece that they should be in the
+// array.
 func (r *region) share(frames []Frame) (far, above []Frame) {
 	const (
 		enough = 4
@@ -177,7 +178,8 @@ func (b *block) set(frames []Frame, bits uint64) {
 	}
 }
 
-// next is the first of the pieces from i up to end that may have a frame of a class, and end if there is none.
+// next is the first of the pieces from i up to end that may have a frame of a class, and end if there is
+// none.
 func (r *region) next(class uint8, i, end int) int {
 	if r.indexed == 0 {
 		return i
@@ -191,8 +193,8 @@ func (r *region) next(class uint8, i, end int) int {
 	return end
 }
 
-// previous is the last of the pieces from i down to first that may have a frame of a class, and first-1 if there
-// is none.
+// previous is the last of the pieces from i down to first that may have a frame of a class, and first-1 if
+// there is none.
 func (r *region) previous(class uint8, i, first int) int {
 	if r.indexed == 0 {
 		return i

@@ -2,9 +2,9 @@ package link
 
 import "unsafe"
 
-// A run is frames of a walk, leaf first, in two parts: far goes on where near ends. far is a part of an array
-// that other walks share, as the outer frames of a thread rarely change from one walk to the next. Its capacity
-// goes to the end of the array.
+// A run is frames of a walk, leaf first, in two parts: far goes on where near ends. far is a part of an
+// array that other walks share, as the outer frames of a thread rarely change from one walk to the next. Its
+// capacity goes to the end of the array.
 type run struct{ near, far []Frame }
 
 // arrayEnd tells the array that far is a part of: it is the address of its end.

@@ -198,8 +198,8 @@ func (s *search) lookFurther(more int) {
 	}
 }
 
-// lookBack looks at the pieces from first down to last, for so many sightings. When there are enough, it looks
-// at some of the others only.
+// lookBack looks at the pieces from first down to last, for so many sightings. When there are enough, it
+// looks at some of the others only.
 func (s *search) lookBack(first, last, most int) {
 	between, i := first+1, first
 	for s.seen < enoughSightings {
@@ -325,8 +325,8 @@ func (s *search) lookAt(p *piece) mark {
 	return s.known.sighting(p, i)
 }
 
-// callerIn is where the caller of the frame is in a piece, if the frame is there, and its caller or that it is
-// the root. It is mostly as far from the root as the last time.
+// callerIn is where the caller of the frame is in a piece, if the frame is there, and its caller or that it
+// is the root. It is mostly as far from the root as the last time.
 func (s *search) callerIn(p *piece) (i int, ok bool) {
 	if p.low > s.lowest || s.key > p.high {
 		return 0, false
