@@ -145,9 +145,9 @@ func (r *Result) links(add func(space, time uint64, frames []link.Frame, whole b
 	buf []link.Frame,
 ) []link.Frame {
 	buf = slices.Grow(buf[:0], len(r.Frames))[:len(r.Frames)]
-	ips, first, sp := r.IPs[:len(buf)], 0, uint64(0)
+	ips, frames, first, sp := r.IPs[:len(buf)], r.Frames[:len(buf)], 0, uint64(0)
 	for i := range buf {
-		f := &r.Frames[i]
+		f := &frames[i]
 		if !(f.SP > sp && f.isCall()) && i > 0 {
 			add(space, time, buf[first:i], false)
 			first = i
@@ -161,7 +161,8 @@ func (r *Result) links(add func(space, time uint64, frames []link.Frame, whole b
 
 // isCall says whether a frame was found, in the copy, as the caller of the one before.
 func (f *Frame) isCall() bool {
-	return !f.exact && (f.Source == ByCFI || f.Source == ByFramePointer || f.Source == ByHeuristic)
+	const calls = 1<<ByCFI | 1<<ByFramePointer | 1<<ByHeuristic
+	return !f.exact && calls>>f.Source&1 != 0
 }
 
 // Depth is how many bytes of stack lie between the first frame and the last one that was found in the copy.

@@ -87,6 +87,7 @@ type Log struct {
 	grown   int    // how many chunks have been begun
 
 	sightings []sighting // scratch
+	looks     looks      // of a region that has none of its own
 }
 
 // DefaultMaxFrames take 32 MiB.

@@ -22,23 +22,29 @@ type looks struct {
 
 // A region has looks for so many frames.
 const (
-	regionLooksBits = 6
+	regionLooksBits = 5
 	regionLooks     = 1 << regionLooksBits
 )
 
-// looksFor is the looks for a frame. What is not newer than oldest may be in memory that is used again.
-func (r *region) looksFor(f *Wanted, oldest uint64) *looks {
-	if r.looks == nil {
-		r.looks = make([]looks, regionLooks)
-	}
+// looksFor is the looks for a frame in a region. A small region has none of its own, so that many of them do not
+// take much memory.
+func (l *Log) looksFor(r *region, f *Wanted) *looks {
 	is := *f
 	if f.byFunction() {
 		is.Frame = Frame{SP: f.CFA} // where the function stands makes no difference
 	}
-	k := &r.looks[(is.SP>>3^is.PC^is.Within.Low)*0x9e3779b97f4a7c15>>(64-regionLooksBits)]
-	if k.frame != is || k.agreement == maxAgreement {
+	k, isOther := &l.looks, true
+	if r.indexed > 0 {
+		if r.looks == nil {
+			r.looks = make([]looks, regionLooks)
+		}
+		k = &r.looks[(is.SP>>3^is.PC^is.Within.Low)*0x9e3779b97f4a7c15>>(64-regionLooksBits)]
+		isOther = k.frame != is || k.agreement == maxAgreement
+	}
+	if isOther {
 		*k = looks{frame: is, marks: k.marks[:0]}
 	}
+	oldest := l.oldest() // what is not newer may be in memory that is used again
 	if k.since <= oldest {
 		k.longest, k.array = run{}, 0
 	}

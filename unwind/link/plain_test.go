@@ -229,3 +229,34 @@ func TestSameAsLookingAtEveryWalk(t *testing.T) {
 		t.Logf("seed %d: %d joined, %d not", seed, joined, others)
 	}
 }
+
+// A region has an index, and remembers what was looked at, only where it has many pieces: there may be many
+// regions, each with a walk or two.
+func TestSmallRegionsTakeLittleMemory(t *testing.T) {
+	t.Parallel()
+	l := Log{Before: 1000 * ms, After: 100 * ms}
+	frames := stack("fgm")
+	add := func(time uint64, number uint64) []Frame {
+		moved := slices.Clone(frames)
+		for i := range moved {
+			moved[i].SP += number << regionShift
+		}
+		l.Add(1, time, moved, true)
+		return moved
+	}
+	for time := range uint64(30 * ms / 1000) {
+		add(time*1000, time%1000)
+	}
+	for number := range uint64(1000) {
+		moved := add(31*ms, number)
+		if _, outcome := l.Callers(nil, 1, 15*ms, Wanted{Frame: moved[0]}, 100); outcome == Unseen {
+			t.Fatalf("region %d: a frame was not seen", number)
+		}
+	}
+	for key, r := range l.regions {
+		if len(r.pieces) < blockPieces && (r.looks != nil || r.index != nil) {
+			t.Errorf("region %v with %d pieces has looks for %d frames, and %d blocks", key, len(r.pieces),
+				len(r.looks), len(r.index))
+		}
+	}
+}

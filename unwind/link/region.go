@@ -102,6 +102,11 @@ func (r *region) share(frames []Frame) (far, above []Frame) {
 		return nil, nil
 	}
 	first := end
+	const step = 8
+	for i >= step && first >= step && equal(frames[i-step:i], r.array[first-step:first]) {
+		i -= step
+		first -= step
+	}
 	for i > 0 && first > 0 && frames[i-1] == r.array[first-1] {
 		i--
 		first--

@@ -30,7 +30,7 @@ func (l *Log) see(r *region, time uint64, f Wanted) (s sightings) {
 		oldest = max(oldest, r.since(l.floor+1, r.from, at))
 	}
 	s.all = l.sightings[:0]
-	known := r.looksFor(&f, l.oldest())
+	known := l.looksFor(r, &f)
 	ahead := newSearch(r, known, f, &s.all)
 	ahead.lookAhead(at, r.since(time+l.After+1, at, len(r.pieces)), enoughSightings, l.floor)
 	// Where that leads nowhere already, what was just before is said, and no more is looked for.
