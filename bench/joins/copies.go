@@ -104,15 +104,16 @@ func (b *bench) copiesOf(unspool string, p *workloads.Program) (rows []recorded,
 	if m := p.Missing(); m != "" {
 		return nil, fmt.Errorf("no %s", m)
 	}
-	dir := filepath.Join(b.dir, strings.ReplaceAll(p.Name, " ", "-"))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return nil, err
-	}
-	w := workloads.Workload{Program: p, Root: b.root, Dir: dir, Freq: b.freq}
-	if err := w.Prepare(); err != nil {
-		return nil, err
-	}
 	for _, size := range copySizes {
+		// A folder for each, as a program may find there what it has made before.
+		dir := filepath.Join(b.dir, strings.ReplaceAll(p.Name, " ", "-")+"-"+strconv.Itoa(size))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return nil, err
+		}
+		w := workloads.Workload{Program: p, Root: b.root, Dir: dir, Freq: b.freq}
+		if err := w.Prepare(); err != nil {
+			return nil, err
+		}
 		stats := filepath.Join(b.dir, "stats.json")
 		if err := w.RecordBy(unspool, "record", "-q", "-F", strconv.Itoa(b.freq), "--stack-size", strconv.Itoa(size),
 			"-o", filepath.Join(b.dir, "recorded.data"), "--stats", stats); err != nil {
