@@ -83,6 +83,9 @@ func (b *bench) copies(chosen []workloads.Program) (string, error) {
 		fmt.Fprintf(&s, "| mean of all | %d KiB | | | | | %.1f %% | %.1f | %.1f | %.1f |\n", size>>10,
 			sums[2*k]/max(1, sums[7]), own, kernel[size], own+kernel[size])
 	}
+	load, _ := os.ReadFile("/proc/loadavg")
+	minute, _, _ := strings.Cut(string(load), " ")
+	fmt.Fprintf(&s, "\nThe load was %s at the end.\n", minute)
 	if len(leftOut) > 0 {
 		fmt.Fprintf(&s, "\nLeft out: %s.\n", strings.Join(leftOut, ", "))
 	}
@@ -95,7 +98,8 @@ Programs are recorded with 'unspool record' with copies of each size, one after 
 copy cuts off are completed with what is seen of them before and after and with reads of the process. Shares
 are of the samples with a user stack. unspool's time is its CPU time for each sample, its start included. The
 kernel's is what 'unspool compare' measures before it records: the time that a sample takes from a program that
-does nothing else, at that size of the copy.
+does nothing else, at that size of the copy. On a busy machine fewer stacks are joined: a process that was slow
+to be read is not read again for a while, and what was read late is of no use.
 
 `
 
