@@ -27,14 +27,15 @@ type ConvertOptions struct {
 	Output string        // file, "-" for stdout
 	Place  *output.Place // what Output leads to, if it has been resolved already
 
-	Symfs    string // directory below which files are looked for first
-	Cache    string // perf's build-ID cache; empty: ~/.debug
-	MaxStack int    // frames of a user stack
-	Strict   bool   // CFI only
-	NoJoin   bool   // stacks that the copy cuts off are not completed: see package unwind/link
-	Pairs    bool   // for package compare: each stack is followed by that of frame pointers
-	Compress int    // zstd level, 0 for none
-	Jobs     int    // cores to use; 0 is 1
+	Symfs    string  // directory below which files are looked for first
+	Cache    string  // perf's build-ID cache; empty: ~/.debug
+	MaxStack int     // frames of a user stack
+	Strict   bool    // CFI only
+	NoJoin   bool    // stacks that the copy cuts off are not completed: see package unwind/link
+	Pairs    bool    // for package compare: each stack is followed by that of frame pointers
+	Watcher  Watcher // is handed what is written, too; may be nil, as with several Jobs
+	Compress int     // zstd level, 0 for none
+	Jobs     int     // cores to use; 0 is 1
 
 	// Note is called with a line for the user about what the recording lacks.
 	Note func(string)
@@ -173,7 +174,12 @@ func (c *conversion) begin() (err error) {
 		c.parallel = c.startLanes(c.Jobs)
 	} else {
 		c.own = new(lane)
-		c.prepare(c.own, c)
+		if c.Watcher == nil {
+			c.prepare(c.own, c)
+		} else {
+			c.prepare(c.own, &both{c, c.Watcher})
+			c.Watcher.Begin(c.own.session)
+		}
 	}
 	if !HasStacks(events) && c.Note != nil {
 		c.Note(fmt.Sprintf("%s has no raw stacks: it is copied unchanged", c.Input))

@@ -1,6 +1,8 @@
 package unwind
 
 import (
+	"slices"
+
 	"unspool/unwind/link"
 	"unspool/vmas"
 )
@@ -142,22 +144,25 @@ func (r *Result) Links(log *link.Log, space, time uint64, buf []link.Frame) []li
 func (r *Result) links(add func(space, time uint64, frames []link.Frame, whole bool), space, time uint64,
 	buf []link.Frame,
 ) []link.Frame {
-	buf = buf[:0]
-	for i := range r.Frames {
-		f := &r.Frames[i]
-		if i > 0 && !(f.isCall() && f.SP > r.Frames[i-1].SP) {
-			add(space, time, buf, false)
-			buf = buf[:0]
+	buf = slices.Grow(buf[:0], len(r.Frames))[:len(r.Frames)]
+	ips, frames, first, sp := r.IPs[:len(buf)], r.Frames[:len(buf)], 0, uint64(0)
+	for i := range buf {
+		f := &frames[i]
+		if !(f.SP > sp && f.isCall()) && i > 0 {
+			add(space, time, buf[first:i], false)
+			first = i
 		}
-		buf = append(buf, link.Frame{SP: f.SP, PC: r.IPs[i]})
+		sp = f.SP
+		buf[i] = link.Frame{SP: sp, PC: ips[i]}
 	}
-	add(space, time, buf, r.End == Root)
+	add(space, time, buf[first:], r.End == Root)
 	return buf
 }
 
 // isCall says whether a frame was found, in the copy, as the caller of the one before.
 func (f *Frame) isCall() bool {
-	return !f.exact && (f.Source == ByCFI || f.Source == ByFramePointer || f.Source == ByHeuristic)
+	const calls = 1<<ByCFI | 1<<ByFramePointer | 1<<ByHeuristic
+	return !f.exact && calls>>f.Source&1 != 0
 }
 
 // Depth is how many bytes of stack lie between the first frame and the last one that was found in the copy.

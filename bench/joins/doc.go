@@ -6,4 +6,7 @@
 // is judged, too:
 //
 //	go run ./bench/joins -live 16384 -- clang++ -O2 -c work.cc
+//
+// With -copies it records programs with copies of several sizes, and writes what each completes and costs:
+// bench/COPIES.md.
 package main

@@ -21,6 +21,7 @@ func main() {
 	output := flag.String("o", "", "write the tables to this file instead of standard output")
 	flag.IntVar(&b.freq, "F", 999, "samples per second and CPU")
 	flag.StringVar(&b.keep, "keep", "", "keep the recordings in this `folder`, and take those that are there")
+	copies := flag.Bool("copies", false, "record programs with copies of several sizes, and say what each costs")
 	install := flag.Bool("install", true, "install programs that are missing, with apt-get")
 	size := flag.Int("live", 0, "record the command that is given, and cut its copies to so many `bytes` meanwhile")
 	flag.Parse()
@@ -33,7 +34,7 @@ func main() {
 	} else if flag.NArg() > 0 {
 		err = b.files(flag.Args())
 	} else {
-		err = b.run(*only, *output, *install)
+		err = b.run(*only, *output, *install, *copies)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "joins:", err)
@@ -53,7 +54,7 @@ type bench struct {
 	dir  string // temporary, one folder for each program in it
 }
 
-func (b *bench) run(only, output string, install bool) error {
+func (b *bench) run(only, output string, install, copies bool) error {
 	gomod, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
 		return fmt.Errorf("go env GOMOD: %w", err)
@@ -71,6 +72,9 @@ func (b *bench) run(only, output string, install bool) error {
 	for i := range workloads.Breaking {
 		names = append(names, workloads.Breaking[i].Name)
 	}
+	if copies {
+		names = copied
+	}
 	if only != "" {
 		names = strings.Split(only, ",")
 	}
@@ -85,6 +89,13 @@ func (b *bench) run(only, output string, install bool) error {
 	if install {
 		workloads.Install(chosen)
 	}
+	if copies {
+		text, err := b.copies(chosen)
+		if err != nil {
+			return err
+		}
+		return write(output, text)
+	}
 	t := table{bench: b}
 	for i := range chosen {
 		p := &chosen[i]
@@ -98,11 +109,16 @@ func (b *bench) run(only, output string, install bool) error {
 		fmt.Fprintf(os.Stderr, "%-14s %6d samples\n", p.Name, r.user)
 		t.results = append(t.results, r)
 	}
+	return write(output, t.markdown())
+}
+
+// write writes text to a file, or to standard output if there is no name.
+func write(output, text string) error {
 	if output == "" {
-		_, err = os.Stdout.WriteString(t.markdown())
+		_, err := os.Stdout.WriteString(text)
 		return err
 	}
-	return os.WriteFile(output, []byte(t.markdown()), 0o644)
+	return os.WriteFile(output, []byte(text), 0o644)
 }
 
 // A result is what became of the samples of one program.

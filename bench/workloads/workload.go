@@ -209,6 +209,12 @@ func (w *Workload) Record(data string) error {
 	if w.Data {
 		args = append(args, "-d")
 	}
+	return w.RecordBy(args...)
+}
+
+// RecordBy records the program, which has been prepared, with a command that takes a command to record behind
+// --, and processes to record with -p.
+func (w *Workload) RecordBy(args ...string) error {
 	if w.serve != "" {
 		server := w.command("sh", "-ec", w.serve)
 		log, err := os.Create(filepath.Join(w.Dir, "server.log"))

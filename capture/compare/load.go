@@ -26,6 +26,9 @@ type Comparison struct {
 	// Reach counts samples by the bytes of stack that their walk needed, in KiB rounded up. It leaves out
 	// samples that did not reach the root with the copy alone.
 	Reach map[int]uint64
+	// Joined counts samples that would be joined with smaller copies, by their size in bytes; nil if that is not
+	// known. See capture.SizeTrials.
+	Joined map[int]uint64
 	// Elsewhere counts samples whose root was found outside of the copy: on another stack, or by the kernel's
 	// chain. They would not be complete with a copy of any size.
 	Elsewhere uint64

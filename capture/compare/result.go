@@ -102,7 +102,11 @@ type CallResult struct {
 type SizeResult struct {
 	Bytes    int     `json:"bytes"`
 	Complete float64 `json:"complete"`
+	Joined   float64 `json:"joined,omitempty"` // besides
 }
+
+// WithJoins is the share that is complete in all.
+func (s *SizeResult) WithJoins() float64 { return s.Complete + s.Joined }
 
 // CostResult is Costs.
 type CostResult struct {
@@ -180,7 +184,8 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *R
 	sizes, enough := c.StackSizes(asked)
 	r.Enough, r.Elsewhere = enough, share(c.Elsewhere, c.Samples)
 	for _, s := range sizes {
-		r.StackSizes = append(r.StackSizes, SizeResult{s.Bytes, share(s.Complete, c.Samples)})
+		r.StackSizes = append(r.StackSizes, SizeResult{s.Bytes, share(s.Complete, c.Samples),
+			share(s.Joined, c.Samples)})
 	}
 	for i, f := range firstOf(c.Lint(sym)) {
 		if i < mostNamed {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"unspool/capture/human"
@@ -183,12 +184,20 @@ func (p *page) sizes(r *Result) {
 	if len(r.StackSizes) == 0 || r.Samples == 0 {
 		return
 	}
-	p.head("stacks that are complete, by bytes copied")
-	var parts []string
-	for _, s := range r.StackSizes {
-		parts = append(parts, fmt.Sprintf("%d KiB %s", s.Bytes>>10, percentage(s.Complete)))
+	joins := slices.ContainsFunc(r.StackSizes, func(s SizeResult) bool { return s.Joined > 0 })
+	if joins {
+		p.head("%-34s  %10s  %10s", "stacks that are complete", "by a copy", "and joined")
+	} else {
+		p.head("%-34s  %10s", "stacks that are complete", "by a copy")
 	}
-	p.line("  %s", strings.Join(parts, "   "))
+	for i := range r.StackSizes {
+		s := &r.StackSizes[i]
+		line := fmt.Sprintf("%-34s  %10s", fmt.Sprintf("  of %d KiB", s.Bytes>>10), percentage(s.Complete))
+		if joins {
+			line += fmt.Sprintf("  %10s", percentage(s.WithJoins()))
+		}
+		p.line("%s", line)
+	}
 	if r.Enough > 0 {
 		p.line("  --stack-size %d is enough for 99 %%", r.Enough)
 	} else {

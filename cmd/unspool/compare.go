@@ -157,10 +157,15 @@ func (f *compareFlags) compare(files, command []string) (under bool, err error) 
 	pairs := filepath.Join(folder, "pairs.data")
 	var costs *compare.Costs
 	asked := f.stackSize
+	trials := capture.NewSizeTrials(compare.Sizes)
+	watcher := capture.Watcher(trials)
+	if f.strict || f.noJoin {
+		watcher = nil
+	}
 	if len(files) == 1 {
-		asked, err = f.convert(files[0], pairs)
+		asked, err = f.convert(files[0], pairs, watcher)
 	} else {
-		costs, err = f.recordPairs(command, pairs)
+		costs, err = f.recordPairs(command, pairs, watcher)
 	}
 	var damage *perfdata.DamageError
 	if err != nil && !errors.As(err, &damage) {
@@ -183,6 +188,7 @@ func (f *compareFlags) compare(files, command []string) (under bool, err error) 
 	if c.Samples == 0 {
 		return false, errors.Join(err, errors.New("no sample has a user stack: there is nothing to compare"))
 	}
+	c.Joined = trials.Joined()
 	result := c.Result(sym, asked, costs)
 	return f.under(result), errors.Join(err, f.print(result, c.DWARF, c.FP))
 }
@@ -224,7 +230,7 @@ func (f *compareFlags) print(r printed, left, right *profile.Profile) error {
 }
 
 // convert unwinds a perf recording both ways, and returns how many bytes of each stack were asked for.
-func (f *compareFlags) convert(input, output string) (asked int, err error) {
+func (f *compareFlags) convert(input, output string, watcher capture.Watcher) (asked int, err error) {
 	if asked, err = copied(input); err != nil {
 		return 0, err
 	}
@@ -233,7 +239,7 @@ func (f *compareFlags) convert(input, output string) (asked int, err error) {
 			input)
 	}
 	o := capture.ConvertOptions{Input: input, Output: output, Symfs: f.symfs, Cache: f.cache,
-		MaxStack: f.maxStack, Strict: f.strict, Pairs: true}
+		MaxStack: f.maxStack, Strict: f.strict, Pairs: true, Watcher: watcher}
 	line := f.statusLine()
 	o.Progress = line.converted
 	if !f.quiet {
@@ -272,13 +278,15 @@ func (f *compareFlags) statusLine() *statusLine {
 }
 
 // recordPairs measures the cost of samples, and records.
-func (f *compareFlags) recordPairs(command []string, output string) (*compare.Costs, error) {
+func (f *compareFlags) recordPairs(command []string, output string, watcher capture.Watcher) (
+	*compare.Costs, error,
+) {
 	f.output = output
 	o, err := f.options(command)
 	if err != nil {
 		return nil, &usageError{"unspool compare", err}
 	}
-	o.Pairs = true
+	o.Pairs, o.Watcher = true, watcher
 	o.Compress = 1 // two callchains for each sample, in a temporary file
 	if f.json {
 		o.CommandStdout = os.Stderr // stdout is for the result alone

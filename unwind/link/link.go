@@ -19,9 +19,7 @@
 // numbers only, so that live stacks and recordings have the same links. A [Log] copies what is added to it.
 package link
 
-import (
-	"slices"
-)
+import "slices"
 
 // A Frame is a frame of a stack: its SP and PC. The SP of a caller is the CFA of the frame that it called.
 type Frame struct{ SP, PC uint64 }
@@ -47,24 +45,11 @@ func (w *Wanted) byFunction() bool { return w.CFA != 0 && w.Within != (Function{
 
 // caller is where the caller of the wanted frame is among frames. k is what find gives for the CFA if the
 // frame is looked for by that, and for its SP otherwise.
-func (w *Wanted) caller(frames []Frame, k int) (i int, ok bool) {
+func (w *Wanted) caller(f *run, k int) (i int, ok bool) {
 	if w.byFunction() {
-		return k, k > 0 && k < len(frames) && frames[k].SP == w.CFA && w.Within.Holds(frames[k-1].PC)
+		return k, k > 0 && k < f.len() && f.at(k).SP == w.CFA && w.Within.Holds(f.at(k-1).PC)
 	}
-	return k + 1, k < len(frames) && frames[k] == w.Frame
-}
-
-// find is the index of the first of frames, whose SP goes up, that has sp or a higher one.
-func find(frames []Frame, sp uint64) int {
-	low, high := 0, len(frames)
-	for low < high {
-		if mid := int(uint(low+high) / 2); frames[mid].SP < sp {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	return low
+	return k + 1, k < f.len() && f.at(k) == w.Frame
 }
 
 // An Outcome says what was found of the callers of a frame.
@@ -72,12 +57,12 @@ type Outcome uint8
 
 const (
 	NotSought    Outcome = iota // no callers were wanted
-	Unseen                      // a frame on the way was not seen with a caller, neither before nor after
-	OneSided                    // a frame was seen only before or only after
+	Unseen                      // a frame on the way, or a root, was seen neither before nor after
+	OneSided                    // a frame, or a root, was seen only before or only after
 	Disagree                    // a frame had one caller before and another after
 	Doubtful                    // a frame had the same caller before and after, and perhaps another in between
 	Joined                      // each frame up to the root had the same caller before and after
-	JoinedByRead                // as Joined, where a stack that was read from the process is one of these sightings
+	JoinedByRead                // as Joined, where one of these sightings was read from the process
 
 	NumOutcomes = iota
 )
@@ -99,8 +84,10 @@ type Log struct {
 	now     uint64
 	floor   uint64 // walks up to this time are forgotten
 	added   int    // pieces since the last sweep
+	grown   int    // how many chunks have been begun
 
 	sightings []sighting // scratch
+	looks     looks      // of a region that has none of its own
 }
 
 // DefaultMaxFrames take 32 MiB.
@@ -119,20 +106,13 @@ const (
 	sweepEvery = 4096
 )
 
-// A region holds the pieces of walks that have a frame in it, in order of time.
-type region struct {
-	pieces []piece
-	from   int // pieces before this one are forgotten
-}
-
 // A piece is a run of frames of a walk, each the caller of the one before.
 type piece struct {
 	time      uint64
-	low, high uint64  // SP of the first and the last frame
-	mask      mask    // of all
-	frames    []Frame // SP goes up
-	whole     bool    // the last one is the root
-	read      bool    // see AddRead
+	low, high uint64 // SP of the first and the last frame
+	run
+	whole bool // the last one is the root
+	read  bool // see AddRead
 }
 
 // A chunk is memory for frames.
@@ -144,37 +124,40 @@ type chunk struct {
 // Add adds a run of frames, leaf first, each of which is the caller of the one before and has a higher SP.
 // whole says that the last one is the root of the stack. The frames are copied.
 func (l *Log) Add(space, time uint64, frames []Frame, whole bool) {
-	l.add(space, piece{time: time, frames: frames, whole: whole})
+	l.add(space, piece{time: time, whole: whole}, frames)
 }
 
 // AddRead is Add for a stack that was read from the process at a time.
 func (l *Log) AddRead(space, time uint64, frames []Frame, whole bool) {
-	l.add(space, piece{time: time, frames: frames, whole: whole, read: true})
+	l.add(space, piece{time: time, whole: whole, read: true}, frames)
 }
 
-func (l *Log) add(space uint64, p piece) {
-	if len(p.frames) == 0 || len(p.frames) == 1 && !p.whole {
+func (l *Log) add(space uint64, p piece, frames []Frame) {
+	n := len(frames)
+	if n == 0 || n == 1 && !p.whole {
 		return
 	}
 	l.now = max(l.now, p.time)
 	if l.regions == nil {
 		l.regions = make(map[regionKey]*region)
 	}
-	kept := l.keep(p.frames, p.time)
-	if kept == nil {
+	p.low, p.high = frames[0].SP, frames[n-1].SP
+	last := p.high >> regionShift
+	top := l.region(regionKey{space, last})
+	if p.run = l.keep(frames, p.time, top); p.len() == 0 {
 		return
 	}
-	p.frames, p.low, p.high = kept, kept[0].SP, kept[len(kept)-1].SP
-	for i := range kept {
-		p.mask.set(kept[i].SP)
-	}
-	last := ^uint64(0)
-	for i := range kept {
-		if n := kept[i].SP >> regionShift; n != last {
-			last = n
-			l.region(regionKey{space, n}).add(&p, l.oldest())
+	oldest := l.oldest()
+	if p.low>>regionShift != last {
+		before := last
+		for i := range frames {
+			if k := frames[i].SP >> regionShift; k != before && k != last {
+				before = k
+				l.region(regionKey{space, k}).add(&p, oldest)
+			}
 		}
 	}
+	top.add(&p, oldest)
 	if l.added++; l.added >= sweepEvery {
 		l.added = 0
 		l.sweep()
@@ -190,19 +173,30 @@ func (l *Log) oldest() uint64 {
 	return max(l.floor, l.now-l.Before-l.After)
 }
 
-// keep copies frames into a chunk.
-func (l *Log) keep(frames []Frame, time uint64) []Frame {
+// keep copies frames into a chunk, except those that a region shares with them.
+func (l *Log) keep(frames []Frame, time uint64, r *region) run {
 	if len(frames) > chunkFrames {
-		return nil
+		return run{}
 	}
-	if n := len(l.chunks); n == 0 || cap(l.chunks[n-1].frames)-len(l.chunks[n-1].frames) < len(frames) {
+	var far, above []Frame
+	if r.in == l.grown {
+		far, above = r.share(frames)
+	}
+	near := frames[:len(frames)-len(far)]
+	if n := len(l.chunks); n == 0 || cap(l.chunks[n-1].frames)-len(l.chunks[n-1].frames) < len(near)+len(above) {
 		l.grow()
+		near, far, above = frames, nil, nil
 	}
 	c := &l.chunks[len(l.chunks)-1]
 	from := len(c.frames)
-	c.frames = append(c.frames, frames...)
+	c.frames = append(c.frames, near...)
 	c.newest = time
-	return c.frames[from:len(c.frames):len(c.frames)]
+	if far != nil {
+		return run{c.frames[from:len(c.frames):len(c.frames)], far}
+	}
+	c.frames = append(c.frames, above...)
+	r.array, r.in = c.frames[from:len(c.frames):len(c.frames)], l.grown
+	return run{far: r.array[:len(frames)]}
 }
 
 // grow begins a new chunk, in the memory of one that is not needed any more if there is one.
@@ -229,33 +223,17 @@ func (l *Log) grow() {
 		frames = make([]Frame, 0, chunkFrames)
 	}
 	l.held += chunkFrames
+	l.grown++
 	l.chunks = append(l.chunks, chunk{frames: frames})
 }
 
 func (l *Log) region(key regionKey) *region {
 	r := l.regions[key]
 	if r == nil {
-		r = new(region)
+		r = &region{number: key.number}
 		l.regions[key] = r
 	}
 	return r
-}
-
-// add adds a piece, and forgets those that are older than oldest.
-func (r *region) add(p *piece, oldest uint64) {
-	r.forget(oldest)
-	if len(r.pieces) == cap(r.pieces) && r.from > len(r.pieces)/2 {
-		r.pieces = r.pieces[:copy(r.pieces, r.pieces[r.from:])]
-		r.from = 0
-	}
-	r.pieces = append(r.pieces, *p)
-}
-
-func (r *region) forget(oldest uint64) {
-	for r.from < len(r.pieces) && r.pieces[r.from].time <= oldest {
-		r.pieces[r.from].frames = nil
-		r.from++
-	}
 }
 
 // sweep forgets regions with nothing in them.
@@ -277,24 +255,31 @@ func (l *Log) Callers(dst []Frame, space, time uint64, last Wanted, most int) ([
 		if r == nil {
 			return dst, Unseen
 		}
-		seen := l.see(r, time, last)
-		before, after := &seen.before, &seen.after
-		switch {
-		case before.frames == nil && after.frames == nil:
+		// Where there is no whole stack on one side, as is most often the case, the root cannot be joined.
+		before := time > 0 && r.leadsBetween(max(time, l.Before)-l.Before, time-1)
+		if after := r.leadsBetween(time, time+l.After); !before && !after {
 			return dst, Unseen
-		case before.frames == nil || after.frames == nil:
+		} else if !before || !after {
+			return dst, OneSided
+		}
+		seen := l.see(r, time, last)
+		switch {
+		case !seen.isBefore && !seen.isAfter:
+			return dst, Unseen
+		case !seen.isBefore || !seen.isAfter:
 			return dst, OneSided
 		}
 		n := min(seen.callers, most-len(dst))
-		dst = append(dst, before.frames[:n]...)
-		rootBefore, rootAfter := before.whole && n == len(before.frames), after.whole && n == len(after.frames)
+		dst = seen.before.appendTo(dst, n)
+		rootBefore := seen.before.whole && n == seen.before.len()
+		rootAfter := seen.after.whole && n == seen.after.len()
 		switch {
 		case rootBefore != rootAfter, n == 0 && !rootBefore:
 			return dst, Disagree
 		case seen.doubtful:
 			return dst, Doubtful
 		}
-		if before.read || after.read {
+		if seen.before.read || seen.after.read {
 			joined = JoinedByRead
 		}
 		if rootBefore {
@@ -303,14 +288,4 @@ func (l *Log) Callers(dst []Frame, space, time uint64, last Wanted, most int) ([
 		last = Wanted{Frame: dst[len(dst)-1]}
 	}
 	return dst, Unseen
-}
-
-// agree is how many frames two stacks have in common from the leaf on.
-func agree(a, b []Frame) int {
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return min(len(a), len(b))
 }

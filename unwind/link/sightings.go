@@ -1,14 +1,14 @@
 package link
 
-import "sort"
-
 // sightings are the sightings of a frame around a time.
 type sightings struct {
 	// before and after are the last piece before that time and the first one after it in which the frame has
-	// a caller, cut to its callers. Their frames are nil if there is none.
-	before, after piece
-	all           []sighting
-	entered       int // how often the frame was left and entered again, as walks between the sightings show
+	// a caller, cut to its callers. isBefore and isAfter say whether there are such.
+	before, after     piece
+	isBefore, isAfter bool
+
+	all     []sighting
+	entered int // how often the frame was left and entered again, as walks between the sightings show
 	// callers is how many of the frame's callers are known from so many sightings that they can be told.
 	callers int
 	// doubtful says that the frame was left in between, or has had other callers not long before or after.
@@ -23,37 +23,34 @@ type sighting struct {
 
 // see finds the sightings of a frame around a time.
 func (l *Log) see(r *region, time uint64, f Wanted) (s sightings) {
-	pieces := r.pieces[r.from:]
-	at := sort.Search(len(pieces), func(i int) bool { return pieces[i].time >= time })
-	oldest := sort.Search(at, func(i int) bool {
-		return pieces[i].time+l.Before >= time && pieces[i].time > l.floor
-	})
-	later := pieces[at:]
-	later = later[:sort.Search(len(later), func(i int) bool { return later[i].time > time+l.After })]
+	r.prepare()
+	at := r.since(time, r.from, len(r.pieces))
+	oldest := r.since(max(time, l.Before)-l.Before, r.from, at)
+	if l.floor > 0 {
+		oldest = max(oldest, r.since(l.floor+1, r.from, at))
+	}
 	s.all = l.sightings[:0]
-	ahead := newSearch(f, &s.all)
-	later = ahead.lookAhead(later, enoughSightings, l.floor)
+	known := l.looksFor(r, &f)
+	ahead := newSearch(r, known, f, &s.all)
+	ahead.lookAhead(at, r.since(time+l.After+1, at, len(r.pieces)), enoughSightings, l.floor)
 	// Where that leads nowhere already, what was just before is said, and no more is looked for.
-	back, most := newSearch(f, &s.all), len(pieces)
+	back, most := newSearch(r, known, f, &s.all), len(r.pieces)
 	if ahead.seen == 0 || ahead.doubtful {
 		oldest, most = max(oldest, at-maxProbes), 1
 	}
-	for i, step := at-1, 1; i >= oldest && back.wants(most); i -= step {
-		if back.look(&pieces[i]); back.seen == enoughSightings && step == 1 {
-			step = max(1, (i-oldest)/maxProbes)
-		}
-	}
+	back.lookBack(at-1, oldest, most)
 	s.before, s.after = back.nearest, ahead.nearest
+	s.isBefore, s.isAfter = back.seen > 0, ahead.seen > 0
 	s.doubtful = back.doubtful || ahead.doubtful
-	if s.before.frames != nil && s.after.frames != nil {
+	if s.isBefore && s.isAfter {
 		s.entered = back.entered + ahead.entered
 		s.weigh()
 		if s.doubtful && !back.doubtful && !ahead.doubtful {
-			ahead.lookAhead(later, maxProbes, l.floor)
+			ahead.lookFurther(maxProbes)
 			s.doubtful, s.entered = ahead.doubtful, back.entered+ahead.entered
 			s.weigh()
 		}
-		s.doubtful = s.doubtful || s.left(pieces, f.SP)
+		s.doubtful = s.doubtful || s.left(r, f.SP)
 	}
 	l.sightings = s.all
 	return s
@@ -61,18 +58,33 @@ func (l *Log) see(r *region, time uint64, f Wanted) (s sightings) {
 
 // weigh says how many of the frame's callers are known, and whether there may have been others in between.
 func (s *sightings) weigh() {
-	s.callers = agree(s.before.frames, s.after.frames)
+	s.callers = agree(&s.before.run, &s.after.run)
 	if len(s.all) < enoughSightings {
 		s.doubtful = true
 		return
 	}
-	s.callers = min(s.callers, callersSeen(s.all))
+	if !s.seenOften() {
+		s.callers = min(s.callers, callersSeen(s.all))
+	}
 	apart := s.after.time - s.before.time
 	stays := uint64(1)
 	if s.entered < enoughEntries {
 		stays += uint64(s.entered)
 	}
 	s.doubtful = s.doubtful || s.seenFor() < apart+stableFor*apart*stays
+}
+
+// seenOften says whether enough of the sightings have so many callers.
+func (s *sightings) seenOften() bool {
+	n := 0
+	for i := range s.all {
+		if s.all[i].callers >= s.callers {
+			if n++; n == enoughSightings {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // callersSeen is the number of callers that enough of the sightings have, at least. A walk that was cut off
@@ -120,99 +132,221 @@ const (
 
 // A search looks for the sightings of a frame, from a time on forwards or backwards.
 type search struct {
-	frame Wanted
-	// The frame or its caller has this SP, and is at index i - below if its callers begin at i.
+	region *region
+	known  *looks
+	frame  Wanted
+	// The frame or its caller has this SP, which is in this class, and is at index i - below if its callers
+	// begin at i.
 	key   uint64
+	class uint8
 	below int
 	// lowest is the highest SP that the first frame of a piece with the frame can have.
 	lowest uint64
 
 	seen     int
-	last     int   // how many callers the last sighting has
+	last     int   // how many callers the last sighting has that was not known
 	nearest  piece // cut to the frame's callers
+	callers  mark  // of nearest
+	others   mark  // of a sighting that agrees with nearest otherwise
 	doubtful bool  // a nearer walk shows that the frame was gone, or a sighting has other callers
-	away     bool  // the last walk shows that the frame was gone
+	away     bool  // a walk since the last sighting shows that the frame was gone
 	entered  int
+
+	next, end int // the pieces that were not looked at yet
 
 	all *[]sighting // of the frame
 }
 
 // newSearch returns one that has found nothing. all is for the sightings.
-func newSearch(f Wanted, all *[]sighting) search {
-	s := search{frame: f, key: f.SP, below: 1, lowest: f.SP, all: all}
+func newSearch(r *region, known *looks, f Wanted, all *[]sighting) search {
+	s := search{region: r, known: known, frame: f, key: f.SP, below: 1, lowest: f.SP, all: all}
 	if f.byFunction() {
 		s.key, s.below, s.lowest = f.CFA, 0, f.CFA-1
 	}
+	s.class = class(s.key)
 	return s
 }
 
 // wants says whether more is to be looked at, up to most sightings.
 func (s *search) wants(most int) bool { return s.seen < most && !(s.seen > 0 && s.doubtful) }
 
-// lookAhead looks at the first pieces, for so many sightings more, and returns the others.
-func (s *search) lookAhead(pieces []piece, more int, floor uint64) []piece {
-	most := s.seen + more
-	for len(pieces) > 0 && s.wants(most) {
-		if pieces[0].time > floor {
-			s.look(&pieces[0])
-		}
-		pieces = pieces[1:]
+// lookAhead looks at the pieces from first up to end, except those up to the time floor, for so many
+// sightings.
+func (s *search) lookAhead(first, end, most int, floor uint64) {
+	for first < end && s.region.pieces[first].time <= floor {
+		first++
 	}
-	return pieces
+	s.next, s.end = first, end
+	s.lookFurther(most)
 }
 
-// look looks at the next piece.
-func (s *search) look(p *piece) {
-	if s.mayBeIn(p) {
-		if i, ok := s.callerIn(p.frames); ok && (i < len(p.frames) || p.whole) {
-			s.sight(p, i)
+// lookFurther looks at the next pieces, for so many sightings more.
+func (s *search) lookFurther(more int) {
+	most := s.seen + more
+	between := s.next // the first piece since the last sighting
+	for s.next < s.end && s.wants(most) {
+		i := s.region.next(s.class, s.next, s.end)
+		s.next = i + 1
+		if i == s.end {
 			return
 		}
-	}
-	if s.seen == 0 {
-		s.doubtful = s.doubtful || p.spans(s.frame.SP)
-	} else {
-		s.away = s.away || p.spans(s.frame.SP) || p.isAbove(s.frame.SP, s.nearest.frames)
+		if m := s.look(i); m.isSighting() {
+			s.pass(between, i)
+			s.sight(i, m)
+			between = i + 1
+		}
 	}
 }
 
-// sight takes in a sighting, with the callers from frame i on.
-func (s *search) sight(p *piece, i int) {
-	callers := p.frames[i:]
+// lookBack looks at the pieces from first down to last, for so many sightings. When there are enough, it
+// looks at some of the others only.
+func (s *search) lookBack(first, last, most int) {
+	between, i := first+1, first
+	for s.seen < enoughSightings {
+		if !s.wants(most) {
+			return
+		}
+		if i = s.region.previous(s.class, i, last); i < last {
+			return
+		}
+		if m := s.look(i); m.isSighting() {
+			s.pass(i+1, between)
+			s.sight(i, m)
+			between = i
+		}
+		i--
+	}
+	s.lookOnly(i+1, last, max(1, (i+1-last)/maxProbes))
+}
+
+// lookOnly looks at each step-th of the pieces before first, down to last.
+func (s *search) lookOnly(first, last, step int) {
+	marks, pieces, all := s.known.marks, s.region.pieces, *s.all
+	for i := first - step; i >= last && !s.doubtful; i -= step {
+		m := marks[i]
+		if m == unknown {
+			m = s.look(i)
+		}
+		if !m.isSighting() {
+			s.away = s.away || s.isGone(&pieces[i])
+			continue
+		}
+		s.judge(i, m)
+		if s.away {
+			s.away = false
+			s.entered++
+		}
+		s.seen++
+		all = append(all, sighting{m.callers(), pieces[i].time})
+	}
+	*s.all = all
+}
+
+// pass takes in that the frame has no caller in the pieces from first up to end, which lie before the first
+// sighting, or between the last one and the next.
+func (s *search) pass(first, end int) {
+	if first == end {
+		return
+	}
+	pieces := s.region.pieces[first:end]
+	if s.seen > 0 {
+		for i := 0; i < len(pieces) && !s.away; i++ {
+			s.away = s.isGone(&pieces[i])
+		}
+		return
+	}
+	for i := 0; i < len(pieces) && !s.doubtful; i++ {
+		s.doubtful = pieces[i].spans(s.frame.SP)
+	}
+}
+
+// isGone says whether a piece without a caller of the frame shows that the frame was gone.
+func (s *search) isGone(p *piece) bool {
+	return p.spans(s.frame.SP) || p.isAbove(s.frame.SP, &s.nearest.run)
+}
+
+// sight takes in the sighting in piece i.
+func (s *search) sight(i int, m mark) {
+	p, n := &s.region.pieces[i], m.callers()
 	if s.seen == 0 {
-		s.nearest = piece{time: p.time, frames: callers, whole: p.whole, read: p.read}
+		s.nearest = piece{time: p.time, run: p.from(p.len() - n), whole: p.whole, read: p.read}
+		s.callers = m
 	} else {
-		s.doubtful = s.doubtful || differ(callers, s.nearest.frames)
+		s.judge(i, m)
 	}
 	if s.away {
 		s.away = false
 		s.entered++
 	}
 	s.seen++
-	s.last = len(callers)
-	*s.all = append(*s.all, sighting{len(callers), p.time})
+	*s.all = append(*s.all, sighting{n, p.time})
 }
 
-// mayBeIn says whether the frame may be in a piece with its caller, without looking at the piece's frames.
-func (s *search) mayBeIn(p *piece) bool {
-	return p.low <= s.lowest && s.key <= p.high && p.mask.has(s.key)
-}
-
-// callerIn is where the caller of the frame is among frames, if the frame is there. It is mostly as far from
-// the root as the last time.
-func (s *search) callerIn(frames []Frame) (i int, ok bool) {
-	k := len(frames) - s.last - s.below
-	if k < 0 || k >= len(frames) || frames[k].SP != s.key {
-		k = find(frames, s.key)
+// judge compares the callers in piece i with those of nearest.
+func (s *search) judge(i int, m mark) {
+	if !m.agrees(s.callers) {
+		s.compare(i, m)
 	}
-	return s.frame.caller(frames, k)
+}
+
+func (s *search) compare(i int, m mark) {
+	if m.agrees(s.others) && m <= s.others {
+		return
+	}
+	p := &s.region.pieces[i]
+	callers := p.from(p.len() - m.callers())
+	if differ(&callers, &s.nearest.run) {
+		s.doubtful = true
+	} else {
+		s.others = m
+	}
+}
+
+// look says what piece i shows of the frame.
+func (s *search) look(i int) mark {
+	m := s.known.marks[i]
+	if m == unknown {
+		m = s.lookAt(&s.region.pieces[i])
+		s.known.marks[i] = m
+	}
+	return m
+}
+
+// lookAt is look for a piece that no search for the frame has looked at.
+func (s *search) lookAt(p *piece) mark {
+	if m := s.known.again(p); m != unknown {
+		return m
+	}
+	i, ok := s.callerIn(p)
+	if !ok {
+		return noSighting
+	}
+	s.last = p.len() - i
+	return s.known.sighting(p, i)
+}
+
+// callerIn is where the caller of the frame is in a piece, if the frame is there, and its caller or that it
+// is the root. It is mostly as far from the root as the last time.
+func (s *search) callerIn(p *piece) (i int, ok bool) {
+	if p.low > s.lowest || s.key > p.high {
+		return 0, false
+	}
+	k := p.len() - s.last - s.below
+	if k < 0 || k >= p.len() || p.at(k).SP != s.key {
+		k = p.find(s.key)
+	}
+	i, ok = s.frame.caller(&p.run, k)
+	return i, ok && (i < p.len() || p.whole)
 }
 
 // left says whether a walk in between was in a caller of the frame, and not in the frame any more.
-func (s *sightings) left(pieces []piece, sp uint64) bool {
-	from := sort.Search(len(pieces), func(i int) bool { return pieces[i].time > s.before.time })
-	for i := from; i < len(pieces) && pieces[i].time < s.after.time; i++ {
-		if pieces[i].isAbove(sp, s.before.frames) {
+func (s *sightings) left(r *region, sp uint64) bool {
+	for i := r.since(s.before.time+1, r.from, len(r.pieces)); i < len(r.pieces); i++ {
+		p := &r.pieces[i]
+		if p.time >= s.after.time {
+			break
+		}
+		if p.isAbove(sp, &s.before.run) {
 			return true
 		}
 	}
@@ -221,27 +355,9 @@ func (s *sightings) left(pieces []piece, sp uint64) bool {
 
 // isAbove says whether a walk was in one of the callers of a frame whose SP is sp, and not in the frame any
 // more.
-func (p *piece) isAbove(sp uint64, callers []Frame) bool {
-	return p.low > sp && (holds(callers, p.frames[len(p.frames)-1]) || holds(callers, p.frames[0]))
+func (p *piece) isAbove(sp uint64, callers *run) bool {
+	return p.low > sp && (callers.holds(p.at(p.len()-1)) || callers.holds(p.at(0)))
 }
-
-// holds says whether f is one of frames, which are in order of SP.
-func holds(frames []Frame, f Frame) bool {
-	i := find(frames, f.SP)
-	return i < len(frames) && frames[i] == f
-}
-
-// differ says whether two stacks differ in the part that both have.
-func differ(a, b []Frame) bool {
-	n := agree(a, b)
-	return n < len(a) && n < len(b)
-}
-
-// A mask says of which of 256 classes there are frames, by their SP.
-type mask [4]uint64
-
-func (m *mask) set(sp uint64)      { m[sp>>4&3] |= 1 << (sp >> 6 & 63) }
-func (m *mask) has(sp uint64) bool { return m[sp>>4&3]>>(sp>>6&63)&1 != 0 }
 
 // spans says whether a piece has frames on both sides of an address, or its first one there.
 func (p *piece) spans(sp uint64) bool { return p.low <= sp && sp < p.high }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"unspool/bench/workloads"
+	"unspool/capture/compare"
+)
+
+// copied are the programs that are recorded with copies of several sizes.
+var copied = []string{"clang", "rustc", "cc1plus", "go build", "python3", "perl", "git log", "node", "sqlite3",
+	"ffmpeg (libx264)", "memcached", "chromium"}
+
+// copySizes are the sizes of the copies.
+var copySizes = []int{8 << 10, 16 << 10, 32 << 10}
+
+// recorded is what unspool record says of a recording.
+type recorded struct {
+	Samples struct{ User, Lost uint64 }
+	Unwind  struct {
+		Complete   uint64
+		CompleteBy struct{ Joined uint64 } `json:"complete_by"`
+	}
+	Cost struct {
+		PerSample float64 `json:"us_per_sample"`
+	}
+}
+
+// copies records programs with copies of each size, as a user does.
+func (b *bench) copies(chosen []workloads.Program) (string, error) {
+	unspool := filepath.Join(b.dir, "unspool")
+	if out, err := exec.Command("go", "build", "-o", unspool, "unspool/cmd/unspool").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	kernel := make(map[int]float64)
+	var s strings.Builder
+	s.WriteString(copiesIntro)
+	fmt.Fprintf(&s, "%s, %d Hz.\n\n    go run ./bench/joins -copies -o bench/COPIES.md\n\n",
+		time.Now().UTC().Format(time.DateOnly), b.freq)
+	for _, size := range copySizes {
+		for range 5 { // the least, as other programs can only add to it
+			costs, err := compare.Measure(size)
+			if err != nil {
+				return "", err
+			}
+			if us := float64(costs.Stack.Kernel.Nanoseconds()) / 1e3; kernel[size] == 0 || us < kernel[size] {
+				kernel[size] = us
+			}
+		}
+	}
+	s.WriteString("| program | copy | samples | lost | complete by the copy | joined | in all | " +
+		"unspool, µs/sample | kernel, µs/sample | both |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	var sums [8]float64
+	var leftOut []string
+	for i := range chosen {
+		p := &chosen[i]
+		rows, err := b.copiesOf(unspool, p)
+		if err != nil {
+			line, _, _ := strings.Cut(err.Error(), "\n")
+			leftOut = append(leftOut, fmt.Sprintf("%s (%s)", p.Name, line))
+			continue
+		}
+		for k, r := range rows {
+			all, user := float64(r.Unwind.Complete), max(1, float64(r.Samples.User))
+			joined, size := float64(r.Unwind.CompleteBy.Joined), copySizes[k]
+			fmt.Fprintf(&s, "| %s | %d KiB | %d | %d | %.1f %% | %.1f %% | %.1f %% | %.1f | %.1f | %.1f |\n", p.Name,
+				size>>10, r.Samples.User, r.Samples.Lost, 100*(all-joined)/user, 100*joined/user, 100*all/user,
+				r.Cost.PerSample, kernel[size], r.Cost.PerSample+kernel[size])
+			sums[2*k] += 100 * all / user
+			sums[2*k+1] += r.Cost.PerSample
+		}
+		sums[7]++
+	}
+	for k, size := range copySizes {
+		own := sums[2*k+1] / max(1, sums[7])
+		fmt.Fprintf(&s, "| mean of all | %d KiB | | | | | %.1f %% | %.1f | %.1f | %.1f |\n", size>>10,
+			sums[2*k]/max(1, sums[7]), own, kernel[size], own+kernel[size])
+	}
+	load, _ := os.ReadFile("/proc/loadavg")
+	minute, _, _ := strings.Cut(string(load), " ")
+	fmt.Fprintf(&s, "\nThe load was %s at the end.\n", minute)
+	if len(leftOut) > 0 {
+		fmt.Fprintf(&s, "\nLeft out: %s.\n", strings.Join(leftOut, ", "))
+	}
+	return s.String(), nil
+}
+
+const copiesIntro = `# How much of a stack to copy
+
+Programs are recorded with 'unspool record' with copies of each size, one after the other, and stacks that the
+copy cuts off are completed with what is seen of them before and after and with reads of the process. Shares
+are of the samples with a user stack. unspool's time is its CPU time for each sample, its start included. The
+kernel's is what 'unspool compare' measures before it records: the time that a sample takes from a program that
+does nothing else, at that size of the copy. On a busy machine fewer stacks are joined: a process that was slow
+to be read is not read again for a while, and what was read late is of no use.
+
+`
+
+// copiesOf records a program with each size.
+func (b *bench) copiesOf(unspool string, p *workloads.Program) (rows []recorded, err error) {
+	if m := p.Missing(); m != "" {
+		return nil, fmt.Errorf("no %s", m)
+	}
+	for _, size := range copySizes {
+		// A folder for each, as a program may find there what it has made before.
+		dir := filepath.Join(b.dir, strings.ReplaceAll(p.Name, " ", "-")+"-"+strconv.Itoa(size))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return nil, err
+		}
+		w := workloads.Workload{Program: p, Root: b.root, Dir: dir, Freq: b.freq}
+		if err := w.Prepare(); err != nil {
+			return nil, err
+		}
+		stats := filepath.Join(b.dir, "stats.json")
+		if err := w.RecordBy(unspool, "record", "-q", "-F", strconv.Itoa(b.freq), "--stack-size", strconv.Itoa(size),
+			"-o", filepath.Join(b.dir, "recorded.data"), "--stats", stats); err != nil {
+			return nil, err
+		}
+		text, err := os.ReadFile(stats)
+		if err != nil {
+			return nil, err
+		}
+		var r recorded
+		if err := json.Unmarshal(text, &r); err != nil {
+			return nil, err
+		}
+		if r.Samples.User == 0 {
+			return nil, fmt.Errorf("no samples")
+		}
+		fmt.Fprintf(os.Stderr, "%-14s %2d KiB: %d of %d complete\n", p.Name, size>>10, r.Unwind.Complete,
+			r.Samples.User)
+		rows = append(rows, r)
+	}
+	return rows, nil
+}

@@ -1,0 +1,124 @@
+package capture
+
+import (
+	"unspool/capture/perfdata"
+	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/vmas"
+	"unspool/vmas/process"
+
+	"golang.org/x/sys/unix"
+)
+
+// SizeTrials say how many stacks would be joined if less of each were copied: they walk each sample once more
+// for each size, on the first bytes of its copy, and complete it as a session with these copies would. A
+// recording's samples reach them as its watcher.
+type SizeTrials struct {
+	session *Session
+	trials  []sizeTrial
+}
+
+// A sizeTrial is that for one size. Its session has only what completes stacks, and walks with what belongs to
+// the recording's session.
+type sizeTrial struct {
+	size    uint64
+	session *Session
+}
+
+// NewSizeTrials returns trials of copies of such sizes, in bytes, which go up.
+func NewSizeTrials(sizes []int) *SizeTrials {
+	t := &SizeTrials{trials: make([]sizeTrial, len(sizes))}
+	for i, size := range sizes {
+		t.trials[i].size = uint64(size)
+	}
+	return t
+}
+
+// Begin is for [Watcher].
+func (t *SizeTrials) Begin(s *Session) {
+	t.session = s
+	for i := range t.trials {
+		own := &Session{table: s.table, images: s.images, walker: s.walker, trouble: newTrouble()}
+		after := JoinAfterRecorded
+		if !s.recorded {
+			after = JoinAfter
+			own.reader = newStackReader(memoryAside(s.interrupted.processes))
+		}
+		own.joiner = newJoiner(nowhere{}, &own.Stats, own.trouble, s.walker.MaxFrames, after)
+		t.trials[i].session = own
+	}
+}
+
+// memoryAside is how a goroutine that may wait reads processes.
+func memoryAside(processes process.Access) process.Memory {
+	if p, ok := processes.(interface{ Aside() process.Memory }); ok {
+		return p.Aside()
+	}
+	return processes
+}
+
+// Write is for [Watcher].
+func (t *SizeTrials) Write([]byte) error { return nil }
+
+// WriteSample is for [Watcher]. The sample's result is not valid any more after the call.
+func (t *SizeTrials) WriteSample(w *perfdata.Walked) error {
+	if w.Result == nil || w.Space == nil || w.Sample.RegsABI != unix.PERF_SAMPLE_REGS_ABI_64 {
+		return nil
+	}
+	memory := t.session.walker.Memory // notes what it reads, and when
+	t.session.walker.Memory = nil
+	defer func() { t.session.walker.Memory = memory }()
+	for i := range t.trials {
+		r := &t.trials[i]
+		sample := *w.Sample
+		sample.StackSize, sample.DynSize = min(sample.StackSize, r.size), min(sample.DynSize, r.size)
+		if r.session.reader != nil {
+			r.session.takeReads(sample.Time)
+		}
+		r.session.result = t.session.walkFirst(w.Space, &sample)
+		cut := perfdata.Walked{
+			Record: w.Record, Format: w.Format, Sample: &sample, Result: &r.session.result, Space: w.Space,
+		}
+		if err := r.take(&cut); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes a sample with the walk of its first bytes.
+func (r *sizeTrial) take(w *perfdata.Walked) error {
+	s := r.session
+	if s.reader != nil && isOpen(w) {
+		s.watch(w.Sample.PID, w.Sample.TID, w.Space.ID())
+		_ = s.reader.watch(w.Sample.Time) // reads that hang do not end the trial
+	}
+	return s.joiner.WriteSample(w)
+}
+
+// Joined is how many samples were joined with copies of a size, by the size. No more samples may follow.
+func (t *SizeTrials) Joined() map[int]uint64 {
+	joined := make(map[int]uint64)
+	for i := range t.trials {
+		r := &t.trials[i]
+		if r.session == nil || r.session.Flush() != nil {
+			continue
+		}
+		joined[int(r.size)] = r.session.Stats.Joined()
+	}
+	return joined
+}
+
+// walkFirst walks the stack of the sample in work on the first bytes of its copy.
+func (s *Session) walkFirst(space *vmas.Space, sm *perfring.Sample) unwind.Result {
+	stack := unwind.Stack{Base: s.stack.Base, Data: sm.Stack[:sm.DynSize], Asked: sm.StackSize}
+	res := s.walker.Unwind(space, &s.regs, &stack)
+	return s.walker.Continue(space, &s.regs, &stack, res, sm.Callchain.Len(), sm.Callchain.At)
+}
+
+// nowhere takes samples and keeps nothing.
+type nowhere struct{}
+
+func (nowhere) Write([]byte) error { return nil }
+
+func (nowhere) WriteSample(*perfdata.Walked) error { return nil }

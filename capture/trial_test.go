@@ -1,0 +1,37 @@
+package capture
+
+import (
+	"testing"
+
+	"unspool/perfring"
+)
+
+// The trials of smaller copies of a recording find as many stacks joined as are joined with such copies.
+func TestTrialsOfSmallerCopies(t *testing.T) {
+	data := recordJoined(t, perfring.MaxStackSize)
+	sizes := []int{8 << 10, 16 << 10, 64 << 10}
+	trials := NewSizeTrials(sizes)
+	st, err := Walk(t.Context(), ConvertOptions{Input: data, MaxStack: 2048, Pairs: true}, trials)
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined := trials.Joined()
+	for _, size := range sizes {
+		is := unwindCut(t, data, uint64(size), Config{Sink: nowhere{}, Join: true, JoinAfter: JoinAfterRecorded})
+		t.Logf("%d bytes: %d of %d joined", size, joined[size], st.User)
+		if joined[size] != is.Joined() {
+			t.Errorf("%d bytes: %d of %d joined, want %d", size, joined[size], st.User, is.Joined())
+		}
+	}
+	if joined[16<<10] == 0 && st.User > enoughSamples {
+		t.Error("none is joined")
+	}
+}
+
+// Without a recording there is nothing to count.
+func TestTrialsThatNeverBegan(t *testing.T) {
+	t.Parallel()
+	if joined := NewSizeTrials([]int{4096}).Joined(); len(joined) != 0 {
+		t.Errorf("%v joined", joined)
+	}
+}
