@@ -64,11 +64,11 @@ func Compile(row *dwarfcfi.Row, pc uint64) Rule {
 }
 
 // savesEHData says whether a row has the registers in which landing pads are told what was thrown, RAX and
-// RDX, on the stack: gcc saves them in functions that call __builtin_eh_return, as those of libgcc that throw
-// exceptions do. No other function keeps them for its caller.
+// RDX, on the stack, and no argument: gcc saves them in functions that call __builtin_eh_return, as those of
+// libgcc that throw exceptions do. What keeps all registers of its caller, as mcount, keeps RCX as well.
 func savesEHData(row *dwarfcfi.Row) bool {
 	return !row.Signal && row.RA == IP && row.Regs[AX].Kind == dwarfcfi.Offset &&
-		row.Regs[DX].Kind == dwarfcfi.Offset
+		row.Regs[DX].Kind == dwarfcfi.Offset && row.Regs[CX].Kind != dwarfcfi.Offset
 }
 
 // ehReturn is the rule for a row of such a function.

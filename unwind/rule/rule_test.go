@@ -17,11 +17,19 @@ func TestCompile(t *testing.T) {
 		return r
 	}
 	none := dwarfcfi.RegRule{}
+	saving := func(r *dwarfcfi.Row, regs ...int) *dwarfcfi.Row {
+		for i, reg := range regs {
+			r.Regs[reg] = offset(-24 - 8*int32(i))
+		}
+		return r
+	}
 	for _, c := range []struct {
 		name string
 		row  *dwarfcfi.Row
 		want Rule
 	}{
+		{"_Unwind_Resume", saving(row(BP, 16, offset(-16)), DX, AX), EHReturn.With(0x0202, 0)},
+		{"mcount", saving(row(SP, 64, none), DX, CX, AX), FromSP | 8<<16},
 		{"function entry", row(SP, 8, none), FromSP | 1<<16},
 		{"after push rbp", row(SP, 16, offset(-16)), FromSP | 2<<4 | 2<<16},
 		{"frame pointer set up", row(BP, 16, offset(-16)), FromBP | 2<<4 | 2<<16},

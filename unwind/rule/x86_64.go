@@ -7,6 +7,7 @@ import "unspool/dwarfcfi/elf"
 const (
 	AX = 0
 	DX = 1
+	CX = 2
 	BX = 3
 	BP = 6
 	SP = 7
