@@ -211,10 +211,12 @@ func (c *Code) sweep(m *codeMap, add func(uint64)) {
 		ranges = c.holes()
 	}
 	for _, h := range ranges {
+		var b []byte // from addr on
 		for addr := h.Lo; addr < h.Hi && left > 0; {
-			b := c.bytes(addr)
-			if len(b) == 0 {
-				break
+			if len(b) < pageOver {
+				if b = c.bytes(addr); len(b) == 0 {
+					break
+				}
 			}
 			n := uint64(1)
 			if in.decode(b) {
@@ -224,18 +226,24 @@ func (c *Code) sweep(m *codeMap, add func(uint64)) {
 				case t == calls && in.imm != 0:
 					add(target)
 				case in.space == 0 && in.vector == legacy && in.op == 0x8d && in.base == ripBase:
-					if target = addr + n + uint64(in.disp); m.inHole(target) &&
-						(target%alignment == 0 || c.followsEnd(target)) {
-						add(target)
+					if target = addr + n + uint64(in.disp); m.inHole(target) {
+						if target%alignment == 0 || c.followsEnd(target) {
+							add(target)
+						}
+						b = nil // the page may have been replaced
 					}
 				case c.layout.Type == elf.ET_EXEC && in.setsConstant():
-					if target = uint64(in.imm); m.inHole(target) && c.followsEnd(target) {
-						add(target)
+					if target = uint64(in.imm); m.inHole(target) {
+						if c.followsEnd(target) {
+							add(target)
+						}
+						b = nil
 					}
 				}
 			}
 			addr += n
 			left -= min(left, n)
+			b = b[min(n, uint64(len(b))):]
 		}
 	}
 }
