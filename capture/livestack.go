@@ -45,9 +45,9 @@ type sighting struct {
 	other    bool   // another stack was seen above the same bytes
 }
 
-// enoughSightings is how often an interrupted stack must have been seen. If two stacks alternate by chance,
-// one is seen so often in a row once in 128 times.
-const enoughSightings = 8
+// enoughSightings is how often an interrupted stack must have been seen. If two stacks alternate, and the times
+// of the sightings do not follow theirs, one is seen so often in a row once in 2,048 times.
+const enoughSightings = 12
 
 // sampled sets the current sample: its thread, time and stack.
 func (i *interruptedStack) sampled(tid uint32, time uint64, stack *unwind.Stack) {
@@ -70,9 +70,12 @@ func (i *interruptedStack) read(pid uint32, fixed unwind.Piece, buf []byte, addr
 	return n
 }
 
+// saw says whether any stack was read.
+func (i *interruptedStack) saw() bool { return i.seed != maphash.Seed{} }
+
 // note records what was seen of the current thread, and says whether that is enough to count for the sample.
 func (i *interruptedStack) note(pid uint32, start uint64, fixed unwind.Piece, above []byte, now uint64) bool {
-	if i.seed == (maphash.Seed{}) {
+	if !i.saw() {
 		i.seed = maphash.MakeSeed()
 	}
 	s := &i.seen[i.tid%uint32(len(i.seen))]

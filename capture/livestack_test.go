@@ -70,14 +70,14 @@ func TestSightings(t *testing.T) {
 		name, sightings string
 		known           bool
 	}{
-		{"seen often enough", "aaaaaaaa", true},
-		{"not yet", "aaaaaaa", false},
-		{"by turns", "abababababababab", false},
-		{"another one, once", "aabaaaaaaaaaaaaa", false},
-		{"another handler between", "aaaaaaaCa", false},
-		{"and often enough after that", "Caaaaaaaa", true},
-		{"a PID that is used again", "aaaaaaap", false},
-		{"a TID that is used again", "aaaaaaan", false},
+		{"seen often enough", "aaaaaaaaaaaa", true},
+		{"not yet", "aaaaaaaaaaa", false},
+		{"by turns", "abababababababababababab", false},
+		{"another one, once", "aabaaaaaaaaaaaaaaaaa", false},
+		{"another handler between", "aaaaaaaaaaaCa", false},
+		{"and often enough after that", "Caaaaaaaaaaaa", true},
+		{"a PID that is used again", "aaaaaaaaaaap", false},
+		{"a TID that is used again", "aaaaaaaaaaan", false},
 	} {
 		var i interruptedStack
 		known := false

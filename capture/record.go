@@ -3,6 +3,7 @@ package capture
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"strconv"
@@ -324,7 +325,7 @@ func (r *recording) loop(ctx context.Context) error {
 // wait waits until the rings are to be drained. New mappings wake it, so that files are opened while the
 // processes that map them exist.
 func (r *recording) wait(ctx context.Context, p *pace) error {
-	until := time.Now().Add(wakeEvery)
+	until := time.Now().Add(r.untilDrain())
 	if end := r.began.Add(r.Duration); r.Duration > 0 && end.Before(until) {
 		until = end
 	}
@@ -342,6 +343,15 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 			return nil
 		}
 	}
+}
+
+// untilDrain is how long the next drain may wait: the same time each time, unless that may be the one in which
+// handlers alternate whose stacks are read at drains.
+func (r *recording) untilDrain() time.Duration {
+	if r.session.SeesHandlers() {
+		return wakeEvery/2 + rand.N(wakeEvery/2)
+	}
+	return wakeEvery
 }
 
 // expect looks at a record before it is taken.

@@ -227,6 +227,10 @@ func (s *Session) Expect(rec perfring.Record) {
 	}
 }
 
+// SeesHandlers says whether stacks were read that handlers have interrupted. What alternates there must not be
+// looked at in step with it.
+func (s *Session) SeesHandlers() bool { return s.interrupted.saw() }
+
 // unwind hands a sample on with its callchain completed and its registers
 // and stack left out.
 func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
