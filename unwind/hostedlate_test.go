@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"unspool/unwind/image"
 	"unspool/unwind/image/fusetest"
@@ -92,14 +91,11 @@ pointer:
 			table := vmas.NewTable("")
 			table.Comm(1, 1, []byte("test"), true)
 			size := known.Find(base).End - base
-			for addr, name := range map[uint64]string{
+			mapFiles(table, size, map[uint64]string{
 				base:       filepath.Join(server.Dir, filepath.Base(path)),
 				base + far: other.Find(base).File.Path,
 				generated:  "//anon",
-			} {
-				table.Mmap(1, vmas.Map{Addr: addr, Len: size, Prot: vmas.ProtExec | vmas.ProtRead,
-					Name: []byte(name)})
-			}
+			})
 			space := table.Space(1)
 			u := NewUnwinder(image.New(image.Config{Processes: pointerIn{process.Direct("/proc"), at["dispatcher"]},
 				Hurried: true}))
@@ -110,20 +106,13 @@ pointer:
 				regs.set(rule.SP, madeSP)
 				return u.Unwind(space, &regs, stack)
 			}
-			until := func(what string, done func() bool) {
-				for began := time.Now(); !done(); time.Sleep(time.Millisecond) {
-					if time.Since(began) > 10*time.Second {
-						t.Fatal(what)
-					}
-				}
-			}
 			parsed := func(m *vmas.Mapping) func() bool {
 				u.images.Open(1, m)
 				return func() bool { return u.images.Lookup(1, m).Parse() == nil }
 			}
-			until("the other file is not read", parsed(space.Find(base+far)))
+			until(t, "the other file is not read", parsed(space.Find(base+far)))
 			if c.opened == fusetest.HangClose {
-				until("the file is not read", parsed(space.Find(base)))
+				until(t, "the file is not read", parsed(space.Find(base)))
 				server.Be(t, fusetest.HangRead)
 			}
 			// Going on behind frames that are not known finds a call through a pointer.
@@ -132,7 +121,10 @@ pointer:
 			}
 			server.Be(t, fusetest.Answer)
 			want := []uint64{c.pc, c.nearer}
-			until("the file is there", func() bool { r := walk(); return slices.Equal(r.IPs, want) && r.End == Root })
+			until(t, "the file is there", func() bool {
+				got := walk()
+				return slices.Equal(got.IPs, want) && got.End == Root
+			})
 		})
 	}
 }

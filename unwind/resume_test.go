@@ -66,12 +66,11 @@ in_outer:
 			table := vmas.NewTable("")
 			table.Comm(1, 1, []byte("test"), true)
 			size := known.Find(base).End - base
-			for addr, name := range map[uint64]string{
-				base: filepath.Join(server.Dir, filepath.Base(path)), base + far: other.Find(base).File.Path, generated: "//anon",
-			} {
-				table.Mmap(1, vmas.Map{Addr: addr, Len: size, Prot: vmas.ProtExec | vmas.ProtRead,
-					Name: []byte(name)})
-			}
+			mapFiles(table, size, map[uint64]string{
+				base:       filepath.Join(server.Dir, filepath.Base(path)),
+				base + far: other.Find(base).File.Path,
+				generated:  "//anon",
+			})
 			space := table.Space(1)
 			u := NewUnwinder(image.New(image.Config{Proc: "/proc", Hurried: true}))
 			stack := madeCopy(true, 1, alsoInStart, inOuter+far, 2, inStart+far)
@@ -81,20 +80,13 @@ in_outer:
 				regs.set(rule.SP, madeSP)
 				return u.Unwind(space, &regs, stack)
 			}
-			until := func(what string, done func() bool) {
-				for began := time.Now(); !done(); time.Sleep(time.Millisecond) {
-					if time.Since(began) > 10*time.Second {
-						t.Fatal(what)
-					}
-				}
-			}
 			parsed := func(m *vmas.Mapping) func() bool {
 				u.images.Open(1, m)
 				return func() bool { return u.images.Lookup(1, m).Parse() == nil }
 			}
-			until("the other file is not read", parsed(space.Find(base+far)))
+			until(t, "the other file is not read", parsed(space.Find(base+far)))
 			if c.parsed {
-				until("the file is not read", parsed(space.Find(base)))
+				until(t, "the file is not read", parsed(space.Find(base)))
 				server.Be(t, fusetest.HangRead)
 				// Nothing else asks for the code before.
 				w, f := u.begin(space, stack), frame{pc: generated + 16, sp: madeSP, exact: true}
@@ -108,7 +100,24 @@ in_outer:
 			}
 			server.Be(t, fusetest.Answer)
 			want := []uint64{generated + 16, alsoInStart}
-			until("the file is there", func() bool { return slices.Equal(walk().IPs, want) })
+			until(t, "the file is there", func() bool { return slices.Equal(walk().IPs, want) })
 		})
+	}
+}
+
+// mapFiles maps files as the code of process 1.
+func mapFiles(table *vmas.Table, size uint64, files map[uint64]string) {
+	for addr, name := range files {
+		table.Mmap(1, vmas.Map{Addr: addr, Len: size, Prot: vmas.ProtExec | vmas.ProtRead, Name: []byte(name)})
+	}
+}
+
+// until waits until something is done.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for began := time.Now(); !done(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal(what)
+		}
 	}
 }
