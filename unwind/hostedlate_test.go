@@ -2,7 +2,6 @@ package unwind
 
 import (
 	"encoding/binary"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -69,7 +68,6 @@ pointer:
 		base, far = 0x400000, 0x10000000 // the file that is late, and the same code in another file beyond it
 		generated = 0x5000_0000_0000
 	)
-	path := known.Find(base).File.Path
 	inStart, byPointer := at["in_start"], at["by_pointer"]
 	for _, c := range []struct {
 		name   string
@@ -84,19 +82,11 @@ pointer:
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			server := fusetest.Show(t, filepath.Dir(path))
-			server.Be(t, c.opened) // HangClose: nothing of it stays in the page cache
-			defer server.Be(t, fusetest.Answer)
-
-			table := vmas.NewTable("")
-			table.Comm(1, 1, []byte("test"), true)
-			size := known.Find(base).End - base
-			mapFiles(table, size, map[uint64]string{
-				base:       filepath.Join(server.Dir, filepath.Base(path)),
+			server, space := lateFile(t, c.opened, known.Find(base), map[uint64]string{
 				base + far: other.Find(base).File.Path,
 				generated:  "//anon",
 			})
-			space := table.Space(1)
+			defer server.Be(t, fusetest.Answer)
 			u := NewUnwinder(image.New(image.Config{Processes: pointerIn{process.Direct("/proc"), at["dispatcher"]},
 				Hurried: true}))
 			stack := madeCopy(true, 0, 0, 0, 0, 0, 0, c.nearer, 0, 0, 0, 0, 0, 0, inStart+far, 1)

@@ -47,7 +47,6 @@ in_outer:
 		base, far = 0x400000, 0x10000000 // the file that is late, and the same code in another file beyond it
 		generated = 0x5000_0000_0000
 	)
-	path := known.Find(base).File.Path
 	inOuter, inStart, alsoInStart := at["in_outer"], at["in_start"], at["also_in_start"]
 	for _, c := range []struct {
 		name   string
@@ -55,23 +54,15 @@ in_outer:
 		parsed bool
 	}{
 		{"file", fusetest.HangRead, false},
-		{"code", fusetest.HangClose, true}, // opened so, nothing of it stays in the page cache
+		{"code", fusetest.HangClose, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			server := fusetest.Show(t, filepath.Dir(path))
-			server.Be(t, c.opened)
-			defer server.Be(t, fusetest.Answer)
-
-			table := vmas.NewTable("")
-			table.Comm(1, 1, []byte("test"), true)
-			size := known.Find(base).End - base
-			mapFiles(table, size, map[uint64]string{
-				base:       filepath.Join(server.Dir, filepath.Base(path)),
+			server, space := lateFile(t, c.opened, known.Find(base), map[uint64]string{
 				base + far: other.Find(base).File.Path,
 				generated:  "//anon",
 			})
-			space := table.Space(1)
+			defer server.Be(t, fusetest.Answer)
 			u := NewUnwinder(image.New(image.Config{Proc: "/proc", Hurried: true}))
 			stack := madeCopy(true, 1, alsoInStart, inOuter+far, 2, inStart+far)
 			walk := func() Result {
@@ -105,11 +96,22 @@ in_outer:
 	}
 }
 
-// mapFiles maps files as the code of process 1.
-func mapFiles(table *vmas.Table, size uint64, files map[uint64]string) {
-	for addr, name := range files {
-		table.Mmap(1, vmas.Map{Addr: addr, Len: size, Prot: vmas.ProtExec | vmas.ProtRead, Name: []byte(name)})
+// lateFile maps the file of a mapping at the same place in process 1, on a server that is in a mode, and others
+// beside it. With HangClose, nothing of the file stays in the page cache.
+func lateFile(t *testing.T, mode fusetest.Mode, late *vmas.Mapping, others map[uint64]string) (
+	*fusetest.Mount, *vmas.Space,
+) {
+	t.Helper()
+	server := fusetest.Show(t, filepath.Dir(late.File.Path))
+	server.Be(t, mode)
+	table := vmas.NewTable("")
+	table.Comm(1, 1, []byte("test"), true)
+	others[late.Start] = filepath.Join(server.Dir, filepath.Base(late.File.Path))
+	for addr, name := range others {
+		table.Mmap(1, vmas.Map{Addr: addr, Len: late.End - late.Start, Prot: vmas.ProtExec | vmas.ProtRead,
+			Name: []byte(name)})
 	}
+	return server, table.Space(1)
 }
 
 // until waits until something is done.
