@@ -33,7 +33,7 @@ type ConvertOptions struct {
 	Strict   bool    // CFI only
 	NoJoin   bool    // stacks that the copy cuts off are not completed: see package unwind/link
 	Pairs    bool    // for package compare: each stack is followed by that of frame pointers
-	Watcher  Watcher // is handed what is written, too; may be nil, as with several Jobs
+	Watcher  Watcher // with one job: is handed what is written, too; may be nil
 	Compress int     // zstd level, 0 for none
 	Jobs     int     // cores to use; 0 is 1
 

@@ -348,7 +348,7 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 // untilDrain is how long the next drain may wait: the same time each time, unless that may be the one in which
 // handlers alternate whose stacks are read at drains.
 func (r *recording) untilDrain() time.Duration {
-	if r.session.SeesHandlers() {
+	if r.session.seesHandlers() {
 		return wakeEvery/2 + rand.N(wakeEvery/2)
 	}
 	return wakeEvery

@@ -140,11 +140,7 @@ func NewSession(c Config) *Session {
 		s.sink = s.joiner
 	}
 	if c.Live && c.Join {
-		memory := process.Memory(c.Processes)
-		if p, ok := c.Processes.(interface{ Aside() process.Memory }); ok {
-			memory = p.Aside()
-		}
-		s.reader = newStackReader(memory)
+		s.reader = newStackReader(process.Aside(c.Processes))
 	}
 	s.interrupted.processes = c.Processes
 	s.walker = unwind.NewUnwinder(s.images)
@@ -227,9 +223,9 @@ func (s *Session) Expect(rec perfring.Record) {
 	}
 }
 
-// SeesHandlers says whether stacks were read that handlers have interrupted. What alternates there must not be
+// seesHandlers says whether stacks were read that handlers have interrupted. What alternates there must not be
 // looked at in step with it.
-func (s *Session) SeesHandlers() bool { return s.interrupted.saw() }
+func (s *Session) seesHandlers() bool { return s.interrupted.saw() }
 
 // unwind hands a sample on with its callchain completed and its registers
 // and stack left out.

@@ -42,19 +42,11 @@ func (t *SizeTrials) Begin(s *Session) {
 		after := JoinAfterRecorded
 		if !s.recorded {
 			after = JoinAfter
-			own.reader = newStackReader(memoryAside(s.interrupted.processes))
+			own.reader = newStackReader(process.Aside(s.interrupted.processes))
 		}
 		own.joiner = newJoiner(nowhere{}, &own.Stats, own.trouble, s.walker.MaxFrames, after)
 		t.trials[i].session = own
 	}
-}
-
-// memoryAside is how a goroutine that may wait reads processes.
-func memoryAside(processes process.Access) process.Memory {
-	if p, ok := processes.(interface{ Aside() process.Memory }); ok {
-		return p.Aside()
-	}
-	return processes
 }
 
 // Write is for [Watcher].

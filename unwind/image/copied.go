@@ -53,10 +53,8 @@ func (s *Store) compare(pid uint32, m *vmas.Mapping, im *Image) bool {
 		if im.source == nil {
 			return false
 		}
-		r, at, memory := im.source.contents(), *m, process.Memory(s.find.access)
-		if p, ok := s.find.access.(interface{ Aside() process.Memory }); ok {
-			memory = p.Aside() // what is not read in time would be taken for something else than a copy
-		}
+		// What is not read in time would be taken for something else than a copy.
+		r, at, memory := im.source.contents(), *m, process.Aside(s.find.access)
 		first := m.Copied.Offset + m.Start - m.Copied.Start
 		t = newTask(func() bool { return isCopy(memory, pid, at.Start, at.End, r, first) }, nil)
 		if len(s.comparing) >= maxComparing {

@@ -32,6 +32,15 @@ type Memory interface {
 	ReadMemory(pid uint32, buf []byte, addr uint64) int
 }
 
+// Aside is how goroutines that do not drain the rings read memory: where an Access waits for memory no longer
+// than the rings allow, they may wait longer.
+func Aside(a Access) Memory {
+	if p, ok := a.(interface{ Aside() Memory }); ok {
+		return p.Aside()
+	}
+	return a
+}
+
 // Files opens files as processes see them, if they are regular ones.
 type Files interface {
 	// OpenPath opens what a path leads to in the root of a process, or here for PID 0. start and end are those
