@@ -103,20 +103,20 @@ func (w *walk) followsCall(pc uint64) bool {
 // read, as for generated code in a recording.
 func (w *walk) callBefore(pc uint64) (call, known bool) {
 	var p place
-	if !w.locate(&p, pc-1) {
+	return w.callAt(&p, pc)
+}
+
+// callAt is callBefore, and moves p to the call.
+func (w *walk) callAt(p *place, pc uint64) (call, known bool) {
+	switch {
+	case !w.locate(p, pc-1):
 		return false, true
-	}
-	if p.image != nil && p.image.Parse() != nil {
+	case p.image != nil && p.image.Parse() != nil:
 		return false, false
-	}
-	if p.image == nil || p.image.IsGenerated() {
+	case p.image == nil || p.image.IsGenerated():
 		return w.jit.IsCall(w.jit.Lookup(w.space), w.space, p.m, pc)
 	}
-	c, addr := p.image.CodeAt(p.m, pc-1)
-	if c == nil { // of a segment that the file does not have
-		return false, true
-	}
-	return c.FollowsCall(addr+1) || c.IsContextEnd(addr+1) || c.IsRestorer(addr+1), true
+	return p.image.IsReturn(p.m, pc), true
 }
 
 // credible says whether pc can be the return address of f, which lies at p: a frame pointer led to pc and to
@@ -124,32 +124,29 @@ func (w *walk) callBefore(pc uint64) (call, known bool) {
 // has to be in a mapping. If both frames are generated code, whose interpreters push addresses themselves, it
 // is enough that the chain of frame pointers goes on.
 func (w *walk) credible(p *place, f *frame, pc, bp uint64) bool {
-	call, known := w.callBefore(pc)
+	var to place
+	call, known := w.callAt(&to, pc)
 	switch {
 	case call:
-		return p.jit == nil || w.mayLeave(pc)
+		return p.jit == nil || to.mayLeave(pc)
 	case !known:
 		return w.space.Find(pc-1) != nil
 	case p.jit == nil || bp <= f.bp || bp%8 != 0:
 		return false
 	}
-	var to place
 	next, ok := w.stack.word(bp + 8)
-	return w.locate(&to, pc-1) && to.jit != nil && ok && w.space.Find(next-1) != nil
+	return to.jit != nil && ok && w.space.Find(next-1) != nil
 }
 
 // mayLeave says whether the call before pc can have led to generated code.
 func (w *walk) mayLeave(pc uint64) bool {
 	var p place
-	if !w.locate(&p, pc-1) || p.image == nil || p.image.IsGenerated() {
-		return true
-	}
-	began, ok := w.images.Begin()
-	if !ok {
-		return true
-	}
-	defer w.images.End(began)
-	return p.image.MayLeave(p.m, pc)
+	return !w.locate(&p, pc-1) || p.mayLeave(pc)
+}
+
+// mayLeave says whether the call before pc, which lies at p, can have led to generated code.
+func (p *place) mayLeave(pc uint64) bool {
+	return p.image == nil || p.image.IsGenerated() || p.image.MayLeave(p.m, pc)
 }
 
 // isNewThread says whether f is the sampled frame of a new thread: the system call that created it has just

@@ -96,6 +96,36 @@ in_outer:
 	}
 }
 
+// TestCallInLateCode asks about a return address before the code there is read, and again when it is.
+func TestCallInLateCode(t *testing.T) {
+	t.Parallel()
+	const program = `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	call _start
+behind:
+	nop
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+`
+	known, _, at := labelledProgram(t, program)
+	server, space := lateFile(t, fusetest.HangClose, known.Find(0x400000), map[uint64]string{})
+	defer server.Be(t, fusetest.Answer)
+	u := NewUnwinder(image.New(image.Config{Proc: "/proc", Hurried: true}))
+	m := space.Find(0x400000)
+	u.images.Open(1, m)
+	until(t, "the file is not read", func() bool { return u.images.Lookup(1, m).Parse() == nil })
+	server.Be(t, fusetest.HangRead)
+	isCall := func() bool { return u.begin(space, nil).followsCall(at["behind"]) }
+	if isCall() {
+		t.Error("a call was seen in code that cannot be read")
+	}
+	server.Be(t, fusetest.Answer)
+	until(t, "no call is seen once the code is there", isCall)
+}
+
 // lateFile maps the file of a mapping at the same place in process 1, on a server that is in a mode, and others
 // beside it. With HangClose, nothing of the file stays in the page cache.
 func lateFile(t *testing.T, mode fusetest.Mode, late *vmas.Mapping, others map[uint64]string) (

@@ -48,9 +48,10 @@ const mostOfFunction = 16 << 10
 // addr before they come to where another function may begin: behind padding, at an address that is aligned as
 // functions are, or where a frame is made at such an address.
 func (c *Code) Within(start, addr uint64) bool {
-	if addr-start > mostOfFunction {
-		return false
-	}
+	return addr-start <= mostOfFunction && c.answer(&c.within, start, addr, (*Code).leadsTo)
+}
+
+func (c *Code) leadsTo(start, addr uint64) bool {
 	var in insn
 	at, padded := start, false
 	for ; at < addr; at += uint64(in.n) {
@@ -65,9 +66,10 @@ func (c *Code) Within(start, addr uint64) bool {
 // Untouched says whether the instructions from the start of a function to addr, read one behind the other,
 // leave SP and BP alone.
 func (c *Code) Untouched(start, addr uint64) bool {
-	if !c.Within(start, addr) {
-		return false
-	}
+	return c.Within(start, addr) && c.answer(&c.untouched, start, addr, (*Code).touchesNothing)
+}
+
+func (c *Code) touchesNothing(start, addr uint64) bool {
 	var in insn
 	for at := start; at < addr; at += uint64(in.n) {
 		if !in.decode(c.bytes(at)) || in.movesStack() || in.writes()&(bit(rSP)|bit(rBP)) != 0 {
@@ -75,6 +77,30 @@ func (c *Code) Untouched(start, addr uint64) bool {
 		}
 	}
 	return true
+}
+
+// An ofFunction is the answer to a question about an address in a function: yes in the lowest bit, and above it
+// the start of the function and 1. Zero means that it was not asked.
+type ofFunction uint32
+
+// answer keeps the first answer for each address: one address is seldom asked about with two starts.
+func (c *Code) answer(kept *answers[ofFunction], start, addr uint64, find func(*Code, uint64, uint64) bool) bool {
+	const most = 1<<31 - 2
+	if addr > most || start > addr {
+		return find(c, start, addr)
+	}
+	known, of := kept.get(uint32(addr)), ofFunction(start+1)<<1
+	if known&^1 == of {
+		return known != of
+	}
+	yes := find(c, start, addr)
+	if yes {
+		of |= 1
+	}
+	if known == 0 {
+		kept.put(uint32(addr), of)
+	}
+	return yes
 }
 
 // movesStack says whether the instruction pushes or pops.
@@ -92,6 +118,10 @@ func (in *insn) movesStack() bool {
 // Frameless says whether addr is an instruction of a function that has not touched BP: none of those from the
 // traps that align it up to addr does. Other padding may align a loop.
 func (c *Code) Frameless(addr uint64) bool {
+	return c.answer(&c.frameless, 0, addr, (*Code).isFrameless)
+}
+
+func (c *Code) isFrameless(_, addr uint64) bool {
 	traps := []byte{0xcc, 0xcc}
 	start := addr &^ (alignment - 1)
 	for ; !c.follows(start, traps); start -= alignment {

@@ -36,8 +36,10 @@ type Code struct {
 	changed answers[regSet] // by functions
 	written answers[regSet] // likewise, by functions whose ends are known
 	// returning has the sizes of functions, by their starts.
-	returning answers[functionSize]
-	probes    [3]paths
+	returning                    answers[functionSize]
+	within, untouched, frameless answers[ofFunction]
+
+	probes [3]paths
 }
 
 // answers keeps values other than rules in a [rule.Cache], by address. Zero means that there is no

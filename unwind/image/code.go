@@ -58,33 +58,82 @@ func (im *Image) Function(m *vmas.Mapping, pc uint64) (low, high uint64, ok bool
 
 // Bounds on how far [Image.MayLeave] and [Image.LeadsTo] look.
 const (
-	maxLeaving     = 4096 // answers that are kept
 	functionsAhead = 8    // through which tail calls lead
 	functionSize   = 4096 // bytes
 	choosing       = 512  // bytes of a function that jumps to one of several by the processor's features
 )
 
+// IsReturn says whether pc, which lies behind an address in m, is where a call returns to: it follows a call, or
+// is where a coroutine or a signal handler ends.
+func (im *Image) IsReturn(m *vmas.Mapping, pc uint64) bool {
+	off := pc - 1 - m.Start + m.Offset
+	if a := im.calls.get(off); a != unasked {
+		return a == yesAnswer
+	}
+	c, addr := im.CodeAt(m, pc-1)
+	if c == nil { // of a segment that the file does not have
+		return false
+	}
+	yes := c.FollowsCall(addr+1) || c.IsContextEnd(addr+1) || c.IsRestorer(addr+1)
+	if !im.misses() {
+		im.calls.put(off, yes)
+	}
+	return yes
+}
+
 // MayLeave says whether the call before pc, which lies in m, can lead to code that is in no file: the call is
 // indirect, or the called function jumps to where a register or a pointer says, itself or by way of tail
 // calls. It is true if that is not known.
 func (im *Image) MayLeave(m *vmas.Mapping, pc uint64) bool {
+	off := pc - 1 - m.Start + m.Offset
+	if a := im.leaving.get(off); a != unasked {
+		return a == yesAnswer
+	}
+	began, ok := im.store.Begin()
+	if !ok {
+		return true
+	}
+	defer im.store.End(began)
 	c, addr := im.CodeAt(m, pc-1)
 	if c == nil {
 		return true
 	}
-	target, ok := c.DirectCall(addr + 1)
-	if !ok {
-		return true
-	}
-	leaves, known := im.leaving[target]
-	if !known {
-		leaves = im.leaves(target)
-		if im.leaving == nil || len(im.leaving) >= maxLeaving {
-			im.leaving = make(map[uint64]bool)
-		}
-		im.leaving[target] = leaves
+	target, direct := c.DirectCall(addr + 1)
+	leaves := !direct || im.leaves(target)
+	if !im.misses() {
+		im.leaving.put(off, leaves)
 	}
 	return leaves
+}
+
+// answers keeps what was found out about addresses, by their offsets in the file.
+type answers struct{ cache rule.Cache }
+
+// An answer is one of these.
+type answer rule.Rule
+
+const (
+	unasked answer = iota
+	noAnswer
+	yesAnswer
+)
+
+func (a *answers) get(off uint64) answer {
+	if off>>32 != 0 {
+		return unasked
+	}
+	return answer(a.cache.Get(uint32(off)))
+}
+
+// put keeps the answer for an offset for which get has none.
+func (a *answers) put(off uint64, yes bool) {
+	switch {
+	case off>>32 != 0:
+	case yes:
+		a.cache.Put(uint32(off), rule.Rule(yesAnswer))
+	default:
+		a.cache.Put(uint32(off), rule.Rule(noAnswer))
+	}
 }
 
 // leaves is MayLeave for a call of the function at addr.

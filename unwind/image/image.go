@@ -33,8 +33,9 @@ type Image struct {
 	reading  *task[*tables] // nil unless it is under way
 	*tables                 // nil until they are read
 	contents *contents      // from which code is read
-	leaving  map[uint64]bool
-	code     *asm.Code // for code without CFI; on i386 for start code and the ends of coroutines
+	calls    answers        // of IsReturn
+	leaving  answers        // of MayLeave
+	code     *asm.Code      // for code without CFI; on i386 for start code and the ends of coroutines
 	debug    debugInfo
 	wanted   *job // reads the piece that was missed; nil if none was
 	late     lateness
