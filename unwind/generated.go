@@ -117,7 +117,7 @@ func (w *walk) hostCalled(pc, distance uint64) (at, cfa uint64, ok, late bool) {
 		if !ok {
 			return 0, 0, false, false
 		}
-		if entry, ok = w.jit.Pointer(w.jit.Lookup(w.space), pointer+pc-1-addr); !ok {
+		if entry, ok = w.jit.Pointer(w.generatedCode(), pointer+pc-1-addr); !ok {
 			return 0, 0, false, false
 		}
 	}
@@ -368,6 +368,14 @@ func generatedFrom(images *image.Store) jit.Source {
 		return jit.DumpsOnly
 	}
 	return jit.Live
+}
+
+// generatedCode gives what is known of the code that the process has generated, the same throughout the walk.
+func (w *walk) generatedCode() *jit.Code {
+	if w.made == nil {
+		w.made = w.jit.Lookup(w.space)
+	}
+	return w.made
 }
 
 // generatedRule gives the rule for the frame f in generated code.

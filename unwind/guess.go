@@ -114,7 +114,7 @@ func (w *walk) callAt(p *place, pc uint64) (call, known bool) {
 	case p.image != nil && p.image.Parse() != nil:
 		return false, false
 	case p.image == nil || p.image.IsGenerated():
-		return w.jit.IsCall(w.jit.Lookup(w.space), w.space, p.m, pc)
+		return w.jit.IsCall(w.generatedCode(), w.space, p.m, pc)
 	}
 	return p.image.IsReturn(p.m, pc), true
 }

@@ -41,7 +41,7 @@ func (w *walk) locate(p *place, pc uint64) bool {
 	p.bias = m.Start - m.Offset // Lookup may have found out which file m is a copy of
 	readable := p.image != nil && p.image.Parse() == nil
 	if p.image == nil || p.image.IsGenerated() {
-		p.jit = w.jit.Lookup(w.space)
+		p.jit = w.generatedCode()
 		return true
 	}
 	p.fast = !w.slow && (m.Offset+p.size)>>32 == 0 && m.Offset>>32 == 0

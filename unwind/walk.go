@@ -49,6 +49,7 @@ type walk struct {
 	sample *Regs // the registers of the sample, on x86-64
 	moves  stackMoves
 	regs   checkpoint
+	made   *jit.Code // what is known of the code that the process has generated; nil until it is asked for
 
 	expressions int // what expressions may still cost, in steps
 
@@ -198,7 +199,7 @@ func (p *place) slot(f, next *frame, by Source) uint32 {
 // begin starts a walk over a stack, with empty buffers that have room for MaxFrames.
 func (u *Unwinder) begin(space *vmas.Space, stack *Stack) *walk {
 	w := &u.walk
-	w.space, w.stack, w.moves = space, stack, stackMoves{}
+	w.space, w.stack, w.moves, w.made = space, stack, stackMoves{}, nil
 	w.expressions = maxExpressions
 	if cap(w.ips) < u.MaxFrames {
 		w.ips, w.frames = make([]uint64, 0, u.MaxFrames), make([]Frame, 0, u.MaxFrames)
