@@ -3,6 +3,7 @@ package pprof
 import (
 	"cmp"
 	"encoding/hex"
+	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -54,7 +55,8 @@ func (p *place) at(pc uint64) (*proto.Mapping, uint64) {
 }
 
 // newPlaces puts the images of p that have frames side by side. The program comes first, as pprof takes the
-// first mapping for the program; so the program keeps its own addresses.
+// first mapping for the program; so the program keeps its own addresses. If most samples are not of that program,
+// a mapping without addresses comes before it, whose name says of how many programs they are.
 func newPlaces(p *profile.Profile, out *proto.Profile) []place {
 	pcs := make([][]uint64, len(p.Images))
 	kernel := make([]bool, len(p.Images))
@@ -93,6 +95,9 @@ func newPlaces(p *profile.Profile, out *proto.Profile) []place {
 	}
 	first := program(p)
 	if first >= 0 {
+		if n := 2 * share(p, first); n < p.Count() {
+			out.Mapping = append(out.Mapping, &proto.Mapping{File: several(p)})
+		}
 		put(first)
 	}
 	for i := range p.Images {
@@ -184,4 +189,39 @@ func program(p *profile.Profile) int {
 		}
 	}
 	return best
+}
+
+// share counts the samples whose stacks have a frame of an image.
+func share(p *profile.Profile, image int) (n uint64) {
+	has := make([]bool, len(p.Nodes)) // the stack that ends in the node
+	for i := 1; i < len(p.Nodes); i++ {
+		node := &p.Nodes[i]
+		has[i] = has[node.Parent] || int(p.Frames[node.Frame].Image) == image
+	}
+	for _, s := range p.Samples {
+		if has[s.Node] {
+			n += s.Count
+		}
+	}
+	return n
+}
+
+// several is a name for all programs of a profile, in brackets, so that pprof opens no file.
+func several(p *profile.Profile) string {
+	of := make(map[uint32]string) // by process: the name of its first thread, if that has samples
+	for _, s := range p.Samples {
+		if t := &p.Threads[s.Thread]; of[t.PID] == "" || t.PID == t.TID {
+			of[t.PID] = t.Comm
+		}
+	}
+	delete(of, 0) // an idle CPU
+	names := make(map[string]bool)
+	for _, name := range of {
+		names[name] = true
+	}
+	title := fmt.Sprintf("%d programs", len(names))
+	if p.Hostname != "" {
+		title += " on " + text(p.Hostname)
+	}
+	return "[" + title + "]"
 }

@@ -269,3 +269,41 @@ func TestImagesDoNotMeet(t *testing.T) {
 		}
 	}
 }
+
+// TestTitle looks at the first mapping, after which pprof names its page.
+func TestTitle(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		counts [3]uint64 // of samples of three programs, the last not of its first thread
+		want   string
+	}{
+		{"one program", [3]uint64{9, 0, 0}, "/bin/first"},
+		{"mostly one program", [3]uint64{5, 3, 2}, "/bin/first"},
+		{"the last", [3]uint64{1, 0, 5}, "/bin/third"},
+		{"many programs", [3]uint64{4, 3, 2}, "[3 programs on box]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := profiletest.New(&profile.Profile{Hostname: "box", Events: []profile.Event{{Name: "cpu-clock"}}})
+			for i, name := range []string{"first", "second", "third"} {
+				p.Images = append(p.Images, profile.Image{Name: name, Path: "/bin/" + name,
+					Code: []symbols.Segment{{Addr: 0x1000, Offset: 0x1000, Size: 0x1000}}})
+				p.Frames = append(p.Frames, profile.Frame{Name: "main", Symbol: "main", Image: int32(i), Known: true,
+					Addr: 0x1100, PC: 0x1110})
+			}
+			for i, n := range c.counts {
+				pid := uint32(10 * (i + 1))
+				thread := p.Thread(profile.Thread{PID: pid, TID: pid + uint32(i)/2, Comm: p.Images[i].Name})
+				if n > 0 {
+					p.Sample(profile.Sample{Thread: thread, Node: p.Stack(int32(i)), CPU: -1, Count: n, Period: n})
+				}
+			}
+			out, err := Convert(p.Profile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := out.Mapping[0].File; got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
