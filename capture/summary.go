@@ -37,6 +37,14 @@ type Limits struct {
 	Converted bool
 }
 
+// plural is a number of things with the verb behind it.
+func plural(n uint64, what, one, many string) string {
+	if n == 1 {
+		many = one
+	}
+	return human.Plural(n, what) + " " + many
+}
+
 // WriteSummary writes what a person wants to know after a recording: how
 // many samples, how many stacks are complete, why the others are not and what
 // to do about it, what was lost, and what it cost.
@@ -45,7 +53,7 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	if limits.Converted {
 		did = " converted"
 	}
-	fmt.Fprintf(w, "%s samples%s in %.1f s", human.Number(s.Samples), did, s.Duration.Seconds())
+	fmt.Fprintf(w, "%s%s in %.1f s", human.Plural(s.Samples, "sample"), did, s.Duration.Seconds())
 	switch {
 	case s.User == 0 && s.Samples > 0:
 		fmt.Fprint(w, ", none with a user stack")
@@ -75,15 +83,15 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 		}
 	}
 	if s.Denied > 0 {
-		fmt.Fprintf(w, "%s samples are of processes whose mappings (/proc/PID/maps) you may not read: as root, "+
-			"or with CAP_SYS_PTRACE, they have stacks\n", human.Number(s.Denied))
+		fmt.Fprintf(w, "%s of processes whose mappings (/proc/PID/maps) you may not read: as root, "+
+			"or with CAP_SYS_PTRACE, they have stacks\n", plural(s.Denied, "sample", "is", "are"))
 	}
 	if n := s.Excluded[outside]; n > 0 {
-		fmt.Fprintf(w, "%s samples are left out, of processes outside of this PID namespace (this container): "+
-			"record on the host, or with the host's namespace (docker run --pid=host)\n", human.Number(n))
+		fmt.Fprintf(w, "%s left out, of processes outside of this PID namespace (this container): "+
+			"record on the host, or with the host's namespace (docker run --pid=host)\n", plural(n, "sample", "is", "are"))
 	}
 	if n := s.Excluded[guest]; n > 0 {
-		fmt.Fprintf(w, "%s samples are left out, of virtual machines that run here\n", human.Number(n))
+		fmt.Fprintf(w, "%s left out, of virtual machines that run here\n", plural(n, "sample", "is", "are"))
 	}
 	if s.Lost > 0 {
 		remedy := "a larger ring (-m) or a lower rate (-F) avoids it"
@@ -93,7 +101,7 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 		if limits.Converted {
 			remedy = "the rings were full while it was recorded"
 		}
-		fmt.Fprintf(w, "%s records were lost: %s\n", human.Number(s.Lost), remedy)
+		fmt.Fprintf(w, "%s lost: %s\n", plural(s.Lost, "record", "was", "were"), remedy)
 	}
 	if len(s.OfflineCPUs) > 0 {
 		fmt.Fprintf(w, "offline for a part of the time: CPU %s\n", strings.Trim(fmt.Sprint(s.OfflineCPUs), "[]"))

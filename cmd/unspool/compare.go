@@ -156,7 +156,7 @@ func (f *compareFlags) compare(files, command []string) (under bool, err error) 
 	defer os.RemoveAll(folder)
 	pairs := filepath.Join(folder, "pairs.data")
 	var costs *compare.Costs
-	asked := f.stackSize
+	asked := int(f.stackSize)
 	trials := capture.NewSizeTrials(compare.Sizes)
 	watcher := capture.Watcher(trials)
 	if f.strict || f.noJoin {
@@ -292,7 +292,7 @@ func (f *compareFlags) recordPairs(command []string, output string, watcher capt
 		o.CommandStdout = os.Stderr // stdout is for the result alone
 	}
 	var costs *compare.Costs
-	if measured, err := compare.Measure(f.stackSize); err == nil {
+	if measured, err := compare.Measure(int(f.stackSize)); err == nil {
 		costs = &measured
 	} else if !f.quiet {
 		say("the cost of a sample could not be measured: %v", err)

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,15 +36,23 @@ func completeEvents(_ *cobra.Command, _ []string, prefix string) ([]string, cobr
 
 func completePIDs(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	var pids []string
-	dirs, _ := filepath.Glob("/proc/" + "[0-9]*")
-	for _, dir := range dirs {
-		pid := filepath.Base(dir)
-		if _, err := strconv.Atoi(pid); err != nil || !strings.HasPrefix(pid, prefix) {
-			continue
+	_ = eachProcess(func(pid int, comm string) {
+		if n := strconv.Itoa(pid); strings.HasPrefix(n, prefix) {
+			pids = append(pids, n+"\t"+comm)
 		}
-		if comm, err := os.ReadFile(dir + "/comm"); err == nil {
-			pids = append(pids, pid+"\t"+strings.TrimSpace(string(comm)))
-		}
-	}
+	})
 	return pids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeProcesses completes process IDs, and names of processes.
+func completeProcesses(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	values, how := completePIDs(c, args, prefix)
+	var names []string
+	_ = eachProcess(func(_ int, comm string) {
+		if prefix != "" && strings.HasPrefix(comm, prefix) {
+			names = append(names, comm)
+		}
+	})
+	slices.Sort(names)
+	return append(values, slices.Compact(names)...), how
 }

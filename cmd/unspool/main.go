@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"unspool/capture"
 	"unspool/capture/doctor"
 	"unspool/capture/human"
 	"unspool/capture/sandbox"
@@ -54,6 +53,7 @@ plain callchains. No byte of a stack is ever written.`,
 	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), compareCommand(&status),
 		doctorCommand(&status))
 	root.AddCommand(checkCommand(&status), jsonTopic(), manCommand())
+	root.SetHelpCommand(helpCommand())
 	root.SetArgs(args)
 	if err := errors.Join(enoughAddresses(), sandbox.Lower()); err != nil {
 		return fail(err, statusFailure)
@@ -62,6 +62,37 @@ plain callchains. No byte of a stack is ever written.`,
 		return fail(err, statusFailure)
 	}
 	return status
+}
+
+// helpCommand is cobra's, but that it fails for what is no command.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about a command",
+		ValidArgsFunction: func(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			if to, _, err := c.Root().Find(args); err == nil {
+				for _, sub := range to.Commands() {
+					if strings.HasPrefix(sub.Name(), prefix) && (sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand()) {
+						names = append(names, sub.Name()+"\t"+sub.Short)
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			about, rest, err := c.Root().Find(args)
+			switch {
+			case err != nil:
+				return err
+			case len(rest) > 0:
+				return &usageError{"unspool", fmt.Errorf("unknown command %q", strings.Join(args, " "))}
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+		DisableFlagsInUseLine: true,
+	}
 }
 
 // flagError replaces the parser's error about an invalid value: it names the option and what that takes.
@@ -74,6 +105,10 @@ func flagError(err error) error {
 	option := "--" + f.Name
 	if f.Shorthand != "" {
 		option = "-" + f.Shorthand
+	}
+	var must valueError
+	if errors.As(err, &must) {
+		return fmt.Errorf("%s %s: %w", option, invalid.GetValue(), must)
 	}
 	kind, _ := pflag.UnquoteUsage(f)
 	switch kind {
@@ -97,9 +132,12 @@ func (e *usageError) Error() string {
 
 // fail prints an error, and a command that fixes it if there is one.
 func fail(err error, status int) int {
-	var ce *capture.CommandError
-	if errors.As(err, &ce) {
-		status = ce.ExitStatus()
+	var own interface {
+		error
+		ExitStatus() int
+	}
+	if errors.As(err, &own) {
+		status = own.ExitStatus()
 	} else if message, fix, ok := doctor.Explain(err); ok {
 		say("%s", message)
 		if fix != "" {

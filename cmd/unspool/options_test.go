@@ -466,7 +466,14 @@ func TestBadOptions(t *testing.T) {
 		{"negative duration", []string{"-d", "-1", "true"}, "-d -1: must be a number of seconds.*--help"},
 		{"duration is not a number", []string{"-d", "NaN", "true"}, "-d.*--help"},
 		{"endless duration", []string{"-d", "+Inf", "true"}, "-d.*--help"},
-		{"process is no number", []string{"-p", "self"}, `-p: invalid PID "self" .*--help`},
+		{"duration of an unknown unit", []string{"-d", "1x", "true"}, `-d: invalid SECONDS "1x" .*--help`},
+		{"no samples a second", []string{"-F", "0", "true"}, "-F 0: must be at least 1.*--help"},
+		{"every event less than once", []string{"-c", "0", "true"}, "-c 0: must be at least 1.*--help"},
+		{"process of too many digits", []string{"-p", "99999999999999999999"}, "-p 9+:.*--help"},
+		{"stack of an unknown unit", []string{"--stack-size", "4X", "true"}, "--stack-size: invalid BYTES.*--help"},
+		{"stack of perf's too large", []string{"--call-graph", "dwarf,64k", "true"}, "--stack-size 65536.*65528.*--help"},
+		{"stack of perf's is no size", []string{"--call-graph", "dwarf,x", "true"}, "--call-graph dwarf,x:.*--help"},
+		{"unknown call graph", []string{"--call-graph", "vax", "true"}, "--call-graph vax: must be dwarf.*--help"},
 		{"process zero", []string{"-p", "0"}, "-p 0.*--help"},
 		{"stack too large", []string{"--stack-size", "65536", "true"}, "--stack-size 65536.*65528.*--help"},
 		{"stack not of words", []string{"--stack-size", "1001", "true"}, "--stack-size 1001.*--help"},
@@ -497,8 +504,17 @@ func TestBadOptions(t *testing.T) {
 	t.Run("unknown command", func(t *testing.T) {
 		unspool(t, t.TempDir(), "recrod").fails(t, statusFailure, "unknown command .*recrod.*record")
 	})
+	t.Run("help about an unknown command", func(t *testing.T) {
+		unspool(t, t.TempDir(), "help", "recrod").fails(t, statusFailure, "unknown command .*recrod.*record")
+	})
+	t.Run("no recording", func(t *testing.T) {
+		unspool(t, t.TempDir(), "report").fails(t, statusFailure, "no perf.data here: 'unspool record")
+	})
+	t.Run("process that is not there", func(t *testing.T) {
+		unspool(t, t.TempDir(), "record", "-p", "no such process").fails(t, statusMissing, "-p: no process is called no such p")
+	})
 	t.Run("help", func(t *testing.T) {
-		for _, args := range [][]string{{"--help"}, {"record", "--help"}, {"report", "-h"}, {"doctor", "-h"},
+		for _, args := range [][]string{{"--help"}, {"help"}, {"help", "record"}, {"help", "json"}, {"record", "--help"}, {"report", "-h"}, {"doctor", "-h"},
 			{"--version"}} {
 			if e := unspool(t, t.TempDir(), args...); e.status != 0 || e.stderr != "" || e.stdout == "" {
 				t.Errorf("%q: %+v", args, e)
@@ -512,5 +528,47 @@ func TestOptionsOfTheCommandAreItsOwn(t *testing.T) {
 	e := unspool(t, t.TempDir(), "record", "-q", "echo", "-a", "-q", "--stats", "x", "--", "-d")
 	if e.status != 0 || e.stdout != "-a -q --stats x -- -d\n" {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestProcessesByName records all processes with a name, some of whose programs have longer names.
+func TestProcessesByName(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	need(t, "perf")
+	program, err := os.ReadFile(programs.Build(t, "burn"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "burn-called-by-name")
+	if err := os.WriteFile(path, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for range 2 {
+		cmd := exec.Command(path, "60000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			cmd.Process.Kill()
+			cmd.Wait()
+		})
+		pids = append(pids, cmd.Process.Pid)
+	}
+	eventually(t, "the processes", func() bool {
+		found, err := processes([]string{filepath.Base(path)})
+		return err == nil && slices.Equal(found, pids)
+	})
+	r := record(t, "-F", "999", "-p", filepath.Base(path), "-d", "400ms", "--call-graph", "dwarf,16k")
+	seen := make(map[int]int)
+	for _, s := range perfScript(t, r.path) {
+		seen[s.pid]++
+	}
+	if len(seen) != 2 || seen[pids[0]] == 0 || seen[pids[1]] == 0 {
+		t.Errorf("%v of processes %d", seen, pids)
+	}
+	if d := r.stats.Duration; d < 0.35 || d > 10 {
+		t.Errorf("recorded for %.2f s, not 400ms", d)
 	}
 }

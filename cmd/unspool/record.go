@@ -22,15 +22,16 @@ import (
 // recordFlags are the options of record as they are typed.
 type recordFlags struct {
 	all       bool
-	pids      []int
+	pids      []string // or names
 	events    []string
-	freq      uint64
-	period    uint64
+	freq      positive
+	period    positive
 	ring      string
 	output    string
 	compress  int
-	duration  float64
-	stackSize int
+	duration  span
+	stackSize byteCount
+	graph     callGraph
 	maxStack  int
 	strict    bool
 	noJoin    bool
@@ -114,31 +115,33 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	fl.SetInterspersed(false) // what follows COMMAND is COMMAND's
 	fl.SortFlags = false
 	fl.BoolVarP(&f.all, "all-cpus", "a", false, "record the whole system")
-	fl.IntSliceVarP(&f.pids, "pid", "p", nil, "record the running process `PID`, or several, PID,PID…")
+	fl.StringSliceVarP(&f.pids, "pid", "p", nil,
+		"record the running process `PID`, or several, PID,PID…, or all with a NAME")
 	fl.StringArrayVarP(&f.events, "event", "e", nil,
 		"sample `EVENT`, also EVENT:u or :k, or several (default cycles, or cpu-clock without a PMU)")
-	fl.Uint64VarP(&f.freq, "freq", "F", 0, "take `HZ` samples a second (default 999)")
-	fl.Uint64VarP(&f.period, "count", "c", 0, "sample every `N`th event instead (default for tracepoints: 1)")
+	fl.VarP(&f.freq, "freq", "F", "take `HZ` samples a second (default 999)")
+	fl.VarP(&f.period, "count", "c", "sample every `N`th event instead (default for tracepoints: 1)")
 	ring := "`PAGES` of ring buffer for each CPU, or a size such as 4M"
 	if f.ring == "" {
 		ring += " (default 8M)"
 	}
 	fl.StringVarP(&f.ring, "mmap-pages", "m", f.ring, ring)
-	fl.Float64VarP(&f.duration, "duration", "d", 0, "end after `SECONDS`, and COMMAND with it")
-	most := fmt.Sprintf("copy `BYTES` of each stack, at most %d", perfring.MaxStackSize)
-	fl.IntVar(&f.stackSize, "stack-size", f.stackSize, most)
+	fl.VarP(&f.duration, "duration", "d", "end after `SECONDS`, or a time such as 5m, and COMMAND with it")
+	most := fmt.Sprintf("copy `BYTES` of each stack, also 16k, at most %d", perfring.MaxStackSize)
+	fl.Var(&f.stackSize, "stack-size", most)
+	f.graph.add(fl, &f.stackSize)
 	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "end user stacks after `N` frames")
 	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses, no joins")
 	c.RegisterFlagCompletionFunc("event", completeEvents)
-	c.RegisterFlagCompletionFunc("pid", completePIDs)
+	c.RegisterFlagCompletionFunc("pid", completeProcesses)
 }
 
 // options turns flags into what capture is asked to do.
 func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 	o = capture.Options{
-		AllCPUs: f.all, PIDs: f.pids, Command: command,
-		Freq: f.freq, Period: f.period,
-		StackSize: f.stackSize, MaxStack: f.maxStack, Strict: f.strict, NoJoin: f.noJoin, RaisePriority: true,
+		AllCPUs: f.all, Command: command,
+		Freq: uint64(f.freq), Period: uint64(f.period),
+		StackSize: int(f.stackSize), MaxStack: f.maxStack, Strict: f.strict, NoJoin: f.noJoin, RaisePriority: true,
 		Output: f.output, Compress: f.compress,
 		CommandLine: os.Args,
 		Version:     "unspool " + version,
@@ -148,8 +151,6 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 		return o, errors.New("-a and -p cannot be used together: -a already records every process")
 	case f.freq > 0 && f.period > 0:
 		return o, errors.New("-F and -c cannot be used together")
-	case !(f.duration >= 0 && f.duration <= 1e8): // not a number, too
-		return o, fmt.Errorf("-d %g: must be a number of seconds", f.duration)
 	case f.stackSize < 8 || f.stackSize > perfring.MaxStackSize || f.stackSize%8 != 0:
 		return o, fmt.Errorf("--stack-size %d: must be a multiple of 8, at most %d bytes", f.stackSize,
 			perfring.MaxStackSize)
@@ -160,15 +161,13 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 	case outfile.Stdout(f.stats) && outfile.Stdout(f.output):
 		return o, fmt.Errorf("-o %s and --stats %s cannot both write to stdout", f.output, f.stats)
 	}
-	for _, pid := range f.pids {
-		if pid <= 0 {
-			return o, fmt.Errorf("-p %d: a process ID must be positive", pid)
-		}
+	if o.PIDs, err = processes(f.pids); err != nil {
+		return o, err
 	}
 	if outfile.Stdout(f.output) {
 		o.CommandStdout = os.Stderr // the pipe is for the recording alone
 	}
-	o.Duration = time.Duration(f.duration * float64(time.Second))
+	o.Duration = time.Duration(f.duration)
 	if o.RingPages, err = ringPages(f.ring); err != nil {
 		return o, err
 	}
@@ -186,25 +185,15 @@ func ringPages(s string) (int, error) {
 	if s == "" {
 		return 0, nil
 	}
-	number, unit := strings.TrimRight(s, "BKMGbkmg"), uint64(0)
-	switch strings.ToUpper(s[len(number):]) {
-	case "":
-	case "B":
-		unit = 1
-	case "K", "KB":
-		unit = 1 << 10
-	case "M", "MB":
-		unit = 1 << 20
-	case "G", "GB":
-		unit = 1 << 30
-	default:
-		return 0, fmt.Errorf("-m %s: unknown unit: must be K, M or G", s)
+	number, unit, err := inUnits(s)
+	if err != nil {
+		return 0, fmt.Errorf("-m %s: %w", s, err)
 	}
 	n, err := strconv.ParseUint(number, 10, 32)
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("-m %s: must be a number of pages, or a size such as 4M", s)
 	}
-	if unit != 0 {
+	if number != s {
 		page := uint64(os.Getpagesize())
 		n = (n*unit + page - 1) / page
 	}
@@ -225,8 +214,14 @@ func (f *recordFlags) record(command []string) (status int, err error) {
 	if err == nil {
 		err = f.choose(f.output)
 	}
+	if missing := (*missingProcess)(nil); errors.As(err, &missing) {
+		return missing.ExitStatus(), err
+	}
 	if err != nil {
 		return statusFailure, &usageError{"unspool record", err}
+	}
+	if s := f.graph.remark(); s != "" && !f.quiet && f.spool == "" {
+		say("%s", s)
 	}
 	f.sandbox = f.confines()
 	if f.spool != "" {
@@ -301,7 +296,7 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	defer confined.close()
 	out, err := recordPrivileged(ctx, o)
 	line.clear()
-	limits := capture.Limits{StackSize: f.stackSize, MaxStack: f.maxStack}
+	limits := capture.Limits{StackSize: int(f.stackSize), MaxStack: f.maxStack}
 	name := o.Output
 	if f.exports() {
 		name = "-" // it is not what was asked for

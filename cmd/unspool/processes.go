@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A missingProcess is a name that no process has.
+type missingProcess struct{ name string }
+
+func (e *missingProcess) Error() string { return fmt.Sprintf("-p: no process is called %s", e.name) }
+
+// statusMissing is the exit status when no process has the name that -p gives, as pgrep's.
+const statusMissing = 1
+
+// ExitStatus is the one of unspool.
+func (e *missingProcess) ExitStatus() int { return statusMissing }
+
+// maxNameOfTask is how many bytes of a name the kernel keeps (TASK_COMM_LEN, include/linux/sched.h, and a zero).
+const maxNameOfTask = 15
+
+// processes gives the processes that the values of -p stand for: digits are a process ID, anything else is the
+// name of all processes that have it, as pgrep -x finds them. This process is not among those.
+func processes(values []string) (pids []int, err error) {
+	for _, v := range values {
+		if strings.Trim(v, "-0123456789") == "" {
+			pid, err := strconv.Atoi(v)
+			if err != nil || pid <= 0 {
+				return nil, fmt.Errorf("-p %s: a process ID must be positive", v)
+			}
+			pids = append(pids, pid)
+			continue
+		}
+		found, err := called(v)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, &missingProcess{v}
+		}
+		pids = append(pids, found...)
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids), nil
+}
+
+// called finds the processes with a name, of which the kernel keeps the beginning.
+func called(name string) (pids []int, err error) {
+	name = name[:min(len(name), maxNameOfTask)]
+	err = eachProcess(func(pid int, comm string) {
+		if comm == name && pid != os.Getpid() && pid != os.Getppid() {
+			pids = append(pids, pid)
+		}
+	})
+	return pids, err
+}
+
+// eachProcess calls f for each process that can be seen, with its name.
+func eachProcess(f func(pid int, comm string)) error {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if comm, err := os.ReadFile(filepath.Join("/proc", e.Name(), "comm")); err == nil {
+			f(pid, strings.TrimSuffix(string(comm), "\n"))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A valueError says what the value of an option must be.
+type valueError string
+
+func (e valueError) Error() string { return string(e) }
+
+// A byteCount is the value of an option that takes a number of bytes, which may have a unit of 1024: 32k, 1M.
+type byteCount int
+
+func (b *byteCount) String() string { return strconv.Itoa(int(*b)) }
+
+// Type is the placeholder in the help of options that name none.
+func (b *byteCount) Type() string { return "bytes" }
+
+func (b *byteCount) Set(text string) error {
+	number, unit, err := inUnits(text)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.ParseInt(number, 10, 32)
+	if err != nil || n > math.MaxInt32/int64(unit) || n < -math.MaxInt32/int64(unit) {
+		return errors.New("not a size")
+	}
+	*b = byteCount(n * int64(unit))
+	return nil
+}
+
+// inUnits splits a size into a number and what its unit stands for, 1 if it has none.
+func inUnits(text string) (number string, unit uint64, err error) {
+	number = strings.TrimRight(text, "BKMGbkmgi")
+	switch strings.ToUpper(text[len(number):]) {
+	case "", "B":
+		return number, 1, nil
+	case "K", "KB", "KIB":
+		return number, 1 << 10, nil
+	case "M", "MB", "MIB":
+		return number, 1 << 20, nil
+	case "G", "GB", "GIB":
+		return number, 1 << 30, nil
+	}
+	return "", 0, valueError("unknown unit: must be K, M or G")
+}
+
+// A span is the value of an option that takes a time: a number of seconds, or one with a unit, as in 1m30s.
+type span time.Duration
+
+// longest is more than three years.
+const longest = 1e8 // seconds
+
+func (s *span) String() string { return strconv.FormatFloat(time.Duration(*s).Seconds(), 'g', -1, 64) }
+
+// Type is the placeholder in the help of options that name none.
+func (s *span) Type() string { return "seconds" }
+
+func (s *span) Set(text string) error {
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return errors.New("not a time")
+		}
+		seconds = d.Seconds()
+	}
+	if !(seconds >= 0 && seconds <= longest) { // not a number, too
+		return valueError("must be a number of seconds")
+	}
+	*s = span(seconds * float64(time.Second))
+	return nil
+}
+
+// A positive is the value of an option that takes a number, which zero is not.
+type positive uint64
+
+func (p *positive) String() string { return strconv.FormatUint(uint64(*p), 10) }
+
+// Type is the placeholder in the help of options that name none.
+func (p *positive) Type() string { return "number" }
+
+func (p *positive) Set(text string) error {
+	n, err := strconv.ParseUint(text, 0, 64)
+	if err != nil {
+		return errors.New("not a number")
+	}
+	if n == 0 {
+		return valueError("must be at least 1")
+	}
+	*p = positive(n)
+	return nil
+}
