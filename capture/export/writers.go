@@ -51,11 +51,16 @@ func writeFirefox(j *job, w io.Writer) (*profile.Profile, error) {
 }
 
 func writeSpeedscope(j *job, w io.Writer) (*profile.Profile, error) {
-	p, err := j.load(profile.Options{})
+	timeline, err := profile.NewTimeline()
 	if err != nil {
 		return nil, err
 	}
-	return p, speedscope.Write(w, p, speedscope.Options{Name: filepath.Base(j.Name)})
+	defer timeline.Close()
+	p, err := j.load(profile.Options{Timeline: timeline})
+	if err != nil {
+		return nil, err
+	}
+	return p, speedscope.Write(w, p, speedscope.Options{Name: filepath.Base(j.Name), Timeline: timeline})
 }
 
 func writeFlamegraph(j *job, w io.Writer) (*profile.Profile, error) {

@@ -30,6 +30,12 @@ func (p *Profile) ByFunction() *Profile {
 // Regroup returns the profile with other frames: frame f becomes frames[now[f]]. Stacks that become equal are
 // added up. p is not changed.
 func (p *Profile) Regroup(frames []Frame, now []int32) *Profile {
+	q, _ := p.RegroupNodes(frames, now)
+	return q
+}
+
+// RegroupNodes is Regroup, and tells which node of the new profile each node of p has become.
+func (p *Profile) RegroupNodes(frames []Frame, now []int32) (regrouped *Profile, nodes []int32) {
 	q := *p
 	q.Frames = frames
 	b := builder{p: &q}
@@ -42,5 +48,5 @@ func (p *Profile) Regroup(frames []Frame, now []int32) *Profile {
 		s.Node = at[s.Node]
 		b.add(s)
 	}
-	return &q
+	return &q, at
 }

@@ -8,17 +8,45 @@ import (
 	"unspool/capture/profile"
 )
 
-// sample is the weight of a stack in a thread.
+// sample is the weight of a stack in a thread, or one sample.
 type sample struct {
+	time                uint64
 	node, thread, event int32
 	count               uint64
 }
 
-// ordered returns the samples by event, then by their places in the tree.
-func ordered(p *profile.Profile) []sample {
+// mostInTime is how many samples are written one by one. With more, the file would be larger than what a browser
+// opens.
+const mostInTime = 200_000
+
+// ordered returns the samples by event, and then one by one in the order of time. nodes has the nodes of p for
+// those of the timeline. Without a timeline, or if the samples are too many, each stack of a thread is there once,
+// heavy branches first.
+func ordered(p *profile.Profile, timeline *profile.Timeline, nodes []int32) ([]sample, error) {
+	if timeline == nil || p.Count() > mostInTime {
+		return heaviest(p), nil
+	}
+	samples := make([]sample, 0, p.Count())
+	for i := range p.Threads {
+		thread := int32(i)
+		if err := timeline.Each(thread, func(at profile.Point) error {
+			samples = append(samples, sample{at.Time, nodes[at.Node], thread, at.Event, 1})
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(samples, func(a, b sample) int {
+		return cmp.Or(cmp.Compare(a.event, b.event), cmp.Compare(a.time, b.time))
+	})
+	return samples, nil
+}
+
+// heaviest returns the samples by event, then by their places in the tree.
+func heaviest(p *profile.Profile) []sample {
 	samples := make([]sample, len(p.Samples))
 	for i, s := range p.Samples {
-		samples[i] = sample{s.Node, s.Thread, s.Event, s.Count}
+		samples[i] = sample{0, s.Node, s.Thread, s.Event, s.Count}
 	}
 	rank := ranks(p.Nodes, p.Totals())
 	slices.SortFunc(samples, func(a, b sample) int {
@@ -27,7 +55,7 @@ func ordered(p *profile.Profile) []sample {
 	return samples
 }
 
-// part is a profile of the file. Samples of the same stack are neighbours.
+// part is a profile of the file. Neighbours with the same stack are written as one.
 type part struct {
 	name    string
 	samples []sample

@@ -13,6 +13,9 @@ type Options struct {
 	Name    string // of the recording, shown as the page's title; "" for the recorder's command line
 	Lines   bool   // a frame for each line of a function
 	Threads int    // this many threads at most have profiles of their own, 0 means DefaultThreads
+
+	// Timeline has the samples one by one; nil if they are not to be in the order of time. It stays the caller's.
+	Timeline *profile.Timeline
 }
 
 // DefaultThreads is how many threads have profiles of their own unless Options.Threads says otherwise: more
@@ -28,7 +31,11 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		o.Threads = DefaultThreads
 	}
 	frames, now := places(p, o.Lines)
-	p = p.Regroup(make([]profile.Frame, len(frames)), now)
+	p, nodes := p.RegroupNodes(make([]profile.Frame, len(frames)), now)
+	samples, err := ordered(p, o.Timeline, nodes)
+	if err != nil {
+		return err
+	}
 
 	out := newWriter(w, p.Nodes)
 	out.text(`{"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"unspool","name":`)
@@ -41,7 +48,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		out.place(f)
 	}
 	out.text("\n]},\"profiles\":[")
-	for i, part := range divide(p, ordered(p), o.Threads) {
+	for i, part := range divide(p, samples, o.Threads) {
 		if i > 0 {
 			out.text(",")
 		}

@@ -216,6 +216,44 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
+// TestOrderOfTime writes samples of two threads one by one.
+func TestOrderOfTime(t *testing.T) {
+	p := example()
+	timeline, err := profile.NewTimeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer timeline.Close()
+	p.Samples = nil
+	const demo, worker = 0, 1
+	write42, write1, fill := p.Stack(0, 3, 4), p.Stack(0, 3), p.Stack(1, 2)
+	for i, s := range []profile.Sample{
+		{Thread: demo, Node: write42}, {Thread: worker, Node: fill}, {Thread: demo, Node: write42},
+		{Thread: demo, Node: write1}, {Thread: worker, Node: fill}, {Thread: demo, Node: write42},
+		{Thread: demo, Node: fill, Event: 1},
+	} {
+		s.Count = 1
+		p.Sample(s)
+		if err := timeline.Add(uint64(100+10*i), &s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := decode(t, write(t, p.Profile, Options{Timeline: timeline}))
+	var have []string
+	for _, part := range f.Profiles {
+		have = append(have, fmt.Sprint(part.Name, " ", part.Samples, part.Weights))
+	}
+	want := []string{
+		"cpu-clock: all threads, 3 lost [[0 2 3] [0 1] [0 2 3] [0 2] [0 1] [0 2 3]] [1 1 1 1 1 1]",
+		"cpu-clock: demo (10/10) [[0 2 3] [0 2] [0 2 3]] [2 1 1]",
+		"cpu-clock: worker (10/11) [[0 1]] [2]",
+		"faults: demo (10/10), 3 lost [[0 1]] [1]",
+	}
+	if !slices.Equal(have, want) {
+		t.Errorf("have %q\nwant %q", have, want)
+	}
+}
+
 func TestLines(t *testing.T) {
 	f := decode(t, write(t, example().Profile, Options{Lines: true}))
 	equal(t, f.stacks(t, 0), map[string]uint64{
