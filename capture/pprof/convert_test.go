@@ -307,3 +307,21 @@ func TestTitle(t *testing.T) {
 		})
 	}
 }
+
+func TestNamesWithoutSymbols(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		known bool
+		want  string
+	}{
+		{"[libcrypto.so.3.1+0x11170]", false, "[libcrypto+0x11170]"},
+		{"[libc.so]", false, "[libc]"},
+		{"[perfdata.test+0x10]", false, "[perfdata_test+0x10]"},
+		{"[tool+0x10]", false, "[tool+0x10]"},
+		{"runtime.mcall", true, "runtime.mcall"},
+	} {
+		if got := shown(&profile.Frame{Name: c.name, Known: c.known}); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}

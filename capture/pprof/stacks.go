@@ -1,6 +1,7 @@
 package pprof
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -105,7 +106,7 @@ func (s *stacks) function(f *profile.Frame) *proto.Function {
 	key := function{f.Name, f.Symbol, f.File}
 	fn := s.functions[key]
 	if fn == nil {
-		fn = &proto.Function{ID: uint64(len(s.out.Function) + 1), Name: text(f.Name), SystemName: text(f.Symbol),
+		fn = &proto.Function{ID: uint64(len(s.out.Function) + 1), Name: shown(f), SystemName: text(f.Symbol),
 			Filename: text(f.File)}
 		if fn.SystemName == fn.Name && strings.ContainsAny(fn.Name, "(<") {
 			fn.SystemName = "" // pprof would take it for C++ and cut what is in brackets
@@ -114,4 +115,16 @@ func (s *stacks) function(f *profile.Frame) *proto.Function {
 		s.out.Function = append(s.out.Function, fn)
 	}
 	return fn
+}
+
+// version is what follows the name of a shared library: ".so.6".
+var version = regexp.MustCompile(`\.so[.0-9]*`)
+
+// shown is the name of a function. One that has no symbol, as [libcrypto.so.3.1+0x11170], loses its dots: where a
+// box is narrow, pprof shows what is behind a dot, here "1+0x11170]". Its mapping has the whole name.
+func shown(f *profile.Frame) string {
+	if f.Known {
+		return text(f.Name)
+	}
+	return strings.ReplaceAll(version.ReplaceAllString(text(f.Name), ""), ".", "_")
 }
