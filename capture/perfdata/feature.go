@@ -44,7 +44,8 @@ func appendBuildID(b []byte, typ perfring.RecordType, id BuildID) []byte {
 	if id.Kernel {
 		misc = miscKernel
 	}
-	room := align(len(id.Path)+1, nameAlign)
+	// perf 7.2 takes no record from a pipe that does not end at a multiple of 8 bytes.
+	room := align(buildIDSize+align(len(id.Path)+1, nameAlign), 8) - buildIDSize
 	b = appendHeader(b, typ, misc|miscBuildIDSize, buildIDSize+room)
 	b = le.AppendUint32(b, 0xffffffff) // pid: the host, not a guest
 	var field [24]byte

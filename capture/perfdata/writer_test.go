@@ -486,6 +486,34 @@ func TestManyIDsGoThroughAPipe(t *testing.T) {
 	}
 }
 
+// TestRecordsOfAPipeAreWholeWords looks at where the records of a pipe end, as perf 7.2 does. Compressed data and
+// the head of tracing data have other lengths in perf's own pipes, too.
+func TestRecordsOfAPipeAreWholeWords(t *testing.T) {
+	events := twoEvents()
+	for n := range 9 {
+		var out bytes.Buffer
+		w := write(t, Options{Path: "-", Out: &out, Events: events}, recording(t, events, 1, 10), nil)
+		w.BuildID("/opt/app/hello"[:6+n], bytes.Repeat([]byte{0xab}, 20), false)
+		closeWriter(t, w)
+		const header = 16 // struct perf_pipe_file_header
+		ids := 0
+		for rec := out.Bytes()[header:]; len(rec) > 0; {
+			size := int(le.Uint16(rec[6:]))
+			typ := perfring.RecordType(le.Uint32(rec))
+			if typ == perfring.RecordBuildID {
+				ids++
+			}
+			if size < recordHeader || size%8 != 0 {
+				t.Fatalf("record %d has %d bytes", typ, size)
+			}
+			rec = rec[size:]
+		}
+		if ids != 1 {
+			t.Errorf("%d build IDs", ids)
+		}
+	}
+}
+
 func TestWriteDoesNotAllocate(t *testing.T) {
 	for _, compress := range []int{0, 1} {
 		w, err := Create(Options{Path: "/dev/null", Events: twoEvents(), Compress: compress})
