@@ -17,6 +17,7 @@ import (
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 func newStacks(frames ...profile.Frame) *profiletest.Stacks {
@@ -217,7 +218,7 @@ func FuzzNames(f *testing.F) {
 		f.Add(name, "main")
 		f.Add("bash", name)
 	}
-	f.Fuzz(func(t *testing.T, comm, name string) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, comm, name string) {
 		defer costs.For(len(comm) + len(name)).Check(t)()
 		p := newStacks(profile.Frame{Name: name}, profile.Frame{Name: "leaf " + name, Kind: profile.Kernel})
 		p.Add(profile.Thread{PID: 1, TID: 1, Comm: comm}, 0, 3, 0)
@@ -233,7 +234,7 @@ func FuzzNames(f *testing.F) {
 		if sum != 7 {
 			t.Errorf("%d samples", sum)
 		}
-	})
+	}))
 }
 
 // flamegraphPL finds flamegraph.pl. Debian has it for the profiler of Perl programs.

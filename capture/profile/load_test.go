@@ -12,6 +12,7 @@ import (
 	"unspool/capture/symbols"
 	"unspool/perfring"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
@@ -392,7 +393,7 @@ func FuzzRecords(f *testing.F) {
 		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CALLCHAIN,
 	})
 	sym := symbols.New(symbols.Options{Kallsyms: "/nonexistent", Root: "/nonexistent"})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte) {
 		defer costs.For(len(b)).Check(t)()
 		l := newLoader(sym)
 		l.event = func(uint64) int { return 0 }
@@ -408,7 +409,7 @@ func FuzzRecords(f *testing.F) {
 		if err := l.finish().CheckValid(); err != nil {
 			t.Error(err)
 		}
-	})
+	}))
 }
 
 func BenchmarkSample(b *testing.B) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 func gzipped(b []byte) []byte {
@@ -157,7 +158,7 @@ func TestStatus(t *testing.T) {
 func FuzzHeaders(f *testing.F) {
 	f.Add([]byte("X-Token: a\nAuthorization: Bearer b\r\n"))
 	f.Add([]byte("\x00: \x7f\n: \nx:\n"))
-	f.Fuzz(func(t *testing.T, content []byte) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, content []byte) {
 		defer costs.For(len(content)).Check(t)()
 		name := filepath.Join(t.TempDir(), "headers")
 		write(t, name, content)
@@ -179,5 +180,5 @@ func FuzzHeaders(f *testing.F) {
 		if !errors.Is(err, connects) {
 			t.Errorf("%q: %v", header, err)
 		}
-	})
+	}))
 }
