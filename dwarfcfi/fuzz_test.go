@@ -25,7 +25,7 @@ func FuzzTable(f *testing.F) {
 			cfaRestoreState)
 		f.Add(b.Data, []byte{}, uint64(0x1008), false)
 	}
-	for _, frames := range inputs.Sections(40, 8<<10, ".eh_frame", inputs.Programs...) {
+	for _, frames := range inputs.Sections(40, 2<<10, ".eh_frame", inputs.Programs...) {
 		f.Add(frames, []byte{}, uint64(0x8000), false)
 	}
 	f.Fuzz(inputs.Many(f, func(t *testing.T, frame, hdr []byte, pc uint64, small bool) {

@@ -227,7 +227,7 @@ func FuzzScan(f *testing.F) {
 	compiledFrames(&b, codeAt, 3)
 	f.Add(append([]byte("constants   "), b.Data...))
 	f.Add(append(b.Data, 0, 0, 0, 0, 1, 2, 3, 4))
-	for _, frames := range inputs.Sections(40, 8<<10, ".eh_frame", inputs.Programs...) {
+	for _, frames := range inputs.Sections(40, 2<<10, ".eh_frame", inputs.Programs...) {
 		f.Add(frames)
 	}
 	f.Fuzz(inputs.Many(f, func(t *testing.T, constants []byte) {

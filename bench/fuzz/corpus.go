@@ -23,7 +23,7 @@ func collect(dir string) error {
 		"fp.pipe":    perf + "-g -o -" + load + " >fp.pipe",
 		"zstd.pipe":  perf + "-z --call-graph dwarf,1024 -o -" + load + " >zstd.pipe",
 		// Pieces of long files: one ends in the middle of a record.
-		"jit.dump": "node --perf-prof -e 1; head -c 30000 jit-*.dump >jit.dump; rm -f jit-*.dump *.log",
+		"jit.dump": "node --perf-prof -e 1; head -c 8000 jit-*.dump >jit.dump; rm -f jit-*.dump *.log",
 		"perf-node.map": "node --perf-basic-prof -e 'console.log(process.pid)' >pid; " +
 			"head -n 200 /tmp/perf-$(cat pid).map >perf-node.map; rm -f /tmp/perf-$(cat pid).map pid *.log",
 	} {

@@ -26,8 +26,8 @@ func coverage(profile string) (share float64, functions int, err error) {
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		name, block, ok := strings.Cut(lines.Text(), ".go:")
-		if !ok {
-			continue // the mode
+		if !ok || !strings.HasPrefix(name, "unspool/") {
+			continue // the mode, or another module
 		}
 		name = strings.TrimPrefix(name, "unspool/") + ".go"
 		var line, column, endLine, endColumn, statements, count int

@@ -103,9 +103,10 @@ func (r *result) run(ctx context.Context, inputs int, limit time.Duration, seed 
 	if err != nil {
 		return fmt.Errorf("go list: %w", err)
 	}
-	var own []string
+	var own []string // and what they use to decompress and to decode names
 	for name := range strings.Lines(string(deps)) {
-		if name = strings.TrimSpace(name); strings.HasPrefix(name, "unspool/") {
+		name = strings.TrimSpace(name)
+		if strings.HasPrefix(name, "unspool/") || strings.HasPrefix(name, "github.com/") {
 			own = append(own, name)
 		}
 	}

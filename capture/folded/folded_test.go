@@ -136,11 +136,17 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+var (
+	foldedLine   = regexp.MustCompile(`^([^;\s].*) ([1-9][0-9]*)$`)
+	endsInNumber = regexp.MustCompile(`\s[0-9]+(\.[0-9]*)?$`)
+	hasTime      = regexp.MustCompile(`\s+(\d+\.\d+):\s+`)
+)
+
 // parse reads a line as the strictest readers do, and checks that the others read the same.
 func parse(t testing.TB, line string) (stack string, count uint64) {
 	t.Helper()
 	line, ended := strings.CutSuffix(line, "\n")
-	m := regexp.MustCompile(`^([^;\s].*) ([1-9][0-9]*)$`).FindStringSubmatch(line)
+	m := foldedLine.FindStringSubmatch(line)
 	if !ended || m == nil || strings.TrimSpace(line) != line ||
 		strings.ContainsFunc(line, func(r rune) bool {
 			return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 ||
@@ -148,10 +154,10 @@ func parse(t testing.TB, line string) (stack string, count uint64) {
 		}) {
 		t.Fatalf("%q is no line of folded stacks", line)
 	}
-	if regexp.MustCompile(`\s[0-9]+(\.[0-9]*)?$`).MatchString(m[1]) {
+	if endsInNumber.MatchString(m[1]) {
 		t.Errorf("%q has two weights", line)
 	}
-	if regexp.MustCompile(`\s+(\d+\.\d+):\s+`).MatchString(line) {
+	if hasTime.MatchString(line) {
 		t.Errorf("%q is from perf script", line)
 	}
 	count, err := strconv.ParseUint(m[2], 10, 64)
