@@ -25,7 +25,7 @@ STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCILINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # ./... leaves out directories named testdata.
-PACKAGES := ./... ./testdata/programs ./testdata/browser
+PACKAGES := ./... ./testdata/programs ./testdata/browser ./testdata/costs ./testdata/inputs
 # Packages whose tests need the machine for themselves: they record and count lost records, or have perf ask for
 # build IDs, while which no other perf 6.1 can record.
 ALONE    := $(addprefix unspool/,perfring capture/perfdata capture/profile capture capture/compare cmd/unspool)
@@ -107,7 +107,7 @@ lint: ## golangci-lint with the linters of .ci/golangci.yml
 	cd $(READERS) && $(GO) run $(GOLANGCILINT) run -c $(CURDIR)/.ci/golangci.yml ./...
 
 fuzz: ## run every fuzz target for FUZZTIME=20000x, a number of inputs
-	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | \
+	@grep -rHo --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]*' . | \
 	while IFS=: read -r file func; do \
 		echo "== $${file%/*} $${func#func }"; \
 		$(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$${file%/*}" </dev/null; \

@@ -79,7 +79,7 @@ func (r *result) same(o result) bool { return r.pkg == o.pkg && r.target == o.ta
 func find() (targets []result, err error) {
 	function := regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 	err = filepath.WalkDir(".", func(name string, _ os.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(name, "_test.go") {
+		if err != nil || !strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "testdata/") {
 			return err
 		}
 		source, err := os.ReadFile(name)

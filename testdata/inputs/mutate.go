@@ -65,16 +65,18 @@ func (m *mutator) change() []any {
 	for len(m.buffer) < len(e.args) {
 		m.buffer = append(m.buffer, nil)
 	}
-	var changed uint64
+	for i, v := range m.args {
+		if b, ok := v.([]byte); ok { // a target may write to its input
+			m.buffer[i] = append(m.buffer[i][:0], b...)
+			m.args[i] = m.buffer[i]
+		}
+	}
 	for range 1 + bits.TrailingZeros64(m.rnd.Uint64()|1<<7) {
 		i := m.rnd.IntN(len(m.args))
 		switch v := m.args[i].(type) {
 		case []byte:
-			if changed&(1<<i) == 0 {
-				m.buffer[i] = append(m.buffer[i][:0], v...)
-			}
-			m.buffer[i] = m.bytes(m.buffer[i], e.places[i], i)
-			m.args[i] = m.buffer[i][:len(m.buffer[i]):len(m.buffer[i])]
+			m.buffer[i] = m.bytes(v, e.places[i], i)
+			m.args[i] = m.buffer[i]
 		case string:
 			m.buffer[i] = m.bytes(append(m.buffer[i][:0], v...), nil, i)
 			m.args[i] = string(m.buffer[i])
@@ -95,13 +97,16 @@ func (m *mutator) change() []any {
 		default:
 			panic("inputs: an argument of another type")
 		}
-		changed |= 1 << i
 	}
 	for i, v := range m.args {
 		b, ok := v.([]byte)
-		if ok && changed&(1<<i) != 0 && m.repair != nil && m.rnd.Uint32()&7 != 0 {
+		if !ok {
+			continue
+		}
+		if m.repair != nil && m.rnd.Uint32()&7 != 0 {
 			m.repair(b)
 		}
+		m.args[i] = b[:len(b):len(b)] // what a target appends is not written behind it
 	}
 	return m.args
 }
