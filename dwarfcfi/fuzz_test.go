@@ -124,6 +124,9 @@ func FuzzELF(f *testing.F) {
 	for _, file := range inputs.Files(40, 40<<10, inputs.Objects...) {
 		f.Add(file)
 	}
+	for _, file := range inputs.Files(20, 40<<10, "../dist/inputs/*.elf") {
+		f.Add(file)
+	}
 	f.Fuzz(inputs.Many(f, func(t *testing.T, file []byte) {
 		defer costs.For(len(file)).Check(t)()
 		r := bytes.NewReader(file)

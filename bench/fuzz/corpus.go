@@ -10,14 +10,40 @@ import (
 // corpus is where targets look for recordings and the like, relative to the top of the module.
 const corpus = "dist/inputs"
 
-// collect makes recordings that are small, by perf and node, where these are.
+// A program without a library: its ELF file is small, and each kind of its debugging information is, too.
+const program = `static int f(int x) { return x * 3; }
+__attribute__((cold, section(".text.cold"))) int g(int x) { return x > 3 ? f(x) : f(x + 1); }
+int h(int x) { volatile int y[40]; y[x] = g(x); return f(y[x]); }
+void _start(void) { h(4); for (;;) ; }
+`
+
+// compile is a command that makes a program, without the unwind table that processes need.
+const compile = "gcc -x c -O2 -g -ffreestanding -nostdlib -static -fno-asynchronous-unwind-tables " +
+	"-fno-unwind-tables -ffunction-sections program.c "
+
+// collect makes recordings and programs that are small, by perf, node and gcc, where these are.
 func collect(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
 	const perf = "perf record -q -F 999 -e cpu-clock "
 	const load = " -- perl -e '1 for 1..300000'"
+	if err := os.WriteFile(filepath.Join(dir, "program.c"), []byte(program), 0o666); err != nil {
+		return err
+	}
 	for name, command := range map[string]string{
+		"dwarf5.elf":  compile + "-gdwarf-5 -o dwarf5.elf",
+		"dwarf4.elf":  compile + "-gdwarf-4 -o dwarf4.elf",
+		"small.elf":   compile + "-m32 -gdwarf-5 -o small.elf",
+		"zlib.elf":    compile + "-gz=zlib -o zlib.elf",
+		"zlibgnu.elf": compile + "-gz=zlib-gnu -o zlibgnu.elf",
+		"zstd.elf":    compile + "-o zstd.elf && objcopy --compress-debug-sections=zstd zstd.elf",
+		"alt.elf": compile + "-o alt.elf && printf 'other.debug\\000abcdefghijklmnopqrst' >alt.link && " +
+			"objcopy --add-section .gnu_debugaltlink=alt.link alt.elf && rm alt.link",
+		// Without a sum of what is packed, and with a dictionary that costs nothing.
+		"mini.elf": compile + "-o mini.elf && objcopy -S --keep-symbol=h mini.elf mini.debug && " +
+			"xz --check=none --lzma2=dict=4KiB mini.debug && " +
+			"objcopy -S --add-section .gnu_debugdata=mini.debug.xz mini.elf && rm mini.debug.xz",
 		"dwarf.data": perf + "--call-graph dwarf,1024 -o dwarf.data" + load,
 		"zstd.data":  perf + "-z --call-graph dwarf,1024 -o zstd.data" + load,
 		"fp.pipe":    perf + "-g -o -" + load + " >fp.pipe",

@@ -31,6 +31,9 @@ func FuzzELFSymbols(f *testing.F) {
 	for _, file := range inputs.Files(40, 40<<10, inputs.Objects...) {
 		f.Add(file)
 	}
+	for _, file := range inputs.Files(20, 40<<10, "../../dist/inputs/*.elf") {
+		f.Add(file)
+	}
 	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte) {
 		defer costs.For(len(b)).Check(t)()
 		table, _ := readELF(bytes.NewReader(b), int64(len(b)))

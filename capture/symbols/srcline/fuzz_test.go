@@ -45,6 +45,9 @@ func FuzzFrames(f *testing.F) {
 	for _, version := range []string{"-gdwarf-4", "-gdwarf-5"} {
 		f.Add(tiny(f, "t", version, "-gsplit-dwarf"), tiny(f, "*.dwo", version, "-gsplit-dwarf"))
 	}
+	for _, file := range inputs.Files(20, 40<<10, "../../../dist/inputs/*.elf") {
+		f.Add(file, file)
+	}
 	f.Fuzz(inputs.Many(f, func(t *testing.T, main, other []byte) {
 		defer costs.For(len(main) + len(other)).Check(t)()
 		file := func(b []byte) File { return File{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "fuzz"} }
