@@ -21,16 +21,28 @@ void _start(void) { h(4); for (;;) ; }
 const compile = "gcc -x c -O2 -g -ffreestanding -nostdlib -static -fno-asynchronous-unwind-tables " +
 	"-fno-unwind-tables -ffunction-sections program.c "
 
+// load is a program to record, which is small as well: what is recorded of it refers to little else.
+const load = `static volatile int sum;
+__attribute__((noinline)) int down(int n) { volatile int y[8]; y[0] = n; return n ? down(n - 1) + y[0] : sum++; }
+void _start(void) {
+	for (int i = 0; i < 300000; i++)
+		down(20);
+	__asm__ volatile("syscall" : : "a"(231), "D"(0));
+}
+`
+
 // collect makes recordings and programs that are small, by perf, node and gcc, where these are.
 func collect(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	const perf = "perf record -q -F 999 -e cpu-clock "
-	const load = " -- perl -e '1 for 1..300000'"
-	if err := os.WriteFile(filepath.Join(dir, "program.c"), []byte(program), 0o666); err != nil {
-		return err
+	for name, text := range map[string]string{"program.c": program, "load.c": load} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			return err
+		}
 	}
+	const perf = "gcc -O2 -ffreestanding -nostdlib -static -fno-optimize-sibling-calls load.c -o load && " +
+		"perf record -q -F 999 -e cpu-clock "
 	for name, command := range map[string]string{
 		"dwarf5.elf":  compile + "-gdwarf-5 -o dwarf5.elf",
 		"dwarf4.elf":  compile + "-gdwarf-4 -o dwarf4.elf",
@@ -44,10 +56,10 @@ func collect(dir string) error {
 		"mini.elf": compile + "-o mini.elf && objcopy -S --keep-symbol=h mini.elf mini.debug && " +
 			"xz --check=none --lzma2=dict=4KiB mini.debug && " +
 			"objcopy -S --add-section .gnu_debugdata=mini.debug.xz mini.elf && rm mini.debug.xz",
-		"dwarf.data": perf + "--call-graph dwarf,1024 -o dwarf.data" + load,
-		"zstd.data":  perf + "-z --call-graph dwarf,1024 -o zstd.data" + load,
-		"fp.pipe":    perf + "-g -o -" + load + " >fp.pipe",
-		"zstd.pipe":  perf + "-z --call-graph dwarf,1024 -o -" + load + " >zstd.pipe",
+		"dwarf.data": perf + "--call-graph dwarf,1024 -o dwarf.data -- ./load",
+		"zstd.data":  perf + "-z --call-graph dwarf,1024 -o zstd.data -- ./load",
+		"fp.pipe":    perf + "-g -o - -- ./load >fp.pipe",
+		"zstd.pipe":  perf + "-z --call-graph dwarf,1024 -o - -- ./load >zstd.pipe",
 		// Pieces of long files: one ends in the middle of a record.
 		"jit.dump": "node --perf-prof -e 1; head -c 8000 jit-*.dump >jit.dump; rm -f jit-*.dump *.log",
 		"perf-node.map": "node --perf-basic-prof -e 'console.log(process.pid)' >pid; " +

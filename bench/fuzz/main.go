@@ -193,10 +193,11 @@ func table(targets, rows []result, seed uint64) []byte {
 
 const explanation = `# Fuzzing
 
-Made by ` + "`make bench-fuzz`" + ` with seed %d, %s, Linux %s, %d CPUs. Every fuzz target is called with inputs that are
-[made in its process](../testdata/inputs/inputs.go): a seed, or an input that had reached something new, with one to
-eight changes. Seeds are those of the target, and what this machine has: ELF files and their sections, ` + "`/proc`" + `,
-recordings by perf, jitdumps of node. A target that has 10 million inputs is done; others had a limit of CPU time.
+Made by ` + "`make bench-fuzz`" + ` with seed %d, %s,
+Linux %s, %d CPUs. Every fuzz target is called with inputs that are [made in its
+process](../testdata/inputs/inputs.go): a seed, or an input that had reached something new, with one to eight changes.
+Seeds are those of the target, and what this machine has: ELF files and their sections, ` + "`/proc`" + `, recordings by
+perf, jitdumps of node. A target with less than 10 million inputs had a limit of CPU time.
 
 - **inputs/s** are of CPU time, with what the checks in the targets and counting coverage take.
 - **seeds**: and how many inputs were kept for reaching something new.
