@@ -11,6 +11,9 @@ DESTDIR  ?=
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 # A number of inputs, not of seconds: go test sometimes reports the end of the time as a failure (go.dev/issue/75804).
 FUZZTIME ?= 20000x
+# What bench-fuzz gives a target at most: inputs, and CPU time for them.
+INPUTS    ?= 10000000
+FUZZLIMIT ?= 10m
 # The tests behind the rows of bench/ATTACKS.md.
 ATTACKS  := ^Test(Attacks|FilesThatClaimMuch|ReaderThatStopsReading|StoppedAndContinued|NamesThatAreMadeToMislead|$\
 	StormOf|KilledRecording|FullDisk|ClosedPipe|ServeReadsNoFilesForOthers|MappedFileIsTheOneThatIsRead|$\
@@ -22,7 +25,7 @@ STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCILINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # ./... leaves out directories named testdata.
-PACKAGES := ./... ./testdata/programs ./testdata/browser
+PACKAGES := ./... ./testdata/programs ./testdata/browser ./testdata/costs ./testdata/inputs
 # Packages whose tests need the machine for themselves: they record and count lost records, or have perf ask for
 # build IDs, while which no other perf 6.1 can record.
 ALONE    := $(addprefix unspool/,perfring capture/perfdata capture/profile capture capture/compare cmd/unspool)
@@ -104,19 +107,14 @@ lint: ## golangci-lint with the linters of .ci/golangci.yml
 	cd $(READERS) && $(GO) run $(GOLANGCILINT) run -c $(CURDIR)/.ci/golangci.yml ./...
 
 fuzz: ## run every fuzz target for FUZZTIME=20000x, a number of inputs
-	@mkdir -p dist
-	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | \
+	@grep -rHo --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]*' . | \
 	while IFS=: read -r file func; do \
 		echo "== $${file%/*} $${func#func }"; \
 		$(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$${file%/*}" </dev/null; \
-	done | tee dist/fuzz.log
+	done
 
-bench-fuzz: fuzz ## run every fuzz target for FUZZTIME=20000x inputs and write what each did to bench/FUZZ.md
-	@{ echo '# Fuzzing'; echo; \
-	echo 'What `make bench-fuzz FUZZTIME=$(FUZZTIME)` came to, on $(shell nproc) CPUs. Each input is also held against a'; \
-	echo 'bound on CPU time and memory ([costs](../testdata/costs/costs.go)).'; echo; \
-	echo '| package | target | inputs | failures |'; echo '|---|---|---:|---|'; \
-	awk -f .ci/fuzz.awk dist/fuzz.log; } >bench/FUZZ.md
+bench-fuzz: ## give every fuzz target INPUTS=10000000 inputs, or what FUZZLIMIT=10m is enough for, and write bench/FUZZ.md
+	$(GO) run ./bench/fuzz -inputs $(INPUTS) -time $(FUZZLIMIT) -o bench/FUZZ.md
 
 attacks: ## run the attacks of bench/ATTACKS.md that are tests, and print what they measure
 	@$(GO) test -count=1 -v -run '$(ATTACKS)' ./cmd/unspool ./capture ./capture/symbols ./unwind ./unwind/image | \

@@ -21,6 +21,7 @@ import (
 	"unspool/perfring"
 	"unspool/perfring/recordtest"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 // A rawRecording is a hand-made recording with raw stacks.
@@ -652,7 +653,10 @@ func FuzzConvert(f *testing.F) {
 	r.records = r.records[:len(r.records)-2]
 	f.Add(r.file(), 1)
 	f.Add(r.pipe(), 2)
-	f.Fuzz(func(t *testing.T, input []byte, jobs int) {
+	for _, recording := range inputs.Files(8, 64<<10, "../dist/inputs/*.data") {
+		f.Add(recording, 1)
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, input []byte, jobs int) {
 		defer costs.For(len(input)).Check(t)()
 		output, out, err := convertBytes(t, input, func(o *ConvertOptions) { o.Jobs = 1 + jobs&1 })
 		if out.Started && err == nil {
@@ -670,5 +674,5 @@ func FuzzConvert(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-	})
+	}))
 }

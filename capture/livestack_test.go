@@ -1,10 +1,13 @@
 package capture
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"testing"
 
+	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 	"unspool/unwind"
 )
 
@@ -96,4 +99,25 @@ func TestSightings(t *testing.T) {
 			t.Errorf("%s: known: %v, want %v", c.name, known, c.known)
 		}
 	}
+}
+
+// FuzzTextsOfThreads reads what /proc may say of a thread, and what a thread may call itself.
+func FuzzTextsOfThreads(f *testing.F) {
+	f.Add([]byte("35 0x7ffd 0x0 0x0 0x0 0x0 0x0 0x7ffd1000 0x7f0011\n"), "sh")
+	f.Add([]byte("running\n"), "a) S 1 (b")
+	for _, text := range inputs.Lines(20, 4<<10, "/proc/[0-9]*/stat", "/proc/[0-9]*/syscall") {
+		f.Add(text, "main")
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, text []byte, name string) {
+		defer costs.For(len(text) + len(name)).Check(t)()
+		if sp, ok := waitingSP(text); ok && sp > 9 && !bytes.ContainsAny(text, "123456789abcdefABCDEF") {
+			t.Errorf("%q: SP %#x", text, sp)
+		}
+		startTime(text)
+		// Whatever the name is, it is not read as fields.
+		stat := fmt.Appendf(nil, "7 (%s) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 42 20 21", name)
+		if ticks, ok := startTime(stat); !ok || ticks != 42 {
+			t.Errorf("%q: began at %d, %v", stat, ticks, ok)
+		}
+	}))
 }

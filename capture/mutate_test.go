@@ -7,6 +7,7 @@ import (
 
 	"unspool/perfring"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 // FuzzRecordsOfARecording converts a recording that is well-formed except for the contents of its records,
@@ -16,7 +17,7 @@ func FuzzRecordsOfARecording(f *testing.F) {
 	f.Add([]byte{3, 0, 3, 7, 0, 0, 0, 7, 0, 0, 0, 'c', 'o', 'm', 'm', 0, 0, 0, 0, 0, 9, 2, 0})
 	f.Add([]byte{10, 2, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 2, 0, 9, 2, 0, 7, 2, 4, 4, 2, 5, 12, 0, 6})
 	f.Add([]byte{68, 0, 0, 81, 0, 2, 71, 0, 5, 79, 0, 1, 9, 1, 0})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte) {
 		defer costs.For(len(b) + 64<<10).Check(t)()
 		r := &rawRecording{events: rawEvents()}
 		time := uint64(1000)
@@ -46,5 +47,5 @@ func FuzzRecordsOfARecording(f *testing.F) {
 		for _, input := range [][]byte{r.file(), r.pipe()} {
 			_, _, _ = convertBytes(t, input, func(o *ConvertOptions) { o.Jobs = 1 })
 		}
-	})
+	}))
 }

@@ -7,6 +7,7 @@ import (
 
 	"unspool/dwarfcfi/elf/elftest"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 func FuzzTable(f *testing.F) {
@@ -24,7 +25,10 @@ func FuzzTable(f *testing.F) {
 			cfaRestoreState)
 		f.Add(b.Data, []byte{}, uint64(0x1008), false)
 	}
-	f.Fuzz(func(t *testing.T, frame, hdr []byte, pc uint64, small bool) {
+	for _, frames := range inputs.Sections(40, 2<<10, ".eh_frame", inputs.Programs...) {
+		f.Add(frames, []byte{}, uint64(0x8000), false)
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, frame, hdr []byte, pc uint64, small bool) {
 		defer costs.For(len(frame) + len(hdr)).Check(t)()
 		s := Sections{
 			EhFrame:    Section{Addr: 0x8000, Data: frame, Open: small},
@@ -74,7 +78,7 @@ func FuzzTable(f *testing.F) {
 				at = row.End
 			}
 		}
-	})
+	}))
 }
 
 func FuzzEval(f *testing.F) {
@@ -85,7 +89,7 @@ func FuzzEval(f *testing.F) {
 	f.Add([]byte{0x9e, 0xff, 0xff, 0xff, 0xff, 0x7f}, uint64(1), uint64(2))
 	f.Add([]byte{0x31, 0x77, 0, 0x06, 0x13, 0x2f, 0xf9, 0xff}, uint64(1), uint64(0x7000))
 	f.Add([]byte{0x31, 0x23, 1, 0x31, 0x1b, 0x12, 0x28, 0xf8, 0xff}, uint64(1), uint64(2))
-	f.Fuzz(func(t *testing.T, expr []byte, cfa, sp uint64) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, expr []byte, cfa, sp uint64) {
 		defer costs.For(len(expr)).Check(t)()
 		eval := func(ptrSize int, initial ...uint64) (uint64, error) {
 			v, cost := counted(machine)
@@ -101,7 +105,7 @@ func FuzzEval(f *testing.F) {
 		if got, err := eval(4, cfa); err == nil && got>>32 != 0 {
 			t.Errorf("%#x from a 32-bit image", got)
 		}
-	})
+	}))
 }
 
 func FuzzELF(f *testing.F) {
@@ -117,7 +121,13 @@ func FuzzELF(f *testing.F) {
 	if self, err := os.ReadFile("/proc/self/exe"); err == nil {
 		f.Add(self[:4096])
 	}
-	f.Fuzz(func(t *testing.T, file []byte) {
+	for _, file := range inputs.Files(40, 40<<10, inputs.Objects...) {
+		f.Add(file)
+	}
+	for _, file := range inputs.Files(20, 40<<10, "../dist/inputs/*.elf") {
+		f.Add(file)
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, file []byte) {
 		defer costs.For(len(file)).Check(t)()
 		r := bytes.NewReader(file)
 		s, err := FindSections(r, int64(len(file)))
@@ -132,7 +142,7 @@ func FuzzELF(f *testing.F) {
 		}
 		var row Row
 		table.Row(0x401000, &row)
-	})
+	}, inputs.InELF(".eh_frame", ".debug_frame")))
 }
 
 // smallELF is a file with one function, at 0x401000.

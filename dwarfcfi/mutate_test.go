@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 // FuzzProgram puts instructions into an entry that is well-formed, so that all of them are looked at.
@@ -18,7 +19,7 @@ func FuzzProgram(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{cfaRememberState}, 100),
 		bytes.Repeat([]byte{cfaRememberState, cfaRestoreState}, 500),
 		uint64(1), int64(-8), byte(3), false)
-	f.Fuzz(func(t *testing.T, initial, program []byte, codeAlign uint64, dataAlign int64, kind byte,
+	f.Fuzz(inputs.Many(f, func(t *testing.T, initial, program []byte, codeAlign uint64, dataAlign int64, kind byte,
 		small bool) {
 		defer costs.For(len(initial) + len(program)).Check(t)()
 		b := builder{eh: kind&1 != 0, wide: kind&2 != 0}
@@ -58,7 +59,7 @@ func FuzzProgram(f *testing.F) {
 				}
 			}
 		}
-	})
+	}))
 }
 
 // FuzzSections changes fields of the headers of an ELF file that is well-formed. Each change is the
@@ -66,7 +67,7 @@ func FuzzProgram(f *testing.F) {
 func FuzzSections(f *testing.F) {
 	f.Add(true, []byte{10, 0xff, 0xff, 0xff, 0x7f})
 	f.Add(false, []byte{12, 0, 0, 0, 0, 40, 0, 0x10, 0, 0})
-	f.Fuzz(func(t *testing.T, small bool, changes []byte) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, small bool, changes []byte) {
 		defer costs.For(len(changes) + 16<<10).Check(t)()
 		class := 64
 		if small {
@@ -97,5 +98,5 @@ func FuzzSections(f *testing.F) {
 		}
 		var row Row
 		table.Row(0x401000, &row)
-	})
+	}))
 }

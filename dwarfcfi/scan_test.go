@@ -8,6 +8,7 @@ import (
 
 	"unspool/dwarfcfi/elf"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 // compiled is a CIE as compilers write it, padded to a multiple of four bytes.
@@ -226,7 +227,10 @@ func FuzzScan(f *testing.F) {
 	compiledFrames(&b, codeAt, 3)
 	f.Add(append([]byte("constants   "), b.Data...))
 	f.Add(append(b.Data, 0, 0, 0, 0, 1, 2, 3, 4))
-	f.Fuzz(func(t *testing.T, constants []byte) {
+	for _, frames := range inputs.Sections(40, 2<<10, ".eh_frame", inputs.Programs...) {
+		f.Add(frames)
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, constants []byte) {
 		defer costs.For(len(constants)).Check(t)()
 		l := elf.Layout{Class: elf.ELFCLASS64, Machine: elf.EM_X86_64, Loads: []elf.Load{
 			{Offset: 1 << 40, Vaddr: codeAt, Filesz: codeSize, Flags: elf.PF_R | elf.PF_X},
@@ -252,5 +256,5 @@ func FuzzScan(f *testing.F) {
 		if covering == 0 {
 			t.Fatal("nothing in it covers code")
 		}
-	})
+	}))
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 // fakeSystem is a sysfs and tracefs made of the given files.
@@ -227,11 +228,11 @@ func FuzzParseEvents(f *testing.F) {
 		"cpu/event=0x3c,umask=1/u", "r1a8", "a,b", "cpu/split=7/"} {
 		f.Add(s)
 	}
-	f.Fuzz(func(t *testing.T, spec string) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, spec string) {
 		defer costs.For(len(spec)).Check(t)()
 		ev, err := hostSystem.parseEvents(spec)
 		if err == nil && len(ev) == 0 {
 			t.Fatal("neither events nor an error")
 		}
-	})
+	}))
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 func TestRecordTypeNames(t *testing.T) {
@@ -200,7 +201,7 @@ func FuzzSideBand(f *testing.F) {
 		b[0] = byte(typ)
 		f.Add(b)
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte) {
 		defer costs.For(len(b)).Check(t)()
 		r, err := CheckRecord(b)
 		if err != nil {
@@ -224,5 +225,5 @@ func FuzzSideBand(f *testing.F) {
 		if err := DecodeMmap2(out, &again); err != nil || !reflect.DeepEqual(m, again) {
 			t.Fatalf("%+v became %+v: %v", m, again, err)
 		}
-	})
+	}))
 }

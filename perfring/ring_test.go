@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 // fakeKernel writes records into memory of our own as the kernel does into a ring.
@@ -356,7 +357,7 @@ func FuzzDrain(f *testing.F) {
 	f.Add(two, uint64(0), uint64(len(two)))
 	f.Add(two, uint64(40), uint64(40+len(two)))
 	f.Add(two, uint64(math.MaxUint64-7), uint64(64))
-	f.Fuzz(func(t *testing.T, content []byte, tail, head uint64) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, content []byte, tail, head uint64) {
 		defer costs.For(len(content)).Check(t)()
 		k := fakeKernel{data: make([]byte, 512), head: head, tail: tail}
 		for i, c := range content[:min(len(content), 512)] {
@@ -378,7 +379,7 @@ func FuzzDrain(f *testing.F) {
 		if n > 512/headerSize || k.tail != head {
 			t.Fatalf("%d records, tail %d, head %d", n, k.tail, head)
 		}
-	})
+	}))
 }
 
 func TestMergeAllocatesNothing(t *testing.T) {

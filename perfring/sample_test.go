@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 // sampleOf is the kernel's perf_output_sample() for tests: it writes a sample with the fields of
@@ -431,7 +432,7 @@ func FuzzSample(f *testing.F) {
 		r, _ := sampleOf(&fm, rnd)
 		f.Add([]byte(r), fm.sampleType, fm.readFormat, fm.branchType, fm.regsUser, fm.regsIntr)
 	}
-	f.Fuzz(func(t *testing.T, b []byte, sampleType, readFormat, branchType, regsUser, regsIntr uint64) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte, sampleType, readFormat, branchType, regsUser, regsIntr uint64) {
 		defer costs.For(len(b)).Check(t)()
 		fm := Format{sampleType, readFormat, branchType, regsUser, regsIntr, true, false}
 		r, err := CheckRecord(b)
@@ -462,7 +463,7 @@ func FuzzSample(f *testing.F) {
 		if err := u.Sample(out, &again); err != nil {
 			t.Fatalf("re-encoded sample: %v", err)
 		}
-	})
+	}))
 }
 
 func TestUserPart(t *testing.T) {

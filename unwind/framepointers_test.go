@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 	"unspool/unwind/image"
 	"unspool/unwind/rule"
 )
@@ -112,7 +113,7 @@ func FuzzFollowFramePointers(f *testing.F) {
 	f.Add(bytesOf(8, 1<<20+16, 1, 0, 2), uint64(1<<20), uint64(1<<20), uint64(32), 127, false)
 	f.Add(bytesOf(4, 1<<20, 1), uint64(1<<20), uint64(1<<20), uint64(8), 16, true)
 	f.Add(bytesOf(8, ^uint64(0), 1), ^uint64(15), ^uint64(15), uint64(16), 16, false)
-	f.Fuzz(func(t *testing.T, data []byte, base, bp, asked uint64, room int, narrow bool) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, data []byte, base, bp, asked uint64, room int, narrow bool) {
 		defer costs.For(len(data)).Check(t)()
 		room, size := min(room, 1024), 8
 		if narrow {
@@ -138,7 +139,7 @@ func FuzzFollowFramePointers(f *testing.F) {
 				t.Fatalf("%#x is not in the copy", ip)
 			}
 		}
-	})
+	}))
 }
 
 // bytesOf puts words of size bytes behind each other.

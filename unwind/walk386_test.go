@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 	"unspool/testdata/programs"
 	"unspool/unwind/image"
 	"unspool/unwind/rule"
@@ -255,7 +256,7 @@ func FuzzUnwind386(f *testing.F) {
 	code := []uint64{b.inStart, b.inMain, b.inWork, b.bare + 1, b.restorer + 1}
 	f.Add([]byte{0x84, 3, 0x40, 0x41, 0x42, 0x80, 0x43, 0x81}, uint8(4), uint8(2))
 	f.Add([]byte{0x84, 0x40, 0x40, 0x84, 0x40, 0x40}, uint8(4), uint8(0))
-	f.Fuzz(func(t *testing.T, list []byte, pc, bp uint8) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, list []byte, pc, bp uint8) {
 		defer costs.For(len(list)).Check(t)()
 		const sp = 0xffc01000
 		var data []byte
@@ -286,5 +287,5 @@ func FuzzUnwind386(f *testing.F) {
 				t.Errorf("frame %d is %#x, in no mapping", i, ip)
 			}
 		}
-	})
+	}))
 }

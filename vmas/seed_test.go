@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 type fakeProcess struct {
@@ -400,7 +401,10 @@ func FuzzMaps(f *testing.F) {
 		"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n"))
 	f.Add([]byte("1000-2000 rwxp 00000000 00:00 0 \n1800-3000 ---p 00000000 00:00 0 /a\\012b\n"))
 	f.Add([]byte("1 (a\\nb) S 3 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 99"))
-	f.Fuzz(func(t *testing.T, text []byte) {
+	for _, text := range inputs.Lines(40, 8<<10, "/proc/[0-9]*/maps", "/proc/[0-9]*/stat") {
+		f.Add(text)
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, text []byte) {
 		defer costs.For(len(text)).Check(t)()
 		tab := NewTable("")
 		for line := range bytes.Lines(bytes.Clone(text)) {
@@ -417,7 +421,7 @@ func FuzzMaps(f *testing.F) {
 		if parseStat(bytes.Clone(text), &st) && len(st.comm) > taskCommLen {
 			t.Fatalf("comm %q", st.comm)
 		}
-	})
+	}))
 }
 
 func BenchmarkSeedAll(b *testing.B) {

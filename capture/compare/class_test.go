@@ -6,6 +6,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 	"unspool/unwind"
 )
 
@@ -121,7 +122,7 @@ func FuzzClassify(f *testing.F) {
 	f.Add("abcd", uint8(profile.Complete), "acd", uint8(unwind.NoFrame))
 	f.Add("arrrd", uint8(profile.Complete), "arrd", uint8(unwind.KernelLimit))
 	f.Add("a", uint8(profile.Unsaid), "a-", uint8(7))
-	f.Fuzz(func(t *testing.T, dwarf string, dwarfEnd uint8, fp string, fpEnd uint8) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, dwarf string, dwarfEnd uint8, fp string, fpEnd uint8) {
 		defer costs.For(len(dwarf) + len(fp)).Check(t)()
 		s := &stacks{
 			dwarf: addresses("a" + dwarf), dwarfEnd: profile.End(dwarfEnd), fp: addresses("a" + fp),
@@ -141,7 +142,7 @@ func FuzzClassify(f *testing.F) {
 		case (v.class == DWARFStops || v.class == BothStop) && s.dwarfEnd == profile.Complete:
 			t.Errorf("%+v of a complete stack", v)
 		}
-	})
+	}))
 }
 
 // TestPairsAreCutAtZeros has zeros at the end of a pair, and zeros that other words follow: a walk may read

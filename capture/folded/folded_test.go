@@ -17,6 +17,7 @@ import (
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 func newStacks(frames ...profile.Frame) *profiletest.Stacks {
@@ -135,11 +136,17 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+var (
+	foldedLine   = regexp.MustCompile(`^([^;\s].*) ([1-9][0-9]*)$`)
+	endsInNumber = regexp.MustCompile(`\s[0-9]+(\.[0-9]*)?$`)
+	hasTime      = regexp.MustCompile(`\s+(\d+\.\d+):\s+`)
+)
+
 // parse reads a line as the strictest readers do, and checks that the others read the same.
 func parse(t testing.TB, line string) (stack string, count uint64) {
 	t.Helper()
 	line, ended := strings.CutSuffix(line, "\n")
-	m := regexp.MustCompile(`^([^;\s].*) ([1-9][0-9]*)$`).FindStringSubmatch(line)
+	m := foldedLine.FindStringSubmatch(line)
 	if !ended || m == nil || strings.TrimSpace(line) != line ||
 		strings.ContainsFunc(line, func(r rune) bool {
 			return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 ||
@@ -147,10 +154,10 @@ func parse(t testing.TB, line string) (stack string, count uint64) {
 		}) {
 		t.Fatalf("%q is no line of folded stacks", line)
 	}
-	if regexp.MustCompile(`\s[0-9]+(\.[0-9]*)?$`).MatchString(m[1]) {
+	if endsInNumber.MatchString(m[1]) {
 		t.Errorf("%q has two weights", line)
 	}
-	if regexp.MustCompile(`\s+(\d+\.\d+):\s+`).MatchString(line) {
+	if hasTime.MatchString(line) {
 		t.Errorf("%q is from perf script", line)
 	}
 	count, err := strconv.ParseUint(m[2], 10, 64)
@@ -217,7 +224,7 @@ func FuzzNames(f *testing.F) {
 		f.Add(name, "main")
 		f.Add("bash", name)
 	}
-	f.Fuzz(func(t *testing.T, comm, name string) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, comm, name string) {
 		defer costs.For(len(comm) + len(name)).Check(t)()
 		p := newStacks(profile.Frame{Name: name}, profile.Frame{Name: "leaf " + name, Kind: profile.Kernel})
 		p.Add(profile.Thread{PID: 1, TID: 1, Comm: comm}, 0, 3, 0)
@@ -233,7 +240,7 @@ func FuzzNames(f *testing.F) {
 		if sum != 7 {
 			t.Errorf("%d samples", sum)
 		}
-	})
+	}))
 }
 
 // flamegraphPL finds flamegraph.pl. Debian has it for the profiler of Perl programs.

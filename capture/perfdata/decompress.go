@@ -131,11 +131,16 @@ func recordSize(b []byte) (int, error) {
 	if len(b) < recordHeader {
 		return recordHeader, nil
 	}
-	size := perfring.Record(b).Size()
-	if size < recordHeader {
-		return 0, fmt.Errorf("%s record of %d bytes in compressed data", perfring.Record(b).Type(), size)
+	head := perfring.Record(b)
+	if err := checkHeader(head); err != nil {
+		return 0, fmt.Errorf("%w, in compressed data", err)
 	}
-	return size, nil
+	switch t := head.Type(); t {
+	case perfring.RecordCompressed, perfring.RecordCompressed2, perfring.RecordAuxtrace:
+		// perf compresses what it reads from the rings. What these announce would not be behind them.
+		return 0, fmt.Errorf("%s record in compressed data", t)
+	}
+	return head.Size(), nil
 }
 
 // end returns why the decoder gave up.

@@ -7,6 +7,7 @@ import (
 
 	"unspool/perfring"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 // fuzzRead calls all methods of a Reader.
@@ -48,19 +49,25 @@ func FuzzReader(f *testing.F) {
 	for _, compress := range []int{0, 1} {
 		f.Add(small(f, false, compress))
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
+	for _, recording := range inputs.Files(8, 64<<10, "../../dist/inputs/*.data") {
+		f.Add(recording)
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, data []byte) {
 		defer costs.For(len(data)).Check(t)()
 		if r, err := open(data); err == nil {
 			fuzzRead(t, r, len(data))
 		}
-	})
+	}))
 }
 
 func FuzzPipe(f *testing.F) {
 	for _, compress := range []int{0, 1} {
 		f.Add(small(f, true, compress)[pipeSize:])
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
+	for _, recording := range inputs.Files(8, 64<<10, "../../dist/inputs/*.pipe") {
+		f.Add(recording[pipeSize:])
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, data []byte) {
 		defer costs.For(len(data)).Check(t)()
 		data = append(le.AppendUint64(le.AppendUint64(nil, magic), pipeSize), data...)
 		r, err := newReader("fuzz", bytes.NewReader(data), nil, 0)
@@ -68,5 +75,5 @@ func FuzzPipe(f *testing.F) {
 			t.Fatal(err)
 		}
 		fuzzRead(t, r, len(data))
-	})
+	}))
 }

@@ -6,20 +6,20 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 // FuzzCompressed reads what a zstd stream that is well-formed holds, in pieces: records of any kind or none.
 func FuzzCompressed(f *testing.F) {
 	f.Add([]byte{9, 0, 0, 0, 2, 0, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8, 68, 0, 0, 0, 0, 0, 8, 0}, uint8(10), uint8(1))
 	f.Add(make([]byte, 1<<16), uint8(255), uint8(2))
-	f.Fuzz(func(t *testing.T, records []byte, piece, level uint8) {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<16))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, records []byte, piece, level uint8) {
 		defer costs.For(len(records) + 1<<20).Check(t)() // and the decoder's window
-		enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<16))
-		if err != nil {
-			t.Fatal(err)
-		}
 		packed := enc.EncodeAll(records, nil)
-		enc.Close()
 		d, err := newDecompressor(uint32(level) % 23)
 		if err != nil {
 			t.Fatal(err)
@@ -43,5 +43,5 @@ func FuzzCompressed(f *testing.F) {
 				got += len(rec)
 			}
 		}
-	})
+	}))
 }

@@ -25,6 +25,17 @@ type scanner struct {
 // another one is no record: the size of the one before was wrong, and these bytes may be those of a stack.
 const maxType = 1023
 
+// checkHeader refuses what cannot be the header of a record.
+func checkHeader(head perfring.Record) error {
+	if size := head.Size(); size < recordHeader {
+		return fmt.Errorf("%s record of %d bytes", head.Type(), size)
+	}
+	if t := head.Type(); t == 0 || t > maxType {
+		return fmt.Errorf("record of an unknown type, %#x", uint32(t))
+	}
+	return nil
+}
+
 func newScanner(in io.Reader, at, length int64) scanner {
 	s := scanner{in: in, at: at, left: length}
 	s.block = s.pool.take()
@@ -121,13 +132,10 @@ func (s *scanner) record() ([]byte, error) {
 		return nil, err
 	}
 	head := perfring.Record(s.block.data[s.lo:s.hi])
+	if err := checkHeader(head); err != nil {
+		return nil, err
+	}
 	size := head.Size()
-	if size < recordHeader {
-		return nil, fmt.Errorf("%s record of %d bytes", head.Type(), size)
-	}
-	if t := head.Type(); t == 0 || t > maxType {
-		return nil, fmt.Errorf("record of an unknown type, %#x", uint32(head.Type()))
-	}
 	if err := s.fill(size); err != nil {
 		return nil, noEOF(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"unspool/capture/symbols"
 	"unspool/perfring"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
@@ -391,10 +393,22 @@ func FuzzRecords(f *testing.F) {
 	format := perfring.NewFormat(&unix.PerfEventAttr{
 		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CALLCHAIN,
 	})
-	sym := symbols.New(symbols.Options{Kallsyms: "/nonexistent", Root: "/nonexistent"})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	// A process with mappings, one that begins with a copy of them, and samples of both.
+	var b []byte
+	for i, path := range []string{"/nonexistent/program", "[vdso]", "//anon", "/tmp/perf-7.map", "[heap]"} {
+		var err error
+		if b, err = perfring.AppendMmap2(b, &format, &perfring.Mmap2{PID: 7, TID: 7, Addr: 0x1000 * uint64(i+1),
+			Len: 0x1000, Inode: uint64(i), Prot: 5, Path: []byte(path)}, &perfring.SampleID{}); err != nil {
+			f.Fatal(err)
+		}
+	}
+	fork := append(words(32<<48|7, 7<<32|8, 8<<32|8, 0), sample(perfring.ContextUser, 0x1000, 0x2000, 0x3000)...)
+	exit := append(words(32<<48|4, 7<<32|8, 8<<32|8, 0), sample(perfring.ContextUser, 0x1000, 0x4000, 0x5000)...)
+	f.Add(slices.Concat(b, sample(perfring.ContextUser, 0x1000, 0x2000, 0x3000, 0x4000), fork, exit))
+	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte) {
 		defer costs.For(len(b)).Check(t)()
-		l := newLoader(sym)
+		// It keeps what it has read, so the next input has its own.
+		l := newLoader(symbols.New(symbols.Options{Kallsyms: "/nonexistent", Root: "/nonexistent"}))
 		l.event = func(uint64) int { return 0 }
 		l.p.Events = []Event{{Name: "cycles"}}
 		for len(b) > 0 {
@@ -408,7 +422,7 @@ func FuzzRecords(f *testing.F) {
 		if err := l.finish().CheckValid(); err != nil {
 			t.Error(err)
 		}
-	})
+	}))
 }
 
 func BenchmarkSample(b *testing.B) {

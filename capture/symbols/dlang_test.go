@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 var namesOfD = map[string]string{
@@ -80,11 +81,14 @@ func FuzzDemangleD(f *testing.F) {
 	for mangled := range namesOfD {
 		f.Add(mangled)
 	}
-	f.Fuzz(func(t *testing.T, mangled string) {
+	for _, name := range inputs.Names(100, "_D", "/usr/lib/x86_64-linux-gnu/lib*.so*") {
+		f.Add(name)
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, mangled string) {
 		defer costs.For(len(mangled)).Check(t)()
 		name, ok := demangleD(mangled)
 		if ok && len(name) > min(maxMangled, 8*len(mangled)*len(mangled))+2 {
 			t.Errorf("%q: %d bytes", mangled, len(name))
 		}
-	})
+	}))
 }

@@ -3,9 +3,12 @@ package symbols
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 	"unspool/unwind/image/fileid"
 	"unspool/vmas"
 )
@@ -303,9 +307,23 @@ func FuzzMiniDebugInfo(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(packed)
 	f.Add([]byte("\xfd7zXZ\x00"))
-	f.Fuzz(func(t *testing.T, packed []byte) {
+	if inputs.Total() == 0 {
+		f.Add(packed)
+	} else {
+		// A small dictionary is quicker, and a sum of what is packed could not be put right.
+		whole, err := unpackXZ(packed, 1<<20)
+		if err != nil {
+			f.Fatal(err)
+		}
+		pack := exec.Command("xz", "--check=none", "--lzma2=dict=4KiB")
+		pack.Stdin = bytes.NewReader(whole)
+		if packed, err = pack.Output(); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(packed)
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, packed []byte) {
 		defer costs.For(len(packed)).Check(t)()
 		const limit = 1 << 20
 		data, err := unpackXZ(packed, limit)
@@ -316,7 +334,30 @@ func FuzzMiniDebugInfo(f *testing.F) {
 			t.Fatalf("%d bytes", len(data))
 		}
 		_, _ = readELF(bytes.NewReader(data), int64(len(data)))
-	})
+	}, inputs.Repaired(sumsOfXZ)))
+}
+
+// sumsOfXZ puts the sums of a stream of one block right: of its header, the block's header, the index and the footer.
+// tukaani.org/xz/xz-file-format.txt.
+func sumsOfXZ(b []byte) {
+	const header = 12 // of the stream, and as long is its footer
+	n := len(b)
+	sum := func(from, to, at int) {
+		if 0 <= from && from < to && to <= n && at+4 <= n {
+			binary.LittleEndian.PutUint32(b[at:], crc32.ChecksumIEEE(b[from:to]))
+		}
+	}
+	sum(6, 8, 8)
+	if n <= 2*header {
+		return
+	}
+	block := header + 4*(int(b[header])+1)
+	sum(header, block-4, block-4)
+	backward := binary.LittleEndian.Uint32(b[n-8:])
+	if index := n - header - 4*(int(backward)+1); index > header {
+		sum(index, n-header-4, n-header-4)
+	}
+	sum(n-8, n-2, n-header)
 }
 
 func TestAnotherKernelsNamesAreInTheCache(t *testing.T) {

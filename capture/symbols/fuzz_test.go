@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 func FuzzELFSymbols(f *testing.F) {
@@ -27,7 +28,13 @@ func FuzzELFSymbols(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
+	for _, file := range inputs.Files(40, 40<<10, inputs.Objects...) {
+		f.Add(file)
+	}
+	for _, file := range inputs.Files(20, 40<<10, "../../dist/inputs/*.elf") {
+		f.Add(file)
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte) {
 		defer costs.For(len(b)).Check(t)()
 		table, _ := readELF(bytes.NewReader(b), int64(len(b)))
 		if table == nil {
@@ -52,12 +59,18 @@ func FuzzELFSymbols(f *testing.F) {
 		for _, off := range []uint64{0, 0x1000, uint64(len(b)), 1<<64 - 1} {
 			table.Vaddr(off)
 		}
-	})
+	}, inputs.InELF(".symtab", ".strtab", ".dynsym", ".dynstr", ".plt", ".rela.plt", ".gnu", ".eh_frame", ".note")))
 }
 
 func FuzzKallsyms(f *testing.F) {
 	f.Add([]byte(kernelList), []byte("ext4 8192 1 - Live 0xffffffffc0100000\n"))
-	f.Fuzz(func(t *testing.T, kallsyms, modules []byte) {
+	for _, kallsyms := range inputs.Lines(1, 16<<10, "/proc/kallsyms") {
+		f.Add(kallsyms, []byte{})
+	}
+	for _, modules := range inputs.Lines(1, 16<<10, "/proc/modules") {
+		f.Add([]byte(kernelList), modules)
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, kallsyms, modules []byte) {
 		defer costs.For(len(kallsyms) + len(modules)).Check(t)()
 		var k kernel
 		_, _ = k.readKallsyms(bytes.NewReader(kallsyms))
@@ -68,5 +81,5 @@ func FuzzKallsyms(f *testing.F) {
 			findImage(k.images, fn.Addr)
 			findImage(k.loaded, fn.Addr)
 		}
-	})
+	}))
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 	"unspool/unwind/jit/jitdump"
 )
 
@@ -232,7 +233,10 @@ func TestAPIDThatAnotherProcessHasNow(t *testing.T) {
 
 func FuzzPerfMap(f *testing.F) {
 	f.Add([]byte("1000 10 f\n1008 20 g\n0x1000 1 h"), uint64(0x1004))
-	f.Fuzz(func(t *testing.T, b []byte, addr uint64) {
+	for _, names := range inputs.Lines(8, 16<<10, "../../dist/inputs/perf-*.map") {
+		f.Add(names, uint64(0x1000))
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte, addr uint64) {
 		defer costs.For(len(b)).Check(t)()
 		var c codes
 		if err := c.readPerfMap(bytes.NewReader(b)); err != nil {
@@ -255,7 +259,7 @@ func FuzzPerfMap(f *testing.F) {
 		if len(last) <= 256 && (ok != found || ok && c.list[i] != want) {
 			t.Errorf("find(%#x) = %d, %v; want %+v, %v", addr, i, ok, want, found)
 		}
-	})
+	}))
 }
 
 func FuzzJitdump(f *testing.F) {
@@ -263,7 +267,10 @@ func FuzzJitdump(f *testing.F) {
 	d.load(100, 0x1000, 0x100, "a")
 	d.move(300, 0x1000, 0x3000, 0x100)
 	f.Add(d.b, uint64(0x1004), uint64(200))
-	f.Fuzz(func(t *testing.T, b []byte, addr, time uint64) {
+	for _, dump := range inputs.Files(8, 64<<10, "../../dist/inputs/jit*.dump") {
+		f.Add(dump, uint64(0x1000), uint64(1))
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte, addr, time uint64) {
 		defer costs.For(len(b)).Check(t)()
 		var c codes
 		_ = c.readJitdump(bytes.NewReader(b))
@@ -276,5 +283,5 @@ func FuzzJitdump(f *testing.F) {
 				t.Errorf("%#x: %+v", addr, f)
 			}
 		}
-	})
+	}))
 }

@@ -12,6 +12,7 @@ import (
 
 	"unspool/dwarfcfi/elf"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 const goProgram = `package main
@@ -181,7 +182,7 @@ func FuzzGoTable(f *testing.F) {
 	f.Add(goTableBytes(), uint16(elf.EM_X86_64))
 	f.Add(goTableBytes(), uint16(elf.EM_386))
 	f.Add(goTableBytes(), uint16(std.EM_AARCH64))
-	f.Fuzz(func(t *testing.T, b []byte, machine uint16) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte, machine uint16) {
 		defer costs.For(len(b)).Check(t)()
 		table, _ := addGoTable(b, elf.Machine(machine))
 		if 8*table.Len() > len(b) || len(table.names) > 2*len(b)+maxName {
@@ -193,5 +194,5 @@ func FuzzGoTable(f *testing.F) {
 				t.Errorf("%+v, %v; want %+v", got, ok, fn)
 			}
 		}
-	})
+	}))
 }

@@ -3,9 +3,6 @@ package symbols
 import (
 	"bytes"
 	"fmt"
-	"io"
-
-	"github.com/mikelolasagasti/xz"
 )
 
 // MiniDebugInfo is an ELF file with a symbol table and little else, packed by xz into the section
@@ -13,11 +10,8 @@ import (
 // Distributions leave out the functions that are in .dynsym.
 
 // At most maxUnpacked bytes are unpacked, and not more than 512 KiB plus 64 bytes for each packed byte, as
-// symbol tables do not shrink more than that. maxDictionary is the size that xz uses at its highest level.
-const (
-	maxUnpacked   = 256 << 20
-	maxDictionary = 64 << 20
-)
+// symbol tables do not shrink more than that.
+const maxUnpacked = 256 << 20
 
 // miniDebugInfo unpacks .gnu_debugdata within a budget; nil when the file has none.
 func (f *elfFile) miniDebugInfo(left *budget) (*elfFile, error) {
@@ -51,20 +45,4 @@ func (f *elfFile) miniDebugInfo(left *budget) (*elfFile, error) {
 		return nil, fmt.Errorf(".gnu_debugdata: for %v", mini.Machine)
 	}
 	return mini, nil
-}
-
-// unpackXZ unpacks at most limit bytes; more is an error.
-func unpackXZ(packed []byte, limit int64) ([]byte, error) {
-	r, err := xz.NewReader(bytes.NewReader(packed), maxDictionary)
-	if err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("more than %d bytes from %d: %w", limit, len(packed), errOver)
-	}
-	return data, nil
 }

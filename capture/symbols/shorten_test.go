@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 func TestTemplatesAreShortened(t *testing.T) {
@@ -108,10 +109,13 @@ func TestShortenedNamesAreWhole(t *testing.T) {
 func FuzzShorten(f *testing.F) {
 	f.Add("std::operator<< <std::char_traits<char> >")
 	f.Add("<a as b<c>>::d")
-	f.Fuzz(func(t *testing.T, name string) {
+	for _, name := range inputs.Names(200, "_ZN", "/usr/lib/x86_64-linux-gnu/lib*.so.?") {
+		f.Add(Demangle(name))
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, name string) {
 		defer costs.For(len(name)).Check(t)()
 		if short := Shorten(name); len(short) > 3*len(name) || !strings.Contains(name, "<") && short != name {
 			t.Errorf("%q: %q", name, short)
 		}
-	})
+	}))
 }

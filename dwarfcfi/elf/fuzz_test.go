@@ -7,6 +7,7 @@ import (
 
 	"unspool/dwarfcfi/elf/elftest"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 func FuzzELF(f *testing.F) {
@@ -23,7 +24,13 @@ func FuzzELF(f *testing.F) {
 	if self, err := os.ReadFile("/proc/self/exe"); err == nil {
 		f.Add(self[:4096])
 	}
-	f.Fuzz(func(t *testing.T, file []byte) {
+	for _, file := range inputs.Files(40, 40<<10, inputs.Objects...) {
+		f.Add(file)
+	}
+	for _, file := range inputs.Files(20, 40<<10, "../../dist/inputs/*.elf") {
+		f.Add(file)
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, file []byte) {
 		defer costs.For(len(file)).Check(t)()
 		r := bytes.NewReader(file)
 		ReadBuildID(r)
@@ -40,5 +47,5 @@ func FuzzELF(f *testing.F) {
 				t.Errorf("%+v: %d bytes that are not the file's", e, len(read))
 			}
 		}
-	})
+	}, inputs.InELF(".shstrtab", ".note", ".dynamic")))
 }

@@ -4,6 +4,7 @@ package costs
 
 import (
 	"runtime/metrics"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,24 +24,42 @@ func For(n int) Bound {
 
 // Check begins to measure; what it returns ends that, and fails the test if the input took more.
 func (b Bound) Check(t *testing.T) (end func()) {
-	cpu, bytes := cpuTime(), allocated()
+	cpu, bytes := CPUTime(), allocated()
 	return func() {
 		t.Helper()
-		if took := cpuTime() - cpu; took > b.CPU {
-			t.Errorf("it took %v of CPU time, %v are allowed", took, b.CPU)
+		cpu, bytes := CPUTime()-cpu, allocated()-bytes
+		if cpu > b.CPU {
+			t.Errorf("it took %v of CPU time, %v are allowed", cpu, b.CPU)
 		}
-		if took := allocated() - bytes; took > b.Bytes {
-			t.Errorf("it allocated %d bytes, %d are allowed", took, b.Bytes)
+		if bytes > b.Bytes {
+			t.Errorf("it allocated %d bytes, %d are allowed", bytes, b.Bytes)
 		}
+		largest.Lock()
+		defer largest.Unlock()
+		largest.cpu = max(largest.cpu, float64(cpu)/float64(b.CPU))
+		largest.bytes = max(largest.bytes, float64(bytes)/float64(b.Bytes))
 	}
 }
 
-func cpuTime() time.Duration {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+var largest struct {
+	sync.Mutex
+	cpu, bytes float64
+}
+
+// Largest is the most that any input has taken, as shares of what it might take.
+func Largest() (cpu, bytes float64) {
+	largest.Lock()
+	defer largest.Unlock()
+	return largest.cpu, largest.bytes
+}
+
+// CPUTime is what all threads of this process have taken.
+func CPUTime() time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts) != nil {
 		return 0
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return time.Duration(ts.Nano())
 }
 
 func allocated() uint64 {

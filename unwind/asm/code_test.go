@@ -14,6 +14,7 @@ import (
 	"unspool/dwarfcfi"
 	"unspool/dwarfcfi/elf"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 	"unspool/testdata/programs"
 	"unspool/unwind/rule"
 )
@@ -334,7 +335,10 @@ func FuzzCode(f *testing.F) {
 		uint64(0))
 	f.Add([]byte("\xc8\x10\x00\x00\x75\xfe\xc9\xc3\xc5\xf8\x77\x62\xf1\x7c\x48\x28\xc0\xeb\xe0"), uint16(4),
 		^uint64(0)-20)
-	f.Fuzz(func(t *testing.T, text []byte, at uint16, base uint64) {
+	for _, text := range inputs.Sections(40, 1<<10, ".text", inputs.Programs...) {
+		f.Add(text, uint16(len(text)), uint64(0x1000))
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, text []byte, at uint16, base uint64) {
 		defer costs.For(len(text)).Check(t)()
 		size := uint64(len(text))
 		layout := &elf.Layout{
@@ -363,7 +367,7 @@ func FuzzCode(f *testing.F) {
 			}
 			c.FollowsCall(addr)
 		}
-	})
+	}))
 }
 
 // BenchmarkRuleFromCode looks up PCs of libcrypto as if it had no CFI: PCs in functions

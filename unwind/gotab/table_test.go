@@ -14,6 +14,7 @@ import (
 	"unspool/dwarfcfi"
 	"unspool/dwarfcfi/elf"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 	"unspool/unwind/rule"
 )
 
@@ -409,7 +410,7 @@ func FuzzPclntab(f *testing.F) {
 	for _, version := range []version{go116, go118, go120} {
 		f.Add(buildImage(version, 4))
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, data []byte) {
 		defer costs.For(len(data)).Check(t)()
 		r := bytes.NewReader(data)
 		layout, err := elf.ReadLayout(r, r.Size())
@@ -436,7 +437,9 @@ func FuzzPclntab(f *testing.F) {
 		}
 		table.Rule(table.text - 1)
 		table.Rule(^uint64(0))
-	})
+	}, inputs.In(func(image []byte) [][2]int {
+		return [][2]int{{0, builtText - builtBase}, {builtText - builtBase + 4*32, len(image)}} // not the code
+	})))
 }
 
 // whole loads all of a part of a file.

@@ -6,6 +6,7 @@ import (
 
 	"unspool/dwarfcfi"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 	"unspool/unwind/jit/jitdump"
 	"unspool/unwind/jit/jittest"
 	"unspool/unwind/rule"
@@ -47,7 +48,10 @@ func TestYoungestCode(t *testing.T) {
 func FuzzJitdump(f *testing.F) {
 	f.Add(jittest.EhFrame(11, jittest.Trampoline), uint64(0x1000), uint64(11), uint64(6))
 	f.Add(jittest.EhFrame(33, jittest.Framed), ^uint64(7), uint64(33), uint64(9))
-	f.Fuzz(func(t *testing.T, frame []byte, addr, size, off uint64) {
+	for _, frames := range inputs.Sections(20, 4<<10, ".eh_frame", inputs.Programs...) {
+		f.Add(frames, uint64(0x1000), uint64(len(frames)), uint64(1))
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, frame []byte, addr, size, off uint64) {
 		defer costs.For(len(frame)).Check(t)()
 		var d dump
 		r := jitdump.Record{Kind: jitdump.CodeLoad, Addr: addr, Size: size, Frame: frame}
@@ -60,5 +64,5 @@ func FuzzJitdump(f *testing.F) {
 			}
 			rule.Compile(&row, addr+off)
 		}
-	})
+	}))
 }

@@ -2,10 +2,14 @@ package process
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+
+	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 // TestIsExecutable holds the answers for our own mappings against our maps file, by the kernel's
@@ -42,4 +46,28 @@ func TestIsExecutable(t *testing.T) {
 	if found[true] == 0 || found[false] == 0 {
 		t.Errorf("looked at %v", found)
 	}
+}
+
+// FuzzScanExecutable asks any text for a mapping. It is executable if a line of it begins with that.
+func FuzzScanExecutable(f *testing.F) {
+	const libc = "7f1c2a400000-7f1c2a426000 r-xp 00026000 fe:01 1048601        /usr/lib/libc.so.6\n"
+	f.Add([]byte(libc), uint64(0x7f1c2a400000), uint64(0x7f1c2a426000))
+	f.Add([]byte("00400000-00401000 --xp "), uint64(0x400000), uint64(0x401000))
+	f.Add([]byte(strings.Repeat("name", 2000)+libc), uint64(0x7f1c2a400000), uint64(0x7f1c2a426000))
+	for _, text := range inputs.Lines(20, 8<<10, "/proc/[0-9]*/maps") {
+		f.Add(text, uint64(0x7f1c2a400000), uint64(0x7f1c2a426000))
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, text []byte, start, end uint64) {
+		defer costs.For(len(text)).Check(t)()
+		prefix := fmt.Sprintf("%08x-%08x ", start, end)
+		want, found := false, false
+		for line := range bytes.Lines(text) {
+			if access, ok := bytes.CutPrefix(line, []byte(prefix)); ok && !found {
+				found, want = true, len(access) > 2 && access[2] == 'x'
+			}
+		}
+		if got := scanExecutable(bytes.NewReader(text), start, end); got != want {
+			t.Errorf("%x-%x is executable: %v, want %v", start, end, got, want)
+		}
+	}))
 }

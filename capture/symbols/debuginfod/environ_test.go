@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 func gzipped(b []byte) []byte {
@@ -157,16 +158,16 @@ func TestStatus(t *testing.T) {
 func FuzzHeaders(f *testing.F) {
 	f.Add([]byte("X-Token: a\nAuthorization: Bearer b\r\n"))
 	f.Add([]byte("\x00: \x7f\n: \nx:\n"))
-	f.Fuzz(func(t *testing.T, content []byte) {
+	name := filepath.Join(f.TempDir(), "headers")
+	connects := errors.New("connects")
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return nil, connects
+	}}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, content []byte) {
 		defer costs.For(len(content)).Check(t)()
-		name := filepath.Join(t.TempDir(), "headers")
 		write(t, name, content)
 		header := make(http.Header)
 		readHeader(name, header)
-		connects := errors.New("connects")
-		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-			return nil, connects
-		}}
 		req, err := http.NewRequest(http.MethodGet, "http://host/", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -179,5 +180,5 @@ func FuzzHeaders(f *testing.F) {
 		if !errors.Is(err, connects) {
 			t.Errorf("%q: %v", header, err)
 		}
-	})
+	}))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 // answers is a server that sends one answer to all that it is asked.
@@ -29,7 +30,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(200, "X-DEBUGINFOD-SIZE: 99999999999999999999\nLocation: http://elsewhere/", content[:40])
 	f.Add(302, "Location: file:///etc/passwd", []byte{})
 	f.Add(404, "Retry-After: -1", elfFile(another))
-	f.Fuzz(func(t *testing.T, status int, header string, body []byte) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, status int, header string, body []byte) {
 		defer costs.For(len(header) + len(body)).Check(t)()
 		a := &answers{status: 200 + int(uint(status)%400), header: http.Header{}, body: body}
 		for line := range strings.Lines(header) {
@@ -47,5 +48,5 @@ func FuzzAnswer(f *testing.F) {
 		if got, err := io.ReadAll(file); err != nil || !bytes.Contains(got, buildID) || !bytes.Equal(got, body) {
 			t.Errorf("%d bytes of %d were kept: %v", len(got), len(body), err)
 		}
-	})
+	}))
 }

@@ -13,6 +13,7 @@ import (
 
 	"unspool/dwarfcfi/elf"
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 // elfFile is a 64-bit ELF file of one note segment with a build ID, or
@@ -193,7 +194,10 @@ func TestParseLink(t *testing.T) {
 func FuzzParseLink(f *testing.F) {
 	f.Add([]byte("abc\x00\x04\x03\x02\x01"))
 	f.Add([]byte("libc.so.6.debug\x00\x01\x02\x03\x04"))
-	f.Fuzz(func(t *testing.T, section []byte) {
+	for _, link := range inputs.Sections(20, 1<<10, ".gnu_debuglink", inputs.Programs...) {
+		f.Add(link)
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, section []byte) {
 		defer costs.For(len(section)).Check(t)()
 		link, ok := ParseLink(section)
 		if !ok {
@@ -205,5 +209,5 @@ func FuzzParseLink(f *testing.F) {
 				t.Errorf("link %q leads to %s", link.Name, c.path)
 			}
 		}
-	})
+	}))
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/inputs"
 )
 
 var le = binary.LittleEndian
@@ -269,7 +270,10 @@ func FuzzReader(f *testing.F) {
 	f.Add(slices.Concat(header(), unwinding(1, "frame", "hdr"), load(2, 0x1000, "code", "one", 1),
 		move(3, 0x1000, 0x2000, 4, 1)), 50)
 	f.Add(slices.Concat(header(), record(CodeClose, 1, nil), record(DebugInfo, 1, make([]byte, 16))), 0)
-	f.Fuzz(func(t *testing.T, content []byte, n int) {
+	for _, dump := range inputs.Files(8, 64<<10, "../../../dist/inputs/jit*.dump") {
+		f.Add(dump, len(dump))
+	}
+	f.Fuzz(inputs.Many(f, func(t *testing.T, content []byte, n int) {
 		defer costs.For(len(content)).Check(t)()
 		g := &growing{content, min(max(n, 0), len(content))}
 		d, err := NewReader(g)
@@ -293,5 +297,5 @@ func FuzzReader(f *testing.F) {
 		if once, _ := all(t, whole); len(once) != len(some) {
 			t.Fatalf("%d records at once, %d in two readings", len(once), len(some))
 		}
-	})
+	}))
 }
