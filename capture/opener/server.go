@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -125,22 +124,12 @@ func (s *server) listen(socket, end int) {
 	}
 }
 
-// soon is how long a thread waits for the next request by itself: most come at once, or much later. The
-// runtime's monitor looks at such a thread every 20 us, so what comes later is waited for in its poller.
-const soon = 500 * time.Microsecond
-
-// receive waits for a request.
+// receive waits for a request in the runtime's poller: see line.
 func (l *listener) receive(buf, control []byte) (n, controls int, err error) {
 	try := func(socket uintptr) bool {
-		for {
-			n, controls, _, _, err = unix.Recvmsg(int(socket), buf, control, unix.MSG_CMSG_CLOEXEC)
-			if err != unix.EINTR {
-				return err != unix.EAGAIN
-			}
-		}
+		n, controls, err = receiveNow(int(socket), buf, control)
+		return err != unix.EAGAIN
 	}
-	most := unix.NsecToTimespec(int64(soon))
-	_, _ = unix.Ppoll([]unix.PollFd{{Fd: int32(l.socket), Events: unix.POLLIN}}, &most, nil)
 	if waited := l.raw.Read(try); waited != nil {
 		return 0, 0, waited
 	}
