@@ -138,23 +138,31 @@ func (l *listener) receive(buf, control []byte) (n, controls int, err error) {
 
 // take answers a request.
 func (l *listener) take(r *request, fd int) {
-	if r.op != grantOutput || l.socket != firstLine {
+	granted := l.socket == firstLine
+	if granted && r.op != grantOutput || !granted && r.op != readFile {
 		closeFD(fd)
 	}
-	if l.socket == firstLine {
+	if granted {
 		l.answer(l.grants.do(r, fd))
 		return
 	}
 	under := &l.reads
 	switch r.op {
-	case openPath, openWithin, openMapped, statPath:
+	case openPath, openWithin, openMapped, statPath, readFile:
 		under = &l.files
 	}
 	if !under.begin(r.pid) {
+		if r.op == readFile {
+			closeFD(fd)
+		}
 		l.answer(answer{errno: unix.EAGAIN, fd: -1})
 		return
 	}
-	l.look(r)
+	if r.op == readFile {
+		l.contents(r, fd)
+	} else {
+		l.look(r)
+	}
 	under.end(r.pid)
 }
 
@@ -283,6 +291,9 @@ func (l *listener) file(r *request) answer {
 	if err == nil && !isCode(fd) && !(r.end > r.start && l.processes.MapsAsCode(r.pid, r.start, r.end, fd)) {
 		unix.Close(fd)
 		err = unix.ENOEXEC
+	}
+	if err == nil && r.op != openWithin && isServed(fd) {
+		fd, err = unreadable(fd)
 	}
 	a := answer{fd: -1}
 	if err != nil {
