@@ -30,8 +30,8 @@ const (
 const memoryPlace = "//memory"
 
 // errMemoryHangs is about processes that keep the memory of others from being read.
-var errMemoryHangs = fmt.Errorf("memory of %d processes: reads of it hang, and until one of them ends, no memory of "+
-	"other processes is read for unwinding", maxHung)
+var errMemoryHangs = fmt.Errorf("memory of %d processes: reads of it hang, and until one of them ends, "+
+	"no memory of other processes is read for unwinding", maxHung)
 
 func newImpatient(access process.Access, tell func(error)) *impatient {
 	return &impatient{Access: access, tell: tell, hung: make(map[uint32]bool)}

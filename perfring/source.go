@@ -209,12 +209,12 @@ func (s *Source) control(what string, request uint) error {
 // targets have exited, Wait sleeps as before: see [Source.Done].
 func (s *Source) Wait(timeout time.Duration) error { return s.poller.wait(timeout) }
 
-// Pause is Wait, but records other than samples do not end it. It is for who looks at them from time to time:
-// while this process waits for something else, each of them would wake it in vain.
+// Pause is Wait, but records other than samples do not end it. It is for who looks at them from time to time,
+// and would be woken in vain by each of them.
 func (s *Source) Pause(timeout time.Duration) error { return s.poller.pause(timeout) }
 
-// Wake makes the Wait that is running return, or else the next one, and the Pause that precedes it. Any goroutine may call it, also
-// after Close.
+// Wake makes the Wait that is running return, or else the next one, and the Pause that precedes it. Any
+// goroutine may call it, also after Close.
 func (s *Source) Wake() { s.poller.wakeUp() }
 
 // Done says whether a Wait has seen the end of all targets and of all tasks that inherited their

@@ -13,11 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A line is a socket that one request at a time goes over, and its answer back. Messages are sent and received
-// by system calls that do not block, of which Go's scheduler need not know, and what has not come yet is waited
-// for in the runtime's poller: while a thread is in a system call that may block, the runtime's monitor looks at
-// it every 20 us, which took half of the CPU time of files that are asked for one by one. Whoever waits only
-// for a bounded time blocks in the kernel all the same, as each timer wakes the monitor, too.
+// A line is a socket that one request at a time goes over, and its answer back. Messages are sent and
+// received by system calls that do not block, of which Go's scheduler need not know, and what has not come yet
+// is waited for in the runtime's poller: while a thread is in a system call that may block, the runtime's
+// monitor looks at it every 20 us, which took half of the CPU time of files that are asked for one by one.
+// Whoever waits only for a bounded time blocks in the kernel all the same, as each timer wakes the monitor,
+// too.
 type line struct {
 	socket  int
 	file    *os.File        // of the socket, where answers are waited for in the runtime's poller; else nil
@@ -85,8 +86,8 @@ func sendMessage(socket int, message, rights []byte) error {
 	}
 }
 
-// sendNow sends a message if there is room for it at once, and does not block: so Go's monitor thread, which an
-// ordinary system call wakes, is not to know of it.
+// sendNow sends a message if there is room for it at once, and does not block: so Go's monitor thread, which
+// an ordinary system call wakes, is not to know of it.
 func sendNow(socket int, message, rights []byte) error {
 	head := header(message, rights)
 	_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(socket), uintptr(unsafe.Pointer(&head)),

@@ -57,8 +57,8 @@ type Files interface {
 	Owner(pid uint32) (uid uint32, err error)
 }
 
-// A FileReader is an Access whose files may be descriptors that cannot be read (O_PATH, open(2)), as a server that
-// does not answer must not hold up this process, which cannot even end while a read of it hangs. It reads them.
+// A FileReader is an Access whose files may be descriptors that cannot be read (O_PATH, open(2)), as this
+// process could not even end while a read hangs of a file whose server does not answer. It reads them.
 type FileReader interface {
 	// ReadFile is [io.ReaderAt] for a file that was opened for a process.
 	ReadFile(pid uint32, file *os.File, p []byte, off int64) (n int, err error)
