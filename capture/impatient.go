@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 // ended.
 type impatient struct {
 	process.Access
+	tell func(error) // is called once, when too many processes hang
 
 	mu   sync.Mutex
 	hung map[uint32]bool // by PID
@@ -24,8 +26,15 @@ const (
 	maxHung = 8
 )
 
-func newImpatient(access process.Access) *impatient {
-	return &impatient{Access: access, hung: make(map[uint32]bool)}
+// memoryPlace stands for a file in what is said of memory that is not read.
+const memoryPlace = "//memory"
+
+// errMemoryHangs is about processes that keep the memory of others from being read.
+var errMemoryHangs = fmt.Errorf("memory of %d processes: reads of it hang, and until one of them ends, "+
+	"no memory of other processes is read for unwinding", maxHung)
+
+func newImpatient(access process.Access, tell func(error)) *impatient {
+	return &impatient{Access: access, tell: tell, hung: make(map[uint32]bool)}
 }
 
 // Aside reads memory for as long as it takes, for goroutines that do not drain the rings.
@@ -56,10 +65,16 @@ func (i *impatient) ReadMemory(pid uint32, buf []byte, addr uint64) int {
 	}
 }
 
+// isHung says whether the memory of a process is not read, as reads of it or of too many others hang.
 func (i *impatient) isHung(pid uint32) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.hung[pid] || len(i.hung) >= maxHung
+	all := len(i.hung) >= maxHung
+	if all && i.tell != nil {
+		i.tell(errMemoryHangs)
+		i.tell = nil
+	}
+	return all || i.hung[pid]
 }
 
 func (i *impatient) setHung(pid uint32, is bool) {

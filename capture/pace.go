@@ -15,9 +15,6 @@ const (
 	wakeLeast  = 2 * time.Millisecond // between two wake-ups
 )
 
-// hold takes the price of a wake-up from the credit, and waits until the credit suffices.
-func (p *pace) hold() { time.Sleep(p.due(time.Now())) }
-
 // due takes the price of a wake-up at a time from the credit, and returns how long to wait until the credit
 // suffices.
 func (p *pace) due(now time.Time) time.Duration {

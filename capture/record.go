@@ -330,7 +330,11 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 		until = end
 	}
 	for {
-		p.hold()
+		if hold := p.due(time.Now()); hold > 0 {
+			if err := r.source.Pause(hold); err != nil {
+				return err
+			}
+		}
 		asked := time.Now()
 		timeout := max(0, until.Sub(asked))
 		if err := r.source.Wait(timeout); err != nil {

@@ -107,10 +107,11 @@ type Config struct {
 
 // NewSession returns a session that knows no process yet.
 func NewSession(c Config) *Session {
+	trouble := newTrouble()
 	if c.Processes == nil {
 		c.Processes = process.Direct("/proc")
 		if c.Live {
-			c.Processes = newImpatient(c.Processes)
+			c.Processes = newImpatient(c.Processes, func(err error) { trouble.file(memoryPlace, err) })
 		}
 	}
 	var seeds process.Texts
@@ -123,7 +124,7 @@ func NewSession(c Config) *Session {
 		pairs:    c.Pairs,
 		buildIDs: c.BuildIDs,
 		out:      c.Format.Unwound(),
-		trouble:  newTrouble(),
+		trouble:  trouble,
 		recorded: c.Offline != nil,
 	}
 	s.images = image.New(image.Config{

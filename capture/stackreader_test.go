@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -314,4 +315,32 @@ func TestMemoryThatIsNeverThere(t *testing.T) {
 		}
 	}
 	t.Error("another process is not read")
+}
+
+// Where the memory of as many processes hangs as may, no other process is read, and the user is told, once.
+func TestMemoryOfManyThatIsNeverThere(t *testing.T) {
+	t.Parallel()
+	s := NewSession(Config{Format: new(perfring.Format), Live: true})
+	word := uint64(4711)
+	at, buf := uint64(uintptr(unsafe.Pointer(&word))), make([]byte, 8)
+	told := func() string {
+		var out strings.Builder
+		WriteFiles(&out, s.Trouble())
+		return out.String()
+	}
+	for range maxHung {
+		hanging, page := startFaulting(t)
+		s.interrupted.processes.ReadMemory(uint32(hanging.Process.Pid), buf, page)
+		if text := told(); text != "" {
+			t.Errorf("said before another one is read: %q", text)
+		}
+	}
+	for range 2 {
+		if got := s.interrupted.processes.ReadMemory(uint32(os.Getpid()), buf, at); got != 0 {
+			t.Errorf("%d bytes though %d processes hang", got, maxHung)
+		}
+	}
+	if text := told(); strings.Count(text, "memory of 8 processes: reads of it hang") != 1 {
+		t.Errorf("said: %q", text)
+	}
 }

@@ -211,7 +211,7 @@ func (s *Source) enableLike(d, like descriptor) error {
 	}
 	s.hotplug.ids[own] = id
 	if d.polled {
-		if err := s.poller.add(d.fd); err != nil {
+		if err := s.poller.add(d.fd, d.sideBand); err != nil {
 			return err
 		}
 	}

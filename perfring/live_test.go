@@ -250,6 +250,69 @@ func TestNewMappingsEndWait(t *testing.T) {
 	}
 }
 
+// Programs that start during a pause do not wake this process, and the Wait behind it sees them. Those that
+// start later end it as if there had been no pause.
+func TestNewMappingsDoNotEndPause(t *testing.T) {
+	s := mustOpen(t, Target{AllCPUs: true}, Options{Events: mustEvents(t, "cpu-clock"), Freq: 49})
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	const timeout, pause = 10 * time.Second, 20 * time.Millisecond
+	for i := range 12 {
+		began := time.Now()
+		cmd := exec.Command("true")
+		start := func() {
+			if err := cmd.Run(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if during := i%3 > 0; during {
+			start()
+		}
+		if err := s.Pause(pause); err != nil || time.Since(began) < pause {
+			t.Fatalf("%v after %v", err, time.Since(began))
+		}
+		if i%3 == 2 { // its records come between pause and wait
+			cmd = exec.Command("true")
+			start()
+			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(s.poller.fd), Events: unix.POLLIN}}, 0); n != 0 {
+				t.Errorf("a new program wakes who pauses (%v)", err)
+			}
+		}
+		if cmd.Process == nil {
+			start()
+		}
+		for seen := false; !seen; {
+			if err := s.Wait(timeout); err != nil {
+				t.Fatal(err)
+			}
+			if time.Since(began) >= timeout {
+				t.Fatalf("program %d did not end the wait", i)
+			}
+			s.Peek(func(r Record) {
+				var m Mmap2
+				seen = seen || DecodeMmap2(r, &m) == nil && int(m.PID) == cmd.Process.Pid
+			})
+		}
+	}
+}
+
+// A pause that ends as somebody wakes it does not keep that from the Wait behind it.
+func TestWakeEndsPauseAndWait(t *testing.T) {
+	s := mustOpen(t, Target{PIDs: []int{os.Getpid()}}, Options{Events: mustEvents(t, "dummy")})
+	s.Wake()
+	start := time.Now()
+	for _, wait := range []func(time.Duration) error{s.Pause, s.Wait} {
+		if err := wait(30 * time.Second); err != nil || time.Since(start) > 20*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	}
+	const short = time.Millisecond
+	if start = time.Now(); s.Pause(short) != nil || time.Since(start) < short {
+		t.Errorf("woken once, and twice after %v", time.Since(start))
+	}
+}
+
 func TestWakeEndsWait(t *testing.T) {
 	s := mustOpen(t, Target{PIDs: []int{os.Getpid()}}, Options{Events: mustEvents(t, "dummy")})
 	go func() {

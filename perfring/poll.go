@@ -21,18 +21,24 @@ import (
 // it does block. So the poller sleeps in the runtime's own poller, for which the epoll instance is a
 // descriptor like any other. The timeout is a timerfd in the epoll instance. System calls that cannot
 // block are made without the runtime knowing (RawSyscall).
+//
+// The descriptors of the rings for the side-band are in an epoll instance of their own, which is a descriptor
+// like any other in the first one: for a pause it is muted there, so that new records cause no wake-up.
 type poller struct {
-	fd     int // of the epoll instance
-	epoll  *os.File
-	conn   syscall.RawConn // of epoll
-	fds    []int           // by index, which is what epoll reports
-	alive  int
-	events [64]unix.EpollEvent
-	n      int // number of events that poll found
-	errno  syscall.Errno
-	poll   func(fd uintptr) bool // bound once
-	asked  bool                  // poll was called in this wait
-	news   func() bool           // says whether a ring has records that were not looked at
+	fd      int // of the epoll instance
+	side    int // of the one for the side-band
+	epoll   *os.File
+	conn    syscall.RawConn // of epoll
+	fds     []polled        // by index, which is what epoll reports
+	alive   int
+	events  [64]unix.EpollEvent
+	n       int // number of events that poll found
+	errno   syscall.Errno
+	poll    func(fd uintptr) bool // bound once
+	asked   bool                  // poll was called in this wait
+	muted   bool                  // side is
+	pausing bool                  // poll is not to look at the rings
+	news    func() bool           // says whether a ring has records that were not looked at
 
 	timer int    // timerfd
 	armed bool   // it is set
@@ -42,10 +48,16 @@ type poller struct {
 	wake int        // eventfd; -1 once closed
 }
 
+// A polled is the descriptor of an event.
+type polled struct {
+	fd, in int // in is the epoll instance in which it is
+}
+
 // Indices of the descriptors that are not events.
 const (
 	wakeIndex  = -1
 	timerIndex = -2
+	sideIndex  = -3
 )
 
 func newPoller(news func() bool) (*poller, error) {
@@ -53,7 +65,7 @@ func newPoller(news func() bool) (*poller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	p := &poller{fd: epoll, wake: -1, timer: -1, news: news}
+	p := &poller{fd: epoll, side: -1, wake: -1, timer: -1, news: news}
 	_ = unix.SetNonblock(epoll, true) // this makes os use the runtime's poller
 	p.epoll = os.NewFile(uintptr(epoll), "epoll")
 	if err := p.open(); err != nil {
@@ -63,21 +75,20 @@ func newPoller(news func() bool) (*poller, error) {
 	return p, nil
 }
 
-// open makes the descriptors that wake the poller besides the rings: the timer and the eventfd.
+// open makes the descriptors that wake the poller besides the rings for samples: the timer, the eventfd, and
+// the epoll instance for the side-band.
 func (p *poller) open() (err error) {
 	if p.conn, err = p.epoll.SyscallConn(); err != nil {
 		return err
 	}
 	p.poll = func(fd uintptr) bool {
-		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.events[0])),
-			uintptr(len(p.events)), 0, 0, 0)
-		p.n, p.errno = int(n), errno
+		p.ask(int(fd))
 		// The kernel reports a ring once (perf_poll in kernel/events/core.c), and the runtime's poller may have
 		// received that report. So a second call of this function during a wait means that there are new
 		// records. Records that were reported before the wait began are seen in the rings themselves.
 		again := p.asked
 		p.asked = true
-		return n != 0 || again || p.news() // n is -1 with an error
+		return p.n != 0 || !p.pausing && (again || p.news()) // n is -1 with an error
 	}
 	if p.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fmt.Errorf("eventfd: %w", err)
@@ -85,34 +96,91 @@ func (p *poller) open() (err error) {
 	if p.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
 		return fmt.Errorf("timerfd_create: %w", err)
 	}
-	if err := p.control(p.wake, wakeIndex); err != nil {
-		return err
+	if p.side, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll_create1: %w", err)
 	}
-	return p.control(p.timer, timerIndex)
+	for _, d := range []struct{ fd, index int }{
+		{p.wake, wakeIndex}, {p.timer, timerIndex}, {p.side, sideIndex},
+	} {
+		if err := control(p.fd, d.fd, d.index); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (p *poller) control(fd, index int) error {
+// ask asks an epoll instance for events. It does not block.
+func (p *poller) ask(epoll int) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(&p.events[0])),
+		uintptr(len(p.events)), 0, 0, 0)
+	p.n, p.errno = int(n), errno
+}
+
+func control(epoll, fd, index int) error {
 	// x/sys calls half of the user data EpollEvent.Fd; the kernel does not interpret it.
-	err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(index)})
+	err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(index)})
 	if err != nil {
 		return fmt.Errorf("epoll_ctl: %w", err)
 	}
 	return nil
 }
 
-// add watches the descriptor of an event.
-func (p *poller) add(fd int) error {
-	if err := p.control(fd, len(p.fds)); err != nil {
+// add watches the descriptor of an event, of the side-band or of samples.
+func (p *poller) add(fd int, sideBand bool) error {
+	d := polled{fd, p.fd}
+	if sideBand {
+		d.in = p.side
+	}
+	if err := control(d.in, fd, len(p.fds)); err != nil {
 		return err
 	}
-	p.fds = append(p.fds, fd)
+	p.fds = append(p.fds, d)
 	p.alive++
 	return nil
 }
 
+// pause is wait without the rings for the side-band.
+func (p *poller) pause(timeout time.Duration) error {
+	if err := p.mute(true); err != nil {
+		return err
+	}
+	p.pausing = true
+	defer func() { p.pausing = false }()
+	return p.sleep(timeout)
+}
+
+// mute has the rings for the side-band cause no wake-ups, or again. What they got meanwhile causes one then.
+func (p *poller) mute(is bool) error {
+	if is == p.muted {
+		return nil
+	}
+	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: sideIndex}
+	if is {
+		event.Events = 0
+	}
+	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(p.fd), unix.EPOLL_CTL_MOD, uintptr(p.side),
+		uintptr(unsafe.Pointer(&event)), 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("epoll_ctl: %w", errno)
+	}
+	p.muted = is
+	return nil
+}
+
 // wait returns when a ring has reached its watermark, wakeUp was called, the last task has exited or
-// the timeout has passed; a negative timeout never passes.
+// the timeout has passed; a negative timeout never passes. After a pause there mostly is something new.
 func (p *poller) wait(timeout time.Duration) error {
+	if p.muted && p.news() {
+		return nil
+	}
+	if err := p.mute(false); err != nil {
+		return err
+	}
+	return p.sleep(timeout)
+}
+
+// sleep is wait without a look at the rings before.
+func (p *poller) sleep(timeout time.Duration) error {
 	if err := p.arm(timeout); err != nil {
 		return err
 	}
@@ -124,27 +192,45 @@ func (p *poller) wait(timeout time.Duration) error {
 		if p.errno != 0 && p.errno != unix.EINTR {
 			return fmt.Errorf("epoll_wait: %w", p.errno)
 		}
-		ready, gone := p.n == 0, p.alive > 0
-		for _, e := range p.events[:max(p.n, 0)] {
-			switch {
-			case e.Fd == wakeIndex:
-				empty(p.wake)
-				ready = true
-			case e.Fd == timerIndex:
-				empty(p.timer)
-				p.armed = false
-				ready = true
-			case e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0:
-				_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, p.fds[e.Fd], nil)
-				p.alive--
-			default:
-				ready = true
-			}
+		alive := p.alive
+		ready, side := p.look()
+		if side {
+			p.ask(p.side)
+			news, _ := p.look()
+			ready = ready || news
 		}
-		if ready || gone && p.alive == 0 {
+		if ready || alive > 0 && p.alive == 0 {
 			return nil
 		}
 	}
+}
+
+// look goes through what ask has found. ready says that there is more than the end of tasks, side that the
+// epoll instance for the side-band is to be asked.
+func (p *poller) look() (ready, side bool) {
+	ready = p.n == 0
+	for _, e := range p.events[:max(p.n, 0)] {
+		switch {
+		case e.Fd == sideIndex:
+			side = true
+		case e.Fd == wakeIndex:
+			if !p.pausing { // the wait that follows a pause ends, too
+				empty(p.wake)
+			}
+			ready = true
+		case e.Fd == timerIndex:
+			empty(p.timer)
+			p.armed = false
+			ready = true
+		case e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0:
+			d := p.fds[e.Fd]
+			_ = unix.EpollCtl(d.in, unix.EPOLL_CTL_DEL, d.fd, nil)
+			p.alive--
+		default:
+			ready = true
+		}
+	}
+	return ready, side
 }
 
 // arm sets the timer, or stops it where the timeout is negative. Often the wait before was to last until the
@@ -191,7 +277,7 @@ func (p *poller) close() {
 }
 
 func (p *poller) closeAll() {
-	for _, fd := range []*int{&p.wake, &p.timer} {
+	for _, fd := range []*int{&p.wake, &p.timer, &p.side} {
 		if *fd >= 0 {
 			_ = unix.Close(*fd)
 			*fd = -1

@@ -113,7 +113,7 @@ func (s *Source) start() error {
 	}
 	for _, d := range s.fds {
 		if d.polled {
-			if err := p.add(d.fd); err != nil {
+			if err := p.add(d.fd, d.sideBand); err != nil {
 				p.close()
 				return err
 			}
@@ -209,8 +209,12 @@ func (s *Source) control(what string, request uint) error {
 // targets have exited, Wait sleeps as before: see [Source.Done].
 func (s *Source) Wait(timeout time.Duration) error { return s.poller.wait(timeout) }
 
-// Wake makes the Wait that is running return, or else the next one. Any goroutine may call it, also
-// after Close.
+// Pause is Wait, but records other than samples do not end it. It is for who looks at them from time to time,
+// and would be woken in vain by each of them.
+func (s *Source) Pause(timeout time.Duration) error { return s.poller.pause(timeout) }
+
+// Wake makes the Wait that is running return, or else the next one, and the Pause that precedes it. Any
+// goroutine may call it, also after Close.
 func (s *Source) Wake() { s.poller.wakeUp() }
 
 // Done says whether a Wait has seen the end of all targets and of all tasks that inherited their

@@ -125,8 +125,9 @@ type fileKey struct {
 }
 
 // maxIdle is how many files that no mapping refers to any more are kept for the next process that
-// maps them: a configure script runs the same forty binaries all the time.
-const maxIdle = 128
+// maps them: a configure script runs the same forty binaries all the time, and a build those of a hundred
+// packages. How many of these are open is bounded elsewhere.
+const maxIdle = 1024
 
 // files holds every File of a table. Reference counts, not the garbage collector, decide when a file
 // is dropped, so that the descriptors of its Image are closed in time.

@@ -123,9 +123,9 @@ func (b *bench) play(unspool string, loads []string, cpu, stackSize int) (p play
 		return p, err
 	}
 	time.Sleep(settle)
-	from, before := monotonic(), cpuTime(c.Process.Pid)
+	from, before := monotonic(), cpuTimeWithChildren(c.Process.Pid)
 	time.Sleep(b.liveTime - 500*time.Millisecond)
-	after, to := cpuTime(c.Process.Pid), monotonic()
+	after, to := cpuTimeWithChildren(c.Process.Pid), monotonic()
 	p.memory = largestResident(c.Process.Pid) - ringSize*float64(workloads.CPUs())
 	if err := c.Wait(); err != nil {
 		return p, fmt.Errorf("unspool record: %w\n%s", err, stderr.text)
@@ -170,6 +170,20 @@ func cpuTime(pid int) (sum uint64) {
 		ran, _, _ := strings.Cut(readText(path), " ")
 		n, _ := strconv.ParseUint(ran, 10, 64)
 		sum += n
+	}
+	return sum
+}
+
+// cpuTimeWithChildren is that of a recording and of its opener, in nanoseconds.
+func cpuTimeWithChildren(pid int) (sum uint64) {
+	sum = cpuTime(pid)
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, path := range lists {
+		for _, child := range strings.Fields(readText(path)) {
+			if n, err := strconv.Atoi(child); err == nil {
+				sum += cpuTime(n)
+			}
+		}
 	}
 	return sum
 }

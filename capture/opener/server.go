@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -125,22 +124,12 @@ func (s *server) listen(socket, end int) {
 	}
 }
 
-// soon is how long a thread waits for the next request by itself: most come at once, or much later. The
-// runtime's monitor looks at such a thread every 20 us, so what comes later is waited for in its poller.
-const soon = 500 * time.Microsecond
-
-// receive waits for a request.
+// receive waits for a request in the runtime's poller: see line.
 func (l *listener) receive(buf, control []byte) (n, controls int, err error) {
 	try := func(socket uintptr) bool {
-		for {
-			n, controls, _, _, err = unix.Recvmsg(int(socket), buf, control, unix.MSG_CMSG_CLOEXEC)
-			if err != unix.EINTR {
-				return err != unix.EAGAIN
-			}
-		}
+		n, controls, err = receiveNow(int(socket), buf, control)
+		return err != unix.EAGAIN
 	}
-	most := unix.NsecToTimespec(int64(soon))
-	_, _ = unix.Ppoll([]unix.PollFd{{Fd: int32(l.socket), Events: unix.POLLIN}}, &most, nil)
 	if waited := l.raw.Read(try); waited != nil {
 		return 0, 0, waited
 	}
@@ -149,23 +138,31 @@ func (l *listener) receive(buf, control []byte) (n, controls int, err error) {
 
 // take answers a request.
 func (l *listener) take(r *request, fd int) {
-	if r.op != grantOutput || l.socket != firstLine {
+	granted := l.socket == firstLine
+	if granted && r.op != grantOutput || !granted && r.op != readFile {
 		closeFD(fd)
 	}
-	if l.socket == firstLine {
+	if granted {
 		l.answer(l.grants.do(r, fd))
 		return
 	}
 	under := &l.reads
 	switch r.op {
-	case openPath, openWithin, openMapped, statPath:
+	case openPath, openWithin, openMapped, statPath, readFile:
 		under = &l.files
 	}
 	if !under.begin(r.pid) {
+		if r.op == readFile {
+			closeFD(fd)
+		}
 		l.answer(answer{errno: unix.EAGAIN, fd: -1})
 		return
 	}
-	l.look(r)
+	if r.op == readFile {
+		l.contents(r, fd)
+	} else {
+		l.look(r)
+	}
 	under.end(r.pid)
 }
 
@@ -294,6 +291,9 @@ func (l *listener) file(r *request) answer {
 	if err == nil && !isCode(fd) && !(r.end > r.start && l.processes.MapsAsCode(r.pid, r.start, r.end, fd)) {
 		unix.Close(fd)
 		err = unix.ENOEXEC
+	}
+	if err == nil && r.op != openWithin && isServed(fd) {
+		fd, err = unreadable(fd)
 	}
 	a := answer{fd: -1}
 	if err != nil {

@@ -18,6 +18,7 @@ const (
 	openMapped
 	openWithin
 	statPath
+	readFile
 	askOwner
 
 	openEvent

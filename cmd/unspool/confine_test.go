@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	little "encoding/binary"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -113,18 +114,82 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(files, "program"), program, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	for _, mode := range []fusetest.Mode{fusetest.HangOpen, fusetest.HangRead, fusetest.HangContents,
+		fusetest.HangClose} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			server := fusetest.Show(t, files)
+			path := filepath.Join(server.Dir, "program")
+			hung := programs.Start(t, path, 20)
+			server.Be(t, mode)
+			defer server.Be(t, fusetest.Answer)
+			late := time.AfterFunc(15*time.Second, func() { server.Be(t, fusetest.Answer) })
+			e := start(t, t.TempDir(), nil, "record", "-o", "perf.data", "-d", "1",
+				"-p", fmt.Sprintf("%d,%d", hung.Process.Pid, burner(t))).finish(t, 30*time.Second)
+			if !late.Stop() {
+				t.Error("it ended only when the server answered")
+			}
+			if named := strings.Count(e.stderr, path+": not read"); e.status != 0 || named != 1 {
+				t.Errorf("status %d, the file is named %d times:\n%s", e.status, named, e.stderr)
+			}
+			if strings.Contains(e.stderr, "lost") {
+				t.Errorf("samples were lost:\n%s", e.stderr)
+			}
+		})
+	}
+}
+
+// TestFileOfAServerIsNotHeld records a program whose file's server answers: its stacks are complete, though the
+// process that records has no descriptor of the file that it could wait for.
+func TestFileOfAServerIsNotHeld(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	program, err := os.ReadFile(programs.Build(t, "plain", "-static"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := t.TempDir()
+	if err := os.WriteFile(filepath.Join(files, "program"), program, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	server := fusetest.Show(t, files)
 	path := filepath.Join(server.Dir, "program")
-	hung := programs.Start(t, path, 20)
-	server.Be(t, fusetest.HangOpen)
-	defer server.Be(t, fusetest.Answer)
-	e := start(t, t.TempDir(), nil, "record", "-o", "perf.data", "-d", "1",
-		"-p", fmt.Sprintf("%d,%d", hung.Process.Pid, burner(t))).finish(t, 15*time.Second)
-	if named := strings.Count(e.stderr, path+": not read"); e.status != 0 || named != 1 {
-		t.Errorf("status %d, the file is named %d times:\n%s", e.status, named, e.stderr)
+	served := programs.Start(t, path, 20)
+	dir := t.TempDir()
+	r := start(t, dir, nil, "record", "-o", "perf.data", "--stats", "stats.json", "-d", "30", "-p",
+		strconv.Itoa(served.Process.Pid))
+	held := 0
+	for began := time.Now(); held == 0 && time.Since(began) < 20*time.Second; time.Sleep(time.Millisecond) {
+		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", r.Process.Pid))
+		for _, fd := range fds {
+			if to, _ := os.Readlink(fd); to != path {
+				continue
+			}
+			held++
+			info, err := os.ReadFile(strings.Replace(fd, "/fd/", "/fdinfo/", 1))
+			_, flags, _ := strings.Cut(string(info), "flags:")
+			n, _ := strconv.ParseUint(strings.Fields(flags + " 0")[0], 8, 64)
+			if err == nil && n&unix.O_PATH == 0 {
+				t.Errorf("a descriptor of the file can be read: %s", info)
+			}
+		}
 	}
-	if strings.Contains(e.stderr, "lost") {
-		t.Errorf("samples were lost:\n%s", e.stderr)
+	time.Sleep(500 * time.Millisecond) // so that there are samples
+	r.Process.Signal(syscall.SIGINT)
+	e := r.finish(t, 20*time.Second)
+	var st struct {
+		Samples struct{ User int }
+		Unwind  struct{ Complete int }
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "stats.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &st)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.status != 0 || held == 0 || st.Samples.User == 0 || st.Unwind.Complete*100 < st.Samples.User*99 {
+		t.Errorf("status %d, %d descriptors of the file, %+v\n%s", e.status, held, st, e.stderr)
 	}
 }
 

@@ -96,7 +96,7 @@ func (c *contents) read(k *chunk, at int64) error {
 		n, err = source.ReadAt(buf[:chunkSize], at)
 		return err
 	}, nil)
-	t.device = source.inode.dev
+	t.concerns(source)
 	came := c.image.wait(&t.job)
 	if !came || errors.Is(t.result, errClosed) {
 		s.code.give(chunkSize)

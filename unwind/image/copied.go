@@ -60,7 +60,7 @@ func (s *Store) compare(pid uint32, m *vmas.Mapping, im *Image) bool {
 		if len(s.comparing) >= maxComparing {
 			clear(s.comparing) // most are of processes that are gone
 		}
-		t.device = im.source.inode.dev
+		t.concerns(im.source)
 		s.comparing[m.Copied] = t
 	}
 	if !s.await(&t.job, im.Path, &im.late) {

@@ -69,7 +69,7 @@ func (im *Image) seekDebugFrame() {
 	d.seeking = newTask(func() debugFrame { return find.debugFrame(&w, quota) },
 		func(f debugFrame) { f.share.giveBack() })
 	if im.source != nil {
-		d.seeking.device = im.source.inode.dev
+		d.seeking.concerns(im.source)
 	}
 	if s.await(&d.seeking.job, im.Path, &d.late) {
 		im.adoptDebugFrame()

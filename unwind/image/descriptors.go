@@ -177,13 +177,15 @@ func (d *descriptor) shut(u *filesOfUser) {
 func (d *descriptor) discard(file *os.File, u *filesOfUser) {
 	ds, uid := d.of, d.uid
 	u.closing++
-	d.reader.urge(newJob(func() {
+	j := newJob(func() {
 		file.Close()
 		ds.mu.Lock()
 		u.closing--
 		ds.gaveBack(uid)
 		ds.mu.Unlock()
-	}, d.device))
+	}, d.device)
+	j.user = firstUser + uint64(uid)
+	d.reader.urge(j)
 }
 
 // holdOpen returns the file, for use until release, or nil if it is closed. It does not block.

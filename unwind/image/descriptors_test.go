@@ -160,7 +160,7 @@ func TestDescriptorsOfTwoUsers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return (&finder{files: ds, reader: &r}).identify(file, uid,
+		return (&finder{files: ds, reader: &r}).identify(file, uid, 0,
 			func() (*os.File, error) { return os.Open(name) })
 	}
 	var honest []*source

@@ -314,7 +314,7 @@ func (im *Image) isRead() bool {
 		path, source, quota := im.Path, im.source, im.store.tables
 		im.reading = newTask(func() *tables { return readTables(path, source, quota) },
 			func(t *tables) { t.share.giveBack() })
-		im.reading.device = source.inode.dev
+		im.reading.concerns(source)
 	}
 	if !im.store.await(&im.reading.job, im.Path, &im.late) {
 		return false

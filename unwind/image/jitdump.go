@@ -43,7 +43,8 @@ type dumpFile struct {
 func (f dumpFile) Path() string { return f.image.Path }
 
 func (f dumpFile) Begin(do func()) jit.Job {
-	j := newJob(do, f.inode.dev)
+	j := newJob(do, 0)
+	j.concerns(f.source)
 	return func() bool { return f.image.store.await(j, f.image.Path, &f.image.late) }
 }
 

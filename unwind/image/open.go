@@ -75,7 +75,7 @@ func (fd *finder) open(pid uint32, m *vmas.Mapping) opened {
 
 // opened identifies a file that was opened for a mapping. There is room for it among the descriptors.
 func (fd *finder) opened(file *os.File, uid, pid uint32, m *vmas.Mapping) opened {
-	s, err := fd.identify(file, uid, fd.opener(pid, m))
+	s, err := fd.identify(file, uid, pid, fd.opener(pid, m))
 	if err == nil && fd.offline == nil &&
 		(s.writtenAfter(m.Time) || m.Offset >= uint64(s.size)) { // or it is being written
 		s.close()

@@ -10,6 +10,8 @@ import (
 // server that does not answer keeps one of its goroutines busy and delays only files on the same device.
 // Goroutines are started when there is work: an idle reader has none.
 type reader struct {
+	owner func(pid uint32) (uid uint32) // nil: it does not matter whose they are
+
 	mu      sync.Mutex
 	queue   []*job
 	running []*job // each has a goroutine
@@ -19,8 +21,9 @@ const (
 	maxAtWork  = 4                      // jobs at a time, without those that hang
 	maxRunning = 64                     // jobs at a time, with those that hang
 	maxQueued  = 4096                   // jobs that wait
-	maxOfOne   = 64                     // jobs that wait for one device that hangs
+	maxOfOne   = 64                     // jobs that wait for one device that hangs, or for a user with maxOfUser
 	maxHanging = 2                      // jobs of one device that hang: others wait behind them
+	maxOfUser  = 16                     // jobs for one user's processes at a time, with those that hang
 	hangsAfter = 100 * time.Millisecond // what a job may take before another one starts beside it
 )
 
@@ -30,11 +33,27 @@ type job struct {
 	drop func() // releases a result that is not wanted any more; may be nil
 
 	device uint64 // on which the file lies, 0 where that is not known
+	pid    uint32 // of the process whose user it is for, 0 for none
 	sent   bool   // the reader has it
 
 	done      chan struct{} // closed when the job is done
 	began     time.Time     // under reader.mu
 	abandoned bool          // under reader.mu
+	user      uint64        // under reader.mu once it is sent; 0 until it is known
+}
+
+// Users, as they stand in a job.
+const (
+	noUser    = 1 << 32 // nobody: files are read for this process itself
+	firstUser = noUser + 1
+)
+
+// concerns says which file a job reads, and for whom.
+func (j *job) concerns(s *source) {
+	j.device = s.inode.dev
+	if s.file != nil {
+		j.user = firstUser + uint64(s.file.uid)
+	}
 }
 
 // A task is a job with a result, which is valid once the job is done.
@@ -70,13 +89,17 @@ func (r *reader) submit(j *job) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) >= maxOfOne {
-		same := 0
+		busy, sameDevice, sameUser := r.isBusyFor(j), 0, 0
 		for _, q := range r.queue {
 			if q.device == j.device {
-				same++
+				sameDevice++
+			}
+			if busy && r.userOf(q) == r.userOf(j) {
+				sameUser++
 			}
 		}
-		if len(r.queue) >= maxQueued || same >= maxOfOne && r.hangs(j.device, time.Now()) {
+		if len(r.queue) >= maxQueued || sameUser >= maxOfOne ||
+			sameDevice >= maxOfOne && r.hangs(j.device, time.Now()) {
 			return false
 		}
 	}
@@ -120,6 +143,32 @@ func (r *reader) hangs(device uint64, now time.Time) bool {
 	return n >= maxHanging
 }
 
+// isBusyFor says whether so many jobs for the user of a job are under way that there may be no other one. As
+// long as there are few, it does not matter whose they are. The caller holds mu.
+func (r *reader) isBusyFor(j *job) bool {
+	if r.owner == nil || len(r.running) < maxOfUser {
+		return false
+	}
+	n, user := 0, r.userOf(j)
+	for _, other := range r.running {
+		if r.userOf(other) == user {
+			n++
+		}
+	}
+	return n >= maxOfUser
+}
+
+func (r *reader) userOf(j *job) uint64 {
+	switch {
+	case j.user != 0:
+	case j.pid == 0:
+		j.user = noUser
+	default:
+		j.user = firstUser + uint64(r.owner(j.pid))
+	}
+	return j.user
+}
+
 // relieve starts what waits behind jobs that turned out to hang.
 func (r *reader) relieve() {
 	r.mu.Lock()
@@ -149,7 +198,7 @@ func (r *reader) next() *job {
 		return nil
 	}
 	for i, j := range r.queue {
-		if r.hangs(j.device, now) {
+		if r.hangs(j.device, now) || r.isBusyFor(j) {
 			continue
 		}
 		r.queue = slices.Delete(r.queue, i, i+1)
@@ -183,9 +232,11 @@ func (r *reader) abandon(j *job) {
 	r.mu.Lock()
 	j.abandoned = true
 	late := j.isDone() && j.drop != nil
+	drop := newJob(j.drop, j.device)
+	drop.pid, drop.user = j.pid, j.user
 	r.mu.Unlock()
 	if late {
-		r.submit(newJob(j.drop, j.device))
+		r.submit(drop)
 	}
 }
 

@@ -66,6 +66,66 @@ func TestReaderWithJobsThatHang(t *testing.T) {
 	}
 }
 
+// TestReaderWithAUserWhoseJobsHang has files on ever more devices hang, all for the processes of one user: they
+// get a share of the goroutines and of the queue, and the files of another user are read.
+func TestReaderWithAUserWhoseJobsHang(t *testing.T) {
+	const bad, good, perUser = 1, 2, 1000 // users; each has processes with so many PIDs
+	r := reader{owner: func(pid uint32) uint32 { return pid / perUser }}
+	var begun atomic.Int32
+	release := make(chan struct{})
+	newOf := func(user, n uint32, do func()) *job {
+		j := newJob(do, uint64(user*perUser+n))
+		j.pid = user*perUser + n
+		return j
+	}
+	submitted, refused := 0, 0
+	hang := func() {
+		submitted++
+		if !r.submit(newOf(bad, uint32(submitted), func() { begun.Add(1); <-release })) {
+			refused++
+		}
+	}
+	for began := time.Now(); begun.Load() < maxOfUser; r.relieve() {
+		if submitted < 2*maxOfUser {
+			hang()
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("%d jobs are running", begun.Load())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(2 * hangsAfter)
+	for submitted < 4*maxOfOne {
+		hang()
+	}
+	for range 2 * maxAtWork {
+		r.relieve()
+	}
+	if want := submitted - maxOfUser - maxOfOne; refused != want {
+		t.Errorf("%d of %d jobs of the user were refused, want %d", refused, submitted, want)
+	}
+	for n := range uint32(4 * maxOfOne) {
+		j := newOf(good, n, func() {})
+		if !r.submit(j) {
+			t.Fatal("a job of another user was refused")
+		}
+		select {
+		case <-j.done:
+		case <-time.After(10 * time.Second):
+			t.Fatal("a job of another user waits for those that hang")
+		}
+	}
+	if n := begun.Load(); n != maxOfUser {
+		t.Errorf("%d jobs of the user are running, want %d", n, maxOfUser)
+	}
+	close(release)
+	for began := time.Now(); int(begun.Load()) < submitted-refused; time.Sleep(time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("%d of %d jobs were done in the end", begun.Load(), submitted-refused)
+		}
+	}
+}
+
 // TestAbandonedResults releases results that are not wanted any more, whether they are there already or come
 // later.
 func TestAbandonedResults(t *testing.T) {

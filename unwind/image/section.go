@@ -130,7 +130,7 @@ func (p *section) fill(from, to int) error {
 	if p.fetching == nil {
 		p.from, p.to = from, to
 		p.fetching = newTask(func() error { return p.pread(from, to) }, nil)
-		p.fetching.device = p.source.inode.dev
+		p.fetching.concerns(p.source)
 	}
 	if !p.image.wait(&p.fetching.job) {
 		return errMissed

@@ -14,12 +14,14 @@ import (
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/image/fileid"
 	"unspool/vmas"
+	"unspool/vmas/process"
 )
 
 // A source is what an image is read from, a file, or memory for the vDSO, with its identity. It is immutable,
 // but its file may be closed and opened again.
 type source struct {
 	file    *descriptor // nil for memory
+	by      *readBy     // nil where this process reads the file itself
 	name    string      // of the file
 	owner   uint32      // of the file
 	memory  []byte
@@ -42,16 +44,16 @@ type inode struct {
 
 // identify reads the identity of an open file, which has room among the descriptors and belongs to the source
 // from now on. again opens it again.
-func (fd *finder) identify(file *os.File, uid uint32, again opener) (*source, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+func (fd *finder) identify(file *os.File, uid, pid uint32, again opener) (*source, error) {
+	st, err := fileid.Stat(file)
+	if err != nil {
 		file.Close()
 		fd.files.giveBack(uid)
 		return nil, fmt.Errorf("%s: fstat: %w", file.Name(), err)
 	}
-	s := &source{name: file.Name(), size: st.Size, owner: st.Uid}
+	s := &source{name: file.Name(), size: st.Size, owner: st.Uid, by: fd.readBy(pid, file)}
 	s.inode = inode{st.Dev, st.Ino, fileid.Generation(file), st.Size, st.Mtim, st.Ctim}
-	s.readIdentity(file)
+	s.readIdentity(heldFile{s, file})
 	s.file = newDescriptor(fd.files, fd.reader, uid, st.Dev, file, again)
 	return s, nil
 }
@@ -107,7 +109,39 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	defer s.release()
-	return file.ReadAt(p, off)
+	return heldFile{s, file}.ReadAt(p, off)
+}
+
+// A readBy reads a file for this process, whose descriptor cannot be read.
+type readBy struct {
+	process.FileReader
+	pid uint32 // of the process for which it was opened
+}
+
+// readBy says who reads a file, nil for this process itself.
+func (fd *finder) readBy(pid uint32, file *os.File) *readBy {
+	reader, ok := fd.access.(process.FileReader)
+	if !ok {
+		return nil
+	}
+	flags, err := unix.FcntlInt(file.Fd(), unix.F_GETFL, 0)
+	if err != nil || flags&unix.O_PATH == 0 {
+		return nil
+	}
+	return &readBy{reader, pid}
+}
+
+// A heldFile is the open file of a source.
+type heldFile struct {
+	*source
+	file *os.File
+}
+
+func (h heldFile) ReadAt(p []byte, off int64) (int, error) {
+	if h.by != nil {
+		return h.by.ReadFile(h.by.pid, h.file, p, off)
+	}
+	return h.file.ReadAt(p, off)
 }
 
 // hold keeps the file open until release. It may have to open it again, which may block.
@@ -146,8 +180,8 @@ func (s *source) isOpen() bool {
 
 // isSame returns an error unless file is the one that was closed, unchanged.
 func (s *source) isSame(file *os.File) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+	st, err := fileid.Stat(file)
+	if err != nil {
 		return err
 	}
 	switch {

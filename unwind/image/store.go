@@ -98,6 +98,9 @@ func New(c Config) *Store {
 	case s.find.access == nil && c.Proc != "":
 		s.find.access = process.Direct(c.Proc)
 	}
+	if s.find.access != nil {
+		s.reader.owner = s.find.owner
+	}
 	return s
 }
 
@@ -284,7 +287,7 @@ func (s *Store) begin(pid uint32, f *vmas.File, open func() opened) *opening {
 	o := &opening{task: *newTask[opened](nil, nil), pid: pid}
 	o.do = func() { o.result = open() }
 	o.drop = func() { o.result.close() }
-	o.device = unix.Mkdev(f.Major, f.Minor)
+	o.device, o.job.pid = unix.Mkdev(f.Major, f.Minor), pid
 	o.standIn = &Image{store: s, Path: f.Path, err: errLate}
 	f.Image = o
 	return o

@@ -99,11 +99,11 @@ func openRegular(path string) (fd int, err error) {
 		return -1, err
 	}
 	defer unix.Close(at)
-	return reopen(at)
+	return Reopen(at)
 }
 
-// reopen opens for reading what an O_PATH descriptor stands for, if it is a regular file.
-func reopen(fd int) (readable int, err error) {
+// Reopen opens for reading what an O_PATH descriptor stands for, if it is a regular file.
+func Reopen(fd int) (readable int, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return -1, err
@@ -145,7 +145,7 @@ func openWithin(root, path string) (readable int, err error) {
 		return -1, err
 	}
 	defer unix.Close(fd)
-	return reopen(fd)
+	return Reopen(fd)
 }
 
 // mostSteps bounds the names and links on the way to a file, as a link can lead to many others.

@@ -41,7 +41,7 @@ func Aside(a Access) Memory {
 	return a
 }
 
-// Files opens files as processes see them, if they are regular ones.
+// Files opens files as processes see them, if they are regular ones. See also [FileReader].
 type Files interface {
 	// OpenPath opens what a path leads to in the root of a process, or here for PID 0. start and end are those
 	// of the mapping for which it is opened, by which it may be opened though it does not look like code.
@@ -55,6 +55,13 @@ type Files interface {
 	Stat(pid uint32, path string) (unix.Stat_t, error)
 	// Owner is the user of a process.
 	Owner(pid uint32) (uid uint32, err error)
+}
+
+// A FileReader is an Access whose files may be descriptors that cannot be read (O_PATH, open(2)), as this
+// process could not even end while a read hangs of a file whose server does not answer. It reads them.
+type FileReader interface {
+	// ReadFile is [io.ReaderAt] for a file that was opened for a process.
+	ReadFile(pid uint32, file *os.File, p []byte, off int64) (n int, err error)
 }
 
 // A Text is a text file in the folder of a thread (proc(5)).

@@ -102,7 +102,7 @@ func TestOpenWithin(t *testing.T) {
 		fd, err := walkWithin(dir, path)
 		if err == nil {
 			var file int
-			if file, err = reopen(fd); err == nil {
+			if file, err = Reopen(fd); err == nil {
 				unix.Close(file)
 			}
 			unix.Close(fd)

@@ -41,14 +41,29 @@ func Check(file *os.File, id *vmas.FileID) error {
 	if id.Inode == 0 {
 		return ErrUnproven
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+	st, err := Stat(file)
+	if err != nil {
 		return err
 	}
 	if !isInode(file, &st, id) && !mapsAs(file, id) || !SameGeneration(file, id) {
 		return ErrReplaced
 	}
 	return nil
+}
+
+// Stat is fstat with what this machine knows of the file: a server is not asked, as it may not answer. Times of
+// access and numbers of blocks and links are left out.
+func Stat(file *os.File) (st unix.Stat_t, err error) {
+	const flags = unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC
+	var is unix.Statx_t
+	if err := unix.Statx(int(file.Fd()), "", flags, unix.STATX_BASIC_STATS, &is); err != nil {
+		return st, err
+	}
+	st.Dev, st.Ino, st.Mode = unix.Mkdev(is.Dev_major, is.Dev_minor), is.Ino, uint32(is.Mode)
+	st.Uid, st.Gid, st.Size = is.Uid, is.Gid, int64(is.Size)
+	st.Mtim = unix.Timespec{Sec: is.Mtime.Sec, Nsec: int64(is.Mtime.Nsec)}
+	st.Ctim = unix.Timespec{Sec: is.Ctime.Sec, Nsec: int64(is.Ctime.Nsec)}
+	return st, nil
 }
 
 // recordedSize is the room that perf.data has for a build ID, and the longest that the kernel

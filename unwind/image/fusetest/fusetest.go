@@ -82,6 +82,8 @@ const (
 	HangOpen  Mode = "open"  // to open a file
 	HangRead  Mode = "read"  // to read from a file that is opened from now on
 	HangClose Mode = "close" // to close such a file
+	// HangContents leaves unanswered to read more of such a file than its first bytes.
+	HangContents Mode = "contents"
 )
 
 // Be makes the server behave so from now on.
@@ -234,7 +236,7 @@ func (s *server) answer(op uint32, mode Mode, node uint64, in []byte) (out []byt
 		return append(le.AppendUint64(le.AppendUint64(nil, longValid), 0), s.attributes(node)...), 0, true
 	case opOpen, opOpendir: // struct fuse_open_out
 		flags := uint64(0)
-		if mode == HangRead || mode == HangClose {
+		if mode == HangRead || mode == HangClose || mode == HangContents {
 			flags = directIO
 		}
 		return le.AppendUint64(le.AppendUint64(nil, 0), flags), 0, mode != HangOpen || op == opOpendir
@@ -242,7 +244,9 @@ func (s *server) answer(op uint32, mode Mode, node uint64, in []byte) (out []byt
 		off, size := le.Uint64(in[8:]), uint64(le.Uint32(in[16:]))
 		file := s.files[node-2]
 		off = min(off, uint64(len(file)))
-		return file[off:][:min(size, uint64(len(file))-off)], 0, mode != HangRead
+		const first = 4
+		hangs := mode == HangRead || mode == HangContents && (off > 0 || size > first)
+		return file[off:][:min(size, uint64(len(file))-off)], 0, !hangs
 	case opFlush:
 		return nil, 0, mode != HangClose
 	case opRelease, opReleasedir:
