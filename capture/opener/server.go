@@ -126,8 +126,9 @@ func (s *server) listen(socket, end int) {
 }
 
 // soon is how long a thread waits for the next request by itself: most come at once, or much later. The
-// runtime's monitor looks at such a thread every 20 us, so what comes later is waited for in its poller.
-const soon = 500 * time.Microsecond
+// runtime's monitor looks at such a thread every 20 us, which for 500 us would cost more than a request, so what
+// comes later is waited for in its poller.
+const soon = 50 * time.Microsecond
 
 // receive waits for a request.
 func (l *listener) receive(buf, control []byte) (n, controls int, err error) {
@@ -256,12 +257,19 @@ func (l *listener) memory(r *request) {
 		l.bytes(nil, unix.EINVAL)
 		return
 	}
-	buf := l.piece
-	if r.end-r.start > uint64(len(buf)) {
-		buf = make([]byte, r.end-r.start)
+	for at := r.start; ; {
+		piece := l.piece[:min(uint64(len(l.piece)), r.end-at)]
+		n := l.processes.ReadMemory(r.pid, piece, at)
+		at += uint64(n)
+		a := answer{bytes: piece[:n], fd: -1}
+		if n == len(piece) && at < r.end {
+			a.more = 1
+		}
+		l.answer(a)
+		if a.more == 0 {
+			return
+		}
 	}
-	buf = buf[:r.end-r.start]
-	l.bytes(buf[:l.processes.ReadMemory(r.pid, buf, r.start)], nil)
 }
 
 // mostMemory is how much memory is read for one request.
