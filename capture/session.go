@@ -141,6 +141,7 @@ func NewSession(c Config) *Session {
 	}
 	if c.Live && c.Join {
 		s.reader = newStackReader(process.Aside(c.Processes))
+		s.joiner.reader = s.reader
 	}
 	s.interrupted.processes = c.Processes
 	s.walker = unwind.NewUnwinder(s.images)

@@ -203,8 +203,9 @@ func (r *Result) OpenFrame() (f OpenFrame, ok bool) {
 }
 
 // WalkOn walks from a frame over a stack that was read from the process later than the frame was sampled, and
-// begins with it. It ends before a return address that follows no call: what was read need not have been
-// the stack of that time, nor one of any time.
+// begins with it. It ends before a return address that follows no call, with BadCFI, and so does one whose first
+// caller calls another function: what was read need not have been the stack of that time, nor one of any time. The
+// frame may have been left, and the word that tells of it be a remnant.
 func (u *Unwinder) WalkOn(space *vmas.Space, from OpenFrame, stack *Stack) Result {
 	memory := u.Memory // is about the sample in work
 	u.Memory = nil
@@ -232,6 +233,9 @@ func (u *Unwinder) WalkOn(space *vmas.Space, from OpenFrame, stack *Stack) Resul
 			w.ips, w.frames = w.ips[:i], w.frames[:i]
 			return w.end(BadCFI, nil)
 		}
+	}
+	if len(w.ips) > 1 && w.callsOther(0) {
+		return w.end(BadCFI, nil)
 	}
 	return w.end(end, p.m)
 }
