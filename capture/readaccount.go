@@ -2,11 +2,11 @@ package capture
 
 import "unspool/unwind/link"
 
-// A readAccount says how long the stacks of a process may be read. A process is read in bursts, as a stack has to
-// be read a dozen times before that completes anything: see package link. A stack that the copy cut off and that
-// samples do not complete adds a little to the credit for the next burst, as reads may complete it, and one that
-// reads have completed prolongs the burst. After the second burst in a row that has completed nothing, and after each
-// further one, stacks are worth an eighth of what they were.
+// A readAccount says how long the stacks of a process may be read. A process is read in bursts, as a stack
+// has to be read a dozen times before that completes anything: see package link. A stack that the copy cut
+// off and that samples do not complete adds a little to the credit for the next burst, as reads may complete
+// it, and one that reads have completed prolongs the burst. After the second burst in a row that has
+// completed nothing, and after each further one, stacks are worth an eighth of what they were.
 type readAccount struct {
 	credit    int64 // for bursts, in ns
 	left      int64 // of the burst; there is none if it is not positive

@@ -7,8 +7,8 @@ import (
 	"unspool/unwind/link"
 )
 
-// A process that alternates between stacks that reads complete and stacks that they do not is read as long as that
-// completes them, and little meanwhile.
+// A process that alternates between stacks that reads complete and stacks that they do not is read as long as
+// that completes them, and little meanwhile.
 func TestReadsFollowWhatTheyComplete(t *testing.T) {
 	t.Parallel()
 	const (
@@ -51,8 +51,8 @@ func TestReadsFollowWhatTheyComplete(t *testing.T) {
 	}
 }
 
-// Where few stacks are cut off, reading is worth little; and many processes that have begun lately cannot be read
-// at once.
+// Where few stacks are cut off, reading is worth little; and many processes that have begun lately cannot be
+// read at once.
 func TestFewCutStacksAreReadLittle(t *testing.T) {
 	t.Parallel()
 	var all readAccounts

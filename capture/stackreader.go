@@ -29,6 +29,7 @@ type stackReader struct {
 	memory process.Memory
 	// What the session has seen since the last drain.
 	cut     []cutStack
+	cutGaps []stackGap
 	settled map[uint64]settled // by address space
 
 	misses misses // the session's
@@ -45,6 +46,7 @@ type stackReader struct {
 	bytes   int // of ready
 	budget  readBudget
 	account readAccounts
+	gaps    gaps
 	slow    map[uint32]uint64 // by PID, until when a process is not read
 	reading *readUnderWay     // the one that is not given up
 	hanging int               // those that are
@@ -87,7 +89,8 @@ type stackRead struct {
 	memory   []byte
 	full     bool // there is more of it
 	buf      []byte
-	price    uint64 // of the wake-up, for the first read of several
+	gap      stackGap // this one, if it has a length
+	price    uint64   // of the wake-up, for the first read of several
 	under    *readUnderWay
 }
 
@@ -145,6 +148,13 @@ func (r *stackReader) note(c cutStack) {
 	}
 }
 
+// noteGap takes in a gap.
+func (r *stackReader) noteGap(g stackGap) {
+	if n := len(r.cutGaps); n < maxCut && (n == 0 || r.cutGaps[n-1] != g) {
+		r.cutGaps = append(r.cutGaps, g)
+	}
+}
+
 // completed takes in what has become of a stack of an address space that was cut off.
 func (r *stackReader) completed(space uint64, tid uint32, outcome link.Outcome) {
 	r.misses.count(tid, outcome != link.Joined)
@@ -165,7 +175,7 @@ func (r *stackReader) watch(now uint64) (err error) {
 	if r.giveUp(perfring.Now()) {
 		err = errReadsHang
 	}
-	if len(r.cut) == 0 && len(r.settled) == 0 {
+	if len(r.cut) == 0 && len(r.cutGaps) == 0 && len(r.settled) == 0 {
 		return err
 	}
 	r.mu.Lock()
@@ -175,9 +185,12 @@ func (r *stackReader) watch(now uint64) (err error) {
 	for i := range r.cut {
 		r.watchOne(&r.cut[i], now)
 	}
+	for _, g := range r.cutGaps {
+		r.gaps.note(g, now)
+	}
 	due := r.isDue(now)
 	r.mu.Unlock()
-	r.cut = r.cut[:0]
+	r.cut, r.cutGaps = r.cut[:0], r.cutGaps[:0]
 	clear(r.settled)
 	if !due {
 		return err
@@ -197,6 +210,9 @@ func (r *stackReader) watch(now uint64) (err error) {
 func (r *stackReader) isDue(now uint64) bool {
 	if _, over := r.budget.over(now); over {
 		return false
+	}
+	if len(r.gaps.waiting) > 0 {
+		return true
 	}
 	for _, w := range r.watched {
 		if w.due <= now+soon {
@@ -251,8 +267,8 @@ func (r *stackReader) next(until uint64) *stackRead {
 	return rd
 }
 
-// done gives a read back. What it has shown of the stack's end, as takeRead returns it, says how much to read the
-// next time.
+// done gives a read back. What it has shown of the stack's end, as takeRead returns it, says how much to read
+// the next time.
 func (r *stackReader) done(rd *stackRead, root uint64, tooShort bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -294,8 +310,8 @@ func (r *stackReader) run() {
 	}
 }
 
-// giveUp leaves a read that hangs to its goroutine, and begins another one for the other processes, unless too
-// many hang already.
+// giveUp leaves a read that hangs to its goroutine, and begins another one for the other processes, unless
+// too many hang already.
 func (r *stackReader) giveUp(now uint64) (tooMany bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -330,21 +346,31 @@ func (r *stackReader) readDue(now, price uint64) (due uint64, over bool) {
 			return next, false
 		}
 		price = 0
-		there := rd.read(r.memory, &w)
+		there := false
+		if rd.gap.end > rd.gap.start {
+			rd.closeGap(r.memory)
+		} else {
+			there = rd.read(r.memory, &w)
+		}
 		if r.finish(rd, there, perfring.Now()) {
 			return 0, true
 		}
 	}
 }
 
-// pick gives the next stack whose turn it is, and otherwise when the next one's is. As waking up costs more than a
-// read, the budget holds for the first of several, which has a price.
+// pick gives the next stack whose turn it is, and otherwise when the next one's is. As waking up costs more
+// than a read, the budget holds for the first of several, which has a price.
 func (r *stackReader) pick(now, price uint64) (rd *stackRead, w watchedStack, due uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	until, over := r.budget.over(now)
 	if over && price > 0 {
 		return nil, w, until
+	}
+	if g, ok := r.gaps.take(); ok {
+		rd = r.begin(g.pid, price)
+		rd.gap = g
+		return rd, w, 0
 	}
 	due = noRead
 	for tid, w := range r.watched {
@@ -358,13 +384,8 @@ func (r *stackReader) pick(now, price uint64) (rd *stackRead, w watchedStack, du
 			due = min(due, r.slow[w.pid])
 		default:
 			w.due = now + min(max((now-w.since)/readShare, soonestRead), latestRead)
-			if rd = new(stackRead); len(r.spare) > 0 {
-				rd, r.spare = r.spare[len(r.spare)-1], r.spare[:len(r.spare)-1]
-			}
-			rd.pid, rd.tid, rd.space, rd.price = w.pid, tid, w.space, price
-			rd.time = perfring.Now()
-			rd.under = &readUnderWay{pid: w.pid, began: rd.time}
-			r.reading = rd.under
+			rd = r.begin(w.pid, price)
+			rd.tid, rd.space = tid, w.space
 			copied := *w
 			copied.frames = slices.Clone(w.frames)
 			return rd, copied, 0
@@ -374,6 +395,18 @@ func (r *stackReader) pick(now, price uint64) (rd *stackRead, w watchedStack, du
 		due = max(due, until)
 	}
 	return nil, watchedStack{}, due
+}
+
+// begin begins a read.
+func (r *stackReader) begin(pid uint32, price uint64) *stackRead {
+	rd := new(stackRead)
+	if n := len(r.spare); n > 0 {
+		rd, r.spare = r.spare[n-1], r.spare[:n-1]
+	}
+	*rd = stackRead{pid: pid, price: price, time: perfring.Now(), frames: rd.frames[:0], buf: rd.buf}
+	rd.under = &readUnderWay{pid: pid, began: rd.time}
+	r.reading = rd.under
+	return rd
 }
 
 // finish takes in a read, if a frame was there. over says that the read was given up.
@@ -392,6 +425,9 @@ func (r *stackReader) finish(rd *stackRead, there bool, now uint64) (over bool) 
 	r.reading = nil
 	price := min(took, longestRead) + rd.price
 	r.budget.spend(now, price)
+	if rd.gap != (stackGap{}) {
+		return false
+	}
 	r.account.open(rd.space, now).spend(price)
 	if w := r.watched[rd.tid]; w != nil && there {
 		w.missed = 0
@@ -462,8 +498,8 @@ func (s *Session) takeReads(until uint64) {
 	}
 }
 
-// takeRead adds a read to the sightings of its stack. root is the SP of the stack's outermost frame, 0 if the read
-// does not show that, and tooShort says that it ends below it.
+// takeRead adds a read to the sightings of its stack. root is the SP of the stack's outermost frame, 0 if the
+// read does not show that, and tooShort says that it ends below it.
 func (s *Session) takeRead(rd *stackRead) (root uint64, tooShort bool) {
 	space := s.table.Space(rd.pid)
 	if space == nil || space.ID() != rd.space {

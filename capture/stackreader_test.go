@@ -46,7 +46,8 @@ func TestReadFindsFramesThatAreThere(t *testing.T) {
 		there := rd.read(process.Direct("/proc"),
 			&watchedStack{frames: slices.Clone(frames), size: c.size, root: c.root})
 		if there != (len(c.want) > 0) || !rd.full || len(rd.memory) != c.full || !slices.Equal(rd.frames, c.want) {
-			t.Errorf("%s: %v, %d bytes, %+v, want %d bytes, %+v", c.name, there, len(rd.memory), rd.frames, c.full, c.want)
+			t.Errorf("%s: %v, %d bytes, %+v, want %d bytes, %+v", c.name, there, len(rd.memory), rd.frames, c.full,
+				c.want)
 		}
 	}
 	for _, hostile := range []uint64{1, 8, 1 << 47, ^uint64(0)} {
