@@ -40,6 +40,9 @@ func TestReadsFollowWhatTheyComplete(t *testing.T) {
 			}
 			a.earn(s)
 		}
+		if a := all.open(1, 1); fruitful && a.fruitless > 0 {
+			t.Errorf("phase %d: %d bursts are taken for fruitless", n, a.fruitless)
+		}
 		switch seconds := int64(phase * step / 1e9); {
 		case fruitful && read < phase*6/10:
 			t.Errorf("phase %d: read in %d steps of %d", n, read, phase)
