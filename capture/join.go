@@ -26,7 +26,7 @@ type joiner struct {
 	bytes  int               // of the queue
 	frames []link.Frame      // scratch
 	cuts   map[uint64]uint64 // when a stack of an address space was last cut
-	misses misses
+	reader *stackReader      // is told what becomes of cut stacks; nil where nothing is read
 }
 
 const (
@@ -52,7 +52,7 @@ func newJoiner(sink Sink, stats *Stats, trouble *Trouble, most int, after time.D
 		log: link.Log{
 			Before: uint64(joinBefore), After: uint64(after), MaxFrames: maxLinks * runtime.NumCPU(),
 		},
-		cuts: make(map[uint64]uint64), misses: make(misses),
+		cuts: make(map[uint64]uint64),
 	}
 }
 
@@ -194,7 +194,9 @@ func (j *joiner) complete(h *held) {
 	if w.Links.IsJoined() {
 		w.Chain = unwind.Splice(w.Chain[:0], w.Sample.Callchain.Len(), w.Sample.Callchain.At, res.IPs)
 	}
-	j.misses.count(w.Sample.TID, w.Links != link.Joined)
+	if j.reader != nil {
+		j.reader.completed(h.space, w.Sample.TID, w.Links)
+	}
 	j.stats.Links[w.Links]++
 	j.stats.count(w.Sample, res, w.Links.IsJoined())
 	j.trouble.ended(res.End, w.Place)

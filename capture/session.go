@@ -142,6 +142,7 @@ func NewSession(c Config) *Session {
 	}
 	if c.Live && c.Join {
 		s.reader = newStackReader(process.Aside(c.Processes))
+		s.joiner.reader = s.reader
 	}
 	s.interrupted.processes = c.Processes
 	s.walker = unwind.NewUnwinder(s.images)
@@ -290,6 +291,10 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 		s.trouble.ended(s.result.End, w.Place)
 	} else if s.reader != nil && sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_64 {
 		s.watch(sm.PID, sm.TID, w.Space.ID())
+	}
+	if s.reader != nil && s.result.End == unwind.DumpTooShort && sm.DynSize < sm.StackSize {
+		sp := s.stack.Base
+		s.reader.noteGap(stackGap{pid: sm.PID, start: sp + sm.DynSize, end: sp + sm.StackSize})
 	}
 	return true
 }

@@ -11,6 +11,8 @@ import (
 
 	"unspool/perfring"
 	"unspool/unwind"
+	"unspool/unwind/link"
+	"unspool/vmas"
 	"unspool/vmas/process"
 )
 
@@ -25,7 +27,12 @@ import (
 //	session ─cut stacks, after each drain─▶ goroutine ─stackReads─▶ session, in order of time with the samples
 type stackReader struct {
 	memory process.Memory
-	cut    []cutStack // since the last drain; the session's
+	// What the session has seen since the last drain.
+	cut     []cutStack
+	cutGaps []stackGap
+	settled map[uint64]settled // by address space
+
+	misses misses // the session's
 	wake   chan struct{}
 	stop   chan struct{}
 	begun  bool // the goroutine
@@ -38,6 +45,8 @@ type stackReader struct {
 	spare   []*stackRead
 	bytes   int // of ready
 	budget  readBudget
+	account readAccounts
+	gaps    gaps
 	slow    map[uint32]uint64 // by PID, until when a process is not read
 	reading *readUnderWay     // the one that is not given up
 	hanging int               // those that are
@@ -61,21 +70,28 @@ type cutStack struct {
 type watchedStack struct {
 	pid    uint32
 	space  uint64
-	frames []unwind.OpenFrame // of the last samples, any of which may be there still
-	size   int                // bytes to be read
+	frames []unwind.OpenFrame // of the last samples, any of which may be there still; the last one's last
+	root   uint64             // SP of the outermost frame, 0 if it is not known
+	size   int                // bytes to be read as long as it is not
+	missed int                // how often none of the frames was there, one time after the other
 	since  uint64             // it has been there
 	due    uint64             // is the next read
 	cut    uint64             // was the last sample
 }
 
-// A stackRead is a part of a stack, from a frame on that was there.
+// A stackRead is a part of a stack with frames that seem to be there still.
 type stackRead struct {
-	cutStack
-	time   uint64
-	memory []byte // from the frame's SP on
-	full   bool   // there is more of it
-	buf    []byte
-	under  *readUnderWay
+	pid, tid uint32
+	space    uint64
+	frames   []unwind.OpenFrame // the innermost first
+	time     uint64
+	start    uint64 // address of memory
+	memory   []byte
+	full     bool // there is more of it
+	buf      []byte
+	gap      stackGap // this one, if it has a length
+	price    uint64   // of the wake-up, for the first read of several
+	under    *readUnderWay
 }
 
 const (
@@ -96,14 +112,19 @@ const (
 	maxHanging = 8
 
 	// watchedFor is how long after the last sample that was cut off a stack is read.
-	watchedFor = uint64(500 * time.Millisecond)
+	watchedFor = uint64(200 * time.Millisecond)
+	// soon is how long before its time a stack is read if another one is read now.
+	soon = uint64(5 * time.Millisecond)
 
 	maxWatched       = 64 // threads
 	maxWatchedFrames = 8  // of each
+	mostMissed       = 3
+	mostSpare        = 8
 	maxCut           = 512
 
 	firstReadSize = 16 << 10 // bytes
 	maxReadSize   = 1 << 20
+	aboveRoot     = 1 << 10 // what a program begins with, by which its root is known
 	maxReadyBytes = 8 << 20 // which the session has not taken yet
 )
 
@@ -111,6 +132,7 @@ func newStackReader(memory process.Memory) *stackReader {
 	r := &stackReader{
 		memory: memory, wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		watched: make(map[uint32]*watchedStack), slow: make(map[uint32]uint64),
+		settled: make(map[uint64]settled), misses: make(misses),
 	}
 	r.first.Store(noRead)
 	return r
@@ -126,6 +148,24 @@ func (r *stackReader) note(c cutStack) {
 	}
 }
 
+// noteGap takes in a gap.
+func (r *stackReader) noteGap(g stackGap) {
+	if n := len(r.cutGaps); n < maxCut && (n == 0 || r.cutGaps[n-1] != g) {
+		r.cutGaps = append(r.cutGaps, g)
+	}
+}
+
+// completed takes in what has become of a stack of an address space that was cut off.
+func (r *stackReader) completed(space uint64, tid uint32, outcome link.Outcome) {
+	r.misses.count(tid, outcome != link.Joined)
+	if outcome == link.Joined {
+		return
+	}
+	s := r.settled[space]
+	s.count(outcome)
+	r.settled[space] = s
+}
+
 // errReadsHang is about stacks that somebody keeps from being read.
 var errReadsHang = fmt.Errorf("memory of %d processes: reads of it hang, and until one of them ends, the stacks of "+
 	"other processes that were cut off are not read either", maxHanging+1)
@@ -135,15 +175,26 @@ func (r *stackReader) watch(now uint64) (err error) {
 	if r.giveUp(perfring.Now()) {
 		err = errReadsHang
 	}
-	if len(r.cut) == 0 {
+	if len(r.cut) == 0 && len(r.cutGaps) == 0 && len(r.settled) == 0 {
 		return err
 	}
 	r.mu.Lock()
+	for space, s := range r.settled {
+		r.account.open(space, now).earn(s)
+	}
 	for i := range r.cut {
 		r.watchOne(&r.cut[i], now)
 	}
+	for _, g := range r.cutGaps {
+		r.gaps.note(g, now)
+	}
+	due := r.isDue(now)
 	r.mu.Unlock()
-	r.cut = r.cut[:0]
+	r.cut, r.cutGaps = r.cut[:0], r.cutGaps[:0]
+	clear(r.settled)
+	if !due {
+		return err
+	}
 	if !r.begun {
 		r.begun = true
 		go r.run()
@@ -155,21 +206,43 @@ func (r *stackReader) watch(now uint64) (err error) {
 	return err
 }
 
+// isDue says whether it is the turn of any stack.
+func (r *stackReader) isDue(now uint64) bool {
+	if _, over := r.budget.over(now); over {
+		return false
+	}
+	if len(r.gaps.waiting) > 0 {
+		return true
+	}
+	for _, w := range r.watched {
+		if w.due <= now+soon {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *stackReader) watchOne(c *cutStack, now uint64) {
+	account := r.account.open(c.space, now)
+	if !account.mayRead() {
+		return
+	}
 	w := r.watched[c.tid]
 	if w == nil || w.pid != c.pid || w.space != c.space {
 		if w == nil && len(r.watched) >= maxWatched {
 			return
 		}
-		w = &watchedStack{pid: c.pid, space: c.space, size: firstReadSize, since: now, due: now}
+		w = &watchedStack{pid: c.pid, space: c.space, size: max(account.size, firstReadSize), since: now, due: now}
 		r.watched[c.tid] = w
 	}
-	w.cut = now
-	if slices.ContainsFunc(w.frames, func(f unwind.OpenFrame) bool { return f.IsAt(&c.from) }) {
-		return
+	// Its frames are most likely to be there now.
+	w.cut, w.missed, w.due = now, 0, min(w.due, now)
+	i := slices.IndexFunc(w.frames, func(f unwind.OpenFrame) bool { return f.IsAt(&c.from) })
+	if i < 0 && len(w.frames) >= maxWatchedFrames {
+		i = 0
 	}
-	if len(w.frames) >= maxWatchedFrames {
-		w.frames = slices.Delete(w.frames, 0, 1)
+	if i >= 0 {
+		w.frames = slices.Delete(w.frames, i, i+1)
 	}
 	w.frames = append(w.frames, c.from)
 }
@@ -194,14 +267,22 @@ func (r *stackReader) next(until uint64) *stackRead {
 	return rd
 }
 
-// done gives a read back, of which more is wanted the next time if it was too short.
-func (r *stackReader) done(rd *stackRead, tooShort bool) {
+// done gives a read back. What it has shown of the stack's end, as takeRead returns it, says how much to read
+// the next time.
+func (r *stackReader) done(rd *stackRead, root uint64, tooShort bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w := r.watched[rd.tid]; tooShort && rd.full && w != nil && w.size < maxReadSize {
-		w.size = min(2*len(rd.buf), maxReadSize)
+	if w := r.watched[rd.tid]; w != nil && w.space == rd.space {
+		switch {
+		case root != 0:
+			w.root = root
+			w.size = min(int(root-rd.start)+aboveRoot, maxReadSize)
+		case tooShort && rd.full:
+			w.root, w.size = 0, min(2*len(rd.memory), maxReadSize)
+		}
+		r.account.open(rd.space, rd.time).size = w.size
 	}
-	if cap(rd.buf) <= 4*firstReadSize && len(r.spare) < maxWatched {
+	if len(r.spare) < mostSpare {
 		r.spare = append(r.spare, rd)
 	}
 }
@@ -211,13 +292,15 @@ func (r *stackReader) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		price := priceAlone
 		select {
 		case <-r.stop:
 			return
 		case <-r.wake:
+			price = priceAtDrain
 		case <-timer.C:
 		}
-		due, over := r.readDue(perfring.Now())
+		due, over := r.readDue(perfring.Now(), price)
 		if over {
 			return
 		}
@@ -227,8 +310,8 @@ func (r *stackReader) run() {
 	}
 }
 
-// giveUp leaves a read that hangs to its goroutine, and begins another one for the other processes, unless too
-// many hang already.
+// giveUp leaves a read that hangs to its goroutine, and begins another one for the other processes, unless
+// too many hang already.
 func (r *stackReader) giveUp(now uint64) (tooMany bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -255,51 +338,75 @@ func (r *stackReader) postpone(pid uint32, until uint64) {
 }
 
 // readDue reads the stacks whose turn it is, and returns when the next one's is. It is over if another
-// goroutine goes on.
-func (r *stackReader) readDue(now uint64) (due uint64, over bool) {
+// goroutine goes on. price is what it cost to wake up.
+func (r *stackReader) readDue(now, price uint64) (due uint64, over bool) {
 	for {
-		rd, w, next := r.pick(now)
+		rd, w, next := r.pick(now, price)
 		if rd == nil {
 			return next, false
 		}
-		there := rd.read(r.memory, w.frames, w.size)
+		price = 0
+		there := false
+		if rd.gap.end > rd.gap.start {
+			rd.closeGap(r.memory)
+		} else {
+			there = rd.read(r.memory, &w)
+		}
 		if r.finish(rd, there, perfring.Now()) {
 			return 0, true
 		}
 	}
 }
 
-// pick gives the next stack whose turn it is, and otherwise when the next one's is.
-func (r *stackReader) pick(now uint64) (rd *stackRead, w watchedStack, due uint64) {
+// pick gives the next stack whose turn it is, and otherwise when the next one's is. As waking up costs more
+// than a read, the budget holds for the first of several, which has a price.
+func (r *stackReader) pick(now, price uint64) (rd *stackRead, w watchedStack, due uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if until, over := r.budget.over(now); over {
+	until, over := r.budget.over(now)
+	if over && price > 0 {
 		return nil, w, until
+	}
+	if g, ok := r.gaps.take(); ok {
+		rd = r.begin(g.pid, price)
+		rd.gap = g
+		return rd, w, 0
 	}
 	due = noRead
 	for tid, w := range r.watched {
 		switch {
-		case now > w.cut+watchedFor:
+		case now > w.cut+watchedFor, !r.account.open(w.space, now).mayRead():
 			delete(r.watched, tid)
-		case w.due > now || r.bytes+w.size > maxReadyBytes:
+		case w.missed >= mostMissed: // until there is a new frame
+		case w.due > now+soon || r.bytes+w.size > maxReadyBytes:
 			due = min(due, max(w.due, now+soonestRead))
 		case r.slow[w.pid] > now:
 			due = min(due, r.slow[w.pid])
 		default:
 			w.due = now + min(max((now-w.since)/readShare, soonestRead), latestRead)
-			if rd = new(stackRead); len(r.spare) > 0 {
-				rd, r.spare = r.spare[len(r.spare)-1], r.spare[:len(r.spare)-1]
-			}
-			rd.pid, rd.tid, rd.space = w.pid, tid, w.space
-			rd.time = perfring.Now()
-			rd.under = &readUnderWay{pid: w.pid, began: rd.time}
-			r.reading = rd.under
+			rd = r.begin(w.pid, price)
+			rd.tid, rd.space = tid, w.space
 			copied := *w
 			copied.frames = slices.Clone(w.frames)
 			return rd, copied, 0
 		}
 	}
+	if due != noRead {
+		due = max(due, until)
+	}
 	return nil, watchedStack{}, due
+}
+
+// begin begins a read.
+func (r *stackReader) begin(pid uint32, price uint64) *stackRead {
+	rd := new(stackRead)
+	if n := len(r.spare); n > 0 {
+		rd, r.spare = r.spare[n-1], r.spare[:n-1]
+	}
+	*rd = stackRead{pid: pid, price: price, time: perfring.Now(), frames: rd.frames[:0], buf: rd.buf}
+	rd.under = &readUnderWay{pid: pid, began: rd.time}
+	r.reading = rd.under
+	return rd
 }
 
 // finish takes in a read, if a frame was there. over says that the read was given up.
@@ -316,11 +423,19 @@ func (r *stackReader) finish(rd *stackRead, there bool, now uint64) (over bool) 
 		return true
 	}
 	r.reading = nil
-	r.budget.spend(min(took, longestRead))
+	price := min(took, longestRead) + rd.price
+	r.budget.spend(now, price)
+	if rd.gap != (stackGap{}) {
+		return false
+	}
+	r.account.open(rd.space, now).spend(price)
+	if w := r.watched[rd.tid]; w != nil && there {
+		w.missed = 0
+	} else if w != nil {
+		w.missed++
+		w.since = now
+	}
 	if !there {
-		if w := r.watched[rd.tid]; w != nil {
-			w.since = now
-		}
 		return false
 	}
 	if len(r.ready) == 0 {
@@ -335,73 +450,39 @@ func (r *stackReader) finish(rd *stackRead, there bool, now uint64) (over bool) 
 // pieces were there together.
 const longestRead = uint64(time.Millisecond)
 
-// read reads from the innermost frame on that is there, with its return address in its place.
-func (rd *stackRead) read(memory process.Memory, frames []unwind.OpenFrame, size int) (there bool) {
+// read reads from the innermost frame on, and finds those that are there, with the return addresses in their
+// places.
+func (rd *stackRead) read(memory process.Memory, w *watchedStack) (there bool) {
 	const word = 8
-	slices.SortFunc(frames, func(a, b unwind.OpenFrame) int { return cmp.Compare(a.SP, b.SP) })
-	start := frames[0].SP - word
+	slices.SortFunc(w.frames, func(a, b unwind.OpenFrame) int { return cmp.Compare(a.SP, b.SP) })
+	rd.start, rd.frames = w.frames[0].SP-word, rd.frames[:0]
+	size := w.size
+	if w.root > rd.start && w.root-rd.start < maxReadSize-aboveRoot {
+		size = int(w.root-rd.start) + aboveRoot
+	}
 	if cap(rd.buf) < size {
 		rd.buf = make([]byte, size)
 	}
 	rd.buf = rd.buf[:size]
-	got := rd.buf[:memory.ReadMemory(rd.pid, rd.buf, start)]
-	rd.full = len(got) == size
-	for _, f := range frames {
-		at := f.SP - start
-		if at > uint64(len(got)) || at < word {
-			return false
+	rd.memory = rd.buf[:memory.ReadMemory(rd.pid, rd.buf, rd.start)]
+	rd.full = len(rd.memory) == size
+	for _, f := range w.frames {
+		at := f.SP - rd.start
+		if at > uint64(len(rd.memory)) || at < word {
+			break
 		}
-		if pc := binary.LittleEndian.Uint64(got[at-word:]); f.Returns(pc) {
-			rd.from, rd.memory = f, got[at:]
-			rd.from.PC = pc
-			return true
+		if pc := binary.LittleEndian.Uint64(rd.memory[at-word:]); f.Returns(pc) {
+			f.PC = pc
+			rd.frames = append(rd.frames, f)
 		}
 	}
-	return false
-}
-
-// A readBudget bounds the time that reading takes to a share of all time.
-type readBudget struct{ began, spent uint64 }
-
-const (
-	budgetFor  = uint64(100 * time.Millisecond)
-	mostBudget = budgetFor / 50
-)
-
-func (b *readBudget) spend(ns uint64) { b.spent += ns }
-
-// over says whether there is nothing left, and until when.
-func (b *readBudget) over(now uint64) (until uint64, over bool) {
-	if now-b.began >= budgetFor {
-		b.began, b.spent = now, 0
-	}
-	return b.began + budgetFor, b.spent >= mostBudget
-}
-
-// misses says by TID how many of a thread's last cut stacks were not completed with what samples show alone:
-// each counts an eighth less than the one after.
-type misses map[uint32]int
-
-const (
-	missWeight = 32
-	manyMisses = missWeight * 8 / 4 // a quarter of all, or the first three
-)
-
-func (m misses) count(tid uint32, missed bool) {
-	n := m[tid] * 7 / 8
-	if missed {
-		n += missWeight
-	}
-	if _, known := m[tid]; !known && len(m) >= maxCutSpaces {
-		clear(m)
-	}
-	m[tid] = n
+	return len(rd.frames) > 0
 }
 
 // watch notes a sample whose stack goes on beyond its copy, so that the rest is read, if samples do not show
 // it. A read wakes two processes.
 func (s *Session) watch(pid, tid uint32, space uint64) {
-	if s.joiner.misses[tid] < manyMisses {
+	if s.reader.misses[tid] < manyMisses {
 		return
 	}
 	if from, ok := s.result.OpenFrame(); ok {
@@ -412,20 +493,49 @@ func (s *Session) watch(pid, tid uint32, space uint64) {
 // takeReads walks over what was read of stacks up to a time, of which all records before have been taken.
 func (s *Session) takeReads(until uint64) {
 	for rd := s.reader.next(until); rd != nil; rd = s.reader.next(until) {
-		s.reader.done(rd, s.takeRead(rd))
+		root, tooShort := s.takeRead(rd)
+		s.reader.done(rd, root, tooShort)
 	}
 }
 
-// takeRead adds a read to the sightings of its stack. tooShort says that it does not go to the root.
-func (s *Session) takeRead(rd *stackRead) (tooShort bool) {
+// takeRead adds a read to the sightings of its stack. root is the SP of the stack's outermost frame, 0 if the
+// read does not show that, and tooShort says that it ends below it.
+func (s *Session) takeRead(rd *stackRead) (root uint64, tooShort bool) {
 	space := s.table.Space(rd.pid)
 	if space == nil || space.ID() != rd.space {
-		return false // of a process that has gone since
+		return 0, false // of a process that has gone since
 	}
 	s.images.Walks(rd.pid)
-	stack := unwind.Stack{Base: rd.from.SP, Data: rd.memory, Asked: uint64(len(rd.memory))}
-	res := s.walker.WalkOn(space, rd.from, &stack)
+	var from *unwind.OpenFrame
+	for i := range rd.frames {
+		f := &rd.frames[i]
+		switch res := s.walkRead(space, rd, f); res.End {
+		case unwind.Root:
+			s.seenByRead(rd, &res)
+			return res.Frames[len(res.Frames)-1].SP, false
+		case unwind.DumpTooShort:
+			if from == nil {
+				from = f
+			}
+		}
+		// Otherwise the frame has been left, and what was read is what others have left there since.
+	}
+	if from == nil {
+		return 0, false
+	}
+	res := s.walkRead(space, rd, from)
+	s.seenByRead(rd, &res)
+	return 0, true
+}
+
+// walkRead walks over a read from one of its frames on.
+func (s *Session) walkRead(space *vmas.Space, rd *stackRead, f *unwind.OpenFrame) unwind.Result {
+	data := rd.memory[f.SP-rd.start:]
+	return s.walker.WalkOn(space, *f, &unwind.Stack{Base: f.SP, Data: data, Asked: uint64(len(data))})
+}
+
+// seenByRead takes in what a walk over a read shows.
+func (s *Session) seenByRead(rd *stackRead, res *unwind.Result) {
 	j := s.joiner
 	j.frames = res.LinksOfRead(&j.log, rd.space, rd.time, j.frames)
-	return res.End == unwind.DumpTooShort
 }

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +18,8 @@ import (
 	"unspool/vmas/process"
 )
 
-// A stack is read from the innermost frame on that is there still, known by its return address.
-func TestReadBeginsAtFrameThatIsThere(t *testing.T) {
+// A read tells which frames are there still, known by their return addresses.
+func TestReadFindsFramesThatAreThere(t *testing.T) {
 	t.Parallel()
 	const words, inner, outer = 1024, 100, 200
 	stack := make([]uint64, words)
@@ -29,52 +30,62 @@ func TestReadBeginsAtFrameThatIsThere(t *testing.T) {
 		name         string
 		inner, outer uint64 // what is in the place of their return addresses
 		size         int
-		want         unwind.OpenFrame
-		there, full  bool
+		root         uint64
+		want         []unwind.OpenFrame
+		full         int // bytes
 	}{
-		{"both", 0x1010, 0x2000, 4096, frames[1], true, true},
-		{"the function has called something else", 0x1020, 0x2000, 4096,
-			unwind.OpenFrame{PC: 0x1020, SP: sp(inner), Within: within}, true, true},
-		{"the outer one", 0x3000, 0x2000, 4096, frames[0], true, true},
-		{"neither", 0x3000, 0x2001, 4096, unwind.OpenFrame{}, false, true},
-		{"the outer one is too far away", 0x3000, 0x2000, 512, unwind.OpenFrame{}, false, true},
+		{"both", 0x1010, 0x2000, 4096, 0, []unwind.OpenFrame{frames[1], frames[0]}, 4096},
+		{"the function has called something else", 0x1020, 0x2000, 4096, 0,
+			[]unwind.OpenFrame{{PC: 0x1020, SP: sp(inner), Within: within}, frames[0]}, 4096},
+		{"the outer one", 0x3000, 0x2000, 4096, 0, frames[:1], 4096},
+		{"neither", 0x3000, 0x2001, 4096, 0, nil, 4096},
+		{"the outer one is too far away", 0x3000, 0x2000, 512, 0, nil, 512},
+		{"the root is known", 0x3000, 0x2000, 512, sp(outer + 10), frames[:1], 8*111 + aboveRoot},
 	} {
 		stack[inner-1], stack[outer-1] = c.inner, c.outer
-		rd := stackRead{cutStack: cutStack{pid: uint32(os.Getpid())}}
-		there := rd.read(process.Direct("/proc"), append([]unwind.OpenFrame(nil), frames...), c.size)
-		if there != c.there || rd.full != c.full || there && rd.from != c.want {
-			t.Errorf("%s: %v %v %+v, want %v %v %+v", c.name, there, rd.full, rd.from, c.there, c.full, c.want)
+		rd := stackRead{pid: uint32(os.Getpid())}
+		there := rd.read(process.Direct("/proc"),
+			&watchedStack{frames: slices.Clone(frames), size: c.size, root: c.root})
+		if there != (len(c.want) > 0) || !rd.full || len(rd.memory) != c.full || !slices.Equal(rd.frames, c.want) {
+			t.Errorf("%s: %v, %d bytes, %+v, want %d bytes, %+v", c.name, there, len(rd.memory), rd.frames, c.full,
+				c.want)
 		}
 	}
 	for _, hostile := range []uint64{1, 8, 1 << 47, ^uint64(0)} {
-		rd := stackRead{cutStack: cutStack{pid: uint32(os.Getpid())}}
-		if rd.read(process.Direct("/proc"), []unwind.OpenFrame{{PC: 1, SP: hostile}}, 64) {
+		rd := stackRead{pid: uint32(os.Getpid())}
+		w := watchedStack{frames: []unwind.OpenFrame{{PC: 1, SP: hostile}}, size: 64}
+		if rd.read(process.Direct("/proc"), &w) {
 			t.Errorf("read at %#x", hostile)
 		}
 	}
 	runtime.KeepAlive(stack)
 }
 
-// However many stacks are cut, so many are watched, and reading stops when its time is spent.
+// However many stacks are cut, so many are watched, the last frames of each, and reading stops when its time is
+// spent.
 func TestReadsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newStackReader(process.Direct("/proc"))
+	r.account.open(0, 1).earn(settled{read: 1000})
 	for i := range uint32(10 * maxWatched) {
 		r.watchOne(&cutStack{pid: 1, tid: i, from: unwind.OpenFrame{PC: 1, SP: 8}}, 1)
 		r.watchOne(&cutStack{pid: 1, tid: 7, from: unwind.OpenFrame{PC: 1, SP: 8 * uint64(i)}}, 1)
 	}
-	if n, frames := len(r.watched), len(r.watched[7].frames); n > maxWatched || frames > maxWatchedFrames {
-		t.Errorf("%d stacks, %d frames of one", n, frames)
+	if n, frames := len(r.watched), r.watched[7].frames; n > maxWatched || len(frames) > maxWatchedFrames ||
+		frames[len(frames)-1].SP != 8*(10*maxWatched-1) {
+		t.Errorf("%d stacks, frames of one: %+v", n, frames)
 	}
-	r.budget.over(1)
-	r.budget.spend(mostBudget)
-	if until, over := r.budget.over(2); !over || until <= 2 {
-		t.Errorf("the time is not spent, or for ever: %d", until)
+	const ms = uint64(time.Millisecond)
+	now := 1000 * ms
+	r.budget.spend(now, 10*ms)
+	if _, over := r.budget.over(now + 9*budgetShare*ms - budgetSlack); !over {
+		t.Error("the time is not spent")
 	}
-	if _, over := r.budget.over(1 + budgetFor); over {
+	if _, over := r.budget.over(now + 10*budgetShare*ms); over {
 		t.Error("the time is spent for ever")
 	}
-	if rd, _, due := r.pick(2 + watchedFor); rd != nil || due != noRead || len(r.watched) > 0 {
+	now += 10 * budgetShare * ms
+	if rd, _, due := r.pick(now, priceAlone); rd != nil || due != noRead || len(r.watched) > 0 {
 		t.Errorf("%d stacks are watched long after they were cut", len(r.watched))
 	}
 }
@@ -236,6 +247,7 @@ func TestReadThatHangs(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 		for _, c := range stacks {
 			r.note(c)
+			r.completed(c.space, c.tid, link.JoinedByRead)
 		}
 		r.watch(perfring.Now())
 		for rd := r.next(noRead - 1); rd != nil; rd = r.next(noRead - 1) {
@@ -243,7 +255,7 @@ func TestReadThatHangs(t *testing.T) {
 				t.Error("there is a page")
 			}
 			reads++
-			r.done(rd, false)
+			r.done(rd, 0, false)
 		}
 		return reads
 	}
@@ -280,6 +292,9 @@ func TestReadsThatHang(t *testing.T) {
 		hanging, page := startFaulting(t)
 		r.note(cutStack{pid: uint32(hanging.Process.Pid), tid: uint32(n),
 			from: unwind.OpenFrame{PC: 1, SP: page + 8}})
+		for range 100 {
+			r.completed(0, uint32(n), link.JoinedByRead)
+		}
 		for tries := 0; tries < 2000; tries++ {
 			told = r.watch(perfring.Now())
 			r.mu.Lock()

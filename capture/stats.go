@@ -94,6 +94,23 @@ func (s *Stats) CPUShare() float64 {
 	return s.CPU.Seconds() / s.Duration.Seconds()
 }
 
+// unjoinedNames are the outcomes of stacks that were cut off and not completed.
+var unjoinedNames = map[link.Outcome]string{
+	link.Unseen: "unseen", link.OneSided: "one_sided", link.Disagree: "disagree", link.Doubtful: "doubtful",
+}
+
+// unjoined counts the stacks that ended with DumpTooShort by why they were not completed.
+func (s *Stats) unjoined() map[string]uint64 {
+	left := s.Ended[unwind.DumpTooShort]
+	counts := make(map[string]uint64)
+	for outcome, name := range unjoinedNames {
+		counts[name] = s.Links[outcome]
+		left -= min(left, s.Links[outcome])
+	}
+	counts["not_sought"] = left
+	return counts
+}
+
 func (s *Stats) count(sm *perfring.Sample, r *unwind.Result, joined bool) {
 	s.Ended[r.End]++
 	if r.End == unwind.DumpTooShort {
@@ -186,6 +203,7 @@ type statsJSON struct {
 		Frames   uint64            `json:"frames"`
 		Ended    map[string]uint64 `json:"ended"`
 		Cut      map[string]uint64 `json:"cut"`
+		Unjoined map[string]uint64 `json:"unjoined"`
 		FramesBy map[string]uint64 `json:"frames_by"`
 	} `json:"unwind"`
 	Cost struct {
@@ -235,6 +253,7 @@ func (s *Stats) WriteJSON(w io.Writer) error {
 	for i, n := range s.Cut {
 		j.Unwind.Cut[cutNames[i]] = n
 	}
+	j.Unwind.Unjoined = s.unjoined()
 	j.Unwind.FramesBy = make(map[string]uint64)
 	for i, n := range s.FramesBy {
 		j.Unwind.FramesBy[unwind.Source(i).String()] = n

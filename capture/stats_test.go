@@ -18,6 +18,7 @@ import (
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/image"
+	"unspool/unwind/link"
 	"unspool/vmas"
 )
 
@@ -110,6 +111,7 @@ func TestStatsAddUp(t *testing.T) {
 			Complete, Frames uint64
 			CompleteBy       map[string]uint64 `json:"complete_by"`
 			Ended, Cut       map[string]uint64
+			Unjoined         map[string]uint64
 			FramesBy         map[string]uint64 `json:"frames_by"`
 		}
 		Cost  map[string]any
@@ -132,6 +134,8 @@ func TestStatsAddUp(t *testing.T) {
 			"no_image": 0, "bad_cfi": 0, "depth_limit": 0, "unknown_register": 0, "not_copied": 0}},
 		{"complete by", j.Unwind.CompleteBy, map[string]uint64{"cfi": 1, "fallback": 0, "joined": 0}},
 		{"cut", j.Unwind.Cut, map[string]uint64{"too_deep": 1, "gap": 0, "no_copy": 0}},
+		{"unjoined", j.Unwind.Unjoined, map[string]uint64{"unseen": 0, "one_sided": 0, "disagree": 0, "doubtful": 0,
+			"not_sought": 1}},
 		{"bytes", j.Bytes, map[string]uint64{"stack_copied": 64 + 2*64 + 48 + 64, "written": 5000}},
 	} {
 		if !maps.Equal(c.got, c.want) {
@@ -149,6 +153,20 @@ func TestStatsAddUp(t *testing.T) {
 		"max_rss_bytes": float64(1 << 20), "priority": "real-time 1"}
 	if !maps.Equal(j.Cost, cost) {
 		t.Errorf("cost %v, want %v", j.Cost, cost)
+	}
+}
+
+// TestUnjoined: what is counted of the stacks that were cut off and not completed adds up to their number.
+func TestUnjoined(t *testing.T) {
+	var s Stats
+	s.Ended[unwind.DumpTooShort] = 20
+	for outcome, n := range map[link.Outcome]uint64{link.Unseen: 2, link.OneSided: 3, link.Disagree: 4,
+		link.Doubtful: 5, link.Joined: 70, link.JoinedByRead: 80} {
+		s.Links[outcome] = n
+	}
+	want := map[string]uint64{"unseen": 2, "one_sided": 3, "disagree": 4, "doubtful": 5, "not_sought": 6}
+	if got := s.unjoined(); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -176,8 +176,8 @@ func (w *walk) below(cfa uint64) Reason {
 	return BadCFI
 }
 
-// An OpenFrame is the last frame of a walk that came to the end of its copy, from which [Unwinder.WalkOn] goes
-// on in the memory of the process. Its PC is a return address, which lies below its SP.
+// An OpenFrame is the last frame of a walk that came to the end of its copy, from which [Unwinder.WalkOn]
+// goes on in the memory of the process. Its PC is a return address, which lies below its SP.
 type OpenFrame struct {
 	PC, SP, BP uint64
 	Within     link.Function
@@ -188,8 +188,8 @@ func (f *OpenFrame) IsAt(g *OpenFrame) bool {
 	return f.SP == g.SP && (f.PC == g.PC || f.Within == g.Within && f.Within != link.Function{})
 }
 
-// Returns says whether a word in the place of its return address is one into the function. It need not be that
-// of the sample, as the function may have called something else since.
+// Returns says whether a word in the place of its return address is one into the function. It need not be
+// that of the sample, as the function may have called something else since.
 func (f *OpenFrame) Returns(word uint64) bool { return word == f.PC || f.Within.Holds(word) }
 
 // OpenFrame gives that of a walk of x86-64. There is none where the sampled function itself is cut off: no
@@ -203,8 +203,9 @@ func (r *Result) OpenFrame() (f OpenFrame, ok bool) {
 }
 
 // WalkOn walks from a frame over a stack that was read from the process later than the frame was sampled, and
-// begins with it. It ends before a return address that follows no call: what was read need not have been
-// the stack of that time, nor one of any time.
+// begins with it. It ends before a return address that follows no call, with BadCFI, and so does one whose
+// first caller calls another function: what was read need not have been the stack of that time, nor one of
+// any time. The frame may have been left, and the word that tells of it be a remnant.
 func (u *Unwinder) WalkOn(space *vmas.Space, from OpenFrame, stack *Stack) Result {
 	memory := u.Memory // is about the sample in work
 	u.Memory = nil
@@ -232,6 +233,9 @@ func (u *Unwinder) WalkOn(space *vmas.Space, from OpenFrame, stack *Stack) Resul
 			w.ips, w.frames = w.ips[:i], w.frames[:i]
 			return w.end(BadCFI, nil)
 		}
+	}
+	if len(w.ips) > 1 && w.callsOther(0) {
+		return w.end(BadCFI, nil)
 	}
 	return w.end(end, p.m)
 }

@@ -27,6 +27,9 @@ type recorded struct {
 	Unwind  struct {
 		Complete   uint64
 		CompleteBy struct{ Joined uint64 } `json:"complete_by"`
+		Ended      struct {
+			DumpTooShort uint64 `json:"dump_too_short"`
+		}
 	}
 	Cost struct {
 		PerSample float64 `json:"us_per_sample"`
@@ -55,8 +58,8 @@ func (b *bench) copies(chosen []workloads.Program) (string, error) {
 			}
 		}
 	}
-	s.WriteString("| program | copy | samples | lost | complete by the copy | joined | in all | " +
-		"unspool, µs/sample | kernel, µs/sample | both |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	s.WriteString("| program | copy | samples | lost | complete by the copy | joined | in all | cut | " +
+		"unspool, µs/sample | kernel, µs/sample | both |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	var sums [8]float64
 	var leftOut []string
 	for i := range chosen {
@@ -70,9 +73,9 @@ func (b *bench) copies(chosen []workloads.Program) (string, error) {
 		for k, r := range rows {
 			all, user := float64(r.Unwind.Complete), max(1, float64(r.Samples.User))
 			joined, size := float64(r.Unwind.CompleteBy.Joined), copySizes[k]
-			fmt.Fprintf(&s, "| %s | %d KiB | %d | %d | %.1f %% | %.1f %% | %.1f %% | %.1f | %.1f | %.1f |\n", p.Name,
-				size>>10, r.Samples.User, r.Samples.Lost, 100*(all-joined)/user, 100*joined/user, 100*all/user,
-				r.Cost.PerSample, kernel[size], r.Cost.PerSample+kernel[size])
+			fmt.Fprintf(&s, "| %s | %d KiB | %d | %d | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %.1f | %.1f | %.1f |\n",
+				p.Name, size>>10, r.Samples.User, r.Samples.Lost, 100*(all-joined)/user, 100*joined/user, 100*all/user,
+				100*float64(r.Unwind.Ended.DumpTooShort)/user, r.Cost.PerSample, kernel[size], r.Cost.PerSample+kernel[size])
 			sums[2*k] += 100 * all / user
 			sums[2*k+1] += r.Cost.PerSample
 		}
@@ -80,7 +83,7 @@ func (b *bench) copies(chosen []workloads.Program) (string, error) {
 	}
 	for k, size := range copySizes {
 		own := sums[2*k+1] / max(1, sums[7])
-		fmt.Fprintf(&s, "| mean of all | %d KiB | | | | | %.1f %% | %.1f | %.1f | %.1f |\n", size>>10,
+		fmt.Fprintf(&s, "| mean of all | %d KiB | | | | | %.1f %% | | %.1f | %.1f | %.1f |\n", size>>10,
 			sums[2*k]/max(1, sums[7]), own, kernel[size], own+kernel[size])
 	}
 	load, _ := os.ReadFile("/proc/loadavg")
@@ -96,10 +99,12 @@ const copiesIntro = `# How much of a stack to copy
 
 Programs are recorded with 'unspool record' with copies of each size, one after the other, and stacks that the
 copy cuts off are completed with what is seen of them before and after and with reads of the process. Shares
-are of the samples with a user stack. unspool's time is its CPU time for each sample, its start included. The
-kernel's is what 'unspool compare' measures before it records: the time that a sample takes from a program that
-does nothing else, at that size of the copy. On a busy machine fewer stacks are joined: a process that was slow
-to be read is not read again for a while, and what was read late is of no use.
+are of the samples with a user stack. Cut are those that the copy cuts off and that were not completed; what
+is neither complete nor cut has ended for another reason, as where Go's code is on another stack. unspool's
+time is its CPU time for each sample, its start included. The kernel's is what 'unspool compare' measures
+before it records: the time that a sample takes from a program that does nothing else, at that size of the
+copy. On a busy machine fewer stacks are joined: a process that was slow to be read is not read again for a
+while, and what was read late is of no use.
 
 `
 

@@ -54,7 +54,8 @@ func (c *Client) readMemory(p *patience, pid uint32, buf []byte, addr uint64) (r
 	for read < len(buf) {
 		piece := buf[read:min(len(buf), read+mostMemory)]
 		start := addr + uint64(read)
-		a, err := c.askWith(p, request{op: readMemory, pid: pid, start: start, end: start + uint64(len(piece))})
+		end := start + uint64(len(piece))
+		a, err := c.askWith(p, request{op: readMemory, pid: pid, start: start, end: end}, piece)
 		if err != nil {
 			return read
 		}

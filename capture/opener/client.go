@@ -145,10 +145,10 @@ func (ls *lines) fail(err error) error {
 
 // askSoon asks for what is waited for only as long as patience allows. The process that it is about is not
 // asked again until the answer has come.
-func (c *Client) askSoon(r request) (answer, error) { return c.askWith(&c.wait, r) }
+func (c *Client) askSoon(r request) (answer, error) { return c.askWith(&c.wait, r, nil) }
 
-// askWith is askSoon for whoever has that patience.
-func (c *Client) askWith(p *patience, r request) (answer, error) {
+// askWith is askSoon for whoever has that patience. The bytes of the answer are in into if there is room.
+func (c *Client) askWith(p *patience, r request, into []byte) (answer, error) {
 	limit, err := c.begin(p, r.pid)
 	if err != nil {
 		return answer{fd: -1}, err
@@ -161,7 +161,7 @@ func (c *Client) askWith(p *patience, r request) (answer, error) {
 		defer c.reads.giveBack(l)
 		return answer{fd: -1}, c.reads.fail(err)
 	}
-	in := &incoming{}
+	in := &incoming{all: into[:0:len(into)]}
 	a, err := l.receive(in, limit)
 	c.waited(p, in.waited)
 	switch err {

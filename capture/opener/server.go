@@ -253,12 +253,19 @@ func (l *listener) memory(r *request) {
 		l.bytes(nil, unix.EINVAL)
 		return
 	}
-	buf := l.piece
-	if r.end-r.start > uint64(len(buf)) {
-		buf = make([]byte, r.end-r.start)
+	for at := r.start; ; {
+		piece := l.piece[:min(uint64(len(l.piece)), r.end-at)]
+		n := l.processes.ReadMemory(r.pid, piece, at)
+		at += uint64(n)
+		a := answer{bytes: piece[:n], fd: -1}
+		if n == len(piece) && at < r.end {
+			a.more = 1
+		}
+		l.answer(a)
+		if a.more == 0 {
+			return
+		}
 	}
-	buf = buf[:r.end-r.start]
-	l.bytes(buf[:l.processes.ReadMemory(r.pid, buf, r.start)], nil)
 }
 
 // mostMemory is how much memory is read for one request.

@@ -193,6 +193,7 @@ type statistics struct {
 		Complete, Frames uint64
 		CompleteBy       map[string]uint64 `json:"complete_by"`
 		Ended, Cut       map[string]uint64
+		Unjoined         map[string]uint64
 		FramesBy         map[string]uint64 `json:"frames_by"`
 	}
 	Cost struct {
@@ -238,6 +239,9 @@ func (s *statistics) addUp(t testing.TB) {
 	}
 	if sum(s.Unwind.Cut) != s.Unwind.Ended["dump_too_short"] {
 		t.Errorf("stats: cut does not add up to dump_too_short: %+v", s.Unwind)
+	}
+	if sum(s.Unwind.Unjoined) != s.Unwind.Ended["dump_too_short"] {
+		t.Errorf("stats: unjoined does not add up to dump_too_short: %+v", s.Unwind)
 	}
 	if sum(s.Unwind.FramesBy) != s.Unwind.Frames {
 		t.Errorf("stats: frames_by does not add up to frames: %+v", s.Unwind)

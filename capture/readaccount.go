@@ -1,0 +1,134 @@
+package capture
+
+import "unspool/unwind/link"
+
+// A readAccount says how long the stacks of a process may be read. A process is read in bursts, as a stack
+// has to be read a dozen times before that completes anything: see package link. A stack that the copy cut
+// off and that samples do not complete adds a little to the credit for the next burst, as reads may complete
+// it, and one that reads have completed prolongs the burst. After the second burst in a row that has
+// completed nothing, and after each further one, stacks are worth an eighth of what they were.
+type readAccount struct {
+	credit    int64 // for bursts, in ns
+	left      int64 // of the burst; there is none if it is not positive
+	fruitless int   // bursts since stacks were completed
+	size      int   // bytes that reads of its stacks need
+}
+
+const (
+	missWorth     = int64(100_000)
+	readWorth     = 3 * missWorth
+	burstPrice    = int64(8_000_000)
+	mostBursts    = 4 // that credit is kept for
+	mostFruitless = 3
+
+	// reserveShare is how much of all time the first bursts of new processes may take.
+	reserveShare = 2000
+)
+
+// settled counts the stacks of a process that the copy had cut off and samples alone did not complete.
+type settled struct{ missed, read int64 }
+
+func (s *settled) count(outcome link.Outcome) {
+	if outcome == link.JoinedByRead {
+		s.read++
+	} else {
+		s.missed++
+	}
+}
+
+// earn adds what stacks are worth.
+func (a *readAccount) earn(s settled) {
+	if s.read > 0 {
+		a.fruitless = 0
+		a.left = min(a.left+s.read*readWorth, 2*burstPrice)
+	}
+	a.credit = min(a.credit+s.missed*missWorth>>(3*max(a.fruitless-1, 0)), mostBursts*burstPrice)
+}
+
+// mayRead says whether there is a burst, or credit for one, which begins then.
+func (a *readAccount) mayRead() bool {
+	if a.left <= 0 && a.credit >= burstPrice {
+		a.left, a.credit = burstPrice, a.credit-burstPrice
+	}
+	return a.left > 0
+}
+
+// spend takes the price of a read from what is left of the burst.
+func (a *readAccount) spend(ns uint64) {
+	if a.left <= 0 {
+		return
+	}
+	if a.left -= int64(ns); a.left <= 0 {
+		a.fruitless = min(a.fruitless+1, mostFruitless)
+	}
+}
+
+// readAccounts are those of the processes whose stacks were cut off, by address space.
+type readAccounts struct {
+	of      map[uint64]*readAccount
+	reserve int64
+	grown   uint64 // when the reserve was looked at last
+}
+
+// open returns the account of an address space. A new one has credit for a burst, if that is in reserve.
+func (r *readAccounts) open(space, now uint64) *readAccount {
+	if a := r.of[space]; a != nil {
+		return a
+	}
+	if r.of == nil || len(r.of) >= maxCutSpaces {
+		r.of = make(map[uint64]*readAccount)
+	}
+	a := &readAccount{size: firstReadSize}
+	r.of[space] = a
+	if r.grown == 0 {
+		r.reserve, r.grown = burstPrice, now
+	}
+	r.reserve = min(r.reserve+int64((now-min(now, r.grown))/reserveShare), burstPrice)
+	r.grown = now
+	if r.reserve == burstPrice {
+		a.credit, r.reserve = burstPrice, 0
+	}
+	return a
+}
+
+// A readBudget bounds the time that reading all processes takes to a share of all time.
+type readBudget struct{ free uint64 }
+
+const (
+	budgetShare = 25
+	// budgetSlack is for how long a share is kept that was not used.
+	budgetSlack = uint64(40_000_000)
+)
+
+// over says whether there is nothing left, and until when.
+func (b *readBudget) over(now uint64) (until uint64, over bool) { return b.free, b.free > now }
+
+func (b *readBudget) spend(now, ns uint64) {
+	b.free = max(b.free, now-min(now, budgetSlack)) + budgetShare*ns
+}
+
+// What a wake-up costs beside the time that reads take. At a drain this process is awake.
+const (
+	priceAlone   = uint64(250_000)
+	priceAtDrain = uint64(100_000)
+)
+
+// misses says by TID how many of a thread's last cut stacks were not completed with what samples show alone:
+// each counts an eighth less than the one after.
+type misses map[uint32]int
+
+const (
+	missWeight = 32
+	manyMisses = missWeight * 8 / 4 // a quarter of all, or the first three
+)
+
+func (m misses) count(tid uint32, missed bool) {
+	n := m[tid] * 7 / 8
+	if missed {
+		n += missWeight
+	}
+	if _, known := m[tid]; !known && len(m) >= maxCutSpaces {
+		clear(m)
+	}
+	m[tid] = n
+}

@@ -1,0 +1,121 @@
+package capture
+
+import (
+	"testing"
+	"time"
+
+	"unspool/unwind/link"
+)
+
+// A process that alternates between stacks that reads complete and stacks that they do not is read as long as
+// that completes them, and little meanwhile.
+func TestReadsFollowWhatTheyComplete(t *testing.T) {
+	t.Parallel()
+	const (
+		step   = uint64(100 * time.Millisecond)
+		phase  = 300     // steps
+		cost   = 3e6     // of the reads in a step, in ns
+		missed = 50      // stacks in a step
+		little = 2 * 1e6 // ns a second
+	)
+	var all readAccounts
+	for n := range 6 {
+		fruitful := n%2 == 1
+		spent, read := int64(0), 0
+		for i := range phase {
+			now := uint64(n*phase+i+1) * step
+			a := all.open(1, now)
+			var s settled
+			if a.mayRead() {
+				a.spend(cost)
+				spent += cost
+				read++
+			}
+			for range missed {
+				outcome := link.Doubtful
+				if fruitful && a.left > 0 {
+					outcome = link.JoinedByRead
+				}
+				s.count(outcome)
+			}
+			a.earn(s)
+		}
+		if a := all.open(1, 1); fruitful && a.fruitless > 0 {
+			t.Errorf("phase %d: %d bursts are taken for fruitless", n, a.fruitless)
+		}
+		switch seconds := int64(phase * step / 1e9); {
+		case fruitful && read < phase*6/10:
+			t.Errorf("phase %d: read in %d steps of %d", n, read, phase)
+		case !fruitful && spent > little*seconds+mostBursts*burstPrice:
+			t.Errorf("phase %d: %v of reading completes nothing", n, time.Duration(spent))
+		case !fruitful && read == 0:
+			t.Errorf("phase %d: never read", n)
+		}
+	}
+}
+
+// Where few stacks are cut off, reading is worth little; and many processes that have begun lately cannot be
+// read at once.
+func TestFewCutStacksAreReadLittle(t *testing.T) {
+	t.Parallel()
+	var all readAccounts
+	var spent int64
+	const seconds = 60
+	for i := range uint64(10 * seconds) {
+		for space := range uint64(4) { // new processes each second
+			a := all.open(i/10*4+space, (i+1)*uint64(100*time.Millisecond))
+			if a.mayRead() {
+				spent += 1e6
+				a.spend(1e6)
+			}
+			a.earn(settled{missed: 1})
+		}
+	}
+	if most := burstPrice + seconds*1e9/reserveShare + 1e6; spent == 0 || spent > most {
+		t.Errorf("%v of reading for 2,400 stacks, at most %v", time.Duration(spent), time.Duration(most))
+	}
+	for space := range uint64(3 * maxCutSpaces) {
+		all.open(space, 1)
+	}
+	if n := len(all.of); n > maxCutSpaces {
+		t.Errorf("accounts of %d processes", n)
+	}
+}
+
+// The size of a read follows what the last one has shown.
+func TestReadsAreAsLongAsTheStack(t *testing.T) {
+	t.Parallel()
+	r := newStackReader(nil)
+	r.account.open(1, 1).earn(settled{read: 1000})
+	c := cutStack{pid: 1, tid: 2, space: 1}
+	c.from.PC, c.from.SP = 1, 0x10008
+	r.watchOne(&c, 1)
+	w := r.watched[c.tid]
+	rd := &stackRead{tid: c.tid, space: c.space, start: 0x10000, full: true}
+	for _, step := range []struct {
+		name         string
+		root         uint64
+		tooShort     bool
+		size         int
+		wantRoot     uint64
+		wantNextSize int
+	}{
+		{"too short", 0, true, firstReadSize, 0, 2 * firstReadSize},
+		{"too short again", 0, true, 2 * firstReadSize, 0, 4 * firstReadSize},
+		{"neither", 0, false, 4 * firstReadSize, 0, 4 * firstReadSize},
+		{"to the root", 0x1f000, false, 4 * firstReadSize, 0x1f000, 0xf000 + aboveRoot},
+		{"the root has moved", 0, true, 0xf000 + aboveRoot, 0, 2 * (0xf000 + aboveRoot)},
+		{"as long as a read may be", 0, true, maxReadSize, 0, maxReadSize},
+	} {
+		rd.memory = make([]byte, step.size)
+		r.done(rd, step.root, step.tooShort)
+		if w.root != step.wantRoot || w.size != step.wantNextSize {
+			t.Errorf("%s: root %#x, size %#x, want %#x, %#x", step.name, w.root, w.size, step.wantRoot,
+				step.wantNextSize)
+		}
+	}
+	c.tid++
+	if r.watchOne(&c, 1); r.watched[c.tid].size != maxReadSize {
+		t.Errorf("a new thread of the process is read with %d bytes", r.watched[c.tid].size)
+	}
+}

@@ -1,0 +1,113 @@
+package capture
+
+import (
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/vmas/process"
+)
+
+// remnantProgram tells of the frames of outer, which has called inner, and of main, which has called outer:
+// the PC, SP and BP of each. With an argument, outer then has the return address of another function in the
+// place of its own, as if it had returned, and that function had been called.
+const remnantProgram = `
+#include <stdint.h>
+#include <unistd.h>
+
+static uint64_t told[6], another;
+
+__attribute__((noipa)) static void other(void) { another = (uintptr_t)__builtin_return_address(0); }
+
+static void tell(uint64_t *t, void *pc, uint64_t *frame)
+{
+	t[0] = (uintptr_t)pc;
+	t[1] = (uintptr_t)(frame + 2);
+	t[2] = frame[0];
+}
+
+__attribute__((noipa)) static void inner(void)
+{
+	tell(told, __builtin_return_address(0), __builtin_frame_address(0));
+	if (write(1, told, sizeof told) == sizeof told)
+		for (;;)
+			pause();
+}
+
+__attribute__((noipa)) static void outer(int remnant)
+{
+	uint64_t *frame = __builtin_frame_address(0);
+	if (remnant)
+		frame[1] = another;
+	tell(told + 3, (void *)frame[1], frame);
+	inner();
+}
+
+int main(int argc, char **argv)
+{
+	other();
+	outer(argc > 1);
+	return argv[0] == 0;
+}
+`
+
+// A frame that has been left is not taken for one that is there, although the word that tells of it is: its
+// place has another caller now. The next frame is one.
+func TestRemnantsOfFramesAreNotRead(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "remnant")
+	if err := os.WriteFile(program+".c", []byte(remnantProgram), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-O0", "-o", program, program+".c").CombinedOutput(); err != nil {
+		t.Skipf("gcc: %v\n%s", err, out)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		want unwind.Reason
+	}{{"there", nil, unwind.Root}, {"left", []string{"remnant"}, unwind.BadCFI}} {
+		cmd := exec.Command(program, c.args...)
+		output, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+		var frames [2]unwind.OpenFrame
+		for i := range frames {
+			var told [3]uint64
+			if err := binary.Read(output, binary.LittleEndian, &told); err != nil {
+				t.Fatal(err)
+			}
+			frames[i] = unwind.OpenFrame{PC: told[0], SP: told[1], BP: told[2]}
+		}
+
+		pid := uint32(cmd.Process.Pid)
+		s := NewSession(Config{Format: new(perfring.Format), Sink: discard{}, Proc: "/proc", MaxStack: 100,
+			Live: true, Join: true, JoinAfter: time.Second})
+		defer s.reader.end()
+		if err := s.Seed([]int{int(pid)}); err != nil {
+			t.Fatal(err)
+		}
+		space := s.table.Space(pid)
+		rd := &stackRead{pid: pid, tid: pid, space: space.ID(), time: 1}
+		if !rd.read(process.Direct("/proc"), &watchedStack{frames: frames[:], size: firstReadSize}) ||
+			len(rd.frames) != 2 {
+			t.Fatalf("%s: the return addresses of %+v are not there", c.name, rd.frames)
+		}
+		if end := s.walkRead(space, rd, &rd.frames[0]).End; end != c.want {
+			t.Errorf("%s: the walk from the inner frame ends with %v, want %v", c.name, end, c.want)
+		}
+		if root, _ := s.takeRead(rd); root == 0 {
+			t.Errorf("%s: no frame leads to the root", c.name)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package capture
+
+import (
+	"unspool/perfring"
+	"unspool/vmas/process"
+)
+
+// A stackGap is where the copy of a stack has ended at a page that was never touched, up to where it was to
+// end. The kernel faults none in for a copy, but does so for a read, which gives the page of zeros without
+// memory being taken for it. So one read has all later copies go on beyond the gap.
+type stackGap struct {
+	pid        uint32
+	start, end uint64
+}
+
+const (
+	maxGaps = 16 // that wait
+	// gapAgain is how long a gap is not read again, which may be one that no read closes.
+	gapAgain = uint64(1_000_000_000)
+)
+
+// gaps are those that wait to be read.
+type gaps struct {
+	waiting []stackGap
+	read    map[stackGap]uint64 // when, by process and page
+}
+
+// note takes in a gap that was seen at a time.
+func (g *gaps) note(gap stackGap, now uint64) {
+	const page = 4096
+	key := stackGap{pid: gap.pid, start: gap.start / page}
+	if last, known := g.read[key]; known && now-min(now, last) < gapAgain || len(g.waiting) >= maxGaps {
+		return
+	}
+	if g.read == nil || len(g.read) >= maxCutSpaces {
+		g.read = make(map[stackGap]uint64)
+	}
+	g.read[key] = now
+	g.waiting = append(g.waiting, gap)
+}
+
+// take gives the next gap.
+func (g *gaps) take() (gap stackGap, ok bool) {
+	n := len(g.waiting)
+	if n == 0 {
+		return gap, false
+	}
+	gap = g.waiting[n-1]
+	g.waiting = g.waiting[:n-1]
+	return gap, true
+}
+
+// closeGap reads a gap. What is there is of no interest.
+func (rd *stackRead) closeGap(memory process.Memory) {
+	size := int(min(rd.gap.end-rd.gap.start, perfring.MaxStackSize))
+	if cap(rd.buf) < size {
+		rd.buf = make([]byte, size)
+	}
+	rd.memory = nil
+	memory.ReadMemory(rd.pid, rd.buf[:size], rd.gap.start)
+}

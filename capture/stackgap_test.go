@@ -1,0 +1,111 @@
+package capture
+
+import (
+	"encoding/binary"
+	"os"
+	"testing"
+	"unsafe"
+
+	"unspool/perfring"
+	"unspool/vmas/process"
+
+	"golang.org/x/sys/unix"
+)
+
+// isThere says whether a page of this process is in memory: bit 63 of its entry in /proc/PID/pagemap.
+func isThere(t *testing.T, page []byte) bool {
+	t.Helper()
+	file, err := os.Open("/proc/self/pagemap")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer file.Close()
+	var entry [8]byte
+	at := uintptr(unsafe.Pointer(&page[0])) / uintptr(os.Getpagesize())
+	if _, err := file.ReadAt(entry[:], int64(8*at)); err != nil {
+		t.Skip(err)
+	}
+	return binary.LittleEndian.Uint64(entry[:])>>63 != 0
+}
+
+// Reading the gap that ends a copy has the next copy go on: its pages are there then, each of them.
+func TestGapsAreClosedByReading(t *testing.T) {
+	t.Parallel()
+	size := os.Getpagesize()
+	stack, err := unix.Mmap(-1, 0, 3*size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(stack) }()
+	stack[0] = 1
+	if isThere(t, stack[size:]) {
+		t.Fatal("a page is there before it is touched")
+	}
+	r := newStackReader(process.Direct("/proc"))
+	defer r.end()
+	base := uint64(uintptr(unsafe.Pointer(&stack[0])))
+	r.noteGap(stackGap{pid: uint32(os.Getpid()), start: base + uint64(size), end: base + 3*uint64(size)})
+	now := perfring.Now()
+	if err := r.watch(now); err != nil {
+		t.Fatal(err)
+	}
+	if _, over := r.readDue(now, priceAtDrain); over { // if the goroutine has not read it already
+		t.Error("the read is given up")
+	}
+	for range 1000 {
+		r.mu.Lock()
+		reads := r.reading != nil
+		r.mu.Unlock()
+		if !reads {
+			break
+		}
+		unix.Nanosleep(&unix.Timespec{Nsec: 1e6}, nil)
+	}
+	if !isThere(t, stack[size:]) || !isThere(t, stack[2*size:]) {
+		t.Error("the gap is there still")
+	}
+}
+
+// A gap is read once, and again only much later, as it may be one that no read closes; and there are not
+// many.
+func TestGapsAreReadOnce(t *testing.T) {
+	t.Parallel()
+	var g gaps
+	here := stackGap{pid: 1, start: 0x1000, end: 0x3000}
+	deeper := stackGap{pid: 1, start: 0x1ff8, end: 0x2ff8} // the same page
+	count := func() (n int) {
+		for {
+			if _, ok := g.take(); !ok {
+				return n
+			}
+			n++
+		}
+	}
+	const begin = 10 * gapAgain
+	for _, step := range []struct {
+		gap  stackGap
+		at   uint64
+		want int
+	}{
+		{here, begin, 1},
+		{here, begin + 1, 0},
+		{deeper, begin + 2, 0},
+		{stackGap{pid: 2, start: 0x1000, end: 0x3000}, begin + 3, 1},
+		{stackGap{pid: 1, start: 0x2000, end: 0x3000}, begin + 4, 1},
+		{here, begin + gapAgain, 1},
+	} {
+		g.note(step.gap, step.at)
+		if n := count(); n != step.want {
+			t.Errorf("%+v after %d ns: %d reads, want %d", step.gap, step.at-begin, n, step.want)
+		}
+	}
+	for i := range uint64(3 * maxCutSpaces) {
+		g.note(stackGap{pid: 3, start: i << 12, end: i<<12 + 8}, begin)
+		if i > 10*maxGaps {
+			count()
+		}
+		if len(g.waiting) > maxGaps || len(g.read) > maxCutSpaces {
+			t.Fatalf("%d gaps wait, %d are known", len(g.waiting), len(g.read))
+		}
+	}
+}
