@@ -35,7 +35,7 @@ func (f *recordFlags) confine(o *capture.Options, stats *outfile.Place) (*confin
 		return nil, err
 	}
 	o.Opener = c.client
-	o.Grant = func() error { return stats.HandOver(c.client, c.client.GrantOutput) }
+	o.Grant = func() error { return stats.HandOver(c.client.GrantOutput) }
 	o.Confine = func(unfiltered error) {
 		c.report = sandbox.Confine()
 		if unfiltered != nil {

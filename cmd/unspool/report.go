@@ -15,6 +15,7 @@ import (
 	"unspool/capture/load"
 	"unspool/capture/profile"
 	"unspool/capture/report"
+	"unspool/capture/sandbox"
 )
 
 // reportFlags are the options of report as they are typed.
@@ -201,7 +202,7 @@ func (f *reportFlags) load(ctx context.Context, line *statusLine) (*profile.Prof
 // every user could see the token in its command line.
 func (f *reportFlags) serve(ctx context.Context, p *profile.Profile) error {
 	return explore.Serve(ctx, p, explore.Options{
-		Symbols: f.nameFlags.sources(ctx, nil), Addr: f.http, Drop: explore.DropRoot,
+		Symbols: f.nameFlags.sources(ctx, nil), Addr: f.http, Drop: sandbox.DropRoot,
 		Ready:   func(url string) { fmt.Printf("%s shows %s; press Ctrl-C to stop\n", url, f.File) },
 		Problem: func(text string) { say("%s", text) },
 	})
