@@ -234,7 +234,8 @@ func TestNamesOfCodeInAnotherNamespace(t *testing.T) {
 	needRoot(t)
 	need(t, "node", "unshare")
 	pid := startReady(t, t.TempDir(), "unshare", "-m", "sh", "-c",
-		"mount -t tmpfs none /tmp && umask 077 && exec node --perf-basic-prof "+source(t, "hot.js")+" 30000")
+		"exec 3<'"+source(t, "hot.js")+"' && mount -t tmpfs none /tmp && umask 077 && "+
+			"exec node --perf-basic-prof - 30000 <&3")
 	for uid, env := range map[int][]string{0: bySelf, user: bySudo} {
 		dir := directoryOf(t, uid, 0o755)
 		e := as(t, env, dir, "record", "-F", "999", "-d", "1", "-o", "out.folded", "-p", pid)
