@@ -31,13 +31,24 @@ func (r *recording) confine() error {
 	if r.Confine == nil {
 		return nil
 	}
-	_, _ = time.Now().Zone() // reads /etc/localtime
-	_, _ = vdso.Own()
-	if err := fileid.Prepare(); err != nil {
+	if err := prepare(); err != nil {
 		return err
 	}
 	r.Confine(unfiltered)
 	return nil
+}
+
+// prepare reads what a process needs of the system, and opens what it may not open when it is confined.
+func prepare() error {
+	_, _ = time.Now().Zone() // reads /etc/localtime
+	_, _ = vdso.Own()
+	return fileid.Prepare()
+}
+
+// PrepareReading does the same for a process that will read recordings.
+func PrepareReading() error {
+	_, _ = vdso.Own32() // runs a program
+	return prepare()
 }
 
 // signalCommand sends a signal to the command, by the opener if this process has given up its rights.

@@ -14,6 +14,14 @@ type Packages struct {
 	patience time.Duration // with one query, instead of packageTimeout
 }
 
+// Programs are those that Packages runs, if they are installed.
+func Programs() []string { return []string{dpkgQuery, rpmQuery} }
+
+const (
+	dpkgQuery = "dpkg-query"
+	rpmQuery  = "rpm"
+)
+
 // packageTimeout bounds one query, as a package manager may wait for the lock of another one.
 const packageTimeout = 4 * time.Second
 
@@ -29,7 +37,7 @@ func (p *Packages) Of(path string) string {
 			p.known = make(map[string]string)
 		}
 		if name = p.dpkg(path); name == "" {
-			if owner, ok := p.ask("rpm", "-qf", "--qf", "%{NAME} %{VERSION}-%{RELEASE}", "--", path); ok {
+			if owner, ok := p.ask(rpmQuery, "-qf", "--qf", "%{NAME} %{VERSION}-%{RELEASE}", "--", path); ok {
 				name = firstLine(owner)
 			}
 		}
@@ -41,14 +49,14 @@ func (p *Packages) Of(path string) string {
 // dpkg asks Debian's package manager. Files have the names in their packages there, which may still be those
 // from before /usr was merged. All names are one query, as each reads the lists of files of all packages.
 func (p *Packages) dpkg(path string) string {
-	owners, _ := p.ask("dpkg-query", "-S", "--", path, strings.TrimPrefix(path, "/usr"), "/usr"+path)
+	owners, _ := p.ask(dpkgQuery, "-S", "--", path, strings.TrimPrefix(path, "/usr"), "/usr"+path)
 	for line := range strings.Lines(owners) {
 		owner, _, named := strings.Cut(line, ": ")
 		if !named {
 			continue
 		}
 		owner, _, _ = strings.Cut(owner, ",") // several may share it
-		if version, ok := p.ask("dpkg-query", "-W", "-f", "${Package} ${Version}", "--", owner); ok {
+		if version, ok := p.ask(dpkgQuery, "-W", "-f", "${Package} ${Version}", "--", owner); ok {
 			return firstLine(version)
 		}
 	}

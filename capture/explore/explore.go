@@ -19,12 +19,14 @@ import (
 
 // Options say how a profile is served.
 type Options struct {
-	Symbols symbols.Options  // where the files of images are
-	Addr    string           // host and port, either of which may be missing: "" is a free port of localhost
-	Ready   func(url string) // called when pages are served; the URL has the token
-	Problem func(string)     // called with errors in making a page, and with what is not shown
+	Symbols symbols.Options // where the files of images are
+	// Listener is the socket over which pages are served; Serve closes it. With nil it listens at Addr.
+	Listener *Listener
+	Addr     string           // see Listen
+	Ready    func(url string) // called when pages are served; the URL has the token
+	Problem  func(string)     // called with errors in making a page, and with what is not shown
 
-	// Drop is called after the socket is open, before any page is made or served. It is meant for DropRoot,
+	// Drop is called after the socket is open, before any page is made or served. It is meant to give up rights,
 	// which changes the process. Serve returns its error. It may be nil.
 	Drop func() error
 }
@@ -36,10 +38,11 @@ func Serve(ctx context.Context, p *profile.Profile, o Options) error {
 	if err != nil {
 		return err
 	}
-	host, port := split(o.Addr)
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, port))
-	if err != nil {
-		return err
+	listener := o.Listener
+	if listener == nil {
+		if listener, err = Listen(ctx, o.Addr); err != nil {
+			return err
+		}
 	}
 	defer listener.Close()
 	if o.Drop != nil {
@@ -48,7 +51,7 @@ func Serve(ctx context.Context, p *profile.Profile, o Options) error {
 		}
 	}
 	bound := listener.Addr().(*net.TCPAddr)
-	at := net.JoinHostPort(host, strconv.Itoa(bound.Port))
+	at := net.JoinHostPort(listener.host, strconv.Itoa(bound.Port))
 	gate := newGate(bound.Port)
 	return makePages(ctx, p.Images, converted, at, o, func(pages map[string]http.Handler) error {
 		if o.Ready != nil {
@@ -57,6 +60,25 @@ func Serve(ctx context.Context, p *profile.Profile, o Options) error {
 		return listen(ctx, listener, foreign(bound.IP.IsLoopback(), gate.guard(handler(pages))))
 	})
 }
+
+// A Listener is a socket at an address.
+type Listener struct {
+	net.Listener
+	host string // as in the address
+}
+
+// Listen opens a socket at a host and port, either of which may be missing: "" is a free port of localhost.
+func Listen(ctx context.Context, addr string) (*Listener, error) {
+	host, port := split(addr)
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{l, host}, nil
+}
+
+// Programs are those that pages are made with, if they are installed: one disassembles, one draws graphs.
+func Programs() []string { return []string{disassemblerName, "dot"} }
 
 // makePages lets pprof make its pages of p, which images were converted to, and calls serve with them.
 func makePages(

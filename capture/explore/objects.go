@@ -221,9 +221,11 @@ func (ob *object) Symbols(r *regexp.Regexp, addr uint64) ([]*driver.Sym, error) 
 	return found, nil
 }
 
+const disassemblerName = "objdump"
+
 // disassembler is the program that disassembles, "" if it is not installed.
 func disassembler() string {
-	path, err := exec.LookPath("objdump")
+	path, err := exec.LookPath(disassemblerName)
 	if err != nil {
 		return ""
 	}

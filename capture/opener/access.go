@@ -150,37 +150,9 @@ func (c *Client) GrantCommand(pid int) error {
 	return err
 }
 
-// GrantOutput lets files be created later in the directory of an output, and take its name.
-func (c *Client) GrantOutput(dir int, path, name string) error {
-	_, err := c.askGranted(request{op: grantOutput, text: []byte(path + "\x00" + name)}, dir)
-	return err
-}
-
 // Seal ends granting. The opener gives up what it does not need for that.
 func (c *Client) Seal() error {
 	_, err := c.askGranted(request{op: seal}, -1)
-	return err
-}
-
-// Create is for [output.Keeper].
-func (c *Client) Create() (file *os.File, temporary string, err error) {
-	a, err := c.askGranted(request{op: createOutput}, -1)
-	if err != nil {
-		closeFD(a.fd)
-		return nil, "", err
-	}
-	return os.NewFile(uintptr(a.fd), ""), string(a.bytes), nil
-}
-
-// Keep is for [output.Keeper].
-func (c *Client) Keep(temporary string) error {
-	_, err := c.askGranted(request{op: keepOutput, text: []byte(temporary)}, -1)
-	return err
-}
-
-// Discard is for [output.Keeper].
-func (c *Client) Discard(temporary string) error {
-	_, err := c.askGranted(request{op: discardOutput, text: []byte(temporary)}, -1)
 	return err
 }
 

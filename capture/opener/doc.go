@@ -13,5 +13,5 @@
 // processes get all of the pairs: see shares.
 //
 // Somebody who takes over the confined process through what it parses can get no more from the opener than a
-// recording needs: see grants, and isCode.
+// recording needs: see grants, and handsOut.
 package opener

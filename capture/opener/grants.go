@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,31 +19,53 @@ import (
 // confined.
 type grants struct {
 	sealed  bool
-	events  [][]byte        // attributes of events that may be opened
-	place   *output.Place   // of the output
-	dir     int             // its directory, -1 for none
-	names   map[string]bool // temporary names of files that were created there and are not finished
-	command int             // pidfd, -1 for none
+	events  [][]byte // attributes of events that may be opened
+	outputs []*granted
+	folders []folder
+	command int // pidfd, -1 for none
+
+	// forNames says that what is read of processes are only files with names.
+	forNames atomic.Bool
 
 	precedence *priority.Raised
 }
 
-// mostOutputs bounds how many files are unfinished at a time.
-const mostOutputs = 16
+// granted is the place of an output.
+type granted struct {
+	*output.Place
+	dir   int             // its directory
+	names map[string]bool // temporary names of files that were created there and are not finished
+}
+
+// A folder is removed when it is not needed any more. What is in it has to be removed before.
+type folder struct {
+	parent int // descriptor
+	name   string
+}
+
+// mostUnfinished bounds how many files of an output are unfinished at a time.
+const mostUnfinished = 16
 
 // do answers a request to grant something, or for something that was granted.
 func (g *grants) do(r *request, fd int) (a answer) {
 	a.fd = -1
 	var err error
 	switch r.op {
-	case grantEvent, grantOutput, grantCommand, raisePriority, seal:
-		a.bytes, err = g.grant(r, fd)
+	case grantEvent, grantOutput, grantFolder, grantCommand, raisePriority, seal:
+		a.value, a.bytes, err = g.grant(r, fd)
 	case openEvent:
 		a.fd, err = g.openEvent(r)
 	case createOutput:
-		a.fd, a.bytes, err = g.create()
-	case keepOutput, discardOutput:
+		a.fd, a.bytes, err = g.create(r)
+	case keepOutput, keepOldOutput, discardOutput:
 		err = g.finish(r)
+	case removeOutput:
+		var o *granted
+		if o, err = g.output(r); err == nil {
+			err = o.Remove()
+		}
+	case removeFolders:
+		g.removeFolders()
 	case signalCommand:
 		err = g.signal(unix.Signal(r.start))
 	case changePriority:
@@ -56,22 +79,27 @@ func (g *grants) do(r *request, fd int) (a answer) {
 	return a
 }
 
-// grant permits later requests, until the grants are sealed.
-func (g *grants) grant(r *request, fd int) (text []byte, err error) {
+// grant permits later requests, until the grants are sealed. number is that of an output.
+func (g *grants) grant(r *request, fd int) (number uint64, text []byte, err error) {
 	if g.sealed {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
-		return nil, errSealed
+		return 0, nil, errSealed
 	}
 	switch r.op {
 	case grantEvent:
 		g.events = append(g.events, bytes.Clone(r.text))
 	case grantOutput:
 		path, name, _ := strings.Cut(string(r.text), "\x00")
-		if g.place, err = output.Resume(fd, path, name); err == nil {
-			g.dir, g.names = fd, make(map[string]bool)
+		place, err := output.Resume(fd, path, name, r.end == keptBefore)
+		if err != nil {
+			return 0, nil, err
 		}
+		number = uint64(len(g.outputs))
+		g.outputs = append(g.outputs, &granted{place, fd, make(map[string]bool)})
+	case grantFolder:
+		g.folders = append(g.folders, folder{fd, string(r.text)})
 	case grantCommand:
 		g.command, err = unix.PidfdOpen(int(r.pid), 0)
 	case raisePriority:
@@ -79,9 +107,30 @@ func (g *grants) grant(r *request, fd int) (text []byte, err error) {
 		text = []byte(g.precedence.String())
 	case seal:
 		g.sealed = true
-		err = sandbox.ConfineOpener(g.dir)
+		g.forNames.Store(r.start == forNames)
+		err = sandbox.ConfineOpener(g.opening())
 	}
-	return text, err
+	return number, text, err
+}
+
+// opening is what has to be left for the grants.
+func (g *grants) opening() sandbox.Opening {
+	o := sandbox.Opening{Names: g.forNames.Load()}
+	for _, output := range g.outputs {
+		o.Dirs = append(o.Dirs, output.dir)
+	}
+	for _, f := range g.folders {
+		o.Parents = append(o.Parents, f.parent)
+	}
+	return o
+}
+
+// removeFolders removes the folders that are empty.
+func (g *grants) removeFolders() {
+	for _, f := range g.folders {
+		_ = unix.Unlinkat(f.parent, f.name, unix.AT_REMOVEDIR)
+	}
+	g.folders = nil
 }
 
 // openEvent opens an event again on all tasks of a CPU.
@@ -100,17 +149,26 @@ func attrBytes(a *unix.PerfEventAttr) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(a)), unsafe.Sizeof(*a))
 }
 
-// create creates a file in the place of the output.
-func (g *grants) create() (fd int, name []byte, err error) {
-	if g.place == nil || len(g.names) >= mostOutputs {
+// output is the output that a request is about.
+func (g *grants) output(r *request) (*granted, error) {
+	if r.start >= uint64(len(g.outputs)) {
+		return nil, unix.EACCES
+	}
+	return g.outputs[r.start], nil
+}
+
+// create creates a file in the place of an output.
+func (g *grants) create(r *request) (fd int, name []byte, err error) {
+	o, err := g.output(r)
+	if err != nil || len(o.names) >= mostUnfinished {
 		return -1, nil, unix.EACCES
 	}
-	file, temporary, err := g.place.CreateApart()
+	file, temporary, err := o.CreateApart()
 	if err != nil {
 		return -1, nil, err
 	}
 	defer file.Close()
-	g.names[temporary] = true
+	o.names[temporary] = true
 	fd, err = unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	return fd, []byte(temporary), err
 }
@@ -118,14 +176,22 @@ func (g *grants) create() (fd int, name []byte, err error) {
 // finish gives a file made by create its name, or removes it.
 func (g *grants) finish(r *request) error {
 	name := string(r.text)
-	if g.place == nil || !g.names[name] {
+	o, err := g.output(r)
+	if err != nil || !o.names[name] {
 		return unix.EACCES
 	}
-	delete(g.names, name)
-	if r.op == keepOutput {
-		return g.place.KeepApart(name)
+	switch r.op {
+	case keepOutput:
+		err = o.KeepApart(name)
+	case keepOldOutput:
+		err = o.KeepOldApart(name)
+	default:
+		err = o.DiscardApart(name)
 	}
-	return g.place.DiscardApart(name)
+	if err == nil {
+		delete(o.names, name)
+	}
+	return err
 }
 
 // signal sends the command a signal that ends it.

@@ -210,7 +210,7 @@ func TestOpenerDoesWhatWasGranted(t *testing.T) {
 	if _, err := nothing.OpenEvent(&attr, 0); !errors.Is(err, unix.EACCES) {
 		t.Errorf("an event: %v", err)
 	}
-	if _, _, err := nothing.Create(); !errors.Is(err, unix.EACCES) {
+	if _, _, err := (&Output{client: nothing}).Create(); !errors.Is(err, unix.EACCES) {
 		t.Errorf("a file: %v", err)
 	}
 	if err := nothing.Signal(unix.SIGKILL); !errors.Is(err, unix.EACCES) {
@@ -219,7 +219,7 @@ func TestOpenerDoesWhatWasGranted(t *testing.T) {
 	if err := nothing.GrantCommand(child.Process.Pid); err == nil {
 		t.Error("a command was granted after the seal")
 	}
-	if err := place.HandOver(nothing, nothing.GrantOutput); err == nil {
+	if err := place.HandOver(nothing.GrantOutput); err == nil {
 		t.Error("an output was granted after the seal")
 	}
 
@@ -227,7 +227,7 @@ func TestOpenerDoesWhatWasGranted(t *testing.T) {
 	if err := c.GrantCommand(child.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
-	if err := place.HandOver(c, c.GrantOutput); err != nil {
+	if err := place.HandOver(c.GrantOutput); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Seal(); err != nil {
@@ -255,7 +255,7 @@ func TestOpenerDoesWhatWasGranted(t *testing.T) {
 		t.Errorf("left behind: %v", entries)
 	}
 	for _, name := range []string{"stats.json", "../x", ""} {
-		if err := c.Discard(name); !errors.Is(err, unix.EACCES) {
+		if err := (&Output{client: c}).Discard(name); !errors.Is(err, unix.EACCES) {
 			t.Errorf("discard %q: %v", name, err)
 		}
 	}

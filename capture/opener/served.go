@@ -30,9 +30,9 @@ func isServed(fd int) bool {
 
 // unreadable closes a descriptor of a file, and returns one that stands for the file. The contents of a file
 // that does not look like code are not handed out, as who asks for them proves nothing.
-func unreadable(fd int) (path int, err error) {
+func (s *server) unreadable(fd int) (path int, err error) {
 	defer unix.Close(fd)
-	if !isCode(fd) {
+	if !s.handsOut(fd) {
 		return -1, unix.ENOEXEC
 	}
 	return unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -51,7 +51,7 @@ func (l *listener) contents(r *request, fd int) {
 		return
 	}
 	var all []byte
-	if isCode(file) {
+	if l.handsOut(file) {
 		all = make([]byte, r.end-r.start)
 		all, err = readUpTo(file, all, int64(r.start))
 	} else {

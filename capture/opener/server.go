@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -64,10 +65,12 @@ type server struct {
 	files     shares // of the users in what is under way for files
 	reads     shares // likewise, for texts and memory
 	ended     chan struct{}
+	granted   chan struct{} // closed when nothing more is asked for of what is granted
 }
 
 func newServer() *server {
-	s := &server{processes: "/proc", grants: grants{dir: -1, command: -1}, ended: make(chan struct{}, lineCount)}
+	s := &server{processes: "/proc", grants: grants{command: -1}, ended: make(chan struct{}, lineCount),
+		granted: make(chan struct{})}
 	s.files = shares{most: mostFilesOfOne, owner: s.processes.Owner}
 	s.reads = shares{most: mostReadsOfOne, owner: s.processes.Owner}
 	return s
@@ -80,6 +83,10 @@ func (s *server) serve() {
 	go s.listen(files, reads)
 	go s.listen(reads, firstLine+lineCount)
 	<-s.ended
+	select {
+	case <-s.granted:
+	case <-time.After(time.Second): // it hangs
+	}
 }
 
 // A listener answers the requests of one line, one after the other.
@@ -95,6 +102,10 @@ type listener struct {
 // is below end: before that is used, this one is in use.
 func (s *server) listen(socket, end int) {
 	defer func() { s.ended <- struct{}{} }()
+	if socket == firstLine {
+		defer close(s.granted)
+		defer s.grants.removeFolders()
+	}
 	if err := unix.SetNonblock(socket, true); err != nil {
 		return
 	}
@@ -139,7 +150,11 @@ func (l *listener) receive(buf, control []byte) (n, controls int, err error) {
 // take answers a request.
 func (l *listener) take(r *request, fd int) {
 	granted := l.socket == firstLine
-	if granted && r.op != grantOutput || !granted && r.op != readFile {
+	takes := r.op == readFile // what comes with a descriptor
+	if granted {
+		takes = r.op == grantOutput || r.op == grantFolder
+	}
+	if !takes {
 		closeFD(fd)
 	}
 	if granted {
@@ -148,7 +163,7 @@ func (l *listener) take(r *request, fd int) {
 	}
 	under := &l.reads
 	switch r.op {
-	case openPath, openWithin, openMapped, statPath, readFile:
+	case openPath, openWithin, openMapped, openPerfMap, statPath, readFile:
 		under = &l.files
 	}
 	if !under.begin(r.pid) {
@@ -183,6 +198,10 @@ func (l *listener) answer(a answer) {
 
 // look answers a request about another process.
 func (l *listener) look(r *request) {
+	if l.grants.forNames.Load() {
+		l.lookForNames(r)
+		return
+	}
 	switch r.op {
 	case readText:
 		l.text(r)
@@ -205,6 +224,23 @@ func (l *listener) look(r *request) {
 	default:
 		l.value(0, unix.ENOSYS)
 	}
+}
+
+// lookForNames answers a request about a file with names of generated code.
+func (l *listener) lookForNames(r *request) {
+	a := answer{fd: -1}
+	switch r.op {
+	case openWithin:
+		a = l.file(r)
+	case openPerfMap:
+		fd, err := l.processes.PerfMapDescriptor(r.pid, uint32(r.start))
+		if a.fd = fd; err != nil {
+			a.fail(err)
+		}
+	default:
+		a.fail(unix.ENOSYS)
+	}
+	l.answer(a)
 }
 
 // value sends a number.
@@ -295,12 +331,12 @@ func (l *listener) bytes(all []byte, err error) {
 // file opens a file that may be handed out.
 func (l *listener) file(r *request) answer {
 	fd, target, err := l.open(r)
-	if err == nil && !isCode(fd) && !(r.end > r.start && l.processes.MapsAsCode(r.pid, r.start, r.end, fd)) {
+	if err == nil && !l.handsOut(fd) && !(r.end > r.start && l.processes.MapsAsCode(r.pid, r.start, r.end, fd)) {
 		unix.Close(fd)
 		err = unix.ENOEXEC
 	}
 	if err == nil && r.op != openWithin && isServed(fd) {
-		fd, err = unreadable(fd)
+		fd, err = l.unreadable(fd)
 	}
 	a := answer{fd: -1}
 	if err != nil {
@@ -327,15 +363,18 @@ func (l *listener) open(r *request) (fd int, target string, err error) {
 	}
 }
 
-// isCode says whether a file begins as ELF files and jitdumps do. Other files are not handed out by a path.
-func isCode(fd int) bool {
+// handsOut says whether a file begins as jitdumps do, or as ELF files if those are asked for. Other files are
+// not handed out by a path.
+func (s *server) handsOut(fd int) bool {
 	var magic [4]byte
 	if n, _ := unix.Pread(fd, magic[:], 0); n < len(magic) {
 		return false
 	}
 	switch string(magic[:]) {
-	case "\x7fELF", "JiTD", "DTiJ": // of either order of bytes
+	case "JiTD", "DTiJ": // of either order of bytes
 		return true
+	case "\x7fELF":
+		return !s.grants.forNames.Load()
 	}
 	return false
 }

@@ -17,6 +17,7 @@ const (
 	openPath
 	openMapped
 	openWithin
+	openPerfMap
 	statPath
 	readFile
 	askOwner
@@ -24,7 +25,10 @@ const (
 	openEvent
 	createOutput
 	keepOutput
+	keepOldOutput
 	discardOutput
+	removeOutput
+	removeFolders
 	signalCommand
 	raisePriority
 	changePriority
@@ -33,15 +37,22 @@ const (
 	// Before the process is confined.
 	grantEvent
 	grantOutput
+	grantFolder
 	grantCommand
 	seal
+)
+
+// What goes with some operations.
+const (
+	keptBefore = 1 // the end of grantOutput: a file was kept in the place
+	forNames   = 1 // the start of seal: only files with names are asked for
 )
 
 // A request is sent as its fields, little-endian, and then the text.
 type request struct {
 	op         operation
 	pid, tid   uint32
-	start, end uint64 // of a mapping, or of memory
+	start, end uint64 // of a mapping, or of memory; start is the number of an output, or of a perf map
 	text       []byte // a path, an event's attributes, a name
 }
 

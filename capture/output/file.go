@@ -90,7 +90,34 @@ func (f *File) KeepOld() error {
 	if f.temporary == "" {
 		return nil
 	}
-	p := f.place
+	return f.named(f.place.keepOld(f.temporary))
+}
+
+// rename gives the file its name. It checks again what has that name, as that may have changed.
+func (f *File) rename() error { return f.named(f.place.keep(f.temporary)) }
+
+// named notes that the file has its name, unless there is an error.
+func (f *File) named(err error) error {
+	if err == nil {
+		f.temporary = ""
+	}
+	return err
+}
+
+func (p *Place) keep(temporary string) error {
+	if p.keeper != nil {
+		return p.noteKept(p.told("rename", p.keeper.Keep(temporary)))
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	return p.take(temporary)
+}
+
+func (p *Place) keepOld(temporary string) error {
+	if p.keeper != nil {
+		return p.noteKept(p.told("rename", p.keeper.KeepOld(temporary)))
+	}
 	if err := p.CheckOld(""); err != nil {
 		return err
 	}
@@ -102,26 +129,18 @@ func (f *File) KeepOld() error {
 			return err
 		}
 	}
-	return f.rename()
+	return p.take(temporary)
 }
 
-// rename gives the file its name. It checks again what has that name, as that may have changed.
-func (f *File) rename() error {
-	if err := f.place.keep(f.temporary); err != nil {
-		return err
-	}
-	f.temporary, f.place.kept = "", true
-	return nil
+// take gives a file the name of the place.
+func (p *Place) take(temporary string) error {
+	return p.noteKept(p.rename(temporary, p.name))
 }
 
-func (p *Place) keep(temporary string) error {
-	if p.keeper != nil {
-		return p.told("rename", p.keeper.Keep(temporary))
-	}
-	if err := p.check(); err != nil {
-		return err
-	}
-	return p.rename(temporary, p.name)
+// noteKept notes that a file was kept, unless there is an error.
+func (p *Place) noteKept(err error) error {
+	p.kept = p.kept || err == nil
+	return err
 }
 
 func (p *Place) rename(from, to string) error {

@@ -14,20 +14,25 @@ type Keeper interface {
 	Create() (file *os.File, temporary string, err error)
 	// Keep gives the file with that name the name of the place.
 	Keep(temporary string) error
+	// KeepOld does the same, and keeps what has the name now as File.KeepOld does.
+	KeepOld(temporary string) error
 	// Discard removes it.
 	Discard(temporary string) error
+	// Remove removes the file that was kept in the place.
+	Remove() error
 }
 
-// HandOver leaves the files of the place to a keeper, in whose process grant passes the arguments for Resume.
-// A stream is not handed over.
-func (p *Place) HandOver(to Keeper, grant func(dir int, path, name string) error) error {
+// HandOver leaves the files of the place to a keeper, which grant returns: in its process it passes the
+// arguments for Resume. A stream is not handed over.
+func (p *Place) HandOver(grant func(dir int, path, name string, kept bool) (Keeper, error)) error {
 	if p == nil || p.flows {
 		return nil
 	}
-	if err := grant(p.dir, p.path, p.name); err != nil {
+	keeper, err := grant(p.dir, p.path, p.name, p.kept)
+	if err != nil {
 		return err
 	}
-	p.keeper = to
+	p.keeper = keeper
 	return nil
 }
 
@@ -40,12 +45,12 @@ func (p *Place) told(op string, err error) error {
 }
 
 // Resume makes a place that another process has found, from its open directory, its path for error messages,
-// and its name in the directory.
-func Resume(dir int, path, name string) (*Place, error) {
+// its name in the directory, and whether a file was kept in it.
+func Resume(dir int, path, name string, kept bool) (*Place, error) {
 	if dir < 0 || strings.Contains(name, "/") {
 		return nil, unix.EINVAL
 	}
-	p := &Place{asked: path, path: path, user: current(), dir: dir, name: name}
+	p := &Place{asked: path, path: path, user: current(), dir: dir, name: name, kept: kept}
 	if !p.hasName() {
 		return nil, unix.EINVAL
 	}
@@ -57,6 +62,9 @@ func (p *Place) CreateApart() (file *os.File, temporary string, err error) { ret
 
 // KeepApart gives such a file its name.
 func (p *Place) KeepApart(temporary string) error { return p.keep(temporary) }
+
+// KeepOldApart gives such a file its name, as File.KeepOld does.
+func (p *Place) KeepOldApart(temporary string) error { return p.keepOld(temporary) }
 
 // DiscardApart removes such a file.
 func (p *Place) DiscardApart(temporary string) error { return p.discard(temporary) }

@@ -222,9 +222,10 @@ func (p *Place) stat(name string) (st unix.Stat_t, there bool, err error) {
 	return st, err == nil, err
 }
 
-// CheckInput returns an error if the output would replace the input.
+// CheckInput returns an error if the output would replace the input. It says nothing about a place that was
+// handed over.
 func (p *Place) CheckInput(input string) error {
-	if p.is(p.name, input) {
+	if p.keeper == nil && p.is(p.name, input) {
 		return refuse("%s: input and output are the same file", p.path)
 	}
 	return nil
@@ -250,9 +251,9 @@ const old = ".old"
 
 // CheckOld returns an error if the file in the place can't be kept as ".old". At that name there must be
 // nothing, a file that can be replaced, or a link that the user owns, and it must not be the input, which
-// is "" if there is none.
+// is "" if there is none. It says nothing about a place that was handed over.
 func (p *Place) CheckOld(input string) error {
-	if p.flows {
+	if p.flows || p.keeper != nil {
 		return nil
 	}
 	st, there, err := p.stat(p.name)
@@ -305,6 +306,9 @@ func (p *Place) Remove() error {
 		return nil
 	}
 	p.kept = false
+	if p.keeper != nil {
+		return p.told("remove", p.keeper.Remove())
+	}
 	if err := unix.Unlinkat(p.dir, p.name, 0); err != nil {
 		return p.failed("remove", err)
 	}

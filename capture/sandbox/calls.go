@@ -33,13 +33,6 @@ var recorderCalls = []uintptr{
 	unix.SYS_SCHED_GETATTR,
 }
 
-// openerCalls are the other calls of the opener.
-var openerCalls = []uintptr{
-	unix.SYS_READLINKAT, unix.SYS_GETDENTS64, unix.SYS_FACCESSAT, unix.SYS_GETXATTR, unix.SYS_FCHOWN,
-	unix.SYS_PROCESS_VM_READV, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PIDFD_SEND_SIGNAL,
-	unix.SYS_SCHED_GETATTR, unix.SYS_SCHED_SETATTR,
-}
-
 const (
 	getVersion = 0x80087601 // FS_IOC_GETVERSION where long has 64 bits (include/uapi/linux/fs.h)
 	// PROCMAP_QUERY where long has 64 bits (likewise): one mapping of a maps file
@@ -70,25 +63,5 @@ func ruleset(pid int, more []uintptr) (rules []rule) {
 		rule{unix.SYS_PRLIMIT64, []check{{argument: 0, values: []uint32{0, uint32(pid)}}}},
 		rule{unix.SYS_PRCTL, []check{{argument: 0, values: []uint32{setVMA, unix.PR_SET_NAME}}}},
 		rule{unix.SYS_IOCTL, []check{{argument: 1, values: ioctls}}},
-	)
-}
-
-// openerRules are the rules for the opener. dir is the only directory to which it writes, -1 for none.
-func openerRules(pid, dir int) []rule {
-	const writing = unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC | unix.O_APPEND |
-		unix.O_TMPFILE&^unix.O_DIRECTORY
-	reading := check{argument: 2, mask: writing, values: []uint32{0}}
-	noSignal := check{argument: 1, values: []uint32{0}} // asks whether there is a process
-	rules := append(ruleset(pid, openerCalls), rule{unix.SYS_KILL, []check{noSignal}})
-	if dir < 0 {
-		return append(rules, rule{unix.SYS_OPENAT, []check{reading}})
-	}
-	inDir := func(argument int) check { return check{argument: argument, values: []uint32{uint32(dir)}} }
-	reading.unless = &check{argument: 0, values: []uint32{uint32(dir)}}
-	return append(rules,
-		rule{unix.SYS_OPENAT, []check{reading}},
-		rule{unix.SYS_RENAMEAT, []check{inDir(0), inDir(2)}},
-		rule{unix.SYS_RENAMEAT2, []check{inDir(0), inDir(2)}},
-		rule{unix.SYS_UNLINKAT, []check{inDir(0)}},
 	)
 }

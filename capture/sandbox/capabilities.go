@@ -8,12 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openerCapabilities are those that the opener keeps if it has them: to read processes and their files, to
-// open events, to end the command, to raise priorities, and to create an output that belongs to the user of
-// sudo.
-var openerCapabilities = mask(unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH, unix.CAP_CHECKPOINT_RESTORE,
-	unix.CAP_PERFMON, unix.CAP_KILL, unix.CAP_SYS_NICE, unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE)
-
 func mask(all ...uint) (bits uint64) {
 	for _, c := range all {
 		bits |= 1 << c

@@ -4,5 +4,10 @@
 //
 // A recording reads what everybody on the machine has written. Once its events and outputs are open and its
 // command is started, it needs only memory, what it has open, and the answers of the opener, so it gives up
-// everything else. What this kernel or this build cannot give up is reported.
+// everything else.
+//
+// What reads a recording afterwards ([ConfineReader]) still opens files, in the name of who runs it, and writes
+// only to a temporary folder and a cache: its opener makes the outputs.
+//
+// What this kernel or this build cannot give up is reported.
 package sandbox

@@ -44,10 +44,27 @@ func refuse(errno unix.Errno) unix.SockFilter {
 	return statement(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ERRNO|uint32(errno))
 }
 
-// assemble makes a filter from rules. A call that no rule allows fails with EPERM, or with ENOSYS if there is
-// an older call to fall back to.
-func assemble(rules []rule) []unix.SockFilter {
-	allow := statement(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ALLOW)
+// assemble makes a filter from rules. A call that no rule allows fails with EPERM, or with ENOSYS if it is one
+// of those that are to look absent.
+func assemble(rules []rule, absent []uintptr) []unix.SockFilter {
+	return append(assembleRules(rules, absent), refuse(unix.EPERM))
+}
+
+var allowed = statement(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ALLOW)
+
+// assembleExcept makes a filter that allows all calls, but for those that are refused, and those for which
+// there are rules, if their arguments do not pass.
+func assembleExcept(refused []uintptr, rules []rule, absent []uintptr) []unix.SockFilter {
+	program := assembleRules(rules, absent)
+	for _, call := range refused {
+		program = append(program, jump(unix.BPF_JEQ, uint32(call), 0, 1), refuse(unix.EPERM))
+	}
+	return append(program, allowed)
+}
+
+// assembleRules makes the part of a filter for rules. It continues after that part with calls for which there
+// is none.
+func assembleRules(rules []rule, absent []uintptr) []unix.SockFilter {
 	program := []unix.SockFilter{
 		load(dataArch), jump(unix.BPF_JEQ, auditArch, 1, 0), refuse(unix.EPERM),
 		load(dataNumber), jump(unix.BPF_JGE, x32Bit, 0, 1), refuse(unix.ENOSYS),
@@ -60,11 +77,11 @@ func assemble(rules []rule) []unix.SockFilter {
 		for i := range r.checks {
 			body = append(body, r.checks[i].assemble()...)
 		}
-		body = append(body, allow)
+		body = append(body, allowed)
 		program = append(program, jump(unix.BPF_JEQ, uint32(r.call), 0, len(body)))
 		program = append(program, body...)
 	}
-	return append(program, refuse(unix.EPERM))
+	return program
 }
 
 // assemble makes the part of a filter for the check. If the check passes, the filter continues after that

@@ -15,12 +15,34 @@ var landlockFS = []int{13, 14, 15, 15, 16}
 const (
 	landlockNetwork = 4 // the first version that covers TCP
 	landlockScopes  = 6 // the first version that covers abstract sockets
+
+	landlockBeneath = 1 // LANDLOCK_RULE_PATH_BENEATH (include/uapi/linux/landlock.h)
 )
 
-// landlock refuses all access to files by their paths, and to TCP if this kernel supports that. Signals are
-// left to the filter: each thread has a Landlock domain of its own, and the threads have to signal one
-// another.
-func landlock() error {
+// Rights to what is below a path.
+const (
+	toRead  = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	toWrite = toRead | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE |
+		unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
+		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR
+	toFill = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE
+	toRun  = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_EXECUTE
+)
+
+// ofFiles are the rights that a file can have, which is no folder.
+const ofFiles = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+	unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+
+// A beneath allows rights to a file, or to a folder and what is below it.
+type beneath struct {
+	path   string
+	rights uint64
+}
+
+// landlock refuses all access to files by their paths, but for what is allowed, and to TCP if this kernel
+// supports that, but for connecting if connect is set. Signals are left to the filter: each thread has a
+// Landlock domain of its own, and the threads have to signal one another.
+func landlock(allowed []beneath, connect bool) error {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0,
 		unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -30,7 +52,10 @@ func landlock() error {
 	a := unix.LandlockRulesetAttr{Handled_access_fs: 1<<landlockFS[min(v, len(landlockFS))-1] - 1}
 	size := unsafe.Sizeof(a.Handled_access_fs)
 	if v >= landlockNetwork {
-		a.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+		a.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP
+		if !connect {
+			a.Handled_access_net |= unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+		}
 		size += unsafe.Sizeof(a.Handled_access_net)
 	}
 	if v >= landlockScopes {
@@ -43,7 +68,38 @@ func landlock() error {
 		return errno
 	}
 	defer unix.Close(int(fd))
+	for _, b := range allowed {
+		if err := allow(fd, b.path, b.rights&a.Handled_access_fs); err != nil {
+			return err
+		}
+	}
 	return eachThread(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0)
+}
+
+// allow adds rights to what is below a path to a ruleset. What is not there, or not for this user, stays
+// refused.
+func allow(ruleset uintptr, path string, rights uint64) error {
+	at, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(at)
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		rights &= ofFiles
+	}
+	// The kernel's struct is packed, which ends it after the descriptor: Go's padding is not read.
+	a := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(at)}
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, ruleset, landlockBeneath,
+		uintptr(unsafe.Pointer(&a)), 0, 0, 0)
+	runtime.KeepAlive(&a)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // eachThread makes a system call on every thread.

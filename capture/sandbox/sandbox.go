@@ -7,13 +7,9 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
-
-// nobody is the overflow user and group ID (proc(5)), which own nothing.
-const nobody = 65534
 
 // A Report says which restrictions are in force.
 type Report struct {
@@ -58,36 +54,31 @@ func Confine() *Report {
 	defer runtime.UnlockOSThread()
 	r := &Report{}
 	r.try("no new privileges", noNewPrivileges())
-	r.try("Landlock", landlock())
+	r.try("Landlock", landlock(nil, false))
 	if os.Geteuid() == 0 {
 		uid := caller(os.Getenv)
-		r.try("uid "+strconv.Itoa(uid), become(uid))
+		r.try("uid "+strconv.Itoa(uid), identity{uid: uid, gid: nobody}.become())
 	}
 	r.try("no capabilities", keep(0))
 	r.try("not traceable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 	r.try("memory limit", limitMemory())
-	r.try("seccomp", install(assemble(ruleset(os.Getpid(), recorderCalls))))
+	r.try("seccomp", install(assemble(ruleset(os.Getpid(), recorderCalls), absent)))
 	return r
 }
 
-// ConfineOpener leaves an opener what it needs. dir is the directory in which it creates files, -1 for none.
-// The error is that of the filter: the other restrictions are additional, and their errors are ignored.
-func ConfineOpener(dir int) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	_ = noNewPrivileges()
-	_ = keep(openerCapabilities)
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	return install(assemble(openerRules(os.Getpid(), dir)))
-}
-
-// noNewPrivileges sets no_new_privs for all threads. In a program with cgo it sets it for this one, and the
-// filter passes it on to the others (seccomp(2), SECCOMP_FILTER_FLAG_TSYNC).
+// noNewPrivileges sets no_new_privs for all threads. In a program with cgo it sets it for this one, and a
+// filter passes it on to the others, here one that allows everything (seccomp(2),
+// SECCOMP_FILTER_FLAG_TSYNC).
 func noNewPrivileges() error {
 	if err := eachThread(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != unix.ENOTSUP {
 		return err
 	}
-	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return install([]unix.SockFilter{allowed})
 }
 
 // caller is the user who called sudo, nobody otherwise.
@@ -97,20 +88,6 @@ func caller(getenv func(string) string) int {
 		return nobody
 	}
 	return int(uid)
-}
-
-// become makes this process one of another user, in the group nobody only.
-func become(uid int) error {
-	if err := syscall.Setgroups(nil); err != nil {
-		return fmt.Errorf("setgroups: %w", err)
-	}
-	if err := syscall.Setresgid(nobody, nobody, nobody); err != nil {
-		return fmt.Errorf("setresgid: %w", err)
-	}
-	if err := syscall.Setresuid(uid, uid, uid); err != nil {
-		return fmt.Errorf("setresuid: %w", err)
-	}
-	return nil
 }
 
 // leastMemory is how much memory a recording may have in any case.

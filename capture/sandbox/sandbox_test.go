@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -23,8 +24,29 @@ import (
 // process to attack.
 const inside = "UNSPOOL_SANDBOX_VICTIM"
 
+// confinedAs says as what such a process is confined.
+const confinedAs = "UNSPOOL_SANDBOX_AS"
+
 // without is set where the kernel is to answer such a process as one without Landlock does.
 const without = "UNSPOOL_SANDBOX_NO_LANDLOCK"
+
+// confinements are the ways to be confined, by name.
+var confinements = map[string]func() *Report{
+	"recording": Confine,
+	"reading":   func() *Report { return confineReader(Reading{Folders: []string{"folder"}}) },
+	"fetching":  func() *Report { return confineReader(Reading{Folders: []string{"folder"}, Fetches: true}) },
+	"running": func() *Report {
+		return confineReader(Reading{Folders: []string{"folder"}, Programs: []string{"cat"}})
+	},
+}
+
+func confineReader(r Reading) *Report {
+	if err := BecomeUser(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	return ConfineReader(r)
+}
 
 func TestMain(m *testing.M) {
 	if victim, err := strconv.Atoi(os.Getenv(inside)); err == nil {
@@ -73,24 +95,35 @@ func attempts(victim int, word *uint64) map[string]func() error {
 		}
 	}
 	return map[string]func() error{
-		"exec":               func() error { return unix.Exec("/bin/true", []string{"true"}, nil) },
-		"start a process":    func() error { return exec.Command("/bin/true").Run() },
-		"fork":               errnoOf(unix.SYS_FORK, 0, 0, 0),
-		"socket":             func() error { _, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0); return err },
-		"connect":            func() error { _, err := net.Dial("tcp", "127.0.0.1:1"); return err },
-		"read /etc/shadow":   opens("/etc/shadow", unix.O_RDONLY),
-		"read /etc/passwd":   opens("/etc/passwd", unix.O_RDONLY),
-		"read a directory":   opens("/", unix.O_RDONLY|unix.O_DIRECTORY),
-		"write a file":       opens("/tmp/unspool-sandbox-test", unix.O_WRONLY|unix.O_CREAT),
-		"write beside":       opens("unspool-sandbox-test", unix.O_WRONLY|unix.O_CREAT),
-		"write to /dev/null": opens("/dev/null", unix.O_WRONLY),
-		"unlink":             func() error { return unix.Unlink("/tmp/unspool-sandbox-test") },
-		"attach":             func() error { return unix.PtraceAttach(victim) },
-		"seize":              errnoOf(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(victim), 0),
-		"read memory":        func() error { _, err := unix.ProcessVMReadv(victim, local, remote, 0); return err },
-		"write memory":       func() error { _, err := unix.ProcessVMWritev(victim, local, remote, 0); return err },
-		"kill":               func() error { return unix.Kill(victim, unix.SIGKILL) },
-		"kill a thread":      func() error { return unix.Tgkill(victim, victim, unix.SIGKILL) },
+		"exec":                func() error { return unix.Exec("/bin/true", []string{"true"}, nil) },
+		"start a process":     func() error { return exec.Command("/bin/true").Run() },
+		"fork":                errnoOf(unix.SYS_FORK, 0, 0, 0),
+		"socket":              func() error { _, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0); return err },
+		"connect":             func() error { _, err := net.Dial("tcp", "127.0.0.1:1"); return err },
+		"read /etc/shadow":    opens("/etc/shadow", unix.O_RDONLY),
+		"read /etc/passwd":    opens("/etc/passwd", unix.O_RDONLY),
+		"read a directory":    opens("/", unix.O_RDONLY|unix.O_DIRECTORY),
+		"write in a folder":   opens("folder/new", unix.O_WRONLY|unix.O_CREAT),
+		"truncate by reading": opens("own", unix.O_RDONLY|unix.O_TRUNC),
+		"change a mode":       func() error { return unix.Chmod("own", 0o777) },
+		"change a time":       func() error { return os.Chtimes("own", time.Now(), time.Now()) },
+		"change an attribute": func() error { return unix.Setxattr("own", "user.x", []byte("x"), 0) },
+		"rename":              func() error { return unix.Rename("moved", "other") },
+		"link":                func() error { return unix.Link("own", "folder/linked") },
+		"leave the folder":    func() error { return unix.Rename("folder/old", "out") },
+		"a local socket":      func() error { _, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0); return err },
+		"listen":              func() error { _, err := net.Listen("tcp", "127.0.0.1:0"); return err },
+		"run cat":             func() error { return exec.Command("cat", "own").Run() },
+		"write a file":        opens("/tmp/unspool-sandbox-test", unix.O_WRONLY|unix.O_CREAT),
+		"write beside":        opens("unspool-sandbox-test", unix.O_WRONLY|unix.O_CREAT),
+		"write to /dev/null":  opens("/dev/null", unix.O_WRONLY),
+		"unlink":              func() error { return unix.Unlink("removed") },
+		"attach":              func() error { return unix.PtraceAttach(victim) },
+		"seize":               errnoOf(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(victim), 0),
+		"read memory":         func() error { _, err := unix.ProcessVMReadv(victim, local, remote, 0); return err },
+		"write memory":        func() error { _, err := unix.ProcessVMWritev(victim, local, remote, 0); return err },
+		"kill":                func() error { return unix.Kill(victim, unix.SIGKILL) },
+		"kill a thread":       func() error { return unix.Tgkill(victim, victim, unix.SIGKILL) },
 		"perf event": func() error {
 			a := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{}))}
 			_, err := unix.PerfEventOpen(&a, 0, -1, -1, 0)
@@ -116,14 +149,19 @@ func attempts(victim int, word *uint64) map[string]func() error {
 // attack confines the process and prints which attempts still succeed, on several threads.
 func attack(victim int) (status int) {
 	word := uint64(0)
-	r := Confine()
-	fmt.Println(r)
+	as := os.Getenv(confinedAs)
+	report := confinements[as]()
+	fmt.Println(report)
+	landlocked := slices.Contains(report.InForce, "Landlock")
 	var wait sync.WaitGroup
 	var mu sync.Mutex
 	for range 4 {
 		wait.Go(func() {
 			runtime.LockOSThread()
 			for name, try := range attempts(victim, &word) {
+				if as == "running" && (name == "fork" || name == "exec" && !landlocked) {
+					continue // it may, and there would be two of us, or none
+				}
 				if err := try(); err == nil {
 					mu.Lock()
 					fmt.Println("CAN", name)
@@ -144,14 +182,47 @@ func attack(victim int) (status int) {
 }
 
 // TestConfined asks a confined process what it can do, on this kernel and on one without Landlock: there the
-// filter alone refuses, and what is missing is said.
+// filter and the user alone refuse, and what is missing is said.
 func TestConfined(t *testing.T) {
-	for _, landlock := range []bool{true, false} {
-		t.Run(fmt.Sprintf("Landlock %v", landlock), func(t *testing.T) { testConfined(t, landlock) })
+	for _, c := range []struct {
+		as            string
+		sudo          string // the user who called sudo
+		noLandlock    bool
+		can, canAlone []string // canAlone only without Landlock
+	}{
+		{as: "recording"},
+		{as: "reading", sudo: "65533",
+			can:      []string{"read /etc/passwd", "read a directory", "write in a folder", "write to /dev/null"},
+			canAlone: []string{"write a file", "write beside", "unlink", "rename", "leave the folder"}},
+		{as: "reading", sudo: "65534",
+			can:      []string{"read /etc/passwd", "read a directory", "write in a folder", "write to /dev/null"},
+			canAlone: []string{"write a file", "write beside", "unlink", "rename", "leave the folder"}},
+		{as: "reading",
+			can: []string{"read /etc/passwd", "read a directory", "write in a folder", "write to /dev/null",
+				"read /etc/shadow"},
+			canAlone: []string{"write a file", "write beside", "unlink", "rename", "leave the folder"}},
+		{as: "fetching", sudo: "65533",
+			can: []string{"read /etc/passwd", "read a directory", "write in a folder", "write to /dev/null",
+				"socket"},
+			canAlone: []string{"write a file", "write beside", "unlink", "rename", "leave the folder"}},
+		{as: "running", sudo: "65533",
+			can: []string{"read /etc/passwd", "read a directory", "write in a folder", "write to /dev/null",
+				"executable memory", "run cat"},
+			canAlone: []string{"write a file", "write beside", "unlink", "rename", "leave the folder", "link",
+				"start a process"}},
+	} {
+		for _, landlock := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s by %q, Landlock %v", c.as, c.sudo, landlock), func(t *testing.T) {
+				if os.Geteuid() != 0 && c.as != "recording" {
+					t.Skip("not root")
+				}
+				testConfined(t, c.as, c.sudo, landlock, c.can, c.canAlone)
+			})
+		}
 	}
 }
 
-func testConfined(t *testing.T, landlock bool) {
+func testConfined(t *testing.T, as, sudo string, landlock bool, can, canAlone []string) {
 	victim := exec.Command("sleep", "60")
 	if err := victim.Start(); err != nil {
 		t.Fatal(err)
@@ -159,7 +230,27 @@ func testConfined(t *testing.T, landlock bool) {
 	defer func() { victim.Process.Kill(); victim.Wait() }()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", inside, victim.Process.Pid))
+	own := 0
+	if sudo != "" {
+		own, _ = strconv.Atoi(sudo)
+	}
+	if err := os.Mkdir(filepath.Join(cmd.Dir, "folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"own", "moved", "removed", "folder/old", "folder", ""} {
+		path := filepath.Join(cmd.Dir, name)
+		if name != "" && name != "folder" {
+			if err := os.WriteFile(path, []byte(name), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chown(path, own, own); err != nil && os.Geteuid() == 0 {
+			t.Fatal(err)
+		}
+	}
+	defer os.Remove("/tmp/unspool-sandbox-test")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", inside, victim.Process.Pid), confinedAs+"="+as,
+		"SUDO_UID="+sudo, "SUDO_GID="+sudo)
 	if !landlock {
 		cmd.Env = append(cmd.Env, without+"=1")
 	}
@@ -176,26 +267,40 @@ func testConfined(t *testing.T, landlock bool) {
 	if !landlock && !strings.Contains(lines[0], missing) {
 		t.Error("it is not said that Landlock is missing")
 	}
+	if strings.Contains(lines[0], "not in force: Landlock") { // a program with cgo cannot use it, either
+		can = slices.Concat(can, canAlone)
+	}
+	did := make(map[string]bool)
 	for _, line := range lines[1:] {
-		if strings.HasPrefix(line, "CAN") {
-			t.Error("a confined process ", strings.ToLower(line))
+		if what, could := strings.CutPrefix(line, "CAN "); could {
+			did[what] = true
+		}
+	}
+	for what := range did {
+		if !slices.Contains(can, what) {
+			t.Errorf("a confined process can: %s", what)
+		}
+	}
+	for _, what := range can {
+		if !did[what] {
+			t.Errorf("a confined process cannot: %s", what)
 		}
 	}
 	if victim.ProcessState != nil || victim.Process.Signal(syscall.Signal(0)) != nil {
 		t.Error("the victim has ended")
 	}
 	// Without confinement most of them succeed, which shows that the attempts are right.
-	can := 0
+	succeeded := 0
 	word := uint64(0)
+	t.Chdir(cmd.Dir)
 	for _, name := range []string{"start a process", "socket", "read /etc/passwd", "write beside",
 		"executable memory"} {
-		t.Chdir(t.TempDir())
 		if attempts(victim.Process.Pid, &word)[name]() == nil {
-			can++
+			succeeded++
 		}
 	}
-	if can != 5 {
-		t.Errorf("unconfined, %d of 5 attempts succeed", can)
+	if succeeded != 5 {
+		t.Errorf("unconfined, %d of 5 attempts succeed", succeeded)
 	}
 }
 
@@ -203,8 +308,8 @@ func testConfined(t *testing.T, landlock bool) {
 func TestOpenerRules(t *testing.T) {
 	t.Parallel()
 	const pid, dir, other = 4711, 7, 8
-	program := assemble(openerRules(pid, dir))
-	closed := assemble(openerRules(pid, -1))
+	program := assemble((&Opening{Dirs: []int{dir}}).rules(pid), absent)
+	closed := assemble((&Opening{}).rules(pid), absent)
 	at := ^uint64(0) - 99 // AT_FDCWD
 	for _, c := range []struct {
 		what      string

@@ -7,22 +7,40 @@ import (
 	"os/exec"
 )
 
-// trialName is argv[0] of a process that confines itself and reports the result.
-const trialName = "unspool (sandbox)"
+// Names of processes that confine themselves and report the result, as argv[0].
+const (
+	recordingTrial = "unspool (sandbox)"
+	readingTrial   = "unspool (reading sandbox)"
+)
 
 // Any program that imports this package can be that process, test binaries included.
 func init() {
-	if len(os.Args) == 1 && os.Args[0] == trialName {
-		if json.NewEncoder(os.Stdout).Encode(Confine()) != nil {
-			os.Exit(1)
-		}
-		os.Exit(0)
+	if len(os.Args) != 1 {
+		return
 	}
+	var r *Report
+	switch os.Args[0] {
+	case recordingTrial:
+		r = Confine()
+	case readingTrial:
+		r = ConfineReader(Reading{})
+	default:
+		return
+	}
+	if json.NewEncoder(os.Stdout).Encode(r) != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
 }
 
 // Try reports what Confine does on this system, by running it in another process.
-func Try() (*Report, error) {
-	cmd := exec.Cmd{Path: "/proc/self/exe", Args: []string{trialName}}
+func Try() (*Report, error) { return try(recordingTrial) }
+
+// TryReading does the same for ConfineReader.
+func TryReading() (*Report, error) { return try(readingTrial) }
+
+func try(name string) (*Report, error) {
+	cmd := exec.Cmd{Path: "/proc/self/exe", Args: []string{name}}
 	text, err := cmd.Output()
 	if err != nil {
 		return nil, err

@@ -129,7 +129,7 @@ func (s *Symbolizer) readKernel() {
 	var file *os.File
 	var err error
 	if other == "" {
-		file, err = os.Open(path)
+		file, err = s.options.Kernel(path)
 	} else if file, err = s.cached(k.id.BuildID, "kallsyms"); err == nil {
 		path = file.Name()
 	} else {
@@ -155,7 +155,7 @@ func (s *Symbolizer) readKernel() {
 	if other != "" {
 		return // the modules in /proc belong to the running kernel
 	}
-	if modules, err := os.Open(s.options.Modules); err == nil { // absent in a kernel without modules
+	if modules, err := s.options.Kernel(s.options.Modules); err == nil { // absent in a kernel without modules
 		defer modules.Close()
 		k.readModules(modules)
 	}

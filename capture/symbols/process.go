@@ -21,9 +21,9 @@ import (
 // that still runs may have its own mount namespace and PID namespace. For others, the recorded PID and the
 // file system of this process are used.
 type process struct {
-	pid   uint32   // in the PID namespace of the process
-	roots []string // directories that its paths may be relative to
-	users []uint32 // the users besides root whose files are used
+	pid   uint32           // in the PID namespace of the process
+	roots []debugfile.Root // which its paths may be relative to
+	users []uint32         // the users besides root whose files are used
 
 	// since is when another process got the PID, zero if none did: files written later belong to that one.
 	since time.Time
@@ -33,9 +33,9 @@ type process struct {
 // clock is CLOCK_MONOTONIC or perf's own, which starts at the boot as well, and may be faster or slower by
 // 500 ppm.
 func (s *Symbolizer) process(pid uint32, at uint64) *process {
-	p := &process{pid: pid, roots: []string{"/"}, users: []uint32{uint32(os.Geteuid())}}
+	p := &process{pid: pid, roots: []debugfile.Root{s.root(0)}, users: []uint32{uint32(os.Geteuid())}}
 	if s.options.Root != "" {
-		p.roots[0] = s.options.Root
+		p.roots[0] = debugfile.In(s.options.Root)
 		return p
 	}
 	if s.otherKernel() != "" {
@@ -74,8 +74,19 @@ func (s *Symbolizer) process(pid uint32, at uint64) *process {
 			}
 		}
 	}
-	p.roots = []string{folder + "/root", "/"}
+	p.roots = []debugfile.Root{s.root(pid), s.root(0)}
 	return p
+}
+
+// root is that of a process, or for PID 0 our own.
+func (s *Symbolizer) root(pid uint32) debugfile.Root {
+	switch {
+	case s.options.Generated != nil:
+		return func(path string) (*os.File, error) { return s.options.Generated(pid, path) }
+	case pid == 0:
+		return debugfile.In("/")
+	}
+	return debugfile.In(fmt.Sprintf("/proc/%d/root", pid))
 }
 
 // tick is the unit of times in /proc (USER_HZ).
@@ -113,7 +124,7 @@ func monotonic() time.Duration {
 // open opens a file by its path in the process's mount namespace.
 func (p *process) open(path string) (*os.File, error) {
 	for _, root := range p.roots {
-		file, err := debugfile.Open(root, path)
+		file, err := root(path)
 		if err == nil {
 			if err = p.wrote(file); err == nil {
 				return file, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -21,6 +22,12 @@ type Options struct {
 	Kallsyms string // "" for /proc/kallsyms
 	Modules  string // "" for /proc/modules
 	Shorten  bool   // Name leaves out the arguments of templates
+
+	// Generated opens what names of generated code are in, by its path in the root of a process or, for PID 0,
+	// our own. Nil for opening it with the rights of this process.
+	Generated func(pid uint32, path string) (*os.File, error)
+	// Kernel opens Kallsyms and Modules; nil for os.Open.
+	Kernel func(path string) (*os.File, error)
 
 	// Debuginfod fetches executables and debug files that are not on this machine. Nil for none, as always
 	// while recording.
@@ -54,6 +61,9 @@ func New(o Options) *Symbolizer {
 	}
 	if o.Modules == "" {
 		o.Modules = "/proc/modules"
+	}
+	if o.Kernel == nil {
+		o.Kernel = os.Open
 	}
 	return &Symbolizer{options: o, images: make(map[imageKey]*Image), named: make(map[string]bool),
 		left: budget{all: maxOfAll}, room: newRoom()}

@@ -20,6 +20,8 @@ type checkFlags struct {
 	noJoin    bool
 	json      bool
 	failAbove []string
+	verbose   bool
+	sandboxFlags
 
 	limits check.Limits
 }
@@ -72,6 +74,8 @@ how these were found.`,
 	fl.BoolVar(&f.noJoin, "no-join", false,
 		"do not complete stacks that the copy cuts off with callers that were seen before and after")
 	f.nameFlags.add(c)
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say how unspool is confined")
+	f.sandboxFlags.add(c, "check")
 	c.RegisterFlagCompletionFunc("fail-above",
 		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var keys []string
@@ -101,6 +105,13 @@ func (f *checkFlags) check() error {
 func (f *checkFlags) run(file string) (above bool, err error) {
 	ctx, stop := untilInterrupted()
 	defer stop()
+	confined, err := f.confineReading(reading{
+		inputs: []*string{&file}, names: &f.nameFlags, verbose: f.verbose,
+	})
+	if err != nil {
+		return false, err
+	}
+	defer confined.close()
 	line := newStatusLine(os.Stderr)
 	o := capture.ConvertOptions{Input: file, Symfs: f.symfs, Cache: f.cache, MaxStack: f.maxStack,
 		Strict: f.strict, NoJoin: f.noJoin}

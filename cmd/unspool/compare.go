@@ -88,6 +88,8 @@ No recording is kept, only the result is printed.`,
 		"exit with status 1 when `CLASS=PERCENT` is not reached; classes are the keys of --json")
 	f.nameFlags.add(c)
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but the result and errors")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say how unspool is confined")
+	f.sandboxFlags.add(c, "compare")
 	c.RegisterFlagCompletionFunc("fail-under",
 		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var keys []string
@@ -146,8 +148,16 @@ func (f *compareFlags) compare(files, command []string) (under bool, err error) 
 		}
 		defer f.page.Close()
 	}
+	paths := slices.Clone(files)
+	var confined *confinement
+	defer func() { confined.close() }()
+	if len(files) > 0 { // otherwise they are read when something is recorded
+		if confined, err = f.confineComparing("", paths); err != nil {
+			return false, err
+		}
+	}
 	if len(files) == 2 {
-		return false, f.two(files[0], files[1])
+		return false, f.two(paths, files)
 	}
 	folder, err := os.MkdirTemp("", "unspool-")
 	if err != nil {
@@ -163,13 +173,19 @@ func (f *compareFlags) compare(files, command []string) (under bool, err error) 
 		watcher = nil
 	}
 	if len(files) == 1 {
-		asked, err = f.convert(files[0], pairs, watcher)
+		asked, err = f.convert(paths[0], pairs, watcher)
 	} else {
 		costs, err = f.recordPairs(command, pairs, watcher)
 	}
 	var damage *perfdata.DamageError
 	if err != nil && !errors.As(err, &damage) {
 		return false, err
+	}
+	if len(files) == 0 {
+		var cerr error
+		if confined, cerr = f.confineComparing(folder, nil); cerr != nil {
+			return false, errors.Join(err, cerr)
+		}
 	}
 	r, oerr := perfdata.Open(pairs)
 	if oerr != nil {
@@ -191,6 +207,21 @@ func (f *compareFlags) compare(files, command []string) (under bool, err error) 
 	c.Joined = trials.Joined()
 	result := c.Result(sym, asked, costs)
 	return f.under(result), errors.Join(err, f.print(result, c.DWARF, c.FP))
+}
+
+// confineComparing gives up rights before recordings are read. The folder is the temporary one that a recording
+// is in, "" for none.
+func (f *compareFlags) confineComparing(folder string, inputs []string) (*confinement, error) {
+	r := reading{
+		outputs: []*outfile.Place{f.page}, names: &f.nameFlags, programs: compare.Programs(), verbose: f.verbose,
+	}
+	if folder != "" {
+		r.folders = []string{folder}
+	}
+	for i := range inputs {
+		r.inputs = append(r.inputs, &inputs[i])
+	}
+	return f.confineReading(r)
 }
 
 // under says whether a class has less than --fail-under asks for, and prints which.
@@ -309,21 +340,21 @@ func (f *compareFlags) recordPairs(command []string, output string, watcher capt
 	return costs, err
 }
 
-// two compares two recordings.
-func (f *compareFlags) two(a, b string) error {
+// two compares the recordings at two paths; names are what the user calls them.
+func (f *compareFlags) two(paths, names []string) error {
 	ctx, stop := untilInterrupted()
 	defer stop()
 	line := f.statusLine()
 	var sides [2]*profile.Profile
-	for i, path := range []string{a, b} {
+	for i, path := range paths {
 		p, err := load.Profile(ctx, f.nameFlags.loading(ctx, path, line, profile.Options{}))
 		line.clear()
 		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return fmt.Errorf("%s: %w", names[i], err)
 		}
 		sides[i] = p.ByFunction()
 	}
-	return f.print(compare.CompareTwo(sides[0], sides[1], a, b), sides[0], sides[1])
+	return f.print(compare.CompareTwo(sides[0], sides[1], names[0], names[1]), sides[0], sides[1])
 }
 
 // writePage writes the page of both flame graphs.

@@ -6,22 +6,41 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"unspool/capture"
 	"unspool/capture/opener"
 	outfile "unspool/capture/output"
 	"unspool/capture/sandbox"
 )
 
-// A confinement is what a recording gives up, and who does for it what takes rights.
+// sandboxFlags say whether unspool gives up its rights.
+type sandboxFlags struct {
+	noSandbox bool
+	sandbox   bool
+}
+
+// add adds the options to a command; verb is what that does.
+func (f *sandboxFlags) add(c *cobra.Command, verb string) {
+	fl := c.Flags()
+	fl.BoolVar(&f.sandbox, "sandbox", false,
+		verb+" without any privileges, which a second process keeps that only opens files (default for root)")
+	fl.BoolVar(&f.noSandbox, "no-sandbox", false, verb+" with root's privileges in one process")
+	c.MarkFlagsMutuallyExclusive("sandbox", "no-sandbox")
+}
+
+// confines says whether unspool gives up its rights. Who has capabilities by the program's file does not get
+// more than they are for.
+func (f *sandboxFlags) confines() bool {
+	return f.sandbox || sandbox.Lowered() || os.Geteuid() == 0 && !f.noSandbox
+}
+
+// A confinement is what this process gives up, and who does for it what takes rights.
 type confinement struct {
 	client *opener.Client // nil for none
 	report *sandbox.Report
-}
-
-// confines says whether a recording gives up its rights. Who has capabilities by the program's file does not
-// get more than they are for.
-func (f *recordFlags) confines() bool {
-	return f.sandbox || sandbox.Lowered() || os.Geteuid() == 0 && !f.noSandbox
+	kernel map[string]*os.File // by path
+	folder string              // for temporary files
 }
 
 // confine has a recording give up its rights once it has begun, but for what it asks an opener for.
@@ -35,17 +54,22 @@ func (f *recordFlags) confine(o *capture.Options, stats *outfile.Place) (*confin
 		return nil, err
 	}
 	o.Opener = c.client
-	o.Grant = func() error { return stats.HandOver(c.client, c.client.GrantOutput) }
+	o.Grant = func() error { return stats.HandOver(c.client.GrantOutput) }
 	o.Confine = func(unfiltered error) {
 		c.report = sandbox.Confine()
-		if unfiltered != nil {
-			c.report.Missing = append(c.report.Missing, fmt.Sprintf("the opener's seccomp (%v)", unfiltered))
-		}
+		c.lacks(unfiltered)
 		if len(c.report.Missing) > 0 && o.Note != nil {
 			o.Note(c.report.String())
 		}
 	}
 	return c, nil
+}
+
+// lacks notes why the opener has no filter, nil if it has one.
+func (c *confinement) lacks(unfiltered error) {
+	if unfiltered != nil {
+		c.report.Missing = append(c.report.Missing, fmt.Sprintf("the opener's seccomp (%v)", unfiltered))
+	}
 }
 
 // recordPrivileged records with the capabilities that the program's file has, if it has any. Before and
@@ -58,9 +82,13 @@ func recordPrivileged(ctx context.Context, o capture.Options) (out capture.Outco
 	return out, errors.Join(err, sandbox.Lower())
 }
 
-// close ends the opener.
+// close has the opener remove the temporary folders, which are empty, and ends it.
 func (c *confinement) close() {
+	if c == nil {
+		return
+	}
 	if c.client != nil {
+		_ = c.client.RemoveFolders()
 		c.client.Close()
 	}
 }

@@ -78,6 +78,10 @@ func TestRecordingIsConfined(t *testing.T) {
 		if e.status != 0 || !strings.Contains(e.stderr, "unspool: confined: ") {
 			t.Errorf("%s: status %d\n%s", format, e.status, e.stderr)
 		}
+		// Names are looked up, and the format is written, by the first process.
+		if said := strings.Contains(e.stderr, "unspool: afterwards confined: "); said != (format != "perf.data") {
+			t.Errorf("%s: it is said how it is confined afterwards: %v\n%s", format, said, e.stderr)
+		}
 		if unix.Kill(opener, 0) == nil && !strings.HasPrefix(fieldsOf(t, opener)[0]["State"], "Z") {
 			t.Errorf("%s: the opener is still there", format)
 		}

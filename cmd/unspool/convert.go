@@ -28,6 +28,7 @@ type convertFlags struct {
 	quiet    bool
 	verbose  bool
 	exportFlags
+	sandboxFlags
 }
 
 func convertCommand() *cobra.Command {
@@ -82,8 +83,10 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 	fl.StringVar(&f.stats, "stats", "",
 		"write statistics as JSON to `FILE`, - for stdout: see 'unspool help json'")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name every file that could not be used")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false,
+		"name every file that could not be used, and say how unspool is confined")
 	f.exportFlags.add(c)
+	f.sandboxFlags.add(c, "convert")
 	return c
 }
 
@@ -133,8 +136,20 @@ func (f *convertFlags) convert(input string) error {
 		return err
 	}
 	defer stats.Close()
+	if err := f.checkOutput(to, input); err != nil {
+		return err // before anything is unwound
+	}
+	confined, err := f.confineReading(reading{
+		outputs: []*outfile.Place{to, stats}, inputs: []*string{&o.Input}, names: &f.nameFlags,
+		verbose: f.verbose,
+	})
+	if err != nil {
+		return err
+	}
+	defer confined.close()
+	o.Symfs, o.Cache = f.symfs, f.cache
 	if f.exports() {
-		return f.export(ctx, o, to, stats)
+		return f.export(ctx, o, input, to, stats)
 	}
 	o.Place = to
 	line := f.follow(&o)
@@ -143,12 +158,20 @@ func (f *convertFlags) convert(input string) error {
 	return errors.Join(err, f.sumUp(&out, f.output, stats))
 }
 
-// export converts a recording into another format. Raw stacks are unwound into a temporary recording first.
-func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions, to, stats *outfile.Place) error {
-	name := o.Input
-	if err := to.CheckInput(name); err != nil {
-		return err // before anything is unwound
+// checkOutput returns an error if the output would replace the input. A recording that it would replace is
+// kept as ".old".
+func (f *convertFlags) checkOutput(to *outfile.Place, input string) error {
+	err := to.CheckInput(input)
+	if err == nil && !f.exports() {
+		err = to.CheckOld(input)
 	}
+	return err
+}
+
+// export converts a recording into another format; name is what the user calls it. Raw stacks are unwound into
+// a temporary recording first.
+func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions, name string,
+	to, stats *outfile.Place) error {
 	line := f.follow(&o)
 	unwound, err := load.Unwind(ctx, o)
 	line.clear()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -40,18 +41,22 @@ func diagnose() []doctor.Check {
 	return append(doctor.Run(), checkConfinement())
 }
 
-// checkConfinement says which rights a recording gives up on this system, by trying it in another process.
+// checkConfinement says which rights a recording, and what reads it, give up on this system, by trying it in
+// other processes.
 func checkConfinement() doctor.Check {
 	c := doctor.Check{Name: "confinement",
 		Detail: "a recording by root keeps privileges in a process that parses nothing"}
-	report, err := sandbox.Try()
+	recording, err := sandbox.Try()
+	reading, rerr := sandbox.TryReading()
 	switch {
-	case err != nil:
-		c.State, c.Detail = doctor.Warning, fmt.Sprintf("cannot be tried: %v", err)
-	case len(report.Missing) > 0:
-		c.State, c.Detail = doctor.Warning, report.String()
+	case errors.Join(err, rerr) != nil:
+		c.State, c.Detail = doctor.Warning, fmt.Sprintf("cannot be tried: %v", errors.Join(err, rerr))
+	case len(recording.Missing)+len(reading.Missing) > 0:
+		c.State = doctor.Warning
+		c.Detail = fmt.Sprintf("recording is %v; reading is %v", recording, reading)
 	default:
-		c.Detail += "; the rest has " + strings.Join(report.InForce, ", ")
+		c.Detail += "; the rest has " + strings.Join(recording.InForce, ", ") + "; what reads recordings has " +
+			strings.Join(reading.InForce, ", ")
 	}
 	return c
 }

@@ -124,21 +124,19 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 const fewProblems = 3
 
 // spool finds a place for a recording that is written in another format afterwards: beside that output, or in
-// a temporary folder if the output is a stream or its name is too long. remove removes the recording.
-func spool(to *outfile.Place) (recorded *outfile.Place, remove func(), err error) {
+// a temporary folder, which the caller removes, if the output is a stream or its name is too long.
+func spool(to *outfile.Place) (recorded *outfile.Place, folder string, err error) {
 	if !to.Stream() {
 		recorded, err = to.Beside(".perf.data")
 		if !errors.Is(err, unix.ENAMETOOLONG) {
-			return recorded, func() { recorded.Remove() }, err
+			return recorded, "", err
 		}
 	}
-	folder, err := os.MkdirTemp("", "unspool-")
-	if err != nil {
-		return nil, nil, err
+	if folder, err = os.MkdirTemp("", "unspool-"); err != nil {
+		return nil, "", err
 	}
-	remove = func() { os.RemoveAll(folder) }
 	if recorded, err = outfile.Find(filepath.Join(folder, "perf.data")); err != nil {
-		remove()
+		os.RemoveAll(folder)
 	}
-	return recorded, remove, err
+	return recorded, folder, err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -146,7 +147,11 @@ func fail(err error, status int) int {
 		return status
 	}
 	for _, err := range each(err) {
-		say("%s", strings.Join(strings.Fields(err.Error()), " "))
+		text := strings.Join(strings.Fields(err.Error()), " ")
+		if uid, ok := sandbox.ReadsAs(); ok && errors.Is(err, fs.ErrPermission) {
+			text += fmt.Sprintf(" (with sudo, files are read as uid %d; --no-sandbox reads them as root)", uid)
+		}
+		say("%s", text)
 	}
 	return status
 }

@@ -78,6 +78,13 @@ func manualPage(c *cobra.Command) ([]byte, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	if c.Flags().Lookup("sandbox") != nil {
+		confinement, err := manual.ReadFile("manual/confinement.md")
+		if err != nil {
+			return nil, err
+		}
+		more = append(more, confinement...)
+	}
 	if c.IsAdditionalHelpTopicCommand() {
 		c.Long = indent(c.Long)
 	}

@@ -17,6 +17,8 @@ type nameFlags struct {
 	symfs   string
 	cache   string
 	shorten bool
+
+	confined *confinement // of the process that looks names up; nil for none
 }
 
 func (f *nameFlags) add(c *cobra.Command) {
@@ -36,6 +38,9 @@ func (f *nameFlags) addShorten(c *cobra.Command) {
 // servers, if DEBUGINFOD_URLS names any; line shows that, and ctx ends it.
 func (f *nameFlags) sources(ctx context.Context, line *statusLine) symbols.Options {
 	o := symbols.Options{Root: f.symfs, Cache: f.cache, Shorten: f.shorten}
+	if f.confined != nil {
+		o.Generated, o.Kernel = f.confined.client.OpenGenerated, f.confined.kernelFile
+	}
 	d, ok := debuginfod.Environment()
 	if !ok {
 		return o

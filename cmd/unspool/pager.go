@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -30,30 +31,67 @@ func pager() string {
 	return defaultPager
 }
 
-// page writes text to a terminal, through the pager when it is longer than the screen.
-func page(terminal *os.File, text []byte, command string) error {
-	if command == "" || bytes.Count(text, []byte("\n")) < rows(terminal) {
-		_, err := terminal.Write(text)
-		return err
+// A pagerProcess is a shell that waits for text to show in a pager: when the text is there, this process may
+// start nothing any more. Nil for no pager.
+type pagerProcess struct {
+	cmd    *exec.Cmd
+	text   io.WriteCloser
+	waited bool
+}
+
+// waitForText has the shell run the pager when there is a line before the text, and none if there is not.
+const waitForText = "IFS= read -r go || exit 0\n"
+
+// startPager starts the user's pager for a terminal, nil if there is to be none.
+func startPager(terminal *os.File) *pagerProcess {
+	command := pager()
+	if command == "" {
+		return nil
 	}
-	// Ctrl-C is for the pager, which would otherwise be left alone with the terminal. A signal that is caught
-	// here is not ignored in the pager.
-	interrupts := make(chan os.Signal, 1)
-	signal.Notify(interrupts, unix.SIGINT, unix.SIGQUIT)
-	defer signal.Stop(interrupts)
-	cmd := exec.Command("sh", "-c", command)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), terminal, os.Stderr
+	cmd := exec.Command("sh", "-c", waitForText+command)
+	cmd.Stdout, cmd.Stderr = terminal, os.Stderr
 	cmd.Env = os.Environ()
 	if os.Getenv("LESS") == "" {
 		cmd.Env = append(cmd.Env, "LESS=FRX") // for a $PAGER that is less without options
 	}
-	err := cmd.Run()
+	text, err := cmd.StdinPipe()
+	if err != nil || cmd.Start() != nil {
+		return nil
+	}
+	return &pagerProcess{cmd: cmd, text: text}
+}
+
+// show writes text to the terminal, through the pager when it is longer than the screen.
+func (p *pagerProcess) show(terminal *os.File, text []byte) error {
+	if p == nil || bytes.Count(text, []byte("\n")) < rows(terminal) {
+		_, err := terminal.Write(text)
+		return err
+	}
+	// Ctrl-C is for the pager, which would otherwise be left alone with the terminal. A pager that is quit
+	// early does not read all.
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE)
+	defer signal.Stop(interrupts)
+	if _, err := io.WriteString(p.text, "go\n"); err == nil {
+		_, _ = p.text.Write(text)
+	}
+	err := p.end()
 	var exit *exec.ExitError
 	if err == nil || errors.As(err, &exit) && exit.ExitCode() != notExecutable && exit.ExitCode() != notFound {
 		return nil // a pager that was quit early is no failure
 	}
 	_, err = terminal.Write(text)
 	return err
+}
+
+// end waits for the pager, or ends the shell without one.
+func (p *pagerProcess) end() error {
+	if p == nil || p.waited {
+		return nil
+	}
+	p.waited = true
+	p.text.Close()
+	return p.cmd.Wait()
 }
 
 // Exit statuses of sh for commands that it cannot run.

@@ -38,10 +38,9 @@ type recordFlags struct {
 	stats     string
 	quiet     bool
 	verbose   bool
-	noSandbox bool
-	sandbox   bool   // by confines
 	spool     string // in a process of its own: see spoolFlag
 	asked     int    // likewise: over which descriptor it is asked to end
+	sandboxFlags
 	exportFlags
 	names nameFlags
 }
@@ -97,10 +96,7 @@ recording and leaves a complete file.`,
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false,
 		"name every file that could not be used, and say how unspool is confined")
-	fl.BoolVar(&f.sandbox, "sandbox", false,
-		"record without any privileges, which a second process keeps that only opens files (default for root)")
-	fl.BoolVar(&f.noSandbox, "no-sandbox", false, "record with root's privileges in one process")
-	c.MarkFlagsMutuallyExclusive("sandbox", "no-sandbox")
+	f.sandboxFlags.add(c, "record")
 	fl.StringVar(&f.spool, spoolFlag, "", "")
 	_ = fl.MarkHidden(spoolFlag)
 	return c
@@ -248,11 +244,17 @@ func (f *recordFlags) record(command []string) (status int, err error) {
 
 // export records, and writes the recording in another format when it is over.
 func (f *recordFlags) export(o capture.Options, to, stats *outfile.Place) (status int, err error) {
-	recorded, remove, err := spool(to)
+	recorded, folder, err := spool(to)
 	if err != nil {
 		return statusFailure, err
 	}
 	defer recorded.Close()
+	remove := func() {
+		recorded.Remove()
+		if folder != "" {
+			os.RemoveAll(folder)
+		}
+	}
 	var started bool
 	if !f.sandbox {
 		o.Output, o.Place = recorded.Path(), recorded
@@ -264,11 +266,38 @@ func (f *recordFlags) export(o capture.Options, to, stats *outfile.Place) (statu
 		remove()
 		return status, err
 	}
-	if werr := f.write(recorded.Input(), f.output, to, f.names, f.quiet, f.verbose); werr != nil {
+	werr := f.writeConfined(recorded, folder, to, remove)
+	if werr != nil {
 		return statusFailure, errors.Join(err, fmt.Errorf("%w; the recording is in %s", werr, recorded.Path()))
 	}
-	remove()
 	return status, err
+}
+
+// writeConfined writes a recording in the other format without rights, and removes it then. The folder is the
+// temporary one that it is in, "" for none.
+func (f *recordFlags) writeConfined(recorded *outfile.Place, folder string, to *outfile.Place,
+	remove func()) error {
+	// It is opened here, as the user who called sudo may not read where it is.
+	input, err := os.Open(recorded.Input())
+	if err != nil {
+		return err
+	}
+	defer input.Close()
+	r := reading{outputs: []*outfile.Place{to, recorded}, names: &f.names, verbose: f.verbose, after: true}
+	if folder != "" {
+		r.folders = []string{folder}
+	}
+	confined, err := f.confineReading(r)
+	if err != nil {
+		return err
+	}
+	defer confined.close()
+	path := fmt.Sprintf("/proc/self/fd/%d", input.Fd())
+	if err := f.write(path, f.output, to, f.names, f.quiet, f.verbose); err != nil {
+		return err
+	}
+	remove()
+	return nil
 }
 
 // run records and sums up; it says whether there is a recording. Errors are returned

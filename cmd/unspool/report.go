@@ -16,6 +16,7 @@ import (
 	"unspool/capture/load"
 	"unspool/capture/profile"
 	"unspool/capture/report"
+	"unspool/capture/sandbox"
 )
 
 // reportFlags are the options of report as they are typed.
@@ -29,7 +30,9 @@ type reportFlags struct {
 	json    bool
 	http    string
 	noPager bool
+	verbose bool
 	nameFlags
+	sandboxFlags
 
 	filter profile.Filter
 }
@@ -90,6 +93,8 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 	fl.BoolVar(&f.json, "json", false,
 		"write JSON, with all functions and the whole call tree: see 'unspool help json'")
 	fl.BoolVar(&f.noPager, "no-pager", false, "write to the terminal, however long it is")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say how unspool is confined")
+	f.sandboxFlags.add(c, "report")
 	c.RegisterFlagCompletionFunc("by",
 		cobra.FixedCompletions(report.ByNames(), cobra.ShellCompDirectiveNoFileComp))
 	for _, name := range []string{"percent-limit", "top", "comm", "pid", "tid"} {
@@ -163,14 +168,25 @@ func ids(given []int) (ids []uint32, err error) {
 func (f *reportFlags) report() error {
 	ctx, stop := untilInterrupted()
 	defer stop()
-	line := newStatusLine(os.Stderr)
-	p, err := f.load(ctx, line)
-	line.clear()
+	if f.http != "" {
+		return f.serve(ctx)
+	}
+	var pages *pagerProcess
+	if isTerminal(os.Stdout) && !f.json && !f.noPager {
+		pages = startPager(os.Stdout)
+		defer pages.end()
+	}
+	path := f.File
+	confined, err := f.confineReading(reading{
+		inputs: []*string{&path}, names: &f.nameFlags, verbose: f.verbose,
+	})
 	if err != nil {
 		return err
 	}
-	if f.http != "" {
-		return f.serve(ctx, p)
+	p, err := f.load(ctx, path)
+	confined.close()
+	if err != nil {
+		return err
 	}
 	stop() // from here on a signal ends us, as it ends any program that prints
 	if f.json {
@@ -181,20 +197,18 @@ func (f *reportFlags) report() error {
 	}
 	f.Colour = os.Getenv("NO_COLOR") == ""
 	f.Width = columns(os.Stdout)
-	command := ""
-	if !f.noPager {
-		command = pager()
-	}
 	var text bytes.Buffer
 	if err := report.Write(&text, p, f.Options); err != nil {
 		return err
 	}
-	return page(os.Stdout, text.Bytes(), command)
+	return pages.show(os.Stdout, text.Bytes())
 }
 
-// load reads the recording, with source lines if the options need them.
-func (f *reportFlags) load(ctx context.Context, line *statusLine) (*profile.Profile, error) {
-	return load.Profile(ctx, f.nameFlags.loading(ctx, f.File, line, profile.Options{
+// load reads the recording at a path, with source lines if the options need them.
+func (f *reportFlags) load(ctx context.Context, path string) (*profile.Profile, error) {
+	line := newStatusLine(os.Stderr)
+	defer line.clear()
+	return load.Profile(ctx, f.nameFlags.loading(ctx, path, line, profile.Options{
 		Lines:  f.inline || f.By == report.Source || f.http != "",
 		Filter: f.filter,
 	}))
@@ -202,9 +216,27 @@ func (f *reportFlags) load(ctx context.Context, line *statusLine) (*profile.Prof
 
 // serve serves the recording until it is interrupted. It prints the URL and does not start a browser, as
 // every user could see the token in its command line.
-func (f *reportFlags) serve(ctx context.Context, p *profile.Profile) error {
+func (f *reportFlags) serve(ctx context.Context) error {
+	listener, err := explore.Listen(ctx, f.http)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	path := f.File
+	confined, err := f.confineReading(reading{
+		inputs: []*string{&path}, names: &f.nameFlags, verbose: f.verbose, serves: true,
+		programs: explore.Programs(),
+	})
+	if err != nil {
+		return err
+	}
+	defer confined.close()
+	p, err := f.load(ctx, path)
+	if err != nil {
+		return err
+	}
 	return explore.Serve(ctx, p, explore.Options{
-		Symbols: f.nameFlags.sources(ctx, nil), Addr: f.http, Drop: explore.DropRoot,
+		Symbols: f.nameFlags.sources(ctx, nil), Listener: listener, Drop: sandbox.DropRoot,
 		Ready:   func(url string) { fmt.Printf("%s shows %s; press Ctrl-C to stop\n", url, f.File) },
 		Problem: func(text string) { say("%s", text) },
 	})

@@ -189,6 +189,16 @@ func compileIn(t *testing.T, uid int, source string) (program string) {
 	return program
 }
 
+// givenTo is a copy of a recording that a user owns and can reach: with sudo, it is read in the user's name.
+func givenTo(t *testing.T, uid int, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fileOf(t, uid, 0o600, filepath.Join(directoryOf(t, uid, 0o700), filepath.Base(path)), string(content))
+}
+
 // asStranger runs a command of the shell as a user who is neither root nor the one who serves by sudo.
 func asStranger(t *testing.T, command string) string {
 	t.Helper()
@@ -221,6 +231,7 @@ func TestServeReadsNoFilesForOthers(t *testing.T) {
 	fileOf(t, nobody, 0o644, source, naming(source, names...))
 	program := compileIn(t, nobody, source)
 	data := record(t, "-q", "-F", "999", "--", program).path
+	data = givenTo(t, user, data)
 	for _, c := range []struct {
 		name string
 		env  []string
@@ -334,6 +345,7 @@ func TestServeShowsTheSourceOfWhoCalledSudo(t *testing.T) {
 	source := filepath.Join(own, "main.c")
 	fileOf(t, user, 0o600, source, naming(source))
 	data := record(t, "-q", "-F", "999", "--", compileIn(t, user, source)).path
+	data = givenTo(t, user, data)
 	for _, c := range []struct {
 		name  string
 		env   []string

@@ -131,21 +131,44 @@ func OpenWithin(root, path string) (*os.File, error) {
 }
 
 func openWithin(root, path string) (readable int, err error) {
+	fd, err := findWithin(root, path)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fd)
+	return Reopen(fd)
+}
+
+// PerfMapDescriptor opens the perf map /tmp/perf-NUMBER.map in the root of a process. It follows no link of
+// that name, which could lead to any file.
+func (d Direct) PerfMapDescriptor(pid, number uint32) (fd int, err error) {
+	folder, err := findWithin(d.root(pid)+"/", "/tmp")
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(folder)
+	name := "perf-" + strconv.FormatUint(uint64(number), 10) + ".map"
+	at, err := unix.Openat(folder, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(at)
+	return Reopen(at)
+}
+
+// findWithin is an O_PATH descriptor of what is at a path within a root.
+func findWithin(root, path string) (fd int, err error) {
 	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(dir)
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT}
-	fd, err := unix.Openat2(dir, path, &how)
+	fd, err = unix.Openat2(dir, path, &how)
 	if err == unix.ENOSYS { // before Linux 5.6, and where a filter cannot see what is asked for
 		fd, err = walkWithin(dir, path)
 	}
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(fd)
-	return Reopen(fd)
+	return fd, err
 }
 
 // mostSteps bounds the names and links on the way to a file, as a link can lead to many others.

@@ -2,6 +2,7 @@ package debuginfod
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -125,7 +126,9 @@ func (c cache) create(r request) (*os.File, error) {
 		if err := os.Mkdir(c.build(r), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, c.failed(err)
 		}
-		file, err := os.CreateTemp(c.build(r), string(r.kind)+".")
+		// It is created as it will be: a confined process cannot change the mode of a file.
+		name := string(r.kind) + "." + rand.Text()[:6]
+		file, err := os.OpenFile(filepath.Join(c.build(r), name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o400)
 		if err == nil || try > 0 || !errors.Is(err, fs.ErrNotExist) {
 			return file, c.failed(err)
 		}
@@ -134,7 +137,7 @@ func (c cache) create(r request) (*os.File, error) {
 
 // commit gives a file its name, and the server's modification time if that is not zero.
 func (c cache) commit(r request, file *os.File, modified time.Time) error {
-	err := errors.Join(file.Chmod(0o400), file.Close())
+	err := file.Close()
 	if err == nil {
 		err = os.Rename(file.Name(), c.path(r))
 	}
@@ -142,7 +145,7 @@ func (c cache) commit(r request, file *os.File, modified time.Time) error {
 		c.discard(r, file)
 		return c.failed(err)
 	}
-	// Not before the renaming, as old files without a final name are cleaned up.
+	// Not before the renaming, as old files without a final name are cleaned up. A confined process cannot.
 	_ = os.Chtimes(c.path(r), time.Now(), modified)
 	return nil
 }
@@ -172,7 +175,7 @@ func (c cache) clean(ctx context.Context) {
 	if now.Sub(last) < interval {
 		return
 	}
-	_ = os.Chtimes(filepath.Join(c.folder, cleanInterval), now, now) // first, so that others need not
+	renew(filepath.Join(c.folder, cleanInterval)) // first, so that others need not
 	age, _ := c.setting(maxUnused)
 	builds, _ := os.ReadDir(c.folder)
 	for _, b := range builds {
@@ -182,6 +185,18 @@ func (c cache) clean(ctx context.Context) {
 		if b.IsDir() && isHex(b.Name()) {
 			cleanBuild(filepath.Join(c.folder, b.Name()), now, age)
 		}
+	}
+}
+
+// renew makes now the time at which a small file was modified, by writing what it holds.
+func renew(path string) {
+	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	if text, err := io.ReadAll(io.LimitReader(file, 32)); err == nil {
+		_, _ = file.WriteAt(text, 0)
 	}
 }
 

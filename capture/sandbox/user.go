@@ -1,4 +1,4 @@
-package explore
+package sandbox
 
 import (
 	"errors"
@@ -7,35 +7,35 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// nobody is the user ID and group ID without any rights (the "overflow" IDs, proc(5)).
+// nobody is the overflow user and group ID (proc(5)), which own nothing.
 const nobody = 65534
 
 // identity is the user as which the process goes on.
 type identity struct {
 	uid, gid int
-	groups   []int // supplementary ones, sorted
+	groups   []int  // supplementary ones, sorted
+	home     string // "" if there is no such account
+	sudo     bool   // it is who called sudo
 }
 
-// DropRoot gives up root's privileges, if the process has them, permanently and for every thread; it is
-// made for Options.Drop. The process goes on as the user that called sudo, or as nobody. After an error it
-// may have given up some of them, and must not go on.
+// DropRoot gives up root's privileges, if the process has them, permanently and for every thread. The process
+// goes on as the user that called sudo, or as nobody. After an error it may have given up some of them, and
+// must not go on.
 func DropRoot() error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	who, err := caller(os.Getenv)
+	who, err := invoker(os.Getenv)
 	if err == nil {
-		err = become(who)
+		err = who.takeOver()
 	}
 	if err != nil {
 		// The text only, without the errno: callers would explain an errno as one of perf events.
@@ -45,8 +45,8 @@ func DropRoot() error {
 	return nil
 }
 
-// caller returns the user that called sudo, from sudo's environment variables.
-func caller(getenv func(string) string) (identity, error) {
+// invoker returns the user that called sudo, from sudo's environment variables, and nobody for root itself.
+func invoker(getenv func(string) string) (identity, error) {
 	text := getenv("SUDO_UID")
 	if text == "" || text == "0" {
 		return identity{uid: nobody, gid: nobody}, nil
@@ -59,8 +59,9 @@ func caller(getenv func(string) string) (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	who := identity{uid: uid, gid: gid}
+	who := identity{uid: uid, gid: gid, sudo: true}
 	if account, err := user.LookupId(text); err == nil {
+		who.home = account.HomeDir
 		all, _ := account.GroupIds()
 		for _, group := range all {
 			if g, err := strconv.Atoi(group); err == nil {
@@ -82,11 +83,8 @@ func number(name, text string) (int, error) {
 	return int(n), nil
 }
 
-func become(who identity) error {
-	if err := noNewPrivileges(); err != nil {
-		return fmt.Errorf("no_new_privs: %w", err)
-	}
-	// These three are for all threads, with and without cgo.
+// become makes every thread of this process one of the user, with and without cgo.
+func (who identity) become() error {
 	if err := syscall.Setgroups(who.groups); err != nil {
 		return fmt.Errorf("setgroups: %w", err)
 	}
@@ -96,6 +94,17 @@ func become(who identity) error {
 	if err := syscall.Setresuid(who.uid, who.uid, who.uid); err != nil {
 		return fmt.Errorf("setresuid %d: %w", who.uid, err)
 	}
+	return nil
+}
+
+// takeOver makes this process one of the user for good, and makes sure of that.
+func (who identity) takeOver() error {
+	if err := noNewPrivileges(); err != nil {
+		return fmt.Errorf("no_new_privs: %w", err)
+	}
+	if err := who.become(); err != nil {
+		return err
+	}
 	// Other processes of that user (the user "nobody" may have some) can neither trace this one nor read its
 	// memory.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -104,34 +113,11 @@ func become(who identity) error {
 	if syscall.Setresuid(0, 0, 0) == nil {
 		return errors.New("the process could take them back")
 	}
-	return eachThread(who)
+	return who.checkThreads()
 }
 
-// noNewPrivileges sets no_new_privs for all threads. prctl sets it for one thread only. But it is copied to
-// all threads together with a seccomp filter, here one that allows everything (seccomp(2),
-// SECCOMP_FILTER_FLAG_TSYNC).
-func noNewPrivileges() error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
-	program := unix.SockFprog{Len: 1, Filter: &allow}
-	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
-	runtime.KeepAlive(&allow)
-	switch {
-	case errno != 0:
-		return errno
-	case thread != 0:
-		return fmt.Errorf("thread %d has a seccomp filter of its own", thread)
-	}
-	return nil
-}
-
-// eachThread makes sure that every thread has the identity.
-func eachThread(who identity) error {
+// checkThreads makes sure that every thread has the identity.
+func (who identity) checkThreads() error {
 	files, err := filepath.Glob("/proc/self/task/*/status")
 	if err != nil || len(files) == 0 {
 		return errors.New("/proc does not show the threads")

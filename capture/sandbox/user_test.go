@@ -1,10 +1,7 @@
-package explore
+package sandbox
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -61,11 +58,11 @@ func drop(t *testing.T) {
 		f.Close()
 		t.Error("/etc/shadow can be read")
 	}
-	who, err := caller(os.Getenv)
+	who, err := invoker(os.Getenv)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := eachThread(who); err != nil {
+	if err := who.checkThreads(); err != nil {
 		t.Error(err)
 	}
 	fmt.Println("uid", os.Getuid(), "gid", os.Getgid())
@@ -90,42 +87,5 @@ func TestThreadStatus(t *testing.T) {
 		if who.check(strings.Replace(right, change[0], change[1], 1)) == nil {
 			t.Errorf("%q is taken for %q", change[1], change[0])
 		}
-	}
-}
-
-// TestDropComesFirst: privileges are dropped while the socket is open, and nothing is served if that fails.
-func TestDropComesFirst(t *testing.T) {
-	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
-	t.Setenv("TMPDIR", t.TempDir())
-	failed := errors.New("no")
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	err = Serve(ctx, small, Options{
-		Addr:  addr,
-		Ready: func(string) { t.Error("served") },
-		Drop: func() error {
-			c, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Errorf("not listened at yet: %v", err)
-				return failed
-			}
-			c.Close()
-			if made, _ := os.ReadDir(os.TempDir()); len(made) > 0 {
-				t.Errorf("made before: %v", made)
-			}
-			return failed
-		},
-	})
-	if !errors.Is(err, failed) {
-		t.Error(err)
-	}
-	if c, err := net.Dial("tcp", addr); err == nil {
-		c.Close()
-		t.Error("served after that")
 	}
 }
