@@ -22,8 +22,8 @@ type Output interface {
 	Close() error
 }
 
-// A ProcessSink is a Sink that is told of processes that no record has announced by Describe, and not by records
-// that the session makes up.
+// A ProcessSink is a Sink that is told of processes that no record has announced by Describe, and not by
+// records that the session makes up.
 type ProcessSink interface {
 	Sink
 	// Describe tells of a process, its name and all its mappings: when it is first seen, and again when more
@@ -46,15 +46,15 @@ type StreamOutput interface {
 const (
 	// streamEvery is how often the rings are drained for a stream: whoever reads it gets nothing that comes
 	// after the end.
-	streamEvery = 20 * time.Millisecond
+	streamEvery = 50 * time.Millisecond
 	// streamSoon is the same while something waits to be written.
 	streamSoon = 5 * time.Millisecond
 	// seedSlice is how long the running processes are read at a time: the rings fill meanwhile.
 	seedSlice = 5 * time.Millisecond
 )
 
-// begin enables the events, unless that is another's to do or happens when the command executes, and reads the
-// running processes. The events are enabled before that: see package vmas.
+// begin enables the events, unless that is another's to do or happens when the command executes, and reads
+// the running processes. The events are enabled before that: see package vmas.
 func (r *recording) begin() (err error) {
 	switch {
 	case r.Adopted != nil:
@@ -93,8 +93,8 @@ func (r *recording) seedSome() error {
 	return nil
 }
 
-// UntilTold returns a context that is done when something is written to an eventfd, which is left there, or when
-// the reader of a pipe or a socket has gone. Either descriptor may be -1. It takes a thread until then.
+// UntilTold returns a context that is done when something is written to an eventfd, which is left there, or
+// when the reader of a pipe or a socket has gone. Either descriptor may be -1. It takes a thread until then.
 func UntilTold(ctx context.Context, event, written int) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

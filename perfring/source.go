@@ -131,11 +131,11 @@ type Adopted struct {
 	CPUs []int              // of each descriptor, -1 where it is not known; nil if none is
 }
 
-// Adopt makes a Source of descriptors that somebody else opened, for instance a service with more
-// privileges. All events must have the same layout of samples, and times of a clock that can be read
-// here (use_clockid). pages is the size of each ring in memory pages, rounded down to a power of two;
-// 0: 8 MiB. The rings are smaller, and Notes says so, where no more memory may be locked. On success the Source
-// owns the descriptors; after an error they still belong to the caller.
+// Adopt makes a Source of descriptors that somebody else opened, for instance a service with more privileges.
+// All events must have the same layout of samples, and times of a clock that can be read here (use_clockid).
+// pages is the size of each ring in memory pages, rounded down to a power of two; 0: 8 MiB. The rings are
+// smaller, and Notes says so, where no more memory may be locked. On success the Source owns the descriptors;
+// after an error they still belong to the caller.
 //
 // Whoever opened the events may keep copies of the descriptors and enable and disable the events by them.
 func Adopt(events []Adopted, pages int) (*Source, error) {
@@ -178,8 +178,8 @@ func Adopt(events []Adopted, pages int) (*Source, error) {
 	return s, nil
 }
 
-// mapAll maps a ring for each descriptor, in which samples and all other records are. If no more memory may be
-// locked, all rings are halved.
+// mapAll maps a ring for each descriptor, in which samples and all other records are. If no more memory may
+// be locked, all rings are halved.
 func (s *Source) mapAll(pages int) error {
 	for asked := pages; ; pages /= 2 {
 		d, err := s.tryMap(pages)
@@ -265,8 +265,8 @@ func (s *Source) Drain(fn func(Record) error) error {
 	return s.drain(uint64(max(0, now.Nano()-slack)), fn)
 }
 
-// CPU is that of the ring from which Drain or Flush has taken the record that it hands out, -1 where it is not
-// known. It is for events whose samples do not say it.
+// CPU is that of the ring from which Drain or Flush has taken the record that it hands out, -1 where it is
+// not known. It is for events whose samples do not say it.
 func (s *Source) CPU() int { return s.merger.cpu }
 
 // Flush calls fn with all records that are left, as Drain does. It is for the end, after Disable.

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// regsSysprof is the mask of the user registers that Sysprof samples on x86-64 (enum perf_event_x86_regs): AX, BX,
-// CX, DX, SI, DI, BP, SP, IP and R8 to R15.
+// regsSysprof is the mask of the user registers that Sysprof samples on x86-64 (enum perf_event_x86_regs):
+// AX, BX, CX, DX, SI, DI, BP, SP, IP and R8 to R15.
 const regsSysprof = 0xff01ff
 
-// Attr is with what attributes Sysprof 48 to 51 opens the events whose descriptors sysprof-live-unwinder gets, as
-// far as they say how records are laid out; a descriptor does not tell. stackSize is the size of the copy of each
-// stack in bytes, 0 for events that copy none.
+// Attr is with what attributes Sysprof 48 to 51 opens the events whose descriptors sysprof-live-unwinder
+// gets, as far as they say how records are laid out; a descriptor does not tell. stackSize is the size of the
+// copy of each stack in bytes, 0 for events that copy none.
 func Attr(stackSize int) unix.PerfEventAttr {
 	a := unix.PerfEventAttr{
 		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
@@ -31,8 +31,8 @@ func Attr(stackSize int) unix.PerfEventAttr {
 
 const (
 	leastRing = 8 << 20
-	// ringSamples is how many samples a ring holds: Sysprof takes a thousand a second on each CPU, and enables the
-	// events while the program that reads the rings begins.
+	// ringSamples is how many samples a ring holds: Sysprof takes a thousand a second on each CPU, and enables
+	// the events while the program that reads the rings begins.
 	ringSamples = 512
 )
 

@@ -19,10 +19,10 @@ type LiveOptions struct {
 	Kallsyms *os.File         // the kernel's symbols, to be put into the capture; nil for none
 }
 
-// A Live writes a capture while it is recorded, with the frames that sysprof-live-unwinder writes: the header, the
-// kernel's symbols if they are given, the mounts, and for each process its name, its mounts and its mappings; then
-// what happens, in the order of time. A process that nothing was written of is described ahead of its first
-// sample. Names of functions are left to Sysprof.
+// A Live writes a capture while it is recorded, with the frames that sysprof-live-unwinder writes: the
+// header, the kernel's symbols if they are given, the mounts, and for each process its name, its mounts and
+// its mappings; then what happens, in the order of time. A process that nothing was written of is described
+// ahead of its first sample. Names of functions are left to Sysprof.
 //
 // It is a capture.StreamOutput. Its memory depends on how many processes there are, and on what waits for the
 // reader, of which there is a bounded amount.
@@ -245,13 +245,13 @@ func (l *Live) Dropped() uint64 { return l.out.dropped }
 // endGrace is how long the end waits for the reader.
 const endGrace = 50 * time.Millisecond
 
-// Close writes what is left, and the end into the header of a file. The reader may be gone: what was not read by
-// then is lost.
+// Close writes what is left, and the end into the header of a file. The reader may be gone: what was not read
+// by then is lost.
 func (l *Live) Close() error {
 	_ = l.tell()
 	if l.cut > 0 {
-		_ = l.log(l.now(), fmt.Sprintf("%d stacks are deeper than a capture can hold: their outermost frames are missing",
-			l.cut))
+		_ = l.log(l.now(), fmt.Sprintf("%d stacks are deeper than a capture can hold: "+
+			"their outermost frames are missing", l.cut))
 	}
 	if l.refused > 0 {
 		_ = l.log(l.now(), fmt.Sprintf("%d mappings have names that are longer than a capture can hold", l.refused))

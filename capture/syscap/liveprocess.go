@@ -30,8 +30,8 @@ func (l *Live) process(pid uint32) *liveProcess {
 	return p
 }
 
-// show writes the name of a process and, the first time, its mounts. If the process has ended already, they are
-// those of the process that made it.
+// show writes the name of a process and, the first time, its mounts. If the process has ended already, they
+// are those of the process that made it.
 func (l *Live) show(h frameHeader, p *liveProcess) error {
 	at := l.open(frameProcess, h)
 	l.text(p.comm)
@@ -108,8 +108,8 @@ func (l *Live) mappings(p *liveProcess, space *vmas.Space) error {
 	return nil
 }
 
-// sampledProcess describes a process ahead of its sample, as far as nothing was written of it. The space may be
-// nil.
+// sampledProcess describes a process ahead of its sample, as far as nothing was written of it. The space may
+// be nil.
 func (l *Live) sampledProcess(pid uint32, space *vmas.Space) error {
 	p := l.process(pid)
 	if !p.shown {
@@ -168,9 +168,11 @@ func (l *Live) task(r perfring.Record, time uint64) error {
 // mapping writes a MAP frame. Mappings of the kernel belong to no process.
 func (l *Live) mapping(h frameHeader, d *perfring.Mmap2) error {
 	h.pid = int32(d.PID)
-	if p := l.process(d.PID); d.Misc&unix.PERF_RECORD_MISC_CPUMODE_MASK != unix.PERF_RECORD_MISC_KERNEL && !p.shown {
-		if err := l.show(h, p); err != nil {
-			return err
+	if d.Misc&unix.PERF_RECORD_MISC_CPUMODE_MASK != unix.PERF_RECORD_MISC_KERNEL {
+		if p := l.process(d.PID); !p.shown {
+			if err := l.show(h, p); err != nil {
+				return err
+			}
 		}
 	}
 	at := l.open(frameMap, h)
@@ -178,8 +180,8 @@ func (l *Live) mapping(h frameHeader, d *perfring.Mmap2) error {
 	return l.finish(at)
 }
 
-// fork writes a FORK frame. A new process has the name and the mounts of its parent. What it maps is written when
-// it is sampled: most processes execute another program first.
+// fork writes a FORK frame. A new process has the name and the mounts of its parent. What it maps is written
+// when it is sampled: most processes execute another program first.
 func (l *Live) fork(h frameHeader, d *perfring.Task) error {
 	if d.PID != d.PPID {
 		child := &liveProcess{comm: fmt.Sprintf(":%d", d.PID), parent: d.PPID, mounts: noMounts}

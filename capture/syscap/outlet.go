@@ -11,9 +11,10 @@ import (
 
 // An outlet writes frames to a descriptor that somebody else has opened.
 //
-// A pipe is put into packet mode (pipe(2), O_DIRECT), and each frame is one write. Sysprof takes one frame from
-// each read, so that anything that a read returns beyond the first frame waits for the next one, and is lost when
-// the recording ends. A frame of more than a packet, PIPE_BUF, arrives in several, which the reader puts together.
+// A pipe is put into packet mode (pipe(2), O_DIRECT), and each frame is one write. Sysprof takes one frame
+// from each read, so that anything that a read returns beyond the first frame waits for the next one, and is
+// lost when the recording ends. A frame of more than a packet, PIPE_BUF, arrives in several, which the reader
+// puts together.
 //
 // Writes to a pipe or a socket do not block. What it has no room for waits in a queue, so that the rings are
 // drained all the same. What the queue has no room for is left out and counted.
@@ -80,8 +81,8 @@ func set(fd, flags int) error {
 	return err
 }
 
-// send writes a frame, or queues what cannot be written yet. must says that it is queued in any case. The error
-// is that of this write or an earlier one.
+// send writes a frame, or queues what cannot be written yet. must says that it is queued in any case. The
+// error is that of this write or an earlier one.
 func (o *outlet) send(frame []byte, must bool) error {
 	if o.err != nil {
 		return o.err
@@ -140,13 +141,14 @@ func (o *outlet) pump() error {
 	return o.err
 }
 
-// try writes, and returns how much there was room for. Writes that cannot block are made without Go's scheduler,
-// which an ordinary system call wakes.
+// try writes, and returns how much there was room for. Writes that cannot block are made without Go's
+// scheduler, which an ordinary system call wakes.
 func (o *outlet) try(b []byte) (n int) {
 	for {
 		var err error
 		if o.stream {
-			got, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(o.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+			got, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(o.fd), uintptr(unsafe.Pointer(&b[0])),
+				uintptr(len(b)))
 			if n = int(got); errno != 0 {
 				n, err = 0, errno
 			}

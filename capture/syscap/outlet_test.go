@@ -37,8 +37,8 @@ func numbered(n, size int) []byte {
 	return append(b, bytes.Repeat([]byte{byte(n)}, size-len(b))...)
 }
 
-// TestAPacketIsAFrame has a reader take what was queued: each read returns one frame, or a part of one that is larger
-// than a packet, and what the queue had no room for is counted.
+// TestAPacketIsAFrame has a reader take what was queued: each read returns one frame, or a part of one that
+// is larger than a packet, and what the queue had no room for is counted.
 func TestAPacketIsAFrame(t *testing.T) {
 	reader, o := pipe(t)
 	sizes := []int{24, 4096, 4104, 65528, 32}

@@ -60,12 +60,13 @@ in the place of Sysprof's, is all that Sysprof needs.`,
 	fl.StringArrayVar(&f.perf, "perf-fd", nil, "read the event that is open as `FD`, or FD:CPU; may be repeated")
 	fl.IntVar(&f.event, "event-fd", -1, "end when something is written to the eventfd `FD`")
 	fl.IntVar(&f.capture, "capture-fd", -1, "write the capture to `FD`: a pipe, a socket or a file")
-	fl.IntVarP(&f.kallsyms, "kallsyms", "k", -1, "put the kernel's symbols, which are read from `FD`, into the capture")
+	fl.IntVarP(&f.kallsyms, "kallsyms", "k", -1, "put the kernel's symbols, read from `FD`, into the capture")
 	fl.IntVarP(&f.stackSize, "stack-size", "s", 0, "how many `BYTES` of each stack the events copy; 0 for none")
 	return c
 }
 
-// descriptors checks the numbers that were given, and keeps the descriptors from the processes that are started.
+// descriptors checks the numbers that were given, and keeps the descriptors from the processes that are
+// started.
 func (f *unwinderFlags) descriptors() (fds, cpus []int, err error) {
 	for _, text := range f.perf {
 		number, on, told := strings.Cut(text, ":")

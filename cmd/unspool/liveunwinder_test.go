@@ -146,8 +146,9 @@ func TestLiveUnwinder(t *testing.T) {
 	}
 	frames := r.Frames()
 	inOrder(t, frames, h)
-	if got := embeddedFile(frames, "/proc/kallsyms"); !bytes.Equal(got, symbols) || frames[0].Name() != "/proc/kallsyms" {
-		t.Errorf("%d bytes of the kernel's symbols, first frame %s", len(got), frames[0].Name())
+	got, first := embeddedFile(frames, "/proc/kallsyms"), frames[0].Name()
+	if !bytes.Equal(got, symbols) || first != "/proc/kallsyms" {
+		t.Errorf("%d bytes of the kernel's symbols, first frame %s", len(got), first)
 	}
 	for _, file := range []string{"/proc/self/mounts", fmt.Sprintf("/proc/%d/mountinfo", p.Process.Pid)} {
 		want, _ := os.ReadFile(file)
@@ -198,8 +199,8 @@ func embeddedFile(frames []sysprofd.Frame, name string) (content []byte) {
 	return nil
 }
 
-// inOrder checks that whatever has samples has a name, mounts and mappings before them, and what is said of time and
-// CPU.
+// inOrder checks that whatever has samples has a name, mounts and mappings before them, and what is said of
+// time and CPU.
 func inOrder(t testing.TB, frames []sysprofd.Frame, h sysprofd.Header) {
 	t.Helper()
 	named, mounted, mapped, forked := make(map[int32]bool), make(map[int32]bool), make(map[int32]bool),
@@ -348,8 +349,8 @@ func TestLiveUnwinderEnds(t *testing.T) {
 	})
 }
 
-// TestLiveUnwinderDropsEventsThatHangUp ends the task of one of the events. Those of the CPUs go on, and what hung up
-// is not asked again and again.
+// TestLiveUnwinderDropsEventsThatHangUp ends the task of one of the events. Those of the CPUs go on, and what
+// hung up is not asked again and again.
 func TestLiveUnwinderDropsEventsThatHangUp(t *testing.T) {
 	t.Parallel()
 	burns := burner(t)
@@ -381,8 +382,8 @@ func TestLiveUnwinderDropsEventsThatHangUp(t *testing.T) {
 	ends(t, r, r.Wait()) // nothing can come any more
 }
 
-// TestLiveUnwinderWithASlowReader has nobody read for a while: the rings are drained all the same, and what waits is
-// written later.
+// TestLiveUnwinderWithASlowReader has nobody read for a while: the rings are drained all the same, and what
+// waits is written later.
 func TestLiveUnwinderWithASlowReader(t *testing.T) {
 	t.Parallel()
 	burns := burner(t)
@@ -403,8 +404,8 @@ func TestLiveUnwinderWithASlowReader(t *testing.T) {
 	inOrder(t, r.Frames(), h)
 }
 
-// TestLiveUnwinderInAStorm starts 1,200 processes: what it remembers of those that have ended does not grow, and every
-// process has its frames.
+// TestLiveUnwinderInAStorm starts 1,200 processes: what it remembers of those that have ended does not grow,
+// and every process has its frames.
 func TestLiveUnwinderInAStorm(t *testing.T) {
 	seconds := 24
 	if testing.Short() {
@@ -436,7 +437,8 @@ func stormOf(t *testing.T, seconds int) {
 		files = append(files, openFiles(t, r.Cmd.Process.Pid))
 		opened = append(opened, openFiles(t, opener))
 	}
-	if err := storm.Wait(); err != nil || !strings.Contains(stdout.String(), fmt.Sprintf("storm %d\n", seconds*50)) {
+	all := fmt.Sprintf("storm %d\n", seconds*50)
+	if err := storm.Wait(); err != nil || !strings.Contains(stdout.String(), all) {
 		t.Fatalf("storm printed %q, %v", &stdout, err)
 	}
 	unix.Nanosleep(&unix.Timespec{Nsec: 3e8}, nil) // the last samples wait for later ones

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attr is how Sysprof opens its events where there are no hardware counters: the CPU clock, every millisecond.
+// attr is how Sysprof opens its events where there are no hardware counters: the CPU clock, every
+// millisecond.
 func attr(stackSize int) unix.PerfEventAttr {
 	return unix.PerfEventAttr{
 		Type:   unix.PERF_TYPE_SOFTWARE,
@@ -17,7 +18,8 @@ func attr(stackSize int) unix.PerfEventAttr {
 		Sample: 1e6,
 		Wakeup: 149,
 		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_IDENTIFIER |
-			unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_STACK_USER | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_TIME,
+			unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_STACK_USER | unix.PERF_SAMPLE_REGS_USER |
+			unix.PERF_SAMPLE_TIME,
 		Bits: unix.PerfBitDisabled | unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitTask |
 			unix.PerfBitExcludeIdle | unix.PerfBitSampleIDAll | unix.PerfBitUseClockID,
 		Clockid:           unix.CLOCK_MONOTONIC,

@@ -104,8 +104,8 @@ func next(b []byte) (f Frame, size int, ok bool, err error) {
 	if size > len(b) {
 		return f, size, false, nil
 	}
-	f = Frame{Kind: le.Uint32(b[16:]), CPU: int16(le.Uint16(b[2:])), PID: int32(le.Uint32(b[4:])), Time: le.Uint64(b[8:]),
-		Body: bytes.Clone(b[frameHead:size])}
+	f = Frame{Kind: le.Uint32(b[16:]), CPU: int16(le.Uint16(b[2:])), PID: int32(le.Uint32(b[4:])),
+		Time: le.Uint64(b[8:]), Body: bytes.Clone(b[frameHead:size])}
 	return f, size, true, f.check()
 }
 

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// A reader reads frames as Sysprof does: it takes one from each read at most, and the rest stays for the next read.
-// It has room for 64 KiB.
+// A reader reads frames as Sysprof does: it takes one from each read at most, and the rest stays for the next
+// read. It has room for 64 KiB.
 type reader struct {
 	pipe *os.File
 	done chan struct{} // closed when it has ended

@@ -146,7 +146,8 @@ func (r *Recording) pause(paused bool) {
 // Hang closes the pipe without telling the program.
 func (r *Recording) Hang() { r.pipe.Close() }
 
-// End ends the recording as Sysprof does: it tells the program, stops reading at once and disables the events.
+// End ends the recording as Sysprof does: it tells the program, stops reading at once and disables the
+// events.
 func (r *Recording) End() error {
 	r.tell()
 	if r.pipe != nil {
@@ -162,8 +163,8 @@ func (r *Recording) EndAndRead() error {
 	return r.Wait()
 }
 
-// Wait waits until the program has ended and all that it has written is read, and closes everything. The error is
-// that of the program, or says what Sysprof could not read.
+// Wait waits until the program has ended and all that it has written is read, and closes everything. The
+// error is that of the program, or says what Sysprof could not read.
 func (r *Recording) Wait() error {
 	err := r.Cmd.Wait()
 	if r.reader != nil {
