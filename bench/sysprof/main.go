@@ -26,7 +26,8 @@ var errNoRoot = errors.New("left out")
 
 func main() {
 	var b bench
-	flag.StringVar(&b.roots, "roots", "dist/sysprof", "keep the roots in this folder")
+	// Go's tools look into no folder whose name begins like this.
+	flag.StringVar(&b.roots, "roots", "dist/_sysprof", "keep the roots in this folder")
 	flag.StringVar(&b.unspool, "unspool", "bin/unspool", "the program that takes the place of Sysprof's")
 	flag.StringVar(&b.output, "o", "", "replace the section in this file instead of printing it")
 	flag.StringVar(&b.only, "only", "", "record only scenes with this in their names")
