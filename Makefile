@@ -7,6 +7,8 @@ SHELL := /bin/bash
 
 GO       ?= go
 PREFIX   ?= /usr/local
+# Where sysprofd of a prefix looks for its helper.
+LIBEXECDIR ?= $(PREFIX)/libexec
 DESTDIR  ?=
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 # A number of inputs, not of seconds: go test sometimes reports the end of the time as a failure (go.dev/issue/75804).
@@ -50,7 +52,7 @@ define test_modules
 	exit $$status; } 2>&1
 endef
 
-.PHONY: build demo test race lint fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
+.PHONY: build demo test test-sysprof race lint fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
 
 build: bin/unspool ## build bin/unspool (the default)
 
@@ -97,6 +99,14 @@ test: bin/unspool ## install what the tests need, then gofmt, vet, staticcheck a
 	@# go vet has been all over it by now
 	$(call test_modules,-count=1 -vet=off -v,6) | tee dist/test.log | awk -f .ci/digest.awk
 
+# Where the tables of test-sysprof go.
+SYSPROF_TABLES ?= bench/SPEED.md
+
+test-sysprof: bin/unspool ## record by Sysprof 48 and 51 with its helper and with unspool, in roots below dist that it makes
+	@mkdir -p dist
+	$(GO) build -o dist/bench-sysprof ./bench/sysprof
+	@dist/bench-sysprof -o '$(SYSPROF_TABLES)' || { [ $$? = 2 ] && echo 'test-sysprof: left out'; }
+
 race: ## all tests with the race detector, the longest ones shortened
 	@mkdir -p dist
 	$(call test_modules,-count=1 -vet=off -v -race -short,2) | tee dist/race.log | awk -f .ci/digest.awk
@@ -129,8 +139,10 @@ bench-stacks: ## record real programs, which it installs, and write bench/STACKS
 bench-joins: ## record real programs, cut their stacks, and write bench/JOINS.md about how they are completed
 	$(GO) run ./bench/joins -o bench/JOINS.md
 
-install: bin/unspool ## install the binary, manual pages and shell completions below PREFIX=/usr/local (and DESTDIR=)
+install: bin/unspool ## install the binary, Sysprof's link, manual pages and completions below PREFIX=/usr/local (and DESTDIR=)
 	install -D -m 755 bin/unspool '$(DESTDIR)$(PREFIX)/bin/unspool'
+	install -d '$(DESTDIR)$(LIBEXECDIR)'
+	ln -sf '$(PREFIX)/bin/unspool' '$(DESTDIR)$(LIBEXECDIR)/sysprof-live-unwinder'
 	install -d '$(DESTDIR)$(PREFIX)/share/man/man1' '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' \
 		'$(DESTDIR)$(PREFIX)/share/zsh/site-functions' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d'
 	bin/unspool man '$(DESTDIR)$(PREFIX)/share/man/man1'

@@ -48,6 +48,11 @@ type Options struct {
 	// Watcher, if set, is given all that is written, with how each frame was found.
 	Watcher Watcher
 
+	// Adopted, if set, has the events: somebody else has opened them on all CPUs, and enables and disables them.
+	// The recording closes it. To is where it goes then, instead of a file.
+	Adopted *perfring.Source
+	To      StreamOutput
+
 	Output      string        // file, "-" for stdout
 	Place       *output.Place // what Output leads to, if it has been resolved already
 	Compress    int           // zstd level, 0 for none
@@ -128,12 +133,13 @@ type recording struct {
 	out     *Outcome
 	command *command
 	source  *perfring.Source
-	writer  *perfdata.Writer
+	writer  Output
 	session *Session
 
 	ending <-chan struct{} // closed when the recording is to end, even if something hangs
 	end    func()          // closes it
 
+	unseeded []uint32   // processes that are still to be read, where the events were adopted
 	records  uint64     // taken from the rings
 	priority precedence // nil for none
 	outran   bool       // a recorded real-time thread was seen, and the priority raised if possible
@@ -144,6 +150,39 @@ type recording struct {
 }
 
 func (r *recording) open() error {
+	if err := r.openSource(); err != nil {
+		return err
+	}
+	for _, n := range r.source.Notes() {
+		r.note(n)
+	}
+	c := Config{
+		Format: r.source.Format(), Sink: r.sink(), Proc: "/proc", Live: true, Kernel: r.kernelToo(),
+		MaxStack: r.MaxStack, Strict: r.Strict, Pairs: r.Pairs,
+		Room: func() bool { return !r.source.HalfFull() },
+		Join: !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: JoinAfter,
+		BuildIDs: func(path string, id []byte) { r.writer.BuildID(path, id, false) },
+	}
+	if r.Opener != nil {
+		c.Processes = r.Opener
+	}
+	if r.Adopted != nil {
+		c.CPU, c.Stop = r.source.CPU, r.ending
+	}
+	r.session = NewSession(c)
+	r.out.Trouble = r.session.Trouble()
+	if r.Watcher != nil {
+		r.Watcher.Begin(r.session)
+	}
+	return nil
+}
+
+// openSource opens the events and the file, unless there are some.
+func (r *recording) openSource() error {
+	if r.Adopted != nil {
+		r.source, r.writer = r.Adopted, r.To
+		return nil
+	}
 	t := perfring.Target{AllCPUs: r.AllCPUs, PIDs: r.PIDs}
 	if r.command != nil && !t.AllCPUs && len(t.PIDs) == 0 {
 		t.Command = r.command.pid()
@@ -165,9 +204,6 @@ func (r *recording) open() error {
 	if err != nil {
 		return err
 	}
-	for _, n := range r.source.Notes() {
-		r.note(n)
-	}
 	var events []perfring.Attr
 	for _, a := range r.source.Attrs() {
 		events = append(events, a.WithBuildIDs())
@@ -179,21 +215,6 @@ func (r *recording) open() error {
 	if err != nil {
 		r.source.Close()
 		return err
-	}
-	c := Config{
-		Format: r.source.Format(), Sink: r.sink(), Proc: "/proc", Live: true, Kernel: r.kernelToo(),
-		MaxStack: r.MaxStack, Strict: r.Strict, Pairs: r.Pairs,
-		Room: func() bool { return !r.source.HalfFull() },
-		Join: !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: JoinAfter,
-		BuildIDs: func(path string, id []byte) { r.writer.BuildID(path, id, false) },
-	}
-	if r.Opener != nil {
-		c.Processes = r.Opener
-	}
-	r.session = NewSession(c)
-	r.out.Trouble = r.session.Trouble()
-	if r.Watcher != nil {
-		r.Watcher.Begin(r.session)
 	}
 	return nil
 }
@@ -233,15 +254,8 @@ func (r *recording) run(ctx context.Context) error {
 		time.AfterFunc(r.Duration, r.end)
 	}
 
-	// The events are enabled before the running processes are scanned: see package vmas.
-	follows := r.command != nil && !r.AllCPUs && len(r.PIDs) == 0
-	if !follows {
-		if err := r.source.Enable(); err != nil {
-			return err
-		}
-		if err := r.session.Seed(r.PIDs); err != nil {
-			return err
-		}
+	if err := r.begin(); err != nil {
+		return err
 	}
 	if r.command != nil {
 		if err := r.command.run(r.source.Wake); err != nil {
@@ -252,8 +266,11 @@ func (r *recording) run(ctx context.Context) error {
 	return r.loop(ctx)
 }
 
-// describeKernel writes the kernel's mappings.
+// describeKernel writes the kernel's mappings, which are only in files.
 func (r *recording) describeKernel() error {
+	if r.Adopted != nil {
+		return nil
+	}
 	records, ids, err := perfdata.KernelRecords(r.source.Format())
 	if err != nil && r.kernelToo() {
 		r.note(err.Error())
@@ -288,6 +305,9 @@ func (r *recording) loop(ctx context.Context) error {
 		if err := r.wait(ctx, &pace); err != nil {
 			return err
 		}
+		if err := r.seedSome(); err != nil {
+			return err
+		}
 		drained := perfring.Now()
 		if err := r.drained(r.source.Drain(r.record)); err != nil {
 			return err
@@ -302,7 +322,7 @@ func (r *recording) loop(ctx context.Context) error {
 				r.note(n)
 			}
 		}
-		if now.After(flush) {
+		if now.After(flush) || r.Adopted != nil {
 			flush = now.Add(flushEvery)
 			if err := r.writer.Round(); err != nil {
 				return err
@@ -330,6 +350,9 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 		until = end
 	}
 	for {
+		if len(r.unseeded) > 0 {
+			return nil
+		}
 		if hold := p.due(time.Now()); hold > 0 {
 			if err := r.source.Pause(hold); err != nil {
 				return err
@@ -352,10 +375,11 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 // untilDrain is how long the next drain may wait: the same time each time, unless that may be the one in which
 // handlers alternate whose stacks are read at drains.
 func (r *recording) untilDrain() time.Duration {
+	every := r.drainEvery()
 	if r.session.seesHandlers() {
-		return wakeEvery/2 + rand.N(wakeEvery/2)
+		return every/2 + rand.N(every/2)
 	}
-	return wakeEvery
+	return every
 }
 
 // expect looks at a record before it is taken.
@@ -409,7 +433,10 @@ func (r *recording) measure(now time.Time) {
 // command if it still runs, and sums up.
 func (r *recording) finish() error {
 	now := time.Now()
-	err := r.source.Disable()
+	var err error
+	if r.Adopted == nil {
+		err = r.source.Disable()
+	}
 	if ferr := r.drained(r.source.Flush(r.session.Record)); err == nil {
 		err = ferr
 	}

@@ -29,23 +29,26 @@ type Sink interface {
 type Session struct {
 	Stats Stats
 
-	format   *perfring.Format
-	out      perfring.Format // of the records that are handed on
-	sink     Sink
-	table    *vmas.Table
-	replay   *replay.Replay // into table
-	images   *image.Store
-	walker   *unwind.Unwinder
-	trouble  *Trouble
-	execve   execve
-	pairs    bool          // each walk is followed by that along frame pointers
-	lost     replay.Counts // what was lost, as records tell
-	limit    int           // how many entries a callchain of the kernel has at most
-	own      []uint64      // scratch: the user part of the kernel's chain
-	buildIDs func(path string, id []byte)
-	open     bool         // the sink completes and counts open stacks
-	joiner   *joiner      // that sink, if it is the session's own
-	reader   *stackReader // nil where no process is there to be read
+	format    *perfring.Format
+	out       perfring.Format // of the records that are handed on
+	sink      Sink
+	table     *vmas.Table
+	replay    *replay.Replay // into table
+	images    *image.Store
+	walker    *unwind.Unwinder
+	trouble   *Trouble
+	execve    execve
+	pairs     bool          // each walk is followed by that along frame pointers
+	lost      replay.Counts // what was lost, as records tell
+	limit     int           // how many entries a callchain of the kernel has at most
+	own       []uint64      // scratch: the user part of the kernel's chain
+	buildIDs  func(path string, id []byte)
+	teller    ProcessSink // the sink, if it is one
+	cpu       func() int
+	processes process.Access
+	open      bool         // the sink completes and counts open stacks
+	joiner    *joiner      // that sink, if it is the session's own
+	reader    *stackReader // nil where no process is there to be read
 
 	copied      copiedMappings
 	interrupted interruptedStack
@@ -100,6 +103,10 @@ type Config struct {
 	// Kernel says that samples are also taken in the kernel, and in the one that runs here.
 	Kernel bool
 
+	// CPU, if set, is the CPU that the record at hand is from, -1 where that is not known: for samples that do
+	// not say it.
+	CPU func() int
+
 	// BuildIDs, if set, is called for each file that a frame was in and whose build ID no record has: when no
 	// process maps it any more, and for the others by [Session.TellBuildIDs].
 	BuildIDs func(path string, id []byte)
@@ -119,14 +126,17 @@ func NewSession(c Config) *Session {
 		seeds = c.Processes
 	}
 	s := &Session{
-		format:   c.Format,
-		sink:     c.Sink,
-		pairs:    c.Pairs,
-		buildIDs: c.BuildIDs,
-		out:      c.Format.Unwound(),
-		trouble:  trouble,
-		recorded: c.Offline != nil,
+		format:    c.Format,
+		sink:      c.Sink,
+		pairs:     c.Pairs,
+		buildIDs:  c.BuildIDs,
+		cpu:       c.CPU,
+		processes: c.Processes,
+		out:       c.Format.Unwound(),
+		trouble:   trouble,
+		recorded:  c.Offline != nil,
 	}
+	s.teller, _ = c.Sink.(ProcessSink)
 	s.images = image.New(image.Config{
 		Processes: c.Processes, Offline: c.Offline, Hurried: c.Live, Room: c.Room, Stop: c.Stop,
 		Listener: image.Listener{Failed: s.trouble.file, Dropped: c.BuildIDs, Copied: s.copied.note},
@@ -240,6 +250,9 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 	}
 	if s.reader != nil {
 		s.takeReads(sm.Time)
+	}
+	if s.cpu != nil {
+		sm.CPU = uint32(s.cpu())
 	}
 	exclusion := exclusionOf(sm)
 	if !s.recorded && exclusion != included {

@@ -29,9 +29,18 @@ func (s *Session) Seed(pids []int) error {
 	return s.writeErr
 }
 
+// Running lists the processes that run.
+func (s *Session) Running() (pids []uint32, err error) { return s.processes.Numbers(0) }
+
 // describe writes the names of the threads of a process and its mappings. Errors of the sink are returned
 // with the next record.
 func (s *Session) describe(space *vmas.Space) {
+	if s.teller != nil {
+		if err := s.teller.Describe(space); err != nil && s.writeErr == nil {
+			s.writeErr = err
+		}
+		return
+	}
 	id := perfring.SampleID{PID: space.PID, TID: space.PID, Time: s.sample.Time}
 	for _, t := range space.Threads() {
 		id.TID = t.TID
@@ -118,4 +127,9 @@ func (s *Session) Lost(total, id uint64) error {
 }
 
 // Sweep forgets processes whose EXIT was lost.
-func (s *Session) Sweep() { s.table.Sweep() }
+func (s *Session) Sweep() {
+	s.table.Sweep()
+	if s.teller != nil {
+		s.teller.Sweep(func(pid uint32) bool { return s.table.Space(pid) != nil })
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -470,6 +471,78 @@ func TestAdoptTakesDescriptorsOfOthers(t *testing.T) {
 	rec.check(t)
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAdoptedEventsTellTheirCPU adopts an event on each CPU, whose records do not say it, and looks ahead for what is
+// mapped, which is in the same rings as the samples.
+func TestAdoptedEventsTellTheirCPU(t *testing.T) {
+	cpus, err := hostSystem.onlineCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	op := opener{sys: hostSystem, target: Target{AllCPUs: true}, opts: Options{Events: mustEvents(t, "cpu-clock")}}
+	if err := op.check(); err != nil {
+		t.Fatal(err)
+	}
+	attr := op.attr(0)
+	attr.Bits |= bitsSideBand
+	withCPU := attr
+	attr.Sample_type &^= unix.PERF_SAMPLE_CPU
+	adopted := Adopted{Name: "cpu-clock", Attr: attr}
+	for _, cpu := range cpus {
+		fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		if err != nil {
+			t.Skipf("perf_event_open: %v", err)
+		}
+		adopted.FDs, adopted.CPUs = append(adopted.FDs, fd), append(adopted.CPUs, cpu+100)
+	}
+	if attr == withCPU {
+		t.Fatal("the samples say their CPU")
+	}
+	s, err := Adopt([]Adopted{adopted}, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("true")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	ahead := 0
+	s.Peek(func(r Record) {
+		var m Mmap2
+		if r.Type() == RecordMmap2 && DecodeMmap2(r, &m) == nil && int(m.PID) == cmd.Process.Pid {
+			ahead++
+		}
+	})
+	if ahead == 0 {
+		t.Error("nothing was seen ahead of the drain")
+	}
+	seen := make(map[int]bool)
+	done := make(chan struct{})
+	go func() { // in a thread that ends with it, as it stays on its CPU
+		defer close(done)
+		runtime.LockOSThread()
+		for _, cpu := range cpus {
+			var only unix.CPUSet
+			only.Set(cpu)
+			_ = unix.SchedSetaffinity(0, &only)
+			for began := time.Now(); time.Since(began) < 20*time.Millisecond; {
+			}
+		}
+	}()
+	<-done
+	if err := s.Flush(func(Record) error { seen[s.CPU()] = true; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, cpu := range adopted.CPUs {
+		if !seen[cpu] {
+			t.Errorf("no record of CPU %d, but of %v", cpu, seen)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ type mapping struct {
 	fd       int // the descriptor that was mapped; others on the same CPU write to the ring as well
 	cpu      int
 	sideBand bool // for records other than samples
+	mixed    bool // for samples and all other records
 }
 
 // mapRing maps the ring of fd.

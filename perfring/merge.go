@@ -22,6 +22,7 @@ type merger struct {
 	heap    []*queue // those with a record waiting; heap[0] has the oldest
 	scratch [MaxRecordSize + 1]byte
 	last    uint64 // time of the last record handed out
+	cpu     int    // of the ring that it is from
 	late    uint64 // records handed out after a younger one
 }
 
@@ -106,6 +107,7 @@ func (m *merger) drain(horizon uint64, fn func(Record) error) error {
 			m.late++
 		}
 		m.last = max(m.last, w.time)
+		m.cpu = q.cpu
 		rec := q.record(w.pos, w.size, m.scratch[:])
 		err := fn(rec)
 		q.front++

@@ -128,12 +128,16 @@ type Adopted struct {
 	Name string
 	Attr unix.PerfEventAttr // as it was opened
 	FDs  []int              // each with a ring of its own, not yet mapped
+	CPUs []int              // of each descriptor, -1 where it is not known; nil if none is
 }
 
-// Adopt makes a Source of descriptors that somebody else opened, for instance a service with more
-// privileges. All events must have the same layout of samples, and times of a clock that can be read
-// here (use_clockid). pages is the size of each ring in memory pages, rounded down to a power of two;
-// 0: 8 MiB. On success the Source owns the descriptors; after an error they still belong to the caller.
+// Adopt makes a Source of descriptors that somebody else opened, for instance a service with more privileges.
+// All events must have the same layout of samples, and times of a clock that can be read here (use_clockid).
+// pages is the size of each ring in memory pages, rounded down to a power of two; 0: 8 MiB. The rings are
+// smaller, and Notes says so, where no more memory may be locked. On success the Source owns the descriptors;
+// after an error they still belong to the caller.
+//
+// Whoever opened the events may keep copies of the descriptors and enable and disable the events by them.
 func Adopt(events []Adopted, pages int) (*Source, error) {
 	s := &Source{tasks: true}
 	for i := range events {
@@ -149,8 +153,12 @@ func Adopt(events []Adopted, pages int) (*Source, error) {
 		}
 		s.clock = a.Clockid
 		s.attrs = append(s.attrs, Attr{Name: events[i].Name, PerfEventAttr: *a})
-		for _, fd := range events[i].FDs {
-			s.fds = append(s.fds, descriptor{fd: fd, event: i, pid: -1, cpu: -1, polled: true})
+		for n, fd := range events[i].FDs {
+			d := descriptor{fd: fd, event: i, pid: -1, cpu: -1, polled: true}
+			if n < len(events[i].CPUs) {
+				d.cpu = events[i].CPUs[n]
+			}
+			s.fds = append(s.fds, d)
 		}
 	}
 	if len(s.fds) == 0 {
@@ -160,20 +168,48 @@ func Adopt(events []Adopted, pages int) (*Source, error) {
 		pages = defaultRing / os.Getpagesize()
 	}
 	pages = 1 << (bits.Len(uint(pages)) - 1)
-	for _, d := range s.fds {
-		m, err := mapRing(d.fd, d.cpu, pages)
-		if err != nil {
-			s.unmap()
-			errno, _ := err.(syscall.Errno)
-			return nil, &OpenError{What: "mmap", Event: s.attrs[d.event].Name, PID: -1, CPU: -1, Errno: errno}
-		}
-		s.rings = append(s.rings, m)
+	if err := s.mapAll(pages); err != nil {
+		return nil, err
 	}
 	if err := s.start(); err != nil {
 		s.unmap()
 		return nil, err
 	}
 	return s, nil
+}
+
+// mapAll maps a ring for each descriptor, in which samples and all other records are. If no more memory may
+// be locked, all rings are halved.
+func (s *Source) mapAll(pages int) error {
+	for asked := pages; ; pages /= 2 {
+		d, err := s.tryMap(pages)
+		if err == nil {
+			if pages < asked {
+				kb := os.Getpagesize() / 1024
+				s.notes = append(s.notes, fmt.Sprintf("ring of %d KiB a CPU instead of %d: no more memory may be locked",
+					pages*kb, asked*kb))
+			}
+			return nil
+		}
+		s.unmap()
+		errno, _ := err.(syscall.Errno)
+		if errno != unix.EPERM && errno != unix.ENOMEM || pages == 1 {
+			return &OpenError{What: "mmap", Event: s.attrs[d.event].Name, PID: -1, CPU: d.cpu, Errno: errno}
+		}
+	}
+}
+
+// tryMap maps a ring for each descriptor. With an error it returns the one that could not be mapped.
+func (s *Source) tryMap(pages int) (failed descriptor, err error) {
+	for _, d := range s.fds {
+		m, err := mapRing(d.fd, d.cpu, pages)
+		if err != nil {
+			return d, err
+		}
+		m.mixed = true
+		s.rings = append(s.rings, m)
+	}
+	return failed, nil
 }
 
 // Enable starts the recording. For a Command it does nothing, as the kernel enables the events at its
@@ -233,6 +269,10 @@ func (s *Source) Drain(fn func(Record) error) error {
 	return s.drain(uint64(max(0, now.Nano()-slack)), fn)
 }
 
+// CPU is that of the ring from which Drain or Flush has taken the record that it hands out, -1 where it is
+// not known. It is for events whose samples do not say it.
+func (s *Source) CPU() int { return s.merger.cpu }
+
 // Flush calls fn with all records that are left, as Drain does. It is for the end, after Disable.
 func (s *Source) Flush(fn func(Record) error) error {
 	err := s.drain(math.MaxUint64, fn)
@@ -243,12 +283,13 @@ func (s *Source) Flush(fn func(Record) error) error {
 // Peek calls fn with the records other than samples that were written since its last call, in no particular
 // order and before Drain hands them out, so that a file that is mapped can be opened at once. Drain still
 // hands them out. A record is valid only during its call of fn. Peek may be called while Drain is running.
+// If the events were adopted, fn is called with samples, too.
 func (s *Source) Peek(fn func(Record)) {
 	if s.ahead == nil {
 		s.ahead = make([]byte, MaxRecordSize+1)
 	}
 	for i := range s.rings {
-		if s.rings[i].sideBand {
+		if s.rings[i].sideBand || s.rings[i].mixed {
 			q := s.merger.queues[i]
 			q.peeked = q.ahead(q.peeked, s.ahead, fn)
 		}

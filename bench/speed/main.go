@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"unspool/bench/section"
 	"unspool/bench/workloads"
 )
 
@@ -119,16 +120,13 @@ func (b *bench) run(only, programs, output string, install bool) error {
 	if len(text) == 0 {
 		return fmt.Errorf("no section called %s", only)
 	}
-	out := os.Stdout
-	if output != "" {
-		if out, err = os.Create(output); err != nil {
-			return err
-		}
-	}
-	if _, err := out.WriteString(b.heading() + "\n" + strings.Join(text, "\n") + b.ending()); err != nil {
+	whole := b.heading() + "\n" + strings.Join(text, "\n") + b.ending()
+	if output == "" {
+		_, err := os.Stdout.WriteString(whole)
 		return err
 	}
-	return out.Close()
+	// The section that bench/sysprof writes stays.
+	return os.WriteFile(output, []byte(section.Join(whole, section.Of(readText(output)+"\n", "Sysprof"))), 0o644)
 }
 
 // chosen are the workloads that are recorded.

@@ -61,7 +61,7 @@ func TestOpenerReadsProcesses(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	for _, name := range []process.Text{process.Maps, process.Syscall} {
+	for _, name := range []process.Text{process.Maps, process.Syscall, process.Mounts, process.MountInfo} {
 		all := func(from process.Access) []byte {
 			text, err := from.Text(pid, pid, name)
 			if err != nil {
@@ -87,7 +87,7 @@ func TestOpenerReadsProcesses(t *testing.T) {
 	if uid, err := c.Owner(self); err != nil || uid != uint32(os.Geteuid()) {
 		t.Errorf("owner %d, %v", uid, err)
 	}
-	if _, err := c.Text(pid, pid, process.Syscall+1); !errors.Is(err, unix.EINVAL) {
+	if _, err := c.Text(pid, pid, process.MountInfo+1); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("another text: %v", err)
 	}
 	if _, err := c.Text(1<<30, 1<<30, process.Stat); !errors.Is(err, os.ErrNotExist) {

@@ -255,7 +255,7 @@ func (l *listener) value(n uint64, err error) {
 // text sends a text. The small ones are what one read returns.
 func (l *listener) text(r *request) {
 	name := process.Text(r.start)
-	if name > process.Syscall {
+	if !name.IsText() {
 		l.bytes(nil, unix.EINVAL)
 		return
 	}
@@ -273,7 +273,7 @@ func (l *listener) text(r *request) {
 		}
 		total += n
 		a := answer{bytes: l.piece[:n], fd: -1}
-		if name == process.Maps && n > 0 && total < mostAnswered {
+		if name.IsLong() && n > 0 && total < mostAnswered {
 			a.more = 1
 		}
 		l.answer(a)

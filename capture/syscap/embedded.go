@@ -13,21 +13,18 @@ const maxChunk = 16<<10 - fileSize
 
 func (f *embedded) write(b []byte) {
 	for n := maxChunk - len(f.data); len(b) > n; n = maxChunk {
-		f.chunk(append(f.data, b[:n]...), 0)
+		f.chunk(append(f.data, b[:n]...), false)
 		f.data, b = f.data[:0], b[n:]
 	}
 	f.data = append(f.data, b...)
 }
 
 // close writes the last chunk, which is marked as such.
-func (f *embedded) close() { f.chunk(f.data, 1) }
+func (f *embedded) close() { f.chunk(f.data, true) }
 
-func (f *embedded) chunk(b []byte, isLast uint16) {
+func (f *embedded) chunk(b []byte, isLast bool) {
 	w := f.w
 	at := w.open(frameFile, frameHeader{cpu: -1, pid: -1, time: w.end})
-	w.buf = le.AppendUint16(w.buf, isLast)
-	w.buf = le.AppendUint16(w.buf, uint16(len(b)))
-	w.field(filePath, f.path)
-	w.buf = append(w.buf, b...)
+	w.frames.chunk(f.path, b, isLast)
 	w.close(at)
 }

@@ -2,12 +2,11 @@ package syscap
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"math"
 	"strings"
 	"time"
 	"unicode"
-
-	"unspool/capture/perfdata"
 )
 
 var le = binary.LittleEndian
@@ -48,7 +47,8 @@ const (
 	metadataID, logDomain = 40, 32
 	filePath              = 256
 
-	logWarning = 1 << 4 // G_LOG_LEVEL_WARNING
+	logCritical = 1 << 3 // G_LOG_LEVEL_CRITICAL
+	logWarning  = 1 << 4 // G_LOG_LEVEL_WARNING
 )
 
 // frameHeader is the beginning of every frame, SysprofCaptureFrame.
@@ -58,54 +58,98 @@ type frameHeader struct {
 	time uint64
 }
 
-// open begins a frame, which lies in w.buf from the offset that is returned.
-func (w *Writer) open(kind uint32, h frameHeader) int {
-	at := len(w.buf)
-	if w.began {
-		h.time = min(max(h.time, w.start), math.MaxInt64)
-		w.end = max(w.end, h.time)
-	}
-	w.buf = le.AppendUint16(w.buf, 0) // size
-	w.buf = le.AppendUint16(w.buf, uint16(h.cpu))
-	w.buf = le.AppendUint32(w.buf, uint32(h.pid))
-	w.buf = le.AppendUint64(w.buf, h.time)
-	w.buf = le.AppendUint32(w.buf, kind)
-	w.buf = le.AppendUint32(w.buf, 0)
+// frames are whole frames, one after the other, and at their end perhaps one that is not whole yet.
+type frames struct{ buf []byte }
+
+// open begins a frame and returns its offset.
+func (f *frames) open(kind uint32, h frameHeader) (at int) {
+	at = len(f.buf)
+	f.buf = le.AppendUint16(f.buf, 0) // size
+	f.buf = le.AppendUint16(f.buf, uint16(h.cpu))
+	f.buf = le.AppendUint32(f.buf, uint32(h.pid))
+	f.buf = le.AppendUint64(f.buf, h.time)
+	f.buf = le.AppendUint32(f.buf, kind)
+	f.buf = le.AppendUint32(f.buf, 0)
 	return at
 }
 
-// close ends a frame. The output gets whole frames, so that a capture that is cut short ends with one.
-func (w *Writer) close(at int) {
-	for (len(w.buf)-at)%frameAlign != 0 {
-		w.buf = append(w.buf, 0)
+// close ends a frame. One that is too large is removed, and ok is false.
+func (f *frames) close(at int) (ok bool) {
+	for (len(f.buf)-at)%frameAlign != 0 {
+		f.buf = append(f.buf, 0)
 	}
-	size := len(w.buf) - at
+	size := len(f.buf) - at
 	if size > maxFrame {
-		w.buf = w.buf[:at]
-		w.refused++
-		return
+		f.buf = f.buf[:at]
+		return false
 	}
-	le.PutUint16(w.buf[at:], uint16(size))
-	if w.began && len(w.buf) >= 1<<18 {
-		w.flush()
-	}
-}
-
-func (w *Writer) flush() {
-	if w.err == nil {
-		_, w.err = w.out.Write(w.buf)
-	}
-	w.buf = w.buf[:0]
+	le.PutUint16(f.buf[at:], uint16(size))
+	return true
 }
 
 // text appends a text that ends in a zero.
-func (w *Writer) text(s string) { w.buf = append(append(w.buf, printable(s)...), 0) }
+func (f *frames) text(s string) { f.buf = append(append(f.buf, printable(s)...), 0) }
 
 // field appends a text of a fixed length, zeros behind it.
-func (w *Writer) field(size int, s string) {
-	at := len(w.buf)
-	w.buf = append(w.buf, make([]byte, size)...)
-	copy(w.buf[at:at+size-1], s)
+func (f *frames) field(size int, s string) {
+	at := len(f.buf)
+	f.buf = append(f.buf, make([]byte, size)...)
+	copy(f.buf[at:at+size-1], s)
+}
+
+// mapped appends the contents of a MAP frame. A build ID is written behind the file's name: "file\0@hex\0".
+func (f *frames) mapped(start, end, offset, inode uint64, name string, buildID []byte) {
+	for _, n := range []uint64{start, end, offset, inode} {
+		f.buf = le.AppendUint64(f.buf, n)
+	}
+	f.text(name)
+	if len(buildID) > 0 {
+		f.buf = append(f.buf, '@')
+		f.buf = append(hex.AppendEncode(f.buf, buildID), 0)
+	}
+}
+
+// sampled appends the contents of a SAMPLE frame.
+func (f *frames) sampled(tid uint32, addrs []uint64) {
+	f.buf = le.AppendUint32(f.buf, uint32(len(addrs)))
+	f.buf = le.AppendUint32(f.buf, tid)
+	for _, a := range addrs {
+		f.buf = le.AppendUint64(f.buf, a)
+	}
+}
+
+// logged appends the contents of a LOG frame.
+func (f *frames) logged(severity uint64, domain, message string) {
+	f.buf = le.AppendUint64(f.buf, severity)
+	f.field(logDomain, domain)
+	f.text(message[:min(len(message), maxFrame/4)]) // a byte may become three bytes
+}
+
+// chunk appends the contents of a FILE_CHUNK frame.
+func (f *frames) chunk(path string, data []byte, isLast bool) {
+	last := uint16(0)
+	if isLast {
+		last = 1
+	}
+	f.buf = le.AppendUint16(f.buf, last)
+	f.buf = le.AppendUint16(f.buf, uint16(len(data)))
+	f.field(filePath, path)
+	f.buf = append(f.buf, data...)
+}
+
+// header appends the file's header. The time of day is that of the start, zero where it is not known. Readers
+// search for the end of a capture whose end is 0, before its start.
+func (f *frames) header(day time.Time, start, end uint64) {
+	f.buf = le.AppendUint32(f.buf, magic)
+	f.buf = le.AppendUint32(f.buf, version|littleByte)
+	var clock string
+	if !day.IsZero() {
+		clock = day.UTC().Format(time.RFC3339Nano)
+	}
+	f.field(headerClock, clock)
+	f.buf = le.AppendUint64(f.buf, start)
+	f.buf = le.AppendUint64(f.buf, end)
+	f.buf = append(f.buf, make([]byte, headerSize-headerEnd-8)...)
 }
 
 // printable is a text without zeros, which would end it, and in valid UTF-8, as GTK demands.
@@ -116,23 +160,4 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// header writes the file's header. The recording may have the time of its last sample. Readers search for
-// the end of a capture whose end is 0, before its start.
-func (w *Writer) header() {
-	w.buf = le.AppendUint32(w.buf, magic)
-	w.buf = le.AppendUint32(w.buf, version|littleByte)
-	var clock string
-	if at := w.reader.WallClock(w.start); !at.IsZero() {
-		clock = at.UTC().Format(time.RFC3339Nano)
-	}
-	w.field(headerClock, clock)
-	w.buf = le.AppendUint64(w.buf, w.start)
-	var end uint64
-	if b := w.reader.Feature(perfdata.SampleTime); len(b) == 16 { // of the first and the last
-		end = le.Uint64(b[8:])
-	}
-	w.buf = le.AppendUint64(w.buf, end)
-	w.buf = append(w.buf, make([]byte, headerSize-headerEnd-8)...)
 }

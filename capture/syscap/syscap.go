@@ -1,7 +1,6 @@
 package syscap
 
 import (
-	"encoding/hex"
 	"fmt"
 	"io"
 	"maps"
@@ -28,9 +27,9 @@ type Writer struct {
 	options Options
 	profile *profile.Profile // the part that is loaded
 
+	frames            // that are not written yet
 	began      bool   // the header is written
 	start, end uint64 // time of the first and the last frame, ns
-	buf        []byte // whole frames that are not written yet
 	err        error  // of out
 
 	processes map[uint32]*process
@@ -105,7 +104,7 @@ func cpuNumber(cpu uint32) int16 {
 	return int16(cpu)
 }
 
-// mapping writes a MAP frame. A build ID is written behind the file's name: "file\0@hex\0".
+// mapping writes a MAP frame.
 func (w *Writer) mapping(h frameHeader, m *vmas.Map) {
 	if w.buildIDs == nil {
 		w.buildIDs = w.reader.FileBuildIDs()
@@ -115,14 +114,7 @@ func (w *Writer) mapping(h frameHeader, m *vmas.Map) {
 		buildID = w.buildIDs[string(m.Name)]
 	}
 	at := w.open(frameMap, h)
-	for _, n := range []uint64{m.Addr, m.Addr + m.Len, m.Offset, m.ID.Inode} {
-		w.buf = le.AppendUint64(w.buf, n)
-	}
-	w.text(string(m.Name))
-	if len(buildID) > 0 {
-		w.buf = append(w.buf, '@')
-		w.buf = append(hex.AppendEncode(w.buf, buildID), 0)
-	}
+	w.mapped(m.Addr, m.Addr+m.Len, m.Offset, m.ID.Inode, string(m.Name), buildID)
 	w.close(at)
 }
 
@@ -185,9 +177,7 @@ func (w *Writer) mark(h frameHeader, name, message string) {
 // warn writes a LOG frame.
 func (w *Writer) warn(message string) {
 	at := w.open(frameLog, frameHeader{cpu: -1, pid: -1, time: w.end})
-	w.buf = le.AppendUint64(w.buf, uint64(logWarning))
-	w.field(logDomain, "unspool")
-	w.text(message[:min(len(message), maxFrame/4)]) // a byte may become three bytes
+	w.logged(logWarning, "unspool", message)
 	w.close(at)
 }
 
@@ -211,12 +201,42 @@ func (w *Writer) Sample(s *perfring.Sample, frames []int32) {
 	}
 	w.chain(s, frames)
 	at := w.open(frameSample, h)
-	w.buf = le.AppendUint32(w.buf, uint32(len(w.addrs)))
-	w.buf = le.AppendUint32(w.buf, s.TID)
-	for _, a := range w.addrs {
-		w.buf = le.AppendUint64(w.buf, a)
-	}
+	w.sampled(s.TID, w.addrs)
 	w.close(at)
+}
+
+// open begins a frame at a time within the recording.
+func (w *Writer) open(kind uint32, h frameHeader) (at int) {
+	if w.began {
+		h.time = min(max(h.time, w.start), math.MaxInt64)
+		w.end = max(w.end, h.time)
+	}
+	return w.frames.open(kind, h)
+}
+
+// close ends a frame. The output gets whole frames, so that a capture that is cut short ends with one.
+func (w *Writer) close(at int) {
+	if !w.frames.close(at) {
+		w.refused++
+	}
+	if w.began && len(w.buf) >= 1<<18 {
+		w.flush()
+	}
+}
+
+func (w *Writer) flush() {
+	if w.err == nil {
+		_, w.err = w.out.Write(w.buf)
+	}
+	w.buf = w.buf[:0]
+}
+
+// known is the time of the last sample if the recording says it, else 0.
+func (w *Writer) known() uint64 {
+	if b := w.reader.Feature(perfdata.SampleTime); len(b) == 16 { // of the first and the last
+		return le.Uint64(b[8:])
+	}
+	return 0
 }
 
 // begin writes the header, and the frames that were kept back until the time of the first frame was known.
@@ -229,7 +249,7 @@ func (w *Writer) begin(time uint64) {
 	w.end = w.start
 	kept := w.buf
 	w.buf = nil
-	w.header()
+	w.header(w.reader.WallClock(w.start), w.start, w.known())
 	w.metadata("hostname", w.reader.Text(perfdata.Hostname))
 	w.metadata("uname", strings.TrimSpace(w.reader.Text(perfdata.OSRelease)+" "+w.reader.Text(perfdata.Arch)))
 	w.metadata("command", strings.Join(w.reader.CommandLine(), " "))

@@ -89,7 +89,7 @@ func TestRecordingIsConfined(t *testing.T) {
 }
 
 // child is the child of a process whose arguments hold a word.
-func child(t *testing.T, parent int, word string) (pid int) {
+func child(t testing.TB, parent int, word string) (pid int) {
 	t.Helper()
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
 	for _, list := range lists {

@@ -23,7 +23,7 @@ var version = "devel"
 const statusFailure = 125
 
 func main() {
-	os.Exit(run(os.Args[1:]))
+	os.Exit(run(byName(os.Args[0], os.Args[1:])))
 }
 
 // run is main with the exit status as its result.
@@ -53,7 +53,7 @@ plain callchains. No byte of a stack is ever written.`,
 	status := 0
 	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), compareCommand(&status),
 		doctorCommand(&status))
-	root.AddCommand(checkCommand(&status), jsonTopic(), manCommand())
+	root.AddCommand(checkCommand(&status), liveUnwinderCommand(), jsonTopic(), manCommand())
 	root.SetHelpCommand(helpCommand())
 	root.SetArgs(args)
 	if err := errors.Join(enoughAddresses(), sandbox.Lower()); err != nil {

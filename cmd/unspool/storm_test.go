@@ -103,7 +103,7 @@ func TestStormOfProcesses(t *testing.T) {
 }
 
 // levelsOff compares the last quarter of a series with its second quarter.
-func levelsOff(t *testing.T, what string, series []float64, constant float64) {
+func levelsOff(t testing.TB, what string, series []float64, constant float64) {
 	t.Helper()
 	n := len(series)
 	mean := func(s []float64) (m float64) {
@@ -118,7 +118,7 @@ func levelsOff(t *testing.T, what string, series []float64, constant float64) {
 	}
 }
 
-func vmRSS(t *testing.T, pid int) float64 {
+func vmRSS(t testing.TB, pid int) float64 {
 	t.Helper()
 	kib, ok := residentMemory(pid)
 	if !ok {
@@ -142,7 +142,7 @@ func residentMemory(pid int) (kib float64, ok bool) {
 	return 0, false
 }
 
-func openFiles(t *testing.T, pid int) float64 {
+func openFiles(t testing.TB, pid int) float64 {
 	t.Helper()
 	n, ok := descriptors(pid)
 	if !ok {

@@ -71,7 +71,17 @@ const (
 	Stat Text = iota
 	Maps
 	Syscall
+	Mounts
+	MountInfo
+
+	texts = iota
 )
+
+// IsText says whether there is such a text.
+func (t Text) IsText() bool { return t < texts }
+
+// IsLong says whether a text can be longer than what one read returns.
+func (t Text) IsLong() bool { return t == Maps || t == Mounts || t == MountInfo }
 
 func (t Text) String() string {
 	switch t {
@@ -81,6 +91,10 @@ func (t Text) String() string {
 		return "maps"
 	case Syscall:
 		return "syscall"
+	case Mounts:
+		return "mounts"
+	case MountInfo:
+		return "mountinfo"
 	}
 	return ""
 }

@@ -1,0 +1,110 @@
+package capture
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/vmas"
+)
+
+// An Output is where a recording goes.
+type Output interface {
+	Sink
+	// BuildID is told of a file that samples are in.
+	BuildID(path string, id []byte, kernel bool)
+	// Round is called now and then, after the rings were drained.
+	Round() error
+	// Written is how many bytes were written so far.
+	Written() int64
+	// Close writes what is still to be written.
+	Close() error
+}
+
+// A ProcessSink is a Sink that is told of processes that no record has announced by Describe, and not by
+// records that the session makes up.
+type ProcessSink interface {
+	Sink
+	// Describe tells of a process, its name and all its mappings: when it is first seen, and again when more
+	// of it is known. The space is valid during the call.
+	Describe(space *vmas.Space) error
+	// Sweep is called every few seconds, with a function that says whether a process is still known.
+	Sweep(known func(pid uint32) bool)
+}
+
+// A StreamOutput is the Output for events that somebody else has opened.
+type StreamOutput interface {
+	Output
+	ProcessSink
+	// Begin is called ahead of everything else.
+	Begin() error
+	// Waits says that something could not be written yet, so that Round is to be called soon.
+	Waits() bool
+}
+
+const (
+	// streamEvery is how often the rings are drained for a stream: whoever reads it gets nothing that comes
+	// after the end.
+	streamEvery = 50 * time.Millisecond
+	// streamSoon is the same while something waits to be written.
+	streamSoon = 5 * time.Millisecond
+	// seedSlice is how long the running processes are read at a time: the rings fill meanwhile.
+	seedSlice = 5 * time.Millisecond
+)
+
+// begin enables the events, unless that is another's to do or happens when the command executes, and reads
+// the running processes. The events are enabled before that: see package vmas.
+func (r *recording) begin() (err error) {
+	switch {
+	case r.Adopted != nil:
+		if err = r.To.Begin(); err == nil {
+			r.unseeded, err = r.session.Running()
+		}
+		return err
+	case r.command != nil && !r.AllCPUs && len(r.PIDs) == 0:
+		return nil
+	}
+	if err := r.source.Enable(); err != nil {
+		return err
+	}
+	return r.session.Seed(r.PIDs)
+}
+
+// drainEvery is how often the rings are drained.
+func (r *recording) drainEvery() time.Duration {
+	switch {
+	case r.Adopted == nil:
+		return wakeEvery
+	case r.To.Waits():
+		return streamSoon
+	}
+	return streamEvery
+}
+
+// seedSome reads some of the processes that are still to be read.
+func (r *recording) seedSome() error {
+	for began := time.Now(); len(r.unseeded) > 0 && time.Since(began) < seedSlice; {
+		if err := r.session.Seed([]int{int(r.unseeded[0])}); err != nil {
+			return err
+		}
+		r.unseeded = r.unseeded[1:]
+	}
+	return nil
+}
+
+// UntilTold returns a context that is done when something is written to an eventfd, which is left there, or
+// when the reader of a pipe or a socket has gone. Either descriptor may be -1. It takes a thread until then.
+func UntilTold(ctx context.Context, event, written int) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		fds := []unix.PollFd{{Fd: int32(event), Events: unix.POLLIN}, {Fd: int32(written)}}
+		for {
+			if n, err := unix.Poll(fds, -1); n > 0 || err != nil && err != unix.EINTR {
+				return
+			}
+		}
+	}()
+	return ctx
+}
