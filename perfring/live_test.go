@@ -254,7 +254,7 @@ func TestNewMappingsEndWait(t *testing.T) {
 // Programs that start during a pause do not wake this process, and the Wait behind it sees them. Those that
 // start later end it as if there had been no pause.
 func TestNewMappingsDoNotEndPause(t *testing.T) {
-	s := mustOpen(t, Target{AllCPUs: true}, Options{Events: mustEvents(t, "cpu-clock"), Freq: 49})
+	s := mustOpen(t, Target{AllCPUs: true}, Options{Events: mustEvents(t, "dummy")})
 	if err := s.Enable(); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestNewMappingsDoNotEndPause(t *testing.T) {
 			start()
 		}
 		if err := s.Pause(pause); err != nil || time.Since(began) < pause {
-			t.Fatalf("%v after %v", err, time.Since(began))
+			t.Fatalf("%v after %v; a ring of samples presses: %v", err, time.Since(began), s.Pressing())
 		}
 		if i%3 == 2 { // its records come between pause and wait
 			cmd = exec.Command("true")
