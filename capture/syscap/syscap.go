@@ -43,8 +43,29 @@ type Writer struct {
 
 // process is what is known about a process.
 type process struct {
-	comm  string
-	shown bool // a PROCESS frame was written for it
+	comm    string            // now
+	samples map[string]uint64 // by comm; nil if there is none
+	since   uint64            // the first sample
+}
+
+// count counts a sample.
+func (p *process) count(time uint64) {
+	if p.samples == nil {
+		p.samples, p.since = make(map[string]uint64), time
+	}
+	p.samples[p.comm]++
+}
+
+// name is the comm with most samples, the last one if there are none. A program that another one has started has
+// the name of that until it is executed: nice, setpriv or a shell.
+func (p *process) name() string {
+	name, most := p.comm, p.samples[p.comm]
+	for comm, n := range p.samples {
+		if n > most || n == most && name != p.comm && comm < name {
+			name, most = comm, n
+		}
+	}
+	return name
 }
 
 // New makes a Writer for the recording that r reads. If w is an io.WriterAt, at whose offset 0 the capture
@@ -74,8 +95,7 @@ func (w *Writer) Record(c *replay.Change, f *perfring.Format, time uint64) {
 		}
 	case replay.Comm:
 		if c.PID == c.TID {
-			h.pid = int32(c.PID)
-			w.comm(h, string(c.Comm))
+			w.process(c.PID).comm = string(c.Comm)
 		}
 	case replay.Fork:
 		if c.NewProcess() {
@@ -118,15 +138,6 @@ func (w *Writer) mapping(h frameHeader, m *vmas.Map) {
 	w.close(at)
 }
 
-// comm notes the name of a process. It is written when the process is sampled: Sysprof 3.46 shows the first
-// name that it finds, and that would be the name of the shell that has started a program.
-func (w *Writer) comm(h frameHeader, name string) {
-	p := w.process(uint32(h.pid))
-	if p.comm = name; p.shown {
-		w.show(h, p)
-	}
-}
-
 // process returns what is known of a process.
 func (w *Writer) process(pid uint32) *process {
 	p := w.processes[pid]
@@ -140,24 +151,26 @@ func (w *Writer) process(pid uint32) *process {
 	return p
 }
 
-// show writes a PROCESS frame.
+// show writes a PROCESS frame, the only one of a process, as readers show different ones: it is written when the
+// process is over, or at the end.
 func (w *Writer) show(h frameHeader, p *process) {
 	at := w.open(frameProcess, h)
-	w.text(p.comm)
+	w.text(p.name())
 	w.close(at)
-	p.shown = true
 }
 
 func (w *Writer) fork(h frameHeader, parent, child uint32) {
-	comm := w.process(parent).comm
-	w.processes[child] = &process{comm: comm}
+	if before := w.processes[child]; before != nil && before.samples != nil {
+		w.show(frameHeader{cpu: -1, pid: int32(child), time: before.since}, before)
+	}
+	w.processes[child] = &process{comm: w.process(parent).comm}
 	at := w.open(frameFork, h)
 	w.buf = le.AppendUint32(w.buf, child)
 	w.close(at)
 }
 
 func (w *Writer) exit(h frameHeader, pid uint32) {
-	if p := w.process(pid); !p.shown {
+	if p := w.process(pid); p.samples == nil {
 		w.show(h, p)
 		delete(w.processes, pid) // if it was sampled it stays, as other threads of it may go on
 	}
@@ -196,9 +209,7 @@ func (w *Writer) metadata(id, value string) {
 func (w *Writer) Sample(s *perfring.Sample, frames []int32) {
 	w.begin(s.Time)
 	h := frameHeader{cpu: cpuNumber(s.CPU), pid: int32(s.PID), time: s.Time}
-	if p := w.process(s.PID); !p.shown {
-		w.show(h, p)
-	}
+	w.process(s.PID).count(s.Time)
 	w.chain(s, frames)
 	at := w.open(frameSample, h)
 	w.sampled(s.TID, w.addrs)
@@ -269,9 +280,11 @@ func (w *Writer) begin(time uint64) {
 func (w *Writer) Finish() error {
 	w.begin(0)
 	for _, pid := range slices.Sorted(maps.Keys(w.processes)) {
-		if p := w.processes[pid]; !p.shown {
-			w.show(frameHeader{cpu: -1, pid: int32(pid), time: w.end}, p)
+		h := frameHeader{cpu: -1, pid: int32(pid), time: w.end}
+		if p := w.processes[pid]; p.samples != nil {
+			h.time = p.since
 		}
+		w.show(h, w.processes[pid])
 	}
 	for _, problem := range w.profile.Problems {
 		w.warn(problem)

@@ -203,11 +203,11 @@ func TestRecordsBecomeFrames(t *testing.T) {
 		`1010 cpu -1 map 7 [1000 2000 2000 0] "/bin/early\x00@abcd"`,
 		"1020 cpu 1 fork 7 8",
 		`1050 cpu 1 map 8 [5000 6000 0 63] "/bin/late"`,
-		"1080 cpu 2 process 8 program",
 		"1080 cpu 2 sample 8 9 [fffffffffffffe00 5010]",
 		"1090 cpu 1 mark unspool lost 33 records were lost before this",
 		"1110 cpu 1 exit 8",
 		"1110 cpu -1 process 7 shell",
+		"1080 cpu -1 process 8 program",
 		"1110 cpu -1 log 16 unspool no names of lib.so",
 		"1110 cpu -1 log 16 unspool 33 samples or other records were lost",
 	}
@@ -216,6 +216,45 @@ func TestRecordsBecomeFrames(t *testing.T) {
 	}
 	if c.start != 1010 || c.end != 0 {
 		t.Errorf("from %d to %d", c.start, c.end)
+	}
+}
+
+// TestProcessNames has programs that others start, and a PID that is used twice.
+func TestProcessNames(t *testing.T) {
+	s := begin(t, Options{}, []string{"cycles"}, "leaf")
+	run := func(pid uint32, comm string, samples int) {
+		s.comm(pid, comm)
+		for range samples {
+			s.sample(pid, user, at{0x5010, 0})
+		}
+	}
+	fork := func(pid uint32) {
+		s.task(perfring.RecordFork, perfring.Task{PID: pid, PPID: 7, TID: pid, PTID: 7})
+	}
+	run(7, "sh", 1)
+	fork(8)
+	run(8, "nice", 1)
+	run(8, "setpriv", 1)
+	run(8, "program", 3)
+	fork(9)
+	run(9, "worker", 3)
+	run(9, "exiting", 1)
+	fork(8) // its exit was lost
+	run(8, "again", 1)
+	fork(10)
+	run(10, "nice", 1)
+	run(10, "last", 1)
+	fork(11)
+	run(11, "unseen", 0)
+	got := make(map[string]int)
+	for _, f := range s.finish().frames {
+		if f.kind == frameProcess {
+			got[fmt.Sprintf("%d %s", f.pid, f.text(0))]++
+		}
+	}
+	want := map[string]int{"7 sh": 1, "8 program": 1, "8 again": 1, "9 worker": 1, "10 last": 1, "11 unseen": 1}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
