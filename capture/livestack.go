@@ -45,8 +45,8 @@ type sighting struct {
 	other    bool   // another stack was seen above the same bytes
 }
 
-// enoughSightings is how often an interrupted stack must have been seen. If two stacks alternate, and the times
-// of the sightings do not follow theirs, one is seen so often in a row once in 2,048 times.
+// enoughSightings is how often an interrupted stack must have been seen. If two stacks alternate, and the
+// times of the sightings do not follow theirs, one is seen so often in a row once in 2,048 times.
 const enoughSightings = 12
 
 // sampled sets the current sample: its thread, time and stack.

@@ -235,8 +235,8 @@ func (s *Session) Expect(rec perfring.Record) {
 	}
 }
 
-// seesHandlers says whether stacks were read that handlers have interrupted. What alternates there must not be
-// looked at in step with it.
+// seesHandlers says whether stacks were read that handlers have interrupted. What alternates there must not
+// be looked at in step with it.
 func (s *Session) seesHandlers() bool { return s.interrupted.saw() }
 
 // unwind hands a sample on with its callchain completed and its registers

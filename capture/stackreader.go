@@ -167,7 +167,8 @@ func (r *stackReader) completed(space uint64, tid uint32, outcome link.Outcome) 
 }
 
 // errReadsHang is about stacks that somebody keeps from being read.
-var errReadsHang = fmt.Errorf("memory of %d processes: reads of it hang, and until one of them ends, the stacks of "+
+var errReadsHang = fmt.Errorf("memory of %d processes: reads of it hang, and until one of them ends, the "+
+	"stacks of "+
 	"other processes that were cut off are not read either", maxHanging+1)
 
 // watch hands the goroutine what was noted since the last time. The error is errReadsHang while it is so.

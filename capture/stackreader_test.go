@@ -61,8 +61,8 @@ func TestReadFindsFramesThatAreThere(t *testing.T) {
 	runtime.KeepAlive(stack)
 }
 
-// However many stacks are cut, so many are watched, the last frames of each, and reading stops when its time is
-// spent.
+// However many stacks are cut, so many are watched, the last frames of each, and reading stops when its time
+// is spent.
 func TestReadsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newStackReader(process.Direct("/proc"))

@@ -24,7 +24,8 @@ var remedies = [unwind.NumReasons]string{
 	unwind.DepthLimit:   "allow more frames: --max-stack %d",
 
 	unwind.UnknownRegister: "the unwind tables need a register that the kernel had not saved, or that is lost",
-	unwind.NotCopied:       "the unwind tables lead to memory that was not copied: below SP, or on another stack",
+	unwind.NotCopied: "the unwind tables lead to memory that was not copied: below SP, or " +
+		"on another stack",
 }
 
 // Limits are the settings to which the summary's advice refers.
@@ -88,7 +89,8 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	}
 	if n := s.Excluded[outside]; n > 0 {
 		fmt.Fprintf(w, "%s left out, of processes outside of this PID namespace (this container): "+
-			"record on the host, or with the host's namespace (docker run --pid=host)\n", plural(n, "sample", "is", "are"))
+			"record on the host, or with the host's namespace (docker run --pid=host)\n",
+			plural(n, "sample", "is", "are"))
 	}
 	if n := s.Excluded[guest]; n > 0 {
 		fmt.Fprintf(w, "%s left out, of virtual machines that run here\n", plural(n, "sample", "is", "are"))

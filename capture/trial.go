@@ -18,8 +18,8 @@ type SizeTrials struct {
 	trials  []sizeTrial
 }
 
-// A sizeTrial is that for one size. Its session has only what completes stacks, and walks with what belongs to
-// the recording's session.
+// A sizeTrial is that for one size. Its session has only what completes stacks, and walks with what belongs
+// to the recording's session.
 type sizeTrial struct {
 	size    uint64
 	session *Session

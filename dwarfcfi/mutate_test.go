@@ -19,7 +19,8 @@ func FuzzProgram(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{cfaRememberState}, 100),
 		bytes.Repeat([]byte{cfaRememberState, cfaRestoreState}, 500),
 		uint64(1), int64(-8), byte(3), false)
-	f.Fuzz(inputs.Many(f, func(t *testing.T, initial, program []byte, codeAlign uint64, dataAlign int64, kind byte,
+	f.Fuzz(inputs.Many(f, func(t *testing.T, initial, program []byte, codeAlign uint64,
+		dataAlign int64, kind byte,
 		small bool) {
 		defer costs.For(len(initial) + len(program)).Check(t)()
 		b := builder{eh: kind&1 != 0, wide: kind&2 != 0}

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clock is CLOCK_MONOTONIC, by which samples are timed, as the distance from Go's clock, which is the same with
-// another beginning.
+// clock is CLOCK_MONOTONIC, by which samples are timed, as the distance from Go's clock, which is the same
+// with another beginning.
 var clock = startClock()
 
 type monotonic struct {

@@ -474,14 +474,15 @@ func TestAdoptTakesDescriptorsOfOthers(t *testing.T) {
 	}
 }
 
-// TestAdoptedEventsTellTheirCPU adopts an event on each CPU, whose records do not say it, and looks ahead for what is
-// mapped, which is in the same rings as the samples.
+// TestAdoptedEventsTellTheirCPU adopts an event on each CPU, whose records do not say it, and looks ahead for
+// what is mapped, which is in the same rings as the samples.
 func TestAdoptedEventsTellTheirCPU(t *testing.T) {
 	cpus, err := hostSystem.onlineCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	op := opener{sys: hostSystem, target: Target{AllCPUs: true}, opts: Options{Events: mustEvents(t, "cpu-clock")}}
+	op := opener{sys: hostSystem, target: Target{AllCPUs: true},
+		opts: Options{Events: mustEvents(t, "cpu-clock")}}
 	if err := op.check(); err != nil {
 		t.Fatal(err)
 	}

@@ -432,7 +432,8 @@ func FuzzSample(f *testing.F) {
 		r, _ := sampleOf(&fm, rnd)
 		f.Add([]byte(r), fm.sampleType, fm.readFormat, fm.branchType, fm.regsUser, fm.regsIntr)
 	}
-	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte, sampleType, readFormat, branchType, regsUser, regsIntr uint64) {
+	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte, sampleType, readFormat, branchType, regsUser,
+		regsIntr uint64) {
 		defer costs.For(len(b)).Check(t)()
 		fm := Format{sampleType, readFormat, branchType, regsUser, regsIntr, true, false}
 		r, err := CheckRecord(b)

@@ -14,9 +14,9 @@ import (
 // mostEdges bounds how many pairs of caller and callee of one stack are looked at.
 const mostEdges = 64
 
-// Astray says whether a return address of the last walk follows no call. at is the time of the sample in ns: it
-// looks at a walk every now and then, and at a few frames of that, at others each time, so that its cost does
-// not depend on the sampling rate.
+// Astray says whether a return address of the last walk follows no call. at is the time of the sample in ns:
+// it looks at a walk every now and then, and at a few frames of that, at others each time, so that its cost
+// does not depend on the sampling rate.
 func (u *Unwinder) Astray(at uint64) bool {
 	const (
 		every = uint64(16 * time.Millisecond)

@@ -310,7 +310,8 @@ func (p *aStoppable) compareStopped(t *testing.T, gdb, script string, pid int, i
 			return
 		}
 		if pc != want.pcs[i] {
-			t.Errorf("frame %d is %#x, %v, gdb has %#x (%s) above %s; gdb's %d frames: %#x; the walk's %d: %#x, ended: %v",
+			t.Errorf("frame %d is %#x, %v, gdb has %#x (%s) above %s; gdb's %d frames: %#x; "+
+				"the walk's %d: %#x, ended: %v",
 				i, pc, got.Frames[i].Source, want.pcs[i], want.names[i], want.names[max(i-1, 0)], len(want.pcs), want.pcs,
 				len(got.IPs), got.IPs, got.End)
 			return

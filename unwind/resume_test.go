@@ -12,9 +12,9 @@ import (
 	"unspool/vmas"
 )
 
-// TestResumeBehindALateFile walks from generated code whose caller is in a file that has not been read yet, or
-// whose code has not. The next return address on the stack, in a file that has been read, is not taken for the
-// caller instead.
+// TestResumeBehindALateFile walks from generated code whose caller is in a file that has not been read yet,
+// or whose code has not. The next return address on the stack, in a file that has been read, is not taken for
+// the caller instead.
 func TestResumeBehindALateFile(t *testing.T) {
 	t.Parallel()
 	const program = `
@@ -126,8 +126,8 @@ behind:
 	until(t, "no call is seen once the code is there", isCall)
 }
 
-// lateFile maps the file of a mapping at the same place in process 1, on a server that is in a mode, and others
-// beside it. With HangClose, nothing of the file stays in the page cache.
+// lateFile maps the file of a mapping at the same place in process 1, on a server that is in a mode, and
+// others beside it. With HangClose, nothing of the file stays in the page cache.
 func lateFile(t *testing.T, mode fusetest.Mode, late *vmas.Mapping, others map[uint64]string) (
 	*fusetest.Mount, *vmas.Space,
 ) {

@@ -23,7 +23,8 @@ const compile = "gcc -x c -O2 -g -ffreestanding -nostdlib -static -fno-asynchron
 
 // load is a program to record, which is small as well: what is recorded of it refers to little else.
 const load = `static volatile int sum;
-__attribute__((noinline)) int down(int n) { volatile int y[8]; y[0] = n; return n ? down(n - 1) + y[0] : sum++; }
+__attribute__((noinline))
+int down(int n) { volatile int y[8]; y[0] = n; return n ? down(n - 1) + y[0] : sum++; }
 void _start(void) {
 	for (int i = 0; i < 300000; i++)
 		down(20);

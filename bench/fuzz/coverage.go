@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// coverage is the share of statements that ran, of the functions that were called, and how many functions those are.
+// coverage is the share of statements that ran, of the functions that were called, and how many functions
+// those are.
 func coverage(profile string) (share float64, functions int, err error) {
 	f, err := os.Open(profile)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command fuzz gives every fuzz target of the module as many inputs as asked for, in one process after the other,
-// and writes what came of it: see [unspool/testdata/inputs] for how inputs are made.
+// Command fuzz gives every fuzz target of the module as many inputs as asked for, in one process after the
+// other, and writes what came of it: see [unspool/testdata/inputs] for how inputs are made.
 package main
 
 import (
@@ -113,7 +113,8 @@ func (r *result) run(ctx context.Context, inputs int, limit time.Duration, seed 
 	test := exec.CommandContext(ctx, "go", "test", "-count=1", "-vet=off", "-timeout=0", "-run=^"+r.target+"$",
 		"-coverpkg="+strings.Join(own, ","), "-coverprofile="+profile, "./"+r.pkg)
 	// An input makes much garbage and keeps little: with the usual GOGC half of the time is the collector's.
-	test.Env = append(os.Environ(), "GOGC=800", fmt.Sprint("UNSPOOL_INPUTS=", inputs), fmt.Sprint("UNSPOOL_INPUTS_TIME=", limit),
+	test.Env = append(os.Environ(), "GOGC=800",
+		fmt.Sprint("UNSPOOL_INPUTS=", inputs), fmt.Sprint("UNSPOOL_INPUTS_TIME=", limit),
 		fmt.Sprint("UNSPOOL_INPUTS_SEED=", seed), "UNSPOOL_INPUTS_LOG="+result)
 	said, failed := test.CombinedOutput()
 	if failed != nil {
@@ -151,7 +152,8 @@ func (r *result) run(ctx context.Context, inputs int, limit time.Duration, seed 
 	return nil
 }
 
-const columns = "| package | target | inputs | inputs/s | seeds | statements | CPU | memory | failures | on |\n" +
+const columns = "| package | target | inputs | inputs/s | seeds | statements | CPU | memory | failures | " +
+	"on |\n" +
 	"|---|---|---:|---:|---:|---:|---:|---:|---|---|\n"
 
 // readTable reads the rows of a table that was written before.
@@ -195,14 +197,16 @@ const explanation = `# Fuzzing
 
 Made by ` + "`make bench-fuzz`" + ` with seed %d, %s,
 Linux %s, %d CPUs. Every fuzz target is called with inputs that are [made in its
-process](../testdata/inputs/inputs.go): a seed, or an input that had reached something new, with one to eight changes.
-Seeds are those of the target, and what this machine has: ELF files and their sections, ` + "`/proc`" + `, recordings by
-perf, jitdumps of node, programs by gcc. A target with less than 10 million inputs had a limit of CPU time.
+process](../testdata/inputs/inputs.go): a seed, or an input that had reached something new, with one to eight
+changes. Seeds are those of the target, and what this machine has: ELF files and their sections,
+` + "`/proc`" + `, recordings by perf, jitdumps of node, programs by gcc. A target with less than 10 million inputs
+had a limit of CPU time.
 
 - **inputs/s** are of CPU time, with what the checks in the targets and counting coverage take.
 - **seeds**: and how many inputs were kept for reaching something new.
 - **statements** that ran, of the functions that were called.
-- **CPU** and **memory**: the most that one input took, as a share of [what it may](../testdata/costs/costs.go): a
-  second and 64 MiB, and for each byte 10 µs and a KiB. CPU time is that of the process, with its garbage collector.
+- **CPU** and **memory**: the most that one input took, as a share of
+  [what it may](../testdata/costs/costs.go): a second and 64 MiB, and for each byte 10 µs and a KiB. CPU time is that of the process, with its garbage
+  collector.
 - **failures** are panics, wrong results, and inputs that took more than they may.
 `

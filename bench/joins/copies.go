@@ -15,7 +15,8 @@ import (
 )
 
 // copied are the programs that are recorded with copies of several sizes.
-var copied = []string{"clang", "rustc", "cc1plus", "go build", "python3", "perl", "git log", "node", "sqlite3",
+var copied = []string{"clang", "rustc", "cc1plus", "go build", "python3", "perl", "git log", "node",
+	"sqlite3",
 	"ffmpeg (libx264)", "memcached", "chromium"}
 
 // copySizes are the sizes of the copies.
@@ -39,7 +40,8 @@ type recorded struct {
 // copies records programs with copies of each size, as a user does.
 func (b *bench) copies(chosen []workloads.Program) (string, error) {
 	unspool := filepath.Join(b.dir, "unspool")
-	if out, err := exec.Command("go", "build", "-o", unspool, "unspool/cmd/unspool").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", unspool, "unspool/cmd/unspool")
+	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	kernel := make(map[int]float64)
@@ -75,7 +77,8 @@ func (b *bench) copies(chosen []workloads.Program) (string, error) {
 			joined, size := float64(r.Unwind.CompleteBy.Joined), copySizes[k]
 			fmt.Fprintf(&s, "| %s | %d KiB | %d | %d | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %.1f | %.1f | %.1f |\n",
 				p.Name, size>>10, r.Samples.User, r.Samples.Lost, 100*(all-joined)/user, 100*joined/user, 100*all/user,
-				100*float64(r.Unwind.Ended.DumpTooShort)/user, r.Cost.PerSample, kernel[size], r.Cost.PerSample+kernel[size])
+				100*float64(r.Unwind.Ended.DumpTooShort)/user, r.Cost.PerSample, kernel[size],
+				r.Cost.PerSample+kernel[size])
 			sums[2*k] += 100 * all / user
 			sums[2*k+1] += r.Cost.PerSample
 		}
@@ -124,7 +127,8 @@ func (b *bench) copiesOf(unspool string, p *workloads.Program) (rows []recorded,
 			return nil, err
 		}
 		stats := filepath.Join(b.dir, "stats.json")
-		if err := w.RecordBy(unspool, "record", "-q", "-F", strconv.Itoa(b.freq), "--stack-size", strconv.Itoa(size),
+		if err := w.RecordBy(unspool, "record", "-q", "-F", strconv.Itoa(b.freq),
+			"--stack-size", strconv.Itoa(size),
 			"-o", filepath.Join(b.dir, "recorded.data"), "--stats", stats); err != nil {
 			return nil, err
 		}

@@ -2,8 +2,8 @@
 // them before and after, and how many of these wrongly. 'make bench-joins' writes bench/JOINS.md.
 // Given recordings, it judges these.
 //
-// With -live it records a command whose stacks it cuts meanwhile, so that what is read of them from the process
-// is judged, too:
+// With -live it records a command whose stacks it cuts meanwhile, so that what is read of them from the
+// process is judged, too:
 //
 //	go run ./bench/joins -live 16384 -- clang++ -O2 -c work.cc
 //

@@ -145,7 +145,8 @@ func (r *liveRun) record(rec perfring.Record) error {
 
 // line says what became of the samples.
 func (o *outcome) line() string {
-	s := fmt.Sprintf("%d samples: %s complete by the copy, %s joined (%s with reads), %d of them wrong; %s in all",
+	s := fmt.Sprintf("%d samples: %s complete by the copy, %s joined (%s with reads), %d of them wrong; "+
+		"%s in all",
 		o.all, o.share(o.byCopy), o.share(o.joined), o.share(o.links[link.JoinedByRead]), o.wrong,
 		o.share(o.byCopy+o.joined))
 	for i, words := range []string{"doubtful", "disagree", "one-sided", "unseen"} {

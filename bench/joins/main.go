@@ -23,7 +23,8 @@ func main() {
 	flag.StringVar(&b.keep, "keep", "", "keep the recordings in this `folder`, and take those that are there")
 	copies := flag.Bool("copies", false, "record programs with copies of several sizes, and say what each costs")
 	install := flag.Bool("install", true, "install programs that are missing, with apt-get")
-	size := flag.Int("live", 0, "record the command that is given, and cut its copies to so many `bytes` meanwhile")
+	size := flag.Int("live", 0,
+		"record the command that is given, and cut its copies to so many `bytes` meanwhile")
 	flag.Parse()
 	err := error(nil)
 	if *size > 0 && flag.NArg() > 0 {
@@ -244,8 +245,8 @@ const intro = `# Joined stacks
 
 ` + "`make bench-joins`" + ` records real programs with copies of up to 64 KiB, cuts the copies in memory, has
 the stacks completed with what was seen of them before and after each sample (package unwind/link), and
-compares them with what they are. Samples whose stack does not fit into 64 KiB are left out, as nobody knows what is right.
-A stack is wrong if any of its frames is.
+compares them with what they are. Samples whose stack does not fit into 64 KiB are left out, as nobody knows
+what is right. A stack is wrong if any of its frames is.
 
 The last programs (callers, recursion, longjmp, coroutines and so on) are made to break it: by chance, every
 so many microseconds, they leave a function and enter it again at the same place on the stack from somewhere
@@ -272,7 +273,8 @@ func (t *table) writeShares(s *strings.Builder, after time.Duration) {
 
 // writeWaits writes how much is complete, and wrong, by how long samples wait.
 func writeWaits(s *strings.Builder, results []*result) {
-	s.WriteString("| copy | wait | complete by the copy | in all | samples | joined | wrong | of the joined |\n" +
+	s.WriteString("| copy | wait | complete by the copy | in all | samples | joined | wrong | " +
+		"of the joined |\n" +
 		"|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, size := range sizes {
 		for _, after := range waits {

@@ -73,7 +73,8 @@ func (r *root) prepare(unspool, module string) error {
 	rules := r.in("etc/polkit-1/rules.d")
 	allow := []byte("polkit.addRule(function() { return polkit.Result.YES; });\n")
 	if err := errors.Join(os.MkdirAll(rules, 0o755),
-		os.WriteFile(filepath.Join(rules, "00-all.rules"), allow, 0o644), os.MkdirAll(r.in("run/dbus"), 0o755), os.Chmod(r.in("tmp"), 0o777)); err != nil {
+		os.WriteFile(filepath.Join(rules, "00-all.rules"), allow, 0o644),
+		os.MkdirAll(r.in("run/dbus"), 0o755), os.Chmod(r.in("tmp"), 0o777)); err != nil {
 		return err
 	}
 	if _, err := os.Lstat(r.in(helper + ".distrib")); err != nil {

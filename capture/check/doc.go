@@ -1,6 +1,6 @@
-// Package check checks the stacks of a recording against the code: that each return address follows a call, and
-// that a direct call can have led to the function of the callee. It does not know how a stack was unwound,
-// except for the source of each frame that the walk tells.
+// Package check checks the stacks of a recording against the code: that each return address follows a call,
+// and that a direct call can have led to the function of the callee. It does not know how a stack was
+// unwound, except for the source of each frame that the walk tells.
 //
 // An edge is a pair of frames that follow each other: a caller's return address, and its callee's PC. It is
 // judged by the instructions of the file that was mapped (Intel SDM, volume 2):

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// A file is looked for by all its names at once, as dpkg-query reads the lists of all packages for each query.
+// A file is looked for by all its names at once, as dpkg-query reads the lists of all packages for each
+// query.
 func TestPackageOfAFile(t *testing.T) {
 	dpkg, err := exec.LookPath("dpkg-query")
 	if err != nil {

@@ -7,10 +7,10 @@
 //
 // A request is one message of fixed fields and, for some, a path. An answer is one or more messages with
 // bytes and at most one descriptor; the bytes and the descriptor belong to the caller. There are many pairs
-// of sockets. Each has one request at a time, and a goroutine at either end: see line. So a request that hangs
-// in the kernel, for example on a file server that does not answer, does not delay the others: the client
-// waits for a bounded time, and can end at any time, as only the opener hangs. No user's
-// processes get all of the pairs: see shares.
+// of sockets. Each has one request at a time, and a goroutine at either end: see line. So a request that
+// hangs in the kernel, for example on a file server that does not answer, does not delay the others: the
+// client waits for a bounded time, and can end at any time, as only the opener hangs. No user's processes get
+// all of the pairs: see shares.
 //
 // Somebody who takes over the confined process through what it parses can get no more from the opener than a
 // recording needs: see grants, and handsOut.

@@ -8,8 +8,8 @@ import (
 	"unspool/testdata/inputs"
 )
 
-// FuzzMessages reads what the other end of a line may send as a request and as an answer: what is read is what was
-// sent.
+// FuzzMessages reads what the other end of a line may send as a request and as an answer: what is read is
+// what was sent.
 func FuzzMessages(f *testing.F) {
 	f.Add((&request{op: openPath, pid: 1, tid: 2, start: 3, end: 4, text: []byte("/usr/bin/true")}).append(nil))
 	f.Add((&answer{errno: errOther, more: 1, value: 3, bytes: []byte("no such file")}).append(nil))

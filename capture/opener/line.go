@@ -14,8 +14,8 @@ import (
 )
 
 // A line is a socket that one request at a time goes over, and its answer back. Messages are sent and
-// received by system calls that do not block, of which Go's scheduler need not know, and what has not come yet
-// is waited for in the runtime's poller: while a thread is in a system call that may block, the runtime's
+// received by system calls that do not block, of which Go's scheduler need not know, and what has not come
+// yet is waited for in the runtime's poller: while a thread is in a system call that may block, the runtime's
 // monitor looks at it every 20 us, which took half of the CPU time of files that are asked for one by one.
 // Whoever waits only for a bounded time blocks in the kernel all the same, as each timer wakes the monitor,
 // too.

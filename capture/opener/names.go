@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// SealForNames is Seal for a client that reads recordings: of processes, the opener then opens only what names
-// of generated code are in, jitdumps and perf maps.
+// SealForNames is Seal for a client that reads recordings: of processes, the opener then opens only what
+// names of generated code are in, jitdumps and perf maps.
 func (c *Client) SealForNames() error {
 	_, err := c.askGranted(request{op: seal, start: forNames}, -1)
 	return err

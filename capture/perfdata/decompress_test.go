@@ -7,8 +7,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// TestWhatIsNoRecordIsNoneInCompressedData has bytes in compressed data that may be those of a stack, and records
-// that announce more than is behind them.
+// TestWhatIsNoRecordIsNoneInCompressedData has bytes in compressed data that may be those of a stack, and
+// records that announce more than is behind them.
 func TestWhatIsNoRecordIsNoneInCompressedData(t *testing.T) {
 	enc, err := zstd.NewWriter(nil)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 //     nothing is said. The kernel leaves these bits 0 (linux/perf_event.h gives PERF_RECORD_SAMPLE bits 0 to
 //     2, 14 and 15), and readers mask them out. [End] reads them.
 //   - Bit 12 says that the stack was completed by what was seen of it before the sample and after it, and not
-//     by its own copy alone: see package link. [IsJoined] reads it. Bit 13 says beside it that a part of what was
-//     seen was read from the process: [IsRead] reads it.
+//     by its own copy alone: see package link. [IsJoined] reads it. Bit 13 says beside it that a part of what
+//     was seen was read from the process: [IsRead] reads it.
 //   - A [Pair] is a second SAMPLE record behind the first, equal except for its callchain and these bits,
 //     which are 0. The last entry of its callchain is not an address: bit 0 is 1, so that the entry is not
 //     zero; bits 1 to 3 are the [unwind.FrameWalkEnd], bit 4 is Kernel, bit 5 is Agrees, and bits 8 and up
@@ -124,8 +124,8 @@ func IsJoined(misc uint16) bool {
 	return walked && misc&joinedBit != 0
 }
 
-// IsRead reads from the misc of a sample that is joined whether what it was completed from was partly read from
-// the process.
+// IsRead reads from the misc of a sample that is joined whether what it was completed from was partly read
+// from the process.
 func IsRead(misc uint16) bool { return IsJoined(misc) && misc&readBit != 0 }
 
 // End reads from a sample's misc why its walk ended. It is false if that is not there, as in the recordings

@@ -486,8 +486,8 @@ func TestManyIDsGoThroughAPipe(t *testing.T) {
 	}
 }
 
-// TestRecordsOfAPipeAreWholeWords looks at where the records of a pipe end, as perf 7.2 does. Compressed data and
-// the head of tracing data have other lengths in perf's own pipes, too.
+// TestRecordsOfAPipeAreWholeWords looks at where the records of a pipe end, as perf 7.2 does. Compressed data
+// and the head of tracing data have other lengths in perf's own pipes, too.
 func TestRecordsOfAPipeAreWholeWords(t *testing.T) {
 	events := twoEvents()
 	for n := range 9 {

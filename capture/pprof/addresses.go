@@ -55,8 +55,8 @@ func (p *place) at(pc uint64) (*proto.Mapping, uint64) {
 }
 
 // newPlaces puts the images of p that have frames side by side. The program comes first, as pprof takes the
-// first mapping for the program; so the program keeps its own addresses. If most samples are not of that program,
-// a mapping without addresses comes before it, whose name says of how many programs they are.
+// first mapping for the program; so the program keeps its own addresses. If most samples are not of that
+// program, a mapping without addresses comes before it, whose name says of how many programs they are.
 func newPlaces(p *profile.Profile, out *proto.Profile) []place {
 	pcs := make([][]uint64, len(p.Images))
 	kernel := make([]bool, len(p.Images))

@@ -120,8 +120,8 @@ func (s *stacks) function(f *profile.Frame) *proto.Function {
 // version is what follows the name of a shared library: ".so.6".
 var version = regexp.MustCompile(`\.so[.0-9]*`)
 
-// shown is the name of a function. One that has no symbol, as [libcrypto.so.3.1+0x11170], loses its dots: where a
-// box is narrow, pprof shows what is behind a dot, here "1+0x11170]". Its mapping has the whole name.
+// shown is the name of a function. One that has no symbol, as [libcrypto.so.3.1+0x11170], loses its dots:
+// where a box is narrow, pprof shows what is behind a dot, here "1+0x11170]". Its mapping has the whole name.
 func shown(f *profile.Frame) string {
 	if f.Known {
 		return text(f.Name)

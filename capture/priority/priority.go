@@ -117,8 +117,8 @@ func realTime(level uint32) unix.SchedAttr {
 	return unix.SchedAttr{Policy: unix.SCHED_RR, Priority: level}
 }
 
-// starting is how long to wait for threads that are being started: they have the priority that their parent had
-// before, and are listed only once the parent has got a CPU.
+// starting is how long to wait for threads that are being started: they have the priority that their parent
+// had before, and are listed only once the parent has got a CPU.
 const starting = time.Millisecond
 
 // setAll changes the threads that have one of several priorities to another, including threads that start

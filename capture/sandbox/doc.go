@@ -6,8 +6,8 @@
 // command is started, it needs only memory, what it has open, and the answers of the opener, so it gives up
 // everything else.
 //
-// What reads a recording afterwards ([ConfineReader]) still opens files, in the name of who runs it, and writes
-// only to a temporary folder and a cache: its opener makes the outputs.
+// What reads a recording afterwards ([ConfineReader]) still opens files, in the name of who runs it, and
+// writes only to a temporary folder and a cache: its opener makes the outputs.
 //
 // What this kernel or this build cannot give up is reported.
 package sandbox

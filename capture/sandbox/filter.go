@@ -44,8 +44,8 @@ func refuse(errno unix.Errno) unix.SockFilter {
 	return statement(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ERRNO|uint32(errno))
 }
 
-// assemble makes a filter from rules. A call that no rule allows fails with EPERM, or with ENOSYS if it is one
-// of those that are to look absent.
+// assemble makes a filter from rules. A call that no rule allows fails with EPERM, or with ENOSYS if it is
+// one of those that are to look absent.
 func assemble(rules []rule, absent []uintptr) []unix.SockFilter {
 	return append(assembleRules(rules, absent), refuse(unix.EPERM))
 }

@@ -33,8 +33,8 @@ func ConfineOpener(o Opening) error {
 	return install(assemble(o.rules(os.Getpid()), absent))
 }
 
-// openerCapabilities are those that any opener keeps if it has them: to open files of processes, and to create
-// an output that belongs to the user of sudo.
+// openerCapabilities are those that any opener keeps if it has them: to open files of processes, and to
+// create an output that belongs to the user of sudo.
 var openerCapabilities = mask(unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH, unix.CAP_CHOWN,
 	unix.CAP_DAC_OVERRIDE)
 

@@ -98,7 +98,7 @@ func attempts(victim int, word *uint64) map[string]func() error {
 		"exec":                func() error { return unix.Exec("/bin/true", []string{"true"}, nil) },
 		"start a process":     func() error { return exec.Command("/bin/true").Run() },
 		"fork":                errnoOf(unix.SYS_FORK, 0, 0, 0),
-		"socket":              func() error { _, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0); return err },
+		"socket":              socket(unix.AF_INET),
 		"connect":             func() error { _, err := net.Dial("tcp", "127.0.0.1:1"); return err },
 		"read /etc/shadow":    opens("/etc/shadow", unix.O_RDONLY),
 		"read /etc/passwd":    opens("/etc/passwd", unix.O_RDONLY),
@@ -111,7 +111,7 @@ func attempts(victim int, word *uint64) map[string]func() error {
 		"rename":              func() error { return unix.Rename("moved", "other") },
 		"link":                func() error { return unix.Link("own", "folder/linked") },
 		"leave the folder":    func() error { return unix.Rename("folder/old", "out") },
-		"a local socket":      func() error { _, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0); return err },
+		"a local socket":      socket(unix.AF_UNIX),
 		"listen":              func() error { _, err := net.Listen("tcp", "127.0.0.1:0"); return err },
 		"run cat":             func() error { return exec.Command("cat", "own").Run() },
 		"write a file":        opens("/tmp/unspool-sandbox-test", unix.O_WRONLY|unix.O_CREAT),
@@ -121,9 +121,12 @@ func attempts(victim int, word *uint64) map[string]func() error {
 		"attach":              func() error { return unix.PtraceAttach(victim) },
 		"seize":               errnoOf(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(victim), 0),
 		"read memory":         func() error { _, err := unix.ProcessVMReadv(victim, local, remote, 0); return err },
-		"write memory":        func() error { _, err := unix.ProcessVMWritev(victim, local, remote, 0); return err },
-		"kill":                func() error { return unix.Kill(victim, unix.SIGKILL) },
-		"kill a thread":       func() error { return unix.Tgkill(victim, victim, unix.SIGKILL) },
+		"write memory": func() error {
+			_, err := unix.ProcessVMWritev(victim, local, remote, 0)
+			return err
+		},
+		"kill":          func() error { return unix.Kill(victim, unix.SIGKILL) },
+		"kill a thread": func() error { return unix.Tgkill(victim, victim, unix.SIGKILL) },
 		"perf event": func() error {
 			a := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{}))}
 			_, err := unix.PerfEventOpen(&a, 0, -1, -1, 0)
@@ -407,5 +410,13 @@ func TestListsOfCalls(t *testing.T) {
 	}
 	if errors.Is(explain(unix.ENOTSUP), unix.ENOTSUP) {
 		t.Error("ENOTSUP says nothing to a user")
+	}
+}
+
+// socket tries to make a socket.
+func socket(domain int) func() error {
+	return func() error {
+		_, err := unix.Socket(domain, unix.SOCK_STREAM, 0)
+		return err
 	}
 }

@@ -9,8 +9,8 @@
 // profile's name begins with its event's.
 //
 // Weights are numbers of samples. Stacks are in the order of time, neighbours that are equal as one, if
-// Options.Timeline has the samples and there are at most 200,000. Otherwise each stack is once in a profile, heavy
-// branches first, so that speedscope's "Time Order" is as good a flame graph as its "Left Heavy".
+// Options.Timeline has the samples and there are at most 200,000. Otherwise each stack is once in a profile,
+// heavy branches first, so that speedscope's "Time Order" is as good a flame graph as its "Left Heavy".
 //
 // A frame is a function, with the line that has most of the function's samples. With Options.Lines, each
 // line of a function is a frame of its own. If the source file is unknown, the image is written in its

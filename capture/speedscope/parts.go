@@ -15,13 +15,13 @@ type sample struct {
 	count               uint64
 }
 
-// mostInTime is how many samples are written one by one. With more, the file would be larger than what a browser
-// opens.
+// mostInTime is how many samples are written one by one. With more, the file would be larger than what a
+// browser opens.
 const mostInTime = 200_000
 
-// ordered returns the samples by event, and then one by one in the order of time. nodes has the nodes of p for
-// those of the timeline. Without a timeline, or if the samples are too many, each stack of a thread is there once,
-// heavy branches first.
+// ordered returns the samples by event, and then one by one in the order of time. nodes has the nodes of p
+// for those of the timeline. Without a timeline, or if the samples are too many, each stack of a thread is
+// there once, heavy branches first.
 func ordered(p *profile.Profile, timeline *profile.Timeline, nodes []int32) ([]sample, error) {
 	if timeline == nil || p.Count() > mostInTime {
 		return heaviest(p), nil

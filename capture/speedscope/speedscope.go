@@ -14,7 +14,8 @@ type Options struct {
 	Lines   bool   // a frame for each line of a function
 	Threads int    // this many threads at most have profiles of their own, 0 means DefaultThreads
 
-	// Timeline has the samples one by one; nil if they are not to be in the order of time. It stays the caller's.
+	// Timeline has the samples one by one; nil if they are not to be in the order of time. It stays the
+	// caller's.
 	Timeline *profile.Timeline
 }
 

@@ -337,8 +337,8 @@ func FuzzMiniDebugInfo(f *testing.F) {
 	}, inputs.Repaired(sumsOfXZ)))
 }
 
-// sumsOfXZ puts the sums of a stream of one block right: of its header, the block's header, the index and the footer.
-// tukaani.org/xz/xz-file-format.txt.
+// sumsOfXZ puts the sums of a stream of one block right: of its header, the block's header, the index and the
+// footer. tukaani.org/xz/xz-file-format.txt.
 func sumsOfXZ(b []byte) {
 	const header = 12 // of the stream, and as long is its footer
 	n := len(b)

@@ -59,7 +59,8 @@ func FuzzELFSymbols(f *testing.F) {
 		for _, off := range []uint64{0, 0x1000, uint64(len(b)), 1<<64 - 1} {
 			table.Vaddr(off)
 		}
-	}, inputs.InELF(".symtab", ".strtab", ".dynsym", ".dynstr", ".plt", ".rela.plt", ".gnu", ".eh_frame", ".note")))
+	}, inputs.InELF(".symtab", ".strtab", ".dynsym", ".dynstr", ".plt", ".rela.plt", ".gnu", ".eh_frame",
+		".note")))
 }
 
 func FuzzKallsyms(f *testing.F) {

@@ -21,7 +21,8 @@ const (
 )
 
 var (
-	errTooMuchCode = fmt.Errorf("more than %d pieces of code or %d bytes of names, or %d and %d of all processes: "+
+	errTooMuchCode = fmt.Errorf("more than %d pieces of code or %d bytes of names, or %d and %d of all "+
+		"processes: "+
 		"what follows is left out", maxCodes, maxCodeNames, maxAllCodes, maxAllCodeNames)
 	errLongMap = fmt.Errorf("more than %d bytes, or %d of all processes: what follows is left out",
 		maxPerfMap, maxAllPerfMaps)

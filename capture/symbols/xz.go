@@ -30,10 +30,11 @@ func unpackXZ(packed []byte, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// lowerDictionary bounds the dictionary, which is allocated at once, by the data that may be unpacked. xz asks for as
-// much as its level says, 64 MiB for a file of a few bytes; a dictionary that holds all of the data does the same.
-// It returns a copy whose first block asks for no more, and what later blocks, which follow a lot of data, may ask for.
-// The format: xz-file-format.txt of XZ Utils, 3.1 Block Header and 5.3.1 LZMA2.
+// lowerDictionary bounds the dictionary, which is allocated at once, by the data that may be unpacked. xz
+// asks for as much as its level says, 64 MiB for a file of a few bytes; a dictionary that holds all of the
+// data does the same. It returns a copy whose first block asks for no more, and what later blocks, which
+// follow a lot of data, may ask for. The format: xz-file-format.txt of XZ Utils, 3.1 Block Header and 5.3.1
+// LZMA2.
 func lowerDictionary(packed []byte, limit int64) (lowered []byte, dictionary uint32) {
 	const (
 		header  = 12 // of the stream

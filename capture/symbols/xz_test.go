@@ -10,7 +10,8 @@ import (
 	"unspool/testdata/costs"
 )
 
-// TestDictionaryIsNotLargerThanTheData has few bytes that ask for a dictionary of 64 MiB, in every form of the header.
+// TestDictionaryIsNotLargerThanTheData has few bytes that ask for a dictionary of 64 MiB, in every form of
+// the header.
 func TestDictionaryIsNotLargerThanTheData(t *testing.T) {
 	const limit = 1 << 20
 	var text bytes.Buffer

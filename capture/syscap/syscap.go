@@ -56,8 +56,8 @@ func (p *process) count(time uint64) {
 	p.samples[p.comm]++
 }
 
-// name is the comm with most samples, the last one if there are none. A program that another one has started has
-// the name of that until it is executed: nice, setpriv or a shell.
+// name is the comm with most samples, the last one if there are none. A program that another one has started
+// has the name of that until it is executed: nice, setpriv or a shell.
 func (p *process) name() string {
 	name, most := p.comm, p.samples[p.comm]
 	for comm, n := range p.samples {
@@ -151,8 +151,8 @@ func (w *Writer) process(pid uint32) *process {
 	return p
 }
 
-// show writes a PROCESS frame, the only one of a process, as readers show different ones: it is written when the
-// process is over, or at the end.
+// show writes a PROCESS frame, the only one of a process, as readers show different ones: it is written when
+// the process is over, or at the end.
 func (w *Writer) show(h frameHeader, p *process) {
 	at := w.open(frameProcess, h)
 	w.text(p.name())

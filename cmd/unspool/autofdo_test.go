@@ -8,8 +8,8 @@ import (
 	"unspool/testdata/programs"
 )
 
-// TestReadByAutoFDO has AutoFDO read recordings, with the library that perf_data_converter has, too. It refuses
-// samples with registers and raw stacks.
+// TestReadByAutoFDO has AutoFDO read recordings, with the library that perf_data_converter has, too. It
+// refuses samples with registers and raw stacks.
 func TestReadByAutoFDO(t *testing.T) {
 	needRoot(t)
 	need(t, "create_gcov", "perf")

@@ -77,7 +77,8 @@ func need(t testing.TB, tools ...string) {
 	}
 }
 
-// needTracepoints skips the test where no tracefs is mounted, without which events of that kind have no number.
+// needTracepoints skips the test where no tracefs is mounted, without which events of that kind have no
+// number.
 func needTracepoints(t testing.TB) {
 	t.Helper()
 	if _, err := os.Stat("/sys/kernel/tracing/events/sched"); err != nil {

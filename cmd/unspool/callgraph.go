@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A callGraph is the value of --call-graph, which is perf record's. Stacks are always recorded here, and unwound
-// by DWARF; the option can say how much of them is copied.
+// A callGraph is the value of --call-graph, which is perf record's. Stacks are always recorded here, and
+// unwound by DWARF; the option can say how much of them is copied.
 type callGraph struct {
 	kind string
 	size *byteCount

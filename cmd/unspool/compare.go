@@ -209,8 +209,8 @@ func (f *compareFlags) compare(files, command []string) (under bool, err error) 
 	return f.under(result), errors.Join(err, f.print(result, c.DWARF, c.FP))
 }
 
-// confineComparing gives up rights before recordings are read. The folder is the temporary one that a recording
-// is in, "" for none.
+// confineComparing gives up rights before recordings are read. The folder is the temporary one that a
+// recording is in, "" for none.
 func (f *compareFlags) confineComparing(folder string, inputs []string) (*confinement, error) {
 	r := reading{
 		outputs: []*outfile.Place{f.page}, names: &f.nameFlags, programs: compare.Programs(), verbose: f.verbose,

@@ -143,8 +143,8 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 	}
 }
 
-// TestFileOfAServerIsNotHeld records a program whose file's server answers: its stacks are complete, though the
-// process that records has no descriptor of the file that it could wait for.
+// TestFileOfAServerIsNotHeld records a program whose file's server answers: its stacks are complete, though
+// the process that records has no descriptor of the file that it could wait for.
 func TestFileOfAServerIsNotHeld(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -217,7 +217,8 @@ func capable(t *testing.T) (path string) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	low := uint32(1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_IPC_LOCK | 1<<unix.CAP_SYS_NICE)
+	low := uint32(1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_DAC_READ_SEARCH |
+		1<<unix.CAP_IPC_LOCK | 1<<unix.CAP_SYS_NICE)
 	high := uint32(1<<(unix.CAP_PERFMON-32) | 1<<(unix.CAP_SYSLOG-32) | 1<<(unix.CAP_CHECKPOINT_RESTORE-32))
 	var xattr []byte // struct vfs_cap_data (include/uapi/linux/capability.h), effective
 	for _, n := range []uint32{0x02000001, low, 0, high, 0} {

@@ -111,8 +111,8 @@ func lineOf(text, begins string) string {
 	return ""
 }
 
-// TestReadingInTheUsersName has root own files that the user who called sudo may not read: they are refused as
-// recordings, below --symfs, and as debug files.
+// TestReadingInTheUsersName has root own files that the user who called sudo may not read: they are refused
+// as recordings, below --symfs, and as debug files.
 func TestReadingInTheUsersName(t *testing.T) {
 	t.Parallel()
 	need(t, "objcopy")

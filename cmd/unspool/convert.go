@@ -168,8 +168,8 @@ func (f *convertFlags) checkOutput(to *outfile.Place, input string) error {
 	return err
 }
 
-// export converts a recording into another format; name is what the user calls it. Raw stacks are unwound into
-// a temporary recording first.
+// export converts a recording into another format; name is what the user calls it. Raw stacks are unwound
+// into a temporary recording first.
 func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions, name string,
 	to, stats *outfile.Place) error {
 	line := f.follow(&o)

@@ -457,7 +457,8 @@ func stormOf(t testing.TB, seconds, rate int, program string, sampled int) {
 	s := squalls(r.Frames(), name)
 	t.Logf("%d named, %d ended, %d sampled", len(s.named), len(s.ended), len(s.sampled))
 	if len(s.named) != seconds*rate || len(s.sampled)*100 < seconds*rate*sampled || s.logged != "" {
-		t.Errorf("of %d processes %d have a name, %d samples; %q", seconds*rate, len(s.named), len(s.sampled), s.logged)
+		t.Errorf("of %d processes %d have a name, %d samples; %q", seconds*rate, len(s.named), len(s.sampled),
+			s.logged)
 	}
 }
 

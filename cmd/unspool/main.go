@@ -68,19 +68,9 @@ plain callchains. No byte of a stack is ever written.`,
 // helpCommand is cobra's, but that it fails for what is no command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Help about a command",
-		ValidArgsFunction: func(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-			var names []string
-			if to, _, err := c.Root().Find(args); err == nil {
-				for _, sub := range to.Commands() {
-					if strings.HasPrefix(sub.Name(), prefix) && (sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand()) {
-						names = append(names, sub.Name()+"\t"+sub.Short)
-					}
-				}
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
+		Use:               "help [COMMAND]",
+		Short:             "Help about a command",
+		ValidArgsFunction: completeTopics,
 		RunE: func(c *cobra.Command, args []string) error {
 			about, rest, err := c.Root().Find(args)
 			switch {
@@ -94,6 +84,20 @@ func helpCommand() *cobra.Command {
 		},
 		DisableFlagsInUseLine: true,
 	}
+}
+
+// completeTopics completes what help tells something about.
+func completeTopics(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if to, _, err := c.Root().Find(args); err == nil {
+		for _, sub := range to.Commands() {
+			told := sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand()
+			if told && strings.HasPrefix(sub.Name(), prefix) {
+				names = append(names, sub.Name()+"\t"+sub.Short)
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // flagError replaces the parser's error about an invalid value: it names the option and what that takes.

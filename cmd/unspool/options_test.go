@@ -471,8 +471,10 @@ func TestBadOptions(t *testing.T) {
 		{"every event less than once", []string{"-c", "0", "true"}, "-c 0: must be at least 1.*--help"},
 		{"process of too many digits", []string{"-p", "99999999999999999999"}, "-p 9+:.*--help"},
 		{"stack of an unknown unit", []string{"--stack-size", "4X", "true"}, "--stack-size: invalid BYTES.*--help"},
-		{"stack of perf's too large", []string{"--call-graph", "dwarf,64k", "true"}, "--stack-size 65536.*65528.*--help"},
-		{"stack of perf's is no size", []string{"--call-graph", "dwarf,x", "true"}, "--call-graph dwarf,x:.*--help"},
+		{"stack of perf's too large", []string{"--call-graph", "dwarf,64k", "true"},
+			"--stack-size 65536.*65528.*--help"},
+		{"stack of perf's is no size", []string{"--call-graph", "dwarf,x", "true"},
+			"--call-graph dwarf,x:.*--help"},
 		{"unknown call graph", []string{"--call-graph", "vax", "true"}, "--call-graph vax: must be dwarf.*--help"},
 		{"process zero", []string{"-p", "0"}, "-p 0.*--help"},
 		{"stack too large", []string{"--stack-size", "65536", "true"}, "--stack-size 65536.*65528.*--help"},
@@ -511,10 +513,12 @@ func TestBadOptions(t *testing.T) {
 		unspool(t, t.TempDir(), "report").fails(t, statusFailure, "no perf.data here: 'unspool record")
 	})
 	t.Run("process that is not there", func(t *testing.T) {
-		unspool(t, t.TempDir(), "record", "-p", "no such process").fails(t, statusMissing, "-p: no process is called no such p")
+		unspool(t, t.TempDir(), "record", "-p", "no such process").fails(t, statusMissing,
+			"-p: no process is called no such p")
 	})
 	t.Run("help", func(t *testing.T) {
-		for _, args := range [][]string{{"--help"}, {"help"}, {"help", "record"}, {"help", "json"}, {"record", "--help"}, {"report", "-h"}, {"doctor", "-h"},
+		for _, args := range [][]string{{"--help"}, {"help"}, {"help", "record"}, {"help", "json"},
+			{"record", "--help"}, {"report", "-h"}, {"doctor", "-h"},
 			{"--version"}} {
 			if e := unspool(t, t.TempDir(), args...); e.status != 0 || e.stderr != "" || e.stdout == "" {
 				t.Errorf("%q: %+v", args, e)

@@ -20,11 +20,12 @@ const statusMissing = 1
 // ExitStatus is the one of unspool.
 func (e *missingProcess) ExitStatus() int { return statusMissing }
 
-// maxNameOfTask is how many bytes of a name the kernel keeps (TASK_COMM_LEN, include/linux/sched.h, and a zero).
+// maxNameOfTask is how many bytes of a name the kernel keeps (TASK_COMM_LEN, include/linux/sched.h, and a
+// zero).
 const maxNameOfTask = 15
 
-// processes gives the processes that the values of -p stand for: digits are a process ID, anything else is the
-// name of all processes that have it, as pgrep -x finds them. This process is not among those.
+// processes gives the processes that the values of -p stand for: digits are a process ID, anything else is
+// the name of all processes that have it, as pgrep -x finds them. This process is not among those.
 func processes(values []string) (pids []int, err error) {
 	for _, v := range values {
 		if strings.Trim(v, "-0123456789") == "" {

@@ -63,7 +63,8 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 			if len(args) > 0 {
 				f.File = args[0]
 			} else if _, err := os.Stat(f.File); errors.Is(err, fs.ErrNotExist) {
-				return errors.New("no perf.data here: 'unspool record -- COMMAND' makes one, 'unspool report FILE' reads another")
+				return errors.New("no perf.data here: 'unspool record -- COMMAND' makes one, " +
+					"'unspool report FILE' reads another")
 			}
 			if err := f.check(c); err != nil {
 				return &usageError{"unspool report", err}

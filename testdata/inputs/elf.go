@@ -51,7 +51,8 @@ func Names(n int, prefix string, patterns ...string) []string {
 	return some
 }
 
-// InELF has changes made in the headers of ELF files, and in the sections whose names have one of the prefixes.
+// InELF has changes made in the headers of ELF files, and in the sections whose names have one of the
+// prefixes.
 func InELF(prefixes ...string) Change {
 	return In(func(b []byte) [][2]int {
 		places := [][2]int{{0, min(len(b), 64)}}

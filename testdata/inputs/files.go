@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Files are the contents of at most n files of this machine that the patterns match, for seeds that are real. A file
-// larger than size bytes is left out. There are none unless Total asks for inputs.
+// Files are the contents of at most n files of this machine that the patterns match, for seeds that are real.
+// A file larger than size bytes is left out. There are none unless Total asks for inputs.
 func Files(n, size int, patterns ...string) [][]byte {
 	return some(n, patterns, func(b []byte) []byte {
 		if len(b) > size {

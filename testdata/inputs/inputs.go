@@ -4,9 +4,9 @@
 //
 //	UNSPOOL_INPUTS=1000000 go test -cover -run '^FuzzMaps$' ./vmas
 //
-// An input is a seed, or one that reached code which none had reached before (with -cover), with some changes. All
-// follows from UNSPOOL_INPUTS_SEED and the input's number. UNSPOOL_INPUTS_TIME of CPU ends it earlier, and a line about
-// it is added to the file UNSPOOL_INPUTS_LOG.
+// An input is a seed, or one that reached code which none had reached before (with -cover), with some
+// changes. All follows from UNSPOOL_INPUTS_SEED and the input's number. UNSPOOL_INPUTS_TIME of CPU ends it
+// earlier, and a line about it is added to the file UNSPOOL_INPUTS_LOG.
 package inputs
 
 import (
@@ -44,8 +44,8 @@ func Total() int {
 	return n
 }
 
-// Many is fn, or if Total is not 0 a function for the same seeds, which calls fn with that many inputs. fn has a
-// string or []byte among its parameters, f its seeds.
+// Many is fn, or if Total is not 0 a function for the same seeds, which calls fn with that many inputs. fn
+// has a string or []byte among its parameters, f its seeds.
 func Many[F any](f interface{ Add(...any) }, fn F, changes ...Change) F {
 	if Total() == 0 {
 		return fn
@@ -197,8 +197,8 @@ func (d *driver) keep(input []any) {
 	}
 }
 
-// watch ends the process when an input takes more than a minute. A process that is stopped and continued has not
-// taken that long: it gets one tick for all the time.
+// watch ends the process when an input takes more than a minute. A process that is stopped and continued has
+// not taken that long: it gets one tick for all the time.
 func (d *driver) watch(ended chan struct{}) {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()

@@ -130,7 +130,8 @@ func TestFaultsAreFound(t *testing.T) {
 		t.Fatalf("saved: %q, %v", saved, err)
 	}
 	for _, name := range saved {
-		if out := run("^FuzzPlanted$/^"+filepath.Base(name)+"$", "UNSPOOL_INPUTS="); !strings.Contains(out, "too l") {
+		out := run("^FuzzPlanted$/^"+filepath.Base(name)+"$", "UNSPOOL_INPUTS=")
+		if !strings.Contains(out, "too l") {
 			t.Errorf("%s:\n%s", name, out)
 		}
 	}

@@ -11,14 +11,14 @@ import (
 // A Change says how the bytes of a target's inputs are to be changed.
 type Change func(*mutator)
 
-// In has three of four changes made in the places that the function names: pairs of a beginning and an end. It is
-// called for each seed, and for each input that is kept.
+// In has three of four changes made in the places that the function names: pairs of a beginning and an end.
+// It is called for each seed, and for each input that is kept.
 func In(places func(b []byte) [][2]int) Change {
 	return func(m *mutator) { m.named = places }
 }
 
-// Repaired calls a function for seven of eight inputs that are changed. It puts right what would have the parser stop
-// at once, as checksums, in place.
+// Repaired calls a function for seven of eight inputs that are changed. It puts right what would have the
+// parser stop at once, as checksums, in place.
 func Repaired(repair func(b []byte)) Change {
 	return func(m *mutator) { m.repair = repair }
 }

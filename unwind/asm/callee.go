@@ -79,12 +79,14 @@ func (c *Code) touchesNothing(start, addr uint64) bool {
 	return true
 }
 
-// An ofFunction is the answer to a question about an address in a function: yes in the lowest bit, and above it
-// the start of the function and 1. Zero means that it was not asked.
+// An ofFunction is the answer to a question about an address in a function: yes in the lowest bit, and above
+// it the start of the function and 1. Zero means that it was not asked.
 type ofFunction uint32
 
 // answer keeps the first answer for each address: one address is seldom asked about with two starts.
-func (c *Code) answer(kept *answers[ofFunction], start, addr uint64, find func(*Code, uint64, uint64) bool) bool {
+func (c *Code) answer(
+	kept *answers[ofFunction], start, addr uint64, find func(*Code, uint64, uint64) bool,
+) bool {
 	const most = 1<<31 - 2
 	if addr > most || start > addr {
 		return find(c, start, addr)

@@ -309,8 +309,8 @@ func (r *countingReader) ReadAt(p []byte, _ int64) (int, error) {
 	return len(p), nil
 }
 
-// TestScatteredCodeIsReadOnce asks for calls all over a file, again and again, as the walks of an interpreter's
-// functions do: none of these reads the file each time.
+// TestScatteredCodeIsReadOnce asks for calls all over a file, again and again, as the walks of an
+// interpreter's functions do: none of these reads the file each time.
 func TestScatteredCodeIsReadOnce(t *testing.T) {
 	const places, apart = 32, 20 << 10
 	var file countingReader

@@ -63,8 +63,8 @@ const (
 	choosing       = 512  // bytes of a function that jumps to one of several by the processor's features
 )
 
-// IsReturn says whether pc, which lies behind an address in m, is where a call returns to: it follows a call, or
-// is where a coroutine or a signal handler ends.
+// IsReturn says whether pc, which lies behind an address in m, is where a call returns to: it follows a call,
+// or is where a coroutine or a signal handler ends.
 func (im *Image) IsReturn(m *vmas.Mapping, pc uint64) bool {
 	off := pc - 1 - m.Start + m.Offset
 	if a := im.calls.get(off); a != unasked {

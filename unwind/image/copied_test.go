@@ -101,8 +101,8 @@ func (lateFiles) ReadMemory(uint32, []byte, uint64) int { return 0 }
 
 func (l lateFiles) Aside() process.Memory { return l.Access }
 
-// TestCopyOfAFileThatComesLate asks for a copy many times while its file is not open, as a busy machine has it:
-// once it is, the copy is found at once.
+// TestCopyOfAFileThatComesLate asks for a copy many times while its file is not open, as a busy machine has
+// it: once it is, the copy is found at once.
 func TestCopyOfAFileThatComesLate(t *testing.T) {
 	path, err := os.Executable()
 	if err != nil {
@@ -122,7 +122,8 @@ func TestCopyOfAFileThatComesLate(t *testing.T) {
 	addr, pid := uint64(uintptr(unsafe.Pointer(&memory[0]))), uint32(os.Getpid())
 	late := lateFiles{process.Direct("/proc"), make(chan struct{})}
 	images, table := New(Config{Processes: late, Hurried: true}), vmas.NewTable("")
-	code := vmas.Map{Addr: addr, Len: size, Offset: offset, Prot: vmas.ProtRead | vmas.ProtExec, Name: []byte(path)}
+	code := vmas.Map{Addr: addr, Len: size, Offset: offset, Prot: vmas.ProtRead | vmas.ProtExec,
+		Name: []byte(path)}
 	file := *table.Mmap(pid, code)
 	code.Name, code.Offset = []byte("//anon"), addr
 	m := table.Mmap(pid, code)

@@ -23,7 +23,8 @@ func splitProgram(t *testing.T, id, compress string) (whole, stripped, debug str
 	stripped, debug = filepath.Join(dir, "prog"), filepath.Join(dir, "prog.debug")
 	const program = `
 __attribute__((noinline)) int work(volatile int *p) { volatile char b[100]; b[*p] = 1; return b[0] + *p; }
-__attribute__((noinline)) int more(int n) { volatile int x[8]; x[n & 7] = n; return n ? more(n - 1) + work(&x[1]) : 0; }
+__attribute__((noinline))
+int more(int n) { volatile int x[8]; x[n & 7] = n; return n ? more(n - 1) + work(&x[1]) : 0; }
 int main(int argc, char **argv) { (void)argv; return more(argc) + more(2 * argc); }
 `
 	if err := os.WriteFile(source, []byte(program), 0o666); err != nil {

@@ -364,7 +364,8 @@ func (im *Image) wait(piece *job) bool {
 // misses says whether a piece of the file was missed: nothing that was concluded since then may be kept.
 func (im *Image) misses() bool { return im.wanted != nil }
 
-// IsLate says whether what was just asked about the code is not known yet, as a piece of it was not read in time.
+// IsLate says whether what was just asked about the code is not known yet, as a piece of it was not read in
+// time.
 func (im *Image) IsLate() bool { return im.misses() }
 
 // refresh drops what was concluded without the piece of the file that was missed, once it has come.

@@ -66,8 +66,8 @@ func TestReaderWithJobsThatHang(t *testing.T) {
 	}
 }
 
-// TestReaderWithAUserWhoseJobsHang has files on ever more devices hang, all for the processes of one user: they
-// get a share of the goroutines and of the queue, and the files of another user are read.
+// TestReaderWithAUserWhoseJobsHang has files on ever more devices hang, all for the processes of one user:
+// they get a share of the goroutines and of the queue, and the files of another user are read.
 func TestReaderWithAUserWhoseJobsHang(t *testing.T) {
 	const bad, good, perUser = 1, 2, 1000 // users; each has processes with so many PIDs
 	r := reader{owner: func(pid uint32) uint32 { return pid / perUser }}
@@ -291,8 +291,8 @@ func TestBuildIDsOfManyFiles(t *testing.T) {
 	})
 }
 
-// TestPatienceInParts: a file that never comes has been waited for as long as one may be, however little credit
-// other files have left for it each time, so that it is reported.
+// TestPatienceInParts: a file that never comes has been waited for as long as one may be, however little
+// credit other files have left for it each time, so that it is reported.
 func TestPatienceInParts(t *testing.T) {
 	for _, room := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -167,7 +167,8 @@ func TestFileOfGeneratedCode(t *testing.T) {
 	}
 	id := copyELF(t, libc(t), path)
 	program := open()
-	if program == im || vmas.NewBuildID(program.BuildID) != id || program.Parse() != nil || program.IsGenerated() {
+	if program == im || vmas.NewBuildID(program.BuildID) != id || program.Parse() != nil ||
+		program.IsGenerated() {
 		t.Errorf("a program: build ID %x, %v", program.BuildID, program.err)
 	}
 	write()

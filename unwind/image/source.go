@@ -249,9 +249,9 @@ func (s *source) written(st *unix.Statx_t) bool {
 	return int64(st.Size) != s.inode.size || !isTime(st.Mtime, s.inode.mtime)
 }
 
-// stat returns what this machine knows of the file now: a server is not asked, so that the call does not wait,
-// and Go's scheduler need not know of it. It would wake its monitor thread, for each mapping. ok is false if the
-// file was closed; it is compared when it is opened again.
+// stat returns what this machine knows of the file now: a server is not asked, so that the call does not
+// wait, and Go's scheduler need not know of it. It would wake its monitor thread, for each mapping. ok is
+// false if the file was closed; it is compared when it is opened again.
 func (s *source) stat() (st unix.Statx_t, ok bool) {
 	const flags = unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC
 	file := s.holdOpen()

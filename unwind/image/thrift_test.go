@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestThrift: what one process costs is bounded, and what all of them do; others are not hurt before that. The
-// clock stands still meanwhile, as credits grow with time, also with that for which the test has no CPU.
+// TestThrift: what one process costs is bounded, and what all of them do; others are not hurt before that.
+// The clock stands still meanwhile, as credits grow with time, also with that for which the test has no CPU.
 func TestThrift(t *testing.T) { synctest.Test(t, testThrift) }
 
 func testThrift(t *testing.T) {

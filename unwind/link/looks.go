@@ -26,8 +26,8 @@ const (
 	regionLooks     = 1 << regionLooksBits
 )
 
-// looksFor is the looks for a frame in a region. A small region has none of its own, so that many of them do not
-// take much memory.
+// looksFor is the looks for a frame in a region. A small region has none of its own, so that many of them do
+// not take much memory.
 func (l *Log) looksFor(r *region, f *Wanted) *looks {
 	is := *f
 	if f.byFunction() {

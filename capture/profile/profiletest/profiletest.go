@@ -80,8 +80,8 @@ func (s *Stacks) Sample(one profile.Sample) *profile.Sample {
 	return sum
 }
 
-// AddComplete adds count samples of a stack that reaches its root, in the first thread for the first event, and
-// returns the stack's node.
+// AddComplete adds count samples of a stack that reaches its root, in the first thread for the first event,
+// and returns the stack's node.
 func (s *Stacks) AddComplete(count uint64, frames ...int32) int32 {
 	node := s.Stack(frames...)
 	s.Sample(profile.Sample{Node: node, CPU: -1, Count: count, Period: count, End: profile.Complete})

@@ -51,8 +51,8 @@ func Check(file *os.File, id *vmas.FileID) error {
 	return nil
 }
 
-// Stat is fstat with what this machine knows of the file: a server is not asked, as it may not answer. Times of
-// access and numbers of blocks and links are left out.
+// Stat is fstat with what this machine knows of the file: a server is not asked, as it may not answer. Times
+// of access and numbers of blocks and links are left out.
 func Stat(file *os.File) (st unix.Stat_t, err error) {
 	const flags = unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC
 	var is unix.Statx_t

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Stopwatch measures how long something is waited for: the time that passes until stop is called, but for what a
-// busy machine adds to it, in which nothing of this process runs for some milliseconds.
+// Stopwatch measures how long something is waited for: the time that passes until stop is called, but for
+// what a busy machine adds to it, in which nothing of this process runs for some milliseconds.
 func Stopwatch() (stop func() time.Duration) {
 	const tick, most = time.Millisecond, 3 * time.Millisecond // most: a timer is late by less than that
 	var total time.Duration
