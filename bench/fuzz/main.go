@@ -199,14 +199,14 @@ Made by ` + "`make bench-fuzz`" + ` with seed %d, %s,
 Linux %s, %d CPUs. Every fuzz target is called with inputs that are [made in its
 process](../testdata/inputs/inputs.go): a seed, or an input that had reached something new, with one to eight
 changes. Seeds are those of the target, and what this machine has: ELF files and their sections,
-` + "`/proc`" + `, recordings by perf, jitdumps of node, programs by gcc. A target with less than 10 million inputs
-had a limit of CPU time.
+` + "`/proc`" + `, recordings by perf, jitdumps of node, programs by gcc. A target with less than
+10 million inputs had a limit of CPU time.
 
 - **inputs/s** are of CPU time, with what the checks in the targets and counting coverage take.
 - **seeds**: and how many inputs were kept for reaching something new.
 - **statements** that ran, of the functions that were called.
 - **CPU** and **memory**: the most that one input took, as a share of
-  [what it may](../testdata/costs/costs.go): a second and 64 MiB, and for each byte 10 µs and a KiB. CPU time is that of the process, with its garbage
-  collector.
+  [what it may](../testdata/costs/costs.go): a second and 64 MiB, and for each byte 10 µs and a KiB. CPU time
+  is that of the process, with its garbage collector.
 - **failures** are panics, wrong results, and inputs that took more than they may.
 `

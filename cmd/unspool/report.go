@@ -62,12 +62,13 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 			f.File = "perf.data"
 			if len(args) > 0 {
 				f.File = args[0]
-			} else if _, err := os.Stat(f.File); errors.Is(err, fs.ErrNotExist) {
-				return errors.New("no perf.data here: 'unspool record -- COMMAND' makes one, " +
-					"'unspool report FILE' reads another")
 			}
 			if err := f.check(c); err != nil {
 				return &usageError{"unspool report", err}
+			}
+			if _, err := os.Stat(f.File); len(args) == 0 && errors.Is(err, fs.ErrNotExist) {
+				return errors.New("no perf.data here: 'unspool record -- COMMAND' makes one, " +
+					"'unspool report FILE' reads another")
 			}
 			return f.report()
 		},
