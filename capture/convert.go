@@ -27,12 +27,15 @@ type ConvertOptions struct {
 	Output string        // file, "-" for stdout
 	Place  *output.Place // what Output leads to, if it has been resolved already
 
-	Symfs    string  // directory below which files are looked for first
-	Cache    string  // perf's build-ID cache; empty: ~/.debug
-	MaxStack int     // frames of a user stack
-	Strict   bool    // CFI only
-	NoJoin   bool    // stacks that the copy cuts off are not completed: see package unwind/link
-	Pairs    bool    // for package compare: each stack is followed by that of frame pointers
+	Symfs    string // directory below which files are looked for first
+	Cache    string // perf's build-ID cache; empty: ~/.debug
+	MaxStack int    // frames of a user stack
+	Strict   bool   // CFI only
+	NoJoin   bool   // stacks that the copy cuts off are not completed: see package unwind/link
+	Pairs    bool   // for package compare: each stack is followed by that of frame pointers
+	// OpenKernel opens /proc/kallsyms, which tells the samples that were taken inside execve; nil for os.Open.
+	OpenKernel func(path string) (*os.File, error)
+
 	Watcher  Watcher // with one job: is handed what is written, too; may be nil
 	Compress int     // zstd level, 0 for none
 	Jobs     int     // cores to use; 0 is 1
@@ -192,7 +195,7 @@ func (c *conversion) prepare(l *lane, sink Sink) {
 	l.sampled = make(map[sampledFile]bool)
 	format := perfring.NewFormat(&c.reader.Events()[0].PerfEventAttr)
 	l.session = NewSession(Config{
-		Format: &format, Sink: sink, Offline: &c.files,
+		Format: &format, Sink: sink, Offline: &c.files, OpenKernel: c.OpenKernel,
 		Join: c.joins() && sink != Sink(l), Open: c.joins(), JoinAfter: JoinAfterRecorded,
 		MaxStack: c.MaxStack, Strict: c.Strict, Pairs: c.Pairs, BuildIDs: l.sampledFile, Stop: c.stop,
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"unspool/capture/kallsyms"
 	"unspool/perfring"
@@ -25,7 +26,12 @@ type execve struct {
 	// needed: reading them takes as long as converting thousands of samples.
 	ref     string
 	refAddr uint64
+	open    func(path string) (*os.File, error) // how they are opened then
 }
+
+// kernelSymbols is held while the kernel's symbols are read for a recording: all that [Config.OpenKernel] opens may
+// be one open file, with one offset.
+var kernelSymbols sync.Mutex
 
 // A kernelRange is the code of a kernel function.
 type kernelRange struct{ start, end uint64 }
@@ -47,7 +53,9 @@ func readExecve() execve {
 func (e *execve) identify() {
 	ref := e.ref
 	e.ref, e.loaders, e.entries = "", nil, nil
-	f, err := os.Open("/proc/kallsyms")
+	kernelSymbols.Lock()
+	defer kernelSymbols.Unlock()
+	f, err := e.open("/proc/kallsyms")
 	if err != nil {
 		return
 	}

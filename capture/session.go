@@ -2,6 +2,7 @@ package capture
 
 import (
 	"errors"
+	"os"
 	"time"
 
 	"unspool/capture/perfdata"
@@ -29,26 +30,27 @@ type Sink interface {
 type Session struct {
 	Stats Stats
 
-	format    *perfring.Format
-	out       perfring.Format // of the records that are handed on
-	sink      Sink
-	table     *vmas.Table
-	replay    *replay.Replay // into table
-	images    *image.Store
-	walker    *unwind.Unwinder
-	trouble   *Trouble
-	execve    execve
-	pairs     bool          // each walk is followed by that along frame pointers
-	lost      replay.Counts // what was lost, as records tell
-	limit     int           // how many entries a callchain of the kernel has at most
-	own       []uint64      // scratch: the user part of the kernel's chain
-	buildIDs  func(path string, id []byte)
-	teller    ProcessSink // the sink, if it is one
-	cpu       func() int
-	processes process.Access
-	open      bool         // the sink completes and counts open stacks
-	joiner    *joiner      // that sink, if it is the session's own
-	reader    *stackReader // nil where no process is there to be read
+	format     *perfring.Format
+	out        perfring.Format // of the records that are handed on
+	sink       Sink
+	table      *vmas.Table
+	replay     *replay.Replay // into table
+	images     *image.Store
+	walker     *unwind.Unwinder
+	trouble    *Trouble
+	execve     execve
+	openKernel func(path string) (*os.File, error)
+	pairs      bool          // each walk is followed by that along frame pointers
+	lost       replay.Counts // what was lost, as records tell
+	limit      int           // how many entries a callchain of the kernel has at most
+	own        []uint64      // scratch: the user part of the kernel's chain
+	buildIDs   func(path string, id []byte)
+	teller     ProcessSink // the sink, if it is one
+	cpu        func() int
+	processes  process.Access
+	open       bool         // the sink completes and counts open stacks
+	joiner     *joiner      // that sink, if it is the session's own
+	reader     *stackReader // nil where no process is there to be read
 
 	copied      copiedMappings
 	interrupted interruptedStack
@@ -81,6 +83,9 @@ type Config struct {
 	// are gone, no sample is left out, and records are not changed. Otherwise the files are those of
 	// processes that run here.
 	Offline *image.Offline
+	// OpenKernel opens the list of the running kernel's symbols for a recording that was made on it; nil for
+	// os.Open.
+	OpenKernel func(path string) (*os.File, error)
 
 	MaxStack int  // frames of a user stack
 	Strict   bool // CFI only
@@ -135,6 +140,8 @@ func NewSession(c Config) *Session {
 		out:       c.Format.Unwound(),
 		trouble:   trouble,
 		recorded:  c.Offline != nil,
+
+		openKernel: c.OpenKernel,
 	}
 	s.teller, _ = c.Sink.(ProcessSink)
 	s.images = image.New(image.Config{
@@ -159,6 +166,9 @@ func NewSession(c Config) *Session {
 	s.walker.MaxFrames, s.walker.Strict, s.walker.Prefetch = c.MaxStack, c.Strict, c.Live
 	if c.Live {
 		s.walker.Memory = s.interrupted.read
+	}
+	if s.openKernel == nil {
+		s.openKernel = os.Open
 	}
 	if c.Kernel {
 		s.execve = readExecve()
@@ -222,7 +232,7 @@ func (s *Session) follow(rec perfring.Record, f *perfring.Format) (c *replay.Cha
 		buildID = s.images.BuildID(c.PID, c.Mapping)
 	}
 	if name, addr := c.KernelSymbol(); name != "" && s.recorded {
-		s.execve = execve{ref: name, refAddr: addr}
+		s.execve = execve{ref: name, refAddr: addr, open: s.openKernel}
 	}
 	return c, buildID, nil
 }

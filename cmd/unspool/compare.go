@@ -270,7 +270,8 @@ func (f *compareFlags) convert(input, output string, watcher capture.Watcher) (a
 			input)
 	}
 	o := capture.ConvertOptions{Input: input, Output: output, Symfs: f.symfs, Cache: f.cache,
-		MaxStack: f.maxStack, Strict: f.strict, Pairs: true, Watcher: watcher}
+		MaxStack: f.maxStack, Strict: f.strict, Pairs: true, Watcher: watcher,
+		OpenKernel: f.openKernel}
 	line := f.statusLine()
 	o.Progress = line.converted
 	if !f.quiet {

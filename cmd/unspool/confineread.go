@@ -155,6 +155,14 @@ func (c *confinement) openKernel() {
 	}
 }
 
+// openKernel opens a list of the kernel's functions or modules, with the rights that this process began with.
+func (f *nameFlags) openKernel(path string) (*os.File, error) {
+	if f.confined == nil {
+		return os.Open(path)
+	}
+	return f.confined.kernelFile(path)
+}
+
 // kernelFile opens such a list, from its beginning.
 func (c *confinement) kernelFile(path string) (*os.File, error) {
 	file := c.kernel[path]

@@ -64,6 +64,7 @@ func (f *nameFlags) loading(ctx context.Context, path string, line *statusLine,
 	return load.Options{
 		Convert: capture.ConvertOptions{
 			Input: path, Symfs: f.symfs, Cache: f.cache, MaxStack: defaultMaxStack, Progress: line.converted,
+			OpenKernel: f.openKernel,
 		},
 		Symbols: f.sources(ctx, line),
 		Profile: o,
