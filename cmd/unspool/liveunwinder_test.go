@@ -217,7 +217,7 @@ func inOrder(t testing.TB, frames []sysprofd.Frame, h sysprofd.Header) {
 		case sysprofd.Map:
 			mapped[f.PID] = true
 		case sysprofd.Fork:
-			forked[f.Child()] = true
+			forked[f.Child()] = mounted[f.PID] // those of its parent will do
 		case sysprofd.File:
 			var pid int32
 			if n, _ := fmt.Sscanf(f.Name(), "/proc/%d/mountinfo", &pid); n == 1 {
