@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 var le = binary.LittleEndian
@@ -103,8 +104,15 @@ func (c *capture) add(kind uint32, pid int32, time uint64, body []byte) {
 // end in a file's entry point: _start, of the program or of the dynamic linker. The files are below dir.
 func (c *capture) reaches(dir string, programs []string, from, to uint64) (user, complete int) {
 	entries := make(map[string]uint64)
+	own := make(map[int32]bool)
 	for _, s := range c.samples {
 		if s.time < from || s.time >= to || s.root == 0 || !slices.Contains(programs, c.comms[s.pid]) {
+			continue
+		}
+		if _, known := own[s.pid]; !known {
+			own[s.pid] = c.isBelow(dir, s.pid)
+		}
+		if !own[s.pid] {
 			continue
 		}
 		user++
@@ -124,6 +132,17 @@ func (c *capture) reaches(dir string, programs []string, from, to uint64) (user,
 		}
 	}
 	return user, complete
+}
+
+// isBelow says whether the program of a process is in a root. Others of that name may run on the machine.
+func (c *capture) isBelow(dir string, pid int32) bool {
+	return slices.ContainsFunc(c.maps[pid], func(m mapping) bool {
+		if !strings.HasPrefix(filepath.Base(m.name), c.comms[pid]) {
+			return false
+		}
+		_, err := os.Stat(filepath.Join(dir, m.name))
+		return err == nil
+	})
 }
 
 // entrySize is how long _start is at most.

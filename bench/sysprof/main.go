@@ -146,8 +146,9 @@ func (b *bench) suite(dir string) (string, error) {
 	return fmt.Sprintf("### Sysprof %s, of Debian %s%s\n\n%s\n", r.version, filepath.Base(dir), note, &t), nil
 }
 
-// leastComplete is how many per cent of the stacks must reach their root.
-const leastComplete = 98
+// leastComplete is how many per cent of the stacks must reach their root: of cc1plus, 2 to 3 % are deeper than the
+// copy and were not seen whole.
+const leastComplete = 95
 
 // judge notes what is worse than it must be, whatever else runs on the machine.
 func (b *bench) judge(r *root, s *scene, results *[2]result) {
@@ -158,7 +159,7 @@ func (b *bench) judge(r *root, s *scene, results *[2]result) {
 	if ours.lost > 0 {
 		say("%d samples were lost", ours.lost)
 	}
-	if ours.user == 0 || ours.share() < leastComplete || ours.share() < theirs.share()-1 {
+	if ours.user == 0 || ours.share() < leastComplete || ours.share() < theirs.share()-2 {
 		say("%d of %d stacks are complete", ours.complete, ours.user)
 	}
 	if ours.samples*10 < theirs.samples*9 {
