@@ -42,7 +42,11 @@ func TestStacksOnPagesThatWereNeverTouched(t *testing.T) {
 				t.Errorf("%d of %d samples are said to be in the kernel only", st.Samples.KernelOnly,
 					st.Samples.Total)
 			}
-			if !strings.Contains(r.stderr, "never touched") || strings.Contains(r.stderr, "--stack-size") {
+			// A page that was read in the meantime is there, so that the kernel copies on, maybe up to the size of
+			// a copy: more bytes help such stacks only.
+			deep := st.Unwind.Cut["too_deep"]
+			if !strings.Contains(r.stderr, "never touched") ||
+				strings.Contains(r.stderr, "--stack-size") != (deep > 0) || deep*100 > 2*st.Samples.User {
 				t.Errorf("the summary:\n%s", r.stderr)
 			}
 			leads(t, r, c.want)
