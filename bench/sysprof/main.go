@@ -166,7 +166,7 @@ func (b *bench) judge(r *root, s *scene, results *[2]result) error {
 		say("%d samples were lost", ours.lost)
 	}
 	if ours.user == 0 || ours.share() < leastEver {
-		return fmt.Errorf("Sysprof %s, %s: %d of %d stacks are complete", r.version, s.name, ours.complete, ours.user)
+		return fmt.Errorf("with Sysprof %s, %s: %d of %d stacks are complete", r.version, s.name, ours.complete, ours.user)
 	}
 	if ours.share() < leastComplete || ours.share() < theirs.share()-1 {
 		say("%d of %d stacks are complete", ours.complete, ours.user)
