@@ -29,8 +29,8 @@ type execve struct {
 	open    func(path string) (*os.File, error) // how they are opened then
 }
 
-// kernelSymbols is held while the kernel's symbols are read for a recording: all that [Config.OpenKernel] opens may
-// be one open file, with one offset.
+// kernelSymbols is held while the kernel's symbols are read for a recording: all that [Config.OpenKernel]
+// opens may be one open file, with one offset.
 var kernelSymbols sync.Mutex
 
 // A kernelRange is the code of a kernel function.

@@ -148,15 +148,15 @@ func (b *bench) suite(dir string) (string, error) {
 	return fmt.Sprintf("### Sysprof %s, of Debian %s%s\n\n%s\n", r.version, filepath.Base(dir), note, &t), nil
 }
 
-// What is asked: how many per cent of the stacks reach their root, and how many do even on a machine that is busy
-// with other things, without which the run has failed.
+// What is asked: how many per cent of the stacks reach their root, and how many do even on a machine that is
+// busy with other things, without which the run has failed.
 const (
 	leastComplete = 98
 	leastEver     = 80
 )
 
-// judge notes where less was reached than is asked. How much depends on what else runs on the machine. The error
-// says that unspool does not do its work.
+// judge notes where less was reached than is asked. How much depends on what else runs on the machine. The
+// error says that unspool does not do its work.
 func (b *bench) judge(r *root, s *scene, results *[2]result) error {
 	theirs, ours := &results[0], &results[1]
 	say := func(format string, args ...any) {
@@ -166,7 +166,8 @@ func (b *bench) judge(r *root, s *scene, results *[2]result) error {
 		say("%d samples were lost", ours.lost)
 	}
 	if ours.user == 0 || ours.share() < leastEver {
-		return fmt.Errorf("with Sysprof %s, %s: %d of %d stacks are complete", r.version, s.name, ours.complete, ours.user)
+		return fmt.Errorf("with Sysprof %s, %s: %d of %d stacks are complete", r.version, s.name,
+			ours.complete, ours.user)
 	}
 	if ours.share() < leastComplete || ours.share() < theirs.share()-1 {
 		say("%d of %d stacks are complete", ours.complete, ours.user)
