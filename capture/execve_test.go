@@ -84,7 +84,7 @@ func TestRecordedExecve(t *testing.T) {
 		t.Skip("the kernel hides its symbols")
 	}
 	known := func(addr uint64) execve {
-		e := execve{ref: "_text", refAddr: addr}
+		e := execve{ref: "_text", refAddr: addr, open: os.Open}
 		e.identify()
 		return e
 	}
