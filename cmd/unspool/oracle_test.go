@@ -152,8 +152,8 @@ func (c *comparison) compare(own walked, perf []frame) {
 		if o == p || i > 0 && o-1 == p {
 			continue
 		}
-		if own.end == unwind.Root && slices.ContainsFunc(perf[i:], func(f frame) bool { return f.in == "[stack]" }) {
-			// No code of these programs is on the stack.
+		onStack := func(f frame) bool { return f.in == "[stack]" } // where these programs have no code
+		if own.end == unwind.Root && slices.ContainsFunc(perf[i:], onStack) {
 			c.longer++
 			c.note("perf takes data of the stack for a caller", sideBySide(own, perf, i))
 			return
