@@ -21,8 +21,8 @@ import (
 // title is that of the section of the tables.
 const title = "Sysprof"
 
-// errNoRoot says that a root cannot be had.
-var errNoRoot = errors.New("left out")
+// errLeftOut says that a root cannot be had, or that Sysprof does not record in it with its own helper.
+var errLeftOut = errors.New("left out")
 
 func main() {
 	var b bench
@@ -35,7 +35,7 @@ func main() {
 	flag.Parse()
 	err := b.run()
 	switch {
-	case errors.Is(err, errNoRoot):
+	case errors.Is(err, errLeftOut):
 		fmt.Fprintln(os.Stderr, "sysprof:", err)
 		os.Exit(2)
 	case err != nil:
@@ -92,7 +92,7 @@ func (b *bench) enter() error {
 		args := slices.Concat([]string{suite, filepath.Join(b.roots, suite)}, packages)
 		out, err := exec.Command(filepath.Join(b.module, "bench/sysprof/bootstrap"), args...).CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("%w: no root of %s: %s", errNoRoot, suite, strings.TrimSpace(string(out)))
+			return fmt.Errorf("%w: no root of %s: %s", errLeftOut, suite, strings.TrimSpace(string(out)))
 		}
 	}
 	c := exec.Command("/proc/self/exe", append([]string{"-inside"}, os.Args[1:]...)...)
@@ -101,7 +101,10 @@ func (b *bench) enter() error {
 	err := c.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		os.Exit(max(1, exit.ExitCode())) // it has said why
+		os.Exit(max(1, exit.ExitCode())) // it has said why; 2 is for what was left out
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: no mount namespace: %w", errLeftOut, err)
 	}
 	return err
 }
@@ -119,7 +122,7 @@ Made by `+"`make test-sysprof`"+`. %s
 func (b *bench) suite(dir string) (string, error) {
 	r, err := openRoot(dir, b.unspool, b.module)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w: %w", errLeftOut, err)
 	}
 	defer r.close()
 	t := table{head: []string{"while running", "helper", "samples", "lost", "complete, %", "µs/sample",
@@ -131,8 +134,11 @@ func (b *bench) suite(dir string) (string, error) {
 		}
 		var results [2]result
 		for ours := range results {
-			if results[ours], err = r.record(s, ours == 1); err != nil {
-				return "", fmt.Errorf("%s, %s: %w", s.name, [...]string{"Sysprof's helper", "unspool"}[ours], err)
+			switch results[ours], err = r.record(s, ours == 1); {
+			case err != nil && ours == 1:
+				return "", fmt.Errorf("%s, unspool: %w", s.name, err)
+			case err != nil:
+				return "", fmt.Errorf("%w: %s, Sysprof's helper: %w", errLeftOut, s.name, err)
 			}
 			fmt.Fprintf(os.Stderr, "Sysprof %s, %s: %+v\n", r.version, s.name, results[ours])
 		}
@@ -164,6 +170,10 @@ func (b *bench) judge(r *root, s *scene, results *[2]result) error {
 	}
 	if ours.lost > 0 {
 		say("%d samples were lost", ours.lost)
+	}
+	if theirs.user == 0 {
+		return fmt.Errorf("%w: Sysprof %s, %s: its own helper records no user stacks", errLeftOut, r.version,
+			s.name)
 	}
 	if ours.user == 0 || ours.share() < leastEver {
 		return fmt.Errorf("with Sysprof %s, %s: %d of %d stacks are complete", r.version, s.name,
