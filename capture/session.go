@@ -287,6 +287,11 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 	if s.pairs && w.Result != nil {
 		w.Pair = s.pairOf(sm, w.Result)
 	}
+	if s.teller != nil && w.Space != nil {
+		if err := s.teller.Sampled(sm.PID, w.Space); err != nil {
+			return err
+		}
+	}
 	err := s.sink.WriteSample(w)
 	if errors.Is(err, perfring.ErrTooLarge) {
 		s.Stats.Malformed++

@@ -29,6 +29,9 @@ type ProcessSink interface {
 	// Describe tells of a process, its name and all its mappings: when it is first seen, and again when more
 	// of it is known. The space is valid during the call.
 	Describe(space *vmas.Space) error
+	// Sampled is called for a sample when it is walked, which can be long before it is written: its process may
+	// be gone by then. The space is valid during the call.
+	Sampled(pid uint32, space *vmas.Space) error
 	// Sweep is called every few seconds, with a function that says whether a process is still known.
 	Sweep(known func(pid uint32) bool)
 }

@@ -18,6 +18,7 @@ type liveProcess struct {
 	mounts unique.Handle[string] // its mountinfo, or that of the process that made it: most have the same
 	shown  bool                  // PROCESS and its mountinfo were written
 	mapped bool                  // its mappings were written, or come as records
+	early  bool                  // it was sampled before the record of its beginning was written
 }
 
 // process returns what is known of a process.
@@ -108,6 +109,24 @@ func (l *Live) mappings(p *liveProcess, space *vmas.Space) error {
 	return nil
 }
 
+// Sampled describes a process whose sample will follow. The record of its beginning may still wait, too.
+func (l *Live) Sampled(pid uint32, space *vmas.Space) error {
+	if l.processes[pid] == nil {
+		l.child(pid, space.PPID).early = true
+	}
+	return l.sampledProcess(pid, space)
+}
+
+// child notes a new process, which has the name and the mounts of its parent, if that is known.
+func (l *Live) child(pid, ppid uint32) *liveProcess {
+	p := &liveProcess{comm: fmt.Sprintf(":%d", pid), parent: ppid, mounts: noMounts}
+	if parent := l.processes[ppid]; parent != nil {
+		p.comm, p.mounts = parent.comm, parent.mounts
+	}
+	l.processes[pid] = p
+	return p
+}
+
 // sampledProcess describes a process ahead of its sample, as far as nothing was written of it. The space may
 // be nil.
 func (l *Live) sampledProcess(pid uint32, space *vmas.Space) error {
@@ -183,12 +202,10 @@ func (l *Live) mapping(h frameHeader, d *perfring.Mmap2) error {
 // fork writes a FORK frame. A new process has the name and the mounts of its parent. What it maps is written
 // when it is sampled: most processes execute another program first.
 func (l *Live) fork(h frameHeader, d *perfring.Task) error {
-	if d.PID != d.PPID {
-		child := &liveProcess{comm: fmt.Sprintf(":%d", d.PID), parent: d.PPID, mounts: noMounts}
-		if parent := l.processes[d.PPID]; parent != nil {
-			child.comm, child.mounts = parent.comm, parent.mounts
-		}
-		l.processes[d.PID] = child
+	if known := l.processes[d.PID]; known != nil && known.early {
+		known.early = false
+	} else if d.PID != d.PPID {
+		l.child(d.PID, d.PPID)
 	}
 	h.pid, h.time = int32(d.PPID), d.Time
 	at := l.open(frameFork, h)
