@@ -1,7 +1,6 @@
 package syscap
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,14 +48,14 @@ func TestSampledBeforeItIsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
+	var got []uint32
 	for rest := content[256:]; len(rest) > 0; rest = rest[le.Uint16(rest):] {
 		kind, pid := le.Uint32(rest[frameTime+8:]), int32(le.Uint32(rest[4:]))
 		if pid == child || kind == frameFork {
-			got = append(got, fmt.Sprint(kind))
+			got = append(got, kind)
 		}
 	}
-	want := []string{fmt.Sprint(frameProcess), fmt.Sprint(frameMap), fmt.Sprint(frameFork), fmt.Sprint(frameSample)}
+	want := []uint32{frameProcess, frameMap, frameFork, frameSample}
 	if !slices.Equal(got, want) {
 		t.Errorf("kinds of frames %v, want %v", got, want)
 	}
