@@ -335,7 +335,7 @@ func (l *listener) file(r *request) answer {
 		unix.Close(fd)
 		err = unix.ENOEXEC
 	}
-	if err == nil && r.op != openWithin && isServed(fd) {
+	if err == nil && !l.grants.forNames.Load() && isServed(fd) {
 		fd, err = l.unreadable(fd)
 	}
 	a := answer{fd: -1}

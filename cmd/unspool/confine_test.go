@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	little "encoding/binary"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -143,6 +142,61 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 	}
 }
 
+// TestRecordingEndsWhileADebugFileHangs records a program with a debug file whose server does not answer any
+// more: the recording ends in time, and its process with it. Where it answers, the stacks are complete.
+func TestRecordingEndsWhileADebugFileHangs(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	need(t, "objcopy")
+	program := programs.Build(t, "plain", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables",
+		"-fomit-frame-pointer")
+	files := t.TempDir()
+	debug := filepath.Join(files, "plain.debug")
+	output(t, "", "objcopy", "--only-keep-debug", program, debug)
+	for _, mode := range []fusetest.Mode{fusetest.Answer, fusetest.HangOpen, fusetest.HangRead,
+		fusetest.HangContents, fusetest.HangClose} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			server, dir := fusetest.Show(t, files), t.TempDir()
+			stripped := filepath.Join(dir, "plain")
+			output(t, "", "objcopy", "--strip-all", "--add-gnu-debuglink="+debug, program, stripped)
+			if err := os.Symlink(filepath.Join(server.Dir, "plain.debug"), stripped+".debug"); err != nil {
+				t.Fatal(err)
+			}
+			recorded := programs.Start(t, stripped, 20)
+			server.Be(t, mode)
+			defer server.Be(t, fusetest.Answer)
+			late := time.AfterFunc(15*time.Second, func() { server.Be(t, fusetest.Answer) })
+			e := start(t, dir, nil, "record", "-v", "-o", "perf.data", "--stats", "stats.json", "-d", "1",
+				"-p", strconv.Itoa(recorded.Process.Pid)).finish(t, 30*time.Second)
+			if !late.Stop() {
+				t.Error("it ended only when the server answered")
+			}
+			st := statsIn(t, dir)
+			if e.status != 0 || st.Samples.User == 0 {
+				t.Errorf("status %d, %d samples\n%s", e.status, st.Samples.User, e.stderr)
+			}
+			answers := mode == fusetest.Answer
+			if by := st.Unwind.CompleteBy["cfi"]; answers && by*100 < st.Samples.User*99 {
+				t.Errorf("%d of %d stacks are complete by CFI\n%s", by, st.Samples.User, e.stderr)
+			}
+			if said := strings.Contains(e.stderr, "debug file of "+stripped+": not read"); said == answers {
+				t.Errorf("it is said that the debug file was not read: %v\n%s", said, e.stderr)
+			}
+		})
+	}
+}
+
+// statsIn reads stats.json in a directory.
+func statsIn(t *testing.T, dir string) statistics {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "stats.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return readStatistics(t, text)
+}
+
 // TestFileOfAServerIsNotHeld records a program whose file's server answers: its stacks are complete, though
 // the process that records has no descriptor of the file that it could wait for.
 func TestFileOfAServerIsNotHeld(t *testing.T) {
@@ -181,17 +235,7 @@ func TestFileOfAServerIsNotHeld(t *testing.T) {
 	time.Sleep(500 * time.Millisecond) // so that there are samples
 	r.Process.Signal(syscall.SIGINT)
 	e := r.finish(t, 20*time.Second)
-	var st struct {
-		Samples struct{ User int }
-		Unwind  struct{ Complete int }
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "stats.json"))
-	if err == nil {
-		err = json.Unmarshal(text, &st)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := statsIn(t, dir)
 	if e.status != 0 || held == 0 || st.Samples.User == 0 || st.Unwind.Complete*100 < st.Samples.User*99 {
 		t.Errorf("status %d, %d descriptors of the file, %+v\n%s", e.status, held, st, e.stderr)
 	}

@@ -3,6 +3,7 @@ package image
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -71,7 +72,7 @@ func (im *Image) seekDebugFrame() {
 	if im.source != nil {
 		d.seeking.concerns(im.source)
 	}
-	if s.await(&d.seeking.job, im.Path, &d.late) {
+	if s.await(&d.seeking.job, "debug file of "+im.Path, &d.late) {
 		im.adoptDebugFrame()
 	} else {
 		s.late = append(s.late, im)
@@ -121,7 +122,7 @@ func (fd *finder) debugFrame(w *debugWanted, q *quota) (found debugFrame) {
 	file, err := fd.debugFile(w)
 	if err == nil {
 		defer file.Close()
-		if found.cfi, err = readDebugFrame(file, w, &found.share); err != nil {
+		if found.cfi, err = fd.readDebugFrame(file, w, &found.share); err != nil {
 			err = fmt.Errorf("%s: %w", file.Name(), err)
 		}
 	}
@@ -139,16 +140,18 @@ func (fd *finder) debugFile(w *debugWanted) (*os.File, error) {
 		func(path string) (*os.File, error) { return fd.access.OpenWithin(w.pid, path) },
 		func(path string) (*os.File, error) { return fd.access.OpenWithin(0, path) },
 	}
-	return debugfile.Find(roots, w.path, w.buildID, w.link)
+	contents := func(file *os.File) io.ReaderAt { return fd.contents(w.pid, file) }
+	return debugfile.FindBy(roots, contents, w.path, w.buildID, w.link)
 }
 
 // readDebugFrame reads .debug_frame; nil when the file has none.
-func readDebugFrame(file *os.File, w *debugWanted, taken *share) (*dwarfcfi.Table, error) {
+func (fd *finder) readDebugFrame(file *os.File, w *debugWanted, taken *share) (*dwarfcfi.Table, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
-	layout, err := elf.ReadLayout(file, info.Size())
+	contents := fd.contents(w.pid, file)
+	layout, err := elf.ReadLayout(contents, info.Size())
 	switch {
 	case err != nil:
 		return nil, err
@@ -161,7 +164,7 @@ func readDebugFrame(file *os.File, w *debugWanted, taken *share) (*dwarfcfi.Tabl
 		return nil, fmt.Errorf("segments at %#x, in the image at %#x: debug file %w",
 			layout.Loads[0].Vaddr, w.vaddr, debugfile.ErrOther)
 	}
-	sections, err := dwarfcfi.ReadDebugFrame(file, layout, taken.allow)
+	sections, err := dwarfcfi.ReadDebugFrame(contents, layout, taken.allow)
 	if err != nil {
 		return nil, err
 	}

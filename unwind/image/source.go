@@ -53,7 +53,7 @@ func (fd *finder) identify(file *os.File, uid, pid uint32, again opener) (*sourc
 	}
 	s := &source{name: file.Name(), size: st.Size, owner: st.Uid, by: fd.readBy(pid, file)}
 	s.inode = inode{st.Dev, st.Ino, fileid.Generation(file), st.Size, st.Mtim, st.Ctim}
-	s.readIdentity(heldFile{s, file})
+	s.readIdentity(openFile{file, s.by})
 	s.file = newDescriptor(fd.files, fd.reader, uid, st.Dev, file, again)
 	return s, nil
 }
@@ -109,7 +109,7 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	defer s.release()
-	return heldFile{s, file}.ReadAt(p, off)
+	return openFile{file, s.by}.ReadAt(p, off)
 }
 
 // A readBy reads a file for this process, whose descriptor cannot be read.
@@ -131,17 +131,22 @@ func (fd *finder) readBy(pid uint32, file *os.File) *readBy {
 	return &readBy{reader, pid}
 }
 
-// A heldFile is the open file of a source.
-type heldFile struct {
-	*source
-	file *os.File
+// contents reads a file that was opened for a process, which may block.
+func (fd *finder) contents(pid uint32, file *os.File) io.ReaderAt {
+	return openFile{file, fd.readBy(pid, file)}
 }
 
-func (h heldFile) ReadAt(p []byte, off int64) (int, error) {
-	if h.by != nil {
-		return h.by.ReadFile(h.by.pid, h.file, p, off)
+// An openFile is an open file, and who reads it.
+type openFile struct {
+	*os.File
+	by *readBy
+}
+
+func (f openFile) ReadAt(p []byte, off int64) (int, error) {
+	if f.by != nil {
+		return f.by.ReadFile(f.by.pid, f.File, p, off)
 	}
-	return h.file.ReadAt(p, off)
+	return f.File.ReadAt(p, off)
 }
 
 // hold keeps the file open until release. It may have to open it again, which may block.

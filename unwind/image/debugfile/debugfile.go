@@ -71,6 +71,14 @@ func In(dir string) Root {
 // The error wraps [fs.ErrNotExist] when there is no such file. Any other one
 // names the file that was there and says why it cannot be used.
 func Find(roots []Root, image string, buildID []byte, link Link) (*os.File, error) {
+	return FindBy(roots, func(f *os.File) io.ReaderAt { return f }, image, buildID, link)
+}
+
+// FindBy is Find for files that are read by way of contents: the roots may open descriptors that cannot be
+// read (O_PATH, open(2)).
+func FindBy(roots []Root, contents func(*os.File) io.ReaderAt, image string, buildID []byte, link Link) (
+	*os.File, error,
+) {
 	var refused error
 	for _, root := range roots {
 		for _, c := range candidates(image, buildID, link) {
@@ -81,7 +89,7 @@ func Find(roots []Root, image string, buildID []byte, link Link) (*os.File, erro
 				}
 				continue
 			}
-			err = verify(f, buildID, link, c.byLink)
+			err = verify(f, contents(f), buildID, link, c.byLink)
 			if err == nil {
 				return f, nil
 			}
@@ -137,7 +145,7 @@ func Open(root, name string) (*os.File, error) { return process.OpenWithin(root,
 
 // verify makes sure that f belongs to the image. Build IDs must not differ, whichever way led
 // to f. Where the image has none, or the file beside it, the link's CRC has to fit.
-func verify(f *os.File, buildID []byte, link Link, byLink bool) error {
+func verify(f *os.File, contents io.ReaderAt, buildID []byte, link Link, byLink bool) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -145,7 +153,7 @@ func verify(f *os.File, buildID []byte, link Link, byLink bool) error {
 	if info.Size() > Largest {
 		return fmt.Errorf("debug file of %d bytes is too large", info.Size())
 	}
-	id, err := elf.ReadBuildID(f)
+	id, err := elf.ReadBuildID(contents)
 	if err != nil {
 		return err
 	}
@@ -158,7 +166,7 @@ func verify(f *os.File, buildID []byte, link Link, byLink bool) error {
 	if info.Size() > LargestCRC {
 		return fmt.Errorf("debug file of %d bytes is too large for its CRC to be verified", info.Size())
 	}
-	crc, err := checksum(f, info.Size())
+	crc, err := checksum(contents, info.Size())
 	if err != nil {
 		return err
 	}
@@ -170,7 +178,7 @@ func verify(f *os.File, buildID []byte, link Link, byLink bool) error {
 
 // checksum is the CRC-32 of the first size bytes of f, which may grow while
 // they are read.
-func checksum(f *os.File, size int64) (uint32, error) {
+func checksum(f io.ReaderAt, size int64) (uint32, error) {
 	h := crc32.NewIEEE()
 	_, err := io.CopyBuffer(struct{ io.Writer }{h}, io.NewSectionReader(f, 0, size), make([]byte, 128<<10))
 	return h.Sum32(), err
