@@ -45,6 +45,9 @@ type Options struct {
 	Grant   func() error
 	Confine func(unfiltered error)
 
+	// KeepFiles asks for Outcome.Files.
+	KeepFiles bool
+
 	// Watcher, if set, is given all that is written, with how each frame was found.
 	Watcher Watcher
 
@@ -71,6 +74,9 @@ type Outcome struct {
 	Trouble *Trouble
 	// Started says that events were enabled, or the output begun: there is something to summarize.
 	Started bool
+	// Files are those in which frames were, also those that are gone by now, if they were asked for. The caller
+	// closes them.
+	Files []*os.File
 	// ExitStatus is the command's own, 0 when there was none.
 	ExitStatus int
 }
@@ -160,7 +166,7 @@ func (r *recording) open() error {
 		Format: r.source.Format(), Sink: r.sink(), Proc: "/proc", Live: true, Kernel: r.kernelToo(),
 		MaxStack: r.MaxStack, Strict: r.Strict, Pairs: r.Pairs,
 		Room: func() bool { return !r.source.HalfFull() },
-		Join: !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: JoinAfter,
+		Join: !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: JoinAfter, KeepFiles: r.KeepFiles,
 		BuildIDs: func(path string, id []byte) { r.writer.BuildID(path, id, false) },
 	}
 	if r.Opener != nil {
@@ -451,6 +457,9 @@ func (r *recording) finish() error {
 		r.endCommand()
 	}
 	r.session.TellBuildIDs()
+	if r.KeepFiles {
+		r.out.Files = r.session.Images().Files()
+	}
 	if cerr := r.writer.Close(); err == nil {
 		err = cerr
 	}

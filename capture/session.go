@@ -112,6 +112,8 @@ type Config struct {
 	// not say it.
 	CPU func() int
 
+	// KeepFiles says that files that no process maps any more are kept, for [image.Store.Files].
+	KeepFiles bool
 	// BuildIDs, if set, is called for each file that a frame was in and whose build ID no record has: when no
 	// process maps it any more, and for the others by [Session.TellBuildIDs].
 	BuildIDs func(path string, id []byte)
@@ -146,7 +148,8 @@ func NewSession(c Config) *Session {
 	s.teller, _ = c.Sink.(ProcessSink)
 	s.images = image.New(image.Config{
 		Processes: c.Processes, Offline: c.Offline, Hurried: c.Live, Room: c.Room, Stop: c.Stop,
-		Listener: image.Listener{Failed: s.trouble.file, Dropped: c.BuildIDs, Copied: s.copied.note},
+		KeepFiles: c.KeepFiles,
+		Listener:  image.Listener{Failed: s.trouble.file, Dropped: c.BuildIDs, Copied: s.copied.note},
 	})
 	s.table = vmas.NewTableOf(seeds, s.images.Forget)
 	s.replay = replay.New(s.table)

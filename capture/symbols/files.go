@@ -20,7 +20,8 @@ import (
 // Where files are found. The recorded path may lead to another build by now, or to nothing, and on another
 // machine the files are elsewhere. The order is: the path below Options.Root; perf's build-ID cache; the path
 // itself, if the build ID, or else the inode, shows that it is the recorded file (with a Root, only the build
-// ID counts); for files in memory, a recorded file with that build ID; and last debuginfod.
+// ID counts); the files that were open when the recording ended; for files in memory, a recorded file with that
+// build ID; and last debuginfod.
 
 // BuildIDError says that a file is not the recorded one.
 type BuildIDError struct {
@@ -42,7 +43,7 @@ func (im *Image) open() (*os.File, *elfFile, error) {
 	path, gone := strings.CutSuffix(im.Path, deleted)
 	if gone && len(im.BuildID) == 0 {
 		// Another file may have that name by now: only the build ID could show that.
-		return nil, nil, fs.ErrNotExist
+		return im.openKept()
 	}
 	var refused error
 	try := func(root, name string) (*os.File, *elfFile) {
@@ -70,6 +71,11 @@ func (im *Image) open() (*os.File, *elfFile, error) {
 			}
 			file.Close()
 			refused = cmp.Or(refused, err)
+		}
+	}
+	if !errors.Is(refused, fs.ErrPermission) { // what the user may not read is not read another way
+		if file, f, err := im.openKept(); err == nil {
+			return file, f, nil
 		}
 	}
 	for _, name := range im.copies() {

@@ -29,6 +29,10 @@ type Options struct {
 	// Kernel opens Kallsyms and Modules; nil for os.Open.
 	Kernel func(path string) (*os.File, error)
 
+	// Files, if there are any, are files of the recording that were open when it ended: they have names when
+	// their paths are gone. They stay the caller's.
+	Files []*os.File
+
 	// Debuginfod fetches executables and debug files that are not on this machine. Nil for none, as always
 	// while recording.
 	Debuginfod *debuginfod.Client
@@ -43,6 +47,7 @@ type Symbolizer struct {
 	named    map[string]bool
 	left     budget
 	room     room
+	kept     *keptFiles // nil until they are looked at
 }
 
 type imageKey struct {
@@ -285,7 +290,8 @@ func (im *Image) load() *Table {
 	case errors.As(err, &other):
 		im.s.problem("%s: not used, as it is not the file that was recorded: %v", other.Path, err)
 	case errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(im.Path, deleted):
-		im.s.problem("%s: no names, the file is gone", strings.TrimSuffix(im.Path, deleted))
+		im.s.problem("%s: no names, the file is gone: 'unspool record -o FILE.html', and other formats than "+
+			"perf.data, keep them", strings.TrimSuffix(im.Path, deleted))
 	default:
 		var path *fs.PathError
 		if errors.As(err, &path) { // it would repeat the path

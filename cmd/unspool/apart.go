@@ -26,21 +26,25 @@ import (
 // spoolFlag tells such a process the number of its socket and the file into which it records: "100:PATH".
 const spoolFlag = "spool"
 
+// recordingMade is the byte that says that there is a recording.
+const recordingMade = 1
+
 // leastSocket is above the descriptors that users open in a shell, as for --stats /dev/fd/3.
 const leastSocket = 100
 
-// recordApart records into a place, in another process, which prints its errors itself.
-func recordApart(recorded *outfile.Place) (started bool, status int, err error) {
+// recordApart records into a place, in another process, which prints its errors itself. The caller closes the
+// files: see [nameFlags].
+func recordApart(recorded *outfile.Place) (files []*os.File, started bool, status int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return false, statusFailure, fmt.Errorf("socketpair: %w", err)
+		return nil, false, statusFailure, fmt.Errorf("socketpair: %w", err)
 	}
 	ours := os.NewFile(uintptr(pair[0]), "recording")
 	defer ours.Close()
 	theirs, err := unix.FcntlInt(uintptr(pair[1]), unix.F_DUPFD, leastSocket)
 	unix.Close(pair[1])
 	if err != nil {
-		return false, statusFailure, err
+		return nil, false, statusFailure, err
 	}
 	spool := fmt.Sprintf("--%s=%d:%s", spoolFlag, theirs, recorded.Path())
 	cmd := &exec.Cmd{
@@ -54,25 +58,26 @@ func recordApart(recorded *outfile.Place) (started bool, status int, err error) 
 	err = cmd.Start()
 	unix.Close(theirs)
 	if err != nil {
-		return false, statusFailure, fmt.Errorf("start a process for the recording: %w", err)
+		return nil, false, statusFailure, fmt.Errorf("start a process for the recording: %w", err)
 	}
 	ended := make(chan struct{})
 	defer close(ended)
 	go passOn(asked, ours, ended)
 
-	n, _ := ours.Read(make([]byte, 1)) // returns when the other process ends, at the latest
-	if n == 1 {
+	files, said, _ := receiveFiles(ours) // returns when the other process ends, at the latest
+	if started = said == recordingMade; started {
 		recorded.Filled()
 	}
 	err = cmd.Wait()
 	var exit *exec.ExitError
 	switch w, _ := cmd.ProcessState.Sys().(syscall.WaitStatus); {
 	case err != nil && !errors.As(err, &exit):
-		return n == 1, statusFailure, err
+		return files, started, statusFailure, err
 	case w.Signaled():
-		return n == 1, statusFailure, fmt.Errorf("the process that records was ended by a signal (%v)", w.Signal())
+		return files, started, statusFailure, fmt.Errorf("the process that records was ended by a signal (%v)",
+			w.Signal())
 	}
-	return n == 1, cmd.ProcessState.ExitCode(), nil
+	return files, started, cmd.ProcessState.ExitCode(), nil
 }
 
 // passOn asks the process that records to end at the first signal, and ends both processes at the second.
@@ -109,7 +114,7 @@ func (f *recordFlags) recordSpool(o capture.Options) (status int, err error) {
 	defer stats.Close()
 	started, status, err := f.run(o, stats)
 	if started {
-		_, _ = unix.Write(f.asked, []byte{1})
+		_, _ = unix.Write(f.asked, []byte{recordingMade})
 	}
 	return status, err
 }

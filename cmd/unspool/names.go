@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +20,7 @@ type nameFlags struct {
 	shorten bool
 
 	confined *confinement // of the process that looks names up; nil for none
+	files    []*os.File   // of the recording that was just made, which may be gone by now
 }
 
 func (f *nameFlags) add(c *cobra.Command) {
@@ -37,7 +39,7 @@ func (f *nameFlags) addShorten(c *cobra.Command) {
 // sources are the options of a Symbolizer. Files that are not on this machine are fetched from debuginfod
 // servers, if DEBUGINFOD_URLS names any; line shows that, and ctx ends it.
 func (f *nameFlags) sources(ctx context.Context, line *statusLine) symbols.Options {
-	o := symbols.Options{Root: f.symfs, Cache: f.cache, Shorten: f.shorten}
+	o := symbols.Options{Root: f.symfs, Cache: f.cache, Shorten: f.shorten, Files: f.files}
 	if f.confined != nil {
 		o.Generated, o.Kernel = f.confined.client.OpenGenerated, f.confined.kernelFile
 	}
@@ -56,6 +58,14 @@ func (f *nameFlags) sources(ctx context.Context, line *statusLine) symbols.Optio
 	}
 	o.Debuginfod = debuginfod.New(ctx, d)
 	return o
+}
+
+// closeFiles closes the files of the recording.
+func (f *nameFlags) closeFiles() {
+	for _, file := range f.files {
+		file.Close()
+	}
+	f.files = nil
 }
 
 // loading are the options for loading a recording; line shows the progress, and ctx ends it.

@@ -260,8 +260,9 @@ func (f *recordFlags) export(o capture.Options, to, stats *outfile.Place) (statu
 		o.Output, o.Place = recorded.Path(), recorded
 		started, status, err = f.run(o, stats)
 	} else {
-		started, status, err = recordApart(recorded)
+		f.names.files, started, status, err = recordApart(recorded)
 	}
+	defer f.names.closeFiles()
 	if !started {
 		remove()
 		return status, err
@@ -323,8 +324,10 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 		return false, statusFailure, err
 	}
 	defer confined.close()
+	o.KeepFiles = f.exports() && f.symbols
 	out, err := recordPrivileged(ctx, o)
 	line.clear()
+	f.handOn(out.Files)
 	limits := capture.Limits{StackSize: int(f.stackSize), MaxStack: f.maxStack}
 	name := o.Output
 	if f.exports() {
@@ -340,6 +343,15 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 		return out.Started, statusFailure, err
 	}
 	return out.Started, out.ExitStatus, nil
+}
+
+// handOn gives files to who looks names up: the process that this one records for, if there is one.
+func (f *recordFlags) handOn(files []*os.File) {
+	if f.spool != "" {
+		sendFiles(f.asked, files)
+	} else {
+		f.names.files = files
+	}
 }
 
 // untilEnded returns a context that is done when somebody asks the recording to end.

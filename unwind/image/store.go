@@ -38,6 +38,8 @@ type Store struct {
 	// for.
 	comparing map[*vmas.Copied]*task[bool]
 	late      []*Image
+
+	kept *keeping // nil where files are not kept
 }
 
 // A Listener is told what happens to files. Its functions may be nil. They are called on the goroutine that
@@ -67,6 +69,8 @@ type Config struct {
 	Room func() bool
 	// Stop ends all waiting when it is closed; it may be nil.
 	Stop <-chan struct{}
+	// KeepFiles says that [Store.Files] returns files that no process maps any more, too.
+	KeepFiles bool
 	// Listener is told what becomes of files.
 	Listener Listener
 }
@@ -100,6 +104,9 @@ func New(c Config) *Store {
 	}
 	if s.find.access != nil {
 		s.reader.owner = s.find.owner
+	}
+	if c.KeepFiles {
+		s.kept = &keeping{known: make(map[keptFile]bool), of: make(map[uint32]int)}
 	}
 	return s
 }
@@ -504,6 +511,7 @@ func (s *Store) release(f *vmas.File, im *Image) {
 	if s.byInode[im.inode] == im {
 		delete(s.byInode, im.inode)
 	}
+	s.kept.keep(im)
 	im.forget()
 }
 

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"unspool/testdata/programs"
+)
+
+// TestDeletedProgramsHaveNames records programs whose files are gone when names are looked up: removed at
+// once, replaced, or in a file system of their own. Those with a build ID are found by it, others by their
+// inode. Two files have the same path in turn.
+func TestDeletedProgramsHaveNames(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	need(t, "unshare")
+	need(t, "objcopy")
+	burn := programs.Build(t, "burn", "-g0")
+	for _, c := range []struct{ name, script string }{
+		{"after it ended", "cp %[1]s gone && ./gone 700; rm gone"},
+		{"while it runs", "cp %[1]s gone; ./gone 700 & sleep 0.2; rm gone; wait"},
+		{"replaced", "cp %[1]s gone && ./gone 700; rm gone; cp /bin/true gone; ./gone; echo >>gone"},
+		{"with its mount", "unshare -m --propagation private sh -c 'mkdir m && mount -t tmpfs gone m && " +
+			"cp %[1]s m/gone && m/gone 700'"},
+	} {
+		for _, id := range []string{"build ID", "inode"} {
+			for _, option := range []string{"--sandbox", "--no-sandbox"} {
+				t.Run(fmt.Sprintf("%s by %s %s", c.name, id, option), func(t *testing.T) {
+					t.Parallel()
+					dir := t.TempDir()
+					program := burn
+					if id == "inode" {
+						program = filepath.Join(dir, "plain")
+						output(t, "", "objcopy", "--remove-section=.note.gnu.build-id", burn, program)
+					}
+					alone := func(cmd *exec.Cmd) { // without the copies in perf's cache
+						cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
+					}
+					e := start(t, dir, alone, "record", option, "-o", "out.folded", "--",
+						"sh", "-c", fmt.Sprintf(c.script, program)).finish(t, time.Minute)
+					folded, err := os.ReadFile(filepath.Join(dir, "out.folded"))
+					if err != nil || e.status != 0 {
+						t.Fatalf("status %d, %v\n%s", e.status, err, e.stderr)
+					}
+					if !strings.Contains(string(folded), ";burn_outer;") || strings.Contains(e.stderr, "no names") {
+						t.Errorf("no names\n%s\n%s", folded, e.stderr)
+					}
+				})
+			}
+		}
+	}
+}
