@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -12,16 +13,17 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"unspool/capture"
 	outfile "unspool/capture/output"
 )
 
-// A confined process cannot look names up, which another format than perf.data needs. So such a recording is
-// made by a process of its own, and written in the other format by this one. A pair of sockets connects the
+// A confined process cannot look names up, which another format than perf.data, or a comparison, needs. So such
+// a recording is made by a process of its own, and read by this one. A pair of sockets connects the
 // two: a byte, or the end of this process, asks the recording to end; a byte back says that there is a
-// recording.
+// recording, and what follows it, up to the end, is what there is to know besides.
 
 // spoolFlag tells such a process the number of its socket and the file into which it records: "100:PATH".
 const spoolFlag = "spool"
@@ -29,22 +31,38 @@ const spoolFlag = "spool"
 // recordingMade is the byte that says that there is a recording.
 const recordingMade = 1
 
+func (f *recordFlags) addSpool(fl *pflag.FlagSet) {
+	fl.StringVar(&f.spool, spoolFlag, "", "")
+	_ = fl.MarkHidden(spoolFlag)
+}
+
 // leastSocket is above the descriptors that users open in a shell, as for --stats /dev/fd/3.
 const leastSocket = 100
 
-// recordApart records into a place, in another process, which prints its errors itself. The caller closes the
-// files: see [nameFlags].
-func recordApart(recorded *outfile.Place) (files []*os.File, started bool, status int, err error) {
+// An apart is what has come of a recording in another process. The caller closes the files.
+type apart struct {
+	started bool       // there is a recording
+	status  int        // of the process
+	files   []*os.File // see [nameFlags]
+	besides []byte     // see [toldBesides]
+}
+
+// mostBesides bounds what is told besides, in bytes.
+const mostBesides = 64 << 10
+
+// recordApart records into a place, in another process, which prints its errors itself.
+func recordApart(recorded *outfile.Place) (a apart, err error) {
+	a.status = statusFailure
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, false, statusFailure, fmt.Errorf("socketpair: %w", err)
+		return a, fmt.Errorf("socketpair: %w", err)
 	}
 	ours := os.NewFile(uintptr(pair[0]), "recording")
 	defer ours.Close()
 	theirs, err := unix.FcntlInt(uintptr(pair[1]), unix.F_DUPFD, leastSocket)
 	unix.Close(pair[1])
 	if err != nil {
-		return nil, false, statusFailure, err
+		return a, err
 	}
 	spool := fmt.Sprintf("--%s=%d:%s", spoolFlag, theirs, recorded.Path())
 	cmd := &exec.Cmd{
@@ -58,26 +76,28 @@ func recordApart(recorded *outfile.Place) (files []*os.File, started bool, statu
 	err = cmd.Start()
 	unix.Close(theirs)
 	if err != nil {
-		return nil, false, statusFailure, fmt.Errorf("start a process for the recording: %w", err)
+		return a, fmt.Errorf("start a process for the recording: %w", err)
 	}
 	ended := make(chan struct{})
 	defer close(ended)
 	go passOn(asked, ours, ended)
 
-	files, said, _ := receiveFiles(ours) // returns when the other process ends, at the latest
-	if started = said == recordingMade; started {
+	var said byte
+	a.files, said, _ = receiveFiles(ours) // returns when the other process ends, at the latest
+	if a.started = said == recordingMade; a.started {
 		recorded.Filled()
+		a.besides, _ = io.ReadAll(io.LimitReader(ours, mostBesides))
 	}
 	err = cmd.Wait()
 	var exit *exec.ExitError
 	switch w, _ := cmd.ProcessState.Sys().(syscall.WaitStatus); {
 	case err != nil && !errors.As(err, &exit):
-		return files, started, statusFailure, err
+		return a, err
 	case w.Signaled():
-		return files, started, statusFailure, fmt.Errorf("the process that records was ended by a signal (%v)",
-			w.Signal())
+		return a, fmt.Errorf("the process that records was ended by a signal (%v)", w.Signal())
 	}
-	return files, started, cmd.ProcessState.ExitCode(), nil
+	a.status = cmd.ProcessState.ExitCode()
+	return a, nil
 }
 
 // passOn asks the process that records to end at the first signal, and ends both processes at the second.
@@ -94,16 +114,33 @@ func passOn(asked <-chan os.Signal, to *os.File, ended <-chan struct{}) {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
 }
 
-// recordSpool is run by the process that records.
-func (f *recordFlags) recordSpool(o capture.Options) (status int, err error) {
+// spooled prepares the process that records. The caller closes o.Place.
+func (f *recordFlags) spooled(o *capture.Options) (err error) {
 	number, path, _ := strings.Cut(f.spool, ":")
 	if f.asked, err = strconv.Atoi(number); err != nil {
-		return statusFailure, err
+		return err
 	}
 	unix.CloseOnExec(f.asked)
 	o.Output = path
 	o.CommandLine = slices.Delete(slices.Clone(o.CommandLine), 2, 3)
-	if o.Place, err = outfile.Find(path); err != nil {
+	o.Place, err = outfile.Find(path)
+	return err
+}
+
+// toldBesides says that there is a recording, and what the other process is to know besides.
+func (f *recordFlags) toldBesides(besides []byte) {
+	for rest := append([]byte{recordingMade}, besides...); len(rest) > 0; {
+		n, err := unix.Write(f.asked, rest)
+		if err != nil && err != unix.EINTR {
+			return
+		}
+		rest = rest[max(n, 0):]
+	}
+}
+
+// recordSpool is run by the process that records.
+func (f *recordFlags) recordSpool(o capture.Options) (status int, err error) {
+	if err := f.spooled(&o); err != nil {
 		return statusFailure, err
 	}
 	defer o.Place.Close()
@@ -114,7 +151,7 @@ func (f *recordFlags) recordSpool(o capture.Options) (status int, err error) {
 	defer stats.Close()
 	started, status, err := f.run(o, stats)
 	if started {
-		_, _ = unix.Write(f.asked, []byte{recordingMade})
+		f.toldBesides(nil)
 	}
 	return status, err
 }

@@ -72,8 +72,8 @@ No recording is kept, only the result is printed.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			under, err := f.compare(f.files(c, args), args)
-			if under {
+			under, failed, err := f.compare(f.files(c, args), args)
+			if *status = failed; under {
 				*status = statusUnder
 			}
 			return err
@@ -90,6 +90,7 @@ No recording is kept, only the result is printed.`,
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but the result and errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say how unspool is confined")
 	f.sandboxFlags.add(c, "compare")
+	f.addSpool(fl)
 	c.RegisterFlagCompletionFunc("fail-under",
 		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var keys []string
@@ -137,76 +138,106 @@ func (f *compareFlags) check(files []string) error {
 	return nil
 }
 
-// compare prints the comparison, and says whether a class has less than --fail-under asks for.
-func (f *compareFlags) compare(files, command []string) (under bool, err error) {
+// compare prints the comparison. The status is that of a process that has failed and said why.
+func (f *compareFlags) compare(files, command []string) (under bool, status int, err error) {
 	if err := f.check(files); err != nil {
-		return false, &usageError{"unspool compare", err}
+		return false, 0, &usageError{"unspool compare", err}
+	}
+	if f.spool != "" {
+		return false, 0, f.recordSpool(command, f.trials())
 	}
 	if f.html != "" {
 		if f.page, err = outfile.Find(f.html); err != nil {
-			return false, err
+			return false, 0, err
 		}
 		defer f.page.Close()
 	}
+	if len(files) == 0 {
+		return f.live(command)
+	}
 	paths := slices.Clone(files)
-	var confined *confinement
-	defer func() { confined.close() }()
-	if len(files) > 0 { // otherwise they are read when something is recorded
-		if confined, err = f.confineComparing("", paths); err != nil {
-			return false, err
-		}
+	confined, err := f.confineComparing("", paths)
+	if err != nil {
+		return false, 0, err
 	}
+	defer confined.close()
 	if len(files) == 2 {
-		return false, f.two(paths, files)
+		return false, 0, f.two(paths, files)
 	}
+	under, err = f.recording(paths[0])
+	return under, 0, err
+}
+
+// live records, and prints the comparison. It is confined when there is a recording.
+func (f *compareFlags) live(command []string) (under bool, status int, err error) {
+	folder, err := os.MkdirTemp("", "unspool-")
+	if err != nil {
+		return false, 0, err
+	}
+	defer os.RemoveAll(folder)
+	pairs := filepath.Join(folder, "pairs.data")
+	l, err := f.recordLive(command, pairs, f.trials())
+	if err != nil || l.status != 0 {
+		return false, l.status, err
+	}
+	confined, err := f.confineComparing(folder, nil)
+	if err != nil {
+		return false, 0, err
+	}
+	defer confined.close()
+	under, err = f.pairs(pairs, int(f.stackSize), l.costs, l.joined)
+	return under, 0, err
+}
+
+// recording prints the comparison of a recording. It may be damaged: what there is of it is compared.
+func (f *compareFlags) recording(path string) (under bool, err error) {
 	folder, err := os.MkdirTemp("", "unspool-")
 	if err != nil {
 		return false, err
 	}
 	defer os.RemoveAll(folder)
-	pairs := filepath.Join(folder, "pairs.data")
-	var costs *compare.Costs
-	asked := int(f.stackSize)
-	trials := capture.NewSizeTrials(compare.Sizes)
-	watcher := capture.Watcher(trials)
-	if f.strict || f.noJoin {
-		watcher = nil
-	}
-	if len(files) == 1 {
-		asked, err = f.convert(paths[0], pairs, watcher)
-	} else {
-		costs, err = f.recordPairs(command, pairs, watcher)
-	}
+	pairs, trials := filepath.Join(folder, "pairs.data"), f.trials()
+	asked, err := f.convert(path, pairs, trials)
 	var damage *perfdata.DamageError
 	if err != nil && !errors.As(err, &damage) {
 		return false, err
 	}
-	if len(files) == 0 {
-		var cerr error
-		if confined, cerr = f.confineComparing(folder, nil); cerr != nil {
-			return false, errors.Join(err, cerr)
-		}
+	under, perr := f.pairs(pairs, asked, nil, trials.Joined())
+	return under, errors.Join(err, perr)
+}
+
+// trials are those of smaller copies, none where stacks are not joined.
+func (f *compareFlags) trials() *capture.SizeTrials {
+	if f.strict || f.noJoin {
+		return capture.NewSizeTrials(nil)
 	}
-	r, oerr := perfdata.Open(pairs)
-	if oerr != nil {
-		return false, errors.Join(err, oerr)
+	return capture.NewSizeTrials(compare.Sizes)
+}
+
+// pairs prints the comparison of a file with two callchains for each sample, of asked bytes of stack.
+func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joined map[int]uint64) (
+	under bool, err error,
+) {
+	r, err := perfdata.Open(path)
+	if err != nil {
+		return false, err
 	}
 	defer r.Close()
 	ctx, stop := untilInterrupted()
 	defer stop()
 	line := f.statusLine()
 	sym := symbols.New(f.nameFlags.sources(ctx, line))
-	c, lerr := compare.Load(r, sym, profile.Options{})
+	c, err := compare.Load(r, sym, profile.Options{})
 	line.clear()
-	if lerr != nil {
-		return false, errors.Join(err, lerr)
+	if err != nil {
+		return false, err
 	}
 	if c.Samples == 0 {
-		return false, errors.Join(err, errors.New("no sample has a user stack: there is nothing to compare"))
+		return false, errors.New("no sample has a user stack: there is nothing to compare")
 	}
-	c.Joined = trials.Joined()
+	c.Joined = joined
 	result := c.Result(sym, asked, costs)
-	return f.under(result), errors.Join(err, f.print(result, c.DWARF, c.FP))
+	return f.under(result), f.print(result, c.DWARF, c.FP)
 }
 
 // confineComparing gives up rights before recordings are read. The folder is the temporary one that a
@@ -214,6 +245,7 @@ func (f *compareFlags) compare(files, command []string) (under bool, err error) 
 func (f *compareFlags) confineComparing(folder string, inputs []string) (*confinement, error) {
 	r := reading{
 		outputs: []*outfile.Place{f.page}, names: &f.nameFlags, programs: compare.Programs(), verbose: f.verbose,
+		after: folder != "",
 	}
 	if folder != "" {
 		r.folders = []string{folder}
@@ -307,38 +339,6 @@ func (f *compareFlags) statusLine() *statusLine {
 	line := newStatusLine(os.Stderr)
 	line.terminal = line.terminal && !f.quiet
 	return line
-}
-
-// recordPairs measures the cost of samples, and records.
-func (f *compareFlags) recordPairs(command []string, output string, watcher capture.Watcher) (
-	*compare.Costs, error,
-) {
-	f.output = output
-	o, err := f.options(command)
-	if err != nil {
-		return nil, &usageError{"unspool compare", err}
-	}
-	o.Pairs, o.Watcher = true, watcher
-	o.Compress = 1 // two callchains for each sample, in a temporary file
-	if f.json {
-		o.CommandStdout = os.Stderr // stdout is for the result alone
-	}
-	var costs *compare.Costs
-	if measured, err := compare.Measure(int(f.stackSize)); err == nil {
-		costs = &measured
-	} else if !f.quiet {
-		say("the cost of a sample could not be measured: %v", err)
-	}
-	line := f.statusLine()
-	o.Progress = line.update
-	if !f.quiet {
-		o.Note = line.note
-	}
-	ctx, stop := untilInterrupted()
-	defer stop()
-	_, err = recordPrivileged(ctx, o)
-	line.clear()
-	return costs, err
 }
 
 // two compares the recordings at two paths; names are what the user calls them.

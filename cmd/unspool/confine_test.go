@@ -45,16 +45,22 @@ func fieldsOf(t *testing.T, pid int) (threads []map[string]string) {
 func TestRecordingIsConfined(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	for _, format := range []string{"perf.data", "out.folded"} {
+	for _, format := range []string{"perf.data", "out.folded", "comparison"} {
 		dir := t.TempDir()
-		r := start(t, dir, nil, "record", "-v", "-p", strconv.Itoa(burner(t)), "-d", "30", "-o",
-			format)
+		what := []string{"record", "-o", format}
+		if format == "comparison" {
+			what = []string{"compare"}
+		}
+		r := start(t, dir, func(c *exec.Cmd) { c.Env = append(os.Environ(), "TMPDIR="+dir) },
+			append(what, "-v", "-p", strconv.Itoa(burner(t)), "-d", "30")...)
 		pid := r.Process.Pid
-		if format != "perf.data" { // the process that records is a child of this one
-			recordsInto(t, filepath.Join(dir, format+".perf.data"))
-			pid = child(t, pid, "record")
-		} else {
+		if format == "perf.data" {
 			recordsInto(t, filepath.Join(dir, format))
+		} else { // the process that records is a child of this one
+			recordsInto(t, appears(t, dir, map[string]string{
+				"out.folded": "out.folded.perf.data", "comparison": "unspool-*/pairs.data",
+			}[format]))
+			pid = child(t, pid, what[0])
 		}
 		for _, thread := range fieldsOf(t, pid) {
 			for name, want := range map[string]string{
@@ -81,10 +87,22 @@ func TestRecordingIsConfined(t *testing.T) {
 		if said := strings.Contains(e.stderr, "unspool: afterwards confined: "); said != (format != "perf.data") {
 			t.Errorf("%s: it is said how it is confined afterwards: %v\n%s", format, said, e.stderr)
 		}
-		if unix.Kill(opener, 0) == nil && !strings.HasPrefix(fieldsOf(t, opener)[0]["State"], "Z") {
-			t.Errorf("%s: the opener is still there", format)
+		eventually(t, format+": the opener ends", func() bool {
+			return unix.Kill(opener, 0) != nil || strings.HasPrefix(fieldsOf(t, opener)[0]["State"], "Z")
+		})
+	}
+}
+
+// appears waits for a file of a pattern in a directory: a comparison first measures what samples cost.
+func appears(t *testing.T, dir, pattern string) (path string) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(10 * time.Millisecond) {
+		if paths, err := filepath.Glob(filepath.Join(dir, pattern)); err == nil && len(paths) == 1 {
+			return paths[0]
 		}
 	}
+	t.Fatalf("no %s appears", pattern)
+	return ""
 }
 
 // child is the child of a process whose arguments hold a word.

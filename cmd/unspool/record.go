@@ -97,8 +97,7 @@ recording and leaves a complete file.`,
 	fl.BoolVarP(&f.verbose, "verbose", "v", false,
 		"name every file that could not be used, and say how unspool is confined")
 	f.sandboxFlags.add(c, "record")
-	fl.StringVar(&f.spool, spoolFlag, "", "")
-	_ = fl.MarkHidden(spoolFlag)
+	f.addSpool(fl)
 	return c
 }
 
@@ -260,7 +259,9 @@ func (f *recordFlags) export(o capture.Options, to, stats *outfile.Place) (statu
 		o.Output, o.Place = recorded.Path(), recorded
 		started, status, err = f.run(o, stats)
 	} else {
-		f.names.files, started, status, err = recordApart(recorded)
+		var a apart
+		a, err = recordApart(recorded)
+		f.names.files, started, status = a.files, a.started, a.status
 	}
 	defer f.names.closeFiles()
 	if !started {

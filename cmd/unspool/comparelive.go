@@ -1,0 +1,122 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"unspool/capture"
+	"unspool/capture/compare"
+	outfile "unspool/capture/output"
+)
+
+// A comparison of programs that run records first: in another process if that is confined (see apart.go), as
+// this one is to run programs that know packages, and to read files.
+
+// A livePairs is such a recording, and what was found on the way.
+type livePairs struct {
+	costs  *compare.Costs // nil if they could not be measured
+	joined map[int]uint64 // see [capture.SizeTrials]
+	status int            // of a process that has failed and said why
+}
+
+// recordLive measures the cost of samples, and records into a file.
+func (f *compareFlags) recordLive(command []string, output string, trials *capture.SizeTrials) (
+	l livePairs, err error,
+) {
+	o, err := f.pairOptions(command, trials)
+	if err != nil {
+		return l, &usageError{"unspool compare", err}
+	}
+	l.costs = f.measure()
+	f.sandbox = f.confines()
+	if !f.sandbox {
+		o.Output = output
+		_, err = f.recordPairs(o)
+		l.joined = trials.Joined()
+		return l, err
+	}
+	recorded, err := outfile.Find(output)
+	if err != nil {
+		return l, err
+	}
+	defer recorded.Close()
+	a, err := recordApart(recorded)
+	if l.status = a.status; err != nil || a.status != 0 {
+		return l, err
+	}
+	if err := json.Unmarshal(a.besides, &l.joined); err != nil {
+		return l, fmt.Errorf("the process that records did not say what it found: %w", err)
+	}
+	return l, nil
+}
+
+// recordSpool is run by the process that records.
+func (f *compareFlags) recordSpool(command []string, trials *capture.SizeTrials) error {
+	o, err := f.pairOptions(command, trials)
+	if err != nil {
+		return &usageError{"unspool compare", err}
+	}
+	f.sandbox = true
+	if err := f.spooled(&o); err != nil {
+		return err
+	}
+	defer o.Place.Close()
+	started, err := f.recordPairs(o)
+	if !started || err != nil {
+		return err
+	}
+	joined, err := json.Marshal(trials.Joined())
+	if err != nil {
+		return err
+	}
+	f.toldBesides(joined)
+	return nil
+}
+
+// pairOptions turns flags into what capture is asked to do.
+func (f *compareFlags) pairOptions(command []string, trials *capture.SizeTrials) (capture.Options, error) {
+	o, err := f.options(command)
+	o.Pairs, o.Watcher = true, trials
+	o.Compress = 1 // two callchains for each sample, in a temporary file
+	if f.json {
+		o.CommandStdout = os.Stderr // stdout is for the result alone
+	}
+	return o, err
+}
+
+// measure measures the cost of samples, nil if that fails.
+func (f *compareFlags) measure() *compare.Costs {
+	measured, err := compare.Measure(int(f.stackSize))
+	if err == nil {
+		return &measured
+	}
+	if !f.quiet {
+		say("the cost of a sample could not be measured: %v", err)
+	}
+	return nil
+}
+
+// recordPairs records, and says whether there is a recording.
+func (f *compareFlags) recordPairs(o capture.Options) (started bool, err error) {
+	line := f.statusLine()
+	o.Progress = line.update
+	if !f.quiet {
+		o.Note = line.note
+	}
+	ctx, stop := f.untilEnded()
+	defer stop()
+	var confined *confinement
+	if f.sandbox {
+		if confined, err = f.confine(&o, nil); err != nil {
+			return false, err
+		}
+		defer confined.close()
+	}
+	out, err := recordPrivileged(ctx, o)
+	line.clear()
+	if f.verbose && out.Started && confined != nil {
+		fmt.Fprintf(os.Stderr, "unspool: %s\n", confined)
+	}
+	return out.Started, err
+}
