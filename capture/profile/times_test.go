@@ -79,7 +79,7 @@ func TestPartHolds(t *testing.T) {
 // Parts of a recording have all its samples, each once.
 func TestTimesPartARecording(t *testing.T) {
 	t.Parallel()
-	path := record(t, "-g", "--timestamp-boundary")
+	path := record(t, "-g", "--buildid") // with the times of the first and the last sample
 	whole := load(t, path)
 	for _, cut := range []string{"30%", fmt.Sprintf("%g", 0.3*whole.Duration.Seconds())} {
 		var sum uint64
