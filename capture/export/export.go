@@ -24,6 +24,7 @@ type Options struct {
 	Symbols symbols.Options
 	Lines   bool // source lines and inlined functions
 	NoNames bool // leave finding names to the reader, if the format allows that
+	Filter  profile.Filter
 
 	// Progress is called now and then with the share of the input that has been read, and with 1 while names are
 	// looked up.
@@ -106,7 +107,7 @@ func problems(p *profile.Profile) []string {
 
 // load reads the recording into a profile.
 func (j *job) load(o profile.Options) (*profile.Profile, error) {
-	o.Lines = j.Lines
+	o.Lines, o.Filter = j.Lines, j.Filter
 	if j.Progress != nil {
 		o.Progress = func(uint64) {
 			if read, total := j.reader.Position(); total > 0 {

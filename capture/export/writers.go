@@ -69,6 +69,9 @@ func writeFlamegraph(j *job, w io.Writer) (*profile.Profile, error) {
 		return nil, err
 	}
 	o := flamegraph.Options{Title: filepath.Base(j.Name)}
+	if only := j.Filter.String(); only != "" {
+		o.Title += ", " + only
+	}
 	if strings.HasSuffix(strings.ToLower(j.Output), ".svg") {
 		o.Format = flamegraph.SVG
 	}

@@ -43,6 +43,16 @@ func (p opened) choose(selector, value string) {
 		").dispatchEvent(new Event('change'))")
 }
 
+// pick chooses the first thread, process or program that is found.
+func (p opened) pick(search string) {
+	p.Helper()
+	p.Click("[popovertarget=threads]")
+	if search != "" {
+		p.Press(search)
+	}
+	p.Press(browser.Enter)
+}
+
 // frame is the position in the window of a row of the graph, at a share of its width, after the graph has
 // stopped moving.
 func (p opened) frame(row int, share float64) (x, y float64) {
@@ -125,11 +135,11 @@ func TestPageInABrowser(t *testing.T) {
 	p.Click("[title*='(r)']")
 
 	// A thread, a process, an event.
-	p.choose("#thread", "thread:1")
+	p.pick("101")
 	p.MoveTo(p.frame(0, 0.5))
 	p.text("#tip table", "total100 %250self0 %0")
 	p.choose("#event", "1")
-	p.choose("#thread", "all")
+	p.pick("")
 	p.MoveTo(p.frame(2, 0.5))
 	p.text("#tip .name", "fib /tmp/fib.js:2")
 	p.text("#tip table", "total100 %8self100 %8")

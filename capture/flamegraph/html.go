@@ -18,6 +18,8 @@ var (
 	dataJS string
 	//go:embed page/graph.js
 	graphJS string
+	//go:embed page/threads.js
+	threadsJS string
 	//go:embed page/page.js
 	pageJS string
 )
@@ -34,7 +36,7 @@ func writeHTML(w *bufio.Writer, g *graph, o Options) error {
 	if err != nil {
 		return err
 	}
-	style, script := Style(), Script()+pageJS
+	style, script := Style(), Script()+threadsJS+pageJS
 	return page().Execute(w, map[string]any{
 		"Title":      Printable(o.Title),
 		"Style":      template.CSS(style),

@@ -55,6 +55,17 @@ func (r *Reader) Text(f Feature) string {
 	return s
 }
 
+// SampleTimes returns when the first sample was taken and when the last one, if the recording says so. In a
+// pipe, and where a recording ends early, it is not known before the end, or never.
+func (r *Reader) SampleTimes() (first, last uint64, known bool) {
+	b := r.Feature(SampleTime)
+	if len(b) < 16 {
+		return 0, 0, false
+	}
+	first, last = le.Uint64(b), le.Uint64(b[8:])
+	return first, last, first <= last && last > 0
+}
+
 // CommandLine returns the command line of the recording tool, nil when it is not known.
 func (r *Reader) CommandLine() (args []string) {
 	b := r.Feature(CmdLine)

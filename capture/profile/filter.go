@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Filter says which threads' samples are loaded. A thread has to pass every field that is set; all threads
-// pass the zero value.
+// Filter says which samples are loaded. One has to pass every field that is set; all pass the zero value.
 type Filter struct {
 	// names, or patterns in which * stands for any text, ? for a character, [a-z] for one of these
 	Comms []string
 	PIDs  []uint32
 	TIDs  []uint32
+	Times Times
 }
 
 // Check reports the first pattern that is malformed.
@@ -42,7 +42,8 @@ func commMatches(pattern, comm string) bool {
 	return ok && err == nil
 }
 
-// String describes the filter, "" for all threads: "comm cc1, sh*; pid 12".
+// String describes the filter, "" for all samples: "comm cc1, sh*; pid 12; 10 s to
+// 20 s".
 func (f *Filter) String() string {
 	var parts []string
 	add := func(what string, values []string) {
@@ -59,5 +60,8 @@ func (f *Filter) String() string {
 	add("comm", f.Comms)
 	add("pid", numbers(f.PIDs))
 	add("tid", numbers(f.TIDs))
+	if f.Times != (Times{}) {
+		parts = append(parts, f.Times.String())
+	}
 	return strings.Join(parts, "; ")
 }

@@ -27,8 +27,9 @@ type loader struct {
 	kernelID symbols.KernelID
 
 	options  Options
+	part     *part
 	timeline *Timeline
-	failed   error // of the timeline
+	failed   error // of the timeline, or samples without times
 
 	sample      perfring.Sample
 	frames      []int32 // memory for the frames of one sample, leaf first
@@ -47,7 +48,7 @@ type Options struct {
 	Lines bool
 	// CPUs keeps the samples of different CPUs apart.
 	CPUs bool
-	// Filter says which threads' samples count. Of other samples, only the times count, for First and Duration.
+	// Filter says which samples count. Of other threads' samples, only the times count, for First and Duration.
 	Filter Filter
 	// Timeline, if set, is given every sample. Its nodes are those of the profile once Load has returned.
 	Timeline *Timeline
@@ -79,6 +80,10 @@ const progressEvery = 1 << 16
 func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, error) {
 	l := newLoader(sym)
 	l.options, l.timeline = o, o.Timeline
+	var err error
+	if l.part, err = newPart(o.Filter.Times, r); err != nil {
+		return nil, err
+	}
 	l.event = r.Event
 	l.describe(r)
 	if o.Watcher != nil {
@@ -86,7 +91,7 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 	}
 	described := false
 	var records uint64
-	err := r.Ordered(func(rec perfring.Record, f *perfring.Format, time uint64) error {
+	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, time uint64) error {
 		if !described { // in a pipe, this is known only when the first record is returned
 			described = true
 			l.describe(r)
@@ -153,6 +158,7 @@ func newLoader(sym *symbols.Symbolizer) *loader {
 		replay:  replay.NewRecorded(table),
 		comms:   make(map[uint64]string),
 		current: make(map[uint64]int32),
+		part:    &part{},
 	}
 }
 
@@ -176,7 +182,10 @@ func (l *loader) record(r perfring.Record, f *perfring.Format, time uint64) {
 	if l.options.Watcher != nil {
 		l.options.Watcher.Record(c, f, time)
 	}
-	l.lost.Add(c)
+	if time == 0 || l.part.holds(time) {
+		l.lost.Add(c)
+		l.loss(c, r, f, time)
+	}
 	switch c.Kind {
 	case replay.Mapping:
 		l.mapped(c.PID, string(c.Map.Name))
@@ -188,13 +197,16 @@ func (l *loader) record(r perfring.Record, f *perfring.Format, time uint64) {
 		l.fork(c)
 	case replay.Exit:
 		l.exit(c)
-	case replay.LostRecords, replay.LostSamples, replay.Throttled:
-		l.loss(r, f, time, c.Lost)
 	}
 }
 
-// loss adds a Loss.
-func (l *loader) loss(r perfring.Record, f *perfring.Format, time, count uint64) {
+// loss adds a Loss, if the record is about one.
+func (l *loader) loss(c *replay.Change, r perfring.Record, f *perfring.Format, time uint64) {
+	switch c.Kind {
+	case replay.LostRecords, replay.LostSamples, replay.Throttled:
+	default:
+		return
+	}
 	if len(l.p.Losses) >= maxLosses {
 		return
 	}
@@ -202,7 +214,7 @@ func (l *loader) loss(r perfring.Record, f *perfring.Format, time, count uint64)
 	if n, ok := f.CPU(r); ok {
 		cpu = int32(n)
 	}
-	l.p.Losses = append(l.p.Losses, Loss{Time: time, Count: count, CPU: cpu})
+	l.p.Losses = append(l.p.Losses, Loss{Time: time, Count: c.Lost, CPU: cpu})
 }
 
 // kernelMap notes the kernel's address from the record of its mapping.
@@ -276,6 +288,13 @@ func (l *loader) addSample() {
 	event := l.event(s.ID)
 	if event < 0 || event >= len(l.p.Events) {
 		l.noEvent++
+		return
+	}
+	within, err := l.part.sample(s.Time)
+	if err != nil {
+		l.failed = err
+	}
+	if !within {
 		return
 	}
 	if l.first == 0 || s.Time < l.first {

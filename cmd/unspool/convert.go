@@ -86,6 +86,7 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 	fl.BoolVarP(&f.verbose, "verbose", "v", false,
 		"name every file that could not be used, and say how unspool is confined")
 	f.exportFlags.add(c)
+	addTimes(c, &f.exportFlags.time)
 	f.sandboxFlags.add(c, "convert")
 	return c
 }
@@ -108,7 +109,8 @@ func (f *convertFlags) options(input string) (o capture.ConvertOptions, err erro
 	case outfile.Stdout(f.stats) && outfile.Stdout(f.output):
 		return o, fmt.Errorf("-o %s and --stats %s cannot both write to stdout", f.output, f.stats)
 	}
-	return o, nil
+	_, err = times(f.time)
+	return o, err
 }
 
 const largestJobs = 64

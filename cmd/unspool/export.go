@@ -13,6 +13,7 @@ import (
 	"unspool/capture/export"
 	"unspool/capture/human"
 	outfile "unspool/capture/output"
+	"unspool/capture/profile"
 )
 
 // exportFlags say in which format a recording is written and how its names are found.
@@ -20,6 +21,7 @@ type exportFlags struct {
 	name     string
 	noInline bool
 	symbols  bool
+	time     string // --time; "" where a recording is made
 
 	format   export.Format
 	explicit bool // --symbols was given
@@ -76,6 +78,9 @@ func (f *exportFlags) choose(output string) (err error) {
 	case f.explicit && f.symbols && !f.exports():
 		return errors.New("perf.data cannot hold names: perf and unspool look them up when they read it; other " +
 			"formats can")
+	case f.time != "" && !f.exports():
+		return errors.New("--time: a recording is converted whole: 'unspool report --time' shows a part of it, and " +
+			"other formats hold one")
 	case !f.symbols && f.exports() && !f.format.Nameless:
 		return fmt.Errorf("--symbols=false: %s cannot be read without names", f.format.Name)
 	}
@@ -90,7 +95,12 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 	quiet, verbose bool) error {
 	ctx, stop := untilInterrupted()
 	defer stop()
+	within, err := times(f.time)
+	if err != nil {
+		return err
+	}
 	o := export.Options{
+		Filter: profile.Filter{Times: within},
 		Format: f.format, Input: input, Name: name, Output: to.Path(), Place: to,
 		Lines: f.symbols && !f.noInline, NoNames: !f.symbols,
 	}

@@ -27,6 +27,7 @@ type reportFlags struct {
 	comms   []string
 	pids    []int
 	tids    []int
+	time    string
 	json    bool
 	http    string
 	noPager bool
@@ -52,6 +53,7 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 		Example: `  unspool report
   unspool report --by process --no-kernel perf.data
   unspool report --comm 'cc1*' --inline --percent-limit 0.5
+  unspool report --time 10,20
   unspool report --http
   unspool report --json | jq -r '.events[0].functions[] | "\(.self) \(.name)"'`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -88,6 +90,7 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 		"only threads called `NAME`, which may be a pattern like 'cc1*', or several, NAME,NAME…")
 	fl.IntSliceVar(&f.pids, "pid", nil, "only the process `PID`, or several, PID,PID…")
 	fl.IntSliceVar(&f.tids, "tid", nil, "only the thread `TID`, or several, TID,TID…")
+	addTimes(c, &f.time)
 	f.nameFlags.add(c)
 	fl.StringVar(&f.http, "http", "",
 		"serve pprof's web interface at `ADDR`, --http alone on a free port of localhost")
@@ -149,11 +152,32 @@ func (f *reportFlags) check(c *cobra.Command) (err error) {
 	if f.filter.TIDs, err = ids(f.tids); err != nil {
 		return fmt.Errorf("--tid %w", err)
 	}
+	if f.filter.Times, err = times(f.time); err != nil {
+		return err
+	}
 	f.Filter = f.filter.String()
 	if err := f.filter.Check(); err != nil {
 		return fmt.Errorf("--comm %w", err)
 	}
 	return nil
+}
+
+// addTimes adds --time.
+func addTimes(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "time", "",
+		"only what was sampled between `FROM,TO`: seconds from the first sample, or percentages, 10%,20%")
+	c.RegisterFlagCompletionFunc("time", cobra.NoFileCompletions)
+}
+
+// times reads the value of --time.
+func times(value string) (t profile.Times, err error) {
+	if value == "" {
+		return t, nil
+	}
+	if t, err = profile.ParseTimes(value); err != nil {
+		err = fmt.Errorf("--time %w", err)
+	}
+	return t, err
 }
 
 func ids(given []int) (ids []uint32, err error) {

@@ -374,6 +374,17 @@ func TestReportFilters(t *testing.T) {
 			t.Errorf("%q: %v s, want %v", c.args, r.Header.Duration, p.Duration)
 		}
 	}
+	var parts uint64
+	for _, part := range []string{",40%", "40%,70%", "70%,"} {
+		r := reportJSON(t, "--time", part, data)
+		if d := r.Header.Duration; d <= 0 || d > 0.45*p.Duration.Seconds() || r.Header.Only == "" {
+			t.Errorf("--time %s: %v s of %v, of %q", part, d, p.Duration, r.Header.Only)
+		}
+		parts += r.Header.Samples
+	}
+	if parts != all {
+		t.Errorf("three parts of the time have %d samples, want %d", parts, all)
+	}
 	if text := unspool(t, "", "report", "--comm", "nobody", data).stdout; !strings.Contains(text,
 		"no samples of comm nobody") {
 		t.Error(text)
@@ -450,6 +461,8 @@ func TestReportOptionsAreChecked(t *testing.T) {
 		{[]string{"--top", "-1"}, "--top -1"},
 		{[]string{"--comm", "[a"}, "not closed"},
 		{[]string{"--pid", "-4"}, "--pid -4"},
+		{[]string{"--time", "5"}, `--time "5": must be FROM,TO: seconds from the start`},
+		{[]string{"--time", "20%,10%"}, `--time "20%,10%": nothing lies between these times`},
 		{[]string{"--tid", "4294967296"}, "--tid 4294967296"},
 		{[]string{"--json", "--top", "3"}, "cannot be used with --json, which writes everything"},
 		{[]string{"a", "b"}, `unexpected argument "b"`},

@@ -7,12 +7,22 @@ async function main() {
   const callees = new Callees(profile);
   const graph = new FlameGraph($('graph'), functions);
   let all = 0; // samples
+  const picker = new ThreadPicker(threads, groupThreads(threads), ofThreads, () => {
+    count();
+    graph.canvas.focus({preventScroll: true});
+  });
+
+  // ofThreads is the samples of each thread.
+  function ofThreads() {
+    const sums = new Float64Array(threads.length), event = Number($('event').value || 0), {weights} = profile;
+    weights.thread.forEach((t, i) => { if (weights.event[i] === event) sums[t] += weights.count[i]; });
+    return sums;
+  }
 
   // What is counted.
   function count() {
-    const event = Number($('event').value || 0), [what, id] = $('thread').value.split(':');
-    const wanted = threads.map((t, i) => what === 'all' || (what === 'pid' ? t.pid : i) === Number(id));
-    callees.weigh((e, t) => e === event && wanted[t]);
+    const event = Number($('event').value || 0), {wanted} = picker;
+    callees.weigh((e, t) => e === event && (!wanted || wanted[t] === 1));
     all = callees.total[0];
     show();
     search();
@@ -24,34 +34,9 @@ async function main() {
   }
 
   // The choices, which are not offered where there is but one.
-  const samples = new Float64Array(threads.length), ofProcess = new Map();
-  profile.weights.thread.forEach((t, i) => samples[t] += profile.weights.count[i]);
-  threads.forEach((t, i) => {
-    const p = ofProcess.get(t.pid) || {pid: t.pid, comm: t.comm, most: -1, samples: 0, threads: 0};
-    ofProcess.set(t.pid, p);
-    p.samples += samples[i];
-    p.threads++;
-    if (t.tid === t.pid && samples[i] > 0 || p.most < 0) [p.comm, p.most] = [t.comm, samples[i]];
-  });
-  const total = samples.reduce((a, b) => a + b, 0), listed = 1000;
-  const choice = (to, text, value) => to.append(Object.assign(element('option', '', text), {value}));
-  events.forEach((e, i) => choice($('event'), e, i));
+  events.forEach((e, i) => $('event').append(Object.assign(element('option', '', e), {value: i})));
   $('event-label').hidden = events.length < 2;
-  choice($('thread'), `All threads (${number(threads.length)})`, 'all');
-  const group = (label, rows) => {
-    if (!rows.length) return;
-    const to = $('thread').appendChild(Object.assign(element('optgroup'), {label}));
-    rows.sort((a, b) => b.samples - a.samples || a.text.localeCompare(b.text));
-    for (const r of rows.slice(0, listed)) choice(to, `${share(r.samples, total)}  ${r.text}`, r.value);
-    if (rows.length > listed) to.label += ` (the first ${number(listed)} of ${number(rows.length)})`;
-  };
-  const processes = [...ofProcess.values()];
-  if (processes.length > 1) group('Processes', processes.map(p => ({samples: p.samples, text: `${p.comm} (${p.pid})`, value: 'pid:' + p.pid})));
-  if (threads.length > processes.length) {
-    group('Threads', threads.map((t, i) => ({samples: samples[i], text: `${t.comm} (${t.pid}/${t.tid})`, value: 'thread:' + i})));
-  }
-  $('thread-label').hidden = threads.length < 2;
-  for (const id of ['event', 'thread']) $(id).addEventListener('change', count);
+  $('event').addEventListener('change', count);
   $('reversed').addEventListener('change', show);
 
   // Search.
@@ -173,6 +158,7 @@ async function main() {
 
   // Keys, wherever the focus is.
   addEventListener('keydown', e => {
+    if (picker.open) return;
     const searching = document.activeElement === $('search');
     if (e.key.toLowerCase() === 'f' && (e.ctrlKey || e.metaKey) && !searching || e.key === '/' && !searching && !e.ctrlKey) {
       e.preventDefault(); // pressed once more, Ctrl-F is the browser's own search
