@@ -380,6 +380,6 @@ func (l *loader) finish() *Profile {
 	if l.malformed > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("%d records are malformed and left out", l.malformed))
 	}
-	p.Problems = slices.Concat(p.Problems, l.sym.Problems())
+	p.Problems, p.Kinds = slices.Concat(p.Problems, l.sym.Problems()), l.sym.Kinds()
 	return p
 }

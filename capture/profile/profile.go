@@ -156,7 +156,9 @@ type Profile struct {
 	Command                   []string // command line of the recorder
 
 	Problems []string // in words: why names or frames are missing
-	Damage   error    // where the recording could not be read any more; also in Problems
+	// Kinds has the kind of each problem of which there may be many, one for each file: see Notes.
+	Kinds  map[string]string
+	Damage error // where the recording could not be read any more; also in Problems
 }
 
 // maxLosses bounds Profile.Losses.
