@@ -28,6 +28,9 @@ func summary(g *graph) []fact {
 		samples += " in " + human.Duration(p.Duration)
 	}
 	add("Samples", samples)
+	if len(g.events) > 0 {
+		add("100 % is", p.WholeOf(g.events[0]))
+	}
 	add("Stacks", stacks(p))
 	add("Lost", losses(p))
 	var events []string

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	leastNameless = 1 // percent of the samples: below that, missing names are not worth a line at the top
-	mostAdvised   = 3 // files, those with most samples
+	leastNameless = 1  // percent of the samples: below that, missing names are not worth a line at the top
+	mostAdvised   = 3  // files, those with most samples,
+	leastAdvised  = 10 // percent of the samples without names, at least
 )
 
 // nameless says which share has no names, where most of that is, and how to get them; "" if it is
@@ -51,7 +52,8 @@ func (out *printer) nameless(p *profile.Profile) string {
 	}
 	var files []profile.Image
 	for _, i := range worst {
-		if im := p.Images[i]; len(files) < mostAdvised && symbols.IsFile(im.Path) {
+		im := p.Images[i]
+		if len(files) < mostAdvised && 100*by[i] >= leastAdvised*none && symbols.IsFile(im.Path) {
 			files = append(files, im)
 		}
 	}

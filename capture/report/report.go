@@ -74,6 +74,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 			out.line("")
 			out.line(out.bold(fmt.Sprintf("%s: %s", human.Clean(p.Events[event].Name),
 				human.Plural(v.samples, "sample"))))
+			out.field("100 % is", p.WholeOf(event))
 		}
 		if o.By != Function {
 			out.groups(v)
@@ -178,6 +179,9 @@ func (out *printer) header(p *profile.Profile, sampled []int32) {
 	}
 	out.field("only", human.Clean(out.o.Filter))
 	out.field("samples", samples)
+	if len(sampled) == 1 {
+		out.field("100 % is", p.WholeOf(sampled[0]))
+	}
 	out.field("stacks", stacks(p))
 	out.field("names", human.Clean(out.nameless(p)))
 	for _, note := range p.Notes().Recording {
