@@ -35,7 +35,8 @@ type Options struct {
 type Outcome struct {
 	Samples, Written uint64 // samples, and bytes of the output
 	Lost             uint64
-	Problems         []string // why names or frames are missing
+	Problems         []string      // why names or frames are missing
+	Notes            profile.Notes // the same, those of a kind together
 }
 
 // job is one export.
@@ -91,7 +92,11 @@ func Write(ctx context.Context, o Options) (out Outcome, err error) {
 	if err != nil {
 		return out, err
 	}
-	out = Outcome{Samples: p.Count(), Written: counted.n, Lost: p.Lost(), Problems: problems(p)}
+	said := *p // but for what is an error
+	said.Problems = problems(p)
+	out = Outcome{
+		Samples: p.Count(), Written: counted.n, Lost: p.Lost(), Problems: said.Problems, Notes: said.Notes(),
+	}
 	return out, errors.Join(p.Damage, r.FeatureDamage())
 }
 

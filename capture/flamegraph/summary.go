@@ -2,6 +2,7 @@ package flamegraph
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"unspool/capture/human"
@@ -27,6 +28,9 @@ func summary(g *graph) []fact {
 		samples += " in " + human.Duration(p.Duration)
 	}
 	add("Samples", samples)
+	if len(g.events) > 0 {
+		add("100 % is", p.WholeOf(g.events[0]))
+	}
 	add("Stacks", stacks(p))
 	add("Lost", losses(p))
 	var events []string
@@ -39,8 +43,10 @@ func summary(g *graph) []fact {
 	if !p.Began.IsZero() {
 		add("Recorded", p.Began.UTC().Format("2006-01-02 15:04:05 UTC"))
 	}
-	for _, problem := range p.Problems {
-		add("Note", problem)
+	notes := p.Notes()
+	names := profile.Few(notes.Names, "unspool report -v lists them")
+	for _, note := range slices.Concat(notes.Recording, names) {
+		add("Note", note)
 	}
 	return facts
 }

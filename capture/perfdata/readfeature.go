@@ -66,6 +66,22 @@ func (r *Reader) SampleTimes() (first, last uint64, known bool) {
 	return first, last, first <= last && last > 0
 }
 
+// maxCPUs is more than any kernel has.
+const maxCPUs = 1 << 16
+
+// CPUs is how many CPUs of the recorded machine were online, 0 when the recording does not say.
+func (r *Reader) CPUs() int {
+	b := r.Feature(NrCPUs)
+	if len(b) < 8 {
+		return 0
+	}
+	n := le.Uint32(b[4:]) // behind those that are present
+	if n > maxCPUs {
+		return 0
+	}
+	return int(n)
+}
+
 // CommandLine returns the command line of the recording tool, nil when it is not known.
 func (r *Reader) CommandLine() (args []string) {
 	b := r.Feature(CmdLine)

@@ -35,6 +35,7 @@ type loader struct {
 	frames      []int32 // memory for the frames of one sample, leaf first
 	first, last uint64
 	rawStacks   uint64 // samples with a raw stack and no user callchain
+	recorded    uint64 // samples of events that it describes
 	malformed   uint64 // records that could not be decoded
 	noEvent     uint64 // samples of an event that the recording does not describe
 }
@@ -122,15 +123,21 @@ func isClock(a *unix.PerfEventAttr) bool {
 		a.Config == unix.PERF_COUNT_SW_TASK_CLOCK)
 }
 
+// isCycles says whether an event counts the cycles of a CPU. The upper half of the number of a hardware event
+// says of which kind of CPU, where there are several.
+func isCycles(a *unix.PerfEventAttr) bool {
+	return a.Type == unix.PERF_TYPE_HARDWARE && a.Config&0xffffffff == unix.PERF_COUNT_HW_CPU_CYCLES
+}
+
 // describe copies what the recording says about itself, as far as it is known yet.
 func (l *loader) describe(r *perfdata.Reader) {
 	p := l.p
 	p.Hostname, p.OSRelease, p.Arch = r.Text(perfdata.Hostname), r.Text(perfdata.OSRelease),
 		r.Text(perfdata.Arch)
-	p.Command = r.CommandLine()
+	p.Command, p.CPUs = r.CommandLine(), r.CPUs()
 	p.Events = p.Events[:0]
 	for _, e := range r.Events() {
-		event := Event{Name: e.Name, Clock: isClock(&e.PerfEventAttr)}
+		event := Event{Name: e.Name, Clock: isClock(&e.PerfEventAttr), Cycles: isCycles(&e.PerfEventAttr)}
 		if e.PerfEventAttr.Bits&unix.PerfBitFreq != 0 {
 			event.Frequency = e.PerfEventAttr.Sample
 		}
@@ -302,6 +309,7 @@ func (l *loader) addSample() {
 	}
 	l.last = max(l.last, s.Time)
 	l.time = s.Time
+	l.recorded++
 	thread := l.threadNow(s.PID, s.TID)
 	if thread < 0 {
 		return
@@ -372,6 +380,9 @@ func (l *loader) at(space *vmas.Space, context, ip uint64, returned bool) int32 
 func (l *loader) finish() *Profile {
 	p := l.p
 	p.First = l.first
+	if l.recorded > p.Count() {
+		p.Recorded = l.recorded
+	}
 	p.Duration = time.Duration(l.last - l.first)
 	p.LostRecords, p.LostSamples, p.Throttled = l.lost.Records, l.lost.Samples, l.lost.Throttled
 	for _, im := range l.opened {
@@ -399,6 +410,6 @@ func (l *loader) finish() *Profile {
 	if l.malformed > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("%d records are malformed and left out", l.malformed))
 	}
-	p.Problems = slices.Concat(p.Problems, l.sym.Problems())
+	p.Problems, p.Kinds = slices.Concat(p.Problems, l.sym.Problems()), l.sym.Kinds()
 	return p
 }

@@ -109,8 +109,9 @@ func (e End) String() string {
 
 // Event is what was sampled.
 type Event struct {
-	Name  string // as perf prints it
-	Clock bool   // periods are nanoseconds of CPU time
+	Name   string // as perf prints it
+	Clock  bool   // periods are nanoseconds of CPU time
+	Cycles bool   // of the CPU: Frequency samples are taken in a second of CPU time
 
 	Frequency uint64 // samples a second that were asked for; 0 when a period was
 }
@@ -151,12 +152,16 @@ type Profile struct {
 	First       uint64        // time of the first sample, in ns of the recording's clock
 	Duration    time.Duration // from the first sample to the last
 	Began       time.Time     // the first sample by the wall clock; zero when the recording does not say
+	Recorded    uint64        // samples, also those that a filter has left out; 0 when there was no filter
+	CPUs        int           // of the recorded machine that were online; 0 when the recording does not say
 
 	Hostname, OSRelease, Arch string   // "" when the recording does not say
 	Command                   []string // command line of the recorder
 
 	Problems []string // in words: why names or frames are missing
-	Damage   error    // where the recording could not be read any more; also in Problems
+	// Kinds has the kind of each problem of which there may be many, one for each file: see Notes.
+	Kinds  map[string]string
+	Damage error // where the recording could not be read any more; also in Problems
 }
 
 // maxLosses bounds Profile.Losses.

@@ -29,6 +29,8 @@ type jsonHeader struct {
 	Duration    float64     `json:"duration_s"`
 	Only        string      `json:"only"`
 	Samples     uint64      `json:"samples"`
+	Recorded    uint64      `json:"recorded_samples"`
+	CPUs        int         `json:"cpus"` // 0 when unknown
 	Threads     int         `json:"threads"`
 	LostRecords uint64      `json:"lost_records"`
 	LostSamples uint64      `json:"lost_samples"`
@@ -126,6 +128,7 @@ func header(p *profile.Profile, o Options) jsonHeader {
 		Duration: p.Duration.Seconds(), Only: o.Filter, Samples: p.Count(), Threads: len(p.Threads),
 		LostRecords: p.LostRecords, LostSamples: p.LostSamples, Throttled: p.Throttled, Notes: p.Problems,
 	}
+	h.Recorded, h.CPUs = max(p.Recorded, h.Samples), p.CPUs
 	if !p.Began.IsZero() {
 		began := p.Began.UTC()
 		h.Began = &began
@@ -157,6 +160,9 @@ func (out *jsonWriter) event(v *view, all *profile.Profile, o Options) {
 	out.field("clock", e.Clock)
 	out.field("samples", v.samples)
 	out.field("period", v.period)
+	cpu, idle := all.CPUTime(v.event)
+	out.field("cpu_s", cpu.Seconds())
+	out.field("idle_s", idle.Seconds())
 	out.field("hidden", v.hidden)
 	numbers := make([]int, len(v.p.Frames)) // of functions, by frame
 	t := functionTable(v.p)

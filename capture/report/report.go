@@ -26,6 +26,10 @@ type Options struct {
 	Width    int  // of a line in columns; 0 for 100, negative for no limit
 	Colour   bool // with ANSI escape sequences, by share
 	NoKernel bool // leave out kernel frames: their time counts for the user function that called the kernel
+	AllNotes bool // each one, not the first few kinds
+	// Advice says how the names of files are to be had, "" if it does not know; nil for no advice. It is asked
+	// once, for the files with most samples.
+	Advice func(files []profile.Image) string
 }
 
 const (
@@ -70,6 +74,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 			out.line("")
 			out.line(out.bold(fmt.Sprintf("%s: %s", human.Clean(p.Events[event].Name),
 				human.Plural(v.samples, "sample"))))
+			out.field("100 % is", p.WholeOf(event))
 		}
 		if o.By != Function {
 			out.groups(v)
@@ -86,7 +91,26 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 			out.line("The recording holds no samples.")
 		}
 	}
+	out.notes(p)
 	return out.w.Flush()
+}
+
+// notes prints why names are missing: behind what was asked for, as there may be a note for each file.
+func (out *printer) notes(p *profile.Profile) {
+	notes := profile.Few(p.Notes().Names, "-v lists them")
+	if out.o.AllNotes {
+		notes = slices.DeleteFunc(slices.Clone(p.Problems), func(problem string) bool {
+			_, ofNames := p.Kinds[problem]
+			return !ofNames
+		})
+	}
+	if len(notes) == 0 {
+		return
+	}
+	out.line("")
+	for _, note := range notes {
+		out.field("note", human.Clean(note))
+	}
 }
 
 // events returns the events that have samples; the others, such as the dummy that perf opens for side-band
@@ -155,9 +179,13 @@ func (out *printer) header(p *profile.Profile, sampled []int32) {
 	}
 	out.field("only", human.Clean(out.o.Filter))
 	out.field("samples", samples)
+	if len(sampled) == 1 {
+		out.field("100 % is", p.WholeOf(sampled[0]))
+	}
 	out.field("stacks", stacks(p))
-	for _, problem := range p.Problems {
-		out.field("note", human.Clean(problem))
+	out.field("names", human.Clean(out.nameless(p)))
+	for _, note := range p.Notes().Recording {
+		out.field("note", human.Clean(note))
 	}
 }
 

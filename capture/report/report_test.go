@@ -3,8 +3,10 @@ package report
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +44,7 @@ func example() *profile.Profile {
 		Duration: 2500 * time.Millisecond, LostRecords: 3, Throttled: 1,
 		Problems: []string{"/lib/libc.so.6: stripped, it names no function"},
 	})
+	p.Kinds = map[string]string{p.Problems[0]: "stripped"}
 	demo := profile.Thread{PID: 10, TID: 10, Comm: "demo"}
 	p.Add(demo, 0, 500, 0, 1, 2, 4)
 	p.Add(demo, 0, 200, 0, 1, 2, 3, 3, 3)
@@ -188,6 +191,7 @@ func TestRunsOfUnknownFunctionsAreOneLine(t *testing.T) {
 	p := example()
 	p.Nodes = []profile.Node{{Parent: -1, Frame: -1}, {Parent: 0, Frame: 5}, {Parent: 1, Frame: 5},
 		{Parent: 2, Frame: 7}, {Parent: 1, Frame: 7}}
+	p.Problems = nil
 	p.Samples = []profile.Sample{{Node: 3, Count: 1}, {Node: 4, Count: 2}, {Node: 2, Count: 1}}
 	_, tree, _ := strings.Cut(write(t, p, Options{Top: -1}), "call tree")
 	want := " (from 1% up)\n100.0%   25.0%  [libc.so.6]\n 75.0%   75.0%  ksys_read  [kernel]\n"
@@ -306,6 +310,61 @@ func TestCompleteIsNeverRoundedUp(t *testing.T) {
 		if got := stacks(p); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
+	}
+}
+
+func TestMissingNamesAreOneLineInFront(t *testing.T) {
+	p := profiletest.New(example())
+	p.Images = append(p.Images, profile.Image{Name: "libx.so", Path: "/lib/libx.so"})
+	unknown := p.Frame(profile.Frame{Name: "[libx.so+0x10]", Image: int32(len(p.Images) - 1)})
+	p.Add(profile.Thread{PID: 10, TID: 10, Comm: "demo"}, 0, 246, 0, unknown)
+	var asked []string
+	got := write(t, p.Profile, Options{Advice: func(files []profile.Image) string {
+		for _, im := range files {
+			asked = append(asked, im.Path)
+		}
+		return "`apt install libx-dbgsym`\x1b"
+	}})
+	want := "\nnames     20.1 % of the time has no names, most of it in libx.so: `apt install libx-dbgsym`?\n"
+	if !strings.Contains(got, want) || !slices.Equal(asked, []string{"/lib/libx.so"}) {
+		t.Errorf("no %q in\n%s\nasked for %q", want, got, asked)
+	}
+	p.Events[0].Clock = false
+	want = "20.1 % of the samples have no names, most of these in libx.so\n"
+	if got := write(t, p.Profile, Options{}); !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%s", want, got)
+	}
+	if got := write(t, example(), Options{}); strings.Contains(got, "no names") {
+		t.Errorf("0.4 %% are worth a line:\n%s", got)
+	}
+}
+
+func TestNotesComeBehindTheAnswer(t *testing.T) {
+	p := example()
+	p.Problems = []string{"the rest is lost"}
+	for kind := range 9 {
+		for file := range 50 - kind {
+			text := fmt.Sprintf("/lib/%d/%d: kind %d", kind, file, kind)
+			p.Problems = append(p.Problems, text)
+			p.Kinds[text] = fmt.Sprint("kind ", kind)
+		}
+	}
+	got := write(t, p, Options{})
+	head, rest, _ := strings.Cut(got, " total    self  call tree")
+	if strings.Count(head, "note ") != 1 || !strings.Contains(head, "note      the rest is lost\n") {
+		t.Errorf("notes before the answer:\n%s", head)
+	}
+	for _, want := range []string{"\n\nnote      /lib/0/0: kind 0 (and 49 more)\nnote      /lib/1/0",
+		"note      … and 5 notes of other kinds (-v lists them)\n"} {
+		if !strings.Contains(rest, want) {
+			t.Errorf("no %q in\n%s", want, rest)
+		}
+	}
+	if n := strings.Count(rest, "note "); n != profile.MostNotes {
+		t.Errorf("%d notes", n)
+	}
+	if n := strings.Count(write(t, p, Options{AllNotes: true}), "note "); n != len(p.Problems) {
+		t.Errorf("%d of %d notes", n, len(p.Problems))
 	}
 }
 

@@ -44,7 +44,7 @@ type Symbolizer struct {
 	images   map[imageKey]*Image
 	kernel   kernel
 	problems []string
-	named    map[string]bool
+	kinds    map[string]string // of problems
 	left     budget
 	room     room
 	kept     *keptFiles // nil until they are looked at
@@ -70,17 +70,21 @@ func New(o Options) *Symbolizer {
 	if o.Kernel == nil {
 		o.Kernel = os.Open
 	}
-	return &Symbolizer{options: o, images: make(map[imageKey]*Image), named: make(map[string]bool),
+	return &Symbolizer{options: o, images: make(map[imageKey]*Image), kinds: make(map[string]string),
 		left: budget{all: maxOfAll}, room: newRoom()}
 }
 
 // Problems returns, in words, why names are missing, each reason once, in the order of discovery.
 func (s *Symbolizer) Problems() []string { return s.problems }
 
+// Kinds returns the kind of each problem. Problems of a kind differ in the file, or in the error, only.
+func (s *Symbolizer) Kinds() map[string]string { return s.kinds }
+
+// problem adds a problem; its format is its kind.
 func (s *Symbolizer) problem(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if !s.named[text] {
-		s.named[text] = true
+	if _, known := s.kinds[text]; !known {
+		s.kinds[text] = format
 		s.problems = append(s.problems, text)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -115,13 +116,12 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 	if out.Written == 0 || quiet {
 		return err
 	}
-	for i, problem := range out.Problems {
-		if i == fewProblems && !verbose {
-			say("… and %d more reasons why names are missing (-v lists them)",
-				len(out.Problems)-i)
-			break
-		}
-		say("%s", problem)
+	notes := out.Problems
+	if !verbose {
+		notes = slices.Concat(out.Notes.Recording, profile.Few(out.Notes.Names, "-v lists them"))
+	}
+	for _, note := range notes {
+		say("%s", note)
 	}
 	if to.Path() != "-" {
 		fmt.Fprintf(os.Stderr, "%s samples in %s (%s), for %s\n",
@@ -129,9 +129,6 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 	}
 	return err
 }
-
-// fewProblems is how many reasons for missing names are printed without --verbose.
-const fewProblems = 3
 
 // spool finds a place for a recording that is written in another format afterwards: beside that output, or in
 // a temporary folder, which the caller removes, if the output is a stream or its name is too long.

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
 	"unspool/capture/load"
+	"unspool/capture/packages"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 	"unspool/capture/symbols/debuginfod"
@@ -67,6 +69,31 @@ func (f *nameFlags) closeFiles() {
 	}
 	f.files = nil
 }
+
+// advice says how the names of a recording's files are to be had: by which packages, if the recording is of
+// this machine, or from a server.
+func (f *nameFlags) advice(p *profile.Profile) func(files []profile.Image) string {
+	return func(images []profile.Image) string {
+		var ways []string
+		host, err := os.Hostname()
+		if f.symfs == "" && err == nil && (p.Hostname == "" || p.Hostname == host) {
+			var files []packages.File
+			for _, im := range images {
+				files = append(files, packages.File{Path: im.Path, BuildID: im.BuildID})
+			}
+			if command := new(packages.System).Install(files); command != "" {
+				ways = append(ways, "`"+command+"`")
+			}
+		}
+		if _, fetches := debuginfod.Environment(); !fetches {
+			ways = append(ways, "set DEBUGINFOD_URLS="+publicServer)
+		}
+		return strings.Join(ways, ", or ")
+	}
+}
+
+// publicServer has the debug files of most distributions.
+const publicServer = "https://debuginfod.elfutils.org"
 
 // loading are the options for loading a recording; line shows the progress, and ctx ends it.
 func (f *nameFlags) loading(ctx context.Context, path string, line *statusLine,

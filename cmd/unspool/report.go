@@ -98,7 +98,7 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 	fl.BoolVar(&f.json, "json", false,
 		"write JSON, with all functions and the whole call tree: see 'unspool help json'")
 	fl.BoolVar(&f.noPager, "no-pager", false, "write to the terminal, however long it is")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say how unspool is confined")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "list all notes, and say how unspool is confined")
 	f.sandboxFlags.add(c, "report")
 	c.RegisterFlagCompletionFunc("by",
 		cobra.FixedCompletions(report.ByNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -218,6 +218,7 @@ func (f *reportFlags) report() error {
 	if f.json {
 		return report.WriteJSON(os.Stdout, p, f.Options)
 	}
+	f.Advice, f.AllNotes = f.nameFlags.advice(p), f.verbose
 	if !isTerminal(os.Stdout) {
 		return report.Write(os.Stdout, p, f.Options)
 	}

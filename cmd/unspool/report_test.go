@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,7 +59,8 @@ type reported struct {
 		Began                      *time.Time
 		Duration                   float64 `json:"duration_s"`
 		Samples                    uint64
-		Threads                    int
+		Recorded                   uint64 `json:"recorded_samples"`
+		CPUs, Threads              int
 		LostRecords                uint64 `json:"lost_records"`
 		LostSamples                uint64 `json:"lost_samples"`
 		Throttled                  uint64
@@ -76,6 +78,8 @@ type reported struct {
 		Name                    string
 		Clock                   bool
 		Samples, Period, Hidden uint64
+		CPU                     float64 `json:"cpu_s"`
+		Idle                    float64 `json:"idle_s"`
 		Functions               []reportedFunction
 		Tree                    []struct {
 			Parent, Function int
@@ -279,6 +283,10 @@ func TestReportBy(t *testing.T) {
 			r := reportJSON(t, "--by", by, data)
 			if r.Header.Samples != p.Count() || r.Header.Threads != len(p.Threads) || r.Events[0].By != by {
 				t.Errorf("header: %+v", r.Header)
+			}
+			if r.Header.Recorded != p.Count() || r.Header.CPUs != runtime.NumCPU() || r.Events[0].CPU <= 0 {
+				t.Errorf("%d samples recorded on %d CPUs, %v s of CPU time", r.Header.Recorded, r.Header.CPUs,
+					r.Events[0].CPU)
 			}
 			r.groups(t)
 			got := make(map[string]uint64)

@@ -1,0 +1,61 @@
+package packages
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// system is a root with a distribution and packages with lists of files.
+func system(t *testing.T, release string, lists map[string]string) *System {
+	t.Helper()
+	root := t.TempDir()
+	write := func(path, text string) {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if release != "" {
+		write("/usr/lib/os-release", release)
+	}
+	for name, list := range lists {
+		write("/var/lib/dpkg/info/"+name, list)
+	}
+	return &System{Root: root}
+}
+
+func TestInstall(t *testing.T) {
+	lists := map[string]string{
+		"libc6:amd64.list":   "/.\n/lib\n/lib/x86_64-linux-gnu/libc.so.6\n",
+		"gcc-12.list":        "/.\n/usr/bin/cc1\n/usr/bin/x$(reboot)\n",
+		"x$(reboot).list":    "/.\n/usr/bin/evil\n",
+		"gcc-12.md5sums":     "/.\n/usr/bin/other\n",
+		"libisl23:i386.list": "/.\n/usr/lib/libisl.so\n",
+	}
+	files := []File{
+		{"/usr/lib/x86_64-linux-gnu/libc.so.6", []byte{0xab, 0xcd, 0xef}}, {"/bin/cc1", nil}, {"/usr/bin/cc1", nil},
+		{"/usr/bin/evil", nil}, {"/usr/bin/other", []byte{1}}, {"/opt/own", nil}, {"/usr/bin/cc", nil},
+		{"evil\n/usr/bin/cc1", nil},
+	}
+	for name, c := range map[string]struct{ release, want string }{
+		"Debian": {"ID=debian\n", "apt install libc6-dbg gcc-12-dbgsym"},
+		"Mint":   {"NAME=Mint\nID=linuxmint\nID_LIKE=\"ubuntu debian\"\n", "apt install libc6-dbg gcc-12-dbgsym"},
+		"Rocky": {"ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n",
+			"dnf --enablerepo='*debug*' install /usr/lib/debug/.build-id/ab/cdef.debug"},
+		"openSUSE": {"ID=\"opensuse-leap\"\nID_LIKE=\"suse opensuse\"\n",
+			"zypper install -C 'debuginfo(build-id)=abcdef'"},
+		"Arch": {"ID=arch\n", ""},
+		"none": {"", ""},
+	} {
+		if got := system(t, c.release, lists).Install(files); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	if got := system(t, "ID=debian\n", lists).Install(files[3:]); got != "" {
+		t.Errorf("of files in no package: %q", got)
+	}
+}
