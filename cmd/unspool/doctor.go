@@ -16,12 +16,7 @@ func doctorCommand(status *int) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Check that this machine can record, and say what to change if not",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &usageError{"unspool doctor", fmt.Errorf("unexpected argument %q", args[0])}
-			}
-			return nil
-		},
+		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			checks := diagnose()
 			if !doctor.Able(checks) {

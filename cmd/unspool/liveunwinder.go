@@ -51,7 +51,7 @@ Sysprof capture, until something is written to the eventfd or nobody reads any m
 
 It is not for the command line. A link to unspool by the name of sysprof-live-unwinder,
 in the place of Sysprof's, is all that Sysprof needs.`,
-		Args:                  cobra.NoArgs,
+		Args:                  noArguments,
 		RunE:                  func(*cobra.Command, []string) error { return f.run() },
 		DisableFlagsInUseLine: true,
 	}

@@ -128,6 +128,8 @@ func (f *reportFlags) check(c *cobra.Command) (err error) {
 	}
 	given := c.Flags().Changed
 	switch {
+	case f.http != "" && f.json:
+		return errors.New("--http and --json cannot be used together")
 	case f.json && given("top"), f.json && given("percent-limit"):
 		return errors.New("--top and --percent-limit cannot be used with --json, which writes everything")
 	case f.PercentLimit < 0 || f.PercentLimit > 100 || math.IsNaN(f.PercentLimit):
