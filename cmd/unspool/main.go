@@ -57,8 +57,7 @@ plain callchains. No byte of a stack is ever written.`,
 	root.AddCommand(checkCommand(&status), liveUnwinderCommand(), jsonTopic(), manCommand())
 	root.SetHelpCommand(helpCommand())
 	ownCompletion(root)
-	// Alone it shows its help, which is no use to mention.
-	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "if .Runnable", "if and .Runnable .HasParent", 1))
+	ownUsage(root)
 	root.SetArgs(args)
 	if err := errors.Join(enoughAddresses(), sandbox.Lower()); err != nil {
 		return fail(err, statusFailure)

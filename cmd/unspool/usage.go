@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +38,23 @@ func unknownCommand(c *cobra.Command, args []string) error {
 	err := fmt.Errorf("unknown command %q%s", strings.Join(args, " "), didYouMean(c, args[0], ""))
 	return &usageError{c.CommandPath(), err}
 }
+
+// ownUsage changes cobra's template for usage: the root alone only shows its help, which is no use to mention,
+// and on a terminal the texts about options fit its width.
+func ownUsage(root *cobra.Command) {
+	cobra.AddTemplateFunc("fitting", func(options *pflag.FlagSet) string {
+		width := 0 // of a line; not limited
+		if isTerminal(os.Stdout) {
+			width = max(columns(os.Stdout)-1, narrowest)
+		}
+		return options.FlagUsagesWrapped(width)
+	})
+	template := strings.Replace(root.UsageTemplate(), "if .Runnable", "if and .Runnable .HasParent", 1)
+	root.SetUsageTemplate(strings.ReplaceAll(template, "Flags.FlagUsages", "Flags | fitting"))
+}
+
+// narrowest is for how many columns help is written at least.
+const narrowest = 60
 
 // ownCompletion lets cobra's command for completions fail for a shell that it does not know.
 func ownCompletion(root *cobra.Command) {
