@@ -56,11 +56,18 @@ type CommandError struct {
 
 func (e *CommandError) Error() string {
 	err := e.Err
+	var lookup *exec.Error
+	if errors.As(err, &lookup) {
+		err = lookup.Err
+	}
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		err = pe.Err
 	}
-	if e.missing() {
+	switch {
+	case e.Command == "":
+		return "the command's name is empty"
+	case e.missing():
 		return fmt.Sprintf("%s: command not found", e.Command)
 	}
 	return fmt.Sprintf("%s: cannot be run: %v", e.Command, err)

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"context"
+	"time"
 
 	"unspool/capture/perfdata"
 	"unspool/perfring"
@@ -28,7 +29,8 @@ func Walk(ctx context.Context, o ConvertOptions, to Watcher) (Stats, error) {
 	}
 	defer r.Close()
 	defer context.AfterFunc(ctx, r.Stop)()
-	c := &conversion{ConvertOptions: o, reader: r}
+	c := &conversion{ConvertOptions: o, reader: r, began: time.Now()}
+	c.report = c.began.Add(reportEvery)
 	w := &watched{c: c, to: to}
 	err = r.Ordered(w.record)
 	if c.own == nil {
@@ -79,6 +81,10 @@ func (w *watched) record(rec perfring.Record, f *perfring.Format, _ uint64) erro
 		}
 	}
 	s := w.c.own.session
+	if w.c.records++; w.c.records%1024 == 0 {
+		read, total := w.c.reader.Position()
+		w.c.tell(s.counted, read, total)
+	}
 	if rec.Type() != perfring.RecordSample || f.HasUser() {
 		return s.RecordAs(rec, f)
 	}

@@ -43,9 +43,10 @@ func newPage(w io.Writer, o Text) *page {
 	if o.Rows == 0 {
 		o.Rows = 8
 	}
-	if o.Width < 60 {
+	if o.Width == 0 {
 		o.Width = 100
 	}
+	o.Width = max(o.Width, 60)
 	return &page{bufio.NewWriter(w), o}
 }
 
@@ -72,11 +73,11 @@ func percentage(share float64) string {
 }
 
 func (p *page) summary(r *Result) {
-	text := fmt.Sprintf("%s samples with a user stack", human.Number(r.Samples))
+	text := human.Plural(r.Samples, "sample") + " with a user stack"
 	if r.Others > 0 {
 		text += fmt.Sprintf(" (and %s without)", human.Number(r.Others))
 	}
-	text += fmt.Sprintf(", %s distinct stacks, %s records lost", human.Number(r.Stacks), human.Number(r.Lost))
+	text += fmt.Sprintf(", %s, %s lost", human.Plural(r.Stacks, "distinct stack"), human.Plural(r.Lost, "record"))
 	p.line("%s", text)
 	if r.Kernel != nil {
 		p.line("the kernel's frame-pointer chain is what the copied stack says in %s of the samples",

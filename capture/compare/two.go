@@ -159,8 +159,8 @@ func (t *Two) WriteText(w io.Writer, o Text) error {
 		name string
 		*Side
 	}{{"A", &t.A}, {"B", &t.B}} {
-		text := fmt.Sprintf("%s  %s: %s samples in %.1f s, %s lost, stacks %.1f frames deep", s.name,
-			human.Clean(s.File), human.Number(s.Samples), s.Seconds, human.Number(s.Lost), s.Depth)
+		text := fmt.Sprintf("%s  %s: %s in %.1f s, %s lost, stacks %.1f frames deep", s.name,
+			human.Clean(s.File), human.Plural(s.Samples, "sample"), s.Seconds, human.Number(s.Lost), s.Depth)
 		if s.Complete > 0 {
 			text += fmt.Sprintf(", %s complete", exact(s.Complete))
 		}

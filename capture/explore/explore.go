@@ -3,10 +3,12 @@ package explore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/pprof/driver"
@@ -72,7 +74,7 @@ func Listen(ctx context.Context, addr string) (*Listener, error) {
 	host, port := split(addr)
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot listen at %s: %w", net.JoinHostPort(host, port), reason(err))
 	}
 	return &Listener{l, host}, nil
 }
@@ -106,6 +108,24 @@ func makePages(
 			return serve(pages)
 		})
 	})
+}
+
+// reason is why nothing can listen at an address, without the address.
+func reason(err error) error {
+	var name *net.DNSError
+	var address *net.AddrError
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &errno):
+		return errors.New(errno.Error()) // the number alone would be taken for one of perf_event_open
+	case errors.As(err, &address):
+		return errors.New(address.Err)
+	case errors.As(err, &name) && strings.HasPrefix(name.Err, "unknown port"):
+		return errors.New("there is no such port")
+	case errors.As(err, &name) && name.IsNotFound:
+		return errors.New("there is no such host")
+	}
+	return err
 }
 
 // split returns the host and the port to listen on.

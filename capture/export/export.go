@@ -26,9 +26,11 @@ type Options struct {
 	NoNames bool // leave finding names to the reader, if the format allows that
 	Filter  profile.Filter
 
-	// Progress is called now and then with the share of the input that has been read, and with 1 while names are
-	// looked up.
+	// Progress is called now and then with the share of the input that has been read, and with 1 when the output
+	// is written. Between these, Lookup is called with the number of images in which Lines were looked up, and of
+	// all.
 	Progress func(share float64)
+	Lookup   func(done, images int)
 }
 
 // Outcome is the result of an export.
@@ -112,7 +114,7 @@ func problems(p *profile.Profile) []string {
 
 // load reads the recording into a profile.
 func (j *job) load(o profile.Options) (*profile.Profile, error) {
-	o.Lines, o.Filter = j.Lines, j.Filter
+	o.Lines, o.Filter, o.Lookup = j.Lines, j.Filter, j.Lookup
 	if j.Progress != nil {
 		o.Progress = func(uint64) {
 			if read, total := j.reader.Position(); total > 0 {

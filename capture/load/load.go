@@ -15,10 +15,12 @@ import (
 type Options struct {
 	Convert capture.ConvertOptions // the recording, and how raw stacks are unwound
 	Symbols symbols.Options
-	Profile profile.Options // Progress is for Named
+	Profile profile.Options // Progress and Lookup are for those below
 
-	// Named is called now and then with the share of the recording whose addresses have names.
-	Named func(share float64)
+	// Named is called now and then with the share of the recording whose addresses have names, and Lookup with
+	// the number of images in which source lines were looked up, and of all.
+	Named  func(share float64)
+	Lookup func(done, images int)
 }
 
 // Profile reads a recording into a profile. For a damaged recording, the profile has the samples before the
@@ -40,6 +42,7 @@ func Profile(ctx context.Context, o Options) (*profile.Profile, error) {
 			o.Named(float64(read) / float64(total))
 		}
 	}
+	o.Profile.Lookup = o.Lookup
 	p, err := profile.Load(r, symbols.New(o.Symbols), o.Profile)
 	if errors.Is(err, perfdata.ErrStopped) {
 		err = errors.New("interrupted")

@@ -3,7 +3,6 @@ package perfdata
 import (
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 
 	"unspool/perfring"
@@ -146,7 +145,7 @@ func recordSize(b []byte) (int, error) {
 // end returns why the decoder gave up.
 func (d *decompressor) end() error {
 	if d.err == nil {
-		return io.ErrUnexpectedEOF
+		return errEndsEarly
 	}
 	return noEOF(d.err)
 }

@@ -107,9 +107,15 @@ func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, 
 		return nil, fmt.Errorf("%s: %w", name, fmt.Errorf(format, args...))
 	}
 	start := make([]byte, pipeSize, headerSize)
-	if n, err := io.ReadFull(in, start); n == 0 && err == io.EOF {
+	n, err := io.ReadFull(in, start)
+	switch {
+	case n == 0 && err == io.EOF:
 		return bad("empty")
-	} else if err != nil {
+	case err == io.ErrUnexpectedEOF:
+		return bad("not a perf.data file")
+	case errors.Is(err, unix.EISDIR):
+		return bad("a directory, not a perf.data file")
+	case err != nil:
 		return bad("not a perf.data file: %w", err)
 	}
 	switch le.Uint64(start) {
@@ -160,10 +166,13 @@ func (r *Reader) Close() error {
 	return r.file.Close()
 }
 
+// errEndsEarly is about a recording that was cut.
+var errEndsEarly = errors.New("the recording ends too early")
+
 // noEOF turns the end of the file into an error where there should have been more.
 func noEOF(err error) error {
 	if err == io.EOF {
-		return io.ErrUnexpectedEOF
+		return errEndsEarly
 	}
 	return err
 }

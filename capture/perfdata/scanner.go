@@ -74,13 +74,13 @@ func (s *scanner) compact() {
 }
 
 // fill makes sure that n bytes are in the block; n is at most perfring.MaxRecordSize. At the end of the
-// stream the error is io.EOF if no bytes are left, and io.ErrUnexpectedEOF if there are fewer.
+// stream the error is io.EOF if no bytes are left, and errEndsEarly if there are fewer.
 func (s *scanner) fill(n int) error {
 	if s.left >= 0 && int64(n) > s.left {
 		if s.left == 0 {
 			return io.EOF
 		}
-		return io.ErrUnexpectedEOF
+		return errEndsEarly
 	}
 	if s.hi-s.lo >= n {
 		return nil

@@ -21,7 +21,10 @@ func (l *loader) lines() []int32 {
 	images := slices.SortedFunc(maps.Values(l.opened), func(a, b *image) int {
 		return cmp.Compare(a.index, b.index)
 	})
-	for _, im := range images {
+	for done, im := range images {
+		if l.options.Lookup != nil {
+			l.options.Lookup(done, len(images))
+		}
 		frames := im.sampled
 		slices.SortFunc(frames, func(a, b int32) int {
 			return cmp.Or(cmp.Compare(p.Frames[a].PC, p.Frames[b].PC), cmp.Compare(a, b))

@@ -42,8 +42,10 @@ type loader struct {
 
 // Options say how a recording is read.
 type Options struct {
-	// Progress, if set, is called now and then with the number of records read so far.
+	// Progress, if set, is called a few times a second with the number of records read so far.
 	Progress func(records uint64)
+	// Lookup, if set, is called with the number of images in which Lines were looked up, and of all.
+	Lookup func(done, images int)
 	// Lines says whether to look up all addresses in the images' debugging information, for source lines and
 	// inlined functions.
 	Lines bool
@@ -72,8 +74,21 @@ type Watcher interface {
 	Sample(s *perfring.Sample, frames []int32)
 }
 
-// progressEvery is how many records lie between two calls of Options.Progress.
-const progressEvery = 1 << 16
+// progressEvery lies between two calls of Options.Progress, and progressAfter is after how many records it is
+// looked whether it has passed.
+const (
+	progressEvery = 200 * time.Millisecond
+	progressAfter = 512
+)
+
+// due says whether it is time to report progress, which was reported last at a time.
+func due(last *time.Time) bool {
+	if time.Since(*last) < progressEvery {
+		return false
+	}
+	*last = time.Now()
+	return true
+}
 
 // Load reads the records of r up to its end and returns their samples, with the names that sym finds. For a
 // recording that is damaged or cut short, it returns the samples before the damage: the profile is valid,
@@ -92,12 +107,13 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 	}
 	described := false
 	var records uint64
+	told := time.Now()
 	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, time uint64) error {
 		if !described { // in a pipe, this is known only when the first record is returned
 			described = true
 			l.describe(r)
 		}
-		if records++; records%progressEvery == 0 && o.Progress != nil {
+		if records++; o.Progress != nil && records%progressAfter == 0 && due(&told) {
 			o.Progress(records)
 		}
 		l.record(rec, f, time)

@@ -108,9 +108,9 @@ func (w *Writer) Record(c *replay.Change, f *perfring.Format, time uint64) {
 			w.exit(h, c.PID)
 		}
 	case replay.LostRecords:
-		w.mark(h, "lost", fmt.Sprintf("%d records were lost before this", c.Lost))
+		w.mark(h, "lost", lost(c.Lost, "record", "records")+" before this")
 	case replay.LostSamples:
-		w.mark(h, "lost", fmt.Sprintf("%d samples were lost before this", c.Lost))
+		w.mark(h, "lost", lost(c.Lost, "sample", "samples")+" before this")
 	case replay.Throttled:
 		w.mark(h, "throttled", "the kernel held the event back")
 	}
@@ -290,7 +290,7 @@ func (w *Writer) Finish() error {
 		w.warn(problem)
 	}
 	if n := w.profile.Lost(); n > 0 {
-		w.warn(fmt.Sprintf("%d samples or other records were lost", n))
+		w.warn(lost(n, "sample or other record", "samples or other records"))
 	}
 	if w.cut > 0 {
 		w.warn(fmt.Sprintf(
@@ -311,4 +311,12 @@ func (w *Writer) Finish() error {
 		_, w.err = at.WriteAt(le.AppendUint64(nil, w.end), headerEnd)
 	}
 	return w.err
+}
+
+// lost says how many of something were lost.
+func lost(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one + " was lost"
+	}
+	return fmt.Sprintf("%d %s were lost", n, many)
 }

@@ -546,3 +546,10 @@ func TestTheNamesOfManyAddresses(t *testing.T) {
 		}
 	})
 }
+
+func TestLost(t *testing.T) {
+	if one, two := lost(1, "record", "records"), lost(2, "record", "records"); one != "1 record was lost" ||
+		two != "2 records were lost" {
+		t.Errorf("%q, %q", one, two)
+	}
+}

@@ -27,6 +27,7 @@ import (
 type compareFlags struct {
 	recordFlags
 	json      bool
+	color     colouring
 	html      string
 	failUnder []string
 	nameFlags
@@ -87,6 +88,7 @@ No recording is kept, only the result is printed.`,
 	fl.StringArrayVar(&f.failUnder, "fail-under", nil,
 		"exit with status 1 when `CLASS=PERCENT` is not reached; classes are the keys of --json")
 	f.nameFlags.add(c)
+	f.color.add(c)
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but the result and errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say how unspool is confined")
 	f.sandboxFlags.add(c, "compare")
@@ -227,7 +229,11 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joine
 	defer stop()
 	line := f.statusLine()
 	sym := symbols.New(f.nameFlags.sources(ctx, line))
-	c, err := compare.Load(r, sym, profile.Options{})
+	c, err := compare.Load(r, sym, profile.Options{Progress: func(uint64) {
+		if read, total := r.Position(); total > 0 {
+			line.named(float64(read) / float64(total))
+		}
+	}})
 	line.clear()
 	if err != nil {
 		return false, err
@@ -285,9 +291,9 @@ func (f *compareFlags) print(r printed, left, right *profile.Profile) error {
 	if f.json {
 		return r.WriteJSON(os.Stdout)
 	}
-	var o compare.Text
+	o := compare.Text{Colour: f.color.on(os.Stdout)}
 	if isTerminal(os.Stdout) {
-		o.Width, o.Colour = columns(os.Stdout), os.Getenv("NO_COLOR") == ""
+		o.Width = columns(os.Stdout)
 	}
 	return r.WriteText(os.Stdout, o)
 }

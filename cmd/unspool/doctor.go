@@ -13,24 +13,23 @@ import (
 )
 
 func doctorCommand(status *int) *cobra.Command {
-	return &cobra.Command{
-		Use:   "doctor",
+	var color colouring
+	c := &cobra.Command{
+		Use:   "doctor [--color WHEN]",
 		Short: "Check that this machine can record, and say what to change if not",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &usageError{"unspool doctor", fmt.Errorf("unexpected argument %q", args[0])}
-			}
-			return nil
-		},
+		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			checks := diagnose()
 			if !doctor.Able(checks) {
 				*status = 1
 			}
-			return doctor.Print(os.Stdout, checks, isTerminal(os.Stdout))
+			return doctor.Print(os.Stdout, checks, color.on(os.Stdout))
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction:     cobra.NoFileCompletions,
+		DisableFlagsInUseLine: true,
 	}
+	color.add(c)
+	return c
 }
 
 // diagnose looks at the machine with the capabilities that a recording has.

@@ -108,7 +108,7 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 	var line *statusLine
 	if !quiet {
 		line = newStatusLine(os.Stderr)
-		o.Progress = line.named
+		o.Progress, o.Lookup = line.named, line.looking
 	}
 	o.Symbols = names.sources(ctx, line)
 	out, err := export.Write(ctx, o)
@@ -124,8 +124,8 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 		say("%s", note)
 	}
 	if to.Path() != "-" {
-		fmt.Fprintf(os.Stderr, "%s samples in %s (%s), for %s\n",
-			human.Number(out.Samples), to.Path(), f.format.Name, f.format.About)
+		fmt.Fprintf(os.Stderr, "%s in %s (%s), for %s\n",
+			human.Plural(out.Samples, "sample"), to.Path(), f.format.Name, f.format.About)
 	}
 	return err
 }

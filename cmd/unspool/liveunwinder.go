@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture"
+	"unspool/capture/human"
 	"unspool/capture/syscap"
 	"unspool/perfring"
 )
@@ -51,7 +52,7 @@ Sysprof capture, until something is written to the eventfd or nobody reads any m
 
 It is not for the command line. A link to unspool by the name of sysprof-live-unwinder,
 in the place of Sysprof's, is all that Sysprof needs.`,
-		Args:                  cobra.NoArgs,
+		Args:                  noArguments,
 		RunE:                  func(*cobra.Command, []string) error { return f.run() },
 		DisableFlagsInUseLine: true,
 	}
@@ -149,7 +150,7 @@ func (f *unwinderFlags) run() error {
 func (f *unwinderFlags) record(ctx context.Context, o capture.Options) error {
 	out, err := recordPrivileged(capture.UntilTold(ctx, f.event, f.capture), o)
 	if n := out.Stats.Malformed; n > 0 {
-		say("%d records are not laid out as those of Sysprof's events, and are left out", n)
+		say("%s not laid out as those of Sysprof's events: left out", human.Plural(n, "record"))
 	}
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		return nil

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"unspool/capture/doctor"
 	"unspool/capture/human"
@@ -40,6 +39,8 @@ plain callchains. No byte of a stack is ever written.`,
   unspool convert perf.data -o p.html  write it for another tool: a flame graph
   unspool compare -- ./program         what frame pointers lose, and DWARF costs
   unspool doctor                       check that this machine can record`,
+		Args:          unknownCommand,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -48,13 +49,15 @@ plain callchains. No byte of a stack is ever written.`,
 	}
 	root.SetVersionTemplate("unspool {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &usageError{c.CommandPath(), flagError(err)}
+		return &usageError{c.CommandPath(), flagError(c, err)}
 	})
 	status := 0
 	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), compareCommand(&status),
 		doctorCommand(&status))
 	root.AddCommand(checkCommand(&status), liveUnwinderCommand(), jsonTopic(), manCommand())
 	root.SetHelpCommand(helpCommand())
+	ownCompletion(root)
+	ownUsage(root)
 	root.SetArgs(args)
 	if err := errors.Join(enoughAddresses(), sandbox.Lower()); err != nil {
 		return fail(err, statusFailure)
@@ -77,7 +80,7 @@ func helpCommand() *cobra.Command {
 			case err != nil:
 				return err
 			case len(rest) > 0:
-				return &usageError{"unspool", fmt.Errorf("unknown command %q", strings.Join(args, " "))}
+				return unknownCommand(c.Root(), args)
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()
@@ -100,41 +103,6 @@ func completeTopics(c *cobra.Command, args []string, prefix string) ([]string, c
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// flagError replaces the parser's error about an invalid value: it names the option and what that takes.
-func flagError(err error) error {
-	var invalid *pflag.InvalidValueError
-	if !errors.As(err, &invalid) {
-		return err
-	}
-	f := invalid.GetFlag()
-	option := "--" + f.Name
-	if f.Shorthand != "" {
-		option = "-" + f.Shorthand
-	}
-	var must valueError
-	if errors.As(err, &must) {
-		return fmt.Errorf("%s %s: %w", option, invalid.GetValue(), must)
-	}
-	kind, _ := pflag.UnquoteUsage(f)
-	switch kind {
-	case "": // an option that is on or off
-		kind = "value"
-	case "N":
-		kind = "number"
-	}
-	return fmt.Errorf("%s: invalid %s %q", option, kind, invalid.GetValue())
-}
-
-// A usageError is an error in the command line.
-type usageError struct {
-	command string
-	err     error
-}
-
-func (e *usageError) Error() string {
-	return fmt.Sprintf("%v (see '%s --help')", e.err, e.command)
-}
-
 // fail prints an error, and a command that fixes it if there is one.
 func fail(err error, status int) int {
 	var own interface {
@@ -151,7 +119,7 @@ func fail(err error, status int) int {
 		return status
 	}
 	for _, err := range each(err) {
-		text := strings.Join(strings.Fields(err.Error()), " ")
+		text := inWords(err)
 		if uid, ok := sandbox.ReadsAs(); ok && errors.Is(err, fs.ErrPermission) {
 			text += fmt.Sprintf(" (with sudo, files are read as uid %d; --no-sandbox reads them as root)", uid)
 		}

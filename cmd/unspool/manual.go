@@ -40,13 +40,21 @@ func manCommand() *cobra.Command {
 		Use:    "man DIR",
 		Short:  "Write the manual pages into a folder",
 		Hidden: true,
-		Args:   cobra.ExactArgs(1),
-		RunE:   func(c *cobra.Command, args []string) error { return writeManual(c.Root(), args[0]) },
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return &usageError{c.CommandPath(), errors.New("give one folder to write the pages into")}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return writeManual(c.Root(), args[0]) },
 	}
 }
 
 // writeManual writes a page for the program and for each of its commands and help topics.
 func writeManual(root *cobra.Command, folder string) error {
+	if _, err := os.ReadDir(folder); err != nil {
+		return err // once, and not for each page
+	}
 	root.DisableAutoGenTag = true
 	pages := []*cobra.Command{root}
 	for _, c := range root.Commands() {

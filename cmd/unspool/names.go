@@ -106,5 +106,6 @@ func (f *nameFlags) loading(ctx context.Context, path string, line *statusLine,
 		Symbols: f.sources(ctx, line),
 		Profile: o,
 		Named:   line.named,
+		Lookup:  line.looking,
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,8 +31,8 @@ func processes(values []string) (pids []int, err error) {
 	for _, v := range values {
 		if strings.Trim(v, "-0123456789") == "" {
 			pid, err := strconv.Atoi(v)
-			if err != nil || pid <= 0 {
-				return nil, fmt.Errorf("-p %s: a process ID must be positive", v)
+			if err != nil || pid <= 0 || pid > math.MaxInt32 {
+				return nil, fmt.Errorf("-p %s: a process ID must be 1 to %d", quoted(v), math.MaxInt32)
 			}
 			pids = append(pids, pid)
 			continue

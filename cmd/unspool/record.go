@@ -153,6 +153,8 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 		return o, fmt.Errorf("--max-stack %d: must be 1 to %d frames", f.maxStack, largestMaxStack)
 	case f.compress < 0 || f.compress > 22:
 		return o, fmt.Errorf("-z %d: must be a level from 1 to 22", f.compress)
+	case f.output == "":
+		return o, errors.New("-o: the file's name is empty")
 	case outfile.Stdout(f.stats) && outfile.Stdout(f.output):
 		return o, fmt.Errorf("-o %s and --stats %s cannot both write to stdout", f.output, f.stats)
 	}

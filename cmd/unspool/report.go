@@ -30,6 +30,7 @@ type reportFlags struct {
 	time    string
 	json    bool
 	http    string
+	color   colouring
 	noPager bool
 	verbose bool
 	nameFlags
@@ -49,7 +50,7 @@ first. FILE (default perf.data, - for a pipe) is any perf.data file, also one
 that perf wrote; raw stacks are unwound first.
 
 On a terminal, text that is longer than the screen goes through $UNSPOOL_PAGER,
-$PAGER or less, in colours unless NO_COLOR is set.`,
+$PAGER or less, in colours as --color and NO_COLOR say.`,
 		Example: `  unspool report
   unspool report --by process --no-kernel perf.data
   unspool report --comm 'cc1*' --inline --percent-limit 0.5
@@ -97,6 +98,7 @@ $PAGER or less, in colours unless NO_COLOR is set.`,
 	fl.Lookup("http").NoOptDefVal = anyAddress
 	fl.BoolVar(&f.json, "json", false,
 		"write JSON, with all functions and the whole call tree: see 'unspool help json'")
+	f.color.add(c)
 	fl.BoolVar(&f.noPager, "no-pager", false, "write to the terminal, however long it is")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "list all notes, and say how unspool is confined")
 	f.sandboxFlags.add(c, "report")
@@ -131,6 +133,8 @@ func (f *reportFlags) check(c *cobra.Command) (err error) {
 	}
 	given := c.Flags().Changed
 	switch {
+	case f.http != "" && f.json:
+		return errors.New("--http and --json cannot be used together")
 	case f.json && given("top"), f.json && given("percent-limit"):
 		return errors.New("--top and --percent-limit cannot be used with --json, which writes everything")
 	case f.PercentLimit < 0 || f.PercentLimit > 100 || math.IsNaN(f.PercentLimit):
@@ -219,10 +223,10 @@ func (f *reportFlags) report() error {
 		return report.WriteJSON(os.Stdout, p, f.Options)
 	}
 	f.Advice, f.AllNotes = f.nameFlags.advice(p), f.verbose
+	f.Colour = f.color.on(os.Stdout)
 	if !isTerminal(os.Stdout) {
 		return report.Write(os.Stdout, p, f.Options)
 	}
-	f.Colour = os.Getenv("NO_COLOR") == ""
 	f.Width = columns(os.Stdout)
 	var text bytes.Buffer
 	if err := report.Write(&text, p, f.Options); err != nil {

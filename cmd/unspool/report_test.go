@@ -508,6 +508,11 @@ func TestReportOnATerminal(t *testing.T) {
 		if e.status != 0 || strings.Contains(text, "unspool: ") {
 			t.Errorf("status %d: %q", e.status, text)
 		}
+		// On a slow machine the progress of reading comes first, on a line that goes away.
+		const cleared = "\r\x1b[K"
+		if i := strings.LastIndex(text, cleared); i >= 0 {
+			text = text[i+len(cleared):]
+		}
 		return text
 	}
 	long := []string{"--top", "100", "--percent-limit", "0"}
@@ -519,8 +524,22 @@ func TestReportOnATerminal(t *testing.T) {
 			!strings.Contains(text, "\x1b[2m (inlined)\x1b[0m") {
 			t.Errorf("%q", text)
 		}
-		if text := run(t, []string{"NO_COLOR=1"}); strings.Contains(text, "\x1b[") {
+		for _, plain := range []string{
+			run(t, []string{"NO_COLOR=1"}), run(t, []string{"TERM=dumb"}), run(t, nil, "--color=never"),
+		} {
+			if strings.Contains(plain, "\x1b[") {
+				t.Errorf("%q", plain)
+			}
+		}
+		if text := run(t, []string{"NO_COLOR=1"}, "--color=always"); !strings.Contains(text, "\x1b[31m") {
 			t.Errorf("%q", text)
+		}
+		// In a pipe there are none unless they are asked for.
+		for option, want := range map[string]bool{"auto": false, "always": true} {
+			e := unspool(t, "", "report", "--color", option, data)
+			if strings.Contains(e.stdout, "\x1b[31m") != want {
+				t.Errorf("--color %s in a pipe: %q", option, e.stdout)
+			}
 		}
 	})
 	t.Run("long", func(t *testing.T) {

@@ -80,7 +80,14 @@ func (l *statusLine) named(share float64) {
 	case share < 1:
 		l.show(fmt.Sprintf("%3.0f %%  reading and naming", 100*share))
 	default:
-		l.show("looking up inlined functions, writing")
+		l.show("writing")
+	}
+}
+
+// looking shows in how many images source lines and inlined functions were looked up.
+func (l *statusLine) looking(done, images int) {
+	if l.terminal {
+		l.show(fmt.Sprintf("%3d of %d files  looking up inlined functions", done, images))
 	}
 }
 

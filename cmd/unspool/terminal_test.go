@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -97,4 +99,48 @@ func TestTerminalShowsOneLine(t *testing.T) {
 			t.Errorf("-q wrote %q", out)
 		}
 	})
+}
+
+// TestTerminalShowsLookups looks at what a person sees while names are looked up.
+func TestTerminalShowsLookups(t *testing.T) {
+	t.Parallel()
+	data := halvesRecording(t)
+	for _, args := range [][]string{
+		{"convert", data, "-o", filepath.Join(t.TempDir(), "page.html")},
+		{"report", "--inline", "--no-pager", data},
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			terminal, written := openTerminal(t, 100)
+			r := start(t, t.TempDir(), func(cmd *exec.Cmd) { cmd.Stderr = terminal }, args...)
+			e := r.finish(t, 20*time.Second)
+			terminal.Close()
+			out := written()
+			if e.status != 0 || !regexp.MustCompile(`\r\x1b\[K +\d+ of \d+ files  looking up inlined functions`).
+				MatchString(out) {
+				t.Errorf("status %d: %q", e.status, out)
+			}
+			if last := out[strings.LastIndex(out, "\x1b[K"):]; strings.Contains(last, "looking up") {
+				t.Errorf("at the end: %q", last)
+			}
+		})
+	}
+}
+
+// TestHelpFitsTheTerminal looks at the width of help, which is not limited elsewhere.
+func TestHelpFitsTheTerminal(t *testing.T) {
+	t.Parallel()
+	terminal, written := openTerminal(t, 90)
+	r := start(t, t.TempDir(), func(cmd *exec.Cmd) { cmd.Stdout = terminal }, "record", "--help")
+	r.finish(t, 10*time.Second)
+	terminal.Close()
+	out := written()
+	if !strings.Contains(out, "--no-sandbox") {
+		t.Fatalf("%q", out)
+	}
+	_, options, _ := strings.Cut(out, "Flags:")
+	for line := range strings.Lines(options) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\r\n")); n > 90 {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
 }

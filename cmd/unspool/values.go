@@ -13,6 +13,9 @@ type valueError string
 
 func (e valueError) Error() string { return string(e) }
 
+// errTooLarge is about a number that does not fit.
+const errTooLarge = valueError("is too large")
+
 // A byteCount is the value of an option that takes a number of bytes, which may have a unit of 1024: 32k, 1M.
 type byteCount int
 
@@ -26,9 +29,14 @@ func (b *byteCount) Set(text string) error {
 	if err != nil {
 		return err
 	}
-	n, err := strconv.ParseInt(number, 10, 32)
-	if err != nil || n > math.MaxInt32/int64(unit) || n < -math.MaxInt32/int64(unit) {
-		return errors.New("not a size")
+	n, err := strconv.ParseInt(number, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return errTooLarge
+	case err != nil:
+		return valueError("must be a number of bytes, or a size such as 16k")
+	case n > math.MaxInt32/int64(unit) || n < -math.MaxInt32/int64(unit):
+		return errTooLarge
 	}
 	*b = byteCount(n * int64(unit))
 	return nil
@@ -47,7 +55,7 @@ func inUnits(text string) (number string, unit uint64, err error) {
 	case "G", "GB", "GIB":
 		return number, 1 << 30, nil
 	}
-	return "", 0, valueError("unknown unit: must be K, M or G")
+	return "", 0, valueError("the unit must be K, M or G")
 }
 
 // A span is the value of an option that takes a time: a number of seconds, or one with a unit, as in 1m30s.
@@ -66,12 +74,12 @@ func (s *span) Set(text string) error {
 	if err != nil {
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return errors.New("not a time")
+			return valueError("must be a number of seconds, or a time such as 90s or 5m")
 		}
 		seconds = d.Seconds()
 	}
 	if !(seconds >= 0 && seconds <= longest) { // not a number, too
-		return valueError("must be a number of seconds")
+		return valueError("must be 0 to 100,000,000 seconds")
 	}
 	*s = span(seconds * float64(time.Second))
 	return nil
@@ -87,10 +95,12 @@ func (p *positive) Type() string { return "number" }
 
 func (p *positive) Set(text string) error {
 	n, err := strconv.ParseUint(text, 0, 64)
-	if err != nil {
-		return errors.New("not a number")
-	}
-	if n == 0 {
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return errTooLarge
+	case err != nil:
+		return valueError("must be a whole number of at least 1")
+	case n == 0:
 		return valueError("must be at least 1")
 	}
 	*p = positive(n)

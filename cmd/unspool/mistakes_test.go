@@ -1,0 +1,219 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// othersWords are those of Go's packages and of the parser of options, which nobody should have to read.
+var othersWords = regexp.MustCompile(
+	`strconv|pflag|parsing|flag|shorthand|invalid argument|invalid value|accepts \d+ arg|unexpected EOF|` +
+		`exec: |listen tcp|lookup |unspool: (open|stat|create|read|mkdir) `)
+
+// TestMistakes types what people mistype: each gives one line in words of our own, nothing on stdout, and the
+// exit status of the manual pages.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"text": "this is no recording of anything", "short": "PERF", "empty": "", "cut": "PERFILE2\x68\x00\x00\x00\x00\x00\x00\x00",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const wholeNumber = "must be a whole number of at least 1"
+	for _, c := range []struct {
+		args   []string
+		status int
+		says   string // behind "unspool: ", and before where to read more
+	}{
+		// Commands.
+		{[]string{"recrod"}, statusFailure, `unknown command "recrod": did you mean record?`},
+		{[]string{"re"}, statusFailure, `unknown command "re": did you mean record or report?`},
+		{[]string{"help", "recrod"}, statusFailure, `unknown command "recrod": did you mean record?`},
+		{[]string{"help", "record", "twice"}, statusFailure, `unknown command "record twice"`},
+		{[]string{"frobnicate"}, statusFailure, `unknown command "frobnicate"`},
+		{[]string{""}, statusFailure, `unknown command ""`},
+		{[]string{"--", "record"}, statusFailure, `unknown command "record"`},
+		{[]string{"doctor", "now"}, statusFailure, `unexpected argument "now"`},
+		{[]string{"report", "a", "b"}, statusFailure, `unexpected argument "b": report reads one recording`},
+		{[]string{"check", "a", "b"}, statusFailure, `unexpected argument "b": check reads one recording`},
+		{[]string{"completion", "csh"}, statusFailure,
+			`unknown shell "csh": there are bash, fish, powershell, zsh`},
+		{[]string{"completion", "bash", "x"}, statusFailure, `unexpected argument "x"`},
+		{[]string{"man"}, statusFailure, "give one folder to write the pages into"},
+		{[]string{"live-unwinder", "x"}, statusFailure, `unexpected argument "x"`},
+		{[]string{"live-unwinder", "--perf-fd", "x"}, statusFailure, `--perf-fd "x": must be FD or FD:CPU`},
+
+		// Options.
+		{[]string{"--nonsense"}, statusFailure, "unknown option --nonsense"},
+		{[]string{"record", "--straict", "true"}, statusFailure, "unknown option --straict: did you mean --strict?"},
+		{[]string{"report", "--fail-above", "1"}, statusFailure, "unknown option --fail-above"},
+		{[]string{"record", "-ax"}, statusFailure, "unknown option -x"},
+		{[]string{"record", "-z19", "true"}, statusFailure, "unknown option -1: the value of -z is given as -z=19"},
+		{[]string{"record", "-d"}, statusFailure, "-d: a value is missing: -d SECONDS"},
+		{[]string{"convert", "--symfs"}, statusFailure, "--symfs: a value is missing: --symfs DIR"},
+		{[]string{"record", "--=x"}, statusFailure, `"--=x" is no option`},
+		{[]string{"record", "--strict=perhaps", "true"}, statusFailure, "--strict=perhaps: must be true or false"},
+		{[]string{"doctor", "--help=me"}, statusFailure, "--help=me: must be true or false"},
+
+		// Numbers.
+		{[]string{"record", "-F", "fast", "true"}, statusFailure, "-F fast: " + wholeNumber},
+		{[]string{"record", "-F", "1e9", "true"}, statusFailure, "-F 1e9: " + wholeNumber},
+		{[]string{"record", "-F", "-5", "true"}, statusFailure, "-F -5: " + wholeNumber},
+		{[]string{"record", "-F", "", "true"}, statusFailure, `-F "": ` + wholeNumber},
+		{[]string{"record", "-F", "0", "true"}, statusFailure, "-F 0: must be at least 1"},
+		{[]string{"record", "-c", "9e99", "true"}, statusFailure, "-c 9e99: " + wholeNumber},
+		{[]string{"record", "-c", "99999999999999999999", "true"}, statusFailure,
+			"-c 99999999999999999999: is too large"},
+		{[]string{"record", "--max-stack", "deep", "true"}, statusFailure,
+			"--max-stack deep: must be a whole number"},
+		{[]string{"record", "--max-stack", "99999999999999999999", "true"}, statusFailure,
+			"--max-stack 99999999999999999999: is too large or too small"},
+		{[]string{"record", "--max-stack", "0", "true"}, statusFailure, "--max-stack 0: must be 1 to 7000 frames"},
+		{[]string{"convert", "text", "-o", "out", "-j", "0"}, statusFailure, "-j 0: must be 1 to 64 cores"},
+		{[]string{"report", "--top", "ten"}, statusFailure, "--top ten: must be a whole number"},
+		{[]string{"report", "--percent-limit", "few"}, statusFailure, "--percent-limit few: must be a number"},
+		{[]string{"report", "--percent-limit", "NaN"}, statusFailure, "--percent-limit NaN: must be 0 to 100"},
+		{[]string{"check", "--fail-above", "x"}, statusFailure,
+			"--fail-above x: must be a percentage, or a source and one, as in cfi=0.01"},
+		{[]string{"compare", "--fail-under", "same=x", "text"}, statusFailure,
+			"--fail-under same=x: must be a class and a percentage, as in same=95"},
+
+		// Sizes and times.
+		{[]string{"record", "--stack-size", "huge", "true"}, statusFailure,
+			"--stack-size huge: must be a number of bytes, or a size such as 16k"},
+		{[]string{"record", "--stack-size", "9k9", "true"}, statusFailure,
+			"--stack-size 9k9: must be a number of bytes, or a size such as 16k"},
+		{[]string{"record", "--stack-size", "8kM", "true"}, statusFailure,
+			"--stack-size 8kM: the unit must be K, M or G"},
+		{[]string{"record", "--stack-size", "99999999999999999999", "true"}, statusFailure,
+			"--stack-size 99999999999999999999: is too large"},
+		{[]string{"record", "--stack-size", "100G", "true"}, statusFailure, "--stack-size 100G: is too large"},
+		{[]string{"record", "-m", "4Q", "true"}, statusFailure,
+			"-m 4Q: must be a number of pages, or a size such as 4M"},
+		{[]string{"record", "--call-graph", "lbr,2", "true"}, statusFailure,
+			"--call-graph lbr,2: must be dwarf, dwarf,BYTES, fp or lbr"},
+		{[]string{"record", "-d", "soon", "true"}, statusFailure,
+			"-d soon: must be a number of seconds, or a time such as 90s or 5m"},
+		{[]string{"record", "-d", "-1", "true"}, statusFailure, "-d -1: must be 0 to 100,000,000 seconds"},
+
+		// Processes and threads.
+		{[]string{"record", "-p", "0"}, statusFailure, "-p 0: a process ID must be 1 to 2147483647"},
+		{[]string{"record", "-p", "99999999999999999999"}, statusFailure,
+			"-p 99999999999999999999: a process ID must be 1 to 2147483647"},
+		{[]string{"record", "-p", ","}, statusFailure, `-p "": a process ID must be 1 to 2147483647`},
+		{[]string{"record", "-p", "no such one"}, statusMissing, "-p: no process is called no such one"},
+		{[]string{"record", "-p", `"a`}, statusFailure, `-p "a: a quotation mark is out of place`},
+		{[]string{"report", "--pid", "1,x"}, statusFailure, "--pid 1,x: must be whole numbers, separated by commas"},
+		{[]string{"report", "--pid", "99999999999999999999"}, statusFailure,
+			"--pid 99999999999999999999: is too large or too small"},
+		{[]string{"report", "--tid", "-1"}, statusFailure, "--tid -1: must be 0 to 2147483647"},
+		{[]string{"report", "--comm", "["}, statusFailure,
+			`--comm "[" is no pattern: a [ is not closed, or there is nothing behind a \`},
+
+		// Events and formats.
+		{[]string{"record", "-e", "frobnications", "true"}, statusFailure,
+			`event "frobnications": unknown event`},
+		{[]string{"record", "-e", "cpu-clock:z", "true"}, statusFailure,
+			`event "cpu-clock:z": unknown modifier 'z' (known: u, k, h, H, G, p, P)`},
+		{[]string{"record", "-e", ",", "true"}, statusFailure, `events ",": a name is missing`},
+		{[]string{"convert", "text", "-o", "out", "--format", "gif"}, statusFailure, `unknown format "gif": there are ` +
+			"perf, pprof, firefox, speedscope, flamegraph, folded, sysprof"},
+		{[]string{"report", "--by", "luck"}, statusFailure,
+			`--by: "luck" is none of function, comm, process, thread, image, source`},
+
+		// Files and directories.
+		{[]string{"report"}, statusFailure,
+			"no perf.data here: 'unspool record -- COMMAND' makes one, 'unspool report FILE' reads another"},
+		{[]string{"report", "none"}, statusFailure, "cannot open none: no such file or directory"},
+		{[]string{"report", ""}, statusFailure, `cannot open "": no such file or directory`},
+		{[]string{"report", "text"}, statusFailure, "text: not a perf.data file"},
+		{[]string{"report", "short"}, statusFailure, "short: not a perf.data file"},
+		{[]string{"report", "empty"}, statusFailure, "empty: empty"},
+		{[]string{"report", "cut"}, statusFailure, "cut: header: the recording ends too early"},
+		{[]string{"report", "."}, statusFailure, ".: a directory, not a perf.data file"},
+		{[]string{"report", "text/x"}, statusFailure, "cannot open text/x: not a directory"},
+		{[]string{"convert", "none", "-o", "out"}, statusFailure, "cannot open none: no such file or directory"},
+		{[]string{"convert", "text"}, statusFailure, "no output given: -o FILE, or -o - for a pipe"},
+		{[]string{"compare", "none"}, statusFailure, "cannot open none: no such file or directory"},
+		{[]string{"check", "none"}, statusFailure, "cannot open none: no such file or directory"},
+		{[]string{"report", "--symfs", "none", "text"}, statusFailure,
+			"cannot find none: no such file or directory"},
+		{[]string{"record", "-o", "", "true"}, statusFailure, "-o: the file's name is empty"},
+		{[]string{"record", "-o", ".", "true"}, statusFailure, "cannot create .: is a directory"},
+		{[]string{"record", "-o", "none/x", "true"}, statusFailure,
+			"cannot open none/x: no such file or directory"},
+		{[]string{"man", "none"}, statusFailure, "cannot open none: no such file or directory"},
+
+		// What cannot be had together, and addresses.
+		{[]string{"record", "-a", "-p", "1"}, statusFailure,
+			"-a and -p cannot be used together: -a already records every process"},
+		{[]string{"report", "--http", "--json"}, statusFailure, "--http and --json cannot be used together"},
+		{[]string{"report", "--http=localhost:http9", "text"}, statusFailure,
+			"cannot listen at localhost:http9: there is no such port"},
+		{[]string{"report", "--http=:99999", "text"}, statusFailure,
+			"cannot listen at localhost:99999: invalid port"},
+		{[]string{"report", "--http=192.0.2.1:80", "text"}, statusFailure,
+			"cannot listen at 192.0.2.1:80: cannot assign requested address"},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			e := unspool(t, dir, c.args...)
+			e.fails(t, c.status, "")
+			line, _, _ := strings.Cut(strings.TrimSuffix(e.stderr, "\n"), " (see 'unspool")
+			if line != "unspool: "+c.says || e.stdout != "" {
+				t.Errorf("%q, want %q; stdout %q", e.stderr, c.says, e.stdout)
+			}
+			if words := othersWords.FindString(e.stderr); words != "" {
+				t.Errorf("%q has %q, which is not ours", e.stderr, words)
+			}
+		})
+	}
+}
+
+// TestRefusals are mistakes of which the system tells, as a user without rights.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	dir := nobodysDirectory(t)
+	for name, mode := range map[string]os.FileMode{"secret": 0o600, "plain": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "closed"), 0o755); err != nil { // root's
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{[]string{"report", "secret"}, statusFailure, "cannot open secret: permission denied"},
+		{[]string{"convert", "secret", "-o", "out"}, statusFailure, "cannot open secret: permission denied"},
+		{[]string{"record", "-o", "closed/perf.data", "true"}, statusFailure,
+			"cannot create closed/perf.data: permission denied"},
+		{[]string{"convert", "plain", "-o", "closed/out"}, statusFailure,
+			"plain: not a perf.data file"},
+		{[]string{"record", "./plain"}, 126, "./plain: cannot be run: permission denied"},
+		{[]string{"record", "closed"}, 127, "closed: command not found"},
+		{[]string{"record", "./closed"}, 126, "./closed: cannot be run: is a directory"},
+		{[]string{"record", ""}, 127, "the command's name is empty"},
+		{[]string{"record", "-p", "1"}, statusFailure, "process 1 is another user's: recording it takes a privilege"},
+		{[]string{"record", "-p", "2147483647"}, statusFailure, "there is no process 2147483647, or it has ended"},
+		{[]string{"man", "closed"}, statusFailure, "cannot open closed/unspool.1: permission denied"},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			e := asNobody(t, dir, append([]string{c.args[0]}, c.args[1:]...)...)
+			if e.status != c.status || e.stdout != "" {
+				t.Errorf("status %d, want %d; stdout %q", e.status, c.status, e.stdout)
+			}
+			if !strings.Contains(e.stderr, "unspool: "+c.says+"\n") || othersWords.MatchString(e.stderr) {
+				t.Errorf("%q, want %q", e.stderr, c.says)
+			}
+		})
+	}
+}
