@@ -22,6 +22,12 @@ import (
 type Options struct {
 	AllCPUs bool
 	PIDs    []int
+	// PIDsMayEnd says that processes of PIDs that have ended before they are recorded are no error, but for all.
+	PIDsMayEnd bool
+
+	TIDs    []int    // of PIDs, only these threads; nil: all
+	CPUs    []int    // only what runs on these CPUs; nil: on all
+	Cgroup  *os.File // of AllCPUs, only what is in the cgroup of this directory
 	Command []string // run while recording; recorded itself unless AllCPUs or PIDs are set
 
 	Events        []perfring.Event // none: cycles, or cpu-clock
@@ -183,7 +189,8 @@ func (r *recording) openSource() error {
 		r.source, r.writer = r.Adopted, r.To
 		return nil
 	}
-	t := perfring.Target{AllCPUs: r.AllCPUs, PIDs: r.PIDs}
+	t := perfring.Target{AllCPUs: r.AllCPUs, PIDs: r.PIDs, MayEnd: r.PIDsMayEnd, TIDs: r.TIDs, CPUs: r.CPUs,
+		Cgroup: r.Cgroup}
 	if r.command != nil && !t.AllCPUs && len(t.PIDs) == 0 {
 		t.Command = r.command.pid()
 	}

@@ -34,9 +34,12 @@ func (op *opener) sideBandAttr() unix.PerfEventAttr {
 		Sample_type: sampled.Sample_type & sampleIDType, Read_format: sampled.Read_format,
 		Bits: bitsSideBand | unix.PerfBitDisabled | unix.PerfBitSampleIDAll | unix.PerfBitUseClockID |
 			unix.PerfBitWatermark | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv |
-			sampled.Bits&(unix.PerfBitInherit|unix.PerfBitEnableOnExec),
+			sampled.Bits&unix.PerfBitEnableOnExec,
 		Wakeup:  1, // bytes: any record
 		Clockid: sampled.Clockid,
+	}
+	if !op.target.AllCPUs {
+		a.Bits |= unix.PerfBitInherit // also where sampled events are of single threads
 	}
 	if sampled.Bits&unix.PerfBitExcludeKernel != 0 {
 		a.Bits &^= bitKsymbol | bitBPFEvent // there will be no kernel addresses to look up

@@ -23,7 +23,10 @@ type Source struct {
 	notes  []string
 	clock  int32 // of the records' times
 	tasks  bool  // the targets are tasks, which can exit
-	onExec bool
+	// threads says that only single threads are sampled: the other threads of their processes are followed,
+	// but not waited for.
+	threads bool
+	onExec  bool
 
 	fds     []descriptor
 	rings   []mapping
@@ -64,7 +67,7 @@ func (s *Source) RingSize() int {
 func (op *opener) source() (*Source, error) {
 	s := &Source{
 		notes: op.notes, clock: unix.CLOCK_MONOTONIC,
-		tasks: !op.target.AllCPUs, onExec: op.target.Command > 0,
+		tasks: !op.target.AllCPUs, threads: op.target.TIDs != nil, onExec: op.target.Command > 0,
 		fds: op.fds, rings: op.rings,
 	}
 	for i := range op.opts.Events {
@@ -113,7 +116,7 @@ func (s *Source) start() error {
 	}
 	for _, d := range s.fds {
 		if d.polled {
-			if err := p.add(d.fd, d.sideBand); err != nil {
+			if err := p.add(d.fd, d.sideBand, !d.sideBand || !s.threads); err != nil {
 				p.close()
 				return err
 			}

@@ -23,14 +23,46 @@ import (
 // two: a byte, or the end of this process, asks the recording to end; a byte back says that there is a
 // recording.
 
-// spoolFlag tells such a process the number of its socket and the file into which it records: "100:PATH".
+// spoolFlag is the option of such a process.
 const spoolFlag = "spool"
+
+// spooled is its value: the number of its socket, over which it is asked to end, the processes that were found
+// for what the user named, and the file into which it records, as in 100:4711,4712:PATH.
+type spooled struct {
+	asked int
+	pids  []int
+	path  string
+}
+
+func (s *spooled) String() string {
+	return fmt.Sprintf("%d:%s:%s", s.asked, strings.Trim(strings.ReplaceAll(fmt.Sprint(s.pids), " ", ","), "[]"),
+		s.path)
+}
+
+// Type is the placeholder in the help.
+func (s *spooled) Type() string { return "value" }
+
+func (s *spooled) Set(text string) (err error) {
+	asked, rest, _ := strings.Cut(text, ":")
+	pids, path, _ := strings.Cut(rest, ":")
+	for p := range strings.FieldsFuncSeq(pids, func(r rune) bool { return r == ',' }) {
+		pid, err := strconv.Atoi(p)
+		if err != nil {
+			return err
+		}
+		s.pids = append(s.pids, pid)
+	}
+	s.path = path
+	s.asked, err = strconv.Atoi(asked)
+	return err
+}
 
 // leastSocket is above the descriptors that users open in a shell, as for --stats /dev/fd/3.
 const leastSocket = 100
 
-// recordApart records into a place, in another process, which prints its errors itself.
-func recordApart(recorded *outfile.Place) (started bool, status int, err error) {
+// recordApart records into a place, in another process, which prints its errors itself. pids are the processes
+// that were found, nil for none.
+func recordApart(recorded *outfile.Place, pids []int) (started bool, status int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return false, statusFailure, fmt.Errorf("socketpair: %w", err)
@@ -42,7 +74,7 @@ func recordApart(recorded *outfile.Place) (started bool, status int, err error) 
 	if err != nil {
 		return false, statusFailure, err
 	}
-	spool := fmt.Sprintf("--%s=%d:%s", spoolFlag, theirs, recorded.Path())
+	spool := fmt.Sprintf("--%s=%v", spoolFlag, &spooled{theirs, pids, recorded.Path()})
 	cmd := &exec.Cmd{
 		Path:  "/proc/self/exe",
 		Args:  slices.Concat(os.Args[:2], []string{spool}, os.Args[2:]),
@@ -91,14 +123,10 @@ func passOn(asked <-chan os.Signal, to *os.File, ended <-chan struct{}) {
 
 // recordSpool is run by the process that records.
 func (f *recordFlags) recordSpool(o capture.Options) (status int, err error) {
-	number, path, _ := strings.Cut(f.spool, ":")
-	if f.asked, err = strconv.Atoi(number); err != nil {
-		return statusFailure, err
-	}
-	unix.CloseOnExec(f.asked)
-	o.Output = path
+	unix.CloseOnExec(f.spool.asked)
+	o.Output = f.spool.path
 	o.CommandLine = slices.Delete(slices.Clone(o.CommandLine), 2, 3)
-	if o.Place, err = outfile.Find(path); err != nil {
+	if o.Place, err = outfile.Find(f.spool.path); err != nil {
 		return statusFailure, err
 	}
 	defer o.Place.Close()
@@ -109,7 +137,7 @@ func (f *recordFlags) recordSpool(o capture.Options) (status int, err error) {
 	defer stats.Close()
 	started, status, err := f.run(o, stats)
 	if started {
-		_, _ = unix.Write(f.asked, []byte{1})
+		_, _ = unix.Write(f.spool.asked, []byte{1})
 	}
 	return status, err
 }
@@ -133,7 +161,7 @@ func (f *recordFlags) untilAsked() (ctx context.Context, stop func()) {
 func (f *recordFlags) wasAsked() bool {
 	var b [1]byte
 	for {
-		if n, err := unix.Read(f.asked, b[:]); err != unix.EINTR {
+		if n, err := unix.Read(f.spool.asked, b[:]); err != unix.EINTR {
 			return n == 1
 		}
 	}

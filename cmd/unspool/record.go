@@ -21,8 +21,7 @@ import (
 
 // recordFlags are the options of record as they are typed.
 type recordFlags struct {
-	all       bool
-	pids      []string // or names
+	targetFlags
 	events    []string
 	freq      positive
 	period    positive
@@ -38,8 +37,7 @@ type recordFlags struct {
 	stats     string
 	quiet     bool
 	verbose   bool
-	spool     string // in a process of its own: see spoolFlag
-	asked     int    // likewise: over which descriptor it is asked to end
+	spool     spooled // in a process of its own
 	sandboxFlags
 	exportFlags
 	names nameFlags
@@ -68,7 +66,7 @@ recording and leaves a complete file.`,
   unspool record -o flames.html -- ./program
   unspool record -e page-faults -c 1 -- ./program`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if !f.all && len(f.pids) == 0 && len(args) == 0 {
+			if !f.given() && len(args) == 0 {
 				return &usageError{"unspool record", errors.New("nothing to record: give -a, -p PID or a COMMAND")}
 			}
 			return nil
@@ -97,7 +95,7 @@ recording and leaves a complete file.`,
 	fl.BoolVarP(&f.verbose, "verbose", "v", false,
 		"name every file that could not be used, and say how unspool is confined")
 	f.sandboxFlags.add(c, "record")
-	fl.StringVar(&f.spool, spoolFlag, "", "")
+	fl.Var(&f.spool, spoolFlag, "")
 	_ = fl.MarkHidden(spoolFlag)
 	return c
 }
@@ -110,9 +108,7 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	fl := c.Flags()
 	fl.SetInterspersed(false) // what follows COMMAND is COMMAND's
 	fl.SortFlags = false
-	fl.BoolVarP(&f.all, "all-cpus", "a", false, "record the whole system")
-	fl.StringSliceVarP(&f.pids, "pid", "p", nil,
-		"record the running process `PID`, or several, PID,PID…, or all with a NAME")
+	f.targetFlags.add(c)
 	fl.StringArrayVarP(&f.events, "event", "e", nil,
 		"sample `EVENT`, also EVENT:u or :k, or several (default cycles, or cpu-clock without a PMU)")
 	fl.VarP(&f.freq, "freq", "F", "take `HZ` samples a second (default 999)")
@@ -129,22 +125,22 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "end user stacks after `N` frames")
 	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses, no joins")
 	c.RegisterFlagCompletionFunc("event", completeEvents)
-	c.RegisterFlagCompletionFunc("pid", completeProcesses)
 }
 
 // options turns flags into what capture is asked to do.
 func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 	o = capture.Options{
-		AllCPUs: f.all, Command: command,
-		Freq: uint64(f.freq), Period: uint64(f.period),
+		Command: command,
+		Freq:    uint64(f.freq), Period: uint64(f.period),
 		StackSize: int(f.stackSize), MaxStack: f.maxStack, Strict: f.strict, NoJoin: f.noJoin, RaisePriority: true,
 		Output: f.output, Compress: f.compress,
 		CommandLine: os.Args,
 		Version:     "unspool " + version,
 	}
+	if err := f.targetFlags.check(); err != nil {
+		return o, err
+	}
 	switch {
-	case f.all && len(f.pids) > 0:
-		return o, errors.New("-a and -p cannot be used together: -a already records every process")
 	case f.freq > 0 && f.period > 0:
 		return o, errors.New("-F and -c cannot be used together")
 	case f.stackSize < 8 || f.stackSize > perfring.MaxStackSize || f.stackSize%8 != 0:
@@ -157,7 +153,7 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 	case outfile.Stdout(f.stats) && outfile.Stdout(f.output):
 		return o, fmt.Errorf("-o %s and --stats %s cannot both write to stdout", f.output, f.stats)
 	}
-	if o.PIDs, err = processes(f.pids); err != nil {
+	if err := f.find(&o, f.spool.pids); err != nil {
 		return o, err
 	}
 	if outfile.Stdout(f.output) {
@@ -216,11 +212,11 @@ func (f *recordFlags) record(command []string) (status int, err error) {
 	if err != nil {
 		return statusFailure, &usageError{"unspool record", err}
 	}
-	if s := f.graph.remark(); s != "" && !f.quiet && f.spool == "" {
+	if s := f.graph.remark(); s != "" && !f.quiet && f.spool.path == "" {
 		say("%s", s)
 	}
 	f.sandbox = f.confines()
-	if f.spool != "" {
+	if f.spool.path != "" {
 		return f.recordSpool(o)
 	}
 	// The outputs are found before COMMAND runs, which could put something in their way.
@@ -260,7 +256,7 @@ func (f *recordFlags) export(o capture.Options, to, stats *outfile.Place) (statu
 		o.Output, o.Place = recorded.Path(), recorded
 		started, status, err = f.run(o, stats)
 	} else {
-		started, status, err = recordApart(recorded)
+		started, status, err = recordApart(recorded, o.PIDs)
 	}
 	if !started {
 		remove()
@@ -344,7 +340,7 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 
 // untilEnded returns a context that is done when somebody asks the recording to end.
 func (f *recordFlags) untilEnded() (ctx context.Context, stop func()) {
-	if f.spool != "" {
+	if f.spool.path != "" {
 		return f.untilAsked()
 	}
 	return untilInterrupted()
