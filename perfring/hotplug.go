@@ -230,6 +230,9 @@ func (s *Source) enableLike(d, like descriptor) error {
 			return err
 		}
 	}
+	if s.paused && !d.sideBand {
+		return nil
+	}
 	return unix.IoctlSetInt(d.fd, unix.PERF_EVENT_IOC_ENABLE, 0)
 }
 

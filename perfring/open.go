@@ -29,6 +29,9 @@ type Options struct {
 	// user part of a sample's callchain.
 	UserChain bool
 
+	// Delayed leaves out samples, but no other records, until [Source.Sample] is called.
+	Delayed bool
+
 	// NoStack leaves out user registers and stack: samples have callchains only.
 	NoStack bool
 }
@@ -284,7 +287,7 @@ func (op *opener) attr(event int) unix.PerfEventAttr {
 	}{
 		{!op.opts.UserChain, unix.PerfBitExcludeCallchainUser},
 		{!op.target.AllCPUs && len(op.target.TIDs) == 0, unix.PerfBitInherit},
-		{op.target.Command > 0, unix.PerfBitEnableOnExec},
+		{op.target.Command > 0 && !op.opts.Delayed, unix.PerfBitEnableOnExec},
 		{e.ExcludeUser, unix.PerfBitExcludeUser},
 		{e.ExcludeKernel || op.userOnly, unix.PerfBitExcludeKernel},
 		{e.ExcludeHV || op.userOnly, unix.PerfBitExcludeHv},

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
+	"unspool/capture/control"
 	outfile "unspool/capture/output"
 	"unspool/perfring"
 )
@@ -29,6 +30,8 @@ type recordFlags struct {
 	output    string
 	compress  int
 	duration  span
+	delay     delay
+	control   string
 	stackSize byteCount
 	graph     callGraph
 	maxStack  int
@@ -83,6 +86,9 @@ recording and leaves a complete file.`,
 	fl := c.Flags()
 	fl.BoolVar(&f.noJoin, "no-join", false,
 		"do not complete stacks that the copy cuts off with what is seen of them before and after")
+	fl.VarP(&f.delay, "delay", "D", "take no samples for the first `MS` milliseconds; -1: until --control says so")
+	fl.StringVar(&f.control, "control", "",
+		"follow commands from a `FIFO`, fifo:CTL or fifo:CTL,ACK: enable, disable, stop, ping")
 	fl.StringVarP(&f.output, "output", "o", "perf.data",
 		"write to `FILE`, - for a pipe; its ending says the format")
 	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
@@ -141,6 +147,8 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 		return o, err
 	}
 	switch {
+	case f.delay < 0 && f.control == "":
+		return o, errors.New("-D -1 needs --control, which says when samples are taken")
 	case f.freq > 0 && f.period > 0:
 		return o, errors.New("-F and -c cannot be used together")
 	case f.stackSize < 8 || f.stackSize > perfring.MaxStackSize || f.stackSize%8 != 0:
@@ -159,7 +167,7 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 	if outfile.Stdout(f.output) {
 		o.CommandStdout = os.Stderr // the pipe is for the recording alone
 	}
-	o.Duration = time.Duration(f.duration)
+	o.Duration, o.Delay = time.Duration(f.duration), time.Duration(f.delay)
 	if o.RingPages, err = ringPages(f.ring); err != nil {
 		return o, err
 	}
@@ -304,6 +312,13 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 		line = newStatusLine(os.Stderr)
 		o.Note = line.note
 		o.Progress = line.update
+	}
+
+	if f.control != "" { // opened by the process that records only, as each line is read once
+		if o.Control, err = control.Open(f.control); err != nil {
+			return false, statusFailure, fmt.Errorf("--control: %w", err)
+		}
+		defer o.Control.Close()
 	}
 
 	// One goroutine does the work. With more processors, each wake-up wakes another thread to look for some.
