@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"unspool/capture/control"
 	"unspool/capture/opener"
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
@@ -22,6 +23,12 @@ import (
 type Options struct {
 	AllCPUs bool
 	PIDs    []int
+	// PIDsMayEnd says that processes of PIDs that have ended before they are recorded are no error, but for all.
+	PIDsMayEnd bool
+
+	TIDs    []int    // of PIDs, only these threads; nil: all
+	CPUs    []int    // only what runs on these CPUs; nil: on all
+	Cgroup  *os.File // of AllCPUs, only what is in the cgroup of this directory
 	Command []string // run while recording; recorded itself unless AllCPUs or PIDs are set
 
 	Events        []perfring.Event // none: cycles, or cpu-clock
@@ -33,6 +40,7 @@ type Options struct {
 	NoJoin        bool             // stacks that the copy cuts off are not completed: see package unwind/link
 	Pairs         bool             // for package compare: each stack is followed by that of frame pointers
 	RaisePriority bool             // with priority over the recorded processes, if that is permitted
+	Delay         time.Duration    // until samples are taken; below 0: until Control says so
 	Duration      time.Duration    // 0: until the command or the processes end, or until stopped
 
 	CommandStdout *os.File // nil: our own
@@ -47,6 +55,9 @@ type Options struct {
 
 	// KeepFiles asks for Outcome.Files.
 	KeepFiles bool
+
+	// Control, if set, says when samples are taken, and when the recording ends. It belongs to the caller.
+	Control *control.Control
 
 	// Watcher, if set, is given all that is written, with how each frame was found.
 	Watcher Watcher
@@ -145,6 +156,7 @@ type recording struct {
 	ending <-chan struct{} // closed when the recording is to end, even if something hangs
 	end    func()          // closes it
 
+	sampling sampling
 	unseeded []uint32   // processes that are still to be read, where the events were adopted
 	records  uint64     // taken from the rings
 	priority precedence // nil for none
@@ -189,7 +201,8 @@ func (r *recording) openSource() error {
 		r.source, r.writer = r.Adopted, r.To
 		return nil
 	}
-	t := perfring.Target{AllCPUs: r.AllCPUs, PIDs: r.PIDs}
+	t := perfring.Target{AllCPUs: r.AllCPUs, PIDs: r.PIDs, MayEnd: r.PIDsMayEnd, TIDs: r.TIDs, CPUs: r.CPUs,
+		Cgroup: r.Cgroup}
 	if r.command != nil && !t.AllCPUs && len(t.PIDs) == 0 {
 		t.Command = r.command.pid()
 	}
@@ -205,7 +218,7 @@ func (r *recording) openSource() error {
 	}
 	r.source, err = perfring.Open(t, perfring.Options{
 		Events: r.Events, Freq: r.Freq, Period: r.Period, StackSize: r.StackSize, Pages: r.RingPages,
-		UserChain: !r.Strict || r.Pairs,
+		UserChain: !r.Strict || r.Pairs, Delayed: r.Delay != 0,
 	})
 	if err != nil {
 		return err
@@ -269,6 +282,7 @@ func (r *recording) run(ctx context.Context) error {
 			return err
 		}
 	}
+	r.beginSampling()
 	return r.loop(ctx)
 }
 
@@ -314,6 +328,9 @@ func (r *recording) loop(ctx context.Context) error {
 		if err := r.seedSome(); err != nil {
 			return err
 		}
+		if err := r.switchSampling(); err != nil {
+			return err
+		}
 		drained := perfring.Now()
 		if err := r.drained(r.source.Drain(r.record)); err != nil {
 			return err
@@ -355,6 +372,9 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 	if end := r.began.Add(r.Duration); r.Duration > 0 && end.Before(until) {
 		until = end
 	}
+	if at, waits := r.resumes(); waits && at.Before(until) {
+		until = at
+	}
 	for {
 		if len(r.unseeded) > 0 {
 			return nil
@@ -372,7 +392,7 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 		r.delayed(time.Since(asked) - timeout)
 		r.source.Peek(r.expect)
 		runtime.Gosched() // the files are opened now, as their processes may be about to end
-		if !time.Now().Before(until) || r.source.Pressing() || r.over(ctx) {
+		if !time.Now().Before(until) || r.source.Pressing() || r.told() || r.over(ctx) {
 			return nil
 		}
 	}
@@ -414,7 +434,7 @@ func (r *recording) drained(err error) error {
 
 func (r *recording) over(ctx context.Context) bool {
 	switch {
-	case ctx.Err() != nil, r.Duration > 0 && time.Since(r.began) >= r.Duration:
+	case ctx.Err() != nil, r.sampling.stopped, r.Duration > 0 && time.Since(r.began) >= r.Duration:
 		return true
 	case r.command != nil:
 		return r.command.ended()
@@ -500,7 +520,7 @@ func (r *recording) endCommand() {
 			return false
 		}
 	}
-	timeUp := r.Duration > 0 && time.Since(r.began) >= r.Duration
+	timeUp := r.sampling.stopped || r.Duration > 0 && time.Since(r.began) >= r.Duration
 	if !c.ended() && (timeUp || !wait(graceToEnd)) {
 		r.signalCommand(syscall.SIGTERM)
 		if !wait(graceToTerm) {

@@ -210,6 +210,19 @@ func TestParseCPUList(t *testing.T) {
 	}
 }
 
+func TestParseCPUs(t *testing.T) {
+	for s, want := range map[string][]int{"0": {0}, "2,0-1": {0, 1, 2}, "1,1": {1}} {
+		if got, err := ParseCPUs(s); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "all", "1-0", "-1"} {
+		if got, err := ParseCPUs(s); err == nil {
+			t.Errorf("%q: %v", s, got)
+		}
+	}
+}
+
 func TestReadCPUList(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "online")
 	if cpus, err := ReadCPUList(path); err == nil {

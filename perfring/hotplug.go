@@ -91,10 +91,10 @@ func (s *Source) FollowCPUs() (notes []string) {
 			if !slices.Contains(h.were, cpu) {
 				h.were = append(h.were, cpu)
 			}
-			notes = append(notes, fmt.Sprintf("CPU %d went offline", cpu))
+			notes = append(notes, h.note(cpu, fmt.Sprintf("CPU %d went offline", cpu))...)
 		default:
 			delete(h.offline, cpu)
-			notes = append(notes, recordedNote(cpu, "is online again", s.reopen(cpu)))
+			notes = append(notes, h.note(cpu, recordedNote(cpu, "is online again", s.reopen(cpu)))...)
 		}
 	}
 	for _, cpu := range online {
@@ -102,9 +102,17 @@ func (s *Source) FollowCPUs() (notes []string) {
 			continue
 		}
 		h.were = append(h.were, cpu)
-		notes = append(notes, recordedNote(cpu, "came online", s.openCPU(cpu)))
+		notes = append(notes, h.note(cpu, recordedNote(cpu, "came online", s.openCPU(cpu)))...)
 	}
 	return notes
+}
+
+// note is what is said of a CPU: nothing where nothing is sampled.
+func (h *hotplug) note(cpu int, text string) []string {
+	if !h.op.target.samplesOn(cpu) {
+		return nil
+	}
+	return []string{text}
 }
 
 func recordedNote(cpu int, what string, err error) string {
@@ -115,7 +123,14 @@ func recordedNote(cpu int, what string, err error) string {
 }
 
 // OfflineCPUs are those that FollowCPUs has seen go offline, or come online for the first time, each once.
-func (s *Source) OfflineCPUs() []int { return slices.Clone(s.hotplug.were) }
+func (s *Source) OfflineCPUs() (cpus []int) {
+	for _, cpu := range s.hotplug.were {
+		if s.hotplug.op.target.samplesOn(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus
+}
 
 // follow notes which CPUs there are events on.
 func (h *hotplug) follow(op *opener, fds []descriptor) {
@@ -211,9 +226,12 @@ func (s *Source) enableLike(d, like descriptor) error {
 	}
 	s.hotplug.ids[own] = id
 	if d.polled {
-		if err := s.poller.add(d.fd, d.sideBand); err != nil {
+		if err := s.poller.add(d.fd, d.sideBand, true); err != nil {
 			return err
 		}
+	}
+	if s.paused && !d.sideBand {
+		return nil
 	}
 	return unix.IoctlSetInt(d.fd, unix.PERF_EVENT_IOC_ENABLE, 0)
 }

@@ -14,13 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Target is what to record: exactly one of its fields is set.
-type Target struct {
-	AllCPUs bool  // everything on every CPU
-	PIDs    []int // running processes: their threads, and the threads and processes that these start
-	Command int   // a child that waits before its exec, at which the kernel enables the events
-}
-
 // Options say how to record. The zero value of each field is its default.
 type Options struct {
 	Events []Event // at least one
@@ -35,6 +28,9 @@ type Options struct {
 	// UserChain makes the kernel follow the frame pointers of the user stack as well: the result is the
 	// user part of a sample's callchain.
 	UserChain bool
+
+	// Delayed leaves out samples, but no other records, until [Source.Sample] is called.
+	Delayed bool
 
 	// NoStack leaves out user registers and stack: samples have callchains only.
 	NoStack bool
@@ -177,15 +173,10 @@ func (sys system) open(t Target, o Options) (*Source, error) {
 // check checks the options and fills in their defaults.
 func (op *opener) check() error {
 	o, t := &op.opts, &op.target
-	kinds := 0
-	for _, set := range []bool{t.AllCPUs, len(t.PIDs) > 0, t.Command > 0} {
-		if set {
-			kinds++
-		}
+	if err := t.check(); err != nil {
+		return err
 	}
 	switch {
-	case kinds != 1:
-		return errors.New("the target must be either all CPUs, processes or a command")
 	case len(o.Events) == 0:
 		return errors.New("no events to record")
 	case o.Freq > 0 && o.Period > 0:
@@ -295,8 +286,8 @@ func (op *opener) attr(event int) unix.PerfEventAttr {
 		bit uint64
 	}{
 		{!op.opts.UserChain, unix.PerfBitExcludeCallchainUser},
-		{!op.target.AllCPUs, unix.PerfBitInherit},
-		{op.target.Command > 0, unix.PerfBitEnableOnExec},
+		{!op.target.AllCPUs && len(op.target.TIDs) == 0, unix.PerfBitInherit},
+		{op.target.Command > 0 && !op.opts.Delayed, unix.PerfBitEnableOnExec},
 		{e.ExcludeUser, unix.PerfBitExcludeUser},
 		{e.ExcludeKernel || op.userOnly, unix.PerfBitExcludeKernel},
 		{e.ExcludeHV || op.userOnly, unix.PerfBitExcludeHv},
@@ -320,7 +311,7 @@ func (op *opener) openOne(event, pid, cpu int) (fd int, err error) {
 	e := op.event(event)
 	a := op.attr(event)
 	for {
-		fd, err = op.perfEvent(&a, pid, cpu)
+		fd, err = op.perfEvent(&a, event, pid, cpu)
 		if err != unix.EINTR {
 			break
 		}
@@ -339,8 +330,12 @@ func (op *opener) openOne(event, pid, cpu int) (fd int, err error) {
 			op.raised = true
 			return -1, errAgain
 		}
+	case unix.EBADF, unix.ENOENT: // the directory is of a hierarchy of version 1, without perf_event
+		if op.target.Cgroup != nil && op.opens(a, sideBand, pid, cpu) {
+			return -1, fmt.Errorf("%s: perf_event is in another hierarchy of cgroups", op.target.Cgroup.Name())
+		}
 	case unix.EACCES, unix.EPERM:
-		if !op.userOnly && !e.ExcludeKernel && !e.ExcludeUser && !e.Tracepoint() && op.opens(a, pid, cpu) {
+		if !op.userOnly && !e.ExcludeKernel && !e.ExcludeUser && !e.Tracepoint() && op.opens(a, event, pid, cpu) {
 			op.userOnly = true
 			op.note("recording user code only (:u): recording kernel code takes CAP_PERFMON or " +
 				"kernel.perf_event_paranoid below 2")
@@ -361,10 +356,10 @@ func (op *opener) openOne(event, pid, cpu int) (fd int, err error) {
 	return -1, refused
 }
 
-// opens says whether the event can be opened without kernel code.
-func (op *opener) opens(a unix.PerfEventAttr, pid, cpu int) bool {
+// opens says whether an event can be opened without kernel code.
+func (op *opener) opens(a unix.PerfEventAttr, event, pid, cpu int) bool {
 	a.Bits |= unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv
-	fd, err := op.perfEvent(&a, pid, cpu)
+	fd, err := op.perfEvent(&a, event, pid, cpu)
 	if err != nil {
 		return false
 	}
@@ -372,10 +367,18 @@ func (op *opener) opens(a unix.PerfEventAttr, pid, cpu int) bool {
 	return true
 }
 
-// perfEvent is perf_event_open on one task and CPU.
-func (op *opener) perfEvent(a *unix.PerfEventAttr, pid, cpu int) (fd int, err error) {
-	if op.events != nil {
+// perfEvent is perf_event_open on one task and CPU. Of a cgroup, only the sampled events are: a process
+// that is moved into it later may have got its mappings before.
+func (op *opener) perfEvent(a *unix.PerfEventAttr, event, pid, cpu int) (fd int, err error) {
+	cgroup := op.target.Cgroup != nil && event != sideBand
+	switch {
+	case cgroup && op.events != nil:
+		return -1, unix.EPERM // whoever opens events for this process opens them on all tasks
+	case op.events != nil:
 		return op.events.OpenEvent(a, cpu)
+	case cgroup:
+		return unix.PerfEventOpen(a, int(op.target.Cgroup.Fd()), cpu, -1,
+			unix.PERF_FLAG_FD_CLOEXEC|unix.PERF_FLAG_PID_CGROUP)
 	}
 	return unix.PerfEventOpen(a, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 }
@@ -384,6 +387,9 @@ func (op *opener) perfEvent(a *unix.PerfEventAttr, pid, cpu int) (fd int, err er
 func (op *opener) attempt() error {
 	op.attrs = make([]unix.PerfEventAttr, len(op.opts.Events))
 	cpus, err := op.sys.onlineCPUs()
+	if err == nil {
+		err = op.target.checkCPUs(cpus)
+	}
 	if err != nil {
 		return err
 	}
@@ -405,7 +411,7 @@ func (op *opener) attempt() error {
 func (op *opener) openTask(pid int, cpus []int) error {
 	for _, cpu := range cpus {
 		first := true
-		for _, event := range op.eventsOn(cpu) {
+		for _, event := range op.eventsOn(pid, cpu) {
 			fd, err := op.openOne(event, pid, cpu)
 			if errors.Is(err, unix.ENODEV) && !op.online(cpu) {
 				break // it went offline just now
@@ -428,18 +434,21 @@ func (op *opener) openTask(pid int, cpus []int) error {
 	return nil
 }
 
-// eventsOn returns the events that are sampled on a CPU and, if there are any, the side-band event as the
-// last one.
-func (op *opener) eventsOn(cpu int) (events []int) {
+// eventsOn returns the events that are sampled of a task on a CPU and, if there could be any, the side-band
+// event as the last one: what is not sampled, too, maps files for what is.
+func (op *opener) eventsOn(pid, cpu int) (events []int) {
 	for i := range op.opts.Events {
 		if on := op.opts.Events[i].CPUs; on == nil || slices.Contains(on, cpu) {
 			events = append(events, i)
 		}
 	}
-	if len(events) > 0 {
-		events = append(events, sideBand)
+	if len(events) == 0 {
+		return nil
 	}
-	return events
+	if !op.target.samples(pid, cpu) {
+		events = nil
+	}
+	return append(events, sideBand)
 }
 
 func (op *opener) online(cpu int) bool {

@@ -50,7 +50,8 @@ type poller struct {
 
 // A polled is the descriptor of an event.
 type polled struct {
-	fd, in int // in is the epoll instance in which it is
+	fd, in int  // in is the epoll instance in which it is
+	counts bool // among alive
 }
 
 // Indices of the descriptors that are not events.
@@ -125,9 +126,10 @@ func control(epoll, fd, index int) error {
 	return nil
 }
 
-// add watches the descriptor of an event, of the side-band or of samples.
-func (p *poller) add(fd int, sideBand bool) error {
-	d := polled{fd, p.fd}
+// add watches the descriptor of an event, of the side-band or of samples. counts says whether its task is
+// one to wait for.
+func (p *poller) add(fd int, sideBand, counts bool) error {
+	d := polled{fd, p.fd, counts}
 	if sideBand {
 		d.in = p.side
 	}
@@ -135,7 +137,9 @@ func (p *poller) add(fd int, sideBand bool) error {
 		return err
 	}
 	p.fds = append(p.fds, d)
-	p.alive++
+	if counts {
+		p.alive++
+	}
 	return nil
 }
 
@@ -225,7 +229,9 @@ func (p *poller) look() (ready, side bool) {
 		case e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0:
 			d := p.fds[e.Fd]
 			_ = unix.EpollCtl(d.in, unix.EPOLL_CTL_DEL, d.fd, nil)
-			p.alive--
+			if d.counts {
+				p.alive--
+			}
 		default:
 			ready = true
 		}

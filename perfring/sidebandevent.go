@@ -33,10 +33,15 @@ func (op *opener) sideBandAttr() unix.PerfEventAttr {
 		Type: dummyEvent.Type, Size: attrSize, Config: dummyEvent.Config,
 		Sample_type: sampled.Sample_type & sampleIDType, Read_format: sampled.Read_format,
 		Bits: bitsSideBand | unix.PerfBitDisabled | unix.PerfBitSampleIDAll | unix.PerfBitUseClockID |
-			unix.PerfBitWatermark | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv |
-			sampled.Bits&(unix.PerfBitInherit|unix.PerfBitEnableOnExec),
+			unix.PerfBitWatermark | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
 		Wakeup:  1, // bytes: any record
 		Clockid: sampled.Clockid,
+	}
+	if op.target.Command > 0 {
+		a.Bits |= unix.PerfBitEnableOnExec // also where sampled events are enabled later
+	}
+	if !op.target.AllCPUs {
+		a.Bits |= unix.PerfBitInherit // also where sampled events are of single threads
 	}
 	if sampled.Bits&unix.PerfBitExcludeKernel != 0 {
 		a.Bits &^= bitKsymbol | bitBPFEvent // there will be no kernel addresses to look up

@@ -23,7 +23,11 @@ type Source struct {
 	notes  []string
 	clock  int32 // of the records' times
 	tasks  bool  // the targets are tasks, which can exit
-	onExec bool
+	// threads says that only single threads are sampled: the other threads of their processes are followed,
+	// but not waited for.
+	threads bool
+	onExec  bool
+	paused  bool // samples are not taken
 
 	fds     []descriptor
 	rings   []mapping
@@ -64,7 +68,7 @@ func (s *Source) RingSize() int {
 func (op *opener) source() (*Source, error) {
 	s := &Source{
 		notes: op.notes, clock: unix.CLOCK_MONOTONIC,
-		tasks: !op.target.AllCPUs, onExec: op.target.Command > 0,
+		tasks: !op.target.AllCPUs, threads: op.target.TIDs != nil, onExec: op.target.Command > 0, paused: op.opts.Delayed,
 		fds: op.fds, rings: op.rings,
 	}
 	for i := range op.opts.Events {
@@ -113,7 +117,7 @@ func (s *Source) start() error {
 	}
 	for _, d := range s.fds {
 		if d.polled {
-			if err := p.add(d.fd, d.sideBand); err != nil {
+			if err := p.add(d.fd, d.sideBand, !d.sideBand || !s.threads); err != nil {
 				p.close()
 				return err
 			}
@@ -218,18 +222,31 @@ func (s *Source) Enable() error {
 	if s.onExec {
 		return nil
 	}
-	return s.control("PERF_EVENT_IOC_ENABLE", unix.PERF_EVENT_IOC_ENABLE)
+	return s.control("PERF_EVENT_IOC_ENABLE", unix.PERF_EVENT_IOC_ENABLE, func(d descriptor) bool {
+		return d.sideBand || !s.paused
+	})
+}
+
+// Sample begins to take samples, or stops that. All other records are written in any case.
+func (s *Source) Sample(on bool) error {
+	s.paused = !on
+	sampled := func(d descriptor) bool { return !d.sideBand }
+	if on {
+		return s.control("PERF_EVENT_IOC_ENABLE", unix.PERF_EVENT_IOC_ENABLE, sampled)
+	}
+	return s.control("PERF_EVENT_IOC_DISABLE", unix.PERF_EVENT_IOC_DISABLE, sampled)
 }
 
 // Disable ends the recording, also of the tasks that inherited the events. Records in the rings stay.
 func (s *Source) Disable() error {
-	return s.control("PERF_EVENT_IOC_DISABLE", unix.PERF_EVENT_IOC_DISABLE)
+	return s.control("PERF_EVENT_IOC_DISABLE", unix.PERF_EVENT_IOC_DISABLE, func(descriptor) bool { return true })
 }
 
-func (s *Source) control(what string, request uint) error {
+// control makes a request for the events that are of interest.
+func (s *Source) control(what string, request uint, of func(descriptor) bool) error {
 	var first error
 	for _, d := range s.fds {
-		if s.hotplug.offline[d.cpu] {
+		if s.hotplug.offline[d.cpu] || !of(d) {
 			continue
 		}
 		if err := unix.IoctlSetInt(d.fd, request, 0); err != nil && first == nil {

@@ -251,6 +251,16 @@ func ReadCPUList(path string) ([]int, error) {
 	return cpus, nil
 }
 
+// ParseCPUs reads a list of CPUs that a user gives, as "0,2-3": each once, and at least one.
+func ParseCPUs(s string) ([]int, error) {
+	cpus, err := parseCPUList(s)
+	if err != nil || len(cpus) == 0 {
+		return nil, fmt.Errorf("bad CPU list %q: must be as in 0,2-3", s)
+	}
+	slices.Sort(cpus)
+	return slices.Compact(cpus), nil
+}
+
 // parseCPUList reads the kernel's list format, "0-3,8".
 func parseCPUList(s string) ([]int, error) {
 	var cpus []int

@@ -12,6 +12,54 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Target is what to record: exactly one of AllCPUs, PIDs and Command is set. The other fields narrow that.
+type Target struct {
+	AllCPUs bool  // everything on every CPU
+	PIDs    []int // running processes: their threads, and the threads and processes that these start
+	Command int   // a child that waits before its exec, at which the kernel enables the events
+
+	MayEnd bool     // processes of PIDs that have ended are no error, if there is another one
+	CPUs   []int    // sample only what runs on these CPUs; nil: on all
+	TIDs   []int    // of PIDs, sample only these threads, and nothing that they start; nil: all
+	Cgroup *os.File // of AllCPUs, sample only what is in this cgroup's directory; it is open until Close
+}
+
+func (t *Target) check() error {
+	kinds := 0
+	for _, set := range []bool{t.AllCPUs, len(t.PIDs) > 0, t.Command > 0} {
+		if set {
+			kinds++
+		}
+	}
+	switch {
+	case kinds != 1:
+		return errors.New("the target must be either all CPUs, processes or a command")
+	case len(t.TIDs) > 0 && len(t.PIDs) == 0:
+		return errors.New("threads need the processes that they are of")
+	case t.Cgroup != nil && !t.AllCPUs:
+		return errors.New("a cgroup is recorded on all CPUs")
+	}
+	return nil
+}
+
+// checkCPUs returns an error if one of the CPUs is not online.
+func (t *Target) checkCPUs(online []int) error {
+	for _, cpu := range t.CPUs {
+		if !slices.Contains(online, cpu) {
+			return fmt.Errorf("CPU %d is not online", cpu)
+		}
+	}
+	return nil
+}
+
+// samples says whether a task, -1 for all, is sampled on a CPU.
+func (t *Target) samples(pid, cpu int) bool {
+	return (t.TIDs == nil || slices.Contains(t.TIDs, pid)) && t.samplesOn(cpu)
+}
+
+// samplesOn says whether anything is sampled on a CPU.
+func (t *Target) samplesOn(cpu int) bool { return t.CPUs == nil || slices.Contains(t.CPUs, cpu) }
+
 // listRounds is how often a list of threads is read again while it changes.
 const listRounds = 10
 
@@ -34,7 +82,7 @@ func (op *opener) openProcesses(cpus []int) error {
 			if err != nil {
 				return err
 			}
-			alive = true
+			alive = alive || op.target.TIDs == nil || slices.Contains(op.target.TIDs, tid)
 		}
 		if !alive {
 			return &OpenError{What: "process", PID: op.target.PIDs[0], CPU: -1, Errno: unix.ESRCH}
@@ -64,6 +112,9 @@ func (op *opener) threads() ([]int, error) {
 	var all []int
 	for _, pid := range op.target.PIDs {
 		tids, err := op.sys.threads(pid)
+		if op.target.MayEnd && errors.Is(err, unix.ESRCH) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -25,14 +25,45 @@ import (
 // two: a byte, or the end of this process, asks the recording to end; a byte back says that there is a
 // recording, and what follows it, up to the end, is what there is to know besides.
 
-// spoolFlag tells such a process the number of its socket and the file into which it records: "100:PATH".
+// spoolFlag is the option of such a process.
 const spoolFlag = "spool"
+
+// spooled is its value: the number of its socket, over which it is asked to end, the processes that were found
+// for what the user named, and the file into which it records, as in 100:4711,4712:PATH.
+type spooled struct {
+	asked int
+	pids  []int
+	path  string
+}
+
+func (s *spooled) String() string {
+	return fmt.Sprintf("%d:%s:%s", s.asked, strings.Trim(strings.ReplaceAll(fmt.Sprint(s.pids), " ", ","), "[]"),
+		s.path)
+}
+
+// Type is the placeholder in the help.
+func (s *spooled) Type() string { return "value" }
+
+func (s *spooled) Set(text string) (err error) {
+	asked, rest, _ := strings.Cut(text, ":")
+	pids, path, _ := strings.Cut(rest, ":")
+	for p := range strings.FieldsFuncSeq(pids, func(r rune) bool { return r == ',' }) {
+		pid, err := strconv.Atoi(p)
+		if err != nil {
+			return err
+		}
+		s.pids = append(s.pids, pid)
+	}
+	s.path = path
+	s.asked, err = strconv.Atoi(asked)
+	return err
+}
 
 // recordingMade is the byte that says that there is a recording.
 const recordingMade = 1
 
 func (f *recordFlags) addSpool(fl *pflag.FlagSet) {
-	fl.StringVar(&f.spool, spoolFlag, "", "")
+	fl.Var(&f.spool, spoolFlag, "")
 	_ = fl.MarkHidden(spoolFlag)
 }
 
@@ -44,14 +75,15 @@ type apart struct {
 	started bool       // there is a recording
 	status  int        // of the process
 	files   []*os.File // see [nameFlags]
-	besides []byte     // see [toldBesides]
+	besides []byte     // see [recordFlags.toldBesides]
 }
 
 // mostBesides bounds what is told besides, in bytes.
 const mostBesides = 64 << 10
 
-// recordApart records into a place, in another process, which prints its errors itself.
-func recordApart(recorded *outfile.Place) (a apart, err error) {
+// recordApart records into a place, in another process, which prints its errors itself. pids are the processes
+// that were found, nil for none.
+func recordApart(recorded *outfile.Place, pids []int) (a apart, err error) {
 	a.status = statusFailure
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -64,7 +96,7 @@ func recordApart(recorded *outfile.Place) (a apart, err error) {
 	if err != nil {
 		return a, err
 	}
-	spool := fmt.Sprintf("--%s=%d:%s", spoolFlag, theirs, recorded.Path())
+	spool := fmt.Sprintf("--%s=%v", spoolFlag, &spooled{theirs, pids, recorded.Path()})
 	cmd := &exec.Cmd{
 		Path:  "/proc/self/exe",
 		Args:  slices.Concat(os.Args[:2], []string{spool}, os.Args[2:]),
@@ -114,23 +146,19 @@ func passOn(asked <-chan os.Signal, to *os.File, ended <-chan struct{}) {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
 }
 
-// spooled prepares the process that records. The caller closes o.Place.
-func (f *recordFlags) spooled(o *capture.Options) (err error) {
-	number, path, _ := strings.Cut(f.spool, ":")
-	if f.asked, err = strconv.Atoi(number); err != nil {
-		return err
-	}
-	unix.CloseOnExec(f.asked)
-	o.Output = path
+// beSpooled prepares the process that records. The caller closes o.Place.
+func (f *recordFlags) beSpooled(o *capture.Options) (err error) {
+	unix.CloseOnExec(f.spool.asked)
+	o.Output = f.spool.path
 	o.CommandLine = slices.Delete(slices.Clone(o.CommandLine), 2, 3)
-	o.Place, err = outfile.Find(path)
+	o.Place, err = outfile.Find(f.spool.path)
 	return err
 }
 
 // toldBesides says that there is a recording, and what the other process is to know besides.
 func (f *recordFlags) toldBesides(besides []byte) {
 	for rest := append([]byte{recordingMade}, besides...); len(rest) > 0; {
-		n, err := unix.Write(f.asked, rest)
+		n, err := unix.Write(f.spool.asked, rest)
 		if err != nil && err != unix.EINTR {
 			return
 		}
@@ -140,7 +168,7 @@ func (f *recordFlags) toldBesides(besides []byte) {
 
 // recordSpool is run by the process that records.
 func (f *recordFlags) recordSpool(o capture.Options) (status int, err error) {
-	if err := f.spooled(&o); err != nil {
+	if err := f.beSpooled(&o); err != nil {
 		return statusFailure, err
 	}
 	defer o.Place.Close()
@@ -175,7 +203,7 @@ func (f *recordFlags) untilAsked() (ctx context.Context, stop func()) {
 func (f *recordFlags) wasAsked() bool {
 	var b [1]byte
 	for {
-		if n, err := unix.Read(f.asked, b[:]); err != unix.EINTR {
+		if n, err := unix.Read(f.spool.asked, b[:]); err != unix.EINTR {
 			return n == 1
 		}
 	}

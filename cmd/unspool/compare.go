@@ -66,7 +66,7 @@ No recording is kept, only the result is printed.`,
 			case slices.Contains(files, "-"):
 				return &usageError{"unspool compare",
 					errors.New("compare reads a recording more than once: give a file instead of -")}
-			case len(files) == 0 && !f.all && len(f.pids) == 0 && len(args) == 0:
+			case len(files) == 0 && !f.given() && len(args) == 0:
 				return &usageError{"unspool compare",
 					errors.New("nothing to compare: give -a, -p PID, -- COMMAND, or a recording")}
 			}
@@ -106,7 +106,7 @@ No recording is kept, only the result is printed.`,
 
 // files are the arguments that are recordings, and not a command.
 func (f *compareFlags) files(c *cobra.Command, args []string) []string {
-	if f.all || len(f.pids) > 0 || c.ArgsLenAtDash() == 0 {
+	if f.given() || c.ArgsLenAtDash() == 0 {
 		return nil
 	}
 	return args
@@ -145,7 +145,7 @@ func (f *compareFlags) compare(files, command []string) (under bool, status int,
 	if err := f.check(files); err != nil {
 		return false, 0, &usageError{"unspool compare", err}
 	}
-	if f.spool != "" {
+	if f.spool.path != "" {
 		return false, 0, f.recordSpool(command, f.trials())
 	}
 	if f.html != "" {

@@ -26,7 +26,7 @@ func (f *compareFlags) recordLive(command []string, output string, trials *captu
 ) {
 	o, err := f.pairOptions(command, trials)
 	if err != nil {
-		return l, &usageError{"unspool compare", err}
+		return l, badOptions("unspool compare", err)
 	}
 	l.costs = f.measure()
 	f.sandbox = f.confines()
@@ -41,7 +41,7 @@ func (f *compareFlags) recordLive(command []string, output string, trials *captu
 		return l, err
 	}
 	defer recorded.Close()
-	a, err := recordApart(recorded)
+	a, err := recordApart(recorded, o.PIDs)
 	if l.status = a.status; err != nil || a.status != 0 {
 		return l, err
 	}
@@ -55,10 +55,10 @@ func (f *compareFlags) recordLive(command []string, output string, trials *captu
 func (f *compareFlags) recordSpool(command []string, trials *capture.SizeTrials) error {
 	o, err := f.pairOptions(command, trials)
 	if err != nil {
-		return &usageError{"unspool compare", err}
+		return badOptions("unspool compare", err)
 	}
 	f.sandbox = true
-	if err := f.spooled(&o); err != nil {
+	if err := f.beSpooled(&o); err != nil {
 		return err
 	}
 	defer o.Place.Close()

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// A missingProcess is a name that no process has.
-type missingProcess struct{ name string }
+// A missingProcess says that there is no process with a name, or of a user.
+type missingProcess struct{ message string }
 
-func (e *missingProcess) Error() string { return fmt.Sprintf("-p: no process is called %s", e.name) }
+func (e *missingProcess) Error() string { return e.message }
 
-// statusMissing is the exit status when no process has the name that -p gives, as pgrep's.
+// statusMissing is the exit status when no process is what -p or -u asks for, as pgrep's.
 const statusMissing = 1
 
 // ExitStatus is the one of unspool.
@@ -29,7 +29,7 @@ const maxNameOfTask = 15
 // the name of all processes that have it, as pgrep -x finds them. This process is not among those.
 func processes(values []string) (pids []int, err error) {
 	for _, v := range values {
-		if strings.Trim(v, "-0123456789") == "" {
+		if numeric(v) {
 			pid, err := strconv.Atoi(v)
 			if err != nil || pid <= 0 || pid > math.MaxInt32 {
 				return nil, fmt.Errorf("-p %s: a process ID must be 1 to %d", quoted(v), math.MaxInt32)
@@ -42,13 +42,16 @@ func processes(values []string) (pids []int, err error) {
 			return nil, err
 		}
 		if len(found) == 0 {
-			return nil, &missingProcess{v}
+			return nil, &missingProcess{"-p: no process is called " + v}
 		}
 		pids = append(pids, found...)
 	}
 	slices.Sort(pids)
 	return slices.Compact(pids), nil
 }
+
+// numeric says whether a value of -p is a process ID, and not a name.
+func numeric(value string) bool { return strings.Trim(value, "-0123456789") == "" }
 
 // called finds the processes with a name, of which the kernel keeps the beginning.
 func called(name string) (pids []int, err error) {

@@ -15,14 +15,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
+	"unspool/capture/control"
 	outfile "unspool/capture/output"
 	"unspool/perfring"
 )
 
 // recordFlags are the options of record as they are typed.
 type recordFlags struct {
-	all       bool
-	pids      []string // or names
+	targetFlags
 	events    []string
 	freq      positive
 	period    positive
@@ -30,6 +30,8 @@ type recordFlags struct {
 	output    string
 	compress  int
 	duration  span
+	delay     delay
+	control   string
 	stackSize byteCount
 	graph     callGraph
 	maxStack  int
@@ -38,8 +40,7 @@ type recordFlags struct {
 	stats     string
 	quiet     bool
 	verbose   bool
-	spool     string // in a process of its own: see spoolFlag
-	asked     int    // likewise: over which descriptor it is asked to end
+	spool     spooled // in a process of its own
 	sandboxFlags
 	exportFlags
 	names nameFlags
@@ -68,7 +69,7 @@ recording and leaves a complete file.`,
   unspool record -o flames.html -- ./program
   unspool record -e page-faults -c 1 -- ./program`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if !f.all && len(f.pids) == 0 && len(args) == 0 {
+			if !f.given() && len(args) == 0 {
 				return &usageError{"unspool record", errors.New("nothing to record: give -a, -p PID or a COMMAND")}
 			}
 			return nil
@@ -85,6 +86,9 @@ recording and leaves a complete file.`,
 	fl := c.Flags()
 	fl.BoolVar(&f.noJoin, "no-join", false,
 		"do not complete stacks that the copy cuts off with what is seen of them before and after")
+	fl.VarP(&f.delay, "delay", "D", "take no samples for the first `MS` milliseconds; -1: until --control says so")
+	fl.StringVar(&f.control, "control", "",
+		"follow commands from a `FIFO`, fifo:CTL or fifo:CTL,ACK: enable, disable, stop, ping")
 	fl.StringVarP(&f.output, "output", "o", "perf.data",
 		"write to `FILE`, - for a pipe; its ending says the format")
 	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
@@ -109,9 +113,7 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	fl := c.Flags()
 	fl.SetInterspersed(false) // what follows COMMAND is COMMAND's
 	fl.SortFlags = false
-	fl.BoolVarP(&f.all, "all-cpus", "a", false, "record the whole system")
-	fl.StringSliceVarP(&f.pids, "pid", "p", nil,
-		"record the running process `PID`, or several, PID,PID…, or all with a NAME")
+	f.targetFlags.add(c)
 	fl.StringArrayVarP(&f.events, "event", "e", nil,
 		"sample `EVENT`, also EVENT:u or :k, or several (default cycles, or cpu-clock without a PMU)")
 	fl.VarP(&f.freq, "freq", "F", "take `HZ` samples a second (default 999)")
@@ -128,22 +130,24 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "end user stacks after `N` frames")
 	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses, no joins")
 	c.RegisterFlagCompletionFunc("event", completeEvents)
-	c.RegisterFlagCompletionFunc("pid", completeProcesses)
 }
 
 // options turns flags into what capture is asked to do.
 func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 	o = capture.Options{
-		AllCPUs: f.all, Command: command,
-		Freq: uint64(f.freq), Period: uint64(f.period),
+		Command: command,
+		Freq:    uint64(f.freq), Period: uint64(f.period),
 		StackSize: int(f.stackSize), MaxStack: f.maxStack, Strict: f.strict, NoJoin: f.noJoin, RaisePriority: true,
 		Output: f.output, Compress: f.compress,
 		CommandLine: os.Args,
 		Version:     "unspool " + version,
 	}
+	if err := f.targetFlags.check(); err != nil {
+		return o, err
+	}
 	switch {
-	case f.all && len(f.pids) > 0:
-		return o, errors.New("-a and -p cannot be used together: -a already records every process")
+	case f.delay < 0 && f.control == "":
+		return o, errors.New("-D -1 needs --control, which says when samples are taken")
 	case f.freq > 0 && f.period > 0:
 		return o, errors.New("-F and -c cannot be used together")
 	case f.stackSize < 8 || f.stackSize > perfring.MaxStackSize || f.stackSize%8 != 0:
@@ -158,13 +162,13 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 	case outfile.Stdout(f.stats) && outfile.Stdout(f.output):
 		return o, fmt.Errorf("-o %s and --stats %s cannot both write to stdout", f.output, f.stats)
 	}
-	if o.PIDs, err = processes(f.pids); err != nil {
+	if err := f.find(&o, f.spool.pids); err != nil {
 		return o, err
 	}
 	if outfile.Stdout(f.output) {
 		o.CommandStdout = os.Stderr // the pipe is for the recording alone
 	}
-	o.Duration = time.Duration(f.duration)
+	o.Duration, o.Delay = time.Duration(f.duration), time.Duration(f.delay)
 	if o.RingPages, err = ringPages(f.ring); err != nil {
 		return o, err
 	}
@@ -205,23 +209,28 @@ func ringPages(s string) (int, error) {
 	return pages, nil
 }
 
+// badOptions is an error of options, which says where their help is, unless only a process is missing.
+func badOptions(command string, err error) error {
+	if missing := (*missingProcess)(nil); errors.As(err, &missing) {
+		return err
+	}
+	return &usageError{command, err}
+}
+
 // record runs a recording and returns its exit status.
 func (f *recordFlags) record(command []string) (status int, err error) {
 	o, err := f.options(command)
 	if err == nil {
 		err = f.choose(f.output)
 	}
-	if missing := (*missingProcess)(nil); errors.As(err, &missing) {
-		return missing.ExitStatus(), err
-	}
 	if err != nil {
-		return statusFailure, &usageError{"unspool record", err}
+		return statusFailure, badOptions("unspool record", err)
 	}
-	if s := f.graph.remark(); s != "" && !f.quiet && f.spool == "" {
+	if s := f.graph.remark(); s != "" && !f.quiet && f.spool.path == "" {
 		say("%s", s)
 	}
 	f.sandbox = f.confines()
-	if f.spool != "" {
+	if f.spool.path != "" {
 		return f.recordSpool(o)
 	}
 	// The outputs are found before COMMAND runs, which could put something in their way.
@@ -262,7 +271,7 @@ func (f *recordFlags) export(o capture.Options, to, stats *outfile.Place) (statu
 		started, status, err = f.run(o, stats)
 	} else {
 		var a apart
-		a, err = recordApart(recorded)
+		a, err = recordApart(recorded, o.PIDs)
 		f.names.files, started, status = a.files, a.started, a.status
 	}
 	defer f.names.closeFiles()
@@ -314,6 +323,13 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 		o.Progress = line.update
 	}
 
+	if f.control != "" { // opened by the process that records only, as each line is read once
+		if o.Control, err = control.Open(f.control); err != nil {
+			return false, statusFailure, fmt.Errorf("--control: %w", err)
+		}
+		defer o.Control.Close()
+	}
+
 	// One goroutine does the work. With more processors, each wake-up wakes another thread to look for some.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	ctx, stop := f.untilEnded()
@@ -350,8 +366,8 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 
 // handOn gives files to who looks names up: the process that this one records for, if there is one.
 func (f *recordFlags) handOn(files []*os.File) {
-	if f.spool != "" {
-		sendFiles(f.asked, files)
+	if f.spool.path != "" {
+		sendFiles(f.spool.asked, files)
 	} else {
 		f.names.files = files
 	}
@@ -359,7 +375,7 @@ func (f *recordFlags) handOn(files []*os.File) {
 
 // untilEnded returns a context that is done when somebody asks the recording to end.
 func (f *recordFlags) untilEnded() (ctx context.Context, stop func()) {
-	if f.spool != "" {
+	if f.spool.path != "" {
 		return f.untilAsked()
 	}
 	return untilInterrupted()

@@ -85,6 +85,32 @@ func (s *span) Set(text string) error {
 	return nil
 }
 
+// A delay is the value of an option that takes a number of milliseconds, or a time with a unit. -1 is until
+// something else happens.
+type delay time.Duration
+
+func (d *delay) String() string { return strconv.FormatInt(time.Duration(*d).Milliseconds(), 10) }
+
+// Type is the placeholder in the help of options that name none.
+func (d *delay) Type() string { return "ms" }
+
+func (d *delay) Set(text string) error {
+	const must = valueError("must be a number of milliseconds, a time such as 2s, or -1")
+	if text == "-1" {
+		*d = -1
+		return nil
+	}
+	if _, err := strconv.ParseUint(text, 10, 64); err == nil {
+		text += "ms"
+	}
+	t, err := time.ParseDuration(text)
+	if err != nil || t < 0 || t.Seconds() > longest {
+		return must
+	}
+	*d = delay(t)
+	return nil
+}
+
 // A positive is the value of an option that takes a number, which zero is not.
 type positive uint64
 

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	osuser "os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"unspool/capture"
+	"unspool/perfring"
+)
+
+// targetFlags say of what samples are taken.
+type targetFlags struct {
+	all    bool
+	pids   []string // or names
+	tids   []string
+	user   string
+	cpus   string
+	cgroup string
+}
+
+// add adds the options to a command.
+func (f *targetFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.BoolVarP(&f.all, "all-cpus", "a", false, "record the whole system")
+	fl.StringSliceVarP(&f.pids, "pid", "p", nil,
+		"record the running process `PID`, or several, PID,PID…, or all with a NAME")
+	fl.StringSliceVarP(&f.tids, "tid", "t", nil,
+		"record the running thread `TID`, or several, and nothing that they start")
+	fl.StringVarP(&f.user, "uid", "u", "", "record the running processes of `USER`, a name or a number")
+	fl.StringVarP(&f.cpus, "cpu", "C", "",
+		"record only what runs on `CPUS`, as 0,2-3; without -p, -t and -u of the whole system")
+	fl.StringVarP(&f.cgroup, "cgroup", "G", "",
+		"record the processes in a cgroup: a `DIRECTORY`, which may be relative to /sys/fs/cgroup")
+	c.RegisterFlagCompletionFunc("pid", completeProcesses)
+	c.RegisterFlagCompletionFunc("tid", cobra.NoFileCompletions)
+	c.RegisterFlagCompletionFunc("uid", cobra.NoFileCompletions)
+	c.RegisterFlagCompletionFunc("cpu", cobra.NoFileCompletions)
+	_ = c.MarkFlagDirname("cgroup")
+}
+
+// given says whether there is anything to record besides a COMMAND.
+func (f *targetFlags) given() bool { return f.all || len(f.options()) > 0 || f.cpus != "" }
+
+// options are those in use of which there can be one only.
+func (f *targetFlags) options() (used []string) {
+	for _, o := range []struct {
+		name string
+		set  bool
+	}{
+		{"-p", len(f.pids) > 0}, {"-t", len(f.tids) > 0}, {"-u", f.user != ""}, {"-G", f.cgroup != ""},
+	} {
+		if o.set {
+			used = append(used, o.name)
+		}
+	}
+	return used
+}
+
+// check returns an error for options that exclude one another.
+func (f *targetFlags) check() error {
+	used := f.options()
+	switch {
+	case len(used) > 1:
+		return fmt.Errorf("%s and %s cannot be used together", used[0], used[1])
+	case f.all && len(used) > 0 && f.cgroup == "":
+		return fmt.Errorf("-a and %s cannot be used together: -a already records every process", used[0])
+	}
+	return nil
+}
+
+// find looks up what the options name. The processes are known already if another process has looked them up.
+func (f *targetFlags) find(o *capture.Options, known []int) (err error) {
+	if f.cpus != "" {
+		if o.CPUs, err = perfring.ParseCPUs(f.cpus); err != nil {
+			return fmt.Errorf("-C: %w", err)
+		}
+	}
+	switch {
+	case f.cgroup != "":
+		o.Cgroup, err = openCgroup(f.cgroup, cgroupRoots)
+	case len(f.tids) > 0:
+		o.TIDs, o.PIDs, err = threads(f.tids)
+	case known != nil:
+		o.PIDs = known
+	case f.user != "":
+		o.PIDs, err = processesOf(f.user)
+	case len(f.pids) > 0:
+		o.PIDs, err = processes(f.pids)
+	}
+	o.AllCPUs = f.all || f.cgroup != "" || f.cpus != "" && len(o.PIDs) == 0
+	// Processes that are not named one by one may end while they are looked up.
+	o.PIDsMayEnd = f.user != "" || slices.ContainsFunc(f.pids, func(v string) bool { return !numeric(v) })
+	return err
+}
+
+// threads reads the values of -t, and finds the processes of these threads.
+func threads(values []string) (tids, pids []int, err error) {
+	for _, v := range values {
+		tid, err := strconv.Atoi(v)
+		if err != nil || tid <= 0 {
+			return nil, nil, fmt.Errorf("-t %s: a thread ID must be a positive number", v)
+		}
+		pid, err := numberInStatus(tid, "Tgid", 0)
+		if err != nil {
+			return nil, nil, fmt.Errorf("-t %d: there is no such thread", tid)
+		}
+		tids, pids = append(tids, tid), append(pids, pid)
+	}
+	slices.Sort(tids)
+	slices.Sort(pids)
+	return slices.Compact(tids), slices.Compact(pids), nil
+}
+
+// processesOf finds the processes with the rights of a user, as ps -u does. This process is not among those.
+func processesOf(name string) (pids []int, err error) {
+	uid, err := strconv.ParseUint(name, 10, 32)
+	if err != nil {
+		u, err := osuser.Lookup(name)
+		if err != nil {
+			return nil, fmt.Errorf("-u %s: there is no such user", name)
+		}
+		if uid, err = strconv.ParseUint(u.Uid, 10, 32); err != nil {
+			return nil, err
+		}
+	}
+	const effective = 1 // proc_pid_status(5): real, effective, saved set and file system UIDs
+	err = eachProcess(func(pid int, _ string) {
+		if is, err := numberInStatus(pid, "Uid", effective); err == nil && is == int(uid) && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	})
+	if err == nil && len(pids) == 0 {
+		err = &missingProcess{fmt.Sprintf("-u: %s has no process", name)}
+	}
+	slices.Sort(pids)
+	return pids, err
+}
+
+// numberInStatus reads one of the numbers of a field of /proc/ID/status.
+func numberInStatus(id int, field string, index int) (int, error) {
+	content, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(id), "status"))
+	if err != nil {
+		return 0, err
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(content)); lines.Scan(); {
+		numbers, ok := strings.CutPrefix(lines.Text(), field+":")
+		if values := strings.Fields(numbers); ok && index < len(values) {
+			return strconv.Atoi(values[index])
+		}
+	}
+	return 0, errors.New("no such field")
+}
