@@ -71,22 +71,7 @@ func Open(path string) (*Reader, error) {
 		}
 		name = path
 	}
-	st, err := file.Stat()
-	var at io.ReaderAt
-	var size int64
-	if err == nil && st.Mode().IsRegular() {
-		at, size = file, st.Size()
-	}
-	var r *Reader
-	if err == nil {
-		in, stopped := io.Reader(file), new(atomic.Bool)
-		if at == nil {
-			in = &waiting{file: file, stopped: stopped}
-		}
-		if r, err = newReader(name, in, at, size); err == nil {
-			r.stopped, r.waits = stopped, at == nil
-		}
-	}
+	r, err := OpenStream(file, name)
 	if path == "-" {
 		return r, err
 	}
@@ -96,6 +81,27 @@ func Open(path string) (*Reader, error) {
 	}
 	r.file = file
 	return r, nil
+}
+
+// OpenStream reads a recording from an open file or pipe, which stays the caller's. Its name is for errors.
+func OpenStream(file *os.File, name string) (*Reader, error) {
+	st, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	var at io.ReaderAt
+	var size int64
+	in, stopped := io.Reader(file), new(atomic.Bool)
+	if st.Mode().IsRegular() {
+		at, size = file, st.Size()
+	} else {
+		in = &waiting{file: file, stopped: stopped}
+	}
+	r, err := newReader(name, in, at, size)
+	if err == nil {
+		r.stopped, r.waits = stopped, at == nil
+	}
+	return r, err
 }
 
 // newReader reads the header from in. at is the same recording for reads at any offset, and size its

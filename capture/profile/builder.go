@@ -2,6 +2,7 @@ package profile
 
 import (
 	"fmt"
+	"time"
 
 	"unspool/capture/symbols"
 	"unspool/vmas"
@@ -26,6 +27,7 @@ type builder struct {
 	time      uint64                // of the sample, in ns
 	dumps     map[uint32]string     // jitdumps that are mapped, by process
 	generated map[uint32]*generated // by process
+	reread    time.Duration         // how old names of generated code may be; 0 for any age
 }
 
 // edge is the key of a node.
@@ -52,11 +54,13 @@ type frameKey struct {
 type generated struct {
 	*symbols.Generated
 	frames []int32 // by piece of code: its frame, plus one
+	read   uint64  // the time of the sample for which it was read
 }
 
 // image is an image that samples lie in. vmas.File.Image points to it, so that one map lookup finds a frame.
 type image struct {
 	*symbols.Image
+	of     *builder
 	index  int32
 	kind   Kind
 	frames map[uint64]int32 // offset in the file, twice, plus one for return addresses → frame
@@ -158,7 +162,7 @@ func (b *builder) userFrame(space *vmas.Space, addr uint64, returned bool) int32
 		return b.fixedFrame("[unmapped]", Unmapped)
 	}
 	im, _ := m.File.Image.(*image)
-	if im == nil {
+	if im == nil || im.of != b {
 		im = b.open(m.File)
 		m.File.Image = im
 	}
@@ -185,11 +189,13 @@ func (b *builder) userFrame(space *vmas.Space, addr uint64, returned bool) int32
 func (b *builder) generatedFrame(pid uint32, im *image, addr uint64) (int32, bool) {
 	g := b.generated[pid]
 	if g == nil {
-		g = &generated{Generated: b.sym.Generated(pid, b.dumps[pid], b.time)}
-		g.frames = make([]int32, g.Len())
-		b.generated[pid] = g
+		g = b.readGenerated(pid)
 	}
 	i, ok := g.Find(addr, b.time)
+	if !ok && b.reread > 0 && b.time > g.read+uint64(b.reread) {
+		g = b.readGenerated(pid)
+		i, ok = g.Find(addr, b.time)
+	}
 	if !ok {
 		return 0, false
 	}
@@ -198,6 +204,14 @@ func (b *builder) generatedFrame(pid uint32, im *image, addr uint64) (int32, boo
 			Kind: JIT, Known: true})
 	}
 	return g.frames[i] - 1, true
+}
+
+// readGenerated reads the names of the code that a process has generated so far.
+func (b *builder) readGenerated(pid uint32) *generated {
+	g := &generated{Generated: b.sym.Generated(pid, b.dumps[pid], b.time), read: b.time}
+	g.frames = make([]int32, g.Len())
+	b.generated[pid] = g
+	return g
 }
 
 // mapped notes that a process has mapped a file.
@@ -227,7 +241,7 @@ func (b *builder) open(f *vmas.File) *image {
 	im := b.opened[from]
 	if im == nil {
 		recorded := Image{Name: from.Name(), Path: f.Name(), BuildID: from.BuildID}
-		im = &image{Image: from, frames: make(map[uint64]int32)}
+		im = &image{Image: from, of: b, frames: make(map[uint64]int32)}
 		switch f.Kind {
 		case vmas.Anonymous, vmas.Heap, vmas.Stack, vmas.Shared, vmas.Memfd:
 			if !from.IsInMemory() {

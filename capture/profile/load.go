@@ -30,6 +30,7 @@ type loader struct {
 	part     *part
 	timeline *Timeline
 	failed   error // of the timeline, or samples without times
+	follows  bool  // the loader is a follower's, which forgets threads itself
 
 	sample      perfring.Sample
 	frames      []int32 // memory for the frames of one sample, leaf first
@@ -262,7 +263,7 @@ func (l *loader) comm(c *replay.Change) {
 
 func (l *loader) exit(c *replay.Change) {
 	key := threadKey(c.PID, c.TID)
-	if _, sampled := l.current[key]; !sampled {
+	if _, sampled := l.current[key]; !sampled && !l.follows {
 		delete(l.comms, key)
 	}
 }

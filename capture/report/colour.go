@@ -18,8 +18,8 @@ func (out *printer) paint(code, s string) string {
 func (out *printer) bold(s string) string { return out.paint(strong, s) }
 func (out *printer) dim(s string) string  { return out.paint(dim, s) }
 
-// heat is the colour of a share in percent.
-func heat(percent float64) string {
+// Heat is the ANSI escape sequence for the colour of a share in percent, "" for none.
+func Heat(percent float64) string {
 	switch {
 	case percent >= 20:
 		return red

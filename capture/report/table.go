@@ -131,5 +131,5 @@ func (out *printer) share(v *view, n uint64) string {
 	if n == 0 {
 		return fmt.Sprintf("%6s", "·")
 	}
-	return out.paint(heat(p), fmt.Sprintf("%5.1f%%", p))
+	return out.paint(Heat(p), fmt.Sprintf("%5.1f%%", p))
 }

@@ -55,7 +55,13 @@ func (r *Reading) filter(pid int) []unix.SockFilter {
 	if len(r.Programs) > 0 {
 		return assembleExcept(r.refused(), r.rules(pid), absent)
 	}
-	rules := append(ruleset(pid, readerCalls), r.rules(pid)...)
+	var rules []rule
+	if r.Terminal { // the first rule for a call decides
+		values := append([]uint32{unix.TCSETS}, ioctls...)
+		rules = append(rules, rule{unix.SYS_IOCTL, []check{{argument: 1, values: values}}})
+	}
+	rules = append(rules, ruleset(pid, readerCalls)...)
+	rules = append(rules, r.rules(pid)...)
 	if r.Fetches {
 		for _, call := range fetchCalls {
 			rules = append(rules, rule{call: call})

@@ -24,6 +24,7 @@ type livePairs struct {
 func (f *compareFlags) recordLive(command []string, output string, trials *capture.SizeTrials) (
 	l livePairs, err error,
 ) {
+	f.output = output
 	o, err := f.pairOptions(command, trials)
 	if err != nil {
 		return l, badOptions("unspool compare", err)
@@ -31,7 +32,6 @@ func (f *compareFlags) recordLive(command []string, output string, trials *captu
 	l.costs = f.measure()
 	f.sandbox = f.confines()
 	if !f.sandbox {
-		o.Output = output
 		_, err = f.recordPairs(o)
 		l.joined = trials.Joined()
 		return l, err
@@ -53,6 +53,7 @@ func (f *compareFlags) recordLive(command []string, output string, trials *captu
 
 // recordSpool is run by the process that records.
 func (f *compareFlags) recordSpool(command []string, trials *capture.SizeTrials) error {
+	f.output = f.spool.path
 	o, err := f.pairOptions(command, trials)
 	if err != nil {
 		return badOptions("unspool compare", err)

@@ -29,6 +29,7 @@ type reading struct {
 	names    *nameFlags
 	inputs   []*string // paths of recordings
 	serves   bool      // over a socket that listens already
+	terminal bool      // it takes keys from a terminal
 	programs []string  // that it runs
 	verbose  bool      // what is in force is said
 	after    bool      // a recording, of which that was said before
@@ -97,7 +98,8 @@ func (c *confinement) giveUp(r *reading) (err error) {
 		return err
 	}
 	c.report = sandbox.ConfineReader(sandbox.Reading{
-		Folders: folders, Paths: paths, Fetches: fetches, Serves: r.serves, Programs: r.programs,
+		Folders: folders, Paths: paths, Fetches: fetches, Serves: r.serves, Terminal: r.terminal,
+		Programs: r.programs,
 	})
 	c.lacks(unfiltered)
 	return nil

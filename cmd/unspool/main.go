@@ -53,7 +53,7 @@ plain callchains. No byte of a stack is ever written.`,
 	})
 	status := 0
 	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), compareCommand(&status),
-		doctorCommand(&status))
+		doctorCommand(&status), topCommand(&status))
 	root.AddCommand(checkCommand(&status), liveUnwinderCommand(), jsonTopic(), manCommand())
 	root.SetHelpCommand(helpCommand())
 	ownCompletion(root)

@@ -1,0 +1,250 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+
+	"unspool/capture/human"
+	"unspool/capture/report"
+)
+
+// Select Graphic Rendition (ECMA-48).
+const (
+	bold    = "\x1b[1m"
+	dim     = "\x1b[2m"
+	reverse = "\x1b[7m"
+	plain   = "\x1b[0m"
+)
+
+// A palette paints text, or leaves it as it is.
+type palette bool
+
+func (p palette) paint(code, text string) string {
+	if !bool(p) || code == "" || text == "" {
+		return text
+	}
+	return code + text + plain
+}
+
+// share is a percentage of all samples, six columns wide, as report prints it.
+func (p palette) share(n, all uint64) string {
+	if n == 0 || all == 0 {
+		return "     ·"
+	}
+	percent := 100 * float64(n) / float64(all)
+	return p.paint(report.Heat(percent), fmt.Sprintf("%5.1f%%", percent))
+}
+
+// Widths of columns.
+const (
+	sharesWidth  = len("100.0%  100.0%  ")
+	leastName    = 20
+	mostPrograms = 20
+)
+
+// helpText is what the keys do.
+var helpText = []string{
+	"  ↑ ↓  PgUp PgDn  Home End   move",
+	"  t, Tab                     the table of functions, or the tree of calls by program",
+	"  Enter                      open or close a node; in the table: show what calls the function",
+	"  → ←                        open a node; close it, or go to the one above",
+	"  s                          sort by self, by total or by name",
+	"  /                          filter by function, image or program; Esc ends that",
+	"  p, Space                   pause, go on",
+	"  q, Ctrl-C                  quit",
+	"",
+	"  self: samples in the function itself; total: also those in what it called.",
+	"  Shares are of all samples in the time that the first line tells.",
+}
+
+// lines returns what the screen shows, for a terminal of this size: as many lines as it has at most, none wider.
+func (s *screen) lines(columns, height int) []string {
+	p := palette(s.colour)
+	lines := []string{p.paint(bold, fit(s.header(), columns))}
+	room := max(1, height-3)
+	s.page = room
+	if s.help {
+		lines = append(lines, "")
+		for _, text := range helpText[:min(len(helpText), room)] {
+			lines = append(lines, fit(text, columns))
+		}
+	} else {
+		lines = append(lines, p.paint(bold, fit(s.titles(columns), columns)))
+		lines = append(lines, s.list(columns, room)...)
+	}
+	for len(lines) < height-1 {
+		lines = append(lines, "")
+	}
+	lines = append(lines, p.paint(dim, fit(s.footer(), columns)))
+	return lines[:min(len(lines), height)]
+}
+
+// header sums the snapshot up.
+func (s *screen) header() string {
+	text := s.snapshot.summary()
+	if s.paused {
+		text += "  PAUSED"
+	}
+	return text
+}
+
+// summary says how much the snapshot is of.
+func (n *snapshot) summary() string {
+	text := fmt.Sprintf("%s in %s", human.Plural(n.samples, "sample"), human.Duration(n.span))
+	if n.busy > 0 {
+		text += fmt.Sprintf(", %.1f CPUs busy", n.busy)
+	}
+	if n.lost > 0 {
+		return text + fmt.Sprintf(", %s lost", human.Number(n.lost))
+	}
+	return text
+}
+
+func (s *screen) footer() string {
+	if s.typing {
+		return "filter: " + human.Clean(s.filter) + "█  (Enter: done, Esc: no filter)"
+	}
+	text := "q quit  ? help  t "
+	if s.tree {
+		text += "table"
+	} else {
+		text += "tree"
+	}
+	text += "  s sort (by " + s.order().String() + ")  / filter"
+	if s.filter != "" {
+		text += " (" + human.Clean(s.filter) + ")"
+	}
+	return text + "  p pause  Enter open"
+}
+
+// list returns the rows around the cursor.
+func (s *screen) list(columns, room int) []string {
+	s.first = max(0, min(s.first, s.cursor, len(s.rows)-room))
+	if s.cursor >= s.first+room {
+		s.first = s.cursor - room + 1
+	}
+	if len(s.rows) == 0 {
+		return []string{fit(s.nothing(), columns)}
+	}
+	w := s.snapshot.widths(columns)
+	var lines []string
+	for i := s.first; i < min(len(s.rows), s.first+room); i++ {
+		p, selected := palette(s.colour), i == s.cursor
+		if selected {
+			p = false // nothing but the cursor's colour
+		}
+		line := ""
+		if s.tree {
+			line = p.treeLine(s, s.rows[i], columns)
+		} else {
+			line = p.tableLine(s.snapshot, s.rows[i].index, w)
+		}
+		if selected {
+			line = reverse + cell(line, columns) + plain
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// nothing says why there are no rows.
+func (s *screen) nothing() string {
+	if s.filter != "" {
+		return fmt.Sprintf("  nothing in these samples has %q in its name", human.Clean(s.filter))
+	}
+	return "  nothing runs, or the first samples are still to come"
+}
+
+// titles are those of the columns.
+func (s *screen) titles(columns int) string {
+	if s.tree {
+		return " total    self  program, then the tree of calls"
+	}
+	return s.snapshot.widths(columns).titles()
+}
+
+// widths are those of the columns of the table behind the shares; 0 for a column that there is no room for.
+type widths struct{ name, image, programs int }
+
+// widths fits the columns of the table into a line.
+func (n *snapshot) widths(columns int) widths {
+	w := widths{name: len("function"), image: len("image"), programs: len("program")}
+	for i := range n.functions {
+		f := &n.functions[i]
+		w.name, w.image = max(w.name, width(f.name)), max(w.image, width(f.image))
+		w.programs = max(w.programs, width(f.users()))
+	}
+	room := columns - sharesWidth
+	w.programs = min(w.programs, mostPrograms, room/4)
+	w.image = min(w.image, room/4)
+	if room < 3*leastName {
+		w.programs, w.image = 0, 0
+	}
+	w.name = min(w.name, room-w.image-w.programs-2*len("  "))
+	if w.image == 0 {
+		w.name = room
+	}
+	return w
+}
+
+func (w widths) titles() string {
+	return "  self   total  " + w.line(palette(false), "function", "image", "program")
+}
+
+// line returns the cells of a line.
+func (w widths) line(p palette, name, image, programs string) string {
+	if w.image == 0 {
+		return fit(name, w.name)
+	}
+	return cell(name, w.name) + "  " + p.paint(dim, cell(image, w.image)) + "  " + fit(programs, w.programs)
+}
+
+// users are the programs that have the function on their stacks: the first one and how many more.
+func (f *function) users() string {
+	switch n := len(f.programs); n {
+	case 0:
+		return ""
+	case 1:
+		return f.programs[0]
+	default:
+		return fmt.Sprintf("%s +%d", f.programs[0], n-1)
+	}
+}
+
+func (p palette) tableLine(n *snapshot, index int32, w widths) string {
+	f := &n.functions[index]
+	return p.share(f.self, n.samples) + "  " + p.share(f.total, n.samples) + "  " +
+		strings.TrimRight(w.line(p, f.name, f.image, f.users()), " ")
+}
+
+// treeLine is the line of a node: its mark says whether there is something below it, and whether that is shown.
+func (p palette) treeLine(s *screen, r row, columns int) string {
+	n := &s.snapshot.nodes[r.index]
+	mark := "  "
+	switch {
+	case len(n.children) == 0:
+	case s.isOpen(r.index):
+		mark = "▾ "
+	default:
+		mark = "▸ "
+	}
+	room := columns - sharesWidth - width(mark)
+	indent := max(0, min(2*r.depth, room/2))
+	room -= indent
+	name, image := n.name, ""
+	if n.other {
+		image = fit(n.image, room/3)
+		room -= width(image) + 2
+	}
+	if n.parent == 0 {
+		name = p.paint(bold, fit(name, room))
+	} else {
+		name = fit(name, room)
+	}
+	line := p.share(n.total, s.snapshot.samples) + "  " + p.share(n.self, s.snapshot.samples) + "  " +
+		strings.Repeat(" ", indent) + mark + name
+	if image != "" {
+		line += "  " + p.paint(dim, image)
+	}
+	return line
+}

@@ -1,0 +1,161 @@
+package top
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clipperhouse/displaywidth"
+
+	"unspool/capture/profile"
+)
+
+func TestFit(t *testing.T) {
+	for _, c := range []struct {
+		text    string
+		columns int
+		want    string
+	}{
+		{"short", 5, "short"},
+		{"", 3, ""},
+		{"beginning and end", 11, "beginn… end"},
+		{"abc", 1, "…"},
+		{"abc", 0, ""},
+		{"abc", -3, ""},
+		{"漢字漢字", 8, "漢字漢字"},
+		{"漢字漢字", 7, "漢…漢字"},
+		{"漢字漢字", 6, "漢…字"}, // a wide character is not cut in two
+		{"漢字漢字", 2, "…"},
+		{"e\u0301e\u0301e\u0301e\u0301", 3, "e\u0301…e\u0301"}, // accents stay with their letters
+	} {
+		if got := fit(c.text, c.columns); got != c.want {
+			t.Errorf("%q in %d columns: %q, want %q", c.text, c.columns, got, c.want)
+		}
+	}
+	if got := cell("漢字", 6); got != "漢字  " {
+		t.Errorf("%q", got)
+	}
+}
+
+// escapes are the escape sequences that lines may have.
+var escapes = regexp.MustCompile("\x1b\\[[0-9]+m")
+
+// TestLinesFit draws everything that a screen can show, in terminals of all sizes: no line is too wide, there are
+// not too many, and nothing of the recorded system comes through that is not printable.
+func TestLinesFit(t *testing.T) {
+	hostile := profile.Thread{PID: 9, TID: 9, Comm: "\x1b]0;漢字\x07\n"}
+	p := made(t, time.Second,
+		stack{compiler, []int32{mainFrame, parseFrame, parseFrame, parseFrame, copyFrame}, 70},
+		stack{hostile, []int32{mainFrame, hostileFrame}, 20},
+		stack{hostile, []int32{unknownFrame}, 10})
+	p.Frames[parseFrame].Name = "std::漢字<" + strings.Repeat("int, ", 100) + "int>\x1b[2J"
+	for _, colour := range []bool{false, true} {
+		for _, typed := range []string{
+			"", "j", "G", "?", "/漢", "/nothing\r", "p", "t", "t\r", "t\rG\r", "t/par\r", "t\r\x1b[B\r",
+		} {
+			s := newScreen(colour)
+			s.show(newSnapshot(p, time.Second))
+			s.pressAll(typed)
+			for columns := range 130 {
+				for _, height := range []int{1, 2, 3, 5, 40} {
+					checkLines(t, s.lines(columns, height), columns, height, colour)
+				}
+			}
+		}
+	}
+}
+
+func checkLines(t *testing.T, lines []string, columns, height int, colour bool) {
+	t.Helper()
+	if len(lines) != height {
+		t.Errorf("%d lines in a terminal of %d", len(lines), height)
+	}
+	for _, line := range lines {
+		if !colour && strings.Contains(strings.ReplaceAll(strings.ReplaceAll(line, reverse, ""), plain, ""), "\x1b") {
+			t.Errorf("colour in %q", line)
+		}
+		text := escapes.ReplaceAllString(line, "")
+		if w := displaywidth.String(text); w > columns && columns > 20 {
+			t.Errorf("%d columns in a terminal of %d: %q", w, columns, text)
+		}
+		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			t.Errorf("control characters in %q", text)
+		}
+	}
+}
+
+// TestCursorStaysInView moves through more rows than there is room for.
+func TestCursorStaysInView(t *testing.T) {
+	s := newScreen(false)
+	s.show(newSnapshot(example(t), time.Second))
+	for _, typed := range []string{"", "j", "jj", "G", "k", "g", "\x1b[6~", "\x1b[5~"} {
+		s.pressAll(typed)
+		lines := s.lines(80, 6) // 3 rows
+		if n := strings.Count(strings.Join(lines, "\n"), reverse); n != 1 {
+			t.Errorf("after %q %d rows are marked:\n%s", typed, n, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+func TestPlain(t *testing.T) {
+	var b strings.Builder
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	if err := writePlain(&b, newSnapshot(example(t), time.Second), at); err != nil {
+		t.Fatal(err)
+	}
+	want := `2026-01-02T03:04:05Z  100 samples in 1.0 s, 1.0 CPUs busy
+  self   total  function   image      program
+ 50.0%   50.0%  memcpy     libc.so.6  server +1
+ 30.0%   50.0%  parse      app        cc1
+ 10.0%   10.0%  read       [kernel]   cc1
+  6.0%    6.0%  [app]      app        server
+  4.0%    4.0%  ?[31mred?  app        server
+     ·   90.0%  main       app        cc1 +1
+
+`
+	if b.String() != want {
+		t.Errorf("%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// TestWindow has parts come in time and late.
+func TestWindow(t *testing.T) {
+	part := func(at time.Duration, count uint64) *profile.Profile {
+		return made(t, at, stack{compiler, []int32{mainFrame}, count})
+	}
+	w := NewWindow(5 * time.Second)
+	for _, c := range []struct {
+		add   *profile.Profile
+		now   time.Duration
+		count uint64
+		until time.Duration
+	}{
+		{part(100*time.Second, 1), 100 * time.Second, 1, 100 * time.Second},
+		{part(103*time.Second, 10), 104 * time.Second, 11, 103400 * time.Millisecond},
+		{part(105*time.Second, 100), 105 * time.Second, 111, 105 * time.Second},
+		{part(106*time.Second, 1000), 106 * time.Second, 1110, 106 * time.Second}, // the first one is too old
+		{part(104*time.Second, 5), 106 * time.Second, 1115, 106 * time.Second},    // late
+		{nil, 107 * time.Second, 1115, 106400 * time.Millisecond},                 // nothing runs
+		{nil, 120 * time.Second, 0, 119400 * time.Millisecond},
+	} {
+		if c.add != nil {
+			w.Add(c.add)
+		}
+		p, until := w.Profile(uint64(c.now))
+		if p.Count() != c.count || until != uint64(c.until) {
+			t.Errorf("at %v: %d samples up to %v, want %d up to %v", c.now, p.Count(), time.Duration(until), c.count,
+				c.until)
+		}
+		if err := p.CheckValid(); err != nil {
+			t.Error(err)
+		}
+	}
+	w.Add(part(121*time.Second, 7))
+	if p, _ := w.Take(uint64(121 * time.Second)); p.Count() != 7 {
+		t.Errorf("%d samples taken", p.Count())
+	}
+	if p, _ := w.Take(uint64(121 * time.Second)); p.Count() != 0 {
+		t.Errorf("%d samples taken again", p.Count())
+	}
+}

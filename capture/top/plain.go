@@ -1,0 +1,34 @@
+package top
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// plainColumns is how wide the lines of plain tables are, as report's in a pipe; plainRows is how many
+// functions they show.
+const (
+	plainColumns = 100
+	plainRows    = 20
+)
+
+// writePlain writes a snapshot as text: a line that sums it up, the table of functions, an empty line.
+func writePlain(to io.Writer, n *snapshot, at time.Time) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s\n", at.Format(time.RFC3339), n.summary())
+	rows := n.sorted(bySelf)
+	rows = rows[:min(len(rows), plainRows)]
+	shown := &snapshot{}
+	for _, i := range rows {
+		shown.functions = append(shown.functions, n.functions[i])
+	}
+	w := shown.widths(plainColumns)
+	fmt.Fprintln(&b, strings.TrimRight(w.titles(), " "))
+	for _, i := range rows {
+		fmt.Fprintln(&b, palette(false).tableLine(n, i, w))
+	}
+	_, err := io.WriteString(to, b.String()+"\n")
+	return err
+}
