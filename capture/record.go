@@ -159,6 +159,7 @@ type recording struct {
 	sampling sampling
 	unseeded []uint32   // processes that are still to be read, where the events were adopted
 	records  uint64     // taken from the rings
+	opens    bool       // a file is being opened for a record that was expected
 	priority precedence // nil for none
 	outran   bool       // a recorded real-time thread was seen, and the priority raised if possible
 
@@ -390,8 +391,13 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 			return err
 		}
 		r.delayed(time.Since(asked) - timeout)
+		r.opens = false
 		r.source.Peek(r.expect)
-		runtime.Gosched() // the files are opened now, as their processes may be about to end
+		if r.opens {
+			// The files are opened now, as their processes may be about to end. Where none are, this would
+			// only wake a thread of the runtime, which would look for work in vain.
+			runtime.Gosched()
+		}
 		if !time.Now().Before(until) || r.source.Pressing() || r.told() || r.over(ctx) {
 			return nil
 		}
@@ -410,7 +416,9 @@ func (r *recording) untilDrain() time.Duration {
 
 // expect looks at a record before it is taken.
 func (r *recording) expect(rec perfring.Record) {
-	r.session.Expect(rec)
+	if r.session.Expect(rec) {
+		r.opens = true
+	}
 	r.outrunTask(rec)
 }
 

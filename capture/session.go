@@ -241,11 +241,14 @@ func (s *Session) follow(rec perfring.Record, f *perfring.Format) (c *replay.Cha
 }
 
 // Expect starts to open the file that a record maps, before the record is taken: by then a short-lived
-// process may be gone, and so may its file.
-func (s *Session) Expect(rec perfring.Record) {
-	if pid, m, ok := s.replay.Peek(rec, s.format); ok {
-		s.images.Open(pid, &m)
+// process may be gone, and so may its file. It says whether the file is being opened: most are known.
+func (s *Session) Expect(rec perfring.Record) (opens bool) {
+	pid, m, ok := s.replay.Peek(rec, s.format)
+	if !ok {
+		return false
 	}
+	s.images.Open(pid, &m)
+	return s.images.Opens(m.File)
 }
 
 // seesHandlers says whether stacks were read that handlers have interrupted. What alternates there must not

@@ -14,6 +14,12 @@ import (
 	"unspool/vmas/process"
 )
 
+// Opens says whether a file that was passed to Open is still being opened.
+func (s *Store) Opens(f *vmas.File) bool {
+	o, ok := f.Image.(*opening)
+	return ok && !o.isDone()
+}
+
 // A finder finds the files that processes map. It is immutable: goroutines of the reader share it.
 type finder struct {
 	access  process.Access // nil if processes are not looked at
