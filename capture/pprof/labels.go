@@ -2,6 +2,7 @@ package pprof
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -79,8 +80,10 @@ func comments(p *profile.Profile) []string {
 	if p.Throttled > 0 {
 		add("throttled by the kernel: %d times", p.Throttled)
 	}
-	for _, problem := range p.Problems {
-		add("%s", problem)
+	notes := p.Notes() // pprof prints all comments before every table
+	names := profile.Few(notes.Names, "unspool report -v lists them")
+	for _, note := range slices.Concat(notes.Recording, names) {
+		add("%s", note)
 	}
 	return c
 }

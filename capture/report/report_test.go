@@ -330,7 +330,7 @@ func TestMissingNamesAreOneLineInFront(t *testing.T) {
 		t.Errorf("no %q in\n%s\nasked for %q", want, got, asked)
 	}
 	p.Events[0].Clock = false
-	want = "20.1 % of the samples have no names, most of these in libx.so\n"
+	want = "20.1 % of the samples have no names, most of these in libx.so: see the notes at the end\n"
 	if got := write(t, p.Profile, Options{}); !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%s", want, got)
 	}
