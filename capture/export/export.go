@@ -24,6 +24,8 @@ type Options struct {
 	Symbols symbols.Options
 	Lines   bool // source lines and inlined functions
 	NoNames bool // leave finding names to the reader, if the format allows that
+	// NoProcesses leaves out what the names of processes and threads add to stacks, if the format has that.
+	NoProcesses bool
 
 	// Progress is called now and then with the share of the input that has been read, and with 1 while names are
 	// looked up.
