@@ -25,6 +25,8 @@ type Options struct {
 	Lines   bool // source lines and inlined functions
 	NoNames bool // leave finding names to the reader, if the format allows that
 	Filter  profile.Filter
+	// NoProcesses leaves out what the names of processes and threads add to stacks, if the format has that.
+	NoProcesses bool
 
 	// Progress is called now and then with the share of the input that has been read, and with 1 when the output
 	// is written. Between these, Lookup is called with the number of images in which Lines were looked up, and of

@@ -13,7 +13,8 @@ type Format struct {
 	About   string   // what opens it
 	write   writer   // nil for perf.data, which needs no profile
 
-	Nameless bool // readers can find names themselves
+	Nameless  bool // readers can find names themselves
+	Processes bool // stacks begin with the name of a process or a thread
 }
 
 // Perf is the format of the recordings themselves.
@@ -23,12 +24,12 @@ var Perf = Format{Name: "perf", Endings: []string{".data"}, About: "perf, Hotspo
 func Formats() []Format {
 	return []Format{
 		Perf,
-		{"pprof", []string{".pb.gz", ".pprof"}, "go tool pprof", writePprof, true},
-		{"firefox", []string{".json.gz"}, "Firefox Profiler", writeFirefox, false},
-		{"speedscope", []string{".speedscope.json"}, "speedscope", writeSpeedscope, false},
-		{"flamegraph", []string{".html", ".svg"}, "any browser", writeFlamegraph, false},
-		{"folded", []string{".folded"}, "flamegraph.pl, inferno", writeFolded, false},
-		{"sysprof", []string{".syscap"}, "Sysprof", writeSyscap, true},
+		{"pprof", []string{".pb.gz", ".pprof"}, "go tool pprof", writePprof, true, false},
+		{"firefox", []string{".json.gz"}, "Firefox Profiler", writeFirefox, false, false},
+		{"speedscope", []string{".speedscope.json"}, "speedscope", writeSpeedscope, false, true},
+		{"flamegraph", []string{".html", ".svg"}, "any browser", writeFlamegraph, false, true},
+		{"folded", []string{".folded"}, "flamegraph.pl, inferno", writeFolded, false, true},
+		{"sysprof", []string{".syscap"}, "Sysprof", writeSyscap, true, false},
 	}
 }
 

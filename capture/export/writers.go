@@ -56,7 +56,7 @@ func writeSpeedscope(j *job, w io.Writer) (*profile.Profile, error) {
 		return nil, err
 	}
 	defer timeline.Close()
-	p, err := j.load(profile.Options{Timeline: timeline})
+	p, err := j.load(profile.Options{Timeline: timeline, Processes: !j.NoProcesses})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func writeSpeedscope(j *job, w io.Writer) (*profile.Profile, error) {
 }
 
 func writeFlamegraph(j *job, w io.Writer) (*profile.Profile, error) {
-	p, err := j.load(profile.Options{})
+	p, err := j.load(profile.Options{Processes: !j.NoProcesses})
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func writeFolded(j *job, w io.Writer) (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, folded.Write(w, p, folded.Options{})
+	return p, folded.Write(w, p, folded.Options{NoComms: j.NoProcesses})
 }
 
 func writeSyscap(j *job, w io.Writer) (*profile.Profile, error) {

@@ -9,7 +9,7 @@ import (
 
 // Colours are numbered as profile.Kind is, and one more.
 const (
-	inlined = int(profile.Unmapped) + 1
+	inlined = int(profile.Process) + 1
 	colours = inlined + 1
 	shades  = 4
 )
@@ -25,11 +25,12 @@ var palette = [colours]struct {
 	profile.Kernel:   {214, 62, "kernel", "the kernel or a module"},
 	profile.Guest:    {276, 42, "guest", "inside a virtual machine"},
 	profile.Unmapped: {220, 6, "unmapped", "an address that no mapping held"},
+	profile.Process:  {178, 24, "process", "all processes of one name"},
 }
 
 // legend is the order in which colours are explained.
-var legend = [...]int{int(profile.User), inlined, int(profile.JIT), int(profile.Kernel), int(profile.Guest),
-	int(profile.Unmapped)}
+var legend = [...]int{int(profile.Process), int(profile.User), inlined, int(profile.JIT), int(profile.Kernel),
+	int(profile.Guest), int(profile.Unmapped)}
 
 // fill is a colour's shade, as CSS has it.
 func fill(colour, shade int, dark bool) string {

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"unspool/capture/human"
+	"unspool/capture/profile"
 )
 
 //go:embed page/svg.js
@@ -79,8 +80,11 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 		if i > 0 {
 			f := &g.functions[n.function]
 			label, class = Printable(f.name), fmt.Sprintf("k%d%d", g.colour(f), g.shade(f))
-			title = Printable(palette[g.colour(f)].word + ", " + g.p.Images[f.image].Name +
-				place(g.files[n.function], n.line))
+			title = palette[g.colour(f)].word
+			if image := g.p.Images[f.image].Name; image != "" {
+				title += ", " + image
+			}
+			title = Printable(title + place(g.files[n.function], n.line))
 		}
 		title = fmt.Sprintf("%s\n%s\ntotal %s (%s)", label, title, human.Percent(total[i], total[0]),
 			human.Number(total[i]))
@@ -131,7 +135,10 @@ func writeLegend(w *bufio.Writer, g *graph, self []uint64, all uint64) {
 		if !present[c] {
 			continue
 		}
-		words := palette[c].word + " " + human.Percent(sum[c], all)
+		words := palette[c].word
+		if c != int(profile.Process) { // no sample ends in one
+			words += " " + human.Percent(sum[c], all)
+		}
 		fmt.Fprintf(w, `<g class="k%d1"><title>%s</title><rect x="%d" y="42" width="11" height="11" `+
 			`rx="3"/></g><text x="%d" y="52">%s</text>`+"\n", c, palette[c].title, x, x+16, words)
 		x += 16 + len(words)*7 + 18

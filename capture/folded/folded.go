@@ -15,6 +15,8 @@ import (
 type Options struct {
 	Event string // name of the event whose samples are counted; "" for the first that has samples
 	Plain bool   // frames are not marked as the kernel's, generated or inlined
+	// NoComms leaves out what threads are called, with which lines begin.
+	NoComms bool
 }
 
 // Write writes the stacks of a profile.
@@ -34,7 +36,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	p = p.Regroup(make([]profile.Frame, len(words.texts)), now) // now the frame of a node is an index of words
 	comms := make([]int32, len(p.Threads))
 	for i, t := range p.Threads {
-		comms[i] = words.add(commLabel(t.Comm))
+		comms[i] = words.add(firstWord(harmless(t.Comm)))
 	}
 	words.sort()
 
@@ -45,8 +47,13 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 			continue
 		}
 		l := line{comm: comms[s.Thread], node: s.Node, rank: rank[s.Node], count: s.Count}
-		if l.first = words.inner[l.comm]; s.Node == 0 {
-			l.first = words.leaf[l.comm]
+		switch {
+		case s.Node == 0:
+			l.first = words.leaf[l.comm] // a line has to have a word
+		case o.NoComms:
+			l.first = -1
+		default:
+			l.first = words.inner[l.comm]
 		}
 		lines = append(lines, l)
 	}
@@ -63,12 +70,18 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 			l.count += lines[0].count
 			lines = lines[1:]
 		}
-		out.WriteString(words.texts[l.comm])
 		path = path[:0]
 		for node := l.node; node > 0; node = p.Nodes[node].Parent {
 			path = append(path, p.Nodes[node].Frame)
 		}
-		for _, word := range slices.Backward(path) {
+		if !o.NoComms || len(path) == 0 {
+			path = append(path, l.comm)
+		}
+		for i, word := range slices.Backward(path) {
+			if i == len(path)-1 {
+				out.WriteString(firstWord(words.texts[word]))
+				continue
+			}
 			out.WriteByte(';')
 			out.WriteString(words.texts[word])
 		}

@@ -82,6 +82,15 @@ V8;do_syscall_64_[k] 1
 		{"plain", Options{Event: "cpu-clock", Plain: true},
 			regexp.MustCompile(`_\[[kji]]`).ReplaceAllString(marked, "")},
 		{"of the first event", Options{}, "V8 Worker;main 100\n"},
+		{"without comms", Options{Event: "cpu-clock", NoComms: true}, `LazyCompile:~fib /app/fib.js:2_[j] 1
+do_syscall_64_[k] 1
+main 4
+main (2) 3
+main;std::array<int, 5>::fill_[i] 2
+main;write;do_syscall_64_[k] 12
+main;write;do_syscall_64_[k];syscall_enter_[k] 1
+V8 9
+`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := write(t, example().Profile, c.o); got != c.want {

@@ -24,10 +24,9 @@ func label(f *profile.Frame, plain bool) string {
 	return text
 }
 
-// commLabel is the text of a thread, with which lines begin. speedscope takes a file whose lines begin with
-// these words for one of callgrind.
-func commLabel(comm string) string {
-	text := harmless(comm)
+// firstWord is a text with which a line begins. speedscope takes a file whose lines begin with these words
+// for one of callgrind.
+func firstWord(text string) string {
 	if strings.HasPrefix(text, "#") || strings.HasPrefix(text, "fn=") {
 		text = "_" + text
 	}

@@ -21,6 +21,14 @@ type System struct {
 	Root string // before all paths; "" for the running system
 }
 
+// IsDistributed says whether a file may be of a package of the distribution: whether it is where these have
+// their programs and libraries.
+func IsDistributed(path string) bool {
+	return distributed.MatchString(path) && !strings.HasPrefix(path, "/usr/local/")
+}
+
+var distributed = regexp.MustCompile(`^/(usr|lib|lib32|lib64|libx32|bin|sbin)/`)
+
 // Install is the command that installs the debug symbols of files; "" if the distribution has no packages of
 // these, or no package has the files.
 func (s *System) Install(files []File) string {

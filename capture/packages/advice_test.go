@@ -28,6 +28,18 @@ func system(t *testing.T, release string, lists map[string]string) *System {
 	return &System{Root: root}
 }
 
+func TestFilesOfTheDistribution(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/usr/bin/cc1": true, "/lib/x86_64-linux-gnu/libc.so.6": true, "/lib64/ld.so": true, "/bin/sh": true,
+		"/usr/local/bin/own": false, "/opt/own": false, "/home/me/usr/bin/own": false, "/library": false,
+		"[vdso]": false,
+	} {
+		if got := IsDistributed(path); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}
+
 func TestInstall(t *testing.T) {
 	lists := map[string]string{
 		"libc6:amd64.list":   "/.\n/lib\n/lib/x86_64-linux-gnu/libc.so.6\n",

@@ -2,6 +2,7 @@ package pprof
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -14,6 +15,7 @@ import (
 // labels makes the labels of samples. Samples of the same thread, CPU and end share them.
 type labels struct {
 	p       *profile.Profile
+	several bool // programs: then each sample is labelled with its own
 	numbers map[numbersKey]map[string][]int64
 	texts   map[textsKey]map[string][]string
 }
@@ -31,7 +33,13 @@ type (
 var units = map[string][]string{"pid": {"pid"}, "tid": {"tid"}, "cpu": {"cpu"}}
 
 func newLabels(p *profile.Profile) *labels {
-	return &labels{p, make(map[numbersKey]map[string][]int64), make(map[textsKey]map[string][]string)}
+	l := &labels{
+		p: p, numbers: make(map[numbersKey]map[string][]int64), texts: make(map[textsKey]map[string][]string),
+	}
+	for i := range p.Threads {
+		l.several = l.several || p.Program(int32(i)) != p.Program(0)
+	}
+	return l
 }
 
 func (l *labels) put(sample *proto.Sample, s *profile.Sample) {
@@ -51,6 +59,9 @@ func (l *labels) put(sample *proto.Sample, s *profile.Sample) {
 		texts = map[string][]string{}
 		if t.Comm != "" {
 			texts["comm"] = []string{text(t.Comm)}
+		}
+		if program := l.p.Program(s.Thread); l.several && program != "" {
+			texts["process"] = []string{text(program)}
 		}
 		if s.End != profile.Unsaid {
 			texts["unwind"] = []string{s.End.String()}
@@ -79,8 +90,10 @@ func comments(p *profile.Profile) []string {
 	if p.Throttled > 0 {
 		add("throttled by the kernel: %d times", p.Throttled)
 	}
-	for _, problem := range p.Problems {
-		add("%s", problem)
+	notes := p.Notes() // pprof prints all comments before every table
+	names := profile.Few(notes.Names, "unspool report -v lists them")
+	for _, note := range slices.Concat(notes.Recording, names) {
+		add("%s", note)
 	}
 	return c
 }

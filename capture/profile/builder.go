@@ -23,6 +23,7 @@ type builder struct {
 	kernel   map[uint64]int32 // looked-up address → frame
 	signal   []bool           // by frame: it is the code that signal handlers return to
 	fixed    map[string]int32 // frames without a function: by name
+	programs map[string]int32 // frames of processes: by name
 
 	time      uint64                // of the sample, in ns
 	dumps     map[uint32]string     // jitdumps that are mapped, by process
@@ -78,6 +79,8 @@ func newBuilder(sym *symbols.Symbolizer) *builder {
 		opened:  make(map[*symbols.Image]*image),
 		kernel:  make(map[uint64]int32),
 		fixed:   make(map[string]int32),
+
+		programs: make(map[string]int32),
 
 		dumps:     make(map[uint32]string),
 		generated: make(map[uint32]*generated),
@@ -313,9 +316,8 @@ func one(yes bool) uint64 {
 	return 0
 }
 
-// stack returns the node at the end of the path of frames, given leaf first.
-func (b *builder) stack(frames []int32) int32 {
-	var node int32
+// stack returns the node at the end of the path of frames below a node, given leaf first.
+func (b *builder) stack(node int32, frames []int32) int32 {
 	for i := len(frames) - 1; i >= 0; i-- {
 		node = b.child(node, frames[i])
 	}

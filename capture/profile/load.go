@@ -52,6 +52,9 @@ type Options struct {
 	Lines bool
 	// CPUs keeps the samples of different CPUs apart.
 	CPUs bool
+	// Processes puts a frame of the kind Process above each stack, if there are processes of several names. A
+	// Watcher does not expect that.
+	Processes bool
 	// Filter says which samples count. Of other threads' samples, only the times count, for First and Duration.
 	Filter Filter
 	// Timeline, if set, is given every sample. Its nodes are those of the profile once Load has returned.
@@ -301,6 +304,7 @@ func (l *loader) threadNow(pid, tid uint32) int32 {
 		i = -1
 		if t := (Thread{pid, tid, comm}); l.options.Filter.Passes(t) {
 			i = l.thread(t)
+			l.program(i)
 		}
 		l.current[key] = i
 	}
@@ -333,7 +337,7 @@ func (l *loader) addSample() {
 	}
 	l.resolve(s)
 	one := Sample{
-		Thread: thread, Node: l.stack(l.frames), Event: int32(event), CPU: -1,
+		Thread: thread, Node: l.stack(l.root(thread), l.frames), Event: int32(event), CPU: -1,
 		Count: 1, Period: max(s.Period, 1),
 	}
 	if r, ok := perfdata.End(s.Misc); ok {
@@ -412,7 +416,13 @@ func (l *loader) finish() *Profile {
 		l.children, l.weights = nil, nil // all samples are added
 		remap := l.lines()
 		if l.timeline != nil {
-			l.timeline.remap = remap
+			l.timeline.remapped(remap)
+		}
+	}
+	if len(l.programs) == 1 {
+		now := p.dropProcess()
+		if l.timeline != nil {
+			l.timeline.remapped(now)
 		}
 	}
 	if l.rawStacks > 0 {

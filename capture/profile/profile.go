@@ -18,9 +18,11 @@ const (
 	JIT                  // user code in memory without a file: made at run time
 	Guest                // inside a virtual machine or below a hypervisor
 	Unmapped             // an address that no mapping held
+	Process              // no code: a program, above the stacks of its processes (see Options.Processes)
 )
 
-var kinds = [...]string{User: "user", Kernel: "kernel", JIT: "jit", Guest: "guest", Unmapped: "unmapped"}
+var kinds = [...]string{User: "user", Kernel: "kernel", JIT: "jit", Guest: "guest", Unmapped: "unmapped",
+	Process: "process"}
 
 func (k Kind) String() string {
 	if int(k) < len(kinds) {
@@ -72,6 +74,15 @@ type Node struct {
 type Thread struct {
 	PID, TID uint32
 	Comm     string
+}
+
+// Program is the name of a thread's process: what its main thread was called when the thread was first seen,
+// as ps names it. A server's workers belong to the server, whatever they call themselves.
+func (p *Profile) Program(thread int32) string {
+	if int(thread) < len(p.Programs) {
+		return p.Programs[thread]
+	}
+	return p.Threads[thread].Comm
 }
 
 // End says why the user part of a stack ends where it does.
@@ -144,6 +155,8 @@ type Profile struct {
 	Threads []Thread
 	Events  []Event
 	Samples []Sample
+
+	Programs []string // by thread; may be shorter than Threads: see Program
 
 	LostRecords uint64        // records of any type for which the ring had no room (LOST)
 	LostSamples uint64        // samples that the kernel or the recorder counted as lost (LOST_SAMPLES)

@@ -76,6 +76,17 @@ func (t *Timeline) Add(time uint64, s *Sample) error {
 	return err
 }
 
+// remapped notes that the profile's nodes have become others: node i is now[i].
+func (t *Timeline) remapped(now []int32) {
+	if t.remap == nil {
+		t.remap = now
+		return
+	}
+	for i, node := range t.remap {
+		t.remap[i] = now[node]
+	}
+}
+
 // Each calls fn with the points of a thread, in the order of the recording. The error is that of the file
 // or of fn.
 func (t *Timeline) Each(thread int32, fn func(Point) error) error {

@@ -57,10 +57,15 @@ func (out *printer) nameless(p *profile.Profile) string {
 			files = append(files, im)
 		}
 	}
+	advice := ""
 	if out.o.Advice != nil && len(files) > 0 {
-		if advice := out.o.Advice(files); advice != "" {
-			text += ": " + advice
-		}
+		advice = out.o.Advice(files)
+	}
+	switch {
+	case advice != "":
+		text += ": " + advice
+	case len(p.Notes().Names) > 0:
+		text += ": see the notes at the end"
 	}
 	return text
 }

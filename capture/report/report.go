@@ -81,7 +81,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 			continue
 		}
 		out.functions(v)
-		out.tree(v)
+		out.tree(newTreeView(p, event, o.NoKernel))
 	}
 	if len(sampled) == 0 {
 		out.line("")

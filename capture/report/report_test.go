@@ -95,6 +95,32 @@ func withLines() *profile.Profile {
 	return p.Profile
 }
 
+// withProcesses is the example below the names of its processes, as a recording is loaded for the tree.
+func withProcesses() *profile.Profile {
+	p := profiletest.New(example())
+	p.Images = append(p.Images, profile.Image{Path: "[process]"})
+	samples := p.Samples
+	nodes := p.Nodes
+	p.Nodes, p.Samples = p.Nodes[:1:1], nil
+	p = profiletest.New(p.Profile)
+	frames := make(map[string]int32)
+	for _, s := range samples {
+		name := p.Threads[s.Thread].Comm
+		if _, ok := frames[name]; !ok {
+			frames[name] = p.Frame(profile.Frame{Name: name + "\x1b", Image: 4, Kind: profile.Process, Known: true})
+		}
+		var stack []int32
+		for node := s.Node; node > 0; node = nodes[node].Parent {
+			stack = append(stack, nodes[node].Frame)
+		}
+		stack = append(stack, frames[name])
+		slices.Reverse(stack)
+		s.Node = p.Stack(stack...)
+		p.Sample(s)
+	}
+	return p.Profile
+}
+
 func write(t *testing.T, p *profile.Profile, o Options) string {
 	t.Helper()
 	var b strings.Builder
@@ -115,6 +141,7 @@ func TestReport(t *testing.T) {
 		"nokernel":   {example, Options{NoKernel: true, Top: -1}},
 		"colour":     {example, Options{Colour: true}},
 		"all":        {example, Options{PercentLimit: -1, Top: 100, Width: -1}},
+		"programs":   {withProcesses, Options{NoKernel: true, Top: 3}},
 		"inline":     {withLines, Options{Top: 3}},
 		"comm":       {withLines, Options{By: Comm, Filter: "comm *; pid 10"}},
 		"process":    {withLines, Options{By: Process, PercentLimit: 10, Top: 2}},
@@ -156,6 +183,17 @@ func TestReport(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Processes are no functions: the tables are those of the same recording without them.
+func TestProcessesAreInTheTreeOnly(t *testing.T) {
+	for _, o := range []Options{{}, {NoKernel: true}, {By: Image}} {
+		with, _, _ := strings.Cut(write(t, withProcesses(), o), "call tree")
+		without, _, _ := strings.Cut(write(t, example(), o), "call tree")
+		if with != without {
+			t.Errorf("%+v: with processes\n%s\nwithout\n%s", o, with, without)
+		}
 	}
 }
 
@@ -330,7 +368,7 @@ func TestMissingNamesAreOneLineInFront(t *testing.T) {
 		t.Errorf("no %q in\n%s\nasked for %q", want, got, asked)
 	}
 	p.Events[0].Clock = false
-	want = "20.1 % of the samples have no names, most of these in libx.so\n"
+	want = "20.1 % of the samples have no names, most of these in libx.so: see the notes at the end\n"
 	if got := write(t, p.Profile, Options{}); !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%s", want, got)
 	}

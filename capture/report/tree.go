@@ -53,6 +53,9 @@ func (out *printer) tree(v *view) {
 func (out *printer) name(v *view, f *profile.Frame, b branch) string {
 	room := out.o.Width - len("100.0%  100.0%  ") - min(human.Columns(b.before), out.maxLines())
 	name := human.Clean(functionName(f))
+	if f.Kind == profile.Process {
+		return out.bold(human.Shorten(name, room))
+	}
 	if f.Image == b.image || !f.Known {
 		return out.dimInlined(human.Shorten(name, room))
 	}

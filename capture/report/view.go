@@ -23,14 +23,27 @@ type view struct {
 	hidden  uint64 // samples that have no frame to show
 }
 
+// newView makes the view for tables, to which processes do not belong: they are no functions.
 func newView(p *profile.Profile, event int32, noKernel bool) *view {
+	return newViewWithout(p, event, func(k profile.Kind) bool {
+		return k == profile.Process || noKernel && k == profile.Kernel
+	})
+}
+
+// newTreeView makes the view for the tree of calls, with processes as its first level if the profile has
+// them.
+func newTreeView(p *profile.Profile, event int32, noKernel bool) *view {
+	return newViewWithout(p, event, func(k profile.Kind) bool { return noKernel && k == profile.Kernel })
+}
+
+func newViewWithout(p *profile.Profile, event int32, without func(profile.Kind) bool) *view {
 	shown := make([]int32, len(p.Nodes))
 	v := &view{p: p, event: event, shown: shown, nodes: []profile.Node{{Parent: -1, Frame: -1}}}
 	ids := make(map[profile.Node]int32, len(p.Nodes))
 	for i, node := range p.Nodes[1:] {
 		parent := shown[node.Parent]
 		f := &p.Frames[node.Frame]
-		if noKernel && f.Kind == profile.Kernel || !f.Known && node.Frame == v.nodes[parent].Frame {
+		if without(f.Kind) || !f.Known && node.Frame == v.nodes[parent].Frame {
 			shown[i+1] = parent
 			continue
 		}

@@ -19,10 +19,11 @@ import (
 
 // exportFlags say in which format a recording is written and how its names are found.
 type exportFlags struct {
-	name     string
-	noInline bool
-	symbols  bool
-	time     string // --time; "" where a recording is made
+	name      string
+	noInline  bool
+	noProcess bool
+	symbols   bool
+	time      string // --time; "" where a recording is made
 
 	format   export.Format
 	explicit bool // --symbols was given
@@ -33,6 +34,8 @@ func (f *exportFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.name, "format", "", "write `FORMAT`, whatever the output's name ends in: "+formatNames())
 	fl.BoolVar(&f.noInline, "no-inline", false,
 		"leave out inlined functions and source lines, which take time to look up")
+	fl.BoolVar(&f.noProcess, "no-process", false, "leave out the names of processes, with which stacks begin "+
+		"in a flame graph, in speedscope and in folded stacks")
 	fl.BoolVar(&f.symbols, "symbols", true,
 		"put names into the output; --symbols=false leaves them to its reader")
 	c.RegisterFlagCompletionFunc("format",
@@ -85,6 +88,9 @@ func (f *exportFlags) choose(output string) (err error) {
 	case !f.symbols && f.exports() && !f.format.Nameless:
 		return fmt.Errorf("--symbols=false: %s cannot be read without names", f.format.Name)
 	}
+	if f.noProcess && !f.format.Processes {
+		return fmt.Errorf("--no-process: in %s stacks do not begin with the names of processes", f.format.Name)
+	}
 	return nil
 }
 
@@ -104,6 +110,7 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 		Filter: profile.Filter{Times: within},
 		Format: f.format, Input: input, Name: name, Output: to.Path(), Place: to,
 		Lines: f.symbols && !f.noInline, NoNames: !f.symbols,
+		NoProcesses: f.noProcess,
 	}
 	var line *statusLine
 	if !quiet {

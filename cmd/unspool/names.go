@@ -74,13 +74,18 @@ func (f *nameFlags) closeFiles() {
 // this machine, or from a server.
 func (f *nameFlags) advice(p *profile.Profile) func(files []profile.Image) string {
 	return func(images []profile.Image) string {
+		var files []packages.File
+		for _, im := range images {
+			if packages.IsDistributed(im.Path) {
+				files = append(files, packages.File{Path: im.Path, BuildID: im.BuildID})
+			}
+		}
+		if len(files) == 0 {
+			return ""
+		}
 		var ways []string
 		host, err := os.Hostname()
 		if f.symfs == "" && err == nil && (p.Hostname == "" || p.Hostname == host) {
-			var files []packages.File
-			for _, im := range images {
-				files = append(files, packages.File{Path: im.Path, BuildID: im.BuildID})
-			}
 			if command := new(packages.System).Install(files); command != "" {
 				ways = append(ways, "`"+command+"`")
 			}

@@ -22,17 +22,18 @@ import (
 // reportFlags are the options of report as they are typed.
 type reportFlags struct {
 	report.Options
-	by      string
-	inline  bool
-	comms   []string
-	pids    []int
-	tids    []int
-	time    string
-	json    bool
-	http    string
-	color   colouring
-	noPager bool
-	verbose bool
+	by        string
+	inline    bool
+	noProcess bool
+	comms     []string
+	pids      []int
+	tids      []int
+	time      string
+	json      bool
+	http      string
+	color     colouring
+	noPager   bool
+	verbose   bool
 	nameFlags
 	sandboxFlags
 
@@ -46,8 +47,9 @@ func reportCommand() *cobra.Command {
 		Short: "Show the hottest functions and the call tree of a recording",
 		Long: `Show where the time of a recording went: the functions that cost most, by
 themselves and with what they called, and the tree of calls, outermost function
-first. FILE (default perf.data, - for a pipe) is any perf.data file, also one
-that perf wrote; raw stacks are unwound first.
+first, below the names of the processes if these are of several programs. FILE
+(default perf.data, - for a pipe) is any perf.data file, also one that perf
+wrote; raw stacks are unwound first.
 
 On a terminal, text that is longer than the screen goes through $UNSPOOL_PAGER,
 $PAGER or less, in colours as --color and NO_COLOR say.`,
@@ -87,6 +89,8 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
 	fl.IntVar(&f.Top, "top", 0,
 		"show `N` functions in a table (default 20, or 5 with another --by than function)")
 	fl.BoolVar(&f.NoKernel, "no-kernel", false, "leave out the kernel's frames")
+	fl.BoolVar(&f.noProcess, "no-process", false,
+		"begin the call tree with functions, also if there are several programs")
 	fl.StringSliceVar(&f.comms, "comm", nil,
 		"only threads called `NAME`, which may be a pattern like 'cc1*', or several, NAME,NAME…")
 	fl.IntSliceVar(&f.pids, "pid", nil, "only the process `PID`, or several, PID,PID…")
@@ -242,6 +246,8 @@ func (f *reportFlags) load(ctx context.Context, path string) (*profile.Profile, 
 	return load.Profile(ctx, f.nameFlags.loading(ctx, path, line, profile.Options{
 		Lines:  f.inline || f.By == report.Source || f.http != "",
 		Filter: f.filter,
+		// Elsewhere each thread is named beside its stacks.
+		Processes: !f.noProcess && !f.json && f.http == "" && f.By == report.Function,
 	}))
 }
 

@@ -152,7 +152,8 @@ async function main() {
     const present = new Set(functions.map(f => f.colour));
     for (const e of $('legend').children) {
       e.hidden = !present.has(Number(e.dataset.colour));
-      e.lastElementChild.textContent = share(sums[e.dataset.colour] || 0, all);
+      const sum = sums[e.dataset.colour];
+      e.lastElementChild.textContent = sum ? share(sum, all) : ''; // none ends in a process
     }
   }
 

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A recording of several programs begins with their names in all formats, one of a single program does not.
+func TestProcessLevel(t *testing.T) {
+	t.Parallel()
+	single := halvesRecording(t)
+	dir := t.TempDir()
+	for _, name := range []string{"first", "second"} {
+		copyFile(t, filepath.Join(filepath.Dir(halves.path), "halves"), filepath.Join(dir, name))
+	}
+	e := unspool(t, dir, "record", "-q", "-F", "1999", "-o", "two.data", "--", "sh", "-c",
+		"./first 150; ./second 150")
+	if e.status != 0 {
+		t.Fatalf("record: status %d\n%s", e.status, e.stderr)
+	}
+	out := unspool(t, "", "report", single).stdout
+	if !strings.Contains(out, "call tree") || regexp.MustCompile(`(?m)^[^a-z]*halves$`).MatchString(out) {
+		t.Errorf("a single program has a level of its own:\n%s", out)
+	}
+	out = unspool(t, dir, "report", "two.data").stdout
+	for _, name := range []string{"first", "second"} {
+		if !regexp.MustCompile(`(?m)^[^a-z]*─ ` + name + `\n[^a-z]*clone3  libc.so.6$`).MatchString(out) {
+			t.Errorf("%s is not above its threads in the call tree:\n%s", name, out)
+		}
+	}
+	out = unspool(t, dir, "report", "--no-process", "two.data").stdout
+	if regexp.MustCompile(`(?m)^[^a-z]*(first|second)$`).MatchString(out) {
+		t.Errorf("programs in the call tree in spite of --no-process:\n%s", out)
+	}
+	for _, c := range []struct{ file, with, without string }{
+		{"two.folded", `(?m)^stirs;clone3;`, `(?m)^clone3;`},
+		{"two.svg", `<title>second\nprocess\ntotal`, ``},
+		{"two.speedscope.json", `"name":"second","file":"\[process\]"`, ``},
+	} {
+		if have := converted(t, dir, c.file); !regexp.MustCompile(c.with).MatchString(have) {
+			t.Errorf("%s: no %s", c.file, c.with)
+		}
+		have := converted(t, dir, c.file, "--no-process")
+		if regexp.MustCompile(c.with).MatchString(have) || !regexp.MustCompile(c.without).MatchString(have) {
+			t.Errorf("%s --no-process: %s, or no %s", c.file, c.with, c.without)
+		}
+	}
+	if e := unspool(t, dir, "convert", "two.data", "-o", "two.pb.gz", "--no-process"); e.status == 0 ||
+		!strings.Contains(e.stderr, "in pprof stacks do not begin with") {
+		t.Errorf("pprof --no-process: status %d\n%s", e.status, e.stderr)
+	}
+	converted(t, dir, "two.pb.gz")
+	top := output(t, dir, "go", "tool", "pprof", "-top", "-cum", "-tagroot", "process", "two.pb.gz")
+	for _, name := range []string{"first", "second"} {
+		if !regexp.MustCompile(`(?m)% +` + name + `$`).MatchString(top) {
+			t.Errorf("pprof -tagroot: no %s in\n%s", name, top)
+		}
+	}
+}
+
+// converted is the recording two.data in the format of a file's ending.
+func converted(t *testing.T, dir, file string, args ...string) string {
+	t.Helper()
+	e := unspool(t, dir, append([]string{"convert", "-q", "two.data", "-o", file}, args...)...)
+	if e.status != 0 {
+		t.Fatalf("convert -o %s: status %d\n%s", file, e.status, e.stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
