@@ -301,10 +301,14 @@ func readPage(t testing.TB, b []byte) counts {
 		Threads                   []struct{ Comm string }
 		Names                     []string
 		Functions, Nodes, Weights int
+		Steps, Points             int
 	}
 	n := binary.LittleEndian.Uint32(data)
 	if err := json.Unmarshal(data[4:4+n], &header); err != nil {
 		t.Fatal(err)
+	}
+	if header.Steps == 0 || header.Points == 0 {
+		t.Errorf("the page has no times: %d points in %d steps", header.Points, header.Steps)
 	}
 	numbers := bytes.NewReader(data[4+n:])
 	next := func() int {

@@ -64,16 +64,23 @@ func writeSpeedscope(j *job, w io.Writer) (*profile.Profile, error) {
 }
 
 func writeFlamegraph(j *job, w io.Writer) (*profile.Profile, error) {
-	p, err := j.load(profile.Options{Processes: !j.NoProcesses})
+	o := flamegraph.Options{Title: filepath.Base(j.Name)}
+	if strings.HasSuffix(strings.ToLower(j.Output), ".svg") {
+		o.Format = flamegraph.SVG
+	} else {
+		timeline, err := profile.NewTimeline()
+		if err != nil {
+			return nil, err
+		}
+		defer timeline.Close()
+		o.Timeline = timeline
+	}
+	p, err := j.load(profile.Options{Timeline: o.Timeline, Processes: !j.NoProcesses})
 	if err != nil {
 		return nil, err
 	}
-	o := flamegraph.Options{Title: filepath.Base(j.Name)}
 	if only := j.Filter.String(); only != "" {
 		o.Title += ", " + only
-	}
-	if strings.HasSuffix(strings.ToLower(j.Output), ".svg") {
-		o.Format = flamegraph.SVG
 	}
 	return p, flamegraph.Write(w, p, o)
 }

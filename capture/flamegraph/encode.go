@@ -21,6 +21,10 @@ type header struct {
 	Functions int         `json:"functions"`
 	Nodes     int         `json:"nodes"`
 	Weights   int         `json:"weights"`
+
+	Seconds float64 `json:"seconds,omitempty"` // of the recording, if the samples have times
+	Steps   int     `json:"steps,omitempty"`   // of that time; 0 when it is left out
+	Points  int     `json:"points,omitempty"`
 }
 
 type threadRow struct {
@@ -35,7 +39,11 @@ type threadRow struct {
 //	each function:       name, image, colour | shade<<4, file + 1 or 0
 //	each node but 0:     depth of the node before it + 1 - its own depth, function, line
 //	each weight:         node - node of the weight before it, event, thread, count
-func encode(g *graph) (template.HTML, error) {
+//	each point:          step - step of the point before it of this weight, twice, + 1 if count follows; else it is 1
+//
+// Points are those of the first weight, as many as have its count together, then those of the next one. Without
+// steps there are none.
+func encode(g *graph, s *steps) (template.HTML, error) {
 	h := header{Functions: len(g.functions), Nodes: len(g.nodes), Weights: len(g.weights)}
 	event := make([]uint64, len(g.p.Events)) // those with samples only
 	for i, e := range g.events {
@@ -74,6 +82,10 @@ func encode(g *graph) (template.HTML, error) {
 		put(uint64(w.node-at), event[w.event], uint64(w.thread), w.count)
 		at = w.node
 	}
+	if s != nil {
+		h.Seconds, h.Steps, h.Points = float64(s.length)/1e9, s.n, len(s.points)
+		body = s.encode(body)
+	}
 	text, err := json.Marshal(h)
 	if err != nil {
 		return "", err
@@ -90,6 +102,24 @@ func encode(g *graph) (template.HTML, error) {
 		return "", err
 	}
 	return template.HTML(base64.StdEncoding.EncodeToString(out.Bytes())), nil
+}
+
+// encode appends the points.
+func (s *steps) encode(b []byte) []byte {
+	weight, step := int32(-1), int32(0)
+	for _, p := range s.points {
+		if p.weight != weight {
+			weight, step = p.weight, 0
+		}
+		if p.count == 1 {
+			b = binary.AppendUvarint(b, uint64(p.step-step)<<1)
+		} else {
+			b = binary.AppendUvarint(b, uint64(p.step-step)<<1|1)
+			b = binary.AppendUvarint(b, p.count)
+		}
+		step = p.step
+	}
+	return b
 }
 
 // indexer numbers strings.

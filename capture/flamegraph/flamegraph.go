@@ -20,6 +20,8 @@ const (
 type Options struct {
 	Format Format
 	Title  string // such as the recording's name
+	// Timeline has the profile's samples one by one: a page shows them over time. nil for a page without that.
+	Timeline *profile.Timeline
 }
 
 // Write writes the profile. The error is the first one of w, or says why the profile is not valid. The same
@@ -35,7 +37,11 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	g := newGraph(p)
 	switch o.Format {
 	case HTML:
-		if err := writeHTML(out, g, o); err != nil {
+		s, err := g.timed(o.Timeline)
+		if err != nil {
+			return err
+		}
+		if err := writeHTML(out, g, s, o); err != nil {
 			return err
 		}
 	case SVG:

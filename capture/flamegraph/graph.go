@@ -38,6 +38,7 @@ type graph struct {
 	functions []function
 	files     []string // source file of each function; "" when unknown
 	nodes     []node
+	now       []int32  // the node for each node of the profile
 	weights   []weight // by node, event and thread
 	events    []int32  // those with samples
 }
@@ -61,6 +62,7 @@ func newRanked(p *profile.Profile, rank func(name, image string) float64) *graph
 	for i := range now {
 		now[i] = order[now[i]]
 	}
+	g.now = now
 	g.lines(now, total)
 	g.weigh(now)
 	return g

@@ -20,6 +20,8 @@ var (
 	graphJS string
 	//go:embed page/threads.js
 	threadsJS string
+	//go:embed page/strip.js
+	stripJS string
 	//go:embed page/page.js
 	pageJS string
 )
@@ -31,12 +33,12 @@ var page = sync.OnceValue(func() *template.Template {
 
 // writeHTML writes the page. Names of the recorded system are escaped by the template, or in base64; the
 // page runs only scripts whose hash it has, and fetches nothing.
-func writeHTML(w *bufio.Writer, g *graph, o Options) error {
-	data, err := encode(g)
+func writeHTML(w *bufio.Writer, g *graph, s *steps, o Options) error {
+	data, err := encode(g, s)
 	if err != nil {
 		return err
 	}
-	style, script := Style(), Script()+threadsJS+pageJS
+	style, script := Style(), Script()+threadsJS+stripJS+pageJS
 	return page().Execute(w, map[string]any{
 		"Title":      Printable(o.Title),
 		"Style":      template.CSS(style),

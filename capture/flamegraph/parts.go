@@ -13,7 +13,7 @@ import (
 // that need not be escaped. Callees of a function are sorted by the falling rank of their name and image,
 // so that two graphs have them in the same order.
 func Data(p *profile.Profile, rank func(name, image string) float64) (template.HTML, error) {
-	return encode(newRanked(p, rank))
+	return encode(newRanked(p, rank), nil)
 }
 
 // Script is what a page with graphs of its own needs to draw them: parts.js, data.js and graph.js.

@@ -39,6 +39,7 @@ type request struct {
 	Text          string  `json:",omitempty"`
 	Ctrl          bool    `json:",omitempty"`
 	X, Y          float64 `json:",omitempty"`
+	ToX, ToY      float64 `json:",omitempty"`
 }
 
 type answer struct {
@@ -169,6 +170,12 @@ func (p *Page) ClickAt(x, y float64) {
 func (p *Page) MoveTo(x, y float64) {
 	p.t.Helper()
 	p.do(request{Do: "move to", X: x, Y: y})
+}
+
+// Drag presses the mouse at a point of the window, in CSS pixels, moves it to another one and lets it go.
+func (p *Page) Drag(x, y, toX, toY float64) {
+	p.t.Helper()
+	p.do(request{Do: "drag", X: x, Y: y, ToX: toX, ToY: toY})
 }
 
 // Press sends keys to the element that has the focus: text, or keys such as Enter.

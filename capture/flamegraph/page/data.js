@@ -55,7 +55,22 @@ function decode(bytes) {
     weights.thread[i] = next();
     weights.count[i] = next();
   }
-  return {events: header.events || [], threads: header.threads || [], functions, nodes: {parent, depth, fn, line, end}, weights};
+  const times = header.seconds ? {seconds: header.seconds, steps: header.steps || 0} : null;
+  if (times?.steps) {
+    const n = header.points;
+    Object.assign(times, {weight: new Int32Array(n), step: new Uint16Array(n), count: new Float64Array(n)});
+    for (let i = 0, weight = 0, rest = weights.count[0], step = 0; i < n; i++) {
+      if (rest === 0) {
+        rest = weights.count[++weight];
+        step = 0;
+      }
+      const v = next();
+      times.weight[i] = weight;
+      times.step[i] = step += v >> 1;
+      rest -= times.count[i] = v & 1 ? next() : 1;
+    }
+  }
+  return {times, events: header.events || [], threads: header.threads || [], functions, nodes: {parent, depth, fn, line, end}, weights};
 }
 
 // Callees is the tree of calls, the outermost function first: what its children(i, f) calls f with lies below i.
@@ -70,13 +85,20 @@ class Callees {
     this.places = null;
   }
 
-  // weigh counts the samples that wanted(event, thread) wants.
-  weigh(wanted) {
+  // weigh counts the samples that wanted(event, thread) wants, of all times or of the steps from range[0] on and before range[1].
+  weigh(wanted, range = null) {
     const {parent, self, total, start} = this;
     const {node, event, thread, count} = this.profile.weights;
     self.fill(0);
-    for (let i = 0; i < node.length; i++) {
+    for (let i = 0; i < node.length && !range; i++) {
       if (wanted(event[i], thread[i])) self[node[i]] += count[i];
+    }
+    if (range) {
+      const {weight, step, count} = this.profile.times;
+      for (let i = 0; i < step.length; i++) {
+        const w = weight[i];
+        if (step[i] >= range[0] && step[i] < range[1] && wanted(event[w], thread[w])) self[node[w]] += count[i];
+      }
     }
     total.set(self);
     for (let i = total.length - 1; i > 0; i--) total[parent[i]] += total[i];

@@ -43,12 +43,12 @@ class FlameGraph {
     this.canvas.addEventListener('keydown', e => this.key(e));
   }
 
-  // show draws another tree, all of it.
-  show(tree) {
+  // show draws another tree, or one that has new weights: all of it, or what it was zoomed to.
+  show(tree, keep = false) {
+    if (!keep || tree !== this.tree || !(tree.total[this.root] > 0)) this.root = 0;
     this.tree = tree;
-    this.root = 0;
     this.selected = this.pointed = -1;
-    this.range = [0, tree.total[0]];
+    this.range = [tree.start[this.root], tree.start[this.root] + tree.total[this.root]];
     this.target = null; // of the range, while it moves
     this.layout();
     this.schedule();

@@ -7,30 +7,36 @@ async function main() {
   const callees = new Callees(profile);
   const graph = new FlameGraph($('graph'), functions);
   let all = 0; // samples
-  const picker = new ThreadPicker(threads, groupThreads(threads), ofThreads, () => {
+  const programs = groupThreads(threads);
+  const chosen = () => ({event: Number($('event').value || 0), wanted: picker.wanted});
+  const strip = new Strip(profile, programs, chosen, () => count(true), name => picker.chooseProgram(name));
+  const picker = new ThreadPicker(threads, programs, ofThreads, () => {
     count();
     graph.canvas.focus({preventScroll: true});
   });
 
-  // ofThreads is the samples of each thread.
+  // ofThreads is the samples of each thread, in the time that is shown.
   function ofThreads() {
-    const sums = new Float64Array(threads.length), event = Number($('event').value || 0), {weights} = profile;
-    weights.thread.forEach((t, i) => { if (weights.event[i] === event) sums[t] += weights.count[i]; });
+    const sums = new Float64Array(threads.length), {event} = chosen(), {weights, times} = profile, {range} = strip;
+    const add = (w, n) => { if (weights.event[w] === event) sums[weights.thread[w]] += n; };
+    if (!range) weights.count.forEach((n, w) => add(w, n));
+    else times.step.forEach((step, i) => { if (step >= range[0] && step < range[1]) add(times.weight[i], times.count[i]); });
     return sums;
   }
 
   // What is counted.
-  function count() {
-    const event = Number($('event').value || 0), {wanted} = picker;
-    callees.weigh((e, t) => e === event && (!wanted || wanted[t] === 1));
+  function count(keep) {
+    const {event, wanted} = chosen();
+    callees.weigh((e, t) => e === event && (!wanted || wanted[t] === 1), strip.range);
     all = callees.total[0];
-    show();
+    strip.show();
+    show(keep);
     search();
     legend();
   }
 
-  function show() {
-    graph.show($('reversed').checked ? new Callers(callees) : callees);
+  function show(keep) {
+    graph.show($('reversed').checked ? new Callers(callees) : callees, keep === true);
   }
 
   // The choices, which are not offered where there is but one.
@@ -171,6 +177,7 @@ async function main() {
         $('search').value = '';
         search();
       } else if (graph.root > 0) graph.zoom(0);
+      else if (strip.range) strip.choose(null);
       else graph.select(-1);
     } else if (!searching && !e.ctrlKey && !e.metaKey && !e.altKey && document.activeElement.tagName !== 'SELECT') {
       if (e.key === '?') $('help').showModal();

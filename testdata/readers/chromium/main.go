@@ -35,6 +35,7 @@ type request struct {
 	Text          string // keys, a value, or JavaScript
 	Ctrl          bool
 	X, Y          float64 // in CSS pixels
+	ToX, ToY      float64 // where a drag ends
 }
 
 // An answer has the error of a step, or its value, and all that the page has complained of so far.
@@ -108,6 +109,10 @@ func (p *page) do(r *request) (value json.RawMessage, err error) {
 		return nil, p.steps(chromedp.MouseEvent("mouseMoved", r.X, r.Y), chromedp.MouseClickXY(r.X, r.Y))
 	case "move to":
 		return nil, p.steps(chromedp.MouseEvent("mouseMoved", r.X, r.Y))
+	case "drag":
+		return nil, p.steps(chromedp.MouseEvent("mousePressed", r.X, r.Y, chromedp.ButtonLeft),
+			chromedp.MouseEvent("mouseMoved", r.ToX, r.ToY, chromedp.ButtonLeft),
+			chromedp.MouseEvent("mouseReleased", r.ToX, r.ToY, chromedp.ButtonLeft))
 	case "press":
 		if r.Ctrl {
 			return nil, p.steps(chromedp.KeyEvent(r.Text, chromedp.KeyModifiers(chromedp.ModifierCtrl)))

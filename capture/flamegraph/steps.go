@@ -1,0 +1,112 @@
+package flamegraph
+
+import (
+	"cmp"
+	"errors"
+	"math/bits"
+	"slices"
+
+	"unspool/capture/profile"
+)
+
+const (
+	mostSteps   = 1024    // about as many as a window has pixels
+	fewestSteps = 16      // with less, a strip of time says nothing
+	mostPoints  = 100_000 // of a page with few distinct stacks: see steps.most
+)
+
+// steps is a recording's time in steps of equal length, with the samples of each weight of a graph in each step.
+// There are mostSteps of them, or half as many, and so on, so that the points are few.
+type steps struct {
+	first, length uint64 // of the recording, in ns
+	n             int    // number of steps; 0 when there are too many points with any number
+	most          int    // points that a page can have: mostPoints, or twice the graph's weights
+	points        []point
+}
+
+// point is samples of a weight in a step.
+type point struct {
+	weight int32
+	step   int32
+	count  uint64
+}
+
+// errOtherProfile is returned if a sample is in none of the weights.
+var errOtherProfile = errors.New("the timeline is not that of the profile")
+
+// timed finds the samples of the graph's weights in a timeline of its profile. It is nil without a timeline, and
+// for samples that were all taken at once.
+func (g *graph) timed(t *profile.Timeline) (*steps, error) {
+	if t == nil || g.p.Duration <= 0 {
+		return nil, nil
+	}
+	s := &steps{first: g.p.First, length: uint64(g.p.Duration), n: mostSteps}
+	s.most = max(mostPoints, 2*len(g.weights))
+	type key struct{ node, event, thread int32 }
+	at := make(map[key]int32, len(g.weights))
+	for i, w := range g.weights {
+		at[key{w.node, w.event, w.thread}] = int32(i)
+	}
+	for thread := range g.p.Threads {
+		err := t.Each(int32(thread), func(p profile.Point) error {
+			w, ok := at[key{g.now[p.Node], p.Event, int32(thread)}]
+			if !ok {
+				return errOtherProfile
+			}
+			s.add(w, p.Time)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	s.merge()
+	return s, nil
+}
+
+// add adds a sample.
+func (s *steps) add(weight int32, time uint64) {
+	if s.n == 0 {
+		return
+	}
+	s.points = append(s.points, point{weight, s.at(time), 1})
+	if len(s.points) > 2*s.most {
+		s.merge()
+	}
+}
+
+// at is the step of a time.
+func (s *steps) at(time uint64) int32 {
+	after := min(time-min(time, s.first), s.length)
+	high, low := bits.Mul64(after, uint64(s.n))
+	step, _ := bits.Div64(high, low, s.length+1) // the last sample is in the last step
+	return int32(step)
+}
+
+// merge makes one point of those of a weight and a step, and steps longer until the points are few enough.
+func (s *steps) merge() {
+	for {
+		slices.SortFunc(s.points, func(a, b point) int {
+			return cmp.Or(cmp.Compare(a.weight, b.weight), cmp.Compare(a.step, b.step))
+		})
+		merged := s.points[:0]
+		for _, p := range s.points {
+			if n := len(merged); n > 0 && merged[n-1].weight == p.weight && merged[n-1].step == p.step {
+				merged[n-1].count += p.count
+				continue
+			}
+			merged = append(merged, p)
+		}
+		s.points = merged
+		if len(s.points) <= s.most {
+			return
+		}
+		if s.n /= 2; s.n < fewestSteps {
+			s.n, s.points = 0, nil
+			return
+		}
+		for i := range s.points {
+			s.points[i].step /= 2
+		}
+	}
+}
