@@ -295,11 +295,14 @@ func TestPageIsEscaped(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	have := make(map[string]string)
-	for _, f := range summary(newGraph(example())) {
+	p := example()
+	p.Events[1].Frequency, p.CPUs = 1000, 4
+	for _, f := range summary(newGraph(p)) {
 		have[f.Name] = f.Value
 	}
 	for name, want := range map[string]string{
 		"Samples":  "1,008 samples of 2 threads in 2.5 s",
+		"100 % is": "1.0 s of CPU time: 0.40 of 4 CPUs",
 		"Stacks":   "96.0 % of the user stacks are complete (968 of 1,008); no mapping: 4.0 %",
 		"Lost":     "3 samples; the kernel throttled sampling 1 time",
 		"Events":   "cpu-clock, page-faults",
@@ -311,5 +314,24 @@ func TestSummary(t *testing.T) {
 		if have[name] != want {
 			t.Errorf("%s: %q, not %q", name, have[name], want)
 		}
+	}
+}
+
+func TestNotesOfAPageAreFew(t *testing.T) {
+	p := example()
+	p.Kinds = make(map[string]string)
+	for i := range 90 {
+		problem := fmt.Sprintf("/lib/%d.so: stripped", i)
+		p.Problems = append(p.Problems, problem)
+		p.Kinds[problem] = fmt.Sprint("kind ", i%9)
+	}
+	notes := 0
+	for _, f := range summary(newGraph(p)) {
+		if f.Name == "Note" {
+			notes++
+		}
+	}
+	if notes != 1+profile.MostNotes { // and the one of the recording
+		t.Errorf("%d notes", notes)
 	}
 }

@@ -106,6 +106,18 @@ V8 9
 	}
 }
 
+// speedscope takes a file that begins like this for one of callgrind.
+func TestFirstWords(t *testing.T) {
+	p := newStacks(profile.Frame{Name: "# callgrind format"}, profile.Frame{Name: "fn=main"})
+	p.Add(profile.Thread{PID: 1, TID: 1, Comm: "fn=x"}, 0, 3, 0, 1)
+	if got, want := write(t, p.Profile, Options{}), "_fn=x;# callgrind format;fn=main 3\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := write(t, p.Profile, Options{NoComms: true}), "_# callgrind format;fn=main 3\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // The lines of any tree are in order and have its weights.
 func TestOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

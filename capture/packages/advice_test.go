@@ -3,6 +3,7 @@ package packages
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -37,6 +38,16 @@ func TestFilesOfTheDistribution(t *testing.T) {
 		if got := IsDistributed(path); got != want {
 			t.Errorf("%s: %v", path, got)
 		}
+	}
+}
+
+// A file has one of three names in a package's list, as /usr was merged or not when the package was built.
+func TestOwnersWhereUsrIsMerged(t *testing.T) {
+	s := system(t, "", map[string]string{"old.list": "/.\n/bin/old\n", "new.list": "/.\n/usr/bin/new\n"})
+	paths := []string{"/bin/old", "/usr/bin/old", "/usr/bin/new", "/bin/new", "/bin/ol", "bin/old"}
+	want := []string{"old", "old", "new", "new", "", ""}
+	if got := owners(filepath.Join(s.Root, "var/lib/dpkg/info"), paths); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

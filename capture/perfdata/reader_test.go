@@ -200,3 +200,20 @@ func TestReadsStacksThatPerfRecords(t *testing.T) {
 		})
 	}
 }
+
+func TestCPUsThatWereOnline(t *testing.T) {
+	for _, c := range []struct {
+		data []byte
+		want int
+	}{
+		{[]byte{8, 0, 0, 0, 6, 0, 0, 0}, 6}, // of 8 that are present
+		{[]byte{8, 0, 0, 0, 6}, 0},
+		{[]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 0},
+		{nil, 0},
+	} {
+		r := Reader{features: map[Feature]contents{NrCPUs: {data: c.data}}}
+		if got := r.CPUs(); got != c.want {
+			t.Errorf("%v: %d, want %d", c.data, got, c.want)
+		}
+	}
+}

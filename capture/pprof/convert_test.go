@@ -142,6 +142,24 @@ func TestConverted(t *testing.T) {
 	}
 }
 
+// -tagroot process puts the programs above the stacks; of one program, every sample would say the same.
+func TestProgramsAreLabels(t *testing.T) {
+	for want, programs := range map[string][]string{
+		"server\ufffd": {"server\x1b"}, // the other thread is of its own program, swapper
+		"":             {"swapper", "swapper"},
+	} {
+		p := small()
+		p.Programs = programs
+		out, err := Convert(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(out.Sample[0].Label["process"], ""); got != want {
+			t.Errorf("%q: %q", programs, got)
+		}
+	}
+}
+
 func TestValues(t *testing.T) {
 	for _, c := range []struct {
 		name    string

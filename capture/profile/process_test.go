@@ -15,6 +15,7 @@ import (
 type sampled struct {
 	pid, tid   uint32
 	comm, main string
+	unmapped   bool // its code has no mapping
 }
 
 // loadProcesses loads one sample of each thread, with processes, and checks the profile and its timeline. It
@@ -28,7 +29,9 @@ func loadProcesses(t *testing.T, threads []sampled) (stacks []string) {
 	l.p.Events = []Event{{Name: "cycles"}}
 	l.sample.Callchain = words(perfring.ContextKernel, 0xffffffff81000010, perfring.ContextUser, 0x1000)
 	for _, th := range threads {
-		l.table.Mmap(th.pid, vmas.Map{Addr: 0x1000, Len: 0x2000, Prot: vmas.ProtExec, Name: []byte("//anon")})
+		if !th.unmapped {
+			l.table.Mmap(th.pid, vmas.Map{Addr: 0x1000, Len: 0x2000, Prot: vmas.ProtExec, Name: []byte("//anon")})
+		}
 		l.comm(&replay.Change{PID: th.pid, TID: th.tid, Comm: []byte(th.comm)})
 		if th.main != "" {
 			l.comm(&replay.Change{PID: th.pid, TID: th.pid, Comm: []byte(th.main)})
@@ -69,17 +72,19 @@ func TestProcessesAreTheFirstLevel(t *testing.T) {
 		threads []sampled
 		want    []string
 	}{
-		{"two programs", []sampled{{7, 7, "cc1", ""}, {8, 8, "as", ""}, {9, 9, "cc1", ""}},
+		{"two programs", []sampled{{7, 7, "cc1", "", false}, {8, 8, "as", "", false}, {9, 9, "cc1", "", false}},
 			[]string{"cc1;jit;kernel", "as;jit;kernel", "cc1;jit;kernel"}},
-		{"one program, two processes", []sampled{{7, 7, "cc1", ""}, {9, 9, "cc1", ""}},
+		{"one program, two processes", []sampled{{7, 7, "cc1", "", false}, {9, 9, "cc1", "", false}},
 			[]string{"jit;kernel", "jit;kernel"}},
-		{"threads of one process", []sampled{{7, 8, "GC", "java"}, {7, 9, "pool-1", "java"}},
+		{"frames that are found after the process", []sampled{{7, 7, "cc1", "", false}, {9, 9, "cc1", "", true}},
+			[]string{"jit;kernel", "unmapped;kernel"}},
+		{"threads of one process", []sampled{{7, 8, "GC", "java", false}, {7, 9, "pool-1", "java", false}},
 			[]string{"jit;kernel", "jit;kernel"}},
-		{"threads beside another program", []sampled{{7, 8, "GC", "java"}, {9, 9, "sh", ""}},
+		{"threads beside another program", []sampled{{7, 8, "GC", "java", false}, {9, 9, "sh", "", false}},
 			[]string{"java;jit;kernel", "sh;jit;kernel"}},
-		{"a main thread that is not known", []sampled{{7, 8, "GC", ""}, {9, 9, "sh", ""}},
+		{"a main thread that is not known", []sampled{{7, 8, "GC", "", false}, {9, 9, "sh", "", false}},
 			[]string{"GC;jit;kernel", "sh;jit;kernel"}},
-		{"a program after exec", []sampled{{7, 7, "sh", ""}, {7, 7, "sleep", ""}},
+		{"a program after exec", []sampled{{7, 7, "sh", "", false}, {7, 7, "sleep", "", false}},
 			[]string{"sh;jit;kernel", "sleep;jit;kernel"}},
 		{"no samples", nil, nil},
 	} {

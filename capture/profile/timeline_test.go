@@ -71,6 +71,24 @@ func TestTimelineKeepsEveryPoint(t *testing.T) {
 	}
 }
 
+func TestTimelineNodesChangeTwice(t *testing.T) {
+	line := newTimeline(t)
+	for node := range int32(3) {
+		if err := line.Add(0, &Sample{Node: node}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line.remapped([]int32{0, 2, 3})
+	line.remapped([]int32{0, 0, 1, 7})
+	var nodes []int32
+	for _, p := range points(t, line, 0) {
+		nodes = append(nodes, p.Node)
+	}
+	if want := []int32{0, 1, 7}; !slices.Equal(nodes, want) {
+		t.Errorf("nodes %v, want %v", nodes, want)
+	}
+}
+
 func TestTimelineStopsAtAnError(t *testing.T) {
 	line := newTimeline(t)
 	for i := range 100 {
