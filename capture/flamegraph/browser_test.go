@@ -214,8 +214,8 @@ func TestNothingInABrowser(t *testing.T) {
 	p.text("#detail", "Widths are shares of the 0 samples of nothing.")
 }
 
-// BenchmarkPage opens a page of a million samples of 100,000 distinct stacks. open, range, search and zoom are
-// the times until the result is on the screen; slowest is the slowest picture during a zoom.
+// BenchmarkPage opens a page of a million samples of 100,000 distinct stacks. open, range, search and zoom
+// are the times until the result is on the screen; slowest is the slowest picture during a zoom.
 func BenchmarkPage(b *testing.B) {
 	p := generated(100000)
 	line := timeline(b, p, func(profile.Thread, int) time.Duration { return rand.N(time.Minute) })
