@@ -1,8 +1,10 @@
 package flamegraph
 
 import (
+	"math/rand/v2"
 	"os"
 	"testing"
+	"time"
 
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
@@ -212,10 +214,12 @@ func TestNothingInABrowser(t *testing.T) {
 	p.text("#detail", "Widths are shares of the 0 samples of nothing.")
 }
 
-// BenchmarkPage opens a page of 100,000 distinct stacks. open, search and zoom are the times until the
-// result is on the screen; slowest is the slowest picture during a zoom.
+// BenchmarkPage opens a page of a million samples of 100,000 distinct stacks. open, range, search and zoom
+// are the times until the result is on the screen; slowest is the slowest picture during a zoom.
 func BenchmarkPage(b *testing.B) {
-	file := write(b, generated(100000), Options{})
+	p := generated(100000)
+	line := timeline(b, p, func(profile.Thread, int) time.Duration { return rand.N(time.Minute) })
+	file := write(b, p, Options{Timeline: line})
 	info, err := os.Stat(file)
 	if err != nil {
 		b.Fatal(err)
@@ -226,6 +230,13 @@ func BenchmarkPage(b *testing.B) {
 	b.ReportMetric(browser.Eval[float64](page, "Number(document.documentElement.dataset.ready)"), "open-ms")
 	const shown = "const frame = () => new Promise(requestAnimationFrame); " +
 		"const shown = async () => { await frame(); await frame(); };"
+	b.ReportMetric(browser.Eval[float64](page, `(async () => { `+shown+`
+		const began = performance.now(), canvas = document.querySelector('#strip canvas');
+		canvas.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'}));
+		await shown();
+		return performance.now() - began;
+	})()`), "range-ms")
+	page.Click("#whole:not([hidden])")
 	b.ReportMetric(browser.Eval[float64](page, `(async () => { `+shown+`
 		const began = performance.now(), field = document.querySelector('#search');
 		field.value = 'process_1';

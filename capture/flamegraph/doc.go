@@ -7,11 +7,11 @@
 //
 // HTML is a page that draws the rectangles that are wide enough to be seen on a canvas, so that it stays
 // fast with a hundred thousand distinct stacks. It holds all threads and events, from which the user can
-// choose; it begins with the first event that has samples. With a timeline it shows the samples of each program
-// over time, too, and any part of that: times are rounded to steps, so that the page stays small. Its data is
-// compressed: see encode. SVG is a
-// static picture, with a script that adds zoom and search where scripts run. It has all threads, the first
-// event that has samples, and no rectangles that are too narrow to be seen; it says how many it leaves out.
+// choose; it begins with the first event that has samples. With a timeline it shows the samples of each
+// program over time, too, and any part of that: times are rounded to steps, so that the page stays small.
+// Its data is compressed: see encode. SVG is a static picture, with a script that adds zoom and search where
+// scripts run. It has all threads, the first event that has samples, and no rectangles that are too narrow to
+// be seen; it says how many it leaves out.
 //
 // The page's style and scripts are in page/: data.js and graph.js do not depend on the rest of the page, so
 // that another page can show two graphs, with Data, Script and Style.

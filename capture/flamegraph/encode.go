@@ -39,10 +39,10 @@ type threadRow struct {
 //	each function:       name, image, colour | shade<<4, file + 1 or 0
 //	each node but 0:     depth of the node before it + 1 - its own depth, function, line
 //	each weight:         node - node of the weight before it, event, thread, count
-//	each point:          step - step of the point before it of this weight, twice, + 1 if count follows; else it is 1
+//	each point:          (step - step of this weight's point before it)<<1 | 1 and count, or without | 1 for 1
 //
-// Points are those of the first weight, as many as have its count together, then those of the next one. Without
-// steps there are none.
+// Points are those of the first weight, as many as have its count together, then those of the next one.
+// Without steps there are none.
 func encode(g *graph, s *steps) (template.HTML, error) {
 	h := header{Functions: len(g.functions), Nodes: len(g.nodes), Weights: len(g.weights)}
 	event := make([]uint64, len(g.p.Events)) // those with samples only

@@ -10,17 +10,20 @@ import (
 )
 
 const (
-	mostSteps   = 1024    // about as many as a window has pixels
-	fewestSteps = 16      // with less, a strip of time says nothing
-	mostPoints  = 100_000 // of a page with few distinct stacks: see steps.most
+	mostSteps   = 1024 // about as many as a window has pixels
+	fewestSteps = 16   // with less, a strip of time says nothing
+	// A point takes about 1.5 bytes of the page. A page with few distinct stacks has at most mostPoints, one
+	// with many at most so many for each weight, which takes 50 bytes and more.
+	mostPoints      = 250_000
+	pointsForWeight = 16
 )
 
-// steps is a recording's time in steps of equal length, with the samples of each weight of a graph in each step.
-// There are mostSteps of them, or half as many, and so on, so that the points are few.
+// steps is a recording's time in steps of equal length, with the samples of each weight of a graph in each
+// step. There are mostSteps of them, or half as many, and so on, so that the points are few.
 type steps struct {
 	first, length uint64 // of the recording, in ns
 	n             int    // number of steps; 0 when there are too many points with any number
-	most          int    // points that a page can have: mostPoints, or twice the graph's weights
+	most          int    // points that a page can have
 	points        []point
 }
 
@@ -34,14 +37,14 @@ type point struct {
 // errOtherProfile is returned if a sample is in none of the weights.
 var errOtherProfile = errors.New("the timeline is not that of the profile")
 
-// timed finds the samples of the graph's weights in a timeline of its profile. It is nil without a timeline, and
-// for samples that were all taken at once.
+// timed finds the samples of the graph's weights in a timeline of its profile. It is nil without a timeline,
+// and for samples that were all taken at once.
 func (g *graph) timed(t *profile.Timeline) (*steps, error) {
 	if t == nil || g.p.Duration <= 0 {
 		return nil, nil
 	}
 	s := &steps{first: g.p.First, length: uint64(g.p.Duration), n: mostSteps}
-	s.most = max(mostPoints, 2*len(g.weights))
+	s.most = max(mostPoints, pointsForWeight*len(g.weights))
 	type key struct{ node, event, thread int32 }
 	at := make(map[key]int32, len(g.weights))
 	for i, w := range g.weights {

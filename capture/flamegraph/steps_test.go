@@ -16,8 +16,11 @@ import (
 	"unspool/testdata/browser"
 )
 
-// timeline has the samples of a profile, each at the time that at gives for its thread and its number there.
-func timeline(t testing.TB, p *profile.Profile, at func(profile.Thread, int) time.Duration) *profile.Timeline {
+// clock says when a thread's sample is taken, by its number.
+type clock func(profile.Thread, int) time.Duration
+
+// timeline has the samples of a profile, each at its time.
+func timeline(t testing.TB, p *profile.Profile, at clock) *profile.Timeline {
 	t.Helper()
 	line, err := profile.NewTimeline()
 	if err != nil {
@@ -40,7 +43,7 @@ func timeline(t testing.TB, p *profile.Profile, at func(profile.Thread, int) tim
 	return line
 }
 
-// phases are those of the build: shells in the first two seconds, compilers in six more, the linker at the end.
+// phases are those of the build: shells in the first two seconds, compilers in six more, then the linker.
 func phases(t profile.Thread, n int) time.Duration {
 	switch {
 	case t.Comm == "sh":

@@ -49,7 +49,8 @@ func ParseTimes(text string) (t Times, err error) {
 	if to == "" && t.From.Percent {
 		end = Moment{100, true}
 	}
-	if (to != "" || end.Percent) && (end.Value == 0 || end.Percent == t.From.Percent && end.Value <= t.From.Value) {
+	given, alike := to != "" || end.Percent, end.Percent == t.From.Percent
+	if given && (end.Value == 0 || alike && end.Value <= t.From.Value) {
 		return Times{}, fmt.Errorf("%q: nothing lies between these times", text)
 	}
 	return t, nil

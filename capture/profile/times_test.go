@@ -35,8 +35,8 @@ func TestParseTimes(t *testing.T) {
 			t.Errorf("%q: %+v, %q, %v", c.text, got, got, err)
 		}
 	}
-	for _, bad := range []string{"", "5", "10%", "5,5", "6,5", "5,0", "20%,10%", "100%,", "0%,0%", "-1,5", "5,-6",
-		"90%,101%", "NaN,5", "5,Inf", "1e99,", "a,b", "1,2,3", "1%%,2%", "5,0%"} {
+	for _, bad := range []string{"", "5", "10%", "5,5", "6,5", "5,0", "20%,10%", "100%,", "0%,0%", "-1,5",
+		"5,-6", "90%,101%", "NaN,5", "5,Inf", "1e99,", "a,b", "1,2,3", "1%%,2%", "5,0%"} {
 		if got, err := ParseTimes(bad); err == nil {
 			t.Errorf("%q is %+v", bad, got)
 		}
@@ -69,7 +69,8 @@ func TestPartHolds(t *testing.T) {
 		}
 	}
 	// Times of a hostile recording.
-	for _, span := range [][2]uint64{{math.MaxUint64, 0}, {0, math.MaxUint64}, {math.MaxUint64, math.MaxUint64}} {
+	const late = math.MaxUint64
+	for _, span := range [][2]uint64{{late, 0}, {0, late}, {late, late}} {
 		p := &part{times: Times{Moment{10, true}, Moment{Value: 5}}}
 		p.begin(span[0], span[1])
 		p.holds(0)

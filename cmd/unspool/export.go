@@ -83,8 +83,8 @@ func (f *exportFlags) choose(output string) (err error) {
 		return errors.New("perf.data cannot hold names: perf and unspool look them up when they read it; other " +
 			"formats can")
 	case f.time != "" && !f.exports():
-		return errors.New("--time: a recording is converted whole: 'unspool report --time' shows a part of it, and " +
-			"other formats hold one")
+		return errors.New("--time: a recording is converted whole: 'unspool report --time' shows a part of it, " +
+			"and other formats hold one")
 	case !f.symbols && f.exports() && !f.format.Nameless:
 		return fmt.Errorf("--symbols=false: %s cannot be read without names", f.format.Name)
 	}

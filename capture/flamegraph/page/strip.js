@@ -25,7 +25,7 @@ class Strip {
 
   listen() {
     const {canvas} = this;
-    new ResizeObserver(() => this.show()).observe(canvas);
+    new ResizeObserver(() => { if (canvas.clientWidth !== this.width) this.show(); }).observe(canvas);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.paint());
     canvas.addEventListener('pointerdown', e => {
       if (e.button !== 0) return;
@@ -109,7 +109,8 @@ class Strip {
     const row = new Int32Array(this.programs.length).fill(COLOURED);
     shown.forEach((p, i) => { row[p] = i; });
 
-    const bins = Math.max(1, Math.min(steps, this.canvas.clientWidth / 3, Math.max(20, samples / 20)));
+    this.width = this.canvas.clientWidth;
+    const bins = Math.max(1, Math.min(steps, this.width / 3, Math.max(20, samples / 20)));
     this.wide = Math.ceil(steps / bins); // steps of a bin
     this.bins = Array.from({length: Math.ceil(steps / this.wide)}, () => new Float64Array(COLOURED + 1));
     this.sums = new Float64Array(COLOURED + 1);
