@@ -132,12 +132,12 @@ func TestWindow(t *testing.T) {
 		until time.Duration
 	}{
 		{part(100*time.Second, 1), 100 * time.Second, 1, 100 * time.Second},
-		{part(103*time.Second, 10), 104 * time.Second, 11, 103400 * time.Millisecond},
+		{part(103*time.Second, 10), 104 * time.Second, 11, 103 * time.Second},
 		{part(105*time.Second, 100), 105 * time.Second, 111, 105 * time.Second},
 		{part(106*time.Second, 1000), 106 * time.Second, 1110, 106 * time.Second}, // the first one is too old
 		{part(104*time.Second, 5), 106 * time.Second, 1115, 106 * time.Second},    // late
-		{nil, 107 * time.Second, 1115, 106400 * time.Millisecond},                 // nothing runs
-		{nil, 120 * time.Second, 0, 119400 * time.Millisecond},
+		{nil, 107 * time.Second, 1115, 106 * time.Second},                         // nothing runs
+		{nil, 120 * time.Second, 0, 119 * time.Second},
 	} {
 		if c.add != nil {
 			w.Add(c.add)

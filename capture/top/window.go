@@ -13,7 +13,7 @@ const mostNodes = 1 << 21
 
 const (
 	// usualLag is how long after a sample its round usually comes at most, mostLag is when it is there for sure.
-	usualLag = 600 * time.Millisecond
+	usualLag = time.Second
 	mostLag  = 2 * time.Second
 )
 
