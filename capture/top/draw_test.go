@@ -142,20 +142,36 @@ func TestWindow(t *testing.T) {
 		if c.add != nil {
 			w.Add(c.add)
 		}
-		p, until := w.Profile(uint64(c.now))
-		if p.Count() != c.count || until != uint64(c.until) {
-			t.Errorf("at %v: %d samples up to %v, want %d up to %v", c.now, p.Count(), time.Duration(until), c.count,
-				c.until)
+		p, from, until := w.Profile(uint64(c.now))
+		if p.Count() != c.count || until != uint64(c.until) || from != uint64(c.until-5*time.Second) {
+			t.Errorf("at %v: %d samples from %v to %v, want %d up to %v", c.now, p.Count(), time.Duration(from),
+				time.Duration(until), c.count, c.until)
 		}
 		if err := p.CheckValid(); err != nil {
 			t.Error(err)
 		}
 	}
 	w.Add(part(121*time.Second, 7))
-	if p, _ := w.Take(uint64(121 * time.Second)); p.Count() != 7 {
+	if p, _, _ := w.Take(uint64(121 * time.Second)); p.Count() != 7 {
 		t.Errorf("%d samples taken", p.Count())
 	}
-	if p, _ := w.Take(uint64(121 * time.Second)); p.Count() != 0 {
+	if p, _, _ := w.Take(uint64(121 * time.Second)); p.Count() != 0 {
 		t.Errorf("%d samples taken again", p.Count())
+	}
+}
+
+// TestWindowIsBounded adds parts with more nodes than a Window keeps: the oldest are dropped, and it says so.
+func TestWindowIsBounded(t *testing.T) {
+	w := NewWindow(time.Hour)
+	for i := range 6 {
+		p := made(t, time.Duration(i)*time.Second, stack{compiler, []int32{mainFrame}, 1})
+		for range mostNodes / 4 {
+			p.Nodes = append(p.Nodes, profile.Node{Parent: 0, Frame: parseFrame})
+		}
+		w.Add(p)
+	}
+	p, from, until := w.Profile(uint64(5 * time.Second))
+	if p.Count() != 3 || from != uint64(2*time.Second) || until != uint64(5*time.Second) {
+		t.Errorf("%d samples from %v to %v", p.Count(), time.Duration(from), time.Duration(until))
 	}
 }
