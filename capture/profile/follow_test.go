@@ -130,14 +130,22 @@ func TestFollowForgetsThreads(t *testing.T) {
 	if p := f.end(); p.Threads[0].Comm != ":8" {
 		t.Errorf("two rounds after, the thread is still %v", p.Threads[0])
 	}
-	f.task(perfring.RecordExit, 7, 7, 1)
-	f.task(perfring.RecordFork, 7, 7, 1)
-	f.comm(7, 7, "again")
-	f.end()
-	f.end()
-	f.sample(7, 7, 5000)
-	if p := f.end(); p.Threads[0].Comm != "again" {
-		t.Errorf("the process that got the ID of another one is %v", p.Threads[0])
+	for _, c := range []struct {
+		name  string
+		round bool // a round ends between the old process and the new one
+	}{{"second", true}, {"third", false}} {
+		f.task(perfring.RecordExit, 7, 7, 1)
+		if c.round {
+			f.end()
+		}
+		f.task(perfring.RecordFork, 7, 7, 1)
+		f.comm(7, 7, c.name)
+		f.end()
+		f.end()
+		f.sample(7, 7, 5000)
+		if p := f.end(); p.Threads[0].Comm != c.name {
+			t.Errorf("the %s process with the ID is %v", c.name, p.Threads[0])
+		}
 	}
 	if len(f.comms) != 1 {
 		t.Errorf("%d names of threads are kept: %v", len(f.comms), f.comms)
@@ -155,7 +163,7 @@ func TestFollowLooksUpAgain(t *testing.T) {
 	}
 	f.give(b)
 	old := f.loader.builder
-	for round := range 3 {
+	for round := range 6 {
 		f.sample(7, 7, uint64(1+round)*uint64(forgetAfter-time.Second))
 		p := f.end()
 		if len(p.Images) != 1 || p.Images[0].Path != "/nonexistent/program" || len(p.Frames) != 1 {

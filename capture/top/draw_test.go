@@ -50,6 +50,7 @@ func TestLinesFit(t *testing.T) {
 		stack{hostile, []int32{mainFrame, hostileFrame}, 20},
 		stack{hostile, []int32{unknownFrame}, 10})
 	p.Frames[parseFrame].Name = "std::漢字<" + strings.Repeat("int, ", 100) + "int>\x1b[2J"
+	p.Images[1].Name = "lib" + strings.Repeat("漢", 50) + ".so"
 	for _, colour := range []bool{false, true} {
 		for _, typed := range []string{
 			"", "j", "G", "?", "/漢", "/nothing\r", "p", "t", "t\r", "t\rG\r", "t/par\r", "t\r\x1b[B\r",
