@@ -2,6 +2,8 @@ package profile
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -128,14 +130,22 @@ func TestFollowForgetsThreads(t *testing.T) {
 	if p := f.end(); p.Threads[0].Comm != ":8" {
 		t.Errorf("two rounds after, the thread is still %v", p.Threads[0])
 	}
-	f.task(perfring.RecordExit, 7, 7, 1)
-	f.task(perfring.RecordFork, 7, 7, 1)
-	f.comm(7, 7, "again")
-	f.end()
-	f.end()
-	f.sample(7, 7, 5000)
-	if p := f.end(); p.Threads[0].Comm != "again" {
-		t.Errorf("the process that got the ID of another one is %v", p.Threads[0])
+	for _, c := range []struct {
+		name  string
+		round bool // a round ends between the old process and the new one
+	}{{"second", true}, {"third", false}} {
+		f.task(perfring.RecordExit, 7, 7, 1)
+		if c.round {
+			f.end()
+		}
+		f.task(perfring.RecordFork, 7, 7, 1)
+		f.comm(7, 7, c.name)
+		f.end()
+		f.end()
+		f.sample(7, 7, 5000)
+		if p := f.end(); p.Threads[0].Comm != c.name {
+			t.Errorf("the %s process with the ID is %v", c.name, p.Threads[0])
+		}
 	}
 	if len(f.comms) != 1 {
 		t.Errorf("%d names of threads are kept: %v", len(f.comms), f.comms)
@@ -153,7 +163,7 @@ func TestFollowLooksUpAgain(t *testing.T) {
 	}
 	f.give(b)
 	old := f.loader.builder
-	for round := range 3 {
+	for round := range 6 {
 		f.sample(7, 7, uint64(1+round)*uint64(forgetAfter-time.Second))
 		p := f.end()
 		if len(p.Images) != 1 || p.Images[0].Path != "/nonexistent/program" || len(p.Frames) != 1 {
@@ -165,5 +175,42 @@ func TestFollowLooksUpAgain(t *testing.T) {
 	}
 	if f.dumps == nil || f.reread == 0 {
 		t.Error("the new names of generated code are not as the old ones")
+	}
+}
+
+// TestFollowReadsNamesOfGeneratedCodeAgain has a process write the name of code after a first sample in it.
+func TestFollowReadsNamesOfGeneratedCodeAgain(t *testing.T) {
+	f := newFeeder(t)
+	root := t.TempDir()
+	f.loader.builder.sym = symbols.New(symbols.Options{Kallsyms: "/nonexistent", Root: root})
+	b, err := perfring.AppendMmap2(nil, &f.format, &perfring.Mmap2{PID: 7, TID: 7, Addr: 0x1000, Len: 0x1000, Prot: 5,
+		Path: []byte("//anon")}, &perfring.SampleID{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.give(b)
+	if err := os.Mkdir(filepath.Join(root, "tmp"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	perfMap := filepath.Join(root, "tmp", "perf-7.map")
+	for _, c := range []struct {
+		at    time.Duration
+		named string // what the map has by then
+		want  string
+	}{
+		{time.Second, "9000 10 other\n", "[anon]"},
+		{2 * time.Second, "9000 10 other\n1000 10 late\n", "[anon]"}, // not read at every sample
+		{2*time.Second + rereadAfter, "", "late"},
+		{3*time.Second + 2*rereadAfter, "1000 10 renamed\n", "late"}, // what has a name is not looked up again
+	} {
+		if c.named != "" {
+			if err := os.WriteFile(perfMap, []byte(c.named), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.sample(7, 7, uint64(c.at))
+		if p := f.end(); len(p.Frames) != 1 || p.Frames[0].Name != c.want {
+			t.Errorf("at %v: %+v, want %s", c.at, p.Frames, c.want)
+		}
 	}
 }

@@ -353,6 +353,21 @@ func TestOpenerRules(t *testing.T) {
 	}
 }
 
+// TestTerminalOfAReader has a reader that takes keys set its terminal's mode, and type nothing into it.
+func TestTerminalOfAReader(t *testing.T) {
+	t.Parallel()
+	for _, takes := range []bool{false, true} {
+		program := (&Reading{Terminal: takes}).filter(4711)
+		for request, want := range map[uint64]bool{
+			unix.TCGETS: true, unix.TIOCGWINSZ: true, unix.TCSETS: takes, unix.TIOCSTI: false, unix.TIOCLINUX: false,
+		} {
+			if got := run(t, program, unix.SYS_IOCTL, [4]uint64{0, request}); got != want {
+				t.Errorf("terminal %v: ioctl %#x is allowed: %v", takes, request, got)
+			}
+		}
+	}
+}
+
 // run says whether a filter allows a system call.
 func run(t *testing.T, program []unix.SockFilter, call uintptr, arguments [4]uint64) bool {
 	t.Helper()

@@ -50,6 +50,7 @@ func TestLinesFit(t *testing.T) {
 		stack{hostile, []int32{mainFrame, hostileFrame}, 20},
 		stack{hostile, []int32{unknownFrame}, 10})
 	p.Frames[parseFrame].Name = "std::漢字<" + strings.Repeat("int, ", 100) + "int>\x1b[2J"
+	p.Images[1].Name = "lib" + strings.Repeat("漢", 50) + ".so"
 	for _, colour := range []bool{false, true} {
 		for _, typed := range []string{
 			"", "j", "G", "?", "/漢", "/nothing\r", "p", "t", "t\r", "t\rG\r", "t/par\r", "t\r\x1b[B\r",
@@ -132,30 +133,46 @@ func TestWindow(t *testing.T) {
 		until time.Duration
 	}{
 		{part(100*time.Second, 1), 100 * time.Second, 1, 100 * time.Second},
-		{part(103*time.Second, 10), 104 * time.Second, 11, 103400 * time.Millisecond},
+		{part(103*time.Second, 10), 104 * time.Second, 11, 103 * time.Second},
 		{part(105*time.Second, 100), 105 * time.Second, 111, 105 * time.Second},
 		{part(106*time.Second, 1000), 106 * time.Second, 1110, 106 * time.Second}, // the first one is too old
 		{part(104*time.Second, 5), 106 * time.Second, 1115, 106 * time.Second},    // late
-		{nil, 107 * time.Second, 1115, 106400 * time.Millisecond},                 // nothing runs
-		{nil, 120 * time.Second, 0, 119400 * time.Millisecond},
+		{nil, 107 * time.Second, 1115, 106 * time.Second},                         // nothing runs
+		{nil, 120 * time.Second, 0, 119 * time.Second},
 	} {
 		if c.add != nil {
 			w.Add(c.add)
 		}
-		p, until := w.Profile(uint64(c.now))
-		if p.Count() != c.count || until != uint64(c.until) {
-			t.Errorf("at %v: %d samples up to %v, want %d up to %v", c.now, p.Count(), time.Duration(until), c.count,
-				c.until)
+		p, from, until := w.Profile(uint64(c.now))
+		if p.Count() != c.count || until != uint64(c.until) || from != uint64(c.until-5*time.Second) {
+			t.Errorf("at %v: %d samples from %v to %v, want %d up to %v", c.now, p.Count(), time.Duration(from),
+				time.Duration(until), c.count, c.until)
 		}
 		if err := p.CheckValid(); err != nil {
 			t.Error(err)
 		}
 	}
 	w.Add(part(121*time.Second, 7))
-	if p, _ := w.Take(uint64(121 * time.Second)); p.Count() != 7 {
+	if p, _, _ := w.Take(uint64(121 * time.Second)); p.Count() != 7 {
 		t.Errorf("%d samples taken", p.Count())
 	}
-	if p, _ := w.Take(uint64(121 * time.Second)); p.Count() != 0 {
+	if p, _, _ := w.Take(uint64(121 * time.Second)); p.Count() != 0 {
 		t.Errorf("%d samples taken again", p.Count())
+	}
+}
+
+// TestWindowIsBounded adds parts with more nodes than a Window keeps: the oldest are dropped, and it says so.
+func TestWindowIsBounded(t *testing.T) {
+	w := NewWindow(time.Hour)
+	for i := range 6 {
+		p := made(t, time.Duration(i)*time.Second, stack{compiler, []int32{mainFrame}, 1})
+		for range mostNodes / 4 {
+			p.Nodes = append(p.Nodes, profile.Node{Parent: 0, Frame: parseFrame})
+		}
+		w.Add(p)
+	}
+	p, from, until := w.Profile(uint64(5 * time.Second))
+	if p.Count() != 3 || from != uint64(2*time.Second) || until != uint64(5*time.Second) {
+		t.Errorf("%d samples from %v to %v", p.Count(), time.Duration(from), time.Duration(until))
 	}
 }

@@ -57,8 +57,8 @@ func Interactive(ctx context.Context, in, out *os.File, feed Feed, o Options) er
 			return err
 		case <-resized:
 		case <-tick.C:
-			p, until := window.Profile(perfring.Now())
-			s.show(newSnapshot(p, min(o.Span, between(began, until))))
+			p, from, until := window.Profile(perfring.Now())
+			s.show(newSnapshot(p, between(max(began, from), until)))
 		case all, ok := <-typed:
 			if !ok { // the terminal is gone
 				return nil
@@ -81,8 +81,8 @@ func Plain(ctx context.Context, out io.Writer, feed Feed, o Options) error {
 	defer tick.Stop()
 	last := perfring.Now()
 	write := func() error {
-		p, until := window.Take(perfring.Now())
-		n := newSnapshot(p, between(last, until))
+		p, from, until := window.Take(perfring.Now())
+		n := newSnapshot(p, between(max(last, from), until))
 		last = max(last, until)
 		return writePlain(out, n, time.Now())
 	}

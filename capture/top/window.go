@@ -8,12 +8,13 @@ import (
 	"unspool/capture/profile"
 )
 
-// mostNodes is how many nodes the parts of a Window have at most, together: some 100 MiB.
-const mostNodes = 1 << 21
+// mostNodes is how many nodes the parts of a Window have at most, together: some 100 MiB, and a fraction of a second
+// to add them up. A machine with 64 busy CPUs has fewer.
+const mostNodes = 1 << 19
 
 const (
 	// usualLag is how long after a sample its round usually comes at most, mostLag is when it is there for sure.
-	usualLag = 600 * time.Millisecond
+	usualLag = time.Second
 	mostLag  = 2 * time.Second
 )
 
@@ -25,6 +26,7 @@ type Window struct {
 	parts  []*profile.Profile
 	nodes  int    // of all parts
 	latest uint64 // time of the last sample
+	short  uint64 // end of the last part that was dropped because there were too many nodes
 }
 
 // NewWindow returns an empty Window of a length.
@@ -39,6 +41,7 @@ func (w *Window) Add(p *profile.Profile) {
 	w.latest = max(w.latest, end(p))
 	w.dropBefore(w.latest - min(w.latest, uint64(w.span)))
 	for w.nodes > mostNodes && len(w.parts) > 1 {
+		w.short = end(w.parts[0])
 		w.drop()
 	}
 }
@@ -60,25 +63,31 @@ func (w *Window) drop() {
 	w.parts = w.parts[1:]
 }
 
-// Profile adds up what the recording has seen in the last seconds before now, which is a time of its clock.
-// until is the time up to which samples have come.
-func (w *Window) Profile(now uint64) (p *profile.Profile, until uint64) {
-	w.lock.Lock()
-	until = max(w.latest, now-min(now, uint64(usualLag)))
-	if now > w.latest+uint64(mostLag) {
-		w.dropBefore(until - min(until, uint64(w.span)))
-	}
-	parts := slices.Clone(w.parts)
-	w.lock.Unlock()
-	return profile.Merge(parts), until
+// Profile adds up what the recording has seen in the last seconds before now, which is a time of its clock. The
+// samples are from the time between from and until.
+func (w *Window) Profile(now uint64) (p *profile.Profile, from, until uint64) {
+	parts, from, until := w.held(now, false)
+	return profile.Merge(parts), from, until
 }
 
 // Take is Profile, and begins anew.
-func (w *Window) Take(now uint64) (p *profile.Profile, until uint64) {
+func (w *Window) Take(now uint64) (p *profile.Profile, from, until uint64) {
+	parts, from, until := w.held(now, true)
+	return profile.Merge(parts), from, until
+}
+
+// held returns the parts that are not too old, and forgets them if they are taken.
+func (w *Window) held(now uint64, taken bool) (parts []*profile.Profile, from, until uint64) {
 	w.lock.Lock()
-	parts := w.parts
-	w.parts, w.nodes = nil, 0
+	defer w.lock.Unlock()
 	until = max(w.latest, now-min(now, uint64(usualLag)))
-	w.lock.Unlock()
-	return profile.Merge(parts), until
+	from = max(w.short, until-min(until, uint64(w.span)))
+	if now > w.latest+uint64(mostLag) {
+		w.dropBefore(from)
+	}
+	parts = slices.Clone(w.parts)
+	if taken {
+		w.parts, w.nodes = nil, 0
+	}
+	return parts, from, until
 }

@@ -126,7 +126,7 @@ func TestManualPages(t *testing.T) {
 	want := []string{
 		"unspool-check.1", "unspool-compare.1", "unspool-convert.1", "unspool-doctor.1", "unspool-json.1",
 		"unspool-live-unwinder.1",
-		"unspool-record.1", "unspool-report.1", "unspool.1",
+		"unspool-record.1", "unspool-report.1", "unspool-top.1", "unspool.1",
 	}
 	if !slices.Equal(pages, want) {
 		t.Fatalf("pages %q", pages)
