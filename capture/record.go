@@ -66,6 +66,7 @@ type Options struct {
 
 	Output      string        // file, "-" for stdout
 	Place       *output.Place // what Output leads to, if it has been resolved already
+	Rotation    *Rotation     // instead of Output and Place
 	Compress    int           // zstd level, 0 for none
 	CommandLine []string      // of unspool, for the file's header
 	Version     string        // likewise
@@ -221,15 +222,22 @@ func (r *recording) openSource() error {
 	for _, a := range r.source.Attrs() {
 		events = append(events, a.WithBuildIDs())
 	}
-	r.writer, err = perfdata.Create(perfdata.Options{
+	if r.writer, err = r.create(events); err != nil {
+		r.source.Close()
+	}
+	return err
+}
+
+// create begins the output.
+func (r *recording) create(events []perfring.Attr) (Output, error) {
+	o := perfdata.Options{
 		Path: r.Output, Place: r.Place, Events: events,
 		CommandLine: r.CommandLine, Version: r.Version, Compress: r.Compress, Stop: r.ending,
-	})
-	if err != nil {
-		r.source.Close()
-		return err
 	}
-	return nil
+	if r.Rotation != nil {
+		return createSegments(r.Rotation, o)
+	}
+	return perfdata.Create(o)
 }
 
 // sink is the writer, with the watcher if there is one.
@@ -277,6 +285,7 @@ func (r *recording) run(ctx context.Context) error {
 		}
 	}
 	r.beginSampling()
+	r.awaitAsked()
 	return r.loop(ctx)
 }
 
@@ -289,15 +298,21 @@ func (r *recording) describeKernel() error {
 	if err != nil && r.kernelToo() {
 		r.note(err.Error())
 	}
-	for _, rec := range records {
-		if err := r.writer.Write(rec); err != nil {
-			return err
+	describe := func() error {
+		for _, rec := range records {
+			if err := r.writer.Write(rec); err != nil {
+				return err
+			}
 		}
+		for _, id := range ids {
+			r.writer.BuildID(id.Path, id.ID, id.Kernel)
+		}
+		return nil
 	}
-	for _, id := range ids {
-		r.writer.BuildID(id.Path, id.ID, id.Kernel)
+	if s, ok := r.writer.(*segments); ok {
+		s.begins = describe // a confined process could not read the kernel's symbols again
 	}
-	return nil
+	return describe()
 }
 
 // kernelToo says whether any event is sampled in the kernel.
@@ -344,6 +359,9 @@ func (r *recording) loop(ctx context.Context) error {
 			if err := r.writer.Round(); err != nil {
 				return err
 			}
+		}
+		if err := r.rotate(); err != nil {
+			return err
 		}
 		if now.After(report) && r.Progress != nil {
 			report = now.Add(reportEvery)
