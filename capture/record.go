@@ -234,7 +234,10 @@ func (r *recording) create(events []perfring.Attr) (Output, error) {
 		Path: r.Output, Place: r.Place, Events: events,
 		CommandLine: r.CommandLine, Version: r.Version, Compress: r.Compress, Stop: r.ending,
 	}
-	if r.Rotation != nil {
+	switch {
+	case r.Rotation != nil && r.Rotation.Last > 0:
+		return newFlight(r.Rotation, o)
+	case r.Rotation != nil:
 		return createSegments(r.Rotation, o)
 	}
 	return perfdata.Create(o)
@@ -298,21 +301,25 @@ func (r *recording) describeKernel() error {
 	if err != nil && r.kernelToo() {
 		r.note(err.Error())
 	}
-	describe := func() error {
+	describe := func(w Output) error {
 		for _, rec := range records {
-			if err := r.writer.Write(rec); err != nil {
+			if err := w.Write(rec); err != nil {
 				return err
 			}
 		}
 		for _, id := range ids {
-			r.writer.BuildID(id.Path, id.ID, id.Kernel)
+			w.BuildID(id.Path, id.ID, id.Kernel)
 		}
 		return nil
 	}
-	if s, ok := r.writer.(*segments); ok {
-		s.begins = describe // a confined process could not read the kernel's symbols again
+	switch w := r.writer.(type) { // a confined process could not read the kernel's symbols again
+	case *segments:
+		w.begins = describe
+	case *flight:
+		w.begins = describe
+		return nil
 	}
-	return describe()
+	return describe(r.writer)
 }
 
 // kernelToo says whether any event is sampled in the kernel.

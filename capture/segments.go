@@ -17,6 +17,19 @@ type Rotation struct {
 	Every  time.Duration   // the same for the time; 0: any
 
 	Asked <-chan struct{} // a value has the next one begin
+
+	// Last has the recording keep the last of it, by time, in memory, and write a file only when that is asked
+	// for, and at the end.
+	Last time.Duration
+
+	files int // that were begun
+	asked atomic.Bool
+}
+
+// into has a recording written to the next of the files.
+func (r *Rotation) into(o *perfdata.Options) {
+	place := r.Places[r.files%len(r.Places)]
+	o.Path, o.Place, o.Replace = place.Path(), place, r.files >= len(r.Places)
 }
 
 // segments writes a recording into the files of a rotation.
@@ -24,31 +37,25 @@ type segments struct {
 	*perfdata.Writer
 	rotation *Rotation
 	options  perfdata.Options
-	begins   func() error // writes what has to be in each file before everything else
+	begins   func(Output) error // writes what has to be in each file before everything else
 
-	place  int   // in rotation.Places
 	before int64 // bytes in the files that are complete
-	files  int   // that were begun
 	since  time.Time
-	asked  atomic.Bool
 }
 
 // createSegments begins the first file.
 func createSegments(r *Rotation, o perfdata.Options) (*segments, error) {
-	s := &segments{rotation: r, options: o, place: -1}
+	s := &segments{rotation: r, options: o}
 	return s, s.create()
 }
 
 // create begins the next file.
 func (s *segments) create() (err error) {
-	s.place = (s.place + 1) % len(s.rotation.Places)
-	place := s.rotation.Places[s.place]
-	s.options.Path, s.options.Place = place.Path(), place
-	s.options.Replace = s.files >= len(s.rotation.Places)
+	s.rotation.into(&s.options)
 	if s.Writer, err = perfdata.Create(s.options); err != nil {
 		return err
 	}
-	s.files++
+	s.rotation.files++
 	s.since = time.Now()
 	return nil
 }
@@ -59,7 +66,7 @@ func (s *segments) Written() int64 { return s.before + s.Writer.Written() }
 // due says whether the next file is to begin.
 func (s *segments) due() bool {
 	r := s.rotation
-	return s.asked.Swap(false) || r.Size > 0 && s.Writer.Written() >= r.Size ||
+	return r.asked.Swap(false) || r.Size > 0 && s.Writer.Written() >= r.Size ||
 		r.Every > 0 && time.Since(s.since) >= r.Every
 }
 
@@ -76,20 +83,19 @@ func (s *segments) next() error {
 		s.Writer, s.before = done, s.before-done.Written() // which is closed
 		return err
 	}
-	return s.begins()
+	return s.begins(s)
 }
 
 // awaitAsked notes when somebody asks for the next file.
 func (r *recording) awaitAsked() {
-	s, ok := r.writer.(*segments)
-	if !ok {
+	if r.Rotation == nil {
 		return
 	}
 	go func() {
 		for {
 			select {
-			case <-s.rotation.Asked:
-				s.asked.Store(true)
+			case <-r.Rotation.Asked:
+				r.Rotation.asked.Store(true)
 				r.source.Wake()
 			case <-r.ending:
 				return
@@ -100,15 +106,28 @@ func (r *recording) awaitAsked() {
 
 // rotate has the recording go on in another file if it is time.
 func (r *recording) rotate() error {
-	s, ok := r.writer.(*segments)
-	if !ok || !s.due() {
-		return nil
+	switch w := r.writer.(type) {
+	case *segments:
+		if !w.due() {
+			return nil
+		}
+		r.session.TellBuildIDs()
+		if err := r.session.Restate(w.next); err != nil {
+			return err
+		}
+		r.note(fmt.Sprintf("the recording goes on in %s", w.options.Path))
+	case *flight:
+		if r.Rotation.asked.Swap(false) {
+			r.session.TellBuildIDs()
+			if err := w.dump(); err != nil {
+				return err
+			}
+			r.note(fmt.Sprintf("the last of the recording is in %s", w.options.Path))
+		}
+		if w.due() {
+			return r.session.Restate(w.next)
+		}
 	}
-	r.session.TellBuildIDs()
-	if err := r.session.Restate(s.next); err != nil {
-		return err
-	}
-	r.note(fmt.Sprintf("the recording goes on in %s", s.options.Path))
 	return nil
 }
 

@@ -21,11 +21,13 @@ import (
 type rotationFlags struct {
 	when rotationTime
 	most int
+	last span
 }
 
 const (
 	defaultFiles = 10
 	mostFiles    = 100
+	leastLast    = time.Second
 )
 
 // add adds the options to a command.
@@ -33,7 +35,9 @@ func (f *rotationFlags) add(fl *pflag.FlagSet) {
 	fl.Var(&f.when, "switch-output",
 		"go on in FILE.1, FILE.2, … `WHEN` there are 20M or such a SIZE, after 30s or such a TIME, or at a signal, SIGUSR2")
 	fl.Lookup("switch-output").NoOptDefVal = bySignal
-	fl.IntVar(&f.most, "switch-max-files", defaultFiles, "keep the last `N` files of --switch-output")
+	fl.Var(&f.last, "last",
+		"keep the last `SECONDS`, or 5m, in memory: they are written to FILE.1, FILE.2, … at SIGUSR2 and at the end")
+	fl.IntVar(&f.most, "switch-max-files", defaultFiles, "keep the last `N` files of --switch-output or --last")
 }
 
 // A rotationTime is the value of --switch-output. Units of times are small letters, others of sizes, as perf's.
@@ -71,29 +75,38 @@ func (r *rotationTime) Set(text string) error {
 	return nil
 }
 
+// rotates says whether there are several files.
+func (f *rotationFlags) rotates() bool { return f.when.text != "" || f.last > 0 }
+
 // check returns an error for what cannot be.
 func (f *rotationFlags) check(output string, exports bool) error {
 	switch {
-	case f.when.text == "" && f.most != defaultFiles:
-		return errors.New("--switch-max-files needs --switch-output")
-	case f.when.text == "":
+	case !f.rotates() && f.most != defaultFiles:
+		return errors.New("--switch-max-files needs --switch-output or --last")
+	case !f.rotates():
 		return nil
+	case f.when.text != "" && f.last > 0:
+		return errors.New("--switch-output and --last cannot be used together")
+	case f.last > 0 && time.Duration(f.last) < leastLast:
+		return fmt.Errorf("--last %v: must be at least %v", time.Duration(f.last), leastLast)
 	case f.most < 2 || f.most > mostFiles:
 		return fmt.Errorf("--switch-max-files %d: must be 2 to %d", f.most, mostFiles)
 	case exports:
-		return errors.New("--switch-output is for perf.data, and not for other formats")
+		return errors.New("several files are written as perf.data, and not in other formats")
 	case outfile.Stdout(output):
-		return errors.New("--switch-output is for files, and not for a pipe")
+		return errors.New("several files cannot be written to a pipe")
 	}
 	return nil
 }
 
 // rotation finds the places of the files, nil if there is one file only. end closes them.
 func (f *rotationFlags) rotation(output string) (r *capture.Rotation, end func(), err error) {
-	if f.when.text == "" {
+	if !f.rotates() {
 		return nil, func() {}, nil
 	}
-	r = &capture.Rotation{Size: int64(f.when.size), Every: time.Duration(f.when.every)}
+	r = &capture.Rotation{
+		Size: int64(f.when.size), Every: time.Duration(f.when.every), Last: time.Duration(f.last),
+	}
 	if r.Places, err = placesOf(output, f.most); err != nil {
 		return nil, nil, err
 	}
@@ -118,7 +131,7 @@ func placesOf(output string, n int) (places []*outfile.Place, err error) {
 		place, err := outfile.Find(path)
 		if err == nil && place.Stream() {
 			place.Close()
-			err = fmt.Errorf("--switch-output: %s is no file", path)
+			err = fmt.Errorf("several files are to be written, and %s is none", path)
 		}
 		if err != nil {
 			closeAll(places)

@@ -39,12 +39,15 @@ func TestBadRotation(t *testing.T) {
 		says string
 	}{
 		{[]string{"--switch-output=often"}, "--switch-output often: must be signal, a size.*--help"},
-		{[]string{"--switch-output", "-o", "-"}, "--switch-output is for files, and not for a pipe.*--help"},
-		{[]string{"--switch-output", "-o", "/dev/null"}, "--switch-output: /dev/null is no file"},
-		{[]string{"--switch-output", "-o", "x.folded"}, "--switch-output is for perf.data.*--help"},
+		{[]string{"--switch-output", "-o", "-"}, "several files cannot be written to a pipe.*--help"},
+		{[]string{"--switch-output", "-o", "/dev/null"}, "several files are to be written, and /dev/null is none"},
+		{[]string{"--switch-output", "-o", "x.folded"}, "several files are written as perf.data.*--help"},
 		{[]string{"--switch-output", "--switch-max-files", "1"}, "--switch-max-files 1: must be 2 to 100.*--help"},
 		{[]string{"--switch-output", "--switch-max-files", "101"}, "--switch-max-files 101: must be 2 to 100"},
-		{[]string{"--switch-max-files", "3"}, "--switch-max-files needs --switch-output.*--help"},
+		{[]string{"--switch-max-files", "3"}, "--switch-max-files needs --switch-output or --last.*--help"},
+		{[]string{"--switch-output", "--last", "5"}, "--switch-output and --last cannot be used together.*--help"},
+		{[]string{"--last", "10ms"}, "--last 10ms: must be at least 1s.*--help"},
+		{[]string{"--last", "5", "-o", "-"}, "several files cannot be written to a pipe.*--help"},
 	} {
 		args := append(append([]string{"record", "-q"}, c.args...), "true")
 		unspool(t, t.TempDir(), args...).fails(t, statusFailure, c.says)
@@ -182,5 +185,54 @@ func TestRecordSwitchesAtSignals(t *testing.T) {
 		if len(samples) == 0 {
 			t.Errorf("no sample in file %d", i+1)
 		}
+	}
+}
+
+// TestRecordOfTheLast records for some time, and looks at what is written of it at a signal and at the end.
+func TestRecordOfTheLast(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	need(t, "perf")
+	pid := strconv.Itoa(burner(t))
+	for name, how := range map[string][]string{"confined": nil, "in one process": {"--no-sandbox"}, "compressed": {"-z"}} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			r := start(t, dir, nil, slices.Concat([]string{"record", "-q", "-F", "999", "-p", pid, "--last", "1s"}, how)...)
+			time.Sleep(2500 * time.Millisecond)
+			if _, err := os.Stat(filepath.Join(dir, "perf.data.1")); err == nil {
+				t.Error("a file is written before the signal")
+			}
+			if err := r.Process.Signal(syscall.SIGUSR2); err != nil {
+				t.Fatal(err)
+			}
+			asked := monotonic(t)
+			recordsInto(t, filepath.Join(dir, "perf.data.1"))
+			time.Sleep(500 * time.Millisecond)
+			if err := r.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+			ended := monotonic(t)
+			if e := r.wait(); e.status != 0 {
+				t.Fatalf("%+v", e)
+			}
+			files := rotated(t, dir)
+			if len(files) != 2 {
+				t.Fatalf("%d files", len(files))
+			}
+			for i, until := range []time.Duration{asked, ended} {
+				samples := files[i]
+				if len(samples) < 20 {
+					t.Fatalf("file %d: %d samples", i+1, len(samples))
+				}
+				// Rounds of the loop come on top of the second, and of the quarter by which parts are forgotten.
+				from := until - samples[0].time
+				if from < 800*time.Millisecond || from > 2*time.Second {
+					t.Errorf("file %d begins %v before it was asked for", i+1, from)
+				}
+				if late := until - samples[len(samples)-1].time; late > 400*time.Millisecond {
+					t.Errorf("file %d ends %v before it was asked for", i+1, late)
+				}
+			}
+		})
 	}
 }
