@@ -16,6 +16,7 @@ type flight struct {
 	options  perfdata.Options
 	begins   func(Output) error // writes what has to be in each file before everything else
 
+	most    int    // bytes to keep
 	parts   []part // the oldest first, never empty
 	bytes   int    // of their records
 	ids     map[string]perfdata.BuildID
@@ -47,7 +48,7 @@ func newFlight(r *Rotation, o perfdata.Options) (*flight, error) {
 		return nil, err
 	}
 	o.Features, o.Out = w.Features(), nil
-	f := &flight{rotation: r, options: o, ids: make(map[string]perfdata.BuildID)}
+	f := &flight{rotation: r, options: o, most: mostKept, ids: make(map[string]perfdata.BuildID)}
 	return f, f.next()
 }
 
@@ -88,14 +89,14 @@ func (f *flight) Close() error { return f.dump() }
 // due says whether the next part is to begin.
 func (f *flight) due() bool {
 	p := &f.parts[len(f.parts)-1]
-	return p.bytes >= mostKept/partsKept || time.Since(p.began) >= f.rotation.Last/partsKept
+	return p.bytes >= f.most/partsKept || time.Since(p.began) >= f.rotation.Last/partsKept
 }
 
 // next begins the next part, and forgets those that are too old.
 func (f *flight) next() error {
 	now := time.Now()
 	f.parts = append(f.parts, part{began: now})
-	for len(f.parts) > 1 && (now.Sub(f.parts[1].began) >= f.rotation.Last || f.bytes > mostKept) {
+	for len(f.parts) > 1 && (now.Sub(f.parts[1].began) >= f.rotation.Last || f.bytes > f.most) {
 		f.bytes -= f.parts[0].bytes
 		f.parts[0] = part{}
 		f.parts = f.parts[1:]
