@@ -69,6 +69,7 @@ type Options struct {
 
 	Output      string        // file, "-" for stdout
 	Place       *output.Place // what Output leads to, if it has been resolved already
+	Rotation    *Rotation     // instead of Output and Place
 	Compress    int           // zstd level, 0 for none
 	CommandLine []string      // of unspool, for the file's header
 	Version     string        // likewise
@@ -228,15 +229,25 @@ func (r *recording) openSource() error {
 	for _, a := range r.source.Attrs() {
 		events = append(events, a.WithBuildIDs())
 	}
-	r.writer, err = perfdata.Create(perfdata.Options{
+	if r.writer, err = r.create(events); err != nil {
+		r.source.Close()
+	}
+	return err
+}
+
+// create begins the output.
+func (r *recording) create(events []perfring.Attr) (Output, error) {
+	o := perfdata.Options{
 		Path: r.Output, Place: r.Place, Events: events,
 		CommandLine: r.CommandLine, Version: r.Version, Compress: r.Compress, Stop: r.ending,
-	})
-	if err != nil {
-		r.source.Close()
-		return err
 	}
-	return nil
+	switch {
+	case r.Rotation != nil && r.Rotation.Last > 0:
+		return newFlight(r.Rotation, o)
+	case r.Rotation != nil:
+		return createSegments(r.Rotation, o)
+	}
+	return perfdata.Create(o)
 }
 
 // sink is the writer, with the watcher if there is one.
@@ -284,6 +295,7 @@ func (r *recording) run(ctx context.Context) error {
 		}
 	}
 	r.beginSampling()
+	r.awaitAsked()
 	return r.loop(ctx)
 }
 
@@ -296,15 +308,25 @@ func (r *recording) describeKernel() error {
 	if err != nil && r.kernelToo() {
 		r.note(err.Error())
 	}
-	for _, rec := range records {
-		if err := r.writer.Write(rec); err != nil {
-			return err
+	describe := func(w Output) error {
+		for _, rec := range records {
+			if err := w.Write(rec); err != nil {
+				return err
+			}
 		}
+		for _, id := range ids {
+			w.BuildID(id.Path, id.ID, id.Kernel)
+		}
+		return nil
 	}
-	for _, id := range ids {
-		r.writer.BuildID(id.Path, id.ID, id.Kernel)
+	switch w := r.writer.(type) { // a confined process could not read the kernel's symbols again
+	case *segments:
+		w.begins = describe
+	case *flight:
+		w.begins = describe
+		return nil
 	}
-	return nil
+	return describe(r.writer)
 }
 
 // kernelToo says whether any event is sampled in the kernel.
@@ -351,6 +373,9 @@ func (r *recording) loop(ctx context.Context) error {
 			if err := r.writer.Round(); err != nil {
 				return err
 			}
+		}
+		if err := r.rotate(); err != nil {
+			return err
 		}
 		if now.After(report) && r.Progress != nil {
 			report = now.Add(reportEvery)

@@ -23,6 +23,9 @@ type Options struct {
 	Place *output.Place
 	Out   io.Writer
 
+	// Replace has the recording take the place of an existing file, which is not kept.
+	Replace bool
+
 	// Stop, unless nil, is closed when the recording is to end: from then on the reader of a stream has
 	// less than a second to take what is written.
 	Stop <-chan struct{}
@@ -174,7 +177,12 @@ func (w *Writer) create(place *output.Place, o *Options) (err error) {
 		w.out = o.patient(w.file)
 		err = w.beginPipe()
 	} else if err = w.beginFile(); err == nil {
-		err = w.file.KeepOld() // if the process is killed from now on, a recording is left
+		// If the process is killed from now on, a recording is left.
+		if o.Replace {
+			err = w.file.Replace()
+		} else {
+			err = w.file.KeepOld()
+		}
 	}
 	if err != nil {
 		w.file.Discard()
@@ -293,6 +301,15 @@ func (w *Writer) BuildID(path string, id []byte, kernel bool) {
 		return
 	}
 	w.ids = append(w.ids, b)
+}
+
+// Features returns those of the machine and of the recording, for Options.Features of the next recording.
+func (w *Writer) Features() map[Feature][]byte {
+	given := make(map[Feature][]byte)
+	for _, f := range w.static {
+		given[f.num] = f.data
+	}
+	return given
 }
 
 // Written returns how many bytes the destination has received so far.

@@ -54,7 +54,9 @@ func (f *recordFlags) confine(o *capture.Options, stats *outfile.Place) (*confin
 		return nil, err
 	}
 	o.Opener = c.client
-	o.Grant = func() error { return stats.HandOver(c.client.GrantOutput) }
+	o.Grant = func() error {
+		return errors.Join(stats.HandOver(c.client.GrantOutput), handOver(o.Rotation, c.client))
+	}
 	o.Confine = func(unfiltered error) {
 		c.report = sandbox.Confine()
 		c.lacks(unfiltered)

@@ -41,6 +41,7 @@ type recordFlags struct {
 	quiet     bool
 	verbose   bool
 	spool     spooled // in a process of its own
+	rotationFlags
 	sandboxFlags
 	exportFlags
 	names nameFlags
@@ -91,6 +92,7 @@ recording and leaves a complete file.`,
 		"follow commands from a `FIFO`, fifo:CTL or fifo:CTL,ACK: enable, disable, stop, ping")
 	fl.StringVarP(&f.output, "output", "o", "perf.data",
 		"write to `FILE`, - for a pipe; its ending says the format")
+	f.rotationFlags.add(fl)
 	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
 	fl.Lookup("compress").NoOptDefVal = "1"
 	f.exportFlags.add(c)
@@ -162,7 +164,7 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 	case outfile.Stdout(f.stats) && outfile.Stdout(f.output):
 		return o, fmt.Errorf("-o %s and --stats %s cannot both write to stdout", f.output, f.stats)
 	}
-	if err := f.find(&o, f.spool.pids); err != nil {
+	if err := f.targets(&o, f.spool.pids); err != nil {
 		return o, err
 	}
 	if outfile.Stdout(f.output) {
@@ -223,6 +225,9 @@ func (f *recordFlags) record(command []string) (status int, err error) {
 	if err == nil {
 		err = f.choose(f.output)
 	}
+	if err == nil {
+		err = f.rotationFlags.check(f.output, f.exports())
+	}
 	if err != nil {
 		return statusFailure, badOptions("unspool record", err)
 	}
@@ -233,6 +238,11 @@ func (f *recordFlags) record(command []string) (status int, err error) {
 	if f.spool.path != "" {
 		return f.recordSpool(o)
 	}
+	var end func()
+	if o.Rotation, end, err = f.rotation(f.output); err != nil {
+		return statusFailure, err
+	}
+	defer end()
 	// The outputs are found before COMMAND runs, which could put something in their way.
 	to, err := outfile.Find(f.output)
 	if err != nil {
@@ -349,8 +359,11 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	f.handOn(out.Files)
 	limits := capture.Limits{StackSize: int(f.stackSize), MaxStack: f.maxStack}
 	name := o.Output
-	if f.exports() {
+	switch {
+	case f.exports():
 		name = "-" // it is not what was asked for
+	case o.Rotation != nil:
+		name += ".1 and the files after it"
 	}
 	if f.verbose && out.Started {
 		fmt.Fprintf(os.Stderr, "unspool: %s\n", confined)

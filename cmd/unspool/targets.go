@@ -78,8 +78,8 @@ func (f *targetFlags) check() error {
 	return nil
 }
 
-// find looks up what the options name. The processes are known already if another process has looked them up.
-func (f *targetFlags) find(o *capture.Options, known []int) (err error) {
+// targets looks up what the options name. The processes are known already if another process has looked them up.
+func (f *targetFlags) targets(o *capture.Options, known []int) (err error) {
 	if f.cpus != "" {
 		if o.CPUs, err = perfring.ParseCPUs(f.cpus); err != nil {
 			return fmt.Errorf("-C: %w", err)

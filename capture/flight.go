@@ -1,0 +1,133 @@
+package capture
+
+import (
+	"encoding/binary"
+	"io"
+	"time"
+
+	"unspool/capture/perfdata"
+)
+
+// A flight is a flight recorder: it keeps the last of a recording in memory, and writes that to a file when it
+// is asked to, and at the end. What it keeps is in parts, each of which begins with what is known of all
+// processes then, so that the oldest part can be forgotten.
+type flight struct {
+	rotation *Rotation
+	options  perfdata.Options
+	begins   func(Output) error // writes what has to be in each file before everything else
+
+	most    int    // bytes to keep
+	parts   []part // the oldest first, never empty
+	bytes   int    // of their records
+	ids     map[string]perfdata.BuildID
+	written int64
+}
+
+// A part has the records of some time, whole ones in each chunk.
+type part struct {
+	began  time.Time
+	bytes  int
+	chunks [][]byte
+}
+
+const (
+	// partsKept is how many parts cover the time that is kept.
+	partsKept = 4
+	// mostKept bounds the memory for records: beyond it, less than the time that was asked for is kept.
+	mostKept  = 256 << 20
+	chunkSize = 1 << 20
+	// mostIDs bounds the build IDs of files that no process maps any more.
+	mostIDs = 1 << 16
+)
+
+// newFlight reads what the files have to say of the machine: a confined process could not do so later.
+func newFlight(r *Rotation, o perfdata.Options) (*flight, error) {
+	o.Path, o.Out, o.Place = "-", io.Discard, nil
+	w, err := perfdata.Create(o)
+	if err != nil {
+		return nil, err
+	}
+	o.Features, o.Out = w.Features(), nil
+	f := &flight{rotation: r, options: o, most: mostKept, ids: make(map[string]perfdata.BuildID)}
+	return f, f.next()
+}
+
+// Write keeps a record.
+func (f *flight) Write(rec []byte) error {
+	p := &f.parts[len(f.parts)-1]
+	last := len(p.chunks) - 1
+	if last < 0 || len(p.chunks[last])+len(rec) > cap(p.chunks[last]) {
+		p.chunks = append(p.chunks, make([]byte, 0, chunkSize))
+		last++
+	}
+	p.chunks[last] = append(p.chunks[last], rec...)
+	p.bytes += len(rec)
+	f.bytes += len(rec)
+	return nil
+}
+
+// WriteSample keeps a sample.
+func (f *flight) WriteSample(w *perfdata.Walked) error { return w.Records(f.Write) }
+
+// BuildID is for [Output].
+func (f *flight) BuildID(path string, id []byte, kernel bool) {
+	if len(f.ids) >= mostIDs {
+		clear(f.ids)
+	}
+	f.ids[path+"\x00"+string(id)] = perfdata.BuildID{Path: path, ID: append([]byte(nil), id...), Kernel: kernel}
+}
+
+// Round is for [Output].
+func (f *flight) Round() error { return nil }
+
+// Written is how many bytes were written to all files.
+func (f *flight) Written() int64 { return f.written }
+
+// Close writes what is left to the last file.
+func (f *flight) Close() error { return f.dump() }
+
+// due says whether the next part is to begin.
+func (f *flight) due() bool {
+	p := &f.parts[len(f.parts)-1]
+	return p.bytes >= f.most/partsKept || time.Since(p.began) >= f.rotation.Last/partsKept
+}
+
+// next begins the next part, and forgets those that are too old.
+func (f *flight) next() error {
+	now := time.Now()
+	f.parts = append(f.parts, part{began: now})
+	for len(f.parts) > 1 && (now.Sub(f.parts[1].began) >= f.rotation.Last || f.bytes > f.most) {
+		f.bytes -= f.parts[0].bytes
+		f.parts[0] = part{}
+		f.parts = f.parts[1:]
+	}
+	return nil
+}
+
+// dump writes all that is kept to the next file.
+func (f *flight) dump() error {
+	f.rotation.into(&f.options)
+	w, err := perfdata.Create(f.options)
+	if err != nil {
+		return err
+	}
+	f.rotation.files++
+	err = f.begins(w)
+	for i := range f.parts {
+		for _, c := range f.parts[i].chunks {
+			for len(c) > 0 && err == nil {
+				size := binary.NativeEndian.Uint16(c[6:]) // perf_event_header
+				err = w.Write(c[:size])
+				c = c[size:]
+			}
+		}
+	}
+	for _, id := range f.ids {
+		w.BuildID(id.Path, id.ID, id.Kernel)
+	}
+	if cerr := w.Close(); err == nil {
+		err = cerr
+	}
+	f.written += w.Written()
+	return err
+}

@@ -1,0 +1,73 @@
+package capture
+
+import (
+	"testing"
+	"time"
+
+	"unspool/capture/perfdata"
+)
+
+func newTestFlight(last time.Duration, most int) *flight {
+	f := &flight{rotation: &Rotation{Last: last}, most: most, ids: make(map[string]perfdata.BuildID)}
+	_ = f.next()
+	return f
+}
+
+// TestFlightForgetsByMemory checks that what is kept is bounded, however long it is to be kept.
+func TestFlightForgetsByMemory(t *testing.T) {
+	const most = 4 << 20
+	f := newTestFlight(time.Hour, most)
+	rec := make([]byte, 60000)
+	for range 1000 {
+		if err := f.Write(rec); err != nil {
+			t.Fatal(err)
+		}
+		if f.due() {
+			_ = f.next()
+		}
+		if f.bytes > most+most/partsKept {
+			t.Fatalf("%d bytes are kept in %d parts, of at most %d", f.bytes, len(f.parts), most)
+		}
+	}
+	if f.bytes < most/2 {
+		t.Errorf("%d bytes are kept, of at most %d", f.bytes, most)
+	}
+	n := 0
+	for _, p := range f.parts {
+		for _, c := range p.chunks {
+			n += len(c)
+		}
+	}
+	if n != f.bytes {
+		t.Errorf("%d bytes in parts, %d counted", n, f.bytes)
+	}
+}
+
+// TestFlightForgetsByTime checks that parts are kept until later ones cover the time.
+func TestFlightForgetsByTime(t *testing.T) {
+	const last = 400 * time.Millisecond
+	f := newTestFlight(last, mostKept)
+	began := f.parts[0].began
+	for time.Since(began) < 3*last {
+		if f.due() {
+			_ = f.next()
+		}
+		if kept := time.Since(f.parts[0].began); kept < min(last, time.Since(began)-last/10) {
+			t.Fatalf("%v are kept after %v", kept, time.Since(began))
+		}
+		time.Sleep(last / 40)
+	}
+	if n := len(f.parts); n > partsKept+2 {
+		t.Errorf("%d parts are kept", n)
+	}
+}
+
+func TestFlightBoundsBuildIDs(t *testing.T) {
+	f := newTestFlight(time.Hour, mostKept)
+	for i := range 3 * mostIDs {
+		f.BuildID("a", []byte{byte(i), byte(i >> 8), byte(i >> 16)}, false)
+	}
+	if n := len(f.ids); n > mostIDs {
+		t.Errorf("%d build IDs are kept", n)
+	}
+}

@@ -1,0 +1,154 @@
+package capture
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"unspool/capture/output"
+	"unspool/capture/perfdata"
+)
+
+// A Rotation has a recording go on in another file from time to time. Each file can be read without the others.
+type Rotation struct {
+	Places []*output.Place // of the files, one after the other; the first follows the last and replaces its file
+	Size   int64           // of a file's bytes after which the next one begins; 0: any
+	Every  time.Duration   // the same for the time; 0: any
+
+	Asked <-chan struct{} // a value has the next one begin
+
+	// Last has the recording keep the last of it, by time, in memory, and write a file only when that is asked
+	// for, and at the end.
+	Last time.Duration
+
+	files int // that were begun
+	asked atomic.Bool
+}
+
+// into has a recording written to the next of the files.
+func (r *Rotation) into(o *perfdata.Options) {
+	place := r.Places[r.files%len(r.Places)]
+	o.Path, o.Place, o.Replace = place.Path(), place, r.files >= len(r.Places)
+}
+
+// segments writes a recording into the files of a rotation.
+type segments struct {
+	*perfdata.Writer
+	rotation *Rotation
+	options  perfdata.Options
+	begins   func(Output) error // writes what has to be in each file before everything else
+
+	before int64 // bytes in the files that are complete
+	since  time.Time
+}
+
+// createSegments begins the first file.
+func createSegments(r *Rotation, o perfdata.Options) (*segments, error) {
+	s := &segments{rotation: r, options: o}
+	return s, s.create()
+}
+
+// create begins the next file.
+func (s *segments) create() (err error) {
+	s.rotation.into(&s.options)
+	if s.Writer, err = perfdata.Create(s.options); err != nil {
+		return err
+	}
+	s.rotation.files++
+	s.since = time.Now()
+	return nil
+}
+
+// Written is how many bytes were written to all files.
+func (s *segments) Written() int64 { return s.before + s.Writer.Written() }
+
+// due says whether the next file is to begin.
+func (s *segments) due() bool {
+	r := s.rotation
+	return r.asked.Swap(false) || r.Size > 0 && s.Writer.Written() >= r.Size ||
+		r.Every > 0 && time.Since(s.since) >= r.Every
+}
+
+// next completes the file and begins the next one, by a process that cannot read what is known of the machine
+// any more.
+func (s *segments) next() error {
+	done := s.Writer
+	if err := done.Close(); err != nil {
+		return err
+	}
+	s.before += done.Written()
+	s.options.Features = done.Features()
+	if err := s.create(); err != nil {
+		s.Writer, s.before = done, s.before-done.Written() // which is closed
+		return err
+	}
+	return s.begins(s)
+}
+
+// awaitAsked notes when somebody asks for the next file.
+func (r *recording) awaitAsked() {
+	if r.Rotation == nil {
+		return
+	}
+	go func() {
+		for {
+			select {
+			case <-r.Rotation.Asked:
+				r.Rotation.asked.Store(true)
+				r.source.Wake()
+			case <-r.ending:
+				return
+			}
+		}
+	}()
+}
+
+// rotate has the recording go on in another file if it is time.
+func (r *recording) rotate() error {
+	switch w := r.writer.(type) {
+	case *segments:
+		if !w.due() {
+			return nil
+		}
+		r.session.TellBuildIDs()
+		if err := r.session.Restate(w.next); err != nil {
+			return err
+		}
+		r.note(fmt.Sprintf("the recording goes on in %s", w.options.Path))
+	case *flight:
+		if r.Rotation.asked.Swap(false) {
+			r.session.TellBuildIDs()
+			if err := w.dump(); err != nil {
+				return err
+			}
+			r.note(fmt.Sprintf("the last of the recording is in %s", w.options.Path))
+		}
+		if w.due() {
+			return r.session.Restate(w.next)
+		}
+	}
+	return nil
+}
+
+// Restate writes again what is known of all processes, to a sink that begins anew by a call of begin. The
+// samples that wait to be joined are handed on before that.
+func (s *Session) Restate(begin func() error) error {
+	if s.joiner != nil {
+		if err := s.joiner.flush(); err != nil {
+			return err
+		}
+	}
+	if err := begin(); err != nil {
+		return err
+	}
+	var pids []uint32
+	for space := range s.table.Spaces {
+		pids = append(pids, space.PID)
+	}
+	slices.Sort(pids)
+	for _, pid := range pids {
+		s.describe(s.table.Space(pid))
+	}
+	return s.writeErr
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"unspool/capture"
+	"unspool/capture/opener"
+	outfile "unspool/capture/output"
+)
+
+// rotationFlags say when a recording goes on in another file.
+type rotationFlags struct {
+	when rotationTime
+	most int
+	last span
+}
+
+const (
+	defaultFiles = 10
+	mostFiles    = 100
+	leastLast    = time.Second
+)
+
+// add adds the options to a command.
+func (f *rotationFlags) add(fl *pflag.FlagSet) {
+	fl.Var(&f.when, "switch-output",
+		"go on in FILE.1, FILE.2, … `WHEN` there are 20M or such a SIZE, after 30s or such a TIME, or at a signal, SIGUSR2")
+	fl.Lookup("switch-output").NoOptDefVal = bySignal
+	fl.Var(&f.last, "last",
+		"keep the last `SECONDS`, or 5m, in memory: they are written to FILE.1, FILE.2, … at SIGUSR2 and at the end")
+	fl.IntVar(&f.most, "switch-max-files", defaultFiles, "keep the last `N` files of --switch-output or --last")
+}
+
+// A rotationTime is the value of --switch-output. Units of times are small letters, others of sizes, as perf's.
+type rotationTime struct {
+	text  string
+	size  byteCount
+	every span
+}
+
+// bySignal is the value for a rotation at signals only. These have an effect with the others, too.
+const bySignal = "signal"
+
+func (r *rotationTime) String() string { return r.text }
+
+// Type is the placeholder in the help.
+func (r *rotationTime) Type() string { return "when" }
+
+func (r *rotationTime) Set(text string) error {
+	const must = valueError("must be signal, a size such as 20M, or a time such as 30s")
+	*r = rotationTime{text: text}
+	var err error
+	switch {
+	case text == bySignal:
+		return nil
+	case text != "" && strings.ContainsAny(text[len(text)-1:], "smh"):
+		err = r.every.Set(text)
+	case text != "" && strings.ContainsAny(text[len(text)-1:], "BKMGkg"):
+		err = r.size.Set(text)
+	default:
+		return must
+	}
+	if err != nil || r.size <= 0 && r.every <= 0 {
+		return must
+	}
+	return nil
+}
+
+// rotates says whether there are several files.
+func (f *rotationFlags) rotates() bool { return f.when.text != "" || f.last > 0 }
+
+// check returns an error for what cannot be.
+func (f *rotationFlags) check(output string, exports bool) error {
+	switch {
+	case !f.rotates() && f.most != defaultFiles:
+		return errors.New("--switch-max-files needs --switch-output or --last")
+	case !f.rotates():
+		return nil
+	case f.when.text != "" && f.last > 0:
+		return errors.New("--switch-output and --last cannot be used together")
+	case f.last > 0 && time.Duration(f.last) < leastLast:
+		return fmt.Errorf("--last %v: must be at least %v", time.Duration(f.last), leastLast)
+	case f.most < 2 || f.most > mostFiles:
+		return fmt.Errorf("--switch-max-files %d: must be 2 to %d", f.most, mostFiles)
+	case exports:
+		return errors.New("several files are written as perf.data, and not in other formats")
+	case outfile.Stdout(output):
+		return errors.New("several files cannot be written to a pipe")
+	}
+	return nil
+}
+
+// rotation finds the places of the files, nil if there is one file only. end closes them.
+func (f *rotationFlags) rotation(output string) (r *capture.Rotation, end func(), err error) {
+	if !f.rotates() {
+		return nil, func() {}, nil
+	}
+	r = &capture.Rotation{
+		Size: int64(f.when.size), Every: time.Duration(f.when.every), Last: time.Duration(f.last),
+	}
+	if r.Places, err = placesOf(output, f.most); err != nil {
+		return nil, nil, err
+	}
+	asked, passed, ended := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
+	r.Asked = passed
+	signal.Notify(asked, syscall.SIGUSR2)
+	go pass(asked, passed, ended)
+	return r, func() {
+		signal.Stop(asked)
+		close(ended)
+		closeAll(r.Places)
+	}, nil
+}
+
+// placesOf finds the places of numbered files.
+func placesOf(output string, n int) (places []*outfile.Place, err error) {
+	for i := range n + 1 {
+		path := output // is looked at only: it may be a device
+		if i > 0 {
+			path += "." + strconv.Itoa(i)
+		}
+		place, err := outfile.Find(path)
+		if err == nil && place.Stream() {
+			place.Close()
+			err = fmt.Errorf("several files are to be written, and %s is none", path)
+		}
+		if err != nil {
+			closeAll(places)
+			return nil, err
+		}
+		places = append(places, place)
+	}
+	places[0].Close()
+	return places[1:], nil
+}
+
+func closeAll(places []*outfile.Place) {
+	for _, p := range places {
+		p.Close()
+	}
+}
+
+// pass passes signals on until the recording has ended.
+func pass(from <-chan os.Signal, to chan<- struct{}, ended <-chan struct{}) {
+	for {
+		select {
+		case <-from:
+			select {
+			case to <- struct{}{}:
+			case <-ended:
+				return
+			}
+		case <-ended:
+			return
+		}
+	}
+}
+
+// handOver leaves the files to the opener.
+func handOver(r *capture.Rotation, c *opener.Client) error {
+	if r == nil {
+		return nil
+	}
+	for _, p := range r.Places {
+		if err := p.HandOver(c.GrantOutput); err != nil {
+			return err
+		}
+	}
+	return nil
+}
