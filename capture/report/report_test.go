@@ -211,7 +211,8 @@ func TestRecursionCountsOncePerStack(t *testing.T) {
 
 func TestEventsAreReportedOneByOne(t *testing.T) {
 	p := example()
-	p.Events = []profile.Event{{Name: "cpu-clock", Clock: true}, {Name: "page-faults", Recorded: 4}, {Name: "never"}}
+	p.Events = []profile.Event{{Name: "cpu-clock", Clock: true}, {Name: "page-faults", Recorded: 4},
+		{Name: "never"}}
 	p.Samples = append(p.Samples, profile.Sample{Thread: 0, Node: 3, Event: 1, Count: 1, Period: 1})
 	got := write(t, p, Options{})
 	for _, want := range []string{"\ncpu-clock: 1,000 samples\n", "\npage-faults: 1 sample\n" +
