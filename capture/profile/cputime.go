@@ -53,9 +53,15 @@ func (p *Profile) WholeOf(event int32) string {
 	if idle > 0 {
 		parts = append(parts, human.Percent(uint64(idle), uint64(all))+" of it idle")
 	}
-	if p.Recorded > 0 {
-		parts = append(parts, fmt.Sprintf("%s of the recording's %s", human.Percent(p.Count(), p.Recorded),
-			human.Plural(p.Recorded, "sample")))
+	var count uint64
+	for _, s := range p.Samples {
+		if s.Event == event {
+			count += s.Count
+		}
+	}
+	if recorded := p.Events[event].Recorded; recorded > count {
+		parts = append(parts, fmt.Sprintf("%s of the recording's %s", human.Percent(count, recorded),
+			human.Plural(recorded, "sample")))
 	}
 	return strings.Join(parts, ", ")
 }

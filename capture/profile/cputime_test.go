@@ -33,8 +33,9 @@ func TestWholeOf(t *testing.T) {
 	} {
 		p := &Profile{
 			Events: []Event{c.event}, Threads: []Thread{work, idle}, Duration: 2 * time.Second,
-			CPUs: c.cpus, Recorded: c.recorded, Samples: []Sample{{Count: c.count, Period: c.period}},
+			CPUs: c.cpus, Samples: []Sample{{Count: c.count, Period: c.period}},
 		}
+		p.Events[0].Recorded = c.recorded
 		if c.idle {
 			p.Samples = append(p.Samples, Sample{Thread: 1, Count: 1000, Period: 1e9})
 		}

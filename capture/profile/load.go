@@ -35,10 +35,10 @@ type loader struct {
 	sample      perfring.Sample
 	frames      []int32 // memory for the frames of one sample, leaf first
 	first, last uint64
-	rawStacks   uint64 // samples with a raw stack and no user callchain
-	recorded    uint64 // samples of events that it describes
-	malformed   uint64 // records that could not be decoded
-	noEvent     uint64 // samples of an event that the recording does not describe
+	rawStacks   uint64   // samples with a raw stack and no user callchain
+	recorded    []uint64 // samples by event
+	malformed   uint64   // records that could not be decoded
+	noEvent     uint64   // samples of an event that the recording does not describe
 }
 
 // Options say how a recording is read.
@@ -330,7 +330,10 @@ func (l *loader) addSample() {
 	}
 	l.last = max(l.last, s.Time)
 	l.time = s.Time
-	l.recorded++
+	for event >= len(l.recorded) {
+		l.recorded = append(l.recorded, 0)
+	}
+	l.recorded[event]++
 	thread := l.threadNow(s.PID, s.TID)
 	if thread < 0 {
 		return
@@ -401,8 +404,8 @@ func (l *loader) at(space *vmas.Space, context, ip uint64, returned bool) int32 
 func (l *loader) finish() *Profile {
 	p := l.p
 	p.First = l.first
-	if l.recorded > p.Count() {
-		p.Recorded = l.recorded
+	for event, n := range l.recorded {
+		p.Events[event].Recorded = n
 	}
 	p.Duration = time.Duration(l.last - l.first)
 	p.LostRecords, p.LostSamples, p.Throttled = l.lost.Records, l.lost.Samples, l.lost.Throttled

@@ -125,6 +125,7 @@ type Event struct {
 	Cycles bool   // of the CPU: Frequency samples are taken in a second of CPU time
 
 	Frequency uint64 // samples a second that were asked for; 0 when a period was
+	Recorded  uint64 // samples, also those that a filter has left out; 0 when it is not known
 }
 
 // Sample is the weight of one stack in one thread for one event.
@@ -165,7 +166,6 @@ type Profile struct {
 	First       uint64        // time of the first sample, in ns of the recording's clock
 	Duration    time.Duration // from the first sample to the last
 	Began       time.Time     // the first sample by the wall clock; zero when the recording does not say
-	Recorded    uint64        // samples, also those that a filter has left out; 0 when there was no filter
 	CPUs        int           // of the recorded machine that were online; 0 when the recording does not say
 
 	Hostname, OSRelease, Arch string   // "" when the recording does not say

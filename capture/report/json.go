@@ -128,7 +128,11 @@ func header(p *profile.Profile, o Options) jsonHeader {
 		Duration: p.Duration.Seconds(), Only: o.Filter, Samples: p.Count(), Threads: len(p.Threads),
 		LostRecords: p.LostRecords, LostSamples: p.LostSamples, Throttled: p.Throttled, Notes: p.Problems,
 	}
-	h.Recorded, h.CPUs = max(p.Recorded, h.Samples), p.CPUs
+	h.CPUs = p.CPUs
+	for _, e := range p.Events {
+		h.Recorded += e.Recorded
+	}
+	h.Recorded = max(h.Recorded, h.Samples)
 	if !p.Began.IsZero() {
 		began := p.Began.UTC()
 		h.Began = &began

@@ -211,10 +211,12 @@ func TestRecursionCountsOncePerStack(t *testing.T) {
 
 func TestEventsAreReportedOneByOne(t *testing.T) {
 	p := example()
-	p.Events = []profile.Event{{Name: "cpu-clock", Clock: true}, {Name: "page-faults"}, {Name: "never"}}
+	p.Events = []profile.Event{{Name: "cpu-clock", Clock: true}, {Name: "page-faults", Recorded: 4},
+		{Name: "never"}}
 	p.Samples = append(p.Samples, profile.Sample{Thread: 0, Node: 3, Event: 1, Count: 1, Period: 1})
 	got := write(t, p, Options{})
-	for _, want := range []string{"\ncpu-clock: 1,000 samples\n", "\npage-faults: 1 sample\n",
+	for _, want := range []string{"\ncpu-clock: 1,000 samples\n", "\npage-faults: 1 sample\n" +
+		"100 % is  25.0 % of the recording's 4 samples\n",
 		"events    cpu-clock, page-faults\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
