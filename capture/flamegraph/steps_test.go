@@ -144,7 +144,7 @@ func TestStripInABrowser(t *testing.T) {
 	drag(0.8, 0.2)
 	p.text("#when", "1.99 s to 8.01 s · 66.7 % of 3,000 samples")
 	p.text("#programs", "cc1100 %sh0 %ld0 %")
-	p.text("#legend b", "100 %")
+	p.text("#legend [data-word=user] b", "100 %")
 	total("2,000")
 	p.Click("[popovertarget=threads]")
 	p.text("#thread-list", "All threads1,104100 %▸cc1500 processes100 %▸ld20000 %▸sh600 processes0 %")
