@@ -39,3 +39,7 @@ func exclusionOf(sm *perfring.Sample) exclusion {
 	}
 	return idle
 }
+
+// Outside is the number of samples that were left out as their processes are outside of this process's PID
+// namespace.
+func (s *Stats) Outside() uint64 { return s.Excluded[outside] }

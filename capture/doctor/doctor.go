@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"time"
 
 	"unspool/capture/priority"
 	"unspool/perfring"
@@ -66,10 +65,13 @@ type Machine struct {
 	CPUs          int    // number of CPUs online
 	Program       string // path of this executable, for setcap
 
+	Etc, Debug string                   // the folder of settings, and the one of debug files
+	Environ    func(name string) string // the value of a variable
+
+	// Try records for a short time.
+	Try func(what Tried) (Trial, error)
 	// Open opens and closes one perf event on a process (0: this one, -1: all) and CPU (-1: any).
 	Open func(attr *unix.PerfEventAttr, pid, cpu int) error
-	// Sample samples all CPUs for some time.
-	Sample func(time.Duration) (Sampled, error)
 	// Priority tries to have precedence over other processes, and says what that is, and whether it is enough.
 	Priority func() (what string, enough bool)
 	// Limit returns the limits of a resource (unix.RLIMIT_*).
@@ -81,10 +83,11 @@ type Machine struct {
 // Local describes the machine and process that this runs on and in.
 func Local() *Machine {
 	m := &Machine{
-		Proc: "/proc", Sys: "/sys", Built: runtime.GOARCH,
+		Proc: "/proc", Sys: "/sys", Etc: "/etc", Debug: "/usr/lib/debug", Built: runtime.GOARCH,
 		CPUs:     runtime.NumCPU(),
 		Open:     openEvent,
-		Sample:   sampleAll,
+		Try:      record,
+		Environ:  os.Getenv,
 		Priority: priority.Try,
 		Limit:    resourceLimit,
 		LookPath: exec.LookPath,
@@ -122,23 +125,21 @@ func resourceLimit(resource int) (unix.Rlimit, error) {
 func (m *Machine) Run() []Check {
 	caps := m.capabilities()
 	checks := []Check{m.kernel()}
-	events := m.events(caps)
-	checks = append(checks, events...)
+	trials, worked := m.trials()
+	checks = append(checks, trials...)
 	checks = append(checks,
-		m.paranoid(caps, Able(events)),
-		m.ringMemory(caps),
-		m.sampleRate(),
-		m.samplingTime(),
-		m.kernelDepth(),
-		m.kernelSymbols(),
-		m.tracepoints(),
-		m.privileges(caps),
-		m.otherProcesses(caps),
+		m.rings(worked),
+		m.hardwareCounters(),
+		m.otherProcesses(),
 		m.precedence(),
-		m.openFiles(),
-		m.tools(),
+		m.privileges(caps),
+		m.kernelSymbols(),
+		m.debugInformation(),
+		m.tracepoints(),
 	)
-	return checks
+	checks = append(checks, settings(m.paranoid(), m.sampleRate(), m.samplingTime(), m.kernelDepth(),
+		m.openFiles())...)
+	return append(checks, m.tools())
 }
 
 // Run looks at everything that recording on this machine depends on.
@@ -167,7 +168,7 @@ func (m *Machine) sysctl(name string) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", name, err)
+		return 0, fmt.Errorf("kernel.%s is no number", name)
 	}
 	return n, nil
 }

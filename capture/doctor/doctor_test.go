@@ -6,10 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -23,15 +23,20 @@ const (
 	events  = "sys/kernel/tracing/events/sched/sched_switch/id"
 )
 
+// fine is a trial without a shortfall.
+var fine = Trial{Samples: 100, User: 80, Complete: 80}
+
 // healthy is a machine without a shortfall, under a temporary root.
 func healthy(t *testing.T) (*Machine, string) {
 	t.Helper()
 	root := t.TempDir()
 	m := &Machine{
-		Proc: filepath.Join(root, "proc"), Sys: filepath.Join(root, "sys"),
+		Proc: filepath.Join(root, "proc"), Sys: filepath.Join(root, "sys"), Etc: filepath.Join(root, "etc"),
+		Debug:   filepath.Join(root, "debug"),
 		Release: "6.12.3-amd64", Arch: "x86_64", Built: "amd64", CPUs: 4, Program: "/usr/bin/unspool",
 		Open:     func(*unix.PerfEventAttr, int, int) error { return nil },
-		Sample:   func(time.Duration) (Sampled, error) { return Sampled{Samples: 100}, nil },
+		Try:      func(Tried) (Trial, error) { return fine, nil },
+		Environ:  func(string) string { return "" },
 		Priority: func() (string, bool) { return "real-time 1", true },
 		Limit:    func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}, nil },
 		LookPath: func(name string) (string, error) { return "/usr/bin/" + name, nil },
@@ -48,6 +53,7 @@ func healthy(t *testing.T) (*Machine, string) {
 		"proc/kallsyms":                       "ffffffff81000000 T _text\n",
 		"proc/filesystems":                    "nodev\ttracefs\n",
 		events:                                "316\n",
+		"debug/.build-id/00/01.debug":         "ELF",
 	} {
 		put(t, root, name, text)
 	}
@@ -84,21 +90,43 @@ func TestHealthyMachine(t *testing.T) {
 	}
 }
 
-// refuse makes Open fail for the events that match.
-func refuse(errno syscall.Errno, match func(a *unix.PerfEventAttr, pid int) bool) func(*Machine) {
+// refuse makes trials fail.
+func refuse(errno syscall.Errno, what ...Tried) func(*Machine) {
 	return func(m *Machine) {
-		m.Open = func(a *unix.PerfEventAttr, pid, _ int) error {
-			if match(a, pid) {
-				return os.NewSyscallError("perf_event_open", errno)
+		m.Try = func(now Tried) (Trial, error) {
+			if slices.Contains(what, now) {
+				return Trial{}, os.NewSyscallError("perf_event_open", errno)
 			}
-			return nil
+			return fine, nil
 		}
 	}
 }
 
-func anyEvent(*unix.PerfEventAttr, int) bool { return true }
+var all = []Tried{Command, Process, Everything}
 
-func withKernel(a *unix.PerfEventAttr, _ int) bool { return a.Bits&unix.PerfBitExcludeKernel == 0 }
+// tried makes trials come out like this.
+func tried(t Trial) func(*Machine) {
+	return func(m *Machine) { m.Try = func(Tried) (Trial, error) { return t, nil } }
+}
+
+// closed makes opening the counter of cycles fail.
+func closed(errno syscall.Errno) func(*Machine) {
+	return func(m *Machine) {
+		m.Open = func(*unix.PerfEventAttr, int, int) error { return os.NewSyscallError("perf_event_open", errno) }
+	}
+}
+
+// without makes programs that are not there.
+func without(names ...string) func(*Machine) {
+	return func(m *Machine) {
+		m.LookPath = func(name string) (string, error) {
+			if slices.Contains(names, name) {
+				return "", exec.ErrNotFound
+			}
+			return name, nil
+		}
+	}
+}
 
 func TestShortfalls(t *testing.T) {
 	const setcap = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_checkpoint_restore," +
@@ -122,87 +150,90 @@ func TestShortfalls(t *testing.T) {
 		{name: "kernel before clock IDs", change: func(m *Machine) { m.Release = "3.10.0" },
 			check: "kernel", state: Warning, detail: "CLOCK_MONOTONIC"},
 		{name: "no events at all", files: files{status: noCaps, kernel + "perf_event_paranoid": "3\n"},
-			change: refuse(unix.EACCES, anyEvent),
-			check:  "stack samples", state: Fail, detail: "perf_event_paranoid is 3",
+			change: refuse(unix.EACCES, all...),
+			check:  "command", state: Fail, detail: "perf_event_paranoid is 3",
 			fix: "sudo sysctl kernel.perf_event_paranoid=1"},
 		{name: "refused by a container", files: files{status: "CapEff:\t000001ffffffffff\nSeccomp:\t2\n"},
-			change: refuse(unix.EPERM, anyEvent),
-			check:  "stack samples", state: Fail, detail: "seccomp", fix: "docker run --cap-add PERFMON"},
-		{name: "no system call", change: refuse(unix.ENOSYS, anyEvent),
-			check: "stack samples", state: Fail, detail: "CONFIG_PERF_EVENTS"},
-		{name: "an error nobody expects", change: refuse(unix.EXDEV, anyEvent),
-			check: "stack samples", state: Fail, detail: "perf_event_open"},
-		{name: "user stacks only", files: files{status: noCaps}, change: refuse(unix.EACCES, withKernel),
-			check: "stack samples", state: Warning, detail: ":u", fix: "sudo sysctl kernel.perf_event_paranoid=1"},
-		{name: "own processes only", files: files{status: noCaps},
-			change: refuse(unix.EACCES, func(_ *unix.PerfEventAttr, pid int) bool { return pid == -1 }),
-			check:  "whole machine", state: Warning, detail: "-p PID",
+			change: refuse(unix.EPERM, all...),
+			check:  "command", state: Fail, detail: "seccomp", fix: "docker run --cap-add PERFMON"},
+		{name: "no system call", change: refuse(unix.ENOSYS, all...),
+			check: "whole machine", state: Fail, detail: "CONFIG_PERF_EVENTS"},
+		{name: "an error nobody expects", change: refuse(unix.EXDEV, all...),
+			check: "process", state: Fail, detail: "-p PID does not work: perf_event_open"},
+		{name: "user stacks only", files: files{status: noCaps},
+			change: tried(Trial{Samples: 9, User: 9, Complete: 9, UserOnly: true}),
+			check:  "command", state: Warning, detail: ":u", fix: "sudo sysctl kernel.perf_event_paranoid=1"},
+		{name: "own processes only", files: files{status: noCaps}, change: refuse(unix.EACCES, Everything),
+			check: "whole machine", state: Warning, detail: "-p PID",
 			fix: "sudo sysctl kernel.perf_event_paranoid=0"},
-		{name: "-a does not work for another reason",
-			change: refuse(unix.EINVAL, func(_ *unix.PerfEventAttr, pid int) bool { return pid == -1 }),
-			check:  "whole machine", state: Warning, detail: "invalid argument"},
-		{name: "processes outside of the container",
-			change: func(m *Machine) {
-				m.Sample = func(time.Duration) (Sampled, error) { return Sampled{100, 7}, nil }
-			},
-			check: "whole machine", state: Warning, detail: "of 100 samples in 0.1 s, 7 were", fix: "--pid=host"},
-		{name: "-a opens and does not sample",
-			change: func(m *Machine) {
-				m.Sample = func(time.Duration) (Sampled, error) { return Sampled{}, unix.ENOMEM }
-			},
-			check: "whole machine", state: Warning, detail: "cannot allocate memory"},
-		{name: "no PMU", change: refuse(unix.ENOENT, func(a *unix.PerfEventAttr, _ int) bool {
-			return a.Type == unix.PERF_TYPE_HARDWARE
-		}),
+		{name: "own processes only, and these can be recorded", files: files{status: noCaps},
+			change: refuse(unix.EACCES, Everything),
+			check:  "process", state: OK, detail: "-p PID: 100 samples in 0.2 s, 100 % complete"},
+		{name: "commands do not work", change: refuse(unix.EXDEV, Command),
+			check: "command", state: Warning, detail: "-- COMMAND does not work"},
+		{name: "-a does not work for another reason", change: refuse(unix.EINVAL, Everything),
+			check: "whole machine", state: Warning, detail: "-a does not work: the kernel does not know"},
+		{name: "processes outside of the container", change: tried(Trial{Samples: 93, User: 9, Outside: 7}),
+			check: "whole machine", state: Warning, detail: "of 100 samples in 0.2 s, 7 are of processes outside",
+			fix: "--pid=host"},
+		{name: "stacks of others cannot be read", files: files{status: noCaps},
+			change: tried(Trial{Samples: 100, User: 90, Complete: 40, Denied: 50}),
+			check:  "whole machine", state: Warning, detail: "50 are of processes whose stacks you may not read",
+			fix: setcap},
+		{name: "stacks that do not reach their root", change: tried(Trial{Samples: 100, User: 50, Complete: 10}),
+			check: "command", state: OK, detail: "20.0 % complete"},
+		{name: "no samples", change: tried(Trial{}),
+			check: "command", state: Warning, detail: "not one sample came in 0.2 s"},
+		{name: "no PMU", change: closed(unix.ENOENT),
 			check: "hardware counters", state: Warning, detail: "cpu-clock"},
-		{name: "PMU held by another", change: refuse(unix.EBUSY, func(a *unix.PerfEventAttr, _ int) bool {
-			return a.Type == unix.PERF_TYPE_HARDWARE
-		}),
+		{name: "PMU held by another", change: closed(unix.EBUSY),
 			check: "hardware counters", state: Warning, detail: "busy"},
-		{name: "no perf events", files: files{kernel + "perf_event_paranoid": ""},
-			change: refuse(unix.ENOSYS, anyEvent),
-			check:  "perf_event_paranoid", state: Fail, detail: "CONFIG_PERF_EVENTS"},
+		{name: "PMU for user code", change: func(m *Machine) {
+			m.Open = func(a *unix.PerfEventAttr, _, _ int) error {
+				if a.Bits&unix.PerfBitExcludeKernel == 0 {
+					return unix.EACCES
+				}
+				return nil
+			}
+		}, check: "hardware counters", state: OK},
 		{name: "paranoid is no number", files: files{kernel + "perf_event_paranoid": "x\n"},
-			check: "perf_event_paranoid", state: Warning, detail: "invalid syntax"},
+			check: "perf_event_paranoid", state: Warning, detail: "no number"},
 		{name: "paranoid hidden", files: files{kernel + "perf_event_paranoid": ""},
 			check: "perf_event_paranoid", state: Warning},
-		{name: "paranoid 4 on a kernel that takes it for 2",
-			files: files{status: noCaps, kernel + "perf_event_paranoid": "4\n"},
-			check: "perf_event_paranoid", state: Warning, detail: "4: your own",
-			fix: "sudo sysctl kernel.perf_event_paranoid=1"},
-		{name: "paranoid 4", files: files{status: noCaps, kernel + "perf_event_paranoid": "4\n"},
-			change: refuse(unix.EACCES, anyEvent),
-			check:  "perf_event_paranoid", state: Fail, fix: "sudo sysctl kernel.perf_event_paranoid=1"},
-		{name: "paranoid 2", files: files{status: noCaps},
-			check: "perf_event_paranoid", state: Warning, fix: "sudo sysctl kernel.perf_event_paranoid=1"},
-		{name: "paranoid 1", files: files{status: noCaps, kernel + "perf_event_paranoid": "1\n"},
-			check: "perf_event_paranoid", state: Warning, fix: "sudo sysctl kernel.perf_event_paranoid=0"},
-		{name: "paranoid 0", files: files{status: noCaps, kernel + "perf_event_paranoid": "0\n"},
-			check: "perf_event_paranoid", state: OK, detail: "everything"},
-		{name: "small rings", files: files{status: noCaps},
-			check: "ring buffers", state: Warning, detail: "512 KiB for each of 4 CPUs",
+		{name: "paranoid", files: files{kernel + "perf_event_paranoid": "4\n"},
+			check: "settings", state: OK, detail: "perf_event_paranoid 4"},
+		{name: "small rings", change: func(m *Machine) {
+			tried(Trial{Samples: 9, Ring: "ring of 512 KiB a CPU instead of 8192"})(m)
+			m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 8 << 20, Max: 1 << 30}, nil }
+		}, check: "ring buffers", state: Warning,
+			detail: "512 KiB a CPU instead of 8192: samples may be lost when the machine is busy " +
+				"(perf_event_mlock_kb is 516, ulimit -l is 8192 KiB)",
 			fix: "sudo sysctl kernel.perf_event_mlock_kb=9224"},
-		{name: "rings with the limit of locked memory", files: files{status: noCaps},
-			change: func(m *Machine) {
-				m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 8 << 20, Max: 1 << 30}, nil }
-			},
-			check: "ring buffers", state: Warning, detail: "2 MiB for each of 4 CPUs",
+		{name: "small rings, and the setting is hidden", files: files{kernel + "perf_event_mlock_kb": ""},
+			change: tried(Trial{Ring: "ring of 4 KiB"}),
+			check:  "ring buffers", state: Warning, detail: "is unknown",
 			fix: "sudo sysctl kernel.perf_event_mlock_kb=9224"},
 		{name: "no rings", files: files{status: noCaps, kernel + "perf_event_mlock_kb": "0\n"},
-			change: func(m *Machine) { m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{}, nil } },
-			check:  "ring buffers", state: Fail, fix: "sudo sysctl kernel.perf_event_mlock_kb=9224"},
-		{name: "enough memory for rings", files: files{status: noCaps, kernel + "perf_event_mlock_kb": "9224\n"},
-			check: "ring buffers", state: OK, detail: "8 MiB"},
-		{name: "locked memory unlimited", files: files{status: noCaps},
 			change: func(m *Machine) {
-				m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: unix.RLIM_INFINITY}, nil }
+				m.Try = func(Tried) (Trial, error) { return Trial{}, os.NewSyscallError("mmap", unix.EPERM) }
 			},
-			check: "ring buffers", state: OK},
-		{name: "locked memory free below paranoid 0",
-			files: files{status: noCaps, kernel + "perf_event_paranoid": "-1\n"},
-			check: "ring buffers", state: OK},
-		{name: "mlock unreadable", files: files{status: noCaps, kernel + "perf_event_mlock_kb": ""},
-			check: "ring buffers", state: Warning},
+			check: "command", state: Fail, detail: "larger than the memory that you may lock",
+			fix: "sudo sysctl kernel.perf_event_mlock_kb=9224"},
+		{name: "debuginfod", files: files{"debug": ""}, change: func(m *Machine) {
+			m.Environ = func(name string) string { return map[string]string{"DEBUGINFOD_URLS": "https://x"}[name] }
+		}, check: "debug information", state: OK, detail: "debuginfod"},
+		{name: "no debug information", files: files{"debug": ""}, change: without("apt-get", "dnf", "zypper"),
+			check: "debug information", state: Warning, detail: "set DEBUGINFOD_URLS"},
+		{name: "debug information in Debian's archive",
+			files: files{"debug": "", "etc/apt/sources.list.d/x.sources": "Suites: trixie-debug\n"},
+			check: "debug information", state: Warning, detail: "can be installed", fix: "-dbgsym"},
+		{name: "debug archive of Debian that is a comment",
+			files: files{"debug": "", "etc/apt/sources.list": "# deb x trixie-debug main\ndeb x trixie main\n"},
+			check: "debug information", state: Warning, detail: "set DEBUGINFOD_URLS"},
+		{name: "debug information of Fedora", files: files{"debug": ""}, change: without("apt-get"),
+			check: "debug information", state: Warning, fix: "sudo dnf debuginfo-install PACKAGE"},
+		{name: "servers that sudo removed", files: files{"debug": "", "etc/debuginfod/x.urls": "https://x\n"},
+			check: "debug information", state: Warning, detail: "sudo removes it", fix: "export DEBUGINFOD_URLS="},
 		{name: "rate lowered by the kernel", files: files{kernel + "perf_event_max_sample_rate": "750\n"},
 			check: "sample rate", state: Warning, detail: "750",
 			fix: "sudo sysctl kernel.perf_event_max_sample_rate=100000"},
@@ -211,7 +242,7 @@ func TestShortfalls(t *testing.T) {
 		{name: "little time", files: files{kernel + "perf_cpu_time_max_percent": "1\n"},
 			check: "sampling time", state: Warning, fix: "sudo sysctl kernel.perf_cpu_time_max_percent=25"},
 		{name: "time not limited", files: files{kernel + "perf_cpu_time_max_percent": "0\n"},
-			check: "sampling time", state: OK, detail: "not limit"},
+			check: "settings", state: OK, detail: "not limit"},
 		{name: "time unreadable", files: files{kernel + "perf_cpu_time_max_percent": ""}, check: "sampling time",
 			state: Warning},
 		{name: "short kernel stacks", files: files{kernel + "perf_event_max_stack": "16\n"},
@@ -247,12 +278,7 @@ func TestShortfalls(t *testing.T) {
 		},
 			check: "capabilities", state: Warning, fix: `+ep '/my dir/it'\''s'`},
 		{name: "status unreadable", files: files{status: ""}, check: "capabilities", state: Warning, fix: setcap},
-		{name: "Yama", files: files{status: noCaps},
-			check: "running processes", state: Warning, detail: "ptrace_scope is 1", fix: setcap},
-		{name: "Yama alone", files: files{status: "CapEff:\t0000010000000000\n"}, // CAP_CHECKPOINT_RESTORE
-			check: "running processes", state: Warning, fix: "sudo sysctl kernel.yama.ptrace_scope=0"},
-		{name: "no Yama", files: files{status: "CapEff:\t0000010000000000\n", kernel + "yama": ""},
-			check: "running processes", state: OK, detail: "your own"},
+		{name: "no processes", files: files{"proc/self": ""}, check: "running processes", state: OK},
 		{name: "no precedence", change: func(m *Machine) {
 			m.Priority = func() (string, bool) { return "ordinary", false }
 		}, check: "priority", state: Warning, detail: "ordinary priority", fix: setcap},
@@ -308,31 +334,33 @@ func TestPrint(t *testing.T) {
 		{"whole machine", Warning, "-a is not permitted; your own programs can be recorded with -p PID or " +
 			"-- COMMAND",
 			"sudo sysctl kernel.perf_event_paranoid=0"},
-		{"stack samples", Fail, "from \x1b[31ma machine", ""},
+		{"kernel symbols", Warning, "none", "sudo sysctl kernel.perf_event_paranoid=0"},
+		{"command", Fail, "from \x1b[31ma machine", ""},
 	}
 	const want = `✓ ok      kernel               Linux 6.12, x86_64
 ! warning whole machine        -a is not permitted; your own programs can be
                                recorded with -p PID or -- COMMAND
           mend: sudo sysctl kernel.perf_event_paranoid=0
-✗ FAIL    stack samples        from [31ma machine
+! warning kernel symbols       none (mended as whole machine)
+✗ FAIL    command              from [31ma machine
 
 Recording will not work here until what is marked FAIL is mended.
 `
 	var b bytes.Buffer
-	if err := Print(&b, checks, false); err != nil || b.String() != want {
+	if err := Print(&b, checks, 80, false); err != nil || b.String() != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, &b, want)
 	}
 	b.Reset()
-	Print(&b, checks, true)
+	Print(&b, checks, 80, true)
 	if !strings.Contains(b.String(), "\x1b[33m! warning\x1b[0m whole") {
 		t.Errorf("%q", b.String())
 	}
-	if err := Print(broken{}, checks, false); !errors.Is(err, unix.EPIPE) {
+	if err := Print(broken{}, checks, 80, false); !errors.Is(err, unix.EPIPE) {
 		t.Errorf("error %v", err)
 	}
 	for n, want := range []string{"Ready to record.", "with one limit", "with 2 limits"} {
 		b.Reset()
-		Print(&b, []Check{{}, {State: State(min(n, 1))}, {State: State(n / 2)}}, false)
+		Print(&b, []Check{{}, {State: State(min(n, 1))}, {State: State(n / 2)}}, 80, false)
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%d warnings: %s", n, &b)
 		}

@@ -56,18 +56,32 @@ func version(release string) (major, minor int, ok bool) {
 
 func before(major, minor, m, n int) bool { return major < m || major == m && minor < n }
 
-// stackAttr is the kind of event that a recording opens, without the side-band. The registers are
-// perf's: all that can be sampled on x86-64 (arch/x86/include/uapi/asm/perf_regs.h).
-func stackAttr(typ uint32, config uint64, userOnly bool) *unix.PerfEventAttr {
+// hardwareCounters tries to open an event that counts cycles, in user code if it may not be in the kernel.
+func (m *Machine) hardwareCounters() Check {
+	c := Check{Name: "hardware counters", Detail: "CPU cycles can be sampled"}
+	err := m.Open(cyclesAttr(false), 0, -1)
+	if isPermission(err) {
+		err = m.Open(cyclesAttr(true), 0, -1)
+	}
+	switch {
+	case err == nil:
+		return c
+	case isNoDevice(err):
+		c.Detail = "no cycle counter (usual in a virtual machine): the timer event cpu-clock is used, which " +
+			"misses code that runs with interrupts off"
+	default:
+		c.Detail = "cycles cannot be sampled: " + err.Error()
+	}
+	c.State = Warning
+	return c
+}
+
+func cyclesAttr(userOnly bool) *unix.PerfEventAttr {
 	a := &unix.PerfEventAttr{
-		Type:   typ,
+		Type:   unix.PERF_TYPE_HARDWARE,
 		Size:   uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
-		Config: config,
+		Config: unix.PERF_COUNT_HW_CPU_CYCLES,
 		Sample: 10_000_000,
-		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
-			unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
-		Sample_regs_user:  0xff0fff,
-		Sample_stack_user: 32 << 10,
 		// Never enabled: only whether it can be opened counts.
 		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeHv,
 	}
@@ -75,59 +89,6 @@ func stackAttr(typ uint32, config uint64, userOnly bool) *unix.PerfEventAttr {
 		a.Bits |= unix.PerfBitExcludeKernel
 	}
 	return a
-}
-
-func clockAttr(userOnly bool) *unix.PerfEventAttr {
-	return stackAttr(unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK, userOnly)
-}
-
-// events opens events: on this process, on a CPU, and on the hardware counters.
-func (m *Machine) events(caps capSet) []Check {
-	own := Check{Name: "stack samples", Detail: "kernel and user stacks can be sampled"}
-	userOnly := false
-	if err := m.Open(clockAttr(false), 0, -1); err != nil {
-		if errUser := m.Open(clockAttr(true), 0, -1); errUser != nil {
-			own.State = Fail
-			own.Detail, own.Fix, _ = m.Explain(errUser)
-			if own.Detail == "" {
-				own.Detail = errUser.Error()
-			}
-		} else {
-			userOnly = true
-			own.State = Warning
-			own.Detail = "user stacks can be sampled, kernel stacks cannot: events are opened with :u"
-			own.Fix = setSysctl("perf_event_paranoid", 1)
-		}
-	}
-	checks := []Check{own}
-	if own.State == Fail {
-		return checks
-	}
-
-	wide := Check{Name: "whole machine"}
-	if err := m.Open(clockAttr(userOnly), -1, 0); err == nil {
-		wide = m.wholeMachine()
-	} else {
-		wide.State = Warning
-		wide.Detail = "-a is not permitted; your own programs can be recorded with -p PID or -- COMMAND"
-		wide.Fix = setSysctl("perf_event_paranoid", 0)
-		if !isPermission(err) || caps.mayPerf() {
-			wide.Detail = "-a does not work: " + err.Error()
-			wide.Fix = ""
-		}
-	}
-
-	pmu := Check{Name: "hardware counters", Detail: "CPU cycles can be sampled"}
-	if err := m.Open(stackAttr(unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES, userOnly), 0,
-		-1); err != nil {
-		pmu.State = Warning
-		pmu.Detail = "no cycle counter (usual in a virtual machine): the timer event cpu-clock is used instead, " +
-			"which does not see code that runs with interrupts off"
-		if !isNoDevice(err) {
-			pmu.Detail = "cycles cannot be sampled: " + err.Error() + "; cpu-clock is used instead"
-		}
-	}
-	return append(checks, wide, pmu)
 }
 
 func isPermission(err error) bool {
@@ -139,98 +100,36 @@ func isNoDevice(err error) bool {
 		errors.Is(err, unix.ENXIO)
 }
 
-// paranoid: what perf_event_paranoid leaves to a user without capabilities. Debian and Android add
-// levels above 2 that leave nothing; to other kernels they are the same as 2. works says whether an
-// event could be opened, which settles it.
-func (m *Machine) paranoid(caps capSet, works bool) Check {
+// settings puts those that are as they should be into one check, and leaves the others as they are.
+func settings(all ...Check) []Check {
+	fine := Check{Name: "settings"}
+	var rest []Check
+	for _, c := range all {
+		switch {
+		case c.State != OK:
+			rest = append(rest, c)
+		case fine.Detail == "":
+			fine.Detail = c.Detail
+		default:
+			fine.Detail += "; " + c.Detail
+		}
+	}
+	if fine.Detail == "" {
+		return rest
+	}
+	return append([]Check{fine}, rest...)
+}
+
+// paranoid is only shown: what it leaves to this user is tried.
+func (m *Machine) paranoid() Check {
 	c := Check{Name: "perf_event_paranoid"}
 	n, err := m.sysctl("perf_event_paranoid")
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && !works:
-		c.State = Fail
-		c.Detail = "the setting is missing: this kernel was built without perf events (CONFIG_PERF_EVENTS)"
-	case err != nil:
-		c.State = Warning
-		c.Detail = err.Error()
-	case caps.mayPerf():
-		c.Detail = fmt.Sprintf("%d, which does not bind this process: it has the capability", n)
-	case n >= 3 && !works:
-		c.State = Fail
-		c.Detail = fmt.Sprintf("%d: only privileged users may record", n)
-		c.Fix = setSysctl("perf_event_paranoid", 1)
-	case n >= 2:
-		c.State = Warning
-		c.Detail = strconv.Itoa(n) + ": your own programs only, without the kernel's part of the stacks"
-		c.Fix = setSysctl("perf_event_paranoid", 1)
-	case n == 1:
-		c.State = Warning
-		c.Detail = "1: your own programs, with kernel stacks; -a is not permitted"
-		c.Fix = setSysctl("perf_event_paranoid", 0)
-	default:
-		c.Detail = fmt.Sprintf("%d: everything may be sampled", n)
-	}
-	return c
-}
-
-// wantedRing is the size of one CPU's ring buffer in KiB when nothing limits it.
-const wantedRing = 8 << 10
-
-// ringMemory: what perf_mmap in kernel/events/core.c lets a user lock, over all CPUs: perf_event_mlock_kb
-// for each, and RLIMIT_MEMLOCK once. A ring has a header page and 2^n more, and beside that for samples
-// there is a small one.
-func (m *Machine) ringMemory(caps capSet) Check {
-	c := Check{Name: "ring buffers"}
-	if caps.has(capIPCLock) {
-		c.Detail = "8 MiB for each CPU: the locked-memory limit does not bind this process"
-		return c
-	}
-	if n, err := m.sysctl("perf_event_paranoid"); err == nil && n < 0 {
-		c.Detail = "8 MiB for each CPU: perf_event_paranoid is below 0, so locked memory is not limited"
-		return c
-	}
-	kb, err := m.sysctl("perf_event_mlock_kb")
 	if err != nil {
-		c.State = Warning
-		c.Detail = err.Error()
+		c.State, c.Detail = Warning, err.Error()
 		return c
 	}
-	cpus := uint64(max(m.CPUs, 1))
-	perCPU := uint64(max(kb, 0))
-	if limit, err := m.Limit(unix.RLIMIT_MEMLOCK); err == nil {
-		if limit.Cur == unix.RLIM_INFINITY {
-			c.Detail = "8 MiB for each CPU: locked memory is not limited"
-			return c
-		}
-		perCPU += limit.Cur >> 10 / cpus
-	}
-	const page = 4 // KiB
-	ring := uint64(0)
-	for size := uint64(page); lockedMemory(size) <= perCPU && size <= wantedRing; size *= 2 {
-		ring = size
-	}
-	c.Detail = fmt.Sprintf("up to %s for each of %d CPUs", kib(ring), cpus)
-	if ring >= wantedRing {
-		return c
-	}
-	c.Fix = setSysctl("perf_event_mlock_kb", int(lockedMemory(wantedRing)))
-	c.State = Warning
-	if ring == 0 {
-		c.State = Fail
-		c.Detail = "perf_event_mlock_kb leaves no memory for a ring buffer"
-		return c
-	}
-	c.Detail += " instead of 8 MiB: samples may be lost when the machine is busy"
+	c.Detail = fmt.Sprintf("perf_event_paranoid %d", n)
 	return c
-}
-
-// lockedMemory is what the rings of a CPU take, in KiB.
-func lockedMemory(ring uint64) uint64 { return uint64(perfring.LockedMemory(int(ring)<<10)) >> 10 }
-
-func kib(n uint64) string {
-	if n >= 1024 && n%1024 == 0 {
-		return fmt.Sprintf("%d MiB", n/1024)
-	}
-	return fmt.Sprintf("%d KiB", n)
 }
 
 // defaultFreq is the sampling frequency that record uses when none is given, in Hz.
@@ -248,7 +147,7 @@ func (m *Machine) sampleRate() Check {
 			"the kernel lowers the limit when sampling takes too long", n, defaultFreq)
 		c.Fix = setSysctl("perf_event_max_sample_rate", 100_000)
 	default:
-		c.Detail = fmt.Sprintf("up to %d samples a second and CPU", n)
+		c.Detail = fmt.Sprintf("%d samples a second and CPU", n)
 	}
 	return c
 }
@@ -266,7 +165,7 @@ func (m *Machine) samplingTime() Check {
 		c.Detail = fmt.Sprintf("the kernel slows sampling down when it takes more than %d %% of a CPU", n)
 		c.Fix = setSysctl("perf_cpu_time_max_percent", 25)
 	default:
-		c.Detail = fmt.Sprintf("sampling may take up to %d %% of a CPU", n)
+		c.Detail = fmt.Sprintf("%d %% of a CPU for sampling", n)
 	}
 	return c
 }
@@ -283,7 +182,7 @@ func (m *Machine) kernelDepth() Check {
 			"concerned)", n)
 		c.Fix = setSysctl("perf_event_max_stack", 127)
 	default:
-		c.Detail = fmt.Sprintf("%d frames for the kernel's part of a stack", n)
+		c.Detail = fmt.Sprintf("%d kernel frames", n)
 	}
 	return c
 }

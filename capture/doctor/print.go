@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	width     = 80
+	narrowest = 60
 	nameWidth = 20
 	// indent of details: mark, state, name and the spaces between them.
 	indent = 2 + 8 + nameWidth + 1
@@ -24,18 +24,23 @@ var colours = [...]string{OK: "\x1b[32m", Warning: "\x1b[33m", Fail: "\x1b[31m"}
 
 const reset = "\x1b[0m"
 
-// Print writes the checks as a table of 80 columns, each fix on a line of its own beneath its
-// check, and a closing sentence. A fix is never broken: it is there to be copied.
-func Print(w io.Writer, checks []Check, colour bool) error {
+// Print writes the checks as a table that is width columns wide, but not less than 60, each fix on a line of its own beneath its
+// check, and a closing sentence. A fix is never broken: it is there to be copied, once.
+func Print(w io.Writer, checks []Check, width int, colour bool) error {
 	var b bytes.Buffer
+	fixedBy := make(map[string]string) // the first check that has a fix
 	for _, c := range checks {
 		state := min(c.State, Fail)
+		if by := fixedBy[c.Fix]; by != "" {
+			c.Detail += " (mended as " + by + ")"
+			c.Fix = ""
+		}
 		on, off := "", ""
 		if colour {
 			on, off = colours[state], reset
 		}
 		fmt.Fprintf(&b, "%s%s %-7s%s %-*s ", on, marks[state], state, off, nameWidth, clean(c.Name))
-		for i, line := range wrap(clean(c.Detail), width-indent) {
+		for i, line := range wrap(clean(c.Detail), max(width, narrowest)-indent) {
 			if i > 0 {
 				b.WriteString(strings.Repeat(" ", indent))
 			}
@@ -43,6 +48,7 @@ func Print(w io.Writer, checks []Check, colour bool) error {
 			b.WriteByte('\n')
 		}
 		if c.Fix != "" {
+			fixedBy[c.Fix] = c.Name
 			fmt.Fprintf(&b, "%*smend: %s\n", fixIndent, "", clean(c.Fix))
 		}
 	}

@@ -84,10 +84,10 @@ func (m *Machine) privileges(caps capSet) Check {
 		ok   bool
 		name string
 	}{
-		{caps.mayPerf(), "CAP_PERFMON (sample everything)"},
-		{caps.has(capSysPtrace), "CAP_SYS_PTRACE (see into others' processes)"},
-		{caps.has(capSyslog), "CAP_SYSLOG (kernel symbols)"},
-		{caps.has(capIPCLock), "CAP_IPC_LOCK (ring buffers of any size)"},
+		{caps.mayPerf(), "CAP_PERFMON"},            // sample everything
+		{caps.has(capSysPtrace), "CAP_SYS_PTRACE"}, // see into others' processes
+		{caps.has(capSyslog), "CAP_SYSLOG"},        // kernel symbols
+		{caps.has(capIPCLock), "CAP_IPC_LOCK"},     // ring buffers of any size
 	} {
 		if !need.ok {
 			missing = append(missing, need.name)
@@ -98,44 +98,40 @@ func (m *Machine) privileges(caps capSet) Check {
 		return c
 	}
 	c.State = Warning
-	c.Detail = "without " + strings.Join(missing, ", ") +
-		": your own programs can be recorded as far as the settings above allow"
+	c.Detail = "missing: " + strings.Join(missing, ", ")
 	c.Fix = m.setcap()
 	return c
 }
 
-// otherProcesses: reading /proc/PID/maps and root takes PTRACE_MODE_READ, which Yama leaves alone;
-// /proc/PID/mem takes PTRACE_MODE_ATTACH, which Yama restricts; following map_files takes a
-// capability.
-func (m *Machine) otherProcesses(caps capSet) Check {
-	c := Check{Name: "running processes"}
+// otherProcesses tries what a recording reads of the processes that run. /proc/PID/maps takes PTRACE_MODE_READ,
+// which Yama leaves alone; /proc/PID/mem takes PTRACE_MODE_ATTACH, which Yama restricts; opening what
+// map_files has takes a capability.
+func (m *Machine) otherProcesses() Check { return m.others(m.look()) }
+
+func (m *Machine) others(s refusals) Check {
+	c := Check{Name: "running processes", Detail: "their stacks, memory and mapped files can be read"}
 	var lacks []string
-	scope, err := m.sysctl("yama/ptrace_scope")
-	restricted := err == nil && scope > 0 && !caps.has(capSysPtrace)
-	if restricted {
-		lacks = append(lacks, fmt.Sprintf(
-			"the memory of running processes cannot be read (kernel.yama.ptrace_scope is %d)", scope))
+	if s.maps > 0 {
+		lacks = append(lacks, fmt.Sprintf("the mappings of %d of %d cannot be read: with -a, their stacks end at "+
+			"once (unmapped)", s.maps, s.all))
 	}
-	if !caps.mayFollow() {
-		lacks = append(lacks, "mapped files that were deleted or replaced since cannot be opened "+
-			"(CAP_CHECKPOINT_RESTORE)")
+	if s.mem > 0 {
+		text := fmt.Sprintf("the memory of %d of %d cannot be read", s.mem, s.all)
+		if scope, err := m.sysctl("yama/ptrace_scope"); err == nil && scope > 0 {
+			text += fmt.Sprintf(" (kernel.yama.ptrace_scope is %d)", scope)
+		}
+		lacks = append(lacks, text)
 	}
-	if all, refused := m.mappings(); refused > 0 {
-		lacks = append(lacks, fmt.Sprintf("the mappings of %d of %d processes cannot be read: with -a, their "+
-			"stacks end at once (unmapped)", refused, all))
+	if s.files {
+		lacks = append(lacks, "mapped files that were deleted or replaced since cannot be opened")
 	}
 	if len(lacks) == 0 {
-		c.Detail = "their files and memory can be read"
-		if !caps.has(capSysPtrace) {
-			c.Detail = "the files and memory of your own ones can be read"
-		}
 		return c
 	}
 	c.State = Warning
 	c.Detail = strings.Join(lacks, "; ")
-	c.Fix = m.setcap()
-	if restricted && scope < 3 && caps.mayFollow() {
-		c.Fix = "sudo sysctl kernel.yama.ptrace_scope=0"
+	if caps := m.capabilities(); !caps.has(capSysPtrace) || s.files {
+		c.Fix = m.setcap()
 	}
 	return c
 }
@@ -172,9 +168,9 @@ func (m *Machine) openFiles() Check {
 			"one for each thread and CPU", n)
 		c.Fix = raiseFiles
 	case n == unix.RLIM_INFINITY:
-		c.Detail = "no limit"
+		c.Detail = "no limit of open files"
 	default:
-		c.Detail = fmt.Sprintf("up to %d", n)
+		c.Detail = fmt.Sprintf("%d open files", n)
 	}
 	return c
 }

@@ -55,7 +55,11 @@ func Serve(ctx context.Context, p *profile.Profile, o Options) error {
 	bound := listener.Addr().(*net.TCPAddr)
 	at := net.JoinHostPort(listener.host, strconv.Itoa(bound.Port))
 	gate := newGate(bound.Port)
+	name := title(p)
 	return makePages(ctx, p.Images, converted, at, o, func(pages map[string]http.Handler) error {
+		for path, page := range pages {
+			pages[path] = dress(page, name)
+		}
 		if o.Ready != nil {
 			o.Ready(gate.url(at))
 		}
@@ -92,7 +96,8 @@ func makePages(
 	objects := newObjects(ctx, images, p.Mapping, o.Symbols, problem)
 	sources := newSources(p, objects, problem)
 	defer sources.close()
-	args := append(sources.arguments(), "-no_browser", "-http="+at, "-symbolize=none", "profile")
+	args := append(sources.arguments(), hideTags(p)...)
+	args = append(args, "-no_browser", "-http="+at, "-symbolize=none", "profile")
 	run := func(objects driver.ObjTool, then func(map[string]http.Handler) error) error {
 		return driver.PProf(&driver.Options{
 			Flagset: newFlags(args), Fetch: fetched{p}, Obj: objects, UI: ui,

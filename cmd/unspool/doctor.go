@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,13 +16,21 @@ func doctorCommand(status *int) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor [--color WHEN]",
 		Short: "Check that this machine can record, and say what to change if not",
-		Args:  noArguments,
+		Long: `Record a command (-- COMMAND), a process (-p) and the whole machine (-a) for 0.2 seconds
+each, keep nothing of it, and look into the processes that run. Then say what works,
+what is missing, for instance the kernel's part of the stacks, the stacks of other users'
+processes, or debug information, and which command mends it.`,
+		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			checks := diagnose()
 			if !doctor.Able(checks) {
 				*status = 1
 			}
-			return doctor.Print(os.Stdout, checks, color.on(os.Stdout))
+			width := 80
+			if isTerminal(os.Stdout) {
+				width = min(columns(os.Stdout), widest)
+			}
+			return doctor.Print(os.Stdout, checks, width, color.on(os.Stdout))
 		},
 		ValidArgsFunction:     cobra.NoFileCompletions,
 		DisableFlagsInUseLine: true,
@@ -31,6 +38,9 @@ func doctorCommand(status *int) *cobra.Command {
 	color.add(c)
 	return c
 }
+
+// widest is how many columns of a terminal are used at most: longer lines are hard to read.
+const widest = 110
 
 // diagnose looks at the machine with the capabilities that a recording has.
 func diagnose() []doctor.Check {
@@ -43,8 +53,7 @@ func diagnose() []doctor.Check {
 // checkConfinement says which rights a recording, and what reads it, give up on this system, by trying it in
 // other processes.
 func checkConfinement() doctor.Check {
-	c := doctor.Check{Name: "confinement",
-		Detail: "a recording by root keeps privileges in a process that parses nothing"}
+	c := doctor.Check{Name: "confinement"}
 	recording, err := sandbox.Try()
 	reading, rerr := sandbox.TryReading()
 	switch {
@@ -54,8 +63,7 @@ func checkConfinement() doctor.Check {
 		c.State = doctor.Warning
 		c.Detail = fmt.Sprintf("recording is %v; reading is %v", recording, reading)
 	default:
-		c.Detail += "; the rest has " + strings.Join(recording.InForce, ", ") + "; what reads recordings has " +
-			strings.Join(reading.InForce, ", ")
+		c.Detail = "recording and reading give up the rights that they do not need"
 	}
 	return c
 }

@@ -172,6 +172,21 @@ func TestUnprivilegedUserIsToldWhatIsMissing(t *testing.T) {
 		if !strings.Contains(e.stdout, "perf_event_paranoid") || e.stderr != "" {
 			t.Errorf("status %d\n%s%s", e.status, e.stdout, e.stderr)
 		}
+		for _, want := range []string{
+			`command  +-- COMMAND: \d+ samples in 0.2 s, .*complete`, `process  +-p PID: \d+ samples in 0.2 s`,
+			`without kernel stacks \(:u\)`, "whole machine +-a is not permitted", `the mappings of \d+ of \d+`,
+			"debug information",
+		} {
+			if !regexp.MustCompile(want).MatchString(e.stdout) {
+				t.Errorf("does not say %q:\n%s", want, e.stdout)
+			}
+		}
+		if limited := lockedMemory(t) < 8<<20; limited && !strings.Contains(e.stdout, "ring of ") {
+			t.Errorf("the limit of locked memory is %d:\n%s", lockedMemory(t), e.stdout)
+		}
+		if n := strings.Count(e.stdout, "\n"); n > 48 {
+			t.Errorf("%d lines are more than one screen:\n%s", n, e.stdout)
+		}
 	})
 }
 
