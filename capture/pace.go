@@ -3,23 +3,37 @@ package capture
 import "time"
 
 // A pace bounds how often new mappings wake a recording: at once as long as there are few, with one wake-up
-// for all that a program maps when it starts, and every 5 ms if there are many.
+// for all that a program maps when it starts, and every 5 ms if there are many. Where all of the last second
+// were of files that are known, as in a program that loads its plug-ins again and again, it is every 20 ms:
+// these files need not be opened before their processes end.
 type pace struct {
 	at     time.Time
 	credit time.Duration
+	found  time.Time // when a file was new
 }
 
 const (
 	wakePrice  = 5 * time.Millisecond
-	mostCredit = 20 * wakePrice
+	vainPrice  = 20 * time.Millisecond // of a wake-up where no file was new lately
+	lately     = time.Second
+	mostCredit = 100 * time.Millisecond
 	wakeLeast  = 2 * time.Millisecond // between two wake-ups
 )
 
 // due takes the price of a wake-up at a time from the credit, and returns how long to wait until the credit
 // suffices.
 func (p *pace) due(now time.Time) time.Duration {
-	since := now.Sub(p.at)
-	p.credit = min(p.credit+since, mostCredit) - wakePrice
+	price, since := wakePrice, now.Sub(p.at)
+	if now.Sub(p.found) > lately {
+		price = vainPrice
+	}
+	p.credit = min(p.credit+since, mostCredit) - price
 	p.at = now
 	return max(-p.credit, wakeLeast-since, 0)
+}
+
+// foundNew says that a wake-up has found a file that was not known. Others may follow soon.
+func (p *pace) foundNew(now time.Time) {
+	p.found = now
+	p.credit = max(p.credit, 0)
 }

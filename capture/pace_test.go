@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A pace lets some wake-ups pass at once, and in a storm one in wakeLeast.
+// A pace lets some wake-ups pass at once, and in a storm one in 20 ms, or in 5 ms while files are new.
 func TestPace(t *testing.T) {
 	const ms = time.Millisecond
 	var p pace
@@ -13,20 +13,28 @@ func TestPace(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		every, over time.Duration // wake-ups asked for, and for how long
+		newFile     time.Duration // how often one finds a new file, 0 for never
 		least, most int           // that pass
 	}{
-		{"few", 50 * ms, time.Second, 20, 20},
-		{"a burst after a pause", 4 * ms, 80 * ms, 20, 20},
-		{"what a program maps when it begins", ms / 10, 4 * ms, 2, 4},
-		{"a storm", ms / 10, time.Second, 190, 225},
-		{"a pause", time.Second, time.Second, 1, 1},
+		{"few", 50 * ms, time.Second, 0, 20, 20},
+		{"a burst after a pause", 4 * ms, 20 * ms, 0, 5, 5},
+		{"what a program maps when it begins", ms / 10, 4 * ms, 0, 1, 4},
+		{"a storm of known files", ms / 10, time.Second, 0, 48, 56},
+		{"a storm with new files now and then", ms / 10, 2 * time.Second, 500 * ms, 380, 440},
+		{"the second after them", ms / 10, 900 * ms, 0, 110, 135},
+		{"known files again", ms / 10, time.Second, 0, 48, 56},
+		{"a pause", time.Second, time.Second, 0, 1, 1},
+		{"a burst of new files after a pause", 4 * ms, 80 * ms, ms, 20, 20},
 	} {
-		passed := 0
+		passed, next := 0, now
 		for end := now.Add(c.over); now.Before(end); now = now.Add(c.every) {
 			if wait := p.due(now); wait > 0 {
 				now = now.Add(wait)
 			}
-			passed++
+			if passed++; c.newFile > 0 && !now.Before(next) {
+				p.foundNew(now)
+				next = now.Add(c.newFile)
+			}
 		}
 		if passed < c.least || passed > c.most {
 			t.Errorf("%s: %d wake-ups", c.name, passed)

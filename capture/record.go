@@ -160,7 +160,7 @@ type recording struct {
 	sampling sampling
 	unseeded []uint32   // processes that are still to be read, where the events were adopted
 	records  uint64     // taken from the rings
-	opens    bool       // a file is being opened for a record that was expected
+	opens    bool       // expect has met a file that was not known, since wait last looked
 	priority precedence // nil for none
 	outran   bool       // a recorded real-time thread was seen, and the priority raised if possible
 
@@ -405,7 +405,8 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 		if len(r.unseeded) > 0 {
 			return nil
 		}
-		if hold := p.due(time.Now()); hold > 0 {
+		now := time.Now()
+		if hold := min(p.due(now), until.Sub(now)); hold > 0 {
 			if err := r.source.Pause(hold); err != nil {
 				return err
 			}
@@ -416,9 +417,10 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 			return err
 		}
 		r.delayed(time.Since(asked) - timeout)
-		r.opens = false
 		r.source.Peek(r.expect)
 		if r.opens {
+			r.opens = false
+			p.foundNew(time.Now())
 			// The files are opened now, as their processes may be about to end. Where none are, this would
 			// only wake a thread of the runtime, which would look for work in vain.
 			runtime.Gosched()

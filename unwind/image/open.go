@@ -14,10 +14,10 @@ import (
 	"unspool/vmas/process"
 )
 
-// Opens says whether a file that was passed to Open is still being opened.
+// Opens says whether Open has begun to open a file. Lookup and BuildID take in what has become of that.
 func (s *Store) Opens(f *vmas.File) bool {
-	o, ok := f.Image.(*opening)
-	return ok && !o.isDone()
+	_, ok := f.Image.(*opening)
+	return ok
 }
 
 // A finder finds the files that processes map. It is immutable: goroutines of the reader share it.

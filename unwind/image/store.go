@@ -30,8 +30,7 @@ type Store struct {
 
 	byKey   map[string]*Image // those with a build ID
 	byInode map[inode]*Image
-	// settled is the inode of each file at the time when its image was determined.
-	settled map[*vmas.File]inode
+	settled map[*vmas.File]*settled
 	// renewals has an entry for each mapped file that was replaced or written to.
 	renewals map[*vmas.File]*renewal
 	// comparing has the comparisons that are under way, late the images whose debug files are being looked
@@ -91,7 +90,7 @@ func New(c Config) *Store {
 		code:      newQuota(maxOfCode),
 		byKey:     make(map[string]*Image),
 		byInode:   make(map[inode]*Image),
-		settled:   make(map[*vmas.File]inode),
+		settled:   make(map[*vmas.File]*settled),
 		renewals:  make(map[*vmas.File]*renewal),
 		comparing: make(map[*vmas.Copied]*task[bool]),
 	}
@@ -219,9 +218,16 @@ func (s *Store) Open(pid uint32, m *vmas.Mapping) {
 		s.Open(pid, m)
 		return
 	default:
+		was := s.settled[m.File]
+		if was.isLookedAt(m) {
+			return
+		}
 		s.reopen(pid, m, im)
-		if was, ok := s.settled[m.File]; ok && im.source != nil && im.source.isFile(&was) {
+		if was != nil && im.source != nil && im.source.isFile(&was.inode) {
 			im.source.file.foundAt(s.find.opener(pid, m))
+		}
+		if m.File.Image == im {
+			was.lookAt(m)
 		}
 	}
 	im.debug.pid = pid
@@ -302,10 +308,11 @@ func (s *Store) begin(pid uint32, f *vmas.File, open func() opened) *opening {
 
 // reopen opens the file behind m again if it may have changed since im became its image.
 func (s *Store) reopen(pid uint32, m *vmas.Mapping, im *Image) {
-	was, ok := s.settled[m.File]
-	if !ok {
+	seen := s.settled[m.File]
+	if seen == nil {
 		return
 	}
+	was := seen.inode
 	var o *opening
 	switch {
 	case im.source == nil || !im.source.isFile(&was) || !im.source.isOpen() ||
@@ -390,7 +397,7 @@ func (s *Store) adopt(f *vmas.File, o *opening) *Image {
 	found := o.result
 	f.Image = nil
 	if o.before != nil && found.is(o.before) {
-		s.settled[f] = found.source.inode
+		s.settled[f] = &settled{inode: found.source.inode}
 		found.close()
 		found.same = true
 	}
@@ -432,7 +439,7 @@ func (s *Store) imageOf(f *vmas.File, found opened) *Image {
 	}
 	src := found.source
 	if src.file != nil {
-		s.settled[f] = src.inode
+		s.settled[f] = &settled{inode: src.inode}
 	}
 	known := s.byInode[src.inode]
 	key := ""
