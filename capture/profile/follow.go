@@ -11,7 +11,7 @@ import (
 const (
 	// forgetAfter is how long names that were looked up are kept while a recording is followed: files are
 	// replaced, processes generate more code, and what may be read of both is bounded.
-	forgetAfter = 5 * time.Minute
+	forgetAfter = 2 * time.Minute
 	// mostFrames is how many different addresses are kept.
 	mostFrames = 1 << 18
 	// rereadAfter is how long the names of generated code are kept of a process that has generated more.
@@ -31,10 +31,10 @@ type follower struct {
 }
 
 // Follow reads a recording that is being made, through a pipe, until its end. It calls fn for every round of
-// it that has samples (see perfdata.Reader.Ordered), with a profile of these alone, by function, which belongs
-// to fn. Its threads include the main thread of every process that has samples; what was lost is counted from
-// the beginning. Memory depends on what runs, and not on how long the recording is. The error is that of the
-// reader, damage included, or of fn.
+// it that has samples (see perfdata.Reader.Ordered), with a profile of these alone, by function, which
+// belongs to fn. Its threads include the main thread of every process that has samples; what was lost is
+// counted from the beginning. Memory depends on what runs, and not on how long the recording is. The error is
+// that of the reader, damage included, or of fn.
 func Follow(r *perfdata.Reader, names symbols.Options, fn func(*Profile) error) error {
 	f := newFollower(r.Event, names)
 	f.describeAgain = func() { f.describe(r) }

@@ -56,7 +56,8 @@ type feeder struct {
 }
 
 func newFeeder(t *testing.T) *feeder {
-	f := newFollower(func(uint64) int { return 0 }, symbols.Options{Kallsyms: "/nonexistent", Root: "/nonexistent"})
+	f := newFollower(func(uint64) int { return 0 },
+		symbols.Options{Kallsyms: "/nonexistent", Root: "/nonexistent"})
 	f.p.Events = []Event{{Name: "cycles"}}
 	f.describeAgain = func() { f.p.Events = []Event{{Name: "cycles"}} }
 	return &feeder{f, t, perfring.NewFormat(&unix.PerfEventAttr{
@@ -105,8 +106,8 @@ func (f *feeder) end() (part *Profile) {
 	return part
 }
 
-// TestFollowForgetsThreads has threads end, some of which have samples after that, and one of whose IDs is used
-// again.
+// TestFollowForgetsThreads has threads end, some of which have samples after that, and one of whose IDs is
+// used again.
 func TestFollowForgetsThreads(t *testing.T) {
 	f := newFeeder(t)
 	f.comm(7, 7, "main")
@@ -183,8 +184,8 @@ func TestFollowReadsNamesOfGeneratedCodeAgain(t *testing.T) {
 	f := newFeeder(t)
 	root := t.TempDir()
 	f.loader.builder.sym = symbols.New(symbols.Options{Kallsyms: "/nonexistent", Root: root})
-	b, err := perfring.AppendMmap2(nil, &f.format, &perfring.Mmap2{PID: 7, TID: 7, Addr: 0x1000, Len: 0x1000, Prot: 5,
-		Path: []byte("//anon")}, &perfring.SampleID{})
+	b, err := perfring.AppendMmap2(nil, &f.format, &perfring.Mmap2{PID: 7, TID: 7, Addr: 0x1000, Len: 0x1000,
+		Prot: 5, Path: []byte("//anon")}, &perfring.SampleID{})
 	if err != nil {
 		t.Fatal(err)
 	}

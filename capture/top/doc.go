@@ -1,6 +1,6 @@
-// Package top shows what a recording that is being made has seen in the last seconds: a table of functions and
-// a tree of calls below the programs that make them, in a terminal that is looked at and moved in by keys, or
-// as one table after the other for scripts.
+// Package top shows what a recording that is being made has seen in the last seconds: a table of functions
+// and a tree of calls below the programs that make them, in a terminal that is looked at and moved in by
+// keys, or as one table after the other for scripts.
 //
 // Data flows one way: profile.Follow makes a profile of each round of the recording; a Window keeps those of
 // the last seconds; a snapshot is the table and the tree of what the Window holds; a Screen turns a snapshot,

@@ -57,7 +57,8 @@ var helpText = []string{
 	"  Shares are of all samples in the time that the first line tells.",
 }
 
-// lines returns what the screen shows, for a terminal of this size: as many lines as it has at most, none wider.
+// lines returns what the screen shows, for a terminal of this size: as many lines as it has at most, none
+// wider.
 func (s *screen) lines(columns, height int) []string {
 	p := palette(s.colour)
 	lines := []string{p.paint(bold, fit(s.header(), columns))}
@@ -217,7 +218,8 @@ func (p palette) tableLine(n *snapshot, index int32, w widths) string {
 		strings.TrimRight(w.line(p, f.name, f.image, f.users()), " ")
 }
 
-// treeLine is the line of a node: its mark says whether there is something below it, and whether that is shown.
+// treeLine is the line of a node: its mark says whether there is something below it, and whether that is
+// shown.
 func (p palette) treeLine(s *screen, r row, columns int) string {
 	n := &s.snapshot.nodes[r.index]
 	mark := "  "

@@ -41,8 +41,8 @@ func TestFit(t *testing.T) {
 // escapes are the escape sequences that lines may have.
 var escapes = regexp.MustCompile("\x1b\\[[0-9]+m")
 
-// TestLinesFit draws everything that a screen can show, in terminals of all sizes: no line is too wide, there are
-// not too many, and nothing of the recorded system comes through that is not printable.
+// TestLinesFit draws everything that a screen can show, in terminals of all sizes: no line is too wide, there
+// are not too many, and nothing of the recorded system comes through that is not printable.
 func TestLinesFit(t *testing.T) {
 	hostile := profile.Thread{PID: 9, TID: 9, Comm: "\x1b]0;漢字\x07\n"}
 	p := made(t, time.Second,
@@ -73,7 +73,7 @@ func checkLines(t *testing.T, lines []string, columns, height int, colour bool) 
 		t.Errorf("%d lines in a terminal of %d", len(lines), height)
 	}
 	for _, line := range lines {
-		if !colour && strings.Contains(strings.ReplaceAll(strings.ReplaceAll(line, reverse, ""), plain, ""), "\x1b") {
+		if !colour && strings.Contains(strings.NewReplacer(reverse, "", plain, "").Replace(line), "\x1b") {
 			t.Errorf("colour in %q", line)
 		}
 		text := escapes.ReplaceAllString(line, "")

@@ -40,7 +40,9 @@ func made(t testing.TB, first time.Duration, stacks ...stack) *profile.Profile {
 	t.Helper()
 	s := profiletest.New(&profile.Profile{
 		First: uint64(first), Events: []profile.Event{{Name: "cycles", Frequency: 100}},
-		Images:  []profile.Image{{Name: "app", Path: "/app"}, {Name: "libc.so.6", Path: "/libc.so.6"}, {Name: "[kernel]"}},
+		Images: []profile.Image{
+			{Name: "app", Path: "/app"}, {Name: "libc.so.6", Path: "/libc.so.6"}, {Name: "[kernel]"},
+		},
 		Threads: []profile.Thread{server},
 	})
 	for _, f := range []profile.Frame{
@@ -94,8 +96,8 @@ func check(t *testing.T, what string, got, want []string) {
 
 func TestTable(t *testing.T) {
 	all := []string{
-		"50 50 memcpy: server +1", "30 50 parse: cc1", "10 10 read: cc1", "6 6 [app]: server", "4 4 ?[31mred?: server",
-		"0 90 main: cc1 +1",
+		"50 50 memcpy: server +1", "30 50 parse: cc1", "10 10 read: cc1", "6 6 [app]: server",
+		"4 4 ?[31mred?: server", "0 90 main: cc1 +1",
 	}
 	for _, c := range []struct {
 		name string
@@ -139,9 +141,11 @@ func TestTree(t *testing.T) {
 		{"opened down to several children", "t" + enter, []string{
 			"60 0 cc1", " 60 0 main", "  50 30 parse", "  10 10 read", "40 0 server"}},
 		{"an only child is not indented", "t" + enter + down + down + right, []string{
-			"60 0 cc1", " 60 0 main", "  50 30 parse", "  20 0 parse", "  20 20 memcpy", "  10 10 read", "40 0 server"}},
+			"60 0 cc1", " 60 0 main", "  50 30 parse", "  20 0 parse", "  20 20 memcpy", "  10 10 read",
+			"40 0 server"}},
 		{"closed again", "t" + enter + enter, closed},
-		{"to the node above", "t" + enter + down + down + left + left, []string{"60 0 cc1", " 60 0 main", "40 0 server"}},
+		{"to the node above", "t" + enter + down + down + left + left, []string{
+			"60 0 cc1", " 60 0 main", "40 0 server"}},
 		{"a run of unknown functions is one node", "t" + down + enter, []string{
 			"60 0 cc1", "40 0 server", " 30 0 main", " 6 6 [app]", " 4 4 ?[31mred?"}},
 		{"by self", "t" + down + enter + "ss", []string{

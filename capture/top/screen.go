@@ -158,7 +158,8 @@ func (s *screen) current() (r row, ok bool) {
 	return s.rows[s.cursor], true
 }
 
-// enter opens or closes the node at the cursor. From the table, it leads to the function's callers in the tree.
+// enter opens or closes the node at the cursor. From the table, it leads to the function's callers in the
+// tree.
 func (s *screen) enter() {
 	r, ok := s.current()
 	switch {
@@ -172,8 +173,8 @@ func (s *screen) enter() {
 	}
 }
 
-// unfold opens or closes the node at the cursor. With it are opened the nodes below, down to the first one that
-// calls several functions.
+// unfold opens or closes the node at the cursor. With it are opened the nodes below, down to the first one
+// that calls several functions.
 func (s *screen) unfold(open bool) {
 	r, ok := s.current()
 	if !ok || !s.tree {
@@ -213,7 +214,8 @@ func (s *screen) fold() {
 	}
 }
 
-// isOpen says whether the children of a node are shown: the user wants it, or what is below passes the filter.
+// isOpen says whether the children of a node are shown: the user wants it, or what is below passes the
+// filter.
 func (s *screen) isOpen(n int32) bool {
 	return s.open[s.snapshot.nodes[n].key] || s.filter != "" && s.matches.below[n]
 }

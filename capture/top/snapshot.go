@@ -21,8 +21,8 @@ type snapshot struct {
 	nodes     []node // 0 is the root; parents come before their children
 }
 
-// A function is a row of the table. Its texts are safe to print. Functions of the same name in images of the same
-// name, which nobody could tell apart, are one.
+// A function is a row of the table. Its texts are safe to print. Functions of the same name in images of the
+// same name, which nobody could tell apart, are one.
 type function struct {
 	name, image string
 	programs    []string // that have it on their stacks, the one with most samples first
@@ -67,8 +67,8 @@ func newSnapshot(p *profile.Profile, span time.Duration) *snapshot {
 	return s
 }
 
-// busy is how many CPUs were in use on average, by the samples' periods or the frequency that was asked for; 0
-// if that is unknown.
+// busy is how many CPUs were in use on average, by the samples' periods or the frequency that was asked for;
+// 0 if that is unknown.
 func busy(p *profile.Profile, span time.Duration) float64 {
 	var seconds float64
 	for i := range p.Samples {

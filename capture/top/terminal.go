@@ -63,8 +63,8 @@ func (t *terminal) size() (columns, lines int) {
 	return columns, lines
 }
 
-// draw replaces what the terminal shows. A line is cleared before it is written: behind one that is as wide as
-// the terminal, clearing would take its last character.
+// draw replaces what the terminal shows. A line is cleared before it is written: behind one that is as wide
+// as the terminal, clearing would take its last character.
 func (t *terminal) draw(lines []string) error {
 	_, err := t.out.WriteString(toTop + clearLine + strings.Join(lines, "\r\n"+clearLine))
 	return err

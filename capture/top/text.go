@@ -6,8 +6,8 @@ import (
 	"github.com/clipperhouse/displaywidth"
 )
 
-// fit cuts the middle out of text that is wider than so many columns of a terminal, as human.Shorten does: the
-// beginning and the end of a C++ name say most. A character may be two columns wide.
+// fit cuts the middle out of text that is wider than so many columns of a terminal, as human.Shorten does:
+// the beginning and the end of a C++ name say most. A character may be two columns wide.
 func fit(text string, columns int) string {
 	if columns <= 0 {
 		return ""

@@ -72,8 +72,8 @@ func Interactive(ctx context.Context, in, out *os.File, feed Feed, o Options) er
 	}
 }
 
-// Plain writes what a recording has seen in each interval as a table, until ctx is done or the recording ends,
-// and then the rest.
+// Plain writes what a recording has seen in each interval as a table, until ctx is done or the recording
+// ends, and then the rest.
 func Plain(ctx context.Context, out io.Writer, feed Feed, o Options) error {
 	window, ended := NewWindow(o.Every+mostLag), make(chan error, 1)
 	go func() { ended <- feed(func(p *profile.Profile) error { window.Add(p); return nil }) }()

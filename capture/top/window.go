@@ -8,8 +8,8 @@ import (
 	"unspool/capture/profile"
 )
 
-// mostNodes is how many nodes the parts of a Window have at most, together: some 100 MiB, and a fraction of a second
-// to add them up. A machine with 64 busy CPUs has fewer.
+// mostNodes is how many nodes the parts of a Window have at most, together: some 100 MiB, and a fraction of a
+// second to add them up. A machine with 64 busy CPUs has fewer.
 const mostNodes = 1 << 19
 
 const (
@@ -18,7 +18,8 @@ const (
 	mostLag  = 2 * time.Second
 )
 
-// A Window holds the profile of the last seconds of a recording. Its methods may be called from any goroutine.
+// A Window holds the profile of the last seconds of a recording. Its methods may be called from any
+// goroutine.
 type Window struct {
 	span time.Duration
 
@@ -63,8 +64,8 @@ func (w *Window) drop() {
 	w.parts = w.parts[1:]
 }
 
-// Profile adds up what the recording has seen in the last seconds before now, which is a time of its clock. The
-// samples are from the time between from and until.
+// Profile adds up what the recording has seen in the last seconds before now, which is a time of its clock.
+// The samples are from the time between from and until.
 func (w *Window) Profile(now uint64) (p *profile.Profile, from, until uint64) {
 	parts, from, until := w.held(now, false)
 	return profile.Merge(parts), from, until

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A liveRecording is made by a process of its own, as that for another format is (see recordApart), while this
-// one shows it: it comes through a pipe.
+// A liveRecording is made by a process of its own, as that for another format is (see recordApart), while
+// this one shows it: it comes through a pipe.
 type liveRecording struct {
 	cmd   *exec.Cmd
 	asked *os.File // asks that process to end

@@ -160,12 +160,13 @@ func terminate(t *testing.T, args string) {
 
 func TestTopRefuses(t *testing.T) {
 	t.Parallel()
+	const see = " (see 'unspool top --help')"
 	for args, want := range map[string]string{
-		"true":                     `unexpected argument "true": top runs no command (see 'unspool top --help')`,
-		"--delay 0.01":             "--delay 0.01: must be at least 0.1 seconds (see 'unspool top --help')",
-		"-e cpu-clock,task-clock":  "-e: top shows one event (see 'unspool top --help')",
-		"-a -p 1":                  "-a and -p cannot be used together: -a already records every process (see 'unspool top --help')",
-		"-F 0":                     "-F 0: must be at least 1 (see 'unspool top --help')",
+		"true":                     `unexpected argument "true": top runs no command` + see,
+		"--delay 0.01":             "--delay 0.01: must be at least 0.1 seconds" + see,
+		"-e cpu-clock,task-clock":  "-e: top shows one event" + see,
+		"-a -p 1":                  "-a and -p cannot be used together: -a already records every process" + see,
+		"-F 0":                     "-F 0: must be at least 1" + see,
 		"-p no-process-called-so":  "",
 		"--delay soon":             "",
 		"-e no-event-called-so -d": "",
