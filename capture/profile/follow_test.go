@@ -16,7 +16,7 @@ import (
 
 // TestFollowedPartsAddUp follows a recording as if it were being made: its rounds add up to what Load has.
 func TestFollowedPartsAddUp(t *testing.T) {
-	data := record(t, "-g")
+	data := record(t, "-g", "-m", "1") // small rings, so that there are many rounds
 	r, err := perfdata.Open(data)
 	if err != nil {
 		t.Fatal(err)
