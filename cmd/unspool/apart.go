@@ -26,8 +26,8 @@ import (
 // spoolFlag is the option of such a process.
 const spoolFlag = "spool"
 
-// spooled is its value: the number of its socket, over which it is asked to end, the processes that were found
-// for what the user named, and the file into which it records, as in 100:4711,4712:PATH.
+// spooled is its value: the number of its socket, over which it is asked to end, the processes that were
+// found for what the user named, and the file into which it records, as in 100:4711,4712:PATH.
 type spooled struct {
 	asked int
 	pids  []int
@@ -60,8 +60,8 @@ func (s *spooled) Set(text string) (err error) {
 // leastSocket is above the descriptors that users open in a shell, as for --stats /dev/fd/3.
 const leastSocket = 100
 
-// recordApart records into a place, in another process, which prints its errors itself. pids are the processes
-// that were found, nil for none.
+// recordApart records into a place, in another process, which prints its errors itself. pids are the
+// processes that were found, nil for none.
 func recordApart(recorded *outfile.Place, pids []int) (started bool, status int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
