@@ -2,14 +2,15 @@ package capture
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"time"
 
 	"unspool/capture/perfdata"
 )
 
-// A flight is a flight recorder: it keeps the last of a recording in memory, and writes that to a file when it
-// is asked to, and at the end. What it keeps is in parts, each of which begins with what is known of all
+// A flight is a flight recorder: it keeps the last of a recording in memory, and writes that to a file when
+// it is asked to, and at the end. What it keeps is in parts, each of which begins with what is known of all
 // processes then, so that the oldest part can be forgotten.
 type flight struct {
 	rotation *Rotation
@@ -27,6 +28,7 @@ type flight struct {
 type part struct {
 	began  time.Time
 	bytes  int
+	stated int // of bytes, what was known of the processes
 	chunks [][]byte
 }
 
@@ -54,6 +56,9 @@ func newFlight(r *Rotation, o perfdata.Options) (*flight, error) {
 
 // Write keeps a record.
 func (f *flight) Write(rec []byte) error {
+	if len(rec) < recordHeader || recordSize(rec) != len(rec) {
+		return fmt.Errorf("a record of %d bytes has another size in its header", len(rec))
+	}
 	p := &f.parts[len(f.parts)-1]
 	last := len(p.chunks) - 1
 	if last < 0 || len(p.chunks[last])+len(rec) > cap(p.chunks[last]) {
@@ -89,8 +94,21 @@ func (f *flight) Close() error { return f.dump() }
 // due says whether the next part is to begin.
 func (f *flight) due() bool {
 	p := &f.parts[len(f.parts)-1]
-	return p.bytes >= f.most/partsKept || time.Since(p.began) >= f.rotation.Last/partsKept
+	return p.bytes-p.stated >= f.most/partsKept || time.Since(p.began) >= f.rotation.Last/partsKept
 }
+
+// stated notes that what is known of the processes has been written. That does not count as recorded, so that
+// it does not have the next part begin at once.
+func (f *flight) stated() {
+	p := &f.parts[len(f.parts)-1]
+	p.stated = p.bytes
+}
+
+// recordHeader is sizeof(struct perf_event_header).
+const recordHeader = 8
+
+// recordSize is the size of the record that b begins with.
+func recordSize(b []byte) int { return int(binary.NativeEndian.Uint16(b[6:])) }
 
 // next begins the next part, and forgets those that are too old.
 func (f *flight) next() error {
@@ -116,9 +134,8 @@ func (f *flight) dump() error {
 	for i := range f.parts {
 		for _, c := range f.parts[i].chunks {
 			for len(c) > 0 && err == nil {
-				size := binary.NativeEndian.Uint16(c[6:]) // perf_event_header
-				err = w.Write(c[:size])
-				c = c[size:]
+				err = w.Write(c[:recordSize(c)])
+				c = c[recordSize(c):]
 			}
 		}
 	}

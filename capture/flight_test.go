@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ func TestFlightForgetsByMemory(t *testing.T) {
 	const most = 4 << 20
 	f := newTestFlight(time.Hour, most)
 	rec := make([]byte, 60000)
+	binary.NativeEndian.PutUint16(rec[6:], uint16(len(rec)))
 	for range 1000 {
 		if err := f.Write(rec); err != nil {
 			t.Fatal(err)
@@ -69,5 +71,24 @@ func TestFlightBoundsBuildIDs(t *testing.T) {
 	}
 	if n := len(f.ids); n > mostIDs {
 		t.Errorf("%d build IDs are kept", n)
+	}
+}
+
+// TestFlightOfManyProcesses checks that what is known of the processes does not have parts follow one another
+// at once, however much it is.
+func TestFlightOfManyProcesses(t *testing.T) {
+	const most = 1 << 20
+	f := newTestFlight(time.Hour, most)
+	rec := make([]byte, 60000)
+	binary.NativeEndian.PutUint16(rec[6:], uint16(len(rec)))
+	for range 2 * most / len(rec) {
+		_ = f.Write(rec)
+	}
+	f.stated()
+	if f.due() {
+		t.Error("the next part is to begin, and nothing was recorded")
+	}
+	if err := f.Write(rec[:100]); err == nil {
+		t.Error("no error for a record that is cut short")
 	}
 }

@@ -10,10 +10,11 @@ import (
 	"unspool/capture/perfdata"
 )
 
-// A Rotation has a recording go on in another file from time to time. Each file can be read without the others.
+// A Rotation has a recording go on in another file from time to time. Each file can be read without the
+// others.
 type Rotation struct {
 	Places []*output.Place // of the files, one after the other; the first follows the last and replaces its file
-	Size   int64           // of a file's bytes after which the next one begins; 0: any
+	Size   int64           // of a file's bytes, without what it begins with, after which the next begins; 0: any
 	Every  time.Duration   // the same for the time; 0: any
 
 	Asked <-chan struct{} // a value has the next one begin
@@ -40,6 +41,7 @@ type segments struct {
 	begins   func(Output) error // writes what has to be in each file before everything else
 
 	before int64 // bytes in the files that are complete
+	stated int64 // of the bytes in this file, what was known of the processes when it began
 	since  time.Time
 }
 
@@ -66,7 +68,7 @@ func (s *segments) Written() int64 { return s.before + s.Writer.Written() }
 // due says whether the next file is to begin.
 func (s *segments) due() bool {
 	r := s.rotation
-	return r.asked.Swap(false) || r.Size > 0 && s.Writer.Written() >= r.Size ||
+	return r.asked.Swap(false) || r.Size > 0 && s.Writer.Written()-s.stated >= r.Size ||
 		r.Every > 0 && time.Since(s.since) >= r.Every
 }
 
@@ -115,6 +117,10 @@ func (r *recording) rotate() error {
 		if err := r.session.Restate(w.next); err != nil {
 			return err
 		}
+		if err := w.Round(); err != nil { // writes what is buffered
+			return err
+		}
+		w.stated = w.Writer.Written()
 		r.note(fmt.Sprintf("the recording goes on in %s", w.options.Path))
 	case *flight:
 		if r.Rotation.asked.Swap(false) {
@@ -125,7 +131,9 @@ func (r *recording) rotate() error {
 			r.note(fmt.Sprintf("the last of the recording is in %s", w.options.Path))
 		}
 		if w.due() {
-			return r.session.Restate(w.next)
+			err := r.session.Restate(w.next)
+			w.stated()
+			return err
 		}
 	}
 	return nil

@@ -68,8 +68,9 @@ func (s *Source) RingSize() int {
 func (op *opener) source() (*Source, error) {
 	s := &Source{
 		notes: op.notes, clock: unix.CLOCK_MONOTONIC,
-		tasks: !op.target.AllCPUs, threads: op.target.TIDs != nil, onExec: op.target.Command > 0, paused: op.opts.Delayed,
-		fds: op.fds, rings: op.rings,
+		tasks: !op.target.AllCPUs, threads: op.target.TIDs != nil, onExec: op.target.Command > 0,
+		paused: op.opts.Delayed,
+		fds:    op.fds, rings: op.rings,
 	}
 	for i := range op.opts.Events {
 		s.attrs = append(s.attrs, Attr{Name: op.name(i), PerfEventAttr: op.attrs[i]})
@@ -239,7 +240,8 @@ func (s *Source) Sample(on bool) error {
 
 // Disable ends the recording, also of the tasks that inherited the events. Records in the rings stay.
 func (s *Source) Disable() error {
-	return s.control("PERF_EVENT_IOC_DISABLE", unix.PERF_EVENT_IOC_DISABLE, func(descriptor) bool { return true })
+	all := func(descriptor) bool { return true }
+	return s.control("PERF_EVENT_IOC_DISABLE", unix.PERF_EVENT_IOC_DISABLE, all)
 }
 
 // control makes a request for the events that are of interest.

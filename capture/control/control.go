@@ -22,15 +22,6 @@ const (
 	Ping    Command = "ping"    // acknowledge
 )
 
-// Known says whether there is such a command.
-func (c Command) Known() bool {
-	switch c {
-	case Enable, Disable, Stop, Ping:
-		return true
-	}
-	return false
-}
-
 // longestLine bounds what is kept of a line.
 const longestLine = 64
 

@@ -28,8 +28,8 @@ import (
 // spoolFlag is the option of such a process.
 const spoolFlag = "spool"
 
-// spooled is its value: the number of its socket, over which it is asked to end, the processes that were found
-// for what the user named, and the file into which it records, as in 100:4711,4712:PATH.
+// spooled is its value: the number of its socket, over which it is asked to end, the processes that were
+// found for what the user named, and the file into which it records, as in 100:4711,4712:PATH.
 type spooled struct {
 	asked int
 	pids  []int
@@ -81,8 +81,8 @@ type apart struct {
 // mostBesides bounds what is told besides, in bytes.
 const mostBesides = 64 << 10
 
-// recordApart records into a place, in another process, which prints its errors itself. pids are the processes
-// that were found, nil for none.
+// recordApart records into a place, in another process, which prints its errors itself. pids are the
+// processes that were found, nil for none.
 func recordApart(recorded *outfile.Place, pids []int) (a apart, err error) {
 	a.status = statusFailure
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

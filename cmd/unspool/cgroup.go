@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupRoots are where systems mount the hierarchy of cgroups that has perf_event: version 1, version 2 beside
-// version 1, and version 2 alone.
+// cgroupRoots are where systems mount the hierarchy of cgroups that has perf_event: version 1, version 2
+// beside version 1, and version 2 alone.
 var cgroupRoots = []string{"/sys/fs/cgroup/perf_event", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"}
 
-// openCgroup opens the directory of a cgroup for perf_event_open(2). A path that is not below one of the roots
-// is looked for below each of them.
+// openCgroup opens the directory of a cgroup for perf_event_open(2). A path that is not below one of the
+// roots is looked for below each of them.
 func openCgroup(path string, roots []string) (*os.File, error) {
 	if filepath.IsAbs(path) {
 		if dir := openIfCgroup(path); dir != nil {

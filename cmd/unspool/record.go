@@ -87,7 +87,8 @@ recording and leaves a complete file.`,
 	fl := c.Flags()
 	fl.BoolVar(&f.noJoin, "no-join", false,
 		"do not complete stacks that the copy cuts off with what is seen of them before and after")
-	fl.VarP(&f.delay, "delay", "D", "take no samples for the first `MS` milliseconds; -1: until --control says so")
+	fl.VarP(&f.delay, "delay", "D",
+		"take no samples for the first `MS` milliseconds, or 2s; -1: until --control says so")
 	fl.StringVar(&f.control, "control", "",
 		"follow commands from a `FIFO`, fifo:CTL or fifo:CTL,ACK: enable, disable, stop, ping")
 	fl.StringVarP(&f.output, "output", "o", "perf.data",

@@ -33,14 +33,16 @@ const (
 // add adds the options to a command.
 func (f *rotationFlags) add(fl *pflag.FlagSet) {
 	fl.Var(&f.when, "switch-output",
-		"go on in FILE.1, FILE.2, … `WHEN` there are 20M or such a SIZE, after 30s or such a TIME, or at a signal, SIGUSR2")
+		"go on in FILE.1, FILE.2, … `WHEN` it has a size such as 20M, after a time such as 30s, "+
+			"or at a signal, SIGUSR2")
 	fl.Lookup("switch-output").NoOptDefVal = bySignal
 	fl.Var(&f.last, "last",
-		"keep the last `SECONDS`, or 5m, in memory: they are written to FILE.1, FILE.2, … at SIGUSR2 and at the end")
+		"keep the last `SECONDS` in memory, or 5m: written to FILE.1, FILE.2, … at SIGUSR2 and at the end")
 	fl.IntVar(&f.most, "switch-max-files", defaultFiles, "keep the last `N` files of --switch-output or --last")
 }
 
-// A rotationTime is the value of --switch-output. Units of times are small letters, others of sizes, as perf's.
+// A rotationTime is the value of --switch-output. The units of times are small letters, and those of sizes
+// are capital ones or k, as perf's.
 type rotationTime struct {
 	text  string
 	size  byteCount

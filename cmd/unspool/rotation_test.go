@@ -15,8 +15,9 @@ import (
 
 func TestRotationTime(t *testing.T) {
 	for text, want := range map[string]rotationTime{
-		"signal": {}, "20M": {size: 20 << 20}, "64k": {size: 64 << 10}, "1G": {size: 1 << 30}, "4096B": {size: 4096},
-		"30s": {every: span(30 * time.Second)}, "5m": {every: span(5 * time.Minute)},
+		"signal": {}, "20M": {size: 20 << 20}, "64k": {size: 64 << 10}, "1G": {size: 1 << 30},
+		"4096B": {size: 4096},
+		"30s":   {every: span(30 * time.Second)}, "5m": {every: span(5 * time.Minute)},
 		"1h": {every: span(time.Hour)}, "200ms": {every: span(200 * time.Millisecond)},
 	} {
 		var got rotationTime
@@ -54,8 +55,8 @@ func TestBadRotation(t *testing.T) {
 	}
 }
 
-// rotated reads the files of a rotation that recorded the program burn, each of which must say by itself what its
-// samples are in. It returns the samples of each file.
+// rotated reads the files of a rotation that recorded the program burn, each of which must say by itself what
+// its samples are in. It returns the samples of each file.
 func rotated(t *testing.T, dir string) (files [][]sample) {
 	t.Helper()
 	for i := 1; ; i++ {
@@ -65,7 +66,7 @@ func rotated(t *testing.T, dir string) (files [][]sample) {
 		}
 		samples := perfScript(t, path)
 		burning := share(samples, func(s *sample) bool {
-			return s.comm == "burn" && slices.Contains(s.names(), "burn_inner") && slices.Contains(s.names(), "_start")
+			return s.comm == "burn" && slices.Contains(s.names(), "burn_inner")
 		})
 		if burning < len(samples)*9/10 {
 			t.Errorf("%s: %d of %d samples in burn_inner", path, burning, len(samples))
@@ -84,6 +85,7 @@ func TestRecordIntoSeveralFiles(t *testing.T) {
 		"by size":                  {"--switch-output=12k"},
 		"compressed":               {"--switch-output=250ms", "-z"},
 		"in one process":           {"--switch-output=250ms", "--no-sandbox"},
+		"while samples wait":       {"--switch-output=250ms", "--stack-size", "64"}, // to be joined
 		"while nothing is awaited": {"--switch-output=250ms", "--no-join"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +165,8 @@ func TestRecordSwitchesAtSignals(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
 	dir := t.TempDir()
-	r := start(t, dir, nil, "record", "-q", "-F", "999", "--switch-output", "--", programs.Build(t, "burn"), "2500")
+	r := start(t, dir, nil, "record", "-q", "-F", "999", "--switch-output", "--",
+		programs.Build(t, "burn"), "2500")
 	for i := 1; i <= 2; i++ {
 		recordsInto(t, filepath.Join(dir, fmt.Sprintf("perf.data.%d", i)))
 		if err := r.Process.Signal(syscall.SIGUSR2); err != nil {
@@ -194,16 +197,24 @@ func TestRecordOfTheLast(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
 	pid := strconv.Itoa(burner(t))
-	for name, how := range map[string][]string{"confined": nil, "in one process": {"--no-sandbox"}, "compressed": {"-z"}} {
+	for name, how := range map[string][]string{
+		"confined": nil, "in one process": {"--no-sandbox"}, "compressed": {"-z"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			r := start(t, dir, nil, slices.Concat([]string{"record", "-q", "-F", "999", "-p", pid, "--last", "1s"}, how)...)
+			args := []string{"record", "-q", "-F", "999", "-p", pid, "--last", "1s"}
+			r := start(t, dir, nil, append(args, how...)...)
 			time.Sleep(2500 * time.Millisecond)
 			if _, err := os.Stat(filepath.Join(dir, "perf.data.1")); err == nil {
 				t.Error("a file is written before the signal")
 			}
 			if err := r.Process.Signal(syscall.SIGUSR2); err != nil {
 				t.Fatal(err)
+			}
+			for child := range childrenOf(t, r.Process.Pid) { // as pkill does
+				if err := syscall.Kill(child, syscall.SIGUSR2); err != nil {
+					t.Error(err)
+				}
 			}
 			asked := monotonic(t)
 			recordsInto(t, filepath.Join(dir, "perf.data.1"))

@@ -118,7 +118,7 @@ func TestBadControl(t *testing.T) {
 		"delay is no time":  {[]string{"-D", "soon", "true"}, "-D soon: must be a number of milliseconds.*--help"},
 		"negative delay":    {[]string{"-D", "-2", "true"}, "-D -2: must be a number of milliseconds.*--help"},
 		"no kind":           {[]string{"--control", "ctl", "true"}, `--control: must be fifo:CTL.*"ctl"`},
-		"no FIFO":           {[]string{"--control", "fifo:/dev/null", "true"}, "--control: /dev/null is not a FIFO"},
+		"no FIFO":           {[]string{"--control", "fifo:/dev/null", "true"}, "/dev/null is not a FIFO"},
 		"nothing is there":  {[]string{"--control", "fifo:none", "true"}, "--control: open none: no such file"},
 		"no path of a FIFO": {[]string{"--control", "fifo:", "true"}, "--control: must be fifo:CTL"},
 	} {

@@ -78,7 +78,8 @@ func (f *targetFlags) check() error {
 	return nil
 }
 
-// targets looks up what the options name. The processes are known already if another process has looked them up.
+// targets looks up what the options name. The processes are known already if another process has looked them
+// up.
 func (f *targetFlags) targets(o *capture.Options, known []int) (err error) {
 	if f.cpus != "" {
 		if o.CPUs, err = perfring.ParseCPUs(f.cpus); err != nil {

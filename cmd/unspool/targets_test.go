@@ -286,9 +286,12 @@ func TestNamesAreLookedUpOnce(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, dir, nil, "record", "-q", "-p", filepath.Base(path), "-d", "1", "-o", "out.folded")
 	eventually(t, "the process that records", func() bool {
-		return slices.ContainsFunc(childrenOf(t, r.Process.Pid), func(args string) bool {
-			return strings.Contains(args, fmt.Sprintf(":%d:", cmd.Process.Pid))
-		})
+		for _, args := range childrenOf(t, r.Process.Pid) {
+			if strings.Contains(args, fmt.Sprintf(":%d:", cmd.Process.Pid)) {
+				return true
+			}
+		}
+		return false
 	})
 	if e := r.wait(); e.status != 0 {
 		t.Errorf("%+v", e)
@@ -299,18 +302,21 @@ func TestNamesAreLookedUpOnce(t *testing.T) {
 	}
 }
 
-// childrenOf are the command lines of the children of a process.
-func childrenOf(t *testing.T, pid int) (lines []string) {
+// childrenOf are the command lines of the children of a process, by PID.
+func childrenOf(t *testing.T, pid int) map[int]string {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
+	lines := make(map[int]string)
 	for _, path := range threads {
 		list, _ := os.ReadFile(path)
 		for _, child := range strings.Fields(string(list)) {
 			line, _ := os.ReadFile(filepath.Join("/proc", child, "cmdline"))
-			lines = append(lines, string(line))
+			if pid, err := strconv.Atoi(child); err == nil {
+				lines[pid] = string(line)
+			}
 		}
 	}
 	return lines
