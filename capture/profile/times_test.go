@@ -77,6 +77,15 @@ func TestPartHolds(t *testing.T) {
 	}
 }
 
+func TestPartOfUntimedSamples(t *testing.T) {
+	if in, err := new(part).sample(0); !in || err != nil {
+		t.Errorf("a sample without a time: %t, %v", in, err)
+	}
+	if _, err := (&part{times: Times{To: Moment{Value: 1}}}).sample(0); err == nil {
+		t.Error("the first second of samples without times")
+	}
+}
+
 // Parts of a recording have all its samples, each once.
 func TestTimesPartARecording(t *testing.T) {
 	t.Parallel()

@@ -43,9 +43,9 @@ class FlameGraph {
     this.canvas.addEventListener('keydown', e => this.key(e));
   }
 
-  // show draws another tree, or one that has new weights: all of it, or what it was zoomed to.
-  show(tree, keep = false) {
-    if (!keep || tree !== this.tree || !(tree.total[this.root] > 0)) this.root = 0;
+  // show draws another tree, all of it; or the same one with new weights, where it was zoomed to if that has any.
+  show(tree) {
+    if (tree !== this.tree || !(tree.total[this.root] > 0)) this.root = 0;
     this.tree = tree;
     this.selected = this.pointed = -1;
     this.range = [tree.start[this.root], tree.start[this.root] + tree.total[this.root]];

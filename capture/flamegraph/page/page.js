@@ -9,7 +9,7 @@ async function main() {
   let all = 0; // samples
   const programs = groupThreads(threads);
   const chosen = () => ({event: Number($('event').value || 0), wanted: picker.wanted});
-  const strip = new Strip(profile, programs, chosen, () => count(true), name => picker.chooseProgram(name));
+  const strip = new Strip(profile, programs, chosen, count, name => picker.chooseProgram(name));
   const picker = new ThreadPicker(threads, programs, ofThreads, () => {
     count();
     graph.canvas.focus({preventScroll: true});
@@ -25,18 +25,18 @@ async function main() {
   }
 
   // What is counted.
-  function count(keep) {
+  function count() {
     const {event, wanted} = chosen();
     callees.weigh((e, t) => e === event && (!wanted || wanted[t] === 1), strip.range);
     all = callees.total[0];
     strip.show();
-    show(keep);
+    show();
     search();
     legend();
   }
 
-  function show(keep) {
-    graph.show($('reversed').checked ? new Callers(callees) : callees, keep === true);
+  function show() {
+    graph.show($('reversed').checked ? new Callers(callees) : callees);
   }
 
   // The choices, which are not offered where there is but one.
