@@ -25,9 +25,9 @@ type Options struct {
 	Lines   bool // source lines and inlined functions
 	NoNames bool // leave finding names to the reader, if the format allows that
 
-	// Progress is called now and then with the share of the input that has been read, and with 1 when the output
-	// is written. Between these, Lookup is called with the number of images in which Lines were looked up, and of
-	// all.
+	// Progress is called now and then with the share of the input that has been read, and with 1 when the
+	// output is written. Between these, Lookup is called with the number of images in which Lines were looked
+	// up, and of all.
 	Progress func(share float64)
 	Lookup   func(done, images int)
 }
