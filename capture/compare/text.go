@@ -77,7 +77,8 @@ func (p *page) summary(r *Result) {
 	if r.Others > 0 {
 		text += fmt.Sprintf(" (and %s without)", human.Number(r.Others))
 	}
-	text += fmt.Sprintf(", %s, %s lost", human.Plural(r.Stacks, "distinct stack"), human.Plural(r.Lost, "record"))
+	text += fmt.Sprintf(", %s, %s lost", human.Plural(r.Stacks, "distinct stack"),
+		human.Plural(r.Lost, "record"))
 	p.line("%s", text)
 	if r.Kernel != nil {
 		p.line("the kernel's frame-pointer chain is what the copied stack says in %s of the samples",

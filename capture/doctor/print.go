@@ -24,8 +24,9 @@ var colours = [...]string{OK: "\x1b[32m", Warning: "\x1b[33m", Fail: "\x1b[31m"}
 
 const reset = "\x1b[0m"
 
-// Print writes the checks as a table that is width columns wide, but not less than 60, each fix on a line of its own beneath its
-// check, and a closing sentence. A fix is never broken: it is there to be copied, once.
+// Print writes the checks as a table that is width columns wide, but not less than 60, each fix on a line
+// of its own beneath its check, and a closing sentence. A fix is never broken: it is there to be copied,
+// once.
 func Print(w io.Writer, checks []Check, width int, colour bool) error {
 	var b bytes.Buffer
 	fixedBy := make(map[string]string) // the first check that has a fix

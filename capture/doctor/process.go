@@ -103,9 +103,9 @@ func (m *Machine) privileges(caps capSet) Check {
 	return c
 }
 
-// otherProcesses tries what a recording reads of the processes that run. /proc/PID/maps takes PTRACE_MODE_READ,
-// which Yama leaves alone; /proc/PID/mem takes PTRACE_MODE_ATTACH, which Yama restricts; opening what
-// map_files has takes a capability.
+// otherProcesses tries what a recording reads of the processes that run. /proc/PID/maps takes
+// PTRACE_MODE_READ, which Yama leaves alone; /proc/PID/mem takes PTRACE_MODE_ATTACH, which Yama restricts;
+// opening what map_files has takes a capability.
 func (m *Machine) otherProcesses() Check { return m.others(m.look()) }
 
 func (m *Machine) others(s refusals) Check {

@@ -15,7 +15,8 @@ func TestMappingsOfOthers(t *testing.T) {
 		t.Skip("skipped for want of root, to give privileges up")
 	}
 	m := Local()
-	if r := m.look(); 4*r.maps > r.all || 4*r.mem > r.all || r.files || r.all == 0 { // few are hidden from root, too
+	// Few are hidden from root, too.
+	if r := m.look(); 4*r.maps > r.all || 4*r.mem > r.all || r.files || r.all == 0 {
 		t.Errorf("root: %+v", r)
 	}
 	done := make(chan refusals)

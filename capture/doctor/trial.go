@@ -88,8 +88,8 @@ func (t *Trial) note(text string) {
 	}
 }
 
-// trials records a command, a process, and the whole machine. The last result is the first trial that succeeded,
-// nil if none did.
+// trials records a command, a process, and the whole machine. The last result is the first trial that
+// succeeded, nil if none did.
 func (m *Machine) trials() (checks []Check, worked *Trial) {
 	for _, what := range []Tried{Command, Process, Everything} {
 		t, err := m.Try(what)
@@ -158,7 +158,8 @@ func (m *Machine) recorded(what Tried, t *Trial) Check {
 		c.Fix = m.setcap()
 	case t.Samples == 0:
 		c.State = Warning
-		c.Detail = fmt.Sprintf("%s opens events, and not one sample came in %.1f s", options[what], tryFor.Seconds())
+		c.Detail = fmt.Sprintf("%s opens events, and not one sample came in %.1f s", options[what],
+			tryFor.Seconds())
 	}
 	return c
 }

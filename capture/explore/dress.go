@@ -81,15 +81,16 @@ func retitle(page []byte, title string) []byte {
 	return bytes.Replace(page, []byte(`id="details">`+old+"<"), []byte(`id="details">`+now+"<"), 1)
 }
 
-// cutNames are the forms of a name that pprof's flame graph shows where there is little room, each without what
-// stands before a dot or "::". For a function that is not known, [libm-2.4.1.so+0x11170], these say nothing.
+// cutNames are the forms of a name that pprof's flame graph shows where there is little room, each without
+// what stands before a dot or "::". For a function that is not known, [libm-2.4.1.so+0x11170], these say
+// nothing.
 var cutNames = regexp.MustCompile(`"Display":\["(\[(?:[^"\\]|\\.)*\])"(?:,"(?:[^"\\]|\\.)*")+\]`)
 
 // keepWhole leaves only the whole names of functions that are not known: the page cuts them at their end.
 func keepWhole(page []byte) []byte { return cutNames.ReplaceAll(page, []byte(`"Display":["$1"]`)) }
 
-// hideTags are options of pprof's to leave out the boxes that show at each function which threads were there. They
-// cannot be read among many threads, and pprof complains if there is nothing to leave out.
+// hideTags are options of pprof's to leave out the boxes that show at each function which threads were
+// there. They cannot be read among many threads, and pprof complains if there is nothing to leave out.
 func hideTags(p *proto.Profile) []string {
 	for _, s := range p.Sample {
 		if len(s.Label)+len(s.NumLabel) > 0 {

@@ -12,7 +12,9 @@ import (
 // TestTitle: what several processes ran is not called by one of their images.
 func TestTitle(t *testing.T) {
 	one := &profile.Profile{Hostname: "box", Threads: []profile.Thread{{PID: 7, TID: 7}, {PID: 7, TID: 8}}}
-	several := &profile.Profile{Hostname: "box\x1b", Threads: []profile.Thread{{PID: 7, TID: 7}, {PID: 9, TID: 9}}}
+	several := &profile.Profile{
+		Hostname: "box\x1b", Threads: []profile.Thread{{PID: 7, TID: 7}, {PID: 9, TID: 9}},
+	}
 	for _, c := range []struct {
 		p    *profile.Profile
 		want string

@@ -28,9 +28,9 @@ type Options struct {
 	// NoProcesses leaves out what the names of processes and threads add to stacks, if the format has that.
 	NoProcesses bool
 
-	// Progress is called now and then with the share of the input that has been read, and with 1 when the output
-	// is written. Between these, Lookup is called with the number of images in which Lines were looked up, and of
-	// all.
+	// Progress is called now and then with the share of the input that has been read, and with 1 when the
+	// output is written. Between these, Lookup is called with the number of images in which Lines were looked
+	// up, and of all.
 	Progress func(share float64)
 	Lookup   func(done, images int)
 }

@@ -19,7 +19,8 @@ func TestMistakes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		"text": "this is no recording of anything", "short": "PERF", "empty": "", "cut": "PERFILE2\x68\x00\x00\x00\x00\x00\x00\x00",
+		"text": "this is no recording of anything", "short": "PERF", "empty": "",
+		"cut": "PERFILE2\x68\x00\x00\x00\x00\x00\x00\x00",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
@@ -51,7 +52,8 @@ func TestMistakes(t *testing.T) {
 
 		// Options.
 		{[]string{"--nonsense"}, statusFailure, "unknown option --nonsense"},
-		{[]string{"record", "--straict", "true"}, statusFailure, "unknown option --straict: did you mean --strict?"},
+		{[]string{"record", "--straict", "true"}, statusFailure,
+			"unknown option --straict: did you mean --strict?"},
 		{[]string{"report", "--fail-above", "1"}, statusFailure, "unknown option --fail-above"},
 		{[]string{"record", "-ax"}, statusFailure, "unknown option -x"},
 		{[]string{"record", "-z19", "true"}, statusFailure, "unknown option -1: the value of -z is given as -z=19"},
@@ -109,7 +111,8 @@ func TestMistakes(t *testing.T) {
 		{[]string{"record", "-p", ","}, statusFailure, `-p "": a process ID must be 1 to 2147483647`},
 		{[]string{"record", "-p", "no such one"}, statusMissing, "-p: no process is called no such one"},
 		{[]string{"record", "-p", `"a`}, statusFailure, `-p "a: a quotation mark is out of place`},
-		{[]string{"report", "--pid", "1,x"}, statusFailure, "--pid 1,x: must be whole numbers, separated by commas"},
+		{[]string{"report", "--pid", "1,x"}, statusFailure,
+			"--pid 1,x: must be whole numbers, separated by commas"},
 		{[]string{"report", "--pid", "99999999999999999999"}, statusFailure,
 			"--pid 99999999999999999999: is too large or too small"},
 		{[]string{"report", "--tid", "-1"}, statusFailure, "--tid -1: must be 0 to 2147483647"},
@@ -122,8 +125,9 @@ func TestMistakes(t *testing.T) {
 		{[]string{"record", "-e", "cpu-clock:z", "true"}, statusFailure,
 			`event "cpu-clock:z": unknown modifier 'z' (known: u, k, h, H, G, p, P)`},
 		{[]string{"record", "-e", ",", "true"}, statusFailure, `events ",": a name is missing`},
-		{[]string{"convert", "text", "-o", "out", "--format", "gif"}, statusFailure, `unknown format "gif": there are ` +
-			"perf, pprof, firefox, speedscope, flamegraph, folded, sysprof"},
+		{[]string{"convert", "text", "-o", "out", "--format", "gif"}, statusFailure,
+			`unknown format "gif": there are ` +
+				"perf, pprof, firefox, speedscope, flamegraph, folded, sysprof"},
 		{[]string{"report", "--by", "luck"}, statusFailure,
 			`--by: "luck" is none of function, comm, process, thread, image, source`},
 
@@ -202,7 +206,8 @@ func TestRefusals(t *testing.T) {
 		{[]string{"record", "closed"}, 127, "closed: command not found"},
 		{[]string{"record", "./closed"}, 126, "./closed: cannot be run: is a directory"},
 		{[]string{"record", ""}, 127, "the command's name is empty"},
-		{[]string{"record", "-p", "1"}, statusFailure, "process 1 is another user's: recording it takes a privilege"},
+		{[]string{"record", "-p", "1"}, statusFailure,
+			"process 1 is another user's: recording it takes a privilege"},
 		{[]string{"record", "-p", "2147483647"}, statusFailure, "there is no process 2147483647, or it has ended"},
 		{[]string{"man", "closed"}, statusFailure, "cannot open closed/unspool.1: permission denied"},
 	} {

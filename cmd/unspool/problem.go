@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// inWords is the text of an error. What Go says about a file that cannot be used, "open x: permission denied",
-// is put into a sentence.
+// inWords is the text of an error. What Go says about a file that cannot be used, "open x: permission
+// denied", is put into a sentence.
 func inWords(err error) string {
 	text := err.Error()
 	var path *fs.PathError

@@ -39,8 +39,8 @@ func unknownCommand(c *cobra.Command, args []string) error {
 	return &usageError{c.CommandPath(), err}
 }
 
-// ownUsage changes cobra's template for usage: the root alone only shows its help, which is no use to mention,
-// and on a terminal the texts about options fit its width.
+// ownUsage changes cobra's template for usage: the root alone only shows its help, which is no use to
+// mention, and on a terminal the texts about options fit its width.
 func ownUsage(root *cobra.Command) {
 	cobra.AddTemplateFunc("fitting", func(options *pflag.FlagSet) string {
 		width := 0 // of a line; not limited
