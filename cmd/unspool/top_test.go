@@ -158,6 +158,29 @@ func terminate(t *testing.T, args string) {
 	t.Error("top does not run")
 }
 
+// TestTopIsCheap looks at what top takes when nothing runs that it looks at: reading, unwinding, tables and all.
+func TestTopIsCheap(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	idle := exec.Command("sleep", "60")
+	if err := idle.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		idle.Process.Kill()
+		idle.Wait()
+	})
+	e := unspool(t, "", "top", "-p", strconv.Itoa(idle.Process.Pid), "-d", "5")
+	if e.status != 0 {
+		t.Fatalf("status %d: %s", e.status, e.stderr)
+	}
+	// 0.1 s, half of it to start.
+	if e.cpu > 400*time.Millisecond {
+		t.Errorf("it took %v of CPU time in 5 s", e.cpu)
+	}
+	t.Logf("%v of CPU time in 5 s", e.cpu)
+}
+
 func TestTopRefuses(t *testing.T) {
 	t.Parallel()
 	const see = " (see 'unspool top --help')"
