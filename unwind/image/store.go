@@ -223,7 +223,7 @@ func (s *Store) Open(pid uint32, m *vmas.Mapping) {
 			return
 		}
 		s.reopen(pid, m, im)
-		if was != nil && im.source != nil && im.source.isFile(&was.inode) {
+		if was != nil && s.settled[m.File] == was && im.source != nil && im.source.isFile(&was.inode) {
 			im.source.file.foundAt(s.find.opener(pid, m))
 		}
 		if m.File.Image == im {
