@@ -20,8 +20,8 @@ import (
 // Where files are found. The recorded path may lead to another build by now, or to nothing, and on another
 // machine the files are elsewhere. The order is: the path below Options.Root; perf's build-ID cache; the path
 // itself, if the build ID, or else the inode, shows that it is the recorded file (with a Root, only the build
-// ID counts); the files that were open when the recording ended; for files in memory, a recorded file with that
-// build ID; and last debuginfod.
+// ID counts); the files that were open when the recording ended; for files in memory, a recorded file with
+// that build ID; and last debuginfod.
 
 // BuildIDError says that a file is not the recorded one.
 type BuildIDError struct {

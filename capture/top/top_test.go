@@ -24,7 +24,8 @@ func TestPlainWritesTheRest(t *testing.T) {
 	if err := Plain(context.Background(), &b, feed, Options{Every: time.Hour}); err != broken {
 		t.Errorf("error %v", err)
 	}
-	if lines := strings.Split(b.String(), "\n"); len(lines) != 5 || !strings.Contains(lines[0], "  1 sample in ") ||
+	lines := strings.Split(b.String(), "\n")
+	if len(lines) != 5 || !strings.Contains(lines[0], "  1 sample in ") ||
 		!strings.HasPrefix(lines[2], "100.0%  100.0%  main") {
 		t.Errorf("written:\n%s", b.String())
 	}
