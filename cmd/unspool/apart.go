@@ -21,9 +21,9 @@ import (
 )
 
 // A confined process cannot look names up, which another format than perf.data, or a comparison, needs. So
-// such a recording is made by a process of its own, and read by this one. A pair of sockets connects the two: a
-// byte, or the end of this process, asks the recording to end; a byte back says that there is a recording, and
-// what follows it, up to the end, is what there is to know besides.
+// such a recording is made by a process of its own, and read by this one. A pair of sockets connects the two:
+// a byte, or the end of this process, asks the recording to end; a byte back says that there is a recording,
+// and what follows it, up to the end, is what there is to know besides.
 
 // spoolFlag is the option of such a process.
 const spoolFlag = "spool"
