@@ -11,12 +11,11 @@ import (
 
 // Capabilities that matter (include/uapi/linux/capability.h).
 const (
-	capIPCLock           = 14
-	capSysPtrace         = 19
-	capSysAdmin          = 21
-	capSyslog            = 34
-	capPerfmon           = 38
-	capCheckpointRestore = 40
+	capIPCLock   = 14
+	capSysPtrace = 19
+	capSysAdmin  = 21
+	capSyslog    = 34
+	capPerfmon   = 38
 )
 
 // capSet is a set of capabilities as /proc/PID/status shows them.
@@ -26,9 +25,6 @@ func (s capSet) has(n int) bool { return s>>n&1 != 0 }
 
 // mayPerf: CAP_PERFMON since Linux 5.8, CAP_SYS_ADMIN always (perfmon_capable).
 func (s capSet) mayPerf() bool { return s.has(capPerfmon) || s.has(capSysAdmin) }
-
-// mayFollow: map_files asks for CAP_CHECKPOINT_RESTORE since Linux 5.9, CAP_SYS_ADMIN before.
-func (s capSet) mayFollow() bool { return s.has(capCheckpointRestore) || s.has(capSysAdmin) }
 
 // status returns a field of /proc/self/status, "" if it is not there.
 func (m *Machine) status(field string) string {
