@@ -154,7 +154,7 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 			server.Be(t, fusetest.Answer)
 			// The kernel drops the pages of a file that is opened again: the program may wait for them, too.
 			want := 1
-			if samplesOf(t, filepath.Join(dir, "perf.data"), hung.Process.Pid) == 0 {
+			if samplesOfProcess(t, filepath.Join(dir, "perf.data"), hung.Process.Pid) == 0 {
 				want = 0
 			}
 			if named := strings.Count(e.stderr, path+": not read"); e.status != 0 || named != want {
@@ -212,8 +212,8 @@ func TestRecordingEndsWhileADebugFileHangs(t *testing.T) {
 	}
 }
 
-// samplesOf counts the samples of a process.
-func samplesOf(t *testing.T, path string, pid int) (n uint64) {
+// samplesOfProcess counts the samples of a process in a recording.
+func samplesOfProcess(t *testing.T, path string, pid int) (n uint64) {
 	t.Helper()
 	p := ownProfile(t, path)
 	for _, s := range p.Samples {
