@@ -85,23 +85,13 @@ const mostBesides = 64 << 10
 // processes that were found, nil for none.
 func recordApart(recorded *outfile.Place, pids []int) (a apart, err error) {
 	a.status = statusFailure
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return a, fmt.Errorf("socketpair: %w", err)
-	}
-	ours := os.NewFile(uintptr(pair[0]), "recording")
-	defer ours.Close()
-	theirs, err := unix.FcntlInt(uintptr(pair[1]), unix.F_DUPFD, leastSocket)
-	unix.Close(pair[1])
+	ours, theirs, err := newSockets()
 	if err != nil {
 		return a, err
 	}
-	spool := fmt.Sprintf("--%s=%v", spoolFlag, &spooled{theirs, pids, recorded.Path()})
-	cmd := &exec.Cmd{
-		Path:  "/proc/self/exe",
-		Args:  slices.Concat(os.Args[:2], []string{spool}, os.Args[2:]),
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-	}
+	defer ours.Close()
+	cmd := again(&spooled{theirs, pids, recorded.Path()})
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	asked := make(chan os.Signal, 2)
 	signal.Notify(asked, endingSignals()...)
 	defer signal.Stop(asked)
@@ -120,16 +110,42 @@ func recordApart(recorded *outfile.Place, pids []int) (a apart, err error) {
 		recorded.Filled()
 		a.besides, _ = io.ReadAll(io.LimitReader(ours, mostBesides))
 	}
+	a.status, err = exitOf(cmd)
+	return a, err
+}
+
+// newSockets connects this process with one that records. The caller closes both.
+func newSockets() (ours *os.File, theirs int, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, -1, fmt.Errorf("socketpair: %w", err)
+	}
+	theirs, err = unix.FcntlInt(uintptr(pair[1]), unix.F_DUPFD, leastSocket)
+	unix.Close(pair[1])
+	if err != nil {
+		unix.Close(pair[0])
+		return nil, -1, err
+	}
+	return os.NewFile(uintptr(pair[0]), "recording"), theirs, nil
+}
+
+// again is this program with the same command line, to record.
+func again(s *spooled) *exec.Cmd {
+	spool := fmt.Sprintf("--%s=%v", spoolFlag, s)
+	return &exec.Cmd{Path: "/proc/self/exe", Args: slices.Concat(os.Args[:2], []string{spool}, os.Args[2:])}
+}
+
+// exitOf waits for the end of a process that records, and says how it ended.
+func exitOf(cmd *exec.Cmd) (status int, err error) {
 	err = cmd.Wait()
 	var exit *exec.ExitError
 	switch w, _ := cmd.ProcessState.Sys().(syscall.WaitStatus); {
 	case err != nil && !errors.As(err, &exit):
-		return a, err
+		return statusFailure, err
 	case w.Signaled():
-		return a, fmt.Errorf("the process that records was ended by a signal (%v)", w.Signal())
+		return statusFailure, fmt.Errorf("the process that records was ended by a signal (%v)", w.Signal())
 	}
-	a.status = cmd.ProcessState.ExitCode()
-	return a, nil
+	return cmd.ProcessState.ExitCode(), nil
 }
 
 // passOn asks the process that records to end at the first signal, and ends both processes at the second.

@@ -2,13 +2,10 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"slices"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,18 +25,12 @@ const livePipe = 1 << 20
 // startLive starts this program again with the same command line, to record. pids are the processes that were
 // found, nil for none.
 func startLive(pids []int) (*liveRecording, error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	asked, theirs, err := newSockets()
 	if err != nil {
-		return nil, fmt.Errorf("socketpair: %w", err)
-	}
-	l := &liveRecording{asked: os.NewFile(uintptr(pair[0]), "recording")}
-	theirs, err := unix.FcntlInt(uintptr(pair[1]), unix.F_DUPFD, leastSocket)
-	unix.Close(pair[1])
-	if err != nil {
-		l.asked.Close()
 		return nil, err
 	}
 	defer unix.Close(theirs)
+	l := &liveRecording{asked: asked}
 	out, in, err := os.Pipe()
 	if err != nil {
 		l.asked.Close()
@@ -48,12 +39,8 @@ func startLive(pids []int) (*liveRecording, error) {
 	defer in.Close()
 	_, _ = unix.FcntlInt(in.Fd(), unix.F_SETPIPE_SZ, livePipe) // a smaller one does
 	l.out = out
-	spool := fmt.Sprintf("--%s=%v", spoolFlag, &spooled{theirs, pids, "-"})
-	l.cmd = &exec.Cmd{
-		Path:   "/proc/self/exe",
-		Args:   slices.Concat(os.Args[:2], []string{spool}, os.Args[2:]),
-		Stdout: in, Stderr: &l.said,
-	}
+	l.cmd = again(&spooled{theirs, pids, "-"})
+	l.cmd.Stdout, l.cmd.Stderr = in, &l.said
 	if err := l.cmd.Start(); err != nil {
 		l.asked.Close()
 		out.Close()
@@ -67,18 +54,10 @@ func startLive(pids []int) (*liveRecording, error) {
 func (l *liveRecording) end() (status int, err error) {
 	l.asked.Close()
 	go io.Copy(io.Discard, l.out) // what it still has to write
-	err = l.cmd.Wait()
-	var exit *exec.ExitError
-	switch w, _ := l.cmd.ProcessState.Sys().(syscall.WaitStatus); {
-	case err != nil && !errors.As(err, &exit):
-		return statusFailure, err
-	case w.Signaled():
-		return statusFailure, fmt.Errorf("the process that records was ended by a signal (%v)", w.Signal())
-	}
-	if status = l.cmd.ProcessState.ExitCode(); status != 0 {
+	if status, err = exitOf(l.cmd); status != 0 && err == nil {
 		_, _ = os.Stderr.Write(l.said.Bytes())
 	}
-	return status, nil
+	return status, err
 }
 
 // lastBytes keeps the end of what is written to it.
