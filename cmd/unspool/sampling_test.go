@@ -119,7 +119,7 @@ func TestBadControl(t *testing.T) {
 		"negative delay":    {[]string{"-D", "-2", "true"}, "-D -2: must be a number of milliseconds.*--help"},
 		"no kind":           {[]string{"--control", "ctl", "true"}, `--control: must be fifo:CTL.*"ctl"`},
 		"no FIFO":           {[]string{"--control", "fifo:/dev/null", "true"}, "/dev/null is not a FIFO"},
-		"nothing is there":  {[]string{"--control", "fifo:none", "true"}, "--control: cannot open none: no such file"},
+		"nothing is there":  {[]string{"--control", "fifo:no", "true"}, "--control: cannot open no: no such file"},
 		"no path of a FIFO": {[]string{"--control", "fifo:", "true"}, "--control: must be fifo:CTL"},
 	} {
 		t.Run(name, func(t *testing.T) {
