@@ -36,7 +36,7 @@ func TestPageThatIsNotInMemory(t *testing.T) {
 	if err := store.find.files.room(nobody); err != nil {
 		t.Fatal(err)
 	}
-	src, err := store.find.identify(file, nobody, 0, nil)
+	src, err := store.find.identify(file, nobody, 0, opener{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/unwind/image/fileid"
+	"unspool/vmas"
 )
 
 // descriptors bounds how many files are open at a time. Every file is opened when it is mapped, as its
@@ -140,12 +141,21 @@ type descriptor struct {
 	file   *os.File // nil while it is closed
 	uses   int      // from hold to release
 	place  *list.Element
-	gone   bool // it was closed for good
-	places [2]opener
+	gone   bool      // it was closed for good
+	places [2]opener // where it was mapped first and last; the last one is empty until foundAt
 }
 
-// An opener opens the file at a place where it was mapped.
-type opener func() (*os.File, error)
+// An opener opens the file at a place where it was mapped. It is a value: one is noted for each mapping of a
+// file that is known, and a function would be allocated for each.
+type opener struct {
+	find finder
+	pid  uint32
+	at   vmas.Mapping
+}
+
+func (o *opener) open() (*os.File, error) { return o.find.file(o.pid, &o.at) }
+
+func (o *opener) isEmpty() bool { return o.at.File == nil }
 
 // newDescriptor is the descriptor of an open file, for which there is room.
 func newDescriptor(of *descriptors, r *reader, uid uint32, device uint64, file *os.File,
@@ -241,11 +251,11 @@ func (d *descriptor) open(same func(*os.File) error) (*os.File, error) {
 	places := d.places
 	d.of.mu.Unlock()
 	first := fileid.ErrReplaced
-	for i, again := range places {
-		if again == nil {
+	for i := range places {
+		if places[i].isEmpty() {
 			continue
 		}
-		file, err := again()
+		file, err := places[i].open()
 		if err == nil {
 			if err = same(file); err == nil {
 				return file, nil

@@ -14,6 +14,7 @@ import (
 	"unspool/unwind/image/fusetest"
 	"unspool/unwind/rule"
 	"unspool/vmas"
+	"unspool/vmas/process"
 )
 
 // copiesOf writes n programs to a directory that differ in their build IDs, and returns their paths.
@@ -160,8 +161,9 @@ func TestDescriptorsOfTwoUsers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return (&finder{files: ds, reader: &r}).identify(file, uid, 0,
-			func() (*os.File, error) { return os.Open(name) })
+		find := &finder{access: process.Direct("/proc"), files: ds, reader: &r}
+		at := &vmas.Mapping{File: &vmas.File{Path: name}}
+		return find.identify(file, uid, 0, find.opener(uint32(os.Getpid()), at))
 	}
 	var honest []*source
 	const few = 8

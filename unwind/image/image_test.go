@@ -116,7 +116,7 @@ func TestJitdumpOfAnother(t *testing.T) {
 		if err := s.find.files.room(0); err != nil {
 			t.Fatal(err)
 		}
-		source, err := s.find.identify(file, 0, 0, nil)
+		source, err := s.find.identify(file, 0, 0, opener{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -92,8 +92,7 @@ func (fd *finder) opened(file *os.File, uid, pid uint32, m *vmas.Mapping) opened
 
 // opener opens the file behind a mapping again.
 func (fd *finder) opener(pid uint32, m *vmas.Mapping) opener {
-	find, at := *fd, *m
-	return func() (*os.File, error) { return find.file(pid, &at) }
+	return opener{find: *fd, pid: pid, at: *m}
 }
 
 // nobody stands for the user of a process that is gone.
