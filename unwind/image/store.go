@@ -131,7 +131,10 @@ func (s *Store) ReadMemory(pid uint32, buf []byte, addr uint64) int {
 // Lookup returns the image behind a mapping, nil if it can have no file.
 func (s *Store) Lookup(pid uint32, m *vmas.Mapping) *Image {
 	im := s.lookup(pid, m)
-	if lost := s.lost(m); lost != nil && im != nil {
+	if im == nil {
+		return nil
+	}
+	if lost := s.lost(m); lost != nil {
 		return lost
 	}
 	return im
@@ -164,6 +167,8 @@ func (s *Store) lookup(pid uint32, m *vmas.Mapping) *Image {
 	switch {
 	case m.Copied == nil && ok:
 		return im
+	case m.Copied == nil && m.File.Image == nil && !m.File.Kind.HasImage():
+		return nil // as attach says; walks of generated code ask this for each frame
 	case m.Copied == nil:
 		return s.attach(pid, m)
 	case !ok && m.File.Kind.HasImage():
