@@ -89,8 +89,11 @@ func (c *Client) OpenMapped(pid uint32, start, end uint64) (file *os.File, targe
 // nobody waits for.
 func (c *Client) open(r request, name string) (file *os.File, target string, err error) {
 	a, err := c.askFile(r)
-	if err == unix.ENOEXEC {
+	switch err {
+	case unix.ENOEXEC:
 		err = process.ErrNotCode
+	case unix.ENODATA:
+		err = process.ErrEmpty
 	}
 	if err != nil {
 		closeFD(a.fd)

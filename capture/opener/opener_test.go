@@ -114,7 +114,10 @@ func TestOpenerHandsOutCodeAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	secret, link := filepath.Join(dir, "secret"), filepath.Join(dir, "link")
+	secret, link, empty := filepath.Join(dir, "secret"), filepath.Join(dir, "link"), filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(secret, []byte("root:$6$…"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +134,7 @@ func TestOpenerHandsOutCodeAlone(t *testing.T) {
 		for path, want := range map[string]error{
 			exe: nil, link: nil, secret: process.ErrNotCode, dir: nil, "relative": unix.EINVAL, "": unix.EINVAL,
 			"/nowhere": unix.ENOENT, "/etc/shadow": process.ErrNotCode, "/dev/zero": nil,
+			empty: process.ErrEmpty,
 		} {
 			if _, err := os.Stat(path); path == "/etc/shadow" && err != nil {
 				continue

@@ -32,8 +32,8 @@ func isServed(fd int) bool {
 // that does not look like code are not handed out, as who asks for them proves nothing.
 func (s *server) unreadable(fd int) (path int, err error) {
 	defer unix.Close(fd)
-	if !s.handsOut(fd) {
-		return -1, unix.ENOEXEC
+	if err := s.handsOut(fd); err != nil {
+		return -1, err
 	}
 	return unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_PATH|unix.O_CLOEXEC, 0)
 }
@@ -51,11 +51,9 @@ func (l *listener) contents(r *request, fd int) {
 		return
 	}
 	var all []byte
-	if l.handsOut(file) {
+	if err = l.handsOut(file); err == nil {
 		all = make([]byte, r.end-r.start)
 		all, err = readUpTo(file, all, int64(r.start))
-	} else {
-		err = unix.ENOEXEC
 	}
 	unix.Close(file) // before the answer: who has that may ask over this line again
 	l.bytes(all, err)

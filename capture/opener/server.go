@@ -332,9 +332,12 @@ func (l *listener) bytes(all []byte, err error) {
 // file opens a file that may be handed out.
 func (l *listener) file(r *request) answer {
 	fd, target, err := l.open(r)
-	if err == nil && !l.handsOut(fd) && !(r.end > r.start && l.processes.MapsAsCode(r.pid, r.start, r.end, fd)) {
-		unix.Close(fd)
-		err = unix.ENOEXEC
+	if err == nil {
+		refused := l.handsOut(fd)
+		if refused != nil && !(r.end > r.start && l.processes.MapsAsCode(r.pid, r.start, r.end, fd)) {
+			unix.Close(fd)
+			err = refused
+		}
 	}
 	if err == nil && !l.grants.forNames.Load() && isServed(fd) {
 		fd, err = l.unreadable(fd)
@@ -364,20 +367,23 @@ func (l *listener) open(r *request) (fd int, target string, err error) {
 	}
 }
 
-// handsOut says whether a file begins as jitdumps do, or as ELF files if those are asked for. Other files are
-// not handed out by a path.
-func (s *server) handsOut(fd int) bool {
+// handsOut returns nil for a file that begins as jitdumps do, or as ELF files if those are asked for. Other
+// files are not handed out by a path: ENODATA stands for one that has no beginning, such as a program that is
+// being written, and ENOEXEC for one with another.
+func (s *server) handsOut(fd int) error {
 	var magic [4]byte
 	if n, _ := unix.Pread(fd, magic[:], 0); n < len(magic) {
-		return false
+		return unix.ENODATA
 	}
 	switch string(magic[:]) {
 	case "JiTD", "DTiJ": // of either order of bytes
-		return true
+		return nil
 	case "\x7fELF":
-		return !s.grants.forNames.Load()
+		if !s.grants.forNames.Load() {
+			return nil
+		}
 	}
-	return false
+	return unix.ENOEXEC
 }
 
 // stat looks at a file.

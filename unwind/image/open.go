@@ -73,6 +73,8 @@ func (fd *finder) open(pid uint32, m *vmas.Mapping) opened {
 	switch {
 	case errors.Is(err, process.ErrNotCode):
 		return opened{source: withoutCode(m.File)}
+	case errors.Is(err, process.ErrEmpty):
+		return opened{err: fmt.Errorf("%s: %w", m.File.Path, errWritten)}
 	case err != nil:
 		return opened{err: err}
 	}
@@ -114,9 +116,13 @@ func (fd *finder) owner(pid uint32) uint32 {
 var errWritten = errors.New("written to since it was mapped")
 
 // openAgain is open for a file that was opened before and has changed since: the path of the mapping leads to
-// its inode in the process's root, with another size or time. Otherwise the file counts as the same.
+// its inode in the root of the process, or here when the process is gone, with another size or time. Otherwise
+// the file counts as the same.
 func (fd *finder) openAgain(pid uint32, m *vmas.Mapping, was inode) opened {
 	st, err := fd.access.Stat(pid, m.File.Path)
+	if unreachable(err) {
+		st, err = fd.access.Stat(0, m.File.Path)
+	}
 	if err != nil || st.Dev != was.dev || st.Ino != was.ino || was.unchanged(&st) {
 		return opened{same: true}
 	}

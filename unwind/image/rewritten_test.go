@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,35 @@ func TestRewrittenFiles(t *testing.T) {
 	}
 	if len(images.byKey) > 2 {
 		t.Errorf("%d images are kept", len(images.byKey))
+	}
+}
+
+// TestFileThatWasBeingWritten: a file that was looked at while a program was being written to it is that
+// program for whoever maps it afterwards, a process that has ended by then, too.
+func TestFileThatWasBeingWritten(t *testing.T) {
+	const gone = 1 << 30
+	for name, until := range map[string]string{"another file": "#!/bin/sh\n" + strings.Repeat("#", 4096), "empty": ""} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "program")
+			if err := os.WriteFile(path, []byte(until), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			images := NewStore("/proc")
+			table := vmas.NewTableOf(nil, images.Forget)
+			mapped := vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(path),
+				ID: identity(t, path)}
+			if id := openAndWait(images, uint32(os.Getpid()), table.Mmap(uint32(os.Getpid()), mapped)); id != nil {
+				t.Fatalf("build ID %x", id)
+			}
+			id := copyELF(t, libc(t), path)
+			for _, pid := range []uint32{gone, uint32(os.Getpid())} {
+				mapped.Addr += 0x1000
+				m := table.Mmap(pid, mapped)
+				if got := openAndWait(images, pid, m); vmas.NewBuildID(got) != id {
+					t.Errorf("process %d: build ID %x, want %v", pid, got, id)
+				}
+			}
+		})
 	}
 }
 

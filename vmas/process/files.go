@@ -16,6 +16,10 @@ var ErrNotRegular = errors.New("not a regular file")
 // that.
 var ErrNotCode = errors.New("not a file with code")
 
+// ErrEmpty says the same of a file that has no contents, or hardly any, which cannot be what was mapped: it is
+// being written to.
+var ErrEmpty = errors.New("empty")
+
 // root is the root of a process, "" for our own.
 func (d Direct) root(pid uint32) string {
 	if pid == 0 {
