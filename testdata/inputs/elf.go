@@ -60,10 +60,13 @@ func InELF(prefixes ...string) Change {
 		if err != nil {
 			return places
 		}
-		word, half := f.ByteOrder.Uint64, f.ByteOrder.Uint16
-		phoff, shoff, sizes := word(b[32:]), word(b[40:]), b[54:]
+		half := f.ByteOrder.Uint16
+		var phoff, shoff uint64
+		var sizes []byte
 		if f.Class == elf.ELFCLASS32 {
 			phoff, shoff, sizes = uint64(f.ByteOrder.Uint32(b[28:])), uint64(f.ByteOrder.Uint32(b[32:])), b[42:]
+		} else {
+			phoff, shoff, sizes = f.ByteOrder.Uint64(b[32:]), f.ByteOrder.Uint64(b[40:]), b[54:]
 		}
 		table := func(off uint64, size, n uint16) {
 			if end := off + uint64(size)*uint64(n); off < end && end <= uint64(len(b)) {
