@@ -209,13 +209,10 @@ func (r *recording) openSource() error {
 		t.Command = r.command.pid()
 	}
 	var err error
+	var ofEvents string
 	if len(r.Events) == 0 {
-		var note string
-		if r.Events, note, err = perfring.DefaultEvents(); err != nil {
+		if r.Events, ofEvents, err = perfring.DefaultEvents(); err != nil {
 			return err
-		}
-		if note != "" {
-			r.note(note)
 		}
 	}
 	r.source, err = perfring.Open(t, perfring.Options{
@@ -224,6 +221,9 @@ func (r *recording) openSource() error {
 	})
 	if err != nil {
 		return err
+	}
+	if ofEvents != "" { // an error comes alone
+		r.note(ofEvents)
 	}
 	var events []perfring.Attr
 	for _, a := range r.source.Attrs() {
