@@ -116,7 +116,7 @@ func (fd *finder) owner(pid uint32) uint32 {
 var errWritten = errors.New("written to since it was mapped")
 
 // openAgain is open for a file that was opened before and has changed since: the path of the mapping leads to
-// its inode in the root of the process, or here when the process is gone, with another size or time. Otherwise
+// its inode in the root of the process, or here when that is gone, with another size or time. Otherwise
 // the file counts as the same.
 func (fd *finder) openAgain(pid uint32, m *vmas.Mapping, was inode) opened {
 	st, err := fd.access.Stat(pid, m.File.Path)

@@ -91,7 +91,8 @@ func TestRewrittenFiles(t *testing.T) {
 // program for whoever maps it afterwards, a process that has ended by then, too.
 func TestFileThatWasBeingWritten(t *testing.T) {
 	const gone = 1 << 30
-	for name, until := range map[string]string{"another file": "#!/bin/sh\n" + strings.Repeat("#", 4096), "empty": ""} {
+	script := "#!/bin/sh\n" + strings.Repeat("#", 4096)
+	for name, until := range map[string]string{"another file": script, "empty": ""} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "program")
 			if err := os.WriteFile(path, []byte(until), 0o700); err != nil {

@@ -16,7 +16,7 @@ var ErrNotRegular = errors.New("not a regular file")
 // that.
 var ErrNotCode = errors.New("not a file with code")
 
-// ErrEmpty says the same of a file that has no contents, or hardly any, which cannot be what was mapped: it is
+// ErrEmpty says the same of a file with no contents, or hardly any, which cannot be what was mapped: it is
 // being written to.
 var ErrEmpty = errors.New("empty")
 
