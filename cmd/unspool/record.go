@@ -100,6 +100,7 @@ recording and leaves a complete file.`,
 	f.names.addShorten(c)
 	fl.StringVar(&f.stats, "stats", "",
 		"write statistics as JSON to `FILE`, - for stdout: see 'unspool help json'")
+	mustBeFilled(fl, "control", "stats")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false,
 		"name every file that could not be used, and say how unspool is confined")

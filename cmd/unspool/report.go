@@ -100,6 +100,7 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
 	fl.StringVar(&f.http, "http", "",
 		"serve pprof's web interface at `ADDR`, --http alone on a free port of localhost")
 	fl.Lookup("http").NoOptDefVal = anyAddress
+	mustBeFilled(fl, "comm", "http")
 	fl.BoolVar(&f.json, "json", false,
 		"write JSON, with all functions and the whole call tree: see 'unspool help json'")
 	f.color.add(c)
@@ -174,6 +175,7 @@ func (f *reportFlags) check(c *cobra.Command) (err error) {
 func addTimes(c *cobra.Command, to *string) {
 	c.Flags().StringVar(to, "time", "",
 		"only what was sampled between `FROM,TO`: seconds from the first sample, or percentages, 10%,20%")
+	mustBeFilled(c.Flags(), "time")
 	c.RegisterFlagCompletionFunc("time", cobra.NoFileCompletions)
 }
 

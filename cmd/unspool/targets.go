@@ -41,6 +41,7 @@ func (f *targetFlags) add(c *cobra.Command) {
 		"record only what runs on `CPUS`, as 0,2-3; without -p, -t and -u of the whole system")
 	fl.StringVarP(&f.cgroup, "cgroup", "G", "",
 		"record the processes in a cgroup: a `DIRECTORY`, which may be relative to /sys/fs/cgroup")
+	mustBeFilled(fl, "pid", "tid", "uid", "cpu", "cgroup")
 	c.RegisterFlagCompletionFunc("pid", completeProcesses)
 	c.RegisterFlagCompletionFunc("tid", cobra.NoFileCompletions)
 	c.RegisterFlagCompletionFunc("uid", cobra.NoFileCompletions)
