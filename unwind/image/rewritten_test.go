@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/vmas"
+	"unspool/vmas/process"
 )
 
 // openAndWait opens a file and returns its build ID.
@@ -114,6 +116,39 @@ func TestFileThatWasBeingWritten(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// noEmptyFiles does not hand out empty files, as the opener does not.
+type noEmptyFiles struct{ process.Access }
+
+func (a noEmptyFiles) OpenPath(pid uint32, path string, start, end uint64) (*os.File, error) {
+	if st, err := os.Stat(path); err == nil && st.Size() == 0 {
+		return nil, process.ErrEmpty
+	}
+	return a.Access.OpenPath(pid, path, start, end)
+}
+
+// TestWhatWasMappedBeforeAFileWasEmptied: it is not known any more, and does not become what is written next.
+func TestWhatWasMappedBeforeAFileWasEmptied(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	images := New(Config{Processes: noEmptyFiles{process.Direct("/proc")}})
+	table := vmas.NewTableOf(nil, images.Forget)
+	mapped := vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(path), ID: identity(t, path)}
+	mapped.Time = 1
+	before := table.Mmap(1<<30, mapped)
+	openAndWait(images, 1<<30, before)
+	id := copyELF(t, libc(t), path)
+	mapped.Addr, mapped.Time = 0x8000, 1<<62
+	after := table.Mmap(1<<30, mapped)
+	if got := openAndWait(images, 1<<30, after); vmas.NewBuildID(got) != id {
+		t.Errorf("build ID %x, want %v", got, id)
+	}
+	if im := images.Lookup(1<<30, before); im == images.Lookup(1<<30, after) || !errors.Is(im.err, errWritten) {
+		t.Errorf("what was mapped before: %q, %v", im.BuildID, im.err)
 	}
 }
 
