@@ -175,8 +175,11 @@ func (r *Reader) nameEvents(b []byte) {
 		}
 		at := int(i)
 		if nids > 0 {
-			if j, ok := r.byID[le.Uint64(rest)]; ok {
+			id := le.Uint64(rest)
+			if j, ok := r.byID[id]; ok {
 				at = j
+			} else if name != "" {
+				r.names[id] = name
 			}
 		}
 		if at < len(r.events) && name != "" {

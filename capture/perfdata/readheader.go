@@ -119,6 +119,9 @@ func (r *Reader) readFeatureTable(h *fileHeader, at io.ReaderAt, size uint64) ma
 	return places
 }
 
+// updateName is PERF_EVENT_UPDATE__NAME (tools/lib/perf/include/perf/event.h).
+const updateName = 2
+
 // describe reads a record that describes a pipe. used is false for all other records.
 func (r *Reader) describe(rec perfring.Record) (used bool, err error) {
 	body := rec.Body()
@@ -150,8 +153,7 @@ func (r *Reader) describe(rec perfring.Record) (used bool, err error) {
 		}
 		return true, nil
 	case perfring.RecordEventUpdate:
-		// u64 what, u64 ID, then for a name (PERF_EVENT_UPDATE__NAME) a string.
-		const updateName = 2
+		// u64 what, u64 ID, then for a name a string.
 		if len(body) <= 16 || le.Uint64(body) != updateName {
 			return false, nil
 		}
