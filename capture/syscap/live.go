@@ -1,6 +1,7 @@
 package syscap
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -35,6 +36,7 @@ type Live struct {
 	processes  map[uint32]*liveProcess
 	addrs      []uint64
 	sample     perfring.Sample
+	content    bytes.Buffer // of the text that was read last
 
 	cut     uint64 // samples whose stack did not fit its frame
 	refused uint64 // other frames that were too large
@@ -95,18 +97,18 @@ func readSoon(file *os.File) []byte {
 	}
 }
 
-// read reads a text of a process, nil where that is not possible.
+// read reads a text of a process, nil where that is not possible. It is valid until the next one is read.
 func (l *Live) read(pid uint32, name procfs.Text) []byte {
 	text, err := l.options.Texts.Text(pid, pid, name)
 	if err != nil {
 		return nil
 	}
 	defer text.Close()
-	b, err := io.ReadAll(io.LimitReader(text, mostText))
-	if err != nil {
+	l.content.Reset()
+	if _, err := l.content.ReadFrom(io.LimitReader(text, mostText)); err != nil {
 		return nil
 	}
-	return b
+	return l.content.Bytes()
 }
 
 // maxLiveChunk is how much of a file a frame holds, so that it fits into a packet.

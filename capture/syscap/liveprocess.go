@@ -67,7 +67,7 @@ func (l *Live) findMounts(pid uint32, p *liveProcess) {
 // readMounts reads the mounts of a process, and says whether that was possible.
 func (l *Live) readMounts(pid uint32, p *liveProcess) bool {
 	own := l.read(pid, procfs.MountInfo)
-	if len(own) > 0 {
+	if len(own) > 0 && p.mounts.Value() != string(own) { // mostly they are those that its parent had
 		p.mounts = unique.Make(string(own))
 	}
 	return len(own) > 0
