@@ -246,6 +246,13 @@ func (s *Session) follow(rec perfring.Record, f *perfring.Format) (c *replay.Cha
 // Expect starts to open the file that a record maps, before the record is taken: by then a short-lived
 // process may be gone, and so may its file. It says whether the file is being opened: most are known.
 func (s *Session) Expect(rec perfring.Record) (opens bool) {
+	if s.teller != nil && rec.Type() == perfring.RecordExit {
+		var d perfring.Task
+		if perfring.DecodeTask(rec, &d) == nil && d.PID == d.TID {
+			s.teller.Ended(d.PID)
+		}
+		return false
+	}
 	pid, m, ok := s.replay.Peek(rec, s.format)
 	if !ok {
 		return false

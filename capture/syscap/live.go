@@ -34,6 +34,7 @@ type Live struct {
 
 	start, end uint64 // time of the header and the last frame, ns
 	processes  map[uint32]*liveProcess
+	ended      map[uint32]bool // processes of which only the EXIT is still to be written, and what precedes it
 	addrs      []uint64
 	sample     perfring.Sample
 	content    bytes.Buffer // of the text that was read last
@@ -52,7 +53,8 @@ func NewLive(o LiveOptions) (*Live, error) {
 	if o.Texts == nil {
 		o.Texts = procfs.Direct("/proc")
 	}
-	return &Live{out: out, options: o, processes: make(map[uint32]*liveProcess)}, nil
+	return &Live{out: out, options: o, processes: make(map[uint32]*liveProcess),
+		ended: make(map[uint32]bool)}, nil
 }
 
 // logDomainLive is the domain of the LOG frames: that of Sysprof's own sampler.
