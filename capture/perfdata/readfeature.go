@@ -162,6 +162,7 @@ func (r *Reader) nameEvents(b []byte) {
 	if len(b) < 8 {
 		return
 	}
+	clear(r.names) // of the last one in a pipe
 	n, size := le.Uint32(b), uint64(le.Uint32(b[4:]))
 	b = b[8:]
 	for i := range n {

@@ -167,6 +167,9 @@ func (r *Reader) describe(rec perfring.Record) (used bool, err error) {
 	return false, nil
 }
 
+// maxEvents is how many events a pipe may tell of, as it can do that at any time.
+const maxEvents = 1 << 16
+
 // headerAttr reads the body of a HEADER_ATTR record.
 func (r *Reader) headerAttr(body []byte) error {
 	if len(body) < attrSizeMin {
@@ -192,6 +195,9 @@ func (r *Reader) headerAttr(body []byte) error {
 		}
 		r.events[i].IDs = append(r.events[i].IDs, ids...)
 		return nil
+	}
+	if len(r.events) >= maxEvents {
+		return fmt.Errorf("more than %d events", maxEvents)
 	}
 	r.addEvent(perfring.Attr{PerfEventAttr: attr, IDs: ids})
 	return nil
