@@ -199,8 +199,10 @@ func (l *Live) plain(r perfring.Record) error {
 // WriteSample takes a sample.
 func (l *Live) WriteSample(w *perfdata.Walked) error {
 	s := w.Sample
-	if err := l.sampledProcess(s.PID, w.Space); err != nil {
-		return err
+	if w.Space == nil { // the others were described when they were walked, and their PID may be another's by now
+		if err := l.sampledProcess(s.PID, nil); err != nil {
+			return err
+		}
 	}
 	chain := w.Chain
 	if len(chain) == 0 {
