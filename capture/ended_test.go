@@ -15,8 +15,8 @@ import (
 	"unspool/perfring/recordtest"
 )
 
-// TestNothingIsKeptOfProcessesThatHaveEnded has thousands of processes begin, map a file, be sampled and end, for
-// a recording as Sysprof makes it, and looks at what is in memory once garbage is collected.
+// TestNothingIsKeptOfProcessesThatHaveEnded has thousands of processes begin, map a file, be sampled and end,
+// for a recording as Sysprof makes it, and looks at what is in memory once garbage is collected.
 func TestNothingIsKeptOfProcessesThatHaveEnded(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "capture"))
 	if err != nil {

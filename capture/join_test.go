@@ -186,7 +186,8 @@ func TestCutStacksAreJoined(t *testing.T) {
 		t.Errorf("the counts do not add up: %+v", st)
 	}
 	soon := newUserStacks() // what is whole does not wait
-	unwindCut(t, data, 16<<10, Config{Sink: soon, Join: true, JoinAfter: 100 * time.Millisecond, Unordered: true})
+	unwindCut(t, data, 16<<10,
+		Config{Sink: soon, Join: true, JoinAfter: 100 * time.Millisecond, Unordered: true})
 	if !maps.EqualFunc(soon.ips, joined.ips, slices.Equal) || !maps.Equal(soon.joined, joined.joined) {
 		t.Error("without an order, the stacks are other ones")
 	}

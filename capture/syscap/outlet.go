@@ -84,11 +84,11 @@ func set(fd, flags int) error {
 	return err
 }
 
-// send queues a frame, and writes what is queued once that is much. must says that it is queued in any case. The
-// error is that of an earlier write, or of this one.
+// send queues a frame, and writes what is queued once that is much. must says that it is queued in any case.
+// The error is that of an earlier write, or of this one.
 //
-// A reader that sleeps is woken by a write into an empty pipe, which costs more than the rest of it. Frames that are
-// written one right after the other wake it once.
+// A reader that sleeps is woken by a write into an empty pipe, which costs more than the rest of it. Frames
+// that are written one right after the other wake it once.
 func (o *outlet) send(frame []byte, must bool) error {
 	if o.err != nil {
 		return o.err

@@ -23,8 +23,8 @@ import (
 // samples and the stacks that it finds itself in the raw copies. There is no test with AUX data, for which a
 // machine needs Intel PT or the like: the tests of package capture make such records.
 
-// convertedFromPipe has perf record a command into a pipe from which unspool reads, as README says, and returns
-// what came through the pipe, and what was made of it.
+// convertedFromPipe has perf record a command into a pipe from which unspool reads, as README says, and
+// returns what came through the pipe, and what was made of it.
 func convertedFromPipe(t *testing.T, options []string, command ...string) (raw, out string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -48,9 +48,9 @@ func convertedFromPipe(t *testing.T, options []string, command ...string) (raw, 
 }
 
 // sameForPerf has perf read raw copies and what was made of them, and compares the samples: their events, how
-// many entries of the kernel they have, and the functions of the user stack. These are compared for the program
-// that tests record, as perf knows no way from goroutines and generated code, and as far as perf knows them: 6.1
-// loses libc's frames in every process after the first.
+// many entries of the kernel they have, and the functions of the user stack. These are compared for the
+// program that tests record, as perf knows no way from goroutines and generated code, and as far as perf knows
+// them: 6.1 loses libc's frames in every process after the first.
 func sameForPerf(t *testing.T, raw, converted string, events ...string) {
 	t.Helper()
 	type key struct {
@@ -115,7 +115,8 @@ func TestPerfAsFrontEnd(t *testing.T) {
 		{"one event", "-e cpu-clock", []string{"cpu-clock"}},
 		{"two events, compressed", "-e cpu-clock,task-clock:u -z", []string{"cpu-clock", "task-clock:u"}},
 		{"the same event twice", "-e cpu-clock/name=one/,cpu-clock/name=two/u", []string{"one", "two"}},
-		{"a tracepoint", "-e cpu-clock,sched:sched_stat_runtime", []string{"cpu-clock", "sched:sched_stat_runtime"}},
+		{"a tracepoint", "-e cpu-clock,sched:sched_stat_runtime",
+			[]string{"cpu-clock", "sched:sched_stat_runtime"}},
 		{"the whole machine", "-e cpu-clock -a", []string{"cpu-clock"}},
 	} {
 		options := append(strings.Fields(c.options), "-F", "1999")
@@ -282,7 +283,8 @@ func loadBPF() error {
 		kind, count    uint32
 		insns, license unsafe.Pointer
 		rest           [112]byte
-	}{kind: 1, count: uint32(len(program)), insns: unsafe.Pointer(&program[0]), license: unsafe.Pointer(&license[0])}
+	}{kind: 1, count: uint32(len(program)), insns: unsafe.Pointer(&program[0]),
+		license: unsafe.Pointer(&license[0])}
 	const progLoad = 5
 	fd, _, errno := unix.Syscall(unix.SYS_BPF, progLoad, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
 	if errno != 0 {

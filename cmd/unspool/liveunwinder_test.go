@@ -202,8 +202,8 @@ func embeddedFile(frames []sysprofd.Frame, name string) (content []byte) {
 	return nil
 }
 
-// late is how much later than others a sample is written that may be completed: it waits, and then for the next
-// time that the rings are drained.
+// late is how much later than others a sample is written that may be completed: it waits, and then for the
+// next time that the rings are drained.
 const late = capture.JoinAfter + 500*time.Millisecond
 
 // inOrder checks that whatever has samples has a name, mounts and mappings before them, and what is said of

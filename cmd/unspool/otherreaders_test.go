@@ -26,9 +26,9 @@ var layouts = []struct {
 	{"the whole machine", []string{"-a"}},
 }
 
-// hotspotsDepths are how many addresses Hotspot has of the samples that perf script prints, by time. Between the
-// kernel's addresses and the user's it puts the sampled one, which is the kernel's first (resolveCallchain in
-// perfparser's perfunwind.cpp).
+// hotspotsDepths are how many addresses Hotspot has of the samples that perf script prints, by time. Between
+// the kernel's addresses and the user's it puts the sampled one, which is the kernel's first (resolveCallchain
+// in perfparser's perfunwind.cpp).
 func hotspotsDepths(samples []sample) map[time.Duration][]int {
 	of := make(map[time.Duration][]int)
 	for i := range samples {
@@ -119,8 +119,8 @@ func perfparserMessages(t *testing.T, content []byte) func(yield func([]byte) bo
 	}
 }
 
-// TestSamplyOpensRecordings has samply read recordings into the format of Firefox Profiler. It takes the samples
-// of the first event.
+// TestSamplyOpensRecordings has samply read recordings into the format of Firefox Profiler. It takes the
+// samples of the first event.
 func TestSamplyOpensRecordings(t *testing.T) {
 	t.Parallel()
 	need(t, "samply", "perf")
@@ -128,7 +128,8 @@ func TestSamplyOpensRecordings(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			r := record(t, append(l.args, "--", programs.Build(t, "burn"), "300")...)
 			out := filepath.Join(t.TempDir(), "profile.json")
-			if text, err := exec.Command("samply", "import", "-s", "-n", "-o", out, r.path).CombinedOutput(); err != nil {
+			text, err := exec.Command("samply", "import", "-s", "-n", "-o", out, r.path).CombinedOutput()
+			if err != nil {
 				t.Fatalf("%v: %s", err, text)
 			}
 			var profile struct {
