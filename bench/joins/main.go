@@ -20,7 +20,7 @@ func main() {
 	only := flag.String("only", "", "record only these programs, by name, separated by commas")
 	output := flag.String("o", "", "write the tables to this file instead of standard output")
 	flag.IntVar(&b.freq, "F", 999, "samples per second and CPU")
-	flag.StringVar(&b.keep, "keep", "", "keep the recordings in this `folder`, and take those that are there")
+	flag.StringVar(&b.keep, "keep", "", "keep the recordings and their programs in this `folder`, and take those that are there")
 	copies := flag.Bool("copies", false, "record programs with copies of several sizes, and say what each costs")
 	install := flag.Bool("install", true, "install programs that are missing, with apt-get")
 	size := flag.Int("live", 0,
@@ -61,14 +61,17 @@ func (b *bench) run(only, output string, install, copies bool) error {
 		return fmt.Errorf("go env GOMOD: %w", err)
 	}
 	b.root = filepath.Dir(strings.TrimSpace(string(gomod)))
-	if b.dir, err = os.MkdirTemp("", "unspool-joins-"); err != nil {
-		return err
-	}
-	defer os.RemoveAll(b.dir)
 	if b.keep != "" {
 		if err := os.MkdirAll(b.keep, 0o755); err != nil {
 			return err
 		}
+		if b.dir, err = filepath.Abs(b.keep); err != nil {
+			return err
+		}
+	} else if b.dir, err = os.MkdirTemp("", "unspool-joins-"); err != nil {
+		return err
+	} else {
+		defer os.RemoveAll(b.dir)
 	}
 	// The database server runs as another user.
 	if err := os.Chmod(b.dir, 0o755); err != nil {
@@ -184,16 +187,13 @@ func judgeFile(name, data string) (*result, error) {
 func (b *bench) record(p *workloads.Program) (path string, err error) {
 	dir := filepath.Join(b.dir, strings.ReplaceAll(p.Name, " ", "-"))
 	data := filepath.Join(dir, "perf.data")
-	if b.keep != "" {
-		data = filepath.Join(b.keep, filepath.Base(dir)+".data")
-		if _, err := os.Stat(data); err == nil {
-			return data, nil
-		}
+	if _, err := os.Stat(data); err == nil {
+		return data, nil // kept
 	}
 	if m := p.Missing(); m != "" {
 		return "", fmt.Errorf("no %s", m)
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	w := workloads.Workload{Program: p, Root: b.root, Dir: dir, Freq: b.freq, StackSize: perfring.MaxStackSize}
