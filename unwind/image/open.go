@@ -97,6 +97,14 @@ func (fd *finder) opener(pid uint32, m *vmas.Mapping) opener {
 	return opener{find: *fd, pid: pid, at: *m}
 }
 
+// recorded is the build ID that a recording has for a file, zero if it has none or processes run here.
+func (fd *finder) recorded(f *vmas.File) vmas.BuildID {
+	if fd.offline == nil {
+		return f.BuildID
+	}
+	return fd.offline.buildID(f)
+}
+
 // nobody stands for the user of a process that is gone.
 const nobody = ^uint32(0)
 
