@@ -11,6 +11,7 @@ import (
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/image/debugfile"
 	"unspool/unwind/rule"
+	"unspool/vmas/process"
 )
 
 // debugInfo is the .debug_frame that was stripped from an image.
@@ -146,12 +147,12 @@ func (fd *finder) debugFile(w *debugWanted) (*os.File, error) {
 
 // readDebugFrame reads .debug_frame; nil when the file has none.
 func (fd *finder) readDebugFrame(file *os.File, w *debugWanted, taken *share) (*dwarfcfi.Table, error) {
-	info, err := file.Stat()
+	st, err := process.Fstat(file)
 	if err != nil {
 		return nil, err
 	}
 	contents := fd.contents(w.pid, file)
-	layout, err := elf.ReadLayout(contents, info.Size())
+	layout, err := elf.ReadLayout(contents, st.Size)
 	switch {
 	case err != nil:
 		return nil, err

@@ -45,7 +45,7 @@ type inode struct {
 // identify reads the identity of an open file, which has room among the descriptors and belongs to the source
 // from now on. again opens it again.
 func (fd *finder) identify(file *os.File, uid, pid uint32, again opener) (*source, error) {
-	st, err := fileid.Stat(file)
+	st, err := process.Fstat(file)
 	if err != nil {
 		file.Close()
 		fd.files.giveBack(uid)
@@ -185,7 +185,7 @@ func (s *source) isOpen() bool {
 
 // isSame returns an error unless file is the one that was closed, unchanged.
 func (s *source) isSame(file *os.File) error {
-	st, err := fileid.Stat(file)
+	st, err := process.Fstat(file)
 	if err != nil {
 		return err
 	}

@@ -146,12 +146,12 @@ func Open(root, name string) (*os.File, error) { return process.OpenWithin(root,
 // verify makes sure that f belongs to the image. Build IDs must not differ, whichever way led
 // to f. Where the image has none, or the file beside it, the link's CRC has to fit.
 func verify(f *os.File, contents io.ReaderAt, buildID []byte, link Link, byLink bool) error {
-	info, err := f.Stat()
+	st, err := process.Fstat(f)
 	if err != nil {
 		return err
 	}
-	if info.Size() > Largest {
-		return fmt.Errorf("debug file of %d bytes is too large", info.Size())
+	if st.Size > Largest {
+		return fmt.Errorf("debug file of %d bytes is too large", st.Size)
 	}
 	id, err := elf.ReadBuildID(contents)
 	if err != nil {
@@ -163,10 +163,10 @@ func verify(f *os.File, contents io.ReaderAt, buildID []byte, link Link, byLink 
 	if !byLink || len(buildID) > 0 && len(id) > 0 {
 		return nil // an equal build ID says as much, and a CRC takes a second for each gigabyte
 	}
-	if info.Size() > LargestCRC {
-		return fmt.Errorf("debug file of %d bytes is too large for its CRC to be verified", info.Size())
+	if st.Size > LargestCRC {
+		return fmt.Errorf("debug file of %d bytes is too large for its CRC to be verified", st.Size)
 	}
-	crc, err := checksum(contents, info.Size())
+	crc, err := checksum(contents, st.Size)
 	if err != nil {
 		return err
 	}
