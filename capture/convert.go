@@ -223,15 +223,21 @@ func (c *conversion) offline() image.Offline {
 			o.Cache = filepath.Join(home, ".debug")
 		}
 	}
-	if info, err := os.Stat(c.Input); err == nil && info.Mode().IsRegular() {
-		o.Recorded = info.ModTime()
-	}
+	o.Recorded = RecordedAt(c.Input)
 	ids := c.reader.FileBuildIDs()
 	o.BuildID = func(path string) vmas.BuildID { return vmas.NewBuildID(ids[path]) }
 	var uts unix.Utsname
 	o.SameKernel = unix.Uname(&uts) == nil &&
 		unix.ByteSliceToString(uts.Release[:]) == c.reader.Text(perfdata.OSRelease)
 	return o
+}
+
+// RecordedAt is when the recording in a file was finished, zero if it is in no regular file.
+func RecordedAt(path string) (at time.Time) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		at = info.ModTime()
+	}
+	return at
 }
 
 // record converts the next record.

@@ -109,16 +109,28 @@ func (im *Image) copies() (paths []string) {
 	return paths
 }
 
-// checkInPlace returns an error if the file at the image's path is not the one that was mapped. The build ID
-// was compared before; a file of which the recording has only the path is used.
+// checkInPlace returns an error if the file at the image's path is not the one that was mapped, or has been
+// written to since. The build ID was compared before; a file of which the recording has only the path is used.
 func (im *Image) checkInPlace(file *os.File) error {
 	if len(im.BuildID) > 0 {
 		return nil
 	}
-	if err := fileid.Check(file, &im.inode); err != fileid.ErrUnproven {
+	if err := fileid.Check(file, &im.inode); err != nil && err != fileid.ErrUnproven {
 		return err
 	}
-	return nil
+	return im.s.checkAge(file)
+}
+
+// errRewritten says that a file may have other code than the one that was mapped.
+var errRewritten = errors.New("written to since it was recorded")
+
+// checkAge returns an error if a file was written to after the recording.
+func (s *Symbolizer) checkAge(file *os.File) error {
+	info, err := file.Stat()
+	if err == nil && !s.options.Recorded.IsZero() && info.ModTime().After(s.options.Recorded) {
+		return errRewritten
+	}
+	return err
 }
 
 // openELF opens an ELF file below a root. It must have the build ID, unless that is nil.

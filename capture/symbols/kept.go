@@ -44,6 +44,11 @@ func (im *Image) openKept() (*os.File, *elfFile, error) {
 	if kept == nil {
 		return nil, nil, fs.ErrNotExist
 	}
+	if len(im.BuildID) == 0 {
+		if err := im.s.checkAge(kept); err != nil {
+			return nil, nil, err
+		}
+	}
 	fd, err := unix.FcntlInt(kept.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"unspool/capture/symbols/debuginfod"
 	"unspool/dwarfcfi"
@@ -22,6 +23,10 @@ type Options struct {
 	Kallsyms string // "" for /proc/kallsyms
 	Modules  string // "" for /proc/modules
 	Shorten  bool   // Name leaves out the arguments of templates
+
+	// Recorded, if set, is when the recording was finished. A file that no build ID identifies is not used if it
+	// was written to after that.
+	Recorded time.Time
 
 	// Generated opens what names of generated code are in, by its path in the root of a process or, for PID 0,
 	// our own. Nil for opening it with the rights of this process.

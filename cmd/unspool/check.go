@@ -115,7 +115,7 @@ func (f *checkFlags) run(file string) (above bool, err error) {
 	line := newStatusLine(os.Stderr)
 	o := capture.ConvertOptions{Input: file, Symfs: f.symfs, Cache: f.cache, MaxStack: f.maxStack,
 		Strict: f.strict, NoJoin: f.noJoin, OpenKernel: f.openKernel, Progress: line.converted}
-	result, err := check.Recording(ctx, o, symbols.New(f.nameFlags.sources(ctx, line)))
+	result, err := check.Recording(ctx, o, symbols.New(f.nameFlags.sources(ctx, file, line)))
 	line.clear()
 	if result == nil {
 		return false, err

@@ -229,7 +229,7 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joine
 	ctx, stop := untilInterrupted()
 	defer stop()
 	line := f.statusLine()
-	sym := symbols.New(f.nameFlags.sources(ctx, line))
+	sym := symbols.New(f.nameFlags.sources(ctx, path, line))
 	c, err := compare.Load(r, sym, profile.Options{Progress: func(uint64) {
 		if read, total := r.Position(); total > 0 {
 			line.named(float64(read) / float64(total))

@@ -38,10 +38,12 @@ func (f *nameFlags) addShorten(c *cobra.Command) {
 	c.Flags().BoolVar(&f.shorten, "shorten", false, "shorten names: leave out the arguments of templates")
 }
 
-// sources are the options of a Symbolizer. Files that are not on this machine are fetched from debuginfod
-// servers, if DEBUGINFOD_URLS names any; line shows that, and ctx ends it.
-func (f *nameFlags) sources(ctx context.Context, line *statusLine) symbols.Options {
-	o := symbols.Options{Root: f.symfs, Cache: f.cache, Shorten: f.shorten, Files: f.files}
+// sources are the options of a Symbolizer for a recording, whose path is "" if it is being made. Files that
+// are not on this machine are fetched from debuginfod servers, if DEBUGINFOD_URLS names any; line shows that,
+// and ctx ends it.
+func (f *nameFlags) sources(ctx context.Context, recording string, line *statusLine) symbols.Options {
+	o := symbols.Options{Root: f.symfs, Cache: f.cache, Shorten: f.shorten, Files: f.files,
+		Recorded: capture.RecordedAt(recording)}
 	if f.confined != nil {
 		o.Generated, o.Kernel = f.confined.client.OpenGenerated, f.confined.kernelFile
 	}
@@ -108,7 +110,7 @@ func (f *nameFlags) loading(ctx context.Context, path string, line *statusLine,
 			Input: path, Symfs: f.symfs, Cache: f.cache, MaxStack: defaultMaxStack, Progress: line.converted,
 			OpenKernel: f.openKernel,
 		},
-		Symbols: f.sources(ctx, line),
+		Symbols: f.sources(ctx, path, line),
 		Profile: o,
 		Named:   line.named,
 		Lookup:  line.looking,

@@ -275,7 +275,7 @@ func (f *reportFlags) serve(ctx context.Context) error {
 		return err
 	}
 	return explore.Serve(ctx, p, explore.Options{
-		Symbols: f.nameFlags.sources(ctx, nil), Listener: listener, Drop: sandbox.DropRoot,
+		Symbols: f.nameFlags.sources(ctx, path, nil), Listener: listener, Drop: sandbox.DropRoot,
 		Ready:   func(url string) { fmt.Printf("%s shows %s; press Ctrl-C to stop\n", url, f.File) },
 		Problem: func(text string) { say("%s", text) },
 	})
