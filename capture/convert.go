@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"unspool/capture/opener"
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
@@ -35,6 +36,8 @@ type ConvertOptions struct {
 	Pairs    bool   // for package compare: each stack is followed by that of frame pointers
 	// OpenKernel opens /proc/kallsyms, which tells the samples that were taken inside execve; nil for os.Open.
 	OpenKernel func(path string) (*os.File, error)
+	// Files opens mapped files and debug files; nil for this process.
+	Files *opener.Files
 
 	Watcher  Watcher // with one job: is handed what is written, too; may be nil
 	Compress int     // zstd level, 0 for none
@@ -224,6 +227,10 @@ func (c *conversion) offline() image.Offline {
 		}
 	}
 	o.Recorded = RecordedAt(c.Input)
+	if c.Files != nil {
+		c.Files.Until(c.stop)
+		o.Opener = c.Files
+	}
 	ids := c.reader.FileBuildIDs()
 	o.BuildID = func(path string) vmas.BuildID { return vmas.NewBuildID(ids[path]) }
 	var uts unix.Utsname

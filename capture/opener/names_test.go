@@ -54,9 +54,10 @@ func TestOpenerForNames(t *testing.T) {
 	}
 	defer os.Remove(fmt.Sprintf("/tmp/perf-%d.map", linked))
 	c, _ := forReading(t, dir, folder)
+	names := c.Names()
 	for _, pid := range []uint32{0, self} {
 		for path, want := range map[string]string{perfMap: "1000 10 generated\n", dump: "JiTD and more"} {
-			file, err := c.OpenGenerated(pid, path)
+			file, err := names.Open(pid, path)
 			if err != nil {
 				t.Fatalf("%s of process %d: %v", path, pid, err)
 			}
@@ -67,12 +68,12 @@ func TestOpenerForNames(t *testing.T) {
 		}
 		for _, path := range []string{secret, "/proc/self/exe", "/bin/sh", "/etc/passwd",
 			fmt.Sprintf("/tmp/perf-%d.map", linked), "/tmp/../etc/passwd", "relative"} {
-			if file, err := c.OpenGenerated(pid, path); err == nil {
+			if file, err := names.Open(pid, path); err == nil {
 				t.Errorf("%s was opened", path)
 				file.Close()
 			}
 		}
-		if _, err := c.OpenGenerated(pid, "/tmp/perf-4294967295.map"); !errors.Is(err, os.ErrNotExist) {
+		if _, err := names.Open(pid, "/tmp/perf-4294967295.map"); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("a perf map that is not there: %v", err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"unspool/dwarfcfi"
 	"unspool/unwind/image/fileid"
 	"unspool/vmas"
+	"unspool/vmas/process"
 )
 
 // Options say where names are looked for; the zero value is the running system.
@@ -30,7 +31,9 @@ type Options struct {
 
 	// Generated opens what names of generated code are in, by its path in the root of a process or, for PID 0,
 	// our own. Nil for opening it with the rights of this process.
-	Generated func(pid uint32, path string) (*os.File, error)
+	Generated func(pid uint32, path string) (*process.OpenFile, error)
+	// Opener opens all other files; nil for this process.
+	Opener process.FileOpener
 	// Kernel opens Kallsyms and Modules; nil for os.Open.
 	Kernel func(path string) (*os.File, error)
 
@@ -74,6 +77,9 @@ func New(o Options) *Symbolizer {
 	}
 	if o.Kernel == nil {
 		o.Kernel = os.Open
+	}
+	if o.Opener == nil {
+		o.Opener = process.Here{}
 	}
 	return &Symbolizer{options: o, images: make(map[imageKey]*Image), kinds: make(map[string]string),
 		left: budget{all: maxOfAll}, room: newRoom()}

@@ -310,7 +310,7 @@ func (f *compareFlags) convert(input, output string, watcher capture.Watcher) (a
 	}
 	o := capture.ConvertOptions{Input: input, Output: output, Symfs: f.symfs, Cache: f.cache,
 		MaxStack: f.maxStack, Strict: f.strict, Pairs: true, Watcher: watcher,
-		OpenKernel: f.openKernel}
+		OpenKernel: f.openKernel, Files: f.opener}
 	line := f.statusLine()
 	o.Progress = line.converted
 	if !f.quiet {

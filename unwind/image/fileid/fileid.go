@@ -31,7 +31,7 @@ var (
 
 // Check returns nil if file is the one that id identifies, else [ErrReplaced], [ErrUnproven] or why the file
 // cannot be examined. If a build ID is known, it alone decides.
-func Check(file *os.File, id *vmas.FileID) error {
+func Check(file *process.OpenFile, id *vmas.FileID) error {
 	if !id.BuildID.IsZero() {
 		found, err := elf.ReadBuildID(file)
 		if err != nil || !SameBuild(found, id.BuildID.Bytes()) {
@@ -42,11 +42,11 @@ func Check(file *os.File, id *vmas.FileID) error {
 	if id.Inode == 0 {
 		return ErrUnproven
 	}
-	st, err := process.Fstat(file)
+	st, err := process.Fstat(file.File)
 	if err != nil {
 		return err
 	}
-	if !isInode(file, &st, id) && !mapsAs(file, id) || !SameGeneration(file, id) {
+	if !isInode(file.File, &st, id) && !mapsAs(file.File, id) || !SameGeneration(file.File, id) {
 		return ErrReplaced
 	}
 	return nil
