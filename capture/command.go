@@ -35,7 +35,7 @@ func init() {
 func becomeCommand() {
 	socket, err := strconv.Atoi(os.Args[1])
 	if err != nil || len(os.Args) < 4 {
-		os.Exit(125)
+		os.Exit(125) // it was not started by newCommand
 	}
 	syscall.CloseOnExec(socket)
 	recording := os.NewFile(uintptr(socket), "recording")

@@ -79,20 +79,22 @@ func (f *Files) ReadFile(_ uint32, file *os.File, p []byte, off int64) (n int, e
 }
 
 func (f *Files) readAt(file *os.File, p []byte, off int64) (n int, err error) {
-	return readParts(p, off, func(r request) (answer, error) { return f.ask(f.place(file.Name()), &r, int(file.Fd())) })
+	at := f.place(file.Name())
+	return readParts(p, off, func(r request) (answer, error) { return f.ask(at, &r, int(file.Fd())) })
 }
 
-// place is what is not asked any more if a path is not answered for: the file system, as far as its path
-// shows that, or else the directory, which a link leads to.
-func (f *Files) place(name string) (found string) {
+// place is what is not asked any more if a path is not answered for: the file system, if the path shows that a
+// server has it, or else the directory, from which a link may lead to a server.
+func (f *Files) place(name string) (p place) {
 	name = path.Clean(name)
 	for _, mount := range f.served {
-		if len(mount) > len(found) && (name == mount || strings.HasPrefix(name, strings.TrimRight(mount, "/")+"/")) {
-			found = mount
+		below := name == mount || strings.HasPrefix(name, strings.TrimRight(mount, "/")+"/")
+		if below && len(mount) > len(p.path) {
+			p = place{mount, true}
 		}
 	}
-	if found == "" {
-		return path.Dir(name)
+	if !p.served {
+		p.path = path.Dir(name)
 	}
-	return found
+	return p
 }

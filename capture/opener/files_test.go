@@ -154,11 +154,12 @@ func TestServedMounts(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	f := &Files{served: want}
-	for path, place := range map[string]string{
-		"/net": "/net", "/net/a/b": "/net", "/netx/a": "/netx", "/net/../usr/a": "/usr", "/home/a b/c": "/home/a b",
+	for path, want := range map[string]place{
+		"/net": {"/net", true}, "/net/a/b": {"/net", true}, "/home/a b/c": {"/home/a b", true},
+		"/netx/a": {"/netx", false}, "/net/../usr/a": {"/usr", false},
 	} {
-		if got := f.place(path); got != place {
-			t.Errorf("%s is at %s, not %s", path, got, place)
+		if got := f.place(path); got != want {
+			t.Errorf("%s is at %v, not %v", path, got, want)
 		}
 	}
 }

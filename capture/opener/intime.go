@@ -14,16 +14,25 @@ type inTime struct {
 
 	mu   sync.Mutex
 	stop <-chan struct{} // ends all waiting
-	hung map[string]bool // places that owe an answer
-	left time.Duration   // for which answers are waited for, in all
+	hung map[string]bool // by path, places that owe an answer
+	left time.Duration   // for which servers are waited for, in all
+}
+
+// A place is where files are that hang together.
+type place struct {
+	path   string
+	served bool // by a server
 }
 
 const (
-	// mostForAnswer is how long one answer is waited for: to open a file, or to read mostMemory bytes of it.
+	// mostForAnswer is how long one answer of a server is waited for: to open a file, or to read mostMemory
+	// bytes of it.
 	mostForAnswer = 2 * time.Second
 	// mostForAnswers is the same for all together, without those that come at once.
 	mostForAnswers = 2 * time.Minute
 	atOnce         = 20 * time.Millisecond
+	// mostForDisk is for all other answers: a disk that stands still takes some seconds.
+	mostForDisk = 15 * time.Second
 )
 
 var (
@@ -44,8 +53,8 @@ func (t *inTime) Until(stop <-chan struct{}) {
 }
 
 // ask asks about something at a place. fd goes with the request where it is not negative.
-func (t *inTime) ask(place string, r *request, fd int) (answer, error) {
-	limit, stop, err := t.begin(place)
+func (t *inTime) ask(at place, r *request, fd int) (answer, error) {
+	limit, stop, err := t.begin(at)
 	if err != nil {
 		return answer{fd: -1}, err
 	}
@@ -73,7 +82,7 @@ func (t *inTime) ask(place string, r *request, fd int) (answer, error) {
 		case came <- result{a, err}:
 		case <-late:
 			closeFD(a.fd)
-			t.answered(place)
+			t.answered(at)
 		}
 	}()
 	began := time.Now()
@@ -81,7 +90,7 @@ func (t *inTime) ask(place string, r *request, fd int) (answer, error) {
 	defer timer.Stop()
 	select {
 	case r := <-came:
-		t.waited(time.Since(began))
+		t.waited(at, time.Since(began))
 		if r.error != nil {
 			return r.answer, r.error
 		}
@@ -91,14 +100,14 @@ func (t *inTime) ask(place string, r *request, fd int) (answer, error) {
 	case <-stop:
 		err = errInterrupted
 	}
-	t.waited(time.Since(began))
-	t.hangs(place)
+	t.waited(at, time.Since(began))
+	t.hangs(at)
 	close(late)
 	return answer{fd: -1}, err
 }
 
 // begin says how long an answer is waited for, and what ends that.
-func (t *inTime) begin(place string) (limit time.Duration, stop <-chan struct{}, err error) {
+func (t *inTime) begin(at place) (limit time.Duration, stop <-chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {
@@ -107,30 +116,32 @@ func (t *inTime) begin(place string) (limit time.Duration, stop <-chan struct{},
 	default:
 	}
 	switch {
-	case t.hung[place]:
+	case t.hung[at.path]:
 		return 0, nil, errUnanswered
+	case !at.served:
+		return mostForDisk, t.stop, nil
 	case t.left <= 0:
 		return 0, nil, errSlow
 	}
 	return min(mostForAnswer, t.left), t.stop, nil
 }
 
-func (t *inTime) waited(d time.Duration) {
-	if d > atOnce {
+func (t *inTime) waited(at place, d time.Duration) {
+	if at.served && d > atOnce {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.left -= d
 	}
 }
 
-func (t *inTime) hangs(place string) {
+func (t *inTime) hangs(at place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.hung[place] = true
+	t.hung[at.path] = true
 }
 
-func (t *inTime) answered(place string) {
+func (t *inTime) answered(at place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.hung, place)
+	delete(t.hung, at.path)
 }

@@ -28,15 +28,15 @@ func (n *Names) Open(pid uint32, path string) (*process.OpenFile, error) {
 	if number, ok := perfMap(path); ok {
 		r = request{op: openPerfMap, pid: pid, start: number}
 	}
-	place := fmt.Sprintf("root of process %d", pid)
-	a, err := n.ask(place, &r, -1)
+	at := place{fmt.Sprintf("root of process %d", pid), true}
+	a, err := n.ask(at, &r, -1)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return a.file(path, func(file *os.File, p []byte, off int64) (int, error) {
 		return readParts(p, off, func(r request) (answer, error) {
 			r.pid = pid
-			return n.ask(place, &r, int(file.Fd()))
+			return n.ask(at, &r, int(file.Fd()))
 		})
 	})
 }
