@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/output"
+	"unspool/unwind/image/fusetest"
 	"unspool/vmas/process"
 )
 
@@ -152,5 +153,46 @@ func TestOpenerRemovesFoldersInTheEnd(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(parent); len(left) > 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// TestNamesOfAServer reads a jitdump of a file server, which this process has no readable descriptor of. What
+// was not opened for its names is not read.
+func TestNamesOfAServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"jit-1.dump": "JiTD and more", "jit-2.dump": "JiTD", "secret": "a secret"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := fusetest.Show(t, dir)
+	c, _ := forReading(t, t.TempDir(), t.TempDir())
+	names := c.Names()
+	file, err := names.Open(0, filepath.Join(server.Dir, "jit-1.dump"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if n, err := file.File.ReadAt(make([]byte, 4), 0); n != 0 || !errors.Is(err, unix.EBADF) {
+		t.Errorf("this process reads %d bytes, %v", n, err)
+	}
+	if text, err := io.ReadAll(io.NewSectionReader(file, 0, 100)); string(text) != "JiTD and more" {
+		t.Errorf("%q, %v", text, err)
+	}
+	secret, err := os.Open(filepath.Join(server.Dir, "secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer secret.Close()
+	if n, err := file.By(secret, make([]byte, 8), 0); n != 0 || !errors.Is(err, unix.EACCES) {
+		t.Errorf("%d bytes of another file, %v", n, err)
+	}
+	server.Be(t, fusetest.HangOpen)
+	defer server.Be(t, fusetest.Answer)
+	for range 2 {
+		if _, err := names.Open(0, filepath.Join(server.Dir, "jit-2.dump")); !errors.Is(err, errUnanswered) {
+			t.Errorf("a server that hangs: %v", err)
+		}
 	}
 }
