@@ -115,8 +115,8 @@ type Config struct {
 	// KeepFiles says that files that no process maps any more are kept, for [image.Store.Files].
 	KeepFiles bool
 	// BuildIDs, if set, is called for each file that a frame was in and whose build ID no record has: when no
-	// process maps it any more, and for the others by [Session.TellBuildIDs]. id is nil for a file that has none,
-	// or that could not be read.
+	// process maps it any more, and for the others by [Session.TellBuildIDs]. id is nil for a file that has
+	// none, or that could not be read.
 	BuildIDs func(path string, id []byte)
 }
 

@@ -83,8 +83,8 @@ func (f *Files) readAt(file *os.File, p []byte, off int64) (n int, err error) {
 	return readParts(p, off, func(r request) (answer, error) { return f.ask(at, &r, int(file.Fd())) })
 }
 
-// place is what is not asked any more if a path is not answered for: the file system, if the path shows that a
-// server has it, or else the directory, from which a link may lead to a server.
+// place is what is not asked any more if a path is not answered for: the file system, if the path shows that
+// a server has it, or else the directory, from which a link may lead to a server.
 func (f *Files) place(name string) (p place) {
 	name = path.Clean(name)
 	for _, mount := range f.served {

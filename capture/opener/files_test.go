@@ -21,7 +21,8 @@ func openFiles(t *testing.T, confined bool) (f *Files, server *fusetest.Mount) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"one", "two"} {
-		if err := os.WriteFile(filepath.Join(dir, name), bytes.Repeat([]byte(name), mostMemory), 0o644); err != nil {
+		content := bytes.Repeat([]byte(name), mostMemory)
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,8 +82,8 @@ func TestFilesByTheirPaths(t *testing.T) {
 	}
 }
 
-// A file whose server does not answer is waited for once, and so is its file system. Everything else is there,
-// and the file as well when the server answers.
+// A file whose server does not answer is waited for once, and so is its file system. Everything else is
+// there, and the file as well when the server answers.
 func TestFilesThatHang(t *testing.T) {
 	for _, mode := range []fusetest.Mode{fusetest.HangOpen, fusetest.HangRead} {
 		t.Run(string(mode), func(t *testing.T) {

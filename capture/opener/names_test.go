@@ -161,7 +161,9 @@ func TestOpenerRemovesFoldersInTheEnd(t *testing.T) {
 func TestNamesOfAServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"jit-1.dump": "JiTD and more", "jit-2.dump": "JiTD", "secret": "a secret"} {
+	for name, text := range map[string]string{
+		"jit-1.dump": "JiTD and more", "jit-2.dump": "JiTD", "secret": "a secret",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

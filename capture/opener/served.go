@@ -29,7 +29,8 @@ var servedTypes = []string{
 	"fuse", "fuseblk", "virtiofs", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "coda", "ocfs2",
 }
 
-// servedMounts are the places where such file systems are mounted, in a text of mounts (proc_pid_mountinfo(5)).
+// servedMounts are the places where such file systems are mounted, in a text of mounts
+// (proc_pid_mountinfo(5)).
 func servedMounts(text string) (places []string) {
 	for line := range strings.Lines(text) {
 		mount, device, _ := strings.Cut(line, " - ")

@@ -289,8 +289,8 @@ func (w *Writer) Round() error {
 
 // BuildID notes the build ID of a file that samples lie in, or of the kernel ("[kernel.kallsyms]").
 // Repetitions are dropped. The ID is copied. In a pipe it is written with the next flush. If a file that
-// samples lie in has no build ID, or none that is known, id is empty: its path is not listed, as readers would
-// take the build ID of another file at that path for that of both.
+// samples lie in has no build ID, or none that is known, id is empty: its path is not listed, as readers
+// would take the build ID of another file at that path for that of both.
 func (w *Writer) BuildID(path string, id []byte, kernel bool) {
 	key := path + "\x00" + string(id)
 	if len(id) > maxBuildID || len(path) > unix.PathMax || w.known[key] || w.closed {

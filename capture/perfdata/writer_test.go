@@ -533,8 +533,8 @@ func TestWriteDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestPathOfTwoFiles notes the build IDs of files that samples lie in, of which two have the same path: there,
-// only what its record says is known of a mapping.
+// TestPathOfTwoFiles notes the build IDs of files that samples lie in, of which two have the same path:
+// there, only what its record says is known of a mapping.
 func TestPathOfTwoFiles(t *testing.T) {
 	one, other := bytes.Repeat([]byte{1}, 20), bytes.Repeat([]byte{2}, 20)
 	for _, c := range []struct {

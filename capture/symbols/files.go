@@ -111,7 +111,8 @@ func (im *Image) copies() (paths []string) {
 }
 
 // checkInPlace returns an error if the file at the image's path is not the one that was mapped, or has been
-// written to since. The build ID was compared before; a file of which the recording has only the path is used.
+// written to since. The build ID was compared before; a file of which the recording has only the path is
+// used.
 func (im *Image) checkInPlace(file *process.OpenFile) error {
 	if len(im.BuildID) > 0 {
 		return nil

@@ -20,8 +20,8 @@ import (
 // What strangers have written is read by a process without rights: recordings, files of images, debug files,
 // answers of servers. It is confined when the command line is known and the places of the outputs are found,
 // before anything is opened. A second process makes the outputs, and opens what names of generated code are
-// in, which belongs to the recorded processes' users. Where file systems with servers are mounted, a third one
-// opens all other files: this one could not end while it waits for a server that does not answer.
+// in, which belongs to the recorded processes' users. Where file systems with servers are mounted, a third
+// one opens all other files: this one could not end while it waits for a server that does not answer.
 
 // A reading is what a process that reads still needs when it is confined.
 type reading struct {

@@ -138,8 +138,8 @@ func mountTmpfs(t *testing.T, options string) string {
 	return fmt.Sprintf("/proc/%d/root%s", holder.Process.Pid, dir)
 }
 
-// Not beside other tests: on a busy machine all that has come is written at once, and taken back at once, up to
-// 256 KiB.
+// Not beside other tests: on a busy machine all that has come is written at once, and taken back at once, up
+// to 256 KiB.
 func TestFullDisk(t *testing.T) {
 	need(t, "perf")
 	for _, c := range []struct {

@@ -26,8 +26,8 @@ func TestDeletedProgramsHaveNames(t *testing.T) {
 		{"while it runs", "cp %[1]s gone; ./gone 700 & sleep 0.2; rm gone; wait"},
 		{"replaced", "cp %[1]s gone && ./gone 700; rm gone; cp /bin/true gone; ./gone; echo >>gone"},
 		// One of the two files may have a build ID, and the other one none.
-		{"replaced by a program that runs, too", "cp %[1]s gone && ./gone 700; rm gone; cp /usr/bin/sha1sum gone; " +
-			"head -c 100M /dev/zero | ./gone; rm gone"},
+		{"replaced by a program that runs, too", "cp %[1]s gone && ./gone 700; rm gone; " +
+			"cp /usr/bin/sha1sum gone; head -c 100M /dev/zero | ./gone; rm gone"},
 		{"with its mount", "unshare -m --propagation private sh -c 'mkdir m && mount -t tmpfs gone m && " +
 			"cp %[1]s m/gone && m/gone 700'"},
 	} {
@@ -84,7 +84,8 @@ func TestProgramRebuiltInPlace(t *testing.T) {
 		e := unspool(t, dir, "report", r.path)
 		text := strings.Join(strings.Fields(e.stdout), " ") // without the ends of lines
 		said := strings.Contains(text, program+": no names: written to since it was recorded")
-		if named := strings.Contains(e.stdout, "burn_outer"); e.status != 0 || named == c.rebuild || said != c.rebuild {
+		named := strings.Contains(e.stdout, "burn_outer")
+		if e.status != 0 || named == c.rebuild || said != c.rebuild {
 			t.Errorf("%s: status %d\n%s\n%s", c.name, e.status, e.stdout, e.stderr)
 		}
 	}

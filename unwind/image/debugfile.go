@@ -148,7 +148,9 @@ func (fd *finder) debugFile(w *debugWanted) (*process.OpenFile, error) {
 }
 
 // readDebugFrame reads .debug_frame; nil when the file has none.
-func (fd *finder) readDebugFrame(file *process.OpenFile, w *debugWanted, taken *share) (*dwarfcfi.Table, error) {
+func (fd *finder) readDebugFrame(file *process.OpenFile, w *debugWanted, taken *share) (
+	*dwarfcfi.Table, error,
+) {
 	st, err := process.Fstat(file.File)
 	if err != nil {
 		return nil, err

@@ -113,7 +113,8 @@ func TestFind(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			f, err := Find([]Root{In(process.Here{}, filepath.Join(root, "gone")), In(process.Here{}, root)}, image, c.buildID, c.link)
+			roots := []Root{In(process.Here{}, filepath.Join(root, "gone")), In(process.Here{}, root)}
+			f, err := Find(roots, image, c.buildID, c.link)
 			if err == nil {
 				defer f.Close()
 				if want := filepath.Join(root, c.want); f.Name() != want || c.want == "" {
