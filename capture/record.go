@@ -33,8 +33,8 @@ type Options struct {
 
 	Events        []perfring.Event // none: cycles, or cpu-clock
 	Freq, Period  uint64           // samples a second, or events a sample; 0, 0: the default
-	RingPages     int              // 0: 8 MiB a CPU
-	StackSize     int              // bytes of stack to copy
+	RingPages     int              // 0: see perfring.Options
+	StackSize     int              // bytes of stack to copy; 0: see perfring.Options
 	MaxStack      int              // frames of a user stack
 	Strict        bool             // CFI only
 	NoJoin        bool             // stacks that the copy cuts off are not completed: see package unwind/link
@@ -84,6 +84,7 @@ type Options struct {
 type Outcome struct {
 	Stats   Stats
 	Trouble *Trouble
+	StackSize int // bytes of a stack that were copied at most
 	// Started says that events were enabled, or the output begun: there is something to summarize.
 	Started bool
 	// Files are those in which frames were, also those that are gone by now, if they were asked for. The caller
@@ -176,6 +177,7 @@ func (r *recording) open() error {
 	for _, n := range r.source.Notes() {
 		r.note(n)
 	}
+	r.out.StackSize = r.source.StackSize()
 	c := Config{
 		Format: r.source.Format(), Sink: r.sink(), Proc: "/proc", Live: true, Kernel: r.kernelToo(),
 		MaxStack: r.MaxStack, Strict: r.Strict, Pairs: r.Pairs,

@@ -72,6 +72,7 @@ func (op *opener) mapRings() error {
 		errno, _ := err.(syscall.Errno)
 		if (errno == unix.EPERM || errno == unix.ENOMEM) && op.pages > op.leastPages() {
 			op.pages /= 2
+			op.chooseStackSize(op.pages * os.Getpagesize())
 			return errAgain
 		}
 		return &OpenError{What: "mmap", PID: -1, CPU: d.cpu, Errno: errno}

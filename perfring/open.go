@@ -22,8 +22,12 @@ type Options struct {
 	// tracepoints have a period of 1, and all other events are sampled 999 times a second.
 	Freq, Period uint64
 
-	StackSize int // bytes of user stack to copy at most, up to MaxStackSize; 0: 32768
-	Pages     int // memory pages of ring for each CPU; rounded down to a power of two; 0: 8 MiB
+	// StackSize is how many bytes of user stack to copy at most, up to MaxStackSize; 0: MaxStackSize, or half of
+	// that in small rings. More of a stack costs only where there is more of it.
+	StackSize int
+	// Pages are memory pages of ring for each CPU, rounded down to a power of two; 0: 16 MiB, less where all rings
+	// together would take more than a sixteenth of the memory.
+	Pages int
 
 	// UserChain makes the kernel follow the frame pointers of the user stack as well: the result is the
 	// user part of a sample's callchain.
@@ -41,9 +45,12 @@ type Options struct {
 const MaxStackSize = 65528
 
 const (
-	defaultFreq      = 999
-	defaultStackSize = 32768
-	defaultRing      = 8 << 20
+	defaultFreq = 999
+	defaultRing = 16 << 20
+	// In a smaller ring than enoughRing, which has room for 63 samples with a stack of MaxStackSize, stacks are
+	// copied up to smallStackSize unless a size is asked for.
+	enoughRing     = 4 << 20
+	smallStackSize = 32768
 
 	// regsUser is the mask of all user registers that the kernel samples on x86-64: AX to SS and R8 to R15
 	// (enum perf_event_x86_regs). It refuses DS to GS.
@@ -111,6 +118,7 @@ type opener struct {
 	asked  int // pages
 	// fallbackLevel is how many of the fallbacks have been applied
 	fallbackLevel int
+	anyStackSize  bool // none was asked for
 	userOnly      bool
 	lowered       []uint8 // by event: how much PreciseIP was lowered
 	raised        bool    // RLIMIT_NOFILE
@@ -190,9 +198,7 @@ func (op *opener) check() error {
 		op.raw = op.raw || o.Events[i].Tracepoint()
 	}
 	op.lowered = make([]uint8, len(o.Events))
-	if o.StackSize == 0 {
-		o.StackSize = defaultStackSize
-	}
+	op.anyStackSize = o.StackSize == 0
 	o.StackSize = (o.StackSize + 7) &^ 7
 	if o.Freq == 0 && o.Period == 0 {
 		o.Freq, op.everyTracepoint = defaultFreq, true
@@ -205,15 +211,44 @@ func (op *opener) check() error {
 	pageSize := os.Getpagesize()
 	pages := o.Pages
 	if pages == 0 {
-		pages = defaultRing / pageSize
+		pages = DefaultRing() / pageSize
 	}
 	pages = 1 << (bits.Len(uint(min(pages, 1<<30/pageSize))) - 1)
+	op.chooseStackSize(pages * pageSize)
 	if least := op.leastPages(); pages < least {
 		op.note("ring of %d pages a CPU instead of %d: two samples with their stacks must fit", least, o.Pages)
 		pages = least
 	}
 	op.pages, op.asked = pages, pages
 	return nil
+}
+
+// DefaultRing returns how many bytes the ring of a CPU has if no size is asked for.
+func DefaultRing() int {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return defaultRing
+	}
+	return ringFor(info.Totalram*uint64(info.Unit), runtime.NumCPU())
+}
+
+func ringFor(memory uint64, cpus int) int {
+	ring := defaultRing
+	for ring > enoughRing && uint64(ring)*uint64(cpus) > memory/16 {
+		ring /= 2
+	}
+	return ring
+}
+
+// chooseStackSize chooses how much of a stack is copied if no size was asked for.
+func (op *opener) chooseStackSize(ring int) {
+	switch {
+	case !op.anyStackSize:
+	case ring >= enoughRing:
+		op.opts.StackSize = MaxStackSize
+	default:
+		op.opts.StackSize = smallStackSize
+	}
 }
 
 // leastPages returns the size of the smallest ring that holds two samples.

@@ -54,6 +54,9 @@ func (s *Source) Attrs() []Attr { return s.attrs }
 // Format returns the layout of the records, which is the same for all events.
 func (s *Source) Format() *Format { return &s.format }
 
+// StackSize returns how many bytes of a stack are copied at most.
+func (s *Source) StackSize() int { return int(s.attrs[0].PerfEventAttr.Sample_stack_user) }
+
 // RingSize returns the bytes of ring data for each CPU.
 func (s *Source) RingSize() int {
 	for i, r := range s.rings {
@@ -138,7 +141,7 @@ type Adopted struct {
 
 // Adopt makes a Source of descriptors that somebody else opened, for instance a service with more privileges.
 // All events must have the same layout of samples, and times of a clock that can be read here (use_clockid).
-// pages is the size of each ring in memory pages, rounded down to a power of two; 0: 8 MiB. The rings are
+// pages is the size of each ring in memory pages, rounded down to a power of two; 0: 16 MiB. The rings are
 // smaller, and Notes says so, where no more memory may be locked. On success the Source owns the descriptors;
 // after an error they still belong to the caller.
 //
@@ -170,7 +173,7 @@ func Adopt(events []Adopted, pages int) (*Source, error) {
 		return nil, errors.New("no descriptors to adopt")
 	}
 	if pages <= 0 {
-		pages = defaultRing / os.Getpagesize()
+		pages = DefaultRing() / os.Getpagesize()
 	}
 	pages = 1 << (bits.Len(uint(pages)) - 1)
 	if err := s.mapAll(pages); err != nil {

@@ -66,22 +66,26 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 		if !ok {
 			break
 		}
-		if w.space.Find(pc-1) == nil {
+		var p place
+		if !w.locate(&p, pc-1) || p.image != nil && p.image.CallsNoHost(p.m, pc) {
 			continue
 		}
 		entry, cfa, ok := w.interpreterCalled(pc)
 		if !ok {
-			var late bool
-			entry, cfa, ok, late = w.hostCalled(pc, at+8-f.sp)
-			if late || !ok && w.isLate(pc-1) {
+			var to callee
+			entry, cfa, to = w.hostCalled(pc, at+8-f.sp)
+			if to == unreadCallee || to != host && w.isLate(pc-1) {
 				break
 			}
+			if to == noHost && p.image != nil {
+				p.image.NoteNoHost(p.m, pc)
+			}
+			ok = to == host
 		}
 		if !ok || at+8-cfa < f.sp || cfa > at+8 {
 			continue
 		}
 		host := frame{pc: entry, sp: at + 8 - cfa, bp: f.bp, exact: true}
-		var p place
 		if !w.locate(&p, entry) {
 			continue
 		}
@@ -102,31 +106,45 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 // hostCalled is interpreterCalled for an interpreter that is written in C, such as PHP's. It has its full
 // frame when it jumps to generated code, which adds little or nothing below. So distance, from SP in the
 // generated code to the CFA, tells whether the called function is the interpreter. If it is called through a
-// pointer, that is read from the process. late says that the called function's file has not been read yet.
-func (w *walk) hostCalled(pc, distance uint64) (at, cfa uint64, ok, late bool) {
+// pointer, that is read from the process.
+func (w *walk) hostCalled(pc, distance uint64) (at, cfa uint64, to callee) {
 	const room = 32
 	c, addr := w.codeAt(pc - 1)
 	if c == nil {
-		return 0, 0, false, false
+		return 0, 0, otherCallee
 	}
-	entry, ok := c.DirectCall(addr + 1)
-	if ok {
+	entry, direct := c.DirectCall(addr + 1)
+	if direct {
 		entry += pc - 1 - addr
 	} else {
 		pointer, ok := c.PointerCalled(addr + 1)
 		if !ok {
-			return 0, 0, false, false
+			return 0, 0, noHost
 		}
 		if entry, ok = w.jit.Pointer(w.generatedCode(), pointer+pc-1-addr); !ok {
-			return 0, 0, false, false
+			return 0, 0, otherCallee
 		}
 	}
-	h := w.hostAt(entry)
-	if h.cfa == 0 {
-		return 0, 0, false, w.isLate(entry)
+	switch h := w.hostAt(entry); {
+	case h.cfa == 0 && w.isLate(entry):
+		return 0, 0, unreadCallee
+	case h.cfa == 0 && direct:
+		return 0, 0, noHost
+	case h.cfa != 0 && distance >= h.cfa && distance-h.cfa <= room:
+		return h.at, h.cfa, host
 	}
-	return h.at, h.cfa, distance >= h.cfa && distance-h.cfa <= room, false
+	return 0, 0, otherCallee
 }
+
+// A callee is what a call leads to.
+type callee uint8
+
+const (
+	host         callee = iota // an interpreter, with its full frame
+	otherCallee                // something else, this time
+	noHost                     // something else, as often as it is called
+	unreadCallee               // code of a file that has not been read yet
+)
 
 // A hostFrame is the frame of an interpreter where it jumps to other code: the address of that instruction,
 // and the distance from SP to the CFA there.

@@ -130,7 +130,7 @@ func (w *walk) credible(p *place, f *frame, pc, bp uint64) bool {
 	case call:
 		return p.jit == nil || to.mayLeave(pc)
 	case !known:
-		return w.space.Find(pc-1) != nil
+		return true // callAt has found its mapping
 	case p.jit == nil || bp <= f.bp || bp%8 != 0:
 		return false
 	}
@@ -162,15 +162,11 @@ func (w *walk) isNewThread(f *frame) bool {
 // codeAt gives the code of the image in which pc lies, and its address there.
 // It is nil where there is no such code.
 func (w *walk) codeAt(pc uint64) (*asm.Code, uint64) {
-	m := w.space.Find(pc)
-	if m == nil {
+	var p place
+	if !w.locate(&p, pc) || p.image == nil {
 		return nil, 0
 	}
-	im := w.images.Lookup(w.space.PID, m)
-	if im == nil {
-		return nil, 0
-	}
-	return im.CodeAt(m, pc)
+	return p.image.CodeAt(p.m, pc)
 }
 
 // sigcontext lists the DWARF numbers of the registers that a signal frame

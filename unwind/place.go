@@ -30,6 +30,9 @@ func (w *walk) locate(p *place, pc uint64) bool {
 	recent := w.places.at(w.space, pc)
 	if pc-recent.start < recent.size && recent.space == w.space && recent.maps == w.space.Generation() {
 		*p = recent.place
+		if recent.generated {
+			p.jit = w.generatedCode()
+		}
 		return true
 	}
 	m := w.space.Find(pc)
@@ -41,6 +44,9 @@ func (w *walk) locate(p *place, pc uint64) bool {
 	p.bias = m.Start - m.Offset // Lookup may have found out which file m is a copy of
 	readable := p.image != nil && p.image.Parse() == nil
 	if p.image == nil || p.image.IsGenerated() {
+		if p.image == nil && m.Copied == nil && !m.File.Kind.HasImage() {
+			*recent = recentPlace{*p, w.space, w.space.Generation(), true}
+		}
 		p.jit = w.generatedCode()
 		return true
 	}
@@ -51,7 +57,7 @@ func (w *walk) locate(p *place, pc uint64) bool {
 	lo, hi, code := p.image.Part(pc - p.bias)
 	lo, hi = max(lo, m.Offset), min(hi, m.Offset+p.size)
 	p.data, p.start, p.size = !code, lo+p.bias, hi-lo
-	*recent = recentPlace{*p, w.space, w.space.Generation()}
+	*recent = recentPlace{*p, w.space, w.space.Generation(), false}
 	return true
 }
 
@@ -61,17 +67,19 @@ func (w *walk) locate(p *place, pc uint64) bool {
 func (w *walk) locateReturn(p *place, pc uint64) bool { return w.locate(p, pc) && !p.data }
 
 // places are those where PCs were last seen.
-type places [64]recentPlace
+type places [256]recentPlace
 
 type recentPlace struct {
 	place
 	space *vmas.Space
 	maps  uint32 // generation of the mappings
+	// generated says that it is in memory that no file backs: what is known of the code there changes.
+	generated bool
 }
 
 // at is the entry in which the place of pc is kept.
 func (t *places) at(space *vmas.Space, pc uint64) *recentPlace {
-	return &t[(pc>>20^uint64(space.PID))%uint64(len(t))]
+	return &t[(pc>>18^uint64(space.PID))%uint64(len(t))]
 }
 
 // row gives the CFI row for pc, which lies at p.

@@ -220,9 +220,17 @@ func (w *walk) end(r Reason, at *vmas.Mapping) Result {
 
 // endOpen is end for a walk that other walks may complete, if they have seen its last frame and its callers.
 func (w *walk) endOpen(r Reason, at *vmas.Mapping) Result {
-	res := w.end(r, at)
+	if r != DumpTooShort {
+		return w.end(r, at)
+	}
+	return w.endCut(at)
+}
+
+// endCut is endOpen for a walk that ends where the copy does.
+func (w *walk) endCut(at *vmas.Mapping) Result {
+	res := w.end(DumpTooShort, at)
 	n := len(w.frames)
-	if r == DumpTooShort && !w.moves.switched && !w.moves.isPartial() && !(w.frames[n-1].exact && n > 1) {
+	if !w.moves.switched && !w.moves.isPartial() && !(w.frames[n-1].exact && n > 1) {
 		res.Open = n
 		res.Within, res.CFA = w.function(at)
 	}

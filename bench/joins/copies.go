@@ -20,7 +20,7 @@ var copied = []string{"clang", "rustc", "cc1plus", "go build", "python3", "perl"
 	"ffmpeg (libx264)", "memcached", "chromium"}
 
 // copySizes are the sizes of the copies.
-var copySizes = []int{8 << 10, 16 << 10, 32 << 10}
+var copySizes = []int{8 << 10, 16 << 10, 32 << 10, 65528}
 
 // recorded is what unspool record says of a recording.
 type recorded struct {
@@ -62,7 +62,7 @@ func (b *bench) copies(chosen []workloads.Program) (string, error) {
 	}
 	s.WriteString("| program | copy | samples | lost | complete by the copy | joined | in all | cut | " +
 		"unspool, µs/sample | kernel, µs/sample | both |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
-	var sums [8]float64
+	var sums [9]float64
 	var leftOut []string
 	for i := range chosen {
 		p := &chosen[i]
@@ -76,18 +76,18 @@ func (b *bench) copies(chosen []workloads.Program) (string, error) {
 			all, user := float64(r.Unwind.Complete), max(1, float64(r.Samples.User))
 			joined, size := float64(r.Unwind.CompleteBy.Joined), copySizes[k]
 			fmt.Fprintf(&s, "| %s | %d KiB | %d | %d | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %.1f | %.1f | %.1f |\n",
-				p.Name, size>>10, r.Samples.User, r.Samples.Lost, 100*(all-joined)/user, 100*joined/user, 100*all/user,
+				p.Name, (size+1023)>>10, r.Samples.User, r.Samples.Lost, 100*(all-joined)/user, 100*joined/user, 100*all/user,
 				100*float64(r.Unwind.Ended.DumpTooShort)/user, r.Cost.PerSample, kernel[size],
 				r.Cost.PerSample+kernel[size])
 			sums[2*k] += 100 * all / user
 			sums[2*k+1] += r.Cost.PerSample
 		}
-		sums[7]++
+		sums[8]++
 	}
 	for k, size := range copySizes {
-		own := sums[2*k+1] / max(1, sums[7])
-		fmt.Fprintf(&s, "| mean of all | %d KiB | | | | | %.1f %% | | %.1f | %.1f | %.1f |\n", size>>10,
-			sums[2*k]/max(1, sums[7]), own, kernel[size], own+kernel[size])
+		own := sums[2*k+1] / max(1, sums[8])
+		fmt.Fprintf(&s, "| mean of all | %d KiB | | | | | %.1f %% | | %.1f | %.1f | %.1f |\n", (size+1023)>>10,
+			sums[2*k]/max(1, sums[8]), own, kernel[size], own+kernel[size])
 	}
 	load, _ := os.ReadFile("/proc/loadavg")
 	minute, _, _ := strings.Cut(string(load), " ")

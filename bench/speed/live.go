@@ -35,7 +35,6 @@ var scenes = []scene{
 
 const (
 	memoryLimit = limit(24) // MiB beyond the rings
-	ringSize    = 8         // MiB for each CPU, record's default
 	// settle is how long a recording may take to read /proc and to see the running programs first.
 	settle = 1500 * time.Millisecond
 )
@@ -49,15 +48,15 @@ func (b *bench) live() (string, error) {
 	t := newTable("one CPU is busy with", "stack, KiB", "samples", "asked, µs/sample", "µs/sample",
 		"with its start", "lost", "asked, MiB beside the rings", "MiB beside the rings")
 	for _, s := range scenes {
-		for _, size := range []int{16384, 32768} {
+		for _, size := range []int{32768, perfring.MaxStackSize} {
 			r, err := b.play(unspool, s.loads, workloads.LastCPU(), size)
 			name := strings.Join(s.loads, ", ")
 			if err != nil {
 				b.leaveOut("live "+name, err)
 				continue
 			}
-			b.say("live, %s, %d KiB: %.2f µs/sample", name, size>>10, r.perSample)
-			t.add(name, strconv.Itoa(size>>10), thousands(r.samples), s.limit.String(),
+			b.say("live, %s, %d KiB: %.2f µs/sample", name, (size+1023)>>10, r.perSample)
+			t.add(name, strconv.Itoa((size+1023)>>10), thousands(r.samples), s.limit.String(),
 				s.limit.mark(r.perSample, "%.2f"), fmt.Sprintf("%.2f", r.all),
 				r.lostCell(), memoryLimit.String(), memoryLimit.mark(r.memory, "%.1f"))
 		}
@@ -67,12 +66,12 @@ func (b *bench) live() (string, error) {
 	for range 2 * workloads.CPUs() {
 		busy = append(busy, "python3")
 	}
-	r, err := b.play(unspool, busy, -1, 32768)
+	r, err := b.play(unspool, busy, -1, perfring.MaxStackSize)
 	if err != nil {
 		b.leaveOut("live, load", err)
 	} else {
 		b.say("live, load %d: %d lost", len(busy), r.lost)
-		load.add(fmt.Sprintf("%d times python3 on %d CPUs", len(busy), workloads.CPUs()), "32",
+		load.add(fmt.Sprintf("%d times python3 on %d CPUs", len(busy), workloads.CPUs()), "64",
 			thousands(r.samples), fmt.Sprintf("%.2f", r.perSample), "0", r.lostCell())
 	}
 	return "## Live\n\n" + t.String() + "\n" + load.String(), nil
@@ -126,7 +125,7 @@ func (b *bench) play(unspool string, loads []string, cpu, stackSize int) (p play
 	from, before := monotonic(), cpuTimeWithChildren(c.Process.Pid)
 	time.Sleep(b.liveTime - 500*time.Millisecond)
 	after, to := cpuTimeWithChildren(c.Process.Pid), monotonic()
-	p.memory = largestResident(c.Process.Pid) - ringSize*float64(workloads.CPUs())
+	p.memory = largestResident(c.Process.Pid) - float64(perfring.DefaultRing()>>20*workloads.CPUs())
 	if err := c.Wait(); err != nil {
 		return p, fmt.Errorf("unspool record: %w\n%s", err, stderr.text)
 	}

@@ -208,17 +208,17 @@ func TestShortfalls(t *testing.T) {
 		}, check: "ring buffers", state: Warning,
 			detail: "512 KiB a CPU instead of 8192: samples may be lost when the machine is busy " +
 				"(perf_event_mlock_kb is 516, ulimit -l is 8192 KiB)",
-			fix: "sudo sysctl kernel.perf_event_mlock_kb=9224"},
+			fix: roomForRings()},
 		{name: "small rings, and the setting is hidden", files: files{kernel + "perf_event_mlock_kb": ""},
 			change: tried(Trial{Ring: "ring of 4 KiB"}),
 			check:  "ring buffers", state: Warning, detail: "is unknown",
-			fix: "sudo sysctl kernel.perf_event_mlock_kb=9224"},
+			fix: roomForRings()},
 		{name: "no rings", files: files{status: noCaps, kernel + "perf_event_mlock_kb": "0\n"},
 			change: func(m *Machine) {
 				m.Try = func(Tried) (Trial, error) { return Trial{}, os.NewSyscallError("mmap", unix.EPERM) }
 			},
 			check: "command", state: Fail, detail: "larger than the memory that you may lock",
-			fix: "sudo sysctl kernel.perf_event_mlock_kb=9224"},
+			fix: roomForRings()},
 		{name: "debuginfod", files: files{"debug": ""}, change: func(m *Machine) {
 			m.Environ = func(name string) string { return map[string]string{"DEBUGINFOD_URLS": "https://x"}[name] }
 		}, check: "debug information", state: OK, detail: "debuginfod"},

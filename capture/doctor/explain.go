@@ -81,7 +81,7 @@ func (m *Machine) explainRing(errno syscall.Errno) (message, fix string, ok bool
 		if kb, err := m.sysctl("perf_event_mlock_kb"); err == nil {
 			message += fmt.Sprintf(" (perf_event_mlock_kb is %d for each CPU): ask for less with -m", kb)
 		}
-		return message, setSysctl("perf_event_mlock_kb", int(lockedMemory(wantedRing))), true
+		return message, setSysctl("perf_event_mlock_kb", int(ringMemory())), true
 	case syscall.ENOMEM:
 		return "not enough memory for the ring buffers: ask for less with -m, for example -m 256", "", true
 	case syscall.EINVAL:

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/perfring"
 )
 
 func TestExplain(t *testing.T) {
@@ -55,7 +57,7 @@ func TestExplain(t *testing.T) {
 		{"no perf", open(unix.ENOSYS), nil, "CONFIG_PERF_EVENTS", ""},
 		{"no memory for events", open(unix.ENOMEM), nil, "memory", ""},
 		{"ring over the limit", mmap(unix.EPERM), user, "perf_event_mlock_kb is 516",
-			"sudo sysctl kernel.perf_event_mlock_kb=9224"},
+			roomForRings()},
 		{"no memory for rings", mmap(unix.ENOMEM), nil, "-m 256", ""},
 		{"odd ring", mmap(unix.EINVAL), nil, "power of two", ""},
 		{"tracefs unreadable", path("/sys/kernel/tracing/events/x/y/id", unix.EACCES), nil, "tracefs",
@@ -88,4 +90,11 @@ func TestExplain(t *testing.T) {
 	if _, _, ok := Explain(errors.New("x")); ok {
 		t.Error("an error without a number is explained")
 	}
+}
+
+// roomForRings is the command that makes room for the rings of this machine, which depend on its memory: 16 MiB for
+// samples, 1 MiB for other records, and a page before each.
+func roomForRings() string {
+	ring := perfring.DefaultRing() >> 10
+	return fmt.Sprintf("sudo sysctl kernel.perf_event_mlock_kb=%d", ring+min(ring/8, 1024)+2*os.Getpagesize()>>10)
 }

@@ -56,7 +56,7 @@ func record(what Tried) (t Trial, err error) {
 	}
 	defer nothing.Close()
 	o := capture.Options{
-		Duration: tryFor, StackSize: 32 << 10, MaxStack: 2048, Output: os.DevNull, CommandStdout: nothing,
+		Duration: tryFor, MaxStack: 2048, Output: os.DevNull, CommandStdout: nothing,
 		Command: busy, AllCPUs: what == Everything, Note: t.note,
 	}
 	if o.Events, _, err = perfring.DefaultEvents(); err != nil {
@@ -178,13 +178,13 @@ func (m *Machine) hostNamespace() bool {
 
 // rings is about the memory that the rings of a trial got.
 func (m *Machine) rings(t *Trial) Check {
-	c := Check{Name: "ring buffers", Detail: "8 MiB for each CPU"}
+	c := Check{Name: "ring buffers", Detail: fmt.Sprintf("%d MiB for each CPU", perfring.DefaultRing()>>20)}
 	if t == nil || t.Ring == "" {
 		return c
 	}
 	c.State = Warning
 	c.Detail = t.Ring + ": samples may be lost when the machine is busy (" + m.lockable() + ")"
-	c.Fix = setSysctl("perf_event_mlock_kb", int(lockedMemory(wantedRing)))
+	c.Fix = setSysctl("perf_event_mlock_kb", int(ringMemory()))
 	return c
 }
 
@@ -201,8 +201,5 @@ func (m *Machine) lockable() string {
 	return text
 }
 
-// lockedMemory is what the rings of a CPU take, in KiB.
-func lockedMemory(ring uint64) uint64 { return uint64(perfring.LockedMemory(int(ring)<<10)) >> 10 }
-
-// wantedRing is the size of one CPU's ring buffer in KiB when nothing limits it.
-const wantedRing = 8 << 10
+// ringMemory is what the rings of a CPU take, in KiB.
+func ringMemory() uint64 { return uint64(perfring.LockedMemory(perfring.DefaultRing())) >> 10 }

@@ -1,7 +1,7 @@
 // Package priority gives a recorder priority over the processes that it records, as far as the system
 // permits, and says which one.
 //
-// A recorder does little, but has to do it before the rings are full: with 32 KiB of each stack, 8 MiB last
+// A recorder does little, but has to do it before the rings are full: with 64 KiB of each stack, 16 MiB last
 // for a quarter of a second, and on an overloaded machine a process of ordinary priority may wait as long for
 // a CPU. A nice value (sched(7)) counts within a session's autogroup or a control group only, so it has no
 // effect on the load of other groups. Real-time priority comes before all of these; the lowest level is

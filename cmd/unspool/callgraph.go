@@ -10,11 +10,11 @@ import (
 // unwound by DWARF; the option can say how much of them is copied.
 type callGraph struct {
 	kind string
-	size *byteCount
+	size *stackSize
 }
 
 // add adds the options by which perf records stacks.
-func (g *callGraph) add(fl *pflag.FlagSet, size *byteCount) {
+func (g *callGraph) add(fl *pflag.FlagSet, size *stackSize) {
 	g.size = size
 	fl.BoolP("stacks", "g", true, "record stacks, which is always done: for those used to perf")
 	_ = fl.MarkHidden("stacks")
@@ -31,7 +31,7 @@ func (g *callGraph) Set(text string) error {
 	switch {
 	case kind == "dwarf" && sized:
 		if err := g.size.Set(size); err != nil {
-			return valueError("must be dwarf, or dwarf,BYTES")
+			return err
 		}
 	case kind != "dwarf" && kind != "fp" && kind != "lbr" || sized:
 		return valueError("must be dwarf, dwarf,BYTES, fp or lbr")

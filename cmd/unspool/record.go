@@ -32,7 +32,7 @@ type recordFlags struct {
 	duration  span
 	delay     delay
 	control   string
-	stackSize byteCount
+	stackSize stackSize
 	graph     callGraph
 	maxStack  int
 	strict    bool
@@ -48,9 +48,8 @@ type recordFlags struct {
 }
 
 const (
-	defaultStackSize = 32768
-	defaultMaxStack  = 2048
-	largestMaxStack  = 7000 // what fits a record of 64 KiB beside the kernel's part
+	defaultMaxStack = 2048
+	largestMaxStack = 7000 // what fits a record of 64 KiB beside the kernel's part
 )
 
 func recordCommand(status *int) *cobra.Command {
@@ -111,9 +110,6 @@ recording and leaves a complete file.`,
 
 // addRecording adds the options that say what is recorded, and how.
 func (f *recordFlags) addRecording(c *cobra.Command) {
-	if f.stackSize == 0 {
-		f.stackSize = defaultStackSize
-	}
 	fl := c.Flags()
 	fl.SetInterspersed(false) // what follows COMMAND is COMMAND's
 	fl.SortFlags = false
@@ -124,11 +120,14 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	fl.VarP(&f.period, "count", "c", "sample every `N`th event instead (default for tracepoints: 1)")
 	ring := "`PAGES` of ring buffer for each CPU, or a size such as 4M"
 	if f.ring == "" {
-		ring += " (default 8M)"
+		ring += fmt.Sprintf(" (default %dM)", perfring.DefaultRing()>>20)
 	}
 	fl.StringVarP(&f.ring, "mmap-pages", "m", f.ring, ring)
 	fl.VarP(&f.duration, "duration", "d", "end after `SECONDS`, or a time such as 5m, and COMMAND with it")
 	most := fmt.Sprintf("copy `BYTES` of each stack, also 16k, at most %d", perfring.MaxStackSize)
+	if f.stackSize == 0 {
+		most += " (default that, or 32768 in small rings)"
+	}
 	fl.Var(&f.stackSize, "stack-size", most)
 	f.graph.add(fl, &f.stackSize)
 	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "end user stacks after `N` frames")
@@ -154,9 +153,6 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 		return o, errors.New("-D -1 needs --control, which says when samples are taken")
 	case f.freq > 0 && f.period > 0:
 		return o, errors.New("-F and -c cannot be used together")
-	case f.stackSize < 8 || f.stackSize > perfring.MaxStackSize || f.stackSize%8 != 0:
-		return o, fmt.Errorf("--stack-size %d: must be a multiple of 8, at most %d bytes", f.stackSize,
-			perfring.MaxStackSize)
 	case f.maxStack < 1 || f.maxStack > largestMaxStack:
 		return o, fmt.Errorf("--max-stack %d: must be 1 to %d frames", f.maxStack, largestMaxStack)
 	case f.compress < 0 || f.compress > 22:
@@ -359,7 +355,7 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	out, err := recordPrivileged(ctx, o)
 	line.clear()
 	f.handOn(out.Files)
-	limits := capture.Limits{StackSize: int(f.stackSize), MaxStack: f.maxStack}
+	limits := capture.Limits{StackSize: out.StackSize, MaxStack: f.maxStack}
 	name := o.Output
 	switch {
 	case f.exports():

@@ -2,10 +2,13 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
+
+	"unspool/perfring"
 )
 
 // A valueError says what the value of an option must be.
@@ -39,6 +42,27 @@ func (b *byteCount) Set(text string) error {
 		return errTooLarge
 	}
 	*b = byteCount(n * int64(unit))
+	return nil
+}
+
+// A stackSize is how many bytes of a stack the kernel copies. 0 stands for as many as the rings have room for, and
+// cannot be given.
+type stackSize int
+
+func (s *stackSize) String() string { return strconv.Itoa(int(*s)) }
+
+// Type is the placeholder in the help of options that name none.
+func (s *stackSize) Type() string { return "bytes" }
+
+func (s *stackSize) Set(text string) error {
+	var b byteCount
+	if err := b.Set(text); err != nil {
+		return err
+	}
+	if b < 8 || b > perfring.MaxStackSize || b%8 != 0 {
+		return valueError(fmt.Sprintf("must be a multiple of 8, at most %d bytes", perfring.MaxStackSize))
+	}
+	*s = stackSize(b)
 	return nil
 }
 

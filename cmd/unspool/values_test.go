@@ -9,7 +9,8 @@ func TestValues(t *testing.T) {
 	var bytes byteCount
 	var d span
 	var graph callGraph
-	graph.size = &bytes
+	var stack stackSize
+	graph.size = &stack
 	for _, c := range []struct {
 		set  func(string) error
 		text string
@@ -24,8 +25,13 @@ func TestValues(t *testing.T) {
 		{bytes.Set, "4Q", false, nil, 0},
 		{bytes.Set, "k", false, nil, 0},
 		{bytes.Set, "9999999G", false, nil, 0},
-		{graph.Set, "dwarf,4k", true, func() int64 { return int64(bytes) }, 4096},
-		{graph.Set, "fp", true, func() int64 { return int64(bytes) }, 4096},
+		{stack.Set, "64k", false, nil, 0},
+		{stack.Set, "0", false, nil, 0},
+		{stack.Set, "-8", false, nil, 0},
+		{stack.Set, "65528", true, func() int64 { return int64(stack) }, 65528},
+		{graph.Set, "dwarf,4k", true, func() int64 { return int64(stack) }, 4096},
+		{graph.Set, "dwarf,64k", false, nil, 0},
+		{graph.Set, "fp", true, func() int64 { return int64(stack) }, 4096},
 		{graph.Set, "fp,4k", false, nil, 0},
 		{d.Set, "1.5", true, func() int64 { return int64(d) }, int64(1500 * time.Millisecond)},
 		{d.Set, "250ms", true, func() int64 { return int64(d) }, int64(250 * time.Millisecond)},

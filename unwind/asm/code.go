@@ -32,6 +32,9 @@ type Code struct {
 	readings map[uint64]*reading
 	// Results, by image address.
 	after   answers[callKind]
+	targets answers[callTarget]
+	leaves  answers[verdict] // of LeavesImage
+	enters  answers[verdict] // of entersFrame
 	returns answers[returning]
 	changed answers[regSet] // by functions
 	written answers[regSet] // likewise, by functions whose ends are known
@@ -48,6 +51,30 @@ type answers[V ~uint32] struct{ cache rule.Cache }
 
 func (a *answers[V]) get(addr uint32) V    { return V(a.cache.Get(addr)) }
 func (a *answers[V]) put(addr uint32, v V) { a.cache.Put(addr, rule.Rule(v)) }
+
+// A verdict is the answer to a question about an address. Zero means that it was not asked.
+type verdict uint32
+
+const (
+	no verdict = 1 + iota
+	yes
+)
+
+// judge keeps what find says of an address.
+func (c *Code) judge(kept *answers[verdict], addr uint64, find func(*Code, uint64) bool) bool {
+	if addr>>32 != 0 {
+		return find(c, addr)
+	}
+	if v := kept.get(uint32(addr)); v != 0 {
+		return v == yes
+	}
+	v := no
+	if find(c, addr) {
+		v = yes
+	}
+	kept.put(uint32(addr), v)
+	return v == yes
+}
 
 // A page is a page of code that was read, and the first bytes of the next one.
 type page struct {
@@ -520,7 +547,9 @@ func (c *Code) FollowsCall(addr uint64) bool {
 
 // LeavesImage says whether the call before addr can lead to code outside of the image: it is an indirect
 // call, or one of a function that only jumps to the address in a register.
-func (c *Code) LeavesImage(addr uint64) bool {
+func (c *Code) LeavesImage(addr uint64) bool { return c.judge(&c.leaves, addr, (*Code).findLeaving) }
+
+func (c *Code) findLeaving(addr uint64) bool {
 	const most = 4 // instructions
 	if !c.FollowsCall(addr) {
 		return false
@@ -581,6 +610,29 @@ const CallSize = 5
 
 // DirectCall gives the target of the direct call that ends at addr.
 func (c *Code) DirectCall(addr uint64) (target uint64, ok bool) {
+	if addr>>32 != 0 {
+		return c.findTarget(addr)
+	}
+	if t := c.targets.get(uint32(addr)); t != 0 {
+		return uint64(t - 1), t != notDirect
+	}
+	target, ok = c.findTarget(addr)
+	switch {
+	case !ok:
+		c.targets.put(uint32(addr), notDirect)
+	case target < uint64(notDirect-1):
+		c.targets.put(uint32(addr), callTarget(target+1))
+	}
+	return target, ok
+}
+
+// A callTarget is the target of the direct call before an address, and 1. Zero means that it is not known.
+type callTarget uint32
+
+// notDirect says that there is no direct call before the address.
+const notDirect = ^callTarget(0)
+
+func (c *Code) findTarget(addr uint64) (target uint64, ok bool) {
 	var in insn
 	at, ok := c.callBefore(addr, CallSize, &in)
 	if !ok {

@@ -53,7 +53,9 @@ func (c *Code) makesFrame(addr uint64) bool {
 }
 
 // entersFrame says whether a function that begins at addr makes its frame at once.
-func (c *Code) entersFrame(addr uint64) bool {
+func (c *Code) entersFrame(addr uint64) bool { return c.judge(&c.enters, addr, (*Code).findEntry) }
+
+func (c *Code) findEntry(addr uint64) bool {
 	if mark := endbr[c.layout.Machine]; mark != nil && bytes.HasPrefix(c.bytes(addr), mark) {
 		addr += uint64(len(mark))
 	}

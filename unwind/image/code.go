@@ -106,6 +106,15 @@ func (im *Image) MayLeave(m *vmas.Mapping, pc uint64) bool {
 	return leaves
 }
 
+// NoteNoHost notes that the call before pc, which lies in m, leads to no interpreter that jumps to generated
+// code. [Image.CallsNoHost] says it then.
+func (im *Image) NoteNoHost(m *vmas.Mapping, pc uint64) { im.hostless.put(pc-1-m.Start+m.Offset, true) }
+
+// CallsNoHost says whether that was noted of the call before pc, which lies in m.
+func (im *Image) CallsNoHost(m *vmas.Mapping, pc uint64) bool {
+	return im.hostless.get(pc-1-m.Start+m.Offset) == yesAnswer
+}
+
 // answers keeps what was found out about addresses, by their offsets in the file.
 type answers struct{ cache rule.Cache }
 

@@ -35,6 +35,7 @@ type Image struct {
 	contents *contents      // from which code is read
 	calls    answers        // of IsReturn
 	leaving  answers        // of MayLeave
+	hostless answers        // of CallsNoHost
 	code     *asm.Code      // for code without CFI; on i386 for start code and the ends of coroutines
 	debug    debugInfo
 	wanted   *job // reads the piece that was missed; nil if none was

@@ -62,6 +62,9 @@ func (r *Reader) RuleFarther(c *Code, space *vmas.Space, pc, lookup uint64) rule
 // IsCall says whether the code before pc, in generated code in m, is a call. known is false if that code
 // cannot be read and was not read before.
 func (r *Reader) IsCall(c *Code, space *vmas.Space, m *vmas.Mapping, pc uint64) (call, known bool) {
+	if r.source != Live {
+		return false, false
+	}
 	if call, known = c.now.calls[pc]; known {
 		return call, true
 	}
