@@ -258,10 +258,15 @@ func baseName(path string) string {
 const deleted = " (deleted)"
 
 // IsFile says whether a mapping's name can be the path of a file with code in it: names such as "[heap]",
-// "//anon" and "/memfd:…" cannot.
+// "//anon" and "/memfd:…" cannot, and devices neither.
 func IsFile(path string) bool {
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") {
 		return false
+	}
+	for _, p := range []string{"/dev/shm/", "/dev/hugepages/"} { // file systems
+		if strings.HasPrefix(path, p) {
+			return true
+		}
 	}
 	for _, p := range []string{"/memfd:", "/dev/", "/SYSV", "/anon_hugepage", "/[aio]"} {
 		if strings.HasPrefix(path, p) {
