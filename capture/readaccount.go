@@ -21,8 +21,11 @@ const (
 	mostBursts    = 4 // that credit is kept for
 	mostFruitless = 3
 
-	// reserveShare is how much of all time the first bursts of new processes may take.
-	reserveShare = 2000
+	// The first burst of a new process is shorter: a short-lived process has not cut stacks enough to earn one,
+	// and most stacks are completed by samples. Together these may take 1/reserveShare of all time.
+	firstBurst   = burstPrice
+	reserveShare = 100
+	mostReserve  = 2 * firstBurst
 )
 
 // settled counts the stacks of a process that the copy had cut off and samples alone did not complete.
@@ -70,7 +73,7 @@ type readAccounts struct {
 	grown   uint64 // when the reserve was looked at last
 }
 
-// open returns the account of an address space. A new one has credit for a burst, if that is in reserve.
+// open returns the account of an address space. A new one has a burst, if that is in reserve.
 func (r *readAccounts) open(space, now uint64) *readAccount {
 	if a := r.of[space]; a != nil {
 		return a
@@ -81,12 +84,12 @@ func (r *readAccounts) open(space, now uint64) *readAccount {
 	a := &readAccount{size: firstReadSize}
 	r.of[space] = a
 	if r.grown == 0 {
-		r.reserve, r.grown = burstPrice, now
+		r.reserve, r.grown = mostReserve, now
 	}
-	r.reserve = min(r.reserve+int64((now-min(now, r.grown))/reserveShare), burstPrice)
+	r.reserve = min(r.reserve+int64((now-min(now, r.grown))/reserveShare), mostReserve)
 	r.grown = now
-	if r.reserve == burstPrice {
-		a.credit, r.reserve = burstPrice, 0
+	if r.reserve >= firstBurst {
+		a.left, r.reserve = firstBurst, r.reserve-firstBurst
 	}
 	return a
 }

@@ -91,7 +91,7 @@ func TestReadsAreAsLongAsTheStack(t *testing.T) {
 	c.from.PC, c.from.SP = 1, 0x10008
 	r.watchOne(&c, 1)
 	w := r.watched[c.tid]
-	rd := &stackRead{tid: c.tid, space: c.space, start: 0x10000, full: true}
+	rd := &stackRead{tid: c.tid, space: c.space, memoryPart: memoryPart{start: 0x10000}, full: true}
 	for _, step := range []struct {
 		name         string
 		root         uint64

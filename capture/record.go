@@ -82,8 +82,8 @@ type Options struct {
 
 // An Outcome is the result of a recording or a conversion.
 type Outcome struct {
-	Stats   Stats
-	Trouble *Trouble
+	Stats     Stats
+	Trouble   *Trouble
 	StackSize int // bytes of a stack that were copied at most
 	// Started says that events were enabled, or the output begun: there is something to summarize.
 	Started bool

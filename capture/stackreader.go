@@ -81,17 +81,23 @@ type watchedStack struct {
 
 // A stackRead is a part of a stack with frames that seem to be there still.
 type stackRead struct {
-	pid, tid uint32
-	space    uint64
-	frames   []unwind.OpenFrame // the innermost first
-	time     uint64
-	start    uint64 // address of memory
-	memory   []byte
-	full     bool // there is more of it
-	buf      []byte
-	gap      stackGap // this one, if it has a length
-	price    uint64   // of the wake-up, for the first read of several
-	under    *readUnderWay
+	pid, tid   uint32
+	space      uint64
+	frames     []unwind.OpenFrame // the innermost first
+	time       uint64
+	below      memoryPart // what is below a large frame, and its SP
+	memoryPart            // from above that on, or all
+	full       bool       // there is more of it
+	buf        []byte
+	gap        stackGap // this one, if it has a length
+	price      uint64   // of the wake-up, for the first read of several
+	under      *readUnderWay
+}
+
+// A memoryPart is memory that was read.
+type memoryPart struct {
+	start  uint64
+	memory []byte
 }
 
 const (
@@ -260,7 +266,7 @@ func (r *stackReader) next(until uint64) *stackRead {
 	defer r.mu.Unlock()
 	rd := r.ready[0]
 	r.ready = slices.Delete(r.ready, 0, 1)
-	r.bytes -= len(rd.memory)
+	r.bytes -= rd.bytes()
 	r.first.Store(noRead)
 	if len(r.ready) > 0 {
 		r.first.Store(r.ready[0].time)
@@ -443,47 +449,85 @@ func (r *stackReader) finish(rd *stackRead, there bool, now uint64) (over bool) 
 		r.first.Store(rd.time)
 	}
 	r.ready = append(r.ready, rd)
-	r.bytes += len(rd.memory)
+	r.bytes += rd.bytes()
 	return false
 }
+
+func (rd *stackRead) bytes() int { return len(rd.below.memory) + len(rd.memory) }
 
 // longestRead is how long a read may take: of what was read piece by piece for longer, nobody knows when the
 // pieces were there together.
 const longestRead = uint64(time.Millisecond)
 
+const (
+	word = 8 // bytes
+	// A frame of at least largeFrame bytes is not read, but for the savedRegs bytes below its CFA, where the registers
+	// of its caller are.
+	largeFrame = 16 << 10
+	savedRegs  = 256
+)
+
 // read reads from the innermost frame on, and finds those that are there, with the return addresses in their
 // places.
 func (rd *stackRead) read(memory process.Memory, w *watchedStack) (there bool) {
-	const word = 8
 	slices.SortFunc(w.frames, func(a, b unwind.OpenFrame) int { return cmp.Compare(a.SP, b.SP) })
-	rd.start, rd.frames = w.frames[0].SP-word, rd.frames[:0]
+	rd.frames, rd.below = rd.frames[:0], memoryPart{}
+	above := w.frames
+	start := above[0].SP - word
+	if n := uptoLarge(above); n > 0 && above[n-1].SP-start <= uint64(w.size) {
+		rd.below = rd.readPart(memory, start, int(above[n-1].SP-start))
+		rd.find(&rd.below, above[:n])
+		start, above = above[n-1].CFA-savedRegs, above[n:]
+	}
 	size := w.size
-	if w.root > rd.start && w.root-rd.start < maxReadSize-aboveRoot {
-		size = int(w.root-rd.start) + aboveRoot
+	if w.root > start && w.root-start < maxReadSize-aboveRoot {
+		size = int(w.root-start) + aboveRoot
 	}
-	if cap(rd.buf) < size {
-		rd.buf = make([]byte, size)
-	}
-	rd.buf = rd.buf[:size]
-	rd.memory = rd.buf[:memory.ReadMemory(rd.pid, rd.buf, rd.start)]
+	rd.memoryPart = rd.readPart(memory, start, size)
 	rd.full = len(rd.memory) == size
-	for _, f := range w.frames {
-		at := f.SP - rd.start
-		if at > uint64(len(rd.memory)) || at < word {
-			break
+	rd.find(&rd.memoryPart, above)
+	return len(rd.frames) > 0
+}
+
+// uptoLarge is how many of the frames, in order of SP, come up to the first large one, which may be there with
+// more than one SP: that depends on what it has pushed for a call. It is 0 if there is none.
+func uptoLarge(frames []unwind.OpenFrame) (n int) {
+	n = slices.IndexFunc(frames, func(f unwind.OpenFrame) bool { return f.CFA > f.SP && f.CFA-f.SP >= largeFrame })
+	if n < 0 {
+		return 0
+	}
+	for cfa := frames[n].CFA; n < len(frames) && frames[n].CFA == cfa; {
+		n++
+	}
+	return n
+}
+
+// readPart reads so many bytes, or those of them that can be read.
+func (rd *stackRead) readPart(memory process.Memory, start uint64, size int) memoryPart {
+	from := len(rd.below.memory)
+	rd.buf = slices.Grow(rd.buf[:from], size)[:from+size]
+	buf := rd.buf[from:]
+	return memoryPart{start, buf[:memory.ReadMemory(rd.pid, buf, start)]}
+}
+
+// find takes in those of the frames that are in a part, if there is a return address of theirs in its place.
+func (rd *stackRead) find(p *memoryPart, frames []unwind.OpenFrame) {
+	for _, f := range frames {
+		at := f.SP - p.start
+		if at > uint64(len(p.memory)) || at < word {
+			continue
 		}
-		if pc := binary.LittleEndian.Uint64(rd.memory[at-word:]); f.Returns(pc) {
+		if pc := binary.LittleEndian.Uint64(p.memory[at-word:]); f.Returns(pc) {
 			f.PC = pc
 			rd.frames = append(rd.frames, f)
 		}
 	}
-	return len(rd.frames) > 0
 }
 
 // watch notes a sample whose stack goes on beyond its copy, so that the rest is read, if samples do not show
-// it. A read wakes two processes.
+// it, as far as is known by now. A read wakes two processes.
 func (s *Session) watch(pid, tid uint32, space uint64) {
-	if s.reader.misses[tid] < manyMisses {
+	if n, known := s.reader.misses[tid]; known && n < manyMisses {
 		return
 	}
 	if from, ok := s.result.OpenFrame(); ok {
@@ -513,26 +557,38 @@ func (s *Session) takeRead(rd *stackRead) (root uint64, tooShort bool) {
 		switch res := s.walkRead(space, rd, f); res.End {
 		case unwind.Root:
 			s.seenByRead(rd, &res)
-			return res.Frames[len(res.Frames)-1].SP, false
+			root = res.Frames[len(res.Frames)-1].SP
 		case unwind.DumpTooShort:
 			if from == nil {
 				from = f
 			}
 		}
+		if root != 0 {
+			break
+		}
 		// Otherwise the frame has been left, and what was read is what others have left there since.
 	}
-	if from == nil {
-		return 0, false
+	if from == nil || root != 0 && !rd.isBelow(from) {
+		return root, false
 	}
 	res := s.walkRead(space, rd, from)
 	s.seenByRead(rd, &res)
-	return 0, true
+	return root, root == 0
+}
+
+// isBelow says whether a frame is in the part that ends at a large frame, which it is not.
+func (rd *stackRead) isBelow(f *unwind.OpenFrame) bool {
+	return f.SP < rd.start && f.CFA != rd.start+savedRegs
 }
 
 // walkRead walks over a read from one of its frames on.
 func (s *Session) walkRead(space *vmas.Space, rd *stackRead, f *unwind.OpenFrame) unwind.Result {
-	data := rd.memory[f.SP-rd.start:]
-	return s.walker.WalkOn(space, *f, &unwind.Stack{Base: f.SP, Data: data, Asked: uint64(len(data))})
+	p, base := &rd.memoryPart, max(f.SP, rd.start)
+	if rd.isBelow(f) {
+		p, base = &rd.below, f.SP
+	}
+	data := p.memory[base-p.start:]
+	return s.walker.WalkOn(space, *f, &unwind.Stack{Base: base, Data: data, Asked: uint64(len(data))})
 }
 
 // seenByRead takes in what a walk over a read shows.

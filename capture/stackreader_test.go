@@ -62,6 +62,66 @@ func TestReadFindsFramesThatAreThere(t *testing.T) {
 }
 
 // However many stacks are cut, so many are watched, the last frames of each, and reading stops when its time
+// Of a large frame only both ends are read.
+func TestReadPassesOverLargeFrames(t *testing.T) {
+	t.Parallel()
+	const words, inner, large, cfa, outer = 32 << 10, 100, 200, 20_000, 20_100
+	stack := make([]uint64, words)
+	sp := func(i int) uint64 { return uint64(uintptr(unsafe.Pointer(&stack[i]))) }
+	within := link.Function{Low: 0x1000, High: 0x1100}
+	frames := map[string]unwind.OpenFrame{
+		"inner":  {PC: 0x3000, SP: sp(inner), CFA: sp(inner + 10)},
+		"pushed": {PC: 0x1020, SP: sp(large - 2), CFA: sp(cfa), Within: within},
+		"large":  {PC: 0x1010, SP: sp(large), CFA: sp(cfa), Within: within},
+		"outer":  {PC: 0x2000, SP: sp(outer), CFA: sp(outer + 10)},
+	}
+	stack[inner-1], stack[large-1], stack[outer-1] = 0x3000, 0x1010, 0x2000
+	for _, c := range []struct {
+		name    string
+		watched []string
+		is      []string // there
+		below   []string // the large frame
+		gone    int      // whose return address is not there
+	}{
+		{"alone", []string{"large"}, []string{"large"}, nil, 0},
+		{"with what it pushes", []string{"large", "pushed"}, []string{"large"}, nil, 0},
+		{"and others", []string{"outer", "large", "inner"}, []string{"inner", "large", "outer"}, []string{"inner"}, 0},
+		{"it has gone", []string{"outer", "large"}, []string{"outer"}, nil, large},
+		{"all have gone", []string{"large"}, nil, nil, large},
+		{"none is large", []string{"outer", "inner"}, []string{"inner"}, nil, 0}, // outer is too far away
+	} {
+		kept := stack[c.gone]
+		if c.gone > 0 {
+			stack[c.gone-1] = 0x9999
+		}
+		w := watchedStack{size: 4096}
+		for _, name := range c.watched {
+			w.frames = append(w.frames, frames[name])
+		}
+		rd := stackRead{pid: uint32(os.Getpid())}
+		there := rd.read(process.Direct("/proc"), &w)
+		stack[large-1], stack[c.gone] = 0x1010, kept
+
+		var is, below []string
+		for i := range rd.frames {
+			for name, f := range frames {
+				if f == rd.frames[i] {
+					is = append(is, name)
+					if rd.isBelow(&rd.frames[i]) {
+						below = append(below, name)
+					}
+				}
+			}
+		}
+		if there != (len(c.is) > 0) || !slices.Equal(is, c.is) || !slices.Equal(below, c.below) {
+			t.Errorf("%s: %v, there are %q, below %q, want %q, %q", c.name, there, is, below, c.is, c.below)
+		}
+		if n := rd.bytes(); n > 4096+8*large {
+			t.Errorf("%s: %d bytes were read", c.name, n)
+		}
+	}
+}
+
 // is spent.
 func TestReadsAreBounded(t *testing.T) {
 	t.Parallel()

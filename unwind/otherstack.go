@@ -181,6 +181,7 @@ func (w *walk) below(cfa uint64) Reason {
 type OpenFrame struct {
 	PC, SP, BP uint64
 	Within     link.Function
+	CFA        uint64 // 0 where it is not known
 }
 
 // IsAt says whether it is the frame of the same function at the same place.
@@ -199,7 +200,7 @@ func (r *Result) OpenFrame() (f OpenFrame, ok bool) {
 		return f, false
 	}
 	last := &r.Frames[r.Open-1]
-	return OpenFrame{PC: last.pc, SP: last.SP, BP: last.bp, Within: r.Within}, !last.exact && last.SP != 0
+	return OpenFrame{PC: last.pc, SP: last.SP, BP: last.bp, Within: r.Within, CFA: r.CFA}, !last.exact && last.SP != 0
 }
 
 // WalkOn walks from a frame over a stack that was read from the process later than the frame was sampled, and
