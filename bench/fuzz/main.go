@@ -120,7 +120,8 @@ func (r *result) run(ctx context.Context, inputs int, limit time.Duration, seed 
 		fmt.Sprint("UNSPOOL_INPUTS=", inputs), fmt.Sprint("UNSPOOL_INPUTS_TIME=", limit),
 		fmt.Sprint("UNSPOOL_INPUTS_SEED=", seed), "UNSPOOL_INPUTS_LOG="+result)
 	if info, err := os.Stat(memory); err == nil && info.IsDir() {
-		test.Env = append(test.Env, "TMPDIR="+memory) // some targets make files
+		// Some targets make files. The program itself is where it always is.
+		test.Env = append(test.Env, "TMPDIR="+memory, "GOTMPDIR="+os.TempDir())
 	}
 	said, failed := test.CombinedOutput()
 	if failed != nil {
