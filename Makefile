@@ -52,7 +52,7 @@ define test_modules
 	exit $$status; } 2>&1
 endef
 
-.PHONY: build demo test test-sysprof race lint fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
+.PHONY: build demo test test-sysprof test-sid race lint fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
 
 build: bin/unspool ## build bin/unspool (the default)
 
@@ -106,6 +106,18 @@ test-sysprof: bin/unspool ## record by Sysprof 48 and 51 with its helper and wit
 	@mkdir -p dist
 	$(GO) build -o dist/bench-sysprof ./bench/sysprof
 	@dist/bench-sysprof -o '$(SYSPROF_TABLES)' || { [ $$? = 2 ] && echo 'test-sysprof: left out'; }
+
+# What Debian's sid has newer than this machine: perf, Hotspot, samply.
+SID_TESTS := Perf|Convert|Event|Killed|Compressed|Hotspot|Samply|Demo|Describes|SeveralFiles|LastFiles|Pipe|$\
+	GeneratedCode|FullDisk|ReadBy|Cut|Follow|Leaves|RawStacks|KernelRecords
+
+test-sid: bin/unspool ## the tests that use perf, with perf, Hotspot and samply of Debian sid, in the root of test-sysprof
+	@mkdir -p dist
+	@bench/sysprof/bootstrap sid dist/_sysprof/sid || { echo 'test-sid: left out'; exit 0; }; \
+	bench/sysprof/commands dist/_sysprof/sid dist/_sysprof/commands; \
+	export PATH="$(CURDIR)/dist/_sysprof/commands:$$PATH"; \
+	$(GO) test -ldflags=-w -count=1 -vet=off -v -p 1 -parallel 6 -run '$(SID_TESTS)' ./capture/perfdata \
+		./capture/profile ./capture ./cmd/unspool 2>&1 | tee dist/sid.log | awk -f .ci/digest.awk
 
 race: ## all tests with the race detector, the longest ones shortened
 	@mkdir -p dist

@@ -254,8 +254,14 @@ func (c *conversion) record(rec perfring.Record, f *perfring.Format, _ uint64) e
 			return err
 		}
 	}
-	if len(c.reader.Events()) != c.events {
-		return errors.New("an event is described after the first record: this is not supported")
+	if events := c.reader.Events(); len(events) > c.events { // a pipe may tell of some behind its first record
+		if err := c.settle(); err != nil {
+			return err
+		}
+		if err := c.writer.AddEvents(events[c.events:]); err != nil {
+			return err
+		}
+		c.events = len(events)
 	}
 	switch {
 	case rec.Type() == perfring.RecordAuxtrace:

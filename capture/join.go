@@ -13,12 +13,14 @@ import (
 
 // A joiner completes stacks that the copy has cut off, on the way from a session to its sink. It needs to see
 // the stack again after the sample, so such a sample waits, and all records after it wait, too, to keep their
-// order. See package link.
+// order, unless the sink needs none. See package link.
 type joiner struct {
 	stats   *Stats   // counts cut samples when it is known how they end
 	trouble *Trouble // likewise
 	sink    Sink
 	most    int // frames of a stack
+	// unordered says that the sink does without the order of time: only what may still be completed waits.
+	unordered bool
 
 	log    link.Log
 	queue  []*held
@@ -58,7 +60,7 @@ func newJoiner(sink Sink, stats *Stats, trouble *Trouble, most int, after time.D
 
 // Write takes a record that is no sample.
 func (j *joiner) Write(rec []byte) error {
-	if j.waits() {
+	if j.waits() && !j.unordered {
 		return j.hold(holdRecord(rec))
 	}
 	return j.sink.Write(rec)
@@ -71,7 +73,7 @@ func (j *joiner) WriteSample(w *perfdata.Walked) error {
 			return err
 		}
 	}
-	if !isOpen(w) && !j.waits() {
+	if !isOpen(w) && (j.unordered || !j.waits()) {
 		return j.sink.WriteSample(w)
 	}
 	return j.hold(holdSample(w))

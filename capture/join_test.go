@@ -2,6 +2,7 @@ package capture
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -183,6 +184,18 @@ func TestCutStacksAreJoined(t *testing.T) {
 	if ended != st.User || frames != st.Frames || st.Joined() != uint64(n) ||
 		(st.FramesBy[unwind.ByLinks] > 0) != (n > 0) || st.Complete() != uint64(len(joined.ips)) {
 		t.Errorf("the counts do not add up: %+v", st)
+	}
+	soon := newUserStacks() // what is whole does not wait
+	unwindCut(t, data, 16<<10,
+		Config{Sink: soon, Join: true, JoinAfter: 100 * time.Millisecond, Unordered: true})
+	if !maps.EqualFunc(soon.ips, joined.ips, slices.Equal) || !maps.Equal(soon.joined, joined.joined) {
+		t.Error("without an order, the stacks are other ones")
+	}
+	if inOrder := slices.IsSorted(soon.times); inOrder && len(cut.ips) > 0 && len(cut.ips) < len(cut.times) {
+		t.Error("samples that are whole wait for those that are not")
+	}
+	if slices.Sort(soon.times); !slices.Equal(soon.times, whole.times) {
+		t.Error("without an order, there are other samples")
 	}
 	strict := unwindCut(t, data, 16<<10, Config{Sink: newUserStacks(), Strict: true})
 	if strict.Joined() != 0 {

@@ -189,7 +189,7 @@ func (r *recording) open() error {
 		c.Processes = r.Opener
 	}
 	if r.Adopted != nil {
-		c.CPU, c.Stop = r.source.CPU, r.ending
+		c.CPU, c.Stop, c.Unordered = r.source.CPU, r.ending, true
 	}
 	r.session = NewSession(c)
 	r.out.Trouble = r.session.Trouble()

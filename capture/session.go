@@ -95,6 +95,8 @@ type Config struct {
 	Join bool
 	// JoinAfter is how long such samples wait.
 	JoinAfter time.Duration
+	// Unordered says that only such samples reach the sink later, and what follows does not wait for them.
+	Unordered bool
 	// Open says that the sink completes such stacks, and counts them.
 	Open bool
 	// Live says that samples come from a running recording: their stacks are not in this CPU's caches, the
@@ -162,6 +164,7 @@ func NewSession(c Config) *Session {
 	}
 	if s.open = c.Open || c.Join; c.Join {
 		s.joiner = newJoiner(c.Sink, &s.Stats, s.trouble, c.MaxStack, c.JoinAfter)
+		s.joiner.unordered = c.Unordered
 		s.sink = s.joiner
 	}
 	if c.Live && c.Join {
@@ -247,6 +250,13 @@ func (s *Session) follow(rec perfring.Record, f *perfring.Format) (c *replay.Cha
 // Expect starts to open the file that a record maps, before the record is taken: by then a short-lived
 // process may be gone, and so may its file. It says whether the file is being opened: most are known.
 func (s *Session) Expect(rec perfring.Record) (opens bool) {
+	if s.teller != nil && rec.Type() == perfring.RecordExit {
+		var d perfring.Task
+		if perfring.DecodeTask(rec, &d) == nil && d.PID == d.TID {
+			s.teller.Ended(d.PID)
+		}
+		return false
+	}
 	pid, m, ok := s.replay.Peek(rec, s.format)
 	if !ok {
 		return false

@@ -32,6 +32,9 @@ type ProcessSink interface {
 	// Sampled is called for a sample when it is walked, which can be long before it is written: its process may
 	// be gone by then. The space is valid during the call.
 	Sampled(pid uint32, space *vmas.Space) error
+	// Ended is called for a process that cannot be read any more: its EXIT is in the rings, and will be written
+	// later.
+	Ended(pid uint32)
 	// Sweep is called every few seconds, with a function that says whether a process is still known.
 	Sweep(known func(pid uint32) bool)
 }

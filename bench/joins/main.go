@@ -65,6 +65,11 @@ func (b *bench) run(only, output string, install, copies bool) error {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
+	if b.keep != "" {
+		if err := os.MkdirAll(b.keep, 0o755); err != nil {
+			return err
+		}
+	}
 	// The database server runs as another user.
 	if err := os.Chmod(b.dir, 0o755); err != nil {
 		return err
@@ -279,16 +284,20 @@ func writeWaits(s *strings.Builder, results []*result) {
 	for _, size := range sizes {
 		for _, after := range waits {
 			var byCopy, all float64
-			samples, joined, wrong := 0, 0, 0
+			samples, joined, wrong, programs := 0, 0, 0, 0
 			for _, r := range results {
 				o := r.outcomes[size][after]
+				if o.all == 0 {
+					continue // the truth is not known of any, as where the program has gone since
+				}
+				programs++
 				byCopy += float64(o.byCopy) / float64(o.all)
 				all += float64(o.byCopy+o.joined) / float64(o.all)
 				samples += o.all
 				joined += o.joined
 				wrong += o.wrong
 			}
-			n := float64(len(results)) / 100
+			n := float64(max(programs, 1)) / 100
 			fmt.Fprintf(s, "| %d KiB | %v | %.1f %% | %.1f %% | %d | %d | %d | %.3f %% |\n", size>>10, after, byCopy/n,
 				all/n, samples, joined, wrong, 100*float64(wrong)/float64(max(joined, 1)))
 		}

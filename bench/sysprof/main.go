@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -89,8 +88,9 @@ func (b *bench) run() error {
 // enter makes the roots, and runs the rest in a mount namespace of its own.
 func (b *bench) enter() error {
 	for _, suite := range suites {
-		args := slices.Concat([]string{suite, filepath.Join(b.roots, suite)}, packages)
-		out, err := exec.Command(filepath.Join(b.module, "bench/sysprof/bootstrap"), args...).CombinedOutput()
+		bootstrap := exec.Command(filepath.Join(b.module, "bench/sysprof/bootstrap"), suite,
+			filepath.Join(b.roots, suite))
+		out, err := bootstrap.CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: no root of %s: %s", errLeftOut, suite, strings.TrimSpace(string(out)))
 		}

@@ -16,11 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suites are the releases, and the packages that their roots have.
-var (
-	suites   = []string{"trixie", "sid"}
-	packages = []string{"sysprof", "polkitd", "dbus", "python3-minimal", "g++"}
-)
+// suites are the releases.
+var suites = []string{"trixie", "sid"}
 
 const helper = "/usr/libexec/sysprof-live-unwinder"
 

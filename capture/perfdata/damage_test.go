@@ -372,3 +372,21 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 }
+
+// TestAPipeTellsOfSoManyEvents describes events until no more are taken.
+func TestAPipeTellsOfSoManyEvents(t *testing.T) {
+	b := le.AppendUint64(le.AppendUint64(nil, magic), pipeSize)
+	for i := range maxEvents + 1 {
+		b = appendHeaderAttrs(b, liveEvent("", uint64(i)), true)
+	}
+	path := filepath.Join(t.TempDir(), "perf.data")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := openFile(t, path)
+	_, err := r.Next()
+	var damage *DamageError
+	if !errors.As(err, &damage) || len(r.Events()) != maxEvents {
+		t.Errorf("%d events, %v", len(r.Events()), err)
+	}
+}

@@ -157,7 +157,9 @@ func perf(t testing.TB, stdin []byte, args ...string) string {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if text := strings.ToLower(stderr.String()); err != nil || strings.Contains(text, "fail") ||
+	// perf 7.2 warns of recordings that were not finished, whose features are not there yet.
+	text := strings.ReplaceAll(stderr.String(), "WARNING: perf.data is missing HEADER_NRCPUS", "")
+	if text = strings.ToLower(text); err != nil || strings.Contains(text, "fail") ||
 		strings.Contains(text, "warning") {
 		t.Errorf("perf %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
 	}

@@ -44,6 +44,7 @@ type Reader struct {
 	own     perfring.Format   // of records that belong to no event, as perf made them
 	uniform bool              // all formats are the same
 	byID    map[uint64]int    // event by ID
+	names   map[uint64]string // of events that are not known yet, by their first ID
 
 	features   map[Feature]contents
 	featureErr error     // why there are none although the header announces some
@@ -107,8 +108,8 @@ func OpenStream(file *os.File, name string) (*Reader, error) {
 // newReader reads the header from in. at is the same recording for reads at any offset, and size its
 // length; at is nil for a pipe.
 func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, error) {
-	r := &Reader{path: name, size: size, byID: map[uint64]int{}, features: map[Feature]contents{},
-		stopped: new(atomic.Bool)}
+	r := &Reader{path: name, size: size, byID: map[uint64]int{}, names: map[uint64]string{},
+		features: map[Feature]contents{}, stopped: new(atomic.Bool)}
 	bad := func(format string, args ...any) (*Reader, error) {
 		return nil, fmt.Errorf("%s: %w", name, fmt.Errorf(format, args...))
 	}
@@ -224,6 +225,9 @@ func (r *Reader) addEvent(a perfring.Attr) {
 	f := perfring.NewFormat(&a.PerfEventAttr)
 	for _, id := range a.IDs {
 		r.byID[id] = len(r.events)
+	}
+	if a.Name == "" && len(a.IDs) > 0 {
+		a.Name = r.names[a.IDs[0]]
 	}
 	if a.Name == "" {
 		a.Name = nameOf(&a.PerfEventAttr)

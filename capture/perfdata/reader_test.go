@@ -28,7 +28,8 @@ type stack struct {
 func perfStacks(t testing.TB, path string) (stacks []stack) {
 	t.Helper()
 	// Reading the names of the kernel's functions, which are not asked for, would take longer than the rest.
-	cmd := exec.Command("perf", "script", "-F", "pid,time,event,ip", "--kallsyms", os.DevNull, "-i", path)
+	cmd := exec.Command("perf", "script", "-F", "pid,time,event,ip", "--no-inline", "--kallsyms", os.DevNull,
+		"-i", path)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %v", cmd, err)

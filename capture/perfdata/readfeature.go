@@ -162,6 +162,7 @@ func (r *Reader) nameEvents(b []byte) {
 	if len(b) < 8 {
 		return
 	}
+	clear(r.names) // of the last one in a pipe
 	n, size := le.Uint32(b), uint64(le.Uint32(b[4:]))
 	b = b[8:]
 	for i := range n {
@@ -175,8 +176,11 @@ func (r *Reader) nameEvents(b []byte) {
 		}
 		at := int(i)
 		if nids > 0 {
-			if j, ok := r.byID[le.Uint64(rest)]; ok {
+			id := le.Uint64(rest)
+			if j, ok := r.byID[id]; ok {
 				at = j
+			} else if name != "" {
+				r.names[id] = name
 			}
 		}
 		if at < len(r.events) && name != "" {

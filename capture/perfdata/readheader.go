@@ -119,6 +119,9 @@ func (r *Reader) readFeatureTable(h *fileHeader, at io.ReaderAt, size uint64) ma
 	return places
 }
 
+// updateName is PERF_EVENT_UPDATE__NAME (tools/lib/perf/include/perf/event.h).
+const updateName = 2
+
 // describe reads a record that describes a pipe. used is false for all other records.
 func (r *Reader) describe(rec perfring.Record) (used bool, err error) {
 	body := rec.Body()
@@ -150,8 +153,7 @@ func (r *Reader) describe(rec perfring.Record) (used bool, err error) {
 		}
 		return true, nil
 	case perfring.RecordEventUpdate:
-		// u64 what, u64 ID, then for a name (PERF_EVENT_UPDATE__NAME) a string.
-		const updateName = 2
+		// u64 what, u64 ID, then for a name a string.
 		if len(body) <= 16 || le.Uint64(body) != updateName {
 			return false, nil
 		}
@@ -164,6 +166,9 @@ func (r *Reader) describe(rec perfring.Record) (used bool, err error) {
 	}
 	return false, nil
 }
+
+// maxEvents is how many events a pipe may tell of, as it can do that at any time.
+const maxEvents = 1 << 16
 
 // headerAttr reads the body of a HEADER_ATTR record.
 func (r *Reader) headerAttr(body []byte) error {
@@ -190,6 +195,9 @@ func (r *Reader) headerAttr(body []byte) error {
 		}
 		r.events[i].IDs = append(r.events[i].IDs, ids...)
 		return nil
+	}
+	if len(r.events) >= maxEvents {
+		return fmt.Errorf("more than %d events", maxEvents)
 	}
 	r.addEvent(perfring.Attr{PerfEventAttr: attr, IDs: ids})
 	return nil

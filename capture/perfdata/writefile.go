@@ -5,21 +5,9 @@ import "slices"
 // beginFile writes header, IDs, attributes and the features that must be there from the beginning.
 func (w *Writer) beginFile() error {
 	b := make([]byte, headerSize)
-	ids := make([]section, len(w.events))
-	for i, e := range w.events {
-		ids[i] = section{uint64(len(b)), uint64(8 * len(e.IDs))}
-		for _, id := range e.IDs {
-			b = le.AppendUint64(b, id)
-		}
-	}
-	attrs := len(b)
-	for i, e := range w.events {
-		b = encode(appendAttr(b, e.PerfEventAttr), ids[i])
-	}
-	w.header = fileHeader{
-		Magic: magic, Size: headerSize, AttrSize: attrSize + 16,
-		Attrs: section{uint64(attrs), uint64(len(b) - attrs)},
-	}
+	events, attrs := w.appendEvents(nil, headerSize)
+	b = append(b, events...)
+	w.header = fileHeader{Magic: magic, Size: headerSize, AttrSize: attrSize + 16, Attrs: attrs}
 	for _, f := range w.early {
 		w.places[f.num] = section{uint64(len(b)), uint64(len(f.data))}
 		w.table = encode(w.table, w.places[f.num])
@@ -35,6 +23,24 @@ func (w *Writer) beginFile() error {
 	}
 	w.written = int64(len(b))
 	return nil
+}
+
+// appendEvents appends the IDs and then the attributes of all events, for an offset in the file, and returns
+// where the attributes are.
+func (w *Writer) appendEvents(b []byte, at uint64) (_ []byte, attrs section) {
+	ids := make([]section, len(w.events))
+	for i, e := range w.events {
+		ids[i] = section{at + uint64(len(b)), uint64(8 * len(e.IDs))}
+		for _, id := range e.IDs {
+			b = le.AppendUint64(b, id)
+		}
+	}
+	attrs.Offset = at + uint64(len(b))
+	for i, e := range w.events {
+		b = encode(appendAttr(b, e.PerfEventAttr), ids[i])
+	}
+	attrs.Size = at + uint64(len(b)) - attrs.Offset
+	return b, attrs
 }
 
 // commit appends data to the data section, writes tail behind it, and makes h the header. tail begins with
@@ -53,7 +59,7 @@ func (w *Writer) commit(data, tail []byte, h fileHeader) error {
 	h.Data.Size += uint64(len(data))
 	err := w.writeParts(end, all, min(old, len(all)))
 	if err == nil {
-		if h.Features == w.header.Features {
+		if h.Features == w.header.Features && h.Attrs == w.header.Attrs {
 			_, err = w.file.WriteAt(le.AppendUint64(nil, h.Data.Size), sizeAt)
 		} else {
 			_, err = w.file.WriteAt(encode(nil, h), 0)
@@ -107,6 +113,10 @@ func (w *Writer) finishFile() error {
 		set(w.comp.feature())
 	}
 
+	if w.late {
+		set(feature{EventDesc, eventDesc(w.events)})
+	}
+
 	h := w.header
 	tail := make([]byte, 0, 16*len(fs))
 	var contents []byte
@@ -119,6 +129,9 @@ func (w *Writer) finishFile() error {
 		}
 		tail = encode(tail, place)
 		h.set(f.num)
+	}
+	if w.late {
+		contents, h.Attrs = w.appendEvents(contents, at)
 	}
 	return w.commit(nil, append(tail, contents...), h)
 }

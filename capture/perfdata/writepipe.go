@@ -45,6 +45,9 @@ func (w *Writer) beginPipe() error {
 // maxPipeIDs is how many IDs fit into a HEADER_ATTR record.
 const maxPipeIDs = (perfring.MaxRecordSize - recordHeader - attrSize) / 8
 
+// maxEventName is how long a name of an event is that is written. perf's are those of its command line.
+const maxEventName = 4096
+
 // appendHeaderAttrs appends the HEADER_ATTR records of an event. An event on many threads and CPUs has more
 // IDs than a record holds. A reader needs the IDs to distinguish events: if there are several events, the
 // event is repeated with the rest of its IDs; if there is only one, the rest is left out.
@@ -60,6 +63,20 @@ func appendHeaderAttrs(b []byte, e perfring.Attr, several bool) []byte {
 			return b
 		}
 	}
+}
+
+// appendEventName appends the EVENT_UPDATE record that names an event.
+func appendEventName(b []byte, e perfring.Attr) []byte {
+	if len(e.IDs) == 0 || len(e.Name) > maxEventName {
+		return b
+	}
+	size := align(recordHeader+16+len(e.Name)+1, 8)
+	end := len(b) + size
+	b = appendHeader(b, perfring.RecordEventUpdate, 0, size)
+	b = le.AppendUint64(b, updateName)
+	b = le.AppendUint64(b, e.IDs[0])
+	b = append(b, e.Name...)
+	return append(b, make([]byte, end-len(b))...)
 }
 
 // send writes b to the pipe.

@@ -69,6 +69,8 @@ type Writer struct {
 	known     map[string]bool // path and ID of each entry of ids
 	dirty     bool            // records were written since the last round
 
+	late bool // events were added behind the first record: a file has all of them again, at its end
+
 	timeAt      int // offset of a sample's time; 0 if there is none or the events differ
 	first, last uint64
 
@@ -285,6 +287,32 @@ func (w *Writer) Round() error {
 	}
 	w.dirty = false
 	return nil
+}
+
+// AddEvents adds events that were not known when the recording began, ahead of their first record.
+func (w *Writer) AddEvents(events []perfring.Attr) error {
+	if w.err != nil || w.closed {
+		return w.fail(fs.ErrClosed)
+	}
+	w.late = true
+	known := len(w.events)
+	for _, e := range events {
+		w.events = append(w.events, e.Unwound())
+	}
+	if timeOffset(w.events[known:]) != w.timeAt {
+		w.timeAt = 0
+	}
+	if !w.pipe {
+		return nil
+	}
+	if err := w.flush(nil); err != nil { // the records so far stand before them
+		return err
+	}
+	for _, e := range w.events[known:] {
+		w.described = appendHeaderAttrs(w.described, e, true)
+		w.described = appendEventName(w.described, e)
+	}
+	return w.flush(nil)
 }
 
 // BuildID notes the build ID of a file that samples lie in, or of the kernel ("[kernel.kallsyms]").

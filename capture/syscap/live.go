@@ -1,6 +1,7 @@
 package syscap
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -33,8 +34,10 @@ type Live struct {
 
 	start, end uint64 // time of the header and the last frame, ns
 	processes  map[uint32]*liveProcess
+	ended      map[uint32]bool // processes of which only the EXIT is still to be written, and what precedes it
 	addrs      []uint64
 	sample     perfring.Sample
+	content    bytes.Buffer // of the text that was read last
 
 	cut     uint64 // samples whose stack did not fit its frame
 	refused uint64 // other frames that were too large
@@ -50,7 +53,8 @@ func NewLive(o LiveOptions) (*Live, error) {
 	if o.Texts == nil {
 		o.Texts = procfs.Direct("/proc")
 	}
-	return &Live{out: out, options: o, processes: make(map[uint32]*liveProcess)}, nil
+	return &Live{out: out, options: o, processes: make(map[uint32]*liveProcess),
+		ended: make(map[uint32]bool)}, nil
 }
 
 // logDomainLive is the domain of the LOG frames: that of Sysprof's own sampler.
@@ -95,18 +99,18 @@ func readSoon(file *os.File) []byte {
 	}
 }
 
-// read reads a text of a process, nil where that is not possible.
+// read reads a text of a process, nil where that is not possible. It is valid until the next one is read.
 func (l *Live) read(pid uint32, name procfs.Text) []byte {
 	text, err := l.options.Texts.Text(pid, pid, name)
 	if err != nil {
 		return nil
 	}
 	defer text.Close()
-	b, err := io.ReadAll(io.LimitReader(text, mostText))
-	if err != nil {
+	l.content.Reset()
+	if _, err := l.content.ReadFrom(io.LimitReader(text, mostText)); err != nil {
 		return nil
 	}
-	return b
+	return l.content.Bytes()
 }
 
 // maxLiveChunk is how much of a file a frame holds, so that it fits into a packet.
@@ -195,8 +199,10 @@ func (l *Live) plain(r perfring.Record) error {
 // WriteSample takes a sample.
 func (l *Live) WriteSample(w *perfdata.Walked) error {
 	s := w.Sample
-	if err := l.sampledProcess(s.PID, w.Space); err != nil {
-		return err
+	if w.Space == nil { // the others were described when they were walked, and their PID may be another's by now
+		if err := l.sampledProcess(s.PID, nil); err != nil {
+			return err
+		}
 	}
 	chain := w.Chain
 	if len(chain) == 0 {

@@ -1,6 +1,7 @@
 package syscap
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/vmas"
+	procfs "unspool/vmas/process"
 )
 
 // TestSampledBeforeItIsWritten has a process end while its sample waits: what it maps was written before.
@@ -58,5 +60,44 @@ func TestSampledBeforeItIsWritten(t *testing.T) {
 	want := []uint32{frameProcess, frameMap, frameFork, frameSample}
 	if !slices.Equal(got, want) {
 		t.Errorf("kinds of frames %v, want %v", got, want)
+	}
+}
+
+// asked counts the texts of processes that are asked for.
+type asked struct {
+	procfs.Texts
+	texts int
+}
+
+func (a *asked) Text(pid, tid uint32, name procfs.Text) (io.ReadCloser, error) {
+	a.texts++
+	return a.Texts.Text(pid, tid, name)
+}
+
+// TestProcessesThatHaveEndedAreNotRead shows processes of which the rings have the EXIT already, and others.
+func TestProcessesThatHaveEndedAreNotRead(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "capture"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	texts := &asked{Texts: procfs.Direct("/proc")}
+	l, err := NewLive(LiveOptions{FD: int(file.Fd()), Texts: texts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ended := range []bool{false, true, false} {
+		const pid = 1<<30 + 1 // of no process
+		if ended {
+			l.Ended(pid)
+		}
+		texts.texts = 0
+		if err := l.show(frameHeader{pid: pid}, &liveProcess{mounts: noMounts}); err != nil {
+			t.Fatal(err)
+		}
+		if want := map[bool]int{false: 1}[ended]; texts.texts != want {
+			t.Errorf("it has ended: %v; %d texts were asked for", ended, texts.texts)
+		}
+		l.Sweep(func(uint32) bool { return true })
 	}
 }

@@ -66,8 +66,11 @@ func (l *Live) findMounts(pid uint32, p *liveProcess) {
 
 // readMounts reads the mounts of a process, and says whether that was possible.
 func (l *Live) readMounts(pid uint32, p *liveProcess) bool {
+	if l.ended[pid] { // as most in a storm of short ones
+		return false
+	}
 	own := l.read(pid, procfs.MountInfo)
-	if len(own) > 0 {
+	if len(own) > 0 && p.mounts.Value() != string(own) { // mostly they are those that its parent had
 		p.mounts = unique.Make(string(own))
 	}
 	return len(own) > 0
@@ -178,6 +181,7 @@ func (l *Live) task(r perfring.Record, time uint64) error {
 		var d perfring.Task
 		if perfring.DecodeTask(r, &d) == nil && d.PID == d.TID {
 			h.pid, h.time = int32(d.PID), d.Time
+			delete(l.ended, d.PID)
 			return l.finish(l.open(frameExit, h))
 		}
 	}
@@ -213,8 +217,12 @@ func (l *Live) fork(h frameHeader, d *perfring.Task) error {
 	return l.finish(at)
 }
 
+// Ended notes that a process cannot be read any more.
+func (l *Live) Ended(pid uint32) { l.ended[pid] = true }
+
 // Sweep forgets processes that have ended.
 func (l *Live) Sweep(known func(pid uint32) bool) {
+	clear(l.ended) // also of records that were lost
 	for pid := range l.processes {
 		if !known(pid) {
 			delete(l.processes, pid)

@@ -27,6 +27,7 @@ type outlet struct {
 	first   int   // index of its size
 	written int64
 	dropped uint64 // frames that the queue had no room for
+	full    bool   // the pipe had no room when it was last written to
 	err     error  // of all further writes
 }
 
@@ -37,6 +38,8 @@ const (
 	pipeSize = 1 << 20
 	// mostQueued bounds the frames that wait for a reader.
 	mostQueued = 32 << 20
+	// burst is how many frames are written at a time: half of what a pipe holds.
+	burst = 128
 	// mostKept is how much memory the queue keeps once it is empty.
 	mostKept = 1 << 20
 	// fileBuffer is how much is written to a file at a time.
@@ -81,8 +84,11 @@ func set(fd, flags int) error {
 	return err
 }
 
-// send writes a frame, or queues what cannot be written yet. must says that it is queued in any case. The
-// error is that of this write or an earlier one.
+// send queues a frame, and writes what is queued once that is much. must says that it is queued in any case.
+// The error is that of an earlier write, or of this one.
+//
+// A reader that sleeps is woken by a write into an empty pipe, which costs more than the rest of it. Frames
+// that are written one right after the other wake it once.
 func (o *outlet) send(frame []byte, must bool) error {
 	if o.err != nil {
 		return o.err
@@ -93,13 +99,7 @@ func (o *outlet) send(frame []byte, must bool) error {
 		}
 		return nil
 	}
-	if !o.waits() {
-		n := o.try(frame)
-		if o.err != nil || n == len(frame) {
-			return o.err
-		}
-		frame = frame[n:]
-	} else if len(o.queue)-o.from+len(frame) > mostQueued && !must {
+	if len(o.queue)-o.from+len(frame) > mostQueued && !must {
 		o.dropped++
 		return nil
 	}
@@ -110,6 +110,9 @@ func (o *outlet) send(frame []byte, must bool) error {
 	}
 	o.queue = append(o.queue, frame...)
 	o.sizes = append(o.sizes, len(frame))
+	if !o.full && len(o.sizes)-o.first >= burst {
+		return o.pump()
+	}
 	return nil
 }
 
@@ -118,6 +121,7 @@ func (o *outlet) waits() bool { return o.from < len(o.queue) }
 
 // pump writes what waits, as far as there is room for it.
 func (o *outlet) pump() error {
+	o.full = false
 	for o.err == nil && o.waits() {
 		size := len(o.queue) - o.from
 		if o.stream {
@@ -127,6 +131,7 @@ func (o *outlet) pump() error {
 		o.from += n
 		if o.stream {
 			if o.sizes[o.first] -= n; o.sizes[o.first] > 0 {
+				o.full = true
 				return o.err
 			}
 			o.first++

@@ -105,10 +105,11 @@ func TestAReaderThatHasGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	unix.Close(reader)
-	for range 2 {
-		if err := o.send(numbered(1, 24), false); !errors.Is(err, unix.EPIPE) {
-			t.Errorf("%v", err)
-		}
+	if err := o.pump(); !errors.Is(err, unix.EPIPE) {
+		t.Errorf("%v", err)
+	}
+	if err := o.send(numbered(1, 24), false); !errors.Is(err, unix.EPIPE) {
+		t.Errorf("%v", err)
 	}
 	if err := o.finish(time.Minute); !errors.Is(err, unix.EPIPE) {
 		t.Errorf("%v", err)

@@ -19,8 +19,8 @@ import (
 	"unspool/testdata/programs"
 )
 
-// perfRecord has perf record a command with raw stacks. perf 6.1 aborts when another
-// test records the whole system at the same time: see README's limits.
+// perfRecord has perf record a command with raw stacks, with the option "-" into a pipe. perf 6.1 aborts when
+// another test records the whole system at the same time: see README's limits.
 func perfRecord(t testing.TB, options []string, command ...string) (path string) {
 	t.Helper()
 	needRoot(t)
@@ -30,9 +30,12 @@ func perfRecord(t testing.TB, options []string, command ...string) (path string)
 		"-q", "-o", path, "--call-graph", "dwarf,16384"}, options, []string{"--"}, command)
 	for range 5 {
 		cmd := exec.Command("perf", args...)
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		err := cmd.Run()
+		if err == nil && slices.Contains(options, "-") {
+			err = os.WriteFile(path, stdout.Bytes(), 0o600)
+		}
 		if err == nil {
 			checkEdges(t, path, nil)
 			return path

@@ -208,7 +208,7 @@ func stackKey(program, file, name string) string {
 	if file != program {
 		return " " + file
 	}
-	name, _, _ = strings.Cut(name, "(")
+	name, _, _ = strings.Cut(strings.TrimPrefix(name, "void "), "(") // perf 7.2 shows what templates return
 	if strings.HasPrefix(name, "[") || strings.HasSuffix(name, "@plt") {
 		return " ?" // in the procedure linkage table
 	}

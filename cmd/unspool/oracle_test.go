@@ -144,13 +144,13 @@ func (c *comparison) note(kind, example string) {
 }
 
 // compare compares a stack with perf's. perf prints the addresses of callers less one, except of frames that
-// a signal interrupted.
+// a signal interrupted: as their files have them in 6.1, as the process has them in later versions.
 func (c *comparison) compare(own walked, perf []frame) {
 	c.ended[own.end.String()]++
 	n := min(len(own.frames), len(perf))
 	for i := range n {
-		o, p := own.frames[i].offset, perf[i].ip
-		if o == p || i > 0 && o-1 == p {
+		o, p := own.frames[i], perf[i].ip
+		if o.offset == p || o.ip == p || i > 0 && (o.offset-1 == p || o.ip-1 == p) {
 			continue
 		}
 		onStack := func(f frame) bool { return f.in == "[stack]" } // where these programs have no code
