@@ -8,8 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"unspool/capture/sandbox"
 )
@@ -30,21 +33,23 @@ func init() {
 // becomeCommand is run by the child of a recording: it waits until the events are open, executes the command
 // in its own process and does not return.
 func becomeCommand() {
-	ready, failed := os.NewFile(3, "ready"), os.NewFile(4, "failed")
-	syscall.CloseOnExec(3)
-	syscall.CloseOnExec(4)
-	if n, _ := ready.Read(make([]byte, 1)); n != 1 {
+	socket, err := strconv.Atoi(os.Args[1])
+	if err != nil || len(os.Args) < 4 {
+		os.Exit(125) // it was not started by newCommand
+	}
+	syscall.CloseOnExec(socket)
+	recording := os.NewFile(uintptr(socket), "recording")
+	if n, _ := recording.Read(make([]byte, 1)); n != 1 {
 		os.Exit(125) // the recording was cancelled
 	}
-	err := sandbox.Renounce()
-	if err == nil {
-		err = syscall.Exec(os.Args[1], os.Args[2:], os.Environ())
+	if err = sandbox.Renounce(); err == nil {
+		err = syscall.Exec(os.Args[2], os.Args[3:], os.Environ())
 	}
 	var b [4]byte
 	if errno, ok := err.(syscall.Errno); ok {
 		binary.LittleEndian.PutUint32(b[:], uint32(errno))
 	}
-	failed.Write(b[:])
+	recording.Write(b[:])
 	os.Exit(126)
 }
 
@@ -91,10 +96,9 @@ func (e *CommandError) ExitStatus() int {
 
 // A command is the child process that runs the profiled command.
 type command struct {
-	name   string
-	cmd    *exec.Cmd
-	ready  *os.File // a byte here lets the child exec
-	failed *os.File // an errno comes from here when it could not
+	name  string
+	cmd   *exec.Cmd
+	child *os.File // a byte to it lets the child exec; an errno comes back if it could not
 
 	done   chan struct{} // closed when the child has ended
 	status syscall.WaitStatus
@@ -110,29 +114,29 @@ func newCommand(argv []string, stdout *os.File) (_ *command, err error) {
 	if strings.Contains(argv[0], "/") {
 		path = argv[0]
 	}
-	readyR, readyW, err := os.Pipe()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("socketpair: %w", err)
 	}
-	defer readyR.Close()
-	failedR, failedW, err := os.Pipe()
+	c := &command{name: argv[0], child: os.NewFile(uintptr(pair[0]), "command"), done: make(chan struct{})}
+	// The child gets a number that is free: what the user has open under others is the command's.
+	theirs, err := unix.FcntlInt(uintptr(pair[1]), unix.F_DUPFD, 3)
+	unix.Close(pair[1])
 	if err != nil {
-		readyW.Close()
-		return nil, err
+		c.child.Close()
+		return nil, fmt.Errorf("dup: %w", err)
 	}
-	defer failedW.Close()
-	c := &command{name: argv[0], ready: readyW, failed: failedR, done: make(chan struct{})}
 	c.cmd = &exec.Cmd{
-		Path:       "/proc/self/exe",
-		Args:       append([]string{stubName, path}, argv...),
-		Stdin:      os.Stdin,
-		Stdout:     stdout,
-		Stderr:     os.Stderr,
-		ExtraFiles: []*os.File{readyR, failedW},
+		Path:   "/proc/self/exe",
+		Args:   append([]string{stubName, strconv.Itoa(theirs), path}, argv...),
+		Stdin:  os.Stdin,
+		Stdout: stdout,
+		Stderr: os.Stderr,
 	}
-	if err := c.cmd.Start(); err != nil {
-		readyW.Close()
-		failedR.Close()
+	err = c.cmd.Start()
+	unix.Close(theirs)
+	if err != nil {
+		c.child.Close()
 		return nil, fmt.Errorf("start a process for the command: %w", err)
 	}
 	return c, nil
@@ -143,11 +147,10 @@ func (c *command) pid() int { return c.cmd.Process.Pid }
 // run lets the child become the command. ended is called, on another
 // goroutine, when it has ended.
 func (c *command) run(ended func()) error {
-	c.ready.Write([]byte{1})
-	c.ready.Close()
+	c.child.Write([]byte{1})
 	var b [4]byte
-	n, _ := c.failed.Read(b[:])
-	c.failed.Close()
+	n, _ := c.child.Read(b[:])
+	c.child.Close()
 	go func() {
 		c.cmd.Wait()
 		c.status, _ = c.cmd.ProcessState.Sys().(syscall.WaitStatus)
@@ -163,8 +166,7 @@ func (c *command) run(ended func()) error {
 
 // cancel ends a child that has not become the command.
 func (c *command) cancel() {
-	c.ready.Close()
-	c.failed.Close()
+	c.child.Close()
 	c.cmd.Wait()
 }
 

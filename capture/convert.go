@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"unspool/capture/opener"
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
@@ -35,6 +36,8 @@ type ConvertOptions struct {
 	Pairs    bool   // for package compare: each stack is followed by that of frame pointers
 	// OpenKernel opens /proc/kallsyms, which tells the samples that were taken inside execve; nil for os.Open.
 	OpenKernel func(path string) (*os.File, error)
+	// Files opens mapped files and debug files; nil for this process.
+	Files *opener.Files
 
 	Watcher  Watcher // with one job: is handed what is written, too; may be nil
 	Compress int     // zstd level, 0 for none
@@ -223,8 +226,10 @@ func (c *conversion) offline() image.Offline {
 			o.Cache = filepath.Join(home, ".debug")
 		}
 	}
-	if info, err := os.Stat(c.Input); err == nil && info.Mode().IsRegular() {
-		o.Recorded = info.ModTime()
+	o.Recorded = RecordedAt(c.Input)
+	if c.Files != nil {
+		c.Files.Until(c.stop)
+		o.Opener = c.Files
 	}
 	ids := c.reader.FileBuildIDs()
 	o.BuildID = func(path string) vmas.BuildID { return vmas.NewBuildID(ids[path]) }
@@ -232,6 +237,14 @@ func (c *conversion) offline() image.Offline {
 	o.SameKernel = unix.Uname(&uts) == nil &&
 		unix.ByteSliceToString(uts.Release[:]) == c.reader.Text(perfdata.OSRelease)
 	return o
+}
+
+// RecordedAt is when the recording in a file was finished, zero if it is in no regular file.
+func RecordedAt(path string) (at time.Time) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		at = info.ModTime()
+	}
+	return at
 }
 
 // record converts the next record.

@@ -224,16 +224,18 @@ func inMemory(t testing.TB, content []byte) *os.File {
 	return f
 }
 
-// convertBytes converts a recording in memory.
+// convertBytes converts a recording in memory, to a file of its own unless change says where.
 func convertBytes(t testing.TB, input []byte,
 	change func(o *ConvertOptions)) (output []byte, out Outcome, err error) {
 	t.Helper()
 	in := inMemory(t, input)
 	defer in.Close()
-	o := ConvertOptions{Input: in.Name(), Output: filepath.Join(t.TempDir(), "out"), Cache: "/nowhere",
-		MaxStack: 100}
+	o := ConvertOptions{Input: in.Name(), Cache: "/nowhere", MaxStack: 100}
 	if change != nil {
 		change(&o)
+	}
+	if o.Output == "" {
+		o.Output = filepath.Join(t.TempDir(), "out")
 	}
 	out, err = Convert(context.Background(), o)
 	output, rerr := os.ReadFile(o.Output)
@@ -656,9 +658,11 @@ func FuzzConvert(f *testing.F) {
 	for _, recording := range inputs.Files(8, 64<<10, "../dist/inputs/*.data") {
 		f.Add(recording, 1)
 	}
+	to := filepath.Join(f.TempDir(), "out") // making a folder takes as long as converting an input
 	f.Fuzz(inputs.Many(f, func(t *testing.T, input []byte, jobs int) {
 		defer costs.For(len(input)).Check(t)()
-		output, out, err := convertBytes(t, input, func(o *ConvertOptions) { o.Jobs = 1 + jobs&1 })
+		output, out, err := convertBytes(t, input, func(o *ConvertOptions) { o.Output, o.Jobs = to, 1+jobs&1 })
+		os.Remove(to)
 		if out.Started && err == nil {
 			file := inMemory(t, output)
 			defer file.Close()

@@ -1,6 +1,8 @@
 package capture
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +19,12 @@ func FuzzRecordsOfARecording(f *testing.F) {
 	f.Add([]byte{3, 0, 3, 7, 0, 0, 0, 7, 0, 0, 0, 'c', 'o', 'm', 'm', 0, 0, 0, 0, 0, 9, 2, 0})
 	f.Add([]byte{10, 2, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 2, 0, 9, 2, 0, 7, 2, 4, 4, 2, 5, 12, 0, 6})
 	f.Add([]byte{68, 0, 0, 81, 0, 2, 71, 0, 5, 79, 0, 1, 9, 1, 0})
+	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { nowhere.Close() })
+	to := fmt.Sprintf("/dev/fd/%d", nowhere.Fd())
 	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte) {
 		defer costs.For(len(b) + 64<<10).Check(t)()
 		r := &rawRecording{events: rawEvents()}
@@ -45,7 +53,7 @@ func FuzzRecordsOfARecording(f *testing.F) {
 			r.records = append(r.records, rec)
 		}
 		for _, input := range [][]byte{r.file(), r.pipe()} {
-			_, _, _ = convertBytes(t, input, func(o *ConvertOptions) { o.Jobs = 1 })
+			_, _, _ = convertBytes(t, input, func(o *ConvertOptions) { o.Output, o.Jobs = to, 1 })
 		}
 	}))
 }

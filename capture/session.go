@@ -117,7 +117,8 @@ type Config struct {
 	// KeepFiles says that files that no process maps any more are kept, for [image.Store.Files].
 	KeepFiles bool
 	// BuildIDs, if set, is called for each file that a frame was in and whose build ID no record has: when no
-	// process maps it any more, and for the others by [Session.TellBuildIDs].
+	// process maps it any more, and for the others by [Session.TellBuildIDs]. id is nil for a file that has
+	// none, or that could not be read.
 	BuildIDs func(path string, id []byte)
 }
 
@@ -148,10 +149,13 @@ func NewSession(c Config) *Session {
 		openKernel: c.OpenKernel,
 	}
 	s.teller, _ = c.Sink.(ProcessSink)
+	listener := image.Listener{Failed: s.trouble.file, Dropped: c.BuildIDs, Copied: s.copied.note}
+	if c.BuildIDs != nil {
+		listener.Unidentified = func(path string) { c.BuildIDs(path, nil) }
+	}
 	s.images = image.New(image.Config{
 		Processes: c.Processes, Offline: c.Offline, Hurried: c.Live, Room: c.Room, Stop: c.Stop,
-		KeepFiles: c.KeepFiles,
-		Listener:  image.Listener{Failed: s.trouble.file, Dropped: c.BuildIDs, Copied: s.copied.note},
+		KeepFiles: c.KeepFiles, Listener: listener,
 	})
 	s.table = vmas.NewTableOf(seeds, s.images.Forget)
 	s.replay = replay.New(s.table)

@@ -12,7 +12,7 @@ import (
 // An Output is where a recording goes.
 type Output interface {
 	Sink
-	// BuildID is told of a file that samples are in.
+	// BuildID is told of a file that samples are in. id is nil if it has none, or none that is known.
 	BuildID(path string, id []byte, kernel bool)
 	// Round is called now and then, after the rings were drained.
 	Round() error

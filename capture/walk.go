@@ -29,7 +29,7 @@ func Walk(ctx context.Context, o ConvertOptions, to Watcher) (Stats, error) {
 	}
 	defer r.Close()
 	defer context.AfterFunc(ctx, r.Stop)()
-	c := &conversion{ConvertOptions: o, reader: r, began: time.Now()}
+	c := &conversion{ConvertOptions: o, stop: ctx.Done(), reader: r, began: time.Now()}
 	c.report = c.began.Add(reportEvery)
 	w := &watched{c: c, to: to}
 	err = r.Ordered(w.record)

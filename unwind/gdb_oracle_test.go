@@ -107,6 +107,18 @@ func isStopped(pid int) bool {
 	return err == nil && strings.HasPrefix(state, "T")
 }
 
+// hasUsed says whether a process has had so many ticks of CPU time (utime in proc_pid_stat(5)).
+func hasUsed(pid, ticks int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	const utime = 14 - 3 // the fields behind the name in parentheses begin with the third
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	used, err := strconv.Atoi(fields[utime])
+	return err == nil && used >= ticks
+}
+
 // aStoppable is a program to stop now and then.
 type aStoppable struct {
 	name    string
@@ -225,6 +237,8 @@ func TestStoppedProcessesAgreeWithGdb(t *testing.T) {
 			stops := 4
 			if strings.Contains(p.name, "sleep") {
 				stops = 1
+			} else {
+				until(t, "the program does not start", func() bool { return hasUsed(cmd.Process.Pid, 30) })
 			}
 			if os.Getenv("UNSPOOL_ORACLE") == "all" {
 				stops *= 10

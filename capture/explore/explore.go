@@ -21,7 +21,7 @@ import (
 
 // Options say how a profile is served.
 type Options struct {
-	Symbols symbols.Options // where the files of images are
+	Symbols symbols.Options // where the files of images are; without an Opener, which could have more rights
 	// Listener is the socket over which pages are served; Serve closes it. With nil it listens at Addr.
 	Listener *Listener
 	Addr     string           // see Listen

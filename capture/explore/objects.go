@@ -237,10 +237,11 @@ const maxLead = 64 << 10
 
 // openImage opens an image's file. Its owners must be able to read it as well.
 func openImage(im *symbols.Image, owners []owner) (*os.File, error) {
-	code, err := im.Open()
+	opened, err := im.Open()
 	if err != nil {
 		return nil, err
 	}
+	code := opened.File // which this process has opened: it has rights of its own
 	route, err := routeTo(code)
 	if o, ok := route.refuses(owners); err == nil && ok {
 		err = refused{o}

@@ -24,8 +24,8 @@ type grants struct {
 	folders []folder
 	command int // pidfd, -1 for none
 
-	// forNames says that what is read of processes are only files with names.
-	forNames atomic.Bool
+	// sealedFor is what is asked for beside what was granted: forNames, forFiles, or 0 for processes.
+	sealedFor atomic.Uint64
 
 	precedence *priority.Raised
 }
@@ -107,15 +107,26 @@ func (g *grants) grant(r *request, fd int) (number uint64, text []byte, err erro
 		text = []byte(g.precedence.String())
 	case seal:
 		g.sealed = true
-		g.forNames.Store(r.start == forNames)
-		err = sandbox.ConfineOpener(g.opening())
+		g.sealedFor.Store(r.start)
+		o := g.opening()
+		if o.Confined = r.start == forFiles && r.end == confinedFiles; o.Confined {
+			if err := sandbox.BecomeUser(); err != nil {
+				return 0, nil, err
+			}
+		}
+		if err = sandbox.ConfineOpener(o); o.Files {
+			err = nil // the process that reads lacks the same, and says so
+		}
 	}
 	return number, text, err
 }
 
+// use is what is asked for beside what was granted.
+func (g *grants) use() uint64 { return g.sealedFor.Load() }
+
 // opening is what has to be left for the grants.
 func (g *grants) opening() sandbox.Opening {
-	o := sandbox.Opening{Names: g.forNames.Load()}
+	o := sandbox.Opening{Names: g.use() == forNames, Files: g.use() == forFiles}
 	for _, output := range g.outputs {
 		o.Dirs = append(o.Dirs, output.dir)
 	}

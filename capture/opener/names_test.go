@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/output"
+	"unspool/unwind/image/fusetest"
 	"unspool/vmas/process"
 )
 
@@ -54,9 +55,10 @@ func TestOpenerForNames(t *testing.T) {
 	}
 	defer os.Remove(fmt.Sprintf("/tmp/perf-%d.map", linked))
 	c, _ := forReading(t, dir, folder)
+	names := c.Names()
 	for _, pid := range []uint32{0, self} {
 		for path, want := range map[string]string{perfMap: "1000 10 generated\n", dump: "JiTD and more"} {
-			file, err := c.OpenGenerated(pid, path)
+			file, err := names.Open(pid, path)
 			if err != nil {
 				t.Fatalf("%s of process %d: %v", path, pid, err)
 			}
@@ -67,12 +69,12 @@ func TestOpenerForNames(t *testing.T) {
 		}
 		for _, path := range []string{secret, "/proc/self/exe", "/bin/sh", "/etc/passwd",
 			fmt.Sprintf("/tmp/perf-%d.map", linked), "/tmp/../etc/passwd", "relative"} {
-			if file, err := c.OpenGenerated(pid, path); err == nil {
+			if file, err := names.Open(pid, path); err == nil {
 				t.Errorf("%s was opened", path)
 				file.Close()
 			}
 		}
-		if _, err := c.OpenGenerated(pid, "/tmp/perf-4294967295.map"); !errors.Is(err, os.ErrNotExist) {
+		if _, err := names.Open(pid, "/tmp/perf-4294967295.map"); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("a perf map that is not there: %v", err)
 		}
 	}
@@ -151,5 +153,48 @@ func TestOpenerRemovesFoldersInTheEnd(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(parent); len(left) > 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// TestNamesOfAServer reads a jitdump of a file server, which this process has no readable descriptor of. What
+// was not opened for its names is not read.
+func TestNamesOfAServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"jit-1.dump": "JiTD and more", "jit-2.dump": "JiTD", "secret": "a secret",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := fusetest.Show(t, dir)
+	c, _ := forReading(t, t.TempDir(), t.TempDir())
+	names := c.Names()
+	file, err := names.Open(0, filepath.Join(server.Dir, "jit-1.dump"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if n, err := file.File.ReadAt(make([]byte, 4), 0); n != 0 || !errors.Is(err, unix.EBADF) {
+		t.Errorf("this process reads %d bytes, %v", n, err)
+	}
+	if text, err := io.ReadAll(io.NewSectionReader(file, 0, 100)); string(text) != "JiTD and more" {
+		t.Errorf("%q, %v", text, err)
+	}
+	secret, err := os.Open(filepath.Join(server.Dir, "secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer secret.Close()
+	if n, err := file.By(secret, make([]byte, 8), 0); n != 0 || !errors.Is(err, unix.EACCES) {
+		t.Errorf("%d bytes of another file, %v", n, err)
+	}
+	server.Be(t, fusetest.HangOpen)
+	defer server.Be(t, fusetest.Answer)
+	for range 2 {
+		if _, err := names.Open(0, filepath.Join(server.Dir, "jit-2.dump")); !errors.Is(err, errUnanswered) {
+			t.Errorf("a server that hangs: %v", err)
+		}
 	}
 }

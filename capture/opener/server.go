@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -65,6 +66,7 @@ type server struct {
 	grants    grants
 	files     shares // of the users in what is under way for files
 	reads     shares // likewise, for texts and memory
+	handedOut files  // of servers, with names of generated code
 	ended     chan struct{}
 	granted   chan struct{} // closed when nothing more is asked for of what is granted
 }
@@ -167,7 +169,7 @@ func (l *listener) take(r *request, fd int) {
 	case openPath, openWithin, openMapped, openPerfMap, statPath, readFile:
 		under = &l.files
 	}
-	if !under.begin(r.pid) {
+	if l.grants.use() != forFiles && !under.begin(r.pid) { // there, all is for one user
 		if r.op == readFile {
 			closeFD(fd)
 		}
@@ -199,8 +201,12 @@ func (l *listener) answer(a answer) {
 
 // look answers a request about another process.
 func (l *listener) look(r *request) {
-	if l.grants.forNames.Load() {
+	switch l.grants.use() {
+	case forNames:
 		l.lookForNames(r)
+		return
+	case forFiles:
+		l.lookForFile(r)
 		return
 	}
 	switch r.op {
@@ -235,13 +241,24 @@ func (l *listener) lookForNames(r *request) {
 		a = l.file(r)
 	case openPerfMap:
 		fd, err := l.processes.PerfMapDescriptor(r.pid, uint32(r.start))
-		if a.fd = fd; err != nil {
-			a.fail(err)
-		}
+		a = l.handle(fd, "", err)
 	default:
 		a.fail(unix.ENOSYS)
 	}
 	l.answer(a)
+}
+
+// lookForFile answers a request about a file of this machine.
+func (l *listener) lookForFile(r *request) {
+	fd, err := -1, error(unix.ENOSYS)
+	switch r.op {
+	case openPath:
+		fd, err = l.processes.PathDescriptor(0, string(r.text))
+	case openWithin:
+		root, path, _ := strings.Cut(string(r.text), "\x00")
+		fd, err = process.DescriptorWithin(root, path)
+	}
+	l.answer(l.handle(fd, "", err))
 }
 
 // value sends a number.
@@ -339,7 +356,12 @@ func (l *listener) file(r *request) answer {
 			err = refused
 		}
 	}
-	if err == nil && !l.grants.forNames.Load() && isServed(fd) {
+	return l.handle(fd, target, err)
+}
+
+// handle is the answer with a descriptor of a file that was opened, or with the error.
+func (l *listener) handle(fd int, target string, err error) answer {
+	if err == nil && isServed(fd) {
 		fd, err = l.unreadable(fd)
 	}
 	a := answer{fd: -1}
@@ -379,7 +401,7 @@ func (s *server) handsOut(fd int) error {
 	case "JiTD", "DTiJ": // of either order of bytes
 		return nil
 	case "\x7fELF":
-		if !s.grants.forNames.Load() {
+		if s.grants.use() != forNames {
 			return nil
 		}
 	}

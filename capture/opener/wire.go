@@ -45,7 +45,10 @@ const (
 // What goes with some operations.
 const (
 	keptBefore = 1 // the end of grantOutput: a file was kept in the place
-	forNames   = 1 // the start of seal: only files with names are asked for
+	forNames   = 1 // the start of seal: only names of generated code are asked for
+	forFiles   = 2 // likewise: only files of this machine, by their paths
+	// confinedFiles is the end of seal for files: they are opened with the rights of a process that is confined.
+	confinedFiles = 1
 )
 
 // A request is sent as its fields, little-endian, and then the text.

@@ -96,12 +96,14 @@ func (w *Writer) finishFile() error {
 		at, _ := slices.BinarySearchFunc(fs, f.num, func(g feature, n Feature) int { return int(g.num) - int(n) })
 		fs = slices.Insert(fs, at, f)
 	}
-	if len(w.ids) > 0 {
-		f := feature{num: BuildIDs}
-		for _, id := range w.ids {
-			f.data = appendBuildID(f.data, 0, id)
+	ids := feature{num: BuildIDs}
+	for _, id := range w.ids {
+		if !w.isUnlisted(id.Path) {
+			ids.data = appendBuildID(ids.data, 0, id)
 		}
-		set(f)
+	}
+	if len(ids.data) > 0 {
+		set(ids)
 	}
 	if w.last > 0 {
 		set(feature{SampleTime, le.AppendUint64(le.AppendUint64(nil, w.first), w.last)})

@@ -316,13 +316,18 @@ func (w *Writer) AddEvents(events []perfring.Attr) error {
 }
 
 // BuildID notes the build ID of a file that samples lie in, or of the kernel ("[kernel.kallsyms]").
-// Repetitions are dropped. The ID is copied. In a pipe it is written with the next flush.
+// Repetitions are dropped. The ID is copied. In a pipe it is written with the next flush. If a file that
+// samples lie in has no build ID, or none that is known, id is empty: its path is not listed, as readers
+// would take the build ID of another file at that path for that of both.
 func (w *Writer) BuildID(path string, id []byte, kernel bool) {
 	key := path + "\x00" + string(id)
-	if len(id) == 0 || len(id) > maxBuildID || len(path) > unix.PathMax || w.known[key] || w.closed {
+	if len(id) > maxBuildID || len(path) > unix.PathMax || w.known[key] || w.closed {
 		return
 	}
 	w.known[key] = true
+	if len(id) == 0 || w.isUnlisted(path) {
+		return
+	}
 	b := BuildID{Path: path, ID: slices.Clone(id), Kernel: kernel}
 	if w.pipe {
 		w.described = appendBuildID(w.described, perfring.RecordBuildID, b)
@@ -330,6 +335,9 @@ func (w *Writer) BuildID(path string, id []byte, kernel bool) {
 	}
 	w.ids = append(w.ids, b)
 }
+
+// isUnlisted says whether a file at the path has no build ID.
+func (w *Writer) isUnlisted(path string) bool { return w.known[path+"\x00"] }
 
 // Features returns those of the machine and of the recording, for Options.Features of the next recording.
 func (w *Writer) Features() map[Feature][]byte {

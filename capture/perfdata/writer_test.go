@@ -540,3 +540,35 @@ func TestWriteDoesNotAllocate(t *testing.T) {
 		closeWriter(t, w)
 	}
 }
+
+// TestPathOfTwoFiles notes the build IDs of files that samples lie in, of which two have the same path:
+// there, only what its record says is known of a mapping.
+func TestPathOfTwoFiles(t *testing.T) {
+	one, other := bytes.Repeat([]byte{1}, 20), bytes.Repeat([]byte{2}, 20)
+	for _, c := range []struct {
+		name string
+		at   [2][]byte // the build IDs of the two, nil for none
+	}{
+		{"two build IDs", [2][]byte{one, other}},
+		{"the first has none", [2][]byte{nil, one}},
+		{"the second has none", [2][]byte{one, nil}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "perf.data")
+			w := write(t, Options{Path: path, Events: twoEvents()}, nil, nil)
+			for _, id := range c.at {
+				w.BuildID("/opt/app/hello", id, false)
+			}
+			w.BuildID("/opt/app/other", one, false)
+			closeWriter(t, w)
+			r, err := Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			if got := r.FileBuildIDs(); len(got) != 1 || !bytes.Equal(got["/opt/app/other"], one) {
+				t.Errorf("%x", got)
+			}
+		})
+	}
+}

@@ -11,8 +11,11 @@ import (
 type Opening struct {
 	Dirs    []int // open directories in which it makes, renames and removes files
 	Parents []int // open directories in which it removes empty directories
-	// Names says that it opens what names are in, and looks at nothing else of processes.
+	// Names says that it opens what names of generated code are in, and looks at nothing else of processes.
 	Names bool
+	// Files says that it only opens files of this machine, with the rights of who reads a recording; Confined
+	// says that this is a process that [ConfineReader] confines.
+	Files, Confined bool
 }
 
 // ConfineOpener leaves an opener what it needs. The error is that of the filter: the other restrictions are
@@ -23,10 +26,15 @@ func ConfineOpener(o Opening) error {
 	_ = noNewPrivileges()
 	kept := openerCapabilities
 	switch {
-	case !o.Names:
+	case !o.Names && !o.Files:
 		kept |= recordingCapabilities
 	case os.Geteuid() != 0:
 		kept = 0 // capabilities of the program's file are for recording
+	case o.Files:
+		kept = readerCapabilities
+	}
+	if o.Confined {
+		_ = landlock([]beneath{{"/", toRead}}, false)
 	}
 	_ = keep(kept)
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
@@ -61,7 +69,7 @@ func (o *Opening) rules(pid int) []rule {
 	reading := check{argument: 2, mask: writing, values: []uint32{0}}
 	noSignal := check{argument: 1, values: []uint32{0}} // asks whether there is a process
 	rules := append(ruleset(pid, openerCalls), rule{unix.SYS_KILL, []check{noSignal}})
-	if !o.Names {
+	if !o.Names && !o.Files {
 		for _, call := range recordingCalls {
 			rules = append(rules, rule{call: call})
 		}

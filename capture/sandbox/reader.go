@@ -96,7 +96,7 @@ func ConfineReader(r Reading) *Report {
 	report.try("no new privileges", noNewPrivileges())
 	report.try("Landlock", landlock(r.files(), r.Fetches))
 	if os.Geteuid() == 0 {
-		kept := mask(unix.CAP_DAC_READ_SEARCH)
+		kept := readerCapabilities
 		if r.Serves {
 			kept |= mask(unix.CAP_SETUID, unix.CAP_SETGID) // for DropRoot
 		}
@@ -110,6 +110,9 @@ func ConfineReader(r Reading) *Report {
 	report.try("seccomp", install(r.filter(os.Getpid())))
 	return report
 }
+
+// readerCapabilities are those of root that remain for reading.
+var readerCapabilities = mask(unix.CAP_DAC_READ_SEARCH)
 
 // files are what Landlock leaves.
 func (r *Reading) files() []beneath {

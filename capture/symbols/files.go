@@ -15,6 +15,7 @@ import (
 	"unspool/capture/symbols/debuginfod"
 	"unspool/unwind/image/debugfile"
 	"unspool/unwind/image/fileid"
+	"unspool/vmas/process"
 )
 
 // Where files are found. The recorded path may lead to another build by now, or to nothing, and on another
@@ -38,7 +39,7 @@ func (e *BuildIDError) Error() string {
 
 // open opens the image's file. If none is the recorded one, the error is about the first file that was found.
 // The caller closes the file, to which the elfFile refers.
-func (im *Image) open() (*os.File, *elfFile, error) {
+func (im *Image) open() (*process.OpenFile, *elfFile, error) {
 	o := &im.s.options
 	path, gone := strings.CutSuffix(im.Path, deleted)
 	if gone && len(im.BuildID) == 0 {
@@ -46,8 +47,8 @@ func (im *Image) open() (*os.File, *elfFile, error) {
 		return im.openKept()
 	}
 	var refused error
-	try := func(root, name string) (*os.File, *elfFile) {
-		file, f, err := openELF(root, name, im.BuildID)
+	try := func(root, name string) (*process.OpenFile, *elfFile) {
+		file, f, err := im.s.openELF(root, name, im.BuildID)
 		if err != nil && !missing(err) && refused == nil {
 			refused = err
 		}
@@ -109,21 +110,34 @@ func (im *Image) copies() (paths []string) {
 	return paths
 }
 
-// checkInPlace returns an error if the file at the image's path is not the one that was mapped. The build ID
-// was compared before; a file of which the recording has only the path is used.
-func (im *Image) checkInPlace(file *os.File) error {
+// checkInPlace returns an error if the file at the image's path is not the one that was mapped, or has been
+// written to since. The build ID was compared before; a file of which the recording has only the path is
+// used.
+func (im *Image) checkInPlace(file *process.OpenFile) error {
 	if len(im.BuildID) > 0 {
 		return nil
 	}
-	if err := fileid.Check(file, &im.inode); err != fileid.ErrUnproven {
+	if err := fileid.Check(file, &im.inode); err != nil && err != fileid.ErrUnproven {
 		return err
 	}
-	return nil
+	return im.s.checkAge(file)
+}
+
+// errRewritten says that a file may have other code than the one that was mapped.
+var errRewritten = errors.New("written to since it was recorded")
+
+// checkAge returns an error if a file was written to after the recording.
+func (s *Symbolizer) checkAge(file *process.OpenFile) error {
+	st, err := process.Fstat(file.File)
+	if err == nil && !s.options.Recorded.IsZero() && modified(&st).After(s.options.Recorded) {
+		return errRewritten
+	}
+	return err
 }
 
 // openELF opens an ELF file below a root. It must have the build ID, unless that is nil.
-func openELF(root, name string, buildID []byte) (*os.File, *elfFile, error) {
-	file, err := debugfile.Open(root, name)
+func (s *Symbolizer) openELF(root, name string, buildID []byte) (*process.OpenFile, *elfFile, error) {
+	file, err := s.options.Opener.OpenWithin(root, name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -140,12 +154,12 @@ func openELF(root, name string, buildID []byte) (*os.File, *elfFile, error) {
 	return file, f, nil
 }
 
-func parseFile(file *os.File) (*elfFile, error) {
-	info, err := file.Stat()
+func parseFile(file *process.OpenFile) (*elfFile, error) {
+	st, err := process.Fstat(file.File)
 	if err != nil {
 		return nil, err
 	}
-	return parseELF(file, info.Size())
+	return parseELF(file, st.Size)
 }
 
 // missing says whether an error only means that there is no such file.
@@ -164,9 +178,9 @@ func cacheFolder() string {
 }
 
 // cached opens a file that perf's cache holds for a build besides the image itself.
-func (s *Symbolizer) cached(buildID []byte, name string) (*os.File, error) {
+func (s *Symbolizer) cached(buildID []byte, name string) (*process.OpenFile, error) {
 	for _, path := range debugfile.Cached(s.options.Cache, buildID, name) {
-		if file, err := debugfile.Open("/", path); err == nil {
+		if file, err := s.options.Opener.OpenWithin("/", path); err == nil {
 			return file, nil
 		}
 	}
@@ -175,11 +189,11 @@ func (s *Symbolizer) cached(buildID []byte, name string) (*os.File, error) {
 
 // debugFile opens the file with the symbols that were stripped from the image f; nil if there is none. If one
 // is found that does not belong to f, this is a problem.
-func (im *Image) debugFile(f *elfFile) (*os.File, *elfFile) {
+func (im *Image) debugFile(f *elfFile) (*process.OpenFile, *elfFile) {
 	o := &im.s.options
 	id, path := f.BuildID(), strings.TrimSuffix(im.Path, deleted)
-	try := func(root string, link debugfile.Link) (*os.File, *elfFile) {
-		file, err := debugfile.Find([]debugfile.Root{debugfile.In(root)}, path, id, link)
+	try := func(root string, link debugfile.Link) (*process.OpenFile, *elfFile) {
+		file, err := debugfile.Find([]debugfile.Root{debugfile.In(o.Opener, root)}, path, id, link)
 		if err != nil {
 			if !missing(err) {
 				im.s.problem("%s: debug file not used: %v", im.Path, err)
@@ -199,7 +213,7 @@ func (im *Image) debugFile(f *elfFile) (*os.File, *elfFile) {
 		return file, d
 	}
 	for _, name := range debugfile.Cached(o.Cache, id, "debug") {
-		if file, d, err := openELF("/", name, id); err == nil {
+		if file, d, err := im.s.openELF("/", name, id); err == nil {
 			return file, d
 		}
 	}
@@ -210,7 +224,7 @@ func (im *Image) debugFile(f *elfFile) (*os.File, *elfFile) {
 }
 
 // fitting returns a debug file if it can be used for the image f; else it closes it and adds a problem.
-func (im *Image) fitting(file *os.File, f *elfFile) (*os.File, *elfFile) {
+func (im *Image) fitting(file *process.OpenFile, f *elfFile) (*process.OpenFile, *elfFile) {
 	d, err := parseFile(file)
 	if err == nil && len(f.loads) > 0 && len(d.loads) > 0 && f.loads[0].Vaddr != d.loads[0].Vaddr {
 		// Prelinking has changed the addresses of the image and not those of its debug file.
@@ -226,13 +240,13 @@ func (im *Image) fitting(file *os.File, f *elfFile) (*os.File, *elfFile) {
 
 // fetch asks debuginfod for a file of a build, if the user wants that; nil if there is none. Failures are
 // problems, except that no server has the file.
-func (s *Symbolizer) fetch(buildID []byte, kind debuginfod.Kind) *os.File {
+func (s *Symbolizer) fetch(buildID []byte, kind debuginfod.Kind) *process.OpenFile {
 	if s.options.Debuginfod == nil {
 		return nil
 	}
 	file, err := s.options.Debuginfod.Find(fileid.Unpadded(buildID), kind)
 	if err == nil {
-		return file
+		return &process.OpenFile{File: file}
 	}
 	for _, err := range parts(err) {
 		switch {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -407,22 +408,31 @@ func TestFilesWithoutBuildIDsAreToldByInode(t *testing.T) {
 		if err := os.Rename(kept[there], path); err != nil {
 			t.Fatal(err)
 		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written := info.ModTime()
 		for _, c := range []struct {
-			what  string
-			root  string
-			inode vmas.FileID
-			used  bool
+			what     string
+			root     string
+			inode    vmas.FileID
+			recorded time.Time
+			refused  error
 		}{
-			{"the one that was mapped", "", inodes[there], true},
-			{"the other one", "", inodes[1-there], false},
-			{"what the user names", "/", inodes[1-there], true},
-			{"nothing known", "", vmas.FileID{}, true},
+			{"the one that was mapped", "", inodes[there], written, nil},
+			{"the other one", "", inodes[1-there], written, fileid.ErrReplaced},
+			{"what the user names", "/", inodes[1-there], written, nil},
+			{"nothing known", "", vmas.FileID{}, time.Time{}, nil},
+			{"written to since", "", inodes[there], written.Add(-1), errRewritten},
+			{"only the path known, written to since", "", vmas.FileID{}, written.Add(-1), errRewritten},
+			{"what the user names, written to since", "/", inodes[there], written.Add(-1), nil},
 		} {
-			s := New(Options{Cache: t.TempDir(), Root: c.root})
+			s := New(Options{Cache: t.TempDir(), Root: c.root, Recorded: c.recorded})
 			used := s.Image(path, nil, c.inode).Table() != nil
 			problems := strings.Join(s.Problems(), "\n")
-			if used != c.used || used != (problems == "") ||
-				!used && !strings.Contains(problems, fileid.ErrReplaced.Error()) {
+			if used != (c.refused == nil) || used != (problems == "") ||
+				!used && !strings.Contains(problems, c.refused.Error()) {
 				t.Errorf("round %d: %s: used %v, problems %q", round, c.what, used, problems)
 			}
 		}

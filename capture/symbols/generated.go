@@ -19,7 +19,7 @@ type Generated struct {
 // unknown. A file that cannot be used is a problem; that a process has no generated code is none.
 func (s *Symbolizer) Generated(pid uint32, dump string, time uint64) *Generated {
 	g := &Generated{dump: codes{room: &s.room}, perfMap: codes{room: &s.room}}
-	p := s.process(pid, time)
+	p := s.writer(pid, time)
 	if dump != "" {
 		s.readJitdump(&g.dump, p, dump)
 	}

@@ -15,7 +15,7 @@ func IsJitdump(name string) bool {
 	return strings.HasPrefix(base, "jit-") && strings.HasSuffix(base, ".dump")
 }
 
-func (s *Symbolizer) readJitdump(c *codes, p *process, path string) {
+func (s *Symbolizer) readJitdump(c *codes, p *writer, path string) {
 	file, err := p.open(path)
 	if err == nil {
 		defer file.Close()

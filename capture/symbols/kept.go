@@ -7,12 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/unwind/image/fileid"
+	"unspool/vmas/process"
 )
 
 // keptFiles are Options.Files.
 type keptFiles struct {
-	byBuild map[string]*os.File // by build ID
-	others  []*os.File          // those without one
+	byBuild map[string]*process.OpenFile // by build ID
+	others  []*process.OpenFile          // those without one
 }
 
 // keptFiles looks at the files, when the first one is needed.
@@ -20,8 +21,9 @@ func (s *Symbolizer) keptFiles() *keptFiles {
 	if s.kept != nil {
 		return s.kept
 	}
-	s.kept = &keptFiles{byBuild: make(map[string]*os.File)}
-	for _, file := range s.options.Files {
+	s.kept = &keptFiles{byBuild: make(map[string]*process.OpenFile)}
+	for _, open := range s.options.Files {
+		file := &process.OpenFile{File: open}
 		f, err := parseFile(file)
 		if err != nil {
 			continue
@@ -36,7 +38,7 @@ func (s *Symbolizer) keptFiles() *keptFiles {
 }
 
 // openKept is open for a file that was open when the recording ended.
-func (im *Image) openKept() (*os.File, *elfFile, error) {
+func (im *Image) openKept() (*process.OpenFile, *elfFile, error) {
 	if len(im.s.options.Files) == 0 {
 		return nil, nil, fs.ErrNotExist
 	}
@@ -44,11 +46,16 @@ func (im *Image) openKept() (*os.File, *elfFile, error) {
 	if kept == nil {
 		return nil, nil, fs.ErrNotExist
 	}
+	if len(im.BuildID) == 0 {
+		if err := im.s.checkAge(kept); err != nil {
+			return nil, nil, err
+		}
+	}
 	fd, err := unix.FcntlInt(kept.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	file := os.NewFile(uintptr(fd), im.Path)
+	file := &process.OpenFile{File: os.NewFile(uintptr(fd), im.Path)}
 	f, err := parseFile(file)
 	if err != nil {
 		file.Close()
@@ -58,7 +65,7 @@ func (im *Image) openKept() (*os.File, *elfFile, error) {
 }
 
 // find returns the file of an image, by its build ID or else its inode; nil if it is not there.
-func (k *keptFiles) find(im *Image) *os.File {
+func (k *keptFiles) find(im *Image) *process.OpenFile {
 	if len(im.BuildID) > 0 {
 		for id, file := range k.byBuild {
 			if fileid.SameBuild([]byte(id), im.BuildID) {

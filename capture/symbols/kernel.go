@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -126,21 +127,25 @@ func (s *Symbolizer) readKernel() {
 	if path == "/proc/kallsyms" {
 		other = s.otherKernel()
 	}
-	var file *os.File
-	var err error
+	var list io.Reader
 	if other == "" {
-		file, err = s.options.Kernel(path)
-	} else if file, err = s.cached(k.id.BuildID, "kallsyms"); err == nil {
-		path = file.Name()
+		file, err := s.options.Kernel(path)
+		if err != nil {
+			s.problem("kernel: no names: %v", err)
+			return
+		}
+		defer file.Close()
+		list = file
 	} else {
-		err = errors.New(other)
+		file, err := s.cached(k.id.BuildID, "kallsyms")
+		if err != nil {
+			s.problem("kernel: no names: %s", other)
+			return
+		}
+		defer file.Close()
+		path, list = file.Name(), io.NewSectionReader(file, 0, math.MaxInt64)
 	}
-	if err != nil {
-		s.problem("kernel: no names: %v", err)
-		return
-	}
-	defer file.Close()
-	refAddr, err := k.readKallsyms(file)
+	refAddr, err := k.readKallsyms(list)
 	switch {
 	case errors.Is(err, errHidden):
 		s.problem("kernel: no names: %s hides the addresses; run unspool as root, or "+

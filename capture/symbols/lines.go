@@ -4,14 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"unspool/capture/symbols/debuginfod"
 	"unspool/capture/symbols/srcline"
 	"unspool/unwind/image/debugfile"
+	"unspool/vmas/process"
 )
 
 // Lines looks up the sorted virtual addresses of the image in its debugging information, in one pass. It
@@ -70,17 +69,13 @@ func parts(err error) []error {
 	return []error{err}
 }
 
-func asFile(f *os.File) srcline.File {
-	st, err := f.Stat()
+func asFile(f *process.OpenFile) srcline.File {
+	st, err := process.Fstat(f.File)
 	if err != nil {
 		return srcline.File{ReaderAt: f, Name: f.Name()}
 	}
-	file := srcline.File{ReaderAt: f, Size: st.Size(), Name: f.Name()}
-	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
-		const block = 512 // of st_blocks, whatever the file system's own are
-		file.Stored = sys.Blocks * block
-	}
-	return file
+	const block = 512 // of st_blocks, whatever the file system's own are
+	return srcline.File{ReaderAt: f, Size: st.Size, Name: f.Name(), Stored: st.Blocks * block}
 }
 
 // alternate opens the file that dwz moved shared debugging information to.
@@ -98,12 +93,12 @@ func (im *Image) alternate(from, name string, buildID []byte) (srcline.File, err
 		if root != "/" {
 			path = strings.TrimPrefix(name, filepath.Clean(root)) // the file named from is below the root
 		}
-		if file, _, err := openELF(root, path, buildID); err == nil {
+		if file, _, err := im.s.openELF(root, path, buildID); err == nil {
 			return asFile(file), nil
 		} else if !missing(err) && refused == nil {
 			refused = err
 		}
-		if file, err := debugfile.Find([]debugfile.Root{debugfile.In(root)}, "", buildID,
+		if file, err := debugfile.Find([]debugfile.Root{debugfile.In(o.Opener, root)}, "", buildID,
 			debugfile.Link{}); err == nil {
 			return asFile(file), nil
 		}
@@ -137,7 +132,7 @@ func (s *Symbolizer) openAny(names ...string) (srcline.File, error) {
 			if root == "" {
 				continue
 			}
-			file, err := debugfile.Open(root, name)
+			file, err := s.options.Opener.OpenWithin(root, name)
 			if err == nil {
 				return asFile(file), nil
 			}

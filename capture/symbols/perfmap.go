@@ -28,13 +28,13 @@ var (
 		maxPerfMap, maxAllPerfMaps)
 )
 
-func (s *Symbolizer) readPerfMap(c *codes, p *process) {
+func (s *Symbolizer) readPerfMap(c *codes, p *writer) {
 	path := fmt.Sprintf("/tmp/perf-%d.map", p.pid)
 	file, err := p.open(path)
 	if err == nil {
 		defer file.Close()
-		r := &io.LimitedReader{R: file, N: min(maxPerfMap, s.room.perfMaps)}
-		most := r.N
+		most := min(maxPerfMap, s.room.perfMaps)
+		r := &io.LimitedReader{R: io.NewSectionReader(file, 0, most), N: most}
 		if err = c.readPerfMap(r); err == nil && r.N == 0 {
 			err = errLongMap
 		}

@@ -2,7 +2,8 @@ package symbols
 
 import (
 	"io/fs"
-	"os"
+
+	"unspool/vmas/process"
 )
 
 // Segment is an executable segment of an ELF image: Size bytes of its file from Offset on are code at
@@ -24,8 +25,8 @@ func (im *Image) Code() []Segment {
 	return code
 }
 
-// Open opens the image's file, which is the recorded one as far as build IDs show.
-func (im *Image) Open() (*os.File, error) {
+// Open opens the image's file, which is the recorded one as far as build IDs show. Options.Opener opens it.
+func (im *Image) Open() (*process.OpenFile, error) {
 	if !im.isFile() {
 		return nil, fs.ErrNotExist
 	}

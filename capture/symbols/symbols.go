@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"unspool/capture/symbols/debuginfod"
 	"unspool/dwarfcfi"
 	"unspool/unwind/image/fileid"
 	"unspool/vmas"
+	"unspool/vmas/process"
 )
 
 // Options say where names are looked for; the zero value is the running system.
@@ -23,9 +25,15 @@ type Options struct {
 	Modules  string // "" for /proc/modules
 	Shorten  bool   // Name leaves out the arguments of templates
 
+	// Recorded, if set, is when the recording was finished. A file that no build ID identifies is not used if it
+	// was written to after that.
+	Recorded time.Time
+
 	// Generated opens what names of generated code are in, by its path in the root of a process or, for PID 0,
 	// our own. Nil for opening it with the rights of this process.
-	Generated func(pid uint32, path string) (*os.File, error)
+	Generated func(pid uint32, path string) (*process.OpenFile, error)
+	// Opener opens all other files; nil for this process.
+	Opener process.FileOpener
 	// Kernel opens Kallsyms and Modules; nil for os.Open.
 	Kernel func(path string) (*os.File, error)
 
@@ -69,6 +77,9 @@ func New(o Options) *Symbolizer {
 	}
 	if o.Kernel == nil {
 		o.Kernel = os.Open
+	}
+	if o.Opener == nil {
+		o.Opener = process.Here{}
 	}
 	return &Symbolizer{options: o, images: make(map[imageKey]*Image), kinds: make(map[string]string),
 		left: budget{all: maxOfAll}, room: newRoom()}
@@ -247,10 +258,15 @@ func baseName(path string) string {
 const deleted = " (deleted)"
 
 // IsFile says whether a mapping's name can be the path of a file with code in it: names such as "[heap]",
-// "//anon" and "/memfd:…" cannot.
+// "//anon" and "/memfd:…" cannot, and devices neither.
 func IsFile(path string) bool {
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") {
 		return false
+	}
+	for _, p := range []string{"/dev/shm/", "/dev/hugepages/"} { // file systems
+		if strings.HasPrefix(path, p) {
+			return true
+		}
 	}
 	for _, p := range []string{"/memfd:", "/dev/", "/SYSV", "/anon_hugepage", "/[aio]"} {
 		if strings.HasPrefix(path, p) {

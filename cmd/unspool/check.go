@@ -114,8 +114,8 @@ func (f *checkFlags) run(file string) (above bool, err error) {
 	defer confined.close()
 	line := newStatusLine(os.Stderr)
 	o := capture.ConvertOptions{Input: file, Symfs: f.symfs, Cache: f.cache, MaxStack: f.maxStack,
-		Strict: f.strict, NoJoin: f.noJoin, OpenKernel: f.openKernel, Progress: line.converted}
-	result, err := check.Recording(ctx, o, symbols.New(f.nameFlags.sources(ctx, line)))
+		Strict: f.strict, NoJoin: f.noJoin, OpenKernel: f.openKernel, Files: f.opener, Progress: line.converted}
+	result, err := check.Recording(ctx, o, symbols.New(f.nameFlags.sources(ctx, file, line)))
 	line.clear()
 	if result == nil {
 		return false, err

@@ -229,7 +229,7 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joine
 	ctx, stop := untilInterrupted()
 	defer stop()
 	line := f.statusLine()
-	sym := symbols.New(f.nameFlags.sources(ctx, line))
+	sym := symbols.New(f.nameFlags.sources(ctx, path, line))
 	c, err := compare.Load(r, sym, profile.Options{Progress: func(uint64) {
 		if read, total := r.Position(); total > 0 {
 			line.named(float64(read) / float64(total))
@@ -310,7 +310,7 @@ func (f *compareFlags) convert(input, output string, watcher capture.Watcher) (a
 	}
 	o := capture.ConvertOptions{Input: input, Output: output, Symfs: f.symfs, Cache: f.cache,
 		MaxStack: f.maxStack, Strict: f.strict, Pairs: true, Watcher: watcher,
-		OpenKernel: f.openKernel}
+		OpenKernel: f.openKernel, Files: f.opener}
 	line := f.statusLine()
 	o.Progress = line.converted
 	if !f.quiet {

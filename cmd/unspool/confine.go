@@ -38,6 +38,7 @@ func (f *sandboxFlags) confines() bool {
 // A confinement is what this process gives up, and who does for it what takes rights.
 type confinement struct {
 	client *opener.Client // nil for none
+	files  *opener.Files  // likewise
 	report *sandbox.Report
 	kernel map[string]*os.File // by path
 	folder string              // for temporary files
@@ -89,9 +90,18 @@ func (c *confinement) close() {
 	if c == nil {
 		return
 	}
+	c.closeFiles()
 	if c.client != nil {
 		_ = c.client.RemoveFolders()
 		c.client.Close()
+	}
+}
+
+// closeFiles ends the process that opens files, if there is one.
+func (c *confinement) closeFiles() {
+	if c.files != nil {
+		c.files.Close()
+		c.files = nil
 	}
 }
 

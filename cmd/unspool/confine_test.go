@@ -179,7 +179,7 @@ func TestRecordingEndsWhileADebugFileHangs(t *testing.T) {
 	debug := filepath.Join(files, "plain.debug")
 	output(t, "", "objcopy", "--only-keep-debug", program, debug)
 	for _, mode := range []fusetest.Mode{fusetest.Answer, fusetest.HangOpen, fusetest.HangRead,
-		fusetest.HangContents, fusetest.HangClose} {
+		fusetest.HangContents, fusetest.HangStat, fusetest.HangClose} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			server, dir := fusetest.Show(t, files), t.TempDir()

@@ -20,7 +20,8 @@ import (
 // What strangers have written is read by a process without rights: recordings, files of images, debug files,
 // answers of servers. It is confined when the command line is known and the places of the outputs are found,
 // before anything is opened. A second process makes the outputs, and opens what names of generated code are
-// in, which belongs to the recorded processes' users.
+// in, which belongs to the recorded processes' users. Where file systems with servers are mounted, a third
+// one opens all other files: this one could not end while it waits for a server that does not answer.
 
 // A reading is what a process that reads still needs when it is confined.
 type reading struct {
@@ -39,6 +40,10 @@ type reading struct {
 // the user's own name from then on. The result has to be closed.
 func (f *sandboxFlags) confineReading(r reading) (c *confinement, err error) {
 	c = &confinement{}
+	if c.files, err = opener.StartFiles(f.confines()); err != nil {
+		return nil, err
+	}
+	r.names.opener = c.files
 	if !f.confines() {
 		if r.verbose && !r.after {
 			say("%s", c)
@@ -46,6 +51,7 @@ func (f *sandboxFlags) confineReading(r reading) (c *confinement, err error) {
 		return c, nil
 	}
 	if c.client, err = opener.Start(); err != nil {
+		c.close()
 		return nil, err
 	}
 	if err := c.giveUp(&r); err != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/testdata/programs"
+	"unspool/unwind/image/fusetest"
 )
 
 // as runs the program under test as root with an environment in addition, and its temporary files in a folder
@@ -116,6 +117,19 @@ func lineOf(text, begins string) string {
 func TestReadingInTheUsersName(t *testing.T) {
 	t.Parallel()
 	need(t, "objcopy")
+	t.Run("by itself", func(t *testing.T) {
+		t.Parallel()
+		readInTheUsersName(t)
+	})
+	t.Run("by a process that opens files", func(t *testing.T) {
+		t.Parallel()
+		fusetest.Show(t, t.TempDir())
+		readInTheUsersName(t)
+	})
+}
+
+func readInTheUsersName(t *testing.T) {
+	t.Helper()
 	dir := directoryOf(t, user, 0o755)
 	program := filepath.Join(dir, "burn")
 	copyFile(t, programs.Build(t, "burn"), program)

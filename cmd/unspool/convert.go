@@ -151,7 +151,7 @@ func (f *convertFlags) convert(input string) error {
 		return err
 	}
 	defer confined.close()
-	o.Symfs, o.Cache = f.symfs, f.cache
+	o.Symfs, o.Cache, o.Files = f.symfs, f.cache, f.opener
 	if f.exports() {
 		return f.export(ctx, o, input, to, stats)
 	}

@@ -25,6 +25,9 @@ func TestDeletedProgramsHaveNames(t *testing.T) {
 		{"after it ended", "cp %[1]s gone && ./gone 700; rm gone"},
 		{"while it runs", "cp %[1]s gone; ./gone 700 & sleep 0.2; rm gone; wait"},
 		{"replaced", "cp %[1]s gone && ./gone 700; rm gone; cp /bin/true gone; ./gone; echo >>gone"},
+		// One of the two files may have a build ID, and the other one none.
+		{"replaced by a program that runs, too", "cp %[1]s gone && ./gone 700; rm gone; " +
+			"cp /usr/bin/sha1sum gone; head -c 100M /dev/zero | ./gone; rm gone"},
 		{"with its mount", "unshare -m --propagation private sh -c 'mkdir m && mount -t tmpfs gone m && " +
 			"cp %[1]s m/gone && m/gone 700'"},
 	} {
@@ -52,6 +55,38 @@ func TestDeletedProgramsHaveNames(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// TestProgramRebuiltInPlace records a program without a build ID, whose file becomes another program
+// afterwards. No function of that is taken for one of the recording.
+func TestProgramRebuiltInPlace(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	output(t, "", "objcopy", "--remove-section=.note.gnu.build-id", programs.Build(t, "burn", "-g0"), program)
+	r := record(t, "--", program, "300")
+	for _, c := range []struct {
+		name    string
+		rebuild bool
+	}{{"as recorded", false}, {"rebuilt", true}} {
+		if c.rebuild {
+			content, err := os.ReadFile(programs.Build(t, "plain", "-g0"))
+			if err == nil {
+				err = os.WriteFile(program, content, 0o755)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := unspool(t, dir, "report", r.path)
+		text := strings.Join(strings.Fields(e.stdout), " ") // without the ends of lines
+		said := strings.Contains(text, program+": no names: written to since it was recorded")
+		named := strings.Contains(e.stdout, "burn_outer")
+		if e.status != 0 || named == c.rebuild || said != c.rebuild {
+			t.Errorf("%s: status %d\n%s\n%s", c.name, e.status, e.stdout, e.stderr)
 		}
 	}
 }

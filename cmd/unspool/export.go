@@ -117,7 +117,7 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 		line = newStatusLine(os.Stderr)
 		o.Progress, o.Lookup = line.named, line.looking
 	}
-	o.Symbols = names.sources(ctx, line)
+	o.Symbols = names.sources(ctx, input, line)
 	out, err := export.Write(ctx, o)
 	line.clear()
 	if out.Written == 0 || quiet {

@@ -32,7 +32,8 @@ func TestStacksOnPagesThatWereNeverTouched(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			proc := programs.Start(t, buildCase(t, "fresh.c", c.flags...), 20, c.mode)
-			r := recordEnough(t, "-p", strconv.Itoa(proc.Process.Pid))
+			// Less than the kernel can copy, so that there is something to advise.
+			r := recordEnough(t, "-p", strconv.Itoa(proc.Process.Pid), "--stack-size", "32768")
 			st := &r.stats
 			t.Logf("%+v, cut: %v, frames by: %v", st.Samples, st.Unwind.Cut, st.Unwind.FramesBy)
 			if none := st.Unwind.Cut["no_copy"]; st.Samples.User < enough || none*100 < c.least*st.Samples.User {

@@ -28,13 +28,17 @@ func TestInterpreterHostsItsCode(t *testing.T) {
 			stacks, samples := generatedStacks(t, r)
 			right := 0
 			for _, s := range stacks {
-				if s.leaf && s.frames == 1 && len(s.names) > 1 && s.names[1] == caller {
+				// A handler that ends the program after its time can have interrupted the code.
+				handled := s.last > 0 && s.names[s.last-1] == "__restore_rt"
+				if s.frames == 1 && (s.leaf || handled) && s.last+1 < len(s.names) && s.names[s.last+1] == caller {
 					right += s.count
+				} else {
+					t.Logf("%d samples lead elsewhere: %v in %v", s.count, s.names, s.files)
 				}
 			}
 			t.Logf("%d of %d stacks with generated code lead to %s", right, samples, caller)
 			if samples < enough || right != samples {
-				t.Errorf("%d of %d stacks with generated code lead to %s", right, samples, caller)
+				t.Errorf("%d of %d stacks with generated code lead to %s\n%s", right, samples, caller, r.stderr)
 			}
 		})
 	}

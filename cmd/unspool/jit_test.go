@@ -57,6 +57,7 @@ type generatedStack struct {
 	files  []string // that they are in
 	frames int      // of generated code
 	leaf   bool     // the leaf is one of them
+	last   int      // the outermost of them, counted from the leaf
 	count  int
 }
 
@@ -76,6 +77,7 @@ func generatedStacks(t *testing.T, r recording) (stacks []generatedStack, sample
 			if isGenerated(image) {
 				g.frames++
 				g.leaf = g.leaf || n == 0
+				g.last = n
 			}
 			n++
 		}

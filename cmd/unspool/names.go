@@ -9,6 +9,7 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/load"
+	"unspool/capture/opener"
 	"unspool/capture/packages"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
@@ -21,8 +22,9 @@ type nameFlags struct {
 	cache   string
 	shorten bool
 
-	confined *confinement // of the process that looks names up; nil for none
-	files    []*os.File   // of the recording that was just made, which may be gone by now
+	confined *confinement  // of the process that looks names up; nil for none
+	opener   *opener.Files // opens files where servers may not answer; nil for this process
+	files    []*os.File    // of the recording that was just made, which may be gone by now
 }
 
 func (f *nameFlags) add(c *cobra.Command) {
@@ -38,12 +40,20 @@ func (f *nameFlags) addShorten(c *cobra.Command) {
 	c.Flags().BoolVar(&f.shorten, "shorten", false, "shorten names: leave out the arguments of templates")
 }
 
-// sources are the options of a Symbolizer. Files that are not on this machine are fetched from debuginfod
-// servers, if DEBUGINFOD_URLS names any; line shows that, and ctx ends it.
-func (f *nameFlags) sources(ctx context.Context, line *statusLine) symbols.Options {
-	o := symbols.Options{Root: f.symfs, Cache: f.cache, Shorten: f.shorten, Files: f.files}
+// sources are the options of a Symbolizer for a recording, whose path is "" if it is being made. Files that
+// are not on this machine are fetched from debuginfod servers, if DEBUGINFOD_URLS names any; line shows that,
+// and ctx ends it.
+func (f *nameFlags) sources(ctx context.Context, recording string, line *statusLine) symbols.Options {
+	o := symbols.Options{Root: f.symfs, Cache: f.cache, Shorten: f.shorten, Files: f.files,
+		Recorded: capture.RecordedAt(recording)}
 	if f.confined != nil {
-		o.Generated, o.Kernel = f.confined.client.OpenGenerated, f.confined.kernelFile
+		generated := f.confined.client.Names()
+		generated.Until(ctx.Done())
+		o.Generated, o.Kernel = generated.Open, f.confined.kernelFile
+	}
+	if f.opener != nil {
+		f.opener.Until(ctx.Done())
+		o.Opener = f.opener
 	}
 	d, ok := debuginfod.Environment()
 	if !ok {
@@ -106,9 +116,9 @@ func (f *nameFlags) loading(ctx context.Context, path string, line *statusLine,
 	return load.Options{
 		Convert: capture.ConvertOptions{
 			Input: path, Symfs: f.symfs, Cache: f.cache, MaxStack: defaultMaxStack, Progress: line.converted,
-			OpenKernel: f.openKernel,
+			OpenKernel: f.openKernel, Files: f.opener,
 		},
-		Symbols: f.sources(ctx, line),
+		Symbols: f.sources(ctx, path, line),
 		Profile: o,
 		Named:   line.named,
 		Lookup:  line.looking,

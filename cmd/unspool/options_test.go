@@ -396,9 +396,9 @@ func TestCompressedFile(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
 	pulse := programs.Build(t, "pulse")
-	plain := record(t, "-F", "1999", "-d", "0.5", "--", pulse, "1")
+	plain := record(t, "-F", "9999", "-d", "0.5", "--", pulse, "1")
 	for _, flag := range []string{"-z", "-z=9"} {
-		r := record(t, flag, "-F", "1999", "-d", "0.5", "--", pulse, "1")
+		r := record(t, flag, "-F", "9999", "-d", "0.5", "--", pulse, "1")
 		if n := len(readableBy(t, r.path)); uint64(n) != r.stats.Samples.Total {
 			t.Errorf("%s: perf script shows %d samples, stats say %d", flag, n, r.stats.Samples.Total)
 		}

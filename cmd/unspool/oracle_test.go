@@ -91,7 +91,8 @@ func walkRecording(t testing.TB, path string) map[sampleKey]walked {
 	}
 	format := perfring.NewFormat(&events[0].PerfEventAttr)
 	reader := &walkReader{format: format.Unwound()}
-	s := capture.NewSession(capture.Config{Format: &format, Sink: reader, MaxStack: 2048})
+	// Kernel: what was sampled inside of execve has no stack of its own.
+	s := capture.NewSession(capture.Config{Format: &format, Sink: reader, MaxStack: 2048, Kernel: true})
 	reader.table = s.Table()
 	samples := make(map[sampleKey]walked)
 	err = r.Ordered(func(rec perfring.Record, _ *perfring.Format, _ uint64) error {

@@ -274,8 +274,10 @@ func (f *reportFlags) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.opener = nil // it has rights that this process gives up now
+	confined.closeFiles()
 	return explore.Serve(ctx, p, explore.Options{
-		Symbols: f.nameFlags.sources(ctx, nil), Listener: listener, Drop: sandbox.DropRoot,
+		Symbols: f.nameFlags.sources(ctx, path, nil), Listener: listener, Drop: sandbox.DropRoot,
 		Ready:   func(url string) { fmt.Printf("%s shows %s; press Ctrl-C to stop\n", url, f.File) },
 		Problem: func(text string) { say("%s", text) },
 	})

@@ -255,7 +255,8 @@ func TestCommandRunsAsWithoutUs(t *testing.T) {
 		{"process group", "test $(ps -o pgid= -p $$) = $(ps -o pgid= -p $PPID) && echo same"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, before := range []string{"", "ulimit -S -n 512; ", "trap '' HUP; "} {
+			for _, before := range []string{"", "ulimit -S -n 512; ", "trap '' HUP; ",
+				"exec 3</dev/null 4<&3 6>&1; "} {
 				run := func(prefix ...string) string {
 					cmd := exec.Command("sh", append([]string{"-c", before + `exec "$@"`, "sh"},
 						append(prefix, "sh", "-c", c.command)...)...)

@@ -122,7 +122,7 @@ func (f *topFlags) show(live *liveRecording) error {
 	if err != nil {
 		return err
 	}
-	names := f.names.sources(ctx, nil)
+	names := f.names.sources(ctx, "", nil)
 	feed := func(fn func(*profile.Profile) error) error { return profile.Follow(r, names, fn) }
 	delay := time.Duration(f.delay)
 	o := top.Options{Span: max(topSpan, delay), Every: delay, Colour: os.Getenv("NO_COLOR") == ""}

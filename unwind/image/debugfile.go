@@ -3,14 +3,13 @@ package image
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 
 	"unspool/dwarfcfi"
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/image/debugfile"
 	"unspool/unwind/rule"
+	"unspool/vmas/process"
 )
 
 // debugInfo is the .debug_frame that was stripped from an image.
@@ -132,26 +131,31 @@ func (fd *finder) debugFrame(w *debugWanted, q *quota) (found debugFrame) {
 	return found
 }
 
-func (fd *finder) debugFile(w *debugWanted) (*os.File, error) {
+func (fd *finder) debugFile(w *debugWanted) (*process.OpenFile, error) {
 	if fd.offline != nil {
 		return fd.offline.debugFile(w)
 	}
-	roots := []debugfile.Root{
-		func(path string) (*os.File, error) { return fd.access.OpenWithin(w.pid, path) },
-		func(path string) (*os.File, error) { return fd.access.OpenWithin(0, path) },
+	in := func(pid uint32) debugfile.Root {
+		return func(path string) (*process.OpenFile, error) {
+			file, err := fd.access.OpenWithin(pid, path)
+			if err != nil {
+				return nil, err
+			}
+			return &process.OpenFile{File: file, By: fd.readBy(w.pid, file)}, nil
+		}
 	}
-	contents := func(file *os.File) io.ReaderAt { return fd.contents(w.pid, file) }
-	return debugfile.FindBy(roots, contents, w.path, w.buildID, w.link)
+	return debugfile.Find([]debugfile.Root{in(w.pid), in(0)}, w.path, w.buildID, w.link)
 }
 
 // readDebugFrame reads .debug_frame; nil when the file has none.
-func (fd *finder) readDebugFrame(file *os.File, w *debugWanted, taken *share) (*dwarfcfi.Table, error) {
-	info, err := file.Stat()
+func (fd *finder) readDebugFrame(file *process.OpenFile, w *debugWanted, taken *share) (
+	*dwarfcfi.Table, error,
+) {
+	st, err := process.Fstat(file.File)
 	if err != nil {
 		return nil, err
 	}
-	contents := fd.contents(w.pid, file)
-	layout, err := elf.ReadLayout(contents, info.Size())
+	layout, err := elf.ReadLayout(file, st.Size)
 	switch {
 	case err != nil:
 		return nil, err
@@ -164,7 +168,7 @@ func (fd *finder) readDebugFrame(file *os.File, w *debugWanted, taken *share) (*
 		return nil, fmt.Errorf("segments at %#x, in the image at %#x: debug file %w",
 			layout.Loads[0].Vaddr, w.vaddr, debugfile.ErrOther)
 	}
-	sections, err := dwarfcfi.ReadDebugFrame(contents, layout, taken.allow)
+	sections, err := dwarfcfi.ReadDebugFrame(file, layout, taken.allow)
 	if err != nil {
 		return nil, err
 	}

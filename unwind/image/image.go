@@ -71,7 +71,7 @@ func (im *Image) Rule(m *vmas.Mapping, pc uint64) rule.Rule {
 // Find is Rule for a PC that was not looked up before; off is its offset in the file. The rule is
 // [rule.Unreadable] until the file is read. That is not kept, so that the next look-up tries again.
 func (im *Image) Find(m *vmas.Mapping, pc, off uint64) rule.Rule {
-	im.hit = true
+	im.sampled(m.File)
 	if !im.isRead() || im.err != nil {
 		return rule.Unreadable
 	}
@@ -93,6 +93,18 @@ func (im *Image) Find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 		im.rules.Put(uint32(off), r)
 	}
 	return r
+}
+
+// sampled notes that a frame is in the image, which is that of the file f.
+func (im *Image) sampled(f *vmas.File) {
+	if im.hit {
+		return
+	}
+	im.hit = true
+	s := im.store
+	if im.BuildID == nil && im.err != errLate && s.tell.Unidentified != nil && s.find.recorded(f).IsZero() {
+		s.tell.Unidentified(im.Path)
+	}
 }
 
 func (im *Image) compile(m *vmas.Mapping, pc uint64) rule.Rule {

@@ -35,6 +35,8 @@ type Offline struct {
 	// Recorded, if set, is when the recording was finished. A file that only its inode identifies is refused
 	// if it was written to after that.
 	Recorded time.Time
+	// Opener opens the files, and reads them if it is a [process.FileReader]; nil for this process.
+	Opener process.FileOpener
 	// SameKernel says that the recording was made on the kernel that runs here.
 	SameKernel bool
 }
@@ -57,12 +59,12 @@ func (o *Offline) buildID(f *vmas.File) vmas.BuildID {
 func (o *Offline) file(f *vmas.File) (*os.File, error) {
 	id := o.buildID(f)
 	refused := errNotFound
-	try := func(file *os.File, err error, fits func(*os.File) error) *os.File {
+	try := func(open *process.OpenFile, err error, fits func(*process.OpenFile) error) *os.File {
 		if err == nil {
-			if err = fits(file); err == nil {
-				return file
+			if err = fits(open); err == nil {
+				return open.File
 			}
-			file.Close()
+			open.Close()
 		}
 		if refused == errNotFound && !missing(err) {
 			refused = err
@@ -70,13 +72,13 @@ func (o *Offline) file(f *vmas.File) (*os.File, error) {
 		return nil
 	}
 	// The user vouches for what is below Symfs, unless the build ID is another one.
-	named := func(file *os.File) error {
+	named := func(file *process.OpenFile) error {
 		if id.IsZero() {
 			return nil
 		}
 		return fileid.Check(file, &vmas.FileID{BuildID: id})
 	}
-	mapped := func(file *os.File) error {
+	mapped := func(file *process.OpenFile) error {
 		want := f.FileID
 		want.BuildID = id
 		err := fileid.Check(file, &want)
@@ -89,19 +91,19 @@ func (o *Offline) file(f *vmas.File) (*os.File, error) {
 		return err
 	}
 	if o.Symfs != "" && path.IsAbs(f.Path) {
-		file, err := debugfile.Open(o.Symfs, f.Path)
+		file, err := o.opener().OpenWithin(o.Symfs, f.Path)
 		if file := try(file, err, named); file != nil {
 			return file, nil
 		}
 	}
 	for _, name := range debugfile.Cached(o.Cache, id.Bytes(), "elf") {
-		file, err := process.OpenRegular(name)
+		file, err := o.opener().OpenRegular(name)
 		if file := try(file, err, mapped); file != nil {
 			return file, nil
 		}
 	}
 	if f.Kind == vmas.Regular && path.IsAbs(f.Path) {
-		file, err := process.OpenRegular(f.Path)
+		file, err := o.opener().OpenRegular(f.Path)
 		if file := try(file, err, mapped); file != nil {
 			return file, nil
 		}
@@ -112,10 +114,18 @@ func (o *Offline) file(f *vmas.File) (*os.File, error) {
 	return nil, fmt.Errorf("%s: %w", f.Path, refused)
 }
 
+// opener opens the files.
+func (o *Offline) opener() process.FileOpener {
+	if o.Opener == nil {
+		return process.Here{}
+	}
+	return o.Opener
+}
+
 // outdates says whether a file was written to after the recording.
-func (o *Offline) outdates(file *os.File) bool {
-	info, err := file.Stat()
-	return err == nil && !o.Recorded.IsZero() && info.ModTime().After(o.Recorded)
+func (o *Offline) outdates(file *process.OpenFile) bool {
+	st, err := process.Fstat(file.File)
+	return err == nil && !o.Recorded.IsZero() && time.Unix(st.Mtim.Unix()).After(o.Recorded)
 }
 
 // missing says whether an error is only that there is no such file.
@@ -125,14 +135,14 @@ func missing(err error) bool {
 
 // debugFile finds the separate debug file of an image: below Symfs, else by its
 // build ID where the system keeps them.
-func (o *Offline) debugFile(w *debugWanted) (*os.File, error) {
+func (o *Offline) debugFile(w *debugWanted) (*process.OpenFile, error) {
 	if o.Symfs != "" {
-		f, err := debugfile.Find([]debugfile.Root{debugfile.In(o.Symfs)}, w.path, w.buildID, w.link)
+		f, err := debugfile.Find([]debugfile.Root{debugfile.In(o.opener(), o.Symfs)}, w.path, w.buildID, w.link)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return f, err
 		}
 	}
-	return debugfile.Find([]debugfile.Root{debugfile.In("/")}, w.path, w.buildID, debugfile.Link{})
+	return debugfile.Find([]debugfile.Root{debugfile.In(o.opener(), "/")}, w.path, w.buildID, debugfile.Link{})
 }
 
 // vdso returns the vDSO of a recording: the cached one, or that of the kernel that runs here if it is
@@ -140,11 +150,11 @@ func (o *Offline) debugFile(w *debugWanted) (*os.File, error) {
 func (o *Offline) vdso(m *vmas.Mapping) ([]byte, error) {
 	id, size := o.buildID(m.File), m.End-m.Start
 	for _, name := range debugfile.Cached(o.Cache, id.Bytes(), "vdso") {
-		file, err := process.OpenRegular(name)
+		file, err := o.opener().OpenRegular(name)
 		if err != nil {
 			continue
 		}
-		data, err := io.ReadAll(io.LimitReader(file, int64(size)))
+		data, err := io.ReadAll(io.NewSectionReader(file, 0, int64(size)))
 		file.Close()
 		if err == nil && fileid.SameBuild(imageBuildID(data), id.Bytes()) {
 			return data, nil

@@ -97,6 +97,14 @@ func (fd *finder) opener(pid uint32, m *vmas.Mapping) opener {
 	return opener{find: *fd, pid: pid, at: *m}
 }
 
+// recorded is the build ID that a recording has for a file, zero if it has none or processes run here.
+func (fd *finder) recorded(f *vmas.File) vmas.BuildID {
+	if fd.offline == nil {
+		return f.BuildID
+	}
+	return fd.offline.buildID(f)
+}
+
 // nobody stands for the user of a process that is gone.
 const nobody = ^uint32(0)
 
@@ -217,7 +225,7 @@ func (fd *finder) openMapped(pid uint32, m *vmas.Mapping) (*os.File, error) {
 // build ID, the path is enough: the process has just mapped what it leads to. target is what the kernel's own
 // link to the mapped file shows, "" if f was opened by another path.
 func proven(f *os.File, want *vmas.File, target string) (*os.File, error) {
-	err := fileid.Check(f, &want.FileID)
+	err := fileid.Check(&process.OpenFile{File: f}, &want.FileID)
 	if err != nil && err != fileid.ErrUnproven && !leadsTo(target, f, want) {
 		f.Close()
 		return nil, err

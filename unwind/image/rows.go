@@ -27,7 +27,7 @@ func (im *Image) KeptRow(arch *rule.Arch, m *vmas.Mapping, pc uint64) (kind rule
 	if k := im.rows[off]; k != nil {
 		return k.kind, &k.row
 	}
-	im.hit = true
+	im.sampled(m.File)
 	k := &keptRow{kind: rule.Unreadable}
 	switch {
 	case !im.isRead() || im.err != nil:

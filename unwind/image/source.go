@@ -20,10 +20,10 @@ import (
 // A source is what an image is read from, a file, or memory for the vDSO, with its identity. It is immutable,
 // but its file may be closed and opened again.
 type source struct {
-	file    *descriptor // nil for memory
-	by      *readBy     // nil where this process reads the file itself
-	name    string      // of the file
-	owner   uint32      // of the file
+	file    *descriptor    // nil for memory
+	by      process.ReadBy // nil where this process reads the file itself
+	name    string         // of the file
+	owner   uint32         // of the file
 	memory  []byte
 	size    int64
 	inode   inode
@@ -45,7 +45,7 @@ type inode struct {
 // identify reads the identity of an open file, which has room among the descriptors and belongs to the source
 // from now on. again opens it again.
 func (fd *finder) identify(file *os.File, uid, pid uint32, again opener) (*source, error) {
-	st, err := fileid.Stat(file)
+	st, err := process.Fstat(file)
 	if err != nil {
 		file.Close()
 		fd.files.giveBack(uid)
@@ -53,7 +53,7 @@ func (fd *finder) identify(file *os.File, uid, pid uint32, again opener) (*sourc
 	}
 	s := &source{name: file.Name(), size: st.Size, owner: st.Uid, by: fd.readBy(pid, file)}
 	s.inode = inode{st.Dev, st.Ino, fileid.Generation(file), st.Size, st.Mtim, st.Ctim}
-	s.readIdentity(openFile{file, s.by})
+	s.readIdentity(&process.OpenFile{File: file, By: s.by})
 	s.file = newDescriptor(fd.files, fd.reader, uid, st.Dev, file, again)
 	return s, nil
 }
@@ -109,18 +109,17 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	defer s.release()
-	return openFile{file, s.by}.ReadAt(p, off)
+	open := process.OpenFile{File: file, By: s.by}
+	return open.ReadAt(p, off)
 }
 
-// A readBy reads a file for this process, whose descriptor cannot be read.
-type readBy struct {
-	process.FileReader
-	pid uint32 // of the process for which it was opened
-}
-
-// readBy says who reads a file, nil for this process itself.
-func (fd *finder) readBy(pid uint32, file *os.File) *readBy {
-	reader, ok := fd.access.(process.FileReader)
+// readBy says who reads a file that was opened for a process, nil for this process itself.
+func (fd *finder) readBy(pid uint32, file *os.File) process.ReadBy {
+	var opener any = fd.access
+	if fd.offline != nil {
+		opener = fd.offline.Opener
+	}
+	reader, ok := opener.(process.FileReader)
 	if !ok {
 		return nil
 	}
@@ -128,25 +127,7 @@ func (fd *finder) readBy(pid uint32, file *os.File) *readBy {
 	if err != nil || flags&unix.O_PATH == 0 {
 		return nil
 	}
-	return &readBy{reader, pid}
-}
-
-// contents reads a file that was opened for a process, which may block.
-func (fd *finder) contents(pid uint32, file *os.File) io.ReaderAt {
-	return openFile{file, fd.readBy(pid, file)}
-}
-
-// An openFile is an open file, and who reads it.
-type openFile struct {
-	*os.File
-	by *readBy
-}
-
-func (f openFile) ReadAt(p []byte, off int64) (int, error) {
-	if f.by != nil {
-		return f.by.ReadFile(f.by.pid, f.File, p, off)
-	}
-	return f.File.ReadAt(p, off)
+	return func(file *os.File, p []byte, off int64) (int, error) { return reader.ReadFile(pid, file, p, off) }
 }
 
 // hold keeps the file open until release. It may have to open it again, which may block.
@@ -185,7 +166,7 @@ func (s *source) isOpen() bool {
 
 // isSame returns an error unless file is the one that was closed, unchanged.
 func (s *source) isSame(file *os.File) error {
-	st, err := fileid.Stat(file)
+	st, err := process.Fstat(file)
 	if err != nil {
 		return err
 	}

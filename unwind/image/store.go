@@ -48,6 +48,9 @@ type Listener struct {
 	Failed func(path string, err error)
 	// Dropped is called for each sampled image that Forget drops, if no record had its build ID.
 	Dropped func(path string, id []byte)
+	// Unidentified is called for each sampled image without a build ID, if no record had one either: when it is
+	// sampled first.
+	Unidentified func(path string)
 	// Copied is called for each mapping that turns out to hold the
 	// code of m.Copied.File.
 	Copied func(pid uint32, m *vmas.Mapping)

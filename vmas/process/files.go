@@ -87,6 +87,21 @@ func (d Direct) Owner(pid uint32) (uid uint32, err error) {
 	return st.Uid, err
 }
 
+// Fstat is fstat with what this machine knows of the file: a server is not asked, as it may not answer. Times
+// of access and numbers of links are left out.
+func Fstat(file *os.File) (st unix.Stat_t, err error) {
+	const flags = unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC
+	var is unix.Statx_t
+	if err := unix.Statx(int(file.Fd()), "", flags, unix.STATX_BASIC_STATS, &is); err != nil {
+		return st, err
+	}
+	st.Dev, st.Ino, st.Mode = unix.Mkdev(is.Dev_major, is.Dev_minor), is.Ino, uint32(is.Mode)
+	st.Uid, st.Gid, st.Size, st.Blocks = is.Uid, is.Gid, int64(is.Size), int64(is.Blocks)
+	st.Mtim = unix.Timespec{Sec: is.Mtime.Sec, Nsec: int64(is.Mtime.Nsec)}
+	st.Ctim = unix.Timespec{Sec: is.Ctime.Sec, Nsec: int64(is.Ctime.Nsec)}
+	return st, nil
+}
+
 // OpenRegular opens a file if it is a regular one. What is there is looked at before it is opened: opening a
 // device can have effects.
 func OpenRegular(path string) (*os.File, error) {
@@ -121,20 +136,21 @@ func Reopen(fd int) (readable int, err error) {
 
 // WithinDescriptor is OpenWithin for who passes a descriptor on.
 func (d Direct) WithinDescriptor(pid uint32, path string) (fd int, err error) {
-	return openWithin(d.root(pid)+"/", path)
+	return DescriptorWithin(d.root(pid)+"/", path)
 }
 
 // OpenWithin opens the regular file at a path within a root, whose symbolic links lead nowhere else: it may
 // be that of a process in a container.
 func OpenWithin(root, path string) (*os.File, error) {
-	fd, err := openWithin(root, path)
+	fd, err := DescriptorWithin(root, path)
 	if err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), strings.TrimRight(root, "/")+"/"+strings.TrimLeft(path, "/")), nil
 }
 
-func openWithin(root, path string) (readable int, err error) {
+// DescriptorWithin is OpenWithin for who passes a descriptor on.
+func DescriptorWithin(root, path string) (readable int, err error) {
 	fd, err := findWithin(root, path)
 	if err != nil {
 		return -1, err

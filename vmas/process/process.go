@@ -64,6 +64,47 @@ type FileReader interface {
 	ReadFile(pid uint32, file *os.File, p []byte, off int64) (n int, err error)
 }
 
+// A ReadBy is [io.ReaderAt] for files whose descriptors this process cannot read.
+type ReadBy func(file *os.File, p []byte, off int64) (n int, err error)
+
+// An OpenFile is an open file, and who reads it.
+type OpenFile struct {
+	*os.File
+	By ReadBy // nil if this process does
+}
+
+// ReadAt is for [io.ReaderAt].
+func (f *OpenFile) ReadAt(p []byte, off int64) (n int, err error) {
+	if f.By != nil {
+		return f.By(f.File, p, off)
+	}
+	return f.File.ReadAt(p, off)
+}
+
+// A FileOpener opens files by their paths here, if they are regular ones.
+type FileOpener interface {
+	// OpenRegular opens what a path leads to.
+	OpenRegular(path string) (*OpenFile, error)
+	// OpenWithin opens what a path leads to within a root, out of which no link leads.
+	OpenWithin(root, path string) (*OpenFile, error)
+}
+
+// Here opens and reads files itself, which takes as long as it takes.
+type Here struct{}
+
+// OpenRegular is for [FileOpener].
+func (Here) OpenRegular(path string) (*OpenFile, error) { return itself(OpenRegular(path)) }
+
+// OpenWithin is for [FileOpener].
+func (Here) OpenWithin(root, path string) (*OpenFile, error) { return itself(OpenWithin(root, path)) }
+
+func itself(file *os.File, err error) (*OpenFile, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &OpenFile{File: file}, nil
+}
+
 // A Text is a text file in the folder of a thread (proc(5)).
 type Text uint8
 

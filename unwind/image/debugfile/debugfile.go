@@ -56,11 +56,11 @@ const (
 var ErrOther = errors.New("of another build")
 
 // A Root opens the regular file at a path within a root, as [Open] does.
-type Root func(path string) (*os.File, error)
+type Root func(path string) (*process.OpenFile, error)
 
 // In is the root in a directory.
-func In(dir string) Root {
-	return func(path string) (*os.File, error) { return Open(dir, path) }
+func In(o process.FileOpener, dir string) Root {
+	return func(path string) (*process.OpenFile, error) { return o.OpenWithin(dir, path) }
 }
 
 // Find opens the debug file of the image at a path, in the first of the roots
@@ -70,15 +70,7 @@ func In(dir string) Root {
 //
 // The error wraps [fs.ErrNotExist] when there is no such file. Any other one
 // names the file that was there and says why it cannot be used.
-func Find(roots []Root, image string, buildID []byte, link Link) (*os.File, error) {
-	return FindBy(roots, func(f *os.File) io.ReaderAt { return f }, image, buildID, link)
-}
-
-// FindBy is Find for files that are read by way of contents: the roots may open descriptors that cannot be
-// read (O_PATH, open(2)).
-func FindBy(roots []Root, contents func(*os.File) io.ReaderAt, image string, buildID []byte, link Link) (
-	*os.File, error,
-) {
+func Find(roots []Root, image string, buildID []byte, link Link) (*process.OpenFile, error) {
 	var refused error
 	for _, root := range roots {
 		for _, c := range candidates(image, buildID, link) {
@@ -89,7 +81,7 @@ func FindBy(roots []Root, contents func(*os.File) io.ReaderAt, image string, bui
 				}
 				continue
 			}
-			err = verify(f, contents(f), buildID, link, c.byLink)
+			err = verify(f, buildID, link, c.byLink)
 			if err == nil {
 				return f, nil
 			}
@@ -145,15 +137,15 @@ func Open(root, name string) (*os.File, error) { return process.OpenWithin(root,
 
 // verify makes sure that f belongs to the image. Build IDs must not differ, whichever way led
 // to f. Where the image has none, or the file beside it, the link's CRC has to fit.
-func verify(f *os.File, contents io.ReaderAt, buildID []byte, link Link, byLink bool) error {
-	info, err := f.Stat()
+func verify(f *process.OpenFile, buildID []byte, link Link, byLink bool) error {
+	st, err := process.Fstat(f.File)
 	if err != nil {
 		return err
 	}
-	if info.Size() > Largest {
-		return fmt.Errorf("debug file of %d bytes is too large", info.Size())
+	if st.Size > Largest {
+		return fmt.Errorf("debug file of %d bytes is too large", st.Size)
 	}
-	id, err := elf.ReadBuildID(contents)
+	id, err := elf.ReadBuildID(f)
 	if err != nil {
 		return err
 	}
@@ -163,10 +155,10 @@ func verify(f *os.File, contents io.ReaderAt, buildID []byte, link Link, byLink 
 	if !byLink || len(buildID) > 0 && len(id) > 0 {
 		return nil // an equal build ID says as much, and a CRC takes a second for each gigabyte
 	}
-	if info.Size() > LargestCRC {
-		return fmt.Errorf("debug file of %d bytes is too large for its CRC to be verified", info.Size())
+	if st.Size > LargestCRC {
+		return fmt.Errorf("debug file of %d bytes is too large for its CRC to be verified", st.Size)
 	}
-	crc, err := checksum(contents, info.Size())
+	crc, err := checksum(f, st.Size)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"unspool/dwarfcfi/elf"
 	"unspool/testdata/costs"
 	"unspool/testdata/inputs"
+	"unspool/vmas/process"
 )
 
 // elfFile is a 64-bit ELF file of one note segment with a build ID, or
@@ -112,7 +113,8 @@ func TestFind(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			f, err := Find([]Root{In(filepath.Join(root, "gone")), In(root)}, image, c.buildID, c.link)
+			roots := []Root{In(process.Here{}, filepath.Join(root, "gone")), In(process.Here{}, root)}
+			f, err := Find(roots, image, c.buildID, c.link)
 			if err == nil {
 				defer f.Close()
 				if want := filepath.Join(root, c.want); f.Name() != want || c.want == "" {
@@ -144,7 +146,7 @@ func TestFindRefusesWhatIsTooLarge(t *testing.T) {
 		id   []byte
 		link Link
 	}{{own, Link{}}, {nil, Link{"prog.debug", 1}}} {
-		if _, err := Find([]Root{In(root)}, "/prog", c.id, c.link); err == nil ||
+		if _, err := Find([]Root{In(process.Here{}, root)}, "/prog", c.id, c.link); err == nil ||
 			!strings.Contains(err.Error(), "too large") {
 			t.Errorf("build ID %x: %v", c.id, err)
 		}
@@ -162,7 +164,7 @@ func TestEqualBuildIDNeedsNoCRC(t *testing.T) {
 	if err := os.Truncate(name, 2*LargestCRC); err != nil {
 		t.Skipf("no sparse files here: %v", err)
 	}
-	f, err := Find([]Root{In(root)}, "/prog", own, Link{"prog.debug", 1})
+	f, err := Find([]Root{In(process.Here{}, root)}, "/prog", own, Link{"prog.debug", 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"unspool/dwarfcfi/elf"
 	"unspool/vmas"
+	"unspool/vmas/process"
 )
 
 var (
@@ -30,7 +31,7 @@ var (
 
 // Check returns nil if file is the one that id identifies, else [ErrReplaced], [ErrUnproven] or why the file
 // cannot be examined. If a build ID is known, it alone decides.
-func Check(file *os.File, id *vmas.FileID) error {
+func Check(file *process.OpenFile, id *vmas.FileID) error {
 	if !id.BuildID.IsZero() {
 		found, err := elf.ReadBuildID(file)
 		if err != nil || !SameBuild(found, id.BuildID.Bytes()) {
@@ -41,29 +42,14 @@ func Check(file *os.File, id *vmas.FileID) error {
 	if id.Inode == 0 {
 		return ErrUnproven
 	}
-	st, err := Stat(file)
+	st, err := process.Fstat(file.File)
 	if err != nil {
 		return err
 	}
-	if !isInode(file, &st, id) && !mapsAs(file, id) || !SameGeneration(file, id) {
+	if !isInode(file.File, &st, id) && !mapsAs(file.File, id) || !SameGeneration(file.File, id) {
 		return ErrReplaced
 	}
 	return nil
-}
-
-// Stat is fstat with what this machine knows of the file: a server is not asked, as it may not answer. Times
-// of access and numbers of blocks and links are left out.
-func Stat(file *os.File) (st unix.Stat_t, err error) {
-	const flags = unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC
-	var is unix.Statx_t
-	if err := unix.Statx(int(file.Fd()), "", flags, unix.STATX_BASIC_STATS, &is); err != nil {
-		return st, err
-	}
-	st.Dev, st.Ino, st.Mode = unix.Mkdev(is.Dev_major, is.Dev_minor), is.Ino, uint32(is.Mode)
-	st.Uid, st.Gid, st.Size = is.Uid, is.Gid, int64(is.Size)
-	st.Mtim = unix.Timespec{Sec: is.Mtime.Sec, Nsec: int64(is.Mtime.Nsec)}
-	st.Ctim = unix.Timespec{Sec: is.Ctime.Sec, Nsec: int64(is.Ctime.Nsec)}
-	return st, nil
 }
 
 // recordedSize is the room that perf.data has for a build ID, and the longest that the kernel
@@ -108,8 +94,13 @@ func isInode(file *os.File, st *unix.Stat_t, id *vmas.FileID) bool {
 	return unknown || unix.Major(st.Dev) == id.Major && unix.Minor(st.Dev) == id.Minor || isOverlay(file)
 }
 
+// isOverlay says whether a file is on an overlayfs. That is not asked of a descriptor that cannot be read,
+// which stands for a file of a server: the server would have to answer.
 func isOverlay(file *os.File) bool {
 	var fs unix.Statfs_t
+	if flags, err := unix.FcntlInt(file.Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_PATH != 0 {
+		return false
+	}
 	return unix.Fstatfs(int(file.Fd()), &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 

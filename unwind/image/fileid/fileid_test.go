@@ -13,6 +13,7 @@ import (
 
 	"unspool/dwarfcfi/elf/elftest"
 	"unspool/vmas"
+	"unspool/vmas/process"
 )
 
 func TestSameBuild(t *testing.T) {
@@ -70,6 +71,9 @@ func open(t *testing.T, path string) *os.File {
 	return f
 }
 
+// check is Check for a file that this process reads.
+func check(f *os.File, id *vmas.FileID) error { return Check(&process.OpenFile{File: f}, id) }
+
 // inodeOf is what the kernel tells about an open file besides its build ID.
 func inodeOf(t *testing.T, f *os.File) vmas.FileID {
 	t.Helper()
@@ -116,14 +120,14 @@ func TestTwoFilesOfOnePath(t *testing.T) {
 		}
 		f := open(t, path)
 		for j := range known[there] {
-			if err := Check(f, &known[there][j]); err != nil {
+			if err := check(f, &known[there][j]); err != nil {
 				t.Errorf("round %d: %+v: %v", round, known[there][j], err)
 			}
-			if err := Check(f, &known[1-there][j]); err != ErrReplaced {
+			if err := check(f, &known[1-there][j]); err != ErrReplaced {
 				t.Errorf("round %d: the other one's %+v: %v", round, known[1-there][j], err)
 			}
 		}
-		if err := Check(f, &vmas.FileID{}); err != ErrUnproven {
+		if err := check(f, &vmas.FileID{}); err != ErrUnproven {
 			t.Errorf("round %d: nothing known: %v", round, err)
 		}
 		if err := os.Rename(path, kept[there]); err != nil {
@@ -142,13 +146,13 @@ func TestDeviceAndGenerationCount(t *testing.T) {
 		t.Skip("on overlayfs devices are not compared")
 	}
 	for range 2 {
-		if err := Check(f, &own); err != nil {
+		if err := check(f, &own); err != nil {
 			t.Error(err)
 		}
-		if err := Check(f, &otherDevice); err != ErrReplaced {
+		if err := check(f, &otherDevice); err != ErrReplaced {
 			t.Errorf("another device: %v", err)
 		}
-		if err := Check(f, &otherGeneration); own.Generation != 0 && err != ErrReplaced {
+		if err := check(f, &otherGeneration); own.Generation != 0 && err != ErrReplaced {
 			t.Errorf("another generation: %v", err)
 		}
 	}
@@ -196,7 +200,7 @@ func TestOverlay(t *testing.T) {
 			{"the other one's", false, inodeOf(t, merged[1-round%2])},
 			{"the other one's in the layer", false, inodeOf(t, layer[1-round%2])},
 		} {
-			if err := Check(f, &c.id); (err == nil) != c.own {
+			if err := check(f, &c.id); (err == nil) != c.own {
 				t.Errorf("round %d: %s: %v", round, c.what, err)
 			}
 		}

@@ -84,6 +84,9 @@ const (
 	HangClose Mode = "close" // to close such a file
 	// HangContents leaves unanswered to read more of such a file than its first bytes.
 	HangContents Mode = "contents"
+	// HangStat leaves unanswered to say for a third time how large a file is that is looked up from now on: the
+	// first two are for who opens it.
+	HangStat Mode = "stat"
 )
 
 // Be makes the server behave so from now on.
@@ -103,14 +106,15 @@ type server struct {
 	names []string
 	files [][]byte
 
-	mu   sync.Mutex
-	mode Mode
-	held [][]byte // requests that were left unanswered
+	mu    sync.Mutex
+	mode  Mode
+	held  [][]byte       // requests that were left unanswered
+	asked map[uint64]int // how often HangStat has said the size of a file
 }
 
 // serve mounts the file system and serves it until it is killed.
 func serve(at, files string) error {
-	s := &server{mode: Answer}
+	s := &server{mode: Answer, asked: make(map[uint64]int)}
 	entries, err := os.ReadDir(files)
 	if err != nil {
 		return err
@@ -227,13 +231,17 @@ func (s *server) answer(op uint32, mode Mode, node uint64, in []byte) (out []byt
 		for i, name := range s.names {
 			if string(in[:len(in)-1]) == name {
 				out = le.AppendUint64(le.AppendUint64(nil, uint64(i)+2), 0)
-				out = le.AppendUint64(le.AppendUint64(out, longValid), longValid)
+				out = le.AppendUint64(le.AppendUint64(out, longValid), attributesValid(mode))
 				return append(le.AppendUint64(out, 0), s.attributes(uint64(i)+2)...), 0, true
 			}
 		}
 		return nil, unix.ENOENT, true
 	case opGetattr: // struct fuse_attr_out
-		return append(le.AppendUint64(le.AppendUint64(nil, longValid), 0), s.attributes(node)...), 0, true
+		if mode == HangStat {
+			s.asked[node]++
+		}
+		out = le.AppendUint64(le.AppendUint64(nil, attributesValid(mode)), 0)
+		return append(out, s.attributes(node)...), 0, mode != HangStat || s.asked[node] <= 2
 	case opOpen, opOpendir: // struct fuse_open_out
 		flags := uint64(0)
 		if mode == HangRead || mode == HangClose || mode == HangContents {
@@ -253,6 +261,14 @@ func (s *server) answer(op uint32, mode Mode, node uint64, in []byte) (out []byt
 		return nil, 0, true
 	}
 	return nil, unix.ENOSYS, true
+}
+
+// attributesValid is for how many seconds the kernel does not ask for attributes again.
+func attributesValid(mode Mode) uint64 {
+	if mode == HangStat {
+		return 0
+	}
+	return longValid
 }
 
 // attributes is a struct fuse_attr.

@@ -2,25 +2,24 @@ package symbols
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"unspool/unwind/image/debugfile"
+	"unspool/vmas/process"
 )
 
-// process says where the files are that a recorded process wrote, and which users may own them. A process
+// A writer is a recorded process that wrote files: where they are, and which users may own them. A process
 // that still runs may have its own mount namespace and PID namespace. For others, the recorded PID and the
 // file system of this process are used.
-type process struct {
+type writer struct {
 	pid   uint32           // in the PID namespace of the process
 	roots []debugfile.Root // which its paths may be relative to
 	users []uint32         // the users besides root whose files are used
@@ -29,13 +28,13 @@ type process struct {
 	since time.Time
 }
 
-// process looks for a process that ran at a time, in ns of the samples' clock; 0 if that is unknown. The
+// writer looks for a process that ran at a time, in ns of the samples' clock; 0 if that is unknown. The
 // clock is CLOCK_MONOTONIC or perf's own, which starts at the boot as well, and may be faster or slower by
 // 500 ppm.
-func (s *Symbolizer) process(pid uint32, at uint64) *process {
-	p := &process{pid: pid, roots: []debugfile.Root{s.root(0)}, users: []uint32{uint32(os.Geteuid())}}
+func (s *Symbolizer) writer(pid uint32, at uint64) *writer {
+	p := &writer{pid: pid, roots: []debugfile.Root{s.root(0)}, users: []uint32{uint32(os.Geteuid())}}
 	if s.options.Root != "" {
-		p.roots[0] = debugfile.In(s.options.Root)
+		p.roots[0] = debugfile.In(s.options.Opener, s.options.Root)
 		return p
 	}
 	if s.otherKernel() != "" {
@@ -82,11 +81,11 @@ func (s *Symbolizer) process(pid uint32, at uint64) *process {
 func (s *Symbolizer) root(pid uint32) debugfile.Root {
 	switch {
 	case s.options.Generated != nil:
-		return func(path string) (*os.File, error) { return s.options.Generated(pid, path) }
+		return func(path string) (*process.OpenFile, error) { return s.options.Generated(pid, path) }
 	case pid == 0:
-		return debugfile.In("/")
+		return debugfile.In(s.options.Opener, "/")
 	}
-	return debugfile.In(fmt.Sprintf("/proc/%d/root", pid))
+	return debugfile.In(s.options.Opener, fmt.Sprintf("/proc/%d/root", pid))
 }
 
 // tick is the unit of times in /proc (USER_HZ).
@@ -122,7 +121,7 @@ func monotonic() time.Duration {
 }
 
 // open opens a file by its path in the process's mount namespace.
-func (p *process) open(path string) (*os.File, error) {
+func (p *writer) open(path string) (*process.OpenFile, error) {
 	for _, root := range p.roots {
 		file, err := root(path)
 		if err == nil {
@@ -139,20 +138,19 @@ func (p *process) open(path string) (*os.File, error) {
 }
 
 // wrote returns an error if the process cannot have written the file.
-func (p *process) wrote(file *os.File) error {
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
+func (p *writer) wrote(file *process.OpenFile) error {
+	st, err := process.Fstat(file.File)
 	switch {
-	case !ok:
-		return errors.New("no owner")
+	case err != nil:
+		return err
 	case st.Uid != 0 && !slices.Contains(p.users, st.Uid):
 		return fmt.Errorf("not used, as it belongs to user %d, not to the process's (%s) or root", st.Uid,
 			strings.Trim(fmt.Sprint(p.users), "[]"))
-	case !p.since.IsZero() && info.ModTime().After(p.since):
+	case !p.since.IsZero() && modified(&st).After(p.since):
 		return fmt.Errorf("not used, as it was written by another process, which has the PID now")
 	}
 	return nil
 }
+
+// modified is when a file was written to last.
+func modified(st *unix.Stat_t) time.Time { return time.Unix(st.Mtim.Unix()) }
