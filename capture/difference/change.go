@@ -11,12 +11,12 @@ type Change struct {
 func (c *Change) Judged() bool { return c.Samples[A]+c.Samples[B] >= fewest }
 
 // Changes compares the rows of a pair. They have the confidence together, as one list.
-func (m *Merged) Changes(pair int, rows ...Rows) (lists [][]Change, tests int, err error) {
+func (m *Merged) Changes(pair int, rows ...Rows) (lists [][]Change, err error) {
 	s, err := m.both(pair)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	spreads := make([][sides][]spread, len(rows))
+	spreads, tests := make([][sides][]spread, len(rows)), 0
 	for i, r := range rows {
 		for side := range s {
 			spreads[i][side] = s[side].spreads(r)
@@ -38,7 +38,7 @@ func (m *Merged) Changes(pair int, rows ...Rows) (lists [][]Change, tests int, e
 		}
 		lists = append(lists, list)
 	}
-	return lists, tests, nil
+	return lists, nil
 }
 
 // both are the series of both sides, which are collected once.

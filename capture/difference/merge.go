@@ -2,6 +2,7 @@ package difference
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"unspool/capture/profile"
@@ -53,10 +54,19 @@ type place struct {
 	thread int32
 }
 
+// Options say what is told apart.
+type Options struct {
+	Lines bool // places in the source, and not only functions
+	// Processes puts programs above the stacks, if there are several. Profiles with several programs have to be
+	// loaded so.
+	Processes bool
+	NoKernel  bool // leave out kernel frames: their samples are those of what called the kernel
+}
+
 // merger makes a Merged.
 type merger struct {
 	*Merged
-	lines  bool
+	Options
 	names  [sides]names
 	images map[string]int32
 	frames map[profile.Frame]int32
@@ -70,15 +80,14 @@ type member struct {
 	program string
 }
 
-// Merge merges two recordings, whose profiles are valid. Places in the source are told apart if lines is set.
-// If there are several programs, these stand above the stacks, as far as the profiles were loaded so.
-func Merge(a, b Recording, lines, processes bool) (*Merged, error) {
+// Merge merges two recordings.
+func Merge(a, b Recording, o Options) (*Merged, error) {
 	m := &merger{
 		Merged: &Merged{
 			Profile: &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}}, Sides: [sides]Recording{a, b},
 			collected: make(map[int][sides]*series),
 		},
-		lines: lines, names: alike(a.Profile, b.Profile), images: make(map[string]int32),
+		Options: o, names: alike(a.Profile, b.Profile), images: make(map[string]int32),
 		frames: make(map[profile.Frame]int32), stacks: make(map[profile.Node]int32), of: make(map[member]int32),
 	}
 	for _, s := range m.Sides {
@@ -88,10 +97,11 @@ func Merge(a, b Recording, lines, processes bool) (*Merged, error) {
 		m.Duration = max(m.Duration, s.Duration)
 	}
 	m.pair()
-	programs := m.programs()
+	all := m.programs(A)
+	maps.Copy(all, m.programs(B))
 	for side := range m.Sides {
 		m.addThreads(side)
-		m.addNodes(side, processes && len(programs) > 1)
+		m.addNodes(side, o.Processes && len(all) > 1)
 		m.addSamples(side)
 	}
 	return m.Merged, nil
@@ -180,13 +190,11 @@ func (p *Pair) measure(m *Merged, events ...int32) {
 	}
 }
 
-// programs are the names of all programs of both sides.
-func (m *merger) programs() map[string]bool {
+// programs are the names of the programs of a side.
+func (m *merger) programs(side int) map[string]bool {
 	all := make(map[string]bool)
-	for side, s := range m.Sides {
-		for thread := range s.Threads {
-			all[m.names[side].program(s.Program(int32(thread)))] = true
-		}
+	for thread := range m.Sides[side].Threads {
+		all[m.names[side].program(m.Sides[side].Program(int32(thread)))] = true
 	}
 	return all
 }
@@ -211,17 +219,19 @@ func (m *merger) addThreads(side int) {
 func (m *merger) addNodes(side int, processes bool) {
 	s := m.Sides[side]
 	frames := make([]int32, len(s.Frames))
-	named := false
 	for i := range s.Frames {
 		frames[i] = m.frame(side, &s.Frames[i])
-		named = named || s.Frames[i].Kind == profile.Process
 	}
 	now := make([]int32, len(s.Nodes))
-	if processes && !named && len(s.Threads) > 0 {
-		now[0] = m.child(0, m.process(m.names[side].program(s.Program(0))))
+	if own := m.programs(side); processes && len(own) == 1 {
+		for name := range own {
+			now[0] = m.child(0, m.process(name))
+		}
 	}
 	for i, n := range s.Nodes[1:] {
-		now[i+1] = m.child(now[n.Parent], frames[n.Frame])
+		if now[i+1] = now[n.Parent]; !m.NoKernel || s.Frames[n.Frame].Kind != profile.Kernel {
+			now[i+1] = m.child(now[n.Parent], frames[n.Frame])
+		}
 	}
 	m.nodes[side] = now
 }
@@ -235,7 +245,7 @@ func (m *merger) frame(side int, f *profile.Frame) int32 {
 	if f.Kind == profile.Process {
 		key.Name = m.names[side].program(f.Name)
 	}
-	if m.lines {
+	if m.Lines {
 		key.File, key.Line = f.File, f.Line
 	}
 	return m.intern(key)

@@ -54,7 +54,7 @@ func (s *stacks) recording() Recording { return Recording{s.Profile, nil} }
 // total has the samples of each function on both sides, with what it calls.
 func total(t *testing.T, m *Merged, pair int) map[string][2]uint64 {
 	t.Helper()
-	lists, _, err := m.Changes(pair, Rows{N: len(m.Frames), Of: func(_, leaf int32, add func(int32)) {
+	lists, err := m.Changes(pair, Rows{N: len(m.Frames), Of: func(_, leaf int32, add func(int32)) {
 		on := make(map[int32]bool)
 		for ; leaf > 0; leaf = m.Nodes[leaf].Parent {
 			on[m.Nodes[leaf].Frame] = true
@@ -176,7 +176,7 @@ func TestProgramsAboveStacks(t *testing.T) {
 		two.Sample(profile.Sample{Thread: thread, Node: two.Stack(process, two.frame("main", "/make")), CPU: -1, Count: 8})
 	}
 	for _, processes := range []bool{true, false} {
-		m, err := Merge(one.recording(), two.recording(), false, processes)
+		m, err := Merge(one.recording(), two.recording(), Options{Processes: processes})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,6 +193,23 @@ func TestProgramsAboveStacks(t *testing.T) {
 	m := merged(t, one.recording(), one.recording())
 	if len(m.Nodes) != 2 {
 		t.Errorf("one program: %+v", m.Nodes)
+	}
+}
+
+// Without the kernel, its samples are those of its caller; a program has them where no function called it.
+func TestWithoutTheKernel(t *testing.T) {
+	s := newStacks().add("x", 0, 5, "main", "/x", "read", "/kernel").add("x", 0, 7, "irq", "/kernel")
+	for i := range s.Frames {
+		if s.Images[s.Frames[i].Image].Name == "kernel" {
+			s.Frames[i].Kind = profile.Kernel
+		}
+	}
+	m, err := Merge(s.recording(), s.recording(), Options{NoKernel: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Totals(); !slices.Equal(got, []uint64{24, 10}) || m.Frames[m.Nodes[1].Frame].Name != "main" {
+		t.Errorf("%v", got)
 	}
 }
 
@@ -217,7 +234,39 @@ func TestTimesOfBoth(t *testing.T) {
 
 func TestInvalidProfilesAreRefused(t *testing.T) {
 	valid := newStacks().recording()
-	if _, err := Merge(valid, Recording{Profile: &profile.Profile{}}, false, false); err == nil {
+	if _, err := Merge(valid, Recording{Profile: &profile.Profile{}}, Options{}); err == nil {
 		t.Error("a profile without a root is merged")
+	}
+}
+
+// The shares are Newcombe's first example; the numbers of samples, 48 and 56, are 48 + 1.92 ± 13.71 and
+// 56 + 1.92 ± 14.79, each of a millisecond.
+func TestChange(t *testing.T) {
+	a := newStacks().add("x", 0, 32, "main", "/x").add("x", 0, 48, "main", "/x", "f", "/x")
+	b := newStacks().add("x", 0, 14, "main", "/x").add("x", 0, 56, "main", "/x", "f", "/x")
+	m := merged(t, a.recording(), b.recording())
+	lists, err := m.Changes(0, Rows{N: 1, Of: func(_, leaf int32, add func(int32)) {
+		if m.Frames[m.Nodes[leaf].Frame].Name == "f" {
+			add(0)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := lists[0][0]
+	for _, e := range []struct {
+		have       Estimate
+		low, value float64
+		high       float64
+	}{
+		{c.Share, 0.0524, 0.2, 0.3339},
+		{c.Amount, -0.01225, 0.008, 0.02845},
+	} {
+		if !near(e.have.Low, e.low, 0.00005) || !near(e.have.Value, e.value, 1e-9) || !near(e.have.High, e.high, 0.00005) {
+			t.Errorf("%+v, want %v to %v", e.have, e.low, e.high)
+		}
+	}
+	if c.Samples != [2]uint64{48, 56} || !c.Judged() {
+		t.Errorf("%+v", c)
 	}
 }

@@ -50,7 +50,7 @@ func (m *made) recording() Recording { return Recording{m.Profile, m.line} }
 // merged merges two recordings of one event.
 func merged(t testing.TB, a, b Recording) *Merged {
 	t.Helper()
-	m, err := Merge(a, b, false, true)
+	m, err := Merge(a, b, Options{Processes: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func merged(t testing.TB, a, b Recording) *Merged {
 // byName has the changes of functions, by themselves.
 func byName(t testing.TB, m *Merged) map[string]Change {
 	t.Helper()
-	lists, _, err := m.Changes(0, Rows{N: len(m.Frames), Of: func(_, leaf int32, add func(int32)) {
+	lists, err := m.Changes(0, Rows{N: len(m.Frames), Of: func(_, leaf int32, add func(int32)) {
 		if leaf > 0 {
 			add(m.Nodes[leaf].Frame)
 		}
