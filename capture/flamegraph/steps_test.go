@@ -136,14 +136,14 @@ func TestStripInABrowser(t *testing.T) {
 		p.MoveTo(5, 5)
 	}
 	const all = "10 s in steps of 9.77 ms · draw a range to see its part"
-	p.text("#when", all)
-	p.text("#programs", "cc166.7 %sh20.0 %ld13.3 %")
+	p.text(".strip .when", all)
+	p.text(".strip .programs", "cc166.7 %sh20.0 %ld13.3 %")
 	total("3,000")
 
 	// A part, which narrows the graph, the colours' shares and the list of threads.
 	drag(0.8, 0.2)
-	p.text("#when", "1.99 s to 8.01 s · 66.7 % of 3,000 samples")
-	p.text("#programs", "cc1100 %sh0 %ld0 %")
+	p.text(".strip .when", "1.99 s to 8.01 s · 66.7 % of 3,000 samples")
+	p.text(".strip .programs", "cc1100 %sh0 %ld0 %")
 	p.text("#legend [data-word=user] b", "100 %")
 	total("2,000")
 	p.Click("[popovertarget=threads]")
@@ -156,28 +156,28 @@ func TestStripInABrowser(t *testing.T) {
 	p.ClickAt(p.frame(2, 0.5))
 	p.text("#crumbs", "allmaincompile")
 	drag(0.2, 0.5)
-	p.text("#when", "1.99 s to 5.01 s · 50.0 % of 3,000 samples")
+	p.text(".strip .when", "1.99 s to 5.01 s · 50.0 % of 3,000 samples")
 	p.text("#crumbs", "allmaincompile")
 	p.Press(browser.Escape)
 	p.text("#crumbs", "all")
 	total("1,500")
 	p.Press(browser.Escape)
-	p.text("#when", all)
+	p.text(".strip .when", all)
 	total("3,000")
 
 	// The button, a click, the keyboard.
 	drag(0, 0.2)
 	total("600")
-	p.Click("#whole:not([hidden])")
-	p.text("#when", all)
+	p.Click(".strip .whole:not([hidden])")
+	p.text(".strip .when", all)
 	drag(0.81, 1)
 	total("400")
 	p.ClickAt(strip[0]+50, strip[1]+20)
-	p.text("#when", all)
+	p.text(".strip .when", all)
 	p.Press(browser.ArrowRight)
-	p.text("#when", "0 s to 1.01 s · 11.2 % of 3,000 samples")
+	p.text(".strip .when", "0 s to 1.01 s · 11.2 % of 3,000 samples")
 	p.Press(browser.ArrowRight)
-	p.text("#when", "205 ms to 1.21 s · 11.2 % of 3,000 samples")
+	p.text(".strip .when", "205 ms to 1.21 s · 11.2 % of 3,000 samples")
 	p.Press(browser.Escape)
 
 	// A bin under the mouse, and a program of the legend.
@@ -185,7 +185,7 @@ func TestStripInABrowser(t *testing.T) {
 	p.text("#tip th", "ld")
 	p.Click("[title='Show only cc1']")
 	p.text("#thread", "all cc1")
-	p.text("#programs", "cc1100 %sh0 %ld0 %")
+	p.text(".strip .programs", "cc1100 %sh0 %ld0 %")
 	total("2,000")
 	if c := p.Complaints(); len(c) > 0 {
 		t.Error(c)
@@ -228,7 +228,7 @@ func TestCoarseTimeInABrowser(t *testing.T) {
 		}
 		page := opened{t, browser.Open(t, file, 1200, 800)}
 		page.Until("document.documentElement.dataset.ready")
-		page.text("#when", c.want)
+		page.text(".strip .when", c.want)
 		page.MoveTo(page.frame(0, 0.5))
 		page.text("#tip table tr", "total100 %3,000")
 		if c := page.Complaints(); len(c) > 0 {
