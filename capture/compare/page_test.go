@@ -90,12 +90,7 @@ type shown struct {
 	*browser.Page
 }
 
-// pager is implemented by both comparisons.
-type pager interface {
-	WritePage(w io.Writer, left, right *profile.Profile, title string) error
-}
-
-func written(t *testing.T, r pager, left, right *profile.Profile, title string) []byte {
+func written(t *testing.T, r *compare.Result, left, right *profile.Profile, title string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	if err := r.WritePage(&b, left, right, title); err != nil {
@@ -438,74 +433,17 @@ func TestPageColours(t *testing.T) {
 func TestPageIsEscaped(t *testing.T) {
 	t.Parallel()
 	c := example()
-	a, b := two()
-	for _, page := range [][]byte{
-		written(t, c.Result(symbols.New(symbols.Options{}), 65528, &exampleCosts), c.DWARF, c.FP, hostile),
-		written(t, compare.CompareTwo(a, b, hostile, hostile), a, b, hostile),
-	} {
-		page := string(page)
-		if n := strings.Count(page, "<script"); n != 3 {
-			t.Errorf("%d scripts", n)
-		}
-		if strings.Contains(page, "<img") || !utf8.ValidString(page) ||
-			strings.ContainsFunc(page, func(r rune) bool { return r < ' ' && r != '\n' || r == '\u202e' }) {
-			t.Error("an element, a control character or an invalid byte of a name is in the page")
-		}
-		if strings.Contains(page, "http:") || strings.Contains(page, "https:") ||
-			strings.Contains(page, " style=") {
-			t.Error("the page names an address, or has a style that its policy forbids")
-		}
+	page := string(written(t, c.Result(symbols.New(symbols.Options{}), 65528, &exampleCosts), c.DWARF, c.FP, hostile))
+	if n := strings.Count(page, "<script"); n != 3 {
+		t.Errorf("%d scripts", n)
 	}
-}
-
-// two are recordings of two builds, with different numbers of the same frames.
-func two() (a, b *profile.Profile) {
-	base := profile.Profile{
-		Images:  []profile.Image{{Name: "program"}, {Name: hostile}},
-		Threads: []profile.Thread{{PID: 1, TID: 1, Comm: hostile}},
-		Events:  []profile.Event{{Name: "cycles"}}, Duration: 1500 * time.Millisecond,
-		Problems: []string{"no names for " + hostile},
+	if strings.Contains(page, "<img") || !utf8.ValidString(page) ||
+		strings.ContainsFunc(page, func(r rune) bool { return r < ' ' && r != '\n' || r == '\u202e' }) {
+		t.Error("an element, a control character or an invalid byte of a name is in the page")
 	}
-	copied := base
-	one, other := profiletest.New(&base), profiletest.New(&copied)
-	one.Frames = []profile.Frame{{Name: "main"}, {Name: "fast"}, {Name: hostile, Image: 1}}
-	other.Frames = []profile.Frame{{Name: hostile, Image: 1}, {Name: "slow"}, {Name: "fast"}, {Name: "main"}}
-	one.AddComplete(30, 0, 1)
-	one.AddComplete(10, 0, 2)
-	other.AddComplete(30, 3, 2)
-	other.AddComplete(30, 3, 1, 0)
-	return one.Profile, other.Profile
-}
-
-func TestPageOfTwo(t *testing.T) {
-	t.Parallel()
-	a, b := two()
-	result := compare.CompareTwo(a, b, "a.data", hostile)
-	p := show(t, written(t, result, a, b, "a and b"), 1400)
-	p.same("sides", [][]string{
-		{"A", "a.data", "40", "1.5", "0", percentOf(result.A.Complete), "2.0"},
-		{"B", flamegraph.Printable(hostile), "60", "1.5", "0", percentOf(result.B.Complete), "2.5"},
-	})
-	want := [][]string{}
-	for _, s := range result.Shares {
-		want = append(want, []string{named(s.Function, s.Image), percentOf(s.A), percentOf(s.B), "",
-			pointsOf(s.B - s.A), percentOf(s.SelfA), percentOf(s.SelfB)})
+	if strings.Contains(page, "http:") || strings.Contains(page, "https:") || strings.Contains(page, " style=") {
+		t.Error("the page names an address, or has a style that its policy forbids")
 	}
-	p.same("differ", want)
-	p.Shows("#right h3", "B: "+flamegraph.Printable(hostile))
-	p.MoveTo(p.frame("left", 2, 0.3))
-	p.Shows("#tip .name", "fast")
-	p.Shows("#tip table", "ABpointsin this place75.0 %50.0 %−25.0function, total75.0 %50.0 "+
-		"%−25.0function, self75.0 %50.0 %−25.0")
-	p.PressCtrl("f")
-	p.Press("slow")
-	p.Shows("#left .caption .found", "0 % matched")
-	p.Shows("#right .caption .found", "50.0 % matched")
-	p.Press(browser.Enter)
-	p.Press(browser.Escape)
-	p.ClickAt(p.frame("left", 2, 0.9)) // on the other side it has another caller
-	p.Shows("#right .crumbs", "allmainslow"+flamegraph.Printable(hostile))
-	p.Shows("#right .note", "with other callers on the way")
 }
 
 // The page of a real recording has the numbers of its result.
@@ -545,11 +483,12 @@ func TestPageOfAProgram(t *testing.T) {
 func TestPageOfNothing(t *testing.T) {
 	t.Parallel()
 	empty := profiletest.New(&profile.Profile{}).Profile
-	p := show(t, written(t, compare.CompareTwo(empty, empty, "", ""), empty, empty, "nothing"), 1400)
+	c := &compare.Comparison{DWARF: empty, FP: empty}
+	r := c.Result(symbols.New(symbols.Options{}), 65528, nil)
+	p := show(t, written(t, r, empty, empty, "nothing"), 1400)
 	p.MoveTo(p.frame("left", 0, 0.5))
-	p.Shows("#tip table", "ABpointsin this place0 %0 %0.0")
-	two := compare.CompareTwo(empty, empty, "", "")
-	if err := two.WritePage(io.Discard, empty, &profile.Profile{}, ""); err == nil {
+	p.Shows("#tip table", "DWARFFPpointsin this place0 %0 %0.0")
+	if err := r.WritePage(io.Discard, empty, &profile.Profile{}, ""); err == nil {
 		t.Error("a profile that is not valid is written")
 	}
 }

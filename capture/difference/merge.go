@@ -48,6 +48,9 @@ type Whole struct {
 	Each    float64 // the amount that one stands for; 0 if it is not known
 }
 
+// Side is the recording that an event of the merged profile is of.
+func (m *Merged) Side(event int32) int { return int(event) % sides }
+
 // place is a thread of a side.
 type place struct {
 	side   int
@@ -111,16 +114,8 @@ func Merge(a, b Recording, o Options) (*Merged, error) {
 func (m *merger) pair() {
 	var sampled [sides][]int32
 	for side, s := range m.Sides {
-		have := make([]bool, len(s.Events))
-		for _, sample := range s.Samples {
-			have[sample.Event] = true
-		}
+		sampled[side] = s.Sampled()
 		m.events[side] = slices.Repeat([]int32{-1}, len(s.Events))
-		for i, yes := range have {
-			if yes {
-				sampled[side] = append(sampled[side], int32(i))
-			}
-		}
 	}
 	add := func(name string, a, b int32) {
 		p := Pair{Name: name}
@@ -202,6 +197,7 @@ func (m *merger) programs(side int) map[string]bool {
 func (m *merger) addThreads(side int) {
 	s := m.Sides[side]
 	for i, t := range s.Threads {
+		t.Comm = m.names[side].program(t.Comm)
 		key := member{t, m.names[side].program(s.Program(int32(i)))}
 		at, ok := m.of[key]
 		if !ok {

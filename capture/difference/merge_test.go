@@ -88,8 +88,9 @@ func TestMerge(t *testing.T) {
 	if got := total(t, m, 0); !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if len(m.Nodes) != 6 || m.Programs[0] != "app-old / app-new" || m.Programs[1] != m.Programs[0] {
-		t.Errorf("%d nodes, %q", len(m.Nodes), m.Programs)
+	const program = "app-old / app-new"
+	if len(m.Nodes) != 6 || !slices.Equal(m.Programs, []string{program}) || m.Threads[0].Comm != program {
+		t.Errorf("%d nodes, %q, %+v", len(m.Nodes), m.Programs, m.Threads)
 	}
 	p := m.Pairs[0]
 	if len(m.Pairs) != 1 || p.Name != "cpu-clock" || p.Unit != "s" || p.Whole != [2]Whole{{100, 1e-3}, {200, 1e-3}} {

@@ -46,7 +46,7 @@ func writeHTML(w *bufio.Writer, g *graph, s *steps, o Options) error {
 		"Script":     template.JS(script),
 		"ScriptHash": Hash(script),
 		"Legend":     Legend(),
-		"Facts":      summary(g),
+		"Facts":      summary(g.p),
 		"Data":       data,
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/bits"
 	"slices"
+	"time"
 
 	"unspool/capture/profile"
 )
@@ -21,10 +22,10 @@ const (
 // steps is a recording's time in steps of equal length, with the samples of each weight of a graph in each
 // step. There are mostSteps of them, or half as many, and so on, so that the points are few.
 type steps struct {
-	first, length uint64 // of the recording, in ns
-	n             int    // number of steps; 0 when there are too many points with any number
-	most          int    // points that a page can have
-	points        []point
+	length uint64 // of the recording, or the longest one, in ns
+	n      int    // number of steps; 0 when there are too many points with any number
+	most   int    // points that a page can have
+	points []point
 }
 
 // point is samples of a weight in a step.
@@ -32,6 +33,11 @@ type point struct {
 	weight int32
 	step   int32
 	count  uint64
+}
+
+// samples are a profile's one by one, by thread, such as a [profile.Timeline].
+type samples interface {
+	Each(thread int32, fn func(profile.Point) error) error
 }
 
 // errOtherProfile is returned if a sample is in none of the weights.
@@ -43,7 +49,12 @@ func (g *graph) timed(t *profile.Timeline) (*steps, error) {
 	if t == nil || g.p.Duration <= 0 {
 		return nil, nil
 	}
-	s := &steps{first: g.p.First, length: uint64(g.p.Duration), n: mostSteps}
+	return g.steps(t, g.p.First, func(int32) time.Duration { return g.p.Duration })
+}
+
+// steps finds them. Times begin with first; the steps of an event divide the length of its recording.
+func (g *graph) steps(all samples, first uint64, length func(event int32) time.Duration) (*steps, error) {
+	s := &steps{length: uint64(g.p.Duration), n: mostSteps}
 	s.most = max(mostPoints, pointsForWeight*len(g.weights))
 	type key struct{ node, event, thread int32 }
 	at := make(map[key]int32, len(g.weights))
@@ -51,12 +62,12 @@ func (g *graph) timed(t *profile.Timeline) (*steps, error) {
 		at[key{w.node, w.event, w.thread}] = int32(i)
 	}
 	for thread := range g.p.Threads {
-		err := t.Each(int32(thread), func(p profile.Point) error {
+		err := all.Each(int32(thread), func(p profile.Point) error {
 			w, ok := at[key{g.now[p.Node], p.Event, int32(thread)}]
 			if !ok {
 				return errOtherProfile
 			}
-			s.add(w, p.Time)
+			s.add(w, p.Time-min(p.Time, first), uint64(length(p.Event)))
 			return nil
 		})
 		if err != nil {
@@ -67,22 +78,21 @@ func (g *graph) timed(t *profile.Timeline) (*steps, error) {
 	return s, nil
 }
 
-// add adds a sample.
-func (s *steps) add(weight int32, time uint64) {
+// add adds a sample, at a time after the start of a recording of some length.
+func (s *steps) add(weight int32, after, length uint64) {
 	if s.n == 0 {
 		return
 	}
-	s.points = append(s.points, point{weight, s.at(time), 1})
+	s.points = append(s.points, point{weight, s.at(after, length), 1})
 	if len(s.points) > 2*s.most {
 		s.merge()
 	}
 }
 
-// at is the step of a time.
-func (s *steps) at(time uint64) int32 {
-	after := min(time-min(time, s.first), s.length)
-	high, low := bits.Mul64(after, uint64(s.n))
-	step, _ := bits.Div64(high, low, s.length+1) // the last sample is in the last step
+// at is the step of such a time.
+func (s *steps) at(after, length uint64) int32 {
+	high, low := bits.Mul64(min(after, length), uint64(s.n))
+	step, _ := bits.Div64(high, low, length+1) // the last sample is in the last step
 	return int32(step)
 }
 

@@ -55,17 +55,16 @@ func phases(t profile.Thread, n int) time.Duration {
 }
 
 func TestSteps(t *testing.T) {
-	s := &steps{first: 1000, length: 1023, n: mostSteps, most: 100}
+	s := &steps{n: mostSteps, most: 100}
 	for _, c := range []struct {
-		time uint64
-		want int32
-	}{{0, 0}, {1000, 0}, {1001, 1}, {1512, 512}, {2023, 1023}, {2024, 1023}, {math.MaxUint64, 1023}} {
-		if got := s.at(c.time); got != c.want {
-			t.Errorf("%d is in step %d, want %d", c.time, got, c.want)
+		after uint64
+		want  int32
+	}{{0, 0}, {1, 1}, {512, 512}, {1023, 1023}, {1024, 1023}, {math.MaxUint64, 1023}} {
+		if got := s.at(c.after, 1023); got != c.want {
+			t.Errorf("%d is in step %d, want %d", c.after, got, c.want)
 		}
 	}
-	s.length = math.MaxInt64
-	if got := s.at(math.MaxUint64); got != 1023 {
+	if got := s.at(math.MaxUint64, math.MaxInt64); got != 1023 {
 		t.Errorf("the last step is %d", got)
 	}
 }
@@ -76,10 +75,10 @@ func TestStepsGetLonger(t *testing.T) {
 	for _, c := range []struct{ weights, most, want int }{
 		{1, 2000, 1024}, {1, 1023, 512}, {1, 600, 512}, {4, 300, 64}, {50, 1000, 16}, {50, 799, 0}, {1000, 500, 0},
 	} {
-		s := &steps{length: 1e9, n: mostSteps, most: c.most}
+		s := &steps{n: mostSteps, most: c.most}
 		const samples = 100_000
 		for range samples {
-			s.add(int32(random.IntN(c.weights)), random.Uint64N(1e9))
+			s.add(int32(random.IntN(c.weights)), random.Uint64N(1e9), 1e9)
 		}
 		s.merge()
 		var sum uint64

@@ -22,7 +22,7 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 		if out.o.File = o.Files[side]; o.AdviceFor != nil {
 			out.o.Advice = o.AdviceFor(s)
 		}
-		out.header(s, events(s), name)
+		out.header(s, s.Sampled(), name)
 	}
 	for side, name := range []string{"A", "B"} {
 		if left := m.Left[side]; len(left) > 0 {

@@ -50,7 +50,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		p = p.ByFunction()
 	}
 	out := &printer{w: bufio.NewWriter(w), o: o}
-	sampled := events(p)
+	sampled := p.Sampled()
 	out.header(p, sampled, "file")
 	for _, event := range sampled {
 		v := newView(p, event, o.NoKernel)
@@ -127,22 +127,6 @@ func (out *printer) notes(profiles ...*profile.Profile) {
 	for _, note := range all {
 		out.field("note", human.Clean(note))
 	}
-}
-
-// events returns the events that have samples; the others, such as the dummy that perf opens for side-band
-// records, are left out.
-func events(p *profile.Profile) []int32 {
-	count := make([]uint64, len(p.Events))
-	for _, s := range p.Samples {
-		count[s.Event] += s.Count
-	}
-	var have []int32
-	for i, n := range count {
-		if n > 0 {
-			have = append(have, int32(i))
-		}
-	}
-	return have
 }
 
 // printer writes lines; Flush returns the first error of the writer below it.

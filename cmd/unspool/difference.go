@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"unspool/capture/difference"
+	"unspool/capture/flamegraph"
 	"unspool/capture/load"
 	outfile "unspool/capture/output"
 	"unspool/capture/profile"
@@ -68,6 +70,11 @@ func (f *differenceFlags) compare(files []string) (err error) {
 		defer s.Timeline.Close()
 	}
 	stop() // from here on a signal ends us, as it ends any program that prints
+	if f.page != nil {
+		if err := f.writePage(m); err != nil {
+			return err
+		}
+	}
 	if f.json {
 		return report.WriteDifferenceJSON(os.Stdout, m, f.Difference)
 	}
@@ -81,6 +88,26 @@ func (f *differenceFlags) compare(files []string) (err error) {
 		return err
 	}
 	return pages.show(os.Stdout, text.Bytes())
+}
+
+// writePage writes the page, which is complete when it gets its name.
+func (f *differenceFlags) writePage(m *difference.Merged) error {
+	file, err := f.page.Create()
+	if err != nil {
+		return err
+	}
+	defer file.Discard()
+	title := filepath.Base(f.Files[difference.A]) + " → " + filepath.Base(f.Files[difference.B])
+	if f.Filter != "" {
+		title += ", " + f.Filter
+	}
+	err = flamegraph.WriteDifference(file, m, flamegraph.Difference{
+		Title: title, Files: f.Files, Amounts: f.Amounts,
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.html, err)
+	}
+	return file.Keep()
 }
 
 // recordings reads the recordings at two paths.

@@ -1,7 +1,5 @@
 'use strict';
 
-const STEPS = [0.001, 0.01, 0.03, 0.1, 0.3]; // of a difference of shares, each with a colour of its own to either side
-
 // TwinGraph is a flame graph whose functions are coloured by how much their share differs from the twin's.
 class TwinGraph extends FlameGraph {
   colours() {
@@ -30,13 +28,6 @@ function hatched(context, ground, stroke) {
   }
   c.stroke();
   return context.createPattern(tile, 'repeat');
-}
-
-// step is the colour of a difference, from -5 to 5.
-function step(difference) {
-  let n = 0;
-  while (n < STEPS.length && Math.abs(difference) >= STEPS[n]) n++;
-  return difference < 0 ? -n : n;
 }
 
 const points = difference => {
