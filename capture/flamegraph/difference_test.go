@@ -408,3 +408,45 @@ func TestDifferencePageIsEscaped(t *testing.T) {
 	p.choose("#event", "1")
 	p.text("#sum", "amount 8 → 8 +0.0 ±8.7 (+0.0 %)")
 }
+
+// BenchmarkDifferencePage opens a page of two million samples of 100,000 distinct stacks. open and range are the
+// times until the result is on the screen.
+func BenchmarkDifferencePage(b *testing.B) {
+	var both [2]difference.Recording
+	for side := range both {
+		p := generated(100000)
+		for i := range p.Samples {
+			p.Samples[i].Count += uint64(i % 3 * side)
+			p.Samples[i].Period = p.Samples[i].Count * 1e6
+		}
+		both[side] = difference.Recording{Profile: p, Timeline: timeline(b, p, func(profile.Thread, int) time.Duration {
+			return rand.N(time.Minute)
+		})}
+	}
+	file := filepath.Join(b.TempDir(), "page.html")
+	for b.Loop() {
+		m, err := difference.Merge(both[0], both[1], difference.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := WriteDifference(&out, m, Difference{}); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(out.Len())/1e6, "MB")
+	}
+	page := browser.Open(b, file, 1400, 900)
+	page.Until("document.documentElement.dataset.ready")
+	b.ReportMetric(browser.Eval[float64](page, "Number(document.documentElement.dataset.ready)"), "open-ms")
+	b.ReportMetric(browser.Eval[float64](page, `(async () => {
+		const frame = () => new Promise(requestAnimationFrame);
+		const began = performance.now(), canvas = document.querySelector('#strip-A canvas');
+		canvas.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'}));
+		await frame();
+		await frame();
+		return performance.now() - began;
+	})()`), "range-ms")
+}

@@ -9,7 +9,7 @@ class DifferenceGraph extends FlameGraph {
   }
 
   fill(_, node) {
-    const e = this.tree.change(node)[this.by];
+    const e = this.tree.change(node).by(this.by);
     return this.style.difference[STEPS.length + (e.significant ? step(e.value / this.scale) : 0)];
   }
 }
@@ -77,7 +77,7 @@ class DifferencePage extends Page {
   }
 
   // decides is what says whether something has changed.
-  decides(change) { return change[this.graph.by]; }
+  decides(change) { return change.by(this.graph.by); }
 
   // list fills the table of functions: what has changed by itself, then what has with what it calls.
   list() {
@@ -101,6 +101,8 @@ class DifferencePage extends Page {
   }
 
   row({fn, self, total}) {
+    self.exactly();
+    total.exactly();
     const f = this.functions[fn], row = element('tr'), name = row.insertCell(), {sides} = this.callees;
     const find = element('button', 'fn', f.name);
     find.title = 'Find in the graph';
@@ -124,7 +126,7 @@ class DifferencePage extends Page {
   sum() {
     const {sides} = this.callees, {unit} = this.pair(), timed = unit === 's';
     const [a, b] = sides.map(s => s.all * s.each), write = n => timed ? `${n.toFixed(2)} s` : number(Math.round(n));
-    const {amount} = sides[0].all + sides[1].all ? this.callees.judge(sides.map(s => s.all), add => add(0, this.profile.weights.node.length), quantile(1)) : {amount: null};
+    const {amount} = sides[0].all + sides[1].all ? this.callees.judge(sides.map(s => s.all), add => add(0, this.profile.weights.node.length), quantile(1)).exactly() : {amount: null};
     $('sum').replaceChildren(`${timed ? 'CPU time' : unit || 'samples'} ${write(a)} → ${write(b)} `);
     if (amount) $('sum').append(element('b', tint(amount), withError(amount) + (a ? ` (${b < a ? '−' : '+'}${Math.abs(100 * (b - a) / a).toFixed(1)} %)` : '')));
   }
@@ -148,8 +150,8 @@ class DifferencePage extends Page {
   table(node) {
     const table = element('table'), head = table.createTHead().insertRow(), body = table.createTBody();
     for (const text of ['', 'A', 'B', 'points', $('amount').textContent]) head.append(element('th', '', text));
-    for (const [what, c] of this.facts(node)) {
-      const row = body.insertRow();
+    for (const [what, change] of this.facts(node)) {
+      const row = body.insertRow(), c = change.exactly();
       row.append(element('th', '', what), ...this.callees.sides.map((s, i) => element('td', '', share(c.samples[i], s.all))));
       row.append(element('td', tint(c.share), withError(c.share, 100)), element('td', tint(c.amount), withError(c.amount)));
     }
@@ -157,7 +159,7 @@ class DifferencePage extends Page {
   }
 
   figures(node) {
-    const c = this.graph.tree.change(node), [a, b] = this.callees.sides.map((s, i) => share(c.samples[i], s.all));
+    const c = this.graph.tree.change(node).exactly(), [a, b] = this.callees.sides.map((s, i) => share(c.samples[i], s.all));
     return `A ${a}   B ${b}   ${withError(c.share, 100)} points   ${withError(c.amount)} ${$('amount').textContent}`;
   }
 

@@ -102,6 +102,36 @@ class Side extends Callees {
   }
 }
 
+// Change is a number of samples on both sides, and by how much it differs. What is no change even for samples that are independent is none
+// for those that come in bursts, so what these do is looked at only where it matters.
+class Change {
+  constructor(sides, samples, ranges, z) {
+    Object.assign(this, {sides, samples, ranges, z, exact: false});
+    this.estimate(() => [1, 1]);
+  }
+
+  // by is the difference of 'share' or 'amount', as far as that says whether it is significant.
+  by(what) { return this[what].significant ? this.exactly()[what] : this[what]; }
+
+  // exactly finds the intervals, where these are shown.
+  exactly() {
+    if (!this.exact) this.estimate((s, i) => s.bursts(this.samples[i], this.ranges));
+    this.exact = true;
+    return this;
+  }
+
+  estimate(bursts) {
+    const shares = [], amounts = [];
+    this.sides.forEach((s, i) => {
+      const n = this.samples[i], [ofShare, ofNumber] = bursts(s, i);
+      shares.push(proportion(s.all ? n / s.all : 0, s.all / ofShare, this.z));
+      amounts.push(counted(n / ofNumber, this.z, ofNumber * s.each));
+    });
+    this.share = between(...shares);
+    this.amount = between(...amounts);
+  }
+}
+
 // indexed finds the first weight of each node, and the first point of each weight; one more has the end.
 function indexed(profile) {
   const {nodes, weights, times} = profile, n = nodes.fn.length, w = weights.node.length;
@@ -145,16 +175,8 @@ class DifferentCallees extends Callees {
 
   ends(i) { return this.sides[0].self[i] + this.sides[1].self[i] > 0; }
 
-  // judge is how much two numbers of samples differ.
-  judge(samples, ranges, z) {
-    const shares = [], amounts = [];
-    this.sides.forEach((s, i) => {
-      const [ofShare, ofNumber] = s.bursts(samples[i], ranges);
-      shares.push(proportion(s.all ? samples[i] / s.all : 0, s.all / ofShare, z));
-      amounts.push(counted(samples[i] / ofNumber, z, ofNumber * s.each));
-    });
-    return {samples, share: between(...shares), amount: between(...amounts)};
-  }
+  // judge is how much two numbers of samples differ. ranges(add) calls add with the weights that have them.
+  judge(samples, ranges, z) { return new Change(this.sides, samples, ranges, z); }
 
   change(i) {
     if (!this.changes.has(i)) this.changes.set(i, this.judge(this.sides.map(s => s.total[i]), add => add(this.index.first[i], this.index.first[this.end[i]]), this.z));
