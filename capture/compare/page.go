@@ -49,19 +49,25 @@ type graphSide struct {
 // WritePage writes the result and the flame graphs of both answers as one page of HTML that fetches nothing:
 // the tables of WriteText, and below them the graphs, DWARF on the left. Names of the recorded system are without
 // control characters and escaped by the template, or in base64; the page runs only the script whose hash it has.
-func (r *Result) WritePage(w io.Writer, dwarf, fp *profile.Profile, title string) (err error) {
+func (r *Result) WritePage(w io.Writer, c *Comparison, title string) error {
 	sides := []graphSide{{ID: "left", Name: "DWARF", Long: "DWARF"}, {ID: "right", Name: "FP", Long: "Frame pointers"}}
-	rank := ranks(dwarf, fp)
-	for i, p := range []*profile.Profile{dwarf, fp} {
-		if err := p.CheckValid(); err != nil {
+	dwarf, fp, err := r.graphs(c)
+	if err != nil {
+		return err
+	}
+	for _, g := range []flamegraph.Graph{dwarf, fp} {
+		if err := g.Profile.CheckValid(); err != nil {
 			return fmt.Errorf("profile: %w", err)
 		}
-		sides[i].Samples = p.Count()
-		if sides[i].Data, err = flamegraph.Data(p, rank); err != nil {
-			return err
-		}
 	}
-	style, script := flamegraph.Style()+pageCSS, flamegraph.Script()+pageJS
+	data, err := flamegraph.Data(ranks(c.DWARF, c.FP), dwarf, fp)
+	if err != nil {
+		return err
+	}
+	for i, p := range []*profile.Profile{c.DWARF, c.FP} {
+		sides[i].Samples, sides[i].Data = p.Count(), data[i]
+	}
+	style, script := flamegraph.Style()+pageCSS, flamegraph.Script()+flamegraph.StripScript()+pageJS
 	out := bufio.NewWriter(w)
 	if err := pageTemplate().ExecuteTemplate(out, "page", map[string]any{
 		"Title": title, "Result": r, "Summary": r.summary(), "Classes": r.pageClasses(), "NotCode": NotCode,

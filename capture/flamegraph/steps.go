@@ -35,8 +35,8 @@ type point struct {
 	count  uint64
 }
 
-// samples are a profile's one by one, by thread, such as a [profile.Timeline].
-type samples interface {
+// Samples are a profile's one by one, by thread, such as a [profile.Timeline].
+type Samples interface {
 	Each(thread int32, fn func(profile.Point) error) error
 }
 
@@ -49,11 +49,14 @@ func (g *graph) timed(t *profile.Timeline) (*steps, error) {
 	if t == nil || g.p.Duration <= 0 {
 		return nil, nil
 	}
-	return g.steps(t, g.p.First, func(int32) time.Duration { return g.p.Duration })
+	return g.steps(t, g.p.First, g.length)
 }
 
+// length is how long the recording of any event is.
+func (g *graph) length(int32) time.Duration { return g.p.Duration }
+
 // steps finds them. Times begin with first; the steps of an event divide the length of its recording.
-func (g *graph) steps(all samples, first uint64, length func(event int32) time.Duration) (*steps, error) {
+func (g *graph) steps(all Samples, first uint64, length func(event int32) time.Duration) (*steps, error) {
 	s := &steps{length: uint64(g.p.Duration), n: mostSteps}
 	s.most = max(mostPoints, pointsForWeight*len(g.weights))
 	type key struct{ node, event, thread int32 }
@@ -98,28 +101,41 @@ func (s *steps) at(after, length uint64) int32 {
 
 // merge makes one point of those of a weight and a step, and steps longer until the points are few enough.
 func (s *steps) merge() {
-	for {
-		slices.SortFunc(s.points, func(a, b point) int {
-			return cmp.Or(cmp.Compare(a.weight, b.weight), cmp.Compare(a.step, b.step))
-		})
-		merged := s.points[:0]
-		for _, p := range s.points {
-			if n := len(merged); n > 0 && merged[n-1].weight == p.weight && merged[n-1].step == p.step {
-				merged[n-1].count += p.count
-				continue
-			}
-			merged = append(merged, p)
-		}
-		s.points = merged
-		if len(s.points) <= s.most {
-			return
-		}
-		if s.n /= 2; s.n < fewestSteps {
-			s.n, s.points = 0, nil
-			return
-		}
-		for i := range s.points {
-			s.points[i].step /= 2
-		}
+	for s.join(); len(s.points) > s.most; s.join() {
+		s.halve()
 	}
+}
+
+// limit makes steps longer until there are so many, or none.
+func (s *steps) limit(n int) {
+	for s.n > n {
+		s.halve()
+	}
+	s.join()
+}
+
+// halve has half as many steps. With too few, times say nothing and are left out.
+func (s *steps) halve() {
+	if s.n /= 2; s.n < fewestSteps {
+		s.n, s.points = 0, nil
+	}
+	for i := range s.points {
+		s.points[i].step /= 2
+	}
+}
+
+// join makes one point of those of a weight and a step.
+func (s *steps) join() {
+	slices.SortFunc(s.points, func(a, b point) int {
+		return cmp.Or(cmp.Compare(a.weight, b.weight), cmp.Compare(a.step, b.step))
+	})
+	merged := s.points[:0]
+	for _, p := range s.points {
+		if n := len(merged); n > 0 && merged[n-1].weight == p.weight && merged[n-1].step == p.step {
+			merged[n-1].count += p.count
+			continue
+		}
+		merged = append(merged, p)
+	}
+	s.points = merged
 }

@@ -240,11 +240,18 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joine
 	defer stop()
 	line := f.statusLine()
 	sym := symbols.New(f.nameFlags.sources(ctx, line))
-	c, err := compare.Load(r, sym, profile.Options{Progress: func(uint64) {
+	o := profile.Options{Progress: func(uint64) {
 		if read, total := r.Position(); total > 0 {
 			line.named(float64(read) / float64(total))
 		}
-	}})
+	}}
+	if f.page != nil {
+		if o.Timeline, err = profile.NewTimeline(); err != nil {
+			return false, err
+		}
+		defer o.Timeline.Close()
+	}
+	c, err := compare.Load(r, sym, o)
 	line.clear()
 	if err != nil {
 		return false, err
@@ -254,7 +261,7 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joine
 	}
 	c.Joined = joined
 	result := c.Result(sym, asked, costs)
-	return f.under(result), f.print(result, c.DWARF, c.FP)
+	return f.under(result), f.print(result, c)
 }
 
 // confineComparing gives up rights before recordings are read. The folder is the temporary one that a
@@ -286,9 +293,9 @@ func (f *compareFlags) under(r *compare.Result) bool {
 	return under
 }
 
-func (f *compareFlags) print(r *compare.Result, left, right *profile.Profile) error {
+func (f *compareFlags) print(r *compare.Result, c *compare.Comparison) error {
 	if f.page != nil {
-		if err := f.writePage(r, left, right); err != nil {
+		if err := f.writePage(r, c); err != nil {
 			return err
 		}
 	}
@@ -352,13 +359,13 @@ func (f *compareFlags) statusLine() *statusLine {
 }
 
 // writePage writes the page of both flame graphs.
-func (f *compareFlags) writePage(r *compare.Result, left, right *profile.Profile) error {
+func (f *compareFlags) writePage(r *compare.Result, c *compare.Comparison) error {
 	title := "Frame pointers and DWARF"
-	if _, command, ok := strings.Cut(strings.Join(left.Command, " "), " -- "); ok {
+	if _, command, ok := strings.Cut(strings.Join(c.DWARF.Command, " "), " -- "); ok {
 		title += ": " + command
 	}
 	var page bytes.Buffer
-	if err := r.WritePage(&page, left, right, title); err != nil {
+	if err := r.WritePage(&page, c, title); err != nil {
 		return fmt.Errorf("%s: %w", f.html, err)
 	}
 	file, err := f.page.Create()

@@ -49,6 +49,7 @@ func TestComparePage(t *testing.T) {
 		}
 		p.Shows(".class[data-key="+key+"] .share", want)
 	}
+	p.Until("document.querySelector('#strip .programs').textContent.startsWith('python3')")
 	p.Click("#blame-functions tbody tr:first-child .fn")
 	p.Until("document.querySelector('#left .caption .found').textContent.endsWith('matched')")
 	for _, c := range p.Complaints() {

@@ -37,7 +37,7 @@ class DifferencePage extends Page {
       host.style.width = `calc((100% - 24px) * ${longest ? seconds[i] / longest : 1})`;
       return new Strip(host, this.profile, this.programs, () => {
         const {events} = this.pair();
-        return {event: events[i], wanted: this.picker.wanted, ranked: events};
+        return {of: e => e === events[i], wanted: this.picker.wanted, ranked: e => events.includes(e)};
       }, () => this.count(), name => this.picker.chooseProgram(name), seconds[i]);
     });
   }

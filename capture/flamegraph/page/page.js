@@ -28,13 +28,18 @@ class Page {
 
   newGraph() { return new FlameGraph($('graph'), this.functions); }
   newTree() { return new Callees(this.profile); }
-  newStrips() { return [new Strip($('strip'), this.profile, this.programs, () => this.chosen(), () => this.count(), name => this.picker.chooseProgram(name))]; }
+  newStrips() { return [new Strip($('strip'), this.profile, this.programs, () => this.inStrip(), () => this.count(), name => this.picker.chooseProgram(name))]; }
   callers() { return new Callers(this.callees); }
 
   // events offers them, where there are several.
   events() {
     this.profile.events.forEach((e, i) => $('event').append(Object.assign(element('option', '', e), {value: i})));
     $('event-label').hidden = this.profile.events.length < 2;
+  }
+
+  inStrip() {
+    const {event, wanted} = this.chosen();
+    return {of: e => e === event, wanted};
   }
 
   chosen() { return {event: Number($('event').value || 0), wanted: this.picker.wanted}; }

@@ -3,8 +3,8 @@
 const COLOURED = 7; // programs with a colour of their own
 
 // Strip is the samples of each program over time, and the part of the time that is chosen there with the mouse or the arrow keys. It is
-// inside of host. counts() returns {event, wanted}, whose samples it shows, and perhaps ranked, the events by which programs get their colours;
-// chosen() is called after a choice, picked(name) for a program in its legend. seconds is how long the event's recording is.
+// inside of host. counts() returns {of, wanted}: the events and threads whose samples it shows (of is a function), and perhaps ranked, the events by
+// which programs get their colours; chosen() is called after a choice, picked(name) for a program in its legend. seconds is how long the event's recording is.
 class Strip {
   constructor(host, profile, programs, counts, chosen, picked, seconds = profile.times?.seconds) {
     Object.assign(this, {host, times: profile.times && {...profile.times, seconds}, weights: profile.weights, programs, counts, chosen, picked});
@@ -105,12 +105,12 @@ class Strip {
   // show counts what is chosen and draws it: in bins that are wide enough to be seen, and have samples enough to be compared.
   show() {
     if (!this.times?.steps) return;
-    const {times, weights, program} = this, {event, wanted, ranked = [event]} = this.counts(), {steps} = times;
+    const {times, weights, program} = this, {of, wanted, ranked = of} = this.counts(), {steps} = times;
     const weight = new Float64Array(this.programs.length);
     let samples = 0;
     weights.thread.forEach((t, i) => {
-      if (ranked.includes(weights.event[i])) weight[program[t]] += weights.count[i];
-      if (weights.event[i] === event && (!wanted || wanted[t])) samples += weights.count[i];
+      if (ranked(weights.event[i])) weight[program[t]] += weights.count[i];
+      if (of(weights.event[i]) && (!wanted || wanted[t])) samples += weights.count[i];
     });
     const heaviest = this.programs.map((_, i) => i).filter(i => weight[i] > 0);
     heaviest.sort((a, b) => weight[b] - weight[a] || this.programs[a].name.localeCompare(this.programs[b].name));
@@ -130,7 +130,7 @@ class Strip {
     const [from, to] = this.range || [0, steps];
     for (let i = 0; i < times.step.length; i++) {
       const w = times.weight[i], t = weights.thread[w], step = times.step[i];
-      if (weights.event[w] !== event || wanted && !wanted[t]) continue;
+      if (!of(weights.event[w]) || wanted && !wanted[t]) continue;
       this.bins[Math.floor(step / this.wide)][row[program[t]]] += times.count[i];
       if (step < from || step >= to) continue;
       this.sums[row[program[t]]] += times.count[i];
@@ -138,18 +138,19 @@ class Strip {
     }
     this.most = 0; // samples in a full bin
     for (const b of this.bins) this.most = Math.max(this.most, b.reduce((a, n) => a + n, 0));
-    this.list();
+    this.list(wanted);
     this.say();
     this.paint();
   }
 
   // list is the legend: a click chooses all of a program.
-  list() {
+  list(wanted) {
     const rows = this.names.map((name, i) => {
       const b = element('button', '', name);
       b.prepend(element('i', `program${i}`));
       b.append(element('b', '', share(this.sums[i], this.inRange)));
       b.title = `Show only ${name}`;
+      if (wanted) b.setAttribute('aria-pressed', this.programs.every(p => p.threads.every(t => (wanted[t] === 1) === (p.name === name))));
       b.addEventListener('click', () => this.picked(name));
       return b;
     });
