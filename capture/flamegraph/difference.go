@@ -73,8 +73,8 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 	}
 	var sides []pageSide
 	for side, name := range []string{"A", "B"} {
-		p := m.Sides[side].Profile
-		sides = append(sides, pageSide{name, Printable(o.Files[side]), summary(p), p.Duration.Seconds()})
+		s := &m.Sides[side]
+		sides = append(sides, pageSide{name, Printable(o.Files[side]), summary(s.Profile), length(s).Seconds()})
 	}
 	style := Style() + differenceCSS
 	script := Script() + threadsJS + stripJS + pageJS + statisticsJS + differenceJS + "start(DifferencePage);\n"
@@ -90,6 +90,9 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 	return out.Flush()
 }
 
+// length is how long a recording is. Times that are made up may make it negative.
+func length(r *difference.Recording) time.Duration { return max(0, r.Duration) }
+
 // bothTimed finds the times of both recordings' samples, nil if either has none.
 func (g *graph) bothTimed(m *difference.Merged) (*steps, error) {
 	for _, s := range m.Sides {
@@ -100,5 +103,5 @@ func (g *graph) bothTimed(m *difference.Merged) (*steps, error) {
 	if m.Duration <= 0 {
 		return nil, nil
 	}
-	return g.steps(m, 0, func(event int32) time.Duration { return m.Sides[m.Side(event)].Duration })
+	return g.steps(m, 0, func(event int32) time.Duration { return length(&m.Sides[m.Side(event)]) })
 }

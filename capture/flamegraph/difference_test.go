@@ -375,8 +375,14 @@ func TestDifferencePageOfNothing(t *testing.T) {
 	p.text("#tip .name", "all")
 	p.text("#rest", "No function has changed by more than chance. The largest of 0 differences are shown.")
 
-	// One without samples, and times that only one has.
+	// Times that are made up.
 	both := changed(t, work)
+	both[0].First, both[0].Duration = 0, -1
+	p = openDifference(t, mergedOf(t, both), Difference{})
+	p.text("#sum", "CPU time 1.00 s → 2.00 s +1.00 ±0.11 (+100.0 %)")
+
+	// One without samples, and times that only one has.
+	both = changed(t, work)
 	both[0].Samples, both[0].Timeline = nil, nil
 	p = openDifference(t, mergedOf(t, both), Difference{})
 	p.text("#sum", "CPU time 0.00 s → 2.00 s +2.00 ±0.09")

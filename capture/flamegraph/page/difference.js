@@ -119,6 +119,8 @@ class DifferencePage extends Page {
     cell(none ? '' : tint(self.share), none ? '·' : withError(self.share, 100));
     cell(none ? '' : tint(self.amount), none ? '·' : withError(self.amount));
     cell(tint(total.share), withError(total.share, 100).split(' ')[0]);
+    const [a, b] = sides.map((s, i) => share(total.samples[i], s.all));
+    row.lastChild.title = `A ${a}, B ${b}: ${withError(total.share, 100)} points, ${withError(total.amount)} ${$('amount').textContent}`;
     return row;
   }
 

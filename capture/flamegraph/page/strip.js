@@ -7,7 +7,7 @@ const COLOURED = 7; // programs with a colour of their own
 // which programs get their colours; chosen() is called after a choice, picked(name) for a program in its legend. seconds is how long the event's recording is.
 class Strip {
   constructor(host, profile, programs, counts, chosen, picked, seconds = profile.times?.seconds) {
-    Object.assign(this, {host, times: profile.times && {...profile.times, seconds}, weights: profile.weights, programs, counts, chosen, picked});
+    Object.assign(this, {host, times: profile.times && seconds > 0 ? {...profile.times, seconds} : null, weights: profile.weights, programs, counts, chosen, picked});
     this.range = null; // steps: from the first one on, before the second one; null for all
     this.drawn = null; // the range that is being drawn
     host.hidden = !this.times;
