@@ -27,11 +27,14 @@ const tint = e => !e.significant ? 'chance' : e.value > 0 ? 'more' : 'less';
 // DifferencePage shows two recordings as one graph.
 class DifferencePage extends Page {
   newGraph() { return new DifferenceGraph($('graph'), this.functions); }
-  newTree() { return new DifferentCallees(this.profile); }
+  newTree() { return new DifferentCallees(this.profile, this.seconds()); }
   callers() { return new DifferentCallers(this.callees); }
 
+  // seconds is how long the recordings are.
+  seconds() { return ['A', 'B'].map(side => Number($('strip-' + side).dataset.seconds)); }
+
   newStrips() {
-    const seconds = ['A', 'B'].map(side => Number($('strip-' + side).dataset.seconds)), longest = Math.max(...seconds);
+    const seconds = this.seconds(), longest = Math.max(...seconds);
     return ['A', 'B'].map((side, i) => {
       const host = $('strip-' + side);
       host.style.width = `calc((100% - 24px) * ${longest ? seconds[i] / longest : 1})`;

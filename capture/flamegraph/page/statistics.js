@@ -45,11 +45,12 @@ function between(a, b) {
   return {low, value, high, error: value < 0 ? high - value : value - low, significant: low > 0 || high < 0};
 }
 
-// Side is the tree with what is counted of one of two recordings, whose event and times are its own.
+// Side is the tree with what is counted of one of two recordings, whose event and times are its own. It is so many seconds long.
 class Side extends Callees {
-  constructor(profile, index) {
+  constructor(profile, index, seconds) {
     super(profile);
     this.index = index;
+    this.timed = seconds > 0;
     this.now = new Float64Array(BLOCKS);
     this.whole = new Float64Array(BLOCKS); // samples by block
   }
@@ -60,7 +61,7 @@ class Side extends Callees {
     Object.assign(this, {event, wanted, each, range});
     this.weigh((e, t) => e === event && (!wanted || wanted[t] === 1), range);
     this.all = this.total[0];
-    const steps = this.profile.times?.steps || 0;
+    const steps = this.timed && this.profile.times?.steps || 0;
     this.from = range ? range[0] : 0;
     this.steps = range ? range[1] - range[0] : steps;
     this.blocks = Math.min(BLOCKS, this.steps); // fewer where there are fewer steps
@@ -146,10 +147,10 @@ function indexed(profile) {
 // DifferentCallees is the tree of calls of two recordings. Widths are those of side 0 or 1, or of the one that is larger; change(i) is how much
 // what lies below a node differs.
 class DifferentCallees extends Callees {
-  constructor(profile) {
+  constructor(profile, seconds) {
     super(profile);
     this.index = indexed(profile);
-    this.sides = [new Side(profile, this.index), new Side(profile, this.index)];
+    this.sides = seconds.map(s => new Side(profile, this.index, s));
   }
 
   // count counts the samples of a pair of events. wide is 0, 1 or 'both'; amounts says whether widths are amounts, and not shares.
