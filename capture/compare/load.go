@@ -29,8 +29,8 @@ type Comparison struct {
 	// Joined counts samples that would be joined with smaller copies, by their size in bytes; nil if that is not
 	// known. See capture.SizeTrials.
 	Joined map[int]uint64
-	// Programs are the names of the sampled processes. Times has the samples one by one, where that was asked for:
-	// as its threads the Programs, as its nodes the Groups.
+	// Programs are the names of the sampled processes. Times has the samples one by one, where that was asked
+	// for: as its threads the Programs, as its nodes the Groups.
 	Programs []string
 	Times    *profile.Timeline
 	sorted   []int32 // the group for each node of Times; nil for the same
@@ -57,7 +57,8 @@ type Group struct {
 	Count  uint64
 }
 
-// Load reads a recording that was made with pairs. The Timeline of the options becomes the comparison's Times.
+// Load reads a recording that was made with pairs. The Timeline of the options becomes the comparison's
+// Times.
 func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comparison, error) {
 	l := &loader{
 		groups: make(map[Group]int32), programs: make(map[string]int32),

@@ -8,8 +8,8 @@ import (
 	"unspool/capture/profile"
 )
 
-// The page can be narrowed to a program and to a part of the time. So its graphs have the samples by program, with
-// their times, and as events, what of the tables a sample counts for.
+// The page can be narrowed to a program and to a part of the time. So its graphs have the samples by program,
+// with their times, and as events, what of the tables a sample counts for.
 
 // graphs are those of the page.
 func (r *Result) graphs(c *Comparison) (dwarf, fp flamegraph.Graph, err error) {
@@ -22,8 +22,8 @@ func (r *Result) graphs(c *Comparison) (dwarf, fp flamegraph.Graph, err error) {
 }
 
 // marks says what each group counts for, as page.js reads it: its class, frames that are missed, rows of the
-// functions and the images to blame (-1 for none), and rows of calls that were not made. of is the mark of each
-// group.
+// functions and the images to blame (-1 for none), and rows of calls that were not made. of is the mark of
+// each group.
 func (r *Result) marks(c *Comparison) (marks []profile.Event, of []int32) {
 	known := make(map[string]int32)
 	first := firsts(c.DWARF)

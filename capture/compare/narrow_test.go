@@ -6,7 +6,8 @@ import (
 	"unspool/capture/profile"
 )
 
-// The samples that are loaded one by one are those of the groups, in whatever order these came; and of the programs.
+// The samples that are loaded one by one are those of the groups, in whatever order these came; and of the
+// programs.
 func TestTimesOfGroups(t *testing.T) {
 	times, err := profile.NewTimeline()
 	if err != nil {
@@ -48,7 +49,9 @@ func TestTimesOfGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []sample{{"sh", 2, 100}, {"server", 4, 101}, {"server", 4, 102}, {"server", 2, 103}, {"server", 4, 104}}
+	want := []sample{
+		{"sh", 2, 100}, {"server", 4, 101}, {"server", 4, 102}, {"server", 2, 103}, {"server", 4, 104},
+	}
 	if len(got) != len(want) {
 		t.Fatalf("%+v", got)
 	}

@@ -47,10 +47,13 @@ type graphSide struct {
 }
 
 // WritePage writes the result and the flame graphs of both answers as one page of HTML that fetches nothing:
-// the tables of WriteText, and below them the graphs, DWARF on the left. Names of the recorded system are without
-// control characters and escaped by the template, or in base64; the page runs only the script whose hash it has.
+// the tables of WriteText, and below them the graphs, DWARF on the left. Names of the recorded system are
+// without control characters and escaped by the template, or in base64; the page runs only the script whose
+// hash it has.
 func (r *Result) WritePage(w io.Writer, c *Comparison, title string) error {
-	sides := []graphSide{{ID: "left", Name: "DWARF", Long: "DWARF"}, {ID: "right", Name: "FP", Long: "Frame pointers"}}
+	sides := []graphSide{
+		{ID: "left", Name: "DWARF", Long: "DWARF"}, {ID: "right", Name: "FP", Long: "Frame pointers"},
+	}
 	dwarf, fp, err := r.graphs(c)
 	if err != nil {
 		return err

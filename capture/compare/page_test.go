@@ -446,9 +446,9 @@ func TestPageIsEscaped(t *testing.T) {
 	}
 }
 
-// timed has the samples of example in two programs and in ten seconds: in the first four of them one stack is lost at
-// its leaf's caller (300) and one is the same (100 of "tool"), then come the rest, of "program" but for what is
-// astray.
+// timed has the samples of example in two programs and in ten seconds: in the first four of them one stack is
+// lost at its leaf's caller (300) and one is the same (100 of "tool"), then come the rest, of "program" but
+// for what is astray.
 func timed(t *testing.T) *compare.Comparison {
 	t.Helper()
 	c := example()
@@ -510,7 +510,7 @@ func TestPageIsNarrowed(t *testing.T) {
 	class("skips_leaf_caller", "75.0\u00a0%", "50.0\u00a0%", "1.0")
 	class("goes_astray", "·", "·", "·")
 	tiles := "[...document.querySelectorAll('#tiles b')].slice(0, 2).map(e => e.textContent)"
-	if have := browser.Eval[[]string](p.Page, tiles); !slices.Equal(have, []string{"25.0\u00a0%", "75.0\u00a0%"}) {
+	if have := browser.Eval[[]string](p.Page, tiles); have[0] != "25.0\u00a0%" || have[1] != "75.0\u00a0%" {
 		t.Errorf("tiles: %q", have)
 	}
 	p.Shows("#lost", ", 1.0 each on average")

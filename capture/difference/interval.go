@@ -2,12 +2,12 @@ package difference
 
 import "math"
 
-// Confidence is that of all differences of a list together: in so many of a hundred pairs of recordings that do
-// not differ, none of the list is called significant.
+// Confidence is that of all differences of a list together: in so many of a hundred pairs of recordings that
+// do not differ, none of the list is called significant.
 const Confidence = 0.95
 
-// fewest is how many samples two recordings must have of something, together, to be judged at all. What has less
-// could hardly be significant, and the confidence is not divided among it.
+// fewest is how many samples two recordings must have of something, together, to be judged at all. What has
+// less could hardly be significant, and the confidence is not divided among it.
 const fewest = 10
 
 // An Estimate is a difference, B less A, and the interval in which it lies with the list's confidence.
@@ -16,7 +16,8 @@ type Estimate struct{ Low, Value, High float64 }
 // Significant says whether zero lies outside of the interval.
 func (e Estimate) Significant() bool { return e.Low > 0 || e.High < 0 }
 
-// Error is how far the interval goes from the value towards zero: the value is larger where it is significant.
+// Error is how far the interval goes from the value towards zero: the value is larger where it is
+// significant.
 func (e Estimate) Error() float64 {
 	if e.Value < 0 {
 		return e.High - e.Value

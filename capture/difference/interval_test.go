@@ -21,7 +21,8 @@ func TestIntervalsOfNewcombe(t *testing.T) {
 		{10, 10, 0, 10, 0.6075, 1},
 	} {
 		e := between(proportion(c.k2/c.n2, c.n2, z), proportion(c.k1/c.n1, c.n1, z))
-		if !near(e.Low, c.low, 0.00005) || !near(e.High, c.high, 0.00005) || !near(e.Value, c.k1/c.n1-c.k2/c.n2, 1e-12) {
+		if !near(e.Low, c.low, 0.00005) || !near(e.High, c.high, 0.00005) ||
+			!near(e.Value, c.k1/c.n1-c.k2/c.n2, 1e-12) {
 			t.Errorf("%+v: %+v", c, e)
 		}
 		if e.Significant() != (c.low > 0) {

@@ -210,8 +210,8 @@ func (m *merger) addThreads(side int) {
 	}
 }
 
-// addNodes merges the stacks of a side. A profile with one program does not name it above its stacks, which has
-// to be made up for where the two have several.
+// addNodes merges the stacks of a side. A profile with one program does not name it above its stacks, which
+// has to be made up for where the two have several.
 func (m *merger) addNodes(side int, processes bool) {
 	s := m.Sides[side]
 	frames := make([]int32, len(s.Frames))
@@ -305,8 +305,8 @@ func (m *merger) addSamples(side int) {
 	}
 }
 
-// Each calls fn with the samples of a merged thread one by one, as far as their times are known. A time begins
-// with the recording that it is of.
+// Each calls fn with the samples of a merged thread one by one, as far as their times are known. A time
+// begins with the recording that it is of.
 func (m *Merged) Each(thread int32, fn func(profile.Point) error) error {
 	for _, from := range m.from[thread] {
 		side := m.Sides[from.side]

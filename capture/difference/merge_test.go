@@ -45,7 +45,9 @@ func (s *stacks) add(comm string, event int32, n uint64, stack ...string) *stack
 		frames = append(frames, s.frame(stack[i], stack[i+1]))
 	}
 	thread := s.Thread(profile.Thread{PID: 1, TID: 1, Comm: comm})
-	s.Sample(profile.Sample{Thread: thread, Node: s.Stack(frames...), Event: event, CPU: -1, Count: n, Period: n * 1e6})
+	s.Sample(profile.Sample{
+		Thread: thread, Node: s.Stack(frames...), Event: event, CPU: -1, Count: n, Period: n * 1e6,
+	})
 	return s
 }
 
@@ -93,14 +95,16 @@ func TestMerge(t *testing.T) {
 		t.Errorf("%d nodes, %q, %+v", len(m.Nodes), m.Programs, m.Threads)
 	}
 	p := m.Pairs[0]
-	if len(m.Pairs) != 1 || p.Name != "cpu-clock" || p.Unit != "s" || p.Whole != [2]Whole{{100, 1e-3}, {200, 1e-3}} {
+	if len(m.Pairs) != 1 || p.Name != "cpu-clock" || p.Unit != "s" ||
+		p.Whole != [2]Whole{{100, 1e-3}, {200, 1e-3}} {
 		t.Errorf("%+v", m.Pairs)
 	}
 }
 
 // A function that is in two images of the same name, one called by the other, counts once for each sample.
 func TestImagesOfOneNameCountOnce(t *testing.T) {
-	a := newStacks().add("x", 0, 10, "f", "/a/plugin.so", "f", "/b/plugin.so").add("x", 0, 30, "g", "/a/plugin.so")
+	a := newStacks().add("x", 0, 10, "f", "/a/plugin.so", "f", "/b/plugin.so").
+		add("x", 0, 30, "g", "/a/plugin.so")
 	for i := range a.Images {
 		a.Images[i].Name = "plugin.so"
 	}
@@ -142,14 +146,16 @@ func TestEventsArePaired(t *testing.T) {
 		}
 		return events
 	}
-	a := newStacks(name("faults", "cycles", "only A", "never")...).add("x", 1, 5, "f", "/x").add("x", 0, 3, "f", "/x").
-		add("x", 2, 1, "f", "/x")
-	b := newStacks(name("never", "only B", "cycles", "faults")...).add("x", 2, 7, "f", "/x").add("x", 1, 9, "f", "/x")
+	a := newStacks(name("faults", "cycles", "only A", "never")...).add("x", 1, 5, "f", "/x").
+		add("x", 0, 3, "f", "/x").add("x", 2, 1, "f", "/x")
+	b := newStacks(name("never", "only B", "cycles", "faults")...).add("x", 2, 7, "f", "/x").
+		add("x", 1, 9, "f", "/x")
 	m := merged(t, a.recording(), b.recording())
 	var got []string
 	for i, p := range m.Pairs {
 		got = append(got, p.Name)
-		if want := map[string][2]uint64{"cycles": {5, 7}, "faults": {3, 0}}[p.Name]; total(t, m, i)["f x"] != want ||
+		want := map[string][2]uint64{"cycles": {5, 7}, "faults": {3, 0}}[p.Name]
+		if total(t, m, i)["f x"] != want ||
 			p.Unit != p.Name || p.Whole[A].Each != 1e6 {
 			t.Errorf("%+v: %v", p, total(t, m, i))
 		}
@@ -174,7 +180,8 @@ func TestProgramsAboveStacks(t *testing.T) {
 	for _, name := range []string{"make", "cc1"} {
 		thread := two.Thread(profile.Thread{PID: 2, TID: 2, Comm: name})
 		process := two.Frame(profile.Frame{Name: name, Kind: profile.Process, Known: true})
-		two.Sample(profile.Sample{Thread: thread, Node: two.Stack(process, two.frame("main", "/make")), CPU: -1, Count: 8})
+		node := two.Stack(process, two.frame("main", "/make"))
+		two.Sample(profile.Sample{Thread: thread, Node: node, CPU: -1, Count: 8})
 	}
 	for _, processes := range []bool{true, false} {
 		m, err := Merge(one.recording(), two.recording(), Options{Processes: processes})
@@ -223,7 +230,7 @@ func TestTimesOfBoth(t *testing.T) {
 	m := merged(t, a.recording(), b.recording())
 	times := make(map[string]time.Duration)
 	if err := m.Each(0, func(p profile.Point) error {
-		times[m.Frames[m.Nodes[p.Node].Frame].Name+string(rune('A'+p.Event))] = time.Duration(p.Time)
+		times[m.Frames[m.Nodes[p.Node].Frame].Name+[]string{"A", "B"}[p.Event]] = time.Duration(p.Time)
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -263,7 +270,8 @@ func TestChange(t *testing.T) {
 		{c.Share, 0.0524, 0.2, 0.3339},
 		{c.Amount, -0.01225, 0.008, 0.02845},
 	} {
-		if !near(e.have.Low, e.low, 0.00005) || !near(e.have.Value, e.value, 1e-9) || !near(e.have.High, e.high, 0.00005) {
+		if !near(e.have.Low, e.low, 0.00005) || !near(e.have.Value, e.value, 1e-9) ||
+			!near(e.have.High, e.high, 0.00005) {
 			t.Errorf("%+v, want %v to %v", e.have, e.low, e.high)
 		}
 	}

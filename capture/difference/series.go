@@ -102,8 +102,8 @@ type spread struct {
 	cross   float64 // and the sum of its products with how much all samples differ
 }
 
-// Rows are what is compared, such as functions: of a stack in a thread, the row of its leaf (self, -1 for none),
-// and all rows on it, each once.
+// Rows are what is compared, such as functions: of a stack in a thread, the row of its leaf (self, -1 for
+// none), and all rows on it, each once.
 type Rows struct {
 	N  int
 	Of func(thread, leaf int32, add func(row int32))
@@ -165,8 +165,8 @@ func (s *series) squares() (sum float64) {
 // perDifference turns a sum of squares of differences between blocks into the variance of the whole.
 const perDifference = blocks / (2.0 * (blocks - 1))
 
-// bursts is by how much the variance of a share of the samples is larger than that of samples that are drawn by
-// lot, and likewise that of the samples' number. Both are at least 1.
+// bursts is by how much the variance of a share of the samples is larger than that of samples that are drawn
+// by lot, and likewise that of the samples' number. Both are at least 1.
 func (v *spread) bursts(s *series, all, squares float64) (share, number float64) {
 	if !s.timed || v.samples == 0 {
 		return 1, 1

@@ -89,8 +89,8 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// TestBursts has ten samples in each block, of which f00 takes one; f01 one in every other block, 64 in all; and
-// f02 ten, in one block, in the place of f03.
+// TestBursts has ten samples in each block, of which f00 takes one; f01 one in every other block, 64 in all;
+// and f02 ten, in one block, in the place of f03.
 func TestBursts(t *testing.T) {
 	r := making(t, 4)
 	for b := range blocks {
@@ -168,9 +168,9 @@ func random(t *testing.T, seed uint64, n, bursting int, weights []float64) *made
 	return r
 }
 
-// Recordings of the same program hardly ever differ, whatever it does: of 60 pairs, with 95 % confidence, three
-// are expected to have a difference that is called significant. A program that was changed in one function shows
-// that function.
+// Recordings of the same program hardly ever differ, whatever it does: of 60 pairs, with 95 % confidence,
+// three are expected to have a difference that is called significant. A program that was changed in one
+// function shows that function.
 func TestChance(t *testing.T) {
 	const pairs = 60
 	weights := make([]float64, 60)
@@ -210,8 +210,8 @@ func TestChance(t *testing.T) {
 	} {
 		differ, shown := 0, 0
 		for i := range pairs {
-			n, found := count(random(t, uint64(2*i), 4000, c.bursting, c.a), random(t, uint64(2*i+1), 4000, c.bursting, c.b),
-				c.timed)
+			a := random(t, uint64(2*i), 4000, c.bursting, c.a)
+			n, found := count(a, random(t, uint64(2*i+1), 4000, c.bursting, c.b), c.timed)
 			if n > 0 {
 				differ++
 			}

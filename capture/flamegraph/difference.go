@@ -48,8 +48,8 @@ type pageSide struct {
 	Seconds    float64
 }
 
-// WriteDifference writes a page about two recordings: a flame graph of both, whose colours say by how much each
-// frame has changed, and a table of functions.
+// WriteDifference writes a page about two recordings: a flame graph of both, whose colours say by how much
+// each frame has changed, and a table of functions.
 func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 	g := newGraph(m.Profile)
 	s, err := g.bothTimed(m)

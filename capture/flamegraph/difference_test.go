@@ -26,8 +26,8 @@ type stackChange struct {
 	before, after uint64
 }
 
-// changed makes two recordings of a second and of two, whose samples are a millisecond of CPU time each and come
-// evenly.
+// changed makes two recordings of a second and of two, whose samples are a millisecond of CPU time each and
+// come evenly.
 func changed(t *testing.T, stacks []stackChange) [2]difference.Recording {
 	t.Helper()
 	var both [2]difference.Recording
@@ -47,7 +47,8 @@ func changed(t *testing.T, stacks []stackChange) [2]difference.Recording {
 				frames = append(frames, names[name])
 			}
 			if n := []uint64{s.before, s.after}[side]; n > 0 {
-				p.Sample(profile.Sample{Thread: p.Thread(s.thread), Node: p.Stack(frames...), CPU: -1, Count: n, Period: n * 1e6})
+				thread, node := p.Thread(s.thread), p.Stack(frames...)
+				p.Sample(profile.Sample{Thread: thread, Node: node, CPU: -1, Count: n, Period: n * 1e6})
 			}
 		}
 		count := int(p.Count())
@@ -65,8 +66,8 @@ var (
 	helperThread = profile.Thread{PID: 11, TID: 11, Comm: "helper"}
 )
 
-// work is what a change did: most got slower, one function is gone, another is new, and one has hardly changed.
-// A quarter less of the samples are of a helper.
+// work is what a change did: most got slower, one function is gone, another is new, and one has hardly
+// changed. A quarter less of the samples are of a helper.
 var work = []stackChange{
 	{mainThread, []string{"work"}, 500, 1340},
 	{mainThread, []string{"steady"}, 270, 480},
@@ -106,7 +107,9 @@ func openDifference(t *testing.T, m *difference.Merged, o Difference) opened {
 
 // functionRows compares functions: by themselves, and with what they call.
 func functionRows(m *difference.Merged) (self, total difference.Rows) {
-	self = difference.Rows{N: len(m.Frames), Of: func(_, leaf int32, add func(int32)) { add(m.Nodes[leaf].Frame) }}
+	self = difference.Rows{N: len(m.Frames), Of: func(_, leaf int32, add func(int32)) {
+		add(m.Nodes[leaf].Frame)
+	}}
 	total = difference.Rows{N: len(m.Frames), Of: func(_, leaf int32, add func(int32)) {
 		var on []int32
 		for ; leaf > 0; leaf = m.Nodes[leaf].Parent {
@@ -142,7 +145,8 @@ func written(e difference.Estimate, scale float64) string {
 			break
 		}
 	}
-	return strings.Replace(fmt.Sprintf("%+.*f ±%.*f", digits, e.Value*scale, digits, e.Error()*scale), "-", "−", 1)
+	text := fmt.Sprintf("%+.*f ±%.*f", digits, e.Value*scale, digits, e.Error()*scale)
+	return strings.Replace(text, "-", "−", 1)
 }
 
 func TestDifferencePage(t *testing.T) {
@@ -151,7 +155,8 @@ func TestDifferencePage(t *testing.T) {
 	p.text("h1", Printable(hostile))
 	p.text("#recordings section:nth-child(2) h2", "B: "+Printable(hostile))
 
-	// 1.00 s ± and 2.00 s ±: 1 + 1.96² / 2 ± 1.96 √(1000 + 1) ms and so on, by which 1 s differs by 0.107 s less.
+	// 1.00 s ± and 2.00 s ±: 1 + 1.96² / 2 ± 1.96 √(1000 + 1) ms and so on, by which 1 s differs by 0.107 s
+	// less.
 	p.text("#sum", "CPU time 1.00 s → 2.00 s +1.00 ±0.11 (+100.0 %)")
 	self, total := functionRows(m)
 	lists, err := m.Changes(0, self, total)
@@ -181,7 +186,9 @@ func TestDifferencePage(t *testing.T) {
 			written(nodes[node].Amount, 1)}, ""))
 	}
 	node := func(name string) int {
-		return slices.IndexFunc(m.Nodes, func(n profile.Node) bool { return n.Frame >= 0 && m.Frames[n.Frame].Name == name })
+		return slices.IndexFunc(m.Nodes, func(n profile.Node) bool {
+			return n.Frame >= 0 && m.Frames[n.Frame].Name == name
+		})
 	}
 	p.MoveTo(p.frame(2, 0.3))
 	tip("work", "50.0 %", "67.0 %", node("work"))
@@ -232,7 +239,8 @@ func TestDifferencePage(t *testing.T) {
 	p.MoveTo(p.frame(1, 0.7))
 	p.text("#tip .name", "steady")
 	f := slices.IndexFunc(m.Frames, func(f profile.Frame) bool { return f.Name == "steady" })
-	p.text("#tip tbody tr:nth-child(2)", "everywhere32.0 %28.0 %"+written(lists[1][f].Share, 100)+written(lists[1][f].Amount, 1))
+	c := lists[1][f]
+	p.text("#tip tbody tr:nth-child(2)", "everywhere32.0 %28.0 %"+written(c.Share, 100)+written(c.Amount, 1))
 	p.MoveTo(p.frame(2, 0.7))
 	p.text("#tip .name", "main")
 	p.Press("r")
@@ -349,8 +357,9 @@ func TestPageJudgesAsGoDoes(t *testing.T) {
 		want[f.Name] = text + " " + of
 	}
 	p := openDifference(t, m, Difference{})
-	have := browser.Eval[map[string]string](p.Page, `Object.fromEntries([...document.querySelectorAll('#changes tbody tr')]
-		.map(r => [r.querySelector('.fn').textContent, [3, 4, 5].map(i => r.cells[i].textContent).join(' ')]))`)
+	have := browser.Eval[map[string]string](p.Page, `Object.fromEntries(
+		[...document.querySelectorAll('#changes tbody tr')].map(r => [r.querySelector('.fn').textContent,
+			[3, 4, 5].map(i => r.cells[i].textContent).join(' ')]))`)
 	if len(want) < 10 || len(have) != len(want) {
 		t.Errorf("%d functions have changed, by Go %d", len(have), len(want))
 	}
@@ -396,7 +405,8 @@ func TestDifferencePageIsEscaped(t *testing.T) {
 	}
 	m := mergedOf(t, [2]difference.Recording{{Profile: a}, {Profile: b}})
 	var out bytes.Buffer
-	if err := WriteDifference(&out, m, Difference{Title: hostile, Files: [2]string{hostile, hostile}}); err != nil {
+	o := Difference{Title: hostile, Files: [2]string{hostile, hostile}}
+	if err := WriteDifference(&out, m, o); err != nil {
 		t.Fatal(err)
 	}
 	page := out.String()
@@ -415,8 +425,8 @@ func TestDifferencePageIsEscaped(t *testing.T) {
 	p.text("#sum", "amount 8 → 8 +0.0 ±8.7 (+0.0 %)")
 }
 
-// BenchmarkDifferencePage opens a page of two million samples of 100,000 distinct stacks. open and range are the
-// times until the result is on the screen.
+// BenchmarkDifferencePage opens a page of two million samples of 100,000 distinct stacks. open and range are
+// the times until the result is on the screen.
 func BenchmarkDifferencePage(b *testing.B) {
 	var both [2]difference.Recording
 	for side := range both {
@@ -425,9 +435,8 @@ func BenchmarkDifferencePage(b *testing.B) {
 			p.Samples[i].Count += uint64(i % 3 * side)
 			p.Samples[i].Period = p.Samples[i].Count * 1e6
 		}
-		both[side] = difference.Recording{Profile: p, Timeline: timeline(b, p, func(profile.Thread, int) time.Duration {
-			return rand.N(time.Minute)
-		})}
+		line := timeline(b, p, func(profile.Thread, int) time.Duration { return rand.N(time.Minute) })
+		both[side] = difference.Recording{Profile: p, Timeline: line}
 	}
 	file := filepath.Join(b.TempDir(), "page.html")
 	for b.Loop() {

@@ -15,9 +15,9 @@ type Graph struct {
 	Samples Samples
 }
 
-// Data are graphs in the form that the scripts of a page read (unpack in data.js), in an alphabet that need not
-// be escaped. Callees of a function are sorted by the falling rank of their name and image, so that all graphs
-// have them in the same order. The steps of time are the same in all of them.
+// Data are graphs in the form that the scripts of a page read (unpack in data.js), in an alphabet that need
+// not be escaped. Callees of a function are sorted by the falling rank of their name and image, so that all
+// graphs have them in the same order. The steps of time are the same in all of them.
 func Data(rank func(name, image string) float64, graphs ...Graph) (data []template.HTML, err error) {
 	drawn, times := make([]*graph, len(graphs)), make([]*steps, len(graphs))
 	n := mostSteps

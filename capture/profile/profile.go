@@ -189,8 +189,8 @@ func (p *Profile) Count() uint64 {
 	return n
 }
 
-// Sampled returns the events that have samples. Others, such as the dummy that perf opens for side-band records,
-// have none.
+// Sampled returns the events that have samples. Others, such as the dummy that perf opens for side-band
+// records, have none.
 func (p *Profile) Sampled() (events []int32) {
 	have := make([]bool, len(p.Events))
 	for _, s := range p.Samples {

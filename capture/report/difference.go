@@ -141,7 +141,8 @@ func (c *pairView) sort(list []change, name func(row int32) string) {
 	}
 	slices.SortFunc(list, func(x, y change) int {
 		by := func(size func(*change) float64) int { return cmp.Compare(size(&y), size(&x)) }
-		own, all := func(x *change) float64 { return c.size(&x.self) }, func(x *change) float64 { return c.size(&x.total) }
+		own := func(x *change) float64 { return c.size(&x.self) }
+		all := func(x *change) float64 { return c.size(&x.total) }
 		r := cmp.Compare(rank(&x), rank(&y))
 		if r == 0 && rank(&x) == 1 {
 			own, all = all, own
@@ -168,8 +169,8 @@ func (c *pairView) nodes(v *view) ([]difference.Change, error) {
 	return lists[0], nil
 }
 
-// groups compares what the samples are added up by: threads, images or files. of is the row of each thread, nil
-// where threads are not the groups.
+// groups compares what the samples are added up by: threads, images or files. of is the row of each thread,
+// nil where threads are not the groups.
 func (c *pairView) groups(by By) (list []change, t *table, of []int32, err error) {
 	if !by.partsSamples() {
 		t = imageTable(c.m.Profile)

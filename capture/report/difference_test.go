@@ -84,12 +84,16 @@ func TestDifference(t *testing.T) {
 		a, b func() *profile.Profile
 		o    Difference
 	}{
-		"default":   {timed(example), then(example), Difference{Files: [2]string{"old.data", "new.data"}}},
-		"narrow":    {timed(example), then(example), Difference{Options: Options{Width: 70, Top: 2, PercentLimit: 20}}},
-		"nokernel":  {timed(example), then(example), Difference{Options: Options{NoKernel: true}}},
-		"colour":    {timed(example), then(example), Difference{Options: Options{Colour: true}}},
-		"absolute":  {timed(example), then(example), Difference{Options: Options{Top: 3}, Amounts: true}},
-		"same":      {timed(example), timed(example), Difference{Options: Options{Filter: "comm demo"}, Files: [2]string{"x", "x"}}},
+		"default": {timed(example), then(example), Difference{Files: [2]string{"old.data", "new.data"}}},
+		"narrow": {timed(example), then(example), Difference{
+			Options: Options{Width: 70, Top: 2, PercentLimit: 20},
+		}},
+		"nokernel": {timed(example), then(example), Difference{Options: Options{NoKernel: true}}},
+		"colour":   {timed(example), then(example), Difference{Options: Options{Colour: true}}},
+		"absolute": {timed(example), then(example), Difference{Options: Options{Top: 3}, Amounts: true}},
+		"same": {timed(example), timed(example), Difference{
+			Options: Options{Filter: "comm demo"}, Files: [2]string{"x", "x"},
+		}},
 		"events":    {example, untimed, Difference{Options: Options{Top: 2}}},
 		"narrowest": {timed(example), then(example), Difference{Options: Options{Width: 60}, Amounts: true}},
 		"programs":  {timed(withProcesses), then(withProcesses), Difference{Options: Options{Top: -1}}},
@@ -97,7 +101,9 @@ func TestDifference(t *testing.T) {
 		"comm":      {timed(withLines), then(withLines), Difference{Options: Options{By: Comm, Top: 2}}},
 		"process":   {timed(withProcesses), then(withProcesses), Difference{Options: Options{By: Process}}},
 		"image":     {timed(withLines), then(withLines), Difference{Options: Options{By: Image, PercentLimit: 10}}},
-		"source":    {timed(withLines), then(withLines), Difference{Options: Options{By: Source, Top: 3, Colour: true}}},
+		"source": {timed(withLines), then(withLines), Difference{
+			Options: Options{By: Source, Top: 3, Colour: true},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
@@ -184,8 +190,8 @@ func TestDifferenceJSON(t *testing.T) {
 		t.Errorf("version %d, %+v, %+v", got.Version, got.A, got.B)
 	}
 	e := got.Events[0]
-	if e.Unit != "s" || !same(e.A.Amount, 1) || !same(e.B.Amount, 2.8) || !e.Whole.Significant || e.By != "image" ||
-		len(e.Groups) != 4 || e.Groups[0].Name != "demo" {
+	if e.Unit != "s" || !same(e.A.Amount, 1) || !same(e.B.Amount, 2.8) || !e.Whole.Significant ||
+		e.By != "image" || len(e.Groups) != 4 || e.Groups[0].Name != "demo" {
 		t.Errorf("%s in %s: %+v and %+v; groups %+v", e.Name, e.Unit, e.A, e.B, e.Groups)
 	}
 	fresh := 0
@@ -193,8 +199,8 @@ func TestDifferenceJSON(t *testing.T) {
 		switch f.Name {
 		case "recurse":
 			s := f.Self
-			if s.A != 250 || s.B != 1500 || f.Total != s || !same(s.Share.Difference, 1500.0/2800-0.25) || !s.Share.Significant ||
-				!same(s.Amount.Difference, 1.25) || s.Share.Low > s.Share.Difference || s.Share.High < s.Share.Difference {
+			if by := s.Share; s.A != 250 || s.B != 1500 || f.Total != s || !same(by.Difference, 1500.0/2800-0.25) ||
+				!by.Significant || !same(s.Amount.Difference, 1.25) || by.Low > by.Difference || by.High < by.Difference {
 				t.Errorf("%+v", f)
 			}
 		case "fresh\x1b":
@@ -248,7 +254,8 @@ func TestDifferenceOfNothing(t *testing.T) {
 			if err := write(&text, mergeTwo(t, c.a, c.b, difference.Options{}), Difference{}); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			if s := text.String(); !strings.Contains(s, c.want) && !json.Valid([]byte(s)) || strings.Contains(s, "\x1b") ||
+			s := text.String()
+			if !strings.Contains(s, c.want) && !json.Valid([]byte(s)) || strings.Contains(s, "\x1b") ||
 				strings.Contains(s, "NaN") || strings.Contains(s, "Inf") {
 				t.Errorf("%s: %s", name, s)
 			}

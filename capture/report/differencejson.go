@@ -64,8 +64,8 @@ type jsonChangedGroup struct {
 	Total jsonChange `json:"total"`
 }
 
-// WriteDifferenceJSON writes what differs between two recordings as one JSON object, with all functions and the
-// whole tree.
+// WriteDifferenceJSON writes what differs between two recordings as one JSON object, with all functions and
+// the whole tree.
 func WriteDifferenceJSON(w io.Writer, m *difference.Merged, o Difference) error {
 	out := &jsonWriter{w: bufio.NewWriter(human.JSON(w))}
 	out.open("{")

@@ -55,8 +55,8 @@ func (out *printer) differentTree(c *pairView) error {
 	return nil
 }
 
-// shown says which nodes of the tree are shown: those that have changed and are not below the limit in percent,
-// and what leads to them.
+// shown says which nodes of the tree are shown: those that have changed and are not below the limit in
+// percent, and what leads to them.
 func (c *pairView) shown(list []difference.Change, limit float64) []bool {
 	shown := make([]bool, len(list))
 	for node := len(list) - 1; node > 0; node-- { // children come after their parents

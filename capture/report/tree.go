@@ -16,12 +16,12 @@ type branch struct {
 	node          int32
 	before, below string
 	image         int32 // of the frame above it
-	rest          int   // if not 0, the branch is not the node but this many of its children, which are not shown
+	rest          int   // if not 0, the branch is not the node but so many of its children that are not shown
 }
 
-// grow calls show for each branch of a tree. kids are the children of a node that are shown, and how many others
-// there are if these are worth a line. If a function has one child to show, the child is printed under it
-// without indentation; if it has several, each begins a branch.
+// grow calls show for each branch of a tree. kids are the children of a node that are shown, and how many
+// others there are if these are worth a line. If a function has one child to show, the child is printed under
+// it without indentation; if it has several, each begins a branch.
 func (out *printer) grow(v *view, kids func(node int32) (shown []int32, others int), show func(b *branch)) {
 	var stack []branch
 	push := func(b *branch) {

@@ -43,7 +43,8 @@ func changedRecordings(t *testing.T) (before, again, after string) {
 			return kept
 		}
 		first, second := program("app-old"), program("app-new", "-DCHANGED")
-		changed.before, changed.again, changed.after = record("before", first), record("again", first), record("after", second)
+		changed.before, changed.again = record("before", first), record("again", first)
+		changed.after = record("after", second)
 	})
 	if changed.after == "" {
 		t.Skip("there are no recordings")
@@ -170,7 +171,8 @@ func TestDifferenceByEitherCommand(t *testing.T) {
 	before, _, after := changedRecordings(t)
 	for _, args := range [][]string{{}, {"--json"}, {"--color", "always"}} {
 		args := append(args, before, after)
-		a, b := unspool(t, "", append([]string{"report"}, args...)...), unspool(t, "", append([]string{"compare"}, args...)...)
+		a := unspool(t, "", append([]string{"report"}, args...)...)
+		b := unspool(t, "", append([]string{"compare"}, args...)...)
 		if a.status != 0 || a.stdout != b.stdout || a.stdout == "" {
 			t.Errorf("%q: report\n%s\ncompare\n%s%s", args, a.stdout, b.stdout, b.stderr)
 		}

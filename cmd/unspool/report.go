@@ -114,7 +114,7 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
 	fl.Lookup("http").NoOptDefVal = anyAddress
 	fl.BoolVar(&f.json, "json", false,
 		"write JSON, with all functions and the whole call tree: see 'unspool help json'")
-	fl.StringVar(&f.html, "html", "", "of A and B: write a page with the flame graph of the difference to `FILE`")
+	fl.StringVar(&f.html, "html", "", "of A and B: write a page with a flame graph of the difference to `FILE`")
 	fl.BoolVar(&f.absolute, "absolute", false,
 		"of A and B: go by CPU time and not by shares, for recordings of the same work")
 	mustBeFilled(fl, "comm", "http", "html")
