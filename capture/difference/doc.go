@@ -5,7 +5,7 @@
 // any rows of it. The difference of two shares lies in an interval by the error of a binomial distribution
 // (Newcombe's from Wilson's intervals, which hold for rare functions, too), that of CPU time in one by the
 // error of a Poisson distribution. Together all intervals of a list have the Confidence: of lists about
-// recordings that do not differ, one in twenty has an interval without zero, however long they are.
+// recordings that do not differ, at most one in twenty has an interval without zero, however long they are.
 //
 // That holds for samples that are independent of one another. Those of a garbage collection or of a burst of
 // requests are not. So the time of each recording is divided into blocks, and the variance of a row is the

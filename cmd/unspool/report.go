@@ -65,7 +65,7 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
   unspool report --comm 'cc1*' --inline --percent-limit 0.5
   unspool report --time 10,20
   unspool report --http
-  unspool report before.data after.data
+  unspool report perf.data.old perf.data
   unspool report before.data after.data --html difference.html
   unspool report --json | jq -r '.events[0].functions[] | "\(.self) \(.name)"'`,
 		RunE: func(c *cobra.Command, args []string) error {
