@@ -38,9 +38,13 @@ func newPairView(m *difference.Merged, number int, o *Difference) (*pairView, er
 	if o.Amounts {
 		c.by = byAmount
 	}
-	for side, event := range c.pair.Event {
-		c.of[side] = newView(m.Profile, event, false)
-		c.tree[side] = newTreeView(m.Profile, event, false)
+	a, b := c.pair.Event[difference.A], c.pair.Event[difference.B]
+	tree := newTreeView(m.Profile, a, false)
+	c.tree = [2]*view{tree, tree.of(b)}
+	c.of = c.tree
+	if slices.ContainsFunc(m.Frames, func(f profile.Frame) bool { return f.Kind == profile.Process }) {
+		table := newView(m.Profile, a, false)
+		c.of = [2]*view{table, table.of(b)}
 	}
 	c.childs = make([][]int32, len(c.tree[0].nodes))
 	for node := 1; node < len(c.childs); node++ {
