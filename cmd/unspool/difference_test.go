@@ -276,3 +276,26 @@ func TestDifferenceFilters(t *testing.T) {
 		t.Errorf("a pipe: %+v", e)
 	}
 }
+
+// On a terminal it is in colours, as wide as that, and goes through a pager where it is too long.
+func TestDifferenceOnATerminal(t *testing.T) {
+	t.Parallel()
+	before, _, after := changedRecordings(t)
+	for _, wide := range []uint16{72, 110} {
+		terminal, written := openTerminal(t, wide)
+		r := start(t, "", func(cmd *exec.Cmd) {
+			cmd.Stdout, cmd.Stderr = terminal, terminal
+			cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=", "PAGER=sed 's/^/> /'")
+		}, "report", "--percent-limit", "0", before, after)
+		e := r.finish(t, 20*time.Second)
+		terminal.Close()
+		text := written()
+		if i := strings.LastIndex(text, "\r\x1b[K"); i >= 0 { // the progress of reading
+			text = text[i:]
+		}
+		if e.status != 0 || !strings.Contains(text, "> A         ") || !strings.Contains(text, "\x1b[31m") ||
+			strings.Contains(text, "CPU s") != (wide > 80) {
+			t.Errorf("status %d: %q", e.status, text)
+		}
+	}
+}
