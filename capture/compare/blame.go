@@ -39,6 +39,8 @@ type Blame struct {
 	Cause    Cause  // the most frequent one
 	Samples  uint64
 	Lost     uint64 // frames, in all these samples
+
+	image int32 // index in the profiles' Images
 }
 
 // Blames returns the functions to blame, and the images to blame (with an empty Function), those with the
@@ -75,7 +77,7 @@ func (c *Comparison) Blames(sym *symbols.Symbolizer) (functions, images []Blame)
 	list := func(sums map[key]*tally) (all []Blame) {
 		for k, t := range sums {
 			all = append(all, Blame{Function: k.function, Image: p.Images[k.image], Cause: t.cause(),
-				Samples: t.samples, Lost: t.lost})
+				Samples: t.samples, Lost: t.lost, image: k.image})
 		}
 		slices.SortFunc(all, func(a, b Blame) int {
 			return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Function, b.Function),

@@ -161,7 +161,7 @@ func TestPairsAreCutAtZeros(t *testing.T) {
 		{"behind a skip", "ac0", LeafCaller, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := &loader{groups: make(map[Group]uint64), c: &Comparison{Reach: make(map[int]uint64)}}
+			l := &loader{groups: make(map[Group]int32), c: &Comparison{Reach: make(map[int]uint64)}}
 			frames := func(n int) []int32 { return make([]int32, n) }
 			l.first = half{user: addresses("abc"), frames: frames(3), end: profile.Complete}
 			l.second = half{user: append(addresses(c.fp), 1), frames: frames(len(c.fp) + 1)}

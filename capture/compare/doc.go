@@ -1,6 +1,7 @@
 // Package compare compares two stacks of the same samples: the user stack as CFI unwinds it, and as a walk
 // along frame pointers shows it. A recording made for it (capture.Options.Pairs) has both for every sample;
-// how it stores them is described at perfdata.Walked. It also compares two recordings with each other.
+// how it stores them is described at perfdata.Walked. What differs between two recordings says package
+// difference.
 //
 //	record or convert, with Pairs      samples, each with its pair
 //	  ──► class.go                     one class for each

@@ -29,6 +29,12 @@ type Comparison struct {
 	// Joined counts samples that would be joined with smaller copies, by their size in bytes; nil if that is not
 	// known. See capture.SizeTrials.
 	Joined map[int]uint64
+	// Programs are the names of the sampled processes. Times has the samples one by one, where that was asked
+	// for: as its threads the Programs, as its nodes the Groups.
+	Programs []string
+	Times    *profile.Timeline
+	sorted   []int32 // the group for each node of Times; nil for the same
+
 	// Elsewhere counts samples whose root was found outside of the copy: on another stack, or by the kernel's
 	// chain. They would not be complete with a copy of any size.
 	Elsewhere uint64
@@ -51,12 +57,18 @@ type Group struct {
 	Count  uint64
 }
 
-// Load reads a recording that was made with pairs.
+// Load reads a recording that was made with pairs. The Timeline of the options becomes the comparison's
+// Times.
 func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comparison, error) {
-	l := &loader{groups: make(map[Group]uint64), c: &Comparison{Reach: make(map[int]uint64)}}
-	o.Watcher = l
-	o.Lines = false
+	l := &loader{
+		groups: make(map[Group]int32), programs: make(map[string]int32),
+		c: &Comparison{Reach: make(map[int]uint64), Times: o.Timeline},
+	}
+	o.Watcher, o.Timeline, o.Lines = l, nil, false
 	p, err := profile.Load(r, sym, o)
+	if err == nil {
+		err = l.failed
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -73,11 +85,7 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comp
 		}
 	}
 	c := l.c
-	for g, n := range l.groups {
-		g.Count = n
-		c.Groups = append(c.Groups, g)
-	}
-	slices.SortFunc(c.Groups, func(a, b Group) int { return compareGroups(&a, &b) })
+	c.sort()
 	c.DWARF, c.FP = l.dwarf.profile(p, c.Groups, func(g *Group) int32 { return g.DWARF }),
 		l.fp.profile(p, c.Groups, func(g *Group) int32 { return g.FP })
 	return c, nil
@@ -87,12 +95,16 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comp
 type loader struct {
 	c         *Comparison
 	dwarf, fp tree
-	groups    map[Group]uint64 // without Count
+	groups    map[Group]int32  // indices in c.Groups, by group without Count
+	programs  map[string]int32 // indices in c.Programs
+	p         *profile.Profile
+	failed    error // of c.Times
 
 	pending  bool // a sample waits for its pair
 	first    half
 	second   half
 	unpaired uint64
+	thread   int32 // of the sample
 }
 
 // half is one of the two samples.
@@ -114,11 +126,11 @@ func (h *half) take(s *perfring.Sample, frames []int32) {
 	}
 }
 
-func (l *loader) Begin(*profile.Profile) {}
+func (l *loader) Begin(p *profile.Profile) { l.p = p }
 
 func (l *loader) Record(*replay.Change, *perfring.Format, uint64) {}
 
-func (l *loader) Sample(s *perfring.Sample, frames []int32) {
+func (l *loader) Sample(s *perfring.Sample, frames []int32, thread int32) {
 	reason, walked := perfdata.End(s.Misc)
 	switch {
 	case walked:
@@ -129,7 +141,7 @@ func (l *loader) Sample(s *perfring.Sample, frames []int32) {
 		l.first.end = profile.Ended(reason)
 		l.pending = true
 	case l.pending && s.Time == l.first.time && s.TID == l.first.tid:
-		l.pending = false
+		l.pending, l.thread = false, thread
 		l.second.take(s, frames)
 		l.pair()
 	default:
@@ -171,7 +183,45 @@ func (l *loader) pair() {
 		Class: v.class, DWARF: l.dwarf.leaf(d.frames), FP: l.fp.leaf(f.frames),
 		Kernel: d.kernel, Parted: v.parted, Lost: v.lost, End: d.end,
 	}
-	l.groups[g]++
+	l.add(g)
+}
+
+// add adds a sample to a group.
+func (l *loader) add(g Group) {
+	c := l.c
+	at, ok := l.groups[g]
+	if !ok {
+		at = int32(len(c.Groups))
+		l.groups[g] = at
+		c.Groups = append(c.Groups, g)
+	}
+	c.Groups[at].Count++
+	if c.Times == nil || l.failed != nil {
+		return
+	}
+	name := l.p.Program(l.thread)
+	program, ok := l.programs[name]
+	if !ok {
+		program = int32(len(c.Programs))
+		l.programs[name] = program
+		c.Programs = append(c.Programs, name)
+	}
+	l.failed = c.Times.Add(l.first.time, &profile.Sample{Thread: program, Node: at, CPU: -1, Period: 1})
+}
+
+// sort puts the most frequent groups first.
+func (c *Comparison) sort() {
+	order := make([]int32, len(c.Groups))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int { return compareGroups(&c.Groups[a], &c.Groups[b]) })
+	groups := make([]Group, len(order))
+	c.sorted = make([]int32, len(order))
+	for to, from := range order {
+		groups[to], c.sorted[from] = c.Groups[from], int32(to)
+	}
+	c.Groups = groups
 }
 
 // tree interns stacks, as profile.Profile has them.

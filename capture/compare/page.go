@@ -20,8 +20,6 @@ var (
 	pageHTML string
 	//go:embed page/result.html
 	resultHTML string
-	//go:embed page/two.html
-	twoHTML string
 	//go:embed page/style.css
 	pageCSS string
 	//go:embed page/page.js
@@ -38,8 +36,7 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 		"kib":       func(bytes int) int { return bytes >> 10 },
 	})
 	template.Must(page.Parse(pageHTML))
-	template.Must(page.New("result").Parse(resultHTML))
-	return template.Must(page.New("two").Parse(twoHTML))
+	return template.Must(page.New("result").Parse(resultHTML))
 })
 
 // graphSide is one of the page's two graphs.
@@ -50,54 +47,38 @@ type graphSide struct {
 }
 
 // WritePage writes the result and the flame graphs of both answers as one page of HTML that fetches nothing:
-// the tables of WriteText, and below them the graphs, DWARF on the left.
-func (r *Result) WritePage(w io.Writer, dwarf, fp *profile.Profile, title string) error {
-	left, right := graphSide{ID: "left", Name: "DWARF", Long: "DWARF"},
-		graphSide{ID: "right", Name: "FP", Long: "Frame pointers"}
-	return writePage(w, dwarf, fp, left, right, map[string]any{
-		"Title": title, "Result": r, "Summary": r.summary(), "Classes": r.pageClasses(), "NotCode": NotCode,
-		"MostShares": most(r.Shares),
-	})
-}
-
-// WritePage writes the comparison and the flame graphs of both recordings as one page of HTML that fetches
-// nothing.
-func (t *Two) WritePage(w io.Writer, a, b *profile.Profile, title string) error {
-	left, right := graphSide{ID: "left", Name: "A", Long: "A: " + t.A.File},
-		graphSide{ID: "right", Name: "B", Long: "B: " + t.B.File}
-	return writePage(w, a, b, left, right, map[string]any{
-		"Title": title, "Two": t, "NotCode": "unmapped",
-		"MostShares": most(t.Shares),
-	})
-}
-
-// writePage writes the page with the data that the template needs for the tables. Names of the recorded
-// system are without control characters and escaped by the template, or in base64; the page runs only the
-// script whose hash it has.
-func writePage(w io.Writer, a, b *profile.Profile, left, right graphSide, page map[string]any) (err error) {
-	sides := []struct {
-		*graphSide
-		p *profile.Profile
-	}{{&left, a}, {&right, b}}
-	for _, side := range sides {
-		if err := side.p.CheckValid(); err != nil {
+// the tables of WriteText, and below them the graphs, DWARF on the left. Names of the recorded system are
+// without control characters and escaped by the template, or in base64; the page runs only the script whose
+// hash it has.
+func (r *Result) WritePage(w io.Writer, c *Comparison, title string) error {
+	sides := []graphSide{
+		{ID: "left", Name: "DWARF", Long: "DWARF"}, {ID: "right", Name: "FP", Long: "Frame pointers"},
+	}
+	dwarf, fp, err := r.graphs(c)
+	if err != nil {
+		return err
+	}
+	for _, g := range []flamegraph.Graph{dwarf, fp} {
+		if err := g.Profile.CheckValid(); err != nil {
 			return fmt.Errorf("profile: %w", err)
 		}
 	}
-	rank := ranks(a, b)
-	for _, side := range sides {
-		side.Samples = side.p.Count()
-		if side.Data, err = flamegraph.Data(side.p, rank); err != nil {
-			return err
-		}
+	data, err := flamegraph.Data(ranks(c.DWARF, c.FP), dwarf, fp)
+	if err != nil {
+		return err
 	}
-	style, script := flamegraph.Style()+pageCSS, flamegraph.Script()+pageJS
-	page["Sides"] = []graphSide{left, right}
-	page["Style"], page["StyleHash"] = template.CSS(style), flamegraph.Hash(style)
-	page["Script"], page["ScriptHash"] = template.JS(script), flamegraph.Hash(script)
-	page["Legend"], page["Unmapped"] = flamegraph.Legend(), int(profile.Unmapped)
+	for i, p := range []*profile.Profile{c.DWARF, c.FP} {
+		sides[i].Samples, sides[i].Data = p.Count(), data[i]
+	}
+	style, script := flamegraph.Style()+pageCSS, flamegraph.Script()+flamegraph.StripScript()+pageJS
 	out := bufio.NewWriter(w)
-	if err := pageTemplate().ExecuteTemplate(out, "page", page); err != nil {
+	if err := pageTemplate().ExecuteTemplate(out, "page", map[string]any{
+		"Title": title, "Result": r, "Summary": r.summary(), "Classes": r.pageClasses(), "NotCode": NotCode,
+		"MostShares": most(r.Shares), "Sides": sides,
+		"Style": template.CSS(style), "StyleHash": flamegraph.Hash(style),
+		"Script": template.JS(script), "ScriptHash": flamegraph.Hash(script),
+		"Legend": flamegraph.Legend(), "Unmapped": int(profile.Unmapped),
+	}); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -210,9 +191,6 @@ func (e *Example) levels() (levels []level) {
 
 // Difference is by how much the share by frame pointers is larger.
 func (s ShareResult) Difference() float64 { return s.FP - s.DWARF }
-
-// Difference is by how much the share in B is larger.
-func (s SideShare) Difference() float64 { return s.B - s.A }
 
 // pagePercent is a share as it is printed on a terminal, with a space.
 func pagePercent(share float64) string {

@@ -90,15 +90,10 @@ type shown struct {
 	*browser.Page
 }
 
-// pager is implemented by both comparisons.
-type pager interface {
-	WritePage(w io.Writer, left, right *profile.Profile, title string) error
-}
-
-func written(t *testing.T, r pager, left, right *profile.Profile, title string) []byte {
+func written(t *testing.T, r *compare.Result, c *compare.Comparison, title string) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := r.WritePage(&b, left, right, title); err != nil {
+	if err := r.WritePage(&b, c, title); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -302,7 +297,7 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	c := example()
 	result := c.Result(symbols.New(symbols.Options{}), 65528, &exampleCosts)
-	p := show(t, written(t, result, c.DWARF, c.FP, hostile), 1400)
+	p := show(t, written(t, result, c, hostile), 1400)
 	p.Shows("h1", flamegraph.Printable(hostile))
 	p.tables(result)
 	tiles := browser.Eval[[]string](p.Page, "[...document.querySelectorAll('#tiles b')].map(e => e.textContent)")
@@ -404,7 +399,7 @@ func TestPageColours(t *testing.T) {
 	t.Parallel()
 	c := example()
 	result := c.Result(symbols.New(symbols.Options{}), 65528, nil)
-	p := show(t, written(t, result, c.DWARF, c.FP, "colours"), 900)
+	p := show(t, written(t, result, c, "colours"), 900)
 	for _, dark := range []bool{false, true} {
 		p.Dark(dark)
 		p.frame("left", 0, 0) // waits until the page has stopped moving
@@ -438,74 +433,121 @@ func TestPageColours(t *testing.T) {
 func TestPageIsEscaped(t *testing.T) {
 	t.Parallel()
 	c := example()
-	a, b := two()
-	for _, page := range [][]byte{
-		written(t, c.Result(symbols.New(symbols.Options{}), 65528, &exampleCosts), c.DWARF, c.FP, hostile),
-		written(t, compare.CompareTwo(a, b, hostile, hostile), a, b, hostile),
-	} {
-		page := string(page)
-		if n := strings.Count(page, "<script"); n != 3 {
-			t.Errorf("%d scripts", n)
-		}
-		if strings.Contains(page, "<img") || !utf8.ValidString(page) ||
-			strings.ContainsFunc(page, func(r rune) bool { return r < ' ' && r != '\n' || r == '\u202e' }) {
-			t.Error("an element, a control character or an invalid byte of a name is in the page")
-		}
-		if strings.Contains(page, "http:") || strings.Contains(page, "https:") ||
-			strings.Contains(page, " style=") {
-			t.Error("the page names an address, or has a style that its policy forbids")
-		}
+	page := string(written(t, c.Result(symbols.New(symbols.Options{}), 65528, &exampleCosts), c, hostile))
+	if n := strings.Count(page, "<script"); n != 3 {
+		t.Errorf("%d scripts", n)
+	}
+	if strings.Contains(page, "<img") || !utf8.ValidString(page) ||
+		strings.ContainsFunc(page, func(r rune) bool { return r < ' ' && r != '\n' || r == '\u202e' }) {
+		t.Error("an element, a control character or an invalid byte of a name is in the page")
+	}
+	if strings.Contains(page, "http:") || strings.Contains(page, "https:") || strings.Contains(page, " style=") {
+		t.Error("the page names an address, or has a style that its policy forbids")
 	}
 }
 
-// two are recordings of two builds, with different numbers of the same frames.
-func two() (a, b *profile.Profile) {
-	base := profile.Profile{
-		Images:  []profile.Image{{Name: "program"}, {Name: hostile}},
-		Threads: []profile.Thread{{PID: 1, TID: 1, Comm: hostile}},
-		Events:  []profile.Event{{Name: "cycles"}}, Duration: 1500 * time.Millisecond,
-		Problems: []string{"no names for " + hostile},
+// timed has the samples of example in two programs and in ten seconds: in the first four of them one stack is
+// lost at its leaf's caller (300) and one is the same (100 of "tool"), then come the rest, of "program" but
+// for what is astray.
+func timed(t *testing.T) *compare.Comparison {
+	t.Helper()
+	c := example()
+	times, err := profile.NewTimeline()
+	if err != nil {
+		t.Fatal(err)
 	}
-	copied := base
-	one, other := profiletest.New(&base), profiletest.New(&copied)
-	one.Frames = []profile.Frame{{Name: "main"}, {Name: "fast"}, {Name: hostile, Image: 1}}
-	other.Frames = []profile.Frame{{Name: hostile, Image: 1}, {Name: "slow"}, {Name: "fast"}, {Name: "main"}}
-	one.AddComplete(30, 0, 1)
-	one.AddComplete(10, 0, 2)
-	other.AddComplete(30, 3, 2)
-	other.AddComplete(30, 3, 1, 0)
-	return one.Profile, other.Profile
+	t.Cleanup(func() { times.Close() })
+	c.Programs, c.Times = []string{"program", "tool"}, times
+	const start = 7e12
+	for _, side := range []*profile.Profile{c.DWARF, c.FP} {
+		side.First, side.Duration = start, 10*time.Second
+	}
+	add := func(program, group int32, n int, from, to time.Duration) {
+		for i := range n {
+			at := from + (to-from)*time.Duration(i)/time.Duration(n)
+			one := profile.Sample{Thread: program, Node: group, CPU: -1, Period: 1}
+			if err := times.Add(start+uint64(at), &one); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add(0, 1, 300, 0, 4*time.Second)
+	add(1, 0, 100, 0, 4*time.Second)
+	add(0, 0, 300, 4010*time.Millisecond, 10*time.Second)
+	add(1, 2, 200, 4010*time.Millisecond, 10*time.Second)
+	add(0, 3, 99, 4010*time.Millisecond, 10*time.Second)
+	add(0, 3, 1, 10*time.Second, 10*time.Second)
+	return c
 }
 
-func TestPageOfTwo(t *testing.T) {
+// A range of time and a program narrow both graphs and the tables that can follow.
+func TestPageIsNarrowed(t *testing.T) {
 	t.Parallel()
-	a, b := two()
-	result := compare.CompareTwo(a, b, "a.data", hostile)
-	p := show(t, written(t, result, a, b, "a and b"), 1400)
-	p.same("sides", [][]string{
-		{"A", "a.data", "40", "1.5", "0", percentOf(result.A.Complete), "2.0"},
-		{"B", flamegraph.Printable(hostile), "60", "1.5", "0", percentOf(result.B.Complete), "2.5"},
-	})
-	want := [][]string{}
-	for _, s := range result.Shares {
-		want = append(want, []string{named(s.Function, s.Image), percentOf(s.A), percentOf(s.B), "",
-			pointsOf(s.B - s.A), percentOf(s.SelfA), percentOf(s.SelfB)})
+	c := timed(t)
+	result := c.Result(symbols.New(symbols.Options{}), 65528, &exampleCosts)
+	p := show(t, written(t, result, c, "narrowed"), 1400)
+	p.tables(result)
+	strip := browser.Eval[[]float64](p.Page, `(() => {
+		const b = document.querySelector('#strip canvas').getBoundingClientRect();
+		return [b.left, b.top, b.width];
+	})()`)
+	class := func(key string, want ...string) {
+		t.Helper()
+		have := browser.Eval[[]string](p.Page, `['share', 'stacks', 'lost'].map(c =>
+			document.querySelector('.class[data-key=`+key+`] .' + c).textContent)`)
+		if !slices.Equal(have, want) {
+			t.Errorf("%s: %q, want %q", key, have, want)
+		}
 	}
-	p.same("differ", want)
-	p.Shows("#right h3", "B: "+flamegraph.Printable(hostile))
-	p.MoveTo(p.frame("left", 2, 0.3))
-	p.Shows("#tip .name", "fast")
-	p.Shows("#tip table", "ABpointsin this place75.0 %50.0 %−25.0function, total75.0 %50.0 "+
-		"%−25.0function, self75.0 %50.0 %−25.0")
-	p.PressCtrl("f")
-	p.Press("slow")
-	p.Shows("#left .caption .found", "0 % matched")
-	p.Shows("#right .caption .found", "50.0 % matched")
-	p.Press(browser.Enter)
+	p.Shows("#strip .programs", "program70.0 %tool30.0 %")
+	p.Shows("#strip .when", "10 s in steps of 9.77 ms · draw a range to see its part")
+
+	// The first four seconds: 400 samples, of two stacks.
+	p.Drag(strip[0]+0.5, strip[1]+20, strip[0]+0.4*strip[2], strip[1]+20)
+	p.Shows("#strip .programs", "program75.0 %tool25.0 %")
+	p.Shows("#samples", "400")
+	class("same", "25.0\u00a0%", "50.0\u00a0%", "·")
+	class("skips_leaf_caller", "75.0\u00a0%", "50.0\u00a0%", "1.0")
+	class("goes_astray", "·", "·", "·")
+	tiles := "[...document.querySelectorAll('#tiles b')].slice(0, 2).map(e => e.textContent)"
+	if have := browser.Eval[[]string](p.Page, tiles); have[0] != "25.0\u00a0%" || have[1] != "75.0\u00a0%" {
+		t.Errorf("tiles: %q", have)
+	}
+	p.Shows("#lost", ", 1.0 each on average")
+	p.same("blame-functions", [][]string{
+		{"Hash libz.so.1", "unexplained", "", "100.0\u00a0%"},
+		{named(hostile, hostile), "unexplained", "", "·"}, {"work program", "unexplained", "", "·"},
+	})
+	p.same("blame-images", [][]string{
+		{"libz.so.1", "unexplained", "", "100.0\u00a0%"},
+		{named(hostile, ""), "unexplained", "", "·"}, {"program", "unexplained", "", "·"},
+	})
+	p.same("wrong-callers", [][]string{{"main program", "→ Hash", "75.0\u00a0%"}})
+	p.same("differ", [][]string{{"work program", "100.0\u00a0%", "25.0\u00a0%", "", "−75.0"}})
+	p.Shows("#left .count", "400 samples")
+	p.Shows("#right .count", "400 samples")
+	p.Shows("#narrowed output", "0 s to 4 s")
+	p.MoveTo(p.frame("left", 3, 0.3))
+	p.Shows("#tip table", "DWARFFPpointsin this place100 %25.0 %−75.0function, total100 %25.0 "+
+		"%−75.0function, self25.0 %25.0 %0.0")
+	p.MoveTo(5, 5)
+
+	// One program in this time, then in all of it; the button shows all again.
+	p.Page.Run("scrollTo(0, 0)")
+	p.Click("[title='Show only tool']")
+	p.Shows("#narrowed output", "0 s to 4 s · tool")
+	class("same", "100.0\u00a0%", "100.0\u00a0%", "·")
+	p.Shows("#same", "100.0\u00a0%")
+	p.Shows("#loses", "0\u00a0%")
+	p.same("differ", [][]string{})
 	p.Press(browser.Escape)
-	p.ClickAt(p.frame("left", 2, 0.9)) // on the other side it has another caller
-	p.Shows("#right .crumbs", "allmainslow"+flamegraph.Printable(hostile))
-	p.Shows("#right .note", "with other callers on the way")
+	p.Shows("#narrowed output", "tool")
+	p.Shows("#samples", "300")
+	class("goes_astray", "66.7\u00a0%", "50.0\u00a0%", "2.0")
+	p.Click("#narrowed > button") // no text of the style
+	p.Until("document.querySelector('#narrowed').hidden && !document.querySelector('.narrowed')")
+	p.Shows("#left .count", "1,000 samples")
+	p.tables(result)
 }
 
 // The page of a real recording has the numbers of its result.
@@ -513,8 +555,9 @@ func TestPageOfAProgram(t *testing.T) {
 	c := run(t, buildProgram(t, "causes", withFP...), "p")
 	t.Parallel() // after the recording, other tests may run
 	result := c.Result(c.sym, 65528, nil)
-	p := show(t, written(t, result, c.DWARF, c.FP, "causes"), 1400)
+	p := show(t, written(t, result, c.Comparison, "causes"), 1400)
 	p.tables(result)
+	p.Shows("#strip .programs", "causes100 %")
 	p.Shows("#left .count", human.Number(c.Samples)+" samples")
 	p.PressCtrl("f")
 	p.Press("passing")
@@ -545,11 +588,13 @@ func TestPageOfAProgram(t *testing.T) {
 func TestPageOfNothing(t *testing.T) {
 	t.Parallel()
 	empty := profiletest.New(&profile.Profile{}).Profile
-	p := show(t, written(t, compare.CompareTwo(empty, empty, "", ""), empty, empty, "nothing"), 1400)
+	c := &compare.Comparison{DWARF: empty, FP: empty}
+	r := c.Result(symbols.New(symbols.Options{}), 65528, nil)
+	p := show(t, written(t, r, c, "nothing"), 1400)
 	p.MoveTo(p.frame("left", 0, 0.5))
-	p.Shows("#tip table", "ABpointsin this place0 %0 %0.0")
-	two := compare.CompareTwo(empty, empty, "", "")
-	if err := two.WritePage(io.Discard, empty, &profile.Profile{}, ""); err == nil {
+	p.Shows("#tip table", "DWARFFPpointsin this place0 %0 %0.0")
+	c.FP = &profile.Profile{}
+	if err := r.WritePage(io.Discard, c, ""); err == nil {
 		t.Error("a profile that is not valid is written")
 	}
 }

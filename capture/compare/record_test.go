@@ -118,7 +118,12 @@ func load(t *testing.T, path string) *compared {
 	}
 	defer r.Close()
 	c := &compared{sym: symbols.New(symbols.Options{}), path: path}
-	if c.Comparison, err = compare.Load(r, c.sym, profile.Options{}); err != nil {
+	times, err := profile.NewTimeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { times.Close() })
+	if c.Comparison, err = compare.Load(r, c.sym, profile.Options{Timeline: times}); err != nil {
 		t.Fatal(err)
 	}
 	c.check(t)
@@ -136,6 +141,21 @@ func (c *compared) check(t *testing.T) {
 		if p.Count() != c.Samples {
 			t.Errorf("a profile of %d samples, of %d", p.Count(), c.Samples)
 		}
+	}
+	timed := uint64(0)
+	for program := range c.Programs {
+		if err := c.Times.Each(int32(program), func(p profile.Point) error {
+			if at := p.Time - c.DWARF.First; at > uint64(c.DWARF.Duration) {
+				t.Errorf("a sample at %d of %d ns", at, c.DWARF.Duration)
+			}
+			timed++
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	if timed != c.Samples {
+		t.Errorf("%d samples with a time, of %d", timed, c.Samples)
 	}
 	for _, problem := range c.DWARF.Problems {
 		t.Log(problem)

@@ -39,6 +39,15 @@ type Result struct {
 	Lint []FindingResult `json:"lint"`
 
 	Problems []string `json:"problems"`
+
+	rows rows
+}
+
+// rows are the rows of the lists above, to find those that a group counts for.
+type rows struct {
+	functions map[function]int
+	images    map[int32]int // by index in the profiles' Images
+	calls     map[call]int
 }
 
 // ClassResult is one class.
@@ -146,7 +155,11 @@ const mostNamed = 20
 func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *Result {
 	r := &Result{Version: 1, Samples: c.Samples, Others: c.Others, Lost: c.DWARF.Lost(),
 		Problems: c.DWARF.Problems, Classes: c.classes()}
-	r.Stacks = uint64(len(c.DWARF.Samples))
+	stacks := make(map[int32]bool)
+	for i := range c.Groups {
+		stacks[c.Groups[i].DWARF] = true
+	}
+	r.Stacks = uint64(len(stacks))
 	if c.Checked > 0 {
 		r.Kernel = &Agreement{c.Checked, float64(c.Agreed) / float64(c.Checked)}
 	}
@@ -171,13 +184,21 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *R
 		return list
 	}
 	r.BlameImages, r.BlameFunctions = blames(images), blames(functions)
+	r.rows = rows{make(map[function]int), make(map[int32]int), make(map[call]int)}
+	for i, b := range firstOf(functions) {
+		r.rows.functions[function{b.Function, b.image}] = i
+	}
+	for i, b := range firstOf(images) {
+		r.rows.images[b.image] = i
+	}
 	r.Shares, r.WrongCallers, r.StackSizes, r.Lint = []ShareResult{}, []CallResult{}, []SizeResult{},
 		[]FindingResult{}
 	for _, s := range firstOf(c.Shares()) {
 		r.Shares = append(r.Shares, ShareResult{s.Function, s.Image.Name, share(s.DWARF, c.Samples),
 			share(s.FP, c.Samples)})
 	}
-	for _, call := range firstOf(c.WrongCallers()) {
+	for i, call := range firstOf(c.WrongCallers()) {
+		r.rows.calls[call.key] = i
 		r.WrongCallers = append(r.WrongCallers,
 			CallResult{call.Caller, call.Callee, call.Image.Name, call.Samples, share(call.Samples, c.Samples)})
 	}

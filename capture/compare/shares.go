@@ -87,49 +87,61 @@ type Call struct {
 	Caller, Callee string
 	Image          profile.Image // of the caller
 	Samples        uint64        // samples in which frame pointers show the call, and the stack does not have it
+
+	key call
 }
+
+// call is a caller and a callee, as the first frames of the functions.
+type call struct{ caller, callee int32 }
 
 // WrongCallers returns calls that frame pointers show and that never happened: frames in between are
 // missing, or the caller is not on the stack.
 func (c *Comparison) WrongCallers() []Call {
 	p := c.FP
 	first := firsts(p)
-	type key struct{ caller, callee int32 }
-	count := make(map[key]uint64)
+	count := make(map[call]uint64)
 	for i := range c.Groups {
 		g := &c.Groups[i]
-		switch g.Class {
-		case LeafCaller, Middle, Early, Astray:
-		default:
-			continue
+		for _, k := range c.wrongCalls(g, first) {
+			count[k] += g.Count
 		}
-		shown := make(map[key]bool)
-		walk := func(p *profile.Profile, node int32, fn func(key)) {
-			for range g.Kernel {
-				node = p.Nodes[node].Parent
-			}
-			for ; node > 0 && p.Nodes[node].Parent > 0; node = p.Nodes[node].Parent {
-				fn(key{first[p.Nodes[p.Nodes[node].Parent].Frame], first[p.Nodes[node].Frame]})
-			}
-		}
-		walk(c.DWARF, g.DWARF, func(k key) { shown[k] = true })
-		walk(p, g.FP, func(k key) {
-			if !shown[k] && p.Frames[k.caller].Kind != profile.Unmapped {
-				shown[k] = true // once for each sample
-				count[k] += g.Count
-			}
-		})
 	}
 	var all []Call
 	for k, n := range count {
 		caller := &p.Frames[k.caller]
-		all = append(all, Call{caller.Name, p.Frames[k.callee].Name, p.Images[caller.Image], n})
+		all = append(all, Call{caller.Name, p.Frames[k.callee].Name, p.Images[caller.Image], n, k})
 	}
 	slices.SortFunc(all, func(a, b Call) int {
 		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Caller, b.Caller),
 			cmp.Compare(a.Callee, b.Callee))
 	})
 	return all
+}
+
+// wrongCalls are those of a group, each once. first is the first frame of each frame's function.
+func (c *Comparison) wrongCalls(g *Group, first []int32) (wrong []call) {
+	switch g.Class {
+	case LeafCaller, Middle, Early, Astray:
+	default:
+		return nil
+	}
+	shown := make(map[call]bool)
+	walk := func(p *profile.Profile, node int32, fn func(call)) {
+		for range g.Kernel {
+			node = p.Nodes[node].Parent
+		}
+		for ; node > 0 && p.Nodes[node].Parent > 0; node = p.Nodes[node].Parent {
+			fn(call{first[p.Nodes[p.Nodes[node].Parent].Frame], first[p.Nodes[node].Frame]})
+		}
+	}
+	walk(c.DWARF, g.DWARF, func(k call) { shown[k] = true })
+	walk(c.FP, g.FP, func(k call) {
+		if !shown[k] && c.FP.Frames[k.caller].Kind != profile.Unmapped {
+			shown[k] = true
+			wrong = append(wrong, k)
+		}
+	})
+	return wrong
 }
 
 // Sizes are the sizes of copies for which the result is computed, in bytes.

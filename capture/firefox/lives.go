@@ -40,7 +40,7 @@ func (l *Lives) Record(c *replay.Change, _ *perfring.Format, time uint64) {
 }
 
 // Sample does nothing.
-func (*Lives) Sample(*perfring.Sample, []int32) {}
+func (*Lives) Sample(*perfring.Sample, []int32, int32) {}
 
 // lookup returns the life of a thread.
 func (l *Lives) lookup(pid, tid uint32) life {

@@ -297,7 +297,7 @@ func TestSummary(t *testing.T) {
 	have := make(map[string]string)
 	p := example()
 	p.Events[1].Frequency, p.CPUs = 1000, 4
-	for _, f := range summary(newGraph(p)) {
+	for _, f := range summary(p) {
 		have[f.Name] = f.Value
 	}
 	for name, want := range map[string]string{
@@ -326,7 +326,7 @@ func TestNotesOfAPageAreFew(t *testing.T) {
 		p.Kinds[problem] = fmt.Sprint("kind ", i%9)
 	}
 	notes := 0
-	for _, f := range summary(newGraph(p)) {
+	for _, f := range summary(p) {
 		if f.Name == "Note" {
 			notes++
 		}

@@ -188,9 +188,7 @@ func (g *graph) lines(now []int32, total []uint64) {
 func (g *graph) weigh(now []int32) {
 	type key struct{ node, event, thread int32 }
 	at := make(map[key]int)
-	sampled := make([]bool, len(g.p.Events))
 	for _, s := range g.p.Samples {
-		sampled[s.Event] = true
 		k := key{now[s.Node], s.Event, s.Thread}
 		i, ok := at[k]
 		if !ok {
@@ -203,11 +201,7 @@ func (g *graph) weigh(now []int32) {
 	slices.SortFunc(g.weights, func(a, b weight) int {
 		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.event, b.event), cmp.Compare(a.thread, b.thread))
 	})
-	for i, yes := range sampled {
-		if yes {
-			g.events = append(g.events, int32(i))
-		}
-	}
+	g.events = g.p.Sampled()
 }
 
 // counts are the numbers of samples of an event that end in each node, and that end in it or below.

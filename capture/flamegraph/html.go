@@ -38,7 +38,7 @@ func writeHTML(w *bufio.Writer, g *graph, s *steps, o Options) error {
 	if err != nil {
 		return err
 	}
-	style, script := Style(), Script()+threadsJS+stripJS+pageJS
+	style, script := Style(), Script()+threadsJS+stripJS+pageJS+"start(Page);\n"
 	return page().Execute(w, map[string]any{
 		"Title":      Printable(o.Title),
 		"Style":      template.CSS(style),
@@ -46,7 +46,7 @@ func writeHTML(w *bufio.Writer, g *graph, s *steps, o Options) error {
 		"Script":     template.JS(script),
 		"ScriptHash": Hash(script),
 		"Legend":     Legend(),
-		"Facts":      summary(g),
+		"Facts":      summary(g.p),
 		"Data":       data,
 	})
 }

@@ -9,15 +9,46 @@ import (
 	"unspool/capture/profile"
 )
 
-// Data is a valid profile in the form that the scripts of a page read (unpack in data.js), in an alphabet
-// that need not be escaped. Callees of a function are sorted by the falling rank of their name and image,
-// so that two graphs have them in the same order.
-func Data(p *profile.Profile, rank func(name, image string) float64) (template.HTML, error) {
-	return encode(newRanked(p, rank), nil)
+// A Graph is what a page of several graphs shows: a valid profile, and its samples one by one, nil for none.
+type Graph struct {
+	Profile *profile.Profile
+	Samples Samples
+}
+
+// Data are graphs in the form that the scripts of a page read (unpack in data.js), in an alphabet that need
+// not be escaped. Callees of a function are sorted by the falling rank of their name and image, so that all
+// graphs have them in the same order. The steps of time are the same in all of them.
+func Data(rank func(name, image string) float64, graphs ...Graph) (data []template.HTML, err error) {
+	drawn, times := make([]*graph, len(graphs)), make([]*steps, len(graphs))
+	n := mostSteps
+	for i, g := range graphs {
+		drawn[i] = newRanked(g.Profile, rank)
+		if g.Samples == nil || g.Profile.Duration <= 0 {
+			continue
+		}
+		if times[i], err = drawn[i].steps(g.Samples, g.Profile.First, drawn[i].length); err != nil {
+			return nil, err
+		}
+		n = min(n, times[i].n)
+	}
+	for i, g := range drawn {
+		if times[i] != nil {
+			times[i].limit(n)
+		}
+		text, err := encode(g, times[i])
+		if err != nil {
+			return nil, err
+		}
+		data = append(data, text)
+	}
+	return data, nil
 }
 
 // Script is what a page with graphs of its own needs to draw them: parts.js, data.js and graph.js.
 func Script() string { return "\n" + partsJS + dataJS + graphJS }
+
+// StripScript is what a page needs for a strip of time besides Script: threads.js and strip.js.
+func StripScript() string { return threadsJS + stripJS }
 
 // Style is the style that goes with Script.
 func Style() string {

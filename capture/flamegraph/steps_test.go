@@ -55,17 +55,16 @@ func phases(t profile.Thread, n int) time.Duration {
 }
 
 func TestSteps(t *testing.T) {
-	s := &steps{first: 1000, length: 1023, n: mostSteps, most: 100}
+	s := &steps{n: mostSteps, most: 100}
 	for _, c := range []struct {
-		time uint64
-		want int32
-	}{{0, 0}, {1000, 0}, {1001, 1}, {1512, 512}, {2023, 1023}, {2024, 1023}, {math.MaxUint64, 1023}} {
-		if got := s.at(c.time); got != c.want {
-			t.Errorf("%d is in step %d, want %d", c.time, got, c.want)
+		after uint64
+		want  int32
+	}{{0, 0}, {1, 1}, {512, 512}, {1023, 1023}, {1024, 1023}, {math.MaxUint64, 1023}} {
+		if got := s.at(c.after, 1023); got != c.want {
+			t.Errorf("%d is in step %d, want %d", c.after, got, c.want)
 		}
 	}
-	s.length = math.MaxInt64
-	if got := s.at(math.MaxUint64); got != 1023 {
+	if got := s.at(math.MaxUint64, math.MaxInt64); got != 1023 {
 		t.Errorf("the last step is %d", got)
 	}
 }
@@ -76,10 +75,10 @@ func TestStepsGetLonger(t *testing.T) {
 	for _, c := range []struct{ weights, most, want int }{
 		{1, 2000, 1024}, {1, 1023, 512}, {1, 600, 512}, {4, 300, 64}, {50, 1000, 16}, {50, 799, 0}, {1000, 500, 0},
 	} {
-		s := &steps{length: 1e9, n: mostSteps, most: c.most}
+		s := &steps{n: mostSteps, most: c.most}
 		const samples = 100_000
 		for range samples {
-			s.add(int32(random.IntN(c.weights)), random.Uint64N(1e9))
+			s.add(int32(random.IntN(c.weights)), random.Uint64N(1e9), 1e9)
 		}
 		s.merge()
 		var sum uint64
@@ -136,14 +135,14 @@ func TestStripInABrowser(t *testing.T) {
 		p.MoveTo(5, 5)
 	}
 	const all = "10 s in steps of 9.77 ms · draw a range to see its part"
-	p.text("#when", all)
-	p.text("#programs", "cc166.7 %sh20.0 %ld13.3 %")
+	p.text(".strip .when", all)
+	p.text(".strip .programs", "cc166.7 %sh20.0 %ld13.3 %")
 	total("3,000")
 
 	// A part, which narrows the graph, the colours' shares and the list of threads.
 	drag(0.8, 0.2)
-	p.text("#when", "1.99 s to 8.01 s · 66.7 % of 3,000 samples")
-	p.text("#programs", "cc1100 %sh0 %ld0 %")
+	p.text(".strip .when", "1.99 s to 8.01 s · 66.7 % of 3,000 samples")
+	p.text(".strip .programs", "cc1100 %sh0 %ld0 %")
 	p.text("#legend [data-word=user] b", "100 %")
 	total("2,000")
 	p.Click("[popovertarget=threads]")
@@ -156,28 +155,28 @@ func TestStripInABrowser(t *testing.T) {
 	p.ClickAt(p.frame(2, 0.5))
 	p.text("#crumbs", "allmaincompile")
 	drag(0.2, 0.5)
-	p.text("#when", "1.99 s to 5.01 s · 50.0 % of 3,000 samples")
+	p.text(".strip .when", "1.99 s to 5.01 s · 50.0 % of 3,000 samples")
 	p.text("#crumbs", "allmaincompile")
 	p.Press(browser.Escape)
 	p.text("#crumbs", "all")
 	total("1,500")
 	p.Press(browser.Escape)
-	p.text("#when", all)
+	p.text(".strip .when", all)
 	total("3,000")
 
 	// The button, a click, the keyboard.
 	drag(0, 0.2)
 	total("600")
-	p.Click("#whole:not([hidden])")
-	p.text("#when", all)
+	p.Click(".strip .whole:not([hidden])")
+	p.text(".strip .when", all)
 	drag(0.81, 1)
 	total("400")
 	p.ClickAt(strip[0]+50, strip[1]+20)
-	p.text("#when", all)
+	p.text(".strip .when", all)
 	p.Press(browser.ArrowRight)
-	p.text("#when", "0 s to 1.01 s · 11.2 % of 3,000 samples")
+	p.text(".strip .when", "0 s to 1.01 s · 11.2 % of 3,000 samples")
 	p.Press(browser.ArrowRight)
-	p.text("#when", "205 ms to 1.21 s · 11.2 % of 3,000 samples")
+	p.text(".strip .when", "205 ms to 1.21 s · 11.2 % of 3,000 samples")
 	p.Press(browser.Escape)
 
 	// A bin under the mouse, and a program of the legend.
@@ -185,7 +184,7 @@ func TestStripInABrowser(t *testing.T) {
 	p.text("#tip th", "ld")
 	p.Click("[title='Show only cc1']")
 	p.text("#thread", "all cc1")
-	p.text("#programs", "cc1100 %sh0 %ld0 %")
+	p.text(".strip .programs", "cc1100 %sh0 %ld0 %")
 	total("2,000")
 	if c := p.Complaints(); len(c) > 0 {
 		t.Error(c)
@@ -228,7 +227,7 @@ func TestCoarseTimeInABrowser(t *testing.T) {
 		}
 		page := opened{t, browser.Open(t, file, 1200, 800)}
 		page.Until("document.documentElement.dataset.ready")
-		page.text("#when", c.want)
+		page.text(".strip .when", c.want)
 		page.MoveTo(page.frame(0, 0.5))
 		page.text("#tip table tr", "total100 %3,000")
 		if c := page.Complaints(); len(c) > 0 {

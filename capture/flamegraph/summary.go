@@ -14,8 +14,8 @@ import (
 type fact struct{ Name, Value string }
 
 // summary says what was recorded and how well its stacks were unwound.
-func summary(g *graph) []fact {
-	p := g.p
+func summary(p *profile.Profile) []fact {
+	events := p.Sampled()
 	var facts []fact
 	add := func(name, value string) {
 		if value != "" {
@@ -28,24 +28,24 @@ func summary(g *graph) []fact {
 		samples += " in " + human.Duration(p.Duration)
 	}
 	add("Samples", samples)
-	if len(g.events) > 0 {
-		add("100 % is", p.WholeOf(g.events[0]))
+	if len(events) > 0 {
+		add("100 % is", p.WholeOf(events[0]))
 	}
 	add("Stacks", stacks(p))
 	add("Lost", losses(p))
-	var events []string
-	for _, e := range g.events {
-		events = append(events, p.Events[e].Name)
+	var names []string
+	for _, e := range events {
+		names = append(names, p.Events[e].Name)
 	}
-	add("Events", strings.Join(events, ", "))
+	add("Events", strings.Join(names, ", "))
 	add("Command", strings.Join(p.Command, " "))
 	add("Host", strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " "))
 	if !p.Began.IsZero() {
 		add("Recorded", p.Began.UTC().Format("2006-01-02 15:04:05 UTC"))
 	}
 	notes := p.Notes()
-	names := profile.Few(notes.Names, "unspool report -v lists them")
-	for _, note := range slices.Concat(notes.Recording, names) {
+	few := profile.Few(notes.Names, "unspool report -v lists them")
+	for _, note := range slices.Concat(notes.Recording, few) {
 		add("Note", note)
 	}
 	return facts

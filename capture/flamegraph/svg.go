@@ -46,7 +46,7 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 	for _, i := range drawn {
 		depth = max(depth, g.nodes[i].depth)
 	}
-	facts := summary(g)
+	facts := summary(g.p)
 	bottom := svgTop + (int(depth)+1)*svgRow
 	height := bottom + 24 + len(facts)*18 + 16
 

@@ -74,8 +74,8 @@ type Watcher interface {
 	Record(c *replay.Change, f *perfring.Format, time uint64)
 	// Sample is called with every sample that counts, and its frames, leaf first: one for each address of the
 	// callchain that the profile has. They are indices in the Frames of the profile that Load returns, without
-	// inlined frames.
-	Sample(s *perfring.Sample, frames []int32)
+	// inlined frames; thread is one in its Threads.
+	Sample(s *perfring.Sample, frames []int32, thread int32)
 }
 
 // progressEvery lies between two calls of Options.Progress, and progressAfter is after how many records it is
@@ -360,7 +360,7 @@ func (l *loader) addSample() {
 	}
 	l.add(one)
 	if l.options.Watcher != nil {
-		l.options.Watcher.Sample(s, l.frames)
+		l.options.Watcher.Sample(s, l.frames, thread)
 	}
 }
 

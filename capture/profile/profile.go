@@ -189,6 +189,21 @@ func (p *Profile) Count() uint64 {
 	return n
 }
 
+// Sampled returns the events that have samples. Others, such as the dummy that perf opens for side-band
+// records, have none.
+func (p *Profile) Sampled() (events []int32) {
+	have := make([]bool, len(p.Events))
+	for _, s := range p.Samples {
+		have[s.Event] = true
+	}
+	for i, yes := range have {
+		if yes {
+			events = append(events, int32(i))
+		}
+	}
+	return events
+}
+
 // Totals returns, for each node, the number of samples of all events that end in it or below it.
 func (p *Profile) Totals() []uint64 {
 	total := make([]uint64, len(p.Nodes))

@@ -3,6 +3,7 @@ package report
 const (
 	red    = "\x1b[31m"
 	yellow = "\x1b[33m"
+	blue   = "\x1b[94m" // the bright one: the other one is hard to read on black
 	dim    = "\x1b[2m"
 	strong = "\x1b[1m"
 	plain  = "\x1b[0m"

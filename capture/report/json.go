@@ -110,7 +110,7 @@ func WriteJSON(w io.Writer, p *profile.Profile, o Options) error {
 		}
 	})
 	out.list("events", func() {
-		for _, event := range events(p) {
+		for _, event := range p.Sampled() {
 			out.event(newView(byFunction, event, o.NoKernel), p, o)
 		}
 	})

@@ -45,29 +45,13 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	if err := p.CheckValid(); err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}
-	if o.PercentLimit == 0 {
-		o.PercentLimit = defaultLimit
-	}
-	if o.Top == 0 {
-		o.Top = defaultTop
-		if o.By != Function {
-			o.Top = defaultTopBy
-		}
-	}
-	switch {
-	case o.Width == 0:
-		o.Width = defaultWidth
-	case o.Width < 0:
-		o.Width = 1 << 20
-	default:
-		o.Width = max(o.Width, minWidth)
-	}
+	o.settle()
 	if o.By != Source {
 		p = p.ByFunction()
 	}
 	out := &printer{w: bufio.NewWriter(w), o: o}
-	sampled := events(p)
-	out.header(p, sampled)
+	sampled := p.Sampled()
+	out.header(p, sampled, "file")
 	for _, event := range sampled {
 		v := newView(p, event, o.NoKernel)
 		if len(sampled) > 1 {
@@ -95,44 +79,61 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	return out.w.Flush()
 }
 
-// notes prints why names are missing: behind what was asked for, as there may be a note for each file.
-func (out *printer) notes(p *profile.Profile) {
-	notes := profile.Few(p.Notes().Names, "-v lists them")
-	if out.o.AllNotes {
-		notes = slices.DeleteFunc(slices.Clone(p.Problems), func(problem string) bool {
-			_, ofNames := p.Kinds[problem]
-			return !ofNames
-		})
+// settle puts the defaults in the place of zeros.
+func (o *Options) settle() {
+	if o.PercentLimit == 0 {
+		o.PercentLimit = defaultLimit
 	}
-	if len(notes) == 0 {
+	if o.Top == 0 {
+		o.Top = defaultTop
+		if o.By != Function {
+			o.Top = defaultTopBy
+		}
+	}
+	switch {
+	case o.Width == 0:
+		o.Width = defaultWidth
+	case o.Width < 0:
+		o.Width = 1 << 20
+	default:
+		o.Width = max(o.Width, minWidth)
+	}
+}
+
+// notes prints why names are missing: behind what was asked for, as there may be a note for each file.
+func (out *printer) notes(profiles ...*profile.Profile) {
+	var all []string
+	for _, p := range profiles {
+		notes := p.Notes().Names
+		if out.o.AllNotes {
+			notes = slices.DeleteFunc(slices.Clone(p.Problems), func(problem string) bool {
+				_, ofNames := p.Kinds[problem]
+				return !ofNames
+			})
+		}
+		for _, note := range notes {
+			if !slices.Contains(all, note) {
+				all = append(all, note)
+			}
+		}
+	}
+	if !out.o.AllNotes {
+		all = profile.Few(all, "-v lists them")
+	}
+	if len(all) == 0 {
 		return
 	}
 	out.line("")
-	for _, note := range notes {
+	for _, note := range all {
 		out.field("note", human.Clean(note))
 	}
 }
 
-// events returns the events that have samples; the others, such as the dummy that perf opens for side-band
-// records, are left out.
-func events(p *profile.Profile) []int32 {
-	count := make([]uint64, len(p.Events))
-	for _, s := range p.Samples {
-		count[s.Event] += s.Count
-	}
-	var have []int32
-	for i, n := range count {
-		if n > 0 {
-			have = append(have, int32(i))
-		}
-	}
-	return have
-}
-
 // printer writes lines; Flush returns the first error of the writer below it.
 type printer struct {
-	w *bufio.Writer
-	o Options
+	w    *bufio.Writer
+	o    Options
+	said map[string]string // the last value of fields of the header
 }
 
 func (out *printer) line(s string) {
@@ -151,20 +152,32 @@ func (out *printer) field(name, value string) {
 	}
 }
 
-func (out *printer) header(p *profile.Profile, sampled []int32) {
-	out.field("file", human.Clean(out.o.File))
+// once prints a field of the header, unless that of another recording before has said the same.
+func (out *printer) once(name, value string) {
+	if out.said[name] != value {
+		out.field(name, value)
+	}
+	if out.said == nil {
+		out.said = make(map[string]string)
+	}
+	out.said[name] = value
+}
+
+// header says what was recorded; the first line, the file's name, has a name of its own.
+func (out *printer) header(p *profile.Profile, sampled []int32, file string) {
+	out.field(file, human.Clean(out.o.File))
 	var words []string
 	for _, arg := range p.Command {
 		words = append(words, quote(arg))
 	}
-	out.field("command", human.Clean(strings.Join(words, " ")))
-	out.field("host", human.Clean(
+	out.once("command", human.Clean(strings.Join(words, " ")))
+	out.once("host", human.Clean(
 		strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
 	var names []string
 	for _, event := range sampled {
 		names = append(names, p.Events[event].Name)
 	}
-	out.field("events", human.Clean(strings.Join(names, ", ")))
+	out.once("events", human.Clean(strings.Join(names, ", ")))
 	samples := fmt.Sprintf("%s of %s", human.Number(p.Count()), human.Plural(uint64(len(p.Threads)), "thread"))
 	if p.Duration > 0 {
 		samples += " in " + human.Duration(p.Duration)
@@ -177,7 +190,7 @@ func (out *printer) header(p *profile.Profile, sampled []int32) {
 	if p.Throttled > 0 {
 		samples += fmt.Sprintf(", throttled %s", human.Plural(p.Throttled, "time"))
 	}
-	out.field("only", human.Clean(out.o.Filter))
+	out.once("only", human.Clean(out.o.Filter))
 	out.field("samples", samples)
 	if len(sampled) == 1 {
 		out.field("100 % is", p.WholeOf(sampled[0]))

@@ -170,19 +170,25 @@ func TestReport(t *testing.T) {
 			if got != string(want) {
 				t.Errorf("%s (go test -update writes it anew):\n%s", golden, got)
 			}
-			limit := o.Width
-			if limit == 0 {
-				limit = defaultWidth
-			}
-			for line := range strings.Lines(got) {
-				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); !o.Colour && limit > 0 && n > limit {
-					t.Errorf("%d columns: %s", n, line)
-				}
-				if !o.Colour && strings.Contains(line, "\x1b") {
-					t.Errorf("escape sequence: %q", line)
-				}
-			}
+			checkLines(t, got, o)
 		})
+	}
+}
+
+// checkLines checks that lines fit, and that nothing of the recorded system is an escape sequence.
+func checkLines(t *testing.T, text string, o Options) {
+	t.Helper()
+	limit := o.Width
+	if limit == 0 {
+		limit = defaultWidth
+	}
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); !o.Colour && limit > 0 && n > limit {
+			t.Errorf("%d columns: %s", n, line)
+		}
+		if !o.Colour && strings.Contains(line, "\x1b") {
+			t.Errorf("escape sequence: %q", line)
+		}
 	}
 }
 

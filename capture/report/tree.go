@@ -16,12 +16,43 @@ type branch struct {
 	node          int32
 	before, below string
 	image         int32 // of the frame above it
-	rest          int   // if not 0, the branch is not a node but this many children below the limit
-	weight        uint64
+	rest          int   // if not 0, the branch is not the node but so many of its children that are not shown
 }
 
-// tree prints the tree of calls. If a function has one child to show, the child is printed under it without
-// indentation; if it has several, each begins a branch.
+// grow calls show for each branch of a tree. kids are the children of a node that are shown, and how many
+// others there are if these are worth a line. If a function has one child to show, the child is printed under
+// it without indentation; if it has several, each begins a branch.
+func (out *printer) grow(v *view, kids func(node int32) (shown []int32, others int), show func(b *branch)) {
+	var stack []branch
+	push := func(b *branch) {
+		shown, others := kids(b.node)
+		if len(shown) == 1 && others == 0 {
+			stack = append(stack, branch{node: shown[0], before: b.below, below: b.below, image: b.image})
+			return
+		}
+		if others > 0 {
+			stack = append(stack, branch{node: b.node, before: b.below + "└─ ", rest: others})
+		}
+		for i := len(shown) - 1; i >= 0; i-- {
+			next := branch{node: shown[i], before: b.below + "├─ ", below: b.below + "│  ", image: b.image}
+			if i == len(shown)-1 && others == 0 {
+				next.before, next.below = b.below+"└─ ", b.below+"   "
+			}
+			stack = append(stack, next)
+		}
+	}
+	push(&branch{image: -1})
+	for len(stack) > 0 {
+		b := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if show(&b); b.rest == 0 {
+			b.image = v.frame(b.node).Image
+			push(&b)
+		}
+	}
+}
+
+// tree prints the tree of calls.
 func (out *printer) tree(v *view) {
 	out.line("")
 	limit := ""
@@ -32,26 +63,37 @@ func (out *printer) tree(v *view) {
 	if v.hidden > 0 {
 		out.line(fmt.Sprintf("%s  %s  %s", out.share(v, v.hidden), out.share(v, v.hidden), out.dim(kernelOnly)))
 	}
-	stack := out.children(v, branch{node: 0, image: -1}, nil)
-	for len(stack) > 0 {
-		b := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		if b.rest > 0 {
-			out.line(fmt.Sprintf("%s  %6s  %s%s", out.share(v, b.weight), "", out.lines(b.before),
-				out.dim(fmt.Sprintf("(%s below %.3g%%)", human.Plural(uint64(b.rest), "other"), out.o.PercentLimit))))
-			continue
+	// below are the children that are below the limit, and their samples.
+	below := func(node int32) (shown []int32, others int, samples uint64) {
+		shown = v.childs[node]
+		for n := len(shown); n > 0 && v.percent(v.total[shown[n-1]]) < out.o.PercentLimit; n-- {
+			samples += v.total[shown[n-1]]
+			shown, others = shown[:n-1], others+1
 		}
-		f := v.frame(b.node)
-		out.line(fmt.Sprintf("%s  %s  %s%s", out.share(v, v.total[b.node]), out.share(v, v.self[b.node]),
-			out.lines(b.before), out.name(v, f, b)))
-		b.image = f.Image
-		stack = out.children(v, b, stack)
+		return shown, others, samples
 	}
+	out.grow(v, func(node int32) ([]int32, int) {
+		shown, others, samples := below(node)
+		if v.percent(samples) < out.o.PercentLimit {
+			others = 0
+		}
+		return shown, others
+	}, func(b *branch) {
+		if b.rest > 0 {
+			_, _, samples := below(b.node)
+			out.line(fmt.Sprintf("%s  %6s  %s%s", out.share(v, samples), "", out.lines(b.before),
+				out.dim(fmt.Sprintf("(%s below %.3g%%)", human.Plural(uint64(b.rest), "other"), out.o.PercentLimit))))
+			return
+		}
+		out.line(fmt.Sprintf("%s  %s  %s%s", out.share(v, v.total[b.node]), out.share(v, v.self[b.node]),
+			out.lines(b.before), out.name(v, b, len("100.0%  100.0%  "))))
+	})
 }
 
 // name is the function's name, cut to the columns that are left, with its image if that is not the caller's.
-func (out *printer) name(v *view, f *profile.Frame, b branch) string {
-	room := out.o.Width - len("100.0%  100.0%  ") - min(human.Columns(b.before), out.maxLines())
+func (out *printer) name(v *view, b *branch, used int) string {
+	f := v.frame(b.node)
+	room := out.o.Width - used - min(human.Columns(b.before), out.maxLines())
 	name := human.Clean(functionName(f))
 	if f.Kind == profile.Process {
 		return out.bold(human.Shorten(name, room))
@@ -61,35 +103,6 @@ func (out *printer) name(v *view, f *profile.Frame, b branch) string {
 	}
 	image := human.Shorten(human.Clean(v.p.Images[f.Image].Name), room/3)
 	return out.dimInlined(human.Shorten(name, room-human.Columns(image)-2)) + "  " + out.dim(image)
-}
-
-// children pushes the children of b that are to be shown onto the stack, the heaviest last.
-func (out *printer) children(v *view, b branch, stack []branch) []branch {
-	kids := v.childs[b.node]
-	shown := len(kids)
-	var rest uint64
-	for shown > 0 && v.percent(v.total[kids[shown-1]]) < out.o.PercentLimit {
-		shown--
-		rest += v.total[kids[shown]]
-	}
-	others := len(kids) - shown
-	if v.percent(rest) < out.o.PercentLimit {
-		others = 0
-	}
-	if shown == 1 && others == 0 {
-		return append(stack, branch{node: kids[0], before: b.below, below: b.below, image: b.image})
-	}
-	if others > 0 {
-		stack = append(stack, branch{before: b.below + "└─ ", rest: others, weight: rest})
-	}
-	for i := shown - 1; i >= 0; i-- {
-		next := branch{node: kids[i], before: b.below + "├─ ", below: b.below + "│  ", image: b.image}
-		if i == shown-1 && others == 0 {
-			next.before, next.below = b.below+"└─ ", b.below+"   "
-		}
-		stack = append(stack, next)
-	}
-	return stack
 }
 
 // maxLines is how many columns the lines of the tree may take.

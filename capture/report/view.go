@@ -56,13 +56,26 @@ func newViewWithout(p *profile.Profile, event int32, without func(profile.Kind) 
 		}
 		shown[i+1] = id
 	}
-	n := len(v.nodes)
+	v.count()
+	return v
+}
+
+// of is the same view of another event.
+func (v *view) of(event int32) *view {
+	other := &view{p: v.p, event: event, shown: v.shown, nodes: v.nodes}
+	other.count()
+	return other
+}
+
+// count adds the samples up.
+func (v *view) count() {
+	p, n := v.p, len(v.nodes)
 	v.self, v.total, v.childs = make([]uint64, n), make([]uint64, n), make([][]int32, n)
 	for _, s := range p.Samples {
-		if s.Event == event {
+		if s.Event == v.event {
 			v.samples += s.Count
 			v.period += s.Period
-			v.self[shown[s.Node]] += s.Count
+			v.self[v.shown[s.Node]] += s.Count
 		}
 	}
 	v.hidden = v.self[0]
@@ -79,7 +92,6 @@ func newViewWithout(p *profile.Profile, event int32, without func(profile.Kind) 
 				cmp.Compare(a, b))
 		})
 	}
-	return v
 }
 
 func (v *view) frame(node int32) *profile.Frame { return &v.p.Frames[v.nodes[node].Frame] }

@@ -206,7 +206,7 @@ func (w *Writer) metadata(id, value string) {
 }
 
 // Sample implements profile.Watcher.
-func (w *Writer) Sample(s *perfring.Sample, frames []int32) {
+func (w *Writer) Sample(s *perfring.Sample, frames []int32, _ int32) {
 	w.begin(s.Time)
 	h := frameHeader{cpu: cpuNumber(s.CPU), pid: int32(s.PID), time: s.Time}
 	w.process(s.PID).count(s.Time)

@@ -130,7 +130,7 @@ func (s *session) sample(pid uint32, chain ...at) {
 			frames = append(frames, a.frame)
 		}
 	}
-	s.Sample(&smp, frames)
+	s.Sample(&smp, frames, 0)
 }
 
 // finish ends the capture and reads it.
@@ -301,7 +301,7 @@ func TestChains(t *testing.T) {
 					frames = append(frames, a.frame)
 				}
 			}
-			s.Sample(&smp, frames)
+			s.Sample(&smp, frames, 0)
 			out := s.finish()
 			if got := out.ofKind(frameSample)[0].addrs(); !slices.Equal(got, c.want) {
 				t.Errorf("%x, want %x", got, c.want)
@@ -427,7 +427,7 @@ func TestSeveralEventsAreRoots(t *testing.T) {
 	s.sample(3, user, at{0x1000, 0})
 	s.sample(3, at{perfring.ContextKernel, -1}, at{0xffffffff81000010, 1})
 	fault := perfring.Sample{Misc: unix.PERF_RECORD_MISC_USER, ID: 2, PID: 3, TID: 3, Time: 5000, IP: 0x1000}
-	s.Sample(&fault, []int32{0})
+	s.Sample(&fault, []int32{0}, 0)
 	c := s.finish()
 	want := map[string]int{"3;work;cycles": 1, "3;sys;cycles": 1, "3;work;faults": 1}
 	if got := c.stacks(false); !maps.Equal(got, want) {

@@ -15,7 +15,7 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/compare"
-	"unspool/capture/load"
+	"unspool/capture/difference"
 	outfile "unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
@@ -48,14 +48,14 @@ func compareCommand(status *int) *cobra.Command {
 		Long: `Say what frame pointers lose on a workload, and which package is to blame.
 Each sample carries both answers: the kernel's walk along frame pointers, and the
 stack as its unwind tables have it. FILE is a recording with raw stacks, of
-'perf record --call-graph dwarf'; A and B are any two recordings, say of a build
-with and of one without frame pointers.
+'perf record --call-graph dwarf'. Of two recordings, A and B, it says what differs,
+as 'unspool report A B' does.
 
 No recording is kept, only the result is printed.`,
 		Example: `  unspool compare -- ./program
   unspool compare -a -d 60 --html report.html
   unspool compare --fail-under same=95 -- make check
-  unspool compare with-fp.data without-fp.data`,
+  unspool compare --html page.html with-fp.data without-fp.data`,
 		Args: func(c *cobra.Command, args []string) error {
 			files := f.files(c, args)
 			switch {
@@ -149,6 +149,9 @@ func (f *compareFlags) compare(files, command []string) (under bool, status int,
 	if f.spool.path != "" {
 		return false, 0, f.recordSpool(command, f.trials())
 	}
+	if len(files) == 2 {
+		return false, 0, f.two(files)
+	}
 	if f.html != "" {
 		if f.page, err = outfile.Find(f.html); err != nil {
 			return false, 0, err
@@ -164,11 +167,18 @@ func (f *compareFlags) compare(files, command []string) (under bool, status int,
 		return false, 0, err
 	}
 	defer confined.close()
-	if len(files) == 2 {
-		return false, 0, f.two(paths, files)
-	}
 	under, err = f.recording(paths[0])
 	return under, 0, err
+}
+
+// two prints what differs between two recordings, as report does.
+func (f *compareFlags) two(files []string) error {
+	d := differenceFlags{
+		load: profile.Options{Processes: !f.json}, merge: difference.Options{Processes: !f.json},
+		json: f.json, html: f.html, color: f.color, quiet: f.quiet, names: &f.nameFlags, reader: &f.sandboxFlags,
+	}
+	d.AllNotes = f.verbose
+	return d.compare(files)
 }
 
 // live records, and prints the comparison. It is confined when there is a recording.
@@ -230,11 +240,18 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joine
 	defer stop()
 	line := f.statusLine()
 	sym := symbols.New(f.nameFlags.sources(ctx, path, line))
-	c, err := compare.Load(r, sym, profile.Options{Progress: func(uint64) {
+	o := profile.Options{Progress: func(uint64) {
 		if read, total := r.Position(); total > 0 {
 			line.named(float64(read) / float64(total))
 		}
-	}})
+	}}
+	if f.page != nil {
+		if o.Timeline, err = profile.NewTimeline(); err != nil {
+			return false, err
+		}
+		defer o.Timeline.Close()
+	}
+	c, err := compare.Load(r, sym, o)
 	line.clear()
 	if err != nil {
 		return false, err
@@ -244,7 +261,7 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joine
 	}
 	c.Joined = joined
 	result := c.Result(sym, asked, costs)
-	return f.under(result), f.print(result, c.DWARF, c.FP)
+	return f.under(result), f.print(result, c)
 }
 
 // confineComparing gives up rights before recordings are read. The folder is the temporary one that a
@@ -276,16 +293,9 @@ func (f *compareFlags) under(r *compare.Result) bool {
 	return under
 }
 
-// printed is the result of a comparison of either kind.
-type printed interface {
-	WriteJSON(w io.Writer) error
-	WriteText(w io.Writer, o compare.Text) error
-	WritePage(w io.Writer, left, right *profile.Profile, title string) error
-}
-
-func (f *compareFlags) print(r printed, left, right *profile.Profile) error {
+func (f *compareFlags) print(r *compare.Result, c *compare.Comparison) error {
 	if f.page != nil {
-		if err := f.writePage(r, left, right); err != nil {
+		if err := f.writePage(r, c); err != nil {
 			return err
 		}
 	}
@@ -348,34 +358,14 @@ func (f *compareFlags) statusLine() *statusLine {
 	return line
 }
 
-// two compares the recordings at two paths; names are what the user calls them.
-func (f *compareFlags) two(paths, names []string) error {
-	ctx, stop := untilInterrupted()
-	defer stop()
-	line := f.statusLine()
-	var sides [2]*profile.Profile
-	for i, path := range paths {
-		p, err := load.Profile(ctx, f.nameFlags.loading(ctx, path, line, profile.Options{}))
-		line.clear()
-		if err != nil {
-			return fmt.Errorf("%s: %w", names[i], err)
-		}
-		sides[i] = p.ByFunction()
-	}
-	return f.print(compare.CompareTwo(sides[0], sides[1], names[0], names[1]), sides[0], sides[1])
-}
-
 // writePage writes the page of both flame graphs.
-func (f *compareFlags) writePage(r printed, left, right *profile.Profile) error {
+func (f *compareFlags) writePage(r *compare.Result, c *compare.Comparison) error {
 	title := "Frame pointers and DWARF"
-	if _, command, ok := strings.Cut(strings.Join(left.Command, " "), " -- "); ok {
+	if _, command, ok := strings.Cut(strings.Join(c.DWARF.Command, " "), " -- "); ok {
 		title += ": " + command
 	}
-	if two, ok := r.(*compare.Two); ok {
-		title = filepath.Base(two.A.File) + " and " + filepath.Base(two.B.File)
-	}
 	var page bytes.Buffer
-	if err := r.WritePage(&page, left, right, title); err != nil {
+	if err := r.WritePage(&page, c, title); err != nil {
 		return fmt.Errorf("%s: %w", f.html, err)
 	}
 	file, err := f.page.Create()

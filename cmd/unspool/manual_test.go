@@ -42,13 +42,23 @@ func TestHelpOfJSON(t *testing.T) {
 	}
 	explains(t, "STATISTICS", statistics, keysOf(object))
 
+	reports, differences, ok := strings.Cut(reports, "\nDIFFERENCE")
+	if !ok {
+		t.Fatal("a section is missing")
+	}
 	explains(t, "REPORT", reports, keysOfType(reflect.TypeFor[reported]()))
+	// What is said of each recording stands above.
+	ofHeader := keysOfType(reflect.TypeFor[reportedHeader]())
+	explains(t, "DIFFERENCE", differences,
+		slices.DeleteFunc(keysOfType(reflect.TypeFor[differed]()), func(key string) bool {
+			return slices.Contains(ofHeader, key)
+		}))
 
 	keys := keysOfType(reflect.TypeFor[compare.Result]())
 	for c := range compare.Class(compare.NumClasses) {
 		keys = append(keys, c.Key())
 	}
-	explains(t, "COMPARISON", comparisons, append(keys, keysOfType(reflect.TypeFor[compare.Two]())...))
+	explains(t, "COMPARISON", comparisons, keys)
 
 	written.Reset()
 	edges := check.Result{Wrong: []check.Wrong{{}}}

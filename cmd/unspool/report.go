@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unspool/capture/difference"
 	"unspool/capture/explore"
 	"unspool/capture/load"
 	"unspool/capture/profile"
@@ -34,6 +35,8 @@ type reportFlags struct {
 	color     colouring
 	noPager   bool
 	verbose   bool
+	html      string
+	absolute  bool
 	nameFlags
 	sandboxFlags
 
@@ -43,13 +46,17 @@ type reportFlags struct {
 func reportCommand() *cobra.Command {
 	var f reportFlags
 	c := &cobra.Command{
-		Use:   "report [options] [FILE]",
-		Short: "Show the hottest functions and the call tree of a recording",
+		Use:   "report [options] [FILE | A B]",
+		Short: "Show the hottest functions and the call tree of a recording, or what differs between two",
 		Long: `Show where the time of a recording went: the functions that cost most, by
 themselves and with what they called, and the tree of calls, outermost function
 first, below the names of the processes if these are of several programs. FILE
 (default perf.data, - for a pipe) is any perf.data file, also one that perf
 wrote; raw stacks are unwound first.
+
+Of two recordings, A before a change and B after it, it shows the functions and
+calls that take more or less time in B, those first for which that is more than
+chance. The options apply to both.
 
 On a terminal, text that is longer than the screen goes through $UNSPOOL_PAGER,
 $PAGER or less, in colours as --color and NO_COLOR say.`,
@@ -58,18 +65,23 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
   unspool report --comm 'cc1*' --inline --percent-limit 0.5
   unspool report --time 10,20
   unspool report --http
+  unspool report perf.data.old perf.data
+  unspool report before.data after.data --html difference.html
   unspool report --json | jq -r '.events[0].functions[] | "\(.self) \(.name)"'`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if args = f.address(args); len(args) > 1 {
+			if args = f.address(args); len(args) > 2 {
 				return &usageError{"unspool report",
-					fmt.Errorf("unexpected argument %q: report reads one recording", args[1])}
+					fmt.Errorf("unexpected argument %q: report reads one recording, or two", args[2])}
+			}
+			if err := f.check(c, len(args) == 2); err != nil {
+				return &usageError{"unspool report", err}
+			}
+			if len(args) == 2 {
+				return f.difference(args)
 			}
 			f.File = "perf.data"
 			if len(args) > 0 {
 				f.File = args[0]
-			}
-			if err := f.check(c); err != nil {
-				return &usageError{"unspool report", err}
 			}
 			if _, err := os.Stat(f.File); len(args) == 0 && errors.Is(err, fs.ErrNotExist) {
 				return errors.New("no perf.data here: 'unspool record -- COMMAND' makes one, " +
@@ -100,9 +112,12 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
 	fl.StringVar(&f.http, "http", "",
 		"serve pprof's web interface at `ADDR`, --http alone on a free port of localhost")
 	fl.Lookup("http").NoOptDefVal = anyAddress
-	mustBeFilled(fl, "comm", "http")
 	fl.BoolVar(&f.json, "json", false,
 		"write JSON, with all functions and the whole call tree: see 'unspool help json'")
+	fl.StringVar(&f.html, "html", "", "of A and B: write a page with a flame graph of the difference to `FILE`")
+	fl.BoolVar(&f.absolute, "absolute", false,
+		"of A and B: go by CPU time and not by shares, for recordings of the same work")
+	mustBeFilled(fl, "comm", "http", "html")
 	f.color.add(c)
 	fl.BoolVar(&f.noPager, "no-pager", false, "write to the terminal, however long it is")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "list all notes, and say how unspool is confined")
@@ -131,8 +146,8 @@ func (f *reportFlags) address(args []string) []string {
 // anyAddress is --http without an address.
 const anyAddress = "localhost:"
 
-// check checks the options and reads the filter.
-func (f *reportFlags) check(c *cobra.Command) (err error) {
+// check checks the options and reads the filter. two says whether there are two recordings.
+func (f *reportFlags) check(c *cobra.Command, two bool) (err error) {
 	if f.By, err = report.ParseBy(f.by); err != nil {
 		return fmt.Errorf("--by: %w", err)
 	}
@@ -146,6 +161,9 @@ func (f *reportFlags) check(c *cobra.Command) (err error) {
 		return fmt.Errorf("--percent-limit %v: must be 0 to 100", f.PercentLimit)
 	case f.Top < 0:
 		return fmt.Errorf("--top %d: must not be negative", f.Top)
+	}
+	if err := f.checkTwo(two); err != nil {
+		return err
 	}
 	// For report, zero stands for the default.
 	if f.PercentLimit == 0 {
@@ -167,6 +185,26 @@ func (f *reportFlags) check(c *cobra.Command) (err error) {
 	f.Filter = f.filter.String()
 	if err := f.filter.Check(); err != nil {
 		return fmt.Errorf("--comm %w", err)
+	}
+	return nil
+}
+
+// checkTwo checks the options that are for one recording only, or for two.
+func (f *reportFlags) checkTwo(two bool) error {
+	switch {
+	case two && f.http != "":
+		return errors.New("--http shows one recording: --html writes a page about two")
+	case two && f.By == report.Thread:
+		return errors.New("--by thread: of the threads of two recordings only the names can be compared: --by comm")
+	case two:
+		if f.html == "-" {
+			return errors.New("--html -: the difference goes to stdout: name a file")
+		}
+	case f.html != "":
+		return errors.New("--html shows the difference of two recordings, A B: " +
+			"'unspool convert FILE -o PAGE.html' writes a page about one")
+	case f.absolute:
+		return errors.New("--absolute is for the difference of two recordings, A B")
 	}
 	return nil
 }
@@ -239,6 +277,21 @@ func (f *reportFlags) report() error {
 		return err
 	}
 	return pages.show(os.Stdout, text.Bytes())
+}
+
+// difference prints what differs between two recordings.
+func (f *reportFlags) difference(files []string) error {
+	f.AllNotes = f.verbose
+	lines, processes := f.inline || f.By == report.Source, !f.noProcess && !f.json
+	d := differenceFlags{
+		Difference: report.Difference{Options: f.Options, Amounts: f.absolute},
+		load:       profile.Options{Lines: lines, Filter: f.filter, Processes: processes},
+		merge: difference.Options{
+			Lines: f.By == report.Source, Processes: processes, NoKernel: f.NoKernel,
+		},
+		json: f.json, html: f.html, pages: !f.noPager, color: f.color, names: &f.nameFlags, reader: &f.sandboxFlags,
+	}
+	return d.compare(files)
 }
 
 // load reads the recording at a path, with source lines if the options need them.

@@ -52,25 +52,8 @@ func halvesRecording(t *testing.T) string {
 // reported is what report --json writes. 'unspool help json' says what is in it.
 type reported struct {
 	Version int
-	Header  struct {
-		File, Hostname, Arch, Only string
-		Command                    []string
-		OSRelease                  string `json:"os_release"`
-		Began                      *time.Time
-		Duration                   float64 `json:"duration_s"`
-		Samples                    uint64
-		Recorded                   uint64 `json:"recorded_samples"`
-		CPUs, Threads              int
-		LostRecords                uint64 `json:"lost_records"`
-		LostSamples                uint64 `json:"lost_samples"`
-		Throttled                  uint64
-		Stacks                     *struct {
-			Total, Complete, Joined uint64
-			Ended                   map[string]uint64
-		}
-		Notes []string
-	}
-	Images []struct {
+	Header  reportedHeader
+	Images  []struct {
 		Name, Path string
 		BuildID    string `json:"build_id"`
 	}
@@ -98,6 +81,25 @@ type reported struct {
 			}
 		}
 	}
+}
+
+type reportedHeader struct {
+	File, Hostname, Arch, Only string
+	Command                    []string
+	OSRelease                  string `json:"os_release"`
+	Began                      *time.Time
+	Duration                   float64 `json:"duration_s"`
+	Samples                    uint64
+	Recorded                   uint64 `json:"recorded_samples"`
+	CPUs, Threads              int
+	LostRecords                uint64 `json:"lost_records"`
+	LostSamples                uint64 `json:"lost_samples"`
+	Throttled                  uint64
+	Stacks                     *struct {
+		Total, Complete, Joined uint64
+		Ended                   map[string]uint64
+	}
+	Notes []string
 }
 
 type reportedFunction struct {
@@ -473,7 +475,7 @@ func TestReportOptionsAreChecked(t *testing.T) {
 		{[]string{"--time", "20%,10%"}, `--time "20%,10%": nothing lies between these times`},
 		{[]string{"--tid", "4294967296"}, "--tid 4294967296"},
 		{[]string{"--json", "--top", "3"}, "cannot be used with --json, which writes everything"},
-		{[]string{"a", "b"}, `unexpected argument "b"`},
+		{[]string{"a", "b", "c"}, `unexpected argument "c"`},
 		{[]string{"nowhere.data"}, "nowhere.data"},
 	} {
 		unspool(t, t.TempDir(), append([]string{"report"}, c.args...)...).fails(t, statusFailure,

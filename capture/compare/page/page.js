@@ -1,7 +1,5 @@
 'use strict';
 
-const STEPS = [0.001, 0.01, 0.03, 0.1, 0.3]; // of a difference of shares, each with a colour of its own to either side
-
 // TwinGraph is a flame graph whose functions are coloured by how much their share differs from the twin's.
 class TwinGraph extends FlameGraph {
   colours() {
@@ -32,13 +30,6 @@ function hatched(context, ground, stroke) {
   return context.createPattern(tile, 'repeat');
 }
 
-// step is the colour of a difference, from -5 to 5.
-function step(difference) {
-  let n = 0;
-  while (n < STEPS.length && Math.abs(difference) >= STEPS[n]) n++;
-  return difference < 0 ? -n : n;
-}
-
 const points = difference => {
   const text = (100 * Math.abs(difference)).toFixed(1);
   return (text === '0.0' ? '' : difference < 0 ? '−' : '+') + text;
@@ -50,10 +41,9 @@ class Side {
     this.host = host;
     this.name = host.dataset.name;
     this.part = name => host.querySelector(name);
+    this.profile = profile;
     this.functions = profile.functions;
     this.callees = new Callees(profile);
-    this.callees.weigh(() => true);
-    this.all = this.callees.total[0];
     for (const f of this.functions) {
       const key = f.image + '\0' + f.name;
       if (!keys.has(key)) keys.set(key, keys.size);
@@ -65,9 +55,12 @@ class Side {
     this.graph.canvas.setAttribute('aria-label', `Flame graph of ${this.name}: arrow keys move between frames, Enter zooms, x goes to the other one`);
   }
 
-  // sum counts the samples of each function's key, with what it calls (each sample once) and by itself.
-  sum(keys) {
+  // count counts the samples of the programs that are wanted (by thread, null for all) in a range of steps (null for all): for the graph, and
+  // of each function's key, with what it calls (each sample once) and by itself.
+  count(keys, wanted, range) {
     const {callees} = this;
+    callees.weigh((_, t) => !wanted || wanted[t] === 1, range);
+    this.all = callees.total[0];
     this.total = new Float64Array(keys);
     this.self = new Float64Array(keys);
     const open = new Int32Array(keys); // the end of the outermost frame that is being passed
@@ -117,6 +110,158 @@ class Side {
   }
 }
 
+// percentOf is a share as the tables have it.
+function percentOf(share) {
+  if (!share) return '·';
+  return share < 0.0005 ? '<0.1\u00a0%' : `${(100 * share).toFixed(share < 1 && share >= 0.9995 ? 3 : 1)}\u00a0%`;
+}
+
+// setBar sets how long a bar is.
+function setBar(svg, from, share) {
+  const rect = svg?.querySelector('rect');
+  rect?.setAttribute('x', 100 * from);
+  rect?.setAttribute('width', 100 * share);
+}
+
+// Tables are those above the graphs. They say what the samples count for that are shown; some are about the whole recording only.
+class Tables {
+  constructor(left, sides, keys) {
+    Object.assign(this, {left, sides, keys, before: null});
+    // What a sample counts for is its event: see narrow.go.
+    this.marks = left.profile.events.map(text => {
+      const [kind, lost, fn, image, calls] = text.split(' ');
+      return {kind: Number(kind), lost: Number(lost), fn: Number(fn), image: Number(image), calls: calls ? calls.split(',').map(Number) : []};
+    });
+    this.classes = [...document.querySelectorAll('.class')];
+    for (const table of document.querySelectorAll('table.list')) this.shorten(table);
+  }
+
+  rows(section) { return [...document.querySelectorAll(`#${section} tbody tr`)]; }
+
+  // shorten shows the first rows of a table at first.
+  shorten(table) {
+    const shown = 8, rows = () => table.tBodies[0].rows.length;
+    if (rows() <= shown + 2) return;
+    table.classList.add('short');
+    const button = element('button', 'rest', `All ${number(rows())}`);
+    button.addEventListener('click', () => {
+      const short = table.classList.toggle('short');
+      button.textContent = short ? `All ${number(rows())}` : 'Fewer';
+    });
+    table.after(button);
+  }
+
+  // narrow has the tables say what the samples of some programs in a range of steps count for; null for all.
+  narrow(wanted, range) {
+    document.body.classList.toggle('narrowed', Boolean(wanted || range));
+    if (!wanted && !range) {
+      for (const [e, content] of this.before || []) e.replaceChildren(...content.map(n => n.cloneNode(true)));
+      for (const e of this.classes) e.classList.toggle('none', e.tagName === 'DIV'); // without an example, as none was sampled
+      return;
+    }
+    // The page was written with all: that is kept, and comes back.
+    const parts = '#same, #samples, #loses, #lost, #shares, .class .row, .class.row, .list tbody';
+    this.before ||= [...$('tables').querySelectorAll(parts)].map(e => [e, [...e.childNodes].map(n => n.cloneNode(true))]);
+    const sums = this.count(wanted, range);
+    this.tiles(sums);
+    this.ofClasses(sums);
+    this.list('blame-functions', sums.functions, sums.blamed);
+    this.list('blame-images', sums.images, sums.blamed);
+    this.list('wrong-callers', sums.calls, sums.samples);
+    this.differ();
+  }
+
+  count(wanted, range) {
+    const {weights, times} = this.left.profile, kinds = this.classes.length, zeros = n => new Float64Array(n);
+    const sums = {samples: 0, blamed: 0, classes: zeros(kinds), lost: zeros(kinds), stacks: this.classes.map(() => new Set()), all: new Set()};
+    for (const [name, section] of [['functions', 'blame-functions'], ['images', 'blame-images'], ['calls', 'wrong-callers']]) sums[name] = zeros(this.rows(section).length);
+    const add = (w, n) => {
+      if (wanted && !wanted[weights.thread[w]]) return;
+      const mark = this.marks[weights.event[w]], node = weights.node[w];
+      sums.samples += n;
+      sums.classes[mark.kind] += n;
+      sums.lost[mark.kind] += n * mark.lost;
+      sums.stacks[mark.kind].add(node);
+      sums.all.add(node);
+      if (mark.image >= 0) sums.blamed += n;
+      if (mark.fn in sums.functions) sums.functions[mark.fn] += n;
+      if (mark.image in sums.images) sums.images[mark.image] += n;
+      for (const c of mark.calls) sums.calls[c] += n;
+    };
+    if (!range) weights.count.forEach((n, w) => add(w, n));
+    else times.step.forEach((step, i) => { if (step >= range[0] && step < range[1]) add(times.weight[i], times.count[i]); });
+    return sums;
+  }
+
+  tiles({samples, classes, lost}) {
+    let loses = 0, frames = 0;
+    this.classes.forEach((e, i) => {
+      if (!['skips_leaf_caller', 'skips_middle', 'stops_early', 'goes_astray'].includes(e.dataset.key)) return;
+      loses += classes[i];
+      frames += lost[i];
+    });
+    const percent = n => samples && n ? percentOf(n / samples) : '0\u00a0%';
+    $('same').textContent = percent(classes[0]);
+    $('samples').textContent = number(samples);
+    $('loses').textContent = percent(loses);
+    $('lost').textContent = loses ? `, ${(frames / loses).toFixed(1)} each on average` : '';
+  }
+
+  ofClasses({samples, classes, lost, stacks, all}) {
+    let from = 0;
+    this.classes.forEach((e, i) => {
+      const share = samples ? classes[i] / samples : 0, part = name => e.querySelector(name);
+      part('.share').textContent = percentOf(share);
+      part('.share').title = `${number(classes[i])} samples`;
+      part('.stacks').textContent = percentOf(all.size ? stacks[i].size / all.size : 0);
+      part('.stacks').title = `${number(stacks[i].size)} distinct stacks`;
+      part('.lost').textContent = lost[i] ? (lost[i] / classes[i]).toFixed(1) : '·';
+      setBar(part('.bar'), 0, share);
+      const rect = $('shares').querySelector(`.c-${e.dataset.key}`);
+      rect?.setAttribute('x', 100 * from);
+      rect?.setAttribute('width', 100 * share);
+      from += share;
+      e.classList.toggle('none', !classes[i]);
+    });
+  }
+
+  // list writes the numbers of a table's rows, and sorts these.
+  list(section, sums, of) {
+    const rows = this.rows(section);
+    rows.forEach((row, i) => { row.dataset.row ??= i; });
+    for (const row of rows) {
+      const n = sums[row.dataset.row], share = of ? n / of : 0, last = row.cells[row.cells.length - 1];
+      last.textContent = percentOf(share);
+      last.title = `${number(n)} samples`;
+      setBar(row.querySelector('.bar'), 0, share);
+    }
+    rows.sort((a, b) => sums[b.dataset.row] - sums[a.dataset.row] || a.dataset.row - b.dataset.row);
+    rows[0]?.parentNode.append(...rows);
+  }
+
+  // differ lists the functions whose share differs most, which are others than before.
+  differ() {
+    const body = document.querySelector('#differ tbody'), [left, right] = this.sides, rows = [];
+    if (!body) return;
+    for (const key of this.keys.values()) {
+      const a = left.of(left.total, key), b = right.of(right.total, key);
+      if (left.total[key] !== right.total[key]) rows.push({key, a, b, difference: b - a});
+    }
+    rows.sort((x, y) => Math.abs(y.difference) - Math.abs(x.difference) || x.key - y.key);
+    const most = Math.abs(rows[0]?.difference ?? 0), names = [...this.keys.keys()];
+    body.replaceChildren(...rows.slice(0, 100).map(({key, a, b, difference}) => {
+      const [image, name] = names[key].split('\0'), row = element('tr'), half = Math.abs(difference) / most / 2;
+      const bar = document.querySelector('svg.bar').cloneNode(true);
+      bar.firstElementChild.setAttribute('class', difference < 0 ? 'less' : 'more');
+      setBar(bar, difference < 0 ? 0.5 - half : 0.5, half);
+      row.insertCell().append(element('button', 'fn', name), ' ', element('small', '', image));
+      for (const content of [percentOf(a), percentOf(b), bar, Math.abs(difference) < 0.0005 ? '0.0' : points(difference)]) row.insertCell().append(content);
+      for (const i of [1, 2, 4]) row.cells[i].className = 'n';
+      return row;
+    }));
+  }
+}
+
 async function main() {
   const keys = new Map(), sides = [];
   for (const id of ['left', 'right']) {
@@ -125,9 +270,7 @@ async function main() {
     data.remove();
   }
   const [left, right] = sides, other = side => side === left ? right : left;
-  for (const s of sides) s.sum(keys.size);
   const difference = key => right.of(right.total, key) - left.of(left.total, key);
-  for (const s of sides) for (const f of s.functions) f.difference = difference(f.key);
   let active = left; // where the reader is
   let leading = null; // the side that zooms the other
 
@@ -140,6 +283,38 @@ async function main() {
     if (elsewhere < 0) return {...t, note: 'not on these stacks'};
     return {node: elsewhere, found: true, note: 'called by another'};
   }
+
+  // What is counted: all, or a program, or a part of the time. Both sides have the same.
+  let program = null;
+  const {threads} = left.profile, programs = groupThreads(threads), tables = new Tables(left, sides, keys);
+  const wanted = () => program === null ? null : Uint8Array.from(threads, t => t.comm === program ? 1 : 0);
+  const strip = new Strip($('strip'), left.profile, programs, () => ({of: () => true, wanted: wanted()}), count, name => {
+    program = program === name ? null : name;
+    count();
+  });
+
+  function count() {
+    const only = wanted(), {range} = strip;
+    for (const s of sides) {
+      s.count(keys.size, only, range);
+      s.part('.count').textContent = `${number(s.all)} samples`;
+    }
+    for (const s of sides) for (const f of s.functions) f.difference = difference(f.key);
+    tables.narrow(only, range);
+    strip.show();
+    const words = range ? [`${time(strip.at(range[0]))} to ${time(strip.at(range[1]))}`] : [];
+    if (program !== null) words.push(program);
+    $('narrowed').hidden = !words.length;
+    $('narrowed').querySelector('output').textContent = words.join(' · ');
+    show();
+  }
+
+  function widen() {
+    program = null;
+    if (strip.range) strip.choose(null);
+    else count();
+  }
+  $('narrowed').querySelector('button').addEventListener('click', widen);
 
   function show() {
     for (const s of sides) {
@@ -302,27 +477,15 @@ async function main() {
   }
   for (const id of ['difference', 'kind']) $(id).addEventListener('change', colour);
 
-  // The tables: their first rows at first, and functions lead to the graphs.
-  for (const table of document.querySelectorAll('table.list')) {
-    const rows = table.tBodies[0].rows.length, shown = 8;
-    if (rows <= shown + 2) continue;
-    table.classList.add('short');
-    const button = element('button', 'rest', `All ${number(rows)}`);
-    button.addEventListener('click', () => {
-      const short = table.classList.toggle('short');
-      button.textContent = short ? `All ${number(rows)}` : 'Fewer';
-    });
-    table.after(button);
-  }
-  for (const b of document.querySelectorAll('button.fn')) {
-    b.title = 'Find in both graphs';
-    b.addEventListener('click', () => {
-      $('search').value = b.textContent;
-      $('regex').checked = false;
-      search();
-      $('graphs').scrollIntoView();
-    });
-  }
+  // Functions of the tables lead to the graphs.
+  $('tables').addEventListener('click', e => {
+    const b = e.target.closest('button.fn');
+    if (!b) return;
+    $('search').value = b.textContent;
+    $('regex').checked = false;
+    search();
+    $('graphs').scrollIntoView();
+  });
 
   // Keys, wherever the focus is.
   addEventListener('keydown', e => {
@@ -338,6 +501,8 @@ async function main() {
         $('search').value = '';
         search();
       } else if (sides.some(s => s.graph.root > 0)) reset();
+      else if (strip.range) strip.choose(null);
+      else if (program !== null) widen();
       else active.graph.select(-1);
     } else if (!searching && !e.ctrlKey && !e.metaKey && !e.altKey) {
       if (e.key === '?') $('help').showModal();
@@ -366,7 +531,7 @@ async function main() {
   new ResizeObserver(measure).observe(bar);
   measure();
   colour();
-  show();
+  count();
   document.documentElement.dataset.ready = Math.round(performance.now()); // for who waits for it
 }
 

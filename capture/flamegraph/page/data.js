@@ -87,8 +87,7 @@ class Callees {
 
   // weigh counts the samples that wanted(event, thread) wants, of all times or of the steps from range[0] on and before range[1].
   weigh(wanted, range = null) {
-    const {parent, self, total, start} = this;
-    const {node, event, thread, count} = this.profile.weights;
+    const {self} = this, {node, event, thread, count} = this.profile.weights;
     self.fill(0);
     for (let i = 0; i < node.length && !range; i++) {
       if (wanted(event[i], thread[i])) self[node[i]] += count[i];
@@ -100,6 +99,12 @@ class Callees {
         if (step[i] >= range[0] && step[i] < range[1] && wanted(event[w], thread[w])) self[node[w]] += count[i];
       }
     }
+    this.pile();
+  }
+
+  // pile finds out from self what lies below each node, and where it begins.
+  pile() {
+    const {parent, self, total, start} = this;
     total.set(self);
     for (let i = total.length - 1; i > 0; i--) total[parent[i]] += total[i];
     const used = new Float64Array(total.length);
@@ -108,6 +113,9 @@ class Callees {
       used[parent[i]] += total[i];
     }
   }
+
+  // ends says whether stacks end in a node.
+  ends(i) { return this.self[i] > 0; }
 
   children(i, f) {
     for (let c = i + 1; c < this.end[i]; c = this.end[c]) f(c);
@@ -130,18 +138,23 @@ class Callees {
 
   // everywhere is a function's own share of all samples.
   everywhere(fn) {
+    let total = 0, self = 0;
+    this.eachPlace(fn, (i, outermost) => {
+      self += this.self[i];
+      if (outermost) total += this.total[i];
+    });
+    return {total, self};
+  }
+
+  // eachPlace calls f with each node of a function, and whether it is not below another one.
+  eachPlace(fn, f) {
     this.places ||= this.findPlaces();
     const {first, nodes} = this.places;
-    let total = 0, self = 0, end = 0;
-    for (let k = first[fn]; k < first[fn + 1]; k++) {
-      const i = nodes[k];
-      self += this.self[i];
-      if (i >= end) { // not below itself
-        total += this.total[i];
-        end = this.end[i];
-      }
+    for (let k = first[fn], end = 0; k < first[fn + 1]; k++) {
+      const i = nodes[k], outermost = i >= end;
+      if (outermost) end = this.end[i];
+      f(i, outermost);
     }
-    return {total, self};
   }
 
   // findPlaces lists each function's nodes, in their order: those of fn are nodes[first[fn]] and on, before first[fn + 1].
@@ -168,27 +181,22 @@ class Callers {
     this.start = [0];
     this.first = [-1]; // of a node's children, which stand one after the other; -1 before they are made
     this.last = [-1];
-    this.ends = [null]; // nodes of callees and their weights
-    const nodes = [], weights = [];
-    for (let i = 1; i < callees.self.length; i++) {
-      if (callees.self[i] > 0) {
-        nodes.push(i);
-        weights.push(callees.self[i]);
-      }
-    }
-    this.group(0, nodes, weights);
+    this.ends = [null]; // nodes of callees, and the leaves of their stacks
+    const leaves = [];
+    for (let i = 1; i < callees.self.length; i++) if (callees.ends(i)) leaves.push(i);
+    this.group(0, leaves, leaves);
   }
 
-  group(parent, nodes, weights) {
+  group(parent, nodes, leaves) {
     const {callees} = this;
     const groups = new Map();
     for (let i = 0; i < nodes.length; i++) {
       const fn = callees.fn[nodes[i]];
       let g = groups.get(fn);
-      if (!g) groups.set(fn, g = {fn, total: 0, nodes: [], weights: []});
-      g.total += weights[i];
+      if (!g) groups.set(fn, g = {fn, total: 0, nodes: [], leaves: []});
+      g.total += callees.self[leaves[i]];
       g.nodes.push(nodes[i]);
-      g.weights.push(weights[i]);
+      g.leaves.push(leaves[i]);
     }
     this.first[parent] = this.fn.length;
     let start = this.start[parent];
@@ -209,16 +217,16 @@ class Callers {
 
   children(i, f) {
     if (this.first[i] < 0) {
-      const nodes = [], weights = [], g = this.ends[i];
+      const nodes = [], leaves = [], g = this.ends[i];
       for (let k = 0; k < g.nodes.length; k++) {
         const caller = this.callees.parent[g.nodes[k]];
         if (caller > 0) {
           nodes.push(caller);
-          weights.push(g.weights[k]);
+          leaves.push(g.leaves[k]);
         }
       }
       this.ends[i] = null;
-      this.group(i, nodes, weights);
+      this.group(i, nodes, leaves);
     }
     for (let c = this.first[i]; c < this.last[i]; c++) f(c);
   }

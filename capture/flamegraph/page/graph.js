@@ -206,7 +206,7 @@ class FlameGraph {
     const fn = this.tree.fn[box.node], f = this.functions[fn];
     const hit = this.hits && fn >= 0 && this.hits(fn);
     c.globalAlpha = this.hits && !hit ? 0.38 : above ? 0.55 : 1;
-    c.fillStyle = hit ? style.match : f ? this.fill(f) : style.root;
+    c.fillStyle = hit ? style.match : f ? this.fill(f, box.node) : style.root;
     if (box.w > 12) {
       c.beginPath();
       c.roundRect(box.x, y, box.w - gap, ROW - 1, 2);

@@ -57,3 +57,12 @@ function showCrumbs(crumbs, graph, name, ends = 3) {
     add(node);
   });
 }
+
+const STEPS = [0.001, 0.01, 0.03, 0.1, 0.3]; // of a difference of shares, each with a colour of its own to either side
+
+// step is the colour of a difference, from -5 to 5.
+function step(difference) {
+  let n = 0;
+  while (n < STEPS.length && Math.abs(difference) >= STEPS[n]) n++;
+  return difference < 0 ? -n : n;
+}

@@ -2,20 +2,29 @@
 
 const COLOURED = 7; // programs with a colour of their own
 
-// Strip is the samples of each program over time, and the part of the time that is chosen there with the mouse or the arrow keys. counts() returns
-// {event, wanted}, whose samples it shows; chosen() is called after a choice, picked(name) for a program in its legend.
+// Strip is the samples of each program over time, and the part of the time that is chosen there with the mouse or the arrow keys. It is
+// inside of host. counts() returns {of, wanted}: the events and threads whose samples it shows (of is a function), and perhaps ranked, the events by
+// which programs get their colours; chosen() is called after a choice, picked(name) for a program in its legend. seconds is how long the event's recording is.
 class Strip {
-  constructor(profile, programs, counts, chosen, picked) {
-    Object.assign(this, {times: profile.times, weights: profile.weights, programs, counts, chosen, picked});
+  constructor(host, profile, programs, counts, chosen, picked, seconds = profile.times?.seconds) {
+    Object.assign(this, {host, times: profile.times && seconds > 0 ? {...profile.times, seconds} : null, weights: profile.weights, programs, counts, chosen, picked});
     this.range = null; // steps: from the first one on, before the second one; null for all
     this.drawn = null; // the range that is being drawn
-    this.canvas = $('strip').querySelector('canvas');
-    this.context = this.canvas.getContext('2d');
+    host.hidden = !this.times;
     if (!this.times) return;
-    $('strip').hidden = false;
+    const line = element('div', 'line');
+    this.canvas = element('canvas');
+    this.context = this.canvas.getContext('2d');
+    this.legend = element('div', 'programs');
+    this.when = element('output', 'when');
+    this.when.setAttribute('aria-live', 'polite');
+    this.whole = element('button', 'whole', 'All');
+    this.whole.hidden = true;
+    line.append(this.legend, this.when, this.whole);
+    host.append(this.canvas, line);
     if (!this.times.steps) { // too many samples, of too many stacks
       this.canvas.hidden = true;
-      $('when').textContent = 'Time is left out: there are too many samples that differ';
+      this.when.textContent = 'Time is left out: there are too many samples that differ';
       return;
     }
     this.program = new Int32Array(profile.threads.length);
@@ -25,6 +34,9 @@ class Strip {
 
   listen() {
     const {canvas} = this;
+    canvas.tabIndex = 0;
+    canvas.setAttribute('role', 'application');
+    canvas.setAttribute('aria-label', 'Samples over time: arrow keys move the part that is shown, with Shift its end');
     new ResizeObserver(() => { if (canvas.clientWidth !== this.width) this.show(); }).observe(canvas);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.paint());
     canvas.addEventListener('pointerdown', e => {
@@ -47,7 +59,7 @@ class Strip {
     canvas.addEventListener('pointercancel', () => { this.anchor = this.drawn = null; this.paint(); });
     canvas.addEventListener('pointerleave', () => { $('tip').hidden = true; });
     canvas.addEventListener('keydown', e => this.key(e));
-    $('whole').addEventListener('click', () => this.choose(null));
+    this.whole.addEventListener('click', () => this.choose(null));
   }
 
   stepAt(e) {
@@ -93,19 +105,18 @@ class Strip {
   // show counts what is chosen and draws it: in bins that are wide enough to be seen, and have samples enough to be compared.
   show() {
     if (!this.times?.steps) return;
-    const {times, weights, program} = this, {event, wanted} = this.counts(), {steps} = times;
-    const ofEvent = new Float64Array(this.programs.length);
+    const {times, weights, program} = this, {of, wanted, ranked = of} = this.counts(), {steps} = times;
+    const weight = new Float64Array(this.programs.length);
     let samples = 0;
     weights.thread.forEach((t, i) => {
-      if (weights.event[i] !== event) return;
-      ofEvent[program[t]] += weights.count[i];
-      if (!wanted || wanted[t]) samples += weights.count[i];
+      if (ranked(weights.event[i])) weight[program[t]] += weights.count[i];
+      if (of(weights.event[i]) && (!wanted || wanted[t])) samples += weights.count[i];
     });
-    const ranked = this.programs.map((_, i) => i).filter(i => ofEvent[i] > 0);
-    ranked.sort((a, b) => ofEvent[b] - ofEvent[a] || this.programs[a].name.localeCompare(this.programs[b].name));
-    const sum = ofEvent.reduce((a, n) => a + n, 0), shown = ranked.slice(0, COLOURED).filter((p, i) => i === 0 || ofEvent[p] >= sum / 200);
+    const heaviest = this.programs.map((_, i) => i).filter(i => weight[i] > 0);
+    heaviest.sort((a, b) => weight[b] - weight[a] || this.programs[a].name.localeCompare(this.programs[b].name));
+    const sum = weight.reduce((a, n) => a + n, 0), shown = heaviest.slice(0, COLOURED).filter((p, i) => i === 0 || weight[p] >= sum / 200);
     this.names = shown.map(i => this.programs[i].name);
-    this.others = ranked.length - this.names.length;
+    this.others = heaviest.length - this.names.length;
     const row = new Int32Array(this.programs.length).fill(COLOURED);
     shown.forEach((p, i) => { row[p] = i; });
 
@@ -119,7 +130,7 @@ class Strip {
     const [from, to] = this.range || [0, steps];
     for (let i = 0; i < times.step.length; i++) {
       const w = times.weight[i], t = weights.thread[w], step = times.step[i];
-      if (weights.event[w] !== event || wanted && !wanted[t]) continue;
+      if (!of(weights.event[w]) || wanted && !wanted[t]) continue;
       this.bins[Math.floor(step / this.wide)][row[program[t]]] += times.count[i];
       if (step < from || step >= to) continue;
       this.sums[row[program[t]]] += times.count[i];
@@ -127,18 +138,19 @@ class Strip {
     }
     this.most = 0; // samples in a full bin
     for (const b of this.bins) this.most = Math.max(this.most, b.reduce((a, n) => a + n, 0));
-    this.list();
+    this.list(wanted);
     this.say();
     this.paint();
   }
 
   // list is the legend: a click chooses all of a program.
-  list() {
+  list(wanted) {
     const rows = this.names.map((name, i) => {
       const b = element('button', '', name);
       b.prepend(element('i', `program${i}`));
       b.append(element('b', '', share(this.sums[i], this.inRange)));
       b.title = `Show only ${name}`;
+      if (wanted) b.setAttribute('aria-pressed', this.programs.every(p => p.threads.every(t => (wanted[t] === 1) === (p.name === name))));
       b.addEventListener('click', () => this.picked(name));
       return b;
     });
@@ -148,7 +160,7 @@ class Strip {
       rest.append(element('b', '', share(this.sums[COLOURED], this.inRange)));
       rows.push(rest);
     }
-    $('programs').replaceChildren(...rows);
+    this.legend.replaceChildren(...rows);
   }
 
   // at is the time at which a step begins, in seconds.
@@ -157,13 +169,13 @@ class Strip {
   // say says which part is chosen, and how fine the time is.
   say() {
     const range = this.drawn || this.range;
-    $('whole').hidden = !this.range;
+    this.whole.hidden = !this.range;
     if (range) {
       const of = this.drawn ? '' : ` · ${share(this.inRange, this.samples)} of ${number(this.samples)} samples`;
-      $('when').textContent = `${time(this.at(range[0]))} to ${time(this.at(range[1]))}${of}`;
+      this.when.textContent = `${time(this.at(range[0]))} to ${time(this.at(range[1]))}${of}`;
       return;
     }
-    $('when').textContent = `${time(this.times.seconds)} in steps of ${time(this.at(1))}` + (this.times.steps < 1024 ? ', as there are many samples' : '') +
+    this.when.textContent = `${time(this.times.seconds)} in steps of ${time(this.at(1))}` + (this.times.steps < 1024 ? ', as there are many samples' : '') +
       ' · draw a range to see its part';
   }
 

@@ -1,0 +1,107 @@
+package flamegraph
+
+import (
+	"bufio"
+	_ "embed"
+	"html/template"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"unspool/capture/difference"
+)
+
+var (
+	//go:embed page/difference.html
+	differenceHTML string
+	//go:embed page/difference.css
+	differenceCSS string
+	//go:embed page/statistics.js
+	statisticsJS string
+	//go:embed page/difference.js
+	differenceJS string
+)
+
+var differencePage = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("difference").Parse(differenceHTML))
+})
+
+// Difference says what the page of two recordings is.
+type Difference struct {
+	Title   string
+	Files   [2]string // names of the recordings
+	Amounts bool      // go by CPU time at first, and not by shares
+}
+
+// pagePair is a pair of events as the page has it.
+type pagePair struct {
+	Name, Unit string
+	Event      [2]int // in the page's data; -1 for one without samples
+	Each       [2]float64
+}
+
+// pageSide is what the page says of a recording.
+type pageSide struct {
+	Name, File string
+	Facts      []fact
+	Seconds    float64
+}
+
+// WriteDifference writes a page about two recordings: a flame graph of both, whose colours say by how much
+// each frame has changed, and a table of functions.
+func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
+	g := newGraph(m.Profile)
+	s, err := g.bothTimed(m)
+	if err != nil {
+		return err
+	}
+	data, err := encode(g, s)
+	if err != nil {
+		return err
+	}
+	var pairs []pagePair
+	for _, p := range m.Pairs {
+		page := pagePair{Name: Printable(p.Name), Unit: p.Unit}
+		for side, event := range p.Event {
+			page.Event[side], page.Each[side] = slices.Index(g.events, event), p.Whole[side].Each
+		}
+		if page.Unit != "s" {
+			page.Unit = "amount"
+		}
+		pairs = append(pairs, page)
+	}
+	var sides []pageSide
+	for side, name := range []string{"A", "B"} {
+		s := &m.Sides[side]
+		sides = append(sides, pageSide{name, Printable(o.Files[side]), summary(s.Profile), length(s).Seconds()})
+	}
+	style := Style() + differenceCSS
+	script := Script() + threadsJS + stripJS + pageJS + statisticsJS + differenceJS + "start(DifferencePage);\n"
+	out := bufio.NewWriter(w)
+	if err := differencePage().Execute(out, map[string]any{
+		"Title": Printable(o.Title),
+		"Style": template.CSS(style), "StyleHash": Hash(style),
+		"Script": template.JS(script), "ScriptHash": Hash(script),
+		"Legend": Legend(), "Pairs": pairs, "Sides": sides, "Amounts": o.Amounts, "Data": data,
+	}); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// length is how long a recording is. Times that are made up may make it negative.
+func length(r *difference.Recording) time.Duration { return max(0, r.Duration) }
+
+// bothTimed finds the times of both recordings' samples, nil if either has none.
+func (g *graph) bothTimed(m *difference.Merged) (*steps, error) {
+	for _, s := range m.Sides {
+		if s.Timeline == nil {
+			return nil, nil
+		}
+	}
+	if m.Duration <= 0 {
+		return nil, nil
+	}
+	return g.steps(m, 0, func(event int32) time.Duration { return length(&m.Sides[m.Side(event)]) })
+}

@@ -1,0 +1,223 @@
+package report
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"unspool/capture/difference"
+	"unspool/capture/profile"
+)
+
+// Difference says what is compared of two recordings, and how it is printed.
+type Difference struct {
+	Options
+	Files [2]string // names of the recordings
+	// AdviceFor is the Advice about a recording; nil for none.
+	AdviceFor func(*profile.Profile) func(files []profile.Image) string
+	// Amounts decide by CPU time, or whatever the event counts, what has changed, and not by shares. This is for
+	// recordings of the same work.
+	Amounts bool
+}
+
+// pairView is a pair of events of two merged recordings: views of both sides with the same nodes.
+type pairView struct {
+	m      *difference.Merged
+	number int
+	pair   *difference.Pair
+	of     [2]*view // for tables
+	tree   [2]*view
+	childs [][]int32 // of the tree, those of either side
+	whole  difference.Change
+	o      *Difference
+	by     func(*difference.Change) difference.Estimate // what decides
+}
+
+func newPairView(m *difference.Merged, number int, o *Difference) (*pairView, error) {
+	c := &pairView{m: m, number: number, pair: &m.Pairs[number], o: o, by: byShare}
+	if o.Amounts {
+		c.by = byAmount
+	}
+	a, b := c.pair.Event[difference.A], c.pair.Event[difference.B]
+	tree := newTreeView(m.Profile, a, false)
+	c.tree = [2]*view{tree, tree.of(b)}
+	c.of = c.tree
+	if slices.ContainsFunc(m.Frames, func(f profile.Frame) bool { return f.Kind == profile.Process }) {
+		table := newView(m.Profile, a, false)
+		c.of = [2]*view{table, table.of(b)}
+	}
+	c.childs = make([][]int32, len(c.tree[0].nodes))
+	for node := 1; node < len(c.childs); node++ {
+		if c.tree[0].total[node]+c.tree[1].total[node] > 0 {
+			parent := c.tree[0].nodes[node].Parent
+			c.childs[parent] = append(c.childs[parent], int32(node))
+		}
+	}
+	all := difference.Rows{N: 1, Of: func(_, _ int32, add func(int32)) { add(0) }}
+	lists, err := m.Changes(number, all)
+	if err != nil {
+		return nil, err
+	}
+	c.whole = lists[0][0]
+	return c, nil
+}
+
+func byShare(c *difference.Change) difference.Estimate  { return c.Share }
+func byAmount(c *difference.Change) difference.Estimate { return c.Amount }
+
+// timed says whether amounts are CPU time.
+func (c *pairView) timed() bool { return c.pair.Unit == "s" }
+
+// significant says whether a change is more than chance.
+func (c *pairView) significant(x *difference.Change) bool { return c.by(x).Significant() }
+
+// size is by how much something has changed.
+func (c *pairView) size(x *difference.Change) float64 { return math.Abs(c.by(x).Value) }
+
+// share is that of a side's samples.
+func (c *pairView) share(side int, x *difference.Change) float64 {
+	if all := c.pair.Whole[side].Samples; all > 0 {
+		return float64(x.Samples[side]) / float64(all)
+	}
+	return 0
+}
+
+// largest is a row's share on the side where it is larger.
+func (c *pairView) largest(x *difference.Change) float64 { return max(c.share(0, x), c.share(1, x)) }
+
+// change is what has changed in a row of a table, or in a node of the tree.
+type change struct {
+	row         int32
+	self, total difference.Change
+}
+
+// rows are the rows of a table by stack, of the threads that wanted wants.
+func (c *pairView) rows(t *table, wanted func(thread int32) bool) (self, total difference.Rows) {
+	v := c.of[0] // the nodes of both are the same
+	seen, stacks := make([]int, len(t.rows)), 0
+	self = difference.Rows{N: len(t.rows), Of: func(thread, leaf int32, add func(int32)) {
+		if node := v.shown[leaf]; node > 0 && wanted(thread) {
+			add(t.row[v.nodes[node].Frame])
+		}
+	}}
+	total = difference.Rows{N: len(t.rows), Of: func(thread, leaf int32, add func(int32)) {
+		if !wanted(thread) {
+			return
+		}
+		stacks++
+		for node := v.shown[leaf]; node > 0; node = v.nodes[node].Parent {
+			if r := t.row[v.nodes[node].Frame]; seen[r] != stacks {
+				seen[r] = stacks
+				add(r)
+			}
+		}
+	}}
+	return self, total
+}
+
+// changes compares the rows of a table, those first that have changed, and of these those that have changed
+// most by themselves.
+func (c *pairView) changes(t *table, wanted func(thread int32) bool) (list []change, err error) {
+	self, total := c.rows(t, wanted)
+	lists, err := c.m.Changes(c.number, self, total)
+	if err != nil {
+		return nil, err
+	}
+	for row := range t.rows {
+		if x := &lists[1][row]; x.Samples != [2]uint64{} {
+			list = append(list, change{int32(row), lists[0][row], *x})
+		}
+	}
+	c.sort(list, func(row int32) string { return t.rows[row].name })
+	return list, nil
+}
+
+// sort puts what has changed first: by itself, then with what it calls.
+func (c *pairView) sort(list []change, name func(row int32) string) {
+	rank := func(x *change) int {
+		switch {
+		case c.significant(&x.self):
+			return 0
+		case c.significant(&x.total):
+			return 1
+		}
+		return 2
+	}
+	slices.SortFunc(list, func(x, y change) int {
+		by := func(size func(*change) float64) int { return cmp.Compare(size(&y), size(&x)) }
+		own := func(x *change) float64 { return c.size(&x.self) }
+		all := func(x *change) float64 { return c.size(&x.total) }
+		r := cmp.Compare(rank(&x), rank(&y))
+		if r == 0 && rank(&x) == 1 {
+			own, all = all, own
+		}
+		return cmp.Or(r, by(own), by(all), cmp.Compare(name(x.row), name(y.row)), cmp.Compare(x.row, y.row))
+	})
+}
+
+// changed says whether a row has changed, by itself or with what it calls.
+func (c *pairView) changed(x *change) bool { return c.significant(&x.self) || c.significant(&x.total) }
+
+// nodes compares the nodes of a view, each with those below it.
+func (c *pairView) nodes(v *view) ([]difference.Change, error) {
+	lists, err := c.m.Changes(c.number, difference.Rows{
+		N: len(v.nodes), Of: func(_, leaf int32, add func(int32)) {
+			for node := v.shown[leaf]; node > 0; node = v.nodes[node].Parent {
+				add(node)
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return lists[0], nil
+}
+
+// groups compares what the samples are added up by: threads, images or files. of is the row of each thread,
+// nil where threads are not the groups.
+func (c *pairView) groups(by By) (list []change, t *table, of []int32, err error) {
+	if !by.partsSamples() {
+		t = imageTable(c.m.Profile)
+		if by == Source {
+			t = fileTable(c.m.Profile)
+		}
+		list, err = c.changes(t, everyThread)
+		return list, t, nil, err
+	}
+	t, of = threadTable(c.m.Profile, by)
+	rows := difference.Rows{N: len(t.rows), Of: func(thread, _ int32, add func(int32)) { add(of[thread]) }}
+	lists, err := c.m.Changes(c.number, rows)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for row, x := range lists[0] {
+		if x.Samples != [2]uint64{} {
+			list = append(list, change{int32(row), x, x})
+		}
+	}
+	c.sort(list, func(row int32) string { return t.rows[row].name })
+	return list, t, of, nil
+}
+
+func everyThread(int32) bool { return true }
+
+// threadTable has a row for each name of threads, or of processes: their numbers say nothing in another
+// recording. It returns the row of each thread.
+func threadTable(p *profile.Profile, by By) (t *table, of []int32) {
+	t = &table{what: by.String()}
+	known := make(map[string]int32)
+	for i, thread := range p.Threads {
+		name := thread.Comm
+		if by == Process {
+			name = p.Program(int32(i))
+		}
+		row, ok := known[name]
+		if !ok {
+			row = int32(len(t.rows))
+			known[name] = row
+			t.rows = append(t.rows, label{name: name})
+		}
+		of = append(of, row)
+	}
+	return t, of
+}

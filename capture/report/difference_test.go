@@ -1,0 +1,271 @@
+package report
+
+import (
+	"encoding/json"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"unspool/capture/difference"
+	"unspool/capture/profile"
+)
+
+// after is a profile after a change: of 2,000 samples, those below recurse are three times as many as before,
+// the kernel was not asked to read, and a function is new.
+func after(p *profile.Profile) *profile.Profile {
+	for i := range p.Frames {
+		p.Frames[i].Addr += 0x40 // it was built anew
+	}
+	fresh := int32(len(p.Frames))
+	p.Frames = append(p.Frames, profile.Frame{Name: "fresh\x1b", Image: 2, Known: true, Addr: 0x9000})
+	var below int32
+	for i, n := range p.Nodes {
+		if n.Parent >= 0 && p.Frames[n.Frame].Name == "main" {
+			below = int32(i)
+		}
+	}
+	p.Nodes = append(p.Nodes, profile.Node{Parent: below, Frame: fresh})
+	samples := p.Samples[:0]
+	for _, s := range p.Samples {
+		switch name := p.Frames[p.Nodes[s.Node].Frame].Name; name {
+		case "ksys_read":
+			continue
+		case "recurse":
+			s.Count *= 6
+		default:
+			s.Count *= 2
+		}
+		s.Period = s.Count
+		samples = append(samples, s)
+	}
+	p.Samples = append(samples, profile.Sample{Node: int32(len(p.Nodes) - 1), CPU: -1, Count: 100, Period: 100})
+	p.Duration = 4 * time.Second
+	return p
+}
+
+// inNanoseconds has each sample stand for a millisecond of CPU time.
+func inNanoseconds(p *profile.Profile) *profile.Profile {
+	for i := range p.Samples {
+		p.Samples[i].Period = p.Samples[i].Count * 1e6
+	}
+	return p
+}
+
+func mergeTwo(t *testing.T, a, b *profile.Profile, o difference.Options) *difference.Merged {
+	t.Helper()
+	o.Processes = true
+	m, err := difference.Merge(difference.Recording{Profile: a}, difference.Recording{Profile: b}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.CheckValid(); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestDifference(t *testing.T) {
+	timed := func(of func() *profile.Profile) func() *profile.Profile {
+		return func() *profile.Profile { return inNanoseconds(of()) }
+	}
+	then := func(of func() *profile.Profile) func() *profile.Profile {
+		return func() *profile.Profile { return inNanoseconds(after(of())) }
+	}
+	untimed := func() *profile.Profile {
+		p := after(example())
+		p.Events[0].Clock = false
+		return p
+	}
+	for name, c := range map[string]struct {
+		a, b func() *profile.Profile
+		o    Difference
+	}{
+		"default": {timed(example), then(example), Difference{Files: [2]string{"old.data", "new.data"}}},
+		"narrow": {timed(example), then(example), Difference{
+			Options: Options{Width: 70, Top: 2, PercentLimit: 20},
+		}},
+		"nokernel": {timed(example), then(example), Difference{Options: Options{NoKernel: true}}},
+		"colour":   {timed(example), then(example), Difference{Options: Options{Colour: true}}},
+		"absolute": {timed(example), then(example), Difference{Options: Options{Top: 3}, Amounts: true}},
+		"same": {timed(example), timed(example), Difference{
+			Options: Options{Filter: "comm demo"}, Files: [2]string{"x", "x"},
+		}},
+		"events":    {example, untimed, Difference{Options: Options{Top: 2}}},
+		"narrowest": {timed(example), then(example), Difference{Options: Options{Width: 60}, Amounts: true}},
+		"programs":  {timed(withProcesses), then(withProcesses), Difference{Options: Options{Top: -1}}},
+		"inline":    {timed(withLines), then(withLines), Difference{Options: Options{Top: 4}}},
+		"comm":      {timed(withLines), then(withLines), Difference{Options: Options{By: Comm, Top: 2}}},
+		"process":   {timed(withProcesses), then(withProcesses), Difference{Options: Options{By: Process}}},
+		"image":     {timed(withLines), then(withLines), Difference{Options: Options{By: Image, PercentLimit: 10}}},
+		"source": {timed(withLines), then(withLines), Difference{
+			Options: Options{By: Source, Top: 3, Colour: true},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			if err := WriteDifference(&b, mergeTwo(t, c.a(), c.b(),
+				difference.Options{Lines: c.o.By == Source, NoKernel: c.o.NoKernel}), c.o); err != nil {
+				t.Fatal(err)
+			}
+			got := b.String()
+			golden := filepath.Join("testdata", "difference", name+".txt")
+			if *update {
+				if err := os.MkdirAll(filepath.Dir(golden), 0o777); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(golden, []byte(got), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("%s (go test -update writes it anew):\n%s", golden, got)
+			}
+			checkLines(t, got, c.o.Options)
+		})
+	}
+}
+
+// The JSON has all functions and the whole tree; the numbers are those of the two profiles.
+func TestDifferenceJSON(t *testing.T) {
+	a, b := inNanoseconds(example()), inNanoseconds(after(example()))
+	var text strings.Builder
+	o := Difference{Files: [2]string{"old.data", "new\x1b.data"}, Options: Options{By: Image}}
+	if err := WriteDifferenceJSON(&text, mergeTwo(t, a, b, difference.Options{}), o); err != nil {
+		t.Fatal(err)
+	}
+	type estimate struct {
+		Difference, Low, High float64
+		Significant           bool
+	}
+	type change struct {
+		A, B          uint64
+		Share, Amount estimate
+	}
+	var got struct {
+		Version int
+		A, B    struct {
+			File    string
+			Samples uint64
+			Depth   float64 `json:"mean_depth"`
+		}
+		Events []struct {
+			Name, Unit string
+			A, B       struct {
+				Samples uint64
+				Amount  float64
+			}
+			Whole     estimate
+			Functions []struct {
+				Name, Image, Kind string
+				Self, Total       change
+			}
+			Tree []struct {
+				Parent, Function int
+				SelfA            uint64 `json:"self_a"`
+				SelfB            uint64 `json:"self_b"`
+				Total            change
+			}
+			By     string
+			Groups []struct {
+				Name        string
+				Self, Total change
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(text.String()), &got); err != nil {
+		t.Fatalf("%v\n%s", err, &text)
+	}
+	same := func(x, y float64) bool { return math.Abs(x-y) < 1e-9 }
+	// Depths by hand: 4 · 500 + 6 · 200 + 4 · 50 + 6 · 150 + 5 · 20 + 4 · 4 + 4 · 6 + 4 · 6 + 64 of 1,000.
+	if got.Version != 2 || got.A.File != "old.data" || got.B.File != "new\x1b.data" || got.A.Samples != 1000 ||
+		got.B.Samples != 2800 || !same(got.A.Depth, 4.528) {
+		t.Errorf("version %d, %+v, %+v", got.Version, got.A, got.B)
+	}
+	e := got.Events[0]
+	if e.Unit != "s" || !same(e.A.Amount, 1) || !same(e.B.Amount, 2.8) || !e.Whole.Significant ||
+		e.By != "image" || len(e.Groups) != 4 || e.Groups[0].Name != "demo" {
+		t.Errorf("%s in %s: %+v and %+v; groups %+v", e.Name, e.Unit, e.A, e.B, e.Groups)
+	}
+	fresh := 0
+	for _, f := range e.Functions {
+		switch f.Name {
+		case "recurse":
+			s := f.Self
+			if by := s.Share; s.A != 250 || s.B != 1500 || f.Total != s || !same(by.Difference, 1500.0/2800-0.25) ||
+				!by.Significant || !same(s.Amount.Difference, 1.25) || by.Low > by.Difference || by.High < by.Difference {
+				t.Errorf("%+v", f)
+			}
+		case "fresh\x1b":
+			fresh++
+			if f.Self.A != 0 || f.Self.B != 100 || f.Image != "demo" || f.Kind != "user" {
+				t.Errorf("%+v", f)
+			}
+		}
+	}
+	if len(e.Functions) != 11 || fresh != 1 {
+		t.Errorf("%d functions", len(e.Functions))
+	}
+	// In the tree, what ends in a node is what passes through it less what its children take.
+	rest := make([][2]uint64, len(e.Tree))
+	var roots [2]uint64
+	for i, n := range e.Tree {
+		rest[i][0], rest[i][1] = rest[i][0]+n.Total.A, rest[i][1]+n.Total.B
+		if n.Parent < 0 {
+			roots[0], roots[1] = roots[0]+n.Total.A, roots[1]+n.Total.B
+			continue
+		}
+		rest[n.Parent][0], rest[n.Parent][1] = rest[n.Parent][0]-n.Total.A, rest[n.Parent][1]-n.Total.B
+	}
+	for i, n := range e.Tree {
+		if rest[i] != [2]uint64{n.SelfA, n.SelfB} {
+			t.Errorf("node %d, %s: %v, not %d and %d", i, e.Functions[n.Function].Name, rest[i], n.SelfA, n.SelfB)
+		}
+	}
+	if roots != [2]uint64{1000, 2800} {
+		t.Errorf("the roots have %v", roots)
+	}
+}
+
+// Without samples in common there is nothing to compare, and of nothing there is no difference.
+func TestDifferenceOfNothing(t *testing.T) {
+	a, b := example(), example()
+	a.Events = []profile.Event{{Name: "cpu-clock"}, {Name: "faults"}}
+	a.Samples = append(a.Samples, profile.Sample{Node: 1, Event: 1, CPU: -1, Count: 1, Period: 1})
+	b.Events[0].Name = "cycles\x1b"
+	for name, c := range map[string]struct {
+		a, b *profile.Profile
+		want string
+	}{
+		"other events": {a, b, "no samples of the same event"},
+		"no samples":   {empty(), empty(), "no samples of the same event"},
+		"none in A":    {empty(), example(), "No function has changed by more than chance."},
+	} {
+		for _, write := range []func(io.Writer, *difference.Merged, Difference) error{WriteDifference,
+			WriteDifferenceJSON} {
+			var text strings.Builder
+			if err := write(&text, mergeTwo(t, c.a, c.b, difference.Options{}), Difference{}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			s := text.String()
+			if !strings.Contains(s, c.want) && !json.Valid([]byte(s)) || strings.Contains(s, "\x1b") ||
+				strings.Contains(s, "NaN") || strings.Contains(s, "Inf") {
+				t.Errorf("%s: %s", name, s)
+			}
+		}
+	}
+}
+
+// empty is a recording in which nothing was sampled.
+func empty() *profile.Profile {
+	p := example()
+	p.Samples, p.Threads = nil, nil
+	return p
+}

@@ -1,0 +1,192 @@
+package report
+
+import (
+	"bufio"
+	"io"
+
+	"unspool/capture/difference"
+	"unspool/capture/human"
+	"unspool/capture/profile"
+)
+
+// differenceVersion is 2, as `compare A B` wrote other keys before.
+const differenceVersion = 2
+
+// jsonSide is what one of two recordings is.
+type jsonSide struct {
+	jsonHeader
+	Depth    float64  `json:"mean_depth"`
+	Unpaired []string `json:"unpaired_events"`
+}
+
+// jsonWhole is all samples of an event in one of two recordings.
+type jsonWhole struct {
+	Samples uint64  `json:"samples"`
+	Amount  float64 `json:"amount"`
+	Hidden  uint64  `json:"hidden"`
+}
+
+type jsonEstimate struct {
+	Difference  float64 `json:"difference"`
+	Low         float64 `json:"low"`
+	High        float64 `json:"high"`
+	Significant bool    `json:"significant"`
+}
+
+type jsonChange struct {
+	A      uint64       `json:"a"`
+	B      uint64       `json:"b"`
+	Share  jsonEstimate `json:"share"`
+	Amount jsonEstimate `json:"amount"`
+}
+
+type jsonChangedFunction struct {
+	Name    string     `json:"name"`
+	Image   string     `json:"image"`
+	Kind    string     `json:"kind"`
+	Known   bool       `json:"known"`
+	Inlined bool       `json:"inlined"`
+	Self    jsonChange `json:"self"`
+	Total   jsonChange `json:"total"`
+}
+
+type jsonChangedNode struct {
+	Parent   int        `json:"parent"`
+	Function int        `json:"function"`
+	SelfA    uint64     `json:"self_a"`
+	SelfB    uint64     `json:"self_b"`
+	Total    jsonChange `json:"total"`
+}
+
+type jsonChangedGroup struct {
+	Name  string     `json:"name"`
+	Self  jsonChange `json:"self"`
+	Total jsonChange `json:"total"`
+}
+
+// WriteDifferenceJSON writes what differs between two recordings as one JSON object, with all functions and
+// the whole tree.
+func WriteDifferenceJSON(w io.Writer, m *difference.Merged, o Difference) error {
+	out := &jsonWriter{w: bufio.NewWriter(human.JSON(w))}
+	out.open("{")
+	out.field("version", differenceVersion)
+	for side, name := range []string{"a", "b"} {
+		s := jsonSide{Depth: meanDepth(m.Sides[side].Profile), Unpaired: m.Left[side]}
+		o.File = o.Files[side]
+		if s.jsonHeader = header(m.Sides[side].Profile, o.Options); s.Unpaired == nil {
+			s.Unpaired = []string{}
+		}
+		out.field(name, s)
+	}
+	out.field("confidence", difference.Confidence)
+	out.field("decided_by", map[bool]string{false: "share", true: "amount"}[o.Amounts])
+	out.list("events", func() {
+		for i := range m.Pairs {
+			c, err := newPairView(m, i, &o)
+			if err == nil {
+				err = out.pair(c, &o)
+			}
+			if err != nil && out.err == nil {
+				out.err = err
+			}
+		}
+	})
+	out.close("}")
+	out.raw("\n")
+	if out.err != nil {
+		return out.err
+	}
+	return out.w.Flush()
+}
+
+// meanDepth is how many frames the stacks have.
+func meanDepth(p *profile.Profile) float64 {
+	depth := make([]uint64, len(p.Nodes))
+	for i, n := range p.Nodes[1:] {
+		if depth[i+1] = depth[n.Parent]; p.Frames[n.Frame].Kind != profile.Process {
+			depth[i+1]++
+		}
+	}
+	var frames, samples uint64
+	for _, s := range p.Samples {
+		frames, samples = frames+depth[s.Node]*s.Count, samples+s.Count
+	}
+	if samples == 0 {
+		return 0
+	}
+	return float64(frames) / float64(samples)
+}
+
+// pair writes the differences of one event.
+func (out *jsonWriter) pair(c *pairView, o *Difference) error {
+	t := functionTable(c.of[0].p)
+	functions, err := c.changes(t, everyThread)
+	if err != nil {
+		return err
+	}
+	nodes, err := c.nodes(c.of[0])
+	if err != nil {
+		return err
+	}
+	out.element()
+	out.open("{")
+	out.field("name", c.pair.Name)
+	out.field("unit", c.pair.Unit)
+	for side, name := range []string{"a", "b"} {
+		whole := c.pair.Whole[side]
+		out.field(name, jsonWhole{whole.Samples, float64(whole.Samples) * whole.Each, c.tree[side].hidden})
+	}
+	out.field("whole", jsonChangeOf(&c.whole).Amount)
+	numbers := make([]int, len(t.rows)) // of functions, by row
+	out.list("functions", func() {
+		for i := range functions {
+			x := &functions[i]
+			numbers[x.row] = i
+			f := &c.m.Frames[t.rows[x.row].frame]
+			out.item(jsonChangedFunction{f.Name, c.m.Images[f.Image].Name, f.Kind.String(), f.Known, f.Inlined,
+				jsonChangeOf(&x.self), jsonChangeOf(&x.total)})
+		}
+	})
+	out.changedTree(c, t, nodes, numbers)
+	out.field("by", o.By.String())
+	if o.By == Function {
+		out.list("groups", func() {})
+	} else {
+		groups, names, _, err := c.groups(o.By)
+		if err != nil {
+			return err
+		}
+		out.list("groups", func() {
+			for i := range groups {
+				x := &groups[i]
+				out.item(jsonChangedGroup{names.rows[x.row].name, jsonChangeOf(&x.self), jsonChangeOf(&x.total)})
+			}
+		})
+	}
+	out.close("}")
+	return nil
+}
+
+func (out *jsonWriter) changedTree(c *pairView, t *table, nodes []difference.Change, numbers []int) {
+	out.list("tree", func() {
+		v := c.of[difference.A]
+		places := make([]int, len(v.nodes)) // in the list
+		places[0] = -1
+		n := 0
+		for node := 1; node < len(v.nodes); node++ {
+			if x := &nodes[node]; x.Samples != [2]uint64{} {
+				places[node] = n
+				n++
+				out.item(jsonChangedNode{places[v.nodes[node].Parent], numbers[t.row[v.nodes[node].Frame]],
+					v.self[node], c.of[difference.B].self[node], jsonChangeOf(x)})
+			}
+		}
+	})
+}
+
+func jsonChangeOf(c *difference.Change) jsonChange {
+	of := func(e *difference.Estimate) jsonEstimate {
+		return jsonEstimate{e.Value, e.Low, e.High, e.Significant()}
+	}
+	return jsonChange{c.Samples[difference.A], c.Samples[difference.B], of(&c.Share), of(&c.Amount)}
+}

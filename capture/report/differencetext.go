@@ -1,0 +1,281 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"unspool/capture/difference"
+	"unspool/capture/human"
+)
+
+// WriteDifference prints what differs between two recordings, first what is more than chance.
+func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
+	o.settle()
+	o.Width = max(o.Width, narrowest)
+	out := &printer{w: bufio.NewWriter(w), o: o.Options}
+	for side, name := range []string{"A", "B"} {
+		s := m.Sides[side].Profile
+		if out.o.File = o.Files[side]; o.AdviceFor != nil {
+			out.o.Advice = o.AdviceFor(s)
+		}
+		out.header(s, s.Sampled(), name)
+	}
+	for side, name := range []string{"A", "B"} {
+		if left := m.Left[side]; len(left) > 0 {
+			out.field("note", human.Clean(fmt.Sprintf("only %s has samples of %s: left out", name,
+				strings.Join(left, ", "))))
+		}
+	}
+	for i := range m.Pairs {
+		c, err := newPairView(m, i, &o)
+		if err != nil {
+			return err
+		}
+		if len(m.Pairs) > 1 {
+			out.line("")
+			out.line(out.bold(human.Clean(c.pair.Name)))
+		}
+		out.sum(c)
+		out.field("± is", fmt.Sprintf("%.0f %% for each list as a whole; what may be chance is grey",
+			100*difference.Confidence))
+		if err := out.differences(c); err != nil {
+			return err
+		}
+	}
+	if len(m.Pairs) == 0 {
+		out.line("")
+		out.line("The recordings have no samples of the same event.")
+	}
+	out.notes(m.Sides[difference.A].Profile, m.Sides[difference.B].Profile)
+	return out.w.Flush()
+}
+
+// sum says how much all of an event's samples stand for on both sides.
+func (out *printer) sum(c *pairView) {
+	name, quantity := "CPU time", func(n float64) string { return fmt.Sprintf("%.2f s", n) }
+	if !c.timed() {
+		name, quantity = "amount", func(n float64) string { return human.Number(uint64(n)) }
+	}
+	amount := func(side int) float64 { return float64(c.whole.Samples[side]) * c.pair.Whole[side].Each }
+	a, b := amount(difference.A), amount(difference.B)
+	text := fmt.Sprintf("%s → %s, %s", quantity(a), quantity(b), inUnit(&c.whole.Amount))
+	if a > 0 {
+		text += minus(fmt.Sprintf(" (%+.1f %%)", 100*(b-a)/a))
+	}
+	out.field(name, text)
+}
+
+// differences prints the tables and the tree of a pair.
+func (out *printer) differences(c *pairView) error {
+	if out.o.By != Function {
+		return out.differentGroups(c)
+	}
+	t := functionTable(c.of[0].p)
+	list, err := c.changes(t, everyThread)
+	if err != nil {
+		return err
+	}
+	if out.o.Top >= 0 {
+		out.changeTable(c, t, list, "function", "image")
+	}
+	return out.differentTree(c)
+}
+
+// mostChance is how many rows are shown that may be chance, where no row is more than that.
+const mostChance = 5
+
+// changeTable prints the rows of a table that have changed, and how many have not. The second column is left
+// out if it has no title.
+func (out *printer) changeTable(c *pairView, t *table, list []change, title, second string) {
+	n := slices.IndexFunc(list, func(x change) bool { return !c.changed(&x) })
+	if n < 0 {
+		n = len(list)
+	}
+	rows := list[:min(n, out.o.Top)]
+	out.line("")
+	if n == 0 {
+		rows = list[:min(len(list), out.o.Top, mostChance)]
+		out.line(fmt.Sprintf("No %s has changed by more than chance. The largest differences:", t.what))
+	}
+	names, seconds := human.Columns(title), human.Columns(second)
+	for _, x := range rows {
+		names = max(names, human.Columns(human.Clean(t.rows[x.row].name)))
+		if second != "" {
+			seconds = max(seconds, human.Columns(human.Clean(t.rows[x.row].beside)))
+		}
+	}
+	titles := out.titles(c, "self A", "self B") + out.totalTitle()
+	room := out.o.Width - len(titles)
+	if second != "" {
+		room -= 2
+		seconds = min(seconds, max(out.o.Width/5, room-names))
+		room -= seconds
+	}
+	names = max(8, min(names, room))
+	out.line(out.bold(strings.TrimRight(fmt.Sprintf("%s%-*s  %s", titles, names, human.Shorten(title, names),
+		second), " ")))
+	for _, x := range rows {
+		l := &t.rows[x.row]
+		name := human.Shorten(human.Clean(l.name), names)
+		line := out.columns(c, &x.self) + out.total(&x) + out.dimInlined(name)
+		if second != "" {
+			line += strings.Repeat(" ", names-human.Columns(name)) + "  " +
+				out.dim(human.Shorten(human.Clean(l.beside), seconds))
+		}
+		out.line(line)
+	}
+	out.rest(c, list, len(rows), n, t.what)
+}
+
+// rest says how many rows of a list are not shown: of the first n, which have changed, and of the others, by
+// how much these differ at most.
+func (out *printer) rest(c *pairView, list []change, shown, n int, what string) {
+	say := func(text string) { out.line(out.dim(human.Shorten("… and "+text, out.o.Width))) }
+	if n > shown {
+		say(human.Plural(uint64(n-shown), "more "+what))
+	}
+	judged, most := 0, 0.0
+	for i := range list[max(n, shown):] {
+		if x := &list[max(n, shown)+i]; x.total.Judged() {
+			judged++
+			most = max(most, c.size(&x.self), c.size(&x.total))
+		}
+	}
+	if judged == 0 {
+		return
+	}
+	limit := fmt.Sprintf("%.1f points", 100*most)
+	if c.o.Amounts && c.timed() {
+		limit = fmt.Sprintf("%.2f s", most)
+	} else if c.o.Amounts {
+		limit = human.Number(uint64(most))
+	}
+	say(fmt.Sprintf("%s that may differ by chance, by up to %s", human.Plural(uint64(judged), what), limit))
+}
+
+// narrow is the width of lines that have no room for all columns: only what decides is shown.
+const narrow = 80
+
+// narrowest is for how many columns a difference is written at least.
+const narrowest = 60
+
+// The titles of the columns of a change. The last one is a function's change with what it calls.
+const (
+	titlesOfShares = "%6s  %6s  "
+	titlePoints    = "      points  "
+	titleSeconds   = "        CPU s  "
+	titleAmount    = "       amount  "
+	titleTotal     = " total  "
+)
+
+// titles are those of the columns of a change.
+func (out *printer) titles(c *pairView, a, b string) string {
+	text := fmt.Sprintf(titlesOfShares, a, b)
+	if out.points(c) {
+		text += titlePoints
+	}
+	switch {
+	case !out.amounts(c):
+	case c.timed():
+		text += titleSeconds
+	default:
+		text += titleAmount
+	}
+	return text
+}
+
+func (out *printer) points(c *pairView) bool  { return out.o.Width >= narrow || !c.o.Amounts }
+func (out *printer) amounts(c *pairView) bool { return out.o.Width >= narrow || c.o.Amounts }
+
+// columns are a change in columns.
+func (out *printer) columns(c *pairView, x *difference.Change) string {
+	text := out.shareOf(c, difference.A, x) + "  " + out.shareOf(c, difference.B, x) + "  "
+	points := x.Share
+	points.Low, points.Value, points.High = 100*points.Low, 100*points.Value, 100*points.High
+	add := func(e *difference.Estimate, title string) {
+		cell := "·"
+		if x.Samples != [2]uint64{} {
+			cell = inUnit(e)
+		}
+		pad := strings.Repeat(" ", max(0, len(title)-2-human.Columns(cell)))
+		if cell != "·" {
+			cell = out.paint(tint(e), cell)
+		}
+		text += pad + cell + "  "
+	}
+	if out.points(c) {
+		add(&points, titlePoints)
+	}
+	if out.amounts(c) {
+		add(&x.Amount, titleAmount)
+	}
+	return text
+}
+
+// total is a function's change with what it calls, where there is room for that.
+func (out *printer) total(x *change) string {
+	if out.o.Width < narrow {
+		return ""
+	}
+	e := &x.total.Share
+	return out.paint(tint(e), minus(fmt.Sprintf("%+6.1f", 100*e.Value))) + "  "
+}
+
+func (out *printer) totalTitle() string {
+	if out.o.Width < narrow {
+		return ""
+	}
+	return titleTotal
+}
+
+func (out *printer) shareOf(c *pairView, side int, x *difference.Change) string {
+	if x.Samples[side] == 0 {
+		return fmt.Sprintf("%6s", "·")
+	}
+	return fmt.Sprintf("%5.1f%%", 100*c.share(side, x))
+}
+
+// tint is red for more, blue for less, and dim for what may be chance.
+func tint(e *difference.Estimate) string {
+	switch {
+	case !e.Significant():
+		return dim
+	case e.Value > 0:
+		return red
+	}
+	return blue
+}
+
+// inUnit is a difference with its error, to two digits of the error or one.
+func inUnit(e *difference.Estimate) string {
+	scale, prefix := prefixed(max(math.Abs(e.Value), e.Error()))
+	value, err := e.Value/scale, e.Error()/scale
+	digits := 0
+	for _, least := range []float64{9.5, 0.95, 0.02} {
+		if err >= least {
+			break
+		}
+		digits++
+	}
+	return minus(fmt.Sprintf("%+.*f%s ±%.*f", digits, value, prefix, digits, err))
+}
+
+// prefixed is by how much a large number is divided, and the letter that says so.
+func prefixed(n float64) (scale float64, letter string) {
+	for _, p := range []struct {
+		scale  float64
+		letter string
+	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}} {
+		if n >= p.scale/10 {
+			return p.scale, p.letter
+		}
+	}
+	return 1, ""
+}
+
+// minus has a minus sign as wide as a plus sign.
+func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }

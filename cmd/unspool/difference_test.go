@@ -1,0 +1,301 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"unspool/testdata/browser"
+)
+
+// changed has recordings of a program before and after a change, and once more before it, made once.
+var changed struct {
+	sync.Once
+	before, again, after string
+}
+
+func changedRecordings(t *testing.T) (before, again, after string) {
+	t.Helper()
+	needRoot(t)
+	need(t, "gcc")
+	changed.Do(func() {
+		dir := filepath.Join(filepath.Dir(binary), "changed") // outlives this test
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		record := func(name, program string) string {
+			data := filepath.Join(dir, name+".data")
+			e := unspool(t, dir, "record", "-q", "-F", "2999", "-o", data, "--", program, "12000")
+			if e.status != 0 {
+				t.Fatalf("record: status %d\n%s", e.status, e.stderr)
+			}
+			return data
+		}
+		program := func(name string, flags ...string) string {
+			kept := filepath.Join(dir, name)
+			copyFile(t, buildCase(t, "changed.c", flags...), kept)
+			return kept
+		}
+		first, second := program("app-old"), program("app-new", "-DCHANGED")
+		changed.before, changed.again = record("before", first), record("again", first)
+		changed.after = record("after", second)
+	})
+	if changed.after == "" {
+		t.Skip("there are no recordings")
+	}
+	return changed.before, changed.again, changed.after
+}
+
+// differed is what report --json writes about two recordings. 'unspool help json' says what is in it.
+type differed struct {
+	Version   int
+	A, B      differedSide
+	Sure      float64 `json:"confidence"`
+	DecidedBy string  `json:"decided_by"`
+	Events    []struct {
+		Name, Unit string
+		A, B       struct {
+			Samples, Hidden uint64
+			Amount          float64
+		}
+		Whole     differedBy
+		Functions []differedFunction
+		Tree      []struct {
+			Parent, Function int
+			SelfA            uint64 `json:"self_a"`
+			SelfB            uint64 `json:"self_b"`
+			Total            differedIn
+		}
+		By     string
+		Groups []struct {
+			Name        string
+			Self, Total differedIn
+		}
+	}
+}
+
+type differedSide struct {
+	reportedHeader
+	MeanDepth float64  `json:"mean_depth"`
+	Unpaired  []string `json:"unpaired_events"`
+}
+
+type differedFunction struct {
+	Name, Image, Kind string
+	Known, Inlined    bool
+	Self, Total       differedIn
+}
+
+type differedIn struct {
+	A, B          uint64
+	Share, Amount differedBy
+}
+
+type differedBy struct {
+	Difference, Low, High float64
+	Significant           bool
+}
+
+func differenceJSON(t *testing.T, args ...string) (d differed) {
+	t.Helper()
+	e := unspool(t, "", append([]string{"report", "--json"}, args...)...)
+	if e.status != 0 || e.stderr != "" {
+		t.Fatalf("report --json %q: status %d\n%s", args, e.status, e.stderr)
+	}
+	decoder := json.NewDecoder(strings.NewReader(e.stdout))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// function finds a function of an event.
+func (d *differed) function(t *testing.T, name string) (f differedFunction) {
+	t.Helper()
+	i := slices.IndexFunc(d.Events[0].Functions, func(f differedFunction) bool { return f.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no %s", name)
+	}
+	return d.Events[0].Functions[i]
+}
+
+// What was changed is found, and no difference between two runs of the same program.
+func TestDifferenceOfAProgram(t *testing.T) {
+	t.Parallel()
+	before, again, after := changedRecordings(t)
+	d := differenceJSON(t, before, after)
+	for name, more := range map[string]bool{"changed_pack": true, "changed_gone": false} {
+		f := d.function(t, name)
+		if s := f.Self; !s.Share.Significant || !s.Amount.Significant || s.Share.Difference > 0 != more ||
+			s.Amount.Difference > 0 != more || f.Image != "app-old / app-new" {
+			t.Errorf("%+v", f)
+		}
+	}
+	// The functions that have changed come first, and each number lies in its interval.
+	for i, f := range d.Events[0].Functions {
+		if name := f.Name; i < 2 && name != "changed_pack" && name != "changed_gone" && name != "changed_mix" {
+			t.Errorf("%d: %+v", i, f)
+		}
+		for _, by := range []differedBy{f.Self.Share, f.Self.Amount, f.Total.Share, f.Total.Amount} {
+			if by.Low > by.Difference || by.High < by.Difference || by.Significant != (by.Low > 0 || by.High < 0) {
+				t.Errorf("%+v", f)
+			}
+		}
+	}
+	if d.Version != 2 || d.Sure != 0.95 || d.DecidedBy != "share" || d.A.Samples != d.Events[0].A.Samples ||
+		d.Events[0].Unit != "s" || d.A.MeanDepth < 4 {
+		t.Errorf("%+v", d)
+	}
+
+	same := differenceJSON(t, before, again)
+	for _, f := range same.Events[0].Functions {
+		if strings.HasPrefix(f.Name, "changed_") && (f.Self.Share.Significant || f.Total.Share.Significant) {
+			t.Errorf("the same program differs: %+v", f)
+		}
+	}
+	if text := unspool(t, "", "report", before, again).stdout; strings.Contains(text, "changed_gone\n") {
+		t.Error(text)
+	}
+}
+
+// compare A B and report A B are the same.
+func TestDifferenceByEitherCommand(t *testing.T) {
+	t.Parallel()
+	before, _, after := changedRecordings(t)
+	for _, args := range [][]string{{}, {"--json"}, {"--color", "always"}} {
+		args := append(args, before, after)
+		a := unspool(t, "", append([]string{"report"}, args...)...)
+		b := unspool(t, "", append([]string{"compare"}, args...)...)
+		if a.status != 0 || a.stdout != b.stdout || a.stdout == "" {
+			t.Errorf("%q: report\n%s\ncompare\n%s%s", args, a.stdout, b.stdout, b.stderr)
+		}
+	}
+	text := unspool(t, "", "report", "--color", "always", before, after).stdout
+	for _, want := range []string{
+		"A         " + before + "\n", "B         " + after + "\n", "CPU time  ", "call tree, where it has changed",
+		"app-old / app-new\x1b[0m\n", "\x1b[31m", "\x1b[94m",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// The page says what --json says.
+func TestDifferencePage(t *testing.T) {
+	t.Parallel()
+	need(t, "chromium")
+	before, _, after := changedRecordings(t)
+	dir := t.TempDir()
+	for command, page := range map[string]string{"report": "report.html", "compare": "compare.html"} {
+		e := unspool(t, dir, command, "--json", "--html", page, before, after)
+		if e.status != 0 || e.stderr != "" {
+			t.Fatalf("status %d\n%s", e.status, e.stderr)
+		}
+		var d differed
+		if err := json.Unmarshal([]byte(e.stdout), &d); err != nil {
+			t.Fatal(err)
+		}
+		p := browser.Open(t, filepath.Join(dir, page), 1400, 900)
+		p.Until("document.documentElement.dataset.ready")
+		p.Shows("h1", "before.data → after.data")
+		var want []string
+		for _, f := range d.Events[0].Functions {
+			if f.Self.Share.Significant || f.Total.Share.Significant {
+				want = append(want, f.Name)
+			}
+		}
+		have := browser.Eval[[]string](p, "[...document.querySelectorAll('#changes .fn')].map(e => e.textContent)")
+		slices.Sort(have)
+		slices.Sort(want)
+		if !slices.Equal(have, want) {
+			t.Errorf("%s: functions %q, want %q", command, have, want)
+		}
+		for _, c := range p.Complaints() {
+			t.Error(c)
+		}
+	}
+	for _, nowhere := range []string{filepath.Join(dir, "none", "page.html"), "/dev/full"} {
+		if e := unspool(t, "", "report", "--html", nowhere, before, after); e.status != statusFailure {
+			t.Errorf("a page that cannot be written to %s is no error: %+v", nowhere, e)
+		}
+	}
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Error("the device is gone")
+	}
+}
+
+// The options of report hold for both recordings.
+func TestDifferenceFilters(t *testing.T) {
+	t.Parallel()
+	before, _, after := changedRecordings(t)
+	all := differenceJSON(t, before, after)
+	if d := differenceJSON(t, "--comm", "app-new", before, after); d.Events[0].A.Samples != 0 ||
+		d.Events[0].B.Samples == 0 || d.A.Only != "comm app-new" {
+		t.Errorf("--comm: %+v", d.Events)
+	}
+	half := differenceJSON(t, "--time", "0,50%", before, after)
+	for _, side := range [][2]uint64{{half.Events[0].A.Samples, all.Events[0].A.Samples},
+		{half.Events[0].B.Samples, all.Events[0].B.Samples}} {
+		if share := float64(side[0]) / float64(side[1]); share < 0.3 || share > 0.7 {
+			t.Errorf("--time: %d of %d samples", side[0], side[1])
+		}
+	}
+	for _, f := range differenceJSON(t, "--no-kernel", before, after).Events[0].Functions {
+		if f.Kind == "kernel" {
+			t.Errorf("--no-kernel: %+v", f)
+		}
+	}
+	if d := differenceJSON(t, "--by", "image", "--absolute", before, after); d.DecidedBy != "amount" ||
+		d.Events[0].By != "image" || !slices.ContainsFunc(d.Events[0].Groups, func(g struct {
+		Name        string
+		Self, Total differedIn
+	},
+	) bool {
+		return g.Name == "app-old / app-new"
+	}) {
+		t.Errorf("--by: %+v", d.Events[0].Groups)
+	}
+	// One of the two may come through a pipe.
+	r := start(t, "", func(cmd *exec.Cmd) {
+		file, err := os.Open(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { file.Close() })
+		cmd.Stdin = file
+	}, "report", "-", after)
+	if e := r.finish(t, 20*time.Second); e.status != 0 || !strings.Contains(e.stdout, "changed_pack") {
+		t.Errorf("a pipe: %+v", e)
+	}
+}
+
+// On a terminal it is in colours, as wide as that, and goes through a pager where it is too long.
+func TestDifferenceOnATerminal(t *testing.T) {
+	t.Parallel()
+	before, _, after := changedRecordings(t)
+	for _, wide := range []uint16{72, 110} {
+		terminal, written := openTerminal(t, wide)
+		r := start(t, "", func(cmd *exec.Cmd) {
+			cmd.Stdout, cmd.Stderr = terminal, terminal
+			cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=", "PAGER=sed 's/^/> /'")
+		}, "report", "--percent-limit", "0", before, after)
+		e := r.finish(t, 20*time.Second)
+		terminal.Close()
+		text := written()
+		if i := strings.LastIndex(text, "\r\x1b[K"); i >= 0 { // the progress of reading
+			text = text[i:]
+		}
+		if e.status != 0 || !strings.Contains(text, "> A         ") || !strings.Contains(text, "\x1b[31m") ||
+			strings.Contains(text, "CPU s") != (wide > 80) {
+			t.Errorf("status %d: %q", e.status, text)
+		}
+	}
+}
