@@ -461,8 +461,8 @@ const longestRead = uint64(time.Millisecond)
 
 const (
 	word = 8 // bytes
-	// A frame of at least largeFrame bytes is not read, but for the savedRegs bytes below its CFA, where the registers
-	// of its caller are.
+	// A frame of at least largeFrame bytes is not read, but for the savedRegs bytes below its CFA, where the
+	// registers of its caller are.
 	largeFrame = 16 << 10
 	savedRegs  = 256
 )
@@ -489,10 +489,12 @@ func (rd *stackRead) read(memory process.Memory, w *watchedStack) (there bool) {
 	return len(rd.frames) > 0
 }
 
-// uptoLarge is how many of the frames, in order of SP, come up to the first large one, which may be there with
-// more than one SP: that depends on what it has pushed for a call. It is 0 if there is none.
+// uptoLarge is how many of the frames, in order of SP, come up to the first large one, which may be there
+// with more than one SP: that depends on what it has pushed for a call. It is 0 if there is none.
 func uptoLarge(frames []unwind.OpenFrame) (n int) {
-	n = slices.IndexFunc(frames, func(f unwind.OpenFrame) bool { return f.CFA > f.SP && f.CFA-f.SP >= largeFrame })
+	n = slices.IndexFunc(frames, func(f unwind.OpenFrame) bool {
+		return f.CFA > f.SP && f.CFA-f.SP >= largeFrame
+	})
 	if n < 0 {
 		return 0
 	}

@@ -85,7 +85,8 @@ func TestReadPassesOverLargeFrames(t *testing.T) {
 	}{
 		{"alone", []string{"large"}, []string{"large"}, nil, 0},
 		{"with what it pushes", []string{"large", "pushed"}, []string{"large"}, nil, 0},
-		{"and others", []string{"outer", "large", "inner"}, []string{"inner", "large", "outer"}, []string{"inner"}, 0},
+		{"and others", []string{"outer", "large", "inner"}, []string{"inner", "large", "outer"},
+			[]string{"inner"}, 0},
 		{"it has gone", []string{"outer", "large"}, []string{"outer"}, nil, large},
 		{"all have gone", []string{"large"}, nil, nil, large},
 		{"none is large", []string{"outer", "inner"}, []string{"inner"}, nil, 0}, // outer is too far away

@@ -25,8 +25,8 @@ type Options struct {
 	// StackSize is how many bytes of user stack to copy at most, up to MaxStackSize; 0: MaxStackSize, or half of
 	// that in small rings. More of a stack costs only where there is more of it.
 	StackSize int
-	// Pages are memory pages of ring for each CPU, rounded down to a power of two; 0: 16 MiB, less where all rings
-	// together would take more than a sixteenth of the memory.
+	// Pages are memory pages of ring for each CPU, rounded down to a power of two; 0: 16 MiB, less where all
+	// rings together would take more than a sixteenth of the memory.
 	Pages int
 
 	// UserChain makes the kernel follow the frame pointers of the user stack as well: the result is the

@@ -200,7 +200,8 @@ func (r *Result) OpenFrame() (f OpenFrame, ok bool) {
 		return f, false
 	}
 	last := &r.Frames[r.Open-1]
-	return OpenFrame{PC: last.pc, SP: last.SP, BP: last.bp, Within: r.Within, CFA: r.CFA}, !last.exact && last.SP != 0
+	f = OpenFrame{PC: last.pc, SP: last.SP, BP: last.bp, Within: r.Within, CFA: r.CFA}
+	return f, !last.exact && last.SP != 0
 }
 
 // WalkOn walks from a frame over a stack that was read from the process later than the frame was sampled, and

@@ -76,7 +76,8 @@ func (b *bench) copies(chosen []workloads.Program) (string, error) {
 			all, user := float64(r.Unwind.Complete), max(1, float64(r.Samples.User))
 			joined, size := float64(r.Unwind.CompleteBy.Joined), copySizes[k]
 			fmt.Fprintf(&s, "| %s | %d KiB | %d | %d | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %.1f | %.1f | %.1f |\n",
-				p.Name, (size+1023)>>10, r.Samples.User, r.Samples.Lost, 100*(all-joined)/user, 100*joined/user, 100*all/user,
+				p.Name, (size+1023)>>10, r.Samples.User, r.Samples.Lost, 100*(all-joined)/user, 100*joined/user,
+				100*all/user,
 				100*float64(r.Unwind.Ended.DumpTooShort)/user, r.Cost.PerSample, kernel[size],
 				r.Cost.PerSample+kernel[size])
 			sums[2*k] += 100 * all / user

@@ -20,7 +20,8 @@ func main() {
 	only := flag.String("only", "", "record only these programs, by name, separated by commas")
 	output := flag.String("o", "", "write the tables to this file instead of standard output")
 	flag.IntVar(&b.freq, "F", 999, "samples per second and CPU")
-	flag.StringVar(&b.keep, "keep", "", "keep the recordings and their programs in this `folder`, and take those that are there")
+	flag.StringVar(&b.keep, "keep", "",
+		"keep the recordings and their programs in this `folder`, and take those that are there")
 	copies := flag.Bool("copies", false, "record programs with copies of several sizes, and say what each costs")
 	install := flag.Bool("install", true, "install programs that are missing, with apt-get")
 	size := flag.Int("live", 0,

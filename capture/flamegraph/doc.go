@@ -13,12 +13,12 @@
 // scripts run. It has all threads, the first event that has samples, and no rectangles that are too narrow to
 // be seen; it says how many it leaves out.
 //
-// WriteDifference writes a page about two recordings: their stacks as one graph, whose colours say which frames
-// have changed by more than chance. statistics.js finds that anew for each part of the recordings that is
-// chosen, as package difference does for reports; a test compares the two.
+// WriteDifference writes a page about two recordings: their stacks as one graph, whose colours say which
+// frames have changed by more than chance. statistics.js finds that anew for each part of the recordings that
+// is chosen, as package difference does for reports; a test compares the two.
 //
-// The pages' style and scripts are in page/: data.js, graph.js and strip.js do not depend on the rest of a page,
-// so that another page can show two graphs, with Data, Script, StripScript and Style.
+// The pages' style and scripts are in page/: data.js, graph.js and strip.js do not depend on the rest of a
+// page, so that another page can show two graphs, with Data, Script, StripScript and Style.
 //
 // Write, WriteDifference and Data leave the caller's profile as it is, and keep nothing of it.
 package flamegraph

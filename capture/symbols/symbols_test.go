@@ -500,7 +500,7 @@ func TestIsFile(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/usr/bin/python3": true, "/dev/shm/program": true, "/dev/hugepages/library.so": true,
 		"/devices/program": true,
-		"/dev/zero": false, "/dev/dri/card0": false, "//anon": false, "[heap]": false, "": false,
+		"/dev/zero":        false, "/dev/dri/card0": false, "//anon": false, "[heap]": false, "": false,
 		"/memfd:code (deleted)": false, "/SYSV00000000 (deleted)": false, "/anon_hugepage (deleted)": false,
 	} {
 		if IsFile(path) != want {

@@ -49,8 +49,8 @@ func convertedFromPipe(t *testing.T, options []string, command ...string) (raw, 
 
 // sameForPerf has perf read raw copies and what was made of them, and compares the samples: their events, how
 // many entries of the kernel they have, and the functions of the user stack. These are compared for the
-// program that tests record, as perf knows no way from goroutines and generated code, and as far as perf knows
-// them: 6.1 loses libc's frames in every process after the first.
+// program that tests record, as perf knows no way from goroutines and generated code, and as far as perf
+// knows them: 6.1 loses libc's frames in every process after the first.
 func sameForPerf(t *testing.T, raw, converted string, events ...string) {
 	t.Helper()
 	type key struct {

@@ -27,8 +27,8 @@ var layouts = []struct {
 }
 
 // hotspotsDepths are how many addresses Hotspot has of the samples that perf script prints, by time. Between
-// the kernel's addresses and the user's it puts the sampled one, which is the kernel's first (resolveCallchain
-// in perfparser's perfunwind.cpp).
+// the kernel's addresses and the user's it puts the sampled one, which is the kernel's first
+// (resolveCallchain in perfparser's perfunwind.cpp).
 func hotspotsDepths(samples []sample) map[time.Duration][]int {
 	of := make(map[time.Duration][]int)
 	for i := range samples {

@@ -45,8 +45,8 @@ func (b *byteCount) Set(text string) error {
 	return nil
 }
 
-// A stackSize is how many bytes of a stack the kernel copies. 0 stands for as many as the rings have room for, and
-// cannot be given.
+// A stackSize is how many bytes of a stack the kernel copies. 0 stands for as many as the rings have room
+// for, and cannot be given.
 type stackSize int
 
 func (s *stackSize) String() string { return strconv.Itoa(int(*s)) }
