@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -252,6 +253,30 @@ func (r *stackReader) watchOne(c *cutStack, now uint64) {
 		w.frames = slices.Delete(w.frames, i, i+1)
 	}
 	w.frames = append(w.frames, c.from)
+	r.leaveTo(c)
+}
+
+// leaveTo has a stack read for the thread only that was seen on it last: others have ended, and a new one got
+// their stack, or a coroutine has moved. Read for each of them, a frame that is there once would be seen often.
+func (r *stackReader) leaveTo(c *cutStack) {
+	for tid, w := range r.watched {
+		if tid != c.tid && w.space == c.space && w.holds(c.from.SP) {
+			delete(r.watched, tid)
+		}
+	}
+}
+
+// holds says whether a place is in the part of the stack that is read.
+func (w *watchedStack) holds(sp uint64) bool {
+	low := sp
+	for i := range w.frames {
+		low = min(low, w.frames[i].SP)
+	}
+	high := w.root
+	if high == 0 {
+		high = low + uint64(w.size)
+	}
+	return low < sp && sp < high || slices.ContainsFunc(w.frames, func(f unwind.OpenFrame) bool { return f.SP == sp })
 }
 
 // end ends the goroutine, which nobody waits for.
@@ -390,7 +415,8 @@ func (r *stackReader) pick(now, price uint64) (rd *stackRead, w watchedStack, du
 		case r.slow[w.pid] > now:
 			due = min(due, r.slow[w.pid])
 		default:
-			w.due = now + min(max((now-w.since)/readShare, soonestRead), latestRead)
+			in := min(max((now-w.since)/readShare, soonestRead), latestRead)
+			w.due = now + in/2 + rand.Uint64N(in) // not in step with what a program does every so often
 			rd = r.begin(w.pid, price)
 			rd.tid, rd.space = tid, w.space
 			copied := *w

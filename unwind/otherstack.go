@@ -207,7 +207,8 @@ func (r *Result) OpenFrame() (f OpenFrame, ok bool) {
 // WalkOn walks from a frame over a stack that was read from the process later than the frame was sampled, and
 // begins with it. It ends before a return address that follows no call, with BadCFI, and so does one whose
 // first caller calls another function: what was read need not have been the stack of that time, nor one of
-// any time. The frame may have been left, and the word that tells of it be a remnant.
+// any time. The frame may have been left, and the word that tells of it be a remnant. For the same reason a
+// return address of 0 is no root: the first page of a thread's stack is cleared, or written over, when it ends.
 func (u *Unwinder) WalkOn(space *vmas.Space, from OpenFrame, stack *Stack) Result {
 	memory := u.Memory // is about the sample in work
 	u.Memory = nil
@@ -227,9 +228,6 @@ func (u *Unwinder) WalkOn(space *vmas.Space, from OpenFrame, stack *Stack) Resul
 	c := climb{walk: w, words: wordsOf(stack)}
 	end := c.follow(&p, &f)
 	w.last = f
-	if end == Unmapped && w.beginsStack() {
-		end = Root
-	}
 	for i := range w.ips {
 		if !w.frames[i].exact && !w.followsCall(w.ips[i]) {
 			w.ips, w.frames = w.ips[:i], w.frames[:i]

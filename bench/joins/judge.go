@@ -69,9 +69,16 @@ type outcome struct {
 	byCopy int // complete without what was seen before and after
 	joined int
 	wrong  int // of the joined ones
+	// stays are the wrong ones, those of a thread one after the other counted once: while a function stays,
+	// all its samples go wrong together.
+	stays     int
+	lastWrong sampleKey
 	untrue int // complete by the copy, and not what the program tells
 	links  [link.NumOutcomes]int
 }
+
+// betweenStays is more than is between two samples.
+const betweenStays = 3 * time.Millisecond
 
 // sink is what a session hands its samples to.
 type sink func(w *perfdata.Walked)
@@ -107,7 +114,8 @@ func (r *recording) judge(size uint64, after time.Duration) (*outcome, error) {
 
 // count counts a sample whose whole stack is known.
 func (o *outcome) count(w *perfdata.Walked, t *truth) {
-	is, known := t.stacks[sampleKey{w.Sample.TID, w.Sample.Time}]
+	key := sampleKey{w.Sample.TID, w.Sample.Time}
+	is, known := t.stacks[key]
 	if w.Result == nil || !known {
 		return
 	}
@@ -118,6 +126,10 @@ func (o *outcome) count(w *perfdata.Walked, t *truth) {
 		o.joined++
 		if t.isWrong(is, w.Result.IPs) {
 			o.wrong++
+			if key.tid != o.lastWrong.tid || key.time-o.lastWrong.time > uint64(betweenStays) {
+				o.stays++
+			}
+			o.lastWrong = key
 		}
 	case w.Result.End == unwind.Root:
 		o.byCopy++
