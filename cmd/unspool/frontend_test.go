@@ -23,6 +23,19 @@ import (
 // samples and the stacks that it finds itself in the raw copies. There is no test with AUX data, for which a
 // machine needs Intel PT or the like: the tests of package capture make such records.
 
+// frontName is what the program is called that these tests record, and no others, which run at the same time.
+const frontName = "burn-for-perf"
+
+// largeRings keep perf from losing what is mapped while the machine is busy.
+var largeRings = []string{"-m", "16M"}
+
+func frontProgram(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), frontName)
+	copyFile(t, programs.Build(t, "burn"), path)
+	return path
+}
+
 // convertedFromPipe has perf record a command into a pipe from which unspool reads, as README says, and
 // returns what came through the pipe, and what was made of it.
 func convertedFromPipe(t *testing.T, options []string, command ...string) (raw, out string) {
@@ -73,7 +86,7 @@ func sameForPerf(t *testing.T, raw, converted string, events ...string) {
 		if was == nil {
 			t.Fatalf("there is no sample %v of event %q in the recording", s.time, s.event)
 		}
-		if s.comm != "burn" {
+		if s.comm != frontName {
 			continue
 		}
 		burns++
@@ -119,17 +132,17 @@ func TestPerfAsFrontEnd(t *testing.T) {
 			[]string{"cpu-clock", "sched:sched_stat_runtime"}},
 		{"the whole machine", "-e cpu-clock -a", []string{"cpu-clock"}},
 	} {
-		options := append(strings.Fields(c.options), "-F", "1999")
+		options := append(strings.Fields(c.options), append(largeRings, "-F", "1999")...)
 		t.Run(c.name, func(t *testing.T) {
 			if strings.Contains(c.name, "tracepoint") {
 				needTracepoints(t)
 			}
 			t.Run("pipe", func(t *testing.T) {
-				raw, out := convertedFromPipe(t, options, programs.Build(t, "burn"), "300")
+				raw, out := convertedFromPipe(t, options, frontProgram(t), "300")
 				sameForPerf(t, raw, out, c.events...)
 			})
 			t.Run("file", func(t *testing.T) {
-				raw := perfRecord(t, options, programs.Build(t, "burn"), "300")
+				raw := perfRecord(t, options, frontProgram(t), "300")
 				sameForPerf(t, raw, convert(t, raw).path, c.events...)
 			})
 		})
@@ -144,7 +157,7 @@ func TestPerfsPieces(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "perf.data")
 	output(t, dir, "perf", "record", "-q", "-e", "cpu-clock", "-F", "1999", "--call-graph", "dwarf,16384",
-		"--switch-output=1s", "-o", path, "--", programs.Build(t, "burn"), "2500")
+		"--switch-output=1s", "-o", path, "--", frontProgram(t), "2500")
 	pieces, _ := filepath.Glob(path + ".*")
 	if len(pieces) < 3 {
 		t.Fatalf("pieces %q", pieces)
@@ -167,7 +180,7 @@ func TestEventThatAPipeTellsOfLate(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
 	raw := perfRecord(t, []string{"-e", "cpu-clock,task-clock:u", "-F", "1999", "-o", "-"},
-		programs.Build(t, "burn"), "300")
+		frontProgram(t), "300")
 	content := mustRead(t, raw)
 	const pipeHeader = 16
 	var moved, held []byte

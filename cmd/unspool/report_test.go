@@ -350,10 +350,12 @@ func TestReportFilters(t *testing.T) {
 	p := loadProfile(t, data, symbols.Options{})
 	var stirs, asks profile.Thread
 	counts := make(map[profile.Thread]uint64)
+	byTID := make(map[uint32]uint64) // also of a thread before it had its name
 	var all uint64
 	for _, s := range p.Samples {
 		th := p.Threads[s.Thread]
 		counts[th] += s.Count
+		byTID[th.TID] += s.Count
 		all += s.Count
 		switch th.Comm {
 		case "stirs":
@@ -372,9 +374,9 @@ func TestReportFilters(t *testing.T) {
 		{[]string{"--comm", "stirs", "--comm", "[a]sks"}, counts[stirs] + counts[asks]},
 		{[]string{"--comm", "stir"}, 0},
 		{[]string{"--pid", fmt.Sprint(stirs.PID)}, all},
-		{[]string{"--tid", fmt.Sprint(stirs.TID)}, counts[stirs]},
+		{[]string{"--tid", fmt.Sprint(stirs.TID)}, byTID[stirs.TID]},
 		{[]string{"--tid", fmt.Sprint(stirs.TID), "--comm", "asks"}, 0},
-		{[]string{"--tid", fmt.Sprintf("%d,%d", stirs.TID, asks.TID)}, counts[stirs] + counts[asks]},
+		{[]string{"--tid", fmt.Sprintf("%d,%d", stirs.TID, asks.TID)}, byTID[stirs.TID] + byTID[asks.TID]},
 	} {
 		r := reportJSON(t, append(c.args, data)...)
 		if r.Header.Samples != c.want || r.Header.Only == "" {
