@@ -246,37 +246,41 @@ func (r *stackReader) watchOne(c *cutStack, now uint64) {
 	// Its frames are most likely to be there now.
 	w.cut, w.missed, w.due = now, 0, min(w.due, now)
 	i := slices.IndexFunc(w.frames, func(f unwind.OpenFrame) bool { return f.IsAt(&c.from) })
-	if i < 0 && len(w.frames) >= maxWatchedFrames {
+	isNew := i < 0
+	if isNew && len(w.frames) >= maxWatchedFrames {
 		i = 0
 	}
 	if i >= 0 {
 		w.frames = slices.Delete(w.frames, i, i+1)
 	}
-	w.frames = append(w.frames, c.from)
-	r.leaveTo(c)
+	if w.frames = append(w.frames, c.from); isNew {
+		r.leaveTo(c.tid)
+	}
 }
 
 // leaveTo has a stack read for the thread only that was seen on it last: others have ended, and a new one got
-// their stack, or a coroutine has moved. Read for each of them, a frame that is there once would be seen often.
-func (r *stackReader) leaveTo(c *cutStack) {
-	for tid, w := range r.watched {
-		if tid != c.tid && w.space == c.space && w.holds(c.from.SP) {
-			delete(r.watched, tid)
+// their stack, or a coroutine has moved. Read for each of them, a frame that is there once would be seen
+// often.
+func (r *stackReader) leaveTo(tid uint32) {
+	last := r.watched[tid]
+	low, high := last.extent()
+	for other, w := range r.watched {
+		if l, h := w.extent(); other != tid && w.space == last.space && l < high && low < h {
+			delete(r.watched, other)
 		}
 	}
 }
 
-// holds says whether a place is in the part of the stack that is read.
-func (w *watchedStack) holds(sp uint64) bool {
-	low := sp
+// extent is the part of the stack that is read.
+func (w *watchedStack) extent() (low, high uint64) {
+	low = w.frames[0].SP
 	for i := range w.frames {
 		low = min(low, w.frames[i].SP)
 	}
-	high := w.root
-	if high == 0 {
-		high = low + uint64(w.size)
+	if w.root != 0 {
+		return low, w.root
 	}
-	return low < sp && sp < high || slices.ContainsFunc(w.frames, func(f unwind.OpenFrame) bool { return f.SP == sp })
+	return low, low + uint64(w.size)
 }
 
 // end ends the goroutine, which nobody waits for.

@@ -123,7 +123,31 @@ func TestReadPassesOverLargeFrames(t *testing.T) {
 	}
 }
 
-// is spent.
+// TestStackIsReadForOneThread has threads on one stack, one after the other, and a neighbour.
+func TestStackIsReadForOneThread(t *testing.T) {
+	t.Parallel()
+	r := newStackReader(process.Direct("/proc"))
+	r.account.open(1, 1).earn(settled{read: 1000})
+	const stack, below = 0x20000, 0x10000
+	at := func(tid uint32, sp uint64) {
+		r.watchOne(&cutStack{pid: 1, tid: tid, space: 1, from: unwind.OpenFrame{PC: 1, SP: sp}}, 1)
+	}
+	for _, root := range []uint64{0, stack + 0x3000} { // not known yet, and known
+		for tid := range uint32(20) {
+			at(100, below)
+			at(tid, stack+16*uint64(tid%3))
+			if w := r.watched[tid]; w != nil {
+				w.root = root
+			}
+			if n := len(r.watched); n != 2 || r.watched[tid] == nil || r.watched[100] == nil {
+				t.Fatalf("root %#x, thread %d: %d stacks are read", root, tid, n)
+			}
+		}
+	}
+}
+
+// TestReadsAreBounded: neither are more stacks watched than there is room for, nor are they read when the
+// time is spent.
 func TestReadsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newStackReader(process.Direct("/proc"))

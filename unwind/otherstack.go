@@ -208,7 +208,7 @@ func (r *Result) OpenFrame() (f OpenFrame, ok bool) {
 // begins with it. It ends before a return address that follows no call, with BadCFI, and so does one whose
 // first caller calls another function: what was read need not have been the stack of that time, nor one of
 // any time. The frame may have been left, and the word that tells of it be a remnant. For the same reason a
-// return address of 0 is no root: the first page of a thread's stack is cleared, or written over, when it ends.
+// return address of 0 is no root: where a thread's stack begins is cleared, or written over, when it ends.
 func (u *Unwinder) WalkOn(space *vmas.Space, from OpenFrame, stack *Stack) Result {
 	memory := u.Memory // is about the sample in work
 	u.Memory = nil

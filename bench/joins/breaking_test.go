@@ -9,8 +9,8 @@ import (
 	"unspool/bench/workloads"
 )
 
-// TestProgramsMadeToBreakJoins: next to no joined stack is not the one that the program tells, live and recorded,
-// at each size of the copy. Few are joined at all.
+// TestProgramsMadeToBreakJoins: next to no joined stack is not the one that the program tells, live and
+// recorded, at each size of the copy. Few are joined at all.
 func TestProgramsMadeToBreakJoins(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")

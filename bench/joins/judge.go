@@ -73,8 +73,8 @@ type outcome struct {
 	// all its samples go wrong together.
 	stays     int
 	lastWrong sampleKey
-	untrue int // complete by the copy, and not what the program tells
-	links  [link.NumOutcomes]int
+	untrue    int // complete by the copy, and not what the program tells
+	links     [link.NumOutcomes]int
 }
 
 // betweenStays is more than is between two samples.
