@@ -17,7 +17,7 @@ import (
 // copied are the programs that are recorded with copies of several sizes.
 var copied = []string{"clang", "rustc", "cc1plus", "go build", "python3", "perl", "git log", "node",
 	"sqlite3",
-	"ffmpeg (libx264)", "memcached", "chromium"}
+	"ffmpeg (libx264)", "x265", "OpenBLAS", "gnat", "imagemagick", "memcached", "chromium"}
 
 // copySizes are the sizes of the copies.
 var copySizes = []int{8 << 10, 16 << 10, 32 << 10, 65528}

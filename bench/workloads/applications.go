@@ -125,6 +125,12 @@ ab -q -k -n 20000 -c 8 -H "Accept-Encoding: gzip" https://127.0.0.1:18444/bar >/
 		run:     "$RECORD x265 --log-level error --preset medium --input work.y4m -o work.hevc 2>/dev/null",
 	},
 	{
+		Name: "imagemagick", needs: []need{{"/usr/bin/convert-im6.q16", "imagemagick"}},
+		version: "convert-im6.q16 --version | sed -n 's/Version: ImageMagick \\([^ ]*\\) .*/\\1/p'",
+		run: "$RECORD convert-im6.q16 -seed 1 -size 1200x900 plasma:fractal -blur 0x6 -resize 160% -unsharp 0x2 " +
+			"-swirl 40 -quantize Lab -colors 200 out.png",
+	},
+	{
 		Name: "dav1d", needs: []need{{"dav1d", "dav1d"}, {"SvtAv1EncApp", "svt-av1"}, {"python3", "python3"}},
 		version: "dav1d --version 2>&1",
 		prepare: file("frames.py", workFrames) + `python3 frames.py 200 work.y4m

@@ -37,7 +37,11 @@ func perfRecord(t testing.TB, options []string, command ...string) (path string)
 			err = os.WriteFile(path, stdout.Bytes(), 0o600)
 		}
 		if err == nil {
-			checkEdges(t, path, nil)
+			// perf reads build IDs when it ends: of the whole machine, also those of files that other tests
+			// have replaced since.
+			if !slices.Contains(options, "-a") {
+				checkEdges(t, path, nil)
+			}
 			return path
 		}
 		if !strings.Contains(stderr.String(), "assertion failed") {
