@@ -14,8 +14,9 @@ import (
 )
 
 // remnantProgram tells of the frames of outer, which has called inner, and of main, which has called outer:
-// the PC, SP and BP of each. With an argument, outer then has the return address of another function in the
-// place of its own, as if it had returned, and that function had been called.
+// the PC, SP and BP of each. Told "remnant", outer then has the return address of another function in the
+// place of its own, as if it had returned, and that function had been called. Told "cleared", it has 0 there,
+// as where the stack of a thread began that has ended, and has called inner by way of middle.
 const remnantProgram = `
 #include <stdint.h>
 #include <unistd.h>
@@ -39,19 +40,25 @@ __attribute__((noipa)) static void inner(void)
 			pause();
 }
 
-__attribute__((noipa)) static void outer(int remnant)
+__attribute__((noipa)) static void middle(void) { inner(); }
+
+__attribute__((noipa)) static void outer(int first)
 {
 	uint64_t *frame = __builtin_frame_address(0);
-	if (remnant)
+	if (first == 'r')
 		frame[1] = another;
+	if (first == 'c')
+		frame[1] = 0;
 	tell(told + 3, (void *)frame[1], frame);
+	if (first == 'c')
+		middle();
 	inner();
 }
 
 int main(int argc, char **argv)
 {
 	other();
-	outer(argc > 1);
+	outer(argc > 1 ? argv[1][0] : 0);
 	return argv[0] == 0;
 }
 `
@@ -71,7 +78,12 @@ func TestRemnantsOfFramesAreNotRead(t *testing.T) {
 		name string
 		args []string
 		want unwind.Reason
-	}{{"there", nil, unwind.Root}, {"left", []string{"remnant"}, unwind.BadCFI}} {
+		root bool // one of the frames leads there
+	}{
+		{"there", nil, unwind.Root, true},
+		{"left", []string{"remnant"}, unwind.BadCFI, true},
+		{"cleared", []string{"cleared"}, unwind.Unmapped, false},
+	} {
 		cmd := exec.Command(program, c.args...)
 		output, err := cmd.StdoutPipe()
 		if err != nil {
@@ -106,8 +118,8 @@ func TestRemnantsOfFramesAreNotRead(t *testing.T) {
 		if end := s.walkRead(space, rd, &rd.frames[0]).End; end != c.want {
 			t.Errorf("%s: the walk from the inner frame ends with %v, want %v", c.name, end, c.want)
 		}
-		if root, _ := s.takeRead(rd); root == 0 {
-			t.Errorf("%s: no frame leads to the root", c.name)
+		if root, _ := s.takeRead(rd); (root != 0) != c.root {
+			t.Errorf("%s: the root is at %#x", c.name, root)
 		}
 	}
 }

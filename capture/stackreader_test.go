@@ -61,8 +61,7 @@ func TestReadFindsFramesThatAreThere(t *testing.T) {
 	runtime.KeepAlive(stack)
 }
 
-// However many stacks are cut, so many are watched, the last frames of each, and reading stops when its time
-// Of a large frame only both ends are read.
+// TestReadPassesOverLargeFrames: of a large frame only both ends are read.
 func TestReadPassesOverLargeFrames(t *testing.T) {
 	t.Parallel()
 	const words, inner, large, cfa, outer = 32 << 10, 100, 200, 20_000, 20_100
