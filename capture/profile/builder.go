@@ -14,7 +14,10 @@ type builder struct {
 	sym      *symbols.Symbolizer
 	buildIDs map[string][]byte // of files, by path, for mmap records that have none
 
+	functions bool // see Options.Functions
+
 	children *index[edge]      // of p.Nodes
+	paths    [64]threadPath    // of the last samples, by thread
 	weights  *index[weightKey] // of p.Samples
 	threads  map[Thread]int32
 	frames   map[frameKey]int32
@@ -29,6 +32,13 @@ type builder struct {
 	dumps     map[uint32]string     // jitdumps that are mapped, by process
 	generated map[uint32]*generated // by process
 	reread    time.Duration         // how old names of generated code may be; 0 for any age
+}
+
+// A threadPath is where a thread's last sample is in the tree. Of a thread's stacks, the next one mostly begins in the
+// same way.
+type threadPath struct {
+	thread, root  int32
+	frames, nodes []int32 // the root's child first
 }
 
 // edge is the key of a node.
@@ -96,6 +106,7 @@ func (b *builder) grow(nodes, samples int) {
 	b.children = newIndex(nodes, func(i int32) edge { return p.Nodes[i].edge() })
 	b.weights = newIndex(samples, func(i int32) weightKey { return p.Samples[i].key() })
 	b.child(-1, -1) // the root
+	b.paths = [len(b.paths)]threadPath{}
 }
 
 // imageKey is the key of an image. A file without a build ID is identified by the number of its inode,
@@ -274,6 +285,9 @@ func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
 	if im.kind == JIT {
 		pc = 0
 	}
+	if b.functions {
+		pc = 0
+	}
 	f := Frame{Image: im.index, Kind: im.kind, PC: pc}
 	switch {
 	case !ok:
@@ -296,13 +310,17 @@ func (b *builder) kernelFrame(addr uint64, returned bool) int32 {
 	addr -= one(returned)
 	f, ok := b.kernel[addr]
 	if !ok {
+		pc := addr
+		if b.functions {
+			pc = 0
+		}
 		fn, name, known := b.sym.Kernel(addr)
 		im := b.inMemory(name)
 		if known {
 			f = b.frame(Frame{Name: b.sym.Name(fn.Name), Symbol: fn.Name, Image: im, Kind: Kernel, Known: true,
-				Addr: fn.Addr, PC: addr})
+				Addr: fn.Addr, PC: pc})
 		} else {
-			f = b.frame(Frame{Name: name, Image: im, Kind: Kernel, PC: addr})
+			f = b.frame(Frame{Name: name, Image: im, Kind: Kernel, PC: pc})
 		}
 		b.kernel[addr] = f
 	}
@@ -316,10 +334,19 @@ func one(yes bool) uint64 {
 	return 0
 }
 
-// stack returns the node at the end of the path of frames below a node, given leaf first.
-func (b *builder) stack(node int32, frames []int32) int32 {
-	for i := len(frames) - 1; i >= 0; i-- {
+// stack returns the node at the end of the path of a thread's frames below a root, given leaf first.
+func (b *builder) stack(thread, root int32, frames []int32) int32 {
+	at, node, same := &b.paths[int(thread)%len(b.paths)], root, 0
+	if at.thread == thread && at.root == root {
+		for n := min(len(frames), len(at.frames)); same < n && at.frames[same] == frames[len(frames)-1-same]; {
+			node = at.nodes[same]
+			same++
+		}
+	}
+	at.thread, at.root, at.frames, at.nodes = thread, root, at.frames[:same], at.nodes[:same]
+	for i := len(frames) - 1 - same; i >= 0; i-- {
 		node = b.child(node, frames[i])
+		at.frames, at.nodes = append(at.frames, frames[i]), append(at.nodes, node)
 	}
 	return node
 }

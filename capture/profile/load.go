@@ -50,6 +50,9 @@ type Options struct {
 	// Lines says whether to look up all addresses in the images' debugging information, for source lines and
 	// inlined functions.
 	Lines bool
+	// Functions says that functions are enough, as in Profile.ByFunction: frames have no PC. The tree of a large
+	// recording is several times smaller then.
+	Functions bool
 	// CPUs keeps the samples of different CPUs apart.
 	CPUs bool
 	// Processes puts a frame of the kind Process above each stack, if there are processes of several names. A
@@ -99,7 +102,7 @@ func due(last *time.Time) bool {
 // and its Problems say where the damage is. Other errors of the reader are returned as they are.
 func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, error) {
 	l := newLoader(sym)
-	l.options, l.timeline = o, o.Timeline
+	l.options, l.timeline, l.functions = o, o.Timeline, o.Functions && !o.Lines
 	var err error
 	if l.part, err = newPart(o.Filter.Times, r); err != nil {
 		return nil, err
@@ -340,7 +343,7 @@ func (l *loader) addSample() {
 	}
 	l.resolve(s)
 	one := Sample{
-		Thread: thread, Node: l.stack(l.root(thread), l.frames), Event: int32(event), CPU: -1,
+		Thread: thread, Node: l.stack(thread, l.root(thread), l.frames), Event: int32(event), CPU: -1,
 		Count: 1, Period: max(s.Period, 1),
 	}
 	if r, ok := perfdata.End(s.Misc); ok {

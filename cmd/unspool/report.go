@@ -285,7 +285,7 @@ func (f *reportFlags) difference(files []string) error {
 	lines, processes := f.inline || f.By == report.Source, !f.noProcess && !f.json
 	d := differenceFlags{
 		Difference: report.Difference{Options: f.Options, Amounts: f.absolute},
-		load:       profile.Options{Lines: lines, Filter: f.filter, Processes: processes},
+		load:       profile.Options{Lines: lines, Functions: !lines, Filter: f.filter, Processes: processes},
 		merge: difference.Options{
 			Lines: f.By == report.Source, Processes: processes, NoKernel: f.NoKernel,
 		},
@@ -298,9 +298,11 @@ func (f *reportFlags) difference(files []string) error {
 func (f *reportFlags) load(ctx context.Context, path string) (*profile.Profile, error) {
 	line := newStatusLine(os.Stderr)
 	defer line.clear()
+	lines := f.inline || f.By == report.Source || f.http != ""
 	return load.Profile(ctx, f.nameFlags.loading(ctx, path, line, profile.Options{
-		Lines:  f.inline || f.By == report.Source || f.http != "",
-		Filter: f.filter,
+		Lines:     lines,
+		Functions: !lines,
+		Filter:    f.filter,
 		// Elsewhere each thread is named beside its stacks.
 		Processes: !f.noProcess && !f.json && f.http == "" && f.By == report.Function,
 	}))
