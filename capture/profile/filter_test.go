@@ -2,9 +2,6 @@ package profile
 
 import (
 	"testing"
-
-	"unspool/capture/perfdata"
-	"unspool/capture/symbols"
 )
 
 func TestFilter(t *testing.T) {
@@ -75,21 +72,4 @@ func TestFilterLeavesSamplesOut(t *testing.T) {
 			t.Errorf("%s: %d threads, %d frames", &c.filter, len(p.Threads), len(p.Frames))
 		}
 	}
-}
-
-func loadWith(t *testing.T, path string, o Options) *Profile {
-	t.Helper()
-	r, err := perfdata.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	p, err := Load(r, symbols.New(symbols.Options{}), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.CheckValid(); err != nil {
-		t.Fatal(err)
-	}
-	return p
 }

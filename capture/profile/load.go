@@ -406,7 +406,7 @@ func (l *loader) at(space *vmas.Space, context, ip uint64, returned bool) int32 
 // finish completes the profile.
 func (l *loader) finish() *Profile {
 	p := l.p
-	p.First = l.first
+	p.First, p.byFunction = l.first, l.functions
 	for event, n := range l.recorded {
 		p.Events[event].Recorded = n
 	}

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,12 +68,35 @@ func record(t testing.TB, args ...string) string {
 
 func load(t testing.TB, path string) *Profile {
 	t.Helper()
+	return loadWith(t, path, Options{})
+}
+
+// TestLoadFunctions loads a recording by function at once: its stacks are those of all addresses, by function.
+func TestLoadFunctions(t *testing.T) {
+	data := record(t, "-g")
+	got, all := loadWith(t, data, Options{Functions: true, Processes: true}),
+		loadWith(t, data, Options{Processes: true})
+	if len(got.Nodes) >= len(all.Nodes) {
+		t.Errorf("%d nodes by function, %d by address", len(got.Nodes), len(all.Nodes))
+	}
+	for _, f := range got.Frames {
+		if f.PC != 0 {
+			t.Errorf("%s has the PC %#x", f.Name, f.PC)
+		}
+	}
+	if g, w := weights(got.ByFunction()), weights(all.ByFunction()); !maps.Equal(g, w) || len(g) == 0 {
+		t.Errorf("by function\n%v\nof all addresses\n%v", g, w)
+	}
+}
+
+func loadWith(t testing.TB, path string, o Options) *Profile {
+	t.Helper()
 	r, err := perfdata.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	p, err := Load(r, symbols.New(symbols.Options{}), Options{})
+	p, err := Load(r, symbols.New(symbols.Options{}), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -175,6 +175,8 @@ type Profile struct {
 	// Kinds has the kind of each problem of which there may be many, one for each file: see Notes.
 	Kinds  map[string]string
 	Damage error // where the recording could not be read any more; also in Problems
+
+	byFunction bool // its frames are whole functions already
 }
 
 // maxLosses bounds Profile.Losses.

@@ -1,8 +1,12 @@
 package profile
 
 // ByFunction returns the profile with one frame for each function, even if several addresses in it were
-// sampled: the frames have no PC and no line. p is not changed.
+// sampled: the frames have no PC and no line. It is p itself if that was loaded with Options.Functions; p is
+// not changed.
 func (p *Profile) ByFunction() *Profile {
+	if p.byFunction {
+		return p
+	}
 	type key struct {
 		name    string
 		image   int32
