@@ -237,7 +237,7 @@ func stacks(p *profile.Profile) string {
 	})
 	separator := "; "
 	for _, r := range reasons {
-		text += fmt.Sprintf("%s%s %s", separator, human.Number(ended[r]), r)
+		text += fmt.Sprintf("%s%s %s", separator, human.Number(ended[r]), r.Words())
 		separator = ", "
 	}
 	return text

@@ -339,9 +339,9 @@ func TestCompleteIsNeverRoundedUp(t *testing.T) {
 	}{
 		{0, 0, 0, ""},
 		{5, 0, 0, "all complete"},
-		{99999, 1, 0, "> 99.9 % complete; 1 dump_too_short"},
-		{4900, 98, 2, "98.0 % complete; 98 dump_too_short, 2 no_image"},
-		{0, 0, 1200, "0.0 % complete; 1,200 no_image"},
+		{99999, 1, 0, "> 99.9 % complete; 1 dump too short"},
+		{4900, 98, 2, "98.0 % complete; 98 dump too short, 2 file not readable"},
+		{0, 0, 1200, "0.0 % complete; 1,200 file not readable"},
 	} {
 		p := example()
 		p.Samples = nil
