@@ -141,7 +141,7 @@ func TestReport(t *testing.T) {
 		"nokernel":   {example, Options{NoKernel: true, Top: -1}},
 		"colour":     {example, Options{Colour: true}},
 		"all":        {example, Options{PercentLimit: -1, Top: 100, Width: -1}},
-		"programs":   {withProcesses, Options{NoKernel: true, Top: 3}},
+		"programs":   {withProcesses, Options{NoKernel: true, Top: 3, Programs: true}},
 		"inline":     {withLines, Options{Top: 3}},
 		"comm":       {withLines, Options{By: Comm, Filter: "comm *; pid 10"}},
 		"process":    {withLines, Options{By: Process, PercentLimit: 10, Top: 2}},
@@ -411,6 +411,41 @@ func TestNotesComeBehindTheAnswer(t *testing.T) {
 	}
 	if n := strings.Count(write(t, p, Options{AllNotes: true}), "note "); n != len(p.Problems) {
 		t.Errorf("%d of %d notes", n, len(p.Problems))
+	}
+}
+
+// TestProgramsAreOneLine has the line in terminals of all sizes, with names that are not safe to print.
+func TestProgramsAreOneLine(t *testing.T) {
+	p := profiletest.New(&profile.Profile{Events: []profile.Event{{Name: "cycles"}, {Name: "faults"}}})
+	add := func(pid uint32, comm, program string, event int32, n uint64) {
+		thread := p.Thread(profile.Thread{PID: pid, TID: pid, Comm: comm})
+		p.Programs = append(p.Programs, program)
+		p.Sample(profile.Sample{Thread: thread, Event: event, Count: n})
+	}
+	add(1, "pool-1", "server", 0, 300)
+	add(2, "server", "server", 0, 300)
+	add(3, "cc1\x1b[31m", "cc1\x1b[31m", 0, 390)
+	add(4, "ld", "ld", 0, 9)
+	add(5, "as", "as", 0, 1)
+	add(6, "a name that is too long", "a name that is too long", 1, 5)
+	add(7, "pool-1", "other", 1, 5)
+	for columns, want := range map[int]string{
+		100: "server 60.0 %, cc1?[31m 39.0 %, 2 others (--by comm)",
+		52:  "server 60.0 %, cc1?[31m 39.0 %, 2 others (--by comm)",
+		51:  "server 60.0 %, 3 others (--by comm)",
+		34:  "server 60.0 %, 3 others",
+		10:  "serve…hers",
+	} {
+		if got := programs(p.Profile, 0, columns); got != want {
+			t.Errorf("%d columns: %q, want %q", columns, got, want)
+		}
+	}
+	if got, want := programs(p.Profile, 1, 100), "a name t…o long 50.0 %, other 50.0 % (--by comm)"; got != want {
+		t.Errorf("of the other event: %q, want %q", got, want)
+	}
+	p.Programs = []string{"server", "server", "server", "server", "server"}
+	if got := programs(p.Profile, 0, 100); got != "" {
+		t.Errorf("of one program: %q", got)
 	}
 }
 
