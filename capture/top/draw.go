@@ -92,8 +92,12 @@ func (s *screen) header() string {
 // summary says how much the snapshot is of.
 func (n *snapshot) summary() string {
 	text := fmt.Sprintf("%s in %s", human.Plural(n.samples, "sample"), human.Duration(n.span))
-	if n.busy > 0 {
+	switch {
+	case n.busy == 0:
+	case n.cpus == 0:
 		text += fmt.Sprintf(", %.1f CPUs busy", n.busy)
+	default: // samples at the edges make it seem more than there are
+		text += fmt.Sprintf(", %.1f of %s busy", min(n.busy, float64(n.cpus)), human.Plural(uint64(n.cpus), "CPU"))
 	}
 	if n.lost > 0 {
 		return text + fmt.Sprintf(", %s lost", human.Number(n.lost))

@@ -38,6 +38,29 @@ func TestFit(t *testing.T) {
 	}
 }
 
+func TestSummary(t *testing.T) {
+	for _, c := range []struct {
+		samples, lost uint64
+		cpus          int
+		want          string
+	}{
+		{0, 0, 2, "0 samples in 1.0 s"},
+		{150, 0, 2, "150 samples in 1.0 s, 1.5 of 2 CPUs busy"},
+		{210, 1200, 2, "210 samples in 1.0 s, 2.0 of 2 CPUs busy, 1,200 lost"},
+		{210, 0, 1, "210 samples in 1.0 s, 1.0 of 1 CPU busy"},
+		{210, 0, 0, "210 samples in 1.0 s, 2.1 CPUs busy"},
+	} {
+		p := made(t, time.Second)
+		if c.samples > 0 {
+			p = made(t, time.Second, stack{compiler, []int32{mainFrame}, c.samples})
+		}
+		p.CPUs, p.LostSamples = c.cpus, c.lost
+		if got := newSnapshot(p, time.Second).summary(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
 // escapes are the escape sequences that lines may have.
 var escapes = regexp.MustCompile("\x1b\\[[0-9]+m")
 
