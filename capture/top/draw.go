@@ -1,7 +1,9 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"unspool/capture/human"
@@ -42,19 +44,19 @@ const (
 	mostPrograms = 20
 )
 
-// helpText is what the keys do.
+// helpText is what the keys do. It fits into 60 columns, and into 15 lines with those around it.
 var helpText = []string{
-	"  ↑ ↓  PgUp PgDn  Home End   move",
-	"  t, Tab                     the table of functions, or the tree of calls by program",
-	"  Enter                      open or close a node; in the table: show what calls the function",
-	"  → ←                        open a node; close it, or go to the one above",
-	"  s                          sort by self, by total or by name",
-	"  /                          filter by function, image or program; Esc ends that",
-	"  p, Space                   pause, go on",
-	"  q, Ctrl-C                  quit",
+	"  ↑ ↓        move, as PgUp, PgDn, Home and End do",
+	"  t, Tab     the table of functions, or the tree of calls",
+	"  Enter      open or close a node; in the table: its callers",
+	"  → ←        open a node; close it, or go to the one above",
+	"  s          sort by self, by total or by name",
+	"  /          filter by function, image, program; Esc ends it",
+	"  p, Space   pause, go on",
+	"  q, Ctrl-C  quit",
 	"",
-	"  self: samples in the function itself; total: also those in what it called.",
-	"  Shares are of all samples in the time that the first line tells.",
+	"  self: samples in the function; total: with what it calls",
+	"  Shares are of all samples in the time that line 1 tells.",
 }
 
 // lines returns what the screen shows, for a terminal of this size: as many lines as it has at most, none
@@ -76,7 +78,7 @@ func (s *screen) lines(columns, height int) []string {
 	for len(lines) < height-1 {
 		lines = append(lines, "")
 	}
-	lines = append(lines, p.paint(dim, fit(s.footer(), columns)))
+	lines = append(lines, p.paint(dim, fit(s.footer(columns), columns)))
 	return lines[:min(len(lines), height)]
 }
 
@@ -105,21 +107,54 @@ func (n *snapshot) summary() string {
 	return text
 }
 
-func (s *screen) footer() string {
+// footer tells the keys, or shows the filter that is being typed.
+func (s *screen) footer(columns int) string {
 	if s.typing {
-		return "filter: " + human.Clean(s.filter) + "█  (Enter: done, Esc: no filter)"
+		const before, after = "filter: ", "█  (Enter: done, Esc: no filter)"
+		return before + fit(human.Clean(s.filter), columns-width(before)-width(after)) + after
 	}
-	text := "q quit  ? help  t "
+	keys := s.keyTexts(columns)
+	for width(join(keys)) > columns {
+		least := slices.MinFunc(keys, func(a, b keyText) int { return cmp.Compare(a.need, b.need) })
+		if least.need == always {
+			break
+		}
+		keys = slices.DeleteFunc(keys, func(k keyText) bool { return k == least })
+	}
+	return join(keys)
+}
+
+// A keyText says what a key does. Where there is no room for all, that which is needed least is left out.
+type keyText struct {
+	text string
+	need int
+}
+
+const always = 9 // needed in any case
+
+func (s *screen) keyTexts(columns int) []keyText {
+	view, pause, filter := keyText{"t tree", 4}, keyText{"p pause", 1}, keyText{"/ filter", 3}
 	if s.tree {
-		text += "table"
-	} else {
-		text += "tree"
+		view.text = "t table"
 	}
-	text += "  s sort (by " + s.order().String() + ")  / filter"
-	if s.filter != "" {
-		text += " (" + human.Clean(s.filter) + ")"
+	if s.paused {
+		pause = keyText{"p go on", 5}
 	}
-	return text + "  p pause  Enter open"
+	if s.filter != "" { // it hides rows
+		filter = keyText{"/ filter (" + fit(human.Clean(s.filter), columns/3) + ")", always}
+	}
+	return []keyText{
+		{"q quit", always}, {"? help", always}, view, {"s sort (by " + s.order().String() + ")", 2}, filter, pause,
+		{"Enter open", 0},
+	}
+}
+
+func join(keys []keyText) string {
+	var texts []string
+	for _, k := range keys {
+		texts = append(texts, k.text)
+	}
+	return strings.Join(texts, "  ")
 }
 
 // list returns the rows around the cursor.

@@ -90,6 +90,44 @@ func TestLinesFit(t *testing.T) {
 	}
 }
 
+// TestKeyLine leaves keys out of the last line where it is narrow, but not the filter.
+func TestKeyLine(t *testing.T) {
+	const long = "a_function_with_a_long_name"
+	for _, c := range []struct {
+		typed   string
+		columns int
+		want    string
+	}{
+		{"", 80, "q quit  ? help  t tree  s sort (by self)  / filter  p pause  Enter open"},
+		{"", 60, "q quit  ? help  t tree  s sort (by self)  / filter  p pause"},
+		{"t", 60, "q quit  ? help  t table  s sort (by total)  / filter"},
+		{"", 36, "q quit  ? help  t tree  / filter"},
+		{"p", 36, "q quit  ? help  t tree  p go on"},
+		{"pp", 36, "q quit  ? help  t tree  / filter"},
+		{"/cc1\r", 60, "q quit  ? help  t tree  s sort (by self)  / filter (cc1)"},
+		{"/cc1\r", 32, "q quit  ? help  / filter (cc1)"},
+		{"/" + long + "\r", 60, "q quit  ? help  t tree  / filter (a_function_…ong_name)"},
+		{"/" + long, 60, "filter: a_function_…ong_name█  (Enter: done, Esc: no filter)"},
+	} {
+		s := newScreen(false)
+		s.show(newSnapshot(example(t), time.Second))
+		s.pressAll(c.typed)
+		lines := s.lines(c.columns, 15)
+		if got := lines[14]; got != c.want {
+			t.Errorf("%q in %d columns: %q, want %q", c.typed, c.columns, got, c.want)
+		}
+	}
+}
+
+// TestHelpIsWhole has all of the help in a small terminal.
+func TestHelpIsWhole(t *testing.T) {
+	s := newScreen(false)
+	s.pressAll("?")
+	if got := strings.Join(s.lines(60, 15), "\n"); !strings.Contains(got, strings.Join(helpText, "\n")) {
+		t.Errorf("not all of the help:\n%s", got)
+	}
+}
+
 func checkLines(t *testing.T, lines []string, columns, height int, colour bool) {
 	t.Helper()
 	if len(lines) != height {
