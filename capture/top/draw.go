@@ -72,8 +72,8 @@ func (s *screen) lines(columns, height int) []string {
 			lines = append(lines, fit(text, columns))
 		}
 	} else {
-		lines = append(lines, p.paint(bold, fit(s.titles(columns), columns)))
-		lines = append(lines, s.list(columns, room)...)
+		titles, list := s.list(columns, room)
+		lines = append(append(lines, p.paint(bold, fit(titles, columns))), list...)
 	}
 	for len(lines) < height-1 {
 		lines = append(lines, "")
@@ -157,34 +157,44 @@ func join(keys []keyText) string {
 	return strings.Join(texts, "  ")
 }
 
-// list returns the rows around the cursor.
-func (s *screen) list(columns, room int) []string {
+// list returns the rows around the cursor, and the titles of their columns.
+func (s *screen) list(columns, room int) (titles string, lines []string) {
 	s.first = max(0, min(s.first, s.cursor, len(s.rows)-room))
 	if s.cursor >= s.first+room {
 		s.first = s.cursor - room + 1
 	}
-	if len(s.rows) == 0 {
-		return []string{fit(s.nothing(), columns)}
+	shown := s.rows[s.first:min(len(s.rows), s.first+room)]
+	var w widths
+	if s.tree {
+		titles = " total    self  program, then the tree of calls"
+	} else {
+		var functions []int32
+		for _, r := range shown {
+			functions = append(functions, r.index)
+		}
+		w = s.snapshot.widths(functions, columns)
+		titles = w.titles()
 	}
-	w := s.snapshot.widths(columns)
-	var lines []string
-	for i := s.first; i < min(len(s.rows), s.first+room); i++ {
-		p, selected := palette(s.colour), i == s.cursor
+	if len(shown) == 0 {
+		return titles, []string{fit(s.nothing(), columns)}
+	}
+	for i, r := range shown {
+		p, selected := palette(s.colour), s.first+i == s.cursor
 		if selected {
 			p = false // nothing but the cursor's colour
 		}
 		line := ""
 		if s.tree {
-			line = p.treeLine(s, s.rows[i], columns)
+			line = p.treeLine(s, r, columns)
 		} else {
-			line = p.tableLine(s.snapshot, s.rows[i].index, w)
+			line = p.tableLine(s.snapshot, r.index, w)
 		}
 		if selected {
 			line = reverse + cell(line, columns) + plain
 		}
 		lines = append(lines, line)
 	}
-	return lines
+	return titles, lines
 }
 
 // nothing says why there are no rows.
@@ -195,21 +205,13 @@ func (s *screen) nothing() string {
 	return "  nothing runs, or the first samples are still to come"
 }
 
-// titles are those of the columns.
-func (s *screen) titles(columns int) string {
-	if s.tree {
-		return " total    self  program, then the tree of calls"
-	}
-	return s.snapshot.widths(columns).titles()
-}
-
 // widths are those of the columns of the table behind the shares; 0 for a column that there is no room for.
 type widths struct{ name, image, programs int }
 
-// widths fits the columns of the table into a line.
-func (n *snapshot) widths(columns int) widths {
+// widths fits the columns of the table into a line: they are as wide as what these functions have in them.
+func (n *snapshot) widths(functions []int32, columns int) widths {
 	w := widths{name: len("function"), image: len("image"), programs: len("program")}
-	for i := range n.functions {
+	for _, i := range functions {
 		f := &n.functions[i]
 		w.name, w.image = max(w.name, width(f.name)), max(w.image, width(f.image))
 		w.programs = max(w.programs, width(f.users()))

@@ -147,6 +147,28 @@ func checkLines(t *testing.T, lines []string, columns, height int, colour bool) 
 	}
 }
 
+// TestColumnsAreAsWideAsWhatIsShown has a function with a long name, which is not always among the rows.
+func TestColumnsAreAsWideAsWhatIsShown(t *testing.T) {
+	p := example(t)
+	p.Frames[hostileFrame].Name = strings.Repeat("long", 30)
+	s := newScreen(false)
+	s.show(newSnapshot(p, time.Second))
+	for _, c := range []struct {
+		typed string
+		want  string
+	}{
+		{"", "  self   total  function  image      program"},
+		{"G", "  self   total  function" + strings.Repeat(" ", 120-8) + "  image  program"},
+		{"g", "  self   total  function  image      program"},
+		{"/nothing\r", "  self   total  function  image  program"},
+	} {
+		s.pressAll(c.typed)
+		if got := s.lines(200, 6)[1]; got != c.want {
+			t.Errorf("after %q: %q, want %q", c.typed, got, c.want)
+		}
+	}
+}
+
 // TestCursorStaysInView moves through more rows than there is room for.
 func TestCursorStaysInView(t *testing.T) {
 	s := newScreen(false)
