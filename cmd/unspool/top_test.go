@@ -180,6 +180,18 @@ func TestTopWaits(t *testing.T) {
 	t.Logf("%v of CPU time in 5 s", e.cpu)
 }
 
+// TestTopHelp has top show, where record has options of the same names that record.
+func TestTopHelp(t *testing.T) {
+	t.Parallel()
+	help := unspool(t, "", "top", "--help").stdout
+	for _, option := range []string{"-a, --all-cpus", "-p, --pid PID", "-t, --tid TID", "-u, --uid USER",
+		"-C, --cpu CPUS", "-G, --cgroup DIRECTORY"} {
+		if !regexp.MustCompile(`(?m)^  ` + option + ` +show `).MatchString(help) {
+			t.Errorf("%s does not show:\n%s", option, help)
+		}
+	}
+}
+
 func TestTopRefuses(t *testing.T) {
 	t.Parallel()
 	const see = " (see 'unspool top --help')"
