@@ -13,6 +13,9 @@ import (
 	"unspool/capture/profile"
 )
 
+// Advice says how the names of files are to be had, "" if it does not know, and by file whether that is for it.
+type Advice func(files []profile.Image) (how string, of []bool)
+
 // Options say what is printed. The zero value is what `unspool report` does in a pipe.
 type Options struct {
 	File string // the recording's name, for the first line; "" leaves it out
@@ -28,9 +31,8 @@ type Options struct {
 	NoKernel bool // leave out kernel frames: their time counts for the user function that called the kernel
 	AllNotes bool // each one, not the first few kinds
 	Programs bool // below what 100 % is: the shares of the programs, if there are several
-	// Advice says how the names of files are to be had, "" if it does not know; nil for no advice. It is asked
-	// once, for the files with most samples.
-	Advice func(files []profile.Image) string
+	// Advice is nil for no advice. It is asked once, for the files with most samples.
+	Advice Advice
 }
 
 const (

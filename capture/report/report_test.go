@@ -360,24 +360,53 @@ func TestCompleteIsNeverRoundedUp(t *testing.T) {
 }
 
 func TestMissingNamesAreOneLineInFront(t *testing.T) {
-	p := profiletest.New(example())
-	p.Images = append(p.Images, profile.Image{Name: "libx.so", Path: "/lib/libx.so"})
-	unknown := p.Frame(profile.Frame{Name: "[libx.so+0x10]", Image: int32(len(p.Images) - 1)})
-	p.Add(profile.Thread{PID: 10, TID: 10, Comm: "demo"}, 0, 246, 0, unknown)
+	// without adds images without names to the example, with as many samples; it has 4 of 1000 in libc.so.6.
+	without := func(images map[string]uint64) *profile.Profile {
+		p := profiletest.New(example())
+		for path, n := range images {
+			image := int32(len(p.Images))
+			p.Images = append(p.Images, profile.Image{Name: filepath.Base(path), Path: path})
+			p.Add(profile.Thread{PID: 10, TID: 10, Comm: "demo"}, 0, n, 0,
+				p.Frame(profile.Frame{Name: "[" + path + "+0x10]", Image: image}))
+		}
+		return p.Profile
+	}
 	var asked []string
-	got := write(t, p.Profile, Options{Advice: func(files []profile.Image) string {
+	knowsLib := func(files []profile.Image) (how string, of []bool) {
+		asked = nil
 		for _, im := range files {
 			asked = append(asked, im.Path)
+			of = append(of, strings.HasPrefix(im.Path, "/lib/"))
 		}
-		return "`apt install libx-dbgsym`\x1b"
-	}})
-	want := "\nnames     20.1 % of the time has no names, most of it in libx.so: `apt install libx-dbgsym`?\n"
-	if !strings.Contains(got, want) || !slices.Equal(asked, []string{"/lib/libx.so"}) {
-		t.Errorf("no %q in\n%s\nasked for %q", want, got, asked)
+		return "`apt install libx-dbgsym`\x1b", of
 	}
+	const notes = ": see the notes at the end"
+	for _, c := range []struct {
+		images map[string]uint64
+		advice Advice
+		asked  []string
+		want   string
+	}{
+		{map[string]uint64{"/lib/libx.so": 246}, knowsLib, []string{"/lib/libx.so"},
+			"20.1 % of the time has no names; 19.7 % in libx.so: `apt install libx-dbgsym`?"},
+		{map[string]uint64{"/lib/libx.so": 246}, nil, nil,
+			"20.1 % of the time has no names; 19.7 % in libx.so" + notes},
+		{map[string]uint64{"/lib/libx.so": 100, "/tmp/go-build1/b": 80, "/tmp/go-build1/a": 120, "[anon]": 90, "/tmp/c": 20},
+			knowsLib, []string{"/tmp/go-build1/a", "/lib/libx.so", "/tmp/go-build1/b"},
+			"29.4 % of the time has no names; 20.6 % in a, [anon], b" + notes +
+				"; 7.1 % in libx.so: `apt install libx-dbgsym`?"},
+	} {
+		asked = nil
+		o := Options{Advice: c.advice, Width: -1}
+		got := write(t, without(c.images), o)
+		if !strings.Contains(got, "\nnames     "+c.want+"\n") || !slices.Equal(asked, c.asked) {
+			t.Errorf("no %q in\n%s\nasked for %q", c.want, got, asked)
+		}
+	}
+	p := without(map[string]uint64{"/lib/libx.so": 246})
 	p.Events[0].Clock = false
-	want = "20.1 % of the samples have no names, most of these in libx.so: see the notes at the end\n"
-	if got := write(t, p.Profile, Options{}); !strings.Contains(got, want) {
+	want := "20.1 % of the samples have no names; 19.7 % in libx.so" + notes + "\n"
+	if got := write(t, p, Options{}); !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%s", want, got)
 	}
 	if got := write(t, example(), Options{}); strings.Contains(got, "no names") {
