@@ -69,10 +69,10 @@ func (out *printer) nameless(p *profile.Profile) string {
 	if len(rest) > 0 {
 		text += "; " + in(rest)
 	}
-	if len(p.Notes().Names) > 0 && (len(rest) > 0 || how == "") {
+	if len(p.Notes().Names) > 0 && (len(rest) > 0 || len(of) == 0) {
 		text += ": see the notes at the end"
 	}
-	if how != "" { // last, as it may end with a URL
+	if len(of) > 0 { // last, as it may end with a URL
 		text += "; " + in(of) + ": " + how
 	}
 	return text

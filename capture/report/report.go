@@ -13,7 +13,8 @@ import (
 	"unspool/capture/profile"
 )
 
-// Advice says how the names of files are to be had, "" if it does not know, and by file whether that is for it.
+// Advice says how the names of files are to be had, "" if it does not know, and by file whether it is one of
+// those.
 type Advice func(files []profile.Image) (how string, of []bool)
 
 // Options say what is printed. The zero value is what `unspool report` does in a pipe.

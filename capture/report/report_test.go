@@ -391,7 +391,8 @@ func TestMissingNamesAreOneLineInFront(t *testing.T) {
 			"20.1 % of the time has no names; 19.7 % in libx.so: `apt install libx-dbgsym`?"},
 		{map[string]uint64{"/lib/libx.so": 246}, nil, nil,
 			"20.1 % of the time has no names; 19.7 % in libx.so" + notes},
-		{map[string]uint64{"/lib/libx.so": 100, "/tmp/go-build1/b": 80, "/tmp/go-build1/a": 120, "[anon]": 90, "/tmp/c": 20},
+		{map[string]uint64{"/lib/libx.so": 100, "/tmp/go-build1/b": 80, "/tmp/go-build1/a": 120, "[anon]": 90,
+			"/tmp/c": 20},
 			knowsLib, []string{"/tmp/go-build1/a", "/lib/libx.so", "/tmp/go-build1/b"},
 			"29.4 % of the time has no names; 20.6 % in a, [anon], b" + notes +
 				"; 7.1 % in libx.so: `apt install libx-dbgsym`?"},
@@ -469,12 +470,19 @@ func TestProgramsAreOneLine(t *testing.T) {
 			t.Errorf("%d columns: %q, want %q", columns, got, want)
 		}
 	}
-	if got, want := programs(p.Profile, 1, 100), "a name t…o long 50.0 %, other 50.0 % (--by comm)"; got != want {
+	want := "a name t…o long 50.0 %, other 50.0 % (--by comm)"
+	if got := programs(p.Profile, 1, 100); got != want {
 		t.Errorf("of the other event: %q, want %q", got, want)
 	}
-	p.Programs = []string{"server", "server", "server", "server", "server"}
-	if got := programs(p.Profile, 0, 100); got != "" {
-		t.Errorf("of one program: %q", got)
+	p.Events = append(p.Events, profile.Event{Name: "one comm"}, profile.Event{Name: "one program"})
+	add(8, "pool-2", "server", 2, 5)
+	add(9, "pool-2", "other", 2, 5)
+	add(10, "pool-3", "server", 3, 5)
+	add(10, "server", "server", 3, 5)
+	for event := range int32(2) {
+		if got := programs(p.Profile, 2+event, 100); got != "" {
+			t.Errorf("of %s: %q", p.Events[2+event].Name, got)
+		}
 	}
 }
 

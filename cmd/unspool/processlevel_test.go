@@ -23,7 +23,8 @@ func TestProcessLevel(t *testing.T) {
 	}
 	programs := regexp.MustCompile(`(?m)^programs  (first|second) [\d.]+ %, .*\(--by comm\)$`)
 	out := unspool(t, "", "report", single).stdout
-	if !strings.Contains(out, "call tree") || strings.Contains(out, "\nprograms ") || regexp.MustCompile(`(?m)^[^a-z]*halves$`).MatchString(out) {
+	if !strings.Contains(out, "call tree") || strings.Contains(out, "\nprograms ") ||
+		regexp.MustCompile(`(?m)^[^a-z]*halves$`).MatchString(out) {
 		t.Errorf("a single program has a level of its own:\n%s", out)
 	}
 	for option, want := range map[string]bool{"--by=image": true, "--by=comm": false, "--no-process": false} {
