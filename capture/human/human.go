@@ -42,12 +42,12 @@ func Percent(n, total uint64) string {
 	return fmt.Sprintf("%.1f %%", p)
 }
 
-// Duration writes a time with few digits.
+// Duration writes a time with few digits, in the unit that it has once it is rounded: no "1000 ms".
 func Duration(d time.Duration) string {
 	switch {
-	case d < time.Second:
+	case d.Round(time.Millisecond) < time.Second:
 		return fmt.Sprintf("%.0f ms", d.Seconds()*1000)
-	case d < 2*time.Minute:
+	case d.Round(time.Second/10) < 2*time.Minute:
 		return fmt.Sprintf("%.1f s", d.Seconds())
 	}
 	return d.Round(time.Second).String()

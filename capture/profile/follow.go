@@ -199,7 +199,7 @@ func (b *builder) merge(part *Profile) {
 		p.First = part.First
 	}
 	p.Duration = time.Duration(part.First-p.First) + part.Duration
-	p.Events = part.Events
+	p.Events, p.CPUs = part.Events, part.CPUs
 	p.LostRecords, p.LostSamples, p.Throttled = part.LostRecords, part.LostSamples, part.Throttled
 	images, frames := make([]int32, len(part.Images)), make([]int32, len(part.Frames))
 	for i, im := range part.Images {

@@ -42,6 +42,9 @@ func TestFollowedPartsAddUp(t *testing.T) {
 	if g, w := weights(got), weights(want); !maps.Equal(g, w) {
 		t.Errorf("the parts have the stacks\n%v\nthe recording has\n%v", g, w)
 	}
+	if got.CPUs != want.CPUs || got.CPUs == 0 {
+		t.Errorf("the parts are of %d CPUs, the recording is of %d", got.CPUs, want.CPUs)
+	}
 	if got.First != want.First || got.Duration != want.Duration {
 		t.Errorf("the parts are from %d, %v long; the recording from %d, %v long", got.First, got.Duration,
 			want.First, want.Duration)

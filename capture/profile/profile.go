@@ -118,6 +118,15 @@ func (e End) String() string {
 	return unwind.Reason(e - 1).String()
 }
 
+// Words says it for people, as the summary of a recording does: "dump too short".
+func (e End) Words() string {
+	switch e {
+	case Unsaid, Complete, Joined:
+		return e.String()
+	}
+	return unwind.Reason(e - 1).Words()
+}
+
 // Event is what was sampled.
 type Event struct {
 	Name   string // as perf prints it

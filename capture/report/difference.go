@@ -14,7 +14,7 @@ type Difference struct {
 	Options
 	Files [2]string // names of the recordings
 	// AdviceFor is the Advice about a recording; nil for none.
-	AdviceFor func(*profile.Profile) func(files []profile.Image) string
+	AdviceFor func(*profile.Profile) Advice
 	// Amounts decide by CPU time, or whatever the event counts, what has changed, and not by shares. This is for
 	// recordings of the same work.
 	Amounts bool

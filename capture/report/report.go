@@ -13,6 +13,10 @@ import (
 	"unspool/capture/profile"
 )
 
+// Advice says how the names of files are to be had, "" if it does not know, and by file whether it is one of
+// those.
+type Advice func(files []profile.Image) (how string, of []bool)
+
 // Options say what is printed. The zero value is what `unspool report` does in a pipe.
 type Options struct {
 	File string // the recording's name, for the first line; "" leaves it out
@@ -27,9 +31,9 @@ type Options struct {
 	Colour   bool // with ANSI escape sequences, by share
 	NoKernel bool // leave out kernel frames: their time counts for the user function that called the kernel
 	AllNotes bool // each one, not the first few kinds
-	// Advice says how the names of files are to be had, "" if it does not know; nil for no advice. It is asked
-	// once, for the files with most samples.
-	Advice func(files []profile.Image) string
+	Programs bool // below what 100 % is: the shares of the programs, if there are several
+	// Advice is nil for no advice. It is asked once, for the files with most samples.
+	Advice Advice
 }
 
 const (
@@ -58,7 +62,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 			out.line("")
 			out.line(out.bold(fmt.Sprintf("%s: %s", human.Clean(p.Events[event].Name),
 				human.Plural(v.samples, "sample"))))
-			out.field("100 % is", p.WholeOf(event))
+			out.whole(p, event)
 		}
 		if o.By != Function {
 			out.groups(v)
@@ -193,12 +197,20 @@ func (out *printer) header(p *profile.Profile, sampled []int32, file string) {
 	out.once("only", human.Clean(out.o.Filter))
 	out.field("samples", samples)
 	if len(sampled) == 1 {
-		out.field("100 % is", p.WholeOf(sampled[0]))
+		out.whole(p, sampled[0])
 	}
 	out.field("stacks", stacks(p))
 	out.field("names", human.Clean(out.nameless(p)))
 	for _, note := range p.Notes().Recording {
 		out.field("note", human.Clean(note))
+	}
+}
+
+// whole says what 100 % of an event's samples are, and of which programs.
+func (out *printer) whole(p *profile.Profile, event int32) {
+	out.field("100 % is", p.WholeOf(event))
+	if out.o.Programs {
+		out.field("programs", programs(p, event, out.o.Width-len("programs  ")))
 	}
 }
 
@@ -237,7 +249,7 @@ func stacks(p *profile.Profile) string {
 	})
 	separator := "; "
 	for _, r := range reasons {
-		text += fmt.Sprintf("%s%s %s", separator, human.Number(ended[r]), r)
+		text += fmt.Sprintf("%s%s %s", separator, human.Number(ended[r]), r.Words())
 		separator = ", "
 	}
 	return text

@@ -141,7 +141,7 @@ func TestReport(t *testing.T) {
 		"nokernel":   {example, Options{NoKernel: true, Top: -1}},
 		"colour":     {example, Options{Colour: true}},
 		"all":        {example, Options{PercentLimit: -1, Top: 100, Width: -1}},
-		"programs":   {withProcesses, Options{NoKernel: true, Top: 3}},
+		"programs":   {withProcesses, Options{NoKernel: true, Top: 3, Programs: true}},
 		"inline":     {withLines, Options{Top: 3}},
 		"comm":       {withLines, Options{By: Comm, Filter: "comm *; pid 10"}},
 		"process":    {withLines, Options{By: Process, PercentLimit: 10, Top: 2}},
@@ -339,9 +339,9 @@ func TestCompleteIsNeverRoundedUp(t *testing.T) {
 	}{
 		{0, 0, 0, ""},
 		{5, 0, 0, "all complete"},
-		{99999, 1, 0, "> 99.9 % complete; 1 dump_too_short"},
-		{4900, 98, 2, "98.0 % complete; 98 dump_too_short, 2 no_image"},
-		{0, 0, 1200, "0.0 % complete; 1,200 no_image"},
+		{99999, 1, 0, "> 99.9 % complete; 1 dump too short"},
+		{4900, 98, 2, "98.0 % complete; 98 dump too short, 2 file not readable"},
+		{0, 0, 1200, "0.0 % complete; 1,200 file not readable"},
 	} {
 		p := example()
 		p.Samples = nil
@@ -360,24 +360,54 @@ func TestCompleteIsNeverRoundedUp(t *testing.T) {
 }
 
 func TestMissingNamesAreOneLineInFront(t *testing.T) {
-	p := profiletest.New(example())
-	p.Images = append(p.Images, profile.Image{Name: "libx.so", Path: "/lib/libx.so"})
-	unknown := p.Frame(profile.Frame{Name: "[libx.so+0x10]", Image: int32(len(p.Images) - 1)})
-	p.Add(profile.Thread{PID: 10, TID: 10, Comm: "demo"}, 0, 246, 0, unknown)
+	// without adds images without names to the example, with as many samples; it has 4 of 1000 in libc.so.6.
+	without := func(images map[string]uint64) *profile.Profile {
+		p := profiletest.New(example())
+		for path, n := range images {
+			image := int32(len(p.Images))
+			p.Images = append(p.Images, profile.Image{Name: filepath.Base(path), Path: path})
+			p.Add(profile.Thread{PID: 10, TID: 10, Comm: "demo"}, 0, n, 0,
+				p.Frame(profile.Frame{Name: "[" + path + "+0x10]", Image: image}))
+		}
+		return p.Profile
+	}
 	var asked []string
-	got := write(t, p.Profile, Options{Advice: func(files []profile.Image) string {
+	knowsLib := func(files []profile.Image) (how string, of []bool) {
+		asked = nil
 		for _, im := range files {
 			asked = append(asked, im.Path)
+			of = append(of, strings.HasPrefix(im.Path, "/lib/"))
 		}
-		return "`apt install libx-dbgsym`\x1b"
-	}})
-	want := "\nnames     20.1 % of the time has no names, most of it in libx.so: `apt install libx-dbgsym`?\n"
-	if !strings.Contains(got, want) || !slices.Equal(asked, []string{"/lib/libx.so"}) {
-		t.Errorf("no %q in\n%s\nasked for %q", want, got, asked)
+		return "`apt install libx-dbgsym`\x1b", of
 	}
+	const notes = ": see the notes at the end"
+	for _, c := range []struct {
+		images map[string]uint64
+		advice Advice
+		asked  []string
+		want   string
+	}{
+		{map[string]uint64{"/lib/libx.so": 246}, knowsLib, []string{"/lib/libx.so"},
+			"20.1 % of the time has no names; 19.7 % in libx.so: `apt install libx-dbgsym`?"},
+		{map[string]uint64{"/lib/libx.so": 246}, nil, nil,
+			"20.1 % of the time has no names; 19.7 % in libx.so" + notes},
+		{map[string]uint64{"/lib/libx.so": 100, "/tmp/go-build1/b": 80, "/tmp/go-build1/a": 120, "[anon]": 90,
+			"/tmp/c": 20},
+			knowsLib, []string{"/tmp/go-build1/a", "/lib/libx.so", "/tmp/go-build1/b"},
+			"29.4 % of the time has no names; 20.6 % in a, [anon], b" + notes +
+				"; 7.1 % in libx.so: `apt install libx-dbgsym`?"},
+	} {
+		asked = nil
+		o := Options{Advice: c.advice, Width: -1}
+		got := write(t, without(c.images), o)
+		if !strings.Contains(got, "\nnames     "+c.want+"\n") || !slices.Equal(asked, c.asked) {
+			t.Errorf("no %q in\n%s\nasked for %q", c.want, got, asked)
+		}
+	}
+	p := without(map[string]uint64{"/lib/libx.so": 246})
 	p.Events[0].Clock = false
-	want = "20.1 % of the samples have no names, most of these in libx.so: see the notes at the end\n"
-	if got := write(t, p.Profile, Options{}); !strings.Contains(got, want) {
+	want := "20.1 % of the samples have no names; 19.7 % in libx.so" + notes + "\n"
+	if got := write(t, p, Options{}); !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%s", want, got)
 	}
 	if got := write(t, example(), Options{}); strings.Contains(got, "no names") {
@@ -411,6 +441,48 @@ func TestNotesComeBehindTheAnswer(t *testing.T) {
 	}
 	if n := strings.Count(write(t, p, Options{AllNotes: true}), "note "); n != len(p.Problems) {
 		t.Errorf("%d of %d notes", n, len(p.Problems))
+	}
+}
+
+// TestProgramsAreOneLine has the line in terminals of all sizes, with names that are not safe to print.
+func TestProgramsAreOneLine(t *testing.T) {
+	p := profiletest.New(&profile.Profile{Events: []profile.Event{{Name: "cycles"}, {Name: "faults"}}})
+	add := func(pid uint32, comm, program string, event int32, n uint64) {
+		thread := p.Thread(profile.Thread{PID: pid, TID: pid, Comm: comm})
+		p.Programs = append(p.Programs, program)
+		p.Sample(profile.Sample{Thread: thread, Event: event, Count: n})
+	}
+	add(1, "pool-1", "server", 0, 300)
+	add(2, "server", "server", 0, 300)
+	add(3, "cc1\x1b[31m", "cc1\x1b[31m", 0, 390)
+	add(4, "ld", "ld", 0, 9)
+	add(5, "as", "as", 0, 1)
+	add(6, "a name that is too long", "a name that is too long", 1, 5)
+	add(7, "pool-1", "other", 1, 5)
+	for columns, want := range map[int]string{
+		100: "server 60.0 %, cc1?[31m 39.0 %, 2 others (--by comm)",
+		52:  "server 60.0 %, cc1?[31m 39.0 %, 2 others (--by comm)",
+		51:  "server 60.0 %, 3 others (--by comm)",
+		34:  "server 60.0 %, 3 others",
+		10:  "serve…hers",
+	} {
+		if got := programs(p.Profile, 0, columns); got != want {
+			t.Errorf("%d columns: %q, want %q", columns, got, want)
+		}
+	}
+	want := "a name t…o long 50.0 %, other 50.0 % (--by comm)"
+	if got := programs(p.Profile, 1, 100); got != want {
+		t.Errorf("of the other event: %q, want %q", got, want)
+	}
+	p.Events = append(p.Events, profile.Event{Name: "one comm"}, profile.Event{Name: "one program"})
+	add(8, "pool-2", "server", 2, 5)
+	add(9, "pool-2", "other", 2, 5)
+	add(10, "pool-3", "server", 3, 5)
+	add(10, "server", "server", 3, 5)
+	for event := range int32(2) {
+		if got := programs(p.Profile, 2+event, 100); got != "" {
+			t.Errorf("of %s: %q", p.Events[2+event].Name, got)
+		}
 	}
 }
 

@@ -1,7 +1,9 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"unspool/capture/human"
@@ -42,19 +44,19 @@ const (
 	mostPrograms = 20
 )
 
-// helpText is what the keys do.
+// helpText is what the keys do. It fits into 60 columns, and into 15 lines with those around it.
 var helpText = []string{
-	"  ↑ ↓  PgUp PgDn  Home End   move",
-	"  t, Tab                     the table of functions, or the tree of calls by program",
-	"  Enter                      open or close a node; in the table: show what calls the function",
-	"  → ←                        open a node; close it, or go to the one above",
-	"  s                          sort by self, by total or by name",
-	"  /                          filter by function, image or program; Esc ends that",
-	"  p, Space                   pause, go on",
-	"  q, Ctrl-C                  quit",
+	"  ↑ ↓        move, as PgUp, PgDn, Home and End do",
+	"  t, Tab     the table of functions, or the tree of calls",
+	"  Enter      open or close a node; in the table: its callers",
+	"  → ←        open a node; close it, or go to the one above",
+	"  s          sort by self, by total or by name",
+	"  /          filter by function, image, program; Esc ends it",
+	"  p, Space   pause, go on",
+	"  q, Ctrl-C  quit",
 	"",
-	"  self: samples in the function itself; total: also those in what it called.",
-	"  Shares are of all samples in the time that the first line tells.",
+	"  self: samples in the function; total: with what it calls",
+	"  Shares are of all samples in the time that line 1 tells.",
 }
 
 // lines returns what the screen shows, for a terminal of this size: as many lines as it has at most, none
@@ -70,13 +72,13 @@ func (s *screen) lines(columns, height int) []string {
 			lines = append(lines, fit(text, columns))
 		}
 	} else {
-		lines = append(lines, p.paint(bold, fit(s.titles(columns), columns)))
-		lines = append(lines, s.list(columns, room)...)
+		titles, list := s.list(columns, room)
+		lines = append(append(lines, p.paint(bold, fit(titles, columns))), list...)
 	}
 	for len(lines) < height-1 {
 		lines = append(lines, "")
 	}
-	lines = append(lines, p.paint(dim, fit(s.footer(), columns)))
+	lines = append(lines, p.paint(dim, fit(s.footer(columns), columns)))
 	return lines[:min(len(lines), height)]
 }
 
@@ -92,8 +94,12 @@ func (s *screen) header() string {
 // summary says how much the snapshot is of.
 func (n *snapshot) summary() string {
 	text := fmt.Sprintf("%s in %s", human.Plural(n.samples, "sample"), human.Duration(n.span))
-	if n.busy > 0 {
+	switch {
+	case n.busy == 0:
+	case n.cpus == 0:
 		text += fmt.Sprintf(", %.1f CPUs busy", n.busy)
+	default: // samples at the edges make it seem more than there are
+		text += fmt.Sprintf(", %.1f of %s busy", min(n.busy, float64(n.cpus)), human.Plural(uint64(n.cpus), "CPU"))
 	}
 	if n.lost > 0 {
 		return text + fmt.Sprintf(", %s lost", human.Number(n.lost))
@@ -101,51 +107,94 @@ func (n *snapshot) summary() string {
 	return text
 }
 
-func (s *screen) footer() string {
+// footer tells the keys, or shows the filter that is being typed.
+func (s *screen) footer(columns int) string {
 	if s.typing {
-		return "filter: " + human.Clean(s.filter) + "█  (Enter: done, Esc: no filter)"
+		const before, after = "filter: ", "█  (Enter: done, Esc: no filter)"
+		return before + fit(human.Clean(s.filter), columns-width(before)-width(after)) + after
 	}
-	text := "q quit  ? help  t "
-	if s.tree {
-		text += "table"
-	} else {
-		text += "tree"
+	keys := s.keyTexts(columns)
+	for width(join(keys)) > columns {
+		least := slices.MinFunc(keys, func(a, b keyText) int { return cmp.Compare(a.need, b.need) })
+		if least.need == always {
+			break
+		}
+		keys = slices.DeleteFunc(keys, func(k keyText) bool { return k == least })
 	}
-	text += "  s sort (by " + s.order().String() + ")  / filter"
-	if s.filter != "" {
-		text += " (" + human.Clean(s.filter) + ")"
-	}
-	return text + "  p pause  Enter open"
+	return join(keys)
 }
 
-// list returns the rows around the cursor.
-func (s *screen) list(columns, room int) []string {
+// A keyText says what a key does. Where there is no room for all, that which is needed least is left out.
+type keyText struct {
+	text string
+	need int
+}
+
+const always = 9 // needed in any case
+
+func (s *screen) keyTexts(columns int) []keyText {
+	view, pause, filter := keyText{"t tree", 4}, keyText{"p pause", 1}, keyText{"/ filter", 3}
+	if s.tree {
+		view.text = "t table"
+	}
+	if s.paused {
+		pause = keyText{"p go on", 5}
+	}
+	if s.filter != "" { // it hides rows
+		filter = keyText{"/ filter (" + fit(human.Clean(s.filter), columns/3) + ")", always}
+	}
+	return []keyText{
+		{"q quit", always}, {"? help", always}, view, {"s sort (by " + s.order().String() + ")", 2}, filter, pause,
+		{"Enter open", 0},
+	}
+}
+
+func join(keys []keyText) string {
+	var texts []string
+	for _, k := range keys {
+		texts = append(texts, k.text)
+	}
+	return strings.Join(texts, "  ")
+}
+
+// list returns the rows around the cursor, and the titles of their columns.
+func (s *screen) list(columns, room int) (titles string, lines []string) {
 	s.first = max(0, min(s.first, s.cursor, len(s.rows)-room))
 	if s.cursor >= s.first+room {
 		s.first = s.cursor - room + 1
 	}
-	if len(s.rows) == 0 {
-		return []string{fit(s.nothing(), columns)}
+	shown := s.rows[s.first:min(len(s.rows), s.first+room)]
+	var w widths
+	if s.tree {
+		titles = " total    self  program, then the tree of calls"
+	} else {
+		var functions []int32
+		for _, r := range shown {
+			functions = append(functions, r.index)
+		}
+		w = s.snapshot.widths(functions, columns)
+		titles = w.titles()
 	}
-	w := s.snapshot.widths(columns)
-	var lines []string
-	for i := s.first; i < min(len(s.rows), s.first+room); i++ {
-		p, selected := palette(s.colour), i == s.cursor
+	if len(shown) == 0 {
+		return titles, []string{fit(s.nothing(), columns)}
+	}
+	for i, r := range shown {
+		p, selected := palette(s.colour), s.first+i == s.cursor
 		if selected {
 			p = false // nothing but the cursor's colour
 		}
 		line := ""
 		if s.tree {
-			line = p.treeLine(s, s.rows[i], columns)
+			line = p.treeLine(s, r, columns)
 		} else {
-			line = p.tableLine(s.snapshot, s.rows[i].index, w)
+			line = p.tableLine(s.snapshot, r.index, w)
 		}
 		if selected {
 			line = reverse + cell(line, columns) + plain
 		}
 		lines = append(lines, line)
 	}
-	return lines
+	return titles, lines
 }
 
 // nothing says why there are no rows.
@@ -156,21 +205,13 @@ func (s *screen) nothing() string {
 	return "  nothing runs, or the first samples are still to come"
 }
 
-// titles are those of the columns.
-func (s *screen) titles(columns int) string {
-	if s.tree {
-		return " total    self  program, then the tree of calls"
-	}
-	return s.snapshot.widths(columns).titles()
-}
-
 // widths are those of the columns of the table behind the shares; 0 for a column that there is no room for.
 type widths struct{ name, image, programs int }
 
-// widths fits the columns of the table into a line.
-func (n *snapshot) widths(columns int) widths {
+// widths fits the columns of the table into a line: they are as wide as what these functions have in them.
+func (n *snapshot) widths(functions []int32, columns int) widths {
 	w := widths{name: len("function"), image: len("image"), programs: len("program")}
-	for i := range n.functions {
+	for _, i := range functions {
 		f := &n.functions[i]
 		w.name, w.image = max(w.name, width(f.name)), max(w.image, width(f.image))
 		w.programs = max(w.programs, width(f.users()))

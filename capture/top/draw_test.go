@@ -38,6 +38,29 @@ func TestFit(t *testing.T) {
 	}
 }
 
+func TestSummary(t *testing.T) {
+	for _, c := range []struct {
+		samples, lost uint64
+		cpus          int
+		want          string
+	}{
+		{0, 0, 2, "0 samples in 1.0 s"},
+		{150, 0, 2, "150 samples in 1.0 s, 1.5 of 2 CPUs busy"},
+		{210, 1200, 2, "210 samples in 1.0 s, 2.0 of 2 CPUs busy, 1,200 lost"},
+		{210, 0, 1, "210 samples in 1.0 s, 1.0 of 1 CPU busy"},
+		{210, 0, 0, "210 samples in 1.0 s, 2.1 CPUs busy"},
+	} {
+		p := made(t, time.Second)
+		if c.samples > 0 {
+			p = made(t, time.Second, stack{compiler, []int32{mainFrame}, c.samples})
+		}
+		p.CPUs, p.LostSamples = c.cpus, c.lost
+		if got := newSnapshot(p, time.Second).summary(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
 // escapes are the escape sequences that lines may have.
 var escapes = regexp.MustCompile("\x1b\\[[0-9]+m")
 
@@ -67,6 +90,44 @@ func TestLinesFit(t *testing.T) {
 	}
 }
 
+// TestKeyLine leaves keys out of the last line where it is narrow, but not the filter.
+func TestKeyLine(t *testing.T) {
+	const long = "a_function_with_a_long_name"
+	for _, c := range []struct {
+		typed   string
+		columns int
+		want    string
+	}{
+		{"", 80, "q quit  ? help  t tree  s sort (by self)  / filter  p pause  Enter open"},
+		{"", 60, "q quit  ? help  t tree  s sort (by self)  / filter  p pause"},
+		{"t", 60, "q quit  ? help  t table  s sort (by total)  / filter"},
+		{"", 36, "q quit  ? help  t tree  / filter"},
+		{"p", 36, "q quit  ? help  t tree  p go on"},
+		{"pp", 36, "q quit  ? help  t tree  / filter"},
+		{"/cc1\r", 60, "q quit  ? help  t tree  s sort (by self)  / filter (cc1)"},
+		{"/cc1\r", 32, "q quit  ? help  / filter (cc1)"},
+		{"/" + long + "\r", 60, "q quit  ? help  t tree  / filter (a_function_…ong_name)"},
+		{"/" + long, 60, "filter: a_function_…ong_name█  (Enter: done, Esc: no filter)"},
+	} {
+		s := newScreen(false)
+		s.show(newSnapshot(example(t), time.Second))
+		s.pressAll(c.typed)
+		lines := s.lines(c.columns, 15)
+		if got := lines[14]; got != c.want {
+			t.Errorf("%q in %d columns: %q, want %q", c.typed, c.columns, got, c.want)
+		}
+	}
+}
+
+// TestHelpIsWhole has all of the help in a small terminal.
+func TestHelpIsWhole(t *testing.T) {
+	s := newScreen(false)
+	s.pressAll("?")
+	if got := strings.Join(s.lines(60, 15), "\n"); !strings.Contains(got, strings.Join(helpText, "\n")) {
+		t.Errorf("not all of the help:\n%s", got)
+	}
+}
+
 func checkLines(t *testing.T, lines []string, columns, height int, colour bool) {
 	t.Helper()
 	if len(lines) != height {
@@ -82,6 +143,28 @@ func checkLines(t *testing.T, lines []string, columns, height int, colour bool) 
 		}
 		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			t.Errorf("control characters in %q", text)
+		}
+	}
+}
+
+// TestColumnsAreAsWideAsWhatIsShown has a function with a long name, which is not always among the rows.
+func TestColumnsAreAsWideAsWhatIsShown(t *testing.T) {
+	p := example(t)
+	p.Frames[hostileFrame].Name = strings.Repeat("long", 30)
+	s := newScreen(false)
+	s.show(newSnapshot(p, time.Second))
+	for _, c := range []struct {
+		typed string
+		want  string
+	}{
+		{"", "  self   total  function  image      program"},
+		{"G", "  self   total  function" + strings.Repeat(" ", 120-8) + "  image  program"},
+		{"g", "  self   total  function  image      program"},
+		{"/nothing\r", "  self   total  function  image  program"},
+	} {
+		s.pressAll(c.typed)
+		if got := s.lines(200, 6)[1]; got != c.want {
+			t.Errorf("after %q: %q, want %q", c.typed, got, c.want)
 		}
 	}
 }

@@ -20,11 +20,7 @@ func writePlain(to io.Writer, n *snapshot, at time.Time) error {
 	fmt.Fprintf(&b, "%s  %s\n", at.Format(time.RFC3339), n.summary())
 	rows := n.sorted(bySelf)
 	rows = rows[:min(len(rows), plainRows)]
-	shown := &snapshot{}
-	for _, i := range rows {
-		shown.functions = append(shown.functions, n.functions[i])
-	}
-	w := shown.widths(plainColumns)
+	w := n.widths(rows, plainColumns)
 	fmt.Fprintln(&b, strings.TrimRight(w.titles(), " "))
 	for _, i := range rows {
 		fmt.Fprintln(&b, palette(false).tableLine(n, i, w))

@@ -16,6 +16,7 @@ type snapshot struct {
 	samples   uint64
 	span      time.Duration // that the profile is of
 	busy      float64       // CPUs, on average
+	cpus      int           // that are online; 0 when unknown
 	lost      uint64        // since the recording began
 	functions []function
 	nodes     []node // 0 is the root; parents come before their children
@@ -54,7 +55,7 @@ func keyOf(parent uint64, name, image string) uint64 {
 
 // newSnapshot makes the snapshot of a profile by function. span is the time that the samples are from.
 func newSnapshot(p *profile.Profile, span time.Duration) *snapshot {
-	s := &snapshot{span: span, lost: p.Lost(), nodes: []node{{parent: -1}}}
+	s := &snapshot{span: span, cpus: p.CPUs, lost: p.Lost(), nodes: []node{{parent: -1}}}
 	for i := range p.Samples {
 		s.samples += p.Samples[i].Count
 	}

@@ -12,6 +12,7 @@ import (
 	"unspool/capture/opener"
 	"unspool/capture/packages"
 	"unspool/capture/profile"
+	"unspool/capture/report"
 	"unspool/capture/symbols"
 	"unspool/capture/symbols/debuginfod"
 )
@@ -82,16 +83,18 @@ func (f *nameFlags) closeFiles() {
 
 // advice says how the names of a recording's files are to be had: by which packages, if the recording is of
 // this machine, or from a server.
-func (f *nameFlags) advice(p *profile.Profile) func(files []profile.Image) string {
-	return func(images []profile.Image) string {
+func (f *nameFlags) advice(p *profile.Profile) report.Advice {
+	return func(images []profile.Image) (how string, of []bool) {
 		var files []packages.File
 		for _, im := range images {
-			if packages.IsDistributed(im.Path) {
+			distributed := packages.IsDistributed(im.Path)
+			of = append(of, distributed)
+			if distributed {
 				files = append(files, packages.File{Path: im.Path, BuildID: im.BuildID})
 			}
 		}
 		if len(files) == 0 {
-			return ""
+			return "", of
 		}
 		var ways []string
 		host, err := os.Hostname()
@@ -103,7 +106,7 @@ func (f *nameFlags) advice(p *profile.Profile) func(files []profile.Image) strin
 		if _, fetches := debuginfod.Environment(); !fetches {
 			ways = append(ways, "set DEBUGINFOD_URLS="+publicServer)
 		}
-		return strings.Join(ways, ", or ")
+		return strings.Join(ways, ", or "), of
 	}
 }
 

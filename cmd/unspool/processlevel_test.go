@@ -21,11 +21,22 @@ func TestProcessLevel(t *testing.T) {
 	if e.status != 0 {
 		t.Fatalf("record: status %d\n%s", e.status, e.stderr)
 	}
+	programs := regexp.MustCompile(`(?m)^programs  (first|second) [\d.]+ %, .*\(--by comm\)$`)
 	out := unspool(t, "", "report", single).stdout
-	if !strings.Contains(out, "call tree") || regexp.MustCompile(`(?m)^[^a-z]*halves$`).MatchString(out) {
+	if !strings.Contains(out, "call tree") || strings.Contains(out, "\nprograms ") ||
+		regexp.MustCompile(`(?m)^[^a-z]*halves$`).MatchString(out) {
 		t.Errorf("a single program has a level of its own:\n%s", out)
 	}
+	for option, want := range map[string]bool{"--by=image": true, "--by=comm": false, "--no-process": false} {
+		out := unspool(t, dir, "report", option, "two.data").stdout
+		if programs.MatchString(out) != want {
+			t.Errorf("%s: the header names programs: %v, want %v\n%s", option, !want, want, out)
+		}
+	}
 	out = unspool(t, dir, "report", "two.data").stdout
+	if !programs.MatchString(out) {
+		t.Errorf("the header does not name the programs:\n%s", out)
+	}
 	for _, name := range []string{"first", "second"} {
 		if !regexp.MustCompile(`(?m)^[^a-z]*─ ` + name + `\n[^a-z]*clone3  libc.so.6$`).MatchString(out) {
 			t.Errorf("%s is not above its threads in the call tree:\n%s", name, out)

@@ -267,6 +267,7 @@ func (f *reportFlags) report() error {
 		return report.WriteJSON(os.Stdout, p, f.Options)
 	}
 	f.Advice, f.AllNotes = f.nameFlags.advice(p), f.verbose
+	f.Programs = !f.noProcess && f.By != report.Comm && f.By != report.Process && f.By != report.Thread
 	f.Colour = f.color.on(os.Stdout)
 	if !isTerminal(os.Stdout) {
 		return report.Write(os.Stdout, p, f.Options)

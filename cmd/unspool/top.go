@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,7 +59,10 @@ No recording is kept.`,
 	f.addRecording(c)
 	fl := c.Flags()
 	fl.Lookup("all-cpus").Usage = "show the whole system (default)"
-	fl.Lookup("pid").Usage = "show the running process `PID`, or several, PID,PID…, or all with a NAME"
+	for _, name := range []string{"pid", "tid", "uid", "cpu", "cgroup"} {
+		o := fl.Lookup(name)
+		o.Usage = strings.Replace(o.Usage, "record", "show", 1)
+	}
 	fl.Lookup("freq").Usage = fmt.Sprintf("take `HZ` samples a second (default %d)", topFrequency)
 	fl.Lookup("event").Usage = "sample `EVENT`, also EVENT:u or :k (default cycles, or cpu-clock without a PMU)"
 	fl.Lookup("duration").Usage = "end after `SECONDS`, or a time such as 5m"

@@ -28,7 +28,7 @@ func TestTopWritesTables(t *testing.T) {
 		if len(tables) < 4 {
 			t.Fatalf("%s: %d tables:\n%s", option, len(tables), e.stdout)
 		}
-		head := regexp.MustCompile(`^\S+T\S+  (\d+ samples?) in [\d.]+ m?s(, \d\.\d CPUs busy)?$`)
+		head := regexp.MustCompile(`^\S+T\S+  (\d+ samples?) in [\d.]+ m?s(, \d\.\d of \d+ CPUs? busy)?$`)
 		full := 0
 		for _, table := range tables {
 			lines := strings.Split(table, "\n")
@@ -113,7 +113,7 @@ func TestTopInATerminal(t *testing.T) {
 		p.keys(fmt.Sprintf("%s top -p %d; echo ended $?", binary, pid), "Enter")
 		p.until("the function at the top", func(lines []string) bool {
 			f := strings.Fields(lines[2])
-			return len(f) == 5 && f[2] == "burn_inner" && strings.HasSuffix(lines[0], "CPUs busy")
+			return len(f) == 5 && f[2] == "burn_inner" && strings.HasSuffix(lines[0], " busy")
 		})
 		if p.state() == before {
 			t.Errorf("%s: top is not on the alternate screen", name)
@@ -178,6 +178,18 @@ func TestTopWaits(t *testing.T) {
 		t.Errorf("it took %v of CPU time in 5 s", e.cpu)
 	}
 	t.Logf("%v of CPU time in 5 s", e.cpu)
+}
+
+// TestTopHelp has top show, where record has options of the same names that record.
+func TestTopHelp(t *testing.T) {
+	t.Parallel()
+	help := unspool(t, "", "top", "--help").stdout
+	for _, option := range []string{"-a, --all-cpus", "-p, --pid PID", "-t, --tid TID", "-u, --uid USER",
+		"-C, --cpu CPUS", "-G, --cgroup DIRECTORY"} {
+		if !regexp.MustCompile(`(?m)^  ` + option + ` +show `).MatchString(help) {
+			t.Errorf("%s does not show:\n%s", option, help)
+		}
+	}
 }
 
 func TestTopRefuses(t *testing.T) {
