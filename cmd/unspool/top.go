@@ -92,6 +92,9 @@ func (f *topFlags) top() (status int, err error) {
 		f.sandbox = f.confines()
 		return f.recordSpool(o)
 	}
+	if err := f.names.check(); err != nil {
+		return statusFailure, err
+	}
 	live, err := startLive(o.PIDs)
 	if err != nil {
 		return statusFailure, err
