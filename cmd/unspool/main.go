@@ -111,7 +111,7 @@ func fail(err error, status int) int {
 	}
 	if errors.As(err, &own) {
 		status = own.ExitStatus()
-	} else if message, fix, ok := doctor.Explain(err); ok {
+	} else if message, fix, ok := doctor.Explain(err, typed(os.Args[1:])); ok {
 		say("%s", message)
 		if fix != "" {
 			fmt.Fprintf(os.Stderr, "  try: %s\n", human.Clean(fix))
