@@ -190,7 +190,8 @@ func (c *conversion) begin() (err error) {
 			c.Watcher.Begin(c.own.session)
 		}
 	}
-	if !HasStacks(events) && c.Note != nil {
+	c.out.Copied = !HasStacks(events)
+	if c.out.Copied && c.Note != nil {
 		c.Note(fmt.Sprintf("%s has no raw stacks: it is copied unchanged", c.Input))
 	}
 	return nil

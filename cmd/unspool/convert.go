@@ -159,6 +159,9 @@ func (f *convertFlags) convert(input string) error {
 	line := f.follow(&o)
 	out, err := capture.Convert(ctx, o)
 	line.clear()
+	if err != nil && out.Stats.Samples == 0 {
+		f.quiet = true // the error says it all
+	}
 	return errors.Join(err, f.sumUp(&out, f.output, stats))
 }
 
@@ -203,5 +206,6 @@ func (f *convertFlags) follow(o *capture.ConvertOptions) *statusLine {
 }
 
 func (f *convertFlags) sumUp(out *capture.Outcome, name string, stats *outfile.Place) error {
-	return sumUp(out, capture.Limits{MaxStack: f.maxStack, Converted: true}, name, stats, f.quiet, f.verbose)
+	limits := capture.Limits{MaxStack: f.maxStack, Converted: true, Copied: out.Copied}
+	return sumUp(out, limits, name, stats, f.quiet, f.verbose)
 }
