@@ -79,8 +79,10 @@ func helpCommand() *cobra.Command {
 			switch {
 			case err != nil:
 				return err
+			case len(rest) > 0 && about == c.Root():
+				return unknownCommand(about, args)
 			case len(rest) > 0:
-				return unknownCommand(c.Root(), args)
+				return noArguments(about, rest)
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()

@@ -58,11 +58,12 @@ No recording is kept.`,
 	f.addRecording(c)
 	fl := c.Flags()
 	fl.Lookup("all-cpus").Usage = "show the whole system (default)"
-	fl.Lookup("pid").Usage = "show the running process `PID`, or several, PID,PID…, or all with a NAME"
+	fl.Lookup("pid").Usage = "show the running process `PID`, or several, PID,PID…, or all with a NAME " +
+		"(status 1 if none has it)"
 	fl.Lookup("freq").Usage = fmt.Sprintf("take `HZ` samples a second (default %d)", topFrequency)
 	fl.Lookup("event").Usage = "sample `EVENT`, also EVENT:u or :k (default cycles, or cpu-clock without a PMU)"
 	fl.Lookup("duration").Usage = "end after `SECONDS`, or a time such as 5m"
-	fl.Var(&f.delay, "delay", "show what is new every `SECONDS`")
+	fl.Var(atLeast{&f.delay, leastDelay}, "delay", "show what is new every `SECONDS`")
 	f.names.add(c)
 	f.sandboxFlags.add(c, "record and show")
 	f.addSpool(fl)
@@ -81,8 +82,6 @@ func (f *topFlags) top() (status int, err error) {
 	case err != nil:
 	case len(o.Events) > 1:
 		err = errors.New("-e: top shows one event")
-	case time.Duration(f.delay) < leastDelay:
-		err = fmt.Errorf("--delay %v: must be at least %v seconds", &f.delay, leastDelay.Seconds())
 	}
 	if err != nil {
 		return statusFailure, badOptions("unspool top", err)
