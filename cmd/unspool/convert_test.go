@@ -260,8 +260,8 @@ func TestConvertOfAnUnwoundRecording(t *testing.T) {
 	t.Parallel()
 	data, dir := halvesRecording(t), t.TempDir()
 	e := unspool(t, dir, "convert", data, "-o", "copy")
-	copied := regexp.MustCompile(`^unspool: .* has no raw stacks: it is copied unchanged\n[\d,]+ samples copied in ` +
-		`[\d.]+ s\nunspool took [\d.]+ s of CPU time; [\d.]+ [KM]iB in copy\n$`)
+	copied := regexp.MustCompile(`^unspool: .* has no raw stacks: it is copied unchanged\n` +
+		`[\d,]+ samples copied in [\d.]+ s\nunspool took [\d.]+ s of CPU time; [\d.]+ [KM]iB in copy\n$`)
 	if !copied.MatchString(e.stderr) || e.status != 0 {
 		t.Errorf("status %d\n%s", e.status, e.stderr)
 	}
@@ -272,7 +272,8 @@ func TestConvertOfAnUnwoundRecording(t *testing.T) {
 	}
 	defer write.Close()
 	read.Close()
-	e = start(t, dir, func(cmd *exec.Cmd) { cmd.Stdout = write }, "convert", data, "-o", "-").finish(t, time.Minute)
+	unread := func(cmd *exec.Cmd) { cmd.Stdout = write }
+	e = start(t, dir, unread, "convert", data, "-o", "-").finish(t, time.Minute)
 	if strings.Contains(e.stderr, " samples") || !strings.Contains(e.stderr, "broken pipe") ||
 		e.status != statusFailure {
 		t.Errorf("for a reader that is gone: status %d\n%s", e.status, e.stderr)

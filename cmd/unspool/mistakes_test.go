@@ -295,6 +295,8 @@ func TestRefusals(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "closed"), 0o755); err != nil { // root's
 		t.Fatal(err)
 	}
+	privilege := "process 1 is another user's: recording it takes a privilege\n  try: sudo " +
+		filepath.Join(dir, "unspool")
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -310,10 +312,8 @@ func TestRefusals(t *testing.T) {
 		{[]string{"record", "closed"}, 127, "closed: command not found"},
 		{[]string{"record", "./closed"}, 126, "./closed: cannot be run: is a directory"},
 		{[]string{"record", ""}, 127, "the command's name is empty"},
-		{[]string{"record", "-p", "1"}, statusFailure,
-			"process 1 is another user's: recording it takes a privilege\n  try: sudo " + filepath.Join(dir, "unspool") + " record -p 1"},
-		{[]string{"top", "-p", "1"}, statusFailure,
-			"process 1 is another user's: recording it takes a privilege\n  try: sudo " + filepath.Join(dir, "unspool") + " top -p 1"},
+		{[]string{"record", "-p", "1"}, statusFailure, privilege + " record -p 1"},
+		{[]string{"top", "-p", "1"}, statusFailure, privilege + " top -p 1"},
 		{[]string{"record", "-p", "2147483647"}, statusFailure, "there is no process 2147483647, or it has ended"},
 		{[]string{"man", "closed"}, statusFailure, "cannot open closed/unspool.1: permission denied"},
 	} {

@@ -532,7 +532,8 @@ func TestBadOptions(t *testing.T) {
 func TestHelpShowsWhatIsTyped(t *testing.T) {
 	t.Parallel()
 	for command, lines := range map[string][]string{
-		"record": {`  -z, --compress\[=LEVEL\]              compress`, `      --switch-output\[=WHEN\]          go on`,
+		"record": {`  -z, --compress\[=LEVEL\]              compress`,
+			`      --switch-output\[=WHEN\]          go on`,
 			`  -o, --output FILE                   write`},
 		"report":  {`      --http\[=ADDR\]  +serve`},
 		"convert": {`  -z, --compress\[=LEVEL\]  +compress`},

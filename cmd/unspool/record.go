@@ -130,7 +130,8 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	fl.StringVarP(&f.ring, "mmap-pages", "m", f.ring, ring)
 	fl.VarP(atLeast{&f.duration, leastDuration}, "duration", "d",
 		"end after `SECONDS`, or a time such as 5m, and COMMAND with it")
-	most := fmt.Sprintf("copy `BYTES` of each stack, also 16k: a multiple of 8, at most %d", perfring.MaxStackSize)
+	most := fmt.Sprintf("copy `BYTES` of each stack, also 16k: a multiple of 8, at most %d",
+		perfring.MaxStackSize)
 	if f.stackSize == 0 {
 		most += " (default that, or 32768 in small rings)"
 	}

@@ -51,8 +51,8 @@ func ownUsage(root *cobra.Command) {
 		return optionalValues(options.FlagUsagesWrapped(width))
 	})
 	template := strings.Replace(root.UsageTemplate(), "if .Runnable", "if and .Runnable .HasParent", 1)
-	template = strings.Replace(template, "{{rpad .CommandPath .CommandPathPadding}} {{.Short}}{{end}}{{end}}{{end}}",
-		"{{.Root.Name}} help {{.Name}}   {{.Short}}{{end}}{{end}}{{end}}", 1)
+	template = strings.Replace(template, "{{rpad .CommandPath .CommandPathPadding}} {{.Short}}",
+		"{{.Root.Name}} help {{.Name}}   {{.Short}}", 1)
 	root.SetUsageTemplate(strings.ReplaceAll(template, "Flags.FlagUsages", "Flags | fitting"))
 }
 
