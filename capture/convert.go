@@ -111,13 +111,16 @@ func openInput(ctx context.Context, path string) (*perfdata.Reader, error) {
 	}
 }
 
-// Check refuses a Symfs that is no directory.
+// Check refuses a Symfs and a Cache that are no directories.
 func (o *ConvertOptions) Check() error {
-	if o.Symfs != "" {
-		if st, err := os.Stat(o.Symfs); err != nil {
+	for _, folder := range []string{o.Symfs, o.Cache} {
+		if folder == "" {
+			continue
+		}
+		if st, err := os.Stat(folder); err != nil {
 			return err
 		} else if !st.IsDir() {
-			return &fs.PathError{Op: "open", Path: o.Symfs, Err: unix.ENOTDIR}
+			return &fs.PathError{Op: "open", Path: folder, Err: unix.ENOTDIR}
 		}
 	}
 	return nil
@@ -187,7 +190,8 @@ func (c *conversion) begin() (err error) {
 			c.Watcher.Begin(c.own.session)
 		}
 	}
-	if !HasStacks(events) && c.Note != nil {
+	c.out.Copied = !HasStacks(events)
+	if c.out.Copied && c.Note != nil {
 		c.Note(fmt.Sprintf("%s has no raw stacks: it is copied unchanged", c.Input))
 	}
 	return nil

@@ -230,7 +230,7 @@ func convertBytes(t testing.TB, input []byte,
 	t.Helper()
 	in := inMemory(t, input)
 	defer in.Close()
-	o := ConvertOptions{Input: in.Name(), Cache: "/nowhere", MaxStack: 100}
+	o := ConvertOptions{Input: in.Name(), Cache: "/", MaxStack: 100} // a folder without a cache
 	if change != nil {
 		change(&o)
 	}

@@ -109,7 +109,7 @@ func TestConvertEndsWhileAFileHangs(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() {
 			_, err := Convert(ctx, ConvertOptions{
-				Input: input, Output: output, Cache: "/nowhere", MaxStack: 100, Jobs: jobs,
+				Input: input, Output: output, Cache: dir, MaxStack: 100, Jobs: jobs,
 			})
 			ended <- err
 		}()

@@ -32,7 +32,7 @@ func TestConvertEndsWhenItIsToldTo(t *testing.T) {
 		output := filepath.Join(t.TempDir(), "out")
 		ctx, cancel := context.WithCancel(context.Background())
 		// A recording without stacks is noted before its first record is taken.
-		_, err := Convert(ctx, ConvertOptions{Input: input.Name(), Output: output, Cache: "/nowhere",
+		_, err := Convert(ctx, ConvertOptions{Input: input.Name(), Output: output, Cache: "/",
 			MaxStack: 100, Jobs: jobs, Note: func(string) {
 				cancel()
 				time.Sleep(20 * time.Millisecond) // the reader is told by another goroutine

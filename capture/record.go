@@ -87,6 +87,8 @@ type Outcome struct {
 	StackSize int // bytes of a stack that were copied at most
 	// Started says that events were enabled, or the output begun: there is something to summarize.
 	Started bool
+	// Copied says that a recording without raw stacks was converted: nothing was unwound.
+	Copied bool
 	// Files are those in which frames were, also those that are gone by now, if they were asked for. The caller
 	// closes them.
 	Files []*os.File

@@ -36,6 +36,7 @@ type Limits struct {
 	// Converted says that the recording was made by another tool: StackSize is unknown, and advice on how to
 	// record names perf's options.
 	Converted bool
+	Copied    bool // see [Outcome]
 }
 
 // plural is a number of things with the verb behind it.
@@ -54,8 +55,12 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	if limits.Converted {
 		did = " converted"
 	}
+	if limits.Copied {
+		did = " copied"
+	}
 	fmt.Fprintf(w, "%s%s in %.1f s", human.Plural(s.Samples, "sample"), did, s.Duration.Seconds())
 	switch {
+	case limits.Copied:
 	case s.User == 0 && s.Samples > 0:
 		fmt.Fprint(w, ", none with a user stack")
 	case s.User < s.Samples:
@@ -121,10 +126,14 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	} else {
 		fmt.Fprintf(w, "unspool took %.1f %% of one CPU", 100*s.CPUShare())
 	}
-	if s.Samples > 0 {
+	if s.Samples > 0 && !limits.Copied {
 		fmt.Fprintf(w, ", %.1f µs a sample", float64(s.Busy.Nanoseconds())/1e3/float64(s.Samples))
 	}
-	fmt.Fprintf(w, "; %s of stack unwound into %s", size(s.StackCopied), size(s.Written))
+	fmt.Fprint(w, "; ")
+	if !limits.Copied {
+		fmt.Fprintf(w, "%s of stack unwound into ", size(s.StackCopied))
+	}
+	fmt.Fprint(w, size(s.Written))
 	if output != "" {
 		fmt.Fprintf(w, " in %s", printed(output))
 	}

@@ -45,6 +45,8 @@ type Check struct {
 	State  State
 	Detail string // one or two sentences
 	Fix    string // the exact command that mends it; empty if it is OK or no command does
+
+	OwnOnly bool // the user may record no others' programs
 }
 
 // Able reports whether the machine can record: no check failed.
@@ -59,11 +61,12 @@ func Able(checks []Check) bool {
 
 // Machine is where the doctor looks. Local fills it in for this machine and process.
 type Machine struct {
-	Proc, Sys     string // mount points of procfs and sysfs
-	Release, Arch string // of the kernel, as uname gives them
-	Built         string // the architecture that this program is built for, as Go calls it
-	CPUs          int    // number of CPUs online
-	Program       string // path of this executable, for setcap
+	Proc, Sys     string   // mount points of procfs and sysfs
+	Release, Arch string   // of the kernel, as uname gives them
+	Built         string   // the architecture that this program is built for, as Go calls it
+	CPUs          int      // number of CPUs online
+	Program       string   // path of this executable
+	Args          []string // that it was called with; nil if they are not to be repeated
 
 	Etc, Debug string                   // the folder of settings, and the one of debug files
 	Environ    func(name string) string // the value of a variable

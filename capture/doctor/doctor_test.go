@@ -129,8 +129,7 @@ func without(names ...string) func(*Machine) {
 }
 
 func TestShortfalls(t *testing.T) {
-	const setcap = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_checkpoint_restore," +
-		"cap_sys_nice+ep /usr/bin/unspool"
+	const sudo = "sudo unspool record …"
 	type files map[string]string // an empty text removes the file
 	tests := []struct {
 		name   string
@@ -179,7 +178,7 @@ func TestShortfalls(t *testing.T) {
 		{name: "stacks of others cannot be read", files: files{status: noCaps},
 			change: tried(Trial{Samples: 100, User: 90, Complete: 40, Denied: 50}),
 			check:  "whole machine", state: Warning, detail: "50 are of processes whose stacks you may not read",
-			fix: setcap},
+			fix: sudo},
 		{name: "stacks that do not reach their root", change: tried(Trial{Samples: 100, User: 50, Complete: 10}),
 			check: "command", state: OK, detail: "20.0 % complete"},
 		{name: "no samples", change: tried(Trial{}),
@@ -254,7 +253,8 @@ func TestShortfalls(t *testing.T) {
 			check: "kernel symbols", state: Warning, detail: "kptr_restrict is 2",
 			fix: "sudo sysctl kernel.kptr_restrict=0"},
 		{name: "addresses hidden by paranoid", files: files{"proc/kallsyms": "0000000000000000 T _text\n"},
-			check: "kernel symbols", state: Warning, fix: "sudo sysctl kernel.perf_event_paranoid=1"},
+			check: "kernel symbols", state: Warning, detail: "hidden from you (perf_event_paranoid is 2)",
+			fix: "sudo sysctl kernel.perf_event_paranoid=1"},
 		{name: "no kallsyms", files: files{"proc/kallsyms": ""}, check: "kernel symbols", state: Warning,
 			detail: "no kallsyms"},
 		{name: "tracefs not mounted", files: files{"sys/kernel/tracing": ""},
@@ -267,21 +267,12 @@ func TestShortfalls(t *testing.T) {
 		{name: "no tracefs", files: files{"sys/kernel/tracing": "", "proc/filesystems": "\text4\n"},
 			check: "tracepoints", state: Warning, detail: "has no tracefs"},
 		{name: "no capability", files: files{status: noCaps},
-			check: "capabilities", state: Warning, detail: "CAP_PERFMON", fix: setcap},
-		{name: "no capability, before CAP_PERFMON", files: files{status: noCaps},
-			change: func(m *Machine) { m.Release = "5.4.0" },
-			check:  "capabilities", state: Warning,
-			fix: "sudo setcap cap_sys_admin,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_sys_nice+ep " +
-				"/usr/bin/unspool"},
-		{name: "program with a blank in its path", files: files{status: noCaps}, change: func(m *Machine) {
-			m.Program = "/my dir/it's"
-		},
-			check: "capabilities", state: Warning, fix: `+ep '/my dir/it'\''s'`},
-		{name: "status unreadable", files: files{status: ""}, check: "capabilities", state: Warning, fix: setcap},
+			check: "capabilities", state: Warning, detail: "CAP_PERFMON", fix: sudo},
+		{name: "status unreadable", files: files{status: ""}, check: "capabilities", state: Warning, fix: sudo},
 		{name: "no processes", files: files{"proc/self": ""}, check: "running processes", state: OK},
 		{name: "no precedence", change: func(m *Machine) {
 			m.Priority = func() (string, bool) { return "ordinary", false }
-		}, check: "priority", state: Warning, detail: "ordinary priority", fix: setcap},
+		}, check: "priority", state: Warning, detail: "ordinary priority", fix: sudo},
 		{name: "few files", change: func(m *Machine) {
 			m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 1024, Max: 1024}, nil }
 		}, check: "open files", state: Warning, fix: "ulimit -n 65536"},
@@ -330,21 +321,21 @@ func TestShortfalls(t *testing.T) {
 
 func TestPrint(t *testing.T) {
 	checks := []Check{
-		{"kernel", OK, "Linux 6.12, x86_64", ""},
-		{"whole machine", Warning, "-a is not permitted; your own programs can be recorded with -p PID or " +
-			"-- COMMAND",
-			"sudo sysctl kernel.perf_event_paranoid=0"},
-		{"kernel symbols", Warning, "none", "sudo sysctl kernel.perf_event_paranoid=0"},
-		{"command", Fail, "from \x1b[31ma machine", ""},
+		{Name: "kernel", Detail: "Linux 6.12, x86_64"},
+		{Name: "whole machine", State: Warning, Detail: "-a is not permitted; your own programs can be recorded " +
+			"with -p PID or -- COMMAND",
+			Fix: "sudo sysctl kernel.perf_event_paranoid=0", OwnOnly: true},
+		{Name: "kernel symbols", State: Warning, Detail: "none", Fix: "sudo sysctl kernel.perf_event_paranoid=0"},
+		{Name: "command", State: Fail, Detail: "from \x1b[31ma machine"},
 	}
 	const want = `✓ ok      kernel               Linux 6.12, x86_64
 ! warning whole machine        -a is not permitted; your own programs can be
                                recorded with -p PID or -- COMMAND
-          mend: sudo sysctl kernel.perf_event_paranoid=0
-! warning kernel symbols       none (mended as whole machine)
+          fix: sudo sysctl kernel.perf_event_paranoid=0
+! warning kernel symbols       none (same fix as for "whole machine")
 ✗ FAIL    command              from [31ma machine
 
-Recording will not work here until what is marked FAIL is mended.
+Recording will not work here until what is marked FAIL is fixed.
 `
 	var b bytes.Buffer
 	if err := Print(&b, checks, 80, false); err != nil || b.String() != want {
@@ -358,7 +349,12 @@ Recording will not work here until what is marked FAIL is mended.
 	if err := Print(broken{}, checks, 80, false); !errors.Is(err, unix.EPIPE) {
 		t.Errorf("error %v", err)
 	}
-	for n, want := range []string{"Ready to record.", "with one limit", "with 2 limits"} {
+	b.Reset()
+	Print(&b, checks[:3], 80, false)
+	if !strings.Contains(b.String(), "\nReady to record your own programs only; 2 warnings: see above.\n") {
+		t.Error(b.String())
+	}
+	for n, want := range []string{"Ready to record.", "record; 1 warning: see", "record; 2 warnings: see"} {
 		b.Reset()
 		Print(&b, []Check{{}, {State: State(min(n, 1))}, {State: State(n / 2)}}, 80, false)
 		if !strings.Contains(b.String(), want) {

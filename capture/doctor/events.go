@@ -203,13 +203,14 @@ func (m *Machine) kernelSymbols() Check {
 	}
 	c.State = Warning
 	c.Detail = "kernel addresses are hidden"
-	c.Fix = setSysctl("kptr_restrict", 0)
-	if n, err := m.sysctl("kptr_restrict"); err == nil {
-		c.Detail += fmt.Sprintf(" (kptr_restrict is %d)", n)
-		if n == 0 {
-			// Then kallsyms_show_value asks for CAP_SYSLOG or perf_event_paranoid <= 1.
-			c.Fix = setSysctl("perf_event_paranoid", 1)
-		}
+	cause, fixed := "kptr_restrict", 0
+	if n, err := m.sysctl(cause); err == nil && n == 0 {
+		// Then kallsyms_show_value asks for CAP_SYSLOG or perf_event_paranoid <= 1.
+		cause, fixed = "perf_event_paranoid", 1
+	}
+	c.Fix = setSysctl(cause, fixed)
+	if n, err := m.sysctl(cause); err == nil {
+		c.Detail += fmt.Sprintf(" from you (%s is %d)", cause, n)
 	}
 	c.Detail += ": kernel functions will have no names"
 	return c

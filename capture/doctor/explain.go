@@ -16,8 +16,13 @@ import (
 
 // Explain says in the doctor's words why recording failed, and the command that mends it (empty
 // when none does). ok is false for an error that does not come from the kernel's side of
-// recording: a file that cannot be written, a command that cannot be run.
-func Explain(err error) (message, fix string, ok bool) { return Local().Explain(err) }
+// recording: a file that cannot be written, a command that cannot be run. The arguments are those that
+// the user called this program with.
+func Explain(err error, args []string) (message, fix string, ok bool) {
+	m := Local()
+	m.Args = args
+	return m.Explain(err)
+}
 
 // Explain is Explain for a given machine.
 func (m *Machine) Explain(err error) (message, fix string, ok bool) {
@@ -128,9 +133,9 @@ func (m *Machine) explainPermission(pid int) (message, fix string) {
 		return "this process has the capability, yet perf events are refused: a container's seccomp profile or a " +
 			"security module forbids them", m.containerFix()
 	case err != nil:
-		return "perf events are not permitted", m.setcap()
+		return "perf events are not permitted", m.sudo(false)
 	case pid > 0 && m.anothers(pid):
-		return fmt.Sprintf("process %d is another user's: recording it takes a privilege", pid), m.setcap()
+		return fmt.Sprintf("process %d is another user's: recording it takes a privilege", pid), m.sudo(true)
 	case n >= 1 && pid < 0:
 		return fmt.Sprintf("recording every process is not permitted to you (perf_event_paranoid is %d)", n),
 			setSysctl("perf_event_paranoid", 0)
@@ -141,7 +146,7 @@ func (m *Machine) explainPermission(pid int) (message, fix string) {
 		return "sampling every process or another user's is not permitted (perf_event_paranoid is 1)",
 			setSysctl("perf_event_paranoid", 0)
 	}
-	return "another user's process takes a privilege to record", m.setcap()
+	return "another user's process takes a privilege to record", m.sudo(false)
 }
 
 // anothers says whether a process belongs to another user.

@@ -38,8 +38,8 @@ func TestExplain(t *testing.T) {
 			"sudo sysctl kernel.perf_event_paranoid=1"},
 		{"paranoid 1", open(unix.EPERM), paranoid("1"), "every process",
 			"sudo sysctl kernel.perf_event_paranoid=0"},
-		{"another's process", open(unix.EACCES), paranoid("0"), "another user's", "sudo setcap cap_perfmon"},
-		{"paranoid unknown", open(unix.EACCES), paranoid("-"), "not permitted", "sudo setcap cap_perfmon"},
+		{"another's process", open(unix.EACCES), paranoid("0"), "another user's", "sudo unspool record …"},
+		{"paranoid unknown", open(unix.EACCES), paranoid("-"), "not permitted", "sudo unspool record …"},
 		{"refused in spite of all", open(unix.EPERM), map[string]string{status: allCaps}, "seccomp", ""},
 		{"refused in a container", open(unix.EPERM),
 			map[string]string{status: "CapEff:\t000001ffffffffff\nSeccomp:\t2\n"}, "seccomp", "docker run"},
@@ -87,8 +87,35 @@ func TestExplain(t *testing.T) {
 			}
 		})
 	}
-	if _, _, ok := Explain(errors.New("x")); ok {
+	if _, _, ok := Explain(errors.New("x"), nil); ok {
 		t.Error("an error without a number is explained")
+	}
+}
+
+// TestSudo is about what a user is told who may not record another one's process.
+func TestSudo(t *testing.T) {
+	const general = "sudo unspool record …   (without sudo: 'man unspool-record', WITHOUT ROOT)"
+	for _, tt := range []struct {
+		name, program, args, status, fix string
+	}{
+		{"as typed", "/usr/bin/unspool", "record -p 1,2 -d 5", noCaps, "sudo unspool record -p 1,2 -d 5"},
+		{"where sudo does not look", "/home/u/bin/unspool", "top -p 1", noCaps,
+			"sudo /home/u/bin/unspool top -p 1"},
+		{"a path with a blank", "/my dir/it's", "top -p 1", noCaps, `sudo '/my dir/it'\''s' top -p 1`},
+		{"a command, which root should not run", "/usr/bin/unspool", "record -p 1 -- ./x", noCaps, general},
+		{"what a shell would read", "/usr/bin/unspool", "record -p 1 -o $x", noCaps, general},
+		{"long", "/usr/bin/unspool", "record -p " + strings.Repeat("1", 100), noCaps, general},
+		{"nothing", "/usr/bin/unspool", "", noCaps, general},
+		{"root", "/usr/bin/unspool", "record -p 1", "Uid:\t0\t0\t0\t0\n" + noCaps, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m, root := healthy(t)
+			put(t, root, status, tt.status)
+			m.Program, m.Args = tt.program, strings.Fields(tt.args)
+			if fix := m.sudo(true); fix != tt.fix {
+				t.Errorf("%q, want %q", fix, tt.fix)
+			}
+		})
 	}
 }
 

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"unspool/capture/human"
 )
 
 const (
@@ -33,7 +36,7 @@ func Print(w io.Writer, checks []Check, width int, colour bool) error {
 	for _, c := range checks {
 		state := min(c.State, Fail)
 		if by := fixedBy[c.Fix]; by != "" {
-			c.Detail += " (mended as " + by + ")"
+			c.Detail += " (same fix as for \"" + by + "\")"
 			c.Fix = ""
 		}
 		on, off := "", ""
@@ -50,7 +53,7 @@ func Print(w io.Writer, checks []Check, width int, colour bool) error {
 		}
 		if c.Fix != "" {
 			fixedBy[c.Fix] = c.Name
-			fmt.Fprintf(&b, "%*smend: %s\n", fixIndent, "", clean(c.Fix))
+			fmt.Fprintf(&b, "%*sfix: %s\n", fixIndent, "", clean(c.Fix))
 		}
 	}
 	b.WriteByte('\n')
@@ -67,15 +70,17 @@ func verdict(checks []Check) string {
 			warnings++
 		}
 	}
+	ready := "Ready to record"
+	if slices.ContainsFunc(checks, func(c Check) bool { return c.OwnOnly }) {
+		ready = "Ready to record your own programs only"
+	}
 	switch {
 	case !Able(checks):
-		return "Recording will not work here until what is marked FAIL is mended."
-	case warnings == 1:
-		return "Ready to record, with one limit: see above."
-	case warnings > 1:
-		return fmt.Sprintf("Ready to record, with %d limits: see above.", warnings)
+		return "Recording will not work here until what is marked FAIL is fixed."
+	case warnings == 0:
+		return ready + "."
 	}
-	return "Ready to record."
+	return fmt.Sprintf("%s; %s: see above.", ready, human.Plural(uint64(warnings), "warning"))
 }
 
 // clean keeps what comes from the machine (a path, an error) from steering the terminal.

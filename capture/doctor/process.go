@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,25 +50,40 @@ func (m *Machine) capabilities() capSet {
 	return capSet(n)
 }
 
-// setcap is the command that gives this program what it needs to record anything.
-func (m *Machine) setcap() string {
-	program := m.Program
-	if program == "" {
-		program = "$(command -v unspool)"
-	} else {
-		program = quote(program)
+// sudo is the command that records with what this process lacks: the user's own, if it is a simple one. Root
+// cannot have more, unless a container takes it away.
+func (m *Machine) sudo(own bool) string {
+	if strings.HasPrefix(m.status("Uid"), "0\t") {
+		return m.containerFix()
 	}
-	caps := "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_checkpoint_restore,cap_sys_nice"
-	if major, minor, ok := version(m.Release); ok && before(major, minor, 5, 9) {
-		// CAP_PERFMON came with 5.8, CAP_CHECKPOINT_RESTORE with 5.9: both were this one's.
-		caps = "cap_sys_admin,cap_sys_ptrace,cap_syslog,cap_ipc_lock,cap_sys_nice"
+	program := quote(m.Program)
+	if m.Program == "" || slices.Contains(inSudosPath, filepath.Dir(m.Program)) {
+		program = "unspool"
 	}
-	return "sudo setcap " + caps + "+ep " + program
+	if own && simple(m.Args) {
+		return "sudo " + program + " " + strings.Join(m.Args, " ")
+	}
+	return "sudo " + program + " record …   (without sudo: 'man unspool-record', WITHOUT ROOT)"
 }
+
+// inSudosPath are folders in which sudo finds programs.
+var inSudosPath = []string{"/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"}
+
+// simple says whether arguments can be shown as they are, and run no COMMAND, which root should not run.
+func simple(args []string) bool {
+	line := strings.Join(args, " ")
+	return len(args) > 0 && len(line) <= 100 && strings.Trim(line, plain+",:=@ ") == "" &&
+		!slices.ContainsFunc(args, func(a string) bool {
+			return a == "" || a == "--" || strings.Contains(a, " ")
+		})
+}
+
+// plain are the characters that mean nothing to a shell.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-"
 
 // quote makes one shell word of a path.
 func quote(s string) string {
-	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-") == "" {
+	if strings.Trim(s, plain) == "" {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
@@ -95,7 +111,7 @@ func (m *Machine) privileges(caps capSet) Check {
 	}
 	c.State = Warning
 	c.Detail = "missing: " + strings.Join(missing, ", ")
-	c.Fix = m.setcap()
+	c.Fix = m.sudo(false)
 	return c
 }
 
@@ -127,7 +143,7 @@ func (m *Machine) others(s refusals) Check {
 	c.State = Warning
 	c.Detail = strings.Join(lacks, "; ")
 	if caps := m.capabilities(); !caps.has(capSysPtrace) || s.files {
-		c.Fix = m.setcap()
+		c.Fix = m.sudo(false)
 	}
 	return c
 }
@@ -143,7 +159,7 @@ func (m *Machine) precedence() Check {
 	c.State = Warning
 	c.Detail = "recording has " + what + " priority, and does not go before all other processes: " +
 		"samples may be lost when the machine is busy"
-	c.Fix = m.setcap()
+	c.Fix = m.sudo(false)
 	return c
 }
 

@@ -120,7 +120,7 @@ func (m *Machine) refused(what Tried, err error) Check {
 	c := Check{State: Warning}
 	if what == Everything && isPermission(err) && !m.capabilities().mayPerf() {
 		c.Detail = "-a is not permitted: your own programs alone can be recorded, with -p PID or -- COMMAND"
-		c.Fix = setSysctl("perf_event_paranoid", 0)
+		c.Fix, c.OwnOnly = setSysctl("perf_event_paranoid", 0), true
 		return c
 	}
 	var ok bool
@@ -153,7 +153,7 @@ func (m *Machine) recorded(what Tried, t *Trial) Check {
 	case t.Denied > 0:
 		c.State = Warning
 		c.Detail += fmt.Sprintf("; %s of processes whose stacks you may not read", areOrIs(t.Denied))
-		c.Fix = m.setcap()
+		c.Fix = m.sudo(false)
 	case t.Samples == 0:
 		c.State = Warning
 		c.Detail = fmt.Sprintf("%s opens events, and not one sample came in %.1f s", options[what],

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -133,6 +134,10 @@ func TestFollowForgetsThreads(t *testing.T) {
 	f.sample(7, 8, 4000)
 	if p := f.end(); p.Threads[0].Comm != ":8" {
 		t.Errorf("two rounds after, the thread is still %v", p.Threads[0])
+	}
+	f.sample(math.MaxUint32, math.MaxUint32, 5000)
+	if p := f.end(); p.Threads[0].Comm != Exited {
+		t.Errorf("the thread without an ID is %v", p.Threads[0])
 	}
 	for _, c := range []struct {
 		name  string

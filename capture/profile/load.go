@@ -3,6 +3,7 @@ package profile
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -291,6 +292,10 @@ func (l *loader) fork(c *replay.Change) {
 	}
 }
 
+// Exited is what threads are called that have given up their IDs, at the end of their exit: the kernel gives
+// -1 instead (perf_event_pid).
+const Exited = "(exited)"
+
 // threadNow is the thread of a sample, -1 if it does not pass the filter.
 func (l *loader) threadNow(pid, tid uint32) int32 {
 	key := threadKey(pid, tid)
@@ -301,6 +306,8 @@ func (l *loader) threadNow(pid, tid uint32) int32 {
 		case known:
 		case pid == 0 && tid == 0:
 			comm = "swapper" // the idle task, which no record announces
+		case tid == math.MaxUint32:
+			comm = Exited
 		default:
 			comm = fmt.Sprintf(":%d", tid)
 		}

@@ -92,6 +92,17 @@ func (t Times) String() string {
 	return t.From.String() + " to " + t.To.String()
 }
 
+// Within is String behind "samples": "between 10 s and 20 s".
+func (t Times) Within() string {
+	switch {
+	case t.To.Value == 0:
+		return t.String()
+	case t.From.Value == 0:
+		return "in " + t.String()
+	}
+	return "between " + t.From.String() + " and " + t.To.String()
+}
+
 func (m Moment) String() string {
 	unit := " s"
 	if m.Percent {

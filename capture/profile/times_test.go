@@ -43,6 +43,16 @@ func TestParseTimes(t *testing.T) {
 	}
 }
 
+func TestTimesWithin(t *testing.T) {
+	for text, want := range map[string]string{
+		"1.5,30": "between 1.5 s and 30 s", "5,": "from 5 s on", ",5%": "in the first 5 %",
+	} {
+		if times, err := ParseTimes(text); err != nil || times.Within() != want {
+			t.Errorf("%q: %q, %v", text, times.Within(), err)
+		}
+	}
+}
+
 func TestPartHolds(t *testing.T) {
 	const first, last = 1e9, 11e9
 	for _, c := range []struct {

@@ -68,6 +68,8 @@ type imageKey struct {
 func New(o Options) *Symbolizer {
 	if o.Cache == "" {
 		o.Cache = cacheFolder()
+	} else if folder, err := filepath.Abs(o.Cache); err == nil {
+		o.Cache = folder // it is looked into from the root
 	}
 	if o.Kallsyms == "" {
 		o.Kallsyms = "/proc/kallsyms"

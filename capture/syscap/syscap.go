@@ -143,8 +143,11 @@ func (w *Writer) process(pid uint32) *process {
 	p := w.processes[pid]
 	if p == nil {
 		p = &process{comm: fmt.Sprintf(":%d", pid)}
-		if pid == 0 {
+		switch pid {
+		case 0:
 			p.comm = "swapper" // the idle task, which no record announces
+		case math.MaxUint32:
+			p.comm = profile.Exited
 		}
 		w.processes[pid] = p
 	}

@@ -129,6 +129,13 @@ func newSockets() (ours *os.File, theirs int, err error) {
 	return os.NewFile(uintptr(pair[0]), "recording"), theirs, nil
 }
 
+// typed leaves out of a command line what the user has not typed.
+func typed(args []string) []string {
+	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		return strings.HasPrefix(arg, "--"+spoolFlag+"=")
+	})
+}
+
 // again is this program with the same command line, to record.
 func again(s *spooled) *exec.Cmd {
 	spool := fmt.Sprintf("--%s=%v", spoolFlag, s)

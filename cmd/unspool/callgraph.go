@@ -18,7 +18,8 @@ func (g *callGraph) add(fl *pflag.FlagSet, size *stackSize) {
 	g.size = size
 	fl.BoolP("stacks", "g", true, "record stacks, which is always done: for those used to perf")
 	_ = fl.MarkHidden("stacks")
-	fl.Var(g, "call-graph", "as perf's `KIND`: dwarf,BYTES is --stack-size BYTES; fp and lbr make no difference")
+	fl.Var(g, "call-graph",
+		"as perf's `KIND`: dwarf,BYTES is --stack-size BYTES; fp and lbr are accepted and ignored")
 }
 
 func (g *callGraph) String() string { return g.kind }

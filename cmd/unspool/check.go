@@ -71,8 +71,7 @@ how these were found.`,
 		"exit with status 1 if more than `PERCENT` of the edges are wrong, or SOURCE=PERCENT of one source's")
 	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "end user stacks after `N` frames")
 	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses, no joins")
-	fl.BoolVar(&f.noJoin, "no-join", false,
-		"do not complete stacks that the copy cuts off with callers that were seen before and after")
+	fl.BoolVar(&f.noJoin, "no-join", false, noJoinText)
 	f.nameFlags.add(c)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say how unspool is confined")
 	f.sandboxFlags.add(c, "check")

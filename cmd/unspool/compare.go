@@ -159,6 +159,9 @@ func (f *compareFlags) compare(files, command []string) (under bool, status int,
 		defer f.page.Close()
 	}
 	if len(files) == 0 {
+		if err := f.nameFlags.check(); err != nil {
+			return false, 0, err
+		}
 		return f.live(command)
 	}
 	paths := slices.Clone(files)

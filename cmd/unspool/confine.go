@@ -24,7 +24,8 @@ type sandboxFlags struct {
 func (f *sandboxFlags) add(c *cobra.Command, verb string) {
 	fl := c.Flags()
 	fl.BoolVar(&f.sandbox, "sandbox", false,
-		verb+" without any privileges, which a second process keeps that only opens files (default for root)")
+		verb+" without privileges. A second process keeps them, and all that it does is open files. "+
+			"(default for root)")
 	fl.BoolVar(&f.noSandbox, "no-sandbox", false, verb+" with root's privileges in one process")
 	c.MarkFlagsMutuallyExclusive("sandbox", "no-sandbox")
 }

@@ -31,6 +31,12 @@ type convertFlags struct {
 	sandboxFlags
 }
 
+const (
+	compressText = "compress with zstd, at a `LEVEL` from 1 to 22 (1 without LEVEL)"
+	noJoinText   = "leave stacks that are larger than the copy incomplete, and do not add the callers that " +
+		"samples before and after have"
+)
+
 func convertCommand() *cobra.Command {
 	var f convertFlags
 	c := &cobra.Command{
@@ -75,9 +81,8 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 	f.nameFlags.add(c)
 	fl.IntVar(&f.maxStack, "max-stack", defaultMaxStack, "end user stacks after `N` frames")
 	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses, no joins")
-	fl.BoolVar(&f.noJoin, "no-join", false,
-		"do not complete stacks that the copy cuts off with callers that were seen before and after")
-	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
+	fl.BoolVar(&f.noJoin, "no-join", false, noJoinText)
+	fl.IntVarP(&f.compress, "compress", "z", 0, compressText)
 	fl.Lookup("compress").NoOptDefVal = "1"
 	fl.IntVarP(&f.jobs, "jobs", "j", 1, "use `N` cores; the output is the same")
 	fl.StringVar(&f.stats, "stats", "",
@@ -159,6 +164,9 @@ func (f *convertFlags) convert(input string) error {
 	line := f.follow(&o)
 	out, err := capture.Convert(ctx, o)
 	line.clear()
+	if err != nil && out.Stats.Samples == 0 {
+		f.quiet = true // the error says it all
+	}
 	return errors.Join(err, f.sumUp(&out, f.output, stats))
 }
 
@@ -203,5 +211,6 @@ func (f *convertFlags) follow(o *capture.ConvertOptions) *statusLine {
 }
 
 func (f *convertFlags) sumUp(out *capture.Outcome, name string, stats *outfile.Place) error {
-	return sumUp(out, capture.Limits{MaxStack: f.maxStack, Converted: true}, name, stats, f.quiet, f.verbose)
+	limits := capture.Limits{MaxStack: f.maxStack, Converted: true, Copied: out.Copied}
+	return sumUp(out, limits, name, stats, f.quiet, f.verbose)
 }

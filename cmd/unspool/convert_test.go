@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/export"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/testdata/programs"
@@ -254,6 +256,56 @@ func TestConvertOfADamagedRecordingSaysSo(t *testing.T) {
 		e := unspool(t, dir, "convert", "-q", path, "-o", path+".out")
 		e.fails(t, statusFailure, name+": damaged at offset [0-9]+: ")
 		readableBy(t, path+".out")
+	}
+}
+
+// TestConvertOfAnUnwoundRecording converts what holds no raw stacks.
+func TestConvertOfAnUnwoundRecording(t *testing.T) {
+	t.Parallel()
+	data, dir := halvesRecording(t), t.TempDir()
+	e := unspool(t, dir, "convert", data, "-o", "copy")
+	copied := regexp.MustCompile(`^unspool: .* has no raw stacks: it is copied unchanged\n` +
+		`[\d,]+ samples copied in [\d.]+ s\nunspool took [\d.]+ s of CPU time; [\d.]+ [KM]iB in copy\n$`)
+	if !copied.MatchString(e.stderr) || e.status != 0 {
+		t.Errorf("status %d\n%s", e.status, e.stderr)
+	}
+
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer write.Close()
+	read.Close()
+	unread := func(cmd *exec.Cmd) { cmd.Stdout = write }
+	e = start(t, dir, unread, "convert", data, "-o", "-").finish(t, time.Minute)
+	if strings.Contains(e.stderr, " samples") || !strings.Contains(e.stderr, "broken pipe") ||
+		e.status != statusFailure {
+		t.Errorf("for a reader that is gone: status %d\n%s", e.status, e.stderr)
+	}
+}
+
+// TestConvertOfNoSamples converts a part of a recording that is behind its end.
+func TestConvertOfNoSamples(t *testing.T) {
+	t.Parallel()
+	data, dir := halvesRecording(t), t.TempDir()
+	const before = "what was there"
+	for _, format := range export.Formats()[1:] {
+		t.Run(format.Name, func(t *testing.T) {
+			out := filepath.Join(dir, format.Name)
+			if err := os.WriteFile(out, []byte(before), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			for _, output := range []string{out, "-"} {
+				e := unspool(t, dir, "convert", data, "--time", "90,95", "--format", format.Name, "-o", output)
+				says := regexp.MustCompile(`^unspool: no samples between 90 s and 95 s: the recording has [\d.]+ s\n$`)
+				if e.status != statusFailure || !says.MatchString(e.stderr) || e.stdout != "" {
+					t.Errorf("status %d, %d bytes on stdout\n%s", e.status, len(e.stdout), e.stderr)
+				}
+			}
+			if text := mustRead(t, out); string(text) != before {
+				t.Errorf("the output was replaced by %d bytes", len(text))
+			}
+		})
 	}
 }
 

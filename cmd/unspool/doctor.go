@@ -19,7 +19,7 @@ func doctorCommand(status *int) *cobra.Command {
 		Long: `Record a command (-- COMMAND), a process (-p) and the whole machine (-a) for 0.2 seconds
 each, keep nothing of it, and look into the processes that run. Then say what works,
 what is missing, for instance the kernel's part of the stacks, the stacks of other users'
-processes, or debug information, and which command mends it.`,
+processes, or debug information, and which command fixes it.`,
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			checks := diagnose()

@@ -79,8 +79,10 @@ func helpCommand() *cobra.Command {
 			switch {
 			case err != nil:
 				return err
+			case len(rest) > 0 && about == c.Root():
+				return unknownCommand(about, args)
 			case len(rest) > 0:
-				return unknownCommand(c.Root(), args)
+				return noArguments(about, rest)
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()
@@ -111,7 +113,7 @@ func fail(err error, status int) int {
 	}
 	if errors.As(err, &own) {
 		status = own.ExitStatus()
-	} else if message, fix, ok := doctor.Explain(err); ok {
+	} else if message, fix, ok := doctor.Explain(err, typed(os.Args[1:])); ok {
 		say("%s", message)
 		if fix != "" {
 			fmt.Fprintf(os.Stderr, "  try: %s\n", human.Clean(fix))

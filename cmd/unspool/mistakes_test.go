@@ -27,6 +27,7 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 	const wholeNumber = "must be a whole number of at least 1"
+	const pages = "must be a number of pages, or a size in K, M or G such as 4M, at most 4 GiB for each CPU"
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -36,7 +37,10 @@ func TestMistakes(t *testing.T) {
 		{[]string{"recrod"}, statusFailure, `unknown command "recrod": did you mean record?`},
 		{[]string{"re"}, statusFailure, `unknown command "re": did you mean record or report?`},
 		{[]string{"help", "recrod"}, statusFailure, `unknown command "recrod": did you mean record?`},
-		{[]string{"help", "record", "twice"}, statusFailure, `unknown command "record twice"`},
+		{[]string{"help", "foo"}, statusFailure, `unknown command "foo"`},
+		{[]string{"help", "foo", "bar"}, statusFailure, `unknown command "foo bar"`},
+		{[]string{"help", "record", "twice"}, statusFailure, `unexpected argument "twice"`},
+		{[]string{"tup"}, statusFailure, `unknown command "tup": did you mean top?`},
 		{[]string{"frobnicate"}, statusFailure, `unknown command "frobnicate"`},
 		{[]string{""}, statusFailure, `unknown command ""`},
 		{[]string{"--", "record"}, statusFailure, `unknown command "record"`},
@@ -58,6 +62,11 @@ func TestMistakes(t *testing.T) {
 		{[]string{"report", "--fail-above", "1"}, statusFailure, "unknown option --fail-above"},
 		{[]string{"record", "-ax"}, statusFailure, "unknown option -x"},
 		{[]string{"record", "-z19", "true"}, statusFailure, "unknown option -1: the value of -z is given as -z=19"},
+		{[]string{"record", "-z", "99", "--", "true"}, 127,
+			"99: command not found; the level of -z is given as -z=99"},
+		{[]string{"record", "-z", "-o", "x.folded", "99"}, 127,
+			"99: command not found; the level of -z is given as -z=99"},
+		{[]string{"record", "99"}, 127, "99: command not found"},
 		{[]string{"record", "-d"}, statusFailure, "-d: a value is missing: -d SECONDS"},
 		{[]string{"convert", "--symfs"}, statusFailure, "--symfs: a value is missing: --symfs DIR"},
 		{[]string{"record", "--=x"}, statusFailure, `"--=x" is no option`},
@@ -110,6 +119,11 @@ func TestMistakes(t *testing.T) {
 		{[]string{"record", "--stack-size", "99999999999999999999", "true"}, statusFailure,
 			"--stack-size 99999999999999999999: is too large"},
 		{[]string{"record", "--stack-size", "100G", "true"}, statusFailure, "--stack-size 100G: is too large"},
+		{[]string{"record", "--stack-size", "0", "true"}, statusFailure,
+			"--stack-size 0: must be 8 to 65,528 bytes, a multiple of 8"},
+		{[]string{"record", "--call-graph", "dwarf,12", "true"}, statusFailure,
+			"--call-graph dwarf,12: must be 8 to 65,528 bytes, a multiple of 8"},
+		{[]string{"record", "--last", "0", "true"}, statusFailure, "--last 0: must be 1 to 100,000,000 seconds"},
 		{[]string{"record", "--last", "soon", "true"}, statusFailure,
 			"--last soon: must be a number of seconds, or a time such as 90s or 5m"},
 		{[]string{"record", "--switch-output=", "true"}, statusFailure,
@@ -118,7 +132,12 @@ func TestMistakes(t *testing.T) {
 			"--switch-max-files x: must be a whole number"},
 		{[]string{"record", "-D", "soon", "true"}, statusFailure,
 			"-D soon: must be a number of milliseconds, a time such as 2s, or -1"},
-		{[]string{"top", "--delay", "0"}, statusFailure, "--delay 0: must be at least 0.1 seconds"},
+		{[]string{"top", "--delay", "0"}, statusFailure, "--delay 0: must be 0.1 to 100,000,000 seconds"},
+		{[]string{"top", "--delay", "-1"}, statusFailure, "--delay -1: must be 0.1 to 100,000,000 seconds"},
+		{[]string{"top", "--delay", "NaN"}, statusFailure, "--delay NaN: must be 0.1 to 100,000,000 seconds"},
+		{[]string{"top", "-d", "0"}, statusFailure, "-d 0: must be 0.001 to 100,000,000 seconds"},
+		{[]string{"compare", "-d", "0s", "true"}, statusFailure, "-d 0s: must be 0.001 to 100,000,000 seconds"},
+		{[]string{"record", "-d", "0", "-a"}, statusFailure, "-d 0: must be 0.001 to 100,000,000 seconds"},
 		{[]string{"top", "-e", "cycles,instructions"}, statusFailure, "-e: top shows one event"},
 		{[]string{"report", "--time", "5", "text"}, statusFailure, `--time "5": must be FROM,TO: ` +
 			"seconds from the start, as in 1.5,30, or percentages, as in 10%,20%"},
@@ -139,12 +158,15 @@ func TestMistakes(t *testing.T) {
 		{[]string{"record", "--control", "fd:9", "true"}, statusFailure,
 			`--control: must be fifo:CTL or fifo:CTL,ACK, with paths of FIFOs, and not "fd:9"`},
 		{[]string{"record", "-m", "4Q", "true"}, statusFailure,
-			"-m 4Q: must be a number of pages, or a size such as 4M"},
+			"-m 4Q: " + pages},
+		{[]string{"record", "-m", "100T", "true"}, statusFailure, "-m 100T: " + pages},
+		{[]string{"record", "-m", "5G", "true"}, statusFailure, "-m 5G: " + pages},
+		{[]string{"record", "-m", "0", "true"}, statusFailure, "-m 0: " + pages},
 		{[]string{"record", "--call-graph", "lbr,2", "true"}, statusFailure,
 			"--call-graph lbr,2: must be dwarf, dwarf,BYTES, fp or lbr"},
 		{[]string{"record", "-d", "soon", "true"}, statusFailure,
 			"-d soon: must be a number of seconds, or a time such as 90s or 5m"},
-		{[]string{"record", "-d", "-1", "true"}, statusFailure, "-d -1: must be 0 to 100,000,000 seconds"},
+		{[]string{"record", "-d", "-1", "true"}, statusFailure, "-d -1: must be 0.001 to 100,000,000 seconds"},
 
 		// Processes and threads.
 		{[]string{"record", "-p", "0"}, statusFailure, "-p 0: a process ID must be 1 to 2147483647"},
@@ -152,6 +174,8 @@ func TestMistakes(t *testing.T) {
 			"-p 99999999999999999999: a process ID must be 1 to 2147483647"},
 		{[]string{"record", "-p", ","}, statusFailure, `-p "": a process ID must be 1 to 2147483647`},
 		{[]string{"record", "-p", "no such one"}, statusMissing, "-p: no process is called no such one"},
+		{[]string{"record", "-p", "no such one,1,nor this"}, statusMissing,
+			"-p: no process is called no such one or nor this"},
 		{[]string{"record", "-p", `"a`}, statusFailure, `-p "a: a quotation mark is out of place`},
 		{[]string{"report", "--pid", "1,x"}, statusFailure,
 			"--pid 1,x: must be whole numbers, separated by commas"},
@@ -216,6 +240,18 @@ func TestMistakes(t *testing.T) {
 		{[]string{"check", "none"}, statusFailure, "cannot open none: no such file or directory"},
 		{[]string{"report", "--symfs", "none", "text"}, statusFailure,
 			"cannot find none: no such file or directory"},
+		{[]string{"report", "--buildid-dir", "none", "text"}, statusFailure,
+			"cannot find none: no such file or directory"},
+		{[]string{"report", "--buildid-dir", "text", "text"}, statusFailure, "cannot open text: not a directory"},
+		{[]string{"convert", "--buildid-dir", "none", "text", "-o", "out"}, statusFailure,
+			"cannot find none: no such file or directory"},
+		{[]string{"convert", "--buildid-dir", "none", "text", "-o", "out.folded"}, statusFailure,
+			"cannot find none: no such file or directory"},
+		{[]string{"check", "--buildid-dir", "none", "text"}, statusFailure,
+			"cannot find none: no such file or directory"},
+		{[]string{"compare", "--buildid-dir", "none", "--", "true"}, statusFailure,
+			"cannot find none: no such file or directory"},
+		{[]string{"top", "--symfs", "none"}, statusFailure, "cannot find none: no such file or directory"},
 		{[]string{"record", "-o", "", "true"}, statusFailure, "-o: the file's name is empty"},
 		{[]string{"record", "-o", ".", "true"}, statusFailure, "cannot create .: is a directory"},
 		{[]string{"record", "-o", "none/x", "true"}, statusFailure,
@@ -259,6 +295,8 @@ func TestRefusals(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "closed"), 0o755); err != nil { // root's
 		t.Fatal(err)
 	}
+	privilege := "process 1 is another user's: recording it takes a privilege\n  try: sudo " +
+		filepath.Join(dir, "unspool")
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -274,8 +312,8 @@ func TestRefusals(t *testing.T) {
 		{[]string{"record", "closed"}, 127, "closed: command not found"},
 		{[]string{"record", "./closed"}, 126, "./closed: cannot be run: is a directory"},
 		{[]string{"record", ""}, 127, "the command's name is empty"},
-		{[]string{"record", "-p", "1"}, statusFailure,
-			"process 1 is another user's: recording it takes a privilege"},
+		{[]string{"record", "-p", "1"}, statusFailure, privilege + " record -p 1"},
+		{[]string{"top", "-p", "1"}, statusFailure, privilege + " top -p 1"},
 		{[]string{"record", "-p", "2147483647"}, statusFailure, "there is no process 2147483647, or it has ended"},
 		{[]string{"man", "closed"}, statusFailure, "cannot open closed/unspool.1: permission denied"},
 	} {

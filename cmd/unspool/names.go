@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -35,6 +37,16 @@ func (f *nameFlags) add(c *cobra.Command) {
 	c.MarkFlagDirname("symfs")
 	c.MarkFlagDirname("buildid-dir")
 	f.addShorten(c)
+}
+
+// check refuses what is no directory, before a recording whose names are looked for there. Root may not be
+// allowed to look: FUSE keeps it out of a user's file systems, in whose name they are read later.
+func (f *nameFlags) check() error {
+	err := (&capture.ConvertOptions{Symfs: f.symfs, Cache: f.cache}).Check()
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return err
 }
 
 func (f *nameFlags) addShorten(c *cobra.Command) {

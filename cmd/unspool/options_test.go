@@ -463,7 +463,7 @@ func TestBadOptions(t *testing.T) {
 		{"rate is no number", []string{"-F", "fast", "true"}, "-F fast: must be a whole number .*--help"},
 		{"rate and period", []string{"-F", "99", "-c", "5", "true"}, "-F and -c.*--help"},
 		{"all and one", []string{"-a", "-p", "1"}, "-a.*-p.*--help"},
-		{"negative duration", []string{"-d", "-1", "true"}, "-d -1: must be 0 to .* seconds.*--help"},
+		{"negative duration", []string{"-d", "-1", "true"}, "-d -1: must be 0.001 to .* seconds.*--help"},
 		{"duration is not a number", []string{"-d", "NaN", "true"}, "-d.*--help"},
 		{"endless duration", []string{"-d", "+Inf", "true"}, "-d.*--help"},
 		{"duration of an unknown unit", []string{"-d", "1x", "true"}, "-d 1x: must be a number of seconds.*--help"},
@@ -473,12 +473,12 @@ func TestBadOptions(t *testing.T) {
 		{"stack of an unknown unit", []string{"--stack-size", "4X", "true"},
 			"--stack-size 4X: must be a number of bytes.*--help"},
 		{"stack of perf's too large", []string{"--call-graph", "dwarf,64k", "true"},
-			"--call-graph dwarf,64k: .*65528.*--help"},
+			"--call-graph dwarf,64k: .*65,528.*--help"},
 		{"stack of perf's is no size", []string{"--call-graph", "dwarf,x", "true"},
 			"--call-graph dwarf,x:.*--help"},
 		{"unknown call graph", []string{"--call-graph", "vax", "true"}, "--call-graph vax: must be dwarf.*--help"},
 		{"process zero", []string{"-p", "0"}, "-p 0.*--help"},
-		{"stack too large", []string{"--stack-size", "65536", "true"}, "--stack-size 65536.*65528.*--help"},
+		{"stack too large", []string{"--stack-size", "65536", "true"}, "--stack-size 65536.*65,528.*--help"},
 		{"stack not of words", []string{"--stack-size", "1001", "true"}, "--stack-size 1001.*--help"},
 		{"no frames", []string{"--max-stack", "0", "true"}, "--max-stack 0.*--help"},
 		{"ring without pages", []string{"-m", "0", "true"}, "-m 0.*--help"},
@@ -526,6 +526,29 @@ func TestBadOptions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestHelpShowsWhatIsTyped looks at what help shows of options whose value can be left out, and of topics.
+func TestHelpShowsWhatIsTyped(t *testing.T) {
+	t.Parallel()
+	for command, lines := range map[string][]string{
+		"record": {`  -z, --compress\[=LEVEL\]              compress`,
+			`      --switch-output\[=WHEN\]          go on`,
+			`  -o, --output FILE                   write`},
+		"report":  {`      --http\[=ADDR\]  +serve`},
+		"convert": {`  -z, --compress\[=LEVEL\]  +compress`},
+		"":        {`  unspool help json   What`},
+	} {
+		help := unspool(t, "", append(strings.Fields(command), "--help")...).stdout
+		for _, line := range lines {
+			if !regexp.MustCompile("(?m)^" + line).MatchString(help) {
+				t.Errorf("%s: no line %q:\n%s", command, line, help)
+			}
+		}
+		if strings.Contains(help, "[=\"") || strings.Contains(help, "[=1") {
+			t.Errorf("%s shows the value that stands for none:\n%s", command, help)
+		}
+	}
 }
 
 func TestOptionsOfTheCommandAreItsOwn(t *testing.T) {

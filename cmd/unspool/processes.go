@@ -26,8 +26,10 @@ func (e *missingProcess) ExitStatus() int { return statusMissing }
 const maxNameOfTask = 15
 
 // processes gives the processes that the values of -p stand for: digits are a process ID, anything else is
-// the name of all processes that have it, as pgrep -x finds them. This process is not among those.
+// the name of all processes that have it, as pgrep -x finds them. This process is not among those. There must
+// be one with each name.
 func processes(values []string) (pids []int, err error) {
+	var missing []string
 	for _, v := range values {
 		if numeric(v) {
 			pid, err := strconv.Atoi(v)
@@ -42,9 +44,12 @@ func processes(values []string) (pids []int, err error) {
 			return nil, err
 		}
 		if len(found) == 0 {
-			return nil, &missingProcess{"-p: no process is called " + v}
+			missing = append(missing, v)
 		}
 		pids = append(pids, found...)
+	}
+	if len(missing) > 0 {
+		return nil, &missingProcess{"-p: no process is called " + strings.Join(missing, " or ")}
 	}
 	slices.Sort(pids)
 	return slices.Compact(pids), nil

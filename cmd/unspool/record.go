@@ -49,6 +49,7 @@ type recordFlags struct {
 
 const (
 	defaultMaxStack = 2048
+	leastDuration   = time.Millisecond
 	largestMaxStack = 7000 // what fits a record of 64 KiB beside the kernel's part
 )
 
@@ -77,6 +78,10 @@ recording and leaves a complete file.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			var err error
 			*status, err = f.record(args)
+			var missing *capture.CommandError
+			if errors.As(err, &missing) && f.compress == 1 && numeric(args[0]) {
+				err = fmt.Errorf("%w; the level of -z is given as -z=%s", err, args[0])
+			}
 			return err
 		},
 		ValidArgsFunction:     completeCommand,
@@ -85,7 +90,7 @@ recording and leaves a complete file.`,
 	f.addRecording(c)
 	fl := c.Flags()
 	fl.BoolVar(&f.noJoin, "no-join", false,
-		"do not complete stacks that the copy cuts off with what is seen of them before and after")
+		noJoinText)
 	fl.VarP(&f.delay, "delay", "D",
 		"take no samples for the first `MS` milliseconds, or 2s; -1: until --control says so")
 	fl.StringVar(&f.control, "control", "",
@@ -93,7 +98,7 @@ recording and leaves a complete file.`,
 	fl.StringVarP(&f.output, "output", "o", "perf.data",
 		"write to `FILE`, - for a pipe; its ending says the format")
 	f.rotationFlags.add(fl)
-	fl.IntVarP(&f.compress, "compress", "z", 0, "compress with zstd, at a `LEVEL` from 1 to 22")
+	fl.IntVarP(&f.compress, "compress", "z", 0, compressText)
 	fl.Lookup("compress").NoOptDefVal = "1"
 	f.exportFlags.add(c)
 	f.names.addShorten(c)
@@ -123,8 +128,10 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 		ring += fmt.Sprintf(" (default %dM)", perfring.DefaultRing()>>20)
 	}
 	fl.StringVarP(&f.ring, "mmap-pages", "m", f.ring, ring)
-	fl.VarP(&f.duration, "duration", "d", "end after `SECONDS`, or a time such as 5m, and COMMAND with it")
-	most := fmt.Sprintf("copy `BYTES` of each stack, also 16k, at most %d", perfring.MaxStackSize)
+	fl.VarP(atLeast{&f.duration, leastDuration}, "duration", "d",
+		"end after `SECONDS`, or a time such as 5m, and COMMAND with it")
+	most := fmt.Sprintf("copy `BYTES` of each stack, also 16k: a multiple of 8, at most %d",
+		perfring.MaxStackSize)
 	if f.stackSize == 0 {
 		most += " (default that, or 32768 in small rings)"
 	}
@@ -186,21 +193,23 @@ func ringPages(s string) (int, error) {
 	if s == "" {
 		return 0, nil
 	}
+	const most = 1 << 20 // 4 GiB
+	must := fmt.Errorf("-m %s: must be a number of pages, or a size in K, M or G such as 4M, "+
+		"at most 4 GiB for each CPU", s)
 	number, unit, err := inUnits(s)
 	if err != nil {
-		return 0, fmt.Errorf("-m %s: %w", s, err)
+		return 0, must
 	}
 	n, err := strconv.ParseUint(number, 10, 32)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("-m %s: must be a number of pages, or a size such as 4M", s)
+		return 0, must
 	}
 	if number != s {
 		page := uint64(os.Getpagesize())
 		n = (n*unit + page - 1) / page
 	}
-	const most = 1 << 20 // 4 GiB
 	if n > most {
-		return 0, fmt.Errorf("-m %s: must be at most 4 GiB for each CPU", s)
+		return 0, must
 	}
 	pages := 1
 	for uint64(pages) < n {

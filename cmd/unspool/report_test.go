@@ -437,26 +437,37 @@ func TestReportFindsFilesElsewhere(t *testing.T) {
 	need(t, "gcc")
 	dir := t.TempDir()
 	program, data := filepath.Join(dir, "moved"), filepath.Join(dir, "perf.data")
-	copyFile(t, buildCase(t, "halves.c"), program)
+	id := strings.Repeat("c0ffee42", 5)
+	copyFile(t, buildCase(t, "halves.c", "-Wl,--build-id=0x"+id), program)
 	if e := unspool(t, dir, "record", "-q", "-F", "999", "-o", data, "--", program, "100"); e.status != 0 {
 		t.Fatalf("record: status %d\n%s", e.status, e.stderr)
 	}
-	root := t.TempDir()
+	root := filepath.Join(dir, "root")
 	if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(program, filepath.Join(root, program)); err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range []string{"none", filepath.Join("cache/.build-id", id[:2], id[2:])} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copyFile(t, filepath.Join(root, program), filepath.Join(dir, "cache/.build-id", id[:2], id[2:], "elf"))
 	for _, c := range []struct {
 		args []string
 		want bool
 	}{
 		{nil, false},
 		{[]string{"--symfs", root}, true},
+		{[]string{"--symfs", filepath.Base(root)}, true},
+		{[]string{"--buildid-dir", filepath.Join(dir, "cache")}, true},
+		{[]string{"--buildid-dir", "cache"}, true},
+		{[]string{"--buildid-dir", "cache", "--no-sandbox"}, true},
 	} {
 		args := append([]string{"report", "--buildid-dir", filepath.Join(dir, "none")}, append(c.args, data)...)
-		if text := unspool(t, "", args...).stdout; strings.Contains(text, "halves_mix") != c.want {
+		if text := unspool(t, dir, args...).stdout; strings.Contains(text, "halves_mix") != c.want {
 			t.Errorf("%q: names found: %t\n%s", c.args, !c.want, text)
 		}
 	}

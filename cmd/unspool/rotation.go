@@ -34,9 +34,9 @@ const (
 func (f *rotationFlags) add(fl *pflag.FlagSet) {
 	fl.Var(&f.when, "switch-output",
 		"go on in FILE.1, FILE.2, … `WHEN` it has a size such as 20M, after a time such as 30s, "+
-			"or at a signal, SIGUSR2")
+			"or at a signal, SIGUSR2 (so without WHEN)")
 	fl.Lookup("switch-output").NoOptDefVal = bySignal
-	fl.Var(&f.last, "last",
+	fl.Var(atLeast{&f.last, leastLast}, "last",
 		"keep the last `SECONDS` in memory, or 5m: written to FILE.1, FILE.2, … at SIGUSR2 and at the end")
 	fl.IntVar(&f.most, "switch-max-files", defaultFiles, "keep the last `N` files of --switch-output or --last")
 }
@@ -89,8 +89,6 @@ func (f *rotationFlags) check(output string, exports bool) error {
 		return nil
 	case f.when.text != "" && f.last > 0:
 		return errors.New("--switch-output and --last cannot be used together")
-	case f.last > 0 && time.Duration(f.last) < leastLast:
-		return fmt.Errorf("--last %v: must be at least %v", time.Duration(f.last), leastLast)
 	case f.most < 2 || f.most > mostFiles:
 		return fmt.Errorf("--switch-max-files %d: must be 2 to %d", f.most, mostFiles)
 	case exports:

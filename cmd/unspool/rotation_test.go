@@ -47,7 +47,7 @@ func TestBadRotation(t *testing.T) {
 		{[]string{"--switch-output", "--switch-max-files", "101"}, "--switch-max-files 101: must be 2 to 100"},
 		{[]string{"--switch-max-files", "3"}, "--switch-max-files needs --switch-output or --last.*--help"},
 		{[]string{"--switch-output", "--last", "5"}, "--switch-output and --last cannot be used together.*--help"},
-		{[]string{"--last", "10ms"}, "--last 10ms: must be at least 1s.*--help"},
+		{[]string{"--last", "10ms"}, "--last 10ms: must be 1 to 100,000,000 seconds.*--help"},
 		{[]string{"--last", "5", "-o", "-"}, "several files cannot be written to a pipe.*--help"},
 	} {
 		args := append(append([]string{"record", "-q"}, c.args...), "true")

@@ -33,9 +33,9 @@ func (f *targetFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.BoolVarP(&f.all, "all-cpus", "a", false, "record the whole system")
 	fl.StringSliceVarP(&f.pids, "pid", "p", nil,
-		"record the running process `PID`, or several, PID,PID…, or all with a NAME")
+		"record the running process `PID`, or several, PID,PID…, or all with a NAME (status 1 if none has it)")
 	fl.StringSliceVarP(&f.tids, "tid", "t", nil,
-		"record the running thread `TID`, or several, and nothing that they start")
+		"record the running thread `TID` only, or several; not the threads and processes that it starts")
 	fl.StringVarP(&f.user, "uid", "u", "", "record the running processes of `USER`, a name or a number")
 	fl.StringVarP(&f.cpus, "cpu", "C", "",
 		"record only what runs on `CPUS`, as 0,2-3; without -p, -t and -u of the whole system")

@@ -66,7 +66,7 @@ No recording is kept.`,
 	fl.Lookup("freq").Usage = fmt.Sprintf("take `HZ` samples a second (default %d)", topFrequency)
 	fl.Lookup("event").Usage = "sample `EVENT`, also EVENT:u or :k (default cycles, or cpu-clock without a PMU)"
 	fl.Lookup("duration").Usage = "end after `SECONDS`, or a time such as 5m"
-	fl.Var(&f.delay, "delay", "show what is new every `SECONDS`")
+	fl.Var(atLeast{&f.delay, leastDelay}, "delay", "show what is new every `SECONDS`")
 	f.names.add(c)
 	f.sandboxFlags.add(c, "record and show")
 	f.addSpool(fl)
@@ -85,8 +85,6 @@ func (f *topFlags) top() (status int, err error) {
 	case err != nil:
 	case len(o.Events) > 1:
 		err = errors.New("-e: top shows one event")
-	case time.Duration(f.delay) < leastDelay:
-		err = fmt.Errorf("--delay %v: must be at least %v seconds", &f.delay, leastDelay.Seconds())
 	}
 	if err != nil {
 		return statusFailure, badOptions("unspool top", err)
@@ -95,6 +93,9 @@ func (f *topFlags) top() (status int, err error) {
 		_ = os.WriteFile("/proc/self/comm", []byte("unspool"), 0) // it is shown, and was started as "exe"
 		f.sandbox = f.confines()
 		return f.recordSpool(o)
+	}
+	if err := f.names.check(); err != nil {
+		return statusFailure, err
 	}
 	live, err := startLive(o.PIDs)
 	if err != nil {

@@ -197,7 +197,7 @@ func TestTopRefuses(t *testing.T) {
 	const see = " (see 'unspool top --help')"
 	for args, want := range map[string]string{
 		"true":                     `unexpected argument "true": top runs no command` + see,
-		"--delay 0.01":             "--delay 0.01: must be at least 0.1 seconds" + see,
+		"--delay 0.01":             "--delay 0.01: must be 0.1 to 100,000,000 seconds" + see,
 		"-e cpu-clock,task-clock":  "-e: top shows one event" + see,
 		"-a -p 1":                  "-a and -p cannot be used together: -a already records every process" + see,
 		"-F 0":                     "-F 0: must be at least 1" + see,

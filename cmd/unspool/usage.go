@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,17 +41,29 @@ func unknownCommand(c *cobra.Command, args []string) error {
 }
 
 // ownUsage changes cobra's template for usage: the root alone only shows its help, which is no use to
-// mention, and on a terminal the texts about options fit its width.
+// mention, help topics are no commands, and on a terminal the texts about options fit its width.
 func ownUsage(root *cobra.Command) {
 	cobra.AddTemplateFunc("fitting", func(options *pflag.FlagSet) string {
 		width := 0 // of a line; not limited
 		if isTerminal(os.Stdout) {
 			width = max(columns(os.Stdout)-1, narrowest)
 		}
-		return options.FlagUsagesWrapped(width)
+		return optionalValues(options.FlagUsagesWrapped(width))
 	})
 	template := strings.Replace(root.UsageTemplate(), "if .Runnable", "if and .Runnable .HasParent", 1)
+	template = strings.Replace(template, "{{rpad .CommandPath .CommandPathPadding}} {{.Short}}",
+		"{{.Root.Name}} help {{.Name}}   {{.Short}}", 1)
 	root.SetUsageTemplate(strings.ReplaceAll(template, "Flags.FlagUsages", "Flags | fitting"))
+}
+
+// optionalValue is how pflag shows an option whose value can be left out: --http ADDR[="localhost:"].
+var optionalValue = regexp.MustCompile(`(--[a-z-]+) ([A-Z]+)\[=[^]]*\]`)
+
+// optionalValues shows these as they are typed, --http[=ADDR], in the same width.
+func optionalValues(usage string) string {
+	return optionalValue.ReplaceAllStringFunc(usage, func(option string) string {
+		return fmt.Sprintf("%-*s", len(option), optionalValue.ReplaceAllString(option, "$1[=$2]"))
+	})
 }
 
 // narrowest is for how many columns help is written at least.
@@ -134,7 +147,7 @@ const mostSuggestions = 3
 
 // didYouMean suggests the subcommands of c that are like a name.
 func didYouMean(c *cobra.Command, name, prefix string) string {
-	c.SuggestionsMinimumDistance = 2
+	c.SuggestionsMinimumDistance = min(2, (len(name)-1)/2) // of three letters, two others are no likeness
 	near := c.SuggestionsFor(name)
 	if len(near) == 0 || len(near) > mostSuggestions || slices.Contains(near, name) {
 		return ""

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"unspool/capture/human"
 	"unspool/perfring"
 )
 
@@ -60,7 +61,7 @@ func (s *stackSize) Set(text string) error {
 		return err
 	}
 	if b < 8 || b > perfring.MaxStackSize || b%8 != 0 {
-		return valueError(fmt.Sprintf("must be a multiple of 8, at most %d bytes", perfring.MaxStackSize))
+		return valueError("must be 8 to " + human.Number(perfring.MaxStackSize) + " bytes, a multiple of 8")
 	}
 	*s = stackSize(b)
 	return nil
@@ -93,20 +94,37 @@ func (s *span) String() string { return strconv.FormatFloat(time.Duration(*s).Se
 // Type is the placeholder in the help of options that name none.
 func (s *span) Type() string { return "seconds" }
 
-func (s *span) Set(text string) error {
-	seconds, err := strconv.ParseFloat(text, 64)
+func (s *span) Set(text string) error { return atLeast{s, 0}.Set(text) }
+
+// An atLeast is the value of an option that takes a time which may not be shorter.
+type atLeast struct {
+	*span
+	least time.Duration
+}
+
+func (v atLeast) Set(text string) error {
+	seconds, err := inSeconds(text)
 	if err != nil {
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return valueError("must be a number of seconds, or a time such as 90s or 5m")
-		}
-		seconds = d.Seconds()
+		return err
 	}
-	if !(seconds >= 0 && seconds <= longest) { // not a number, too
-		return valueError("must be 0 to 100,000,000 seconds")
+	if !(seconds >= v.least.Seconds() && seconds <= longest) { // not a number, too
+		return valueError(fmt.Sprintf("must be %v to 100,000,000 seconds", v.least.Seconds()))
 	}
-	*s = span(seconds * float64(time.Second))
+	*v.span = span(seconds * float64(time.Second))
 	return nil
+}
+
+// inSeconds reads a number of seconds, or a time with a unit.
+func inSeconds(text string) (float64, error) {
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err == nil {
+		return seconds, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, valueError("must be a number of seconds, or a time such as 90s or 5m")
+	}
+	return d.Seconds(), nil
 }
 
 // A delay is the value of an option that takes a number of milliseconds, or a time with a unit. -1 is until
