@@ -375,6 +375,19 @@ func TestPageJudgesAsGoDoes(t *testing.T) {
 	}
 }
 
+// A program that was built anew after A is one frame, which the page says at its top.
+func TestDifferencePageOfAProgramWithoutNames(t *testing.T) {
+	both := changed(t, work)
+	for i := range both[0].Frames {
+		both[0].Frames[i].Known, both[0].Frames[i].Name = false, "[program]"
+	}
+	both[0].Images[0] = profile.Image{Name: "program", Path: "/program", BuildID: []byte{1}}
+	p := openDifference(t, mergedOf(t, both), Difference{})
+	p.text("#changes .names", "program is not here as A recorded it: its functions count as one, [program]. Keep a "+
+		"program before you build it anew: perf buildid-cache --add FILE, or build it under another name")
+	p.text("#changes tbody", "[program] program100 %100 %+0.00 ±0.25+1.00 ±0.12+0.00")
+}
+
 func TestDifferencePageOfNothing(t *testing.T) {
 	empty := func() difference.Recording {
 		return difference.Recording{Profile: profiletest.New(&profile.Profile{}).Profile}

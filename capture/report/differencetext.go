@@ -30,6 +30,11 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 				strings.Join(left, ", "))))
 		}
 	}
+	for i := range m.Unnamed {
+		if u := &m.Unnamed[i]; u.Much {
+			out.field("names", human.Clean(u.String()))
+		}
+	}
 	for i := range m.Pairs {
 		c, err := newPairView(m, i, &o)
 		if err != nil {
