@@ -26,8 +26,9 @@ func (u *Unnamed) String() string {
 		return fmt.Sprintf("%s has too few names of functions of %s: all of them count as one, %s", side,
 			u.Image.Name, u.Label)
 	}
-	return fmt.Sprintf("%s is not here as %s recorded it: its functions count as one, %s. Keep a program before you "+
-		"build it anew: perf buildid-cache --add FILE, or build it under another name", u.Image.Name, side, u.Label)
+	return fmt.Sprintf("%s is not here as %s recorded it: its functions count as one, %s. Keep a program before "+
+		"you build it anew: perf buildid-cache --add FILE, or build it under another name", u.Image.Name, side,
+		u.Label)
 }
 
 const (

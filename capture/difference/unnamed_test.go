@@ -36,8 +36,8 @@ func TestUnnamed(t *testing.T) {
 		nodes int
 	}{
 		{"built anew after A", bare(work(), 1), bare(work(), 2, every),
-			"w is not here as A recorded it: its functions count as one, [w]. Keep a program before you build it anew: " +
-				"perf buildid-cache --add FILE, or build it under another name",
+			"w is not here as A recorded it: its functions count as one, [w]. Keep a program before you build it " +
+				"anew: perf buildid-cache --add FILE, or build it under another name",
 			map[string][2]uint64{"[w] w": {100, 100}, "qsort libc": {40, 40}}, 4},
 		{"B is stripped", bare(work(), 1, every), bare(found, 2),
 			"B has too few names of functions of w: all of them count as one, [w]",
