@@ -102,7 +102,7 @@ func Merge(a, b Recording, o Options) (*Merged, error) {
 		if err := s.CheckValid(); err != nil {
 			return nil, fmt.Errorf("profile: %w", err)
 		}
-		m.Duration = max(m.Duration, s.Duration)
+		m.Duration, m.CPUs = max(m.Duration, s.Duration), max(m.CPUs, s.CPUs)
 	}
 	m.pair()
 	m.compareNames()

@@ -289,7 +289,9 @@ func (p opened) colourAt(row int, share float64) string {
 
 // Each recording has its own strip of time, which narrows what is counted of it.
 func TestDifferenceOfTimes(t *testing.T) {
-	m := mergedOf(t, changed(t, work))
+	both := changed(t, work)
+	both[1].CPUs = 1
+	m := mergedOf(t, both)
 	p := openDifference(t, m, Difference{})
 	strip := func(side string) []float64 {
 		return browser.Eval[[]float64](p.Page, `(() => {
@@ -301,7 +303,8 @@ func TestDifferenceOfTimes(t *testing.T) {
 	if ratio := a[2] / b[2]; ratio < 0.49 || ratio > 0.51 {
 		t.Errorf("A has half of B's time, and %.2f of its width", ratio)
 	}
-	p.text("#strip-A .when", "998 ms in steps of 975 µs · draw a range to see its part")
+	p.text("#strip-A .when", "998 ms in bars of 20.5 ms, full height 1 CPU · draw a range to see its part, "+
+		"exact to 975 µs")
 	p.text("#strip-A .programs", "program95.0 %helper5.00 %")
 	p.text("#strip-B .programs", "program96.0 %helper4.00 %")
 	// How many samples are in a part depends on where a pixel ends.
