@@ -1,9 +1,9 @@
 package difference
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,9 +26,9 @@ func (u *Unnamed) String() string {
 		return fmt.Sprintf("%s has too few names of functions of %s: all of them count as one, %s", side,
 			u.Image.Name, u.Label)
 	}
-	return fmt.Sprintf("%s is not here as %s recorded it: its functions count as one, %s. Keep a program before "+
-		"you build it anew: perf buildid-cache --add FILE, or build it under another name", u.Image.Name, side,
-		u.Label)
+	return fmt.Sprintf("%s is not here as %s recorded it: its functions count as one, %s. Keep a program "+
+		"before you build it anew: perf buildid-cache --add FILE, or build it under another name", u.Image.Name,
+		side, u.Label)
 }
 
 const (
@@ -60,8 +60,7 @@ func (m *merger) compareNames() {
 		if y == nil {
 			continue
 		}
-		known := !x.unknown && !y.unknown
-		same := slices.EqualFunc(x.ids, y.ids, bytes.Equal)
+		known, same := !x.ids[""] && !y.ids[""], maps.Equal(x.ids, y.ids)
 		if known && !same {
 			m.fold[name] = addresses
 		}
@@ -84,8 +83,7 @@ func (m *merger) compareNames() {
 // once for each frame.
 type naming struct {
 	image       *profile.Image
-	ids         [][]byte // build IDs of its files, sorted
-	unknown     bool     // one of them is not known
+	ids         map[string]bool // build IDs of its files, "" where one is not known
 	named, bare uint64
 }
 
@@ -110,7 +108,7 @@ func (m *merger) naming(side int) map[string]*naming {
 		name := m.names[side].image(image.Name)
 		n := found[name]
 		if n == nil {
-			n = &naming{image: image}
+			n = &naming{image: image, ids: make(map[string]bool)}
 			found[name] = n
 		}
 		if f.Known {
@@ -118,10 +116,7 @@ func (m *merger) naming(side int) map[string]*naming {
 		} else {
 			n.bare += samples[i]
 		}
-		n.unknown = n.unknown || image.BuildID == nil
-		if at, ok := slices.BinarySearchFunc(n.ids, image.BuildID, bytes.Compare); !ok {
-			n.ids = slices.Insert(n.ids, at, image.BuildID)
-		}
+		n.ids[string(image.BuildID)] = true
 	}
 	return found
 }

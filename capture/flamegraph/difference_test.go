@@ -223,8 +223,9 @@ func TestDifferencePage(t *testing.T) {
 	p.Press("c")
 	p.text("#sum", "CPU time 1.00 s → 2.00 s +1.00 ±0.11 (+100.0 %)")
 	p.text("#total", "total CPU s")
-	p.text("#changes tbody tr:nth-child(1) td:last-child", strings.SplitN(written(lists[1][slices.IndexFunc(m.Frames,
-		func(f profile.Frame) bool { return f.Name == "work" })].Amount, 1), " ", 2)[0])
+	slower := slices.IndexFunc(m.Frames, func(f profile.Frame) bool { return f.Name == "work" })
+	seconds, _, _ := strings.Cut(written(lists[1][slower].Amount, 1), " ")
+	p.text("#changes tbody tr:nth-child(1) td:last-child", seconds)
 	// In seconds: 1.34 for work, 0.56, 0.18 and 0.1 of 2.18; changes of 0.84, 0.24, −0.18 and 0.1 of 1.
 	colours(map[float64]int{0.1: 10, 0.8: 9, 0.9: 1, 0.98: 9})
 	p.Press("c")
@@ -387,7 +388,8 @@ func TestPageJudgesAsGoDoes(t *testing.T) {
 		}
 	}
 	p.Press("c")
-	p.text("#rest span", fmt.Sprintf("%s may differ by chance, by up to %.2f s", human.Plural(others, "function"), most))
+	p.text("#rest span", fmt.Sprintf("%s may differ by chance, by up to %.2f s",
+		human.Plural(others, "function"), most))
 	for tests, z := range map[int]float64{1: 1.959964, 1000: 4.055627} {
 		if got := browser.Eval[float64](p.Page, fmt.Sprintf("quantile(%d)", tests)); got < z-1e-5 || got > z+1e-5 {
 			t.Errorf("quantile(%d) is %v", tests, got)
@@ -403,8 +405,8 @@ func TestDifferencePageOfAProgramWithoutNames(t *testing.T) {
 	}
 	both[0].Images[0] = profile.Image{Name: "program", Path: "/program", BuildID: []byte{1}}
 	p := openDifference(t, mergedOf(t, both), Difference{})
-	p.text("#changes .names", "program is not here as A recorded it: its functions count as one, [program]. Keep "+
-		"a program before you build it anew: perf buildid-cache --add FILE, or build it under another name")
+	p.text("#changes .names", "program is not here as A recorded it: its functions count as one, [program]. "+
+		"Keep a program before you build it anew: perf buildid-cache --add FILE, or build it under another name")
 	p.text("#changes tbody", "[program] program100 %100 %+0.00 ±0.25+1.00 ±0.12+0.00")
 }
 

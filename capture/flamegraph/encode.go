@@ -14,7 +14,7 @@ import (
 // header is the JSON at the beginning of the page's data.
 type header struct {
 	Events    []string    `json:"events"`
-	Each      []float64   `json:"each"`           // seconds of CPU time of a sample of each event; 0 if not known
+	Each      []float64   `json:"each"`           // seconds of CPU time of an event's sample; 0 if not known
 	CPUs      int         `json:"cpus,omitempty"` // of the recorded machine; 0 if not known
 	Threads   []threadRow `json:"threads"`
 	Images    []string    `json:"images"`

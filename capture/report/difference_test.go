@@ -208,6 +208,14 @@ func TestDifferenceJSON(t *testing.T) {
 	if got.A.Unnamed == nil || len(got.A.Unnamed)+len(got.B.Unnamed) > 0 {
 		t.Errorf("unnamed: %q, %q", got.A.Unnamed, got.B.Unnamed)
 	}
+	text.Reset()
+	without := mergeTwo(t, replaced(example()), after(example()), difference.Options{})
+	if err := WriteDifferenceJSON(&text, without, o); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), `"unnamed_images":["demo"]`) {
+		t.Errorf("demo has names in\n%s", &text)
+	}
 	e := got.Events[0]
 	if e.Unit != "s" || !same(e.A.Amount, 1) || !same(e.B.Amount, 2.8) || !e.Whole.Significant ||
 		e.By != "image" || len(e.Groups) != 4 || e.Groups[0].Name != "demo" {
