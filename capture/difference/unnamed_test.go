@@ -47,6 +47,10 @@ func TestUnnamed(t *testing.T) {
 		{"the same file", bare(work(), 1), bare(work(), 1), "",
 			map[string][2]uint64{"[w+main] w": {100, 100}, "[w+mix] w": {60, 60}, "[w+sum] w": {60, 60},
 				"[w+cmp] w": {40, 40}, "qsort libc": {40, 40}}, 6},
+		{"the same file, in other functions", bare(work(), 1), bare(work(), 1, every), "",
+			map[string][2]uint64{"[w+main] w": {100, 0}, "[w+mix] w": {60, 0}, "[w+sum] w": {60, 0},
+				"[w+cmp] w": {40, 0}, "main w": {0, 100}, "mix w": {0, 60}, "sum w": {0, 60}, "cmp w": {0, 40},
+				"qsort libc": {40, 40}}, 11},
 	} {
 		m := merged(t, c.a, c.b)
 		if got := total(t, m, 0); !maps.Equal(got, c.want) || len(m.Nodes) != c.nodes {
