@@ -500,7 +500,7 @@ func TestPageIsNarrowed(t *testing.T) {
 		}
 	}
 	p.Shows("#strip .programs", "program70.0 %tool30.0 %")
-	p.Shows("#strip .when", "10 s in steps of 9.77 ms · draw a range to see its part")
+	p.Shows("#strip .when", "10 s in bars of 205 ms · draw a range to see its part, exact to 9.77 ms")
 
 	// The first four seconds: 400 samples, of two stacks.
 	p.Drag(strip[0]+0.5, strip[1]+20, strip[0]+0.4*strip[2], strip[1]+20)

@@ -29,6 +29,8 @@ type Merged struct {
 	Sides [sides]Recording
 	Left  [sides][]string // events with samples that the other recording does not have
 
+	Unnamed []Unnamed // images whose functions cannot be compared
+
 	nodes, events, threads [sides][]int32 // what each of a side has become; -1 for an event that is left out
 	from                   [][]place      // where each thread comes from
 	collected              map[int][sides]*series
@@ -73,6 +75,8 @@ type merger struct {
 	names  [sides]names
 	images map[string]int32
 	frames map[profile.Frame]int32
+	fold   map[string]fold // by image
+	folded map[int32]bool  // frames that stand for several functions: one that calls itself is one place
 	stacks map[profile.Node]int32
 	of     map[member]int32
 }
@@ -91,15 +95,17 @@ func Merge(a, b Recording, o Options) (*Merged, error) {
 			collected: make(map[int][sides]*series),
 		},
 		Options: o, names: alike(a.Profile, b.Profile), images: make(map[string]int32),
-		frames: make(map[profile.Frame]int32), stacks: make(map[profile.Node]int32), of: make(map[member]int32),
+		fold: make(map[string]fold), folded: make(map[int32]bool), frames: make(map[profile.Frame]int32),
+		stacks: make(map[profile.Node]int32), of: make(map[member]int32),
 	}
 	for _, s := range m.Sides {
 		if err := s.CheckValid(); err != nil {
 			return nil, fmt.Errorf("profile: %w", err)
 		}
-		m.Duration = max(m.Duration, s.Duration)
+		m.Duration, m.CPUs = max(m.Duration, s.Duration), max(m.CPUs, s.CPUs)
 	}
 	m.pair()
+	m.compareNames()
 	all := m.programs(A)
 	maps.Copy(all, m.programs(B))
 	for side := range m.Sides {
@@ -244,7 +250,13 @@ func (m *merger) frame(side int, f *profile.Frame) int32 {
 	if m.Lines {
 		key.File, key.Line = f.File, f.Line
 	}
-	return m.intern(key)
+	image := m.Images[key.Image].Name
+	if !m.fold[image].has(f) {
+		return m.intern(key)
+	}
+	at := m.intern(profile.Frame{Name: label(image), Kind: f.Kind, Image: key.Image})
+	m.folded[at] = true
+	return at
 }
 
 func (m *merger) intern(f profile.Frame) int32 {
@@ -276,6 +288,9 @@ func (m *merger) image(im *profile.Image, n names) int32 {
 }
 
 func (m *merger) child(parent, frame int32) int32 {
+	if m.folded[frame] && m.Nodes[parent].Frame == frame {
+		return parent
+	}
 	n := profile.Node{Parent: parent, Frame: frame}
 	at, ok := m.stacks[n]
 	if !ok {

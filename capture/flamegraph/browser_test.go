@@ -69,11 +69,17 @@ func (p opened) frame(row int, share float64) (x, y float64) {
 func TestPageInABrowser(t *testing.T) {
 	p := open(t, example(), Options{Title: hostile})
 	p.text("h1", Printable(hostile))
+	p.text(".origin", "unspool record -- "+Printable(hostile)+" · host")
 	const legend = "[...document.querySelectorAll('#legend li:not([hidden])')].map(e => " +
 		"e.textContent).join(', ')"
 	const words = "user 51.0 %, inlined 20.0 %, JIT 15.0 %, kernel 10.0 %, unmapped 4.00 %"
 	if have := browser.Eval[string](p.Page, legend); have != words {
 		t.Errorf("legend: %s", have)
+	}
+	// A colour is explained by all of its shades.
+	if have := browser.Eval[int](p.Page, `new Set(getComputedStyle(document.querySelector('[data-word=user] i'))
+		.backgroundImage.match(/rgb\([^)]*\)/g)).size`); have != shades {
+		t.Errorf("%d shades in the legend", have)
 	}
 
 	// The numbers of the frame under the pointer: below main, 96 % wide, qsort comes first.

@@ -19,10 +19,10 @@ var palette = [colours]struct {
 	hue, saturation int
 	word, title     string
 }{
-	profile.User:     {24, 88, "user", "code of a file, or of the vDSO"},
+	profile.User:     {24, 88, "user", "code of a file, or of the vDSO: the shades are by file"},
 	inlined:          {45, 84, "inlined", "inlined by the compiler into the function above"},
 	profile.JIT:      {146, 42, "JIT", "code made at run time"},
-	profile.Kernel:   {214, 62, "kernel", "the kernel or a module"},
+	profile.Kernel:   {214, 62, "kernel", "the kernel or a module: the shades are by module"},
 	profile.Guest:    {276, 42, "guest", "inside a virtual machine"},
 	profile.Unmapped: {220, 6, "unmapped", "an address that no mapping held"},
 	profile.Process:  {178, 24, "process", "all processes of one name"},

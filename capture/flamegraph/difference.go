@@ -76,6 +76,12 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 		s := &m.Sides[side]
 		sides = append(sides, pageSide{name, Printable(o.Files[side]), summary(s.Profile), length(s).Seconds()})
 	}
+	var names []string
+	for i := range m.Unnamed {
+		if u := &m.Unnamed[i]; u.Much {
+			names = append(names, Printable(u.String()))
+		}
+	}
 	style := Style() + differenceCSS
 	script := Script() + threadsJS + stripJS + pageJS + statisticsJS + differenceJS + "start(DifferencePage);\n"
 	out := bufio.NewWriter(w)
@@ -83,7 +89,7 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 		"Title": Printable(o.Title),
 		"Style": template.CSS(style), "StyleHash": Hash(style),
 		"Script": template.JS(script), "ScriptHash": Hash(script),
-		"Legend": Legend(), "Pairs": pairs, "Sides": sides, "Amounts": o.Amounts, "Data": data,
+		"Legend": Legend(), "Pairs": pairs, "Sides": sides, "Names": names, "Amounts": o.Amounts, "Data": data,
 	}); err != nil {
 		return err
 	}

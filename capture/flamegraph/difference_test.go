@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"unspool/capture/difference"
+	"unspool/capture/human"
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/testdata/browser"
@@ -177,6 +178,8 @@ func TestDifferencePage(t *testing.T) {
 	}
 	p.text("#rest", "2 functions may differ by chance, by up to 4.0 points")
 
+	p.text("#total", "total points")
+
 	// Widths of both: 67 for work, 32, 18 and 5 of 122.
 	nodes := nodeChanges(t, m)
 	tip := func(name, a, b string, node int) {
@@ -219,6 +222,10 @@ func TestDifferencePage(t *testing.T) {
 	colours(map[float64]int{0.1: 9, 0.7: 5, 0.9: 1, 0.98: 8})
 	p.Press("c")
 	p.text("#sum", "CPU time 1.00 s → 2.00 s +1.00 ±0.11 (+100.0 %)")
+	p.text("#total", "total CPU s")
+	slower := slices.IndexFunc(m.Frames, func(f profile.Frame) bool { return f.Name == "work" })
+	seconds, _, _ := strings.Cut(written(lists[1][slower].Amount, 1), " ")
+	p.text("#changes tbody tr:nth-child(1) td:last-child", seconds)
 	// In seconds: 1.34 for work, 0.56, 0.18 and 0.1 of 2.18; changes of 0.84, 0.24, −0.18 and 0.1 of 1.
 	colours(map[float64]int{0.1: 10, 0.8: 9, 0.9: 1, 0.98: 9})
 	p.Press("c")
@@ -283,7 +290,9 @@ func (p opened) colourAt(row int, share float64) string {
 
 // Each recording has its own strip of time, which narrows what is counted of it.
 func TestDifferenceOfTimes(t *testing.T) {
-	m := mergedOf(t, changed(t, work))
+	both := changed(t, work)
+	both[1].CPUs = 1
+	m := mergedOf(t, both)
 	p := openDifference(t, m, Difference{})
 	strip := func(side string) []float64 {
 		return browser.Eval[[]float64](p.Page, `(() => {
@@ -295,7 +304,8 @@ func TestDifferenceOfTimes(t *testing.T) {
 	if ratio := a[2] / b[2]; ratio < 0.49 || ratio > 0.51 {
 		t.Errorf("A has half of B's time, and %.2f of its width", ratio)
 	}
-	p.text("#strip-A .when", "998 ms in steps of 975 µs · draw a range to see its part")
+	p.text("#strip-A .when", "998 ms in bars of 20.5 ms, full height 1 CPU · draw a range to see its part, "+
+		"exact to 975 µs")
 	p.text("#strip-A .programs", "program95.0 %helper5.00 %")
 	p.text("#strip-B .programs", "program96.0 %helper4.00 %")
 	// How many samples are in a part depends on where a pixel ends.
@@ -368,11 +378,36 @@ func TestPageJudgesAsGoDoes(t *testing.T) {
 			t.Errorf("%s: %q, by Go %q", name, have[name], text)
 		}
 	}
+	// By CPU time, so is what may be chance.
+	most, others := 0.0, uint64(0)
+	for i := range m.Frames {
+		s, c := lists[0][i].Amount, lists[1][i].Amount
+		if !s.Significant() && !c.Significant() && lists[1][i].Judged() {
+			others++
+			most = max(most, math.Abs(s.Value), math.Abs(c.Value))
+		}
+	}
+	p.Press("c")
+	p.text("#rest span", fmt.Sprintf("%s may differ by chance, by up to %.2f s",
+		human.Plural(others, "function"), most))
 	for tests, z := range map[int]float64{1: 1.959964, 1000: 4.055627} {
 		if got := browser.Eval[float64](p.Page, fmt.Sprintf("quantile(%d)", tests)); got < z-1e-5 || got > z+1e-5 {
 			t.Errorf("quantile(%d) is %v", tests, got)
 		}
 	}
+}
+
+// A program that was built anew after A is one frame, which the page says at its top.
+func TestDifferencePageOfAProgramWithoutNames(t *testing.T) {
+	both := changed(t, work)
+	for i := range both[0].Frames {
+		both[0].Frames[i].Known, both[0].Frames[i].Name = false, "[program]"
+	}
+	both[0].Images[0] = profile.Image{Name: "program", Path: "/program", BuildID: []byte{1}}
+	p := openDifference(t, mergedOf(t, both), Difference{})
+	p.text("#changes .names", "program is not here as A recorded it: its functions count as one, [program]. "+
+		"Keep a program before you build it anew: perf buildid-cache --add FILE, or build it under another name")
+	p.text("#changes tbody", "[program] program100 %100 %+0.00 ±0.25+1.00 ±0.12+0.00")
 }
 
 func TestDifferencePageOfNothing(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 // header is the JSON at the beginning of the page's data.
 type header struct {
 	Events    []string    `json:"events"`
+	Each      []float64   `json:"each"`           // seconds of CPU time of an event's sample; 0 if not known
+	CPUs      int         `json:"cpus,omitempty"` // of the recorded machine; 0 if not known
 	Threads   []threadRow `json:"threads"`
 	Images    []string    `json:"images"`
 	Files     []string    `json:"files"`
@@ -44,11 +46,17 @@ type threadRow struct {
 // Points are those of the first weight, as many as have its count together, then those of the next one.
 // Without steps there are none.
 func encode(g *graph, s *steps) (template.HTML, error) {
-	h := header{Functions: len(g.functions), Nodes: len(g.nodes), Weights: len(g.weights)}
+	h := header{CPUs: g.p.CPUs, Functions: len(g.functions), Nodes: len(g.nodes), Weights: len(g.weights)}
 	event := make([]uint64, len(g.p.Events)) // those with samples only
+	samples := make([]uint64, len(g.p.Events))
+	for _, s := range g.p.Samples {
+		samples[s.Event] += s.Count
+	}
 	for i, e := range g.events {
 		event[e] = uint64(i)
 		h.Events = append(h.Events, Printable(g.p.Events[e].Name))
+		all, _ := g.p.CPUTime(e)
+		h.Each = append(h.Each, all.Seconds()/float64(samples[e]))
 	}
 	for _, t := range g.p.Threads {
 		h.Threads = append(h.Threads, threadRow{t.PID, t.TID, Printable(t.Comm)})

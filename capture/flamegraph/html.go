@@ -41,6 +41,7 @@ func writeHTML(w *bufio.Writer, g *graph, s *steps, o Options) error {
 	style, script := Style(), Script()+threadsJS+stripJS+pageJS+"start(Page);\n"
 	return page().Execute(w, map[string]any{
 		"Title":      Printable(o.Title),
+		"Origin":     origin(g.p),
 		"Style":      template.CSS(style),
 		"StyleHash":  Hash(style),
 		"Script":     template.JS(script),

@@ -54,8 +54,9 @@ func StripScript() string { return threadsJS + stripJS }
 func Style() string {
 	style := styleCSS + ":root{" + rules("--fill%d-%d:%s;", false) +
 		"}\n@media (prefers-color-scheme: dark){:root{" + rules("--fill%d-%d:%s;", true) + "}}\n"
-	for _, c := range legend {
-		style += fmt.Sprintf(".fill%d{background:var(--fill%d-1)}", c, c)
+	for _, c := range legend { // all shades side by side, each in a quarter
+		style += fmt.Sprintf(".fill%[1]d{background:linear-gradient(90deg,var(--fill%[1]d-0) 25%%,"+
+			"var(--fill%[1]d-1) 25%% 50%%,var(--fill%[1]d-2) 50%% 75%%,var(--fill%[1]d-3) 75%%)}", c)
 	}
 	return style
 }

@@ -134,7 +134,7 @@ func TestStripInABrowser(t *testing.T) {
 		p.text("#tip table tr", "total100 %"+want)
 		p.MoveTo(5, 5)
 	}
-	const all = "10 s in steps of 9.77 ms · draw a range to see its part"
+	const all = "10 s in bars of 68.4 ms · draw a range to see its part, exact to 9.77 ms"
 	p.text(".strip .when", all)
 	p.text(".strip .programs", "cc166.7 %sh20.0 %ld13.3 %")
 	total("3,000")
@@ -198,13 +198,18 @@ func TestCoarseTimeInABrowser(t *testing.T) {
 		t.Error("time, of samples that have none")
 	}
 	p := build()
+	for i := range p.Samples {
+		p.Samples[i].Period = p.Samples[i].Count * 5e5
+	}
 	line := timeline(t, p, phases)
 	for _, c := range []struct {
 		steps int
 		want  string
 	}{
 		{0, "Time is left out: there are too many samples that differ"},
-		{64, "10 s in steps of 156 ms, as there are many samples · draw a range to see its part"},
+		// The 500 samples of a bar at most are of half a millisecond each.
+		{64, "10 s in bars of 156 ms, full height 1.6 CPUs · draw a range to see its part, exact to 156 ms, " +
+			"as there are many samples"},
 	} {
 		g := newGraph(p)
 		s, err := g.timed(line)

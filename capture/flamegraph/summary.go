@@ -51,6 +51,13 @@ func summary(p *profile.Profile) []fact {
 	return facts
 }
 
+// origin says in short what was recorded where, as far as the recording does.
+func origin(p *profile.Profile) string {
+	parts := []string{strings.Join(p.Command, " "), p.Hostname}
+	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
+	return Printable(strings.Join(parts, " · "))
+}
+
 // stacks says how many user stacks are complete, and why the others are not.
 func stacks(p *profile.Profile) string {
 	var ended [profile.NumEnds]uint64

@@ -55,6 +55,17 @@ func inNanoseconds(p *profile.Profile) *profile.Profile {
 	return p
 }
 
+// replaced is a profile of a program that is not there any more as it was recorded.
+func replaced(p *profile.Profile) *profile.Profile {
+	for i := range p.Frames {
+		if f := &p.Frames[i]; f.Image == 2 {
+			f.Known, f.Name = false, "[demo]"
+		}
+	}
+	p.Images[2].BuildID = []byte{1}
+	return p
+}
+
 func mergeTwo(t *testing.T, a, b *profile.Profile, o difference.Options) *difference.Merged {
 	t.Helper()
 	o.Processes = true
@@ -96,11 +107,15 @@ func TestDifference(t *testing.T) {
 		}},
 		"events":    {example, untimed, Difference{Options: Options{Top: 2}}},
 		"narrowest": {timed(example), then(example), Difference{Options: Options{Width: 60}, Amounts: true}},
-		"programs":  {timed(withProcesses), then(withProcesses), Difference{Options: Options{Top: -1}}},
-		"inline":    {timed(withLines), then(withLines), Difference{Options: Options{Top: 4}}},
-		"comm":      {timed(withLines), then(withLines), Difference{Options: Options{By: Comm, Top: 2}}},
-		"process":   {timed(withProcesses), then(withProcesses), Difference{Options: Options{By: Process}}},
-		"image":     {timed(withLines), then(withLines), Difference{Options: Options{By: Image, PercentLimit: 10}}},
+		"replaced": {
+			func() *profile.Profile { return replaced(inNanoseconds(example())) }, then(example),
+			Difference{Files: [2]string{"old.data", "new.data"}},
+		},
+		"programs": {timed(withProcesses), then(withProcesses), Difference{Options: Options{Top: -1}}},
+		"inline":   {timed(withLines), then(withLines), Difference{Options: Options{Top: 4}}},
+		"comm":     {timed(withLines), then(withLines), Difference{Options: Options{By: Comm, Top: 2}}},
+		"process":  {timed(withProcesses), then(withProcesses), Difference{Options: Options{By: Process}}},
+		"image":    {timed(withLines), then(withLines), Difference{Options: Options{By: Image, PercentLimit: 10}}},
 		"source": {timed(withLines), then(withLines), Difference{
 			Options: Options{By: Source, Top: 3, Colour: true},
 		}},
@@ -154,7 +169,8 @@ func TestDifferenceJSON(t *testing.T) {
 		A, B    struct {
 			File    string
 			Samples uint64
-			Depth   float64 `json:"mean_depth"`
+			Depth   float64  `json:"mean_depth"`
+			Unnamed []string `json:"unnamed_images"`
 		}
 		Events []struct {
 			Name, Unit string
@@ -188,6 +204,17 @@ func TestDifferenceJSON(t *testing.T) {
 	if got.Version != 2 || got.A.File != "old.data" || got.B.File != "new\x1b.data" || got.A.Samples != 1000 ||
 		got.B.Samples != 2800 || !same(got.A.Depth, 4.528) {
 		t.Errorf("version %d, %+v, %+v", got.Version, got.A, got.B)
+	}
+	if got.A.Unnamed == nil || len(got.A.Unnamed)+len(got.B.Unnamed) > 0 {
+		t.Errorf("unnamed: %q, %q", got.A.Unnamed, got.B.Unnamed)
+	}
+	text.Reset()
+	without := mergeTwo(t, replaced(example()), after(example()), difference.Options{})
+	if err := WriteDifferenceJSON(&text, without, o); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), `"unnamed_images":["demo"]`) {
+		t.Errorf("demo has names in\n%s", &text)
 	}
 	e := got.Events[0]
 	if e.Unit != "s" || !same(e.A.Amount, 1) || !same(e.B.Amount, 2.8) || !e.Whole.Significant ||

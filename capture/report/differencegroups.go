@@ -58,7 +58,7 @@ func (out *printer) groupChanges(c *pairView, t *table, list []change) {
 	parts := out.o.By.partsSamples()
 	titles, title := out.titles(c, "A", "B"), out.o.By.String()
 	if !parts {
-		titles = out.titles(c, "self A", "self B") + out.totalTitle()
+		titles = out.titles(c, "self A", "self B") + out.totalTitle(c)
 	}
 	if out.o.By == Source {
 		title += " file"
@@ -74,7 +74,7 @@ func (out *printer) groupChanges(c *pairView, t *table, list []change) {
 		}
 		line := out.columns(c, &x.self)
 		if !parts {
-			line += out.total(x)
+			line += out.total(c, x)
 		}
 		out.line(line + human.Shorten(human.Clean(t.rows[x.row].name), out.o.Width-len(titles)))
 	}

@@ -17,6 +17,7 @@ type jsonSide struct {
 	jsonHeader
 	Depth    float64  `json:"mean_depth"`
 	Unpaired []string `json:"unpaired_events"`
+	Unnamed  []string `json:"unnamed_images"`
 }
 
 // jsonWhole is all samples of an event in one of two recordings.
@@ -71,10 +72,15 @@ func WriteDifferenceJSON(w io.Writer, m *difference.Merged, o Difference) error 
 	out.open("{")
 	out.field("version", differenceVersion)
 	for side, name := range []string{"a", "b"} {
-		s := jsonSide{Depth: meanDepth(m.Sides[side].Profile), Unpaired: m.Left[side]}
+		s := jsonSide{Depth: meanDepth(m.Sides[side].Profile), Unpaired: m.Left[side], Unnamed: []string{}}
 		o.File = o.Files[side]
 		if s.jsonHeader = header(m.Sides[side].Profile, o.Options); s.Unpaired == nil {
 			s.Unpaired = []string{}
+		}
+		for i := range m.Unnamed {
+			if u := &m.Unnamed[i]; u.Side == side {
+				s.Unnamed = append(s.Unnamed, u.Image.Name)
+			}
 		}
 		out.field(name, s)
 	}

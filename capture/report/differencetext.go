@@ -30,6 +30,11 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 				strings.Join(left, ", "))))
 		}
 	}
+	for i := range m.Unnamed {
+		if u := &m.Unnamed[i]; u.Much {
+			out.field("names", human.Clean(u.String()))
+		}
+	}
 	for i := range m.Pairs {
 		c, err := newPairView(m, i, &o)
 		if err != nil {
@@ -108,7 +113,7 @@ func (out *printer) changeTable(c *pairView, t *table, list []change, title, sec
 			seconds = max(seconds, human.Columns(human.Clean(t.rows[x.row].beside)))
 		}
 	}
-	titles := out.titles(c, "self A", "self B") + out.totalTitle()
+	titles := out.titles(c, "self A", "self B") + out.totalTitle(c)
 	room := out.o.Width - len(titles)
 	if second != "" {
 		room -= 2
@@ -121,7 +126,7 @@ func (out *printer) changeTable(c *pairView, t *table, list []change, title, sec
 	for _, x := range rows {
 		l := &t.rows[x.row]
 		name := human.Shorten(human.Clean(l.name), names)
-		line := out.columns(c, &x.self) + out.total(&x) + out.dimInlined(name)
+		line := out.columns(c, &x.self) + out.total(c, &x) + out.dimInlined(name)
 		if second != "" {
 			line += strings.Repeat(" ", names-human.Columns(name)) + "  " +
 				out.dim(human.Shorten(human.Clean(l.beside), seconds))
@@ -163,13 +168,16 @@ const narrow = 80
 // narrowest is for how many columns a difference is written at least.
 const narrowest = 60
 
-// The titles of the columns of a change. The last one is a function's change with what it calls.
+// The titles of the columns of a change. The last ones are of a function's change with what it calls, in the
+// unit of what decides.
 const (
 	titlesOfShares = "%6s  %6s  "
 	titlePoints    = "      points  "
 	titleSeconds   = "        CPU s  "
 	titleAmount    = "       amount  "
-	titleTotal     = " total  "
+	totalPoints    = "total pts  "
+	totalSeconds   = "total s  "
+	totalAmount    = "total amount  "
 )
 
 // titles are those of the columns of a change.
@@ -217,19 +225,29 @@ func (out *printer) columns(c *pairView, x *difference.Change) string {
 }
 
 // total is a function's change with what it calls, where there is room for that.
-func (out *printer) total(x *change) string {
-	if out.o.Width < narrow {
+func (out *printer) total(c *pairView, x *change) string {
+	title := out.totalTitle(c)
+	if title == "" {
 		return ""
 	}
-	e := &x.total.Share
-	return out.paint(tint(e), minus(fmt.Sprintf("%+6.1f", 100*e.Value))) + "  "
+	e := c.by(&x.total)
+	cell := minus(fmt.Sprintf("%+.1f", 100*e.Value))
+	if c.o.Amounts {
+		cell, _, _ = strings.Cut(inUnit(&e), " ")
+	}
+	return strings.Repeat(" ", max(0, len(title)-2-human.Columns(cell))) + out.paint(tint(&e), cell) + "  "
 }
 
-func (out *printer) totalTitle() string {
-	if out.o.Width < narrow {
+func (out *printer) totalTitle(c *pairView) string {
+	switch {
+	case out.o.Width < narrow:
 		return ""
+	case !c.o.Amounts:
+		return totalPoints
+	case c.timed():
+		return totalSeconds
 	}
-	return titleTotal
+	return totalAmount
 }
 
 func (out *printer) shareOf(c *pairView, side int, x *difference.Change) string {

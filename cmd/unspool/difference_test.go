@@ -84,6 +84,7 @@ type differedSide struct {
 	reportedHeader
 	MeanDepth float64  `json:"mean_depth"`
 	Unpaired  []string `json:"unpaired_events"`
+	Unnamed   []string `json:"unnamed_images"`
 }
 
 type differedFunction struct {
@@ -162,6 +163,46 @@ func TestDifferenceOfAProgram(t *testing.T) {
 	}
 	if text := unspool(t, "", "report", before, again).stdout; strings.Contains(text, "changed_gone\n") {
 		t.Error(text)
+	}
+}
+
+// A program that was built anew at the same path can be compared as a whole only, unless perf's cache keeps
+// the file that was recorded.
+func TestDifferenceOfAProgramThatWasReplaced(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	need(t, "perf")
+	dir := t.TempDir()
+	record := func(name string, flags ...string) {
+		built := buildCase(t, "changed.c", flags...)
+		if err := os.Rename(built, filepath.Join(dir, "w")); err != nil {
+			t.Fatal(err)
+		}
+		e := unspool(t, dir, "record", "-q", "-F", "2999", "-o", name, "--", "./w", "4000")
+		if e.status != 0 {
+			t.Fatalf("record: status %d\n%s", e.status, e.stderr)
+		}
+	}
+	record("a.data")
+	kept := filepath.Join(dir, ".debug")
+	output(t, dir, "perf", "--buildid-dir", kept, "buildid-cache", "--add", "w")
+	record("b.data", "-DCHANGED")
+	report := func(home string) string {
+		r := start(t, dir, func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), "HOME="+home) },
+			"report", "--percent-limit", "0", "a.data", "b.data")
+		e := r.finish(t, time.Minute)
+		if e.status != 0 {
+			t.Fatalf("status %d\n%s", e.status, e.stderr)
+		}
+		return e.stdout
+	}
+	const says, function = "names     w is not here as A recorded it", "changed_pack"
+	if text := report(t.TempDir()); !strings.Contains(text, says) || strings.Contains(text, function) ||
+		!strings.Contains(text, "  [w]") {
+		t.Errorf("without the file:\n%s", text)
+	}
+	if text := report(dir); strings.Contains(text, says) || !strings.Contains(text, function) {
+		t.Errorf("with the file in %s:\n%s", kept, text)
 	}
 }
 

@@ -70,7 +70,7 @@ function decode(bytes) {
       rest -= times.count[i] = v & 1 ? next() : 1;
     }
   }
-  return {times, events: header.events || [], threads: header.threads || [], functions, nodes: {parent, depth, fn, line, end}, weights};
+  return {times, events: header.events || [], each: header.each || [], cpus: header.cpus || Infinity, threads: header.threads || [], functions, nodes: {parent, depth, fn, line, end}, weights};
 }
 
 // Callees is the tree of calls, the outermost function first: what its children(i, f) calls f with lies below i.

@@ -74,6 +74,7 @@ class DifferencePage extends Page {
     const [a, b] = callees.sides.map(s => s.all * s.each);
     graph.scale = this.amounts ? a || b || 1 : 1;
     $('amount').textContent = pair.unit === 's' ? 'CPU s' : pair.unit;
+    $('total').textContent = `total ${this.amounts ? $('amount').textContent : 'points'}`;
     $('by').hidden = !(a || b);
     this.counting();
     this.list();
@@ -91,9 +92,10 @@ class DifferencePage extends Page {
     const changed = list.filter(c => c.rank < 2), shown = changed.length ? changed.slice(0, 500) : list.slice(0, 5), others = list.filter(c => c.rank === 2);
     $('changes').querySelector('tbody').replaceChildren(...shown.map(c => this.row(c)));
     this.sum();
-    const most = Math.max(0, ...others.map(c => Math.max(Math.abs(c.self.share.value), Math.abs(c.total.share.value))));
+    const most = Math.max(0, ...others.map(c => Math.max(size(c.self), size(c.total))));
+    const limit = !this.amounts ? `${(100 * most).toFixed(1)} points` : this.pair().unit === 's' ? `${most.toFixed(2)} s` : number(Math.round(most));
     const text = !changed.length ? `No function has changed by more than chance. The largest of ${number(others.length)} differences are shown.` :
-      others.length ? `${number(others.length)} ${others.length === 1 ? 'function' : 'functions'} may differ by chance, by up to ${(100 * most).toFixed(1)} points` : '';
+      others.length ? `${number(others.length)} ${others.length === 1 ? 'function' : 'functions'} may differ by chance, by up to ${limit}` : '';
     $('rest').replaceChildren(element('span', '', text));
     const few = 8;
     $('changes').classList.toggle('short', shown.length > few + 2);
@@ -121,7 +123,8 @@ class DifferencePage extends Page {
     sides.forEach((s, i) => cell('', self.samples[i] ? share(self.samples[i], s.all) : '·'));
     cell(none ? '' : tint(self.share), none ? '·' : withError(self.share, 100));
     cell(none ? '' : tint(self.amount), none ? '·' : withError(self.amount));
-    cell(tint(total.share), withError(total.share, 100).split(' ')[0]);
+    const decisive = this.decides(total);
+    cell(tint(decisive), withError(decisive, this.amounts ? 1 : 100).split(' ')[0]);
     const [a, b] = sides.map((s, i) => share(total.samples[i], s.all));
     row.lastChild.title = `A ${a}, B ${b}: ${withError(total.share, 100)} points, ${withError(total.amount)} ${$('amount').textContent}`;
     return row;

@@ -7,7 +7,7 @@ const COLOURED = 7; // programs with a colour of their own
 // which programs get their colours; chosen() is called after a choice, picked(name) for a program in its legend. seconds is how long the event's recording is.
 class Strip {
   constructor(host, profile, programs, counts, chosen, picked, seconds = profile.times?.seconds) {
-    Object.assign(this, {host, times: profile.times && seconds > 0 ? {...profile.times, seconds} : null, weights: profile.weights, programs, counts, chosen, picked});
+    Object.assign(this, {host, times: profile.times && seconds > 0 ? {...profile.times, seconds} : null, weights: profile.weights, each: profile.each, cpus: profile.cpus, programs, counts, chosen, picked});
     this.range = null; // steps: from the first one on, before the second one; null for all
     this.drawn = null; // the range that is being drawn
     host.hidden = !this.times;
@@ -138,6 +138,8 @@ class Strip {
     }
     this.most = 0; // samples in a full bin
     for (const b of this.bins) this.most = Math.max(this.most, b.reduce((a, n) => a + n, 0));
+    const [each, several] = this.each.filter((_, event) => of(event));
+    this.high = several === undefined && each ? Math.min(this.cpus, this.most * each / this.at(this.wide)) : 0; // CPUs that a full bin keeps busy
     this.list(wanted);
     this.say();
     this.paint();
@@ -166,7 +168,7 @@ class Strip {
   // at is the time at which a step begins, in seconds.
   at(step) { return step / this.times.steps * this.times.seconds; }
 
-  // say says which part is chosen, and how fine the time is.
+  // say says which part is chosen, or what is drawn and how fine a range can be.
   say() {
     const range = this.drawn || this.range;
     this.whole.hidden = !this.range;
@@ -175,8 +177,9 @@ class Strip {
       this.when.textContent = `${time(this.at(range[0]))} to ${time(this.at(range[1]))}${of}`;
       return;
     }
-    this.when.textContent = `${time(this.times.seconds)} in steps of ${time(this.at(1))}` + (this.times.steps < 1024 ? ', as there are many samples' : '') +
-      ' · draw a range to see its part';
+    const high = Number(this.high?.toPrecision(2)), coarse = this.times.steps < 1024 ? ', as there are many samples' : '';
+    this.when.textContent = `${time(this.times.seconds)} in bars of ${time(this.at(this.wide))}` + (high ? `, full height ${high} ${high === 1 ? 'CPU' : 'CPUs'}` : '') +
+      ` · draw a range to see its part, exact to ${time(this.at(1))}${coarse}`;
   }
 
   // point says what a bin under the mouse has.
