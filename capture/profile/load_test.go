@@ -71,7 +71,8 @@ func load(t testing.TB, path string) *Profile {
 	return loadWith(t, path, Options{})
 }
 
-// TestLoadFunctions loads a recording by function at once: its stacks are those of all addresses, by function.
+// TestLoadFunctions loads a recording by function at once: its stacks are those of all addresses, by
+// function.
 func TestLoadFunctions(t *testing.T) {
 	data := record(t, "-g")
 	got, all := loadWith(t, data, Options{Functions: true, Processes: true}),
