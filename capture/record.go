@@ -161,8 +161,9 @@ type recording struct {
 	end    func()          // closes it
 
 	sampling sampling
-	unseeded []uint32   // processes that are still to be read, where the events were adopted
-	records  uint64     // taken from the rings
+	unseeded []uint32 // processes that are still to be read, where the events were adopted
+	records  uint64   // taken from the rings
+	haste    haste
 	opens    bool       // expect has met a file that was not known, since wait last looked
 	priority precedence // nil for none
 	outran   bool       // a recorded real-time thread was seen, and the priority raised if possible
@@ -398,6 +399,9 @@ func (r *recording) loop(ctx context.Context) error {
 // wait waits until the rings are to be drained. New mappings wake it, so that files are opened while the
 // processes that map them exist.
 func (r *recording) wait(ctx context.Context, p *pace) error {
+	if r.session.sawGaps() {
+		r.haste.begun = true
+	}
 	until := time.Now().Add(r.untilDrain())
 	if end := r.began.Add(r.Duration); r.Duration > 0 && end.Before(until) {
 		until = end
@@ -410,6 +414,7 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 			return nil
 		}
 		now := time.Now()
+		until = r.haste.until(now, until)
 		if hold := min(p.due(now), until.Sub(now)); hold > 0 {
 			if err := r.source.Pause(hold); err != nil {
 				return err
@@ -449,6 +454,9 @@ func (r *recording) untilDrain() time.Duration {
 func (r *recording) expect(rec perfring.Record) {
 	if r.session.Expect(rec) {
 		r.opens = true
+	}
+	if t := rec.Type(); t == perfring.RecordFork || t == perfring.RecordComm {
+		r.haste.begun = true
 	}
 	r.outrunTask(rec)
 }

@@ -1,6 +1,8 @@
 package capture
 
 import (
+	"slices"
+
 	"unspool/perfring"
 	"unspool/vmas/process"
 )
@@ -11,10 +13,15 @@ import (
 type stackGap struct {
 	pid        uint32
 	start, end uint64
+	sp         uint64 // of the sample
 }
 
 const (
 	maxGaps = 16 // that wait
+	// A function that leaves a gap is called at other depths, too: what is below SP is read as well, so much at
+	// a time, so often.
+	belowSize  = 64 << 10
+	belowReads = 2
 	// gapAgain is how long a gap is not read again, which may be one that no read closes.
 	gapAgain = uint64(1_000_000_000)
 )
@@ -50,12 +57,15 @@ func (g *gaps) take() (gap stackGap, ok bool) {
 	return gap, true
 }
 
-// closeGap reads a gap. What is there is of no interest.
+// closeGap reads a gap, and what is below. What is there is of no interest.
 func (rd *stackRead) closeGap(memory process.Memory) {
 	size := int(min(rd.gap.end-rd.gap.start, perfring.MaxStackSize))
-	if cap(rd.buf) < size {
-		rd.buf = make([]byte, size)
-	}
+	rd.buf = slices.Grow(rd.buf[:0], max(size, belowSize))[:max(size, belowSize)]
 	rd.memory = nil
 	memory.ReadMemory(rd.pid, rd.buf[:size], rd.gap.start)
+	for n := uint64(1); n <= belowReads && rd.gap.sp > n*belowSize; n++ {
+		if memory.ReadMemory(rd.pid, rd.buf[:belowSize], rd.gap.sp-n*belowSize) < belowSize {
+			return // the stack's mapping begins there
+		}
+	}
 }

@@ -32,11 +32,13 @@ func isThere(t *testing.T, page []byte) bool {
 func TestGapsAreClosedByReading(t *testing.T) {
 	t.Parallel()
 	size := os.Getpagesize()
-	stack, err := unix.Mmap(-1, 0, 3*size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	const below = belowReads * belowSize
+	all, err := unix.Mmap(-1, 0, below+3*size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unix.Munmap(stack) }()
+	defer func() { _ = unix.Munmap(all) }()
+	stack := all[below:]
 	stack[0] = 1
 	if isThere(t, stack[size:]) {
 		t.Fatal("a page is there before it is touched")
@@ -44,7 +46,8 @@ func TestGapsAreClosedByReading(t *testing.T) {
 	r := newStackReader(process.Direct("/proc"))
 	defer r.end()
 	base := uint64(uintptr(unsafe.Pointer(&stack[0])))
-	r.noteGap(stackGap{pid: uint32(os.Getpid()), start: base + uint64(size), end: base + 3*uint64(size)})
+	r.noteGap(stackGap{pid: uint32(os.Getpid()), start: base + uint64(size), end: base + 3*uint64(size),
+		sp: base})
 	now := perfring.Now()
 	if err := r.watch(now); err != nil {
 		t.Fatal(err)
@@ -63,6 +66,11 @@ func TestGapsAreClosedByReading(t *testing.T) {
 	}
 	if !isThere(t, stack[size:]) || !isThere(t, stack[2*size:]) {
 		t.Error("the gap is there still")
+	}
+	for at := 0; at < below; at += size {
+		if !isThere(t, all[at:]) {
+			t.Fatalf("%d bytes below SP, where deeper functions will leave gaps, a page is not there", below-at)
+		}
 	}
 }
 
