@@ -33,7 +33,8 @@ func TestGapsAreClosedByReading(t *testing.T) {
 	t.Parallel()
 	size := os.Getpagesize()
 	const below = belowReads * belowSize
-	all, err := unix.Mmap(-1, 0, below+3*size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	all, err := unix.Mmap(-1, 0, below+3*size, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		t.Fatal(err)
 	}

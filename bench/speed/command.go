@@ -87,6 +87,21 @@ func largestResident(pid int) float64 {
 	return 0
 }
 
+// residentRings is how much of a process's resident set its rings are, in MiB. Newer kernels do not count them.
+func residentRings(pid int) (mib float64) {
+	ring := false
+	for line := range strings.Lines(readText(fmt.Sprintf("/proc/%d/smaps", pid))) {
+		switch f := strings.Fields(line); {
+		case len(f) > 4 && strings.Contains(f[0], "-"): // the addresses of a mapping
+			ring = len(f) > 5 && strings.Contains(f[5], "[perf_event]")
+		case len(f) > 1 && ring && f[0] == "Rss:":
+			kib, _ := strconv.ParseFloat(f[1], 64)
+			mib += kib / 1024
+		}
+	}
+	return mib
+}
+
 // A tail keeps the end of the text that is written to it.
 type tail struct{ text []byte }
 

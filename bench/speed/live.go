@@ -125,7 +125,7 @@ func (b *bench) play(unspool string, loads []string, cpu, stackSize int) (p play
 	from, before := monotonic(), cpuTimeWithChildren(c.Process.Pid)
 	time.Sleep(b.liveTime - 500*time.Millisecond)
 	after, to := cpuTimeWithChildren(c.Process.Pid), monotonic()
-	p.memory = largestResident(c.Process.Pid) - float64(perfring.DefaultRing()>>20*workloads.CPUs())
+	p.memory = largestResident(c.Process.Pid) - residentRings(c.Process.Pid)
 	if err := c.Wait(); err != nil {
 		return p, fmt.Errorf("unspool record: %w\n%s", err, stderr.text)
 	}
