@@ -107,8 +107,8 @@ are of the samples with a user stack. Cut are those that the copy cuts off and t
 is neither complete nor cut has ended for another reason, as where Go's code is on another stack. unspool's
 time is its CPU time for each sample, its start included. The kernel's is what 'unspool compare' measures
 before it records: the time that a sample takes from a program that does nothing else, at that size of the
-copy. The default is the largest size. On a busy machine fewer stacks are joined: a process that was slow to be read is not read again for a
-while, and what was read late is of no use.
+copy. The default is the largest size. On a busy machine fewer stacks are joined: a process that was slow to
+be read is not read again for a while, and what was read late is of no use.
 
 `
 

@@ -87,7 +87,8 @@ func largestResident(pid int) float64 {
 	return 0
 }
 
-// residentRings is how much of a process's resident set its rings are, in MiB. Newer kernels do not count them.
+// residentRings is how much of a process's resident set its rings are, in MiB. Newer kernels do not count
+// them.
 func residentRings(pid int) (mib float64) {
 	ring := false
 	for line := range strings.Lines(readText(fmt.Sprintf("/proc/%d/smaps", pid))) {

@@ -34,8 +34,8 @@ type builder struct {
 	reread    time.Duration         // how old names of generated code may be; 0 for any age
 }
 
-// A threadPath is where a thread's last sample is in the tree. Of a thread's stacks, the next one mostly begins
-// in the same way.
+// A threadPath is where a thread's last sample is in the tree. Of a thread's stacks, the next one mostly
+// begins in the same way.
 type threadPath struct {
 	thread, root  int32
 	frames, nodes []int32 // the root's child first
