@@ -2,9 +2,9 @@ package capture
 
 import "time"
 
-// A haste has what a thread or a program does first looked at soon after it has begun: until then, copies of
-// its stack end at pages that were never touched, and nobody has seen the frames beyond them. It bounds how
-// often: of the time between two ordinary drains, by a tenth of the time that has passed.
+// A haste has the rings drained soon after a thread or a program has begun: until its first samples are seen,
+// copies of its stack end at pages that were never touched, as nobody has read these yet. In the long run at
+// most ten drains a second are early, however many threads begin.
 type haste struct {
 	begun  bool // something, or stacks have gaps, since the last drain
 	at     time.Time
