@@ -197,8 +197,8 @@ func TestDifferenceOfAProgramThatWasReplaced(t *testing.T) {
 		return e.stdout
 	}
 	const says, function = "names     w is not here as A recorded it", "changed_pack"
-	if text := report(t.TempDir()); !strings.Contains(text, says) || strings.Contains(text, function) ||
-		!strings.Contains(text, "  [w]") {
+	// The row [w] is there only if its share has changed much.
+	if text := report(t.TempDir()); !strings.Contains(text, says) || strings.Contains(text, function) {
 		t.Errorf("without the file:\n%s", text)
 	}
 	if text := report(dir); strings.Contains(text, says) || !strings.Contains(text, function) {
