@@ -21,11 +21,10 @@ const (
 	mostBursts    = 4 // that credit is kept for
 	mostFruitless = 3
 
-	// The first burst of a new process is shorter: a short-lived process has not cut stacks enough to earn one,
-	// and most stacks are completed by samples. Together these may take 1/reserveShare of all time.
-	firstBurst   = burstPrice
+	// A new process has a burst at once, as a short-lived one has not cut stacks enough to earn one. Together
+	// these may take 1/reserveShare of all time.
 	reserveShare = 100
-	mostReserve  = 2 * firstBurst
+	mostReserve  = 2 * burstPrice
 )
 
 // settled counts the stacks of a process that the copy had cut off and samples alone did not complete.
@@ -88,8 +87,8 @@ func (r *readAccounts) open(space, now uint64) *readAccount {
 	}
 	r.reserve = min(r.reserve+int64((now-min(now, r.grown))/reserveShare), mostReserve)
 	r.grown = now
-	if r.reserve >= firstBurst {
-		a.left, r.reserve = firstBurst, r.reserve-firstBurst
+	if r.reserve >= burstPrice {
+		a.left, r.reserve = burstPrice, r.reserve-burstPrice
 	}
 	return a
 }

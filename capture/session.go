@@ -51,7 +51,6 @@ type Session struct {
 	open       bool         // the sink completes and counts open stacks
 	joiner     *joiner      // that sink, if it is the session's own
 	reader     *stackReader // nil where no process is there to be read
-	gaps       bool         // see sawGaps
 
 	copied      copiedMappings
 	interrupted interruptedStack
@@ -270,11 +269,14 @@ func (s *Session) Expect(rec perfring.Record) (opens bool) {
 // be looked at in step with it.
 func (s *Session) seesHandlers() bool { return s.interrupted.saw() }
 
-// sawGaps says whether the copies of stacks have ended at pages that were never touched, since it was last
-// asked: the same happens to other threads, until such pages of their stacks are read.
+// sawGaps says whether copies of stacks have ended at pages that were never touched, and that are to be read
+// now, since it was last asked: the same happens to other threads, until such pages of their stacks are read.
 func (s *Session) sawGaps() bool {
-	saw := s.gaps
-	s.gaps = false
+	if s.reader == nil {
+		return false
+	}
+	saw := s.reader.newGaps
+	s.reader.newGaps = false
 	return saw
 }
 
@@ -351,7 +353,6 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 	}
 	if s.reader != nil && s.result.End == unwind.DumpTooShort && sm.DynSize < sm.StackSize {
 		sp := s.stack.Base
-		s.gaps = true
 		s.reader.noteGap(stackGap{pid: sm.PID, start: sp + sm.DynSize, end: sp + sm.StackSize, sp: sp})
 	}
 	return true

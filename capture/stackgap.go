@@ -32,18 +32,19 @@ type gaps struct {
 	read    map[stackGap]uint64 // when, by process and page
 }
 
-// note takes in a gap that was seen at a time.
-func (g *gaps) note(gap stackGap, now uint64) {
+// note takes in a gap that was seen at a time, unless it was read already. It says whether it did.
+func (g *gaps) note(gap stackGap, now uint64) bool {
 	const page = 4096
 	key := stackGap{pid: gap.pid, start: gap.start / page}
 	if last, known := g.read[key]; known && now-min(now, last) < gapAgain || len(g.waiting) >= maxGaps {
-		return
+		return false
 	}
 	if g.read == nil || len(g.read) >= maxCutSpaces {
 		g.read = make(map[stackGap]uint64)
 	}
 	g.read[key] = now
 	g.waiting = append(g.waiting, gap)
+	return true
 }
 
 // take gives the next gap.

@@ -31,6 +31,7 @@ type stackReader struct {
 	// What the session has seen since the last drain.
 	cut     []cutStack
 	cutGaps []stackGap
+	newGaps bool               // of these some were not known, since the session last asked
 	settled map[uint64]settled // by address space
 
 	misses misses // the session's
@@ -194,7 +195,7 @@ func (r *stackReader) watch(now uint64) (err error) {
 		r.watchOne(&r.cut[i], now)
 	}
 	for _, g := range r.cutGaps {
-		r.gaps.note(g, now)
+		r.newGaps = r.gaps.note(g, now) || r.newGaps
 	}
 	due := r.isDue(now)
 	r.mu.Unlock()

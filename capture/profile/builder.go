@@ -131,6 +131,9 @@ func (b *builder) image(im Image) int32 {
 func (b *builder) inMemory(name string) int32 { return b.image(Image{Name: name, Path: name}) }
 
 func (b *builder) frame(f Frame) int32 {
+	if b.functions {
+		f.PC = 0
+	}
 	key := frameKey{f.Image, f.Name, f.Addr, f.PC}
 	i, ok := b.frames[key]
 	if !ok {
@@ -285,9 +288,6 @@ func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
 	if im.kind == JIT {
 		pc = 0
 	}
-	if b.functions {
-		pc = 0
-	}
 	f := Frame{Image: im.index, Kind: im.kind, PC: pc}
 	switch {
 	case !ok:
@@ -299,7 +299,7 @@ func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
 	}
 	known := len(b.p.Frames)
 	i := b.frame(f)
-	if f.PC != 0 && int(i) == known { // it is new: files with the same image share frames
+	if b.p.Frames[i].PC != 0 && int(i) == known { // it is new: files with the same image share frames
 		im.sampled = append(im.sampled, i)
 	}
 	return i
@@ -310,17 +310,13 @@ func (b *builder) kernelFrame(addr uint64, returned bool) int32 {
 	addr -= one(returned)
 	f, ok := b.kernel[addr]
 	if !ok {
-		pc := addr
-		if b.functions {
-			pc = 0
-		}
 		fn, name, known := b.sym.Kernel(addr)
 		im := b.inMemory(name)
 		if known {
 			f = b.frame(Frame{Name: b.sym.Name(fn.Name), Symbol: fn.Name, Image: im, Kind: Kernel, Known: true,
-				Addr: fn.Addr, PC: pc})
+				Addr: fn.Addr, PC: addr})
 		} else {
-			f = b.frame(Frame{Name: name, Image: im, Kind: Kernel, PC: pc})
+			f = b.frame(Frame{Name: name, Image: im, Kind: Kernel, PC: addr})
 		}
 		b.kernel[addr] = f
 	}
