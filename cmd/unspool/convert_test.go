@@ -29,7 +29,13 @@ func perfRecord(t testing.TB, options []string, command ...string) (path string)
 	need(t, "perf")
 	path = filepath.Join(t.TempDir(), "raw.data")
 	args := slices.Concat([]string{"--buildid-dir", filepath.Join(filepath.Dir(path), "cache"), "record",
-		"-q", "-o", path, "--call-graph", "dwarf,16384"}, options, []string{"--"}, command)
+		"-q", "-o", path, "--call-graph", "dwarf,16384"}, options)
+	if slices.Contains(options, "-a") {
+		// perf reads build IDs when it ends, also those of files that other tests have replaced meanwhile. Without
+		// them, files are identified by what the kernel has said when they were mapped.
+		args = append(args, "--no-buildid")
+	}
+	args = slices.Concat(args, []string{"--"}, command)
 	for range 5 {
 		cmd := exec.Command("perf", args...)
 		var stdout, stderr bytes.Buffer
@@ -39,11 +45,7 @@ func perfRecord(t testing.TB, options []string, command ...string) (path string)
 			err = os.WriteFile(path, stdout.Bytes(), 0o600)
 		}
 		if err == nil {
-			// perf reads build IDs when it ends: of the whole machine, also those of files that other tests
-			// have replaced since.
-			if !slices.Contains(options, "-a") {
-				checkEdges(t, path, nil)
-			}
+			checkEdges(t, path, nil)
 			return path
 		}
 		if !strings.Contains(stderr.String(), "assertion failed") {
