@@ -34,7 +34,12 @@
 	trouble = ($0 ~ /^(panic: |# )/)
 	next
 }
-/^(PASS|coverage: )/ {
+# What a package says after its tests may be why it fails.
+/^PASS$/ {
+	test = ""
+	next
+}
+/^coverage: / {
 	next
 }
 # Stack dumps, the race detector and compilers speak outside of tests.

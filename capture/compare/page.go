@@ -59,7 +59,7 @@ func (r *Result) WritePage(w io.Writer, c *Comparison, title string) error {
 		return err
 	}
 	for _, g := range []flamegraph.Graph{dwarf, fp} {
-		if err := g.Profile.CheckValid(); err != nil {
+		if err := g.Profile.CheckIndices(); err != nil {
 			return fmt.Errorf("profile: %w", err)
 		}
 	}

@@ -44,7 +44,7 @@ type writer struct {
 // Write writes a profile and its single samples, which are those of timeline. Memory depends on the numbers
 // of distinct stacks and threads.
 func Write(to io.Writer, p *profile.Profile, timeline *profile.Timeline, o Options) error {
-	if err := p.CheckValid(); err != nil {
+	if err := p.CheckIndices(); err != nil {
 		return err
 	}
 	if timeline == nil {

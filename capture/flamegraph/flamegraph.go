@@ -27,7 +27,7 @@ type Options struct {
 // Write writes the profile. The error is the first one of w, or says why the profile is not valid. The same
 // profile always gives the same bytes.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
-	if err := p.CheckValid(); err != nil {
+	if err := p.CheckIndices(); err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}
 	if o.Title == "" {

@@ -21,7 +21,7 @@ type Options struct {
 
 // Write writes the stacks of a profile.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
-	if err := p.CheckValid(); err != nil {
+	if err := p.CheckIndices(); err != nil {
 		return err
 	}
 	event, err := choose(p, o.Event)

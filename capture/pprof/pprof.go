@@ -19,7 +19,7 @@ func Write(w io.Writer, p *profile.Profile) error {
 
 // Convert returns p as pprof's own packages have it.
 func Convert(p *profile.Profile) (*proto.Profile, error) {
-	if err := p.CheckValid(); err != nil {
+	if err := p.CheckIndices(); err != nil {
 		return nil, err
 	}
 	out := &proto.Profile{

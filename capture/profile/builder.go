@@ -10,15 +10,12 @@ import (
 
 // builder interns the parts of a Profile.
 type builder struct {
-	p        *Profile
+	tree
 	sym      *symbols.Symbolizer
 	buildIDs map[string][]byte // of files, by path, for mmap records that have none
 
 	functions bool // see Options.Functions
 
-	children *index[edge]      // of p.Nodes
-	paths    [64]threadPath    // of the last samples, by thread
-	weights  *index[weightKey] // of p.Samples
 	threads  map[Thread]int32
 	frames   map[frameKey]int32
 	images   map[imageKey]int32
@@ -33,26 +30,6 @@ type builder struct {
 	generated map[uint32]*generated // by process
 	reread    time.Duration         // how old names of generated code may be; 0 for any age
 }
-
-// A threadPath is where a thread's last sample is in the tree. Of a thread's stacks, the next one mostly
-// begins in the same way.
-type threadPath struct {
-	thread, root  int32
-	frames, nodes []int32 // the root's child first
-}
-
-// edge is the key of a node.
-type edge struct{ parent, frame int32 }
-
-func (n *Node) edge() edge { return edge{n.Parent, n.Frame} }
-
-// weightKey is the key of a sample.
-type weightKey struct {
-	thread, node, event, cpu int32
-	end                      End
-}
-
-func (s *Sample) key() weightKey { return weightKey{s.Thread, s.Node, s.Event, s.CPU, s.End} }
 
 type frameKey struct {
 	image int32
@@ -81,7 +58,7 @@ type image struct {
 
 func newBuilder(sym *symbols.Symbolizer) *builder {
 	b := &builder{
-		p:       &Profile{},
+		tree:    tree{p: &Profile{}},
 		sym:     sym,
 		threads: make(map[Thread]int32),
 		frames:  make(map[frameKey]int32),
@@ -97,16 +74,6 @@ func newBuilder(sym *symbols.Symbolizer) *builder {
 	}
 	b.grow(0, 0)
 	return b
-}
-
-// grow begins the tree and its weights, with room for so many nodes and samples.
-func (b *builder) grow(nodes, samples int) {
-	p := b.p
-	p.Nodes, p.Samples = make([]Node, 0, nodes), make([]Sample, 0, samples)
-	b.children = newIndex(nodes, func(i int32) edge { return p.Nodes[i].edge() })
-	b.weights = newIndex(samples, func(i int32) weightKey { return p.Samples[i].key() })
-	b.child(-1, -1) // the root
-	b.paths = [len(b.paths)]threadPath{}
 }
 
 // imageKey is the key of an image. A file without a build ID is identified by the number of its inode,
@@ -330,35 +297,6 @@ func one(yes bool) uint64 {
 	return 0
 }
 
-// stack returns the node at the end of the path of a thread's frames below a root, given leaf first.
-func (b *builder) stack(thread, root int32, frames []int32) int32 {
-	at, node, same := &b.paths[int(thread)%len(b.paths)], root, 0
-	if at.thread == thread && at.root == root {
-		for n := min(len(frames), len(at.frames)); same < n && at.frames[same] == frames[len(frames)-1-same]; {
-			node = at.nodes[same]
-			same++
-		}
-	}
-	at.thread, at.root, at.frames, at.nodes = thread, root, at.frames[:same], at.nodes[:same]
-	for i := len(frames) - 1 - same; i >= 0; i-- {
-		node = b.child(node, frames[i])
-		at.frames, at.nodes = append(at.frames, frames[i]), append(at.nodes, node)
-	}
-	return node
-}
-
-// child returns the node of a frame below a parent.
-func (b *builder) child(parent, frame int32) int32 {
-	e := edge{parent, frame}
-	node, ok := b.children.find(e)
-	if !ok {
-		node = int32(len(b.p.Nodes))
-		b.p.Nodes = append(b.p.Nodes, Node{parent, frame})
-		b.children.add(e)
-	}
-	return node
-}
-
 func (b *builder) thread(t Thread) int32 {
 	i, ok := b.threads[t]
 	if !ok {
@@ -367,17 +305,4 @@ func (b *builder) thread(t Thread) int32 {
 		b.threads[t] = i
 	}
 	return i
-}
-
-func (b *builder) add(s Sample) {
-	k := s.key()
-	i, ok := b.weights.find(k)
-	if !ok {
-		b.p.Samples = append(b.p.Samples, s)
-		b.weights.add(k)
-		return
-	}
-	sum := &b.p.Samples[i]
-	sum.Count += s.Count
-	sum.Period += s.Period
 }

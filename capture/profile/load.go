@@ -30,8 +30,9 @@ type loader struct {
 	options  Options
 	part     *part
 	timeline *Timeline
-	failed   error // of the timeline, or samples without times
-	follows  bool  // the loader is a follower's, which forgets threads itself
+	planting *planting // nil where samples are added to the tree at once
+	failed   error     // of the timeline, or samples without times
+	follows  bool      // the loader is a follower's, which forgets threads itself
 
 	sample      perfring.Sample
 	frames      []int32 // memory for the frames of one sample, leaf first
@@ -116,6 +117,7 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 	described := false
 	var records uint64
 	told := time.Now()
+	l.planting = plantBeside(l.plant)
 	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, time uint64) error {
 		if !described { // in a pipe, this is known only when the first record is returned
 			described = true
@@ -127,6 +129,9 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 		l.record(rec, f, time)
 		return l.failed
 	})
+	if perr := l.planting.end(); perr != nil {
+		return nil, perr
+	}
 	var damage *perfdata.DamageError
 	if errors.As(err, &damage) {
 		l.p.Damage = err
@@ -349,29 +354,44 @@ func (l *loader) addSample() {
 		return
 	}
 	l.resolve(s)
-	one := Sample{
-		Thread: thread, Node: l.stack(thread, l.root(thread), l.frames), Event: int32(event), CPU: -1,
-		Count: 1, Period: max(s.Period, 1),
-	}
+	one := stacked{Sample: Sample{Thread: thread, Event: int32(event), CPU: int32(s.CPU), Count: 1,
+		Period: max(s.Period, 1)}, time: s.Time, root: l.root(thread)}
 	if r, ok := perfdata.End(s.Misc); ok {
 		if one.End = Ended(r); perfdata.IsJoined(s.Misc) {
 			one.End = Joined
 		}
 	}
-	if l.options.CPUs || l.timeline != nil {
-		at := one
-		at.CPU = int32(s.CPU)
-		if l.options.CPUs {
-			one = at
-		}
-		if l.timeline != nil && l.failed == nil {
-			l.failed = l.timeline.Add(s.Time, &at)
-		}
+	if l.planting != nil {
+		err = l.planting.add(&one, l.frames)
+	} else {
+		err = l.plant(&one, l.frames)
 	}
-	l.add(one)
+	if err != nil {
+		l.failed = err
+	}
 	if l.options.Watcher != nil {
 		l.options.Watcher.Sample(s, l.frames, thread)
 	}
+}
+
+// plant adds a sample to the tree and to the timeline. It may run beside the other methods, and changes what
+// belongs to these alone.
+func (l *loader) plant(s *stacked, frames []int32) error {
+	root := int32(0)
+	if s.root >= 0 {
+		root = l.child(0, s.root)
+	}
+	s.Node = l.stack(s.Thread, root, frames)
+	if l.timeline != nil {
+		if err := l.timeline.Add(s.time, &s.Sample); err != nil {
+			return err
+		}
+	}
+	if !l.options.CPUs {
+		s.CPU = -1
+	}
+	l.add(s.Sample)
+	return nil
 }
 
 // resolve turns the sample's addresses into l.frames, leaf first.

@@ -15,13 +15,13 @@ func (l *loader) program(thread int32) {
 	l.p.Programs = append(l.p.Programs, name)
 }
 
-// root is the node below which the stacks of a thread are: of its process, if that is asked for. Processes of
-// the same name share a frame, such as all compilers of a build.
+// root is the frame above the stacks of a thread: of its process, if that is asked for, otherwise -1.
+// Processes of the same name share a frame, such as all compilers of a build.
 func (l *loader) root(thread int32) int32 {
 	if !l.options.Processes {
-		return 0
+		return -1
 	}
-	return l.child(0, l.process(l.p.Program(thread)))
+	return l.process(l.p.Program(thread))
 }
 
 // process is the frame of the processes of a name.

@@ -232,6 +232,31 @@ func (p *Profile) Lost() uint64 { return max(p.LostRecords, p.LostSamples) }
 
 // CheckValid reports the first index or weight that breaks the model.
 func (p *Profile) CheckValid() error {
+	if err := p.CheckIndices(); err != nil {
+		return err
+	}
+	seen := newIndex(len(p.Nodes), func(i int32) edge { return p.Nodes[i+1].edge() })
+	for i, n := range p.Nodes[1:] {
+		e := n.edge()
+		if _, twice := seen.find(e); twice {
+			return fmt.Errorf("node %d: its parent %d has frame %d twice", i+1, n.Parent, n.Frame)
+		}
+		seen.add(e)
+	}
+	keys := newIndex(len(p.Samples), func(i int32) weightKey { return p.Samples[i].key() })
+	for i, s := range p.Samples {
+		k := s.key()
+		if _, twice := keys.find(k); twice || s.Count == 0 {
+			return fmt.Errorf("sample %d: no weight, or the same thread, node and event as another", i)
+		}
+		keys.add(k)
+	}
+	return nil
+}
+
+// CheckIndices reports the first index that does not lead to where it is to lead: who reads a profile without
+// such needs no other checks. CheckValid takes several times longer.
+func (p *Profile) CheckIndices() error {
 	in := func(i int32, n int) bool { return i >= 0 && int(i) < n }
 	if len(p.Nodes) == 0 || p.Nodes[0] != (Node{-1, -1}) {
 		return fmt.Errorf("node 0 is not the root")
@@ -241,7 +266,6 @@ func (p *Profile) CheckValid() error {
 			return fmt.Errorf("frame %d (%s): image %d of %d", i, f.Name, f.Image, len(p.Images))
 		}
 	}
-	seen := newIndex(len(p.Nodes), func(i int32) edge { return p.Nodes[i+1].edge() })
 	for i, n := range p.Nodes[1:] {
 		if !in(n.Parent, i+1) {
 			return fmt.Errorf("node %d: parent %d does not come before it", i+1, n.Parent)
@@ -249,28 +273,16 @@ func (p *Profile) CheckValid() error {
 		if !in(n.Frame, len(p.Frames)) {
 			return fmt.Errorf("node %d: frame %d of %d", i+1, n.Frame, len(p.Frames))
 		}
-		e := n.edge()
-		if _, twice := seen.find(e); twice {
-			return fmt.Errorf("node %d: its parent %d has frame %d twice", i+1, n.Parent, n.Frame)
-		}
-		seen.add(e)
-	}
-	for i, n := range p.Nodes[1:] {
 		if f := &p.Frames[n.Frame]; f.Inlined && (n.Parent == 0 || p.Frames[p.Nodes[n.Parent].Frame].PC != f.PC) {
 			return fmt.Errorf("node %d: inlined into nothing, or into code elsewhere", i+1)
 		}
 	}
-	keys := newIndex(len(p.Samples), func(i int32) weightKey { return p.Samples[i].key() })
-	for i, s := range p.Samples {
-		k := s.key()
+	for i := range p.Samples {
+		s := &p.Samples[i]
 		if !in(s.Thread, len(p.Threads)) || !in(s.Node, len(p.Nodes)) || !in(s.Event, len(p.Events)) {
 			return fmt.Errorf("sample %d: thread %d of %d, node %d of %d, event %d of %d", i, s.Thread, len(p.Threads),
 				s.Node, len(p.Nodes), s.Event, len(p.Events))
 		}
-		if _, twice := keys.find(k); twice || s.Count == 0 {
-			return fmt.Errorf("sample %d: no weight, or the same thread, node and event as another", i)
-		}
-		keys.add(k)
 	}
 	return nil
 }

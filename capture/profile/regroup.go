@@ -42,7 +42,7 @@ func (p *Profile) Regroup(frames []Frame, now []int32) *Profile {
 func (p *Profile) RegroupNodes(frames []Frame, now []int32) (regrouped *Profile, nodes []int32) {
 	q := *p
 	q.Frames = frames
-	b := builder{p: &q}
+	b := tree{p: &q}
 	b.grow(len(p.Nodes), len(p.Samples))
 	at := make([]int32, len(p.Nodes)) // by node of p: the node of q
 	for i, n := range p.Nodes[1:] {

@@ -96,7 +96,7 @@ type jsonLine struct {
 // Options.PercentLimit and Top do not apply. Numbers are samples. The tree is a list in which parents come
 // before their children, as stacks can be deeper than JSON readers allow objects to be nested.
 func WriteJSON(w io.Writer, p *profile.Profile, o Options) error {
-	if err := p.CheckValid(); err != nil {
+	if err := p.CheckIndices(); err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}
 	byFunction := p.ByFunction()

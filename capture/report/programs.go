@@ -19,12 +19,18 @@ const (
 // counts the others; "" if there is but one, or all threads are of one name.
 func programs(p *profile.Profile, event int32, columns int) string {
 	var all uint64
-	by, comms := make(map[string]uint64), make(map[string]bool)
-	for _, s := range p.Samples {
-		if s.Event == event {
+	threads := make([]uint64, len(p.Threads))
+	for i := range p.Samples {
+		if s := &p.Samples[i]; s.Event == event {
 			all += s.Count
-			by[p.Program(s.Thread)] += s.Count
-			comms[p.Threads[s.Thread].Comm] = true
+			threads[s.Thread] += s.Count
+		}
+	}
+	by, comms := make(map[string]uint64), make(map[string]bool)
+	for thread, n := range threads {
+		if n > 0 {
+			by[p.Program(int32(thread))] += n
+			comms[p.Threads[thread].Comm] = true
 		}
 	}
 	if len(by) < 2 || len(comms) < 2 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -46,7 +47,7 @@ const (
 
 // Write prints the profile. The error is the first one of w, or says why the profile is not valid.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
-	if err := p.CheckValid(); err != nil {
+	if err := p.CheckIndices(); err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}
 	o.settle()
@@ -56,8 +57,12 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	out := &printer{w: bufio.NewWriter(w), o: o}
 	sampled := p.Sampled()
 	out.header(p, sampled, "file")
+	viewOf := newTreeView
+	if o.By != Function {
+		viewOf = newView
+	}
 	for _, event := range sampled {
-		v := newView(p, event, o.NoKernel)
+		v := viewOf(p, event, o.NoKernel)
 		if len(sampled) > 1 {
 			out.line("")
 			out.line(out.bold(fmt.Sprintf("%s: %s", human.Clean(p.Events[event].Name),
@@ -69,7 +74,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 			continue
 		}
 		out.functions(v)
-		out.tree(newTreeView(p, event, o.NoKernel))
+		out.tree(v)
 	}
 	if len(sampled) == 0 {
 		out.line("")
@@ -216,11 +221,16 @@ func (out *printer) whole(p *profile.Profile, event int32) {
 
 // outcomes counts the user stacks by why they end, as far as the recording says.
 func outcomes(p *profile.Profile) (stacks uint64, ended map[profile.End]uint64) {
+	var by [math.MaxUint8 + 1]uint64
+	for i := range p.Samples {
+		s := &p.Samples[i]
+		by[s.End] += s.Count
+	}
 	ended = make(map[profile.End]uint64)
-	for _, s := range p.Samples {
-		if s.End != profile.Unsaid {
-			ended[s.End] += s.Count
-			stacks += s.Count
+	for end, n := range by {
+		if end := profile.End(end); end != profile.Unsaid && n > 0 {
+			ended[end] = n
+			stacks += n
 		}
 	}
 	return stacks, ended

@@ -11,12 +11,14 @@ import (
 )
 
 // table says what the rows of a table are: functions, images, source files or lines. Each frame belongs to
-// one row.
+// one row, but for processes.
 type table struct {
 	what string  // what a row is, in the singular
-	row  []int32 // by frame: its row
+	row  []int32 // by frame: its row, or noRow
 	rows []label
 }
+
+const noRow = -1
 
 // label is the text of a row.
 type label struct {
@@ -30,8 +32,13 @@ func functionTable(p *profile.Profile) *table {
 	t := &table{what: "function"}
 	for i := range p.Frames {
 		f := &p.Frames[i]
-		t.row = append(t.row, int32(i))
-		t.rows = append(t.rows, label{functionName(f), p.Images[f.Image].Name, int32(i)})
+		row := int32(len(t.rows))
+		if f.Kind == profile.Process {
+			row = noRow
+		} else {
+			t.rows = append(t.rows, label{functionName(f), p.Images[f.Image].Name, int32(i)})
+		}
+		t.row = append(t.row, row)
 	}
 	return t
 }
@@ -148,6 +155,9 @@ func (a *tally) add(leaf int32, count uint64) {
 	a.stacks++
 	for node := leaf; node > 0; node = a.v.nodes[node].Parent {
 		r := a.t.row[a.v.nodes[node].Frame]
+		if r == noRow {
+			continue
+		}
 		s := &a.sums[r]
 		if node == leaf {
 			s.self += count

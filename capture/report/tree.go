@@ -63,9 +63,10 @@ func (out *printer) tree(v *view) {
 	if v.hidden > 0 {
 		out.line(fmt.Sprintf("%s  %s  %s", out.share(v, v.hidden), out.share(v, v.hidden), out.dim(kernelOnly)))
 	}
+	childs := v.children(out.o.PercentLimit)
 	// below are the children that are below the limit, and their samples.
 	below := func(node int32) (shown []int32, others int, samples uint64) {
-		shown = v.childs[node]
+		shown = childs[node]
 		for n := len(shown); n > 0 && v.percent(v.total[shown[n-1]]) < out.o.PercentLimit; n-- {
 			samples += v.total[shown[n-1]]
 			shown, others = shown[:n-1], others+1

@@ -25,7 +25,7 @@ const DefaultThreads = 250
 
 // Write writes a profile.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
-	if err := p.CheckValid(); err != nil {
+	if err := p.CheckIndices(); err != nil {
 		return err
 	}
 	if o.Threads <= 0 {
