@@ -30,6 +30,11 @@ type asmFunc struct {
 	// return address, and which holds it as long as SP is above the place on the
 	// stack; 0 for none. rawVforkSyscall does so because its child has the same stack.
 	popped uint8
+	// held is the DWARF number of the register that has the SP of entry from the offset heldFrom on, and up to
+	// heldTo, where it is SP again; 0 for none. racecall and its like keep it for a call of C, on the stack that
+	// C needs.
+	held             uint8
+	heldFrom, heldTo uint32
 }
 
 type asmKind uint8
@@ -220,6 +225,7 @@ func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
 	start, framed := t.frameStart(f)
 	a.savesBP = framed && savesBP(code, start)
 	popEnd := ^uint32(0)
+	var heldIn x86asm.Reg
 	for s := t.deltas(f); s.next(); {
 		if s.value == -8 {
 			popEnd = s.from
@@ -243,8 +249,19 @@ func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
 			off = next
 			continue
 		}
+		src, _ := inst.Args[1].(x86asm.Reg)
 		switch dst, _ := inst.Args[0].(x86asm.Reg); dst {
+		case x86asm.R12, x86asm.R13, x86asm.R14, x86asm.R15: // calls keep these
+			switch {
+			case inst.Op == x86asm.MOV && src == x86asm.RSP && !framed && a.held == 0 && a.spWritten == 0:
+				a.held, heldIn, a.heldFrom = uint8(dst-x86asm.R8)+8, dst, uint32(next)
+			case dst == heldIn && a.heldTo == 0:
+				a.held = 0 // something else
+			}
 		case x86asm.RSP, x86asm.ESP, x86asm.SP:
+			if inst.Op == x86asm.MOV && src != 0 && src == heldIn && a.heldTo == 0 {
+				a.heldTo = uint32(next)
+			}
 			switch {
 			case addsConstant(&inst):
 			case a.spWritten == 0:
@@ -259,6 +276,9 @@ func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
 			}
 		}
 		off = next
+	}
+	if a.heldTo == 0 {
+		a.held = 0
 	}
 	return a
 }

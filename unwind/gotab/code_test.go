@@ -87,12 +87,33 @@ func TestRulesFollowTheCode(t *testing.T) {
 	}
 }
 
+// TestRulesOfTheRaceDetectorsCalls does the same for the function by which code calls the race detector, which
+// is in C: it needs another stack, and has the SP of its own in a register meanwhile.
+func TestRulesOfTheRaceDetectorsCalls(t *testing.T) {
+	name := buildGo(t, goProgram, []string{"CGO_ENABLED=1"}, "-race")
+	for _, s := range goSymbols(t, name) {
+		if s.name != "racecall" {
+			continue
+		}
+		w := codeWalk{t: t, table: openPclntab(t, name), symbol: s, seen: make(map[int]spState)}
+		if w.run(); w.held < 2 {
+			t.Errorf("%d rules of %d are for an SP in another register", w.held, w.rules)
+		}
+		return
+	}
+	t.Error("no racecall")
+}
+
 // spState says where SP and the caller's BP are: how far below the CFA SP is, and the
 // slot that holds BP. bp says that BP has the caller's value.
 type spState struct {
 	depth, slot int64
 	bp          bool
 	frame       int64 // depth at which BP points as frame pointer, 0 for none
+
+	held      x86asm.Reg // has the SP of this depth; 0 for none
+	heldDepth int64
+	elsewhere bool // SP has a value that the code alone does not tell
 }
 
 type codeWalk struct {
@@ -102,6 +123,7 @@ type codeWalk struct {
 	names  map[uint64]string
 	seen   map[int]spState
 	rules  int
+	held   int // of these, with the SP in another register
 	failed bool
 }
 
@@ -183,8 +205,17 @@ func (s *spState) apply(inst *x86asm.Inst) bool {
 		}
 	}
 	switch dst {
+	case x86asm.R12:
+		s.held = 0
+		if inst.Op == x86asm.MOV && src == x86asm.RSP {
+			s.held, s.heldDepth = dst, s.depth
+		}
 	case x86asm.RSP:
 		switch {
+		case inst.Op == x86asm.MOV && src != 0 && src == s.held:
+			s.depth, s.elsewhere = s.heldDepth, false
+		case s.held != 0 && s.slot == 0:
+			s.elsewhere = true
 		case inst.Op == x86asm.SUB && isImm:
 			s.depth += int64(imm)
 		case inst.Op == x86asm.ADD && isImm:
@@ -249,6 +280,13 @@ func (w *codeWalk) check(off int, s spState) bool {
 		return fail()
 	}
 	w.rules++
+	if heldIn := uint8(s.held - x86asm.R8 + 8); s.held != 0 && reg == heldIn {
+		w.held++
+		reg, s.depth, s.elsewhere = rule.SP, s.heldDepth, false
+	}
+	if s.elsewhere || reg != rule.SP && reg != rule.BP {
+		return fail()
+	}
 	if reg == rule.SP && cfa != s.depth || reg == rule.BP && cfa != s.frame {
 		return fail()
 	}

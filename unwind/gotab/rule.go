@@ -25,6 +25,7 @@ import (
 //	                                 address to it is looked up
 //	asyncPreempt, sigpanic           local: they return to an instruction that a signal interrupted
 //	rawVforkSyscall                  general while a register has the return address
+//	racecall, msancall, asancall     general while a register has the SP of entry
 //	gogo, and other code that        malformed: it is not known where the caller is
 //	writes SP without a frame
 func (t *Table) Rule(addr uint64) (r rule.Rule, ok bool) {
@@ -43,7 +44,7 @@ func (t *Table) Rule(addr uint64) (r rule.Rule, ok bool) {
 		return f.kind, true
 	case f.fromC:
 		return rule.FromC, true
-	case f.ra != rule.IP:
+	case f.ra != rule.IP, f.held != 0:
 		return rule.General, true
 	case f.exact || f.cfa/8 > rule.MaxCFA:
 		return rule.Local, true
@@ -79,6 +80,8 @@ func (t *Table) Row(addr uint64, row *dwarfcfi.Row) error {
 		row.Regs[rule.IP] = dwarfcfi.RegRule{Kind: dwarfcfi.Undefined}
 	case f.kind == rule.FromBP:
 		row.CFA.Reg = rule.BP
+	case f.held != 0:
+		row.CFA.Reg = f.held
 	}
 	if f.bp != 0 {
 		row.Regs[rule.BP] = dwarfcfi.RegRule{Kind: dwarfcfi.Offset, Offset: -int32(f.bp)}
@@ -96,6 +99,7 @@ type goFrame struct {
 	cfa   uint64    // from SP or BP, in bytes
 	bp    uint64    // where BP is saved, below the CFA; 0 is "not saved"
 	ra    uint8     // the register that has the return address; rule.IP if it is on the stack
+	held  uint8     // the register that the CFA is counted from instead of SP; 0 for none
 	exact bool      // the caller was interrupted, and did not make a call
 	fromC bool      // it was called by C code, whose frames are on another stack
 }
@@ -157,6 +161,11 @@ func (t *Table) frame(index uint32, addr uint64) (f goFrame, ok bool) {
 		return goFrame{kind: rule.OtherStack, ra: rule.IP}, true
 	case a.savesBP && s.value == 0:
 		return f, true // SP is on its own stack again, and BP was popped
+	case a.held != 0 && a.heldFrom <= off:
+		if off < a.heldTo {
+			f.held = a.held
+		}
+		return f, true
 	case !set || a.bpWritten && a.kind != onward:
 		return goFrame{kind: rule.Malformed, ra: rule.IP}, true
 	case a.aligns:
