@@ -127,15 +127,11 @@ func (w *walk) pushedMore(p *place, f *fullFrame, row *dwarfcfi.Row) (caller ful
 // called a sampled function that is about to return, such as those that tell 32-bit code its own address.
 func (w *walk) straightOut(p *place, f *fullFrame) (caller fullFrame, ok bool) {
 	returns := f.exact || len(w.ips) == 2 && w.frames[1].Source == ByHeuristic
-	if w.Strict || !returns || f.arch != rule.I386 || p.image == nil {
+	if w.Strict || !returns || f.arch != rule.I386 {
 		return caller, false
 	}
-	code, addr := p.image.CodeAt(p.m, f.pc())
-	if code == nil {
-		return caller, false
-	}
-	up, keepsBP, ok := code.WayOut386(addr)
-	at := (f.sp() + up) & f.arch.Mask
+	way, ok := w.wayOut386(p, f.pc())
+	at := (f.sp() + uint64(way.ReturnAt)) & f.arch.Mask
 	if !ok || at < f.sp() {
 		return caller, false
 	}
@@ -146,10 +142,28 @@ func (w *walk) straightOut(p *place, f *fullFrame) (caller fullFrame, ok bool) {
 	caller.arch = f.arch
 	caller.regs.set(f.arch.IP, pc)
 	caller.regs.set(f.arch.SP, (at+uint64(f.arch.WordSize))&f.arch.Mask)
-	if bp, known := f.regs.Get(f.arch.BP); known && keepsBP {
+	bp, known := f.regs.Get(f.arch.BP)
+	if way.Writes != 0 {
+		bp, known = w.stack.uint(f.sp()+uint64(way.BPAt), f.arch.WordSize)
+		known = known && way.BPAt >= 0
+	}
+	if known {
 		caller.regs.set(f.arch.BP, bp)
 	}
 	return caller, true
+}
+
+// wayOut386 is [asm.Code.WayOut386] for the code at pc, which lies at p.
+func (w *walk) wayOut386(p *place, pc uint64) (way asm.WayOut, ok bool) {
+	switch {
+	case p.jit != nil:
+		return w.jit.WayOut386(p.jit, p.m, pc)
+	case p.image != nil:
+		if code, addr := p.image.CodeAt(p.m, pc); code != nil {
+			return code.WayOut386(addr)
+		}
+	}
+	return way, false
 }
 
 // What follows is about functions that the frame pointer passes over. Code that makes no frame and calls

@@ -58,10 +58,10 @@ func (in *insn) lowers386() (n int64, known bool) {
 	return 0, in.writes()&bit(rSP) == 0
 }
 
-// WayOut386 gives how many bytes above ESP the return address is at addr, an instruction of 32-bit
-// code, if the code from there leads straight to a ret, or to where a function sets up its frame;
-// keepsBP says whether EBP at addr is the caller's.
-func (c *Code) WayOut386(addr uint64) (up uint64, keepsBP, ok bool) {
+// WayOut386 gives the way from addr, an instruction of 32-bit code, if it leads straight to a ret, or to where
+// a function gives EBP another value, which it has saved right below its return address. Of the registers that
+// are written, it names no other than EBP.
+func (c *Code) WayOut386(addr uint64) (out WayOut, ok bool) {
 	const most = 16 // instructions
 	const word = 4
 	var in insn
@@ -69,37 +69,38 @@ func (c *Code) WayOut386(addr uint64) (up uint64, keepsBP, ok bool) {
 	if c.follows(addr, pushBP) {
 		saved = -word
 	}
-	keepsBP = true
+	out.BPAt = -1
 	for range most {
 		if !in.decode386(c.bytes(addr)) {
-			return 0, false, false
+			return out, false
 		}
 		t, _ := in.turn(addr)
+		setsBP := in.writes()&bit(rBP) != 0 && !in.popsBP()
 		switch {
 		case t == returns:
-			return uint64(-n), keepsBP, n <= 0
-		case keepsBP && saved+word == n && in.setsBP386():
-			return uint64(-saved), true, saved <= 0
+			out.ReturnAt = int32(-n)
+			return out, n <= 0
+		case out.Writes == 0 && saved+word == n && setsBP:
+			out.ReturnAt = int32(-saved)
+			return out, saved <= 0
 		case !t.goesOn(), t == branches:
-			return 0, false, false
+			return out, false
 		case in.op == 0x50+rBP && in.space == 0 && in.vector == legacy:
 			saved = n
 		}
+		if in.popsBP() {
+			out.Writes, out.BPAt = bit(rBP), int32(max(-n, -1))
+		} else if setsBP {
+			out.Writes, out.BPAt = bit(rBP), -1
+		}
 		down, known := in.lowers386()
 		if !known {
-			return 0, false, false
+			return out, false
 		}
 		n += down
-		keepsBP = keepsBP && in.writes()&bit(rBP) == 0 && !in.popsBP()
 		addr += uint64(in.n)
 	}
-	return 0, false, false
-}
-
-// setsBP386 says whether the instruction is mov %esp, %ebp.
-func (in *insn) setsBP386() bool {
-	return in.vector == legacy && in.space == 0 && in.mod == 3 && !in.narrow &&
-		(in.op == 0x89 && in.reg == rSP && in.rm == rBP || in.op == 0x8b && in.reg == rBP && in.rm == rSP)
+	return out, false
 }
 
 func (in *insn) popsBP() bool {

@@ -35,11 +35,12 @@ type known struct {
 	calls map[uint64]bool      // by return address: is there a call before it?
 	jumps map[uint64]uint8     // see [Reader.JumpRegister]
 	words map[uint64]uint64    // pointers to functions, by their addresses
+	outs  map[uint64]wayOut386 // see [Reader.WayOut386]
 }
 
 func newKnown() known {
 	return known{make(map[uint64]rule.Rule), make(map[uint64]rule.Rule), make(map[uint64]bool),
-		make(map[uint64]uint8), make(map[uint64]uint64)}
+		make(map[uint64]uint8), make(map[uint64]uint64), make(map[uint64]wayOut386)}
 }
 
 const (
@@ -118,6 +119,7 @@ func (r *Reader) Lookup(space *vmas.Space) *Code {
 			clear(c.now.calls)
 			clear(c.now.jumps)
 			clear(c.now.words)
+			clear(c.now.outs)
 		}
 		c.blind, c.reads, c.far = false, 0, 0
 		c.Due = now.Add(maxAge)

@@ -3,6 +3,7 @@ package jit
 import (
 	"encoding/binary"
 
+	"unspool/unwind/asm"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -114,6 +115,31 @@ func (r *Reader) JumpRegister(c *Code, m *vmas.Mapping, pc uint64) (reg uint8, o
 		c.now.jumps[pc] = reg
 	}
 	return reg, reg != none
+}
+
+// wayOut386 is what [Reader.WayOut386] returns.
+type wayOut386 struct {
+	asm.WayOut
+	ok bool
+}
+
+// WayOut386 is [asm.Code.WayOut386] for the instruction at pc, in generated code in m.
+func (r *Reader) WayOut386(c *Code, m *vmas.Mapping, pc uint64) (asm.WayOut, bool) {
+	out, known := c.now.outs[pc]
+	if !known {
+		out = c.old.outs[pc]
+		if !c.blind && c.reads < maxReads {
+			c.reads++
+			if c.blind = !r.readWindow(c.pid, m, pc); !c.blind {
+				out.WayOut, out.ok = r.window.WayOut386(pc)
+			}
+			if len(c.now.outs) >= maxRules {
+				clear(c.now.outs)
+			}
+			c.now.outs[pc] = out
+		}
+	}
+	return out.WayOut, out.ok
 }
 
 // readWindow reads the code around pc, which lies in m.
