@@ -48,10 +48,11 @@ type generated struct {
 // image is an image that samples lie in. vmas.File.Image points to it, so that one map lookup finds a frame.
 type image struct {
 	*symbols.Image
-	of     *builder
-	index  int32
-	kind   Kind
-	frames map[uint64]int32 // offset in the file, twice, plus one for return addresses → frame
+	of        *builder
+	index     int32
+	kind      Kind
+	frames    map[uint64]int32 // offset in the file, twice, plus one for return addresses → frame
+	functions map[uint64]int32 // address of a function → its frame, where frames have no PC
 
 	sampled []int32 // frames with a PC
 }
@@ -225,7 +226,7 @@ func (b *builder) open(f *vmas.File) *image {
 	im := b.opened[from]
 	if im == nil {
 		recorded := Image{Name: from.Name(), Path: f.Name(), BuildID: from.BuildID}
-		im = &image{Image: from, of: b, frames: make(map[uint64]int32)}
+		im = &image{Image: from, of: b, frames: make(map[uint64]int32), functions: make(map[uint64]int32)}
 		switch f.Kind {
 		case vmas.Anonymous, vmas.Heap, vmas.Stack, vmas.Shared, vmas.Memfd:
 			if !from.IsInMemory() {
@@ -246,7 +247,12 @@ func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
 	off -= one(returned)
 	pc, _ := im.Vaddr(off)
 	fn, ok := im.Lookup(off)
-	if returned {
+	// The address itself may be the first one of the code that signal handlers return to.
+	doubtful := returned && (!ok || pc+1-fn.Addr >= fn.Size || isSignalReturn(fn.Name))
+	if f, known := im.functions[fn.Addr]; known && ok && !doubtful {
+		return f
+	}
+	if doubtful {
 		if at, found := im.Lookup(off + 1); found && isSignalReturn(at.Name) {
 			fn, ok = at, true
 			pc++
@@ -266,6 +272,9 @@ func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
 	}
 	known := len(b.p.Frames)
 	i := b.frame(f)
+	if ok && b.functions {
+		im.functions[fn.Addr] = i
+	}
 	if b.p.Frames[i].PC != 0 && int(i) == known { // it is new: files with the same image share frames
 		im.sampled = append(im.sampled, i)
 	}

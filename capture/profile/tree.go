@@ -4,6 +4,7 @@ package profile
 type tree struct {
 	p        *Profile
 	children *index[edge]      // of p.Nodes
+	recent   []int32           // by node: the child that was looked up last; 0 for none
 	paths    [64]threadPath    // of the last samples, by thread
 	weights  *index[weightKey] // of p.Samples
 }
@@ -34,6 +35,7 @@ func (t *tree) grow(nodes, samples int) {
 	p.Nodes, p.Samples = make([]Node, 0, nodes), make([]Sample, 0, samples)
 	t.children = newIndex(nodes, func(i int32) edge { return p.Nodes[i].edge() })
 	t.weights = newIndex(samples, func(i int32) weightKey { return p.Samples[i].key() })
+	t.recent = make([]int32, 0, nodes)
 	t.child(-1, -1) // the root
 	t.paths = [len(t.paths)]threadPath{}
 }
@@ -57,12 +59,21 @@ func (t *tree) stack(thread, root int32, frames []int32) int32 {
 
 // child returns the node of a frame below a parent.
 func (t *tree) child(parent, frame int32) int32 {
+	if parent >= 0 {
+		if last := t.recent[parent]; last != 0 && t.p.Nodes[last].Frame == frame {
+			return last
+		}
+	}
 	e := edge{parent, frame}
 	node, ok := t.children.find(e)
 	if !ok {
 		node = int32(len(t.p.Nodes))
 		t.p.Nodes = append(t.p.Nodes, Node{parent, frame})
+		t.recent = append(t.recent, 0)
 		t.children.add(e)
+	}
+	if parent >= 0 {
+		t.recent[parent] = node
 	}
 	return node
 }

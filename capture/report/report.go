@@ -56,13 +56,19 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	}
 	out := &printer{w: bufio.NewWriter(w), o: o}
 	sampled := p.Sampled()
-	out.header(p, sampled, "file")
 	viewOf := newTreeView
 	if o.By != Function {
 		viewOf = newView
 	}
+	views := make(chan *view)
+	go func() { // meanwhile, the header has to ask other programs for its advice
+		for _, event := range sampled {
+			views <- viewOf(p, event, o.NoKernel)
+		}
+	}()
+	out.header(p, sampled, "file")
 	for _, event := range sampled {
-		v := viewOf(p, event, o.NoKernel)
+		v := <-views
 		if len(sampled) > 1 {
 			out.line("")
 			out.line(out.bold(fmt.Sprintf("%s: %s", human.Clean(p.Events[event].Name),
