@@ -206,7 +206,8 @@ func TestGeneratedCodeAboutToReturn386(t *testing.T) {
 		other  = 0x80
 		caller = 0x100
 	)
-	copy(mem, []byte{0x55, 0x89, 0xe5, 0x90, 0x5d, 0xc3})            // push %ebp; mov %esp, %ebp; nop; pop %ebp; ret
+	// push %ebp; mov %esp, %ebp; nop; pop %ebp; ret
+	copy(mem, []byte{0x55, 0x89, 0xe5, 0x90, 0x5d, 0xc3})
 	copy(mem[other:], []byte{0x55, 0x8b, 0x6c, 0x24, 8, 0x0f, 0x0b}) // push %ebp; mov 8(%esp), %ebp; ud2
 	copy(mem[caller:], []byte{0xff, 0xd1, 0xff, 0xd2, 0x90, 0x5d})   // call *%ecx; call *%edx; nop; pop %ebp
 	a, b := code+caller+2, code+caller+4

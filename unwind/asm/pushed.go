@@ -58,9 +58,9 @@ func (in *insn) lowers386() (n int64, known bool) {
 	return 0, in.writes()&bit(rSP) == 0
 }
 
-// WayOut386 gives the way from addr, an instruction of 32-bit code, if it leads straight to a ret, or to where
-// a function gives EBP another value, which it has saved right below its return address. Of the registers that
-// are written, it names no other than EBP.
+// WayOut386 gives the way from addr, an instruction of 32-bit code, if it leads straight to a ret, or to
+// where a function gives EBP another value, having saved it right below its return address. Of the
+// registers that are written, it names no other than EBP.
 func (c *Code) WayOut386(addr uint64) (out WayOut, ok bool) {
 	const most = 16 // instructions
 	const word = 4

@@ -87,8 +87,8 @@ func TestRulesFollowTheCode(t *testing.T) {
 	}
 }
 
-// TestRulesOfTheRaceDetectorsCalls does the same for the function by which code calls the race detector, which
-// is in C: it needs another stack, and has the SP of its own in a register meanwhile.
+// TestRulesOfTheRaceDetectorsCalls does the same for the function by which code calls the race detector. That
+// is in C and needs another stack: the SP of the first one is in a register meanwhile.
 func TestRulesOfTheRaceDetectorsCalls(t *testing.T) {
 	name := buildGo(t, goProgram, []string{"CGO_ENABLED=1"}, "-race")
 	for _, s := range goSymbols(t, name) {
