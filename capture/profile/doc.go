@@ -11,8 +11,8 @@
 // of a recording, not with its samples. Samples that agree in thread, stack, event and the rest are one
 // Sample with a weight. A Timeline has them one by one, with their times, in a file.
 //
-// Load makes a Profile from a recording; CheckValid states what is true for every Profile. Those that write one
-// need the part of that in CheckIndices.
+// Load makes a Profile from a recording; CheckValid states what is true for every Profile. Those that write
+// one need the part of that in CheckIndices.
 //
 // A Profile belongs to the caller of Load. The profiles that ByFunction and Regroup make of it share its
 // slices, so it must not be changed afterwards.
