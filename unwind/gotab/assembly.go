@@ -225,7 +225,6 @@ func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
 	start, framed := t.frameStart(f)
 	a.savesBP = framed && savesBP(code, start)
 	popEnd := ^uint32(0)
-	var heldIn x86asm.Reg
 	for s := t.deltas(f); s.next(); {
 		if s.value == -8 {
 			popEnd = s.from
@@ -244,24 +243,16 @@ func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
 			reg >= x86asm.R8 && reg <= x86asm.R15 {
 			a.popped = uint8(reg-x86asm.R8) + 8
 		}
+		if !framed && a.heldTo == 0 {
+			a.hold(&inst, uint32(next))
+		}
 		switch inst.Op {
 		case x86asm.PUSH, x86asm.POP, x86asm.CMP, x86asm.TEST:
 			off = next
 			continue
 		}
-		src, _ := inst.Args[1].(x86asm.Reg)
 		switch dst, _ := inst.Args[0].(x86asm.Reg); dst {
-		case x86asm.R12, x86asm.R13, x86asm.R14, x86asm.R15: // calls keep these
-			switch {
-			case inst.Op == x86asm.MOV && src == x86asm.RSP && !framed && a.held == 0 && a.spWritten == 0:
-				a.held, heldIn, a.heldFrom = uint8(dst-x86asm.R8)+8, dst, uint32(next)
-			case dst == heldIn && a.heldTo == 0:
-				a.held = 0 // something else
-			}
 		case x86asm.RSP, x86asm.ESP, x86asm.SP:
-			if inst.Op == x86asm.MOV && src != 0 && src == heldIn && a.heldTo == 0 {
-				a.heldTo = uint32(next)
-			}
 			switch {
 			case addsConstant(&inst):
 			case a.spWritten == 0:
@@ -281,6 +272,34 @@ func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
 		a.held = 0
 	}
 	return a
+}
+
+// hold follows the SP of entry into another register, and back. inst ends at next.
+func (a *asmFunc) hold(inst *x86asm.Inst, next uint32) {
+	dst, src := numbered(inst.Args[0]), numbered(inst.Args[1])
+	switch {
+	case inst.Op == x86asm.PUSH, inst.Op == x86asm.CMP, inst.Op == x86asm.TEST:
+	case a.held == 0:
+		moved := inst.Op == x86asm.MOV && inst.Args[1] == x86asm.RSP && a.spWritten == 0
+		if moved && dst >= 12 { // calls keep these
+			a.held, a.heldFrom = dst, next
+		}
+	case dst == a.held:
+		a.held = 0 // it gets something else
+	case inst.Op == x86asm.MOV && inst.Args[0] == x86asm.RSP && src == a.held:
+		a.heldTo = next
+	}
+}
+
+// numbered gives the number of one of the registers r8 to r15, whatever part of it is meant; 0 for all else.
+func numbered(arg x86asm.Arg) uint8 {
+	r, _ := arg.(x86asm.Reg)
+	for _, first := range [...]x86asm.Reg{x86asm.R8, x86asm.R8L, x86asm.R8W, x86asm.R8B} {
+		if r >= first && r < first+8 {
+			return uint8(r-first) + 8
+		}
+	}
+	return 0
 }
 
 // addsConstant says whether an instruction that writes SP adds a constant.
