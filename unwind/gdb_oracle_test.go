@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/testdata/programs"
 	"unspool/unwind/image"
 	"unspool/vmas"
 	"unspool/vmas/process"
@@ -225,8 +226,7 @@ func TestStoppedProcessesAgreeWithGdb(t *testing.T) {
 			t.Parallel()
 			command := p.command(t)
 			cmd := exec.Command(command[0], command[1:]...)
-			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-			if err := cmd.Start(); err != nil {
+			if err := programs.StartTied(t, cmd); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {

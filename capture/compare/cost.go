@@ -105,6 +105,8 @@ func deep(depth, n int) (sum int) {
 // stacks in turn, and compares the shortest times.
 func Measure(stackSize int) (c Costs, err error) {
 	c.StackSize = stackSize
+	runtime.LockOSThread() // the child is killed when this thread ends
+	defer runtime.UnlockOSThread()
 	child := &exec.Cmd{Path: "/proc/self/exe", Args: []string{measureStub}, Stderr: os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
 	in, err := child.StdinPipe()

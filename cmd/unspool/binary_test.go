@@ -473,8 +473,7 @@ func (e ended) fails(t testing.TB, status int, says string) {
 func burner(t testing.TB) int {
 	t.Helper()
 	cmd := exec.Command(programs.Build(t, "burn"), "0")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test may panic
-	if err := cmd.Start(); err != nil {
+	if err := programs.StartTied(t, cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

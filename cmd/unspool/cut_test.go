@@ -116,7 +116,7 @@ func mountTmpfs(t *testing.T, options string) string {
 	holder := exec.Command("sh", "-c", `mount -t tmpfs -o "$1" none "$2" && echo mounted && cat >/dev/null`,
 		"sh", options, dir)
 	// Go makes the new namespace private.
-	holder.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	holder.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	stdin, err := holder.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func mountTmpfs(t *testing.T, options string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := holder.Start(); err != nil {
+	if err := programs.StartTied(t, holder); err != nil {
 		t.Skipf("cannot mount: %v", err)
 	}
 	t.Cleanup(func() {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -143,13 +142,12 @@ type Process struct {
 func Start(t testing.TB, path string, seconds int, args ...string) *Process {
 	t.Helper()
 	cmd := exec.Command(path, append([]string{strconv.Itoa(seconds)}, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test may panic
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := StartTied(t, cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

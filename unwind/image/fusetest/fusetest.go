@@ -16,10 +16,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/testdata/programs"
 )
 
 const (
@@ -50,7 +51,6 @@ func Show(t *testing.T, files string) *Mount {
 	m := &Mount{Dir: t.TempDir()}
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), mountVariable+"="+m.Dir, filesVariable+"="+files)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func Show(t *testing.T, files string) *Mount {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := programs.StartTied(t, cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
