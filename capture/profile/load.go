@@ -72,7 +72,8 @@ type Options struct {
 // during the call only.
 type Watcher interface {
 	// Begin is called first, with the profile that Load will return, which grows. A frame may still get a better
-	// name, and inlined frames are added at the end.
+	// name, and inlined frames are added at the end. Nodes and samples are another goroutine's until Load
+	// returns.
 	Begin(p *Profile)
 	// Record is called with the content of every record other than a sample. time is in ns, 0 for records about
 	// the time before the recording.
