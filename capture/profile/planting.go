@@ -26,8 +26,9 @@ type batch struct {
 }
 
 const (
-	batchSize = 1024 // samples
-	batches   = 4
+	batchSize   = 1024 // samples
+	batchFrames = 64 << 10
+	batches     = 4
 )
 
 func plantBeside(plant func(s *stacked, frames []int32) error) *planting {
@@ -64,7 +65,7 @@ func (p *planting) add(s *stacked, frames []int32) error {
 	b.samples = append(b.samples, *s)
 	b.depths = append(b.depths, len(frames))
 	b.frames = append(b.frames, frames...)
-	if len(b.samples) < batchSize {
+	if len(b.samples) < batchSize && len(b.frames) < batchFrames {
 		return nil
 	}
 	select {
