@@ -27,6 +27,7 @@ type hotplug struct {
 	ids     map[uint64]uint64 // by ID of an event that was opened later: the listed ID of the same event
 	copied  Record            // that rename has changed
 	list    *os.File          // of the CPUs that are online: a confined process could not open it later
+	listFD  int               // of list: asking os.File for it is a system call
 	content []byte            // of list, when it was read last
 }
 
@@ -54,7 +55,7 @@ func (s *Source) FollowThrough(events EventOpener) (attrs []unix.PerfEventAttr) 
 // all the time, so Go's monitor thread, which an ordinary system call wakes, is not to know of it.
 func (h *hotplug) changed() (online []int, changed bool) {
 	var text [4096]byte
-	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, h.list.Fd(), uintptr(unsafe.Pointer(&text[0])),
+	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(h.listFD), uintptr(unsafe.Pointer(&text[0])),
 		uintptr(len(text)), 0, 0, 0)
 	if errno != 0 || bytes.Equal(text[:n], h.content) {
 		return nil, false
@@ -136,7 +137,10 @@ func (s *Source) OfflineCPUs() (cpus []int) {
 func (h *hotplug) follow(op *opener, fds []descriptor) {
 	h.op, h.offline, h.ids = op, make(map[int]bool), make(map[uint64]uint64)
 	if op.target.AllCPUs {
-		h.list, _ = os.Open(op.sys.onlineFile()) // without it, no CPU that comes and goes is followed
+		// Without it, no CPU that comes and goes is followed.
+		if h.list, _ = os.Open(op.sys.onlineFile()); h.list != nil {
+			h.listFD = int(h.list.Fd())
+		}
 	}
 	for _, d := range fds {
 		if !slices.Contains(h.cpus, d.cpu) {
