@@ -86,17 +86,10 @@ dist/demo/%.cc.o: testdata/demo/%.cc testdata/demo/demo.h
 	@mkdir -p $(@D)
 	$(CXX) $(DEMO_FLAGS) -c -o $@ $<
 
-test: bin/unspool ## install what the tests need, then gofmt, vet, staticcheck and all tests
+test: bin/unspool ## install what the tests need, then all tests
 	@.ci/setup test
 	@mkdir -p dist
-	@unformatted=$$(gofmt -l .); \
-	if [ -n "$$unformatted" ]; then echo "gofmt would change: $$unformatted"; exit 1; fi
-	$(GO) vet $(PACKAGES)
-	$(GO) vet -C $(READERS) ./...
-	@# GOGC: collecting less garbage takes a fifth off its processor time
-	GOGC=300 $(GO) run $(STATICCHECK) $(PACKAGES)
-	cd $(READERS) && GOGC=300 $(GO) run $(STATICCHECK) ./...
-	@# go vet has been all over it by now
+	@# vet is one of the linters of make lint
 	$(call test_modules,-count=1 -vet=off -v,6) | tee dist/test.log | awk -f .ci/digest.awk
 
 # Where the tables of test-sysprof go.
@@ -124,7 +117,14 @@ race: ## all tests with the race detector, the longest ones shortened
 	$(call test_modules,-count=1 -vet=off -v -race -short,2) | tee dist/race.log | awk -f .ci/digest.awk
 
 # Building golangci-lint takes some minutes of processor time, once. Its configuration says why each linter is there.
-lint: ## golangci-lint with the linters of .ci/golangci.yml
+lint: ## gofmt, vet, staticcheck, and golangci-lint with the linters of .ci/golangci.yml
+	@unformatted=$$(gofmt -l .); \
+	if [ -n "$$unformatted" ]; then echo "gofmt would change: $$unformatted"; exit 1; fi
+	$(GO) vet $(PACKAGES)
+	$(GO) vet -C $(READERS) ./...
+	@# GOGC: collecting less garbage takes a fifth off its processor time
+	GOGC=300 $(GO) run $(STATICCHECK) $(PACKAGES)
+	cd $(READERS) && GOGC=300 $(GO) run $(STATICCHECK) ./...
 	$(GO) run $(GOLANGCILINT) run -c .ci/golangci.yml $(PACKAGES)
 	cd $(READERS) && $(GO) run $(GOLANGCILINT) run -c $(CURDIR)/.ci/golangci.yml ./...
 
