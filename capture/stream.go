@@ -52,7 +52,7 @@ type StreamOutput interface {
 const (
 	// streamEvery is how often the rings are drained for a stream: whoever reads it gets nothing that comes
 	// after the end.
-	streamEvery = 50 * time.Millisecond
+	streamEvery = 100 * time.Millisecond
 	// streamSoon is the same while something waits to be written.
 	streamSoon = 5 * time.Millisecond
 	// seedSlice is how long the running processes are read at a time: the rings fill meanwhile.
