@@ -24,11 +24,11 @@ type joiner struct {
 
 	log    link.Log
 	queue  []*held
-	from   int               // where the queue begins
-	bytes  int               // of the queue
-	frames []link.Frame      // scratch
-	cuts   map[uint64]uint64 // when a stack of an address space was last cut
-	reader *stackReader      // is told what becomes of cut stacks; nil where nothing is read
+	from   int            // where the queue begins
+	bytes  int            // of the queue
+	frames []link.Frame   // scratch
+	wanted map[uint64]int // by address space: how many walks are to be logged for stacks that were cut
+	reader *stackReader   // is told what becomes of cut stacks; nil where nothing is read
 }
 
 const (
@@ -38,13 +38,16 @@ const (
 	// a recording, where waiting costs no time.
 	JoinAfter         = 100 * time.Millisecond
 	JoinAfterRecorded = 200 * time.Millisecond
-	// cutLately is how long after a cut stack the links of a process are kept.
-	cutLately = 10 * time.Second
+	// helpersOfCut is how many walks of a process are logged for each of its stacks that is cut, and maxHelpers
+	// how many at most wait to be: most processes have few such stacks, and a log of all walks would cost more
+	// than these are worth.
+	helpersOfCut = 250
+	maxHelpers   = 10_000
 	// maxLinks bounds the frames in the log, for each CPU: 4 MiB.
 	maxLinks = 1 << 18
 	// maxWaiting bounds the memory of the queue. Beyond it, samples wait for a shorter time.
 	maxWaiting = 16 << 20
-	// maxCutSpaces bounds the entries of cuts.
+	// maxCutSpaces bounds the entries of wanted.
 	maxCutSpaces = 4096
 )
 
@@ -54,7 +57,7 @@ func newJoiner(sink Sink, stats *Stats, trouble *Trouble, most int, after time.D
 		log: link.Log{
 			Before: uint64(joinBefore), After: uint64(after), MaxFrames: maxLinks * runtime.NumCPU(),
 		},
-		cuts: make(map[uint64]uint64),
+		wanted: make(map[uint64]int),
 	}
 }
 
@@ -104,31 +107,34 @@ func (j *joiner) seen(w *perfdata.Walked, space uint64) error {
 		return err
 	}
 	if isOpen(w) {
-		j.cut(space, now)
+		j.cut(space)
 	}
-	if j.mayHelp(w, space, now) {
+	if j.mayHelp(w, space) {
 		j.frames = w.Result.Links(&j.log, space, now, j.frames)
 	}
 	return nil
 }
 
-// mayHelp says whether there may be a stack that the links of a walk complete: where stacks were cut lately,
-// and where they are so deep that the next one may be. How much was copied does not say how deep a stack is:
-// the copy goes on above the first frame of a thread.
-func (j *joiner) mayHelp(w *perfdata.Walked, space, now uint64) bool {
-	if 2*w.Result.Depth() >= w.Sample.StackSize {
-		return true
+// mayHelp says whether there may be a stack that the links of a walk complete: where stacks are cut, as
+// often as they are, and where they are so deep that the next one may be. How much was copied does not say how
+// deep a stack is: the copy goes on above the first frame of a thread.
+func (j *joiner) mayHelp(w *perfdata.Walked, space uint64) bool {
+	n := j.wanted[space]
+	if n > 1 {
+		j.wanted[space] = n - 1
+	} else if n == 1 {
+		delete(j.wanted, space)
 	}
-	last, ok := j.cuts[space]
-	return ok && now-last < uint64(cutLately)
+	return n > 0 || 2*w.Result.Depth() >= w.Sample.StackSize
 }
 
 // cut notes that a stack of an address space was cut.
-func (j *joiner) cut(space, now uint64) {
-	if _, known := j.cuts[space]; !known && len(j.cuts) >= maxCutSpaces {
-		clear(j.cuts)
+func (j *joiner) cut(space uint64) {
+	n, known := j.wanted[space]
+	if !known && len(j.wanted) >= maxCutSpaces {
+		clear(j.wanted)
 	}
-	j.cuts[space] = now
+	j.wanted[space] = min(n+helpersOfCut, maxHelpers)
 }
 
 // waits says whether something waits, so that later records have to wait, too.
