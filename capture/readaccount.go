@@ -11,6 +11,8 @@ type readAccount struct {
 	credit    int64 // for bursts, in ns
 	left      int64 // of the burst; there is none if it is not positive
 	fruitless int   // bursts since stacks were completed
+	asked     bool  // for the burst of a new process
+	given     bool  // that burst has completed nothing so far
 	size      int   // bytes that reads of its stacks need
 }
 
@@ -22,9 +24,11 @@ const (
 	mostFruitless = 3
 
 	// A new process has a burst at once, as a short-lived one has not cut stacks enough to earn one. Together
-	// these may take 1/reserveShare of all time.
+	// these may take 1/reserveShare of all time, and half as much for each of the last ones, up to mostInVain,
+	// that have completed nothing.
 	reserveShare = 100
 	mostReserve  = 2 * burstPrice
+	mostInVain   = 3
 )
 
 // settled counts the stacks of a process that the copy had cut off and samples alone did not complete.
@@ -41,7 +45,7 @@ func (s *settled) count(outcome link.Outcome) {
 // earn adds what stacks are worth.
 func (a *readAccount) earn(s settled) {
 	if s.read > 0 {
-		a.fruitless = 0
+		a.fruitless, a.given = 0, false
 		a.left = min(a.left+s.read*readWorth, 2*burstPrice)
 	}
 	a.credit = min(a.credit+s.missed*missWorth>>(3*max(a.fruitless-1, 0)), mostBursts*burstPrice)
@@ -55,14 +59,16 @@ func (a *readAccount) mayRead() bool {
 	return a.left > 0
 }
 
-// spend takes the price of a read from what is left of the burst.
-func (a *readAccount) spend(ns uint64) {
+// spend takes the price of a read from what is left of the burst, and says whether that ends it.
+func (a *readAccount) spend(ns uint64) (over bool) {
 	if a.left <= 0 {
-		return
+		return false
 	}
-	if a.left -= int64(ns); a.left <= 0 {
-		a.fruitless = min(a.fruitless+1, mostFruitless)
+	if a.left -= int64(ns); a.left > 0 {
+		return false
 	}
+	a.fruitless = min(a.fruitless+1, mostFruitless)
+	return true
 }
 
 // readAccounts are those of the processes whose stacks were cut off, by address space.
@@ -70,10 +76,11 @@ type readAccounts struct {
 	of      map[uint64]*readAccount
 	reserve int64
 	grown   uint64 // when the reserve was looked at last
+	inVain  int    // bursts of new processes, since reads last completed a stack
 }
 
-// open returns the account of an address space. A new one has a burst, if that is in reserve.
-func (r *readAccounts) open(space, now uint64) *readAccount {
+// open returns the account of an address space.
+func (r *readAccounts) open(space uint64) *readAccount {
 	if a := r.of[space]; a != nil {
 		return a
 	}
@@ -82,15 +89,45 @@ func (r *readAccounts) open(space, now uint64) *readAccount {
 	}
 	a := &readAccount{size: firstReadSize}
 	r.of[space] = a
+	return a
+}
+
+// earn is readAccount.earn.
+func (r *readAccounts) earn(space uint64, s settled) {
+	if s.read > 0 {
+		r.inVain = 0
+	}
+	r.open(space).earn(s)
+}
+
+// mayRead is readAccount.mayRead. A process that asks for the first time has a burst, if that is in reserve.
+func (r *readAccounts) mayRead(space, now uint64) bool {
+	a := r.open(space)
+	if !a.asked {
+		a.asked = true
+		r.grow(now)
+		if a.left <= 0 && r.reserve >= burstPrice {
+			a.left, r.reserve, a.given = burstPrice, r.reserve-burstPrice, true
+		}
+	}
+	return a.mayRead()
+}
+
+// grow adds to the reserve what has come since the last time.
+func (r *readAccounts) grow(now uint64) {
 	if r.grown == 0 {
 		r.reserve, r.grown = mostReserve, now
 	}
-	r.reserve = min(r.reserve+int64((now-min(now, r.grown))/reserveShare), mostReserve)
-	r.grown = now
-	if r.reserve >= burstPrice {
-		a.left, r.reserve = burstPrice, r.reserve-burstPrice
+	share := int64((now - min(now, r.grown)) / reserveShare)
+	r.reserve, r.grown = min(r.reserve+share>>r.inVain, mostReserve), now
+}
+
+// spend is readAccount.spend.
+func (r *readAccounts) spend(space, ns uint64) {
+	if a := r.open(space); a.spend(ns) && a.given {
+		a.given = false
+		r.inVain = min(r.inVain+1, mostInVain)
 	}
-	return a
 }
 
 // A readBudget bounds the time that reading all processes takes to a share of all time.

@@ -24,10 +24,10 @@ func TestReadsFollowWhatTheyComplete(t *testing.T) {
 		spent, read := int64(0), 0
 		for i := range phase {
 			now := uint64(n*phase+i+1) * step
-			a := all.open(1, now)
+			a := all.open(1)
 			var s settled
-			if a.mayRead() {
-				a.spend(cost)
+			if all.mayRead(1, now) {
+				all.spend(1, cost)
 				spent += cost
 				read++
 			}
@@ -38,9 +38,9 @@ func TestReadsFollowWhatTheyComplete(t *testing.T) {
 				}
 				s.count(outcome)
 			}
-			a.earn(s)
+			all.earn(1, s)
 		}
-		if a := all.open(1, 1); fruitful && a.fruitless > 0 {
+		if a := all.open(1); fruitful && a.fruitless > 0 {
 			t.Errorf("phase %d: %d bursts are taken for fruitless", n, a.fruitless)
 		}
 		switch seconds := int64(phase * step / 1e9); {
@@ -63,22 +63,51 @@ func TestFewCutStacksAreReadLittle(t *testing.T) {
 	const seconds = 60
 	for i := range uint64(10 * seconds) {
 		for space := range uint64(4) { // new processes each second
-			a := all.open(i/10*4+space, (i+1)*uint64(100*time.Millisecond))
-			if a.mayRead() {
+			space += i / 10 * 4
+			if all.mayRead(space, (i+1)*uint64(100*time.Millisecond)) {
 				spent += 1e6
-				a.spend(1e6)
+				all.spend(space, 1e6)
 			}
-			a.earn(settled{missed: 1})
+			all.earn(space, settled{missed: 1})
 		}
 	}
 	if most := burstPrice + seconds*1e9/reserveShare + 1e6; spent == 0 || spent > most {
 		t.Errorf("%v of reading for 2,400 stacks, at most %v", time.Duration(spent), time.Duration(most))
 	}
 	for space := range uint64(3 * maxCutSpaces) {
-		all.open(space, 1)
+		all.open(space)
 	}
 	if n := len(all.of); n > maxCutSpaces {
 		t.Errorf("accounts of %d processes", n)
+	}
+}
+
+// Processes that begin all the time are read little when that has completed nothing for those before them, and
+// more again when it completes something.
+func TestProcessesLikeThoseReadInVain(t *testing.T) {
+	t.Parallel()
+	const seconds = 100
+	var all readAccounts
+	next := uint64(0)
+	during := func(helps bool) (spent int64) {
+		for range 10 * seconds {
+			next++
+			for now := next * uint64(100*time.Millisecond); all.mayRead(next, now); {
+				all.spend(next, 1e6)
+				if spent += 1e6; helps && all.open(next).given {
+					all.earn(next, settled{read: 1})
+				}
+			}
+		}
+		return spent
+	}
+	for range 2 {
+		useful, inVain := during(true), during(false)
+		full := int64(seconds * time.Second / reserveShare)
+		if useful < full*9/10 || inVain > full/(1<<mostInVain)+3*burstPrice {
+			t.Errorf("%v of reading that helps, and %v of reading in vain", time.Duration(useful),
+				time.Duration(inVain))
+		}
 	}
 }
 
@@ -86,8 +115,8 @@ func TestFewCutStacksAreReadLittle(t *testing.T) {
 func TestReadsAreAsLongAsTheStack(t *testing.T) {
 	t.Parallel()
 	r := newStackReader(nil)
-	r.account.open(1, 1).earn(settled{read: 1000})
-	c := cutStack{pid: 1, tid: 2, space: 1}
+	r.account.earn(1, settled{read: 1000})
+	c := cutStack{pid: 1, tid: 2, space: 1, samples: cutOften}
 	c.from.PC, c.from.SP = 1, 0x10008
 	r.watchOne(&c, 1)
 	w := r.watched[c.tid]

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -66,6 +67,7 @@ type cutStack struct {
 	pid, tid uint32
 	space    uint64
 	from     unwind.OpenFrame
+	samples  int // with this frame, one after the other
 }
 
 // A watchedStack is one that is read over and over, as long as it is cut off in samples.
@@ -79,6 +81,7 @@ type watchedStack struct {
 	since  uint64             // it has been there
 	due    uint64             // is the next read
 	cut    uint64             // was the last sample
+	cuts   int                // samples, with less than watchedFor from each to the next
 }
 
 // A stackRead is a part of a stack with frames that seem to be there still.
@@ -121,6 +124,10 @@ const (
 
 	// watchedFor is how long after the last sample that was cut off a stack is read.
 	watchedFor = uint64(200 * time.Millisecond)
+	// cutOften is how many samples of a thread are cut off within that time from each to the next before its
+	// stack is read. A read completes only what is seen before it and after it, so one of a stack that is cut
+	// now and then completes nothing.
+	cutOften = 3
 	// soon is how long before its time a stack is read if another one is read now.
 	soon = uint64(5 * time.Millisecond)
 
@@ -148,10 +155,14 @@ func newStackReader(memory process.Memory) *stackReader {
 
 // note takes in a stack that was cut off.
 func (r *stackReader) note(c cutStack) {
-	if n := len(r.cut); n > 0 && r.cut[n-1] == c {
-		return
+	if n := len(r.cut); n > 0 {
+		last := &r.cut[n-1]
+		if c.samples = last.samples; c == *last {
+			last.samples++
+			return
+		}
 	}
-	if len(r.cut) < maxCut {
+	if c.samples = 1; len(r.cut) < maxCut {
 		r.cut = append(r.cut, c)
 	}
 }
@@ -189,7 +200,7 @@ func (r *stackReader) watch(now uint64) (err error) {
 	}
 	r.mu.Lock()
 	for space, s := range r.settled {
-		r.account.open(space, now).earn(s)
+		r.account.earn(space, s)
 	}
 	for i := range r.cut {
 		r.watchOne(&r.cut[i], now)
@@ -232,20 +243,26 @@ func (r *stackReader) isDue(now uint64) bool {
 }
 
 func (r *stackReader) watchOne(c *cutStack, now uint64) {
-	account := r.account.open(c.space, now)
-	if !account.mayRead() {
-		return
-	}
 	w := r.watched[c.tid]
 	if w == nil || w.pid != c.pid || w.space != c.space {
-		if w == nil && len(r.watched) >= maxWatched {
+		if w == nil && !r.hasRoom(now) {
 			return
 		}
-		w = &watchedStack{pid: c.pid, space: c.space, size: max(account.size, firstReadSize), since: now, due: now}
+		size := max(r.account.open(c.space).size, firstReadSize)
+		w = &watchedStack{pid: c.pid, space: c.space, size: size, since: now, due: noRead}
 		r.watched[c.tid] = w
 	}
-	// Its frames are most likely to be there now.
-	w.cut, w.missed, w.due = now, 0, min(w.due, now)
+	if now > w.cut+watchedFor {
+		w.cuts = 0
+	}
+	w.cuts, w.cut, w.missed = min(w.cuts+c.samples, cutOften), now, 0
+	if w.cuts == cutOften {
+		if !r.account.mayRead(c.space, now) {
+			delete(r.watched, c.tid)
+			return
+		}
+		w.due = min(w.due, now) // Its frames are most likely to be there now.
+	}
 	i := slices.IndexFunc(w.frames, func(f unwind.OpenFrame) bool { return f.IsAt(&c.from) })
 	isNew := i < 0
 	if isNew && len(w.frames) >= maxWatchedFrames {
@@ -257,6 +274,15 @@ func (r *stackReader) watchOne(c *cutStack, now uint64) {
 	if w.frames = append(w.frames, c.from); isNew {
 		r.leaveTo(c.tid)
 	}
+}
+
+// hasRoom says whether one more thread can be watched, and forgets those that are not cut off any more if there
+// is no room otherwise.
+func (r *stackReader) hasRoom(now uint64) bool {
+	if len(r.watched) >= maxWatched {
+		maps.DeleteFunc(r.watched, func(_ uint32, w *watchedStack) bool { return now > w.cut+watchedFor })
+	}
+	return len(r.watched) < maxWatched
 }
 
 // leaveTo has a stack read for the thread only that was seen on it last: others have ended, and a new one got
@@ -317,7 +343,7 @@ func (r *stackReader) done(rd *stackRead, root uint64, tooShort bool) {
 		case tooShort && rd.full:
 			w.root, w.size = 0, min(2*len(rd.memory), maxReadSize)
 		}
-		r.account.open(rd.space, rd.time).size = w.size
+		r.account.open(rd.space).size = w.size
 	}
 	if len(r.spare) < mostSpare {
 		r.spare = append(r.spare, rd)
@@ -412,7 +438,10 @@ func (r *stackReader) pick(now, price uint64) (rd *stackRead, w watchedStack, du
 	due = noRead
 	for tid, w := range r.watched {
 		switch {
-		case now > w.cut+watchedFor, !r.account.open(w.space, now).mayRead():
+		case now > w.cut+watchedFor:
+			delete(r.watched, tid)
+		case w.due == noRead: // until it is cut off often
+		case !r.account.mayRead(w.space, now):
 			delete(r.watched, tid)
 		case w.missed >= mostMissed: // until there is a new frame
 		case w.due > now+soon || r.bytes+w.size > maxReadyBytes:
@@ -466,7 +495,7 @@ func (r *stackReader) finish(rd *stackRead, there bool, now uint64) (over bool) 
 	if rd.gap != (stackGap{}) {
 		return false
 	}
-	r.account.open(rd.space, now).spend(price)
+	r.account.spend(rd.space, price)
 	if w := r.watched[rd.tid]; w != nil && there {
 		w.missed = 0
 	} else if w != nil {

@@ -126,10 +126,11 @@ func TestReadPassesOverLargeFrames(t *testing.T) {
 func TestStackIsReadForOneThread(t *testing.T) {
 	t.Parallel()
 	r := newStackReader(process.Direct("/proc"))
-	r.account.open(1, 1).earn(settled{read: 1000})
+	r.account.earn(1, settled{read: 1000})
 	const stack, below = 0x20000, 0x10000
 	at := func(tid uint32, sp uint64) {
-		r.watchOne(&cutStack{pid: 1, tid: tid, space: 1, from: unwind.OpenFrame{PC: 1, SP: sp}}, 1)
+		from := unwind.OpenFrame{PC: 1, SP: sp}
+		r.watchOne(&cutStack{pid: 1, tid: tid, space: 1, from: from, samples: 1}, 1)
 	}
 	for _, root := range []uint64{0, stack + 0x3000} { // not known yet, and known
 		for tid := range uint32(20) {
@@ -145,15 +146,63 @@ func TestStackIsReadForOneThread(t *testing.T) {
 	}
 }
 
+// TestStackIsReadOnceCutOften: of a thread whose stack is cut now and then, nothing is read, and it takes no
+// other one's place.
+func TestStackIsReadOnceCutOften(t *testing.T) {
+	t.Parallel()
+	const ms = uint64(time.Millisecond)
+	for _, c := range []struct {
+		name    string
+		samples []int // in each drain
+		apart   uint64
+		read    int // before which drain it is read first, 0 if it never is
+	}{
+		{"once", []int{1}, 100 * ms, 0},
+		{"one in each drain", []int{1, 1, 1}, 100 * ms, 3},
+		{"all in one drain", []int{3}, 100 * ms, 1},
+		{"two together, twice", []int{2, 2}, 100 * ms, 2},
+		{"long after each other", []int{2, 2, 2, 2}, watchedFor + ms, 0},
+	} {
+		r := newStackReader(process.Direct("/proc"))
+		r.begun = true // so that nobody reads but this test
+		read, now := 0, 1000*ms
+		cut := cutStack{pid: 1, tid: 1, space: 1, from: unwind.OpenFrame{PC: 1, SP: 8}}
+		for drain, samples := range c.samples {
+			for range samples {
+				r.note(cut)
+			}
+			r.watch(now)
+			if rd, _, _ := r.pick(now, priceAtDrain); rd != nil && read == 0 {
+				read = drain + 1
+			}
+			now += c.apart
+		}
+		if read != c.read {
+			t.Errorf("%s: read at drain %d, want %d", c.name, read, c.read)
+		}
+		for tid := range uint32(2 * maxWatched) {
+			r.note(cutStack{pid: 1, tid: 10 + tid, space: 1, from: cut.from})
+		}
+		r.watch(now)
+		other := cutStack{pid: 1, tid: 2, space: 1, from: unwind.OpenFrame{PC: 1, SP: 1 << 30}}
+		for range cutOften {
+			r.note(other)
+		}
+		if r.watch(now + watchedFor + ms); r.watched[other.tid] == nil {
+			t.Errorf("%s: there is no room for a thread that is cut often", c.name)
+		}
+	}
+}
+
 // TestReadsAreBounded: neither are more stacks watched than there is room for, nor are they read when the
 // time is spent.
 func TestReadsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newStackReader(process.Direct("/proc"))
-	r.account.open(0, 1).earn(settled{read: 1000})
+	r.account.earn(0, settled{read: 1000})
 	for i := range uint32(10 * maxWatched) {
-		r.watchOne(&cutStack{pid: 1, tid: i, from: unwind.OpenFrame{PC: 1, SP: 8}}, 1)
-		r.watchOne(&cutStack{pid: 1, tid: 7, from: unwind.OpenFrame{PC: 1, SP: 8 * uint64(i)}}, 1)
+		r.watchOne(&cutStack{pid: 1, tid: i, from: unwind.OpenFrame{PC: 1, SP: 8}, samples: 1}, 1)
+		r.watchOne(&cutStack{pid: 1, tid: 7, from: unwind.OpenFrame{PC: 1, SP: 8 * uint64(i)}, samples: 1}, 1)
 	}
 	if n, frames := len(r.watched), r.watched[7].frames; n > maxWatched || len(frames) > maxWatchedFrames ||
 		frames[len(frames)-1].SP != 8*(10*maxWatched-1) {
@@ -374,8 +423,10 @@ func TestReadsThatHang(t *testing.T) {
 	var told error
 	for n := range maxHanging + 1 {
 		hanging, page := startFaulting(t)
-		r.note(cutStack{pid: uint32(hanging.Process.Pid), tid: uint32(n),
-			from: unwind.OpenFrame{PC: 1, SP: page + 8}})
+		for range cutOften {
+			r.note(cutStack{pid: uint32(hanging.Process.Pid), tid: uint32(n),
+				from: unwind.OpenFrame{PC: 1, SP: page + 8}})
+		}
 		for range 100 {
 			r.completed(0, uint32(n), link.JoinedByRead)
 		}
