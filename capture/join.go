@@ -116,8 +116,8 @@ func (j *joiner) seen(w *perfdata.Walked, space uint64) error {
 }
 
 // mayHelp says whether there may be a stack that the links of a walk complete: where stacks are cut, as
-// often as they are, and where they are so deep that the next one may be. How much was copied does not say how
-// deep a stack is: the copy goes on above the first frame of a thread.
+// often as they are, and where they are so deep that the next one may be. How much was copied does not say
+// how deep a stack is: the copy goes on above the first frame of a thread.
 func (j *joiner) mayHelp(w *perfdata.Walked, space uint64) bool {
 	n := j.wanted[space]
 	if n > 1 {

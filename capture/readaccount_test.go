@@ -82,8 +82,8 @@ func TestFewCutStacksAreReadLittle(t *testing.T) {
 	}
 }
 
-// Processes that begin all the time are read little when that has completed nothing for those before them, and
-// more again when it completes something.
+// Processes that begin all the time are read little when that has completed nothing for those before them,
+// and more again when it completes something.
 func TestProcessesLikeThoseReadInVain(t *testing.T) {
 	t.Parallel()
 	const seconds = 100

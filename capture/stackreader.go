@@ -276,8 +276,8 @@ func (r *stackReader) watchOne(c *cutStack, now uint64) {
 	}
 }
 
-// hasRoom says whether one more thread can be watched, and forgets those that are not cut off any more if there
-// is no room otherwise.
+// hasRoom says whether one more thread can be watched, and forgets those that are not cut off any more if
+// there is no room otherwise.
 func (r *stackReader) hasRoom(now uint64) bool {
 	if len(r.watched) >= maxWatched {
 		maps.DeleteFunc(r.watched, func(_ uint32, w *watchedStack) bool { return now > w.cut+watchedFor })
