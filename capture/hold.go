@@ -13,8 +13,7 @@ import (
 type held struct {
 	rec    []byte // for a sample without its registers and stack
 	sample bool
-	open   bool   // the stack may still be completed
-	space  uint64 // of the walk, 0 if it is not known
+	open   bool // the stack may still be completed
 
 	walked perfdata.Walked
 	fields perfring.Sample
@@ -35,15 +34,12 @@ func holdRecord(rec []byte) *held {
 // holdSample copies a sample. The callchain of its pair has room for the entry that encodes the pair.
 func holdSample(w *perfdata.Walked) *held {
 	h := heldPool.Get().(*held)
-	h.sample, h.open, h.space = true, isOpen(w), 0
+	h.sample, h.open = true, isOpen(w)
 	h.fields = *w.Sample
 	h.rec = perfring.AppendWithoutUser(h.rec[:0], w.Record, &h.fields)
 	t := &h.walked
 	t.Record, t.Format, t.Sample = h.rec, w.Format, &h.fields
-	t.Space, t.Place, t.Links = w.Space, w.Place, w.Links
-	if w.Space != nil {
-		h.space = w.Space.ID()
-	}
+	t.Space, t.SpaceID, t.Place, t.Links = w.Space, w.SpaceID, w.Place, w.Links
 	t.Chain = append(t.Chain[:0], w.Chain...)
 	t.Result, t.Pair = nil, nil
 	if w.Result != nil {

@@ -72,7 +72,7 @@ func (j *joiner) Write(rec []byte) error {
 // WriteSample takes a sample.
 func (j *joiner) WriteSample(w *perfdata.Walked) error {
 	if w.Space != nil {
-		if err := j.seen(w, w.Space.ID()); err != nil {
+		if err := j.seen(w); err != nil {
 			return err
 		}
 	}
@@ -84,8 +84,8 @@ func (j *joiner) WriteSample(w *perfdata.Walked) error {
 
 // take is Write or WriteSample for what is held already.
 func (j *joiner) take(h *held) error {
-	if h.sample && h.space != 0 {
-		if err := j.seen(&h.walked, h.space); err != nil {
+	if h.sample && h.walked.Space != nil {
+		if err := j.seen(&h.walked); err != nil {
 			return err
 		}
 	}
@@ -98,7 +98,7 @@ func isOpen(w *perfdata.Walked) bool {
 }
 
 // seen logs the links that the walk of a sample shows, and hands on what need not wait any more.
-func (j *joiner) seen(w *perfdata.Walked, space uint64) error {
+func (j *joiner) seen(w *perfdata.Walked) error {
 	if w.Result == nil || w.Sample.Time == 0 {
 		return nil
 	}
@@ -107,10 +107,10 @@ func (j *joiner) seen(w *perfdata.Walked, space uint64) error {
 		return err
 	}
 	if isOpen(w) {
-		j.cut(space)
+		j.cut(w.SpaceID)
 	}
-	if j.mayHelp(w, space) {
-		j.frames = w.Result.Links(&j.log, space, now, j.frames)
+	if j.mayHelp(w) {
+		j.frames = w.Result.Links(&j.log, w.SpaceID, now, j.frames)
 	}
 	return nil
 }
@@ -118,7 +118,8 @@ func (j *joiner) seen(w *perfdata.Walked, space uint64) error {
 // mayHelp says whether there may be a stack that the links of a walk complete: where stacks are cut, as
 // often as they are, and where they are so deep that the next one may be. How much was copied does not say
 // how deep a stack is: the copy goes on above the first frame of a thread.
-func (j *joiner) mayHelp(w *perfdata.Walked, space uint64) bool {
+func (j *joiner) mayHelp(w *perfdata.Walked) bool {
+	space := w.SpaceID
 	n := j.wanted[space]
 	if n > 1 {
 		j.wanted[space] = n - 1
@@ -198,12 +199,12 @@ func (j *joiner) release(h *held) (err error) {
 // complete joins the callers to a cut stack if they are known, and counts the result.
 func (j *joiner) complete(h *held) {
 	w, res := &h.walked, &h.result
-	j.frames, w.Links = res.Join(&j.log, h.space, w.Sample.Time, j.most, j.frames)
+	j.frames, w.Links = res.Join(&j.log, w.SpaceID, w.Sample.Time, j.most, j.frames)
 	if w.Links.IsJoined() {
 		w.Chain = unwind.Splice(w.Chain[:0], w.Sample.Callchain.Len(), w.Sample.Callchain.At, res.IPs)
 	}
 	if j.reader != nil {
-		j.reader.completed(h.space, w.Sample.TID, w.Links)
+		j.reader.completed(w.SpaceID, w.Sample.TID, w.Links)
 	}
 	j.stats.Links[w.Links]++
 	j.stats.count(w.Sample, res, w.Links.IsJoined())

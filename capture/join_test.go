@@ -252,10 +252,10 @@ func TestCutStacksWantHelp(t *testing.T) {
 		}
 		logged := 0
 		for range 2 * maxHelpers {
-			if j.mayHelp(walk, 1) {
+			if walk.SpaceID = 1; j.mayHelp(walk) {
 				logged++
 			}
-			if j.mayHelp(walk, 2) {
+			if walk.SpaceID = 2; j.mayHelp(walk) {
 				t.Fatal("another process is logged")
 			}
 		}
@@ -271,7 +271,7 @@ func TestCutStacksWantHelp(t *testing.T) {
 	}
 	deep := &unwind.Result{Frames: []unwind.Frame{{SP: 1 << 16}, {SP: 1<<16 + 1<<9}}}
 	walk.Result = deep
-	if j := newJoiner(newUserStacks(), new(Stats), new(Trouble), 100, JoinAfter); !j.mayHelp(walk, 1) {
+	if j := newJoiner(newUserStacks(), new(Stats), new(Trouble), 100, JoinAfter); !j.mayHelp(walk) {
 		t.Error("a stack of half the copy is not logged")
 	}
 }

@@ -307,7 +307,7 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 	s.Stats.StackCopied += sm.DynSize
 	w := &s.walked
 	w.Record, w.Format, w.Sample = rec, f, sm
-	w.Result, w.Space, w.Pair, w.Links = nil, nil, nil, link.NotSought
+	w.Result, w.Space, w.SpaceID, w.Pair, w.Links = nil, nil, 0, nil, link.NotSought
 	var user []uint64
 	switch {
 	case !f.HasStack(), sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_NONE, exclusion == guest:
@@ -342,6 +342,9 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 	}
 	s.Stats.User++
 	w.Result, w.Space, w.Place = &s.result, s.table.Space(sm.PID), ""
+	if w.Space != nil {
+		w.SpaceID = w.Space.ID()
+	}
 	if s.result.End != unwind.Root {
 		w.Place = s.endPlace(sm.PID)
 	}
@@ -349,7 +352,7 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 		s.Stats.count(sm, &s.result, false)
 		s.trouble.ended(s.result.End, w.Place)
 	} else if s.reader != nil && sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_64 {
-		s.watch(sm.PID, sm.TID, w.Space.ID())
+		s.watch(sm.PID, sm.TID, w.SpaceID)
 	}
 	if s.reader != nil && s.result.End == unwind.DumpTooShort && sm.DynSize < sm.StackSize {
 		sp := s.stack.Base

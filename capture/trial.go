@@ -69,7 +69,8 @@ func (t *SizeTrials) WriteSample(w *perfdata.Walked) error {
 		}
 		r.session.result = t.session.walkFirst(w.Space, &sample)
 		cut := perfdata.Walked{
-			Record: w.Record, Format: w.Format, Sample: &sample, Result: &r.session.result, Space: w.Space,
+			Record: w.Record, Format: w.Format, Sample: &sample, Result: &r.session.result,
+			Space: w.Space, SpaceID: w.SpaceID,
 		}
 		if err := r.take(&cut); err != nil {
 			return err
@@ -82,7 +83,7 @@ func (t *SizeTrials) WriteSample(w *perfdata.Walked) error {
 func (r *sizeTrial) take(w *perfdata.Walked) error {
 	s := r.session
 	if s.reader != nil && isOpen(w) {
-		s.watch(w.Sample.PID, w.Sample.TID, w.Space.ID())
+		s.watch(w.Sample.PID, w.Sample.TID, w.SpaceID)
 		_ = s.reader.watch(w.Sample.Time) // reads that hang do not end the trial
 	}
 	return s.joiner.WriteSample(w)

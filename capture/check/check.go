@@ -120,6 +120,9 @@ func (c *Checker) WriteSample(w *perfdata.Walked) error {
 	if space == nil {
 		return nil
 	}
+	if w.Space != nil && w.SpaceID != space.ID() {
+		space = nil
+	}
 	user := userPart(w.Chain)
 	if len(user) < 2 {
 		return nil
@@ -143,7 +146,8 @@ func userPart(chain []uint64) []uint64 {
 	return nil
 }
 
-// stack judges the edges of one stack, leaf first.
+// stack judges the edges of one stack, leaf first. The space is nil if the process has executed another
+// program meanwhile.
 func (c *Checker) stack(space *vmas.Space, ips []uint64, frames []unwind.Frame) {
 	exact := true // the sampled instruction
 	for i := range len(ips) - 1 {
@@ -188,6 +192,9 @@ func (c *Checker) note(w wrongEdge) {
 
 // edge judges an edge, once for all that are the same.
 func (c *Checker) edge(space *vmas.Space, caller, callee uint64, exact bool) judgement {
+	if space == nil {
+		return judgement{verdict: Unread}
+	}
 	key := edgeKey{placeOf(space, caller-1), placeOf(space, callee), exact}
 	if j, ok := c.judged[key]; ok {
 		return j

@@ -32,8 +32,10 @@ type Walked struct {
 	Chain []uint64
 	// Result is the result of the walk; nil if there was no user stack to walk.
 	Result *unwind.Result
-	// Space is the address space that the walk was in; nil where none is known.
-	Space *vmas.Space
+	// Space is the address space that the walk was in; nil where none is known. Its ID was SpaceID, 0 where it
+	// is not known: a sample may be handed on when the process has executed another program.
+	Space   *vmas.Space
+	SpaceID uint64
 	// Place is the file in which an incomplete walk ended, or says why it is none.
 	Place string
 	// Links says what was found of the callers of a stack that the copy cuts off, if that was looked for.
