@@ -546,11 +546,16 @@ func copyFile(t testing.TB, from, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	syscall.ForkLock.RLock() // no fork while it is open for writing: see programs.Build
-	defer syscall.ForkLock.RUnlock()
-	if err := os.WriteFile(to, content, 0o755); err != nil {
+	if err := writeProgram(to, content); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// writeProgram writes a file that will be executed.
+func writeProgram(path string, content []byte) error {
+	syscall.ForkLock.RLock() // no fork while it is open for writing: see programs.Build
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, content, 0o755)
 }
 
 // share counts how many of the samples are as wanted.

@@ -107,7 +107,7 @@ func withID(t *testing.T, from, to string, n int) {
 	}
 	other := bytes.Clone(id)
 	other[len(other)-1] = byte(n)
-	if err := os.WriteFile(to, bytes.Replace(content, id, other, 1), 0o755); err != nil {
+	if err := writeProgram(to, bytes.Replace(content, id, other, 1)); err != nil {
 		t.Fatal(err)
 	}
 }

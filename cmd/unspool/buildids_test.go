@@ -94,7 +94,7 @@ func recordShort(t *testing.T, program, note []byte, n int, after string) (mappe
 	for i := range n {
 		path, own := filepath.Join(dir, fmt.Sprintf("burn%d", i)), bytes.Clone(note)
 		copy(own[len(own)-2:], []byte{byte(i >> 8), byte(i)})
-		if err := os.WriteFile(path, bytes.ReplaceAll(program, note, own), 0o700); err != nil {
+		if err := writeProgram(path, bytes.ReplaceAll(program, note, own)); err != nil {
 			t.Fatal(err)
 		}
 		want[path] = hex.EncodeToString(own)

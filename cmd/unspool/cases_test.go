@@ -160,7 +160,7 @@ func dropSectionHeaders(t testing.TB, path string) {
 	clear(content[0x3c:0x40])
 	syscall.ForkLock.RLock() // see copyFile
 	defer syscall.ForkLock.RUnlock()
-	if err := os.WriteFile(path, content, 0o755); err != nil {
+	if err := writeProgram(path, content); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -227,7 +227,7 @@ func TestProgramOnOverlayfs(t *testing.T) {
 				"/m && cd " + dir + "/m && mkdir lower upper work merged && cp " + built +
 				" lower/ && mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay merged || exit 77; " +
 				c.touch + "; exec " + dir + "/m/merged/qsort \"$@\"' sh \"$@\"\n"
-			if err := os.WriteFile(script, []byte(text), 0o777); err != nil {
+			if err := writeProgram(script, []byte(text)); err != nil {
 				t.Fatal(err)
 			}
 			var exit *exec.ExitError

@@ -111,7 +111,7 @@ func TestSecondInterruptEndsACompare(t *testing.T) {
 	// Package managers that are slow.
 	for _, name := range []string{"dpkg-query", "rpm"} {
 		text := "#!/bin/sh\n: >" + asked + "\nexec sleep 60\n"
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+		if err := writeProgram(filepath.Join(dir, name), []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -132,7 +132,7 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := t.TempDir()
-	if err := os.WriteFile(filepath.Join(files, "program"), program, 0o755); err != nil {
+	if err := writeProgram(filepath.Join(files, "program"), program); err != nil {
 		t.Fatal(err)
 	}
 	for _, mode := range []fusetest.Mode{fusetest.HangOpen, fusetest.HangRead, fusetest.HangContents,
@@ -244,7 +244,7 @@ func TestFileOfAServerIsNotHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := t.TempDir()
-	if err := os.WriteFile(filepath.Join(files, "program"), program, 0o755); err != nil {
+	if err := writeProgram(filepath.Join(files, "program"), program); err != nil {
 		t.Fatal(err)
 	}
 	server := fusetest.Show(t, files)
@@ -292,7 +292,7 @@ func capable(t *testing.T) (path string) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path = filepath.Join(dir, "unspool")
-	if err := os.WriteFile(path, content, 0o755); err != nil {
+	if err := writeProgram(path, content); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {

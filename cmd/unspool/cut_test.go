@@ -231,7 +231,7 @@ func TestFailuresAreOneClearLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	garbage := filepath.Join(dir, "garbage")
-	if err := os.WriteFile(garbage, []byte("\x7fELF garbage"), 0o755); err != nil {
+	if err := writeProgram(garbage, []byte("\x7fELF garbage")); err != nil {
 		t.Fatal(err)
 	}
 	gone := exec.Command("true")

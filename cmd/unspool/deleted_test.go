@@ -75,7 +75,7 @@ func TestProgramRebuiltInPlace(t *testing.T) {
 		if c.rebuild {
 			content, err := os.ReadFile(programs.Build(t, "plain", "-g0"))
 			if err == nil {
-				err = os.WriteFile(program, content, 0o755)
+				err = writeProgram(program, content)
 			}
 			if err != nil {
 				t.Fatal(err)

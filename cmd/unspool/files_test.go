@@ -42,7 +42,7 @@ func TestMappedFileIsTheOneThatIsRead(t *testing.T) {
 			script := path + ".sh"
 			text := "#!/bin/sh\nexec unshare -m sh -c 'mount -t tmpfs none " + filepath.Dir(path) +
 				" && cp " + built + " " + path + " && exec " + path + " \"$@\"' sh \"$@\"\n"
-			if err := os.WriteFile(script, []byte(text), 0o777); err != nil {
+			if err := writeProgram(script, []byte(text)); err != nil {
 				t.Fatal(err)
 			}
 			os.Remove(path)

@@ -569,7 +569,7 @@ func TestProcessesByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "burn-called-by-name")
-	if err := os.WriteFile(path, program, 0o755); err != nil {
+	if err := writeProgram(path, program); err != nil {
 		t.Fatal(err)
 	}
 	var pids []int

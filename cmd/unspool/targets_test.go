@@ -194,7 +194,7 @@ func TestRecordOfUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "burn")
-	if err := os.WriteFile(path, program, 0o755); err != nil {
+	if err := writeProgram(path, program); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
@@ -268,7 +268,7 @@ func TestNamesAreLookedUpOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "looked-up-once")
-	if err := os.WriteFile(path, program, 0o755); err != nil {
+	if err := writeProgram(path, program); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path, "60000")
