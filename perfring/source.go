@@ -318,20 +318,15 @@ func (s *Source) Peek(fn func(Record)) {
 	}
 }
 
-// Pressing says whether a ring of samples is a quarter full or more.
+// Pressing says whether any ring is a quarter full or more.
 func (s *Source) Pressing() bool {
-	for i := range s.rings {
-		if !s.rings[i].sideBand && s.merger.queues[i].pressing() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.merger.queues, (*queue).pressing)
 }
 
 // HalfFull says whether any ring is half full or more, so that nothing may keep the caller from draining it.
 // It may be called while Drain is running.
 func (s *Source) HalfFull() bool {
-	return slices.ContainsFunc(s.merger.queues, func(q *queue) bool { return q.halfFull() })
+	return slices.ContainsFunc(s.merger.queues, (*queue).halfFull)
 }
 
 // news says whether a ring for the side-band has new records, or another ring has become a quarter full.

@@ -29,10 +29,11 @@ func TestAttacks(t *testing.T) {
 		{name: "expressions", how: "expressions"},
 		{name: "programs", how: "programs"},
 		{name: "mappings", how: "mappings"},
+		{name: "names", how: "names"},
 		{name: "files", how: "files " + manyFiles(t, 3000), limits: "ulimit -n 300"},
 	} {
 		t.Run(a.name, func(t *testing.T) {
-			const seconds = 3
+			const seconds = 2
 			// Python begins when the attack is under way.
 			script := fmt.Sprintf("%s %d %s & sleep 0.3; timeout %d %s -c 'while True: sorted(range(100))'; true",
 				attacks, seconds, a.how, seconds, python)

@@ -1,10 +1,11 @@
 /* Is as dear to unwind as it can be made: "expressions" has 500 frames whose CFA a loop computes, "programs" runs
- * through functions with 60,000 bytes of call frame instructions, "mappings" maps code at random addresses, "files" has
- * the files 0, 1, … of a directory mapped as code, as many as there are. */
+ * through functions with 60,000 bytes of call frame instructions, "mappings" maps code at random addresses, "names"
+ * renames its thread all the time, "files" has the files 0, 1, … of a directory mapped as code, as many as there are. */
 #define _GNU_SOURCE
 #include "chain.h"
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 __asm__(".pushsection .text\n"
@@ -55,6 +56,15 @@ static void mappings(void)
 	}
 }
 
+static void names(void)
+{
+	static int n;
+	char name[] = "aaaaaaaaaaaaaaa";
+
+	name[0] += n++ % 26;
+	prctl(PR_SET_NAME, name);
+}
+
 static void files(const char *folder)
 {
 	static int mapped, all;
@@ -82,6 +92,8 @@ int main(int argc, char **argv)
 			loops(500);
 		else if (argc > 2 && strcmp(argv[2], "programs") == 0)
 			programs();
+		else if (argc > 2 && strcmp(argv[2], "names") == 0)
+			names();
 		else if (argc > 3 && strcmp(argv[2], "files") == 0)
 			files(argv[3]);
 		else
