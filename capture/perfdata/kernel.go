@@ -39,7 +39,7 @@ func kernelRecords(f *perfring.Format, root string) (records [][]byte, ids []Bui
 	if id := kernelBuildID(filepath.Join(root, "sys/kernel/notes")); id != nil {
 		ids = append(ids, BuildID{Path: kernelName, ID: id, Kernel: true})
 	}
-	syms, err := kernelSymbols(filepath.Join(root, "proc/kallsyms"))
+	syms, err := kernelSymbols(filepath.Join(root, "proc/kallsyms"), codeSize(filepath.Join(root, "proc/iomem")))
 	if err != nil {
 		return records, ids, err
 	}
@@ -88,9 +88,32 @@ func kernelRecords(f *perfring.Format, root string) (records [][]byte, ids []Bui
 	return records, ids, nil
 }
 
+// codeSize is how long the kernel's code is, as /proc/iomem says to who has CAP_SYS_ADMIN; 0 if it does not.
+func codeSize(path string) uint64 {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) { // "  01000000-02276f47 : Kernel code"
+		place, what, _ := strings.Cut(strings.TrimSpace(line), " : ")
+		if what != "Kernel code" {
+			continue
+		}
+		from, to, _ := strings.Cut(place, "-")
+		start, err1 := strconv.ParseUint(from, 16, 64)
+		last, err2 := strconv.ParseUint(to, 16, 64)
+		if err1 != nil || err2 != nil || start == 0 || last < start {
+			return 0
+		}
+		return last + 1 - start
+	}
+	return 0
+}
+
 // kernelSymbols returns the addresses of the symbols at the kernel's start and end. They are zero for
-// users from whom kptr_restrict hides addresses.
-func kernelSymbols(path string) (map[string]uint64, error) {
+// users from whom kptr_restrict hides addresses. If the size of the code is known, not 0, only the first
+// symbols are read: all of them take longer than everything else that a recording begins with.
+func kernelSymbols(path string, size uint64) (map[string]uint64, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("kernel symbols: %w", err)
@@ -112,6 +135,11 @@ func kernelSymbols(path string) (map[string]uint64, error) {
 				return nil, ErrHiddenAddresses
 			}
 			syms[string(list.Name)] = v
+		default:
+			if size > 0 && len(syms) > 0 {
+				syms["_etext"] = max(syms["_text"], syms["_stext"]) + size
+				return syms, nil
+			}
 		}
 	}
 	if err := list.Err(); err != nil {

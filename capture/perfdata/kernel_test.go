@@ -76,6 +76,15 @@ func TestKernelRecords(t *testing.T) {
 		{"no data symbol", map[string]string{
 			"proc/kallsyms": "ffffffff9a000000 T _stext\nffffffff9b2089a7 T _etext\n"},
 			[]mapping{{0xffffffff9a000000, 0x12089a7, 0xffffffff9a000000, "[kernel.kallsyms]_stext"}}, nil, nil},
+		{"size of the code", map[string]string{"proc/kallsyms": strings.Replace(kernelList, "_etext",
+			"first\nffffffff9b2089a7 T _etext", 1), "proc/iomem": "00000000-00000fff : Reserved\n" +
+			"00100000-3fffffff : System RAM\n  01000000-0189ffff : Kernel code\n" +
+			"  01a00000-0300cfff : Kernel rodata\n"},
+			[]mapping{{0xffffffff9a000000, 0x8a0000, 0xffffffff9a000000, "[kernel.kallsyms]_text"}}, nil, nil},
+		{"size that is hidden", map[string]string{"proc/kallsyms": kernelList,
+			"proc/iomem": "  00000000-00000000 : Kernel code\n"}, []mapping{kernel}, nil, nil},
+		{"size that cannot be", map[string]string{"proc/kallsyms": kernelList,
+			"proc/iomem": "  02000000-01000000 : Kernel code\n"}, []mapping{kernel}, nil, nil},
 		{"hidden", map[string]string{"proc/kallsyms": "0000000000000000 T _text\n", "sys/kernel/notes": notes},
 			nil, []BuildID{{kernelName, id, true}}, ErrHiddenAddresses},
 		{"empty", map[string]string{"proc/kallsyms": ""}, nil, nil, ErrHiddenAddresses},
