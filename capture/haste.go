@@ -2,17 +2,22 @@ package capture
 
 import "time"
 
-// A haste has the rings drained soon after a thread or a program has begun: until its first samples are seen,
-// copies of its stack end at pages that were never touched, as nobody has read these yet. In the long run at
-// most ten drains a second are early, however many threads begin.
+// A haste has the rings drained soon after a thread or a program has begun, and some times more: until samples
+// of it are seen, copies of its stack end at pages that were never touched, as nobody has read these yet, and
+// so they do again when the stack gets deeper. In the long run at most ten drains a second are early, however
+// many threads begin.
 type haste struct {
 	begun  bool // something, or stacks have gaps, since the last drain
+	left   int  // how many more drains are early
 	at     time.Time
 	credit time.Duration
 }
 
 const (
 	soonDrain = 10 * time.Millisecond // after a thread has begun
+	// nextDrain is after each of the moreDrains that follow.
+	nextDrain  = 20 * time.Millisecond
+	moreDrains = 4
 	// mostHaste is for programs that begin threads one after the other when they start.
 	mostHaste  = 10 * soonDrain
 	hasteShare = 10
@@ -20,19 +25,21 @@ const (
 
 // until is when the next drain is due, given a time and when it is due otherwise.
 func (h *haste) until(now, usual time.Time) time.Time {
-	if !h.begun {
-		return usual
+	wait := nextDrain
+	if h.begun {
+		h.begun, h.left, wait = false, 1+moreDrains, soonDrain
 	}
-	h.begun = false
-	soon := now.Add(soonDrain)
-	if !soon.Before(usual) {
+	soon := now.Add(wait)
+	if h.left == 0 || !soon.Before(usual) {
 		return usual
 	}
 	h.credit = min(h.credit+now.Sub(h.at)/hasteShare, mostHaste)
 	h.at = now
 	if h.credit < soonDrain {
+		h.left = 0
 		return usual
 	}
 	h.credit -= soonDrain
+	h.left--
 	return soon
 }

@@ -36,6 +36,21 @@ func TestHaste(t *testing.T) {
 	}
 	var h haste
 	now := time.Unix(1000, 0)
+	h.begun = true
+	for n := range 20 {
+		want := wakeEvery
+		switch {
+		case n == 0:
+			want = soonDrain
+		case n <= moreDrains:
+			want = nextDrain
+		}
+		at := h.until(now, now.Add(wakeEvery))
+		if at.Sub(now) != want {
+			t.Errorf("drain %d after a thread has begun is due after %v, want %v", n, at.Sub(now), want)
+		}
+		now = at
+	}
 	if at := h.until(now, now.Add(wakeEvery)); !at.Equal(now.Add(wakeEvery)) {
 		t.Errorf("nothing has begun, and the drain is due after %v", at.Sub(now))
 	}
