@@ -271,7 +271,7 @@ func TestNewMappingsDoNotEndPause(t *testing.T) {
 			start()
 		}
 		if err := s.Pause(pause); err != nil || time.Since(began) < pause {
-			t.Fatalf("%v after %v; a ring of samples presses: %v", err, time.Since(began), s.Pressing())
+			t.Fatalf("%v after %v; a ring presses: %v", err, time.Since(began), s.Pressing())
 		}
 		if i%3 == 2 { // its records come between pause and wait
 			cmd = exec.Command("true")

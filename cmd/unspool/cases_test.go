@@ -158,8 +158,6 @@ func dropSectionHeaders(t testing.TB, path string) {
 	}
 	clear(content[0x28:0x30])
 	clear(content[0x3c:0x40])
-	syscall.ForkLock.RLock() // see copyFile
-	defer syscall.ForkLock.RUnlock()
 	if err := writeProgram(path, content); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +171,7 @@ func memfdOf(t testing.TB, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	syscall.ForkLock.RLock() // see copyFile
+	syscall.ForkLock.RLock() // see writeProgram
 	defer syscall.ForkLock.RUnlock()
 	fd, err := unix.MemfdCreate("program", unix.MFD_CLOEXEC)
 	if err != nil {
