@@ -19,7 +19,7 @@ while time.time() < end: zlib.compress(b"unspool" * 9999 + bytes(range(256)) * 9
 func TestComparePage(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	need(t, "/usr/bin/python3", "chromium")
+	need(t, "/usr/bin/python3")
 	dir := t.TempDir()
 	page := filepath.Join(dir, "page.html")
 	e := unspool(t, dir, "compare", "-q", "--json", "--html", page, "-F", "499", "--", "/usr/bin/python3",

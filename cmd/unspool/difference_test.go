@@ -232,7 +232,6 @@ func TestDifferenceByEitherCommand(t *testing.T) {
 // The page says what --json says.
 func TestDifferencePage(t *testing.T) {
 	t.Parallel()
-	need(t, "chromium")
 	before, _, after := changedRecordings(t)
 	dir := t.TempDir()
 	for command, page := range map[string]string{"report": "report.html", "compare": "compare.html"} {
