@@ -41,7 +41,7 @@ const (
 	// helpersOfCut is how many walks of a process are logged for each of its stacks that is cut, and maxHelpers
 	// how many at most wait to be: most processes have few such stacks, and a log of all walks would cost more
 	// than these are worth.
-	helpersOfCut = 250
+	helpersOfCut = 24
 	maxHelpers   = 10_000
 	// maxLinks bounds the frames in the log, for each CPU: 4 MiB.
 	maxLinks = 1 << 18
