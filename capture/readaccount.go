@@ -19,7 +19,7 @@ type readAccount struct {
 const (
 	missWorth     = int64(100_000)
 	readWorth     = 3 * missWorth
-	burstPrice    = int64(8_000_000)
+	burstPrice    = int64(3_000_000)
 	mostBursts    = 4 // that credit is kept for
 	mostFruitless = 3
 
@@ -146,11 +146,9 @@ func (b *readBudget) spend(now, ns uint64) {
 	b.free = max(b.free, now-min(now, budgetSlack)) + budgetShare*ns
 }
 
-// What a wake-up costs beside the time that reads take. At a drain this process is awake.
-const (
-	priceAlone   = uint64(250_000)
-	priceAtDrain = uint64(100_000)
-)
+// priceOfReading is what a reading costs beside the time that it takes: waking up who reads, and walking over
+// the stack.
+const priceOfReading = uint64(100_000)
 
 // misses says by TID how many of a thread's last cut stacks were not completed with what samples show alone:
 // each counts an eighth less than the one after.

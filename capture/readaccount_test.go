@@ -14,7 +14,7 @@ func TestReadsFollowWhatTheyComplete(t *testing.T) {
 	const (
 		step   = uint64(100 * time.Millisecond)
 		phase  = 300     // steps
-		cost   = 3e6     // of the reads in a step, in ns
+		cost   = 1e6     // of the reads in a step, in ns
 		missed = 50      // stacks in a step
 		little = 2 * 1e6 // ns a second
 	)

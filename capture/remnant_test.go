@@ -10,7 +10,6 @@ import (
 
 	"unspool/perfring"
 	"unspool/unwind"
-	"unspool/vmas/process"
 )
 
 // remnantProgram tells of the frames of outer, which has called inner, and of main, which has called outer:
@@ -105,14 +104,12 @@ func TestRemnantsOfFramesAreNotRead(t *testing.T) {
 		pid := uint32(cmd.Process.Pid)
 		s := NewSession(Config{Format: new(perfring.Format), Sink: discard{}, Proc: "/proc", MaxStack: 100,
 			Live: true, Join: true, JoinAfter: time.Second})
-		defer s.reader.end()
 		if err := s.Seed([]int{int(pid)}); err != nil {
 			t.Fatal(err)
 		}
 		space := s.table.Space(pid)
 		rd := &stackRead{pid: pid, tid: pid, space: space.ID(), time: 1}
-		if !rd.read(process.Direct("/proc"), &watchedStack{frames: frames[:], size: firstReadSize}) ||
-			len(rd.frames) != 2 {
+		if !rd.read(&watchedStack{frames: frames[:], size: firstReadSize}) || len(rd.frames) != 2 {
 			t.Fatalf("%s: the return addresses of %+v are not there", c.name, rd.frames)
 		}
 		if end := s.walkRead(space, rd, &rd.frames[0]).End; end != c.want {

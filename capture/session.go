@@ -168,7 +168,7 @@ func NewSession(c Config) *Session {
 		s.sink = s.joiner
 	}
 	if c.Live && c.Join {
-		s.reader = newStackReader(process.Aside(c.Processes))
+		s.reader = newStackReader(c.Processes)
 		s.joiner.reader = s.reader
 	}
 	s.interrupted.processes = c.Processes
@@ -347,6 +347,8 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 	}
 	if s.result.End != unwind.Root {
 		w.Place = s.endPlace(sm.PID)
+	} else if n := len(s.result.Frames); n > 0 && s.reader != nil {
+		s.reader.noteRoot(sm.TID, w.SpaceID, s.result.Frames[n-1].SP)
 	}
 	if !s.open || !isOpen(w) {
 		s.Stats.count(sm, &s.result, false)
@@ -399,7 +401,6 @@ func (s *Session) Flush() error {
 	}
 	if s.reader != nil {
 		s.takeReads(noRead - 1)
-		s.reader.end()
 		s.reader = nil
 	}
 	return s.joiner.flush()

@@ -1,8 +1,6 @@
 package capture
 
 import (
-	"slices"
-
 	"unspool/perfring"
 	"unspool/vmas/process"
 )
@@ -58,15 +56,12 @@ func (g *gaps) take() (gap stackGap, ok bool) {
 	return gap, true
 }
 
-// closeGap reads a gap, and what is below. What is there is of no interest.
-func (rd *stackRead) closeGap(memory process.Memory) {
-	size := int(min(rd.gap.end-rd.gap.start, perfring.MaxStackSize))
-	rd.buf = slices.Grow(rd.buf[:0], max(size, belowSize))[:max(size, belowSize)]
-	rd.memory = nil
-	memory.ReadMemory(rd.pid, rd.buf[:size], rd.gap.start)
-	for n := uint64(1); n <= belowReads && rd.gap.sp > n*belowSize; n++ {
-		if memory.ReadMemory(rd.pid, rd.buf[:belowSize], rd.gap.sp-n*belowSize) < belowSize {
-			return // the stack's mapping begins there
-		}
+// parts are what is to be read to close a gap, and those below. What is there is of no interest.
+func (g *stackGap) parts() (parts []process.Part) {
+	size := int(min(g.end-g.start, perfring.MaxStackSize))
+	parts = append(parts, process.Part{Start: g.start, Size: size})
+	for n := uint64(1); n <= belowReads && g.sp > n*belowSize; n++ {
+		parts = append(parts, process.Part{Start: g.sp - n*belowSize, Size: belowSize})
 	}
+	return parts
 }

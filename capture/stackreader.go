@@ -1,65 +1,53 @@
 package capture
 
 import (
-	"cmp"
-	"encoding/binary"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/link"
-	"unspool/vmas"
 	"unspool/vmas/process"
 )
 
-// A stackReader reads the stacks that copies have cut off, where they go on, while the processes run: see
-// package link for what the sightings of a stack are good for. What it reads is one, at the time of the read
+// A stackReader has stacks read that copies have cut off, where they go on, while the processes run: see
+// package link for what the sightings of a stack are good for. What is read is one, at the time of the reading
 // and at no other.
 //
-// It has a goroutine of its own, as the memory of a process may take its time. Nothing is ever written to a
-// process, and no thread is stopped. A read can hang, behind a page that a user's file server or
-// userfaultfd(2) does not give: then another goroutine goes on with the other processes.
+// After a drain of the rings it asks for readings of the stacks that were cut, and after the next one it finds
+// what has come of them. Meanwhile nobody waits. Nothing is ever written to a process, and no thread is
+// stopped. A reading can hang, behind a page that a user's file server or userfaultfd(2) does not give: then
+// its process is left alone, and the others are read.
 //
-//	session ─cut stacks, after each drain─▶ goroutine ─stackReads─▶ session, in order of time with the samples
+//	session ─cut stacks─▶ stackReader ─parts of stacks─▶ process.Watcher ─readings─▶ session, in order of time
+//	with the samples
 type stackReader struct {
-	memory process.Memory
+	memory process.Watcher
 	// What the session has seen since the last drain.
 	cut     []cutStack
 	cutGaps []stackGap
 	newGaps bool               // of these some were not known, since the session last asked
 	settled map[uint64]settled // by address space
 
-	misses misses // the session's
-	wake   chan struct{}
-	stop   chan struct{}
-	begun  bool // the goroutine
-
-	first atomic.Uint64 // time of the first of ready, or noRead
-
-	mu      sync.Mutex
+	misses  misses
 	watched map[uint32]*watchedStack // by TID
-	ready   []*stackRead             // in order of time
-	spare   []*stackRead
-	bytes   int // of ready
+	under   []*readings              // under way
+	looked  bool                     // for what has come of them, since the last drain
+	first   uint64                   // time of the next reading, or noRead
 	budget  readBudget
 	account readAccounts
 	gaps    gaps
 	slow    map[uint32]uint64 // by PID, until when a process is not read
-	reading *readUnderWay     // the one that is not given up
-	hanging int               // those that are
+	roots   [64]knownRoot     // by the remainder of the TID
+	read    stackRead         // scratch
 }
 
-// A readUnderWay is a read that has begun.
-type readUnderWay struct {
-	pid     uint32
-	began   uint64
-	givenUp bool
+// A knownRoot is where the stack of a thread ended that was copied whole.
+type knownRoot struct {
+	tid       uint32
+	space, sp uint64
 }
 
 // A cutStack is where a stack goes on of which a sample has a part.
@@ -77,80 +65,72 @@ type watchedStack struct {
 	frames []unwind.OpenFrame // of the last samples, any of which may be there still; the last one's last
 	root   uint64             // SP of the outermost frame, 0 if it is not known
 	size   int                // bytes to be read as long as it is not
-	missed int                // how often none of the frames was there, one time after the other
-	since  uint64             // it has been there
-	due    uint64             // is the next read
+	missed int                // in how many readings none of the frames was there, one after the other
 	cut    uint64             // was the last sample
 	cuts   int                // samples, with less than watchedFor from each to the next
+	under  *readings          // is read with these, or nil
 }
 
-// A stackRead is a part of a stack with frames that seem to be there still.
-type stackRead struct {
-	pid, tid   uint32
-	space      uint64
-	frames     []unwind.OpenFrame // the innermost first
-	time       uint64
-	below      memoryPart // what is below a large frame, and its SP
-	memoryPart            // from above that on, or all
-	full       bool       // there is more of it
-	buf        []byte
-	gap        stackGap // this one, if it has a length
-	price      uint64   // of the wake-up, for the first read of several
-	under      *readUnderWay
+// readings are those of the stacks of a process, or of gaps in one.
+type readings struct {
+	watch  process.Watch
+	pid    uint32
+	space  uint64
+	stacks []plannedStack
+	next   process.Reading
+	came   bool   // next
+	latest uint64 // when the last one came, or they began
+	hang   bool
+	over   bool
 }
 
-// A memoryPart is memory that was read.
-type memoryPart struct {
-	start  uint64
-	memory []byte
+// A plannedStack is which parts of a thread's stack are read.
+type plannedStack struct {
+	tid   uint32
+	parts []process.Part // one, or what is below a large frame and what is above
 }
 
 const (
 	noRead = ^uint64(0)
 
-	// A stack is read again after an eighth of the time that it has been there, as link.Log asks for eight
-	// sightings, and for a time that is long compared with that between two of them.
-	soonestRead = uint64(10 * time.Millisecond)
-	latestRead  = uint64(40 * time.Millisecond)
-	readShare   = 8
-
-	// A process whose read took slowRead or longer is not read again for so many times as long. The goroutine
-	// may have waited for a CPU for less than that.
-	slowRead  = uint64(10 * time.Millisecond)
-	slowShare = 16
-	// hangsAfter is how long a read is waited for, and maxHanging how many are waited for beside the others.
-	hangsAfter = uint64(50 * time.Millisecond)
+	// A stack is read so many times, so far apart, that this ends when the rings are drained again.
+	readTimes = 32
+	readApart = 5 * time.Millisecond
+	// maxUnder is how many processes are read at a time beside those whose reads hang.
+	maxUnder = 4
+	// longestRead is how long a reading may take: of what was read piece by piece for longer, nobody knows when
+	// the pieces were there together. A process one of whose readings took slowRead or longer is not read again
+	// for so many times as long. Whoever reads may have waited for a CPU for less than that.
+	longestRead = uint64(time.Millisecond)
+	slowRead    = uint64(10 * time.Millisecond)
+	slowShare   = 16
+	// hangsAfter is how long a reading may be late, and maxHanging how many may hang.
+	hangsAfter = uint64(100 * time.Millisecond)
 	maxHanging = 8
 
 	// watchedFor is how long after the last sample that was cut off a stack is read.
 	watchedFor = uint64(200 * time.Millisecond)
 	// cutOften is how many samples of a thread are cut off within that time from each to the next before its
-	// stack is read. A read completes only what is seen before it and after it, so one of a stack that is cut
-	// now and then completes nothing.
+	// stack is read. A reading completes only what is seen before it and after it, so those of a stack that is
+	// cut now and then complete nothing.
 	cutOften = 3
-	// soon is how long before its time a stack is read if another one is read now.
-	soon = uint64(5 * time.Millisecond)
 
 	maxWatched       = 64 // threads
 	maxWatchedFrames = 8  // of each
 	mostMissed       = 3
-	mostSpare        = 8
 	maxCut           = 512
 
-	firstReadSize = 16 << 10 // bytes
-	maxReadSize   = 1 << 20
+	firstReadSize = 64 << 10 // bytes
+	maxReadSize   = process.MostWatched
 	aboveRoot     = 1 << 10 // what a program begins with, by which its root is known
-	maxReadyBytes = 8 << 20 // which the session has not taken yet
 )
 
-func newStackReader(memory process.Memory) *stackReader {
-	r := &stackReader{
-		memory: memory, wake: make(chan struct{}, 1), stop: make(chan struct{}),
+func newStackReader(memory process.Watcher) *stackReader {
+	return &stackReader{
+		memory: memory, first: noRead,
 		watched: make(map[uint32]*watchedStack), slow: make(map[uint32]uint64),
 		settled: make(map[uint64]settled), misses: make(misses),
 	}
-	r.first.Store(noRead)
-	return r
 }
 
 // note takes in a stack that was cut off.
@@ -165,6 +145,11 @@ func (r *stackReader) note(c cutStack) {
 	if c.samples = 1; len(r.cut) < maxCut {
 		r.cut = append(r.cut, c)
 	}
+}
+
+// noteRoot takes in where a stack ends that was copied whole.
+func (r *stackReader) noteRoot(tid uint32, space, sp uint64) {
+	r.roots[tid%uint32(len(r.roots))] = knownRoot{tid, space, sp}
 }
 
 // noteGap takes in a gap.
@@ -188,17 +173,11 @@ func (r *stackReader) completed(space uint64, tid uint32, outcome link.Outcome) 
 // errReadsHang is about stacks that somebody keeps from being read.
 var errReadsHang = fmt.Errorf("memory of %d processes: reads of it hang, and until one of them ends, the "+
 	"stacks of "+
-	"other processes that were cut off are not read either", maxHanging+1)
+	"other processes that were cut off are not read either", maxHanging)
 
-// watch hands the goroutine what was noted since the last time. The error is errReadsHang while it is so.
-func (r *stackReader) watch(now uint64) (err error) {
-	if r.giveUp(perfring.Now()) {
-		err = errReadsHang
-	}
-	if len(r.cut) == 0 && len(r.cutGaps) == 0 && len(r.settled) == 0 {
-		return err
-	}
-	r.mu.Lock()
+// watch takes in what was noted since the last time, at the end of a drain, and asks for readings of what is to
+// be read. The error is errReadsHang while it is so.
+func (r *stackReader) watch(now uint64) error {
 	for space, s := range r.settled {
 		r.account.earn(space, s)
 	}
@@ -208,38 +187,13 @@ func (r *stackReader) watch(now uint64) (err error) {
 	for _, g := range r.cutGaps {
 		r.newGaps = r.gaps.note(g, now) || r.newGaps
 	}
-	due := r.isDue(now)
-	r.mu.Unlock()
-	r.cut, r.cutGaps = r.cut[:0], r.cutGaps[:0]
+	r.cut, r.cutGaps, r.looked = r.cut[:0], r.cutGaps[:0], false
 	clear(r.settled)
-	if !due {
-		return err
+	if r.hanging(perfring.Now()) >= maxHanging {
+		return errReadsHang
 	}
-	if !r.begun {
-		r.begun = true
-		go r.run()
-	}
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-	return err
-}
-
-// isDue says whether it is the turn of any stack.
-func (r *stackReader) isDue(now uint64) bool {
-	if _, over := r.budget.over(now); over {
-		return false
-	}
-	if len(r.gaps.waiting) > 0 {
-		return true
-	}
-	for _, w := range r.watched {
-		if w.due <= now+soon {
-			return true
-		}
-	}
-	return false
+	r.begin(now)
+	return nil
 }
 
 func (r *stackReader) watchOne(c *cutStack, now uint64) {
@@ -249,19 +203,19 @@ func (r *stackReader) watchOne(c *cutStack, now uint64) {
 			return
 		}
 		size := max(r.account.open(c.space).size, firstReadSize)
-		w = &watchedStack{pid: c.pid, space: c.space, size: size, since: now, due: noRead}
+		w = &watchedStack{pid: c.pid, space: c.space, size: size}
+		if k := &r.roots[c.tid%uint32(len(r.roots))]; k.tid == c.tid && k.space == c.space {
+			w.root = k.sp
+		}
 		r.watched[c.tid] = w
 	}
 	if now > w.cut+watchedFor {
 		w.cuts = 0
 	}
 	w.cuts, w.cut, w.missed = min(w.cuts+c.samples, cutOften), now, 0
-	if w.cuts == cutOften {
-		if !r.account.mayRead(c.space, now) {
-			delete(r.watched, c.tid)
-			return
-		}
-		w.due = min(w.due, now) // Its frames are most likely to be there now.
+	if w.isDue() && !r.account.mayRead(c.space, now) {
+		delete(r.watched, c.tid)
+		return
 	}
 	i := slices.IndexFunc(w.frames, func(f unwind.OpenFrame) bool { return f.IsAt(&c.from) })
 	isNew := i < 0
@@ -274,6 +228,11 @@ func (r *stackReader) watchOne(c *cutStack, now uint64) {
 	if w.frames = append(w.frames, c.from); isNew {
 		r.leaveTo(c.tid)
 	}
+}
+
+// isDue says whether the stack is to be read.
+func (w *watchedStack) isDue() bool {
+	return w.cuts == cutOften && w.missed < mostMissed && w.under == nil
 }
 
 // hasRoom says whether one more thread can be watched, and forgets those that are not cut off any more if
@@ -310,86 +269,18 @@ func (w *watchedStack) extent() (low, high uint64) {
 	return low, low + uint64(w.size)
 }
 
-// end ends the goroutine, which nobody waits for.
-func (r *stackReader) end() { close(r.stop) }
-
-// next gives the next read up to a time, nil where there is none.
-func (r *stackReader) next(until uint64) *stackRead {
-	if r.first.Load() > until {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	rd := r.ready[0]
-	r.ready = slices.Delete(r.ready, 0, 1)
-	r.bytes -= rd.bytes()
-	r.first.Store(noRead)
-	if len(r.ready) > 0 {
-		r.first.Store(r.ready[0].time)
-	}
-	return rd
-}
-
-// done gives a read back. What it has shown of the stack's end, as takeRead returns it, says how much to read
-// the next time.
-func (r *stackReader) done(rd *stackRead, root uint64, tooShort bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if w := r.watched[rd.tid]; w != nil && w.space == rd.space {
-		switch {
-		case root != 0:
-			w.root = root
-			w.size = min(int(root-rd.start)+aboveRoot, maxReadSize)
-		case tooShort && rd.full:
-			w.root, w.size = 0, min(2*len(rd.memory), maxReadSize)
-		}
-		r.account.open(rd.space).size = w.size
-	}
-	if len(r.spare) < mostSpare {
-		r.spare = append(r.spare, rd)
-	}
-}
-
-// run is the goroutine.
-func (r *stackReader) run() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		price := priceAlone
-		select {
-		case <-r.stop:
-			return
-		case <-r.wake:
-			price = priceAtDrain
-		case <-timer.C:
-		}
-		due, over := r.readDue(perfring.Now(), price)
-		if over {
-			return
-		}
-		if due != noRead {
-			timer.Reset(time.Duration(due - min(due, perfring.Now())))
+// hanging is how many readings hang. Their processes are not asked for others.
+func (r *stackReader) hanging(now uint64) (n int) {
+	for _, u := range r.under {
+		hung := u.hang
+		if u.hang = !u.came && now-min(now, u.latest) >= hangsAfter; u.hang {
+			r.postpone(u.pid, noRead)
+			n++
+		} else if hung {
+			delete(r.slow, u.pid)
 		}
 	}
-}
-
-// giveUp leaves a read that hangs to its goroutine, and begins another one for the other processes, unless
-// too many hang already.
-func (r *stackReader) giveUp(now uint64) (tooMany bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	u := r.reading
-	switch {
-	case u == nil || now-min(now, u.began) < hangsAfter:
-		return false
-	case r.hanging == maxHanging:
-		return true
-	}
-	u.givenUp, r.reading = true, nil
-	r.hanging++
-	r.postpone(u.pid, noRead)
-	go r.run()
-	return false
+	return n
 }
 
 // postpone has a process not read until a time.
@@ -400,261 +291,179 @@ func (r *stackReader) postpone(pid uint32, until uint64) {
 	r.slow[pid] = until
 }
 
-// readDue reads the stacks whose turn it is, and returns when the next one's is. It is over if another
-// goroutine goes on. price is what it cost to wake up.
-func (r *stackReader) readDue(now, price uint64) (due uint64, over bool) {
-	for {
-		rd, w, next := r.pick(now, price)
-		if rd == nil {
-			return next, false
+// begin asks for readings of the gaps, and of the stacks whose turn it is, as far as the budget allows.
+func (r *stackReader) begin(now uint64) {
+	active := 0
+	for _, u := range r.under {
+		if !u.hang {
+			active++
 		}
-		price = 0
-		there := false
-		if rd.gap.end > rd.gap.start {
-			rd.closeGap(r.memory)
-		} else {
-			there = rd.read(r.memory, &w)
+	}
+	for ; active < maxUnder; active++ {
+		if _, over := r.budget.over(now); over {
+			return
 		}
-		if r.finish(rd, there, perfring.Now()) {
-			return 0, true
+		if g, ok := r.gaps.take(); ok {
+			r.ask(&readings{pid: g.pid}, g.parts(), process.Plan{})
+			continue
 		}
+		u, parts := r.plan(now)
+		if u == nil {
+			return
+		}
+		times := min(readTimes, r.account.open(u.space).left/int64(priceOfReading)+1)
+		r.ask(u, parts, process.Plan{Times: int(times), Apart: readApart})
 	}
 }
 
-// pick gives the next stack whose turn it is, and otherwise when the next one's is. As waking up costs more
-// than a read, the budget holds for the first of several, which has a price.
-func (r *stackReader) pick(now, price uint64) (rd *stackRead, w watchedStack, due uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	until, over := r.budget.over(now)
-	if over && price > 0 {
-		return nil, w, until
-	}
-	if g, ok := r.gaps.take(); ok {
-		rd = r.begin(g.pid, price)
-		rd.gap = g
-		return rd, w, 0
-	}
-	due = noRead
+// plan is what is to be read of a process, nil if it is not any one's turn.
+func (r *stackReader) plan(now uint64) (u *readings, parts []process.Part) {
+	size := 0
 	for tid, w := range r.watched {
 		switch {
 		case now > w.cut+watchedFor:
 			delete(r.watched, tid)
-		case w.due == noRead: // until it is cut off often
+			continue
+		case !w.isDue() || r.slow[w.pid] > now || u != nil && w.space != u.space:
+			continue
 		case !r.account.mayRead(w.space, now):
 			delete(r.watched, tid)
-		case w.missed >= mostMissed: // until there is a new frame
-		case w.due > now+soon || r.bytes+w.size > maxReadyBytes:
-			due = min(due, max(w.due, now+soonestRead))
-		case r.slow[w.pid] > now:
-			due = min(due, r.slow[w.pid])
-		default:
-			in := min(max((now-w.since)/readShare, soonestRead), latestRead)
-			w.due = now + in/2 + rand.Uint64N(in) // not in step with what a program does every so often
-			rd = r.begin(w.pid, price)
-			rd.tid, rd.space = tid, w.space
-			copied := *w
-			copied.frames = slices.Clone(w.frames)
-			return rd, copied, 0
-		}
-	}
-	if due != noRead {
-		due = max(due, until)
-	}
-	return nil, watchedStack{}, due
-}
-
-// begin begins a read.
-func (r *stackReader) begin(pid uint32, price uint64) *stackRead {
-	rd := new(stackRead)
-	if n := len(r.spare); n > 0 {
-		rd, r.spare = r.spare[n-1], r.spare[:n-1]
-	}
-	*rd = stackRead{pid: pid, price: price, time: perfring.Now(), frames: rd.frames[:0], buf: rd.buf}
-	rd.under = &readUnderWay{pid: pid, began: rd.time}
-	r.reading = rd.under
-	return rd
-}
-
-// finish takes in a read, if a frame was there. over says that the read was given up.
-func (r *stackReader) finish(rd *stackRead, there bool, now uint64) (over bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	u := rd.under
-	took := now - u.began
-	if there = there && took < longestRead; took >= slowRead || u.givenUp {
-		r.postpone(u.pid, now+slowShare*took)
-	}
-	if u.givenUp {
-		r.hanging--
-		return true
-	}
-	r.reading = nil
-	price := min(took, longestRead) + rd.price
-	r.budget.spend(now, price)
-	if rd.gap != (stackGap{}) {
-		return false
-	}
-	r.account.spend(rd.space, price)
-	if w := r.watched[rd.tid]; w != nil && there {
-		w.missed = 0
-	} else if w != nil {
-		w.missed++
-		w.since = now
-	}
-	if !there {
-		return false
-	}
-	if len(r.ready) == 0 {
-		r.first.Store(rd.time)
-	}
-	r.ready = append(r.ready, rd)
-	r.bytes += rd.bytes()
-	return false
-}
-
-func (rd *stackRead) bytes() int { return len(rd.below.memory) + len(rd.memory) }
-
-// longestRead is how long a read may take: of what was read piece by piece for longer, nobody knows when the
-// pieces were there together.
-const longestRead = uint64(time.Millisecond)
-
-const (
-	word = 8 // bytes
-	// A frame of at least largeFrame bytes is not read, but for the savedRegs bytes below its CFA, where the
-	// registers of its caller are.
-	largeFrame = 16 << 10
-	savedRegs  = 256
-)
-
-// read reads from the innermost frame on, and finds those that are there, with the return addresses in their
-// places.
-func (rd *stackRead) read(memory process.Memory, w *watchedStack) (there bool) {
-	slices.SortFunc(w.frames, func(a, b unwind.OpenFrame) int { return cmp.Compare(a.SP, b.SP) })
-	rd.frames, rd.below = rd.frames[:0], memoryPart{}
-	above := w.frames
-	start := above[0].SP - word
-	if n := uptoLarge(above); n > 0 && above[n-1].SP-start <= uint64(w.size) {
-		rd.below = rd.readPart(memory, start, int(above[n-1].SP-start))
-		rd.find(&rd.below, above[:n])
-		start, above = above[n-1].CFA-savedRegs, above[n:]
-	}
-	size := w.size
-	if w.root > start && w.root-start < maxReadSize-aboveRoot {
-		size = int(w.root-start) + aboveRoot
-	}
-	rd.memoryPart = rd.readPart(memory, start, size)
-	rd.full = len(rd.memory) == size
-	rd.find(&rd.memoryPart, above)
-	return len(rd.frames) > 0
-}
-
-// uptoLarge is how many of the frames, in order of SP, come up to the first large one, which may be there
-// with more than one SP: that depends on what it has pushed for a call. It is 0 if there is none.
-func uptoLarge(frames []unwind.OpenFrame) (n int) {
-	n = slices.IndexFunc(frames, func(f unwind.OpenFrame) bool {
-		return f.CFA > f.SP && f.CFA-f.SP >= largeFrame
-	})
-	if n < 0 {
-		return 0
-	}
-	for cfa := frames[n].CFA; n < len(frames) && frames[n].CFA == cfa; {
-		n++
-	}
-	return n
-}
-
-// readPart reads so many bytes, or those of them that can be read.
-func (rd *stackRead) readPart(memory process.Memory, start uint64, size int) memoryPart {
-	from := len(rd.below.memory)
-	rd.buf = slices.Grow(rd.buf[:from], size)[:from+size]
-	buf := rd.buf[from:]
-	return memoryPart{start, buf[:memory.ReadMemory(rd.pid, buf, start)]}
-}
-
-// find takes in those of the frames that are in a part, if there is a return address of theirs in its place.
-func (rd *stackRead) find(p *memoryPart, frames []unwind.OpenFrame) {
-	for _, f := range frames {
-		at := f.SP - p.start
-		if at > uint64(len(p.memory)) || at < word {
 			continue
 		}
-		if pc := binary.LittleEndian.Uint64(p.memory[at-word:]); f.Returns(pc) {
-			f.PC = pc
-			rd.frames = append(rd.frames, f)
+		its := w.parts()
+		n := 0
+		for _, p := range its {
+			n += p.Size
 		}
+		if size+n > process.MostWatched || len(parts)+len(its) > process.MostParts {
+			continue
+		}
+		if u == nil {
+			u = &readings{pid: w.pid, space: w.space}
+		}
+		size += n
+		parts = append(parts, its...)
+		u.stacks = append(u.stacks, plannedStack{tid, its})
+		w.under = u
 	}
+	return u, parts
 }
 
-// watch notes a sample whose stack goes on beyond its copy, so that the rest is read, if samples do not show
-// it, as far as is known by now. A read wakes two processes.
-func (s *Session) watch(pid, tid uint32, space uint64) {
-	if n, known := s.reader.misses[tid]; known && n < manyMisses {
+// ask asks for readings.
+func (r *stackReader) ask(u *readings, parts []process.Part, plan process.Plan) {
+	u.latest = perfring.Now()
+	var err error
+	if u.watch, err = r.memory.Watch(u.pid, parts, plan); err == nil {
+		r.under = append(r.under, u)
 		return
 	}
-	if from, ok := s.result.OpenFrame(); ok {
-		s.reader.note(cutStack{pid: pid, tid: tid, space: space, from: from})
-	}
+	r.free(u)
+	r.postpone(u.pid, u.latest+watchedFor)
 }
 
-// takeReads walks over what was read of stacks up to a time, of which all records before have been taken.
-func (s *Session) takeReads(until uint64) {
-	for rd := s.reader.next(until); rd != nil; rd = s.reader.next(until) {
-		root, tooShort := s.takeRead(rd)
-		s.reader.done(rd, root, tooShort)
-	}
-}
-
-// takeRead adds a read to the sightings of its stack. root is the SP of the stack's outermost frame, 0 if the
-// read does not show that, and tooShort says that it ends below it.
-func (s *Session) takeRead(rd *stackRead) (root uint64, tooShort bool) {
-	space := s.table.Space(rd.pid)
-	if space == nil || space.ID() != rd.space {
-		return 0, false // of a process that has gone since
-	}
-	s.images.Walks(rd.pid)
-	var from *unwind.OpenFrame
-	for i := range rd.frames {
-		f := &rd.frames[i]
-		switch res := s.walkRead(space, rd, f); res.End {
-		case unwind.Root:
-			s.seenByRead(rd, &res)
-			root = res.Frames[len(res.Frames)-1].SP
-		case unwind.DumpTooShort:
-			if from == nil {
-				from = f
-			}
+// free says that nothing is read for these threads any more.
+func (r *stackReader) free(u *readings) {
+	for i := range u.stacks {
+		if w := r.watched[u.stacks[i].tid]; w != nil && w.under == u {
+			w.under = nil
 		}
-		if root != 0 {
-			break
+	}
+}
+
+// next gives readings of which the next one is the earliest of all, and was made up to a time; nil where there
+// is none.
+func (r *stackReader) next(until uint64) (first *readings) {
+	if !r.looked {
+		r.look()
+	}
+	if r.first > until {
+		return nil
+	}
+	for _, u := range r.under {
+		if u.came && (first == nil || u.next.Began < first.next.Began) {
+			first = u
 		}
-		// Otherwise the frame has been left, and what was read is what others have left there since.
 	}
-	if from == nil || root != 0 && !rd.isBelow(from) {
-		return root, false
-	}
-	res := s.walkRead(space, rd, from)
-	s.seenByRead(rd, &res)
-	return root, root == 0
+	return first
 }
 
-// isBelow says whether a frame is in the part that ends at a large frame, which it is not.
-func (rd *stackRead) isBelow(f *unwind.OpenFrame) bool {
-	return f.SP < rd.start && f.CFA != rd.start+savedRegs
-}
-
-// walkRead walks over a read from one of its frames on.
-func (s *Session) walkRead(space *vmas.Space, rd *stackRead, f *unwind.OpenFrame) unwind.Result {
-	p, base := &rd.memoryPart, max(f.SP, rd.start)
-	if rd.isBelow(f) {
-		p, base = &rd.below, f.SP
+// look looks for what has come.
+func (r *stackReader) look() {
+	r.looked = true
+	for _, u := range r.under {
+		if !u.came {
+			r.fetch(u)
+		}
 	}
-	data := p.memory[base-p.start:]
-	return s.walker.WalkOn(space, *f, &unwind.Stack{Base: base, Data: data, Asked: uint64(len(data))})
+	r.forget()
 }
 
-// seenByRead takes in what a walk over a read shows.
-func (s *Session) seenByRead(rd *stackRead, res *unwind.Result) {
-	j := s.joiner
-	j.frames = res.LinksOfRead(&j.log, rd.space, rd.time, j.frames)
+// taken says that the next reading of some was taken.
+func (r *stackReader) taken(u *readings) {
+	r.fetch(u)
+	r.forget()
+}
+
+// fetch looks for the next reading.
+func (r *stackReader) fetch(u *readings) {
+	if u.next, u.came, u.over = u.watch.Next(); u.came {
+		u.latest = perfring.Now()
+	} else if u.over {
+		r.free(u)
+		if u.hang {
+			delete(r.slow, u.pid)
+		}
+	}
+}
+
+// forget forgets readings that are over, and finds out when the earliest one was made.
+func (r *stackReader) forget() {
+	r.under = slices.DeleteFunc(r.under, func(u *readings) bool { return u.over })
+	r.first = noRead
+	for _, u := range r.under {
+		if u.came {
+			r.first = min(r.first, u.next.Began)
+		}
+	}
+}
+
+// spend takes the price of a reading from what may be read, and says whether what was read can have been there
+// together.
+func (r *stackReader) spend(u *readings) (together bool) {
+	took := u.next.Ended - min(u.next.Began, u.next.Ended)
+	price := min(took, longestRead) + priceOfReading
+	r.budget.spend(u.next.Began, price)
+	r.account.spend(u.space, price)
+	if took >= slowRead {
+		r.postpone(u.pid, u.next.Ended+slowShare*took)
+	}
+	return took < longestRead
+}
+
+// framesOf are the frames of a stack that are looked for in a reading.
+func (r *stackReader) framesOf(rd *stackRead) []unwind.OpenFrame {
+	if w := r.watched[rd.tid]; w != nil && w.space == rd.space {
+		return w.frames
+	}
+	return nil // the thread has ended since, or its process has executed another program
+}
+
+// done takes in what a reading has shown of the end of a stack, as takeRead returns it, and whether any frame
+// was there. It says how much to read the next time.
+func (r *stackReader) done(rd *stackRead, root uint64, tooShort bool) {
+	w := r.watched[rd.tid]
+	if w == nil || w.space != rd.space {
+		return
+	}
+	if w.missed++; len(rd.frames) > 0 {
+		w.missed = 0
+	}
+	switch {
+	case root != 0:
+		w.root = root
+		w.size = min(int(root-rd.start)+aboveRoot, maxReadSize)
+	case tooShort && rd.full:
+		w.root, w.size = 0, min(2*len(rd.memory), maxReadSize)
+	}
+	r.account.open(rd.space).size = w.size
 }

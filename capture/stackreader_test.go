@@ -18,6 +18,23 @@ import (
 	"unspool/vmas/process"
 )
 
+// read reads a stack of a process once.
+func (rd *stackRead) read(w *watchedStack) (there bool) {
+	parts := w.parts()
+	size := 0
+	for _, p := range parts {
+		size += p.Size
+	}
+	plan := process.Plan{Times: 1}
+	see := func(r *process.Reading) bool {
+		rd.set(parts, r.Memory)
+		there = rd.find(w.frames)
+		return false
+	}
+	process.Direct("/proc").Observe(rd.pid, parts, plan, make([]byte, size), time.Sleep, see)
+	return there
+}
+
 // A read tells which frames are there still, known by their return addresses.
 func TestReadFindsFramesThatAreThere(t *testing.T) {
 	t.Parallel()
@@ -44,8 +61,7 @@ func TestReadFindsFramesThatAreThere(t *testing.T) {
 	} {
 		stack[inner-1], stack[outer-1] = c.inner, c.outer
 		rd := stackRead{pid: uint32(os.Getpid())}
-		there := rd.read(process.Direct("/proc"),
-			&watchedStack{frames: slices.Clone(frames), size: c.size, root: c.root})
+		there := rd.read(&watchedStack{frames: slices.Clone(frames), size: c.size, root: c.root})
 		if there != (len(c.want) > 0) || !rd.full || len(rd.memory) != c.full || !slices.Equal(rd.frames, c.want) {
 			t.Errorf("%s: %v, %d bytes, %+v, want %d bytes, %+v", c.name, there, len(rd.memory), rd.frames, c.full,
 				c.want)
@@ -54,7 +70,7 @@ func TestReadFindsFramesThatAreThere(t *testing.T) {
 	for _, hostile := range []uint64{1, 8, 1 << 47, ^uint64(0)} {
 		rd := stackRead{pid: uint32(os.Getpid())}
 		w := watchedStack{frames: []unwind.OpenFrame{{PC: 1, SP: hostile}}, size: 64}
-		if rd.read(process.Direct("/proc"), &w) {
+		if rd.read(&w) {
 			t.Errorf("read at %#x", hostile)
 		}
 	}
@@ -99,7 +115,7 @@ func TestReadPassesOverLargeFrames(t *testing.T) {
 			w.frames = append(w.frames, frames[name])
 		}
 		rd := stackRead{pid: uint32(os.Getpid())}
-		there := rd.read(process.Direct("/proc"), &w)
+		there := rd.read(&w)
 		stack[large-1], stack[c.gone] = 0x1010, kept
 
 		var is, below []string
@@ -116,7 +132,7 @@ func TestReadPassesOverLargeFrames(t *testing.T) {
 		if there != (len(c.is) > 0) || !slices.Equal(is, c.is) || !slices.Equal(below, c.below) {
 			t.Errorf("%s: %v, there are %q, below %q, want %q, %q", c.name, there, is, below, c.is, c.below)
 		}
-		if n := rd.bytes(); n > 4096+8*large {
+		if n := len(rd.below.memory) + len(rd.memory); n > 4096+8*large {
 			t.Errorf("%s: %d bytes were read", c.name, n)
 		}
 	}
@@ -163,16 +179,15 @@ func TestStackIsReadOnceCutOften(t *testing.T) {
 		{"two together, twice", []int{2, 2}, 100 * ms, 2},
 		{"long after each other", []int{2, 2, 2, 2}, watchedFor + ms, 0},
 	} {
-		r := newStackReader(process.Direct("/proc"))
-		r.begun = true // so that nobody reads but this test
+		watcher := &fakeWatcher{}
+		r := newStackReader(watcher)
 		read, now := 0, 1000*ms
 		cut := cutStack{pid: 1, tid: 1, space: 1, from: unwind.OpenFrame{PC: 1, SP: 8}}
 		for drain, samples := range c.samples {
 			for range samples {
 				r.note(cut)
 			}
-			r.watch(now)
-			if rd, _, _ := r.pick(now, priceAtDrain); rd != nil && read == 0 {
+			if _ = r.watch(now); len(watcher.watches) > 0 && read == 0 {
 				read = drain + 1
 			}
 			now += c.apart
@@ -218,9 +233,34 @@ func TestReadsAreBounded(t *testing.T) {
 		t.Error("the time is spent for ever")
 	}
 	now += 10 * budgetShare * ms
-	if rd, _, due := r.pick(now, priceAlone); rd != nil || due != noRead || len(r.watched) > 0 {
+	if u, _ := r.plan(now); u != nil || len(r.watched) > 0 {
 		t.Errorf("%d stacks are watched long after they were cut", len(r.watched))
 	}
+}
+
+// A fakeWatcher gives what a test has put there.
+type fakeWatcher struct{ watches []*fakeWatch }
+
+type fakeWatch struct {
+	pid      uint32
+	parts    []process.Part
+	plan     process.Plan
+	readings []process.Reading
+	over     bool
+}
+
+func (f *fakeWatcher) Watch(pid uint32, parts []process.Part, plan process.Plan) (process.Watch, error) {
+	w := &fakeWatch{pid: pid, parts: slices.Clone(parts), plan: plan}
+	f.watches = append(f.watches, w)
+	return w, nil
+}
+
+func (w *fakeWatch) Next() (r process.Reading, ok, over bool) {
+	if len(w.readings) == 0 {
+		return r, false, w.over
+	}
+	r, w.readings = w.readings[0], w.readings[1:]
+	return r, true, false
 }
 
 // A thread is read when a quarter of its cut stacks is missed, and not for one now and then.
@@ -375,27 +415,24 @@ func TestReadThatHangs(t *testing.T) {
 	hung := cutStack{pid: uint32(hanging.Process.Pid), tid: 2, from: unwind.OpenFrame{PC: 1, SP: page + 8}}
 
 	r := newStackReader(process.Direct("/proc"))
-	defer r.end()
 	drain := func(stacks ...cutStack) (reads int) {
 		time.Sleep(5 * time.Millisecond)
+		for u := r.next(noRead - 1); u != nil; u = r.next(noRead - 1) {
+			if u.pid == honest.pid { // once the other one has ended, its page may be there
+				reads++
+			}
+			r.taken(u)
+		}
 		for _, c := range stacks {
-			r.note(c)
+			for range cutOften {
+				r.note(c)
+			}
 			r.completed(c.space, c.tid, link.JoinedByRead)
 		}
-		r.watch(perfring.Now())
-		for rd := r.next(noRead - 1); rd != nil; rd = r.next(noRead - 1) {
-			if rd.pid != honest.pid {
-				t.Error("there is a page")
-			}
-			reads++
-			r.done(rd, 0, false)
+		if err := r.watch(perfring.Now()); err != nil {
+			t.Error(err)
 		}
 		return reads
-	}
-	hangs := func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.hanging > 0
 	}
 	within := func(what string, done func() bool) {
 		for range 2000 {
@@ -405,23 +442,35 @@ func TestReadThatHangs(t *testing.T) {
 		}
 		t.Fatal(what)
 	}
-	within("the read that hangs is not given up", func() bool { drain(hung); return hangs() })
+	hangs := func() bool { return r.hanging(perfring.Now()) > 0 }
+	within("the read that hangs is not noticed", func() bool { drain(hung); return hangs() })
 	reads := 0
 	within("no other process is read", func() bool { reads += drain(hung, honest); return reads >= 3 })
+	asked := 0
+	for _, u := range r.under {
+		if u.pid == hung.pid {
+			asked++
+		}
+	}
+	if asked != 1 {
+		t.Errorf("a process that hangs is asked for %d readings", asked)
+	}
 	if err := hanging.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	within("the read hangs beyond its process", func() bool { drain(honest); return !hangs() })
+	if _, postponed := r.slow[hung.pid]; postponed {
+		t.Error("the process is not read any more")
+	}
 	runtime.KeepAlive(stack)
 }
 
-// TestReadsThatHang has as many reads hang as may, and one more, of which the user is told.
+// TestReadsThatHang has as many reads hang as may: then no other process is read, and the user is told.
 func TestReadsThatHang(t *testing.T) {
 	t.Parallel()
 	r := newStackReader(process.Direct("/proc"))
-	defer r.end()
 	var told error
-	for n := range maxHanging + 1 {
+	for n := range maxHanging {
 		hanging, page := startFaulting(t)
 		for range cutOften {
 			r.note(cutStack{pid: uint32(hanging.Process.Pid), tid: uint32(n),
@@ -432,15 +481,12 @@ func TestReadsThatHang(t *testing.T) {
 		}
 		for tries := 0; tries < 2000; tries++ {
 			told = r.watch(perfring.Now())
-			r.mu.Lock()
-			hung := r.hanging
-			r.mu.Unlock()
-			if hung > n || told != nil {
+			if r.look(); r.hanging(perfring.Now()) > n && (told != nil || n < maxHanging-1) {
 				break
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
-		if (told != nil) != (n == maxHanging) {
+		if (told != nil) != (n == maxHanging-1) {
 			t.Fatalf("with %d reads that hang: %v", n+1, told)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"
-	"unspool/vmas/process"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,7 +41,7 @@ func (t *SizeTrials) Begin(s *Session) {
 		after := JoinAfterRecorded
 		if !s.recorded {
 			after = JoinAfter
-			own.reader = newStackReader(process.Aside(s.interrupted.processes))
+			own.reader = newStackReader(s.interrupted.processes)
 		}
 		own.joiner = newJoiner(nowhere{}, &own.Stats, own.trouble, s.walker.MaxFrames, after)
 		t.trials[i].session = own

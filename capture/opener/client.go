@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Client asks an opener. Its methods may be called by several goroutines.
@@ -17,6 +19,7 @@ type Client struct {
 	granted *lines     // one, for what is granted, and what was
 	files   *lines     // for what may be waited for as long as it takes
 	reads   *lines     // for what may not
+	watches *lines     // for what is not waited for
 
 	owners owners
 
@@ -26,13 +29,17 @@ type Client struct {
 	rest patience       // of others
 }
 
-// How many requests for files, and for texts and memory, can be under way, those that hang included; and of
-// these for the processes of one user, where the ones that do not hang have room beside those that do.
+// How many requests for files, for texts and memory, and for memory that is read several times can be under
+// way, those that hang included; and of these for the processes of one user, where the ones that do not hang
+// have room beside those that do.
 const (
 	mostFiles      = 24
 	mostFilesOfOne = 8
 	mostReads      = 12
 	mostReadsOfOne = 6
+
+	mostWatches      = 16
+	mostWatchesOfOne = 12
 )
 
 // ErrEnded says that the opener is not there any more.
@@ -71,10 +78,17 @@ func newClient() (c *Client, theirs []int, err error) {
 		lines   **lines
 		n       int
 		bounded bool
-	}{{&c.granted, 1, false}, {&c.files, mostFiles, false}, {&c.reads, mostReads, true}} {
+	}{{&c.granted, 1, false}, {&c.files, mostFiles, false}, {&c.reads, mostReads, true},
+		{&c.watches, mostWatches, true}} {
 		if *kind.lines, theirs, err = makeLines(kind.n, kind.bounded, theirs); err != nil {
 			c.Close()
 			return nil, theirs, err
+		}
+	}
+	for _, fd := range theirs[len(theirs)-mostWatches:] {
+		// Without the right to more, readings wait for each other for longer.
+		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, watchRoom) != nil {
+			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, watchRoom)
 		}
 	}
 	return c, theirs, nil
@@ -98,7 +112,7 @@ func environment() []string {
 
 // Close ends the opener: it does not wait for that, as a thread of it may hang.
 func (c *Client) Close() error {
-	for _, ls := range []*lines{c.granted, c.files, c.reads} {
+	for _, ls := range []*lines{c.granted, c.files, c.reads, c.watches} {
 		if ls != nil {
 			ls.end()
 		}

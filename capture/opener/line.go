@@ -134,9 +134,14 @@ type incoming struct {
 // forever is longer than any answer takes.
 const forever = math.MaxInt64
 
+// makeRoom makes room for a message of an answer.
+func (l *line) makeRoom() {
+	l.buf = slices.Grow(l.buf[:0], answerHead+pieceSize)[:answerHead+pieceSize]
+}
+
 // receive waits for an answer, for limit at most: then the rest can be received later.
 func (l *line) receive(in *incoming, limit time.Duration) (answer, error) {
-	l.buf = slices.Grow(l.buf[:0], answerHead+pieceSize)[:answerHead+pieceSize]
+	l.makeRoom()
 	for {
 		n, controls, err := l.next(in, limit)
 		if err != nil {

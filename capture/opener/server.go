@@ -18,10 +18,11 @@ import (
 // serverName is argv[0] of the opener.
 const serverName = "unspool (opener)"
 
-// An opener finds its lines from firstLine on: the one for what is granted, those for files, those for reads.
+// An opener finds its lines from firstLine on: the one for what is granted, those for files, for reads, and
+// for watches.
 const (
 	firstLine = 3
-	lineCount = 1 + mostFiles + mostReads
+	lineCount = 1 + mostFiles + mostReads + mostWatches
 )
 
 // Any program that imports this package can be the opener, the binaries of tests, too.
@@ -66,6 +67,7 @@ type server struct {
 	grants    grants
 	files     shares // of the users in what is under way for files
 	reads     shares // likewise, for texts and memory
+	watches   shares // likewise, for memory that is read several times
 	handedOut files  // of servers, with names of generated code
 	ended     chan struct{}
 	granted   chan struct{} // closed when nothing more is asked for of what is granted
@@ -76,15 +78,17 @@ func newServer() *server {
 		granted: make(chan struct{})}
 	s.files = shares{most: mostFilesOfOne, owner: s.processes.Owner}
 	s.reads = shares{most: mostReadsOfOne, owner: s.processes.Owner}
+	s.watches = shares{most: mostWatchesOfOne, owner: s.processes.Owner}
 	return s
 }
 
 // serve answers requests until whoever asks has ended.
 func (s *server) serve() {
-	const files, reads = firstLine + 1, firstLine + 1 + mostFiles
+	const files, reads, watches = firstLine + 1, firstLine + 1 + mostFiles, firstLine + lineCount - mostWatches
 	go s.listen(firstLine, firstLine+1)
 	go s.listen(files, reads)
-	go s.listen(reads, firstLine+lineCount)
+	go s.listen(reads, watches)
+	go s.listen(watches, firstLine+lineCount)
 	<-s.ended
 	select {
 	case <-s.granted:
@@ -99,6 +103,7 @@ type listener struct {
 	raw     syscall.RawConn
 	message []byte // an answer
 	piece   []byte // what is read for it
+	reading []byte // of memory that is read several times
 }
 
 // listen answers the requests of a line. With its first one it has the next line listened to, as long as that
@@ -168,6 +173,8 @@ func (l *listener) take(r *request, fd int) {
 	switch r.op {
 	case openPath, openWithin, openMapped, openPerfMap, statPath, readFile:
 		under = &l.files
+	case watchMemory:
+		under = &l.watches
 	}
 	if l.grants.use() != forFiles && !under.begin(r.pid) { // there, all is for one user
 		if r.op == readFile {
@@ -217,6 +224,8 @@ func (l *listener) look(r *request) {
 		l.bytes(appendNumbers(nil, all), err)
 	case readMemory:
 		l.memory(r)
+	case watchMemory:
+		l.watch(r)
 	case openPath, openWithin, openMapped:
 		l.answer(l.file(r))
 	case statPath:
@@ -292,7 +301,7 @@ func (l *listener) text(r *request) {
 		total += n
 		a := answer{bytes: l.piece[:n], fd: -1}
 		if name.IsLong() && n > 0 && total < mostAnswered {
-			a.more = 1
+			a.more = anotherPiece
 		}
 		l.answer(a)
 		if a.more == 0 {
@@ -313,7 +322,7 @@ func (l *listener) memory(r *request) {
 		at += uint64(n)
 		a := answer{bytes: piece[:n], fd: -1}
 		if n == len(piece) && at < r.end {
-			a.more = 1
+			a.more = anotherPiece
 		}
 		l.answer(a)
 		if a.more == 0 {
@@ -337,7 +346,7 @@ func (l *listener) bytes(all []byte, err error) {
 		n := min(len(all), pieceSize)
 		a.bytes, all = all[:n], all[n:]
 		if a.more = 0; len(all) > 0 {
-			a.more = 1
+			a.more = anotherPiece
 		}
 		l.answer(a)
 		if a.more == 0 {

@@ -14,6 +14,7 @@ const (
 	readText operation = iota + 1
 	listNumbers
 	readMemory
+	watchMemory
 	openPath
 	openMapped
 	openWithin
@@ -56,7 +57,7 @@ type request struct {
 	op         operation
 	pid, tid   uint32
 	start, end uint64 // of a mapping, or of memory; start is the number of an output, or of a perf map
-	text       []byte // a path, an event's attributes, a name
+	text       []byte // a path, an event's attributes, a name, parts of memory
 }
 
 const (
@@ -94,7 +95,7 @@ func parseRequest(b []byte) (r request, err error) {
 // An answer is sent as its fields, little-endian, and then the bytes. The descriptor goes along.
 type answer struct {
 	errno unix.Errno // 0 for none; errOther for an error whose text is in bytes
-	more  uint32     // 1 if another piece follows
+	more  uint32     // anotherPiece or anotherReading if that follows
 	value uint64
 	bytes []byte
 	fd    int // -1 for none
@@ -116,6 +117,12 @@ func parseAnswer(b []byte) (a answer, err error) {
 	a.value, a.bytes, a.fd = n.Uint64(b[8:]), b[answerHead:], -1
 	return a, nil
 }
+
+// What follows a message of an answer.
+const (
+	anotherPiece   = 1
+	anotherReading = 2 // after the last piece of one
+)
 
 // errOther is the errno of an error that is not from the kernel.
 const errOther unix.Errno = 0xffff

@@ -121,6 +121,9 @@ type chunk struct {
 	newest uint64 // time of the last walk in it
 }
 
+// Latest is the time of the latest walk that was added.
+func (l *Log) Latest() uint64 { return l.now }
+
 // Add adds a run of frames, leaf first, each of which is the caller of the one before and has a higher SP.
 // whole says that the last one is the root of the stack. The frames are copied.
 func (l *Log) Add(space, time uint64, frames []Frame, whole bool) {

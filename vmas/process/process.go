@@ -14,6 +14,7 @@ import (
 type Access interface {
 	Texts
 	Memory
+	Watcher
 	Files
 }
 

@@ -1,0 +1,235 @@
+package opener
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/unwind/image/fusetest"
+	"unspool/vmas/process"
+)
+
+// take waits for the next reading of a watch, nil if it is over.
+func take(t *testing.T, w process.Watch) (memory [][]byte, began uint64) {
+	t.Helper()
+	for range 5000 {
+		switch r, ok, over := w.Next(); {
+		case over:
+			return nil, 0
+		case ok:
+			if r.Ended < r.Began {
+				t.Errorf("a reading from %d to %d", r.Began, r.Ended)
+			}
+			return r.Memory, r.Began
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("no reading comes, and the watch does not end")
+	return nil, 0
+}
+
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
+// Each reading has what is there then, in the order of the parts, whatever their sizes; and the lines are used
+// again.
+func TestWatchedMemory(t *testing.T) {
+	t.Parallel()
+	c := sealed(t)
+	memory := make([]byte, 300_000)
+	for i := range memory {
+		memory[i] = byte(i * i >> 7)
+	}
+	at := addressOf(memory)
+	parts := []process.Part{
+		{Start: at + 5, Size: 3}, {Start: 1 << 60, Size: 10}, {Start: at, Size: 250_000}, {Start: at + 9, Size: 0},
+		{Start: at + 299_000, Size: 1000},
+	}
+	const times = 3
+	for round := range 2 * mostWatches {
+		w, err := c.Watch(uint32(os.Getpid()), parts, process.Plan{Times: times, Apart: 2 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := uint64(0)
+		for n := range times {
+			got, began := take(t, w)
+			if len(got) != len(parts) || began <= last {
+				t.Fatalf("round %d, reading %d at %d, after %d: %d parts", round, n, began, last, len(got))
+			}
+			last = began
+			for i, p := range parts {
+				var want []byte
+				if p.Start != 1<<60 {
+					want = memory[p.Start-at:][:p.Size]
+				}
+				if !bytes.Equal(got[i], want) {
+					t.Fatalf("round %d, reading %d, part %d: %d bytes", round, n, i, len(got[i]))
+				}
+			}
+		}
+		if got, _ := take(t, w); got != nil {
+			t.Errorf("more readings than %d", times)
+		}
+	}
+	runtime.KeepAlive(memory)
+}
+
+// What changes from one reading to the next is seen.
+func TestWatchedMemoryThatChanges(t *testing.T) {
+	t.Parallel()
+	c := sealed(t)
+	memory := make([]byte, 8)
+	w, err := c.Watch(uint32(os.Getpid()), []process.Part{{Start: addressOf(memory), Size: 8}},
+		process.Plan{Times: process.MostTimes, Apart: 5 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := byte(0)
+	for got, _ := take(t, w); got != nil; got, _ = take(t, w) {
+		if got[0][0] == memory[0] {
+			seen = memory[0]
+			memory[0]++
+		}
+	}
+	if seen < process.MostTimes/4 {
+		t.Errorf("%d changes are seen", seen)
+	}
+	runtime.KeepAlive(memory)
+}
+
+// What cannot be asked for is refused, by the opener too, and the line is free afterwards.
+func TestWatchIsRefused(t *testing.T) {
+	t.Parallel()
+	c := sealed(t)
+	self := uint32(os.Getpid())
+	if _, err := c.Watch(self, nil, process.Plan{Times: -1}); !errors.Is(err, unix.EINVAL) {
+		t.Error(err)
+	}
+	part := func(size uint64) []byte { return append(make([]byte, 15), byte(size>>56)) }
+	for name, r := range map[string]request{
+		"times":          {start: process.MostTimes + 1},
+		"apart":          {start: 1, end: uint64(process.MostApart) + 1},
+		"half a part":    {start: 1, text: make([]byte, partSize/2)},
+		"size":           {start: 1, text: part(1 << 63)},
+		"too many parts": {start: 1, text: make([]byte, partSize*(process.MostParts+1))},
+	} {
+		r.op, r.pid = watchMemory, self
+		l, err := c.watches.take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.send(&r, -1); err != nil {
+			t.Fatal(err)
+		}
+		if a, err := l.receive(&incoming{}, forever); err != nil || a.errno != unix.EINVAL {
+			t.Errorf("%s: %v, %v", name, a.errno, err)
+		}
+		c.watches.giveBack(l)
+	}
+}
+
+// A user whose processes hang has so many watches, and others have room beside them; whoever asks for more
+// than there can be is told so.
+func TestWatchesThatHang(t *testing.T) {
+	t.Parallel()
+	server, path := showPage(t)
+	server.Be(t, fusetest.HangRead)
+	answer := func() { server.Be(t, fusetest.Answer) }
+	defer answer()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := unix.Mmap(int(file.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Skip("skipped for want of a file system that maps: ", err)
+	}
+	file.Close()
+	defer unix.Munmap(page)
+	c := sealed(t)
+	self := uint32(os.Getpid())
+	plan := process.Plan{Times: 1}
+	var hang []process.Watch
+	for range mostWatchesOfOne {
+		w, err := c.Watch(self, []process.Part{{Start: addressOf(page), Size: 8}}, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hang = append(hang, w)
+	}
+	// All of them hang, or one that is asked for now has room.
+	memory := make([]byte, 8)
+	ask := func() (there bool) {
+		w, err := c.Watch(self, []process.Part{{Start: addressOf(memory), Size: 8}}, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _ := take(t, w)
+		return got != nil
+	}
+	for tries := 0; ask(); tries++ {
+		if tries == 500 {
+			t.Fatal("there is no bound for one user")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for i, w := range hang {
+		if r, ok, over := w.Next(); ok || over {
+			t.Errorf("watch %d: %q, over: %v", i, r.Memory, over)
+		}
+	}
+	if n := c.Aside().ReadMemory(self, memory, addressOf(memory)); n != 8 {
+		t.Error("other reads hang, too")
+	}
+	answer()
+	for i, w := range hang {
+		if got, _ := take(t, w); len(got) != 1 || len(got[0]) != 8 {
+			t.Errorf("watch %d after the answer: %q", i, got)
+		}
+		if got, _ := take(t, w); got != nil {
+			t.Errorf("watch %d does not end", i)
+		}
+	}
+	if !ask() {
+		t.Error("nothing is read after those that hung")
+	}
+	runtime.KeepAlive(memory)
+}
+
+// An opener whose client does not look for readings does not wait for it beyond its end.
+func TestReadingsThatNobodyTakes(t *testing.T) {
+	t.Parallel()
+	c, err := Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	memory := make([]byte, process.MostWatched)
+	for range 4 {
+		if _, err := c.Watch(uint32(os.Getpid()), []process.Part{{Start: addressOf(memory), Size: len(memory)}},
+			process.Plan{Times: process.MostTimes}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(50 * time.Millisecond)
+	if all, err := c.Numbers(0); err != nil || len(all) == 0 {
+		t.Errorf("other requests: %v", err)
+	}
+	c.Close()
+	ended := make(chan struct{})
+	go func() { _ = c.cmd.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("the opener does not end")
+	}
+	runtime.KeepAlive(memory)
+}

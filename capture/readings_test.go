@@ -1,0 +1,269 @@
+package capture
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+	"time"
+
+	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/unwind/link"
+	"unspool/vmas/process"
+)
+
+// cutAt is a stack of a thread that goes on at an SP; a process has the address space of its number.
+func cutAt(pid, tid uint32, sp uint64) cutStack {
+	return cutStack{pid: pid, tid: tid, space: uint64(pid), from: unwind.OpenFrame{PC: 0x1010, SP: sp}}
+}
+
+// drain has stacks cut in samples, often enough, and ends a drain.
+func (r *stackReader) drain(t *testing.T, now uint64, stacks ...cutStack) {
+	t.Helper()
+	for _, c := range stacks {
+		for range cutOften {
+			r.note(c)
+		}
+	}
+	if err := r.watch(now); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readingAt is one of parts with a return address in its place at the beginning of each.
+func readingAt(time uint64, parts int) (r process.Reading) {
+	r.Began, r.Ended = time, time+1000
+	for range parts {
+		r.Memory = append(r.Memory, binary.LittleEndian.AppendUint64(nil, 0x1010))
+	}
+	return r
+}
+
+// Readings of several processes are taken in order of time, up to a time, those that come between two drains,
+// too, and a reading that has come when later walks are known already says nothing.
+func TestReadingsAreTakenInOrder(t *testing.T) {
+	t.Parallel()
+	const begin = uint64(time.Hour)
+	fake := &fakeWatcher{}
+	s := NewSession(Config{Format: new(perfring.Format), Sink: discard{}, MaxStack: 100, Live: true, Join: true,
+		JoinAfter: time.Second})
+	s.reader = newStackReader(fake)
+	r := s.reader
+	r.drain(t, begin, cutAt(1, 1, 0x10008), cutAt(2, 2, 0x20008), cutAt(2, 3, 0x80008))
+	if len(fake.watches) != 2 {
+		t.Fatalf("%d processes are read", len(fake.watches))
+	}
+	for _, w := range fake.watches {
+		w.over = true
+		for i := range uint64(4) {
+			at := begin + 10*i + uint64(w.pid)
+			w.readings = append(w.readings, readingAt(at, len(w.parts)))
+		}
+	}
+	var got, want []uint64
+	for u := r.next(begin + 22); u != nil; u = r.next(begin + 22) {
+		got = append(got, u.next.Began-begin)
+		r.taken(u)
+	}
+	if want = []uint64{1, 2, 11, 12, 21, 22}; !slices.Equal(got, want) {
+		t.Errorf("readings at %d, want %d", got, want)
+	}
+	missed := func() [3]int { return [3]int{r.watched[1].missed, r.watched[2].missed, r.watched[3].missed} }
+	before := missed()
+	s.joiner.log.Add(9, begin+32, []link.Frame{{SP: 8, PC: 1}, {SP: 16, PC: 2}}, true)
+	for tid := range uint32(3) {
+		r.watched[1+tid].frames[0].PC = 1 // what is read is another frame
+	}
+	s.takeReads(noRead - 1)
+	after := missed()
+	after[1], after[2] = after[1]-1, after[2]-1
+	if after != before {
+		t.Errorf("frames that were looked for in vain: %d before, %d after", before, missed())
+	}
+	if len(r.under) > 0 || r.first != noRead || r.watched[1].under != nil {
+		t.Errorf("%d processes are read still", len(r.under))
+	}
+}
+
+// A process is asked for once at a time, for no more readings than its burst is worth, and again when they are
+// over.
+func TestReadingsFollowTheBurst(t *testing.T) {
+	t.Parallel()
+	fake := &fakeWatcher{}
+	r := newStackReader(fake)
+	now := uint64(time.Hour)
+	cut := cutAt(1, 1, 0x10008)
+	for range 3 {
+		r.drain(t, now, cut)
+		now += uint64(100 * time.Millisecond)
+	}
+	if n := len(fake.watches); n != 1 {
+		t.Fatalf("asked %d times", n)
+	}
+	first := fake.watches[0]
+	if most := int(burstPrice/int64(priceOfReading)) + 1; first.plan.Times < 12 || first.plan.Times > most ||
+		first.plan.Apart != readApart {
+		t.Errorf("planned %+v, most %d", first.plan, most)
+	}
+	// Nothing is there, so it is read no more until there is a new sample.
+	for i := range uint64(first.plan.Times) {
+		first.readings = append(first.readings, process.Reading{Began: now + i, Ended: now + i, Memory: [][]byte{nil}})
+	}
+	first.over = true
+	for u := r.next(noRead - 1); u != nil; u = r.next(noRead - 1) {
+		r.spend(u)
+		r.done(&stackRead{tid: 1, space: 1}, 0, false)
+		r.taken(u)
+	}
+	if left := r.account.open(1).left; left > int64(priceOfReading) {
+		t.Errorf("%v of the burst are left", time.Duration(left))
+	}
+	for range 2 * burstPrice / missWorth {
+		r.completed(1, 1, link.Doubtful)
+	}
+	now += uint64(90 * time.Millisecond)
+	if r.drain(t, now); len(fake.watches) != 1 {
+		t.Error("asked again though its frames have gone")
+	}
+	if r.drain(t, now, cut); len(fake.watches) != 2 {
+		t.Errorf("asked %d times, with a new burst", len(fake.watches))
+	}
+	// A reading that took long costs its process time.
+	slow := fake.watches[1]
+	slow.readings = []process.Reading{{Began: now, Ended: now + slowRead, Memory: [][]byte{nil}}}
+	slow.over = true
+	u := r.next(noRead - 1)
+	if u == nil || r.spend(u) {
+		t.Fatal("pieces of a slow reading count as read together")
+	}
+	r.taken(u)
+	r.account.earn(1, settled{read: 1000})
+	for _, step := range []struct {
+		after uint64
+		asked int
+	}{{slowRead, 2}, {slowShare*slowRead + slowRead + 1, 3}} {
+		if r.drain(t, now+step.after, cut); len(fake.watches) != step.asked {
+			t.Errorf("%d ns after a slow reading: asked %d times, want %d", step.after, len(fake.watches), step.asked)
+		}
+	}
+}
+
+// Of many processes, few are read at a time, and none when the time for that is spent.
+func TestFewProcessesAreReadAtATime(t *testing.T) {
+	t.Parallel()
+	fake := &fakeWatcher{}
+	r := newStackReader(fake)
+	var stacks []cutStack
+	for pid := range uint32(3 * maxUnder) {
+		r.account.earn(uint64(pid), settled{read: 100})
+		stacks = append(stacks, cutAt(pid, pid, 0x10008))
+	}
+	now := uint64(time.Hour)
+	if r.drain(t, now, stacks...); len(fake.watches) != maxUnder {
+		t.Fatalf("%d processes are read at a time", len(fake.watches))
+	}
+	fake.watches[0].over = true
+	r.look()
+	r.budget.spend(now, 1000*priceOfReading)
+	if r.drain(t, now, stacks...); len(fake.watches) != maxUnder {
+		t.Error("another one is read though the time for that is spent")
+	}
+	if r.drain(t, r.budget.free, stacks...); len(fake.watches) != maxUnder+1 {
+		t.Errorf("%d processes are read where one was done", len(fake.watches)-maxUnder)
+	}
+}
+
+// A process whose readings hang is not asked for others until they come, or end.
+func TestReadingsThatCome(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"come", "end"} {
+		fake := &fakeWatcher{}
+		r := newStackReader(fake)
+		now := perfring.Now()
+		cut := cutAt(1, 1, 0x10008)
+		r.drain(t, now, cut)
+		r.under[0].latest = now - hangsAfter
+		r.drain(t, now, cutAt(1, 2, 0x80008))
+		if len(fake.watches) != 1 || r.slow[1] != noRead {
+			t.Errorf("another thread of a process that hangs is read")
+		}
+		w := fake.watches[0]
+		w.over = how == "end"
+		if how == "come" {
+			w.readings = append(w.readings, readingAt(now, 1))
+		}
+		if r.look(); how == "come" {
+			r.taken(r.under[0])
+		}
+		r.drain(t, now, cutAt(1, 2, 0x80008))
+		if _, postponed := r.slow[1]; postponed || len(fake.watches) != 2 {
+			t.Errorf("%s: the process is not read any more", how)
+		}
+	}
+}
+
+// A stack that ends below what was asked for is shorter, or the rest cannot be read: there is no more of it.
+func TestReadingThatIsShorter(t *testing.T) {
+	t.Parallel()
+	planned := []process.Part{{Start: 100, Size: 50}, {Start: 200, Size: 50}}
+	for n, full := range map[int]bool{0: false, 49: false, 50: true} {
+		var rd stackRead
+		rd.set(planned, [][]byte{make([]byte, 50), make([]byte, n)})
+		if rd.full != full || len(rd.memory) != n || rd.start != 200 || rd.below.start != 100 {
+			t.Errorf("%d bytes of 50 above: full %v; %+v", n, rd.full, rd)
+		}
+		rd.set(planned[1:], [][]byte{make([]byte, n)})
+		if rd.full != full || len(rd.below.memory) > 0 {
+			t.Errorf("%d bytes of 50: full %v; %+v", n, rd.full, rd)
+		}
+	}
+}
+
+// Of a thread whose stack was copied whole before, it is known how much there is to read.
+func TestReadingGoesToTheKnownRoot(t *testing.T) {
+	t.Parallel()
+	fake := &fakeWatcher{}
+	r := newStackReader(fake)
+	const sp, root = 0x10008, 0x13000
+	for _, c := range []struct {
+		name  string
+		tid   uint32
+		space uint64
+		root  uint64
+		size  int
+	}{
+		{"none", 5, 0, 0, firstReadSize},
+		{"known", 6, 6, root, root - sp + word + aboveRoot},
+		{"of another program of the thread", 7, 100, root, firstReadSize},
+		{"of another thread", 8 + uint32(len(r.roots)), 8, root, firstReadSize},
+		{"below", 9, 9, sp - 16, firstReadSize},
+		{"of another stack", 10, 10, 1 << 40, firstReadSize},
+	} {
+		if c.root != 0 {
+			r.noteRoot(c.tid, c.space, c.root)
+		}
+		pid := c.tid % uint32(len(r.roots))
+		fake.watches, r.under = nil, nil
+		r.account = readAccounts{}
+		r.drain(t, uint64(time.Hour), cutAt(pid, pid, sp))
+		if len(fake.watches) != 1 || fake.watches[0].parts[0].Size != c.size {
+			t.Errorf("%s: %+v, want %d bytes", c.name, fake.watches[0].parts, c.size)
+		}
+	}
+}
+
+// A gap is read once, for its pages.
+func TestGapIsAskedFor(t *testing.T) {
+	t.Parallel()
+	fake := &fakeWatcher{}
+	r := newStackReader(fake)
+	r.noteGap(stackGap{pid: 1, start: 0x7000_3000, end: 0x7000_5000, sp: 0x7000_0000})
+	r.drain(t, uint64(time.Hour))
+	r.drain(t, uint64(time.Hour)+1)
+	want := []process.Part{{Start: 0x7000_3000, Size: 0x2000}, {Start: 0x7000_0000 - belowSize, Size: belowSize},
+		{Start: 0x7000_0000 - 2*belowSize, Size: belowSize}}
+	if len(fake.watches) != 1 || fake.watches[0].plan != (process.Plan{}) ||
+		!slices.Equal(fake.watches[0].parts, want) {
+		t.Errorf("asked for %+v", fake.watches)
+	}
+}

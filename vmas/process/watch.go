@@ -1,0 +1,152 @@
+package process
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Watcher reads parts of the memory of a process several times, one reading after the other, without whoever
+// asked: to be woken up for each of them costs more than reading does.
+type Watcher interface {
+	// Watch begins to read. It copies the parts.
+	Watch(pid uint32, parts []Part, plan Plan) (Watch, error)
+}
+
+// A Part is a part of the memory of a process.
+type Part struct {
+	Start uint64
+	Size  int // bytes
+}
+
+// A Plan says how often memory is read. With Times 0 it is read once, for nothing but that its pages are there
+// afterwards, and no reading is given.
+type Plan struct {
+	Times int
+	// Apart is the time from one reading to the next in the mean. Each one is left to chance, so that readings
+	// are not in step with what a program does every so often.
+	Apart time.Duration
+}
+
+// Bounds of what is read at once.
+const (
+	MostParts   = 128
+	MostWatched = 1 << 20 // bytes of all parts
+	MostTimes   = 64
+	MostApart   = 100 * time.Millisecond
+)
+
+// IsValid says whether parts can be read as planned.
+func (p Plan) IsValid(parts []Part) bool {
+	total := 0
+	for _, part := range parts {
+		if part.Size < 0 || part.Size > MostWatched {
+			return false
+		}
+		total += part.Size
+	}
+	return len(parts) <= MostParts && total <= MostWatched && 0 <= p.Times && p.Times <= MostTimes &&
+		0 <= p.Apart && p.Apart <= MostApart
+}
+
+// A Watch is memory that is being read.
+type Watch interface {
+	// Next gives the next reading that has come, and does not wait for one. Its memory is valid until the next
+	// call. over says that no other one will come; then there may be no further call.
+	Next() (r Reading, ok, over bool)
+}
+
+// A Reading is what was read of the parts, one after the other.
+type Reading struct {
+	Began, Ended uint64   // CLOCK_MONOTONIC, in ns
+	Memory       [][]byte // of each part, as far as it can be read
+}
+
+// Observe reads parts as planned, each time into buf, which has room for them all, and gives each reading to
+// see, until that returns false, nothing can be read any more, or the plan ends. Meanwhile it sleeps as it is
+// told to.
+func (d Direct) Observe(pid uint32, parts []Part, plan Plan, buf []byte, sleep func(time.Duration),
+	see func(*Reading) bool) {
+	r := Reading{Memory: make([][]byte, len(parts))}
+	if plan.Times == 0 {
+		d.readParts(pid, parts, buf, &r)
+		return
+	}
+	for range plan.Times {
+		sleep(plan.next())
+		if d.readParts(pid, parts, buf, &r) == 0 || !see(&r) {
+			return
+		}
+	}
+}
+
+// next is how long to wait for the next reading.
+func (p Plan) next() time.Duration {
+	return p.Apart/2 + rand.N(p.Apart+1)
+}
+
+func (d Direct) readParts(pid uint32, parts []Part, buf []byte, r *Reading) (read int) {
+	r.Began = now()
+	for i, part := range parts {
+		n := d.ReadMemory(pid, buf[:part.Size], part.Start)
+		r.Memory[i], buf = buf[:n:n], buf[part.Size:]
+		read += n
+	}
+	r.Ended = now()
+	return read
+}
+
+func now() uint64 {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
+		return 0
+	}
+	return uint64(t.Nano())
+}
+
+// Watch is for [Watcher].
+func (d Direct) Watch(pid uint32, parts []Part, plan Plan) (Watch, error) {
+	if !plan.IsValid(parts) {
+		return nil, unix.EINVAL
+	}
+	w := make(directWatch, plan.Times)
+	parts = append([]Part(nil), parts...)
+	go func() {
+		defer close(w)
+		total := 0
+		for _, part := range parts {
+			total += part.Size
+		}
+		buf := make([]byte, total)
+		d.Observe(pid, parts, plan, buf, time.Sleep, func(r *Reading) bool {
+			w <- r.copied(total)
+			return true
+		})
+	}()
+	return w, nil
+}
+
+// copied is a copy of a reading of so many bytes at most.
+func (r *Reading) copied(size int) Reading {
+	c := Reading{Began: r.Began, Ended: r.Ended, Memory: make([][]byte, len(r.Memory))}
+	all := make([]byte, 0, size)
+	for i, m := range r.Memory {
+		from := len(all)
+		all = append(all, m...)
+		c.Memory[i] = all[from:]
+	}
+	return c
+}
+
+// A directWatch has room for all readings.
+type directWatch chan Reading
+
+func (w directWatch) Next() (r Reading, ok, over bool) {
+	select {
+	case r, ok = <-w:
+		return r, ok, !ok
+	default:
+		return r, false, false
+	}
+}

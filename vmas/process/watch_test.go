@@ -1,0 +1,135 @@
+package process
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// watched is memory of two pages and a third one that cannot be read.
+func watched(t *testing.T) (pages []byte, addr uint64) {
+	t.Helper()
+	size := os.Getpagesize()
+	pages, err := unix.Mmap(-1, 0, 3*size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(pages) })
+	if err := unix.Mprotect(pages[2*size:], unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	return pages[:2*size], uint64(uintptr(unsafe.Pointer(&pages[0])))
+}
+
+// all takes all readings of a watch.
+func all(t *testing.T, w Watch) (readings []Reading) {
+	t.Helper()
+	for range 5000 {
+		switch r, ok, over := w.Next(); {
+		case over:
+			return readings
+		case ok:
+			readings = append(readings, r.copied(MostWatched))
+		default:
+			time.Sleep(time.Millisecond)
+		}
+	}
+	t.Fatal("it does not end")
+	return nil
+}
+
+// Parts are read as often as planned, each as far as it goes, one reading after the other.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	pages, addr := watched(t)
+	half := len(pages) / 2
+	copy(pages[half-4:], "together")
+	parts := []Part{{addr + uint64(half) - 4, 8}, {addr + uint64(len(pages)) - 4, 100}, {1 << 60, 8}, {addr, 0}}
+	plan := Plan{Times: 5, Apart: 2 * time.Millisecond}
+	before := now()
+	w, err := Direct("/proc").Watch(uint32(os.Getpid()), parts, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readings := all(t, w)
+	if len(readings) != plan.Times {
+		t.Errorf("%d readings", len(readings))
+	}
+	for i, r := range readings {
+		if r.Began < before || r.Ended < r.Began {
+			t.Errorf("reading %d from %d to %d, after %d", i, r.Began, r.Ended, before)
+		}
+		before = r.Ended
+		m := r.Memory
+		if len(m) != 4 || string(m[0]) != "together" || !bytes.Equal(m[1], pages[len(pages)-4:]) ||
+			len(m[2])+len(m[3]) > 0 {
+			t.Errorf("reading %d: %q", i, m)
+		}
+	}
+	runtime.KeepAlive(pages)
+}
+
+// Without readings, pages are there afterwards; and of a process that has ended nothing is read.
+func TestWatchEnds(t *testing.T) {
+	t.Parallel()
+	_, addr := watched(t)
+	self := uint32(os.Getpid())
+	if w, err := Direct("/proc").Watch(self, []Part{{addr, 1}}, Plan{}); err != nil || len(all(t, w)) > 0 {
+		t.Errorf("readings that nobody asked for; %v", err)
+	}
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	plan := Plan{Times: MostTimes, Apart: MostApart}
+	w, err := Direct("/proc").Watch(uint32(gone.Process.Pid), []Part{{addr, 1}}, plan)
+	if err != nil || len(all(t, w)) > 0 || time.Since(began) > time.Duration(MostTimes)*MostApart/2 {
+		t.Errorf("a process that has ended is read for %v; %v", time.Since(began), err)
+	}
+}
+
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	many := make([]Part, MostParts+1)
+	for _, c := range []struct {
+		parts []Part
+		plan  Plan
+		valid bool
+	}{
+		{many[1:], Plan{MostTimes, MostApart}, true},
+		{[]Part{{0, MostWatched}}, Plan{}, true},
+		{many, Plan{1, 0}, false},
+		{[]Part{{0, MostWatched}, {0, 1}}, Plan{1, 0}, false},
+		{[]Part{{0, -1}, {0, 1}}, Plan{1, 0}, false},
+		{[]Part{{0, 1}}, Plan{MostTimes + 1, 0}, false},
+		{[]Part{{0, 1}}, Plan{-1, 0}, false},
+		{[]Part{{0, 1}}, Plan{1, MostApart + 1}, false},
+		{[]Part{{0, 1}}, Plan{1, -1}, false},
+	} {
+		if got := c.plan.IsValid(c.parts); got != c.valid {
+			t.Errorf("%d parts, %+v: %v", len(c.parts), c.plan, got)
+		}
+		if _, err := Direct("/proc").Watch(uint32(os.Getpid()), c.parts, c.plan); (err == nil) != c.valid {
+			t.Errorf("%d parts, %+v: %v", len(c.parts), c.plan, err)
+		}
+	}
+	plan, sum := Plan{Times: 1, Apart: time.Millisecond}, time.Duration(0)
+	const n = 10_000
+	for range n {
+		d := plan.next()
+		if d < plan.Apart/2 || d > plan.Apart*3/2 {
+			t.Fatalf("%v from one reading to the next", d)
+		}
+		sum += d
+	}
+	if mean := sum / n; mean < plan.Apart*9/10 || mean > plan.Apart*11/10 {
+		t.Errorf("%v in the mean", mean)
+	}
+}
