@@ -82,10 +82,10 @@ func sleep(d time.Duration) {
 		_, _, errno := unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME,
 			uintptr(unsafe.Pointer(&at)), 0, 0, 0)
 		if errno != unix.EINTR {
-			break
+			return
 		}
+		runtime.Gosched() // the scheduler asks for it so
 	}
-	runtime.Gosched()
 }
 
 func readingHead(parts int) int { return 8 + 4*parts }
