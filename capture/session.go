@@ -186,6 +186,9 @@ func NewSession(c Config) *Session {
 	return s
 }
 
+// Format is that of the records.
+func (s *Session) Format() *perfring.Format { return s.format }
+
 // Table returns the address spaces, which follow the records.
 func (s *Session) Table() *vmas.Table { return s.table }
 

@@ -11,8 +11,8 @@ import (
 // A Watcher is a sink that also needs address spaces and images.
 type Watcher interface {
 	Sink
-	// Begin is called before the first record. The session's table and images are at each record those of its
-	// time.
+	// Begin is called before the first record. The session's table is ahead of what it hands on while a sample
+	// waits for its stack to be seen again.
 	Begin(s *Session)
 }
 

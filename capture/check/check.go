@@ -3,6 +3,7 @@ package check
 import (
 	"unspool/capture"
 	"unspool/capture/perfdata"
+	"unspool/capture/replay"
 	"unspool/capture/symbols"
 	"unspool/perfring"
 	"unspool/unwind"
@@ -55,7 +56,11 @@ type Checker struct {
 	Exceptions map[Exception]uint64
 	wrong      map[wrongEdge]uint64
 
+	// The address spaces as of the records that were handed on. Those of the session are ahead of them while a
+	// sample waits for its stack to be seen again.
 	table  *vmas.Table
+	replay *replay.Replay
+	format *perfring.Format
 	images images
 	copies stacks
 	judged map[edgeKey]judgement
@@ -99,11 +104,15 @@ func New(sym *symbols.Symbolizer) *Checker {
 
 // Begin takes the session whose samples are handed on.
 func (c *Checker) Begin(s *capture.Session) {
-	c.table, c.images.store = s.Table(), s.Images()
+	c.images.store, c.format = s.Images(), s.Format()
+	c.table = vmas.NewTableOf(nil, c.images.store.Forget)
+	c.replay = replay.NewRecorded(c.table)
 }
 
-// Write takes a record that is no sample.
+// Write takes a record that is no sample. One that cannot be decoded changes nothing, and the session has
+// counted it.
 func (c *Checker) Write(rec []byte) error {
+	_, _ = c.replay.Record(rec, c.format)
 	c.copies.record(rec)
 	return nil
 }
@@ -113,15 +122,9 @@ func (c *Checker) WriteSample(w *perfdata.Walked) error {
 	if w.Result != nil && w.Sample.StackSize > 0 {
 		c.copies.walked(w.Sample, w.Result)
 	}
-	space := w.Space // the process may be gone by now
-	if space == nil {
-		space = c.table.Space(w.Sample.PID)
-	}
+	space := c.table.Space(w.Sample.PID)
 	if space == nil {
 		return nil
-	}
-	if w.Space != nil && w.SpaceID != space.ID() {
-		space = nil
 	}
 	user := userPart(w.Chain)
 	if len(user) < 2 {
@@ -146,8 +149,7 @@ func userPart(chain []uint64) []uint64 {
 	return nil
 }
 
-// stack judges the edges of one stack, leaf first. The space is nil if the process has executed another
-// program meanwhile.
+// stack judges the edges of one stack, leaf first.
 func (c *Checker) stack(space *vmas.Space, ips []uint64, frames []unwind.Frame) {
 	exact := true // the sampled instruction
 	for i := range len(ips) - 1 {
@@ -192,9 +194,6 @@ func (c *Checker) note(w wrongEdge) {
 
 // edge judges an edge, once for all that are the same.
 func (c *Checker) edge(space *vmas.Space, caller, callee uint64, exact bool) judgement {
-	if space == nil {
-		return judgement{verdict: Unread}
-	}
 	key := edgeKey{placeOf(space, caller-1), placeOf(space, callee), exact}
 	if j, ok := c.judged[key]; ok {
 		return j

@@ -161,17 +161,11 @@ type changing struct {
 	*Checker
 	change         change
 	stacks, missed int
-	session        *capture.Session
-}
-
-func (c *changing) Begin(s *capture.Session) {
-	c.session = s
-	c.Checker.Begin(s)
 }
 
 func (c *changing) WriteSample(w *perfdata.Walked) error {
 	user := userPart(w.Chain)
-	space := c.session.Table().Space(w.Sample.PID)
+	space := c.table.Space(w.Sample.PID)
 	if space == nil || w.Result == nil || w.Result.End != unwind.Root {
 		return nil
 	}
