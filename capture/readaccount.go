@@ -19,7 +19,7 @@ type readAccount struct {
 const (
 	missWorth     = int64(100_000)
 	readWorth     = 3 * missWorth
-	burstPrice    = int64(3_000_000)
+	burstPrice    = int64(5_000_000)
 	mostBursts    = 4 // that credit is kept for
 	mostFruitless = 3
 
@@ -53,11 +53,14 @@ func (a *readAccount) earn(s settled) {
 
 // mayRead says whether there is a burst, or credit for one, which begins then.
 func (a *readAccount) mayRead() bool {
-	if a.left <= 0 && a.credit >= burstPrice {
-		a.left, a.credit = burstPrice, a.credit-burstPrice
+	for a.left <= 0 && a.credit >= burstPrice {
+		a.left, a.credit = a.left+burstPrice, a.credit-burstPrice
 	}
 	return a.left > 0
 }
+
+// worth is what may be spent: on the burst, and on those that there is credit for.
+func (a *readAccount) worth() int64 { return a.left + a.credit/burstPrice*burstPrice }
 
 // spend takes the price of a read from what is left of the burst, and says whether that ends it.
 func (a *readAccount) spend(ns uint64) (over bool) {
@@ -139,8 +142,8 @@ const (
 	budgetSlack = uint64(40_000_000)
 )
 
-// over says whether there is nothing left, and until when.
-func (b *readBudget) over(now uint64) (until uint64, over bool) { return b.free, b.free > now }
+// over says whether there is nothing left.
+func (b *readBudget) over(now uint64) bool { return b.free > now }
 
 func (b *readBudget) spend(now, ns uint64) {
 	b.free = max(b.free, now-min(now, budgetSlack)) + budgetShare*ns

@@ -116,9 +116,9 @@ func TestReadsAreAsLongAsTheStack(t *testing.T) {
 	t.Parallel()
 	r := newStackReader(nil)
 	r.account.earn(1, settled{read: 1000})
-	c := cutStack{pid: 1, tid: 2, space: 1, samples: cutOften}
+	c := cutStack{pid: 1, tid: 2, space: 1}
 	c.from.PC, c.from.SP = 1, 0x10008
-	r.watchOne(&c, 1)
+	r.note(&c, 1)
 	w := r.watched[c.tid]
 	rd := &stackRead{tid: c.tid, space: c.space, memoryPart: memoryPart{start: 0x10000}, full: true}
 	for _, step := range []struct {
@@ -134,6 +134,7 @@ func TestReadsAreAsLongAsTheStack(t *testing.T) {
 		{"neither", 0, false, 4 * firstReadSize, 0, 4 * firstReadSize},
 		{"to the root", 0x1f000, false, 4 * firstReadSize, 0x1f000, 0xf000 + aboveRoot},
 		{"the root has moved", 0, true, 0xf000 + aboveRoot, 0, 2 * (0xf000 + aboveRoot)},
+		{"a root below what is above a large frame", 0xf000, false, 4 * firstReadSize, 0, 2 * (0xf000 + aboveRoot)},
 		{"as long as a read may be", 0, true, maxReadSize, 0, maxReadSize},
 	} {
 		rd.memory = make([]byte, step.size)
@@ -144,7 +145,7 @@ func TestReadsAreAsLongAsTheStack(t *testing.T) {
 		}
 	}
 	c.tid++
-	if r.watchOne(&c, 1); r.watched[c.tid].size != maxReadSize {
+	if r.note(&c, 1); r.watched[c.tid].size != maxReadSize {
 		t.Errorf("a new thread of the process is read with %d bytes", r.watched[c.tid].size)
 	}
 }

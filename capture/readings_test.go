@@ -20,9 +20,10 @@ func cutAt(pid, tid uint32, sp uint64) cutStack {
 // drain has stacks cut in samples, often enough, and ends a drain.
 func (r *stackReader) drain(t *testing.T, now uint64, stacks ...cutStack) {
 	t.Helper()
-	for _, c := range stacks {
+	r.now = func() uint64 { return now }
+	for i := range stacks {
 		for range cutOften {
-			r.note(c)
+			r.note(&stacks[i], now)
 		}
 	}
 	if err := r.watch(now); err != nil {
@@ -101,12 +102,13 @@ func TestReadingsFollowTheBurst(t *testing.T) {
 		t.Fatalf("asked %d times", n)
 	}
 	first := fake.watches[0]
-	if most := int(burstPrice/int64(priceOfReading)) + 1; first.plan.Times < 12 || first.plan.Times > most ||
-		first.plan.Apart != readApart {
+	most := min(int(burstPrice/int64(priceOfReading))+1, int(readFor/soonestRead))
+	if first.plan.Times != most || first.plan.Apart != soonestRead {
 		t.Errorf("planned %+v, most %d", first.plan, most)
 	}
 	// Nothing is there, so it is read no more until there is a new sample.
-	for i := range uint64(first.plan.Times) {
+	for i := range burstPrice/int64(priceOfReading) + 1 {
+		i := uint64(i)
 		first.readings = append(first.readings, process.Reading{Began: now + i, Ended: now + i, Memory: [][]byte{nil}})
 	}
 	first.over = true
@@ -164,7 +166,7 @@ func TestFewProcessesAreReadAtATime(t *testing.T) {
 	}
 	fake.watches[0].over = true
 	r.look()
-	r.budget.spend(now, 1000*priceOfReading)
+	r.budget.spend(now, 120*priceOfReading) // less than hangsAfter
 	if r.drain(t, now, stacks...); len(fake.watches) != maxUnder {
 		t.Error("another one is read though the time for that is spent")
 	}
@@ -173,32 +175,86 @@ func TestFewProcessesAreReadAtATime(t *testing.T) {
 	}
 }
 
-// A process whose readings hang is not asked for others until they come, or end.
+// A process whose readings hang is not asked for others until they come, or end, or while they have taken long.
 func TestReadingsThatCome(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"come", "end"} {
+	for how, slow := range map[string]uint64{"come": 0, "end": 0, "come slowly": slowRead} {
 		fake := &fakeWatcher{}
 		r := newStackReader(fake)
-		now := perfring.Now()
-		cut := cutAt(1, 1, 0x10008)
-		r.drain(t, now, cut)
-		r.under[0].latest = now - hangsAfter
+		now := uint64(time.Hour)
+		r.drain(t, now, cutAt(1, 1, 0x10008))
+		now += hangsAfter
 		r.drain(t, now, cutAt(1, 2, 0x80008))
-		if len(fake.watches) != 1 || r.slow[1] != noRead {
-			t.Errorf("another thread of a process that hangs is read")
+		r.noteGap(stackGap{pid: 1, start: 0x90000, end: 0x91000}, now)
+		now += hangsAfter
+		r.drain(t, now)
+		if len(fake.watches) != 1 || r.slow[1] != noRead || r.hanging() != 1 {
+			t.Errorf("a process that hangs is asked for %d readings", len(fake.watches))
 		}
 		w := fake.watches[0]
-		w.over = how == "end"
-		if how == "come" {
+		w.over = true
+		if how != "end" {
 			w.readings = append(w.readings, readingAt(now, 1))
+			w.readings[0].Ended += slow
 		}
-		if r.look(); how == "come" {
-			r.taken(r.under[0])
+		for u := r.next(noRead - 1); u != nil; u = r.next(noRead - 1) {
+			r.spend(u)
+			r.taken(u)
 		}
-		r.drain(t, now, cutAt(1, 2, 0x80008))
-		if _, postponed := r.slow[1]; postponed || len(fake.watches) != 2 {
-			t.Errorf("%s: the process is not read any more", how)
+		now += slowRead + watchedFor
+		r.account.earn(1, settled{read: 100})
+		asked := 2
+		if slow > 0 {
+			asked = 1
+			r.slow[1]++ // what is before that time is not asked for
+			if r.slow[1] < slowShare*slow {
+				t.Errorf("%s: not read for %d ns", how, r.slow[1])
+			}
+			r.slow[1] = noRead
 		}
+		if r.drain(t, now, cutAt(1, 2, 0x80008)); len(fake.watches) != asked {
+			t.Errorf("%s: asked for %d readings, want %d", how, len(fake.watches), asked)
+		}
+	}
+}
+
+// A process none of whose memory can be read is not asked for it at each drain.
+func TestNoReadingComes(t *testing.T) {
+	t.Parallel()
+	fake := &fakeWatcher{}
+	r := newStackReader(fake)
+	now := uint64(time.Hour)
+	for range 100 {
+		r.drain(t, now, cutAt(1, 1, 0x10008))
+		for _, w := range fake.watches {
+			w.over = true
+		}
+		now += uint64(100 * time.Millisecond)
+	}
+	if n := len(fake.watches); n < 2 || n > int(burstPrice/int64(priceOfReading))+1 {
+		t.Errorf("asked %d times in ten seconds", n)
+	}
+	if left := r.account.open(1).left; left > 0 {
+		t.Errorf("%v of the burst are left", time.Duration(left))
+	}
+}
+
+// However many pages of a process never come, there is one reading of gaps, and few of stacks.
+func TestGapsOfOneProcess(t *testing.T) {
+	t.Parallel()
+	fake := &fakeWatcher{}
+	r := newStackReader(fake)
+	now := uint64(time.Hour)
+	for i := range uint64(100) {
+		r.noteGap(stackGap{pid: 1, start: i << 16, end: i<<16 + 4096}, now)
+		r.drain(t, now, cutAt(1, 1, 0x10008), cutAt(1, 2, 0x80008))
+		now += uint64(10 * time.Millisecond)
+	}
+	if n := len(fake.watches); n < 2 || n > 1+maxOfOne {
+		t.Errorf("%d readings of a process that hangs", len(fake.watches))
+	}
+	if r.drain(t, now, cutAt(2, 3, 0x10008)); fake.watches[len(fake.watches)-1].pid != 2 {
+		t.Error("another process is not read")
 	}
 }
 
@@ -229,18 +285,22 @@ func TestReadingGoesToTheKnownRoot(t *testing.T) {
 		name  string
 		tid   uint32
 		space uint64
+		low   uint64
 		root  uint64
 		size  int
 	}{
-		{"none", 5, 0, 0, firstReadSize},
-		{"known", 6, 6, root, root - sp + word + aboveRoot},
-		{"of another program of the thread", 7, 100, root, firstReadSize},
-		{"of another thread", 8 + uint32(len(r.roots)), 8, root, firstReadSize},
-		{"below", 9, 9, sp - 16, firstReadSize},
-		{"of another stack", 10, 10, 1 << 40, firstReadSize},
+		{"none", 5, 0, 0, 0, firstReadSize},
+		{"known", 6, 6, sp - 100, root, root - sp + word + aboveRoot},
+		{"of a copy not far above", 11, 11, sp + nearRoot/2, root + nearRoot,
+			nearRoot + root - sp + word + aboveRoot},
+		{"of another program of the thread", 7, 100, sp, root, firstReadSize},
+		{"of another thread", 8 + uint32(len(r.roots)), 8, sp, root, firstReadSize},
+		{"below", 9, 9, sp - 100, sp - 16, firstReadSize},
+		{"of another stack far above", 10, 10, 1<<40 - 100, 1 << 40, firstReadSize},
+		{"of another stack not so far above", 12, 12, sp + 2*nearRoot, sp + 3*nearRoot, firstReadSize},
 	} {
 		if c.root != 0 {
-			r.noteRoot(c.tid, c.space, c.root)
+			r.noteRoot(c.tid, c.space, c.low, c.root)
 		}
 		pid := c.tid % uint32(len(r.roots))
 		fake.watches, r.under = nil, nil
@@ -257,7 +317,7 @@ func TestGapIsAskedFor(t *testing.T) {
 	t.Parallel()
 	fake := &fakeWatcher{}
 	r := newStackReader(fake)
-	r.noteGap(stackGap{pid: 1, start: 0x7000_3000, end: 0x7000_5000, sp: 0x7000_0000})
+	r.noteGap(stackGap{pid: 1, start: 0x7000_3000, end: 0x7000_5000, sp: 0x7000_0000}, uint64(time.Hour))
 	r.drain(t, uint64(time.Hour))
 	r.drain(t, uint64(time.Hour)+1)
 	want := []process.Part{{Start: 0x7000_3000, Size: 0x2000}, {Start: 0x7000_0000 - belowSize, Size: belowSize},
@@ -265,5 +325,52 @@ func TestGapIsAskedFor(t *testing.T) {
 	if len(fake.watches) != 1 || fake.watches[0].plan != (process.Plan{}) ||
 		!slices.Equal(fake.watches[0].parts, want) {
 		t.Errorf("asked for %+v", fake.watches)
+	}
+}
+
+// The longer a stack has been there, the less often it is read.
+func TestReadingsOfAStackThatStays(t *testing.T) {
+	t.Parallel()
+	now := uint64(time.Hour)
+	for since, apart := range map[time.Duration]time.Duration{
+		0: soonestRead, readShare * 7 * time.Millisecond: 7 * time.Millisecond, time.Minute: latestRead,
+	} {
+		fake := &fakeWatcher{}
+		r := newStackReader(fake)
+		r.note(&cutStack{pid: 1, tid: 1, space: 1, from: unwind.OpenFrame{PC: 1, SP: 0x10008}}, now-uint64(since))
+		r.drain(t, now, cutAt(1, 1, 0x10008))
+		if plan := fake.watches[0].plan; plan.Apart != apart || plan.Times > int(readFor/apart) {
+			t.Errorf("there for %v: %+v", since, plan)
+		}
+		rd := stackRead{tid: 1, space: 1, time: now}
+		if r.done(&rd, 0, false); r.watched[1].since != now {
+			t.Errorf("there for %v: it has been there since %d, and was not at %d", since, r.watched[1].since, now)
+		}
+	}
+}
+
+// With the stack of one thread, those of others of its process are read that were cut lately, and no others.
+func TestStacksAreReadTogether(t *testing.T) {
+	t.Parallel()
+	fake := &fakeWatcher{}
+	r := newStackReader(fake)
+	now := uint64(time.Hour)
+	for _, c := range []cutStack{cutAt(1, 1, 0x100008), cutAt(2, 2, 0x100008)} {
+		r.note(&c, now-2*watchedFor)
+	}
+	lately, other := cutAt(1, 3, 0x200008), cutAt(2, 4, 0x200008)
+	r.note(&lately, now-watchedFor/2)
+	r.note(&other, now-watchedFor/2)
+	r.drain(t, now, cutAt(1, 5, 0x300008))
+	if len(fake.watches) != 1 {
+		t.Fatalf("%d processes are read", len(fake.watches))
+	}
+	var starts []uint64
+	for _, p := range fake.watches[0].parts {
+		starts = append(starts, p.Start)
+	}
+	slices.Sort(starts)
+	if want := []uint64{0x200000, 0x300000}; fake.watches[0].pid != 1 || !slices.Equal(starts, want) {
+		t.Errorf("process %d is read at %#x, want %#x", fake.watches[0].pid, starts, want)
 	}
 }

@@ -351,17 +351,18 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 	if s.result.End != unwind.Root {
 		w.Place = s.endPlace(sm.PID)
 	} else if n := len(s.result.Frames); n > 0 && s.reader != nil {
-		s.reader.noteRoot(sm.TID, w.SpaceID, s.result.Frames[n-1].SP)
+		s.reader.noteRoot(sm.TID, w.SpaceID, s.stack.Base, s.result.Frames[n-1].SP)
 	}
 	if !s.open || !isOpen(w) {
 		s.Stats.count(sm, &s.result, false)
 		s.trouble.ended(s.result.End, w.Place)
 	} else if s.reader != nil && sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_64 {
-		s.watch(sm.PID, sm.TID, w.SpaceID)
+		s.watch(sm, w.SpaceID)
 	}
 	if s.reader != nil && s.result.End == unwind.DumpTooShort && sm.DynSize < sm.StackSize {
 		sp := s.stack.Base
-		s.reader.noteGap(stackGap{pid: sm.PID, start: sp + sm.DynSize, end: sp + sm.StackSize, sp: sp})
+		gap := stackGap{pid: sm.PID, start: sp + sm.DynSize, end: sp + sm.StackSize, sp: sp}
+		s.reader.noteGap(gap, sm.Time)
 	}
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"
 	"unspool/vmas/process"
@@ -47,6 +48,9 @@ func (w *watchedStack) parts() (parts []process.Part) {
 	size := w.size
 	if w.root > start && w.root-start < maxReadSize-aboveRoot {
 		size = int(w.root-start) + aboveRoot
+	}
+	for _, below := range parts {
+		size = min(size, maxReadSize-below.Size)
 	}
 	return append(parts, process.Part{Start: start, Size: size})
 }
@@ -106,13 +110,13 @@ func (p *memoryPart) at(addr uint64) (w [word]byte, ok bool) {
 }
 
 // watch notes a sample whose stack goes on beyond its copy, so that the rest is read, if samples do not show
-// it, as far as is known by now. A read wakes two processes.
-func (s *Session) watch(pid, tid uint32, space uint64) {
-	if n, known := s.reader.misses[tid]; known && n < manyMisses {
+// it, as far as is known by now.
+func (s *Session) watch(sm *perfring.Sample, space uint64) {
+	if n, known := s.reader.misses[sm.TID]; known && n < manyMisses {
 		return
 	}
 	if from, ok := s.result.OpenFrame(); ok {
-		s.reader.note(cutStack{pid: pid, tid: tid, space: space, from: from})
+		s.reader.note(&cutStack{pid: sm.PID, tid: sm.TID, space: space, from: from}, sm.Time)
 	}
 }
 

@@ -25,12 +25,11 @@ import (
 //	with the samples
 type stackReader struct {
 	memory process.Watcher
-	// What the session has seen since the last drain.
-	cut     []cutStack
-	cutGaps []stackGap
-	newGaps bool               // of these some were not known, since the session last asked
-	settled map[uint64]settled // by address space
+	now    func() uint64 // CLOCK_MONOTONIC
+	most   int           // how many processes are read at a time beside those whose reads hang
 
+	newGaps bool               // gaps were seen that were not known, since the session last asked
+	settled map[uint64]settled // by address space, since the last drain
 	misses  misses
 	watched map[uint32]*watchedStack // by TID
 	under   []*readings              // under way
@@ -46,8 +45,8 @@ type stackReader struct {
 
 // A knownRoot is where the stack of a thread ended that was copied whole.
 type knownRoot struct {
-	tid       uint32
-	space, sp uint64
+	tid            uint32
+	space, low, sp uint64 // low is SP of the sample
 }
 
 // A cutStack is where a stack goes on of which a sample has a part.
@@ -55,7 +54,6 @@ type cutStack struct {
 	pid, tid uint32
 	space    uint64
 	from     unwind.OpenFrame
-	samples  int // with this frame, one after the other
 }
 
 // A watchedStack is one that is read over and over, as long as it is cut off in samples.
@@ -66,6 +64,7 @@ type watchedStack struct {
 	root   uint64             // SP of the outermost frame, 0 if it is not known
 	size   int                // bytes to be read as long as it is not
 	missed int                // in how many readings none of the frames was there, one after the other
+	since  uint64             // it has been there
 	cut    uint64             // was the last sample
 	cuts   int                // samples, with less than watchedFor from each to the next
 	under  *readings          // is read with these, or nil
@@ -77,8 +76,10 @@ type readings struct {
 	pid    uint32
 	space  uint64
 	stacks []plannedStack
+	apart  time.Duration // from one to the next
 	next   process.Reading
 	came   bool   // next
+	some   bool   // readings have come
 	latest uint64 // when the last one came, or they began
 	hang   bool
 	over   bool
@@ -93,20 +94,29 @@ type plannedStack struct {
 const (
 	noRead = ^uint64(0)
 
-	// A stack is read so many times, so far apart, that this ends when the rings are drained again.
-	readTimes = 32
-	readApart = 5 * time.Millisecond
-	// maxUnder is how many processes are read at a time beside those whose reads hang.
+	// A stack is read again after a sixteenth of the time that it has been there, as link.Log asks for twelve
+	// sightings, and for a time that is long compared with that between two of them. After readFor, what is to be
+	// read is looked at anew: by then the rings have been drained.
+	soonestRead = 5 * time.Millisecond
+	latestRead  = 20 * time.Millisecond
+	readShare   = 16
+	readFor     = 160 * time.Millisecond
+	// maxUnder is how many readings there are at a time, and maxTried how many for the trial of a size of copies,
+	// beside those that hang. A process has maxOfOne of stacks and one of gaps.
 	maxUnder = 4
+	maxTried = 1
+	maxOfOne = 2
 	// longestRead is how long a reading may take: of what was read piece by piece for longer, nobody knows when
 	// the pieces were there together. A process one of whose readings took slowRead or longer is not read again
 	// for so many times as long. Whoever reads may have waited for a CPU for less than that.
 	longestRead = uint64(time.Millisecond)
-	slowRead    = uint64(10 * time.Millisecond)
+	slowRead    = uint64(process.SlowReading)
 	slowShare   = 16
-	// hangsAfter is how long a reading may be late, and maxHanging how many may hang.
-	hangsAfter = uint64(100 * time.Millisecond)
-	maxHanging = 8
+	// hangsAfter is how long a reading may be late. With so many that hang the user is told, and with mostHanging
+	// nothing else is read.
+	hangsAfter  = uint64(500 * time.Millisecond)
+	maxHanging  = 8
+	mostHanging = 16
 
 	// watchedFor is how long after the last sample that was cut off a stack is read.
 	watchedFor = uint64(200 * time.Millisecond)
@@ -118,45 +128,31 @@ const (
 	maxWatched       = 64 // threads
 	maxWatchedFrames = 8  // of each
 	mostMissed       = 3
-	maxCut           = 512
 
-	firstReadSize = 64 << 10 // bytes
+	// firstReadSize is how many bytes are read of a stack as long as it is not known where that ends. A read ends
+	// with the stack's mapping, so of most stacks it is no more than there is.
+	firstReadSize = 128 << 10
 	maxReadSize   = process.MostWatched
-	aboveRoot     = 1 << 10 // what a program begins with, by which its root is known
+	aboveRoot     = 1 << 10  // what a program begins with, by which its root is known
+	nearRoot      = 64 << 10 // of frames that count as being on one stack
 )
 
 func newStackReader(memory process.Watcher) *stackReader {
 	return &stackReader{
-		memory: memory, first: noRead,
+		memory: memory, now: perfring.Now, most: maxUnder, first: noRead,
 		watched: make(map[uint32]*watchedStack), slow: make(map[uint32]uint64),
 		settled: make(map[uint64]settled), misses: make(misses),
 	}
 }
 
-// note takes in a stack that was cut off.
-func (r *stackReader) note(c cutStack) {
-	if n := len(r.cut); n > 0 {
-		last := &r.cut[n-1]
-		if c.samples = last.samples; c == *last {
-			last.samples++
-			return
-		}
-	}
-	if c.samples = 1; len(r.cut) < maxCut {
-		r.cut = append(r.cut, c)
-	}
+// noteRoot takes in where a stack ends that was copied whole, from low on.
+func (r *stackReader) noteRoot(tid uint32, space, low, sp uint64) {
+	r.roots[tid%uint32(len(r.roots))] = knownRoot{tid, space, low, sp}
 }
 
-// noteRoot takes in where a stack ends that was copied whole.
-func (r *stackReader) noteRoot(tid uint32, space, sp uint64) {
-	r.roots[tid%uint32(len(r.roots))] = knownRoot{tid, space, sp}
-}
-
-// noteGap takes in a gap.
-func (r *stackReader) noteGap(g stackGap) {
-	if n := len(r.cutGaps); n < maxCut && (n == 0 || r.cutGaps[n-1] != g) {
-		r.cutGaps = append(r.cutGaps, g)
-	}
+// noteGap takes in a gap that was seen at a time.
+func (r *stackReader) noteGap(g stackGap, now uint64) {
+	r.newGaps = r.gaps.note(g, now) || r.newGaps
 }
 
 // completed takes in what has become of a stack of an address space that was cut off.
@@ -171,52 +167,42 @@ func (r *stackReader) completed(space uint64, tid uint32, outcome link.Outcome) 
 }
 
 // errReadsHang is about stacks that somebody keeps from being read.
-var errReadsHang = fmt.Errorf("memory of %d processes: reads of it hang, and until one of them ends, the "+
-	"stacks of "+
-	"other processes that were cut off are not read either", maxHanging)
+var errReadsHang = fmt.Errorf("memory: %d reads or more hang, and until they end, stacks of other processes "+
+	"that were cut off may not be read either", maxHanging)
 
-// watch takes in what was noted since the last time, at the end of a drain, and asks for readings of what is to
-// be read. The error is errReadsHang while it is so.
-func (r *stackReader) watch(now uint64) error {
+// watch ends a drain: it asks for readings of what is to be read. The error is errReadsHang while it is so.
+func (r *stackReader) watch(now uint64) (err error) {
 	for space, s := range r.settled {
 		r.account.earn(space, s)
 	}
-	for i := range r.cut {
-		r.watchOne(&r.cut[i], now)
-	}
-	for _, g := range r.cutGaps {
-		r.newGaps = r.gaps.note(g, now) || r.newGaps
-	}
-	r.cut, r.cutGaps, r.looked = r.cut[:0], r.cutGaps[:0], false
 	clear(r.settled)
-	if r.hanging(perfring.Now()) >= maxHanging {
-		return errReadsHang
+	r.look() // what has come during a long drain does not hang
+	r.looked = false
+	hang := r.hanging()
+	if hang >= maxHanging {
+		err = errReadsHang
 	}
-	r.begin(now)
-	return nil
+	if hang < mostHanging {
+		r.begin(now)
+	}
+	return err
 }
 
-func (r *stackReader) watchOne(c *cutStack, now uint64) {
+// note takes in a stack that was cut off in a sample of a time.
+func (r *stackReader) note(c *cutStack, now uint64) {
 	w := r.watched[c.tid]
 	if w == nil || w.pid != c.pid || w.space != c.space {
 		if w == nil && !r.hasRoom(now) {
 			return
 		}
 		size := max(r.account.open(c.space).size, firstReadSize)
-		w = &watchedStack{pid: c.pid, space: c.space, size: size}
-		if k := &r.roots[c.tid%uint32(len(r.roots))]; k.tid == c.tid && k.space == c.space {
-			w.root = k.sp
-		}
+		w = &watchedStack{pid: c.pid, space: c.space, size: size, root: r.rootFor(c), since: now}
 		r.watched[c.tid] = w
 	}
 	if now > w.cut+watchedFor {
 		w.cuts = 0
 	}
-	w.cuts, w.cut, w.missed = min(w.cuts+c.samples, cutOften), now, 0
-	if w.isDue() && !r.account.mayRead(c.space, now) {
-		delete(r.watched, c.tid)
-		return
-	}
+	w.cuts, w.cut, w.missed = min(w.cuts+1, cutOften), now, 0
 	i := slices.IndexFunc(w.frames, func(f unwind.OpenFrame) bool { return f.IsAt(&c.from) })
 	isNew := i < 0
 	if isNew && len(w.frames) >= maxWatchedFrames {
@@ -230,10 +216,19 @@ func (r *stackReader) watchOne(c *cutStack, now uint64) {
 	}
 }
 
-// isDue says whether the stack is to be read.
-func (w *watchedStack) isDue() bool {
-	return w.cuts == cutOften && w.missed < mostMissed && w.under == nil
+// rootFor is where a stack ended that was copied whole before, if this is the same one as far as that can be
+// said, and 0 otherwise: other threads may have been on this one, and coroutines on others.
+func (r *stackReader) rootFor(c *cutStack) uint64 {
+	k := &r.roots[c.tid%uint32(len(r.roots))]
+	if k.tid != c.tid || k.space != c.space || c.from.SP+nearRoot < k.low || c.from.SP > k.sp {
+		return 0
+	}
+	return k.sp
 }
+
+// mayBeThere says whether the stack can be read. It isDue if it is to be, whatever becomes of others.
+func (w *watchedStack) mayBeThere() bool { return w.missed < mostMissed && w.under == nil }
+func (w *watchedStack) isDue() bool      { return w.cuts == cutOften && w.mayBeThere() }
 
 // hasRoom says whether one more thread can be watched, and forgets those that are not cut off any more if
 // there is no room otherwise.
@@ -257,7 +252,7 @@ func (r *stackReader) leaveTo(tid uint32) {
 	}
 }
 
-// extent is the part of the stack that is read.
+// extent is the part of the stack that is read; where it is not known how much that is, what is near.
 func (w *watchedStack) extent() (low, high uint64) {
 	low = w.frames[0].SP
 	for i := range w.frames {
@@ -266,21 +261,29 @@ func (w *watchedStack) extent() (low, high uint64) {
 	if w.root != 0 {
 		return low, w.root
 	}
-	return low, low + uint64(w.size)
+	return low, low + uint64(min(w.size, nearRoot))
 }
 
 // hanging is how many readings hang. Their processes are not asked for others.
-func (r *stackReader) hanging(now uint64) (n int) {
+func (r *stackReader) hanging() (n int) {
+	now := r.now()
 	for _, u := range r.under {
 		hung := u.hang
 		if u.hang = !u.came && now-min(now, u.latest) >= hangsAfter; u.hang {
 			r.postpone(u.pid, noRead)
 			n++
 		} else if hung {
-			delete(r.slow, u.pid)
+			r.resume(u.pid)
 		}
 	}
 	return n
+}
+
+// resume has a process read again that was not as its readings hung.
+func (r *stackReader) resume(pid uint32) {
+	if r.slow[pid] == noRead {
+		delete(r.slow, pid)
+	}
 }
 
 // postpone has a process not read until a time.
@@ -299,59 +302,80 @@ func (r *stackReader) begin(now uint64) {
 			active++
 		}
 	}
-	for ; active < maxUnder; active++ {
-		if _, over := r.budget.over(now); over {
-			return
-		}
+	for ; active < r.most && !r.budget.over(now); active++ {
 		if g, ok := r.gaps.take(); ok {
-			r.ask(&readings{pid: g.pid}, g.parts(), process.Plan{})
+			if r.mayAsk(g.pid, now, true) {
+				r.ask(&readings{pid: g.pid}, g.parts(), process.Plan{})
+				r.budget.spend(now, priceOfReading)
+			}
 			continue
 		}
 		u, parts := r.plan(now)
 		if u == nil {
 			return
 		}
-		times := min(readTimes, r.account.open(u.space).left/int64(priceOfReading)+1)
-		r.ask(u, parts, process.Plan{Times: int(times), Apart: readApart})
+		times := min(int64(readFor/u.apart), r.account.open(u.space).worth()/int64(priceOfReading)+1)
+		r.ask(u, parts, process.Plan{Times: int(times), Apart: u.apart})
 	}
 }
 
-// plan is what is to be read of a process, nil if it is not any one's turn.
+// mayAsk says whether a process may be asked for readings, of a gap or of stacks: there are few at a time, and
+// no other ones if they hang or are slow.
+func (r *stackReader) mayAsk(pid uint32, now uint64, gap bool) bool {
+	more := maxOfOne
+	if gap {
+		more = 1
+	}
+	for _, u := range r.under {
+		if u.pid == pid && gap == (u.stacks == nil) {
+			more--
+		}
+	}
+	return more > 0 && r.slow[pid] <= now
+}
+
+// plan is what is to be read of a process, nil if it is not any one's turn. With a stack that is due, the others
+// of the process are read: that costs little more.
 func (r *stackReader) plan(now uint64) (u *readings, parts []process.Part) {
-	size := 0
 	for tid, w := range r.watched {
 		switch {
 		case now > w.cut+watchedFor:
 			delete(r.watched, tid)
-			continue
-		case !w.isDue() || r.slow[w.pid] > now || u != nil && w.space != u.space:
-			continue
+		case u != nil || !w.isDue() || !r.mayAsk(w.pid, now, false):
 		case !r.account.mayRead(w.space, now):
 			delete(r.watched, tid)
-			continue
+		default:
+			u = &readings{pid: w.pid, space: w.space, apart: latestRead}
+			parts = u.add(tid, w, nil, now)
 		}
-		its := w.parts()
-		n := 0
-		for _, p := range its {
-			n += p.Size
+	}
+	if u == nil {
+		return nil, nil
+	}
+	for tid, w := range r.watched {
+		if w.space == u.space && w.mayBeThere() {
+			parts = u.add(tid, w, parts, now)
 		}
-		if size+n > process.MostWatched || len(parts)+len(its) > process.MostParts {
-			continue
-		}
-		if u == nil {
-			u = &readings{pid: w.pid, space: w.space}
-		}
-		size += n
-		parts = append(parts, its...)
-		u.stacks = append(u.stacks, plannedStack{tid, its})
-		w.under = u
 	}
 	return u, parts
 }
 
+// add adds a stack and its parts, if these can be read together with the others.
+func (u *readings) add(tid uint32, w *watchedStack, parts []process.Part, now uint64) []process.Part {
+	its := w.parts()
+	all := append(parts, its...)
+	if !(process.Plan{}).IsValid(all) {
+		return parts
+	}
+	w.under = u
+	u.apart = min(u.apart, max(soonestRead, time.Duration(now-min(now, w.since))/readShare))
+	u.stacks = append(u.stacks, plannedStack{tid, its})
+	return all
+}
+
 // ask asks for readings.
 func (r *stackReader) ask(u *readings, parts []process.Part, plan process.Plan) {
-	u.latest = perfring.Now()
+	u.latest = r.now()
 	var err error
 	if u.watch, err = r.memory.Watch(u.pid, parts, plan); err == nil {
 		r.under = append(r.under, u)
@@ -361,11 +385,13 @@ func (r *stackReader) ask(u *readings, parts []process.Part, plan process.Plan) 
 	r.postpone(u.pid, u.latest+watchedFor)
 }
 
-// free says that nothing is read for these threads any more.
+// free says that nothing is read for these threads any more: where nothing was, not until they are cut again.
 func (r *stackReader) free(u *readings) {
 	for i := range u.stacks {
 		if w := r.watched[u.stacks[i].tid]; w != nil && w.under == u {
-			w.under = nil
+			if w.under = nil; !u.some {
+				w.missed = mostMissed
+			}
 		}
 	}
 }
@@ -407,13 +433,20 @@ func (r *stackReader) taken(u *readings) {
 // fetch looks for the next reading.
 func (r *stackReader) fetch(u *readings) {
 	if u.next, u.came, u.over = u.watch.Next(); u.came {
-		u.latest = perfring.Now()
-	} else if u.over {
-		r.free(u)
-		if u.hang {
-			delete(r.slow, u.pid)
-		}
+		u.latest, u.some = r.now(), true
+		return
 	}
+	if !u.over {
+		return
+	}
+	if u.hang {
+		r.resume(u.pid)
+	}
+	if !u.some && len(u.stacks) > 0 { // the threads have ended, or nothing of the process can be read
+		r.budget.spend(r.now(), priceOfReading)
+		r.account.spend(u.space, priceOfReading)
+	}
+	r.free(u)
 }
 
 // forget forgets readings that are over, and finds out when the earliest one was made.
@@ -457,9 +490,11 @@ func (r *stackReader) done(rd *stackRead, root uint64, tooShort bool) {
 	}
 	if w.missed++; len(rd.frames) > 0 {
 		w.missed = 0
+	} else {
+		w.since = rd.time
 	}
 	switch {
-	case root != 0:
+	case root >= rd.start:
 		w.root = root
 		w.size = min(int(root-rd.start)+aboveRoot, maxReadSize)
 	case tooShort && rd.full:

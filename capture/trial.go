@@ -42,6 +42,7 @@ func (t *SizeTrials) Begin(s *Session) {
 		if !s.recorded {
 			after = JoinAfter
 			own.reader = newStackReader(s.interrupted.processes)
+			own.reader.most = maxTried
 		}
 		own.joiner = newJoiner(nowhere{}, &own.Stats, own.trouble, s.walker.MaxFrames, after)
 		t.trials[i].session = own
@@ -82,7 +83,7 @@ func (t *SizeTrials) WriteSample(w *perfdata.Walked) error {
 func (r *sizeTrial) take(w *perfdata.Walked) error {
 	s := r.session
 	if s.reader != nil && isOpen(w) {
-		s.watch(w.Sample.PID, w.Sample.TID, w.SpaceID)
+		s.watch(w.Sample, w.SpaceID)
 		_ = s.reader.watch(w.Sample.Time) // reads that hang do not end the trial
 	}
 	return s.joiner.WriteSample(w)

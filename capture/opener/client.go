@@ -86,7 +86,7 @@ func newClient() (c *Client, theirs []int, err error) {
 		}
 	}
 	for _, fd := range theirs[len(theirs)-mostWatches:] {
-		// Without the right to more, readings wait for each other for longer.
+		// Without the right to more, there is room for fewer readings.
 		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, watchRoom) != nil {
 			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, watchRoom)
 		}
@@ -95,8 +95,8 @@ func newClient() (c *Client, theirs []int, err error) {
 }
 
 // processors is how many threads of an opener run at once without the runtime's scheduler, which can take
-// milliseconds, finding out that others of them hang.
-const processors = 8
+// milliseconds, finding out that others of them hang; beside those that sleep between two readings.
+const processors = 8 + mostWatches
 
 // environment is that of the opener: how many threads of it may run at once, and who called sudo, for the
 // owner of outputs.

@@ -7,7 +7,7 @@
 //
 // A request is one message of fixed fields and, for some, a path. An answer is one or more messages with
 // bytes and at most one descriptor; the bytes and the descriptor belong to the caller. There are many pairs
-// of sockets. Each has one request at a time, and a goroutine at either end: see line. So a request that
+// of sockets. Each has one request at a time, and a goroutine that answers: see line. So a request that
 // hangs in the kernel, for example on a file server that does not answer, does not delay the others: the
 // client waits for a bounded time, and can end at any time, as only the opener hangs. No user's processes get
 // all of the pairs: see shares. Memory that is to be read again and again is asked for once, and the client

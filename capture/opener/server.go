@@ -68,6 +68,7 @@ type server struct {
 	files     shares // of the users in what is under way for files
 	reads     shares // likewise, for texts and memory
 	watches   shares // likewise, for memory that is read several times
+	room      int    // for readings in a socket
 	handedOut files  // of servers, with names of generated code
 	ended     chan struct{}
 	granted   chan struct{} // closed when nothing more is asked for of what is granted
@@ -79,6 +80,7 @@ func newServer() *server {
 	s.files = shares{most: mostFilesOfOne, owner: s.processes.Owner}
 	s.reads = shares{most: mostReadsOfOne, owner: s.processes.Owner}
 	s.watches = shares{most: mostWatchesOfOne, owner: s.processes.Owner}
+	s.room, _ = unix.GetsockoptInt(firstLine+lineCount-1, unix.SOL_SOCKET, unix.SO_SNDBUF)
 	return s
 }
 

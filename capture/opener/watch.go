@@ -12,14 +12,14 @@ import (
 )
 
 // Memory that is read several times is asked for with one request, and each reading is sent when it has been
-// made: it begins with its end, then come how many bytes of each part were read, and then these. The answer
-// ends with an empty message.
+// made, in pieces with its beginning: first when it ended, then how many bytes of each part were read, and then
+// these. The answer ends with an empty message.
 //
 // Nobody waits for a reading: it stays in the socket until whoever asked looks for it.
 
 const (
 	partSize = 2 * 8 // of a part in a request
-	// watchRoom is how many bytes of readings a socket has room for, before reading pauses.
+	// watchRoom is how many bytes of readings a socket has room for. Others are left out until some were taken.
 	watchRoom = 1 << 20
 )
 
@@ -71,7 +71,7 @@ func (l *listener) watch(r *request) {
 }
 
 // sleep sleeps without Go's scheduler: that and the runtime's monitor look around some twenty times for each
-// timer, which takes several times as long as a reading. The rest of the opener has the other processors.
+// timer, which takes several times as long as a reading. The rest of the opener has other processors.
 func sleep(d time.Duration) {
 	var at unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &at) != nil {
@@ -121,8 +121,12 @@ func unpackReading(all []byte, memory [][]byte) (rd process.Reading, err error) 
 	return process.Reading{Ended: binary.LittleEndian.Uint64(all), Memory: memory}, nil
 }
 
-// send sends a reading in pieces, and says whether that could be done.
+// send sends a reading in pieces, and says whether others are wanted. It leaves out one for which there is no
+// room: those that wait would be too old before it could be sent.
 func (l *listener) send(rd *process.Reading, all []byte) bool {
+	if !l.hasRoom(len(all)) {
+		return true
+	}
 	for {
 		n := min(len(all), pieceSize)
 		a := answer{value: rd.Began, more: anotherPiece, bytes: all[:n], fd: -1}
@@ -137,6 +141,17 @@ func (l *listener) send(rd *process.Reading, all []byte) bool {
 			return true
 		}
 	}
+}
+
+// hasRoom says whether so many bytes can be sent without waiting, or nothing waits to be received.
+func (l *listener) hasRoom(size int) bool {
+	waits := int32(0)
+	_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.socket), unix.SIOCOUTQ, uintptr(unsafe.Pointer(&waits)))
+	if errno != 0 || waits == 0 {
+		return true
+	}
+	overhead := size/4 + pieceSize/4 // of the kernel
+	return int(waits)+size+overhead <= l.room
 }
 
 // A watch is memory that the opener reads.

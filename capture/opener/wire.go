@@ -54,9 +54,11 @@ const (
 
 // A request is sent as its fields, little-endian, and then the text.
 type request struct {
-	op         operation
-	pid, tid   uint32
-	start, end uint64 // of a mapping, or of memory; start is the number of an output, or of a perf map
+	op       operation
+	pid, tid uint32
+	// Of a mapping, or of memory; start is the number of an output, or of a perf map. For memory that is read
+	// several times they are how often, and how far apart in ns.
+	start, end uint64
 	text       []byte // a path, an event's attributes, a name, parts of memory
 }
 

@@ -44,7 +44,7 @@ const (
 var ioctls = []uint32{
 	unix.PERF_EVENT_IOC_ENABLE, unix.PERF_EVENT_IOC_DISABLE, unix.PERF_EVENT_IOC_SET_OUTPUT,
 	unix.PERF_EVENT_IOC_ID & 0xffffffff, unix.PERF_EVENT_IOC_PAUSE_OUTPUT, unix.PERF_EVENT_IOC_RESET,
-	getVersion, queryMapping, unix.TCGETS, unix.TIOCGWINSZ,
+	getVersion, queryMapping, unix.TCGETS, unix.TIOCGWINSZ, unix.SIOCOUTQ,
 }
 
 // ruleset allows the calls that both processes need, and more calls.

@@ -37,6 +37,10 @@ const (
 	MostApart   = 100 * time.Millisecond
 )
 
+// SlowReading is how long a reading takes after which there is no other one: the memory of this process takes
+// its time, as where its pages are in a file.
+const SlowReading = 10 * time.Millisecond
+
 // IsValid says whether parts can be read as planned.
 func (p Plan) IsValid(parts []Part) bool {
 	total := 0
@@ -70,12 +74,16 @@ func (d Direct) Observe(pid uint32, parts []Part, plan Plan, buf []byte, sleep f
 	see func(*Reading) bool) {
 	r := Reading{Memory: make([][]byte, len(parts))}
 	if plan.Times == 0 {
-		d.readParts(pid, parts, buf, &r)
+		for i, part := range parts { // what is behind the first that ends early may be something else
+			if n := d.ReadMemory(pid, buf[:part.Size], part.Start); n < part.Size && i > 0 {
+				return
+			}
+		}
 		return
 	}
 	for range plan.Times {
 		sleep(plan.next())
-		if d.readParts(pid, parts, buf, &r) == 0 || !see(&r) {
+		if d.readParts(pid, parts, buf, &r) == 0 || !see(&r) || r.Ended-r.Began >= uint64(SlowReading) {
 			return
 		}
 	}
@@ -110,36 +118,35 @@ func (d Direct) Watch(pid uint32, parts []Part, plan Plan) (Watch, error) {
 	if !plan.IsValid(parts) {
 		return nil, unix.EINVAL
 	}
-	w := make(directWatch, plan.Times)
+	const room = 4 << 20 // bytes of readings that nobody has taken
+	total := 0
+	for _, part := range parts {
+		total += part.Size
+	}
+	w := make(directWatch, min(plan.Times, room/max(total, 1)))
 	parts = append([]Part(nil), parts...)
 	go func() {
 		defer close(w)
-		total := 0
-		for _, part := range parts {
-			total += part.Size
-		}
-		buf := make([]byte, total)
-		d.Observe(pid, parts, plan, buf, time.Sleep, func(r *Reading) bool {
-			w <- r.copied(total)
+		d.Observe(pid, parts, plan, make([]byte, total), time.Sleep, func(r *Reading) bool {
+			select {
+			case w <- r.clone():
+			default: // those that wait are taken first
+			}
 			return true
 		})
 	}()
 	return w, nil
 }
 
-// copied is a copy of a reading of so many bytes at most.
-func (r *Reading) copied(size int) Reading {
+func (r *Reading) clone() Reading {
 	c := Reading{Began: r.Began, Ended: r.Ended, Memory: make([][]byte, len(r.Memory))}
-	all := make([]byte, 0, size)
 	for i, m := range r.Memory {
-		from := len(all)
-		all = append(all, m...)
-		c.Memory[i] = all[from:]
+		c.Memory[i] = append([]byte(nil), m...)
 	}
 	return c
 }
 
-// A directWatch has room for all readings.
+// A directWatch has readings that were not taken yet.
 type directWatch chan Reading
 
 func (w directWatch) Next() (r Reading, ok, over bool) {

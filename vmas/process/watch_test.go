@@ -35,7 +35,7 @@ func all(t *testing.T, w Watch) (readings []Reading) {
 		case over:
 			return readings
 		case ok:
-			readings = append(readings, r.copied(MostWatched))
+			readings = append(readings, r.clone())
 		default:
 			time.Sleep(time.Millisecond)
 		}
