@@ -86,8 +86,8 @@ func TestReadingsAreTakenInOrder(t *testing.T) {
 	}
 }
 
-// A process is asked for once at a time, for no more readings than its burst is worth, and again when they are
-// over.
+// A process is asked for once at a time, for no more readings than its burst is worth, and again when they
+// are over.
 func TestReadingsFollowTheBurst(t *testing.T) {
 	t.Parallel()
 	fake := &fakeWatcher{}
@@ -109,7 +109,8 @@ func TestReadingsFollowTheBurst(t *testing.T) {
 	// Nothing is there, so it is read no more until there is a new sample.
 	for i := range burstPrice/int64(priceOfReading) + 1 {
 		i := uint64(i)
-		first.readings = append(first.readings, process.Reading{Began: now + i, Ended: now + i, Memory: [][]byte{nil}})
+		none := process.Reading{Began: now + i, Ended: now + i, Memory: [][]byte{nil}}
+		first.readings = append(first.readings, none)
 	}
 	first.over = true
 	for u := r.next(noRead - 1); u != nil; u = r.next(noRead - 1) {
@@ -175,7 +176,8 @@ func TestFewProcessesAreReadAtATime(t *testing.T) {
 	}
 }
 
-// A process whose readings hang is not asked for others until they come, or end, or while they have taken long.
+// A process whose readings hang is not asked for others until they come, or end, or while they have taken
+// long.
 func TestReadingsThatCome(t *testing.T) {
 	t.Parallel()
 	for how, slow := range map[string]uint64{"come": 0, "end": 0, "come slowly": slowRead} {

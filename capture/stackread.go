@@ -36,8 +36,8 @@ const (
 	savedRegs  = 256
 )
 
-// parts are what is to be read of a stack: from its innermost frame on, or what is below a large frame and what
-// is above.
+// parts are what is to be read of a stack: from its innermost frame on, or what is below a large frame and
+// what is above.
 func (w *watchedStack) parts() (parts []process.Part) {
 	frames := slices.SortedFunc(slices.Values(w.frames), bySP)
 	start := frames[0].SP - word

@@ -13,11 +13,11 @@ import (
 )
 
 // A stackReader has stacks read that copies have cut off, where they go on, while the processes run: see
-// package link for what the sightings of a stack are good for. What is read is one, at the time of the reading
-// and at no other.
+// package link for what the sightings of a stack are good for. What is read is one, at the time of the
+// reading and at no other.
 //
-// After a drain of the rings it asks for readings of the stacks that were cut, and after the next one it finds
-// what has come of them. Meanwhile nobody waits. Nothing is ever written to a process, and no thread is
+// After a drain of the rings it asks for readings of the stacks that were cut, and after the next one it
+// finds what has come of them. Meanwhile nobody waits. Nothing is ever written to a process, and no thread is
 // stopped. A reading can hang, behind a page that a user's file server or userfaultfd(2) does not give: then
 // its process is left alone, and the others are read.
 //
@@ -95,14 +95,14 @@ const (
 	noRead = ^uint64(0)
 
 	// A stack is read again after a sixteenth of the time that it has been there, as link.Log asks for twelve
-	// sightings, and for a time that is long compared with that between two of them. After readFor, what is to be
-	// read is looked at anew: by then the rings have been drained.
+	// sightings, and for a time that is long compared with that between two of them. After readFor, what is to
+	// be read is looked at anew: by then the rings have been drained.
 	soonestRead = 5 * time.Millisecond
 	latestRead  = 20 * time.Millisecond
 	readShare   = 16
 	readFor     = 160 * time.Millisecond
-	// maxUnder is how many readings there are at a time, and maxTried how many for the trial of a size of copies,
-	// beside those that hang. A process has maxOfOne of stacks and one of gaps.
+	// maxUnder is how many readings there are at a time, and maxTried how many for the trial of a size of
+	// copies, beside those that hang. A process has maxOfOne of stacks and one of gaps.
 	maxUnder = 4
 	maxTried = 1
 	maxOfOne = 2
@@ -112,8 +112,8 @@ const (
 	longestRead = uint64(time.Millisecond)
 	slowRead    = uint64(process.SlowReading)
 	slowShare   = 16
-	// hangsAfter is how long a reading may be late. With so many that hang the user is told, and with mostHanging
-	// nothing else is read.
+	// hangsAfter is how long a reading may be late. With so many that hang the user is told, and with
+	// mostHanging nothing else is read.
 	hangsAfter  = uint64(500 * time.Millisecond)
 	maxHanging  = 8
 	mostHanging = 16
@@ -129,8 +129,8 @@ const (
 	maxWatchedFrames = 8  // of each
 	mostMissed       = 3
 
-	// firstReadSize is how many bytes are read of a stack as long as it is not known where that ends. A read ends
-	// with the stack's mapping, so of most stacks it is no more than there is.
+	// firstReadSize is how many bytes are read of a stack as long as it is not known where that ends. A read
+	// ends with the stack's mapping, so of most stacks it is no more than there is.
 	firstReadSize = 128 << 10
 	maxReadSize   = process.MostWatched
 	aboveRoot     = 1 << 10  // what a program begins with, by which its root is known
@@ -319,8 +319,8 @@ func (r *stackReader) begin(now uint64) {
 	}
 }
 
-// mayAsk says whether a process may be asked for readings, of a gap or of stacks: there are few at a time, and
-// no other ones if they hang or are slow.
+// mayAsk says whether a process may be asked for readings, of a gap or of stacks: there are few at a time,
+// and no other ones if they hang or are slow.
 func (r *stackReader) mayAsk(pid uint32, now uint64, gap bool) bool {
 	more := maxOfOne
 	if gap {
@@ -334,8 +334,8 @@ func (r *stackReader) mayAsk(pid uint32, now uint64, gap bool) bool {
 	return more > 0 && r.slow[pid] <= now
 }
 
-// plan is what is to be read of a process, nil if it is not any one's turn. With a stack that is due, the others
-// of the process are read: that costs little more.
+// plan is what is to be read of a process, nil if it is not any one's turn. With a stack that is due, the
+// others of the process are read: that costs little more.
 func (r *stackReader) plan(now uint64) (u *readings, parts []process.Part) {
 	for tid, w := range r.watched {
 		switch {
@@ -396,8 +396,8 @@ func (r *stackReader) free(u *readings) {
 	}
 }
 
-// next gives readings of which the next one is the earliest of all, and was made up to a time; nil where there
-// is none.
+// next gives readings of which the next one is the earliest of all, and was made up to a time; nil where
+// there is none.
 func (r *stackReader) next(until uint64) (first *readings) {
 	if !r.looked {
 		r.look()
@@ -460,8 +460,8 @@ func (r *stackReader) forget() {
 	}
 }
 
-// spend takes the price of a reading from what may be read, and says whether what was read can have been there
-// together.
+// spend takes the price of a reading from what may be read, and says whether what was read can have been
+// there together.
 func (r *stackReader) spend(u *readings) (together bool) {
 	took := u.next.Ended - min(u.next.Began, u.next.Ended)
 	price := min(took, longestRead) + priceOfReading

@@ -106,8 +106,8 @@ void enter(void (*leaf)(void))
 }
 `
 
-// Of a sample that waits for its stack to be seen again, the process may have executed another program when it
-// is judged, or mapped another file in the place of a library: its frames are judged by what was there.
+// Of a sample that waits for its stack to be seen again, the process may have executed another program when
+// it is judged, or mapped another file in the place of a library: its frames are judged by what was there.
 func TestSamplesAreJudgedByWhatWasMapped(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("gcc"); err != nil {

@@ -18,8 +18,8 @@ func FuzzMessages(f *testing.F) {
 	asked := watchRequest(1, []process.Part{{Start: 1 << 40, Size: 20}, {Start: 7, Size: 0}},
 		process.Plan{Times: 3, Apart: 5})
 	f.Add(asked.append(nil))
-	f.Add((&answer{more: anotherReading, value: 3, bytes: append(make([]byte, 8), 2, 0, 0, 0, 1, 0, 0, 0, 7, 8, 9)}).
-		append(nil))
+	reading := append(make([]byte, 8), 2, 0, 0, 0, 1, 0, 0, 0, 7, 8, 9)
+	f.Add((&answer{more: anotherReading, value: 3, bytes: reading}).append(nil))
 	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte) {
 		defer costs.For(len(b)).Check(t)()
 		if r, err := parseRequest(b); err == nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // Memory that is read several times is asked for with one request, and each reading is sent when it has been
-// made, in pieces with its beginning: first when it ended, then how many bytes of each part were read, and then
-// these. The answer ends with an empty message.
+// made, in pieces with its beginning: first when it ended, then how many bytes of each part were read, and
+// then these. The answer ends with an empty message.
 //
 // Nobody waits for a reading: it stays in the socket until whoever asked looks for it.
 
@@ -146,7 +146,8 @@ func (l *listener) send(rd *process.Reading, all []byte) bool {
 // hasRoom says whether so many bytes can be sent without waiting, or nothing waits to be received.
 func (l *listener) hasRoom(size int) bool {
 	waits := int32(0)
-	_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.socket), unix.SIOCOUTQ, uintptr(unsafe.Pointer(&waits)))
+	_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.socket), unix.SIOCOUTQ,
+		uintptr(unsafe.Pointer(&waits)))
 	if errno != 0 || waits == 0 {
 		return true
 	}

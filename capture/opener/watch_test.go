@@ -46,8 +46,8 @@ func unmoved(t *testing.T, size int) []byte {
 
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// Each reading has what is there then, in the order of the parts, whatever their sizes; and the lines are used
-// again.
+// Each reading has what is there then, in the order of the parts, whatever their sizes; and the lines are
+// used again.
 func TestWatchedMemory(t *testing.T) {
 	t.Parallel()
 	c := sealed(t)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Watcher reads parts of the memory of a process several times, one reading after the other, without whoever
-// asked: to be woken up for each of them costs more than reading does.
+// A Watcher reads parts of the memory of a process several times, one reading after the other, without
+// whoever asked: to be woken up for each of them costs more than reading does.
 type Watcher interface {
 	// Watch begins to read. It copies the parts.
 	Watch(pid uint32, parts []Part, plan Plan) (Watch, error)
@@ -20,8 +20,8 @@ type Part struct {
 	Size  int // bytes
 }
 
-// A Plan says how often memory is read. With Times 0 it is read once, for nothing but that its pages are there
-// afterwards, and no reading is given.
+// A Plan says how often memory is read. With Times 0 it is read once, for nothing but that its pages are
+// there afterwards, and no reading is given.
 type Plan struct {
 	Times int
 	// Apart is the time from one reading to the next in the mean. Each one is left to chance, so that readings
