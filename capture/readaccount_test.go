@@ -132,6 +132,7 @@ func TestReadsAreAsLongAsTheStack(t *testing.T) {
 		{"too short", 0, true, firstReadSize, 0, 2 * firstReadSize},
 		{"too short again", 0, true, 2 * firstReadSize, 0, 4 * firstReadSize},
 		{"neither", 0, false, 4 * firstReadSize, 0, 4 * firstReadSize},
+		{"a root far away", 1<<63 + 0x10000, false, 4 * firstReadSize, 1<<63 + 0x10000, maxReadSize},
 		{"to the root", 0x1f000, false, 4 * firstReadSize, 0x1f000, 0xf000 + aboveRoot},
 		{"the root has moved", 0, true, 0xf000 + aboveRoot, 0, 2 * (0xf000 + aboveRoot)},
 		{"a root below what is above a large frame", 0xf000, false, 4 * firstReadSize, 0, 2 * (0xf000 + aboveRoot)},

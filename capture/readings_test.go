@@ -255,8 +255,39 @@ func TestGapsOfOneProcess(t *testing.T) {
 	if n := len(fake.watches); n < 2 || n > 1+maxOfOne {
 		t.Errorf("%d readings of a process that hangs", len(fake.watches))
 	}
+	for i := range uint64(maxGaps) {
+		r.noteGap(stackGap{pid: 1, start: i << 20, end: i<<20 + 4096}, now)
+	}
 	if r.drain(t, now, cutAt(2, 3, 0x10008)); fake.watches[len(fake.watches)-1].pid != 2 {
 		t.Error("another process is not read")
+	}
+}
+
+// The gaps of a process's threads are read together, as many as can be, and the others after them.
+func TestGapsOfThreads(t *testing.T) {
+	t.Parallel()
+	fake := &fakeWatcher{}
+	r := newStackReader(fake)
+	now := uint64(time.Hour)
+	for i := range uint64(maxGaps) {
+		r.noteGap(stackGap{pid: 1, start: i << 20, end: i<<20 + 4096, sp: i<<20 - 64}, now)
+	}
+	read := make(map[uint64]bool)
+	drains := 0
+	for ; len(read) < maxGaps && drains < 10; drains++ {
+		r.drain(t, now)
+		for _, w := range fake.watches {
+			for _, p := range w.parts {
+				if p.Size == 4096 {
+					read[p.Start] = true
+				}
+			}
+			w.over = true
+		}
+		now += uint64(20 * time.Millisecond)
+	}
+	if len(read) != maxGaps || drains > 4 {
+		t.Errorf("%d of %d gaps are read in %d drains", len(read), maxGaps, drains)
 	}
 }
 
@@ -322,8 +353,8 @@ func TestGapIsAskedFor(t *testing.T) {
 	r.noteGap(stackGap{pid: 1, start: 0x7000_3000, end: 0x7000_5000, sp: 0x7000_0000}, uint64(time.Hour))
 	r.drain(t, uint64(time.Hour))
 	r.drain(t, uint64(time.Hour)+1)
-	want := []process.Part{{Start: 0x7000_3000, Size: 0x2000}, {Start: 0x7000_0000 - belowSize, Size: belowSize},
-		{Start: 0x7000_0000 - 2*belowSize, Size: belowSize}}
+	want := []process.Part{{Start: 0x7000_0000 - belowSize, Size: belowSize},
+		{Start: 0x7000_0000 - 2*belowSize, Size: belowSize}, {Start: 0x7000_3000, Size: 0x2000}}
 	if len(fake.watches) != 1 || fake.watches[0].plan != (process.Plan{}) ||
 		!slices.Equal(fake.watches[0].parts, want) {
 		t.Errorf("asked for %+v", fake.watches)

@@ -45,23 +45,12 @@ func (g *gaps) note(gap stackGap, now uint64) bool {
 	return true
 }
 
-// take gives the next gap.
-func (g *gaps) take() (gap stackGap, ok bool) {
-	n := len(g.waiting)
-	if n == 0 {
-		return gap, false
-	}
-	gap = g.waiting[n-1]
-	g.waiting = g.waiting[:n-1]
-	return gap, true
-}
-
-// parts are what is to be read to close a gap, and those below. What is there is of no interest.
+// parts are what is to be read to close a gap: it, and before that what is below SP, downwards. What is there is
+// of no interest.
 func (g *stackGap) parts() (parts []process.Part) {
-	size := int(min(g.end-g.start, perfring.MaxStackSize))
-	parts = append(parts, process.Part{Start: g.start, Size: size})
 	for n := uint64(1); n <= belowReads && g.sp > n*belowSize; n++ {
 		parts = append(parts, process.Part{Start: g.sp - n*belowSize, Size: belowSize})
 	}
-	return parts
+	size := int(min(g.end-g.start, perfring.MaxStackSize))
+	return append(parts, process.Part{Start: g.start, Size: size})
 }

@@ -303,11 +303,9 @@ func (r *stackReader) begin(now uint64) {
 		}
 	}
 	for ; active < r.most && !r.budget.over(now); active++ {
-		if g, ok := r.gaps.take(); ok {
-			if r.mayAsk(g.pid, now, true) {
-				r.ask(&readings{pid: g.pid}, g.parts(), process.Plan{})
-				r.budget.spend(now, priceOfReading)
-			}
+		if u, parts := r.planGaps(now); u != nil {
+			r.ask(u, parts, process.Plan{})
+			r.budget.spend(now, priceOfReading)
 			continue
 		}
 		u, parts := r.plan(now)
@@ -332,6 +330,27 @@ func (r *stackReader) mayAsk(pid uint32, now uint64, gap bool) bool {
 		}
 	}
 	return more > 0 && r.slow[pid] <= now
+}
+
+// planGaps is what is to be read of a process to close gaps, nil if there is nothing. Gaps of processes that
+// hang or are slow are left out; others wait until those before them have been read.
+func (r *stackReader) planGaps(now uint64) (u *readings, parts []process.Part) {
+	waiting := r.gaps.waiting[:0]
+	for i := range r.gaps.waiting {
+		g := r.gaps.waiting[i]
+		all := append(parts, g.parts()...)
+		switch {
+		case r.slow[g.pid] > now:
+		case u == nil && r.mayAsk(g.pid, now, true):
+			u, parts = &readings{pid: g.pid}, all
+		case u != nil && u.pid == g.pid && process.Plan{}.IsValid(all):
+			parts = all
+		default:
+			waiting = append(waiting, g)
+		}
+	}
+	r.gaps.waiting = waiting
+	return u, parts
 }
 
 // plan is what is to be read of a process, nil if it is not any one's turn. With a stack that is due, the
@@ -496,7 +515,7 @@ func (r *stackReader) done(rd *stackRead, root uint64, tooShort bool) {
 	switch {
 	case root >= rd.start:
 		w.root = root
-		w.size = min(int(root-rd.start)+aboveRoot, maxReadSize)
+		w.size = int(min(root-rd.start, maxReadSize-aboveRoot)) + aboveRoot
 	case tooShort && rd.full:
 		w.root, w.size = 0, min(2*len(rd.memory), maxReadSize)
 	}

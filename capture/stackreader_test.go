@@ -21,17 +21,13 @@ import (
 // read reads a stack of a process once.
 func (rd *stackRead) read(w *watchedStack) (there bool) {
 	parts := w.parts()
-	size := 0
-	for _, p := range parts {
-		size += p.Size
-	}
-	plan := process.Plan{Times: 1}
+	plan, buf := process.Plan{Times: 1}, make([]byte, process.Total(parts))
 	see := func(r *process.Reading) bool {
 		rd.set(parts, r.Memory)
 		there = rd.find(w.frames)
 		return false
 	}
-	process.Direct("/proc").Observe(rd.pid, parts, plan, make([]byte, size), time.Sleep, see)
+	process.Direct("/proc").Observe(rd.pid, parts, plan, buf, time.Sleep, see)
 	return there
 }
 

@@ -28,24 +28,31 @@ func showPage(t *testing.T) (server *fusetest.Mount, path string) {
 	return server, filepath.Join(server.Dir, "page")
 }
 
-// A read of memory that waits for a page from a file server ends after a bounded time. Its process is not
-// read again until the page has come; others are.
-func TestMemoryThatHangs(t *testing.T) {
-	t.Parallel()
+// mapHanging maps a page of a file whose server does not answer before it is told to.
+func mapHanging(t *testing.T) (page []byte, answer func()) {
+	t.Helper()
 	server, path := showPage(t)
 	server.Be(t, fusetest.HangRead)
-	answer := func() { server.Be(t, fusetest.Answer) }
-	defer answer()
+	answer = func() { server.Be(t, fusetest.Answer) }
 	file, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := unix.Mmap(int(file.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE)
+	defer file.Close()
+	page, err = unix.Mmap(int(file.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE)
 	if err != nil {
 		t.Skip("skipped for want of a file system that maps: ", err)
 	}
-	file.Close()
-	defer unix.Munmap(page)
+	t.Cleanup(func() { _ = unix.Munmap(page) })
+	return page, answer
+}
+
+// A read of memory that waits for a page from a file server ends after a bounded time. Its process is not
+// read again until the page has come; others are.
+func TestMemoryThatHangs(t *testing.T) {
+	t.Parallel()
+	page, answer := mapHanging(t)
+	defer answer() // before what is cleaned up, some of which waits for it
 	c := sealed(t)
 	credit := c.wait.credit
 	c.rest.one = 20 * time.Millisecond

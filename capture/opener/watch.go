@@ -56,10 +56,7 @@ func parseWatch(r *request) (parts []process.Part, plan process.Plan, err error)
 func (l *listener) watch(r *request) {
 	parts, plan, err := parseWatch(r)
 	if err == nil {
-		head, total := readingHead(len(parts)), 0
-		for _, p := range parts {
-			total += p.Size
-		}
+		head, total := readingHead(len(parts)), process.Total(parts)
 		if cap(l.reading) < head+total {
 			l.reading = make([]byte, head+total)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/unwind/image/fusetest"
 	"unspool/vmas/process"
 )
 
@@ -146,20 +145,8 @@ func TestWatchIsRefused(t *testing.T) {
 // than there can be is told so.
 func TestWatchesThatHang(t *testing.T) {
 	t.Parallel()
-	server, path := showPage(t)
-	server.Be(t, fusetest.HangRead)
-	answer := func() { server.Be(t, fusetest.Answer) }
-	defer answer()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := unix.Mmap(int(file.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE)
-	if err != nil {
-		t.Skip("skipped for want of a file system that maps: ", err)
-	}
-	file.Close()
-	defer unix.Munmap(page)
+	page, answer := mapHanging(t)
+	defer answer() // before what is cleaned up, some of which waits for it
 	c := sealed(t)
 	self := uint32(os.Getpid())
 	plan := process.Plan{Times: 1}

@@ -21,7 +21,8 @@ type Part struct {
 }
 
 // A Plan says how often memory is read. With Times 0 it is read once, for nothing but that its pages are
-// there afterwards, and no reading is given.
+// there afterwards, and no reading is given; nor is a part read then that adjoins one from below that ended
+// early, as that may be something else.
 type Plan struct {
 	Times int
 	// Apart is the time from one reading to the next in the mean. Each one is left to chance, so that readings
@@ -43,15 +44,21 @@ const SlowReading = 10 * time.Millisecond
 
 // IsValid says whether parts can be read as planned.
 func (p Plan) IsValid(parts []Part) bool {
-	total := 0
 	for _, part := range parts {
 		if part.Size < 0 || part.Size > MostWatched {
 			return false
 		}
-		total += part.Size
 	}
-	return len(parts) <= MostParts && total <= MostWatched && 0 <= p.Times && p.Times <= MostTimes &&
+	return len(parts) <= MostParts && Total(parts) <= MostWatched && 0 <= p.Times && p.Times <= MostTimes &&
 		0 <= p.Apart && p.Apart <= MostApart
+}
+
+// Total is how many bytes parts have together.
+func Total(parts []Part) (size int) {
+	for _, p := range parts {
+		size += p.Size
+	}
+	return size
 }
 
 // A Watch is memory that is being read.
@@ -74,11 +81,7 @@ func (d Direct) Observe(pid uint32, parts []Part, plan Plan, buf []byte, sleep f
 	see func(*Reading) bool) {
 	r := Reading{Memory: make([][]byte, len(parts))}
 	if plan.Times == 0 {
-		for i, part := range parts { // what is behind the first that ends early may be something else
-			if n := d.ReadMemory(pid, buf[:part.Size], part.Start); n < part.Size && i > 0 {
-				return
-			}
-		}
+		d.touch(pid, parts, buf)
 		return
 	}
 	for range plan.Times {
@@ -86,6 +89,17 @@ func (d Direct) Observe(pid uint32, parts []Part, plan Plan, buf []byte, sleep f
 		if d.readParts(pid, parts, buf, &r) == 0 || !see(&r) || r.Ended-r.Began >= uint64(SlowReading) {
 			return
 		}
+	}
+}
+
+// touch reads parts for their pages.
+func (d Direct) touch(pid uint32, parts []Part, buf []byte) {
+	early, below := false, uint64(0) // whether the last part ended early, and where it began
+	for _, part := range parts {
+		if !early || part.Start+uint64(part.Size) != below {
+			early = d.ReadMemory(pid, buf[:part.Size], part.Start) < part.Size
+		}
+		below = part.Start
 	}
 }
 
@@ -119,10 +133,7 @@ func (d Direct) Watch(pid uint32, parts []Part, plan Plan) (Watch, error) {
 		return nil, unix.EINVAL
 	}
 	const room = 4 << 20 // bytes of readings that nobody has taken
-	total := 0
-	for _, part := range parts {
-		total += part.Size
-	}
+	total := Total(parts)
 	w := make(directWatch, min(plan.Times, room/max(total, 1)))
 	parts = append([]Part(nil), parts...)
 	go func() {

@@ -95,6 +95,39 @@ func TestWatchEnds(t *testing.T) {
 	}
 }
 
+// What adjoins a part from below that ended early is not read for its pages; others are.
+func TestPagesAreTouched(t *testing.T) {
+	t.Parallel()
+	pages, addr := watched(t)
+	size := uint64(os.Getpagesize())
+	part := func(page uint64) Part { return Part{addr + page*size, int(size)} }
+	there := func() (pages [2]byte) {
+		_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(addr), uintptr(2*size), uintptr(unsafe.Pointer(&pages)))
+		if errno != 0 {
+			t.Fatal(errno)
+		}
+		return pages
+	}
+	for _, step := range []struct {
+		parts []Part
+		want  [2]byte
+	}{
+		{[]Part{part(2), part(1), part(0)}, [2]byte{0, 0}},
+		{[]Part{part(2), part(0)}, [2]byte{1, 0}},
+		{[]Part{part(1), part(2)}, [2]byte{1, 1}},
+	} {
+		w, err := Direct("/proc").Watch(uint32(os.Getpid()), step.parts, Plan{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all(t, w)
+		if got := there(); got != step.want {
+			t.Errorf("%+v: pages that are there: %d, want %d", step.parts, got, step.want)
+		}
+	}
+	runtime.KeepAlive(pages)
+}
+
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	many := make([]Part, MostParts+1)
