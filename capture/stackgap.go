@@ -45,8 +45,8 @@ func (g *gaps) note(gap stackGap, now uint64) bool {
 	return true
 }
 
-// parts are what is to be read to close a gap: it, and before that what is below SP, downwards. What is there is
-// of no interest.
+// parts are what is to be read to close a gap: it, and before that what is below SP, downwards. What is there
+// is of no interest.
 func (g *stackGap) parts() (parts []process.Part) {
 	for n := uint64(1); n <= belowReads && g.sp > n*belowSize; n++ {
 		parts = append(parts, process.Part{Start: g.sp - n*belowSize, Size: belowSize})

@@ -102,7 +102,8 @@ func TestPagesAreTouched(t *testing.T) {
 	size := uint64(os.Getpagesize())
 	part := func(page uint64) Part { return Part{addr + page*size, int(size)} }
 	there := func() (pages [2]byte) {
-		_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(addr), uintptr(2*size), uintptr(unsafe.Pointer(&pages)))
+		_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(addr), uintptr(2*size),
+			uintptr(unsafe.Pointer(&pages)))
 		if errno != 0 {
 			t.Fatal(errno)
 		}
