@@ -153,6 +153,9 @@ func (b *readBudget) spend(now, ns uint64) {
 // the stack.
 const priceOfReading = uint64(100_000)
 
+// priceOfGap is what closing a gap costs: the pages that are read are new.
+const priceOfGap = uint64(600_000)
+
 // misses says by TID how many of a thread's last cut stacks were not completed with what samples show alone:
 // each counts an eighth less than the one after.
 type misses map[uint32]int

@@ -284,10 +284,18 @@ func TestGapsOfThreads(t *testing.T) {
 			}
 			w.over = true
 		}
-		now += uint64(20 * time.Millisecond)
+		now += uint64(100 * time.Millisecond)
 	}
 	if len(read) != maxGaps || drains > 4 {
 		t.Errorf("%d of %d gaps are read in %d drains", len(read), maxGaps, drains)
+	}
+	// They take as much of the time for reads as they cost.
+	r = newStackReader(fake)
+	for i := range uint64(4) {
+		r.noteGap(stackGap{pid: 1, start: i << 20, end: i<<20 + 4096, sp: i<<20 - 64}, now)
+	}
+	if r.drain(t, now); !r.budget.over(now + 4*priceOfGap*budgetShare - budgetSlack - 1) {
+		t.Error("gaps cost nothing")
 	}
 }
 

@@ -76,6 +76,7 @@ type readings struct {
 	pid    uint32
 	space  uint64
 	stacks []plannedStack
+	gaps   int           // or so many of these
 	apart  time.Duration // from one to the next
 	next   process.Reading
 	came   bool   // next
@@ -305,7 +306,7 @@ func (r *stackReader) begin(now uint64) {
 	for ; active < r.most && !r.budget.over(now); active++ {
 		if u, parts := r.planGaps(now); u != nil {
 			r.ask(u, parts, process.Plan{})
-			r.budget.spend(now, priceOfReading)
+			r.budget.spend(now, uint64(u.gaps)*priceOfGap)
 			continue
 		}
 		u, parts := r.plan(now)
@@ -325,7 +326,7 @@ func (r *stackReader) mayAsk(pid uint32, now uint64, gap bool) bool {
 		more = 1
 	}
 	for _, u := range r.under {
-		if u.pid == pid && gap == (u.stacks == nil) {
+		if u.pid == pid && gap == (u.gaps > 0) {
 			more--
 		}
 	}
@@ -342,9 +343,10 @@ func (r *stackReader) planGaps(now uint64) (u *readings, parts []process.Part) {
 		switch {
 		case r.slow[g.pid] > now:
 		case u == nil && r.mayAsk(g.pid, now, true):
-			u, parts = &readings{pid: g.pid}, all
+			u, parts = &readings{pid: g.pid, gaps: 1}, all
 		case u != nil && u.pid == g.pid && process.Plan{}.IsValid(all):
 			parts = all
+			u.gaps++
 		default:
 			waiting = append(waiting, g)
 		}
@@ -461,7 +463,7 @@ func (r *stackReader) fetch(u *readings) {
 	if u.hang {
 		r.resume(u.pid)
 	}
-	if !u.some && len(u.stacks) > 0 { // the threads have ended, or nothing of the process can be read
+	if !u.some && u.gaps == 0 { // the threads have ended, or nothing of the process can be read
 		r.budget.spend(r.now(), priceOfReading)
 		r.account.spend(u.space, priceOfReading)
 	}
