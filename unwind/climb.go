@@ -44,22 +44,35 @@ func (c *climb) fetch() {
 
 // run walks from f, which lies at p, to the first frame that needs other rules or memory that is not in the
 // copy, and leaves that frame in f. It returns stepped unless the walk ends before.
-//
-//nolint:funlen // one loop whose variables are to stay in registers: a call would spill them
 func (c *climb) run(p *place, f *frame) Reason {
-	if !f.exact && c.passed < len(c.known) && c.pass(f.sp) == f.sp &&
-		c.known[c.passed].isCaller(f.pc, f.sp, f.bp) {
-		n := c.copyKnown(len(c.ips))
-		c.ips, c.frames = c.ips[:n], c.frames[:n]
-		top := &c.frames[n-1]
-		*f = frame{pc: top.pc, sp: top.SP, bp: top.bp}
-		if !c.locate(p, f.lookup()) {
-			return Unmapped
+	met := !f.exact && c.passed < len(c.known) && c.pass(f.sp) == f.sp &&
+		c.known[c.passed].isCaller(f.pc, f.sp, f.bp)
+	for {
+		if met {
+			n := c.copyKnown(len(c.ips))
+			c.ips, c.frames = c.ips[:n], c.frames[:n]
+			top := &c.frames[n-1]
+			*f = frame{pc: top.pc, sp: top.SP, bp: top.bp}
+			if !c.locate(p, f.lookup()) {
+				return Unmapped
+			}
+		}
+		if !p.fast || f.sp%8 != 0 {
+			return stepped
+		}
+		end := c.climb(p, f)
+		if met = end == metKnown; !met {
+			return end
 		}
 	}
-	if !p.fast || f.sp%8 != 0 {
-		return stepped
-	}
+}
+
+// metKnown is the reason of a climb that has come to a known frame.
+const metKnown = stepped + 1
+
+// climb does what run does, but no further than to the first frame that is a known one, where it returns
+// metKnown. It is one loop whose variables are to stay in registers.
+func (c *climb) climb(p *place, f *frame) Reason {
 	words, base := c.words, c.stack.Base
 	// Both slices have room for MaxFrames.
 	n, ips := len(c.ips), c.ips[:c.MaxFrames]
@@ -143,18 +156,8 @@ climbing:
 				knownSP = c.pass(sp)
 			}
 			if knownSP == sp && c.known[c.passed].isCaller(pc, sp, bp) {
-				n = c.copyKnown(n)
-				callee = &frames[n-1]
-				lookup, sp, bp = callee.pc-1, callee.SP, callee.bp
-				knownSP = c.pass(sp + 1)
-				if !c.locate(p, lookup) {
-					end = Unmapped
-					break
-				}
-				start, size, bias = p.start, p.size, p.bias
-				if p.fast {
-					rules, shift = p.image.Rules().Table()
-				}
+				end = metKnown
+				break
 			}
 		}
 		if !p.fast {
