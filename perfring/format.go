@@ -71,20 +71,6 @@ func (f Format) AllowBuildIDs() Format {
 // AsksBuildIDs reports whether an MMAP2 record of the event may have a build ID.
 func (f *Format) AsksBuildIDs() bool { return f.buildID }
 
-// ClearBuildIDBit returns r without a wrong PERF_RECORD_MISC_MMAP_BUILD_ID. The kernel sets this bit in a
-// header that it writes for all events of all profilers, and does not clear it again
-// (perf_event_mmap_output, kernel/events/core.c): while one profiler asks for build IDs, MMAP2 records of
-// events that do not ask for them have the bit too, although they hold device and inode. Such a record is
-// copied to buf without the bit; all other records are returned unchanged.
-func (f *Format) ClearBuildIDBit(r Record, buf []byte) Record {
-	if f.buildID || r.Type() != RecordMmap2 || r.Misc()&unix.PERF_RECORD_MISC_MMAP_BUILD_ID == 0 {
-		return r
-	}
-	m := Record(append(buf[:0], r...))
-	binary.LittleEndian.PutUint16(m[4:], r.Misc()&^unix.PERF_RECORD_MISC_MMAP_BUILD_ID)
-	return m
-}
-
 // SampleType returns the PERF_SAMPLE_* bits.
 func (f *Format) SampleType() uint64 { return f.sampleType }
 
@@ -135,7 +121,7 @@ func (f *Format) Time(r Record) (t uint64, ok bool) {
 			return 0, false
 		}
 		const fromTime = sampleIDType &^ unix.PERF_SAMPLE_TID
-		off = len(r) - 8*bits.OnesCount64(f.sampleType&fromTime)
+		off = f.size(r) - 8*bits.OnesCount64(f.sampleType&fromTime)
 	}
 	if off < headerSize || off+8 > len(r) {
 		return 0, false
@@ -150,7 +136,7 @@ func (f *Format) CPU(r Record) (cpu uint32, ok bool) {
 		r.Type() == RecordSample {
 		return 0, false
 	}
-	off := len(r) - 8*bits.OnesCount64(f.sampleType&(unix.PERF_SAMPLE_CPU|unix.PERF_SAMPLE_IDENTIFIER))
+	off := f.size(r) - 8*bits.OnesCount64(f.sampleType&(unix.PERF_SAMPLE_CPU|unix.PERF_SAMPLE_IDENTIFIER))
 	if off < headerSize {
 		return 0, false
 	}
@@ -170,7 +156,7 @@ func (f *Format) ID(r Record) (id uint64, ok bool) {
 	case f.sampleType&unix.PERF_SAMPLE_IDENTIFIER != 0 && sample:
 		off = headerSize
 	case f.sampleType&unix.PERF_SAMPLE_IDENTIFIER != 0:
-		off = len(r) - 8
+		off = f.size(r) - 8
 	case f.sampleType&unix.PERF_SAMPLE_ID == 0:
 		return 0, false
 	case sample:
@@ -178,7 +164,7 @@ func (f *Format) ID(r Record) (id uint64, ok bool) {
 		off = headerSize + 8*bits.OnesCount64(f.sampleType&before)
 	default:
 		const fromID = unix.PERF_SAMPLE_ID | unix.PERF_SAMPLE_STREAM_ID | unix.PERF_SAMPLE_CPU
-		off = len(r) - 8*bits.OnesCount64(f.sampleType&fromID)
+		off = f.size(r) - 8*bits.OnesCount64(f.sampleType&fromID)
 	}
 	if off < headerSize || off+8 > len(r) {
 		return 0, false
@@ -204,11 +190,11 @@ func (f *Format) SampleID(r Record, id *SampleID) error {
 	if !f.sampleIDAll || t >= firstUserType || t == RecordSample {
 		return ErrNoSampleID
 	}
-	size := f.SampleIDSize()
-	if len(r)-headerSize < size {
-		return fmt.Errorf("%s record of %d bytes: no room for a sample_id of %d", t, len(r), size)
+	size, end := f.SampleIDSize(), f.size(r)
+	if end-headerSize < size {
+		return fmt.Errorf("%s record of %d bytes: no room for a sample_id of %d", t, end, size)
 	}
-	c := cursor{b: r, off: len(r) - size}
+	c := cursor{b: r, off: end - size}
 	if f.sampleType&unix.PERF_SAMPLE_TID != 0 {
 		id.PID, id.TID = c.pair()
 	}

@@ -24,6 +24,8 @@ type merger struct {
 	last    uint64 // time of the last record handed out
 	cpu     int    // of the ring that it is from
 	late    uint64 // records handed out after a younger one
+	now     func() (uint64, error)
+	newest  uint64 // time that a record may have, as far as it was asked for
 }
 
 // queue is one ring with the records that have been read ahead.
@@ -138,12 +140,26 @@ func (m *merger) fill(q *queue) error {
 		}
 		// A record without a time stays behind the one before it.
 		t, ok := m.format.Time(q.record(pos, size, m.scratch[:]))
-		if !ok {
+		if !ok || m.isAhead(t) {
 			t = q.last
 		}
 		q.push(waiting{time: t, pos: pos, size: size}, pos+uint64(size))
 	}
 	return nil
+}
+
+// isAhead says whether a time has not come yet. It is none then, and to wait for it would keep all that follows
+// in the ring.
+func (m *merger) isAhead(t uint64) bool {
+	if t <= m.newest || m.now == nil {
+		return false
+	}
+	now, err := m.now()
+	if err != nil {
+		return false
+	}
+	m.newest = now + slack
+	return t > m.newest
 }
 
 // push adds a record to q: at the end of held, and in order by its time, behind records of the same time.

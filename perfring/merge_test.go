@@ -68,6 +68,39 @@ func TestMergeKeepsTheOrderOfTheRing(t *testing.T) {
 	}
 }
 
+// TestTimeThatHasNotComeYet: a record with such a time does not keep those behind it, and stays in its place.
+func TestTimeThatHasNotComeYet(t *testing.T) {
+	var clock uint64 = 100
+	k := fakeKernel{data: make([]byte, 1024)}
+	m := newMerger(timeFormat, []ring{k.ring()}, []int{0})
+	m.now = func() (uint64, error) { return clock, nil }
+	var got []uint64
+	deliver := func(r Record) error { got = append(got, checkTimed(t, r).ID); return nil }
+	for _, c := range []struct {
+		now, times uint64
+		want       []uint64
+	}{
+		{100, 90, []uint64{1, 2, 3}},
+		{1 << 62, 1 << 61, []uint64{1, 2, 3}}, // the same later: what is ahead is another time
+	} {
+		clock, got = c.now, nil
+		k.write(timed(c.times, 1, 0))
+		k.write(timed(c.now+slack+1, 2, 0))
+		k.write(timed(c.times+1, 3, 0))
+		if err := m.drain(clock, deliver); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("at %d: %v, %v", c.now, got, err)
+		}
+	}
+	got = nil
+	k.write(timed(clock+slack, 1, 0)) // by a clock that is read elsewhere
+	if err := m.drain(clock, deliver); err != nil || len(got) > 0 {
+		t.Errorf("%v, %v", got, err)
+	}
+	if err := m.drain(clock+slack, deliver); err != nil || !slices.Equal(got, []uint64{1}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 // TestRingWhoseHeadMovesBack: if the head of a ring moves back, its records are dropped, even though the
 // head is still ahead of the tail.
 func TestRingWhoseHeadMovesBack(t *testing.T) {

@@ -38,6 +38,7 @@ type Source struct {
 	fn      func(Record) error // the argument of the Drain that is running
 	deliver func(Record) error // s.count, bound once
 	ahead   []byte             // memory for a record that wraps, for Peek
+	correct []byte             // memory for a record that is not as the kernel wrote it
 
 	lost      uint64   // by LOST records
 	dropped   uint64   // by LOST_SAMPLES records
@@ -112,6 +113,7 @@ func (s *Source) start() error {
 		rings, cpus = append(rings, r), append(cpus, s.rings[i].cpu)
 	}
 	s.merger = newMerger(s.format, rings, cpus)
+	s.merger.now = s.now
 	for i := range s.rings {
 		s.merger.queues[i].sideBand = s.rings[i].sideBand
 	}
@@ -283,12 +285,22 @@ func (s *Source) Done() bool { return s.tasks && s.poller.alive == 0 }
 // times. A record is valid only during its call of fn. An error of fn ends Drain and is returned. With
 // [ErrCorrupt], the records in one ring are lost; the next Drain goes on.
 func (s *Source) Drain(fn func(Record) error) error {
+	now, err := s.now()
+	if err != nil {
+		return err
+	}
+	return s.drain(now-slack, fn)
+}
+
+// now is the time of the records' clock. Go's monitor thread is not to know of it: an ordinary system call
+// wakes it.
+func (s *Source) now() (uint64, error) {
 	var now unix.Timespec
 	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(s.clock), uintptr(unsafe.Pointer(&now)), 0)
 	if errno != 0 {
-		return fmt.Errorf("clock_gettime: %w", errno)
+		return 0, fmt.Errorf("clock_gettime: %w", errno)
 	}
-	return s.drain(uint64(max(0, now.Nano()-slack)), fn)
+	return uint64(max(slack, now.Nano())), nil
 }
 
 // CPU is that of the ring from which Drain or Flush has taken the record that it hands out, -1 where it is
@@ -351,7 +363,7 @@ func (s *Source) drain(horizon uint64, fn func(Record) error) error {
 
 // count looks at every record on its way.
 func (s *Source) count(r Record) error {
-	r = s.hotplug.rename(r)
+	r = s.hotplug.rename(s.format.Correct(r, &s.correct))
 	switch r.Type() {
 	case RecordLost:
 		var l Lost

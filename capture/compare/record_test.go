@@ -281,7 +281,7 @@ func onlyCode(t *testing.T, path string) {
 		switch rec.Type() {
 		case perfring.RecordMmap2:
 			var m perfring.Mmap2
-			if err := perfring.DecodeMmap2(f.ClearBuildIDBit(rec, nil), &m); err != nil {
+			if err := perfring.DecodeMmap2(f.Correct(rec, new([]byte)), &m); err != nil {
 				return err
 			}
 			if m.Prot&unix.PROT_EXEC != 0 {

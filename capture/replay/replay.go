@@ -36,7 +36,7 @@ const (
 // Change is what a record says.
 type Change struct {
 	Kind Kind
-	// Record is the record as its event has it: see [perfring.Format.ClearBuildIDBit].
+	// Record is the record as its event has it: see [perfring.Format.Correct].
 	Record perfring.Record
 
 	PID, TID   uint32
@@ -81,10 +81,10 @@ type Replay struct {
 	// named says that a COMM makes a process known.
 	named bool
 
-	exits   []exit           // exits that are not applied yet, in order of time
-	ending  map[uint32]int32 // how many of these a process has
-	change  Change
-	cleared []byte // scratch: of clearBuildIDBit
+	exits     []exit           // exits that are not applied yet, in order of time
+	ending    map[uint32]int32 // how many of these a process has
+	change    Change
+	corrected []byte // scratch
 }
 
 // exit is the end of a thread.
@@ -226,7 +226,7 @@ func (r *Replay) Peek(rec perfring.Record, f *perfring.Format) (pid uint32, m vm
 // decode decodes a record into r.change.
 func (r *Replay) decode(rec perfring.Record, f *perfring.Format) (err error) {
 	c := &r.change
-	*c = Change{Record: r.clearBuildIDBit(rec, f)}
+	*c = Change{Record: f.Correct(rec, &r.corrected)}
 	switch rec.Type() {
 	case perfring.RecordMmap:
 		err = c.mmap()
@@ -253,15 +253,6 @@ func (r *Replay) decode(rec perfring.Record, f *perfring.Format) (err error) {
 		c.Kind = Throttled
 	}
 	return err
-}
-
-// clearBuildIDBit returns rec as its event would have written it: see [perfring.Format.ClearBuildIDBit].
-func (r *Replay) clearBuildIDBit(rec perfring.Record, f *perfring.Format) perfring.Record {
-	m := f.ClearBuildIDBit(rec, r.cleared)
-	if len(m) > 0 && &m[0] != &rec[0] {
-		r.cleared = m[:0]
-	}
-	return m
 }
 
 func (c *Change) task(kind Kind) error {

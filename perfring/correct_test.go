@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"reflect"
 	"testing"
+	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/testdata/programs"
 )
 
 // mmap2 makes an MMAP2 record without a trailer, its misc bits as given.
@@ -42,7 +46,7 @@ func TestBuildIDIsBelievedOnlyWhereTheEventAsksForIt(t *testing.T) {
 		{"no event's, given", &own, mmap2(t, claims, []byte("twenty bytes of hash")), "twenty bytes of hash", 0},
 	} {
 		before := bytes.Clone(c.record)
-		r := c.format.ClearBuildIDBit(c.record, nil)
+		r := c.format.Correct(c.record, new([]byte))
 		var m Mmap2
 		if err := DecodeMmap2(r, &m); err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -125,6 +129,114 @@ func TestEventsWithoutAStackAreLeftAlone(t *testing.T) {
 		f := NewFormat(&a.PerfEventAttr)
 		if g := f.Unwound(); g.SampleType() != c.want {
 			t.Errorf("%s: format %#x, want %#x", c.name, g.SampleType(), c.want)
+		}
+	}
+}
+
+// longer are records that the kernel makes too long while there are other profilers, each without its trailer.
+var longer = map[string][]byte{
+	"KSYMBOL, a name of 7 bytes": kernelRecord(RecordKsymbol, make([]byte, 16), []byte("seven..\x00")),
+	"KSYMBOL, a name of 8 bytes": kernelRecord(RecordKsymbol, make([]byte, 16), []byte("eight...\x00\x00\x00\x00\x00\x00\x00\x00")),
+	"BPF_EVENT":                  kernelRecord(RecordBPFEvent, []byte("ty12id34tag45678")),
+	"TEXT_POKE":                  kernelRecord(RecordTextPoke, make([]byte, 8), []byte{1, 0, 2, 0}, []byte("old"), []byte{0}),
+}
+
+func kernelRecord(t RecordType, fields ...[]byte) []byte {
+	return append(appendHeader(nil, t, unix.PERF_RECORD_MISC_KERNEL), bytes.Join(fields, nil)...)
+}
+
+// TestRecordsEndWithTheirTrailer gives records the trailers of other profilers, which the kernel counts and
+// does not write.
+func TestRecordsEndWithTheirTrailer(t *testing.T) {
+	for name, body := range longer {
+		for _, sampleType := range []uint64{sampleIDType, unix.PERF_SAMPLE_TIME, 0} {
+			f := Format{sampleType: sampleType, sampleIDAll: sampleType != 0}
+			trailer := SampleID{PID: 1, TID: 2, Time: 3, ID: 4, StreamID: 5, CPU: 6}
+			want, err := finishRecord(f.appendSampleID(bytes.Clone(body), &trailer), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, stale := range []string{"", "8 bytes.", "what the ring held there before."} {
+				r, _ := finishRecord(append(bytes.Clone(want), stale...), 0)
+				before := bytes.Clone(r)
+				if got := f.Correct(r, new([]byte)); !bytes.Equal(got, want) || !bytes.Equal(r, before) {
+					t.Errorf("%s, %q: % x", name, stale, []byte(got))
+				}
+				var id, of SampleID
+				if f.SampleID(want, &of) == nil && (f.SampleID(r, &id) != nil || id != of) {
+					t.Errorf("%s, %q: %v", name, stale, id)
+				}
+				at, timed := f.Time(r)
+				cpu, _ := f.CPU(r)
+				event, _ := f.ID(r)
+				if timed != (of.Time != 0) || at != of.Time || cpu != of.CPU || event != of.ID {
+					t.Errorf("%s, %q: time %d, CPU %d, event %d", name, stale, at, cpu, event)
+				}
+			}
+			for n := headerSize; n < len(want); n++ { // must not panic
+				short, _ := finishRecord(bytes.Clone(want[:n]), 0)
+				f.Correct(short, new([]byte))
+				f.Time(short)
+			}
+		}
+	}
+}
+
+// TestProfilersBesideEachOther has two Sources, whose rings are full of names, told of programs of the kernel's
+// virtual machine. Each gets whole records, and in time what comes after them.
+func TestProfilersBesideEachOther(t *testing.T) {
+	programs.NeedBPF(t)
+	const rounds = 100
+	var sources [2]*Source
+	for i := range sources {
+		sources[i] = mustOpen(t, Target{AllCPUs: true}, Options{Events: mustEvents(t, "cpu-clock"), Pages: 64, NoStack: true})
+		if err := sources[i].Enable(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var told, renamed, bad [2]int
+	began := Now()
+	drain := func() {
+		for i, s := range sources {
+			if err := s.Drain(func(r Record) error {
+				at, ok := s.Format().Time(r)
+				if !ok || at < began || at > Now() || int(r.Size()) != len(r) {
+					bad[i]++
+				}
+				switch r.Type() {
+				case RecordBPFEvent, RecordKsymbol:
+					told[i]++
+					if len(r) != s.Format().size(r) {
+						bad[i]++
+					}
+				case RecordComm:
+					renamed[i]++
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	onCPU(0, func() {
+		for n := range rounds {
+			for k := range 100 {
+				name := [16]byte([]byte("aaaaaaaaaaaaaaa\x00"))
+				name[8+(n+k)%7] = 0
+				_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0, 0, 0)
+			}
+			if err := programs.LoadBPF(); err != nil {
+				t.Error(err)
+			}
+			drain()
+		}
+	})
+	time.Sleep(10 * time.Millisecond)
+	drain()
+	for i := range sources {
+		if told[i] < 3*rounds || renamed[i] < 100*rounds || bad[i] > 0 {
+			t.Errorf("source %d: %d records about programs, %d names, %d with a wrong size or time", i, told[i],
+				renamed[i], bad[i])
 		}
 	}
 }
