@@ -188,7 +188,11 @@ func everyType(t testing.TB) *rawRecording {
 		switch typ {
 		case perfring.RecordFork, perfring.RecordSample, perfring.RecordMmap2, perfring.RecordLostSamples:
 		default:
-			add(rawRecord(typ, time, 2, bytes.Repeat([]byte{byte(typ)}, 24)...), nil)
+			fields := 24
+			if typ == perfring.RecordBPFEvent {
+				fields = 16 // as it has: it would be cut to that
+			}
+			add(rawRecord(typ, time, 2, bytes.Repeat([]byte{byte(typ)}, fields)...), nil)
 		}
 	}
 	for typ := perfring.RecordIDIndex; typ <= perfring.RecordBPFMetadata+1; typ++ {
@@ -279,6 +283,23 @@ func readRecords(t testing.TB, data []byte) (records []perfring.Record, r *perfd
 }
 
 func holdsSecret(b []byte) bool { return bytes.Contains(b, []byte(secret[:7])) }
+
+// TestConvertLeavesOutWhatARingHeldBefore: the kernel makes some records too long while there are other
+// profilers, and does not write their ends.
+func TestConvertLeavesOutWhatARingHeldBefore(t *testing.T) {
+	r := everyType(t)
+	long := append(rawRecord(perfring.RecordBPFEvent, 5000, 2, make([]byte, 16)...), secret...)
+	le.PutUint16(long[6:], uint16(len(long)))
+	r.records = append(r.records, long)
+	output, _, err := convertBytes(t, r.file(), nil)
+	if err != nil || holdsSecret(output) {
+		t.Errorf("%v; has the secret: %v", err, holdsSecret(output))
+	}
+	records, reader := readRecords(t, output)
+	if at, ok := reader.Format(records[len(records)-1]).Time(records[len(records)-1]); !ok || at != 5000 {
+		t.Errorf("the last record is of %d", at)
+	}
+}
 
 func TestConvertCarriesRecordsOfEveryType(t *testing.T) {
 	r := everyType(t)
