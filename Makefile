@@ -43,15 +43,17 @@ DEMO_PARTS := $(patsubst testdata/demo/%,dist/demo/%.o,$(wildcard testdata/demo/
 
 # How tests are compiled. Without debugging information, which no test reads of itself, linking takes a third less,
 # and with less garbage collection compiling a sixth; the tests themselves run with Go's defaults.
-TESTING = GOGC=800 $(GO) test -count=1 -vet=off -v -ldflags=-w -exec 'env -u GOGC'
+TESTING = GOGC=800 $(GO) test -count=1 -vet=off -v -ldflags=-w -exec
 
 # Runs the tests of both modules with the options $(1), those of the second also if some of the first fail, and $(2)
-# at a time of those that record, which mostly wait.
+# at a time of those that record, which mostly wait. Of the packages that need the machine for themselves, the next one
+# is linked while one is tested.
 define test_modules
 { status=0; \
-	$(TESTING) $(1) $$($(GO) list $(PACKAGES) | grep -vxF "$$(printf '%s\n' $(ALONE))") || status=$$?; \
-	$(TESTING) $(1) -p 1 -parallel $(2) $(ALONE) || status=$$?; \
-	(cd $(READERS) && $(TESTING) $(1) ./...) || status=$$?; \
+	$(TESTING) 'env -u GOGC' $(1) -p 3 \
+		$$($(GO) list $(PACKAGES) | grep -vxF "$$(printf '%s\n' $(ALONE))") || status=$$?; \
+	$(TESTING) 'flock -o $(CURDIR)/dist/alone env -u GOGC' $(1) -p 2 -parallel $(2) $(ALONE) || status=$$?; \
+	(cd $(READERS) && $(TESTING) 'env -u GOGC' $(1) ./...) || status=$$?; \
 	exit $$status; } 2>&1
 endef
 
