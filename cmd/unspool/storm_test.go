@@ -19,7 +19,7 @@ import (
 func TestStormOfProcesses(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
-	seconds, rate := 12, 84 // a second
+	seconds, rate := 10, 100 // a second
 	if testing.Short() {
 		seconds, rate = 6, 50
 	}
