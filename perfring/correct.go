@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel tells all profilers of a change with one header, to which it adds for each of them in turn. In two
-// places it does not take that back before it goes on to the next one (kernel/events/core.c):
-//   - perf_event_mmap_output leaves PERF_RECORD_MISC_MMAP_BUILD_ID. While one profiler asks for build IDs, MMAP2
-//     records of others have the bit, too, although they hold device and inode.
+// The kernel tells all profilers of a change with one header, to which it adds for each of them in turn. In
+// two places it does not take that back before it goes on to the next one (kernel/events/core.c):
+//   - perf_event_mmap_output leaves PERF_RECORD_MISC_MMAP_BUILD_ID. While one profiler asks for build IDs,
+//     MMAP2 records of others have the bit, too, although they hold device and inode.
 //   - perf_event_ksymbol_output, perf_event_bpf_output and perf_event_text_poke_output leave the size of the
 //     trailer. All profilers but the first get records that are longer than what was written: they end with
 //     what the ring held before, a time that may be anything among it.

@@ -133,12 +133,12 @@ func TestEventsWithoutAStackAreLeftAlone(t *testing.T) {
 	}
 }
 
-// longer are records that the kernel makes too long while there are other profilers, each without its trailer.
+// longer are records that the kernel makes too long while there are other profilers, without their trailers.
 var longer = map[string][]byte{
 	"KSYMBOL, a name of 7 bytes": kernelRecord(RecordKsymbol, make([]byte, 16), []byte("seven..\x00")),
-	"KSYMBOL, a name of 8 bytes": kernelRecord(RecordKsymbol, make([]byte, 16), []byte("eight...\x00\x00\x00\x00\x00\x00\x00\x00")),
+	"KSYMBOL, a name of 8 bytes": kernelRecord(RecordKsymbol, make([]byte, 16), []byte("eight..."), make([]byte, 8)),
 	"BPF_EVENT":                  kernelRecord(RecordBPFEvent, []byte("ty12id34tag45678")),
-	"TEXT_POKE":                  kernelRecord(RecordTextPoke, make([]byte, 8), []byte{1, 0, 2, 0}, []byte("old"), []byte{0}),
+	"TEXT_POKE":                  kernelRecord(RecordTextPoke, make([]byte, 8), []byte("\x01\x00\x02\x00old\x00")),
 }
 
 func kernelRecord(t RecordType, fields ...[]byte) []byte {
@@ -182,14 +182,15 @@ func TestRecordsEndWithTheirTrailer(t *testing.T) {
 	}
 }
 
-// TestProfilersBesideEachOther has two Sources, whose rings are full of names, told of programs of the kernel's
-// virtual machine. Each gets whole records, and in time what comes after them.
+// TestProfilersBesideEachOther has two Sources, whose rings are full of names, told of programs of the
+// kernel's virtual machine. Each gets whole records, and in time what comes after them.
 func TestProfilersBesideEachOther(t *testing.T) {
 	programs.NeedBPF(t)
 	const rounds = 100
 	var sources [2]*Source
 	for i := range sources {
-		sources[i] = mustOpen(t, Target{AllCPUs: true}, Options{Events: mustEvents(t, "cpu-clock"), Pages: 64, NoStack: true})
+		sources[i] = mustOpen(t, Target{AllCPUs: true},
+			Options{Events: mustEvents(t, "cpu-clock"), Pages: 64, NoStack: true})
 		if err := sources[i].Enable(); err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +201,7 @@ func TestProfilersBesideEachOther(t *testing.T) {
 		for i, s := range sources {
 			if err := s.Drain(func(r Record) error {
 				at, ok := s.Format().Time(r)
-				if !ok || at < began || at > Now() || int(r.Size()) != len(r) {
+				if !ok || at < began || at > Now() || r.Size() != len(r) {
 					bad[i]++
 				}
 				switch r.Type() {
