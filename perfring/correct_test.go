@@ -135,10 +135,10 @@ func TestEventsWithoutAStackAreLeftAlone(t *testing.T) {
 
 // longer are records that the kernel makes too long while there are other profilers, without their trailers.
 var longer = map[string][]byte{
-	"KSYMBOL, a name of 7 bytes": kernelRecord(RecordKsymbol, make([]byte, 16), []byte("seven..\x00")),
-	"KSYMBOL, a name of 8 bytes": kernelRecord(RecordKsymbol, make([]byte, 16), []byte("eight..."), make([]byte, 8)),
-	"BPF_EVENT":                  kernelRecord(RecordBPFEvent, []byte("ty12id34tag45678")),
-	"TEXT_POKE":                  kernelRecord(RecordTextPoke, make([]byte, 8), []byte("\x01\x00\x02\x00old\x00")),
+	"KSYMBOL, 7 bytes": kernelRecord(RecordKsymbol, make([]byte, 16), []byte("seven..\x00")),
+	"KSYMBOL, 8 bytes": kernelRecord(RecordKsymbol, make([]byte, 16), []byte("eight..."), make([]byte, 8)),
+	"BPF_EVENT":        kernelRecord(RecordBPFEvent, []byte("ty12id34tag45678")),
+	"TEXT_POKE":        kernelRecord(RecordTextPoke, make([]byte, 8), []byte("\x01\x00\x02\x00old\x00")),
 }
 
 func kernelRecord(t RecordType, fields ...[]byte) []byte {

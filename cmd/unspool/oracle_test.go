@@ -147,8 +147,8 @@ func (c *comparison) note(kind, example string) {
 }
 
 // agree reports whether perf prints the address of an own frame. perf prints the addresses of callers less
-// one, except of frames that a signal interrupted: as their files have them in 6.1, as the process has them in
-// later versions.
+// one, except of frames that a signal interrupted: as their files have them in 6.1, as the process has them
+// in later versions.
 func agree(own located, perf frame, caller bool) bool {
 	p := perf.ip
 	return own.offset == p || own.ip == p || caller && (own.offset-1 == p || own.ip-1 == p)
