@@ -19,7 +19,7 @@ import (
 // its memory for the next call.
 func (f *Format) Correct(r Record, buf *[]byte) Record {
 	const buildID = unix.PERF_RECORD_MISC_MMAP_BUILD_ID
-	misc, size := r.Misc(), f.size(r)
+	misc, size := r.Misc(), f.written(r)
 	if !f.buildID && r.Type() == RecordMmap2 {
 		misc &^= buildID
 	}
@@ -32,8 +32,8 @@ func (f *Format) Correct(r Record, buf *[]byte) Record {
 	return *buf
 }
 
-// size is how long a record should be.
-func (f *Format) size(r Record) int {
+// written is how many bytes of a record the kernel has written.
+func (f *Format) written(r Record) int {
 	fields := 0
 	switch r.Type() {
 	case RecordKsymbol: // addr, len, ksym_type, flags, name

@@ -187,6 +187,7 @@ func TestRecordsEndWithTheirTrailer(t *testing.T) {
 func TestProfilersBesideEachOther(t *testing.T) {
 	programs.NeedBPF(t)
 	const rounds = 100
+	began := Now()
 	var sources [2]*Source
 	for i := range sources {
 		sources[i] = mustOpen(t, Target{AllCPUs: true},
@@ -196,7 +197,6 @@ func TestProfilersBesideEachOther(t *testing.T) {
 		}
 	}
 	var told, renamed, bad [2]int
-	began := Now()
 	drain := func() {
 		for i, s := range sources {
 			if err := s.Drain(func(r Record) error {
@@ -207,7 +207,7 @@ func TestProfilersBesideEachOther(t *testing.T) {
 				switch r.Type() {
 				case RecordBPFEvent, RecordKsymbol:
 					told[i]++
-					if len(r) != s.Format().size(r) {
+					if len(r) != s.Format().written(r) {
 						bad[i]++
 					}
 				case RecordComm:

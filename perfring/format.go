@@ -121,7 +121,7 @@ func (f *Format) Time(r Record) (t uint64, ok bool) {
 			return 0, false
 		}
 		const fromTime = sampleIDType &^ unix.PERF_SAMPLE_TID
-		off = f.size(r) - 8*bits.OnesCount64(f.sampleType&fromTime)
+		off = f.written(r) - 8*bits.OnesCount64(f.sampleType&fromTime)
 	}
 	if off < headerSize || off+8 > len(r) {
 		return 0, false
@@ -136,7 +136,7 @@ func (f *Format) CPU(r Record) (cpu uint32, ok bool) {
 		r.Type() == RecordSample {
 		return 0, false
 	}
-	off := f.size(r) - 8*bits.OnesCount64(f.sampleType&(unix.PERF_SAMPLE_CPU|unix.PERF_SAMPLE_IDENTIFIER))
+	off := f.written(r) - 8*bits.OnesCount64(f.sampleType&(unix.PERF_SAMPLE_CPU|unix.PERF_SAMPLE_IDENTIFIER))
 	if off < headerSize {
 		return 0, false
 	}
@@ -156,7 +156,7 @@ func (f *Format) ID(r Record) (id uint64, ok bool) {
 	case f.sampleType&unix.PERF_SAMPLE_IDENTIFIER != 0 && sample:
 		off = headerSize
 	case f.sampleType&unix.PERF_SAMPLE_IDENTIFIER != 0:
-		off = f.size(r) - 8
+		off = f.written(r) - 8
 	case f.sampleType&unix.PERF_SAMPLE_ID == 0:
 		return 0, false
 	case sample:
@@ -164,7 +164,7 @@ func (f *Format) ID(r Record) (id uint64, ok bool) {
 		off = headerSize + 8*bits.OnesCount64(f.sampleType&before)
 	default:
 		const fromID = unix.PERF_SAMPLE_ID | unix.PERF_SAMPLE_STREAM_ID | unix.PERF_SAMPLE_CPU
-		off = f.size(r) - 8*bits.OnesCount64(f.sampleType&fromID)
+		off = f.written(r) - 8*bits.OnesCount64(f.sampleType&fromID)
 	}
 	if off < headerSize || off+8 > len(r) {
 		return 0, false
@@ -190,7 +190,7 @@ func (f *Format) SampleID(r Record, id *SampleID) error {
 	if !f.sampleIDAll || t >= firstUserType || t == RecordSample {
 		return ErrNoSampleID
 	}
-	size, end := f.SampleIDSize(), f.size(r)
+	size, end := f.SampleIDSize(), f.written(r)
 	if end-headerSize < size {
 		return fmt.Errorf("%s record of %d bytes: no room for a sample_id of %d", t, end, size)
 	}

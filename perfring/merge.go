@@ -25,7 +25,7 @@ type merger struct {
 	cpu     int    // of the ring that it is from
 	late    uint64 // records handed out after a younger one
 	now     func() (uint64, error)
-	newest  uint64 // time that a record may have, as far as it was asked for
+	newest  uint64 // time that has come, as far as it was asked for
 }
 
 // queue is one ring with the records that have been read ahead.

@@ -38,7 +38,7 @@ type Source struct {
 	fn      func(Record) error // the argument of the Drain that is running
 	deliver func(Record) error // s.count, bound once
 	ahead   []byte             // memory for a record that wraps, for Peek
-	correct []byte             // memory for a record that is not as the kernel wrote it
+	correct []byte             // memory for a record that has to be corrected
 
 	lost      uint64   // by LOST records
 	dropped   uint64   // by LOST_SAMPLES records
@@ -289,6 +289,7 @@ func (s *Source) Drain(fn func(Record) error) error {
 	if err != nil {
 		return err
 	}
+	s.merger.newest = now
 	return s.drain(now-slack, fn)
 }
 

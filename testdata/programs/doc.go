@@ -6,7 +6,7 @@
 // any stack taken from it can be compared with the line ([Chain.Match]). They cover
 // what an unwinder meets in practice: callbacks out of libc, signal frames,
 // realigned and variable frames, calls that never return, exceptions under way,
-// coroutines, PLT entries, the vDSO. The others (secret, burn, threads, storm)
+// coroutines, PLT entries, the vDSO. The others (secret, burn, nocfi, threads, storm)
 // are workloads for whole recordings; each says in its first lines what it does.
 //
 // The sources are in src, one idea a file, and are part of this package, so that
