@@ -98,21 +98,27 @@ func TestReadingsFollowTheBurst(t *testing.T) {
 		r.drain(t, now, cut)
 		now += uint64(100 * time.Millisecond)
 	}
-	if n := len(fake.watches); n != 1 {
+	if n := len(fake.watches); n != maxOfOne {
 		t.Fatalf("asked %d times", n)
 	}
-	first := fake.watches[0]
-	most := min(int(burstPrice/int64(priceOfReading))+1, int(readFor/soonestRead))
-	if first.plan.Times != most || first.plan.Apart != soonestRead {
-		t.Errorf("planned %+v, most %d", first.plan, most)
+	const burst = int(burstPrice/int64(priceOfReading)) + 1
+	first, second := fake.watches[0], fake.watches[1]
+	if first.plan.Times != int(readFor/soonestRead) || first.plan.Apart != soonestRead {
+		t.Errorf("planned %+v", first.plan)
+	}
+	if second.plan.After != readFor-wakeEvery || first.plan.Times+second.plan.Times > burst {
+		t.Errorf("planned %+v, and then %+v; the burst has %d readings", first.plan, second.plan, burst)
 	}
 	// Nothing is there, so it is read no more until there is a new sample.
-	for i := range burstPrice/int64(priceOfReading) + 1 {
-		i := uint64(i)
+	for i := range uint64(burst) {
+		w := first
+		if int(i) >= first.plan.Times {
+			w = second
+		}
 		none := process.Reading{Began: now + i, Ended: now + i, Memory: [][]byte{nil}}
-		first.readings = append(first.readings, none)
+		w.readings = append(w.readings, none)
 	}
-	first.over = true
+	first.over, second.over = true, true
 	for u := r.next(noRead - 1); u != nil; u = r.next(noRead - 1) {
 		r.spend(u)
 		r.done(&stackRead{tid: 1, space: 1}, 0, false)
@@ -125,14 +131,14 @@ func TestReadingsFollowTheBurst(t *testing.T) {
 		r.completed(1, 1, link.Doubtful)
 	}
 	now += uint64(90 * time.Millisecond)
-	if r.drain(t, now); len(fake.watches) != 1 {
+	if r.drain(t, now); len(fake.watches) != 2 {
 		t.Error("asked again though its frames have gone")
 	}
-	if r.drain(t, now, cut); len(fake.watches) != 2 {
+	if r.drain(t, now, cut); len(fake.watches) != 3 {
 		t.Errorf("asked %d times, with a new burst", len(fake.watches))
 	}
 	// A reading that took long costs its process time.
-	slow := fake.watches[1]
+	slow := fake.watches[2]
 	slow.readings = []process.Reading{{Began: now, Ended: now + slowRead, Memory: [][]byte{nil}}}
 	slow.over = true
 	u := r.next(noRead - 1)
@@ -144,10 +150,82 @@ func TestReadingsFollowTheBurst(t *testing.T) {
 	for _, step := range []struct {
 		after uint64
 		asked int
-	}{{slowRead, 2}, {slowShare*slowRead + slowRead + 1, 3}} {
+	}{{slowRead, 3}, {slowShare*slowRead + slowRead + 1, 4}} {
 		if r.drain(t, now+step.after, cut); len(fake.watches) != step.asked {
 			t.Errorf("%d ns after a slow reading: asked %d times, want %d", step.after, len(fake.watches), step.asked)
 		}
+	}
+}
+
+// As long as a stack is cut, it is read all the time: each reading follows the one before, also the first one
+// of those that are asked for anew, however often the rings are drained.
+func TestReadingsFollowOneAnother(t *testing.T) {
+	t.Parallel()
+	for _, every := range []time.Duration{10 * time.Millisecond, 70 * time.Millisecond, wakeEvery} {
+		fake := &fakeWatcher{}
+		r := newStackReader(fake)
+		r.account.earn(1, settled{missed: 1 << 20})
+		begin := uint64(time.Hour)
+		cut, until, asked := cutAt(1, 1, 0x10008), begin, 0
+		for now := begin; now < begin+uint64(2*time.Second); now += uint64(every) {
+			r.now = func() uint64 { return now }
+			for _, w := range fake.watches {
+				w.over = now >= w.until
+			}
+			r.account.earn(1, settled{missed: 1 << 20})
+			r.drain(t, now, cut)
+			for _, w := range fake.watches[asked:] {
+				from := now + uint64(w.plan.After)
+				w.until = from + uint64(w.plan.Times)*uint64(w.plan.Apart)
+				if from/uint64(time.Microsecond) != until/uint64(time.Microsecond) {
+					t.Errorf("drained every %v: read up to %v, and then from %v on", every,
+						time.Duration(until-begin), time.Duration(from-begin))
+				}
+				until = w.until
+			}
+			asked = len(fake.watches)
+		}
+		if most := 2 * int(2*time.Second/readFor) * 2; asked < 2 || asked > most {
+			t.Errorf("drained every %v: asked %d times", every, asked)
+		}
+	}
+}
+
+// What is asked for anew has only what the readings under way leave of the burst.
+func TestReadingsUnderWayCount(t *testing.T) {
+	t.Parallel()
+	fake := &fakeWatcher{}
+	r := newStackReader(fake)
+	now, cut := uint64(time.Hour), cutAt(1, 1, 0x10008)
+	r.drain(t, now, cut)
+	r.account.spend(1, uint64(burstPrice)-40*priceOfReading)
+	now += uint64(wakeEvery)
+	if r.drain(t, now, cut); len(fake.watches) != 2 || fake.watches[1].plan.Times != 40-32+1 {
+		t.Errorf("%d watches, the last one %+v", len(fake.watches), fake.watches[len(fake.watches)-1].plan)
+	}
+	fake.watches[0].over = true
+	now += uint64(wakeEvery)
+	if r.drain(t, now, cut); len(fake.watches) != 2 {
+		t.Error("others follow though there is no credit for them")
+	}
+}
+
+// A thread whose stack is cut for the first time does not wait for the readings of others to end.
+func TestReadingsOfANewThread(t *testing.T) {
+	t.Parallel()
+	fake := &fakeWatcher{}
+	r := newStackReader(fake)
+	now := uint64(time.Hour)
+	r.account.earn(1, settled{missed: 1 << 20})
+	old, other := cutAt(1, 1, 0x100008), cutAt(1, 2, 0x800008)
+	r.drain(t, now, old)
+	now += uint64(wakeEvery)
+	r.drain(t, now, old, other)
+	if len(fake.watches) != maxOfOne {
+		t.Fatalf("asked %d times", len(fake.watches))
+	}
+	if w := fake.watches[1]; w.plan.After != 0 || len(w.parts) != 1 || w.parts[0].Start != other.from.SP-word {
+		t.Errorf("planned %+v of %+v", w.plan, w.parts)
 	}
 }
 
@@ -165,6 +243,19 @@ func TestFewProcessesAreReadAtATime(t *testing.T) {
 	if r.drain(t, now, stacks...); len(fake.watches) != maxUnder {
 		t.Fatalf("%d processes are read at a time", len(fake.watches))
 	}
+	// Those that follow are no others.
+	if r.drain(t, now+uint64(wakeEvery), stacks...); len(fake.watches) != 2*maxUnder {
+		t.Fatalf("%d watches, with those that follow", len(fake.watches))
+	}
+	for _, w := range fake.watches[maxUnder:] {
+		isRead := slices.ContainsFunc(fake.watches[:maxUnder], func(f *fakeWatch) bool { return f.pid == w.pid })
+		if w.plan.After == 0 || !isRead {
+			t.Errorf("process %d is read: %+v", w.pid, w.plan)
+		}
+		w.over = true
+	}
+	r.look()
+	fake.watches = fake.watches[:maxUnder]
 	fake.watches[0].over = true
 	r.look()
 	r.budget.spend(now, 120*priceOfReading) // less than hangsAfter

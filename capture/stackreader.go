@@ -78,6 +78,9 @@ type readings struct {
 	stacks []plannedStack
 	gaps   int           // or so many of these
 	apart  time.Duration // from one to the next
+	begins uint64        // when others that are under way will be over, or now
+	until  uint64        // they are over, noRead where no others are to follow
+	left   int           // readings to come
 	next   process.Reading
 	came   bool   // next
 	some   bool   // readings have come
@@ -97,11 +100,14 @@ const (
 
 	// A stack is read again after a sixteenth of the time that it has been there, as link.Log asks for twelve
 	// sightings, and for a time that is long compared with that between two of them. After readFor, what is to
-	// be read is looked at anew: by then the rings have been drained.
+	// be read is looked at anew: by then the rings have been drained. Readings that will be over before the next
+	// drain, which comes within nextLook, are followed by others: a stack that is not read for a while is not
+	// completed in it, nor are samples that come soon after.
 	soonestRead = 5 * time.Millisecond
 	latestRead  = 20 * time.Millisecond
 	readShare   = 16
 	readFor     = 160 * time.Millisecond
+	nextLook    = uint64(wakeEvery + 10*time.Millisecond)
 	// maxUnder is how many readings there are at a time, and maxTried how many for the trial of a size of
 	// copies, beside those that hang. A process has maxOfOne of stacks and one of gaps.
 	maxUnder = 4
@@ -227,9 +233,23 @@ func (r *stackReader) rootFor(c *cutStack) uint64 {
 	return k.sp
 }
 
-// mayBeThere says whether the stack can be read. It isDue if it is to be, whatever becomes of others.
-func (w *watchedStack) mayBeThere() bool { return w.missed < mostMissed && w.under == nil }
-func (w *watchedStack) isDue() bool      { return w.cuts == cutOften && w.mayBeThere() }
+// next says from when on the stack can be read. It isDue if it is to be, whatever becomes of others.
+func (w *watchedStack) next(now uint64) (from uint64, ok bool) {
+	switch {
+	case w.missed >= mostMissed || w.under != nil && w.under.until > now+nextLook:
+		return 0, false
+	case w.under != nil:
+		now = max(now, w.under.until)
+	}
+	return now, true
+}
+
+func (w *watchedStack) isDue(now uint64) (from uint64, ok bool) {
+	if w.cuts < cutOften {
+		return 0, false
+	}
+	return w.next(now)
+}
 
 // hasRoom says whether one more thread can be watched, and forgets those that are not cut off any more if
 // there is no room otherwise.
@@ -297,25 +317,49 @@ func (r *stackReader) postpone(pid uint32, until uint64) {
 
 // begin asks for readings of the gaps, and of the stacks whose turn it is, as far as the budget allows.
 func (r *stackReader) begin(now uint64) {
-	active := 0
-	for _, u := range r.under {
-		if !u.hang {
-			active++
+	for !r.budget.over(now) {
+		hasRoom := r.active(now) < r.most
+		if hasRoom {
+			if u, parts := r.planGaps(now); u != nil {
+				r.ask(u, parts, process.Plan{})
+				r.budget.spend(now, uint64(u.gaps)*priceOfGap)
+				continue
+			}
 		}
-	}
-	for ; active < r.most && !r.budget.over(now); active++ {
-		if u, parts := r.planGaps(now); u != nil {
-			r.ask(u, parts, process.Plan{})
-			r.budget.spend(now, uint64(u.gaps)*priceOfGap)
-			continue
-		}
-		u, parts := r.plan(now)
+		u, parts := r.plan(now, hasRoom)
 		if u == nil {
 			return
 		}
-		times := min(int64(readFor/u.apart), r.account.open(u.space).worth()/int64(priceOfReading)+1)
-		r.ask(u, parts, process.Plan{Times: int(times), Apart: u.apart})
+		r.ask(u, parts, r.planFor(u, now))
 	}
+}
+
+// active is how many readings neither hang nor wait for others to be over.
+func (r *stackReader) active(now uint64) (n int) {
+	for _, u := range r.under {
+		if !u.hang && u.begins <= now {
+			n++
+		}
+	}
+	return n
+}
+
+// planFor is how often stacks are read: until readFor is over, unless their process has not enough credit.
+func (r *stackReader) planFor(u *readings, now uint64) process.Plan {
+	wait := time.Duration(u.begins - now)
+	planned := r.account.open(u.space).worth() / int64(priceOfReading)
+	for _, other := range r.under {
+		if other.space == u.space && other.gaps == 0 {
+			planned -= int64(other.left)
+		}
+	}
+	most := max(1, int64((readFor-wait)/u.apart))
+	u.left = int(min(most, max(planned, 0)+1))
+	u.until = noRead
+	if u.left == int(most) {
+		u.until = u.begins + uint64(u.left)*uint64(u.apart)
+	}
+	return process.Plan{Times: u.left, After: wait, Apart: u.apart}
 }
 
 // mayAsk says whether a process may be asked for readings, of a gap or of stacks: there are few at a time,
@@ -356,26 +400,38 @@ func (r *stackReader) planGaps(now uint64) (u *readings, parts []process.Part) {
 }
 
 // plan is what is to be read of a process, nil if it is not any one's turn. With a stack that is due, the
-// others of the process are read: that costs little more.
-func (r *stackReader) plan(now uint64) (u *readings, parts []process.Part) {
+// others of the process are read: that costs little more. Without room, only readings that follow others are
+// planned.
+func (r *stackReader) plan(now uint64, hasRoom bool) (u *readings, parts []process.Part) {
+	first := noRead
 	for tid, w := range r.watched {
+		if now > w.cut+watchedFor {
+			delete(r.watched, tid)
+			continue
+		}
+		from, isDue := w.isDue(now)
 		switch {
-		case now > w.cut+watchedFor:
-			delete(r.watched, tid)
-		case u != nil || !w.isDue() || !r.mayAsk(w.pid, now, false):
+		case !isDue || from >= first || from == now && !hasRoom || !r.mayAsk(w.pid, now, false):
 		case !r.account.mayRead(w.space, now):
-			delete(r.watched, tid)
+			if w.under == nil {
+				delete(r.watched, tid)
+			}
 		default:
-			u = &readings{pid: w.pid, space: w.space, apart: latestRead}
-			parts = u.add(tid, w, nil, now)
+			first = from
+			u = &readings{pid: w.pid, space: w.space, apart: latestRead, begins: from}
 		}
 	}
 	if u == nil {
 		return nil, nil
 	}
-	for tid, w := range r.watched {
-		if w.space == u.space && w.mayBeThere() {
-			parts = u.add(tid, w, parts, now)
+	for _, due := range []bool{true, false} {
+		for tid, w := range r.watched {
+			if _, isDue := w.isDue(now); w.space != u.space || isDue != due {
+				continue
+			}
+			if from, ok := w.next(now); ok && from <= u.begins {
+				parts = u.add(tid, w, parts, now)
+			}
 		}
 	}
 	return u, parts
@@ -454,7 +510,7 @@ func (r *stackReader) taken(u *readings) {
 // fetch looks for the next reading.
 func (r *stackReader) fetch(u *readings) {
 	if u.next, u.came, u.over = u.watch.Next(); u.came {
-		u.latest, u.some = r.now(), true
+		u.latest, u.some, u.left = r.now(), true, u.left-1
 		return
 	}
 	if !u.over {

@@ -245,7 +245,7 @@ func TestReadsAreBounded(t *testing.T) {
 		t.Error("the time is spent for ever")
 	}
 	now += 10 * budgetShare * ms
-	if u, _ := r.plan(now); u != nil || len(r.watched) > 0 {
+	if u, _ := r.plan(now, true); u != nil || len(r.watched) > 0 {
 		t.Errorf("%d stacks are watched long after they were cut", len(r.watched))
 	}
 }
@@ -258,6 +258,7 @@ type fakeWatch struct {
 	parts    []process.Part
 	plan     process.Plan
 	readings []process.Reading
+	until    uint64 // when it will be over
 	over     bool
 }
 

@@ -3,6 +3,7 @@ package opener
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"unspool/testdata/costs"
 	"unspool/testdata/inputs"
@@ -16,7 +17,7 @@ func FuzzMessages(f *testing.F) {
 	f.Add((&answer{errno: errOther, more: 1, value: 3, bytes: []byte("no such file")}).append(nil))
 	f.Add((&answer{bytes: make([]byte, statSize)}).append(nil))
 	asked := watchRequest(1, []process.Part{{Start: 1 << 40, Size: 20}, {Start: 7, Size: 0}},
-		process.Plan{Times: 3, Apart: 5})
+		process.Plan{Times: 3, After: time.Millisecond, Apart: 5})
 	f.Add(asked.append(nil))
 	reading := append(make([]byte, 8), 2, 0, 0, 0, 1, 0, 0, 0, 7, 8, 9)
 	f.Add((&answer{more: anotherReading, value: 3, bytes: reading}).append(nil))
@@ -31,7 +32,7 @@ func FuzzMessages(f *testing.F) {
 			}
 			if parts, plan, err := parseWatch(&r); err == nil {
 				again := watchRequest(r.pid, parts, plan)
-				again.op, again.tid = r.op, r.tid
+				again.op = r.op
 				if !plan.IsValid(parts) || !bytes.Equal(again.append(nil), b) {
 					t.Errorf("request %+v was %x, is %+v, %+v", r, b, parts, plan)
 				}

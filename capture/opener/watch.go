@@ -25,7 +25,8 @@ const (
 
 // watchRequest is the request for parts of the memory of a process.
 func watchRequest(pid uint32, parts []process.Part, plan process.Plan) request {
-	r := request{op: watchMemory, pid: pid, start: uint64(plan.Times), end: uint64(plan.Apart)}
+	r := request{op: watchMemory, pid: pid, tid: uint32(plan.After / time.Microsecond),
+		start: uint64(plan.Times), end: uint64(plan.Apart)}
 	for _, p := range parts {
 		r.text = binary.LittleEndian.AppendUint64(r.text, p.Start)
 		r.text = binary.LittleEndian.AppendUint64(r.text, uint64(p.Size))
@@ -39,6 +40,7 @@ func parseWatch(r *request) (parts []process.Part, plan process.Plan, err error)
 		return nil, plan, unix.EINVAL
 	}
 	plan = process.Plan{Times: int(r.start), Apart: time.Duration(r.end)}
+	plan.After = time.Duration(r.tid) * time.Microsecond
 	for b := r.text; len(b) > 0; b = b[partSize:] {
 		size := binary.LittleEndian.Uint64(b[8:])
 		if size > process.MostWatched {

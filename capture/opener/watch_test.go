@@ -122,6 +122,7 @@ func TestWatchIsRefused(t *testing.T) {
 	for name, r := range map[string]request{
 		"times":          {start: process.MostTimes + 1},
 		"apart":          {start: 1, end: uint64(process.MostApart) + 1},
+		"after":          {start: 1, tid: uint32(process.MostAfter/time.Microsecond) + 1},
 		"half a part":    {start: 1, text: make([]byte, partSize/2)},
 		"size":           {start: 1, text: part(1 << 63)},
 		"too many parts": {start: 1, text: make([]byte, partSize*(process.MostParts+1))},

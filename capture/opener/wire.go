@@ -57,7 +57,7 @@ type request struct {
 	op       operation
 	pid, tid uint32
 	// Of a mapping, or of memory; start is the number of an output, or of a perf map. For memory that is read
-	// several times they are how often, and how far apart in ns.
+	// several times they are how often, and how far apart in ns, and tid is how long to wait before, in µs.
 	start, end uint64
 	text       []byte // a path, an event's attributes, a name, parts of memory
 }

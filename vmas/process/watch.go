@@ -25,6 +25,7 @@ type Part struct {
 // early, as that may be something else.
 type Plan struct {
 	Times int
+	After time.Duration // to wait before, where others are still reading
 	// Apart is the time from one reading to the next in the mean. Each one is left to chance, so that readings
 	// are not in step with what a program does every so often.
 	Apart time.Duration
@@ -36,6 +37,7 @@ const (
 	MostWatched = 1 << 20 // bytes of all parts
 	MostTimes   = 64
 	MostApart   = 100 * time.Millisecond
+	MostAfter   = 200 * time.Millisecond
 )
 
 // SlowReading is how long a reading takes after which there is no other one: the memory of this process takes
@@ -50,7 +52,7 @@ func (p Plan) IsValid(parts []Part) bool {
 		}
 	}
 	return len(parts) <= MostParts && Total(parts) <= MostWatched && 0 <= p.Times && p.Times <= MostTimes &&
-		0 <= p.Apart && p.Apart <= MostApart
+		0 <= p.Apart && p.Apart <= MostApart && 0 <= p.After && p.After <= MostAfter
 }
 
 // Total is how many bytes parts have together.
@@ -84,8 +86,10 @@ func (d Direct) Observe(pid uint32, parts []Part, plan Plan, buf []byte, sleep f
 		d.touch(pid, parts, buf)
 		return
 	}
+	wait := plan.After
 	for range plan.Times {
-		sleep(plan.next())
+		sleep(wait + plan.next())
+		wait = 0
 		if d.readParts(pid, parts, buf, &r) == 0 || !see(&r) || r.Ended-r.Began >= uint64(SlowReading) {
 			return
 		}

@@ -95,6 +95,25 @@ func TestWatchEnds(t *testing.T) {
 	}
 }
 
+// The first reading is not made before the time that the plan says, and the others follow it.
+func TestWatchBeginsLater(t *testing.T) {
+	t.Parallel()
+	_, addr := watched(t)
+	plan := Plan{Times: 3, After: 30 * time.Millisecond, Apart: time.Millisecond}
+	var slept []time.Duration
+	seen := 0
+	Direct("/proc").Observe(uint32(os.Getpid()), []Part{{addr, 1}}, plan, make([]byte, 1),
+		func(d time.Duration) { slept = append(slept, d) }, func(*Reading) bool { seen++; return true })
+	if seen != plan.Times || len(slept) != plan.Times || slept[0] < plan.After {
+		t.Fatalf("%d readings, slept %v", seen, slept)
+	}
+	for _, d := range slept[1:] {
+		if d > 2*plan.Apart {
+			t.Errorf("slept %v before a later reading", d)
+		}
+	}
+}
+
 // What adjoins a part from below that ended early is not read for its pages; others are.
 func TestPagesAreTouched(t *testing.T) {
 	t.Parallel()
@@ -137,15 +156,18 @@ func TestPlans(t *testing.T) {
 		plan  Plan
 		valid bool
 	}{
-		{many[1:], Plan{MostTimes, MostApart}, true},
+		{many[1:], Plan{Times: MostTimes, Apart: MostApart}, true},
 		{[]Part{{0, MostWatched}}, Plan{}, true},
-		{many, Plan{1, 0}, false},
-		{[]Part{{0, MostWatched}, {0, 1}}, Plan{1, 0}, false},
-		{[]Part{{0, -1}, {0, 1}}, Plan{1, 0}, false},
-		{[]Part{{0, 1}}, Plan{MostTimes + 1, 0}, false},
-		{[]Part{{0, 1}}, Plan{-1, 0}, false},
-		{[]Part{{0, 1}}, Plan{1, MostApart + 1}, false},
-		{[]Part{{0, 1}}, Plan{1, -1}, false},
+		{many, Plan{Times: 1, Apart: 0}, false},
+		{[]Part{{0, MostWatched}, {0, 1}}, Plan{Times: 1, Apart: 0}, false},
+		{[]Part{{0, -1}, {0, 1}}, Plan{Times: 1, Apart: 0}, false},
+		{[]Part{{0, 1}}, Plan{Times: MostTimes + 1, Apart: 0}, false},
+		{[]Part{{0, 1}}, Plan{Times: -1, Apart: 0}, false},
+		{[]Part{{0, 1}}, Plan{Times: 1, Apart: MostApart + 1}, false},
+		{[]Part{{0, 1}}, Plan{Times: 1, After: MostAfter}, true},
+		{[]Part{{0, 1}}, Plan{Times: 1, After: MostAfter + 1}, false},
+		{[]Part{{0, 1}}, Plan{Times: 1, After: -1}, false},
+		{[]Part{{0, 1}}, Plan{Times: 1, Apart: -1}, false},
 	} {
 		if got := c.plan.IsValid(c.parts); got != c.valid {
 			t.Errorf("%d parts, %+v: %v", len(c.parts), c.plan, got)
