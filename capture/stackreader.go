@@ -355,7 +355,6 @@ func (r *stackReader) planFor(u *readings, now uint64) process.Plan {
 	}
 	most := max(1, int64((readFor-wait)/u.apart))
 	u.left = int(min(most, max(planned, 0)+1))
-	u.until = noRead
 	if u.left == int(most) {
 		u.until = u.begins + uint64(u.left)*uint64(u.apart)
 	}
@@ -403,7 +402,7 @@ func (r *stackReader) planGaps(now uint64) (u *readings, parts []process.Part) {
 // others of the process are read: that costs little more. Without room, only readings that follow others are
 // planned.
 func (r *stackReader) plan(now uint64, hasRoom bool) (u *readings, parts []process.Part) {
-	first := noRead
+	first := uint32(0) // the thread whose stack is due
 	for tid, w := range r.watched {
 		if now > w.cut+watchedFor {
 			delete(r.watched, tid)
@@ -411,27 +410,21 @@ func (r *stackReader) plan(now uint64, hasRoom bool) (u *readings, parts []proce
 		}
 		from, isDue := w.isDue(now)
 		switch {
-		case !isDue || from >= first || from == now && !hasRoom || !r.mayAsk(w.pid, now, false):
-		case !r.account.mayRead(w.space, now):
-			if w.under == nil {
-				delete(r.watched, tid)
-			}
-		default:
-			first = from
-			u = &readings{pid: w.pid, space: w.space, apart: latestRead, begins: from}
+		case !isDue || u != nil && from >= u.begins || from == now && !hasRoom || !r.mayAsk(w.pid, now, false):
+		case r.account.mayRead(w.space, now):
+			u = &readings{pid: w.pid, space: w.space, apart: latestRead, begins: from, until: noRead}
+			first = tid
+		case w.under == nil:
+			delete(r.watched, tid)
 		}
 	}
 	if u == nil {
 		return nil, nil
 	}
-	for _, due := range []bool{true, false} {
-		for tid, w := range r.watched {
-			if _, isDue := w.isDue(now); w.space != u.space || isDue != due {
-				continue
-			}
-			if from, ok := w.next(now); ok && from <= u.begins {
-				parts = u.add(tid, w, parts, now)
-			}
+	parts = u.add(first, r.watched[first], nil, now)
+	for tid, w := range r.watched {
+		if from, ok := w.next(now); ok && w.space == u.space && from <= u.begins {
+			parts = u.add(tid, w, parts, now)
 		}
 	}
 	return u, parts

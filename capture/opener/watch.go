@@ -39,8 +39,8 @@ func parseWatch(r *request) (parts []process.Part, plan process.Plan, err error)
 	if len(r.text)%partSize != 0 || r.start > process.MostTimes || r.end > uint64(process.MostApart) {
 		return nil, plan, unix.EINVAL
 	}
-	plan = process.Plan{Times: int(r.start), Apart: time.Duration(r.end)}
-	plan.After = time.Duration(r.tid) * time.Microsecond
+	plan = process.Plan{Times: int(r.start), After: time.Duration(r.tid) * time.Microsecond,
+		Apart: time.Duration(r.end)}
 	for b := r.text; len(b) > 0; b = b[partSize:] {
 		size := binary.LittleEndian.Uint64(b[8:])
 		if size > process.MostWatched {
