@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/unwind"
 	"unspool/unwind/link"
 )
 
@@ -139,7 +140,11 @@ func TestReadsAreAsLongAsTheStack(t *testing.T) {
 		{"as long as a read may be", 0, true, maxReadSize, 0, maxReadSize},
 	} {
 		rd.memory = make([]byte, step.size)
-		r.done(rd, step.root, step.tooShort)
+		var end *unwind.OpenFrame
+		if step.tooShort {
+			end = new(unwind.OpenFrame)
+		}
+		r.done(rd, step.root, end)
 		if w.root != step.wantRoot || w.size != step.wantNextSize {
 			t.Errorf("%s: root %#x, size %#x, want %#x, %#x", step.name, w.root, w.size, step.wantRoot,
 				step.wantNextSize)

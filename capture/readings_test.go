@@ -121,7 +121,7 @@ func TestReadingsFollowTheBurst(t *testing.T) {
 	first.over, second.over = true, true
 	for u := r.next(noRead - 1); u != nil; u = r.next(noRead - 1) {
 		r.spend(u)
-		r.done(&stackRead{tid: 1, space: 1}, 0, false)
+		r.done(&stackRead{tid: 1, space: 1}, 0, nil)
 		r.taken(u)
 	}
 	if left := r.account.open(1).left; left > int64(priceOfReading) {
@@ -207,6 +207,56 @@ func TestReadingsUnderWayCount(t *testing.T) {
 	now += uint64(wakeEvery)
 	if r.drain(t, now, cut); len(fake.watches) != 2 {
 		t.Error("others follow though there is no credit for them")
+	}
+}
+
+// A large frame at which a reading ends is passed over by the next ones, which are asked for at the next
+// drain, as long as it is there.
+func TestReadingThatEndsAtALargeFrame(t *testing.T) {
+	t.Parallel()
+	fake := &fakeWatcher{}
+	r := newStackReader(fake)
+	now := uint64(time.Hour)
+	r.drain(t, now, cutAt(1, 1, 0x10008))
+	large := unwind.OpenFrame{PC: 2, SP: 0x12008, CFA: 0x90000}
+	end := func(there ...unwind.OpenFrame) {
+		rd := stackRead{tid: 1, space: 1, time: now, frames: there, full: true}
+		rd.start = 0x10000
+		r.done(&rd, 0, &large)
+	}
+	end(cutAt(1, 1, 0x10008).from)
+	for range 2 {
+		now += uint64(10 * time.Millisecond)
+		r.drain(t, now)
+		end(cutAt(1, 1, 0x10008).from) // of the readings that were planned before
+	}
+	if len(fake.watches) != 2 {
+		t.Fatalf("asked %d times", len(fake.watches))
+	}
+	if w := fake.watches[1]; w.plan.After != 0 || len(w.parts) != 2 || w.parts[0].Start != 0x10000 ||
+		w.parts[0].Size != 0x2008 || w.parts[1].Start != large.CFA-savedRegs {
+		t.Errorf("planned %+v of %#x", w.plan, w.parts)
+	}
+	r.drain(t, now, cutAt(1, 1, 0x10008))
+	for _, there := range [][]unwind.OpenFrame{{large}, nil, {cutAt(1, 1, 0x10008).from}} {
+		rd := stackRead{tid: 1, space: 1, time: now, frames: there}
+		rd.start = 0x10000
+		r.done(&rd, 0, nil)
+		isGone := len(there) > 0 && there[0] != large // nothing says so where nothing is there
+		if known := slices.Contains(r.watched[1].frames, large); known == isGone {
+			t.Errorf("%#x is there: known: %v", there, known)
+		}
+	}
+	// Another one that is not there, as a sample has shown it, is not passed over in its place.
+	other := cutAt(1, 1, 0x14008)
+	other.from.CFA = 0x20000
+	r.note(&other, now)
+	rd := stackRead{tid: 1, space: 1, time: now, frames: []unwind.OpenFrame{cutAt(1, 1, 0x10008).from}}
+	rd.start = 0x10000
+	r.watched[1].under = r.under[0]
+	r.done(&rd, 0, new(unwind.OpenFrame))
+	if w := r.watched[1]; w.under != nil || slices.Contains(w.frames, other.from) {
+		t.Errorf("read on as planned, of %#x", w.frames)
 	}
 }
 
@@ -475,7 +525,7 @@ func TestReadingsOfAStackThatStays(t *testing.T) {
 			t.Errorf("there for %v: %+v", since, plan)
 		}
 		rd := stackRead{tid: 1, space: 1, time: now}
-		if r.done(&rd, 0, false); r.watched[1].since != now {
+		if r.done(&rd, 0, nil); r.watched[1].since != now {
 			t.Errorf("there for %v: it has been there since %d, and was not at %d", since, r.watched[1].since, now)
 		}
 	}

@@ -60,9 +60,7 @@ func bySP(a, b unwind.OpenFrame) int { return cmp.Compare(a.SP, b.SP) }
 // uptoLarge is how many of the frames, in order of SP, come up to the first large one, which may be there
 // with more than one SP: that depends on what it has pushed for a call. It is 0 if there is none.
 func uptoLarge(frames []unwind.OpenFrame) (n int) {
-	n = slices.IndexFunc(frames, func(f unwind.OpenFrame) bool {
-		return f.CFA > f.SP && f.CFA-f.SP >= largeFrame
-	})
+	n = slices.IndexFunc(frames, func(f unwind.OpenFrame) bool { return isLarge(&f) })
 	if n < 0 {
 		return 0
 	}
@@ -71,6 +69,8 @@ func uptoLarge(frames []unwind.OpenFrame) (n int) {
 	}
 	return n
 }
+
+func isLarge(f *unwind.OpenFrame) bool { return f.CFA > f.SP && f.CFA-f.SP >= largeFrame }
 
 // set sets the parts to those that were planned, with what was read of them.
 func (rd *stackRead) set(planned []process.Part, memory [][]byte) {
@@ -142,20 +142,20 @@ func (s *Session) takeReading(u *readings) {
 		*rd = stackRead{pid: u.pid, tid: p.tid, space: u.space, time: u.next.Began, frames: rd.frames}
 		rd.set(p.parts, its)
 		if rd.find(s.reader.framesOf(rd)) {
-			root, tooShort := s.takeRead(rd)
-			s.reader.done(rd, root, tooShort)
+			root, end := s.takeRead(rd)
+			s.reader.done(rd, root, end)
 		} else {
-			s.reader.done(rd, 0, false)
+			s.reader.done(rd, 0, nil)
 		}
 	}
 }
 
 // takeRead adds a read to the sightings of its stack. root is the SP of the stack's outermost frame, 0 if the
-// read does not show that, and tooShort says that it ends below it.
-func (s *Session) takeRead(rd *stackRead) (root uint64, tooShort bool) {
+// read does not show that. end is the frame at which it ends then, if it is too short; it may be empty.
+func (s *Session) takeRead(rd *stackRead) (root uint64, end *unwind.OpenFrame) {
 	space := s.table.Space(rd.pid)
 	if space == nil || space.ID() != rd.space {
-		return 0, false // of a process that has gone since
+		return 0, nil // of a process that has gone since
 	}
 	s.images.Walks(rd.pid)
 	var from *unwind.OpenFrame
@@ -176,11 +176,15 @@ func (s *Session) takeRead(rd *stackRead) (root uint64, tooShort bool) {
 		// Otherwise the frame has been left, and what was read is what others have left there since.
 	}
 	if from == nil || root != 0 && !rd.isBelow(from) {
-		return root, false
+		return root, nil
 	}
 	res := s.walkRead(space, rd, from)
 	s.seenByRead(rd, &res)
-	return root, root == 0
+	if root != 0 {
+		return root, nil
+	}
+	last, _ := res.OpenFrame()
+	return 0, &last
 }
 
 // isBelow says whether a frame is in the part that ends at a large frame, which it is not.

@@ -210,17 +210,30 @@ func (r *stackReader) note(c *cutStack, now uint64) {
 		w.cuts = 0
 	}
 	w.cuts, w.cut, w.missed = min(w.cuts+1, cutOften), now, 0
-	i := slices.IndexFunc(w.frames, func(f unwind.OpenFrame) bool { return f.IsAt(&c.from) })
-	isNew := i < 0
+	if w.add(&c.from) {
+		r.leaveTo(c.tid)
+	}
+}
+
+// add adds a frame as the newest, for the oldest one if there are many, and says whether it was not there.
+func (w *watchedStack) add(f *unwind.OpenFrame) (isNew bool) {
+	i := slices.IndexFunc(w.frames, func(g unwind.OpenFrame) bool { return g.IsAt(f) })
+	isNew = i < 0
 	if isNew && len(w.frames) >= maxWatchedFrames {
 		i = 0
 	}
 	if i >= 0 {
 		w.frames = slices.Delete(w.frames, i, i+1)
 	}
-	if w.frames = append(w.frames, c.from); isNew {
-		r.leaveTo(c.tid)
-	}
+	w.frames = append(w.frames, *f)
+	return isNew
+}
+
+// forget forgets frames, and says whether there were such.
+func (w *watchedStack) forget(which func(*unwind.OpenFrame) bool) bool {
+	n := len(w.frames)
+	w.frames = slices.DeleteFunc(w.frames, func(f unwind.OpenFrame) bool { return which(&f) })
+	return len(w.frames) < n
 }
 
 // rootFor is where a stack ended that was copied whole before, if this is the same one as far as that can be
@@ -552,8 +565,8 @@ func (r *stackReader) framesOf(rd *stackRead) []unwind.OpenFrame {
 }
 
 // done takes in what a reading has shown of the end of a stack, as takeRead returns it, and whether any frame
-// was there. It says how much to read the next time.
-func (r *stackReader) done(rd *stackRead, root uint64, tooShort bool) {
+// was there. It says how much to read the next time; a large frame at which a reading ends is passed over.
+func (r *stackReader) done(rd *stackRead, root uint64, end *unwind.OpenFrame) {
 	w := r.watched[rd.tid]
 	if w == nil || w.space != rd.space {
 		return
@@ -563,11 +576,21 @@ func (r *stackReader) done(rd *stackRead, root uint64, tooShort bool) {
 	} else {
 		w.since = rd.time
 	}
+	// Of a large frame that has gone only what is below would be read, and above what is of no use.
+	gone := len(rd.frames) > 0 && w.forget(func(f *unwind.OpenFrame) bool {
+		return isLarge(f) && !slices.ContainsFunc(rd.frames, func(g unwind.OpenFrame) bool { return g.IsAt(f) })
+	})
 	switch {
 	case root >= rd.start:
 		w.root = root
 		w.size = int(min(root-rd.start, maxReadSize-aboveRoot)) + aboveRoot
-	case tooShort && rd.full:
+	case end != nil && isLarge(end):
+		if w.add(end) {
+			w.under = nil // the readings that were planned without it show no more
+		}
+	case end != nil && gone:
+		w.under = nil // likewise
+	case end != nil && rd.full:
 		w.root, w.size = 0, min(2*len(rd.memory), maxReadSize)
 	}
 	r.account.open(rd.space).size = w.size

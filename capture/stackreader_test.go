@@ -332,15 +332,32 @@ int main(void)
 }
 `
 
+// largeFrameProgram is the same below a frame that is larger than a reading can be.
+var largeFrameProgram = strings.Replace(deepProgram, "	down(40);\n	return 0;", `
+	char *p = __builtin_alloca(2 << 20);
+	__asm__ volatile("" : : "r"(p) : "memory");
+	down(40);
+	__asm__ volatile("" : : "r"(p) : "memory");
+	return 0;`, 1)
+
 // Of a stack that no sample holds, what the copy cuts off is read from the process.
 func TestCutStacksAreRead(t *testing.T) {
 	t.Parallel()
+	for name, source := range map[string]string{"deep": deepProgram, "large frame": largeFrameProgram} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cutStacksAreRead(t, source)
+		})
+	}
+}
+
+func cutStacksAreRead(t *testing.T, source string) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
 	}
 	dir := t.TempDir()
 	program := filepath.Join(dir, "deep")
-	if err := os.WriteFile(program+".c", []byte(deepProgram), 0o600); err != nil {
+	if err := os.WriteFile(program+".c", []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("gcc", "-O2", "-o", program, program+".c").CombinedOutput(); err != nil {

@@ -237,7 +237,7 @@ func (u *Unwinder) WalkOn(space *vmas.Space, from OpenFrame, stack *Stack) Resul
 	if len(w.ips) > 1 && w.callsOther(0) {
 		return w.end(BadCFI, nil)
 	}
-	return w.end(end, p.m)
+	return w.endOpen(end, p.m)
 }
 
 // LinksOfRead is [Result.Links] for the result of [Unwinder.WalkOn], of a stack that was read at a time.
