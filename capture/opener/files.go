@@ -5,6 +5,8 @@ import (
 	"path"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"unspool/vmas/process"
 )
 
@@ -13,6 +15,7 @@ import (
 type Files struct {
 	inTime
 	served []string // where file systems with a server are mounted
+	folder string   // the current one, to which paths may be relative, "" for none: the other process is in /
 }
 
 var (
@@ -40,7 +43,8 @@ func StartFiles(confined bool) (*Files, error) {
 		client.Close()
 		return nil, err
 	}
-	return &Files{newInTime(client), served}, nil
+	folder, _ := os.Getwd() // removed: none
+	return &Files{newInTime(client), served, folder}, nil
 }
 
 // Close ends the process that opens files, and does not wait for that.
@@ -51,6 +55,10 @@ func (f *Files) OpenRegular(path string) (*process.OpenFile, error) {
 	if isOwn(path) {
 		return process.Here{}.OpenRegular(path)
 	}
+	path, err := f.absolute(path)
+	if err != nil {
+		return nil, err
+	}
 	return f.open(request{op: openPath, text: []byte(path)}, path)
 }
 
@@ -59,7 +67,22 @@ func (f *Files) OpenWithin(root, name string) (*process.OpenFile, error) {
 	if isOwn(root + name) {
 		return process.Here{}.OpenWithin(root, name)
 	}
+	root, err := f.absolute(root)
+	if err != nil {
+		return nil, err
+	}
 	return f.open(request{op: openWithin, text: []byte(root + "\x00" + name)}, path.Join(root, name))
+}
+
+// absolute is a path for the process that opens files. It is not made shorter: a link may be before a "..".
+func (f *Files) absolute(name string) (string, error) {
+	switch {
+	case path.IsAbs(name):
+		return name, nil
+	case f.folder == "":
+		return "", &os.PathError{Op: "open", Path: name, Err: unix.ENOENT}
+	}
+	return f.folder + "/" + name, nil
 }
 
 // isOwn says whether a path leads to what this process has open.

@@ -14,6 +14,7 @@ import (
 	"unspool/testdata/costs"
 	"unspool/testdata/inputs"
 	"unspool/unwind/image/fusetest"
+	"unspool/vmas/process"
 )
 
 // openFiles starts a process that opens files, where one of them is on a server's file system.
@@ -79,6 +80,27 @@ func TestFilesByTheirPaths(t *testing.T) {
 				t.Errorf("a text of a process: %v", err)
 			}
 		})
+	}
+}
+
+// Paths may be relative to the folder of who asks, which is not that of who opens.
+func TestFilesByRelativePaths(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile("here", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, _ := openFiles(t, true)
+	for way, open := range map[string]func() (*process.OpenFile, error){
+		"a path": func() (*process.OpenFile, error) { return f.OpenRegular("here") },
+		"a root": func() (*process.OpenFile, error) { return f.OpenWithin("../"+filepath.Base(dir), "/here") },
+	} {
+		file, err := open()
+		if err != nil {
+			t.Errorf("%s: %v", way, err)
+			continue
+		}
+		file.Close()
 	}
 }
 
