@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -104,6 +105,10 @@ type command struct {
 	status syscall.WaitStatus
 }
 
+// starting is held while a child's end of its socket is open, which no child of another recording is to
+// inherit: that it is closed everywhere says that the child has become the command.
+var starting sync.Mutex
+
 // newCommand starts a child that waits to run argv. Its events have to be
 // opened with enable_on_exec. stdout is where its output goes.
 func newCommand(argv []string, stdout *os.File) (_ *command, err error) {
@@ -119,6 +124,8 @@ func newCommand(argv []string, stdout *os.File) (_ *command, err error) {
 		return nil, fmt.Errorf("socketpair: %w", err)
 	}
 	c := &command{name: argv[0], child: os.NewFile(uintptr(pair[0]), "command"), done: make(chan struct{})}
+	starting.Lock()
+	defer starting.Unlock()
 	// The child gets a number that is free: what the user has open under others is the command's.
 	theirs, err := unix.FcntlInt(uintptr(pair[1]), unix.F_DUPFD, 3)
 	unix.Close(pair[1])
