@@ -133,8 +133,9 @@ func TestTopInATerminal(t *testing.T) {
 		if now := p.state(); now != before {
 			t.Errorf("%s: the terminal's state is %q, and was %q", name, now, before)
 		}
-		p.keys("clear; stty -g > "+p.socket+".after; echo compared", "Enter")
-		p.until("stty", func(lines []string) bool { return lines[0] == "compared" })
+		// What was before top is on the screen again, of the last time, too.
+		p.keys("clear; stty -g > "+p.socket+".after; echo mode after "+name, "Enter")
+		p.until("stty", func(lines []string) bool { return lines[0] == "mode after "+name })
 		was, _ := os.ReadFile(p.socket + ".before")
 		if now, _ := os.ReadFile(p.socket + ".after"); len(now) == 0 || !bytes.Equal(now, was) {
 			t.Errorf("%s: the terminal's mode is %s, and was %s", name, now, was)
