@@ -250,12 +250,15 @@ func TestPreferredJob(t *testing.T) {
 	})
 }
 
-// slowFiles takes 10 ms for each file that it opens, and finds none.
+// slowFiles takes 10 ms for each file that it opens, half a minute for the one that hangs, and finds none.
 type slowFiles struct{ process.Access }
 
 func (slowFiles) Owner(uint32) (uint32, error) { return 0, nil }
 
-func (slowFiles) OpenPath(uint32, string, uint64, uint64) (*os.File, error) {
+func (slowFiles) OpenPath(_ uint32, path string, _, _ uint64) (*os.File, error) {
+	if path == "/hangs" {
+		time.Sleep(30 * time.Second)
+	}
 	time.Sleep(10 * time.Millisecond)
 	return nil, os.ErrInvalid
 }
@@ -288,6 +291,26 @@ func TestBuildIDsOfManyFiles(t *testing.T) {
 		if im := s.Lookup(1, m); im == nil || im.err == errLate {
 			t.Error("the last one was never opened")
 		}
+	})
+}
+
+// TestBuildIDBesideAFileThatHangs: one file that does not come leaves time for the build IDs of others.
+func TestBuildIDBesideAFileThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Processes: slowFiles{}, Hurried: true, Room: func() bool { return true }})
+		table := vmas.NewTable("")
+		for i, path := range []string{"/hangs", "/comes"} {
+			addr := uint64(i) << 12
+			table.Mmap(1, vmas.Map{Addr: addr, Len: 1 << 12, Prot: vmas.ProtExec, Name: []byte(path)})
+			m := table.Space(1).Find(addr)
+			s.Open(1, m)
+			time.Sleep(5 * time.Millisecond)
+			s.BuildID(1, m)
+			if _, opens := m.File.Image.(*opening); opens != (path == "/hangs") {
+				t.Errorf("%s: being opened: %t", path, opens)
+			}
+		}
+		time.Sleep(time.Minute) // what hangs ends, too
 	})
 }
 

@@ -260,11 +260,17 @@ func (s *Store) identify(pid uint32, m *vmas.Mapping, o *opening) {
 		s.Lookup(pid, m)
 		return
 	}
-	began := time.Now()
-	s.ids.grow(began, shareForIDs, mostForIDs)
-	if s.ids.credit > 0 {
+	s.ids.grow(time.Now(), shareForIDs, mostForIDs)
+	if s.ids.credit <= 0 || !o.sent {
+		return
+	}
+	s.reader.prefer(&o.job)
+	took, came := s.patience.take(o.done, min(s.ids.credit, s.patience.turn()))
+	s.ids.credit -= took
+	if came {
 		s.Lookup(pid, m)
-		s.ids.credit -= time.Since(began)
+	} else {
+		s.reader.relieve()
 	}
 }
 
