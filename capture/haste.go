@@ -2,10 +2,10 @@ package capture
 
 import "time"
 
-// A haste has the rings drained soon after a thread or a program has begun, and some times more: until
-// samples of it are seen, copies of its stack end at pages that were never touched, as nobody has read these
-// yet, and so they do again when the stack gets deeper. In the long run at most ten drains a second are
-// early, however many threads begin.
+// A haste has the rings drained soon after a thread, a program or the recording has begun, and some times
+// more: until samples of it are seen, copies of its stack end at pages that were never touched, as nobody has
+// read these yet, and so they do again when the stack gets deeper. In the long run at most ten drains a
+// second are early, however many threads begin.
 type haste struct {
 	begun  bool // something, or stacks have gaps, since the last drain
 	left   int  // how many more drains are early

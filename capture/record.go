@@ -301,6 +301,7 @@ func (r *recording) run(ctx context.Context) error {
 	}
 	r.beginSampling()
 	r.awaitAsked()
+	r.haste.begun = true // to the recording, threads that run already are as new as others
 	return r.loop(ctx)
 }
 

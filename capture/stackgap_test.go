@@ -3,7 +3,10 @@ package capture
 import (
 	"encoding/binary"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
+	"time"
 	"unsafe"
 
 	"unspool/perfring"
@@ -105,6 +108,72 @@ func TestGapsAreReadOnce(t *testing.T) {
 		}
 		if len(g.waiting) > maxGaps || len(g.read) > maxCutSpaces {
 			t.Fatalf("%d gaps wait, %d are known", len(g.waiting), len(g.read))
+		}
+	}
+}
+
+// gapProgram spins below pages of its stack that nobody has touched.
+const gapProgram = `
+#include <unistd.h>
+
+__attribute__((noipa)) static void spin(char *p)
+{
+	if (write(1, "", 1) < 1)
+		return;
+	for (;;)
+		__asm__ volatile("" : : "r"(p));
+}
+
+int main(void)
+{
+	spin(__builtin_alloca(24 << 10));
+	return 0;
+}
+`
+
+// Gaps of threads that run already are closed soon after a recording has begun, not at the first drain of
+// those that come every so often.
+func TestGapsAreClosedSoon(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+	program := filepath.Join(t.TempDir(), "gap")
+	if err := os.WriteFile(program+".c", []byte(gapProgram), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-O2", "-o", program, program+".c").CombinedOutput(); err != nil {
+		t.Skipf("gcc: %v\n%s", err, out)
+	}
+	const freq, most = 999, wakeEvery * 3 / 4
+	for tries := 1; ; tries++ { // a busy machine is late
+		cmd := exec.Command(program)
+		output, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+		if _, err := output.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		out, err := Record(t.Context(), Options{
+			PIDs: []int{cmd.Process.Pid}, Freq: freq, StackSize: 32 << 10, MaxStack: 256,
+			Duration: 400 * time.Millisecond, Output: filepath.Join(t.TempDir(), "perf.data"),
+		})
+		_ = cmd.Process.Kill()
+		if err != nil {
+			t.Fatal(err)
+		}
+		gaps, all := out.Stats.Cut[gap], out.Stats.User
+		t.Logf("%d of %d copies end at a gap", gaps, all)
+		if gaps > 0 && gaps < uint64(freq*most/time.Second) && gaps < all/2 {
+			return
+		}
+		if tries == 5 {
+			t.Fatal("gaps are closed late")
 		}
 	}
 }

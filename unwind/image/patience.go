@@ -24,10 +24,10 @@ const (
 	// patienceForOne is how long one file may be waited for in vain, in all.
 	patienceForOne = 30 * time.Millisecond
 	// patienceWithRoom is the same as long as the rings have room, and mostWithRoom the most credit then.
-	patienceWithRoom = 100 * time.Millisecond
+	patienceWithRoom = 200 * time.Millisecond
 	mostWithRoom     = patienceWithRoom + mostCredit
 	// firstCredit is for the beginning, when the files of all processes that run are read.
-	firstCredit = 500 * time.Millisecond
+	firstCredit = 600 * time.Millisecond
 	// longTurn is how long a wait takes before the rings are looked at again.
 	longTurn = 10 * time.Millisecond
 	// ordinary is the time within which a file that comes costs no credit, with room, and all that it is waited

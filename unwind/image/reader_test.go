@@ -195,11 +195,11 @@ func TestPatienceWithRoom(t *testing.T) {
 	}{
 		{"many soon, with room", 500, time.Millisecond, true, 500},
 		{"many soon, without room", 500, time.Millisecond, false, 66}, // each costs 0.75 ms of 50
-		{"one late, with room", 1, 90 * time.Millisecond, true, 1},
-		{"one late, without room", 1, 90 * time.Millisecond, false, 0},
-		{"many late, with room", 100, 90 * time.Millisecond, true, 1},
-		{"many late, at the beginning", 100, 90 * time.Millisecond, true, 5},
-		{"one too late", 1, 110 * time.Millisecond, true, 0},
+		{"one late, with room", 1, 190 * time.Millisecond, true, 1},
+		{"one late, without room", 1, 190 * time.Millisecond, false, 0},
+		{"many late, with room", 100, 190 * time.Millisecond, true, 1},
+		{"many late, at the beginning", 100, 190 * time.Millisecond, true, 3},
+		{"one too late", 1, 210 * time.Millisecond, true, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
