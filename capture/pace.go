@@ -24,13 +24,16 @@ const (
 // suffices.
 func (p *pace) due(now time.Time) time.Duration {
 	price, since := wakePrice, now.Sub(p.at)
-	if now.Sub(p.found) > lately {
+	if !p.findsNew(now) {
 		price = vainPrice
 	}
 	p.credit = min(p.credit+since, mostCredit) - price
 	p.at = now
 	return max(-p.credit, wakeLeast-since, 0)
 }
+
+// findsNew says whether a file was new lately.
+func (p *pace) findsNew(now time.Time) bool { return now.Sub(p.found) <= lately }
 
 // foundNew says that a wake-up has found a file that was not known. Others may follow soon.
 func (p *pace) foundNew(now time.Time) {

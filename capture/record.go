@@ -416,7 +416,12 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 		}
 		now := time.Now()
 		until = r.haste.until(now, until)
-		if hold := min(p.due(now), until.Sub(now)); hold > 0 {
+		// Adopted events wake for samples as well: for nothing, as long as rings have room and no files are new.
+		hold := until.Sub(now)
+		if !r.source.Calm() || p.findsNew(now) {
+			hold = min(hold, p.due(now))
+		}
+		if hold > 0 {
 			if err := r.source.Pause(hold); err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -543,6 +544,72 @@ func TestAdoptedEventsTellTheirCPU(t *testing.T) {
 	for _, cpu := range adopted.CPUs {
 		if !seen[cpu] {
 			t.Errorf("no record of CPU %d, but of %v", cpu, seen)
+		}
+	}
+}
+
+// TestPausesOfAdoptedEvents: where each sample causes a wake-up, none of them ends a pause, and the first one
+// ends a wait. The rings are calm as long as they have much room.
+func TestPausesOfAdoptedEvents(t *testing.T) {
+	op := opener{sys: hostSystem, target: Target{PIDs: []int{1}},
+		opts: Options{Events: mustEvents(t, "cpu-clock"), Freq: 1000}}
+	if err := op.check(); err != nil {
+		t.Fatal(err)
+	}
+	attr := op.attr(0)
+	attr.Bits &^= unix.PerfBitWatermark | unix.PerfBitInherit
+	attr.Wakeup = 1
+	attr.Sample_type &^= unix.PERF_SAMPLE_STACK_USER // for which such a ring has no room
+	var over atomic.Bool
+	defer over.Store(true)
+	tid := make(chan int)
+	go func() { // burns
+		runtime.LockOSThread()
+		tid <- unix.Gettid()
+		for !over.Load() {
+		}
+	}()
+	fd, err := unix.PerfEventOpen(&attr, <-tid, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		t.Skipf("perf_event_open: %v", err)
+	}
+	s, err := Adopt([]Adopted{{Name: "cpu-clock", Attr: attr, FDs: []int{fd}}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if s.Calm() {
+		t.Error("calm before the first drain")
+	}
+	drain := func() (n int) {
+		if err := s.Drain(func(Record) error { n++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := drain(); !s.Calm() {
+		t.Errorf("not calm with %d records in %d bytes", n, s.RingSize())
+	}
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	const pause = 50 * time.Millisecond
+	began := time.Now()
+	if err := s.Pause(pause); err != nil || time.Since(began) < pause {
+		t.Errorf("a pause of %v: %v after %v", pause, err, time.Since(began))
+	}
+	began = time.Now()
+	if err := s.Wait(10 * time.Second); err != nil || time.Since(began) > 5*time.Second {
+		t.Errorf("a wait after samples: %v after %v", err, time.Since(began))
+	}
+	time.Sleep(100 * time.Millisecond)
+	if err := s.Disable(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range staysCrowded + 1 {
+		if n := drain(); s.Calm() != (i == staysCrowded) {
+			t.Errorf("%d drains after one that began with %d bytes full: calm: %t, %d records", i, s.RingSize(),
+				s.Calm(), n)
 		}
 	}
 }

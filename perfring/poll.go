@@ -22,11 +22,12 @@ import (
 // descriptor like any other. The timeout is a timerfd in the epoll instance. System calls that cannot
 // block are made without the runtime knowing (RawSyscall).
 //
-// The descriptors of the rings for the side-band are in an epoll instance of their own, which is a descriptor
-// like any other in the first one: for a pause it is muted there, so that new records cause no wake-up.
+// The descriptors of the rings for the side-band, and those of adopted events, are in an epoll instance of
+// their own, which is a descriptor like any other in the first one: for a pause it is muted there, so that
+// new records cause no wake-up.
 type poller struct {
 	fd      int // of the epoll instance
-	side    int // of the one for the side-band
+	side    int // of the one for rings that do not end a pause
 	epoll   *os.File
 	conn    syscall.RawConn // of epoll
 	fds     []polled        // by index, which is what epoll reports
@@ -126,11 +127,11 @@ func control(epoll, fd, index int) error {
 	return nil
 }
 
-// add watches the descriptor of an event, of the side-band or of samples. counts says whether its task is
-// one to wait for.
-func (p *poller) add(fd int, sideBand, counts bool) error {
+// add watches the descriptor of an event. silent says that its records do not end a pause, counts that its
+// task is one to wait for.
+func (p *poller) add(fd int, silent, counts bool) error {
 	d := polled{fd, p.fd, counts}
-	if sideBand {
+	if silent {
 		d.in = p.side
 	}
 	if err := control(d.in, fd, len(p.fds)); err != nil {
@@ -143,7 +144,7 @@ func (p *poller) add(fd int, sideBand, counts bool) error {
 	return nil
 }
 
-// pause is wait without the rings for the side-band.
+// pause is wait without the rings in side.
 func (p *poller) pause(timeout time.Duration) error {
 	if err := p.mute(true); err != nil {
 		return err
@@ -153,7 +154,7 @@ func (p *poller) pause(timeout time.Duration) error {
 	return p.sleep(timeout)
 }
 
-// mute has the rings for the side-band cause no wake-ups, or again. What they got meanwhile causes one then.
+// mute has the rings in side cause no wake-ups, or again. What they got meanwhile causes one then.
 func (p *poller) mute(is bool) error {
 	if is == p.muted {
 		return nil
@@ -210,7 +211,7 @@ func (p *poller) sleep(timeout time.Duration) error {
 }
 
 // look goes through what ask has found. ready says that there is more than the end of tasks, side that the
-// epoll instance for the side-band is to be asked.
+// epoll instance side is to be asked.
 func (p *poller) look() (ready, side bool) {
 	ready = p.n == 0
 	for _, e := range p.events[:max(p.n, 0)] {

@@ -28,6 +28,7 @@ type Source struct {
 	threads bool
 	onExec  bool
 	paused  bool // samples are not taken
+	adopted bool // the events are those of somebody else
 
 	fds     []descriptor
 	rings   []mapping
@@ -123,7 +124,7 @@ func (s *Source) start() error {
 	}
 	for _, d := range s.fds {
 		if d.polled {
-			if err := p.add(d.fd, d.sideBand, !d.sideBand || !s.threads); err != nil {
+			if err := p.add(d.fd, d.sideBand || s.adopted, !d.sideBand || !s.threads); err != nil {
 				p.close()
 				return err
 			}
@@ -149,7 +150,7 @@ type Adopted struct {
 //
 // Whoever opened the events may keep copies of the descriptors and enable and disable the events by them.
 func Adopt(events []Adopted, pages int) (*Source, error) {
-	s := &Source{tasks: true}
+	s := &Source{tasks: true, adopted: true}
 	for i := range events {
 		a := &events[i].Attr
 		if a.Bits&unix.PerfBitUseClockID == 0 || a.Clockid != events[0].Attr.Clockid ||
@@ -270,12 +271,17 @@ func (s *Source) control(what string, request uint, of func(descriptor) bool) er
 func (s *Source) Wait(timeout time.Duration) error { return s.poller.wait(timeout) }
 
 // Pause is Wait, but records other than samples do not end it. It is for who looks at them from time to time,
-// and would be woken in vain by each of them.
+// and would be woken in vain by each of them. If the events were adopted, no records end it.
 func (s *Source) Pause(timeout time.Duration) error { return s.poller.pause(timeout) }
 
 // Wake makes the Wait that is running return, or else the next one, and the Pause that precedes it. Any
 // goroutine may call it, also after Close.
 func (s *Source) Wake() { s.poller.wakeUp() }
+
+// Calm says that the events were adopted, and that there is no need to look at their rings before the next
+// Drain, if that comes as soon as the last ones: no ring was three eighths full when these began. The kernel
+// wakes who waits after as many samples as whoever opened the events asked for, however much room there is.
+func (s *Source) Calm() bool { return s.adopted && s.merger.crowded == 0 }
 
 // Done says whether a Wait has seen the end of all targets and of all tasks that inherited their
 // events. It is never true with all CPUs as target.
