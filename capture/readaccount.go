@@ -11,8 +11,8 @@ type readAccount struct {
 	credit    int64 // for bursts, in ns
 	left      int64 // of the burst; there is none if it is not positive
 	fruitless int   // bursts since stacks were completed
-	asked     bool  // for the burst of a new process
-	given     bool  // that burst has completed nothing so far
+	asked     int   // for bursts of a new process
+	given     bool  // the last of these has completed nothing so far
 	size      int   // bytes that reads of its stacks need
 }
 
@@ -23,9 +23,11 @@ const (
 	mostBursts    = 4 // that credit is kept for
 	mostFruitless = 3
 
-	// A new process has a burst at once, as a short-lived one has not cut stacks enough to earn one. Together
-	// these may take 1/reserveShare of all time, and half as much for each of the last ones, up to mostInVain,
-	// that have completed nothing.
+	// A new process has a burst at once, as a short-lived one has not cut stacks enough to earn one, and another
+	// one when that is spent before it is known what it has completed, as where threads begin one after the
+	// other and each is read by itself. Together these may take 1/reserveShare of all time, and half as much
+	// for each of the last ones, up to mostInVain, that have completed nothing.
+	newBursts    = 2
 	reserveShare = 100
 	mostReserve  = 2 * burstPrice
 	mostInVain   = 3
@@ -45,7 +47,7 @@ func (s *settled) count(outcome link.Outcome) {
 // earn adds what stacks are worth.
 func (a *readAccount) earn(s settled) {
 	if s.read > 0 {
-		a.fruitless, a.given = 0, false
+		a.fruitless, a.given, a.asked = 0, false, newBursts
 		a.left = min(a.left+s.read*readWorth, 2*burstPrice)
 	}
 	a.credit = min(a.credit+s.missed*missWorth>>(3*max(a.fruitless-1, 0)), mostBursts*burstPrice)
@@ -103,17 +105,20 @@ func (r *readAccounts) earn(space uint64, s settled) {
 	r.open(space).earn(s)
 }
 
-// mayRead is readAccount.mayRead. A process that asks for the first time has a burst, if that is in reserve.
+// mayRead is readAccount.mayRead. A new process has a burst if that is in reserve.
 func (r *readAccounts) mayRead(space, now uint64) bool {
 	a := r.open(space)
-	if !a.asked {
-		a.asked = true
+	if a.mayRead() {
+		return true
+	}
+	if a.asked < newBursts {
+		a.asked++
 		r.grow(now)
-		if a.left <= 0 && r.reserve >= burstPrice {
+		if r.reserve >= burstPrice {
 			a.left, r.reserve, a.given = burstPrice, r.reserve-burstPrice, true
 		}
 	}
-	return a.mayRead()
+	return a.left > 0
 }
 
 // grow adds to the reserve what has come since the last time.

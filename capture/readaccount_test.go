@@ -121,7 +121,7 @@ func TestReadsAreAsLongAsTheStack(t *testing.T) {
 	c.from.PC, c.from.SP = 1, 0x10008
 	r.note(&c, 1)
 	w := r.watched[c.tid]
-	rd := &stackRead{tid: c.tid, space: c.space, memoryPart: memoryPart{start: 0x10000}, full: true}
+	rd := &stackRead{tid: c.tid, space: c.space, parts: []memoryPart{{start: 0x10000}}, full: true}
 	for _, step := range []struct {
 		name         string
 		root         uint64
@@ -139,7 +139,7 @@ func TestReadsAreAsLongAsTheStack(t *testing.T) {
 		{"a root below what is above a large frame", 0xf000, false, 4 * firstReadSize, 0, 2 * (0xf000 + aboveRoot)},
 		{"as long as a read may be", 0, true, maxReadSize, 0, maxReadSize},
 	} {
-		rd.memory = make([]byte, step.size)
+		rd.last().memory = make([]byte, step.size)
 		var end *unwind.OpenFrame
 		if step.tooShort {
 			end = new(unwind.OpenFrame)
@@ -153,5 +153,38 @@ func TestReadsAreAsLongAsTheStack(t *testing.T) {
 	c.tid++
 	if r.note(&c, 1); r.watched[c.tid].size != maxReadSize {
 		t.Errorf("a new thread of the process is read with %d bytes", r.watched[c.tid].size)
+	}
+}
+
+// A new process is read on when its first burst is spent before it is known what that has completed, once.
+func TestNewProcessesAreReadOn(t *testing.T) {
+	t.Parallel()
+	const now, space = uint64(time.Hour), 1
+	for _, c := range []struct {
+		name   string
+		others int // new processes that have had bursts before
+		earned int64
+		want   int // bursts
+	}{
+		{"nothing is known of it", 0, 0, 2},
+		{"others were read before", 1, 0, 1},
+		{"too many others were", int(mostReserve / burstPrice), 0, 0},
+		{"it was completed", 0, 1, 1},
+	} {
+		var all readAccounts
+		for i := range c.others {
+			all.mayRead(uint64(100+i), now)
+		}
+		bursts := 0
+		for all.mayRead(space, now) && bursts < 2*newBursts {
+			bursts++
+			if c.earned > 0 {
+				all.earn(space, settled{read: c.earned})
+			}
+			all.spend(space, uint64(all.open(space).left))
+		}
+		if bursts != c.want {
+			t.Errorf("%s: %d bursts, want %d", c.name, bursts, c.want)
+		}
 	}
 }

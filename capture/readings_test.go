@@ -31,6 +31,13 @@ func (r *stackReader) drain(t *testing.T, now uint64, stacks ...cutStack) {
 	}
 }
 
+// haveCome has the first of the readings under way taken.
+func (r *stackReader) haveCome() {
+	for _, u := range r.under {
+		u.some = true
+	}
+}
+
 // readingAt is one of parts with a return address in its place at the beginning of each.
 func readingAt(time uint64, parts int) (r process.Reading) {
 	r.Began, r.Ended = time, time+1000
@@ -96,6 +103,7 @@ func TestReadingsFollowTheBurst(t *testing.T) {
 	cut := cutAt(1, 1, 0x10008)
 	for range 3 {
 		r.drain(t, now, cut)
+		r.haveCome()
 		now += uint64(100 * time.Millisecond)
 	}
 	if n := len(fake.watches); n != maxOfOne {
@@ -121,7 +129,7 @@ func TestReadingsFollowTheBurst(t *testing.T) {
 	first.over, second.over = true, true
 	for u := r.next(noRead - 1); u != nil; u = r.next(noRead - 1) {
 		r.spend(u)
-		r.done(&stackRead{tid: 1, space: 1}, 0, nil)
+		r.done(&stackRead{tid: 1, space: 1, parts: make([]memoryPart, 1)}, 0, nil)
 		r.taken(u)
 	}
 	if left := r.account.open(1).left; left > int64(priceOfReading) {
@@ -174,6 +182,7 @@ func TestReadingsFollowOneAnother(t *testing.T) {
 			}
 			r.account.earn(1, settled{missed: 1 << 20})
 			r.drain(t, now, cut)
+			r.haveCome()
 			for _, w := range fake.watches[asked:] {
 				from := now + uint64(w.plan.After)
 				w.until = from + uint64(w.plan.Times)*uint64(w.plan.Apart)
@@ -198,15 +207,25 @@ func TestReadingsUnderWayCount(t *testing.T) {
 	r := newStackReader(fake)
 	now, cut := uint64(time.Hour), cutAt(1, 1, 0x10008)
 	r.drain(t, now, cut)
+	if r.drain(t, now+uint64(wakeEvery), cut); len(fake.watches) != 1 {
+		t.Error("others follow though none has come")
+	}
+	r.haveCome()
 	r.account.spend(1, uint64(burstPrice)-40*priceOfReading)
 	now += uint64(wakeEvery)
 	if r.drain(t, now, cut); len(fake.watches) != 2 || fake.watches[1].plan.Times != 40-32+1 {
 		t.Errorf("%d watches, the last one %+v", len(fake.watches), fake.watches[len(fake.watches)-1].plan)
 	}
 	fake.watches[0].over = true
-	now += uint64(wakeEvery)
+	r.haveCome()
+	r.account.spend(1, 32*priceOfReading)
+	now += uint64(wakeEvery) / 2
 	if r.drain(t, now, cut); len(fake.watches) != 2 {
 		t.Error("others follow though there is no credit for them")
+	}
+	r.account.earn(1, settled{read: 1})
+	if r.drain(t, now, cut); len(fake.watches) != 3 {
+		t.Error("no others follow though there is credit for them again")
 	}
 }
 
@@ -221,7 +240,7 @@ func TestReadingThatEndsAtALargeFrame(t *testing.T) {
 	large := unwind.OpenFrame{PC: 2, SP: 0x12008, CFA: 0x90000}
 	end := func(there ...unwind.OpenFrame) {
 		rd := stackRead{tid: 1, space: 1, time: now, frames: there, full: true}
-		rd.start = 0x10000
+		rd.parts = []memoryPart{{start: 0x10000}}
 		r.done(&rd, 0, &large)
 	}
 	end(cutAt(1, 1, 0x10008).from)
@@ -240,11 +259,11 @@ func TestReadingThatEndsAtALargeFrame(t *testing.T) {
 	r.drain(t, now, cutAt(1, 1, 0x10008))
 	for _, there := range [][]unwind.OpenFrame{{large}, nil, {cutAt(1, 1, 0x10008).from}} {
 		rd := stackRead{tid: 1, space: 1, time: now, frames: there}
-		rd.start = 0x10000
+		rd.parts = []memoryPart{{start: 0x10000}}
 		r.done(&rd, 0, nil)
 		isGone := len(there) > 0 && there[0] != large // nothing says so where nothing is there
 		if known := slices.Contains(r.watched[1].frames, large); known == isGone {
-			t.Errorf("%#x is there: known: %v", there, known)
+			t.Errorf("%+v is there: known: %v", there, known)
 		}
 	}
 	// Another one that is not there, as a sample has shown it, is not passed over in its place.
@@ -252,11 +271,11 @@ func TestReadingThatEndsAtALargeFrame(t *testing.T) {
 	other.from.CFA = 0x20000
 	r.note(&other, now)
 	rd := stackRead{tid: 1, space: 1, time: now, frames: []unwind.OpenFrame{cutAt(1, 1, 0x10008).from}}
-	rd.start = 0x10000
+	rd.parts = []memoryPart{{start: 0x10000}}
 	r.watched[1].under = r.under[0]
 	r.done(&rd, 0, new(unwind.OpenFrame))
 	if w := r.watched[1]; w.under != nil || slices.Contains(w.frames, other.from) {
-		t.Errorf("read on as planned, of %#x", w.frames)
+		t.Errorf("read on as planned, of %+v", w.frames)
 	}
 }
 
@@ -294,6 +313,7 @@ func TestFewProcessesAreReadAtATime(t *testing.T) {
 		t.Fatalf("%d processes are read at a time", len(fake.watches))
 	}
 	// Those that follow are no others.
+	r.haveCome()
 	if r.drain(t, now+uint64(wakeEvery), stacks...); len(fake.watches) != 2*maxUnder {
 		t.Fatalf("%d watches, with those that follow", len(fake.watches))
 	}
@@ -447,11 +467,11 @@ func TestReadingThatIsShorter(t *testing.T) {
 	for n, full := range map[int]bool{0: false, 49: false, 50: true} {
 		var rd stackRead
 		rd.set(planned, [][]byte{make([]byte, 50), make([]byte, n)})
-		if rd.full != full || len(rd.memory) != n || rd.start != 200 || rd.below.start != 100 {
+		if rd.full != full || len(rd.last().memory) != n || rd.last().start != 200 || rd.parts[0].start != 100 {
 			t.Errorf("%d bytes of 50 above: full %v; %+v", n, rd.full, rd)
 		}
 		rd.set(planned[1:], [][]byte{make([]byte, n)})
-		if rd.full != full || len(rd.below.memory) > 0 {
+		if rd.full != full || len(rd.parts) != 1 {
 			t.Errorf("%d bytes of 50: full %v; %+v", n, rd.full, rd)
 		}
 	}
@@ -524,7 +544,7 @@ func TestReadingsOfAStackThatStays(t *testing.T) {
 		if plan := fake.watches[0].plan; plan.Apart != apart || plan.Times > int(readFor/apart) {
 			t.Errorf("there for %v: %+v", since, plan)
 		}
-		rd := stackRead{tid: 1, space: 1, time: now}
+		rd := stackRead{tid: 1, space: 1, time: now, parts: make([]memoryPart, 1)}
 		if r.done(&rd, 0, nil); r.watched[1].since != now {
 			t.Errorf("there for %v: it has been there since %d, and was not at %d", since, r.watched[1].since, now)
 		}
@@ -543,9 +563,14 @@ func TestStacksAreReadTogether(t *testing.T) {
 	lately, other := cutAt(1, 3, 0x200008), cutAt(2, 4, 0x200008)
 	r.note(&lately, now-watchedFor/2)
 	r.note(&other, now-watchedFor/2)
-	r.drain(t, now, cutAt(1, 5, 0x300008))
+	due := cutAt(1, 5, 0x300008)
+	r.note(&due, now-uint64(time.Minute))
+	r.drain(t, now, due)
 	if len(fake.watches) != 1 {
 		t.Fatalf("%d processes are read", len(fake.watches))
+	}
+	if apart := fake.watches[0].plan.Apart; apart != latestRead {
+		t.Errorf("read every %v: as often as a stack that is not due asks for", apart)
 	}
 	var starts []uint64
 	for _, p := range fake.watches[0].parts {
@@ -554,5 +579,58 @@ func TestStacksAreReadTogether(t *testing.T) {
 	slices.Sort(starts)
 	if want := []uint64{0x200000, 0x300000}; fake.watches[0].pid != 1 || !slices.Equal(starts, want) {
 		t.Errorf("process %d is read at %#x, want %#x", fake.watches[0].pid, starts, want)
+	}
+}
+
+// A stack of a thread that is silent is read on, less and less often, if its samples were cut off at a frame
+// that stays: samples that come one by one are completed, too.
+func TestSteadyStackIsReadOn(t *testing.T) {
+	t.Parallel()
+	const every = uint64(wakeEvery)
+	stays, other := cutAt(1, 1, 0x10008), cutAt(1, 1, 0x12008)
+	for _, c := range []struct {
+		name  string
+		there bool     // readings show the frame
+		also  cutStack // is cut off, too
+		until uint64   // it is read, after the last sample
+		apart time.Duration
+	}{
+		{"a frame that stays", true, stays, steadyFor, silentRead},
+		{"others that come and go", true, other, watchedFor, latestRead},
+		{"a frame that has gone", false, stays, watchedFor, soonestRead},
+	} {
+		fake := &fakeWatcher{}
+		r := newStackReader(fake)
+		now, last := uint64(time.Hour), uint64(0)
+		for at := uint64(0); at < 3*steadyFor; at += every {
+			now += every
+			for i, w := range fake.watches { // each has one reading, and ends
+				if w.over = true; i < len(fake.watches)-1 {
+					continue
+				}
+				rd := stackRead{tid: 1, space: 1, time: now, parts: make([]memoryPart, 1)}
+				if c.there {
+					rd.frames = []unwind.OpenFrame{stays.from}
+				}
+				r.haveCome()
+				r.done(&rd, 0, nil)
+			}
+			r.look()
+			r.account.earn(1, settled{missed: 1 << 20})
+			asked := len(fake.watches)
+			if at < steadyFor {
+				r.drain(t, now, stays, c.also)
+				last = now
+				continue
+			}
+			r.drain(t, now)
+			silent := now - last
+			if isAsked := len(fake.watches) > asked; isAsked != (silent <= c.until) {
+				t.Errorf("%s: read %v after the last sample: %v", c.name, time.Duration(silent), isAsked)
+			} else if isAsked && silent > watchedFor/2 && fake.watches[asked].plan.Apart < min(c.apart,
+				time.Duration(silent)/silentShare) {
+				t.Errorf("%s: %v after the last sample: %+v", c.name, time.Duration(silent), fake.watches[asked].plan)
+			}
+		}
 	}
 }

@@ -13,13 +13,12 @@ import (
 
 // A stackRead is a reading of a thread's stack, with the frames that seem to be there still.
 type stackRead struct {
-	pid, tid   uint32
-	space      uint64
-	time       uint64
-	below      memoryPart         // what is below a large frame, and its SP
-	memoryPart                    // from above that on, or all
-	full       bool               // there is more of it
-	frames     []unwind.OpenFrame // the innermost first
+	pid, tid uint32
+	space    uint64
+	time     uint64
+	parts    []memoryPart       // from one large frame to the next
+	full     bool               // there is more of the last one
+	frames   []unwind.OpenFrame // the innermost first
 }
 
 // A memoryPart is memory that was read.
@@ -31,67 +30,84 @@ type memoryPart struct {
 const (
 	word = 8 // bytes
 	// A frame of at least largeFrame bytes is not read, but for the savedRegs bytes below its CFA, where the
-	// registers of its caller are.
+	// registers of its caller are, or below where the CFA is saved, among these.
 	largeFrame = 16 << 10
 	savedRegs  = 256
 )
 
-// parts are what is to be read of a stack: from its innermost frame on, or what is below a large frame and
-// what is above.
+// parts are what is to be read of a stack: from its innermost frame on, without what is in large frames.
+// Between two of these that are far from each other, what is near the inner one is read, and what says
+// whether the outer one is there.
 func (w *watchedStack) parts() (parts []process.Part) {
-	frames := slices.SortedFunc(slices.Values(w.frames), bySP)
-	start := frames[0].SP - word
-	if n := uptoLarge(frames); n > 0 && frames[n-1].SP-start <= uint64(w.size) {
-		parts = append(parts, process.Part{Start: start, Size: int(frames[n-1].SP - start)})
-		start = frames[n-1].CFA - savedRegs
+	frames := slices.SortedFunc(slices.Values(w.frames), func(a, b unwind.OpenFrame) int {
+		return cmp.Compare(begin(&a), begin(&b))
+	})
+	start, left := begin(&frames[0]), maxReadSize
+	add := func(from uint64, size int) {
+		size = max(0, min(size, left))
+		parts, left = append(parts, process.Part{Start: from, Size: size}), left-size
+	}
+	for i := 0; i < len(frames); i++ {
+		f := &frames[i]
+		if !isLarge(f) || f.SP-word < start {
+			continue
+		}
+		// It may be there with more than one SP: that depends on what it has pushed for a call.
+		for i+1 < len(frames) && frames[i+1].Reaches() == f.Reaches() && !frames[i+1].Leaf {
+			i++
+		}
+		end := frames[i].SP
+		near := min(end-start, uint64(max(w.size, firstReadSize)), uint64(left/2))
+		if add(start, int(near)); near < end-start {
+			add(end-word, word)
+		}
+		start = f.Reaches() - savedRegs
 	}
 	size := w.size
 	if w.root > start && w.root-start < maxReadSize-aboveRoot {
 		size = int(w.root-start) + aboveRoot
 	}
-	for _, below := range parts {
-		size = min(size, maxReadSize-below.Size)
+	add(start, size)
+	return parts
+}
+
+// begin is where what is read of a stack for one of its frames begins.
+func begin(f *unwind.OpenFrame) uint64 {
+	if f.Leaf {
+		return max(f.SP, f.Reaches()-savedRegs)
 	}
-	return append(parts, process.Part{Start: start, Size: size})
+	return f.SP - word
 }
 
 func bySP(a, b unwind.OpenFrame) int { return cmp.Compare(a.SP, b.SP) }
 
-// uptoLarge is how many of the frames, in order of SP, come up to the first large one, which may be there
-// with more than one SP: that depends on what it has pushed for a call. It is 0 if there is none.
-func uptoLarge(frames []unwind.OpenFrame) (n int) {
-	n = slices.IndexFunc(frames, func(f unwind.OpenFrame) bool { return isLarge(&f) })
-	if n < 0 {
-		return 0
-	}
-	for cfa := frames[n].CFA; n < len(frames) && frames[n].CFA == cfa; {
-		n++
-	}
-	return n
-}
-
-func isLarge(f *unwind.OpenFrame) bool { return f.CFA > f.SP && f.CFA-f.SP >= largeFrame }
+func isLarge(f *unwind.OpenFrame) bool { return f.Reaches()-f.SP >= largeFrame }
 
 // set sets the parts to those that were planned, with what was read of them.
 func (rd *stackRead) set(planned []process.Part, memory [][]byte) {
-	last := len(planned) - 1
-	rd.below = memoryPart{}
-	if last > 0 {
-		rd.below = memoryPart{planned[0].Start, memory[0]}
+	rd.parts = rd.parts[:0]
+	for i, p := range planned {
+		rd.parts = append(rd.parts, memoryPart{p.Start, memory[i]})
 	}
-	rd.memoryPart = memoryPart{planned[last].Start, memory[last]}
-	rd.full = len(rd.memory) == planned[last].Size
+	last := len(planned) - 1
+	rd.full = len(memory[last]) == planned[last].Size
 }
 
-// find takes in those of the frames that are there: there is a return address of theirs in its place. It says
-// whether any is.
-func (rd *stackRead) find(frames []unwind.OpenFrame) bool {
+// last is the outermost part.
+func (rd *stackRead) last() *memoryPart { return &rd.parts[len(rd.parts)-1] }
+
+// find takes in those of the frames that are there: there is a return address of theirs in its place. A leaf
+// is taken for there if the thread was sampled in it last, and recently. It says whether any is.
+func (rd *stackRead) find(frames []unwind.OpenFrame, recently bool) bool {
 	rd.frames = rd.frames[:0]
-	for _, f := range frames {
-		at, ok := rd.below.at(f.SP - word)
-		if !ok {
-			at, ok = rd.at(f.SP - word)
+	for i, f := range frames {
+		if f.Leaf {
+			if recently && i == len(frames)-1 {
+				rd.frames = append(rd.frames, f)
+			}
+			continue
 		}
+		at, ok := rd.at(f.SP - word)
 		if pc := binary.LittleEndian.Uint64(at[:]); ok && f.Returns(pc) {
 			f.PC = pc
 			rd.frames = append(rd.frames, f)
@@ -99,6 +115,14 @@ func (rd *stackRead) find(frames []unwind.OpenFrame) bool {
 	}
 	slices.SortFunc(rd.frames, bySP)
 	return len(rd.frames) > 0
+}
+
+// at is a word of the stack, if that was read.
+func (rd *stackRead) at(addr uint64) (w [word]byte, ok bool) {
+	for i := 0; i < len(rd.parts) && !ok; i++ {
+		w, ok = rd.parts[i].at(addr)
+	}
+	return w, ok
 }
 
 // at is a word of memory, if that was read.
@@ -139,7 +163,8 @@ func (s *Session) takeReading(u *readings) {
 		its := memory[:len(p.parts)]
 		memory = memory[len(its):]
 		rd := &s.reader.read
-		*rd = stackRead{pid: u.pid, tid: p.tid, space: u.space, time: u.next.Began, frames: rd.frames}
+		*rd = stackRead{pid: u.pid, tid: p.tid, space: u.space, time: u.next.Began, frames: rd.frames,
+			parts: rd.parts}
 		rd.set(p.parts, its)
 		if rd.find(s.reader.framesOf(rd)) {
 			root, end := s.takeRead(rd)
@@ -158,46 +183,59 @@ func (s *Session) takeRead(rd *stackRead) (root uint64, end *unwind.OpenFrame) {
 		return 0, nil // of a process that has gone since
 	}
 	s.images.Walks(rd.pid)
-	var from *unwind.OpenFrame
-	for i := range rd.frames {
+	rootPart := len(rd.parts)
+	from := make([]*unwind.OpenFrame, 0, maxWatchedFrames) // lead to the ends of parts, each to another one
+	for i := 0; i < len(rd.frames) && root == 0; i++ {
 		f := &rd.frames[i]
+		part := rd.partOf(f)
 		switch res := s.walkRead(space, rd, f); res.End {
 		case unwind.Root:
 			s.seenByRead(rd, &res)
-			root = res.Frames[len(res.Frames)-1].SP
+			root, rootPart = res.Frames[len(res.Frames)-1].SP, part
 		case unwind.DumpTooShort:
-			if from == nil {
-				from = f
+			if n := len(from); n == 0 || rd.partOf(from[n-1]) != part {
+				from = append(from, f)
 			}
-		}
-		if root != 0 {
-			break
 		}
 		// Otherwise the frame has been left, and what was read is what others have left there since.
 	}
-	if from == nil || root != 0 && !rd.isBelow(from) {
-		return root, nil
+	for _, f := range from {
+		if rd.partOf(f) == rootPart {
+			break
+		}
+		res := s.walkRead(space, rd, f)
+		s.seenByRead(rd, &res)
+		last, _ := res.OpenFrame()
+		end = &last
 	}
-	res := s.walkRead(space, rd, from)
-	s.seenByRead(rd, &res)
 	if root != 0 {
 		return root, nil
 	}
-	last, _ := res.OpenFrame()
-	return 0, &last
+	return 0, end
 }
 
-// isBelow says whether a frame is in the part that ends at a large frame, which it is not.
-func (rd *stackRead) isBelow(f *unwind.OpenFrame) bool {
-	return f.SP < rd.start && f.CFA != rd.start+savedRegs
-}
-
-// walkRead walks over a read from one of its frames on.
-func (s *Session) walkRead(space *vmas.Space, rd *stackRead, f *unwind.OpenFrame) unwind.Result {
-	p, base := &rd.memoryPart, max(f.SP, rd.start)
-	if rd.isBelow(f) {
-		p, base = &rd.below, f.SP
+// partOf is the part in which the caller of a frame is, which is the next one if the frame is passed over.
+func (rd *stackRead) partOf(f *unwind.OpenFrame) int {
+	last, addr := len(rd.parts)-1, f.SP-word
+	if f.Leaf {
+		addr = f.Reaches() - word
 	}
+	for i := range last {
+		if _, ok := rd.parts[i].at(addr); !ok {
+			continue
+		}
+		if rd.parts[i+1].start+savedRegs == f.Reaches() {
+			return i + 1
+		}
+		return i
+	}
+	return last
+}
+
+// walkRead walks over a part of a read from one of its frames on.
+func (s *Session) walkRead(space *vmas.Space, rd *stackRead, f *unwind.OpenFrame) unwind.Result {
+	p := &rd.parts[rd.partOf(f)]
+	base := min(max(f.SP, p.start), p.start+uint64(len(p.memory)))
 	data := p.memory[base-p.start:]
 	return s.walker.WalkOn(space, *f, &unwind.Stack{Base: base, Data: data, Asked: uint64(len(data))})
 }

@@ -66,7 +66,9 @@ type watchedStack struct {
 	missed int                // in how many readings none of the frames was there, one after the other
 	since  uint64             // it has been there
 	cut    uint64             // was the last sample
-	cuts   int                // samples, with less than watchedFor from each to the next
+	cuts   int                // samples, with no longer from each to the next than it is read
+	there  []unwind.OpenFrame // those of the frames that the last reading has shown
+	astray uint64             // was the last sample that was cut off at another frame
 	under  *readings          // is read with these, or nil
 }
 
@@ -79,7 +81,7 @@ type readings struct {
 	gaps   int           // or so many of these
 	apart  time.Duration // from one to the next
 	begins uint64        // when others that are under way will be over, or now
-	until  uint64        // they are over, noRead where no others are to follow
+	until  uint64        // they are over
 	left   int           // readings to come
 	next   process.Reading
 	came   bool   // next
@@ -125,9 +127,16 @@ const (
 	maxHanging  = 8
 	mostHanging = 16
 
-	// watchedFor is how long after the last sample that was cut off a stack is read.
-	watchedFor = uint64(200 * time.Millisecond)
-	// cutOften is how many samples of a thread are cut off within that time from each to the next before its
+	// watchedFor is how long after the last sample that was cut off a stack is read. It is steady if for so
+	// long all of them were cut off at frames that stay, as those of a thread are that mostly waits for others
+	// in a function with a large frame. Then it is read for steadyFor, as long as a reading can be of use, and
+	// after half of the time that the thread has been silent, but so soon that a sample, which waits for
+	// JoinAfter, does not wait in vain.
+	watchedFor  = uint64(200 * time.Millisecond)
+	steadyFor   = uint64(joinBefore)
+	silentShare = 2
+	silentRead  = 60 * time.Millisecond
+	// cutOften is how many samples of a thread are cut off, none later than so after the one before, before its
 	// stack is read. A reading completes only what is seen before it and after it, so those of a stack that is
 	// cut now and then complete nothing.
 	cutOften = 3
@@ -206,8 +215,11 @@ func (r *stackReader) note(c *cutStack, now uint64) {
 		w = &watchedStack{pid: c.pid, space: c.space, size: size, root: r.rootFor(c), since: now}
 		r.watched[c.tid] = w
 	}
-	if now > w.cut+watchedFor {
+	if now > w.until() {
 		w.cuts = 0
+	}
+	if indexOf(w.there, &c.from) < 0 {
+		w.astray = now
 	}
 	w.cuts, w.cut, w.missed = min(w.cuts+1, cutOften), now, 0
 	if w.add(&c.from) {
@@ -215,9 +227,31 @@ func (r *stackReader) note(c *cutStack, now uint64) {
 	}
 }
 
+// isSteady says whether the stack is steady as of a time.
+func (w *watchedStack) isSteady(now uint64) bool {
+	return len(w.there) > 0 && now > w.astray+watchedFor
+}
+
+// until is how long the stack is read.
+func (w *watchedStack) until() uint64 {
+	if w.isSteady(w.cut) {
+		return w.cut + steadyFor
+	}
+	return w.cut + watchedFor
+}
+
+// apart is the time from one reading to the next.
+func (w *watchedStack) apart(now uint64) time.Duration {
+	most := latestRead
+	if w.isSteady(now) {
+		most = min(max(time.Duration(now-min(now, w.cut))/silentShare, latestRead), silentRead)
+	}
+	return min(most, max(soonestRead, time.Duration(now-min(now, w.since))/readShare))
+}
+
 // add adds a frame as the newest, for the oldest one if there are many, and says whether it was not there.
 func (w *watchedStack) add(f *unwind.OpenFrame) (isNew bool) {
-	i := slices.IndexFunc(w.frames, func(g unwind.OpenFrame) bool { return g.IsAt(f) })
+	i := indexOf(w.frames, f)
 	isNew = i < 0
 	if isNew && len(w.frames) >= maxWatchedFrames {
 		i = 0
@@ -227,6 +261,11 @@ func (w *watchedStack) add(f *unwind.OpenFrame) (isNew bool) {
 	}
 	w.frames = append(w.frames, *f)
 	return isNew
+}
+
+// indexOf is where the frame of the same function at the same place is among frames, or -1.
+func indexOf(frames []unwind.OpenFrame, f *unwind.OpenFrame) int {
+	return slices.IndexFunc(frames, func(g unwind.OpenFrame) bool { return g.IsAt(f) })
 }
 
 // forget forgets frames, and says whether there were such.
@@ -249,7 +288,7 @@ func (r *stackReader) rootFor(c *cutStack) uint64 {
 // next says from when on the stack can be read. It isDue if it is to be, whatever becomes of others.
 func (w *watchedStack) next(now uint64) (from uint64, ok bool) {
 	switch {
-	case w.missed >= mostMissed || w.under != nil && w.under.until > now+nextLook:
+	case w.missed >= mostMissed || w.under != nil && (w.under.until > now+nextLook || w.under.mayHang(now)):
 		return 0, false
 	case w.under != nil:
 		now = max(now, w.under.until)
@@ -264,11 +303,14 @@ func (w *watchedStack) isDue(now uint64) (from uint64, ok bool) {
 	return w.next(now)
 }
 
+// mayHang says whether the readings have begun, and none has come yet.
+func (u *readings) mayHang(now uint64) bool { return !u.some && now >= u.begins }
+
 // hasRoom says whether one more thread can be watched, and forgets those that are not cut off any more if
 // there is no room otherwise.
 func (r *stackReader) hasRoom(now uint64) bool {
 	if len(r.watched) >= maxWatched {
-		maps.DeleteFunc(r.watched, func(_ uint32, w *watchedStack) bool { return now > w.cut+watchedFor })
+		maps.DeleteFunc(r.watched, func(_ uint32, w *watchedStack) bool { return now > w.until() })
 	}
 	return len(r.watched) < maxWatched
 }
@@ -360,18 +402,22 @@ func (r *stackReader) active(now uint64) (n int) {
 // planFor is how often stacks are read: until readFor is over, unless their process has not enough credit.
 func (r *stackReader) planFor(u *readings, now uint64) process.Plan {
 	wait := time.Duration(u.begins - now)
-	planned := r.account.open(u.space).worth() / int64(priceOfReading)
-	for _, other := range r.under {
-		if other.space == u.space && other.gaps == 0 {
-			planned -= int64(other.left)
-		}
-	}
+	planned := r.mayPlan(u.space)
 	most := max(1, int64((readFor-wait)/u.apart))
 	u.left = int(min(most, max(planned, 0)+1))
-	if u.left == int(most) {
-		u.until = u.begins + uint64(u.left)*uint64(u.apart)
-	}
+	u.until = u.begins + uint64(u.left)*uint64(u.apart)
 	return process.Plan{Times: u.left, After: wait, Apart: u.apart}
+}
+
+// mayPlan is how many readings of stacks of an address space there is credit for, beside those under way.
+func (r *stackReader) mayPlan(space uint64) int64 {
+	n := r.account.open(space).worth() / int64(priceOfReading)
+	for _, u := range r.under {
+		if u.space == space && u.gaps == 0 {
+			n -= int64(u.left)
+		}
+	}
+	return n
 }
 
 // mayAsk says whether a process may be asked for readings, of a gap or of stacks: there are few at a time,
@@ -417,15 +463,16 @@ func (r *stackReader) planGaps(now uint64) (u *readings, parts []process.Part) {
 func (r *stackReader) plan(now uint64, hasRoom bool) (u *readings, parts []process.Part) {
 	first := uint32(0) // the thread whose stack is due
 	for tid, w := range r.watched {
-		if now > w.cut+watchedFor {
+		if now > w.until() {
 			delete(r.watched, tid)
 			continue
 		}
 		from, isDue := w.isDue(now)
 		switch {
 		case !isDue || u != nil && from >= u.begins || from == now && !hasRoom || !r.mayAsk(w.pid, now, false):
+		case from > now && r.mayPlan(w.space) <= 0:
 		case r.account.mayRead(w.space, now):
-			u = &readings{pid: w.pid, space: w.space, apart: latestRead, begins: from, until: noRead}
+			u = &readings{pid: w.pid, space: w.space, apart: silentRead, begins: from}
 			first = tid
 		case w.under == nil:
 			delete(r.watched, tid)
@@ -436,7 +483,7 @@ func (r *stackReader) plan(now uint64, hasRoom bool) (u *readings, parts []proce
 	}
 	parts = u.add(first, r.watched[first], nil, now)
 	for tid, w := range r.watched {
-		if from, ok := w.next(now); ok && w.space == u.space && from <= u.begins {
+		if from, ok := w.next(now); ok && w.under != u && w.space == u.space && from <= u.begins {
 			parts = u.add(tid, w, parts, now)
 		}
 	}
@@ -451,7 +498,9 @@ func (u *readings) add(tid uint32, w *watchedStack, parts []process.Part, now ui
 		return parts
 	}
 	w.under = u
-	u.apart = min(u.apart, max(soonestRead, time.Duration(now-min(now, w.since))/readShare))
+	if w.cuts >= cutOften {
+		u.apart = min(u.apart, w.apart(now))
+	}
 	u.stacks = append(u.stacks, plannedStack{tid, its})
 	return all
 }
@@ -556,12 +605,13 @@ func (r *stackReader) spend(u *readings) (together bool) {
 	return took < longestRead
 }
 
-// framesOf are the frames of a stack that are looked for in a reading.
-func (r *stackReader) framesOf(rd *stackRead) []unwind.OpenFrame {
+// framesOf are the frames of a stack that are looked for in a reading, and whether the last one was sampled
+// recently.
+func (r *stackReader) framesOf(rd *stackRead) (frames []unwind.OpenFrame, recently bool) {
 	if w := r.watched[rd.tid]; w != nil && w.space == rd.space {
-		return w.frames
+		return w.frames, rd.time-min(w.cut, rd.time) <= uint64(latestRead)
 	}
-	return nil // the thread has ended since, or its process has executed another program
+	return nil, false // the thread has ended since, or its process has executed another program
 }
 
 // done takes in what a reading has shown of the end of a stack, as takeRead returns it, and whether any frame
@@ -571,6 +621,7 @@ func (r *stackReader) done(rd *stackRead, root uint64, end *unwind.OpenFrame) {
 	if w == nil || w.space != rd.space {
 		return
 	}
+	w.there = append(w.there[:0], rd.frames...)
 	if w.missed++; len(rd.frames) > 0 {
 		w.missed = 0
 	} else {
@@ -578,12 +629,13 @@ func (r *stackReader) done(rd *stackRead, root uint64, end *unwind.OpenFrame) {
 	}
 	// Of a large frame that has gone only what is below would be read, and above what is of no use.
 	gone := len(rd.frames) > 0 && w.forget(func(f *unwind.OpenFrame) bool {
-		return isLarge(f) && !slices.ContainsFunc(rd.frames, func(g unwind.OpenFrame) bool { return g.IsAt(f) })
+		return isLarge(f) && !f.Leaf && indexOf(rd.frames, f) < 0
 	})
+	last := rd.last()
 	switch {
-	case root >= rd.start:
+	case root >= last.start:
 		w.root = root
-		w.size = int(min(root-rd.start, maxReadSize-aboveRoot)) + aboveRoot
+		w.size = int(min(root-last.start, maxReadSize-aboveRoot)) + aboveRoot
 	case end != nil && isLarge(end):
 		if w.add(end) {
 			w.under = nil // the readings that were planned without it show no more
@@ -591,7 +643,7 @@ func (r *stackReader) done(rd *stackRead, root uint64, end *unwind.OpenFrame) {
 	case end != nil && gone:
 		w.under = nil // likewise
 	case end != nil && rd.full:
-		w.root, w.size = 0, min(2*len(rd.memory), maxReadSize)
+		w.root, w.size = 0, min(2*len(last.memory), maxReadSize)
 	}
 	r.account.open(rd.space).size = w.size
 }

@@ -94,7 +94,7 @@ func (u *Unwinder) Continue(space *vmas.Space, regs *Regs, stack *Stack, res Res
 // goesOn is the result of a walk after frames were added to it that do not lead to the root.
 func (w *walk) goesOn(res *Result, at *vmas.Mapping) Result {
 	more := w.end(res.End, at)
-	more.Open, more.Within, more.CFA = res.Open, res.Within, res.CFA
+	more.Open, more.Within, more.CFA, more.SavedCFA = res.Open, res.Within, res.CFA, res.SavedCFA
 	return more
 }
 

@@ -168,3 +168,84 @@ func TestCFAGoesUp(t *testing.T) {
 		}
 	}
 }
+
+// callees has functions that a frame of leaf can be below, and one of which it cannot.
+const callees = `
+	.text
+	.globl _start
+leaf:
+	.cfi_startproc
+	call other
+in_leaf:
+	ret
+	.cfi_endproc
+	.space 8, 0xcc
+other:
+	.cfi_startproc
+	ret
+	.cfi_endproc
+table:
+	.cfi_startproc
+	.space 16, 0x90
+stub:
+	jmp *(%rax)
+	.cfi_endproc
+jumps:
+	.cfi_startproc
+	test %eax, %eax
+	je beyond
+	jmp jumps_too
+	.cfi_endproc
+jumps_too:
+	.cfi_startproc
+	jmp leaf
+	.cfi_endproc
+	.cfi_startproc
+	nop
+beyond:
+	ret
+	.cfi_endproc
+away:
+	.cfi_startproc
+	jmp other
+	.cfi_endproc
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call leaf
+by_itself:
+	call stub
+by_stub:
+	call jumps
+by_jumps:
+	call *%rax
+by_pointer:
+	call other
+by_other:
+	call away
+by_away:
+	call beyond
+by_beyond:
+	nop
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+`
+
+// TestWalkOnToCallers walks on from a frame whose caller has called its function or one that may have jumped
+// there, and to callers that have not. The function calls another one, or was sampled itself.
+func TestWalkOnToCallers(t *testing.T) {
+	space, images, at := labelledProgram(t, callees)
+	for caller, want := range map[string]Reason{
+		"by_itself": Root, "by_stub": Root, "by_jumps": Root, "by_pointer": Root,
+		"by_other": BadCFI, "by_away": BadCFI, "by_beyond": BadCFI,
+	} {
+		for _, from := range []OpenFrame{
+			{PC: at["in_leaf"], SP: madeSP}, {PC: at["leaf"], SP: madeSP, Leaf: true},
+		} {
+			u := NewUnwinder(images)
+			if got := u.WalkOn(space, from, madeCopy(true, at[caller], 1)); got.End != want {
+				t.Errorf("%s, %+v: %#x, %v; want %v", caller, from, got.IPs, got.End, want)
+			}
+		}
+	}
+}

@@ -3,7 +3,6 @@ package unwind
 import (
 	"time"
 
-	"unspool/dwarfcfi"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -109,37 +108,18 @@ func (w *walk) calls(i int) bool {
 	return w.isReturn(w.rule(&p, &frame{pc: pc}), pc)
 }
 
-// callsOther says whether frame i+1 calls another function of the same file directly than that of frame i.
-// The called function may have jumped to that of frame i since, which is not looked into.
+// callsOther says whether frame i+1 directly calls a function of the same file that has not led to that of
+// frame i, as far as is known.
 func (w *walk) callsOther(i int) bool {
 	var from, to place
 	pc, callee := w.ips[i+1], w.ips[i]
 	if !w.frames[i].exact {
 		callee--
 	}
-	if !w.locate(&from, pc-1) || !w.locate(&to, callee) || from.image == nil || from.image != to.image {
+	if !w.locate(&from, pc-1) || !w.locate(&to, callee) || from.image == nil || from.image != to.image ||
+		from.image.Arch() != rule.AMD64 {
 		return false
 	}
-	code, addr := from.image.CodeAt(from.m, pc-1)
-	if code == nil || from.image.Arch() != rule.AMD64 {
-		return false
-	}
-	target, ok := code.DirectCall(addr + 1)
-	if !ok {
-		return false
-	}
-	called, ok1 := from.function(target - addr + pc - 1)
-	is, ok2 := to.function(callee)
-	return ok1 && ok2 && called != is
-}
-
-// function gives where the function around pc begins, by the unwind tables of the image.
-func (p *place) function(pc uint64) (start uint64, ok bool) {
-	addr, ok := p.image.Address(pc - p.bias)
-	if !ok {
-		return 0, false
-	}
-	var row dwarfcfi.Row
-	err := p.image.EntryRow(addr, &row)
-	return row.Start, err == nil
+	addr, ok := to.image.Address(callee - to.bias)
+	return ok && from.image.CallsOther(from.m, pc, addr)
 }

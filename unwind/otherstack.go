@@ -177,15 +177,24 @@ func (w *walk) below(cfa uint64) Reason {
 }
 
 // An OpenFrame is the last frame of a walk that came to the end of its copy, from which [Unwinder.WalkOn]
-// goes on in the memory of the process. Its PC is a return address, which lies below its SP.
+// goes on in the memory of the process. Its PC is a return address, which lies below its SP, unless it is
+// that of the sampled function.
 type OpenFrame struct {
 	PC, SP, BP uint64
 	Within     link.Function
 	CFA        uint64 // 0 where it is not known
+	SavedCFA   uint64 // where it is saved then, 0 where that is not known, either
+	Leaf       bool   // it is that of the sampled function
 }
+
+// Reaches is an address up to which the frame reaches at least, as far as is known.
+func (f *OpenFrame) Reaches() uint64 { return max(f.SP, f.CFA, f.SavedCFA) }
 
 // IsAt says whether it is the frame of the same function at the same place.
 func (f *OpenFrame) IsAt(g *OpenFrame) bool {
+	if f.Leaf || g.Leaf { // SP depends on where the function stands
+		return f.Leaf == g.Leaf && f.Within == g.Within && f.CFA == g.CFA && f.SavedCFA == g.SavedCFA
+	}
 	return f.SP == g.SP && (f.PC == g.PC || f.Within == g.Within && f.Within != link.Function{})
 }
 
@@ -193,14 +202,18 @@ func (f *OpenFrame) IsAt(g *OpenFrame) bool {
 // that of the sample, as the function may have called something else since.
 func (f *OpenFrame) Returns(word uint64) bool { return word == f.PC || f.Within.Holds(word) }
 
-// OpenFrame gives that of a walk of x86-64. There is none where the sampled function itself is cut off: no
-// word on the stack says that it is there still.
+// OpenFrame gives that of a walk of x86-64. Where the sampled function itself is cut off, no word on the
+// stack says that it is there still, and there is an OpenFrame only if it is known where its frame ends.
 func (r *Result) OpenFrame() (f OpenFrame, ok bool) {
-	if r.Open < 2 {
+	if r.Open == 0 {
 		return f, false
 	}
 	last := &r.Frames[r.Open-1]
-	f = OpenFrame{PC: last.pc, SP: last.SP, BP: last.bp, Within: r.Within, CFA: r.CFA}
+	f = OpenFrame{PC: last.pc, SP: last.SP, BP: last.bp, Within: r.Within, CFA: r.CFA, SavedCFA: r.SavedCFA,
+		Leaf: r.Open == 1}
+	if f.Leaf {
+		return f, f.Reaches() > f.SP && f.Within != link.Function{}
+	}
 	return f, !last.exact && last.SP != 0
 }
 
@@ -214,7 +227,7 @@ func (u *Unwinder) WalkOn(space *vmas.Space, from OpenFrame, stack *Stack) Resul
 	u.Memory = nil
 	defer func() { u.Memory = memory }()
 
-	f := frame{pc: from.PC, sp: from.SP, bp: from.BP}
+	f := frame{pc: from.PC, sp: from.SP, bp: from.BP, exact: from.Leaf}
 	w := u.begin(space, stack)
 	w.push(&f, ByLive)
 	w.regs = checkpoint{}

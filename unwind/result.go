@@ -23,6 +23,8 @@ type Result struct {
 	// Within is the function of the last of these, and CFA where its frame ends, as far as that is known.
 	Within link.Function
 	CFA    uint64
+	// SavedCFA is where the CFA is saved in the frame if it is not known but where it is.
+	SavedCFA uint64
 }
 
 // SavedBP gives the address that the BP of frame i was loaded from. ok is false where it was not

@@ -232,13 +232,14 @@ func (w *walk) endCut(at *vmas.Mapping) Result {
 	n := len(w.frames)
 	if !w.moves.switched && !w.moves.isPartial() && !(w.frames[n-1].exact && n > 1) {
 		res.Open = n
-		res.Within, res.CFA = w.function(at)
+		res.Within, res.CFA, res.SavedCFA = w.function(at)
 	}
 	return res
 }
 
-// function is where the function of the last frame lies, whose mapping is m, and the frame's CFA.
-func (w *walk) function(m *vmas.Mapping) (f link.Function, cfa uint64) {
+// function is where the function of the last frame lies, whose mapping is m, and the frame's CFA, or where
+// that is saved.
+func (w *walk) function(m *vmas.Mapping) (f link.Function, cfa, saved uint64) {
 	last := &w.frames[len(w.frames)-1]
 	lookup := last.pc
 	if !last.exact {
@@ -246,7 +247,7 @@ func (w *walk) function(m *vmas.Mapping) (f link.Function, cfa uint64) {
 	}
 	var p place
 	if m == nil || !w.locate(&p, lookup) || p.image == nil || p.jit != nil {
-		return f, 0
+		return f, 0, 0
 	}
 	f.Low, f.High, _ = p.image.Function(p.m, lookup)
 	switch r := p.image.Rule(p.m, lookup); r.Kind() {
@@ -259,11 +260,19 @@ func (w *walk) function(m *vmas.Mapping) (f link.Function, cfa uint64) {
 		if cfa = last.SP + wide.CFA; wide.Kind == rule.FromBP {
 			cfa = last.bp + wide.CFA
 		}
+	case rule.FromSaved:
+		at, _ := r.Saved()
+		saved = last.SP + at
+	case rule.Realigned:
+		saved = last.bp - r.CFA()
 	}
 	if cfa <= last.SP {
 		cfa = 0
 	}
-	return f, cfa
+	if saved <= last.SP {
+		saved = 0
+	}
+	return f, cfa, saved
 }
 
 // stepped is the reason of a step that did not end the walk.

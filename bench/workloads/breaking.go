@@ -20,7 +20,7 @@ var (
 // been so in between: by chance, functions are left and entered again at the same place from somewhere else.
 var BreakingModes = []string{
 	"callers", "recursion", "longjmp", "coroutines", "signals", "altstack", "fork", "samepid", "threads", "gaps",
-	"largeframe", "python", "growing",
+	"largeframe", "leafframe", "python", "growing",
 }
 
 // Breaking are these programs, each with several periods.

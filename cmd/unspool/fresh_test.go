@@ -33,7 +33,11 @@ func TestStacksOnPagesThatWereNeverTouched(t *testing.T) {
 			t.Parallel()
 			proc := programs.Start(t, buildCase(t, "fresh.c", c.flags...), 20, c.mode)
 			// Less than the kernel can copy, so that there is something to advise.
-			r := recordEnough(t, "-p", strconv.Itoa(proc.Process.Pid), "--stack-size", "32768")
+			what := []string{"-p", strconv.Itoa(proc.Process.Pid), "--stack-size", "32768"}
+			if c.mode == "leaf" {
+				isRead(t, recordEnough(t, what...), "fresh_leaf fresh_caller main")
+			}
+			r := recordEnough(t, append(what, "--no-join")...)
 			st := &r.stats
 			t.Logf("%+v, cut: %v, frames by: %v", st.Samples, st.Unwind.Cut, st.Unwind.FramesBy)
 			if none := st.Unwind.Cut["no_copy"]; st.Samples.User < enough || none*100 < c.least*st.Samples.User {
@@ -84,15 +88,31 @@ func TestConvertsStacksOnPagesThatWereNeverTouched(t *testing.T) {
 	leads(t, recording{path: filepath.Join(dir, "perf.data"), stats: st, ended: e}, "fresh_leaf")
 }
 
+// isRead has most stacks completed by reads of the process, and holds what they begin with against want.
+func isRead(t *testing.T, r recording, want string) {
+	t.Helper()
+	st := &r.stats
+	if st.Samples.User < enough || st.Unwind.Complete*2 < st.Samples.User || st.Unwind.FramesBy["live"] == 0 {
+		t.Errorf("%d of %d user stacks are complete, %v", st.Unwind.Complete, st.Samples.User, st.Unwind.FramesBy)
+	}
+	leadOn(t, r, want, 2)
+}
+
 // leads holds against want, leaf first, what the stacks begin with that have its leaf there.
 func leads(t *testing.T, r recording, want string) {
+	t.Helper()
+	leadOn(t, r, want, 1)
+}
+
+// leadOn is leads for the stacks of so many frames or more.
+func leadOn(t *testing.T, r recording, want string, frames int) {
 	t.Helper()
 	own := ownProfile(t, r.path)
 	leaf, _, _ := strings.Cut(want, " ")
 	var samples uint64
 	for _, s := range own.Samples {
 		stack := userStack(own, s.Node)
-		if len(stack) == 0 || stack[0] != leaf {
+		if len(stack) < frames || stack[0] != leaf {
 			continue
 		}
 		samples += s.Count

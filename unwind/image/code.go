@@ -56,7 +56,7 @@ func (im *Image) Function(m *vmas.Mapping, pc uint64) (low, high uint64, ok bool
 	return pc - (addr - d.Start), pc + (d.End - addr), true
 }
 
-// Bounds on how far [Image.MayLeave] and [Image.LeadsTo] look.
+// Bounds on how far [Image.MayLeave], [Image.CallsOther] and [Image.LeadsTo] look.
 const (
 	functionsAhead = 8    // through which tail calls lead
 	functionSize   = 4096 // bytes
@@ -146,14 +146,32 @@ func (a *answers) put(off uint64, yes bool) {
 }
 
 // leaves is MayLeave for a call of the function at addr.
-func (im *Image) leaves(addr uint64) bool {
+func (im *Image) leaves(addr uint64) bool { return im.mayReach(addr, noAddress) }
+
+// CallsOther says whether the call before pc, which lies in m, calls a function directly from which no jump
+// leads to the one around callee, an address of the image. It is false if that is not known.
+func (im *Image) CallsOther(m *vmas.Mapping, pc, callee uint64) bool {
+	c, addr := im.CodeAt(m, pc-1)
+	if c == nil {
+		return false
+	}
+	target, direct := c.DirectCall(addr + 1)
+	return direct && !im.mayReach(target, callee)
+}
+
+const noAddress = ^uint64(0)
+
+// mayReach says whether a call of the function at addr can lead to the one around another address, itself or
+// by way of tail calls, or to where a register or a pointer says, as by a procedure linkage table. It is true
+// if that is not known.
+func (im *Image) mayReach(addr, other uint64) bool {
 	if im.cfi == nil {
 		return true
 	}
-	starts := []uint64{addr}
-	for i := 0; i < len(starts); i++ {
-		d, err := im.cfi.FDE(starts[i])
-		if err != nil || d.Start != starts[i] || d.End-d.Start > functionSize {
+	targets := []uint64{addr}
+	for i := 0; i < len(targets); i++ {
+		d, err := im.cfi.FDE(targets[i])
+		if err != nil || d.Covers(other) || d.End-d.Start > functionSize {
 			return true
 		}
 		exits, known := im.code.Exits(d.Start, d.End)
@@ -164,11 +182,11 @@ func (im *Image) leaves(addr uint64) bool {
 			if x.Indirect {
 				return true
 			}
-			if !slices.Contains(starts, x.Target) {
-				starts = append(starts, x.Target)
+			if !slices.Contains(targets, x.Target) {
+				targets = append(targets, x.Target)
 			}
 		}
-		if len(starts) > functionsAhead {
+		if len(targets) > functionsAhead {
 			return true
 		}
 	}

@@ -14,9 +14,10 @@
 //
 // Package bench/joins measures how often it is wrong all the same.
 //
-// A frame is identified by its address space, its function and its CFA, or by SP and PC if these are not
-// known, and not by its thread: goroutines and coroutines move from thread to thread. This package works on
-// numbers only, so that live stacks and recordings have the same links. A [Log] copies what is added to it.
+// A frame is identified by its address space, its function and its CFA, by its function and SP if the CFA is
+// not known, and by SP and PC if the function is not. It is not by its thread: goroutines and coroutines move
+// from thread to thread. This package works on numbers only, so that live stacks and recordings have the same
+// links. A [Log] copies what is added to it.
 package link
 
 import "slices"
@@ -49,7 +50,7 @@ func (w *Wanted) caller(f *run, k int) (i int, ok bool) {
 	if w.byFunction() {
 		return k, k > 0 && k < f.len() && f.at(k).SP == w.CFA && w.Within.Holds(f.at(k-1).PC)
 	}
-	return k + 1, k < f.len() && f.at(k) == w.Frame
+	return k + 1, k < f.len() && f.at(k).SP == w.SP && (f.at(k).PC == w.PC || w.Within.Holds(f.at(k).PC))
 }
 
 // An Outcome says what was found of the callers of a frame.

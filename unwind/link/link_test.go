@@ -138,7 +138,8 @@ func TestCallersFarAboveAreSeenOftenEnough(t *testing.T) {
 }
 
 // A frame is that of its function, wherever that stands: it has called something else, with more arguments
-// pushed, and returns to the same caller.
+// pushed, and returns to the same caller. Where its CFA is not known, as in a large frame whose registers the
+// copy does not hold, it is known by its SP, so that there may be no arguments more.
 func TestCallersOfFunction(t *testing.T) {
 	t.Parallel()
 	inFunction := Function{Low: 0x400100, High: 0x400200}
@@ -146,18 +147,22 @@ func TestCallersOfFunction(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		seen Frame // where its function was seen to stand
+		cfa  uint64
 		want Outcome
 	}{
-		{"at another call", Frame{SP: 0x7000_0100, PC: 0x400180}, Joined},
-		{"with arguments on the stack", Frame{SP: 0x7000_00e0, PC: 0x400190}, Joined},
-		{"behind a last call", Frame{SP: 0x7000_0100, PC: 0x400200}, Joined},
-		{"another function", Frame{SP: 0x7000_0100, PC: 0x400280}, Unseen},
+		{"at another call", Frame{SP: 0x7000_0100, PC: 0x400180}, caller.SP, Joined},
+		{"with arguments on the stack", Frame{SP: 0x7000_00e0, PC: 0x400190}, caller.SP, Joined},
+		{"behind a last call", Frame{SP: 0x7000_0100, PC: 0x400200}, caller.SP, Joined},
+		{"another function", Frame{SP: 0x7000_0100, PC: 0x400280}, caller.SP, Unseen},
+		{"at another call, with no CFA", Frame{SP: 0x7000_0100, PC: 0x400180}, 0, Joined},
+		{"with arguments on the stack, with no CFA", Frame{SP: 0x7000_00e0, PC: 0x400190}, 0, Unseen},
+		{"another function, with no CFA", Frame{SP: 0x7000_0100, PC: 0x400280}, 0, Unseen},
 	} {
 		l := Log{Before: 1000 * ms, After: 100 * ms}
 		for at := uint64(1); at < 20; at++ {
 			l.AddRead(1, at*ms, []Frame{c.seen, caller, root}, true)
 		}
-		wanted := Wanted{Frame: Frame{SP: 0x7000_0100, PC: 0x400140}, Within: inFunction, CFA: caller.SP}
+		wanted := Wanted{Frame: Frame{SP: 0x7000_0100, PC: 0x400140}, Within: inFunction, CFA: c.cfa}
 		got, outcome := l.Callers(nil, 1, 15*ms, wanted, 100)
 		if c.want == Joined {
 			c.want = JoinedByRead

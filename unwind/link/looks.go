@@ -30,8 +30,11 @@ const (
 // not take much memory.
 func (l *Log) looksFor(r *region, f *Wanted) *looks {
 	is := *f
-	if f.byFunction() {
-		is.Frame = Frame{SP: f.CFA} // where the function stands makes no difference
+	switch { // where the function stands makes no difference
+	case f.byFunction():
+		is.Frame = Frame{SP: f.CFA}
+	case f.Within.Holds(f.PC):
+		is.PC = 0
 	}
 	k, isOther := &l.looks, true
 	if r.indexed > 0 {

@@ -37,7 +37,7 @@ static long now(void)
 typedef unsigned way;
 
 // The way is in R15, with a word above it by which it is known, while this loops.
-NOINLINE void spin(long ns, way w)
+static inline __attribute__((always_inline)) void spinHere(long ns, way w)
 {
 	for (long end = now() + ns; now() < end;) {
 		register unsigned long told __asm__("r15") = 0x3ade5105ul << 32 | w;
@@ -47,6 +47,8 @@ NOINLINE void spin(long ns, way w)
 		__asm__ volatile("" : "+r"(told));
 	}
 }
+
+NOINLINE void spin(long ns, way w) { spinHere(ns, w); }
 
 // Frames of 1 KiB each, some or many: of the larger stacks the smaller copies hold the innermost part.
 static NOINLINE void deep(int n, long ns, way w)
@@ -85,6 +87,16 @@ static NOINLINE void large(way w)
 	memset(pad, 1, sizeof pad);
 	__asm__ volatile("" : : "r"(pad) : "memory");
 	work(w);
+	__asm__ volatile("" : : "r"(pad) : "memory");
+}
+
+// The same, which calls nothing that does not return at once.
+static NOINLINE void largeLeaf(way w)
+{
+	char pad[122 << 10];
+	memset(pad, 1, sizeof pad);
+	__asm__ volatile("" : : "r"(pad) : "memory");
+	spinHere(period, w);
 	__asm__ volatile("" : : "r"(pad) : "memory");
 }
 
@@ -279,6 +291,13 @@ static NOINLINE void largeFrame(void)
 	KEEP();
 }
 
+static NOINLINE void leafFrame(void)
+{
+	body = largeLeaf;
+	alternate();
+	KEEP();
+}
+
 // For a program in another language, which goes on from one of two functions.
 void callBack(void (*next)(way))
 {
@@ -294,6 +313,7 @@ static const struct {
 	{"callers", alternate}, {"recursion", recurse}, {"longjmp", jump}, {"coroutines", switchStacks},
 	{"signals", signals}, {"altstack", otherStack}, {"fork", forks}, {"samepid", samePID},
 	{"threads", threads}, {"gaps", gaps}, {"largeframe", largeFrame},
+	{"leafframe", leafFrame},
 };
 
 int main(int argc, char **argv)
