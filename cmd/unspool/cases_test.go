@@ -45,7 +45,7 @@ func (r *recording) whole(t *testing.T) {
 	t.Logf("%d samples, ended: %v, frames by: %v", r.stats.Samples.User, r.stats.Unwind.Ended,
 		r.stats.Unwind.FramesBy)
 	if r.stats.incomplete() > 0.01 {
-		t.Errorf("of %d stacks ended: %v", r.stats.Samples.User, r.stats.Unwind.Ended)
+		t.Errorf("of %d stacks ended: %v\n%s", r.stats.Samples.User, r.stats.Unwind.Ended, r.stderr)
 	}
 }
 
