@@ -197,25 +197,41 @@ func (w *walk) passedOver(f, next *frame) (caller frame, found, lost bool) {
 	}
 	defer w.images.End(began)
 	base := next.pc - 1 - addr // what an address of the image is mapped at, less that address
-	if at, pc, ok := w.onlyReturn(c, start, base, f.sp, f.bp); ok {
-		here, pcHere := w.codeAt(f.pc)
-		if here != nil && here.Frameless(pcHere) && at+8 <= f.bp-c.FrameSize(start) && c.Within(start, pc-base) {
-			return frame{pc: pc, sp: at + 8, bp: f.bp}, true, false
-		}
-	}
 	end := c.EndOfReturning(start)
-	return caller, false, end != 0 && f.pc-base-start >= end-start
+	lost = end != 0 && f.pc-base-start >= end-start
+	if at, pc, ok := w.onlyReturn(c, start, end, base, f.sp, f.bp); ok && at+8 <= f.bp-c.FrameSize(start) {
+		here, pcHere := w.codeAt(f.pc)
+		switch {
+		case lost && w.isEntering(f, at):
+		case here == nil || !here.Frameless(pcHere):
+			return caller, false, lost
+		case end == 0 && !c.Within(start, pc-base):
+			return caller, false, false
+		}
+		return frame{pc: pc, sp: at + 8, bp: f.bp}, true, false
+	}
+	return caller, false, lost
 }
 
-// onlyReturn finds the only address from sp to bp that may be one in the function at start to which a call
-// returns, and where it is first: code that moves its arguments leaves it where it was, too.
-func (w *walk) onlyReturn(c *asm.Code, start, base, sp, bp uint64) (at, pc uint64, ok bool) {
+// isEntering says whether f has pushed nothing yet, or BP only, on a return address at an address of the
+// stack.
+func (w *walk) isEntering(f *frame, at uint64) bool {
+	if at == f.sp {
+		return true
+	}
+	saved, ok := w.stack.word(f.sp)
+	return ok && at == f.sp+8 && saved == f.bp
+}
+
+// onlyReturn finds the only address from sp to bp that may be one in the function from start to end to which
+// a call returns, and where it is first: code that moves its arguments leaves it where it was, too.
+func (w *walk) onlyReturn(c *asm.Code, start, end, base, sp, bp uint64) (at, pc uint64, ok bool) {
 	for a := sp; a < min(bp, sp+8*mostWords); a += 8 {
 		v, there := w.stack.word(a)
 		switch {
 		case !there:
 			return 0, 0, false
-		case ok && v == pc, !c.MayReturn(start, v-base):
+		case ok && v == pc, !c.MayReturn(start, end, v-base):
 		case ok:
 			return 0, 0, false
 		default:

@@ -2,10 +2,29 @@ package asm
 
 // This file is about functions with and without a frame pointer whose starts a call or padding tells.
 
-// FrameCalled gives the function that the call before addr calls, if that begins by making a frame.
+// FrameCalled gives the function that the call before addr calls, if that begins by making a frame, or does
+// so after it has moved arguments from one register to another.
 func (c *Code) FrameCalled(addr uint64) (start uint64, ok bool) {
 	start, ok = c.DirectCall(addr)
-	return start, ok && c.entersFrame(start)
+	return start, ok && c.judge(&c.framed, start, (*Code).findFrame)
+}
+
+func (c *Code) findFrame(start uint64) bool {
+	const most = 8 // instructions
+	var in insn
+	for at, n := start, 0; n < most; n++ {
+		if c.findEntry(at) {
+			return true
+		}
+		if !in.decode(c.bytes(at)) || in.movesStack() || in.writes()&(bit(rSP)|bit(rBP)) != 0 {
+			return false
+		}
+		if t, _ := in.turn(at); t != onwards {
+			return false
+		}
+		at += uint64(in.n)
+	}
+	return false
 }
 
 // FrameSize gives how far below BP the function that begins at start, by making a frame, moves SP first:
@@ -36,9 +55,14 @@ func (in *insn) isSubSP() bool {
 		in.mod == 3 && in.reg == 5 && in.rm == rSP
 }
 
-// MayReturn says whether addr follows a call, not far behind the start of a function.
-func (c *Code) MayReturn(start, addr uint64) bool {
-	return addr > start && addr-start <= mostOfFunction && c.FollowsCall(addr)
+// MayReturn says whether addr follows a call in the function from start to end, or not far behind the start
+// where the end is not known and 0.
+func (c *Code) MayReturn(start, end, addr uint64) bool {
+	most := uint64(mostOfFunction)
+	if end != 0 {
+		most = end - start
+	}
+	return addr > start && addr-start <= most && c.FollowsCall(addr)
 }
 
 // mostOfFunction is how far [Code.Within] reads.

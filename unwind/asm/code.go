@@ -35,6 +35,7 @@ type Code struct {
 	targets answers[callTarget]
 	leaves  answers[verdict] // of LeavesImage
 	enters  answers[verdict] // of entersFrame
+	framed  answers[verdict] // of FrameCalled
 	returns answers[returning]
 	changed answers[regSet] // by functions
 	written answers[regSet] // likewise, by functions whose ends are known
