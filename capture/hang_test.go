@@ -26,6 +26,7 @@ func TestRecordingBesideAFileThatHangs(t *testing.T) {
 			server, path := programOnFUSE(t)
 			hung := programs.Start(t, path, 20)
 			honest := startLoop(t, python)
+			programs.Warm(t, honest.Process.Pid)
 			server.Be(t, mode)
 			defer server.Be(t, fusetest.Answer) // so that the program can end
 
@@ -47,8 +48,9 @@ func TestRecordingBesideAFileThatHangs(t *testing.T) {
 				n += of[uint32(hung.Process.Pid)] // which can be read
 			}
 			if out.Stats.Lost > 0 || n < 20 || complete*100 < n*99 {
-				t.Errorf("%d lost, %d of %d stacks complete, %d of the program that hangs; ended %v",
-					out.Stats.Lost, complete, n, of[uint32(hung.Process.Pid)], out.Stats.Ended)
+				t.Errorf("%d lost, %d of %d stacks complete, %d of the program that hangs; ended %v, in unread files %v",
+					out.Stats.Lost, complete, n, of[uint32(hung.Process.Pid)], out.Stats.Ended,
+					out.Trouble.Places(unwind.NoImage))
 			}
 			why := fmt.Sprint(out.Trouble.File(path))
 			if mode != fusetest.HangClose && !strings.Contains(why, path+": not read within 30ms") {

@@ -141,6 +141,7 @@ func recordEnough(t *testing.T, what ...string) (r recording) {
 		}
 		syscall.Kill(pid, syscall.SIGCONT) // it may have been recorded before
 		defer syscall.Kill(pid, syscall.SIGSTOP)
+		programs.Warm(t, pid)
 	}
 	for _, seconds := range []string{"0.2", "1", "4"} {
 		// With half of a CPU, which a program has beside other tests, the first recording is long enough.
