@@ -38,6 +38,10 @@ func (w *walk) throwing(p *place, f *frame, r rule.Rule) (next frame, source Sou
 		return frame{pc: pc, sp: h, bp: bp}, ByHeuristic, stepped
 	case beyondCopy:
 		return next, ByCFI, w.miss(h - 8)
+	case begunBelow:
+		next.bp = h - 16
+		w.regs.restart(len(w.ips), &next)
+		return next, ByHeuristic, stepped
 	case begun:
 		next.bp, w.moves.lostBP = 0, true // what the caller had in the registers is lost
 		w.regs.restart(len(w.ips), &next)
@@ -78,6 +82,7 @@ type overwrite uint8
 const (
 	untouched  overwrite = iota
 	begun                // BP
+	begunBelow           // BP, and the handling frame is that of the caller's caller
 	whole                // BP and the return address
 	beyondCopy           // perhaps these, with those of a frame that is not in the copy
 )
@@ -131,9 +136,34 @@ func (w *walk) handler(f, next *frame, slot uint64) (cfa uint64, how overwrite) 
 		}
 		if w.hasBP(at, next.bp, slot) {
 			how = begun
+			if ra, _ := w.stack.word(cfa - 8); ra-1-low < high-low && w.isRightBelow(next, cfa) {
+				return cfa, begunBelow
+			}
 		}
 	}
 	return 0, how
+}
+
+// isRightBelow says whether next is the frame below one whose SP is cfa: that has called a function that made
+// a frame there, which reaches to next's SP.
+func (w *walk) isRightBelow(next *frame, cfa uint64) bool {
+	base := cfa - 16
+	saved, _ := w.stack.word(base)
+	ra, ok := w.stack.word(cfa - 8)
+	if !ok || saved != next.bp || base < next.sp {
+		return false
+	}
+	c, addr := w.codeAt(ra - 1)
+	if c == nil {
+		return false
+	}
+	began, ok := w.images.Begin()
+	if !ok {
+		return false
+	}
+	defer w.images.End(began)
+	start, ok := c.FrameCalled(addr + 1)
+	return ok && c.FrameSize(start) == base-next.sp
 }
 
 // hasBP says whether the context at an address has BP in another place than slot, with the value bp.

@@ -115,7 +115,16 @@ install:
 		{"searching", func([]uint64) {}, inCallee,
 			[]string{"install", "in_throw", "in_thrower", "in_handler", "in_start"}, Root},
 		{"BP written over", func(s []uint64) { s[throwBP] = s[handlerBP] }, inCallee,
-			[]string{"install", "in_throw", "in_thrower"}, UnknownRegister},
+			[]string{"install", "in_throw", "in_thrower", "in_handler", "in_start"}, Root},
+		{"BP written over, and another frame between", func(s []uint64) {
+			s[handlerBP], s[belowRA] = word(handlerBP+3), at["in_thrower"]
+			s[handlerBP+3], s[belowRA+3] = word(35), at["in_handler"]
+			s[throwBP], s[context+rule.BP] = s[handlerBP+3], word(handlerBP+3)
+			s[context+contextCFA/8] = word(handlerSP + 3)
+		}, inCallee, []string{"install", "in_throw", "in_thrower"}, UnknownRegister},
+		{"BP written over, and the caller has no frame pointer", func(s []uint64) {
+			s[throwBP], s[context+rule.BP], s[33] = 42, word(33), 42
+		}, inCallee, []string{"install", "in_throw", "in_thrower"}, UnknownRegister},
 		{"all written over", func(s []uint64) { s[throwBP], s[throwRA] = s[handlerBP], s[belowRA] }, inCallee,
 			[]string{"install", "in_throw", "in_handler", "in_start"}, Root},
 		{"the landing pad, too", func(s []uint64) {
