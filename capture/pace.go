@@ -5,11 +5,13 @@ import "time"
 // A pace bounds how often new mappings wake a recording: at once as long as there are few, with one wake-up
 // for all that a program maps when it starts, and every 5 ms if there are many. Where all of the last second
 // were of files that are known, as in a program that loads its plug-ins again and again, it is every 20 ms:
-// these files need not be opened before their processes end.
+// these files need not be opened before their processes end. A flood that would fill the rings by then, as
+// that of a program that renames its threads all the time, is taken up to every 2 ms.
 type pace struct {
-	at     time.Time
-	credit time.Duration
-	found  time.Time // when a file was new
+	at      time.Time
+	credit  time.Duration
+	found   time.Time     // when a file was new
+	longest time.Duration // that a wake-up waits, as far as the rings have room
 }
 
 const (
@@ -20,6 +22,8 @@ const (
 	wakeLeast  = 2 * time.Millisecond // between two wake-ups
 )
 
+func newPace() pace { return pace{longest: vainPrice} }
+
 // due takes the price of a wake-up at a time from the credit, and returns how long to wait until the credit
 // suffices.
 func (p *pace) due(now time.Time) time.Duration {
@@ -27,9 +31,18 @@ func (p *pace) due(now time.Time) time.Duration {
 	if !p.findsNew(now) {
 		price = vainPrice
 	}
-	p.credit = min(p.credit+since, mostCredit) - price
+	p.credit = max(min(p.credit+since, mostCredit)-price, -p.longest)
 	p.at = now
 	return max(-p.credit, wakeLeast-since, 0)
+}
+
+// waited says whether the rings were crowded when a wake-up had waited for as long as the pace said.
+func (p *pace) waited(crowded bool) {
+	if crowded {
+		p.longest = max(p.longest/2, wakeLeast)
+	} else {
+		p.longest = min(p.longest*2, vainPrice)
+	}
 }
 
 // findsNew says whether a file was new lately.

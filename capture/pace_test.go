@@ -8,7 +8,7 @@ import (
 // A pace lets some wake-ups pass at once, and in a storm one in 20 ms, or in 5 ms while files are new.
 func TestPace(t *testing.T) {
 	const ms = time.Millisecond
-	var p pace
+	p := newPace()
 	now := time.Unix(1000, 0)
 	for _, c := range []struct {
 		name        string
@@ -38,6 +38,30 @@ func TestPace(t *testing.T) {
 		}
 		if passed < c.least || passed > c.most {
 			t.Errorf("%s: %d wake-ups", c.name, passed)
+		}
+	}
+}
+
+// TestPaceOfAFlood: wake-ups that find the rings crowded are followed by others soon, up to every 2 ms, and
+// then the pace becomes what it was.
+func TestPaceOfAFlood(t *testing.T) {
+	const ms = time.Millisecond
+	p, now := newPace(), time.Unix(1000, 0)
+	for _, c := range []struct {
+		name    string
+		crowded bool
+		waits   []time.Duration
+	}{
+		{"first there is credit", false, []time.Duration{0, 0, 0, 0, 0, 10 * ms, 20 * ms, 20 * ms}},
+		{"a flood", true, []time.Duration{20 * ms, 10 * ms, 5 * ms, 5 * ms / 2, 2 * ms, 2 * ms, 2 * ms}},
+		{"it ends", false, []time.Duration{2 * ms, 4 * ms, 8 * ms, 16 * ms, 20 * ms, 20 * ms}},
+	} {
+		for i, want := range c.waits {
+			got := p.due(now)
+			if now = now.Add(max(got, 2*ms)); got != want {
+				t.Errorf("%s: %d. wait of %v, want %v", c.name, i+1, got, want)
+			}
+			p.waited(c.crowded)
 		}
 	}
 }

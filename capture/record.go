@@ -348,7 +348,7 @@ func (r *recording) kernelToo() bool {
 // loop takes records from the rings until the recording is over.
 func (r *recording) loop(ctx context.Context) error {
 	flush, report, sweep := r.began.Add(flushEvery), r.began.Add(reportEvery), r.began.Add(sweepEvery)
-	var pace pace
+	pace := newPace()
 	guard, cpus := cpuGuard{r.began, cpuTime()}, r.began
 	for !r.over(ctx) {
 		if err := r.wait(ctx, &pace); err != nil {
@@ -425,6 +425,7 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 			if err := r.source.Pause(hold); err != nil {
 				return err
 			}
+			p.waited(r.source.Crowded())
 		}
 		asked := time.Now()
 		timeout := max(0, until.Sub(asked))

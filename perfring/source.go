@@ -342,6 +342,11 @@ func (s *Source) Pressing() bool {
 	return slices.ContainsFunc(s.merger.queues, (*queue).pressing)
 }
 
+// Crowded says whether any ring for the side-band is a quarter full or more.
+func (s *Source) Crowded() bool {
+	return slices.ContainsFunc(s.merger.queues, func(q *queue) bool { return q.sideBand && q.pressing() })
+}
+
 // HalfFull says whether any ring is half full or more, so that nothing may keep the caller from draining it.
 // It may be called while Drain is running.
 func (s *Source) HalfFull() bool {
