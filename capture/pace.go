@@ -31,7 +31,7 @@ func (p *pace) due(now time.Time) time.Duration {
 	if !p.findsNew(now) {
 		price = vainPrice
 	}
-	p.credit = max(min(p.credit+since, mostCredit)-price, -p.longest)
+	p.credit = max(min(p.credit+since, mostCredit)-price, -min(price, p.longest))
 	p.at = now
 	return max(-p.credit, wakeLeast-since, 0)
 }

@@ -65,3 +65,17 @@ func TestPaceOfAFlood(t *testing.T) {
 		}
 	}
 }
+
+// TestPaceBesideDrains: however often drains have cut a wait short, the next one is no longer than others.
+func TestPaceBesideDrains(t *testing.T) {
+	p, now := newPace(), time.Unix(1000, 0)
+	for _, most := range []time.Duration{vainPrice, wakePrice} {
+		for range 200 {
+			if wait := p.due(now); wait > most {
+				t.Fatalf("a wait of %v, more than %v", wait, most)
+			}
+			now = now.Add(time.Millisecond)
+		}
+		p.foundNew(now)
+	}
+}
