@@ -1,7 +1,6 @@
 package programs
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -30,7 +29,7 @@ func Warm(t testing.TB, pid int) {
 			_, err = io.Copy(io.Discard, f)
 			f.Close()
 			if err != nil {
-				t.Error(fmt.Errorf("%s: %w", fields[5], err))
+				t.Errorf("%s: %v", fields[5], err)
 			}
 		}
 	}
