@@ -175,8 +175,10 @@ func (s *Space) holds(m *Map) bool {
 }
 
 const (
-	// rereadShare: after a re-read that took some time, the next one waits this many times as long.
+	// Re-reads of a process have a credit of time, which grows by this part of the time, up to mostReread: on
+	// a busy machine one may take long that has to wait for a CPU.
 	rereadShare = 50
+	mostReread  = 20 * time.Millisecond
 	// Re-reads that find nothing new become rarer and rarer.
 	minBackoff = 10 * time.Millisecond
 	maxBackoff = time.Second
@@ -240,7 +242,9 @@ func (t *Table) reload(s *Space, replace bool) (different bool) {
 	} else {
 		s.backoff = min(max(2*s.backoff, minBackoff), maxBackoff)
 	}
-	s.reread = end.Add(max(s.backoff, rereadShare*end.Sub(begin)))
+	s.credit = min(s.credit+begin.Sub(s.credited)/rereadShare, mostReread) - end.Sub(begin)
+	s.credited = begin
+	s.reread = end.Add(max(s.backoff, -s.credit*rereadShare))
 	return different
 }
 

@@ -33,10 +33,12 @@ type Space struct {
 	missing           bool // the last sweep did not find it
 	denied            bool // its maps could not be read for want of permission
 
-	reread  time.Time     // the earliest time of the next re-read
-	backoff time.Duration // how long to wait after re-reads that found nothing new
-	doubted bool          // records were lost since it was last read
-	limit   int           // number of mappings at which stale ones are looked for
+	reread   time.Time     // the earliest time of the next re-read
+	credit   time.Duration // for re-reads, at the time of the last one
+	credited time.Time
+	backoff  time.Duration // how long to wait after re-reads that found nothing new
+	doubted  bool          // records were lost since it was last read
+	limit    int           // number of mappings at which stale ones are looked for
 }
 
 // Thread is a thread and its name.

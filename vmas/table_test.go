@@ -238,8 +238,8 @@ func TestLostRecordsAreReadAgain(t *testing.T) {
 		fakeProcess{pid: 6, comm: "old", start: 100, maps: before})
 	tab := NewTable(root)
 	now := time.Unix(1000, 0)
-	tab.now = func() time.Time { // each look at the clock takes a millisecond
-		now = now.Add(time.Millisecond)
+	tab.now = func() time.Time { // each look at the clock takes longer than re-reads have credit for
+		now = now.Add(mostReread + time.Millisecond)
 		return now
 	}
 	for _, pid := range []uint32{5, 6} {
@@ -278,4 +278,38 @@ func TestLostRecordsAreReadAgain(t *testing.T) {
 		t.Error("a process stays in doubt")
 	}
 	checkTable(t, tab)
+}
+
+// TestRereadsThatTakeLong moves a mapping again and again: one read that takes long does not keep the next
+// one from being made, but in the long run reads take a fiftieth of the time.
+func TestRereadsThatTakeLong(t *testing.T) {
+	root := fakeProc(t, fakeProcess{pid: 5, comm: "moves", start: 100, maps: ""})
+	tab := NewTable(root)
+	now := time.Unix(1000, 0)
+	took := 10 * time.Millisecond
+	tab.now = func() time.Time { now = now.Add(took); return now }
+	if _, err := tab.Seed(5); err != nil {
+		t.Fatal(err)
+	}
+	moves := 0
+	refresh := func() bool {
+		moves++
+		writeFakeProc(t, root, fakeProcess{pid: 5, comm: "moves", start: 100,
+			maps: fmt.Sprintf("%x000-%x000 r-xp 00000000 00:00 0 /code\n", moves, moves+1)})
+		return tab.Refresh(5)
+	}
+	for range 2 {
+		if !refresh() {
+			t.Error("a read that took long keeps the next one from being made")
+		}
+	}
+	read := 0
+	for end := now.Add(100 * time.Second); now.Before(end); now = now.Add(5 * time.Millisecond) {
+		if refresh() {
+			read++
+		}
+	}
+	if share := time.Duration(read) * took * rereadShare; share < 90*time.Second || share > 110*time.Second {
+		t.Errorf("%d reads of %v in 100 s", read, took)
+	}
 }
