@@ -2,7 +2,7 @@ package main
 
 import (
 	"encoding/json"
-	"math"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,13 +15,14 @@ import (
 	"unspool/testdata/browser"
 )
 
-// changed has recordings of a program before and after a change, and once more before it, made once.
+// changed has a program before a change, and recordings of it before and after, made once.
 var changed struct {
 	sync.Once
-	before, again, after string
+	old           string
+	before, after string
 }
 
-func changedRecordings(t *testing.T) (before, again, after string) {
+func changedRecordings(t *testing.T) (before, after string) {
 	t.Helper()
 	needRoot(t)
 	need(t, "gcc")
@@ -30,27 +31,28 @@ func changedRecordings(t *testing.T) (before, again, after string) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		record := func(name, program string) string {
-			data := filepath.Join(dir, name+".data")
-			e := unspool(t, dir, "record", "-q", "-F", "2999", "-o", data, "--", program, "12000")
-			if e.status != 0 {
-				t.Fatalf("record: status %d\n%s", e.status, e.stderr)
-			}
-			return data
-		}
 		program := func(name string, flags ...string) string {
 			kept := filepath.Join(dir, name)
 			copyFile(t, buildCase(t, "changed.c", flags...), kept)
 			return kept
 		}
-		first, second := program("app-old"), program("app-new", "-DCHANGED")
-		changed.before, changed.again = record("before", first), record("again", first)
-		changed.after = record("after", second)
+		changed.old = program("app-old")
+		changed.before = recordChanged(t, filepath.Join(dir, "before.data"), changed.old)
+		changed.after = recordChanged(t, filepath.Join(dir, "after.data"), program("app-new", "-DCHANGED"))
 	})
 	if changed.after == "" {
 		t.Skip("there are no recordings")
 	}
-	return changed.before, changed.again, changed.after
+	return changed.before, changed.after
+}
+
+func recordChanged(t *testing.T, data, program string) string {
+	t.Helper()
+	e := unspool(t, filepath.Dir(data), "record", "-q", "-F", "2999", "-o", data, "--", program, "12000")
+	if e.status != 0 {
+		t.Fatalf("record: status %d\n%s", e.status, e.stderr)
+	}
+	return data
 }
 
 // differed is what report --json writes about two recordings. 'unspool help json' says what is in it.
@@ -131,7 +133,7 @@ func (d *differed) function(t *testing.T, name string) (f differedFunction) {
 // What was changed is found, and no difference between two runs of the same program.
 func TestDifferenceOfAProgram(t *testing.T) {
 	t.Parallel()
-	before, again, after := changedRecordings(t)
+	before, after := changedRecordings(t)
 	d := differenceJSON(t, before, after)
 	for name, more := range map[string]bool{"changed_pack": true, "changed_gone": false} {
 		f := d.function(t, name)
@@ -156,23 +158,32 @@ func TestDifferenceOfAProgram(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 
-	// Of the differences between two runs of one program, one in twenty lies beyond its interval of 95 %, and
-	// one in a thousand beyond one that is 1.7 times as wide.
-	same := differenceJSON(t, before, again)
-	for _, f := range same.Events[0].Functions {
-		for _, by := range []differedBy{f.Self.Share, f.Total.Share} {
-			most := 1.7 * (by.High - by.Low) / 2
-			if strings.HasPrefix(f.Name, "changed_") && math.Abs(by.Difference) > most {
-				t.Errorf("the same program differs: %+v", f)
-			}
+	// With intervals of 95 %, each function of two runs differs by more than chance in one of twenty.
+	for tries := 1; ; tries++ {
+		again := recordChanged(t, filepath.Join(t.TempDir(), "again.data"), changed.old)
+		more := differing(t, before, again)
+		if more == "" {
+			return
+		}
+		t.Log("the same program differs: ", more)
+		if tries == 3 {
+			t.Fatal("three times")
 		}
 	}
-	gone := same.function(t, "changed_gone")
-	differs := gone.Self.Share.Significant || gone.Total.Share.Significant
-	text := unspool(t, "", "report", before, again).stdout
-	if strings.Contains(text, "changed_gone\n") && !differs {
-		t.Error(text)
+}
+
+// differing is what is said to differ between two recordings of one program.
+func differing(t *testing.T, before, again string) (more string) {
+	t.Helper()
+	for _, f := range differenceJSON(t, before, again).Events[0].Functions {
+		if strings.HasPrefix(f.Name, "changed_") && (f.Self.Share.Significant || f.Total.Share.Significant) {
+			more += fmt.Sprintf("%+v\n", f)
+		}
 	}
+	if text := unspool(t, "", "report", before, again).stdout; strings.Contains(text, "changed_gone\n") {
+		more += text
+	}
+	return more
 }
 
 // A program that was built anew at the same path can be compared as a whole only, unless perf's cache keeps
@@ -218,7 +229,7 @@ func TestDifferenceOfAProgramThatWasReplaced(t *testing.T) {
 // compare A B and report A B are the same.
 func TestDifferenceByEitherCommand(t *testing.T) {
 	t.Parallel()
-	before, _, after := changedRecordings(t)
+	before, after := changedRecordings(t)
 	for _, args := range [][]string{{}, {"--json"}, {"--color", "always"}} {
 		args := append(args, before, after)
 		a := unspool(t, "", append([]string{"report"}, args...)...)
@@ -241,7 +252,7 @@ func TestDifferenceByEitherCommand(t *testing.T) {
 // The page says what --json says.
 func TestDifferencePage(t *testing.T) {
 	t.Parallel()
-	before, _, after := changedRecordings(t)
+	before, after := changedRecordings(t)
 	dir := t.TempDir()
 	for command, page := range map[string]string{"report": "report.html", "compare": "compare.html"} {
 		e := unspool(t, dir, command, "--json", "--html", page, before, after)
@@ -284,7 +295,7 @@ func TestDifferencePage(t *testing.T) {
 // The options of report hold for both recordings.
 func TestDifferenceFilters(t *testing.T) {
 	t.Parallel()
-	before, _, after := changedRecordings(t)
+	before, after := changedRecordings(t)
 	all := differenceJSON(t, before, after)
 	if d := differenceJSON(t, "--comm", "app-new", before, after); d.Events[0].A.Samples != 0 ||
 		d.Events[0].B.Samples == 0 || d.A.Only != "comm app-new" {
@@ -332,7 +343,7 @@ func TestDifferenceFilters(t *testing.T) {
 // On a terminal it is in colours, as wide as that, and goes through a pager where it is too long.
 func TestDifferenceOnATerminal(t *testing.T) {
 	t.Parallel()
-	before, _, after := changedRecordings(t)
+	before, after := changedRecordings(t)
 	for _, wide := range []uint16{72, 110} {
 		terminal, written := openTerminal(t, wide)
 		r := start(t, "", func(cmd *exec.Cmd) {
