@@ -75,15 +75,7 @@ func pythonItself(t *testing.T) (path string) {
 func startLoop(t *testing.T, python string) *exec.Cmd {
 	t.Helper()
 	loop := exec.Command(python, "-c", "print(flush=True)\nwhile True: sorted(range(100))")
-	out, err := loop.StdoutPipe()
-	if err == nil {
-		err = loop.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { loop.Process.Kill(); loop.Wait() })
-	if _, err := out.Read(make([]byte, 1)); err != nil {
+	if _, err := startTelling(t, loop).Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	return loop

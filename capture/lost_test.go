@@ -14,18 +14,7 @@ import (
 func TestAfterALossMappingsAreReadAgain(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "echo; read x")
 	cmd.StdinPipe()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	}()
-	bufio.NewReader(out).ReadString('\n') // it is what it will be
+	bufio.NewReader(startTelling(t, cmd)).ReadString('\n') // it is what it will be
 	pid := uint32(cmd.Process.Pid)
 	space, err := vmas.NewTable("/proc").Seed(pid)
 	if err != nil {

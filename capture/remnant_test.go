@@ -2,9 +2,7 @@ package capture
 
 import (
 	"encoding/binary"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -66,13 +64,7 @@ int main(int argc, char **argv)
 // place has another caller now. The next frame is one.
 func TestRemnantsOfFramesAreNotRead(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "remnant")
-	if err := os.WriteFile(program+".c", []byte(remnantProgram), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-O0", "-o", program, program+".c").CombinedOutput(); err != nil {
-		t.Skipf("gcc: %v\n%s", err, out)
-	}
+	program := compiled(t, remnantProgram, "-O0")
 	for _, c := range []struct {
 		name string
 		args []string
@@ -84,14 +76,7 @@ func TestRemnantsOfFramesAreNotRead(t *testing.T) {
 		{"cleared", []string{"cleared"}, unwind.Unmapped, false},
 	} {
 		cmd := exec.Command(program, c.args...)
-		output, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+		output := startTelling(t, cmd)
 		var frames [2]unwind.OpenFrame
 		for i := range frames {
 			var told [3]uint64

@@ -138,24 +138,11 @@ func TestGapsAreClosedSoon(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
 	}
-	program := filepath.Join(t.TempDir(), "gap")
-	if err := os.WriteFile(program+".c", []byte(gapProgram), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-O2", "-o", program, program+".c").CombinedOutput(); err != nil {
-		t.Skipf("gcc: %v\n%s", err, out)
-	}
+	program := compiled(t, gapProgram, "-O2")
 	const freq, most = 999, wakeEvery * 3 / 4
 	for tries := 1; ; tries++ { // a busy machine is late
 		cmd := exec.Command(program)
-		output, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+		output := startTelling(t, cmd)
 		if _, err := output.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -163,10 +150,10 @@ func TestGapsAreClosedSoon(t *testing.T) {
 			PIDs: []int{cmd.Process.Pid}, Freq: freq, StackSize: 32 << 10, MaxStack: 256,
 			Duration: 400 * time.Millisecond, Output: filepath.Join(t.TempDir(), "perf.data"),
 		})
-		_ = cmd.Process.Kill()
 		if err != nil {
 			t.Fatal(err)
 		}
+		_ = cmd.Process.Kill() // the next one has no CPU to share
 		gaps, all := out.Stats.Cut[gap], out.Stats.User
 		t.Logf("%d of %d copies end at a gap", gaps, all)
 		if gaps > 0 && gaps < uint64(freq*most/time.Second) && gaps < all/2 {

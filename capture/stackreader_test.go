@@ -430,14 +430,7 @@ func cutStacksAreRead(t *testing.T, source string) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
 	}
-	dir := t.TempDir()
-	program := filepath.Join(dir, "deep")
-	if err := os.WriteFile(program+".c", []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-O2", "-o", program, program+".c").CombinedOutput(); err != nil {
-		t.Skipf("gcc: %v\n%s", err, out)
-	}
+	program := compiled(t, source, "-O2")
 	for _, strict := range []bool{false, true} {
 		// A process that a busy machine is slow to read is not read again for a while.
 		for tries := 1; ; tries++ {
@@ -493,22 +486,9 @@ int main(void)
 // startFaulting starts that program until the test ends.
 func startFaulting(t *testing.T) (cmd *exec.Cmd, page uint64) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "faulting")
-	if err := os.WriteFile(program+".c", []byte(faultingProgram), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-o", program, program+".c").CombinedOutput(); err != nil {
-		t.Skipf("gcc: %v\n%s", err, out)
-	}
+	program := compiled(t, faultingProgram)
 	cmd = exec.Command(program)
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	output := startTelling(t, cmd)
 	if err := binary.Read(output, binary.LittleEndian, &page); err != nil {
 		t.Skip("skipped for want of userfaultfd(2)")
 	}
