@@ -25,10 +25,22 @@ func (t *Table) moved(s *Space, m *Map) bool {
 			found = append(found, e.part(max(e.Start, m.Addr), min(e.End, m.Addr+m.Len)))
 		}
 	}
+	if len(found) > 0 {
+		t.dropReturned(s, m)
+	}
 	for i := range found {
 		t.keepOther(s, found[i])
 	}
 	return len(found) > 0
+}
+
+// dropReturned forgets that the code of m was somewhere: it is there again.
+func (t *Table) dropReturned(s *Space, m *Map) {
+	for i := len(s.others) - 1; i >= 0; i-- {
+		if o := &s.others[i]; o.Start < m.Addr+m.Len && m.Addr < o.End && !o.isOther(m) {
+			t.dropOther(s, i)
+		}
+	}
 }
 
 // isAhead says whether a mapping that maps shows is of code that no record of the address space has

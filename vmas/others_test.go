@@ -51,6 +51,15 @@ func TestCodeThatIsMovedOverOtherCode(t *testing.T) {
 			t.Fatalf("page %d is there, %d others, want page %d", offset(), s.Others(addr), i)
 		}
 	}
+	for _, i := range []uint64{pieces - 2, pieces - 1, pieces - 2, pieces - 1} { // code that comes back
+		if _, err := unix.MmapPtr(int(f.Fd()), int64(i)*int64(page), place(1), page,
+			unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_FIXED); err != nil {
+			t.Fatal(err)
+		}
+		if !tab.reload(s, false) || offset() != i || s.Others(addr) != maxOthers {
+			t.Fatalf("page %d is there, %d others, want page %d", offset(), s.Others(addr), i)
+		}
+	}
 	seen := make(map[uint64]int)
 	for range 2 * (maxOthers + 1) {
 		if m := tab.Alternate(s, addr); m == nil || m.Start != addr || m.End != addr+uint64(page) {

@@ -66,7 +66,7 @@ func takeTurns(t *testing.T, r recording) {
 		t.Errorf("%+v", found)
 	}
 	// Until both have been seen, only one of them is known.
-	if r.stats.incomplete() > 0.2 {
+	if r.stats.incomplete() > 0.1 {
 		t.Errorf("of %d stacks ended: %v\n%s", r.stats.Samples.User, r.stats.Unwind.Ended, r.stderr)
 	}
 	for _, s := range own.Samples {
