@@ -3,7 +3,6 @@ package capture_test
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -26,15 +25,7 @@ func TestChainsOf32BitPrograms(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
 	}
-	for _, compiler := range []string{"gcc", "g++"} {
-		main := filepath.Join(t.TempDir(), "main.c")
-		if err := os.WriteFile(main, []byte("int main() { return 0; }"), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := exec.Command(compiler, "-m32", "-o", main+".out", main).CombinedOutput(); err != nil {
-			t.Skipf("%s -m32 does not link (packages gcc-multilib, g++-multilib): %v\n%s", compiler, err, out)
-		}
-	}
+	programs.NeedMode(t, "-m32", "gcc", "g++")
 	for _, p := range []struct {
 		programs.Program
 		flags []string
@@ -102,13 +93,7 @@ func TestStacksAtTheEndOfTheAddressSpace(t *testing.T) {
 	}
 	for _, mode := range []string{"-m32", "-m64"} {
 		t.Run(mode, func(t *testing.T) {
-			main := filepath.Join(t.TempDir(), "main.c")
-			if err := os.WriteFile(main, []byte("int main() { return 0; }"), 0o666); err != nil {
-				t.Fatal(err)
-			}
-			if out, err := exec.Command("gcc", mode, "-o", main+".out", main).CombinedOutput(); err != nil {
-				t.Skipf("gcc %s does not link (package gcc-multilib): %v\n%s", mode, err, out)
-			}
+			programs.NeedMode(t, mode, "gcc")
 			proc := startInOrder(t, programs.Build(t, "plain", mode))
 			path := filepath.Join(t.TempDir(), "perf.data")
 			var notes []string

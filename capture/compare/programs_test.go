@@ -91,6 +91,7 @@ func (c *compared) agrees(t *testing.T) {
 // Test32Bit records the program with frame pointers as one of 32 bits, whose frames the kernel follows in
 // words of four bytes.
 func Test32Bit(t *testing.T) {
+	programs.NeedMode(t, "-m32", "gcc")
 	c := run(t, buildProgram(t, "workload", append([]string{"-m32", "-fno-pie"}, everywhere...)...))
 	c.wants(t, compare.Same, 98)
 	c.agrees(t)

@@ -48,7 +48,7 @@ NI void spin(int n) { for (int i = 0; i < n; i++) sink += i; }
 NI void light(void) { spin(20000); sink++; }
 NI void heavy(void) { spin(60000); sink++; }
 NI void recurse(int n) { if (n) recurse(n - 1); else heavy(); sink++; }
-NI void calls(void) { for (int i = 0; i < 200; i++) getppid(); sink++; }
+NI void calls(void) { for (int i = 0; i < 20; i++) getppid(); sink++; }
 int main(void) { for (int i = 0; i < 2000; i++) { light(); recurse(5); calls(); } return 0; }
 `
 

@@ -1,11 +1,10 @@
 package main
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
+
+	"unspool/testdata/programs"
 )
 
 // TestFunctionPointerIsNoReturnAddress records code without CFI whose BP points to a pointer to a function,
@@ -26,7 +25,7 @@ func TestFunctionPointerIsNoReturnAddress(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			if slices.Contains(c.flags, "-m32") {
-				need32(t)
+				programs.NeedMode(t, "-m32", "gcc")
 			}
 			program := buildCase(t, "callback.c", append(c.flags, "-fno-omit-frame-pointer")...)
 			r := recordRuns(t, program, c.args...)
@@ -50,18 +49,5 @@ func TestFunctionPointerIsNoReturnAddress(t *testing.T) {
 				t.Errorf("%d of %d stacks have a caller that called nothing", wrong, samples)
 			}
 		})
-	}
-}
-
-// need32 skips the test where gcc makes no i386 programs.
-func need32(t *testing.T) {
-	t.Helper()
-	need(t, "gcc")
-	main := filepath.Join(t.TempDir(), "main.c")
-	if err := os.WriteFile(main, []byte("int main(void) { return 0; }"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-m32", "-o", main+".out", main).CombinedOutput(); err != nil {
-		t.Skipf("gcc -m32 does not link (package gcc-multilib): %v\n%s", err, out)
 	}
 }
