@@ -52,7 +52,7 @@ func (t *Table) Seed(pid uint32) (*Space, error) {
 	if s.kernel {
 		return s, nil
 	}
-	if _, err := t.readMaps(s, living, false); err != nil {
+	if _, _, err := t.readMaps(s, living, false); err != nil {
 		if gone(err) && !known {
 			// It ended between the two reads. Its records, if there are any, follow.
 			t.remove(pid)
@@ -117,9 +117,9 @@ func (t *Table) readThreads(s *Space) (living uint32, err error) {
 }
 
 // readMaps merges the mappings that /proc shows into s, or replaces those of s by them. It reports
-// whether anything is different now. living is a thread that still has the address space: a leader that
-// has exited has none.
-func (t *Table) readMaps(s *Space, living uint32, replace bool) (different bool, err error) {
+// how many there are, and whether anything is different now. living is a thread that still has the address
+// space: a leader that has exited has none.
+func (t *Table) readMaps(s *Space, living uint32, replace bool) (lines int, different bool, err error) {
 	var fresh *layout
 	old := s.layout
 	if replace {
@@ -129,7 +129,7 @@ func (t *Table) readMaps(s *Space, living uint32, replace bool) (different bool,
 	var before Map
 	var name []byte // that before has, which maps reuses
 	ahead := false  // of the records: the process executes something else by now
-	lines, err := t.proc.maps(s.PID, living, func(m *Map) {
+	lines, err = t.proc.maps(s.PID, living, func(m *Map) {
 		if ahead = ahead || !replace && s.isAhead(m); ahead {
 			return
 		}
@@ -146,7 +146,7 @@ func (t *Table) readMaps(s *Space, living uint32, replace bool) (different bool,
 		if err != nil || lines == 0 {
 			s.layout.drop(&t.files)
 			s.layout = old
-			return false, err
+			return lines, false, err
 		}
 		old.drop(&t.files)
 		different = true
@@ -154,7 +154,7 @@ func (t *Table) readMaps(s *Space, living uint32, replace bool) (different bool,
 	if different {
 		s.changed()
 	}
-	return different, err
+	return lines, different, err
 }
 
 // holds reports whether the space has m already, under whatever identity.
@@ -175,10 +175,14 @@ func (s *Space) holds(m *Map) bool {
 }
 
 const (
-	// Re-reads of a process have a credit of time, which grows by this part of the time, up to mostReread: on
-	// a busy machine one may take long that has to wait for a CPU.
+	// Re-reads of a process have a credit of time, which grows by this part of the time, up to mostReread.
 	rereadShare = 50
 	mostReread  = 20 * time.Millisecond
+	// A read takes up to readWork, and lineWork for each line. What it takes longer it waits: for a CPU, or
+	// for the process, which changes its mappings just then. That counts for one part of waitShare.
+	readWork  = 2 * time.Millisecond
+	lineWork  = 10 * time.Microsecond
+	waitShare = 12
 	// Re-reads that find nothing new become rarer and rarer.
 	minBackoff = 10 * time.Millisecond
 	maxBackoff = time.Second
@@ -187,9 +191,10 @@ const (
 // Refresh reads a process's mappings from /proc again, for a sample in no mapping. It reports
 // whether they are different now, so that the address should be looked up again.
 //
-// Reading takes at most about a fiftieth of the time; after reads that found nothing new, 10 ms to 1 s must
-// pass. So generated code, which no record tells of, does not cause a read of maps for every sample. But code
-// that keeps moving (by mremap, which no record tells of either) is found each time.
+// Reading takes at most about a fiftieth of the time, and a quarter where most of it is waiting; after reads
+// that found nothing new, 10 ms to 1 s must pass. So generated code, which no record tells of, does not cause
+// a read of maps for every sample. But code that keeps moving (by mremap, which no record tells of either) is
+// found each time.
 func (t *Table) Refresh(pid uint32) bool {
 	s := t.spaces[pid]
 	if s == nil || s.kernel || t.proc.texts == nil || t.tooSoon(s) {
@@ -232,9 +237,9 @@ func (t *Table) reload(s *Space, replace bool) (different bool) {
 	if t.proc.texts == nil {
 		return false
 	}
-	begin := t.now()
+	begin, lines := t.now(), 0
 	if living, ok := t.sameProcess(s); ok {
-		different, _ = t.readMaps(s, living, replace)
+		lines, different, _ = t.readMaps(s, living, replace)
 	}
 	end := t.now()
 	if different {
@@ -242,10 +247,16 @@ func (t *Table) reload(s *Space, replace bool) (different bool) {
 	} else {
 		s.backoff = min(max(2*s.backoff, minBackoff), maxBackoff)
 	}
-	s.credit = min(s.credit+begin.Sub(s.credited)/rereadShare, mostReread) - end.Sub(begin)
+	s.credit = min(s.credit+begin.Sub(s.credited)/rereadShare, mostReread) - charge(end.Sub(begin), lines)
 	s.credited = begin
 	s.reread = end.Add(max(s.backoff, -s.credit*rereadShare))
 	return different
+}
+
+// charge is what a read of that many lines counts for that took so long.
+func charge(took time.Duration, lines int) time.Duration {
+	work := min(took, readWork+time.Duration(lines)*lineWork)
+	return work + (took-work)/waitShare
 }
 
 // sameProcess finds a living thread of the process of s. It makes sure that the PID was not given to

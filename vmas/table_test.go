@@ -3,6 +3,7 @@ package vmas
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 )
@@ -247,7 +248,8 @@ func TestLostRecordsAreReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	after := "1000-3000 r-xp 00000000 00:00 0 /new\n"
+	after := "1000-3000 r-xp 00000000 00:00 0 /new\n" +
+		strings.Repeat("8000-9000 rw-p 00000000 00:00 0\n", int(mostReread/lineWork))
 	writeFakeProc(t, root, fakeProcess{pid: 5, comm: "new", start: 100, maps: after})
 	writeFakeProc(t, root, fakeProcess{pid: 6, comm: "other", start: 777, maps: after})
 	for _, pid := range []uint32{5, 6} {
@@ -280,36 +282,65 @@ func TestLostRecordsAreReadAgain(t *testing.T) {
 	checkTable(t, tab)
 }
 
-// TestRereadsThatTakeLong moves a mapping again and again: one read that takes long does not keep the next
-// one from being made, but in the long run reads take a fiftieth of the time.
+// TestRereadsThatTakeLong moves a mapping again and again: a read that waits long does not keep the next one
+// from being made, but in the long run reads take a fiftieth of the time, and a quarter if they only wait.
 func TestRereadsThatTakeLong(t *testing.T) {
-	root := fakeProc(t, fakeProcess{pid: 5, comm: "moves", start: 100, maps: ""})
-	tab := NewTable(root)
-	now := time.Unix(1000, 0)
-	took := 10 * time.Millisecond
-	tab.now = func() time.Time { now = now.Add(took); return now }
-	if _, err := tab.Seed(5); err != nil {
-		t.Fatal(err)
-	}
-	moves := 0
-	refresh := func() bool {
-		moves++
-		writeFakeProc(t, root, fakeProcess{pid: 5, comm: "moves", start: 100,
-			maps: fmt.Sprintf("%x000-%x000 r-xp 00000000 00:00 0 /code\n", moves, moves+1)})
-		return tab.Refresh(5)
-	}
-	for range 2 {
-		if !refresh() {
-			t.Error("a read that took long keeps the next one from being made")
-		}
-	}
-	read := 0
-	for end := now.Add(100 * time.Second); now.Before(end); now = now.Add(5 * time.Millisecond) {
-		if refresh() {
-			read++
-		}
-	}
-	if share := time.Duration(read) * took * rereadShare; share < 90*time.Second || share > 110*time.Second {
-		t.Errorf("%d reads of %v in 100 s", read, took)
+	for _, c := range []struct {
+		name  string
+		took  time.Duration
+		lines int
+		share float64 // of the time
+	}{
+		{"work", 9 * time.Millisecond, 700, 0.02},
+		{"little work", 2 * time.Millisecond, 1, 0.02},
+		{"waiting", 80 * time.Millisecond, 1, 0.19},
+		{"a long time", 500 * time.Millisecond, 1, 0.23},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			process := fakeProcess{pid: 5, comm: "moves", start: 100, maps: ""}
+			root := fakeProc(t, process)
+			tab := NewTable(root)
+			now := time.Unix(1000, 0)
+			tab.now = func() time.Time { now = now.Add(c.took); return now }
+			if _, err := tab.Seed(5); err != nil {
+				t.Fatal(err)
+			}
+			data := strings.Repeat("8000-9000 rw-p 00000000 00:00 0\n", c.lines-1)
+			moves := 0
+			move := func() {
+				moves++
+				process.maps = fmt.Sprintf("%x0000-%x1000 r-xp 00000000 00:00 0 /code\n", moves, moves) + data
+				writeFakeProc(t, root, process)
+			}
+			refresh := func() bool {
+				began := now
+				if !tab.Refresh(5) {
+					now = began // as a look at the clock takes no time
+					return false
+				}
+				move()
+				return true
+			}
+			move()
+			for range 2 {
+				if c.took < 100*time.Millisecond && !refresh() {
+					t.Error("a read that took long keeps the next one from being made")
+				}
+			}
+			for tab.Space(5).credit > 0 {
+				refresh()
+			}
+			const reads = 20
+			began := now
+			for read := 0; read < reads; now = now.Add(time.Millisecond) {
+				if refresh() {
+					read++
+				}
+			}
+			share := float64(reads*c.took) / float64(now.Sub(began))
+			if share < 0.9*c.share || share > 1.1*c.share {
+				t.Errorf("%d reads of %v take %.3f of the time", reads, c.took, share)
+			}
+		})
 	}
 }
