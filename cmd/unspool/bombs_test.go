@@ -24,7 +24,7 @@ func TestFilesThatClaimMuch(t *testing.T) {
 	const files, claim = 4, 380 << 20
 	original := filepath.Join(t.TempDir(), "original")
 	gcc := exec.Command("gcc", "-g", "-O1", "-x", "c", "-", "-o", original, "-Wl,--build-id=0x"+claimsID)
-	gcc.Stdin = strings.NewReader("int main(void) { for (volatile long i = 0; i < 50000000; i++); return 0; }\n")
+	gcc.Stdin = strings.NewReader("int main() { for (volatile long i = 0; i < 200000000; i++); return 0; }\n")
 	if out, err := gcc.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -66,10 +66,10 @@ func rotated(t *testing.T, dir string) (files [][]sample) {
 		}
 		samples := perfScript(t, path)
 		burning := share(samples, func(s *sample) bool {
-			return s.comm == "burn" && slices.Contains(s.names(), "burn_inner")
+			return s.comm == "burn" && slices.Contains(s.names(), "burn_outer")
 		})
 		if burning < len(samples)*9/10 {
-			t.Errorf("%s: %d of %d samples in burn_inner", path, burning, len(samples))
+			t.Errorf("%s: %d of %d samples below burn_outer", path, burning, len(samples))
 		}
 		files = append(files, samples)
 	}

@@ -1,8 +1,12 @@
-/* Burns argv[1] milliseconds of CPU time (default 5) in two nested functions,
+/* Burns argv[1] milliseconds of CPU time (default 5, or as built) in two nested functions,
  * or for ever with 0, and prints nothing: what a storm of short-lived processes
  * is made of. */
 #include "chain.h"
 #include <time.h>
+
+#ifndef BURN_MS
+#define BURN_MS 5
+#endif
 
 static long spent_us(void)
 {
@@ -32,7 +36,7 @@ FRAME unsigned burn_outer(long us)
 
 int main(int argc, char **argv)
 {
-	unsigned n = burn_outer(1000L * chain_arg(argc, argv, 1, 5));
+	unsigned n = burn_outer(1000L * chain_arg(argc, argv, 1, BURN_MS));
 	ESCAPE(&n);
 	return 0;
 }
