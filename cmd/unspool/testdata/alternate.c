@@ -6,7 +6,7 @@
 #define KIND(name, words)						\
 	FRAME int name##_leaf(int n)					\
 	{								\
-		for (int i = 0; i < 400000; i++)			\
+		for (int i = 0; i < 2000000; i++)			\
 			KEEP();						\
 		return n + 1;						\
 	}								\
