@@ -79,5 +79,8 @@ func (j *judge) change(rows ...*spread) Change {
 		amount[side] = counted(r.samples/ofNumber, j.z).times(ofNumber * whole.Each)
 	}
 	c.Share, c.Amount = between(share[A], share[B]), between(amount[A], amount[B])
+	if !c.Judged() {
+		c.Share, c.Amount = c.Share.maybeNone(), c.Amount.maybeNone()
+	}
 	return c
 }

@@ -7,7 +7,7 @@ import "math"
 const Confidence = 0.95
 
 // fewest is how many samples two recordings must have of something, together, to be judged at all. What has
-// less could hardly be significant, and the confidence is not divided among it.
+// less could hardly be significant, so the confidence is not divided among it, and it is never significant.
 const fewest = 10
 
 // An Estimate is a difference, B less A, and the interval in which it lies with the list's confidence.
@@ -15,6 +15,9 @@ type Estimate struct{ Low, Value, High float64 }
 
 // Significant says whether zero lies outside of the interval.
 func (e Estimate) Significant() bool { return e.Low > 0 || e.High < 0 }
+
+// maybeNone is the estimate with zero in the interval.
+func (e Estimate) maybeNone() Estimate { return Estimate{min(e.Low, 0), e.Value, max(e.High, 0)} }
 
 // Error is how far the interval goes from the value towards zero: the value is larger where it is
 // significant.

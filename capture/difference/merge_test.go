@@ -279,3 +279,17 @@ func TestChange(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// Where one recording is four times as long, 9 samples that it has none of would be significant, but fewer
+// than 10 are not judged.
+func TestFewSamplesAreNotJudged(t *testing.T) {
+	a := newStacks().add("x", 0, 4000, "main", "/x")
+	b := newStacks().add("x", 0, 981, "main", "/x").add("x", 0, 9, "few", "/x").add("x", 0, 10, "enough", "/x")
+	changes := byName(t, merged(t, a.recording(), b.recording()))
+	for name, want := range map[string]bool{"few": false, "enough": true} {
+		c := changes[name]
+		if c.Judged() != want || c.Share.Significant() != want || c.Amount.Significant() != want {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}

@@ -410,6 +410,30 @@ func TestDifferencePageOfAProgramWithoutNames(t *testing.T) {
 	p.text("#changes tbody", "[program] program100 %100 %+0.00 ±0.25+1.00 ±0.12+0.00")
 }
 
+// Where one recording is much longer, nine samples that it has none of seem to be much, but are too few.
+func TestDifferencePageOfFewSamples(t *testing.T) {
+	m := mergedOf(t, changed(t, []stackChange{
+		{mainThread, []string{"steady"}, 4000, 88}, {mainThread, []string{"few"}, 0, 9},
+	}))
+	p := openDifference(t, m, Difference{})
+	changes := browser.Eval[[]string](p.Page,
+		`[...document.querySelectorAll('#changes .fn')].map(f => f.textContent)`)
+	if want := []string{"steady"}; !slices.Equal(changes, want) {
+		t.Errorf("%q have changed, not %q", changes, want)
+	}
+	p.MoveTo(p.frame(2, 0.97))
+	p.text("#tip .name", "few")
+	grey := "getComputedStyle(document.documentElement).getPropertyValue('--diff5').trim()"
+	if have, want := p.colourAt(2, 0.97), browser.Eval[string](p.Page, grey); have != want {
+		t.Errorf("%s, not %s", have, want)
+	}
+	few := slices.IndexFunc(m.Nodes, func(n profile.Node) bool {
+		return n.Frame >= 0 && m.Frames[n.Frame].Name == "few"
+	})
+	c := nodeChanges(t, m)[few]
+	p.text("#tip tbody tr", "here0 %9.28 %"+written(c.Share, 100)+written(c.Amount, 1))
+}
+
 func TestDifferencePageOfNothing(t *testing.T) {
 	empty := func() difference.Recording {
 		return difference.Recording{Profile: profiletest.New(&profile.Profile{}).Profile}

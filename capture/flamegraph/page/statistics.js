@@ -3,7 +3,7 @@
 // Which differences between two recordings are more than chance. Package difference has the same in Go, and says what it assumes.
 
 const CONFIDENCE = 0.95; // of all differences of a list together
-const FEWEST = 10; // samples of both, of what is judged
+const FEWEST = 10; // samples of both, of what is judged: the rest is never significant
 const BLOCKS = 128; // parts of the time, to see what comes in bursts
 
 // tail is the share of a normal distribution above z, which is at least 1 (its continued fraction).
@@ -38,10 +38,11 @@ function counted(n, z, each) {
   return {low: Math.max(0, middle - half) * each, value: n * each, high: (middle + half) * each};
 }
 
-// between is the difference of two values (Newcombe's method). error is how far its interval goes towards zero.
-function between(a, b) {
+// between is the difference of two values (Newcombe's method), of what is judged or not. error is how far its interval goes towards zero.
+function between(a, b, judged) {
   const value = b.value - a.value;
-  const low = value - Math.hypot(b.value - b.low, a.high - a.value), high = value + Math.hypot(b.high - b.value, a.value - a.low);
+  let low = value - Math.hypot(b.value - b.low, a.high - a.value), high = value + Math.hypot(b.high - b.value, a.value - a.low);
+  if (!judged) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
   return {low, value, high, error: value < 0 ? high - value : value - low, significant: low > 0 || high < 0};
 }
 
@@ -128,8 +129,9 @@ class Change {
       shares.push(proportion(s.all ? n / s.all : 0, s.all / ofShare, this.z));
       amounts.push(counted(n / ofNumber, this.z, ofNumber * s.each));
     });
-    this.share = between(...shares);
-    this.amount = between(...amounts);
+    const judged = this.samples[0] + this.samples[1] >= FEWEST;
+    this.share = between(...shares, judged);
+    this.amount = between(...amounts, judged);
   }
 }
 
