@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"context"
 	"encoding/binary"
 	"testing"
 	"time"
@@ -61,6 +62,21 @@ func TestFlightForgetsByTime(t *testing.T) {
 	}
 	if n := len(f.parts); n > partsKept+2 {
 		t.Errorf("%d parts are kept", n)
+	}
+}
+
+// TestFlightForgetsNothingAtTheEnd has a recording end that has not looked at the parts for a second.
+func TestFlightForgetsNothingAtTheEnd(t *testing.T) {
+	f := newTestFlight(time.Second, mostKept)
+	f.parts = make([]part, 5)
+	for i := range f.parts {
+		f.parts[i].began = time.Now().Add(time.Duration(i-8) * 250 * time.Millisecond)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	r := &recording{Options: Options{Rotation: f.rotation}, writer: f}
+	if err := r.rotate(ctx); err != nil || len(f.parts) != 5 {
+		t.Errorf("%d of 5 parts are left: %v", len(f.parts), err)
 	}
 }
 

@@ -380,7 +380,7 @@ func (r *recording) loop(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := r.rotate(); err != nil {
+		if err := r.rotate(ctx); err != nil {
 			return err
 		}
 		if now.After(report) && r.Progress != nil {

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -107,7 +108,7 @@ func (r *recording) awaitAsked() {
 }
 
 // rotate has the recording go on in another file if it is time.
-func (r *recording) rotate() error {
+func (r *recording) rotate(ctx context.Context) error {
 	switch w := r.writer.(type) {
 	case *segments:
 		if !w.due() {
@@ -130,7 +131,8 @@ func (r *recording) rotate() error {
 			}
 			r.note(fmt.Sprintf("the last of the recording is in %s", w.options.Path))
 		}
-		if w.due() {
+		// After a drain that took long, parts would be forgotten that are of the last before the end.
+		if w.due() && !r.over(ctx) {
 			err := r.session.Restate(w.next)
 			w.stated()
 			return err

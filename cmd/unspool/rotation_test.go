@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"unspool/capture/perfdata"
+	"unspool/perfring"
 	"unspool/testdata/programs"
 )
 
@@ -168,18 +170,15 @@ func TestRecordSwitchesAtSignals(t *testing.T) {
 	need(t, "perf")
 	dir := t.TempDir()
 	r := start(t, dir, nil, "record", "-q", "-F", "999", "--switch-output", "--",
-		programs.Build(t, "burn"), "2500")
-	for i := 1; i <= 2; i++ {
-		recordsInto(t, filepath.Join(dir, fmt.Sprintf("perf.data.%d", i)))
-		if err := r.Process.Signal(syscall.SIGUSR2); err != nil {
+		programs.Build(t, "burn"), "60000")
+	for i, signal := range []syscall.Signal{syscall.SIGUSR2, syscall.SIGUSR2, syscall.SIGINT} {
+		path := filepath.Join(dir, fmt.Sprintf("perf.data.%d", i+1))
+		eventually(t, "samples in "+path, func() bool { return samplesIn(path) >= 100 })
+		if err := r.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the next file", func() bool {
-			_, err := os.Stat(filepath.Join(dir, fmt.Sprintf("perf.data.%d", i+1)))
-			return err == nil
-		})
 	}
-	if e := r.wait(); e.status != 0 {
+	if e := r.wait(); e.status != 128+int(syscall.SIGTERM) { // that of the program, which is ended
 		t.Fatalf("%+v", e)
 	}
 	files := rotated(t, dir)
@@ -187,8 +186,26 @@ func TestRecordSwitchesAtSignals(t *testing.T) {
 		t.Fatalf("%d files", len(files))
 	}
 	for i, samples := range files {
-		if len(samples) == 0 {
-			t.Errorf("no sample in file %d", i+1)
+		if len(samples) < 100 {
+			t.Errorf("%d samples in file %d", len(samples), i+1)
+		}
+	}
+}
+
+// samplesIn counts the samples that a recording has written so far, to a file that may not be there yet.
+func samplesIn(path string) (n int) {
+	r, err := perfdata.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer r.Close()
+	for {
+		rec, err := r.Next()
+		if err != nil {
+			return n
+		}
+		if rec.Type() == perfring.RecordSample {
+			n++
 		}
 	}
 }
@@ -237,12 +254,15 @@ func TestRecordOfTheLast(t *testing.T) {
 				if len(samples) < 20 {
 					t.Fatalf("file %d: %d samples", i+1, len(samples))
 				}
-				// Rounds of the loop come on top of the second, and of the quarter by which parts are forgotten.
-				from := until - samples[0].time
+				// Rounds of the loop come on top of the second, and of the quarter by which parts are
+				// forgotten. On a busy machine the recorder hears later that it was asked: then the second is
+				// that before.
+				last := samples[len(samples)-1].time
+				from := max(until, last) - samples[0].time
 				if from < 800*time.Millisecond || from > 2*time.Second {
 					t.Errorf("file %d begins %v before it was asked for", i+1, from)
 				}
-				if late := until - samples[len(samples)-1].time; late > 400*time.Millisecond {
+				if late := until - last; late > 400*time.Millisecond {
 					t.Errorf("file %d ends %v before it was asked for", i+1, late)
 				}
 			}
