@@ -57,18 +57,27 @@ func convertedFromPipe(t *testing.T, options []string, command ...string) (raw, 
 	return "", ""
 }
 
-// sameForPerf has perf read raw copies and what was made of them, and compares the samples: their events, how
-// many entries of the kernel they have, and the functions of the user stack. These are compared for the
-// program that tests record, as perf knows no way from goroutines and generated code, and as far as perf
-// knows them: 6.1 loses libc's frames in every process after the first.
+// sameForPerf has perf read raw copies and what was made of them, and compares the samples. Of a hundred of
+// the program one may differ.
 func sameForPerf(t *testing.T, raw, converted string, events ...string) {
+	t.Helper()
+	if differ, burns := differForPerf(t, raw, converted, events...); burns == 0 || differ*100 > burns {
+		t.Errorf("%d of %d samples of burn have other stacks", differ, burns)
+	}
+}
+
+// differForPerf compares all samples' events, how many entries of the kernel they have, and the functions of
+// the user stack. These are compared for the program that tests record, as perf knows no way from goroutines
+// and generated code, and as far as perf knows them: 6.1 loses libc's frames in all processes but the first.
+// It returns how many of that program's samples differ.
+func differForPerf(t *testing.T, raw, converted string, events ...string) (differ, burns int) {
 	t.Helper()
 	type key struct {
 		tid   int
 		at    time.Duration
 		event string
 	}
-	all, burns, differ := make(map[key]*sample), 0, 0
+	all := make(map[key]*sample)
 	of := make(map[string]int)
 	before := perfScript(t, raw)
 	for i := range before {
@@ -102,15 +111,15 @@ func sameForPerf(t *testing.T, raw, converted string, events ...string) {
 		}
 	}
 	t.Logf("%d samples, %v, %d of %d of burn differ", len(after), of, differ, burns)
-	if len(after) != len(before) || burns == 0 || differ*100 > burns {
-		t.Errorf("perf finds %d samples, and %d after; %d of %d of burn have other stacks", len(before), len(after),
-			differ, burns)
+	if len(after) != len(before) {
+		t.Errorf("perf finds %d samples, and %d after", len(before), len(after))
 	}
 	for _, e := range events {
 		if of[e] == 0 {
 			t.Errorf("no samples of %s", e)
 		}
 	}
+	return differ, burns
 }
 
 func TestPerfAsFrontEnd(t *testing.T) {
@@ -121,28 +130,41 @@ func TestPerfAsFrontEnd(t *testing.T) {
 		name    string
 		options string
 		events  []string
-		burns   string // ms
 	}{
-		{"one event", "-e cpu-clock", []string{"cpu-clock"}, "300"},
-		{"two events, compressed", "-e cpu-clock,task-clock:u -z", []string{"cpu-clock", "task-clock:u"}, "300"},
-		{"the same event twice", "-e cpu-clock/name=one/,cpu-clock/name=two/u", []string{"one", "two"}, "300"},
+		{"one event", "-e cpu-clock", []string{"cpu-clock"}},
+		{"two events, compressed", "-e cpu-clock,task-clock:u -z", []string{"cpu-clock", "task-clock:u"}},
+		{"the same event twice", "-e cpu-clock/name=one/,cpu-clock/name=two/u", []string{"one", "two"}},
 		{"a tracepoint", "-e cpu-clock,sched:sched_stat_runtime",
-			[]string{"cpu-clock", "sched:sched_stat_runtime"}, "300"},
-		// Longer, as others run beside it, and perf loses _dl_start while the program starts.
-		{"the whole machine", "-e cpu-clock -a", []string{"cpu-clock"}, "900"},
+			[]string{"cpu-clock", "sched:sched_stat_runtime"}},
+		{"the whole machine", "-e cpu-clock -a", []string{"cpu-clock"}},
 	} {
 		options := append(strings.Fields(c.options), append(largeRings, "-F", "1999")...)
 		t.Run(c.name, func(t *testing.T) {
 			if strings.Contains(c.name, "tracepoint") {
 				needTracepoints(t)
 			}
+			same := func(t *testing.T, recorded func(ms string) (raw, out string)) {
+				differ, burns := 0, 0
+				// perf loses _dl_start while the program starts, which is a larger part of it on a busy machine.
+				for _, ms := range []string{"300", "900", "6000"} {
+					raw, out := recorded(ms)
+					differ, burns = differForPerf(t, raw, out, c.events...)
+					if burns > 0 && differ*100 <= burns {
+						return
+					}
+				}
+				t.Errorf("%d of %d samples of burn have other stacks", differ, burns)
+			}
 			t.Run("pipe", func(t *testing.T) {
-				raw, out := convertedFromPipe(t, options, frontProgram(t), c.burns)
-				sameForPerf(t, raw, out, c.events...)
+				same(t, func(ms string) (raw, out string) {
+					return convertedFromPipe(t, options, frontProgram(t), ms)
+				})
 			})
 			t.Run("file", func(t *testing.T) {
-				raw := perfRecord(t, options, frontProgram(t), c.burns)
-				sameForPerf(t, raw, convert(t, raw).path, c.events...)
+				same(t, func(ms string) (raw, out string) {
+					raw = perfRecord(t, options, frontProgram(t), ms)
+					return raw, convert(t, raw).path
+				})
 			})
 		})
 	}
