@@ -441,3 +441,42 @@ func TestFilesWithoutBuildIDsAreToldByInode(t *testing.T) {
 		}
 	}
 }
+
+// TestFilesThatAreGoneAreFoundAmongOpenOnes has two programs whose path leads to neither any more. Whether a
+// build ID was recorded does not depend on whether the file has one: it may have been read too late.
+func TestFilesThatAreGoneAreFoundAmongOpenOnes(t *testing.T) {
+	for _, file := range []string{withID, noID} {
+		t.Run(file, func(t *testing.T) {
+			var open []*os.File
+			var inodes []vmas.FileID
+			for _, source := range []string{"int main(void) { return 1; }\n", program} {
+				path := compile(t, "p.c", source, "-O1", file)
+				f, err := os.Open(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				var st unix.Stat_t
+				if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Remove(path); err != nil {
+					t.Fatal(err)
+				}
+				open = append(open, f)
+				inodes = append(inodes,
+					vmas.FileID{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev), Inode: st.Ino})
+			}
+			for i, want := range []bool{false, true} {
+				s := New(Options{Cache: t.TempDir(), Files: open})
+				table, found := s.Image("/nonexistent/program", nil, inodes[i]).Table(), false
+				if table != nil {
+					_, found = find(table, "compare")
+				}
+				if found != want {
+					t.Errorf("file %d: the function was found: %v; %q", i, found, s.Problems())
+				}
+			}
+		})
+	}
+}

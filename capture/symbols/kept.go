@@ -11,27 +11,23 @@ import (
 )
 
 // keptFiles are Options.Files.
-type keptFiles struct {
-	byBuild map[string]*process.OpenFile // by build ID
-	others  []*process.OpenFile          // those without one
+type keptFiles []keptFile
+
+type keptFile struct {
+	*process.OpenFile
+	buildID []byte // nil if it has none
 }
 
 // keptFiles looks at the files, when the first one is needed.
-func (s *Symbolizer) keptFiles() *keptFiles {
+func (s *Symbolizer) keptFiles() keptFiles {
 	if s.kept != nil {
 		return s.kept
 	}
-	s.kept = &keptFiles{byBuild: make(map[string]*process.OpenFile)}
+	s.kept = keptFiles{}
 	for _, open := range s.options.Files {
 		file := &process.OpenFile{File: open}
-		f, err := parseFile(file)
-		if err != nil {
-			continue
-		}
-		if id := f.BuildID(); len(id) > 0 {
-			s.kept.byBuild[string(id)] = file
-		} else {
-			s.kept.others = append(s.kept.others, file)
+		if f, err := parseFile(file); err == nil {
+			s.kept = append(s.kept, keptFile{file, f.BuildID()})
 		}
 	}
 	return s.kept
@@ -64,19 +60,13 @@ func (im *Image) openKept() (*process.OpenFile, *elfFile, error) {
 	return file, f, nil
 }
 
-// find returns the file of an image, by its build ID or else its inode; nil if it is not there.
-func (k *keptFiles) find(im *Image) *process.OpenFile {
-	if len(im.BuildID) > 0 {
-		for id, file := range k.byBuild {
-			if fileid.SameBuild([]byte(id), im.BuildID) {
-				return file
-			}
-		}
-		return nil
-	}
-	for _, file := range k.others {
-		if fileid.Check(file, &im.inode) == nil {
-			return file
+// find returns the file of an image, by its build ID or else its inode; nil if it is not there. A file may
+// have a build ID that was not recorded, as it was not read yet when it was mapped.
+func (k keptFiles) find(im *Image) *process.OpenFile {
+	for _, file := range k {
+		if len(im.BuildID) > 0 && fileid.SameBuild(file.buildID, im.BuildID) ||
+			len(im.BuildID) == 0 && fileid.Check(file.OpenFile, &im.inode) == nil {
+			return file.OpenFile
 		}
 	}
 	return nil

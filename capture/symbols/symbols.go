@@ -55,7 +55,7 @@ type Symbolizer struct {
 	kinds    map[string]string // of problems
 	left     budget
 	room     room
-	kept     *keptFiles // nil until they are looked at
+	kept     keptFiles // nil until they are looked at
 }
 
 type imageKey struct {
