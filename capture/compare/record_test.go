@@ -216,15 +216,11 @@ func (c *compared) names(frames []int32) string {
 // wants checks that the share of a class is not less than percent.
 func (c *compared) wants(t *testing.T, class compare.Class, percent float64) {
 	t.Helper()
-	if !c.has(class, percent) {
-		t.Errorf("%d of %d samples are %q, want %v %%", c.byClass()[class], c.Samples, class, percent)
+	n := c.byClass()[class]
+	if c.Samples < enough/3 || float64(n) < percent/100*float64(c.Samples) {
+		t.Errorf("%d of %d samples are %q, want %v %%", n, c.Samples, class, percent)
 		c.examples(t, 3)
 	}
-}
-
-// has says whether a share of the samples, and of enough of them, is of a class.
-func (c *compared) has(class compare.Class, percent float64) bool {
-	return c.Samples >= enough/3 && float64(c.byClass()[class]) >= percent/100*float64(c.Samples)
 }
 
 // examples logs the most frequent groups.

@@ -10,7 +10,8 @@ import (
 	"unspool/vmas/process"
 )
 
-// keptFiles are Options.Files.
+// keptFiles are Options.Files: first those without a build ID, which are looked for by their inode. That
+// takes long for each file that is another one.
 type keptFiles []keptFile
 
 type keptFile struct {
@@ -24,12 +25,19 @@ func (s *Symbolizer) keptFiles() keptFiles {
 		return s.kept
 	}
 	s.kept = keptFiles{}
+	var identified keptFiles
 	for _, open := range s.options.Files {
 		file := &process.OpenFile{File: open}
-		if f, err := parseFile(file); err == nil {
-			s.kept = append(s.kept, keptFile{file, f.BuildID()})
+		f, err := parseFile(file)
+		switch {
+		case err != nil:
+		case len(f.BuildID()) == 0:
+			s.kept = append(s.kept, keptFile{file, nil})
+		default:
+			identified = append(identified, keptFile{file, f.BuildID()})
 		}
 	}
+	s.kept = append(s.kept, identified...)
 	return s.kept
 }
 
