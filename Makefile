@@ -44,7 +44,7 @@ DEMO_PARTS := $(patsubst testdata/demo/%,dist/demo/%.o,$(wildcard testdata/demo/
 # How tests are compiled. Without debugging information, which no test reads of itself, linking takes a third less,
 # and with less garbage collection compiling a sixth; the tests themselves run with Go's defaults. Those of the largest
 # package take 5 to 8 minutes, and may take twice that on a busy machine.
-TESTING = GOGC=800 $(GO) test -count=1 -timeout 40m -vet=off -v -ldflags=-w -exec
+TESTING = GOGC=800 $(GO) test -count=1 -timeout 20m -vet=off -v -ldflags=-w -exec
 
 # Runs the tests of both modules with the options $(1), those of the second also if some of the first fail, and $(2)
 # at a time of those that record, which mostly wait. Of the packages that need the machine for themselves, the next one

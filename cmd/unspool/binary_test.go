@@ -498,10 +498,10 @@ func monotonic(t testing.TB) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// eventually waits for a condition, on a machine that may be busy.
+// eventually waits for a condition.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for range 3000 {
+	for range 500 {
 		if holds() {
 			return
 		}

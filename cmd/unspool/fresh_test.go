@@ -36,8 +36,7 @@ func TestStacksOnPagesThatWereNeverTouched(t *testing.T) {
 			what := []string{"-p", strconv.Itoa(proc.Process.Pid), "--stack-size", "32768"}
 			if c.mode == "leaf" {
 				isRead(t, recordEnough(t, what...), "fresh_leaf fresh_caller main")
-			}
-			if c.mode == "deep" {
+			} else {
 				what = append(what, "-d", "2") // many samples, as the share is not far from the least
 			}
 			r := recordEnough(t, append(what, "--no-join")...)

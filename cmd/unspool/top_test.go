@@ -23,8 +23,8 @@ func TestTopWritesTables(t *testing.T) {
 		t.Run(option, func(t *testing.T) {
 			var e ended
 			full := 0
-			for _, seconds := range []string{"2", "20"} { // on a busy machine the program gets less of a CPU
-				e = unspool(t, "", "top", option, "-p", pid, "-d", seconds, "--delay", "0.5")
+			for _, c := range [][2]string{{"2", "0.5"}, {"20", "5"}} { // on a busy machine it gets less of a CPU
+				e = unspool(t, "", "top", option, "-p", pid, "-d", c[0], "--delay", c[1])
 				if e.status != 0 || e.stderr != "" {
 					t.Fatalf("status %d: %s", e.status, e.stderr)
 				}
