@@ -178,7 +178,8 @@ func TestPerfAsFrontEnd(t *testing.T) {
 	}
 }
 
-// TestPerfsPieces converts the files that perf record --switch-output writes.
+// TestPerfsPieces converts the files that perf record --switch-output writes. They are switched at a size,
+// as perf never switches at a time where its own start takes longer than the first file was to.
 func TestPerfsPieces(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -186,7 +187,7 @@ func TestPerfsPieces(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "perf.data")
 	output(t, dir, "perf", "record", "-q", "-e", "cpu-clock", "-F", "1999", "--call-graph", "dwarf,16384",
-		"--switch-output=1s", "-o", path, "--", frontProgram(t), "2500")
+		"--switch-output=8M", "-o", path, "--", frontProgram(t), "2500")
 	pieces, _ := filepath.Glob(path + ".*")
 	if len(pieces) < 3 {
 		t.Fatalf("pieces %q", pieces)
