@@ -344,10 +344,18 @@ var (
 
 // perfScript has perf read a recording and returns its samples, without the names of the kernel's functions:
 // of these the kernel makes a list of a hundred thousand lines for each reader, longer than the rest takes.
-func perfScript(t testing.TB, path string) []sample {
+func perfScript(t testing.TB, path string, options ...string) []sample {
 	t.Helper()
-	return parseScript(t, output(t, "", "perf", "script", "-f", "--no-inline", "--max-stack", "65535",
-		"--ns", "-i", path, "-F", "comm,pid,tid,time,event,ip,sym,dso", "--kallsyms", os.DevNull))
+	return parseScript(t, output(t, "", "perf", append([]string{"script", "-f", "--no-inline", "--max-stack",
+		"65535", "--ns", "-i", path, "-F", scriptHeads + ",ip,sym,dso", "--kallsyms", os.DevNull}, options...)...))
+}
+
+const scriptHeads = "comm,pid,tid,time,event"
+
+// perfScriptHeads is perfScript without stacks, which perf takes up to a millisecond for each of.
+func perfScriptHeads(t testing.TB, path string) []sample {
+	t.Helper()
+	return parseScript(t, output(t, "", "perf", "script", "-f", "--ns", "-i", path, "-G", "-F", scriptHeads))
 }
 
 func parseScript(t testing.TB, text string) (samples []sample) {

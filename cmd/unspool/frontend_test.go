@@ -73,9 +73,9 @@ func fewDiffer(t *testing.T, differ, burns int) {
 	}
 }
 
-// differForPerf compares all samples' events, how many entries of the kernel they have, and the functions of
-// the user stack. These are compared for the program that tests record, as perf knows no way from goroutines
-// and generated code, and as far as perf knows them: 6.1 loses libc's frames in all processes but the first.
+// differForPerf compares all samples' events, and of the program that tests record how many entries of the
+// kernel each has, and the functions of the user stack: perf knows no way from goroutines and generated code.
+// They are compared as far as perf knows them: 6.1 loses libc's frames in all processes but the first.
 // It returns how many of that program's samples differ.
 func differForPerf(t *testing.T, raw, converted string, events ...string) (differ, burns int) {
 	t.Helper()
@@ -86,21 +86,27 @@ func differForPerf(t *testing.T, raw, converted string, events ...string) (diffe
 	}
 	all := make(map[key]*sample)
 	of := make(map[string]int)
-	before := perfScript(t, raw)
+	before, after := perfScriptHeads(t, raw), perfScriptHeads(t, converted)
 	for i := range before {
 		s := &before[i]
 		all[key{s.tid, s.time, s.event}] = s
 		of[s.event]++
 	}
-	after := perfScript(t, converted)
-	for i := range after {
-		s := &after[i]
-		was := all[key{s.tid, s.time, s.event}]
-		if was == nil {
+	for _, s := range after {
+		if all[key{s.tid, s.time, s.event}] == nil {
 			t.Fatalf("there is no sample %v of event %q in the recording", s.time, s.event)
 		}
-		if s.comm != frontName {
-			continue
+	}
+	clear(all)
+	stacks := perfScript(t, raw, "--comm", frontName)
+	for i := range stacks {
+		s := &stacks[i]
+		all[key{s.tid, s.time, s.event}] = s
+	}
+	for _, s := range perfScript(t, converted, "--comm", frontName) {
+		was := all[key{s.tid, s.time, s.event}]
+		if was == nil {
+			t.Fatalf("the sample %v of event %q is none of %s in the recording", s.time, s.event, frontName)
 		}
 		burns++
 		want, got := was.names(), s.names()
