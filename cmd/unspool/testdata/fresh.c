@@ -20,8 +20,11 @@ FRAME void fresh_caller(void)
 
 FRAME int fresh_down(int n)
 {
-	volatile char b[8000];
+	volatile char b[12100]; /* with pages between those that are touched, so that hardly any copy goes on */
 
+	/* As long as the page takes that comes then, so that SP is often seen without one. */
+	for (int i = 0; i < 10000; i++)
+		__asm__ volatile("");
 	b[0] = 1;
 	int r = n > 0 ? fresh_down(n - 1) : 0;
 	KEEP();
