@@ -36,11 +36,18 @@ func TestRaise(t *testing.T) {
 	}
 	chosen, end := make(chan error), make(chan bool)
 	go func() {
-		runtime.LockOSThread() // and never unlocked
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread() // it may be the first thread, which would never end
 		chosen <- set(0, unix.SchedAttr{Nice: 5})
 		<-end
+		chosen <- set(0, unix.SchedAttr{})
 	}()
-	defer close(end)
+	defer func() {
+		close(end)
+		if err := <-chosen; err != nil {
+			t.Error(err)
+		}
+	}()
 	if err := <-chosen; err != nil {
 		t.Fatal(err)
 	}
