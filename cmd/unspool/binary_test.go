@@ -496,6 +496,21 @@ func burner(t testing.TB) int {
 	return cmd.Process.Pid
 }
 
+// sleeper starts a process that sleeps. At the highest rate that is permitted, samples can take so much that
+// a program hardly gets on, for a minute, and its CPU is no other's meanwhile; of this one there are none.
+func sleeper(t testing.TB) (pid string) {
+	t.Helper()
+	cmd := exec.Command("sleep", "60")
+	if err := programs.StartTied(t, cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return strconv.Itoa(cmd.Process.Pid)
+}
+
 // monotonic is the clock that samples are stamped with.
 func monotonic(t testing.TB) time.Duration {
 	t.Helper()

@@ -227,7 +227,7 @@ func TestRateIsClamped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := unspool(t, t.TempDir(), "record", "-F", "1000000000", "--", "true")
+	e := unspool(t, t.TempDir(), "record", "-F", "1000000000", "-d", "0.1", "-p", sleeper(t))
 	if limit := strings.TrimSpace(string(content)); e.status != 0 ||
 		!regexp.MustCompile("unspool: .*"+limit+".*1000000000.*perf_event_max_sample_rate").MatchString(e.stderr) {
 		t.Errorf("status %d\n%s", e.status, e.stderr)

@@ -191,7 +191,7 @@ func TestCommandHasItsOwnInputAndOutput(t *testing.T) {
 	}
 
 	t.Run("quiet", func(t *testing.T) {
-		e := unspool(t, t.TempDir(), "record", "-q", "-F", "100000000", "--", "true")
+		e := unspool(t, t.TempDir(), "record", "-q", "-F", "100000000", "-d", "0.1", "-p", sleeper(t))
 		if e.stdout != "" || e.stderr != "" || e.status != 0 {
 			t.Errorf("%+v", e)
 		}
