@@ -140,7 +140,8 @@ func TestGapsAreClosedSoon(t *testing.T) {
 	}
 	program := compiled(t, gapProgram, "-O2")
 	const freq, most = 999, wakeEvery * 3 / 4
-	for tries := 1; ; tries++ { // a busy machine is late
+	// A busy machine is late, and who records all processes at the same time may have closed the gaps before.
+	for late, tries := 0, 1; ; tries++ {
 		cmd := exec.Command(program)
 		output := startTelling(t, cmd)
 		if _, err := output.Read(make([]byte, 1)); err != nil {
@@ -159,8 +160,11 @@ func TestGapsAreClosedSoon(t *testing.T) {
 		if gaps > 0 && gaps < uint64(freq*most/time.Second) && gaps < all/2 {
 			return
 		}
-		if tries == 5 {
-			t.Fatal("gaps are closed late")
+		if gaps > 0 {
+			late++
+		}
+		if late == 5 || tries == 30 {
+			t.Fatal("gaps are closed late, or by others")
 		}
 	}
 }
