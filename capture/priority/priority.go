@@ -96,16 +96,21 @@ func (r *Raised) String() string {
 	return fmt.Sprintf("nice %d", recorderNice)
 }
 
-// Try says what Raise may do here, by doing it to a thread that ends then, and whether that is real-time
+// Try says what Raise may do here, by doing it to a thread for a moment, and whether that is real-time
 // priority.
 func Try() (what string, isRealTime bool) {
 	done := make(chan *Raised)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends
+		runtime.LockOSThread()
+		was, err := unix.SchedGetAttr(0, 0)
 		r := &Raised{}
 		r.nice = set(0, unix.SchedAttr{Nice: recorderNice}) == nil
 		if r.nice && set(0, realTime(lowest)) == nil {
 			r.level = lowest
+		}
+		// Else the thread ends, unless it is the first one of the process, which never does.
+		if err == nil && set(0, *was) == nil {
+			runtime.UnlockOSThread()
 		}
 		done <- r
 	}()

@@ -85,6 +85,20 @@ func TestRaise(t *testing.T) {
 	}
 }
 
+// TestTryLeavesNothing tries often, so that the first thread of the process, which never ends, has its turn.
+func TestTryLeavesNothing(t *testing.T) {
+	if what, ok := Try(); !ok {
+		t.Skipf("skipped for want of real-time priority: %s", what)
+	}
+	for range 200 {
+		Try()
+	}
+	time.Sleep(20 * time.Millisecond) // threads that end
+	if n := threads(t)[realTime(lowest)]; n > 0 {
+		t.Errorf("%d threads have real-time priority", n)
+	}
+}
+
 // TestThreadsThatStartMeanwhile goes up and back while threads start and end all the time: one that is being
 // started has the priority that its parent had before.
 func TestThreadsThatStartMeanwhile(t *testing.T) {
