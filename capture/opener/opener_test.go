@@ -19,6 +19,9 @@ import (
 	"unspool/vmas/process"
 )
 
+// long is a patience for openers that wait for a CPU, as on a busy machine.
+var long = patience{credit: time.Hour, one: time.Minute}
+
 func startOpener(t *testing.T) *Client {
 	t.Helper()
 	c, err := Start()
@@ -26,7 +29,7 @@ func startOpener(t *testing.T) *Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close(); c.cmd.Wait() })
-	c.wait = patience{credit: time.Hour, one: time.Minute} // as the machine may be busy
+	c.wait = long
 	return c
 }
 
