@@ -18,9 +18,12 @@ import (
 // (fs/binfmt_elf.c) replaces the memory early and the registers last. In between, a sample has the registers
 // of the old program, and the memory of the new one at the old SP: mostly none, as addresses are randomized,
 // otherwise a stack that does not belong to these registers.
+//
+// It replaces the memory in begin_new_exec (fs/exec.c), which lets a parent that waits in vfork go on before
+// that: the memory is still the parent's then, and its stack is no longer the one that the registers belong
+// to.
 type execve struct {
-	loaders []kernelRange // load_elf_binary, and the one for 32-bit programs
-	entries []kernelRange // code by which the kernel is entered; none if that is not known
+	kernelCode
 
 	// ref and refAddr are a symbol of the recorded kernel and its address, until the kernel's symbols are
 	// needed: reading them takes as long as converting thousands of samples.
@@ -36,6 +39,13 @@ var kernelSymbols sync.Mutex
 // A kernelRange is the code of a kernel function.
 type kernelRange struct{ start, end uint64 }
 
+// A kernelCode is where functions of the kernel are; none where that is not known.
+type kernelCode struct {
+	loaders   []kernelRange // load_elf_binary, and the one for 32-bit programs
+	replacers []kernelRange // begin_new_exec
+	entries   []kernelRange // code by which the kernel is entered
+}
+
 // readExecve returns an execve for the running kernel. Without the kernel's symbols it recognises nothing.
 func readExecve() execve {
 	f, err := os.Open("/proc/kallsyms")
@@ -43,16 +53,14 @@ func readExecve() execve {
 		return execve{}
 	}
 	defer f.Close()
-	var e execve
-	e.loaders, e.entries = findLoaders(f)
-	return e
+	return execve{kernelCode: findCode(f)}
 }
 
 // identify reads the symbols of the running kernel for a recording, if that was made on it: if the symbol ref
 // has the same address. Otherwise nothing is recognised.
 func (e *execve) identify() {
 	ref := e.ref
-	e.ref, e.loaders, e.entries = "", nil, nil
+	e.ref, e.kernelCode = "", kernelCode{}
 	kernelSymbols.Lock()
 	defer kernelSymbols.Unlock()
 	f, err := e.open("/proc/kallsyms")
@@ -65,24 +73,27 @@ func (e *execve) identify() {
 	n, _ := io.ReadFull(f, begin)
 	line := fmt.Sprintf("%016x T %s\n", e.refAddr, ref)
 	if e.refAddr != 0 && bytes.Contains(begin[:n], []byte(line)) {
-		e.loaders, e.entries = findLoaders(io.MultiReader(bytes.NewReader(begin[:n]), f))
+		e.kernelCode = findCode(io.MultiReader(bytes.NewReader(begin[:n]), f))
 	}
 }
 
-// loading says whether a sample was taken in load_elf_binary.
-func (e *execve) loading(sm *perfring.Sample) bool {
+// loading says whether a sample was taken in load_elf_binary. replacing says whether that was in
+// begin_new_exec.
+func (e *execve) loading(sm *perfring.Sample) (loading, replacing bool) {
 	if sm.CPUMode() != unix.PERF_RECORD_MISC_KERNEL {
-		return false
+		return false, false
 	}
 	if e.ref != "" {
 		e.identify()
 	}
-	for i := range sm.Callchain.Len() {
-		if within(e.loaders, sm.Callchain.At(i)) {
-			return true
+	for i := range sm.Callchain.Len() { // the callee comes first
+		ip := sm.Callchain.At(i)
+		replacing = replacing || within(e.replacers, ip)
+		if within(e.loaders, ip) {
+			return true, replacing
 		}
 	}
-	return false
+	return false, false
 }
 
 // unseen says whether a sample may have been taken in load_elf_binary without showing it: because the kernel
@@ -115,15 +126,14 @@ func within(ranges []kernelRange, ip uint64) bool {
 	return false
 }
 
-// findLoaders reads the kernel's symbols, which are in order of address, only up to the second loader, the
-// one for 32-bit programs, as the kernel formats each line when it is read. entries is the code by which the
-// kernel is entered, if it comes before that. If kptr_restrict hides the addresses, all are zero, and none is
-// found.
-func findLoaders(list io.Reader) (loaders, entries []kernelRange) {
+// findCode reads the kernel's symbols, which are in order of address, only up to the second loader, the one
+// for 32-bit programs, as the kernel formats each line when it is read. The rest is found if it comes before
+// that. If kptr_restrict hides the addresses, all are zero, and nothing is found.
+func findCode(list io.Reader) (code kernelCode) {
 	symbols := kallsyms.NewReader(list)
 	var of *[]kernelRange // what has a range that begins at start and has no end yet
 	var start, entry uint64
-	for len(loaders) < 2 && symbols.Next() {
+	for len(code.loaders) < 2 && symbols.Next() {
 		kind := otherSymbol
 		if len(symbols.Module) == 0 {
 			kind = kindOf(symbols.Name)
@@ -141,26 +151,29 @@ func findLoaders(list io.Reader) (loaders, entries []kernelRange) {
 		}
 		switch kind {
 		case loaderSymbol:
-			of, start = &loaders, addr
+			of, start = &code.loaders, addr
+		case replacerSymbol:
+			of, start = &code.replacers, addr
 		case forkSymbol:
-			of, start = &entries, addr
+			of, start = &code.entries, addr
 		case entryStart:
 			entry = addr
 		case entryEnd:
 			if entry != 0 && entry < addr {
-				entries = append(entries, kernelRange{entry, addr})
+				code.entries = append(code.entries, kernelRange{entry, addr})
 			}
 		}
 	}
-	return loaders, entries
+	return code
 }
 
-// A symbolKind says what a symbol of the kernel is for findLoaders.
+// A symbolKind says what a symbol of the kernel is for findCode.
 type symbolKind uint8
 
 const (
 	otherSymbol symbolKind = iota
 	loaderSymbol
+	replacerSymbol
 	forkSymbol // where a new task begins
 	entryStart // of the code for system calls, exceptions and interrupts
 	entryEnd
@@ -170,6 +183,8 @@ func kindOf(name []byte) symbolKind {
 	switch string(name) {
 	case "load_elf_binary":
 		return loaderSymbol
+	case "begin_new_exec":
+		return replacerSymbol
 	case "ret_from_fork_asm":
 		return forkSymbol
 	case "__entry_text_start":

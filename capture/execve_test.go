@@ -20,6 +20,7 @@ func TestFindLoaders(t *testing.T) {
 		want           []kernelRange
 	}{
 		{"two", `ffffffff81000000 T _text
+ffffffff81001000 T begin_new_exec
 ffffffff81002000 t elf_load
 ffffffff81003000 t load_elf_binary
 ffffffff81003000 t alias
@@ -35,8 +36,13 @@ ffffffffc0000000 t module_function	[module]
 		{"damaged", "ffffffff81003000 t load_elf_binary\n?\nffffffff81003800 t next\n", nil},
 		{"empty", "", nil},
 	} {
-		if got, _ := findLoaders(strings.NewReader(c.kallsyms)); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
+		got := findCode(strings.NewReader(c.kallsyms))
+		if !slices.Equal(got.loaders, c.want) {
+			t.Errorf("%s: %#x, want %#x", c.name, got.loaders, c.want)
+		}
+		replacers := []kernelRange{{0xffffffff81001000, 0xffffffff81002000}}
+		if strings.Contains(c.kallsyms, "begin_new_exec") != slices.Equal(got.replacers, replacers) {
+			t.Errorf("%s: memory is replaced by %#x", c.name, got.replacers)
 		}
 	}
 }
@@ -61,7 +67,7 @@ ffffffff81002040 T next
 		{"without a beginning", "ffffffff81001a87 T __entry_text_end\n" + loaders, nil},
 		{"hidden", "0000000000000000 T __entry_text_start\n0000000000000000 T __entry_text_end\n", nil},
 	} {
-		if _, got := findLoaders(strings.NewReader(c.kallsyms)); !slices.Equal(got, c.want) {
+		if got := findCode(strings.NewReader(c.kallsyms)).entries; !slices.Equal(got, c.want) {
 			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
 		}
 	}
@@ -88,8 +94,9 @@ func TestRecordedExecve(t *testing.T) {
 		e.identify()
 		return e
 	}
-	if e := known(addr); len(e.loaders) == 0 || len(e.loaders) != len(readExecve().loaders) {
-		t.Errorf("the running kernel: %v", e.loaders)
+	if e := known(addr); len(e.loaders) == 0 || len(e.loaders) != len(readExecve().loaders) ||
+		len(e.replacers) != 1 {
+		t.Errorf("the running kernel: %v, %v", e.loaders, e.replacers)
 	}
 	for _, other := range []uint64{0, addr + 0x200000} {
 		if e := known(other); e.loaders != nil {
@@ -100,7 +107,7 @@ func TestRecordedExecve(t *testing.T) {
 
 func TestSamplesInsideExecve(t *testing.T) {
 	const kernel, inside, outside = ^uint64(127), 0xffffffff81003123, 0xffffffff81005000
-	const entry = 0xffffffff81000100
+	const giving, entry = 0xffffffff81002123, 0xffffffff81000100
 	// In code without CFI, whose caller is the frame that BP points to.
 	stack := make([]byte, 64)
 	binary.LittleEndian.PutUint64(stack[16:], 0x8000) // beyond the copy
@@ -124,6 +131,16 @@ func TestSamplesInsideExecve(t *testing.T) {
 		{"no stack, in user mode", with(func(s *testSample) {
 			s.dynSize, s.chain, s.misc = 0, nil, unix.PERF_RECORD_MISC_USER
 		}), 1, 0, unwind.DumpTooShort},
+		{"where the parent of vfork may run", with(func(s *testSample) {
+			s.pid, s.chain = 8, []uint64{kernel, 9, giving, inside, 9}
+		}), 0, 1, 0},
+		{"before that", with(func(s *testSample) { s.pid = 8 }), 1, 0, unwind.DumpTooShort},
+		{"where no parent waits for it", with(func(s *testSample) {
+			s.chain = []uint64{kernel, 9, giving, inside, 9}
+		}), 1, 0, unwind.DumpTooShort},
+		{"it has executed a program since it was forked", with(func(s *testSample) {
+			s.pid, s.chain = 9, []uint64{kernel, 9, giving, inside, 9}
+		}), 1, 0, unwind.DumpTooShort},
 		{"the new program's stack", with(func(s *testSample) { s.stack = make([]byte, 64) }), 0, 1, 0},
 		{"no mapping at the old PC", with(func(s *testSample) { s.ip = 0x5000 }), 0, 1, 0},
 		{"another system call", with(func(s *testSample) { s.ip = 0x5000; s.chain = []uint64{kernel, 9, outside} }),
@@ -136,10 +153,17 @@ func TestSamplesInsideExecve(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var k kept
 			s := newTestSession(&k)
-			s.execve = execve{loaders: []kernelRange{{0xffffffff81003000, 0xffffffff81003800}},
-				entries: []kernelRange{{0xffffffff81000000, 0xffffffff81001000}}}
+			s.execve = execve{kernelCode: kernelCode{
+				loaders:   []kernelRange{{0xffffffff81003000, 0xffffffff81003800}},
+				replacers: []kernelRange{{0xffffffff81002000, 0xffffffff81003000}},
+				entries:   []kernelRange{{0xffffffff81000000, 0xffffffff81001000}}}}
+			code := vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("//anon")}
 			s.table.Comm(7, 7, []byte("seven"), true)
-			s.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("//anon")})
+			s.table.Mmap(7, code)
+			s.table.Fork(8, 8, 7, 7)
+			s.table.Fork(9, 9, 7, 7)
+			s.table.Comm(9, 9, []byte("nine"), true)
+			s.table.Mmap(9, code)
 			if err := s.Record(c.sample.record()); err != nil {
 				t.Fatal(err)
 			}

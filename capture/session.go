@@ -434,7 +434,7 @@ func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
 		res = s.walkIn(space, sm)
 	}
 	// This comes before /proc is read, which may show the next program.
-	if (sm.DynSize == 0 || !isStack(&res)) && s.execve.loading(sm) {
+	if s.isReplaced(sm, space, &res) {
 		s.Stats.Exec++
 		return res, false
 	}
@@ -451,6 +451,18 @@ func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
 		res = s.choose(space, sm, res)
 	}
 	return res, true
+}
+
+// isReplaced says whether the memory of a sample is not, or may not be, what its registers belong to, because
+// the task is inside execve.
+func (s *Session) isReplaced(sm *perfring.Sample, space *vmas.Space, res *unwind.Result) bool {
+	isOther := sm.DynSize == 0 || !isStack(res)
+	mayBeParents := space != nil && space.Forked()
+	if !isOther && !mayBeParents {
+		return false
+	}
+	loading, replacing := s.execve.loading(sm)
+	return isOther && loading || mayBeParents && replacing
 }
 
 // walkIn unwinds the user stack of a sample whose registers are in s.regs.

@@ -55,7 +55,9 @@ func mapThisProgram(t *testing.T, s *Session, pc uint64) (pid uint32) {
 func TestStatsAddUp(t *testing.T) {
 	const kernel, loader = ^uint64(127), 0xffffffff81003123
 	s := newTestSession(discard{})
-	s.execve = execve{loaders: []kernelRange{{0xffffffff81003000, 0xffffffff81003800}}}
+	s.execve = execve{kernelCode: kernelCode{
+		loaders: []kernelRange{{0xffffffff81003000, 0xffffffff81003800}},
+	}}
 	s.recorded = true
 	s.table.Comm(7, 7, []byte("seven"), true)
 	s.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("//anon")})

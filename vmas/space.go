@@ -28,6 +28,7 @@ type Space struct {
 	comm    string // the process's name, for threads that are not in the list
 	start   uint64 // start time in clock ticks after boot, 0 where unknown
 	kernel  bool   // a kernel thread: it has no address space and never had one
+	forked  bool   // see Forked
 	// threadsIncomplete: there may be threads that no record told of
 	threadsIncomplete bool
 	missing           bool // the last sweep did not find it
@@ -82,6 +83,10 @@ func (s *Space) Doubted() bool { return s.doubted }
 
 // Kernel reports whether this is a kernel thread, which has no mappings.
 func (s *Space) Kernel() bool { return s.kernel }
+
+// Forked says whether a record told that the process was forked, and none that it has executed a program
+// since. Such a process may use the memory of its parent, as with vfork.
+func (s *Space) Forked() bool { return s.forked }
 
 // Comm returns the name of a thread, or of the process where the thread is not known.
 func (s *Space) Comm(tid uint32) string {

@@ -177,7 +177,7 @@ func (t *Table) Fork(pid, tid, ppid, ptid uint32) {
 	}
 	t.remove(pid)
 	s := t.add(pid)
-	s.PPID = ppid
+	s.PPID, s.forked = ppid, true
 	if parent == nil {
 		s.threads[tid] = ""
 		return
@@ -255,6 +255,7 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 	s.threadsIncomplete = false
 	s.kernel = false
 	s.denied = false
+	s.forked = false
 	s.Generated = nil
 	s.layout.drop(&t.files)
 	s.layout = &layout{refs: 1}
