@@ -152,11 +152,18 @@ func (p *place) mayLeave(pc uint64) bool {
 // isNewThread says whether f is the sampled frame of a new thread: the system call that created it has just
 // returned zero. Its stack is empty, or holds the argument of the function that it is about to call.
 func (w *walk) isNewThread(f *frame) bool {
-	if ax, known := w.regs.regs.Get(rule.AX); len(w.ips) != 1 || !known || ax != 0 {
+	if !w.returnsZero() {
 		return false
 	}
 	c, addr := w.codeAt(f.pc)
 	return c != nil && c.FollowsClone(addr)
+}
+
+// returnsZero says whether what was sampled is in the last frame of the walk, and has 0 in the register for
+// results.
+func (w *walk) returnsZero() bool {
+	ax, known := w.sample.Get(rule.AX)
+	return len(w.ips) == 1 && known && ax == 0
 }
 
 // codeAt gives the code of the image in which pc lies, and its address there.

@@ -1,12 +1,17 @@
 package unwind
 
 import (
+	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
 	"unspool/unwind/rule"
 )
 
@@ -205,6 +210,79 @@ _start:
 				t.Errorf("%s, %d bytes behind: %#x %v, want %d frames and %v", c.name, pc-syscalled, got.IPs, got.End,
 					c.frames, c.end)
 			}
+		}
+	}
+}
+
+// TestGoThreadThatHasJustBegun is the same for Go's clone, up to where the new thread sets its SP once more.
+// What is above that SP is no return address, but may look like one.
+func TestGoThreadThatHasJustBegun(t *testing.T) {
+	dir := t.TempDir()
+	source, prog := filepath.Join(dir, "main.go"), filepath.Join(dir, "main")
+	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", prog, source)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	file, err := elf.Open(prog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	symbols, err := file.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := file.Section(".text")
+	space, images := asImage(t, prog, 0x400000)
+	at := func(name string) (mapped uint64, code []byte) {
+		for _, s := range symbols {
+			if s.Name == name {
+				code = make([]byte, s.Size)
+				if _, err := text.ReadAt(code, int64(s.Value-text.Addr)); err != nil {
+					t.Fatal(err)
+				}
+				return firstMapping(space).Start + s.Value - text.Addr + text.Offset, code
+			}
+		}
+		t.Fatalf("no %s", name)
+		return 0, nil
+	}
+	start, _ := at("runtime.rt0_go.abi0")
+	clone, code := at("runtime.clone.abi0")
+	called := bytes.Index(code, []byte{0x0f, 0x05})      // syscall
+	moved := bytes.Index(code, []byte{0x48, 0x89, 0xf4}) // mov %rsi, %rsp
+	if called < 0 || moved < called {
+		t.Fatalf("the code of clone: % x", code)
+	}
+	const sp, tid = 0xc000_0010_0000, 4711
+	u := NewUnwinder(images)
+	for _, c := range []struct {
+		name   string
+		off    int
+		ax     uint64
+		frames int
+	}{
+		{"the new thread", called + 2, 0, 1},
+		{"the new thread, before its branch", called + 6, 0, 1},
+		{"the new thread, behind its branch", moved, 0, 1},
+		{"the new thread, later", moved + 3, 0, 1},
+		{"who made it", called + 2, tid, 2},
+		{"who made it, during the call", called + 2, ^uint64(unix.ENOSYS - 1), 2},
+		{"who made it, before its branch", called + 6, tid, 2},
+		{"who makes it", called, 0, 2},
+	} {
+		var regs Regs
+		regs.set(rule.IP, clone+uint64(c.off))
+		regs.set(rule.SP, sp)
+		regs.set(rule.BP, 0)
+		regs.set(rule.AX, c.ax)
+		stack := Stack{Base: sp, Data: binary.LittleEndian.AppendUint64(nil, start+16)}
+		if got := u.Unwind(space, &regs, &stack); len(got.IPs) != c.frames || got.End != Root {
+			t.Errorf("%s: %#x %v, want %d frames", c.name, got.IPs, got.End, c.frames)
 		}
 	}
 }

@@ -330,6 +330,11 @@ func (w *walk) step(p *place, f *frame) (next frame, source Source, end Reason) 
 		return next, ByCFI, Root
 	case rule.Local, rule.General:
 		return w.general(p, f, r.Kind() == rule.General)
+	case rule.NewThread:
+		if w.returnsZero() {
+			return next, ByCFI, Root
+		}
+		return w.general(p, f, false)
 	case rule.FromC:
 		w.moves.fromC = true
 		return w.general(p, f, false)

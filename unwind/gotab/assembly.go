@@ -22,6 +22,8 @@ type asmFunc struct {
 	spWritten uint32
 	// spBack is the same for the second one, with which cgocallback goes back to its first stack.
 	spBack uint32
+	// called is the offset behind the first system call; 0 if there is none.
+	called uint32
 	// aligns: that instruction rounds SP down. SP stays on its stack.
 	aligns bool
 	// bpWritten: BP is used as a general register somewhere.
@@ -247,6 +249,10 @@ func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
 			a.hold(&inst, uint32(next))
 		}
 		switch inst.Op {
+		case x86asm.SYSCALL:
+			if a.called == 0 {
+				a.called = uint32(next)
+			}
 		case x86asm.PUSH, x86asm.POP, x86asm.CMP, x86asm.TEST:
 			off = next
 			continue

@@ -259,6 +259,11 @@ func (w *codeWalk) check(off int, s spState) bool {
 		return true
 	case rule.EndOfStack, rule.Sigframe:
 		return true
+	case rule.NewThread:
+		if w.symbol.name != "runtime.clone" || s.depth != 8 {
+			return fail()
+		}
+		return true
 	case rule.FromSP, rule.FromBP:
 		cfa, bp = int64(r.CFA()), int64(r.BP())
 		if r.Kind() == rule.FromBP {

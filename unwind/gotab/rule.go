@@ -18,6 +18,8 @@ import (
 //
 //	goexit, mstart, rt0_go           rule.EndOfStack
 //	mcall, clone's child             rule.EndOfStack once SP is switched: nothing called that stack's code
+//	clone                            rule.NewThread from its system call up to there, where the child has that
+//	                                 SP already
 //	cgocallback                      by its table throughout: both stacks have its frame, and the
 //	                                 goroutine's goes on with systemstack_switch, put there by asmcgocall.
 //	                                 rule.FromC while SP is switched: who called it is on the other stack
@@ -44,6 +46,8 @@ func (t *Table) Rule(addr uint64) (r rule.Rule, ok bool) {
 		return f.kind, true
 	case f.fromC:
 		return rule.FromC, true
+	case f.isNew:
+		return rule.NewThread, true
 	case f.ra != rule.IP, f.held != 0:
 		return rule.General, true
 	case f.exact || f.cfa/8 > rule.MaxCFA:
@@ -102,6 +106,7 @@ type goFrame struct {
 	held  uint8     // the register that the CFA is counted from instead of SP; 0 for none
 	exact bool      // the caller was interrupted, and did not make a call
 	fromC bool      // it was called by C code, whose frames are on another stack
+	isNew bool      // nothing called it where it is a new thread
 }
 
 // frame gives the frame at addr, which lies in a function.
@@ -147,6 +152,7 @@ func (t *Table) frame(index uint32, addr uint64) (f goFrame, ok bool) {
 		f.bp = 16
 	}
 	if a.spWritten == 0 || off < a.spWritten {
+		f.isNew = a.kind == newStack && a.called > 0 && a.called <= off
 		return f, true
 	}
 

@@ -67,6 +67,7 @@ const (
 	Malformed       // the CFI for the PC cannot be read
 	Unreadable      // the file cannot be opened or read
 	FromC           // Local, in Go code that C has called: the frames of C are on another stack
+	NewThread       // Local, or EndOfStack in the new thread: behind the system call that makes it, 0 in RAX
 	EHReturn        // in a function that leaves with __builtin_eh_return, and can overwrite what its row says
 )
 
@@ -133,7 +134,7 @@ var names = map[Rule]string{
 	GuessSP: "guess from SP", GuessBP: "guess from BP", GuessSaved: "guess from a saved SP",
 	GuessReg: "guess from a register", EndOfStack: "end of stack", Local: "local", General: "general",
 	Uncovered: "uncovered", EntryCode: "entry code", Malformed: "malformed", Unreadable: "unreadable",
-	FromC: "called from C", EHReturn: "eh_return",
+	FromC: "called from C", NewThread: "new thread", EHReturn: "eh_return",
 }
 
 // String gives the rule as formulas for CFA and BP.

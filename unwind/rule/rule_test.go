@@ -101,7 +101,8 @@ func TestRulesAsText(t *testing.T) {
 		Unreadable:                "unreadable",
 		FromC:                     "called from C",
 		EHReturn.With(0x0202, 0):  "eh_return",
-		EHReturn + 1<<4:           "rule 0x9c",
+		NewThread:                 "new thread",
+		EHReturn + 1<<4:           "rule 0xac",
 		None:                      "none",
 	} {
 		if got := r.String(); got != want {
