@@ -260,13 +260,7 @@ func (s *statistics) addUp(t testing.TB) {
 // incomplete is the share of the user stacks that did not reach their root, of those of which the kernel
 // copied anything.
 func (s *statistics) incomplete() float64 {
-	complete := s.Unwind.Complete
-	if testing.Short() {
-		// With the race detector, rules take some ten times as long to find, and then the credit of time that a
-		// process has for that can be used up: Node needs up to 17 of its 20 ms without it.
-		complete += s.Unwind.Ended["no_image"]
-	}
-	return 1 - float64(complete)/float64(s.Samples.User-s.Unwind.Cut["no_copy"])
+	return 1 - float64(s.Unwind.Complete)/float64(s.Samples.User-s.Unwind.Cut["no_copy"])
 }
 
 func readStatistics(t testing.TB, content []byte) (s statistics) {
