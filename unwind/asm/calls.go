@@ -38,6 +38,7 @@ func (k *keptRegs) restore(s *state) {
 
 // Keeps says whether the function that holds addr does not change a register.
 func (c *Code) Keeps(addr uint64, reg uint8) bool {
+	c.left = mostWork
 	h, ok := c.chart().hole(addr)
 	if !ok {
 		return false
@@ -53,6 +54,7 @@ func (c *Code) clobbers(start uint64) uint16 {
 	const (
 		most = 200
 		span = 4096
+		work = 64 // to look at so many bytes
 	)
 	if start>>32 != 0 {
 		return callerSaved
@@ -65,9 +67,12 @@ func (c *Code) clobbers(start uint64) uint16 {
 		p := &c.probes[0]
 		p.c, p.depth = c, 1
 		p.lo, p.hi, p.whole, p.start = start, min(h.Hi, start+span), true, start
-		if p.discover(start, most) < most {
+		if p.discover(start, most) < most && c.spend(work) {
 			regs = p.writes()
 		}
+	}
+	if c.isSpent() {
+		return callerSaved
 	}
 	c.changed.put(uint32(start), regSet(regs)|answered)
 	return regs

@@ -28,6 +28,7 @@ type Code struct {
 	paths   paths
 	charted *codeMap // of the holes that were asked for; of all code, once these are not enough
 	kept    int      // number of instructions in readings
+	left    int      // of the work that the question under way may take
 	// readings are the functions that were read, by their starts.
 	readings map[uint64]*reading
 	// Results, by image address.
@@ -88,13 +89,16 @@ const (
 	pageOver = 16
 )
 
-// Covered says which code CFI covers. Either may be nil.
+// Covered says which code CFI covers. Each may be nil.
 type Covered struct {
 	// FDEs yields the ranges that CFI covers.
 	FDEs iter.Seq2[uint64, uint64]
 	// Gap gives the hole around addr, and whether a function is known to begin at the start of the
 	// hole; ok is false if the hole is not known, or addr is in none.
 	Gap func(addr uint64) (h Hole, begins, ok bool)
+	// Survey gives the survey of the image, nil as long as it is not there. If Survey is nil, the image is
+	// surveyed when that is first needed.
+	Survey func() *Survey
 }
 
 // New returns a reader of the code of an ELF image. Nothing is read before a
@@ -145,11 +149,15 @@ func (c *Code) read(buf []byte, addr uint64) []byte {
 // Rule gives the rule for addr, which no CFI covers, as CFI would have it. addr
 // is the first byte of an instruction, or the last byte of a call.
 func (c *Code) Rule(addr uint64) (r rule.Rule, ok bool) {
+	c.left = mostWork
 	if table, ok := c.plt(addr); ok {
 		return c.pltRule(table, addr)
 	}
 	if r, ok = c.ruleNearby(addr); ok {
 		return r, true
+	}
+	if !c.executable(addr) {
+		return rule.None, false // data
 	}
 	h, ok := c.chart().hole(addr)
 	if !ok {
@@ -316,7 +324,9 @@ const maxKept = 1 << 17
 func (c *Code) readingOf(start, hi uint64) *reading {
 	r := c.readings[start]
 	if r == nil {
-		r = c.paths.function(start, hi)
+		if r = c.paths.function(start, hi); c.isSpent() {
+			return r
+		}
 		if c.kept += len(r.found) + 1; c.kept > maxKept {
 			clear(c.readings)
 			c.kept = len(r.found) + 1
@@ -337,22 +347,6 @@ func (c *Code) pastPadding(addr uint64) uint64 {
 }
 
 func (c *Code) isStart(addr uint64) bool { return c.charted.isStart(addr) }
-
-// chart finds all holes and starts at its first call.
-func (c *Code) chart() *codeMap {
-	if !c.charted.whole {
-		c.charted = c.survey()
-		c.forget()
-	}
-	return c.charted
-}
-
-// forget drops everything that was read with other starts.
-func (c *Code) forget() {
-	clear(c.readings)
-	c.kept = 0
-	c.returns = answers[returning]{}
-}
 
 // chartNearby gives the hole around addr if it is small, and notes the hole with the addresses that
 // look like starts of functions. first is the first of them if it is known to be a function, else 0.

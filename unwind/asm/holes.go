@@ -29,8 +29,7 @@ const (
 	maxHoles   = 1 << 16 // kept
 	maxStarts  = 1 << 18 // kept
 	maxNearby  = 1 << 20 // bytes of a hole that is read without the rest of the code
-	// bytes of code read for calls: about 25 ms, during which nothing is read from the rings
-	maxSwept = 4 << 20
+	maxSwept   = 4 << 20 // bytes of code read for calls: about 25 ms
 )
 
 func (m *codeMap) hole(addr uint64) (Hole, bool) { return holeAt(m.holes, addr) }
@@ -83,41 +82,6 @@ func (m *codeMap) drop(start uint64) {
 	}
 }
 
-// survey finds all holes and starts.
-func (c *Code) survey() *codeMap {
-	m := &codeMap{holes: c.holes(), whole: true}
-	if len(m.holes) == 0 {
-		return m
-	}
-	add := func(addr uint64) {
-		if len(m.starts) < 2*maxStarts {
-			if m.inHole(addr) {
-				m.starts = append(m.starts, addr)
-			}
-		}
-	}
-	sections := make(map[uint64]bool, len(c.layout.Text))
-	for _, r := range c.layout.Text {
-		sections[r.Start] = true
-		if r.Name == ".init" || r.Name == ".fini" {
-			add(r.Start)
-		}
-	}
-	for _, h := range m.holes {
-		// What starts a section may be the cold part of a function.
-		if !sections[h.Lo] {
-			add(c.skipPadding(h))
-		}
-	}
-	add(c.layout.Entry)
-	c.symbols(add)
-	c.sweep(m, add)
-	c.pointers(m, add)
-	slices.Sort(m.starts)
-	m.starts = slices.Compact(m.starts)
-	return m
-}
-
 // alignment is that of functions, by compilers and linkers.
 const alignment = 16
 
@@ -145,21 +109,9 @@ func (c *Code) holes() []Hole {
 	}
 	all = slices.DeleteFunc(all, func(h Hole) bool { return h.Hi > highest })
 	slices.SortFunc(all, func(a, b Hole) int { return cmp.Compare(a.Lo, b.Lo) })
-	var covered []Hole
-	if c.covered.FDEs != nil {
-		for start, end := range c.covered.FDEs {
-			if start >= end {
-				continue
-			}
-			if n := len(covered); n > 0 && covered[n-1].Hi == start {
-				covered[n-1].Hi = end
-				continue
-			}
-			if len(covered) >= maxCovered {
-				return nil
-			}
-			covered = append(covered, Hole{start, end})
-		}
+	covered, ok := c.coveredParts(all)
+	if !ok {
+		return nil
 	}
 	slices.SortFunc(covered, func(a, b Hole) int { return cmp.Compare(a.Lo, b.Lo) })
 	var holes []Hole
@@ -181,6 +133,43 @@ func (c *Code) holes() []Hole {
 		keep(Hole{lo, h.Hi})
 	}
 	return holes
+}
+
+// coveredParts gives the parts of the code that CFI covers. Two that only padding keeps apart, inside of one
+// of the ranges, are one: most FDEs follow each other, and touching new memory takes longer than reading
+// them. ok is false if there are too many.
+func (c *Code) coveredParts(ranges []Hole) (parts []Hole, ok bool) {
+	if c.covered.FDEs == nil {
+		return nil, true
+	}
+	var in Hole // the range that holds the last part
+	for start, end := range c.covered.FDEs {
+		if start >= end {
+			continue
+		}
+		if n := len(parts); n > 0 {
+			last := &parts[n-1]
+			gap := Hole{last.Hi, start}
+			if gap.Lo == gap.Hi || gap.Lo < gap.Hi && gap.aligns() && gap.Lo > in.Lo && gap.Hi < in.Hi {
+				last.Hi = end
+				continue
+			}
+		}
+		if len(parts) >= maxCovered {
+			return nil, false
+		}
+		parts = append(parts, Hole{start, end})
+		if start < in.Lo || start >= in.Hi {
+			in = Hole{}
+			for _, r := range ranges {
+				if start >= r.Lo && start < r.Hi {
+					in = r
+					break
+				}
+			}
+		}
+	}
+	return parts, true
 }
 
 // skipPadding gives the first instruction of a hole that is not padding.

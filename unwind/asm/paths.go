@@ -23,8 +23,11 @@ type paths struct {
 	lo, hi uint64 // image addresses of the piece
 	flags  []uint8
 	queue  []uint64
-	index  map[uint64]int
+	// Where paths meet: the offsets from lo, the states there, and by offset the index of both, plus 1. There
+	// are no more than maxInsns.
+	meets  []uint32
 	states []state
+	index  []uint16
 	tables map[uint64][]uint64 // where indirect jumps lead, by their address
 
 	// whole says that the code is read from a function's entry: a path ends at
@@ -49,6 +52,7 @@ func (p *paths) discover(start uint64, most int) int {
 	p.flags = p.flags[:size]
 	clear(p.flags)
 	p.exits = false
+	p.c.spend(size >> 10)
 	p.queue = append(p.queue[:0], start)
 	p.flags[start-p.lo] = leaderBit
 	var in insn
@@ -59,6 +63,9 @@ func (p *paths) discover(start uint64, most int) int {
 			if !in.decode(p.c.bytes(addr)) {
 				p.exits = true
 				break
+			}
+			if !p.c.spend(1) {
+				return most
 			}
 			p.flags[addr-p.lo] |= reachedBit
 			count++
@@ -120,6 +127,9 @@ func (c *Code) noReturn(start uint64, depth int) bool {
 	if p.discover(start, most) < most && !p.exits {
 		r = doesNotReturn
 	}
+	if c.isSpent() {
+		return false
+	}
 	// If the function calls itself, the answer may be there already.
 	if c.returns.get(uint32(start)) == 0 {
 		c.returns.put(uint32(start), r)
@@ -146,6 +156,7 @@ func (c *Code) endsFunction(addr uint64) bool {
 		if !in.decode(c.bytes(addr)) || !in.isPadding() {
 			return false
 		}
+		c.spend(1)
 		padded = true
 		addr += uint64(in.n)
 	}
@@ -186,7 +197,7 @@ func (p *paths) joins(addr uint64) bool {
 	for in.decode(p.c.bytes(addr)) && in.isPadding() {
 		addr += uint64(in.n)
 	}
-	for n, at := 0, addr; n < most && p.contains(at) && in.decode(p.c.bytes(at)); n++ {
+	for n, at := 0, addr; n < most && p.contains(at) && p.c.spend(1) && in.decode(p.c.bytes(at)); n++ {
 		if t, target := in.turn(at); t == branches || t == jumps {
 			if target == addr || p.contains(target) && p.flags[target-p.lo]&reachedBit != 0 {
 				return true
@@ -212,6 +223,7 @@ func (p *paths) contains(addr uint64) bool { return addr-p.lo < p.hi-p.lo }
 
 // lead notes that a jump leads to addr.
 func (p *paths) lead(addr uint64) {
+	p.c.spend(1)
 	if !p.contains(addr) || p.whole && addr != p.start && p.c.isStart(addr) {
 		p.exits = p.exits || !p.c.noReturn(addr, p.depth+1)
 		return
@@ -226,13 +238,14 @@ func (p *paths) lead(addr uint64) {
 // solve propagates states from start through the instructions that discover found. A
 // state can only lose knowledge, so this ends; if it takes too long, solve returns false.
 func (p *paths) solve(start uint64, entry bool) bool {
-	if p.index == nil {
-		p.index = make(map[uint64]int)
+	for _, off := range p.meets {
+		p.index[off] = 0
 	}
-	clear(p.index)
-	p.states = append(p.states[:0], state{})
-	p.states[0].init(entry)
-	p.index[start] = 0
+	p.meets, p.states = p.meets[:0], p.states[:0]
+	if len(p.index) < len(p.flags) {
+		p.index = make([]uint16, cap(p.flags))
+	}
+	p.meetAt(start).init(entry)
 	p.queue = append(p.queue[:0], start)
 	visits, most := 0, maxVisits
 	if p.over {
@@ -241,7 +254,7 @@ func (p *paths) solve(start uint64, entry bool) bool {
 	for len(p.queue) > 0 {
 		addr := p.queue[len(p.queue)-1]
 		p.queue = p.queue[:len(p.queue)-1]
-		s := p.states[p.index[addr]]
+		s := p.states[p.index[addr-p.lo]-1]
 		ok := p.run(addr, &s, p.arrive, func(uint64, *insn, *state) bool {
 			visits++
 			return visits < most
@@ -256,22 +269,41 @@ func (p *paths) solve(start uint64, entry bool) bool {
 // arrive merges a state into that of a leader, and queues the leader to be read
 // again if its state has changed.
 func (p *paths) arrive(addr uint64, s *state) {
+	p.c.spend(1)
 	if !p.contains(addr) || p.flags[addr-p.lo]&(leaderBit|reachedBit) != leaderBit|reachedBit {
 		return
 	}
-	i, ok := p.index[addr]
-	if !ok {
-		p.index[addr] = len(p.states)
-		p.states = append(p.states, *s)
+	if i := p.index[addr-p.lo]; i == 0 {
+		*p.meetAt(addr) = *s
 		p.queue = append(p.queue, addr)
-	} else if p.states[i].merge(s) {
+	} else if p.states[i-1].merge(s) {
 		p.queue = append(p.queue, addr)
 	}
 }
 
+// meetAt notes that paths meet at addr, and returns the state there, which is to be set.
+func (p *paths) meetAt(addr uint64) *state {
+	if len(p.states) == cap(p.states) {
+		p.states = slices.Grow(p.states, len(p.states)+1) // append adds a quarter, and new memory is dear
+	}
+	p.states = p.states[:len(p.states)+1]
+	p.meets = append(p.meets, uint32(addr-p.lo))
+	p.index[addr-p.lo] = uint16(len(p.states))
+	return &p.states[len(p.states)-1]
+}
+
+// eachBlock reads each block that was reached again, from where paths meet to its end, and calls at before
+// each instruction, with the state there.
+func (p *paths) eachBlock(at func(uint64, *insn, *state) bool) {
+	for i, off := range p.meets {
+		s := p.states[i]
+		p.run(p.lo+uint64(off), &s, func(uint64, *state) {}, at)
+	}
+}
+
 // run reads from addr to the end of its block. It calls at before each
-// instruction with the state there, until that returns false, and arrive with
-// each leader that the block leads to.
+// instruction with the state there, until that returns false or the work is spent, and
+// arrive with each leader that the block leads to.
 func (p *paths) run(addr uint64, s *state, arrive func(uint64, *state),
 	at func(uint64, *insn, *state) bool) bool {
 	var in insn
@@ -283,7 +315,7 @@ func (p *paths) run(addr uint64, s *state, arrive func(uint64, *state),
 		if !in.decode(p.c.bytes(addr)) {
 			return true
 		}
-		if !at(addr, &in, s) {
+		if !p.c.spend(1) || !at(addr, &in, s) {
 			return false
 		}
 		t, target := in.turn(addr)
@@ -365,13 +397,10 @@ func (p *paths) function(start, hi uint64) *reading {
 		r.end = max(r.end, addr+uint64(in.n))
 		return true
 	}
-	for addr, i := range p.index {
-		s := p.states[i]
-		p.run(addr, &s, func(uint64, *state) {}, note)
-	}
-	if !sane {
+	p.eachBlock(note)
+	if !sane || p.c.isSpent() {
 		// SP does not point to the return address at a ret, or words above the return
-		// address are popped: start is not the start of a function.
+		// address are popped: start is not the start of a function. Or not all of it was read.
 		return &reading{start: start, end: start}
 	}
 	slices.SortFunc(r.found, func(a, b found) int { return cmp.Compare(a.off, b.off) })
@@ -391,7 +420,7 @@ func (p *paths) wayOut(pc, lo, hi uint64) (sp, bp rule.Rule) {
 	var result rule.Rule
 	first := true
 	p.over = false
-	p.eachTurn(pc, lo, hi, func(addr uint64, t turn, target uint64, s *state) {
+	complete := p.eachTurn(pc, lo, hi, func(addr uint64, t turn, target uint64, s *state) {
 		if !p.leavesFrame(addr, t, target) {
 			return
 		}
@@ -402,33 +431,35 @@ func (p *paths) wayOut(pc, lo, hi uint64) (sp, bp rule.Rule) {
 			result = rule.None
 		}
 	})
-	if result.Kind() == rule.GuessBP {
+	switch {
+	case !complete:
+		return rule.None, rule.None
+	case result.Kind() == rule.GuessBP:
 		return rule.None, result
 	}
 	return result, rule.None
 }
 
-// eachTurn calls fn with each instruction that can be reached from pc, and the state before it.
-func (p *paths) eachTurn(pc, lo, hi uint64, fn func(addr uint64, t turn, target uint64, s *state)) {
+// eachTurn calls fn with each instruction that can be reached from pc, and the state before it. It returns
+// false if that would take too long: some of them may have been left out.
+func (p *paths) eachTurn(pc, lo, hi uint64, fn func(addr uint64, t turn, target uint64, s *state)) bool {
 	p.lo, p.hi = max(lo, pc-min(pc, maxSpan/2)), min(hi, pc+maxSpan/2)
 	p.whole = false
 	if !p.contains(pc) {
-		return
+		return true
 	}
 	clear(p.tables)
 	p.discover(pc, maxWayOut)
 	if !p.solve(pc, false) {
-		return
+		return false
 	}
 	note := func(addr uint64, in *insn, s *state) bool {
 		t, target := in.turn(addr)
 		fn(addr, t, target, s)
 		return true
 	}
-	for addr, i := range p.index {
-		s := p.states[i]
-		p.run(addr, &s, func(uint64, *state) {}, note)
-	}
+	p.eachBlock(note)
+	return !p.c.isSpent()
 }
 
 // rules gives the rules for a state that was reached from a function's entry, where

@@ -141,6 +141,9 @@ func (p *paths) switched(s *state, in *insn) []uint64 {
 	if v.kind == caseWord {
 		size = 8
 	}
+	if !p.c.spend(int(s.cases)) {
+		return nil
+	}
 	var buf [8 * maxCases]byte
 	words := p.c.read(buf[:size*int(s.cases)], table)
 	if len(words) < size*int(s.cases) {
@@ -176,8 +179,8 @@ func (p *paths) follow(start uint64) bool {
 		if p.discover(start, maxInsns) >= maxInsns || !p.solve(start, true) {
 			return false
 		}
-		if !p.findTables() {
-			return true
+		if more := p.findTables(); !more || p.c.isSpent() {
+			return !more && !p.c.isSpent()
 		}
 	}
 	return false
@@ -186,24 +189,21 @@ func (p *paths) follow(start uint64) bool {
 // findTables adds the tables of the jumps that were reached, and says whether
 // there are new ones.
 func (p *paths) findTables() (more bool) {
-	for addr, i := range p.index {
-		s := p.states[i]
-		p.run(addr, &s, func(uint64, *state) {}, func(addr uint64, in *insn, s *state) bool {
-			if t, _ := in.turn(addr); t != jumpsFar {
-				return true
-			}
-			if _, known := p.tables[addr]; known {
-				return true
-			}
-			if targets := p.switched(s, in); len(targets) > 0 {
-				if p.tables == nil {
-					p.tables = make(map[uint64][]uint64)
-				}
-				p.tables[addr] = targets
-				more = true
-			}
+	p.eachBlock(func(addr uint64, in *insn, s *state) bool {
+		if t, _ := in.turn(addr); t != jumpsFar {
 			return true
-		})
-	}
+		}
+		if _, known := p.tables[addr]; known {
+			return true
+		}
+		if targets := p.switched(s, in); len(targets) > 0 {
+			if p.tables == nil {
+				p.tables = make(map[uint64][]uint64)
+			}
+			p.tables[addr] = targets
+			more = true
+		}
+		return true
+	})
 	return more
 }

@@ -50,6 +50,7 @@ func (w *Window) Set(addr uint64, data []byte) {
 // Rule gives the rule for pc, an instruction, by the code that leads from there to a ret, or to where
 // a frame is set up.
 func (w *Window) Rule(pc uint64) (r rule.Rule, ok bool) {
+	w.code.left = mostInWindow
 	sp, bp := w.code.paths.wayOut(pc, w.lo, w.hi)
 	if r, ok := agree(rule.None, rule.None, sp, bp); ok {
 		return r, true
@@ -99,8 +100,9 @@ func (ws *Ways) Read(w *Window, readable bool) {
 		return
 	}
 	p := &w.code.paths
+	w.code.left = mostInWindow
 	p.over = true
-	p.eachTurn(from.target, w.lo, w.hi, func(_ uint64, t turn, target uint64, s *state) {
+	complete := p.eachTurn(from.target, w.lo, w.hi, func(_ uint64, t turn, target uint64, s *state) {
 		switch {
 		case t == returns:
 			ws.returns(s.ruleAtRet(), from.sp)
@@ -109,6 +111,7 @@ func (ws *Ways) Read(w *Window, readable bool) {
 		}
 	})
 	p.over = false
+	ws.failed = ws.failed || !complete
 }
 
 // returns notes a rule for code where SP differs by sp bytes from the SP at the PC.
