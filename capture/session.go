@@ -105,6 +105,8 @@ type Config struct {
 	Live bool
 	// Room says whether the rings of a running recording have much room; nil if that is not known.
 	Room func() bool
+	// SomeRoom says whether they have any that can be waited for.
+	SomeRoom func() bool
 	// Stop, when it is closed, ends all waiting for files; it may be nil.
 	Stop <-chan struct{}
 	// Kernel says that samples are also taken in the kernel, and in the one that runs here.
@@ -154,7 +156,8 @@ func NewSession(c Config) *Session {
 		listener.Unidentified = func(path string) { c.BuildIDs(path, nil) }
 	}
 	s.images = image.New(image.Config{
-		Processes: c.Processes, Offline: c.Offline, Hurried: c.Live, Room: c.Room, Stop: c.Stop,
+		Processes: c.Processes, Offline: c.Offline, Hurried: c.Live, Room: c.Room,
+		SomeRoom: c.SomeRoom, Stop: c.Stop,
 		KeepFiles: c.KeepFiles, Listener: listener,
 	})
 	s.table = vmas.NewTableOf(seeds, s.images.Forget)

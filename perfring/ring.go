@@ -115,10 +115,15 @@ func (r *ring) record(pos uint64, size int, scratch []byte) Record {
 }
 
 // pressing says whether a quarter of the ring or more is not given back to the kernel yet.
-func (r *ring) pressing() bool { return atomic.LoadUint64(r.head)-r.free >= uint64(len(r.data)/4) }
+func (r *ring) pressing() bool { return r.holds(1) }
 
-// halfFull says the same of half of the ring.
-func (r *ring) halfFull() bool { return atomic.LoadUint64(r.head)-r.free >= uint64(len(r.data)/2) }
+// halfFull says the same of half of the ring, nearlyFull of three quarters.
+func (r *ring) halfFull() bool   { return r.holds(2) }
+func (r *ring) nearlyFull() bool { return r.holds(3) }
+
+func (r *ring) holds(quarters int) bool {
+	return atomic.LoadUint64(r.head)-r.free >= uint64(len(r.data)/4*quarters)
+}
 
 // release gives everything before pos back to the kernel. The atomic store comes after all reads of the
 // data (in Go, every atomic store releases), as smp_mb() in the protocol demands.

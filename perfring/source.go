@@ -353,6 +353,11 @@ func (s *Source) HalfFull() bool {
 	return slices.ContainsFunc(s.merger.queues, (*queue).halfFull)
 }
 
+// NearlyFull says whether any ring is three quarters full or more. It may be called while Drain is running.
+func (s *Source) NearlyFull() bool {
+	return slices.ContainsFunc(s.merger.queues, (*queue).nearlyFull)
+}
+
 // news says whether a ring for the side-band has new records, or another ring has become a quarter full.
 // Records that Peek, Drain or news itself has already seen are not new.
 func (s *Source) news() (found bool) {

@@ -28,6 +28,7 @@ func TestAttacks(t *testing.T) {
 	}{
 		{name: "expressions", how: "expressions"},
 		{name: "programs", how: "programs"},
+		{name: "code", how: "code"},
 		{name: "mappings", how: "mappings"},
 		{name: "names", how: "names"},
 		{name: "files", how: "files " + manyFiles(t, 3000), limits: "ulimit -n 300"},

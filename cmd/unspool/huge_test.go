@@ -42,8 +42,8 @@ func TestNodeInHugePages(t *testing.T) {
 		while (Date.now() < end || process.cpuUsage().user < 1e6) require("zlib").deflateSync(b)`
 	r := record(t, "-F", "1999", "--", "node", "--use-largepages=silent", "-e", script)
 	if n := r.stats.Unwind.Ended["no_image"]; n > 0 && testing.Short() {
-		// A process has 20 ms of CPU time for looking for rules, of which Node needs up to 17
-		// without the race detector.
+		// A process has 50 ms of CPU time for looking for rules at first, which suffice without the
+		// race detector.
 		t.Skipf("the race detector is too slow for Node's rules: %d stacks end where they are not found", n)
 	}
 	r.whole(t)

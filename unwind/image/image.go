@@ -37,6 +37,7 @@ type Image struct {
 	leaving  answers        // of MayLeave
 	hostless answers        // of CallsNoHost
 	code     *asm.Code      // for code without CFI; on i386 for start code and the ends of coroutines
+	survey   survey         // likewise
 	debug    debugInfo
 	wanted   *job // reads the piece that was missed; nil if none was
 	late     lateness
@@ -83,9 +84,10 @@ func (im *Image) Find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 			return rule.Unreadable
 		}
 		im.refresh()
+		im.survey.missing = false
 		r = im.compile(m, pc)
 		im.store.thrift.end(began)
-		if im.misses() || im.err != nil {
+		if im.misses() || im.survey.missing || im.err != nil {
 			return rule.Unreadable
 		}
 	}
@@ -359,7 +361,7 @@ func (im *Image) adopt(t *tables) {
 
 // readCode makes new readers of the code, which have concluded nothing yet.
 func (im *Image) readCode() {
-	im.code = asm.New(im.contents, im.layout, asm.Covered{FDEs: im.fdes, Gap: im.gap})
+	im.code = asm.New(im.contents, im.layout, asm.Covered{FDEs: im.fdes, Gap: im.gap, Survey: im.surveyed})
 	if im.golang != nil {
 		im.golang.ReadCodeFrom(im.contents)
 	}

@@ -21,12 +21,14 @@ type Store struct {
 	tell Listener
 	find finder
 
-	reader   reader
-	patience patience
-	ids      account // of time to wait for build IDs
-	thrift   thrift
-	tables   *quota // of memory, for tables
-	code     *quota // of memory, for code
+	reader    reader
+	patience  patience
+	ids       account  // of time to wait for build IDs
+	surveying patience // for surveys
+	thrift    thrift
+	surveyors map[uint32]*surveyor // by user of the processes
+	tables    *quota               // of memory, for tables
+	code      *quota               // of memory, for code
 
 	byKey   map[string]*Image // those with a build ID
 	byInode map[inode]*Image
@@ -69,6 +71,9 @@ type Config struct {
 	Hurried bool
 	// Room says whether the rings have much room; nil if that is not known.
 	Room func() bool
+	// SomeRoom says whether they have some room. As long as they have, surveys are waited for, as a file has
+	// one only once. It may be nil, likewise.
+	SomeRoom func() bool
 	// Stop ends all waiting when it is closed; it may be nil.
 	Stop <-chan struct{}
 	// KeepFiles says that [Store.Files] returns files that no process maps any more, too.
@@ -87,6 +92,7 @@ func New(c Config) *Store {
 		tell:      c.Listener,
 		find:      finder{access: c.Processes, offline: c.Offline},
 		patience:  newPatience(c.Hurried, c.Room, c.Stop),
+		surveying: newPatience(c.Hurried, c.SomeRoom, c.Stop),
 		ids:       account{credit: mostForIDs, at: time.Now()},
 		thrift:    newThrift(c.Hurried),
 		tables:    newQuota(maxOfAll),
@@ -96,6 +102,7 @@ func New(c Config) *Store {
 		settled:   make(map[*vmas.File]*settled),
 		renewals:  make(map[*vmas.File]*renewal),
 		comparing: make(map[*vmas.Copied]*task[bool]),
+		surveyors: make(map[uint32]*surveyor),
 	}
 	s.find.files, s.find.reader = ownDescriptors(), &s.reader
 	switch {
@@ -381,6 +388,10 @@ func (s *Store) again(src *source) *os.File {
 // await says whether a job is done, after waiting for it as long as patience allows. The job reads the file
 // at path, which is reported once if it does not come.
 func (s *Store) await(j *job, path string, late *lateness) bool {
+	return s.awaitWith(&s.patience, j, path, late)
+}
+
+func (s *Store) awaitWith(p *patience, j *job, path string, late *lateness) bool {
 	if j.isDone() {
 		return true
 	}
@@ -390,7 +401,7 @@ func (s *Store) await(j *job, path string, late *lateness) bool {
 	switch {
 	case !sent:
 		err = fmt.Errorf("%s: not read: too many files are waiting for a file system that does not answer", path)
-	case s.patience.wait(j.done, late):
+	case s.wait(p, j.done, late):
 		return true
 	default:
 		s.reader.relieve()
@@ -404,6 +415,14 @@ func (s *Store) await(j *job, path string, late *lateness) bool {
 		s.Report(path, err)
 	}
 	return false
+}
+
+// wait waits as long as patience allows. Work that was begun goes on after it: what the thread did meanwhile,
+// which may be the job itself, is not charged.
+func (s *Store) wait(p *patience, done <-chan struct{}, late *lateness) bool {
+	came := p.wait(done, late)
+	s.thrift.goOn()
+	return came
 }
 
 // adopt determines which image a file has that was opened.

@@ -31,16 +31,15 @@ type account struct {
 
 const (
 	thriftShare    = 4 // a process's credit grows by this part of the time
-	mostThrift     = 20 * time.Millisecond
+	mostThrift     = 50 * time.Millisecond
 	thriftShareAll = 2 // the credit of all grows by this part
-	mostThriftAll  = 100 * time.Millisecond
-	// mostCharged is the most that is charged for one rule.
-	mostCharged = 5 * time.Millisecond
+	mostThriftAll  = 150 * time.Millisecond
 	// Times below brief are charged as they are: a thread that waits for a CPU waits longer than that, and
 	// reading the CPU time of a thread takes as long as finding a rule.
 	brief = 100 * time.Microsecond
-	// freshCPU is how old the last reading of the CPU time may be when work begins.
-	freshCPU = 10 * time.Millisecond
+	// freshCPU is how old the last reading of the CPU time may be when work begins: what was done since then is
+	// charged, too.
+	freshCPU = time.Millisecond
 )
 
 func newThrift(limited bool) thrift {
@@ -96,15 +95,21 @@ func (t *thrift) spent(now time.Time) time.Duration {
 	return t.cpu - before
 }
 
+// goOn notes that the thread has done something else since work began.
+func (t *thrift) goOn() {
+	if t.limited {
+		t.spent(time.Now())
+	}
+}
+
 // charge charges for CPU time. If that is negative or more than the time that has passed, the goroutine has
 // moved to another thread, and the time that has passed is charged.
 func (t *thrift) charge(cpu, passed time.Duration) {
 	if cpu < 0 || cpu > passed {
 		cpu = passed
 	}
-	took := min(cpu, mostCharged)
-	t.account.credit -= took
-	t.all.credit -= took
+	t.account.credit -= cpu
+	t.all.credit -= cpu
 }
 
 // threadTime is the CPU time of the calling thread. It is read by a raw system call, as Go's scheduler would

@@ -24,10 +24,10 @@ func testThrift(t *testing.T) {
 		return n
 	}
 	th := newThrift(true)
-	if n := spend(&th, 7, 2*time.Millisecond); n < 10 || n > 15 {
+	if n := spend(&th, 7, 2*time.Millisecond); n < 25 || n > 30 {
 		t.Errorf("a process had %d rules of 2 ms", n)
 	}
-	if n := spend(&th, 8, 2*time.Millisecond); n < 10 || n > 15 {
+	if n := spend(&th, 8, 2*time.Millisecond); n < 25 || n > 30 {
 		t.Errorf("another one had %d", n)
 	}
 	all := 0
@@ -39,8 +39,17 @@ func testThrift(t *testing.T) {
 	}
 	th.use(7)
 	th.account.at, th.all.at = time.Now().Add(-time.Second), time.Now().Add(-time.Second)
-	if n := spend(&th, 7, 2*time.Millisecond); n < 10 || n > 15 {
+	if n := spend(&th, 7, 2*time.Millisecond); n < 25 || n > 30 {
 		t.Errorf("a second later it had %d", n)
+	}
+	th.use(8)
+	th.account.at, th.all.at = time.Now().Add(-time.Second), time.Now().Add(-time.Second)
+	if n := spend(&th, 8, 100*time.Millisecond); n != 1 {
+		t.Errorf("%d rules of 100 ms", n)
+	}
+	th.account.at = time.Now().Add(-200 * time.Millisecond)
+	if n := spend(&th, 8, time.Millisecond); n != 0 {
+		t.Errorf("200 ms later there are %d more", n)
 	}
 	if th = newThrift(false); spend(&th, 7, time.Second) < 1000 {
 		t.Error("a conversion is bounded")

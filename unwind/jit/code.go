@@ -65,6 +65,10 @@ type Files interface {
 	Dump(space *vmas.Space) (file File, late bool)
 	// ReadMemory reads the memory of a process, and returns how many bytes it read.
 	ReadMemory(pid uint32, buf []byte, addr uint64) int
+	// Begin says whether the process whose stack is walked has credit left for reading code, and when that
+	// began. End charges the process for it.
+	Begin() (began time.Time, ok bool)
+	End(began time.Time)
 	// Report is told of a file that cannot be used.
 	Report(path string, err error)
 }
@@ -151,12 +155,17 @@ func (r *Reader) Rule(c *Code, m *vmas.Mapping, pc, lookup uint64, strict bool) 
 		if c.blind {
 			break
 		}
+		began, ok := r.files.Begin()
+		if !ok {
+			return found
+		}
 		c.reads++
 		if read, ok := r.readRule(c.pid, m, pc, pc == lookup); ok {
 			found = read
 		} else {
 			c.blind = true
 		}
+		r.files.End(began)
 	}
 	if len(c.now.rules) >= maxRules {
 		clear(c.now.rules)

@@ -40,6 +40,11 @@ func (r *Reader) RuleFarther(c *Code, space *vmas.Space, pc, lookup uint64) rule
 	if c.blind || c.far >= maxFarReads {
 		return found
 	}
+	began, ok := r.files.Begin()
+	if !ok {
+		return found
+	}
+	defer r.files.End(began)
 	for r.ways.Begin(pc); ; {
 		at, ok := r.ways.Next()
 		if !ok {

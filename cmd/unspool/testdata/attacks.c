@@ -1,6 +1,8 @@
 /* Is as dear to unwind as it can be made: "expressions" has 500 frames whose CFA a loop computes, "programs" runs
  * through functions with 60,000 bytes of call frame instructions, "mappings" maps code at random addresses, "names"
- * renames its thread all the time, "files" has the files 0, 1, … of a directory mapped as code, as many as there are. */
+ * renames its thread all the time, "files" has the files 0, 1, … of a directory mapped as code, as many as there are,
+ * "code" runs through functions without CFI whose paths meet again and again, and whose switches lead to more of them.
+ */
 #define _GNU_SOURCE
 #include "chain.h"
 #include <fcntl.h>
@@ -39,8 +41,64 @@ __asm__(".pushsection .text\n"
 	".cfi_endproc\n"
 	".popsection\n");
 
+/* A function that sets registers to SP and has 16,000 pushes and pops; ways back to these set registers to something else,
+ * and eight switches, each of which is found once the one before it is, lead to the end. None of these is ever gone. */
+__asm__(".macro table f i j\n"
+	"t\\f\\()_\\i:\n"
+	"and $1, %esi\n"
+	"lea l\\f\\()_\\i(%rip), %rdi\n"
+	"movslq (%rdi,%rsi,4), %rax\n"
+	"add %rdi, %rax\n"
+	"jmp *%rax\n"
+	".pushsection .rodata\n"
+	"l\\f\\()_\\i: .long t\\f\\()_\\j - l\\f\\()_\\i, t\\f\\()_\\j - l\\f\\()_\\i\n"
+	".popsection\n"
+	".endm\n"
+	".macro slow f\n"
+	".p2align 4\n"
+	".type slow\\f, @function\n"
+	"slow\\f:\n"
+	"endbr64\n"
+	".irp r, rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11\n"
+	"mov %rsp, %\\r\n"
+	".endr\n"
+	"1: .fill 8000, 2, 0x5950\n"
+	"clc\n"
+	".irp r, eax, ecx, edx\n"
+	"jnc 2f\n"
+	"mov $1, %\\r\n"
+	"jmp 1b\n"
+	"2:\n"
+	".endr\n"
+	"jc t\\f\\()_1\n"
+	"ret\n"
+	"table \\f 1 2\ntable \\f 2 3\ntable \\f 3 4\ntable \\f 4 5\ntable \\f 5 6\ntable \\f 6 7\ntable \\f 7 8\n"
+	"table \\f 8 9\n"
+	"t\\f\\()_9: ret\n"
+	".endm\n"
+	".macro next\n slow \\@\n .endm\n"
+	".pushsection .text\n"
+	".p2align 4\n"
+	"code:\n"
+	".rept 300\n next\n .endr\n"
+	".p2align 4\n"
+	"code_end:\n"
+	".popsection\n");
+
 void loops(long depth);
 void programs(void);
+extern char code[], code_end[];
+
+static void call(void *function)
+{
+	((void (*)(void))function)();
+}
+
+static void run_code(void)
+{
+	for (int i = 0; i < 300; i++)
+		call(code + i * (code_end - code) / 300);
+}
 
 static void mappings(void)
 {
@@ -96,6 +154,8 @@ int main(int argc, char **argv)
 			names();
 		else if (argc > 3 && strcmp(argv[2], "files") == 0)
 			files(argv[3]);
+		else if (argc > 2 && strcmp(argv[2], "code") == 0)
+			run_code();
 		else
 			mappings();
 	}
