@@ -63,14 +63,19 @@ func TestThriftChargesCPUTime(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	th := newThrift(true)
 	th.use(7)
-	began, ok := th.begin()
-	if !ok {
-		t.Fatal("there is no credit")
+	least := time.Hour // of several: the Go runtime may work on this thread meanwhile
+	for range 5 {
+		began, ok := th.begin()
+		if !ok {
+			t.Fatal("there is no credit")
+		}
+		before := th.account.credit
+		time.Sleep(30 * time.Millisecond)
+		th.end(began)
+		least = min(least, before-th.account.credit)
 	}
-	time.Sleep(30 * time.Millisecond)
-	th.end(began)
-	if spent := mostThrift - th.account.credit; spent < 0 || spent > 2*time.Millisecond {
-		t.Errorf("a sleep of 30 ms is charged %v", spent)
+	if least < 0 || least > 2*time.Millisecond {
+		t.Errorf("a sleep of 30 ms is charged %v", least)
 	}
 	for _, cpu := range []time.Duration{-time.Hour, time.Hour} {
 		before := th.account.credit
