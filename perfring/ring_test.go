@@ -466,7 +466,7 @@ func TestHalfFull(t *testing.T) {
 		}
 	}
 	kernels[1].write(rec)
-	if !s.HalfFull() {
+	if !s.HalfFull() || s.NearlyFull() {
 		t.Error("not half full")
 	}
 	if err := s.merger.drain(math.MaxUint64, func(Record) error { return nil }); err != nil || s.HalfFull() {

@@ -85,7 +85,16 @@ func (w *walk) held(reg uint8) (v uint64, ok bool) {
 	case 1:
 		return w.sample.Get(numbers[reg&15])
 	case 2:
-		if c, addr := w.codeAt(w.ips[0]); c != nil && c.Keeps(addr, reg) {
+		c, addr := w.codeAt(w.ips[0])
+		if c == nil {
+			break
+		}
+		began, ok := w.images.Begin()
+		if !ok {
+			break
+		}
+		defer w.images.End(began)
+		if c.Keeps(addr, reg) {
 			return w.sample.Get(numbers[reg&15])
 		}
 	}

@@ -398,11 +398,13 @@ func (s *Store) awaitWith(p *patience, j *job, path string, late *lateness) bool
 	err := error(nil)
 	sent := j.sent || s.reader.submit(j)
 	s.reader.prefer(j)
+	came := sent && p.wait(j.done, late)
+	s.thrift.goOn() // what the thread did meanwhile, which may be the job itself, is not charged
 	switch {
+	case came:
+		return true
 	case !sent:
 		err = fmt.Errorf("%s: not read: too many files are waiting for a file system that does not answer", path)
-	case s.wait(p, j.done, late):
-		return true
 	default:
 		s.reader.relieve()
 		if late.waited < patienceForOne {
@@ -415,14 +417,6 @@ func (s *Store) awaitWith(p *patience, j *job, path string, late *lateness) bool
 		s.Report(path, err)
 	}
 	return false
-}
-
-// wait waits as long as patience allows. Work that was begun goes on after it: what the thread did meanwhile,
-// which may be the job itself, is not charged.
-func (s *Store) wait(p *patience, done <-chan struct{}, late *lateness) bool {
-	came := p.wait(done, late)
-	s.thrift.goOn()
-	return came
 }
 
 // adopt determines which image a file has that was opened.

@@ -18,15 +18,16 @@ import (
 // A survey is that of an image.
 type survey struct {
 	made    *asm.Survey     // nil as long as it is not there
-	making  *task[surveyed] // nil unless it is under way
+	making  *task[surveyed] // nil unless it is under way, or could not be made
 	name    string          // of what is read
 	late    lateness
 	missing bool // it was asked for, and was not there
+	told    bool // it was reported that it could not be made
 }
 
-// surveyed is the result of a task. Where something was wrong with the file, the survey is what is known.
+// surveyed is the result of a task.
 type surveyed struct {
-	survey *asm.Survey
+	survey *asm.Survey   // nil if err is not
 	cpu    time.Duration // that it took
 	err    error
 }
@@ -90,17 +91,20 @@ func (im *Image) surveyed() *asm.Survey {
 		v.missing = true
 		return nil
 	}
-	done := v.making.result
-	v.making = nil
 	user.settle(time.Now())
+	done := v.making.result
 	switch {
+	case done.err == nil:
+		v.made, v.making = done.survey, nil
+		return v.made
 	case errors.Is(done.err, errCut), errors.Is(done.err, errClosed):
 		im.spoil(done.err)
-	case done.err != nil:
+	case !v.told:
+		v.told = true
 		s.Report(im.Path, done.err)
 	}
-	v.made = done.survey
-	return v.made
+	v.missing = true
+	return nil
 }
 
 // surveyorOf is the user of the process for which a file was opened.
@@ -130,9 +134,11 @@ func makeSurvey(path string, s *source, q *quota) (done surveyed) {
 	defer func() { done.cpu = max(threadTime()-began, 0) }()
 	t := readTables(path, s, q)
 	defer t.share.giveBack()
-	done.survey = new(asm.Survey)
-	if t.err != nil || t.layout == nil {
-		done.err = t.err
+	if done.err = t.err; done.err != nil {
+		return done
+	}
+	if t.layout == nil {
+		done.survey = new(asm.Survey)
 		return done
 	}
 	if _, err := s.hold(); err != nil {
@@ -140,9 +146,11 @@ func makeSurvey(path string, s *source, q *quota) (done surveyed) {
 		return done
 	}
 	defer s.release()
-	done.survey = asm.NewSurvey(s.contents(), t.layout, asm.Covered{FDEs: t.fdes})
+	made := asm.NewSurvey(s.contents(), t.layout, asm.Covered{FDEs: t.fdes})
 	if s.changed() {
 		done.err = fmt.Errorf("%s: %w", path, errCut)
+		return done
 	}
+	done.survey = made
 	return done
 }

@@ -70,6 +70,36 @@ func buildHole(t *testing.T) (dir, path string, bare, covered uint64) {
 	return dir, path, bare, covered
 }
 
+// mapHole maps the library at holeBase in process 1, and waits until its tables are read.
+func mapHole(t *testing.T, s *Store, path string) (*vmas.Mapping, *Image) {
+	t.Helper()
+	table := vmas.NewTable("")
+	table.Comm(1, 1, []byte("test"), true)
+	table.Mmap(1, vmas.Map{Addr: holeBase, Len: 4 << 20, Prot: vmas.ProtExec, Name: []byte(path),
+		ID: identity(t, path)})
+	m := table.Space(1).Find(holeBase)
+	s.Open(1, m)
+	s.Walks(1)
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		if im := s.Lookup(1, m); im != nil && im.Parse() == nil {
+			return m, im
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("the file is not read")
+		}
+	}
+}
+
+const holeBase = 0x400000
+
+// surveyedStore is a store for a recording whose rings have no room, and what it reports.
+func surveyedStore(hurried bool) (s *Store, failed *[]string) {
+	failed = new([]string)
+	return New(Config{Proc: "/proc", Hurried: hurried, Listener: Listener{
+		Failed: func(path string, err error) { *failed = append(*failed, err.Error()) },
+	}}), failed
+}
+
 // TestSurveyIsNotWaitedFor asks for a rule that needs a survey, which cannot be made, as the file hangs,
 // while the rings have no room: no question waits for long, other rules are found, and this one once the file
 // answers.
@@ -77,26 +107,9 @@ func TestSurveyIsNotWaitedFor(t *testing.T) {
 	dir, path, bare, covered := buildHole(t)
 	server := fusetest.Show(t, dir)
 	path = filepath.Join(server.Dir, filepath.Base(path))
-	var failed []string
-	s := New(Config{Proc: "/proc", Hurried: true, Listener: Listener{
-		Failed: func(path string, err error) { failed = append(failed, err.Error()) },
-	}})
-	const base = 0x400000
-	table := vmas.NewTable("")
-	table.Comm(1, 1, []byte("test"), true)
-	table.Mmap(1, vmas.Map{Addr: base, Len: 4 << 20, Prot: vmas.ProtExec, Name: []byte(path),
-		ID: identity(t, path)})
-	m := table.Space(1).Find(base)
-	ask := func(at uint64) rule.Rule {
-		s.Walks(1)
-		return s.Lookup(1, m).Rule(m, base+at)
-	}
-	s.Open(1, m)
-	for began := time.Now(); ask(covered) == rule.Unreadable; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 10*time.Second {
-			t.Fatal("the file has no rules")
-		}
-	}
+	s, failed := surveyedStore(true)
+	m, im := mapHole(t, s, path)
+	ask := func(at uint64) rule.Rule { return im.Rule(m, holeBase+at) }
 	server.Be(t, fusetest.HangRead)
 	stop := fusetest.Stopwatch()
 	for range 100 {
@@ -107,28 +120,30 @@ func TestSurveyIsNotWaitedFor(t *testing.T) {
 	if took := stop(); took > 10*patienceForOne {
 		t.Errorf("100 questions took %v", took)
 	}
-	if r := ask(covered + 2); r.Kind() == rule.Unreadable || r == rule.Uncovered {
+	if r := ask(covered + 2); r == rule.Unreadable || r == rule.Uncovered {
 		t.Errorf("%v of other code meanwhile", r)
 	}
-	if want := "code without unwind tables in " + path + ": not read within"; len(failed) != 1 ||
-		!strings.Contains(failed[0], want) {
-		t.Errorf("%q", failed)
+	if want := "code without unwind tables in " + path + ": not read within"; len(*failed) != 1 ||
+		!strings.Contains((*failed)[0], want) {
+		t.Errorf("%q", *failed)
 	}
 	server.Be(t, fusetest.Answer)
-	for began := time.Now(); ; time.Sleep(time.Millisecond) {
-		if r := ask(bare + 4); r != rule.Unreadable {
-			if r != rule.GuessSP.With(2, 0) {
-				t.Errorf("%v after the survey", r)
-			}
-			break
-		}
-		if time.Since(began) > 10*time.Second {
-			t.Fatal("no rule after the survey")
-		}
+	if r := untilReadable(func() rule.Rule { return ask(bare + 4) }); r != rule.GuessSP.With(2, 0) {
+		t.Errorf("%v after the survey", r)
 	}
-	if u := s.surveyorOf(s.Lookup(1, m).source); u.credit >= mostSurveys {
+	if s.surveyorOf(im.source).credit >= mostSurveys {
 		t.Error("the survey costs nothing")
 	}
+}
+
+// untilReadable asks until there is an answer, for some time.
+func untilReadable(ask func() rule.Rule) (r rule.Rule) {
+	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+		if r = ask(); r != rule.Unreadable {
+			break
+		}
+	}
+	return r
 }
 
 // TestSurveysOfAUser: whoever has used up the time for surveys gets none, which is told once, and nobody else
@@ -136,48 +151,23 @@ func TestSurveyIsNotWaitedFor(t *testing.T) {
 func TestSurveysOfAUser(t *testing.T) {
 	_, path, bare, _ := buildHole(t)
 	for _, hurried := range []bool{true, false} {
-		var failed []string
-		s := New(Config{Proc: "/proc", Hurried: hurried, Listener: Listener{
-			Failed: func(path string, err error) { failed = append(failed, err.Error()) },
-		}})
-		const base = 0x400000
-		table := vmas.NewTable("")
-		table.Comm(1, 1, []byte("test"), true)
-		table.Mmap(1, vmas.Map{Addr: base, Len: 4 << 20, Prot: vmas.ProtExec, Name: []byte(path),
-			ID: identity(t, path)})
-		m := table.Space(1).Find(base)
-		im := s.Lookup(1, m)
-		for im == nil {
-			time.Sleep(time.Millisecond)
-			im = s.Lookup(1, m)
-		}
-		for began := time.Now(); im.Parse() != nil; time.Sleep(time.Millisecond) {
-			if time.Since(began) > 10*time.Second {
-				t.Fatal(im.Parse())
-			}
-		}
-		ask := func() rule.Rule {
-			s.Walks(1)
-			return im.Rule(m, base+bare+4)
-		}
+		s, failed := surveyedStore(hurried)
+		m, im := mapHole(t, s, path)
+		ask := func() rule.Rule { return im.Rule(m, holeBase+bare+4) }
 		own, other := s.surveyorOf(im.source), s.surveyorOf(&source{file: &descriptor{uid: 12345}})
 		own.credit, own.at = -time.Hour, time.Now()
 		if r := ask(); hurried != (r == rule.Unreadable) {
 			t.Errorf("hurried %v: %v", hurried, r)
 		}
 		ask()
-		if told := len(failed); told > 1 || hurried != (told == 1) {
-			t.Errorf("hurried %v: %q", hurried, failed)
+		if told := len(*failed); told > 1 || hurried != (told == 1) {
+			t.Errorf("hurried %v: %q", hurried, *failed)
 		}
 		if other.credit != mostSurveys {
 			t.Errorf("another user has %v", other.credit)
 		}
 		own.credit = mostSurveys
-		r := ask()
-		for began := time.Now(); r == rule.Unreadable && time.Since(began) < 10*time.Second; r = ask() {
-			time.Sleep(time.Millisecond)
-		}
-		if r != rule.GuessSP.With(2, 0) {
+		if r := untilReadable(ask); r != rule.GuessSP.With(2, 0) {
 			t.Errorf("with credit: %v", r)
 		}
 	}
@@ -187,26 +177,14 @@ func TestSurveysOfAUser(t *testing.T) {
 // before that is used: it costs its user what it takes, and there are no more when that is used up.
 func TestSurveysThatAreGivenUp(t *testing.T) {
 	_, path, bare, _ := buildHole(t)
-	s := New(Config{Proc: "/proc", Hurried: true})
-	const base, pid, tries = 0x400000, 1, 10
-	for n := range tries {
-		table := vmas.NewTable("")
-		table.Comm(pid, pid, []byte("test"), true)
-		table.Mmap(pid, vmas.Map{Addr: base, Len: 4 << 20, Prot: vmas.ProtExec, Name: []byte(path),
-			ID: identity(t, path)})
-		m := table.Space(pid).Find(base)
-		im := s.Lookup(pid, m)
-		for began := time.Now(); im == nil || im.Parse() != nil; im = s.Lookup(pid, m) {
-			if time.Sleep(time.Millisecond); time.Since(began) > 10*time.Second {
-				t.Fatal("the file is not read")
-			}
-		}
+	s, _ := surveyedStore(true)
+	for n := range 10 {
+		m, im := mapHole(t, s, path)
 		user := s.surveyorOf(im.source)
 		user.credit = min(user.credit, time.Millisecond)
-		user.at = time.Now() // it has not grown
-		s.Walks(pid)
+		user.at = time.Now()   // it has not grown
 		s.surveying.credit = 0 // nothing is waited for
-		im.Rule(m, base+bare+4)
+		im.Rule(m, holeBase+bare+4)
 		if begun := im.survey.making != nil; begun != (n == 0) {
 			t.Fatalf("survey %d is made: %v", n, begun)
 		} else if begun {
@@ -216,16 +194,44 @@ func TestSurveysThatAreGivenUp(t *testing.T) {
 	}
 }
 
-// TestSurveysAtOnce: a user has two surveys made at a time, and one more once a file has hung for long.
+// TestSurveysAtOnce: a user has two surveys made at a time, and more once files have hung for long. What they
+// take is charged when they are done.
 func TestSurveysAtOnce(t *testing.T) {
-	var u surveyor
-	now := time.Now()
-	for _, age := range []time.Duration{0, surveyHangs / 2, 2 * surveyHangs} {
-		job := newTask(func() surveyed { return surveyed{} }, nil)
-		u.running = append(u.running, &surveyRunning{job, now.Add(-age)})
+	_, path, bare, _ := buildHole(t)
+	s, failed := surveyedStore(true)
+	m, im := mapHole(t, s, path)
+	user := s.surveyorOf(im.source)
+	for range surveysAtOnce {
+		hangs := newTask(func() surveyed { return surveyed{} }, nil)
+		user.running = append(user.running, &surveyRunning{hangs, time.Now()})
 	}
-	if u.settle(now); len(u.running) != surveysAtOnce || u.credit != 0 {
-		t.Errorf("%d are running, and have cost %v", len(u.running), -u.credit)
+	ask := func() rule.Rule { return im.Rule(m, holeBase+bare+4) }
+	if r := ask(); r != rule.Unreadable || im.survey.making != nil || len(*failed) > 0 {
+		t.Errorf("%v beside two others, %q", r, *failed)
+	}
+	user.running[0].began = time.Now().Add(-2 * surveyHangs)
+	if r := untilReadable(ask); r != rule.GuessSP.With(2, 0) {
+		t.Errorf("%v beside one and one that hangs", r)
+	}
+	if len(user.running) != 1 {
+		t.Errorf("%d are running", len(user.running))
+	}
+}
+
+// TestSurveyWithoutRoom has no memory left for the tables that a survey reads again: that is told once, and
+// the code is not taken for code of which nothing can be known.
+func TestSurveyWithoutRoom(t *testing.T) {
+	_, path, bare, _ := buildHole(t)
+	s, failed := surveyedStore(false)
+	m, im := mapHole(t, s, path)
+	s.tables.left.Store(0)
+	for range 2 {
+		if r := im.Rule(m, holeBase+bare+4); r != rule.Unreadable {
+			t.Errorf("%v", r)
+		}
+	}
+	if len(*failed) != 1 || !strings.Contains((*failed)[0], "no room for") {
+		t.Errorf("%q", *failed)
 	}
 }
 
