@@ -28,6 +28,7 @@ import (
 type poller struct {
 	fd      int // of the epoll instance
 	side    int // of the one for rings that do not end a pause
+	quiet   int // of the one for rings that are only looked at, -1 if there is none
 	epoll   *os.File
 	conn    syscall.RawConn // of epoll
 	fds     []polled        // by index, which is what epoll reports
@@ -51,7 +52,7 @@ type poller struct {
 
 // A polled is the descriptor of an event.
 type polled struct {
-	fd, in int  // in is the epoll instance in which it is
+	fd, in int  // in is the epoll instance in which it is, -1 for none
 	counts bool // among alive
 }
 
@@ -67,7 +68,7 @@ func newPoller(news func() bool) (*poller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	p := &poller{fd: epoll, side: -1, wake: -1, timer: -1, news: news}
+	p := &poller{fd: epoll, side: -1, quiet: -1, wake: -1, timer: -1, news: news}
 	_ = unix.SetNonblock(epoll, true) // this makes os use the runtime's poller
 	p.epoll = os.NewFile(uintptr(epoll), "epoll")
 	if err := p.open(); err != nil {
@@ -172,10 +173,48 @@ func (p *poller) mute(is bool) error {
 	return nil
 }
 
+// beQuiet has the rings for samples cause no wake-ups, or again. Meanwhile whoever waits has to look at them
+// in time; that a task has ended is found out with the next wait.
+func (p *poller) beQuiet(is bool) (err error) {
+	if is == (p.quiet >= 0) {
+		return nil
+	}
+	from, to := p.quiet, p.fd
+	if is {
+		if p.quiet, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+			return fmt.Errorf("epoll_create1: %w", err)
+		}
+		from, to = p.fd, p.quiet
+	} else {
+		p.quiet = -1
+		defer unix.Close(from)
+	}
+	for i := range p.fds {
+		d := &p.fds[i]
+		if d.in != from {
+			continue
+		}
+		_ = unix.EpollCtl(from, unix.EPOLL_CTL_DEL, d.fd, nil)
+		if err := control(to, d.fd, i); err != nil {
+			return err
+		}
+		d.in = to
+	}
+	return nil
+}
+
+// lookAtQuiet takes in which tasks have ended.
+func (p *poller) lookAtQuiet() {
+	if p.quiet >= 0 {
+		p.ask(p.quiet)
+		p.look()
+	}
+}
+
 // wait returns when a ring has reached its watermark, wakeUp was called, the last task has exited or
 // the timeout has passed; a negative timeout never passes. After a pause there mostly is something new.
 func (p *poller) wait(timeout time.Duration) error {
-	if p.muted && p.news() {
+	if p.lookAtQuiet(); p.muted && p.news() {
 		return nil
 	}
 	if err := p.mute(false); err != nil {
@@ -228,8 +267,9 @@ func (p *poller) look() (ready, side bool) {
 			p.armed = false
 			ready = true
 		case e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0:
-			d := p.fds[e.Fd]
+			d := &p.fds[e.Fd]
 			_ = unix.EpollCtl(d.in, unix.EPOLL_CTL_DEL, d.fd, nil)
+			d.in = -1
 			if d.counts {
 				p.alive--
 			}
@@ -284,7 +324,7 @@ func (p *poller) close() {
 }
 
 func (p *poller) closeAll() {
-	for _, fd := range []*int{&p.wake, &p.timer, &p.side} {
+	for _, fd := range []*int{&p.wake, &p.timer, &p.side, &p.quiet} {
 		if *fd >= 0 {
 			_ = unix.Close(*fd)
 			*fd = -1
