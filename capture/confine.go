@@ -4,6 +4,7 @@ import (
 	"syscall"
 	"time"
 
+	"unspool/capture/rest"
 	"unspool/unwind/image/fileid"
 	"unspool/unwind/vdso"
 )
@@ -12,6 +13,7 @@ import (
 // written. It first reads what this process itself needs from the system and cannot read any more after that.
 func (r *recording) confine() error {
 	if r.Opener == nil {
+		r.session.ReadRest(r.source, rest.Direct{})
 		return nil
 	}
 	if err := r.Opener.GrantEvents(r.source.FollowThrough(r.Opener)); err != nil {
@@ -27,6 +29,7 @@ func (r *recording) confine() error {
 			return err
 		}
 	}
+	r.session.ReadRest(r.source, r.Opener)
 	unfiltered := r.Opener.Seal()
 	if r.Confine == nil {
 		return nil

@@ -450,7 +450,7 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 // untilDrain is how long the next drain may wait: the same time each time, unless that may be the one in
 // which handlers alternate whose stacks are read at drains.
 func (r *recording) untilDrain() time.Duration {
-	every := r.drainEvery()
+	every := r.session.rest.drainEvery(r.drainEvery())
 	if r.session.seesHandlers() {
 		return every/2 + rand.N(every/2)
 	}

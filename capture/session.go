@@ -51,6 +51,7 @@ type Session struct {
 	open       bool         // the sink completes and counts open stacks
 	joiner     *joiner      // that sink, if it is the session's own
 	reader     *stackReader // nil where no process is there to be read
+	rest       *restReader  // nil where stacks are not read when they are sampled
 
 	copied      copiedMappings
 	interrupted interruptedStack
@@ -351,13 +352,20 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 	if w.Space != nil {
 		w.SpaceID = w.Space.ID()
 	}
+	if s.rest != nil {
+		w.Links = s.rest.walked(sm, &s.stack, &s.result)
+	}
 	if s.result.End != unwind.Root {
 		w.Place = s.endPlace(sm.PID)
 	} else if n := len(s.result.Frames); n > 0 && s.reader != nil {
 		s.reader.noteRoot(sm.TID, w.SpaceID, s.stack.Base, s.result.Frames[n-1].SP)
 	}
 	if !s.open || !isOpen(w) {
-		s.Stats.count(sm, &s.result, false)
+		if w.Links.IsJoined() {
+			s.Stats.Links[w.Links]++
+			s.reader.misses.count(sm.TID, false)
+		}
+		s.Stats.count(sm, &s.result, w.Links.IsJoined())
 		s.trouble.ended(s.result.End, w.Place)
 	} else if s.reader != nil && sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_64 {
 		s.watch(sm, w.SpaceID)
@@ -398,6 +406,14 @@ func (s *Session) Settle(time uint64) error {
 			s.trouble.file("", err)
 		}
 	}
+	if s.rest != nil {
+		if s.rest.hangs(time) {
+			s.trouble.file("", errRestHangs)
+		}
+		if err := s.rest.settle(); err != nil {
+			return err
+		}
+	}
 	return s.joiner.settle(time)
 }
 
@@ -423,6 +439,7 @@ func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
 	}
 	sp, _ := s.regs.Get(unwind.SP)
 	s.stack = unwind.Stack{Base: sp, Data: sm.Stack, Asked: sm.StackSize}
+	s.rest.add(sm, &s.stack)
 	if sm.DynSize > 0 {
 		s.stack.Thread = sm.TID // an empty copy has nothing to compare with the last walk
 	}

@@ -80,8 +80,11 @@ func cutOf(sm *perfring.Sample) cut {
 // Complete is the number of user stacks that reached their root.
 func (s *Stats) Complete() uint64 { return s.Ended[unwind.Root] }
 
-// Joined is the number of complete stacks that were cut off and joined.
-func (s *Stats) Joined() uint64 { return s.Links[link.Joined] + s.Links[link.JoinedByRead] }
+// Joined is the number of complete stacks that were cut off and completed: those that were joined, and those
+// whose rest was read.
+func (s *Stats) Joined() uint64 {
+	return s.Links[link.Joined] + s.Links[link.JoinedByRead] + s.Links[link.Read]
+}
 
 // ByCFI is the number of complete stacks that were found by CFI alone.
 func (s *Stats) ByCFI() uint64 { return s.Complete() - s.Guessed - s.Joined() }
@@ -174,7 +177,7 @@ func sum(all []Stats) (total Stats) {
 type completeBy struct {
 	CFI      uint64 `json:"cfi"`      // by CFI alone
 	Fallback uint64 `json:"fallback"` // with a frame by other means
-	Joined   uint64 `json:"joined"`   // with what was seen of the stack before and after
+	Joined   uint64 `json:"joined"`   // with what was seen of the stack before and after, or read then
 }
 
 // statsJSON is the form of --stats, documented by 'unspool help json'. Keys
@@ -200,6 +203,7 @@ type statsJSON struct {
 	Unwind      struct {
 		Complete uint64            `json:"complete"`
 		By       completeBy        `json:"complete_by"`
+		Read     uint64            `json:"read"`
 		Frames   uint64            `json:"frames"`
 		Ended    map[string]uint64 `json:"ended"`
 		Cut      map[string]uint64 `json:"cut"`
@@ -244,6 +248,7 @@ func (s *Stats) WriteJSON(w io.Writer) error {
 	j.OfflineCPUs = append([]int{}, s.OfflineCPUs...) // [], not null
 	j.Unwind.Complete = s.Complete()
 	j.Unwind.By = completeBy{CFI: s.ByCFI(), Fallback: s.Guessed, Joined: s.Joined()}
+	j.Unwind.Read = s.Links[link.Read]
 	j.Unwind.Frames = s.Frames
 	j.Unwind.Ended = make(map[string]uint64)
 	for i, n := range s.Ended {

@@ -12,6 +12,7 @@ import (
 	"unspool/capture/human"
 	"unspool/perfring"
 	"unspool/unwind"
+	"unspool/unwind/link"
 )
 
 // remedies say what a user can do about stacks that ended for a reason.
@@ -154,9 +155,13 @@ func writeComplete(w io.Writer, s *Stats) {
 		if s.Guessed > 0 {
 			fmt.Fprintf(w, ", %s with guessed frames", human.Percent(s.Guessed, s.User))
 		}
-		if s.Joined() > 0 {
+		read := s.Links[link.Read]
+		if read > 0 {
+			fmt.Fprintf(w, ", %s with the rest read when they were sampled", human.Percent(read, s.User))
+		}
+		if joined := s.Joined() - read; joined > 0 {
 			fmt.Fprintf(w, ", %s joined with callers seen before and after the sample",
-				human.Percent(s.Joined(), s.User))
+				human.Percent(joined, s.User))
 		}
 	}
 	fmt.Fprintf(w, "; %.1f frames deep on average\n", float64(s.Frames)/float64(s.User))

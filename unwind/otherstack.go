@@ -125,7 +125,7 @@ func (w *walk) fixed(sp uint64) (p Piece, ok bool) {
 		return p, false
 	}
 	from := w.frames[len(w.frames)-2].SP
-	if from >= sp || !w.stack.holds(from) || !w.stack.holds(sp) {
+	if from >= sp || !w.stack.copied(from) || !w.stack.copied(sp) {
 		return p, false
 	}
 	data := w.stack.Data[from-w.stack.Base:]

@@ -25,6 +25,8 @@ type Result struct {
 	CFA    uint64
 	// SavedCFA is where the CFA is saved in the frame if it is not known but where it is.
 	SavedCFA uint64
+
+	rest bool // frames that are ByLive were found in what was read at the sample: see MarkRest
 }
 
 // SavedBP gives the address that the BP of frame i was loaded from. ok is false where it was not
@@ -150,7 +152,7 @@ func (r *Result) links(add func(space, time uint64, frames []link.Frame, whole b
 	ips, frames, first, sp := r.IPs[:len(buf)], r.Frames[:len(buf)], 0, uint64(0)
 	for i := range buf {
 		f := &frames[i]
-		if !(f.SP > sp && f.isCall()) && i > 0 {
+		if !(f.SP > sp && (f.isCall() || r.rest && f.Source == ByLive)) && i > 0 {
 			add(space, time, buf[first:i], false)
 			first = i
 		}
@@ -159,6 +161,35 @@ func (r *Result) links(add func(space, time uint64, frames []link.Frame, whole b
 	}
 	add(space, time, buf[first:], r.End == Root)
 	return buf
+}
+
+// MarkRest says of the frames that were found in what was read beyond the copy that they are [ByLive], and
+// whether there are any.
+func (r *Result) MarkRest(s *Stack) (found bool) {
+	if len(s.Rest) == 0 && len(s.Above.Data) == 0 {
+		return false
+	}
+	end := s.Base + uint64(len(s.Data))
+	for i := len(r.Frames) - 1; i > 0 && r.Frames[i].SP > end && s.holds(r.Frames[i].SP-8); i-- {
+		r.Frames[i].Source, found = ByLive, true
+	}
+	r.rest = found
+	return found
+}
+
+// LargestFrame gives SP and CFA of the largest frame of at least least bytes that ends behind the copy. They
+// are 0 if there is none.
+func (r *Result) LargestFrame(s *Stack, least uint64) (sp, cfa uint64) {
+	frames, end := r.Frames, s.Base+uint64(len(s.Data))
+	for i := len(frames) - 1; i > 0 && frames[i].SP > end; i-- {
+		if size := frames[i].SP - frames[i-1].SP; frames[i-1].SP < frames[i].SP && size >= least {
+			sp, cfa, least = frames[i-1].SP, frames[i].SP, size
+		}
+	}
+	if last, ok := r.OpenFrame(); ok && last.Reaches()-last.SP >= least {
+		return last.SP, last.Reaches()
+	}
+	return sp, cfa
 }
 
 // isCall says whether a frame was found, in the copy, as the caller of the one before.

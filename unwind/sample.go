@@ -70,6 +70,10 @@ type Stack struct {
 	// Asked is how many bytes the kernel was to copy. It stops earlier at the
 	// top of the stack, and at a page that is not there yet.
 	Asked uint64
+	// Rest is what follows on the stack behind Data, and Above what there is beyond a large frame, as far as
+	// these were read from the process while the thread stood where it was sampled.
+	Rest  []byte
+	Above Piece
 	// Thread is the TID of the thread whose stack it is, 0 when that is not known. A walk reuses what is
 	// unchanged since the last walk of that thread.
 	Thread uint32
@@ -79,8 +83,13 @@ type Stack struct {
 	liveBase uint64
 }
 
-// holds says whether the copy has the byte at addr.
-func (s *Stack) holds(addr uint64) bool { return addr-s.Base < uint64(len(s.Data)) }
+// holds says whether the copy, or what was read then, has the byte at addr.
+func (s *Stack) holds(addr uint64) bool {
+	return addr-s.Base < uint64(len(s.Data)+len(s.Rest)) || addr-s.Above.Addr < uint64(len(s.Above.Data))
+}
+
+// copied says whether the copy has the byte at addr.
+func (s *Stack) copied(addr uint64) bool { return addr-s.Base < uint64(len(s.Data)) }
 
 // word reads the eight bytes at addr.
 func (s *Stack) word(addr uint64) (uint64, bool) {
@@ -94,8 +103,15 @@ func (s *Stack) word(addr uint64) (uint64, bool) {
 // uint reads size bytes, 1 to 8, at addr as an unsigned integer.
 func (s *Stack) uint(addr uint64, size int) (uint64, bool) {
 	data, off := s.Data, addr-s.Base
-	if !s.holds(addr) {
-		data, off = s.live, addr-s.liveBase
+	if copied := uint64(len(data)); off >= copied {
+		switch {
+		case off-copied < uint64(len(s.Rest)):
+			data, off = s.Rest, off-copied
+		case addr-s.Above.Addr < uint64(len(s.Above.Data)):
+			data, off = s.Above.Data, addr-s.Above.Addr
+		default:
+			data, off = s.live, addr-s.liveBase
+		}
 	}
 	if len(data) < size || off > uint64(len(data)-size) {
 		return 0, false

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync"
 	"time"
 
@@ -95,13 +96,14 @@ func newClient() (c *Client, theirs []int, err error) {
 }
 
 // processors is how many threads of an opener run at once without the runtime's scheduler, which can take
-// milliseconds, finding out that others of them hang; beside those that sleep between two readings.
+// milliseconds, finding out that others of them hang; beside those that sleep between two readings, and one
+// for each CPU that reads the stacks of its samples.
 const processors = 8 + mostWatches
 
 // environment is that of the opener: how many threads of it may run at once, and who called sudo, for the
 // owner of outputs.
 func environment() []string {
-	env := []string{fmt.Sprintf("GOMAXPROCS=%d", processors)}
+	env := []string{fmt.Sprintf("GOMAXPROCS=%d", processors+runtime.NumCPU())}
 	for _, name := range []string{"SUDO_UID", "SUDO_GID"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)

@@ -53,6 +53,8 @@ func (g *grants) do(r *request, fd int) (a answer) {
 	switch r.op {
 	case grantEvent, grantOutput, grantFolder, grantCommand, raisePriority, seal:
 		a.value, a.bytes, err = g.grant(r, fd)
+	case grantRing:
+		a.value, a.fd, err = g.readRing(r, fd)
 	case openEvent:
 		a.fd, err = g.openEvent(r)
 	case createOutput:

@@ -162,7 +162,7 @@ func (l *listener) take(r *request, fd int) {
 	granted := l.socket == firstLine
 	takes := r.op == readFile // what comes with a descriptor
 	if granted {
-		takes = r.op == grantOutput || r.op == grantFolder
+		takes = r.op == grantOutput || r.op == grantFolder || r.op == grantRing
 	}
 	if !takes {
 		closeFD(fd)

@@ -40,6 +40,7 @@ const (
 	grantOutput
 	grantFolder
 	grantCommand
+	grantRing
 	seal
 )
 

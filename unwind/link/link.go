@@ -64,12 +64,13 @@ const (
 	Doubtful                    // a frame had the same caller before and after, and perhaps another in between
 	Joined                      // each frame up to the root had the same caller before and after
 	JoinedByRead                // as Joined, where one of these sightings was read from the process
+	Read                        // the rest of the stack was read when the sample was taken, and not by a Log
 
 	NumOutcomes = iota
 )
 
 // IsJoined says whether the callers are known.
-func (o Outcome) IsJoined() bool { return o == Joined || o == JoinedByRead }
+func (o Outcome) IsJoined() bool { return o >= Joined }
 
 // A Log holds recent walks. They are added in order of time.
 type Log struct {

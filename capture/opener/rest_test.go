@@ -1,0 +1,91 @@
+package opener
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+
+	"unspool/capture/rest"
+	"unspool/perfring"
+)
+
+// TestReadRing has the opener read the stacks of a shell when they are sampled, of which next to nothing is
+// copied. Once it is confined, it goes on, and reads in no other ring.
+func TestReadRing(t *testing.T) {
+	c := startOpener(t)
+	shell := exec.Command("/bin/sh", "-c", "while :; do :; done")
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = shell.Process.Kill()
+		_ = shell.Wait()
+	}()
+	p := c.RaisePriority()
+	defer p.Restore()
+	if p.String() != "real-time 1" {
+		t.Skipf("skipped for want of real-time priority: %s", p)
+	}
+	events, _, err := perfring.DefaultEvents()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const copied = 64
+	source, err := perfring.Open(perfring.Target{PIDs: []int{shell.Process.Pid}},
+		perfring.Options{Events: events, Pages: 512, StackSize: copied})
+	if err != nil {
+		t.Skipf("skipped for want of perf events: %v", err)
+	}
+	defer source.Close()
+	rings := source.SampleRings()
+	stacks := make(map[int]*rest.Stacks)
+	for i := range rings {
+		its, tid, err := c.ReadRing(&rings[i])
+		if err == nil {
+			err = source.SignalTo(rings[i].CPU, tid, rest.Signal)
+		}
+		if err != nil {
+			t.Fatalf("CPU %d: %v", rings[i].CPU, err)
+		}
+		stacks[rings[i].CPU] = its
+	}
+	large := rings[0]
+	large.Pages = mostRingPages + 1
+	if _, _, err := c.ReadRing(&large); err == nil {
+		t.Error("reads in a ring of any size")
+	}
+	if err := c.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.ReadRing(&rings[0]); err == nil || err.Error() != errSealed.Error() {
+		t.Errorf("once it is confined: %v", err)
+	}
+	if err := source.Signal(true, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := source.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	samples, found := 0, 0
+	for began := time.Now(); found < 20 && time.Since(began) < 5*time.Second; time.Sleep(50 * time.Millisecond) {
+		err := source.Drain(func(r perfring.Record) error {
+			var s perfring.Sample
+			if r.Type() != perfring.RecordSample || source.Format().Sample(r, &s) != nil || s.DynSize < copied {
+				return nil
+			}
+			samples++
+			const sp = 7
+			base, _ := s.Reg(sp)
+			if of := stacks[source.CPU()].Find(s.TID, s.Time, base+s.DynSize); len(of.Memory) > 0 {
+				found++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found < 20 {
+		t.Errorf("of %d samples, %d stacks were read", samples, found)
+	}
+}

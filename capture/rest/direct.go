@@ -1,0 +1,39 @@
+package rest
+
+import (
+	"math"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/perfring"
+)
+
+// Direct reads stacks in this process. Cut is as for [Start], 0 for all of a copy.
+type Direct struct{ Cut uint64 }
+
+// ReadRing has the stacks of the samples in a ring read, as far as the copies lack a part, when the thread
+// tid gets a [Signal] for each of them.
+func (d Direct) ReadRing(ring *perfring.SampleRing) (stacks *Stacks, tid int, err error) {
+	cut := d.Cut
+	if cut == 0 {
+		cut = math.MaxUint64
+	}
+	size := SizeFor(ring.Pages)
+	fd, tid, err := Start(ring, size, cut)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer unix.Close(fd)
+	shared, err := OpenShared(fd, size)
+	if err != nil {
+		return nil, 0, err
+	}
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // while it waits, the scheduler does not know of it
+	return NewStacks(shared), tid, nil
+}
+
+// SizeFor is how many bytes there are for what is read, for a ring of so many pages: these are fewer where
+// there is less memory for all rings.
+func SizeFor(pages int) int { return min(2*pages*os.Getpagesize(), MostSize) }

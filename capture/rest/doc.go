@@ -1,0 +1,19 @@
+// Package rest reads the rest of a stack, which the copy in a sample lacks, when the sample is taken.
+//
+// The kernel tells a thread of every sample by a signal. The thread has real-time priority and is bound to
+// the CPU of the sample, so it runs next there: the sampled thread is where it was, and its stack is read as
+// it was at the sample. No thread is stopped for that. Whether it is so is checked for each stack:
+//   - reading it has begun within [Latest] of the sample;
+//   - from then on until it was read, the thread has not run;
+//   - the beginning of the copy and its end are the same as in the process.
+//
+// One process reads, and another one walks over what was read. Both have a [Shared] memory for each ring.
+// There, the one that walks says of threads how deep their stacks are, and the one that reads puts the
+// stacks:
+//
+//	sample ─signal─▶ reader ─stack─▶ Shared ─▶ Stacks ─▶ session, with the sample
+//	                   ▲                          │
+//	                   └────── how deep ──────────┘
+//
+// Nothing in it is ever written to a file.
+package rest

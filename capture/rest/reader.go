@@ -1,0 +1,255 @@
+package rest
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/perfring"
+)
+
+// A reader reads the stacks of the samples in one ring.
+type reader struct {
+	tap     *perfring.Tap
+	shared  *Shared
+	cut     uint64 // bytes of copies that are there for it
+	sample  perfring.Sample
+	threads runtimes
+	share   share
+	buf     [2 * compared]byte
+}
+
+const (
+	// Signal is what the reader is told of a sample by. One that waits already stands for all that follow.
+	Signal = unix.SIGIO
+	// Latest is how long after a sample its stack may begin to be read, if the thread was in its own code, and
+	// latestInKernel if it was in the kernel, from where it does not get back before this thread has run.
+	Latest         = 250 * time.Microsecond
+	latestInKernel = time.Millisecond
+
+	// firstRest is how much is read of a stack of which it is not known where it ends, and mostRead bounds how
+	// much is read of any.
+	firstRest = 128 << 10
+	mostRead  = 256 << 10
+	// compared is how much of the copy's beginning, and of its end, is compared with what the process has.
+	compared = 4 << 10
+	// farthest is how far away the outermost frame of a stack is, at most.
+	farthest = 8 << 20
+	// aboveRoot is what is read beyond the outermost frame: what a program begins with, by which that is known.
+	aboveRoot = 2 << 10
+)
+
+// Start begins to read the stacks of the samples in a ring, for the thread tid of this process gets a signal
+// for each of them. shared is the descriptor of a [Shared] memory of so many bytes, in which they will be. Of
+// copies that are larger than cut bytes, no more is taken for copied: this is for trials.
+func Start(ring *perfring.SampleRing, size int, cut uint64) (shared, tid int, err error) {
+	tap, err := perfring.NewTap(ring.FD, &ring.Attr, ring.Pages)
+	if err != nil {
+		return -1, 0, err
+	}
+	memory, shared, err := NewShared(size)
+	if err != nil {
+		_ = tap.Close()
+		return -1, 0, err
+	}
+	type result struct {
+		tid int
+		err error
+	}
+	begun := make(chan result, 1)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine, as it is bound to a CPU
+		tid, err := bind(ring.CPU)
+		if begun <- (result{tid, err}); err == nil {
+			r := &reader{tap: tap, shared: memory, cut: cut, threads: newRuntimes()}
+			r.run()
+		}
+	}()
+	is := <-begun
+	if is.err != nil {
+		_ = tap.Close()
+		_ = memory.Close()
+		unix.Close(shared)
+		return -1, 0, is.err
+	}
+	return shared, is.tid, nil
+}
+
+// bind binds this thread to a CPU, and has signals wait until it asks for them.
+func bind(cpu int) (tid int, err error) {
+	var cpus unix.CPUSet
+	cpus.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &cpus); err != nil {
+		return 0, err
+	}
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK,
+		uintptr(unsafe.Pointer(&signals)), 0, unsafe.Sizeof(signals), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return unix.Gettid(), precede()
+}
+
+// errOrdinary says that a sampled thread may get on before its stack is read.
+var errOrdinary = errors.New("needs real-time priority")
+
+// precede gives this thread precedence over the others of this process, which have to have real-time
+// priority: while one of them has its turn, the sampled thread can get on elsewhere.
+func precede() error {
+	is, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		return err
+	}
+	if is.Policy != unix.SCHED_RR && is.Policy != unix.SCHED_FIFO {
+		return errOrdinary
+	}
+	return unix.SchedSetAttr(0, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: is.Priority + 1}, 0)
+}
+
+// signals is the set of them.
+var signals = uint64(1) << (Signal - 1)
+
+// run reads stacks, and does not return.
+func (r *reader) run() {
+	r.shared.populate()
+	for idle := 0; ; {
+		if wait(&idle) && r.tap.Newest(&r.sample) {
+			s := &r.sample
+			s.StackSize, s.DynSize = min(s.StackSize, r.cut), min(s.DynSize, r.cut)
+			r.read(s)
+		}
+	}
+}
+
+// wait waits for a signal. As long as signals come, Go's scheduler does not know of the waiting: its monitor
+// looks at a thread in a system call every 20 us, which takes several times as long as reading. It interrupts
+// the others every 10 ms. idle counts how often it did since the last signal.
+func wait(idle *int) (signalled bool) {
+	const mostIdle = 5
+	call := unix.RawSyscall6
+	if *idle >= mostIdle {
+		call = unix.Syscall6
+	}
+	_, _, errno := call(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&signals)), 0, 0,
+		unsafe.Sizeof(signals), 0, 0)
+	if errno != 0 {
+		*idle++
+		runtime.Gosched() // the scheduler asks for it so
+		return false
+	}
+	*idle = 0
+	return true
+}
+
+// read reads the rest of the stack of a sample that was just taken, if the copy lacks a part.
+func (r *reader) read(s *perfring.Sample) {
+	const sp = 7 // PERF_REG_X86_SP (asm/perf_regs.h)
+	base, ok := s.Reg(sp)
+	if !ok || s.RegsABI != unix.PERF_SAMPLE_REGS_ABI_64 {
+		return
+	}
+	w := r.wanted(s, base+s.DynSize)
+	if w.behind+w.more == 0 {
+		return
+	}
+	if r.share.isSpent(s.Time) {
+		return
+	}
+	began := now()
+	defer func() { r.share.spend(began, now()-began) }()
+	thread, late := r.threads.begin(s.TID), Latest
+	if s.CPUMode() == unix.PERF_RECORD_MISC_KERNEL {
+		late = latestInKernel
+	}
+	if now := now(); thread == nil || now-min(s.Time, now) > uint64(late) {
+		return
+	}
+	room := r.shared.room(w.behind + w.more)
+	if room == nil {
+		return
+	}
+	h := head{tid: uint64(s.TID), time: s.Time, start: base + s.DynSize, above: w.above}
+	r.shared.words[begun].Store(s.Time)
+	ok = r.readInto(room, s, base, &w, &h)
+	r.shared.words[begun].Store(0)
+	if ok && !thread.hasRun() {
+		r.shared.put(h)
+	}
+}
+
+// A wanted is what is to be read of a stack: so many bytes behind its copy, and more from another address on.
+type wanted struct{ behind, above, more uint64 }
+
+// readInto reads what is wanted, and sets how much there was. It is false if that is nothing, or if the
+// process has not the same as the copy at the copy's beginning and at its end.
+func (r *reader) readInto(room []byte, s *perfring.Sample, base uint64, w *wanted, h *head) bool {
+	last := min(s.DynSize, compared)
+	first := min(s.DynSize-last, compared)
+	local := [2]unix.Iovec{{Base: &r.buf[0], Len: first + last}, {Base: &room[0], Len: uint64(len(room))}}
+	remote := [3]unix.RemoteIovec{{Base: uintptr(base), Len: int(first)},
+		{Base: uintptr(h.start - last), Len: int(last + w.behind)}, {Base: uintptr(w.above), Len: int(w.more)}}
+	n, _, errno := unix.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(s.PID), uintptr(unsafe.Pointer(&local)),
+		uintptr(len(local)), uintptr(unsafe.Pointer(&remote)), uintptr(len(remote)), 0)
+	if errno != 0 || uint64(n) <= first+last {
+		return false
+	}
+	got := uint64(n) - first - last
+	h.size = min(got, w.behind)
+	h.more = got - h.size
+	return bytes.Equal(r.buf[:first], s.Stack[:first]) &&
+		bytes.Equal(r.buf[first:first+last], s.Stack[s.DynSize-last:s.DynSize])
+}
+
+// wanted is what is to be read of the stack of a sample whose copy ends at an address.
+func (r *reader) wanted(s *perfring.Sample, copyEnd uint64) (w wanted) {
+	t, isKnown := r.shared.thread(s.TID)
+	end := depth(t.stack.Load()).end()
+	if !isKnown || end == 0 {
+		w.behind = firstRest
+	}
+	large, above := t.large.Load(), t.above.Load()
+	switch {
+	case !isKnown:
+	case end != 0 && (end <= copyEnd || end-copyEnd > farthest): // it is whole, or a coroutine is on another one
+	case end != 0 && end-copyEnd <= mostRead-aboveRoot:
+		w.behind = end - copyEnd + aboveRoot
+	case above > copyEnd && (end == 0 || above < end):
+		w.behind, w.above, w.more = 0, above, firstRest
+		if large > copyEnd {
+			w.behind = min(large-copyEnd, mostRead)
+		}
+		if end != 0 {
+			w.more = min(end-above+aboveRoot, mostRead)
+		}
+	case end != 0:
+		w.behind = mostRead
+	}
+	return w
+}
+
+// A share bounds how long the sampled threads of a CPU are kept from it, as at very high rates. What was not
+// used is kept for shareSlack.
+type share struct{ free uint64 }
+
+const (
+	shareOfTime = 6
+	shareSlack  = 100_000_000 // ns
+)
+
+func (s *share) isSpent(now uint64) bool { return s.free > now }
+
+func (s *share) spend(now, ns uint64) {
+	s.free = max(s.free, now-min(now, shareSlack)) + shareOfTime*ns
+}
+
+func now() uint64 {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
+		return 0
+	}
+	return uint64(t.Nano())
+}

@@ -1,0 +1,97 @@
+package rest
+
+import "sync/atomic"
+
+// Stacks are what a reader has read, in the process that walks over them.
+type Stacks struct {
+	shared *Shared
+	pos    uint64 // of the next one
+}
+
+// NewStacks returns those in a memory.
+func NewStacks(shared *Shared) *Stacks {
+	return &Stacks{shared: shared, pos: shared.words[taken].Load()}
+}
+
+// A Rest is what was read of the stack of a sample, beyond its copy.
+type Rest struct {
+	Memory []byte // from where the copy ends
+	Above  []byte // beyond a large frame
+	At     uint64 // address of Above
+}
+
+// Find is what was read of the stack of a sample whose copy ends at an address. It is empty if nothing was.
+// Samples are asked for in order of time; it is valid until the next call.
+func (s *Stacks) Find(tid uint32, time, end uint64) (r Rest) {
+	s.Release()
+	sh := s.shared
+	next := sh.words[written].Load()
+	if next-s.pos > 2*sh.size || next%headSize != 0 {
+		s.pos = next
+		return r
+	}
+	for s.pos != next {
+		if to, ok := sh.jump(s.pos, next); ok {
+			s.pos = to
+			continue
+		}
+		h := *sh.headAt(s.pos)
+		at, left := s.pos&(sh.size-1), next-s.pos
+		if h.size == wraps {
+			s.pos += min(sh.size-at, left)
+			continue
+		}
+		if most := min(sh.size-at, left) - headSize; h.size > most || h.more > most-h.size ||
+			span(h.size+h.more) > left {
+			s.pos = next // it is none of ours
+			return r
+		}
+		if h.time > time {
+			return r
+		}
+		s.pos += span(h.size + h.more)
+		if h.time == time && h.tid == uint64(tid) && h.start == end {
+			data := sh.stacks[at+headSize:][:h.size+h.more]
+			return Rest{data[:h.size:h.size], data[h.size:], h.above}
+		}
+	}
+	return r
+}
+
+// Release says that what Find returned last is not needed any more.
+func (s *Stacks) Release() { s.shared.words[taken].Store(s.pos) }
+
+// Ends says where the outermost frame of a thread's stack is, 0 if that is not known. The stack is read as
+// far as that the next time.
+func (s *Stacks) Ends(tid uint32, at uint64) {
+	t, isKnown := s.shared.thread(tid)
+	if !isKnown {
+		set(&t.large, 0)
+		set(&t.above, 0)
+	}
+	set(&t.stack, uint64(depthOf(tid, at)))
+}
+
+// Skips says that there is a large frame in a thread's stack, from its SP to near its end, that need not be
+// read. It is for a thread of which Ends has said something.
+func (s *Stacks) Skips(tid uint32, large, above uint64) {
+	if t, isKnown := s.shared.thread(tid); isKnown {
+		set(&t.large, large)
+		set(&t.above, above)
+	}
+}
+
+func set(word *atomic.Uint64, value uint64) {
+	if word.Load() != value {
+		word.Store(value)
+	}
+}
+
+// Hangs says whether a read has been under way for hangsAfter at a time: behind a page that a user's file
+// server or userfaultfd(2) does not give. As long as it is so, no others of this CPU are read.
+func (s *Stacks) Hangs(now uint64) bool {
+	since := s.shared.words[begun].Load()
+	return since != 0 && now > since+hangsAfter
+}
+
+const hangsAfter = 500_000_000 // ns

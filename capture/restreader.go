@@ -1,0 +1,173 @@
+package capture
+
+import (
+	"errors"
+	"time"
+
+	"unspool/capture/rest"
+	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/unwind/link"
+)
+
+// A restReader completes stacks that the copy cuts off with what was read of them when they were sampled: see
+// package rest. Each sample of the machine wakes a thread for that, so it is done only as long as many stacks
+// are cut off; otherwise, package link completes what it can.
+type restReader struct {
+	source *perfring.Source
+	stacks map[int]*rest.Stacks // by CPU
+
+	every time.Duration // the rings have to be drained while it is on, 0 if they wake whoever waits
+	on    bool
+	least uint64 // how many of a thousand stacks have to be cut off for it to begin; half of that to go on
+	// It is decided by the last so many samples and more, and tried with the first ones.
+	enough uint64
+
+	// The last samples, and those whose copy is cut off. They are halved now and then, so that old ones count
+	// less.
+	samples, cut uint64
+}
+
+const (
+	// leastCut and manySamples are for copies of at most smallCopy bytes. Of larger ones few are cut off, and
+	// most of these are joined; to read these, too, would cost more than they are worth.
+	smallCopy     = 48 << 10
+	leastCut      = 10
+	leastCutLarge = 60
+	manySamples   = 2048
+	fewSamples    = 256
+
+	// A frame of so many bytes is not read.
+	skippedFrame = 64 << 10
+
+	// leastQuiet is how long the rings have to take to be a quarter full for them to be looked at by the clock.
+	leastQuiet = 20 * time.Millisecond
+)
+
+// A RingReader reads stacks when they are sampled: [opener.Client], or [rest.Direct].
+type RingReader interface {
+	ReadRing(ring *perfring.SampleRing) (stacks *rest.Stacks, tid int, err error)
+}
+
+// ReadRest has the session's stacks, which copies cut off, read when they are sampled, if it completes
+// stacks, and as far as that is possible. The records have to come from the source.
+func (s *Session) ReadRest(source *perfring.Source, from RingReader) {
+	if s.joiner != nil && s.reader != nil {
+		s.rest = newRestReader(source, from)
+	}
+}
+
+// newRestReader has the stacks of the samples in all rings read. It returns nil where that is not possible.
+func newRestReader(source *perfring.Source, from RingReader) *restReader {
+	r := &restReader{source: source, stacks: make(map[int]*rest.Stacks), least: leastCutLarge,
+		enough: fewSamples}
+	if source.StackSize() <= smallCopy {
+		r.least, r.enough = leastCut, manySamples
+	}
+	rings := source.SampleRings()
+	for i := range rings {
+		ring := &rings[i]
+		stacks, tid, err := from.ReadRing(ring)
+		if err == nil {
+			err = source.SignalTo(ring.CPU, tid, rest.Signal)
+		}
+		if err == nil {
+			r.stacks[ring.CPU] = stacks
+		}
+	}
+	if len(r.stacks) == 0 {
+		return nil
+	}
+	if every := source.QuarterFull(); every >= leastQuiet {
+		r.every = every
+	}
+	if err := r.turn(true); err != nil {
+		return nil
+	}
+	return r
+}
+
+func (r *restReader) turn(on bool) error {
+	r.on = on
+	return r.source.Signal(on, r.every > 0)
+}
+
+// drainEvery is how often the rings have to be drained, at least: otherwise as often as told.
+func (r *restReader) drainEvery(usual time.Duration) time.Duration {
+	if r == nil || !r.on || r.every == 0 {
+		return usual
+	}
+	return min(usual, r.every)
+}
+
+// isOn says whether stacks are read when they are sampled.
+func (r *restReader) isOn() bool { return r != nil && r.on }
+
+// errRestHangs is about stacks that somebody keeps from being read.
+var errRestHangs = errors.New("memory: a read hangs, and until it ends, no other stacks are read " +
+	"when they are sampled on the same CPU")
+
+// hangs says whether any read hangs at a time.
+func (r *restReader) hangs(now uint64) bool {
+	for _, s := range r.stacks {
+		if s.Hangs(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// settle ends a drain, and turns it on or off.
+func (r *restReader) settle() (err error) {
+	for _, s := range r.stacks {
+		s.Release()
+	}
+	switch { // as of some samples at least, so that a few do not count
+	case !r.on && r.samples >= fewSamples && r.cut*1000 >= r.samples*r.least:
+		err = r.turn(true)
+	case r.on && r.samples >= r.enough && r.cut*1000 < r.samples*r.least/2:
+		err = r.turn(false)
+	}
+	for r.samples >= 2*r.enough {
+		r.samples, r.cut = r.samples/2, r.cut/2
+	}
+	return err
+}
+
+// add adds to the stack of the sample that was taken from the rings last what was read of it beyond its copy.
+func (r *restReader) add(sm *perfring.Sample, stack *unwind.Stack) {
+	if r == nil {
+		return
+	}
+	if stacks := r.stacks[r.source.CPU()]; stacks != nil {
+		rest := stacks.Find(sm.TID, sm.Time, stack.Base+sm.DynSize)
+		stack.Rest, stack.Above = rest.Memory, unwind.Piece{Addr: rest.At, Data: rest.Above}
+	}
+}
+
+// walked takes in the walk over that stack, and says whether what was read has completed it.
+func (r *restReader) walked(sm *perfring.Sample, stack *unwind.Stack, res *unwind.Result) link.Outcome {
+	r.samples++
+	stacks, n := r.stacks[r.source.CPU()], len(res.Frames)
+	if stacks == nil || n == 0 {
+		return link.NotSought
+	}
+	outcome, last := link.NotSought, res.Frames[n-1].SP
+	isRest := res.MarkRest(stack)
+	switch {
+	case res.End == unwind.Root:
+		if isRest {
+			outcome = link.Read
+		}
+		stacks.Ends(sm.TID, last)
+	case res.Open > 0:
+		stacks.Ends(sm.TID, 0)
+	}
+	if isRest || res.Open > 0 {
+		r.cut++
+		if sp, cfa := res.LargestFrame(stack, skippedFrame); cfa != 0 {
+			stacks.Skips(sm.TID, sp, cfa-savedRegs)
+		}
+	}
+	return outcome
+}
