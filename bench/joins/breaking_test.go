@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"unspool/bench/workloads"
+	"unspool/capture/priority"
 )
 
 // TestProgramsMadeToBreakJoins: next to no joined stack is not the one that the program tells, live and
@@ -15,6 +16,9 @@ func TestProgramsMadeToBreakJoins(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
 	}
+	raised := priority.Raise()
+	t.Cleanup(raised.Restore)
+	sizes := []uint64{8 << 10, 16 << 10, 32 << 10}
 	folders := make(map[string]string)
 	for i, mode := range workloads.BreakingModes {
 		period := []time.Duration{time.Millisecond, 10 * time.Millisecond}[i%2]
@@ -38,14 +42,16 @@ func TestProgramsMadeToBreakJoins(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			var trials []*trial
-			for _, size := range []uint64{8 << 10, 16 << 10, 32 << 10} {
+			for _, size := range sizes {
 				trials = append(trials, &trial{size: size, live: true}, &trial{size: size})
 			}
+			// What is read at the samples is read for one size at a time, by turns.
+			trials[2*(i%len(sizes))].atOnce = true
 			if err := live(w.Command(), 999, trials...); err != nil {
 				t.Fatal(err)
 			}
 			for _, r := range trials {
-				name := fmt.Sprintf("%d bytes, live %v", r.size, r.live)
+				name := fmt.Sprintf("%d bytes, live %v, at once %v", r.size, r.live, r.atOnce)
 				t.Logf("%s: %s", name, r.line())
 				if r.untrue > 0 {
 					t.Errorf("%s: %d stacks that the copy holds are not what the program tells", name, r.untrue)

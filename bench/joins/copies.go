@@ -101,14 +101,13 @@ func (b *bench) copies(chosen []workloads.Program) (string, error) {
 
 const copiesIntro = `# How much of a stack to copy
 
-Programs are recorded with 'unspool record' with copies of each size, one after the other, and stacks that the
-copy cuts off are completed with what is seen of them before and after and with reads of the process. Shares
-are of the samples with a user stack. Cut are those that the copy cuts off and that were not completed; what
-is neither complete nor cut has ended for another reason, as where Go's code is on another stack. unspool's
-time is its CPU time for each sample, its start included. The kernel's is what 'unspool compare' measures
-before it records: the time that a sample takes from a program that does nothing else, at that size of the
-copy. The default is the largest size. On a busy machine fewer stacks are joined: a process that was slow to
-be read is not read again for a while, and what was read late is of no use.
+Programs are recorded with 'unspool record' with copies of each size, one after the other. Stacks that the
+copy cuts off are completed with what is read of them when they are sampled, and with what is seen of them
+before and after; both are joined here. Shares are of the samples with a user stack. Cut are those that the
+copy cuts off and that were not completed; what is neither complete nor cut has ended for another reason, as
+where Go's code is on another stack. unspool's time is its CPU time for each sample, its start included. The
+kernel's is what 'unspool compare' measures before it records: the time that a sample takes from a program
+that does nothing else, at that size of the copy. The default is the largest size.
 
 `
 

@@ -8,6 +8,7 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/perfdata"
+	"unspool/capture/rest"
 	"unspool/perfring"
 	"unspool/unwind/link"
 
@@ -15,10 +16,11 @@ import (
 )
 
 // A trial cuts the copies of samples to a size, and completes their stacks as record does, with what is read
-// of the process, or as convert does.
+// of the process, or as convert does. Only one of the trials of a program can be atOnce: with what is read
+// when the samples are taken.
 type trial struct {
-	size uint64
-	live bool
+	size         uint64
+	live, atOnce bool
 	outcome
 	session *capture.Session
 }
@@ -41,6 +43,10 @@ func live(c *exec.Cmd, freq int, trials ...*trial) error {
 	if err := c.Start(); err != nil {
 		return err
 	}
+	// It has inherited the priority of this process, and with real-time priority nothing is read at its samples.
+	if err := unix.SchedSetAttr(c.Process.Pid, &unix.SchedAttr{}, 0); err != nil {
+		return err
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	events, _, err := perfring.DefaultEvents()
@@ -49,7 +55,7 @@ func live(c *exec.Cmd, freq int, trials ...*trial) error {
 	}
 	r := liveRun{truth: newTruth(), trials: trials}
 	r.source, err = perfring.Open(perfring.Target{PIDs: []int{c.Process.Pid}}, perfring.Options{
-		Events: events, Freq: uint64(freq), StackSize: perfring.MaxStackSize, Pages: 1024,
+		Events: events, Freq: uint64(freq), StackSize: perfring.MaxStackSize, Pages: 4096,
 	})
 	if err != nil {
 		return err
@@ -90,6 +96,11 @@ func (r *liveRun) begin(pid int) error {
 		config.Sink = sink(func(w *perfdata.Walked) { t.count(w, &r.truth) })
 		t.session = capture.NewSession(config)
 		sessions = append(sessions, t.session)
+	}
+	for _, t := range r.trials {
+		if t.atOnce {
+			t.session.ReadRest(r.source, rest.Direct{Cut: t.size})
+		}
 	}
 	if err := r.source.Enable(); err != nil {
 		return err
@@ -145,10 +156,11 @@ func (r *liveRun) record(rec perfring.Record) error {
 
 // line says what became of the samples.
 func (o *outcome) line() string {
-	s := fmt.Sprintf("%d samples: %s complete by the copy, %s joined (%s with reads), %d of them wrong; "+
-		"%s in all",
-		o.all, o.share(o.byCopy), o.share(o.joined), o.share(o.links[link.JoinedByRead]), o.wrong,
-		o.share(o.byCopy+o.joined))
+	read := o.links[link.Read]
+	s := fmt.Sprintf("%d samples: %s complete by the copy, %s read at once, %s joined (%s with reads), "+
+		"%d of both wrong; %s in all",
+		o.all, o.share(o.byCopy), o.share(read), o.share(o.joined-read), o.share(o.links[link.JoinedByRead]),
+		o.wrong, o.share(o.byCopy+o.joined))
 	for i, words := range []string{"doubtful", "disagree", "one-sided", "unseen"} {
 		s += fmt.Sprintf(", %s %s", o.share(o.links[left[i]]), words)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"unspool/bench/workloads"
 	"unspool/capture"
+	"unspool/capture/priority"
 	"unspool/perfring"
 )
 
@@ -29,7 +30,8 @@ func main() {
 	flag.Parse()
 	err := error(nil)
 	if *size > 0 && flag.NArg() > 0 {
-		t := trial{size: uint64(*size), live: true}
+		defer priority.Raise().Restore()
+		t := trial{size: uint64(*size), live: true, atOnce: true}
 		if err = live(exec.Command(flag.Arg(0), flag.Args()[1:]...), b.freq, &t); err == nil {
 			fmt.Println(t.line())
 		}

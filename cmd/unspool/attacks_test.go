@@ -31,6 +31,7 @@ func TestAttacks(t *testing.T) {
 		{name: "code", how: "code"},
 		{name: "mappings", how: "mappings"},
 		{name: "names", how: "names"},
+		{name: "stacks", how: "stacks"},
 		{name: "files", how: "files " + manyFiles(t, 3000), limits: "ulimit -n 300"},
 	} {
 		t.Run(a.name, func(t *testing.T) {

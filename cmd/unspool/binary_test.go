@@ -198,6 +198,7 @@ type statistics struct {
 	Unwind      struct {
 		Complete, Frames uint64
 		CompleteBy       map[string]uint64 `json:"complete_by"`
+		Read             uint64
 		Ended, Cut       map[string]uint64
 		Unjoined         map[string]uint64
 		FramesBy         map[string]uint64 `json:"frames_by"`

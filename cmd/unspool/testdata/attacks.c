@@ -1,13 +1,18 @@
 /* Is as dear to unwind as it can be made: "expressions" has 500 frames whose CFA a loop computes, "programs" runs
  * through functions with 60,000 bytes of call frame instructions, "mappings" maps code at random addresses, "names"
  * renames its thread all the time, "files" has the files 0, 1, … of a directory mapped as code, as many as there are,
- * "code" runs through functions without CFI whose paths meet again and again, and whose switches lead to more of them.
+ * "code" runs through functions without CFI whose paths meet again and again, and whose switches lead to more of them,
+ * "stacks" has two processes more, on whose stacks, behind what is copied, are pages that nobody gets.
  */
 #define _GNU_SOURCE
 #include "chain.h"
+#include <alloca.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 __asm__(".pushsection .text\n"
@@ -142,6 +147,32 @@ static void files(const char *folder)
 	close(fd);
 }
 
+/* The pages from 128 KiB on are userfaultfd's, which nobody answers. */
+static void stacks(void)
+{
+	enum { page = 4096, copied = 128 << 10, size = 512 << 10 };
+	static int begun;
+
+	for (int i = 0; i < 2 && !begun; i++)
+		if (fork() == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			break;
+		}
+	begun = 1;
+	char *frame = alloca(size);
+	memset(frame, 1, copied);
+	struct uffdio_api api = { .api = UFFD_API };
+	int fd = syscall(SYS_userfaultfd, 0);
+	struct uffdio_register range = {
+		.range = { ((unsigned long)frame + copied + page) & -page, size - copied - 2 * page },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) < 0 || ioctl(fd, UFFDIO_REGISTER, &range) < 0)
+		exit(1);
+	while (!chain_over)
+		__asm__ volatile("" : : "r"(frame) : "memory");
+}
+
 int main(int argc, char **argv)
 {
 	chain_begin(argc, argv);
@@ -156,6 +187,8 @@ int main(int argc, char **argv)
 			files(argv[3]);
 		else if (argc > 2 && strcmp(argv[2], "code") == 0)
 			run_code();
+		else if (argc > 2 && strcmp(argv[2], "stacks") == 0)
+			stacks();
 		else
 			mappings();
 	}
