@@ -33,8 +33,8 @@ const (
 	MostSize = 32 << 20
 	// ahead is how many of them are made before they are used, for all CPUs together, and mostAhead for one: to
 	// use some pages for the first time takes longer than to read a stack.
-	ahead     = 64 << 20
-	mostAhead = 8 << 20
+	ahead     = 32 << 20
+	mostAhead = 2 << 20
 
 	// Words of the first page, each in a cache line of its own.
 	written = 0  // the position behind the last stack; whoever reads writes it
