@@ -20,7 +20,7 @@ type restReader struct {
 	every time.Duration // the rings have to be drained while it is on, 0 if they wake whoever waits
 	on    bool
 	least uint64 // how many of a thousand stacks have to be cut off for it to begin; half of that to go on
-	// It is decided by the last so many samples and more, and tried with the first ones.
+	// It is decided by the last so many samples and more, and small copies are tried with the first ones.
 	enough uint64
 
 	// The last samples, and those whose copy is cut off. They are halved now and then, so that old ones count
@@ -81,7 +81,7 @@ func newRestReader(source *perfring.Source, from RingReader) *restReader {
 	if every := source.QuarterFull(); every >= leastQuiet {
 		r.every = every
 	}
-	if err := r.turn(true); err != nil {
+	if err := r.turn(source.StackSize() <= smallCopy); err != nil {
 		return nil
 	}
 	return r

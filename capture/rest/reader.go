@@ -115,9 +115,12 @@ var signals = uint64(1) << (Signal - 1)
 
 // run reads stacks, and does not return.
 func (r *reader) run() {
-	r.shared.populate()
-	for idle := 0; ; {
+	for idle, made := 0, false; ; {
 		if wait(&idle) && r.tap.Newest(&r.sample) {
+			if !made {
+				r.shared.populate()
+				made = true
+			}
 			s := &r.sample
 			s.StackSize, s.DynSize = min(s.StackSize, r.cut), min(s.DynSize, r.cut)
 			r.read(s)
