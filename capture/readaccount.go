@@ -138,21 +138,11 @@ func (r *readAccounts) spend(space, ns uint64) {
 	}
 }
 
-// A readBudget bounds the time that reading all processes takes to a share of all time.
-type readBudget struct{ free uint64 }
-
+// Reading all processes takes a share of all time at most.
 const (
 	budgetShare = 25
-	// budgetSlack is for how long a share is kept that was not used.
 	budgetSlack = uint64(40_000_000)
 )
-
-// over says whether there is nothing left.
-func (b *readBudget) over(now uint64) bool { return b.free > now }
-
-func (b *readBudget) spend(now, ns uint64) {
-	b.free = max(b.free, now-min(now, budgetSlack)) + budgetShare*ns
-}
 
 // priceOfReading is what a reading costs beside the time that it takes: waking up who reads, and walking over
 // the stack.

@@ -328,11 +328,11 @@ func TestFewProcessesAreReadAtATime(t *testing.T) {
 	fake.watches = fake.watches[:maxUnder]
 	fake.watches[0].over = true
 	r.look()
-	r.budget.spend(now, 120*priceOfReading) // less than hangsAfter
+	r.budget.Spend(now, 120*priceOfReading) // less than hangsAfter
 	if r.drain(t, now, stacks...); len(fake.watches) != maxUnder {
 		t.Error("another one is read though the time for that is spent")
 	}
-	if r.drain(t, r.budget.free, stacks...); len(fake.watches) != maxUnder+1 {
+	if r.drain(t, r.budget.Until(), stacks...); len(fake.watches) != maxUnder+1 {
 		t.Errorf("%d processes are read where one was done", len(fake.watches)-maxUnder)
 	}
 }
@@ -455,7 +455,7 @@ func TestGapsOfThreads(t *testing.T) {
 	for i := range uint64(4) {
 		r.noteGap(stackGap{pid: 1, start: i << 20, end: i<<20 + 4096, sp: i<<20 - 64}, now)
 	}
-	if r.drain(t, now); !r.budget.over(now + 4*priceOfGap*budgetShare - budgetSlack - 1) {
+	if r.drain(t, now); !r.budget.IsSpent(now + 4*priceOfGap*budgetShare - budgetSlack - 1) {
 		t.Error("gaps cost nothing")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"unspool/capture/rest"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/link"
@@ -35,7 +36,7 @@ type stackReader struct {
 	under   []*readings              // under way
 	looked  bool                     // for what has come of them, since the last drain
 	first   uint64                   // time of the next reading, or noRead
-	budget  readBudget
+	budget  rest.Share
 	account readAccounts
 	gaps    gaps
 	slow    map[uint32]uint64 // by PID, until when a process is not read
@@ -158,6 +159,7 @@ func newStackReader(memory process.Watcher) *stackReader {
 		memory: memory, now: perfring.Now, most: maxUnder, first: noRead,
 		watched: make(map[uint32]*watchedStack), slow: make(map[uint32]uint64),
 		settled: make(map[uint64]settled), misses: make(misses),
+		budget: rest.Share{Part: budgetShare, Slack: budgetSlack},
 	}
 }
 
@@ -372,12 +374,12 @@ func (r *stackReader) postpone(pid uint32, until uint64) {
 
 // begin asks for readings of the gaps, and of the stacks whose turn it is, as far as the budget allows.
 func (r *stackReader) begin(now uint64) {
-	for !r.budget.over(now) {
+	for !r.budget.IsSpent(now) {
 		hasRoom := r.active(now) < r.most
 		if hasRoom {
 			if u, parts := r.planGaps(now); u != nil {
 				r.ask(u, parts, process.Plan{})
-				r.budget.spend(now, uint64(u.gaps)*priceOfGap)
+				r.budget.Spend(now, uint64(u.gaps)*priceOfGap)
 				continue
 			}
 		}
@@ -575,7 +577,7 @@ func (r *stackReader) fetch(u *readings) {
 		r.resume(u.pid)
 	}
 	if !u.some && u.gaps == 0 { // the threads have ended, or nothing of the process can be read
-		r.budget.spend(r.now(), priceOfReading)
+		r.budget.Spend(r.now(), priceOfReading)
 		r.account.spend(u.space, priceOfReading)
 	}
 	r.free(u)
@@ -597,7 +599,7 @@ func (r *stackReader) forget() {
 func (r *stackReader) spend(u *readings) (together bool) {
 	took := u.next.Ended - min(u.next.Began, u.next.Ended)
 	price := min(took, longestRead) + priceOfReading
-	r.budget.spend(u.next.Began, price)
+	r.budget.Spend(u.next.Began, price)
 	r.account.spend(u.space, price)
 	if took >= slowRead {
 		r.postpone(u.pid, u.next.Ended+slowShare*took)

@@ -266,11 +266,11 @@ func TestReadsAreBounded(t *testing.T) {
 	}
 	const ms = uint64(time.Millisecond)
 	now := 1000 * ms
-	r.budget.spend(now, 10*ms)
-	if !r.budget.over(now + 9*budgetShare*ms - budgetSlack) {
+	r.budget.Spend(now, 10*ms)
+	if !r.budget.IsSpent(now + 9*budgetShare*ms - budgetSlack) {
 		t.Error("the time is not spent")
 	}
-	if r.budget.over(now + 10*budgetShare*ms) {
+	if r.budget.IsSpent(now + 10*budgetShare*ms) {
 		t.Error("the time is spent for ever")
 	}
 	now += 10 * budgetShare * ms

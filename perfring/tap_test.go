@@ -20,7 +20,7 @@ func TestTap(t *testing.T) {
 		t.Fatal("no rings")
 	}
 	const signal = unix.SIGIO
-	seen, told := make(map[uint64]bool), 0
+	seen, off := make(map[uint64]bool), uint64(0)
 	type listener struct {
 		cpu, tid int
 	}
@@ -51,6 +51,9 @@ func TestTap(t *testing.T) {
 		if err := s.Signal(on, true); err != nil {
 			t.Fatal(err)
 		}
+		if !on {
+			off = Now()
+		}
 		for began := time.Now(); time.Since(began) < 300*time.Millisecond; {
 			if err := s.Wait(20 * time.Millisecond); err != nil {
 				t.Fatal(err)
@@ -58,9 +61,6 @@ func TestTap(t *testing.T) {
 			if err := s.Drain(drain); err != nil {
 				t.Fatal(err)
 			}
-		}
-		if on {
-			told = len(drained)
 		}
 	}
 	close(end)
@@ -75,14 +75,24 @@ func TestTap(t *testing.T) {
 	if err := s.Flush(drain); err != nil {
 		t.Fatal(err)
 	}
+	late := 0
 	for time := range seen {
 		if !drained[time] {
 			t.Errorf("the sample at %d is none that was drained", time)
 		}
+		if time > off {
+			late++
+		}
 	}
-	// Of several for which there was one signal, only the last one is seen.
-	if len(seen) < told/2 || len(seen) > told+len(rings) || told < 20 || len(drained) < 2*told/3*2 {
-		t.Errorf("%d of %d samples were seen, and then none of %d", len(seen), told, len(drained)-told)
+	told := 0
+	for time := range drained {
+		if time <= off {
+			told++
+		}
+	}
+	// Of several for which there was one signal, only the last one is seen. A signal may still be on its way.
+	if len(seen) < told/2 || late > len(rings) || told < 20 || len(drained)-told < 20 {
+		t.Errorf("%d of %d samples were seen, and then %d of %d", len(seen), told, late, len(drained)-told)
 	}
 }
 

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"math"
-	"os"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +32,3 @@ func (d Direct) ReadRing(ring *perfring.SampleRing) (stacks *Stacks, tid int, er
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // while it waits, the scheduler does not know of it
 	return NewStacks(shared), tid, nil
 }
-
-// SizeFor is how many bytes there are for what is read, for a ring of so many pages: these are fewer where
-// there is less memory for all rings.
-func SizeFor(pages int) int { return min(2*pages*os.Getpagesize(), MostSize) }

@@ -3,7 +3,7 @@
 // The kernel tells a thread of every sample by a signal. The thread has real-time priority and is bound to
 // the CPU of the sample, so it runs next there: the sampled thread is where it was, and its stack is read as
 // it was at the sample. No thread is stopped for that. Whether it is so is checked for each stack:
-//   - reading it has begun within [Latest] of the sample;
+//   - reading it has begun very soon after the sample;
 //   - from then on until it was read, the thread has not run;
 //   - the beginning of the copy and its end are the same as in the process.
 //

@@ -19,16 +19,16 @@ type reader struct {
 	cut     uint64 // bytes of copies that are there for it
 	sample  perfring.Sample
 	threads runtimes
-	share   share
+	share   Share
 	buf     [2 * compared]byte
 }
 
 const (
 	// Signal is what the reader is told of a sample by. One that waits already stands for all that follow.
 	Signal = unix.SIGIO
-	// Latest is how long after a sample its stack may begin to be read, if the thread was in its own code, and
+	// latest is how long after a sample its stack may begin to be read, if the thread was in its own code, and
 	// latestInKernel if it was in the kernel, from where it does not get back before this thread has run.
-	Latest         = 250 * time.Microsecond
+	latest         = 250 * time.Microsecond
 	latestInKernel = time.Millisecond
 
 	// firstRest is how much is read of a stack of which it is not known where it ends, and mostRead bounds how
@@ -41,6 +41,10 @@ const (
 	farthest = 8 << 20
 	// aboveRoot is what is read beyond the outermost frame: what a program begins with, by which that is known.
 	aboveRoot = 2 << 10
+
+	// For a sixth of the time, threads may be kept from a CPU by reading, as at very high rates.
+	part  = 6
+	slack = uint64(100 * time.Millisecond)
 )
 
 // Start begins to read the stacks of the samples in a ring, for the thread tid of this process gets a signal
@@ -65,7 +69,8 @@ func Start(ring *perfring.SampleRing, size int, cut uint64) (shared, tid int, er
 		runtime.LockOSThread() // the thread ends with the goroutine, as it is bound to a CPU
 		tid, err := bind(ring.CPU)
 		if begun <- (result{tid, err}); err == nil {
-			r := &reader{tap: tap, shared: memory, cut: cut, threads: newRuntimes()}
+			r := &reader{tap: tap, shared: memory, cut: cut, threads: newRuntimes(),
+				share: Share{Part: part, Slack: slack}}
 			r.run()
 		}
 	}()
@@ -156,19 +161,16 @@ func (r *reader) read(s *perfring.Sample) {
 		return
 	}
 	w := r.wanted(s, base+s.DynSize)
-	if w.behind+w.more == 0 {
+	if w.behind+w.more == 0 || r.share.IsSpent(s.Time) {
 		return
 	}
-	if r.share.isSpent(s.Time) {
-		return
-	}
-	began := now()
-	defer func() { r.share.spend(began, now()-began) }()
-	thread, late := r.threads.begin(s.TID), Latest
+	began := perfring.Now()
+	defer func() { r.share.Spend(began, perfring.Now()-began) }()
+	thread, late := r.threads.begin(s.TID), latest
 	if s.CPUMode() == unix.PERF_RECORD_MISC_KERNEL {
 		late = latestInKernel
 	}
-	if now := now(); thread == nil || now-min(s.Time, now) > uint64(late) {
+	if now := perfring.Now(); thread == nil || now-min(s.Time, now) > uint64(late) {
 		return
 	}
 	room := r.shared.room(w.behind + w.more)
@@ -232,27 +234,4 @@ func (r *reader) wanted(s *perfring.Sample, copyEnd uint64) (w wanted) {
 		w.behind = mostRead
 	}
 	return w
-}
-
-// A share bounds how long the sampled threads of a CPU are kept from it, as at very high rates. What was not
-// used is kept for shareSlack.
-type share struct{ free uint64 }
-
-const (
-	shareOfTime = 6
-	shareSlack  = 100_000_000 // ns
-)
-
-func (s *share) isSpent(now uint64) bool { return s.free > now }
-
-func (s *share) spend(now, ns uint64) {
-	s.free = max(s.free, now-min(now, shareSlack)) + shareOfTime*ns
-}
-
-func now() uint64 {
-	var t unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
-		return 0
-	}
-	return uint64(t.Nano())
 }

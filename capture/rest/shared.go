@@ -75,6 +75,10 @@ func NewShared(size int) (s *Shared, fd int, err error) {
 	return s, fd, nil
 }
 
+// SizeFor is how many bytes there are for what is read, for a ring of so many pages: these are fewer where
+// there is less memory for all rings.
+func SizeFor(pages int) int { return min(2*pages*os.Getpagesize(), MostSize) }
+
 // OpenShared maps what another process has made. The descriptor is not needed any more afterwards.
 func OpenShared(fd, size int) (*Shared, error) {
 	memory, err := unix.Mmap(fd, 0, stacksAt+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)

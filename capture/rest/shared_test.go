@@ -167,18 +167,18 @@ func TestThreads(t *testing.T) {
 
 // TestShareOfTime reads all the time, and then again after a pause.
 func TestShareOfTime(t *testing.T) {
-	var s share
+	s := Share{Part: part, Slack: slack}
 	spent, now := uint64(0), uint64(1e12)
 	read := func(until uint64) {
 		for ; now < until; now += 10_000 {
-			if !s.isSpent(now) {
-				s.spend(now, 50_000)
+			if !s.IsSpent(now) {
+				s.Spend(now, 50_000)
 				spent, now = spent+50_000, now+50_000
 			}
 		}
 	}
 	read(1e12 + 1e9)
-	if most := uint64(1e9+shareSlack) / shareOfTime; spent > most+50_000 || spent < most*9/10 {
+	if most := (1e9 + slack) / part; spent > most+50_000 || spent < most*9/10 {
 		t.Errorf("%d ns of a second, at most %d", spent, most)
 	}
 	spent, now = 0, now+1e9
