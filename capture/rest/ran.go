@@ -32,8 +32,12 @@ type runTime struct {
 }
 
 // begin says how long a thread has run, nil if that cannot be known. A thread of real-time priority is not
-// kept from running by a signal to another one: the kernel moves it to another CPU at once.
+// kept from running by a signal to another one: the kernel moves it to another CPU at once. It may have got
+// that since it was last asked for.
 func (r runtimes) begin(tid uint32) *runTime {
+	if !isOrdinary(tid) {
+		return nil
+	}
 	t := &r[tid%uint32(len(r))]
 	if t.fd != 0 && t.tid == tid && t.read() {
 		return t
@@ -41,9 +45,6 @@ func (r runtimes) begin(tid uint32) *runTime {
 	if t.fd != 0 { // of another thread, or of one that has ended
 		unix.Close(t.fd)
 		t.fd = 0
-	}
-	if !isOrdinary(tid) {
-		return nil
 	}
 	path := "/proc/" + strconv.FormatUint(uint64(tid), 10) + "/schedstat"
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)

@@ -1,7 +1,7 @@
 package rest
 
-// A Share bounds the time that reading takes to a part of all time, one in Part. What was not used is kept for
-// Slack, in ns.
+// A Share bounds the time that reading takes to a part of all time, one in Part. What was not used is kept
+// for Slack, in ns.
 type Share struct {
 	Part, Slack uint64
 	until       uint64
