@@ -13,7 +13,7 @@ import (
 // written. It first reads what this process itself needs from the system and cannot read any more after that.
 func (r *recording) confine() error {
 	if r.Opener == nil {
-		r.session.ReadRest(r.source, rest.Direct{})
+		r.readRest(rest.Direct{})
 		return nil
 	}
 	if err := r.Opener.GrantEvents(r.source.FollowThrough(r.Opener)); err != nil {
@@ -29,7 +29,7 @@ func (r *recording) confine() error {
 			return err
 		}
 	}
-	r.session.ReadRest(r.source, r.Opener)
+	r.readRest(r.Opener)
 	unfiltered := r.Opener.Seal()
 	if r.Confine == nil {
 		return nil
@@ -39,6 +39,13 @@ func (r *recording) confine() error {
 	}
 	r.Confine(unfiltered)
 	return nil
+}
+
+// readRest has stacks read when they are sampled, unless the copies hold nearly all.
+func (r *recording) readRest(from RingReader) {
+	if r.source.StackSize() <= smallCopy {
+		r.session.ReadRest(r.source, from)
+	}
 }
 
 // prepare reads what a process needs of the system, and opens what it may not open when it is confined.

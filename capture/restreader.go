@@ -19,9 +19,6 @@ type restReader struct {
 
 	every time.Duration // the rings have to be drained while it is on, 0 if they wake whoever waits
 	on    bool
-	least uint64 // how many of a thousand stacks have to be cut off for it to begin; half of that to go on
-	// It is decided by the last so many samples and more, and small copies are tried with the first ones.
-	enough uint64
 
 	// The last samples, and those whose copy is cut off. They are halved now and then, so that old ones count
 	// less.
@@ -29,13 +26,14 @@ type restReader struct {
 }
 
 const (
-	// leastCut and manySamples are for copies of at most smallCopy bytes. Of larger ones few are cut off, and
-	// most of these are joined; to read these, too, would cost more than they are worth.
-	smallCopy     = 48 << 10
-	leastCut      = 10
-	leastCutLarge = 60
-	manySamples   = 2048
-	fewSamples    = 256
+	// smallCopy is how many bytes are copied at most for the rest to be read. Of larger copies few are cut off,
+	// and most of these are joined: reading others made them a fifth dearer, and about as many were complete.
+	smallCopy = 48 << 10
+	// So many of a thousand stacks have to be cut off for it to begin, and half of that to go on. It is tried
+	// with the first samples. A few do not count, and for its end only many do.
+	leastCut    = 10
+	fewSamples  = 256
+	manySamples = 2048
 
 	// A frame of so many bytes is not read.
 	skippedFrame = 64 << 10
@@ -59,11 +57,7 @@ func (s *Session) ReadRest(source *perfring.Source, from RingReader) {
 
 // newRestReader has the stacks of the samples in all rings read. It returns nil where that is not possible.
 func newRestReader(source *perfring.Source, from RingReader) *restReader {
-	r := &restReader{source: source, stacks: make(map[int]*rest.Stacks), least: leastCutLarge,
-		enough: fewSamples}
-	if source.StackSize() <= smallCopy {
-		r.least, r.enough = leastCut, manySamples
-	}
+	r := &restReader{source: source, stacks: make(map[int]*rest.Stacks)}
 	rings := source.SampleRings()
 	for i := range rings {
 		ring := &rings[i]
@@ -81,7 +75,7 @@ func newRestReader(source *perfring.Source, from RingReader) *restReader {
 	if every := source.QuarterFull(); every >= leastQuiet {
 		r.every = every
 	}
-	if err := r.turn(source.StackSize() <= smallCopy); err != nil {
+	if err := r.turn(true); err != nil {
 		return nil
 	}
 	return r
@@ -122,13 +116,13 @@ func (r *restReader) settle() (err error) {
 	for _, s := range r.stacks {
 		s.Release()
 	}
-	switch { // as of some samples at least, so that a few do not count
-	case !r.on && r.samples >= fewSamples && r.cut*1000 >= r.samples*r.least:
+	switch {
+	case !r.on && r.samples >= fewSamples && r.cut*1000 >= r.samples*leastCut:
 		err = r.turn(true)
-	case r.on && r.samples >= r.enough && r.cut*1000 < r.samples*r.least/2:
+	case r.on && r.samples >= manySamples && r.cut*1000 < r.samples*leastCut/2:
 		err = r.turn(false)
 	}
-	for r.samples >= 2*r.enough {
+	for r.samples >= 2*manySamples {
 		r.samples, r.cut = r.samples/2, r.cut/2
 	}
 	return err

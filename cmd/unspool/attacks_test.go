@@ -25,13 +25,14 @@ func TestAttacks(t *testing.T) {
 		name   string
 		how    string // to be attacked
 		limits string // of the recorder, in the shell's words
+		copies string // bytes of them, if not the default
 	}{
 		{name: "expressions", how: "expressions"},
 		{name: "programs", how: "programs"},
 		{name: "code", how: "code"},
 		{name: "mappings", how: "mappings"},
 		{name: "names", how: "names"},
-		{name: "stacks", how: "stacks"},
+		{name: "stacks", how: "stacks", copies: "32768"},
 		{name: "files", how: "files " + manyFiles(t, 3000), limits: "ulimit -n 300"},
 	} {
 		t.Run(a.name, func(t *testing.T) {
@@ -39,7 +40,14 @@ func TestAttacks(t *testing.T) {
 			// Python begins when the attack is under way.
 			script := fmt.Sprintf("%s %d %s & sleep 0.3; timeout %d %s -c 'while True: sorted(range(100))'; true",
 				attacks, seconds, a.how, seconds, python)
-			r := recordUnder(t, a.limits, "-d", fmt.Sprint(seconds+1), "--", "sh", "-c", script)
+			args := []string{"-v", "-d", fmt.Sprint(seconds + 1)}
+			if a.copies != "" {
+				args = append(args, "--stack-size", a.copies)
+			}
+			r := recordUnder(t, a.limits, append(args, "--", "sh", "-c", script)...)
+			if a.name == "stacks" && !strings.Contains(r.stderr, "a read hangs") {
+				t.Errorf("nothing is said of what hangs:\n%s", r.stderr)
+			}
 			beside := besidePython(t, r)
 			t.Logf("%v; %d lost; %.2f of a CPU, %.0f µs a sample, %d MiB", beside, r.stats.Samples.Lost,
 				r.stats.Cost.CPUShare, r.stats.Cost.PerSample, r.stats.Cost.MaxRSS>>20)
