@@ -136,28 +136,37 @@ func (r *restReader) add(sm *perfring.Sample, stack *unwind.Stack) {
 	if stacks := r.stacks[r.source.CPU()]; stacks != nil {
 		rest := stacks.Find(sm.TID, sm.Time, stack.Base+sm.DynSize)
 		stack.Rest, stack.Above = rest.Memory, unwind.Piece{Addr: rest.At, Data: rest.Above}
+		stack.Growth = unwind.Growth{At: rest.Growth, G: rest.G}
 	}
 }
 
 // walked takes in the walk over that stack, and says whether what was read has completed it.
-func (r *restReader) walked(sm *perfring.Sample, stack *unwind.Stack, res *unwind.Result) link.Outcome {
+func (r *restReader) walked(sm *perfring.Sample, stack *unwind.Stack, res *unwind.Result,
+	by *unwind.Unwinder,
+) link.Outcome {
 	r.samples++
 	stacks, n := r.stacks[r.source.CPU()], len(res.Frames)
 	if stacks == nil || n == 0 {
 		return link.NotSought
 	}
 	outcome, last := link.NotSought, res.Frames[n-1].SP
-	isRest := res.MarkRest(stack)
+	isRest, isNew := res.MarkRest(stack), false
+	leftGo := res.End == unwind.NotCopied && by.LeftGo()
 	switch {
 	case res.End == unwind.Root:
 		if isRest {
 			outcome = link.Read
 		}
-		stacks.Ends(sm.TID, last)
-	case res.Open > 0:
-		stacks.Ends(sm.TID, 0)
+		isNew = stacks.Ends(sm.TID, last)
+	case res.Open > 0 || leftGo:
+		isNew = stacks.Ends(sm.TID, 0)
 	}
-	if isRest || res.Open > 0 {
+	if isNew || leftGo {
+		if g, ok := by.Growth(); ok {
+			stacks.Grows(sm.TID, rest.Growth(g))
+		}
+	}
+	if isRest || res.Open > 0 || leftGo {
 		r.cut++
 		if sp, cfa := res.LargestFrame(stack, skippedFrame); cfa != 0 {
 			stacks.Skips(sm.TID, sp, cfa-savedRegs)

@@ -353,7 +353,7 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 		w.SpaceID = w.Space.ID()
 	}
 	if s.rest != nil {
-		w.Links = s.rest.walked(sm, &s.stack, &s.result)
+		w.Links = s.rest.walked(sm, &s.stack, &s.result, s.walker)
 	}
 	if s.result.End != unwind.Root {
 		w.Place = s.endPlace(sm.PID)

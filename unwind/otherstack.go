@@ -27,9 +27,13 @@ func (w *walk) signal(f *frame) (next frame, source Source, end Reason) {
 // otherStack finds the caller of a function that has left its stack for
 // another one, by BP. The stack that it left is in the copy by chance only.
 func (w *walk) otherStack(f *frame) (next frame, source Source, end Reason) {
+	if at := w.stack.Growth.At; at != 0 && at == f.sp {
+		return w.growing(f)
+	}
 	bp, ok1 := w.stack.word(f.bp)
 	pc, ok2 := w.stack.word(f.bp + 8)
 	if !ok1 || !ok2 {
+		w.moves.leftGo = true
 		return next, ByFramePointer, NotCopied
 	}
 	if f.bp < f.sp {
@@ -49,6 +53,8 @@ type stackMoves struct {
 	fromC    bool // it has left out frames of C, which has called Go
 	resumed  bool // it has left out frames of generated code
 	lostBP   bool // it does not know BP: see throwing
+	leftGo   bool // it ended where Go has left the stack of a goroutine
+	grown    int  // index of the first frame behind morestack, 0 if it was not found by what was read
 }
 
 // end returns the reason that is reported for a walk which ended for reason. A stack of which a part was read

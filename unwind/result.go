@@ -27,6 +27,8 @@ type Result struct {
 	SavedCFA uint64
 
 	rest bool // frames that are ByLive were found in what was read at the sample: see MarkRest
+	// grown is the index of the first frame behind Go's morestack, if that was found by what was read then.
+	grown int
 }
 
 // SavedBP gives the address that the BP of frame i was loaded from. ok is false where it was not
@@ -152,7 +154,7 @@ func (r *Result) links(add func(space, time uint64, frames []link.Frame, whole b
 	ips, frames, first, sp := r.IPs[:len(buf)], r.Frames[:len(buf)], 0, uint64(0)
 	for i := range buf {
 		f := &frames[i]
-		if !(f.SP > sp && (f.isCall() || r.rest && f.Source == ByLive)) && i > 0 {
+		if !(f.SP > sp && i != r.grown && (f.isCall() || r.rest && f.Source == ByLive)) && i > 0 {
 			add(space, time, buf[first:i], false)
 			first = i
 		}
@@ -163,14 +165,18 @@ func (r *Result) links(add func(space, time uint64, frames []link.Frame, whole b
 	return buf
 }
 
-// MarkRest says of the frames that were found in what was read beyond the copy that they are [ByLive], and
-// whether there are any.
+// MarkRest says of the frames that were found by what was read when the stack was sampled that they are
+// [ByLive], and whether the walk has needed any of that.
 func (r *Result) MarkRest(s *Stack) (found bool) {
 	if len(s.Rest) == 0 && len(s.Above.Data) == 0 {
 		return false
 	}
-	end := s.Base + uint64(len(s.Data))
-	for i := len(r.Frames) - 1; i > 0 && r.Frames[i].SP > end && s.holds(r.Frames[i].SP-8); i-- {
+	found = r.grown > 0
+	for i := len(r.Frames) - 1; i > 0; i-- {
+		at := r.Frames[i].SP - 8
+		if isBehind := r.grown > 0 && i >= r.grown; !isBehind && (s.copied(at) || !s.holds(at)) {
+			break
+		}
 		r.Frames[i].Source, found = ByLive, true
 	}
 	r.rest = found
@@ -181,6 +187,9 @@ func (r *Result) MarkRest(s *Stack) (found bool) {
 // are 0 if there is none.
 func (r *Result) LargestFrame(s *Stack, least uint64) (sp, cfa uint64) {
 	frames, end := r.Frames, s.Base+uint64(len(s.Data))
+	if r.grown > 0 { // they are not all on one stack
+		return 0, 0
+	}
 	for i := len(frames) - 1; i > 0 && frames[i].SP > end; i-- {
 		if size := frames[i].SP - frames[i-1].SP; frames[i-1].SP < frames[i].SP && size >= least {
 			sp, cfa, least = frames[i-1].SP, frames[i].SP, size

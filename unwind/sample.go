@@ -74,6 +74,8 @@ type Stack struct {
 	// these were read from the process while the thread stood where it was sampled.
 	Rest  []byte
 	Above Piece
+	// Growth says what was read then of a goroutine that gets a larger stack.
+	Growth Growth
 	// Thread is the TID of the thread whose stack it is, 0 when that is not known. A walk reuses what is
 	// unchanged since the last walk of that thread.
 	Thread uint32

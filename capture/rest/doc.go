@@ -15,5 +15,8 @@
 //	                   ▲                          │
 //	                   └────── how deep ──────────┘
 //
+// While a goroutine of Go gets a larger stack, the stack that is sampled is that of Go's scheduler. The
+// goroutine's is read instead, which takes a few reads of the runtime's memory: see [Growth].
+//
 // Nothing in it is ever written to a file.
 package rest

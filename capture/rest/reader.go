@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"runtime"
 	"time"
@@ -31,17 +32,8 @@ const (
 	latest         = 250 * time.Microsecond
 	latestInKernel = time.Millisecond
 
-	// firstRest is how much is read of a stack of which it is not known where it ends, and mostRead bounds how
-	// much is read of any.
-	firstRest = 128 << 10
-	mostRead  = 256 << 10
 	// compared is how much of the copy's beginning, and of its end, is compared with what the process has.
 	compared = 4 << 10
-	// farthest is how far away the outermost frame of a stack is, at most.
-	farthest = 8 << 20
-	// aboveRoot is what is read beyond the outermost frame: what a program begins with, by which that is known.
-	aboveRoot = 2 << 10
-
 	// For a sixth of the time, threads may be kept from a CPU by reading, as at very high rates.
 	part  = 6
 	slack = uint64(100 * time.Millisecond)
@@ -160,8 +152,10 @@ func (r *reader) read(s *perfring.Sample) {
 	if !ok || s.RegsABI != unix.PERF_SAMPLE_REGS_ABI_64 {
 		return
 	}
-	w := r.wanted(s, base+s.DynSize)
-	if w.behind+w.more == 0 || r.share.IsSpent(s.Time) {
+	copyEnd := base + s.DynSize
+	known := r.shared.shape(s.TID)
+	morestack := known.growth.at(s, base)
+	if known.isIn(copyEnd) && morestack == 0 || r.share.IsSpent(s.Time) {
 		return
 	}
 	began := perfring.Now()
@@ -173,21 +167,20 @@ func (r *reader) read(s *perfring.Sample) {
 	if now := perfring.Now(); thread == nil || now-min(s.Time, now) > uint64(late) {
 		return
 	}
-	room := r.shared.room(w.behind + w.more)
-	if room == nil {
-		return
-	}
-	h := head{tid: uint64(s.TID), time: s.Time, start: base + s.DynSize, above: w.above}
+	h := head{tid: uint64(s.TID), time: s.Time, start: copyEnd}
 	r.shared.words[begun].Store(s.Time)
-	ok = r.readInto(room, s, base, &w, &h)
+	w, returns := known.find(s, morestack, &h)
+	room := r.shared.room(w.behind + w.more)
+	ok = len(room) > 0 && r.readInto(room, s, base, &w, &h)
 	r.shared.words[begun].Store(0)
+	if h.g != 0 && ok {
+		// Where the goroutine has its larger stack already, this word was not copied there.
+		binary.NativeEndian.PutUint64(room, returns)
+	}
 	if ok && !thread.hasRun() {
 		r.shared.put(h)
 	}
 }
-
-// A wanted is what is to be read of a stack: so many bytes behind its copy, and more from another address on.
-type wanted struct{ behind, above, more uint64 }
 
 // readInto reads what is wanted, and sets how much there was. It is false if that is nothing, or if the
 // process has not the same as the copy at the copy's beginning and at its end.
@@ -207,31 +200,4 @@ func (r *reader) readInto(room []byte, s *perfring.Sample, base uint64, w *wante
 	h.more = got - h.size
 	return bytes.Equal(r.buf[:first], s.Stack[:first]) &&
 		bytes.Equal(r.buf[first:first+last], s.Stack[s.DynSize-last:s.DynSize])
-}
-
-// wanted is what is to be read of the stack of a sample whose copy ends at an address.
-func (r *reader) wanted(s *perfring.Sample, copyEnd uint64) (w wanted) {
-	t, isKnown := r.shared.thread(s.TID)
-	end := depth(t.stack.Load()).end()
-	if !isKnown || end == 0 {
-		w.behind = firstRest
-	}
-	large, above := t.large.Load(), t.above.Load()
-	switch {
-	case !isKnown:
-	case end != 0 && (end <= copyEnd || end-copyEnd > farthest): // it is whole, or a coroutine is on another one
-	case end != 0 && end-copyEnd <= mostRead-aboveRoot:
-		w.behind = end - copyEnd + aboveRoot
-	case above > copyEnd && (end == 0 || above < end):
-		w.behind, w.above, w.more = 0, above, firstRest
-		if large > copyEnd {
-			w.behind = min(large-copyEnd, mostRead)
-		}
-		if end != 0 {
-			w.more = min(end-above+aboveRoot, mostRead)
-		}
-	case end != 0:
-		w.behind = mostRead
-	}
-	return w
 }

@@ -13,7 +13,7 @@ import (
 // time. Each process takes what the other one may have written for what anybody may have: it checks it.
 //
 //	page      positions
-//	4 pages   what is known of threads, by the remainder of the TID
+//	8 pages   what is known of threads, by the remainder of the TID
 //	the rest  stacks, each with its head
 type Shared struct {
 	memory  []byte
@@ -26,8 +26,8 @@ type Shared struct {
 const (
 	page       = 4096
 	pageWords  = page / 8
-	maxThreads = 4 * page / int(unsafe.Sizeof(thread{}))
-	stacksAt   = 5 * page
+	maxThreads = 8 * page / int(unsafe.Sizeof(thread{}))
+	stacksAt   = 9 * page
 
 	// MostSize is how many bytes there are for stacks at most. Only those that are used take memory.
 	MostSize = 32 << 20
@@ -44,6 +44,8 @@ const (
 	// whoever reads says so by these, from which position and to which one. A word of 0 is no position.
 	from = 24
 	to   = 25
+	// A [Growth], the one that was told last; whoever walks writes it.
+	lastGrowth = 40
 )
 
 // NewShared makes such memory with so many bytes for stacks, a power of two. The descriptor is for the other
@@ -105,7 +107,9 @@ type head struct {
 	start uint64 // address of the first byte: where the copy ends
 	above uint64 // address of what was read beyond a large frame
 	more  uint64 // bytes of that
-	_     [2]uint64
+	// If Go's runtime was to make the stack of a goroutine larger, growth is SP in its morestack, g is the
+	// goroutine's, and above is its stack.
+	growth, g uint64
 }
 
 const (
@@ -177,7 +181,9 @@ type thread struct {
 	// In the stack is a large frame, which is not read, from its SP, large, to near its end, above. They are 0
 	// where none is known.
 	large, above atomic.Uint64
-	_            uint64
+	// What it runs is Go, and this is a [Growth].
+	growth sharedGrowth
+	_      [3]uint64
 }
 
 // A depth is, in one word, a TID, and where the thread's outermost frame is.

@@ -18,6 +18,8 @@ type Rest struct {
 	Memory []byte // from where the copy ends
 	Above  []byte // beyond a large frame
 	At     uint64 // address of Above
+	Growth uint64 // SP in Go's morestack, if Above is the stack of a goroutine that gets a larger one,
+	G      uint64 // and where its g is, 0 if there is no goroutine any more
 }
 
 // Find is what was read of the stack of a sample whose copy ends at an address. It is empty if nothing was.
@@ -52,7 +54,7 @@ func (s *Stacks) Find(tid uint32, time, end uint64) (r Rest) {
 		s.pos += span(h.size + h.more)
 		if h.time == time && h.tid == uint64(tid) && h.start == end {
 			data := sh.stacks[at+headSize:][:h.size+h.more]
-			return Rest{data[:h.size:h.size], data[h.size:], h.above}
+			return Rest{data[:h.size:h.size], data[h.size:], h.above, h.growth, h.g}
 		}
 	}
 	return r
@@ -62,14 +64,16 @@ func (s *Stacks) Find(tid uint32, time, end uint64) (r Rest) {
 func (s *Stacks) Release() { s.shared.words[taken].Store(s.pos) }
 
 // Ends says where the outermost frame of a thread's stack is, 0 if that is not known. The stack is read as
-// far as that the next time.
-func (s *Stacks) Ends(tid uint32, at uint64) {
+// far as that the next time. isNew says that nothing was known of the thread before.
+func (s *Stacks) Ends(tid uint32, at uint64) (isNew bool) {
 	t, isKnown := s.shared.thread(tid)
 	if !isKnown {
 		set(&t.large, 0)
 		set(&t.above, 0)
+		t.growth.store(Growth{})
 	}
 	set(&t.stack, uint64(depthOf(tid, at)))
+	return !isKnown
 }
 
 // Skips says that there is a large frame in a thread's stack, from its SP to near its end, that need not be
@@ -78,6 +82,15 @@ func (s *Stacks) Skips(tid uint32, large, above uint64) {
 	if t, isKnown := s.shared.thread(tid); isKnown {
 		set(&t.large, large)
 		set(&t.above, above)
+	}
+}
+
+// Grows says that a thread runs Go, and how its goroutines get larger stacks. It is for a thread of which
+// Ends has said something.
+func (s *Stacks) Grows(tid uint32, g Growth) {
+	if t, isKnown := s.shared.thread(tid); isKnown {
+		t.growth.store(g)
+		s.shared.lastGrowth().store(g)
 	}
 }
 

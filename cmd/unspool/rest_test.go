@@ -1,8 +1,10 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,4 +65,77 @@ func TestRestIsReadWhenSampled(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGoroutinesThatGrow records a Go program whose goroutines get larger stacks all the time. That is done
+// on the stack of Go's scheduler, and nothing in the copy says where the goroutine's is.
+func TestGoroutinesThatGrow(t *testing.T) {
+	needRoot(t)
+	need(t, "go")
+	if what, ok := priority.Try(); !ok {
+		t.Skipf("skipped for want of real-time priority: %s", what)
+	}
+	dir := t.TempDir()
+	text, err := os.ReadFile(filepath.Join("..", "..", "bench", "workloads", "work", "growing.go.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, program := filepath.Join(dir, "growing.go"), filepath.Join(dir, "growing")
+	if err := os.WriteFile(source, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output(t, dir, "go", "build", "-o", program, source)
+	const grow = "exec $0 0 1500"
+	for _, c := range []struct{ name, size, run string }{
+		{"8 KiB", "8192", grow},
+		{"32 KiB", "32768", grow},
+		{"after other work", "32768", "timeout 1.3 sh -c 'while :; do :; done'; " + grow},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := record(t, "--stack-size", c.size, "-F", "1999", "--", "sh", "-c", c.run, program)
+			growing, found, other := 0, 0, make(map[string]int)
+			own := ownProfile(t, r.path)
+			for _, s := range own.Samples {
+				names := userStack(own, s.Node)
+				at := slices.Index(names, "runtime.morestack.abi0")
+				if at < 0 || !slices.Contains(names, "runtime.copystack") {
+					continue
+				}
+				n := int(s.Count)
+				growing += n
+				switch callers := names[at+1:]; {
+				case len(callers) == 0:
+				case growingChain(callers):
+					found += n
+				default:
+					other[strings.Join(callers, " ")] += n
+				}
+			}
+			t.Logf("%d of %d stacks of goroutines that get a larger one have their callers; ended: %v", found,
+				growing, r.stats.Unwind.Ended)
+			if growing < enough/2 || found*100 < growing*80 {
+				t.Errorf("%d of %d have their callers", found, growing)
+			}
+			if len(other) > 0 {
+				t.Errorf("callers that are none: %v", other)
+			}
+		})
+	}
+}
+
+// growingChain says whether names are callers of a function of that program, the innermost first.
+func growingChain(names []string) bool {
+	if n := len(names); n > 1 && names[n-2] == "runtime.main" {
+		return !slices.Contains(names, "main.deep")
+	}
+	for len(names) > 0 && !strings.HasPrefix(names[0], "main.") { // of Go's library
+		names = names[1:]
+	}
+	for len(names) > 0 && (names[0] == "main.deep" || names[0] == "main.spin") {
+		names = names[1:]
+	}
+	if len(names) > 2 && (names[0] == "main.one" || names[0] == "main.two") {
+		names = names[1:]
+	}
+	return slices.Equal(names, []string{"main.main.func1", "runtime.goexit.abi0"})
 }

@@ -26,6 +26,8 @@ type Table struct {
 	code *goCode
 	// asm has the functions that were examined, by index; nil for compiled ones.
 	asm map[uint32]*asmFunc
+	// growth is what Growth has found; its Return is 0 before.
+	growth Growth
 }
 
 // ErrNone says that a file has no Go function table that can be used.
@@ -130,6 +132,7 @@ func shifted(fetch func(from, to int) error, by int) func(from, to int) error {
 func (t *Table) ReadCodeFrom(r io.ReaderAt) {
 	t.code = &goCode{r: r, loads: t.code.loads, names: t.code.names, namesEnd: t.code.namesEnd}
 	clear(t.asm)
+	t.growth = Growth{}
 }
 
 // findTable finds the table in the file, by its section or, if there are no

@@ -279,6 +279,17 @@ func (im *Image) InGo(addr uint64) (ok bool) {
 	return ok && !im.misses()
 }
 
+// Growth is [gotab.Table.Growth] for pc, which lies in m, with a return address in m.
+func (im *Image) Growth(m *vmas.Mapping, pc uint64) (g gotab.Growth, ok bool) {
+	addr, ok := im.Address(pc - m.Start + m.Offset)
+	if !ok || im.tables == nil || im.golang == nil {
+		return g, false
+	}
+	g, ok = im.golang.Growth(addr)
+	g.Return += pc - addr
+	return g, ok && !im.misses()
+}
+
 // Row gives the CFI row for pc, which lies in m.
 func (im *Image) Row(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {
 	addr, ok := im.Address(pc - m.Start + m.Offset)

@@ -1,0 +1,146 @@
+package rest
+
+import (
+	"runtime"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/perfring"
+)
+
+// What is read of a stack depends on what is known of its thread.
+
+const (
+	// firstRest is how much is read of a stack of which it is not known where it ends, and mostRead bounds how
+	// much is read of a piece of any.
+	firstRest = 128 << 10
+	mostRead  = 256 << 10
+	// leastBehind is how much is read up to a large frame, which need not be there any more, and nearRoot how
+	// much up to the end of a stack if not all is read.
+	leastBehind = 64 << 10
+	nearRoot    = 64 << 10
+	// farthest is how far away the outermost frame of a stack is, at most.
+	farthest = 8 << 20
+	// aboveRoot is what is read beyond the outermost frame: what a program begins with, by which that is known.
+	aboveRoot = 2 << 10
+)
+
+// A shape is what is known of a thread's stack. All of it may be out of date, and is 0 where it is not known.
+type shape struct {
+	end          uint64 // where its outermost frame is
+	large, above uint64 // a large frame, from its SP to near its end
+	growth       Growth
+}
+
+// shape is that of the stack of a thread. A thread of which nothing is known may run the Go program that was
+// seen last, as compilers are started again and again.
+func (s *Shared) shape(tid uint32) shape {
+	t, isKnown := s.thread(tid)
+	if !isKnown {
+		return shape{growth: s.lastGrowth().load()}
+	}
+	return shape{depth(t.stack.Load()).end(), t.large.Load(), t.above.Load(), t.growth.load()}
+}
+
+// isIn says whether the whole stack is in a copy that ends at an address, as far as is known. The stack of a
+// coroutine is another one.
+func (k *shape) isIn(copyEnd uint64) bool {
+	return k.end != 0 && (k.end <= copyEnd || k.end-copyEnd > farthest)
+}
+
+// find says what is to be read of the stack of a sample, from what is known of its thread. If morestack was
+// called, whose SP that is, this is the goroutine's stack, and morestack was to return to an address.
+func (k *shape) find(s *perfring.Sample, morestack uint64, h *head) (w wanted, returns uint64) {
+	of, ok := goroutineStack{}, false
+	if morestack != 0 {
+		of, ok = k.growth.goroutine(s, morestack)
+	}
+	switch {
+	case ok:
+		h.growth, h.g = morestack, of.g
+		w = of.wanted(morestack)
+	case k.end == 0:
+		w = k.wanted(h.start, memoryEnd(s.PID, h.start))
+	case !k.isIn(h.start):
+		w = k.wanted(h.start, 0)
+	}
+	h.above = w.above
+	return w, of.returns
+}
+
+// A wanted is what is to be read of a stack: so many bytes behind its copy, and more from another address on.
+type wanted struct{ behind, above, more uint64 }
+
+// wanted is what is to be read behind a copy. memoryEnd is where the memory ends in which the stack is, 0 if
+// that is not known, either.
+func (k *shape) wanted(copyEnd, memoryEnd uint64) (w wanted) {
+	end := k.end + aboveRoot
+	if k.end == 0 {
+		end = memoryEnd
+	}
+	isFar := k.above > copyEnd && (end == 0 || k.above < end)
+	switch {
+	case end == 0 && isFar:
+		w.more = firstRest
+	case end == 0:
+		return wanted{behind: firstRest}
+	case end <= copyEnd:
+		return w
+	case end-copyEnd <= mostRead:
+		return wanted{behind: end - copyEnd}
+	}
+	if w.above = k.above; end != 0 {
+		if w.above = end - nearRoot; isFar {
+			w.above = min(w.above, k.above)
+		}
+		w.more = min(end-w.above, mostRead)
+	}
+	switch {
+	case isFar && k.large > copyEnd:
+		w.behind = min(max(k.large-copyEnd, leastBehind), mostRead)
+	case isFar:
+		w.behind = leastBehind
+	case k.end == 0:
+		w.behind = firstRest
+	default:
+		w.behind = mostRead
+	}
+	w.behind = min(w.behind, w.above-copyEnd)
+	return w
+}
+
+// wanted is what is to be read of the stack of a goroutine, from the word on below its SP, which is where
+// morestack was to return to. If there is no goroutine, it is that of morestack, at SP.
+func (of *goroutineStack) wanted(morestack uint64) wanted {
+	if of.g == 0 {
+		return wanted{above: morestack - 8, more: 8}
+	}
+	return wanted{above: of.sp - 8, more: min(of.high-of.sp+8, mostRead)}
+}
+
+// procmapQuery is struct procmap_query (linux/fs.h). Only what is used has a name.
+type procmapQuery struct {
+	size, _, addr uint64
+	_, end        uint64 // of the mapping
+	_             [8]uint64
+}
+
+// memoryEnd is where the mapping of a process ends in which an address is, 0 if that is too far away for a
+// stack, or cannot be told: it can since Linux 6.11.
+func memoryEnd(pid uint32, addr uint64) uint64 {
+	const procmapQueryNumber = 0xc0686611 // PROCMAP_QUERY
+	fd, err := unix.Open("/proc/"+strconv.FormatUint(uint64(pid), 10)+"/maps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	q := procmapQuery{size: uint64(unsafe.Sizeof(procmapQuery{})), addr: addr}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), procmapQueryNumber, uintptr(unsafe.Pointer(&q)))
+	runtime.KeepAlive(&q)
+	if errno != 0 || q.end-addr > farthest { // a goroutine's stack is in a large heap
+		return 0
+	}
+	return q.end
+}

@@ -1,0 +1,125 @@
+package gotab
+
+import (
+	"golang.org/x/arch/x86/x86asm"
+)
+
+// A Growth says where the caller of runtime.morestack is found. That is a function of a goroutine that needs
+// more stack. morestack gets it on the stack of the scheduler, and moves the goroutine to it:
+//
+//	R14 ─▶ g of the scheduler ─M─▶ m ─CurG─▶ g of the goroutine ─Sched─▶ SP, PC
+//
+// R14 has the g whose stack is in use. In a g, the first two words are the bounds of its stack, and at Sched
+// are its SP, its PC and its own address; what a g runs goes on there when it has the CPU again.
+type Growth struct {
+	Return         uint64 // what is on the scheduler's stack then: where morestack's last call returns to
+	M, CurG, Sched uint16 // offsets in a g, in an m, and in a g
+}
+
+// maxAssembly is how many functions in assembly may lie between an address and morestack.
+const maxAssembly = 512
+
+// Growth reads that from the code of the runtime. addr is any address in its functions in assembly, which all
+// lie together, as nearly all stacks end in one of them. ok is false if it is none.
+func (t *Table) Growth(addr uint64) (g Growth, ok bool) {
+	if t.growth.Return != 0 {
+		return t.growth, true
+	}
+	index, ok := t.index(addr)
+	if !ok {
+		return g, false
+	}
+	from := t.functionNear(index, "runtime.systemstack")
+	more := t.functionNear(index, "runtime.morestack")
+	if from < 0 || more < 0 || !g.readSwitch(t.codeOf(from)) {
+		return g, false
+	}
+	if g.Return, ok = callOnOtherStack(t.codeOf(more)); ok {
+		g.Return += t.text + t.start(uint32(more))
+		t.growth = g
+	}
+	return g, ok
+}
+
+func (t *Table) codeOf(index int) []byte {
+	start := t.start(uint32(index))
+	return t.code.at(t.text+start, t.start(uint32(index)+1)-start)
+}
+
+// functionNear is the index of the function of that name among those in assembly around another one, -1 if
+// there is none.
+func (t *Table) functionNear(index uint32, name string) int {
+	for _, step := range [...]int{1, -1} {
+		for i, n := int(index), 0; i >= 0 && uint64(i) < t.count && n < maxAssembly; i, n = i+step, n+1 {
+			f, ok := t.entry(uint32(i))
+			if !ok || f.flag&flagAsm == 0 && t.version == go120 {
+				break
+			}
+			if t.code.name(f.name) == name {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// readSwitch reads the offsets from the code of systemstack, which begins with a check on which stack it is:
+//
+//	mov M(%rax),%rbx         from g to m
+//	cmp …(%rbx),%rax         is it the g for signals?
+//	mov (%rbx),%rdx          the scheduler's g
+//	cmp CurG(%rbx),%rax      is it the goroutine's?
+//	mov Sched(%rdx),%rsp     to the scheduler's stack
+func (g *Growth) readSwitch(code []byte) bool {
+	compared := 0
+	for len(code) > 0 {
+		inst, err := x86asm.Decode(code, 64)
+		if err != nil || inst.Len <= 0 {
+			return false
+		}
+		code = code[inst.Len:]
+		offset, isField := fieldOf(&inst, x86asm.RAX)
+		switch {
+		case inst.Op == x86asm.MOV && inst.Args[0] == x86asm.RBX && isField && g.M == 0:
+			g.M = offset
+			continue
+		case inst.Op == x86asm.MOV && inst.Args[0] == x86asm.RSP:
+			g.Sched, isField = fieldOf(&inst, x86asm.RDX)
+			return isField && g.M != 0 && compared == 2 && g.CurG != 0 && g.Sched != 0
+		}
+		if offset, isField = fieldOf(&inst, x86asm.RBX); isField && inst.Op == x86asm.CMP {
+			compared++
+			g.CurG = offset
+		}
+	}
+	return false
+}
+
+// fieldOf is the offset in a structure of what an instruction reads, if a register has its address.
+func fieldOf(inst *x86asm.Inst, base x86asm.Reg) (offset uint16, ok bool) {
+	const largest = 4096
+	for _, arg := range inst.Args {
+		m, isMem := arg.(x86asm.Mem)
+		if isMem && m.Base == base && m.Index == 0 && m.Segment == 0 && m.Disp >= 0 && m.Disp < largest {
+			return uint16(m.Disp), m.Disp%8 == 0
+		}
+	}
+	return 0, false
+}
+
+// callOnOtherStack is the offset behind the first call in code after it has switched stacks.
+func callOnOtherStack(code []byte) (offset uint64, ok bool) {
+	switched := false
+	for off := 0; off < len(code); {
+		inst, err := x86asm.Decode(code[off:], 64)
+		if err != nil || inst.Len <= 0 {
+			break
+		}
+		off += inst.Len
+		switched = switched || inst.Op == x86asm.MOV && inst.Args[0] == x86asm.RSP
+		if switched && inst.Op == x86asm.CALL {
+			return uint64(off), true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,69 @@
+package unwind
+
+import "unspool/unwind/gotab"
+
+// This file is about goroutines that get a larger stack. Go's morestack does that on the stack of the
+// scheduler, and nothing in the copy says where that of the goroutine is: see [gotab.Growth]. It can be read
+// from the process when the stack is sampled.
+
+// A Growth is what was read of a goroutine that gets a larger stack.
+type Growth struct {
+	// At is SP in morestack, on the stack of the scheduler; 0 if nothing was read.
+	At uint64
+	// G is where the goroutine's g is, and the stack's Above is the goroutine's then. The first word is the
+	// address that morestack was to return to. G is 0 if the scheduler is to run another goroutine, and there
+	// is none at the moment.
+	G uint64
+}
+
+// growing finds the caller of morestack.
+func (w *walk) growing(f *frame) (next frame, source Source, end Reason) {
+	g, stack := w.stack.Growth.G, w.stack.Above.Addr
+	if g == 0 {
+		w.moves.grown = len(w.ips)
+		return next, ByLive, Root
+	}
+	pc, ok := w.stack.word(stack)
+	if !ok || !w.isAboutGoroutine(g, f.sp) || !w.followsCall(pc) {
+		w.moves.leftGo = true
+		return next, ByLive, NotCopied
+	}
+	w.moves.grown = len(w.ips)
+	return frame{pc: pc, sp: stack + 8}, ByLive, stepped
+}
+
+// isAboutGoroutine says whether what morestack has called, up to its SP, has the address of a goroutine's g.
+// Otherwise the goroutine is another one, which the scheduler has begun to run.
+func (w *walk) isAboutGoroutine(g, end uint64) bool {
+	const most = 4 << 10
+	at := w.frames[max(0, len(w.frames)-3)].SP // of what newstack has called
+	if end-at > most {
+		return false
+	}
+	for ; at < end; at += 8 {
+		if word, ok := w.stack.word(at); ok && word == g {
+			return true
+		}
+	}
+	return false
+}
+
+// LeftGo says whether the last walk ended where Go has left the stack of a goroutine for that of its
+// scheduler.
+func (u *Unwinder) LeftGo() bool { return u.walk.moves.leftGo }
+
+// Growth is [gotab.Table.Growth] for the last walk, if it ended in Go's runtime.
+func (u *Unwinder) Growth() (g gotab.Growth, ok bool) {
+	var p place
+	w := &u.walk
+	pc := w.ips[len(w.ips)-1]
+	if !w.locate(&p, pc-1) || p.image == nil || p.jit != nil {
+		return g, false
+	}
+	began, ok := u.images.Begin()
+	if !ok {
+		return g, false
+	}
+	defer u.images.End(began)
+	return p.image.Growth(p.m, pc-1)
+}
