@@ -58,11 +58,26 @@ type goroutineStack struct {
 	returns  uint64 // where morestack is to return to
 }
 
+// r14 has the g whose stack is in use, in code of Go.
+const r14 = 22 // PERF_REG_X86_R14 (asm/perf_regs.h)
+
+// endOfGoroutine is where the stack ends that SP is on, if a sample is in Go; otherwise 0.
+func (g *Growth) endOfGoroutine(s *perfring.Sample, sp uint64) uint64 {
+	at, ok := s.Reg(r14)
+	var stack struct{ low, high uint64 }
+	if g.Return == 0 || !ok || !peek(s.PID, unsafe.Pointer(&stack), field(at, 0, 16)) {
+		return 0
+	}
+	if sp < stack.low || sp >= stack.high {
+		return 0
+	}
+	return stack.high
+}
+
 // goroutine finds the stack of the goroutine for which morestack was called. at is SP in morestack. Each step
 // is checked, as all of this is what the process says: it need not be Go that runs there, or it may be
 // changing this just now.
 func (g *Growth) goroutine(s *perfring.Sample, at uint64) (of goroutineStack, ok bool) {
-	const r14 = 22 // PERF_REG_X86_R14
 	scheduler, ok := s.Reg(r14)
 	if !ok {
 		return of, false

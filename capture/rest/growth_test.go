@@ -62,7 +62,7 @@ func TestGoroutineIsFound(t *testing.T) {
 			f := newForged(at)
 			c.change(f)
 			regs := binary.LittleEndian.AppendUint64(nil, address(&f.scheduler[0]))
-			s := perfring.Sample{PID: uint32(os.Getpid()), RegsMask: 1 << 22, Regs: regs}
+			s := perfring.Sample{PID: uint32(os.Getpid()), RegsMask: 1 << r14, Regs: regs}
 			got, ok := forgedGrowth.goroutine(&s, at)
 			if ok != c.ok {
 				t.Fatalf("%+v, %v", got, ok)
@@ -77,9 +77,29 @@ func TestGoroutineIsFound(t *testing.T) {
 			runtime.KeepAlive(f)
 		})
 	}
-	if _, ok := forgedGrowth.goroutine(&perfring.Sample{PID: uint32(os.Getpid())}, at); ok {
+	s := perfring.Sample{PID: uint32(os.Getpid())}
+	if _, ok := forgedGrowth.goroutine(&s, at); ok || forgedGrowth.endOfGoroutine(&s, at) != 0 {
 		t.Error("without registers")
 	}
+}
+
+// TestEndOfGoroutine asks where the stack of the goroutine ends that R14 tells of.
+func TestEndOfGoroutine(t *testing.T) {
+	f := newForged(0)
+	low, high := f.g[0], f.g[1]
+	regs := binary.LittleEndian.AppendUint64(nil, address(&f.g[0]))
+	s := perfring.Sample{PID: uint32(os.Getpid()), RegsMask: 1 << r14, Regs: regs}
+	for _, c := range []struct{ sp, want uint64 }{
+		{low, high}, {high - 8, high}, {high, 0}, {low - 8, 0}, {0, 0},
+	} {
+		if got := forgedGrowth.endOfGoroutine(&s, c.sp); got != c.want {
+			t.Errorf("SP at %+d: %#x, want %#x", int64(c.sp-low), got, c.want)
+		}
+		if got := (&Growth{}).endOfGoroutine(&s, c.sp); got != 0 {
+			t.Errorf("without Go: %#x", got)
+		}
+	}
+	runtime.KeepAlive(f)
 }
 
 // TestMorestackIsSeen looks for the return address in morestack on stacks.

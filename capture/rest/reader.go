@@ -120,7 +120,9 @@ func (r *reader) run() {
 			}
 			s := &r.sample
 			s.StackSize, s.DynSize = min(s.StackSize, r.cut), min(s.DynSize, r.cut)
+			r.shared.words[begun].Store(s.Time)
 			r.read(s)
+			r.shared.words[begun].Store(0)
 		}
 	}
 }
@@ -154,12 +156,18 @@ func (r *reader) read(s *perfring.Sample) {
 	}
 	copyEnd := base + s.DynSize
 	known := r.shared.shape(s.TID)
-	morestack := known.growth.at(s, base)
-	if known.isIn(copyEnd) && morestack == 0 || r.share.IsSpent(s.Time) {
+	if known.isIn(copyEnd) && known.growth.Return == 0 || r.share.IsSpent(s.Time) {
 		return
 	}
 	began := perfring.Now()
 	defer func() { r.share.Spend(began, perfring.Now()-began) }()
+	morestack := known.growth.at(s, base)
+	if end := known.growth.endOfGoroutine(s, base); end != 0 { // a thread runs one after the other
+		known.end = end
+	}
+	if known.isIn(copyEnd) && morestack == 0 {
+		return
+	}
 	thread, late := r.threads.begin(s.TID), latest
 	if s.CPUMode() == unix.PERF_RECORD_MISC_KERNEL {
 		late = latestInKernel
@@ -168,11 +176,9 @@ func (r *reader) read(s *perfring.Sample) {
 		return
 	}
 	h := head{tid: uint64(s.TID), time: s.Time, start: copyEnd}
-	r.shared.words[begun].Store(s.Time)
 	w, returns := known.find(s, morestack, &h)
 	room := r.shared.room(w.behind + w.more)
 	ok = len(room) > 0 && r.readInto(room, s, base, &w, &h)
-	r.shared.words[begun].Store(0)
 	if h.g != 0 && ok {
 		// Where the goroutine has its larger stack already, this word was not copied there.
 		binary.NativeEndian.PutUint64(room, returns)
