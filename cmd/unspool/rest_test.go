@@ -67,8 +67,8 @@ func TestRestIsReadWhenSampled(t *testing.T) {
 	}
 }
 
-// growing is a Go program that gives one goroutine after the other a deep stack. It skips the test where stacks
-// cannot be read when they are sampled.
+// growing is a Go program that gives one goroutine after the other a deep stack. It skips the test where
+// stacks cannot be read when they are sampled.
 func growing(t *testing.T) string {
 	t.Helper()
 	needRoot(t)
