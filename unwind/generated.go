@@ -228,8 +228,13 @@ func (w *walk) isLate(pc uint64) bool {
 
 // leadsTo adds the frames from f on, as far as CFI alone leads from there, and says where that ends: with
 // NoCFI if something else than CFI is needed, and NoImage if that is not known yet. BP is not known.
+//
+// Two addresses that are left over may look like two frames, so the innermost calls must be able to lead to
+// the functions that they are said to have called.
 func (w *walk) leadsTo(f frame) Reason {
+	const checked = 4
 	var p place
+	from := len(w.ips)
 	w.regs.restart(len(w.ips), &f)
 	for len(w.ips) < w.MaxFrames && w.locate(&p, f.lookup()) {
 		w.push(&f, ByResuming)
@@ -243,9 +248,45 @@ func (w *walk) leadsTo(f frame) Reason {
 			}
 			return NoCFI
 		}
+		if len(w.ips)-from <= checked && w.callsElsewhere(next.pc, f.lookup()) {
+			return NoCFI
+		}
 		f = next
 	}
 	return NoCFI
+}
+
+// callsElsewhere says whether the call before pc cannot lead to the function around callee: it is a direct
+// one, perhaps by a procedure linkage table, whose pointer the process has now.
+func (w *walk) callsElsewhere(pc, callee uint64) bool {
+	c, addr := w.codeAt(pc - 1)
+	if c == nil {
+		return false
+	}
+	began, ok := w.images.Begin()
+	if !ok {
+		return false
+	}
+	defer w.images.End(began)
+	entry, direct := c.DirectCall(addr + 1)
+	if !direct {
+		return false
+	}
+	pointer, isStub := c.Stub(entry)
+	entry += pc - 1 - addr
+	if isStub {
+		if entry, ok = w.jit.Pointer(w.generatedCode(), pointer+pc-1-addr); !ok {
+			return false
+		}
+	}
+	var called, is place
+	if !w.locate(&called, entry) || called.image == nil || called.jit != nil || !w.locate(&is, callee) {
+		return false
+	}
+	if is.image != called.image {
+		callee = 0
+	}
+	return called.image.LeadsElsewhere(called.m, entry, callee)
 }
 
 // subroutine finds the caller of a frame in an interpreter (see hosted), instead of next, which its CFI gives

@@ -564,6 +564,21 @@ func (c *Code) findLeaving(addr uint64) bool {
 	return false
 }
 
+// Stub gives the address of the pointer through which the code at addr jumps at once, as the entries of a
+// procedure linkage table do.
+func (c *Code) Stub(addr uint64) (pointer uint64, ok bool) {
+	const most = 2 // instructions: endbr64, jmp
+	var in insn
+	for n := 0; n < most && in.decode(c.bytes(addr)); n++ {
+		t, _ := in.turn(addr)
+		addr += uint64(in.n)
+		if t != onwards {
+			return addr + uint64(in.disp), t == jumpsFar && in.mod != 3 && in.base == ripBase
+		}
+	}
+	return 0, false
+}
+
 // A callKind says what kind of call is before an address. Zero means that it is not known.
 type callKind uint32
 

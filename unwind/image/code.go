@@ -159,6 +159,23 @@ func (im *Image) CallsOther(m *vmas.Mapping, pc, callee uint64) bool {
 	return direct && !im.mayReach(target, callee)
 }
 
+// LeadsElsewhere says whether no jump leads from the function that begins at entry, which lies in m, to the
+// one around callee, an address of the process; with 0, whether none leads out of the image. It is false if
+// that is not known.
+func (im *Image) LeadsElsewhere(m *vmas.Mapping, entry, callee uint64) bool {
+	addr, ok := im.Address(entry - m.Start + m.Offset)
+	if c, _ := im.CodeAt(m, entry); c == nil || !ok {
+		return false
+	}
+	to := noAddress
+	if callee != 0 {
+		if to, ok = im.Address(callee - m.Start + m.Offset); !ok {
+			return false
+		}
+	}
+	return !im.mayReach(addr, to) && !im.misses()
+}
+
 const noAddress = ^uint64(0)
 
 // mayReach says whether a call of the function at addr can lead to the one around another address, itself or
