@@ -4,6 +4,7 @@ import (
 	"syscall"
 	"time"
 
+	"unspool/capture/priority"
 	"unspool/capture/rest"
 	"unspool/unwind/image/fileid"
 	"unspool/unwind/vdso"
@@ -45,6 +46,9 @@ func (r *recording) confine() error {
 func (r *recording) readRest(from RingReader) {
 	if r.source.StackSize() <= smallCopy {
 		r.session.ReadRest(r.source, from)
+		r.out.ReadsRest = r.session.rest != nil
+	} else {
+		r.out.ReadsRest = r.session.joiner != nil && r.priority != nil && priority.SaysRealTime(r.priority.String())
 	}
 }
 

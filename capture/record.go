@@ -85,6 +85,8 @@ type Outcome struct {
 	Stats     Stats
 	Trouble   *Trouble
 	StackSize int // bytes of a stack that were copied at most
+	// ReadsRest says that the rest of stacks is read when they are sampled, or would be of smaller copies.
+	ReadsRest bool
 	// Started says that events were enabled, or the output begun: there is something to summarize.
 	Started bool
 	// Copied says that a recording without raw stacks was converted: nothing was unwound.

@@ -291,6 +291,32 @@ func TestSummarySaysWhatToDo(t *testing.T) {
 	}
 }
 
+// TestAdviceOnDeepStacks has what the summary says of stacks that are deeper than the copy. Where the rest is
+// read when they are sampled, no more may be copied than that is done for.
+func TestAdviceOnDeepStacks(t *testing.T) {
+	for _, c := range []struct {
+		size  int
+		reads bool
+		want  string
+	}{
+		{16 << 10, false, "copy more of the stack: --stack-size 32768"},
+		{32 << 10, false, "copy more of the stack: --stack-size 65528"},
+		{perfring.MaxStackSize, false, "deeper than the kernel can copy"},
+		{16 << 10, true, "copy more of the stack: --stack-size 32768"},
+		{32 << 10, true, "copy more of the stack: --stack-size 49152"},
+		{48 << 10, true, "the rest could not be read when they were sampled"},
+		{perfring.MaxStackSize, true, "have the rest read when stacks are sampled: --stack-size 32768"},
+	} {
+		s := Stats{Samples: 10, User: 10}
+		s.Ended[unwind.DumpTooShort], s.Cut[tooDeep] = 10, 10
+		var b strings.Builder
+		WriteSummary(&b, &s, newTrouble(), Limits{StackSize: c.size, MaxStack: 9, ReadsRest: c.reads}, "")
+		if !strings.Contains(b.String(), c.want+"\n") {
+			t.Errorf("%d bytes, read %v: no %q in\n%s", c.size, c.reads, c.want, &b)
+		}
+	}
+}
+
 // TestSummaryOfNamesThatAreMadeToMislead has a path of 4 KB with marks that terminals obey, and a CPU
 // that was offline.
 func TestSummaryOfNamesThatAreMadeToMislead(t *testing.T) {

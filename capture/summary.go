@@ -34,6 +34,8 @@ type Limits struct {
 	StackSize int // bytes asked of the kernel
 	MaxStack  int // frames
 
+	ReadsRest bool // see [Outcome]
+
 	// Converted says that the recording was made by another tool: StackSize is unknown, and advice on how to
 	// record names perf's options.
 	Converted bool
@@ -182,10 +184,7 @@ func advice(r unwind.Reason, t *Trouble, limits Limits) string {
 			return fmt.Sprintf("record with more of the stack: --call-graph dwarf,%d at most",
 				perfring.MaxStackSize)
 		}
-		if next := min(2*limits.StackSize, perfring.MaxStackSize); next > limits.StackSize {
-			return fmt.Sprintf(remedies[r], next)
-		}
-		return "deeper than the kernel can copy"
+		return deeper(limits)
 	case unwind.DepthLimit:
 		return fmt.Sprintf(remedies[r], 2*limits.MaxStack)
 	}
@@ -206,6 +205,27 @@ func advice(r unwind.Reason, t *Trouble, limits Limits) string {
 	}
 	return remedies[r] + ": " + strings.Join(names, ", ")
 }
+
+// deeper is what to do about stacks that are deeper than the copy. Of large copies, which few stacks exceed,
+// the rest is not read.
+func deeper(limits Limits) string {
+	most := perfring.MaxStackSize
+	if limits.ReadsRest {
+		most = smallCopy
+	}
+	switch next := min(2*limits.StackSize, most); {
+	case next > limits.StackSize:
+		return fmt.Sprintf(remedies[unwind.DumpTooShort], next)
+	case !limits.ReadsRest:
+		return "deeper than the kernel can copy"
+	case limits.StackSize > smallCopy:
+		return fmt.Sprintf("have the rest read when stacks are sampled: --stack-size %d", advisedCopy)
+	}
+	return "the rest could not be read when they were sampled"
+}
+
+// advisedCopy is how many bytes to copy for the rest of stacks to be read.
+const advisedCopy = 32 << 10
 
 // mostPrinted is how many columns of a path or an error are printed: paths have up to 4,096 bytes.
 const mostPrinted = 160

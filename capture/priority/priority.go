@@ -83,13 +83,18 @@ func (r *Raised) Restore() {
 	*r = Raised{pids: r.pids}
 }
 
+const realTimeText = "real-time "
+
+// SaysRealTime says whether what [Raised.String] says is real-time priority.
+func SaysRealTime(what string) bool { return strings.HasPrefix(what, realTimeText) }
+
 // String says what was raised: "real-time 1", "nice -10", "nice -10, autogroup -20", or "ordinary".
 func (r *Raised) String() string {
 	switch {
 	case r == nil || !r.nice:
 		return "ordinary"
 	case r.level > 0:
-		return fmt.Sprintf("real-time %d", r.level)
+		return fmt.Sprintf(realTimeText+"%d", r.level)
 	case r.groups != nil:
 		return fmt.Sprintf("nice %d, autogroup %d", recorderNice, recorderGroup)
 	}

@@ -364,7 +364,7 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	out, err := recordPrivileged(ctx, o)
 	line.clear()
 	f.handOn(out.Files)
-	limits := capture.Limits{StackSize: out.StackSize, MaxStack: f.maxStack}
+	limits := capture.Limits{StackSize: out.StackSize, MaxStack: f.maxStack, ReadsRest: out.ReadsRest}
 	name := o.Output
 	switch {
 	case f.exports():
