@@ -20,8 +20,8 @@ type restReader struct {
 	every time.Duration // the rings have to be drained while it is on, 0 if they wake whoever waits
 	on    bool
 
-	// The last samples, and those whose copy is cut off. They are halved now and then, so that old ones count
-	// less.
+	// The last samples, and those for which it is of use: their copy is cut off, or they are in Go's morestack.
+	// They are halved now and then, so that old ones count less.
 	samples, cut uint64
 }
 
@@ -136,7 +136,7 @@ func (r *restReader) add(sm *perfring.Sample, stack *unwind.Stack) {
 	if stacks := r.stacks[r.source.CPU()]; stacks != nil {
 		rest := stacks.Find(sm.TID, sm.Time, stack.Base+sm.DynSize)
 		stack.Rest, stack.Above = rest.Memory, unwind.Piece{Addr: rest.At, Data: rest.Above}
-		stack.Growth = unwind.Growth{At: rest.Growth, G: rest.G}
+		stack.Growth = unwind.Growth{At: rest.Morestack, G: rest.G}
 	}
 }
 
@@ -150,18 +150,20 @@ func (r *restReader) walked(sm *perfring.Sample, stack *unwind.Stack, res *unwin
 		return link.NotSought
 	}
 	outcome, last := link.NotSought, res.Frames[n-1].SP
-	isRest, isNew := res.MarkRest(stack), false
+	isRest := res.MarkRest(stack)
 	leftGo := res.End == unwind.NotCopied && by.LeftGo()
 	switch {
 	case res.End == unwind.Root:
 		if isRest {
 			outcome = link.Read
 		}
-		isNew = stacks.Ends(sm.TID, last)
-	case res.Open > 0 || leftGo:
-		isNew = stacks.Ends(sm.TID, 0)
+		if !res.HasGrown() { // otherwise it is another stack that ends there
+			stacks.Ends(sm.TID, last)
+		}
+	case res.Open > 0:
+		stacks.Ends(sm.TID, 0)
 	}
-	if isNew || leftGo {
+	if (res.End == unwind.Root || leftGo) && !stacks.RunsGo(sm.TID) {
 		if g, ok := by.Growth(); ok {
 			stacks.Grows(sm.TID, rest.Growth(g))
 		}

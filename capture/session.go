@@ -357,7 +357,7 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 	}
 	if s.result.End != unwind.Root {
 		w.Place = s.endPlace(sm.PID)
-	} else if n := len(s.result.Frames); n > 0 && s.reader != nil {
+	} else if n := len(s.result.Frames); n > 0 && s.reader != nil && !s.result.HasGrown() {
 		s.reader.noteRoot(sm.TID, w.SpaceID, s.stack.Base, s.result.Frames[n-1].SP)
 	}
 	if !s.open || !isOpen(w) {

@@ -89,6 +89,9 @@ func (u *Unwinder) Fits(first int, end Reason) (fits, ok bool) {
 func (u *Unwinder) CutAt(frame int, at *vmas.Mapping) Result {
 	w := &u.walk
 	w.ips, w.frames = w.ips[:frame+1], w.frames[:frame+1]
+	if w.moves.grown > frame {
+		w.moves.grown = 0
+	}
 	return w.end(NoImage, at)
 }
 

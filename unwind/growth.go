@@ -19,17 +19,35 @@ type Growth struct {
 // growing finds the caller of morestack.
 func (w *walk) growing(f *frame) (next frame, source Source, end Reason) {
 	g, stack := w.stack.Growth.G, w.stack.Above.Addr
+	if w.moves.grown != 0 { // a stack that leads back to where it came from
+		return next, ByLive, BadCFI
+	}
 	if g == 0 {
 		w.moves.grown = len(w.ips)
 		return next, ByLive, Root
 	}
 	pc, ok := w.stack.word(stack)
-	if !ok || !w.isAboutGoroutine(g, f.sp) || !w.followsCall(pc) {
+	if !ok || !w.isAboutGoroutine(g, f.sp) || !w.callsMorestack(pc) {
 		w.moves.leftGo = true
 		return next, ByLive, NotCopied
 	}
 	w.moves.grown = len(w.ips)
 	return frame{pc: pc, sp: stack + 8}, ByLive, stepped
+}
+
+// callsMorestack says whether pc follows a call of morestack. What the scheduler begins to run has called
+// something else, unless it had to give up its CPU there.
+func (w *walk) callsMorestack(pc uint64) bool {
+	var p place
+	if !w.locate(&p, pc-1) || p.image == nil || p.jit != nil {
+		return false
+	}
+	began, ok := w.images.Begin()
+	if !ok {
+		return false
+	}
+	defer w.images.End(began)
+	return p.image.CallsMorestack(p.m, pc)
 }
 
 // isAboutGoroutine says whether what morestack has called, up to its SP, has the address of a goroutine's g.
@@ -48,16 +66,18 @@ func (w *walk) isAboutGoroutine(g, end uint64) bool {
 	return false
 }
 
-// LeftGo says whether the last walk ended where Go has left the stack of a goroutine for that of its
-// scheduler.
+// LeftGo says whether the last walk ended in Go's morestack, on the stack of the scheduler.
 func (u *Unwinder) LeftGo() bool { return u.walk.moves.leftGo }
 
 // Growth is [gotab.Table.Growth] for the last walk, if it ended in Go's runtime.
 func (u *Unwinder) Growth() (g gotab.Growth, ok bool) {
 	var p place
 	w := &u.walk
+	if len(w.ips) == 0 {
+		return g, false
+	}
 	pc := w.ips[len(w.ips)-1]
-	if !w.locate(&p, pc-1) || p.image == nil || p.jit != nil {
+	if !w.locate(&p, pc-1) || p.image == nil || p.jit != nil || !p.image.IsGo() {
 		return g, false
 	}
 	began, ok := u.images.Begin()

@@ -71,7 +71,7 @@ func (b *goBinary) offset(function string) uint64 {
 	return off
 }
 
-// behindCall is the address behind the last call in a function, of another one if that is not empty.
+// behindCall is the address behind the last call of a function in another one.
 func (b *goBinary) behindCall(function, callee string) uint64 {
 	b.t.Helper()
 	off := b.offset(function)
@@ -79,7 +79,7 @@ func (b *goBinary) behindCall(function, callee string) uint64 {
 	for i := len(code) - 5; i >= 0; i-- {
 		end := off + uint64(i) + 5
 		to := end + uint64(int64(int32(binary.LittleEndian.Uint32(code[i+1:]))))
-		if code[i] == 0xe8 && (callee == "" || to == b.offset(callee)) {
+		if code[i] == 0xe8 && to == b.offset(callee) {
 			return goBinaryBase + end
 		}
 	}
@@ -135,6 +135,7 @@ func TestGoroutineThatGrows(t *testing.T) {
 		{"in what that has called", 0, g, caller, 0, heap, NotCopied, 4},
 		{"another goroutine", 2, g + 0x700, caller, 0, heap, NotCopied, 4},
 		{"no call", 2, g, caller + 1, 0, heap, NotCopied, 4},
+		{"another call", 2, g, b.behindCall("runtime.gopark", "runtime.mcall"), 0, heap, NotCopied, 4},
 		{"no goroutine", 2, 0, caller, 0, heap, Root, 4},
 		{"another call of morestack", 2, g, caller, 8, heap, NotCopied, 4},
 		{"not read", 2, g, caller, -1, heap, NotCopied, 4},
@@ -191,7 +192,10 @@ func TestGoroutineThatGrows(t *testing.T) {
 				if sp, cfa := res.LargestFrame(&short, 8); sp != 0 && c.frames > 4 {
 					t.Errorf("a frame from %#x to %#x", sp, cfa)
 				}
-				res.links(func(_, _ uint64, run []link.Frame, _ bool) {
+				res.links(func(_, _ uint64, run []link.Frame, whole bool) {
+					if whole && run[len(run)-1].PC == morestack {
+						t.Error("morestack is always a root")
+					}
 					for i := 1; i < len(run); i++ {
 						if run[i-1].PC == morestack {
 							t.Error("morestack is always called from there")

@@ -24,8 +24,8 @@ func (w *walk) signal(f *frame) (next frame, source Source, end Reason) {
 	return next, ByCFI, w.interrupted(f.sp, next.sp)
 }
 
-// otherStack finds the caller of a function that has left its stack for
-// another one, by BP. The stack that it left is in the copy by chance only.
+// otherStack finds the caller of a function that has left its stack for another one, by BP, or that of
+// morestack by what was read. The stack that it left is in the copy by chance only.
 func (w *walk) otherStack(f *frame) (next frame, source Source, end Reason) {
 	if at := w.stack.Growth.At; at != 0 && at == f.sp {
 		return w.growing(f)
@@ -33,7 +33,7 @@ func (w *walk) otherStack(f *frame) (next frame, source Source, end Reason) {
 	bp, ok1 := w.stack.word(f.bp)
 	pc, ok2 := w.stack.word(f.bp + 8)
 	if !ok1 || !ok2 {
-		w.moves.leftGo = true
+		w.moves.leftGo = f.bp == 0 // morestack clears it
 		return next, ByFramePointer, NotCopied
 	}
 	if f.bp < f.sp {
@@ -53,7 +53,7 @@ type stackMoves struct {
 	fromC    bool // it has left out frames of C, which has called Go
 	resumed  bool // it has left out frames of generated code
 	lostBP   bool // it does not know BP: see throwing
-	leftGo   bool // it ended where Go has left the stack of a goroutine
+	leftGo   bool // it ended in Go's morestack
 	grown    int  // index of the first frame behind morestack, 0 if it was not found by what was read
 }
 

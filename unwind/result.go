@@ -161,9 +161,13 @@ func (r *Result) links(add func(space, time uint64, frames []link.Frame, whole b
 		sp = f.SP
 		buf[i] = link.Frame{SP: sp, PC: ips[i]}
 	}
-	add(space, time, buf[first:], r.End == Root)
+	// The scheduler's stack is whole at morestack only as long as there is no goroutine.
+	add(space, time, buf[first:], r.End == Root && r.grown != len(buf))
 	return buf
 }
+
+// HasGrown says whether the walk went on from the stack of Go's scheduler to a goroutine's, by what was read.
+func (r *Result) HasGrown() bool { return r.grown > 0 }
 
 // MarkRest says of the frames that were found by what was read when the stack was sampled that they are
 // [ByLive], and whether the walk has needed any of that.
@@ -213,7 +217,7 @@ func (r *Result) Depth() uint64 {
 	if r.Open > 0 {
 		n = r.Open
 	}
-	if n == 0 || r.Frames[n-1].SP < r.Frames[0].SP {
+	if n == 0 || r.grown > 0 || r.Frames[n-1].SP < r.Frames[0].SP {
 		return 0
 	}
 	return r.Frames[n-1].SP - r.Frames[0].SP

@@ -11,7 +11,8 @@ import (
 )
 
 // A Growth says how to find a goroutine that gets a larger stack, while the stack that was sampled is that of
-// Go's scheduler: it is what package gotab has read from the runtime's code, with an address of the process.
+// Go's scheduler: it is what package gotab has read from the runtime's code, but Return is an address in the
+// process, not in the file.
 type Growth struct {
 	Return         uint64
 	M, CurG, Sched uint16
@@ -34,7 +35,7 @@ func (s *Shared) lastGrowth() *sharedGrowth {
 	return (*sharedGrowth)(unsafe.Pointer(&s.words[lastGrowth]))
 }
 
-// mostGrowing is how much of the scheduler's stack is used at most while a goroutine gets a larger one.
+// mostGrowing is how far a copy is searched for morestack: little of the scheduler's stack is used then.
 const mostGrowing = 4 << 10
 
 // at is SP in morestack, if that is on the stack of a sample, whose SP is base; otherwise 0.
@@ -61,18 +62,25 @@ type goroutineStack struct {
 // r14 has the g whose stack is in use, in code of Go.
 const r14 = 22 // PERF_REG_X86_R14 (asm/perf_regs.h)
 
-// endOfGoroutine is where the stack ends that SP is on, if a sample is in Go; otherwise 0.
-func (g *Growth) endOfGoroutine(s *perfring.Sample, sp uint64) uint64 {
+// endOfGoroutine is where the stack ends that SP is on, 0 if that is too far away. ok says whether a sample
+// is in Go, which tells.
+func endOfGoroutine(s *perfring.Sample, sp uint64) (end uint64, ok bool) {
 	at, ok := s.Reg(r14)
 	var stack struct{ low, high uint64 }
-	if g.Return == 0 || !ok || !peek(s.PID, unsafe.Pointer(&stack), field(at, 0, 16)) {
-		return 0
+	if !ok || !peek(s.PID, unsafe.Pointer(&stack), field(at, 0, 16)) {
+		return 0, false
 	}
-	if sp < stack.low || sp >= stack.high {
-		return 0
+	if sp < stack.low || sp >= stack.high || stack.high >= userEnd {
+		return 0, false
 	}
-	return stack.high
+	if stack.high-sp > farthest {
+		return 0, true
+	}
+	return stack.high, true
 }
+
+// userEnd is where the addresses of user space end (TASK_SIZE_MAX), with 47 bits of address.
+const userEnd = 1 << 47
 
 // goroutine finds the stack of the goroutine for which morestack was called. at is SP in morestack. Each step
 // is checked, as all of this is what the process says: it need not be Go that runs there, or it may be
@@ -97,7 +105,8 @@ func (g *Growth) goroutine(s *perfring.Sample, at uint64) (of goroutineStack, ok
 		return of, false
 	}
 	of.sp, of.high, of.returns = is.sp, is.high, is.pc
-	return of, is.g == of.g && is.sp%8 == 0 && is.low+8 <= is.sp && is.sp <= is.high
+	isOn := is.sp > is.low && is.sp-is.low >= 8 && is.sp <= is.high && is.high < userEnd
+	return of, isOn && is.sp%8 == 0 && is.g == of.g
 }
 
 // field is a field of a structure of a process.

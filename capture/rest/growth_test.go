@@ -2,6 +2,7 @@ package rest
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"testing"
@@ -57,6 +58,8 @@ func TestGoroutineIsFound(t *testing.T) {
 		{"SP is not aligned", func(f *forged) { f.g[sched]++ }, false},
 		{"SP is below", func(f *forged) { f.g[sched] = f.g[0] }, false},
 		{"SP is above", func(f *forged) { f.g[sched] = f.g[1] + 8 }, false},
+		{"it wraps", func(f *forged) { f.g[0], f.g[sched], f.g[1] = ^uint64(7), 0, ^uint64(0) }, false},
+		{"it is in the kernel", func(f *forged) { f.g[1] = 1 << 63 }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newForged(at)
@@ -78,7 +81,8 @@ func TestGoroutineIsFound(t *testing.T) {
 		})
 	}
 	s := perfring.Sample{PID: uint32(os.Getpid())}
-	if _, ok := forgedGrowth.goroutine(&s, at); ok || forgedGrowth.endOfGoroutine(&s, at) != 0 {
+	_, ok := forgedGrowth.goroutine(&s, at)
+	if _, isGo := endOfGoroutine(&s, at); ok || isGo {
 		t.Error("without registers")
 	}
 }
@@ -89,14 +93,22 @@ func TestEndOfGoroutine(t *testing.T) {
 	low, high := f.g[0], f.g[1]
 	regs := binary.LittleEndian.AppendUint64(nil, address(&f.g[0]))
 	s := perfring.Sample{PID: uint32(os.Getpid()), RegsMask: 1 << r14, Regs: regs}
-	for _, c := range []struct{ sp, want uint64 }{
-		{low, high}, {high - 8, high}, {high, 0}, {low - 8, 0}, {0, 0},
+	for _, c := range []struct {
+		sp, high, want uint64
+		ok             bool
+	}{
+		{low, high, high, true},
+		{high - 8, high, high, true},
+		{high, high, 0, false},
+		{low - 8, high, 0, false},
+		{0, high, 0, false},
+		{low, low + farthest, low + farthest, true},
+		{low, low + farthest + 8, 0, true},
+		{low, 1 << 63, 0, false},
 	} {
-		if got := forgedGrowth.endOfGoroutine(&s, c.sp); got != c.want {
-			t.Errorf("SP at %+d: %#x, want %#x", int64(c.sp-low), got, c.want)
-		}
-		if got := (&Growth{}).endOfGoroutine(&s, c.sp); got != 0 {
-			t.Errorf("without Go: %#x", got)
+		f.g[1] = c.high
+		if got, ok := endOfGoroutine(&s, c.sp); got != c.want || ok != c.ok {
+			t.Errorf("SP at %+d of %d bytes: %#x, %v, want %#x", int64(c.sp-low), c.high-low, got, ok, c.want)
 		}
 	}
 	runtime.KeepAlive(f)
@@ -141,28 +153,99 @@ func TestShapes(t *testing.T) {
 	if k := theirs.shape(7); k != (shape{}) {
 		t.Errorf("nothing is known: %+v", k)
 	}
-	isNew := ours.Ends(7, 0x9000)
+	ours.Ends(7, 0x9000)
 	ours.Skips(7, 0x3000, 0x5000)
-	if k, want := theirs.shape(7), (shape{end: 0x9000, large: 0x3000, above: 0x5000}); !isNew || k != want {
+	if k, want := theirs.shape(7), (shape{end: 0x9000, large: 0x3000, above: 0x5000, isKnown: true}); k != want {
 		t.Errorf("%+v, want %+v", k, want)
 	}
+	if ours.RunsGo(7) {
+		t.Error("it runs no Go")
+	}
 	ours.Grows(7, forgedGrowth)
-	if k := theirs.shape(7); k.growth != forgedGrowth {
+	if k := theirs.shape(7); k.growth != forgedGrowth || k.end != 0x9000 || !ours.RunsGo(7) {
 		t.Errorf("%+v", k)
 	}
-	if k, want := theirs.shape(8), (shape{growth: forgedGrowth}); k != want {
+	if k, want := theirs.shape(8), (shape{growth: forgedGrowth}); k != want || ours.RunsGo(8) {
 		t.Errorf("of a new thread: %+v, want %+v", k, want)
 	}
-	if ours.Ends(7, 0xa000) || !ours.Ends(8, 0) || !ours.Ends(7+uint32(maxThreads), 0x8000) {
-		t.Error("which threads are new")
+	ours.Ends(7, 0xa000)
+	if k := theirs.shape(7); k.growth != forgedGrowth || k.end != 0xa000 {
+		t.Errorf("%+v", k)
 	}
-	if k := theirs.shape(8); k != (shape{}) {
+	ours.Ends(8, 0)
+	if k := theirs.shape(8); k != (shape{isKnown: true}) {
 		t.Errorf("of a thread that runs no Go: %+v", k)
 	}
-	if k, want := theirs.shape(7+uint32(maxThreads)), (shape{end: 0x8000}); k != want {
+	ours.Grows(7+uint32(maxThreads), forgedGrowth)
+	if k, want := theirs.shape(7+uint32(maxThreads)), (shape{growth: forgedGrowth, isKnown: true}); k != want {
 		t.Errorf("in the place of another thread: %+v, want %+v", k, want)
 	}
-	if k := theirs.shape(7); k.end != 0 {
+	if k := theirs.shape(7); k.isKnown || k.end != 0 {
 		t.Errorf("of a thread whose place was taken: %+v", k)
+	}
+}
+
+// TestWhatIsFound has what is read of stacks with a morestack, and without.
+func TestWhatIsFound(t *testing.T) {
+	const at, copyEnd = 0x7000, 0x8000
+	f := newForged(at)
+	regs := binary.LittleEndian.AppendUint64(nil, address(&f.scheduler[0]))
+	s := perfring.Sample{PID: uint32(os.Getpid()), RegsMask: 1 << r14, Regs: regs}
+	growing := wanted{above: address(&f.stack[9]), more: f.g[1] - address(&f.stack[9])}
+	far := shape{end: copyEnd + 4096, growth: forgedGrowth, isKnown: true}
+	within := shape{end: copyEnd, growth: forgedGrowth, isKnown: true}
+	for _, c := range []struct {
+		name      string
+		known     shape
+		morestack uint64
+		curg      uint64
+		want      wanted
+		g         uint64
+		returns   uint64
+	}{
+		{"a goroutine grows", far, at, address(&f.g[0]), growing, address(&f.g[0]), 0x1234},
+		{"its scheduler's stack is copied", within, at, address(&f.g[0]), growing, address(&f.g[0]), 0x1234},
+		{"there is none any more", within, at, 0, wanted{above: at - 8, more: 8}, 0, 0},
+		{"it is none", far, at + 8, address(&f.g[0]), wanted{behind: 4096 + aboveRoot}, 0, 0},
+		{"it is none, and all is copied", within, at + 8, address(&f.g[0]), wanted{}, 0, 0},
+		{"no morestack", far, 0, address(&f.g[0]), wanted{behind: 4096 + aboveRoot}, 0, 0},
+	} {
+		f.m[forgedGrowth.CurG/8] = c.curg
+		var r reader
+		h := head{start: copyEnd}
+		w, returns := r.find(&s, &c.known, c.morestack, &h)
+		isFound := c.morestack == at
+		if w != c.want || returns != c.returns || h.g != c.g || h.above != w.above ||
+			(h.morestack == at) != isFound {
+			t.Errorf("%s: %+v, %#x, %+v", c.name, w, returns, h)
+		}
+	}
+	runtime.KeepAlive(f)
+}
+
+// TestGrowthIsHandedOver puts a stack of a goroutine into the memory that two processes share.
+func TestGrowthIsHandedOver(t *testing.T) {
+	theirs, ours := pair(t, 64<<10)
+	clear(theirs.room(16))
+	theirs.put(head{more: 16, tid: 7, time: 3, start: 64, above: 0xc000, morestack: 0x7000, g: 0x4000})
+	got := ours.Find(7, 3, 64)
+	if len(got.Memory) != 0 || len(got.Above) != 16 || got.At != 0xc000 || got.Morestack != 0x7000 ||
+		got.G != 0x4000 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestShapesAreDistrusted has a reader plan by what somebody else may have written.
+func TestShapesAreDistrusted(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	value := func() uint64 {
+		return []uint64{0, random.Uint64() >> random.IntN(64), 1<<47 - random.Uint64N(1<<24)}[random.IntN(3)]
+	}
+	for range 100_000 {
+		k := shape{end: value(), large: value(), above: value()}
+		w := k.wanted(value(), value())
+		if w.behind > mostRead || w.more > mostRead {
+			t.Fatalf("%+v: %+v", k, w)
+		}
 	}
 }

@@ -21,6 +21,7 @@ type reader struct {
 	sample  perfring.Sample
 	threads runtimes
 	share   Share
+	noQuery bool // the kernel does not tell of one mapping
 	buf     [2 * compared]byte
 }
 
@@ -120,7 +121,7 @@ func (r *reader) run() {
 			}
 			s := &r.sample
 			s.StackSize, s.DynSize = min(s.StackSize, r.cut), min(s.DynSize, r.cut)
-			r.shared.words[begun].Store(s.Time)
+			r.shared.words[begun].Store(perfring.Now())
 			r.read(s)
 			r.shared.words[begun].Store(0)
 		}
@@ -161,31 +162,42 @@ func (r *reader) read(s *perfring.Sample) {
 	}
 	began := perfring.Now()
 	defer func() { r.share.Spend(began, perfring.Now()-began) }()
+	if isLate(s, began) {
+		return
+	}
 	morestack := known.growth.at(s, base)
-	if end := known.growth.endOfGoroutine(s, base); end != 0 { // a thread runs one after the other
-		known.end = end
+	if known.isKnown && known.growth.Return != 0 { // a thread runs one goroutine after the other
+		if end, ok := endOfGoroutine(s, base); ok {
+			known.end = end
+		}
 	}
 	if known.isIn(copyEnd) && morestack == 0 {
 		return
 	}
-	thread, late := r.threads.begin(s.TID), latest
-	if s.CPUMode() == unix.PERF_RECORD_MISC_KERNEL {
-		late = latestInKernel
-	}
-	if now := perfring.Now(); thread == nil || now-min(s.Time, now) > uint64(late) {
+	thread := r.threads.begin(s.TID)
+	if thread == nil || isLate(s, perfring.Now()) {
 		return
 	}
 	h := head{tid: uint64(s.TID), time: s.Time, start: copyEnd}
-	w, returns := known.find(s, morestack, &h)
+	w, returns := r.find(s, &known, morestack, &h)
 	room := r.shared.room(w.behind + w.more)
 	ok = len(room) > 0 && r.readInto(room, s, base, &w, &h)
-	if h.g != 0 && ok {
+	if h.g != 0 && ok && h.more >= 8 {
 		// Where the goroutine has its larger stack already, this word was not copied there.
 		binary.NativeEndian.PutUint64(room, returns)
 	}
 	if ok && !thread.hasRun() {
 		r.shared.put(h)
 	}
+}
+
+// isLate says whether it is too late at a time to begin to read the stack of a sample.
+func isLate(s *perfring.Sample, now uint64) bool {
+	late := latest
+	if s.CPUMode() == unix.PERF_RECORD_MISC_KERNEL {
+		late = latestInKernel
+	}
+	return now-min(s.Time, now) > uint64(late)
 }
 
 // readInto reads what is wanted, and sets how much there was. It is false if that is nothing, or if the

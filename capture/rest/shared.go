@@ -107,9 +107,9 @@ type head struct {
 	start uint64 // address of the first byte: where the copy ends
 	above uint64 // address of what was read beyond a large frame
 	more  uint64 // bytes of that
-	// If Go's runtime was to make the stack of a goroutine larger, growth is SP in its morestack, g is the
+	// If Go's runtime was to make the stack of a goroutine larger, this is SP in its morestack, g is the
 	// goroutine's, and above is its stack.
-	growth, g uint64
+	morestack, g uint64
 }
 
 const (
@@ -181,7 +181,7 @@ type thread struct {
 	// In the stack is a large frame, which is not read, from its SP, large, to near its end, above. They are 0
 	// where none is known.
 	large, above atomic.Uint64
-	// What it runs is Go, and this is a [Growth].
+	// If it runs Go, this is a [Growth]; otherwise it is 0.
 	growth sharedGrowth
 	_      [3]uint64
 }

@@ -18,8 +18,9 @@ type Rest struct {
 	Memory []byte // from where the copy ends
 	Above  []byte // beyond a large frame
 	At     uint64 // address of Above
-	Growth uint64 // SP in Go's morestack, if Above is the stack of a goroutine that gets a larger one,
-	G      uint64 // and where its g is, 0 if there is no goroutine any more
+	// Morestack is SP in Go's morestack, if Above is the stack of a goroutine that gets a larger one, and G is
+	// where its g is, 0 if there is no goroutine any more.
+	Morestack, G uint64
 }
 
 // Find is what was read of the stack of a sample whose copy ends at an address. It is empty if nothing was.
@@ -54,7 +55,10 @@ func (s *Stacks) Find(tid uint32, time, end uint64) (r Rest) {
 		s.pos += span(h.size + h.more)
 		if h.time == time && h.tid == uint64(tid) && h.start == end {
 			data := sh.stacks[at+headSize:][:h.size+h.more]
-			return Rest{data[:h.size:h.size], data[h.size:], h.above, h.growth, h.g}
+			return Rest{
+				Memory: data[:h.size:h.size], Above: data[h.size:], At: h.above,
+				Morestack: h.morestack, G: h.g,
+			}
 		}
 	}
 	return r
@@ -64,8 +68,8 @@ func (s *Stacks) Find(tid uint32, time, end uint64) (r Rest) {
 func (s *Stacks) Release() { s.shared.words[taken].Store(s.pos) }
 
 // Ends says where the outermost frame of a thread's stack is, 0 if that is not known. The stack is read as
-// far as that the next time. isNew says that nothing was known of the thread before.
-func (s *Stacks) Ends(tid uint32, at uint64) (isNew bool) {
+// far as that the next time.
+func (s *Stacks) Ends(tid uint32, at uint64) {
 	t, isKnown := s.shared.thread(tid)
 	if !isKnown {
 		set(&t.large, 0)
@@ -73,7 +77,6 @@ func (s *Stacks) Ends(tid uint32, at uint64) (isNew bool) {
 		t.growth.store(Growth{})
 	}
 	set(&t.stack, uint64(depthOf(tid, at)))
-	return !isKnown
 }
 
 // Skips says that there is a large frame in a thread's stack, from its SP to near its end, that need not be
@@ -85,13 +88,20 @@ func (s *Stacks) Skips(tid uint32, large, above uint64) {
 	}
 }
 
-// Grows says that a thread runs Go, and how its goroutines get larger stacks. It is for a thread of which
-// Ends has said something.
+// Grows says that a thread runs Go, and how its goroutines get larger stacks.
 func (s *Stacks) Grows(tid uint32, g Growth) {
-	if t, isKnown := s.shared.thread(tid); isKnown {
-		t.growth.store(g)
-		s.shared.lastGrowth().store(g)
+	t, isKnown := s.shared.thread(tid)
+	if !isKnown {
+		s.Ends(tid, 0)
 	}
+	t.growth.store(g)
+	s.shared.lastGrowth().store(g)
+}
+
+// RunsGo says whether Grows was called for a thread.
+func (s *Stacks) RunsGo(tid uint32) bool {
+	t, isKnown := s.shared.thread(tid)
+	return isKnown && t.growth.returns.Load() != 0
 }
 
 func set(word *atomic.Uint64, value uint64) {

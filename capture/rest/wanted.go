@@ -1,13 +1,8 @@
 package rest
 
 import (
-	"runtime"
-	"strconv"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
-
 	"unspool/perfring"
+	"unspool/vmas/process"
 )
 
 // What is read of a stack depends on what is known of its thread.
@@ -32,6 +27,7 @@ type shape struct {
 	end          uint64 // where its outermost frame is
 	large, above uint64 // a large frame, from its SP to near its end
 	growth       Growth
+	isKnown      bool // otherwise growth is that of another thread
 }
 
 // shape is that of the stack of a thread. A thread of which nothing is known may run the Go program that was
@@ -41,28 +37,28 @@ func (s *Shared) shape(tid uint32) shape {
 	if !isKnown {
 		return shape{growth: s.lastGrowth().load()}
 	}
-	return shape{depth(t.stack.Load()).end(), t.large.Load(), t.above.Load(), t.growth.load()}
+	return shape{depth(t.stack.Load()).end(), t.large.Load(), t.above.Load(), t.growth.load(), true}
 }
 
-// isIn says whether the whole stack is in a copy that ends at an address, as far as is known. The stack of a
-// coroutine is another one.
+// isIn says whether the whole stack is in a copy that ends at an address, as far as is known. An end that is
+// too far away is that of another stack, as with coroutines.
 func (k *shape) isIn(copyEnd uint64) bool {
 	return k.end != 0 && (k.end <= copyEnd || k.end-copyEnd > farthest)
 }
 
-// find says what is to be read of the stack of a sample, from what is known of its thread. If morestack was
-// called, whose SP that is, this is the goroutine's stack, and morestack was to return to an address.
-func (k *shape) find(s *perfring.Sample, morestack uint64, h *head) (w wanted, returns uint64) {
+// find says what is to be read of the stack of a sample, of whose thread k is known. If morestack was called,
+// whose SP that is, this is the goroutine's stack, and morestack was to return to an address.
+func (r *reader) find(s *perfring.Sample, k *shape, morestack uint64, h *head) (w wanted, returns uint64) {
 	of, ok := goroutineStack{}, false
 	if morestack != 0 {
 		of, ok = k.growth.goroutine(s, morestack)
 	}
 	switch {
 	case ok:
-		h.growth, h.g = morestack, of.g
+		h.morestack, h.g = morestack, of.g
 		w = of.wanted(morestack)
 	case k.end == 0:
-		w = k.wanted(h.start, memoryEnd(s.PID, h.start))
+		w = k.wanted(h.start, r.memoryEnd(s.PID, h.start-1))
 	case !k.isIn(h.start):
 		w = k.wanted(h.start, 0)
 	}
@@ -120,27 +116,16 @@ func (of *goroutineStack) wanted(morestack uint64) wanted {
 	return wanted{above: of.sp - 8, more: min(of.high-of.sp+8, mostRead)}
 }
 
-// procmapQuery is struct procmap_query (linux/fs.h). Only what is used has a name.
-type procmapQuery struct {
-	size, _, addr uint64
-	_, end        uint64 // of the mapping
-	_             [8]uint64
-}
-
 // memoryEnd is where the mapping of a process ends in which an address is, 0 if that is too far away for a
-// stack, or cannot be told: it can since Linux 6.11.
-func memoryEnd(pid uint32, addr uint64) uint64 {
-	const procmapQueryNumber = 0xc0686611 // PROCMAP_QUERY
-	fd, err := unix.Open("/proc/"+strconv.FormatUint(uint64(pid), 10)+"/maps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
+// stack, or is not known.
+func (r *reader) memoryEnd(pid uint32, addr uint64) uint64 {
+	if r.noQuery {
 		return 0
 	}
-	defer unix.Close(fd)
-	q := procmapQuery{size: uint64(unsafe.Sizeof(procmapQuery{})), addr: addr}
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), procmapQueryNumber, uintptr(unsafe.Pointer(&q)))
-	runtime.KeepAlive(&q)
-	if errno != 0 || q.end-addr > farthest { // a goroutine's stack is in a large heap
+	end, ok := process.MappingEnd(pid, addr)
+	r.noQuery = !ok
+	if end < addr || end-addr > farthest { // a goroutine's stack is in a large heap
 		return 0
 	}
-	return q.end
+	return end
 }

@@ -76,19 +76,20 @@ func TestMemoryEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := uint32(os.Getpid())
-	got := memoryEnd(pid, at)
-	if got == 0 {
+	var r reader
+	got := r.memoryEnd(pid, at)
+	if r.noQuery {
 		t.Skip("skipped for want of PROCMAP_QUERY: a kernel before Linux 6.11")
 	}
 	if got != at+4*page {
 		t.Errorf("%#x of a mapping from %#x to %#x", got, at, at+4*page)
 	}
 	for _, addr := range []uint64{0, 1 << 63} {
-		if got := memoryEnd(pid, addr); got != 0 {
+		if got := r.memoryEnd(pid, addr); got != 0 {
 			t.Errorf("%#x for %#x", got, addr)
 		}
 	}
-	if got := memoryEnd(1<<30, at); got != 0 {
+	if got := r.memoryEnd(1<<30, at); got != 0 || r.noQuery {
 		t.Errorf("%#x for no process", got)
 	}
 }

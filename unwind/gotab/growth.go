@@ -1,6 +1,8 @@
 package gotab
 
 import (
+	"encoding/binary"
+
 	"golang.org/x/arch/x86/x86asm"
 )
 
@@ -16,21 +18,27 @@ type Growth struct {
 	M, CurG, Sched uint16 // offsets in a g, in an m, and in a g
 }
 
-// maxAssembly is how many functions in assembly may lie between an address and morestack.
-const maxAssembly = 512
+const (
+	// maxAssembly is how many functions in assembly may lie between an address and morestack.
+	maxAssembly = 512
+	// maxTries is how often morestack is looked for in a file, as a part of the file may come late.
+	maxTries = 64
+
+	nameOfMorestack = "runtime.morestack"
+)
 
 // Growth reads that from the code of the runtime. addr is any address in its functions in assembly, which all
-// lie together, as nearly all stacks end in one of them. ok is false if it is none.
+// lie together; nearly all stacks of Go end in one of them. ok is false if addr is elsewhere.
 func (t *Table) Growth(addr uint64) (g Growth, ok bool) {
 	if t.growth.Return != 0 {
 		return t.growth, true
 	}
 	index, ok := t.index(addr)
-	if !ok {
+	if !ok || t.tries >= maxTries {
 		return g, false
 	}
-	from := t.functionNear(index, "runtime.systemstack")
-	more := t.functionNear(index, "runtime.morestack")
+	t.tries++
+	from, more := t.switchesNear(index)
 	if from < 0 || more < 0 || !g.readSwitch(t.codeOf(from)) {
 		return g, false
 	}
@@ -46,21 +54,49 @@ func (t *Table) codeOf(index int) []byte {
 	return t.code.at(t.text+start, t.start(uint32(index)+1)-start)
 }
 
-// functionNear is the index of the function of that name among those in assembly around another one, -1 if
-// there is none.
-func (t *Table) functionNear(index uint32, name string) int {
+// switchesNear are the indexes of systemstack and morestack among the functions in assembly around another
+// one, -1 where there is none.
+func (t *Table) switchesNear(index uint32) (system, more int) {
+	system, more = -1, -1
 	for _, step := range [...]int{1, -1} {
 		for i, n := int(index), 0; i >= 0 && uint64(i) < t.count && n < maxAssembly; i, n = i+step, n+1 {
 			f, ok := t.entry(uint32(i))
 			if !ok || f.flag&flagAsm == 0 && t.version == go120 {
 				break
 			}
-			if t.code.name(f.name) == name {
-				return i
+			switch t.code.name(f.name) {
+			case "runtime.systemstack":
+				system = i
+			case nameOfMorestack:
+				more = i
+			}
+			if system >= 0 && more >= 0 {
+				return system, more
 			}
 		}
 	}
-	return -1
+	return system, more
+}
+
+// CallsMorestack says whether a call of morestack, or of a function that only goes on there, ends at an
+// address.
+func (t *Table) CallsMorestack(addr uint64) bool {
+	const size = 5 // call rel32
+	code := t.code.at(addr-size, size)
+	if len(code) < size || code[0] != 0xe8 {
+		return false
+	}
+	to := addr + uint64(int64(int32(binary.LittleEndian.Uint32(code[1:]))))
+	index, ok := t.index(to)
+	if !ok || to != t.text+t.start(index) {
+		return false
+	}
+	f, ok := t.entry(index)
+	if !ok {
+		return false
+	}
+	name := t.code.name(f.name)
+	return name == nameOfMorestack || name == nameOfMorestack+"_noctxt"
 }
 
 // readSwitch reads the offsets from the code of systemstack, which begins with a check on which stack it is:

@@ -11,7 +11,7 @@ import (
 // in no Go function. The rule is rule.OtherStack in those parts of assembly functions
 // where SP points to another stack, while BP still points to the function's frame on
 // the old one (systemstack, asmcgocall, the vDSO calls of nanotime1 and time.now), or is
-// zero (morestack). There the .debug_frame of unstripped Go binaries is wrong as well.
+// zero (morestack: see [Growth]). There the .debug_frame of unstripped Go binaries is wrong as well.
 //
 // For compiled code the CFA is SP + delta + 8. In every function with a frame, the
 // caller's BP is saved at CFA-16.
@@ -163,7 +163,7 @@ func (t *Table) frame(index uint32, addr uint64) (f goFrame, ok bool) {
 		return f, true
 	case a.kind == newStack:
 		return goFrame{kind: rule.EndOfStack, ra: rule.IP}, true
-	case a.kind == grow: // BP is zero, so the walk ends
+	case a.kind == grow: // BP is zero, and leads nowhere
 		return goFrame{kind: rule.OtherStack, ra: rule.IP}, true
 	case a.savesBP && s.value == 0:
 		return f, true // SP is on its own stack again, and BP was popped

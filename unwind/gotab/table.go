@@ -28,6 +28,7 @@ type Table struct {
 	asm map[uint32]*asmFunc
 	// growth is what Growth has found; its Return is 0 before.
 	growth Growth
+	tries  int // to find it
 }
 
 // ErrNone says that a file has no Go function table that can be used.
@@ -132,7 +133,7 @@ func shifted(fetch func(from, to int) error, by int) func(from, to int) error {
 func (t *Table) ReadCodeFrom(r io.ReaderAt) {
 	t.code = &goCode{r: r, loads: t.code.loads, names: t.code.names, namesEnd: t.code.namesEnd}
 	clear(t.asm)
-	t.growth = Growth{}
+	t.growth, t.tries = Growth{}, 0
 }
 
 // findTable finds the table in the file, by its section or, if there are no

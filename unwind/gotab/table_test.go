@@ -435,8 +435,15 @@ func FuzzPclntab(f *testing.F) {
 				t.Fatalf("%#x: rule %v, row %v", addr, r, rule.Compile(&row, addr))
 			}
 		}
-		table.Rule(table.text - 1)
-		table.Rule(^uint64(0))
+		for off := uint64(0); off < 256; off += 31 {
+			table.Growth(table.text + off)
+			table.CallsMorestack(table.text + off)
+		}
+		for _, addr := range []uint64{0, table.text - 1, ^uint64(0)} {
+			table.Rule(addr)
+			table.Growth(addr)
+			table.CallsMorestack(addr)
+		}
 	}, inputs.In(func(image []byte) [][2]int {
 		return [][2]int{{0, builtText - builtBase}, {builtText - builtBase + 4*32, len(image)}} // not the code
 	})))

@@ -273,16 +273,25 @@ func fromSP(row *dwarfcfi.Row) bool {
 
 // InGo says whether the address addr is in a Go function.
 func (im *Image) InGo(addr uint64) (ok bool) {
-	if im.tables != nil && im.golang != nil {
+	if im.IsGo() {
 		_, _, ok = im.golang.Function(addr)
 	}
 	return ok && !im.misses()
 }
 
+// IsGo says whether the image has Go functions.
+func (im *Image) IsGo() bool { return im.tables != nil && im.golang != nil }
+
+// CallsMorestack says whether pc, in m, is where a call of Go's morestack returns to.
+func (im *Image) CallsMorestack(m *vmas.Mapping, pc uint64) bool {
+	addr, ok := im.Address(pc - m.Start + m.Offset)
+	return ok && im.IsGo() && im.golang.CallsMorestack(addr) && !im.misses()
+}
+
 // Growth is [gotab.Table.Growth] for pc, which lies in m, with a return address in m.
 func (im *Image) Growth(m *vmas.Mapping, pc uint64) (g gotab.Growth, ok bool) {
 	addr, ok := im.Address(pc - m.Start + m.Offset)
-	if !ok || im.tables == nil || im.golang == nil {
+	if !ok || !im.IsGo() {
 		return g, false
 	}
 	g, ok = im.golang.Growth(addr)

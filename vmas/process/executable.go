@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unsafe"
 
@@ -35,13 +36,11 @@ func (d Direct) IsExecutable(pid uint32, start, end uint64) bool {
 		return false
 	}
 	defer maps.Close()
-	q := mappingQuery{size: uint64(unsafe.Sizeof(mappingQuery{})), addr: start}
 	file, ok := maps.(*text)
 	if !ok {
 		return false
 	}
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(file.fd), uintptr(queryMapping),
-		uintptr(unsafe.Pointer(&q)))
+	q, errno := mappingAt(file.fd, start)
 	switch errno {
 	case 0:
 		return q.start == start && q.end == end && q.access&executable != 0
@@ -49,6 +48,30 @@ func (d Direct) IsExecutable(pid uint32, start, end uint64) bool {
 		return scanExecutable(io.LimitReader(maps, mostScanned), start, end)
 	}
 	return false
+}
+
+// mappingAt asks for the mapping around an address. The error is ENOTTY where the kernel does not tell of
+// one.
+func mappingAt(maps int, addr uint64) (q mappingQuery, errno unix.Errno) {
+	q = mappingQuery{size: uint64(unsafe.Sizeof(mappingQuery{})), addr: addr}
+	_, _, errno = unix.Syscall(unix.SYS_IOCTL, uintptr(maps), uintptr(queryMapping), uintptr(unsafe.Pointer(&q)))
+	return q, errno
+}
+
+// MappingEnd is where the mapping of a process ends that an address is in. ok is false where the kernel does
+// not tell of one mapping.
+func MappingEnd(pid uint32, addr uint64) (end uint64, ok bool) {
+	name := "/proc/" + strconv.FormatUint(uint64(pid), 10) + "/maps"
+	maps, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, true
+	}
+	defer unix.Close(maps)
+	q, errno := mappingAt(maps, addr)
+	if errno != 0 {
+		return 0, errno != unix.ENOTTY
+	}
+	return q.end, true
 }
 
 // scanExecutable says whether maps has an executable mapping from start to end.
