@@ -213,11 +213,11 @@ func TestWhatIsFound(t *testing.T) {
 		f.m[forgedGrowth.CurG/8] = c.curg
 		var r reader
 		h := head{start: copyEnd}
-		w, returns := r.find(&s, &c.known, c.morestack, &h)
+		w, of := r.find(&s, &c.known, c.morestack, &h)
 		isFound := c.morestack == at
-		if w != c.want || returns != c.returns || h.g != c.g || h.above != w.above ||
+		if w != c.want || isFound && of.returns != c.returns || h.g != c.g || h.above != w.above ||
 			(h.morestack == at) != isFound {
-			t.Errorf("%s: %+v, %#x, %+v", c.name, w, returns, h)
+			t.Errorf("%s: %+v, %+v, %+v", c.name, w, of, h)
 		}
 	}
 	runtime.KeepAlive(f)

@@ -179,14 +179,21 @@ func (r *reader) read(s *perfring.Sample) {
 		return
 	}
 	h := head{tid: uint64(s.TID), time: s.Time, start: copyEnd}
-	w, returns := r.find(s, &known, morestack, &h)
+	w, goroutine := r.find(s, &known, morestack, &h)
 	room := r.shared.room(w.behind + w.more)
-	ok = len(room) > 0 && r.readInto(room, s, base, &w, &h)
-	if h.g != 0 && ok && h.more >= 8 {
-		// Where the goroutine has its larger stack already, this word was not copied there.
-		binary.NativeEndian.PutUint64(room, returns)
+	if len(room) == 0 || !readInto(room, s.PID, &w, &h) || !r.isThere(s, base) {
+		return
 	}
-	if ok && !thread.hasRun() {
+	if h.morestack != 0 {
+		if again, ok := known.growth.goroutine(s, morestack); !ok || again != goroutine {
+			return
+		}
+	}
+	if h.g != 0 && h.more >= 8 {
+		// Where the goroutine has its larger stack already, this word was not copied there.
+		binary.NativeEndian.PutUint64(room, goroutine.returns)
+	}
+	if !thread.hasRun() {
 		r.shared.put(h)
 	}
 }
@@ -200,22 +207,29 @@ func isLate(s *perfring.Sample, now uint64) bool {
 	return now-min(s.Time, now) > uint64(late)
 }
 
-// readInto reads what is wanted, and sets how much there was. It is false if that is nothing, or if the
-// process has not the same as the copy at the copy's beginning and at its end.
-func (r *reader) readInto(room []byte, s *perfring.Sample, base uint64, w *wanted, h *head) bool {
-	last := min(s.DynSize, compared)
-	first := min(s.DynSize-last, compared)
-	local := [2]unix.Iovec{{Base: &r.buf[0], Len: first + last}, {Base: &room[0], Len: uint64(len(room))}}
-	remote := [3]unix.RemoteIovec{{Base: uintptr(base), Len: int(first)},
-		{Base: uintptr(h.start - last), Len: int(last + w.behind)}, {Base: uintptr(w.above), Len: int(w.more)}}
-	n, _, errno := unix.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(s.PID), uintptr(unsafe.Pointer(&local)),
-		uintptr(len(local)), uintptr(unsafe.Pointer(&remote)), uintptr(len(remote)), 0)
-	if errno != 0 || uint64(n) <= first+last {
+// readInto reads what is wanted, and sets how much there was. It is false if that is nothing.
+func readInto(room []byte, pid uint32, w *wanted, h *head) bool {
+	local := unix.Iovec{Base: &room[0], Len: uint64(len(room))}
+	remote := [2]unix.RemoteIovec{{Base: uintptr(h.start), Len: int(w.behind)},
+		{Base: uintptr(w.above), Len: int(w.more)}}
+	n, _, errno := unix.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1,
+		uintptr(unsafe.Pointer(&remote)), uintptr(len(remote)), 0)
+	if errno != 0 || n == 0 {
 		return false
 	}
-	got := uint64(n) - first - last
-	h.size = min(got, w.behind)
-	h.more = got - h.size
-	return bytes.Equal(r.buf[:first], s.Stack[:first]) &&
-		bytes.Equal(r.buf[first:first+last], s.Stack[s.DynSize-last:s.DynSize])
+	h.size = min(uint64(n), w.behind)
+	h.more = uint64(n) - h.size
+	return true
+}
+
+// isThere says whether the process still has the same as the copy at the copy's beginning and at its end. This
+// comes after the rest was read: a thread that gets on changes the beginning first.
+func (r *reader) isThere(s *perfring.Sample, base uint64) bool {
+	last := min(s.DynSize, compared)
+	first := min(s.DynSize-last, compared)
+	from := s.DynSize - last
+	return peek(s.PID, unsafe.Pointer(&r.buf), unix.RemoteIovec{Base: uintptr(base), Len: int(first)},
+		unix.RemoteIovec{Base: uintptr(base + from), Len: int(last)}) &&
+		bytes.Equal(r.buf[:first], s.Stack[:first]) &&
+		bytes.Equal(r.buf[first:first+last], s.Stack[from:s.DynSize])
 }

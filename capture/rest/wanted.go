@@ -47,9 +47,9 @@ func (k *shape) isIn(copyEnd uint64) bool {
 }
 
 // find says what is to be read of the stack of a sample, of whose thread k is known. If morestack was called,
-// whose SP that is, this is the goroutine's stack, and morestack was to return to an address.
-func (r *reader) find(s *perfring.Sample, k *shape, morestack uint64, h *head) (w wanted, returns uint64) {
-	of, ok := goroutineStack{}, false
+// whose SP that is, this is the stack of a goroutine.
+func (r *reader) find(s *perfring.Sample, k *shape, morestack uint64, h *head) (w wanted, of goroutineStack) {
+	ok := false
 	if morestack != 0 {
 		of, ok = k.growth.goroutine(s, morestack)
 	}
@@ -63,7 +63,7 @@ func (r *reader) find(s *perfring.Sample, k *shape, morestack uint64, h *head) (
 		w = k.wanted(h.start, 0)
 	}
 	h.above = w.above
-	return w, of.returns
+	return w, of
 }
 
 // A wanted is what is to be read of a stack: so many bytes behind its copy, and more from another address on.

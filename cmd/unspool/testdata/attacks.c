@@ -147,10 +147,10 @@ static void files(const char *folder)
 	close(fd);
 }
 
-/* The pages from 128 KiB on are userfaultfd's, which nobody answers. */
+/* The pages from 48 KiB on, right behind small copies, are userfaultfd's, which nobody answers. */
 static void stacks(void)
 {
-	enum { page = 4096, copied = 128 << 10, size = 512 << 10 };
+	enum { page = 4096, copied = 48 << 10, size = 512 << 10 };
 	static int begun;
 
 	for (int i = 0; i < 2 && !begun; i++)
