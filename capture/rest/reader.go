@@ -222,8 +222,8 @@ func readInto(room []byte, pid uint32, w *wanted, h *head) bool {
 	return true
 }
 
-// isThere says whether the process still has the same as the copy at the copy's beginning and at its end. This
-// comes after the rest was read: a thread that gets on changes the beginning first.
+// isThere says whether the process still has the same as the copy at the copy's beginning and at its end.
+// This comes after the rest was read: a thread that gets on changes the beginning first.
 func (r *reader) isThere(s *perfring.Sample, base uint64) bool {
 	last := min(s.DynSize, compared)
 	first := min(s.DynSize-last, compared)
