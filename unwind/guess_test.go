@@ -2,7 +2,6 @@ package unwind
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"os"
 	"os/exec"
@@ -217,49 +216,16 @@ _start:
 // TestGoThreadThatHasJustBegun is the same for Go's clone, up to where the new thread sets its SP once more.
 // What is above that SP is no return address, but may look like one.
 func TestGoThreadThatHasJustBegun(t *testing.T) {
-	dir := t.TempDir()
-	source, prog := filepath.Join(dir, "main.go"), filepath.Join(dir, "main")
-	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	build := exec.Command("go", "build", "-o", prog, source)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	file, err := elf.Open(prog)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	symbols, err := file.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := file.Section(".text")
-	space, images := asImage(t, prog, 0x400000)
-	at := func(name string) (mapped uint64, code []byte) {
-		for _, s := range symbols {
-			if s.Name == name {
-				code = make([]byte, s.Size)
-				if _, err := text.ReadAt(code, int64(s.Value-text.Addr)); err != nil {
-					t.Fatal(err)
-				}
-				return firstMapping(space).Start + s.Value - text.Addr + text.Offset, code
-			}
-		}
-		t.Fatalf("no %s", name)
-		return 0, nil
-	}
-	start, _ := at("runtime.rt0_go.abi0")
-	clone, code := at("runtime.clone.abi0")
+	b := openGoBinary(t)
+	start, _ := b.function("runtime.rt0_go.abi0")
+	clone, code := b.function("runtime.clone.abi0")
 	called := bytes.Index(code, []byte{0x0f, 0x05})      // syscall
 	moved := bytes.Index(code, []byte{0x48, 0x89, 0xf4}) // mov %rsi, %rsp
 	if called < 0 || moved < called {
 		t.Fatalf("the code of clone: % x", code)
 	}
 	const sp, tid = 0xc000_0010_0000, 4711
-	u := NewUnwinder(images)
+	u := NewUnwinder(b.images)
 	for _, c := range []struct {
 		name   string
 		off    int
@@ -281,7 +247,7 @@ func TestGoThreadThatHasJustBegun(t *testing.T) {
 		regs.set(rule.BP, 0)
 		regs.set(rule.AX, c.ax)
 		stack := Stack{Base: sp, Data: binary.LittleEndian.AppendUint64(nil, start+16)}
-		if got := u.Unwind(space, &regs, &stack); len(got.IPs) != c.frames || got.End != Root {
+		if got := u.Unwind(b.space, &regs, &stack); len(got.IPs) != c.frames || got.End != Root {
 			t.Errorf("%s: %#x %v, want %d frames", c.name, got.IPs, got.End, c.frames)
 		}
 	}
