@@ -76,27 +76,26 @@ func (k *shape) wanted(copyEnd, memoryEnd uint64) (w wanted) {
 	if k.end == 0 {
 		end = memoryEnd
 	}
-	isFar := k.above > copyEnd && (end == 0 || k.above < end)
+	hasLarge := k.above > copyEnd && (end == 0 || k.above < end)
 	switch {
-	case end == 0 && isFar:
-		w.more = firstRest
-	case end == 0:
+	case end == 0 && !hasLarge:
 		return wanted{behind: firstRest}
+	case end == 0:
+		w.above, w.more = k.above, firstRest
 	case end <= copyEnd:
 		return w
 	case end-copyEnd <= mostRead:
 		return wanted{behind: end - copyEnd}
-	}
-	if w.above = k.above; end != 0 {
-		if w.above = end - nearRoot; isFar {
+	default:
+		if w.above = end - nearRoot; hasLarge {
 			w.above = min(w.above, k.above)
 		}
 		w.more = min(end-w.above, mostRead)
 	}
 	switch {
-	case isFar && k.large > copyEnd:
+	case hasLarge && k.large > copyEnd:
 		w.behind = min(max(k.large-copyEnd, leastBehind), mostRead)
-	case isFar:
+	case hasLarge:
 		w.behind = leastBehind
 	case k.end == 0:
 		w.behind = firstRest
