@@ -146,7 +146,7 @@ func (a *answers) put(off uint64, yes bool) {
 }
 
 // leaves is MayLeave for a call of the function at addr.
-func (im *Image) leaves(addr uint64) bool { return im.mayReach(addr, noAddress) }
+func (im *Image) leaves(addr uint64) bool { return im.mayReach(addr, inNoFile) }
 
 // CallsOther says whether the call before pc, which lies in m, calls a function directly from which no jump
 // leads to the one around callee, an address of the image. It is false if that is not known.
@@ -176,11 +176,16 @@ func (im *Image) LeadsElsewhere(m *vmas.Mapping, entry, callee uint64) bool {
 	return !im.mayReach(addr, to) && !im.misses()
 }
 
-const noAddress = ^uint64(0)
+// No addresses of functions, for mayReach.
+const (
+	noAddress = ^uint64(0) - iota
+	inNoFile
+)
 
 // mayReach says whether a call of the function at addr can lead to the one around another address, itself or
 // by way of tail calls, or to where a register or a pointer says, as by a procedure linkage table. It is true
-// if that is not known.
+// if that is not known. With inNoFile, tail calls by such a table are passed over: they lead to functions of
+// other files.
 func (im *Image) mayReach(addr, other uint64) bool {
 	if im.cfi == nil {
 		return true
@@ -199,7 +204,7 @@ func (im *Image) mayReach(addr, other uint64) bool {
 			if x.Indirect {
 				return true
 			}
-			if !slices.Contains(targets, x.Target) {
+			if !slices.Contains(targets, x.Target) && (other != inNoFile || !im.isLinkage(x.Target)) {
 				targets = append(targets, x.Target)
 			}
 		}
@@ -208,6 +213,14 @@ func (im *Image) mayReach(addr, other uint64) bool {
 		}
 	}
 	return false
+}
+
+// isLinkage says whether an address is in a procedure linkage table: it jumps where a pointer says, and CFI has
+// it in one function with others.
+func (im *Image) isLinkage(addr uint64) bool {
+	_, jumps := im.code.Stub(addr)
+	d, err := im.cfi.FDE(addr)
+	return jumps && err == nil && d.Start != addr
 }
 
 // LeadsTo says whether the call before pc calls the function around callee directly, or one that soon jumps
