@@ -5,32 +5,44 @@ import "unspool/unwind/link"
 // A readAccount says how long the stacks of a process may be read. A process is read in bursts, as a stack
 // has to be read a dozen times before that completes anything: see package link. A stack that the copy cut
 // off and that samples do not complete adds a little to the credit for the next burst, as reads may complete
-// it, and one that reads have completed prolongs the burst. After the second burst in a row that has
-// completed nothing, and after each further one, stacks are worth an eighth of what they were.
+// it, and one that reads have completed prolongs the burst. With the second burst that has not completed what
+// it was worth, and with each further one, stacks are worth an eighth of what they were.
 type readAccount struct {
-	credit    int64 // for bursts, in ns
-	left      int64 // of the burst; there is none if it is not positive
-	fruitless int   // bursts since stacks were completed
-	asked     int   // for bursts of a new process
-	given     bool  // the last of these has completed nothing so far
-	size      int   // bytes that reads of its stacks need
+	credit int64 // for bursts, in ns
+	left   int64 // of the burst; there is none if it is not positive
+	vain   vain
+	asked  int  // for bursts of a new process
+	given  bool // there is one of these under way
+	size   int  // bytes that reads of its stacks need
 }
 
+// A vain is how much of the last bursts was spent in vain, in ns.
+type vain int64
+
+// spend takes in that a burst is over.
+func (v *vain) spend() { *v = min(*v+vain(burstPrice), mostVain*vain(burstPrice)) }
+
+// earn takes in that so many stacks were completed.
+func (v *vain) earn(stacks int64) { *v = max(*v-vain(stacks*worthwhile), 0) }
+
+// bursts is how many.
+func (v vain) bursts() int { return int(v / vain(burstPrice)) }
+
 const (
-	missWorth     = int64(100_000)
-	readWorth     = 3 * missWorth
-	burstPrice    = int64(5_000_000)
-	mostBursts    = 4 // that credit is kept for
-	mostFruitless = 3
+	missWorth  = int64(100_000)
+	readWorth  = 3 * missWorth
+	burstPrice = int64(5_000_000)
+	worthwhile = burstPrice / 5 // may be spent to complete a stack
+	mostBursts = 4              // that credit is kept for
+	mostVain   = 3
 
 	// A new process has a burst at once, as a short-lived one has not cut stacks enough to earn one, and another
 	// one when that is spent before it is known what it has completed, as where threads begin one after the
-	// other and each is read by itself. Together these may take 1/reserveShare of all time, and half as much
-	// for each of the last ones, up to mostInVain, that have completed nothing.
+	// other and each is read by itself. Together these may take 1/reserveShare of all time, and a quarter as
+	// much for each of the last ones, up to mostVain, that were in vain.
 	newBursts    = 2
 	reserveShare = 100
 	mostReserve  = 2 * burstPrice
-	mostInVain   = 3
 )
 
 // settled counts the stacks of a process that the copy had cut off and samples alone did not complete.
@@ -46,11 +58,12 @@ func (s *settled) count(outcome link.Outcome) {
 
 // earn adds what stacks are worth.
 func (a *readAccount) earn(s settled) {
+	a.vain.earn(s.read)
 	if s.read > 0 {
-		a.fruitless, a.given, a.asked = 0, false, newBursts
+		a.asked = newBursts
 		a.left = min(a.left+s.read*readWorth, 2*burstPrice)
 	}
-	a.credit = min(a.credit+s.missed*missWorth>>(3*max(a.fruitless-1, 0)), mostBursts*burstPrice)
+	a.credit = min(a.credit+s.missed*missWorth>>(3*max(a.vain.bursts()-1, 0)), mostBursts*burstPrice)
 }
 
 // mayRead says whether there is a burst, or credit for one, which begins then.
@@ -72,7 +85,7 @@ func (a *readAccount) spend(ns uint64) (over bool) {
 	if a.left -= int64(ns); a.left > 0 {
 		return false
 	}
-	a.fruitless = min(a.fruitless+1, mostFruitless)
+	a.vain.spend()
 	return true
 }
 
@@ -81,7 +94,7 @@ type readAccounts struct {
 	of      map[uint64]*readAccount
 	reserve int64
 	grown   uint64 // when the reserve was looked at last
-	inVain  int    // bursts of new processes, since reads last completed a stack
+	vain    vain   // of the bursts of new processes
 }
 
 // open returns the account of an address space.
@@ -99,9 +112,7 @@ func (r *readAccounts) open(space uint64) *readAccount {
 
 // earn is readAccount.earn.
 func (r *readAccounts) earn(space uint64, s settled) {
-	if s.read > 0 {
-		r.inVain = 0
-	}
+	r.vain.earn(s.read)
 	r.open(space).earn(s)
 }
 
@@ -127,14 +138,14 @@ func (r *readAccounts) grow(now uint64) {
 		r.reserve, r.grown = mostReserve, now
 	}
 	share := int64((now - min(now, r.grown)) / reserveShare)
-	r.reserve, r.grown = min(r.reserve+share>>r.inVain, mostReserve), now
+	r.reserve, r.grown = min(r.reserve+share>>(2*r.vain.bursts()), mostReserve), now
 }
 
 // spend is readAccount.spend.
 func (r *readAccounts) spend(space, ns uint64) {
 	if a := r.open(space); a.spend(ns) && a.given {
 		a.given = false
-		r.inVain = min(r.inVain+1, mostInVain)
+		r.vain.spend()
 	}
 }
 

@@ -41,8 +41,8 @@ func TestReadsFollowWhatTheyComplete(t *testing.T) {
 			}
 			all.earn(1, s)
 		}
-		if a := all.open(1); fruitful && a.fruitless > 0 {
-			t.Errorf("phase %d: %d bursts are taken for fruitless", n, a.fruitless)
+		if a := all.open(1); fruitful && a.vain.bursts() > 0 {
+			t.Errorf("phase %d: %d bursts are taken for vain", n, a.vain.bursts())
 		}
 		switch seconds := int64(phase * step / 1e9); {
 		case fruitful && read < phase*6/10:
@@ -83,31 +83,40 @@ func TestFewCutStacksAreReadLittle(t *testing.T) {
 	}
 }
 
-// Processes that begin all the time are read little when that has completed nothing for those before them,
-// and more again when it completes something.
+// Processes that begin all the time are read little when that has completed next to nothing for those before
+// them, and more again when it is worthwhile.
 func TestProcessesLikeThoseReadInVain(t *testing.T) {
 	t.Parallel()
-	const seconds = 100
+	const (
+		seconds = 100
+		full    = int64(seconds * time.Second / reserveShare)
+	)
 	var all readAccounts
 	next := uint64(0)
-	during := func(helps bool) (spent int64) {
+	during := func(completed int64) (spent int64) { // by the reads of a process
 		for range 10 * seconds {
 			next++
+			before := spent
 			for now := next * uint64(100*time.Millisecond); all.mayRead(next, now); {
 				all.spend(next, 1e6)
-				if spent += 1e6; helps && all.open(next).given {
-					all.earn(next, settled{read: 1})
-				}
+				spent += 1e6
+			}
+			if spent > before {
+				all.earn(next, settled{read: completed})
 			}
 		}
 		return spent
 	}
 	for range 2 {
-		useful, inVain := during(true), during(false)
-		full := int64(seconds * time.Second / reserveShare)
-		if useful < full*9/10 || inVain > full/(1<<mostInVain)+3*burstPrice {
-			t.Errorf("%v of reading that helps, and %v of reading in vain", time.Duration(useful),
-				time.Duration(inVain))
+		for _, phase := range []struct{ completed, least, most int64 }{
+			{newBursts * burstPrice / worthwhile, full * 9 / 10, full + mostReserve},
+			{1, 0, full>>(mostVain-1) + mostVain*burstPrice},
+			{0, 0, full>>mostVain + burstPrice},
+		} {
+			if spent := during(phase.completed); spent < phase.least || spent > phase.most {
+				t.Errorf("%d stacks of each process are completed: %v of reading, want %v to %v", phase.completed,
+					time.Duration(spent), time.Duration(phase.least), time.Duration(phase.most))
+			}
 		}
 	}
 }

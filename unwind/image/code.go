@@ -215,8 +215,8 @@ func (im *Image) mayReach(addr, other uint64) bool {
 	return false
 }
 
-// isLinkage says whether an address is in a procedure linkage table: it jumps where a pointer says, and CFI has
-// it in one function with others.
+// isLinkage says whether an address is in a procedure linkage table: it jumps where a pointer says, and CFI
+// has it in one function with others.
 func (im *Image) isLinkage(addr uint64) bool {
 	_, jumps := im.code.Stub(addr)
 	d, err := im.cfi.FDE(addr)
