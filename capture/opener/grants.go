@@ -28,7 +28,6 @@ type grants struct {
 	sealedFor atomic.Uint64
 
 	precedence *priority.Raised
-	level      atomic.Uint32 // of its real-time priority
 }
 
 // granted is the place of an output.
@@ -107,8 +106,6 @@ func (g *grants) grant(r *request, fd int) (number uint64, text []byte, err erro
 		g.command, err = unix.PidfdOpen(int(r.pid), 0)
 	case raisePriority:
 		g.precedence = priority.Raise(os.Getpid(), os.Getppid())
-		g.precedence.SpareMonitor() // there are as many processors as threads that can hang
-		g.level.Store(g.precedence.Level())
 		text = []byte(g.precedence.String())
 	case seal:
 		g.sealed = true
@@ -229,7 +226,6 @@ func (g *grants) changePriority(raise bool) (changed uint64, text []byte, err er
 	case g.precedence.Highest():
 		changed = 1
 	}
-	g.level.Store(g.precedence.Level())
 	return changed, []byte(g.precedence.String()), nil
 }
 

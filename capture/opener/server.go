@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture/priority"
 	"unspool/vmas/process"
 )
 
@@ -160,9 +159,6 @@ func (l *listener) receive(buf, control []byte) (n, controls int, err error) {
 
 // take answers a request.
 func (l *listener) take(r *request, fd int) {
-	if level := l.grants.level.Load(); level > 0 {
-		priority.Join(level)
-	}
 	granted := l.socket == firstLine
 	takes := r.op == readFile // what comes with a descriptor
 	if granted {

@@ -31,12 +31,11 @@ const (
 
 // Raised is the priority that processes were given.
 type Raised struct {
-	pids    []int
-	monitor int    // that is spared real-time priority at the lowest level, 0 if none is
-	level   uint32 // of real-time priority, 0 without it
-	nice    bool
-	group   int      // the autogroup's nice value before
-	groups  *os.File // the autogroup if it was changed, kept open as it may not be permitted to open it later
+	pids   []int
+	level  uint32 // of real-time priority, 0 without it
+	nice   bool
+	group  int      // the autogroup's nice value before
+	groups *os.File // the autogroup if it was changed, kept open as it may not be permitted to open it later
 }
 
 // Raise raises the priority of all threads of processes, of this one if none are named. Threads that do not
@@ -59,16 +58,6 @@ func Raise(pids ...int) *Raised {
 	return r
 }
 
-// Level is the level of real-time priority, 0 without it.
-func (r *Raised) Level() uint32 { return r.level }
-
-// Join gives this thread real-time priority of a level if it has none.
-func Join(level uint32) {
-	if !IsRealTime(0) {
-		_ = set(0, realTime(level))
-	}
-}
-
 // Highest raises real-time priority above that of all other threads, and says whether it was lower before.
 func (r *Raised) Highest() bool {
 	if r.level == 0 || r.level == highest ||
@@ -82,9 +71,6 @@ func (r *Raised) Highest() bool {
 // Restore undoes Raise and Highest.
 func (r *Raised) Restore() {
 	if r.level > 0 {
-		if r.monitor != 0 {
-			setSlack(r.monitor, "0")
-		}
 		r.setAll(unix.SchedAttr{Nice: recorderNice}, realTime(lowest), realTime(highest))
 	}
 	if r.nice {
@@ -153,7 +139,7 @@ func (r *Raised) setAll(to unix.SchedAttr, from ...unix.SchedAttr) (done bool) {
 	for range most {
 		again := false
 		for _, pid := range r.pids {
-			again = r.setListed(pid, to, from) || again
+			again = setListed(pid, to, from) || again
 		}
 		switch {
 		case again:
@@ -169,14 +155,14 @@ func (r *Raised) setAll(to unix.SchedAttr, from ...unix.SchedAttr) (done bool) {
 }
 
 // setListed is setAll for the present threads of one process.
-func (r *Raised) setListed(pid int, to unix.SchedAttr, from []unix.SchedAttr) (done bool) {
+func setListed(pid int, to unix.SchedAttr, from []unix.SchedAttr) (done bool) {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
 		return false
 	}
 	for _, t := range tasks {
 		tid, err := strconv.Atoi(t.Name())
-		if err != nil || to == realTime(lowest) && tid == r.monitor {
+		if err != nil {
 			continue
 		}
 		is, err := unix.SchedGetAttr(tid, 0)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"os"
 	"runtime"
 	"time"
 	"unsafe"
@@ -99,7 +98,7 @@ var errOrdinary = errors.New("needs real-time priority")
 // precede gives this thread precedence over the others of this process, which have to have real-time
 // priority: while one of them has its turn, the sampled thread can get on elsewhere.
 func precede() error {
-	is, err := unix.SchedGetAttr(os.Getpid(), 0) // this one may have been started by the runtime's monitor
+	is, err := unix.SchedGetAttr(0, 0)
 	if err != nil {
 		return err
 	}
