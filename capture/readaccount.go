@@ -34,7 +34,7 @@ const (
 	burstPrice = int64(5_000_000)
 	worthwhile = burstPrice / 5 // may be spent to complete a stack
 	mostBursts = 4              // that credit is kept for
-	mostVain   = 3
+	mostVain   = 3              // bursts that were in vain count
 
 	// A new process has a burst at once, as a short-lived one has not cut stacks enough to earn one, and another
 	// one when that is spent before it is known what it has completed, as where threads begin one after the

@@ -110,8 +110,8 @@ func TestProcessesLikeThoseReadInVain(t *testing.T) {
 	for range 2 {
 		for _, phase := range []struct{ completed, least, most int64 }{
 			{newBursts * burstPrice / worthwhile, full * 9 / 10, full + mostReserve},
-			{1, 0, full>>(mostVain-1) + mostVain*burstPrice},
-			{0, 0, full>>mostVain + burstPrice},
+			{1, 0, full>>(2*(mostVain-1)) + mostVain*burstPrice},
+			{0, 0, full>>(2*mostVain) + mostReserve + burstPrice},
 		} {
 			if spent := during(phase.completed); spent < phase.least || spent > phase.most {
 				t.Errorf("%d stacks of each process are completed: %v of reading, want %v to %v", phase.completed,
