@@ -83,7 +83,7 @@ func (im *Image) IsReturn(m *vmas.Mapping, pc uint64) bool {
 
 // MayLeave says whether the call before pc, which lies in m, can lead to code that is in no file: the call is
 // indirect, or the called function jumps to where a register or a pointer says, itself or by way of tail
-// calls. It is true if that is not known.
+// calls, other than by a procedure linkage table. It is true if that is not known.
 func (im *Image) MayLeave(m *vmas.Mapping, pc uint64) bool {
 	off := pc - 1 - m.Start + m.Offset
 	if a := im.leaving.get(off); a != unasked {
