@@ -11,6 +11,7 @@ type readAccount struct {
 	credit int64 // for bursts, in ns
 	left   int64 // of the burst; there is none if it is not positive
 	vain   vain
+	futile int  // readings one after the other
 	asked  int  // for bursts of a new process
 	given  bool // there is one of these under way
 	size   int  // bytes that reads of its stacks need
@@ -35,6 +36,12 @@ const (
 	worthwhile = burstPrice / 5 // may be spent to complete a stack
 	mostBursts = 4              // that credit is kept for
 	mostVain   = 3              // bursts that were in vain count
+
+	// A reading is futile if its thread was sampled since the one before, and the copy held the stack, or the
+	// frame where it was cut off last has gone: nothing that is read completes what ends at such frames. After
+	// mostFutile in a row a burst is over. Each completed stack makes up for some, but not for more than that.
+	mostFutile = 8
+	madeUpFor  = 4
 
 	// A new process has a burst at once, as a short-lived one has not cut stacks enough to earn one, and another
 	// one when that is spent before it is known what it has completed, as where threads begin one after the
@@ -62,6 +69,7 @@ func (a *readAccount) earn(s settled) {
 	if s.read > 0 {
 		a.asked = newBursts
 		a.left = min(a.left+s.read*readWorth, 2*burstPrice)
+		a.futile = int(max(int64(a.futile)-s.read*madeUpFor, -mostFutile))
 	}
 	a.credit = min(a.credit+s.missed*missWorth>>(3*max(a.vain.bursts()-1, 0)), mostBursts*burstPrice)
 }
@@ -88,6 +96,26 @@ func (a *readAccount) spend(ns uint64) (over bool) {
 	a.vain.spend()
 	return true
 }
+
+// see takes in whether a reading was futile, and says whether that ends the burst.
+func (a *readAccount) see(futile bool) (over bool) {
+	switch {
+	case !futile:
+		a.futile = max(min(a.futile, 0)-1, -mostFutile)
+		return false
+	case a.left <= 0: // planned before the burst was over
+		return false
+	}
+	if a.futile++; a.futile < mostFutile {
+		return false
+	}
+	a.left, a.futile = 0, 0
+	a.vain.spend()
+	return true
+}
+
+// isOfUse says whether the last reading was not futile, or stacks make up for those that were.
+func (a *readAccount) isOfUse() bool { return a.futile < 0 }
 
 // readAccounts are those of the processes whose stacks were cut off, by address space.
 type readAccounts struct {
@@ -143,7 +171,19 @@ func (r *readAccounts) grow(now uint64) {
 
 // spend is readAccount.spend.
 func (r *readAccounts) spend(space, ns uint64) {
-	if a := r.open(space); a.spend(ns) && a.given {
+	a := r.open(space)
+	r.over(a, a.spend(ns))
+}
+
+// see is readAccount.see.
+func (r *readAccounts) see(space uint64, futile bool) {
+	a := r.open(space)
+	r.over(a, a.see(futile))
+}
+
+// over takes in that a burst is over, if it is.
+func (r *readAccounts) over(a *readAccount, is bool) {
+	if is && a.given {
 		a.given = false
 		r.vain.spend()
 	}
@@ -162,20 +202,30 @@ const priceOfReading = uint64(100_000)
 // priceOfGap is what closing a gap costs: the pages that are read are new.
 const priceOfGap = uint64(600_000)
 
-// misses says by TID how many of a thread's last cut stacks were not completed with what samples show alone:
-// each counts an eighth less than the one after.
-type misses map[uint32]int
+// An often says how many of the last stacks were of a kind: each counts an eighth less than the one after.
+type often int
 
 const (
-	missWeight = 32
-	manyMisses = missWeight * 8 / 4 // a quarter of all, or the first three
+	oneStack   = often(32)
+	manyStacks = oneStack * 8 / 4
 )
 
-func (m misses) count(tid uint32, missed bool) {
-	n := m[tid] * 7 / 8
-	if missed {
-		n += missWeight
+func (o *often) count(is bool) {
+	*o = *o * 7 / 8
+	if is {
+		*o += oneStack
 	}
+}
+
+// isMany says whether a quarter of them were, or the first three.
+func (o often) isMany() bool { return o >= manyStacks }
+
+// misses says by TID how many of a thread's last cut stacks were not completed with what samples show alone.
+type misses map[uint32]often
+
+func (m misses) count(tid uint32, missed bool) {
+	n := m[tid]
+	n.count(missed)
 	if _, known := m[tid]; !known && len(m) >= maxCutSpaces {
 		clear(m)
 	}

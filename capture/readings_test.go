@@ -17,6 +17,9 @@ func cutAt(pid, tid uint32, sp uint64) cutStack {
 	return cutStack{pid: pid, tid: tid, space: uint64(pid), from: unwind.OpenFrame{PC: 0x1010, SP: sp}}
 }
 
+// cutOften is how many samples in a row have to be cut off before a stack is read.
+const cutOften = 3
+
 // drain has stacks cut in samples, often enough, and ends a drain.
 func (r *stackReader) drain(t *testing.T, now uint64, stacks ...cutStack) {
 	t.Helper()
@@ -93,12 +96,13 @@ func TestReadingsAreTakenInOrder(t *testing.T) {
 	}
 }
 
-// A process is asked for once at a time, for no more readings than its burst is worth, and again when they
-// are over.
+// A process whose readings are of use is asked for once at a time, for no more readings than its burst is
+// worth, and again when they are over.
 func TestReadingsFollowTheBurst(t *testing.T) {
 	t.Parallel()
 	fake := &fakeWatcher{}
 	r := newStackReader(fake)
+	r.account.see(1, false)
 	now := uint64(time.Hour)
 	cut := cutAt(1, 1, 0x10008)
 	for range 3 {
@@ -165,14 +169,15 @@ func TestReadingsFollowTheBurst(t *testing.T) {
 	}
 }
 
-// As long as a stack is cut, it is read all the time: each reading follows the one before, also the first one
-// of those that are asked for anew, however often the rings are drained.
+// As long as a stack is cut, and reading it is of use, it is read all the time: each reading follows the one
+// before, also the first one of those that are asked for anew, however often the rings are drained.
 func TestReadingsFollowOneAnother(t *testing.T) {
 	t.Parallel()
 	for _, every := range []time.Duration{10 * time.Millisecond, 70 * time.Millisecond, wakeEvery} {
 		fake := &fakeWatcher{}
 		r := newStackReader(fake)
 		r.account.earn(1, settled{missed: 1 << 20})
+		r.account.see(1, false)
 		begin := uint64(time.Hour)
 		cut, until, asked := cutAt(1, 1, 0x10008), begin, 0
 		for now := begin; now < begin+uint64(2*time.Second); now += uint64(every) {
@@ -205,6 +210,7 @@ func TestReadingsUnderWayCount(t *testing.T) {
 	t.Parallel()
 	fake := &fakeWatcher{}
 	r := newStackReader(fake)
+	r.account.see(1, false)
 	now, cut := uint64(time.Hour), cutAt(1, 1, 0x10008)
 	r.drain(t, now, cut)
 	if r.drain(t, now+uint64(wakeEvery), cut); len(fake.watches) != 1 {
@@ -226,6 +232,84 @@ func TestReadingsUnderWayCount(t *testing.T) {
 	r.account.earn(1, settled{read: 1})
 	if r.drain(t, now, cut); len(fake.watches) != 3 {
 		t.Error("no others follow though there is credit for them again")
+	}
+}
+
+// A process is read until the next drain at first, and no more if that is futile again and again: the thread
+// is sampled elsewhere, or with a stack that the copy holds. Where no sample says so, or a frame is there now
+// and then, the burst goes on.
+func TestFutileReadings(t *testing.T) {
+	t.Parallel()
+	cut, elsewhere := cutAt(1, 1, 0x10008), cutAt(1, 1, 0x11008)
+	for _, c := range []struct {
+		name    string
+		between func(r *stackReader, n int, now uint64) // a reading and the next one, each 5 ms
+		there   func(n int) bool                        // cut is
+		goesOn  bool
+	}{
+		{"cut elsewhere", func(r *stackReader, _ int, now uint64) { r.note(&elsewhere, now) },
+			func(int) bool { return true }, false},
+		{"cut where a frame has gone", func(r *stackReader, _ int, now uint64) { r.note(&cut, now) },
+			func(int) bool { return false }, false},
+		{"copied whole", func(r *stackReader, _ int, now uint64) { r.noteRoot(1, 1, 0x10000, 0x12000, now) },
+			func(int) bool { return true }, false},
+		{"not sampled", func(*stackReader, int, uint64) {}, func(int) bool { return false }, true},
+		{"cut where a frame is", func(r *stackReader, _ int, now uint64) { r.note(&cut, now) },
+			func(int) bool { return true }, true},
+		{"cut by turns where a frame is and elsewhere", func(r *stackReader, n int, now uint64) {
+			r.note(&elsewhere, now)
+			if n%mostFutile == 0 {
+				r.note(&cut, now)
+			}
+		}, func(int) bool { return true }, true},
+	} {
+		fake := &fakeWatcher{}
+		r := newStackReader(fake)
+		now := uint64(time.Hour)
+		r.drain(t, now, cut)
+		if most := int(mostPlanned) + 1; len(fake.watches) != 1 || fake.watches[0].plan.Times != most {
+			t.Fatalf("%s: asked for %+v", c.name, fake.watches)
+		}
+		r.done(&stackRead{tid: 1, space: 1, time: now, parts: make([]memoryPart, 1)}, 0, nil)
+		for n := range mostFutile {
+			now += uint64(soonestRead)
+			c.between(r, n, now-1)
+			rd := &stackRead{tid: 1, space: 1, time: now, parts: make([]memoryPart, 1)}
+			if c.there(n) {
+				rd.frames = []unwind.OpenFrame{cut.from}
+			}
+			r.done(rd, 0, nil)
+		}
+		if a := r.account.open(1); a.left > 0 != c.goesOn || a.vain.bursts() == 1 == c.goesOn {
+			t.Errorf("%s: %v of the burst are left, %d were in vain", c.name, time.Duration(a.left), a.vain.bursts())
+		}
+	}
+}
+
+// Completed stacks make up for futile readings, but not for any number of them.
+func TestCompletedStacksMakeUpForFutileReadings(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ completed, goesOn int64 }{
+		{0, mostFutile}, {1, mostFutile + madeUpFor}, {2, 2 * mostFutile}, {1000, 2 * mostFutile},
+	} {
+		a := &readAccount{left: burstPrice}
+		a.earn(settled{read: c.completed})
+		n := int64(1)
+		for !a.see(true) {
+			n++
+		}
+		if n != c.goesOn {
+			t.Errorf("%d completed stacks: the burst is over after %d readings, want %d", c.completed, n, c.goesOn)
+		}
+		for range 2 * mostFutile { // that were planned before it was over
+			a.see(true)
+		}
+		a.left = burstPrice
+		for n = 1; !a.see(true); n++ {
+		}
+		if n != mostFutile {
+			t.Errorf("%d completed stacks: the next burst is over after %d readings", c.completed, n)
+		}
 	}
 }
 
@@ -502,7 +586,7 @@ func TestReadingGoesToTheKnownRoot(t *testing.T) {
 		{"of another stack not so far above", 12, 12, sp + 2*nearRoot, sp + 3*nearRoot, firstReadSize},
 	} {
 		if c.root != 0 {
-			r.noteRoot(c.tid, c.space, c.low, c.root)
+			r.noteRoot(c.tid, c.space, c.low, c.root, 1)
 		}
 		pid := c.tid % uint32(len(r.roots))
 		fake.watches, r.under = nil, nil

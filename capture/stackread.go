@@ -136,7 +136,7 @@ func (p *memoryPart) at(addr uint64) (w [word]byte, ok bool) {
 // watch notes a sample whose stack goes on beyond its copy, so that the rest is read, if samples do not show
 // it, as far as is known by now.
 func (s *Session) watch(sm *perfring.Sample, space uint64) {
-	if n, known := s.reader.misses[sm.TID]; known && n < manyMisses || !known && s.rest.isOn() {
+	if n, known := s.reader.misses[sm.TID]; known && !n.isMany() || !known && s.rest.isOn() {
 		return
 	}
 	if from, ok := s.result.OpenFrame(); ok {

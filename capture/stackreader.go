@@ -67,8 +67,10 @@ type watchedStack struct {
 	missed int                // in how many readings none of the frames was there, one after the other
 	since  uint64             // it has been there
 	cut    uint64             // was the last sample
-	cuts   int                // samples, with no longer from each to the next than it is read
+	whole  uint64             // was the last one that was not
+	cuts   often              // samples were cut off; begins anew after a time in which it was not read
 	there  []unwind.OpenFrame // those of the frames that the last reading has shown
+	read   uint64             // when that was
 	astray uint64             // was the last sample that was cut off at another frame
 	under  *readings          // is read with these, or nil
 }
@@ -122,6 +124,9 @@ const (
 	longestRead = uint64(time.Millisecond)
 	slowRead    = uint64(process.SlowReading)
 	slowShare   = 16
+	// mostPlanned is how many readings of a process are planned before any was of use: as many as there can be
+	// until the next drain.
+	mostPlanned = int64(wakeEvery / soonestRead)
 	// hangsAfter is how long a reading may be late. With so many that hang the user is told, and with
 	// mostHanging nothing else is read.
 	hangsAfter  = uint64(500 * time.Millisecond)
@@ -137,10 +142,6 @@ const (
 	steadyFor   = uint64(joinBefore)
 	silentShare = 2
 	silentRead  = 60 * time.Millisecond
-	// cutOften is how many samples of a thread are cut off, none later than so after the one before, before its
-	// stack is read. A reading completes only what is seen before it and after it, so those of a stack that is
-	// cut now and then complete nothing.
-	cutOften = 3
 
 	maxWatched       = 64 // threads
 	maxWatchedFrames = 8  // of each
@@ -163,9 +164,16 @@ func newStackReader(memory process.Watcher) *stackReader {
 	}
 }
 
-// noteRoot takes in where a stack ends that was copied whole, from low on.
-func (r *stackReader) noteRoot(tid uint32, space, low, sp uint64) {
+// noteRoot takes in where a stack ends that was copied whole at a time, from low on.
+func (r *stackReader) noteRoot(tid uint32, space, low, sp, now uint64) {
 	r.roots[tid%uint32(len(r.roots))] = knownRoot{tid, space, low, sp}
+	if len(r.watched) == 0 {
+		return
+	}
+	if w := r.watched[tid]; w != nil && w.space == space {
+		w.cuts.count(false)
+		w.whole = now
+	}
 }
 
 // noteGap takes in a gap that was seen at a time.
@@ -223,7 +231,8 @@ func (r *stackReader) note(c *cutStack, now uint64) {
 	if indexOf(w.there, &c.from) < 0 {
 		w.astray = now
 	}
-	w.cuts, w.cut, w.missed = min(w.cuts+1, cutOften), now, 0
+	w.cuts.count(true)
+	w.cut, w.missed = now, 0
 	if w.add(&c.from) {
 		r.leaveTo(c.tid)
 	}
@@ -287,7 +296,7 @@ func (r *stackReader) rootFor(c *cutStack) uint64 {
 	return k.sp
 }
 
-// next says from when on the stack can be read. It isDue if it is to be, whatever becomes of others.
+// next says from when on the stack can be read.
 func (w *watchedStack) next(now uint64) (from uint64, ok bool) {
 	switch {
 	case w.missed >= mostMissed || w.under != nil && (w.under.until > now+nextLook || w.under.mayHang(now)):
@@ -298,8 +307,11 @@ func (w *watchedStack) next(now uint64) (from uint64, ok bool) {
 	return now, true
 }
 
-func (w *watchedStack) isDue(now uint64) (from uint64, ok bool) {
-	if w.cuts < cutOften {
+// isDue is next for a stack that is cut often, or whose process has just been read to some use: a reading
+// completes only what is seen before it and after it, and most of those of a stack that is cut now and then
+// complete nothing.
+func (r *stackReader) isDue(w *watchedStack, now uint64) (from uint64, ok bool) {
+	if !w.cuts.isMany() && !r.account.open(w.space).isOfUse() {
 		return 0, false
 	}
 	return w.next(now)
@@ -413,7 +425,11 @@ func (r *stackReader) planFor(u *readings, now uint64) process.Plan {
 
 // mayPlan is how many readings of stacks of an address space there is credit for, beside those under way.
 func (r *stackReader) mayPlan(space uint64) int64 {
-	n := r.account.open(space).worth() / int64(priceOfReading)
+	a := r.account.open(space)
+	n := a.worth() / int64(priceOfReading)
+	if !a.isOfUse() {
+		n = min(n, mostPlanned)
+	}
 	for _, u := range r.under {
 		if u.space == space && u.gaps == 0 {
 			n -= int64(u.left)
@@ -469,7 +485,7 @@ func (r *stackReader) plan(now uint64, hasRoom bool) (u *readings, parts []proce
 			delete(r.watched, tid)
 			continue
 		}
-		from, isDue := w.isDue(now)
+		from, isDue := r.isDue(w, now)
 		switch {
 		case !isDue || u != nil && from >= u.begins || from == now && !hasRoom || !r.mayAsk(w.pid, now, false):
 		case from > now && r.mayPlan(w.space) <= 0:
@@ -500,7 +516,7 @@ func (u *readings) add(tid uint32, w *watchedStack, parts []process.Part, now ui
 		return parts
 	}
 	w.under = u
-	if w.cuts >= cutOften {
+	if w.cuts.isMany() || len(u.stacks) == 0 {
 		u.apart = min(u.apart, w.apart(now))
 	}
 	u.stacks = append(u.stacks, plannedStack{tid, its})
@@ -623,7 +639,10 @@ func (r *stackReader) done(rd *stackRead, root uint64, end *unwind.OpenFrame) {
 	if w == nil || w.space != rd.space {
 		return
 	}
-	w.there = append(w.there[:0], rd.frames...)
+	if max(w.cut, w.whole) > w.read {
+		r.account.see(rd.space, w.cut <= w.read || indexOf(rd.frames, &w.frames[len(w.frames)-1]) < 0)
+	}
+	w.there, w.read = append(w.there[:0], rd.frames...), rd.time
 	if w.missed++; len(rd.frames) > 0 {
 		w.missed = 0
 	} else {

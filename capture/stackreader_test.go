@@ -211,21 +211,30 @@ func TestStackIsReadOnceCutOften(t *testing.T) {
 		name    string
 		samples []int // in each drain
 		apart   uint64
-		read    int // before which drain it is read first, 0 if it never is
+		whole   int  // samples that are not cut after each that is
+		isOfUse bool // the last reading was
+		read    int  // before which drain it is read first, 0 if it never is
 	}{
-		{"once", []int{1}, 100 * ms, 0},
-		{"one in each drain", []int{1, 1, 1}, 100 * ms, 3},
-		{"all in one drain", []int{3}, 100 * ms, 1},
-		{"two together, twice", []int{2, 2}, 100 * ms, 2},
-		{"long after each other", []int{2, 2, 2, 2}, watchedFor + ms, 0},
+		{"once", []int{1}, 100 * ms, 0, false, 0},
+		{"one in each drain", []int{1, 1, 1}, 100 * ms, 0, false, 3},
+		{"all in one drain", []int{3}, 100 * ms, 0, false, 1},
+		{"two together, twice", []int{2, 2}, 100 * ms, 0, false, 2},
+		{"long after each other", []int{2, 2, 2, 2}, watchedFor + ms, 0, false, 0},
+		{"one of three", []int{20}, 100 * ms, 2, false, 1},
+		{"one of ten", []int{20, 20, 20}, 100 * ms, 9, false, 0},
+		{"one of ten, where reading is of use", []int{20}, 100 * ms, 9, true, 1},
 	} {
 		watcher := &fakeWatcher{}
 		r := newStackReader(watcher)
 		read, now := 0, 1000*ms
 		cut := cutStack{pid: 1, tid: 1, space: 1, from: unwind.OpenFrame{PC: 1, SP: 8}}
+		r.account.see(1, !c.isOfUse)
 		for drain, samples := range c.samples {
 			for range samples {
 				r.note(&cut, now)
+				for range c.whole {
+					r.noteRoot(1, 1, 0, 0x1000, now)
+				}
 			}
 			if _ = r.watch(now); len(watcher.watches) > 0 && read == 0 {
 				read = drain + 1
@@ -310,13 +319,13 @@ func TestMisses(t *testing.T) {
 	t.Parallel()
 	for every, want := range map[int]bool{1: true, 2: true, 3: true, 8: false, 20: false} {
 		m := make(misses)
-		most := 0
+		most := often(0)
 		for i := range 1000 {
 			if m.count(1, i%every == 0); i > 100 {
 				most = max(most, m[1])
 			}
 		}
-		if got := most >= manyMisses; got != want {
+		if got := most.isMany(); got != want {
 			t.Errorf("one of %d is missed: %v, want %v", every, got, want)
 		}
 	}
