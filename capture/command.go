@@ -100,6 +100,7 @@ type command struct {
 	name  string
 	cmd   *exec.Cmd
 	child *os.File // a byte to it lets the child exec; an errno comes back if it could not
+	pidfd *os.File // of the child, in the runtime's poller; nil if that is not possible
 
 	done   chan struct{} // closed when the child has ended
 	status syscall.WaitStatus
@@ -146,6 +147,9 @@ func newCommand(argv []string, stdout *os.File) (_ *command, err error) {
 		c.child.Close()
 		return nil, fmt.Errorf("start a process for the command: %w", err)
 	}
+	if fd, err := unix.PidfdOpen(c.pid(), unix.PIDFD_NONBLOCK); err == nil {
+		c.pidfd = os.NewFile(uintptr(fd), "pidfd")
+	}
 	return c, nil
 }
 
@@ -159,6 +163,7 @@ func (c *command) run(ended func()) error {
 	n, _ := c.child.Read(b[:])
 	c.child.Close()
 	go func() {
+		c.awaitEnd()
 		c.cmd.Wait()
 		c.status, _ = c.cmd.ProcessState.Sys().(syscall.WaitStatus)
 		close(c.done)
@@ -171,10 +176,32 @@ func (c *command) run(ended func()) error {
 	return nil
 }
 
+// awaitEnd waits for the end of the child in the runtime's poller. A thread that waits for it in a system
+// call keeps a processor of Go's scheduler until the runtime's monitor takes it away, up to 20 ms later: a
+// recording has only one, and programs begin and end meanwhile.
+func (c *command) awaitEnd() {
+	if c.pidfd == nil {
+		return
+	}
+	defer c.pidfd.Close()
+	conn, err := c.pidfd.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = conn.Read(func(fd uintptr) (ended bool) {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		return err != nil && err != unix.EINTR || info.Signo != 0
+	})
+}
+
 // cancel ends a child that has not become the command.
 func (c *command) cancel() {
 	c.child.Close()
 	c.cmd.Wait()
+	if c.pidfd != nil {
+		c.pidfd.Close()
+	}
 }
 
 func (c *command) ended() bool {

@@ -2,6 +2,8 @@ package capture
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -31,4 +33,55 @@ func TestCommandsAtTheSameTime(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// The end of a command is waited for in the runtime's poller: no thread waits for it in a system call, which
+// would take the recording's only processor away for up to 20 ms.
+func TestEndOfCommandIsPolledFor(t *testing.T) {
+	waiting := func() (n int) {
+		threads, err := filepath.Glob("/proc/self/task/*/wchan")
+		if err != nil || len(threads) == 0 {
+			t.Fatal("no threads: ", err)
+		}
+		for _, path := range threads {
+			if where, _ := os.ReadFile(path); string(where) == "do_wait" { // a thread may have ended
+				n++
+			}
+		}
+		return n
+	}
+	before := waiting()
+	other := exec.Command("sleep", "10")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = other.Wait()
+		close(ended)
+	}()
+	for began := time.Now(); waiting() == before; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 5*time.Second {
+			t.Skip("the kernel does not say where threads wait")
+		}
+	}
+	_ = other.Process.Kill()
+	<-ended
+
+	c, err := newCommand([]string{"sleep", "0.5"}, os.Stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.run(func() {}); err != nil {
+		t.Fatal(err)
+	}
+	for !c.ended() {
+		if waiting() > before {
+			t.Fatal("a thread waits for the command")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if c.exitStatus() != 0 {
+		t.Errorf("the command ended with status %d", c.exitStatus())
+	}
 }

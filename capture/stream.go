@@ -2,6 +2,8 @@ package capture
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -100,17 +102,39 @@ func (r *recording) seedSome() error {
 }
 
 // UntilTold returns a context that is done when something is written to an eventfd, which is left there, or
-// when the reader of a pipe or a socket has gone. Either descriptor may be -1. It takes a thread until then.
-func UntilTold(ctx context.Context, event, written int) context.Context {
+// when the reader of a pipe or a socket has gone. Either descriptor may be -1. Both are waited for in the
+// runtime's poller, through an epoll instance: others hold them, too, so whether they block stays as it is.
+func UntilTold(ctx context.Context, event, written int) (context.Context, error) {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll_create1: %w", err)
+	}
+	unix.SetNonblock(epoll, true) // os uses the runtime's poller then
+	told := os.NewFile(uintptr(epoll), "told")
+	for fd, events := range map[int]uint32{event: unix.EPOLLIN, written: 0} { // EPOLLHUP comes anyway
+		if fd < 0 {
+			continue
+		}
+		err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events})
+		if err != nil && err != unix.EPERM { // a regular file's reader does not go
+			told.Close()
+			return nil, fmt.Errorf("epoll_ctl: descriptor %d: %w", fd, err)
+		}
+	}
+	conn, err := told.SyscallConn()
+	if err != nil {
+		told.Close()
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(ctx, func() { told.Close() }) // ends the wait
 	go func() {
 		defer cancel()
-		fds := []unix.PollFd{{Fd: int32(event), Events: unix.POLLIN}, {Fd: int32(written)}}
-		for {
-			if n, err := unix.Poll(fds, -1); n > 0 || err != nil && err != unix.EINTR {
-				return
-			}
-		}
+		_ = conn.Read(func(uintptr) bool {
+			var come [1]unix.EpollEvent
+			n, err := unix.EpollWait(epoll, come[:], 0)
+			return n > 0 || err != nil && err != unix.EINTR
+		})
 	}()
-	return ctx
+	return ctx, nil
 }

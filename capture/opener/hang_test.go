@@ -145,6 +145,52 @@ func TestPatience(t *testing.T) {
 	}
 }
 
+// An answer is waited for until its time is over, with Go's scheduler or without it, and received later.
+func TestAnswerOfALine(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		after, limit time.Duration
+		comes        bool // before the limit, or after it
+	}{
+		{"there already", 0, time.Second, true},
+		{"without the scheduler", soon / 4, time.Second, true},
+		{"with it", 10 * soon, time.Second, true},
+		{"after a round", roundTime + 10*soon, time.Second, true},
+		{"late", 0, leastPatience, false},
+		{"late for little time", 0, soon / 4, false},
+	} {
+		l, theirs, err := newLine(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := os.NewFile(uintptr(theirs), "line")
+		send := func() { _, _ = other.Write((&answer{value: 7, fd: -1}).append(nil)) }
+		switch {
+		case !c.comes:
+		case c.after == 0:
+			send()
+		default:
+			time.AfterFunc(c.after, send)
+		}
+		in := &incoming{}
+		a, err := l.receive(in, c.limit)
+		if came := err == nil && a.value == 7; came != c.comes || !c.comes && err != errWaiting {
+			t.Errorf("%s: answer %d, %v", c.name, a.value, err)
+		}
+		if !c.comes {
+			if in.waited != c.limit {
+				t.Errorf("%s: waited %v of %v", c.name, in.waited, c.limit)
+			}
+			send()
+			if a, err = l.receive(in, time.Second); err != nil || a.value != 7 {
+				t.Errorf("%s: answer %d, %v afterwards", c.name, a.value, err)
+			}
+		}
+		other.Close()
+		l.close()
+	}
+}
+
 // An answer is waited for while the machine gives this process no CPU: that time is not the opener's.
 func TestAnswerAfterAPause(t *testing.T) {
 	const limit, pause = 400 * time.Millisecond, 600 * time.Millisecond

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -41,6 +42,53 @@ func sealed(t *testing.T) *Client {
 		t.Fatal("seal: ", err)
 	}
 	return c
+}
+
+// An opener is not woken by what is received from it: no epoll instance waits until there is room in a line,
+// which the kernel tells each time that a message has been received.
+func TestOpenerWaitsForRequestsAlone(t *testing.T) {
+	t.Parallel()
+	c := sealed(t)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		forRequests, forRoom := watchedLines(t, c.cmd.Process.Pid)
+		if len(forRoom) > 0 {
+			t.Fatal("room is waited for in lines ", forRoom)
+		}
+		if len(forRequests) >= 4 { // one for each kind: the others wait for these to be used
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("only lines ", forRequests, " are watched for requests")
+		}
+	}
+}
+
+// watchedLines are those that an epoll instance of a process watches for requests, and those that one watches
+// for room.
+func watchedLines(t *testing.T, pid int) (forRequests, forRoom []int) {
+	t.Helper()
+	infos, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range infos {
+		info, _ := os.ReadFile(name)
+		for line := range strings.Lines(string(info)) {
+			var fd int
+			var events uint32
+			n, _ := fmt.Sscanf(line, "tfd: %d events: %x", &fd, &events)
+			if n < 2 || fd < firstLine || fd >= firstLine+lineCount {
+				continue
+			}
+			if events&unix.EPOLLIN != 0 {
+				forRequests = append(forRequests, fd)
+			}
+			if events&unix.EPOLLOUT != 0 {
+				forRoom = append(forRoom, fd)
+			}
+		}
+	}
+	return forRequests, forRoom
 }
 
 // A confined opener gives what this process can read itself.

@@ -102,10 +102,10 @@ func (s *server) serve() {
 type listener struct {
 	*server
 	socket  int
-	raw     syscall.RawConn
-	message []byte // an answer
-	piece   []byte // what is read for it
-	reading []byte // of memory that is read several times
+	come    syscall.RawConn // tells of requests
+	message []byte          // an answer
+	piece   []byte          // what is read for it
+	reading []byte          // of memory that is read several times
 }
 
 // listen answers the requests of a line. With its first one it has the next line listened to, as long as that
@@ -119,12 +119,11 @@ func (s *server) listen(socket, end int) {
 	if err := unix.SetNonblock(socket, true); err != nil {
 		return
 	}
-	file := os.NewFile(uintptr(socket), "line")
-	raw, err := file.SyscallConn()
+	come, err := arrivals(socket)
 	if err != nil {
 		return
 	}
-	l := &listener{server: s, socket: socket, raw: raw, piece: make([]byte, pieceSize)}
+	l := &listener{server: s, socket: socket, come: come, piece: make([]byte, pieceSize)}
 	buf := make([]byte, requestHead+mostText+1)
 	control := make([]byte, unix.CmsgSpace(4*4))
 	for first := true; ; {
@@ -145,13 +144,31 @@ func (s *server) listen(socket, end int) {
 	}
 }
 
+// arrivals is an epoll instance by which messages of a socket are waited for in the runtime's poller. That
+// would watch the socket itself for room, too, and be woken each time that the other end has received one.
+func arrivals(socket int) (syscall.RawConn, error) {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, socket, &unix.EpollEvent{Events: unix.EPOLLIN})
+	if err == nil {
+		err = unix.SetNonblock(epoll, true) // os uses the runtime's poller then
+	}
+	if err != nil {
+		unix.Close(epoll)
+		return nil, err
+	}
+	return os.NewFile(uintptr(epoll), "arrivals").SyscallConn()
+}
+
 // receive waits for a request in the runtime's poller: see line.
 func (l *listener) receive(buf, control []byte) (n, controls int, err error) {
-	try := func(socket uintptr) bool {
-		n, controls, err = receiveNow(int(socket), buf, control)
+	try := func(uintptr) bool {
+		n, controls, err = receiveNow(l.socket, buf, control)
 		return err != unix.EAGAIN
 	}
-	if waited := l.raw.Read(try); waited != nil {
+	if waited := l.come.Read(try); waited != nil {
 		return 0, 0, waited
 	}
 	return n, controls, err

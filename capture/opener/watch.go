@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/perfring"
 	"unspool/vmas/process"
 )
 
@@ -72,11 +73,7 @@ func (l *listener) watch(r *request) {
 // sleep sleeps without Go's scheduler: that and the runtime's monitor look around some twenty times for each
 // timer, which takes several times as long as a reading. The rest of the opener has other processors.
 func sleep(d time.Duration) {
-	var at unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &at) != nil {
-		return
-	}
-	at = unix.NsecToTimespec(at.Nano() + int64(d))
+	at := unix.NsecToTimespec(int64(perfring.Now()) + int64(d))
 	for {
 		_, _, errno := unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME,
 			uintptr(unsafe.Pointer(&at)), 0, 0, 0)

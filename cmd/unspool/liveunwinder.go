@@ -148,7 +148,11 @@ func (f *unwinderFlags) run() error {
 
 // record records until something is written to the eventfd or the reader has gone.
 func (f *unwinderFlags) record(ctx context.Context, o capture.Options) error {
-	out, err := recordPrivileged(capture.UntilTold(ctx, f.event, f.capture), o)
+	told, err := capture.UntilTold(ctx, f.event, f.capture)
+	if err != nil {
+		return err
+	}
+	out, err := recordPrivileged(told, o)
 	if n := out.Stats.Malformed; n > 0 {
 		say("%s not laid out as those of Sysprof's events: left out", human.Plural(n, "record"))
 	}
