@@ -187,7 +187,8 @@ func (r *recording) open() error {
 		Format: r.source.Format(), Sink: r.sink(), Proc: "/proc", Live: true, Kernel: r.kernelToo(),
 		MaxStack: r.MaxStack, Strict: r.Strict, Pairs: r.Pairs,
 		Room: func() bool { return !r.source.HalfFull() }, SomeRoom: func() bool { return !r.source.NearlyFull() },
-		Join: !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: JoinAfter, KeepFiles: r.KeepFiles,
+		Waits: func() { r.source.Glance(r.session.Glance) },
+		Join:  !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: JoinAfter, KeepFiles: r.KeepFiles,
 		BuildIDs: func(path string, id []byte) { r.writer.BuildID(path, id, false) },
 	}
 	if r.Opener != nil {

@@ -108,6 +108,9 @@ type Config struct {
 	Room func() bool
 	// SomeRoom says whether they have any that can be waited for.
 	SomeRoom func() bool
+	// Waits is called every few milliseconds while a running recording waits for a file. Of the session, it may
+	// call Glance only. It may be nil.
+	Waits func()
 	// Stop, when it is closed, ends all waiting for files; it may be nil.
 	Stop <-chan struct{}
 	// Kernel says that samples are also taken in the kernel, and in the one that runs here.
@@ -158,7 +161,7 @@ func NewSession(c Config) *Session {
 	}
 	s.images = image.New(image.Config{
 		Processes: c.Processes, Offline: c.Offline, Hurried: c.Live, Room: c.Room,
-		SomeRoom: c.SomeRoom, Stop: c.Stop,
+		SomeRoom: c.SomeRoom, Waits: c.Waits, Stop: c.Stop,
 		KeepFiles: c.KeepFiles, Listener: listener,
 	})
 	s.table = vmas.NewTableOf(seeds, s.images.Forget)
@@ -272,6 +275,14 @@ func (s *Session) Expect(rec perfring.Record) (opens bool) {
 	return s.images.Opens(m.File)
 }
 
+// Glance is Expect for a record that comes while another one is still being taken, which waits for a file. It
+// begins to open files that are not known, and leaves everything else to Expect.
+func (s *Session) Glance(rec perfring.Record) {
+	if pid, m, ok := s.replay.Peek(rec, s.format); ok {
+		s.images.Ahead(pid, &m)
+	}
+}
+
 // seesHandlers says whether stacks were read that handlers have interrupted. What alternates there must not
 // be looked at in step with it.
 func (s *Session) seesHandlers() bool { return s.interrupted.saw() }
@@ -358,7 +369,7 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 	if s.result.End != unwind.Root {
 		w.Place = s.endPlace(sm.PID)
 	} else if n := len(s.result.Frames); n > 0 && s.reader != nil && !s.result.HasGrown() {
-		s.reader.noteRoot(sm.TID, w.SpaceID, s.stack.Base, s.result.Frames[n-1].SP)
+		s.reader.noteRoot(sm.TID, w.SpaceID, s.stack.Base, s.result.Frames[n-1].SP, sm.Time)
 	}
 	if !s.open || !isOpen(w) {
 		if w.Links.IsJoined() {

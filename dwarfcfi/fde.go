@@ -10,6 +10,8 @@ type FDE struct {
 
 	code   span // instructions
 	frames *frames
+
+	from, upTo uint64 // around the address that was looked up, where look-ups find this FDE and no other one
 }
 
 // Section names the section that holds the FDE.

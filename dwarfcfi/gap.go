@@ -8,20 +8,21 @@ import "math"
 func (t *Table) Gap(pc uint64) (start, end uint64, ok bool) {
 	start, end = 0, math.MaxUint64
 	for _, f := range []*frames{&t.eh, &t.debug} {
-		var before FDE
-		var behind uint64
-		var err error
-		if f == &t.eh && t.hdr.count > 0 {
-			before, behind, err = t.hdr.around(f, pc)
-		} else {
-			before, behind, err = f.around(pc)
-		}
+		before, behind, err := t.around(f, pc)
 		if err != nil || before.Covers(pc) {
 			return 0, 0, false
 		}
 		start, end = max(start, before.End), min(end, behind)
 	}
 	return start, end, start <= pc && pc < end
+}
+
+// around returns what is around pc in a section: see [searchTable.around].
+func (t *Table) around(f *frames, pc uint64) (before FDE, behind uint64, err error) {
+	if f == &t.eh && t.hdr.count > 0 {
+		return t.hdr.around(f, pc)
+	}
+	return f.around(pc)
 }
 
 // around returns the FDE that starts at or before pc, an empty one if none does, and the

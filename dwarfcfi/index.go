@@ -32,6 +32,10 @@ func (f *frames) find(pc uint64) (FDE, error) {
 		return FDE{}, err
 	}
 	i := x.search(pc)
+	from, upTo := uint64(0), uint64(math.MaxUint64)
+	if i < x.len() {
+		upTo = x.start(i)
+	}
 	// Several FDEs may have the same start: where the linker dropped a copy of an inline
 	// function, its FDE stays in .debug_frame with start 0 or with the start of the copy kept.
 	for tries := 0; i > 0 && tries < 4; tries++ {
@@ -41,8 +45,10 @@ func (f *frames) find(pc uint64) (FDE, error) {
 			return FDE{}, err
 		}
 		if d.Covers(pc) {
+			d.from, d.upTo = from, upTo
 			return d, nil
 		}
+		from = max(from, d.End)
 	}
 	return FDE{}, x.err
 }

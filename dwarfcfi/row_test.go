@@ -214,3 +214,45 @@ func TestRowHasExpressions(t *testing.T) {
 		}
 	}
 }
+
+// A row that a look-up gives holds as far as look-ups find its FDE, if FDEs overlap.
+func TestRowsOfFDEsThatOverlap(t *testing.T) {
+	for _, eh := range []bool{true, false} {
+		b := builder{eh: eh}
+		c := b.cie(cieSpec{program: callSite})
+		b.fde(c, b.abs(0x1000, 0x100))
+		b.fde(c, b.abs(0x1040, 0x10), cfaDefCFAOffset, 16)
+		b.fde(c, b.abs(0x1080, 0x100))
+		table := b.table(t)
+		for _, want := range []struct{ pc, start, end uint64 }{
+			{0x1000, 0x1000, 0x1040}, {0x103f, 0x1000, 0x1040}, {0x1040, 0x1040, 0x1050},
+			{0x1050, 0x1050, 0x1080}, {0x1080, 0x1080, 0x1180},
+		} {
+			var row Row
+			if err := table.Row(want.pc, &row); err != nil || row.Start != want.start || row.End != want.end {
+				t.Errorf(".eh_frame %v: %#x: row %#x to %#x, %v, want %#x to %#x", eh, want.pc, row.Start, row.End, err,
+					want.start, want.end)
+			}
+		}
+	}
+	eh, debug := builder{eh: true}, builder{}
+	c := eh.cie(cieSpec{program: callSite})
+	eh.fde(c, eh.abs(0x1040, 0x10))
+	eh.fde(c, eh.abs(0x1080, 0x10))
+	debug.fde(debug.cie(cieSpec{program: callSite}), debug.abs(0x1000, 0x100))
+	s := eh.sections()
+	s.DebugFrame = debug.Section
+	table, err := New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct{ pc, start, end uint64 }{
+		{0x1000, 0x1000, 0x1040}, {0x1048, 0x1040, 0x1050}, {0x1060, 0x1050, 0x1080}, {0x10f0, 0x1090, 0x1100},
+	} {
+		var row Row
+		if err := table.Row(want.pc, &row); err != nil || row.Start != want.start || row.End != want.end {
+			t.Errorf("both sections: %#x: row %#x to %#x, %v, want %#x to %#x", want.pc, row.Start, row.End, err,
+				want.start, want.end)
+		}
+	}
+}

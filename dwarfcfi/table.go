@@ -97,6 +97,9 @@ func (t *Table) FDE(pc uint64) (FDE, error) {
 		return d, err
 	}
 	if d, debugErr := t.debug.find(pc); debugErr == nil {
+		if before, behind, err := t.around(&t.eh, pc); err == nil {
+			d.from, d.upTo = max(d.from, before.End), min(d.upTo, behind)
+		}
 		return d, nil
 	} else if err == ErrNoFDE {
 		err = debugErr
@@ -118,6 +121,9 @@ func (t *Table) ehFDE(pc uint64) (FDE, error) {
 		if err == nil && d.Start == start {
 			switch {
 			case d.Covers(pc):
+				if d.upTo = math.MaxUint64; i < t.hdr.count {
+					d.upTo = t.hdr.value(2 * i)
+				}
 				return d, nil
 			case d.Start < d.End:
 				return FDE{}, ErrNoFDE
@@ -133,14 +139,18 @@ func (t *Table) ehFDE(pc uint64) (FDE, error) {
 	return t.eh.find(pc)
 }
 
-// Row fills row with the row of the unwind table that holds at pc. Errors are those of
-// [Table.FDE]; row is undefined then.
+// Row fills row with the row of the unwind table that holds at pc, as far as look-ups find no other FDE.
+// Errors are those of [Table.FDE]; row is undefined then.
 func (t *Table) Row(pc uint64, row *Row) error {
 	d, err := t.FDE(pc)
 	if err != nil {
 		return err
 	}
-	return d.Row(pc, row)
+	if err := d.Row(pc, row); err != nil {
+		return err
+	}
+	row.Start, row.End = max(row.Start, d.from), min(row.End, d.upTo)
+	return nil
 }
 
 // Row fills row with the FDE's row that holds at pc; [ErrNoFDE] when it does not cover pc.

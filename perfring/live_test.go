@@ -204,6 +204,28 @@ func TestWaitDoesNotSpinOnExitedTargets(t *testing.T) {
 	}
 }
 
+// A Wait for no time sets no timer, and takes in who woke it and which targets have exited.
+func TestWaitForNoTime(t *testing.T) {
+	cmd, in := work(t, "burn")
+	s := mustOpen(t, Target{PIDs: []int{cmd.Process.Pid}}, Options{Events: mustEvents(t, "dummy")})
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	s.Wake()
+	if err := s.Wait(0); err != nil || s.poller.until != 0 || s.Done() {
+		t.Fatalf("%v; timer set to %d, done: %v", err, s.poller.until, s.Done())
+	}
+	const short = time.Millisecond
+	if start := time.Now(); s.Wait(short) != nil || time.Since(start) < short {
+		t.Errorf("woken once, and twice after %v", time.Since(start))
+	}
+	_ = in.Close()
+	_ = cmd.Wait()
+	if err := s.Wait(0); err != nil || !s.Done() {
+		t.Errorf("%v; done: %v", err, s.Done())
+	}
+}
+
 // Each program that starts ends a Wait: without that wake-up, Wait would only end at its timeout. Peek shows
 // what the program maps before Drain hands it out.
 func TestNewMappingsEndWait(t *testing.T) {
@@ -248,6 +270,40 @@ func TestNewMappingsEndWait(t *testing.T) {
 	for pid := range ahead {
 		if !drained[pid] {
 			t.Errorf("the mapping of process %d was not handed out", pid)
+		}
+	}
+}
+
+// Glance shows what was written since it or Peek was last called, and takes nothing away from Peek.
+func TestGlance(t *testing.T) {
+	s := mustOpen(t, Target{AllCPUs: true}, Options{Events: mustEvents(t, "dummy")})
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	// maps gives how many mappings of the program that was run last a look shows.
+	var pid int
+	maps := func(look func(func(Record))) (n int) {
+		look(func(r Record) {
+			var m Mmap2
+			if DecodeMmap2(r, &m) == nil && int(m.PID) == pid {
+				n++
+			}
+		})
+		return n
+	}
+	for i := range 4 {
+		cmd := exec.Command("true")
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		pid = cmd.Process.Pid
+		if i%2 == 0 {
+			if n, again := maps(s.Glance), maps(s.Glance); n == 0 || again != 0 {
+				t.Errorf("%d mappings, and %d again", n, again)
+			}
+		}
+		if n, again := maps(s.Peek), maps(s.Glance); n == 0 || again != 0 {
+			t.Errorf("%d mappings after Glance, and %d again after Peek", n, again)
 		}
 	}
 }

@@ -36,7 +36,8 @@ type queue struct {
 	last uint64
 	// sideBand says that the ring has all records but samples.
 	sideBand bool
-	peeked   uint64 // position behind the last record that was looked at ahead of its time
+	peeked   uint64 // position behind the last record that was looked at ahead of its time, by Source.Peek
+	glanced  uint64 // the same by Source.Glance
 	reported uint64 // the head that Source.news last reported
 
 	// held are the records from tail on, in the order of the ring; the first ones are released once they

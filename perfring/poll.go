@@ -225,6 +225,11 @@ func (p *poller) wait(timeout time.Duration) error {
 
 // sleep is wait without a look at the rings before.
 func (p *poller) sleep(timeout time.Duration) error {
+	if timeout == 0 { // a timer that ends at once would interrupt this thread, and wake it
+		p.ask(p.fd)
+		_, err := p.found()
+		return err
+	}
 	if err := p.arm(timeout); err != nil {
 		return err
 	}
@@ -233,20 +238,25 @@ func (p *poller) sleep(timeout time.Duration) error {
 		if err := p.conn.Read(p.poll); err != nil {
 			return fmt.Errorf("epoll: %w", err)
 		}
-		if p.errno != 0 && p.errno != unix.EINTR {
-			return fmt.Errorf("epoll_wait: %w", p.errno)
-		}
-		alive := p.alive
-		ready, side := p.look()
-		if side {
-			p.ask(p.side)
-			news, _ := p.look()
-			ready = ready || news
-		}
-		if ready || alive > 0 && p.alive == 0 {
-			return nil
+		if ready, err := p.found(); ready || err != nil {
+			return err
 		}
 	}
+}
+
+// found goes through what ask has found, with what it leads to. ready says that the wait is over.
+func (p *poller) found() (ready bool, err error) {
+	if p.errno != 0 && p.errno != unix.EINTR {
+		return false, fmt.Errorf("epoll_wait: %w", p.errno)
+	}
+	alive := p.alive
+	ready, side := p.look()
+	if side {
+		p.ask(p.side)
+		news, _ := p.look()
+		ready = ready || news
+	}
+	return ready || alive > 0 && p.alive == 0, nil
 }
 
 // look goes through what ask has found. ready says that there is more than the end of tasks, side that the

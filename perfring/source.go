@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"math/bits"
 	"os"
@@ -326,13 +327,29 @@ func (s *Source) Flush(fn func(Record) error) error {
 // hands them out. A record is valid only during its call of fn. Peek may be called while Drain is running.
 // If the events were adopted, fn is called with samples, too.
 func (s *Source) Peek(fn func(Record)) {
+	for q := range s.lookedAhead() {
+		q.peeked = q.ahead(q.peeked, s.ahead, fn)
+	}
+}
+
+// Glance is Peek for the records that were written since the last call of either, and leaves them to the next
+// Peek all the same. It is for whoever has to wait in the middle of something else.
+func (s *Source) Glance(fn func(Record)) {
+	for q := range s.lookedAhead() {
+		q.glanced = q.ahead(max(q.glanced, q.peeked), s.ahead, fn)
+	}
+}
+
+// lookedAhead goes through the rings that Peek and Glance look at.
+func (s *Source) lookedAhead() iter.Seq[*queue] {
 	if s.ahead == nil {
 		s.ahead = make([]byte, MaxRecordSize+1)
 	}
-	for i := range s.rings {
-		if s.rings[i].sideBand || s.rings[i].mixed {
-			q := s.merger.queues[i]
-			q.peeked = q.ahead(q.peeked, s.ahead, fn)
+	return func(yield func(*queue) bool) {
+		for i := range s.rings {
+			if (s.rings[i].sideBand || s.rings[i].mixed) && !yield(s.merger.queues[i]) {
+				return
+			}
 		}
 	}
 }

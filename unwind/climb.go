@@ -286,6 +286,13 @@ func (t *memos) lookup(tid uint32, space *vmas.Space) *memo {
 	return m
 }
 
+// forget empties the memo of a thread.
+func (t *memos) forget(tid uint32) {
+	if m := &t[tid%memoSlots]; m.tid == tid {
+		m.from = len(m.buf)
+	}
+}
+
 // frames are those of the last walk, leaf first.
 func (m *memo) frames() []Frame {
 	if m == nil {

@@ -125,8 +125,8 @@ func (w *walk) hostCalled(pc, distance uint64) (at, cfa uint64, to callee) {
 			return 0, 0, otherCallee
 		}
 	}
-	switch h := w.hostAt(entry); {
-	case h.cfa == 0 && w.isLate(entry):
+	switch h, known := w.hostAt(entry); {
+	case !known:
 		return 0, 0, unreadCallee
 	case h.cfa == 0 && direct:
 		return 0, 0, noHost
@@ -153,31 +153,38 @@ type hostFrame struct {
 	at, cfa uint64
 }
 
-// hostAt gives the frame of the function that begins at entry, with a CFA of 0 where nothing is known of it.
-func (w *walk) hostAt(entry uint64) (h hostFrame) {
+// hostAt gives the frame of the function that begins at entry, with a CFA of 0 if it is no interpreter. It is
+// not known while the file has not been read.
+func (w *walk) hostAt(entry uint64) (h hostFrame, known bool) {
 	const most = 1024
 	m := w.space.Find(entry)
 	if m == nil {
-		return h
+		return h, true
 	}
 	im := w.images.Lookup(w.space.PID, m)
 	if im == nil {
-		return h
+		return h, !m.File.Kind.HasImage()
 	}
 	if h, ok := w.hosts[entry]; ok && h.image == im {
-		return h
+		return h, true
+	}
+	if im.Parse() != nil {
+		return h, false
 	}
 	h.image = im
+	before := w.images.Arrivals()
 	if at, cfa, ok := im.DispatchFrame(m, entry); ok {
 		h.at, h.cfa = at, cfa
 	} else if c, _ := im.CodeAt(m, entry); c == nil {
-		return h // not read yet
+		return h, !im.IsLate()
+	} else if w.images.Arrivals() != before {
+		return h, false // a piece came that was missed
 	}
 	if w.hosts == nil || len(w.hosts) >= most {
 		w.hosts = make(map[uint64]hostFrame)
 	}
 	w.hosts[entry] = h
-	return h
+	return h, true
 }
 
 // resume continues the walk above f, a frame of generated code whose caller cannot be found, at the next

@@ -232,7 +232,18 @@ func (u *Unwinder) WalkOn(space *vmas.Space, from OpenFrame, stack *Stack) Resul
 	memory := u.Memory // is about the sample in work
 	u.Memory = nil
 	defer func() { u.Memory = memory }()
+	for range mostWalks {
+		before := u.images.Arrivals()
+		if res := u.walkOn(space, from, stack); u.knewAll(before, &res) {
+			return res
+		}
+	}
+	u.walk.ips, u.walk.frames = u.walk.ips[:1], u.walk.frames[:1]
+	return u.walk.end(NoImage, nil)
+}
 
+// walkOn is WalkOn for one walk.
+func (u *Unwinder) walkOn(space *vmas.Space, from OpenFrame, stack *Stack) Result {
 	f := frame{pc: from.PC, sp: from.SP, bp: from.BP, exact: from.Leaf}
 	w := u.begin(space, stack)
 	w.push(&f, ByLive)

@@ -31,6 +31,16 @@ type Result struct {
 	grown int
 }
 
+// isCertain says whether CFI alone leads to the root.
+func (r *Result) isCertain() bool {
+	for i := range r.Frames {
+		if by := r.Frames[i].Source; by != ByCFI && i > 0 {
+			return false
+		}
+	}
+	return r.End == Root
+}
+
 // SavedBP gives the address that the BP of frame i was loaded from. ok is false where it was not
 // loaded, and in frames that were not found by a fast rule.
 func (r *Result) SavedBP(i int) (addr uint64, ok bool) {

@@ -96,6 +96,108 @@ in_outer:
 	}
 }
 
+// TestFileThatComesInAWalk walks from generated code whose caller is in a file that comes in the middle of
+// the walk, at each time when it may: what was passed over before that may be the caller.
+func TestFileThatComesInAWalk(t *testing.T) {
+	t.Parallel()
+	const program = `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call interpreter
+in_start:
+	call *%rax
+also_in_start:
+	nop
+	.cfi_endproc
+	.p2align 4
+interpreter:
+	.cfi_startproc
+	.cfi_def_cfa_offset 48
+	sub $40, %rsp
+	nop
+	add $40, %rsp
+	ret
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+`
+	known, _, at := labelledProgram(t, program)
+	other, _, _ := labelledProgram(t, program+"\t.ident \"another file\"\n")
+	const (
+		base, far = 0x400000, 0x10000000 // the file that comes, and the same code in another file beyond it
+		generated = 0x5000_0000_0000
+	)
+	inStart, alsoInStart := at["in_start"], at["also_in_start"]
+	calls := []uint64{1, alsoInStart, alsoInStart + far}
+	hosts := []uint64{0, 0, 0, 0, 0, 0, inStart, 0, 0, 0, 0, 0, 0, inStart + far, 1}
+	for _, c := range []struct {
+		name   string
+		opened fusetest.Mode
+		stack  []uint64
+		want   uint64
+	}{
+		{"caller", fusetest.HangRead, calls, alsoInStart},
+		{"caller's code", fusetest.HangClose, calls, alsoInStart},
+		{"host", fusetest.HangRead, hosts, inStart},
+		{"host's code", fusetest.HangClose, hosts, inStart},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			right := 0
+			for wait := 1; ; wait++ {
+				server, space := lateFile(t, c.opened, known.Find(base), map[uint64]string{
+					base + far: other.Find(base).File.Path,
+					generated:  "//anon",
+				})
+				defer server.Be(t, fusetest.Answer)
+				waits, walking := 0, false
+				u := NewUnwinder(image.New(image.Config{
+					Proc: "/proc", Hurried: true,
+					Room: func() bool { return false }, // each question is waited for a little
+					Waits: func() {
+						if !walking {
+							return
+						}
+						if waits++; waits == wait {
+							server.Be(t, fusetest.Answer)
+							time.Sleep(100 * time.Millisecond) // until it is there
+						}
+					},
+				}))
+				parsed := func(m *vmas.Mapping) func() bool {
+					u.images.Open(1, m)
+					return func() bool { return u.images.Lookup(1, m).Parse() == nil }
+				}
+				until(t, "the other file is not read", parsed(space.Find(base+far)))
+				if c.opened == fusetest.HangClose {
+					until(t, "the file is not read", parsed(space.Find(base)))
+					server.Be(t, fusetest.HangRead)
+				}
+				var regs Regs
+				regs.set(rule.IP, generated+16)
+				regs.set(rule.SP, madeSP)
+				walking = true
+				got := u.Unwind(space, &regs, madeCopy(true, c.stack...))
+				walking = false
+				if waits < wait {
+					break
+				}
+				switch { // on a busy machine it may come after the walk
+				case slices.Equal(got.IPs, []uint64{generated + 16, c.want}):
+					right++
+				case len(got.IPs) > 1 || got.End == Root:
+					t.Errorf("it came in wait %d: %#x, %v", wait, got.IPs, got.End)
+				}
+			}
+			if right == 0 {
+				t.Error("it was never there in time")
+			}
+		})
+	}
+}
+
 // TestCallInLateCode asks about a return address before the code there is read, and again when it is.
 func TestCallInLateCode(t *testing.T) {
 	t.Parallel()

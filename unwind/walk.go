@@ -88,7 +88,32 @@ func (f *frame) lookup() uint64 {
 // Unwind walks the stack of a sample taken in the process whose mappings are
 // space. It does not allocate once its buffers have grown and the rules that
 // it meets are known.
+//
+// Where CFI alone does not lead to the root, it matters what is not known yet: a walk goes no further where
+// the caller may be in a file that has not been read. If something comes meanwhile, one part of the walk does
+// not know what another one does, and the stack is walked again.
 func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
+	for range mostWalks {
+		before := u.images.Arrivals()
+		if res := u.unwind(space, regs, stack); u.knewAll(before, &res) {
+			return res
+		}
+		u.memos.forget(stack.Thread)
+	}
+	return u.SampledOnly(regs, NoImage)
+}
+
+// mostWalks is how often a stack is walked. Something new may come each time.
+const mostWalks = 8
+
+// knewAll says whether nothing came in a walk that matters for its result. before is what
+// [image.Store.Arrivals] was at its beginning.
+func (u *Unwinder) knewAll(before uint64, res *Result) bool {
+	return u.images.Arrivals() == before || res.isCertain()
+}
+
+// unwind is Unwind for one walk.
+func (u *Unwinder) unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	f := frame{pc: regs.Value[rule.IP], sp: regs.Value[rule.SP], bp: regs.Value[rule.BP], exact: true}
 	w := u.begin(space, stack)
 	w.push(&f, BySample)

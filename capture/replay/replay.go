@@ -81,8 +81,14 @@ type Replay struct {
 	// named says that a COMM makes a process known.
 	named bool
 
-	exits     []exit           // exits that are not applied yet, in order of time
-	ending    map[uint32]int32 // how many of these a process has
+	exits  []exit           // exits that are not applied yet, in order of time
+	ending map[uint32]int32 // how many of these a process has
+	taken  decoded          // by Record
+	ahead  decoded          // by Peek, which may be called while a change is still used
+}
+
+// decoded is the last record that was decoded.
+type decoded struct {
 	change    Change
 	corrected []byte // scratch
 }
@@ -116,8 +122,8 @@ func NewRecorded(table *vmas.Table) *Replay {
 // Record applies a record of an event that has the format f, and returns what it says. It fails if the record
 // cannot be decoded, and changes nothing then.
 func (r *Replay) Record(rec perfring.Record, f *perfring.Format) (*Change, error) {
-	c := &r.change
-	if err := r.decode(rec, f); err != nil {
+	c, err := r.taken.decode(rec, f)
+	if err != nil {
 		return nil, err
 	}
 	var time uint64
@@ -210,9 +216,11 @@ const noParent = ^uint32(0)
 // advance. ok is false for a mapping of the kernel, one that is not executable, and any other record. Address
 // spaces do not change.
 func (r *Replay) Peek(rec perfring.Record, f *perfring.Format) (pid uint32, m vmas.Mapping, ok bool) {
-	c := &r.change
-	if rec.Type() != perfring.RecordMmap2 || r.decode(rec, f) != nil || c.Kind != Mapping ||
-		c.Map.Prot&vmas.ProtExec == 0 {
+	if rec.Type() != perfring.RecordMmap2 {
+		return 0, m, false
+	}
+	c, err := r.ahead.decode(rec, f)
+	if err != nil || c.Kind != Mapping || c.Map.Prot&vmas.ProtExec == 0 {
 		return 0, m, false
 	}
 	file := r.table.Expect(c.Map)
@@ -223,9 +231,9 @@ func (r *Replay) Peek(rec perfring.Record, f *perfring.Format) (pid uint32, m vm
 	}, true
 }
 
-// decode decodes a record into r.change.
-func (r *Replay) decode(rec perfring.Record, f *perfring.Format) (err error) {
-	c := &r.change
+// decode decodes a record, and returns r.change, which is valid until the next call.
+func (r *decoded) decode(rec perfring.Record, f *perfring.Format) (c *Change, err error) {
+	c = &r.change
 	*c = Change{Record: f.Correct(rec, &r.corrected)}
 	switch rec.Type() {
 	case perfring.RecordMmap:
@@ -252,7 +260,7 @@ func (r *Replay) decode(rec perfring.Record, f *perfring.Format) (err error) {
 	case perfring.RecordThrottle:
 		c.Kind = Throttled
 	}
-	return err
+	return c, err
 }
 
 func (c *Change) task(kind Kind) error {

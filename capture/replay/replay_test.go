@@ -247,6 +247,10 @@ func TestPeek(t *testing.T) {
 	if err != nil || c.Mapping == nil || c.Mapping.File != got.File {
 		t.Errorf("%+v, %v: another file", c, err)
 	}
+	r.Peek(mmap2(t, perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 8, Prot: unix.PROT_EXEC}), &format)
+	if c.PID != 7 || c.Map.Addr != 0x1000 {
+		t.Errorf("%+v after a look at another record", c)
+	}
 }
 
 func TestKernelSymbol(t *testing.T) {

@@ -69,7 +69,7 @@ func (im *Image) seekDebugFrame() {
 	d.seeking = newTask(func() debugFrame { return find.debugFrame(&w, quota) },
 		func(f debugFrame) { f.share.giveBack() })
 	if im.source != nil {
-		d.seeking.concerns(im.source)
+		d.seeking.goesThrough(im.source)
 	}
 	if s.await(&d.seeking.job, "debug file of "+im.Path, &d.late) {
 		im.adoptDebugFrame()
@@ -107,7 +107,7 @@ func (s *Store) takeIn() {
 			waiting = append(waiting, im)
 		default:
 			if im.adoptDebugFrame(); im.debug.cfi != nil {
-				im.rules, im.rows = rule.Cache{}, nil
+				im.rules, im.ranges, im.rows = rule.Cache{}, rule.Ranges{}, nil
 			}
 		}
 	}

@@ -84,6 +84,42 @@ func TestFileThatHangs(t *testing.T) {
 	}
 }
 
+// TestFilesAheadOfAWait waits for a file that hangs: files that are mapped meanwhile are opened before that
+// wait is over, and those that are known are left alone.
+func TestFilesAheadOfAWait(t *testing.T) {
+	server, path := onFUSE(t)
+	table := vmas.NewTable("")
+	at := func(pid uint32) *vmas.Mapping { return table.Space(pid).Find(0x401000) }
+	var s *Store
+	looks, openAt := 0, 0
+	s = New(Config{Proc: "/proc", Hurried: true, Waits: func() {
+		looks++
+		s.Ahead(1, at(1))
+		s.Ahead(2, at(2))
+		if o, ok := at(2).File.Image.(*opening); ok && o.isDone() && openAt == 0 {
+			openAt = looks
+		}
+	}})
+	for i, path := range []string{path, libc(t)} {
+		table.Comm(uint32(i+1), uint32(i+1), []byte("test"), true)
+		table.Mmap(uint32(i+1), vmas.Map{Addr: 0x400000, Len: 1 << 20, Prot: vmas.ProtExec,
+			Name: []byte(path), ID: identity(t, path)})
+	}
+	server.Be(t, fusetest.HangOpen)
+	s.Open(1, at(1))
+	hanging := at(1).File.Image
+	if im := s.Lookup(1, at(1)); im == nil || im.err != errLate || at(1).File.Image != hanging {
+		t.Fatalf("%v of a file that hangs", im)
+	}
+	if openAt < 2 || looks < int(patienceForOne/shortLived)/2 {
+		t.Errorf("the other file was open at look %d of %d", openAt, looks)
+	}
+	server.Be(t, fusetest.Answer)
+	if im := s.Lookup(2, at(2)); im == nil || !im.Opened() {
+		t.Errorf("the other file has no image: %v", im)
+	}
+}
+
 // TestDebugFileThatComesLate looks up rules while the debug file cannot be read: they come from the code
 // until the file is read, and from its CFI afterwards.
 func TestDebugFileThatComesLate(t *testing.T) {

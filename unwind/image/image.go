@@ -43,10 +43,11 @@ type Image struct {
 	late     lateness
 	spared   bool // some of its rules were not looked for, as that takes too long
 
-	rules rule.Cache
-	wide  []rule.WideRule
-	rows  keptRows // in place of rules, if arch is not AMD64
-	hit   bool     // a frame was in it
+	rules  rule.Cache
+	ranges rule.Ranges // of rows
+	wide   []rule.WideRule
+	rows   keptRows // in place of rules, if arch is not AMD64
+	hit    bool     // a frame was in it
 }
 
 // Rules returns the rules that are known, by offset in the file. [Image.Find] adds to them.
@@ -76,7 +77,13 @@ func (im *Image) Find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 	if !im.isRead() || im.err != nil {
 		return rule.Unreadable
 	}
-	r := rule.Unreadable // for i386 code: frames of x86-64 do not return to it
+	if off>>32 == 0 {
+		if r := im.ranges.Get(uint32(off)); r != rule.None {
+			im.rules.Put(uint32(off), r)
+			return r
+		}
+	}
+	r, holds := rule.Unreadable, extent{} // for i386 code: frames of x86-64 do not return to it
 	if im.arch == rule.AMD64 || im.arch == nil {
 		began, ok := im.store.thrift.begin()
 		if !ok {
@@ -85,7 +92,7 @@ func (im *Image) Find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 		}
 		im.refresh()
 		im.survey.missing = false
-		r = im.compile(m, pc)
+		r, holds = im.compile(m, pc)
 		im.store.thrift.end(began)
 		if im.misses() || im.survey.missing || im.err != nil {
 			return rule.Unreadable
@@ -93,8 +100,31 @@ func (im *Image) Find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 	}
 	if off>>32 == 0 {
 		im.rules.Put(uint32(off), r)
+		if holds.to>>32 == 0 && holds.from < holds.to {
+			im.ranges.Put(uint32(off), uint32(holds.from), uint32(holds.to), r)
+		}
 	}
 	return r
+}
+
+// An extent is the file offsets over which a rule holds; to is exclusive. It is empty if that is not known.
+type extent struct{ from, to uint64 }
+
+// extentOf is that of the rule for a row that holds at addr, at an offset in the file. At the row's last byte
+// a coroutine may end, and an expression may say something else at each address. Where Go's table goes before
+// rows, and with a debug file, which the image's own CFI goes before, it is not known.
+func (im *Image) extentOf(row *dwarfcfi.Row, addr, off uint64) extent {
+	if row.CFA.Kind == dwarfcfi.CFAExpression || im.golang != nil || im.debug.cfi != nil ||
+		addr < row.Start || addr+1 >= row.End || off < addr-row.Start {
+		return extent{}
+	}
+	e := extent{off - (addr - row.Start), off + (row.End - 1 - addr)}
+	low, lowOK := im.Address(e.from)
+	last, lastOK := im.Address(e.to - 1)
+	if !lowOK || !lastOK || low != row.Start || last != row.End-2 {
+		return extent{} // it is not in one segment
+	}
+	return e
 }
 
 // sampled notes that a frame is in the image, which is that of the file f.
@@ -109,11 +139,12 @@ func (im *Image) sampled(f *vmas.File) {
 	}
 }
 
-func (im *Image) compile(m *vmas.Mapping, pc uint64) rule.Rule {
+// compile gives the rule for pc, which lies in m, and where it holds.
+func (im *Image) compile(m *vmas.Mapping, pc uint64) (r rule.Rule, holds extent) {
 	if im.golang != nil {
 		if addr, ok := im.Address(pc - m.Start + m.Offset); ok {
 			if r, ok := im.golang.Rule(addr); ok {
-				return r
+				return r, holds
 			}
 		}
 	}
@@ -123,25 +154,25 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) rule.Rule {
 	switch {
 	case err == nil && addr+1 == row.End && im.EndsContext(m, pc+1) && !im.code.IsRet(addr),
 		err == dwarfcfi.ErrNoFDE && im.EndsContext(m, pc+1):
-		return rule.EndOfStack
+		return rule.EndOfStack, holds
 	case err == nil:
-		return im.compileRow(&row, pc)
+		return im.compileRow(&row, pc), im.extentOf(&row, addr, pc-m.Start+m.Offset)
 	case !errors.Is(err, dwarfcfi.ErrNoFDE):
-		return rule.Malformed
+		return rule.Malformed, holds
 	}
 	if !ok || im.code == nil {
-		return rule.Uncovered
+		return rule.Uncovered, holds
 	}
 	if words, ok := im.startCode(addr); ok {
-		return rule.EntryCode.With(words, 0)
+		return rule.EntryCode.With(words, 0), holds
 	}
 	if r, ok := im.code.Rule(addr); ok {
-		return r
+		return r, holds
 	}
 	if im.isBeforeFunction(addr) {
-		return rule.GuessSP.With(1, 0)
+		return rule.GuessSP.With(1, 0), holds
 	}
-	return rule.Uncovered
+	return rule.Uncovered, holds
 }
 
 // isBeforeFunction says whether there is only padding from addr to the start of a function. Code that runs
@@ -349,7 +380,7 @@ func (im *Image) isRead() bool {
 		path, source, quota := im.Path, im.source, im.store.tables
 		im.reading = newTask(func() *tables { return readTables(path, source, quota) },
 			func(t *tables) { t.share.giveBack() })
-		im.reading.concerns(source)
+		im.reading.goesThrough(source)
 	}
 	if !im.store.await(&im.reading.job, im.Path, &im.late) {
 		return false
@@ -361,6 +392,7 @@ func (im *Image) isRead() bool {
 
 // adopt stores the tables that were read. The file stays open for its code.
 func (im *Image) adopt(t *tables) {
+	im.store.arrivals++
 	im.tables, im.err = t, t.err
 	for _, err := range t.told {
 		im.store.Report(im.Path, err)
@@ -406,6 +438,7 @@ func (im *Image) IsLate() bool { return im.misses() }
 // refresh drops what was concluded without the piece of the file that was missed, once it has come.
 func (im *Image) refresh() {
 	if im.misses() && im.wanted.isDone() {
+		im.store.arrivals++
 		im.wanted = nil
 		im.late = lateness{told: im.late.told}
 		im.readCode()

@@ -11,7 +11,7 @@ import (
 func (s *Store) Rules() (n, size int) {
 	add := func(im *Image) {
 		n += im.rules.Len()
-		size += im.rules.Size() + int(unsafe.Sizeof(rule.WideRule{}))*cap(im.wide)
+		size += im.rules.Size() + im.ranges.Size() + int(unsafe.Sizeof(rule.WideRule{}))*cap(im.wide)
 	}
 	for _, im := range s.byKey {
 		add(im)

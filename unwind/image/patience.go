@@ -11,6 +11,7 @@ import "time"
 type patience struct {
 	limited bool            // otherwise a wait takes as long as it takes
 	room    func() bool     // says whether the rings have room; nil: they are not known to have any
+	waits   func()          // is called before a wait and every few milliseconds of it; may be nil
 	stop    <-chan struct{} // ends every wait
 	credit  time.Duration
 	at      time.Time // when the credit was that
@@ -30,6 +31,8 @@ const (
 	firstCredit = 600 * time.Millisecond
 	// longTurn is how long a wait takes before the rings are looked at again.
 	longTurn = 10 * time.Millisecond
+	// shortLived is how long programs last at least that are opened while another file is waited for.
+	shortLived = 2 * time.Millisecond
 	// ordinary is the time within which a file that comes costs no credit, with room, and all that it is waited
 	// for at a time if the rings have none.
 	ordinary = 2 * time.Millisecond
@@ -38,8 +41,10 @@ const (
 	shareForIDs = 20
 )
 
-func newPatience(limited bool, room func() bool, stop <-chan struct{}) patience {
-	p := patience{limited: limited, room: room, stop: stop, credit: mostWithRoom, at: time.Now()}
+func newPatience(c *Config, room func() bool) patience {
+	limited := c.Hurried
+	p := patience{limited: limited, room: room, waits: c.Waits, stop: c.Stop, credit: mostWithRoom,
+		at: time.Now()}
 	if p.hasRoom() {
 		p.credit = firstCredit
 	}
@@ -122,16 +127,25 @@ func (p *patience) turn() time.Duration {
 // take waits for a turn. What it took is not more than that: where the end of the turn is noticed later, this
 // goroutine had no CPU, and whoever reads the file may not have had one either.
 func (p *patience) take(done <-chan struct{}, turn time.Duration) (took time.Duration, came bool) {
-	began := time.Now()
-	p.timer.Reset(turn)
 	defer p.timer.Stop()
-	select {
-	case <-done:
-		came = true
-	case <-p.timer.C:
-	case <-p.stop:
+	for took < turn {
+		piece := turn - took
+		if p.waits != nil {
+			p.waits()
+			piece = min(piece, shortLived)
+		}
+		began := time.Now()
+		p.timer.Reset(piece)
+		select {
+		case <-done:
+			return took + min(time.Since(began), piece), true
+		case <-p.timer.C:
+			took += piece
+		case <-p.stop:
+			return took + min(time.Since(began), piece), false
+		}
 	}
-	return min(time.Since(began), turn), came
+	return took, false
 }
 
 func (p *patience) hasRoom() bool { return p.room != nil && p.room() }

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -10,7 +11,8 @@ import (
 // server that does not answer keeps one of its goroutines busy and delays only files on the same device.
 // Goroutines are started when there is work: an idle reader has none.
 type reader struct {
-	owner func(pid uint32) (uid uint32) // nil: it does not matter whose they are
+	owner  func(pid uint32) (uid uint32) // nil: it does not matter whose they are
+	beside bool                          // long jobs do not take the processor of whoever walks
 
 	mu      sync.Mutex
 	queue   []*job
@@ -35,6 +37,7 @@ type job struct {
 	device uint64 // on which the file lies, 0 where that is not known
 	pid    uint32 // of the process whose user it is for, 0 for none
 	sent   bool   // the reader has it
+	long   bool   // it may take many milliseconds of CPU time
 
 	done      chan struct{} // closed when the job is done
 	began     time.Time     // under reader.mu
@@ -47,6 +50,13 @@ const (
 	noUser    = 1 << 32 // nobody: files are read for this process itself
 	firstUser = noUser + 1
 )
+
+// goesThrough is concerns for a job that goes through all of the file, or through that of its debug file.
+func (j *job) goesThrough(s *source) {
+	const large = 4 << 20
+	j.concerns(s)
+	j.long = s.size >= large
+}
 
 // concerns says which file a job reads, and for whom.
 func (j *job) concerns(s *source) {
@@ -212,7 +222,11 @@ func (r *reader) next() *job {
 // work does a job, then others as long as there are any.
 func (r *reader) work(j *job) {
 	for j != nil {
-		j.do()
+		if j.long && r.beside {
+			onAnotherProcessor(j.do)
+		} else {
+			j.do()
+		}
 		r.mu.Lock()
 		close(j.done)
 		if j.abandoned && j.drop != nil {
@@ -243,4 +257,28 @@ func (r *reader) abandon(j *job) {
 // newJob returns a job without a result.
 func newJob(do func(), device uint64) *job {
 	return &job{do: do, device: device, done: make(chan struct{})}
+}
+
+// longJobs counts the long jobs of all readers that run beside whoever walks.
+var longJobs struct {
+	sync.Mutex
+	running int
+}
+
+// onAnotherProcessor does something with one more processor for Go's goroutines. A recording has one, which a
+// goroutine keeps for 10 ms though others want it, too: programs may have ended by then, and their files may
+// be gone. Jobs that hang do not add processors without end: more than maxAtWork have not enough to do.
+func onAnotherProcessor(do func()) {
+	add := func(n int) {
+		longJobs.Lock()
+		defer longJobs.Unlock()
+		before := min(longJobs.running, maxAtWork)
+		longJobs.running += n
+		if more := min(longJobs.running, maxAtWork) - before; more != 0 {
+			runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0)+more, 1))
+		}
+	}
+	add(1)
+	defer add(-1)
+	do()
 }

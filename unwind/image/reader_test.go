@@ -3,7 +3,9 @@ package image
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -160,7 +162,7 @@ func TestPatience(t *testing.T) { synctest.Test(t, testPatience) }
 func testPatience(t *testing.T) {
 	never, done := make(chan struct{}), make(chan struct{})
 	close(done)
-	p := newPatience(true, nil, nil)
+	p := newPatience(&Config{Hurried: true}, nil)
 	began := time.Now()
 	for range 100 {
 		var late lateness
@@ -174,7 +176,7 @@ func testPatience(t *testing.T) {
 		t.Errorf("waited %v for 100 files, with a credit of %v", took, mostCredit)
 	}
 	stop := make(chan struct{})
-	endless := newPatience(false, nil, stop)
+	endless := newPatience(&Config{Stop: stop}, nil)
 	if !endless.wait(done, new(lateness)) {
 		t.Error("what is there was not seen")
 	}
@@ -203,7 +205,7 @@ func TestPatienceWithRoom(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newPatience(true, func() bool { return c.room }, nil)
+				p := newPatience(&Config{Hurried: true}, func() bool { return c.room })
 				if !strings.Contains(c.name, "beginning") {
 					p.credit = mostWithRoom
 				}
@@ -319,7 +321,7 @@ func TestBuildIDBesideAFileThatHangs(t *testing.T) {
 func TestPatienceInParts(t *testing.T) {
 	for _, room := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPatience(true, func() bool { return room }, nil)
+			p := newPatience(&Config{Hurried: true}, func() bool { return room })
 			p.credit = mostWithRoom - mostCredit + 29500*time.Microsecond
 			if room {
 				p.credit = 29500 * time.Microsecond
@@ -335,5 +337,45 @@ func TestPatienceInParts(t *testing.T) {
 				t.Errorf("with room %v, it was waited for %v", room, late.waited)
 			}
 		})
+	}
+}
+
+// A job that goes through a large file has a processor of its own in a recording, and only there.
+func TestLongJobsHaveAProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, c := range []struct {
+		beside     bool
+		size       int64
+		processors int
+	}{
+		{true, 10 << 20, 2}, {true, 100 << 10, 1}, {false, 10 << 20, 1},
+	} {
+		r, during := reader{beside: c.beside}, 0
+		j := newJob(func() { during = runtime.GOMAXPROCS(0) }, 0)
+		j.goesThrough(&source{size: c.size})
+		r.submit(j)
+		<-j.done
+		if during != c.processors || runtime.GOMAXPROCS(0) != 1 {
+			t.Errorf("%+v: %d processors, and %d afterwards", c, during, runtime.GOMAXPROCS(0))
+		}
+	}
+	// However many hang, there are few.
+	release := make(chan struct{})
+	var begun, over sync.WaitGroup
+	for range 10 * maxAtWork {
+		begun.Add(1)
+		over.Go(func() {
+			onAnotherProcessor(func() {
+				begun.Done()
+				<-release
+			})
+		})
+	}
+	begun.Wait()
+	during := runtime.GOMAXPROCS(0)
+	close(release)
+	over.Wait()
+	if during != 1+maxAtWork || runtime.GOMAXPROCS(0) != 1 {
+		t.Errorf("%d processors while jobs hang, and %d afterwards", during, runtime.GOMAXPROCS(0))
 	}
 }

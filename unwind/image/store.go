@@ -39,6 +39,7 @@ type Store struct {
 	// for.
 	comparing map[*vmas.Copied]*task[bool]
 	late      []*Image
+	arrivals  uint64 // see Arrivals
 
 	kept *keeping // nil where files are not kept
 }
@@ -74,6 +75,9 @@ type Config struct {
 	// SomeRoom says whether they have some room. As long as they have, surveys are waited for, as a file has
 	// one only once. It may be nil, likewise.
 	SomeRoom func() bool
+	// Waits is called every few milliseconds while a recording waits for a file, also in the middle of a walk.
+	// Of the store, it may call Ahead only. It may be nil.
+	Waits func()
 	// Stop ends all waiting when it is closed; it may be nil.
 	Stop <-chan struct{}
 	// KeepFiles says that [Store.Files] returns files that no process maps any more, too.
@@ -91,8 +95,8 @@ func New(c Config) *Store {
 	s := &Store{
 		tell:      c.Listener,
 		find:      finder{access: c.Processes, offline: c.Offline},
-		patience:  newPatience(c.Hurried, c.Room, c.Stop),
-		surveying: newPatience(c.Hurried, c.SomeRoom, c.Stop),
+		patience:  newPatience(&c, c.Room),
+		surveying: newPatience(&c, c.SomeRoom),
 		ids:       account{credit: mostForIDs, at: time.Now()},
 		thrift:    newThrift(c.Hurried),
 		tables:    newQuota(maxOfAll),
@@ -105,6 +109,7 @@ func New(c Config) *Store {
 		surveyors: make(map[uint32]*surveyor),
 	}
 	s.find.files, s.find.reader = ownDescriptors(), &s.reader
+	s.reader.beside = c.Hurried
 	switch {
 	case c.Offline != nil:
 		s.find.access = nil
@@ -248,6 +253,16 @@ func (s *Store) Open(pid uint32, m *vmas.Mapping) {
 	im.debug.pid = pid
 }
 
+// Ahead is Open for files that are not known: all that may be done while another file is waited for.
+func (s *Store) Ahead(pid uint32, m *vmas.Mapping) {
+	if m.File.Image != nil {
+		return
+	}
+	if o := s.opening(pid, m); o != nil {
+		s.reader.submit(&o.job)
+	}
+}
+
 // BuildID is the build ID of the file behind a mapping that was passed to Open, nil if it has none or is not
 // open yet. It is waited for only in passing: most files that are mapped are never sampled, and where there
 // are many new ones, waiting for each would take longer than the rings take to fill.
@@ -385,6 +400,10 @@ func (s *Store) again(src *source) *os.File {
 	return file
 }
 
+// Arrivals is how often something has come that questions were answered without before: that a file was
+// opened, its tables, or a piece of its code.
+func (s *Store) Arrivals() uint64 { return s.arrivals }
+
 // await says whether a job is done, after waiting for it as long as patience allows. The job reads the file
 // at path, which is reported once if it does not come.
 func (s *Store) await(j *job, path string, late *lateness) bool {
@@ -421,6 +440,7 @@ func (s *Store) awaitWith(p *patience, j *job, path string, late *lateness) bool
 
 // adopt determines which image a file has that was opened.
 func (s *Store) adopt(f *vmas.File, o *opening) *Image {
+	s.arrivals++
 	found := o.result
 	f.Image = nil
 	if o.before != nil && found.is(o.before) {

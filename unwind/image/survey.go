@@ -84,7 +84,7 @@ func (im *Image) surveyed() *asm.Survey {
 		path, source, quota := im.Path, im.source, s.tables
 		v.name = "the code without unwind tables in " + path
 		v.making = newTask(func() surveyed { return makeSurvey(path, source, quota) }, nil)
-		v.making.concerns(source)
+		v.making.goesThrough(source)
 		user.running = append(user.running, &surveyRunning{v.making, now})
 	}
 	if !s.awaitWith(&s.surveying, &v.making.job, v.name, &v.late) {
