@@ -486,7 +486,13 @@ func (e ended) fails(t testing.TB, status int, says string) {
 // burner starts a process that burns CPU until the test ends.
 func burner(t testing.TB) int {
 	t.Helper()
-	cmd := exec.Command(programs.Build(t, "burn"), "0")
+	return neighbour(t, programs.Build(t, "burn"), "0")
+}
+
+// neighbour starts a process that runs until the test ends.
+func neighbour(t testing.TB, command ...string) (pid int) {
+	t.Helper()
+	cmd := exec.Command(command[0], command[1:]...)
 	if err := programs.StartTied(t, cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -501,15 +507,7 @@ func burner(t testing.TB) int {
 // a program hardly gets on, for a minute, and its CPU is no other's meanwhile; of this one there are none.
 func sleeper(t testing.TB) (pid string) {
 	t.Helper()
-	cmd := exec.Command("sleep", "60")
-	if err := programs.StartTied(t, cmd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	return strconv.Itoa(cmd.Process.Pid)
+	return strconv.Itoa(neighbour(t, "sleep", "60"))
 }
 
 // monotonic is the clock that samples are stamped with.

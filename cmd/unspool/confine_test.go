@@ -45,6 +45,7 @@ func fieldsOf(t *testing.T, pid int) (threads []map[string]string) {
 func TestRecordingIsConfined(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
+	burns := strconv.Itoa(burner(t))
 	for _, format := range []string{"perf.data", "out.folded", "comparison"} {
 		dir := t.TempDir()
 		what := []string{"record", "-o", format}
@@ -52,7 +53,7 @@ func TestRecordingIsConfined(t *testing.T) {
 			what = []string{"compare"}
 		}
 		r := start(t, dir, func(c *exec.Cmd) { c.Env = append(os.Environ(), "TMPDIR="+dir) },
-			append(what, "-v", "-p", strconv.Itoa(burner(t)), "-d", "30")...)
+			append(what, "-v", "-p", burns, "-d", "30")...)
 		pid := r.Process.Pid
 		if format == "perf.data" {
 			recordsInto(t, filepath.Join(dir, format))

@@ -22,14 +22,14 @@ func TestDeletedProgramsHaveNames(t *testing.T) {
 	need(t, "objcopy")
 	burn := programs.Build(t, "burn", "-g0")
 	for _, c := range []struct{ name, script string }{
-		{"after it ended", "cp %[1]s gone && ./gone 700; rm gone"},
+		{"after it ended", "cp %[1]s gone && ./gone 400; rm gone"},
 		{"while it runs", "cp %[1]s gone; ./gone 700 & sleep 0.2; rm gone; wait"},
-		{"replaced", "cp %[1]s gone && ./gone 700; rm gone; cp /bin/true gone; ./gone; echo >>gone"},
+		{"replaced", "cp %[1]s gone && ./gone 400; rm gone; cp /bin/true gone; ./gone; echo >>gone"},
 		// One of the two files may have a build ID, and the other one none.
-		{"replaced by a program that runs, too", "cp %[1]s gone && ./gone 700; rm gone; " +
+		{"replaced by a program that runs, too", "cp %[1]s gone && ./gone 400; rm gone; " +
 			"cp /usr/bin/sha1sum gone; head -c 100M /dev/zero | ./gone; rm gone"},
 		{"with its mount", "unshare -m --propagation private sh -c 'mkdir m && mount -t tmpfs gone m && " +
-			"cp %[1]s m/gone && m/gone 700'"},
+			"cp %[1]s m/gone && m/gone 400'"},
 	} {
 		for _, id := range []string{"build ID", "inode"} {
 			for _, option := range []string{"--sandbox", "--no-sandbox"} {

@@ -193,12 +193,48 @@ func fromRoot(s *sample, program string) bool {
 		return true // before the program was reached: the dynamic linker's own start
 	}
 	for i, f := range slices.Backward(s.user) {
-		if filepath.Base(f.in) == program {
-			return f.name == "worker_main" && len(s.user)-i <= 4
+		if filepath.Base(f.in) != program {
+			continue
+		}
+		if f.name == "on_tick" {
+			break // the signal came to libc's own part of the thread, before or after the program's
+		}
+		return f.name == "worker_main" && len(s.user)-i <= 4
+	}
+	// In a thread that has not reached the program, or has left it.
+	return top.name == "clone3" || top.name == "__clone3"
+}
+
+func TestFromRoot(t *testing.T) {
+	for _, c := range []struct {
+		names string // leaf first; those with a star are the program's
+		want  bool
+	}{
+		{"hash_block* main* __libc_start_main _start*", true},
+		{"hash_block* main*", false},
+		{"hash_block* worker_main* start_thread clone3", true},
+		{"hash_block* start_thread clone3", false},
+		{"start_thread clone3", true},
+		{"start_thread", false},
+		{"on_tick* __restore_rt hash_block* worker_main* start_thread clone3", true},
+		{"on_tick* __restore_rt hash_block* start_thread clone3", false},
+		{"fold_log* note_tick* on_tick* __restore_rt start_thread clone3", true},
+		{"fold_log* note_tick* on_tick* __restore_rt start_thread", false},
+		{"fold_log* note_tick* on_tick*", false},
+		{"fold_log* note_tick* start_thread clone3", false},
+	} {
+		var s sample
+		for _, name := range strings.Fields(c.names) {
+			f := frame{name: name, in: "libc.so.6"}
+			if name, its := strings.CutSuffix(name, "*"); its {
+				f = frame{name: name, in: "demo-workload"}
+			}
+			s.user = append(s.user, f)
+		}
+		if got := fromRoot(&s, "demo-workload"); got != c.want {
+			t.Errorf("%s: %v", c.names, got)
 		}
 	}
-	// In a new thread that has not reached the program.
-	return top.name == "clone3" || top.name == "__clone3"
 }
 
 // stackKey names a frame so that perf's name and ours agree. Only a function of

@@ -35,7 +35,8 @@ func TestStacksOnPagesThatWereNeverTouched(t *testing.T) {
 			// Less than the kernel can copy, so that there is something to advise.
 			what := []string{"-p", strconv.Itoa(proc.Process.Pid), "--stack-size", "32768"}
 			if c.mode == "leaf" {
-				isRead(t, recordEnough(t, what...), "fresh_leaf fresh_caller main")
+				// Its pages are there after a tenth of a second.
+				isRead(t, recordEnough(t, append(what, "-d", "1")...), "fresh_leaf fresh_caller main")
 			} else {
 				what = append(what, "-d", "2") // many samples, as the share is not far from the least
 			}

@@ -151,7 +151,7 @@ func TestPerfAsFrontEnd(t *testing.T) {
 		{"a tracepoint", "-e cpu-clock,sched:sched_stat_runtime",
 			[]string{"cpu-clock", "sched:sched_stat_runtime"}, 300},
 		// Longer, as others run beside it, and perf loses _dl_start while the program starts.
-		{"the whole machine", "-e cpu-clock -a", []string{"cpu-clock"}, 900},
+		{"the whole machine", "-e cpu-clock -a --call-graph dwarf,8192", []string{"cpu-clock"}, 900},
 	} {
 		options := append(strings.Fields(c.options), append(largeRings, "-F", "1999")...)
 		t.Run(c.name, func(t *testing.T) {

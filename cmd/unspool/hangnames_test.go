@@ -25,14 +25,19 @@ func TestNamesBesideAFileThatHangs(t *testing.T) {
 			t.Parallel()
 			server, dir := fusetest.Show(t, files), t.TempDir()
 			path := filepath.Join(server.Dir, "program")
-			program := programs.Start(t, path, 60).Process.Pid
-			pids := fmt.Sprintf("%d,%d", program, burner(t))
+			program, burns := programs.Start(t, path, 60).Process.Pid, burner(t)
+			pids := fmt.Sprintf("%d,%d", program, burns)
 			output(t, dir, binary, "record", "-q", "-d", "0.5", "-e", "cpu-clock", "-p", pids, "-o", "perf.data")
 			output(t, dir, "perf", "record", "-q", "-N", "-e", "cpu-clock", "--call-graph", "dwarf,8192", "-p", pids,
 				"-o", "raw.data", "--", "sleep", "0.5")
 			if samplesOfProcess(t, filepath.Join(dir, "perf.data"), program) == 0 {
 				t.Fatal("the program was not sampled")
 			}
+			run := func(sig syscall.Signal) { // they run only while they are recorded: others need the CPUs
+				syscall.Kill(program, sig)
+				syscall.Kill(burns, sig)
+			}
+			run(syscall.SIGSTOP)
 			server.Be(t, mode)
 			defer server.Be(t, fusetest.Answer)
 			late := time.AfterFunc(50*time.Second, func() { server.Be(t, fusetest.Answer) })
@@ -47,6 +52,9 @@ func TestNamesBesideAFileThatHangs(t *testing.T) {
 				{"convert raw.data -o raw.folded", "raw.folded", false},
 				{"record -d 0.5 -o live.folded -p " + pids, "live.folded", false},
 			} {
+				if c.output == "live.folded" {
+					run(syscall.SIGCONT)
+				}
 				e := start(t, dir, nil, strings.Fields(c.command)...)
 				if c.interrupt {
 					time.Sleep(500 * time.Millisecond)

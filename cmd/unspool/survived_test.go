@@ -44,6 +44,7 @@ func TestStoppedAndContinued(t *testing.T) {
 // TestNamesThatAreMadeToMislead records a program whose file's name has what terminals obey and pages
 // interpret: nothing that is printed or written as text has it.
 func TestNamesThatAreMadeToMislead(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	dir := t.TempDir()
 	const name = "a\x1b]0;owned\a\u009b31m\u202e<script>alert(1)</script>"
