@@ -26,11 +26,9 @@ DEMO_SECONDS ?= 3
 STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCILINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# ./... leaves out directories named testdata.
-PACKAGES := ./... ./testdata/programs ./testdata/browser ./testdata/costs ./testdata/inputs
-# Packages whose tests need the machine for themselves: they record and count lost records, or have perf ask for
-# build IDs, while which no other perf 6.1 can record.
-ALONE    := $(addprefix unspool/,perfring capture/perfdata capture/profile capture capture/compare cmd/unspool)
+# ./... leaves out directories named testdata. The package whose tests take longest comes first.
+PACKAGES := ./cmd/unspool ./... ./testdata/programs ./testdata/browser ./testdata/costs ./testdata/inputs \
+	./testdata/lane
 # A module of its own: programs that only tests start, with the packages that only they import.
 READERS  := testdata/readers
 SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './testdata/*' 2>/dev/null) go.mod go.sum \
@@ -41,24 +39,23 @@ SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './tes
 DEMO_FLAGS := -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -pthread -Wall -Wextra
 DEMO_PARTS := $(patsubst testdata/demo/%,dist/demo/%.o,$(wildcard testdata/demo/*.c testdata/demo/*.cc))
 
-# How tests are compiled. Without debugging information, which no test reads of itself, linking takes a third less,
-# and with less garbage collection compiling a sixth; the tests themselves run with Go's defaults. Those of the largest
-# package take 5 to 8 minutes, and may take twice that on a busy machine.
-TESTING = GOGC=800 $(GO) test -count=1 -timeout 20m -vet=off -v -ldflags=-w -exec
+# Only tests that match, as in `make test RUN=TestReport`.
+RUN ?=
 
-# Runs the tests of both modules with the options $(1), those of the second also if some of the first fail, and $(2)
-# at a time of those that record, which mostly wait. Of the packages that need the machine for themselves, the next one
-# is linked while one is tested.
+# How tests are compiled. Without debugging information, which no test reads of itself, linking takes a third less,
+# and with less garbage collection compiling a sixth; the tests themselves run with Go's defaults.
+TESTING = GOGC=800 $(GO) test -count=1 -timeout 20m -vet=off -v -ldflags=-w -exec 'env -u GOGC' \
+	$(if $(RUN),-run '$(RUN)')
+
+# Runs the tests of both modules with the options $(1), those of the second also if some of the first fail.
 define test_modules
 { status=0; \
-	$(TESTING) 'env -u GOGC' $(1) -p 3 \
-		$$($(GO) list $(PACKAGES) | grep -vxF "$$(printf '%s\n' $(ALONE))") || status=$$?; \
-	$(TESTING) 'flock -o $(CURDIR)/dist/alone env -u GOGC' $(1) -p 2 -parallel $(2) $(ALONE) || status=$$?; \
-	(cd $(READERS) && $(TESTING) 'env -u GOGC' $(1) ./...) || status=$$?; \
+	$(TESTING) $(1) $(PACKAGES) || status=$$?; \
+	(cd $(READERS) && $(TESTING) $(1) ./...) || status=$$?; \
 	exit $$status; } 2>&1
 endef
 
-.PHONY: build demo test test-sysprof test-sid race lint fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
+.PHONY: build demo test test-machine test-smoke test-sysprof test-sid race lint fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
 
 build: bin/unspool ## build bin/unspool (the default)
 
@@ -92,12 +89,24 @@ dist/demo/%.cc.o: testdata/demo/%.cc testdata/demo/demo.h
 	@mkdir -p $(@D)
 	$(CXX) $(DEMO_FLAGS) -c -o $@ $<
 
-test: bin/unspool ## install what the tests need, then all tests
+test: bin/unspool ## install what the tests need, then all tests that do not judge by time (RUN=Name: only these)
 	@.ci/setup test
 	@mkdir -p dist
 	@echo 'go test on all packages; all that it prints goes to dist/test.log'
 	@# As bin/unspool is compiled, so that what it consists of is compiled once. vet is one of the linters of make lint.
-	@export CGO_ENABLED=0; $(call test_modules,-trimpath,6) | tee dist/test.log | awk -f .ci/digest.awk
+	@export CGO_ENABLED=0 UNSPOOL_BINARY='$(CURDIR)/bin/unspool'; \
+	$(call test_modules,-trimpath -p 3 -parallel 4) | tee dist/test.log | awk -f .ci/digest.awk
+
+# A part of the timed lane that takes some minutes.
+SMOKE := TestMachine
+
+test-machine: bin/unspool ## the tests that judge by time, one at a time, on an idle machine (RUN=Name: only these)
+	@.ci/setup test
+	@.ci/machine '$(RUN)'
+
+test-smoke: bin/unspool ## a few of test-machine
+	@.ci/setup test
+	@.ci/machine '$(SMOKE)'
 
 # Where the tables of test-sysprof go.
 SYSPROF_TABLES ?= bench/SPEED.md
@@ -119,10 +128,10 @@ test-sid: bin/unspool ## the tests that use perf, with perf, Hotspot and samply 
 	$(GO) test -ldflags=-w -count=1 -vet=off -v -p 1 -parallel 6 -run '$(SID_TESTS)' ./capture/perfdata \
 		./capture/profile ./capture ./cmd/unspool 2>&1 | tee dist/sid.log | awk -f .ci/digest.awk
 
-race: ## all tests with the race detector, the longest ones shortened
+race: ## the tests of make test with the race detector, the longest ones shortened
 	@mkdir -p dist
 	@echo 'go test -race on all packages; all that it prints goes to dist/race.log'
-	@$(call test_modules,-race -short,2) | tee dist/race.log | awk -f .ci/digest.awk
+	@$(call test_modules,-race -short -p 2 -parallel 4) | tee dist/race.log | awk -f .ci/digest.awk
 
 # Building golangci-lint takes some minutes of processor time, once. Its configuration says why each linter is there.
 lint: ## gofmt, vet, staticcheck, and golangci-lint with the linters of .ci/golangci.yml

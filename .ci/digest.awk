@@ -1,6 +1,6 @@
 # Reads `go test -v`: prints a line for each package, all that a failing test
-# said, and at the end what was skipped, with the reason, and the totals. Ends
-# with status 1 when something failed.
+# said, and at the end a line for each reason why tests were skipped, and the
+# totals. Ends with status 1 when something failed.
 
 # Since Go 1.20 every change of the test that speaks is announced.
 /^=== (RUN|CONT|NAME|PAUSE) / {
@@ -15,7 +15,8 @@
 		reason = said[test]
 		sub(/^[ \t]*/, "", reason)
 		sub(/\n.*/, "", reason)
-		skipped[++skips] = test ": " reason
+		sub(/^[a-zA-Z0-9_]+\.go:[0-9]+: /, "", reason)
+		skip(test, reason)
 	} else if (result == "FAIL:") {
 		printf "%s\n%s", $0, said[test]
 		failed = 1
@@ -52,11 +53,23 @@ test == "" || trouble || /^(fatal error: |WARNING: DATA RACE)/ {
 	said[test] = said[test] $0 "\n"
 }
 
+# skip counts a test that was skipped with those of the same reason, whose details follow a colon.
+function skip(test, reason) {
+	sub(/: .*/, "", reason)
+	if (!(reason in skipped))
+		reasons[++kinds] = reason
+	skipped[reason]++
+	if (skipped[reason] <= 3)
+		names[reason] = names[reason] (skipped[reason] > 1 ? ", " : "") test
+	else if (skipped[reason] == 4)
+		names[reason] = names[reason] ", ..."
+}
+
 END {
-	if (skips > 0)
-		printf "\nskipped %d:\n", skips
-	for (i = 1; i <= skips; i++)
-		print "  " skipped[i]
+	if (kinds > 0)
+		printf "\nskipped, and why:\n"
+	for (i = 1; i <= kinds; i++)
+		printf "  %d: %s (%s)\n", skipped[reasons[i]], reasons[i], names[reasons[i]]
 	printf "\n%s: %d passed, %d failed, %d skipped\n", failed ? "FAILED" : "OK",
 		count["PASS:"], count["FAIL:"], count["SKIP:"]
 	exit failed

@@ -23,6 +23,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -48,11 +49,17 @@ func buildAndRun(m *testing.M) (int, error) {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "unspool")
-	// As the Makefile does, by which its packages have been compiled.
-	build := exec.Command("go", "build", "-trimpath", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("go build: %w\n%s", err, out)
+	if built := os.Getenv("UNSPOOL_BINARY"); built != "" { // the Makefile has just built it
+		if err := os.Link(built, binary); err != nil {
+			binary = built
+		}
+	} else {
+		// As the Makefile does, by which its packages have been compiled.
+		build := exec.Command("go", "build", "-trimpath", "-o", binary, ".")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return 0, fmt.Errorf("go build: %w\n%s", err, out)
+		}
 	}
 	status := m.Run()
 	if !edgesAreRight() && status == 0 {
@@ -61,21 +68,8 @@ func buildAndRun(m *testing.M) (int, error) {
 	return status, nil
 }
 
-func needRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("not root")
-	}
-}
-
-func need(t testing.TB, tools ...string) {
-	t.Helper()
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed", tool)
-		}
-	}
-}
+func needRoot(t testing.TB)              { t.Helper(); lane.Root(t) }
+func need(t testing.TB, tools ...string) { t.Helper(); lane.Tools(t, tools...) }
 
 // needTracepoints skips the test where no tracefs is mounted, without which events of that kind have no
 // number.
@@ -291,6 +285,12 @@ func record(t testing.TB, args ...string) recording {
 	if e.status != 0 {
 		t.Fatalf("unspool record %s: status %d\n%s", strings.Join(args, " "), e.status, e.stderr)
 	}
+	return made(t, path, stats, e)
+}
+
+// made is the recording at a path, which has been made. Its statistics add up, and its edges are checked.
+func made(t testing.TB, path, stats string, e ended) recording {
+	t.Helper()
 	content, err := os.ReadFile(stats)
 	if err != nil {
 		t.Fatal(err)

@@ -22,18 +22,7 @@ import (
 // are written like those of the package programs.
 func buildCase(t testing.TB, source string, flags ...string) string {
 	t.Helper()
-	compiler := "gcc"
-	if strings.HasSuffix(source, ".cc") {
-		compiler = "g++"
-	}
-	need(t, compiler)
-	path := filepath.Join(t.TempDir(), strings.TrimSuffix(source, filepath.Ext(source)))
-	args := slices.Concat([]string{"-O2", "-pthread", "-Wall", "-Wextra", "-Werror",
-		"-I../../testdata/programs/src", "-o", path, filepath.Join("testdata", source)}, flags)
-	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", compiler, err, out)
-	}
-	return path
+	return programs.BuildFile(t, filepath.Join("testdata", source), flags...)
 }
 
 // whole expects 99 % of the stacks to be complete.

@@ -80,10 +80,8 @@ func TestChainsAreUnwound(t *testing.T) {
 		for _, b := range builds {
 			t.Run(p.String()+" "+b.String(), func(t *testing.T) {
 				t.Parallel()
-				path := programs.Build(t, p.Name, b.flags()...)
-				proc := programs.Start(t, path, 20, p.Args...)
-				r := recordEnough(t, "-p", strconv.Itoa(proc.Process.Pid))
-				matchChain(t, r, proc.Chain, p)
+				proc := programs.StartCounted(t, programs.Build(t, p.Name, b.flags()...), counted, p.Args...)
+				matchCounted(t, recordCounted(t, proc), proc.Chain, p)
 			})
 		}
 	}
@@ -102,26 +100,9 @@ func TestChainsOfACommand(t *testing.T) {
 	for _, p := range []programs.Program{{Name: "qsort"}, {Name: "exception"}, {Name: "thread"}} {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
-			r := recordEnough(t, "--", programs.Build(t, p.Name), "20")
-			chain, err := programs.ParseChain(strings.TrimSpace(r.stdout))
-			if err != nil {
-				t.Fatal(err)
-			}
-			own := ownProfile(t, r.path)
-			var samples, whole int
-			for _, s := range own.Samples {
-				if stack := userStack(own, s.Node); slices.Contains(stack, chain.Leaf()) {
-					samples += int(s.Count)
-					if err := chain.Match(stack); err == nil {
-						whole += int(s.Count)
-					} else {
-						t.Log(err)
-					}
-				}
-			}
-			if samples < enough || whole*100 < samples*99 {
-				t.Errorf("%d of %d stacks match the chain", whole, samples)
-			}
+			r, chain := recordCountedCommand(t, programs.Build(t, p.Name))
+			matchCounted(t, r, chain, p)
+			r.whollyComplete(t)
 		})
 	}
 }

@@ -1,15 +1,9 @@
 package programs
 
 import (
-	"bufio"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
-	"testing"
-	"time"
 )
 
 // Kind says what a chain's stack belongs to, and so which frames are above its root.
@@ -128,41 +122,4 @@ func function(symbol string) string {
 func (c Chain) differs(names []string, at int, want string) error {
 	return fmt.Errorf("frame %d from %s is %s, want %s; the stack, root first: %s",
 		at, c.Frames[0], names[at], want, strings.Join(names, " "))
-}
-
-// Process is a running program.
-type Process struct {
-	*exec.Cmd
-	Chain Chain
-}
-
-// Start runs the executable of a program that knows its chain for some seconds
-// and returns when it has printed the chain. The process is killed when the test
-// ends, if it still runs.
-func Start(t testing.TB, path string, seconds int, args ...string) *Process {
-	t.Helper()
-	cmd := exec.Command(path, append([]string{strconv.Itoa(seconds)}, args...)...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := StartTied(t, cmd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill() // fails if it has ended, which is fine
-		cmd.Wait()
-	})
-	late := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	late.Stop()
-	if err != nil {
-		t.Fatalf("%s: no chain: %v", path, err)
-	}
-	c, err := ParseChain(line)
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	return &Process{Cmd: cmd, Chain: c}
 }

@@ -27,6 +27,8 @@ type Program struct {
 	// Dynamic says that the program needs the dynamic linker: it calls through a
 	// PLT, or comes with a shared library of its own.
 	Dynamic bool
+	// Counts is the function that is counted at the chain's end, if that is not the leaf: see [StartCounted].
+	Counts string
 }
 
 // String names the program and its variant, fit for a subtest's name.
@@ -38,7 +40,7 @@ func (p Program) String() string {
 func Chains() []Program {
 	return []Program{
 		{Name: "plain"},
-		{Name: "pulse"},
+		{Name: "pulse", Counts: "pulse_run"},
 		{Name: "qsort"},
 		{Name: "thread"},
 		{Name: "signal"},
@@ -69,15 +71,42 @@ var cache struct {
 }
 
 // Build compiles the program called name and returns the executable's path,
-// which is valid until the test ends. The result is kept in memory, so that
-// building the same program the same way again costs a write.
+// which is valid until the test ends. The result is kept in memory, and on disk for the
+// next run, so that building the same program the same way again costs a write.
 //
 // It is compiled with gcc or g++, or the compiler that the flag "CC=clang" names
 // (then clang++ is the C++ compiler), with -O2 and -pthread first and flags last. If a
 // compiler is not installed, the test is skipped; if a program does not compile, it fails.
 func Build(t testing.TB, name string, flags ...string) string {
 	t.Helper()
-	files, err := compiled(name, flags)
+	files, err := compiled(name+"\x00"+strings.Join(flags, "\x00"), func(dir string) (built, error) {
+		return compile(dir, name, flags)
+	})
+	return place(t, name, files, err)
+}
+
+// BuildFile is Build for a source in a test's own folder, which may include the headers of this package. The
+// flags may name no files that change.
+func BuildFile(t testing.TB, source string, flags ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, err := filepath.Abs(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Debugging information names the source.
+	key := strings.Join(append([]string{from, string(text)}, flags...), "\x00")
+	name := strings.TrimSuffix(filepath.Base(source), filepath.Ext(source))
+	files, err := compiled(key, func(dir string) (built, error) { return compileFile(dir, from, flags) })
+	return place(t, name, files, err)
+}
+
+// place writes the files of a program for a test, and returns the path of the one called name.
+func place(t testing.TB, name string, files built, err error) string {
+	t.Helper()
 	if errors.Is(err, exec.ErrNotFound) {
 		t.Skipf("needs a compiler: %v", err)
 	}
@@ -93,9 +122,9 @@ func Build(t testing.TB, name string, flags ...string) string {
 	return filepath.Join(dir, name)
 }
 
-// compiled returns the files of a program. Different programs are compiled in parallel.
-func compiled(name string, flags []string) (built, error) {
-	key := name + "\x00" + strings.Join(flags, "\x00")
+// compiled returns the files of a program that make has made, now or before: of the same key they are the same.
+// Different programs are compiled in parallel.
+func compiled(key string, makeIn func(dir string) (built, error)) (built, error) {
 	cache.Lock()
 	files := cache.m[key]
 	if files == nil {
@@ -103,12 +132,20 @@ func compiled(name string, flags []string) (built, error) {
 			cache.m = make(map[string]func() (built, error))
 		}
 		files = sync.OnceValues(func() (built, error) {
+			kept := keptAt(key)
+			if files, err := readKept(kept); err == nil {
+				return files, nil
+			}
 			dir, err := os.MkdirTemp("", "unspool-program")
 			if err != nil {
 				return nil, err
 			}
 			defer os.RemoveAll(dir)
-			return compile(dir, name, flags)
+			files, err := makeIn(dir)
+			if err == nil {
+				keep(kept, files) // if that fails, it is compiled again next time
+			}
+			return files, err
 		})
 		cache.m[key] = files
 	}
@@ -127,21 +164,13 @@ func writeExecutable(path string, content []byte) error {
 
 // compile builds the program, and its shared library if it has one, into dir.
 func compile(dir, name string, flags []string) (built, error) {
-	cc := "gcc"
-	rest := []string{"-O2", "-pthread", "-Wall", "-Wextra", "-Werror"}
 	for _, p := range Chains() {
 		if p.Name == name {
-			rest = append(rest, p.Flags...)
+			flags = slices.Concat(p.Flags, flags)
 			break
 		}
 	}
-	for _, f := range flags {
-		if v, ok := strings.CutPrefix(f, "CC="); ok {
-			cc = v
-		} else {
-			rest = append(rest, f)
-		}
-	}
+	cc, rest := compilerOf(flags)
 	source := name + ".c"
 	if _, err := fs.Stat(sources, "src/"+source); err != nil {
 		source = name + ".cc"
@@ -183,6 +212,47 @@ func compile(dir, name string, flags []string) (built, error) {
 		}
 	}
 	return files, nil
+}
+
+// compilerOf takes the compiler out of flags, and puts those before it that all programs have.
+func compilerOf(flags []string) (cc string, rest []string) {
+	cc, rest = "gcc", []string{"-O2", "-pthread", "-Wall", "-Wextra", "-Werror"}
+	for _, f := range flags {
+		if v, ok := strings.CutPrefix(f, "CC="); ok {
+			cc = v
+		} else {
+			rest = append(rest, f)
+		}
+	}
+	return cc, rest
+}
+
+// compileFile builds a source in another folder into dir.
+func compileFile(dir, source string, flags []string) (built, error) {
+	cc, rest := compilerOf(flags)
+	if filepath.Ext(source) == ".cc" {
+		cc = cplusplus(cc)
+	}
+	path, err := exec.LookPath(cc)
+	if err != nil {
+		return nil, err
+	}
+	headers, err := os.MkdirTemp(dir, "src")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(headers)
+	if err := unpack(headers); err != nil {
+		return nil, err
+	}
+	name := strings.TrimSuffix(filepath.Base(source), filepath.Ext(source))
+	to := filepath.Join(dir, name)
+	args := slices.Concat([]string{"-I" + headers, "-o", to, filepath.Base(source)}, rest)
+	if err := run(filepath.Dir(source), path, args); err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(to)
+	return built{name: content}, err
 }
 
 // cplusplus is the C++ compiler that belongs to a C compiler.

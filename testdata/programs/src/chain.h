@@ -1,5 +1,12 @@
 /* What every program here has in common: it prints the call chain that it is
- * about to run, and then stays at the end of that chain until its time is up.
+ * about to run, and then stays at the end of that chain until its time is up, or
+ * until it has been there as often as it was told to.
+ *
+ * argv[1] says which: a number of seconds (default 1), or how many times, as
+ * "=N" or "@N". Each time the end of the chain writes to a page that was never touched, so
+ * that `-e page-faults:u -c 1` takes exactly N samples there, however fast or busy
+ * the machine is. With "@N" the program stops (SIGSTOP) when it has printed its
+ * chain, and goes on when it is told to (SIGCONT): a recorder can attach meanwhile.
  *
  * The line is "chain KIND FRAME FRAME ...", the outermost frame first. KIND is
  * what the chain's stack belongs to: main, thread (below start_thread) or
@@ -22,6 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,6 +47,9 @@
 #define ESCAPE(p) __asm__ volatile("" : : "g"(p) : "memory")
 
 static volatile sig_atomic_t chain_over;
+static volatile long chain_left;    /* how many times it is still to be at the chain's end, if that is counted */
+static volatile char *chain_page;   /* the next page to touch, or NULL if it is not counted */
+static int chain_waits;             /* whether to stop when the chain is printed */
 static volatile sig_atomic_t chain_busy; /* whether it works all the time, as in spin */
 static long chain_began;                 /* CPU time in milliseconds, as chain_cpu has it */
 
@@ -67,12 +78,34 @@ static void chain_stop(int sig)
 		chain_over = 1;
 }
 
+#define CHAIN_PAGE 4096
+
+/* Makes pages of which each is touched once. Large pages would take one fault for many. */
+static inline void chain_count(long times)
+{
+	size_t size = (size_t)(times + 1) * CHAIN_PAGE;
+	char *pages = (char *)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (times < 1 || pages == (char *)MAP_FAILED) {
+		fprintf(stderr, "not a number of times: %ld\n", times);
+		exit(2);
+	}
+	madvise(pages, size, MADV_NOHUGEPAGE);
+	chain_left = times;
+	chain_page = pages;
+}
+
 /* Ends every spin after argv[1] seconds (default 1), or when the process has had 0.4 seconds of CPU time if that
- * is later, whichever function is in it. */
+ * is later, whichever function is in it; or after so many times. */
 static inline void chain_begin(int argc, char **argv)
 {
 	struct sigaction sa;
 
+	if (argc > 1 && (argv[1][0] == '=' || argv[1][0] == '@')) {
+		chain_waits = argv[1][0] == '@';
+		chain_count(atol(argv[1] + 1));
+		return;
+	}
 	chain_began = chain_cpu();
 	memset(&sa, 0, sizeof sa);
 	sa.sa_handler = chain_stop;
@@ -86,16 +119,38 @@ static inline int chain_arg(int argc, char **argv, int n, int otherwise)
 	return argc > n ? atoi(argv[n]) : otherwise;
 }
 
+/* For a chain that was printed in pieces. */
+static inline void chain_said(void)
+{
+	fflush(stdout);
+	if (chain_waits)
+		raise(SIGSTOP);
+}
+
 static inline void chain_say(const char *chain)
 {
 	printf("chain %s\n", chain);
-	fflush(stdout);
+	chain_said();
+}
+
+/* The condition of a loop at the chain's end: whether it goes round once more. */
+static inline __attribute__((always_inline)) int chain_again(void)
+{
+	if (chain_page) {
+		if (chain_left == 0)
+			return 0;
+		chain_left = chain_left - 1;
+		*chain_page = 1;
+		chain_page += CHAIN_PAGE;
+		return 1;
+	}
+	return !chain_over;
 }
 
 static inline __attribute__((always_inline)) void spin(void)
 {
 	chain_busy = 1;
-	while (!chain_over)
+	while (chain_again())
 		KEEP();
 }
 

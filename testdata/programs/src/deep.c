@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < depth; i++)
 		printf(" deep_frame");
 	printf(" deep_leaf\n");
-	fflush(stdout);
+	chain_said();
 	int r = deep_frame(depth);
 	KEEP();
 	return r == -1;

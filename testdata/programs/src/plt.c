@@ -8,7 +8,7 @@ int plt_library_tiny(int n);
 
 FRAME void plt_leaf(int n)
 {
-	while (!chain_over)
+	while (chain_again())
 		n = plt_library_tiny(n);
 	ESCAPE(&n);
 }

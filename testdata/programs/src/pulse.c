@@ -32,7 +32,7 @@ FRAME long pulse_outer(long a, long b, long c)
 FRAME long pulse_run(long n)
 {
 	long r = n;
-	while (!chain_over) {
+	while (chain_again()) {
 		r = pulse_outer(r, n, r + 1);
 		KEEP();
 	}

@@ -36,7 +36,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < depth; i++)
 		printf(" qsort_level * qsort_compare");
 	printf(" qsort_leaf\n");
-	fflush(stdout);
+	chain_said();
 	qsort_level();
 	KEEP();
 	return 0;

@@ -51,7 +51,7 @@ int main(int argc, char **argv)
 	sem_init(&slots, 0, 4);
 	pthread_attr_init(&detached);
 	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-	while (!chain_over) {
+	while (chain_again()) {
 		pthread_t t;
 		struct timespec until;
 

@@ -6,7 +6,7 @@ FRAME void vdso_loop(int n)
 {
 	struct timespec ts;
 
-	while (!chain_over)
+	while (chain_again())
 		clock_gettime(CLOCK_MONOTONIC, &ts);
 	ESCAPE(&ts);
 	ESCAPE(&n);

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/testdata/programs"
+)
+
+// Counted recordings: a program takes a page fault a known number of times at the end of its chain, and each is a
+// sample. So it is known beforehand which stacks there are, and how many, however busy the machine is.
+
+// counted is how often a program is at the end of its chain in a counted recording: few enough for the smallest
+// rings, so that none is lost however late they are drained.
+const counted = 20
+
+// recordCounted records the program of proc, which is attached to: see [programs.StartCounted].
+func recordCounted(t testing.TB, proc *programs.Process, options ...string) recording {
+	t.Helper()
+	return recordControlled(t, proc.Continue, slices.Concat(programs.Faults(),
+		[]string{"-p", strconv.Itoa(proc.Process.Pid)}, options)...)
+}
+
+// recordCountedCommand records a program from its first instruction on, and returns its chain, too.
+func recordCountedCommand(t testing.TB, path string, args ...string) (recording, programs.Chain) {
+	t.Helper()
+	r := record(t, slices.Concat(programs.Faults(), []string{"--", path, programs.Times(counted)}, args)...)
+	chain, err := programs.ParseChain(firstLine(r.stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, chain
+}
+
+// recordControlled is record for a recording of processes that are there. Once it takes samples, begun is called; it
+// ends when they do.
+func recordControlled(t testing.TB, begun func(), args ...string) recording {
+	t.Helper()
+	dir := t.TempDir()
+	path, stats := filepath.Join(dir, "perf.data"), filepath.Join(dir, "stats.json")
+	r, control := startControlled(t, dir, append([]string{"record", "-o", path, "--stats", stats}, args...)...)
+	control("enable")
+	begun()
+	e := r.finish(t, time.Minute)
+	if e.status != 0 {
+		t.Fatalf("unspool record %s: status %d\n%s", strings.Join(args, " "), e.status, e.stderr)
+	}
+	return made(t, path, stats, e)
+}
+
+// startControlled starts a recording that takes no samples yet. control sends it a command, such as enable, disable
+// or stop, and waits until that has been followed.
+func startControlled(t testing.TB, dir string, args ...string) (r *running, control func(command string)) {
+	t.Helper()
+	fifos := t.TempDir()
+	open := func(name string) *os.File {
+		path := filepath.Join(fifos, name)
+		if err := unix.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	commands, acks := open("commands"), open("acks")
+	lines := bufio.NewReader(acks)
+	args = slices.Insert(args, 1, "-D", "-1", "--control",
+		"fifo:"+filepath.Join(fifos, "commands")+","+filepath.Join(fifos, "acks"))
+	r = start(t, dir, nil, args...)
+	return r, func(command string) {
+		t.Helper()
+		if _, err := commands.WriteString(command + "\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := acks.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := lines.ReadString('\n'); line != "ack\n" {
+			r.Process.Kill()
+			t.Fatalf("%s: %q, %v\n%s", command, line, err, r.wait().stderr)
+		}
+	}
+}
+
+// matchCounted compares the stacks of a counted recording with a chain. Every stack at the chain's end has to match,
+// and there are as many as the program was there.
+func matchCounted(t testing.TB, r recording, chain programs.Chain, p programs.Program) {
+	t.Helper()
+	end := cmp.Or(p.Counts, chain.Leaf())
+	own := ownProfile(t, r.path)
+	var matched, truncated int
+	for _, s := range own.Samples {
+		stack := userStack(own, s.Node)
+		if len(stack) == 0 || function(stack[0]) != end {
+			continue
+		}
+		err := chain.Match(stack)
+		switch {
+		case err == nil:
+			matched += int(s.Count)
+			continue
+		case p.String() == "signal-other" && isTruncated(chain, stack):
+			// The interrupted frames are on another stack than the one that was copied.
+			truncated += int(s.Count)
+			continue
+		}
+		t.Errorf("%d samples: %.600s\n  all frames, leaf first: %.600s", s.Count, err, describe(own, s.Node))
+	}
+	if matched+truncated != counted {
+		t.Errorf("%d stacks match the chain, of %d that there are", matched+truncated, counted)
+	}
+	if st := &r.stats; st.Samples.Lost > 0 || int(st.Unwind.Complete+uint64(truncated)) > int(st.Samples.User) {
+		t.Errorf("of %+v stacks ended: %v", st.Samples, st.Unwind.Ended)
+	}
+}
+
+// function is a symbol without its parameters and the compiler's marks.
+func function(symbol string) string {
+	name, _, _ := strings.Cut(symbol, "(")
+	name, _, _ = strings.Cut(name, ".")
+	return strings.TrimSpace(name)
+}
+
+// whollyComplete expects every stack to reach its root.
+func (r *recording) whollyComplete(t testing.TB) {
+	t.Helper()
+	if n := r.stats.Samples.User - r.stats.Unwind.Cut["no_copy"]; r.stats.Unwind.Complete != n || n == 0 {
+		t.Errorf("of %d stacks ended: %v\n%s", n, r.stats.Unwind.Ended, r.stderr)
+	}
+}

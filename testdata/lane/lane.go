@@ -1,0 +1,50 @@
+// Package lane says which tests need what, so that a test fails for a fault only.
+//
+// There are two lanes. `make test` has every test that does not depend on time: what it wants to know is counted,
+// replayed or computed. `make test-machine` has the tests that only a real, timed machine can show something to. They
+// are named TestMachine…, begin with [Machine], run one at a time, and are repeated by .ci/machine: up to three runs,
+// of which one has to be good.
+package lane
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// Machine begins a test of the timed lane. good is the share of its runs, from 0.8 to 1, that are expected to be
+// good on an idle machine with two CPUs: three bad runs in a row are a fault then, at worst but for one time in 125.
+func Machine(t testing.TB, good float64) {
+	t.Helper()
+	if good < 0.8 || good > 1 {
+		t.Fatalf("%v of the runs are expected to be good, which is not from 0.8 to 1", good)
+	}
+	if os.Getenv("UNSPOOL_LANE") != "machine" {
+		t.Skip("left to make test-machine: it judges by time")
+	}
+	t.Logf("lane: good %.0f", good*100)
+}
+
+// Figure tells a figure of a run, which .ci/machine prints.
+func Figure(t testing.TB, format string, args ...any) {
+	t.Helper()
+	t.Logf("figure: "+format, args...)
+}
+
+// Root skips a test that only root can do.
+func Root(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+}
+
+// Tools skips a test for which a program is missing.
+func Tools(t testing.TB, tools ...string) {
+	t.Helper()
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed", tool)
+		}
+	}
+}
