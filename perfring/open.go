@@ -309,7 +309,10 @@ func (op *opener) attr(event int) unix.PerfEventAttr {
 	}
 	switch {
 	case op.opts.Period > 0:
+		// The kernel samples each event of software, tracepoints and breakpoints, whatever the period, if
+		// samples have one (perf_swevent_event).
 		a.Sample = op.opts.Period
+		a.Sample_type &^= unix.PERF_SAMPLE_PERIOD
 	case e.Tracepoint() && op.everyTracepoint:
 		a.Sample = 1
 	default:
