@@ -12,6 +12,7 @@ import (
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 	"unspool/dwarfcfi/elf"
+	"unspool/testdata/programs"
 )
 
 // chains counts the stacks with functions of each of two kinds, which are called one_ and two_. No stack has
@@ -43,15 +44,17 @@ func alternating(t *testing.T, p *profile.Profile) (c chains) {
 func TestCoroutinesThatAlternate(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	r := recordRuns(t, buildCase(t, "alternate.c"))
-	found := alternating(t, ownProfile(t, r.path))
-	t.Logf("%+v, %v by %v", found, r.stats.Unwind.Ended, r.stats.Unwind.FramesBy)
-	if found.both > 0 || found.one < enough || found.two < enough {
+	r := record(t, slices.Concat(programs.Faults(), []string{"--stack-size", "8192", "--",
+		buildCase(t, "alternate.c"), programs.Times(2 * counted)})...)
+	for _, kind := range []string{"one", "two"} {
+		matchCounted(t, r, programs.Chain{Kind: programs.Coroutine,
+			Frames: []string{kind + "_coroutine", kind + "_outer", kind + "_inner", kind + "_leaf"}},
+			programs.Program{Name: "alternate"})
+	}
+	if found := alternating(t, ownProfile(t, r.path)); found.both > 0 {
 		t.Errorf("%+v", found)
 	}
-	if r.stats.incomplete() > 0.02 { // in the midst of a change of stacks
-		t.Errorf("ended: %v", r.stats.Unwind.Ended)
-	}
+	r.whollyComplete(t)
 }
 
 // TestFileThatIsRewritten records two programs that are written alternately to the same file and run from

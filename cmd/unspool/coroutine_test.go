@@ -2,7 +2,6 @@ package main
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -21,10 +20,10 @@ func TestCoroutinesAreComplete(t *testing.T) {
 				if how != nil && slices.Contains(flags, "-fno-asynchronous-unwind-tables") {
 					continue // which it does not guess
 				}
-				proc := programs.Start(t, programs.Build(t, "coroutine", flags...), 20)
-				r := recordEnough(t, append(how, "-p", strconv.Itoa(proc.Process.Pid))...)
-				r.whole(t)
-				matchChain(t, r, proc.Chain, programs.Program{Name: "coroutine"})
+				proc := programs.StartCounted(t, programs.Build(t, "coroutine", flags...), counted)
+				r := recordCounted(t, proc, how...)
+				r.whollyComplete(t)
+				matchCounted(t, r, proc.Chain, programs.Program{Name: "coroutine"})
 			}
 		})
 	}
