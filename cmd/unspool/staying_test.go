@@ -37,9 +37,10 @@ func startStaying(t testing.TB, args ...string) *staying {
 	return s
 }
 
-// drained waits until all samples that there are have been drained from the rings and looked at: a command is
-// acknowledged before a drain, and the next one not before that is over.
+// drained waits until all samples that there are have been drained from the rings and looked at. A drain leaves what
+// is not a millisecond old; a command is acknowledged before a drain, and the next one not before that is over.
 func (s *staying) drained() {
+	time.Sleep(2 * time.Millisecond)
 	s.control("ping")
 	s.control("ping")
 }
