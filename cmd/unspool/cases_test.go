@@ -49,6 +49,17 @@ func (r recording) wholeCounted(t testing.TB) {
 	}
 }
 
+// recordCountedCommandWith is recordCountedCommand with options.
+func recordCountedCommandWith(t testing.TB, options []string, path string, args ...string) (recording, programs.Chain) {
+	t.Helper()
+	r := record(t, slices.Concat(programs.Faults(), options, []string{"--", path, programs.Times(counted)}, args)...)
+	chain, err := programs.ParseChain(firstLine(r.stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, chain
+}
+
 // matchLeaves compares the stacks of a recording that have the chain's leaf with the chain.
 func matchLeaves(t *testing.T, r recording, chain programs.Chain) {
 	t.Helper()

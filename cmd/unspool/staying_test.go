@@ -14,6 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/perfdata"
+	"unspool/capture/profile"
+	"unspool/capture/symbols"
 	"unspool/testdata/programs"
 )
 
@@ -43,6 +46,25 @@ func (s *staying) drained() {
 	time.Sleep(2 * time.Millisecond)
 	s.control("ping")
 	s.control("ping")
+}
+
+// until waits until what has been written holds what is wanted. That may take several seconds: the samples of a second
+// are written at a time.
+func (s *staying) until(t testing.TB, what string, holds func(*profile.Profile) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		r, err := perfdata.Open(s.path)
+		if err != nil {
+			continue // nothing has been written
+		}
+		p, err := profile.Load(r, symbols.New(symbols.Options{Kallsyms: os.DevNull}), profile.Options{})
+		r.Close()
+		if err == nil && holds(p) {
+			return
+		}
+	}
+	s.Process.Kill()
+	t.Fatalf("waited in vain for %s\n%s", what, s.wait().stderr)
 }
 
 // end is the recording when it has ended by itself.
