@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,31 +91,41 @@ func recordStaying(t testing.TB, proc *programs.Process, options ...string) reco
 // recordStayingCommand records a program from its first instruction on. It goes on once its samples have been read.
 func recordStayingCommand(t testing.TB, path string, args ...string) recording {
 	t.Helper()
-	fifo := filepath.Join(t.TempDir(), "counted")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+	fifo := newFIFO(t)
+	s := startStaying(t, slices.Concat(programs.Faults(), []string{"-D", "0", "--", path, programs.Times(counted),
+		fifo.Name()}, args)...)
+	s.goOn(t, fifo)
+	return s.end(t)
+}
+
+// newFIFO makes a FIFO, which is open until the test ends.
+func newFIFO(t testing.TB) *os.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	from, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer from.Close()
-	s := startStaying(t, slices.Concat(programs.Faults(), []string{"-D", "0", "--", path, programs.Times(counted), fifo},
-		args)...)
-	from.SetReadDeadline(time.Now().Add(time.Minute))
-	line, err := bufio.NewReader(from).ReadString('\n')
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// goOn waits until a program has written its PID into the FIFO, as it is about to stop. It goes on once its samples
+// have been read.
+func (s *staying) goOn(t testing.TB, fifo *os.File) {
+	t.Helper()
 	var pid int
-	if err == nil {
-		_, err = fmt.Sscan(strings.TrimSpace(line), &pid)
-	}
-	if err != nil {
+	fifo.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := fmt.Fscanln(fifo, &pid); err != nil {
 		s.Process.Kill()
 		t.Fatalf("%s: %v\n%s", s.Cmd, err, s.wait().stderr)
 	}
 	s.drained()
 	untilStops(t, pid)
 	syscall.Kill(pid, syscall.SIGCONT)
-	return s.end(t)
 }
 
 // untilStopped waits until a child has been stopped by a signal.
