@@ -1,5 +1,6 @@
 /* Stops in the midst of its chain when it has been counted, until SIGCONT: so its files can be found as long as
- * somebody wants them. With a FIFO as argv[2] it writes its PID there before. */
+ * somebody wants them. With a FIFO as argv[2] it writes its PID there before. Then it touches some more pages, and
+ * ends at once. */
 #include "chain.h"
 #include <fcntl.h>
 
@@ -8,12 +9,21 @@ FRAME void stays_leaf(void)
 	spin();
 }
 
+FRAME void stays_ends(void)
+{
+	static volatile char pages[6 * CHAIN_PAGE];
+
+	for (int i = 1; i < 6; i++)
+		pages[i * CHAIN_PAGE] += 1;
+}
+
 FRAME void stays_outer(const char *fifo)
 {
 	stays_leaf();
 	if (fifo)
 		dprintf(open(fifo, O_WRONLY), "%d\n", (int)getpid());
 	raise(SIGSTOP);
+	stays_ends();
 	ESCAPE(&fifo);
 }
 
