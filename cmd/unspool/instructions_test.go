@@ -154,6 +154,10 @@ func placesIn(t *testing.T, path string, chain programs.Chain, throughPLT bool, 
 		}
 		if name == ".plt" { // the one that calls the dynamic linker, and one that jumps to it
 			entries = slices.Compact(append([]uint64{section.Addr, section.Addr + 16}, entries...))
+			if f.Section(".plt.sec") != nil {
+				// The check of edges does not see how calls by the other section lead to the first one.
+				entries = entries[1:]
+			}
 		}
 		for _, entry := range entries[:min(2, len(entries))] {
 			for _, in := range decode(codeAt(t, f, entry, 16), entry) {
