@@ -12,6 +12,7 @@ import (
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 	"unspool/dwarfcfi/elf"
+	"unspool/testdata/programs"
 )
 
 // chains counts the stacks with functions of each of two kinds, which are called one_ and two_. No stack has
@@ -43,15 +44,17 @@ func alternating(t *testing.T, p *profile.Profile) (c chains) {
 func TestCoroutinesThatAlternate(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	r := recordRuns(t, buildCase(t, "alternate.c"))
-	found := alternating(t, ownProfile(t, r.path))
-	t.Logf("%+v, %v by %v", found, r.stats.Unwind.Ended, r.stats.Unwind.FramesBy)
-	if found.both > 0 || found.one < enough || found.two < enough {
+	r := record(t, slices.Concat(programs.Faults(), []string{"--stack-size", "8192", "--",
+		buildCase(t, "alternate.c"), programs.Times(2 * counted)})...)
+	for _, kind := range []string{"one", "two"} {
+		matchCounted(t, r, programs.Chain{Kind: programs.Coroutine,
+			Frames: []string{kind + "_coroutine", kind + "_outer", kind + "_inner", kind + "_leaf"}},
+			programs.Program{Name: "alternate"})
+	}
+	if found := alternating(t, ownProfile(t, r.path)); found.both > 0 {
 		t.Errorf("%+v", found)
 	}
-	if r.stats.incomplete() > 0.02 { // in the midst of a change of stacks
-		t.Errorf("ended: %v", r.stats.Unwind.Ended)
-	}
+	r.whollyComplete(t)
 }
 
 // TestFileThatIsRewritten records two programs that are written alternately to the same file and run from
@@ -60,39 +63,58 @@ func TestCoroutinesThatAlternate(t *testing.T) {
 func TestFileThatIsRewritten(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
+	const runs, times = 3, 5
 	for _, c := range []struct {
-		name       string
-		rounds     string
-		runs       string // of each program in a round
-		pause      string
-		incomplete float64
+		name   string
+		rounds int
+		stays  bool // its last run stays until the file has been opened
 	}{
-		{"a while later", "1 2 3", "1 2 3 4 5", "0.3", 0.01},
-		{"at once", "$(seq 25)", "1", "0", 1},
+		{"a while later", 3, true},
+		{"at once", 10, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			cache := t.TempDir() // with both, by build ID
-			script := fmt.Sprintf("for i in %s; do", c.rounds)
-			file := filepath.Join(t.TempDir(), "program")
+			file, fifo := filepath.Join(t.TempDir(), "program"), newFIFO(t)
+			script := ""
 			for _, size := range []string{"64", "3000"} {
 				name := map[string]string{"64": "one", "3000": "two"}[size]
-				path := buildCase(t, "worker.c", "-no-pie", "-DNAME="+name, "-DSIZE="+size, "-Wl,--build-id=sha1")
+				path := buildCase(t, "rewritten.c", "-no-pie", "-DNAME="+name, "-DSIZE="+size, "-Wl,--build-id=sha1")
 				built := filepath.Join(filepath.Dir(path), name)
 				if err := os.Rename(path, built); err != nil {
 					t.Fatal(err)
 				}
 				keepByBuildID(t, built, cache)
-				script += fmt.Sprintf(" cat %s >%s; chmod +x %s; for run in %s; do %s; done; sleep %s;",
-					built, file, file, c.runs, file, c.pause)
+				run := fmt.Sprintf("%s =%d", file, times)
+				script += fmt.Sprintf("cat %s >%s; chmod +x %s; ", built, file, file)
+				if c.stays {
+					script += strings.Repeat(run+"; ", runs-1) + run + " " + fifo.Name() + "; "
+				} else {
+					script += run + "; "
+				}
 			}
-			r := record(t, "-F", "1999", "--", "sh", "-c", script+" done")
+			s := startStaying(t, slices.Concat(programs.Faults(), []string{"-D", "0", "--stack-size", "8192", "--", "sh", "-c",
+				strings.Repeat(script, c.rounds)})...)
+			each := c.rounds * times
+			if c.stays {
+				each *= runs
+				for range 2 * c.rounds {
+					s.goOn(t, fifo)
+				}
+			}
+			r := s.end(t)
+			if err := os.Remove(file); err != nil { // which gave its names to the other one
+				t.Fatal(err)
+			}
 			found := alternating(t, profileWith(t, r.path, symbols.Options{Cache: cache}))
 			t.Logf("%+v, %v by %v", found, r.stats.Unwind.Ended, r.stats.Unwind.FramesBy)
-			if found.both > 0 || found.one < enough/2 || found.two < enough/2 {
-				t.Errorf("%+v", found)
+			// Of a file that could not be opened in time, the functions have no names.
+			if found.both > 0 || c.stays && (found.one < each || found.two < each) {
+				t.Errorf("%+v, of %d each", found, each)
 			}
-			if r.stats.incomplete() > c.incomplete {
+			if c.stays {
+				r.whollyComplete(t)
+			} else if missed := r.stats.Unwind.Ended["no_image"]; r.stats.Unwind.Complete+missed != r.stats.Samples.User {
 				t.Errorf("ended: %v\n%s", r.stats.Unwind.Ended, r.stderr)
 			}
 		})

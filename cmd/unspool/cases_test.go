@@ -15,7 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/profile"
 	"unspool/testdata/programs"
+	"unspool/unwind"
 )
 
 // buildCase compiles a program from testdata and returns its path. The sources
@@ -36,6 +38,26 @@ func (r *recording) whole(t *testing.T) {
 	if r.stats.incomplete() > 0.01 {
 		t.Errorf("of %d stacks ended: %v\n%s", r.stats.Samples.User, r.stats.Unwind.Ended, r.stderr)
 	}
+}
+
+// wholeCounted expects every stack of a counted recording to be complete, for programs whose names cannot be read.
+func (r recording) wholeCounted(t testing.TB) {
+	t.Helper()
+	r.whollyComplete(t)
+	if r.stats.Samples.User < counted || r.stats.Samples.Lost > 0 {
+		t.Errorf("%+v, of a program that was counted %d times", r.stats.Samples, counted)
+	}
+}
+
+// recordCountedCommandWith is recordCountedCommand with options.
+func recordCountedCommandWith(t testing.TB, options []string, path string, args ...string) (recording, programs.Chain) {
+	t.Helper()
+	r := record(t, slices.Concat(programs.Faults(), options, []string{"--", path, programs.Times(counted)}, args)...)
+	chain, err := programs.ParseChain(firstLine(r.stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, chain
 }
 
 // matchLeaves compares the stacks of a recording that have the chain's leaf with the chain.
@@ -76,7 +98,7 @@ func TestLinkersLayouts(t *testing.T) {
 		{"segments at huge pages", "qsort",
 			[]string{"-Wl,-z,max-page-size=0x200000", "-Wl,-z,common-page-size=0x200000"}, ""},
 		{"linked to a high address", "exception", []string{"-no-pie", "-Wl,-Ttext-segment=0x10000000"}, ""},
-		{"linked to a high address, shared", "exception", []string{"-pie", "-Wl,-Ttext-segment=0x7f0000000000"},
+		{"shared and linked to a high address", "exception", []string{"-pie", "-Wl,-Ttext-segment=0x7f0000000000"},
 			""},
 		{"functions in executable segments of their own", "qsort",
 			[]string{"-no-pie", "-fno-pie", "-ffunction-sections",
@@ -103,8 +125,10 @@ func TestLinkersLayouts(t *testing.T) {
 				need(t, c.needs)
 			}
 			p := programs.Program{Name: c.program}
-			proc := programs.Start(t, programs.Build(t, c.program, c.flags...), 20)
-			matchChain(t, recordEnough(t, "-p", strconv.Itoa(proc.Process.Pid)), proc.Chain, p)
+			proc := programs.StartCounted(t, programs.Build(t, c.program, c.flags...), counted)
+			r := recordCounted(t, proc)
+			matchCounted(t, r, proc.Chain, p)
+			r.whollyComplete(t)
 		})
 	}
 }
@@ -115,27 +139,54 @@ func TestNoSectionHeaders(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	for _, flags := range [][]string{nil, {"-static"}, {"-static", "-Wl,--eh-frame-hdr"}, {"-static-pie"}} {
-		t.Run(strings.Join(append(flags, "program"), " "), func(t *testing.T) {
+		name := strings.ReplaceAll(strings.Join(append(flags, "program"), " "), ",", " ")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			path := programs.Build(t, "exception", flags...)
 			dropSectionHeaders(t, path)
-			proc := programs.Start(t, path, 20)
-			r := recordEnough(t, "-p", strconv.Itoa(proc.Process.Pid))
-			r.whole(t)
-			if n := r.stats.Unwind.FramesBy["cfi"] + r.stats.Unwind.FramesBy["sample"]; n != r.stats.Unwind.Frames {
-				t.Errorf("frames by: %v", r.stats.Unwind.FramesBy)
+			r := recordCounted(t, programs.StartCounted(t, path, counted))
+			r.whollyComplete(t)
+			// There may be some without CFI in samples at the program's end, but none in those that are counted.
+			if by := r.stats.Unwind.FramesBy; by["cfi"]+by["sample"]+counted <= r.stats.Unwind.Frames {
+				t.Errorf("frames by: %v", by)
 			}
-			// The frames are as many as those of the same program with names.
-			named := programs.Start(t, programs.Build(t, "exception", flags...), 20)
-			with := recordEnough(t, "-p", strconv.Itoa(named.Process.Pid))
-			if a, b := meanDepth(r), meanDepth(with); a < b-0.2 || a > b+0.2 {
-				t.Errorf("%.2f frames a stack, with section headers %.2f", a, b)
+			// The frames are those of the same program with names.
+			with := programs.StartCounted(t, programs.Build(t, "exception", flags...), counted)
+			named := recordCounted(t, with)
+			matchCounted(t, named, with.Chain, programs.Program{Name: "exception"})
+			pc, want := countedFrames(t, ownProfile(t, named.path), func(f profile.Frame) bool {
+				return f.Name == with.Chain.Leaf()
+			})
+			_, got := countedFrames(t, ownProfile(t, r.path), func(f profile.Frame) bool { return f.PC == pc })
+			if got != want {
+				t.Errorf("frames at %#x, with section headers at %#x", got, want)
 			}
 		})
 	}
 }
 
-func meanDepth(r recording) float64 {
-	return float64(r.stats.Unwind.Frames) / float64(r.stats.Samples.User)
+// countedFrames returns the stack that was counted in a program, as the file's addresses from the leaf on. Its leaf is
+// as wanted.
+func countedFrames(t *testing.T, p *profile.Profile, leaf func(profile.Frame) bool) (pc uint64, stack string) {
+	t.Helper()
+	stacks := make(map[string]int)
+	for _, s := range p.Samples {
+		if f := p.Frames[p.Nodes[s.Node].Frame]; !leaf(f) {
+			continue
+		} else {
+			pc = f.PC
+		}
+		var own []string
+		for node := s.Node; node > 0; node = p.Nodes[node].Parent {
+			own = append(own, fmt.Sprintf("%#x", p.Frames[p.Nodes[node].Frame].PC))
+		}
+		stack = strings.Join(own, " ")
+		stacks[stack] += int(s.Count)
+	}
+	if len(stacks) != 1 || stacks[stack] != counted {
+		t.Errorf("the counted stacks: %v", stacks)
+	}
+	return pc, stack
 }
 
 // dropSectionHeaders clears e_shoff, e_shnum and e_shstrndx of a 64-bit ELF file.
@@ -184,15 +235,12 @@ func memfdOf(t testing.TB, path string) string {
 func TestProgramInMemfd(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	path := memfdOf(t, programs.Build(t, "qsort"))
+	path := memfdOf(t, buildCase(t, "stays.c"))
 	t.Run("that runs", func(t *testing.T) {
-		proc := programs.Start(t, path, 20)
-		r := recordEnough(t, "-p", strconv.Itoa(proc.Process.Pid))
-		r.whole(t)
+		recordStaying(t, programs.StartCounted(t, path, counted)).wholeCounted(t)
 	})
 	t.Run("from its first instruction", func(t *testing.T) {
-		r := recordEnough(t, "--", path, "20")
-		r.whole(t)
+		recordStayingCommand(t, path).wholeCounted(t)
 	})
 }
 
@@ -204,27 +252,26 @@ func TestProgramOnOverlayfs(t *testing.T) {
 	need(t, "unshare", "mount")
 	for _, c := range []struct{ name, touch string }{
 		{"in the lower layer", ":"},
-		{"copied to the upper layer", "touch merged/qsort"},
+		{"copied to the upper layer", "touch merged/stays"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			built, dir := programs.Build(t, "qsort"), t.TempDir()
+			t.Parallel()
+			built, dir := buildCase(t, "stays.c"), t.TempDir()
 			script := filepath.Join(dir, "start")
 			// On a tmpfs: an overlay on an overlay need not be possible.
 			text := "#!/bin/sh\nexec unshare -m sh -c 'mkdir " + dir + "/m && mount -t tmpfs none " + dir +
 				"/m && cd " + dir + "/m && mkdir lower upper work merged && cp " + built +
 				" lower/ && mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay merged || exit 77; " +
-				c.touch + "; exec " + dir + "/m/merged/qsort \"$@\"' sh \"$@\"\n"
+				c.touch + "; [ \"$1\" = try ] || exec " + dir + "/m/merged/stays \"$@\"' sh \"$@\"\n"
 			if err := writeProgram(script, []byte(text)); err != nil {
 				t.Fatal(err)
 			}
 			var exit *exec.ExitError
-			if out, err := exec.Command(script, "1").CombinedOutput(); errors.As(err, &exit) && exit.ExitCode() == 77 {
+			if out, err := exec.Command(script, "try").CombinedOutput(); errors.As(err, &exit) && exit.ExitCode() == 77 {
 				t.Skipf("overlayfs cannot be mounted: %s", bytes.TrimSpace(out))
 			}
 			os.Remove(filepath.Join(dir, "m"))
-			proc := programs.Start(t, script, 20)
-			r := recordEnough(t, "-p", strconv.Itoa(proc.Process.Pid))
-			r.whole(t)
+			recordStaying(t, programs.StartCounted(t, script, counted)).wholeCounted(t)
 		})
 	}
 }
@@ -238,25 +285,29 @@ func TestLargeFrames(t *testing.T) {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			t.Parallel()
 			for _, flag := range []string{"-fomit-frame-pointer", "-fno-omit-frame-pointer"} {
-				proc := programs.Start(t, buildCase(t, "frames.c", "-DSIZE="+strconv.Itoa(size), flag), 20)
+				proc := programs.StartCounted(t, buildCase(t, "frames.c", "-DSIZE="+strconv.Itoa(size), flag), counted)
 				// What is missing would be read from the process otherwise.
-				r := recordEnough(t, "--stack-size", "65528", "--no-join", "-p", strconv.Itoa(proc.Process.Pid))
+				r := recordCounted(t, proc, "--stack-size", "65528", "--no-join")
 				if size < 60<<10 {
-					matchChain(t, r, proc.Chain, programs.Program{Name: "frames"})
+					matchCounted(t, r, proc.Chain, programs.Program{Name: "frames"})
+					r.whollyComplete(t)
 					continue
 				}
 				// The caller is not in the copy, and the summary says so.
-				if short := r.stats.Unwind.Ended["dump_too_short"]; r.stats.Samples.User < enough ||
-					short*100 < r.stats.Samples.User*99 {
-					t.Errorf("%d samples, ended: %v", r.stats.Samples.User, r.stats.Unwind.Ended)
-				}
 				own := ownProfile(t, r.path)
+				short := 0
 				for _, s := range own.Samples {
-					if stack := userStack(own, s.Node); slices.Equal(stack, []string{"frames_leaf", "frames_large"}) ||
-						len(stack) == 0 {
-						continue
+					switch stack := userStack(own, s.Node); {
+					case len(stack) == 0 || stack[0] != "frames_leaf":
+					case slices.Equal(stack, []string{"frames_leaf", "frames_large"}) &&
+						s.End == profile.Ended(unwind.DumpTooShort):
+						short += int(s.Count)
+					default:
+						t.Errorf("%d samples, ended %v: %s", s.Count, s.End, describe(own, s.Node))
 					}
-					t.Errorf("%d samples: %s", s.Count, describe(own, s.Node))
+				}
+				if ended := r.stats.Unwind.Ended["dump_too_short"]; short != counted || ended < counted {
+					t.Errorf("%d stacks end at the frame, of %d; ended: %v", short, counted, r.stats.Unwind.Ended)
 				}
 			}
 		})
@@ -270,13 +321,14 @@ func TestForkWithoutExec(t *testing.T) {
 	path := buildCase(t, "forks.c")
 	for _, how := range []string{"fork", "vfork"} {
 		t.Run(how, func(t *testing.T) {
-			r := recordRuns(t, path, how)
-			r.whole(t)
+			r := record(t, slices.Concat(programs.Faults(), []string{"--stack-size", "8192", "--", path,
+				programs.Times(counted), how})...)
+			r.whollyComplete(t)
 			chain, err := programs.ParseChain(firstLine(r.stdout))
 			if err != nil {
 				t.Fatal(err)
 			}
-			matchLeaves(t, r, chain)
+			matchCounted(t, r, chain, programs.Program{Name: "forks"})
 		})
 	}
 }
@@ -292,15 +344,16 @@ func TestExecInThread(t *testing.T) {
 	needRoot(t)
 	for _, flags := range [][]string{nil, {"-static"}} {
 		t.Run(strings.Join(append(flags, "program"), " "), func(t *testing.T) {
-			r := recordRuns(t, buildCase(t, "threadexec.c", flags...))
-			r.whole(t)
-			matchLeaves(t, r, programs.Chain{Kind: programs.Main, Frames: []string{"main", "after_leaf"}})
+			r := record(t, slices.Concat(programs.Faults(), []string{"--", buildCase(t, "threadexec.c", flags...),
+				programs.Times(counted)})...)
+			r.whollyComplete(t)
+			matchCounted(t, r, programs.Chain{Kind: programs.Main, Frames: []string{"main", "after_leaf"}},
+				programs.Program{Name: "threadexec"})
 		})
 	}
 }
 
-// TestLibrariesThatComeAndGo records a program that maps one library in the place of another some hundred
-// times a second.
+// TestLibrariesThatComeAndGo records a program that maps one library in the place of another, over and over.
 func TestLibrariesThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -308,21 +361,20 @@ func TestLibrariesThatComeAndGo(t *testing.T) {
 		return buildCase(t, "reload_lib.c", "-fPIC", "-shared", "-DSIZE="+size, `-DPAD="`+pad+`"`)
 	}
 	one, two := library("64", "0x10"), library("4000", "0x777")
-	path := buildCase(t, "reload.c")
+	path := buildCase(t, "libraries.c")
+	p := programs.Program{Name: "libraries"}
 	t.Run("from the first instruction", func(t *testing.T) {
-		r := record(t, "-F", "1999", "--", path, "2", one, two)
-		r.whole(t)
-		chain, err := programs.ParseChain(firstLine(r.stdout))
-		if err != nil {
-			t.Fatal(err)
-		}
-		matchLeaves(t, r, chain)
+		t.Parallel()
+		r, chain := recordCountedCommand(t, path, one, two)
+		r.whollyComplete(t)
+		matchCounted(t, r, chain, p)
 	})
 	t.Run("that runs", func(t *testing.T) {
-		proc := programs.Start(t, path, 20, one, two)
-		r := recordEnough(t, "-p", strconv.Itoa(proc.Process.Pid))
-		r.whole(t)
-		matchLeaves(t, r, proc.Chain)
+		t.Parallel()
+		proc := programs.StartCounted(t, path, counted, one, two)
+		r := recordCounted(t, proc)
+		r.whollyComplete(t)
+		matchCounted(t, r, proc.Chain, p)
 	})
 }
 
@@ -331,11 +383,7 @@ func TestLibrariesThatComeAndGo(t *testing.T) {
 func TestClonedTask(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	r := recordEnough(t, "--", buildCase(t, "cloned.c"), "20")
-	r.whole(t)
-	chain, err := programs.ParseChain(firstLine(r.stdout))
-	if err != nil {
-		t.Fatal(err)
-	}
-	matchLeaves(t, r, chain)
+	r, chain := recordCountedCommand(t, buildCase(t, "cloned.c"))
+	r.whollyComplete(t)
+	matchCounted(t, r, chain, programs.Program{Name: "cloned"})
 }

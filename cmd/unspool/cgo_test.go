@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"unspool/testdata/programs"
 )
 
 // cgoCallback is a program whose Go code is called by C, which Go has called: by a goroutine, whose stack has
@@ -32,36 +34,38 @@ static int start(int n)
 import "C"
 
 import (
+	"sync/atomic"
 	"syscall"
-	"time"
 )
 
-var end = time.Now().Add(700 * time.Millisecond)
-
-// over says whether the time is up and enough of it was CPU time.
-func over() bool {
-	var u syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Now().After(end) && u.Utime.Nano() > int64(400*time.Millisecond)
-}
+var (
+	pages = make([]byte, 0)
+	next  atomic.Int64
+	done  bool
+)
 
 //export called
 func called(n C.int) C.int { return C.int(work(int(n))) }
 
 //go:noinline
-func work(n int) (total int) {
-	for !over() {
-		for i := range 10000 {
-			total += i * n
-		}
+func work(n int) int {
+	for range 10 {
+		pages[next.Add(1)*4096] = 1
 	}
-	return total
+	return n
 }
 
 //go:noinline
-func enter() { C.start(3); work(4) }
+func enter() { C.start(3); done = true }
 
-func main() { enter() }
+func main() {
+	var err error
+	pages, err = syscall.Mmap(-1, 0, 21*4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	if err != nil || syscall.Madvise(pages, syscall.MADV_NOHUGEPAGE) != nil {
+		panic(err)
+	}
+	enter()
+}
 `
 
 // TestGoThatCHasCalled records it. The frames of C are on a stack that is not in the copy: no stack may lack
@@ -83,13 +87,13 @@ func TestGoThatCHasCalled(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Skipf("no cgo here: %v\n%s", err, out)
 	}
-	r := record(t, "-F", "1999", "--", program)
+	r := record(t, slices.Concat(programs.Faults(), []string{"--stack-size", "8192", "--", program})...)
 	own := ownProfile(t, r.path)
 	var called, withC, rest, goes int
 	for _, s := range own.Samples {
 		stack := userStack(own, s.Node)
 		switch {
-		case !slices.Contains(stack, "main.work"):
+		case len(stack) == 0 || stack[0] != "main.work":
 			rest += int(s.Count)
 		case slices.Contains(stack, "outer"):
 			withC += int(s.Count)
@@ -103,8 +107,8 @@ func TestGoThatCHasCalled(t *testing.T) {
 	complete := int(r.stats.Unwind.Complete)
 	t.Logf("%d stacks of Go code that C has called, %d of them with the Go code that called C, %d with the "+
 		"C code; %d others; ended: %v", called+withC, goes, withC, rest, r.stats.Unwind.Ended)
-	if called+withC < enough || goes < enough/2 {
-		t.Errorf("%d and %d samples are too few", called+withC, goes)
+	if called+withC != 20 || goes != 10 {
+		t.Errorf("%d and %d samples, of 20 and 10", called+withC, goes)
 	}
 	if n := int(r.stats.Unwind.Ended["not_copied"]); n < called {
 		t.Errorf("%d stacks end as C's part is not in the copy, of %d that lack it", n, called)

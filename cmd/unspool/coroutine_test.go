@@ -2,10 +2,10 @@ package main
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
+	"unspool/capture/profile"
 	"unspool/testdata/programs"
 )
 
@@ -21,10 +21,16 @@ func TestCoroutinesAreComplete(t *testing.T) {
 				if how != nil && slices.Contains(flags, "-fno-asynchronous-unwind-tables") {
 					continue // which it does not guess
 				}
-				proc := programs.Start(t, programs.Build(t, "coroutine", flags...), 20)
-				r := recordEnough(t, append(how, "-p", strconv.Itoa(proc.Process.Pid))...)
-				r.whole(t)
-				matchChain(t, r, proc.Chain, programs.Program{Name: "coroutine"})
+				proc := programs.StartCounted(t, programs.Build(t, "coroutine", flags...), counted)
+				r := recordCounted(t, proc, how...)
+				matchCounted(t, r, proc.Chain, programs.Program{Name: "coroutine"})
+				// A sample at the program's end may be in code without unwind tables.
+				own := ownProfile(t, r.path)
+				for _, s := range own.Samples {
+					if userStack(own, s.Node)[0] == proc.Chain.Leaf() && s.End != profile.Complete {
+						t.Errorf("%d samples, ended %v: %s", s.Count, s.End, describe(own, s.Node))
+					}
+				}
 			}
 		})
 	}

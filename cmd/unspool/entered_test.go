@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strconv"
 	"testing"
 
 	"unspool/testdata/programs"
@@ -15,8 +14,9 @@ func TestFramePointersPassOverACaller(t *testing.T) {
 	program := buildCase(t, "entered.c")
 	for _, where := range []string{"first", "pushed"} {
 		t.Run(where, func(t *testing.T) {
-			proc := programs.Start(t, program, 20, where)
-			matchLeaves(t, recordEnough(t, "-p", strconv.Itoa(proc.Process.Pid)), proc.Chain)
+			t.Parallel()
+			proc := programs.StartCounted(t, program, counted, where)
+			matchCounted(t, recordCounted(t, proc), proc.Chain, programs.Program{Name: "entered"})
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"unspool/testdata/programs"
@@ -11,10 +12,11 @@ import (
 func TestTablesThatDoNotFollowTheCode(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	r := record(t, "-F", "1999", "--", buildCase(t, "epilogue.c"), "2")
-	r.whole(t)
+	r := record(t, slices.Concat(programs.Faults(), []string{"--", buildCase(t, "epilogue.c"),
+		programs.Times(counted)})...)
+	r.whollyComplete(t)
 	for _, leaf := range []string{"aligned_leaf", "padded_leaf"} {
-		matchLeaves(t, r, programs.Chain{Kind: programs.Main,
-			Frames: []string{"main", "inner", "own_frame", leaf}})
+		matchCounted(t, r, programs.Chain{Kind: programs.Main,
+			Frames: []string{"main", "inner", "own_frame", leaf}}, programs.Program{Name: "epilogue"})
 	}
 }

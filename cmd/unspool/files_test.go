@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 
 	"unspool/testdata/programs"
@@ -14,20 +13,20 @@ import (
 func TestMappedFileIsTheOneThatIsRead(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	built := programs.Build(t, "qsort")
+	built := buildCase(t, "stays.c")
 	for _, c := range []struct {
 		name  string
 		start func(t *testing.T, path string) *programs.Process
 	}{
 		{"deleted", func(t *testing.T, path string) *programs.Process {
-			p := programs.Start(t, path, 20)
+			p := programs.StartCounted(t, path, counted)
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}
 			return p
 		}},
 		{"replaced by another program", func(t *testing.T, path string) *programs.Process {
-			p := programs.Start(t, path, 20)
+			p := programs.StartCounted(t, path, counted)
 			other := filepath.Join(filepath.Dir(path), "other")
 			copyFile(t, programs.Build(t, "deep"), other)
 			if err := os.Rename(other, path); err != nil {
@@ -46,20 +45,14 @@ func TestMappedFileIsTheOneThatIsRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			os.Remove(path)
-			return programs.Start(t, script, 20)
+			return programs.StartCounted(t, script, counted)
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			path := filepath.Join(t.TempDir(), "program")
 			copyFile(t, built, path)
-			p := c.start(t, path)
-			r := recordEnough(t, "-p", strconv.Itoa(p.Process.Pid))
-			if r.stats.Samples.User < enough {
-				t.Fatalf("%d samples", r.stats.Samples.User)
-			}
-			if r.stats.incomplete() > 0.01 {
-				t.Errorf("ended: %v", r.stats.Unwind.Ended)
-			}
+			recordStaying(t, c.start(t, path)).wholeCounted(t)
 		})
 	}
 }

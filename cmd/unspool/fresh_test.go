@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"unspool/capture/profile"
 	"unspool/testdata/programs"
 )
 
@@ -21,48 +22,64 @@ func TestStacksOnPagesThatWereNeverTouched(t *testing.T) {
 		name, mode string
 		flags      []string
 		want       string // of a stack that begins in the leaf
-		least      uint64 // of so many samples in a hundred nothing was copied
 	}{
-		{"in a large frame", "leaf", []string{"-fomit-frame-pointer"}, "fresh_leaf", 95},
+		{"in a large frame", "leaf", []string{"-fomit-frame-pointer"}, "untouched_leaf"},
 		{"in a large frame, with frame pointers", "leaf", []string{"-fno-omit-frame-pointer"},
-			"fresh_leaf fresh_caller main", 95},
-		{"in recursion", "deep", []string{"-fomit-frame-pointer"}, "fresh_down", 30},
-		{"in recursion, with frame pointers", "deep", []string{"-fno-omit-frame-pointer"}, "fresh_down", 30},
+			"untouched_leaf untouched_caller main"},
+		{"in recursion", "deep", []string{"-fomit-frame-pointer"}, "untouched_down"},
+		{"in recursion, with frame pointers", "deep", []string{"-fno-omit-frame-pointer"}, "untouched_down"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			proc := programs.Start(t, buildCase(t, "fresh.c", c.flags...), 20, c.mode)
-			// Less than the kernel can copy, so that there is something to advise.
-			what := []string{"-p", strconv.Itoa(proc.Process.Pid), "--stack-size", "32768"}
-			if c.mode == "leaf" {
-				// Its pages are there after a tenth of a second.
-				isRead(t, recordEnough(t, append(what, "-d", "1")...), "fresh_leaf fresh_caller main")
-			} else {
-				what = append(what, "-d", "2") // many samples, as the share is not far from the least
-			}
-			r := recordEnough(t, append(what, "--no-join")...)
+			// Less than the kernel can copy, so that there would be something to advise.
+			r, _ := recordCountedCommandWith(t, []string{"--no-join", "--stack-size", "32768"},
+				buildCase(t, "untouched.c", c.flags...), c.mode)
 			st := &r.stats
 			t.Logf("%+v, cut: %v, frames by: %v", st.Samples, st.Unwind.Cut, st.Unwind.FramesBy)
-			if none := st.Unwind.Cut["no_copy"]; st.Samples.User < enough || none*100 < c.least*st.Samples.User {
-				t.Fatalf("of %d user stacks, nothing was copied of %d", st.Samples.User, none)
+			// Where the call of the next function has touched the page, there are some bytes.
+			if none := st.Unwind.Cut["no_copy"]; none < counted || st.Samples.KernelOnly > 0 ||
+				st.Unwind.Complete+none+st.Unwind.Cut["gap"] != st.Samples.User {
+				t.Errorf("of %+v, nothing was copied of %d: %v", st.Samples, none, st.Unwind.Ended)
 			}
-			if st.Samples.KernelOnly*100 > st.Samples.Total { // threads that are being made or end
-				t.Errorf("%d of %d samples are said to be in the kernel only", st.Samples.KernelOnly,
-					st.Samples.Total)
-			}
-			// A page that was read in the meantime is there, so that the kernel copies on, maybe up to the size of
-			// a copy: more bytes help such stacks only.
-			deep := st.Unwind.Cut["too_deep"]
-			if !strings.Contains(r.stderr, "never touched") ||
-				strings.Contains(r.stderr, "--stack-size") != (deep > 0) || deep*100 > 2*st.Samples.User {
+			if !strings.Contains(r.stderr, "never touched") || strings.Contains(r.stderr, "--stack-size") {
 				t.Errorf("the summary:\n%s", r.stderr)
 			}
-			leads(t, r, c.want)
+			leads(t, r, c.want, counted)
 			if pointers := slices.Contains(c.flags, "-fno-omit-frame-pointer"); pointers !=
-				(st.Unwind.FramesBy["kernel_fp"] > 0) {
+				(st.Unwind.FramesBy["kernel_fp"] >= counted) {
 				t.Errorf("%d frames by the kernel", st.Unwind.FramesBy["kernel_fp"])
 			}
 		})
+	}
+}
+
+// TestUntouchedPagesAreRead records such stacks until enough of them have been completed by reads of the process.
+func TestUntouchedPagesAreRead(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	proc := programs.StartCounted(t, buildCase(t, "untouched.c"), 1<<16, "leaf", "slowly")
+	s := startStaying(t, slices.Concat(programs.Faults(), []string{"-p", strconv.Itoa(proc.Process.Pid),
+		"--stack-size", "8192"})...)
+	s.control("enable")
+	proc.Continue()
+	s.until(t, "stacks that were completed", func(p *profile.Profile) bool {
+		complete := 0
+		for _, sample := range p.Samples {
+			if (sample.End == profile.Complete || sample.End == profile.Joined) && userStack(p, sample.Node)[0] == "untouched_leaf" {
+				complete += int(sample.Count)
+			}
+		}
+		return complete >= counted
+	})
+	proc.Process.Kill()
+	r := s.end(t)
+	if r.stats.Unwind.FramesBy["live"] == 0 {
+		t.Errorf("frames by: %v", r.stats.Unwind.FramesBy)
+	}
+	for _, stack := range leafStacks(t, r, "untouched_leaf") {
+		if len(stack) > 1 && !strings.HasPrefix(strings.Join(stack, " ")+" ", "untouched_leaf untouched_caller main ") {
+			t.Errorf("a stack: %s", stack)
+		}
 	}
 }
 
@@ -73,8 +90,8 @@ func TestConvertsStacksOnPagesThatWereNeverTouched(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
 	dir := t.TempDir()
-	output(t, dir, "perf", "record", "-q", "-e", "cpu-clock", "-F", "1999", "--call-graph", "dwarf,8192", "-o",
-		"raw.data", "--", buildCase(t, "fresh.c"), "1", "leaf")
+	output(t, dir, "perf", slices.Concat([]string{"record", "-q"}, programs.Faults(), []string{"--call-graph",
+		"dwarf,8192", "-o", "raw.data", "--", buildCase(t, "untouched.c"), programs.Times(counted), "leaf"})...)
 	e := unspool(t, dir, "convert", "raw.data", "-o", "perf.data", "--stats", "stats.json")
 	if e.status != 0 {
 		t.Fatal(e.stderr)
@@ -85,45 +102,35 @@ func TestConvertsStacksOnPagesThatWereNeverTouched(t *testing.T) {
 	}
 	st := readStatistics(t, content)
 	st.addUp(t)
-	if st.Samples.User < enough || st.Unwind.Cut["no_copy"]*100 < 90*st.Samples.User {
+	if none := st.Unwind.Cut["no_copy"]; none < counted {
 		t.Errorf("%+v, cut: %v", st.Samples, st.Unwind.Cut)
 	}
-	leads(t, recording{path: filepath.Join(dir, "perf.data"), stats: st, ended: e}, "fresh_leaf")
+	leads(t, recording{path: filepath.Join(dir, "perf.data"), stats: st, ended: e}, "untouched_leaf", counted)
 }
 
-// isRead has most stacks completed by reads of the process, and holds what they begin with against want.
-func isRead(t *testing.T, r recording, want string) {
-	t.Helper()
-	st := &r.stats
-	if st.Samples.User < enough || st.Unwind.Complete*2 < st.Samples.User || st.Unwind.FramesBy["live"] == 0 {
-		t.Errorf("%d of %d user stacks are complete, %v", st.Unwind.Complete, st.Samples.User, st.Unwind.FramesBy)
-	}
-	leadOn(t, r, want, 2)
-}
-
-// leads holds against want, leaf first, what the stacks begin with that have its leaf there.
-func leads(t *testing.T, r recording, want string) {
-	t.Helper()
-	leadOn(t, r, want, 1)
-}
-
-// leadOn is leads for the stacks of so many frames or more.
-func leadOn(t *testing.T, r recording, want string, frames int) {
+// leafStacks are the stacks that begin in a function, leaf first, each as often as it was sampled.
+func leafStacks(t *testing.T, r recording, leaf string) (stacks [][]string) {
 	t.Helper()
 	own := ownProfile(t, r.path)
-	leaf, _, _ := strings.Cut(want, " ")
-	var samples uint64
 	for _, s := range own.Samples {
-		stack := userStack(own, s.Node)
-		if len(stack) < frames || stack[0] != leaf {
-			continue
-		}
-		samples += s.Count
-		if got := strings.Join(stack, " ") + " "; !strings.HasPrefix(got, want+" ") {
-			t.Errorf("%d samples: %s", s.Count, got)
+		if stack := userStack(own, s.Node); len(stack) > 0 && stack[0] == leaf {
+			stacks = append(stacks, slices.Repeat([][]string{stack}, int(s.Count))...)
 		}
 	}
-	if samples < enough/2 {
-		t.Errorf("%d samples begin in %s", samples, leaf)
+	return stacks
+}
+
+// leads holds against want, leaf first, what the stacks begin with that have its leaf there, of which there are n or more.
+func leads(t *testing.T, r recording, want string, n int) {
+	t.Helper()
+	leaf, _, _ := strings.Cut(want, " ")
+	stacks := leafStacks(t, r, leaf)
+	if len(stacks) < n {
+		t.Errorf("%d samples begin in %s, of %d", len(stacks), leaf, n)
+	}
+	for _, stack := range stacks {
+		if got := strings.Join(stack, " ") + " "; !strings.HasPrefix(got, want+" ") {
+			t.Errorf("a stack: %s", got)
+		}
 	}
 }

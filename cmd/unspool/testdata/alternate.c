@@ -1,13 +1,12 @@
 /* Runs functions called one_ and two_ by turns, as coroutines on the same stack. Their frames differ, so that
- * what is remembered of one is wrong for the other. */
+ * what is remembered of one is wrong for the other. Each leaf touches a page: argv[1] is the number of times, =N. */
 #include "chain.h"
 #include <ucontext.h>
 
 #define KIND(name, words)						\
 	FRAME int name##_leaf(int n)					\
 	{								\
-		for (int i = 0; i < 2000000; i++)			\
-			KEEP();						\
+		chain_again();						\
 		return n + 1;						\
 	}								\
 	FRAME int name##_inner(int n)					\
@@ -47,8 +46,7 @@ static void coroutine(void (*f)(void))
 int main(int argc, char **argv)
 {
 	chain_begin(argc, argv);
-	chain_busy = 1;
-	while (!chain_over) {
+	while (chain_left > 0) {
 		coroutine(one_coroutine);
 		coroutine(two_coroutine);
 	}

@@ -1,7 +1,7 @@
 /* Generated code is entered as V8's is, by functions that no CFI describes: entry_stub calls a trampoline, which
  * moves its arguments and then makes a frame, and that calls what jumps on to entered. As long as entered has made
- * no frame, BP leads from it to entry_stub, past the trampoline. argv[2] says where it spins: "first", or
- * "pushed" for behind its push of BP. */
+ * no frame, BP leads from it to entry_stub, past the trampoline. There it touches a page; argv[2] says where:
+ * "first", or "pushed" for behind its push of BP. */
 #include "chain.h"
 
 __asm__(".text\n"
@@ -52,9 +52,7 @@ __asm__(".text\n"
 	"	mov %rsp, %rbp\n"
 	"	call abort\n"
 	"	pop %rbp\n"
-	"2:	mov $100000, %eax\n"
-	"3:	dec %eax\n"
-	"	jnz 3b\n"
+	"2:	movb $1, (%rdx)\n"
 	"	jmp *%rcx\n"
 	".size entered, . - entered\n"
 	".balign 32, 0xcc\n"
@@ -63,9 +61,7 @@ __asm__(".text\n"
 	"	xor %r10d, %r10d\n"
 	"	sub %r10, %rsp\n"
 	"	push %rbp\n"
-	"	mov $100000, %eax\n"
-	"4:	dec %eax\n"
-	"	jnz 4b\n"
+	"	movb $1, (%rdx)\n"
 	"	mov %rsp, %rbp\n"
 	"	mov %rbp, %rsp\n"
 	"	pop %rbp\n"
@@ -76,7 +72,7 @@ __asm__(".text\n"
 	"	ret\n"
 	".balign 32, 0xcc\n");
 
-void entry_stub(void (*code)(void));
+void entry_stub(void (*code)(void), volatile char *page);
 void entered(void);
 void entered_pushed(void);
 
@@ -86,8 +82,7 @@ int main(int argc, char **argv)
 
 	chain_begin(argc, argv);
 	chain_say(pushed ? "main main entry_stub trampoline entered_pushed" : "main main entry_stub trampoline entered");
-	chain_busy = 1;
-	while (!chain_over)
-		entry_stub(pushed ? entered_pushed : entered);
+	for (; chain_left > 0; chain_left--, chain_page += CHAIN_PAGE)
+		entry_stub(pushed ? entered_pushed : entered, chain_page);
 	return 0;
 }

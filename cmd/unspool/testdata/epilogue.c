@@ -1,12 +1,12 @@
-/* Spends its time where compilers' unwind tables do not follow what the code does: in the epilogue of a
+/* Takes page faults where compilers' unwind tables do not follow what the code does: in the epilogue of a
  * function that aligns its stack, and in the padding between two functions, by which code runs from one into
- * the next, as glibc's __memset_chk does. */
+ * the next, as glibc's __memset_chk does. There the fault is for the code itself, in a page that is let go of
+ * each time. */
 #include "chain.h"
 
-static char room[1 << 16];
-
-void aligned_leaf(char *to, long n);
+void aligned_leaf(volatile char *to, long n);
 void padded_leaf(void);
+extern char padding_page[];
 
 /* The rules for BP and the CFA are those of gcc; rep stosb comes when BP is the caller's again. */
 __asm__(".text\n"
@@ -32,14 +32,19 @@ __asm__(".text\n"
 	"	ret\n"
 	"	.cfi_endproc\n"
 	".size aligned_leaf, . - aligned_leaf\n"
-	".p2align 6\n"
+	".p2align 12\n"
+	".skip 4096 - 32, 0xcc\n"
 	".type padded_leaf, @function\n"
 	"padded_leaf:\n"
 	"	.cfi_startproc\n"
 	"	cmp %rsp, %rsp\n"
 	"	jb abort\n"
 	"	.cfi_endproc\n"
-	".rept 55\n"
+	".rept 32 - 9\n"
+	"	nop\n"
+	".endr\n"
+	"padding_page:\n"
+	".rept 32\n"
 	"	nop\n"
 	".endr\n"
 	".size padded_leaf, . - padded_leaf\n"
@@ -50,7 +55,8 @@ __asm__(".text\n"
 	"	jmp *%rax\n"
 	"1:	ret\n"
 	"	.cfi_endproc\n"
-	".size behind_padding, . - behind_padding\n");
+	".size behind_padding, . - behind_padding\n"
+	".p2align 12\n"); /* nothing else is in that page */
 
 /* Its frame is found by BP. */
 FRAME int own_frame(int n)
@@ -58,9 +64,10 @@ FRAME int own_frame(int n)
 	volatile char *more = __builtin_alloca(n * 16);
 
 	more[0] = 1;
-	aligned_leaf(room, sizeof room);
-	for (int i = 0; i < 400; i++)
-		padded_leaf();
+	aligned_leaf(chain_page, 1);
+	chain_page += CHAIN_PAGE;
+	madvise(padding_page, CHAIN_PAGE, MADV_DONTNEED);
+	padded_leaf();
 	return more[0];
 }
 
@@ -77,8 +84,7 @@ int main(int argc, char **argv)
 	int r = 0;
 
 	chain_begin(argc, argv);
-	chain_busy = 1;
-	while (!chain_over)
+	for (; chain_left > 0; chain_left--)
 		r += inner(argc);
 	return r == 0;
 }

@@ -1,51 +1,38 @@
-/* Works for a moment, then executes another program that does the same, and that one this:
- * execs SECONDS OTHER [fixed]. With "fixed" addresses are not randomized, so that stacks
+/* Touches a page, then executes another program that does the same, and that one this:
+ * execs TIMES OTHER [fixed]. With "fixed" addresses are not randomized, so that stacks
  * are where those of the program before were. NAME begins the names of the functions. */
 #include "chain.h"
 #include <sys/personality.h>
-#include <time.h>
 
 #define JOIN(a, b) a##b
 #define NAMED(a, b) JOIN(a, b)
 #define WORK NAMED(NAME, _work)
 #define EXECUTE NAMED(NAME, _execute)
 
-static double now(void)
+FRAME void WORK(volatile char *page)
 {
-	struct timespec ts;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec * 1e-9;
+	*page = 1;
 }
 
-FRAME int WORK(int n)
+FRAME void EXECUTE(char *self, int times, char *other)
 {
-	for (int i = 0; i < 100000; i++)
-		KEEP();
-	return n;
-}
+	char left[16];
+	char *argv[] = {other, left, self, NULL};
 
-FRAME void EXECUTE(char *self, char *end, char *other)
-{
-	char *argv[] = {other, end, self, NULL};
-
-	WORK(1);
-	execv(other, argv);
+	snprintf(left, sizeof left, "%d", times - 1);
+	WORK(mmap(NULL, CHAIN_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	if (times > 1)
+		execv(other, argv);
 	KEEP();
 }
 
 int main(int argc, char **argv)
 {
-	char end[32];
-
 	if (argc < 3)
 		return 2;
 	if (argc > 3)
 		personality(ADDR_NO_RANDOMIZE);
-	if (argv[1][0] == '@')
-		snprintf(end, sizeof end, "%s", argv[1]);
-	else
-		snprintf(end, sizeof end, "@%f", now() + atof(argv[1]));
-	if (now() < atof(end + 1))
-		EXECUTE(argv[0], end, argv[2]);
-	return now() < atof(end + 1);
+	EXECUTE(argv[0], atoi(argv[1]), argv[2]);
+	KEEP();
+	return 0;
 }

@@ -1,30 +1,22 @@
-/* Forks children one after the other that work for three milliseconds each and
- * never exec; with "vfork" as argv[2] they do so on their parent's stack. */
+/* Forks children one after the other that touch a page each, end, and never exec; with "vfork" as argv[2] they
+ * do so on their parent's stack. */
 #include "chain.h"
 #include <sys/wait.h>
-#include <time.h>
 
-FRAME void forks_leaf(void)
+FRAME void forks_leaf(volatile char *page)
 {
-	for (int i = 0; i < 20000; i++)
-		KEEP();
+	*page = 1;
 }
 
 FRAME void forks_child(void)
 {
-	struct timespec begin, now;
-
-	clock_gettime(CLOCK_MONOTONIC, &begin);
-	do {
-		forks_leaf();
-		clock_gettime(CLOCK_MONOTONIC, &now);
-	} while ((now.tv_sec - begin.tv_sec) * 1000000000L + now.tv_nsec - begin.tv_nsec < 3000000);
+	forks_leaf(chain_page);
 	KEEP();
 }
 
 FRAME void forks_loop(int shared)
 {
-	while (!chain_over) {
+	while (chain_left > 0) {
 		pid_t child = shared ? vfork() : fork();
 
 		if (child == 0) {
@@ -33,13 +25,14 @@ FRAME void forks_loop(int shared)
 		}
 		while (waitpid(child, NULL, 0) < 0)
 			;
+		chain_left--;
+		chain_page += CHAIN_PAGE;
 	}
 }
 
 int main(int argc, char **argv)
 {
 	chain_begin(argc, argv);
-	chain_busy = 1;
 	chain_say("main main forks_loop forks_child forks_leaf");
 	forks_loop(argc > 2 && strcmp(argv[2], "vfork") == 0);
 	KEEP();

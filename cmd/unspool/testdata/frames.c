@@ -13,6 +13,7 @@ FRAME int frames_large(int n)
 
 	for (size_t i = 0; i < SIZE; i++)
 		b[i] = 1; /* the kernel copies no page that was never touched */
+	chain_say("main main frames_large frames_leaf");
 	int r = frames_leaf(n);
 	KEEP();
 	return r + b[n];
@@ -21,7 +22,6 @@ FRAME int frames_large(int n)
 int main(int argc, char **argv)
 {
 	chain_begin(argc, argv);
-	chain_say("main main frames_large frames_leaf");
 	int r = frames_large(argc);
 	KEEP();
 	return r == -1;

@@ -1,5 +1,5 @@
-/* Two functions by turns raise a signal whose handler has a stack of its own. The handler works, in a function
- * that tells whose signal it was, then sleeps for 12 ms. The second argument says how the signals differ:
+/* Two functions by turns raise a signal whose handler has a stack of its own. The handler touches a page, in a
+ * function that tells whose signal it was, then sleeps for 12 ms. The second argument says how the signals differ:
  *     signals   each function raises one of its own
  *     callers   they raise the same one, through a function that is at the same place on the stack for both:
  *               but for their callers all is equal
@@ -10,26 +10,14 @@
 
 static volatile int turn, stays;
 
-static void work(int ms)
-{
-	struct timespec from, now;
-
-	clock_gettime(CLOCK_MONOTONIC, &from);
-	do
-		clock_gettime(CLOCK_MONOTONIC, &now);
-	while ((now.tv_sec - from.tv_sec) * 1000000000L + now.tv_nsec - from.tv_nsec < ms * 1000000L);
-}
-
 FRAME void work_one(void)
 {
-	work(7);
-	KEEP();
+	chain_again();
 }
 
 FRAME void work_two(void)
 {
-	work(7);
-	KEEP();
+	chain_again();
 }
 
 FRAME void handler(int sig)
@@ -43,7 +31,7 @@ FRAME void handler(int sig)
 		else
 			work_two();
 		nanosleep(&pause, NULL);
-	} while (stays && !chain_over);
+	} while (stays && chain_left > 0);
 }
 
 FRAME void send(int sig)
@@ -84,7 +72,8 @@ int main(int argc, char **argv)
 	if (argc > 2 && strcmp(argv[2], "callers") == 0)
 		second = SIGUSR1;
 	stays = argc > 2 && strcmp(argv[2], "stays") == 0;
-	while (!chain_over) {
+	chain_say("main main one send * handler work_one");
+	while (chain_left > 0) {
 		one(SIGUSR1);
 		two(second);
 	}

@@ -1,11 +1,18 @@
-/* Three threads work for a third of a second. Then one that is not the first
- * executes the program anew, which ends the others and takes the first one's ID. */
+/* Three threads work. Then one that is not the first executes the program anew, which ends the others and takes
+ * the first one's ID. */
 #include "chain.h"
 #include <pthread.h>
 
+static pthread_barrier_t working;
+
 FRAME void before_leaf(void)
 {
-	spin();
+	char *page = mmap(NULL, CHAIN_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	*page = 1;
+	pthread_barrier_wait(&working);
+	for (;;)
+		KEEP();
 }
 
 FRAME void *before_thread(void *arg)
@@ -21,7 +28,7 @@ FRAME void *executes(void *arg)
 	char **argv = arg;
 	char *again[] = {argv[0], argv[1], "again", NULL};
 
-	usleep(300000);
+	pthread_barrier_wait(&working);
 	execv("/proc/self/exe", again);
 	_exit(1);
 }
@@ -43,6 +50,7 @@ int main(int argc, char **argv)
 		KEEP();
 		return r == -1;
 	}
+	pthread_barrier_init(&working, NULL, 4);
 	for (int i = 0; i < 2; i++)
 		pthread_create(&t, NULL, before_thread, NULL);
 	pthread_create(&t, NULL, executes, argv);
