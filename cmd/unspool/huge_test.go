@@ -2,7 +2,6 @@ package main
 
 import (
 	"path/filepath"
-	"strconv"
 	"testing"
 
 	"unspool/capture/profile"
@@ -18,17 +17,13 @@ func TestCodeInHugePages(t *testing.T) {
 	for _, how := range []string{"map", "move", "memfd", "file"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			proc := programs.Start(t, path, 20, how)
-			for name, what := range map[string][]string{
-				"that runs":                  {"-p", strconv.Itoa(proc.Process.Pid)},
-				"from the first instruction": {"--", path, "20", how},
-			} {
-				t.Run(name, func(t *testing.T) {
-					r := recordEnough(t, append([]string{"--strict"}, what...)...)
-					r.whole(t)
-					matchLeaves(t, r, proc.Chain)
-				})
-			}
+			p := programs.Program{Name: "huge"}
+			proc := programs.StartCounted(t, path, counted, how)
+			r := recordSteps(t, proc, 1, "--strict")
+			r.whollyComplete(t)
+			matchCounted(t, r, proc.Chain, p)
+			r, chain := recordSteppedCommand(t, 1, []string{"--strict"}, path, how)
+			matchCounted(t, r, chain, p)
 		})
 	}
 }

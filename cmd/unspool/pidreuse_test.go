@@ -15,21 +15,33 @@ func TestPIDsThatAreUsedAgain(t *testing.T) {
 	needRoot(t)
 	one := buildCase(t, "worker.c", "-no-pie", "-DNAME=one", "-DSIZE=64")
 	two := buildCase(t, "worker.c", "-no-pie", "-DNAME=two", "-DSIZE=3000")
-	r := record(t, "-F", "1999", "--", buildCase(t, "samepid.c"), "2", one, two)
+	const turns, each = 10, 3
+	r := record(t, slices.Concat(programs.Faults(), []string{"--stack-size", "16384", "--",
+		buildCase(t, "samepid.c"), strconv.Itoa(turns), one, two})...)
 	pid, err := strconv.Atoi(firstLine(r.stdout))
 	if err != nil {
 		t.Skipf("no PID can be chosen here: %s", r.stdout)
 	}
-	r.whole(t)
+	r.whollyComplete(t)
 	own := ownProfile(t, r.path)
 	for _, name := range []string{"one", "two"} {
-		matchLeaves(t, r, programs.Chain{Kind: programs.Main,
-			Frames: []string{"main", name + "_work", name + "_leaf"}})
+		chain := programs.Chain{Kind: programs.Main, Frames: []string{"main", name + "_work", name + "_leaf"}}
+		matched := 0
 		for _, s := range own.Samples {
-			if got := own.Threads[s.Thread].PID; got != uint32(pid) &&
-				slices.Contains(userStack(own, s.Node), name+"_leaf") {
+			stack := userStack(own, s.Node)
+			if !slices.Contains(stack, name+"_leaf") {
+				continue
+			}
+			if err := chain.Match(stack); err != nil {
+				t.Error(err)
+			}
+			matched += int(s.Count)
+			if got := own.Threads[s.Thread].PID; got != uint32(pid) {
 				t.Errorf("a sample of %s is of PID %d", name, got)
 			}
+		}
+		if matched != turns/2*each {
+			t.Errorf("%d samples of %s, want %d", matched, name, turns/2*each)
 		}
 	}
 }
