@@ -32,7 +32,7 @@ func TestDeeperThanTheCopy(t *testing.T) {
 			if c.root {
 				matchCounted(t, r, proc.Chain, programs.Program{Name: "pointers"})
 				r.whollyComplete(t)
-				if by := r.stats.Unwind.CompleteBy; by["fallback"] != counted {
+				if by := r.stats.Unwind.CompleteBy; by["fallback"] < counted {
 					t.Errorf("complete by: %v", by)
 				}
 			} else {
@@ -60,7 +60,7 @@ func truncatedChain(t *testing.T, r recording, chain programs.Chain) {
 			t.Errorf("%d samples of %d frames: %.600s", s.Count, len(stack), describe(own, s.Node))
 		}
 	}
-	if ended := r.stats.Unwind.Ended; samples != counted || ended["dump_too_short"] != counted {
+	if ended := r.stats.Unwind.Ended; samples != counted || ended["dump_too_short"] < counted {
 		t.Errorf("%d samples, want %d; ended: %v", samples, counted, ended)
 	}
 }

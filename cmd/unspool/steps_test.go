@@ -191,12 +191,18 @@ func (a *asked) next(t testing.TB) {
 	a.says(t, "done")
 }
 
-// leaves counts the samples of a recording whose leaf is in a function.
-func leaves(p *profile.Profile, function string) (n int) {
+// matchEnd compares all stacks at a chain's end with the chain, and counts them.
+func matchEnd(t testing.TB, p *profile.Profile, chain programs.Chain) (n int) {
+	t.Helper()
 	for _, s := range p.Samples {
-		if stack := userStack(p, s.Node); len(stack) > 0 && stack[0] == function {
-			n += int(s.Count)
+		stack := userStack(p, s.Node)
+		if len(stack) == 0 || stack[0] != chain.Leaf() {
+			continue
 		}
+		if err := chain.Match(stack); err != nil {
+			t.Errorf("%d samples: %.600s\n  all frames, leaf first: %.600s", s.Count, err, describe(p, s.Node))
+		}
+		n += int(s.Count)
 	}
 	return n
 }
