@@ -86,14 +86,7 @@ func recordSteppedCommand(t testing.TB, steps int, options []string, path string
 	told := filepath.Join(t.TempDir(), "pid")
 	r := startStepped(t, slices.Concat(programs.Faults(), options, []string{"--", "sh", "-c",
 		`echo $$ >"$0" && exec "$@"`, told, path, fmt.Sprintf("@%d", counted)}, args)...)
-	pid := 0
-	until(t, "the command's PID", func() bool {
-		text, err := os.ReadFile(told)
-		if err == nil && strings.HasSuffix(string(text), "\n") {
-			pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
-		}
-		return err == nil && pid != 0
-	})
+	pid := pidIn(t, told)
 	for step := range steps + 1 { // it stops with its chain printed first
 		if step > 0 {
 			unix.Kill(pid, unix.SIGCONT)
@@ -109,6 +102,19 @@ func recordSteppedCommand(t testing.TB, steps int, options []string, path string
 		t.Fatal(err)
 	}
 	return got, chain
+}
+
+// pidIn waits for a file with a PID, and returns that.
+func pidIn(t testing.TB, path string) (pid int) {
+	t.Helper()
+	until(t, "a PID in "+path, func() bool {
+		text, err := os.ReadFile(path)
+		if err == nil && strings.HasSuffix(string(text), "\n") {
+			pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
+		return err == nil && pid != 0
+	})
+	return pid
 }
 
 // waitForStop waits until a child has stopped, or a test's process that has no other parent.
