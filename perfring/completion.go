@@ -12,6 +12,9 @@ import (
 func EventNames(prefix string) []string { return hostSystem.eventNames(prefix) }
 
 func (sys system) eventNames(prefix string) []string {
+	if strings.HasPrefix(prefix, breakpointPrefix) {
+		return accesses(prefix)
+	}
 	if group, _, ok := strings.Cut(prefix, ":"); ok {
 		if strings.Contains(group, "/") {
 			return nil
@@ -28,6 +31,22 @@ func (sys system) eventNames(prefix string) []string {
 		slices.Sort(names)
 		return slices.Compact(names)
 	}
-	names := knownEventNames()
+	names := append(knownEventNames(), breakpointPrefix)
+	slices.Sort(names)
 	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, prefix) })
+}
+
+// accesses completes the name of a breakpoint behind its address.
+func accesses(prefix string) []string {
+	address, access, ok := strings.Cut(prefix[len(breakpointPrefix):], ":")
+	if !ok || address == "" {
+		return nil
+	}
+	var names []string
+	for _, a := range []string{"rw", "w", "x"} {
+		if strings.HasPrefix(a, access) {
+			names = append(names, breakpointPrefix+address+":"+a)
+		}
+	}
+	return names
 }

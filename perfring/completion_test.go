@@ -19,6 +19,10 @@ func TestEventNamesCompleteWhatIsTyped(t *testing.T) {
 		{"sched:sched_s", []string{"sched:sched_switch"}},
 		{"sched:", []string{"sched:sched_switch", "sched:sched_wakeup"}},
 		{"../sched:", nil},
+		{"me", []string{"mem:"}},
+		{"mem:", nil},
+		{"mem:0x401136:", []string{"mem:0x401136:rw", "mem:0x401136:w", "mem:0x401136:x"}},
+		{"mem:0x401136/4:w", []string{"mem:0x401136/4:w"}},
 		{"no-such-event", nil},
 	} {
 		if got := sys.eventNames(c.prefix); !slices.Equal(got, c.want) {

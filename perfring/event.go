@@ -17,6 +17,8 @@ type Event struct {
 	Config1 uint64
 	Config2 uint64
 
+	BreakpointType uint32 // HW_BREAKPOINT_R, _W, _X: what a breakpoint stops at; 0 for other events
+
 	ExcludeUser, ExcludeKernel, ExcludeHV bool
 	ExcludeHost, ExcludeGuest             bool
 	PreciseIP                             uint8 // skid: 0 arbitrary to 3 none
@@ -35,7 +37,11 @@ func (e *Event) Tracepoint() bool { return e.Type == unix.PERF_TYPE_TRACEPOINT }
 //	r1a8                       a raw event of the CPU, in hexadecimal
 //	sched:sched_switch         a tracepoint, found in tracefs
 //	cpu/event=0x3c,umask=1/    an event of a PMU, by the terms that sysfs lists
+//	mem:0x404010/4:w           a hardware breakpoint: mem:ADDR[/LEN][:ACCESS]; see below
 //	NAME:MODIFIERS             u user, k kernel, h hypervisor, H host, G guest only; p (pp, ppp) or P precise
+//
+// A breakpoint is on LEN bytes at ADDR: 1, 2, 4 (the default) or 8. ACCESS is w for writes, rw for reads and
+// writes (the default), or x for the execution of the instruction at ADDR, which has no LEN.
 //
 // On a hybrid CPU, a hardware event becomes one event for each kind of core. The error for an unknown
 // name suggests similar names.
@@ -57,7 +63,8 @@ func (sys system) parseEvents(spec string) ([]Event, error) {
 	return events, nil
 }
 
-// splitEvents cuts at commas, but not at those between the slashes of pmu/a=1,b=2/.
+// splitEvents cuts at commas, but not at those between the slashes of pmu/a=1,b=2/. The slash of a
+// breakpoint, mem:0x404010/4, has no second one.
 func splitEvents(spec string) ([]string, error) {
 	if strings.ContainsAny(spec, "{}") {
 		return nil, fmt.Errorf("events %q: groups in braces are not supported, list the events one by one", spec)
@@ -72,7 +79,7 @@ func splitEvents(spec string) ([]string, error) {
 				return nil, fmt.Errorf("events %q: a name is missing", spec)
 			}
 			names, start = append(names, name), i+1
-		case spec[i] == '/':
+		case spec[i] == '/' && !strings.HasPrefix(strings.TrimSpace(spec[start:i]), breakpointPrefix):
 			inside = !inside
 		}
 	}
@@ -83,6 +90,10 @@ func splitEvents(spec string) ([]string, error) {
 }
 
 func (sys system) parseEvent(spec string) ([]Event, error) {
+	if strings.HasPrefix(spec, breakpointPrefix) {
+		ev, err := parseBreakpoint(spec)
+		return []Event{ev}, err
+	}
 	if pmu, rest, ok := strings.Cut(spec, "/"); ok {
 		terms, mods, _ := strings.Cut(rest, "/")
 		ev, err := sys.pmuEvent(pmu, terms)

@@ -54,6 +54,7 @@ var hybridMachine = map[string]string{
 
 func TestParseEvents(t *testing.T) {
 	core, atom := []int{0, 1, 2, 3}, []int{4, 5, 6, 7, 9}
+	bp := uint32(unix.PERF_TYPE_BREAKPOINT)
 	hw, sw, cache, raw := uint32(unix.PERF_TYPE_HARDWARE), uint32(unix.PERF_TYPE_SOFTWARE),
 		uint32(unix.PERF_TYPE_HW_CACHE), uint32(unix.PERF_TYPE_RAW)
 	for _, c := range []struct {
@@ -103,6 +104,22 @@ func TestParseEvents(t *testing.T) {
 				PreciseMax: true}}},
 		{plainMachine, "cpu/config=0x3c,config1=5/",
 			[]Event{{Name: "cpu/config=0x3c,config1=5/", Type: 4, Config: 0x3c, Config1: 5, ExcludeGuest: true}}},
+		{plainMachine, "mem:0x401136:x:u", []Event{{Name: "mem:0x401136:x:u", Type: bp, Config1: 0x401136,
+			Config2: 8, BreakpointType: 4, ExcludeGuest: true, ExcludeKernel: true, ExcludeHV: true}}},
+		{plainMachine, "mem:4210704", []Event{
+			{Name: "mem:4210704", Type: bp, Config1: 0x404010, Config2: 4, BreakpointType: 3, ExcludeGuest: true}}},
+		{plainMachine, "mem:0x404010:u", []Event{{Name: "mem:0x404010:u", Type: bp, Config1: 0x404010, Config2: 4,
+			BreakpointType: 3, ExcludeGuest: true, ExcludeKernel: true, ExcludeHV: true}}},
+		{plainMachine, "mem:0x404011/1:wr:k", []Event{{Name: "mem:0x404011/1:wr:k", Type: bp, Config1: 0x404011,
+			Config2: 1, BreakpointType: 3, ExcludeGuest: true, ExcludeUser: true, ExcludeHV: true}}},
+		{plainMachine, "mem:0x404010/4:w, mem:0xffffffff81000001/8:x,cpu/event=1,umask=2/", []Event{
+			{Name: "mem:0x404010/4:w", Type: bp, Config1: 0x404010, Config2: 4, BreakpointType: 2, ExcludeGuest: true},
+			{Name: "mem:0xffffffff81000001/8:x", Type: bp, Config1: 0xffffffff81000001, Config2: 8, BreakpointType: 4,
+				ExcludeGuest: true},
+			{Name: "cpu/event=1,umask=2/", Type: 4, Config: 0x201, ExcludeGuest: true}}},
+		{hybridMachine, "mem:0x404010/2:w", []Event{
+			{Name: "mem:0x404010/2:w", Type: bp, Config1: 0x404010, Config2: 2, BreakpointType: 2,
+				ExcludeGuest: true}}},
 		{hybridMachine, "cycles:u", []Event{
 			{Name: "cpu_core/cycles/u", Type: hw, Config: 4 << 32, CPUs: core, ExcludeGuest: true, ExcludeKernel: true,
 				ExcludeHV: true},
@@ -149,11 +166,100 @@ func TestParseEventsErrorsSayWhatToDo(t *testing.T) {
 		{plainMachine, "cpu/nosuch=1/", `no term "nosuch"`},
 		{plainMachine, "cpu/event=x/", "not a number"},
 		{plainMachine, "gpu/event=1/", "there are: cpu, software"},
+		{plainMachine, "mem:", "the address is missing"},
+		{plainMachine, "mem:/4:w", "the address is missing"},
+		{plainMachine, "mem:0:x", "address 0"},
+		{plainMachine, "mem:main:x", "not a number"},
+		{plainMachine, "mem:0x:x", "not a number"},
+		{plainMachine, "mem:-8:w", "not a number"},
+		{plainMachine, "mem:40113a:x", "as in mem:0x40113a"},
+		{plainMachine, "mem:0000000000401136:x", "as in mem:0x401136"},
+		{plainMachine, "mem:0x10000000000000000:x", "more than 64 bits"},
+		{plainMachine, "mem:0x404011:w", "not a multiple of the length 4: try mem:0x404011/1"},
+		{plainMachine, "mem:0x404014/8:w", "not a multiple of the length 8: try mem:0x404014/4"},
+		{plainMachine, "mem:0x404010/3:w", "must be 1, 2, 4 or 8"},
+		{plainMachine, "mem:0x404010/16:w", "must be 1, 2, 4 or 8"},
+		{plainMachine, "mem:0x404010/:w", "must be 1, 2, 4 or 8"},
+		{plainMachine, "mem:0x404010/4/:w", "must be 1, 2, 4 or 8"},
+		{plainMachine, "mem:0x401136/4:x", "leave it out"},
+		{plainMachine, "mem:0x404010:r", "use rw"},
+		{plainMachine, "mem:0x404010:rwx", "x cannot be combined"},
+		{plainMachine, "mem:0x404010:ww", "twice"},
+		{plainMachine, "mem:0x404010:rwu", "another colon"},
+		{plainMachine, "mem:0x404010:q", "unknown modifier 'q' (known: u, k, h, H, G, p, P), and no access"},
+		{plainMachine, "mem:0x404010:w:q", "unknown modifier 'q'"},
+		{plainMachine, "mem:0xffffffff81000000:x:u", "is in the kernel"},
 		{map[string]string{}, "sched:sched_switch", "mount -t tracefs nodev"},
 	} {
 		ev, err := fakeSystem(t, c.machine).parseEvents(c.spec)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, %v; want %q", c.spec, ev, err, c.want)
+		}
+	}
+}
+
+// TestUserOnlyShowsInTheName is about events that are recorded in user code only for want of privileges.
+func TestUserOnlyShowsInTheName(t *testing.T) {
+	for spec, want := range map[string]string{
+		"cycles":                  "cycles:u",
+		"cycles:pp":               "cycles:ppu",
+		"cpu/event=1/":            "cpu/event=1/u",
+		"sched:sched_switch":      "sched:sched_switch:u",
+		"mem:0x401136:x":          "mem:0x401136:x:u",
+		"mem:0x404010":            "mem:0x404010:u",
+		"mem:0x404010/4":          "mem:0x404010/4:u",
+		"mem:0x404010/4:rw:p":     "mem:0x404010/4:rw:pu",
+		"mem:0x404010:p":          "mem:0x404010:pu",
+		"mem:0x404010/4:w:u":      "mem:0x404010/4:w:u",
+		"sched:sched_switch:H":    "sched:sched_switch:Hu",
+		"mem:0x401136/8:x:uH":     "mem:0x401136/8:x:uH",
+		"L1-dcache-load-misses:H": "L1-dcache-load-misses:Hu",
+	} {
+		events, err := fakeSystem(t, plainMachine).parseEvents(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		op := opener{opts: Options{Events: events}, userOnly: true}
+		if got := op.name(0); got != want {
+			t.Errorf("%s: %s, want %s", spec, got, want)
+		}
+	}
+}
+
+// TestRates checks what is opened of events for which a rate, a period or neither is asked for.
+func TestRates(t *testing.T) {
+	const list = "cpu-clock,mem:0x401136:x,sched:sched_switch"
+	events, err := fakeSystem(t, plainMachine).parseEvents(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name         string
+		freq, period uint64
+		want         [3]uint64
+		byFreq       [3]bool
+	}{
+		{"neither", 0, 0, [3]uint64{defaultFreq, 1, 1}, [3]bool{true, false, false}},
+		{"a rate", 50, 0, [3]uint64{50, 50, 50}, [3]bool{true, true, true}},
+		{"a period", 0, 7, [3]uint64{7, 7, 7}, [3]bool{}},
+	} {
+		op := opener{sys: fakeSystem(t, nil), target: Target{AllCPUs: true},
+			opts: Options{Events: events, Freq: c.freq, Period: c.period}}
+		if err := op.check(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range events {
+			a := op.attr(i)
+			if byFreq := a.Bits&unix.PerfBitFreq != 0; a.Sample != c.want[i] || byFreq != c.byFreq[i] {
+				t.Errorf("%s: %s: %d, by frequency %v", c.name, events[i].Name, a.Sample, byFreq)
+			}
+			// With a period of its own, a sample would be taken of each event: see attr.
+			if has := a.Sample_type&unix.PERF_SAMPLE_PERIOD != 0; has != (c.period == 0) {
+				t.Errorf("%s: %s: samples have a period: %v", c.name, events[i].Name, has)
+			}
+			if a.Bp_type != events[i].BreakpointType || a.Ext1 != events[i].Config1 || a.Ext2 != events[i].Config2 {
+				t.Errorf("%s: type %d, address %#x, length %d", events[i].Name, a.Bp_type, a.Ext1, a.Ext2)
+			}
 		}
 	}
 }
@@ -238,7 +344,7 @@ func TestReadCPUList(t *testing.T) {
 
 func FuzzParseEvents(f *testing.F) {
 	for _, s := range []string{"cycles:u", "L1-dcache-load-misses", "sched:sched_switch:k",
-		"cpu/event=0x3c,umask=1/u", "r1a8", "a,b", "cpu/split=7/"} {
+		"cpu/event=0x3c,umask=1/u", "r1a8", "a,b", "cpu/split=7/", "mem:0x401136:x:u", "mem:0x404010/4:w,mem:8"} {
 		f.Add(s)
 	}
 	f.Fuzz(inputs.Many(f, func(t *testing.T, spec string) {

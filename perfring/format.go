@@ -38,13 +38,14 @@ type Format struct {
 	branchType  uint64 // branch_sample_type
 	regsUser    uint64 // sample_regs_user
 	regsIntr    uint64 // sample_regs_intr
+	period      uint64 // of all samples, 0 if each has its own
 	sampleIDAll bool
 	buildID     bool // MMAP2 records may have build IDs
 }
 
 // NewFormat returns the layout of the records of an event that was opened with attr.
 func NewFormat(attr *unix.PerfEventAttr) Format {
-	return Format{
+	f := Format{
 		sampleType:  attr.Sample_type,
 		readFormat:  attr.Read_format,
 		branchType:  attr.Branch_sample_type,
@@ -53,11 +54,15 @@ func NewFormat(attr *unix.PerfEventAttr) Format {
 		sampleIDAll: attr.Bits&unix.PerfBitSampleIDAll != 0,
 		buildID:     attr.Bits&bitBuildID != 0,
 	}
+	if attr.Sample_type&unix.PERF_SAMPLE_PERIOD == 0 && attr.Bits&unix.PerfBitFreq == 0 {
+		f.period = attr.Sample
+	}
+	return f
 }
 
 // sameLayout reports whether every field is at the same place in f and g.
 func (f Format) sameLayout(g Format) bool {
-	f.buildID = g.buildID
+	f.buildID, f.period = g.buildID, g.period
 	return f == g
 }
 

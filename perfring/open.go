@@ -19,7 +19,7 @@ type Options struct {
 	Events []Event // at least one
 
 	// Freq is in samples per second, Period in events per sample; at most one is set. If neither is set,
-	// tracepoints have a period of 1, and all other events are sampled 999 times a second.
+	// tracepoints and breakpoints have a period of 1, and all other events are sampled 999 times a second.
 	Freq, Period uint64
 
 	// StackSize is how many bytes of user stack to copy at most, up to MaxStackSize; 0: MaxStackSize, or half of
@@ -80,6 +80,8 @@ type OpenError struct {
 	PID   int    // -1: every task
 	CPU   int    // -1: every CPU
 	Errno syscall.Errno
+
+	Breakpoint bool // the event is a hardware breakpoint
 }
 
 func (e *OpenError) Error() string {
@@ -125,7 +127,7 @@ type opener struct {
 	raw           bool    // an event is a tracepoint, so all get RAW, as all have the same layout
 	notes         []string
 
-	everyTracepoint bool // neither a frequency nor a period was asked for: sample every hit of a tracepoint
+	defaultRate bool // neither a frequency nor a period was asked for: see Event.sampledEach
 
 	events EventOpener // nil: this process opens them
 
@@ -201,7 +203,7 @@ func (op *opener) check() error {
 	op.anyStackSize = o.StackSize == 0
 	o.StackSize = (o.StackSize + 7) &^ 7
 	if o.Freq == 0 && o.Period == 0 {
-		o.Freq, op.everyTracepoint = defaultFreq, true
+		o.Freq, op.defaultRate = defaultFreq, true
 	}
 	rate, err := readUint(filepath.Join(op.sys.proc, "sys/kernel/perf_event_max_sample_rate"), 63)
 	if err == nil && rate > 0 && o.Freq > rate {
@@ -289,6 +291,7 @@ func (op *opener) attr(event int) unix.PerfEventAttr {
 	e := &op.opts.Events[event]
 	a := unix.PerfEventAttr{
 		Type: e.Type, Size: attrSize, Config: e.Config, Ext1: e.Config1, Ext2: e.Config2,
+		Bp_type: e.BreakpointType,
 		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID |
 			unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD |
 			unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
@@ -309,8 +312,11 @@ func (op *opener) attr(event int) unix.PerfEventAttr {
 	}
 	switch {
 	case op.opts.Period > 0:
+		// The kernel samples each event of software, tracepoints and breakpoints, whatever the period, if
+		// samples have one (perf_swevent_event).
 		a.Sample = op.opts.Period
-	case e.Tracepoint() && op.everyTracepoint:
+		a.Sample_type &^= unix.PERF_SAMPLE_PERIOD
+	case e.sampledEach() && op.defaultRate:
 		a.Sample = 1
 	default:
 		a.Sample = op.opts.Freq
@@ -358,7 +364,8 @@ func (op *opener) openOne(event, pid, cpu int) (fd int, err error) {
 		return fd, nil
 	}
 	errno, _ := err.(syscall.Errno)
-	refused := &OpenError{What: "perf_event_open", Event: e.Name, PID: pid, CPU: cpu, Errno: errno}
+	refused := &OpenError{What: "perf_event_open", Event: e.Name, PID: pid, CPU: cpu, Errno: errno,
+		Breakpoint: e.Breakpoint()}
 	switch errno {
 	case unix.EMFILE:
 		if !op.raised && raiseFileLimit() {
@@ -508,6 +515,11 @@ func (op *opener) name(event int) string {
 	switch {
 	case !op.userOnly || e.ExcludeKernel:
 		return e.Name
+	case e.Breakpoint():
+		if _, _, mods := cutBreakpoint(e.Name); mods != "" {
+			return e.Name + "u"
+		}
+		return e.Name + ":u"
 	case strings.Contains(e.Name, "/"), colons == 1 && !e.Tracepoint(), colons == 2:
 		return e.Name + "u" // behind a PMU's slash, or further modifiers
 	}

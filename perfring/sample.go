@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sample is a decoded PERF_RECORD_SAMPLE. Fields that the format does not have are zero. The slices
-// point into the record and are valid as long as it is.
+// Sample is a decoded PERF_RECORD_SAMPLE. Fields that the format does not have are zero, but for the period
+// of an event that has a fixed one. The slices point into the record and are valid as long as it is.
 type Sample struct {
 	Misc uint16 // of the header; PERF_RECORD_MISC_CPUMODE_MASK selects the mode of the CPU
 
@@ -117,7 +117,7 @@ func (f *Format) hasHWIndex() bool {
 // decode goes through the fields in the order of the kernel's perf_output_sample(). It returns
 // the offset behind the last field that fits, and whether all fields fit.
 func (f *Format) decode(r Record, s *Sample, hwIndex bool) (end int, ok bool) {
-	*s = Sample{Misc: r.Misc()}
+	*s = Sample{Misc: r.Misc(), Period: f.period}
 	t := f.sampleType
 	c := cursor{b: r, off: headerSize}
 

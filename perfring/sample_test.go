@@ -435,7 +435,8 @@ func FuzzSample(f *testing.F) {
 	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte, sampleType, readFormat, branchType, regsUser,
 		regsIntr uint64) {
 		defer costs.For(len(b)).Check(t)()
-		fm := Format{sampleType, readFormat, branchType, regsUser, regsIntr, true, false}
+		fm := Format{sampleType: sampleType, readFormat: readFormat, branchType: branchType, regsUser: regsUser,
+			regsIntr: regsIntr, sampleIDAll: true}
 		r, err := CheckRecord(b)
 		if err != nil {
 			return

@@ -50,6 +50,11 @@ func (m *Machine) Explain(err error) (message, fix string, ok bool) {
 		if open.What == "mmap" {
 			return m.explainRing(errno)
 		}
+		if open.Breakpoint {
+			if message, ok := m.explainBreakpoint(errno); ok {
+				return message, "", true
+			}
+		}
 		return m.explainOpen(errno, open.PID)
 	}
 	var call *os.SyscallError
@@ -122,6 +127,25 @@ func (m *Machine) explainOpen(errno syscall.Errno, pid int) (message, fix string
 		return "the kernel has not enough memory for the events", "", true
 	}
 	return "", "", false
+}
+
+// explainBreakpoint is about what a breakpoint has errors of its own for.
+func (m *Machine) explainBreakpoint(errno syscall.Errno) (message string, ok bool) {
+	switch errno {
+	case syscall.ENOSPC:
+		return "no hardware breakpoint is free: x86 has 4 on each CPU; record fewer at a time, or end " +
+			"what else uses them (gdb, perf)", true
+	case syscall.EINVAL, syscall.EFAULT:
+		return "the kernel refuses a breakpoint at this address: its own code can have some only with " +
+			"CONFIG_KPROBES, and not everywhere, and :u excludes all that is the kernel's", true
+	case syscall.ENOENT, syscall.ENODEV, syscall.EOPNOTSUPP, syscall.ENXIO:
+		return "this machine has no hardware breakpoints: its kernel or its hypervisor does not offer them", true
+	case syscall.EACCES, syscall.EPERM:
+		if caps := m.capabilities(); caps.mayPerf() {
+			return "a breakpoint in the kernel takes root (CAP_SYS_ADMIN)", true
+		}
+	}
+	return "", false
 }
 
 // explainPermission finds out which of the gates is shut.

@@ -19,6 +19,9 @@ func TestExplain(t *testing.T) {
 	open := func(errno unix.Errno) error {
 		return fmt.Errorf("open event cycles: %w", os.NewSyscallError("perf_event_open", errno))
 	}
+	breakpoint := func(errno unix.Errno) error {
+		return &perfring.OpenError{What: "perf_event_open", Event: "mem:0x401136:x", Errno: errno, Breakpoint: true}
+	}
 	mmap := func(errno unix.Errno) error { return fmt.Errorf("ring: %w", os.NewSyscallError("mmap", errno)) }
 	path := func(p string, errno unix.Errno) error { return &fs.PathError{Op: "open", Path: p, Err: errno} }
 	user := map[string]string{status: noCaps}
@@ -56,6 +59,14 @@ func TestExplain(t *testing.T) {
 		{"watchdog", open(unix.EBUSY), nil, "another profiler", "sudo sysctl kernel.nmi_watchdog=0"},
 		{"no perf", open(unix.ENOSYS), nil, "CONFIG_PERF_EVENTS", ""},
 		{"no memory for events", open(unix.ENOMEM), nil, "memory", ""},
+		{"no breakpoint is free", breakpoint(unix.ENOSPC), nil, "x86 has 4", ""},
+		{"no breakpoint at an address", breakpoint(unix.EINVAL), nil, "at this address", ""},
+		{"no breakpoints", breakpoint(unix.EOPNOTSUPP), nil, "no hardware breakpoints", ""},
+		{"a breakpoint in the kernel", breakpoint(unix.EPERM), map[string]string{status: allCaps},
+			"takes root", ""},
+		{"a breakpoint is not permitted", breakpoint(unix.EACCES), user, "perf_event_paranoid is 2",
+			"sudo sysctl kernel.perf_event_paranoid=1"},
+		{"a breakpoint, no perf", breakpoint(unix.ENOSYS), nil, "CONFIG_PERF_EVENTS", ""},
 		{"ring over the limit", mmap(unix.EPERM), user, "perf_event_mlock_kb is 516",
 			roomForRings()},
 		{"no memory for rings", mmap(unix.ENOMEM), nil, "-m 256", ""},

@@ -419,5 +419,9 @@ func nameOf(a *unix.PerfEventAttr) string {
 	if a.Config < uint64(len(names)) {
 		return names[a.Config]
 	}
+	if a.Type == unix.PERF_TYPE_BREAKPOINT && a.Bp_type < 8 {
+		access := []string{"", "r", "w", "rw", "x", "rx", "wx", "rwx"}[a.Bp_type]
+		return fmt.Sprintf("mem:%#x/%d:%s", a.Ext1, a.Ext2, access)
+	}
 	return fmt.Sprintf("type %d config %#x", a.Type, a.Config)
 }

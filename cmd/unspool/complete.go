@@ -31,7 +31,11 @@ func completeCommand(_ *cobra.Command, args []string, prefix string) ([]string, 
 }
 
 func completeEvents(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return perfring.EventNames(prefix), cobra.ShellCompDirectiveNoFileComp
+	names, how := perfring.EventNames(prefix), cobra.ShellCompDirectiveNoFileComp
+	if len(names) == 1 && strings.HasSuffix(names[0], ":") {
+		how |= cobra.ShellCompDirectiveNoSpace // the address of a breakpoint follows
+	}
+	return names, how
 }
 
 func completePIDs(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {

@@ -62,13 +62,17 @@ func recordCommand(status *int) *cobra.Command {
 whole system, into a perf.data file that perf, Hotspot and 'unspool report' read, or in
 the format of another tool.
 
+Events have the names that 'perf list' shows. mem:ADDR:x takes a sample for each call of
+the function at ADDR, and mem:ADDR/LEN:w for each write to memory there.
+
 With -a or -p, a COMMAND says how long to record: while it runs. Ctrl-C ends a
 recording and leaves a complete file.`,
 		Example: `  unspool record -- make -j4
   unspool record -p 4711 -d 5
   unspool record -a -F 4999 -o - | perf report -i -
   unspool record -o flames.html -- ./program
-  unspool record -e page-faults -c 1 -- ./program`,
+  unspool record -e page-faults -c 1 -- ./program
+  unspool record -e mem:0x401136:x:u -- ./program`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if !f.given() && len(args) == 0 {
 				return &usageError{"unspool record", errors.New("nothing to record: give -a, -p PID or a COMMAND")}
@@ -122,7 +126,8 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	fl.StringArrayVarP(&f.events, "event", "e", nil,
 		"sample `EVENT`, also EVENT:u or :k, or several (default cycles, or cpu-clock without a PMU)")
 	fl.VarP(&f.freq, "freq", "F", "take `HZ` samples a second (default 999)")
-	fl.VarP(&f.period, "count", "c", "sample every `N`th event instead (default for tracepoints: 1)")
+	fl.VarP(&f.period, "count", "c",
+		"sample every `N`th event instead (default for tracepoints and mem:ADDR: 1)")
 	ring := "`PAGES` of ring buffer for each CPU, or a size such as 4M"
 	if f.ring == "" {
 		ring += fmt.Sprintf(" (default %dM)", perfring.DefaultRing()>>20)

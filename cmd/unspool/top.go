@@ -76,11 +76,15 @@ No recording is kept.`,
 // top shows what is recorded, or is the process that records.
 func (f *topFlags) top() (status int, err error) {
 	f.all = f.all || !f.given()
-	if f.freq == 0 && f.period == 0 {
-		f.freq = topFrequency
-	}
 	f.output, f.quiet = "-", true
 	o, err := f.options(nil)
+	switch {
+	case err != nil:
+	case len(o.Events) == 1 && o.Events[0].Breakpoint():
+		// Each hit is shown, unless a rate is asked for.
+	case o.Freq == 0 && o.Period == 0:
+		o.Freq = topFrequency
+	}
 	switch {
 	case err != nil:
 	case len(o.Events) > 1:
