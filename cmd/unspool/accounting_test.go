@@ -11,13 +11,15 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/perfring"
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
-// TestEverySampleIsAccountedFor has perf and unspool record the whole machine at the same time. The samples
+// TestMachineEverySampleIsAccountedFor has perf and unspool record the whole machine at the same time. The samples
 // that unspool wrote, left out and lost are as many as perf has; and every sample of perf's recording with
 // user registers has a user frame after conversion.
-func TestEverySampleIsAccountedFor(t *testing.T) {
+func TestMachineEverySampleIsAccountedFor(t *testing.T) {
+	lane.Machine(t, 0.95)
 	needRoot(t)
 	need(t, "perf")
 	need(t, "taskset")
@@ -58,7 +60,7 @@ func TestEverySampleIsAccountedFor(t *testing.T) {
 			ours++
 		}
 	}
-	t.Logf("perf: %d of %d; unspool: %d, %+v", perfs, len(raw.samples), ours, st.Samples)
+	lane.Figure(t, "perf: %d of %d; unspool: %d, %+v", perfs, len(raw.samples), ours, st.Samples)
 	if perfs < 1000 || ours*100 < perfs*95 || perfs*100 < ours*95 {
 		t.Errorf("perf has %d samples, unspool accounts for %d", perfs, ours)
 	}

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"unspool/capture/profile"
+	"unspool/testdata/lane"
 	"unspool/unwind"
 )
 
-// TestAttacks records programs that are made to be expensive to record, and a Python beside each: nothing is
+// TestMachineAttacks records programs that are made to be expensive to record, and a Python beside each: nothing is
 // lost, the Python's stacks are complete, the recording ends in time and takes no more than the CPU time that
 // one program may cost.
-func TestAttacks(t *testing.T) {
+func TestMachineAttacks(t *testing.T) {
+	lane.Machine(t, 0.9)
 	needRoot(t)
 	need(t, "python3")
 	python := pythonItself(t)
@@ -49,7 +51,7 @@ func TestAttacks(t *testing.T) {
 				t.Errorf("nothing is said of what hangs:\n%s", r.stderr)
 			}
 			beside := besidePython(t, r)
-			t.Logf("%v; %d lost; %.2f of a CPU, %.0f µs a sample, %d MiB", beside, r.stats.Samples.Lost,
+			lane.Figure(t, "%v; %d lost; %.2f of a CPU, %.0f µs a sample, %d MiB", beside, r.stats.Samples.Lost,
 				r.stats.Cost.CPUShare, r.stats.Cost.PerSample, r.stats.Cost.MaxRSS>>20)
 			beside.whole(t)
 			if r.stats.Samples.Lost > 0 {

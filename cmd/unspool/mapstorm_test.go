@@ -10,13 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
-// TestStormOfMappings records a program that loads and unloads libraries more than 500 times a second of its
+// TestMachineStormOfMappings records a program that loads and unloads libraries more than 500 times a second of its
 // CPU time, more of them than unspool keeps open: all stacks stay complete, and the memory of unspool does
 // not grow.
-func TestStormOfMappings(t *testing.T) {
+func TestMachineStormOfMappings(t *testing.T) {
+	lane.Machine(t, 0.9)
 	needRoot(t)
 	const seconds, least = 3, 1500 // on a busy machine the loads take longer
 	dir := t.TempDir()
@@ -68,7 +70,7 @@ func TestStormOfMappings(t *testing.T) {
 		t.Fatalf("%v: %q", err, e.stdout)
 	}
 	took := float64(got.stats.Samples.Total) / 999 // of CPU time
-	t.Logf("%d loads in %.2f s; open files %.0f, resident KiB %.0f", loads, took, files, rss)
+	lane.Figure(t, "%d loads in %.2f s; open files %.0f, resident KiB %.0f", loads, took, files, rss)
 	if float64(loads) < 500*took {
 		t.Errorf("%d loads in %.2f s are no storm", loads, took)
 	}

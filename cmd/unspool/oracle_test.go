@@ -18,6 +18,7 @@ import (
 	"unspool/capture"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 	"unspool/unwind"
 	"unspool/vmas"
@@ -381,7 +382,7 @@ var wholePrograms = []aProgram{
 	}},
 }
 
-// TestWholeProgramsAgreeWithPerf has perf record whole programs with raw stacks, and unwinds the same samples
+// TestMachineWholeProgramsAgreeWithPerf has perf record whole programs with raw stacks, and unwinds the same samples
 // twice: with perf's libunwind and with unspool. The programs are single processes: perf 6.1 loses libc's
 // frames in every process after the first.
 //
@@ -391,8 +392,8 @@ var wholePrograms = []aProgram{
 // page. And in an epilogue it restores registers from slots
 // that are popped, as the CFI has it (binutils' frames-interp shows c-48 for
 // RBP after its pop): these are below SP, where the copy has nothing.
-func TestWholeProgramsAgreeWithPerf(t *testing.T) {
-	t.Parallel()
+func TestMachineWholeProgramsAgreeWithPerf(t *testing.T) {
+	lane.Machine(t, 0.95)
 	needRoot(t)
 	need(t, "perf")
 	for _, p := range wholePrograms {
@@ -426,7 +427,7 @@ func TestWholeProgramsAgreeWithPerf(t *testing.T) {
 				c.compare(w, s.user)
 			}
 			total := c.same + c.longer + c.shorter + c.differ
-			t.Logf("%d samples: %d equal, %d where perf stops earlier, %d where it goes on, %d that differ; ended %v",
+			lane.Figure(t, "%d samples: %d equal, %d where perf stops earlier, %d where it goes on, %d that differ; ended %v",
 				total, c.same, c.longer, c.shorter, c.differ, c.ended)
 			for kind, example := range c.examples {
 				t.Logf("%d times: %s\n%s", c.count[kind], kind, example)

@@ -11,12 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
-// TestStormOfProcesses records the whole system while a thousand processes come and go: nothing is lost, and
+// TestMachineStormOfProcesses records the whole system while a thousand processes come and go: nothing is lost, and
 // the memory of unspool does not grow with the number of processes that it has seen.
-func TestStormOfProcesses(t *testing.T) {
+func TestMachineStormOfProcesses(t *testing.T) {
+	lane.Machine(t, 0.9)
 	needRoot(t)
 	need(t, "perf")
 	seconds, rate := 10, 100 // a second
@@ -65,7 +67,6 @@ func TestStormOfProcesses(t *testing.T) {
 	if st.Samples.Lost != 0 {
 		t.Errorf("%d records were lost", st.Samples.Lost)
 	}
-	t.Parallel() // what was recorded is read beside other tests
 	path := filepath.Join(dir, "perf.data")
 	if stats := output(t, "", "perf", "report", "--stats", "-i", path); strings.Contains(stats, "LOST events") {
 		t.Errorf("perf found lost records:\n%s", stats)
@@ -92,7 +93,7 @@ func TestStormOfProcesses(t *testing.T) {
 	}
 	slices.Sort(processes)
 	seen := len(slices.Compact(processes))
-	t.Logf("%d samples of %d short-lived processes, %d complete; %d samples in all, %.1f µs each, %v",
+	lane.Figure(t, "%d samples of %d short-lived processes, %d complete; %d samples in all, %.1f µs each, %v",
 		ours, seen, complete, st.Samples.Total, st.Cost.PerSample, st.Unwind.Ended)
 	if seen < seconds*rate*9/10 {
 		t.Errorf("only %d of %d processes were sampled", seen, seconds*rate)
