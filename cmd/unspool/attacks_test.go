@@ -5,14 +5,38 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"unspool/capture/profile"
 	"unspool/testdata/lane"
-	"unspool/unwind"
+	"unspool/testdata/programs"
 )
+
+// TestAttacksHarmNoOthers records programs that are made to be expensive to record, a little of each, and a Python after
+// each: nothing is lost, and the Python's stacks are complete.
+func TestAttacksHarmNoOthers(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	need(t, "python3")
+	python := pythonItself(t)
+	attacks := buildCase(t, "attacks.c")
+	for _, how := range []string{"expressions", "programs", "code", "mappings", "names"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			script := fmt.Sprintf("%s =%d %s; %s -I -S -c 'import mmap; a = mmap.mmap(-1, 80 * 4096); "+
+				"sorted(range(80), key=lambda i: a.__setitem__(i * 4096, 1) or i)'", attacks, counted, how, python)
+			r := record(t, slices.Concat(programs.Faults(), []string{"--stack-size", "8192", "--", "sh", "-c", script})...)
+			beside := besidePython(t, r)
+			if r.stats.Samples.Lost > 0 || beside.honest < 80 || beside.other < counted ||
+				beside.complete != beside.honest {
+				t.Errorf("%v; %d lost; ended: %v", beside, r.stats.Samples.Lost, r.stats.Unwind.Ended)
+			}
+		})
+	}
+}
 
 // TestMachineAttacks records programs that are made to be expensive to record, and a Python beside each: nothing is
 // lost, the Python's stacks are complete, the recording ends in time and takes no more than the CPU time that
@@ -119,7 +143,7 @@ func besidePython(t *testing.T, r recording) (b beside) {
 			b.other += s.Count
 		case s.End != profile.Unsaid:
 			b.honest += s.Count
-			if s.End == profile.Ended(unwind.Root) {
+			if s.End == profile.Complete || s.End == profile.Joined {
 				b.complete += s.Count
 			}
 		}

@@ -139,6 +139,7 @@ type comparison struct {
 	examples                      map[string]string
 	count                         map[string]int
 	cfi                           map[located]bool // whether there is CFI for the frame
+	leaves                        map[string]int   // how often a function was sampled, as perf names it
 }
 
 func (c *comparison) note(kind, example string) {
@@ -427,9 +428,12 @@ func TestWholeProgramsAgreeWithPerf(t *testing.T) {
 	need(t, "perf")
 	for _, p := range wholePrograms {
 		t.Run(p.name, func(t *testing.T) {
-			c := agreement(t, p.command(t, false), "-e", "page-faults:u", "-c", p.each)
+			c := agreement(t, p.command(t, false), "-m", "16M", "-e", "page-faults:u", "-c", p.each)
 			if c.differ+c.shorter > 0 || c.same+c.longer == 0 {
 				t.Errorf("%d stacks differ from perf's, %d are shorter, %d are equal", c.differ, c.shorter, c.same)
+			}
+			if n := c.leaves["spin_without_cfi"]; p.name == "code without CFI" && n != counted {
+				t.Errorf("%d samples of code without CFI, of %d", n, counted)
 			}
 		})
 	}
@@ -471,11 +475,12 @@ func agreement(t *testing.T, command []string, options ...string) comparison {
 	own := walkRecording(t, path)
 	sameAsConverted(t, path, own)
 	c := comparison{ended: make(map[string]int), examples: make(map[string]string),
-		count: make(map[string]int), cfi: make(map[located]bool)}
+		count: make(map[string]int), cfi: make(map[located]bool), leaves: make(map[string]int)}
 	for _, s := range perfScript(t, path) {
 		if len(s.user) == 0 {
 			continue
 		}
+		c.leaves[s.user[0].name]++
 		w, ok := own[sampleKey{s.tid, s.time}]
 		if !ok || len(w.frames) == 0 {
 			c.note("no stack", fmt.Sprint(s))
