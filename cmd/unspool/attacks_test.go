@@ -15,22 +15,34 @@ import (
 	"unspool/testdata/programs"
 )
 
-// TestAttacksHarmNoOthers records programs that are made to be expensive to record, a little of each, and a Python after
-// each: nothing is lost, and the Python's stacks are complete.
+// TestAttacksHarmNoOthers records programs that are made to be expensive to record, a little of each, and a Python
+// beside each: nothing is lost, and the Python's stacks are complete.
 func TestAttacksHarmNoOthers(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	need(t, "python3")
 	python := pythonItself(t)
 	attacks := buildCase(t, "attacks.c")
+	script := fmt.Sprintf(`import mmap
+print("ready", flush=True)
+while input() == "":
+	a = mmap.mmap(-1, %[1]d * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+	sorted(range(%[1]d), key=lambda i: a.__setitem__(i * 4096, 1) or i)
+	print("done", flush=True)`, touched)
 	for _, how := range []string{"expressions", "programs", "code", "mappings", "names"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			script := fmt.Sprintf("%s =%d %s; %s -I -S -c 'import mmap; a = mmap.mmap(-1, 80 * 4096); "+
-				"sorted(range(80), key=lambda i: a.__setitem__(i * 4096, 1) or i)'", attacks, counted, how, python)
-			r := record(t, slices.Concat(programs.Faults(), []string{"--stack-size", "8192", "--", "sh", "-c", script})...)
+			attack := programs.StartCounted(t, attacks, counted, how)
+			honest := startAsked(t, t.TempDir(), python, "-c", script)
+			running := startStepped(t, slices.Concat(programs.Faults(), []string{"-p",
+				fmt.Sprintf("%d,%d", attack.Process.Pid, honest.Process.Pid)})...)
+			attack.Continue()
+			<-attack.Ended()
+			honest.next(t)
+			running.drain()
+			r := running.end(t)
 			beside := besidePython(t, r)
-			if r.stats.Samples.Lost > 0 || beside.honest < 80 || beside.other < counted ||
+			if r.stats.Samples.Lost > 0 || beside.honest < touched || beside.other < counted ||
 				beside.complete != beside.honest {
 				t.Errorf("%v; %d lost; ended: %v", beside, r.stats.Samples.Lost, r.stats.Unwind.Ended)
 			}

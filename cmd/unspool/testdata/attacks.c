@@ -191,6 +191,8 @@ static void stacks(void)
 int main(int argc, char **argv)
 {
 	chain_begin(argc, argv);
+	if (chain_waits)
+		chain_say("main ?");
 	while (chain_page ? chain_left > 0 : !chain_over) {
 		if (argc > 2 && strcmp(argv[2], "expressions") == 0)
 			loops(500);
