@@ -88,7 +88,7 @@ func filesThatClaimMuch(t *testing.T, wanted func(name string) bool) (cpu time.D
 			dir := t.TempDir()
 			recorded := measured(t, dir, slices.Concat([]string{"record", "-o", "perf.data", "--stats", "stats.json"},
 				programs.Faults(), []string{"--", "sh", "-c",
-				fmt.Sprintf("%s -I -S -c 'sorted(range(100))' & %s; wait", pythonItself(t), strings.Join(run, "; "))})...)
+					fmt.Sprintf("%s -I -S -c 'sorted(range(100))' & %s; wait", pythonItself(t), strings.Join(run, "; "))})...)
 			reported := measured(t, dir, "report", "perf.data")
 			content, err := os.ReadFile(filepath.Join(dir, "stats.json"))
 			if err != nil {
