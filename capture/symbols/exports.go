@@ -17,8 +17,15 @@ type Export struct {
 const maxExports = 1 << 20
 
 // Exports returns the functions that the image's dynamic symbol table defines, by name. A name has several if
-// its versions differ. Symbols that cannot be read are left out.
+// its versions differ. Symbols that cannot be read are left out. The first call reads them.
 func (im *Image) Exports() map[string][]Export {
+	if im.exports == nil {
+		im.exports = im.readExports()
+	}
+	return im.exports
+}
+
+func (im *Image) readExports() map[string][]Export {
 	exports := make(map[string][]Export)
 	if !im.isFile() {
 		return exports

@@ -112,6 +112,8 @@ type Image struct {
 	read  bool
 	table *Table // nil when there is none
 
+	exports map[string][]Export // nil before they are asked for
+
 	cfiRead  bool            // unwindTable was called
 	fileRead bool            // the image's file was found, and was the recorded one
 	cfi      *dwarfcfi.Table // says where functions without a symbol begin; nil if there is none

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,13 +12,104 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/perfring"
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
-// TestEverySampleIsAccountedFor has perf and unspool record the whole machine at the same time. The samples
+// TestEverySampleIsAccountedFor has perf and unspool record the same calls of the system on the whole machine. Both
+// have all of them, and each of perf's samples has a user frame after conversion, also where nothing was copied
+// of the stack. Inside execve there is none, which is counted.
+func TestEverySampleIsAccountedFor(t *testing.T) {
+	t.Parallel()
+	program := accountingMark.build(t)
+	need(t, "perf")
+	dir := t.TempDir()
+	const processes = 5
+	load := fmt.Sprintf("for i in 1 2 3 4 5; do %[1]s =%[2]d; %[1]s =%[2]d unseen; done", program, counted)
+	event := accountingMark.options()
+	e := unspool(t, dir, slices.Concat([]string{"record", "-a", "-o", "own.data", "--stats", "own.json"}, event,
+		[]string{"--", "perf", "record", "-q", "-a", "--no-buildid", "-m", "1M", "-k", "CLOCK_MONOTONIC"}, event,
+		[]string{"-e", "sched:sched_process_exec", "--call-graph", "dwarf,8192", "-o", "raw.data", "--", "sh", "-c",
+			load})...)
+	if e.status != 0 {
+		t.Fatal(e.stderr)
+	}
+	const calls = 2 * processes * counted
+	own, st := readSamples(t, filepath.Join(dir, "own.data")), statisticsIn(t, filepath.Join(dir, "own.json"))
+	if len(own.samples) != calls || st.Samples.Total != calls || st.Samples.Lost > 0 || st.Samples.User != calls {
+		t.Errorf("%d samples in the file, %+v counted, of %d", len(own.samples), st.Samples, calls)
+	}
+	for _, s := range own.samples {
+		if !s.user {
+			t.Errorf("thread %d: a sample without a user frame", s.tid)
+		}
+	}
+	raw := readSamples(t, filepath.Join(dir, "raw.data"))
+	if len(raw.samples) < calls+2*processes || raw.lost > 0 {
+		t.Errorf("perf has %d samples of %d calls and %d programs that begin, and lost %d", len(raw.samples), calls,
+			2*processes, raw.lost)
+	}
+	registers, empty := convertsAll(t, dir, raw)
+	t.Logf("%d samples, %d with registers, nothing copied of %d", len(raw.samples), registers, empty)
+	if empty < calls/2 {
+		t.Errorf("nothing was copied of %d, want %d", empty, calls/2)
+	}
+}
+
+// convertsAll converts raw.data, and expects that each sample with user registers has a user frame then, but for those
+// inside execve. It counts the samples with registers, and those of which nothing was copied.
+func convertsAll(t *testing.T, dir string, raw recorded) (registers, empty uint64) {
+	t.Helper()
+	if e := unspool(t, dir, "convert", "raw.data", "-o", "converted.data", "--stats", "converted.json"); e.status != 0 {
+		t.Fatal(e.stderr)
+	}
+	st := statisticsIn(t, filepath.Join(dir, "converted.json"))
+	converted := readSamples(t, filepath.Join(dir, "converted.data"))
+	if len(converted.samples) != len(raw.samples) || st.Samples.Total != uint64(len(raw.samples)) {
+		t.Fatalf("%d samples, %d converted, %d counted", len(raw.samples), len(converted.samples),
+			st.Samples.Total)
+	}
+	var missing []string
+	for i, s := range raw.samples {
+		c := converted.samples[i]
+		if c.time != s.time || c.tid != s.tid {
+			t.Fatalf("sample %d: time %d of thread %d, converted %d of %d", i, s.time, s.tid, c.time, c.tid)
+		}
+		if !s.registers {
+			continue
+		}
+		registers++
+		if !c.user {
+			missing = append(missing, fmt.Sprintf("thread %d in mode %d, %d bytes copied", s.tid, s.mode,
+				s.copied))
+		}
+		if s.copied == 0 {
+			empty++
+		}
+	}
+	if uint64(len(missing)) != st.Samples.Exec || registers != st.Samples.User+st.Samples.Exec {
+		t.Errorf("%d samples have registers, %d a user stack, %d are inside execve; without a frame: %s",
+			registers, st.Samples.User, st.Samples.Exec, strings.Join(missing, "; "))
+	}
+	return registers, empty
+}
+
+func statisticsIn(t *testing.T, path string) statistics {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := readStatistics(t, content)
+	st.addUp(t)
+	return st
+}
+
+// TestMachineEverySampleIsAccountedFor has perf and unspool record the whole machine at the same time. The samples
 // that unspool wrote, left out and lost are as many as perf has; and every sample of perf's recording with
 // user registers has a user frame after conversion.
-func TestEverySampleIsAccountedFor(t *testing.T) {
+func TestMachineEverySampleIsAccountedFor(t *testing.T) {
+	lane.Machine(t, 0.95)
 	needRoot(t)
 	need(t, "perf")
 	need(t, "taskset")
@@ -32,17 +124,8 @@ func TestEverySampleIsAccountedFor(t *testing.T) {
 	if e.status != 0 {
 		t.Fatal(e.stderr)
 	}
-	stats := func(name string) statistics {
-		content, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		st := readStatistics(t, content)
-		st.addUp(t)
-		return st
-	}
 	raw, own := readSamples(t, filepath.Join(dir, "raw.data")), readSamples(t, filepath.Join(dir, "own.data"))
-	st := stats("own.json")
+	st := statisticsIn(t, filepath.Join(dir, "own.json"))
 	if uint64(len(own.samples)) != st.Samples.Total {
 		t.Errorf("%d samples in the file, %d counted", len(own.samples), st.Samples.Total)
 	}
@@ -58,44 +141,12 @@ func TestEverySampleIsAccountedFor(t *testing.T) {
 			ours++
 		}
 	}
-	t.Logf("perf: %d of %d; unspool: %d, %+v", perfs, len(raw.samples), ours, st.Samples)
+	lane.Figure(t, "perf: %d of %d; unspool: %d, %+v", perfs, len(raw.samples), ours, st.Samples)
 	if perfs < 1000 || ours*100 < perfs*95 || perfs*100 < ours*95 {
 		t.Errorf("perf has %d samples, unspool accounts for %d", perfs, ours)
 	}
 
-	e = unspool(t, dir, "convert", "raw.data", "-o", "converted.data", "--stats", "converted.json")
-	if e.status != 0 {
-		t.Fatal(e.stderr)
-	}
-	st = stats("converted.json")
-	converted := readSamples(t, filepath.Join(dir, "converted.data"))
-	if len(converted.samples) != len(raw.samples) || st.Samples.Total != uint64(len(raw.samples)) {
-		t.Fatalf("%d samples, %d converted, %d counted", len(raw.samples), len(converted.samples),
-			st.Samples.Total)
-	}
-	var missing []string
-	var registers, empty uint64
-	for i, s := range raw.samples {
-		c := converted.samples[i]
-		if c.time != s.time || c.tid != s.tid {
-			t.Fatalf("sample %d: time %d of thread %d, converted %d of %d", i, s.time, s.tid, c.time, c.tid)
-		}
-		if s.registers {
-			registers++
-			if !c.user {
-				missing = append(missing, fmt.Sprintf("thread %d in mode %d, %d bytes copied", s.tid, s.mode,
-					s.copied))
-			}
-			if s.copied == 0 {
-				empty++
-			}
-		}
-	}
-	t.Logf("%d with registers, nothing copied of %d, %d inside execve", registers, empty, st.Samples.Exec)
-	if uint64(len(missing)) != st.Samples.Exec || registers != st.Samples.User+st.Samples.Exec {
-		t.Errorf("%d samples have registers, %d a user stack, %d are inside execve; without a frame: %s",
-			registers, st.Samples.User, st.Samples.Exec, strings.Join(missing, "; "))
-	}
+	_, empty := convertsAll(t, dir, raw)
 	if empty < 20 {
 		t.Errorf("nothing was copied of %d only", empty)
 	}

@@ -5,18 +5,57 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"unspool/capture/profile"
+	"unspool/testdata/lane"
+	"unspool/testdata/programs"
 	"unspool/unwind"
 )
 
-// TestAttacks records programs that are made to be expensive to record, and a Python beside each: nothing is
+// TestAttacksHarmNoOthers records programs that are made to be expensive to record, a little of each, and a Python
+// beside each: nothing is lost, and the Python's stacks are complete.
+func TestAttacksHarmNoOthers(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	need(t, "python3")
+	python := pythonItself(t)
+	attacks := buildCase(t, "attacks.c")
+	script := fmt.Sprintf(`import mmap
+print("ready", flush=True)
+while input() == "":
+	a = mmap.mmap(-1, %[1]d * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+	sorted(range(%[1]d), key=lambda i: a.__setitem__(i * 4096, 1) or i)
+	print("done", flush=True)`, touched)
+	for _, how := range []string{"expressions", "programs", "code", "mappings", "names"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			attack := programs.StartCounted(t, attacks, counted, how)
+			honest := startAsked(t, t.TempDir(), python, "-c", script)
+			running := startStepped(t, slices.Concat(programs.Faults(), []string{"-p",
+				fmt.Sprintf("%d,%d", attack.Process.Pid, honest.Process.Pid)})...)
+			attack.Continue()
+			<-attack.Ended()
+			honest.next(t)
+			running.drain()
+			r := running.end(t)
+			beside := besidePython(t, r)
+			if r.stats.Samples.Lost > 0 || beside.honest < touched || beside.other < counted ||
+				beside.complete+beside.gaps != beside.honest {
+				t.Errorf("%v; %d lost; ended: %v", beside, r.stats.Samples.Lost, r.stats.Unwind.Ended)
+			}
+		})
+	}
+}
+
+// TestMachineAttacks records programs that are made to be expensive to record, and a Python beside each: nothing is
 // lost, the Python's stacks are complete, the recording ends in time and takes no more than the CPU time that
 // one program may cost.
-func TestAttacks(t *testing.T) {
+func TestMachineAttacks(t *testing.T) {
+	lane.Machine(t, 0.9)
 	needRoot(t)
 	need(t, "python3")
 	python := pythonItself(t)
@@ -49,7 +88,7 @@ func TestAttacks(t *testing.T) {
 				t.Errorf("nothing is said of what hangs:\n%s", r.stderr)
 			}
 			beside := besidePython(t, r)
-			t.Logf("%v; %d lost; %.2f of a CPU, %.0f µs a sample, %d MiB", beside, r.stats.Samples.Lost,
+			lane.Figure(t, "%v; %d lost; %.2f of a CPU, %.0f µs a sample, %d MiB", beside, r.stats.Samples.Lost,
 				r.stats.Cost.CPUShare, r.stats.Cost.PerSample, r.stats.Cost.MaxRSS>>20)
 			beside.whole(t)
 			if r.stats.Samples.Lost > 0 {
@@ -105,8 +144,9 @@ func recordUnder(t *testing.T, limits string, args ...string) recording {
 	return recording{path, readStatistics(t, content), e}
 }
 
-// beside counts the user stacks of Python and of what was recorded beside it.
-type beside struct{ honest, complete, other uint64 }
+// beside counts the user stacks of Python, those of them that have pages which were never touched, as happens while it
+// begins, and those of what was recorded beside it.
+type beside struct{ honest, complete, gaps, other uint64 }
 
 func besidePython(t *testing.T, r recording) (b beside) {
 	t.Helper()
@@ -117,8 +157,11 @@ func besidePython(t *testing.T, r recording) (b beside) {
 			b.other += s.Count
 		case s.End != profile.Unsaid:
 			b.honest += s.Count
-			if s.End == profile.Ended(unwind.Root) {
+			if s.End == profile.Complete || s.End == profile.Joined {
 				b.complete += s.Count
+			}
+			if s.End == profile.Ended(unwind.DumpTooShort) {
+				b.gaps += s.Count
 			}
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,37 +22,39 @@ func TestDeletedProgramsHaveNames(t *testing.T) {
 	needRoot(t)
 	need(t, "unshare")
 	need(t, "objcopy")
-	burn := programs.Build(t, "burn", "-g0")
+	plain := programs.Build(t, "plain", "-g0")
 	for _, c := range []struct{ name, script string }{
-		{"after it ended", "cp %[1]s gone && ./gone 400; rm gone"},
-		{"while it runs", "cp %[1]s gone; ./gone 700 & sleep 0.2; rm gone; wait"},
-		{"replaced", "cp %[1]s gone && ./gone 400; rm gone; cp /bin/true gone; ./gone; echo >>gone"},
+		{"after it ended", "cp %[1]s gone && ./gone =20; rm gone"},
+		{"while it runs", "cp %[1]s gone; ./gone @20 & until grep -q '^State:.T' /proc/$!/status; do sleep 0.01; done; " +
+			"rm gone; kill -CONT $!; wait"},
+		{"replaced", "cp %[1]s gone && ./gone =20; rm gone; cp /bin/true gone; ./gone; echo >>gone"},
 		// One of the two files may have a build ID, and the other one none.
-		{"replaced by a program that runs, too", "cp %[1]s gone && ./gone 400; rm gone; " +
-			"cp /usr/bin/sha1sum gone; head -c 100M /dev/zero | ./gone; rm gone"},
+		{"replaced by a program that runs, too", "cp %[1]s gone && ./gone =20; rm gone; " +
+			"cp /usr/bin/sha1sum gone; ./gone /dev/null; rm gone"},
 		{"with its mount", "unshare -m --propagation private sh -c 'mkdir m && mount -t tmpfs gone m && " +
-			"cp %[1]s m/gone && m/gone 400'"},
+			"cp %[1]s m/gone && m/gone =20'"},
 	} {
 		for _, id := range []string{"build ID", "inode"} {
 			for _, option := range []string{"--sandbox", "--no-sandbox"} {
 				t.Run(fmt.Sprintf("%s by %s %s", c.name, id, option), func(t *testing.T) {
 					t.Parallel()
 					dir := t.TempDir()
-					program := burn
+					program := plain
 					if id == "inode" {
 						program = filepath.Join(dir, "plain")
-						output(t, "", "objcopy", "--remove-section=.note.gnu.build-id", burn, program)
+						output(t, "", "objcopy", "--remove-section=.note.gnu.build-id", plain, program)
 					}
 					alone := func(cmd *exec.Cmd) { // without the copies in perf's cache
 						cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
 					}
-					e := start(t, dir, alone, "record", option, "-o", "out.folded", "--",
-						"sh", "-c", fmt.Sprintf(c.script, program)).finish(t, time.Minute)
+					e := start(t, dir, alone, "record", option, "-o", "out.folded", "-e", "page-faults:u", "-c", "1",
+						"--stack-size", "8192", "--", "sh", "-c", fmt.Sprintf(c.script, program)).finish(t, time.Minute)
 					folded, err := os.ReadFile(filepath.Join(dir, "out.folded"))
 					if err != nil || e.status != 0 {
 						t.Fatalf("status %d, %v\n%s", e.status, err, e.stderr)
 					}
-					if !strings.Contains(string(folded), ";burn_outer;") || strings.Contains(e.stderr, "no names") {
+					if named := regexp.MustCompile(`;main;(plain_\w+;)*plain_leaf 20\n`); !named.Match(folded) ||
+						strings.Contains(e.stderr, "no names") {
 						t.Errorf("no names\n%s\n%s", folded, e.stderr)
 					}
 				})
@@ -66,14 +70,14 @@ func TestProgramRebuiltInPlace(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
-	output(t, "", "objcopy", "--remove-section=.note.gnu.build-id", programs.Build(t, "burn", "-g0"), program)
-	r := record(t, "--", program, "300")
+	output(t, "", "objcopy", "--remove-section=.note.gnu.build-id", programs.Build(t, "plain", "-g0"), program)
+	r := record(t, slices.Concat(programs.Faults(), []string{"--", program, programs.Times(counted)})...)
 	for _, c := range []struct {
 		name    string
 		rebuild bool
 	}{{"as recorded", false}, {"rebuilt", true}} {
 		if c.rebuild {
-			content, err := os.ReadFile(programs.Build(t, "plain", "-g0"))
+			content, err := os.ReadFile(programs.Build(t, "burn", "-g0"))
 			if err == nil {
 				err = writeProgram(program, content)
 			}
@@ -84,7 +88,7 @@ func TestProgramRebuiltInPlace(t *testing.T) {
 		e := unspool(t, dir, "report", r.path)
 		text := strings.Join(strings.Fields(e.stdout), " ") // without the ends of lines
 		said := strings.Contains(text, program+": no names: written to since it was recorded")
-		named := strings.Contains(e.stdout, "burn_outer")
+		named := strings.Contains(e.stdout, "plain_leaf")
 		if e.status != 0 || named == c.rebuild || said != c.rebuild {
 			t.Errorf("%s: status %d\n%s\n%s", c.name, e.status, e.stdout, e.stderr)
 		}

@@ -17,34 +17,33 @@ func TestInterpreterHostsItsCode(t *testing.T) {
 	for how, caller := range callers {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			r := recordRuns(t, program, how)
+			r := recordSteps(t, programs.StartCounted(t, program, counted, how), 1)
 			if how != "entered" {
-				r.whole(t)
-			} else if by := r.stats.Unwind.FramesBy["resumed"]; by < r.stats.Samples.User ||
-				r.stats.Unwind.Ended["no_cfi"]*100 < r.stats.Samples.User*95 {
+				r.whollyComplete(t)
+			} else if by := r.stats.Unwind.FramesBy["resumed"]; by < counted ||
+				r.stats.Unwind.Ended["no_cfi"] != counted {
 				// Frames that are found after a gap do not make the stack complete.
 				t.Errorf("%d frames by going on elsewhere; ended: %v", by, r.stats.Unwind.Ended)
 			}
 			stacks, samples := generatedStacks(t, r)
 			right := 0
 			for _, s := range stacks {
-				// A handler that ends the program after its time can have interrupted the code.
-				handled := s.last > 0 && s.names[s.last-1] == "__restore_rt"
-				if s.frames == 1 && (s.leaf || handled) && s.last+1 < len(s.names) && s.names[s.last+1] == caller {
+				if s.frames == 1 && s.leaf && len(s.names) > 1 && s.names[1] == caller {
 					right += s.count
 				} else {
-					t.Logf("%d samples lead elsewhere: %v in %v", s.count, s.names, s.files)
+					t.Errorf("%d samples lead elsewhere: %v in %v", s.count, s.names, s.files)
 				}
 			}
-			t.Logf("%d of %d stacks with generated code lead to %s", right, samples, caller)
-			if samples < enough || right != samples {
-				t.Errorf("%d of %d stacks with generated code lead to %s\n%s", right, samples, caller, r.stderr)
+			if samples != counted || right != counted {
+				t.Errorf("%d of %d stacks with generated code lead to %s, of %d\n%s", right, samples, caller, counted,
+					r.stderr)
 			}
 		})
 	}
 }
 
-// TestGeneratedCodeInFiles records code that a runtime generates into a file, to which it keeps writing.
+// TestGeneratedCodeInFiles records code that a runtime generates into a file, to which it keeps writing. The file
+// is empty when the recording begins, and more of it is mapped later.
 func TestGeneratedCodeInFiles(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -52,13 +51,10 @@ func TestGeneratedCodeInFiles(t *testing.T) {
 	for name, file := range map[string]string{"memfd": "memfd", "file": filepath.Join(t.TempDir(), "code")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := record(t, "-F", "1999", "--", program, "2", file)
-			r.whole(t)
-			chain, err := programs.ParseChain(firstLine(r.stdout))
-			if err != nil {
-				t.Fatal(err)
-			}
-			matchLeaves(t, r, chain)
+			proc := programs.StartCounted(t, program, counted, file)
+			r := recordSteps(t, proc, 1)
+			r.whollyComplete(t)
+			matchCounted(t, r, proc.Chain, programs.Program{Name: "jitfile"})
 		})
 	}
 }

@@ -4,10 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"unspool/testdata/programs"
 )
 
 // TestConfinedRecordingFollowsCPUs has a CPU come back, as far as a recording can tell: the list of the CPUs
@@ -15,8 +18,8 @@ import (
 // opener do so.
 func TestConfinedRecordingFollowsCPUs(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
-	need(t, "mount")
+	program := hotplugMark.build(t)
+	need(t, "mount", "taskset")
 	const online = "/sys/devices/system/cpu/online"
 	if text, err := os.ReadFile(online); err != nil || strings.TrimSpace(string(text)) != "0-1" {
 		t.Skipf("skipped for want of a machine with two CPUs: %q, %v", text, err)
@@ -41,21 +44,41 @@ func TestConfinedRecordingFollowsCPUs(t *testing.T) {
 		c.Args = append([]string{"sh", "-c", script, list, binary}, c.Args[1:]...)
 		c.Path = "/bin/sh"
 		c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	}, "record", "--sandbox", "-a", "-d", "60", "-o", "perf.data")
-	recordsInto(t, filepath.Join(dir, "perf.data"))
+	}, slices.Concat([]string{"record", "--sandbox", "-a", "-o", "perf.data"}, hotplugMark.options())...)
 	said := func(what string) {
 		t.Helper()
-		eventually(t, what, func() bool {
+		until(t, what, func() bool {
 			text, err := os.ReadFile(errors.Name())
 			return err == nil && strings.Contains(string(text), what)
 		})
 	}
+	until(t, "a recording", func() bool { // that takes samples when its file is there
+		_, err := os.Stat(filepath.Join(dir, "perf.data"))
+		return err == nil
+	})
 	write("0")
 	said("CPU 1 went offline")
 	write("0-1")
 	said("CPU 1 is online again, and is recorded")
+	for _, cpu := range []string{"0", "1"} {
+		output(t, dir, "taskset", "-c", cpu, program, programs.Times(counted))
+	}
 	r.Process.Signal(syscall.SIGINT)
-	if e := r.finish(t, 20*time.Second); e.status != 0 {
+	if e := r.finish(t, time.Minute); e.status != 0 {
 		t.Errorf("status %d", e.status)
+	}
+	// The events of CPU 1 that were there before may count on, as it has not gone.
+	of := make(map[uint32]uint64)
+	own := ownProfile(t, filepath.Join(dir, "perf.data"))
+	for _, s := range own.Samples {
+		of[own.Threads[s.Thread].PID] += s.Count
+	}
+	for pid, n := range of {
+		if n < counted {
+			t.Errorf("%d samples of process %d, of %d", n, pid, counted)
+		}
+	}
+	if len(of) != 2 {
+		t.Errorf("samples of %d processes, of 2", len(of))
 	}
 }

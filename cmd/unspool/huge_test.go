@@ -2,7 +2,6 @@ package main
 
 import (
 	"path/filepath"
-	"strconv"
 	"testing"
 
 	"unspool/capture/profile"
@@ -18,48 +17,49 @@ func TestCodeInHugePages(t *testing.T) {
 	for _, how := range []string{"map", "move", "memfd", "file"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			proc := programs.Start(t, path, 20, how)
-			for name, what := range map[string][]string{
-				"that runs":                  {"-p", strconv.Itoa(proc.Process.Pid)},
-				"from the first instruction": {"--", path, "20", how},
-			} {
-				t.Run(name, func(t *testing.T) {
-					r := recordEnough(t, append([]string{"--strict"}, what...)...)
-					r.whole(t)
-					matchLeaves(t, r, proc.Chain)
-				})
-			}
+			p := programs.Program{Name: "huge"}
+			proc := programs.StartCounted(t, path, counted, how)
+			r := recordSteps(t, proc, 1, "--strict")
+			r.whollyComplete(t)
+			matchCounted(t, r, proc.Chain, p)
+			r, chain := recordSteppedCommand(t, 1, []string{"--strict"}, path, how)
+			matchCounted(t, r, chain, p)
 		})
 	}
 }
 
-// TestNodeInHugePages records node, which can move its code by itself.
+// TestNodeInHugePages records node, which can move its code by itself. Its functions are named when it has.
 func TestNodeInHugePages(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	need(t, "node")
-	const script = `const b = Buffer.alloc(1 << 20, "hugepages"), end = Date.now() + 1500;
-		while (Date.now() < end || process.cpuUsage().user < 1e6) require("zlib").deflateSync(b)`
-	r := record(t, "-F", "1999", "--", "node", "--use-largepages=silent", "-e", script)
+	node := startAsked(t, t.TempDir(), "node", "--use-largepages=silent", "-e", `const fs = require("fs"), line = Buffer.alloc(1);
+		fs.writeSync(1, "ready\n");
+		while (fs.readSync(0, line, 0, 1) === 1) {
+			const b = Buffer.alloc(1 << 20, "hugepages");
+			require("zlib").deflateSync(b);
+			fs.writeSync(1, "done\n");
+		}`)
+	r := recordAsked(t, node)
 	if n := r.stats.Unwind.Ended["no_image"]; n > 0 && testing.Short() {
 		// A process has 50 ms of CPU time for looking for rules at first, which suffice without the
 		// race detector.
 		t.Skipf("the race detector is too slow for Node's rules: %d stacks end where they are not found", n)
 	}
-	r.whole(t)
+	r.whollyComplete(t)
 	own := ownProfile(t, r.path)
 	var samples, inNode uint64
 	for _, s := range own.Samples {
-		f := own.Frames[own.Nodes[s.Node].Frame]
-		if f.Kind == profile.Kernel {
-			continue
-		}
 		samples += s.Count
-		if filepath.Base(own.Images[f.Image].Name) == "node" {
-			inNode += s.Count
+		for node := s.Node; node > 0; node = own.Nodes[node].Parent {
+			f := own.Frames[own.Nodes[node].Frame]
+			if f.Kind != profile.Kernel && filepath.Base(own.Images[f.Image].Name) == "node" {
+				inNode += s.Count
+				break
+			}
 		}
 	}
-	if inNode*2 < samples {
-		t.Errorf("of %d samples %d are in node", samples, inNode)
+	if inNode != samples || samples == 0 {
+		t.Errorf("of %d samples %d lead through node", samples, inNode)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"unspool/capture/profile"
+	"unspool/testdata/programs"
 )
 
 // startReady starts a program that prints "ready" when its code is as it will
@@ -91,83 +92,93 @@ func generatedStacks(t *testing.T, r recording) (stacks []generatedStack, sample
 
 func isGenerated(image string) bool { return image == "//anon" || image == "[anon]" }
 
-// leadThrough expects 99 % of the stacks with generated code to have a
-// function of the runtime, too, or of a file of it.
-func (r *recording) leadThrough(t *testing.T, runtime string) {
+// A generatedLeaf is what is expected of the stacks of a program whose generated code touches fresh pages.
+type generatedLeaf struct {
+	runtime string // a function that the stacks have, or a file of one
+	names   string // how a function of generated code begins, if they have names
+	leaves  bool   // the leaf is generated code
+}
+
+// leads expects each stack with generated code to lead through a runtime, and at least n of them.
+func (g generatedLeaf) leads(t *testing.T, r recording, n int) {
 	t.Helper()
-	stacks, samples := generatedStacks(t, *r)
-	whole, deepest := 0, 0
+	stacks, samples := generatedStacks(t, r)
+	leaves := 0
 	for _, s := range stacks {
-		deepest = max(deepest, s.frames)
-		if slices.Contains(s.names, runtime) || slices.Contains(s.files, runtime) {
-			whole += s.count
+		if !slices.Contains(s.names, g.runtime) && !slices.Contains(s.files, g.runtime) {
+			t.Errorf("%d samples do not lead to %s: %q in %q", s.count, g.runtime, s.names, s.files)
+		}
+		if g.names != "" && !slices.ContainsFunc(s.names, func(name string) bool {
+			return strings.HasPrefix(name, g.names)
+		}) {
+			t.Errorf("%d samples have no %s…: %q", s.count, g.names, s.names)
+		}
+		if s.leaf {
+			leaves += s.count
 		}
 	}
-	t.Logf("%d samples with generated code, %d of them in %s, up to %d frames of it", samples, whole, runtime,
-		deepest)
-	if samples < enough/2 || whole*100 < samples*99 {
-		t.Errorf("%d of %d stacks with generated code have %s", whole, samples, runtime)
+	if samples < n || g.leaves && leaves < n {
+		t.Errorf("%d samples with generated code, %d of them with its leaf, of %d", samples, leaves, n)
 	}
 }
 
-// named expects 95 % of the stacks with generated code to name a function of it
-// that begins like this.
-func (r *recording) named(t *testing.T, prefix string) {
+// touched is how many pages a program touches in each step, in generated code or called by it.
+const touched = 40
+
+// recordAsked records a step of a program, with copies of 16 KiB.
+func recordAsked(t *testing.T, a *asked, options ...string) recording {
 	t.Helper()
-	stacks, samples := generatedStacks(t, *r)
-	named := 0
-	for _, s := range stacks {
-		if slices.ContainsFunc(s.names, func(name string) bool { return strings.HasPrefix(name, prefix) }) {
-			named += s.count
-		}
-	}
-	if named*100 < samples*95 {
-		t.Errorf("%d of %d stacks with generated code name %s…", named, samples, prefix)
-	}
+	r := startStepped(t, slices.Concat(programs.Faults(), []string{"--stack-size", "16384", "-p",
+		strconv.Itoa(a.Process.Pid)}, options)...)
+	a.next(t)
+	r.drain()
+	return r.end(t)
 }
 
 // TestGeneratedCode records programs whose code is generated at run time.
 func TestGeneratedCode(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
+	times := strconv.Itoa(touched)
 	t.Run("node", func(t *testing.T) {
+		t.Parallel()
 		need(t, "node")
-		r := recordEnough(t, "-p", startReady(t, t.TempDir(), "node", source(t, "hot.js")))
-		r.whole(t)
-		r.leadThrough(t, "uv_run")
+		r := recordAsked(t, startAsked(t, t.TempDir(), "node", source(t, "touch.js"), times))
+		r.whollyComplete(t)
+		generatedLeaf{runtime: "uv_run", leaves: true}.leads(t, r, touched)
 	})
 	t.Run("java", func(t *testing.T) {
+		t.Parallel()
 		need(t, "java", "javac")
 		dir := t.TempDir()
 		output(t, dir, "javac", "-d", dir, source(t, "Hot.java"))
-		r := recordEnough(t, "-p", startReady(t, dir, "java", "-XX:+PreserveFramePointer", "-Xmx64m", "Hot"))
-		r.whole(t)
-		r.leadThrough(t, "libjli.so")
+		r := recordAsked(t, startAsked(t, dir, "java", "-XX:+PreserveFramePointer", "-Xmx64m", "Hot", times, "pages"))
+		r.whollyComplete(t)
+		generatedLeaf{runtime: "libjli.so", leaves: true}.leads(t, r, touched)
 	})
-	for _, c := range []struct {
-		name string
-		args []string
-	}{
-		{"luajit", nil},
-		{"luajit without the compiler", []string{"-joff"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			need(t, "luajit")
-			r := recordEnough(t, "-p", startReady(t, t.TempDir(),
-				slices.Concat([]string{"luajit"}, c.args, []string{source(t, "hot.lua")})...))
-			r.whole(t)
-			if c.args == nil {
-				r.leadThrough(t, "lua_pcall")
-			}
-		})
-	}
+	t.Run("luajit", func(t *testing.T) {
+		t.Parallel()
+		need(t, "luajit")
+		r := recordAsked(t, startAsked(t, t.TempDir(), "luajit", source(t, "hot.lua"), times))
+		r.whollyComplete(t)
+		generatedLeaf{runtime: "lua_pcall", leaves: true}.leads(t, r, touched)
+	})
+	t.Run("luajit without the compiler", func(t *testing.T) {
+		t.Parallel()
+		need(t, "luajit")
+		r := recordAsked(t, startAsked(t, t.TempDir(), "luajit", "-joff", source(t, "hot.lua"), times))
+		r.whollyComplete(t)
+		if r.stats.Samples.User < touched {
+			t.Errorf("%d samples", r.stats.Samples.User)
+		}
+	})
 	t.Run("CPython's trampolines", func(t *testing.T) {
+		t.Parallel()
 		for _, python := range pythons(t, 12) {
 			t.Run(python, func(t *testing.T) {
-				r := recordEnough(t, "-p", startReady(t, t.TempDir(), python, "-X", "perf", source(t, "hot.py")))
-				r.whole(t)
-				r.leadThrough(t, "Py_RunMain")
-				r.named(t, "py::")
+				r := recordAsked(t, startAsked(t, t.TempDir(), python, "-X", "perf", source(t, "hot.py"), times))
+				r.whollyComplete(t)
+				generatedLeaf{runtime: "Py_RunMain", names: "py::"}.leads(t, r, touched)
 			})
 		}
 	})
@@ -178,39 +189,40 @@ func TestGeneratedCode(t *testing.T) {
 func TestJitdump(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
+	times := strconv.Itoa(touched)
 	t.Run("node", func(t *testing.T) {
+		t.Parallel()
 		need(t, "node")
-		pid := startReady(t, t.TempDir(), "node", "--perf-prof", "--perf-prof-unwinding-info", source(t, "hot.js"),
-			"12000")
-		r := recordEnough(t, "-p", pid)
-		r.whole(t)
-		r.leadThrough(t, "uv_run")
-		r.named(t, "JS:")
+		node := startAsked(t, t.TempDir(), "node", "--perf-prof", "--perf-prof-unwinding-info", source(t, "touch.js"),
+			times, "12000")
+		r := recordAsked(t, node)
+		r.whollyComplete(t)
+		generatedLeaf{runtime: "uv_run", names: "JS:", leaves: true}.leads(t, r, touched)
 
 		// Optimized code has CFI, builtins have none.
-		strict := recordEnough(t, "--strict", "-p", pid)
-		stacks, _ := generatedStacks(t, strict)
-		leaves, beyond := 0, 0
+		stacks, _ := generatedStacks(t, recordAsked(t, node, "--strict"))
+		leaves := 0
 		for _, s := range stacks {
-			if s.leaf {
-				leaves += s.count
-				if len(s.names) > 1 {
-					beyond += s.count
-				}
+			if !s.leaf || !strings.Contains(s.names[0], "hotLeaf") {
+				continue
+			}
+			leaves += s.count
+			if len(s.names) < 2 {
+				t.Errorf("strictly %d samples end at %q", s.count, s.names)
 			}
 		}
-		t.Logf("strictly %d of %d stacks go on from their leaf", beyond, leaves)
-		if leaves < enough/2 || beyond*100 < leaves*90 {
-			t.Errorf("strictly %d of %d stacks go on from their leaf in generated code", beyond, leaves)
+		if leaves < touched {
+			t.Errorf("strictly, %d samples of the leaf, of %d", leaves, touched)
 		}
 	})
 	t.Run("CPython", func(t *testing.T) {
+		t.Parallel()
 		for _, python := range pythons(t, 13) {
 			t.Run(python, func(t *testing.T) {
-				r := recordEnough(t, "--strict", "-p",
-					startReady(t, t.TempDir(), python, "-X", "perf_jit", source(t, "hot.py"), "200"))
-				r.whole(t)
-				r.leadThrough(t, "Py_RunMain")
+				r := recordAsked(t, startAsked(t, t.TempDir(), python, "-X", "perf_jit", source(t, "hot.py"), times,
+					"200"), "--strict")
+				r.whollyComplete(t)
+				generatedLeaf{runtime: "Py_RunMain"}.leads(t, r, touched)
 			})
 		}
 	})

@@ -15,16 +15,20 @@ func TestPIDsThatAreUsedAgain(t *testing.T) {
 	needRoot(t)
 	one := buildCase(t, "worker.c", "-no-pie", "-DNAME=one", "-DSIZE=64")
 	two := buildCase(t, "worker.c", "-no-pie", "-DNAME=two", "-DSIZE=3000")
-	r := record(t, "-F", "1999", "--", buildCase(t, "samepid.c"), "2", one, two)
+	const turns, each = 10, 3
+	r := record(t, slices.Concat(programs.Faults(), []string{"--stack-size", "16384", "--",
+		buildCase(t, "samepid.c"), strconv.Itoa(turns), one, two})...)
 	pid, err := strconv.Atoi(firstLine(r.stdout))
 	if err != nil {
 		t.Skipf("no PID can be chosen here: %s", r.stdout)
 	}
-	r.whole(t)
+	r.whollyComplete(t)
 	own := ownProfile(t, r.path)
 	for _, name := range []string{"one", "two"} {
-		matchLeaves(t, r, programs.Chain{Kind: programs.Main,
-			Frames: []string{"main", name + "_work", name + "_leaf"}})
+		chain := programs.Chain{Kind: programs.Main, Frames: []string{"main", name + "_work", name + "_leaf"}}
+		if n := matchEnd(t, own, chain); n != turns/2*each {
+			t.Errorf("%d samples of %s, want %d", n, name, turns/2*each)
+		}
 		for _, s := range own.Samples {
 			if got := own.Threads[s.Thread].PID; got != uint32(pid) &&
 				slices.Contains(userStack(own, s.Node), name+"_leaf") {

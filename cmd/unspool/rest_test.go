@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"unspool/capture/priority"
+	"unspool/testdata/lane"
 )
 
 // breaking is the program that leaves functions and enters them again at the same place all the time.
@@ -23,10 +24,11 @@ func breaking(t *testing.T) string {
 	return program
 }
 
-// TestRestIsReadWhenSampled records a program whose callers alternate at the same places so often that
+// TestMachineRestIsReadWhenSampled records a program whose callers alternate at the same places so often that
 // nothing can be said of a sample by what is seen before it and after it. Its stacks, which small copies do
 // not hold, are complete all the same, unless that is turned off.
-func TestRestIsReadWhenSampled(t *testing.T) {
+func TestMachineRestIsReadWhenSampled(t *testing.T) {
+	lane.Machine(t, 0.95)
 	needRoot(t)
 	if what, ok := priority.Try(); !ok {
 		t.Skipf("skipped for want of real-time priority: %s", what)
@@ -50,7 +52,7 @@ func TestRestIsReadWhenSampled(t *testing.T) {
 			r := record(t, append(args, "--", program, c.mode, "100", "1500")...)
 			of := r.stats.Unwind
 			user := r.stats.Samples.User
-			t.Logf("%d of %d complete, %d read", of.Complete, user, of.Read)
+			lane.Figure(t, "%s: %d of %d complete, %d read", t.Name(), of.Complete, user, of.Read)
 			if user < 300 {
 				t.Fatalf("%d samples", user)
 			}
@@ -89,9 +91,10 @@ func growing(t *testing.T) string {
 	return program
 }
 
-// TestGoroutinesThatGrow records a Go program whose goroutines get larger stacks all the time. That is done
+// TestMachineGoroutinesThatGrow records a Go program whose goroutines get larger stacks all the time. That is done
 // on the stack of Go's scheduler, and nothing in the copy says where the goroutine's is.
-func TestGoroutinesThatGrow(t *testing.T) {
+func TestMachineGoroutinesThatGrow(t *testing.T) {
+	lane.Machine(t, 0.95)
 	program := growing(t)
 	const grow = "exec $0 0 1500"
 	for _, c := range []struct{ name, size, run string }{
@@ -119,7 +122,7 @@ func TestGoroutinesThatGrow(t *testing.T) {
 					other[strings.Join(callers, " ")] += n
 				}
 			}
-			t.Logf("%d of %d stacks of goroutines that get a larger one have their callers; ended: %v", found,
+			lane.Figure(t, "%d of %d stacks of goroutines that get a larger one have their callers; ended: %v", found,
 				growing, r.stats.Unwind.Ended)
 			if growing < enough/2 || found*100 < growing*80 {
 				t.Errorf("%d of %d have their callers", found, growing)
@@ -131,13 +134,14 @@ func TestGoroutinesThatGrow(t *testing.T) {
 	}
 }
 
-// TestGoroutinesByTurns records one goroutine after the other, each with a deep stack of its own: where the
+// TestMachineGoroutinesByTurns records one goroutine after the other, each with a deep stack of its own: where the
 // last one's ended says nothing of the next one's. Without that, four of ten are read, as the kernel follows
 // frame pointers in others.
-func TestGoroutinesByTurns(t *testing.T) {
+func TestMachineGoroutinesByTurns(t *testing.T) {
+	lane.Machine(t, 0.95)
 	r := record(t, "--stack-size", "8192", "-F", "999", "--", growing(t), "100", "1500")
 	of, user := r.stats.Unwind, r.stats.Samples.User
-	t.Logf("%d of %d complete, %d read", of.Complete, user, of.Read)
+	lane.Figure(t, "%d of %d complete, %d read", of.Complete, user, of.Read)
 	if of.Read*100 < user*48 || of.Complete*100 < user*85 {
 		t.Errorf("%d of %d complete, %d of them read", of.Complete, user, of.Read)
 	}

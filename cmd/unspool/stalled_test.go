@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,19 +16,26 @@ import (
 	"unspool/testdata/programs"
 )
 
-// TestReaderThatStopsReading records into a pipe whose reader stops reading: the recording ends in time, and
-// prints its summary.
+// TestReaderThatStopsReading records into a pipe whose reader stops reading: the recording ends, and prints its
+// summary. What a recording tells of the mappings of a Python is more than the pipe holds.
 func TestReaderThatStopsReading(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
+	need(t, "python3")
+	recorded := strconv.Itoa(neighbour(t, pythonItself(t), "-c", "import json, time; time.sleep(600)"))
+	until(t, "Python to have its mappings", func() bool {
+		maps, err := os.ReadFile("/proc/" + recorded + "/maps")
+		return err == nil && bytes.Count(maps, []byte(" r-xp ")) > 5
+	})
 	for _, c := range []struct {
 		name, output string
 		args         []string
 		interrupt    bool
 	}{
-		{"-d, standard output", "-", []string{"-d", "1"}, false},
-		{"-d, a descriptor", "/dev/fd/3", []string{"-d", "1"}, false},
+		{"-d, standard output", "-", []string{"-d", "0.2"}, false},
+		{"-d, a descriptor", "/dev/fd/3", []string{"-d", "0.2"}, false},
 		{"an interrupt", "-", nil, true},
-		{"compressed", "-", []string{"-z", "-d", "1"}, false},
+		{"compressed", "-", []string{"-z", "-d", "0.2"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -38,16 +48,21 @@ func TestReaderThatStopsReading(t *testing.T) {
 			if _, err := unix.FcntlInt(writer.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
 				t.Skip("skipped for want of a small pipe: ", err)
 			}
-			args := append([]string{"record", "-F", "4999", "-o", c.output}, c.args...)
+			what := slices.Concat([]string{"record", "-o", c.output}, programs.Faults(), c.args)
+			if c.name == "compressed" {
+				// Of much more than the pipe holds, compressed.
+				what = append(what, "--", programs.Build(t, "deep"), programs.Times(300), "200")
+			} else {
+				what = append(what, "-p", recorded)
+			}
 			r := start(t, t.TempDir(), func(cmd *exec.Cmd) {
 				cmd.Stdout, cmd.ExtraFiles = writer, []*os.File{writer}
-			}, append(args, "--", programs.Build(t, "burn"), "0")...)
+			}, what...)
 			if c.interrupt {
-				waitForOutput(t, reader)
-				time.Sleep(time.Second) // until the pipe is full
+				waitUntilFull(t, writer)
 				r.Process.Signal(syscall.SIGINT)
 			}
-			e := r.finish(t, 20*time.Second)
+			e := r.finish(t, 2*time.Minute)
 			if e.status == 0 || !strings.Contains(e.stderr, "its reader has stopped reading") ||
 				!strings.Contains(e.stderr, " samples in ") {
 				t.Errorf("status %d\n%s", e.status, e.stderr)
@@ -56,17 +71,11 @@ func TestReaderThatStopsReading(t *testing.T) {
 	}
 }
 
-// waitForOutput waits until there is something in a pipe, and leaves it there.
-func waitForOutput(t *testing.T, pipe *os.File) {
+// waitUntilFull waits until a pipe takes no more.
+func waitUntilFull(t *testing.T, pipe *os.File) {
 	t.Helper()
-	in := []unix.PollFd{{Fd: int32(pipe.Fd()), Events: unix.POLLIN}}
-	for {
-		n, err := unix.Poll(in, int(20*time.Second/time.Millisecond))
-		if err == nil && n == 1 {
-			return
-		}
-		if err != unix.EINTR {
-			t.Fatalf("nothing was written: %v", err)
-		}
-	}
+	until(t, "a pipe to be full", func() bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pipe.Fd()), Events: unix.POLLOUT}}, 0)
+		return err == nil && n == 0
+	})
 }

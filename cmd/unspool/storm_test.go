@@ -11,12 +11,44 @@ import (
 	"testing"
 	"time"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
-// TestStormOfProcesses records the whole system while a thousand processes come and go: nothing is lost, and
+// TestProcessesThatComeAndGo records the whole system while processes come and go, and has a sample of each.
+func TestProcessesThatComeAndGo(t *testing.T) {
+	t.Parallel()
+	program := stormMark.build(t)
+	const processes = 60
+	dir := t.TempDir()
+	r := record(t, slices.Concat([]string{"-a"}, stormMark.options(), []string{"--", "sh", "-c",
+		`for i in $(seq $1); do "$0" =1 & "$0" =1; done; wait`, program, strconv.Itoa(processes / 2)})...)
+	if r.stats.Samples.Total != processes || r.stats.Samples.Lost > 0 {
+		t.Errorf("%+v, want %d", r.stats.Samples, processes)
+	}
+	r.whollyComplete(t)
+	own := ownProfile(t, r.path)
+	chain := programs.Chain{Kind: programs.Main, Frames: []string{"main", "marks_run", "marks_leaf"}}
+	if n := matchEnd(t, own, chain); n != processes {
+		t.Errorf("%d stacks at the chain's end, want %d", n, processes)
+	}
+	seen := make(map[uint32]bool)
+	for _, s := range own.Samples {
+		seen[own.Threads[s.Thread].PID] = true
+	}
+	if len(seen) != processes {
+		t.Errorf("%d processes were sampled, of %d", len(seen), processes)
+	}
+	if text := output(t, dir, "sh", "-c", `perf report --stats -i "$0" 2>/dev/null || true`, r.path); strings.Contains(text,
+		"LOST events") {
+		t.Errorf("perf found lost records:\n%s", text)
+	}
+}
+
+// TestMachineStormOfProcesses records the whole system while a thousand processes come and go: nothing is lost, and
 // the memory of unspool does not grow with the number of processes that it has seen.
-func TestStormOfProcesses(t *testing.T) {
+func TestMachineStormOfProcesses(t *testing.T) {
+	lane.Machine(t, 0.9)
 	needRoot(t)
 	need(t, "perf")
 	seconds, rate := 10, 100 // a second
@@ -65,7 +97,6 @@ func TestStormOfProcesses(t *testing.T) {
 	if st.Samples.Lost != 0 {
 		t.Errorf("%d records were lost", st.Samples.Lost)
 	}
-	t.Parallel() // what was recorded is read beside other tests
 	path := filepath.Join(dir, "perf.data")
 	if stats := output(t, "", "perf", "report", "--stats", "-i", path); strings.Contains(stats, "LOST events") {
 		t.Errorf("perf found lost records:\n%s", stats)
@@ -92,7 +123,7 @@ func TestStormOfProcesses(t *testing.T) {
 	}
 	slices.Sort(processes)
 	seen := len(slices.Compact(processes))
-	t.Logf("%d samples of %d short-lived processes, %d complete; %d samples in all, %.1f µs each, %v",
+	lane.Figure(t, "%d samples of %d short-lived processes, %d complete; %d samples in all, %.1f µs each, %v",
 		ours, seen, complete, st.Samples.Total, st.Cost.PerSample, st.Unwind.Ended)
 	if seen < seconds*rate*9/10 {
 		t.Errorf("only %d of %d processes were sampled", seen, seconds*rate)

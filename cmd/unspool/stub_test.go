@@ -3,6 +3,8 @@ package main
 import (
 	"slices"
 	"testing"
+
+	"unspool/testdata/programs"
 )
 
 // TestGeneratedCodeHasNoOtherCaller unwinds a recording of generated code that cannot be read any more. Its
@@ -10,7 +12,7 @@ import (
 func TestGeneratedCodeHasNoOtherCaller(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	data := perfRecord(t, []string{"-e", "cpu-clock:u", "-F", "999"}, buildCase(t, "stub.c"), "1")
+	data := perfRecord(t, programs.Faults(), buildCase(t, "stub.c"), programs.Times(counted))
 	r := convert(t, data)
 	stacks, samples := generatedStacks(t, r)
 	for _, s := range stacks {
@@ -18,7 +20,7 @@ func TestGeneratedCodeHasNoOtherCaller(t *testing.T) {
 			t.Errorf("%d samples: %v", s.count, s.names)
 		}
 	}
-	if samples < enough {
-		t.Errorf("%d samples of generated code", samples)
+	if samples != counted {
+		t.Errorf("%d samples of generated code, want %d", samples, counted)
 	}
 }

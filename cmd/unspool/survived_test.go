@@ -3,10 +3,11 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unicode"
 
 	"unspool/testdata/programs"
@@ -15,30 +16,33 @@ import (
 // TestStoppedAndContinued stops unspool while it records, longer than its rings last: what was lost is
 // counted, and the recording ends like any other.
 func TestStoppedAndContinued(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
-	dir := t.TempDir()
-	r := start(t, dir, nil, "record", "-F", "4999", "-m", "16", "-o", "perf.data", "--stats", "stats.json",
-		"-d", "3",
-		"--", programs.Build(t, "burn"), "0")
-	time.Sleep(500 * time.Millisecond)
-	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+	const times = 2000
+	proc := programs.StartCounted(t, programs.Build(t, "plain"), times)
+	// No files are read that the program maps: it has ended when it is recorded on.
+	r := startStepped(t, slices.Concat(programs.Faults(), []string{"-m", "16", "-p",
+		strconv.Itoa(proc.Process.Pid)})...)
+	r.drain()
+	signal := func(sig syscall.Signal) {
+		t.Helper()
 		if err := r.Process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
 	}
-	e := r.finish(t, time.Minute)
-	content, err := os.ReadFile(filepath.Join(dir, "stats.json"))
-	if err != nil || e.status != 0 {
-		t.Fatalf("status %d, %v\n%s", e.status, err, e.stderr)
+	signal(syscall.SIGSTOP)
+	waitForStop(t, r.Process.Pid)
+	proc.Continue()
+	<-proc.Ended()
+	signal(syscall.SIGCONT)
+	got := r.ended(t)
+	s := got.stats.Samples
+	t.Logf("%d samples, %d lost", s.Total, s.Lost)
+	if s.Lost == 0 || s.Total+s.Lost < times || s.Total+s.Lost > times+100 ||
+		!strings.Contains(got.stderr, "records were lost") {
+		t.Errorf("%d samples, %d lost, of %d\n%s", s.Total, s.Lost, times, got.stderr)
 	}
-	s := readStatistics(t, content)
-	t.Logf("%d samples, %d lost, %d of %d stacks are complete", s.Samples.Total, s.Samples.Lost,
-		s.Unwind.Complete,
-		s.Samples.User)
-	if s.Samples.Lost == 0 || !strings.Contains(e.stderr, "records were lost") || s.incomplete() > 0.01 {
-		t.Errorf("%d lost; ended %v\n%s", s.Samples.Lost, s.Unwind.Ended, e.stderr)
-	}
+	got.whollyComplete(t)
 }
 
 // TestNamesThatAreMadeToMislead records a program whose file's name has what terminals obey and pages
@@ -49,8 +53,9 @@ func TestNamesThatAreMadeToMislead(t *testing.T) {
 	dir := t.TempDir()
 	const name = "a\x1b]0;owned\a\u009b31m\u202e<script>alert(1)</script>"
 	program := filepath.Join(dir, strings.ReplaceAll(name, "/", ""))
-	copyFile(t, programs.Build(t, "burn"), program)
-	r := unspool(t, dir, "record", "-v", "-o", "perf.data", "-d", "0.5", "--", program, "0")
+	copyFile(t, programs.Build(t, "plain"), program)
+	r := unspool(t, dir, slices.Concat([]string{"record", "-v", "-o", "perf.data"}, programs.Faults(),
+		[]string{"--", program, programs.Times(counted)})...)
 	report := unspool(t, dir, "report", "perf.data")
 	asJSON := unspool(t, dir, "report", "--json", "perf.data")
 	page := unspool(t, dir, "convert", "-q", "perf.data", "-o", "page.html")

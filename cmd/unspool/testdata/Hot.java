@@ -1,19 +1,26 @@
+import java.io.*;
+import java.nio.MappedByteBuffer;
+import java.nio.channels.FileChannel;
+
+/** Touches args[0] pages of the file args[1], which it makes, each time that a line comes. */
 public class Hot {
-    static int leaf(int[] a, int b) { int s = 0; for (int x : a) s = s * 31 + x * b; return s; }
-    static int middle(int[] a, int n) { return n == 0 ? leaf(a, 7) : middle(a, n - 1) + leaf(a, n); }
-    public static void main(String[] args) {
-        int[] data = new int[500];
-        java.util.HashMap<Integer, String> map = new java.util.HashMap<>();
-        int total = 0;
-        long begin = System.nanoTime();
-        for (boolean ready = false; System.nanoTime() - begin < 120e9; ) {
-            for (int i = 0; i < 100; i++) total += middle(data, 8);
-            for (int i = 0; i < 500; i++) map.put(i, Integer.toString(i * total));
-            if (!ready && System.nanoTime() - begin > 5e8) {
-                System.out.println("ready");
-                ready = true;
-            }
+    static int leaf(MappedByteBuffer a, int n) { int s = 0; for (int i = 0; i < n; i++) { a.put(i * 4096, (byte) 1); s += i; } return s; }
+    static int middle(MappedByteBuffer a, int n, int deep) { return deep == 0 ? leaf(a, n) : middle(a, n, deep - 1) + 1; }
+    static MappedByteBuffer pages(RandomAccessFile f, int n) throws IOException {
+        f.setLength(0);
+        f.setLength(4096L * n);
+        return f.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, 4096L * n);
+    }
+    public static void main(String[] args) throws IOException {
+        int times = Integer.parseInt(args[0]), total = 0;
+        RandomAccessFile f = new RandomAccessFile(args[1], "rw");
+        MappedByteBuffer few = pages(f, 3);
+        for (int i = 0; i < 100000; i++) total += middle(few, 3, 8);
+        System.out.println("ready");
+        for (int c; (c = System.in.read()) >= 0; ) {
+            total += middle(pages(f, times), times, 8);
+            System.out.println("done");
         }
-        System.out.println(total + map.size());
+        System.err.print(total == 1 ? "" : "");
     }
 }

@@ -29,6 +29,11 @@ __asm__(".pushsection .text\n"
 	"add $8, %rsp\n"
 	"ret\n"
 	"1: mov $100000000, %rcx\n"
+	"cmpq $0, chain_page(%rip)\n"
+	"je 2f\n"
+	"mov chain_page(%rip), %rcx\n"
+	"movb $1, (%rcx)\n"
+	"mov $1, %ecx\n"
 	"2: dec %rcx\n"
 	"jnz 2b\n"
 	"add $8, %rsp\n"
@@ -42,7 +47,11 @@ __asm__(".pushsection .text\n"
 	".cfi_adjust_cfa_offset 8\n"
 	".cfi_adjust_cfa_offset -8\n"
 	".rept 20000\n nop\n .endr\n"
-	"ret\n"
+	"mov chain_page(%rip), %rax\n"
+	"test %rax, %rax\n"
+	"je 1f\n"
+	"movb $1, (%rax)\n"
+	"1: ret\n"
 	".cfi_endproc\n"
 	".popsection\n");
 
@@ -182,7 +191,9 @@ static void stacks(void)
 int main(int argc, char **argv)
 {
 	chain_begin(argc, argv);
-	while (!chain_over) {
+	if (chain_waits)
+		chain_say("main ?");
+	while (chain_page ? chain_left > 0 : !chain_over) {
 		if (argc > 2 && strcmp(argv[2], "expressions") == 0)
 			loops(500);
 		else if (argc > 2 && strcmp(argv[2], "programs") == 0)
@@ -197,6 +208,12 @@ int main(int argc, char **argv)
 			stacks();
 		else
 			mappings();
+		/* One page each time, at the deepest place if that has no faults of its own. */
+		if (chain_page) {
+			*chain_page = 1;
+			chain_page += CHAIN_PAGE;
+			chain_left = chain_left - 1;
+		}
 	}
 	return 0;
 }

@@ -1,10 +1,11 @@
 /* An interpreter that jumps to code that it has generated, which runs on the interpreter's frame and jumps
  * back, as PHP's does. With "pointer" as the second argument it is called through a pointer; with "entered"
- * there is none: code that nobody can read is called, and has on its stack what others have left there. */
+ * there is none: code that nobody can read is called, and has on its stack what others have left there. The code
+ * touches the pages of which chain.h tells, half of them each time it runs. */
 #include "chain.h"
 #include <sys/mman.h>
 
-/* interpreter(code, room, turns): its frame has 72 bytes. The code makes room for itself below. */
+/* interpreter(code, room, turns, page): its frame has 72 bytes. The code makes room for itself below. */
 __asm__(".text\n.globl interpreter\n.type interpreter, @function\ninterpreter:\n"
 	".cfi_startproc\n push %rbx\n .cfi_def_cfa_offset 16\n .cfi_offset rbx, -16\n"
 	"push %rbp\n .cfi_def_cfa_offset 24\n .cfi_offset rbp, -24\n"
@@ -12,26 +13,30 @@ __asm__(".text\n.globl interpreter\n.type interpreter, @function\ninterpreter:\n
 	"lea 1f(%rip), %rbx\n mov %rbx, (%rsp)\n mov %rdi, 8(%rsp)\n xor %ebp, %ebp\n jmp *8(%rsp)\n"
 	"1: add $72, %rsp\n .cfi_def_cfa_offset 24\n pop %rbp\n .cfi_def_cfa_offset 16\n"
 	"pop %rbx\n .cfi_def_cfa_offset 8\n ret\n .cfi_endproc\n.size interpreter, .-interpreter\n");
-__asm__(".text\ngenerated_begin:\n sub %rsi, %rsp\n 1: sub $1, %rdx\n jnz 1b\n add %rsi, %rsp\n jmp *(%rsp)\n"
+#define TOUCH "1: movb $1, (%rcx)\n add $4096, %rcx\n sub $1, %rdx\n jnz 1b\n"
+__asm__(".text\ngenerated_begin:\n sub %rsi, %rsp\n" TOUCH "add %rsi, %rsp\n jmp *(%rsp)\n"
 	"generated_end:\n"
-	"entered_begin:\n sub %rsi, %rsp\n 1: sub $1, %rdx\n jnz 1b\n add %rsi, %rsp\n pop %rcx\n jmp *%rcx\n"
+	"entered_begin:\n sub %rsi, %rsp\n" TOUCH "add %rsi, %rsp\n pop %rcx\n jmp *%rcx\n"
 	"entered_end:\n");
 
-extern void interpreter(void *code, long room, long turns);
+extern void interpreter(void *code, long room, long turns, volatile char *page);
 extern char generated_begin[], generated_end[], entered_begin[], entered_end[];
-void (*volatile pointer)(void *, long, long) = interpreter;
+void (*volatile pointer)(void *, long, long, volatile char *) = interpreter;
 
-FRAME void directly(void *code)
+FRAME void directly(void *code, long half, volatile char *page, volatile char *later)
 {
-	interpreter(code, 0, 300000);
-	interpreter(code, 16, 300000);
+	interpreter(code, 0, half, page);
+	interpreter(code, 16, half, later);
 	KEEP();
 }
 
-FRAME void through_pointer(void *code)
+/* The pointer is read right before the call. */
+FRAME void through_pointer(void *code, long half, volatile char *page, volatile char *later)
 {
-	pointer(code, 0, 300000);
-	pointer(code, 16, 300000);
+	ESCAPE(later);
+	pointer(code, 0, half, page);
+	ESCAPE(later);
+	pointer(code, 16, half, later);
 	KEEP();
 }
 
@@ -43,32 +48,37 @@ FRAME int left_behind(int n)
 	return below + n;
 }
 
-FRAME void enter(void *code)
+FRAME void enter(void *code, long half, volatile char *page, volatile char *later)
 {
-	void (*run)(void *, long, long) = (void (*)(void *, long, long))code;
+	void (*run)(void *, long, long, volatile char *) = (void (*)(void *, long, long, volatile char *))code;
 
 	left_behind(20);
-	run(code, 400, 300000);
+	run(code, 400, half, page);
+	run(code, 400, half, later);
 	KEEP();
 }
 
 int main(int argc, char **argv)
 {
 	char *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const char *how = argc > 2 ? argv[2] : "";
 
 	chain_begin(argc, argv);
-	chain_busy = 1;
-	if (argc > 2 && strcmp(argv[2], "entered") == 0) {
+	long half = chain_left / 2;
+	volatile char *later = chain_page + half * CHAIN_PAGE;
+
+	if (strcmp(how, "entered") == 0) {
 		memcpy(code, entered_begin, entered_end - entered_begin);
-		while (!chain_over)
-			enter(code);
-	}
-	memcpy(code, generated_begin, generated_end - generated_begin);
-	while (!chain_over) {
-		if (argc > 2 && strcmp(argv[2], "pointer") == 0)
-			through_pointer(code);
+		chain_say("main main enter ?");
+		enter(code, half, chain_page, later);
+	} else {
+		memcpy(code, generated_begin, generated_end - generated_begin);
+		chain_say("main main ? interpreter ?");
+		if (strcmp(how, "pointer") == 0)
+			through_pointer(code, half, chain_page, later);
 		else
-			directly(code);
+			directly(code, half, chain_page, later);
 	}
+	raise(SIGSTOP);
 	return 0;
 }

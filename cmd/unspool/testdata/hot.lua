@@ -1,15 +1,20 @@
--- Runs traces, the interpreter, and C functions called from both.
-local function leaf(a, b) local s = 0 for i = 1, #a do s = (s * 31 + a[i] * b) % 65537 end return s end
-local function middle(a, n) if n == 0 then return leaf(a, 7) end return middle(a, n - 1) + leaf(a, n) end
-local data = {} for i = 1, 500 do data[i] = i end
-local total = 0
-local function turn()
-  for i = 1, 20 do total = (total + middle(data, 8)) % 65537 end
-  local s = {} for i = 1, 100 do s[i] = tostring(i * total) end
-  table.sort(s, function(x, y) return x > y end)
-  total = total + #table.concat(s, ','):gsub('%d', 'x')
+-- hot.lua TIMES: traces, or the interpreter, that touch TIMES fresh pages each time that a line comes.
+local ffi = require('ffi')
+ffi.cdef 'void *mmap(void *, size_t, int, int, int, long); int madvise(void *, size_t, int);'
+local times = tonumber(arg[1])
+local function pages(n)
+  local p = ffi.C.mmap(nil, 4096 * (n + 1), 3, 0x22, -1, 0)
+  ffi.C.madvise(p, 4096 * (n + 1), 15) -- no huge pages
+  return ffi.cast('uint8_t *', p)
 end
-for i = 1, 20 do turn() end
+local function leaf(a, n) local s = 0 for i = 0, n - 1 do a[i * 4096] = 1 s = s + a[i * 4096] end return s end
+local function middle(a, n, deep) if deep == 0 then return leaf(a, n) end return middle(a, n, deep - 1) + 1 end
+local total, few = 0, pages(3)
+for i = 1, 300 do total = total + middle(few, 3, 8) end
+local some = pages(200)
+for i = 1, 20 do total = total + middle(some, 200, 8) end
 print('ready') io.flush()
-local stop = os.time() + 120
-while os.time() < stop do turn() end
+while io.read() do
+  total = total + middle(pages(times), times, 8)
+  print('done') io.flush()
+end

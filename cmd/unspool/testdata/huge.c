@@ -90,5 +90,7 @@ int main(int argc, char **argv)
 	chain_say("main main huge_work huge_leaf");
 	huge_work(3);
 	KEEP();
+	if (chain_waits)
+		raise(SIGSTOP);
 	return 0;
 }

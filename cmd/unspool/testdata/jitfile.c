@@ -8,7 +8,7 @@ enum { PAGE = 4096, PAGES = 64 };
 
 FRAME void jitfile_leaf(long n)
 {
-	while (n-- > 0)
+	while (n-- > 0 && chain_again())
 		KEEP();
 }
 
@@ -17,7 +17,7 @@ static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd6, 0x5d, 0
 
 FRAME void jitfile_run(char *at)
 {
-	((void (*)(long, void (*)(long)))(void *)at)(2000000, jitfile_leaf);
+	((void (*)(long, void (*)(long)))(void *)at)(1, jitfile_leaf);
 	KEEP();
 }
 
@@ -33,21 +33,21 @@ int main(int argc, char **argv)
 	if (written == MAP_FAILED)
 		return 1;
 	chain_begin(argc, argv);
-	chain_busy = 1;
+	/* The first page is mapped, and the file opened by who attaches, while nothing is written. */
+	char *run = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, file, PAGE);
 	chain_say("main main jitfile_run ? jitfile_leaf");
-	for (int i = 0; !chain_over && i < PAGES; i++) {
-		/* The first page stays empty for some time. */
-		off_t at = (i + 1) % PAGES * PAGE;
-		char *run = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, file, at);
+	for (int i = 0; chain_left > 0 && i < PAGES - 1; i++) {
+		off_t at = (i + 1) * PAGE;
 
-		if (i == 0)
-			usleep(300000); /* it is opened empty, and read later */
+		if (i > 0)
+			run = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, file, at);
 		if (run == MAP_FAILED || pwrite(file, code, sizeof code, at) != sizeof code)
 			return 1;
-		for (int j = 0; j < 30 && !chain_over; j++) {
+		for (int j = 0; j < 4; j++) {
 			written[at + PAGE / 2 + j] = (char)j;
 			jitfile_run(run);
 		}
 	}
+	raise(SIGSTOP);
 	return 0;
 }

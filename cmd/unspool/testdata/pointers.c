@@ -32,7 +32,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < depth; i++)
 		printf(" pointers_frame");
 	printf(" pointers_leaf\n");
-	fflush(stdout);
+	chain_said();
 	int r = pointers_frame(depth);
 	KEEP();
 	return r == -1;

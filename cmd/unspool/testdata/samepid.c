@@ -1,4 +1,4 @@
-/* Runs the programs argv[2] and argv[3] in turn, each under the PID that the one
+/* Runs the programs argv[2] and argv[3] in turn, argv[1] of them, each under the PID that the one
  * before had. */
 #include "chain.h"
 #include <errno.h>
@@ -27,9 +27,7 @@ int main(int argc, char **argv)
 	if (pid == 0)
 		_exit(0);
 	waitpid(pid, NULL, 0);
-	chain_begin(argc, argv);
-	chain_busy = 1;
-	for (int i = 0; !chain_over; i++) {
+	for (int i = 0; i < chain_arg(argc, argv, 1, 2); i++) {
 		pid_t child = clone_as(pid);
 
 		if (child == 0) {

@@ -3,19 +3,19 @@
 #include "chain.h"
 #include <sys/mman.h>
 
-static long (*stub)(long);
+static long (*stub)(volatile char *);
 
-FRAME __attribute__((optimize("omit-frame-pointer"))) long between(long n)
+FRAME __attribute__((optimize("omit-frame-pointer"))) long between(volatile char *page)
 {
-	long r = stub(n);
+	long r = stub(page);
 
 	KEEP();
 	return r;
 }
 
-FRAME __attribute__((optimize("no-omit-frame-pointer"))) long has_pointer(long n)
+FRAME __attribute__((optimize("no-omit-frame-pointer"))) long has_pointer(volatile char *page)
 {
-	long r = between(n);
+	long r = between(page);
 
 	KEEP();
 	return r;
@@ -23,18 +23,17 @@ FRAME __attribute__((optimize("no-omit-frame-pointer"))) long has_pointer(long n
 
 int main(int argc, char **argv)
 {
-	/* mov %rdi, %rax; 1: sub $1, %rax; jnz 1b; ret */
-	static const unsigned char code[] = "\x48\x89\xf8\x48\x83\xe8\x01\x75\xfa\xc3";
+	/* movb $1, (%rdi); mov %rdi, %rax; ret */
+	static const unsigned char code[] = "\xc6\x07\x01\x48\x89\xf8\xc3";
 	char *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	long r = 0;
 
 	if (at == MAP_FAILED)
 		return 1;
 	memcpy(at, code, sizeof code);
-	stub = (long (*)(long))(void *)at;
+	stub = (long (*)(volatile char *))(void *)at;
 	chain_begin(argc, argv);
-	chain_busy = 1;
-	while (!chain_over)
-		r += has_pointer(100000);
+	for (; chain_left > 0; chain_left = chain_left - 1, chain_page += CHAIN_PAGE)
+		r += has_pointer(chain_page);
 	return r == 1;
 }

@@ -1,7 +1,7 @@
 /* Moves one of two pieces of its code to the same address by turns, with mremap, of which the kernel tells
  * nobody. Their functions are called one_ and two_, and differ in where they lie and how large their frames
  * are. Each stays there for 20 milliseconds, and sometimes for 400, in which it can be seen; or for as many
- * as argv[2] says. */
+ * as argv[2] says. If it counts, each touches five pages there, and stops. */
 #include "chain.h"
 #include <link.h>
 #include <stdint.h>
@@ -16,25 +16,27 @@ enum { PAGE = 4096 };
 #define KIND(name, words)						\
 	__asm__(".pushsection " #name ", \"ax\", @progbits\n"		\
 		".balign 4096\n.popsection");					\
-	INSIDE(name) name##_leaf(long n)					\
+	INSIDE(name) name##_leaf(long n, volatile char *page, long step)			\
 	{									\
 		volatile long b[words];						\
 		b[n & 1] = 1;							\
-		while (n-- > 0)							\
-			KEEP();							\
+		while (n-- > 0) {						\
+			*page = 1;						\
+			page += step;					\
+		}								\
 		return b[0] + n;						\
 	}									\
-	INSIDE(name) name##_inner(long n)					\
+	INSIDE(name) name##_inner(long n, volatile char *page, long step)			\
 	{									\
 		volatile long b[words];						\
-		b[n & 1] = name##_leaf(n);					\
+		b[n & 1] = name##_leaf(n, page, step);				\
 		KEEP();								\
 		return b[n & 1];						\
 	}									\
-	INSIDE(name) name##_outer(long n)					\
+	INSIDE(name) name##_outer(long n, volatile char *page, long step)			\
 	{									\
 		volatile long b[words + 3];					\
-		b[n & 1] = name##_inner(n);					\
+		b[n & 1] = name##_inner(n, page, step);				\
 		KEEP();								\
 		return b[n & 1];						\
 	}
@@ -61,7 +63,7 @@ static double now(void)
 
 struct piece {
 	char *start;	  /* of its page, in the program */
-	long (*outer)(long);
+	long (*outer)(long, volatile char *, long);
 	char *spare, *at; /* where it waits, and is */
 };
 
@@ -97,14 +99,23 @@ int main(int argc, char **argv)
 	chain_begin(argc, argv);
 	chain_busy = 1;
 	chain_say("main main one_outer");
-	for (int i = 0; !chain_over; i++) {
+	for (int i = 0; chain_page ? chain_left > 0 : !chain_over; i++) {
 		struct piece *p = &pieces[i % 2];
 		double stays = turn ? turn / 1000.0 : i % 16 < 2 ? 0.4 : 0.02;
+		char touched = 0;
 
 		move(p, room);
-		long (*outer)(long) = (long (*)(long))(void *)(room + ((char *)p->outer - p->start));
-		for (double end = now() + stays; now() < end && !chain_over;)
-			r += outer(20000);
+		long (*outer)(long, volatile char *, long) =
+			(long (*)(long, volatile char *, long))(void *)(room + ((char *)p->outer - p->start));
+		if (chain_page) {
+			r += outer(5, chain_page, CHAIN_PAGE);
+			chain_left -= 5;
+			chain_page += 5 * CHAIN_PAGE;
+			raise(SIGSTOP);
+		} else {
+			for (double end = now() + stays; now() < end && !chain_over;)
+				r += outer(20000, &touched, 0);
+		}
 		move(p, p->spare);
 	}
 	return r == 1;

@@ -1,4 +1,4 @@
-/* Throws exceptions all the time: main, outer, left, deep seven times, thrower. left has a destructor to run,
+/* Throws exceptions, all the time or as many as it is told to (=N): main, outer, left, deep seven times, thrower. left has a destructor to run,
  * and outer handles the exception. */
 #include "chain.h"
 
@@ -43,7 +43,7 @@ int main(int argc, char **argv)
 {
 	chain_begin(argc, argv);
 	chain_busy = 1;
-	while (!chain_over)
+	while (chain_again())
 		outer(6);
 	return 0;
 }

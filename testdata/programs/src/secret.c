@@ -5,7 +5,7 @@
  * and the digits are wiped once read. Frames stand below the one that holds it,
  * so that every sample's stack copy contains it.
  *
- * secret [SECONDS] < digits */
+ * secret =N < digits, or @N as chain.h says; it stops at its end, too, in that case. */
 #include "chain.h"
 
 enum { SECRET = 32 };
@@ -14,10 +14,10 @@ struct secret {
 	unsigned char bytes[SECRET];
 };
 
-/* Burns CPU; calls deeper now and then, so that the samples differ. */
+/* Is four times at the end of a chain of changing length, so that the samples differ. */
 FRAME unsigned secret_leaf(unsigned n)
 {
-	for (unsigned i = 0; i < 1000000 && !chain_over; i++) {
+	for (int i = 0; i < 4 && chain_again(); i++) {
 		n = n * 1664525u + 1013904223u;
 		KEEP();
 	}
@@ -60,9 +60,8 @@ FRAME int secret_hold(void)
 		fprintf(stderr, "secret: need 64 hex digits (0-9, a-f) on standard input\n");
 		return 2;
 	}
-	printf("ready\n");
-	fflush(stdout);
-	for (int depth = 0; !chain_over; depth = (depth + 1) % 8) {
+	chain_say("main main secret_hold *");
+	for (int depth = 0; chain_left > 0; depth = (depth + 1) % 8) {
 		n = secret_inner(n, depth);
 		ESCAPE(&s);
 	}
@@ -74,5 +73,7 @@ int main(int argc, char **argv)
 	chain_begin(argc, argv);
 	int r = secret_hold();
 	KEEP();
+	if (chain_waits)
+		raise(SIGSTOP);
 	return r;
 }
