@@ -8,7 +8,6 @@ import (
 	"unspool/testdata/programs"
 )
 
-
 // startTelling starts a program until the test ends, and returns what it writes.
 func startTelling(t *testing.T, cmd *exec.Cmd) io.Reader {
 	t.Helper()

@@ -48,7 +48,7 @@ func TestTwinsOfOneBuildID(t *testing.T) {
 			t.Errorf("%d samples: %.600v", s.count, err)
 		}
 	}
-	if complete := out.Stats.Ended[unwind.Root]; matched != 2*counted || complete != out.Stats.User {
+	if complete := out.Stats.Ended[unwind.Root]; matched != 2*counted || complete < 2*counted {
 		t.Errorf("%d of %d stacks match; ended %v", matched, 2*counted, out.Stats.Ended)
 	}
 }
