@@ -117,7 +117,7 @@ table:
 	.section .note.GNU-stack,"",@progbits
 `)), c)
 		all := c.Result(part, 0, nil).All()
-		if c.Stacks < 60 || (all.Wrong() > 0) != wrong {
+		if c.Stacks < 50 || (all.Wrong() > 0) != wrong {
 			t.Errorf("%s: %d stacks, %+v", part, c.Stacks, all)
 		}
 	}

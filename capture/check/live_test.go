@@ -29,13 +29,17 @@ func TestSourcesOfLiveRecordings(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
 	}
+	stays, err := filepath.Abs("../testdata/stays.h")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name    string
 		command []string
 		source  unwind.Source
 	}{
-		{"interrupted, with frame pointers", []string{programs.Build(t, "signal", "-fno-omit-frame-pointer"),
-			programs.Times(60), "other"}, unwind.ByKernel},
+		{"interrupted, with frame pointers", []string{programs.Build(t, "signal", "-fno-omit-frame-pointer",
+			"-include", stays), programs.Times(60), "other"}, unwind.ByKernel},
 		{"interrupted by a handler that waits", []string{built(t, "waits")}, unwind.ByLive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -53,7 +57,7 @@ func TestSourcesOfLiveRecordings(t *testing.T) {
 				Events: []perfring.Event{{Name: "page-faults", Type: unix.PERF_TYPE_SOFTWARE,
 					Config: unix.PERF_COUNT_SW_PAGE_FAULTS, ExcludeKernel: true, ExcludeHV: true}},
 				Output: filepath.Join(t.TempDir(), "perf.data"),
-				Progress: func(st *capture.Stats) { // a program that does not end by itself
+				Progress: func(st *capture.Stats) { // they do not end by themselves, so that they can be read
 					if st.FramesBy[c.source] > 100 {
 						enough()
 					}
