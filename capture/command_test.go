@@ -12,21 +12,24 @@ import (
 // Of commands that are started at the same time, each runs at once, and none holds up another one.
 func TestCommandsAtTheSameTime(t *testing.T) {
 	t.Parallel()
-	const tenSeconds = "10"
+	const veryLong = "1000"
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
-			c, err := newCommand([]string{"sleep", tenSeconds}, os.Stdout)
+			c, err := newCommand([]string{"sleep", veryLong}, os.Stdout)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			ended, began := make(chan struct{}), time.Now()
+			ended := make(chan struct{})
+			// It returns when the command runs.
 			if err := c.run(func() { close(ended) }); err != nil {
 				t.Error(err)
 			}
-			if took := time.Since(began); took > 8*time.Second {
-				t.Errorf("it is not known for %v that the command runs", took)
+			select {
+			case <-ended:
+				t.Error("the command has ended")
+			default:
 			}
 			_ = c.cmd.Process.Kill()
 			<-ended
@@ -61,7 +64,7 @@ func TestEndOfCommandIsPolledFor(t *testing.T) {
 		close(ended)
 	}()
 	for began := time.Now(); waiting() == before; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > time.Minute {
 			t.Skip("the kernel does not say where threads wait")
 		}
 	}

@@ -18,9 +18,9 @@ import (
 	"unspool/unwind"
 )
 
-// goChains is a program whose goroutines each spend their time in the leaf of a chain of calls that does not
-// change meanwhile. Before that, each prints the return addresses above its leaf, as Go's own traceback finds
-// them.
+// goChains is a program whose goroutines each are in the leaf of a chain of calls that does not change meanwhile.
+// Before that, each prints the return addresses above its leaf, as Go's own traceback finds them. Then it works a
+// known number of times, with page faults in the leaf and in what that calls.
 const goChains = `package main
 
 import (
@@ -31,35 +31,41 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 )
+
+const times = 20
 
 var sink any
 var total int
-var end = time.Now().Add(1500 * time.Millisecond)
 
-// over says whether the time is up and enough of it was CPU time.
-func over() bool {
-	var u syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Now().After(end) && u.Utime.Nano()+u.Stime.Nano() > int64(800*time.Millisecond)
+// fresh returns so many pages that nobody has touched.
+func fresh(pages int) []byte {
+	b, err := syscall.Mmap(-1, 0, pages<<12, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	if err != nil {
+		panic(err)
+	}
+	syscall.Madvise(b, 15) // MADV_NOHUGEPAGE
+	return b
 }
 
 //go:noinline
-func leaf(work func()) {
+func leaf(work func(page []byte)) {
 	var pcs [256]uintptr
 	n := runtime.Callers(1, pcs[:])
+	own, given := fresh(times), fresh(times)
 	fmt.Println("chain", strings.Trim(fmt.Sprintf("%x", pcs[:n]), "[]"))
-	for !over() {
-		for range 100 {
-			work()
-		}
+	for i := range times {
+		own[i<<12] = 1
+		work(given[i<<12:][:1<<12])
 	}
 }
 
 type node struct{ depth int }
 
 //go:noinline
-func (n *node) down(work func()) {
+func (n *node) down(work func([]byte)) {
 	if n.depth == 0 {
 		leaf(work)
 		total++
@@ -70,7 +76,7 @@ func (n *node) down(work func()) {
 }
 
 //go:noinline
-func (n node) up(work func()) {
+func (n node) up(work func([]byte)) {
 	func() {
 		defer n.down(work)
 		var room [64]byte
@@ -79,33 +85,33 @@ func (n node) up(work func()) {
 	total++
 }
 
-type walker interface{ down(func()) }
+type walker interface{ down(func([]byte)) }
 
 //go:noinline
-func generic[T walker](w T, work func()) { w.down(work); total++ }
+func generic[T walker](w T, work func([]byte)) { w.down(work); total++ }
 
-type byte16 []int
+type bytes []byte
 
-func (b byte16) Len() int           { return len(b) }
-func (b byte16) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
-func (b byte16) Less(i, j int) bool { return b[i] < b[j] }
+func (b bytes) Len() int           { return 6 }
+func (b bytes) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
+func (b bytes) Less(i, j int) bool { return b[i] < b[j] }
 
 func main() {
 	keys := map[string]int{}
 	for i := range 1000 {
 		keys[fmt.Sprintf("key number %d", i)] = i
 	}
-	var from, to [1 << 16]byte
+	var from [1 << 12]byte
 	zero, _ := os.Open("/dev/zero")
-	work := []func(){
-		func() { total += keys["key number 500"] },             // memhash, memequal
-		func() { copy(to[:], from[:]) },                         // memmove
-		func() { b := make([]byte, 4096); sink = b },            // malloc, memclr, GC
-		func() { syscall.Getppid() },                            // a raw system call
-		func() { zero.Read(to[:512]) },                          // a blocking one
-		func() { b := byte16{5, 2, 8, 1, 9, 3}; sort.Sort(b) },  // an interface's methods
-		func() { total += time.Now().Nanosecond() },             // the vDSO, on g0
-		func() { total += strings.Index(string(to[:900]), "x") }, // AVX2 assembly
+	work := []func(page []byte){
+		func(page []byte) { total += keys[unsafe.String(&page[0], 100)] },   // memhash, memequal
+		func(page []byte) { copy(page, from[:]) },                           // memmove
+		func(page []byte) { b := make([]byte, 1<<16); sink = b },            // malloc, memclr, GC
+		func(page []byte) { syscall.Getppid() },                             // a raw system call
+		func(page []byte) { zero.Read(page) },                               // a blocking one
+		func(page []byte) { sort.Sort(bytes(page)) },                        // an interface's methods
+		func(page []byte) { total += time.Now().Nanosecond() },              // the vDSO, on g0
+		func(page []byte) { total += strings.Index(unsafe.String(&page[0], 900), "x") }, // AVX2 assembly
 	}
 	done := make(chan bool)
 	for i, w := range work {
@@ -141,8 +147,12 @@ func TestGoStacksAreWhatGoSees(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	record := exec.Command("perf", "record", "-q", "-B", "-N", "-e", "cpu-clock", "-F", "997",
-		"--call-graph", "dwarf,32768", "-o", data, program)
+	events := "page-faults"
+	if _, err := os.Stat("/sys/kernel/tracing/events/syscalls/sys_enter_getppid"); err == nil && os.Geteuid() == 0 {
+		events += ",syscalls:sys_enter_getppid"
+	}
+	record := exec.Command("perf", "record", "-q", "-B", "-N", "-e", events, "-c", "1", "-m", "16M",
+		"--call-graph", "dwarf,16384", "-o", data, program)
 	var errs bytes.Buffer
 	record.Stderr = &errs
 	out, err := record.Output()
@@ -172,7 +182,7 @@ func TestGoStacksAreWhatGoSees(t *testing.T) {
 	}
 	defer r.Close()
 	c := goChecker{t: t, chains: chains, functions: functions, seen: make([]int, len(chains)),
-		ends: make(map[string]int)}
+		ends: make(map[string]int), leaves: make(map[string]int)}
 	var s *Session
 	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
 		if s == nil {
@@ -185,12 +195,24 @@ func TestGoStacksAreWhatGoSees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const times = 20 // of goChains
 	for i, n := range c.seen {
-		if n == 0 {
-			t.Errorf("no complete stack of chain %d", i)
+		if n < times {
+			t.Errorf("%d complete stacks of chain %d", n, i)
 		}
 	}
-	t.Logf("ended %v; by function of the last frame %v", s.Stats.Ended, c.ends)
+	for _, names := range [][]string{{"main.leaf"}, {"runtime.memmove"}, {"main.(*bytes).", "main.bytes."}} {
+		n := 0
+		for leaf, count := range c.leaves {
+			if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(leaf, name) }) {
+				n += count
+			}
+		}
+		if n < times {
+			t.Errorf("%d stacks of %d or more in %s, but %v", n, times, names[0], c.leaves)
+		}
+	}
+	t.Logf("ended %v; by function of the last frame %v, of the first %v", s.Stats.Ended, c.ends, c.leaves)
 }
 
 type goFunction struct {
@@ -226,6 +248,7 @@ type goChecker struct {
 	functions []goFunction
 	seen      []int
 	ends      map[string]int
+	leaves    map[string]int // of complete ones, by function
 	roots     uint64
 }
 
@@ -280,6 +303,7 @@ func (c *goChecker) Write(rec []byte) error {
 	switch {
 	case i >= 0 && complete:
 		c.seen[i]++
+		c.leaves[c.name(user[0])]++
 	case i >= 0:
 		c.t.Errorf("the whole chain, but not complete: %s", c.names(user))
 	case complete:

@@ -11,18 +11,19 @@ import (
 	"time"
 
 	"unspool/perfring"
+	testlane "unspool/testdata/lane"
 	"unspool/testdata/programs"
 	"unspool/unwind"
 	"unspool/unwind/image/fusetest"
 )
 
-// TestRecordingBesideAFileThatHangs records a program on a file system whose server does not answer any more,
+// TestMachineRecordingBesideAFileThatHangs records a program on a file system whose server does not answer any more,
 // and a Python beside it: the Python's samples are complete, nothing is lost, and the recording ends in time.
-func TestRecordingBesideAFileThatHangs(t *testing.T) {
+func TestMachineRecordingBesideAFileThatHangs(t *testing.T) {
+	testlane.Machine(t, 0.9)
 	python := pythonItself(t)
 	for _, mode := range []fusetest.Mode{fusetest.HangOpen, fusetest.HangRead, fusetest.HangClose} {
 		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
 			server, path := programOnFUSE(t)
 			hung := programs.Start(t, path, 20)
 			honest := startLoop(t, python)
@@ -88,11 +89,10 @@ func TestConvertEndsWhileAFileHangs(t *testing.T) {
 	}
 	t.Parallel()
 	server, path := programOnFUSE(t)
-	hung := programs.Start(t, path, 20)
 	dir := t.TempDir()
 	input, output := filepath.Join(dir, "perf.data"), filepath.Join(dir, "out")
-	record := exec.Command("perf", "record", "-q", "-N", "-e", "cpu-clock", "--call-graph", "dwarf,8192",
-		"-o", input, "-p", fmt.Sprint(hung.Process.Pid), "--", "sleep", "0.2")
+	record := exec.Command("perf", "record", "-q", "-N", "-e", "page-faults:u", "-c", "1", "--call-graph", "dwarf,8192",
+		"-o", input, "--", path, programs.Times(20))
 	if out, err := record.CombinedOutput(); err != nil {
 		t.Skipf("skipped for want of a perf that records here: %v: %s", err, out)
 	}
@@ -112,7 +112,7 @@ func TestConvertEndsWhileAFileHangs(t *testing.T) {
 			if ctx.Err() == nil {
 				t.Errorf("-j %d: it did not wait for the file", jobs)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Errorf("-j %d: it waits on", jobs)
 		}
 		cancel()

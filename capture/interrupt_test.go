@@ -74,7 +74,7 @@ func TestConvertEndsWhileItWaitsForItsInput(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "interrupted before it began") {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("it waits on")
 	}
 	if w, err := os.OpenFile(input, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {

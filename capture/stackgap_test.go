@@ -3,13 +3,15 @@ package capture
 import (
 	"encoding/binary"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
 
 	"unspool/perfring"
+	testlane "unspool/testdata/lane"
+	"unspool/testdata/programs"
 	"unspool/vmas/process"
 
 	"golang.org/x/sys/unix"
@@ -55,11 +57,8 @@ func TestGapsAreClosedByReading(t *testing.T) {
 	if err := r.watch(now); err != nil {
 		t.Fatal(err)
 	}
-	for tries := 0; len(r.under) > 0; tries++ {
-		if r.look(); tries == 5000 {
-			t.Fatal("the read does not end")
-		}
-		unix.Nanosleep(&unix.Timespec{Nsec: 1e6}, nil)
+	if !soon(func() bool { r.look(); return len(r.under) == 0 }) {
+		t.Fatal("the read does not end")
 	}
 	if !isThere(t, stack[size:]) || !isThere(t, stack[2*size:]) {
 		t.Error("the gap is there still")
@@ -112,59 +111,50 @@ func TestGapsAreReadOnce(t *testing.T) {
 	}
 }
 
-// gapProgram spins below pages of its stack that nobody has touched.
-const gapProgram = `
-#include <unistd.h>
-
-__attribute__((noipa)) static void spin(char *p)
-{
-	if (write(1, "", 1) < 1)
-		return;
-	for (;;)
-		__asm__ volatile("" : : "r"(p));
-}
-
-int main(void)
-{
-	spin(__builtin_alloca(24 << 10));
-	return 0;
-}
-`
-
-// Gaps of threads that run already are closed soon after a recording has begun, not at the first drain of
-// those that come every so often.
-func TestGapsAreClosedSoon(t *testing.T) {
-	t.Parallel()
+// recordGaps records a program whose first copies end at a gap.
+func recordGaps(t *testing.T, o Options, start func(path string) *programs.Process) Outcome {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
 	}
-	program := compiled(t, gapProgram, "-O2")
+	proc := start(programs.BuildFile(t, "testdata/gap.c"))
+	o.PIDs, o.StackSize, o.MaxStack = []int{proc.Process.Pid}, 32<<10, 256
+	o.Output = filepath.Join(t.TempDir(), "perf.data")
+	return RecordControlled(t, o, func(func()) { proc.Continue() })
+}
+
+// A gap at which the first copies end is closed: later copies go on.
+func TestGapsAreClosed(t *testing.T) {
+	t.Parallel()
+	var closed atomic.Bool
+	var proc *programs.Process
+	o := Faults(Options{Progress: func(st *Stats) {
+		// The program goes on until copies are whole.
+		if st.Cut[gap] > 0 && st.User > st.Cut[gap]+enoughSamples && !closed.Swap(true) {
+			_ = proc.Process.Kill()
+		}
+	}})
+	const most = 100_000 // of samples, a millisecond apart
+	out := recordGaps(t, o, func(path string) *programs.Process {
+		proc = programs.StartCounted(t, path, most)
+		return proc
+	})
+	t.Logf("%d of %d copies end at a gap", out.Stats.Cut[gap], out.Stats.User)
+	if !closed.Load() {
+		t.Error("the gap is there still, or never was")
+	}
+}
+
+// Gaps of threads that run already are closed soon after a recording has begun, not at the first drain of
+// those that come every so often.
+func TestMachineGapsAreClosedSoon(t *testing.T) {
+	testlane.Machine(t, 0.9)
 	const freq, most = 999, wakeEvery * 3 / 4
-	// A busy machine is late, and who records all processes at the same time may have closed the gaps before.
-	for late, tries := 0, 1; ; tries++ {
-		cmd := exec.Command(program)
-		output := startTelling(t, cmd)
-		if _, err := output.Read(make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-		out, err := Record(t.Context(), Options{
-			PIDs: []int{cmd.Process.Pid}, Freq: freq, StackSize: 32 << 10, MaxStack: 256,
-			Duration: 400 * time.Millisecond, Output: filepath.Join(t.TempDir(), "perf.data"),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = cmd.Process.Kill() // the next one has no CPU to share
-		gaps, all := out.Stats.Cut[gap], out.Stats.User
-		t.Logf("%d of %d copies end at a gap", gaps, all)
-		if gaps > 0 && gaps < uint64(freq*most/time.Second) && gaps < all/2 {
-			return
-		}
-		if gaps > 0 {
-			late++
-		}
-		if late == 5 || tries == 30 {
-			t.Fatal("gaps are closed late, or by others")
-		}
+	out := recordGaps(t, Options{Freq: freq, Duration: 400 * time.Millisecond},
+		func(path string) *programs.Process { return programs.Start(t, path, 20) })
+	gaps, all := out.Stats.Cut[gap], out.Stats.User
+	testlane.Figure(t, "%d of %d copies end at a gap", gaps, all)
+	if gaps == 0 || gaps >= uint64(freq*most/time.Second) || gaps >= all/2 {
+		t.Error("gaps are closed late, or by others")
 	}
 }

@@ -9,11 +9,14 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
 
 	"unspool/perfring"
+	testlane "unspool/testdata/lane"
+	"unspool/testdata/programs"
 	"unspool/unwind"
 	"unspool/unwind/link"
 	"unspool/vmas/process"
@@ -338,165 +341,69 @@ func TestMisses(t *testing.T) {
 	}
 }
 
-// deepProgram has a stack of 40 KiB above a function that spins.
-const deepProgram = `
-#include <string.h>
-#include <time.h>
+// cutPrograms are the variants of the program in testdata/cut.c, whose stacks no sample holds.
+var cutPrograms = []string{"deep", "frame", "frames", "realigned", "leaf"}
 
-__attribute__((noipa)) static void spin(void)
-{
-	struct timespec t;
-	do
-		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	while (t.tv_sec < 1);
+// recordCut records one of them until it ends, or for a while.
+func recordCut(t *testing.T, o Options, proc *programs.Process) *Stats {
+	t.Helper()
+	o.PIDs, o.StackSize, o.MaxStack = []int{proc.Process.Pid}, 8192, 256
+	o.Output = filepath.Join(t.TempDir(), "perf.data")
+	out := RecordControlled(t, o, func(func()) { proc.Continue() })
+	t.Logf("%d of %d stacks are completed by reads, %d frames", out.Stats.Links[link.JoinedByRead], out.Stats.User,
+		out.Stats.FramesBy[unwind.ByLive])
+	return &out.Stats
 }
 
-__attribute__((noipa)) static void down(int n)
-{
-	char pad[1000];
-	memset(pad, 1, sizeof pad);
-	__asm__ volatile("" : : "r"(pad) : "memory");
-	if (n == 0)
-		spin();
-	else
-		down(n - 1);
-	__asm__ volatile("" : : "r"(pad) : "memory");
-}
-
-int main(void)
-{
-	down(40);
-	return 0;
-}
-`
-
-// largeFrameProgram is the same below a frame that is larger than a reading can be.
-var largeFrameProgram = strings.Replace(deepProgram, "	down(40);\n	return 0;", `
-	char *p = __builtin_alloca(2 << 20);
-	__asm__ volatile("" : : "r"(p) : "memory");
-	down(40);
-	__asm__ volatile("" : : "r"(p) : "memory");
-	return 0;`, 1)
-
-// largeFramesProgram has another large frame below that, far from it.
-var largeFramesProgram = strings.Replace(largeFrameProgram, "	if (n == 0)", `
-	char *p = n == 2 ? __builtin_alloca(300 << 10) : pad;
-	__asm__ volatile("" : : "r"(p) : "memory");
-	if (n == 0)`, 1)
-
-// leafProgram spins in a function with a large frame itself.
-const leafProgram = `
-#include <time.h>
-
-__attribute__((noipa)) static void spin(void)
-{
-	volatile char pad[300 << 10];
-	struct timespec t;
-	do {
-		for (int i = 0; i < 1000000; i++)
-			pad[i % sizeof pad] = i;
-		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	} while (t.tv_sec < 1);
-}
-
-__attribute__((noipa)) static void down(int n)
-{
-	if (n == 0)
-		spin();
-	else
-		down(n - 1);
-	__asm__ volatile("" : : : "memory");
-}
-
-int main(void)
-{
-	down(40);
-	return 0;
-}
-`
-
-// realignedProgram has a large frame whose CFA is saved at its far end, where no copy has it.
-var realignedProgram = strings.Replace(largeFrameProgram, "	char *p =", `
-	char aligned[64] __attribute__((aligned(64)));
-	__asm__ volatile("" : : "r"(aligned) : "memory");
-	char *p =`, 1)
-
-// Of a stack that no sample holds, what the copy cuts off is read from the process.
+// Of a stack that no sample holds, what the copy cuts off is read from the process, but of CFI alone.
 func TestCutStacksAreRead(t *testing.T) {
 	t.Parallel()
-	for name, source := range map[string]string{
-		"deep": deepProgram, "large frame": largeFrameProgram, "large frames": largeFramesProgram,
-		"realigned frame": realignedProgram, "leaf": leafProgram,
-	} {
-		t.Run(name, func(t *testing.T) {
+	testlane.Root(t)
+	for _, kind := range cutPrograms {
+		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			cutStacksAreRead(t, source)
+			path := programs.BuildFile(t, "testdata/cut.c")
+			var proc *programs.Process
+			// The program goes on until some were read.
+			proc = programs.StartCounted(t, path, 100_000, kind)
+			var done atomic.Bool
+			st := recordCut(t, Faults(Options{Progress: func(st *Stats) {
+				if st.Links[link.JoinedByRead] > enoughSamples && !done.Swap(true) {
+					_ = proc.Process.Kill()
+				}
+			}}), proc)
+			if joined, frames := st.Links[link.JoinedByRead], st.FramesBy[unwind.ByLive]; !done.Load() || frames < 30*joined {
+				t.Errorf("%d stacks are completed, by %d frames", joined, frames)
+			}
+			strict := recordCut(t, Faults(Options{Strict: true}), programs.StartCounted(t, path, 200, kind))
+			if joined, frames := strict.Links[link.JoinedByRead], strict.FramesBy[unwind.ByLive]; joined+frames > 0 {
+				t.Error("some are read, and were not to be")
+			}
 		})
 	}
 }
 
-func cutStacksAreRead(t *testing.T, source string) {
-	if os.Geteuid() != 0 {
-		t.Skip("not root")
-	}
-	program := compiled(t, source, "-O2")
-	for _, strict := range []bool{false, true} {
-		// A process that a busy machine is slow to read is not read again for a while.
-		for tries := 1; ; tries++ {
-			out, err := Record(t.Context(), Options{
-				Command: []string{program}, Freq: 999, StackSize: 8192, MaxStack: 256, Strict: strict,
-				Duration: time.Minute, Output: filepath.Join(t.TempDir(), "perf.data"),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			st := &out.Stats
-			joined, frames := st.Links[link.JoinedByRead], st.FramesBy[unwind.ByLive]
-			t.Logf("%d of %d stacks are completed by reads, %d frames", joined, st.User, frames)
-			if strict && joined+frames > 0 {
-				t.Error("some are read, and were not to be")
-			}
-			if strict || st.User <= enoughSamples || joined >= st.User/2 && frames >= 30*joined {
-				break
-			}
-			if tries == 4 {
-				t.Fatal("most are not completed, or by a part of their frames")
-			}
+// Most of the stacks that no sample holds are completed.
+func TestMachineMostCutStacksAreRead(t *testing.T) {
+	testlane.Machine(t, 0.9)
+	testlane.Root(t)
+	path := programs.BuildFile(t, "testdata/cut.c")
+	for _, kind := range cutPrograms {
+		proc := programs.Start(t, path, 20, kind)
+		st := recordCut(t, Options{Freq: 999, Duration: time.Second}, proc)
+		_ = proc.Process.Kill()
+		joined, frames := st.Links[link.JoinedByRead], st.FramesBy[unwind.ByLive]
+		testlane.Figure(t, "%s: %d of %d stacks completed, by %d frames", kind, joined, st.User, frames)
+		if st.User < enoughSamples || joined < st.User/2 || frames < 30*joined {
+			t.Errorf("%s: most are not completed, or by a part of their frames", kind)
 		}
 	}
 }
 
-// faultingProgram has a page that userfaultfd(2) has to give, and asks nobody for it. It writes the page's
-// address.
-const faultingProgram = `
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
-#include <stdint.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-int main(void)
-{
-	uint64_t page = (uintptr_t)mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct uffdio_api api = {.api = UFFD_API};
-	struct uffdio_register missing = {
-		.range = {.start = page, .len = 4096}, .mode = UFFDIO_REGISTER_MODE_MISSING,
-	};
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
-	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &missing) || write(1, &page, 8) < 8)
-		return 1;
-	pause();
-	return 0;
-}
-`
-
 // startFaulting starts that program until the test ends.
 func startFaulting(t *testing.T) (cmd *exec.Cmd, page uint64) {
 	t.Helper()
-	program := compiled(t, faultingProgram)
-	cmd = exec.Command(program)
+	cmd = exec.Command(programs.BuildFile(t, "testdata/faulting.c", "-Wno-error"))
 	output := startTelling(t, cmd)
 	if err := binary.Read(output, binary.LittleEndian, &page); err != nil {
 		t.Skip("skipped for want of userfaultfd(2)")
@@ -535,12 +442,9 @@ func TestReadThatHangs(t *testing.T) {
 		return reads
 	}
 	within := func(what string, done func() bool) {
-		for range 2000 {
-			if done() {
-				return
-			}
+		if !soon(done) {
+			t.Fatal(what)
 		}
-		t.Fatal(what)
 	}
 	hangs := func() bool { return r.hanging() > 0 }
 	within("the read that hangs is not noticed", func() bool { drain(hung); return hangs() })
@@ -582,13 +486,10 @@ func TestReadsThatHang(t *testing.T) {
 		for range 100 {
 			r.completed(uint64(n), uint32(n), link.JoinedByRead)
 		}
-		for tries := 0; tries < 2000; tries++ {
+		soon(func() bool {
 			told = r.watch(perfring.Now())
-			if r.hanging() > n && (told != nil || n < maxHanging-1) {
-				break
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
+			return r.hanging() > n && (told != nil || n < maxHanging-1)
+		})
 		if (told != nil) != (n == maxHanging-1) {
 			t.Fatalf("with %d reads that hang: %v", n+1, told)
 		}
@@ -608,13 +509,12 @@ func TestMemoryThatIsNeverThere(t *testing.T) {
 			t.Fatalf("%d bytes of a page that is not there", n)
 		}
 	}
-	for range 1000 { // on a busy machine, a read may take longer than is waited for
-		if s.interrupted.processes.ReadMemory(self, buf, at) == 8 && binary.LittleEndian.Uint64(buf) == word[0] {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
+	// On a busy machine, a read may take longer than is waited for.
+	if !soon(func() bool {
+		return s.interrupted.processes.ReadMemory(self, buf, at) == 8 && binary.LittleEndian.Uint64(buf) == word[0]
+	}) {
+		t.Error("another process is not read")
 	}
-	t.Error("another process is not read")
 }
 
 // Where the memory of as many processes hangs as may, no other process is read, and the user is told, once.

@@ -1,12 +1,10 @@
 package capture_test
 
 import (
-	"context"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"unspool/capture"
 	"unspool/testdata/programs"
@@ -28,29 +26,29 @@ func TestTwinsOfOneBuildID(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, patched)
 	}
-	both := []*programs.Process{programs.Start(t, program, 20), programs.Start(t, twin, 20)}
+	both := []*programs.Process{programs.StartCounted(t, program, counted), programs.StartCounted(t, twin, counted)}
 	path := filepath.Join(t.TempDir(), "perf.data")
-	options := capture.Options{
-		Freq: 1999, StackSize: 16 << 10, MaxStack: 2048, Duration: 500 * time.Millisecond, Output: path,
-	}
+	options := capture.Faults(capture.Options{StackSize: 16 << 10, MaxStack: 2048, Output: path})
 	for _, p := range both {
 		options.PIDs = append(options.PIDs, p.Process.Pid)
 	}
-	out, err := capture.Record(context.Background(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	samples, matched := 0, 0
+	out := capture.RecordControlled(t, options, func(func()) {
+		for _, p := range both {
+			p.Continue()
+		}
+	})
+	matched := 0
 	for _, s := range stacks(t, path) {
-		samples += s.count
+		if s.names[0] != both[0].Chain.Leaf() {
+			continue
+		}
 		if err := both[0].Chain.Match(s.names); err == nil {
 			matched += s.count
+		} else {
+			t.Errorf("%d samples: %.600v", s.count, err)
 		}
 	}
-	if samples < 20 || matched*100 < samples*99 {
-		t.Errorf("%d of %d stacks match; ended %v", matched, samples, out.Stats.Ended)
-	}
-	if complete := int(out.Stats.Ended[unwind.Root]); complete*100 < samples*99 {
-		t.Errorf("%d of %d stacks are complete", complete, samples)
+	if complete := out.Stats.Ended[unwind.Root]; matched != 2*counted || complete < 2*counted {
+		t.Errorf("%d of %d stacks match; ended %v", matched, 2*counted, out.Stats.Ended)
 	}
 }

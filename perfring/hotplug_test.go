@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,7 +15,7 @@ import (
 // The test writes the list of the CPUs that are online.
 func TestCPUThatComesBackIsRecordedAgain(t *testing.T) {
 	sys, online := withOnlineCPUs(t, "0-1\n")
-	s, err := sys.open(Target{AllCPUs: true}, twoClocks(t))
+	s, err := sys.open(Target{AllCPUs: true}, rarely(t))
 	if err != nil {
 		t.Skip(err)
 	}
@@ -51,13 +50,11 @@ func TestCPUThatComesBackIsRecordedAgain(t *testing.T) {
 	follow("CPU 1 is online again, and is recorded")
 	follow("")
 
-	onBoth(t, 200*time.Millisecond)
+	onBoth(20)
 	if err := s.Disable(); err != nil {
 		t.Fatal(err)
 	}
-	if samples := samplesOn(t, s, 1); samples["cpu-clock"] < 20 || samples["task-clock"] < 20 {
-		t.Errorf("samples of CPU 1: %v", samples)
-	}
+	ofCPU1(t, s, 20)
 	online("0-2\n")
 	follow("CPU 2 came online, and is not recorded")
 	follow("")
@@ -66,7 +63,7 @@ func TestCPUThatComesBackIsRecordedAgain(t *testing.T) {
 // TestCPUThatComesOnlineIsRecorded opens a Source while the list of CPUs lacks one.
 func TestCPUThatComesOnlineIsRecorded(t *testing.T) {
 	sys, online := withOnlineCPUs(t, "0\n")
-	s, err := sys.open(Target{AllCPUs: true}, twoClocks(t))
+	s, err := sys.open(Target{AllCPUs: true}, rarely(t))
 	if err != nil {
 		t.Skip(err)
 	}
@@ -81,23 +78,33 @@ func TestCPUThatComesOnlineIsRecorded(t *testing.T) {
 	if notes := s.FollowCPUs(); notes != nil || !slices.Equal(s.OfflineCPUs(), []int{1}) {
 		t.Errorf("%q; offline were %v", notes, s.OfflineCPUs())
 	}
-	onBoth(t, 200*time.Millisecond)
-	if err := s.Drain(func(Record) error { return nil }); err != nil {
+	onBoth(20)
+	early := 0
+	if err := s.Drain(func(r Record) error {
+		var sm Sample
+		if r.Type() == RecordSample && s.Format().Sample(r, &sm) == nil && sm.CPU == 1 {
+			early++
+		}
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
-	onBoth(t, 200*time.Millisecond)
+	onBoth(20)
 	if err := s.Disable(); err != nil {
 		t.Fatal(err)
 	}
-	if samples := samplesOn(t, s, 1); samples["cpu-clock"] < 20 || samples["task-clock"] < 20 {
-		t.Errorf("samples of CPU 1: %v", samples)
+	samples := samplesOn(t, s, 1)
+	for _, n := range samples {
+		early += n
+	}
+	if early != 2*2*20 || len(samples) != 2 {
+		t.Errorf("%d samples of CPU 1, want %d; of the second half %v", early, 2*2*20, samples)
 	}
 }
 
-// twoClocks samples two events without stacks: so the rings hold all samples of the seconds that onBoth may
-// take beside other programs.
-func twoClocks(t *testing.T) Options {
-	return Options{Events: mustEvents(t, "cpu-clock,task-clock"), NoStack: true}
+// rarely samples the two events that onBoth causes.
+func rarely(t *testing.T) Options {
+	return Options{Events: rare(t), NoStack: true}
 }
 
 // withOnlineCPUs is the host with a list of CPUs that are online that the test writes.
@@ -145,31 +152,25 @@ func samplesOn(t *testing.T, s *Source, cpu uint32) map[string]int {
 	return samples
 }
 
-// onBoth keeps the first two CPUs busy, each until it has had so much of it.
-func onBoth(t *testing.T, d time.Duration) {
+// ofCPU1 expects so many samples of each event on CPU 1.
+func ofCPU1(t *testing.T, s *Source, want int) {
 	t.Helper()
-	done := make(chan bool)
-	for cpu := range 2 {
-		go func() {
-			defer func() { done <- true }()
-			onCPU(cpu, func() {
-				began, end := threadTime(), time.Now().Add(20*d)
-				for threadTime()-began < d && time.Now().Before(end) {
-				}
-			})
-		}()
+	samples := samplesOn(t, s, 1)
+	for name, n := range samples {
+		if n != want {
+			t.Errorf("%d samples of %s on CPU 1, want %d", n, name, want)
+		}
 	}
-	<-done
-	<-done
+	if len(samples) != 2 {
+		t.Errorf("samples of CPU 1: %v", samples)
+	}
 }
 
-// threadTime is the CPU time that the calling thread has had.
-func threadTime() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
-		return 0
+// onBoth causes the rare events on the first two CPUs so many times.
+func onBoth(times int) {
+	for cpu := range 2 {
+		onCPU(cpu, func() { touch(times) })
 	}
-	return time.Duration(ts.Nano())
 }
 
 // onCPU calls fn in a thread that is bound to a CPU, and ends then.

@@ -9,96 +9,90 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestTap has the samples of a process seen in the rings, by a signal for each, while they are drained, and
-// sees no others when that is off.
+// TestTap has each sample of a process seen in the rings, by a signal for it, while they are drained, and sees no
+// others when that is off.
 func TestTap(t *testing.T) {
-	cmd, _ := work(t, "burn")
-	s := mustOpen(t, Target{PIDs: []int{cmd.Process.Pid}},
-		Options{Events: mustEvents(t, "cpu-clock"), Pages: 512, StackSize: 4096})
+	f := startFaulter(t)
+	s := mustOpen(t, Target{PIDs: []int{f.Process.Pid}},
+		Options{Events: mustEvents(t, "page-faults:u"), Period: 1, Pages: 512, StackSize: 1024})
 	rings := s.SampleRings()
 	if len(rings) == 0 {
 		t.Fatal("no rings")
 	}
 	const signal = unix.SIGIO
-	seen, off := make(map[uint64]bool), uint64(0)
-	type listener struct {
-		cpu, tid int
-	}
-	begun, end, ended := make(chan listener), make(chan bool), make(chan map[uint64]bool)
+	begun, end, ended := make(chan int), make(chan bool), make(chan map[uint64]bool)
+	heard := make(chan int, 1000) // the index of the ring of which a sample was seen
 	for i := range rings {
 		tap, err := NewTap(rings[i].FD, &rings[i].Attr, rings[i].Pages)
 		if err != nil {
 			t.Fatal(err)
 		}
-		go listen(tap, signal, func(tid int) { begun <- listener{rings[i].CPU, tid} }, end, ended)
-		l := <-begun
-		if err := s.SignalTo(l.cpu, l.tid, signal); err != nil {
+		go listen(tap, signal, func(tid int) { begun <- tid }, func() { heard <- i }, end, ended)
+		if err := s.SignalTo(rings[i].CPU, <-begun, signal); err != nil {
 			t.Fatal(err)
 		}
 	}
+	rec := newRecording(s)
 	drained := make(map[uint64]bool)
-	drain := func(r Record) error {
-		var sample Sample
-		if r.Type() == RecordSample && s.Format().Sample(r, &sample) == nil {
+	rec.each = func(r Record, sample *Sample) {
+		if r.Type() == RecordSample {
 			drained[sample.Time] = true
 		}
-		return nil
 	}
 	if err := s.Enable(); err != nil {
 		t.Fatal(err)
 	}
-	for _, on := range []bool{true, false} {
-		if err := s.Signal(on, true); err != nil {
+	if err := s.Signal(true, true); err != nil {
+		t.Fatal(err)
+	}
+	// Of several samples for which there was one signal, only the last one is seen: so the next ones come when
+	// there was one of each CPU.
+	const times = 20
+	for range times {
+		f.touch(t, 1)
+		for of := make(map[int]bool); len(of) < len(rings); {
+			select {
+			case i := <-heard:
+				of[i] = true
+			case <-time.After(time.Minute):
+				t.Fatal("a sample is not seen")
+			}
+		}
+		if err := s.Drain(rec.record); err != nil {
 			t.Fatal(err)
 		}
-		if !on {
-			off = Now()
-		}
-		for began := time.Now(); time.Since(began) < 300*time.Millisecond; {
-			if err := s.Wait(20 * time.Millisecond); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Drain(drain); err != nil {
-				t.Fatal(err)
-			}
-		}
 	}
+	if err := s.Signal(false, true); err != nil {
+		t.Fatal(err)
+	}
+	off := Now()
+	f.touch(t, times)
 	close(end)
+	seen, late := make(map[uint64]bool), 0
 	for range rings {
-		for time := range <-ended {
-			seen[time] = true
+		for at := range <-ended {
+			if seen[at] = true; at > off {
+				late++
+			}
 		}
 	}
-	if err := s.Disable(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Flush(drain); err != nil {
-		t.Fatal(err)
-	}
-	late := 0
-	for time := range seen {
-		if !drained[time] {
-			t.Errorf("the sample at %d is none that was drained", time)
-		}
-		if time > off {
-			late++
+	rec.take(t, s)
+	rec.touched(t, f.tids, 2*times)
+	for at := range seen {
+		if !drained[at] {
+			t.Errorf("the sample at %d is none that was drained", at)
 		}
 	}
-	told := 0
-	for time := range drained {
-		if time <= off {
-			told++
-		}
-	}
-	// Of several for which there was one signal, only the last one is seen. A signal may still be on its way.
-	if len(seen) < told/2 || late > len(rings) || told < 20 || len(drained)-told < 20 {
-		t.Errorf("%d of %d samples were seen, and then %d of %d", len(seen), told, late, len(drained)-told)
+	// A signal may still have been on its way.
+	if len(seen) < times*len(rings) || late > len(rings) {
+		t.Errorf("%d samples were seen, of %d or more; and %d when that was off", len(seen), times*len(rings), late)
 	}
 }
 
-// listen waits for signals in a thread of its own, and says at the end at what times the samples were that it
-// has seen.
-func listen(tap *Tap, signal unix.Signal, begun func(tid int), end chan bool, ended chan map[uint64]bool) {
+// listen waits for signals in a thread of its own, calls heard when it has seen a sample, and says at the end at
+// what times the samples were.
+func listen(tap *Tap, signal unix.Signal, begun func(tid int), heard func(), end chan bool,
+	ended chan map[uint64]bool) {
 	seen := make(map[uint64]bool)
 	set := uint64(1) << (signal - 1)
 	runtime.LockOSThread()
@@ -109,19 +103,23 @@ func listen(tap *Tap, signal unix.Signal, begun func(tid int), end chan bool, en
 	}
 	begun(unix.Gettid())
 	var sample Sample
-	for {
+	for over := false; ; {
 		select {
 		case <-end:
-			_ = tap.Close()
-			ended <- seen
-			return
+			over = true
 		default:
 		}
 		timeout := unix.NsecToTimespec(int64(10 * time.Millisecond))
 		_, _, errno := unix.Syscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)), 0,
 			uintptr(unsafe.Pointer(&timeout)), unsafe.Sizeof(set), 0, 0)
-		if errno == 0 && tap.Newest(&sample) {
+		switch {
+		case errno == 0 && tap.Newest(&sample):
 			seen[sample.Time] = true
+			heard()
+		case errno != 0 && over:
+			_ = tap.Close()
+			ended <- seen
+			return
 		}
 	}
 }

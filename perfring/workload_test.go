@@ -1,12 +1,9 @@
 package perfring
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -19,53 +16,13 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("PERFRING_WORK") {
 	case "":
 		os.Exit(m.Run())
-	case "burn": // until stdin is closed, on four threads
-		for range 4 {
-			go burn()
-		}
-		fmt.Println("ready")
-		_, _ = io.Copy(io.Discard, os.Stdin)
+	case "fault": // until stdin is closed
+		fault()
 	case "self": // record this process, as the user that runs it
 		if err := recordSelf(); err != nil {
 			fmt.Println("error:", err)
 		}
 	}
-}
-
-func burn() {
-	for x := 1; x != 0; x = x*5 + 1 {
-		sink(x)
-	}
-}
-
-//go:noinline
-func sink(int) {}
-
-// work starts this binary as a workload.
-func work(t *testing.T, what string) (*exec.Cmd, io.Closer) {
-	t.Helper()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), "PERFRING_WORK="+what)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("%s said %q, %v", what, line, err)
-	}
-	return cmd, in
 }
 
 func mustEvents(t *testing.T, spec string) []Event {
@@ -100,6 +57,7 @@ type recording struct {
 	times   []uint64
 	types   map[RecordType]int
 	samples map[uint32]int // by TID
+	touches map[uint32]int // of page faults in touchPage, by TID
 	ids     map[uint64]int // by event
 	user    int            // with a stack
 	errs    []error
@@ -108,7 +66,7 @@ type recording struct {
 
 func newRecording(s *Source) *recording {
 	return &recording{f: s.Format(), types: map[RecordType]int{}, samples: map[uint32]int{},
-		ids: map[uint64]int{}}
+		touches: map[uint32]int{}, ids: map[uint64]int{}}
 }
 
 func (rec *recording) record(r Record) error {
@@ -125,6 +83,9 @@ func (rec *recording) record(r Record) error {
 			return nil
 		}
 		rec.samples[s.TID]++
+		if isTouch(&s) {
+			rec.touches[s.TID]++
+		}
 		rec.ids[s.ID]++
 		if s.DynSize > 0 {
 			rec.user++
@@ -172,27 +133,35 @@ func after(d time.Duration) func() bool {
 	return func() bool { return time.Now().After(end) }
 }
 
-// recordSelf records this process for a while and prints what was recorded.
+// recordSelf records this process while it takes page faults, and prints what was recorded.
 func recordSelf() error {
-	ev, err := ParseEvents("cpu-clock")
+	ev, err := ParseEvents("page-faults")
 	if err != nil {
 		return err
 	}
-	go burn()
-	time.Sleep(10 * time.Millisecond)
-	s, err := Open(Target{PIDs: []int{os.Getpid()}}, Options{Events: ev})
+	s, err := Open(Target{PIDs: []int{os.Getpid()}}, Options{Events: ev, Period: 1})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	rec := newRecording(s)
+	touched := 0
+	rec.each = func(r Record, smp *Sample) {
+		if r.Type() == RecordSample && smp.DynSize > 0 && isTouch(smp) {
+			touched++
+		}
+	}
 	if err := s.Enable(); err != nil {
 		return err
 	}
-	if err := rec.run(s, after(300*time.Millisecond)); err != nil {
+	touch(20)
+	if err := s.Disable(); err != nil {
 		return err
 	}
-	fmt.Printf("%s: %d samples with a stack, ring %d, errors %v, sorted %v\n", s.Attrs()[0].Name, rec.user,
+	if err := s.Flush(rec.record); err != nil {
+		return err
+	}
+	fmt.Printf("%s: %d samples with a stack, ring %d, errors %v, sorted %v\n", s.Attrs()[0].Name, touched,
 		s.RingSize(), rec.errs, slices.IsSorted(rec.times))
 	for _, n := range s.Notes() {
 		fmt.Println("note:", n)

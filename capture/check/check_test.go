@@ -15,7 +15,7 @@ import (
 	"unspool/unwind"
 )
 
-// recorded is a recording of a program, made by perf with raw stacks.
+// recorded is a recording of the page faults of a program, made by perf with raw stacks.
 func recorded(t *testing.T, command ...string) string {
 	t.Helper()
 	perf, err := exec.LookPath("perf")
@@ -23,8 +23,11 @@ func recorded(t *testing.T, command ...string) string {
 		t.Skip("skipped for want of perf")
 	}
 	path := filepath.Join(t.TempDir(), "perf.data")
-	args := append([]string{"record", "-q", "-e", "cpu-clock:u", "-F", "999", "--call-graph", "dwarf,8192",
-		"-o", path, "--"}, command...)
+	args := append([]string{"record", "-q", "-B", "-N", "--call-graph", "dwarf,8192", "-o", path}, programs.Faults()...)
+	if os.Geteuid() == 0 {
+		args = append(args, "-m", "16M") // room for all of the samples
+	}
+	args = append(append(args, "--"), command...)
 	if out, err := exec.Command(perf, args...).CombinedOutput(); err != nil {
 		t.Fatalf("perf: %v\n%s", err, out)
 	}
@@ -51,10 +54,10 @@ func TestStacksOfProgramsAreRight(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 			c := New(symbols.New(symbols.Options{}))
-			walk(t, recorded(t, append([]string{programs.Build(t, p.Name), "1"}, p.Args...)...), c)
+			walk(t, recorded(t, append([]string{programs.Build(t, p.Name), programs.Times(60)}, p.Args...)...), c)
 			r := c.Result(p.Name, 0, nil)
 			all := r.All()
-			if c.Stacks < 20 || all.Wrong() > 0 || all.Checked() < all.Edges()*9/10 {
+			if c.Stacks < 60 || all.Wrong() > 0 || all.Checked() < all.Edges()*9/10 {
 				r.WriteText(os.Stderr)
 				t.Errorf("%d stacks, %+v", c.Stacks, all)
 			}
@@ -96,8 +99,11 @@ work:
 	.cfi_startproc
 	.cfi_def_cfa_offset 16
 	.cfi_offset rbx, -16
-	mov $0x30000000, %ecx
-1:	dec %ecx
+	lea pages(%rip), %rax
+	mov $60, %ecx
+1:	movb $1, (%rax)
+	add $4096, %rax
+	dec %ecx
 	jnz 1b
 	mov $60, %eax
 	xor %edi, %edi
@@ -107,10 +113,11 @@ work:
 	.data
 table:
 	.quad `+part+`
+	.lcomm pages, 61*4096
 	.section .note.GNU-stack,"",@progbits
 `)), c)
 		all := c.Result(part, 0, nil).All()
-		if c.Stacks < 20 || (all.Wrong() > 0) != wrong {
+		if c.Stacks < 50 || (all.Wrong() > 0) != wrong {
 			t.Errorf("%s: %d stacks, %+v", part, c.Stacks, all)
 		}
 	}
@@ -185,7 +192,7 @@ func (c *changing) WriteSample(w *perfdata.Walked) error {
 // functions that jump through them could have led elsewhere, so that not every frame is missed.
 func TestChangedFramesAreFound(t *testing.T) {
 	t.Parallel()
-	path := recorded(t, programs.Build(t, "plain"), "1")
+	path := recorded(t, programs.Build(t, "plain"), programs.Times(60))
 	for i, ch := range changes {
 		c := &changing{Checker: New(symbols.New(symbols.Options{})), change: ch}
 		walk(t, path, c)

@@ -3,68 +3,23 @@ package check
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"unspool/capture"
 	"unspool/capture/symbols"
+	"unspool/perfring"
 	"unspool/testdata/programs"
 	"unspool/unwind"
 )
 
-// waits has a handler on a stack of its own that works a little and then waits, so that what it has
-// interrupted is read from the process.
-const waits = `
-#define _GNU_SOURCE
-#include <signal.h>
-#include <stdlib.h>
-#include <time.h>
-
-static char stack[1 << 16];
-
-__attribute__((noipa)) static void work(void)
-{
-	struct timespec wait = { 0, 60000000 };
-	for (int i = 0; i < 2000000; i++)
-		__asm__ volatile("");
-	nanosleep(&wait, NULL);
-}
-
-static void handler(int sig)
-{
-	(void)sig;
-	for (;;)
-		work();
-}
-
-__attribute__((noipa)) int inner(int n) { return raise(SIGUSR1) + n; }
-__attribute__((noipa)) int outer(int n) { return inner(n) + 1; }
-
-int main(int argc, char **argv)
-{
-	stack_t own = { .ss_sp = stack, .ss_size = sizeof stack };
-	struct sigaction sa = { .sa_handler = handler, .sa_flags = SA_ONSTACK };
-	(void)argv;
-	sigaltstack(&own, NULL);
-	sigaction(SIGUSR1, &sa, NULL);
-	return outer(argc);
-}
-`
-
-// built is the path of a program.
-func built(t *testing.T, source string, flags ...string) string {
+// built is the path of a program in testdata.
+func built(t *testing.T, name string, flags ...string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(path+".c", []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	args := append([]string{"-O2", "-o", path, path + ".c"}, flags...)
-	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
-		t.Skipf("gcc: %v\n%s", err, out)
-	}
-	return path
+	return programs.BuildFile(t, "testdata/"+name+".c", flags...)
 }
 
 // TestSourcesOfLiveRecordings checks frames that nothing but a live recording has: those that the kernel
@@ -74,41 +29,46 @@ func TestSourcesOfLiveRecordings(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
 	}
+	stays, err := filepath.Abs("../testdata/stays.h")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
-		name   string
-		start  func() *exec.Cmd
-		source unwind.Source
-		least  uint64
+		name    string
+		command []string
+		source  unwind.Source
 	}{
-		{"interrupted, with frame pointers", func() *exec.Cmd {
-			return programs.Start(t, programs.Build(t, "signal", "-fno-omit-frame-pointer"), 20, "other").Cmd
-		}, unwind.ByKernel, 100},
-		{"interrupted by a handler that waits", func() *exec.Cmd {
-			cmd := exec.Command(built(t, waits))
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				cmd.Process.Kill()
-				cmd.Wait()
-			})
-			return cmd
-		}, unwind.ByLive, 3},
+		{"interrupted, with frame pointers", []string{programs.Build(t, "signal", "-fno-omit-frame-pointer",
+			"-include", stays), programs.Times(60), "other"}, unwind.ByKernel},
+		{"interrupted by a handler that waits", []string{built(t, "waits")}, unwind.ByLive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			checker := New(symbols.New(symbols.Options{}))
-			_, err := capture.Record(context.Background(), capture.Options{
-				PIDs: []int{c.start().Process.Pid}, Duration: 3 * time.Second, Freq: 999,
-				StackSize: 16384, MaxStack: 256, Watcher: checker,
+			ctx, enough := context.WithTimeout(t.Context(), time.Minute)
+			defer enough()
+			null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer null.Close()
+			_, err = capture.Record(ctx, capture.Options{
+				Command: c.command, CommandStdout: null, Period: 1, StackSize: 16384, MaxStack: 256, Watcher: checker,
+				Events: []perfring.Event{{Name: "page-faults", Type: unix.PERF_TYPE_SOFTWARE,
+					Config: unix.PERF_COUNT_SW_PAGE_FAULTS, ExcludeKernel: true, ExcludeHV: true}},
 				Output: filepath.Join(t.TempDir(), "perf.data"),
+				Progress: func(st *capture.Stats) { // they do not end by themselves, so that they can be read
+					if st.FramesBy[c.source] > 100 {
+						enough()
+					}
+				},
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			r := checker.Result(c.name, 0, nil)
 			all := r.All()
-			if n := r.BySource[c.source]; n.Checked() < c.least || all.Wrong() > 0 {
+			if n := r.BySource[c.source]; n.Checked() == 0 || all.Wrong() > 0 {
 				r.WriteText(os.Stderr)
 				t.Errorf("%d edges by %v, %d of all wrong", n.Checked(), c.source, all.Wrong())
 			}

@@ -13,6 +13,7 @@ import (
 	"unspool/capture/compare"
 	"unspool/capture/profile"
 	"unspool/dwarfcfi"
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -100,7 +101,7 @@ func Test32Bit(t *testing.T) {
 // TestSignalHandler records a running signal handler. From the code that the handler returns to, frame
 // pointers lead to the caller of the function that the signal has interrupted.
 func TestSignalHandler(t *testing.T) {
-	c := run(t, programs.Build(t, "signal", withFP...), "1")
+	c := run(t, programs.Build(t, "signal", withFP...), programs.Times(touches))
 	c.agrees(t)
 	samples, missed := 0, 0
 	for i := range c.Groups {
@@ -116,23 +117,35 @@ func TestSignalHandler(t *testing.T) {
 		}
 	}
 	t.Logf("in %d of %d samples the interrupted function is missed", missed, samples)
-	if samples < enough/2 || missed*100 < samples*95 {
+	if samples != touches || missed != samples {
 		t.Errorf("in %d of %d samples the interrupted function is missed", missed, samples)
 		c.examples(t, 3)
 	}
 }
 
-// TestPython records Debian's python3, which has no frame pointers, and whose C library has none either.
+// TestPython records the page faults of a Python, which are all over it and the C library: neither has frame
+// pointers.
 func TestPython(t *testing.T) {
 	const python = "/usr/bin/python3"
 	need(t, python)
-	c := run(t, python, "-c", `
+	c := record(t, capture.Options{RingPages: 64 << 20 / os.Getpagesize(), Command: []string{python, "-ISc",
+		"sorted(str(i) for i in range(1000))"}})
+	c.agrees(t)
+	c.blames(t, "python3.", 50)
+}
+
+// TestMachinePythonWithoutFramePointers records Debian's python3, which has no frame pointers, and whose C library has none either.
+func TestMachinePythonWithoutFramePointers(t *testing.T) {
+	lane.Machine(t, 0.95)
+	const python = "/usr/bin/python3"
+	need(t, python)
+	c := recordTimed(t, capture.Options{Command: []string{python, "-c", `
 def fib(n):
     return n if n < 2 else fib(n - 1) + fib(n - 2)
 while True:
     fib(18)
     sorted(str(i) for i in range(1000))
-`)
+`}})
 	c.agrees(t)
 	count := c.byClass()
 	if same := count[compare.Same]; same*10 > c.Samples {
@@ -195,9 +208,10 @@ func main() {
 }
 `
 
-// TestGo records a Go program. Its functions have frame pointers, except leaf functions and assembly
+// TestMachineGoWithFramePointers records a Go program. Its functions have frame pointers, except leaf functions and assembly
 // without a frame, in which it spends much of its time.
-func TestGo(t *testing.T) {
+func TestMachineGoWithFramePointers(t *testing.T) {
+	lane.Machine(t, 0.95)
 	need(t, "go")
 	dir := t.TempDir()
 	for name, text := range map[string]string{"main.go": goProgram, "go.mod": "module program\n\ngo 1.22\n"} {
@@ -211,7 +225,7 @@ func TestGo(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	c := run(t, filepath.Join(dir, "program"))
+	c := recordTimed(t, capture.Options{Command: []string{filepath.Join(dir, "program")}})
 	c.agrees(t)
 	c.wants(t, compare.Same, 30)
 	c.blames(t, "program", 90)
@@ -228,13 +242,14 @@ func TestGo(t *testing.T) {
 	t.Logf("leaves whose caller is missed: %v", leaves)
 }
 
-// TestNode records generated code, which has frame pointers, in a program that has none.
-func TestNode(t *testing.T) {
+// TestMachineNodeWithFramePointers records generated code, which has frame pointers, in a program that has none.
+func TestMachineNodeWithFramePointers(t *testing.T) {
+	lane.Machine(t, 0.95)
 	need(t, "node")
-	c := run(t, "node", "-e", `
+	c := recordTimed(t, capture.Options{Duration: 2 * time.Second, Command: []string{"node", "-e", `
 function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2) }
 for (;;) { fib(20); [...Array(300).keys()].map(String).sort() }
-`)
+`}})
 	c.agrees(t)
 	generated, kept := 0, 0
 	for i := range c.Groups {
@@ -270,22 +285,18 @@ func TestConvertedPairs(t *testing.T) {
 		without compare.Class // when the program is gone
 	}{
 		{"with frame pointers", everywhere, compare.Same, 98, compare.DWARFStops},
-		{"without", []string{"-fomit-frame-pointer"}, compare.Astray, 30, compare.BothStop},
+		{"without", []string{"-fomit-frame-pointer"}, compare.Early, 80, compare.BothStop},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			program := buildProgram(t, "workload", c.flags...)
 			data := filepath.Join(t.TempDir(), "perf.data")
 			var one *compared
-			for _, seconds := range []string{"0.6", "3"} { // on a busy machine the program gets less of a CPU
-				perf := exec.Command("perf", "record", "-q", "-e", "cpu-clock", "-F", "997",
-					"-B", "-N", "--call-graph", "dwarf,65528", "-o", data, "timeout", seconds, program)
-				if out, err := perf.CombinedOutput(); err != nil && perf.ProcessState.ExitCode() != 124 {
-					t.Skipf("perf record: %v\n%s", err, out)
-				}
-				if one = convert(t, data, 1); one.Samples >= 550 {
-					break
-				}
+			perf := exec.Command("perf", append([]string{"record", "-q", "-m", "16M", "-B", "-N", "--call-graph", "dwarf,8192",
+				"-o", data}, append(programs.Faults(), "--", program)...)...)
+			if out, err := perf.CombinedOutput(); err != nil {
+				t.Skipf("perf record: %v\n%s", err, out)
 			}
+			one = convert(t, data, 1)
 			one.wants(t, c.class, c.share)
 			if two := convert(t, data, 2); two.byClass() != one.byClass() {
 				t.Errorf("%v in two lanes, %v in one", two.byClass(), one.byClass())
@@ -314,27 +325,21 @@ func convert(t *testing.T, data string, jobs int) *compared {
 	return c
 }
 
-// TestAllCPUsLoseNothing records two busy CPUs, with rings that hold one second of the largest copies.
-func TestAllCPUsLoseNothing(t *testing.T) {
+// TestMachineAllCPUsLoseNothing records two busy CPUs, with rings that hold one second of the largest copies.
+func TestMachineAllCPUsLoseNothing(t *testing.T) {
+	lane.Machine(t, 0.9)
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
 	}
-	program := buildProgram(t, "workload", withFP...)
+	program := programs.Build(t, "plain", withFP...)
 	for range 2 {
-		busy := exec.Command(program)
-		if err := busy.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer busy.Wait()
-		defer busy.Process.Kill()
+		programs.Start(t, program, 60)
 	}
-	freq := uint64(999)
-	if testing.Short() {
-		freq = 199 // the race detector makes a walk ten times as long, and the CPUs are busy
-	}
-	c := record(t, capture.Options{AllCPUs: true, RaisePriority: true, RingPages: 64 << 20 / os.Getpagesize(),
-		Freq: freq, Duration: 2 * time.Second})
-	if lost := c.outcome.Stats.Lost; lost > 0 {
+	c := recordTimed(t, capture.Options{AllCPUs: true, RaisePriority: true, RingPages: 64 << 20 / os.Getpagesize(),
+		Duration: 2 * time.Second})
+	lost := c.outcome.Stats.Lost
+	lane.Figure(t, "%d lost of %d", lost, c.Samples)
+	if lost > 0 || c.Samples < enough {
 		t.Errorf("%d records lost", lost)
 	}
 	c.agrees(t)

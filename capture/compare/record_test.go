@@ -18,6 +18,7 @@ import (
 	"unspool/capture/symbols"
 	"unspool/dwarfcfi"
 	"unspool/perfring"
+	"unspool/testdata/programs"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,21 +31,16 @@ type compared struct {
 	outcome capture.Outcome
 }
 
-// buildProgram compiles a program in testdata, without start files or libraries.
 func buildProgram(t *testing.T, name string, flags ...string) string {
 	t.Helper()
-	need(t, "gcc")
-	path := filepath.Join(t.TempDir(), name)
-	args := slices.Concat([]string{
-		"-O2", "-Wall", "-Wextra", "-Werror", "-nostdlib", "-static", "-fno-stack-protector",
-		"-fcf-protection=none", "-fno-builtin", "-fno-tree-loop-distribute-patterns",
-		"-Wl,--build-id=sha1", "-o", path, filepath.Join("testdata", name+".c"),
-	}, flags)
-	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, out)
-	}
-	return path
+	return programs.BuildFile(t, filepath.Join("testdata", name+".c"), slices.Concat([]string{
+		"-nostdlib", "-static", "-fno-stack-protector",
+		"-fcf-protection=none", "-fno-builtin", "-fno-tree-loop-distribute-patterns", "-Wl,--build-id=sha1",
+	}, flags)...)
 }
+
+// touches is how often each program is where it is looked at: TIMES in testdata/start.h.
+const touches = 40
 
 // withFP are the flags with which distributions build for frame pointers. GCC still omits the frame in some
 // leaf functions and paths; everywhere are flags with which these have one, too.
@@ -62,20 +58,33 @@ func need(t *testing.T, tools ...string) {
 	}
 }
 
-// enough is how many samples a recording must have at least.
+// enough is how many samples a recording by the clock must have at least.
 const enough = 100
 
-// record records with pairs, and compares. It records for longer if the program did not run for long enough,
-// as other processes were busy.
+// record records page faults in user mode, with pairs, and compares.
 func record(t *testing.T, o capture.Options) *compared {
 	t.Helper()
-	for {
-		c := recordOnce(t, o)
-		if c.Samples >= enough || o.Duration >= 4*time.Second {
-			return c
-		}
-		o.Duration *= 4
+	o.Events = []perfring.Event{{Name: "page-faults", Type: unix.PERF_TYPE_SOFTWARE,
+		Config: unix.PERF_COUNT_SW_PAGE_FAULTS, ExcludeKernel: true, ExcludeHV: true}}
+	o.Period = 1
+	if o.StackSize == 0 {
+		o.StackSize = 8192
 	}
+	c := recordOnce(t, o)
+	if lost := c.outcome.Stats.Lost; lost > 0 {
+		t.Errorf("%d records lost", lost)
+	}
+	return c
+}
+
+// recordTimed records by the clock.
+func recordTimed(t *testing.T, o capture.Options) *compared {
+	t.Helper()
+	o.Freq = 999
+	if o.Duration == 0 {
+		o.Duration = 700 * time.Millisecond
+	}
+	return recordOnce(t, o)
 }
 
 func recordOnce(t *testing.T, o capture.Options) *compared {
@@ -85,9 +94,6 @@ func recordOnce(t *testing.T, o capture.Options) *compared {
 	}
 	if o.StackSize == 0 {
 		o.StackSize = 65528
-	}
-	if o.Freq == 0 {
-		o.Freq = 999
 	}
 	o.MaxStack, o.Pairs = 2048, true
 	o.Output = filepath.Join(t.TempDir(), "pairs.data")
@@ -217,7 +223,7 @@ func (c *compared) names(frames []int32) string {
 func (c *compared) wants(t *testing.T, class compare.Class, percent float64) {
 	t.Helper()
 	n := c.byClass()[class]
-	if c.Samples < enough/3 || float64(n) < percent/100*float64(c.Samples) {
+	if c.Samples < 2*touches || float64(n) < percent/100*float64(c.Samples) {
 		t.Errorf("%d of %d samples are %q, want %v %%", n, c.Samples, class, percent)
 		c.examples(t, 3)
 	}
@@ -250,10 +256,9 @@ func (c *compared) blamedAt(g *compare.Group) int32 {
 	return frames[g.Parted-1]
 }
 
-// run records a command for most of a second.
 func run(t *testing.T, command ...string) *compared {
 	t.Helper()
-	return record(t, capture.Options{Command: command, Duration: 700 * time.Millisecond})
+	return record(t, capture.Options{Command: command})
 }
 
 // onlyCode checks that every word of the recorded user stacks is an address in executable memory: other words

@@ -19,7 +19,7 @@ func TestDropComesFirst(t *testing.T) {
 	l.Close()
 	t.Setenv("TMPDIR", t.TempDir())
 	failed := errors.New("no")
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err = Serve(ctx, small, Options{
 		Addr:  addr,

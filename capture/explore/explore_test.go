@@ -115,7 +115,7 @@ func serve(t *testing.T, p *profile.Profile, o Options) *site {
 			if err != nil {
 				t.Errorf("ended with %v", err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("did not end")
 		}
 	}
@@ -335,7 +335,7 @@ func TestLongLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer code.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	insts, err := disassemble(ctx, code, 0x1190, 0x1200, false)
 	if len(insts) != 1 || !errors.Is(err, bufio.ErrTooLong) || ctx.Err() != nil {

@@ -192,7 +192,7 @@ func TestWatchesThatHang(t *testing.T) {
 		return there
 	}
 	for tries, enough := 0, false; !enough; tries++ {
-		if tries == 500 {
+		if tries == 6000 {
 			t.Fatal("there is no bound for one user")
 		}
 		enough = !ask()
@@ -287,7 +287,7 @@ func TestReadingsThatNobodyTakes(t *testing.T) {
 	go func() { _ = c.cmd.Wait(); close(ended) }()
 	select {
 	case <-ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the opener does not end")
 	}
 }

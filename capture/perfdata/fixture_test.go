@@ -166,7 +166,7 @@ func perf(t testing.TB, stdin []byte, args ...string) string {
 	return string(out)
 }
 
-// recordWithPerf lets perf record a shell that is busy for a moment, and returns the recording. With "-"
+// recordWithPerf lets perf record the page faults of a shell, and returns the recording. With "-"
 // among the arguments it goes through a pipe.
 func recordWithPerf(t testing.TB, args ...string) string {
 	t.Helper()
@@ -180,10 +180,17 @@ func recordWithPerf(t testing.TB, args ...string) string {
 		out = "-"
 	}
 	if !slices.Contains(args, "-c") {
-		args = append([]string{"-F", "1999"}, args...)
+		each := "1"
+		if slices.Contains(args, "--call-graph") {
+			each = "7" // so that the rings have room for the stacks
+		}
+		args = append([]string{"-c", each}, args...)
 	}
-	const busy = `i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done
-	(i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done)
+	if !slices.Contains(args, "-e") {
+		args = append([]string{"-e", "page-faults"}, args...)
+	}
+	const busy = `i=0; while [ $i -lt 100 ]; do i=$((i+1)); done
+	(i=0; while [ $i -lt 100 ]; do i=$((i+1)); done; true)
 	ls / >/dev/null`
 	args = append(append([]string{"record", "--no-bpf-event"}, args...), "-o", out, "--", "sh", "-c", busy)
 	cmd := exec.Command("perf", args...)

@@ -166,7 +166,7 @@ func TestReadByPprof(t *testing.T) {
 			t.Fatalf("labels %v %v", s.Label, s.NumLabel)
 		}
 	}
-	if back.DefaultSampleType != "cpu" || back.SampleType[1].Unit != "nanoseconds" || time < 1e8 ||
+	if back.DefaultSampleType != "cpu" || back.SampleType[1].Unit != "nanoseconds" || time <= 0 ||
 		back.Period < 499000 || back.Period > 502000 {
 		t.Errorf("default %s, %d ns, period %d", back.DefaultSampleType, time, back.Period)
 	}

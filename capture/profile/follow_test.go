@@ -17,7 +17,7 @@ import (
 
 // TestFollowedPartsAddUp follows a recording as if it were being made: its rounds add up to what Load has.
 func TestFollowedPartsAddUp(t *testing.T) {
-	data := record(t, "-g", "-m", "1") // small rings, so that there are many rounds
+	data := recordFaults(t, []string{"-g", "-m", "1"}, []string{"slowly"}) // small rings, so that there are many rounds
 	r, err := perfdata.Open(data)
 	if err != nil {
 		t.Fatal(err)

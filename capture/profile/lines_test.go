@@ -12,6 +12,7 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/capture/symbols"
+	"unspool/testdata/lane"
 )
 
 const inlining = `
@@ -48,8 +49,8 @@ int main() {
 `
 
 // Every sampled address of a program has the functions and lines that llvm-symbolizer finds there.
-func TestInlinedFramesAreThoseOfLLVM(t *testing.T) {
-	t.Parallel()
+func TestMachineInlinedFramesAreThoseOfLLVM(t *testing.T) {
+	lane.Machine(t, 0.95)
 	if _, err := exec.LookPath("llvm-symbolizer"); err != nil {
 		t.Skip("llvm-symbolizer is missing")
 	}
@@ -155,7 +156,7 @@ func symbolized(t *testing.T, path string, pcs []uint64) map[uint64]string {
 // Loading a recording twice gives the same profile, with its frames in the same order.
 func TestLoadIsRepeatable(t *testing.T) {
 	t.Parallel()
-	path := record(t, "-g", "-e", "cpu-clock")
+	path := record(t, "-g", "-e", "page-faults")
 	var first *Profile
 	for range 3 {
 		r, err := perfdata.Open(path)

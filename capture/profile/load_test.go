@@ -18,6 +18,8 @@ import (
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/testdata/programs"
 )
 
 // run runs a tool and returns its output; it skips the test when the tool is missing.
@@ -40,29 +42,24 @@ func run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-const program = `
-#include <unistd.h>
-volatile unsigned long sink;
-#define NI __attribute__((noinline))
-NI void spin(int n) { for (int i = 0; i < n; i++) sink += i; }
-NI void light(void) { spin(20000); sink++; }
-NI void heavy(void) { spin(60000); sink++; }
-NI void recurse(int n) { if (n) recurse(n - 1); else heavy(); sink++; }
-NI void calls(void) { for (int i = 0; i < 20; i++) getppid(); sink++; }
-int main(void) { for (int i = 0; i < 2000; i++) { light(); recurse(5); calls(); } return 0; }
-`
+// rounds is how often the program in testdata goes round.
+const rounds = 60
 
-// record compiles the program with frame pointers and records it with perf.
+// record records the page faults of the program with perf.
 func record(t testing.TB, args ...string) string {
 	t.Helper()
-	dir := t.TempDir()
-	src, bin, data := filepath.Join(dir, "fp.c"), filepath.Join(dir, "fp"), filepath.Join(dir, "perf.data")
-	if err := os.WriteFile(src, []byte(program), 0o666); err != nil {
-		t.Fatal(err)
+	return recordFaults(t, args, nil)
+}
+
+func recordFaults(t testing.TB, args, of []string) string {
+	t.Helper()
+	bin, data := programs.BuildFile(t, "testdata/fp.c", "-O0", "-fno-omit-frame-pointer"),
+		filepath.Join(t.TempDir(), "perf.data")
+	if !slices.Contains(args, "-e") {
+		args = append([]string{"-e", "page-faults"}, args...)
 	}
-	run(t, "gcc", "-O0", "-fno-omit-frame-pointer", "-o", bin, src)
-	run(t, "perf", append(append([]string{"record", "-q", "-B", "-N", "-F", "999", "-o", data}, args...), "--",
-		bin)...)
+	run(t, "perf", slices.Concat([]string{"record", "-q", "-B", "-N", "-c", "1", "-o", data}, args, []string{"--", bin},
+		of)...)
 	return data
 }
 
@@ -161,8 +158,8 @@ func scriptName(line string) string {
 }
 
 func TestLeavesAgreeWithPerfScript(t *testing.T) {
-	for _, args := range [][]string{{"-g", "-e", "cpu-clock"}, {"-g", "-e", "cpu-clock", "--buildid-mmap"},
-		{"-g", "-e", "cpu-clock:u"}} {
+	for _, args := range [][]string{{"-g", "-e", "page-faults"}, {"-g", "-e", "page-faults", "--buildid-mmap"},
+		{"-g", "-e", "page-faults:u"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			path := record(t, args...)
 			p := load(t, path)
@@ -182,7 +179,7 @@ func TestLeavesAgreeWithPerfScript(t *testing.T) {
 					t.Logf("%s: %d samples, perf says %d", name, have[name], n)
 				}
 			}
-			if have["spin"] != want["spin"] || want["spin"] == 0 {
+			if have["spin"] != want["spin"] || want["spin"] != 4*rounds {
 				t.Errorf("spin: %d samples, perf says %d", have["spin"], want["spin"])
 			}
 			if differ*50 > known {
@@ -202,7 +199,7 @@ func TestLeavesAgreeWithPerfScript(t *testing.T) {
 
 func TestStacksRunFromMainToTheLeaf(t *testing.T) {
 	t.Parallel()
-	p := load(t, record(t, "-g", "-e", "cpu-clock:u"))
+	p := load(t, record(t, "-g", "-e", "page-faults:u"))
 	var heavy, all uint64
 	for _, s := range p.Samples {
 		all += s.Count
@@ -211,7 +208,7 @@ func TestStacksRunFromMainToTheLeaf(t *testing.T) {
 			heavy += s.Count
 		}
 	}
-	if heavy*100 < all*40 {
+	if heavy != 3*rounds {
 		t.Errorf("%d of %d samples are in spin, heavy, recurse (6 times), main", heavy, all)
 		for _, s := range p.Samples {
 			t.Logf("%d %s", s.Count, strings.Join(stackOf(p, s.Node), " "))
@@ -224,7 +221,7 @@ func TestStacksRunFromMainToTheLeaf(t *testing.T) {
 
 func TestASampleWithoutCallchainCountsWithItsIP(t *testing.T) {
 	t.Parallel()
-	path := record(t, "-e", "cpu-clock:u")
+	path := record(t, "-e", "page-faults:u")
 	p := load(t, path)
 	want, total := map[string]uint64{}, uint64(0)
 	// one for each sample
@@ -235,14 +232,14 @@ func TestASampleWithoutCallchainCountsWithItsIP(t *testing.T) {
 	if have := leaves(p); p.Count() != total || have["spin"] != want["spin"] {
 		t.Errorf("%d samples: %v\nperf script shows %d: %v", p.Count(), have, total, want)
 	}
-	if have := leaves(p); have["spin"]*2 < p.Count() {
+	if have := leaves(p); have["spin"] != 4*rounds {
 		t.Errorf("%d of %d samples in spin", have["spin"], p.Count())
 	}
 }
 
 func TestRawStacksAreNamed(t *testing.T) {
 	t.Parallel()
-	p := load(t, record(t, "--call-graph", "dwarf,4096", "-e", "cpu-clock:u"))
+	p := load(t, record(t, "--call-graph", "dwarf,1024", "-e", "page-faults:u"))
 	named := false
 	for _, problem := range p.Problems {
 		named = named || strings.Contains(problem, "raw copy of the user stack")
@@ -250,14 +247,14 @@ func TestRawStacksAreNamed(t *testing.T) {
 	if !named {
 		t.Errorf("problems: %q", p.Problems)
 	}
-	if have := leaves(p); have["spin"]*2 < p.Count() {
+	if have := leaves(p); have["spin"] != 4*rounds {
 		t.Errorf("%d of %d samples in spin", have["spin"], p.Count())
 	}
 }
 
 func TestATruncatedRecordingYieldsWhatIsThere(t *testing.T) {
 	t.Parallel()
-	path := record(t, "-g", "-e", "cpu-clock:u")
+	path := record(t, "-g", "-e", "page-faults:u")
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -119,7 +119,7 @@ func TestTimelineStopsAtAnError(t *testing.T) {
 // nodes.
 func TestTimelineOfARecording(t *testing.T) {
 	t.Parallel()
-	path := record(t, "-g", "-e", "cpu-clock")
+	path := record(t, "-g", "-e", "page-faults")
 	for _, lines := range []bool{false, true} {
 		r, err := perfdata.Open(path)
 		if err != nil {

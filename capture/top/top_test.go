@@ -37,19 +37,29 @@ func TestPlainEnds(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
 	feed := func(func(*profile.Profile) error) error { <-never; return nil }
-	time.AfterFunc(50*time.Millisecond, cancel)
-	var b strings.Builder
+	b := written{cancel: cancel}
 	if err := Plain(ctx, &b, feed, Options{Every: 10 * time.Millisecond}); err != nil {
 		t.Error(err)
 	}
-	if !strings.HasPrefix(b.String(), time.Now().Format("2006-")) {
-		t.Errorf("written:\n%s", b.String())
+	if !strings.HasPrefix(b.text.String(), time.Now().Format("2006-")) {
+		t.Errorf("written:\n%s", b.text.String())
 	}
 	full := errors.New("full")
 	err := Plain(context.Background(), failing{full}, feed, Options{Every: time.Millisecond})
 	if err != full {
 		t.Errorf("error %v, want the writer's", err)
 	}
+}
+
+// written ends a recording once something is written.
+type written struct {
+	text   strings.Builder
+	cancel func()
+}
+
+func (w *written) Write(b []byte) (int, error) {
+	defer w.cancel()
+	return w.text.Write(b)
 }
 
 type failing struct{ error }

@@ -1,5 +1,5 @@
 /* A function with a frame pointer on the path that calls another one, and none on the other
- * path, where it spends its time. */
+ * path, where it takes its page faults. */
 #include "start.h"
 
 FRAME unsigned rare(unsigned n)
@@ -13,19 +13,17 @@ FRAME unsigned often(unsigned n)
 		n = rare(n) + n;
 		return rare(n) + n;
 	}
-	for (int i = 0; i < 100000; i++) {
-		n = n * 1664525u + 1013904223u;
-		KEEP();
-	}
-	return n;
+	touch_page();
+	return n * 1664525u + 1013904223u;
 }
 
 int start(long argc, char **argv)
 {
 	unsigned n = argc + argv[0][0];
 
-	for (;;) {
-		n = often(n);
+	for (int i = 0; i < TIMES; i++) {
+		n = often(n) & ~1u;
 		KEEP();
 	}
+	return 0;
 }

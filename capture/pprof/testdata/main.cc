@@ -19,7 +19,7 @@ extern "C" __attribute__((noinline)) void hash(unsigned long n) {
 }
 
 int main() {
-	for (unsigned long i = 0; i < 4000; i++) {
+	for (unsigned long i = 0; i < 1000; i++) {
 		hash(i);
 		library_spin(50000);
 		sink = sink + 1;

@@ -1,0 +1,95 @@
+package capture
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/capture/control"
+	"unspool/perfring"
+)
+
+// Faults has a recording take a sample at each page fault in user mode, as programs.Faults.
+func Faults(o Options) Options {
+	o.Events = []perfring.Event{{Name: "page-faults", Type: unix.PERF_TYPE_SOFTWARE,
+		Config: unix.PERF_COUNT_SW_PAGE_FAULTS, ExcludeKernel: true, ExcludeHV: true}}
+	o.Period = 1
+	return o
+}
+
+// RecordControlled records processes that are there. Once samples are taken, begun is called; the recording ends when
+// the processes do, or at stop.
+func RecordControlled(t testing.TB, o Options, begun func(stop func())) Outcome {
+	t.Helper()
+	dir := t.TempDir()
+	var files [2]*os.File
+	for i, name := range []string{"commands", "acks"} {
+		path := filepath.Join(dir, name)
+		if err := unix.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		files[i] = f
+	}
+	c, err := control.Open("fifo:" + filepath.Join(dir, "commands") + "," + filepath.Join(dir, "acks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Control, o.Delay = c, -1
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	type result struct {
+		out Outcome
+		err error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		out, err := Record(ctx, o)
+		ended <- result{out, err}
+	}()
+	acks := bufio.NewReader(files[1])
+	acknowledged := make(chan bool)
+	go func() {
+		line, _ := acks.ReadString('\n')
+		acknowledged <- line == "ack\n"
+	}()
+	send := func(command string) {
+		if _, err := files[0].WriteString(command + "\n"); err != nil {
+			t.Error(err)
+		}
+	}
+	send("enable")
+	select {
+	case r := <-ended:
+		t.Fatalf("the recording ended at once: %v", r.err)
+	case is := <-acknowledged:
+		if !is {
+			t.Fatal("the recording does not begin")
+		}
+	}
+	begun(func() { send("stop") })
+	r := <-ended
+	if r.err != nil || ctx.Err() != nil {
+		t.Fatalf("%v, %v", r.err, ctx.Err())
+	}
+	return r.out
+}
+
+// soon says whether something happens within a minute.
+func soon(happens func() bool) bool {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if happens() {
+			return true
+		}
+	}
+	return false
+}
