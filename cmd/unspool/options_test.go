@@ -178,7 +178,7 @@ func TestEvents(t *testing.T) {
 					t.Error("TRACING_DATA is missing")
 				}
 			}},
-		{"several", []string{"-e", "cpu-clock,page-faults", "-e", "sched:sched_process_exec", "-F", "999"}, nil,
+		{"several", []string{"-e", "cpu-clock,page-faults", "-e", "sched:sched_process_exec"}, nil,
 			[]string{"cpu-clock", "page-faults", "sched:sched_process_exec"},
 			func(t *testing.T, r recording, samples []sample) {
 				n := share(samples, func(s *sample) bool { return s.event == "sched:sched_process_exec" })
