@@ -4,7 +4,8 @@
  * is a page fault in user mode and the system call get_robust_list, which hardly anybody calls: as
  * syscalls:sys_enter_get_robust_list it is counted also where the page faults of others are too many. "N DEPTH" does so
  * below so many frames of touches_outer, of which there is one otherwise. "end" ends its threads, but for
- * the first one. Each line is answered when it has been followed, by one line. It ends with its input.
+ * the first one, and "quit" ends it. Each line is answered when it has been followed, by one line. It also ends with its
+ * input.
  *
  * The arguments name its threads (the first thread touches only if there are no others). The first line that it writes is
  * "ready PID TID...", with the IDs of the threads that touch. */
@@ -111,6 +112,9 @@ int main(int argc, char **argv)
 			for (int i = 0; i < n; i++)
 				pthread_join(threads[i].thread, NULL);
 			n = 0;
+		} else if (strcmp(line, "quit\n") == 0) {
+			printf("%s", line);
+			break;
 		} else if (sscanf(line, "%ld %ld", &pages, &depth) < 1 || pages < 1 || depth < 1) {
 			fprintf(stderr, "touches: %s", line);
 			return 2;
