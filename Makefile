@@ -102,7 +102,7 @@ GOLDEN := ^Test(Mistakes|Scripts|Report|Difference|JSON)$$
 
 golden: bin/unspool ## write the golden files of all tests again: git diff shows what has changed
 	@UNSPOOL_BINARY='$(CURDIR)/bin/unspool' CGO_ENABLED=0 $(GO) test -trimpath -count=1 -vet=off -ldflags=-w \
-		-run '$(GOLDEN)' $$(grep -rl --include='*_test.go' 'Bool("update"' cmd capture | xargs -n 1 dirname | sort -u) -update
+		-run '$(GOLDEN)' $$(grep -rl --include='*_test.go' 'Bool("update"' ./cmd ./capture | xargs -n 1 dirname | sort -u) -update
 
 # A part of the timed lane that takes some minutes.
 SMOKE := TestMachine
