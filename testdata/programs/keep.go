@@ -117,6 +117,19 @@ func Run(t testing.TB, dir string, command ...string) {
 	}
 }
 
+// BuildText compiles the text of a source with a command, that is a compiler and flags, once in all runs of the tests.
+// The name says in which language it is. Nobody may change the result.
+func BuildText(t testing.TB, name, text string, command ...string) string {
+	t.Helper()
+	dir := Keep(t, fmt.Sprintf("%q %q %q", name, text, command), func(dir string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		Run(t, dir, append([]string{command[0], "-o", "program", name}, command[1:]...)...)
+	})
+	return filepath.Join(dir, "program")
+}
+
 // BuildGo compiles a Go program from the text of its main package with the arguments of go build, in an
 // environment that has env besides. Nobody may change it.
 func BuildGo(t testing.TB, source string, env []string, args ...string) string {
@@ -142,3 +155,10 @@ func BuildGo(t testing.TB, source string, env []string, args ...string) string {
 // AllOracles reports whether tests ask other programs about everything, and not about a sample:
 // UNSPOOL_ORACLE=all.
 func AllOracles() bool { return os.Getenv("UNSPOOL_ORACLE") == "all" }
+
+// Sampled reports whether the nth thing belongs to the sample of one in so many that an oracle is asked about, always the
+// same. With [AllOracles], all do.
+func Sampled(n uint64, every int) bool {
+	const golden = 0x9e3779b97f4a7c15 // Fibonacci hashing: neighbours and strides are spread
+	return every <= 1 || AllOracles() || (n*golden)>>32%uint64(every) == 0
+}
