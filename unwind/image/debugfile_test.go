@@ -2,6 +2,7 @@ package image
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +26,7 @@ __attribute__((noinline))
 int more(int n) { volatile int x[8]; x[n & 7] = n; return n ? more(n - 1) + work(&x[1]) : 0; }
 int main(int argc, char **argv) { (void)argv; return more(argc) + more(2 * argc); }
 `
-	dir := programs.Keep(t, program+id+compress, func(dir string) {
+	kept := programs.Keep(t, fmt.Sprintf("split program %q %s %s", program, id, compress), func(dir string) {
 		if err := os.WriteFile(filepath.Join(dir, "prog.c"), []byte(program), 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -38,6 +39,10 @@ int main(int argc, char **argv) { (void)argv; return more(argc) + more(2 * argc)
 		run(t, dir, "objcopy", keep...)
 		run(t, dir, "objcopy", "--strip-debug", "--add-gnu-debuglink=prog.debug", "whole", "prog")
 	})
+	dir := t.TempDir() // tests change the files
+	if err := os.CopyFS(dir, os.DirFS(kept)); err != nil {
+		t.Fatal(err)
+	}
 	return filepath.Join(dir, "whole"), filepath.Join(dir, "prog"), filepath.Join(dir, "prog.debug")
 }
 
