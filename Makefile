@@ -55,7 +55,7 @@ define test_modules
 	exit $$status; } 2>&1
 endef
 
-.PHONY: build demo test test-machine test-smoke test-sysprof test-sid race lint fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
+.PHONY: build demo test golden test-machine test-smoke test-sysprof test-sid race lint fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
 
 build: bin/unspool ## build bin/unspool (the default)
 
@@ -96,6 +96,13 @@ test: bin/unspool ## install what the tests need, then all tests that do not jud
 	@# As bin/unspool is compiled, so that what it consists of is compiled once. vet is one of the linters of make lint.
 	@export CGO_ENABLED=0 UNSPOOL_BINARY='$(CURDIR)/bin/unspool'; \
 	$(call test_modules,-trimpath -p 3 -parallel 4) | tee dist/test.log | awk -f .ci/digest.awk
+
+# Tests that compare with golden files, and write these by -update.
+GOLDEN := ^Test(Mistakes|Scripts|Report|Difference|JSON)$$
+
+golden: bin/unspool ## write the golden files of all tests again: git diff shows what has changed
+	@UNSPOOL_BINARY='$(CURDIR)/bin/unspool' CGO_ENABLED=0 $(GO) test -trimpath -count=1 -vet=off -ldflags=-w \
+		-run '$(GOLDEN)' $$(grep -rl --include='*_test.go' 'Bool("update"' ./cmd ./capture | xargs -n 1 dirname | sort -u) -update
 
 # A part of the timed lane that takes some minutes.
 SMOKE := TestMachine

@@ -2,11 +2,14 @@ package dwarfcfi
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"unspool/testdata/programs"
 )
 
 const libc = "/lib/x86_64-linux-gnu/libc.so.6"
@@ -128,14 +131,23 @@ func build(t *testing.T, source string, flags ...string) string {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("gcc is not installed")
 	}
-	dir := t.TempDir()
-	in, out := filepath.Join(dir, "a.c"), filepath.Join(dir, "a.out")
-	if err := os.WriteFile(in, []byte(source), 0o600); err != nil {
+	dir := programs.Keep(t, fmt.Sprintf("%q %q", source, flags), func(dir string) {
+		in, out := filepath.Join(dir, "a.c"), filepath.Join(dir, "a.out")
+		if err := os.WriteFile(in, []byte(source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := append([]string{"-o", out, in}, flags...)
+		if text, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+			t.Skipf("gcc %v: %v: %s", flags, err, text)
+		}
+	})
+	content, err := os.ReadFile(filepath.Join(dir, "a.out"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"-o", out, in}, flags...)
-	if text, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
-		t.Skipf("gcc %v: %v: %s", flags, err, text)
+	out := filepath.Join(t.TempDir(), "a.out") // beside which tests make others
+	if err := os.WriteFile(out, content, 0o700); err != nil {
+		t.Fatal(err)
 	}
 	return out
 }

@@ -191,15 +191,7 @@ func stoppables() []aStoppable {
 				`else local i; for i in {1..50}; do :; done; fi; }; while :; do deep 20; done`)
 		}},
 		{name: "Go", command: func(t *testing.T) []string {
-			path := filepath.Join(t.TempDir(), "loop")
-			source := path + ".go"
-			if err := os.WriteFile(source, []byte(goLoop), 0o666); err != nil {
-				t.Fatal(err)
-			}
-			if out, err := exec.Command("go", "build", "-o", path, source).CombinedOutput(); err != nil {
-				t.Fatalf("go build: %v\n%s", err, out)
-			}
-			return []string{path}
+			return []string{programs.BuildGo(t, goLoop, nil)}
 		}},
 		{name: "node", generated: true, command: func(t *testing.T) []string {
 			return installed(t, "node", "-e", `const o = [...Array(3000).keys()].map(`+
@@ -233,15 +225,17 @@ func TestStoppedProcessesAgreeWithGdb(t *testing.T) {
 				cmd.Process.Kill()
 				cmd.Wait()
 			})
-			time.Sleep(300 * time.Millisecond) // it starts
-			stops := 4
+			stops := 2
 			if strings.Contains(p.name, "sleep") {
 				stops = 1
 			} else {
 				until(t, "the program does not start", func() bool { return hasUsed(cmd.Process.Pid, 30) })
 			}
-			if os.Getenv("UNSPOOL_ORACLE") == "all" {
-				stops *= 10
+			if p.generated { // gdb takes seconds to read the file
+				stops = 1
+			}
+			if programs.AllOracles() {
+				stops *= 20
 			}
 			images := image.NewStore("/proc")
 			for range stops {

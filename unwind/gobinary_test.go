@@ -3,10 +3,9 @@ package unwind
 import (
 	"debug/elf"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
+	"unspool/testdata/programs"
 	"unspool/unwind/image"
 	"unspool/vmas"
 )
@@ -25,19 +24,7 @@ const goBinaryBase = 0x7f00_0000_0000
 
 func openGoBinary(t *testing.T) *goBinary {
 	t.Helper()
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip("skipped for want of go")
-	}
-	dir := t.TempDir()
-	source, name := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
-	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	build := exec.Command("go", "build", "-o", name, source)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	name := programs.BuildGo(t, "package main\n\nfunc main() {}\n", []string{"CGO_ENABLED=0", "GOFLAGS="})
 	f, err := elf.Open(name)
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	std "debug/elf"
 	"encoding/binary"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"unspool/dwarfcfi/elf"
 	"unspool/testdata/costs"
 	"unspool/testdata/inputs"
+	"unspool/testdata/programs"
 )
 
 const goProgram = `package main
@@ -63,25 +63,15 @@ func TestNamesOfStrippedGoPrograms(t *testing.T) {
 		{"32-bit", goProgram, []string{"CGO_ENABLED=0", "GOARCH=386"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := t.TempDir()
-			source, named, stripped := filepath.Join(dir, "main.go"), filepath.Join(dir, "named"),
-				filepath.Join(dir, "stripped")
-			if err := os.WriteFile(source, []byte(c.text), 0o666); err != nil {
-				t.Fatal(err)
-			}
-			for _, v := range c.env {
-				key, value, _ := strings.Cut(v, "=")
-				t.Setenv(key, value)
-			}
-			output(t, "go", slices.Concat([]string{"build", "-o", named}, c.flags, []string{source})...)
+			named, stripped := programs.BuildGo(t, c.text, c.env, c.flags...), filepath.Join(t.TempDir(), "stripped")
 			if c.flags == nil {
-				output(t, "go", "build", "-ldflags=-s -w", "-o", stripped, source)
+				stripped = programs.BuildGo(t, c.text, c.env, "-ldflags=-s -w")
 			} else {
 				output(t, "objcopy", "--strip-all", named, stripped)
 			}
 			have := readFile(t, stripped)
 			functions := 0
-			for line := range strings.Lines(output(t, "go", "tool", "nm", "-size", named)) {
+			for line := range strings.Lines(string(programs.Answer(t, nil, []string{named}, "go", "tool", "nm", "-size"))) {
 				f := strings.Fields(line)
 				if len(f) < 4 || f[2] != "T" && f[2] != "t" ||
 					!strings.HasPrefix(f[3], "main.") && !strings.HasPrefix(f[3], "runtime.") {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi/elf"
+	"unspool/testdata/programs"
 	"unspool/vmas"
 )
 
@@ -41,19 +42,21 @@ func output(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// compile builds a C or C++ program with the flags and returns its path.
+// compile builds a C or C++ program with the flags, once in all runs of the tests, and returns the path of a copy.
 func compile(t testing.TB, source, text string, flags ...string) string {
 	t.Helper()
 	compiler := "gcc"
 	if strings.HasSuffix(source, ".cc") {
 		compiler = "g++"
 	}
-	dir := t.TempDir()
-	src, out := filepath.Join(dir, source), filepath.Join(dir, "program")
-	if err := os.WriteFile(src, []byte(text), 0o666); err != nil {
+	content, err := os.ReadFile(programs.BuildText(t, source, text, append([]string{need(t, compiler)}, flags...)...))
+	if err != nil {
 		t.Fatal(err)
 	}
-	output(t, compiler, append([]string{"-o", out, src}, flags...)...)
+	out := filepath.Join(t.TempDir(), "program") // which the test may change
+	if err := os.WriteFile(out, content, 0o777); err != nil {
+		t.Fatal(err)
+	}
 	return out
 }
 

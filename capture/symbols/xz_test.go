@@ -3,11 +3,11 @@ package symbols
 import (
 	"bytes"
 	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"unspool/testdata/costs"
+	"unspool/testdata/programs"
 )
 
 // TestDictionaryIsNotLargerThanTheData has few bytes that ask for a dictionary of 64 MiB, in every form of
@@ -21,12 +21,7 @@ func TestDictionaryIsNotLargerThanTheData(t *testing.T) {
 	content := text.Bytes()[:limit/2]
 	for _, options := range []string{"-9", "-9 -T2", "-9 -T2 --block-size=200000", "--x86 --lzma2=preset=9",
 		"--delta=dist=4 --lzma2=preset=9", "--check=none --lzma2=dict=4KiB"} {
-		cmd := exec.Command("xz", strings.Fields(options)...)
-		cmd.Stdin = bytes.NewReader(content)
-		packed, err := cmd.Output()
-		if err != nil {
-			t.Fatal(options, err)
-		}
+		packed := programs.Answer(t, content, nil, append([]string{"xz"}, strings.Fields(options)...)...)
 		lowered, dictionary := lowerDictionary(packed, limit)
 		if dictionary != limit {
 			t.Errorf("%s: a dictionary of %d bytes", options, dictionary)

@@ -4,7 +4,6 @@ import (
 	le "encoding/binary"
 	"encoding/json"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -97,20 +96,4 @@ func shiftCallers(t *testing.T, from, to string) {
 	if err := os.WriteFile(to, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func TestCheckOptionsAreChecked(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		says string
-	}{
-		{[]string{"a", "b"}, `unexpected argument "b": check reads one recording`},
-		{[]string{"--fail-above", "cfi"}, "--fail-above cfi: must be a percentage"},
-		{[]string{"--fail-above", "all=1"}, "unknown source: must be one of cfi,"},
-		{[]string{"--max-stack", strconv.Itoa(largestMaxStack + 1)}, "must be 1 to"},
-	} {
-		e := unspool(t, t.TempDir(), append([]string{"check"}, c.args...)...)
-		e.fails(t, statusFailure, c.says)
-	}
-	unspool(t, t.TempDir(), "check", "missing.data").fails(t, statusFailure, "missing.data")
 }

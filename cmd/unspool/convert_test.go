@@ -311,39 +311,3 @@ func TestConvertOfNoSamples(t *testing.T) {
 		})
 	}
 }
-
-func TestConvertSaysWhatItCannotDo(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	text := filepath.Join(dir, "text")
-	if err := os.WriteFile(text, []byte("this is not a recording of anything"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		args []string
-		says string
-	}{
-		{[]string{"-o", "out"}, "nothing to convert"},
-		{[]string{"a", "b", "-o", "out"}, `unexpected argument "b"`},
-		{[]string{text}, "no output given"},
-		{[]string{text, "-o", "out"}, "text: not a perf.data file"},
-		{[]string{"missing", "-o", "out"}, "missing: no such file"},
-		{[]string{text, "-o", text}, "same file"},
-		{[]string{text, "-o", text, "--format", "folded"}, "same file"},
-		{[]string{text, "-o", dir, "--format", "folded"}, "is a directory"},
-		{[]string{text, "-o", "out", "-j", "0"}, "-j 0: must be 1 to 64"},
-		{[]string{text, "-o", "out", "--max-stack", "0"}, "--max-stack 0"},
-		{[]string{text, "-o", "out", "-z=23"}, "-z 23"},
-		{[]string{text, "-o", "out", "--symfs", "nowhere"}, "nowhere: no such file"},
-		{[]string{text, "-o", "out.folded", "--symfs", "nowhere"}, "nowhere: no such file"},
-		{[]string{text, "-o", "out", "--time", "1,2"}, "--time: a recording is converted whole"},
-		{[]string{text, "-o", "out.folded", "--time", "1"}, `--time "1": must be FROM,TO`},
-		{[]string{text, "-o", "-", "--stats", "-"}, "cannot both write to stdout"},
-	} {
-		e := unspool(t, dir, append([]string{"convert"}, c.args...)...)
-		e.fails(t, statusFailure, c.says)
-		if _, err := os.Stat(filepath.Join(dir, "out")); err == nil {
-			t.Errorf("%v: there is an output", c.args)
-		}
-	}
-}

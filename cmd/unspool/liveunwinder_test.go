@@ -502,21 +502,3 @@ func squalls(frames []sysprofd.Frame, name string) squall {
 	}
 	return s
 }
-
-// TestLiveUnwinderRefuses calls it wrongly.
-func TestLiveUnwinderRefuses(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ args, want string }{
-		{"--capture-fd=3", "--perf-fd is missing"},
-		{"--perf-fd=x --capture-fd=3", `--perf-fd "x": must be FD or FD:CPU`},
-		{"--perf-fd=1:0 --capture-fd=3", "descriptor 1: "},
-		{"--perf-fd=4:0", "descriptor -1: "},
-		{"--perf-fd=4:0 --capture-fd=3 --stack-size=70000", "--stack-size 70000: "},
-		{"--perf-fd=94:0 --capture-fd=3", "bad file descriptor"},
-	} {
-		r := start(t, t.TempDir(), nil, append([]string{"live-unwinder"}, strings.Fields(c.args)...)...)
-		if e := r.finish(t, 20*time.Second); e.status != 125 || !strings.Contains(e.stderr, c.want) {
-			t.Errorf("%s: status %d, %q", c.args, e.status, e.stderr)
-		}
-	}
-}

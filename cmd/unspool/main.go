@@ -22,10 +22,14 @@ var version = "devel"
 const statusFailure = 125
 
 func main() {
-	os.Exit(run(byName(os.Args[0], os.Args[1:])))
+	args := byName(os.Args[0], os.Args[1:])
+	if err := errors.Join(enoughAddresses(), sandbox.Lower()); err != nil {
+		os.Exit(fail(err, args, statusFailure))
+	}
+	os.Exit(run(args))
 }
 
-// run is main with the exit status as its result.
+// run runs a command line and returns the exit status. The process is prepared for it.
 func run(args []string) int {
 	root := &cobra.Command{
 		Use:   "unspool COMMAND",
@@ -59,11 +63,8 @@ plain callchains. No byte of a stack is ever written.`,
 	ownCompletion(root)
 	ownUsage(root)
 	root.SetArgs(args)
-	if err := errors.Join(enoughAddresses(), sandbox.Lower()); err != nil {
-		return fail(err, statusFailure)
-	}
 	if err := root.Execute(); err != nil {
-		return fail(err, statusFailure)
+		return fail(err, args, statusFailure)
 	}
 	return status
 }
@@ -85,6 +86,7 @@ func helpCommand() *cobra.Command {
 				return noArguments(about, rest)
 			}
 			about.InitDefaultHelpFlag()
+			about.InitDefaultVersionFlag() // as --help shows it
 			return about.Help()
 		},
 		DisableFlagsInUseLine: true,
@@ -105,15 +107,15 @@ func completeTopics(c *cobra.Command, args []string, prefix string) ([]string, c
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// fail prints an error, and a command that fixes it if there is one.
-func fail(err error, status int) int {
+// fail prints an error of a command line, and a command that fixes it if there is one.
+func fail(err error, args []string, status int) int {
 	var own interface {
 		error
 		ExitStatus() int
 	}
 	if errors.As(err, &own) {
 		status = own.ExitStatus()
-	} else if message, fix, ok := doctor.Explain(err, typed(os.Args[1:])); ok {
+	} else if message, fix, ok := doctor.Explain(err, typed(args)); ok {
 		say("%s", message)
 		if fix != "" {
 			fmt.Fprintf(os.Stderr, "  try: %s\n", human.Clean(fix))

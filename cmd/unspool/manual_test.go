@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"unspool/capture"
 	"unspool/capture/check"
@@ -19,7 +21,7 @@ import (
 
 // Every key that is written is explained.
 func TestHelpOfJSON(t *testing.T) {
-	e := unspool(t, "", "help", "json")
+	e := unspoolHere(t, "", "help", "json")
 	if e.status != 0 || e.stderr != "" {
 		t.Fatalf("%+v", e)
 	}
@@ -121,27 +123,12 @@ func keysOfType(t reflect.Type) (keys []string) {
 
 // Each command has a page that says what its help says, and that troff has nothing against.
 func TestManualPages(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
-	if e := unspool(t, dir, "man", dir); e.status != 0 || e.stdout+e.stderr != "" {
+	if e := unspoolHere(t, dir, "man", "."); e.status != 0 || e.stdout+e.stderr != "" {
 		t.Fatalf("%+v", e)
 	}
-	pages, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, page := range pages {
-		pages[i] = filepath.Base(page)
-	}
-	want := []string{
-		"unspool-check.1", "unspool-compare.1", "unspool-convert.1", "unspool-doctor.1", "unspool-json.1",
-		"unspool-live-unwinder.1",
-		"unspool-record.1", "unspool-report.1", "unspool-top.1", "unspool.1",
-	}
-	if !slices.Equal(pages, want) {
-		t.Fatalf("pages %q", pages)
-	}
 	option := regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`)
+	pages := entriesOf(t, dir)
 	for _, page := range pages {
 		text, err := os.ReadFile(filepath.Join(dir, page))
 		if err != nil {
@@ -155,7 +142,7 @@ func TestManualPages(t *testing.T) {
 		if command == "" || command == "json" {
 			continue
 		}
-		options := option.FindAllStringSubmatch(unspool(t, "", command, "--help").stdout, -1)
+		options := option.FindAllStringSubmatch(unspoolHere(t, dir, command, "--help").stdout, -1)
 		if len(options) == 0 {
 			t.Errorf("%s has no options", command)
 		}
@@ -166,11 +153,28 @@ func TestManualPages(t *testing.T) {
 		}
 	}
 	need(t, "groff")
-	for _, page := range pages {
-		out, err := exec.Command("groff", "-K", "utf8", "-man", "-ww", "-z",
-			filepath.Join(dir, page)).CombinedOutput()
-		if err != nil || len(out) > 0 {
-			t.Errorf("%s: %v\n%s", page, err, out)
+	cmd := exec.Command("groff", append([]string{"-K", "utf8", "-man", "-ww", "-z"}, pages...)...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestHelpFitsTheTerminal looks at the width of help, which is not limited elsewhere.
+func TestHelpFitsTheTerminal(t *testing.T) {
+	t.Parallel()
+	terminal, written := openTerminal(t, 90)
+	r := start(t, t.TempDir(), func(cmd *exec.Cmd) { cmd.Stdout = terminal }, "record", "--help")
+	r.finish(t, time.Minute)
+	terminal.Close()
+	out := written()
+	if !strings.Contains(out, "--no-sandbox") {
+		t.Fatalf("%q", out)
+	}
+	_, options, _ := strings.Cut(out, "Flags:")
+	for line := range strings.Lines(options) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\r\n")); n > 90 {
+			t.Errorf("%d columns: %q", n, line)
 		}
 	}
 }

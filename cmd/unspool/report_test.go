@@ -473,29 +473,6 @@ func TestReportFindsFilesElsewhere(t *testing.T) {
 	}
 }
 
-func TestReportOptionsAreChecked(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		says string
-	}{
-		{[]string{"--by", "flavour"}, `--by: "flavour" is none of function, comm, process, thread, image, source`},
-		{[]string{"--percent-limit", "101"}, "0 to 100"},
-		{[]string{"--percent-limit", "nan"}, "0 to 100"},
-		{[]string{"--top", "-1"}, "--top -1"},
-		{[]string{"--comm", "[a"}, "not closed"},
-		{[]string{"--pid", "-4"}, "--pid -4"},
-		{[]string{"--time", "5"}, `--time "5": must be FROM,TO: seconds from the start`},
-		{[]string{"--time", "20%,10%"}, `--time "20%,10%": nothing lies between these times`},
-		{[]string{"--tid", "4294967296"}, "--tid 4294967296"},
-		{[]string{"--json", "--top", "3"}, "cannot be used with --json, which writes everything"},
-		{[]string{"a", "b", "c"}, `unexpected argument "c"`},
-		{[]string{"nowhere.data"}, "nowhere.data"},
-	} {
-		unspool(t, t.TempDir(), append([]string{"report"}, c.args...)...).fails(t, statusFailure,
-			regexp.QuoteMeta(c.says))
-	}
-}
-
 func TestReportCompletesWhatItAddsUpBy(t *testing.T) {
 	if e := unspool(t, "", "__complete", "report", "--by", ""); !strings.HasPrefix(e.stdout,
 		"function\ncomm\nprocess\nthread\nimage\nsource\n") {

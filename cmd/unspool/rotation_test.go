@@ -35,28 +35,6 @@ func TestRotationTime(t *testing.T) {
 	}
 }
 
-func TestBadRotation(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		args []string
-		says string
-	}{
-		{[]string{"--switch-output=often"}, "--switch-output often: must be signal, a size.*--help"},
-		{[]string{"--switch-output", "-o", "-"}, "several files cannot be written to a pipe.*--help"},
-		{[]string{"--switch-output", "-o", "/dev/null"}, "several files are to be written, and /dev/null is none"},
-		{[]string{"--switch-output", "-o", "x.folded"}, "several files are written as perf.data.*--help"},
-		{[]string{"--switch-output", "--switch-max-files", "1"}, "--switch-max-files 1: must be 2 to 100.*--help"},
-		{[]string{"--switch-output", "--switch-max-files", "101"}, "--switch-max-files 101: must be 2 to 100"},
-		{[]string{"--switch-max-files", "3"}, "--switch-max-files needs --switch-output or --last.*--help"},
-		{[]string{"--switch-output", "--last", "5"}, "--switch-output and --last cannot be used together.*--help"},
-		{[]string{"--last", "10ms"}, "--last 10ms: must be 1 to 100,000,000 seconds.*--help"},
-		{[]string{"--last", "5", "-o", "-"}, "several files cannot be written to a pipe.*--help"},
-	} {
-		args := append(append([]string{"record", "-q"}, c.args...), "true")
-		unspool(t, t.TempDir(), args...).fails(t, statusFailure, c.says)
-	}
-}
-
 // rotated reads the files of a rotation that recorded a toucher, each of which must say by itself what
 // its samples are in. It returns the samples of each file.
 func rotated(t *testing.T, dir string) (files [][]sample) {

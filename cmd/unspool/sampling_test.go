@@ -125,23 +125,3 @@ func ofDepth(t *testing.T, path string, depth int) (n int) {
 	}
 	return n
 }
-
-func TestBadControl(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		args []string
-		says string
-	}{
-		"never enabled":     {[]string{"-D", "-1", "true"}, "-D -1 needs --control.*--help"},
-		"delay is no time":  {[]string{"-D", "soon", "true"}, "-D soon: must be a number of milliseconds.*--help"},
-		"negative delay":    {[]string{"-D", "-2", "true"}, "-D -2: must be a number of milliseconds.*--help"},
-		"no kind":           {[]string{"--control", "ctl", "true"}, `--control: must be fifo:CTL.*"ctl"`},
-		"no FIFO":           {[]string{"--control", "fifo:/dev/null", "true"}, "/dev/null is not a FIFO"},
-		"nothing is there":  {[]string{"--control", "fifo:no", "true"}, "--control: cannot open no: no such file"},
-		"no path of a FIFO": {[]string{"--control", "fifo:", "true"}, "--control: must be fifo:CTL"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			unspool(t, t.TempDir(), append([]string{"record", "-q"}, c.args...)...).fails(t, statusFailure, c.says)
-		})
-	}
-}

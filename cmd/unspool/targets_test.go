@@ -15,34 +15,6 @@ import (
 	"unspool/testdata/programs"
 )
 
-func TestBadTargets(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		args   []string
-		status int
-		says   string
-	}{
-		{[]string{"-C", "x"}, statusFailure, `-C: bad CPU list "x": must be as in 0,2-3 .*--help`},
-		{[]string{"-C", "3-1"}, statusFailure, `-C: bad CPU list "3-1".*--help`},
-		{[]string{"-t", "self"}, statusFailure, "-t self: a thread ID must be a positive number .*--help"},
-		{[]string{"-t", "2147483647"}, statusFailure, "-t 2147483647: there is no such thread"},
-		{[]string{"-u", "no such user"}, statusFailure, "-u no such user: there is no such user"},
-		{[]string{"-u", "4294967290"}, statusMissing, "-u: 4294967290 has no process"},
-		{[]string{"-G", "no/such"}, statusFailure, "-G no/such: there is no such cgroup"},
-		{[]string{"-G", "/tmp"}, statusFailure, "-G /tmp: there is no such cgroup"},
-		{[]string{"-p", "1", "-t", "1"}, statusFailure, "-p and -t cannot be used together .*--help"},
-		{[]string{"-u", "0", "-G", "/"}, statusFailure, "-u and -G cannot be used together .*--help"},
-		{[]string{"-a", "-u", "0"}, statusFailure, "-a and -u cannot be used together: -a already .*--help"},
-	} {
-		unspool(t, t.TempDir(), append([]string{"record"}, c.args...)...).fails(t, c.status, c.says)
-	}
-	t.Run("CPU that is not online", func(t *testing.T) {
-		needRoot(t)
-		unspool(t, t.TempDir(), "record", "-C", "0,65536").fails(t, statusFailure,
-			`^unspool: [^\n]*CPU 65536 is not online\n$`)
-	})
-}
-
 func TestSpooled(t *testing.T) {
 	for _, want := range []spooled{
 		{asked: 100, path: "/tmp/a:b"},

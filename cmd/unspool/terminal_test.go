@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -167,24 +166,5 @@ func TestTerminalShowsLookups(t *testing.T) {
 				t.Errorf("at the end: %q", last)
 			}
 		})
-	}
-}
-
-// TestHelpFitsTheTerminal looks at the width of help, which is not limited elsewhere.
-func TestHelpFitsTheTerminal(t *testing.T) {
-	t.Parallel()
-	terminal, written := openTerminal(t, 90)
-	r := start(t, t.TempDir(), func(cmd *exec.Cmd) { cmd.Stdout = terminal }, "record", "--help")
-	r.finish(t, time.Minute)
-	terminal.Close()
-	out := written()
-	if !strings.Contains(out, "--no-sandbox") {
-		t.Fatalf("%q", out)
-	}
-	_, options, _ := strings.Cut(out, "Flags:")
-	for line := range strings.Lines(options) {
-		if n := utf8.RuneCountInString(strings.TrimRight(line, "\r\n")); n > 90 {
-			t.Errorf("%d columns: %q", n, line)
-		}
 	}
 }

@@ -199,38 +199,3 @@ func TestMachineTopWaits(t *testing.T) {
 		t.Errorf("it took %v of CPU time in 5 s", e.cpu)
 	}
 }
-
-// TestTopHelp has top show, where record has options of the same names that record.
-func TestTopHelp(t *testing.T) {
-	t.Parallel()
-	help := unspool(t, "", "top", "--help").stdout
-	for _, option := range []string{"-a, --all-cpus", "-p, --pid PID", "-t, --tid TID", "-u, --uid USER",
-		"-C, --cpu CPUS", "-G, --cgroup DIRECTORY"} {
-		if !regexp.MustCompile(`(?m)^  ` + option + ` +show `).MatchString(help) {
-			t.Errorf("%s does not show:\n%s", option, help)
-		}
-	}
-}
-
-func TestTopRefuses(t *testing.T) {
-	t.Parallel()
-	const see = " (see 'unspool top --help')"
-	for args, want := range map[string]string{
-		"true":                     `unexpected argument "true": top runs no command` + see,
-		"--delay 0.01":             "--delay 0.01: must be 0.1 to 100,000,000 seconds" + see,
-		"-e cpu-clock,task-clock":  "-e: top shows one event" + see,
-		"-a -p 1":                  "-a and -p cannot be used together: -a already records every process" + see,
-		"-F 0":                     "-F 0: must be at least 1" + see,
-		"-p no-process-called-so":  "",
-		"--delay soon":             "",
-		"-e no-event-called-so -d": "",
-	} {
-		e := unspool(t, "", append([]string{"top"}, strings.Fields(args)...)...)
-		if e.status == 0 || e.stdout != "" || len(e.lines()) != 1 {
-			t.Errorf("top %s: status %d, %q, %q", args, e.status, e.stdout, e.stderr)
-		}
-		if want != "" && e.stderr != "unspool: "+want+"\n" {
-			t.Errorf("top %s: %q, want %q", args, e.stderr, want)
-		}
-	}
-}

@@ -44,7 +44,8 @@ var keptRoot = sync.OnceValue(func() string {
 // world describes what programs are made with: the compilers, the linkers, the C library, our sources.
 var world = sync.OnceValue(func() string {
 	h := sha256.New()
-	for _, tool := range []string{"gcc", "g++", "clang", "clang++", "ld", "ld.gold", "ld.lld", "as", "musl-gcc"} {
+	for _, tool := range []string{"gcc", "g++", "clang", "clang++", "ld", "ld.gold", "ld.lld", "as", "musl-gcc", "rustc",
+		"objcopy", "strip", "dwz", "dwp", "llvm-dwp", "go"} {
 		path, err := exec.LookPath(tool)
 		if err != nil {
 			continue

@@ -51,7 +51,7 @@ func openCode(t testing.TB, path string, fdes iter.Seq2[uint64, uint64]) (*Code,
 // had none, and compares the rules with those of the CFI.
 func TestRulesFromCodeAgreeWithCFI(t *testing.T) {
 	every := 31
-	if testing.Short() {
+	if !programs.AllOracles() {
 		every = 211
 	}
 	for _, path := range programs.System(t) {

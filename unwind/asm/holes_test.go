@@ -5,13 +5,13 @@ import (
 	"iter"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"unspool/dwarfcfi/elf"
+	"unspool/testdata/programs"
 	"unspool/unwind/rule"
 )
 
@@ -215,13 +215,5 @@ func (r *endlessReader) ReadAt(b []byte, _ int64) (int, error) {
 // withSymbols is a program with a .symtab.
 func withSymbols(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	source, program := filepath.Join(dir, "a.c"), filepath.Join(dir, "a")
-	if err := os.WriteFile(source, []byte("int main(void) { return 0; }\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-o", program, source).CombinedOutput(); err != nil {
-		t.Skipf("gcc: %v\n%s", err, out)
-	}
-	return program
+	return programs.BuildText(t, "a.c", "int main(void) { return 0; }\n", "gcc")
 }

@@ -1,9 +1,6 @@
 package asm
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"unspool/testdata/programs"
@@ -43,23 +40,12 @@ int main(int argc, char **argv) {
 // TestSwitches reads switch statements without their CFI. Each instruction must have
 // a rule, which must be that of the CFI.
 func TestSwitches(t *testing.T) {
-	dir := t.TempDir()
-	source := filepath.Join(dir, "switches.c")
-	if err := os.WriteFile(source, []byte(switches), 0o644); err != nil {
-		t.Fatal(err)
-	}
 	for _, compiler := range []string{"gcc", "clang"} {
 		for _, flags := range []string{"-O1 -fPIE -pie", "-O2 -fPIE -pie", "-Os -fPIE -static",
 			"-O2 -fno-pie -no-pie", "-Os -fno-pie -static", "-O3 -fPIC -pie -fcf-protection=full"} {
 			t.Run(compiler+" "+flags, func(t *testing.T) {
-				if _, err := exec.LookPath(compiler); err != nil {
-					t.Skip(err)
-				}
-				path := filepath.Join(dir, "switches")
-				args := append(strings.Fields(flags), "-fomit-frame-pointer", "-o", path, source)
-				if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
-					t.Fatalf("%v\n%s", err, out)
-				}
+				args := append(strings.Fields(compiler+" "+flags), "-fomit-frame-pointer")
+				path := programs.BuildText(t, "switches.c", switches, args...)
 				start := programs.AddressOf(t, path, "run")
 				c, table := openCode(t, path, nil)
 				fde, err := table.FDE(start)

@@ -5,16 +5,19 @@ import (
 	std "debug/elf"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"unspool/dwarfcfi"
 	"unspool/dwarfcfi/elf"
 	"unspool/testdata/costs"
 	"unspool/testdata/inputs"
+	"unspool/testdata/programs"
 	"unspool/unwind/rule"
 )
 
@@ -55,28 +58,29 @@ func back(n C.int) C.int { return C.forth(n) }
 func main() { fmt.Println(C.forth(3)) }
 `
 
-// buildGo builds a program of one file in a directory of its own.
+// buildGo builds a program of one file in a directory of its own, once in all runs of the tests.
 func buildGo(tb testing.TB, source string, env []string, args ...string) string {
 	tb.Helper()
 	tool, err := exec.LookPath("go")
 	if err != nil {
 		tb.Skip("no go command to build the test program with")
 	}
-	dir := tb.TempDir()
-	for name, text := range map[string]string{"main.go": source, "go.mod": "module program\n\ngo 1.22\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
-			tb.Fatal(err)
+	dir := programs.Keep(tb, fmt.Sprintf("%s %q %q %q", runtime.Version(), source, env, args), func(dir string) {
+		for name, text := range map[string]string{"main.go": source, "go.mod": "module program\n\ngo 1.22\n"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+				tb.Fatal(err)
+			}
 		}
-	}
-	cmd := exec.Command(tool, append([]string{"build", "-o", "program"}, args...)...)
-	cmd.Dir = dir
-	cmd.Env = append(append(os.Environ(), "GOFLAGS=", "GOWORK=off"), env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		if bytes.Contains(out, []byte("C compiler")) {
-			tb.Skipf("no C compiler for cgo: %s", out)
+		cmd := exec.Command(tool, append([]string{"build", "-o", "program"}, args...)...)
+		cmd.Dir = dir
+		cmd.Env = append(append(os.Environ(), "GOFLAGS=", "GOWORK=off"), env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			if bytes.Contains(out, []byte("C compiler")) {
+				tb.Skipf("no C compiler for cgo: %s", out)
+			}
+			tb.Fatalf("go build: %v\n%s", err, out)
 		}
-		tb.Fatalf("go build: %v\n%s", err, out)
-	}
+	})
 	return filepath.Join(dir, "program")
 }
 

@@ -2,6 +2,7 @@ package image
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi"
+	"unspool/testdata/programs"
 	"unspool/unwind/image/debugfile"
 	"unspool/unwind/rule"
 	"unspool/vmas"
@@ -18,36 +20,41 @@ import (
 // it. It returns the whole file, the stripped one and its debug file.
 func splitProgram(t *testing.T, id, compress string) (whole, stripped, debug string) {
 	t.Helper()
-	dir := t.TempDir()
-	source, whole := filepath.Join(dir, "prog.c"), filepath.Join(dir, "whole")
-	stripped, debug = filepath.Join(dir, "prog"), filepath.Join(dir, "prog.debug")
 	const program = `
 __attribute__((noinline)) int work(volatile int *p) { volatile char b[100]; b[*p] = 1; return b[0] + *p; }
 __attribute__((noinline))
 int more(int n) { volatile int x[8]; x[n & 7] = n; return n ? more(n - 1) + work(&x[1]) : 0; }
 int main(int argc, char **argv) { (void)argv; return more(argc) + more(2 * argc); }
 `
-	if err := os.WriteFile(source, []byte(program), 0o666); err != nil {
+	kept := programs.Keep(t, fmt.Sprintf("split program %q %s %s", program, id, compress), func(dir string) {
+		if err := os.WriteFile(filepath.Join(dir, "prog.c"), []byte(program), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		run(t, dir, "gcc", "-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-Wl,--build-id="+id,
+			"-o", "whole", "prog.c")
+		keep := []string{"--only-keep-debug", "whole", "prog.debug"}
+		if compress != "" {
+			keep = append(keep, "--compress-debug-sections="+compress)
+		}
+		run(t, dir, "objcopy", keep...)
+		run(t, dir, "objcopy", "--strip-debug", "--add-gnu-debuglink=prog.debug", "whole", "prog")
+	})
+	dir := t.TempDir() // tests change the files
+	if err := os.CopyFS(dir, os.DirFS(kept)); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "gcc", "-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-Wl,--build-id="+id,
-		"-o", whole, source)
-	keep := []string{"--only-keep-debug", whole, debug}
-	if compress != "" {
-		keep = append(keep, "--compress-debug-sections="+compress)
-	}
-	run(t, "objcopy", keep...)
-	run(t, "objcopy", "--strip-debug", "--add-gnu-debuglink="+debug, whole, stripped)
-	return whole, stripped, debug
+	return filepath.Join(dir, "whole"), filepath.Join(dir, "prog"), filepath.Join(dir, "prog.debug")
 }
 
-// run runs a tool.
-func run(t *testing.T, name string, args ...string) {
+// run runs a tool in a folder.
+func run(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
 		t.Skipf("skipped for want of %s", name)
 	}
-	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
 		if strings.Contains(strings.Join(args, " "), "--compress-debug-sections") {
 			t.Skipf("skipped for want of an objcopy that can do this: %s", out)
 		}

@@ -34,7 +34,7 @@ func TestTailCallsThatMayLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, flags := range [][]string{{"-Wl,-z,lazy"}, {"-Wl,-z,now"}, {"-fcf-protection=none"}} {
-		run(t, compiler, append(flags, "-O2", "-fno-ipa-icf", "-fvisibility=hidden", "-shared", "-fPIC", "-o", path,
+		run(t, "", compiler, append(flags, "-O2", "-fno-ipa-icf", "-fvisibility=hidden", "-shared", "-fPIC", "-o", path,
 			source)...)
 		_, im := mapHole(t, New(Config{Proc: "/proc"}), path)
 		if err := im.Parse(); err != nil {

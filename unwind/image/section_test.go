@@ -16,11 +16,12 @@ func TestCompressedDebugFrame(t *testing.T) {
 	for _, compress := range []string{"zlib", "zstd"} {
 		for _, broken := range []bool{false, true} {
 			whole, _, debug := splitProgram(t, "none", compress)
-			run(t, "objcopy", "--compress-debug-sections="+compress, whole, whole+".z")
+			packed := filepath.Join(t.TempDir(), "whole.z")
+			run(t, "", "objcopy", "--compress-debug-sections="+compress, whole, packed)
 			if broken {
-				breakSection(t, whole+".z")
+				breakSection(t, packed)
 			}
-			space, images := mappedAt(t, whole+".z", 0x400000)
+			space, images := mappedAt(t, packed, 0x400000)
 			failed := 0
 			images.tell.Failed = func(_ string, err error) { failed++ }
 			m := firstMapping(space)

@@ -53,7 +53,7 @@ func buildHole(t *testing.T) (dir, path string, bare, covered uint64) {
 		t.Fatal(err)
 	}
 	path = filepath.Join(dir, "hole.so")
-	run(t, compiler, "-shared", "-nostdlib", "-Wl,-z,noseparate-code", "-Wl,--build-id=none", "-o", path, source)
+	run(t, "", compiler, "-shared", "-nostdlib", "-Wl,-z,noseparate-code", "-Wl,--build-id=none", "-o", path, source)
 	out, err := exec.Command("nm", path).Output()
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ func TestDIEs(t *testing.T) {
 				source = "measure.cc" // Clang has no functions within functions
 			}
 			dir := t.TempDir()
-			single(source, append(command, "-fPIC", "-shared")...)(t, dir)
+			single(source, append(command, "-fPIC", "-shared")...).in(t, dir)
 			name := filepath.Join(dir, "program")
 			f, err := std.Open(name)
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"unspool/testdata/programs"
 )
 
 // open opens an ELF file; the files that it refers to are looked for beside it.
@@ -156,12 +159,7 @@ func (o oracle) ask(t *testing.T, name string, addrs []uint64) [][]Frame {
 	for _, a := range addrs {
 		fmt.Fprintf(&in, "%#x\n", a)
 	}
-	cmd := exec.Command(tool, append(o.command[1:], name)...)
-	cmd.Stdin = &in
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v", tool, err)
-	}
+	out := programs.Answer(t, in.Bytes(), []string{name}, o.command...)
 	all := make([][]Frame, 0, len(addrs))
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	lines.Buffer(nil, 1<<20)
@@ -212,43 +210,68 @@ func need(t testing.TB, tools ...string) {
 // run runs a command in dir.
 func run(t testing.TB, dir string, command ...string) {
 	t.Helper()
-	need(t, command[0])
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, out)
-	}
+	programs.Run(t, dir, command...)
 }
 
-func testdata(t testing.TB, name string) string {
-	t.Helper()
+func testdata(name string) string {
 	path, err := filepath.Abs(filepath.Join("testdata", name))
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return path
 }
 
-// cxx compiles testdata/main.cc and measure.cc, each on its own, and links them. The standard library's
-// headers are a third larger in C++17, and take most of the time.
-func cxx(compiler string, flags ...string) func(t testing.TB, dir string) {
-	return func(t testing.TB, dir string) {
-		link := append(append([]string{compiler}, flags...), "-o", "program")
-		for _, source := range []string{"main", "measure"} {
-			compile := append(append([]string{compiler}, flags...), "-std=c++14", "-c", "-o", source+".o",
-				testdata(t, source+".cc"))
-			run(t, dir, compile...)
-			link = append(link, source+".o")
-		}
-		run(t, dir, link...)
+// recipe is the commands that make a program, called program, of the sources in testdata.
+type recipe [][]string
+
+func (r recipe) in(t testing.TB, dir string) {
+	t.Helper()
+	for _, command := range r {
+		run(t, dir, command...)
 	}
 }
 
-// single compiles one source file with the command.
-func single(source string, command ...string) func(t testing.TB, dir string) {
-	return func(t testing.TB, dir string) {
-		run(t, dir, append(slices.Clone(command), "-o", "program", testdata(t, source))...)
+// kept is a folder with the program, and with its copy without symbols. Nobody may change it.
+func (r recipe) kept(t *testing.T) string {
+	t.Helper()
+	return programs.Keep(t, fmt.Sprintf("%q %q", r, sources(t)), func(dir string) {
+		r.in(t, dir)
+		withoutSymbols(t, filepath.Join(dir, "program"))
+	})
+}
+
+// sources is the text of all sources in testdata.
+func sources(t testing.TB) (text []byte) {
+	t.Helper()
+	err := filepath.WalkDir("testdata", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		text = append(text, b...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return text
+}
+
+// cxx compiles testdata/main.cc and measure.cc, each on its own, and links them. The standard library's
+// headers are a third larger in C++17, and take most of the time.
+func cxx(compiler string, flags ...string) (r recipe) {
+	link := append(append([]string{compiler}, flags...), "-o", "program")
+	for _, source := range []string{"main", "measure"} {
+		r = append(r, append(append([]string{compiler}, flags...), "-std=c++14", "-c", "-o", source+".o",
+			testdata(source+".cc")))
+		link = append(link, source+".o")
+	}
+	return append(r, link)
+}
+
+// single compiles one source file with the command.
+func single(source string, command ...string) recipe {
+	return recipe{append(slices.Clone(command), "-o", "program", testdata(source))}
 }
 
 // variant changes how the debugging information is stored, not what it says.
@@ -265,7 +288,7 @@ func TestFrames(t *testing.T) {
 	const dwz = "cp program other && dwz -m alt program other && readelf -SW program | grep -q debugaltlink"
 	for _, test := range []struct {
 		name     string
-		build    func(t testing.TB, dir string)
+		build    recipe
 		oracles  []oracle
 		variants []variant
 	}{
@@ -311,20 +334,31 @@ func TestFrames(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			test.build(t, dir)
+			dir := test.build.kept(t)
 			name := filepath.Join(dir, "program")
 			addrs := textAddrs(t, name)
 			got := frames(t, open(t, name), addrs)
-			bare := withoutSymbols(t, name)
 			for _, o := range test.oracles {
-				o.compare(t, addrs, got, o.ask(t, bare, addrs))
+				o.compare(t, addrs, got, o.ask(t, name+".bare", addrs))
 			}
 			for _, v := range test.variants {
 				t.Run(v.name, func(t *testing.T) {
 					need(t, v.tool)
-					run(t, dir, "sh", "-c", v.command)
-					oracle{[]string{"the plain file"}, true}.compare(t, addrs, frames(t, open(t, name), addrs), got)
+					// The split units of the plain file are still there. With a .dwp file, no others are asked for.
+					key := fmt.Sprintf("%s %q %q", dir, test.variants, v.name)
+					dir = programs.Keep(t, key, func(to string) {
+						run(t, dir, "cp", "-a", ".", to)
+						run(t, to, "sh", "-c", "rm .made && "+v.command)
+					})
+					name := filepath.Join(dir, "program")
+					d := open(t, name)
+					if v.name == "dwp" {
+						d.options.DWO = func(_, dwo string, _ uint64) (File, error) {
+							t.Errorf("%s is asked for", dwo)
+							return File{}, fs.ErrNotExist
+						}
+					}
+					oracle{[]string{"the plain file"}, true}.compare(t, addrs, frames(t, d, addrs), got)
 				})
 			}
 		})

@@ -15,7 +15,7 @@ func BenchmarkFrames(b *testing.B) {
 	name := *image
 	if name == "" {
 		dir := b.TempDir()
-		cxx("g++", "-O2", "-g")(b, dir)
+		cxx("g++", "-O2", "-g").in(b, dir)
 		name = filepath.Join(dir, "program")
 	}
 	addrs := textAddrs(b, name)

@@ -73,7 +73,7 @@ func TestMissingFiles(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			need(t, test.after[0])
 			dir := t.TempDir()
-			single("nested.c", append([]string{"gcc", "-O2"}, test.flags...)...)(t, dir)
+			single("nested.c", append([]string{"gcc", "-O2"}, test.flags...)...).in(t, dir)
 			run(t, dir, "cp", "program", "other")
 			run(t, dir, test.after...)
 			name := filepath.Join(dir, "program")
@@ -105,7 +105,7 @@ func TestMissingFiles(t *testing.T) {
 // A .dwo file of a later build does not belong to the image.
 func TestSplitUnitOfAnotherBuild(t *testing.T) {
 	dir := t.TempDir()
-	single("nested.c", "gcc", "-O2", "-gdwarf-5", "-gsplit-dwarf")(t, dir)
+	single("nested.c", "gcc", "-O2", "-gdwarf-5", "-gsplit-dwarf").in(t, dir)
 	dwo, err := filepath.Glob(filepath.Join(dir, "*.dwo"))
 	if err != nil || len(dwo) != 1 {
 		t.Fatal(dwo, err)
@@ -115,7 +115,7 @@ func TestSplitUnitOfAnotherBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := t.TempDir()
-	single("nested.c", "gcc", "-O3", "-gdwarf-5", "-gsplit-dwarf", "-DOTHER")(t, other)
+	single("nested.c", "gcc", "-O3", "-gdwarf-5", "-gsplit-dwarf", "-DOTHER").in(t, other)
 	name := filepath.Join(other, "program")
 	f, err := os.Open(name)
 	if err != nil {
@@ -143,7 +143,7 @@ func TestSplitUnitOfAnotherBuild(t *testing.T) {
 
 func TestOddDIEs(t *testing.T) {
 	dir := t.TempDir()
-	single("odd.s", "gcc", "-nostdlib", "-static", "-m64")(t, dir)
+	single("odd.s", "gcc", "-nostdlib", "-static", "-m64").in(t, dir)
 	name := filepath.Join(dir, "program")
 	d := open(t, name)
 	var text uint64
@@ -169,7 +169,7 @@ func TestOddDIEs(t *testing.T) {
 
 func TestUnsortedAddresses(t *testing.T) {
 	dir := t.TempDir()
-	single("odd.s", "gcc", "-nostdlib", "-static", "-m64")(t, dir)
+	single("odd.s", "gcc", "-nostdlib", "-static", "-m64").in(t, dir)
 	err := open(t, filepath.Join(dir, "program")).Frames([]uint64{2, 1}, func(int, []Frame) {
 		t.Error("yielded")
 	})
