@@ -165,7 +165,8 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 				case <-hung.Ended():
 					return true
 				default:
-					return strings.HasPrefix(fieldsOf(t, hung.Process.Pid)[0]["State"], "D")
+					stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", hung.Process.Pid))
+					return err != nil || bytes.Contains(stat, []byte(") D "))
 				}
 			})
 			r.Process.Signal(syscall.SIGINT) // if it has not ended with them
