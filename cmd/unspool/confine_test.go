@@ -166,7 +166,7 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 					return true
 				default:
 					stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", hung.Process.Pid))
-					return err != nil || bytes.Contains(stat, []byte(") D "))
+					return err != nil || !bytes.Contains(stat, []byte(") R ")) && !bytes.Contains(stat, []byte(") T "))
 				}
 			})
 			r.Process.Signal(syscall.SIGINT) // if it has not ended with them
