@@ -520,10 +520,10 @@ func monotonic(t testing.TB) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// eventually waits for a condition.
+// eventually waits for a condition, for a minute at most.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for range 500 {
+	for range 6000 {
 		if holds() {
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 	"unspool/unwind/image/fusetest"
 )
@@ -80,7 +82,7 @@ func TestRecordingIsConfined(t *testing.T) {
 			}
 		}
 		r.Process.Signal(syscall.SIGINT)
-		e := r.finish(t, 20*time.Second)
+		e := r.finish(t, time.Minute)
 		if e.status != 0 || !strings.Contains(e.stderr, "unspool: confined: ") {
 			t.Errorf("%s: status %d\n%s", format, e.status, e.stderr)
 		}
@@ -123,6 +125,9 @@ func child(t testing.TB, parent int, word string) (pid int) {
 	return 0
 }
 
+// hangsFor is how long servers of files do not answer at most: less than a test waits.
+const hangsFor = 50 * time.Second
+
 // TestRecordingEndsWhileAFileHangs records a program whose file's server does not answer: the recording ends
 // in time, and its process with it, and says which file it was.
 func TestRecordingEndsWhileAFileHangs(t *testing.T) {
@@ -142,13 +147,30 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 			t.Parallel()
 			server := fusetest.Show(t, files)
 			path := filepath.Join(server.Dir, "program")
-			hung := programs.Start(t, path, 20)
+			hung := programs.StartCounted(t, path, counted)
+			beside := programs.StartCounted(t, programs.Build(t, "plain"), counted)
 			server.Be(t, mode)
 			defer server.Be(t, fusetest.Answer)
-			late := time.AfterFunc(15*time.Second, func() { server.Be(t, fusetest.Answer) })
+			late := time.AfterFunc(hangsFor, func() { server.Be(t, fusetest.Answer) })
+			defer late.Stop()
 			dir := t.TempDir()
-			e := start(t, dir, nil, "record", "-o", "perf.data", "-d", "1",
-				"-p", fmt.Sprintf("%d,%d", hung.Process.Pid, burner(t))).finish(t, 30*time.Second)
+			r, control := startControlled(t, dir, slices.Concat([]string{"record", "-o", "perf.data"}, programs.Faults(),
+				[]string{"-p", fmt.Sprintf("%d,%d", hung.Process.Pid, beside.Process.Pid)})...)
+			control("enable")
+			hung.Continue()
+			beside.Continue()
+			<-beside.Ended()
+			eventually(t, "the end of the program, or that it waits for its own file", func() bool {
+				select {
+				case <-hung.Ended():
+					return true
+				default:
+					stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", hung.Process.Pid))
+					return err != nil || !bytes.Contains(stat, []byte(") R ")) && !bytes.Contains(stat, []byte(") T "))
+				}
+			})
+			r.Process.Signal(syscall.SIGINT) // if it has not ended with them
+			e := r.finish(t, time.Minute)
 			if !late.Stop() {
 				t.Error("it ended only when the server answered")
 			}
@@ -186,24 +208,31 @@ func TestRecordingEndsWhileADebugFileHangs(t *testing.T) {
 			server, dir := fusetest.Show(t, files), t.TempDir()
 			stripped := filepath.Join(dir, "plain")
 			output(t, "", "objcopy", "--strip-all", "--add-gnu-debuglink="+debug, program, stripped)
-			if err := os.Symlink(filepath.Join(server.Dir, "plain.debug"), stripped+".debug"); err != nil {
+			answers, served := mode == fusetest.Answer, filepath.Join(server.Dir, "plain.debug")
+			if answers { // how soon a server answers is another matter
+				served = debug
+			}
+			if err := os.Symlink(served, stripped+".debug"); err != nil {
 				t.Fatal(err)
 			}
-			recorded := programs.Start(t, stripped, 20)
+			recorded := programs.StartCounted(t, stripped, counted)
 			server.Be(t, mode)
 			defer server.Be(t, fusetest.Answer)
-			late := time.AfterFunc(15*time.Second, func() { server.Be(t, fusetest.Answer) })
-			e := start(t, dir, nil, "record", "-v", "-o", "perf.data", "--stats", "stats.json", "-d", "1",
-				"-p", strconv.Itoa(recorded.Process.Pid)).finish(t, 30*time.Second)
+			late := time.AfterFunc(hangsFor, func() { server.Be(t, fusetest.Answer) })
+			defer late.Stop()
+			r, control := startControlled(t, dir, slices.Concat([]string{"record", "-v", "-o", "perf.data", "--stats",
+				"stats.json"}, programs.Faults(), []string{"-p", strconv.Itoa(recorded.Process.Pid)})...)
+			control("enable")
+			recorded.Continue()
+			e := r.finish(t, time.Minute)
 			if !late.Stop() {
 				t.Error("it ended only when the server answered")
 			}
 			st := statsIn(t, dir)
-			if e.status != 0 || st.Samples.User == 0 {
+			if e.status != 0 || st.Samples.User < counted {
 				t.Errorf("status %d, %d samples\n%s", e.status, st.Samples.User, e.stderr)
 			}
-			answers := mode == fusetest.Answer
-			if by := st.Unwind.CompleteBy["cfi"]; answers && by*100 < st.Samples.User*99 {
+			if by := st.Unwind.CompleteBy["cfi"]; answers && by < counted {
 				t.Errorf("%d of %d stacks are complete by CFI\n%s", by, st.Samples.User, e.stderr)
 			}
 			if said := strings.Contains(e.stderr, "debug file of "+stripped+": not read"); said == answers {
@@ -235,27 +264,20 @@ func statsIn(t *testing.T, dir string) statistics {
 	return readStatistics(t, text)
 }
 
-// TestFileOfAServerIsNotHeld records a program whose file's server answers: its stacks are complete, though
-// the process that records has no descriptor of the file that it could wait for.
+// TestFileOfAServerIsNotHeld records a program whose file's server answers: the process that records has no
+// descriptor of the file that it could wait for.
 func TestFileOfAServerIsNotHeld(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	program, err := os.ReadFile(programs.Build(t, "plain", "-static"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := t.TempDir()
-	if err := writeProgram(filepath.Join(files, "program"), program); err != nil {
-		t.Fatal(err)
-	}
-	server := fusetest.Show(t, files)
-	path := filepath.Join(server.Dir, "program")
-	served := programs.Start(t, path, 20)
+	server, path := served(t)
+	served := programs.StartCounted(t, path, counted)
 	dir := t.TempDir()
-	r := start(t, dir, nil, "record", "-o", "perf.data", "--stats", "stats.json", "-d", "30", "-p",
-		strconv.Itoa(served.Process.Pid))
+	r, control := startControlled(t, dir, slices.Concat([]string{"record", "-o", "perf.data"}, programs.Faults(),
+		[]string{"-p", strconv.Itoa(served.Process.Pid) + "," + sleeper(t)})...)
+	control("enable")
+	served.Continue()
 	held := 0
-	for began := time.Now(); held == 0 && time.Since(began) < 20*time.Second; time.Sleep(time.Millisecond) {
+	eventually(t, "a descriptor of the file", func() bool {
 		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", r.Process.Pid))
 		for _, fd := range fds {
 			if to, _ := os.Readlink(fd); to != path {
@@ -269,13 +291,33 @@ func TestFileOfAServerIsNotHeld(t *testing.T) {
 				t.Errorf("a descriptor of the file can be read: %s", info)
 			}
 		}
+		return held > 0
+	})
+	control("stop")
+	if e := r.finish(t, time.Minute); e.status != 0 {
+		t.Errorf("status %d\n%s", e.status, e.stderr)
 	}
-	time.Sleep(500 * time.Millisecond) // so that there are samples
-	r.Process.Signal(syscall.SIGINT)
-	e := r.finish(t, 20*time.Second)
-	st := statsIn(t, dir)
-	if e.status != 0 || held == 0 || st.Samples.User == 0 || st.Unwind.Complete*100 < st.Samples.User*99 {
-		t.Errorf("status %d, %d descriptors of the file, %+v\n%s", e.status, held, st, e.stderr)
+	server.Be(t, fusetest.Answer)
+}
+
+// served is a program whose file is that of a server, which answers.
+func served(t *testing.T) (server *fusetest.Mount, path string) {
+	t.Helper()
+	files := t.TempDir()
+	copyFile(t, programs.Build(t, "plain", "-static"), filepath.Join(files, "program"))
+	server = fusetest.Show(t, files)
+	return server, filepath.Join(server.Dir, "program")
+}
+
+// TestMachineFileOfAServer records a program whose file's server answers in time: its stacks are complete.
+func TestMachineFileOfAServer(t *testing.T) {
+	lane.Machine(t, 0.95)
+	needRoot(t)
+	_, path := served(t)
+	r := record(t, "-F", "999", "-d", "1", "-p", strconv.Itoa(programs.Start(t, path, 20).Process.Pid))
+	lane.Figure(t, "%d of %d stacks are complete", r.stats.Unwind.Complete, r.stats.Samples.User)
+	if r.stats.Samples.User < 100 || r.stats.Unwind.Complete*100 < r.stats.Samples.User*95 {
+		t.Errorf("%+v\n%s", r.stats.Unwind, r.stderr)
 	}
 }
 
