@@ -62,7 +62,7 @@ func TestComparesPerfsRecordings(t *testing.T) {
 					largest = key
 				}
 			}
-			if r.Samples < 50 || sum != r.Samples {
+			if r.Samples == 0 || sum != r.Samples {
 				t.Errorf("%d samples, %d in classes", r.Samples, sum)
 			}
 			if n := len(r.StackSizes); n != 3 || r.StackSizes[n-1].Bytes != 16384 {
@@ -128,7 +128,7 @@ func TestSecondInterruptEndsACompare(t *testing.T) {
 		t.Errorf("the first signal has ended it: %v", err)
 	}
 	r.Process.Signal(syscall.SIGINT)
-	if e := r.finish(t, 10*time.Second); e.status != 128+2 {
+	if e := r.finish(t, time.Minute); e.status != 128+2 {
 		t.Errorf("status %d: %s", e.status, e.stderr)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"unspool/testdata/lane"
 
 	"unspool/capture/compare"
 	"unspool/testdata/browser"
@@ -16,8 +17,8 @@ while time.time() < end: zlib.compress(b"unspool" * 9999 + bytes(range(256)) * 9
 `
 
 // Frame pointers do not work in Debian's python3: the page shows what --json says.
-func TestComparePage(t *testing.T) {
-	t.Parallel()
+func TestMachineComparePage(t *testing.T) {
+	lane.Machine(t, 0.95)
 	needRoot(t)
 	need(t, "/usr/bin/python3")
 	dir := t.TempDir()

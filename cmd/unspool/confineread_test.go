@@ -83,7 +83,7 @@ func TestReadingIsConfined(t *testing.T) {
 				writer.WriteString(recorded.stdout)
 			}
 			writer.Close()
-			if e := r.finish(t, 20*time.Second); !two && e.status != 0 {
+			if e := r.finish(t, time.Minute); !two && e.status != 0 {
 				t.Errorf("%v by %s: status %d\n%s", args, c.who, e.status, e.stderr)
 			}
 		}

@@ -132,7 +132,7 @@ func TestConvertInAPipeIsTheSameAsLater(t *testing.T) {
 	need(t, "perf", "tee")
 	dir := t.TempDir()
 	cmd := exec.Command("sh", "-c",
-		`perf record -q -B -N -F 1999 --call-graph dwarf,16384 -o - -- "$1" 500 | tee raw.data | "$2" convert `+
+		`perf record -q -B -N -e page-faults:u -c 1 -m 16M --call-graph dwarf,16384 -o - -- "$1" =80 | tee raw.data | "$2" convert `+
 			`-q - -o live.data`,
 		"sh", programs.Build(t, "burn"), binary)
 	cmd.Dir = dir
@@ -180,14 +180,14 @@ func TestConvertUsesTheBuildThatRan(t *testing.T) {
 	}{{"build ID", nil}, {"inode", []string{"-B", "-N"}}} {
 		t.Run(way.name, func(t *testing.T) {
 			copyFile(t, built, program)
-			raw := perfRecord(t, append([]string{"-F", "1999"}, way.options...), program, "300")
+			raw := perfRecord(t, slices.Concat(programs.Faults(), largeRings, way.options), program, programs.Times(faultsTaken))
 			complete := func(name string, args ...string) bool {
 				r := convert(t, raw, args...)
 				t.Logf("%s: ended %v", name, r.stats.Unwind.Ended)
 				if lost := r.stats.Unwind.Ended["no_image"]; lost > 0 && strings.Count(r.stderr, program) != 1 {
 					t.Errorf("%s: not named once:\n%s", name, r.stderr)
 				}
-				return r.stats.Unwind.Ended["no_image"] == 0 && r.stats.Unwind.Complete*10 > 9*r.stats.Samples.User
+				return r.stats.Unwind.Ended["no_image"] == 0 && r.stats.Unwind.Complete >= faultsTaken
 			}
 			if !complete("in its place") {
 				t.Error("the file is where it was, and is not used")
@@ -224,9 +224,9 @@ func TestConvertUsesTheBuildThatRan(t *testing.T) {
 
 func TestConvertOfAStormIsTheSameOnSeveralCores(t *testing.T) {
 	t.Parallel()
-	const long = "-DBURN_MS=20" // beside what execve and exit take, without a user stack
-	raw := perfRecord(t, []string{"-F", "1999", "-m", "8M"}, programs.Build(t, "storm"), "1", "50",
-		programs.Build(t, "burn", long), programs.Build(t, "burn", long, "-static"))
+	raw := perfRecord(t, slices.Concat(programs.Faults(), largeRings), "sh", "-c",
+		`for i in 1 2 3 4 5 6 7 8 9 10; do "$0" =3 & "$1" =3 & done; wait`, programs.Build(t, "burn"),
+		programs.Build(t, "burn", "-static"))
 	one := convert(t, raw)
 	readableBy(t, one.path)
 	for _, jobs := range []int{2, 3} {
@@ -243,7 +243,7 @@ func TestConvertOfAStormIsTheSameOnSeveralCores(t *testing.T) {
 
 func TestConvertOfADamagedRecordingSaysSo(t *testing.T) {
 	t.Parallel()
-	raw := perfRecord(t, []string{"-F", "999"}, programs.Build(t, "burn"), "500")
+	raw := perfRecord(t, slices.Concat(programs.Faults(), largeRings), programs.Build(t, "burn"), programs.Times(faultsTaken))
 	whole := mustRead(t, raw)
 	dir := t.TempDir()
 	for name, content := range map[string][]byte{

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unspool/testdata/lane"
 
 	"unspool/capture/profile"
 )
@@ -69,7 +70,8 @@ func compileDemo(t *testing.T) string {
 	return workload
 }
 
-func TestDemoStacksAreComplete(t *testing.T) {
+func TestMachineDemoStacksAreComplete(t *testing.T) {
+	lane.Machine(t, 0.95)
 	needRoot(t)
 	need(t, "perf")
 	workload := buildDemo(t)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unspool/testdata/lane"
 
 	"unspool/testdata/browser"
 )
@@ -132,8 +133,8 @@ func (d *differed) function(t *testing.T, name string) (f differedFunction) {
 
 // What was changed is found, and no difference between two runs of the same program. How often the kernel
 // interrupts it is the machine's business, and does differ.
-func TestDifferenceOfAProgram(t *testing.T) {
-	t.Parallel()
+func TestMachineDifferenceOfAProgram(t *testing.T) {
+	lane.Machine(t, 0.9)
 	before, after := changedRecordings(t)
 	d := differenceJSON(t, "--no-kernel", before, after)
 	for name, more := range map[string]bool{"changed_pack": true, "changed_gone": false} {
@@ -337,7 +338,7 @@ func TestDifferenceFilters(t *testing.T) {
 		t.Cleanup(func() { file.Close() })
 		cmd.Stdin = file
 	}, "report", "-", after)
-	if e := r.finish(t, 20*time.Second); e.status != 0 || !strings.Contains(e.stdout, "changed_pack") {
+	if e := r.finish(t, time.Minute); e.status != 0 || !strings.Contains(e.stdout, "changed_pack") {
 		t.Errorf("a pipe: %+v", e)
 	}
 }
@@ -352,7 +353,7 @@ func TestDifferenceOnATerminal(t *testing.T) {
 			cmd.Stdout, cmd.Stderr = terminal, terminal
 			cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=", "PAGER=sed 's/^/> /'")
 		}, "report", "--percent-limit", "0", before, after)
-		e := r.finish(t, 20*time.Second)
+		e := r.finish(t, time.Minute)
 		terminal.Close()
 		text := written()
 		if i := strings.LastIndex(text, "\r\x1b[K"); i >= 0 { // the progress of reading

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,7 +54,7 @@ func TestHotspotOpensRecordings(t *testing.T) {
 	}
 	for _, l := range layouts {
 		t.Run(l.name, func(t *testing.T) {
-			r := record(t, append(l.args, "--", programs.Build(t, "burn"), "300")...)
+			r := record(t, slices.Concat(l.args, programs.Faults(), []string{"--", programs.Build(t, "burn"), programs.Times(faultsTaken)})...)
 			out := filepath.Join(t.TempDir(), "out.perfparser")
 			cmd := exec.Command("hotspot", "--exportTo", out, r.path)
 			cmd.Env = append(os.Environ(), "QT_QPA_PLATFORM=offscreen")
@@ -74,7 +75,7 @@ func TestHotspotOpensRecordings(t *testing.T) {
 				}
 			}
 			t.Logf("%d samples, %d of another depth", samples, differ)
-			if samples < enough || uint64(samples) != r.stats.Samples.Total || differ*100 > samples {
+			if samples < faultsTaken || uint64(samples) != r.stats.Samples.Total || differ > 0 {
 				t.Errorf("Hotspot has %d samples of %d, %d of another depth", samples, r.stats.Samples.Total, differ)
 			}
 		})
@@ -126,7 +127,7 @@ func TestSamplyOpensRecordings(t *testing.T) {
 	need(t, "samply", "perf")
 	for _, l := range layouts {
 		t.Run(l.name, func(t *testing.T) {
-			r := record(t, append(l.args, "--", programs.Build(t, "burn"), "300")...)
+			r := record(t, slices.Concat(l.args, programs.Faults(), []string{"--", programs.Build(t, "burn"), programs.Times(faultsTaken)})...)
 			out := filepath.Join(t.TempDir(), "profile.json")
 			text, err := exec.Command("samply", "import", "-s", "-n", "-o", out, r.path).CombinedOutput()
 			if err != nil {
@@ -159,7 +160,7 @@ func TestSamplyOpensRecordings(t *testing.T) {
 				}
 			}
 			t.Logf("%d samples, %d missing or of another depth", len(samples), missing)
-			if len(samples) < enough || missing*100 > len(samples) {
+			if len(samples) < faultsTaken || missing > 0 {
 				t.Errorf("%d of %d samples are missing or have another depth", missing, len(samples))
 			}
 		})

@@ -257,7 +257,7 @@ func TestReportAgreesWithPerf(t *testing.T) {
 		}
 	}
 	same("symbol", symbols, perfs)
-	if symbols["halves_mix"] < 100 {
+	if symbols["halves_mix"] == 0 {
 		t.Errorf("%v", symbols)
 	}
 }
@@ -314,7 +314,7 @@ func TestReportBy(t *testing.T) {
 	}
 	t.Run("source", func(t *testing.T) {
 		r := reportJSON(t, "--by", "source", data)
-		if n := r.groups(t)["halves.c"]; n < 100 {
+		if n := r.groups(t)["halves.c"]; n == 0 {
 			t.Errorf("%d samples in halves.c", n)
 		}
 		text := unspool(t, "", "report", "--by", "source", data).stdout
@@ -494,7 +494,7 @@ func TestReportOnATerminal(t *testing.T) {
 			cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=", "PAGER=", "LESS=")
 			cmd.Env = append(cmd.Env, environment...)
 		}, append([]string{"report"}, append(args, data)...)...)
-		e := r.finish(t, 20*time.Second)
+		e := r.finish(t, time.Minute)
 		terminal.Close()
 		text := written()
 		if e.status != 0 || strings.Contains(text, "unspool: ") {
@@ -590,7 +590,7 @@ func TestReportOnATerminal(t *testing.T) {
 		r.Process.Signal(syscall.SIGINT)
 		time.Sleep(50 * time.Millisecond)
 		os.Remove(marks)
-		e := r.finish(t, 10*time.Second)
+		e := r.finish(t, time.Minute)
 		terminal.Close()
 		if text := written(); e.status != 0 || !strings.Contains(text, "the end") {
 			t.Errorf("status %d: %q", e.status, text)

@@ -86,7 +86,7 @@ func (s *site) get(t *testing.T, page string) (status int, body string) {
 func (s *site) end(t *testing.T) ended {
 	t.Helper()
 	s.Process.Signal(syscall.SIGINT)
-	e := s.finish(t, 10*time.Second)
+	e := s.finish(t, time.Minute)
 	if e.status != 0 {
 		t.Errorf("status %d: %s", e.status, e.stderr)
 	}
@@ -374,7 +374,7 @@ func TestServeShowsTheSourceOfWhoCalledSudo(t *testing.T) {
 func TestServeFailsWithRoot(t *testing.T) {
 	e := start(t, t.TempDir(), func(c *exec.Cmd) {
 		c.Env = append(os.Environ(), "SUDO_UID=me")
-	}, "report", "--http", halvesRecording(t)).finish(t, 30*time.Second)
+	}, "report", "--http", halvesRecording(t)).finish(t, time.Minute)
 	const why = `root's privileges cannot be given up: SUDO_UID="me" is not an ID`
 	if e.status == 0 || e.stdout != "" || !strings.Contains(e.stderr, why) {
 		t.Errorf("status %d: %s%s", e.status, e.stdout, e.stderr)

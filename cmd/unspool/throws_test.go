@@ -58,7 +58,7 @@ func TestExceptionsUnderWay(t *testing.T) {
 			program := buildCase(t, "throws.cc", flag, "-static", "-no-pie", "-fno-pie")
 			var addresses []uint64
 			for _, function := range []string{"_Unwind_RaiseException", "_Unwind_Resume"} {
-				all := instructions(t, program, function)
+				all := listedInstructions(t, program, function)
 				for i, in := range all {
 					// From the call on that installs the handling frame, each second one.
 					if strings.Contains(in.text, "<uw_install_context_1>") {
@@ -68,7 +68,7 @@ func TestExceptionsUnderWay(t *testing.T) {
 					}
 				}
 			}
-			for i, in := range instructions(t, program, "uw_install_context_1") {
+			for i, in := range listedInstructions(t, program, "uw_install_context_1") {
 				if i%8 == 4*k {
 					addresses = append(addresses, in.at)
 				}
@@ -125,16 +125,16 @@ func TestMachineExceptionsUnderWay(t *testing.T) {
 	}
 }
 
-// An instruction is one of a program's, as objdump prints it.
-type instruction struct {
+// A listedInstruction is one of a program's, as objdump prints it.
+type listedInstruction struct {
 	at   uint64
 	text string
 }
 
 var objdumpLine = regexp.MustCompile(`(?m)^ +([0-9a-f]+):\t(.*)$`)
 
-// instructions are those of a function.
-func instructions(t *testing.T, path, function string) (all []instruction) {
+// listedInstructions are those of a function.
+func listedInstructions(t *testing.T, path, function string) (all []listedInstruction) {
 	t.Helper()
 	out, err := exec.Command("objdump", "-d", "--no-show-raw-insn", "--disassemble="+function, path).Output()
 	if err != nil {
@@ -146,7 +146,7 @@ func instructions(t *testing.T, path, function string) (all []instruction) {
 			t.Fatal(err)
 		}
 		if text := string(m[2]); !strings.HasPrefix(text, "nop") {
-			all = append(all, instruction{at, text})
+			all = append(all, listedInstruction{at, text})
 		}
 	}
 	return all

@@ -1,6 +1,6 @@
 /* Burns argv[1] milliseconds of CPU time (default 5, or as built) in two nested functions,
- * or for ever with 0, and prints nothing: what a storm of short-lived processes
- * is made of. What its start took, which may be as much, is not counted. */
+ * or for ever with 0, or touches N pages in the inner one with "=N", and prints nothing: what a storm of
+ * short-lived processes is made of. What its start took, which may be as much, is not counted. */
 #include "chain.h"
 #include <time.h>
 
@@ -17,6 +17,10 @@ static long spent_us(void)
 
 FRAME unsigned burn_inner(unsigned n)
 {
+	if (chain_page) {
+		chain_again();
+		return n;
+	}
 	for (int i = 0; i < 20000; i++) {
 		n = n * 1664525u + 1013904223u;
 		KEEP();
@@ -30,12 +34,14 @@ FRAME unsigned burn_outer(long until_us)
 	do {
 		n = burn_inner(n);
 		KEEP();
-	} while (until_us == 0 || spent_us() < until_us);
+	} while (chain_page ? chain_left > 0 : until_us == 0 || spent_us() < until_us);
 	return n;
 }
 
 int main(int argc, char **argv)
 {
+	if (argc > 1 && argv[1][0] == '=')
+		chain_begin(argc, argv);
 	long us = 1000L * chain_arg(argc, argv, 1, BURN_MS);
 	unsigned n = burn_outer(us == 0 ? 0 : spent_us() + us);
 	ESCAPE(&n);
