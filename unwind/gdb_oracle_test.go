@@ -92,13 +92,7 @@ func stop(t *testing.T, pid int) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for range 500 {
-		if isStopped(pid) {
-			return
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-	t.Fatalf("process %d does not stop", pid)
+	until(t, "the process does not stop", func() bool { return isStopped(pid) })
 }
 
 // isStopped reads the state in /proc/PID/stat, after the name in parentheses.
@@ -106,6 +100,14 @@ func isStopped(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
 	return err == nil && strings.HasPrefix(state, "T")
+}
+
+// isSleeping reports whether a process is in clock_nanosleep, as with sleep(1) and Python's time.sleep. Before that it
+// may be in the dynamic linker.
+func isSleeping(pid int) bool {
+	call, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
+	number, _, _ := strings.Cut(string(call), " ")
+	return err == nil && number == strconv.Itoa(syscall.SYS_CLOCK_NANOSLEEP)
 }
 
 // hasUsed says whether a process has had so many ticks of CPU time (utime in proc_pid_stat(5)).
@@ -228,6 +230,7 @@ func TestStoppedProcessesAgreeWithGdb(t *testing.T) {
 			stops := 2
 			if strings.Contains(p.name, "sleep") {
 				stops = 1
+				until(t, "the program does not sleep", func() bool { return isSleeping(cmd.Process.Pid) })
 			} else {
 				until(t, "the program does not start", func() bool { return hasUsed(cmd.Process.Pid, 30) })
 			}

@@ -119,7 +119,7 @@ func (d *debugger) look(t *testing.T, pid int) string {
 func (d *debugger) backtrace(t *testing.T, p *Process, until string) []string {
 	t.Helper()
 	var said string
-	for wait := 30 * time.Millisecond; wait < 2*time.Second; wait *= 2 {
+	for wait, began := 30*time.Millisecond, time.Now(); time.Since(began) < time.Minute; wait = min(2*wait, time.Second) {
 		// It is stopped while gdb examines it, so that it does not take the CPU time that gdb needs.
 		p.Process.Signal(syscall.SIGCONT)
 		time.Sleep(wait)
