@@ -38,9 +38,15 @@ func open(o *Options) (events []event, err error) {
 			closeEvents(events)
 		}
 	}()
-	a := attr(o.StackSize)
-	add := func(pid, cpu int) error {
-		fd, err := unix.PerfEventOpen(&a, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	ofTasks, ofCPUs := attr(o.StackSize), attr(o.StackSize)
+	if o.Faults {
+		ofTasks.Config, ofTasks.Sample = unix.PERF_COUNT_SW_PAGE_FAULTS, 1
+		ofTasks.Wakeup = 1 // there may be none after it
+		ofTasks.Bits |= unix.PerfBitExcludeKernel
+		ofCPUs.Config = unix.PERF_COUNT_SW_DUMMY
+	}
+	add := func(a *unix.PerfEventAttr, pid, cpu int) error {
+		fd, err := unix.PerfEventOpen(a, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 		if err != nil {
 			return fmt.Errorf("perf_event_open(pid %d, CPU %d): %w", pid, cpu, err)
 		}
@@ -48,15 +54,24 @@ func open(o *Options) (events []event, err error) {
 		return nil
 	}
 	for _, task := range o.Tasks {
-		if err := add(task, -1); err != nil {
-			return events, err
+		on := []int{-1}
+		if o.Faults { // a sample tells of its CPU by its event only
+			on = nil
+			for cpu := range cpus() {
+				on = append(on, cpu)
+			}
+		}
+		for _, cpu := range on {
+			if err := add(&ofTasks, task, cpu); err != nil {
+				return events, err
+			}
 		}
 	}
 	if o.TasksOnly {
 		return events, nil
 	}
 	for cpu := range cpus() {
-		if err := add(-1, cpu); err != nil {
+		if err := add(&ofCPUs, -1, cpu); err != nil {
 			return events, err
 		}
 	}

@@ -20,6 +20,9 @@ type Options struct {
 
 	Tasks     []int // events are opened on these threads, too
 	TasksOnly bool  // and not on the CPUs
+	// Faults says that the threads are sampled at each page fault in user mode, and the CPUs not at all: so samples
+	// are counted, and do not come with time as those of Sysprof.
+	Faults bool
 
 	Disabled  bool // the events are not enabled
 	Announced bool // the eventfd is written to before the program is started
@@ -141,6 +144,16 @@ func (r *Recording) pause(paused bool) {
 	defer r.reader.mu.Unlock()
 	r.reader.paused = paused
 	r.reader.resume.Broadcast()
+}
+
+// Waiting is how many bytes are in the pipe.
+func (r *Recording) Waiting() (n int) {
+	c, err := r.pipe.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = c.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return n
 }
 
 // Hang closes the pipe without telling the program.
