@@ -21,10 +21,10 @@ import (
 
 // TestFilesThatClaimMuch records programs whose files claim much larger sections than they have, with a
 // Python beside them, and reports the recording: both take bounded memory, and say what they left
-// out.
+// out. Those files that take the most are left to the other lane.
 func TestFilesThatClaimMuch(t *testing.T) {
 	t.Parallel()
-	filesThatClaimMuch(t, func(name string) bool { return name != "strings" })
+	filesThatClaimMuch(t, func(name string) bool { return name != "strings" && name != "zlib" })
 }
 
 // TestMachineFilesThatClaimMuch has all of them, and bounds the time, too.

@@ -125,11 +125,11 @@ func (g generatedLeaf) leads(t *testing.T, r recording, n int) {
 // touched is how many pages a program touches in each step, in generated code or called by it.
 const touched = 40
 
-// recordAsked records a step of a program, with copies of 16 KiB.
+// recordAsked records a step of a program.
 func recordAsked(t *testing.T, a *asked, options ...string) recording {
 	t.Helper()
-	r := startStepped(t, slices.Concat(programs.Faults(), []string{"--stack-size", "16384", "-p",
-		strconv.Itoa(a.Process.Pid)}, options)...)
+	r := startStepped(t, slices.Concat(programs.Faults(), []string{"-p", strconv.Itoa(a.Process.Pid)},
+		options)...)
 	a.next(t)
 	r.drain()
 	return r.end(t)

@@ -23,7 +23,7 @@ func TestManyMappings(t *testing.T) {
 	const files = 300
 	libraries := manyLibraries(t, files/2)
 	proc := programs.StartCounted(t, buildCase(t, "loads.c", "-ldl"), 2*files, libraries...)
-	r := startStepped(t, slices.Concat(programs.Faults(), []string{"--stack-size", "8192", "-p",
+	r := startStepped(t, slices.Concat(programs.Faults(), []string{"--stack-size", "16384", "-p",
 		strconv.Itoa(proc.Process.Pid)})...)
 	var open [2]float64
 	for round := range open {
