@@ -90,7 +90,7 @@ func TestConvertsStacksOnPagesThatWereNeverTouched(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
 	dir := t.TempDir()
-	output(t, dir, "perf", slices.Concat([]string{"record", "-q"}, programs.Faults(), []string{"--call-graph",
+	output(t, dir, "perf", slices.Concat([]string{"record", "-q", "-m", "16M"}, programs.Faults(), []string{"--call-graph",
 		"dwarf,8192", "-o", "raw.data", "--", buildCase(t, "untouched.c"), programs.Times(counted), "leaf"})...)
 	e := unspool(t, dir, "convert", "raw.data", "-o", "perf.data", "--stats", "stats.json")
 	if e.status != 0 {
