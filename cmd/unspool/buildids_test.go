@@ -1,20 +1,22 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
-
 	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"unspool/capture/perfdata"
 	"unspool/perfring"
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -25,11 +27,9 @@ func TestPerfRecordsBesideUs(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	need(t, "perf")
-	dir := t.TempDir()
-	r := start(t, dir, nil, "record", "-q", "-a", "-F", "99", "-o", "beside.data")
-	recordsInto(t, filepath.Join(dir, "beside.data"))
-	theirs := filepath.Join(dir, "theirs.data")
-	for i := range 10 {
+	s := startRecording(t, "-q", "-a", "-F", "99")
+	theirs := filepath.Join(t.TempDir(), "theirs.data")
+	for i := range 3 {
 		for _, args := range [][]string{
 			{"record", "-q", "-F", "99", "-e", "cpu-clock", "-o", theirs, "--", "sh", "-c", "/bin/true; /bin/true"},
 			{"script", "-i", theirs, "--show-mmap-events"},
@@ -42,83 +42,121 @@ func TestPerfRecordsBesideUs(t *testing.T) {
 			}
 		}
 	}
-	r.Process.Signal(syscall.SIGINT)
-	if e := r.finish(t, 10*time.Second); e.status != 0 {
-		t.Errorf("status %d: %s", e.status, e.stderr)
+	s.stop(t)
+}
+
+// TestBuildIDsOfShortLivedPrograms records programs, each a build of its own, with a sample each: the build IDs of all
+// are in the recording, though the kernel was not asked for any. Some are removed as soon as they have ended.
+func TestBuildIDsOfShortLivedPrograms(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	for _, c := range []struct {
+		name, after string
+		drained     bool // before a program ends
+	}{
+		{"which stay", ":", false},
+		// To open a file that is gone when its program has ended, unspool has to get a CPU before.
+		{"which are removed", `rm "$p"`, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const n = 20
+			dir := t.TempDir()
+			want := manyBuilds(t, dir, buildCase(t, "touches.c", "-Wl,--build-id=0x"+markedID), n)
+			p := fifoToucher(t, dir)
+			s := startRecording(t, slices.Concat(rareOnly(t), []string{"-a", "--", "sh", "-c",
+				`exec <"$0/in" >"$0/out"; for p in "$0"/build*; do "$p"; ` + c.after + `; done`, dir})...)
+			for range n {
+				p.ready()
+				p.touch(1)
+				if c.drained {
+					s.drained()
+				}
+				p.tell("quit")
+			}
+			r := s.end(t)
+			mapped, listed := identified(t, r.path, want)
+			if mapped != n || listed != n {
+				t.Errorf("of %d programs, %d build IDs with the mapping, %d in the list of sampled files", n, mapped, listed)
+			}
+			if out := output(t, "", "perf", "buildid-list", "-i", r.path); strings.Count(out, dir) != listed {
+				t.Errorf("perf lists others:\n%s", out)
+			}
+		})
 	}
 }
 
-// TestBuildIDsOfShortLivedPrograms records programs of 5 ms, each a build of its own, some of which are
-// removed as soon as they have ended: the build IDs of all are in the recording, though the kernel was not
-// asked for any.
-func TestBuildIDsOfShortLivedPrograms(t *testing.T) {
+// fifoToucher is for touchers of a command that reads from a FIFO called in, and writes to one called out.
+func fifoToucher(t *testing.T, dir string) *toucher {
+	t.Helper()
+	open := func(name string) *os.File {
+		path := filepath.Join(dir, name)
+		if err := unix.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	p := &toucher{t: t, in: open("in"), from: open("out")}
+	p.answers = bufio.NewReader(p.from)
+	return p
+}
+
+// markedID is the build ID of a program of which manyBuilds makes others.
+const markedID = "f00dfeed00112233445566778899aabbccddeeff"
+
+// manyBuilds makes n builds of a program, and returns their build IDs by path.
+func manyBuilds(t *testing.T, dir, program string, n int) map[string]string {
+	t.Helper()
+	content := mustRead(t, program)
+	note, _ := hex.DecodeString(markedID)
+	if bytes.Count(content, note) != 1 {
+		t.Fatalf("%d notes with the build ID", bytes.Count(content, note))
+	}
+	builds := make(map[string]string)
+	for i := range n {
+		path, own := filepath.Join(dir, fmt.Sprintf("build%d", i)), bytes.Clone(note)
+		copy(own[len(own)-2:], []byte{byte(i >> 8), byte(i)})
+		if err := writeProgram(path, bytes.ReplaceAll(content, note, own)); err != nil {
+			t.Fatal(err)
+		}
+		builds[path] = hex.EncodeToString(own)
+	}
+	return builds
+}
+
+// TestMachineBuildIDsOfShortLivedPrograms records programs of 5 ms that are removed as soon as they have ended.
+func TestMachineBuildIDsOfShortLivedPrograms(t *testing.T) {
+	lane.Machine(t, 0.9)
 	needRoot(t)
-	const id = "f00dfeed00112233445566778899aabbccddeeff"
-	program, err := os.ReadFile(programs.Build(t, "burn", "-Wl,--build-id=0x"+id))
-	if err != nil {
-		t.Fatal(err)
-	}
-	note, _ := hex.DecodeString(id)
-	if bytes.Count(program, note) != 1 {
-		t.Fatalf("%d notes with the build ID", bytes.Count(program, note))
-	}
 	for _, c := range []struct {
-		name, after string
-		beside      []string
+		name   string
+		beside []string
 	}{
-		{name: "which stay", after: ":"},
-		{name: "which are removed", after: `rm "$p"`},
+		{name: "alone"},
 		// Its first samples need a survey of 40 MB of code, which is waited for.
-		{name: "which are removed beside Node", after: `rm "$p"`, beside: []string{"node", "-e", "for(;;);"}},
+		{name: "beside Node", beside: []string{"node", "-e", "for(;;);"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if len(c.beside) > 0 {
 				need(t, c.beside[0])
 				neighbour(t, c.beside...)
 			}
-			// To open a file that is gone 5 ms after it was mapped, unspool has to get a CPU in time, which a
-			// busy machine does not always give it.
-			if testing.Short() && c.after != ":" {
-				t.Skip("the race detector is too slow for files of 5 ms")
+			const n = 100
+			dir := t.TempDir()
+			want := manyBuilds(t, dir, programs.Build(t, "burn", "-Wl,--build-id=0x"+markedID), n)
+			r := record(t, "-F", "1999", "-m", "32M", "-a", "--", "sh", "-c",
+				`for p in "$0"/build*; do "$p"; rm "$p"; sleep 0.01; done`, dir)
+			mapped, listed := identified(t, r.path, want)
+			lane.Figure(t, "of %d programs, %d build IDs with the mapping, %d in the list of sampled files", n, mapped, listed)
+			if mapped*100 < n*99 || listed*100 < n*99 {
+				t.Errorf("of %d programs, %d build IDs with the mapping, %d in the list of sampled files", n, mapped, listed)
 			}
-			const attempts, programs = 5, 100
-			for range attempts {
-				mapped, listed := recordShort(t, program, note, programs, c.after)
-				t.Logf("of %d programs, %d build IDs with the mapping, %d in the list of sampled files", programs, mapped,
-					listed)
-				if mapped >= 0.99*programs && listed >= 0.99*programs {
-					return
-				}
-			}
-			t.Error("fewer than 99 %")
 		})
 	}
-}
-
-// recordShort records n copies of a program, each of which is another build, in a shell that does something
-// after each.
-func recordShort(t *testing.T, program, note []byte, n int, after string) (mapped, listed int) {
-	dir := t.TempDir()
-	want := make(map[string]string) // build ID by path
-	for i := range n {
-		path, own := filepath.Join(dir, fmt.Sprintf("burn%d", i)), bytes.Clone(note)
-		copy(own[len(own)-2:], []byte{byte(i >> 8), byte(i)})
-		if err := writeProgram(path, bytes.ReplaceAll(program, note, own)); err != nil {
-			t.Fatal(err)
-		}
-		want[path] = hex.EncodeToString(own)
-	}
-	script := `for p in "$0"/burn*; do "$p"; ` + after + `; sleep 0.01; done`
-	data := filepath.Join(t.TempDir(), "perf.data")
-	e := unspool(t, dir, "record", "-F", "1999", "-m", "32M", "-o", data, "-a", "--", "sh", "-c", script, dir)
-	if e.status != 0 {
-		t.Fatalf("status %d: %s", e.status, e.stderr)
-	}
-	mapped, listed = identified(t, data, want)
-	if out := string(outputOf(t, "perf", "buildid-list", "-i", data)); strings.Count(out, dir) != listed {
-		t.Errorf("perf lists others:\n%s", out)
-	}
-	return mapped, listed
 }
 
 func outputOf(t *testing.T, name string, args ...string) []byte {

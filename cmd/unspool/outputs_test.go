@@ -126,7 +126,7 @@ func (s *stage) run(change func(*exec.Cmd), args ...string) ended {
 		if change != nil {
 			change(cmd)
 		}
-	}, args...).finish(s.t, 20*time.Second)
+	}, args...).finish(s.t, time.Minute)
 }
 
 // all is what is on the stage, with what must not change.
@@ -538,7 +538,7 @@ func (s *stage) shell(want string) {
 	if e.status != 0 || e.stderr != "" {
 		s.t.Errorf("status %d\n%s", e.status, e.stderr)
 	}
-	eventually(s.t, "what goes through >(…)", func() bool {
+	awaited(s.t, "what goes through >(…)", func() bool {
 		_, err := os.Stat(s.path("home/done"))
 		return err == nil
 	})
@@ -619,8 +619,9 @@ func TestKilledRecordingHasItsName(t *testing.T) {
 	if err := os.WriteFile(path, []byte("first"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, dir, nil, "record", "-q", "-p", strconv.Itoa(burner(t)))
-	recordsInto(t, path)
+	p := startToucher(t)
+	r := start(t, dir, nil, append([]string{"record", "-q"}, faultsOf(p)...)...)
+	p.touchUntil("samples", func() bool { return samplesIn(path) > 0 })
 	r.Process.Kill()
 	r.wait()
 	entries, err := os.ReadDir(dir)

@@ -2,10 +2,13 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,57 +30,66 @@ func niceValues(t *testing.T, pid int) (values []int) {
 	return values
 }
 
+// startWaiting starts a recording of a shell that executes commands, which write to a file called told and wait. It
+// returns what they have written, and what lets them go on.
+func startWaiting(t *testing.T, dir, commands string, command ...string) (r *running, told string, goOn func()) {
+	t.Helper()
+	input, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close() })
+	args := slices.Concat([]string{"record", "-o", "perf.data", "--stats", "stats.json", "--"}, command,
+		[]string{"sh", "-c", "{ " + commands + "; } >told; >all; read line"})
+	r = start(t, dir, func(cmd *exec.Cmd) { cmd.Stdin = input }, args...)
+	input.Close()
+	awaitFile(t, filepath.Join(dir, "all"))
+	text, err := os.ReadFile(filepath.Join(dir, "told"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, strings.TrimSpace(string(text)), func() { in.Close() }
+}
+
 // TestRecorderGoesFirst looks at nice values: the recorder's is better than that of the
 // command, which is what it would be without the recorder.
 func TestRecorderGoesFirst(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	if raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err != nil || raw != 20 {
 		t.Skip("skipped for want of the ordinary nice value, which is chosen to be another one here")
 	}
-	dir := t.TempDir()
-	r := start(t, dir, nil, "record", "-o", "perf.data", "--", "sh", "-c", "nice >nice; sleep 0.5")
-	own := filepath.Join(dir, "nice")
-	eventually(t, "the command", func() bool {
-		b, err := os.ReadFile(own)
-		return err == nil && strings.HasSuffix(string(b), "\n")
-	})
+	r, nice, goOn := startWaiting(t, t.TempDir(), "nice")
 	for _, nice := range niceValues(t, r.Process.Pid) {
 		if nice != -10 {
 			t.Errorf("a thread of the recorder has the nice value %d", nice)
 		}
 	}
-	if b, _ := os.ReadFile(own); strings.TrimSpace(string(b)) != "0" {
-		t.Errorf("the command's nice value is %s", b)
+	if nice != "0" {
+		t.Errorf("the command's nice value is %s", nice)
 	}
-	r.wait()
+	goOn()
+	r.finish(t, time.Minute)
 }
 
 // TestRecorderHasRealTimePriority: nice values do nothing across the autogroups of sessions.
 func TestRecorderHasRealTimePriority(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	if _, ok := priority.Try(); !ok {
 		t.Skip("skipped for want of real-time priority")
 	}
 	dir := t.TempDir()
-	r := start(t, dir, nil, "record", "-o", "perf.data", "--stats", "stats.json", "--", "sh", "-c",
-		"grep policy /proc/self/sched >policy; sleep 0.5")
-	own := filepath.Join(dir, "policy")
-	eventually(t, "the command", func() bool {
-		b, err := os.ReadFile(own)
-		return err == nil && strings.HasSuffix(string(b), "\n")
-	})
+	r, policy, goOn := startWaiting(t, dir, "grep policy /proc/self/sched")
 	if a, err := unix.SchedGetAttr(r.Process.Pid, 0); err != nil || a.Policy != unix.SCHED_RR {
 		t.Errorf("the recorder: %+v, %v", a, err)
 	}
-	if b, _ := os.ReadFile(own); strings.Join(strings.Fields(string(b)), "") != "policy:0" {
-		t.Errorf("the command: %s", b)
+	if strings.Join(strings.Fields(policy), "") != "policy:0" {
+		t.Errorf("the command: %s", policy)
 	}
-	r.wait()
-	content, err := os.ReadFile(filepath.Join(dir, "stats.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if st := readStatistics(t, content); !strings.HasPrefix(st.Cost.Priority, "real-time ") {
+	goOn()
+	r.finish(t, time.Minute)
+	if st := statsIn(t, dir); !strings.HasPrefix(st.Cost.Priority, "real-time ") {
 		t.Errorf("the statistics: %q", st.Cost.Priority)
 	}
 }
@@ -92,14 +104,17 @@ func TestRecorderGoesBeforeRealTimeThreads(t *testing.T) {
 		t.Skip("skipped for want of real-time priority")
 	}
 	dir := t.TempDir()
-	r := start(t, dir, nil, "record", "-o", "perf.data", "--stats", "stats.json", "--",
-		"chrt", "-f", "5", "sleep", "0.5")
-	r.wait()
-	content, err := os.ReadFile(filepath.Join(dir, "stats.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if st := readStatistics(t, content); st.Cost.Priority != "real-time 99" {
+	r, _, goOn := startWaiting(t, dir, ":", "chrt", "-f", "5")
+	awaited(t, "the recorder's highest priority", func() bool {
+		a, err := unix.SchedGetAttr(r.Process.Pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Priority == 99
+	})
+	goOn()
+	r.finish(t, time.Minute)
+	if st := statsIn(t, dir); st.Cost.Priority != "real-time 99" {
 		t.Errorf("the statistics: %q", st.Cost.Priority)
 	}
 }

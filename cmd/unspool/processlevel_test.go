@@ -2,10 +2,13 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A recording of several programs begins with their names in all formats, one of a single program does not.
@@ -13,12 +16,18 @@ func TestProcessLevel(t *testing.T) {
 	t.Parallel()
 	single := halvesRecording(t)
 	dir := t.TempDir()
+	var touchers []*toucher
 	for _, name := range []string{"first", "second"} {
-		copyFile(t, filepath.Join(filepath.Dir(halves.path), "halves"), filepath.Join(dir, name))
+		touchers = append(touchers, runToucher(t, exec.Command(buildToucher(t, name), "stirs")))
 	}
-	e := unspool(t, dir, "record", "-q", "-F", "1999", "-o", "two.data", "--", "sh", "-c",
-		"./first 150; ./second 150")
-	if e.status != 0 {
+	r, control := startControlled(t, dir, slices.Concat([]string{"record", "-q", "-o", "two.data"},
+		faultsOf(touchers...))...)
+	control("enable")
+	for _, p := range touchers {
+		p.touch(counted)
+	}
+	control("stop")
+	if e := r.finish(t, time.Minute); e.status != 0 {
 		t.Fatalf("record: status %d\n%s", e.status, e.stderr)
 	}
 	programs := regexp.MustCompile(`(?m)^programs  (first|second) [\d.]+ %, .*\(--by comm\)$`)

@@ -1,43 +1,66 @@
 package main
 
 import (
-	"bufio"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"unspool/testdata/programs"
 )
 
+// TestRecordAfterDelay has samples come all the time, of which those of the delay are not to be recorded.
 func TestRecordAfterDelay(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	need(t, "perf")
-	pid := strconv.Itoa(burner(t))
+	p := startToucher(t)
+	path := buildToucher(t, "")
+	const delay = 200 * time.Millisecond
 	for name, args := range map[string][]string{
-		"of a command":          {"-d", "1.2s", "--", programs.Build(t, "burn"), "0"},
-		"of a process":          {"-d", "1.2s", "-p", pid},
-		"of the whole system":   {"-d", "1.2s", "-a"},
-		"in a confined process": {"-d", "1.2s", "--sandbox", "-p", pid},
+		"of a command":          append(programs.Faults(), "--", path),
+		"of a process":          faultsOf(p),
+		"of the whole system":   {"-a"},
+		"in a confined process": append(faultsOf(p), "--sandbox"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			began := monotonic(t)
-			r := record(t, append([]string{"-F", "999", "-D", "700"}, args...)...)
-			samples := perfScript(t, r.path)
-			if len(samples) < 20 {
-				t.Fatalf("%d samples", len(samples))
+			if name == "of the whole system" {
+				args = append(args, rareOnly(t)...)
 			}
-			if first := samples[0].time - began; first < 700*time.Millisecond {
+			dir, p := t.TempDir(), p
+			data := filepath.Join(dir, "perf.data")
+			args := slices.Concat([]string{"record", "-D", strconv.Itoa(int(delay.Milliseconds()))}, args)
+			began := monotonic(t)
+			var r *running
+			if name == "of a command" {
+				r, p = startTold(t, dir, args...)
+			} else {
+				r = start(t, dir, nil, args...)
+			}
+			p.touchUntil("samples", func() bool { return samplesIn(data) >= counted })
+			r.Process.Signal(syscall.SIGINT)
+			if e := r.finish(t, time.Minute); name != "of a command" && e.status != 0 {
+				t.Fatalf("%+v", e)
+			}
+			samples := perfScript(t, data)
+			if first := samples[0].time - began; first < delay {
 				t.Errorf("the first sample is from %v after the start", first)
 			}
 			// The program's mappings are from the time before.
-			if share(samples, func(s *sample) bool { return slices.Contains(s.names(), "burn_inner") }) == 0 {
-				t.Error("no sample in burn_inner")
+			samples = touching(of(samples, p.pid))
+			for _, s := range samples {
+				if !isTouching(&s) {
+					t.Errorf("a stack of %v", s.names())
+				}
+			}
+			if len(samples) == 0 {
+				t.Error("no sample in touches_leaf")
 			}
 		})
 	}
@@ -47,65 +70,60 @@ func TestRecordAfterDelay(t *testing.T) {
 func TestRecordIsControlled(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	need(t, "perf")
-	pid := strconv.Itoa(burner(t))
+	p := startToucher(t)
 	for name, output := range map[string]string{"perf.data": "perf.data", "another format": "out.folded"} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			for _, fifo := range []string{"ctl", "ack"} {
-				if err := unix.Mkfifo(filepath.Join(dir, fifo), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			acks, err := os.OpenFile(filepath.Join(dir, "ack"), os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer acks.Close()
-			lines := bufio.NewReader(acks)
-			r := start(t, dir, nil, "record", "-p", pid, "-F", "999", "-D", "-1", "--control", "fifo:ctl,ack",
-				"-o", output)
-			in, err := os.OpenFile(filepath.Join(dir, "ctl"), os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer in.Close()
-			var at []time.Duration // when each command was followed
-			for _, command := range []string{"ping", "enable", "disable", "stop"} {
-				if command != "ping" {
-					time.Sleep(300 * time.Millisecond)
-				}
-				if _, err := in.WriteString(command + "\n"); err != nil {
-					t.Fatal(err)
-				}
-				at = append(at, monotonic(t))
-				if err := acks.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-					t.Fatal(err)
-				}
-				if line, err := lines.ReadString('\n'); line != "ack\n" {
-					t.Fatalf("%s: %q, %v\n%s", command, line, err, &r.stderr)
-				}
-				if command == "disable" {
-					at[len(at)-1] = monotonic(t) // until then there may be samples
-				}
-			}
-			if e := r.wait(); e.status != 0 {
+			r, control := startControlled(t, dir, slices.Concat([]string{"record", "-o", output}, faultsOf(p))...)
+			control("ping")
+			// By the depths of the stacks, samples are known again: those of 2 and 4 are to be recorded.
+			p.tell("20 1")
+			control("enable")
+			p.tell("20 2")
+			control("disable")
+			p.tell("20 3")
+			control("enable")
+			p.tell("20 4")
+			control("disable")
+			p.tell("20 5")
+			control("stop")
+			if e := r.finish(t, time.Minute); e.status != 0 {
 				t.Fatalf("%+v", e)
 			}
-			if output != "perf.data" {
-				return
+			data := filepath.Join(dir, output)
+			var got string
+			for depth := 1; depth <= 5; depth++ {
+				got += fmt.Sprint(" ", ofDepth(t, data, depth))
 			}
-			samples := perfScript(t, filepath.Join(dir, output))
-			if len(samples) < 20 {
-				t.Errorf("%d samples", len(samples))
-			}
-			for _, s := range samples {
-				if s.time < at[1] || s.time > at[2] {
-					t.Fatalf("a sample at %v, between %v and %v there may be some", s.time, at[1], at[2])
-				}
+			if want := " 0 20 0 20 0"; got != want {
+				t.Errorf("samples%s, and not%s", got, want)
 			}
 		})
 	}
+}
+
+// ofDepth counts the samples of a toucher that are below so many frames of touches_outer.
+func ofDepth(t *testing.T, path string, depth int) (n int) {
+	t.Helper()
+	frames := strings.Repeat("touches_outer;", depth)
+	if filepath.Ext(path) == ".folded" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("touches_pages;"+frames+`touches_leaf (\d+)\n`).FindAllSubmatch(text, -1) {
+			count, _ := strconv.Atoi(string(m[1]))
+			n += count
+		}
+		return n
+	}
+	p := ownProfile(t, path)
+	for _, s := range p.Samples {
+		if strings.HasPrefix(strings.Join(userStack(p, s.Node), ";"), "touches_leaf;"+frames+"touches_pages;main;") {
+			n += int(s.Count)
+		}
+	}
+	return n
 }
 
 func TestBadControl(t *testing.T) {

@@ -2,15 +2,18 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -62,33 +65,27 @@ func TestLittleAddressSpace(t *testing.T) {
 }
 
 func TestDurationEndsTheCommand(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	process := burner(t)
+	const duration = 200 * time.Millisecond
 	for _, c := range []struct {
-		name    string
-		args    []string
-		atLeast uint64 // of samples.user
+		name string
+		args []string
 	}{
-		{"sleeping", []string{"--", "sleep", "30"}, 0},
-		{"burning", []string{"--", programs.Build(t, "burn"), "0"}, 200},
-		{"burning beside -a", []string{"-a", "--", programs.Build(t, "burn"), "0"}, 200},
-		{"process", []string{"-p", strconv.Itoa(process)}, 0},
+		{"sleeping", []string{"-d", "0.2", "--", "sleep", "300"}},
+		{"burning", []string{"-d", "200ms", "--", programs.Build(t, "burn"), "0"}},
+		{"burning beside -a", []string{"-d", "0.2s", "-a", "-F", "99", "--", programs.Build(t, "burn"), "0"}},
+		{"process", []string{"-d", "0.2", "-p", strconv.Itoa(process)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			began, before := time.Now(), cpuOf(t, process)
-			r := record(t, append([]string{"-d", "0.5"}, c.args...)...)
-			if r.took < 500*time.Millisecond || r.took > 3*time.Second {
-				t.Errorf("it took %v", r.took)
+			r := record(t, c.args...)
+			// It can be longer on a busy machine, and never shorter.
+			if d := r.stats.Duration; d < duration.Seconds() || r.took < duration {
+				t.Errorf("events were enabled for %.2f s, and it took %v", d, r.took)
 			}
-			if d := r.stats.Duration; d < 0.5 || d > 0.8 {
-				t.Errorf("events were enabled for %.2f s", d)
-			}
-			least := r.fewest(999, c.atLeast)
-			if c.name == "process" {
-				least = fewest(999, r.stats.recorded(cpuOf(t, process)-before, began), 100)
-			}
-			if n := r.stats.Samples.User; n < least {
-				t.Errorf("%d user samples, want %d", n, least)
+			if n := ownProfile(t, r.path).Count(); n != r.stats.Samples.Total {
+				t.Errorf("%d samples in the file, %d in the statistics", n, r.stats.Samples.Total)
 			}
 		})
 	}
@@ -97,15 +94,26 @@ func TestDurationEndsTheCommand(t *testing.T) {
 func TestDurationEndsACommandDeafToSIGTERM(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	r := record(t, "-d", "0.3", "--", "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done")
-	if r.took > 6*time.Second {
-		t.Errorf("it took %v", r.took)
+	record(t, "-d", "0.3", "--", "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done") // it ends
+}
+
+// TestMachineDurationEndsTheCommand looks at the time that it takes.
+func TestMachineDurationEndsTheCommand(t *testing.T) {
+	lane.Machine(t, 0.95)
+	needRoot(t)
+	for _, args := range [][]string{{"--"}, {"-a", "--"}} {
+		r := record(t, slices.Concat([]string{"-d", "0.5"}, args, []string{programs.Build(t, "burn"), "0"})...)
+		lane.Figure(t, "%d samples in %.2f s of %v", r.stats.Samples.User, r.stats.Duration, r.took)
+		if d := r.stats.Duration; d < 0.5 || d > 0.8 || r.took > 3*time.Second || r.stats.Samples.User < 200 {
+			t.Errorf("%d samples in %.2f s of %v", r.stats.Samples.User, d, r.took)
+		}
 	}
 }
 
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
+	busy := burner(t) // somebody has to run
 	for _, c := range []struct {
 		name   string
 		signal syscall.Signal
@@ -113,36 +121,33 @@ func TestInterrupt(t *testing.T) {
 		args   []string
 		status int
 	}{
-		{"whole system", syscall.SIGINT, false, []string{"-a", "-d", "30"}, 0},
+		{"whole system", syscall.SIGINT, false, []string{"-a", "-d", "300"}, 0},
 		{"whole system, SIGTERM", syscall.SIGTERM, false, []string{"-a"}, 0},
-		{"process", syscall.SIGINT, false, []string{"-p", strconv.Itoa(burner(t))}, 0},
+		{"process", syscall.SIGINT, false, []string{"-p", strconv.Itoa(busy)}, 0},
 		{"command", syscall.SIGINT, true, []string{"--", programs.Build(t, "burn"), "0"}, 128 + 2},
 		{"shell that catches it", syscall.SIGINT, true,
-			[]string{"--", "sh", "-c", "trap 'exit 7' INT; while :; do :; done"}, 7},
+			[]string{"--", "sh", "-c", "trap 'exit 7' INT; >trapped; while :; do :; done"}, 7},
 		{"command that gets no signal", syscall.SIGTERM, false, []string{"--", programs.Build(t, "burn"), "0"},
 			128 + 15},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			burner(t) // somebody has to run
 			dir := t.TempDir()
 			r := start(t, dir, func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} },
 				append([]string{"record", "-F", "999", "--stats", "stats.json", "-o", "perf.data"}, c.args...)...)
-			recordsInto(t, filepath.Join(dir, "perf.data"))
-			time.Sleep(100 * time.Millisecond)
+			awaitSamples(t, filepath.Join(dir, "perf.data"), 1)
+			if c.name == "shell that catches it" {
+				awaitFile(t, filepath.Join(dir, "trapped"))
+			}
 			pid := r.Process.Pid
 			if c.group {
 				pid = -pid
 			}
 			syscall.Kill(pid, c.signal)
-			e := r.finish(t, 5*time.Second)
+			e := r.finish(t, time.Minute)
 			if e.status != c.status {
 				t.Errorf("status %d, want %d\n%s", e.status, c.status, e.stderr)
 			}
-			content, err := os.ReadFile(filepath.Join(dir, "stats.json"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			st := readStatistics(t, content)
+			st := statsIn(t, dir)
 			st.addUp(t)
 			if n := ownProfile(t, filepath.Join(dir, "perf.data")); n.Count() != st.Samples.Total {
 				t.Errorf("the file has %d samples, stats %d", n.Count(), st.Samples.Total)
@@ -158,11 +163,11 @@ func TestChildrenAreRecorded(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	need(t, "perf")
-	burn := programs.Build(t, "burn")
-	r := record(t, "-F", "999", "--", "sh", "-c", `"$0" 250 & "$0" 250 & wait; exec "$0" 250`, burn)
+	r := record(t, append(programs.Faults(), "--", "sh", "-c", `"$0" "$1" & "$0" "$1" & wait; exec "$0" "$1"`,
+		programs.Build(t, "plain"), programs.Times(counted))...)
 	perProcess := make(map[int]int)
 	for _, s := range perfScript(t, r.path) {
-		if s.comm == "burn" && len(s.user) > 0 && s.outermost().name == "_start" {
+		if s.comm == "plain" && len(s.user) > 0 && s.user[0].name == "plain_leaf" && s.outermost().name == "_start" {
 			perProcess[s.pid]++
 		}
 	}
@@ -170,8 +175,8 @@ func TestChildrenAreRecorded(t *testing.T) {
 		t.Errorf("%d processes were sampled: %v", len(perProcess), perProcess)
 	}
 	for pid, n := range perProcess {
-		if n < 100 {
-			t.Errorf("process %d: %d complete samples of 250 ms", pid, n)
+		if n != counted {
+			t.Errorf("process %d: %d complete samples, of %d", pid, n, counted)
 		}
 	}
 }
@@ -182,7 +187,7 @@ func TestCommandHasItsOwnInputAndOutput(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, dir, func(cmd *exec.Cmd) { cmd.Stdin = strings.NewReader("one\ntwo\n") },
 		"record", "-v", "-o", "perf.data", "--", "sh", "-c", "cat; echo three >&2")
-	e := r.finish(t, 10*time.Second)
+	e := r.finish(t, time.Minute)
 	if e.stdout != "one\ntwo\n" {
 		t.Errorf("stdout: %q", e.stdout)
 	}
@@ -242,6 +247,7 @@ func TestCommandRunsAsWithoutUs(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
 	data := filepath.Join(dir, "perf.data")
+	script := ""
 	for _, c := range []struct{ name, command string }{
 		{"signals", "grep -E '^Sig(Pnd|Blk|Ign|Cgt)|^ShdPnd' /proc/self/status"},
 		{"open files", "ls /proc/self/fd"},
@@ -249,28 +255,26 @@ func TestCommandRunsAsWithoutUs(t *testing.T) {
 		{"capabilities", "grep -E '^(Cap|NoNewPrivs|Seccomp)' /proc/self/status"},
 		{"environment", "env -u _ | sort"},
 		{"directory and umask", "pwd; umask"},
-		{"name", "echo $0; cat /proc/$$/comm; tr '\\0' ' ' </proc/$$/cmdline"},
+		{"name", "echo $0; cat /proc/$$/comm; tr '\\0' ' ' </proc/$$/cmdline; echo"},
 		{"nice and scheduling", "nice; cat /proc/self/oom_score_adj; grep policy /proc/self/sched"},
 		{"process group", "test $(ps -o pgid= -p $$) = $(ps -o pgid= -p $PPID) && echo same"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			for _, before := range []string{"", "ulimit -S -n 512; ", "trap '' HUP; ",
-				"exec 3</dev/null 4<&3 6>&1; "} {
-				run := func(prefix ...string) string {
-					cmd := exec.Command("sh", append([]string{"-c", before + `exec "$@"`, "sh"},
-						append(prefix, "sh", "-c", c.command)...)...)
-					cmd.Dir = dir
-					out, err := cmd.CombinedOutput()
-					if err != nil {
-						t.Fatalf("%s: %v\n%s", cmd, err, out)
-					}
-					return string(out)
-				}
-				plain := run()
-				if under := run(binary, "record", "-q", "-o", data, "--"); under != plain {
-					t.Errorf("%salone:\n%s\nunder unspool:\n%s", before, plain, under)
-				}
+		script += fmt.Sprintf("echo '%s:'; %s\n", c.name, c.command)
+	}
+	for _, before := range []string{"", "ulimit -S -n 512; ", "trap '' HUP; ", "exec 3</dev/null 4<&3 6>&1; "} {
+		run := func(prefix ...string) string {
+			cmd := exec.Command("sh", append([]string{"-c", before + `exec "$@"`, "sh"},
+				append(prefix, "sh", "-c", script)...)...)
+			cmd.Dir = dir
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", cmd, err, out)
 			}
-		})
+			return string(out)
+		}
+		plain := run()
+		if under := run(binary, "record", "-q", "-o", data, "--"); under != plain {
+			t.Errorf("%salone:\n%s\nunder unspool:\n%s", before, plain, under)
+		}
 	}
 }

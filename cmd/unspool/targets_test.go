@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"unspool/testdata/programs"
 )
@@ -58,65 +59,78 @@ func TestSpooled(t *testing.T) {
 	}
 }
 
-// samplesBy counts the samples of a recording by one of perf script's fields.
-func samplesBy(t *testing.T, path, field string) map[string]int {
+// only fails the test unless those samples of a recording are of a process that are in touches_leaf, and others of no
+// process.
+func only(t *testing.T, r recording, p *toucher, touched int) {
 	t.Helper()
-	seen := make(map[string]int)
-	for line := range strings.Lines(output(t, "", "perf", "script", "-f", "-i", path, "-F", field, "-G")) {
-		seen[strings.TrimSpace(line)]++
+	samples := perfScript(t, r.path)
+	theirs := of(samples, p.pid)
+	if len(theirs) != len(samples) || len(touching(theirs)) != touched {
+		t.Errorf("%d samples, of them %d of process %d, and %d in touches_leaf, of %d", len(samples), len(theirs), p.pid,
+			len(touching(theirs)), touched)
 	}
-	return seen
-}
-
-// only fails the test unless there are some samples, all of them with one value.
-func only(t *testing.T, seen map[string]int, value string) {
-	t.Helper()
-	if len(seen) != 1 || seen[value] == 0 {
-		t.Errorf("samples of %v, want %s only", seen, value)
-	}
+	r.whollyComplete(t)
 }
 
 func TestRecordOfCPUs(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	need(t, "perf", "taskset")
-	pid := burner(t)
-	onCPU := func(cpu string) { output(t, "", "taskset", "-p", "-c", cpu, strconv.Itoa(pid)) }
-	onCPU("0")
-	for name, args := range map[string][]string{
-		"of the whole system": {"-C", "0"},
-		"of a process":        {"-C", "0", "-p", strconv.Itoa(pid)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := record(t, append(args, "-F", "999", "-d", "0.4")...)
-			only(t, samplesBy(t, r.path, "cpu"), "[000]")
-		})
+	if _, err := os.Stat("/sys/devices/system/cpu/cpu1"); err != nil {
+		t.Skip("there is one CPU only")
 	}
-	t.Run("on another CPU", func(t *testing.T) {
-		if _, err := os.Stat("/sys/devices/system/cpu/cpu1"); err != nil {
-			t.Skip("there is one CPU only")
+	onCPU := func(p *toucher, cpu string) { output(t, "", "taskset", "-p", "-c", cpu, strconv.Itoa(p.pid)) }
+	// By the depths of the stacks, samples are known again.
+	touchOnBoth := func(p *toucher) {
+		onCPU(p, "0")
+		p.tell("20 2")
+		onCPU(p, "1")
+		p.tell("20 3")
+	}
+	check := func(t *testing.T, path string, p *toucher) {
+		t.Helper()
+		for depth, want := range map[int]int{2: 20, 3: 0} {
+			n := share(touching(of(perfScript(t, path), p.pid)), func(s *sample) bool {
+				return s.user[depth].name ==
+					"touches_outer" && s.user[depth+1].name == "touches_pages"
+			})
+			if n != want {
+				t.Errorf("%d samples %d frames deep, want %d", n, depth, want)
+			}
 		}
-		onCPU("1")
-		r := record(t, "-C", "0", "-p", strconv.Itoa(pid), "-F", "999", "-d", "0.2")
-		if r.stats.Samples.Total > 0 {
-			t.Errorf("%d samples", r.stats.Samples.Total)
+		for cpu := range strings.FieldsSeq(output(t, "", "perf", "script", "-f", "-i", path, "-F", "cpu", "-G")) {
+			if cpu != "[000]" {
+				t.Fatalf("a sample on CPU %s", cpu)
+			}
 		}
+	}
+	p := startToucher(t)
+	t.Run("of the whole system", func(t *testing.T) {
+		s := startRecording(t, append(rareOnly(t), "-C", "0")...)
+		touchOnBoth(p)
+		check(t, s.stop(t).path, p)
+	})
+	t.Run("of a process", func(t *testing.T) {
+		s := startRecording(t, append(faultsOf(p), "-C", "0")...)
+		touchOnBoth(p)
+		check(t, s.stop(t).path, p)
 	})
 	// The program maps its libraries on another CPU than it is sampled on.
 	t.Run("mapped elsewhere", func(t *testing.T) {
-		if _, err := os.Stat("/sys/devices/system/cpu/cpu1"); err != nil {
-			t.Skip("there is one CPU only")
+		dir := t.TempDir()
+		r, p := startTold(t, dir, slices.Concat([]string{"record", "-C", "0"}, rareOnly(t),
+			[]string{"--", "taskset", "-c", "1", buildToucher(t, "")})...)
+		touchOnBoth(p)
+		p.end()
+		if e := r.finish(t, time.Minute); e.status != 0 {
+			t.Fatalf("%+v", e)
 		}
-		r := record(t, "-C", "0", "-F", "999", "--", "taskset", "-c", "1", "sh", "-c",
-			`"$0" 700 & sleep 0.2; taskset -p -c 0 $! >/dev/null; wait`, programs.Build(t, "burn"))
-		burning := 0
-		for _, s := range perfScript(t, r.path) {
-			if s.comm == "burn" && slices.Contains(s.names(), "burn_inner") {
-				burning++
+		path := filepath.Join(dir, "perf.data")
+		check(t, path, p)
+		for _, s := range of(perfScript(t, path), p.pid) {
+			if names := s.names(); len(names) < 4 || names[len(names)-1] != "_start" {
+				t.Errorf("a stack of %v", names)
 			}
-		}
-		if burning < 20 {
-			t.Errorf("%d samples in burn_inner", burning)
 		}
 	})
 }
@@ -125,28 +139,17 @@ func TestRecordOfThreads(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	need(t, "perf")
-	cmd := exec.Command(buildDemo(t), "30")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	var tids []string
-	eventually(t, "the threads", func() bool {
-		entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", cmd.Process.Pid))
-		tids = nil
-		for _, e := range entries {
-			tids = append(tids, e.Name())
-		}
-		return len(tids) == 5
-	})
-	slices.Sort(tids)
-	r := record(t, "-F", "999", "-t", tids[2], "-d", "0.6")
-	only(t, samplesBy(t, r.path, "tid"), tids[2])
-	if r.stats.incomplete() > 0.01 {
-		t.Errorf("%v", r.stats.Unwind.Ended)
+	p := startToucher(t, "first", "second", "third")
+	for name, tid := range map[string]int{"one of three": p.tids[1], "the last one": p.tids[2]} {
+		t.Run(name, func(t *testing.T) {
+			s := startRecording(t, append(programs.Faults(), "-t", strconv.Itoa(tid))...)
+			p.touch(counted)
+			r := s.stop(t)
+			only(t, r, p, counted)
+			if tids := threadsOf(perfScriptHeads(t, r.path)); !slices.Equal(tids, []int{tid}) {
+				t.Errorf("samples of %v, want %d only", tids, tid)
+			}
+		})
 	}
 }
 
@@ -154,66 +157,34 @@ func TestRecordOfThreads(t *testing.T) {
 func TestRecordEndsWithItsThreads(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	need(t, "python3")
-	cmd := exec.Command("python3", "-c", `
-import threading, time
-def spin():
-    end = time.time() + 2
-    while time.time() < end: pass
-threading.Thread(target=spin).start()
-time.sleep(30)`)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	var tid string
-	eventually(t, "the thread", func() bool {
-		entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", cmd.Process.Pid))
-		if len(entries) == 2 {
-			tid = entries[1].Name()
-		}
-		return len(entries) == 2
-	})
-	if r := record(t, "-t", tid); r.stats.Duration > 20 || r.stats.Samples.Total == 0 {
-		t.Errorf("%d samples in %.1f s", r.stats.Samples.Total, r.stats.Duration)
-	}
+	need(t, "perf")
+	p := startToucher(t, "ends")
+	s := startRecording(t, append(programs.Faults(), "-t", strconv.Itoa(p.tids[0]))...)
+	p.touch(counted)
+	p.tell("end")
+	only(t, s.end(t), p, counted)
+	p.touch(1) // it is still there
 }
 
 func TestRecordOfUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	need(t, "perf")
-	burner(t) // of root
+	other := startToucher(t) // of root
 	const uid = 54321
-	dir := t.TempDir()
-	program, err := os.ReadFile(programs.Build(t, "burn"))
-	if err != nil {
-		t.Fatal(err)
+	path := buildToucher(t, "")
+	for _, dir := range []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path))} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
-	path := filepath.Join(dir, "burn")
-	if err := writeProgram(path, program); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, "30000")
+	cmd := exec.Command(path)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	r := record(t, "-F", "999", "-u", strconv.Itoa(uid), "-d", "0.4")
-	only(t, samplesBy(t, r.path, "pid"), strconv.Itoa(cmd.Process.Pid))
+	p := runToucher(t, cmd)
+	s := startRecording(t, append(programs.Faults(), "-u", strconv.Itoa(uid))...)
+	p.touch(counted)
+	other.touch(counted)
+	only(t, s.stop(t), p, counted)
 }
 
 func TestRecordOfCgroup(t *testing.T) {
@@ -222,17 +193,15 @@ func TestRecordOfCgroup(t *testing.T) {
 	need(t, "perf")
 	name := fmt.Sprintf("unspool-test-%d", os.Getpid())
 	dir := makeCgroup(t, name)
-	burner(t) // outside
-	pid := strconv.Itoa(burner(t))
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(pid), 0o644); err != nil {
+	other, p := startToucher(t), startToucher(t)
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(p.pid)), 0o644); err != nil {
 		t.Skipf("cgroups cannot be changed here: %v", err)
 	}
 	for _, given := range []string{name, "/" + name, dir} {
-		r := record(t, "-F", "999", "-G", given, "-d", "0.4")
-		only(t, samplesBy(t, r.path, "pid"), pid)
-		if r.stats.incomplete() > 0.01 {
-			t.Errorf("%v", r.stats.Unwind.Ended)
-		}
+		s := startRecording(t, append(programs.Faults(), "-G", given)...)
+		other.touch(counted)
+		p.touch(counted)
+		only(t, s.stop(t), p, counted)
 	}
 }
 
@@ -251,7 +220,7 @@ func makeCgroup(t *testing.T, name string) string {
 		}
 		t.Cleanup(func() {
 			// What was in it has been killed, and may not be gone yet.
-			eventually(t, "the cgroup to be empty", func() bool { return os.Remove(dir) == nil })
+			awaited(t, "the cgroup to be empty", func() bool { return os.Remove(dir) == nil })
 		})
 		return dir
 	}
@@ -263,42 +232,25 @@ func makeCgroup(t *testing.T, name string) string {
 func TestNamesAreLookedUpOnce(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	program, err := os.ReadFile(programs.Build(t, "burn"))
-	if err != nil {
-		t.Fatal(err)
+	path := buildToucher(t, "looked-up-once")
+	p, dir := runToucher(t, exec.Command(path)), t.TempDir()
+	r, control := startControlled(t, dir, slices.Concat([]string{"record", "-q", "-o", "out.folded"},
+		programs.Faults(), []string{"-p", filepath.Base(path)})...)
+	control("enable")
+	given := false
+	for _, args := range childrenOf(t, r.Process.Pid) {
+		given = given || strings.Contains(args, fmt.Sprintf(":%d:", p.pid))
 	}
-	path := filepath.Join(t.TempDir(), "looked-up-once")
-	if err := writeProgram(path, program); err != nil {
-		t.Fatal(err)
+	if !given {
+		t.Errorf("the process that records is not told of process %d: %v", p.pid, childrenOf(t, r.Process.Pid))
 	}
-	cmd := exec.Command(path, "60000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	eventually(t, "the process", func() bool {
-		found, err := processes([]string{filepath.Base(path)})
-		return err == nil && slices.Equal(found, []int{cmd.Process.Pid})
-	})
-	dir := t.TempDir()
-	r := start(t, dir, nil, "record", "-q", "-p", filepath.Base(path), "-d", "1", "-o", "out.folded")
-	eventually(t, "the process that records", func() bool {
-		for _, args := range childrenOf(t, r.Process.Pid) {
-			if strings.Contains(args, fmt.Sprintf(":%d:", cmd.Process.Pid)) {
-				return true
-			}
-		}
-		return false
-	})
-	if e := r.wait(); e.status != 0 {
+	p.touch(counted)
+	control("stop")
+	if e := r.finish(t, time.Minute); e.status != 0 {
 		t.Errorf("%+v", e)
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "out.folded")); err != nil ||
-		!strings.Contains(string(text), "burn_inner") {
-		t.Errorf("%v, %.200s", err, text)
+	if n := ofDepth(t, filepath.Join(dir, "out.folded"), 1); n != counted {
+		t.Errorf("%d samples, of %d", n, counted)
 	}
 }
 

@@ -12,40 +12,55 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"unspool/testdata/lane"
 )
 
 // TestTopWritesTables has top write to a pipe, as root and confined.
 func TestTopWritesTables(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	pid := strconv.Itoa(burner(t))
+	p := startToucher(t)
 	for _, option := range []string{"--sandbox", "--no-sandbox"} {
 		t.Run(option, func(t *testing.T) {
-			var e ended
-			full := 0
-			for _, c := range [][2]string{{"2", "0.5"}, {"20", "5"}} { // on a busy machine it gets less of a CPU
-				e = unspool(t, "", "top", option, "-p", pid, "-d", c[0], "--delay", c[1])
-				if e.status != 0 || e.stderr != "" {
-					t.Fatalf("status %d: %s", e.status, e.stderr)
-				}
-				if full = fullTables(t, e.stdout); full >= 3 {
-					return
-				}
+			tables, err := os.Create(filepath.Join(t.TempDir(), "tables"))
+			if err != nil {
+				t.Fatal(err)
 			}
-			t.Errorf("%d tables with samples:\n%s", full, e.stdout)
+			defer tables.Close()
+			r := start(t, "", func(cmd *exec.Cmd) { cmd.Stdout = tables },
+				append([]string{"top", option, "--delay", "0.2"}, faultsOf(p)...)...)
+			read := func() string { return string(mustRead(t, tables.Name())) }
+			p.touchUntil("tables with samples", func() bool {
+				time.Sleep(10 * time.Millisecond)
+				all, full := fullTables(t, read())
+				return all >= 4 && full >= 3
+			})
+			r.Process.Signal(syscall.SIGINT)
+			if e := r.finish(t, time.Minute); e.status != 0 || e.stderr != "" {
+				t.Fatalf("status %d: %s", e.status, e.stderr)
+			}
+			if text := read(); !strings.HasSuffix(text, "\n\n") {
+				t.Errorf("the last table is not whole:\n%s", text)
+			}
+			fullTables(t, read())
 		})
 	}
+	t.Run("ends", func(t *testing.T) {
+		e := unspool(t, "", append([]string{"top", "--delay", "0.1", "-d", "0.3"}, faultsOf(p)...)...)
+		if all, _ := fullTables(t, e.stdout); e.status != 0 || all == 0 || e.took < 300*time.Millisecond {
+			t.Errorf("status %d, after %v: %s\n%s", e.status, e.took, e.stderr, e.stdout)
+		}
+	})
 }
 
-// fullTables checks the tables of a program burn, four at least, and returns how many have samples.
-func fullTables(t *testing.T, stdout string) (full int) {
+// fullTables checks the tables of a toucher that are whole, and returns how many there are, and have samples.
+func fullTables(t *testing.T, stdout string) (all, full int) {
 	t.Helper()
-	tables := strings.Split(strings.TrimSuffix(stdout, "\n\n"), "\n\n")
-	if len(tables) < 4 {
-		t.Fatalf("%d tables:\n%s", len(tables), stdout)
-	}
+	tables := strings.Split(stdout, "\n\n")
 	head := regexp.MustCompile(`^\S+T\S+  (\d+ samples?) in [\d.]+ m?s(, \d\.\d of \d+ CPUs? busy)?$`)
-	for _, table := range tables {
+	for _, table := range tables[:len(tables)-1] {
+		all++
 		lines := strings.Split(table, "\n")
 		m := head.FindStringSubmatch(lines[0])
 		if m == nil || strings.Join(strings.Fields(lines[1]), " ") != "self total function image program" {
@@ -56,11 +71,11 @@ func fullTables(t *testing.T, stdout string) (full int) {
 		}
 		full++
 		f := strings.Fields(lines[2])
-		if len(f) != 5 || f[2] != "burn_inner" || f[4] != "burn" || len(f[0]) < 5 {
+		if len(f) != 5 || f[2] != "touches_leaf" || f[4] != "touches" || len(f[0]) < 5 {
 			t.Errorf("the first function is %q", lines[2])
 		}
 	}
-	return full
+	return all, full
 }
 
 // A pane is a terminal of tmux with a shell.
@@ -95,7 +110,7 @@ func (p *pane) lines() (all []string) { return strings.Split(p.tmux("capture-pan
 // until waits until the pane's lines match.
 func (p *pane) until(what string, match func(lines []string) bool) {
 	p.t.Helper()
-	for range 100 {
+	for range 600 {
 		if match(p.lines()) {
 			return
 		}
@@ -121,9 +136,9 @@ func TestTopInATerminal(t *testing.T) {
 	for name, end := range map[string]func(){
 		"q":       func() { p.keys("q") },
 		"Ctrl-C":  func() { p.keys("C-c") },
-		"SIGTERM": func() { p.keys("/"); terminate(t, fmt.Sprintf("top\x00-p\x00%d\x00", pid)) },
+		"SIGTERM": func() { p.keys("/"); terminate(t, fmt.Sprintf("top\x00--delay\x000.2\x00-p\x00%d\x00", pid)) },
 	} {
-		p.keys(fmt.Sprintf("%s top -p %d; echo ended $?", binary, pid), "Enter")
+		p.keys(fmt.Sprintf("%s top --delay 0.2 -p %d; echo ended $?", binary, pid), "Enter")
 		p.until("the function at the top", func(lines []string) bool {
 			f := strings.Fields(lines[2])
 			return len(f) == 5 && f[2] == "burn_inner" && strings.HasSuffix(lines[0], " busy")
@@ -172,26 +187,17 @@ func terminate(t *testing.T, args string) {
 	t.Error("top does not run")
 }
 
-// TestTopWaits has top show a process that sleeps: it takes no CPU time then, but for what it takes to start.
-func TestTopWaits(t *testing.T) {
-	t.Parallel()
+// TestMachineTopWaits has top show a process that sleeps: it takes no CPU time then, but for what it takes to start.
+func TestMachineTopWaits(t *testing.T) {
+	lane.Machine(t, 0.95)
 	needRoot(t)
-	idle := exec.Command("sleep", "60")
-	if err := idle.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		idle.Process.Kill()
-		idle.Wait()
-	})
-	e := unspool(t, "", "top", "-p", strconv.Itoa(idle.Process.Pid), "-d", "5")
+	e := unspool(t, "", "top", "-p", sleeper(t), "-d", "5")
 	if e.status != 0 {
 		t.Fatalf("status %d: %s", e.status, e.stderr)
 	}
-	if e.cpu > time.Second { // it takes 0.1 s, half of it to start
+	if lane.Figure(t, "%v of CPU time in 5 s", e.cpu); e.cpu > time.Second { // it takes 0.1 s, half of it to start
 		t.Errorf("it took %v of CPU time in 5 s", e.cpu)
 	}
-	t.Logf("%v of CPU time in 5 s", e.cpu)
 }
 
 // TestTopHelp has top show, where record has options of the same names that record.
