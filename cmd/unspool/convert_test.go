@@ -19,6 +19,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/testdata/programs"
+	"unspool/testdata/recordings"
 )
 
 // perfRecord has perf record a command with raw stacks, with the option "-" into a pipe. perf 6.1 aborts when
@@ -132,9 +133,9 @@ func TestConvertInAPipeIsTheSameAsLater(t *testing.T) {
 	need(t, "perf", "tee")
 	dir := t.TempDir()
 	cmd := exec.Command("sh", "-c",
-		`perf record -q -B -N -F 1999 --call-graph dwarf,16384 -o - -- "$1" 500 | tee raw.data | "$2" convert `+
-			`-q - -o live.data`,
-		"sh", programs.Build(t, "burn"), binary)
+		`perf record -q -B -N -e page-faults:u -c 1 -m 4M --call-graph dwarf,8192 -o - -- "$1" =20 | tee raw.data | `+
+			`"$2" convert -q - -o live.data`,
+		"sh", programs.Build(t, "plain"), binary)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -152,7 +153,7 @@ func TestConvertInAPipeIsTheSameAsLater(t *testing.T) {
 	report := exec.Command("sh", "-c",
 		`"$1" convert -q raw.data -o - | perf report --stdio --no-children -g none -i -`, "sh", binary)
 	report.Dir = dir
-	if out, err := report.Output(); err != nil || !strings.Contains(string(out), "burn") {
+	if out, err := report.Output(); err != nil || !strings.Contains(string(out), "plain_leaf") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -172,27 +173,27 @@ func TestConvertUsesTheBuildThatRan(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
-	built := programs.Build(t, "burn", "-Wl,--build-id")
-	copyFile(t, built, program)
+	built := programs.Build(t, "plain", "-static", "-Wl,--build-id")
 	for _, way := range []struct {
 		name    string
 		options []string
 	}{{"build ID", nil}, {"inode", []string{"-B", "-N"}}} {
 		t.Run(way.name, func(t *testing.T) {
 			copyFile(t, built, program)
-			raw := perfRecord(t, append([]string{"-F", "1999"}, way.options...), program, "300")
+			raw := perfRecord(t, slices.Concat(programs.Faults(), []string{"-m", "4M"}, way.options), program,
+				programs.Times(counted))
 			complete := func(name string, args ...string) bool {
 				r := convert(t, raw, args...)
 				t.Logf("%s: ended %v", name, r.stats.Unwind.Ended)
 				if lost := r.stats.Unwind.Ended["no_image"]; lost > 0 && strings.Count(r.stderr, program) != 1 {
 					t.Errorf("%s: not named once:\n%s", name, r.stderr)
 				}
-				return r.stats.Unwind.Ended["no_image"] == 0 && r.stats.Unwind.Complete*10 > 9*r.stats.Samples.User
+				return r.stats.Unwind.Complete == r.stats.Samples.User && r.stats.Samples.User > counted
 			}
 			if !complete("in its place") {
 				t.Error("the file is where it was, and is not used")
 			}
-			other := programs.Build(t, "burn", "-Wl,--build-id", "-O0")
+			other := programs.Build(t, "plain", "-static", "-Wl,--build-id", "-O0")
 			if way.options != nil { // else perf's cache may have a link to it
 				copyFile(t, other, program) // over it, as cp does
 				if complete("rewritten", "--buildid-dir", dir) {
@@ -224,11 +225,17 @@ func TestConvertUsesTheBuildThatRan(t *testing.T) {
 
 func TestConvertOfAStormIsTheSameOnSeveralCores(t *testing.T) {
 	t.Parallel()
-	const long = "-DBURN_MS=20" // beside what execve and exit take, without a user stack
-	raw := perfRecord(t, []string{"-F", "1999", "-m", "8M"}, programs.Build(t, "storm"), "1", "50",
-		programs.Build(t, "burn", long), programs.Build(t, "burn", long, "-static"))
+	raw := placed(t, "raw-storm")
 	one := convert(t, raw)
 	readableBy(t, one.path)
+	// There are 50 processes besides the first.
+	tids := make(map[int]bool)
+	for _, s := range perfScriptHeads(t, one.path) {
+		tids[s.tid] = true
+	}
+	if len(tids) != 51 {
+		t.Errorf("%d processes", len(tids))
+	}
 	for _, jobs := range []int{2, 3} {
 		several := convert(t, raw, "-j", strconv.Itoa(jobs))
 		if !bytes.Equal(mustRead(t, one.path), mustRead(t, several.path)) {
@@ -243,8 +250,7 @@ func TestConvertOfAStormIsTheSameOnSeveralCores(t *testing.T) {
 
 func TestConvertOfADamagedRecordingSaysSo(t *testing.T) {
 	t.Parallel()
-	raw := perfRecord(t, []string{"-F", "999"}, programs.Build(t, "burn"), "500")
-	whole := mustRead(t, raw)
+	whole := mustRead(t, recordings.Path(t, "raw"))
 	dir := t.TempDir()
 	for name, content := range map[string][]byte{
 		"cut":      whole[:len(whole)*2/3],

@@ -244,8 +244,9 @@ func TestServeReadsNoFilesForOthers(t *testing.T) {
 			env := slices.Concat(c.env, []string{"TMPDIR=" + tmp})
 			s := serve(t, held, env, "report", "--http=127.0.0.1:0", data)
 			s.dropped(t, c.uid)
+			const all = "f=^(main|ordinary|f[0-9])$" // of the program: libc takes a while to disassemble
 			pages := []string{
-				"source?f=.", "disasm?f=.", "top", "flamegraph", "peek?f=.", "graph", "download",
+				"source?" + all, "disasm?" + all, "top", "flamegraph", "peek?" + all, "graph", "download",
 			}
 			for i := range names {
 				pages = append(pages, fmt.Sprintf("source?f=^f%d$", i), fmt.Sprintf("disasm?f=^f%d$", i))
