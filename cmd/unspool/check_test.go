@@ -4,12 +4,11 @@ import (
 	le "encoding/binary"
 	"encoding/json"
 	"os"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"unspool/perfring"
-	"unspool/testdata/programs"
 )
 
 // TestCheck checks a recording of perf with raw stacks, for which the result says how callers were found, and
@@ -17,7 +16,7 @@ import (
 // and --fail-above fails.
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	raw := perfRecord(t, slices.Concat(programs.Faults(), largeRings), programs.Build(t, "qsort"), programs.Times(faultsTaken))
+	raw := placed(t, "raw")
 	unwound := convert(t, raw).path
 	var result struct {
 		Samples uint64
@@ -42,8 +41,8 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	read(run(0, "--json", "--fail-above", "0", raw))
-	if n := result.Sources["cfi"].Edges; n < 500 || n > result.Edges.Edges || result.Edges.Wrong > 0 ||
-		result.Walks.Complete < faultsTaken {
+	if n := result.Sources["cfi"].Edges; n < 400 || n != result.Edges.Edges || result.Edges.Wrong > 0 ||
+		result.Walks.Complete != result.Walks.User || result.Walks.User != result.Samples {
 		t.Errorf("raw: %+v", result)
 	}
 	edges := result.Edges.Edges
@@ -59,7 +58,7 @@ func TestCheck(t *testing.T) {
 	lie := unwound + ".lie"
 	shiftCallers(t, unwound, lie)
 	read(run(statusAbove, "--json", "--fail-above", "50", lie))
-	if result.Edges.Wrong < edges*9/10 || len(result.Worst) == 0 ||
+	if result.Edges.Wrong != edges || len(result.Worst) == 0 ||
 		!strings.Contains(result.Worst[0].Why, "follows no call") {
 		t.Errorf("shifted: %+v", result)
 	}
@@ -97,4 +96,20 @@ func shiftCallers(t *testing.T, from, to string) {
 	if err := os.WriteFile(to, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestCheckOptionsAreChecked(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"a", "b"}, `unexpected argument "b": check reads one recording`},
+		{[]string{"--fail-above", "cfi"}, "--fail-above cfi: must be a percentage"},
+		{[]string{"--fail-above", "all=1"}, "unknown source: must be one of cfi,"},
+		{[]string{"--max-stack", strconv.Itoa(largestMaxStack + 1)}, "must be 1 to"},
+	} {
+		e := unspool(t, t.TempDir(), append([]string{"check"}, c.args...)...)
+		e.fails(t, statusFailure, c.says)
+	}
+	unspool(t, t.TempDir(), "check", "missing.data").fails(t, statusFailure, "missing.data")
 }

@@ -19,6 +19,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/testdata/programs"
+	"unspool/testdata/recordings"
 )
 
 // perfRecord has perf record a command with raw stacks, with the option "-" into a pipe. perf 6.1 aborts when
@@ -132,9 +133,9 @@ func TestConvertInAPipeIsTheSameAsLater(t *testing.T) {
 	need(t, "perf", "tee")
 	dir := t.TempDir()
 	cmd := exec.Command("sh", "-c",
-		`perf record -q -B -N -e page-faults:u -c 1 -m 16M --call-graph dwarf,16384 -o - -- "$1" =80 | tee raw.data | "$2" convert `+
-			`-q - -o live.data`,
-		"sh", programs.Build(t, "burn"), binary)
+		`perf record -q -B -N -e page-faults:u -c 1 -m 4M --call-graph dwarf,8192 -o - -- "$1" =20 | tee raw.data | `+
+			`"$2" convert -q - -o live.data`,
+		"sh", programs.Build(t, "plain"), binary)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -152,7 +153,7 @@ func TestConvertInAPipeIsTheSameAsLater(t *testing.T) {
 	report := exec.Command("sh", "-c",
 		`"$1" convert -q raw.data -o - | perf report --stdio --no-children -g none -i -`, "sh", binary)
 	report.Dir = dir
-	if out, err := report.Output(); err != nil || !strings.Contains(string(out), "burn") {
+	if out, err := report.Output(); err != nil || !strings.Contains(string(out), "plain_leaf") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -172,27 +173,27 @@ func TestConvertUsesTheBuildThatRan(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
-	built := programs.Build(t, "burn", "-Wl,--build-id")
-	copyFile(t, built, program)
+	built := programs.Build(t, "plain", "-static", "-Wl,--build-id")
 	for _, way := range []struct {
 		name    string
 		options []string
 	}{{"build ID", nil}, {"inode", []string{"-B", "-N"}}} {
 		t.Run(way.name, func(t *testing.T) {
 			copyFile(t, built, program)
-			raw := perfRecord(t, slices.Concat(programs.Faults(), largeRings, way.options), program, programs.Times(faultsTaken))
+			raw := perfRecord(t, slices.Concat(programs.Faults(), []string{"-m", "4M"}, way.options), program,
+				programs.Times(counted))
 			complete := func(name string, args ...string) bool {
 				r := convert(t, raw, args...)
 				t.Logf("%s: ended %v", name, r.stats.Unwind.Ended)
 				if lost := r.stats.Unwind.Ended["no_image"]; lost > 0 && strings.Count(r.stderr, program) != 1 {
 					t.Errorf("%s: not named once:\n%s", name, r.stderr)
 				}
-				return r.stats.Unwind.Ended["no_image"] == 0 && r.stats.Unwind.Complete >= faultsTaken
+				return r.stats.Unwind.Complete == r.stats.Samples.User && r.stats.Samples.User > counted
 			}
 			if !complete("in its place") {
 				t.Error("the file is where it was, and is not used")
 			}
-			other := programs.Build(t, "burn", "-Wl,--build-id", "-O0")
+			other := programs.Build(t, "plain", "-static", "-Wl,--build-id", "-O0")
 			if way.options != nil { // else perf's cache may have a link to it
 				copyFile(t, other, program) // over it, as cp does
 				if complete("rewritten", "--buildid-dir", dir) {
@@ -224,11 +225,17 @@ func TestConvertUsesTheBuildThatRan(t *testing.T) {
 
 func TestConvertOfAStormIsTheSameOnSeveralCores(t *testing.T) {
 	t.Parallel()
-	raw := perfRecord(t, slices.Concat(programs.Faults(), largeRings), "sh", "-c",
-		`for i in 1 2 3 4 5 6 7 8 9 10; do "$0" =3 & "$1" =3 & done; wait`, programs.Build(t, "burn"),
-		programs.Build(t, "burn", "-static"))
+	raw := placed(t, "raw-storm")
 	one := convert(t, raw)
 	readableBy(t, one.path)
+	// There are 50 processes besides the first.
+	tids := make(map[int]bool)
+	for _, s := range perfScriptHeads(t, one.path) {
+		tids[s.tid] = true
+	}
+	if len(tids) != 51 {
+		t.Errorf("%d processes", len(tids))
+	}
 	for _, jobs := range []int{2, 3} {
 		several := convert(t, raw, "-j", strconv.Itoa(jobs))
 		if !bytes.Equal(mustRead(t, one.path), mustRead(t, several.path)) {
@@ -243,8 +250,7 @@ func TestConvertOfAStormIsTheSameOnSeveralCores(t *testing.T) {
 
 func TestConvertOfADamagedRecordingSaysSo(t *testing.T) {
 	t.Parallel()
-	raw := perfRecord(t, slices.Concat(programs.Faults(), largeRings), programs.Build(t, "burn"), programs.Times(faultsTaken))
-	whole := mustRead(t, raw)
+	whole := mustRead(t, recordings.Path(t, "raw"))
 	dir := t.TempDir()
 	for name, content := range map[string][]byte{
 		"cut":      whole[:len(whole)*2/3],
@@ -309,5 +315,41 @@ func TestConvertOfNoSamples(t *testing.T) {
 				t.Errorf("the output was replaced by %d bytes", len(text))
 			}
 		})
+	}
+}
+
+func TestConvertSaysWhatItCannotDo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text")
+	if err := os.WriteFile(text, []byte("this is not a recording of anything"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"-o", "out"}, "nothing to convert"},
+		{[]string{"a", "b", "-o", "out"}, `unexpected argument "b"`},
+		{[]string{text}, "no output given"},
+		{[]string{text, "-o", "out"}, "text: not a perf.data file"},
+		{[]string{"missing", "-o", "out"}, "missing: no such file"},
+		{[]string{text, "-o", text}, "same file"},
+		{[]string{text, "-o", text, "--format", "folded"}, "same file"},
+		{[]string{text, "-o", dir, "--format", "folded"}, "is a directory"},
+		{[]string{text, "-o", "out", "-j", "0"}, "-j 0: must be 1 to 64"},
+		{[]string{text, "-o", "out", "--max-stack", "0"}, "--max-stack 0"},
+		{[]string{text, "-o", "out", "-z=23"}, "-z 23"},
+		{[]string{text, "-o", "out", "--symfs", "nowhere"}, "nowhere: no such file"},
+		{[]string{text, "-o", "out.folded", "--symfs", "nowhere"}, "nowhere: no such file"},
+		{[]string{text, "-o", "out", "--time", "1,2"}, "--time: a recording is converted whole"},
+		{[]string{text, "-o", "out.folded", "--time", "1"}, `--time "1": must be FROM,TO`},
+		{[]string{text, "-o", "-", "--stats", "-"}, "cannot both write to stdout"},
+	} {
+		e := unspool(t, dir, append([]string{"convert"}, c.args...)...)
+		e.fails(t, statusFailure, c.says)
+		if _, err := os.Stat(filepath.Join(dir, "out")); err == nil {
+			t.Errorf("%v: there is an output", c.args)
+		}
 	}
 }

@@ -40,7 +40,7 @@ func TestNodeInHugePages(t *testing.T) {
 			require("zlib").deflateSync(b);
 			fs.writeSync(1, "done\n");
 		}`)
-	r := recordAsked(t, node)
+	r := recordAsked(t, node, "-m", "64M", "--stack-size", "32768")
 	if n := r.stats.Unwind.Ended["no_image"]; n > 0 && testing.Short() {
 		// A process has 50 ms of CPU time for looking for rules at first, which suffice without the
 		// race detector.

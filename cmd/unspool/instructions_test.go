@@ -206,18 +206,18 @@ func (in instruction) movesStack() bool {
 	return in.Args[0] == x86asm.RSP || in.Args[0] == x86asm.RBP
 }
 
-// A placed is a place with the kind of its instruction and of the last one before that moves the stack.
-type placed struct {
+// A placeOfKind is a place with the kind of its instruction and of the last one before that moves the stack.
+type placeOfKind struct {
 	place
 	kind string
 }
 
 // placesInFunction finds the places in a function, whose entry is the first, and what the function calls.
-func placesInFunction(code []instruction, name string) (found []placed, calls []uint64) {
+func placesInFunction(code []instruction, name string) (found []placeOfKind, calls []uint64) {
 	last := ""
 	for i, in := range code {
 		if i == 0 || in.movesStack() || code[i-1].movesStack() && code[i-1].Op != x86asm.RET && in.Op != x86asm.NOP {
-			found = append(found, placed{place{in.addr, name, i == 0}, last + "; " + in.kind()})
+			found = append(found, placeOfKind{place{in.addr, name, i == 0}, last + "; " + in.kind()})
 		}
 		if in.movesStack() {
 			last = in.kind()

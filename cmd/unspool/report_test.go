@@ -7,46 +7,21 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
+	"unspool/testdata/recordings"
 )
 
-// halves is a recording of the program of that name, made once.
-var halves struct {
-	sync.Once
-	path string
-}
-
+// halvesRecording is a recording of the program halves, which is beside it. It may be changed.
 func halvesRecording(t *testing.T) string {
 	t.Helper()
-	needRoot(t)
-	need(t, "gcc")
-	halves.Do(func() {
-		program := buildCase(t, "halves.c", "-g")
-		dir := filepath.Join(filepath.Dir(binary), "halves") // outlives this test
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		kept := filepath.Join(dir, "halves")
-		copyFile(t, program, kept)
-		data := filepath.Join(dir, "perf.data")
-		if e := unspool(t, dir, "record", "-q", "-F", "1999", "-o", data, "--", kept, "300"); e.status != 0 {
-			t.Fatalf("record: status %d\n%s", e.status, e.stderr)
-		}
-		halves.path = data
-	})
-	if halves.path == "" {
-		t.Skip("there is no recording")
-	}
-	return halves.path
+	return placed(t, "halves")
 }
 
 // reported is what report --json writes. 'unspool help json' says what is in it.
@@ -286,7 +261,7 @@ func TestReportBy(t *testing.T) {
 			if r.Header.Samples != p.Count() || r.Header.Threads != len(p.Threads) || r.Events[0].By != by {
 				t.Errorf("header: %+v", r.Header)
 			}
-			if r.Header.Recorded != p.Count() || r.Header.CPUs != runtime.NumCPU() || r.Events[0].CPU <= 0 {
+			if r.Header.Recorded != p.Count() || r.Header.CPUs != recordings.CPUs || r.Events[0].CPU <= 0 {
 				t.Errorf("%d samples recorded on %d CPUs, %v s of CPU time", r.Header.Recorded, r.Header.CPUs,
 					r.Events[0].CPU)
 			}
@@ -430,43 +405,32 @@ func TestReportSaysHowStacksEnded(t *testing.T) {
 	}
 }
 
-// TestReportFindsFilesElsewhere removes the program after the recording.
+// TestReportFindsFilesElsewhere looks for a program that is not where it was recorded.
 func TestReportFindsFilesElsewhere(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
-	need(t, "gcc")
 	dir := t.TempDir()
-	program, data := filepath.Join(dir, "moved"), filepath.Join(dir, "perf.data")
-	id := strings.Repeat("c0ffee42", 5)
-	copyFile(t, buildCase(t, "halves.c", "-Wl,--build-id=0x"+id), program)
-	if e := unspool(t, dir, "record", "-q", "-F", "999", "-o", data, "--", program, "100"); e.status != 0 {
-		t.Fatalf("record: status %d\n%s", e.status, e.stderr)
-	}
-	root := filepath.Join(dir, "root")
-	if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(program, filepath.Join(root, program)); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"none", filepath.Join("cache/.build-id", id[:2], id[2:])} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+	id := buildID(t, recordings.Program(t, "halves"))
+	program := filepath.Join(dir, "root", recordings.Here, "halves")
+	cached := filepath.Join(dir, "cache/.build-id", id[:2], id[2:], "elf")
+	for _, path := range []string{program, cached, filepath.Join(dir, "none", "file")} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
+		copyFile(t, recordings.Program(t, "halves"), path)
 	}
-	copyFile(t, filepath.Join(root, program), filepath.Join(dir, "cache/.build-id", id[:2], id[2:], "elf"))
 	for _, c := range []struct {
 		args []string
 		want bool
 	}{
 		{nil, false},
-		{[]string{"--symfs", root}, true},
-		{[]string{"--symfs", filepath.Base(root)}, true},
+		{[]string{"--symfs", filepath.Join(dir, "root")}, true},
+		{[]string{"--symfs", "root"}, true},
 		{[]string{"--buildid-dir", filepath.Join(dir, "cache")}, true},
 		{[]string{"--buildid-dir", "cache"}, true},
 		{[]string{"--buildid-dir", "cache", "--no-sandbox"}, true},
 	} {
-		args := append([]string{"report", "--buildid-dir", filepath.Join(dir, "none")}, append(c.args, data)...)
+		args := append([]string{"report", "--buildid-dir", filepath.Join(dir, "none")}, append(c.args,
+			recordings.Path(t, "halves"))...)
 		if text := unspool(t, dir, args...).stdout; strings.Contains(text, "halves_mix") != c.want {
 			t.Errorf("%q: names found: %t\n%s", c.args, !c.want, text)
 		}
@@ -586,9 +550,9 @@ func TestReportOnATerminal(t *testing.T) {
 			cmd.Env = append(os.Environ(),
 				"PAGER="+mark+"while [ -e "+marks+" ]; do sleep 0.01; done; tail -n 1; echo the end")
 		}, append([]string{"report", data}, long...)...)
-		eventually(t, "the pager", paged)
+		awaited(t, "the pager", paged)
 		r.Process.Signal(syscall.SIGINT)
-		time.Sleep(50 * time.Millisecond)
+		awaited(t, "the signal to be taken", func() bool { return hasTakenSignals(r.Process.Pid) })
 		os.Remove(marks)
 		e := r.finish(t, time.Minute)
 		terminal.Close()

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"unspool/testdata/programs"
 )
 
 var servedAt = regexp.MustCompile(`^((http://\S+)/\?token=\S+) shows`)
@@ -51,7 +53,7 @@ func serve(t *testing.T, dir string, env []string, args ...string) *site {
 	var address []string
 	select {
 	case address = <-told:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 	}
 	if address == nil {
 		s.Process.Signal(syscall.SIGQUIT)
@@ -61,7 +63,7 @@ func serve(t *testing.T, dir string, env []string, args ...string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.base, s.browser = address[2], http.Client{Jar: jar, Timeout: 30 * time.Second}
+	s.base, s.browser = address[2], http.Client{Jar: jar, Timeout: time.Minute}
 	if status, _ := s.get(t, address[1][len(s.base):]); status != http.StatusOK {
 		t.Fatalf("%s: status %d", address[1], status)
 	}
@@ -156,12 +158,12 @@ func fileOf(t *testing.T, uid int, mode os.FileMode, path, text string) string {
 }
 
 // naming is the source of a program that says of its functions, called "ordinary", "f0", "f1", …, that they
-// are in these files.
+// are in these files. Each of them takes page faults.
 func naming(own string, files ...string) string {
 	var b strings.Builder
 	const body = "__attribute__((noinline)) void %s(void)" +
-		" { for (int i = 0; i < 100000; i++) sink = sink * 3 + i; }\n"
-	fmt.Fprint(&b, "volatile unsigned long sink;\n")
+		" { for (int i = 0; i < 10; i++) { sink = sink * 3 + i; *page = 1; page += 4096; } }\n"
+	fmt.Fprint(&b, "#include <stdlib.h>\nvolatile unsigned long sink;\nchar *volatile page;\n")
 	fmt.Fprintf(&b, body, "ordinary")
 	calls := "ordinary();"
 	for i, file := range files {
@@ -169,7 +171,7 @@ func naming(own string, files ...string) string {
 		fmt.Fprintf(&b, "#line 1 %q\n"+body, file, name)
 		calls += " " + name + "();"
 	}
-	fmt.Fprintf(&b, "#line 1 %q\nint main(void) { for (int i = 0; i < 400; i++) { %s } }\n", own, calls)
+	fmt.Fprintf(&b, "#line 1 %q\nint main(void) { page = malloc(1 << 20); %s }\n", own, calls)
 	return b.String()
 }
 
@@ -230,7 +232,7 @@ func TestServeReadsNoFilesForOthers(t *testing.T) {
 	source := filepath.Join(theirs, "main.c")
 	fileOf(t, nobody, 0o644, source, naming(source, names...))
 	program := compileIn(t, nobody, source)
-	data := record(t, "-q", "-F", "999", "--", program).path
+	data := record(t, append(programs.Faults(), "-q", "--", program)...).path
 	data = givenTo(t, user, data)
 	for _, c := range []struct {
 		name string
@@ -242,8 +244,9 @@ func TestServeReadsNoFilesForOthers(t *testing.T) {
 			env := slices.Concat(c.env, []string{"TMPDIR=" + tmp})
 			s := serve(t, held, env, "report", "--http=127.0.0.1:0", data)
 			s.dropped(t, c.uid)
+			const all = "f=^(main|ordinary|f[0-9])$" // of the program: libc takes a while to disassemble
 			pages := []string{
-				"source?f=.", "disasm?f=.", "top", "flamegraph", "peek?f=.", "graph", "download",
+				"source?" + all, "disasm?" + all, "top", "flamegraph", "peek?" + all, "graph", "download",
 			}
 			for i := range names {
 				pages = append(pages, fmt.Sprintf("source?f=^f%d$", i), fmt.Sprintf("disasm?f=^f%d$", i))
@@ -344,7 +347,7 @@ func TestServeShowsTheSourceOfWhoCalledSudo(t *testing.T) {
 	own := directoryOf(t, user, 0o700)
 	source := filepath.Join(own, "main.c")
 	fileOf(t, user, 0o600, source, naming(source))
-	data := record(t, "-q", "-F", "999", "--", compileIn(t, user, source)).path
+	data := record(t, append(programs.Faults(), "-q", "--", compileIn(t, user, source))...).path
 	data = givenTo(t, user, data)
 	for _, c := range []struct {
 		name  string
