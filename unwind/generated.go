@@ -70,6 +70,7 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 		if !w.locate(&p, pc-1) || p.image != nil && p.image.CallsNoHost(p.m, pc) {
 			continue
 		}
+		before := w.images.Arrivals()
 		entry, cfa, ok := w.interpreterCalled(pc)
 		if !ok {
 			var to callee
@@ -77,7 +78,8 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 			if to == unreadCallee || to != host && w.isLate(pc-1) {
 				break
 			}
-			if to == noHost && p.image != nil {
+			// Code that has come since interpreterCalled could not read it may be that of an interpreter.
+			if to == noHost && p.image != nil && w.images.Arrivals() == before {
 				p.image.NoteNoHost(p.m, pc)
 			}
 			ok = to == host
