@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -42,7 +43,10 @@ func TestPerfRecordsBesideUs(t *testing.T) {
 			}
 		}
 	}
-	s.stop(t)
+	s.control("stop")
+	if e := s.finish(t, time.Minute); e.status != 0 {
+		t.Errorf("status %d: %s", e.status, e.stderr)
+	}
 }
 
 // TestBuildIDsOfShortLivedPrograms records programs, each a build of its own, with a sample each: the build IDs of all

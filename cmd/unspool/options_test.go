@@ -100,8 +100,11 @@ func TestProcessWithThreads(t *testing.T) {
 			})
 			return n >= 3
 		})
-		r := s.stop(t)
-		if n := len(of(perfScriptHeads(t, r.path), 0)); n > 0 {
+		s.control("stop")
+		if e := s.finish(t, time.Minute); e.status != 0 {
+			t.Fatalf("%+v", e)
+		}
+		if n := len(of(perfScriptHeads(t, s.path), 0)); n > 0 {
 			t.Errorf("%d idle samples", n)
 		}
 	})
