@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,10 +21,19 @@ var layouts = []struct {
 	name string
 	args []string
 }{
-	{"plain", nil},
-	{"compressed", []string{"-z"}},
-	{"two events", []string{"-e", "cpu-clock,task-clock:u"}},
-	{"the whole machine", []string{"-a"}},
+	{"plain", programs.Faults()},
+	{"compressed", append(programs.Faults(), "-z")},
+	{"two events", []string{"-e", "page-faults:u,minor-faults:u", "-c", "1"}},
+	{"the whole machine", []string{"-a", "-e", "signal:signal_generate", "-c", "1"}},
+}
+
+// recordLayout records a program that takes page faults and signals.
+func recordLayout(t *testing.T, args []string) recording {
+	t.Helper()
+	if args[0] == "-a" {
+		needTracepoints(t)
+	}
+	return record(t, slices.Concat(args, []string{"--", "bash", "-c", "for i in {1..20}; do kill -CONT $$; done"})...)
 }
 
 // hotspotsDepths are how many addresses Hotspot has of the samples that perf script prints, by time. Between
@@ -53,7 +63,7 @@ func TestHotspotOpensRecordings(t *testing.T) {
 	}
 	for _, l := range layouts {
 		t.Run(l.name, func(t *testing.T) {
-			r := record(t, append(l.args, "--", programs.Build(t, "burn"), "300")...)
+			r := recordLayout(t, l.args)
 			out := filepath.Join(t.TempDir(), "out.perfparser")
 			cmd := exec.Command("hotspot", "--exportTo", out, r.path)
 			cmd.Env = append(os.Environ(), "QT_QPA_PLATFORM=offscreen")
@@ -74,7 +84,7 @@ func TestHotspotOpensRecordings(t *testing.T) {
 				}
 			}
 			t.Logf("%d samples, %d of another depth", samples, differ)
-			if samples < enough || uint64(samples) != r.stats.Samples.Total || differ*100 > samples {
+			if samples < counted || uint64(samples) != r.stats.Samples.Total || differ*100 > samples {
 				t.Errorf("Hotspot has %d samples of %d, %d of another depth", samples, r.stats.Samples.Total, differ)
 			}
 		})
@@ -126,7 +136,7 @@ func TestSamplyOpensRecordings(t *testing.T) {
 	need(t, "samply", "perf")
 	for _, l := range layouts {
 		t.Run(l.name, func(t *testing.T) {
-			r := record(t, append(l.args, "--", programs.Build(t, "burn"), "300")...)
+			r := recordLayout(t, l.args)
 			out := filepath.Join(t.TempDir(), "profile.json")
 			text, err := exec.Command("samply", "import", "-s", "-n", "-o", out, r.path).CombinedOutput()
 			if err != nil {
@@ -147,19 +157,19 @@ func TestSamplyOpensRecordings(t *testing.T) {
 			samples := perfScript(t, r.path)
 			for i := range samples {
 				s := &samples[i]
-				if strings.HasPrefix(s.event, "task-clock") {
+				if strings.HasPrefix(s.event, "minor-faults") {
 					continue
 				}
 				want[fmt.Sprintf("%s: %d addresses", s.comm, len(s.kernel)+len(s.user))]++
 			}
 			missing := 0
 			for key, n := range want {
-				if strings.HasPrefix(key, "burn:") {
+				if strings.HasPrefix(key, "bash:") {
 					missing += max(0, n-got[key])
 				}
 			}
 			t.Logf("%d samples, %d missing or of another depth", len(samples), missing)
-			if len(samples) < enough || missing*100 > len(samples) {
+			if len(samples) < counted || missing*100 > len(samples) {
 				t.Errorf("%d of %d samples are missing or have another depth", missing, len(samples))
 			}
 		})
