@@ -186,7 +186,8 @@ func TestWorkloadsRun(t *testing.T) {
 		name, stdin, want string
 		args              []string
 	}{
-		{name: "secret", stdin: strings.Repeat("5a", 32), args: []string{"1"}, want: `^ready\n$`},
+		{name: "secret", stdin: strings.Repeat("5a", 32), args: []string{"=3"},
+			want: `^chain main main secret_hold \*\n$`},
 		{name: "burn", args: []string{"5"}, want: `^$`},
 		{name: "threads", args: []string{"1", "100"}, want: `^threads \d+\n$`},
 		{name: "storm", args: []string{"1", "20", "/bin/true"}, want: `^storm 20\n$`},
