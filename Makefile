@@ -104,8 +104,9 @@ golden: bin/unspool ## write the golden files of all tests again: git diff shows
 	@UNSPOOL_BINARY='$(CURDIR)/bin/unspool' CGO_ENABLED=0 $(GO) test -trimpath -count=1 -vet=off -ldflags=-w \
 		-run '$(GOLDEN)' $$(grep -rl --include='*_test.go' 'Bool("update"' ./cmd ./capture | xargs -n 1 dirname | sort -u) -update
 
-# A part of the timed lane that takes some minutes.
-SMOKE := TestMachine
+# A part of the timed lane that takes three minutes.
+SMOKE := ^TestMachine(DemoStacksAreComplete|PerfAsFrontEnd|KilledRecording|FileOfAServer|CodeThatTakesTurns|$\
+	StormOfProcesses|GapsAreClosedSoon|ExceptionsUnderWay)$$
 
 test-machine: bin/unspool ## the tests that judge by time, one at a time, on an idle machine (RUN=Name: only these)
 	@.ci/setup test

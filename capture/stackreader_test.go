@@ -363,9 +363,8 @@ func TestCutStacksAreRead(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			path := programs.BuildFile(t, "testdata/cut.c")
-			var proc *programs.Process
 			// The program goes on until some were read.
-			proc = programs.StartCounted(t, path, 100_000, kind)
+			proc := programs.StartCounted(t, path, 100_000, kind)
 			var done atomic.Bool
 			st := recordCut(t, Faults(Options{Progress: func(st *Stats) {
 				if st.Links[link.JoinedByRead] > enoughSamples && !done.Swap(true) {

@@ -5,9 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"unspool/capture/profile"
@@ -109,104 +107,6 @@ func TestChainsOfACommand(t *testing.T) {
 
 // enough is how many samples a chain is judged by.
 const enough = 100
-
-// recordEnough records until there are enough samples: on a busy machine a
-// fifth of a second need not bring them. A process that runs already is stopped then, so that it takes no
-// processor time from those that are recorded after it.
-func recordEnough(t *testing.T, what ...string) (r recording) {
-	t.Helper()
-	if at := slices.Index(what, "-p"); at >= 0 {
-		pid, err := strconv.Atoi(what[at+1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		syscall.Kill(pid, syscall.SIGCONT) // it may have been recorded before
-		defer syscall.Kill(pid, syscall.SIGSTOP)
-		programs.Warm(t, pid)
-	}
-	rate, first := "2999", "0.2"
-	if testing.Short() {
-		// With the race detector, a survey of a large file's code takes longer than there is room in the rings.
-		rate, first = "999", "0.5"
-	}
-	for _, seconds := range []string{first, "1", "4"} {
-		// With half of a CPU, which a program has beside other tests, the first recording is long enough.
-		r = record(t, slices.Concat([]string{"-F", rate, "-d", seconds}, what)...)
-		if r.stats.Samples.User >= 2*enough {
-			break
-		}
-	}
-	return r
-}
-
-// recordRuns records a program that runs for as many seconds as its first argument says, and again for longer
-// if a busy machine has not brought enough samples.
-func recordRuns(t *testing.T, program string, args ...string) (r recording) {
-	t.Helper()
-	for _, seconds := range []string{"1", "4", "10"} {
-		r = record(t, slices.Concat([]string{"-F", "1999", "--", program, seconds}, args)...)
-		if r.stats.Samples.User >= 3*enough {
-			break
-		}
-	}
-	return r
-}
-
-// matchChain compares the stacks of a recording with a chain.
-func matchChain(t *testing.T, r recording, chain programs.Chain, p programs.Program) {
-	t.Helper()
-	own := ownProfile(t, r.path)
-	var samples, matched, truncated, invented int
-	shown := make(map[string]int)
-	for _, s := range own.Samples {
-		stack := userStack(own, s.Node)
-		if len(stack) == 0 {
-			continue // inside execve, or exiting
-		}
-		n := int(s.Count)
-		samples += n
-		err := chain.Match(stack)
-		if err == nil {
-			matched += n
-			continue
-		}
-		kind := "invented"
-		if isTruncated(chain, stack) {
-			kind = "truncated"
-			truncated += n
-		} else {
-			invented += n
-		}
-		if shown[kind]++; shown[kind] <= 3 {
-			t.Logf("%s, %d samples: %.600s\n  all frames, leaf first: %.600s", kind, n, err, describe(own, s.Node))
-		}
-	}
-	complete := int(r.stats.Unwind.Complete)
-	says := fmt.Sprintf("%d samples: %d match, %d truncated, %d with frames that the chain has not, %d said "+
-		"to be complete; %v by %v",
-		samples, matched, truncated, invented, complete, r.stats.Unwind.Ended, r.stats.Unwind.FramesBy)
-	t.Log(says)
-	if samples < enough {
-		t.Fatalf("too few samples: %s", says)
-	}
-	if invented > 0 {
-		t.Errorf("frames were invented: %s", says)
-	}
-	if p.String() == "signal-other" {
-		// The interrupted frames are on another stack than the one that was copied: the frames found must be
-		// right, and the stack must not count as complete.
-		if matched+truncated < samples || complete > matched {
-			t.Errorf("on an alternate stack: %s", says)
-		}
-		return
-	}
-	if matched*100 < samples*99 {
-		t.Errorf("less than 99 %% match: %s", says)
-	}
-	if complete > matched {
-		t.Errorf("stacks that are not complete are counted so: %s", says)
-	}
-}
 
 // isTruncated reports whether a stack would match with more frames at its root.
 func isTruncated(chain programs.Chain, stack []string) bool {

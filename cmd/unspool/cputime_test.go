@@ -1,10 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -25,12 +21,6 @@ func (r recording) fewest(hz int, want uint64) uint64 {
 	return fewest(hz, r.cpu-time.Duration(r.stats.Cost.CPU*float64(time.Second)), want)
 }
 
-// recorded is how much of the CPU time that a process had since began fell into a recording of it,
-// which began later and ended earlier.
-func (st *statistics) recorded(had time.Duration, began time.Time) time.Duration {
-	return time.Duration(float64(had) * st.Duration / time.Since(began).Seconds())
-}
-
 // cpuOf is the CPU time that a process has had so far.
 func cpuOf(t testing.TB, pid int) time.Duration {
 	t.Helper()
@@ -40,32 +30,4 @@ func cpuOf(t testing.TB, pid int) time.Duration {
 		t.Fatalf("CPU time of process %d: %v", pid, err)
 	}
 	return time.Duration(ts.Nano())
-}
-
-// threadCPU is the CPU time that each thread of a process has had so far, by its name.
-func threadCPU(t testing.TB, pid int) map[string]time.Duration {
-	t.Helper()
-	task := fmt.Sprintf("/proc/%d/task/", pid)
-	threads, err := os.ReadDir(task)
-	if err != nil {
-		t.Fatal(err)
-	}
-	had := make(map[string]time.Duration)
-	for _, thread := range threads {
-		name, err := os.ReadFile(task + thread.Name() + "/comm")
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile(task + thread.Name() + "/schedstat")
-		if err != nil {
-			t.Skipf("the kernel does not say what threads have had: %v", err)
-		}
-		ns, _, _ := strings.Cut(string(stat), " ")
-		n, err := strconv.ParseInt(ns, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		had[strings.TrimSpace(string(name))] += time.Duration(n)
-	}
-	return had
 }

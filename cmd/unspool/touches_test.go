@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/perfdata"
-	"unspool/capture/profile"
 	"unspool/perfring"
 	"unspool/testdata/programs"
 )
@@ -275,23 +274,6 @@ func samplesIn(path string) (n int) {
 			n++
 		}
 	}
-}
-
-// ownTouching counts the samples in touches_leaf as our own reader sees them, and fails the test for those whose stack
-// is not whole.
-func ownTouching(t testing.TB, p *profile.Profile) (n int) {
-	t.Helper()
-	for _, s := range p.Samples {
-		names := userStack(p, s.Node)
-		if len(names) == 0 || names[0] != "touches_leaf" {
-			continue
-		}
-		if root := names[len(names)-1]; root != "_start" && root != "clone3" {
-			t.Errorf("%d samples: %s", s.Count, strings.Join(names, " "))
-		}
-		n += int(s.Count)
-	}
-	return n
 }
 
 // touchUntil has a toucher touch pages, some at a time, until something is over.
