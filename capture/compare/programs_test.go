@@ -134,7 +134,8 @@ func TestPython(t *testing.T) {
 	c.blames(t, "python3.", 50)
 }
 
-// TestMachinePythonWithoutFramePointers records Debian's python3, which has no frame pointers, and whose C library has none either.
+// TestMachinePythonWithoutFramePointers records Debian's python3, which has no frame pointers, and whose C
+// library has none either.
 func TestMachinePythonWithoutFramePointers(t *testing.T) {
 	lane.Machine(t, 0.95)
 	const python = "/usr/bin/python3"
@@ -208,8 +209,8 @@ func main() {
 }
 `
 
-// TestMachineGoWithFramePointers records a Go program. Its functions have frame pointers, except leaf functions and assembly
-// without a frame, in which it spends much of its time.
+// TestMachineGoWithFramePointers records a Go program. Its functions have frame pointers, except leaf
+// functions and assembly without a frame, in which it spends much of its time.
 func TestMachineGoWithFramePointers(t *testing.T) {
 	lane.Machine(t, 0.95)
 	need(t, "go")

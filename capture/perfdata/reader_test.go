@@ -131,7 +131,8 @@ func byTimeAndStack(a, b stack) int {
 
 func TestReadsWhatPerfRecords(t *testing.T) {
 	for _, args := range []string{
-		"-g", "-g -a -e sched:sched_process_exit -c 1", "-g -z", "-g --compression-level=22", "-g -", "-g -z -", "-g -e page-faults,minor-faults",
+		"-g", "-g -a -e sched:sched_process_exit -c 1", "-g -z", "-g --compression-level=22", "-g -", "-g -z -",
+		"-g -e page-faults,minor-faults",
 		"-g -e page-faults,minor-faults -",
 		"-e page-faults/call-graph=fp/,minor-faults/call-graph=no/", "-g --buildid-mmap", "-g -T -d -W",
 		"-g -e sched:sched_process_exit -c 1", "-g -e sched:sched_process_exit -c 1 -",

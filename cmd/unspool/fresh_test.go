@@ -65,7 +65,8 @@ func TestUntouchedPagesAreRead(t *testing.T) {
 	s.until(t, "stacks that were completed", func(p *profile.Profile) bool {
 		complete := 0
 		for _, sample := range p.Samples {
-			if (sample.End == profile.Complete || sample.End == profile.Joined) && userStack(p, sample.Node)[0] == "untouched_leaf" {
+			whole := sample.End == profile.Complete || sample.End == profile.Joined
+			if whole && userStack(p, sample.Node)[0] == "untouched_leaf" {
 				complete += int(sample.Count)
 			}
 		}
@@ -120,7 +121,8 @@ func leafStacks(t *testing.T, r recording, leaf string) (stacks [][]string) {
 	return stacks
 }
 
-// leads holds against want, leaf first, what the stacks begin with that have its leaf there, of which there are n or more.
+// leads holds against want, leaf first, what the stacks begin with that have its leaf there, of which there
+// are n or more.
 func leads(t *testing.T, r recording, want string, n int) {
 	t.Helper()
 	leaf, _, _ := strings.Cut(want, " ")

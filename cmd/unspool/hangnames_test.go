@@ -87,6 +87,7 @@ func sampledThere(t *testing.T, dir, path string) {
 	if e := r.finish(t, time.Minute); e.status != 0 {
 		t.Fatalf("%+v", e)
 	}
-	output(t, dir, "perf", slices.Concat([]string{"record", "-q", "-N", "-m", "8M", "--call-graph", "dwarf,8192", "-o", "raw.data"},
+	output(t, dir, "perf", slices.Concat([]string{"record", "-q", "-N", "-m", "8M", "--call-graph", "dwarf,8192",
+		"-o", "raw.data"},
 		programs.Faults(), []string{"--", "sh", "-c", `"$0" =20; "$1" =20`, path, beside})...)
 }

@@ -14,9 +14,9 @@ import (
 	"unspool/testdata/programs"
 )
 
-// TestManyMappings records a program that loads and unloads more libraries than unspool keeps open, and is at the end of
-// a chain in each: all stacks are complete, and unspool has no more files open when all have been loaded
-// a second time.
+// TestManyMappings records a program that loads and unloads more libraries than unspool keeps open, and is at
+// the end of a chain in each: all stacks are complete, and unspool has no more files open when all have been
+// loaded a second time.
 func TestManyMappings(t *testing.T) {
 	t.Parallel()
 	needRoot(t)

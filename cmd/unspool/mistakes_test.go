@@ -127,7 +127,7 @@ func unspoolHere(t *testing.T, dir string, args ...string) ended {
 				*file = was
 			}()
 			var err error
-			if *file, err = os.CreateTemp("", "said"); err != nil {
+			if *file, err = os.CreateTemp(t.TempDir(), "said"); err != nil {
 				*file = was
 				t.Fatal(err)
 			}

@@ -32,7 +32,8 @@ func TestContainersPIDNamespace(t *testing.T) {
 		outside.Wait()
 	}()
 	stats := filepath.Join(dir, "stats.json")
-	e := start(t, dir, unshared("--mount-proc"), slices.Concat([]string{"record", "-a", "--stats", stats}, namespaceMark.options(),
+	e := start(t, dir, unshared("--mount-proc"), slices.Concat([]string{"record", "-a", "--stats", stats},
+		namespaceMark.options(),
 		[]string{"--", "sh", "-c", fmt.Sprintf("echo >begun; %s =%d; read x <over", program, counted)})...).
 		finish(t, 2*time.Minute)
 	if e.status != 0 {

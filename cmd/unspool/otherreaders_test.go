@@ -54,7 +54,8 @@ func TestHotspotOpensRecordings(t *testing.T) {
 	}
 	for _, l := range layouts {
 		t.Run(l.name, func(t *testing.T) {
-			r := record(t, slices.Concat(l.args, programs.Faults(), []string{"--", programs.Build(t, "burn"), programs.Times(faultsTaken)})...)
+			r := record(t, slices.Concat(l.args, programs.Faults(),
+				[]string{"--", programs.Build(t, "burn"), programs.Times(faultsTaken)})...)
 			out := filepath.Join(t.TempDir(), "out.perfparser")
 			cmd := exec.Command("hotspot", "--exportTo", out, r.path)
 			cmd.Env = append(os.Environ(), "QT_QPA_PLATFORM=offscreen")
@@ -127,7 +128,8 @@ func TestSamplyOpensRecordings(t *testing.T) {
 	need(t, "samply", "perf")
 	for _, l := range layouts {
 		t.Run(l.name, func(t *testing.T) {
-			r := record(t, slices.Concat(l.args, programs.Faults(), []string{"--", programs.Build(t, "burn"), programs.Times(faultsTaken)})...)
+			r := record(t, slices.Concat(l.args, programs.Faults(),
+				[]string{"--", programs.Build(t, "burn"), programs.Times(faultsTaken)})...)
 			out := filepath.Join(t.TempDir(), "profile.json")
 			text, err := exec.Command("samply", "import", "-s", "-n", "-o", out, r.path).CombinedOutput()
 			if err != nil {

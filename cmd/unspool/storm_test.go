@@ -39,8 +39,8 @@ func TestProcessesThatComeAndGo(t *testing.T) {
 	if len(seen) != processes {
 		t.Errorf("%d processes were sampled, of %d", len(seen), processes)
 	}
-	if text := output(t, dir, "sh", "-c", `perf report --stats -i "$0" 2>/dev/null || true`, r.path); strings.Contains(text,
-		"LOST events") {
+	text := output(t, dir, "sh", "-c", `perf report --stats -i "$0" 2>/dev/null || true`, r.path)
+	if strings.Contains(text, "LOST events") {
 		t.Errorf("perf found lost records:\n%s", text)
 	}
 }

@@ -69,8 +69,8 @@ func Answer(t testing.TB, input []byte, files []string, command ...string) []byt
 		t.Skip(err)
 	}
 	h := sha256.New()
-	if real, err := filepath.EvalSymlinks(tool); err == nil {
-		describe(h, real)
+	if target, err := filepath.EvalSymlinks(tool); err == nil {
+		describe(h, target)
 	}
 	fmt.Fprintf(h, "%q %q %d\n%s", command, files, len(input), input)
 	for _, name := range files {
@@ -156,8 +156,8 @@ func BuildGo(t testing.TB, source string, env []string, args ...string) string {
 // UNSPOOL_ORACLE=all.
 func AllOracles() bool { return os.Getenv("UNSPOOL_ORACLE") == "all" }
 
-// Sampled reports whether the nth thing belongs to the sample of one in so many that an oracle is asked about, always the
-// same. With [AllOracles], all do.
+// Sampled reports whether the nth thing belongs to the sample of one in so many that an oracle is asked
+// about, always the same. With [AllOracles], all do.
 func Sampled(n uint64, every int) bool {
 	const golden = 0x9e3779b97f4a7c15 // Fibonacci hashing: neighbours and strides are spread
 	return every <= 1 || AllOracles() || (n*golden)>>32%uint64(every) == 0
