@@ -74,8 +74,9 @@ type Options struct {
 	CommandLine []string      // of unspool, for the file's header
 	Version     string        // likewise
 
-	// Note is called with a line for the user about what was done otherwise than asked.
-	Note func(string)
+	// Note is called with a line for the user about what was done otherwise than asked. Warn is the same for what
+	// has failed, while the recording goes on; it may be nil.
+	Note, Warn func(string)
 	// Progress is called twice a second with the counts so far.
 	Progress func(*Stats)
 }
@@ -269,6 +270,12 @@ func (r *recording) sink() Sink {
 func (r *recording) note(s string) {
 	if r.Note != nil {
 		r.Note(s)
+	}
+}
+
+func (r *recording) warn(s string) {
+	if r.Warn != nil {
+		r.Warn(s)
 	}
 }
 
