@@ -53,10 +53,10 @@ func Confine() *Report {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	r := &Report{}
+	uid := caller(os.Getenv) // before /proc cannot be read any more
 	r.try("no new privileges", noNewPrivileges())
 	r.try("Landlock", landlock(nil, false))
 	if os.Geteuid() == 0 {
-		uid := caller(os.Getenv)
 		r.try("uid "+strconv.Itoa(uid), identity{uid: uid, gid: nobody}.become())
 	}
 	r.try("no capabilities", keep(0))
