@@ -102,8 +102,11 @@ type command struct {
 	child *os.File // a byte to it lets the child exec; an errno comes back if it could not
 	pidfd *os.File // of the child, in the runtime's poller; nil if that is not possible
 
-	done   chan struct{} // closed when the child has ended
-	status syscall.WaitStatus
+	term, kill *leash // end it
+
+	started bool          // run has let the child become the command
+	done    chan struct{} // closed when the child has ended
+	status  syscall.WaitStatus
 }
 
 // starting is held while a child's end of its socket is open, which no child of another recording is to
@@ -150,6 +153,13 @@ func newCommand(argv []string, stdout *os.File) (_ *command, err error) {
 	if fd, err := unix.PidfdOpen(c.pid(), unix.PIDFD_NONBLOCK); err == nil {
 		c.pidfd = os.NewFile(uintptr(fd), "pidfd")
 	}
+	if c.term, err = newLeash(c.pid(), syscall.SIGTERM); err == nil {
+		c.kill, err = newLeash(c.pid(), syscall.SIGKILL)
+	}
+	if err != nil {
+		c.cancel()
+		return nil, fmt.Errorf("prepare the end of the command: %w", err)
+	}
 	return c, nil
 }
 
@@ -158,6 +168,7 @@ func (c *command) pid() int { return c.cmd.Process.Pid }
 // run lets the child become the command. ended is called, on another
 // goroutine, when it has ended.
 func (c *command) run(ended func()) error {
+	c.started = true
 	c.child.Write([]byte{1})
 	var b [4]byte
 	n, _ := c.child.Read(b[:])
@@ -202,6 +213,17 @@ func (c *command) cancel() {
 	if c.pidfd != nil {
 		c.pidfd.Close()
 	}
+	c.release()
+}
+
+// release closes what the command is ended with.
+func (c *command) release() {
+	for _, l := range []*leash{c.term, c.kill} {
+		if l != nil {
+			l.close()
+		}
+	}
+	c.term, c.kill = nil, nil
 }
 
 func (c *command) ended() bool {

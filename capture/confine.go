@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"syscall"
 	"time"
 
 	"unspool/capture/priority"
@@ -19,11 +18,6 @@ func (r *recording) confine() error {
 	}
 	if err := r.Opener.GrantEvents(r.source.FollowThrough(r.Opener)); err != nil {
 		return err
-	}
-	if r.command != nil {
-		if err := r.Opener.GrantCommand(r.command.pid()); err != nil {
-			return err
-		}
 	}
 	if r.Grant != nil {
 		if err := r.Grant(); err != nil {
@@ -63,13 +57,4 @@ func prepare() error {
 func PrepareReading() error {
 	_, _ = vdso.Own32() // runs a program
 	return prepare()
-}
-
-// signalCommand sends a signal to the command, by the opener if this process has given up its rights.
-func (r *recording) signalCommand(s syscall.Signal) {
-	if r.Opener != nil {
-		_ = r.Opener.Signal(s)
-		return
-	}
-	_ = r.command.cmd.Process.Signal(s)
 }

@@ -88,8 +88,8 @@ func (f *flight) Round() error { return nil }
 // Written is how many bytes were written to all files.
 func (f *flight) Written() int64 { return f.written }
 
-// Close writes what is left to the last file.
-func (f *flight) Close() error { return f.dump() }
+// Close writes what is left to the last file. If not all of it can be written, a part of it is better than nothing.
+func (f *flight) Close() error { return f.dump(false) }
 
 // due says whether the next part is to begin.
 func (f *flight) due() bool {
@@ -122,14 +122,15 @@ func (f *flight) next() error {
 	return nil
 }
 
-// dump writes all that is kept to the next file.
-func (f *flight) dump() error {
+// dump writes all that is kept to the next file. If that fails, and whole is set, no file is left, and the next dump
+// is to the same one: what is kept is still in memory.
+func (f *flight) dump(whole bool) error {
 	f.rotation.into(&f.options)
+	f.options.Whole = whole
 	w, err := perfdata.Create(f.options)
 	if err != nil {
 		return err
 	}
-	f.rotation.files++
 	err = f.begins(w)
 	for i := range f.parts {
 		for _, c := range f.parts[i].chunks {
@@ -145,6 +146,9 @@ func (f *flight) dump() error {
 	if cerr := w.Close(); err == nil {
 		err = cerr
 	}
-	f.written += w.Written()
+	if err == nil || !whole {
+		f.rotation.files++
+		f.written += w.Written()
+	}
 	return err
 }

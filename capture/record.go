@@ -3,10 +3,12 @@ package capture
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -74,8 +76,9 @@ type Options struct {
 	CommandLine []string      // of unspool, for the file's header
 	Version     string        // likewise
 
-	// Note is called with a line for the user about what was done otherwise than asked.
-	Note func(string)
+	// Note is called with a line for the user about what was done otherwise than asked. Warn is the same for what
+	// has failed, while the recording goes on; it may be nil.
+	Note, Warn func(string)
 	// Progress is called twice a second with the counts so far.
 	Progress func(*Stats)
 }
@@ -158,6 +161,8 @@ type recording struct {
 	source  *perfring.Source
 	writer  Output
 	session *Session
+
+	openerGone atomic.Bool
 
 	ending <-chan struct{} // closed when the recording is to end, even if something hangs
 	end    func()          // closes it
@@ -272,6 +277,12 @@ func (r *recording) note(s string) {
 	}
 }
 
+func (r *recording) warn(s string) {
+	if r.Warn != nil {
+		r.Warn(s)
+	}
+}
+
 // run records from the first sample to the last.
 func (r *recording) run(ctx context.Context) error {
 	if err := r.describeKernel(); err != nil {
@@ -289,6 +300,7 @@ func (r *recording) run(ctx context.Context) error {
 	r.out.Started = true
 	stop := context.AfterFunc(ctx, r.source.Wake)
 	defer stop()
+	defer r.watchOpener()()
 	if r.Duration > 0 {
 		time.AfterFunc(r.Duration, r.end)
 	}
@@ -305,7 +317,43 @@ func (r *recording) run(ctx context.Context) error {
 	r.beginSampling()
 	r.awaitAsked()
 	r.haste.begun = true // to the recording, threads that run already are as new as others
-	return r.loop(ctx)
+	if err := r.loop(ctx); err != nil {
+		return err
+	}
+	if r.openerGone.Load() {
+		return errOpenerGone
+	}
+	return nil
+}
+
+// watchOpener ends the recording when the opener is gone, and bounds what is waited for of it when the recording is
+// to end, until stop is called.
+func (r *recording) watchOpener() (stop func()) {
+	if r.Opener == nil {
+		return func() {}
+	}
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-r.Opener.Gone():
+			r.openerGone.Store(true)
+			r.source.Wake()
+		case <-r.ending:
+			defer r.boundOpener()()
+			<-over
+		case <-over:
+		}
+	}()
+	return func() { close(over) }
+}
+
+// boundOpener gives the opener up after a while, until stop is called: it may be stopped, or hang.
+func (r *recording) boundOpener() (stop func()) {
+	if r.Opener == nil {
+		return func() {}
+	}
+	t := time.AfterFunc(graceToOpen, func() { r.Opener.Close() })
+	return func() { t.Stop() }
 }
 
 // describeKernel writes the kernel's mappings, which are only in files.
@@ -491,7 +539,7 @@ func (r *recording) drained(err error) error {
 
 func (r *recording) over(ctx context.Context) bool {
 	switch {
-	case ctx.Err() != nil, r.sampling.stopped, r.Duration > 0 && time.Since(r.began) >= r.Duration:
+	case ctx.Err() != nil, r.sampling.stopped, r.openerGone.Load(), r.Duration > 0 && time.Since(r.began) >= r.Duration:
 		return true
 	case r.command != nil:
 		return r.command.ended()
@@ -515,6 +563,7 @@ func (r *recording) measure(now time.Time) {
 // finish takes what is left in the rings and completes the file, ends the
 // command if it still runs, and sums up.
 func (r *recording) finish() error {
+	defer r.boundOpener()()
 	now := time.Now()
 	var err error
 	if r.Adopted == nil {
@@ -531,7 +580,9 @@ func (r *recording) finish() error {
 		err = r.session.Lost(r.session.Stats.Lost, r.anyID())
 	}
 	if r.command != nil {
-		r.endCommand()
+		if cerr := r.endCommand(); err == nil {
+			err = cerr
+		}
 	}
 	r.session.TellBuildIDs()
 	if r.KeepFiles {
@@ -560,14 +611,36 @@ func (r *recording) anyID() uint64 {
 const (
 	graceToEnd  = 500 * time.Millisecond // after an interrupt from the terminal
 	graceToTerm = 3 * time.Second
+	graceToDie  = 5 * time.Second // after SIGKILL, which takes as long as the kernel takes to free its memory
+	// graceToOpen is how long the opener may take for what is under way when the recording is to end.
+	graceToOpen = 5 * time.Second
 )
+
+// errOpenerGone says why a recording ends by itself.
+var errOpenerGone = errors.New("the process that opens files for this one was killed, so the recording ends here")
+
+// A NotEndedError says that the command has survived SIGKILL so far.
+type NotEndedError struct {
+	Command string
+	PID     int
+}
+
+func (e *NotEndedError) Error() string {
+	return fmt.Sprintf("%s (process %d) has not ended %v after SIGKILL: its cgroup is frozen, or the kernel holds it",
+		e.Command, e.PID, graceToDie)
+}
 
 // endCommand waits for the command to end, and ends it if it does not. An interrupt from the terminal reaches
 // the command directly.
-func (r *recording) endCommand() {
+func (r *recording) endCommand() error {
 	c := r.command
+	if !c.started {
+		c.cancel()
+		return nil
+	}
+	defer c.release()
 	if r.out.ExitStatus != 0 {
-		return // it never ran
+		return nil // it never ran
 	}
 	wait := func(d time.Duration) bool {
 		select {
@@ -579,10 +652,12 @@ func (r *recording) endCommand() {
 	}
 	timeUp := r.sampling.stopped || r.Duration > 0 && time.Since(r.began) >= r.Duration
 	if !c.ended() && (timeUp || !wait(graceToEnd)) {
-		r.signalCommand(syscall.SIGTERM)
+		c.term.pull()
 		if !wait(graceToTerm) {
-			r.signalCommand(syscall.SIGKILL)
-			<-c.done
+			c.kill.pull()
+			if !wait(graceToDie) {
+				return &NotEndedError{c.name, c.pid()}
+			}
 		}
 	}
 	r.out.ExitStatus = c.exitStatus()
@@ -590,6 +665,7 @@ func (r *recording) endCommand() {
 		(c.status.Signal() == syscall.SIGTERM || c.status.Signal() == syscall.SIGKILL) {
 		r.out.ExitStatus = 0 // it ended because we were asked to end it
 	}
+	return nil
 }
 
 // cpu is the CPU time of this process and of its opener.

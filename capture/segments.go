@@ -126,10 +126,11 @@ func (r *recording) rotate(ctx context.Context) error {
 	case *flight:
 		if r.Rotation.asked.Swap(false) {
 			r.session.TellBuildIDs()
-			if err := w.dump(); err != nil {
-				return err
+			if err := w.dump(true); err != nil {
+				r.warn(fmt.Sprintf("%v. The last of the recording is still in memory: the next SIGUSR2 tries again", err))
+			} else {
+				r.note(fmt.Sprintf("the last of the recording is in %s", w.options.Path))
 			}
-			r.note(fmt.Sprintf("the last of the recording is in %s", w.options.Path))
 		}
 		// After a drain that took long, parts would be forgotten that are of the last before the end.
 		if w.due() && !r.over(ctx) {

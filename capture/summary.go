@@ -103,16 +103,7 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	if n := s.Excluded[guest]; n > 0 {
 		fmt.Fprintf(w, "%s left out, of virtual machines that run here\n", plural(n, "sample", "is", "are"))
 	}
-	if s.Lost > 0 {
-		remedy := "a larger ring (-m) or a lower rate (-F) avoids it"
-		if s.Priority == "ordinary" {
-			remedy += ", and so does priority over what is recorded: run as root, or with CAP_SYS_NICE"
-		}
-		if limits.Converted {
-			remedy = "the rings were full while it was recorded"
-		}
-		fmt.Fprintf(w, "%s lost: %s\n", plural(s.Lost, "record", "was", "were"), remedy)
-	}
+	writeLost(w, s, limits)
 	if len(s.OfflineCPUs) > 0 {
 		fmt.Fprintf(w, "offline for a part of the time: CPU %s\n", strings.Trim(fmt.Sprint(s.OfflineCPUs), "[]"))
 	}
@@ -141,6 +132,30 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 		fmt.Fprintf(w, " in %s", printed(output))
 	}
 	fmt.Fprintln(w)
+}
+
+// writeLost says how much was lost, if anything was, and what to do about it.
+func writeLost(w io.Writer, s *Stats, limits Limits) {
+	if s.Lost == 0 {
+		return
+	}
+	remedy := "a larger ring (-m) or a lower rate (-F) avoids it"
+	if s.Priority == "ordinary" {
+		remedy += ", and so does priority over what is recorded: run as root, or with CAP_SYS_NICE"
+	}
+	if limits.Converted {
+		remedy = "the rings were full while it was recorded"
+	}
+	fmt.Fprintf(w, "%s lost: %s\n", plural(s.Lost, "record", "was", "were"), remedy)
+}
+
+// WriteLosses is the part of a summary that is no less true with --quiet: what was lost.
+func WriteLosses(w io.Writer, s *Stats, limits Limits) {
+	var b strings.Builder
+	writeLost(&b, s, limits)
+	if b.Len() > 0 {
+		fmt.Fprintf(w, "unspool: %s", &b)
+	}
 }
 
 // writeComplete writes the share of all user stacks that are complete, and how they were found.

@@ -147,21 +147,9 @@ func (c *Client) GrantEvents(attrs []unix.PerfEventAttr) error {
 	return nil
 }
 
-// GrantCommand lets a child of this process be ended later.
-func (c *Client) GrantCommand(pid int) error {
-	_, err := c.askGranted(request{op: grantCommand, pid: uint32(pid)}, -1)
-	return err
-}
-
 // Seal ends granting. The opener gives up what it does not need for that.
 func (c *Client) Seal() error {
 	_, err := c.askGranted(request{op: seal}, -1)
-	return err
-}
-
-// Signal sends the command a signal that ends it.
-func (c *Client) Signal(s unix.Signal) error {
-	_, err := c.askGranted(request{op: signalCommand, start: uint64(s)}, -1)
 	return err
 }
 

@@ -3,6 +3,7 @@ package opener
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -23,6 +24,9 @@ type Client struct {
 	watches *lines     // for what is not waited for
 
 	owners owners
+
+	gone   chan struct{} // closed when the opener has ended before it was told to
+	living *os.File      // from which that is read
 
 	mu   sync.Mutex
 	hung map[uint32]int // by PID, requests whose answers are overdue
@@ -61,16 +65,33 @@ func Start() (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socketpair: %w", err)
 	}
+	living, life, err := os.Pipe()
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("pipe: %w", err)
+	}
+	defer life.Close()
+	others = append(others, life)
 	// It holds nothing that others wait for the end of: a thread of it may hang beyond the recording.
 	c.cmd = &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{serverName}, Dir: "/", ExtraFiles: others, Env: environment(),
 	}
 	if err := c.cmd.Start(); err != nil {
+		living.Close()
 		c.Close()
 		return nil, fmt.Errorf("start a process that opens files: %w", err)
 	}
+	c.gone, c.living = make(chan struct{}), living
+	go func() {
+		if _, err := living.Read(make([]byte, 1)); err == io.EOF {
+			close(c.gone)
+		}
+	}()
 	return c, nil
 }
+
+// Gone is closed when the opener has ended though it was not told to: it was killed.
+func (c *Client) Gone() <-chan struct{} { return c.gone }
 
 // newClient makes the lines to an opener. theirs are their other ends, in the order that the opener expects.
 func newClient() (c *Client, theirs []int, err error) {
@@ -114,6 +135,9 @@ func environment() []string {
 
 // Close ends the opener: it does not wait for that, as a thread of it may hang.
 func (c *Client) Close() error {
+	if c.living != nil {
+		c.living.Close()
+	}
 	for _, ls := range []*lines{c.granted, c.files, c.reads, c.watches} {
 		if ls != nil {
 			ls.end()

@@ -22,7 +22,6 @@ type grants struct {
 	events  [][]byte // attributes of events that may be opened
 	outputs []*granted
 	folders []folder
-	command int // pidfd, -1 for none
 
 	// sealedFor is what is asked for beside what was granted: forNames, forFiles, or 0 for processes.
 	sealedFor atomic.Uint64
@@ -51,7 +50,7 @@ func (g *grants) do(r *request, fd int) (a answer) {
 	a.fd = -1
 	var err error
 	switch r.op {
-	case grantEvent, grantOutput, grantFolder, grantCommand, raisePriority, seal:
+	case grantEvent, grantOutput, grantFolder, raisePriority, seal:
 		a.value, a.bytes, err = g.grant(r, fd)
 	case grantRing:
 		a.value, a.fd, err = g.readRing(r, fd)
@@ -68,8 +67,6 @@ func (g *grants) do(r *request, fd int) (a answer) {
 		}
 	case removeFolders:
 		g.removeFolders()
-	case signalCommand:
-		err = g.signal(unix.Signal(r.start))
 	case changePriority:
 		a.value, a.bytes, err = g.changePriority(r.start == highest)
 	default:
@@ -102,8 +99,6 @@ func (g *grants) grant(r *request, fd int) (number uint64, text []byte, err erro
 		g.outputs = append(g.outputs, &granted{place, fd, make(map[string]bool)})
 	case grantFolder:
 		g.folders = append(g.folders, folder{fd, string(r.text)})
-	case grantCommand:
-		g.command, err = unix.PidfdOpen(int(r.pid), 0)
 	case raisePriority:
 		g.precedence = priority.Raise(os.Getpid(), os.Getppid())
 		text = []byte(g.precedence.String())
@@ -205,14 +200,6 @@ func (g *grants) finish(r *request) error {
 		delete(o.names, name)
 	}
 	return err
-}
-
-// signal sends the command a signal that ends it.
-func (g *grants) signal(s unix.Signal) error {
-	if g.command < 0 || s != unix.SIGTERM && s != unix.SIGKILL {
-		return unix.EACCES
-	}
-	return unix.PidfdSendSignal(g.command, s, nil, 0)
 }
 
 // changePriority raises the priority above that of all real-time threads, or restores the ordinary one. text

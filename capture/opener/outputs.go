@@ -13,6 +13,7 @@ import (
 type Output struct {
 	client *Client
 	number uint64
+	path   string // for errors
 }
 
 var _ output.Keeper = (*Output)(nil)
@@ -27,7 +28,7 @@ func (c *Client) GrantOutput(dir int, path, name string, kept bool) (output.Keep
 	if err != nil {
 		return nil, err
 	}
-	return &Output{c, a.value}, nil
+	return &Output{c, a.value, path}, nil
 }
 
 // ask asks for something that is about a file of the output.
@@ -42,7 +43,7 @@ func (o *Output) Create() (file *os.File, temporary string, err error) {
 		closeFD(a.fd)
 		return nil, "", err
 	}
-	return os.NewFile(uintptr(a.fd), ""), string(a.bytes), nil
+	return os.NewFile(uintptr(a.fd), o.path), string(a.bytes), nil
 }
 
 // Keep is for [output.Keeper].

@@ -23,6 +23,8 @@ const serverName = "unspool (opener)"
 const (
 	firstLine = 3
 	lineCount = 1 + mostFiles + mostReads + mostWatches
+	// life is the end of a pipe that stays open as long as the opener is there.
+	life = firstLine + lineCount
 )
 
 // Any program that imports this package can be the opener, the binaries of tests, too.
@@ -53,7 +55,7 @@ func closeInherited() {
 		}
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		switch {
-		case fd >= firstLine && fd < firstLine+lineCount:
+		case fd >= firstLine && fd <= life:
 			unix.CloseOnExec(fd)
 		case err == nil && flags&unix.FD_CLOEXEC == 0 && fd > 2:
 			unix.Close(fd)
@@ -75,7 +77,7 @@ type server struct {
 }
 
 func newServer() *server {
-	s := &server{processes: "/proc", grants: grants{command: -1}, ended: make(chan struct{}, lineCount),
+	s := &server{processes: "/proc", ended: make(chan struct{}, lineCount),
 		granted: make(chan struct{})}
 	s.files = shares{most: mostFilesOfOne, owner: s.processes.Owner}
 	s.reads = shares{most: mostReadsOfOne, owner: s.processes.Owner}

@@ -30,7 +30,6 @@ const (
 	discardOutput
 	removeOutput
 	removeFolders
-	signalCommand
 	raisePriority
 	changePriority
 	askCPU
@@ -39,7 +38,6 @@ const (
 	grantEvent
 	grantOutput
 	grantFolder
-	grantCommand
 	grantRing
 	seal
 )

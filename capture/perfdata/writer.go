@@ -26,6 +26,9 @@ type Options struct {
 	// Replace has the recording take the place of an existing file, which is not kept.
 	Replace bool
 
+	// Whole has a file take its name only when all of it has been written, by Close. If that fails, no file is left.
+	Whole bool
+
 	// Stop, unless nil, is closed when the recording is to end: from then on the reader of a stream has
 	// less than a second to take what is written.
 	Stop <-chan struct{}
@@ -52,6 +55,7 @@ type Writer struct {
 	file   *output.File // nil when the caller owns the destination
 	out    io.Writer
 	pipe   bool
+	keep   func() error // gives the file its name when it is whole; nil if it has one
 	events []perfring.Attr
 	header fileHeader
 	static []feature // known from the start
@@ -179,11 +183,14 @@ func (w *Writer) create(place *output.Place, o *Options) (err error) {
 		w.out = o.patient(w.file)
 		err = w.beginPipe()
 	} else if err = w.beginFile(); err == nil {
-		// If the process is killed from now on, a recording is left.
+		keep := w.file.KeepOld
 		if o.Replace {
-			err = w.file.Replace()
+			keep = w.file.Replace
+		}
+		if o.Whole {
+			w.keep = keep
 		} else {
-			err = w.file.KeepOld()
+			err = keep() // if the process is killed from now on, a recording is left
 		}
 	}
 	if err != nil {
@@ -368,7 +375,12 @@ func (w *Writer) Close() error {
 			w.err = err
 		}
 	}
-	if err := w.closeFile(); err != nil && w.err == nil {
+	if w.keep != nil && w.err == nil {
+		w.err = w.keep()
+	}
+	if w.keep != nil && w.err != nil {
+		w.file.Discard()
+	} else if err := w.closeFile(); err != nil && w.err == nil {
 		w.err = err
 	}
 	if w.returned {

@@ -111,10 +111,18 @@ func precede() error {
 // signals is the set of them.
 var signals = uint64(1) << (Signal - 1)
 
-// run reads stacks, and does not return.
+// run reads stacks, and does not return while the process that these are for is there.
+//
+// What this thread does may be sampled, too, and each of these samples wakes it: with every system call of the machine,
+// say. So being woken is charged like reading, and over its share the thread sleeps, as nothing else gets the CPU from it.
 func (r *reader) run() {
-	for idle, made := 0, false; ; {
-		if wait(&idle) && r.tap.Newest(&r.sample) {
+	parent := unix.Getppid()
+	for idle, made, woken := 0, false, 0; ; {
+		if !wait(&idle) {
+			continue
+		}
+		began := perfring.Now()
+		if r.tap.Newest(&r.sample) {
 			if !made {
 				r.shared.populate()
 				made = true
@@ -125,8 +133,21 @@ func (r *reader) run() {
 			r.read(s)
 			r.shared.words[begun].Store(0)
 		}
+		now := perfring.Now()
+		r.share.Spend(began, now-began+priceOfWaking)
+		if woken++; woken%64 == 0 && unix.Getppid() != parent {
+			unix.Exit(0) // others may not get a CPU to say so
+		}
+		for r.share.IsSpent(now) {
+			pause := unix.NsecToTimespec(int64(time.Millisecond))
+			_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
+			now = perfring.Now()
+		}
 	}
 }
+
+// priceOfWaking is what a wake-up takes besides what this thread sees of it, in ns.
+const priceOfWaking = 2000
 
 // wait waits for a signal. As long as signals come, Go's scheduler does not know of the waiting: its monitor
 // looks at a thread in a system call every 20 us, which takes several times as long as reading. It interrupts
@@ -160,9 +181,7 @@ func (r *reader) read(s *perfring.Sample) {
 	if known.isIn(copyEnd) && known.growth.Return == 0 || r.share.IsSpent(s.Time) {
 		return
 	}
-	began := perfring.Now()
-	defer func() { r.share.Spend(began, perfring.Now()-began) }()
-	if isLate(s, began) {
+	if isLate(s, perfring.Now()) {
 		return
 	}
 	morestack := known.growth.at(s, base)

@@ -104,6 +104,9 @@ func allow(ruleset uintptr, path string, rights uint64) error {
 
 // eachThread makes a system call on every thread.
 func eachThread(call, a, b, c uintptr) error {
+	if err := roomForSignals(); err != nil {
+		return err
+	}
 	if _, _, errno := syscall.AllThreadsSyscall(call, a, b, c); errno != 0 {
 		return errno
 	}

@@ -46,9 +46,9 @@ func ConfineOpener(o Opening) error {
 var openerCapabilities = mask(unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH, unix.CAP_CHOWN,
 	unix.CAP_DAC_OVERRIDE)
 
-// recordingCapabilities are the others of a recording's opener: to open events, to end the command, and to
-// raise priorities.
-var recordingCapabilities = mask(unix.CAP_CHECKPOINT_RESTORE, unix.CAP_PERFMON, unix.CAP_KILL,
+// recordingCapabilities are the others of a recording's opener: to open events, and to raise
+// priorities.
+var recordingCapabilities = mask(unix.CAP_CHECKPOINT_RESTORE, unix.CAP_PERFMON,
 	unix.CAP_SYS_NICE)
 
 // openerCalls are the calls of an opener besides those of the runtime.
@@ -58,8 +58,7 @@ var openerCalls = []uintptr{
 
 // recordingCalls are the others of a recording's opener.
 var recordingCalls = []uintptr{
-	unix.SYS_PROCESS_VM_READV, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PIDFD_SEND_SIGNAL,
-	unix.SYS_SCHED_GETATTR, unix.SYS_SCHED_SETATTR, unix.SYS_RT_SIGTIMEDWAIT,
+	unix.SYS_PROCESS_VM_READV, unix.SYS_PERF_EVENT_OPEN, unix.SYS_SCHED_GETATTR, unix.SYS_SCHED_SETATTR, unix.SYS_RT_SIGTIMEDWAIT,
 }
 
 // rules are the rules for the opener.

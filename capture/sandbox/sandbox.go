@@ -48,15 +48,15 @@ func (r *Report) String() string {
 }
 
 // Confine leaves this process only its memory, its clock, and what it has open: it cannot open, start, signal
-// or connect to anything any more. Root becomes the user that called sudo, or nobody.
+// or connect to anything any more. Root becomes the user that called sudo, or one that nobody is.
 func Confine() *Report {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	r := &Report{}
+	uid := caller(os.Getenv) // before /proc cannot be read any more
 	r.try("no new privileges", noNewPrivileges())
 	r.try("Landlock", landlock(nil, false))
 	if os.Geteuid() == 0 {
-		uid := caller(os.Getenv)
 		r.try("uid "+strconv.Itoa(uid), identity{uid: uid, gid: nobody}.become())
 	}
 	r.try("no capabilities", keep(0))
@@ -81,11 +81,11 @@ func noNewPrivileges() error {
 	return install([]unix.SockFilter{allowed})
 }
 
-// caller is the user who called sudo, nobody otherwise.
+// caller is the user who called sudo, or one that nobody is.
 func caller(getenv func(string) string) int {
 	uid, err := strconv.ParseUint(getenv("SUDO_UID"), 10, 31)
 	if err != nil || uid == 0 {
-		return nobody
+		return noUser()
 	}
 	return int(uid)
 }

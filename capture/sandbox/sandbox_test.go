@@ -419,8 +419,8 @@ func TestListsOfCalls(t *testing.T) {
 		}
 	}
 	if caller(func(string) string { return "1000" }) != 1000 ||
-		caller(func(string) string { return "0" }) != nobody ||
-		caller(func(string) string { return "-1" }) != nobody {
+		caller(func(string) string { return "0" }) != noUser() ||
+		caller(func(string) string { return "-1" }) != noUser() {
 		t.Error("another user than sudo says")
 	}
 	if errors.Is(explain(unix.ENOTSUP), unix.ENOTSUP) {

@@ -18,6 +18,27 @@ import (
 // nobody is the overflow user and group ID (proc(5)), which own nothing.
 const nobody = 65534
 
+// firstUnused is the first of the user IDs that nobody is to have: systemd, which lists who uses which, leaves out those
+// with the highest bit (https://systemd.io/UIDS-GIDS).
+const firstUnused = 1 << 31
+
+// noUser is a user ID that no other process has, so that none may stop, trace, pin or end this one but root: services
+// may be nobody, too. In a user namespace that lacks such IDs, it is nobody's.
+func noUser() int {
+	uid := firstUnused + os.Getpid()
+	text, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return nobody
+	}
+	for line := range strings.Lines(string(text)) {
+		var inside, outside, n int
+		if got, _ := fmt.Sscan(line, &inside, &outside, &n); got == 3 && uid >= inside && uid-inside < n {
+			return uid
+		}
+	}
+	return nobody
+}
+
 // identity is the user as which the process goes on.
 type identity struct {
 	uid, gid int
@@ -85,6 +106,9 @@ func number(name, text string) (int, error) {
 
 // become makes every thread of this process one of the user, with and without cgo.
 func (who identity) become() error {
+	if err := roomForSignals(); err != nil {
+		return err
+	}
 	if err := syscall.Setgroups(who.groups); err != nil {
 		return fmt.Errorf("setgroups: %w", err)
 	}

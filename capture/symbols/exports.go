@@ -27,12 +27,17 @@ func (im *Image) Exports() map[string][]Export {
 
 func (im *Image) readExports() map[string][]Export {
 	exports := make(map[string][]Export)
-	if !im.isFile() {
-		return exports
+	if im.isFile() {
+		im.s.contain(im.Path, "names of calls", func() { im.readExports(exports) })
 	}
+	return exports
+}
+
+// readExports is Exports for the file of an image.
+func (im *Image) readExports(exports map[string][]Export) {
 	file, f, err := im.open()
 	if err != nil {
-		return exports
+		return
 	}
 	defer file.Close()
 	for i := range f.Sections {
@@ -45,7 +50,6 @@ func (im *Image) readExports() map[string][]Export {
 		names, _ := f.Read(strtab.Offset, strtab.Size)
 		f.addExports(exports, symtab, names)
 	}
-	return exports
 }
 
 // addExports adds the functions of a symbol table of Elf64_Sym.

@@ -3,6 +3,7 @@ package symbols
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"slices"
 	"sort"
 )
@@ -21,9 +22,10 @@ func (s *Symbolizer) Generated(pid uint32, dump string, time uint64) *Generated 
 	g := &Generated{dump: codes{room: &s.room}, perfMap: codes{room: &s.room}}
 	p := s.writer(pid, time)
 	if dump != "" {
-		s.readJitdump(&g.dump, p, dump)
+		s.contain(dump, "names of generated code", func() { s.readJitdump(&g.dump, p, dump) })
 	}
-	s.readPerfMap(&g.perfMap, p)
+	path := fmt.Sprintf("/tmp/perf-%d.map", p.pid)
+	s.contain(path, "names of generated code", func() { s.readPerfMap(&g.perfMap, p, path) })
 	return g
 }
 

@@ -63,7 +63,7 @@ func (s *Symbolizer) Kernel(addr uint64) (f Func, image string, ok bool) {
 	k := &s.kernel
 	if !k.read {
 		k.read = true
-		s.readKernel()
+		s.contain("kernel", "names", s.readKernel)
 	}
 	addr -= k.shift
 	image = KernelImage

@@ -21,6 +21,11 @@ func (im *Image) Lines(addrs []uint64, yield func(i int, frames []srcline.Frame)
 	if !im.isFile() || len(addrs) == 0 {
 		return
 	}
+	im.s.contain(im.Path, "lines or inlined functions", func() { im.lines(addrs, yield) })
+}
+
+// lines is Lines for the file of an image.
+func (im *Image) lines(addrs []uint64, yield func(i int, frames []srcline.Frame)) {
 	file, f, err := im.open()
 	if err != nil {
 		return // the problem was added when its symbols were read

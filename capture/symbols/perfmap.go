@@ -18,6 +18,8 @@ import (
 const (
 	maxPerfMap     = 512 << 20
 	maxAllPerfMaps = 1 << 30
+	// A runtime writes nothing but lines. Where there is none for so long, there are no more: of a sparse file, say.
+	maxWithoutLine = 1 << 20
 )
 
 var (
@@ -26,10 +28,10 @@ var (
 		"what follows is left out", maxCodes, maxCodeNames, maxAllCodes, maxAllCodeNames)
 	errLongMap = fmt.Errorf("more than %d bytes, or %d of all processes: what follows is left out",
 		maxPerfMap, maxAllPerfMaps)
+	errNoLines = fmt.Errorf("%d bytes without a line: what follows is left out", maxWithoutLine)
 )
 
-func (s *Symbolizer) readPerfMap(c *codes, p *writer) {
-	path := fmt.Sprintf("/tmp/perf-%d.map", p.pid)
+func (s *Symbolizer) readPerfMap(c *codes, p *writer, path string) {
 	file, err := p.open(path)
 	if err == nil {
 		defer file.Close()
@@ -49,13 +51,22 @@ func (s *Symbolizer) readPerfMap(c *codes, p *writer) {
 func (c *codes) readPerfMap(r io.Reader) error {
 	defer c.sort()
 	lines := bufio.NewReaderSize(r, maxName)
+	without := 0 // bytes since the last line that says something
 	for {
 		line, err := lines.ReadSlice('\n')
-		if addr, size, name, ok := perfMapLine(line); ok && !c.add(addr, size, 0, name) {
+		addr, size, name, ok := perfMapLine(line)
+		if ok && !c.add(addr, size, 0, name) {
 			return errTooMuchCode
 		}
-		for errors.Is(err, bufio.ErrBufferFull) { // skip the rest of a name that is too long
-			_, err = lines.ReadSlice('\n')
+		if without += len(line); ok {
+			without = 0
+		}
+		for errors.Is(err, bufio.ErrBufferFull) && without <= maxWithoutLine { // skip the rest of a long name
+			line, err = lines.ReadSlice('\n')
+			without += len(line)
+		}
+		if without > maxWithoutLine {
+			return errNoLines
 		}
 		if err == io.EOF {
 			return nil

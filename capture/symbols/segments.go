@@ -26,10 +26,10 @@ func (im *Image) Code() []Segment {
 }
 
 // Open opens the image's file, which is the recorded one as far as build IDs show. Options.Opener opens it.
-func (im *Image) Open() (*process.OpenFile, error) {
-	if !im.isFile() {
-		return nil, fs.ErrNotExist
+func (im *Image) Open() (file *process.OpenFile, err error) {
+	err = fs.ErrNotExist
+	if im.isFile() {
+		im.s.contain(im.Path, "instructions", func() { file, _, err = im.open() })
 	}
-	file, _, err := im.open()
 	return file, err
 }

@@ -182,7 +182,9 @@ func (im *Image) unnamed(vaddr uint64) (Func, bool) {
 	if cfi == nil {
 		return Func{}, false
 	}
-	d, err := cfi.FDE(vaddr)
+	var d dwarfcfi.FDE
+	err := errors.ErrUnsupported
+	im.s.contain(im.Path, "functions without a symbol", func() { d, err = cfi.FDE(vaddr) })
 	if err != nil {
 		return Func{}, false
 	}
@@ -197,7 +199,7 @@ func (im *Image) unnamed(vaddr uint64) (Func, bool) {
 func (im *Image) CFI() *dwarfcfi.Table {
 	if !im.cfiRead {
 		im.cfiRead = true
-		im.cfi = im.unwindTable()
+		im.s.contain(im.Path, "functions without a symbol", func() { im.cfi = im.unwindTable() })
 	}
 	return im.cfi
 }
@@ -230,7 +232,7 @@ func (im *Image) unwindTable() *dwarfcfi.Table {
 func (im *Image) Table() *Table {
 	if !im.read {
 		im.read = true
-		im.table = im.load()
+		im.s.contain(im.Path, "names", func() { im.table = im.load() })
 	}
 	return im.table
 }

@@ -139,7 +139,7 @@ func (r *running) wait() ended {
 // finish waits for the end; a program that does not end in time fails the test.
 func (r *running) finish(t testing.TB, within time.Duration) ended {
 	t.Helper()
-	late := time.AfterFunc(within, func() { r.Process.Signal(syscall.SIGQUIT) })
+	late := time.AfterFunc(within, func() { r.Process.Signal(syscall.SIGABRT) })
 	e := r.wait()
 	if !late.Stop() {
 		t.Fatalf("%s did not end within %v:\n%s", r.Cmd, within, e.stderr)

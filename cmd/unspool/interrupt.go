@@ -12,18 +12,23 @@ import (
 // signals, and must be called.
 func untilInterrupted() (ctx context.Context, stop func()) {
 	ctx, stop = signal.NotifyContext(context.Background(), endingSignals()...)
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() {
+		stop()
+		quit := make(chan os.Signal, 1)
+		signal.Notify(quit, syscall.SIGQUIT) // by default, Go's runtime prints where all goroutines are
+		<-quit
+		_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+	})
 	return ctx, stop
 }
 
-// endingSignals are the signals that end a recording. A signal that was ignored when unspool began, as with
-// nohup, stays ignored.
+// endingSignals are the signals that end a recording. SIGHUP stays ignored if it was when unspool began, as with nohup.
+// SIGINT does not: a shell has it ignored in whatever a script starts in the background, which is to end by it all the
+// same when it is sent, as perf does.
 func endingSignals() []os.Signal {
-	var s []os.Signal
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		if !signal.Ignored(sig) {
-			s = append(s, sig)
-		}
+	s := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
+	if !signal.Ignored(syscall.SIGHUP) {
+		s = append(s, syscall.SIGHUP)
 	}
 	return s
 }

@@ -320,7 +320,7 @@ func TestLiveUnwinderIsConfined(t *testing.T) {
 	pid := r.Cmd.Process.Pid
 	for _, thread := range fieldsOf(t, pid) {
 		for name, want := range map[string]string{
-			"Uid": "65534 65534 65534 65534", "Gid": "65534 65534 65534 65534", "Groups": "",
+			"Uid": usersOf(pid), "Gid": "65534 65534 65534 65534", "Groups": "",
 			"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2",
 		} {
 			if thread[name] != want {

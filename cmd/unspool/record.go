@@ -339,9 +339,10 @@ func (f *recordFlags) writeConfined(recorded *outfile.Place, folder string, to *
 // after the summary of what could be recorded all the same.
 func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool, status int, err error) {
 	var line *statusLine
+	o.Warn = func(s string) { say("%s", s) }
 	if !f.quiet {
 		line = newStatusLine(os.Stderr)
-		o.Note = line.note
+		o.Note, o.Warn = line.note, line.note
 		o.Progress = line.update
 	}
 
@@ -374,6 +375,8 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	switch {
 	case f.exports():
 		name = "-" // it is not what was asked for
+	case err != nil:
+		name = "-" // the error says what has become of the file
 	case o.Rotation != nil:
 		name += ".1 and the files after it"
 	}
@@ -421,6 +424,8 @@ func sumUp(out *capture.Outcome, l capture.Limits, name string, stats *outfile.P
 		if verbose {
 			capture.WriteFiles(os.Stderr, out.Trouble)
 		}
+	} else {
+		capture.WriteLosses(os.Stderr, &out.Stats, l)
 	}
 	if stats == nil {
 		return nil

@@ -179,7 +179,8 @@ func (c *Cursor) Block() []byte {
 
 // CString reads a NUL-terminated string.
 func (c *Cursor) CString() []byte {
-	if c.Bad {
+	if c.Bad || c.Pos > len(c.Data) {
+		c.Bad = true
 		return nil
 	}
 	n := bytes.IndexByte(c.Data[c.Pos:], 0)

@@ -45,6 +45,7 @@ func FuzzFrames(f *testing.F) {
 	for _, version := range []string{"-gdwarf-4", "-gdwarf-5"} {
 		f.Add(tiny(f, "t", version, "-gsplit-dwarf"), tiny(f, "*.dwo", version, "-gsplit-dwarf"))
 	}
+	f.Add(definesFile(f), []byte{})
 	for _, file := range inputs.Files(20, 40<<10, "../../../dist/inputs/*.elf") {
 		f.Add(file, file)
 	}

@@ -30,8 +30,7 @@ type lineTable struct {
 	dirs    []value
 	files   []lineFile
 	paths   map[uint64]string // of the files that were asked for, by number
-	header  elf.Cursor        // the header, for the strings in it
-	program elf.Cursor
+	program elf.Cursor        // its data begins with the header; the strings of the tables are in either
 }
 
 type lineFile struct {
@@ -98,7 +97,6 @@ func (d *Data) lineTable(u *unit) (*lineTable, error) {
 		return nil, s.bad(t.off, "bad line number program header")
 	}
 	t.lengths = c.Data[lengths:c.Pos]
-	t.header = c
 	if t.version == 5 {
 		err = t.entriesV5(&c)
 	} else {
@@ -211,7 +209,7 @@ func (d *Data) file(t *lineTable, i uint64) string {
 	f := t.files[i]
 	text := func(v value) string {
 		if v.form == formString {
-			c := elf.Cursor{Data: t.header.Data, Pos: int(v.u)}
+			c := elf.Cursor{Data: t.program.Data, Pos: int(v.u)}
 			return string(c.CString())
 		}
 		s, err := d.string(t.u, v, t.off)

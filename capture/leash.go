@@ -1,0 +1,42 @@
+package capture
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A leash ends a process later, also when this process has no right to send it signals any more. It is a pair of
+// sockets that the kernel reports input of by a signal: to a process, and with the rights of who asked for that
+// (fcntl(2), F_SETOWN), which is decided now. The kernel remembers the process, not its PID.
+type leash struct {
+	signal        syscall.Signal
+	ours, watched int
+}
+
+// newLeash prepares a signal to a process.
+func newLeash(pid int, s syscall.Signal) (*leash, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socketpair: %w", err)
+	}
+	l := &leash{s, pair[0], pair[1]}
+	for _, set := range []struct{ command, value int }{
+		{unix.F_SETOWN, pid}, {unix.F_SETSIG, int(s)}, {unix.F_SETFL, unix.O_NONBLOCK | unix.O_ASYNC},
+	} {
+		if _, err := unix.FcntlInt(uintptr(l.watched), set.command, set.value); err != nil {
+			l.close()
+			return nil, fmt.Errorf("fcntl: %w", err)
+		}
+	}
+	return l, nil
+}
+
+// pull sends the signal.
+func (l *leash) pull() { _, _ = unix.Write(l.ours, []byte{0}) }
+
+func (l *leash) close() {
+	unix.Close(l.ours)
+	unix.Close(l.watched)
+}

@@ -1,0 +1,29 @@
+package capture
+
+import (
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// TestLeash ends a process by each signal that a command is ended by.
+func TestLeash(t *testing.T) {
+	t.Parallel()
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		cmd := exec.Command("sleep", "600")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		l, err := newLeash(cmd.Process.Pid, s)
+		if err != nil {
+			_ = cmd.Process.Kill()
+			t.Fatal(err)
+		}
+		l.pull()
+		_ = cmd.Wait()
+		if w, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || w.Signal() != s {
+			t.Errorf("%v: %v", s, cmd.ProcessState)
+		}
+		l.close()
+	}
+}
