@@ -136,9 +136,11 @@ test-sid: bin/unspool ## the tests that use perf, with perf, Hotspot and samply 
 	$(GO) test -ldflags=-w -count=1 -vet=off -v -p 1 -parallel 6 -run '$(SID_TESTS)' ./capture/perfdata \
 		./capture/profile ./capture ./cmd/unspool 2>&1 | tee dist/sid.log | awk -f .ci/digest.awk
 
-race: ## the tests of make test with the race detector, the longest ones shortened
+# Without the tests of the command line: the program that these start has no race detector.
+race: PACKAGES := $$($(GO) list $(PACKAGES) | grep -vx unspool/cmd/unspool)
+race: ## the tests of make test with the race detector, the longest ones shortened, without those of the command line
 	@mkdir -p dist
-	@echo 'go test -race on all packages; all that it prints goes to dist/race.log'
+	@echo 'go test -race on all packages but cmd/unspool; all that it prints goes to dist/race.log'
 	@$(call test_modules,-race -short -p 2 -parallel 4) | tee dist/race.log | awk -f .ci/digest.awk
 
 # Building golangci-lint takes some minutes of processor time, once. Its configuration says why each linter is there.

@@ -189,7 +189,7 @@ func (rec *recording) take(t *testing.T, s *Source) {
 func (rec *recording) touched(t *testing.T, tids []uint32, times int) {
 	t.Helper()
 	for _, tid := range tids {
-		if n := rec.touches[tid]; n != times {
+		if n := rec.touches[tid]; n != times*faultsOfTouch {
 			t.Errorf("%d samples of %d page faults of thread %d", n, times, tid)
 		}
 	}

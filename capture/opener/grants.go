@@ -100,6 +100,7 @@ func (g *grants) grant(r *request, fd int) (number uint64, text []byte, err erro
 	case grantFolder:
 		g.folders = append(g.folders, folder{fd, string(r.text)})
 	case raisePriority:
+		limitRealTime()
 		g.precedence = priority.Raise(os.Getpid(), os.Getppid())
 		text = []byte(g.precedence.String())
 	case seal:
@@ -116,6 +117,15 @@ func (g *grants) grant(r *request, fd int) (number uint64, text []byte, err erro
 		}
 	}
 	return number, text, err
+}
+
+// mostRealTime is how long a thread of the opener may run with real-time priority without ever waiting, in µs.
+const mostRealTime = 3_000_000
+
+// limitRealTime has the kernel end the opener when one of its threads spins with real-time priority: nothing else would
+// get that CPU from it. The recording is told that its opener is gone, and ends.
+func limitRealTime() {
+	_ = unix.Setrlimit(unix.RLIMIT_RTTIME, &unix.Rlimit{Cur: mostRealTime, Max: mostRealTime})
 }
 
 // use is what is asked for beside what was granted.

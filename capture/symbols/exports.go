@@ -20,17 +20,12 @@ const maxExports = 1 << 20
 // its versions differ. Symbols that cannot be read are left out. The first call reads them.
 func (im *Image) Exports() map[string][]Export {
 	if im.exports == nil {
-		im.exports = im.readExports()
+		im.exports = make(map[string][]Export)
+		if im.isFile() {
+			im.s.contain(im.Path, "names of calls", func() { im.readExports(im.exports) })
+		}
 	}
 	return im.exports
-}
-
-func (im *Image) readExports() map[string][]Export {
-	exports := make(map[string][]Export)
-	if im.isFile() {
-		im.s.contain(im.Path, "names of calls", func() { im.readExports(exports) })
-	}
-	return exports
 }
 
 // readExports is Exports for the file of an image.
