@@ -2,6 +2,7 @@ package perfring
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"

@@ -405,7 +405,14 @@ func TestLiveUnwinderEnds(t *testing.T) {
 	t.Run("by the eventfd, with a reader that does not read", func(t *testing.T) {
 		r := unwinds(t, sysprofd.Options{})
 		r.Pause()
-		awaited(t, "a full pipe", func() bool { return r.Waiting() > 60_000 })
+		waiting, same := 0, 0 // each frame takes a page of the pipe, however short it is
+		awaited(t, "a full pipe", func() bool {
+			if n := int(r.Waiting()); n != waiting || n == 0 {
+				waiting, same = n, 0
+			}
+			same++
+			return same > 200
+		})
 		r.Resume()
 		ends(t, r, r.EndAndRead())
 	})
