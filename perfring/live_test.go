@@ -696,7 +696,8 @@ func TestUnprivilegedUserRecordsTheirOwnProcess(t *testing.T) {
 	}
 	t.Logf("%s", out)
 	text := string(out)
-	if !strings.Contains(text, fmt.Sprintf("page-faults:u: %d samples", 20*faultsOfTouch)) || !strings.Contains(text, "errors [], sorted true") {
+	if !strings.Contains(text, fmt.Sprintf("page-faults:u: %d samples", 20*faultsOfTouch)) ||
+		!strings.Contains(text, "errors [], sorted true") {
 		t.Errorf("%s", out)
 	}
 	if !strings.Contains(text, "note: recording user code only") {

@@ -114,7 +114,8 @@ var signals = uint64(1) << (Signal - 1)
 // run reads stacks, and does not return while the process that these are for is there.
 //
 // What this thread does may be sampled, too, and each of these samples wakes it: with every system call of the machine,
-// say. So being woken is charged like reading, and over its share the thread sleeps, as nothing else gets the CPU from it.
+// say. So being woken is charged like reading, and over its share the thread sleeps, as nothing else gets the CPU
+// from it.
 func (r *reader) run() {
 	parent := unix.Getppid()
 	for idle, made, woken := 0, false, 0; ; {

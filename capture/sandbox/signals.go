@@ -15,9 +15,9 @@ const roomNeeded = 256
 // errNoSignals says why something cannot be done on every thread.
 var errNoSignals = errors.New("no room for signals of this user: raise 'ulimit -i'")
 
-// roomForSignals makes sure that every thread of this process can be sent a signal. Go's runtime makes a system call on
-// every thread by a real-time signal to each, and tries until that succeeds: where RLIMIT_SIGPENDING leaves no room, for
-// ever.
+// roomForSignals makes sure that every thread of this process can be sent a signal. Go's runtime makes a system call
+// on every thread by a real-time signal to each, and tries until that succeeds: where RLIMIT_SIGPENDING leaves no
+// room, for ever.
 func roomForSignals() error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_SIGPENDING, &limit); err != nil {

@@ -18,8 +18,8 @@ import (
 // nobody is the overflow user and group ID (proc(5)), which own nothing.
 const nobody = 65534
 
-// firstUnused is the first of the user IDs that nobody is to have: systemd, which lists who uses which, leaves out those
-// with the highest bit (https://systemd.io/UIDS-GIDS).
+// firstUnused is the first of the user IDs that nobody is to have: systemd, which lists who uses which, leaves out
+// those with the highest bit (https://systemd.io/UIDS-GIDS).
 const firstUnused = 1 << 31
 
 // noUser is a user ID that no other process has, so that none may stop, trace, pin or end this one but root: services

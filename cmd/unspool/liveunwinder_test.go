@@ -407,7 +407,7 @@ func TestLiveUnwinderEnds(t *testing.T) {
 		r.Pause()
 		waiting, same := 0, 0 // each frame takes a page of the pipe, however short it is
 		awaited(t, "a full pipe", func() bool {
-			if n := int(r.Waiting()); n != waiting || n == 0 {
+			if n := r.Waiting(); n != waiting || n == 0 {
 				waiting, same = n, 0
 			}
 			same++
