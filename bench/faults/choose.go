@@ -16,8 +16,8 @@ import (
 // small is the number of lines up to which a package may have no fault.
 const small = 150
 
-// draw draws faults from all packages of a tree, for each package three times as many as it gets of n, as tests may
-// not reach some. A function has one at most, and the kinds take turns.
+// draw draws faults from all packages of a tree, for each package three times as many as it gets of n, as
+// tests may not reach some. A function has one at most, and the kinds take turns.
 func draw(tree string, n int, seed uint64) ([]*fault, error) {
 	files, err := productFiles(tree)
 	if err != nil {
@@ -60,8 +60,8 @@ func draw(tree string, n int, seed uint64) ([]*fault, error) {
 	return chosen, nil
 }
 
-// quota is how many of n faults each package gets: one, if it is not small, and the others where there are most
-// lines for each.
+// quota is how many of n faults each package gets: one, if it is not small, and the others where there are
+// most lines for each.
 func quota(lines map[string]int, n int) map[string]int {
 	quota := make(map[string]int)
 	sum := 0

@@ -77,8 +77,8 @@ type place struct {
 	begin, end int
 }
 
-// locate finds the line of a fault in a tree, also if the code has moved: the function is looked for in the file,
-// then in the other files of its folder, then in all.
+// locate finds the line of a fault in a tree, also if the code has moved: the function is looked for in the
+// file, then in the other files of its folder, then in all.
 func (f *fault) locate(tree string) (place, error) {
 	if at, err := f.in(tree, f.file); err == nil {
 		return at, nil
@@ -169,8 +169,8 @@ func nameOf(d *ast.FuncDecl) string {
 	}
 }
 
-// productFiles lists the Go files of the product: no tests, no programs for tests, no benchmarks, no packages that
-// only tests import, whose names end in "test", and nothing for other systems and processors.
+// productFiles lists the Go files of the product: no tests, no programs for tests, no benchmarks, no packages
+// that only tests import, whose names end in "test", and nothing for other systems and processors.
 func productFiles(tree string) (files []string, err error) {
 	err = filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

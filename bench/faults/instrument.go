@@ -10,10 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+
+	"unspool/bench/faults/reached"
 )
 
 //go:embed reached/reached.go
-var reachedSource []byte
+var reachedSource string
 
 // A site is a line of a source file, by where it begins, and the number that it is counted by.
 type site struct{ begin, number int }
@@ -86,8 +90,9 @@ func statementsOf(n ast.Node) []ast.Stmt {
 	return nil
 }
 
-// plantSites instruments a copy of a tree for the faults, whose numbers are their indices.
-func plantSites(tree string, faults []*fault) error {
+// plantSites instruments a copy of a tree for the faults, whose numbers are their indices. shared is the file
+// for the counters of processes that do not know another one.
+func plantSites(tree string, faults []*fault, shared string) error {
 	sites := make(map[string][]site)
 	for i, f := range faults {
 		at, err := f.locate(tree)
@@ -114,5 +119,6 @@ func plantSites(tree string, faults []*fault) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "reached.go"), reachedSource, 0o644)
+	source := strings.ReplaceAll(reachedSource, strconv.Quote(reached.Shared), strconv.Quote(shared))
+	return os.WriteFile(filepath.Join(dir, "reached.go"), []byte(source), 0o644)
 }

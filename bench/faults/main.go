@@ -33,9 +33,10 @@ func main() {
 	case "run":
 		r := new(runner)
 		output := flags.String("o", "bench/faults/old.txt", "file to append to, where a later run goes on")
-		flags.DurationVar(&r.budget, "budget", 4*time.Minute, "time for a fault, in which no new tests begin after that")
-		live := flags.String("live", `^(perfring|capture|capture/(perfdata|profile|compare|check|syscap|opener|rest)|cmd/unspool)$`,
-			"packages whose failing tests are run again, with the fault and without")
+		flags.DurationVar(&r.budget, "budget", 4*time.Minute, "time for a fault, after which no more tests begin")
+		live := flags.String("live",
+			"^(perfring|capture|capture/(perfdata|profile|compare|check|syscap|opener|rest)|cmd/unspool)$",
+		 "packages whose failing tests are run again, with the fault and without")
 		r.lane = laneOf(flags, os.Args[2:])
 		r.live = regexp.MustCompile(*live)
 		var faults []*fault
@@ -65,7 +66,8 @@ func main() {
 func laneOf(flags *flag.FlagSet, arguments []string) *lane {
 	l := new(lane)
 	flags.StringVar(&l.tree, "tree", ".", "checkout to copy, of which the product and the tests are")
-	flags.StringVar(&l.work, "dir", "", "working directory, where a later run goes on (default in $TMPDIR, by tree and lane)")
+	flags.StringVar(&l.work, "dir", "",
+		"working directory, where a later run goes on (default in $TMPDIR, by tree and lane)")
 	run := flags.String("run", "", "regular expression: run only these tests")
 	skip := flags.String("skip", "", "regular expression: leave these tests out")
 	flags.IntVar(&l.jobs, "jobs", 3, "tests at the same time while it is counted what they reach")

@@ -39,8 +39,8 @@ func (l *lane) wants(name string) bool {
 	return l.run.MatchString(name) && (l.skip.String() == "" || !l.skip.MatchString(name))
 }
 
-// reach finds which tests reach which of the faults' lines, in a copy of the tree that counts. It keeps what it has
-// found in a file of the working directory, where it goes on with the packages that are left.
+// reach finds which tests reach which of the faults' lines, in a copy of the tree that counts. It keeps what
+// it has found in a file of the working directory, where it goes on with the packages that are left.
 func (l *lane) reach(ctx context.Context, faults []*fault) ([]*test, error) {
 	name := filepath.Join(l.work, "reach.txt")
 	known, done, tests := readReach(name)
@@ -98,7 +98,8 @@ func (t *test) String() string {
 		keys = append(keys, key)
 	}
 	slices.Sort(keys)
-	return fmt.Sprintf("test\t%s\t%s\t%.1f\t%v\t%s\n", t.pkg, t.name, t.seconds, t.failed, strings.Join(keys, " "))
+	all := strings.Join(keys, " ")
+	return fmt.Sprintf("test\t%s\t%s\t%.1f\t%v\t%s\n", t.pkg, t.name, t.seconds, t.failed, all)
 }
 
 func readReach(name string) (faults, done map[string]bool, tests []*test) {
@@ -160,8 +161,8 @@ type counting struct {
 	path, bin string
 }
 
-// wrapper is what the tests find as go: it builds the program once. Its arguments are the folder of the program, where
-// to keep it, and go.
+// wrapper is what the tests find as go: it builds the program once. Its arguments are the folder of the
+// program, where to keep it, and go.
 const wrapper = `#!/bin/sh
 if [ "$1" = build ] && [ "$PWD" = '%[1]s' ]; then
 	out= previous=
@@ -187,7 +188,8 @@ func (l *lane) prepare(faults []*fault) (*counting, error) {
 	if err := copyTree(l.tree, c.dir); err != nil {
 		return nil, err
 	}
-	if err := plantSites(c.dir, faults); err != nil {
+	shared := filepath.Join(l.work, "reached")
+	if err := plantSites(c.dir, faults, shared); err != nil {
 		return nil, err
 	}
 	for _, dir := range []string{c.path, c.bin} {
@@ -206,7 +208,7 @@ func (l *lane) prepare(faults []*fault) (*counting, error) {
 	if err := os.WriteFile(filepath.Join(c.path, "go"), []byte(script), 0o755); err != nil {
 		return nil, err
 	}
-	if c.shared, err = counters(reached.Shared); err != nil {
+	if c.shared, err = counters(shared); err != nil {
 		return nil, err
 	}
 	for i := range l.jobs {
@@ -246,7 +248,8 @@ func read(counters *os.File) (counts [reached.Places]uint32, err error) {
 // tests runs each test of a package, in a process of its own, and notes what it reaches.
 func (c *counting) tests(ctx context.Context, pkg string) ([]*test, error) {
 	binary := filepath.Join(c.bin, strings.ReplaceAll(pkg, "/", "-")+".test")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-trimpath", "-ldflags=-w", "-o", binary, "./"+pkg)
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-trimpath", "-ldflags=-w", "-o", binary,
+		"./"+pkg)
 	build.Dir, build.Env = c.dir, append(os.Environ(), "CGO_ENABLED=0", "GOGC=800")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s", pkg, err, out)

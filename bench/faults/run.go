@@ -42,7 +42,8 @@ type verdict struct {
 const verdictHeader = "id\tkey\toutcome\tpackage\ttest\tseconds\tleft\n"
 
 func (v *verdict) String() string {
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%.0f\t%d\n", v.id, v.key, v.outcome, v.pkg, v.test, v.seconds, v.left)
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%.0f\t%d\n",
+		v.id, v.key, v.outcome, v.pkg, v.test, v.seconds, v.left)
 }
 
 // readVerdicts reads what became of faults, by key. Of several about one the last one counts.
@@ -178,7 +179,7 @@ func (r *runner) try(ctx context.Context, f *fault, v *verdict, b batch) {
 		if err := os.WriteFile(log, output, 0o666); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
-		if !r.live.MatchString(b.pkg) || r.confirm(ctx, b, name) {
+		if !r.doubtful(b.pkg, name) || r.confirm(ctx, b, name) {
 			v.outcome, v.pkg, v.test = outcome, b.pkg, name
 			return
 		}
@@ -189,6 +190,13 @@ func (r *runner) try(ctx context.Context, f *fault, v *verdict, b batch) {
 		}
 		b.names = rest
 	}
+}
+
+// doubtful reports whether a test may fail for another reason than a fault.
+func (r *runner) doubtful(pkg, name string) bool {
+	return r.live.MatchString(pkg) || slices.ContainsFunc(r.tests, func(t *test) bool {
+		return t.failed && t.pkg == pkg && (t.name == name || name == "")
+	})
 }
 
 // confirm reports whether a test fails again with the fault, and passes without.
@@ -214,12 +222,12 @@ type batch struct {
 // atOnce is how long the tests of a batch take, each one alone.
 const atOnce = 30
 
-// batches are the tests that reach a fault, those first that are likely to notice: those of its package, then of
-// packages that import it, in the order of the distance; and those that reach few of all faults.
+// batches are the tests that reach a fault, those first that are likely to notice: those of its package, then
+// of packages that import it, in the order of the distance; and those that reach few of all faults.
 func (r *runner) batches(key, pkg string) (batches []batch) {
 	byPackage := make(map[string][]*test)
 	for _, t := range r.tests {
-		if t.reached[key] && !t.failed {
+		if t.reached[key] {
 			byPackage[t.pkg] = append(byPackage[t.pkg], t)
 		}
 	}
@@ -270,8 +278,8 @@ var (
 // test runs tests in a tree: the outcome is "" if they pass, or do not compile.
 func (r *runner) test(ctx context.Context, tree string, b batch) (outcome, name string, output []byte) {
 	limit := time.Duration(45+3*b.seconds) * time.Second
-	arguments := []string{"test", "-count=1", "-vet=off", "-v", "-trimpath", "-ldflags=-w", "-exec", "env -u GOGC",
-		"-failfast", "-timeout", limit.String(), "-run", "^(" + strings.Join(b.names, "|") + ")$"}
+	arguments := []string{"test", "-count=1", "-vet=off", "-v", "-trimpath", "-ldflags=-w",
+		"-exec", "env -u GOGC", "-failfast", "-timeout", limit.String(), "-run", "^(" + strings.Join(b.names, "|") + ")$"}
 	if r.skip.String() != "" {
 		arguments = append(arguments, "-skip", r.skip.String())
 	}

@@ -30,7 +30,7 @@ func writeTable(output string, faults []*fault, columns []column) error {
 	for _, k := range explained {
 		fmt.Fprintf(&b, "| %s | %s | %d |\n", k.kind, k.what, kinds[k.kind])
 	}
-	b.WriteString("\n| tests | noticed | of these by a hang | not noticed | not finished | not reached, or gone |\n" +
+	b.WriteString("\n| tests | noticed | by a hang | not noticed | not finished | not reached, or gone |\n" +
 		"|---|---:|---:|---:|---:|---:|\n")
 	for _, c := range columns {
 		n := make(map[string]int)
@@ -102,6 +102,6 @@ var explained = []struct{ kind, what string }{
 }
 
 const explanation = "# Faults\n\n" +
-	"Made by `go run ./bench/faults table`. %d faults are planted in the product, one at a time, in all packages but " +
-	"small ones: [the list](faults/faults.txt). Each is in a line that tests reach, and the tests that reach it are " +
-	"run until one fails.\n"
+	"Made by `go run ./bench/faults table`. %d faults are planted in the product, one at a time, in all " +
+	"packages but\nsmall ones: [the list](faults/faults.txt). Each is in a line that tests reach, and the tests " +
+	"that reach it are\nrun until one fails.\n"

@@ -12,7 +12,8 @@ import (
 
 // filesOf lists the files of a checkout, but for those that git ignores.
 func filesOf(tree string) ([]string, error) {
-	out, err := exec.Command("git", "-C", tree, "ls-files", "-z", "-co", "--exclude-standard", "--deduplicate").Output()
+	list := exec.Command("git", "-C", tree, "ls-files", "-z", "-co", "--exclude-standard", "--deduplicate")
+	out, err := list.Output()
 	if err != nil {
 		return nil, fmt.Errorf("git ls-files in %s: %w", tree, err)
 	}

@@ -1,7 +1,8 @@
-// Package reached notes which of some places of a program have been reached, for bench/faults, which inserts calls
-// of Hit into a copy of the sources.
+// Package reached notes which of some places of a program have been reached, for bench/faults, which inserts
+// calls of Hit into a copy of the sources.
 //
-// The counters are mapped from a file, so that also those of a process count that gives up its rights or is killed.
+// The counters are mapped from a file, so that also those of a process count that gives up its rights or is
+// killed.
 package reached
 
 import (
@@ -13,7 +14,8 @@ import (
 const (
 	// Variable names the file for the counters of a process.
 	Variable = "UNSPOOL_REACHED"
-	// Shared is the file of a process without the variable, such as unspool's opener.
+	// Shared is the file of a process without the variable, such as unspool's opener. bench/faults replaces the
+	// name.
 	Shared = "/tmp/unspool-reached"
 	// Places is how many places there may be. Each has 4 bytes in the file.
 	Places = 4096
