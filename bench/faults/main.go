@@ -36,7 +36,7 @@ func main() {
 		flags.DurationVar(&r.budget, "budget", 4*time.Minute, "time for a fault, after which no more tests begin")
 		live := flags.String("live",
 			"^(perfring|capture|capture/(perfdata|profile|compare|check|syscap|opener|rest)|cmd/unspool)$",
-		 "packages whose failing tests are run again, with the fault and without")
+			"packages whose failing tests are run again, with the fault and without")
 		r.lane = laneOf(flags, os.Args[2:])
 		r.live = regexp.MustCompile(*live)
 		var faults []*fault

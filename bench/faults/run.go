@@ -279,7 +279,8 @@ var (
 func (r *runner) test(ctx context.Context, tree string, b batch) (outcome, name string, output []byte) {
 	limit := time.Duration(45+3*b.seconds) * time.Second
 	arguments := []string{"test", "-count=1", "-vet=off", "-v", "-trimpath", "-ldflags=-w",
-		"-exec", "env -u GOGC", "-failfast", "-timeout", limit.String(), "-run", "^(" + strings.Join(b.names, "|") + ")$"}
+		"-exec", "env -u GOGC", "-failfast", "-timeout", limit.String(),
+		"-run", "^(" + strings.Join(b.names, "|") + ")$"}
 	if r.skip.String() != "" {
 		arguments = append(arguments, "-skip", r.skip.String())
 	}

@@ -103,5 +103,5 @@ var explained = []struct{ kind, what string }{
 
 const explanation = "# Faults\n\n" +
 	"Made by `go run ./bench/faults table`. %d faults are planted in the product, one at a time, in all " +
-	"packages but\nsmall ones: [the list](faults/faults.txt). Each is in a line that tests reach, and the tests " +
-	"that reach it are\nrun until one fails.\n"
+	"packages but\nsmall ones: [the list](faults/faults.txt). Each is in a line that tests reach, " +
+	"and the tests that reach it are\nrun until one fails.\n"
