@@ -171,8 +171,10 @@ if [ "$1" = build ] && [ "$PWD" = '%[1]s' ]; then
 		previous=$a
 	done
 	if [ -n "$out" ]; then
-		[ -e '%[2]s' ] || '%[3]s' "$@" || exit
-		[ -e '%[2]s' ] || { cp "$out" '%[2]s'.$$ && mv '%[2]s'.$$ '%[2]s'; }
+		{
+			flock 9
+			[ -e '%[2]s' ] || { '%[3]s' "$@" && mv "$out" '%[2]s'; } || exit
+		} 9>'%[2]s'.lock
 		exec cp '%[2]s' "$out"
 	fi
 fi

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -42,12 +43,13 @@ func writeTable(output string, faults []*fault, columns []column) error {
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d |\n", c.title, n[noticed]+n[hang], n[hang], n[unnoticed],
 			n[unfinished], n[unreached]+n[gone]+n[broken])
 	}
-	b.WriteString("\n## Not noticed by the old tests\n\n")
-	for _, f := range faults {
-		if v := columns[0].verdicts[f.key()]; v != nil && v.outcome != noticed && v.outcome != hang {
-			fmt.Fprintf(&b, "%d. `%s`, `%s`: %s\n", f.id, f.file, f.function, change(f))
-		}
-	}
+	oldTests, newTests := columns[:1], columns[1:]
+	writeList(&b, "Not noticed by the old tests", faults, func(f *fault) bool {
+		return known(f, oldTests) && !notices(f, oldTests)
+	})
+	writeList(&b, "Noticed by the old tests, and not by the new ones", faults, func(f *fault) bool {
+		return notices(f, oldTests) && known(f, newTests) && !notices(f, newTests)
+	})
 	b.WriteString("\n## All\n\n| | where | what | kind |")
 	for _, c := range columns {
 		fmt.Fprintf(&b, " %s |", c.title)
@@ -62,6 +64,31 @@ func writeTable(output string, faults []*fault, columns []column) error {
 		b.WriteString("\n")
 	}
 	return os.WriteFile(output, []byte(b.String()), 0o666)
+}
+
+// writeList lists some of the faults under a heading, if there are any.
+func writeList(b *strings.Builder, heading string, faults []*fault, is func(*fault) bool) {
+	faults = slices.DeleteFunc(slices.Clone(faults), func(f *fault) bool { return !is(f) })
+	if len(faults) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n## %s\n\n", heading)
+	for _, f := range faults {
+		fmt.Fprintf(b, "- %d: `%s`, `%s`, %s\n", f.id, f.file, f.function, change(f))
+	}
+}
+
+// known reports whether a fault has been tried in any of the lanes.
+func known(f *fault, columns []column) bool {
+	return slices.ContainsFunc(columns, func(c column) bool { return c.verdicts[f.key()] != nil })
+}
+
+// notices reports whether tests of any of the lanes notice a fault.
+func notices(f *fault, columns []column) bool {
+	return slices.ContainsFunc(columns, func(c column) bool {
+		v := c.verdicts[f.key()]
+		return v != nil && (v.outcome == noticed || v.outcome == hang)
+	})
 }
 
 // change is what a fault changes.
