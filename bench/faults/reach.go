@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"unspool/bench/faults/reached"
 )
 
@@ -342,6 +344,9 @@ func (c *counting) count(ctx context.Context, t *test, binary string, own *os.Fi
 	return err
 }
 
+// mostMemory is what each process of a test may have, as a fault may be that something grows without end.
+const mostMemory = 8 << 30
+
 // runGroup runs a command for some time at most, and kills all of its group in the end.
 func runGroup(ctx context.Context, cmd *exec.Cmd, within time.Duration) (output []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
@@ -356,6 +361,10 @@ func runGroup(ctx context.Context, cmd *exec.Cmd, within time.Duration) (output 
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, err
+	}
+	limit := unix.Rlimit{Cur: mostMemory, Max: mostMemory}
+	if err := unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_DATA, &limit, nil); err != nil {
+		log.Print(err)
 	}
 	kill := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	stop := context.AfterFunc(ctx, kill)

@@ -179,7 +179,7 @@ func (r *runner) try(ctx context.Context, f *fault, v *verdict, b batch) {
 		if err := os.WriteFile(log, output, 0o666); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
-		if !r.doubtful(b.pkg, name) || r.confirm(ctx, b, name) {
+		if !r.doubtful(b.pkg, name) || r.confirm(ctx, b, name, outcome) {
 			v.outcome, v.pkg, v.test = outcome, b.pkg, name
 			return
 		}
@@ -199,8 +199,9 @@ func (r *runner) doubtful(pkg, name string) bool {
 	})
 }
 
-// confirm reports whether a test fails again with the fault, and passes without.
-func (r *runner) confirm(ctx context.Context, b batch, name string) bool {
+// confirm reports whether a test passes without the fault, and fails again with it, unless it hung, which would
+// take as long again.
+func (r *runner) confirm(ctx context.Context, b batch, name, outcome string) bool {
 	alone := batch{pkg: b.pkg, names: []string{name}, seconds: b.seconds}
 	if name == "" {
 		alone.names = b.names
@@ -208,7 +209,9 @@ func (r *runner) confirm(ctx context.Context, b batch, name string) bool {
 	if outcome, _, _ := r.test(ctx, r.intact, alone); outcome != "" {
 		return false
 	}
-	outcome, _, _ := r.test(ctx, r.dir, alone)
+	if outcome != hang {
+		outcome, _, _ = r.test(ctx, r.dir, alone)
+	}
 	return outcome != ""
 }
 
