@@ -371,6 +371,9 @@ func runGroup(ctx context.Context, cmd *exec.Cmd, within time.Duration) (output 
 	err = cmd.Wait()
 	stop()
 	kill()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
 	output, readErr := os.ReadFile(out.Name())
 	if err == nil {
 		err = readErr

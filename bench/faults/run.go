@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -74,6 +76,7 @@ type runner struct {
 	budget time.Duration
 	live   *regexp.Regexp // packages whose tests depend on what else the machine does
 	tests  []*test
+	built  map[string]bool           // executables of tests, of those in dir as long as one fault is planted
 	near   map[string]map[string]int // by package, how many imports away each is that imports it
 }
 
@@ -91,10 +94,11 @@ func (r *runner) run(ctx context.Context, faults []*fault, name string) error {
 	}
 	r.dir, r.intact = filepath.Join(r.work, "tree"), filepath.Join(r.work, "intact")
 	for _, dir := range []string{r.dir, r.intact} {
-		if err := copyTree(r.tree, dir); err != nil {
+		if err := errors.Join(copyTree(r.tree, dir), os.MkdirAll(dir+"-tests", 0o755)); err != nil {
 			return err
 		}
 	}
+	r.built = make(map[string]bool)
 	out, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err
@@ -136,6 +140,7 @@ func (r *runner) plant(ctx context.Context, f *fault) (*verdict, error) {
 		return nil, err
 	}
 	defer func() {
+		maps.DeleteFunc(r.built, func(name string, _ bool) bool { return strings.HasPrefix(name, r.dir+"-tests") })
 		if err := os.WriteFile(path, at.source, 0o644); err != nil {
 			log.Fatal(err) // the next fault would not be the only one
 		}
@@ -199,11 +204,11 @@ func (r *runner) doubtful(pkg, name string) bool {
 	})
 }
 
-// confirm reports whether a test passes without the fault, and fails again with it, unless it hung, which would
-// take as long again.
+// confirm reports whether a test passes without the fault, and fails again with it. One that hung is not run
+// again with it, as that would take as long.
 func (r *runner) confirm(ctx context.Context, b batch, name, outcome string) bool {
 	alone := batch{pkg: b.pkg, names: []string{name}, seconds: b.seconds}
-	if name == "" {
+	if name == "" || name == "TestMain" {
 		alone.names = b.names
 	}
 	if outcome, _, _ := r.test(ctx, r.intact, alone); outcome != "" {
@@ -223,7 +228,7 @@ type batch struct {
 }
 
 // atOnce is how long the tests of a batch take, each one alone.
-const atOnce = 30
+const atOnce = 60
 
 // batches are the tests that reach a fault, those first that are likely to notice: those of its package, then
 // of packages that import it, in the order of the distance; and those that reach few of all faults.
@@ -272,29 +277,41 @@ func (r *runner) batches(key, pkg string) (batches []batch) {
 }
 
 var (
-	failure  = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
-	started  = regexp.MustCompile(`(?m)^=== RUN   (\w+)`)
-	late     = regexp.MustCompile(`(?m)^panic: test timed out after.*\n(?:\s*running tests:\n\s+(\w+))?`)
-	notBuilt = regexp.MustCompile(`(?m)^FAIL\t.*\[(build|setup) failed\]$`)
+	failure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+	started = regexp.MustCompile(`(?m)^=== RUN   (\w+)`)
+	late    = regexp.MustCompile(`(?m)^panic: test timed out after.*\n(?:\s*running tests:\n\s+(\w+))?`)
 )
+
+// build compiles the tests of a package in a tree, once for each fault, and returns the path of the
+// executable.
+func (r *runner) build(ctx context.Context, tree, pkg string) (string, error) {
+	binary := filepath.Join(tree+"-tests", strings.ReplaceAll(pkg, "/", "-")+".test")
+	if r.built[binary] {
+		return binary, nil
+	}
+	build := exec.Command("go", "test", "-c", "-vet=off", "-trimpath", "-ldflags=-w", "-o", binary, "./"+pkg)
+	build.Dir, build.Env = tree, append(os.Environ(), "CGO_ENABLED=0", "GOGC=800")
+	output, err := runGroup(ctx, build, 10*time.Minute)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", pkg, err, output)
+	}
+	r.built[binary] = true
+	return binary, nil
+}
 
 // test runs tests in a tree: the outcome is "" if they pass, or do not compile.
 func (r *runner) test(ctx context.Context, tree string, b batch) (outcome, name string, output []byte) {
-	limit := time.Duration(45+3*b.seconds) * time.Second
-	arguments := []string{"test", "-count=1", "-vet=off", "-v", "-trimpath", "-ldflags=-w",
-		"-exec", "env -u GOGC", "-failfast", "-timeout", limit.String(),
-		"-run", "^(" + strings.Join(b.names, "|") + ")$"}
-	if r.skip.String() != "" {
-		arguments = append(arguments, "-skip", r.skip.String())
-	}
-	cmd := exec.Command("go", append(arguments, "./"+b.pkg)...)
-	cmd.Dir, cmd.Env = tree, append(os.Environ(), "CGO_ENABLED=0", "GOGC=800")
-	output, err := runGroup(ctx, cmd, limit+3*time.Minute) // with compiling
-	if err == nil {
+	binary, err := r.build(ctx, tree, b.pkg)
+	if err != nil {
+		log.Print(err)
 		return "", "", nil
 	}
-	if notBuilt.Match(output) {
-		log.Printf("%s: tests do not compile:\n%s", b.pkg, output)
+	limit := time.Duration(45+3*b.seconds) * time.Second
+	cmd := exec.Command(binary, "-test.v", "-test.failfast", "-test.timeout="+limit.String(),
+		"-test.run=^("+strings.Join(b.names, "|")+")$", "-test.skip="+r.skip.String())
+	cmd.Dir = filepath.Join(tree, b.pkg)
+	output, err = runGroup(ctx, cmd, limit+30*time.Second)
+	if err == nil {
 		return "", "", nil
 	}
 	last := func(expression *regexp.Regexp) string {
@@ -303,17 +320,19 @@ func (r *runner) test(ctx context.Context, tree string, b batch) (outcome, name 
 		}
 		return ""
 	}
-	switch timeout := late.FindSubmatch(output); {
-	case timeout != nil:
+	if timeout := late.FindSubmatch(output); timeout != nil {
 		return hang, cmp.Or(string(timeout[1]), last(started)), output
-	case failure.Match(output):
-		return noticed, string(failure.FindSubmatch(output)[1]), output
-	case strings.Contains(string(output), "\npanic: ") || strings.Contains(string(output), "\nfatal error: "):
-		return noticed, last(started), output
-	case strings.Contains(string(output), "\nFAIL"):
-		return noticed, "TestMain", output
 	}
-	return hang, last(started), output // killed
+	if errors.Is(err, context.DeadlineExceeded) {
+		return hang, last(started), output
+	}
+	if failed := failure.FindSubmatch(output); failed != nil {
+		return noticed, string(failed[1]), output
+	}
+	if bytes.Contains(output, []byte("\npanic: ")) || bytes.Contains(output, []byte("\nfatal error: ")) {
+		return noticed, last(started), output
+	}
+	return noticed, "TestMain", output
 }
 
 // importers tells for each package how many imports away each of those is that import it, in tests, too.
