@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unspool/testdata/lane"
 
 	proto "github.com/google/pprof/profile"
 
@@ -178,9 +179,10 @@ func TestReadByPprof(t *testing.T) {
 	}
 }
 
-// TestSourceAndAssembly lets pprof find source and machine code of two images that have the same virtual
+// TestMachineSourceAndAssembly lets pprof find source and machine code of two images that have the same virtual
 // addresses.
-func TestSourceAndAssembly(t *testing.T) {
+func TestMachineSourceAndAssembly(t *testing.T) {
+	lane.Machine(t, 0.9)
 	p := load(t, record(t, "cpu-clock"))
 	file, _ := write(t, p)
 	for _, c := range []struct{ function, inlined, source, line string }{
