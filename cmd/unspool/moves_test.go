@@ -11,10 +11,10 @@ import (
 	"unspool/testdata/programs"
 )
 
-// TestCodeThatMovesAgainAndAgain records a program that moves its code, which no record tells: the mappings are read
+// TestMachineCodeThatMovesAgainAndAgain records a program that moves its code, which no record tells: the mappings are read
 // again each time. How often they may be read depends on how long that takes, which is why not all need be found.
-func TestCodeThatMovesAgainAndAgain(t *testing.T) {
-	t.Parallel()
+func TestMachineCodeThatMovesAgainAndAgain(t *testing.T) {
+	lane.Machine(t, 0.9) // how often maps are read again is bounded by time
 	needRoot(t)
 	const places = counted / 5
 	proc := programs.StartCounted(t, buildCase(t, "moves.c"), counted)
