@@ -11,8 +11,9 @@ import (
 	"unspool/testdata/programs"
 )
 
-// TestMachineCodeThatMovesAgainAndAgain records a program that moves its code, which no record tells: the mappings are read
-// again each time. How often they may be read depends on how long that takes, which is why not all need be found.
+// TestMachineCodeThatMovesAgainAndAgain records a program that moves its code, which no record tells: the
+// mappings are read again each time. How often they may be read depends on how long that takes, which is why
+// not all need be found.
 func TestMachineCodeThatMovesAgainAndAgain(t *testing.T) {
 	lane.Machine(t, 0.9) // how often maps are read again is bounded by time
 	needRoot(t)
