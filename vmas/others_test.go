@@ -109,3 +109,26 @@ func TestMapsAreAheadOfRecords(t *testing.T) {
 		t.Error("what was lost is not read again")
 	}
 }
+
+// TestMapsWithoutCodeAreAheadOfRecords reads maps while a library is being loaded where another one was: all of it is
+// mapped without code first. Samples of the library before are still to come.
+func TestMapsWithoutCodeAreAheadOfRecords(t *testing.T) {
+	t.Parallel()
+	root := fakeProc(t, fakeProcess{pid: 5, maps: "1000-2000 r-xp 00000000 00:00 1 /program\n"})
+	tab := NewTable(root)
+	s, err := tab.Seed(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab.Mmap(5, pages(8, 9, 1, "/before.so"))
+	loading := fakeProcess{pid: 5,
+		maps: "1000-2000 r-xp 00000000 00:00 1 /program\n7000-a000 r--p 00000000 00:00 2 /after.so\n"}
+	writeFakeProc(t, root, loading)
+	if tab.reload(s, false); s.Find(0x8000) == nil || s.Find(0x8000).File.Path != "/before.so" {
+		t.Errorf("%+v is at the place of /before.so", s.Find(0x8000))
+	}
+	s.doubted = true // records were lost: one of them may have told
+	if tab.reload(s, false); s.Find(0x8000) != nil {
+		t.Errorf("%+v is there, though maps shows no code", s.Find(0x8000))
+	}
+}

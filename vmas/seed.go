@@ -133,6 +133,9 @@ func (t *Table) readMaps(s *Space, living uint32, replace bool) (lines int, diff
 		if ahead = ahead || !replace && s.isAhead(m); ahead {
 			return
 		}
+		if !replace && !s.doubted && s.hidesCode(m) {
+			return
+		}
 		if replace || !s.holds(m) {
 			moved := !replace && t.moved(s, m)
 			different = t.insert(s, m, &before) || moved || different

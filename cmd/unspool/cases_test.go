@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/profile"
-	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 	"unspool/unwind"
 )
@@ -358,7 +357,10 @@ func TestExecInThread(t *testing.T) {
 func TestLibrariesThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	one, two := reloadLibrary(t, "64", "0x10"), reloadLibrary(t, "4000", "0x777")
+	library := func(size, pad string) string {
+		return buildCase(t, "reload_lib.c", "-fPIC", "-shared", "-DSIZE="+size, `-DPAD="`+pad+`"`)
+	}
+	one, two := library("64", "0x10"), library("4000", "0x777")
 	path := buildCase(t, "libraries.c")
 	p := programs.Program{Name: "libraries"}
 	t.Run("from the first instruction", func(t *testing.T) {
@@ -367,24 +369,13 @@ func TestLibrariesThatComeAndGo(t *testing.T) {
 		r.whollyComplete(t)
 		matchCounted(t, r, chain, p)
 	})
-}
-
-// TestMachineLibrariesThatComeAndGo attaches to such a program. One recording in some thirty has a sample in a library
-// whose mapping is not known by then, so that it is not in the other lane yet.
-func TestMachineLibrariesThatComeAndGo(t *testing.T) {
-	lane.Machine(t, 0.9)
-	needRoot(t)
-	proc := programs.StartCounted(t, buildCase(t, "libraries.c"), counted, reloadLibrary(t, "64", "0x10"),
-		reloadLibrary(t, "4000", "0x777"))
-	r := recordCounted(t, proc)
-	lane.Figure(t, "ended: %v", r.stats.Unwind.Ended)
-	r.whollyComplete(t)
-	matchCounted(t, r, proc.Chain, programs.Program{Name: "libraries"})
-}
-
-func reloadLibrary(t *testing.T, size, pad string) string {
-	t.Helper()
-	return buildCase(t, "reload_lib.c", "-fPIC", "-shared", "-DSIZE="+size, `-DPAD="`+pad+`"`)
+	t.Run("that runs", func(t *testing.T) {
+		t.Parallel()
+		proc := programs.StartCounted(t, path, counted, one, two)
+		r := recordCounted(t, proc)
+		r.whollyComplete(t)
+		matchCounted(t, r, proc.Chain, p)
+	})
 }
 
 // TestClonedTask records a task on a stack of its own, in the memory of

@@ -136,10 +136,7 @@ func function(symbol string) string {
 // whollyComplete expects every stack to reach its root.
 func (r *recording) whollyComplete(t testing.TB) {
 	t.Helper()
-	// Beside those at the chain's end, which matchCounted holds to be complete, there are page faults of the program's
-	// start and end: seldom, one of them is in a mapping that is not known, or in code that moves the stack.
-	const others = 2
-	if n := r.stats.Samples.User - r.stats.Unwind.Cut["no_copy"]; r.stats.Unwind.Complete+others < n || n == 0 {
+	if n := r.stats.Samples.User - r.stats.Unwind.Cut["no_copy"]; r.stats.Unwind.Complete != n || n == 0 {
 		t.Errorf("of %d stacks ended: %v\n%s", n, r.stats.Unwind.Ended, r.stderr)
 	}
 }
