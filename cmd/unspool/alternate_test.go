@@ -54,7 +54,8 @@ func TestCoroutinesThatAlternate(t *testing.T) {
 	if found := alternating(t, ownProfile(t, r.path)); found.both > 0 {
 		t.Errorf("%+v", found)
 	}
-	r.whollyComplete(t)
+	// Not all the others are complete: the end of a coroutine itself, glibc's __start_context, has CFI that says it has a
+	// caller, and is sampled where its page comes in.
 }
 
 // TestFileThatIsRewritten records two programs that are written alternately to the same file and run from
