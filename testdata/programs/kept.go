@@ -82,44 +82,6 @@ func describe(w io.Writer, path string) {
 	}
 }
 
-// readKept returns the files that keep has written.
-func readKept(dir string) (built, error) {
-	if dir == "" {
-		return nil, fs.ErrNotExist
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	files := make(built)
-	for _, e := range entries {
-		if files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
-			return nil, err
-		}
-	}
-	now := time.Now()
-	_ = os.Chtimes(dir, now, now) // by this, forget knows that it was used
-	return files, nil
-}
-
-// keep writes files to dir at once, so that nobody sees a part of them.
-func keep(dir string, files built) {
-	if dir == "" {
-		return
-	}
-	made, err := os.MkdirTemp(filepath.Dir(dir), "new-")
-	if err != nil {
-		return
-	}
-	defer os.RemoveAll(made)
-	for name, content := range files {
-		if os.WriteFile(filepath.Join(made, name), content, 0o600) != nil {
-			return
-		}
-	}
-	_ = os.Rename(made, dir) // fails if somebody else was faster, who has kept the same
-}
-
 // forget removes what has not been used for long.
 func forget(root string) {
 	entries, err := os.ReadDir(root)

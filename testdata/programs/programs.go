@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 )
@@ -62,27 +61,16 @@ func Chains() []Program {
 	}
 }
 
-// built holds the files that a compilation made, by file name.
-type built map[string][]byte
-
-var cache struct {
-	sync.Mutex
-	m map[string]func() (built, error) // compiles at its first call
-}
-
 // Build compiles the program called name and returns the executable's path,
-// which is valid until the test ends. The result is kept in memory, and on disk for the
-// next run, so that building the same program the same way again costs a write.
+// which is valid until the test ends. It is compiled once in all runs of the tests, and each caller gets a copy.
 //
 // It is compiled with gcc or g++, or the compiler that the flag "CC=clang" names
 // (then clang++ is the C++ compiler), with -O2 and -pthread first and flags last. If a
 // compiler is not installed, the test is skipped; if a program does not compile, it fails.
 func Build(t testing.TB, name string, flags ...string) string {
 	t.Helper()
-	files, err := compiled(name+"\x00"+strings.Join(flags, "\x00"), func(dir string) (built, error) {
-		return compile(dir, name, flags)
-	})
-	return place(t, name, files, err)
+	key := strings.Join(append([]string{name}, flags...), "\x00")
+	return copied(t, name, key, func(dir string) error { return compile(dir, name, flags) })
 }
 
 // BuildFile is Build for a source in a test's own folder, which may include the headers of this package. The
@@ -97,60 +85,42 @@ func BuildFile(t testing.TB, source string, flags ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	name := strings.TrimSuffix(filepath.Base(source), filepath.Ext(source))
 	// Debugging information names the source.
 	key := strings.Join(append([]string{from, string(text)}, flags...), "\x00")
-	name := strings.TrimSuffix(filepath.Base(source), filepath.Ext(source))
-	files, err := compiled(key, func(dir string) (built, error) { return compileFile(dir, from, flags) })
-	return place(t, name, files, err)
+	return copied(t, name, key, func(dir string) error { return compileFile(dir, from, flags) })
 }
 
-// place writes the files of a program for a test, and returns the path of the one called name.
-func place(t testing.TB, name string, files built, err error) string {
+// copied copies what build makes by a key for a test, and returns the path of the program called name.
+func copied(t testing.TB, name, key string, build func(dir string) error) string {
 	t.Helper()
-	if errors.Is(err, exec.ErrNotFound) {
-		t.Skipf("needs a compiler: %v", err)
-	}
+	from := Keep(t, key, func(dir string) {
+		err := build(dir)
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Skipf("needs a compiler: %v", err)
+		}
+		if err != nil {
+			t.Fatalf("program %s: %v", name, err)
+		}
+	})
+	entries, err := os.ReadDir(from)
 	if err != nil {
-		t.Fatalf("program %s: %v", name, err)
+		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for file, content := range files {
-		if err := writeExecutable(filepath.Join(dir, file), content); err != nil {
+	for _, e := range entries {
+		if e.Name() == madeFile {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(from, e.Name()))
+		if err == nil {
+			err = writeExecutable(filepath.Join(dir, e.Name()), content)
+		}
+		if err != nil {
 			t.Fatalf("program %s: %v", name, err)
 		}
 	}
 	return filepath.Join(dir, name)
-}
-
-// compiled returns the files of a program that make has made, now or before: of the same key they are the same.
-// Different programs are compiled in parallel.
-func compiled(key string, makeIn func(dir string) (built, error)) (built, error) {
-	cache.Lock()
-	files := cache.m[key]
-	if files == nil {
-		if cache.m == nil {
-			cache.m = make(map[string]func() (built, error))
-		}
-		files = sync.OnceValues(func() (built, error) {
-			kept := keptAt(key)
-			if files, err := readKept(kept); err == nil {
-				return files, nil
-			}
-			dir, err := os.MkdirTemp("", "unspool-program")
-			if err != nil {
-				return nil, err
-			}
-			defer os.RemoveAll(dir)
-			files, err := makeIn(dir)
-			if err == nil {
-				keep(kept, files) // if that fails, it is compiled again next time
-			}
-			return files, err
-		})
-		cache.m[key] = files
-	}
-	cache.Unlock()
-	return files()
 }
 
 // writeExecutable writes a file that will be executed. A child that is forked while
@@ -163,7 +133,7 @@ func writeExecutable(path string, content []byte) error {
 }
 
 // compile builds the program, and its shared library if it has one, into dir.
-func compile(dir, name string, flags []string) (built, error) {
+func compile(dir, name string, flags []string) error {
 	for _, p := range Chains() {
 		if p.Name == name {
 			flags = slices.Concat(p.Flags, flags)
@@ -178,40 +148,25 @@ func compile(dir, name string, flags []string) (built, error) {
 	}
 	path, err := exec.LookPath(cc)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	src, err := os.MkdirTemp(dir, "src")
+	src, err := unpack(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer os.RemoveAll(src)
-	if err := unpack(src); err != nil {
-		return nil, err
-	}
 
-	outputs := []string{name}
 	link := []string{"-o", filepath.Join(dir, name), source}
 	if _, err := fs.Stat(sources, "src/"+name+"_lib.c"); err == nil {
-		library := "lib" + name + ".so"
-		outputs = append(outputs, library)
-		args := slices.Concat(rest, []string{"-fPIC", "-shared", "-o", filepath.Join(dir, library),
+		args := slices.Concat(rest, []string{"-fPIC", "-shared", "-o", filepath.Join(dir, "lib"+name+".so"),
 			name + "_lib.c"})
 		if err := run(src, path, args); err != nil {
-			return nil, err
+			return err
 		}
 		// -rdynamic: the library calls functions of the executable.
 		link = append(link, "-rdynamic", "-L"+dir, "-l"+name, "-Wl,-rpath,$ORIGIN")
 	}
-	if err := run(src, path, slices.Concat(rest, link)); err != nil {
-		return nil, err
-	}
-	files := make(built)
-	for _, o := range outputs {
-		if files[o], err = os.ReadFile(filepath.Join(dir, o)); err != nil {
-			return nil, err
-		}
-	}
-	return files, nil
+	return run(src, path, slices.Concat(rest, link))
 }
 
 // compilerOf takes the compiler out of flags, and puts those before it that all programs have.
@@ -228,31 +183,24 @@ func compilerOf(flags []string) (cc string, rest []string) {
 }
 
 // compileFile builds a source in another folder into dir.
-func compileFile(dir, source string, flags []string) (built, error) {
+func compileFile(dir, source string, flags []string) error {
 	cc, rest := compilerOf(flags)
 	if filepath.Ext(source) == ".cc" {
 		cc = cplusplus(cc)
 	}
 	path, err := exec.LookPath(cc)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	headers, err := os.MkdirTemp(dir, "src")
+	headers, err := unpack(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer os.RemoveAll(headers)
-	if err := unpack(headers); err != nil {
-		return nil, err
-	}
 	name := strings.TrimSuffix(filepath.Base(source), filepath.Ext(source))
 	to := filepath.Join(dir, name)
 	args := slices.Concat([]string{"-I" + headers, "-o", to, filepath.Base(source)}, rest)
-	if err := run(filepath.Dir(source), path, args); err != nil {
-		return nil, err
-	}
-	content, err := os.ReadFile(to)
-	return built{name: content}, err
+	return run(filepath.Dir(source), path, args)
 }
 
 // cplusplus is the C++ compiler that belongs to a C compiler.
@@ -267,22 +215,10 @@ func cplusplus(cc string) string {
 	return cc
 }
 
-// unpack writes the sources to dir.
-func unpack(dir string) error {
-	entries, err := sources.ReadDir("src")
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		content, err := sources.ReadFile("src/" + e.Name())
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, e.Name()), content, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+// unpack writes the sources into a new folder in dir.
+func unpack(dir string) (src string, err error) {
+	src = filepath.Join(dir, "src")
+	return src, os.CopyFS(dir, sources)
 }
 
 // run executes a compiler in dir; its messages become the error.
