@@ -14,7 +14,7 @@ import (
 	"unspool/perfring"
 )
 
-// Faults has a recording take a sample at each page fault in user mode, as programs.Faults.
+// Faults adds the options that take a sample at each page fault in user mode, as programs.Faults.
 func Faults(o Options) Options {
 	o.Events = []perfring.Event{{Name: "page-faults", Type: unix.PERF_TYPE_SOFTWARE,
 		Config: unix.PERF_COUNT_SW_PAGE_FAULTS, ExcludeKernel: true, ExcludeHV: true}}
@@ -84,7 +84,7 @@ func RecordControlled(t testing.TB, o Options, begun func(stop func())) Outcome 
 	return r.out
 }
 
-// soon says whether something happens within a minute.
+// soon reports whether something happens within a minute.
 func soon(happens func() bool) bool {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if happens() {

@@ -97,7 +97,7 @@ func (a *readAccount) spend(ns uint64) (over bool) {
 	return true
 }
 
-// see takes in whether a reading was futile, and says whether that ends the burst.
+// see counts a futile reading, or one that was not, and reports whether that ends the burst.
 func (a *readAccount) see(futile bool) (over bool) {
 	switch {
 	case !futile:
@@ -114,7 +114,7 @@ func (a *readAccount) see(futile bool) (over bool) {
 	return true
 }
 
-// isOfUse says whether the last reading was not futile, or stacks make up for those that were.
+// isOfUse reports whether the last reading was not futile, or completed stacks make up for those that were.
 func (a *readAccount) isOfUse() bool { return a.futile < 0 }
 
 // readAccounts are those of the processes whose stacks were cut off, by address space.
@@ -181,7 +181,7 @@ func (r *readAccounts) see(space uint64, futile bool) {
 	r.over(a, a.see(futile))
 }
 
-// over takes in that a burst is over, if it is.
+// over ends a burst, if it is over.
 func (r *readAccounts) over(a *readAccount, is bool) {
 	if is && a.given {
 		a.given = false
@@ -217,7 +217,7 @@ func (o *often) count(is bool) {
 	}
 }
 
-// isMany says whether a quarter of them were, or the first three.
+// isMany reports whether a quarter of them were, or the first three.
 func (o often) isMany() bool { return o >= manyStacks }
 
 // misses says by TID how many of a thread's last cut stacks were not completed with what samples show alone.

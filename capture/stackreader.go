@@ -164,7 +164,7 @@ func newStackReader(memory process.Watcher) *stackReader {
 	}
 }
 
-// noteRoot takes in where a stack ends that was copied whole at a time, from low on.
+// noteRoot remembers where a stack ends that was copied whole at a time, from low on.
 func (r *stackReader) noteRoot(tid uint32, space, low, sp, now uint64) {
 	r.roots[tid%uint32(len(r.roots))] = knownRoot{tid, space, low, sp}
 	if len(r.watched) == 0 {

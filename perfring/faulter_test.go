@@ -76,7 +76,7 @@ func (f *faulter) touch(t *testing.T, times int) {
 	f.line(t)
 }
 
-// end has the workload end, and waits for that.
+// end ends the workload, and waits for that.
 func (f *faulter) end() {
 	_ = f.in.Close()
 	_ = f.Wait()
@@ -135,7 +135,7 @@ func touch(times int) {
 //go:noinline
 func touchPage(page *byte) { *page = 1 }
 
-// isTouch says whether a sample is of a page fault in touchPage, in this process or another one of this binary.
+// isTouch reports whether a sample is of a page fault in touchPage, in this process or another one of this binary.
 func isTouch(s *Sample) bool {
 	f := runtime.FuncForPC(uintptr(s.IP))
 	return f != nil && strings.HasSuffix(f.Name(), ".touchPage")
@@ -151,7 +151,7 @@ func rare(t *testing.T) []Event {
 	return events
 }
 
-// soon says whether something happens within a minute.
+// soon reports whether something happens within a minute.
 func soon(happens func() bool) bool {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if happens() {
@@ -161,7 +161,7 @@ func soon(happens func() bool) bool {
 	return false
 }
 
-// timedOut says whether a wait lasted until its timer ended it.
+// timedOut reports whether a wait lasted until its timer ended it.
 func timedOut(t *testing.T, s *Source, wait func(time.Duration) error, timeout time.Duration) bool {
 	t.Helper()
 	if !s.poller.armed {

@@ -31,7 +31,7 @@ type Result struct {
 	grown int
 }
 
-// isCertain says whether CFI alone leads to the root.
+// isCertain reports whether CFI alone leads to the root.
 func (r *Result) isCertain() bool {
 	for i := range r.Frames {
 		if by := r.Frames[i].Source; by != ByCFI && i > 0 {

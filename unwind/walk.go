@@ -106,7 +106,7 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 // mostWalks is how often a stack is walked. Something new may come each time.
 const mostWalks = 8
 
-// knewAll says whether nothing came in a walk that matters for its result. before is what
+// knewAll reports whether nothing came in a walk that matters for its result. before is what
 // [image.Store.Arrivals] was at its beginning.
 func (u *Unwinder) knewAll(before uint64, res *Result) bool {
 	return u.images.Arrivals() == before || res.isCertain()

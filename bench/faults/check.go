@@ -22,7 +22,7 @@ type checker struct {
 	importer types.Importer
 }
 
-// newChecker has the packages of a tree compiled, and what they import.
+// newChecker compiles the packages of a tree, and what they import.
 func newChecker(tree string) (*checker, error) {
 	list := exec.Command("go", "list", "-deps", "-export", "-json=Dir,ImportPath,Export,GoFiles", "./...")
 	list.Dir, list.Stderr = tree, os.Stderr

@@ -33,7 +33,7 @@ type knownStack struct {
 
 func newTruth() truth { return truth{stacks: make(map[sampleKey]knownStack)} }
 
-// note takes in what is known of a sample that was not cut.
+// note remembers the stack of a sample that was not cut.
 func (t *truth) note(w *perfdata.Walked) {
 	if w.Result == nil {
 		return
@@ -52,7 +52,7 @@ func (t *truth) note(w *perfdata.Walked) {
 	}
 }
 
-// isWrong says whether a complete stack is not the one that is known.
+// isWrong reports whether a complete stack differs from the one that is known.
 func (t *truth) isWrong(is knownStack, ips []uint64) bool {
 	return is.chain != nil && !slices.Equal(ips, is.chain) || is.way != 0 && t.functions.way(ips) != is.way
 }
