@@ -41,14 +41,14 @@ func run(t *testing.T, name string, args ...string) {
 	}
 }
 
-// record records the program that the tests of package pprof record, and loads that.
+// record records the program of testdata, and loads that.
 func record(t *testing.T, options ...string) *profile.Profile {
 	t.Helper()
 	dir := t.TempDir()
 	library, program := filepath.Join(dir, "libspin.so"), filepath.Join(dir, "program")
 	flags := append(options, "-g", "-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer")
-	run(t, "gcc", append(flags, "-shared", "-fPIC", "-o", library, "../pprof/testdata/library.c")...)
-	run(t, "g++", append(flags, "-o", program, "../pprof/testdata/main.cc", library)...)
+	run(t, "gcc", append(flags, "-shared", "-fPIC", "-o", library, "testdata/library.c")...)
+	run(t, "g++", append(flags, "-o", program, "testdata/main.cc", library)...)
 	return recorded(t, program)
 }
 

@@ -247,7 +247,22 @@ func TestReadingsThatWait(t *testing.T) {
 		for got, _ := take(t, other); got != nil; got, _ = take(t, other) {
 		}
 	}
-	ask()
+	waiting := func() int { // bytes that nobody has taken
+		n, err := unix.IoctlGetInt(w.(*watch).line.socket, unix.FIONREAD)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	// It is over, or there is no room for more, when nothing comes any more while others are answered.
+	for before := 0; ; {
+		ask()
+		now := waiting()
+		if now > 0 && now == before {
+			break
+		}
+		before = now
+	}
 	n, last := 0, uint64(0)
 	for got, began := take(t, w); got != nil; got, began = take(t, w) {
 		if began <= last || len(got) != 1 || !bytes.Equal(got[0], memory) {

@@ -61,8 +61,7 @@ func record(t *testing.T, options []string, args ...string) string {
 	dir := t.TempDir()
 	library, program, data := filepath.Join(dir, "libspin.so"), filepath.Join(dir, "program"),
 		filepath.Join(dir, "perf.data")
-	flags := []string{"-g", "-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer",
-		fmt.Sprintf("-DPAGES=%d", pages)}
+	flags := []string{"-g", "-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"}
 	run(t, "gcc", append(flags, "-shared", "-fPIC", "-o", library, "testdata/library.c")...)
 	run(t, "g++", append(flags, "-o", program, "testdata/main.cc", library)...)
 	run(t, "perf", slices.Concat([]string{"record", "-q", "-g", "-N", "-o", data}, options, []string{"--", program}, args)...)
@@ -196,7 +195,7 @@ func TestSourceAndAssembly(t *testing.T) {
 	file, _ := write(t, p)
 	for _, c := range []struct{ function, inlined, source, line string }{
 		{"hash", "mix<long unsigned int>", "main.cc", "x ^= x << 13;"},
-		{"library_spin", "library_spin", "library.c", "sink[i % PAGES][0] = i;"},
+		{"library_spin", "library_spin", "library.c", "sink[i % 60][0] = i;"},
 	} {
 		var self, all uint64 // samples in the inlined function, and in the function with all that is inlined there
 		for _, s := range p.Samples {

@@ -5,12 +5,12 @@
 extern "C" void library_spin(int n);
 
 volatile unsigned long sink;
-static volatile char pages[PAGES][4096] __attribute__((aligned(4096)));
+static volatile char pages[60][4096] __attribute__((aligned(4096)));
 static int touched;
 
 template <typename T> static inline __attribute__((always_inline)) T mix(T x) {
 	x ^= x << 13;
-	if (touched < PAGES)
+	if (touched < 60)
 		pages[touched++][0] = 1;
 	return x ^ x >> 7;
 }
