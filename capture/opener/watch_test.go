@@ -248,7 +248,7 @@ func TestReadingsThatWait(t *testing.T) {
 		}
 	}
 	waiting := func() int { // bytes that nobody has taken
-		n, err := unix.IoctlGetInt(w.(*watch).line.socket, unix.FIONREAD)
+		n, err := unix.IoctlGetInt(w.(*watch).line.socket, unix.SIOCINQ)
 		if err != nil {
 			t.Fatal(err)
 		}
