@@ -3,8 +3,6 @@ package capture
 import (
 	"bufio"
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,6 +10,7 @@ import (
 
 	"unspool/capture/control"
 	"unspool/perfring"
+	"unspool/testdata/programs"
 )
 
 // Faults adds the options that take a sample at each page fault in user mode, as programs.Faults.
@@ -26,21 +25,8 @@ func Faults(o Options) Options {
 // the processes do, or at stop.
 func RecordControlled(t testing.TB, o Options, begun func(stop func())) Outcome {
 	t.Helper()
-	dir := t.TempDir()
-	var files [2]*os.File
-	for i, name := range []string{"commands", "acks"} {
-		path := filepath.Join(dir, name)
-		if err := unix.Mkfifo(path, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		files[i] = f
-	}
-	c, err := control.Open("fifo:" + filepath.Join(dir, "commands") + "," + filepath.Join(dir, "acks"))
+	commands, acks := programs.FIFO(t), programs.FIFO(t)
+	c, err := control.Open("fifo:" + commands.Name() + "," + acks.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,14 +42,14 @@ func RecordControlled(t testing.TB, o Options, begun func(stop func())) Outcome 
 		out, err := Record(ctx, o)
 		ended <- result{out, err}
 	}()
-	acks := bufio.NewReader(files[1])
+	lines := bufio.NewReader(acks)
 	acknowledged := make(chan bool)
 	go func() {
-		line, _ := acks.ReadString('\n')
+		line, _ := lines.ReadString('\n')
 		acknowledged <- line == "ack\n"
 	}()
 	send := func(command string) {
-		if _, err := files[0].WriteString(command + "\n"); err != nil {
+		if _, err := commands.WriteString(command + "\n"); err != nil {
 			t.Error(err)
 		}
 	}

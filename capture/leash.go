@@ -10,10 +10,7 @@ import (
 // A leash ends a process later, also when this process has no right to send it signals any more. It is a pair of
 // sockets that the kernel reports input of by a signal: to a process, and with the rights of who asked for that
 // (fcntl(2), F_SETOWN), which is decided now. The kernel remembers the process, not its PID.
-type leash struct {
-	signal        syscall.Signal
-	ours, watched int
-}
+type leash struct{ ours, watched int }
 
 // newLeash prepares a signal to a process.
 func newLeash(pid int, s syscall.Signal) (*leash, error) {
@@ -21,7 +18,7 @@ func newLeash(pid int, s syscall.Signal) (*leash, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socketpair: %w", err)
 	}
-	l := &leash{s, pair[0], pair[1]}
+	l := &leash{pair[0], pair[1]}
 	for _, set := range []struct{ command, value int }{
 		{unix.F_SETOWN, pid}, {unix.F_SETSIG, int(s)}, {unix.F_SETFL, unix.O_NONBLOCK | unix.O_ASYNC},
 	} {

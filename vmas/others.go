@@ -62,9 +62,9 @@ func (s *Space) isAhead(m *Map) bool {
 	return conflicts && !s.maps(path)
 }
 
-// hidesCode reports whether a mapping that maps shows has no code where records have told of a file's. A library that is
-// being loaded in the place of another one begins so. That code is gone now, but not for samples that are older than
-// maps, and what comes there is told by a record.
+// hidesCode reports whether a mapping that maps shows has no code where records have told of a file's. A library that
+// is being loaded in the place of another one begins so. That code is gone now, but not for samples that are older
+// than maps, and what comes there is told by a record.
 func (s *Space) hidesCode(m *Map) bool {
 	if m.Prot&ProtExec != 0 {
 		return false

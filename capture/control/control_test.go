@@ -7,27 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"unspool/testdata/programs"
 )
 
 // fifos makes two FIFOs and opens them as others do.
 func fifos(t *testing.T) (spec string, in, acks *os.File) {
 	t.Helper()
-	dir := t.TempDir()
-	var opened []*os.File
-	for _, name := range []string{"ctl", "ack"} {
-		path := filepath.Join(dir, name)
-		if err := unix.Mkfifo(path, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { f.Close() })
-		opened = append(opened, f)
-	}
-	return "fifo:" + filepath.Join(dir, "ctl") + "," + filepath.Join(dir, "ack"), opened[0], opened[1]
+	in, acks = programs.FIFO(t), programs.FIFO(t)
+	return "fifo:" + in.Name() + "," + acks.Name(), in, acks
 }
 
 func open(t *testing.T, spec string) (*Control, chan bool) {

@@ -122,8 +122,8 @@ func (g *grants) grant(r *request, fd int) (number uint64, text []byte, err erro
 // mostRealTime is how long a thread of the opener may run with real-time priority without ever waiting, in µs.
 const mostRealTime = 3_000_000
 
-// limitRealTime makes the kernel end the opener when one of its threads spins with real-time priority: nothing else would
-// get that CPU from it. The recording is told that its opener is gone, and ends.
+// limitRealTime makes the kernel end the opener when one of its threads spins with real-time priority: nothing else
+// would get that CPU from it. The recording is told that its opener is gone, and ends.
 func limitRealTime() {
 	_ = unix.Setrlimit(unix.RLIMIT_RTTIME, &unix.Rlimit{Cur: mostRealTime, Max: mostRealTime})
 }

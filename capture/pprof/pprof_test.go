@@ -64,7 +64,8 @@ func record(t *testing.T, options []string, args ...string) string {
 	flags := []string{"-g", "-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"}
 	run(t, "gcc", append(flags, "-shared", "-fPIC", "-o", library, "testdata/library.c")...)
 	run(t, "g++", append(flags, "-o", program, "testdata/main.cc", library)...)
-	run(t, "perf", slices.Concat([]string{"record", "-q", "-g", "-N", "-o", data}, options, []string{"--", program}, args)...)
+	run(t, "perf", slices.Concat([]string{"record", "-q", "-g", "-N", "-o", data}, options, []string{"--", program},
+		args)...)
 	return data
 }
 

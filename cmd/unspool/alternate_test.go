@@ -76,7 +76,7 @@ func TestFileThatIsRewritten(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			cache := t.TempDir() // with both, by build ID
-			file, fifo := filepath.Join(t.TempDir(), "program"), newFIFO(t)
+			file, fifo := filepath.Join(t.TempDir(), "program"), programs.FIFO(t)
 			script := ""
 			for _, size := range []string{"64", "3000"} {
 				name := map[string]string{"64": "one", "3000": "two"}[size]

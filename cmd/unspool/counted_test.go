@@ -3,15 +3,12 @@ package main
 import (
 	"bufio"
 	"cmp"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"unspool/testdata/programs"
 )
@@ -61,23 +58,9 @@ func recordControlled(t testing.TB, begun func(), args ...string) recording {
 // or stop, and waits until that has been followed.
 func startControlled(t testing.TB, dir string, args ...string) (r *running, control func(command string)) {
 	t.Helper()
-	fifos := t.TempDir()
-	open := func(name string) *os.File {
-		path := filepath.Join(fifos, name)
-		if err := unix.Mkfifo(path, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { f.Close() })
-		return f
-	}
-	commands, acks := open("commands"), open("acks")
+	commands, acks := programs.FIFO(t), programs.FIFO(t)
 	lines := bufio.NewReader(acks)
-	args = slices.Insert(args, 1, "-D", "-1", "--control",
-		"fifo:"+filepath.Join(fifos, "commands")+","+filepath.Join(fifos, "acks"))
+	args = slices.Insert(args, 1, "-D", "-1", "--control", "fifo:"+commands.Name()+","+acks.Name())
 	r = start(t, dir, nil, args...)
 	return r, func(command string) {
 		t.Helper()

@@ -28,7 +28,7 @@ func TestProcessesThatAreGone(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			dir, fifo := t.TempDir(), newFIFO(t)
+			dir, fifo := t.TempDir(), programs.FIFO(t)
 			program := programs.Build(t, "plain")
 			var script strings.Builder
 			for i := range processes {
@@ -84,7 +84,7 @@ func TestProgramsInMountsThatAreGone(t *testing.T) {
 	need(t, "unshare")
 	need(t, "mount")
 	const processes, times = 3, 5
-	dir, program, fifo := t.TempDir(), buildCase(t, "stays.c"), newFIFO(t)
+	dir, program, fifo := t.TempDir(), buildCase(t, "stays.c"), programs.FIFO(t)
 	script := fmt.Sprintf("mount -t tmpfs gone %[1]s && cp %[2]s %[1]s/gone$i && %[1]s/gone$i =%[3]d %[4]s", dir,
 		program, times, fifo.Name())
 	s := startStaying(t, slices.Concat(programs.Faults(), []string{"-D", "0", "--stack-size", "8192", "--", "sh", "-c",

@@ -17,7 +17,7 @@ func untilInterrupted() (ctx context.Context, stop func()) {
 		quit := make(chan os.Signal, 1)
 		signal.Notify(quit, syscall.SIGQUIT) // by default, Go's runtime prints where all goroutines are
 		<-quit
-		_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+		os.Exit(128 + int(syscall.SIGQUIT))
 	})
 	return ctx, stop
 }

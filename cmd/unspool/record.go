@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"runtime"
@@ -375,7 +376,7 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	switch {
 	case f.exports():
 		name = "-" // it is not what was asked for
-	case err != nil:
+	case errors.As(err, new(*fs.PathError)):
 		name = "-" // the error says what has become of the file
 	case o.Rotation != nil:
 		name += ".1 and the files after it"

@@ -91,26 +91,11 @@ func recordStaying(t testing.TB, proc *programs.Process, options ...string) reco
 // recordStayingCommand records a program from its first instruction on. It goes on once its samples have been read.
 func recordStayingCommand(t testing.TB, path string, args ...string) recording {
 	t.Helper()
-	fifo := newFIFO(t)
+	fifo := programs.FIFO(t)
 	s := startStaying(t, slices.Concat(programs.Faults(), []string{"-D", "0", "--", path, programs.Times(counted),
 		fifo.Name()}, args)...)
 	s.goOn(t, fifo)
 	return s.end(t)
-}
-
-// newFIFO makes a FIFO, which is open until the test ends.
-func newFIFO(t testing.TB) *os.File {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "fifo")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
 }
 
 // goOn waits until a program has written its PID into the FIFO, as it is about to stop. It goes on once its samples
