@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -418,6 +419,9 @@ func (r *recording) loop(ctx context.Context) error {
 		if err := r.session.Settle(drained); err != nil {
 			return err
 		}
+		if err := r.answerPing(drained); err != nil {
+			return err
+		}
 		now := time.Now()
 		if now.After(cpus) {
 			cpus = now.Add(wakeEvery)
@@ -460,6 +464,9 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 	}
 	if at, waits := r.resumes(); waits && at.Before(until) {
 		until = at
+	}
+	if r.sampling.pinged != 0 {
+		until = time.Now().Add(perfring.Slack)
 	}
 	for {
 		if len(r.unseeded) > 0 {
@@ -573,6 +580,9 @@ func (r *recording) finish() error {
 		err = ferr
 	}
 	if ferr := r.session.Flush(); err == nil {
+		err = ferr
+	}
+	if ferr := r.answerPing(math.MaxUint64); err == nil {
 		err = ferr
 	}
 	r.measure(now)

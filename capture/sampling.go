@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"unspool/capture/control"
+	"unspool/perfring"
 )
 
 // sampling is when a recording takes samples: not before the delay is over, and not while it is told not to.
@@ -14,6 +15,7 @@ type sampling struct {
 	waits     bool        // for the end of the delay
 	stopped   bool        // the recording was told to end
 	commanded atomic.Bool // there is a command
+	pinged    uint64      // when a ping was read that is not acknowledged yet, by [perfring.Now]; or 0
 }
 
 // beginSampling begins to wait for the end of the delay, and for commands.
@@ -30,10 +32,10 @@ func (r *recording) beginSampling() {
 // resumes is when the delay is over, false if there is none to wait for.
 func (r *recording) resumes() (time.Time, bool) { return r.began.Add(r.Delay), r.sampling.waits }
 
-// told says whether there is something to do for switchSampling.
+// told says whether there is something to do for switchSampling, or a ping to answer.
 func (r *recording) told() bool {
 	at, waits := r.resumes()
-	return r.sampling.commanded.Load() || waits && !time.Now().Before(at)
+	return r.sampling.pinged == 0 && r.sampling.commanded.Load() || waits && !time.Now().Before(at)
 }
 
 // switchSampling begins to take samples when the delay is over, and does what the recording is told.
@@ -44,15 +46,30 @@ func (r *recording) switchSampling() error {
 			return err
 		}
 	}
-	if r.Control == nil || !r.sampling.commanded.Swap(false) {
+	if r.Control == nil || r.sampling.pinged != 0 || !r.sampling.commanded.Swap(false) {
 		return nil
 	}
-	for command, ok := r.Control.Next(); ok && !r.sampling.stopped; command, ok = r.Control.Next() {
+	for !r.sampling.stopped && r.sampling.pinged == 0 {
+		command, ok := r.Control.Next()
+		if !ok {
+			return nil
+		}
 		if err := r.obey(command); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// answerPing acknowledges a ping once all samples from before it have been taken from the rings: a drain that began
+// then has. Commands that came after it wait for that.
+func (r *recording) answerPing(drained uint64) error {
+	if r.sampling.pinged == 0 || drained < r.sampling.pinged+perfring.Slack {
+		return nil
+	}
+	r.sampling.pinged = 0
+	r.sampling.commanded.Store(true) // there may be more commands
+	return r.Control.Acknowledge()
 }
 
 // obey does what the recording is told.
@@ -66,6 +83,8 @@ func (r *recording) obey(command control.Command) error {
 	case control.Stop:
 		r.sampling.stopped = true
 	case control.Ping:
+		r.sampling.pinged = perfring.Now()
+		return nil
 	default:
 		r.note(fmt.Sprintf("--control: unknown command %q: must be enable, disable, stop or ping", command))
 		return nil

@@ -669,7 +669,7 @@ func TestPausesOfAdoptedEvents(t *testing.T) {
 	if err := s.Disable(); err != nil {
 		t.Fatal(err)
 	}
-	until := Now() + slack // Drain leaves out what is newest
+	until := Now() + Slack // Drain leaves out what is newest
 	soon(func() bool { return Now() > until })
 	for i := range staysCrowded + 1 {
 		if n := drain(); s.Calm() != (i == staysCrowded) {

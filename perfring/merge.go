@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// slack is how many nanoseconds a record in a ring can be older than one before it: the kernel first takes
+// Slack is how many nanoseconds a record in a ring can be older than one before it: the kernel first takes
 // the time of a record and then its place in the ring, and an interrupt may come in between. About 30 µs
 // were seen.
-const slack = 1e6
+const Slack = 1e6
 
 // merger hands out the records of many rings in the order of their times.
 //
-// A ring is almost sorted. So each ring is read ahead until a record is more than slack younger than the
+// A ring is almost sorted. So each ring is read ahead until a record is more than Slack younger than the
 // oldest one that waits, and the records read are sorted by insertion, which moves hardly any. The oldest
 // record of all queues is then the oldest of all rings, if it is not younger than the horizon: every
 // record that is written from now on is younger than the horizon.
@@ -139,7 +139,7 @@ func (m *merger) drain(horizon uint64, fn func(Record) error) error {
 
 // fill reads ahead in q as far as is said at merger.
 func (m *merger) fill(q *queue) error {
-	for q.front == len(q.order) || q.last <= q.order[q.front].time+slack {
+	for q.front == len(q.order) || q.last <= q.order[q.front].time+Slack {
 		pos, size, ok, err := q.next()
 		if !ok {
 			if err != nil {
@@ -167,7 +167,7 @@ func (m *merger) isAhead(t uint64) bool {
 	if err != nil {
 		return false
 	}
-	m.newest = now + slack
+	m.newest = now + Slack
 	return t > m.newest
 }
 

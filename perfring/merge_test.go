@@ -85,18 +85,18 @@ func TestTimeThatHasNotComeYet(t *testing.T) {
 	} {
 		clock, got = c.now, nil
 		k.write(timed(c.times, 1, 0))
-		k.write(timed(c.now+slack+1, 2, 0))
+		k.write(timed(c.now+Slack+1, 2, 0))
 		k.write(timed(c.times+1, 3, 0))
 		if err := m.drain(clock, deliver); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("at %d: %v, %v", c.now, got, err)
 		}
 	}
 	got = nil
-	k.write(timed(clock+slack, 1, 0)) // by a clock that is read elsewhere
+	k.write(timed(clock+Slack, 1, 0)) // by a clock that is read elsewhere
 	if err := m.drain(clock, deliver); err != nil || len(got) > 0 {
 		t.Errorf("%v, %v", got, err)
 	}
-	if err := m.drain(clock+slack, deliver); err != nil || !slices.Equal(got, []uint64{1}) {
+	if err := m.drain(clock+Slack, deliver); err != nil || !slices.Equal(got, []uint64{1}) {
 		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -263,7 +263,7 @@ func TestMergeOrdersRingsByTime(t *testing.T) {
 			clock += uint64(rnd.Intn(100_000))
 			at := clock
 			if rnd.Intn(20) == 0 { // written late, as from within an interrupt
-				at -= min(at, uint64(rnd.Intn(slack/2)))
+				at -= min(at, uint64(rnd.Intn(Slack/2)))
 			}
 			at = max(at, floor)
 			written++
@@ -278,7 +278,7 @@ func TestMergeOrdersRingsByTime(t *testing.T) {
 				}
 			}
 		}
-		horizon := clock - min(clock, slack)
+		horizon := clock - min(clock, Slack)
 		if err := m.drain(horizon, deliver); err != nil {
 			t.Fatal(err)
 		}

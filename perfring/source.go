@@ -297,7 +297,7 @@ func (s *Source) Drain(fn func(Record) error) error {
 		return err
 	}
 	s.merger.newest = now
-	return s.drain(now-slack, fn)
+	return s.drain(now-Slack, fn)
 }
 
 // now is the time of the records' clock. Go's monitor thread is not to know of it: an ordinary system call
@@ -308,7 +308,7 @@ func (s *Source) now() (uint64, error) {
 	if errno != 0 {
 		return 0, fmt.Errorf("clock_gettime: %w", errno)
 	}
-	return uint64(max(slack, now.Nano())), nil
+	return uint64(max(Slack, now.Nano())), nil
 }
 
 // CPU is that of the ring from which Drain or Flush has taken the record that it hands out, -1 where it is

@@ -19,7 +19,7 @@ const (
 	Enable  Command = "enable"  // take samples
 	Disable Command = "disable" // take none until the next Enable
 	Stop    Command = "stop"    // end the recording
-	Ping    Command = "ping"    // acknowledge
+	Ping    Command = "ping"    // acknowledge once what was sampled before has been read
 )
 
 // longestLine bounds what is kept of a line.

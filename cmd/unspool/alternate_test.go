@@ -94,7 +94,7 @@ func TestFileThatIsRewritten(t *testing.T) {
 					script += run + "; "
 				}
 			}
-			s := startStaying(t, slices.Concat(programs.Faults(), []string{"-D", "0", "--stack-size", "8192", "--", "sh", "-c",
+			s := startUnsampled(t, slices.Concat(programs.Faults(), []string{"-D", "0", "--stack-size", "8192", "--", "sh", "-c",
 				strings.Repeat(script, c.rounds)})...)
 			each := c.rounds * times
 			if c.stays {

@@ -35,13 +35,13 @@ while input() == "":
 			t.Parallel()
 			attack := programs.StartCounted(t, attacks, counted, how)
 			honest := startAsked(t, t.TempDir(), python, "-c", script)
-			running := startStepped(t, slices.Concat(programs.Faults(), []string{"-p",
+			running := startRecording(t, slices.Concat(programs.Faults(), []string{"-p",
 				fmt.Sprintf("%d,%d", attack.Process.Pid, honest.Process.Pid)})...)
 			attack.Continue()
 			<-attack.Ended()
 			honest.next(t)
-			running.drain()
-			r := running.end(t)
+			running.drained()
+			r := running.stop(t)
 			beside := besidePython(t, r)
 			if r.stats.Samples.Lost > 0 || beside.honest < touched || beside.other < counted ||
 				beside.complete+beside.gaps != beside.honest {

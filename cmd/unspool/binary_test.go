@@ -520,18 +520,6 @@ func monotonic(t testing.TB) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// eventually waits for a condition, for a minute at most.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for range 6000 {
-		if holds() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
-}
-
 // recordsInto waits until a recording has written something besides its header.
 func recordsInto(t testing.TB, path string) {
 	t.Helper()

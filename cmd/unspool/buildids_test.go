@@ -49,10 +49,31 @@ func TestPerfRecordsBesideUs(t *testing.T) {
 	}
 }
 
-// TestBuildIDsOfShortLivedPrograms records programs, each a build of its own, with a sample each: the build IDs of all
-// are in the recording, though the kernel was not asked for any. Some are removed as soon as they have ended.
+// shortLived is how many programs are recorded, each a build of its own.
+const shortLived = 20
+
+// TestBuildIDsOfShortLivedPrograms records programs with a sample each: the build IDs of all are in the recording,
+// though the kernel was not asked for any. Some are removed as soon as they have ended.
 func TestBuildIDsOfShortLivedPrograms(t *testing.T) {
 	t.Parallel()
+	recordShortLived(t, func(*testing.T, int) {})
+}
+
+// TestMachineBuildIDsWithMappings also wants each build ID in the record of the mapping. Where files are opened late,
+// nobody waits for that.
+func TestMachineBuildIDsWithMappings(t *testing.T) {
+	lane.Machine(t, 0.9)
+	recordShortLived(t, func(t *testing.T, mapped int) {
+		lane.Figure(t, "%d of %d with the mapping", mapped, shortLived)
+		if mapped != shortLived {
+			t.Errorf("of %d programs, %d build IDs with the mapping", shortLived, mapped)
+		}
+	})
+}
+
+// recordShortLived hands out how many build IDs are in the records of mappings.
+func recordShortLived(t *testing.T, withMapping func(t *testing.T, n int)) {
+	t.Helper()
 	needRoot(t)
 	for _, c := range []struct {
 		name, after string
@@ -63,13 +84,12 @@ func TestBuildIDsOfShortLivedPrograms(t *testing.T) {
 		{"which are removed", `rm "$p"`, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			const n = 20
 			dir := t.TempDir()
-			want := manyBuilds(t, dir, buildCase(t, "touches.c", "-Wl,--build-id=0x"+markedID), n)
+			want := manyBuilds(t, dir, buildCase(t, "touches.c", "-Wl,--build-id=0x"+markedID), shortLived)
 			p := fifoToucher(t, dir)
 			s := startRecording(t, slices.Concat(rareOnly(t), []string{"-a", "--", "sh", "-c",
 				`exec <"$0/in" >"$0/out"; for p in "$0"/build*; do "$p"; ` + c.after + `; done`, dir})...)
-			for range n {
+			for range shortLived {
 				p.ready()
 				p.touch(1)
 				if c.drained {
@@ -79,9 +99,10 @@ func TestBuildIDsOfShortLivedPrograms(t *testing.T) {
 			}
 			r := s.end(t)
 			mapped, listed := identified(t, r.path, want)
-			if mapped != n || listed != n {
-				t.Errorf("of %d programs, %d build IDs with the mapping, %d in the list of sampled files", n, mapped, listed)
+			if listed != shortLived {
+				t.Errorf("of %d programs, %d build IDs in the list of sampled files", shortLived, listed)
 			}
+			withMapping(t, mapped)
 			if out := output(t, "", "perf", "buildid-list", "-i", r.path); strings.Count(out, dir) != listed {
 				t.Errorf("perf lists others:\n%s", out)
 			}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"path/filepath"
 	"slices"
@@ -52,29 +51,6 @@ func recordControlled(t testing.TB, begun func(), args ...string) recording {
 		t.Fatalf("unspool record %s: status %d\n%s", strings.Join(args, " "), e.status, e.stderr)
 	}
 	return made(t, path, stats, e)
-}
-
-// startControlled starts a recording that takes no samples yet. control sends it a command, such as enable, disable
-// or stop, and waits until that has been followed.
-func startControlled(t testing.TB, dir string, args ...string) (r *running, control func(command string)) {
-	t.Helper()
-	commands, acks := programs.FIFO(t), programs.FIFO(t)
-	lines := bufio.NewReader(acks)
-	args = slices.Insert(args, 1, "-D", "-1", "--control", "fifo:"+commands.Name()+","+acks.Name())
-	r = start(t, dir, nil, args...)
-	return r, func(command string) {
-		t.Helper()
-		if _, err := commands.WriteString(command + "\n"); err != nil {
-			t.Fatal(err)
-		}
-		if err := acks.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
-		if line, err := lines.ReadString('\n'); line != "ack\n" {
-			r.Process.Kill()
-			t.Fatalf("%s: %q, %v\n%s", command, line, err, r.wait().stderr)
-		}
-	}
 }
 
 // matchCounted compares the stacks of a counted recording with a chain. Every stack at the chain's end has to match,

@@ -58,7 +58,7 @@ func TestUntouchedPagesAreRead(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	proc := programs.StartCounted(t, buildCase(t, "untouched.c"), 1<<16, "leaf", "slowly")
-	s := startStaying(t, slices.Concat(programs.Faults(), []string{"-p", strconv.Itoa(proc.Process.Pid),
+	s := startUnsampled(t, slices.Concat(programs.Faults(), []string{"-p", strconv.Itoa(proc.Process.Pid),
 		"--stack-size", "8192"})...)
 	s.control("enable")
 	proc.Continue()

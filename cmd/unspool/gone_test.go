@@ -39,7 +39,7 @@ func TestProcessesThatAreGone(t *testing.T) {
 			if c.end != "" {
 				fmt.Fprintf(&script, c.end, fifo.Name())
 			}
-			s := startStaying(t, slices.Concat(programs.Faults(), []string{"-D", "0", "--stack-size", "8192", "--", "sh", "-c",
+			s := startUnsampled(t, slices.Concat(programs.Faults(), []string{"-D", "0", "--stack-size", "8192", "--", "sh", "-c",
 				script.String()})...)
 			if c.end != "" {
 				s.goOn(t, fifo)
@@ -87,7 +87,7 @@ func TestProgramsInMountsThatAreGone(t *testing.T) {
 	dir, program, fifo := t.TempDir(), buildCase(t, "stays.c"), programs.FIFO(t)
 	script := fmt.Sprintf("mount -t tmpfs gone %[1]s && cp %[2]s %[1]s/gone$i && %[1]s/gone$i =%[3]d %[4]s", dir,
 		program, times, fifo.Name())
-	s := startStaying(t, slices.Concat(programs.Faults(), []string{"-D", "0", "--stack-size", "8192", "--", "sh", "-c",
+	s := startUnsampled(t, slices.Concat(programs.Faults(), []string{"-D", "0", "--stack-size", "8192", "--", "sh", "-c",
 		"for i in 1 2 3; do export i; unshare -m sh -c '" + script + "'; done"})...)
 	for range processes {
 		s.goOn(t, fifo)

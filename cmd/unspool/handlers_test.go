@@ -28,7 +28,7 @@ func TestInterruptedByTurns(t *testing.T) {
 	t.Run("stays", func(t *testing.T) {
 		t.Parallel()
 		proc := programs.StartCounted(t, program, 1<<16, "stays")
-		s := startStaying(t, slices.Concat(programs.Faults(), []string{"-p", strconv.Itoa(proc.Process.Pid),
+		s := startUnsampled(t, slices.Concat(programs.Faults(), []string{"-p", strconv.Itoa(proc.Process.Pid),
 			"--stack-size", "8192"})...)
 		s.control("enable")
 		proc.Continue()

@@ -47,12 +47,12 @@ func TestConfinedRecordingFollowsCPUs(t *testing.T) {
 	}, slices.Concat([]string{"record", "--sandbox", "-a", "-o", "perf.data"}, hotplugMark.options())...)
 	said := func(what string) {
 		t.Helper()
-		until(t, what, func() bool {
+		eventually(t, what, func() bool {
 			text, err := os.ReadFile(errors.Name())
 			return err == nil && strings.Contains(string(text), what)
 		})
 	}
-	until(t, "a recording", func() bool { // that takes samples when its file is there
+	eventually(t, "a recording", func() bool { // that takes samples when its file is there
 		_, err := os.Stat(filepath.Join(dir, "perf.data"))
 		return err == nil
 	})

@@ -128,11 +128,11 @@ const touched = 40
 // recordAsked records a step of a program.
 func recordAsked(t *testing.T, a *asked, options ...string) recording {
 	t.Helper()
-	r := startStepped(t, slices.Concat(programs.Faults(), []string{"-p", strconv.Itoa(a.Process.Pid)},
+	r := startRecording(t, slices.Concat(programs.Faults(), []string{"-p", strconv.Itoa(a.Process.Pid)},
 		options)...)
 	a.next(t)
-	r.drain()
-	return r.end(t)
+	r.drained()
+	return r.stop(t)
 }
 
 // TestGeneratedCode records programs whose code is generated at run time.

@@ -23,19 +23,19 @@ func TestManyMappings(t *testing.T) {
 	const files = 300
 	libraries := manyLibraries(t, files/2)
 	proc := programs.StartCounted(t, buildCase(t, "loads.c", "-ldl"), 2*files, libraries...)
-	r := startStepped(t, slices.Concat(programs.Faults(), []string{"--stack-size", "16384", "-p",
+	r := startRecording(t, slices.Concat(programs.Faults(), []string{"--stack-size", "16384", "-p",
 		strconv.Itoa(proc.Process.Pid)})...)
 	var open [2]float64
 	for round := range open {
 		// It stops after each tenth of them.
 		for range 10 {
 			proc.Continue()
-			waitForStop(t, proc.Process.Pid)
-			r.drain()
+			untilStopped(t, proc.Process.Pid)
+			r.drained()
 		}
 		open[round] = openFiles(t, r.Process.Pid)
 	}
-	got := r.end(t)
+	got := r.stop(t)
 	if open[1] > open[0]+16 {
 		t.Errorf("%v files are open when all were loaded once, and twice", open)
 	}

@@ -538,7 +538,7 @@ func (s *stage) shell(want string) {
 	if e.status != 0 || e.stderr != "" {
 		s.t.Errorf("status %d\n%s", e.status, e.stderr)
 	}
-	awaited(s.t, "what goes through >(…)", func() bool {
+	eventually(s.t, "what goes through >(…)", func() bool {
 		_, err := os.Stat(s.path("home/done"))
 		return err == nil
 	})

@@ -105,7 +105,7 @@ func TestRecorderGoesBeforeRealTimeThreads(t *testing.T) {
 	}
 	dir := t.TempDir()
 	r, _, goOn := startWaiting(t, dir, ":", "chrt", "-f", "5")
-	awaited(t, "the recorder's highest priority", func() bool {
+	eventually(t, "the recorder's highest priority", func() bool {
 		a, err := unix.SchedGetAttr(r.Process.Pid, 0)
 		if err != nil {
 			t.Fatal(err)

@@ -550,9 +550,9 @@ func TestReportOnATerminal(t *testing.T) {
 			cmd.Env = append(os.Environ(),
 				"PAGER="+mark+"while [ -e "+marks+" ]; do sleep 0.01; done; tail -n 1; echo the end")
 		}, append([]string{"report", data}, long...)...)
-		awaited(t, "the pager", paged)
+		eventually(t, "the pager", paged)
 		r.Process.Signal(syscall.SIGINT)
-		awaited(t, "the signal to be taken", func() bool { return hasTakenSignals(r.Process.Pid) })
+		eventually(t, "the signal to be taken", func() bool { return hasTakenSignals(r.Process.Pid) })
 		os.Remove(marks)
 		e := r.finish(t, time.Minute)
 		terminal.Close()

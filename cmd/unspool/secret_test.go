@@ -140,7 +140,7 @@ func TestSecretOnAStackIsNeverWritten(t *testing.T) {
 				fmt.Sprintf("@%d", times))...)
 			pid := pidIn(t, told)
 			for range 2 { // with its chain printed, and at its end
-				waitForStop(t, pid)
+				untilStopped(t, pid)
 				for _, file := range openForWriting(r.Process.Pid) {
 					if filepath.Base(file) != "perf.data" {
 						t.Errorf("unspool has %s open", file)

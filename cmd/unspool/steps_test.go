@@ -22,61 +22,17 @@ import (
 // Recordings step by step: a program stops, or waits for a line, until what it has done so far has been taken from
 // the rings. What is read from a process when its samples are drained is there then.
 
-// A stepped recording is one of a process that waits between its steps.
-type stepped struct {
-	*running
-	path, stats string
-	control     func(command string)
-}
-
-// startStepped begins a recording, which takes samples when it returns.
-func startStepped(t testing.TB, args ...string) *stepped {
-	t.Helper()
-	dir := t.TempDir()
-	s := &stepped{path: filepath.Join(dir, "perf.data"), stats: filepath.Join(dir, "stats.json")}
-	s.running, s.control = startControlled(t, dir, slices.Concat([]string{"record", "-o", s.path, "--stats",
-		s.stats}, args)...)
-	s.control("enable")
-	return s
-}
-
-// drain returns when everything that has been sampled before it was called has been taken from the rings. A command
-// is acknowledged before they are drained, so that the second acknowledgement comes after a drain; the
-// third is for a second command that has arrived while the first was being followed.
-func (s *stepped) drain() {
-	for range 3 {
-		s.control("ping")
-	}
-}
-
-// end ends the recording and returns it.
-func (s *stepped) end(t testing.TB) recording {
-	t.Helper()
-	s.control("stop")
-	return s.ended(t)
-}
-
-// ended is the recording, which ends by itself.
-func (s *stepped) ended(t testing.TB) recording {
-	t.Helper()
-	e := s.finish(t, time.Minute)
-	if e.status != 0 {
-		t.Fatalf("%s: status %d\n%s", s.Cmd, e.status, e.stderr)
-	}
-	return made(t, s.path, s.stats, e)
-}
-
 // recordSteps is recordCounted for a program that stops (SIGSTOP) after each of its steps, the last one, too.
 func recordSteps(t testing.TB, proc *programs.Process, steps int, options ...string) recording {
 	t.Helper()
 	pid := proc.Process.Pid
-	r := startStepped(t, slices.Concat(programs.Faults(), []string{"-p", strconv.Itoa(pid)}, options)...)
+	r := startRecording(t, slices.Concat(programs.Faults(), []string{"-p", strconv.Itoa(pid)}, options)...)
 	for range steps {
 		proc.Continue()
-		waitForStop(t, pid)
-		r.drain()
+		untilStopped(t, pid)
+		r.drained()
 	}
-	return r.end(t)
+	return r.stop(t)
 }
 
 // recordSteppedCommand is recordSteps for a command: its mappings are known from the kernel's records only.
@@ -84,19 +40,19 @@ func recordSteppedCommand(t testing.TB, steps int, options []string, path string
 	programs.Chain) {
 	t.Helper()
 	told := filepath.Join(t.TempDir(), "pid")
-	r := startStepped(t, slices.Concat(programs.Faults(), options, []string{"--", "sh", "-c",
+	r := startRecording(t, slices.Concat(programs.Faults(), options, []string{"--", "sh", "-c",
 		`echo $$ >"$0" && exec "$@"`, told, path, fmt.Sprintf("@%d", counted)}, args)...)
 	pid := pidIn(t, told)
 	for step := range steps + 1 { // it stops with its chain printed first
 		if step > 0 {
 			unix.Kill(pid, unix.SIGCONT)
 		}
-		waitForStop(t, pid)
-		r.drain()
+		untilStopped(t, pid)
+		r.drained()
 	}
 	r.control("stop")
 	unix.Kill(pid, unix.SIGCONT) // so that it ends
-	got := r.ended(t)
+	got := r.end(t)
 	chain, err := programs.ParseChain(firstLine(got.stdout))
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +63,7 @@ func recordSteppedCommand(t testing.TB, steps int, options []string, path string
 // pidIn waits for a file with a PID, and returns that.
 func pidIn(t testing.TB, path string) (pid int) {
 	t.Helper()
-	until(t, "a PID in "+path, func() bool {
+	eventually(t, "a PID in "+path, func() bool {
 		text, err := os.ReadFile(path)
 		if err == nil && strings.HasSuffix(string(text), "\n") {
 			pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -115,32 +71,6 @@ func pidIn(t testing.TB, path string) (pid int) {
 		return err == nil && pid != 0
 	})
 	return pid
-}
-
-// waitForStop waits until a child has stopped, or a test's process that has no other parent.
-func waitForStop(t testing.TB, pid int) {
-	t.Helper()
-	until(t, fmt.Sprintf("process %d to stop", pid), func() bool {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			t.Fatalf("process %d has ended: %v", pid, err)
-		}
-		_, fields, _ := strings.Cut(string(text), ") ")
-		if strings.HasPrefix(fields, "Z") || strings.HasPrefix(fields, "X") {
-			t.Fatalf("process %d has ended", pid)
-		}
-		return strings.HasPrefix(fields, "T")
-	})
-}
-
-// until waits for a condition, for so long that nobody waits in vain on a busy machine.
-func until(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }
 
 // An asked process does its next step when it is told to, by a line, and says when it has done it.

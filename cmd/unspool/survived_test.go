@@ -21,9 +21,9 @@ func TestStoppedAndContinued(t *testing.T) {
 	const times = 2000
 	proc := programs.StartCounted(t, programs.Build(t, "plain"), times)
 	// No files are read that the program maps: it has ended when it is recorded on.
-	r := startStepped(t, slices.Concat(programs.Faults(), []string{"-m", "16", "-p",
+	r := startRecording(t, slices.Concat(programs.Faults(), []string{"-m", "16", "-p",
 		strconv.Itoa(proc.Process.Pid)})...)
-	r.drain()
+	r.drained()
 	signal := func(sig syscall.Signal) {
 		t.Helper()
 		if err := r.Process.Signal(sig); err != nil {
@@ -31,11 +31,11 @@ func TestStoppedAndContinued(t *testing.T) {
 		}
 	}
 	signal(syscall.SIGSTOP)
-	waitForStop(t, r.Process.Pid)
+	untilStopped(t, r.Process.Pid)
 	proc.Continue()
 	<-proc.Ended()
 	signal(syscall.SIGCONT)
-	got := r.ended(t)
+	got := r.end(t)
 	s := got.stats.Samples
 	t.Logf("%d samples, %d lost", s.Total, s.Lost)
 	if s.Lost == 0 || s.Total+s.Lost < times || s.Total+s.Lost > times+100 ||

@@ -192,7 +192,7 @@ func makeCgroup(t *testing.T, name string) string {
 		}
 		t.Cleanup(func() {
 			// What was in it has been killed, and may not be gone yet.
-			awaited(t, "the cgroup to be empty", func() bool { return os.Remove(dir) == nil })
+			eventually(t, "the cgroup to be empty", func() bool { return os.Remove(dir) == nil })
 		})
 		return dir
 	}

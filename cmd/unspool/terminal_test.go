@@ -101,13 +101,13 @@ func TestTerminalShowsOneLine(t *testing.T) {
 			r := start(t, t.TempDir(), func(cmd *exec.Cmd) { cmd.Stderr = terminal },
 				append([]string{"record"}, faultsOf(p)...)...)
 			// Until it tells of samples, of which few are enough.
-			awaited(t, "samples", func() bool {
+			eventually(t, "samples", func() bool {
 				p.touch(1)
 				time.Sleep(20 * time.Millisecond)
 				return regexp.MustCompile(`samples/s  \d`).MatchString(screen.soFar())
 			})
 			n := len(statusLines(screen.soFar()))
-			awaited(t, "updates of the status line", func() bool { return len(statusLines(screen.soFar())) > max(n, 1) })
+			eventually(t, "updates of the status line", func() bool { return len(statusLines(screen.soFar())) > max(n, 1) })
 			r.Process.Signal(syscall.SIGINT)
 			e := r.finish(t, time.Minute)
 			terminal.Close()

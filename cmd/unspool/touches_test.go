@@ -154,49 +154,6 @@ func startTold(t testing.TB, dir string, args ...string) (*running, *toucher) {
 	return r, p
 }
 
-// A told recording is one that takes samples of touchers.
-type told struct {
-	*running
-	control     func(command string)
-	path, stats string
-}
-
-// startRecording starts a recording of processes that are there, or of a command, which takes samples when it returns.
-func startRecording(t testing.TB, args ...string) *told {
-	t.Helper()
-	dir := t.TempDir()
-	s := &told{path: filepath.Join(dir, "perf.data"), stats: filepath.Join(dir, "stats.json")}
-	s.running, s.control = startControlled(t, dir, slices.Concat([]string{"record", "-o", s.path, "--stats", s.stats},
-		args)...)
-	s.control("enable")
-	return s
-}
-
-// drained waits until what has been sampled has been taken from the rings: a command is acknowledged before they are
-// drained, and a third one after two drains.
-func (s *told) drained() {
-	for range 3 {
-		s.control("ping")
-	}
-}
-
-// stop ends the recording and returns it.
-func (s *told) stop(t testing.TB) recording {
-	t.Helper()
-	s.control("stop")
-	return s.end(t)
-}
-
-// end returns the recording, which ends by itself.
-func (s *told) end(t testing.TB) recording {
-	t.Helper()
-	e := s.finish(t, time.Minute)
-	if e.status != 0 {
-		t.Fatalf("%s: status %d\n%s", s.Cmd, e.status, e.stderr)
-	}
-	return made(t, s.path, s.stats, e)
-}
-
 // faultsOf are the options that record the page faults of processes.
 func faultsOf(touchers ...*toucher) []string {
 	var pids []string
@@ -233,29 +190,10 @@ func isTouching(s *sample) bool {
 		slices.Equal(names[:4], []string{"touches_leaf", "touches_outer", "touches_pages", "main"})
 }
 
-// awaited waits for something, for as long as no machine takes.
-func awaited(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 // awaitSamples waits until a recording has written n samples.
 func awaitSamples(t testing.TB, path string, n int) {
 	t.Helper()
-	awaited(t, fmt.Sprintf("%d samples in %s", n, path), func() bool { return samplesIn(path) >= n })
-}
-
-// awaitFile waits until there is a file.
-func awaitFile(t testing.TB, path string) {
-	t.Helper()
-	awaited(t, path, func() bool {
-		_, err := os.Stat(path)
-		return err == nil
-	})
+	eventually(t, fmt.Sprintf("%d samples in %s", n, path), func() bool { return samplesIn(path) >= n })
 }
 
 // samplesIn counts the samples that a recording has written so far, to a file that may not be there yet.
@@ -279,7 +217,7 @@ func samplesIn(path string) (n int) {
 // touchUntil has a toucher touch pages, some at a time, until something is over.
 func (p *toucher) touchUntil(what string, over func() bool) (touched int) {
 	p.t.Helper()
-	awaited(p.t, what, func() bool {
+	eventually(p.t, what, func() bool {
 		p.touch(5)
 		touched += 5
 		return over()
