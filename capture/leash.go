@@ -9,12 +9,13 @@ import (
 
 // A leash ends a process later, also when this process has no right to send it signals any more. It is a pair of
 // sockets that the kernel reports input of by a signal: to a process, and with the rights of who asked for that
-// (fcntl(2), F_SETOWN), which is decided now. The kernel remembers the process, not its PID.
+// (fcntl(2), F_SETOWN), which is decided now. The kernel remembers the process, not its PID. The end of one socket is
+// no input of the other: of a stream it would be, and a recording that is killed is to leave the process alone.
 type leash struct{ ours, watched int }
 
 // newLeash prepares a signal to a process.
 func newLeash(pid int, s syscall.Signal) (*leash, error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("socketpair: %w", err)
 	}

@@ -27,3 +27,23 @@ func TestLeash(t *testing.T) {
 		l.close()
 	}
 }
+
+// TestClosedLeashEndsNothing closes the sockets one after the other, as the end of this process does in some order.
+func TestClosedLeashEndsNothing(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := newLeash(cmd.Process.Pid, syscall.SIGTERM)
+	if err != nil {
+		_ = cmd.Process.Kill()
+		t.Fatal(err)
+	}
+	l.close()
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if w, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || w.Signal() != syscall.SIGKILL {
+		t.Errorf("%v", cmd.ProcessState)
+	}
+}
