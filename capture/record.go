@@ -567,9 +567,24 @@ func (r *recording) measure(now time.Time) {
 	st.Written = uint64(r.writer.Written())
 }
 
-// finish takes what is left in the rings and completes the file, ends the
-// command if it still runs, and sums up.
+// finish completes the recording, ends the command if it still runs, which may take longer than the opener has,
+// and sums up.
 func (r *recording) finish() error {
+	err := r.complete()
+	if r.command != nil {
+		if cerr := r.endCommand(); err == nil {
+			err = cerr
+		}
+	}
+	r.session.Stats.CPU = r.cpu()
+	r.session.Stats.MaxRSS = maxRSS()
+	r.session.Stats.Written = uint64(r.writer.Written())
+	r.out.Stats = r.session.Stats
+	return err
+}
+
+// complete takes what is left in the rings, and completes the file.
+func (r *recording) complete() error {
 	defer r.boundOpener()()
 	now := time.Now()
 	var err error
@@ -589,11 +604,6 @@ func (r *recording) finish() error {
 	if err == nil {
 		err = r.session.Lost(r.session.Stats.Lost, r.anyID())
 	}
-	if r.command != nil {
-		if cerr := r.endCommand(); err == nil {
-			err = cerr
-		}
-	}
 	r.session.TellBuildIDs()
 	if r.KeepFiles {
 		r.out.Files = r.session.Images().Files()
@@ -601,10 +611,6 @@ func (r *recording) finish() error {
 	if cerr := r.writer.Close(); err == nil {
 		err = cerr
 	}
-	r.session.Stats.CPU = r.cpu()
-	r.session.Stats.MaxRSS = maxRSS()
-	r.session.Stats.Written = uint64(r.writer.Written())
-	r.out.Stats = r.session.Stats
 	return err
 }
 
@@ -629,15 +635,15 @@ const (
 // errOpenerGone says why a recording ends by itself.
 var errOpenerGone = errors.New("the process that opens files for this one was killed, so the recording ends here")
 
-// A NotEndedError says that the command has survived SIGKILL so far.
+// A NotEndedError says that the command has survived SIGKILL so far, or could not be sent it.
 type NotEndedError struct {
 	Command string
 	PID     int
 }
 
 func (e *NotEndedError) Error() string {
-	return fmt.Sprintf("%s (process %d) has not ended %v after SIGKILL: its cgroup is frozen, or the kernel holds it",
-		e.Command, e.PID, graceToDie)
+	return fmt.Sprintf("%s (process %d) has not ended %v after SIGKILL: it has become another user's, its cgroup is "+
+		"frozen, or the kernel holds it", e.Command, e.PID, graceToDie)
 }
 
 // endCommand waits for the command to end, and ends it if it does not. An interrupt from the terminal reaches
