@@ -81,7 +81,7 @@ type OpenError struct {
 	CPU   int    // -1: every CPU
 	Errno syscall.Errno
 
-	Breakpoint bool // the event is a hardware breakpoint
+	Address uint64 // of a hardware breakpoint; 0 for other events
 }
 
 func (e *OpenError) Error() string {
@@ -364,8 +364,10 @@ func (op *opener) openOne(event, pid, cpu int) (fd int, err error) {
 		return fd, nil
 	}
 	errno, _ := err.(syscall.Errno)
-	refused := &OpenError{What: "perf_event_open", Event: e.Name, PID: pid, CPU: cpu, Errno: errno,
-		Breakpoint: e.Breakpoint()}
+	refused := &OpenError{What: "perf_event_open", Event: e.Name, PID: pid, CPU: cpu, Errno: errno}
+	if e.Breakpoint() {
+		refused.Address = e.Config1
+	}
 	switch errno {
 	case unix.EMFILE:
 		if !op.raised && raiseFileLimit() {

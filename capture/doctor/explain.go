@@ -50,8 +50,8 @@ func (m *Machine) Explain(err error) (message, fix string, ok bool) {
 		if open.What == "mmap" {
 			return m.explainRing(errno)
 		}
-		if open.Breakpoint {
-			if message, ok := m.explainBreakpoint(errno); ok {
+		if open.Address != 0 {
+			if message, ok := m.explainBreakpoint(errno, open.Address); ok {
 				return message, "", true
 			}
 		}
@@ -130,20 +130,20 @@ func (m *Machine) explainOpen(errno syscall.Errno, pid int) (message, fix string
 }
 
 // explainBreakpoint is about what a breakpoint has errors of its own for.
-func (m *Machine) explainBreakpoint(errno syscall.Errno) (message string, ok bool) {
+func (m *Machine) explainBreakpoint(errno syscall.Errno, address uint64) (message string, ok bool) {
+	inKernel := address>>63 == 1
 	switch errno {
 	case syscall.ENOSPC:
 		return "no hardware breakpoint is free: x86 has 4 on each CPU; record fewer at a time, or end " +
 			"what else uses them (gdb, perf)", true
 	case syscall.EINVAL, syscall.EFAULT:
 		return "the kernel refuses a breakpoint at this address: its own code can have some only with " +
-			"CONFIG_KPROBES, and not everywhere, and :u excludes all that is the kernel's", true
+			"CONFIG_KPROBES, and not everywhere, and :u excludes all that is the kernel's", inKernel
 	case syscall.ENOENT, syscall.ENODEV, syscall.EOPNOTSUPP, syscall.ENXIO:
 		return "this machine has no hardware breakpoints: its kernel or its hypervisor does not offer them", true
 	case syscall.EACCES, syscall.EPERM:
-		if caps := m.capabilities(); caps.mayPerf() {
-			return "a breakpoint in the kernel takes root (CAP_SYS_ADMIN)", true
-		}
+		return "a breakpoint in the kernel takes root (CAP_SYS_ADMIN)",
+			inKernel && !m.capabilities().has(capSysAdmin)
 	}
 	return "", false
 }

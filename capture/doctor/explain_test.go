@@ -19,9 +19,10 @@ func TestExplain(t *testing.T) {
 	open := func(errno unix.Errno) error {
 		return fmt.Errorf("open event cycles: %w", os.NewSyscallError("perf_event_open", errno))
 	}
-	breakpoint := func(errno unix.Errno) error {
-		return &perfring.OpenError{What: "perf_event_open", Event: "mem:0x401136:x", Errno: errno, Breakpoint: true}
+	breakpoint := func(address uint64, errno unix.Errno) error {
+		return &perfring.OpenError{What: "perf_event_open", Event: "mem:ADDR:x", Errno: errno, Address: address}
 	}
+	const own, kernels = 0x401136, 0xffffffff81000000
 	mmap := func(errno unix.Errno) error { return fmt.Errorf("ring: %w", os.NewSyscallError("mmap", errno)) }
 	path := func(p string, errno unix.Errno) error { return &fs.PathError{Op: "open", Path: p, Err: errno} }
 	user := map[string]string{status: noCaps}
@@ -59,14 +60,20 @@ func TestExplain(t *testing.T) {
 		{"watchdog", open(unix.EBUSY), nil, "another profiler", "sudo sysctl kernel.nmi_watchdog=0"},
 		{"no perf", open(unix.ENOSYS), nil, "CONFIG_PERF_EVENTS", ""},
 		{"no memory for events", open(unix.ENOMEM), nil, "memory", ""},
-		{"no breakpoint is free", breakpoint(unix.ENOSPC), nil, "x86 has 4", ""},
-		{"no breakpoint at an address", breakpoint(unix.EINVAL), nil, "at this address", ""},
-		{"no breakpoints", breakpoint(unix.EOPNOTSUPP), nil, "no hardware breakpoints", ""},
-		{"a breakpoint in the kernel", breakpoint(unix.EPERM), map[string]string{status: allCaps},
-			"takes root", ""},
-		{"a breakpoint is not permitted", breakpoint(unix.EACCES), user, "perf_event_paranoid is 2",
+		{"no breakpoint is free", breakpoint(own, unix.ENOSPC), nil, "x86 has 4", ""},
+		{"no breakpoint at an address", breakpoint(kernels, unix.EINVAL), nil, "at this address", ""},
+		{"old kernel, breakpoint", breakpoint(own, unix.EINVAL), nil, "Linux 6.12.3-amd64 may be too old", ""},
+		{"no breakpoints", breakpoint(own, unix.EOPNOTSUPP), nil, "no hardware breakpoints", ""},
+		{"a breakpoint in the kernel", breakpoint(kernels, unix.EPERM),
+			map[string]string{status: "CapEff:\t0000004000000000\n"}, "takes root", ""}, // CAP_PERFMON alone
+		{"a user's in the kernel", breakpoint(kernels, unix.EACCES), user, "takes root", ""},
+		{"a breakpoint is not permitted", breakpoint(own, unix.EACCES), user, "perf_event_paranoid is 2",
 			"sudo sysctl kernel.perf_event_paranoid=1"},
-		{"a breakpoint, no perf", breakpoint(unix.ENOSYS), nil, "CONFIG_PERF_EVENTS", ""},
+		{"a breakpoint, refused in spite of all", breakpoint(own, unix.EPERM), map[string]string{status: allCaps},
+			"seccomp", ""},
+		{"one in the kernel, likewise", breakpoint(kernels, unix.EPERM), map[string]string{status: allCaps},
+			"seccomp", ""},
+		{"a breakpoint, no perf", breakpoint(own, unix.ENOSYS), nil, "CONFIG_PERF_EVENTS", ""},
 		{"ring over the limit", mmap(unix.EPERM), user, "perf_event_mlock_kb is 516",
 			roomForRings()},
 		{"no memory for rings", mmap(unix.ENOMEM), nil, "-m 256", ""},
