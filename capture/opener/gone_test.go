@@ -2,16 +2,30 @@ package opener
 
 import (
 	"errors"
+	"io/fs"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/capture/output"
 )
 
-// TestKilledOpenerIsTold: that the opener has ended is an event, unless it was told to end.
+// TestKilledOpenerIsTold: that the opener has ended is an event, unless it was told to end. It is said of the file that
+// it was to create.
 func TestKilledOpenerIsTold(t *testing.T) {
 	t.Parallel()
 	killed, told := startOpener(t), startOpener(t)
+	path := filepath.Join(t.TempDir(), "out")
+	place, err := output.Find(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer place.Close()
+	if err := place.HandOver(killed.GrantOutput); err != nil {
+		t.Fatal(err)
+	}
 	if err := killed.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -22,6 +36,10 @@ func TestKilledOpenerIsTold(t *testing.T) {
 	}
 	if err := killed.Seal(); !errors.Is(err, ErrEnded) {
 		t.Errorf("seal: %v", err)
+	}
+	_, err = place.Create()
+	if named := (*fs.PathError)(nil); !errors.As(err, &named) || named.Path != path || !errors.Is(err, ErrEnded) {
+		t.Errorf("create: %v", err)
 	}
 	told.Close()
 	if err := told.cmd.Process.Signal(unix.SIGKILL); err == nil {

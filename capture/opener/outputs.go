@@ -1,6 +1,8 @@
 package opener
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -31,9 +33,14 @@ func (c *Client) GrantOutput(dir int, path, name string, kept bool) (output.Keep
 	return &Output{c, a.value, path}, nil
 }
 
-// ask asks for something that is about a file of the output.
+// ask asks for something that is about a file of the output. Errors of the opener name the file; that it has ended
+// is said of the file, too.
 func (o *Output) ask(op operation, temporary string) (answer, error) {
-	return o.client.askGranted(request{op: op, start: o.number, text: []byte(temporary)}, -1)
+	a, err := o.client.askGranted(request{op: op, start: o.number, text: []byte(temporary)}, -1)
+	if errors.Is(err, ErrEnded) {
+		err = &fs.PathError{Op: "write", Path: o.path, Err: err}
+	}
+	return a, err
 }
 
 // Create is for [output.Keeper].
