@@ -136,10 +136,13 @@ func Record(ctx context.Context, o Options) (out Outcome, err error) {
 		return out, err
 	}
 	defer r.source.Close()
-	// Errors of finish mostly follow from one of run.
 	err = r.run(ctx)
-	if ferr := r.finish(); err == nil {
+	switch ferr := r.finish(); {
+	case err == nil:
 		err = ferr
+	case errors.Is(err, errOpenerGone) && ferr != nil: // so not all is in the file
+		err = fmt.Errorf("%w: %w", err, ferr)
+	default: // errors of finish mostly follow from one of run
 	}
 	return out, err
 }

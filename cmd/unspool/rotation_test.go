@@ -268,6 +268,23 @@ func TestRecordOfTheLast(t *testing.T) {
 	})
 }
 
+// TestRecordOfTheLastWithoutOpener kills the process that would create the file: nothing is said to be in it.
+func TestRecordOfTheLastWithoutOpener(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	dir := t.TempDir()
+	r, control := startControlled(t, dir, slices.Concat([]string{"record", "--last", "1h"}, faultsOf(startToucher(t)))...)
+	control("ping")
+	if err := syscall.Kill(child(t, r.Process.Pid, "(opener)"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	e, name := r.finish(t, time.Minute), filepath.Base(rotatedPath(dir, 1))
+	if e.status != statusFailure || strings.Contains(e.stderr, " in "+name) ||
+		!strings.Contains(e.stderr, "was killed, so the recording ends here: cannot write "+name+": ") {
+		t.Errorf("status %d\n%s", e.status, e.stderr)
+	}
+}
+
 // TestMachineRecordOfTheLast looks at the time that is kept.
 func TestMachineRecordOfTheLast(t *testing.T) {
 	lane.Machine(t, 0.95)
