@@ -13,9 +13,9 @@ import (
 func untilInterrupted() (ctx context.Context, stop func()) {
 	ctx, stop = signal.NotifyContext(context.Background(), endingSignals()...)
 	context.AfterFunc(ctx, func() {
-		stop()
 		quit := make(chan os.Signal, 1)
 		signal.Notify(quit, syscall.SIGQUIT) // by default, Go's runtime prints where all goroutines are
+		stop()
 		<-quit
 		os.Exit(128 + int(syscall.SIGQUIT))
 	})
