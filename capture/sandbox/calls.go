@@ -9,7 +9,7 @@ var absent = []uintptr{unix.SYS_CLONE3, unix.SYS_OPENAT2}
 // runtimeCalls are the calls of Go's runtime, and those that affect only the process and what it has open.
 var runtimeCalls = []uintptr{
 	unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_PREADV2, unix.SYS_READV, unix.SYS_WRITE, unix.SYS_PWRITE64,
-	unix.SYS_WRITEV, unix.SYS_LSEEK, unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_FSTATFS, unix.SYS_FCNTL,
+	unix.SYS_WRITEV, unix.SYS_LSEEK, unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_FSTATFS,
 	unix.SYS_STATX, unix.SYS_NEWFSTATAT,
 	unix.SYS_MUNMAP, unix.SYS_MREMAP, unix.SYS_MADVISE, unix.SYS_MINCORE, unix.SYS_BRK,
 	unix.SYS_FUTEX, unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY,
@@ -47,6 +47,12 @@ var ioctls = []uint32{
 	getVersion, queryMapping, unix.TCGETS, unix.TIOCGWINSZ, unix.SIOCOUTQ,
 }
 
+// fcntls are those on what is open. Others have a process sent a signal of one's choice, as with kill(2).
+var fcntls = []uint32{
+	unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL, unix.F_GETPIPE_SZ,
+	unix.F_SETPIPE_SZ, unix.F_GETLK, unix.F_SETLK, unix.F_SETLKW, // locks are for programs that are run
+}
+
 // ruleset allows the calls that both processes need, and more calls.
 func ruleset(pid int, more []uintptr) (rules []rule) {
 	for _, call := range append(append([]uintptr(nil), runtimeCalls...), more...) {
@@ -63,5 +69,6 @@ func ruleset(pid int, more []uintptr) (rules []rule) {
 		rule{unix.SYS_PRLIMIT64, []check{{argument: 0, values: []uint32{0, uint32(pid)}}}},
 		rule{unix.SYS_PRCTL, []check{{argument: 0, values: []uint32{setVMA, unix.PR_SET_NAME}}}},
 		rule{unix.SYS_IOCTL, []check{{argument: 1, values: ioctls}}},
+		rule{unix.SYS_FCNTL, []check{{argument: 1, values: fcntls}}},
 	)
 }

@@ -112,6 +112,7 @@ func (r *Reading) rules(pid int) []rule {
 		rule{unix.SYS_TGKILL, []check{itself}},
 		rule{unix.SYS_CLONE, no(0, namespaces)},
 		rule{unix.SYS_IOCTL, []check{{argument: 1, values: append([]uint32{unix.TIOCINQ}, ioctls...)}}},
+		rule{unix.SYS_FCNTL, []check{{argument: 1, values: fcntls}}},
 		rule{unix.SYS_PRLIMIT64, []check{{argument: 0, values: []uint32{0, uint32(pid)}}}},
 		// See DropRoot.
 		rule{unix.SYS_SETGROUPS, no(0, ^uint32(0))},

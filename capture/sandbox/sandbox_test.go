@@ -127,6 +127,11 @@ func attempts(victim int, word *uint64) map[string]func() error {
 		},
 		"kill":          func() error { return unix.Kill(victim, unix.SIGKILL) },
 		"kill a thread": func() error { return unix.Tgkill(victim, victim, unix.SIGKILL) },
+		"tell of input": func() error { _, err := unix.FcntlInt(0, unix.F_SETOWN, victim); return err },
+		"choose a signal for input": func() error {
+			_, err := unix.FcntlInt(0, unix.F_SETSIG, int(unix.SIGKILL))
+			return err
+		},
 		"perf event": func() error {
 			a := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{}))}
 			_, err := unix.PerfEventOpen(&a, 0, -1, -1, 0)
@@ -339,6 +344,8 @@ func TestOpenerRules(t *testing.T) {
 		{"a socket", unix.SYS_SOCKET, [4]uint64{}, false, false},
 		{"a thread", unix.SYS_CLONE, [4]uint64{unix.CLONE_THREAD | unix.CLONE_VM}, true, true},
 		{"a process", unix.SYS_CLONE, [4]uint64{uint64(unix.SIGCHLD)}, false, false},
+		{"a flag of what is open", unix.SYS_FCNTL, [4]uint64{0, unix.F_SETFL, unix.O_NONBLOCK}, true, true},
+		{"whom to tell of input", unix.SYS_FCNTL, [4]uint64{0, unix.F_SETOWN, pid + 1}, false, false},
 		{"an event's ioctl", unix.SYS_IOCTL, [4]uint64{3, unix.PERF_EVENT_IOC_ENABLE}, true, true},
 		{"type into a terminal", unix.SYS_IOCTL, [4]uint64{0, unix.TIOCSTI}, false, false},
 		{"a limit of its own", unix.SYS_PRLIMIT64, [4]uint64{pid}, true, true},
