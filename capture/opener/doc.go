@@ -2,8 +2,8 @@
 // second process of the same program, the opener, which keeps its rights. Of what others have written, the
 // opener parses only lines of /proc/PID/maps and the first bytes of files. The recording sends it requests
 // over pairs of sockets (unix(7), SOCK_SEQPACKET): for what it needs of other processes ([process.Access]),
-// and for the few other things that need rights: an event on a CPU that came back, the file of statistics, a
-// signal for the command.
+// and for the few other things that need rights: an event on a CPU that came back, files of the output, and
+// priority.
 //
 // A request is one message of fixed fields and, for some, a path. An answer is one or more messages with
 // bytes and at most one descriptor; the bytes and the descriptor belong to the caller. There are many pairs
