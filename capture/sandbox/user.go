@@ -23,7 +23,8 @@ const nobody = 65534
 const firstUnused = 1 << 31
 
 // noUser is a user ID that no other process has, so that none may stop, trace, pin or end this one but root: services
-// may be nobody, too. In another PID namespace, another unspool may have it. In a user namespace that lacks such IDs, it is nobody's.
+// may be nobody, too. In another PID namespace, another unspool may have it. In a user namespace that lacks such IDs,
+// it is nobody's.
 func noUser() int {
 	uid := firstUnused + os.Getpid()
 	text, err := os.ReadFile("/proc/self/uid_map")
