@@ -468,8 +468,8 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 	if at, waits := r.resumes(); waits && at.Before(until) {
 		until = at
 	}
-	if r.sampling.pinged != 0 {
-		until = time.Now().Add(perfring.Slack)
+	if answer := time.Now().Add(perfring.Slack); r.sampling.pinged != 0 && answer.Before(until) {
+		until = answer
 	}
 	for {
 		if len(r.unseeded) > 0 {

@@ -32,7 +32,7 @@ func (r *recording) beginSampling() {
 // resumes is when the delay is over, false if there is none to wait for.
 func (r *recording) resumes() (time.Time, bool) { return r.began.Add(r.Delay), r.sampling.waits }
 
-// told says whether there is something to do for switchSampling, or a ping to answer.
+// told reports whether there is something to do for switchSampling: not while a ping waits for its answer.
 func (r *recording) told() bool {
 	at, waits := r.resumes()
 	return r.sampling.pinged == 0 && r.sampling.commanded.Load() || waits && !time.Now().Before(at)

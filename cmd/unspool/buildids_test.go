@@ -5,15 +5,12 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"unspool/capture/perfdata"
 	"unspool/perfring"
@@ -86,9 +83,9 @@ func recordShortLived(t *testing.T, withMapping func(t *testing.T, n int)) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			want := manyBuilds(t, dir, buildCase(t, "touches.c", "-Wl,--build-id=0x"+markedID), shortLived)
-			p := fifoToucher(t, dir)
+			p, in, out := fifoToucher(t)
 			s := startRecording(t, slices.Concat(rareOnly(t), []string{"-a", "--", "sh", "-c",
-				`exec <"$0/in" >"$0/out"; for p in "$0"/build*; do "$p"; ` + c.after + `; done`, dir})...)
+				`exec <"$1" >"$2"; for p in "$0"/build*; do "$p"; ` + c.after + `; done`, dir, in, out})...)
 			for range shortLived {
 				p.ready()
 				p.touch(1)
@@ -110,24 +107,12 @@ func recordShortLived(t *testing.T, withMapping func(t *testing.T, n int)) {
 	}
 }
 
-// fifoToucher is for touchers of a command that reads from a FIFO called in, and writes to one called out.
-func fifoToucher(t *testing.T, dir string) *toucher {
+// fifoToucher is for touchers of a command that reads from the FIFO in, and writes to out.
+func fifoToucher(t *testing.T) (p *toucher, in, out string) {
 	t.Helper()
-	open := func(name string) *os.File {
-		path := filepath.Join(dir, name)
-		if err := unix.Mkfifo(path, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { f.Close() })
-		return f
-	}
-	p := &toucher{t: t, in: open("in"), from: open("out")}
+	p = &toucher{t: t, in: programs.FIFO(t), from: programs.FIFO(t)}
 	p.answers = bufio.NewReader(p.from)
-	return p
+	return p, p.in.Name(), p.from.Name()
 }
 
 // markedID is the build ID of a program of which manyBuilds makes others.

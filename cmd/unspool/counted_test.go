@@ -2,12 +2,10 @@ package main
 
 import (
 	"cmp"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"unspool/testdata/programs"
 )
@@ -41,16 +39,9 @@ func recordCountedCommand(t testing.TB, path string, args ...string) (recording,
 // ends when they do.
 func recordControlled(t testing.TB, begun func(), args ...string) recording {
 	t.Helper()
-	dir := t.TempDir()
-	path, stats := filepath.Join(dir, "perf.data"), filepath.Join(dir, "stats.json")
-	r, control := startControlled(t, dir, append([]string{"record", "-o", path, "--stats", stats}, args...)...)
-	control("enable")
+	s := startRecording(t, args...)
 	begun()
-	e := r.finish(t, time.Minute)
-	if e.status != 0 {
-		t.Fatalf("unspool record %s: status %d\n%s", strings.Join(args, " "), e.status, e.stderr)
-	}
-	return made(t, path, stats, e)
+	return s.end(t)
 }
 
 // matchCounted compares the stacks of a counted recording with a chain. Every stack at the chain's end has to match,
