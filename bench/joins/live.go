@@ -154,7 +154,7 @@ func (r *liveRun) record(rec perfring.Record) error {
 	return nil
 }
 
-// line says what became of the samples.
+// line is one line of text: the share of the samples that each way completed.
 func (o *outcome) line() string {
 	read := o.links[link.Read]
 	s := fmt.Sprintf("%d samples: %s complete by the copy, %s read at once, %s joined (%s with reads), "+

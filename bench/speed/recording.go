@@ -74,7 +74,7 @@ func load(path string) (*recording, error) {
 			r.format, first = *f, false
 		}
 		if rec.Type() != perfring.RecordSample {
-			if matters(rec) {
+			if changesSpaces(rec) {
 				r.addRecord(slices.Clone(rec))
 			}
 			return nil
@@ -103,9 +103,9 @@ func load(path string) (*recording, error) {
 	return r, nil
 }
 
-// matters says whether a record can change an address space. Mappings of data, which do not,
-// are in perf's recordings, but not in unspool's own.
-func matters(rec perfring.Record) bool {
+// changesSpaces reports whether a record can change an address space. Mappings of data do not; perf's
+// recordings have them, unspool's own do not.
+func changesSpaces(rec perfring.Record) bool {
 	switch rec.Type() {
 	case perfring.RecordMmap, perfring.RecordMmap2:
 		return rec.Misc()&unix.PERF_RECORD_MISC_MMAP_DATA == 0

@@ -122,7 +122,7 @@ func unwindRecording(data string) (*result, error) {
 	return r, nil
 }
 
-// note takes in the sample that was unwound last.
+// note counts the sample that was unwound last: where its walk ended, and for which reason.
 func (r *result) note(why unwind.Reason, out *outermost, table *vmas.Table) {
 	r.whole[sampleKey{out.sample.TID, out.sample.Time}] = true
 	var at position
