@@ -356,7 +356,7 @@ func (l *loader) addSample() {
 	}
 	l.resolve(s)
 	one := stacked{Sample: Sample{Thread: thread, Event: int32(event), CPU: int32(s.CPU), Count: 1,
-		Period: max(s.Period, 1)}, time: s.Time, root: l.root(thread)}
+		Period: max(s.Period, 1)}, pid: s.PID, time: s.Time, root: l.root(thread)}
 	if r, ok := perfdata.End(s.Misc); ok {
 		if one.End = Ended(r); perfdata.IsJoined(s.Misc) {
 			one.End = Joined
@@ -382,7 +382,7 @@ func (l *loader) plant(s *stacked, frames []int32) error {
 	if s.root >= 0 {
 		root = l.child(0, s.root)
 	}
-	s.Node = l.stack(s.Thread, root, frames)
+	s.Node = l.stack(s.pid, s.Thread, root, frames)
 	if l.timeline != nil {
 		if err := l.timeline.Add(s.time, &s.Sample); err != nil {
 			return err
@@ -434,6 +434,7 @@ func (l *loader) at(space *vmas.Space, context, ip uint64, returned bool) int32 
 // finish completes the profile.
 func (l *loader) finish() *Profile {
 	p := l.p
+	l.nameOthers()
 	p.First, p.byFunction = l.first, l.functions
 	for event, n := range l.recorded {
 		p.Events[event].Recorded = n
@@ -459,6 +460,7 @@ func (l *loader) finish() *Profile {
 			l.timeline.remapped(now)
 		}
 	}
+	p.Problems = append(p.Problems, l.overBounds()...)
 	if l.rawStacks > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("%d samples have a raw copy of the user stack instead of a "+
 			"user callchain (perf record --call-graph dwarf): of their user part only the innermost frame is shown",
