@@ -324,6 +324,7 @@ func (c *conversion) tell(counted func() Stats, read, total int64) {
 func (s *Session) counted() Stats {
 	st := s.Stats
 	st.Lost = s.lost.Lost()
+	st.Forgotten = s.table.Forgotten()
 	return st
 }
 

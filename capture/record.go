@@ -563,6 +563,7 @@ func (r *recording) measure(now time.Time) {
 	st.Busy = st.CPU - r.busyCPU
 	st.MaxRSS = maxRSS()
 	st.Lost = r.source.Lost()
+	st.Forgotten = r.session.table.Forgotten()
 	st.OfflineCPUs = r.source.OfflineCPUs()
 	st.Written = uint64(r.writer.Written())
 }

@@ -32,7 +32,7 @@ func (t *Table) Seed(pid uint32) (*Space, error) {
 		s, known = t.add(pid), false
 	}
 	living, err := t.readThreads(s)
-	if err == nil && len(s.threads) == 0 {
+	if err == nil && living == 0 && s.threads.len() == 0 {
 		err = ErrEnded
 	}
 	if err != nil {
@@ -108,7 +108,7 @@ func (t *Table) readThreads(s *Space) (living uint32, err error) {
 		if living == 0 {
 			living = tid
 		}
-		s.threads[tid] = st.comm
+		t.name(s, tid, st.comm)
 	}
 	if err == nil {
 		s.threadsIncomplete = false
@@ -273,7 +273,7 @@ func (t *Table) sameProcess(s *Space) (living uint32, ok bool) {
 	if st.alive() {
 		return s.PID, true
 	}
-	for tid := range s.threads {
+	for tid := range s.threads.each() {
 		if tid != s.PID && t.proc.stat(s.PID, tid, &st) == nil && st.alive() {
 			return tid, true
 		}
