@@ -48,7 +48,7 @@ func (p *proc) reserve() {
 // readSmall fills the buffer with the beginning of a file that one read returns.
 func (p *proc) readSmall(pid, tid uint32, name process.Text) (int, error) {
 	p.reserve()
-	text, err := p.texts.Text(pid, tid, name)
+	text, err := p.texts.Text(pid, tid, name, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -64,7 +64,7 @@ func (p *proc) readSmall(pid, tid uint32, name process.Text) (int, error) {
 // It returns the number of mappings. Lines that make no sense are left out.
 func (p *proc) maps(pid, tid uint32, fn func(m *Map)) (lines int, err error) {
 	p.reserve()
-	text, err := p.texts.Text(pid, tid, process.Maps)
+	text, err := p.texts.Text(pid, tid, process.Maps, 0)
 	if err != nil {
 		return 0, err
 	}

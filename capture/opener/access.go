@@ -1,10 +1,7 @@
 package opener
 
 import (
-	"bytes"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"time"
 
@@ -18,16 +15,6 @@ var (
 	_ process.Access       = (*Client)(nil)
 	_ perfring.EventOpener = (*Client)(nil)
 )
-
-// Text is for [process.Texts].
-func (c *Client) Text(pid, tid uint32, name process.Text) (io.ReadCloser, error) {
-	a, err := c.askSoon(request{op: readText, pid: pid, tid: tid, start: uint64(name)})
-	if err != nil {
-		path := fmt.Sprintf("/proc/%d/task/%d/%v", pid, tid, name)
-		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
-	}
-	return io.NopCloser(bytes.NewReader(a.bytes)), nil
-}
 
 // Numbers is for [process.Texts].
 func (c *Client) Numbers(pid uint32) ([]uint32, error) {
