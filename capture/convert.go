@@ -324,7 +324,6 @@ func (c *conversion) tell(counted func() Stats, read, total int64) {
 func (s *Session) counted() Stats {
 	st := s.Stats
 	st.Lost = s.lost.Lost()
-	st.Forgotten = s.table.Forgotten()
 	return st
 }
 
@@ -370,6 +369,7 @@ func (c *conversion) finish() (err error) {
 	}
 	st := sum(counts)
 	st.Malformed += c.reader.Unknown()
+	st.Forgotten = all[0].session.table.Forgotten() // each lane follows all records
 	st.Command = c.reader.CommandLine()
 	st.Duration = time.Since(c.began)
 	st.CPU = cpuTime()

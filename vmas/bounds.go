@@ -21,13 +21,6 @@ type Forgotten struct {
 	Mappings  uint64 // the older ones of the processes with most of them
 }
 
-// Most takes the counts of another table of the same processes where these are higher.
-func (f *Forgotten) Most(other Forgotten) {
-	f.Processes = max(f.Processes, other.Processes)
-	f.Threads = max(f.Threads, other.Threads)
-	f.Mappings = max(f.Mappings, other.Mappings)
-}
-
 // Forgotten returns what the table had no room for so far.
 func (t *Table) Forgotten() Forgotten { return t.forgotten }
 

@@ -37,6 +37,9 @@ type Space struct {
 	missing           bool // the last sweep did not find it
 	denied            bool // its maps could not be read for want of permission
 
+	told     uint32        // the part of the recording that has all that is known: see Table.Tell
+	uid      uint32        // whose process it is, if it is owned
+	owned    bool          // uid is known
 	reread   time.Time     // the earliest time of the next re-read
 	credit   time.Duration // for re-reads, at the time of the last one
 	credited time.Time
@@ -108,6 +111,16 @@ func (s *Space) Threads() []Thread {
 	slices.SortFunc(ts, func(a, b Thread) int { return cmp.Compare(a.TID, b.TID) })
 	return ts
 }
+
+// Len is how many executable mappings there are.
+func (s *Space) Len() int { return s.layout.n }
+
+// IsLarge says whether there are so many mappings or threads that they are told one by one, as they are sampled.
+func (s *Space) IsLarge() bool { return s.layout.n > manyMappings || s.threads.len() > manyMappings }
+
+// manyMappings is what few processes have, as nearly all files are mapped as code once. To tell of as many takes some
+// milliseconds.
+const manyMappings = 1024
 
 // changed notes that the mappings have changed.
 func (s *Space) changed() {

@@ -20,8 +20,23 @@ type Table struct {
 	born      uint64 // address spaces so far
 	maxWeight int    // of files
 	forgotten Forgotten
-	proc      proc
-	now       func() time.Time
+
+	// Room says whether there is room for the records that come while a process is read for one that waits; nil if
+	// nobody knows. Look is called for a look at the records that have come meanwhile: see ToCome.
+	Room func() bool
+	Look func()
+	// Patient reads processes for which nothing waits; nil for who reads the others.
+	Patient process.Texts
+
+	unread   unreads
+	toCome   map[uint32]uint64 // by PID: see ToCome
+	losses   uint64
+	accounts map[uint32]*account // by user
+	all      account
+	part     uint32 // see Restate
+
+	proc proc
+	now  func() time.Time
 }
 
 // NewTable returns an empty table that reads procRoot ("/proc") when asked to. With an empty
@@ -42,6 +57,11 @@ func NewTableOf(texts process.Texts, forget func(*File)) *Table {
 		files:     files{byKey: make(map[fileKey]*File), forget: forget},
 		ended:     ended{state: make(map[uint32]end)},
 		maxWeight: maxWeight,
+		unread:    unreads{of: make(map[uint32]*unread)},
+		toCome:    make(map[uint32]uint64),
+		accounts:  make(map[uint32]*account),
+		all:       account{credit: mostAllCredit},
+		part:      1,
 		proc:      proc{texts: texts},
 		now:       time.Now,
 	}
@@ -154,7 +174,7 @@ const (
 // trim drops stale mappings: it reads the process's maps again and, if the mappings are still too many,
 // drops the older half.
 func (t *Table) trim(s *Space) {
-	t.reload(s, true)
+	t.replace(s)
 	if s.layout.n >= maxLimit {
 		s.layout = s.layout.unshared()
 		s.layout.keepYoungest(&t.files, t.seq)
@@ -193,8 +213,14 @@ func (t *Table) Fork(pid, tid, ppid, ptid uint32) {
 		return
 	}
 	t.remove(pid)
+	if t.IsUnread(ppid) {
+		parent, _ = t.SeedNow(ppid)
+	}
 	s := t.add(pid)
 	s.PPID, s.forked = ppid, true
+	if t.IsUnread(ppid) {
+		t.unread.of[pid] = &unread{pid: pid, state: left, child: true}
+	}
 	if parent == nil {
 		t.name(s, tid, "")
 		return
@@ -203,6 +229,8 @@ func (t *Table) Fork(pid, tid, ppid, ptid uint32) {
 	t.name(s, tid, s.comm)
 	s.kernel = parent.kernel
 	s.denied = parent.denied
+	s.uid, s.owned = parent.uid, parent.owned
+	s.told = parent.told
 	s.layout = parent.layout
 	s.layout.refs++
 	s.limit = parent.limit
@@ -216,7 +244,9 @@ func (t *Table) Exit(pid, tid uint32) {
 	}
 	s := t.spaces[pid]
 	if s == nil {
-		t.ended.add(pid, endExit)
+		if !t.IsUnread(pid) { // it may have more threads
+			t.ended.add(pid, endExit)
+		}
 		return
 	}
 	t.unname(s, tid)
@@ -236,11 +266,12 @@ func (t *Table) othersRun(s *Space, tid uint32) bool {
 	if t.proc.texts == nil {
 		return tid != s.PID
 	}
-	if _, err := t.readThreads(s); err != nil {
+	t.proc.reserve()
+	if !t.listThreads(s, mostNames) {
 		return false
 	}
 	t.unname(s, tid) // /proc may show it until it is gone
-	return s.threads.len() > 0
+	return s.threads.len() > 0 || s.threadsIncomplete
 }
 
 // Comm applies a COMM record: thread tid of process pid is now called comm, which need not outlive
@@ -273,7 +304,10 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 	s.kernel = false
 	s.denied = false
 	s.forked = false
+	s.owned = false
+	s.told = t.part
 	s.Generated = nil
+	t.isRead(pid)
 	s.layout.drop(&t.files)
 	s.layout = &layout{refs: 1}
 	t.dropOthers(s, 0, ^uint64(0))
@@ -289,11 +323,23 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 // doubted until it is read again.
 func (t *Table) Lost() {
 	t.ended.clear()
+	clear(t.toCome)
+	t.losses++
 	for _, s := range t.spaces {
 		s.doubted = true
 		s.threadsIncomplete = true
 	}
 }
+
+// IsTold says whether all that is known of a process is known from records, was told by Tell, or its parent had when
+// it was forked.
+func (t *Table) IsTold(s *Space) bool { return s.told == t.part }
+
+// Tell notes that all that is known of a process is told now, so that IsTold says so until more of it is read.
+func (t *Table) Tell(s *Space) { s.told = t.part }
+
+// Restate notes that nothing that was told counts any more, records included.
+func (t *Table) Restate() { t.part++ }
 
 // add makes an empty space.
 func (t *Table) add(pid uint32) *Space {
@@ -310,6 +356,7 @@ func (t *Table) add(pid uint32) *Space {
 
 // remove frees a space, if there is one.
 func (t *Table) remove(pid uint32) {
+	t.isRead(pid)
 	if s := t.spaces[pid]; s != nil {
 		s.layout.drop(&t.files)
 		t.dropOthers(s, 0, ^uint64(0))

@@ -30,7 +30,8 @@ type Client struct {
 
 	mu   sync.Mutex
 	hung map[uint32]int // by PID, requests whose answers are overdue
-	wait patience       // of the goroutine that drains the rings
+	wait patience       // of the goroutine that drains the rings, while records wait
+	idle patience       // of the same goroutine between two drains
 	rest patience       // of others
 }
 
@@ -95,7 +96,9 @@ func (c *Client) Gone() <-chan struct{} { return c.gone }
 
 // newClient makes the lines to an opener. theirs are their other ends, in the order that the opener expects.
 func newClient() (c *Client, theirs []int, err error) {
-	c = &Client{hung: make(map[uint32]int), wait: newPatience(time.Now()), rest: newPatience(time.Now())}
+	now := time.Now()
+	c = &Client{hung: make(map[uint32]int), wait: newPatience(now), rest: newPatience(now), idle: newPatience(now)}
+	c.idle.credit = idleCredit
 	for _, kind := range []struct {
 		lines   **lines
 		n       int

@@ -26,6 +26,8 @@ type Texts interface {
 	// Numbers lists the threads of a process, or all processes for PID 0. The error is about permissions where
 	// the process is there and hidden.
 	Numbers(pid uint32) ([]uint32, error)
+	// Owner is the user of a process.
+	Owner(pid uint32) (uid uint32, err error)
 }
 
 // Memory reads the memory of processes.
@@ -55,8 +57,6 @@ type Files interface {
 	OpenWithin(pid uint32, path string) (*os.File, error)
 	// Stat looks at what a path leads to in the root of a process.
 	Stat(pid uint32, path string) (unix.Stat_t, error)
-	// Owner is the user of a process.
-	Owner(pid uint32) (uid uint32, err error)
 }
 
 // A FileReader is an Access whose files may be descriptors that cannot be read (O_PATH, open(2)), as this
