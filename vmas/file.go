@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"strings"
+	"unsafe"
 )
 
 // Kind says what a mapping's name stands for, as far as the name tells.
@@ -135,8 +136,14 @@ type files struct {
 	byKey  map[fileKey]*File
 	idle   [maxIdle]*File // a queue of files whose count reached 0
 	head   int            // next slot of idle to use, which holds the oldest
+	weight int            // about the bytes of all files and mappings
 	forget func(*File)
 }
+
+const (
+	mappingWeight = int(unsafe.Sizeof(Mapping{})) + 8 // with its end in a chunk
+	fileWeight    = int(unsafe.Sizeof(File{})) + 128  // with its entry in files.byKey
+)
 
 // intern returns the File of this name and identity. The caller retains it.
 func (fs *files) intern(name []byte, id FileID, start, size uint64) *File {
@@ -154,11 +161,13 @@ func (fs *files) intern(name []byte, id FileID, start, size uint64) *File {
 	f := &File{FileID: id, key: fileKey{string(name), id, vdso}}
 	f.Path, f.Kind, f.Deleted = classify(f.key.name)
 	fs.byKey[f.key] = f
+	fs.weight += fileWeight + len(name)
 	return f
 }
 
 // retain counts the files that a mapping refers to.
 func (fs *files) retain(m *Mapping) {
+	fs.weight += mappingWeight
 	m.File.refs++
 	if m.Copied != nil {
 		m.Copied.File.refs++
@@ -166,6 +175,7 @@ func (fs *files) retain(m *Mapping) {
 }
 
 func (fs *files) release(m *Mapping) {
+	fs.weight -= mappingWeight
 	fs.drop(m.File)
 	if m.Copied != nil {
 		fs.drop(m.Copied.File)
@@ -187,6 +197,7 @@ func (fs *files) drop(f *File) {
 	oldest.queued = false
 	if oldest.refs == 0 {
 		delete(fs.byKey, oldest.key)
+		fs.weight -= fileWeight + len(oldest.key.name)
 		if fs.forget != nil {
 			fs.forget(oldest)
 		}

@@ -117,8 +117,22 @@ func checkTable(t *testing.T, tab *Table) {
 			t.Fatalf("chunk has refs %d, %d layouts use it", c.refs, n)
 		}
 	}
+	weight := 0
+	for c := range shares {
+		weight += len(c.maps) * mappingWeight
+	}
+	for _, s := range tab.spaces {
+		weight += len(s.others) * mappingWeight
+		for _, m := range s.others {
+			files[m.File]++
+			if m.Copied != nil {
+				files[m.Copied.File]++
+			}
+		}
+	}
 	idle := 0
 	for _, f := range tab.files.byKey {
+		weight += fileWeight + len(f.Name())
 		if f.refs != files[f] {
 			t.Fatalf("%s has refs %d, %d mappings point to it", f.Path, f.refs, files[f])
 		}
@@ -129,6 +143,21 @@ func checkTable(t *testing.T, tab *Table) {
 	}
 	if len(files) > 0 {
 		t.Fatalf("%d files are mapped and not interned", len(files))
+	}
+	if tab.files.weight != weight {
+		t.Fatalf("files and mappings weigh %d bytes, not %d", weight, tab.files.weight)
+	}
+	threads, ordered := 0, 0
+	for s := tab.oldest; s != nil; s = s.younger {
+		ordered++
+		threads += s.threads.len()
+		if tab.spaces[s.PID] != s {
+			t.Fatalf("a space of process %d is in the order and not in the table", s.PID)
+		}
+	}
+	if ordered != len(tab.spaces) || threads != tab.threads {
+		t.Fatalf("%d of %d spaces are in the order; %d threads are counted, there are %d", ordered, len(tab.spaces),
+			tab.threads, threads)
 	}
 	if idle > maxIdle {
 		t.Fatalf("%d idle files are kept", idle)

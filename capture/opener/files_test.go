@@ -76,7 +76,8 @@ func TestFilesByTheirPaths(t *testing.T) {
 					file.Close()
 				}
 			}
-			if _, err := f.client.Text(uint32(os.Getpid()), uint32(os.Getpid()), 0); !errors.Is(err, unix.ENOSYS) {
+			if _, err := f.client.Text(uint32(os.Getpid()), uint32(os.Getpid()), 0, 0); !errors.Is(err,
+				unix.ENOSYS) {
 				t.Errorf("a text of a process: %v", err)
 			}
 		})

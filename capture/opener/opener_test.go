@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -114,7 +115,7 @@ func TestOpenerReadsProcesses(t *testing.T) {
 	}
 	for _, name := range []process.Text{process.Maps, process.Syscall, process.Mounts, process.MountInfo} {
 		all := func(from process.Access) []byte {
-			text, err := from.Text(pid, pid, name)
+			text, err := from.Text(pid, pid, name, 0)
 			if err != nil {
 				t.Fatal(name, err)
 			}
@@ -142,10 +143,10 @@ func TestOpenerReadsProcesses(t *testing.T) {
 	if uid, err := c.Owner(self); err != nil || uid != uint32(os.Geteuid()) {
 		t.Errorf("owner %d, %v", uid, err)
 	}
-	if _, err := c.Text(pid, pid, process.MountInfo+1); !errors.Is(err, unix.EINVAL) {
+	if _, err := c.Text(pid, pid, process.MountInfo+1, 0); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("another text: %v", err)
 	}
-	if _, err := c.Text(1<<30, 1<<30, process.Stat); !errors.Is(err, os.ErrNotExist) {
+	if _, err := c.Text(1<<30, 1<<30, process.Stat, 0); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no process: %v", err)
 	}
 	big := make([]byte, 3<<20)
@@ -363,5 +364,64 @@ func TestOpenerOfAHostileClient(t *testing.T) {
 		if _, err := c.Numbers(0); err == nil {
 			t.Error("an opener that has ended answers")
 		}
+	}
+}
+
+// TestTextsAreReadInPieces reads a long text through the opener, which reads of it little more than is asked for, and
+// no more than is received.
+func TestTextsAreReadInPieces(t *testing.T) {
+	t.Parallel()
+	c := sealed(t)
+	const pages = 4000
+	area, err := unix.Mmap(-1, 0, pages*4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(area) }()
+	for i := 0; i < pages; i += 2 { // a line for each page
+		if err := unix.Mprotect(area[i*4096:(i+1)*4096], unix.PROT_NONE); err != nil {
+			t.Fatal(err)
+		}
+	}
+	self := uint32(os.Getpid())
+	read := func(most, until int) (n int, err error) {
+		text, err := c.Text(self, self, process.Maps, most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 1000)
+		for err == nil && n < until {
+			var some int
+			some, err = text.Read(buf)
+			n += some
+		}
+		if err := text.Close(); err != nil {
+			t.Error(err)
+		}
+		if n, err := text.Read(buf); n > 0 || err == nil {
+			t.Errorf("%d bytes of a closed text", n)
+		}
+		return n, err
+	}
+	all, err := read(0, 1<<30)
+	if err != io.EOF || all < 40*pages {
+		t.Fatalf("%d bytes of a text with %d lines: %v", all, pages, err)
+	}
+	for range 4 * mostReads { // each takes a line until the text has come
+		if n, err := read(pieceSize+1, 1<<30); err != io.EOF || n < pieceSize+1 || n > 2*pieceSize {
+			t.Fatalf("%d bytes, where %d were asked for: %v", n, pieceSize+1, err)
+		}
+		if n, err := read(2*pieceSize, 1); err != nil || n != 1000 {
+			t.Fatalf("%d bytes at first: %v", n, err)
+		}
+		for free := 0; free < mostReads; { // what was not received is, in the background
+			runtime.Gosched()
+			c.reads.mu.Lock()
+			free = len(c.reads.free)
+			c.reads.mu.Unlock()
+		}
+	}
+	if all, err := c.Numbers(0); err != nil || len(all) == 0 {
+		t.Errorf("others: %v", err)
 	}
 }

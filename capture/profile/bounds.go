@@ -172,8 +172,8 @@ func (b *builder) overBounds() (said []string) {
 		human.Plural(b.flattened, "address"))
 	say(b.nameless, "functions at %s have no name, as those of others take %d MiB", human.Plural(b.nameless, "address"),
 		b.bounds.names>>20)
-	say(b.cut, "the stacks of %s end early, in %s, as the recording has too many different ones: %s calls are told apart, "+
-		"three quarters of these at most of one process", human.Plural(b.cut, "sample"), otherStacks,
+	say(b.cut, "the stacks of %s end early, in %s, as the recording has too many different ones: %s calls are told "+
+		"apart, three quarters of these at most of one process", human.Plural(b.cut, "sample"), otherStacks,
 		human.Number(uint64(b.bounds.nodes)))
 	return said
 }

@@ -216,6 +216,9 @@ func (b *builder) userFrame(space *vmas.Space, addr uint64, returned bool) int32
 // that the runtime moves, or generates again, is one function.
 func (b *builder) generatedFrame(pid uint32, im *image, addr uint64) (int32, bool) {
 	g := b.generated[pid]
+	if g == nil && len(b.generated) >= mostGenerated {
+		return 0, false
+	}
 	if g == nil {
 		g = b.readGenerated(pid)
 	}
@@ -254,9 +257,12 @@ func (b *builder) readGenerated(pid uint32) *generated {
 	return g
 }
 
+// mostGenerated bounds the processes that have generated code with names.
+const mostGenerated = 1 << 16
+
 // mapped notes that a process has mapped a file.
 func (b *builder) mapped(pid uint32, name string) {
-	if symbols.IsJitdump(name) && b.dumps[pid] != name {
+	if symbols.IsJitdump(name) && b.dumps[pid] != name && len(b.dumps) < mostGenerated {
 		b.dumps[pid] = name
 		delete(b.generated, pid)
 	}
@@ -266,7 +272,7 @@ func (b *builder) mapped(pid uint32, name string) {
 func (b *builder) began(pid, parent uint32) {
 	delete(b.generated, pid)
 	delete(b.dumps, pid)
-	if dump, ok := b.dumps[parent]; ok {
+	if dump, ok := b.dumps[parent]; ok && len(b.dumps) < mostGenerated {
 		b.dumps[pid] = dump
 	}
 }

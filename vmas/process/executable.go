@@ -31,7 +31,7 @@ const (
 
 // IsExecutable says whether a process has an executable mapping from start to end.
 func (d Direct) IsExecutable(pid uint32, start, end uint64) bool {
-	maps, err := d.Text(pid, pid, Maps)
+	maps, err := d.Text(pid, pid, Maps, mostScanned)
 	if err != nil {
 		return false
 	}
