@@ -93,12 +93,14 @@ func (r *MemoryReader) IsOver() bool {
 	if r.maps < 0 {
 		return true
 	}
-	if _, errno := mappingAt(r.maps, 0, nil); errno != unix.ENOTTY {
-		return errno == unix.ESRCH
+	if !r.noQuery {
+		if _, errno := mappingAt(r.maps, 0, nil); errno != unix.ENOTTY {
+			return errno == unix.ESRCH
+		}
 	}
 	var b [1]byte
 	n, err := unix.Pread(r.maps, b[:], 0)
-	return n == 0 && err == nil
+	return n == 0 && err == nil || err == unix.ESRCH // after exec, and after the end of the process
 }
 
 // Read reads from an address on up to what may not or cannot be read, and returns how much that is.
