@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"strings"
 	"unsafe"
+
+	"unspool/vmas/process"
 )
 
 // Kind says what a mapping's name stands for, as far as the name tells.
@@ -30,7 +32,8 @@ const (
 	Memfd
 	// Shared is shared anonymous memory: a System V segment or a mapping of /dev/zero.
 	Shared
-	// Device is a device node or an anon_inode. It must not be opened, as that can have effects.
+	// Device is a device node, an anon_inode or a file of the kernel's. It must not be opened, as that can have
+	// effects.
 	Device
 	// Nameless is a file whose path the kernel could not give (//toolong, //enomem).
 	Nameless
@@ -228,10 +231,7 @@ func classify(name string) (path string, kind Kind, deleted bool) {
 		return path, Memfd, deleted
 	case deleted && strings.HasPrefix(path, "/SYSV"), path == "/dev/zero":
 		return path, Shared, deleted
-	case strings.HasPrefix(path, "anon_inode:"):
-		return path, Device, deleted
-	case strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/") &&
-		!strings.HasPrefix(path, "/dev/hugepages/"):
+	case process.IsDevice(path):
 		return path, Device, deleted
 	case !strings.HasPrefix(path, "/"):
 		// [vvar], [uprobes], [anon:name], [stack:tid], and whatever the kernel invents next. A

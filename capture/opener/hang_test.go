@@ -2,6 +2,7 @@ package opener
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -9,7 +10,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -47,34 +47,53 @@ func mapHanging(t *testing.T) (page []byte, answer func()) {
 	return page, answer
 }
 
-// A read of memory that waits for a page from a file server ends after a bounded time. Its process is not
-// read again until the page has come; others are.
-func TestMemoryThatHangs(t *testing.T) {
+// Memory of a file is not read where the process does not have it: its server is not asked, and nobody waits.
+func TestMemoryOfAFileThatHangs(t *testing.T) {
 	t.Parallel()
 	page, answer := mapHanging(t)
 	defer answer() // before what is cleaned up, some of which waits for it
 	c := sealed(t)
+	c.wait.one = time.Minute
+	self, at := uint32(os.Getpid()), addressOf(page)
+	a, err := c.askSoon(request{op: readMemory, pid: self, start: at, end: at + 8})
+	if err != nil || len(a.bytes) > 0 {
+		t.Errorf("%q, %v", a.bytes, err)
+	}
+	answer()
+	if string(page[:4]) != "\x7fELF" {
+		t.Fatal("it is another page")
+	}
+	if a, err = c.askSoon(request{op: readMemory, pid: self, start: at, end: at + 8}); string(a.bytes[:4]) != "\x7fELF" {
+		t.Errorf("once the process has it: %q, %v", a.bytes, err)
+	}
+}
+
+// A read of memory that hangs ends after a bounded time. Its process is not read again until it has ended; others
+// are.
+func TestMemoryThatHangs(t *testing.T) {
+	t.Parallel()
+	pid, at, unlock := fusetest.Lock(t)
+	c := sealed(t)
 	credit := c.wait.credit
 	c.rest.one = 20 * time.Millisecond
-	self, buf := uint32(os.Getpid()), make([]byte, 8)
-	at := uint64(uintptr(unsafe.Pointer(&page[0])))
-	if n := c.Aside().ReadMemory(self, buf, at); n != 0 {
-		t.Fatalf("%d bytes of a page that is not there", n)
+	buf := make([]byte, 8)
+	if n := c.Aside().ReadMemory(pid, buf, at); n != 0 {
+		t.Fatalf("%d bytes of memory that is locked", n)
 	}
 	if c.wait.credit != credit {
 		t.Errorf("%v of the patience for other reads are left of %v", c.wait.credit, credit)
 	}
 	c.wait.one = time.Minute
-	if _, err := c.askSoon(request{op: readMemory, pid: self, start: at, end: at + 8}); !errors.Is(err,
+	if _, err := c.askSoon(request{op: readMemory, pid: pid, start: at, end: at + 8}); !errors.Is(err,
 		ErrLate) {
 		t.Errorf("asked again: %v", err)
 	}
 	if all, err := c.Numbers(0); err != nil || len(all) == 0 {
 		t.Errorf("others: %v", err)
 	}
-	answer()
+	unlock()
 	for range 500 {
-		if c.ReadMemory(self, buf, at) == len(buf) && string(buf[:4]) == "\x7fELF" {
+		if c.ReadMemory(pid, buf, at) == len(buf) && binary.NativeEndian.Uint64(buf) == at {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/unwind/image/fusetest"
 	"unspool/vmas/process"
 )
 
@@ -163,13 +164,12 @@ func TestWatchIsRefused(t *testing.T) {
 // than there can be is told so.
 func TestWatchesThatHang(t *testing.T) {
 	t.Parallel()
-	page, answer := mapHanging(t)
-	defer answer() // before what is cleaned up, some of which waits for it
+	locked, page, unlock := fusetest.Lock(t)
 	c := sealed(t)
 	self := uint32(os.Getpid())
 	plan := process.Plan{Times: 1}
 	one := func() process.Watch {
-		w, err := c.Watch(self, []process.Part{{Start: addressOf(page), Size: 8}}, plan)
+		w, err := c.Watch(locked, []process.Part{{Start: page, Size: 8}}, plan)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func TestWatchesThatHang(t *testing.T) {
 	if n := c.Aside().ReadMemory(self, memory, addressOf(memory)); n != 8 {
 		t.Error("other reads hang, too")
 	}
-	answer()
+	unlock()
 	for i, w := range hang {
 		if got, _ := take(t, w); len(got) != 1 || len(got[0]) != 8 {
 			t.Errorf("watch %d after the answer: %q", i, got)

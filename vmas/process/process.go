@@ -224,26 +224,12 @@ func (d Direct) hides(pid uint32) bool {
 		errors.Is(unix.Access(d.folder(pid), unix.F_OK), fs.ErrNotExist)
 }
 
-// ReadMemory is for [Memory]. A transfer ends before the first piece that cannot be read whole, so each is a
-// page.
+// ReadMemory is for [Memory].
 func (d Direct) ReadMemory(pid uint32, buf []byte, addr uint64) (read int) {
-	const page = 4096
-	var pieces [32]unix.RemoteIovec
-	for read < len(buf) {
-		n, size := 0, 0
-		for ; n < len(pieces) && read+size < len(buf); n++ {
-			at := addr + uint64(read+size)
-			pieces[n] = unix.RemoteIovec{Base: uintptr(at), Len: min(page-int(at%page), len(buf)-read-size)}
-			size += pieces[n].Len
-		}
-		local := [1]unix.Iovec{{Base: &buf[read], Len: uint64(size)}}
-		got, err := unix.ProcessVMReadv(int(pid), local[:], pieces[:n], 0)
-		if err != nil {
-			return read
-		}
-		if read += got; got < size {
-			return read
-		}
+	memory, err := d.OpenMemory(pid)
+	if err != nil {
+		return 0
 	}
-	return read
+	defer memory.Close()
+	return memory.Read(buf, addr)
 }
