@@ -16,7 +16,7 @@ const (
 	// What records wait for takes this part of the time for one user, and for all, and at a time no more than the
 	// rings have room for while it is read.
 	userShare, allShare           = 8, 4
-	mostUserCredit, mostAllCredit = 100 * time.Millisecond, 200 * time.Millisecond
+	mostUserCredit, mostAllCredit = 200 * time.Millisecond, 400 * time.Millisecond
 	maxAccounts                   = 4096
 
 	// Between two drains, so much is read of a process, and of all those of a user. More is read of those that are

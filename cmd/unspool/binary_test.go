@@ -188,6 +188,8 @@ type statistics struct {
 			Idle, Guest, Outside uint64
 		} `json:"excluded_by"`
 	}
+	Unread      struct{ Processes, Samples uint64 }
+	Forgotten   struct{ Processes, Threads, Mappings uint64 }
 	OfflineCPUs []int `json:"offline_cpus"`
 	Unwind      struct {
 		Complete, Frames uint64
