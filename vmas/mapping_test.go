@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"unspool/testdata/lane"
 )
 
 // dump writes a space as "start-end@offset name" in units of a page.
@@ -452,7 +454,8 @@ func BenchmarkMmapAmongMany(b *testing.B) {
 
 // A process that maps and unmaps a page at random addresses, again and again: no record tells of
 // the unmapping, so as many mappings are known as a space may hold.
-func TestVeryManyMappingsCostNoMoreEach(t *testing.T) {
+func TestMachineVeryManyMappingsCostNoMoreEach(t *testing.T) {
+	lane.Machine(t, 0.99)
 	cost := func(span uint64) time.Duration {
 		r := rand.New(rand.NewPCG(1, span))
 		tab := NewTable("")
@@ -472,6 +475,7 @@ func TestVeryManyMappingsCostNoMoreEach(t *testing.T) {
 		return best
 	}
 	few, many := cost(500), cost(maxLimit-1)
+	lane.Figure(t, "2,000 mappings take %v among %d, %v among 500", many, maxLimit-1, few)
 	if many > 30*few {
 		t.Errorf("2,000 mappings take %v among %d, %v among 500", many, maxLimit-1, few)
 	}

@@ -31,6 +31,10 @@ func onFUSE(t *testing.T) (m *fusetest.Mount, path string) {
 	return m, filepath.Join(m.Dir, "program")
 }
 
+// mostTurns is how many turns questions may wait in all. A file has patienceForOne, which are a few turns; if each of a
+// hundred questions waited, there would be a hundred.
+const mostTurns = 50
+
 // TestFileThatHangs looks up rules of a file whose server does not answer when it is opened or read. Look-ups
 // wait no longer than patience allows; the file is reported once; it has rules as soon as it is read.
 func TestFileThatHangs(t *testing.T) {
@@ -39,7 +43,8 @@ func TestFileThatHangs(t *testing.T) {
 			t.Parallel()
 			server, path := onFUSE(t)
 			var failed []string
-			s := New(Config{Proc: "/proc", Hurried: true, Listener: Listener{
+			waits := 0
+			s := New(Config{Proc: "/proc", Hurried: true, Waits: func() { waits++ }, Listener: Listener{
 				Failed: func(path string, err error) { failed = append(failed, err.Error()) },
 			}})
 			table := vmas.NewTable("")
@@ -54,15 +59,15 @@ func TestFileThatHangs(t *testing.T) {
 					Name: []byte(path), ID: identity(t, path)})
 			}
 			server.Be(t, mode)
-			stop := fusetest.Stopwatch()
+			waits = 0
 			s.Open(1, table.Space(1).Find(0x401000))
 			for range 100 {
 				if _, r := ask(1); r != rule.Unreadable {
 					t.Fatalf("%v of a file that was not read", r)
 				}
 			}
-			if took := stop(); took > 10*patienceForOne {
-				t.Errorf("100 questions took %v", took)
+			if waits > mostTurns {
+				t.Errorf("100 questions waited %d times", waits)
 			}
 			if _, r := ask(2); r == rule.Unreadable {
 				t.Error("another file was not read")
@@ -75,7 +80,7 @@ func TestFileThatHangs(t *testing.T) {
 				if im, r := ask(1); im.Opened() && r != rule.Unreadable {
 					break
 				}
-				if time.Since(began) > 5*time.Second {
+				if time.Since(began) > time.Minute {
 					t.Fatal("the file is there, and has no rules")
 				}
 				time.Sleep(time.Millisecond)
@@ -141,7 +146,8 @@ func TestDebugFileThatComesLate(t *testing.T) {
 	defer unix.Unmount(at, unix.MNT_DETACH)
 	server.Be(t, fusetest.HangRead)
 
-	s := New(Config{Proc: proc, Hurried: true})
+	waits := 0
+	s := New(Config{Proc: proc, Hurried: true, Waits: func() { waits++ }})
 	m := mapProgram(t)
 	im := s.Lookup(1, m)
 	if err := im.Parse(); err != nil {
@@ -154,17 +160,17 @@ func TestDebugFileThatComesLate(t *testing.T) {
 			pcs = append(pcs, m.Start+off)
 		}
 	}
-	stop := fusetest.Stopwatch()
+	waits = 0
 	for _, pc := range pcs {
 		if r := im.Rule(m, pc); r.Kind() < rule.GuessSP || r.Kind() > rule.Uncovered {
 			t.Errorf("%#x: %v without the debug file", pc, r)
 		}
 	}
-	if took := stop(); took > 10*patienceForOne {
-		t.Errorf("%d rules took %v", len(pcs), took)
+	if waits > mostTurns {
+		t.Errorf("%d rules waited %d times", len(pcs), waits)
 	}
 	server.Be(t, fusetest.Answer)
-	for began := time.Now(); im.debug.cfi == nil && time.Since(began) < 5*time.Second; s.Walks(1) {
+	for began := time.Now(); im.debug.cfi == nil && time.Since(began) < time.Minute; s.Walks(1) {
 		time.Sleep(time.Millisecond)
 	}
 	for _, pc := range pcs {
@@ -186,22 +192,22 @@ func TestDebugFileOf700MB(t *testing.T) {
 		t.Skip("skipped for want of sparse files: ", err)
 	}
 	var failed []string
-	s := New(Config{Proc: proc, Hurried: true, Listener: Listener{
+	waits := 0
+	s := New(Config{Proc: proc, Hurried: true, Waits: func() { waits++ }, Listener: Listener{
 		Failed: func(_ string, err error) { failed = append(failed, err.Error()) },
 	}})
 	m := mapProgram(t)
-	stop := fusetest.Stopwatch()
 	im := s.Lookup(1, m)
 	for pc := m.Start; pc < m.Start+0x3000; pc += 16 {
 		im.Rule(m, pc)
 	}
-	if took := stop(); took > 10*patienceForOne {
-		t.Errorf("it took %v", took)
+	if waits > mostTurns {
+		t.Errorf("it waited %d times", waits)
 	}
 	if err := os.Truncate(large, 1<<20); err != nil { // which ends it
 		t.Fatal(err)
 	}
-	for began := time.Now(); im.debug.seeking != nil && time.Since(began) < 20*time.Second; s.Walks(1) {
+	for began := time.Now(); im.debug.seeking != nil && time.Since(began) < time.Minute; s.Walks(1) {
 		time.Sleep(time.Millisecond)
 	}
 	if len(failed) == 0 || !strings.Contains(failed[len(failed)-1], "CRC") {
