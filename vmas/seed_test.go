@@ -16,6 +16,7 @@ import (
 
 	"unspool/testdata/costs"
 	"unspool/testdata/inputs"
+	"unspool/testdata/lane"
 )
 
 type fakeProcess struct {
@@ -311,14 +312,7 @@ func TestSeedProcessWhoseLeaderExited(t *testing.T) {
 	bufio.NewReader(out).ReadString('\n')
 	tab := NewTable("/proc")
 	pid := uint32(cmd.Process.Pid)
-	var st stat
-	for i := 0; i < 200 && st.state != 'Z'; i++ {
-		time.Sleep(5 * time.Millisecond)
-		tab.proc.stat(pid, pid, &st)
-	}
-	if st.state != 'Z' {
-		t.Fatal("the leader does not exit")
-	}
+	awaitZombie(t, tab, pid)
 	s, err := tab.Seed(pid)
 	if err != nil {
 		t.Fatal(err)
@@ -346,6 +340,15 @@ func TestSeedProcessWhoseLeaderExited(t *testing.T) {
 	}
 }
 
+// awaitZombie waits until the first thread of a process has exited.
+func awaitZombie(t *testing.T, tab *Table, pid uint32) {
+	t.Helper()
+	lane.Eventually(t, "the end of a process's first thread", func() bool {
+		var st stat
+		return tab.proc.stat(pid, pid, &st) == nil && st.state == 'Z'
+	})
+}
+
 // A process that ends without being waited for has a stat line and no memory.
 func TestSeedZombie(t *testing.T) {
 	cmd := exec.Command("true")
@@ -355,13 +358,7 @@ func TestSeedZombie(t *testing.T) {
 	defer cmd.Wait()
 	tab := NewTable("/proc")
 	pid := uint32(cmd.Process.Pid)
-	for range 200 {
-		var st stat
-		if tab.proc.stat(pid, pid, &st) == nil && st.state == 'Z' {
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	awaitZombie(t, tab, pid)
 	if _, err := tab.Seed(pid); !errors.Is(err, ErrEnded) || tab.Space(pid) != nil {
 		t.Errorf("a zombie is seeded: %v", err)
 	}
