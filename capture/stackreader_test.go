@@ -411,7 +411,6 @@ func TestReadThatHangs(t *testing.T) {
 
 	r := newStackReader(process.Direct("/proc"))
 	drain := func(stacks ...cutStack) (reads int) {
-		time.Sleep(5 * time.Millisecond)
 		for u := r.next(noRead - 1); u != nil; u = r.next(noRead - 1) {
 			if u.pid == honest.pid { // the other one is read, too, once it can be
 				reads++
@@ -429,18 +428,13 @@ func TestReadThatHangs(t *testing.T) {
 		}
 		return reads
 	}
-	within := func(what string, done func() bool) {
-		if !soon(done) {
-			t.Fatal(what)
-		}
-	}
 	hangs := func() bool { return r.hanging() > 0 }
-	within("the read that hangs is not noticed", func() bool { drain(hung); return hangs() })
+	testlane.Eventually(t, "a read that hangs", func() bool { drain(hung); return hangs() })
 	reads := 0
 	other := hung
 	other.tid++
 	other.from.SP += 1 << 20
-	within("no other process is read", func() bool { reads += drain(hung, other, honest); return reads >= 3 })
+	testlane.Eventually(t, "reads of another process", func() bool { reads += drain(hung, other, honest); return reads >= 3 })
 	asked := 0
 	for _, u := range r.under {
 		if u.pid == hung.pid {
@@ -451,7 +445,7 @@ func TestReadThatHangs(t *testing.T) {
 		t.Errorf("a process that hangs is asked for %d readings", asked)
 	}
 	unlock()
-	within("the read hangs on", func() bool { drain(honest); return !hangs() })
+	testlane.Eventually(t, "the end of the read", func() bool { drain(honest); return !hangs() })
 	if _, postponed := r.slow[hung.pid]; postponed {
 		t.Error("the process is not read any more")
 	}
@@ -472,7 +466,7 @@ func TestReadsThatHang(t *testing.T) {
 		for range 100 {
 			r.completed(uint64(n), uint32(n), link.JoinedByRead)
 		}
-		soon(func() bool {
+		testlane.Soon(func() bool {
 			told = r.watch(perfring.Now())
 			return r.hanging() > n && (told != nil || n < maxHanging-1)
 		})
@@ -496,7 +490,7 @@ func TestMemoryThatIsLocked(t *testing.T) {
 		}
 	}
 	// On a busy machine, a read may take longer than is waited for.
-	if !soon(func() bool {
+	if !testlane.Soon(func() bool {
 		return s.interrupted.processes.ReadMemory(self, buf, at) == 8 && binary.LittleEndian.Uint64(buf) == word[0]
 	}) {
 		t.Error("another process is not read")

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/output"
+	"unspool/testdata/lane"
 	"unspool/vmas/process"
 )
 
@@ -50,18 +51,13 @@ func sealed(t *testing.T) *Client {
 func TestOpenerWaitsForRequestsAlone(t *testing.T) {
 	t.Parallel()
 	c := sealed(t)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	lane.Eventually(t, "a line for each kind of requests to be watched", func() bool {
 		forRequests, forRoom := watchedLines(t, c.cmd.Process.Pid)
 		if len(forRoom) > 0 {
 			t.Fatal("room is waited for in lines ", forRoom)
 		}
-		if len(forRequests) >= 4 { // one for each kind: the others wait for these to be used
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("only lines ", forRequests, " are watched for requests")
-		}
-	}
+		return len(forRequests) >= 4 // the others wait for these to be used
+	})
 }
 
 // watchedLines are those that an epoll instance of a process watches for requests, and those that one watches
@@ -97,22 +93,19 @@ func TestOpenerReadsProcesses(t *testing.T) {
 	t.Parallel()
 	c, direct := sealed(t), process.Direct("/proc")
 	self := uint32(os.Getpid())
-	child := exec.Command("sleep", "60")
+	child := exec.Command("sleep", "600")
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { child.Process.Kill(); child.Wait() }()
 	pid := uint32(child.Process.Pid)
-	for range 10000 { // until it sleeps: then it does not change any more
+	lane.Eventually(t, "a child to sleep", func() bool { // then it does not change any more
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.HasPrefix(text, fmt.Appendf(nil, "%d ", unix.SYS_CLOCK_NANOSLEEP)) {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return bytes.HasPrefix(text, fmt.Appendf(nil, "%d ", unix.SYS_CLOCK_NANOSLEEP))
+	})
 	for _, name := range []process.Text{process.Maps, process.Syscall, process.Mounts, process.MountInfo} {
 		all := func(from process.Access) []byte {
 			text, err := from.Text(pid, pid, name, 0)
@@ -126,11 +119,11 @@ func TestOpenerReadsProcesses(t *testing.T) {
 			}
 			return b
 		}
-		got, want := all(c), all(direct)
-		for tries := 0; tries < 10 && !bytes.Equal(got, want); tries++ { // other tests mount file systems
+		var got, want []byte
+		if !lane.Soon(func() bool { // other tests mount file systems
 			got, want = all(c), all(direct)
-		}
-		if len(want) == 0 || !bytes.Equal(got, want) {
+			return bytes.Equal(got, want)
+		}) || len(want) == 0 {
 			t.Errorf("%v: %q, want %q", name, got, want)
 		}
 	}
