@@ -434,7 +434,10 @@ func TestReadThatHangs(t *testing.T) {
 	other := hung
 	other.tid++
 	other.from.SP += 1 << 20
-	testlane.Eventually(t, "reads of another process", func() bool { reads += drain(hung, other, honest); return reads >= 3 })
+	testlane.Eventually(t, "reads of another process", func() bool {
+		reads += drain(hung, other, honest)
+		return reads >= 3
+	})
 	asked := 0
 	for _, u := range r.under {
 		if u.pid == hung.pid {

@@ -4,9 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"unspool/dwarfcfi"
+	"unspool/testdata/lane"
 	"unspool/unwind/image"
 	"unspool/unwind/image/fusetest"
 	"unspool/unwind/jit"
@@ -48,15 +48,7 @@ func TestJitdumpThatHangs(t *testing.T) {
 				t.Errorf("100 questions waited %d times", waits)
 			}
 			server.Be(t, fusetest.Answer)
-			for began := time.Now(); ; time.Sleep(time.Millisecond) {
-				if row() {
-					break
-				}
-				if time.Since(began) > time.Minute {
-					t.Fatal("the file is there, and has no rows")
-				}
-				look(space)
-			}
+			lane.Eventually(t, "rows of the file that is there", func() bool { look(space); return row() })
 		})
 	}
 }

@@ -167,7 +167,8 @@ func TestSecretInCode(t *testing.T) {
 	run(t, "objdump", "--version")
 	dir := public(t)
 	hidden := put(t, filepath.Join(dir, "secret.c"), secret, 0o600)
-	source := put(t, filepath.Join(dir, "main.c"), fmt.Sprintf(`volatile unsigned long sink, pages[60][512] __attribute__((aligned(4096)));
+	source := put(t, filepath.Join(dir, "main.c"), fmt.Sprintf(`volatile unsigned long sink;
+volatile unsigned long pages[60][512] __attribute__((aligned(4096)));
 #line 1 %q
 static inline __attribute__((always_inline)) void never(unsigned long x) { sink = x * 77; }
 #line 5 %q

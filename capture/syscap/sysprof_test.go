@@ -64,7 +64,8 @@ func tool(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// record records page faults of two processes, one of which execs a program with the same addresses, and writes the capture.
+// record records page faults of two processes, one of which execs a program with the same addresses, and writes the
+// capture.
 func record(t testing.TB) (path string, p *profile.Profile) {
 	t.Helper()
 	dir := t.TempDir()
