@@ -509,7 +509,7 @@ func neighbour(t testing.TB, command ...string) (pid int) {
 // a program hardly gets on, for a minute, and its CPU is no other's meanwhile; of this one there are none.
 func sleeper(t testing.TB) (pid string) {
 	t.Helper()
-	return strconv.Itoa(neighbour(t, "sleep", "60"))
+	return strconv.Itoa(neighbour(t, "sleep", "600"))
 }
 
 // monotonic is the clock that samples are stamped with.
