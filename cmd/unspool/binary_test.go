@@ -525,7 +525,7 @@ func monotonic(t testing.TB) time.Duration {
 // recordsInto waits until a recording has written something besides its header.
 func recordsInto(t testing.TB, path string) {
 	t.Helper()
-	eventually(t, "a first flush to "+path, func() bool {
+	lane.Eventually(t, "a first flush to "+path, func() bool {
 		r, err := perfdata.Open(path)
 		if err != nil {
 			return false

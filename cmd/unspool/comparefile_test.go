@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -115,7 +116,7 @@ func TestSecondInterruptEndsACompare(t *testing.T) {
 	r := start(t, dir, func(cmd *exec.Cmd) {
 		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "TMPDIR="+dir)
 	}, "compare", "-q", "--no-sandbox", data) // the package managers are scripts, which write a file
-	eventually(t, "a question for a package", func() bool {
+	lane.Eventually(t, "a question for a package", func() bool {
 		_, err := os.Stat(asked)
 		return err == nil
 	})

@@ -90,7 +90,7 @@ func TestRecordingIsConfined(t *testing.T) {
 		if said := strings.Contains(e.stderr, "unspool: afterwards confined: "); said != (format != "perf.data") {
 			t.Errorf("%s: it is said how it is confined afterwards: %v\n%s", format, said, e.stderr)
 		}
-		eventually(t, format+": the opener ends", func() bool {
+		lane.Eventually(t, format+": the opener ends", func() bool {
 			return unix.Kill(opener, 0) != nil || strings.HasPrefix(fieldsOf(t, opener)[0]["State"], "Z")
 		})
 	}
@@ -168,7 +168,7 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 			hung.Continue()
 			beside.Continue()
 			<-beside.Ended()
-			eventually(t, "the end of the program, or that it waits for its own file", func() bool {
+			lane.Eventually(t, "the end of the program, or that it waits for its own file", func() bool {
 				select {
 				case <-hung.Ended():
 					return true
@@ -282,7 +282,7 @@ func TestFileOfAServerIsNotHeld(t *testing.T) {
 	r := startRecording(t, faultsOf(p)...)
 	p.touch(counted)
 	held := 0
-	eventually(t, "a descriptor of the file", func() bool {
+	lane.Eventually(t, "a descriptor of the file", func() bool {
 		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", r.Process.Pid))
 		for _, fd := range fds {
 			if to, _ := os.Readlink(fd); to != path {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 	"unspool/testdata/recordings"
 	"unspool/unwind/image/fusetest"
@@ -93,7 +94,7 @@ func TestReadingIsConfined(t *testing.T) {
 func opensFIFO(t *testing.T, path string) *os.File {
 	t.Helper()
 	var file *os.File
-	eventually(t, "a reader of the FIFO", func() (opened bool) {
+	lane.Eventually(t, "a reader of the FIFO", func() (opened bool) {
 		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		if err == nil {
 			file = os.NewFile(uintptr(fd), path)
@@ -275,7 +276,7 @@ func TestNamesOfCodeInAnotherNamespace(t *testing.T) {
 		r := start(t, dir, func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), env...) },
 			slices.Concat([]string{"record", "-o", "out.folded", "-p", strconv.Itoa(node.Process.Pid)},
 				programs.Faults())...)
-		eventually(t, "samples", func() bool {
+		lane.Eventually(t, "samples", func() bool {
 			node.next(t)
 			return samplesIn(filepath.Join(dir, "out.folded.perf.data")) >= touched
 		})
