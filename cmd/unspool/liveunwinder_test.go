@@ -527,7 +527,9 @@ func TestLiveUnwinderInAStorm(t *testing.T) {
 	copyFile(t, "/bin/true", command)
 	r := unwindsFaults(t, sysprofd.Options{StackSize: 4096})
 	output(t, "", "sh", "-c", fmt.Sprintf(`for i in $(seq %d); do "$0"; done`, processes), command)
-	lane.Eventually(t, "the end of the last process", func() bool { return len(squalls(r.Frames(), name).ended) == processes })
+	lane.Eventually(t, "the end of the last process", func() bool {
+		return len(squalls(r.Frames(), name).ended) == processes
+	})
 	ends(t, r, r.EndAndRead())
 	h, _ := r.Header()
 	inOrder(t, r.Frames(), h)

@@ -102,7 +102,7 @@ func TestWatchEnds(t *testing.T) {
 	Direct("/proc").Observe(uint32(gone.Process.Pid), []Part{{addr, 1}}, Plan{Times: MostTimes, Apart: MostApart},
 		make([]byte, 1), func(time.Duration) { sleeps++ },
 		func(r *Reading) bool { t.Errorf("%q of a process that has ended", r.Memory); return true })
-	if sleeps != 1 {
+	if sleeps > 1 {
 		t.Errorf("a process that has ended is read %d times", sleeps)
 	}
 }
