@@ -331,7 +331,8 @@ func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
 	if ok && b.functions && len(im.functions) < b.bounds.functions {
 		im.functions[fn.Addr] = i
 	}
-	if new := len(b.p.Frames) > before; new && b.p.Frames[before].PC != 0 { // files with the same image share frames
+	// Files with the same image share frames.
+	if isNew := len(b.p.Frames) > before; isNew && b.p.Frames[before].PC != 0 {
 		im.sampled = append(im.sampled, i)
 	}
 	return i

@@ -236,8 +236,8 @@ func (p *Page) Shows(selector, want string) {
 	}
 }
 
-// Box is where in the window an element is, and how wide, after a graph has stopped moving. A zoom takes 160 ms, and ends
-// with the first picture after that, however late that is drawn.
+// Box is where in the window an element is, and how wide, after a graph has stopped moving. A zoom takes 160 ms, and
+// ends with the first picture after that, however late that is drawn.
 func (p *Page) Box(selector string) (left, top, width float64) {
 	p.t.Helper()
 	box := Eval[[]float64](p, `new Promise(done => setTimeout(() => {
