@@ -369,6 +369,7 @@ func (c *conversion) finish() (err error) {
 	}
 	st := sum(counts)
 	st.Malformed += c.reader.Unknown()
+	st.Forgotten = all[0].session.table.Forgotten() // each lane follows all records
 	st.Command = c.reader.CommandLine()
 	st.Duration = time.Since(c.began)
 	st.CPU = cpuTime()

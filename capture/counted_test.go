@@ -69,13 +69,3 @@ func RecordControlled(t testing.TB, o Options, begun func(stop func())) Outcome 
 	}
 	return r.out
 }
-
-// soon reports whether something happens within a minute.
-func soon(happens func() bool) bool {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if happens() {
-			return true
-		}
-	}
-	return false
-}

@@ -56,7 +56,7 @@ func TestProcessesThatProcHides(t *testing.T) {
 	if unix.Geteuid() != 0 {
 		t.Skip("skipped for want of root, to mount /proc")
 	}
-	cmd, ended := exec.Command("sleep", "20"), exec.Command("true")
+	cmd, ended := exec.Command("sleep", "600"), exec.Command("true")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestProcessesThatProcHides(t *testing.T) {
 
 // TestMappingsThatMayNotBeRead samples a process of another user that ran before the recording.
 func TestMappingsThatMayNotBeRead(t *testing.T) {
-	cmd := exec.Command("sleep", "20")
+	cmd := exec.Command("sleep", "600")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

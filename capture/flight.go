@@ -10,8 +10,8 @@ import (
 )
 
 // A flight is a flight recorder: it keeps the last of a recording in memory, and writes that to a file when
-// it is asked to, and at the end. What it keeps is in parts, each of which begins with what is known of all
-// processes then, so that the oldest part can be forgotten.
+// it is asked to, and at the end. What it keeps is in parts, each of which says what is known of the processes
+// that are sampled in it, so that the oldest part can be forgotten.
 type flight struct {
 	rotation *Rotation
 	options  perfdata.Options
@@ -28,7 +28,7 @@ type flight struct {
 type part struct {
 	began  time.Time
 	bytes  int
-	stated int // of bytes, what was known of the processes
+	stated int // of bytes, those that say what was known of processes
 	chunks [][]byte
 }
 
@@ -97,12 +97,9 @@ func (f *flight) due() bool {
 	return p.bytes-p.stated >= f.most/partsKept || time.Since(p.began) >= f.rotation.Last/partsKept
 }
 
-// stated notes that what is known of the processes has been written. That does not count as recorded, so that
-// it does not have the next part begin at once.
-func (f *flight) stated() {
-	p := &f.parts[len(f.parts)-1]
-	p.stated = p.bytes
-}
+// stated notes how many bytes of the part say what was known of processes. They do not count as recorded, so that they
+// do not have the next part begin at once.
+func (f *flight) stated(bytes int) { f.parts[len(f.parts)-1].stated = bytes }
 
 // recordHeader is sizeof(struct perf_event_header).
 const recordHeader = 8

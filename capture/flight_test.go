@@ -82,7 +82,7 @@ func TestFlightForgetsNothingAtTheEnd(t *testing.T) {
 	}
 	ctx, end := context.WithCancel(t.Context())
 	end()
-	r := &recording{Options: Options{Rotation: f.rotation}, writer: f}
+	r := &recording{Options: Options{Rotation: f.rotation}, writer: f, session: &Session{}}
 	if err := r.rotate(ctx); err != nil || len(f.parts) != 5 {
 		t.Errorf("%d of 5 parts are left: %v", len(f.parts), err)
 	}
@@ -108,7 +108,7 @@ func TestFlightOfManyProcesses(t *testing.T) {
 	for range 2 * most / len(rec) {
 		_ = f.Write(rec)
 	}
-	f.stated()
+	f.stated(f.parts[len(f.parts)-1].bytes)
 	if f.due() {
 		t.Error("the next part is to begin, and nothing was recorded")
 	}

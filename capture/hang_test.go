@@ -96,10 +96,11 @@ func TestConvertEndsWhileAFileHangs(t *testing.T) {
 	if out, err := record.CombinedOutput(); err != nil {
 		t.Skipf("skipped for want of a perf that records here: %v: %s", err, out)
 	}
-	server.Be(t, fusetest.HangOpen)
 	defer server.Be(t, fusetest.Answer)
 	for _, jobs := range []int{1, 2} {
-		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		server.Be(t, fusetest.Answer) // what the one before has asked
+		server.Be(t, fusetest.HangOpen)
+		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() {
 			_, err := Convert(ctx, ConvertOptions{
@@ -107,15 +108,18 @@ func TestConvertEndsWhileAFileHangs(t *testing.T) {
 			})
 			ended <- err
 		}()
+		server.AwaitHeld(t)
 		select {
 		case <-ended:
-			if ctx.Err() == nil {
-				t.Errorf("-j %d: it did not wait for the file", jobs)
-			}
+			t.Errorf("-j %d: it did not wait for the file", jobs)
+		default:
+		}
+		cancel()
+		select {
+		case <-ended:
 		case <-time.After(time.Minute):
 			t.Errorf("-j %d: it waits on", jobs)
 		}
-		cancel()
 	}
 }
 

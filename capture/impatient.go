@@ -9,7 +9,7 @@ import (
 )
 
 // An impatient reads the memory of processes for the goroutine that drains the rings where no opener does
-// that: a page may never come. What hangs is left to a goroutine, and its process is not read until that has
+// that: it may never come. What hangs is left to a goroutine, and its process is not read until that has
 // ended.
 type impatient struct {
 	process.Access

@@ -122,12 +122,12 @@ func (i *interruptedStack) waits(pid uint32, fixed unwind.Piece) (start uint64, 
 
 // readText reads a file of the current thread in /proc.
 func (i *interruptedStack) readText(pid uint32, name process.Text) ([]byte, error) {
-	text, err := i.processes.Text(pid, i.tid, name)
+	const most = 4096
+	text, err := i.processes.Text(pid, i.tid, name, most)
 	if err != nil {
 		return nil, err
 	}
 	defer text.Close()
-	const most = 4096
 	return io.ReadAll(io.LimitReader(text, most))
 }
 

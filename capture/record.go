@@ -172,8 +172,7 @@ type recording struct {
 	end    func()          // closes it
 
 	sampling sampling
-	unseeded []uint32 // processes that are still to be read, where the events were adopted
-	records  uint64   // taken from the rings
+	records  uint64 // taken from the rings
 	haste    haste
 	opens    bool       // expect has met a file that was not known, since wait last looked
 	priority precedence // nil for none
@@ -472,7 +471,7 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 		until = answer
 	}
 	for {
-		if len(r.unseeded) > 0 {
+		if r.session.HasUnread() {
 			return nil
 		}
 		now := time.Now()
@@ -566,6 +565,8 @@ func (r *recording) measure(now time.Time) {
 	st.Busy = st.CPU - r.busyCPU
 	st.MaxRSS = maxRSS()
 	st.Lost = r.source.Lost()
+	st.Forgotten = r.session.table.Forgotten()
+	st.LeftOut = r.session.table.LeftOut()
 	st.OfflineCPUs = r.source.OfflineCPUs()
 	st.Written = uint64(r.writer.Written())
 }

@@ -3,7 +3,6 @@ package capture
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -42,7 +41,7 @@ type segments struct {
 	begins   func(Output) error // writes what has to be in each file before everything else
 
 	before int64 // bytes in the files that are complete
-	stated int64 // of the bytes in this file, what was known of the processes when it began
+	stated int64 // of the bytes in this file, those that say what was known of processes
 	since  time.Time
 }
 
@@ -111,17 +110,13 @@ func (r *recording) awaitAsked() {
 func (r *recording) rotate(ctx context.Context) error {
 	switch w := r.writer.(type) {
 	case *segments:
-		if !w.due() {
+		if w.stated = int64(r.session.told); !w.due() {
 			return nil
 		}
 		r.session.TellBuildIDs()
 		if err := r.session.Restate(w.next); err != nil {
 			return err
 		}
-		if err := w.Round(); err != nil { // writes what is buffered
-			return err
-		}
-		w.stated = w.Writer.Written()
 		r.note(fmt.Sprintf("the recording goes on in %s", w.options.Path))
 	case *flight:
 		if r.Rotation.asked.Swap(false) {
@@ -132,34 +127,25 @@ func (r *recording) rotate(ctx context.Context) error {
 				r.note(fmt.Sprintf("the last of the recording is in %s", w.options.Path))
 			}
 		}
+		w.stated(r.session.told)
 		// After a drain that took long, parts would be forgotten that are of the last before the end.
 		if w.due() && !r.over(ctx) {
-			err := r.session.Restate(w.next)
-			w.stated()
-			return err
+			return r.session.Restate(w.next)
 		}
 	}
 	return nil
 }
 
-// Restate writes again what is known of all processes, to a sink that begins anew by a call of begin. The
-// samples that wait to be joined are handed on before that.
+// Restate has what is known of processes be written again, ahead of their next samples, to a sink that begins anew by
+// a call of begin. The samples that wait to be joined are handed on before that.
 func (s *Session) Restate(begin func() error) error {
 	if s.joiner != nil {
 		if err := s.joiner.flush(); err != nil {
 			return err
 		}
 	}
-	if err := begin(); err != nil {
-		return err
-	}
-	var pids []uint32
-	for space := range s.table.Spaces {
-		pids = append(pids, space.PID)
-	}
-	slices.Sort(pids)
-	for _, pid := range pids {
-		s.describe(s.table.Space(pid))
-	}
-	return s.writeErr
+	s.table.Restate()
+	clear(s.partly)
+	s.told = 0
+	return begin()
 }

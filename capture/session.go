@@ -53,6 +53,10 @@ type Session struct {
 	reader     *stackReader // nil where no process is there to be read
 	rest       *restReader  // nil where stacks are not read when they are sampled
 
+	met    *vmas.Space            // that of the process of the current sample, nil if it is not known
+	told   int                    // bytes of records that say what was known of processes, since Restate
+	partly map[uint64]*partlyTold // by address space, large ones of which something was told since then
+
 	copied      copiedMappings
 	interrupted interruptedStack
 
@@ -153,6 +157,7 @@ func NewSession(c Config) *Session {
 		recorded:  c.Offline != nil,
 
 		openKernel: c.OpenKernel,
+		partly:     make(map[uint64]*partlyTold),
 	}
 	s.teller, _ = c.Sink.(ProcessSink)
 	listener := image.Listener{Failed: s.trouble.file, Dropped: c.BuildIDs, Copied: s.copied.note}
@@ -165,6 +170,10 @@ func NewSession(c Config) *Session {
 		KeepFiles: c.KeepFiles, Listener: listener,
 	})
 	s.table = vmas.NewTableOf(seeds, s.images.Forget)
+	s.table.Room, s.table.Look = c.SomeRoom, c.Waits
+	if p, ok := c.Processes.(interface{ Patient() process.Texts }); ok {
+		s.table.Patient = p.Patient()
+	}
 	s.replay = replay.New(s.table)
 	if s.recorded {
 		s.replay = replay.NewRecorded(s.table)
@@ -319,7 +328,9 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 		return nil
 	}
 	s.Stats.Samples++
+	s.met = s.space(sm.PID)
 	if !f.HasUser() {
+		s.tell(sm, nil)
 		return s.sink.Write(rec)
 	}
 	s.Stats.StackCopied += sm.DynSize
@@ -336,6 +347,7 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 	if s.pairs && w.Result != nil {
 		w.Pair = s.pairOf(sm, w.Result)
 	}
+	s.tell(sm, w.Chain)
 	if s.teller != nil && w.Space != nil {
 		if err := s.teller.Sampled(sm.PID, w.Space); err != nil {
 			return err
@@ -458,7 +470,7 @@ func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
 	s.interrupted.sampled(sm.TID, sm.Time, &s.stack)
 	s.images.Walks(sm.PID)
 
-	space := s.space(sm.PID)
+	space := s.met
 	if space == nil {
 		res = s.walker.SampledOnly(&s.regs, unwind.Unmapped)
 	} else {
@@ -512,23 +524,22 @@ func (s *Session) walkIn(space *vmas.Space, sm *perfring.Sample) unwind.Result {
 	return s.walker.SampledOnly(&s.regs, unwind.NoCFI)
 }
 
-// space is the address space of a process. It is seeded from /proc if no record told of the process, and read
+// space is the address space of a process. It is read from /proc if no record told of the process, and read
 // again if records about it may have been lost.
 func (s *Session) space(pid uint32) *vmas.Space {
 	space := s.table.Space(pid)
 	switch {
-	case s.recorded || space != nil && !space.Doubted():
+	case s.recorded:
 		return space
-	case space != nil:
-		if !s.table.Reread(pid) {
-			return space
-		}
+	case space == nil && pid == 0:
+		return nil // the idle task, or outside of the PID namespace
+	case space == nil || s.table.IsUnread(pid):
+		space, _ = s.table.SeedNow(pid)
+	case space.Doubted() && s.table.Reread(pid):
 		space = s.table.Space(pid)
-	default:
-		space, _ = s.table.Seed(pid)
 	}
-	if space != nil {
-		s.describe(space)
+	if s.table.IsUnread(pid) {
+		s.Stats.Early++
 	}
 	return space
 }
@@ -536,11 +547,5 @@ func (s *Session) space(pid uint32) *vmas.Space {
 // refresh reads the mappings of a process again, but not too often, and says whether they have changed.
 func (s *Session) refresh(pid uint32) bool {
 	s.describeCopied()
-	if !s.table.Refresh(pid) {
-		return false
-	}
-	if space := s.table.Space(pid); space != nil {
-		s.describe(space)
-	}
-	return true
+	return s.table.Refresh(pid)
 }

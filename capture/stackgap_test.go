@@ -57,7 +57,7 @@ func TestGapsAreClosedByReading(t *testing.T) {
 	if err := r.watch(now); err != nil {
 		t.Fatal(err)
 	}
-	if !soon(func() bool { r.look(); return len(r.under) == 0 }) {
+	if !testlane.Soon(func() bool { r.look(); return len(r.under) == 0 }) {
 		t.Fatal("the read does not end")
 	}
 	if !isThere(t, stack[size:]) || !isThere(t, stack[2*size:]) {

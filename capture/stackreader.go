@@ -19,8 +19,8 @@ import (
 //
 // After a drain of the rings it asks for readings of the stacks that were cut, and after the next one it
 // finds what has come of them. Meanwhile nobody waits. Nothing is ever written to a process, and no thread is
-// stopped. A reading can hang, behind a page that a user's file server or userfaultfd(2) does not give: then
-// its process is left alone, and the others are read.
+// stopped. A reading can hang, as long as the process keeps its mappings locked: then it is left alone, and the
+// others are read.
 //
 //	session ─cut stacks─▶ stackReader ─parts of stacks─▶ process.Watcher ─readings─▶ session, in order of time
 //	with the samples

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	testlane "unspool/testdata/lane"
 	"unspool/testdata/programs"
 	"unspool/unwind"
+	"unspool/unwind/image/fusetest"
 	"unspool/unwind/link"
 	"unspool/vmas/process"
 )
@@ -399,32 +399,20 @@ func TestMachineMostCutStacksAreRead(t *testing.T) {
 	}
 }
 
-// startFaulting starts that program until the test ends.
-func startFaulting(t *testing.T) (cmd *exec.Cmd, page uint64) {
-	t.Helper()
-	cmd = exec.Command(programs.BuildFile(t, "testdata/faulting.c", "-Wno-error"))
-	output := startTelling(t, cmd)
-	if err := binary.Read(output, binary.LittleEndian, &page); err != nil {
-		t.Skip("skipped for want of userfaultfd(2)")
-	}
-	return cmd, page
-}
-
-// A process whose memory is never there does not hold up the session, nor the reads of other processes.
+// A process whose memory is locked does not hold up the session, nor the reads of other processes.
 func TestReadThatHangs(t *testing.T) {
 	t.Parallel()
-	hanging, page := startFaulting(t)
+	hanging, page, unlock := fusetest.Lock(t)
 	stack := make([]uint64, 1024)
 	stack[99] = 0x1010
 	honest := cutStack{pid: uint32(os.Getpid()), tid: 1, from: unwind.OpenFrame{PC: 0x1010}}
 	honest.from.SP = uint64(uintptr(unsafe.Pointer(&stack[100])))
-	hung := cutStack{pid: uint32(hanging.Process.Pid), tid: 2, from: unwind.OpenFrame{PC: 1, SP: page + 8}}
+	hung := cutStack{pid: hanging, tid: 2, from: unwind.OpenFrame{PC: 1, SP: page + 8}}
 
 	r := newStackReader(process.Direct("/proc"))
 	drain := func(stacks ...cutStack) (reads int) {
-		time.Sleep(5 * time.Millisecond)
 		for u := r.next(noRead - 1); u != nil; u = r.next(noRead - 1) {
-			if u.pid == honest.pid { // once the other one has ended, its page may be there
+			if u.pid == honest.pid { // the other one is read, too, once it can be
 				reads++
 			}
 			r.taken(u)
@@ -440,18 +428,16 @@ func TestReadThatHangs(t *testing.T) {
 		}
 		return reads
 	}
-	within := func(what string, done func() bool) {
-		if !soon(done) {
-			t.Fatal(what)
-		}
-	}
 	hangs := func() bool { return r.hanging() > 0 }
-	within("the read that hangs is not noticed", func() bool { drain(hung); return hangs() })
+	testlane.Eventually(t, "a read that hangs", func() bool { drain(hung); return hangs() })
 	reads := 0
 	other := hung
 	other.tid++
 	other.from.SP += 1 << 20
-	within("no other process is read", func() bool { reads += drain(hung, other, honest); return reads >= 3 })
+	testlane.Eventually(t, "reads of another process", func() bool {
+		reads += drain(hung, other, honest)
+		return reads >= 3
+	})
 	asked := 0
 	for _, u := range r.under {
 		if u.pid == hung.pid {
@@ -461,10 +447,8 @@ func TestReadThatHangs(t *testing.T) {
 	if asked != 1 {
 		t.Errorf("a process that hangs is asked for %d readings", asked)
 	}
-	if err := hanging.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	within("the read hangs beyond its process", func() bool { drain(honest); return !hangs() })
+	unlock()
+	testlane.Eventually(t, "the end of the read", func() bool { drain(honest); return !hangs() })
 	if _, postponed := r.slow[hung.pid]; postponed {
 		t.Error("the process is not read any more")
 	}
@@ -477,15 +461,15 @@ func TestReadsThatHang(t *testing.T) {
 	r := newStackReader(process.Direct("/proc"))
 	var told error
 	for n := range maxHanging {
-		hanging, page := startFaulting(t)
+		hanging, page, _ := fusetest.Lock(t)
 		for range cutOften {
-			r.note(&cutStack{pid: uint32(hanging.Process.Pid), tid: uint32(n), space: uint64(n),
+			r.note(&cutStack{pid: hanging, tid: uint32(n), space: uint64(n),
 				from: unwind.OpenFrame{PC: 1, SP: page + 8}}, perfring.Now())
 		}
 		for range 100 {
 			r.completed(uint64(n), uint32(n), link.JoinedByRead)
 		}
-		soon(func() bool {
+		testlane.Soon(func() bool {
 			told = r.watch(perfring.Now())
 			return r.hanging() > n && (told != nil || n < maxHanging-1)
 		})
@@ -495,21 +479,21 @@ func TestReadsThatHang(t *testing.T) {
 	}
 }
 
-// A walk does not wait for memory that is never there, and others are read on.
-func TestMemoryThatIsNeverThere(t *testing.T) {
+// A walk does not wait for memory that is locked, and others are read on.
+func TestMemoryThatIsLocked(t *testing.T) {
 	t.Parallel()
-	hanging, page := startFaulting(t)
-	pid, self := uint32(hanging.Process.Pid), uint32(os.Getpid())
+	pid, page, _ := fusetest.Lock(t)
+	self := uint32(os.Getpid())
 	s := NewSession(Config{Format: new(perfring.Format), Live: true})
 	word := []uint64{4711}
 	at, buf := uint64(uintptr(unsafe.Pointer(&word[0]))), make([]byte, 8)
 	for range 2 * maxHung {
 		if n := s.interrupted.processes.ReadMemory(pid, buf, page); n != 0 {
-			t.Fatalf("%d bytes of a page that is not there", n)
+			t.Fatalf("%d bytes of memory that is locked", n)
 		}
 	}
 	// On a busy machine, a read may take longer than is waited for.
-	if !soon(func() bool {
+	if !testlane.Soon(func() bool {
 		return s.interrupted.processes.ReadMemory(self, buf, at) == 8 && binary.LittleEndian.Uint64(buf) == word[0]
 	}) {
 		t.Error("another process is not read")
@@ -517,7 +501,7 @@ func TestMemoryThatIsNeverThere(t *testing.T) {
 }
 
 // Where the memory of as many processes hangs as may, no other process is read, and the user is told, once.
-func TestMemoryOfManyThatIsNeverThere(t *testing.T) {
+func TestMemoryOfManyThatIsLocked(t *testing.T) {
 	t.Parallel()
 	s := NewSession(Config{Format: new(perfring.Format), Live: true})
 	word := uint64(4711)
@@ -528,8 +512,8 @@ func TestMemoryOfManyThatIsNeverThere(t *testing.T) {
 		return out.String()
 	}
 	for range maxHung {
-		hanging, page := startFaulting(t)
-		s.interrupted.processes.ReadMemory(uint32(hanging.Process.Pid), buf, page)
+		hanging, page, _ := fusetest.Lock(t)
+		s.interrupted.processes.ReadMemory(hanging, buf, page)
 		if text := told(); text != "" {
 			t.Errorf("said before another one is read: %q", text)
 		}

@@ -26,6 +26,11 @@ type Stats struct {
 	Malformed uint64 // records that could not be decoded
 	Denied    uint64 // of User: the mappings of the process may not be read
 
+	LeftOut uint64 // processes that were not sampled, nor read, as they or those of their user have too many mappings
+	Early   uint64 // samples of processes that have so many that they were not all read
+
+	Forgotten vmas.Forgotten // of the processes, what there was no room for
+
 	OfflineCPUs []int // CPUs that went offline meanwhile, in that order
 
 	Excluded [numExclusions]uint64 // samples that are left out, and not in the counts above
@@ -154,6 +159,7 @@ func sum(all []Stats) (total Stats) {
 		total.Frames += s.Frames
 		total.Guessed += s.Guessed
 		total.StackCopied += s.StackCopied
+		total.Early += s.Early
 		for e, n := range s.Excluded {
 			total.Excluded[e] += n
 		}
@@ -199,6 +205,15 @@ type statsJSON struct {
 
 		ExcludedBy map[string]uint64 `json:"excluded_by"`
 	} `json:"samples"`
+	Unread struct {
+		Processes uint64 `json:"processes"`
+		Samples   uint64 `json:"samples"`
+	} `json:"unread"`
+	Forgotten struct {
+		Processes uint64 `json:"processes"`
+		Threads   uint64 `json:"threads"`
+		Mappings  uint64 `json:"mappings"`
+	} `json:"forgotten"`
 	OfflineCPUs []int `json:"offline_cpus"`
 	Unwind      struct {
 		Complete uint64            `json:"complete"`
@@ -245,6 +260,10 @@ func (s *Stats) WriteJSON(w io.Writer) error {
 		j.Samples.Excluded += n
 		j.Samples.ExcludedBy[exclusionNames[e]] = n
 	}
+	j.Unread.Processes, j.Unread.Samples = s.LeftOut, s.Early
+	j.Forgotten.Processes = s.Forgotten.Processes
+	j.Forgotten.Threads = s.Forgotten.Threads
+	j.Forgotten.Mappings = s.Forgotten.Mappings
 	j.OfflineCPUs = append([]int{}, s.OfflineCPUs...) // [], not null
 	j.Unwind.Complete = s.Complete()
 	j.Unwind.By = completeBy{CFI: s.ByCFI(), Fallback: s.Guessed, Joined: s.Joined()}

@@ -223,7 +223,8 @@ func TestHowFramesWereFoundIsCounted(t *testing.T) {
 // TestSumAddsEveryCount adds up two lanes of which every count is another number. What is measured once for
 // the whole process is not added up.
 func TestSumAddsEveryCount(t *testing.T) {
-	once := []string{"Written", "Command", "Duration", "CPU", "Busy", "MaxRSS", "Priority", "OfflineCPUs"}
+	once := []string{"Written", "Command", "Duration", "CPU", "Busy", "MaxRSS", "Priority", "OfflineCPUs",
+		"Forgotten", "LeftOut"}
 	var lanes [2]Stats
 	next := uint64(0)
 	for i, times := range []uint64{1, 1000} {

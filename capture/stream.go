@@ -59,24 +59,30 @@ const (
 	streamSoon = 5 * time.Millisecond
 	// seedSlice is how long the running processes are read at a time: the rings fill meanwhile.
 	seedSlice = 5 * time.Millisecond
+	// firstSlice is the same for the first time, as long as the rings are nearly empty.
+	firstSlice = time.Second
 )
 
-// begin enables the events, unless that is another's to do or happens when the command executes, and reads
-// the running processes. The events are enabled before that: see package vmas.
-func (r *recording) begin() (err error) {
+// begin enables the events, unless that is another's to do or happens when the command executes. The running
+// processes are read after that: see package vmas.
+func (r *recording) begin() error {
 	switch {
 	case r.Adopted != nil:
-		if err = r.To.Begin(); err == nil {
-			r.unseeded, err = r.session.Running()
+		if err := r.To.Begin(); err != nil {
+			return err
 		}
-		return err
+		return r.session.SeedLater(nil)
 	case r.command != nil && !r.AllCPUs && len(r.PIDs) == 0:
 		return nil
 	}
 	if err := r.source.Enable(); err != nil {
 		return err
 	}
-	return r.session.Seed(r.PIDs)
+	if err := r.session.SeedLater(r.PIDs); err != nil {
+		return err
+	}
+	r.session.SeedNow(r.PIDs)
+	return r.seedFor(firstSlice, r.source.Pressing)
 }
 
 // drainEvery is how often the rings are drained.
@@ -91,14 +97,12 @@ func (r *recording) drainEvery() time.Duration {
 }
 
 // seedSome reads some of the processes that are still to be read.
-func (r *recording) seedSome() error {
-	for began := time.Now(); len(r.unseeded) > 0 && time.Since(began) < seedSlice; {
-		if err := r.session.Seed([]int{int(r.unseeded[0])}); err != nil {
-			return err
-		}
-		r.unseeded = r.unseeded[1:]
-	}
-	return nil
+func (r *recording) seedSome() error { return r.seedFor(seedSlice, nil) }
+
+// seedFor does so for a time, or until a condition holds, if there is one.
+func (r *recording) seedFor(slice time.Duration, until func() bool) error {
+	began := time.Now()
+	return r.session.SeedSome(func() bool { return time.Since(began) < slice && (until == nil || !until()) })
 }
 
 // UntilTold returns a context that is done when something is written to an eventfd, which is left there, or

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"unspool/capture/human"
+	"unspool/capture/replay"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/link"
@@ -104,6 +105,17 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 		fmt.Fprintf(w, "%s left out, of virtual machines that run here\n", plural(n, "sample", "is", "are"))
 	}
 	writeLost(w, s, limits)
+	if s.LeftOut > 0 {
+		fmt.Fprintf(w, "idle processes that were not read, as they or their users have too many mappings and threads: %s\n",
+			human.Number(s.LeftOut))
+	}
+	if s.Early > 0 {
+		fmt.Fprintf(w, "%s taken while the mappings of the process were still being read: its stack may be incomplete\n",
+			plural(s.Early, "sample", "was", "were"))
+	}
+	for _, note := range replay.ForgottenNotes(s.Forgotten) {
+		fmt.Fprintln(w, note)
+	}
 	if len(s.OfflineCPUs) > 0 {
 		fmt.Fprintf(w, "offline for a part of the time: CPU %s\n", strings.Trim(fmt.Sprint(s.OfflineCPUs), "[]"))
 	}

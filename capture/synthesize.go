@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"unspool/capture/symbols"
 	"unspool/perfring"
 	"unspool/unwind/image"
 	"unspool/vmas"
@@ -8,29 +9,116 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Seed reads the address spaces of all processes, or of the given ones, from
-// /proc, and writes the records that the kernel would have written had the
-// recording begun before them. The events must be open already.
-func (s *Session) Seed(pids []int) error {
-	found := func(space *vmas.Space, _ error) { s.describe(space) }
-	if pids == nil {
-		if err := s.table.SeedAll(found); err != nil {
-			return err
+// SeedLater has the address spaces of all processes, or of the given ones, be read from /proc by SeedSome, or when they
+// are sampled. The events must be open already. Ahead of the first sample of a process, the records are written that
+// the kernel would have written had the recording begun before it.
+func (s *Session) SeedLater(pids []int) error {
+	var all []uint32
+	if pids != nil {
+		all = make([]uint32, len(pids))
+		for i, pid := range pids {
+			all[i] = uint32(pid)
 		}
-		return s.writeErr
 	}
+	return s.table.SeedLater(all)
+}
+
+// SeedNow reads processes at once, as far as records may wait for that: those that are named may end soon.
+func (s *Session) SeedNow(pids []int) {
 	for _, pid := range pids {
-		// A process that is gone, or may not be looked at, is no reason to
-		// record nothing: its samples will say what they lack.
-		if space, err := s.table.Seed(uint32(pid)); space != nil {
-			found(space, err)
-		}
+		_, _ = s.table.SeedNow(uint32(pid)) // that one cannot be read is said of its samples
 	}
+}
+
+// HasUnread says whether SeedSome would read anything.
+func (s *Session) HasUnread() bool { return s.table.HasUnread() }
+
+// SeedSome reads processes that are still to be read, as long as more says so. A process that is gone, or may
+// not be looked at, is no reason to record nothing: its samples will say what they lack.
+func (s *Session) SeedSome(more func() bool) error {
+	s.table.SeedSome(more, func(space *vmas.Space, _ error) {
+		if s.teller != nil && !space.IsLarge() {
+			s.table.Tell(space)
+			s.describe(space)
+		}
+	})
 	return s.writeErr
 }
 
-// Running lists the processes that run.
-func (s *Session) Running() (pids []uint32, err error) { return s.processes.Numbers(0) }
+// Seed reads the address spaces of processes.
+func (s *Session) Seed(pids []int) error {
+	if err := s.SeedLater(pids); err != nil {
+		return err
+	}
+	return s.SeedSome(func() bool { return true })
+}
+
+// tell writes what is known of the process of a sample and is in no record, ahead of that sample.
+func (s *Session) tell(sm *perfring.Sample, chain []uint64) {
+	if s.met == nil || s.recorded || s.table.IsTold(s.met) {
+		return
+	}
+	if s.met.IsLarge() {
+		s.tellPart(sm, chain)
+		return
+	}
+	s.table.Tell(s.met)
+	s.describe(s.met)
+}
+
+// partlyTold is what was told of a process with very many mappings or threads: that which its samples are in.
+type partlyTold struct {
+	tids     map[uint32]bool
+	mappings map[uint64]vmas.Mapping // by address
+}
+
+// maxPartly bounds the processes of which a part was told. It is told again of those that are forgotten.
+const maxPartly = 256
+
+// tellPart writes the names of a large process and of the sampled thread, and the mappings that the sample is in.
+func (s *Session) tellPart(sm *perfring.Sample, chain []uint64) {
+	space := s.met
+	p := s.partly[space.ID()]
+	if p == nil {
+		if len(s.partly) >= maxPartly {
+			clear(s.partly)
+		}
+		p = &partlyTold{make(map[uint32]bool), make(map[uint64]vmas.Mapping)}
+		s.partly[space.ID()] = p
+		for m := range space.Mappings() {
+			if symbols.IsJitdump(m.File.Path) { // the names of generated code are in it
+				s.describeMapping(space.PID, m)
+			}
+		}
+	}
+	for _, tid := range [2]uint32{space.PID, sm.TID} {
+		if !p.tids[tid] {
+			p.tids[tid] = true
+			s.describeThread(space.PID, vmas.Thread{TID: tid, Comm: space.Comm(tid)})
+		}
+	}
+	s.tellMapping(p, sm.IP)
+	for i, ip := range chain {
+		if ip == perfring.ContextUser {
+			for _, ip := range chain[i+1:] {
+				s.tellMapping(p, ip)
+				s.tellMapping(p, ip-1) // a call may be at the end of its mapping
+			}
+			return
+		}
+	}
+}
+
+func (s *Session) tellMapping(p *partlyTold, addr uint64) {
+	m := s.met.Find(addr)
+	if m == nil {
+		return
+	}
+	if told, ok := p.mappings[m.Start]; !ok || told.File != m.File || told.End != m.End || told.Offset != m.Offset {
+		p.mappings[m.Start] = *m
+		s.describeMapping(s.met.PID, m)
+	}
+}
 
 // describe writes the names of the threads of a process and its mappings. Errors of the sink are returned
 // with the next record.
@@ -41,15 +129,19 @@ func (s *Session) describe(space *vmas.Space) {
 		}
 		return
 	}
-	id := perfring.SampleID{PID: space.PID, TID: space.PID, Time: s.sample.Time}
 	for _, t := range space.Threads() {
-		id.TID = t.TID
-		c := perfring.Comm{PID: space.PID, TID: t.TID, Comm: []byte(t.Comm)}
-		s.synthesize(perfring.AppendComm(s.buf[:0], &s.out, &c, &id))
+		s.describeThread(space.PID, t)
 	}
 	for m := range space.Mappings() {
 		s.describeMapping(space.PID, m)
 	}
+}
+
+// describeThread writes the name of a thread of a process.
+func (s *Session) describeThread(pid uint32, t vmas.Thread) {
+	id := perfring.SampleID{PID: pid, TID: t.TID, Time: s.sample.Time}
+	c := perfring.Comm{PID: pid, TID: t.TID, Comm: []byte(t.Comm)}
+	s.synthesize(perfring.AppendComm(s.buf[:0], &s.out, &c, &id))
 }
 
 // describeMapping writes a mapping of a process. A copy of a file's code is
@@ -110,6 +202,7 @@ func (s *Session) synthesize(rec []byte, err error) {
 		return
 	}
 	s.buf = rec
+	s.told += len(rec)
 	if err := s.sink.Write(rec); err != nil && s.writeErr == nil {
 		s.writeErr = err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -235,7 +236,7 @@ func TestProfilersBesideEachOther(t *testing.T) {
 		drain()
 		return min(told[0], told[1]) >= 3*rounds && min(renamed[0], renamed[1]) >= 100*rounds
 	}
-	soon(drained)
+	lane.Soon(drained)
 	for i := range sources {
 		if told[i] < 3*rounds || renamed[i] < 100*rounds || bad[i] > 0 {
 			t.Errorf("source %d: %d records about programs, %d names, %d with a wrong size or time", i, told[i],

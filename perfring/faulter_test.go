@@ -151,16 +151,6 @@ func rare(t *testing.T) []Event {
 	return events
 }
 
-// soon reports whether something happens within a minute.
-func soon(happens func() bool) bool {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if happens() {
-			return true
-		}
-	}
-	return false
-}
-
 // timedOut reports whether a wait lasted until its timer ended it.
 func timedOut(t *testing.T, s *Source, wait func(time.Duration) error, timeout time.Duration) bool {
 	t.Helper()

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/testdata/lane"
 )
 
 func TestRecordEveryCPU(t *testing.T) {
@@ -169,7 +171,7 @@ func TestRecordProcessCoversAllThreads(t *testing.T) {
 	rec.take(t, s)
 	rec.touched(t, f.tids, times)
 	f.end()
-	if !soon(func() bool {
+	if !lane.Soon(func() bool {
 		if err := s.Wait(20 * time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +188,7 @@ func TestWaitDoesNotSpinOnExitedTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.end()
-	if !soon(func() bool { // what is not drained ends a Wait, too
+	if !lane.Soon(func() bool { // what is not drained ends a Wait, too
 		out := timedOut(t, s, s.Wait, time.Millisecond)
 		if err := s.Drain(func(Record) error { return nil }); err != nil {
 			t.Fatal(err)
@@ -213,7 +215,7 @@ func TestWaitForNoTime(t *testing.T) {
 	if err := s.Wait(0); err != nil || s.poller.until != 0 || s.Done() {
 		t.Fatalf("%v; timer set to %d, done: %v", err, s.poller.until, s.Done())
 	}
-	if !soon(func() bool { return timedOut(t, s, s.Wait, time.Millisecond) }) { // a new thread ends one, too
+	if !lane.Soon(func() bool { return timedOut(t, s, s.Wait, time.Millisecond) }) { // a new thread ends one, too
 		t.Error("woken once, and no Wait lasts any more")
 	}
 	f.end()
@@ -471,7 +473,7 @@ func TestLostRecordsAreCounted(t *testing.T) {
 	}
 	// There is room for the LOST record now; it is written as soon as the program runs again.
 	f.touch(t, 1)
-	if !soon(func() bool { // Drain leaves out what is newest
+	if !lane.Soon(func() bool { // Drain leaves out what is newest
 		if err := s.Drain(rec.record); err != nil {
 			t.Fatal(err)
 		}
@@ -670,7 +672,7 @@ func TestPausesOfAdoptedEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	until := Now() + Slack // Drain leaves out what is newest
-	soon(func() bool { return Now() > until })
+	lane.Soon(func() bool { return Now() > until })
 	for i := range staysCrowded + 1 {
 		if n := drain(); s.Calm() != (i == staysCrowded) {
 			t.Errorf("%d drains after one that began with %d bytes full: calm: %t, %d records", i, s.RingSize(),

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 	"unspool/unwind/image"
 	"unspool/vmas"
@@ -92,7 +93,7 @@ func stop(t *testing.T, pid int) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the process does not stop", func() bool { return isStopped(pid) })
+	lane.Eventually(t, "the process to stop", func() bool { return isStopped(pid) })
 }
 
 // isStopped reads the state in /proc/PID/stat, after the name in parentheses.
@@ -176,9 +177,9 @@ func main() { for { deep(20) } }
 
 func stoppables() []aStoppable {
 	return []aStoppable{
-		{name: "sleep", command: func(t *testing.T) []string { return installed(t, "sleep", "100") }},
+		{name: "sleep", command: func(t *testing.T) []string { return installed(t, "sleep", "600") }},
 		{name: "python3 asleep", command: func(t *testing.T) []string {
-			return installed(t, "python3", "-c", "import time; sorted([1, 2], key=lambda i: time.sleep(100))")
+			return installed(t, "python3", "-c", "import time; sorted([1, 2], key=lambda i: time.sleep(600))")
 		}},
 		{name: "python3", command: func(t *testing.T) []string {
 			return installed(t, "python3", "-c", pythonLoop)
@@ -230,9 +231,9 @@ func TestStoppedProcessesAgreeWithGdb(t *testing.T) {
 			stops := 2
 			if strings.Contains(p.name, "sleep") {
 				stops = 1
-				until(t, "the program does not sleep", func() bool { return isSleeping(cmd.Process.Pid) })
+				lane.Eventually(t, "the program to sleep", func() bool { return isSleeping(cmd.Process.Pid) })
 			} else {
-				until(t, "the program does not start", func() bool { return hasUsed(cmd.Process.Pid, 30) })
+				lane.Eventually(t, "the program to start", func() bool { return hasUsed(cmd.Process.Pid, 30) })
 			}
 			if p.generated { // gdb takes seconds to read the file
 				stops = 1
@@ -267,16 +268,12 @@ var goSwitches = map[string]bool{
 // thread.
 func (p *aStoppable) compareStopped(t *testing.T, gdb, script string, pid int, images *image.Store) {
 	t.Helper()
-	stop(t, pid)
-	want := gdbBacktrace(t, gdb, script, pid)
-	// gdb leaves a process as it found it, mostly.
-	for tries := 1; !isStopped(pid); tries++ {
-		if tries == 5 {
-			t.Fatal("gdb has let the process go on")
-		}
+	var want gdbState
+	lane.Eventually(t, "gdb to leave the process stopped", func() bool { // as it mostly does
 		stop(t, pid)
 		want = gdbBacktrace(t, gdb, script, pid)
-	}
+		return isStopped(pid)
+	})
 	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
 	if err != nil {
 		t.Skipf("skipped for want of the permission to read memory: %v", err)

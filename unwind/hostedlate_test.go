@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"unspool/testdata/lane"
 	"unspool/unwind/image"
 	"unspool/unwind/image/fusetest"
 	"unspool/unwind/rule"
@@ -100,9 +101,9 @@ pointer:
 				u.images.Open(1, m)
 				return func() bool { return u.images.Lookup(1, m).Parse() == nil }
 			}
-			until(t, "the other file is not read", parsed(space.Find(base+far)))
+			lane.Eventually(t, "the other file", parsed(space.Find(base+far)))
 			if c.opened == fusetest.HangClose {
-				until(t, "the file is not read", parsed(space.Find(base)))
+				lane.Eventually(t, "the file", parsed(space.Find(base)))
 				server.Be(t, fusetest.HangRead)
 			}
 			// Going on behind frames that are not known finds a call through a pointer.
@@ -111,7 +112,7 @@ pointer:
 			}
 			server.Be(t, fusetest.Answer)
 			want := []uint64{c.pc, c.nearer}
-			until(t, "the file is there", func() bool {
+			lane.Eventually(t, "a walk through the file that is there", func() bool {
 				got := walk()
 				return slices.Equal(got.IPs, want) && got.End == Root
 			})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/testdata/lane"
 	"unspool/unwind/image"
 	"unspool/unwind/image/fusetest"
 	"unspool/unwind/rule"
@@ -75,9 +76,9 @@ in_outer:
 				u.images.Open(1, m)
 				return func() bool { return u.images.Lookup(1, m).Parse() == nil }
 			}
-			until(t, "the other file is not read", parsed(space.Find(base+far)))
+			lane.Eventually(t, "the other file", parsed(space.Find(base+far)))
 			if c.parsed {
-				until(t, "the file is not read", parsed(space.Find(base)))
+				lane.Eventually(t, "the file", parsed(space.Find(base)))
 				server.Be(t, fusetest.HangRead)
 				// Nothing else asks for the code before.
 				w, f := u.begin(space, stack), frame{pc: generated + 16, sp: madeSP, exact: true}
@@ -91,7 +92,7 @@ in_outer:
 			}
 			server.Be(t, fusetest.Answer)
 			want := []uint64{generated + 16, alsoInStart}
-			until(t, "the file is there", func() bool { return slices.Equal(walk().IPs, want) })
+			lane.Eventually(t, "a walk through the file that is there", func() bool { return slices.Equal(walk().IPs, want) })
 		})
 	}
 }
@@ -145,16 +146,14 @@ interpreter:
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			right := 0
-			for n := 2; ; n++ {
-				// It comes in this wait, or some time behind its beginning.
-				wait, inWait := n/2, n%2 == 0
+			// walk has the file come in a wait, or some time behind its beginning.
+			walk := func(wait int, inWait bool) (got Result, waits int) {
 				server, space := lateFile(t, c.opened, known.Find(base), map[uint64]string{
 					base + far: other.Find(base).File.Path,
 					generated:  "//anon",
 				})
 				defer server.Be(t, fusetest.Answer)
-				waits, walking := 0, false
+				walking := false
 				u := NewUnwinder(image.New(image.Config{
 					Proc: "/proc", Hurried: true,
 					Room: func() bool { return false }, // each question is waited for a little
@@ -174,30 +173,35 @@ interpreter:
 					u.images.Open(1, m)
 					return func() bool { return u.images.Lookup(1, m).Parse() == nil }
 				}
-				until(t, "the other file is not read", parsed(space.Find(base+far)))
+				lane.Eventually(t, "the other file", parsed(space.Find(base+far)))
 				if c.opened == fusetest.HangClose {
-					until(t, "the file is not read", parsed(space.Find(base)))
+					lane.Eventually(t, "the file", parsed(space.Find(base)))
 					server.Be(t, fusetest.HangRead)
 				}
 				var regs Regs
 				regs.set(rule.IP, generated+16)
 				regs.set(rule.SP, madeSP)
 				walking = true
-				got := u.Unwind(space, &regs, madeCopy(true, c.stack...))
+				got = u.Unwind(space, &regs, madeCopy(true, c.stack...))
 				walking = false
-				if waits < wait {
-					break
-				}
-				switch { // on a busy machine it may come after the walk
-				case slices.Equal(got.IPs, []uint64{generated + 16, c.want}):
-					right++
-				case len(got.IPs) > 1 || got.End == Root:
-					t.Errorf("it came in wait %d: %#x, %v", wait, got.IPs, got.End)
-				}
+				return got, waits
 			}
-			if right == 0 {
-				t.Error("it was never there in time")
-			}
+			// On a busy machine it may come after the walk, each time.
+			lane.Eventually(t, "a file that comes in the walk", func() bool {
+				right := 0
+				for n := 2; ; n++ {
+					got, waits := walk(n/2, n%2 == 0)
+					if waits < n/2 {
+						return right > 0
+					}
+					switch {
+					case slices.Equal(got.IPs, []uint64{generated + 16, c.want}):
+						right++
+					case len(got.IPs) > 1 || got.End == Root:
+						t.Errorf("it came in wait %d: %#x, %v", n/2, got.IPs, got.End)
+					}
+				}
+			})
 		})
 	}
 }
@@ -222,14 +226,14 @@ behind:
 	u := NewUnwinder(image.New(image.Config{Proc: "/proc", Hurried: true}))
 	m := space.Find(0x400000)
 	u.images.Open(1, m)
-	until(t, "the file is not read", func() bool { return u.images.Lookup(1, m).Parse() == nil })
+	lane.Eventually(t, "the file", func() bool { return u.images.Lookup(1, m).Parse() == nil })
 	server.Be(t, fusetest.HangRead)
 	isCall := func() bool { return u.begin(space, nil).followsCall(at["behind"]) }
 	if isCall() {
 		t.Error("a call was seen in code that cannot be read")
 	}
 	server.Be(t, fusetest.Answer)
-	until(t, "no call is seen once the code is there", isCall)
+	lane.Eventually(t, "a call, once the code is there", isCall)
 }
 
 // lateFile maps the file of a mapping at the same place in process 1, on a server that is in a mode, and
@@ -248,14 +252,4 @@ func lateFile(t *testing.T, mode fusetest.Mode, late *vmas.Mapping, others map[u
 			Name: []byte(name)})
 	}
 	return server, table.Space(1)
-}
-
-// until waits until something is done.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for began := time.Now(); !done(); time.Sleep(time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatal(what)
-		}
-	}
 }

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/hex"
 	"strings"
+	"unsafe"
+
+	"unspool/vmas/process"
 )
 
 // Kind says what a mapping's name stands for, as far as the name tells.
@@ -29,7 +32,8 @@ const (
 	Memfd
 	// Shared is shared anonymous memory: a System V segment or a mapping of /dev/zero.
 	Shared
-	// Device is a device node or an anon_inode. It must not be opened, as that can have effects.
+	// Device is a device node, an anon_inode or a file of the kernel's. It must not be opened, as that can have
+	// effects.
 	Device
 	// Nameless is a file whose path the kernel could not give (//toolong, //enomem).
 	Nameless
@@ -135,8 +139,14 @@ type files struct {
 	byKey  map[fileKey]*File
 	idle   [maxIdle]*File // a queue of files whose count reached 0
 	head   int            // next slot of idle to use, which holds the oldest
+	weight int            // about the bytes of all files and mappings
 	forget func(*File)
 }
+
+const (
+	mappingWeight = int(unsafe.Sizeof(Mapping{})) + 8 // with its end in a chunk
+	fileWeight    = int(unsafe.Sizeof(File{})) + 128  // with its entry in files.byKey
+)
 
 // intern returns the File of this name and identity. The caller retains it.
 func (fs *files) intern(name []byte, id FileID, start, size uint64) *File {
@@ -154,11 +164,13 @@ func (fs *files) intern(name []byte, id FileID, start, size uint64) *File {
 	f := &File{FileID: id, key: fileKey{string(name), id, vdso}}
 	f.Path, f.Kind, f.Deleted = classify(f.key.name)
 	fs.byKey[f.key] = f
+	fs.weight += fileWeight + len(name)
 	return f
 }
 
 // retain counts the files that a mapping refers to.
 func (fs *files) retain(m *Mapping) {
+	fs.weight += mappingWeight
 	m.File.refs++
 	if m.Copied != nil {
 		m.Copied.File.refs++
@@ -166,6 +178,7 @@ func (fs *files) retain(m *Mapping) {
 }
 
 func (fs *files) release(m *Mapping) {
+	fs.weight -= mappingWeight
 	fs.drop(m.File)
 	if m.Copied != nil {
 		fs.drop(m.Copied.File)
@@ -187,6 +200,7 @@ func (fs *files) drop(f *File) {
 	oldest.queued = false
 	if oldest.refs == 0 {
 		delete(fs.byKey, oldest.key)
+		fs.weight -= fileWeight + len(oldest.key.name)
 		if fs.forget != nil {
 			fs.forget(oldest)
 		}
@@ -217,10 +231,7 @@ func classify(name string) (path string, kind Kind, deleted bool) {
 		return path, Memfd, deleted
 	case deleted && strings.HasPrefix(path, "/SYSV"), path == "/dev/zero":
 		return path, Shared, deleted
-	case strings.HasPrefix(path, "anon_inode:"):
-		return path, Device, deleted
-	case strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/") &&
-		!strings.HasPrefix(path, "/dev/hugepages/"):
+	case process.IsDevice(path):
 		return path, Device, deleted
 	case !strings.HasPrefix(path, "/"):
 		// [vvar], [uprobes], [anon:name], [stack:tid], and whatever the kernel invents next. A

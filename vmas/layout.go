@@ -315,5 +315,6 @@ func (l *layout) keepYoungest(fs *files, now uint32) {
 	for _, c := range l.chunks {
 		c.drop(fs)
 	}
+	young.refs = l.refs
 	*l = young
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"unspool/testdata/lane"
 )
 
 // dump writes a space as "start-end@offset name" in units of a page.
@@ -117,8 +119,22 @@ func checkTable(t *testing.T, tab *Table) {
 			t.Fatalf("chunk has refs %d, %d layouts use it", c.refs, n)
 		}
 	}
+	weight := 0
+	for c := range shares {
+		weight += len(c.maps) * mappingWeight
+	}
+	for _, s := range tab.spaces {
+		weight += len(s.others) * mappingWeight
+		for _, m := range s.others {
+			files[m.File]++
+			if m.Copied != nil {
+				files[m.Copied.File]++
+			}
+		}
+	}
 	idle := 0
 	for _, f := range tab.files.byKey {
+		weight += fileWeight + len(f.Name())
 		if f.refs != files[f] {
 			t.Fatalf("%s has refs %d, %d mappings point to it", f.Path, f.refs, files[f])
 		}
@@ -129,6 +145,21 @@ func checkTable(t *testing.T, tab *Table) {
 	}
 	if len(files) > 0 {
 		t.Fatalf("%d files are mapped and not interned", len(files))
+	}
+	if tab.files.weight != weight {
+		t.Fatalf("files and mappings weigh %d bytes, not %d", weight, tab.files.weight)
+	}
+	threads, ordered := 0, 0
+	for s := tab.oldest; s != nil; s = s.younger {
+		ordered++
+		threads += s.threads.len()
+		if tab.spaces[s.PID] != s {
+			t.Fatalf("a space of process %d is in the order and not in the table", s.PID)
+		}
+	}
+	if ordered != len(tab.spaces) || threads != tab.threads {
+		t.Fatalf("%d of %d spaces are in the order; %d threads are counted, there are %d", ordered, len(tab.spaces),
+			tab.threads, threads)
 	}
 	if idle > maxIdle {
 		t.Fatalf("%d idle files are kept", idle)
@@ -423,7 +454,8 @@ func BenchmarkMmapAmongMany(b *testing.B) {
 
 // A process that maps and unmaps a page at random addresses, again and again: no record tells of
 // the unmapping, so as many mappings are known as a space may hold.
-func TestVeryManyMappingsCostNoMoreEach(t *testing.T) {
+func TestMachineVeryManyMappingsCostNoMoreEach(t *testing.T) {
+	lane.Machine(t, 0.99)
 	cost := func(span uint64) time.Duration {
 		r := rand.New(rand.NewPCG(1, span))
 		tab := NewTable("")
@@ -443,6 +475,7 @@ func TestVeryManyMappingsCostNoMoreEach(t *testing.T) {
 		return best
 	}
 	few, many := cost(500), cost(maxLimit-1)
+	lane.Figure(t, "2,000 mappings take %v among %d, %v among 500", many, maxLimit-1, few)
 	if many > 30*few {
 		t.Errorf("2,000 mappings take %v among %d, %v among 500", many, maxLimit-1, few)
 	}

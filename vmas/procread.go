@@ -16,7 +16,7 @@ import (
 // proc reads a proc file system, through one buffer.
 type proc struct {
 	texts process.Texts // nil for none
-	buf   []byte
+	buf   []byte        // nil as long as nothing is read
 }
 
 const (
@@ -39,6 +39,15 @@ func (p *proc) stat(pid, tid uint32, st *stat) error {
 	return nil
 }
 
+// use reads another proc file system, unless that is nil, until the result is called.
+func (p *proc) use(texts process.Texts) (restore func()) {
+	before := p.texts
+	if texts != nil {
+		p.texts = texts
+	}
+	return func() { p.texts = before }
+}
+
 func (p *proc) reserve() {
 	if p.buf == nil {
 		p.buf = make([]byte, mapsBuffer)
@@ -48,7 +57,7 @@ func (p *proc) reserve() {
 // readSmall fills the buffer with the beginning of a file that one read returns.
 func (p *proc) readSmall(pid, tid uint32, name process.Text) (int, error) {
 	p.reserve()
-	text, err := p.texts.Text(pid, tid, name)
+	text, err := p.texts.Text(pid, tid, name, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -60,47 +69,57 @@ func (p *proc) readSmall(pid, tid uint32, name process.Text) (int, error) {
 	return n, nil
 }
 
-// maps calls fn with each mapping in a maps file; m and its Name are valid during the call.
-// It returns the number of mappings. Lines that make no sense are left out.
-func (p *proc) maps(pid, tid uint32, fn func(m *Map)) (lines int, err error) {
-	p.reserve()
-	text, err := p.texts.Text(pid, tid, process.Maps)
-	if err != nil {
+// A mapsText is a maps file that is read a piece at a time.
+type mapsText struct {
+	text io.ReadCloser
+	most int    // bytes to be read; 0 for all
+	read int    // bytes so far
+	rest []byte // the beginning of a line that goes on in the next piece
+	skip bool   // inside a line that is longer than a buffer
+}
+
+// errCut says that as many bytes were read as were asked for, and perhaps not all.
+var errCut = errors.New("not read to the end")
+
+// next reads a piece into buf and calls fn with each mapping in it; m and its Name are valid during the call.
+// It returns the number of mappings, and io.EOF at the end. Lines that make no sense are left out.
+func (t *mapsText) next(buf []byte, fn func(m *Map)) (lines int, err error) {
+	have := copy(buf, t.rest)
+	n, err := t.text.Read(buf[have:])
+	if err != nil && err != io.EOF {
 		return 0, err
 	}
-	defer text.Close()
+	t.read += n
+	cut := t.most > 0 && t.read >= t.most
+	data := buf[:have+n]
 	var m Map
-	have, total := 0, 0
-	skip := false // inside a line that is longer than the buffer
-	for total < maxMapsBytes {
-		n, err := text.Read(p.buf[have:])
-		if err != nil && err != io.EOF {
-			return lines, err
+	for {
+		nl := bytes.IndexByte(data, '\n')
+		if nl < 0 && (n > 0 || cut) {
+			break
 		}
-		total += n
-		data := p.buf[:have+n]
-		for {
-			nl := bytes.IndexByte(data, '\n')
-			if nl < 0 {
-				if n > 0 {
-					break
-				}
-				nl = len(data) // the last line, without its newline
-			}
-			if !skip && parseMapsLine(data[:nl], &m) {
-				lines++
-				fn(&m)
-			}
-			skip = false
-			if nl == len(data) {
-				return lines, nil
-			}
-			data = data[nl+1:]
+		last := nl < 0 // without its newline
+		if last {
+			nl = len(data)
 		}
-		have = copy(p.buf, data)
-		if have == len(p.buf) {
-			have, skip = 0, true
+		if !t.skip && parseMapsLine(data[:nl], &m) {
+			lines++
+			fn(&m)
 		}
+		if t.skip = false; last {
+			return lines, io.EOF
+		}
+		data = data[nl+1:]
+	}
+	if len(data) == len(buf) {
+		data, t.skip = nil, true
+	}
+	t.rest = append(t.rest[:0], data...)
+	switch {
+	case cut:
+		return lines, errCut
+	case t.read >= maxMapsBytes:
+		return lines, io.EOF
 	}
 	return lines, nil
 }

@@ -3,7 +3,6 @@ package vmas
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 )
 
@@ -12,8 +11,9 @@ var ErrEnded = errors.New("process has ended")
 
 var errNoProc = errors.New("no proc file system")
 
-// Seed reads a process from /proc: its threads that can still run, and its executable mappings.
-// Call it when the process's events are open, or for a sample of a PID that Space does not know.
+// Seed reads a process from /proc, all of it: its threads that can still run, and its executable mappings.
+// Call it when the process's events are open. See SeedNow for a sample of a process that Space does not know, and
+// SeedLater for processes that may never be sampled.
 //
 // A process that has ended yields ErrEnded, and is remembered, so that asking again costs nothing.
 // Where maps cannot be read (ptrace's permissions decide), the space is there with its threads,
@@ -21,143 +21,36 @@ var errNoProc = errors.New("no proc file system")
 //
 // A process that is known already keeps its mappings, unless /proc shows others at their addresses.
 func (t *Table) Seed(pid uint32) (*Space, error) {
-	if t.proc.texts == nil {
-		return nil, fmt.Errorf("seed process %d: %w", pid, errNoProc)
+	if err := t.canRead(pid); err != nil {
+		return nil, err
 	}
-	if !isProcess(pid) || t.spaces[pid] == nil && t.ended.known(pid) {
-		return nil, fmt.Errorf("seed process %d: %w", pid, ErrEnded)
-	}
-	s, known := t.spaces[pid], true
-	if s == nil {
-		s, known = t.add(pid), false
-	}
-	living, err := t.readThreads(s)
-	if err == nil && len(s.threads) == 0 {
-		err = ErrEnded
-	}
-	if err != nil {
-		if errors.Is(err, fs.ErrPermission) {
-			s.denied = true
-			return s, fmt.Errorf("seed process %d: %w", pid, fs.ErrPermission)
-		}
-		if gone(err) {
-			err = ErrEnded
-		}
-		if !known {
-			t.remove(pid)
-			t.ended.add(pid, endAbsent)
-		}
-		return nil, fmt.Errorf("seed process %d: %w", pid, err)
-	}
-	if s.kernel {
-		return s, nil
-	}
-	if _, _, err := t.readMaps(s, living, false); err != nil {
-		if gone(err) && !known {
-			// It ended between the two reads. Its records, if there are any, follow.
-			t.remove(pid)
-			t.ended.add(pid, endAbsent)
-			return nil, fmt.Errorf("seed process %d: %w", pid, ErrEnded)
-		}
-		return s, fmt.Errorf("seed process %d: %w", pid, err)
-	}
-	return s, nil
+	t.isRead(pid)
+	r := t.beginReading(pid)
+	return t.seeded(r, t.readAll(r))
 }
 
-// SeedAll seeds every process that /proc lists and calls found, if not nil, for each. Processes
-// that end meanwhile are left out. It goes on after a process that cannot be read; found gets the
-// error.
-func (t *Table) SeedAll(found func(*Space, error)) error {
+// canRead returns an error if there is no such process, as far as is known.
+func (t *Table) canRead(pid uint32) error {
 	if t.proc.texts == nil {
-		return fmt.Errorf("seed all processes: %w", errNoProc)
+		return fmt.Errorf("seed process %d: %w", pid, errNoProc)
 	}
-	pids, err := t.proc.numbers(0)
-	if err != nil {
-		return fmt.Errorf("seed all processes: %w", err)
-	}
-	for _, pid := range pids {
-		s, err := t.Seed(pid)
-		if s != nil && found != nil {
-			found(s, err)
-		}
+	if !isProcess(pid) || t.spaces[pid] == nil && t.ended.known(pid) {
+		return fmt.Errorf("seed process %d: %w", pid, ErrEnded)
 	}
 	return nil
 }
 
-// readThreads adds the threads in /proc to the thread list of s and returns one that is alive. It removes
-// none: a thread whose EXIT is still to come may have left /proc already.
-func (t *Table) readThreads(s *Space) (living uint32, err error) {
-	tids, err := t.proc.numbers(s.PID)
-	for _, tid := range tids {
-		var st stat
-		if t.proc.stat(s.PID, tid, &st) != nil {
-			continue // it ended
-		}
-		if tid == s.PID {
-			s.comm = st.comm
-			s.PPID = st.ppid
-			s.start = st.start
-			s.kernel = st.flags&pfKthread != 0
-		}
-		if !st.alive() {
-			continue
-		}
-		if s.comm == "" {
-			s.comm = st.comm
-		}
-		if living == 0 {
-			living = tid
-		}
-		s.threads[tid] = st.comm
+// beginReading begins to read a process, which has a space then.
+func (t *Table) beginReading(pid uint32) *reading {
+	t.proc.reserve()
+	s, known := t.spaces[pid], true
+	if s == nil {
+		s, known = t.add(pid), false
+		s.threadsIncomplete = true
 	}
-	if err == nil {
-		s.threadsIncomplete = false
-	}
-	return living, err
-}
-
-// readMaps merges the mappings that /proc shows into s, or replaces those of s by them. It reports
-// how many there are, and whether anything is different now. living is a thread that still has the address
-// space: a leader that has exited has none.
-func (t *Table) readMaps(s *Space, living uint32, replace bool) (lines int, different bool, err error) {
-	var fresh *layout
-	old := s.layout
-	if replace {
-		fresh = &layout{refs: 1}
-		s.layout = fresh
-	}
-	var before Map
-	var name []byte // that before has, which maps reuses
-	ahead := false  // of the records: the process executes something else by now
-	lines, err = t.proc.maps(s.PID, living, func(m *Map) {
-		if ahead = ahead || !replace && s.isAhead(m); ahead {
-			return
-		}
-		if !replace && !s.doubted && s.hidesCode(m) {
-			return
-		}
-		if replace || !s.holds(m) {
-			moved := !replace && t.moved(s, m)
-			different = t.insert(s, m, &before) || moved || different
-		}
-		name = append(name[:0], m.Name...)
-		before = *m
-		before.Name = name
-	})
-	s.denied = errors.Is(err, fs.ErrPermission)
-	if replace {
-		if err != nil || lines == 0 {
-			s.layout.drop(&t.files)
-			s.layout = old
-			return lines, false, err
-		}
-		old.drop(&t.files)
-		different = true
-	}
-	if different {
-		s.changed()
-	}
-	return lines, different, err
+	r := newReading(s, known)
+	r.losses = t.losses
+	return r
 }
 
 // holds reports whether the space has m already, under whatever identity.
@@ -200,13 +93,17 @@ const (
 // found each time.
 func (t *Table) Refresh(pid uint32) bool {
 	s := t.spaces[pid]
-	if s == nil || s.kernel || t.proc.texts == nil || t.tooSoon(s) {
+	if s == nil || s.kernel || t.proc.texts == nil || t.tooSoon(s) || t.IsUnread(pid) {
 		return false
 	}
-	return t.reload(s, false)
+	different, _ := t.reload(s)
+	return different
 }
 
 func (t *Table) tooSoon(s *Space) bool { return !s.reread.IsZero() && t.now().Before(s.reread) }
+
+// mostNames is how many threads are asked for their names at a time for a process that is read again.
+const mostNames = 1024
 
 // Reread makes up for lost records: for a process that is doubted, it reads from /proc what they may have
 // said, which is its mappings and the names of its threads, as rarely as Refresh does. It reports whether
@@ -214,46 +111,100 @@ func (t *Table) tooSoon(s *Space) bool { return !s.reread.IsZero() && t.now().Be
 // still come.
 func (t *Table) Reread(pid uint32) (different bool) {
 	s := t.spaces[pid]
-	if s == nil || !s.doubted || t.proc.texts == nil || t.tooSoon(s) {
+	if s == nil || !s.doubted || t.proc.texts == nil || t.tooSoon(s) || t.IsUnread(pid) {
 		return false
 	}
-	defer func() { s.doubted = false }()
+	all := true
+	defer func() { s.doubted = !all }()
 	var st stat
 	if t.proc.stat(pid, pid, &st) != nil {
 		return false // it has ended: what is known has to do
 	}
 	if s.start != 0 && s.start != st.start {
 		t.remove(pid)
-		next, _ := t.Seed(pid)
+		next, _ := t.SeedNow(pid)
 		return next != nil
 	}
 	name := s.comm
-	if _, err := t.readThreads(s); err != nil || s.kernel {
+	if !t.listThreads(s, mostNames) || s.kernel {
 		return false
 	}
 	s.Generated = nil
-	return t.reload(s, false) || s.comm != name
+	different, all = t.reload(s)
+	return different || s.comm != name
 }
 
-// reload reads maps again and works out when it may be read next.
-func (t *Table) reload(s *Space, replace bool) (different bool) {
-	if t.proc.texts == nil {
-		return false
+// listThreads adds up to most threads in /proc to the thread list of s, and says whether there is such a process.
+func (t *Table) listThreads(s *Space, most int) bool {
+	tids, err := t.proc.numbers(s.PID)
+	t.readThreads(s, tids[:min(len(tids), most)])
+	if err == nil && len(tids) <= most {
+		s.threadsIncomplete = false
 	}
-	begin, lines := t.now(), 0
+	return err == nil
+}
+
+// reload reads maps again and works out when it may be read next. If there is no time now for all of it, the rest is
+// read later.
+func (t *Table) reload(s *Space) (different, all bool) {
+	begin := t.now()
+	if !t.mayRead(s, begin) {
+		return false, false
+	}
+	t.proc.reserve()
+	r := newReading(s, true)
+	var err error
 	if living, ok := t.sameProcess(s); ok {
-		lines, different, _ = t.readMaps(s, living, replace)
+		r.listed, r.living = true, living
+		all, err = t.readWithin(r, begin)
 	}
+	if !all && err == nil && r.listed {
+		t.want(s.PID)
+	}
+	t.readAgain(s, begin, r.lines, r.different)
+	return r.different, all || err != nil
+}
+
+// replace reads maps into an empty space in the place of what is known. Nothing changes if not all of it can be read.
+func (t *Table) replace(s *Space) {
+	begin := t.now()
+	if t.proc.texts == nil || !t.mayRead(s, begin) {
+		return
+	}
+	t.proc.reserve()
+	old := s.layout
+	s.layout = &layout{refs: 1}
+	r := newReading(s, true)
+	r.merges = false
+	all := false
+	if living, ok := t.sameProcess(s); ok {
+		r.listed, r.living = true, living
+		all, _ = t.readWithin(r, begin)
+	}
+	if all = all && r.lines > 0; all {
+		old.drop(&t.files)
+		s.told = 0
+	} else {
+		s.layout.drop(&t.files)
+		s.layout = old
+	}
+	s.changed()
+	t.readAgain(s, begin, r.lines, all)
+}
+
+// readAgain notes that maps was read again, and works out when it may be read next.
+func (t *Table) readAgain(s *Space, begin time.Time, lines int, different bool) {
 	end := t.now()
 	if different {
 		s.backoff = 0
 	} else {
 		s.backoff = min(max(2*s.backoff, minBackoff), maxBackoff)
 	}
-	s.credit = min(s.credit+begin.Sub(s.credited)/rereadShare, mostReread) - charge(end.Sub(begin), lines)
+	cost := charge(end.Sub(begin), lines)
+	t.pay(s, cost)
+	s.credit = min(s.credit+begin.Sub(s.credited)/rereadShare, mostReread) - cost
 	s.credited = begin
 	s.reread = end.Add(max(s.backoff, -s.credit*rereadShare))
-	return different
 }
 
 // charge is what a read of that many lines counts for that took so long.
@@ -273,7 +224,7 @@ func (t *Table) sameProcess(s *Space) (living uint32, ok bool) {
 	if st.alive() {
 		return s.PID, true
 	}
-	for tid := range s.threads {
+	for tid := range s.threads.each() {
 		if tid != s.PID && t.proc.stat(s.PID, tid, &st) == nil && st.alive() {
 			return tid, true
 		}

@@ -16,6 +16,7 @@ import (
 
 	"unspool/testdata/costs"
 	"unspool/testdata/inputs"
+	"unspool/testdata/lane"
 )
 
 type fakeProcess struct {
@@ -70,6 +71,15 @@ func writeFakeProc(t testing.TB, root string, p fakeProcess) {
 		comm, state, _ := strings.Cut(s, " ")
 		put(tid, comm, state, p.maps)
 	}
+}
+
+// seedAll reads all processes.
+func seedAll(tab *Table, found func(*Space, error)) error {
+	if err := tab.SeedLater(nil); err != nil {
+		return err
+	}
+	tab.SeedSome(func() bool { return true }, found)
+	return nil
 }
 
 func TestMapsLines(t *testing.T) {
@@ -160,7 +170,7 @@ func TestSeedFromFakeProc(t *testing.T) {
 	}
 	tab := NewTable(root)
 	got := map[uint32]string{}
-	if err := tab.SeedAll(func(s *Space, err error) {
+	if err := seedAll(tab, func(s *Space, err error) {
 		if err != nil {
 			t.Errorf("process %d: %v", s.PID, err)
 		}
@@ -302,14 +312,7 @@ func TestSeedProcessWhoseLeaderExited(t *testing.T) {
 	bufio.NewReader(out).ReadString('\n')
 	tab := NewTable("/proc")
 	pid := uint32(cmd.Process.Pid)
-	var st stat
-	for i := 0; i < 200 && st.state != 'Z'; i++ {
-		time.Sleep(5 * time.Millisecond)
-		tab.proc.stat(pid, pid, &st)
-	}
-	if st.state != 'Z' {
-		t.Fatal("the leader does not exit")
-	}
+	awaitZombie(t, tab, pid)
 	s, err := tab.Seed(pid)
 	if err != nil {
 		t.Fatal(err)
@@ -337,6 +340,15 @@ func TestSeedProcessWhoseLeaderExited(t *testing.T) {
 	}
 }
 
+// awaitZombie waits until the first thread of a process has exited.
+func awaitZombie(t *testing.T, tab *Table, pid uint32) {
+	t.Helper()
+	lane.Eventually(t, "the end of a process's first thread", func() bool {
+		var st stat
+		return tab.proc.stat(pid, pid, &st) == nil && st.state == 'Z'
+	})
+}
+
 // A process that ends without being waited for has a stat line and no memory.
 func TestSeedZombie(t *testing.T) {
 	cmd := exec.Command("true")
@@ -346,13 +358,7 @@ func TestSeedZombie(t *testing.T) {
 	defer cmd.Wait()
 	tab := NewTable("/proc")
 	pid := uint32(cmd.Process.Pid)
-	for range 200 {
-		var st stat
-		if tab.proc.stat(pid, pid, &st) == nil && st.state == 'Z' {
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	awaitZombie(t, tab, pid)
 	if _, err := tab.Seed(pid); !errors.Is(err, ErrEnded) || tab.Space(pid) != nil {
 		t.Errorf("a zombie is seeded: %v", err)
 	}
@@ -362,7 +368,7 @@ func TestSeedAllOfThisMachine(t *testing.T) {
 	tab := NewTable("/proc")
 	begin := time.Now()
 	kernel, failed := 0, 0
-	if err := tab.SeedAll(func(s *Space, err error) {
+	if err := seedAll(tab, func(s *Space, err error) {
 		if s.Kernel() {
 			kernel++
 		} else if err != nil {
@@ -432,7 +438,7 @@ func BenchmarkSeedAll(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		tab := NewTable("/proc")
-		if err := tab.SeedAll(nil); err != nil {
+		if err := seedAll(tab, nil); err != nil {
 			b.Skip(err)
 		}
 		n = tab.Len()

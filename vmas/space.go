@@ -18,13 +18,16 @@ type Space struct {
 	// clears it.
 	Generated any
 
+	older, younger *Space // in the order of Table.oldest
+	used           bool   // it was looked for since it was added, or since it was the oldest
+
 	id     uint64 // see ID
 	layout *layout
 	last   *Mapping  // the mapping found last
 	gen    uint32    // counts changes of the mappings
 	others []Mapping // code that was where other code is now: see moved
 
-	threads map[uint32]string
+	threads threads
 	comm    string // the process's name, for threads that are not in the list
 	start   uint64 // start time in clock ticks after boot, 0 where unknown
 	kernel  bool   // a kernel thread: it has no address space and never had one
@@ -34,6 +37,9 @@ type Space struct {
 	missing           bool // the last sweep did not find it
 	denied            bool // its maps could not be read for want of permission
 
+	told     uint32        // the part of the recording that has all that is known: see Table.Tell
+	uid      uint32        // whose process it is, if it is owned
+	owned    bool          // uid is known
 	reread   time.Time     // the earliest time of the next re-read
 	credit   time.Duration // for re-reads, at the time of the last one
 	credited time.Time
@@ -90,7 +96,7 @@ func (s *Space) Forked() bool { return s.forked }
 
 // Comm returns the name of a thread, or of the process where the thread is not known.
 func (s *Space) Comm(tid uint32) string {
-	if c, ok := s.threads[tid]; ok {
+	if c, ok := s.threads.get(tid); ok {
 		return c
 	}
 	return s.comm
@@ -98,13 +104,23 @@ func (s *Space) Comm(tid uint32) string {
 
 // Threads returns the living threads that are known, in order of TID.
 func (s *Space) Threads() []Thread {
-	ts := make([]Thread, 0, len(s.threads))
-	for tid, comm := range s.threads {
+	ts := make([]Thread, 0, s.threads.len())
+	for tid, comm := range s.threads.each() {
 		ts = append(ts, Thread{tid, comm})
 	}
 	slices.SortFunc(ts, func(a, b Thread) int { return cmp.Compare(a.TID, b.TID) })
 	return ts
 }
+
+// Len is how many executable mappings there are.
+func (s *Space) Len() int { return s.layout.n }
+
+// IsLarge says whether there are so many mappings or threads that they are told one by one, as they are sampled.
+func (s *Space) IsLarge() bool { return s.layout.n > manyMappings || s.threads.len() > manyMappings }
+
+// manyMappings is what few processes have, as nearly all files are mapped as code once. To tell of as many takes some
+// milliseconds.
+const manyMappings = 1024
 
 // changed notes that the mappings have changed.
 func (s *Space) changed() {

@@ -9,12 +9,34 @@ import (
 // Table holds the address spaces of all processes, by PID. It is not safe for concurrent use.
 type Table struct {
 	spaces map[uint32]*Space
-	files  files
-	ended  ended
-	seq    uint32
-	born   uint64 // address spaces so far
-	proc   proc
-	now    func() time.Time
+	// The spaces in the order in which they were added, but that those that are used are moved to the end when it
+	// is their turn to be forgotten.
+	oldest, youngest *Space
+
+	threads   int // of all spaces
+	files     files
+	ended     ended
+	seq       uint32
+	born      uint64 // address spaces so far
+	maxWeight int    // of files
+	forgotten Forgotten
+
+	// Room says whether there is room for the records that come while a process is read for one that waits; nil if
+	// nobody knows. Look is called for a look at the records that have come meanwhile: see ToCome.
+	Room func() bool
+	Look func()
+	// Patient reads processes for which nothing waits; nil for who reads the others.
+	Patient process.Texts
+
+	unread   unreads
+	toCome   map[uint32]uint64 // by PID: see ToCome
+	losses   uint64
+	accounts map[uint32]*account // by user
+	all      account
+	part     uint32 // see Restate
+
+	proc proc
+	now  func() time.Time
 }
 
 // NewTable returns an empty table that reads procRoot ("/proc") when asked to. With an empty
@@ -31,11 +53,17 @@ func NewTable(procRoot string) *Table {
 // for the next process. It has to close the Image.
 func NewTableOf(texts process.Texts, forget func(*File)) *Table {
 	return &Table{
-		spaces: make(map[uint32]*Space),
-		files:  files{byKey: make(map[fileKey]*File), forget: forget},
-		ended:  ended{state: make(map[uint32]end)},
-		proc:   proc{texts: texts},
-		now:    time.Now,
+		spaces:    make(map[uint32]*Space),
+		files:     files{byKey: make(map[fileKey]*File), forget: forget},
+		ended:     ended{state: make(map[uint32]end)},
+		maxWeight: maxWeight,
+		unread:    unreads{of: make(map[uint32]*unread)},
+		toCome:    make(map[uint32]uint64),
+		accounts:  make(map[uint32]*account),
+		all:       account{credit: mostAllCredit},
+		part:      1,
+		proc:      proc{texts: texts},
+		now:       time.Now,
 	}
 }
 
@@ -47,7 +75,13 @@ const noPID = ^uint32(0)
 func isProcess(pid uint32) bool { return pid != 0 && pid != noPID }
 
 // Space returns the address space of a process, nil when the PID is not known.
-func (t *Table) Space(pid uint32) *Space { return t.spaces[pid] }
+func (t *Table) Space(pid uint32) *Space {
+	s := t.spaces[pid]
+	if s != nil {
+		s.used = true
+	}
+	return s
+}
 
 // Len returns the number of processes known.
 func (t *Table) Len() int { return len(t.spaces) }
@@ -118,6 +152,9 @@ func (t *Table) insert(s *Space, m, before *Map) bool {
 		Start: m.Addr, End: end, Offset: m.Offset, Prot: m.Prot, Flags: m.Flags, Time: m.Time, seq: t.seq,
 	}
 	if m.Prot&ProtExec != 0 {
+		if t.files.weight > t.maxWeight {
+			t.thin()
+		}
 		nm.File = t.files.intern(m.Name, m.ID, m.Addr, m.Len)
 		nm.Copied = t.copied(s, m, before)
 	}
@@ -137,7 +174,7 @@ const (
 // trim drops stale mappings: it reads the process's maps again and, if the mappings are still too many,
 // drops the older half.
 func (t *Table) trim(s *Space) {
-	t.reload(s, true)
+	t.replace(s)
 	if s.layout.n >= maxLimit {
 		s.layout = s.layout.unshared()
 		s.layout.keepYoungest(&t.files, t.seq)
@@ -161,31 +198,39 @@ func (t *Table) Expect(m Map) *File {
 // a process that had its PID before. (The child of a vfork shares its parent's memory instead; it is
 // treated the same, as it execs or exits before its parent goes on.)
 func (t *Table) Fork(pid, tid, ppid, ptid uint32) {
-	if !isProcess(pid) || tid == noPID {
+	if !isProcess(pid) || !isProcess(tid) {
 		return
 	}
-	parent := t.spaces[ppid]
+	parent := t.Space(ppid)
 	if pid == ppid {
 		if parent == nil {
 			parent = t.add(pid)
 			parent.threadsIncomplete = true
 		}
-		if _, ok := parent.threads[tid]; !ok {
-			parent.threads[tid] = parent.Comm(ptid)
+		if _, ok := parent.threads.get(tid); !ok {
+			t.name(parent, tid, parent.Comm(ptid))
 		}
 		return
 	}
 	t.remove(pid)
+	if t.IsUnread(ppid) {
+		parent, _ = t.SeedNow(ppid)
+	}
 	s := t.add(pid)
 	s.PPID, s.forked = ppid, true
+	if t.IsUnread(ppid) {
+		t.unread.of[pid] = &unread{pid: pid, state: left, child: true}
+	}
 	if parent == nil {
-		s.threads[tid] = ""
+		t.name(s, tid, "")
 		return
 	}
 	s.comm = parent.Comm(ptid)
-	s.threads[tid] = s.comm
+	t.name(s, tid, s.comm)
 	s.kernel = parent.kernel
 	s.denied = parent.denied
+	s.uid, s.owned = parent.uid, parent.owned
+	s.told = parent.told
 	s.layout = parent.layout
 	s.layout.refs++
 	s.limit = parent.limit
@@ -199,11 +244,13 @@ func (t *Table) Exit(pid, tid uint32) {
 	}
 	s := t.spaces[pid]
 	if s == nil {
-		t.ended.add(pid, endExit)
+		if !t.IsUnread(pid) { // it may have more threads
+			t.ended.add(pid, endExit)
+		}
 		return
 	}
-	delete(s.threads, tid)
-	if len(s.threads) > 0 {
+	t.unname(s, tid)
+	if s.threads.len() > 0 {
 		return
 	}
 	if s.threadsIncomplete && t.othersRun(s, tid) {
@@ -219,18 +266,19 @@ func (t *Table) othersRun(s *Space, tid uint32) bool {
 	if t.proc.texts == nil {
 		return tid != s.PID
 	}
-	if _, err := t.readThreads(s); err != nil {
+	t.proc.reserve()
+	if !t.listThreads(s, mostNames) {
 		return false
 	}
-	delete(s.threads, tid) // /proc may show it until it is gone
-	return len(s.threads) > 0
+	t.unname(s, tid) // /proc may show it until it is gone
+	return s.threads.len() > 0 || s.threadsIncomplete
 }
 
 // Comm applies a COMM record: thread tid of process pid is now called comm, which need not outlive
 // the call. With exec, the process starts again without mappings and other threads, since an exec
 // ends those and gives the thread the leader's TID.
 func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
-	if !isProcess(pid) || tid == noPID {
+	if !isProcess(pid) || !isProcess(tid) {
 		return
 	}
 	s := t.spaces[pid]
@@ -240,7 +288,7 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 			return
 		}
 		c := boundComm(comm)
-		s.threads[tid] = c
+		t.name(s, tid, c)
 		if tid == pid {
 			s.comm = c
 		}
@@ -250,13 +298,16 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 		s = t.add(pid)
 	}
 	s.comm = boundComm(comm)
-	clear(s.threads)
-	s.threads[tid] = s.comm
+	t.unnameAll(s)
+	t.name(s, tid, s.comm)
 	s.threadsIncomplete = false
 	s.kernel = false
 	s.denied = false
 	s.forked = false
+	s.owned = false
+	s.told = t.part
 	s.Generated = nil
+	t.isRead(pid)
 	s.layout.drop(&t.files)
 	s.layout = &layout{refs: 1}
 	t.dropOthers(s, 0, ^uint64(0))
@@ -272,30 +323,47 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 // doubted until it is read again.
 func (t *Table) Lost() {
 	t.ended.clear()
+	clear(t.toCome)
+	t.losses++
 	for _, s := range t.spaces {
 		s.doubted = true
 		s.threadsIncomplete = true
 	}
 }
 
+// IsTold says whether all that is known of a process is known from records, was told by Tell, or its parent had when
+// it was forked.
+func (t *Table) IsTold(s *Space) bool { return s.told == t.part }
+
+// Tell notes that all that is known of a process is told now, so that IsTold says so until more of it is read.
+func (t *Table) Tell(s *Space) { s.told = t.part }
+
+// Restate notes that nothing that was told counts any more, records included.
+func (t *Table) Restate() { t.part++ }
+
 // add makes an empty space.
 func (t *Table) add(pid uint32) *Space {
-	t.born++
-	s := &Space{
-		PID: pid, id: t.born, layout: &layout{refs: 1}, threads: make(map[uint32]string, 1), limit: minLimit,
+	for len(t.spaces) >= MaxSpaces {
+		t.forgetOldest()
 	}
+	t.born++
+	s := &Space{PID: pid, id: t.born, layout: &layout{refs: 1}, limit: minLimit}
 	t.spaces[pid] = s
+	t.append(s)
 	t.ended.remove(pid)
 	return s
 }
 
 // remove frees a space, if there is one.
 func (t *Table) remove(pid uint32) {
+	t.isRead(pid)
 	if s := t.spaces[pid]; s != nil {
 		s.layout.drop(&t.files)
 		t.dropOthers(s, 0, ^uint64(0))
 		s.layout = &layout{refs: 1} // for whoever still holds the space
 		s.changed()
+		t.unnameAll(s)
+		t.unlink(s)
 		delete(t.spaces, pid)
 	}
 }

@@ -133,14 +133,9 @@ func (p shown) rows(section string) [][]string {
 // frame is the position in the window of a frame in one of the graphs, after the page has stopped moving.
 func (p shown) frame(side string, row int, share float64) (x, y float64) {
 	p.Helper()
-	box := browser.Eval[[]float64](p.Page, `new Promise(done => {
-		document.querySelector('#graphs').scrollIntoView();
-		setTimeout(() => {
-			const b = document.querySelector('#`+side+` .graph').getBoundingClientRect();
-			done([b.left, b.top, b.width]);
-		}, 250);
-	})`)
-	return box[0] + box[2]*share, box[1] + 19*(float64(row)+0.5)
+	p.Page.Run("document.querySelector('#graphs').scrollIntoView()")
+	left, top, width := p.Box("#" + side + " .graph")
+	return left + width*share, top + 19*(float64(row)+0.5)
 }
 
 // same compares a table with the expected one.

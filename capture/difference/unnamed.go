@@ -46,11 +46,8 @@ const (
 )
 
 func (o fold) has(f *profile.Frame) bool {
-	return isCode(f.Kind) && (o == all || o == addresses && !f.Known && !f.Inlined)
+	return f.Kind.IsCode() && (o == all || o == addresses && !f.Known && !f.Inlined)
 }
-
-// isCode says whether frames of a kind are functions of their image.
-func isCode(k profile.Kind) bool { return k == profile.User || k == profile.Kernel || k == profile.JIT }
 
 // compareNames finds the images of which functions cannot be compared.
 func (m *merger) compareNames() {
@@ -101,7 +98,7 @@ func (m *merger) naming(side int) map[string]*naming {
 	found := make(map[string]*naming)
 	for i := range s.Frames {
 		f := &s.Frames[i]
-		if samples[i] == 0 || !isCode(f.Kind) {
+		if samples[i] == 0 || !f.Kind.IsCode() {
 			continue
 		}
 		image := &s.Images[f.Image]

@@ -24,6 +24,7 @@ import (
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/capture/symbols"
+	"unspool/testdata/programs"
 )
 
 // run runs a tool; it skips the test when the tool is missing.
@@ -41,23 +42,23 @@ func run(t *testing.T, name string, args ...string) {
 	}
 }
 
-// record records the program of testdata, and loads that.
+// record records each page that pprof's program touches, and loads that.
 func record(t *testing.T, options ...string) *profile.Profile {
 	t.Helper()
 	dir := t.TempDir()
 	library, program := filepath.Join(dir, "libspin.so"), filepath.Join(dir, "program")
 	flags := append(options, "-g", "-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer")
-	run(t, "gcc", append(flags, "-shared", "-fPIC", "-o", library, "testdata/library.c")...)
-	run(t, "g++", append(flags, "-o", program, "testdata/main.cc", library)...)
-	return recorded(t, program)
+	run(t, "gcc", append(flags, "-shared", "-fPIC", "-o", library, "../pprof/testdata/library.c")...)
+	run(t, "g++", append(flags, "-o", program, "../pprof/testdata/main.cc", library)...)
+	return recorded(t, program, "2", "60")
 }
 
-// recorded records a program, and loads that.
-func recorded(t *testing.T, program string) *profile.Profile {
+// recorded records the page faults of a program, and loads that.
+func recorded(t *testing.T, command ...string) *profile.Profile {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "perf.data")
-	run(t, "perf", "record", "-q", "-g", "-F", "1999", "-N", "-e", "cpu-clock", "-o", data, "--",
-		program)
+	run(t, "perf", slices.Concat([]string{"record", "-q", "-g", "-N", "-o", data}, programs.Faults(), []string{"--"},
+		command)...)
 	r, err := perfdata.Open(data)
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +198,7 @@ func TestPages(t *testing.T) {
 		{"/ui/top", 200, []string{"library_spin", "mix\\u003clong unsigned int\\u003e"}},
 		{"/ui/top?si=samples", 200, []string{"library_spin"}},
 		{"/ui/source?f=" + url.QueryEscape("^mix<"), 200, []string{"x ^= x &lt;&lt; 13;", "main.cc"}},
-		{"/ui/source?f=library_spin", 200, []string{"sink = sink &#43; i;", "library.c"}},
+		{"/ui/source?f=library_spin", 200, []string{"sink[i % 60][0] = i;", "library.c"}},
 		{"/ui/peek?f=library_spin", 200, []string{"library_spin"}},
 		{"/ui/saveconfig?config=x", 403, nil},
 		{"/ui/deleteconfig?config=x", 403, nil},
@@ -218,9 +219,9 @@ func TestPages(t *testing.T) {
 		run(t, "objdump", "--version")
 		mixed := "/ui/source?f=" + url.QueryEscape("^mix<")
 		for page, code := range map[string]string{
-			mixed:                       `(?s)x \^= x &lt;&lt; 13; .* 1[0-9a-f]+: +xor [^\n]*main.cc:7<`,
-			"/ui/source?f=library_spin": `(?s)sink = sink &#43; i; .* 1[0-9a-f]+: +add [^\n]*library.c:5<`,
-			"/ui/disasm?f=library_spin": `ROUTINE =+ library_spin\n(?s).* [1-9][0-9.]*ms +[0-9.]+ms +1[0-9a-f]+: add `,
+			mixed:                       `(?s)x \^= x &lt;&lt; 13; .* 1[0-9a-f]+: +xor [^\n]*main.cc:12<`,
+			"/ui/source?f=library_spin": `(?s)sink\[i % 60\]\[0\] = i; .* 1[0-9a-f]+: +mov [^\n]*library.c:5<`,
+			"/ui/disasm?f=library_spin": `ROUTINE =+ library_spin\n(?s).* 60 +60 +1[0-9a-f]+: mov`,
 		} {
 			if _, body := s.get(t, page, ""); !regexp.MustCompile(code).MatchString(body) {
 				t.Errorf("%s: without %s: %s", page, code, excerpt(body))
@@ -263,13 +264,13 @@ func TestWithoutDisassembler(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	s := serve(t, p, Options{})
 	if status, body := s.get(t, "/ui/source?f=library_spin", ""); status != 200 ||
-		!strings.Contains(body, "sink = sink &#43; i;") {
+		!strings.Contains(body, "sink[i % 60][0] = i;") {
 		t.Errorf("status %d: %s", status, excerpt(body))
 	}
 }
 
 // instruction is an instruction of library_spin, as pages list it.
-var instruction = regexp.MustCompile(`1[0-9a-f]+: +add`)
+var instruction = regexp.MustCompile(`1[0-9a-f]+: +mov`)
 
 // TestAnotherBuild shows no machine code of a file that was built again since the recording.
 func TestAnotherBuild(t *testing.T) {
@@ -281,7 +282,7 @@ func TestAnotherBuild(t *testing.T) {
 	}
 	s := serve(t, p, Options{})
 	if status, body := s.get(t, "/ui/source?f=library_spin", ""); status != 200 ||
-		!strings.Contains(body, "sink = sink &#43; i;") || instruction.MatchString(body) {
+		!strings.Contains(body, "sink[i % 60][0] = i;") || instruction.MatchString(body) {
 		t.Errorf("status %d: %s", status, excerpt(body))
 	}
 }
@@ -298,7 +299,7 @@ func TestReplacedFile(t *testing.T) {
 		s := serve(t, p, Options{})
 		defer s.stop()
 		status, body := s.get(t, "/ui/source?f=library_spin", "")
-		if status != 200 || !strings.Contains(body, "sink = sink &#43; i;") {
+		if status != 200 || !strings.Contains(body, "sink[i % 60][0] = i;") {
 			t.Errorf("status %d: %s", status, excerpt(body))
 		}
 		return instruction.MatchString(body)

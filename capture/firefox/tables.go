@@ -105,7 +105,7 @@ func (t *tables) addImages() {
 		t.lib[i], t.resource[i] = -1, -1
 	}
 	for _, f := range t.p.Frames {
-		if f.Kind == profile.Guest || f.Kind == profile.Unmapped {
+		if !f.Kind.IsCode() {
 			continue
 		}
 		if t.resource[f.Image] < 0 {

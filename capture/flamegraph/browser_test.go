@@ -59,11 +59,8 @@ func (p opened) pick(search string) {
 // stopped moving.
 func (p opened) frame(row int, share float64) (x, y float64) {
 	p.Helper()
-	box := browser.Eval[[]float64](p.Page, `new Promise(done => setTimeout(() => {
-		const b = document.querySelector('#graph').getBoundingClientRect();
-		done([b.left, b.top, b.width]);
-	}, 250))`)
-	return box[0] + box[2]*share, box[1] + 19*(float64(row)+0.5)
+	left, top, width := p.Box("#graph")
+	return left + width*share, top + 19*(float64(row)+0.5)
 }
 
 func TestPageInABrowser(t *testing.T) {

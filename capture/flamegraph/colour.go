@@ -9,7 +9,7 @@ import (
 
 // Colours are numbered as profile.Kind is, and one more.
 const (
-	inlined = int(profile.Process) + 1
+	inlined = int(profile.Other) + 1
 	colours = inlined + 1
 	shades  = 4
 )
@@ -26,11 +26,12 @@ var palette = [colours]struct {
 	profile.Guest:    {276, 42, "guest", "inside a virtual machine"},
 	profile.Unmapped: {220, 6, "unmapped", "an address that no mapping held"},
 	profile.Process:  {178, 24, "process", "all processes of one name"},
+	profile.Other:    {220, 6, "other stacks", "the rest of stacks that are too many to tell apart"},
 }
 
 // legend is the order in which colours are explained.
 var legend = [...]int{int(profile.Process), int(profile.User), inlined, int(profile.JIT), int(profile.Kernel),
-	int(profile.Guest), int(profile.Unmapped)}
+	int(profile.Guest), int(profile.Unmapped), int(profile.Other)}
 
 // fill is a colour's shade, as CSS has it.
 func fill(colour, shade int, dark bool) string {

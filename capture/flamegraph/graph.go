@@ -50,27 +50,26 @@ func newGraph(p *profile.Profile) *graph { return newRanked(p, nil) }
 // falling weight; with nil only by weight.
 func newRanked(p *profile.Profile, rank func(name, image string) float64) *graph {
 	g := &graph{p: p}
-	now := g.merge()
-	total := p.Totals()
+	merged, now := g.merge()
 	ranks := make([]float64, len(g.functions))
 	if rank != nil {
 		for i, f := range g.functions {
 			ranks[i] = rank(f.name, p.Images[f.image].Name)
 		}
 	}
-	order := g.sort(now, total, ranks)
+	order := g.sort(merged, ranks)
 	for i := range now {
 		now[i] = order[now[i]]
 	}
 	g.now = now
-	g.lines(now, total)
+	g.lines(now, p.Totals())
 	g.weigh(now)
 	return g
 }
 
-// merge makes the functions and the nodes, the nodes in the order of the profile's. It returns the node for
-// each node of the profile.
-func (g *graph) merge() []int32 {
+// merge makes the functions. It returns the profile with these in the place of its frames, and its node for each
+// node of the profile.
+func (g *graph) merge() (merged *profile.Profile, now []int32) {
 	functionOf := make([]int32, len(g.p.Frames))
 	known := make(map[function]int32)
 	for i, f := range g.p.Frames {
@@ -87,66 +86,49 @@ func (g *graph) merge() []int32 {
 			g.files[j] = f.File
 		}
 	}
-	type call struct{ parent, function int32 }
-	now := make([]int32, len(g.p.Nodes))
-	calls := make(map[call]int32, len(g.p.Nodes))
-	g.nodes = append(g.nodes, node{parent: -1, function: -1})
-	for i, n := range g.p.Nodes[1:] {
-		c := call{now[n.Parent], functionOf[n.Frame]}
-		j, ok := calls[c]
-		if !ok {
-			j = int32(len(g.nodes))
-			calls[c] = j
-			g.nodes = append(g.nodes, node{parent: c.parent, function: c.function})
-		}
-		now[i+1] = j
-	}
-	return now
+	return g.p.RegroupNodes(nil, functionOf)
 }
 
-// sort puts the nodes into preorder and returns the new index of each.
-func (g *graph) sort(now []int32, profileTotal []uint64, rank []float64) []int32 {
-	total := make([]uint64, len(g.nodes))
-	for i, n := range profileTotal {
-		total[now[i]] += n
-	}
-	bySibling := make([]int32, len(g.nodes)-1)
+// sort makes the nodes from those of the merged profile, in preorder, and returns the index of each.
+func (g *graph) sort(merged *profile.Profile, rank []float64) []int32 {
+	nodes, total := merged.Nodes, merged.Totals()
+	bySibling := make([]int32, len(nodes)-1)
 	for i := range bySibling {
 		bySibling[i] = int32(i + 1)
 	}
 	slices.SortFunc(bySibling, func(a, b int32) int {
-		x, y := &g.nodes[a], &g.nodes[b]
-		if c := cmp.Compare(x.parent, y.parent); c != 0 {
+		x, y := &nodes[a], &nodes[b]
+		if c := cmp.Compare(x.Parent, y.Parent); c != 0 {
 			return c
 		}
-		if c := cmp.Compare(rank[y.function], rank[x.function]); c != 0 {
+		if c := cmp.Compare(rank[y.Frame], rank[x.Frame]); c != 0 {
 			return c
 		}
 		if c := cmp.Compare(total[b], total[a]); c != 0 {
 			return c
 		}
-		if c := cmp.Compare(g.functions[x.function].name, g.functions[y.function].name); c != 0 {
+		if c := cmp.Compare(g.functions[x.Frame].name, g.functions[y.Frame].name); c != 0 {
 			return c
 		}
-		return cmp.Compare(x.function, y.function)
+		return cmp.Compare(x.Frame, y.Frame)
 	})
-	first := make([]int32, len(g.nodes)+1) // of each parent's children, in bySibling
-	for _, n := range g.nodes[1:] {
-		first[n.parent+1]++
+	first := make([]int32, len(nodes)+1) // of each parent's children, in bySibling
+	for _, n := range nodes[1:] {
+		first[n.Parent+1]++
 	}
 	for i := 1; i < len(first); i++ {
 		first[i] += first[i-1]
 	}
-	order := make([]int32, len(g.nodes))
-	sorted := make([]node, 0, len(g.nodes))
+	order := make([]int32, len(nodes))
+	sorted := make([]node, 0, len(nodes))
 	stack := []int32{0}
 	for len(stack) > 0 {
 		i := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		n := g.nodes[i]
+		n := node{parent: -1, function: nodes[i].Frame}
 		order[i] = int32(len(sorted))
 		if i > 0 {
-			n.parent = order[n.parent]
+			n.parent = order[nodes[i].Parent]
 			n.depth = sorted[n.parent].depth + 1
 		}
 		sorted = append(sorted, n)
@@ -169,17 +151,27 @@ func (g *graph) sort(now []int32, profileTotal []uint64, rank []float64) []int32
 
 // lines finds the most sampled source line of each node.
 func (g *graph) lines(now []int32, total []uint64) {
-	type place struct{ node, line int32 }
-	count := make(map[place]uint64)
-	most := make(map[int32]uint64)
+	type place struct {
+		node, line int32
+		count      uint64
+	}
+	var places []place
 	for i, n := range g.p.Nodes[1:] {
 		if line := g.p.Frames[n.Frame].Line; line > 0 {
-			count[place{now[i+1], line}] += total[i+1]
+			places = append(places, place{now[i+1], line, total[i+1]})
 		}
 	}
-	for at, n := range count {
-		if to := &g.nodes[at.node]; n > most[at.node] || n == most[at.node] && (to.line == 0 || at.line < to.line) {
-			most[at.node], to.line = n, at.line
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.line, b.line))
+	})
+	most := uint64(0) // of the lines of a node so far
+	for i := 0; i < len(places); {
+		at := places[i]
+		for i++; i < len(places) && places[i].node == at.node && places[i].line == at.line; i++ {
+			at.count += places[i].count
+		}
+		if to := &g.nodes[at.node]; to.line == 0 || at.count > most {
+			most, to.line = at.count, at.line
 		}
 	}
 }

@@ -2,8 +2,7 @@ package flamegraph
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"unspool/capture/human"
@@ -11,66 +10,12 @@ import (
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 	"unspool/testdata/browser"
+	"unspool/testdata/recordings"
 )
-
-const program = `#include <algorithm>
-#include <cstdlib>
-#include <ctime>
-#include <vector>
-
-static inline __attribute__((always_inline)) unsigned mix(unsigned x)
-{
-	for (int i = 0; i < 20; i++)
-		x = x * 1664525u + (x >> 7);
-	return x;
-}
-
-__attribute__((noinline)) unsigned hashed(const std::vector<unsigned> &v)
-{
-	unsigned h = 0;
-	for (unsigned x : v)
-		h += mix(x);
-	return h;
-}
-
-__attribute__((noinline)) void sorted(std::vector<unsigned> v)
-{
-	std::sort(v.begin(), v.end());
-}
-
-int main()
-{
-	std::vector<unsigned> v(20000);
-	for (unsigned &x : v)
-		x = rand();
-	while (clock() < CLOCKS_PER_SEC / 8) {
-		v[0] = hashed(v);
-		sorted(v);
-	}
-}
-`
 
 // A recording of a real program, with inlined functions and lines of its source.
 func TestProgram(t *testing.T) {
-	for _, tool := range []string{"g++", "perf"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("no " + tool)
-		}
-	}
-	t.Chdir(t.TempDir())
-	if err := os.WriteFile("program.cc", []byte(program), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	for _, command := range [][]string{
-		{"g++", "-O2", "-g", "-fno-omit-frame-pointer", "-o", "program", "program.cc"},
-		// -B: perf 6.1 now and then aborts over the build IDs that it collects at the end.
-		{"perf", "record", "-q", "-B", "-o", "data", "-F", "999", "-g", "-e", "cpu-clock:u", "--", "./program"},
-	} {
-		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v\n%s", command, err, out)
-		}
-	}
-	r, err := perfdata.Open("data")
+	r, err := perfdata.Open(filepath.Join(recordings.Place(t, "shapes"), "shapes.data"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,25 +38,26 @@ func TestProgram(t *testing.T) {
 		}
 		return n
 	}
-	mix, hashed := in("mix"), in("hashed")
-	if mix == 0 || mix > hashed || hashed == 0 {
-		t.Fatalf("%d samples in hashed, %d in mix", hashed, mix)
+	const inlined = "bare_touch"
+	touch, circle := in(inlined), in("shapes::Circle::area")
+	if circle == 0 || touch <= circle {
+		t.Fatalf("%d samples in Circle::area, %d in what is inlined there and elsewhere", circle, touch)
 	}
 	for _, o := range []Options{{Format: HTML}, {Format: SVG}} {
 		page := open(t, p, o)
 		page.PressCtrl("f")
-		page.Press("mix")
+		page.Press(inlined)
 		if o.Format == SVG {
 			page.Until("document.querySelector('#found').textContent.includes(" +
-				browser.Quote(fmt.Sprintf("%.1f %% of samples", 100*float64(mix)/float64(p.Count()))) + ")")
+				browser.Quote(fmt.Sprintf("%.1f %% of samples", 100*float64(touch)/float64(p.Count()))) + ")")
 			continue
 		}
 		page.Until("document.querySelector('#found').textContent.includes('of samples')")
 		page.Press("\r")
-		page.text("#detail .name", "mix")
+		page.text("#detail .name", inlined)
 		place := browser.Eval[string](page.Page, "document.querySelector('#detail .place').textContent")
-		if want := "inlined · program · "; len(place) < len(want) || place[:len(want)] != want {
-			t.Errorf("mix is %q", place)
+		if want := "inlined · shapes · "; len(place) < len(want) || place[:len(want)] != want {
+			t.Errorf("%s is %q", inlined, place)
 		}
 		page.text("dd", human.Plural(p.Count(), "sample")+" of 1 thread in "+human.Duration(p.Duration))
 	}

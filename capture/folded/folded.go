@@ -33,7 +33,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	for i := range p.Frames {
 		now[i] = words.add(label(&p.Frames[i], o.Plain))
 	}
-	p = p.Regroup(make([]profile.Frame, len(words.texts)), now) // now the frame of a node is an index of words
+	p = p.Regroup(nil, now) // now the frame of a node is an index of words
 	comms := make([]int32, len(p.Threads))
 	for i, t := range p.Threads {
 		comms[i] = words.add(firstWord(harmless(t.Comm)))

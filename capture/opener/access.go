@@ -1,10 +1,8 @@
 package opener
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"time"
 
@@ -19,21 +17,25 @@ var (
 	_ perfring.EventOpener = (*Client)(nil)
 )
 
-// Text is for [process.Texts].
-func (c *Client) Text(pid, tid uint32, name process.Text) (io.ReadCloser, error) {
-	a, err := c.askSoon(request{op: readText, pid: pid, tid: tid, start: uint64(name)})
-	if err != nil {
-		path := fmt.Sprintf("/proc/%d/task/%d/%v", pid, tid, name)
-		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
-	}
-	return io.NopCloser(bytes.NewReader(a.bytes)), nil
-}
-
 // Numbers is for [process.Texts].
-func (c *Client) Numbers(pid uint32) ([]uint32, error) {
-	a, err := c.askSoon(request{op: listNumbers, pid: pid})
+func (c *Client) Numbers(pid uint32) ([]uint32, error) { return c.numbers(&c.wait, pid) }
+
+func (c *Client) numbers(p *patience, pid uint32) ([]uint32, error) {
+	a, err := c.askWith(p, request{op: listNumbers, pid: pid}, nil)
 	return parseNumbers(a.bytes), err
 }
+
+// Patient reads processes for which no record waits: what they are waited for is not taken from the patience for those
+// for which records do.
+func (c *Client) Patient() process.Texts { return patient{c} }
+
+type patient struct{ *Client }
+
+func (p patient) Text(pid, tid uint32, name process.Text, most int) (io.ReadCloser, error) {
+	return p.text(&p.idle, pid, tid, name, most)
+}
+
+func (p patient) Numbers(pid uint32) ([]uint32, error) { return p.numbers(&p.idle, pid) }
 
 // ReadMemory is for [process.Memory].
 func (c *Client) ReadMemory(pid uint32, buf []byte, addr uint64) (read int) {

@@ -30,7 +30,8 @@ type Client struct {
 
 	mu   sync.Mutex
 	hung map[uint32]int // by PID, requests whose answers are overdue
-	wait patience       // of the goroutine that drains the rings
+	wait patience       // of the goroutine that drains the rings, while records wait
+	idle patience       // of the same goroutine between two drains
 	rest patience       // of others
 }
 
@@ -95,7 +96,9 @@ func (c *Client) Gone() <-chan struct{} { return c.gone }
 
 // newClient makes the lines to an opener. theirs are their other ends, in the order that the opener expects.
 func newClient() (c *Client, theirs []int, err error) {
-	c = &Client{hung: make(map[uint32]int), wait: newPatience(time.Now()), rest: newPatience(time.Now())}
+	now := time.Now()
+	c = &Client{hung: make(map[uint32]int), wait: newPatience(now), rest: newPatience(now), idle: newPatience(now)}
+	c.idle.credit = idleCredit
 	for _, kind := range []struct {
 		lines   **lines
 		n       int
@@ -201,16 +204,28 @@ func (c *Client) askWith(p *patience, r request, into []byte) (answer, error) {
 		defer c.reads.giveBack(l)
 		return answer{fd: -1}, c.reads.fail(err)
 	}
-	in := &incoming{all: into[:0:len(into)]}
+	a, err := c.receive(p, r.pid, l, &incoming{all: into[:0:len(into)]}, limit, false)
+	if err != nil {
+		return a, err
+	}
+	return a, a.err()
+}
+
+// receive waits for an answer, or for a piece of it, and gives the line back unless more pieces follow.
+func (c *Client) receive(p *patience, pid uint32, l *line, in *incoming, limit time.Duration, piece bool) (answer,
+	error) {
+	in.piece = piece
 	a, err := l.receive(in, limit)
 	c.waited(p, in.waited)
-	switch err {
-	case nil:
+	switch {
+	case err == nil && a.more != 0:
+		return a, nil
+	case err == nil:
 		c.reads.giveBack(l)
-		return a, a.err()
-	case errWaiting:
-		c.giveUp(r.pid, l, in)
-		return a, fmt.Errorf("process %d: %w", r.pid, ErrLate)
+		return a, nil
+	case err == errWaiting:
+		c.giveUp(pid, l, in)
+		return a, fmt.Errorf("process %d: %w", pid, ErrLate)
 	}
 	defer c.reads.giveBack(l)
 	return a, c.reads.fail(err)
@@ -238,18 +253,23 @@ func (c *Client) giveUp(pid uint32, l *line, in *incoming) {
 	c.mu.Lock()
 	c.hung[pid]++
 	c.mu.Unlock()
-	in.all, in.drop = nil, true
 	go func() {
-		a, err := l.receive(in, forever)
-		if err != nil {
-			_ = c.reads.fail(err)
-		}
-		closeFD(a.fd)
+		c.drop(l, in)
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		if c.hung[pid]--; c.hung[pid] <= 0 {
 			delete(c.hung, pid)
 		}
-		c.mu.Unlock()
-		c.reads.giveBack(l)
 	}()
+}
+
+// drop receives the rest of an answer that nobody wants.
+func (c *Client) drop(l *line, in *incoming) {
+	in.all, in.drop, in.piece = nil, true, false
+	a, err := l.receive(in, forever)
+	if err != nil {
+		_ = c.reads.fail(err)
+	}
+	closeFD(a.fd)
+	c.reads.giveBack(l)
 }

@@ -29,7 +29,7 @@ func BenchmarkRequests(b *testing.B) {
 	requests := map[string]func(process.Access) error{
 		"threads": func(from process.Access) error { _, err := from.Numbers(pid); return err },
 		"text": func(from process.Access) error {
-			text, err := from.Text(pid, pid, process.Syscall)
+			text, err := from.Text(pid, pid, process.Syscall, 0)
 			if err != nil {
 				return err
 			}

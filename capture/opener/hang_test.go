@@ -2,6 +2,7 @@ package opener
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -9,10 +10,10 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"unspool/testdata/lane"
 	"unspool/unwind/image/fusetest"
 )
 
@@ -47,39 +48,54 @@ func mapHanging(t *testing.T) (page []byte, answer func()) {
 	return page, answer
 }
 
-// A read of memory that waits for a page from a file server ends after a bounded time. Its process is not
-// read again until the page has come; others are.
-func TestMemoryThatHangs(t *testing.T) {
+// Memory of a file is not read where the process does not have it: its server is not asked, and nobody waits.
+func TestMemoryOfAFileThatHangs(t *testing.T) {
 	t.Parallel()
 	page, answer := mapHanging(t)
 	defer answer() // before what is cleaned up, some of which waits for it
 	c := sealed(t)
+	c.wait.one = time.Minute
+	self, at := uint32(os.Getpid()), addressOf(page)
+	a, err := c.askSoon(request{op: readMemory, pid: self, start: at, end: at + 8})
+	if err != nil || len(a.bytes) > 0 {
+		t.Errorf("%q, %v", a.bytes, err)
+	}
+	answer()
+	if string(page[:4]) != "\x7fELF" {
+		t.Fatal("it is another page")
+	}
+	if a, err = c.askSoon(request{op: readMemory, pid: self, start: at, end: at + 8}); string(a.bytes[:4]) != "\x7fELF" {
+		t.Errorf("once the process has it: %q, %v", a.bytes, err)
+	}
+}
+
+// A read of memory that hangs ends after a bounded time. Its process is not read again until it has ended; others
+// are.
+func TestMemoryThatHangs(t *testing.T) {
+	t.Parallel()
+	pid, at, unlock := fusetest.Lock(t)
+	c := sealed(t)
 	credit := c.wait.credit
 	c.rest.one = 20 * time.Millisecond
-	self, buf := uint32(os.Getpid()), make([]byte, 8)
-	at := uint64(uintptr(unsafe.Pointer(&page[0])))
-	if n := c.Aside().ReadMemory(self, buf, at); n != 0 {
-		t.Fatalf("%d bytes of a page that is not there", n)
+	buf := make([]byte, 8)
+	if n := c.Aside().ReadMemory(pid, buf, at); n != 0 {
+		t.Fatalf("%d bytes of memory that is locked", n)
 	}
 	if c.wait.credit != credit {
 		t.Errorf("%v of the patience for other reads are left of %v", c.wait.credit, credit)
 	}
 	c.wait.one = time.Minute
-	if _, err := c.askSoon(request{op: readMemory, pid: self, start: at, end: at + 8}); !errors.Is(err,
+	if _, err := c.askSoon(request{op: readMemory, pid: pid, start: at, end: at + 8}); !errors.Is(err,
 		ErrLate) {
 		t.Errorf("asked again: %v", err)
 	}
 	if all, err := c.Numbers(0); err != nil || len(all) == 0 {
 		t.Errorf("others: %v", err)
 	}
-	answer()
-	for range 500 {
-		if c.ReadMemory(self, buf, at) == len(buf) && string(buf[:4]) == "\x7fELF" {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Error("the process is not asked any more after its answer has come")
+	unlock()
+	lane.Eventually(t, "the process to be asked again after its answer has come", func() bool {
+		return c.ReadMemory(pid, buf, at) == len(buf) && binary.NativeEndian.Uint64(buf) == at
+	})
 }
 
 // A file that hangs delays only the caller that opens it, until the client is closed.
@@ -100,7 +116,7 @@ func TestFileThatHangs(t *testing.T) {
 			_, err := c.OpenPath(0, path, 0, 0)
 			ended <- err
 		}()
-		time.Sleep(20 * time.Millisecond)
+		server.AwaitHeld(t)
 		if file, err := c.OpenPath(0, "/proc/self/exe", 0, 0); err != nil {
 			t.Errorf("%s: another file: %v", mode, err)
 		} else {
@@ -152,10 +168,10 @@ func TestAnswerOfALine(t *testing.T) {
 		after, limit time.Duration
 		comes        bool // before the limit, or after it
 	}{
-		{"there already", 0, time.Second, true},
-		{"without the scheduler", soon / 4, time.Second, true},
-		{"with it", 10 * soon, time.Second, true},
-		{"after a round", roundTime + 10*soon, time.Second, true},
+		{"there already", 0, time.Minute, true},
+		{"without the scheduler", soon / 4, time.Minute, true},
+		{"with it", 10 * soon, time.Minute, true},
+		{"after a round", roundTime + 10*soon, time.Minute, true},
 		{"late", 0, leastPatience, false},
 		{"late for little time", 0, soon / 4, false},
 	} {
@@ -182,7 +198,7 @@ func TestAnswerOfALine(t *testing.T) {
 				t.Errorf("%s: waited %v of %v", c.name, in.waited, c.limit)
 			}
 			send()
-			if a, err = l.receive(in, time.Second); err != nil || a.value != 7 {
+			if a, err = l.receive(in, time.Minute); err != nil || a.value != 7 {
 				t.Errorf("%s: answer %d, %v afterwards", c.name, a.value, err)
 			}
 		}
@@ -193,7 +209,7 @@ func TestAnswerOfALine(t *testing.T) {
 
 // An answer is waited for while the machine gives this process no CPU: that time is not the opener's.
 func TestAnswerAfterAPause(t *testing.T) {
-	const limit, pause = 400 * time.Millisecond, 600 * time.Millisecond
+	const pause = 600 * time.Millisecond
 	l, theirs, err := newLine(true)
 	if err != nil {
 		t.Fatal(err)
@@ -204,11 +220,17 @@ func TestAnswerAfterAPause(t *testing.T) {
 		fmt.Sprint(pause.Seconds()))
 	late.Stdin = bytes.NewReader((&answer{value: 7, fd: -1}).append(nil))
 	late.ExtraFiles = []*os.File{other}
+	began := time.Now()
 	if err := late.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer late.Wait()
-	if a, err := l.receive(&incoming{}, limit); err != nil || a.value != 7 {
+	in := &incoming{}
+	if a, err := l.receive(in, time.Minute); err != nil || a.value != 7 {
 		t.Errorf("answer %d, %v", a.value, err)
+	}
+	// However long a pause is, it counts as the one round that was under way.
+	if took := time.Since(began); in.waited > took-pause+roundTime {
+		t.Errorf("%v of %v count, with a pause of %v", in.waited, took, pause)
 	}
 }

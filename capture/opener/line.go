@@ -132,6 +132,7 @@ const errWaiting = unix.EAGAIN
 type incoming struct {
 	all    []byte
 	drop   bool          // nobody wants it
+	piece  bool          // one piece is wanted
 	waited time.Duration // for it
 }
 
@@ -163,7 +164,7 @@ func (l *line) receive(in *incoming, limit time.Duration) (answer, error) {
 		if !in.drop && len(in.all)+len(a.bytes) <= mostAnswered+pieceSize {
 			in.all = append(in.all, a.bytes...)
 		}
-		if a.more == 0 {
+		if a.more == 0 || in.piece {
 			a.bytes = in.all
 			return a, nil
 		}

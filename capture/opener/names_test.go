@@ -78,7 +78,7 @@ func TestOpenerForNames(t *testing.T) {
 			t.Errorf("a perf map that is not there: %v", err)
 		}
 	}
-	if _, err := c.Text(self, self, process.Maps); !errors.Is(err, unix.ENOSYS) {
+	if _, err := c.Text(self, self, process.Maps, 0); !errors.Is(err, unix.ENOSYS) {
 		t.Errorf("a text: %v", err)
 	}
 	if n := c.ReadMemory(self, make([]byte, 8), 0x1000); n != 0 {

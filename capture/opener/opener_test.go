@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/output"
+	"unspool/testdata/lane"
 	"unspool/vmas/process"
 )
 
@@ -49,18 +51,13 @@ func sealed(t *testing.T) *Client {
 func TestOpenerWaitsForRequestsAlone(t *testing.T) {
 	t.Parallel()
 	c := sealed(t)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	lane.Eventually(t, "a line for each kind of requests to be watched", func() bool {
 		forRequests, forRoom := watchedLines(t, c.cmd.Process.Pid)
 		if len(forRoom) > 0 {
 			t.Fatal("room is waited for in lines ", forRoom)
 		}
-		if len(forRequests) >= 4 { // one for each kind: the others wait for these to be used
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("only lines ", forRequests, " are watched for requests")
-		}
-	}
+		return len(forRequests) >= 4 // the others wait for these to be used
+	})
 }
 
 // watchedLines are those that an epoll instance of a process watches for requests, and those that one watches
@@ -96,25 +93,22 @@ func TestOpenerReadsProcesses(t *testing.T) {
 	t.Parallel()
 	c, direct := sealed(t), process.Direct("/proc")
 	self := uint32(os.Getpid())
-	child := exec.Command("sleep", "60")
+	child := exec.Command("sleep", "600")
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { child.Process.Kill(); child.Wait() }()
 	pid := uint32(child.Process.Pid)
-	for range 10000 { // until it sleeps: then it does not change any more
+	lane.Eventually(t, "a child to sleep", func() bool { // then it does not change any more
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.HasPrefix(text, fmt.Appendf(nil, "%d ", unix.SYS_CLOCK_NANOSLEEP)) {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return bytes.HasPrefix(text, fmt.Appendf(nil, "%d ", unix.SYS_CLOCK_NANOSLEEP))
+	})
 	for _, name := range []process.Text{process.Maps, process.Syscall, process.Mounts, process.MountInfo} {
 		all := func(from process.Access) []byte {
-			text, err := from.Text(pid, pid, name)
+			text, err := from.Text(pid, pid, name, 0)
 			if err != nil {
 				t.Fatal(name, err)
 			}
@@ -125,11 +119,11 @@ func TestOpenerReadsProcesses(t *testing.T) {
 			}
 			return b
 		}
-		got, want := all(c), all(direct)
-		for tries := 0; tries < 10 && !bytes.Equal(got, want); tries++ { // other tests mount file systems
+		var got, want []byte
+		if !lane.Soon(func() bool { // other tests mount file systems
 			got, want = all(c), all(direct)
-		}
-		if len(want) == 0 || !bytes.Equal(got, want) {
+			return bytes.Equal(got, want)
+		}) || len(want) == 0 {
 			t.Errorf("%v: %q, want %q", name, got, want)
 		}
 	}
@@ -142,10 +136,10 @@ func TestOpenerReadsProcesses(t *testing.T) {
 	if uid, err := c.Owner(self); err != nil || uid != uint32(os.Geteuid()) {
 		t.Errorf("owner %d, %v", uid, err)
 	}
-	if _, err := c.Text(pid, pid, process.MountInfo+1); !errors.Is(err, unix.EINVAL) {
+	if _, err := c.Text(pid, pid, process.MountInfo+1, 0); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("another text: %v", err)
 	}
-	if _, err := c.Text(1<<30, 1<<30, process.Stat); !errors.Is(err, os.ErrNotExist) {
+	if _, err := c.Text(1<<30, 1<<30, process.Stat, 0); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no process: %v", err)
 	}
 	big := make([]byte, 3<<20)
@@ -363,5 +357,64 @@ func TestOpenerOfAHostileClient(t *testing.T) {
 		if _, err := c.Numbers(0); err == nil {
 			t.Error("an opener that has ended answers")
 		}
+	}
+}
+
+// TestTextsAreReadInPieces reads a long text through the opener, which reads of it little more than is asked for, and
+// no more than is received.
+func TestTextsAreReadInPieces(t *testing.T) {
+	t.Parallel()
+	c := sealed(t)
+	const pages = 4000
+	area, err := unix.Mmap(-1, 0, pages*4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(area) }()
+	for i := 0; i < pages; i += 2 { // a line for each page
+		if err := unix.Mprotect(area[i*4096:(i+1)*4096], unix.PROT_NONE); err != nil {
+			t.Fatal(err)
+		}
+	}
+	self := uint32(os.Getpid())
+	read := func(most, until int) (n int, err error) {
+		text, err := c.Text(self, self, process.Maps, most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 1000)
+		for err == nil && n < until {
+			var some int
+			some, err = text.Read(buf)
+			n += some
+		}
+		if err := text.Close(); err != nil {
+			t.Error(err)
+		}
+		if n, err := text.Read(buf); n > 0 || err == nil {
+			t.Errorf("%d bytes of a closed text", n)
+		}
+		return n, err
+	}
+	all, err := read(0, 1<<30)
+	if err != io.EOF || all < 40*pages {
+		t.Fatalf("%d bytes of a text with %d lines: %v", all, pages, err)
+	}
+	for range 4 * mostReads { // each takes a line until the text has come
+		if n, err := read(pieceSize+1, 1<<30); err != io.EOF || n < pieceSize+1 || n > 2*pieceSize {
+			t.Fatalf("%d bytes, where %d were asked for: %v", n, pieceSize+1, err)
+		}
+		if n, err := read(2*pieceSize, 1); err != nil || n != 1000 {
+			t.Fatalf("%d bytes at first: %v", n, err)
+		}
+		for free := 0; free < mostReads; { // what was not received is, in the background
+			runtime.Gosched()
+			c.reads.mu.Lock()
+			free = len(c.reads.free)
+			c.reads.mu.Unlock()
+		}
+	}
+	if all, err := c.Numbers(0); err != nil || len(all) == 0 {
+		t.Errorf("others: %v", err)
 	}
 }

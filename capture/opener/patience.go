@@ -17,11 +17,11 @@ const (
 	ordinary       = 2 * time.Millisecond
 	creditShare    = 4 // the credit grows by this part of the time
 	mostCredit     = 100 * time.Millisecond
-	// firstCredit is for reading all processes at the start, when the rings need not be drained yet.
-	firstCredit = 3 * time.Second
+	// idleCredit is for reading all processes at the start: between any two of them the rings can be drained.
+	idleCredit = 3 * time.Second
 )
 
-func newPatience(now time.Time) patience { return patience{firstCredit, now, patienceForOne} }
+func newPatience(now time.Time) patience { return patience{mostCredit, now, patienceForOne} }
 
 // limit is how long to wait at most.
 func (p *patience) limit(now time.Time) time.Duration {

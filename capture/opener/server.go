@@ -307,21 +307,32 @@ func (l *listener) text(r *request) {
 		l.bytes(nil, unix.EINVAL)
 		return
 	}
-	text, err := l.processes.Text(r.pid, r.tid, name)
+	text, err := l.processes.Text(r.pid, r.tid, name, 0)
 	if err != nil {
 		l.bytes(nil, err)
 		return
 	}
 	defer text.Close()
-	for total := 0; ; {
+	most := uint64(mostAnswered)
+	if r.end > 0 {
+		most = min(r.end, most)
+	}
+	for total := uint64(0); ; {
 		n, err := text.Read(l.piece)
+		for name.IsLong() && err == nil && n > 0 && n < len(l.piece) { // the kernel returns a page at a time
+			var more int
+			if more, err = text.Read(l.piece[n:]); more == 0 {
+				break
+			}
+			n += more
+		}
 		if err != nil && err != io.EOF {
 			l.bytes(nil, err)
 			return
 		}
-		total += n
+		total += uint64(n)
 		a := answer{bytes: l.piece[:n], fd: -1}
-		if name.IsLong() && n > 0 && total < mostAnswered {
+		if name.IsLong() && n == len(l.piece) && total < most {
 			a.more = anotherPiece
 		}
 		l.answer(a)

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/testdata/lane"
+	"unspool/unwind/image/fusetest"
 	"unspool/vmas/process"
 )
 
@@ -20,22 +22,17 @@ func take(t *testing.T, w process.Watch) (memory [][]byte, began uint64) {
 	return r.Memory, r.Began
 }
 
-func takeReading(t *testing.T, w process.Watch) process.Reading {
+func takeReading(t *testing.T, w process.Watch) (r process.Reading) {
 	t.Helper()
-	for range 5000 {
-		switch r, ok, over := w.Next(); {
-		case over:
-			return process.Reading{}
-		case ok:
-			if r.Ended < r.Began {
-				t.Errorf("a reading from %d to %d", r.Began, r.Ended)
-			}
-			return r
-		}
-		time.Sleep(time.Millisecond)
+	lane.Eventually(t, "a reading or the end of the watch", func() bool {
+		got, ok, over := w.Next()
+		r = got
+		return ok || over
+	})
+	if r.Ended < r.Began {
+		t.Errorf("a reading from %d to %d", r.Began, r.Ended)
 	}
-	t.Fatal("no reading comes, and the watch does not end")
-	return process.Reading{}
+	return r
 }
 
 // isSlow says whether no other reading comes after this one, as on a busy machine.
@@ -70,7 +67,7 @@ func TestWatchedMemory(t *testing.T) {
 	}
 	const times = 3
 	whole := 0 // rounds
-	for round := range 2 * mostWatches {
+	round := func() {
 		w, err := c.Watch(uint32(os.Getpid()), parts, process.Plan{Times: times, Apart: 2 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +77,7 @@ func TestWatchedMemory(t *testing.T) {
 			r = takeReading(t, w)
 			got := r.Memory
 			if len(got) != len(parts) || r.Began <= last {
-				t.Fatalf("round %d, reading %d at %d, after %d: %d parts", round, n, r.Began, last, len(got))
+				t.Fatalf("reading %d at %d, after %d: %d parts", n, r.Began, last, len(got))
 			}
 			last = r.Began
 			if n == times-1 {
@@ -92,7 +89,7 @@ func TestWatchedMemory(t *testing.T) {
 					want = memory[p.Start-at:][:p.Size]
 				}
 				if !bytes.Equal(got[i], want) {
-					t.Fatalf("round %d, reading %d, part %d: %d bytes", round, n, i, len(got[i]))
+					t.Fatalf("reading %d, part %d: %d bytes", n, i, len(got[i]))
 				}
 			}
 		}
@@ -100,9 +97,10 @@ func TestWatchedMemory(t *testing.T) {
 			t.Errorf("more readings than %d", times)
 		}
 	}
-	if whole < mostWatches {
-		t.Errorf("%d of %d rounds are whole", whole, 2*mostWatches)
+	for range 2 * mostWatches {
+		round()
 	}
+	lane.Eventually(t, "rounds without a slow reading", func() bool { round(); return whole >= mostWatches })
 }
 
 // What changes from one reading to the next is seen.
@@ -110,21 +108,21 @@ func TestWatchedMemoryThatChanges(t *testing.T) {
 	t.Parallel()
 	c := sealed(t)
 	memory := unmoved(t, 8)
-	w, err := c.Watch(uint32(os.Getpid()), []process.Part{{Start: addressOf(memory), Size: 8}},
-		process.Plan{Times: process.MostTimes, Apart: 5 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := byte(0)
-	for got, _ := take(t, w); got != nil; got, _ = take(t, w) {
-		if got[0][0] == memory[0] {
-			seen = memory[0]
-			memory[0]++
+	lane.Eventually(t, "two changes", func() bool { // a slow reading is the last one
+		w, err := c.Watch(uint32(os.Getpid()), []process.Part{{Start: addressOf(memory), Size: 8}},
+			process.Plan{Times: process.MostTimes, Apart: 5 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if seen < 2 { // on a busy machine, this test may see few
-		t.Errorf("%d changes are seen", seen)
-	}
+		seen := 0
+		for got, _ := take(t, w); got != nil; got, _ = take(t, w) {
+			if got[0][0] == memory[0] {
+				seen++
+				memory[0]++
+			}
+		}
+		return seen >= 2
+	})
 }
 
 // What cannot be asked for is refused, by the opener too, and the line is free afterwards.
@@ -163,13 +161,12 @@ func TestWatchIsRefused(t *testing.T) {
 // than there can be is told so.
 func TestWatchesThatHang(t *testing.T) {
 	t.Parallel()
-	page, answer := mapHanging(t)
-	defer answer() // before what is cleaned up, some of which waits for it
+	locked, page, unlock := fusetest.Lock(t)
 	c := sealed(t)
 	self := uint32(os.Getpid())
 	plan := process.Plan{Times: 1}
 	one := func() process.Watch {
-		w, err := c.Watch(self, []process.Part{{Start: addressOf(page), Size: 8}}, plan)
+		w, err := c.Watch(locked, []process.Part{{Start: page, Size: 8}}, plan)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,18 +188,15 @@ func TestWatchesThatHang(t *testing.T) {
 		}
 		return there
 	}
-	for tries, enough := 0, false; !enough; tries++ {
-		if tries == 6000 {
-			t.Fatal("there is no bound for one user")
-		}
-		enough = !ask()
+	lane.Eventually(t, "a bound for one user", func() bool {
+		enough := !ask()
 		for i, w := range hang {
 			if _, _, over := w.Next(); over { // it came after the other one, and was refused
 				hang[i], enough = one(), false
 			}
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return enough
+	})
 	for i, w := range hang {
 		if r, ok, over := w.Next(); ok || over {
 			t.Errorf("watch %d: %q, over: %v", i, r.Memory, over)
@@ -211,7 +205,7 @@ func TestWatchesThatHang(t *testing.T) {
 	if n := c.Aside().ReadMemory(self, memory, addressOf(memory)); n != 8 {
 		t.Error("other reads hang, too")
 	}
-	answer()
+	unlock()
 	for i, w := range hang {
 		if got, _ := take(t, w); len(got) != 1 || len(got[0]) != 8 {
 			t.Errorf("watch %d after the answer: %q", i, got)
@@ -233,46 +227,39 @@ func TestReadingsThatWait(t *testing.T) {
 	for i := range memory {
 		memory[i] = byte(i >> 3)
 	}
-	w, err := c.Watch(uint32(os.Getpid()), []process.Part{{Start: addressOf(memory), Size: len(memory)}},
-		process.Plan{Times: process.MostTimes})
+	// The messages of a reading, and the one that ends a watch, have that many bytes.
+	end := len((&answer{fd: -1}).append(nil))
+	whole := readingHead(1) + len(memory)
+	whole += (whole + pieceSize - 1) / pieceSize * end
+	lane.Eventually(t, "three readings", func() bool { // a slow one is the last one
+		w, err := c.Watch(uint32(os.Getpid()), []process.Part{{Start: addressOf(memory), Size: len(memory)}},
+			process.Plan{Times: process.MostTimes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lane.Eventually(t, "the end of a watch", func() bool { return untaken(t, w)%whole == end })
+		n, last := 0, uint64(0)
+		for got, began := take(t, w); got != nil; got, began = take(t, w) {
+			if began <= last || len(got) != 1 || !bytes.Equal(got[0], memory) {
+				t.Fatalf("reading %d at %d, after %d: %d bytes", n, began, last, len(got[0]))
+			}
+			n, last = n+1, began
+		}
+		if n >= process.MostTimes {
+			t.Errorf("%d readings", n)
+		}
+		return n >= 3
+	})
+}
+
+// untaken is how many bytes have come of a watch that nobody has taken.
+func untaken(t *testing.T, w process.Watch) int {
+	t.Helper()
+	n, err := unix.IoctlGetInt(w.(*watch).line.socket, unix.SIOCINQ)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func() { // a reading that another watch gives comes after those that are not taken
-		other, err := c.Watch(uint32(os.Getpid()), []process.Part{{Start: addressOf(memory), Size: 8}},
-			process.Plan{Times: 1, Apart: process.MostApart})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for got, _ := take(t, other); got != nil; got, _ = take(t, other) {
-		}
-	}
-	waiting := func() int { // bytes that nobody has taken
-		n, err := unix.IoctlGetInt(w.(*watch).line.socket, unix.SIOCINQ)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	// It is over, or there is no room for more, when nothing comes any more while others are answered.
-	for before := 0; ; {
-		ask()
-		now := waiting()
-		if now > 0 && now == before {
-			break
-		}
-		before = now
-	}
-	n, last := 0, uint64(0)
-	for got, began := take(t, w); got != nil; got, began = take(t, w) {
-		if began <= last || len(got) != 1 || !bytes.Equal(got[0], memory) {
-			t.Fatalf("reading %d at %d, after %d: %d bytes", n, began, last, len(got[0]))
-		}
-		n, last = n+1, began
-	}
-	if n < 3 || n >= process.MostTimes {
-		t.Errorf("%d readings", n)
-	}
+	return n
 }
 
 // An opener whose client does not look for readings does not wait for it beyond its end.
@@ -288,12 +275,13 @@ func TestReadingsThatNobodyTakes(t *testing.T) {
 	}
 	memory := unmoved(t, process.MostWatched)
 	for range 4 {
-		if _, err := c.Watch(uint32(os.Getpid()), []process.Part{{Start: addressOf(memory), Size: len(memory)}},
-			process.Plan{Times: process.MostTimes}); err != nil {
+		w, err := c.Watch(uint32(os.Getpid()), []process.Part{{Start: addressOf(memory), Size: len(memory)}},
+			process.Plan{Times: process.MostTimes})
+		if err != nil {
 			t.Fatal(err)
 		}
+		lane.Eventually(t, "a reading", func() bool { return untaken(t, w) > 0 })
 	}
-	time.Sleep(50 * time.Millisecond)
 	if all, err := c.Numbers(0); err != nil || len(all) == 0 {
 		t.Errorf("other requests: %v", err)
 	}

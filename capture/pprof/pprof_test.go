@@ -18,6 +18,8 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
+	"unspool/testdata/programs"
+	"unspool/testdata/recordings"
 )
 
 // run runs a tool and returns its output; it skips the test when the tool is missing.
@@ -52,20 +54,14 @@ const pages = 60
 // recordPages records each page that the program of testdata touches.
 func recordPages(t *testing.T) string {
 	t.Helper()
-	return record(t, []string{"-e", "page-faults:u", "-c", "1"}, "2", strconv.Itoa(pages))
-}
-
-// record records the program of testdata and returns the recording.
-func record(t *testing.T, options []string, args ...string) string {
-	t.Helper()
 	dir := t.TempDir()
 	library, program, data := filepath.Join(dir, "libspin.so"), filepath.Join(dir, "program"),
 		filepath.Join(dir, "perf.data")
 	flags := []string{"-g", "-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"}
 	run(t, "gcc", append(flags, "-shared", "-fPIC", "-o", library, "testdata/library.c")...)
 	run(t, "g++", append(flags, "-o", program, "testdata/main.cc", library)...)
-	run(t, "perf", slices.Concat([]string{"record", "-q", "-g", "-N", "-o", data}, options, []string{"--", program},
-		args)...)
+	run(t, "perf", slices.Concat([]string{"record", "-q", "-g", "-N", "-o", data}, programs.Faults(),
+		[]string{"--", program, "2", strconv.Itoa(pages)})...)
 	return data
 }
 
@@ -153,33 +149,20 @@ func tracesOf(t *testing.T, file string) map[string]uint64 {
 	return n
 }
 
-// TestReadByPprof records a program and compares the output of go tool pprof with the profile.
+// TestReadByPprof compares the output of go tool pprof with the profile.
 func TestReadByPprof(t *testing.T) {
-	p := load(t, record(t, []string{"-e", "cpu-clock", "-F", "1999"}, "1000", "50000"))
+	p := load(t, recordPages(t))
 	file, back := write(t, p)
-	if want, have := stacksOf(p), tracesOf(t, file); !maps.Equal(want, have) || len(want) == 0 {
-		for s, n := range want {
-			if have[s] != n {
-				t.Errorf("%d samples, pprof says %d:\n%s", n, have[s], s)
-			}
-		}
-		t.Fatalf("%d stacks, pprof has %d", len(want), len(have))
-	}
+	sameByPprof(t, p, file)
 	if top := tool(t, file, "-top", "-sample_index=samples", "-nodecount=0"); !strings.Contains(top,
 		fmt.Sprintf("of %d total", p.Count())) || !strings.Contains(top, "File: program\n") {
 		t.Errorf("%d samples of program, pprof says\n%s", p.Count(), top)
 	}
-	var time int64
 	for _, s := range back.Sample {
-		time += s.Value[1]
 		if s.NumLabel["pid"] == nil || s.NumLabel["tid"] == nil || s.NumLabel["cpu"] == nil ||
 			s.Label["comm"] == nil {
 			t.Fatalf("labels %v %v", s.Label, s.NumLabel)
 		}
-	}
-	if back.DefaultSampleType != "cpu" || back.SampleType[1].Unit != "nanoseconds" || time <= 0 ||
-		back.Period < 499000 || back.Period > 502000 {
-		t.Errorf("default %s, %d ns, period %d", back.DefaultSampleType, time, back.Period)
 	}
 	for _, m := range back.Mapping {
 		if name := filepath.Base(m.File); (name == "program" || name == "libspin.so") &&
@@ -187,6 +170,37 @@ func TestReadByPprof(t *testing.T) {
 			t.Errorf("mapping %+v", m)
 		}
 	}
+}
+
+// TestClockReadByPprof has a recording by the clock, at 999 Hz.
+func TestClockReadByPprof(t *testing.T) {
+	p := load(t, filepath.Join(recordings.Place(t, "halves"), "halves.data"))
+	file, back := write(t, p)
+	sameByPprof(t, p, file)
+	var time int64
+	for _, s := range back.Sample {
+		time += s.Value[1]
+	}
+	const period = int64(1e9) / 999
+	if back.DefaultSampleType != "cpu" || back.SampleType[1].Unit != "nanoseconds" || back.Period != period ||
+		time != int64(p.Count())*back.Period {
+		t.Errorf("default %s, %d ns of %d samples, period %d", back.DefaultSampleType, time, p.Count(), back.Period)
+	}
+}
+
+// sameByPprof compares the stacks that go tool pprof finds in a file with those of the profile.
+func sameByPprof(t *testing.T, p *profile.Profile, file string) {
+	t.Helper()
+	want, have := stacksOf(p), tracesOf(t, file)
+	if maps.Equal(want, have) && len(want) > 0 {
+		return
+	}
+	for s, n := range want {
+		if have[s] != n {
+			t.Errorf("%d samples, pprof says %d:\n%s", n, have[s], s)
+		}
+	}
+	t.Fatalf("%d stacks, pprof has %d", len(want), len(have))
 }
 
 // TestSourceAndAssembly lets pprof find source and machine code of two images that have the same virtual

@@ -7,9 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/testdata/lane"
 )
 
 // threads gives how many threads of this process have a scheduling policy, level and nice value.
@@ -93,13 +94,9 @@ func TestTryLeavesNothing(t *testing.T) {
 	for range 200 {
 		Try()
 	}
-	n := 1
-	for end := time.Now().Add(time.Minute); n > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		n = threads(t)[realTime(lowest)] // less those that end
-	}
-	if n > 0 {
-		t.Errorf("%d threads have real-time priority", n)
-	}
+	lane.Eventually(t, "all threads with real-time priority to end", func() bool {
+		return threads(t)[realTime(lowest)] == 0
+	})
 }
 
 // TestThreadsThatStartMeanwhile goes up and back while threads start and end all the time: one that is being
@@ -109,14 +106,11 @@ func TestThreadsThatStartMeanwhile(t *testing.T) {
 		t.Skipf("skipped for want of real-time priority: %s", what)
 	}
 	ordinary := unix.SchedAttr{}
-	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+	if !lane.Soon(func() bool { // the threads of other tests end
 		all := threads(t)
-		if len(all) == 1 && all[ordinary] > 0 {
-			break
-		}
-		if time.Since(began) > time.Minute { // the threads of other tests have ended
-			t.Skipf("skipped for want of ordinary priority: %v", all)
-		}
+		return len(all) == 1 && all[ordinary] > 0
+	}) {
+		t.Skipf("skipped for want of ordinary priority: %v", threads(t))
 	}
 	var starters sync.WaitGroup
 	var over atomic.Bool

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"unspool/capture/symbols"
@@ -17,13 +18,23 @@ type builder struct {
 	functions bool // see Options.Functions
 
 	threads  map[Thread]int32
-	frames   map[frameKey]int32
+	frames   *index[frameKey] // of p.Frames
 	images   map[imageKey]int32
 	opened   map[*symbols.Image]*image
-	kernel   map[uint64]int32 // looked-up address → frame
+	kernel   map[uint64]int32 // looked-up address → frame, which may be folded
 	signal   []bool           // by frame: it is the code that signal handlers return to
 	fixed    map[string]int32 // frames without a function: by name
 	programs map[string]int32 // frames of processes: by name
+
+	bounds   bounds
+	room     rooms
+	inKernel shares          // of the kernel's code
+	names    map[string]name // of functions, by symbol
+	known    int             // looked-up addresses that have a frame in maps
+	folded   []uint64        // by image: frames of samples that stand for more than their address
+	nameless uint64          // addresses whose functions have no name, as there was no room
+
+	flattened uint64 // addresses whose inlined functions are not all shown
 
 	time      uint64                // of the sample, in ns
 	dumps     map[uint32]string     // jitdumps that are mapped, by process
@@ -41,7 +52,7 @@ type frameKey struct {
 // generated is the code that a process generated at run time.
 type generated struct {
 	*symbols.Generated
-	frames []int32 // by piece of code: its frame, plus one
+	frames []int32 // by piece of code: its frame, plus one; its complement if it is folded
 	read   uint64  // the time of the sample for which it was read
 }
 
@@ -51,30 +62,62 @@ type image struct {
 	of        *builder
 	index     int32
 	kind      Kind
-	frames    map[uint64]int32 // offset in the file, twice, plus one for return addresses → frame
-	functions map[uint64]int32 // address of a function → its frame, where frames have no PC
+	frames    map[uint64]int32 // offset in the file, twice, plus one for return addresses → frame, or folded
+	functions map[uint64]int32 // address of a function → its frame, or folded, where frames have no PC
+	shares    shares
 
 	sampled []int32 // frames with a PC
 }
 
 func newBuilder(sym *symbols.Symbolizer) *builder {
+	p := &Profile{}
 	b := &builder{
-		tree:    tree{p: &Profile{}},
+		tree:    tree{p: p},
 		sym:     sym,
 		threads: make(map[Thread]int32),
-		frames:  make(map[frameKey]int32),
+		frames:  newIndex(0, func(i int32) frameKey { return keyOf(&p.Frames[i]) }),
 		images:  make(map[imageKey]int32),
 		opened:  make(map[*symbols.Image]*image),
 		kernel:  make(map[uint64]int32),
 		fixed:   make(map[string]int32),
 
 		programs: make(map[string]int32),
+		names:    make(map[string]name),
 
 		dumps:     make(map[uint32]string),
 		generated: make(map[uint32]*generated),
 	}
-	b.grow(0, 0)
+	b.bound(usual)
 	return b
+}
+
+// bound begins a profile within bounds.
+func (b *builder) bound(within bounds) {
+	b.bounds = within
+	b.room = rooms{room{within.addresses}, room{within.functions}, room{within.names}}
+	b.plantAnew()
+}
+
+// plantAnew begins the tree and its weights.
+func (b *builder) plantAnew() {
+	b.grow(0, 0)
+	b.nodeRoom, b.made, b.cut = room{b.bounds.nodes}, make(map[uint32]int), 0
+}
+
+// otherStacks is the name of the frame others.
+const otherStacks = "[other stacks]"
+
+// nameOthers gives the nodes of the frame others a frame of the profile, once all samples are in the tree.
+func (b *builder) nameOthers() {
+	if b.cut == 0 {
+		return
+	}
+	frame := b.fixedFrame(otherStacks, Other)
+	for i := range b.p.Nodes {
+		if n := &b.p.Nodes[i]; n.Frame == others {
+			n.Frame = frame
+		}
+	}
 }
 
 // imageKey is the key of an image. A file without a build ID is identified by the number of its inode,
@@ -98,17 +141,16 @@ func (b *builder) image(im Image) int32 {
 // inMemory is the image of code that is in no file.
 func (b *builder) inMemory(name string) int32 { return b.image(Image{Name: name, Path: name}) }
 
+func keyOf(f *Frame) frameKey { return frameKey{f.Image, f.Name, f.Addr, f.PC} }
+
 func (b *builder) frame(f Frame) int32 {
-	if b.functions {
-		f.PC = 0
-	}
-	key := frameKey{f.Image, f.Name, f.Addr, f.PC}
-	i, ok := b.frames[key]
+	key := keyOf(&f)
+	i, ok := b.frames.find(key)
 	if !ok {
 		i = int32(len(b.p.Frames))
 		b.p.Frames = append(b.p.Frames, f)
 		b.signal = append(b.signal, f.Known && isSignalReturn(f.Name))
-		b.frames[key] = i
+		b.frames.add(key)
 	}
 	return i
 }
@@ -164,15 +206,19 @@ func (b *builder) userFrame(space *vmas.Space, addr uint64, returned bool) int32
 	f, ok := im.frames[key]
 	if !ok {
 		f = b.resolve(im, off, returned)
+		b.looked()
 		im.frames[key] = f
 	}
-	return f
+	return b.unfolded(f)
 }
 
 // generatedFrame is the frame at an address of code that a process generated, if its runtime named it. Code
 // that the runtime moves, or generates again, is one function.
 func (b *builder) generatedFrame(pid uint32, im *image, addr uint64) (int32, bool) {
 	g := b.generated[pid]
+	if g == nil && len(b.generated) >= mostGenerated {
+		return 0, false
+	}
 	if g == nil {
 		g = b.readGenerated(pid)
 	}
@@ -184,11 +230,23 @@ func (b *builder) generatedFrame(pid uint32, im *image, addr uint64) (int32, boo
 	if !ok {
 		return 0, false
 	}
-	if g.frames[i] == 0 {
-		g.frames[i] = 1 + b.frame(Frame{Name: b.sym.Name(g.At(i).Name), Symbol: g.At(i).Name, Image: im.index,
-			Kind: JIT, Known: true})
+	at := g.frames[i]
+	if at == 0 {
+		f := Frame{Name: im.Label(), Image: im.index, Kind: JIT}
+		if n, ok := b.named(g.At(i).Name, &im.shares); ok {
+			f.Name, f.Symbol, f.Known = n.text, n.symbol, true
+		} else {
+			b.nameless++
+		}
+		if at = b.place(f, &im.shares, im.Label()); at >= 0 {
+			at++
+		}
+		g.frames[i] = at
 	}
-	return g.frames[i] - 1, true
+	if at > 0 {
+		return at - 1, true
+	}
+	return b.unfolded(at), true
 }
 
 // readGenerated reads the names of the code that a process has generated so far.
@@ -199,9 +257,12 @@ func (b *builder) readGenerated(pid uint32) *generated {
 	return g
 }
 
+// mostGenerated bounds the processes that have generated code with names.
+const mostGenerated = 1 << 16
+
 // mapped notes that a process has mapped a file.
 func (b *builder) mapped(pid uint32, name string) {
-	if symbols.IsJitdump(name) && b.dumps[pid] != name {
+	if symbols.IsJitdump(name) && b.dumps[pid] != name && len(b.dumps) < mostGenerated {
 		b.dumps[pid] = name
 		delete(b.generated, pid)
 	}
@@ -211,7 +272,7 @@ func (b *builder) mapped(pid uint32, name string) {
 func (b *builder) began(pid, parent uint32) {
 	delete(b.generated, pid)
 	delete(b.dumps, pid)
-	if dump, ok := b.dumps[parent]; ok {
+	if dump, ok := b.dumps[parent]; ok && len(b.dumps) < mostGenerated {
 		b.dumps[pid] = dump
 	}
 }
@@ -261,24 +322,34 @@ func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
 	if im.kind == JIT {
 		pc = 0
 	}
-	f := Frame{Image: im.index, Kind: im.kind, PC: pc}
-	switch {
-	case !ok:
-		f.Name = im.Label()
-	case fn.Name == "":
-		f.Name, f.Addr = fmt.Sprintf("[%s+%#x]", im.Image.Name(), fn.Addr), fn.Addr
-	default:
-		f.Name, f.Symbol, f.Known, f.Addr = b.sym.Name(fn.Name), fn.Name, true, fn.Addr
+	f := Frame{Name: im.Label(), Image: im.index, Kind: im.kind, PC: pc}
+	if ok {
+		b.function(&f, fn, im.Image.Name(), &im.shares)
 	}
-	known := len(b.p.Frames)
-	i := b.frame(f)
-	if ok && b.functions {
+	before := len(b.p.Frames)
+	i := b.place(f, &im.shares, im.Label())
+	if ok && b.functions && len(im.functions) < b.bounds.functions {
 		im.functions[fn.Addr] = i
 	}
-	if b.p.Frames[i].PC != 0 && int(i) == known { // it is new: files with the same image share frames
+	// Files with the same image share frames.
+	if isNew := len(b.p.Frames) > before; isNew && b.p.Frames[before].PC != 0 {
 		im.sampled = append(im.sampled, i)
 	}
 	return i
+}
+
+// function says which function of an image a frame is in. Without room for names it stays one without a function.
+func (b *builder) function(f *Frame, fn symbols.Func, image string, has *shares) {
+	if n, ok := b.named(fn.Name, has); ok {
+		f.Name, f.Symbol, f.Known, f.Addr = n.text, n.symbol, true, fn.Addr
+		return
+	}
+	if fn.Name != "" {
+		b.nameless++
+	}
+	if n, ok := b.named(fmt.Sprintf("[%s+%#x]", image, fn.Addr), has); ok {
+		f.Name, f.Addr = n.text, fn.Addr
+	}
 }
 
 // kernelFrame is the frame at an address of the kernel.
@@ -286,17 +357,16 @@ func (b *builder) kernelFrame(addr uint64, returned bool) int32 {
 	addr -= one(returned)
 	f, ok := b.kernel[addr]
 	if !ok {
-		fn, name, known := b.sym.Kernel(addr)
-		im := b.inMemory(name)
+		fn, image, known := b.sym.Kernel(addr)
+		at := Frame{Name: image, Image: b.inMemory(image), Kind: Kernel, PC: addr}
 		if known {
-			f = b.frame(Frame{Name: b.sym.Name(fn.Name), Symbol: fn.Name, Image: im, Kind: Kernel, Known: true,
-				Addr: fn.Addr, PC: addr})
-		} else {
-			f = b.frame(Frame{Name: name, Image: im, Kind: Kernel, PC: addr})
+			b.function(&at, fn, strings.Trim(image, "[]"), &b.inKernel)
 		}
+		f = b.place(at, &b.inKernel, image)
+		b.looked()
 		b.kernel[addr] = f
 	}
-	return f
+	return b.unfolded(f)
 }
 
 func one(yes bool) uint64 {

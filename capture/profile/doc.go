@@ -14,6 +14,9 @@
 // Load makes a Profile from a recording; CheckValid states what is true for every Profile. Those that write
 // one need the part of that in CheckIndices.
 //
+// How many addresses, functions and stacks are told apart is bounded (see bounds). Addresses beyond that are shown
+// by function or image, and stacks end early in a frame of the kind Other; Problems say so.
+//
 // A Profile belongs to the caller of Load. The profiles that ByFunction and Regroup make of it share its
 // slices, so it must not be changed afterwards.
 package profile

@@ -114,6 +114,7 @@ func (f *follower) addMainThreads() {
 
 // part is the profile of the round.
 func (f *follower) part() *Profile {
+	f.nameOthers()
 	p := f.p.onlyUsed().ByFunction()
 	p.First, p.Duration = f.first, time.Duration(f.last-f.first)
 	p.LostRecords, p.LostSamples, p.Throttled = f.lost.Records, f.lost.Samples, f.lost.Throttled
@@ -134,7 +135,7 @@ func (f *follower) restart() {
 	f.p.Threads, f.p.Losses = nil, nil
 	clear(f.threads)
 	clear(f.current)
-	f.grow(0, 0)
+	f.plantAnew()
 	f.first, f.last = 0, 0
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"unspool/capture/human"
 	"unspool/capture/perfdata"
 	"unspool/capture/replay"
 	"unspool/capture/symbols"
@@ -25,6 +26,7 @@ type loader struct {
 	event    func(id uint64) int // index of the event with this ID in samples, -1 for none
 	comms    map[uint64]string   // by pid<<32|tid
 	current  map[uint64]int32    // the thread that pid<<32|tid is now
+	most     int                 // of comms and of current
 	kernelID symbols.KernelID
 
 	options  Options
@@ -40,6 +42,8 @@ type loader struct {
 	rawStacks   uint64   // samples with a raw stack and no user callchain
 	recorded    []uint64 // samples by event
 	malformed   uint64   // records that could not be decoded
+	unnamed     uint64   // threads whose names are not kept
+	others      uint64   // samples of the thread that stands for those for which there is no room
 	noEvent     uint64   // samples of an event that the recording does not describe
 }
 
@@ -195,6 +199,7 @@ func newLoader(sym *symbols.Symbolizer) *loader {
 		replay:  replay.NewRecorded(table),
 		comms:   make(map[uint64]string),
 		current: make(map[uint64]int32),
+		most:    vmas.MaxThreads,
 		part:    &part{},
 	}
 }
@@ -268,10 +273,23 @@ func (l *loader) comm(c *replay.Change) {
 		l.began(c.PID, 0)
 	}
 	key := threadKey(c.PID, c.TID)
-	if l.comms[key] != string(c.Comm) {
-		l.comms[key] = string(c.Comm)
+	comm := c.Comm[:min(len(c.Comm), mostComm)]
+	if l.comms[key] != string(comm) {
+		l.name(key, string(comm))
 		delete(l.current, key)
 	}
+}
+
+// mostComm bounds a thread's name, in bytes: those of the kernel's workers have up to 63, all others 15.
+const mostComm = 64
+
+// name notes how a thread is called.
+func (l *loader) name(key uint64, comm string) {
+	if _, known := l.comms[key]; !known && len(l.comms) >= l.most {
+		l.unnamed++
+		return
+	}
+	l.comms[key] = comm
 }
 
 func (l *loader) exit(c *replay.Change) {
@@ -292,11 +310,14 @@ func (l *loader) fork(c *replay.Change) {
 	}
 	delete(l.current, key)
 	if comm, ok := l.comms[threadKey(c.PPID, c.PTID)]; ok {
-		l.comms[key] = comm
+		l.name(key, comm)
 	} else {
 		delete(l.comms, key)
 	}
 }
+
+// otherThread stands for the threads for which there is no room.
+var otherThread = Thread{math.MaxUint32, math.MaxUint32, "(others)"}
 
 // Exited is what threads are called that have given up their IDs, at the end of their exit: the kernel gives
 // -1 instead (perf_event_pid).
@@ -306,7 +327,13 @@ const Exited = "(exited)"
 func (l *loader) threadNow(pid, tid uint32) int32 {
 	key := threadKey(pid, tid)
 	i, ok := l.current[key]
-	if !ok {
+	switch {
+	case ok:
+	case len(l.current) >= l.most || len(l.p.Threads) >= l.most:
+		l.others++
+		i = l.thread(otherThread)
+		l.program(i)
+	default:
 		comm, known := l.comms[key]
 		switch {
 		case known:
@@ -356,7 +383,7 @@ func (l *loader) addSample() {
 	}
 	l.resolve(s)
 	one := stacked{Sample: Sample{Thread: thread, Event: int32(event), CPU: int32(s.CPU), Count: 1,
-		Period: max(s.Period, 1)}, time: s.Time, root: l.root(thread)}
+		Period: max(s.Period, 1)}, pid: s.PID, time: s.Time, root: l.root(thread)}
 	if r, ok := perfdata.End(s.Misc); ok {
 		if one.End = Ended(r); perfdata.IsJoined(s.Misc) {
 			one.End = Joined
@@ -382,7 +409,7 @@ func (l *loader) plant(s *stacked, frames []int32) error {
 	if s.root >= 0 {
 		root = l.child(0, s.root)
 	}
-	s.Node = l.stack(s.Thread, root, frames)
+	s.Node = l.stack(s.pid, s.Thread, root, frames)
 	if l.timeline != nil {
 		if err := l.timeline.Add(s.time, &s.Sample); err != nil {
 			return err
@@ -431,9 +458,17 @@ func (l *loader) at(space *vmas.Space, context, ip uint64, returned bool) int32 
 	return l.fixedFrame("[guest]", Guest) // or a guest's kernel, or a hypervisor
 }
 
+// forgotten is what there was no room for. A thread has its name here and in its address space.
+func (l *loader) forgotten() vmas.Forgotten {
+	f := l.table.Forgotten()
+	f.Threads = max(f.Threads, l.unnamed)
+	return f
+}
+
 // finish completes the profile.
 func (l *loader) finish() *Profile {
 	p := l.p
+	l.nameOthers()
 	p.First, p.byFunction = l.first, l.functions
 	for event, n := range l.recorded {
 		p.Events[event].Recorded = n
@@ -459,6 +494,7 @@ func (l *loader) finish() *Profile {
 			l.timeline.remapped(now)
 		}
 	}
+	p.Problems = append(p.Problems, l.overBounds()...)
 	if l.rawStacks > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("%d samples have a raw copy of the user stack instead of a "+
 			"user callchain (perf record --call-graph dwarf): of their user part only the innermost frame is shown",
@@ -467,6 +503,11 @@ func (l *loader) finish() *Profile {
 	if l.noEvent > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("%d samples of events that the recording does not describe "+
 			"are left out", l.noEvent))
+	}
+	p.Problems = append(p.Problems, replay.ForgottenNotes(l.forgotten())...)
+	if l.others > 0 {
+		p.Problems = append(p.Problems, fmt.Sprintf("more than %s threads were sampled: %s of the others are shown as "+
+			"one thread, %s", human.Number(uint64(l.most)), human.Plural(l.others, "sample"), otherThread.Comm))
 	}
 	if l.malformed > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("%d records are malformed and left out", l.malformed))

@@ -3,6 +3,7 @@ package profile
 // stacked is a sample whose frames are known, but not yet its node.
 type stacked struct {
 	Sample // with its CPU, without its Node
+	pid    uint32
 	time   uint64
 	root   int32 // the frame above the stack, that of its process; -1 for none
 }

@@ -19,10 +19,11 @@ const (
 	Guest                // inside a virtual machine or below a hypervisor
 	Unmapped             // an address that no mapping held
 	Process              // no code: a program, above the stacks of its processes (see Options.Processes)
+	Other                // the rest of stacks that are too many to tell apart
 )
 
 var kinds = [...]string{User: "user", Kernel: "kernel", JIT: "jit", Guest: "guest", Unmapped: "unmapped",
-	Process: "process"}
+	Process: "process", Other: "other"}
 
 func (k Kind) String() string {
 	if int(k) < len(kinds) {
@@ -30,6 +31,9 @@ func (k Kind) String() string {
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
+
+// IsCode says whether such frames lie in an image that is known.
+func (k Kind) IsCode() bool { return k == User || k == Kernel || k == JIT }
 
 // Image is an object that frames lie in: a file, the vDSO, the kernel, a kernel module, memory without a
 // file.

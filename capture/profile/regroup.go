@@ -31,8 +31,8 @@ func (p *Profile) ByFunction() *Profile {
 	return p.Regroup(frames, now)
 }
 
-// Regroup returns the profile with other frames: frame f becomes frames[now[f]]. Stacks that become equal are
-// added up. p is not changed.
+// Regroup returns the profile with other frames, which may be nil if they are kept elsewhere: frame f becomes
+// frames[now[f]]. Stacks that become equal are added up. p is not changed.
 func (p *Profile) Regroup(frames []Frame, now []int32) *Profile {
 	q, _ := p.RegroupNodes(frames, now)
 	return q

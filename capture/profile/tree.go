@@ -7,6 +7,10 @@ type tree struct {
 	recent   []int32           // by node: the child that was looked up last; 0 for none
 	paths    [64]threadPath    // of the last samples, by thread
 	weights  *index[weightKey] // of p.Samples
+
+	nodeRoom room           // for those of stacks
+	made     map[uint32]int // nodes by process
+	cut      uint64         // samples for whose stacks there was no room
 }
 
 // A threadPath is where a thread's last sample is in the tree. Of a thread's stacks, the next one mostly
@@ -36,12 +40,16 @@ func (t *tree) grow(nodes, samples int) {
 	t.children = newIndex(nodes, func(i int32) edge { return p.Nodes[i].edge() })
 	t.weights = newIndex(samples, func(i int32) weightKey { return p.Samples[i].key() })
 	t.recent = make([]int32, 0, nodes)
-	t.child(-1, -1) // the root
+	t.grown(-1, -1) // the root
 	t.paths = [len(t.paths)]threadPath{}
 }
 
-// stack returns the node at the end of the path of a thread's frames below a root, given leaf first.
-func (t *tree) stack(thread, root int32, frames []int32) int32 {
+// others is the frame of the rest of stacks for which there was no room, until nameOthers.
+const others int32 = -2
+
+// stack returns the node at the end of the path of a thread's frames below a root, given leaf first. If there is
+// no room for all of it, it ends early, in a node of the frame others.
+func (t *tree) stack(pid uint32, thread, root int32, frames []int32) int32 {
 	at, node, same := &t.paths[int(thread)%len(t.paths)], root, 0
 	if at.thread == thread && at.root == root {
 		for n := min(len(frames), len(at.frames)); same < n && at.frames[same] == frames[len(frames)-1-same]; {
@@ -50,28 +58,55 @@ func (t *tree) stack(thread, root int32, frames []int32) int32 {
 		}
 	}
 	at.thread, at.root, at.frames, at.nodes = thread, root, at.frames[:same], at.nodes[:same]
+	made := -1 // by the process, once that is needed
 	for i := len(frames) - 1 - same; i >= 0; i-- {
-		node = t.child(node, frames[i])
+		next, ok := t.find(node, frames[i])
+		if !ok {
+			if made < 0 {
+				made = t.made[pid]
+			}
+			if !t.nodeRoom.take(&made, 1) {
+				t.cut++
+				node = t.child(node, others)
+				break
+			}
+			next = t.grown(node, frames[i])
+		}
+		node = next
 		at.frames, at.nodes = append(at.frames, frames[i]), append(at.nodes, node)
+	}
+	if made > 0 {
+		t.made[pid] = made
 	}
 	return node
 }
 
 // child returns the node of a frame below a parent.
 func (t *tree) child(parent, frame int32) int32 {
-	if parent >= 0 {
-		if last := t.recent[parent]; last != 0 && t.p.Nodes[last].Frame == frame {
-			return last
-		}
+	if node, ok := t.find(parent, frame); ok {
+		return node
 	}
-	e := edge{parent, frame}
-	node, ok := t.children.find(e)
-	if !ok {
-		node = int32(len(t.p.Nodes))
-		t.p.Nodes = append(t.p.Nodes, Node{parent, frame})
-		t.recent = append(t.recent, 0)
-		t.children.add(e)
+	return t.grown(parent, frame)
+}
+
+// find returns the node of a frame below a parent if there is one.
+func (t *tree) find(parent, frame int32) (int32, bool) {
+	if last := t.recent[parent]; last != 0 && t.p.Nodes[last].Frame == frame {
+		return last, true
 	}
+	node, ok := t.children.find(edge{parent, frame})
+	if ok {
+		t.recent[parent] = node
+	}
+	return node, ok
+}
+
+// grown adds a node.
+func (t *tree) grown(parent, frame int32) int32 {
+	node := int32(len(t.p.Nodes))
+	t.p.Nodes = append(t.p.Nodes, Node{parent, frame})
+	t.recent = append(t.recent, 0)
+	t.children.add(edge{parent, frame})
 	if parent >= 0 {
 		t.recent[parent] = node
 	}

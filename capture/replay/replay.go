@@ -61,6 +61,9 @@ type Change struct {
 // NewProcess says whether a FORK made a process, and not a thread.
 func (c *Change) NewProcess() bool { return c.PID != c.PPID }
 
+// Begins says whether a process begins, or another program in it.
+func (c *Change) Begins() bool { return c.Kind == Fork && c.NewProcess() || c.Kind == Comm && c.Exec }
+
 // KernelSymbol is the symbol in the name of the kernel's own mapping, "[kernel.kallsyms]_text", and its
 // address, which is the mapping's offset (machine__mmap_name in tools/perf). The name is empty for any other
 // record.
@@ -83,6 +86,7 @@ type Replay struct {
 
 	exits  []exit           // exits that are not applied yet, in order of time
 	ending map[uint32]int32 // how many of these a process has
+	begun  uint64           // time of the last record of a live table with which a process began, or another program
 	taken  decoded          // by Record
 	ahead  decoded          // by Peek, which may be called while a change is still used
 }
@@ -128,7 +132,7 @@ func (r *Replay) Record(rec perfring.Record, f *perfring.Format) (*Change, error
 	}
 	var time uint64
 	timed := false
-	if len(r.exits) > 0 || c.Kind == Exit || c.Kind == Mapping && !r.named {
+	if len(r.exits) > 0 || c.Kind == Exit || !r.named && (c.Kind == Mapping || c.Begins()) {
 		time, timed = f.Time(rec)
 		timed = timed && time != math.MaxUint64 // perf's -1: none
 		if timed {
@@ -137,6 +141,10 @@ func (r *Replay) Record(rec perfring.Record, f *perfring.Format) (*Change, error
 		if timed && c.Kind == Mapping {
 			c.Map.Time = time
 		}
+	}
+	if timed && !r.named && c.Begins() {
+		r.begun = max(r.begun, time)
+		r.table.HasCome(c.PID, time)
 	}
 	switch {
 	case c.Kind == Mapping, c.Kind == Fork, c.Kind == Comm && c.Exec:
@@ -216,7 +224,12 @@ const noParent = ^uint32(0)
 // advance. ok is false for a mapping of the kernel, one that is not executable, and any other record. Address
 // spaces do not change.
 func (r *Replay) Peek(rec perfring.Record, f *perfring.Format) (pid uint32, m vmas.Mapping, ok bool) {
-	if rec.Type() != perfring.RecordMmap2 {
+	switch rec.Type() {
+	case perfring.RecordMmap2:
+	case perfring.RecordComm, perfring.RecordFork:
+		r.toCome(rec, f)
+		return 0, m, false
+	default:
 		return 0, m, false
 	}
 	c, err := r.ahead.decode(rec, f)
@@ -229,6 +242,21 @@ func (r *Replay) Peek(rec perfring.Record, f *perfring.Format) (pid uint32, m vm
 		Start: c.Map.Addr, End: c.Map.Addr + c.Map.Len, Offset: c.Map.Offset, Prot: c.Map.Prot, File: file,
 		Time: time,
 	}, true
+}
+
+// toCome notes that a process will execute another program, or is a new one: what /proc shows of it does not belong
+// to its samples before that.
+func (r *Replay) toCome(rec perfring.Record, f *perfring.Format) {
+	if rec.Type() == perfring.RecordComm && rec.Misc()&unix.PERF_RECORD_MISC_COMM_EXEC == 0 {
+		return
+	}
+	c, err := r.ahead.decode(rec, f)
+	if err != nil || !c.Begins() {
+		return
+	}
+	if time, ok := f.Time(rec); ok && time > r.begun { // it may have been taken already
+		r.table.ToCome(c.PID, time)
+	}
 }
 
 // decode decodes a record, and returns r.change, which is valid until the next call.

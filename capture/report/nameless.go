@@ -27,7 +27,7 @@ func (out *printer) nameless(p *profile.Profile) string {
 			continue
 		}
 		f := &p.Frames[p.Nodes[s.Node].Frame]
-		if f.Known || f.Kind == profile.Unmapped || f.Kind == profile.Guest {
+		if f.Known || !f.Kind.IsCode() {
 			continue
 		}
 		none += s.Count

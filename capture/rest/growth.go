@@ -2,12 +2,12 @@ package rest
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"unspool/perfring"
+	"unspool/vmas/process"
 )
 
 // A Growth says how to find a goroutine that gets a larger stack, while the stack that was sampled is that of
@@ -64,20 +64,24 @@ const r14 = 22 // PERF_REG_X86_R14 (asm/perf_regs.h)
 
 // endOfGoroutine is where the stack ends that SP is on, 0 if that is too far away. ok says whether a sample
 // is in Go, which tells.
-func endOfGoroutine(s *perfring.Sample, sp uint64) (end uint64, ok bool) {
+func endOfGoroutine(memory *process.MemoryReader, s *perfring.Sample, sp uint64) (end uint64, ok bool) {
 	at, ok := s.Reg(r14)
-	var stack struct{ low, high uint64 }
-	if !ok || !peek(s.PID, unsafe.Pointer(&stack), field(at, 0, 16)) {
+	var g structure
+	if !ok || !g.read(memory, at, gLow, gHigh) {
 		return 0, false
 	}
-	if sp < stack.low || sp >= stack.high || stack.high >= userEnd {
+	low, high := g.word(gLow), g.word(gHigh)
+	if sp < low || sp >= high || high >= userEnd {
 		return 0, false
 	}
-	if stack.high-sp > farthest {
+	if high-sp > farthest {
 		return 0, true
 	}
-	return stack.high, true
+	return high, true
 }
+
+// Offsets in a g of Go, of its stack, and in the registers that it keeps (Sched).
+const gLow, gHigh, schedSP, schedPC, schedG = 0, 8, 0, 8, 16
 
 // userEnd is where the addresses of user space end (TASK_SIZE_MAX), with 47 bits of address.
 const userEnd = 1 << 47
@@ -85,43 +89,36 @@ const userEnd = 1 << 47
 // goroutine finds the stack of the goroutine for which morestack was called. at is SP in morestack. Each step
 // is checked, as all of this is what the process says: it need not be Go that runs there, or it may be
 // changing this just now.
-func (g *Growth) goroutine(s *perfring.Sample, at uint64) (of goroutineStack, ok bool) {
+func (g *Growth) goroutine(memory *process.MemoryReader, s *perfring.Sample, at uint64) (of goroutineStack, ok bool) {
 	scheduler, ok := s.Reg(r14)
 	if !ok {
 		return of, false
 	}
-	var its struct{ sp, m uint64 } // the scheduler's
-	if !peek(s.PID, unsafe.Pointer(&its), field(scheduler, g.Sched, 8), field(scheduler, g.M, 8)) {
+	var is structure
+	if !is.read(memory, scheduler, g.Sched+schedSP, g.M) || is.word(g.Sched+schedSP) != at ||
+		!is.read(memory, is.word(g.M)+uint64(g.CurG), 0) {
 		return of, false
 	}
-	if its.sp != at || !peek(s.PID, unsafe.Pointer(&of.g), field(its.m, g.CurG, 8)) {
-		return of, false
-	}
-	if of.g == 0 {
+	if of.g = is.word(0); of.g == 0 {
 		return of, true
 	}
-	var is struct{ low, high, sp, pc, g uint64 }
-	if !peek(s.PID, unsafe.Pointer(&is), field(of.g, 0, 16), field(of.g, g.Sched, 24)) {
+	if !is.read(memory, of.g, gLow, gHigh, g.Sched+schedG) {
 		return of, false
 	}
-	of.sp, of.high, of.returns = is.sp, is.high, is.pc
-	isOn := is.sp > is.low && is.sp-is.low >= 8 && is.sp <= is.high && is.high < userEnd
-	return of, isOn && is.sp%8 == 0 && is.g == of.g
+	low, high, sp := is.word(gLow), is.word(gHigh), is.word(g.Sched+schedSP)
+	of.sp, of.high, of.returns = sp, high, is.word(g.Sched+schedPC)
+	isOn := sp > low && sp-low >= 8 && sp <= high && high < userEnd
+	return of, isOn && sp%8 == 0 && is.word(g.Sched+schedG) == of.g
 }
 
-// field is a field of a structure of a process.
-func field(structure uint64, offset uint16, size int) unix.RemoteIovec {
-	return unix.RemoteIovec{Base: uintptr(structure) + uintptr(offset), Len: size}
+// A structure is the beginning of one of a process.
+type structure [1024]byte
+
+// read reads it as far as the fields at such offsets, of a word each, and says whether all are there.
+func (to *structure) read(memory *process.MemoryReader, addr uint64, offsets ...uint16) bool {
+	end := int(slices.Max(offsets)) + 8
+	return end <= len(to) && memory.Read(to[:end], addr) == end
 }
 
-// peek reads fields of a process one behind the other, and says whether all were there.
-func peek(pid uint32, to unsafe.Pointer, from ...unix.RemoteIovec) bool {
-	size := 0
-	for i := range from {
-		size += from[i].Len
-	}
-	local := unix.Iovec{Base: (*byte)(to), Len: uint64(size)}
-	n, _, errno := unix.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1,
-		uintptr(unsafe.Pointer(&from[0])), uintptr(len(from)), 0)
-	return errno == 0 && int(n) == size
-}
+// word is the field at an offset that was read.
+func (to *structure) word(offset uint16) uint64 { return binary.NativeEndian.Uint64(to[offset:]) }

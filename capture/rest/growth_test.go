@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"unspool/perfring"
+	"unspool/vmas/process"
 )
 
 // A forged memory is that of this process, made to look as that of Go's runtime when a goroutine gets a
@@ -22,6 +23,17 @@ type forged struct {
 var forgedGrowth = Growth{Return: 0x4711, M: 72, CurG: 200, Sched: 104}
 
 func address(word *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(word))) }
+
+// own is the memory of this process.
+func own(t *testing.T) *process.MemoryReader {
+	t.Helper()
+	memory, err := process.Direct("/proc").OpenMemory(uint32(os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(memory.Close)
+	return memory
+}
 
 // newForged is one that is right, for a morestack whose SP is at.
 func newForged(at uint64) *forged {
@@ -66,7 +78,7 @@ func TestGoroutineIsFound(t *testing.T) {
 			c.change(f)
 			regs := binary.LittleEndian.AppendUint64(nil, address(&f.scheduler[0]))
 			s := perfring.Sample{PID: uint32(os.Getpid()), RegsMask: 1 << r14, Regs: regs}
-			got, ok := forgedGrowth.goroutine(&s, at)
+			got, ok := forgedGrowth.goroutine(own(t), &s, at)
 			if ok != c.ok {
 				t.Fatalf("%+v, %v", got, ok)
 			}
@@ -81,8 +93,8 @@ func TestGoroutineIsFound(t *testing.T) {
 		})
 	}
 	s := perfring.Sample{PID: uint32(os.Getpid())}
-	_, ok := forgedGrowth.goroutine(&s, at)
-	if _, isGo := endOfGoroutine(&s, at); ok || isGo {
+	_, ok := forgedGrowth.goroutine(own(t), &s, at)
+	if _, isGo := endOfGoroutine(own(t), &s, at); ok || isGo {
 		t.Error("without registers")
 	}
 }
@@ -107,7 +119,7 @@ func TestEndOfGoroutine(t *testing.T) {
 		{low, 1 << 63, 0, false},
 	} {
 		f.g[1] = c.high
-		if got, ok := endOfGoroutine(&s, c.sp); got != c.want || ok != c.ok {
+		if got, ok := endOfGoroutine(own(t), &s, c.sp); got != c.want || ok != c.ok {
 			t.Errorf("SP at %+d of %d bytes: %#x, %v, want %#x", int64(c.sp-low), c.high-low, got, ok, c.want)
 		}
 	}
@@ -211,9 +223,8 @@ func TestWhatIsFound(t *testing.T) {
 		{"no morestack", far, 0, address(&f.g[0]), wanted{behind: 4096 + aboveRoot}, 0, 0},
 	} {
 		f.m[forgedGrowth.CurG/8] = c.curg
-		var r reader
 		h := head{start: copyEnd}
-		w, of := r.find(&s, &c.known, c.morestack, &h)
+		w, of := find(own(t), &s, &c.known, c.morestack, &h)
 		isFound := c.morestack == at
 		if w != c.want || isFound && of.returns != c.returns || h.g != c.g || h.above != w.above ||
 			(h.morestack == at) != isFound {

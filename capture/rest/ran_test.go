@@ -1,35 +1,63 @@
 package rest
 
 import (
+	"fmt"
+	"os"
 	"runtime"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/testdata/lane"
 )
 
 // TestThreadsThatRun asks of a thread whether it has run, while it waits and after it has run, and again once
 // it has real-time priority, and once it has ended.
 func TestThreadsThatRun(t *testing.T) {
-	tids, work, worked := make(chan int), make(chan func() error), make(chan error)
+	var work [2]int // a pipe: in a channel, it would not be seen when the thread waits
+	if err := unix.Pipe2(work[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	var do func() error
+	tids, worked := make(chan int), make(chan error)
 	go func() {
+		defer unix.Close(work[0])
 		runtime.LockOSThread() // and ends
 		tids <- unix.Gettid()
-		for do := range work {
-			worked <- do()
+		for {
+			if n, err := unix.Read(work[0], make([]byte, 1)); err != unix.EINTR && n <= 0 {
+				close(worked)
+				return
+			} else if n > 0 {
+				worked <- do()
+			}
 		}
-		close(worked)
 	}()
 	tid := uint32(<-tids)
-	run := func(do func() error) {
+	settle := func() {
 		t.Helper()
-		work <- do
+		lane.Eventually(t, "a thread to wait", func() bool {
+			where, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/syscall", tid))
+			if err != nil {
+				t.Skip("skipped for want of what the kernel says about threads: ", err)
+			}
+			return strings.HasPrefix(string(where), fmt.Sprintf("%d %#x ", unix.SYS_READ, work[0]))
+		})
+	}
+	run := func(what func() error) {
+		t.Helper()
+		do = what
+		if _, err := unix.Write(work[1], []byte{1}); err != nil {
+			t.Fatal(err)
+		}
 		if err := <-worked; err != nil {
 			t.Skipf("skipped for want of real-time priority: %v", err)
 		}
-		settle(t, tid)
+		settle()
 	}
 	all := runtimes(make([]runTime, 2))
-	settle(t, tid)
+	settle()
 	for range 3 {
 		is := all.begin(tid)
 		if is == nil {
@@ -53,30 +81,12 @@ func TestThreadsThatRun(t *testing.T) {
 	if is == nil {
 		t.Fatal("a thread that has ordinary priority again is not known")
 	}
-	close(work)
+	unix.Close(work[1])
 	<-worked
 	for !is.hasRun() {
 		runtime.Gosched()
 	}
 	if is := all.begin(uint32(unix.Getpid())); is == nil {
 		t.Error("another thread in the same place is not known")
-	}
-}
-
-// settle waits until a thread waits.
-func settle(t *testing.T, tid uint32) {
-	t.Helper()
-	of := runtimes(make([]runTime, 1))
-	for range 1000 {
-		is := of.begin(tid)
-		if is == nil {
-			break // it has real-time priority
-		}
-		if unix.Nanosleep(&unix.Timespec{Nsec: 2_000_000}, nil); !is.hasRun() {
-			break
-		}
-	}
-	if of[0].fd != 0 {
-		unix.Close(of[0].fd)
 	}
 }

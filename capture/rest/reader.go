@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/perfring"
+	"unspool/vmas/process"
 )
 
 // A reader reads the stacks of the samples in one ring.
@@ -20,9 +21,9 @@ type reader struct {
 	cut     uint64 // bytes of copies that are there for it
 	sample  perfring.Sample
 	threads runtimes
+	memory  memories
 	share   Share
-	noQuery bool // the kernel does not tell of one mapping
-	buf     [2 * compared]byte
+	buf     [compared]byte
 }
 
 const (
@@ -63,7 +64,7 @@ func Start(ring *perfring.SampleRing, size int, cut uint64) (shared, tid int, er
 		tid, err := bind(ring.CPU)
 		if begun <- (result{tid, err}); err == nil {
 			r := &reader{tap: tap, shared: memory, cut: cut, threads: newRuntimes(),
-				share: Share{Part: part, Slack: slack}}
+				memory: newMemories(), share: Share{Part: part, Slack: slack}}
 			r.run()
 		}
 	}()
@@ -120,6 +121,9 @@ func (r *reader) run() {
 	parent := unix.Getppid()
 	for idle, made, woken := 0, false, 0; ; {
 		if !wait(&idle) {
+			if idle == mostIdle {
+				r.memory.closeEnded(true)
+			}
 			continue
 		}
 		began := perfring.Now()
@@ -136,8 +140,11 @@ func (r *reader) run() {
 		}
 		now := perfring.Now()
 		r.share.Spend(began, now-began+priceOfWaking)
-		if woken++; woken%64 == 0 && unix.Getppid() != parent {
-			unix.Exit(0) // others may not get a CPU to say so
+		if woken++; woken%64 == 0 {
+			if unix.Getppid() != parent {
+				unix.Exit(0) // others may not get a CPU to say so
+			}
+			r.memory.closeEnded(false)
 		}
 		for r.share.IsSpent(now) {
 			pause := unix.NsecToTimespec(int64(time.Millisecond))
@@ -147,14 +154,17 @@ func (r *reader) run() {
 	}
 }
 
-// priceOfWaking is what a wake-up takes besides what this thread sees of it, in ns.
-const priceOfWaking = 2000
+const (
+	// priceOfWaking is what a wake-up takes besides what this thread sees of it, in ns.
+	priceOfWaking = 2000
+	// mostIdle is how often the scheduler interrupts the waiting until it knows of it.
+	mostIdle = 5
+)
 
 // wait waits for a signal. As long as signals come, Go's scheduler does not know of the waiting: its monitor
 // looks at a thread in a system call every 20 us, which takes several times as long as reading. It interrupts
 // the others every 10 ms. idle counts how often it did since the last signal.
 func wait(idle *int) (signalled bool) {
-	const mostIdle = 5
 	call := unix.RawSyscall6
 	if *idle >= mostIdle {
 		call = unix.Syscall6
@@ -185,9 +195,13 @@ func (r *reader) read(s *perfring.Sample) {
 	if isLate(s, perfring.Now()) {
 		return
 	}
+	memory := r.memory.of(s.PID)
+	if memory == nil {
+		return
+	}
 	morestack := known.growth.at(s, base)
 	if known.isKnown && known.growth.Return != 0 { // a thread runs one goroutine after the other
-		if end, ok := endOfGoroutine(s, base); ok {
+		if end, ok := endOfGoroutine(memory, s, base); ok {
 			known.end = end
 		}
 	}
@@ -199,13 +213,17 @@ func (r *reader) read(s *perfring.Sample) {
 		return
 	}
 	h := head{tid: uint64(s.TID), time: s.Time, start: copyEnd}
-	w, goroutine := r.find(s, &known, morestack, &h)
+	w, goroutine := find(memory, s, &known, morestack, &h)
 	room := r.shared.room(w.behind + w.more)
-	if len(room) == 0 || !readInto(room, s.PID, &w, &h) || !r.isThere(s, base) {
+	if len(room) == 0 || !readInto(room, memory, &w, &h) {
+		return
+	}
+	if !r.isThere(memory, s, base) {
+		memory.Close() // a process that was made by vfork(2) has had its parent's, which is there on
 		return
 	}
 	if h.morestack != 0 {
-		if again, ok := known.growth.goroutine(s, morestack); !ok || again != goroutine {
+		if again, ok := known.growth.goroutine(memory, s, morestack); !ok || again != goroutine {
 			return
 		}
 	}
@@ -228,28 +246,26 @@ func isLate(s *perfring.Sample, now uint64) bool {
 }
 
 // readInto reads what is wanted, and sets how much there was. It is false if that is nothing.
-func readInto(room []byte, pid uint32, w *wanted, h *head) bool {
-	local := unix.Iovec{Base: &room[0], Len: uint64(len(room))}
-	remote := [2]unix.RemoteIovec{{Base: uintptr(h.start), Len: int(w.behind)},
-		{Base: uintptr(w.above), Len: int(w.more)}}
-	n, _, errno := unix.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1,
-		uintptr(unsafe.Pointer(&remote)), uintptr(len(remote)), 0)
-	if errno != 0 || n == 0 {
-		return false
+func readInto(room []byte, memory *process.MemoryReader, w *wanted, h *head) bool {
+	behind := memory.Read(room[:w.behind], h.start)
+	h.size = uint64(behind)
+	if h.size == w.behind && w.more > 0 {
+		h.more = uint64(memory.Read(room[behind:], w.above))
 	}
-	h.size = min(uint64(n), w.behind)
-	h.more = uint64(n) - h.size
-	return true
+	return h.size+h.more > 0
 }
 
 // isThere says whether the process still has the same as the copy at the copy's beginning and at its end.
 // This comes after the rest was read: a thread that gets on changes the beginning first.
-func (r *reader) isThere(s *perfring.Sample, base uint64) bool {
+func (r *reader) isThere(memory *process.MemoryReader, s *perfring.Sample, base uint64) bool {
 	last := min(s.DynSize, compared)
 	first := min(s.DynSize-last, compared)
 	from := s.DynSize - last
-	return peek(s.PID, unsafe.Pointer(&r.buf), unix.RemoteIovec{Base: uintptr(base), Len: int(first)},
-		unix.RemoteIovec{Base: uintptr(base + from), Len: int(last)}) &&
-		bytes.Equal(r.buf[:first], s.Stack[:first]) &&
-		bytes.Equal(r.buf[first:first+last], s.Stack[from:s.DynSize])
+	return r.has(memory, base, s.Stack[:first]) && r.has(memory, base+from, s.Stack[from:s.DynSize])
+}
+
+// has says whether the process has bytes at an address.
+func (r *reader) has(memory *process.MemoryReader, addr uint64, want []byte) bool {
+	have := r.buf[:len(want)]
+	return memory.Read(have, addr) == len(have) && bytes.Equal(have, want)
 }

@@ -110,8 +110,8 @@ func set(word *atomic.Uint64, value uint64) {
 	}
 }
 
-// Hangs says whether a read has been under way for hangsAfter at a time: behind a page that a user's file
-// server or userfaultfd(2) does not give. As long as it is so, no others of this CPU are read.
+// Hangs says whether a read has been under way for hangsAfter at a time, of a process that keeps its mappings
+// locked. As long as it is so, no others of this CPU are read.
 func (s *Stacks) Hangs(now uint64) bool {
 	since := s.shared.words[begun].Load()
 	return since != 0 && now > since+hangsAfter

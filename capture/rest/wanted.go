@@ -48,17 +48,18 @@ func (k *shape) isIn(copyEnd uint64) bool {
 
 // find says what is to be read of the stack of a sample, of whose thread k is known. If morestack was called,
 // whose SP that is, this is the stack of a goroutine.
-func (r *reader) find(s *perfring.Sample, k *shape, morestack uint64, h *head) (w wanted, of goroutineStack) {
+func find(memory *process.MemoryReader, s *perfring.Sample, k *shape, morestack uint64, h *head) (w wanted,
+	of goroutineStack) {
 	ok := false
 	if morestack != 0 {
-		of, ok = k.growth.goroutine(s, morestack)
+		of, ok = k.growth.goroutine(memory, s, morestack)
 	}
 	switch {
 	case ok:
 		h.morestack, h.g = morestack, of.g
 		w = of.wanted(morestack)
 	case k.end == 0:
-		w = k.wanted(h.start, r.memoryEnd(s.PID, h.start-1))
+		w = k.wanted(h.start, memoryEnd(memory, h.start-1))
 	case !k.isIn(h.start):
 		w = k.wanted(h.start, 0)
 	}
@@ -117,12 +118,8 @@ func (of *goroutineStack) wanted(morestack uint64) wanted {
 
 // memoryEnd is where the mapping of a process ends in which an address is, 0 if that is too far away for a
 // stack, or is not known.
-func (r *reader) memoryEnd(pid uint32, addr uint64) uint64 {
-	if r.noQuery {
-		return 0
-	}
-	end, ok := process.MappingEnd(pid, addr)
-	r.noQuery = !ok
+func memoryEnd(memory *process.MemoryReader, addr uint64) uint64 {
+	end := memory.MappingEnd(addr)
 	if end < addr || end-addr > farthest { // a goroutine's stack is in a large heap
 		return 0
 	}

@@ -66,30 +66,21 @@ func TestWanted(t *testing.T) {
 func TestMemoryEnd(t *testing.T) {
 	page := uint64(os.Getpagesize())
 	const none = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS
-	mapped, err := unix.MmapPtr(-1, 0, nil, uintptr(8*page), unix.PROT_READ|unix.PROT_WRITE, none)
+	mapped, err := unix.MmapPtr(-1, 0, nil, uintptr(8*page), unix.PROT_NONE, none)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := uint64(uintptr(mapped))
 	defer func() { _ = unix.MunmapPtr(mapped, uintptr(8*page)) }()
-	if _, err := unix.MmapPtr(-1, 0, mapped, uintptr(4*page), unix.PROT_NONE, none|unix.MAP_FIXED); err != nil {
+	const access = unix.PROT_READ | unix.PROT_WRITE
+	if _, err := unix.MmapPtr(-1, 0, mapped, uintptr(4*page), access, none|unix.MAP_FIXED); err != nil {
 		t.Fatal(err)
 	}
-	pid := uint32(os.Getpid())
-	var r reader
-	got := r.memoryEnd(pid, at)
-	if r.noQuery {
-		t.Skip("skipped for want of PROCMAP_QUERY: a kernel before Linux 6.11")
-	}
-	if got != at+4*page {
-		t.Errorf("%#x of a mapping from %#x to %#x", got, at, at+4*page)
-	}
-	for _, addr := range []uint64{0, 1 << 63} {
-		if got := r.memoryEnd(pid, addr); got != 0 {
-			t.Errorf("%#x for %#x", got, addr)
+	memory := own(t)
+	// Memory that may not be read has no end.
+	for addr, want := range map[uint64]uint64{at + page: at + 4*page, at + 4*page: 0, 0: 0, 1 << 63: 0} {
+		if got := memoryEnd(memory, addr); got != want {
+			t.Errorf("%#x for %#x of a mapping from %#x to %#x", got, addr, at, at+4*page)
 		}
-	}
-	if got := r.memoryEnd(1<<30, at); got != 0 || r.noQuery {
-		t.Errorf("%#x for no process", got)
 	}
 }

@@ -32,7 +32,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		o.Threads = DefaultThreads
 	}
 	frames, now := places(p, o.Lines)
-	p, nodes := p.RegroupNodes(make([]profile.Frame, len(frames)), now)
+	p, nodes := p.RegroupNodes(nil, now)
 	samples, err := ordered(p, o.Timeline, nodes)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 
 	"unspool/capture/symbols/debuginfod"
 	"unspool/capture/symbols/srcline"
+	"unspool/testdata/lane"
 	"unspool/vmas"
 )
 
@@ -47,19 +48,15 @@ func serveFolder(t *testing.T, folder string, paths ...string) (url string) {
 		}
 	})
 	url = fmt.Sprintf("http://127.0.0.1:%d", port)
-	for end := time.Now().Add(30 * time.Second); len(paths) > 0; {
-		resp, err := http.Get(url + "/buildid/" + paths[0])
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				paths = paths[1:]
-				continue
+	for _, path := range paths {
+		lane.Eventually(t, path+" to be served", func() bool {
+			resp, err := http.Get(url + "/buildid/" + path)
+			if err != nil {
+				return false
 			}
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s is not served: %v", paths[0], err)
-		}
-		time.Sleep(50 * time.Millisecond)
+			resp.Body.Close()
+			return resp.StatusCode == http.StatusOK
+		})
 	}
 	return url
 }

@@ -101,7 +101,7 @@ func readSoon(file *os.File) []byte {
 
 // read reads a text of a process, nil where that is not possible. It is valid until the next one is read.
 func (l *Live) read(pid uint32, name procfs.Text) []byte {
-	text, err := l.options.Texts.Text(pid, pid, name)
+	text, err := l.options.Texts.Text(pid, pid, name, mostText)
 	if err != nil {
 		return nil
 	}

@@ -69,9 +69,9 @@ type asked struct {
 	texts int
 }
 
-func (a *asked) Text(pid, tid uint32, name procfs.Text) (io.ReadCloser, error) {
+func (a *asked) Text(pid, tid uint32, name procfs.Text, most int) (io.ReadCloser, error) {
 	a.texts++
-	return a.Texts.Text(pid, tid, name)
+	return a.Texts.Text(pid, tid, name, most)
 }
 
 // TestProcessesThatHaveEndedAreNotRead shows processes of which the rings have the EXIT already, and others.

@@ -39,6 +39,7 @@ type Writer struct {
 
 	cut     uint64 // samples whose stack did not fit its frame
 	refused uint64 // other frames that were too large
+	unnamed uint64 // times that a process was told of for which there was no room
 }
 
 // process is what is known about a process.
@@ -149,9 +150,18 @@ func (w *Writer) process(pid uint32) *process {
 		case math.MaxUint32:
 			p.comm = profile.Exited
 		}
-		w.processes[pid] = p
+		w.keep(pid, p)
 	}
 	return p
+}
+
+// keep keeps what is known of a process, if there is room: otherwise it has no PROCESS frame.
+func (w *Writer) keep(pid uint32, p *process) {
+	if _, known := w.processes[pid]; !known && len(w.processes) >= vmas.MaxSpaces {
+		w.unnamed++
+		return
+	}
+	w.processes[pid] = p
 }
 
 // show writes a PROCESS frame, the only one of a process, as readers show different ones: it is written when
@@ -166,7 +176,7 @@ func (w *Writer) fork(h frameHeader, parent, child uint32) {
 	if before := w.processes[child]; before != nil && before.samples != nil {
 		w.show(frameHeader{cpu: -1, pid: int32(child), time: before.since}, before)
 	}
-	w.processes[child] = &process{comm: w.process(parent).comm}
+	w.keep(child, &process{comm: w.process(parent).comm})
 	at := w.open(frameFork, h)
 	w.buf = le.AppendUint32(w.buf, child)
 	w.close(at)
@@ -303,6 +313,9 @@ func (w *Writer) Finish() error {
 		w.warn(fmt.Sprintf(
 			"%d mappings or processes have names that are longer than a capture can hold, and are left out",
 			w.refused))
+	}
+	if w.unnamed > 0 {
+		w.warn(fmt.Sprintf("more than %d processes: some have no names", vmas.MaxSpaces))
 	}
 	if len(w.names.at) > 0 {
 		if err := w.symbols(); err != nil {

@@ -188,6 +188,8 @@ type statistics struct {
 			Idle, Guest, Outside uint64
 		} `json:"excluded_by"`
 	}
+	Unread      struct{ Processes, Samples uint64 }
+	Forgotten   struct{ Processes, Threads, Mappings uint64 }
 	OfflineCPUs []int `json:"offline_cpus"`
 	Unwind      struct {
 		Complete, Frames uint64
@@ -507,7 +509,7 @@ func neighbour(t testing.TB, command ...string) (pid int) {
 // a program hardly gets on, for a minute, and its CPU is no other's meanwhile; of this one there are none.
 func sleeper(t testing.TB) (pid string) {
 	t.Helper()
-	return strconv.Itoa(neighbour(t, "sleep", "60"))
+	return strconv.Itoa(neighbour(t, "sleep", "600"))
 }
 
 // monotonic is the clock that samples are stamped with.
@@ -523,7 +525,7 @@ func monotonic(t testing.TB) time.Duration {
 // recordsInto waits until a recording has written something besides its header.
 func recordsInto(t testing.TB, path string) {
 	t.Helper()
-	eventually(t, "a first flush to "+path, func() bool {
+	lane.Eventually(t, "a first flush to "+path, func() bool {
 		r, err := perfdata.Open(path)
 		if err != nil {
 			return false

@@ -29,7 +29,8 @@ func TestPerfRecordsBesideUs(t *testing.T) {
 	theirs := filepath.Join(t.TempDir(), "theirs.data")
 	for i := range 2 {
 		for _, args := range [][]string{
-			{"record", "-q", "-F", "99", "-e", "cpu-clock", "-o", theirs, "--", "sh", "-c", "/bin/true; /bin/true"},
+			slices.Concat([]string{"record", "-q", "-o", theirs}, programs.Faults(),
+				[]string{"--", "sh", "-c", "/bin/true; /bin/true"}),
 			{"script", "-i", theirs, "--show-mmap-events"},
 		} {
 			cmd := exec.Command("perf", args...)

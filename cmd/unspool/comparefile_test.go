@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -19,17 +21,18 @@ func TestComparesPerfsRecordings(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	need(t, "perf")
-	program := programs.Build(t, "burn")
+	program := programs.Build(t, "plain")
 	for _, output := range []string{"file", "pipe"} {
 		t.Run(output, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "perf.data")
-			args := []string{"record", "-q", "-B", "-N", "-e", "cpu-clock", "-F", "999",
-				"--call-graph", "dwarf,16384", "-o"}
-			var cmd *exec.Cmd
-			if output == "file" {
-				cmd = exec.Command("perf", append(args, path, "--", program, "300")...)
-			} else {
-				cmd = exec.Command("perf", append(args, "-", "--", program, "300")...)
+			to := path
+			if output == "pipe" {
+				to = "-"
+			}
+			cmd := exec.Command("perf", slices.Concat([]string{"record", "-q", "-B", "-N", "-m", "8M",
+				"--call-graph", "dwarf,16384", "-o", to}, programs.Faults(),
+				[]string{"--", program, programs.Times(counted)})...)
+			if output == "pipe" {
 				f, err := os.Create(path)
 				if err != nil {
 					t.Fatal(err)
@@ -62,7 +65,7 @@ func TestComparesPerfsRecordings(t *testing.T) {
 					largest = key
 				}
 			}
-			if r.Samples == 0 || sum != r.Samples {
+			if r.Samples < counted || sum != r.Samples {
 				t.Errorf("%d samples, %d in classes", r.Samples, sum)
 			}
 			if n := len(r.StackSizes); n != 3 || r.StackSizes[n-1].Bytes != 16384 {
@@ -102,15 +105,10 @@ func TestSecondInterruptEndsACompare(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
 	dir := t.TempDir()
-	data, asked := filepath.Join(dir, "perf.data"), filepath.Join(dir, "asked")
-	record := exec.Command("perf", "record", "-q", "-B", "-N", "-e", "cpu-clock", "-F", "999", "--call-graph",
-		"dwarf,4096", "-o", data, "--", programs.Build(t, "burn"), "100")
-	if err := record.Run(); err != nil {
-		t.Skipf("%v: %v", record, err)
-	}
+	data, asked := placed(t, "raw"), filepath.Join(dir, "asked")
 	// Package managers that are slow.
 	for _, name := range []string{"dpkg-query", "rpm"} {
-		text := "#!/bin/sh\n: >" + asked + "\nexec sleep 60\n"
+		text := "#!/bin/sh\n: >" + asked + "\nexec sleep 600\n"
 		if err := writeProgram(filepath.Join(dir, name), []byte(text)); err != nil {
 			t.Fatal(err)
 		}
@@ -118,16 +116,19 @@ func TestSecondInterruptEndsACompare(t *testing.T) {
 	r := start(t, dir, func(cmd *exec.Cmd) {
 		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "TMPDIR="+dir)
 	}, "compare", "-q", "--no-sandbox", data) // the package managers are scripts, which write a file
-	eventually(t, "a question for a package", func() bool {
+	lane.Eventually(t, "a question for a package", func() bool {
 		_, err := os.Stat(asked)
 		return err == nil
 	})
 	r.Process.Signal(syscall.SIGINT)
-	time.Sleep(100 * time.Millisecond) // signals of one number are one while nobody takes them
+	lane.Eventually(t, "the signal to be taken", func() bool { return hasTakenSignals(r.Process.Pid) })
 	if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", r.Process.Pid)); err != nil {
 		t.Errorf("the first signal has ended it: %v", err)
 	}
-	r.Process.Signal(syscall.SIGINT)
+	lane.Eventually(t, "the end by another signal", func() bool { // it takes a moment until the first one is followed
+		r.Process.Signal(syscall.SIGINT)
+		return r.hasEnded()
+	})
 	if e := r.finish(t, time.Minute); e.status != 128+2 {
 		t.Errorf("status %d: %s", e.status, e.stderr)
 	}

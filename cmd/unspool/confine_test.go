@@ -55,7 +55,7 @@ func TestRecordingIsConfined(t *testing.T) {
 			what = []string{"compare"}
 		}
 		r := start(t, dir, func(c *exec.Cmd) { c.Env = append(os.Environ(), "TMPDIR="+dir) },
-			append(what, "-v", "-p", burns, "-d", "30")...)
+			append(what, "-v", "-p", burns)...)
 		pid := r.Process.Pid
 		if format == "perf.data" {
 			recordsInto(t, filepath.Join(dir, format))
@@ -90,7 +90,7 @@ func TestRecordingIsConfined(t *testing.T) {
 		if said := strings.Contains(e.stderr, "unspool: afterwards confined: "); said != (format != "perf.data") {
 			t.Errorf("%s: it is said how it is confined afterwards: %v\n%s", format, said, e.stderr)
 		}
-		eventually(t, format+": the opener ends", func() bool {
+		lane.Eventually(t, format+": the opener ends", func() bool {
 			return unix.Kill(opener, 0) != nil || strings.HasPrefix(fieldsOf(t, opener)[0]["State"], "Z")
 		})
 	}
@@ -105,13 +105,15 @@ func usersOf(pid int) string {
 // appears waits for a file of a pattern in a directory: a comparison first measures what samples cost.
 func appears(t *testing.T, dir, pattern string) (path string) {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(10 * time.Millisecond) {
-		if paths, err := filepath.Glob(filepath.Join(dir, pattern)); err == nil && len(paths) == 1 {
-			return paths[0]
+	lane.Eventually(t, pattern, func() bool {
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(paths) != 1 {
+			return false
 		}
-	}
-	t.Fatalf("no %s appears", pattern)
-	return ""
+		path = paths[0]
+		return true
+	})
+	return path
 }
 
 // child is the child of a process whose arguments hold a word.
@@ -131,8 +133,8 @@ func child(t testing.TB, parent int, word string) (pid int) {
 	return 0
 }
 
-// hangsFor is how long servers of files do not answer at most: less than a test waits.
-const hangsFor = 50 * time.Second
+// hangsFor is how long servers of files do not answer at most. Tests wait for longer.
+const hangsFor = time.Minute
 
 // TestRecordingEndsWhileAFileHangs records a program whose file's server does not answer: the recording ends
 // in time, and its process with it, and says which file it was.
@@ -166,7 +168,7 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 			hung.Continue()
 			beside.Continue()
 			<-beside.Ended()
-			eventually(t, "the end of the program, or that it waits for its own file", func() bool {
+			lane.Eventually(t, "the end of the program, or that it waits for its own file", func() bool {
 				select {
 				case <-hung.Ended():
 					return true
@@ -176,7 +178,7 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 				}
 			})
 			r.Process.Signal(syscall.SIGINT) // if it has not ended with them
-			e := r.finish(t, time.Minute)
+			e := r.finish(t, 2*hangsFor)
 			if !late.Stop() {
 				t.Error("it ended only when the server answered")
 			}
@@ -230,7 +232,7 @@ func TestRecordingEndsWhileADebugFileHangs(t *testing.T) {
 				"stats.json"}, programs.Faults(), []string{"-p", strconv.Itoa(recorded.Process.Pid)})...)
 			control("enable")
 			recorded.Continue()
-			e := r.finish(t, time.Minute)
+			e := r.finish(t, 2*hangsFor)
 			if !late.Stop() {
 				t.Error("it ended only when the server answered")
 			}
@@ -275,15 +277,12 @@ func statsIn(t *testing.T, dir string) statistics {
 func TestFileOfAServerIsNotHeld(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	server, path := served(t)
-	served := programs.StartCounted(t, path, counted)
-	dir := t.TempDir()
-	r, control := startControlled(t, dir, slices.Concat([]string{"record", "-o", "perf.data"}, programs.Faults(),
-		[]string{"-p", strconv.Itoa(served.Process.Pid) + "," + sleeper(t)})...)
-	control("enable")
-	served.Continue()
+	server, path := served(t, buildCase(t, "touches.c", "-static"))
+	p := runToucher(t, exec.Command(path))
+	r := startRecording(t, faultsOf(p)...)
+	p.touch(counted)
 	held := 0
-	eventually(t, "a descriptor of the file", func() bool {
+	lane.Eventually(t, "a descriptor of the file", func() bool {
 		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", r.Process.Pid))
 		for _, fd := range fds {
 			if to, _ := os.Readlink(fd); to != path {
@@ -299,18 +298,15 @@ func TestFileOfAServerIsNotHeld(t *testing.T) {
 		}
 		return held > 0
 	})
-	control("stop")
-	if e := r.finish(t, time.Minute); e.status != 0 {
-		t.Errorf("status %d\n%s", e.status, e.stderr)
-	}
+	r.stop(t)
 	server.Be(t, fusetest.Answer)
 }
 
-// served is a program whose file is that of a server, which answers.
-func served(t *testing.T) (server *fusetest.Mount, path string) {
+// served is a copy of a program whose file is that of a server, which answers.
+func served(t *testing.T, program string) (server *fusetest.Mount, path string) {
 	t.Helper()
 	files := t.TempDir()
-	copyFile(t, programs.Build(t, "plain", "-static"), filepath.Join(files, "program"))
+	copyFile(t, program, filepath.Join(files, "program"))
 	server = fusetest.Show(t, files)
 	return server, filepath.Join(server.Dir, "program")
 }
@@ -319,7 +315,7 @@ func served(t *testing.T) (server *fusetest.Mount, path string) {
 func TestMachineFileOfAServer(t *testing.T) {
 	lane.Machine(t, 0.95)
 	needRoot(t)
-	_, path := served(t)
+	_, path := served(t, programs.Build(t, "plain", "-static"))
 	r := record(t, "-F", "999", "-d", "1", "-p", strconv.Itoa(programs.Start(t, path, 20).Process.Pid))
 	lane.Figure(t, "%d of %d stacks are complete", r.stats.Unwind.Complete, r.stats.Samples.User)
 	if r.stats.Samples.User < 100 || r.stats.Unwind.Complete*100 < r.stats.Samples.User*95 {

@@ -8,13 +8,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
+	"unspool/testdata/recordings"
 	"unspool/unwind/image/fusetest"
 )
 
@@ -36,11 +40,7 @@ func as(t *testing.T, env []string, dir string, args ...string) ended {
 func TestReadingIsConfined(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	recorded := unspool(t, t.TempDir(), "record", "-q", "-F", "999", "-o", "-", "--", programs.Build(t, "burn"),
-		"100")
-	if recorded.status != 0 {
-		t.Fatal(recorded.stderr)
-	}
+	recorded := output(t, "", binary, "convert", "-q", placed(t, "shapes"), "-o", "-") // as it comes through a pipe
 	for _, c := range []struct {
 		who  string
 		uid  int
@@ -80,7 +80,7 @@ func TestReadingIsConfined(t *testing.T) {
 			}
 			two := args[len(args)-2] == args[len(args)-1] // recordings; there is one
 			if !two {
-				writer.WriteString(recorded.stdout)
+				writer.WriteString(recorded)
 			}
 			writer.Close()
 			if e := r.finish(t, time.Minute); !two && e.status != 0 {
@@ -94,7 +94,7 @@ func TestReadingIsConfined(t *testing.T) {
 func opensFIFO(t *testing.T, path string) *os.File {
 	t.Helper()
 	var file *os.File
-	eventually(t, "a reader of the FIFO", func() (opened bool) {
+	lane.Eventually(t, "a reader of the FIFO", func() (opened bool) {
 		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		if err == nil {
 			file = os.NewFile(uintptr(fd), path)
@@ -129,28 +129,38 @@ func TestReadingInTheUsersName(t *testing.T) {
 	})
 }
 
+// placedFor is a recording that belongs to a user, with the folder and the programs in it.
+func placedFor(t *testing.T, uid int, name string) (data string) {
+	t.Helper()
+	needRoot(t)
+	data = placed(t, name)
+	dir := filepath.Dir(data)
+	for _, name := range append(namesIn(t, dir), ".") {
+		if err := os.Chown(filepath.Join(dir, name), uid, uid); err != nil {
+			t.Skip(err)
+		}
+	}
+	return data
+}
+
 func readInTheUsersName(t *testing.T) {
 	t.Helper()
-	dir := directoryOf(t, user, 0o755)
-	program := filepath.Join(dir, "burn")
-	copyFile(t, programs.Build(t, "burn"), program)
-	debug := filepath.Join(dir, ".debug", "burn.debug")
+	data := placedFor(t, user, "shapes")
+	dir := filepath.Dir(data)
+	program := filepath.Join(dir, "shapes")
+	debug := filepath.Join(dir, ".debug", "shapes.debug")
 	if err := os.Mkdir(filepath.Dir(debug), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	output(t, dir, "objcopy", "--only-keep-debug", program, debug)
 	output(t, dir, "objcopy", "--strip-all", "--add-gnu-debuglink="+debug, program)
-	data := filepath.Join(dir, "perf.data")
-	if e := as(t, bySudo, dir, "record", "-q", "-F", "999", "-o", data, "--", program, "200"); e.status != 0 {
-		t.Fatal(e.stderr)
-	}
-	const name = "burn_inner"
+	const name = "shapes::Circle::area"
 	moved := directoryOf(t, 0, 0o755) // for --symfs
 	if err := os.MkdirAll(filepath.Join(moved, dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	unstripped := filepath.Join(moved, program)
-	copyFile(t, programs.Build(t, "burn"), unstripped)
+	copyFile(t, recordings.Program(t, "shapes"), unstripped)
 
 	names := func(env []string, args ...string) bool {
 		t.Helper()
@@ -216,13 +226,17 @@ func TestOutputsWhereTheUserMayNot(t *testing.T) {
 	t.Parallel()
 	dir := directoryOf(t, 0, 0o700)
 	work := directoryOf(t, user, 0o755)
+	command := []string{"--", programs.Build(t, "plain"), programs.Times(counted)}
+	recorded := filepath.Join(work, "in.data")
+	if e := as(t, bySudo, work, slices.Concat([]string{"record", "-q", "-o", recorded}, programs.Faults(),
+		command)...); e.status != 0 {
+		t.Fatalf("status %d\n%s", e.status, e.stderr)
+	}
 	for _, name := range []string{"x.html", "x.folded", "x.perf.data", "x.pb.gz"} {
 		out := filepath.Join(dir, name)
 		for _, args := range [][]string{
-			{"record", "-q", "-F", "999", "-o", out, "--", programs.Build(t, "burn"), "100"},
-			{"record", "-q", "-F", "999", "-o", filepath.Join(work, "in.data"), "--", programs.Build(t, "burn"),
-				"100"},
-			{"convert", "-q", filepath.Join(work, "in.data"), "-o", out, "--stats", filepath.Join(dir, "stats.json")},
+			slices.Concat([]string{"record", "-q", "-o", out}, programs.Faults(), command),
+			{"convert", "-q", recorded, "-o", out, "--stats", filepath.Join(dir, "stats.json")},
 		} {
 			if e := as(t, bySudo, work, args...); e.status != 0 {
 				t.Errorf("%v: status %d\n%s", args, e.status, e.stderr)
@@ -233,8 +247,7 @@ func TestOutputsWhereTheUserMayNot(t *testing.T) {
 			t.Errorf("%s: uid %d, mode %o, %d bytes, %v", name, st.Uid, st.Mode, st.Size, err)
 		}
 	}
-	data := filepath.Join(work, "in.data")
-	e := as(t, bySudo, work, "report", data, data, "--html", filepath.Join(dir, "two.html"))
+	e := as(t, bySudo, work, "report", recorded, recorded, "--html", filepath.Join(dir, "two.html"))
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Join(dir, "two.html"), &st); e.status != 0 || err != nil || st.Uid != user ||
 		st.Mode&0o777 != 0o600 || st.Size == 0 {
@@ -255,12 +268,20 @@ func TestNamesOfCodeInAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	need(t, "node", "unshare")
-	pid := startReady(t, t.TempDir(), "unshare", "-m", "sh", "-c",
-		"exec 3<'"+source(t, "hot.js")+"' && mount -t tmpfs none /tmp && umask 077 && "+
-			"exec node --perf-basic-prof - 30000 <&3")
+	// The source may be in /tmp, too.
+	node := startAsked(t, t.TempDir(), "unshare", "-m", "sh", "-c", `text=$(cat "$0") && mount -t tmpfs none /tmp && `+
+		`umask 077 && exec node --perf-basic-prof -e "$text" touch.js "$1"`, source(t, "touch.js"), strconv.Itoa(touched))
 	for uid, env := range map[int][]string{0: bySelf, user: bySudo} {
 		dir := directoryOf(t, uid, 0o755)
-		e := as(t, env, dir, "record", "-F", "999", "-d", "1", "-o", "out.folded", "-p", pid)
+		r := start(t, dir, func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), env...) },
+			slices.Concat([]string{"record", "-o", "out.folded", "-p", strconv.Itoa(node.Process.Pid)},
+				programs.Faults())...)
+		lane.Eventually(t, "samples", func() bool {
+			node.next(t)
+			return samplesIn(filepath.Join(dir, "out.folded.perf.data")) >= touched
+		})
+		r.Process.Signal(syscall.SIGINT)
+		e := r.finish(t, time.Minute)
 		if e.status != 0 || !strings.Contains(string(read(t, filepath.Join(dir, "out.folded"))), "JS:") {
 			t.Errorf("%v: no names of generated code, status %d\n%s", env, e.status, e.stderr)
 		}
@@ -270,19 +291,15 @@ func TestNamesOfCodeInAnotherNamespace(t *testing.T) {
 // TestNamesFromDebuginfodWhenConfined has a server send the program that was recorded.
 func TestNamesFromDebuginfodWhenConfined(t *testing.T) {
 	t.Parallel()
-	dir := directoryOf(t, user, 0o755)
-	program := filepath.Join(dir, "burn")
-	copyFile(t, programs.Build(t, "burn", "-Wl,--build-id=0x"+strings.Repeat("5a", 20)), program)
-	data := filepath.Join(dir, "perf.data")
-	if e := as(t, bySudo, dir, "record", "-q", "-F", "999", "-o", data, "--", program, "200"); e.status != 0 {
-		t.Fatal(e.stderr)
-	}
-	content := read(t, program)
+	data := placedFor(t, user, "shapes")
+	dir := filepath.Dir(data)
+	program := filepath.Join(dir, "shapes")
+	id, content := buildID(t, program), read(t, program)
 	if err := os.Remove(program); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/buildid/"+strings.Repeat("5a", 20)+"/executable" {
+		if r.URL.Path == "/buildid/"+id+"/executable" {
 			w.Write(content)
 			return
 		}
@@ -298,7 +315,7 @@ func TestNamesFromDebuginfodWhenConfined(t *testing.T) {
 			"DEBUGINFOD_URLS="+server.URL)
 		for range 2 { // from the server, and from the cache
 			e := as(t, env, dir, "convert", "-q", data, "-o", "-", "--format", "folded")
-			if e.status != 0 || !strings.Contains(e.stdout, "burn_inner") {
+			if e.status != 0 || !strings.Contains(e.stdout, "shapes::Circle::area") {
 				t.Errorf("uid %d: status %d\n%s", c.uid, e.status, e.stderr)
 			}
 			env = append(env, "DEBUGINFOD_URLS=http://127.0.0.1:1")
@@ -318,8 +335,8 @@ func TestNamesFromDebuginfodWhenConfined(t *testing.T) {
 func TestVerboseSaysHowReadingIsConfined(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	dir := t.TempDir()
-	data := record(t, "-q", "-F", "999", "--", programs.Build(t, "burn"), "100").path
+	data := placed(t, "shapes")
+	dir := filepath.Dir(data)
 	for _, command := range [][]string{{"report"}, {"check"}, {"convert", "-o", "out.folded"},
 		{"compare"}} {
 		for option, want := range map[string]string{
@@ -339,13 +356,14 @@ func TestVerboseSaysHowReadingIsConfined(t *testing.T) {
 	}
 }
 
-// TestKernelsNamesBySudo looks for functions of the kernel, whose addresses are hidden from users.
+// TestKernelsNamesBySudo looks for functions of the kernel, whose addresses are hidden from users: dd reads into pages
+// that it has not touched, and so the kernel takes a page fault for each.
 func TestKernelsNamesBySudo(t *testing.T) {
 	t.Parallel()
 	dir := directoryOf(t, user, 0o755)
 	data := filepath.Join(dir, "perf.data")
-	e := as(t, bySudo, dir, "record", "-q", "-F", "999", "-o", data, "--", "dd", "if=/dev/zero", "of=/dev/null",
-		"bs=1", "count=500000")
+	e := as(t, bySudo, dir, "record", "-q", "-e", "page-faults:k", "-c", "1", "-o", data, "--", "dd", "if=/dev/zero",
+		"of=/dev/null", "bs=64k", "count=1")
 	if e.status != 0 {
 		t.Fatal(e.stderr)
 	}

@@ -13,6 +13,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -71,7 +72,7 @@ func (s *controlled) drained() { s.control("ping") }
 // are written at a time.
 func (s *controlled) until(t testing.TB, what string, holds func(*profile.Profile) bool) {
 	t.Helper()
-	eventually(t, what, func() bool {
+	lane.Eventually(t, what, func() bool {
 		r, err := perfdata.Open(s.path)
 		if err != nil {
 			return false // nothing has been written

@@ -73,7 +73,7 @@ func TestKilledRecordingIsReadable(t *testing.T) {
 			for i, r := range rs {
 				p.touch(counted)
 				for _, path := range paths[i:] {
-					eventually(t, "samples in "+path, func() bool { return samplesByEvent(t, path, 2)[0] >= counted*(i+1) })
+					lane.Eventually(t, "samples in "+path, func() bool { return samplesByEvent(t, path, 2)[0] >= counted*(i+1) })
 				}
 				r.Process.Kill()
 				if e := r.finish(t, time.Minute); e.status != 128+9 {

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -284,21 +284,21 @@ func TestPerfTellsOfBPF(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
 	programs.NeedBPF(t)
-	loading := make(chan struct{})
-	var loads sync.WaitGroup
-	defer loads.Wait()
-	defer close(loading)
-	loads.Go(func() { // one after the other, while perf records
-		for {
-			select {
-			case <-loading:
-				return
-			default:
-				_ = programs.LoadBPF()
-			}
+	began, over := programs.FIFO(t), programs.FIFO(t)
+	loaded := make(chan error)
+	go func() { // while perf records a command, which begins and waits
+		_, err := began.Read(make([]byte, 1))
+		for range 3 {
+			err = errors.Join(err, programs.LoadBPF())
 		}
-	})
-	raw := perfRecord(t, []string{"-e", "cpu-clock", "-F", "99", "-a"}, "true")
+		_, failed := over.WriteString("\n")
+		loaded <- errors.Join(err, failed)
+	}()
+	raw := perfRecord(t, []string{"-e", "dummy", "-a"}, "sh", "-c", `echo >"$0"; read line <"$1"`, began.Name(),
+		over.Name())
+	if err := <-loaded; err != nil {
+		t.Fatal(err)
+	}
 	out := convert(t, raw).path
 	told := func(path string) (records []string) {
 		r, err := perfdata.Open(path)
@@ -326,7 +326,7 @@ func TestPerfTellsOfBPF(t *testing.T) {
 	}
 	before, after := told(raw), told(out)
 	t.Logf("%d records about BPF programs", len(before))
-	if len(before) < 4 || !slices.Equal(before, after) {
+	if len(before) < 6 || !slices.Equal(before, after) {
 		t.Errorf("%d records about BPF programs, %d after", len(before), len(after))
 	}
 	if n := byPerf(out); n != len(before) {

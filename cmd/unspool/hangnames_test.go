@@ -29,8 +29,6 @@ func TestNamesBesideAFileThatHangs(t *testing.T) {
 			sampledThere(t, dir, path)
 			server.Be(t, mode)
 			defer server.Be(t, fusetest.Answer)
-			late := time.AfterFunc(hangsFor, func() { server.Be(t, fusetest.Answer) })
-			defer late.Stop()
 			for _, c := range []struct {
 				command, output string
 				interrupt       bool
@@ -41,11 +39,15 @@ func TestNamesBesideAFileThatHangs(t *testing.T) {
 				{"convert perf.data -o out.folded", "out.folded", false},
 				{"convert raw.data -o raw.folded", "raw.folded", false},
 			} {
+				late := time.AfterFunc(hangsFor, func() { server.Be(t, fusetest.Answer) })
 				e := start(t, dir, nil, strings.Fields(c.command)...)
 				if c.interrupt { // whether it has begun by then or not
 					e.Process.Signal(syscall.SIGINT)
 				}
-				end := e.finish(t, time.Minute)
+				end := e.finish(t, 2*hangsFor)
+				if !late.Stop() {
+					t.Errorf("%s: it ended only when the server answered", c.command)
+				}
 				text := end.stdout + end.stderr
 				if c.interrupt {
 					continue // it has ended
@@ -63,9 +65,6 @@ func TestNamesBesideAFileThatHangs(t *testing.T) {
 					!strings.Contains(text, "qsort_leaf") {
 					t.Errorf("%s: status %d\n%s", c.command, end.status, text)
 				}
-			}
-			if !late.Stop() {
-				t.Error("it ended only when the server answered")
 			}
 		})
 	}

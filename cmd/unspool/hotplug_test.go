@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -47,12 +48,12 @@ func TestConfinedRecordingFollowsCPUs(t *testing.T) {
 	}, slices.Concat([]string{"record", "--sandbox", "-a", "-o", "perf.data"}, hotplugMark.options())...)
 	said := func(what string) {
 		t.Helper()
-		eventually(t, what, func() bool {
+		lane.Eventually(t, what, func() bool {
 			text, err := os.ReadFile(errors.Name())
 			return err == nil && strings.Contains(string(text), what)
 		})
 	}
-	eventually(t, "a recording", func() bool { // that takes samples when its file is there
+	lane.Eventually(t, "a recording", func() bool { // that takes samples when its file is there
 		_, err := os.Stat(filepath.Join(dir, "perf.data"))
 		return err == nil
 	})

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,33 +13,6 @@ import (
 	"unspool/capture/profile"
 	"unspool/testdata/programs"
 )
-
-// startReady starts a program that prints "ready" when its code is as it will
-// stay, and returns its PID.
-func startReady(t *testing.T, dir string, command ...string) string {
-	t.Helper()
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir = dir
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		// CPython writes there wherever it runs.
-		os.Remove(fmt.Sprintf("/tmp/perf-%d.map", cmd.Process.Pid))
-		os.Remove(fmt.Sprintf("/tmp/jit-%d.dump", cmd.Process.Pid))
-	})
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("%s said %q, %v", cmd, line, err)
-	}
-	return strconv.Itoa(cmd.Process.Pid)
-}
 
 // source is the path of a program below testdata.
 func source(t *testing.T, name string) string {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -91,7 +92,7 @@ func TestProcessWithThreads(t *testing.T) {
 	t.Run("all processes but the idle ones", func(t *testing.T) {
 		s := startRecording(t, "-a", "-F", "999", "-e", "cpu-clock")
 		busy := burner(t)
-		eventually(t, "samples of a process", func() bool {
+		lane.Eventually(t, "samples of a process", func() bool {
 			n := 0
 			forEachSample(t, s.path, func(pid uint32) {
 				if int(pid) == busy {
@@ -256,7 +257,7 @@ func recordBusy(t *testing.T, events []string, args ...string) recording {
 	r := start(t, dir, func(cmd *exec.Cmd) { cmd.Stdin = input }, slices.Concat([]string{"record", "-o", path,
 		"--stats", stats}, args, []string{"--", "sh", "-c", script, programs.Build(t, "burn")})...)
 	input.Close()
-	eventually(t, "samples", func() bool {
+	lane.Eventually(t, "samples", func() bool {
 		for _, n := range samplesByEvent(t, path, len(events)) {
 			if n < 3 {
 				return false
@@ -352,7 +353,7 @@ func stopProcess(t testing.TB, pid int) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a process to stop", func() bool {
+	lane.Eventually(t, "a process to stop", func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return err == nil && strings.HasPrefix(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " T")
 	})

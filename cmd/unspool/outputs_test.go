@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/export"
+	"unspool/testdata/lane"
 )
 
 // A stranger may have put something in the place of an output: the rules are those of package output.
@@ -538,7 +539,7 @@ func (s *stage) shell(want string) {
 	if e.status != 0 || e.stderr != "" {
 		s.t.Errorf("status %d\n%s", e.status, e.stderr)
 	}
-	eventually(s.t, "what goes through >(…)", func() bool {
+	lane.Eventually(s.t, "what goes through >(…)", func() bool {
 		_, err := os.Stat(s.path("home/done"))
 		return err == nil
 	})

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/priority"
+	"unspool/testdata/lane"
 )
 
 // niceValues are those of the threads of a process.
@@ -105,7 +106,7 @@ func TestRecorderGoesBeforeRealTimeThreads(t *testing.T) {
 	}
 	dir := t.TempDir()
 	r, _, goOn := startWaiting(t, dir, ":", "chrt", "-f", "5")
-	eventually(t, "the recorder's highest priority", func() bool {
+	lane.Eventually(t, "the recorder's highest priority", func() bool {
 		a, err := unix.SchedGetAttr(r.Process.Pid, 0)
 		if err != nil {
 			t.Fatal(err)

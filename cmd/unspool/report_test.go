@@ -15,6 +15,7 @@ import (
 
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
+	"unspool/testdata/lane"
 	"unspool/testdata/recordings"
 )
 
@@ -550,9 +551,9 @@ func TestReportOnATerminal(t *testing.T) {
 			cmd.Env = append(os.Environ(),
 				"PAGER="+mark+"while [ -e "+marks+" ]; do sleep 0.01; done; tail -n 1; echo the end")
 		}, append([]string{"report", data}, long...)...)
-		eventually(t, "the pager", paged)
+		lane.Eventually(t, "the pager", paged)
 		r.Process.Signal(syscall.SIGINT)
-		eventually(t, "the signal to be taken", func() bool { return hasTakenSignals(r.Process.Pid) })
+		lane.Eventually(t, "the signal to be taken", func() bool { return hasTakenSignals(r.Process.Pid) })
 		os.Remove(marks)
 		e := r.finish(t, time.Minute)
 		terminal.Close()

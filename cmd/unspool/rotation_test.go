@@ -138,7 +138,7 @@ func TestRecordKeepsTheLastFiles(t *testing.T) {
 		if err := r.Process.Signal(syscall.SIGUSR2); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "another "+next, func() bool {
+		lane.Eventually(t, "another "+next, func() bool {
 			after, err := os.Stat(next)
 			return err == nil && (before == nil || !os.SameFile(before, after))
 		})
@@ -180,7 +180,7 @@ func TestRecordSwitchesAtSignals(t *testing.T) {
 	for i, signal := range []syscall.Signal{syscall.SIGUSR2, syscall.SIGUSR2, syscall.SIGINT} {
 		awaitFile(t, rotatedPath(dir, i+1))
 		p.touch(counted + i)
-		eventually(t, "samples", func() bool { return samplesIn(rotatedPath(dir, i+1)) >= counted+i })
+		lane.Eventually(t, "samples", func() bool { return samplesIn(rotatedPath(dir, i+1)) >= counted+i })
 		if err := r.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func TestRecordOfTheLast(t *testing.T) {
 		control("enable")
 		p.tell(fmt.Sprintf("%d 10", counted)) // by their depth they are known again
 		files := 0
-		eventually(t, "a file without the first samples", func() bool {
+		lane.Eventually(t, "a file without the first samples", func() bool {
 			files++
 			p.touch(1)
 			if err := r.Process.Signal(syscall.SIGUSR2); err != nil {

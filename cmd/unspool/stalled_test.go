@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -23,7 +24,7 @@ func TestReaderThatStopsReading(t *testing.T) {
 	needRoot(t)
 	need(t, "python3")
 	recorded := strconv.Itoa(neighbour(t, pythonItself(t), "-c", "import json, time; time.sleep(600)"))
-	eventually(t, "Python to have its mappings", func() bool {
+	lane.Eventually(t, "Python to have its mappings", func() bool {
 		maps, err := os.ReadFile("/proc/" + recorded + "/maps")
 		return err == nil && bytes.Count(maps, []byte(" r-xp ")) > 5
 	})
@@ -74,7 +75,7 @@ func TestReaderThatStopsReading(t *testing.T) {
 // waitUntilFull waits until a pipe takes no more.
 func waitUntilFull(t *testing.T, pipe *os.File) {
 	t.Helper()
-	eventually(t, "a pipe to be full", func() bool {
+	lane.Eventually(t, "a pipe to be full", func() bool {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pipe.Fd()), Events: unix.POLLOUT}}, 0)
 		return err == nil && n == 0
 	})

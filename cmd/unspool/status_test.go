@@ -35,7 +35,7 @@ func TestExitStatusIsTheCommands(t *testing.T) {
 		{"with -a", []string{"-a", "-e", "page-faults", "-c", "1000", "--", "sh", "-c", "exit 3"}, 3},
 		{"with -p", []string{"-p", strconv.Itoa(os.Getpid()), "--", "sh", "-c", "exit 3"}, 3},
 		{"without --", []string{"sh", "-c", "exit 3"}, 3},
-		{"before -d is over", []string{"-d", "20", "--", "sh", "-c", "exit 3"}, 3},
+		{"before -d is over", []string{"-d", "600", "--", "sh", "-c", "exit 3"}, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/profile"
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -63,7 +64,7 @@ func recordSteppedCommand(t testing.TB, steps int, options []string, path string
 // pidIn waits for a file with a PID, and returns that.
 func pidIn(t testing.TB, path string) (pid int) {
 	t.Helper()
-	eventually(t, "a PID in "+path, func() bool {
+	lane.Eventually(t, "a PID in "+path, func() bool {
 		text, err := os.ReadFile(path)
 		if err == nil && strings.HasSuffix(string(text), "\n") {
 			pid, err = strconv.Atoi(strings.TrimSpace(string(text)))

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -192,7 +193,7 @@ func makeCgroup(t *testing.T, name string) string {
 		}
 		t.Cleanup(func() {
 			// What was in it has been killed, and may not be gone yet.
-			eventually(t, "the cgroup to be empty", func() bool { return os.Remove(dir) == nil })
+			lane.Eventually(t, "the cgroup to be empty", func() bool { return os.Remove(dir) == nil })
 		})
 		return dir
 	}

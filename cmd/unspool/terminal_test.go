@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/testdata/lane"
 )
 
 // openTerminal opens a pseudo-terminal of the given width. What is written to
@@ -101,13 +103,13 @@ func TestTerminalShowsOneLine(t *testing.T) {
 			r := start(t, t.TempDir(), func(cmd *exec.Cmd) { cmd.Stderr = terminal },
 				append([]string{"record"}, faultsOf(p)...)...)
 			// Until it tells of samples, of which few are enough.
-			eventually(t, "samples", func() bool {
+			lane.Eventually(t, "samples", func() bool {
 				p.touch(1)
 				time.Sleep(20 * time.Millisecond)
 				return regexp.MustCompile(`samples/s  \d`).MatchString(screen.soFar())
 			})
 			n := len(statusLines(screen.soFar()))
-			eventually(t, "updates of the status line", func() bool { return len(statusLines(screen.soFar())) > max(n, 1) })
+			lane.Eventually(t, "updates of the status line", func() bool { return len(statusLines(screen.soFar())) > max(n, 1) })
 			r.Process.Signal(syscall.SIGINT)
 			e := r.finish(t, time.Minute)
 			terminal.Close()

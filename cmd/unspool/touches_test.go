@@ -17,6 +17,7 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/perfring"
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -193,7 +194,7 @@ func isTouching(s *sample) bool {
 // awaitSamples waits until a recording has written n samples.
 func awaitSamples(t testing.TB, path string, n int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d samples in %s", n, path), func() bool { return samplesIn(path) >= n })
+	lane.Eventually(t, fmt.Sprintf("%d samples in %s", n, path), func() bool { return samplesIn(path) >= n })
 }
 
 // samplesIn counts the samples that a recording has written so far, to a file that may not be there yet.
@@ -217,7 +218,7 @@ func samplesIn(path string) (n int) {
 // touchUntil has a toucher touch pages, some at a time, until something is over.
 func (p *toucher) touchUntil(what string, over func() bool) (touched int) {
 	p.t.Helper()
-	eventually(p.t, what, func() bool {
+	lane.Eventually(p.t, what, func() bool {
 		p.touch(5)
 		touched += 5
 		return over()

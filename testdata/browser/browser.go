@@ -229,11 +229,24 @@ func (p *Page) Shows(selector, want string) {
 	if !Eval[bool](p, `new Promise(done => {
 		const began = performance.now();
 		const look = () => `+have+` === `+Quote(want)+` ? done(true)
-			: performance.now() - began > 3000 ? done(false) : setTimeout(look, 20);
+			: performance.now() - began > 60000 ? done(false) : setTimeout(look, 20);
 		look();
 	})`) {
 		p.t.Errorf("%s says %q, not %q", selector, Eval[string](p, have+" ?? 'nothing'"), want)
 	}
+}
+
+// Box is where in the window an element is, and how wide, after a graph has stopped moving. A zoom takes 160 ms, and
+// ends with the first picture after that, however late that is drawn.
+func (p *Page) Box(selector string) (left, top, width float64) {
+	p.t.Helper()
+	box := Eval[[]float64](p, `new Promise(done => setTimeout(() => {
+		requestAnimationFrame(() => requestAnimationFrame(() => {
+			const b = document.querySelector(`+Quote(selector)+`).getBoundingClientRect();
+			done([b.left, b.top, b.width]);
+		}));
+	}, 200))`)
+	return box[0], box[1], box[2]
 }
 
 // Quote makes a JavaScript string.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 )
 
 // Machine begins a test of the timed lane. good is the share of its runs, from 0.8 to 1, that are expected to be
@@ -46,5 +47,26 @@ func Tools(t testing.TB, tools ...string) {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("%s is not installed", tool)
 		}
+	}
+}
+
+// Soon reports whether something holds, or comes to hold within a minute, for which no machine takes as long.
+func Soon(holds func() bool) bool {
+	const longest = 10 * time.Millisecond
+	end := time.Now().Add(time.Minute)
+	for wait := time.Millisecond; !holds(); wait = min(2*wait, longest) {
+		if time.Now().After(end) {
+			return false
+		}
+		time.Sleep(wait)
+	}
+	return true
+}
+
+// Eventually waits until something holds, and fails the test if that is not [Soon].
+func Eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	if !Soon(holds) {
+		t.Fatalf("waited in vain for %s", what)
 	}
 }

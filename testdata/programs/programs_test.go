@@ -7,10 +7,13 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"unspool/testdata/lane"
 )
 
 // TestChainsAreWhatGdbSees stops each program in its leaf and compares gdb's
@@ -119,26 +122,29 @@ func (d *debugger) look(t *testing.T, pid int) string {
 func (d *debugger) backtrace(t *testing.T, p *Process, until string) []string {
 	t.Helper()
 	var said string
-	for wait, began := 30*time.Millisecond, time.Now(); time.Since(began) < time.Minute; wait = min(2*wait, time.Second) {
+	var stack []string
+	wait := 30 * time.Millisecond
+	if !lane.Soon(func() bool {
 		// It is stopped while gdb examines it, so that it does not take the CPU time that gdb needs.
 		p.Process.Signal(syscall.SIGCONT)
 		time.Sleep(wait)
+		wait = min(2*wait, time.Second)
 		p.Process.Signal(syscall.SIGSTOP)
 		said = d.look(t, p.Process.Pid)
 		for thread := range strings.SplitSeq(said, "\nThread ") {
-			var stack []string
+			stack = nil
 			for _, m := range gdbFrame.FindAllStringSubmatch(thread, -1) {
 				stack = append(stack, m[1]+m[2])
 			}
-			for _, name := range stack {
-				if function(name) == until {
-					return stack
-				}
+			if slices.ContainsFunc(stack, func(name string) bool { return function(name) == until }) {
+				return true
 			}
 		}
+		return false
+	}) {
+		t.Fatalf("%s never reached %s:\n%s", p.Path, until, said)
 	}
-	t.Fatalf("%s never reached %s:\n%s", p.Path, until, said)
-	return nil
+	return stack
 }
 
 func TestMatch(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"unspool/testdata/lane"
 	"unspool/unwind/image/fusetest"
 	"unspool/unwind/rule"
 	"unspool/vmas"
@@ -64,17 +64,11 @@ func hasRule(t *testing.T, s *Store, m *vmas.Mapping) bool {
 // settle waits until no more than n files are open.
 func (ds *descriptors) settle(t *testing.T, n int) {
 	t.Helper()
-	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+	lane.Eventually(t, fmt.Sprintf("no more than %d open files", n), func() bool {
 		ds.mu.Lock()
-		open := ds.open
-		ds.mu.Unlock()
-		if open <= n {
-			return
-		}
-		if time.Since(began) > 10*time.Second {
-			t.Fatalf("%d files are open, want %d at most", open, n)
-		}
-	}
+		defer ds.mu.Unlock()
+		return ds.open <= n
+	})
 }
 
 // TestFewerDescriptorsThanFiles maps more files than may be open: each can be read as long as it is mapped,

@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 	"unspool/unwind/image/fusetest"
 	"unspool/unwind/rule"
@@ -31,6 +31,10 @@ func onFUSE(t *testing.T) (m *fusetest.Mount, path string) {
 	return m, filepath.Join(m.Dir, "program")
 }
 
+// mostTurns is how many turns questions may wait in all. A file has patienceForOne, which are a few turns; if each of a
+// hundred questions waited, there would be a hundred.
+const mostTurns = 50
+
 // TestFileThatHangs looks up rules of a file whose server does not answer when it is opened or read. Look-ups
 // wait no longer than patience allows; the file is reported once; it has rules as soon as it is read.
 func TestFileThatHangs(t *testing.T) {
@@ -39,7 +43,8 @@ func TestFileThatHangs(t *testing.T) {
 			t.Parallel()
 			server, path := onFUSE(t)
 			var failed []string
-			s := New(Config{Proc: "/proc", Hurried: true, Listener: Listener{
+			waits := 0
+			s := New(Config{Proc: "/proc", Hurried: true, Waits: func() { waits++ }, Listener: Listener{
 				Failed: func(path string, err error) { failed = append(failed, err.Error()) },
 			}})
 			table := vmas.NewTable("")
@@ -54,32 +59,25 @@ func TestFileThatHangs(t *testing.T) {
 					Name: []byte(path), ID: identity(t, path)})
 			}
 			server.Be(t, mode)
-			stop := fusetest.Stopwatch()
+			waits = 0
 			s.Open(1, table.Space(1).Find(0x401000))
 			for range 100 {
 				if _, r := ask(1); r != rule.Unreadable {
 					t.Fatalf("%v of a file that was not read", r)
 				}
 			}
-			if took := stop(); took > 10*patienceForOne {
-				t.Errorf("100 questions took %v", took)
-			}
-			if _, r := ask(2); r == rule.Unreadable {
-				t.Error("another file was not read")
+			if waits > mostTurns {
+				t.Errorf("100 questions waited %d times", waits)
 			}
 			if len(failed) != 1 || !strings.Contains(failed[0], path+": not read within 30ms") {
 				t.Errorf("%q", failed)
 			}
+			lane.Eventually(t, "another file", func() bool { _, r := ask(2); return r != rule.Unreadable })
 			server.Be(t, fusetest.Answer)
-			for began := time.Now(); ; {
-				if im, r := ask(1); im.Opened() && r != rule.Unreadable {
-					break
-				}
-				if time.Since(began) > 5*time.Second {
-					t.Fatal("the file is there, and has no rules")
-				}
-				time.Sleep(time.Millisecond)
-			}
+			lane.Eventually(t, "rules of the file that is there", func() bool {
+				im, r := ask(1)
+				return im.Opened() && r != rule.Unreadable
+			})
 		})
 	}
 }
@@ -96,7 +94,7 @@ func TestFilesAheadOfAWait(t *testing.T) {
 		looks++
 		s.Ahead(1, at(1))
 		s.Ahead(2, at(2))
-		if o, ok := at(2).File.Image.(*opening); ok && o.isDone() && openAt == 0 {
+		if o, ok := at(2).File.Image.(*opening); ok && openAt == 0 && lane.Soon(o.isDone) {
 			openAt = looks
 		}
 	}})
@@ -111,7 +109,7 @@ func TestFilesAheadOfAWait(t *testing.T) {
 	if im := s.Lookup(1, at(1)); im == nil || im.err != errLate || at(1).File.Image != hanging {
 		t.Fatalf("%v of a file that hangs", im)
 	}
-	if openAt < 2 || looks < int(patienceForOne/shortLived)/2 {
+	if openAt == 0 || openAt == looks || looks < int(patienceForOne/shortLived)/2 {
 		t.Errorf("the other file was open at look %d of %d", openAt, looks)
 	}
 	server.Be(t, fusetest.Answer)
@@ -141,7 +139,8 @@ func TestDebugFileThatComesLate(t *testing.T) {
 	defer unix.Unmount(at, unix.MNT_DETACH)
 	server.Be(t, fusetest.HangRead)
 
-	s := New(Config{Proc: proc, Hurried: true})
+	waits := 0
+	s := New(Config{Proc: proc, Hurried: true, Waits: func() { waits++ }})
 	m := mapProgram(t)
 	im := s.Lookup(1, m)
 	if err := im.Parse(); err != nil {
@@ -154,19 +153,17 @@ func TestDebugFileThatComesLate(t *testing.T) {
 			pcs = append(pcs, m.Start+off)
 		}
 	}
-	stop := fusetest.Stopwatch()
+	waits = 0
 	for _, pc := range pcs {
 		if r := im.Rule(m, pc); r.Kind() < rule.GuessSP || r.Kind() > rule.Uncovered {
 			t.Errorf("%#x: %v without the debug file", pc, r)
 		}
 	}
-	if took := stop(); took > 10*patienceForOne {
-		t.Errorf("%d rules took %v", len(pcs), took)
+	if waits > mostTurns {
+		t.Errorf("%d rules waited %d times", len(pcs), waits)
 	}
 	server.Be(t, fusetest.Answer)
-	for began := time.Now(); im.debug.cfi == nil && time.Since(began) < 5*time.Second; s.Walks(1) {
-		time.Sleep(time.Millisecond)
-	}
+	lane.Eventually(t, "the debug file", func() bool { s.Walks(1); return im.debug.cfi != nil })
 	for _, pc := range pcs {
 		if r := im.Rule(m, pc); r.Kind() >= rule.GuessSP {
 			t.Errorf("%#x: %v with the debug file", pc, r)
@@ -186,24 +183,22 @@ func TestDebugFileOf700MB(t *testing.T) {
 		t.Skip("skipped for want of sparse files: ", err)
 	}
 	var failed []string
-	s := New(Config{Proc: proc, Hurried: true, Listener: Listener{
+	waits := 0
+	s := New(Config{Proc: proc, Hurried: true, Waits: func() { waits++ }, Listener: Listener{
 		Failed: func(_ string, err error) { failed = append(failed, err.Error()) },
 	}})
 	m := mapProgram(t)
-	stop := fusetest.Stopwatch()
 	im := s.Lookup(1, m)
 	for pc := m.Start; pc < m.Start+0x3000; pc += 16 {
 		im.Rule(m, pc)
 	}
-	if took := stop(); took > 10*patienceForOne {
-		t.Errorf("it took %v", took)
+	if waits > mostTurns {
+		t.Errorf("it waited %d times", waits)
 	}
 	if err := os.Truncate(large, 1<<20); err != nil { // which ends it
 		t.Fatal(err)
 	}
-	for began := time.Now(); im.debug.seeking != nil && time.Since(began) < 20*time.Second; s.Walks(1) {
-		time.Sleep(time.Millisecond)
-	}
+	lane.Eventually(t, "the end of the debug file", func() bool { s.Walks(1); return im.debug.seeking == nil })
 	if len(failed) == 0 || !strings.Contains(failed[len(failed)-1], "CRC") {
 		t.Errorf("%q", failed)
 	}

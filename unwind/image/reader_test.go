@@ -17,7 +17,9 @@ import (
 
 // TestReaderWithJobsThatHang has many files of one device hang: files of other devices are read, no more
 // goroutines are started for that device, and jobs beyond the queue's limit are refused.
-func TestReaderWithJobsThatHang(t *testing.T) {
+func TestReaderWithJobsThatHang(t *testing.T) { synctest.Test(t, testJobsThatHang) }
+
+func testJobsThatHang(t *testing.T) {
 	const bad, good = 1, 2
 	var r reader
 	var begun atomic.Int32
@@ -48,9 +50,7 @@ func TestReaderWithJobsThatHang(t *testing.T) {
 		if !r.submit(j) {
 			t.Fatal("a job of another device was refused")
 		}
-		select {
-		case <-j.done:
-		case <-time.After(10 * time.Second):
+		if synctest.Wait(); !j.isDone() {
 			t.Fatal("a job of another device waits for one that hangs")
 		}
 	}
@@ -59,8 +59,8 @@ func TestReaderWithJobsThatHang(t *testing.T) {
 	}
 	close(release)
 	last := newJob(func() {}, bad)
-	for !r.submit(last) {
-		time.Sleep(time.Millisecond)
+	if synctest.Wait(); !r.submit(last) {
+		t.Fatal("a job is refused when nothing hangs any more")
 	}
 	<-last.done
 	if n := int(begun.Load()); n != maxAtWork+maxOfOne {
@@ -70,7 +70,9 @@ func TestReaderWithJobsThatHang(t *testing.T) {
 
 // TestReaderWithAUserWhoseJobsHang has files on ever more devices hang, all for the processes of one user:
 // they get a share of the goroutines and of the queue, and the files of another user are read.
-func TestReaderWithAUserWhoseJobsHang(t *testing.T) {
+func TestReaderWithAUserWhoseJobsHang(t *testing.T) { synctest.Test(t, testUserWhoseJobsHang) }
+
+func testUserWhoseJobsHang(t *testing.T) {
 	const bad, good, perUser = 1, 2, 1000 // users; each has processes with so many PIDs
 	r := reader{owner: func(pid uint32) uint32 { return pid / perUser }}
 	var begun atomic.Int32
@@ -111,9 +113,7 @@ func TestReaderWithAUserWhoseJobsHang(t *testing.T) {
 		if !r.submit(j) {
 			t.Fatal("a job of another user was refused")
 		}
-		select {
-		case <-j.done:
-		case <-time.After(10 * time.Second):
+		if synctest.Wait(); !j.isDone() {
 			t.Fatal("a job of another user waits for those that hang")
 		}
 	}
@@ -121,10 +121,8 @@ func TestReaderWithAUserWhoseJobsHang(t *testing.T) {
 		t.Errorf("%d jobs of the user are running, want %d", n, maxOfUser)
 	}
 	close(release)
-	for began := time.Now(); int(begun.Load()) < submitted-refused; time.Sleep(time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatalf("%d of %d jobs were done in the end", begun.Load(), submitted-refused)
-		}
+	if synctest.Wait(); int(begun.Load()) < submitted-refused {
+		t.Fatalf("%d of %d jobs were done in the end", begun.Load(), submitted-refused)
 	}
 }
 
@@ -149,7 +147,7 @@ func TestAbandonedResults(t *testing.T) {
 			if v != 7 {
 				t.Errorf("gave back %d", v)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Errorf("early %v: not given back", early)
 		}
 	}

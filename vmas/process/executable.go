@@ -2,8 +2,10 @@ package process
 
 import (
 	"bufio"
-	"fmt"
+	"errors"
 	"io"
+	"iter"
+	"runtime"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -24,14 +26,21 @@ type mappingQuery struct {
 const (
 	// queryMapping is PROCMAP_QUERY, the ioctl on a maps file that tells of one mapping.
 	queryMapping = 3<<30 | uint32(unsafe.Sizeof(mappingQuery{}))<<16 | 'f'<<8 | 17
-	executable   = 4 // PROCMAP_QUERY_VMA_EXECUTABLE
-	// mostScanned bounds what is read of the maps of a process where the kernel does not tell of one mapping.
-	mostScanned = 256 << 10
+	// PROCMAP_QUERY_VMA_READABLE and so on
+	canRead    = 1
+	canWrite   = 2
+	canExecute = 4
+	shared     = 8
+	// mostMaps bounds what is read of the maps of a process where the kernel does not tell of one mapping: there are
+	// some 12,000 of them in it.
+	mostMaps = 1 << 20
+	// longestLine is longer than any line of it: the path in it has at most unix.PathMax bytes.
+	longestLine = 2 * unix.PathMax
 )
 
 // IsExecutable says whether a process has an executable mapping from start to end.
 func (d Direct) IsExecutable(pid uint32, start, end uint64) bool {
-	maps, err := d.Text(pid, pid, Maps)
+	maps, err := d.Text(pid, pid, Maps, mostMaps)
 	if err != nil {
 		return false
 	}
@@ -40,53 +49,78 @@ func (d Direct) IsExecutable(pid uint32, start, end uint64) bool {
 	if !ok {
 		return false
 	}
-	q, errno := mappingAt(file.fd, start)
+	q, errno := mappingAt(file.fd, start, nil)
 	switch errno {
 	case 0:
-		return q.start == start && q.end == end && q.access&executable != 0
+		return q.start == start && q.end == end && q.access&canExecute != 0
 	case unix.ENOTTY:
-		return scanExecutable(io.LimitReader(maps, mostScanned), start, end)
+		return scanExecutable(maps, start, end)
 	}
 	return false
 }
 
-// mappingAt asks for the mapping around an address. The error is ENOTTY where the kernel does not tell of
-// one.
-func mappingAt(maps int, addr uint64) (q mappingQuery, errno unix.Errno) {
-	q = mappingQuery{size: uint64(unsafe.Sizeof(mappingQuery{})), addr: addr}
+// mappingAt asks for the mapping around an address, and for its name if there is room for that. The error is ENOTTY
+// where the kernel does not tell of one.
+func mappingAt(maps int, addr uint64, name []byte) (q mappingQuery, errno unix.Errno) {
+	q = mappingQuery{size: uint64(unsafe.Sizeof(mappingQuery{})), addr: addr, nameSize: uint32(len(name))}
+	if len(name) > 0 {
+		name[0] = 0
+		q.nameAddress = uint64(uintptr(unsafe.Pointer(&name[0])))
+	}
 	_, _, errno = unix.Syscall(unix.SYS_IOCTL, uintptr(maps), uintptr(queryMapping), uintptr(unsafe.Pointer(&q)))
+	runtime.KeepAlive(name)
 	return q, errno
-}
-
-// MappingEnd is where the mapping of a process ends that an address is in. ok is false where the kernel does
-// not tell of one mapping.
-func MappingEnd(pid uint32, addr uint64) (end uint64, ok bool) {
-	name := "/proc/" + strconv.FormatUint(uint64(pid), 10) + "/maps"
-	maps, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, true
-	}
-	defer unix.Close(maps)
-	q, errno := mappingAt(maps, addr)
-	if errno != 0 {
-		return 0, errno != unix.ENOTTY
-	}
-	return q.end, true
 }
 
 // scanExecutable says whether maps has an executable mapping from start to end.
 func scanExecutable(maps io.Reader, start, end uint64) bool {
-	want := fmt.Sprintf("%08x-%08x ", start, end)
-	for lines := bufio.NewReader(maps); ; {
-		line, prefix, err := lines.ReadLine()
-		if err != nil {
-			return false
-		}
-		if access, ok := strings.CutPrefix(string(line[:min(len(line), 64)]), want); ok {
-			return len(access) > 2 && access[2] == 'x'
-		}
-		for prefix && err == nil {
-			_, prefix, err = lines.ReadLine()
+	for q := range mappings(maps) {
+		if q.start == start && q.end == end {
+			return q.access&canExecute != 0
 		}
 	}
+	return false
+}
+
+// mappings gives the mappings in a maps file, up to mostMaps, as the kernel's answers to queries would, with their
+// names.
+func mappings(maps io.Reader) iter.Seq2[mappingQuery, string] {
+	return func(yield func(mappingQuery, string) bool) {
+		for lines := bufio.NewReaderSize(io.LimitReader(maps, mostMaps), longestLine); ; {
+			line, err := lines.ReadSlice('\n')
+			for err == bufio.ErrBufferFull {
+				if _, err = lines.ReadSlice('\n'); err != bufio.ErrBufferFull {
+					line = nil
+				}
+			}
+			if err != nil {
+				return
+			}
+			if q, name, ok := parseMapping(strings.TrimSuffix(string(line), "\n")); ok && !yield(q, name) {
+				return
+			}
+		}
+	}
+}
+
+// parseMapping parses a line of a maps file (proc_pid_maps(5)).
+func parseMapping(line string) (q mappingQuery, name string, ok bool) {
+	var fields [5]string // addresses, access, offset, device, inode
+	for i := range fields {
+		fields[i], line, _ = strings.Cut(line, " ")
+	}
+	start, end, _ := strings.Cut(fields[0], "-")
+	var errs [3]error
+	q.start, errs[0] = strconv.ParseUint(start, 16, 64)
+	q.end, errs[1] = strconv.ParseUint(end, 16, 64)
+	q.inode, errs[2] = strconv.ParseUint(fields[4], 10, 64)
+	if errors.Join(errs[:]...) != nil || q.end <= q.start || len(fields[1]) != len("rwxs") {
+		return q, "", false
+	}
+	for i, can := range []uint64{canRead, canWrite, canExecute, shared} {
+		if fields[1][i] == "rwxs"[i] {
+			q.access |= can
+		}
+	}
+	return q, strings.TrimLeft(line, " "), true
 }

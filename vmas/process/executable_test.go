@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -48,22 +49,24 @@ func TestIsExecutable(t *testing.T) {
 	}
 }
 
-// FuzzScanExecutable asks any text for a mapping. It is executable if a line of it begins with that.
+// FuzzScanExecutable asks any text for a mapping. It is executable if a line of it says so.
 func FuzzScanExecutable(f *testing.F) {
 	const libc = "7f1c2a400000-7f1c2a426000 r-xp 00026000 fe:01 1048601        /usr/lib/libc.so.6\n"
 	f.Add([]byte(libc), uint64(0x7f1c2a400000), uint64(0x7f1c2a426000))
-	f.Add([]byte("00400000-00401000 --xp "), uint64(0x400000), uint64(0x401000))
+	f.Add([]byte("00400000-00401000 --xp 00000000 00:00 0 \n"), uint64(0x400000), uint64(0x401000))
 	f.Add([]byte(strings.Repeat("name", 2000)+libc), uint64(0x7f1c2a400000), uint64(0x7f1c2a426000))
 	for _, text := range inputs.Lines(20, 8<<10, "/proc/[0-9]*/maps") {
 		f.Add(text, uint64(0x7f1c2a400000), uint64(0x7f1c2a426000))
 	}
 	f.Fuzz(inputs.Many(f, func(t *testing.T, text []byte, start, end uint64) {
 		defer costs.For(len(text)).Check(t)()
-		prefix := fmt.Sprintf("%08x-%08x ", start, end)
-		want, found := false, false
+		whole := regexp.MustCompile(fmt.Sprintf(`^0*(?i:%x)-0*(?i:%x) [^ ]{2}([^ ])[^ ] [^ ]* [^ ]* [0-9]{1,19}( .*)?\n$`,
+			start, end))
+		want := false
 		for line := range bytes.Lines(text) {
-			if access, ok := bytes.CutPrefix(line, []byte(prefix)); ok && !found {
-				found, want = true, len(access) > 2 && access[2] == 'x'
+			if is := whole.FindSubmatch(line); is != nil && start < end && len(line) <= longestLine {
+				want = string(is[1]) == "x"
+				break
 			}
 		}
 		if got := scanExecutable(bytes.NewReader(text), start, end); got != want {

@@ -20,11 +20,14 @@ type Access interface {
 
 // Texts reads a proc file system.
 type Texts interface {
-	// Text opens a text file of a thread.
-	Text(pid, tid uint32, name Text) (io.ReadCloser, error)
+	// Text opens a text file of a thread, of which most bytes or a little more are going to be read; 0 for all. It
+	// is read a piece at a time: what is not read may not be made either.
+	Text(pid, tid uint32, name Text, most int) (io.ReadCloser, error)
 	// Numbers lists the threads of a process, or all processes for PID 0. The error is about permissions where
 	// the process is there and hidden.
 	Numbers(pid uint32) ([]uint32, error)
+	// Owner is the user of a process.
+	Owner(pid uint32) (uid uint32, err error)
 }
 
 // Memory reads the memory of processes.
@@ -54,8 +57,6 @@ type Files interface {
 	OpenWithin(pid uint32, path string) (*os.File, error)
 	// Stat looks at what a path leads to in the root of a process.
 	Stat(pid uint32, path string) (unix.Stat_t, error)
-	// Owner is the user of a process.
-	Owner(pid uint32) (uid uint32, err error)
 }
 
 // A FileReader is an Access whose files may be descriptors that cannot be read (O_PATH, open(2)), as this
@@ -151,7 +152,7 @@ func (d Direct) folder(pid uint32) string {
 }
 
 // Text is for [Texts].
-func (d Direct) Text(pid, tid uint32, name Text) (io.ReadCloser, error) {
+func (d Direct) Text(pid, tid uint32, name Text, _ int) (io.ReadCloser, error) {
 	path := d.folder(pid) + "/task/" + strconv.FormatUint(uint64(tid), 10) + "/" + name.String()
 	for {
 		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
@@ -223,26 +224,12 @@ func (d Direct) hides(pid uint32) bool {
 		errors.Is(unix.Access(d.folder(pid), unix.F_OK), fs.ErrNotExist)
 }
 
-// ReadMemory is for [Memory]. A transfer ends before the first piece that cannot be read whole, so each is a
-// page.
+// ReadMemory is for [Memory].
 func (d Direct) ReadMemory(pid uint32, buf []byte, addr uint64) (read int) {
-	const page = 4096
-	var pieces [32]unix.RemoteIovec
-	for read < len(buf) {
-		n, size := 0, 0
-		for ; n < len(pieces) && read+size < len(buf); n++ {
-			at := addr + uint64(read+size)
-			pieces[n] = unix.RemoteIovec{Base: uintptr(at), Len: min(page-int(at%page), len(buf)-read-size)}
-			size += pieces[n].Len
-		}
-		local := [1]unix.Iovec{{Base: &buf[read], Len: uint64(size)}}
-		got, err := unix.ProcessVMReadv(int(pid), local[:], pieces[:n], 0)
-		if err != nil {
-			return read
-		}
-		if read += got; got < size {
-			return read
-		}
+	memory, err := d.OpenMemory(pid)
+	if err != nil {
+		return 0
 	}
-	return read
+	defer memory.Close()
+	return memory.Read(buf, addr)
 }

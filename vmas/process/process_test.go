@@ -19,7 +19,7 @@ func TestDirectReadsProcesses(t *testing.T) {
 	t.Parallel()
 	d := Direct("/proc")
 	for _, name := range []Text{Stat, Maps, Syscall} {
-		text, err := d.Text(self, self, name)
+		text, err := d.Text(self, self, name, 0)
 		if err != nil {
 			t.Fatal(name, err)
 		}

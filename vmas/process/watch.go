@@ -81,27 +81,32 @@ type Reading struct {
 // told to.
 func (d Direct) Observe(pid uint32, parts []Part, plan Plan, buf []byte, sleep func(time.Duration),
 	see func(*Reading) bool) {
+	memory, err := d.OpenMemory(pid)
+	if err != nil {
+		return
+	}
+	defer memory.Close()
 	r := Reading{Memory: make([][]byte, len(parts))}
 	if plan.Times == 0 {
-		d.touch(pid, parts, buf)
+		memory.touch(parts, buf)
 		return
 	}
 	wait := plan.After
 	for range plan.Times {
 		sleep(wait + plan.next())
 		wait = 0
-		if d.readParts(pid, parts, buf, &r) == 0 || !see(&r) || r.Ended-r.Began >= uint64(SlowReading) {
+		if memory.readParts(parts, buf, &r) == 0 || !see(&r) || r.Ended-r.Began >= uint64(SlowReading) {
 			return
 		}
 	}
 }
 
 // touch reads parts for their pages.
-func (d Direct) touch(pid uint32, parts []Part, buf []byte) {
+func (m *MemoryReader) touch(parts []Part, buf []byte) {
 	early, below := false, uint64(0) // whether the last part ended early, and where it began
 	for _, part := range parts {
 		if !early || part.Start+uint64(part.Size) != below {
-			early = d.ReadMemory(pid, buf[:part.Size], part.Start) < part.Size
+			early = m.Read(buf[:part.Size], part.Start) < part.Size
 		}
 		below = part.Start
 	}
@@ -112,10 +117,10 @@ func (p Plan) next() time.Duration {
 	return p.Apart/2 + rand.N(p.Apart+1)
 }
 
-func (d Direct) readParts(pid uint32, parts []Part, buf []byte, r *Reading) (read int) {
+func (m *MemoryReader) readParts(parts []Part, buf []byte, r *Reading) (read int) {
 	r.Began = now()
 	for i, part := range parts {
-		n := d.ReadMemory(pid, buf[:part.Size], part.Start)
+		n := m.Read(buf[:part.Size], part.Start)
 		r.Memory[i], buf = buf[:n:n], buf[part.Size:]
 		read += n
 	}

@@ -22,8 +22,12 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience bounds the time for one page.
-const patience = 60 * time.Second
+// Bounds of time, for a browser that hangs: no machine is so busy that all steps of a page take as long, or what a step
+// waits for.
+const (
+	mostForPage = 10 * time.Minute
+	mostForStep = time.Minute
+)
 
 // A request is one step. Do decides which fields are used: see page.do.
 type request struct {
@@ -102,7 +106,7 @@ func (p *page) do(r *request) (value json.RawMessage, err error) {
 	case "run":
 		return nil, p.steps(chromedp.Evaluate[chromedp.Void](r.Text))
 	case "until":
-		return nil, p.steps(chromedp.Poll[chromedp.Void](r.Text, chromedp.WithPollingTimeout(patience/4)))
+		return nil, p.steps(chromedp.Poll[chromedp.Void](r.Text, chromedp.WithPollingTimeout(mostForStep)))
 	case "click":
 		return nil, p.steps(chromedp.Click(r.Selector))
 	case "click at":
@@ -156,7 +160,7 @@ func (p *page) open(r *request) error {
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	ctx, end := context.WithTimeout(context.Background(), patience)
+	ctx, end := context.WithTimeout(context.Background(), mostForPage)
 	p.end = append(p.end, end)
 	ctx, end = chromedp.NewExecAllocator(ctx, options...)
 	p.end = append(p.end, end) // it waits for the browser

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -100,6 +101,24 @@ func (m *Mount) Be(t *testing.T, mode Mode) {
 	}
 }
 
+// heldNow is what the server is told to say how many requests are unanswered.
+const heldNow = "held"
+
+// AwaitHeld waits until the server has left something unanswered.
+func (m *Mount) AwaitHeld(t *testing.T) {
+	t.Helper()
+	lane.Eventually(t, "a request that is not answered", func() bool {
+		if _, err := fmt.Fprintln(m.control, heldNow); err != nil {
+			t.Fatal(err)
+		}
+		line, err := m.answers.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%q, %v", line, err)
+		}
+		return line != "0\n"
+	})
+}
+
 // A server answers the kernel's requests.
 type server struct {
 	fd    int
@@ -142,6 +161,11 @@ func (s *server) control() {
 	fmt.Println("ready")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		s.mu.Lock()
+		if in.Text() == heldNow {
+			fmt.Println(len(s.held))
+			s.mu.Unlock()
+			continue
+		}
 		s.mode = Mode(in.Text())
 		held := s.held
 		s.held = nil

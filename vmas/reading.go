@@ -1,0 +1,203 @@
+package vmas
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"unspool/vmas/process"
+)
+
+// A reading reads a process from /proc into its space, a piece at a time: its threads first, then its mappings.
+type reading struct {
+	space  *Space
+	id     uint64 // of the space when the reading began
+	losses uint64 // so far: see Table.Lost
+	known  bool   // the space was there before
+	most   int    // bytes of maps to read; 0 for all
+
+	listed  bool
+	listErr error
+	tids    []uint32 // that are still to be read
+	living  uint32   // a thread that has the address space: a leader that has exited has none
+
+	maps   *mapsText // nil until it is open
+	ahead  bool      // of the records: the process executes something else by now
+	merges bool      // into what is known; otherwise the space holds nothing but what is read
+	before Map       // the line before
+	name   []byte    // that before has, as maps reuses it
+
+	lines     int // and threads, so far
+	different bool
+}
+
+const (
+	// threadsAtOnce is how many threads are a piece.
+	threadsAtOnce = 16
+	// workAtOnce is how many lines and threads are read before it is looked how long that took.
+	workAtOnce = 512
+)
+
+func newReading(s *Space, known bool) *reading {
+	return &reading{space: s, id: s.id, known: known, merges: true}
+}
+
+// step reads the next piece into the space, and says whether that was all. The error is errCut if as many bytes of
+// maps were read as were asked for.
+func (t *Table) step(r *reading) (done bool, err error) {
+	s := r.space
+	switch {
+	case !r.listed:
+		r.listed = true
+		r.tids, r.listErr = t.proc.numbers(s.PID)
+	case len(r.tids) > 0:
+		n := min(len(r.tids), threadsAtOnce)
+		if living := t.readThreads(s, r.tids[:n]); r.living == 0 {
+			r.living = living
+		}
+		r.tids = r.tids[n:]
+		r.lines += n
+	case r.maps == nil:
+		if r.living == 0 { // no thread, or none that still has the address space
+			err := r.listErr
+			if err == nil && s.threads.len() == 0 {
+				err = ErrEnded
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+		if s.threadsIncomplete = s.threadsIncomplete && r.listErr != nil; s.kernel {
+			return true, nil
+		}
+		text, err := t.proc.texts.Text(s.PID, r.living, process.Maps, r.most)
+		s.denied = errors.Is(err, fs.ErrPermission)
+		if err != nil {
+			return false, err
+		}
+		r.maps = &mapsText{text: text, most: r.most}
+	default:
+		return t.stepMaps(r)
+	}
+	return false, nil
+}
+
+// stepMaps reads the next piece of maps.
+func (t *Table) stepMaps(r *reading) (done bool, err error) {
+	s, different := r.space, false
+	lines, err := r.maps.next(t.proc.buf, func(m *Map) {
+		if r.ahead = r.ahead || r.merges && s.isAhead(m); r.ahead {
+			return
+		}
+		if r.merges && !s.doubted && s.hidesCode(m) {
+			return
+		}
+		if !r.merges || !s.holds(m) {
+			moved := r.merges && t.moved(s, m)
+			different = t.insert(s, m, &r.before) || moved || different
+		}
+		r.name = append(r.name[:0], m.Name...)
+		r.before = *m
+		r.before.Name = r.name
+	})
+	r.lines += lines
+	if different {
+		r.different = true
+		s.changed()
+		s.told = 0
+	}
+	s.denied = errors.Is(err, fs.ErrPermission)
+	if err == io.EOF || err == nil && s.layout.n >= maxLimit {
+		return true, nil
+	}
+	return false, err
+}
+
+// close closes what is open.
+func (r *reading) close() {
+	if r.maps != nil {
+		_ = r.maps.text.Close() // it was only read
+	}
+}
+
+// readThreads adds threads that /proc lists to the thread list of s and returns one that is alive. It removes
+// none: a thread whose EXIT is still to come may have left /proc already.
+func (t *Table) readThreads(s *Space, tids []uint32) (living uint32) {
+	for _, tid := range tids {
+		var st stat
+		if t.proc.stat(s.PID, tid, &st) != nil {
+			continue // it ended
+		}
+		if tid == s.PID {
+			s.comm = st.comm
+			s.PPID = st.ppid
+			s.start = st.start
+			s.kernel = st.flags&pfKthread != 0
+		}
+		if !st.alive() {
+			continue
+		}
+		if s.comm == "" {
+			s.comm = st.comm
+		}
+		if living == 0 {
+			living = tid
+		}
+		if known, ok := s.threads.get(tid); !ok || known != st.comm {
+			t.name(s, tid, st.comm)
+			s.told = 0
+		}
+	}
+	return living
+}
+
+// seeded is the result of a reading that is over.
+func (t *Table) seeded(r *reading, err error) (*Space, error) {
+	s := r.space
+	switch {
+	case err == nil:
+		return s, nil
+	case errors.Is(err, fs.ErrPermission):
+		s.denied, err = true, fs.ErrPermission
+	case gone(err) || errors.Is(err, ErrEnded):
+		// If it ended between two reads, its records follow, if there are any.
+		err = ErrEnded
+		if !r.known {
+			t.remove(s.PID)
+			t.ended.add(s.PID, endAbsent)
+			s = nil
+		}
+	case r.maps == nil && !r.known:
+		t.remove(s.PID)
+		s = nil
+	}
+	return s, fmt.Errorf("seed process %d: %w", r.space.PID, err)
+}
+
+// readAll reads until all is read.
+func (t *Table) readAll(r *reading) (err error) {
+	defer r.close()
+	for done := false; !done && err == nil; {
+		done, err = t.step(r)
+	}
+	return err
+}
+
+// readWithin reads as long as the credit of the process's user allows, and the rings, where records wait for that. all
+// says whether it was all.
+func (t *Table) readWithin(r *reading, began time.Time) (all bool, err error) {
+	defer r.close()
+	for looked := 0; ; {
+		if all, err = t.step(r); all || err != nil {
+			return all, err
+		}
+		if r.lines >= looked+workAtOnce {
+			looked = r.lines
+			if !t.affords(r.space, charge(t.now().Sub(began), r.lines)) {
+				return false, nil
+			}
+		}
+	}
+}
