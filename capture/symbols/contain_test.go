@@ -3,10 +3,12 @@ package symbols
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"unspool/capture/symbols/srcline"
+	"unspool/testdata/programs"
 	"unspool/vmas"
 	"unspool/vmas/process"
 )
@@ -73,5 +75,55 @@ func TestFaultsCostTheFile(t *testing.T) {
 				t.Errorf("panics were planted in %d reads", planted)
 			}
 		})
+	}
+}
+
+// TestFaultsInNames: a mangled name that leads to a fault stays as it is, and others are demangled.
+func TestFaultsInNames(t *testing.T) {
+	s := New(Options{})
+	s.demangle = func(name string) string {
+		if name == "_Z3badv" {
+			panic("planted")
+		}
+		return Demangle(name)
+	}
+	for mangled, want := range map[string]string{"_Z3badv": "_Z3badv", "_Z4goodv": "good"} {
+		if got := s.Name(mangled); got != want {
+			t.Errorf("%s is called %s", mangled, got)
+		}
+	}
+	s.Name("_Z3badv")
+	if p := s.Problems(); len(p) != 1 || !strings.HasSuffix(p[0], "planted") {
+		t.Errorf("problems %q", p)
+	}
+}
+
+// TestLinesThatNobodyWaitsFor: once lines are not wanted any more, no other unit is read, which is no problem.
+func TestLinesThatNobodyWaitsFor(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.c": "int a(void) { return 1; }\n", "b.c": "int b(void) { return 2; }\n",
+		"main.c": "int a(void), b(void);\nint main(void) { return a() + b(); }\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	programs.Run(t, dir, "gcc", "-g", "-O0", "-o", "p", "a.c", "b.c", "main.c")
+	s := New(Options{})
+	im := s.Image(filepath.Join(dir, "p"), nil, vmas.FileID{})
+	var addrs []uint64
+	for i := range im.Table().Len() {
+		if f := im.Table().At(i); f.Name == "a" || f.Name == "b" || f.Name == "main" {
+			addrs = append(addrs, f.Addr)
+		}
+	}
+	yielded := func(stop func() bool) (n int) {
+		im.LinesUntil(func() bool { return stop != nil && n > 0 && stop() }, addrs, func(int, []srcline.Frame) { n++ })
+		return n
+	}
+	if n := yielded(nil); n != 3 {
+		t.Fatalf("%d of 3 functions have lines", n)
+	}
+	if n := yielded(func() bool { return true }); n != 1 || len(s.Problems()) > 0 {
+		t.Errorf("%d functions have lines after the end; problems %q", n, s.Problems())
 	}
 }

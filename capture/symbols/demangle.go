@@ -7,10 +7,13 @@ const maxMangled = 16 << 10
 
 // Name returns the demangled name of a function, shortened if the options say so.
 func (s *Symbolizer) Name(mangled string) string {
-	name := Demangle(mangled)
-	if s.options.Shorten && name != mangled {
-		return Shorten(name)
-	}
+	name := mangled
+	s.Contain("mangled names", "their readable forms", func() {
+		name = s.demangle(mangled)
+		if s.options.Shorten && name != mangled {
+			name = Shorten(name)
+		}
+	})
 	return name
 }
 

@@ -22,7 +22,7 @@ func (im *Image) Exports() map[string][]Export {
 	if im.exports == nil {
 		im.exports = make(map[string][]Export)
 		if im.isFile() {
-			im.s.contain(im.Path, "names of calls", func() { im.readExports(im.exports) })
+			im.s.Contain(im.Path, "names of calls", func() { im.readExports(im.exports) })
 		}
 	}
 	return im.exports

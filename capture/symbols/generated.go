@@ -22,10 +22,10 @@ func (s *Symbolizer) Generated(pid uint32, dump string, time uint64) *Generated 
 	g := &Generated{dump: codes{room: &s.room}, perfMap: codes{room: &s.room}}
 	p := s.writer(pid, time)
 	if dump != "" {
-		s.contain(dump, "names of generated code", func() { s.readJitdump(&g.dump, p, dump) })
+		s.Contain(dump, "names of generated code", func() { s.readJitdump(&g.dump, p, dump) })
 	}
 	path := fmt.Sprintf("/tmp/perf-%d.map", p.pid)
-	s.contain(path, "names of generated code", func() { s.readPerfMap(&g.perfMap, p, path) })
+	s.Contain(path, "names of generated code", func() { s.readPerfMap(&g.perfMap, p, path) })
 	return g
 }
 

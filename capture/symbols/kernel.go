@@ -63,7 +63,7 @@ func (s *Symbolizer) Kernel(addr uint64) (f Func, image string, ok bool) {
 	k := &s.kernel
 	if !k.read {
 		k.read = true
-		s.contain("kernel", "names", s.readKernel)
+		s.Contain("kernel", "names", s.readKernel)
 	}
 	addr -= k.shift
 	image = KernelImage

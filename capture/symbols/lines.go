@@ -18,14 +18,19 @@ import (
 // and the functions there, innermost first. Their names are mangled; yield must not keep the slice. Without
 // debugging information yield is not called; errors in it are problems.
 func (im *Image) Lines(addrs []uint64, yield func(i int, frames []srcline.Frame)) {
+	im.LinesUntil(nil, addrs, yield)
+}
+
+// LinesUntil is Lines, which leaves out the rest as soon as stop, if that is set, says so.
+func (im *Image) LinesUntil(stop func() bool, addrs []uint64, yield func(i int, frames []srcline.Frame)) {
 	if !im.isFile() || len(addrs) == 0 {
 		return
 	}
-	im.s.contain(im.Path, "lines or inlined functions", func() { im.lines(addrs, yield) })
+	im.s.Contain(im.Path, "lines or inlined functions", func() { im.lines(stop, addrs, yield) })
 }
 
-// lines is Lines for the file of an image.
-func (im *Image) lines(addrs []uint64, yield func(i int, frames []srcline.Frame)) {
+// lines is LinesUntil for the file of an image.
+func (im *Image) lines(stop func() bool, addrs []uint64, yield func(i int, frames []srcline.Frame)) {
 	file, f, err := im.open()
 	if err != nil {
 		return // the problem was added when its symbols were read
@@ -41,6 +46,7 @@ func (im *Image) lines(addrs []uint64, yield func(i int, frames []srcline.Frame)
 		with = debug
 	}
 	o := srcline.Options{
+		Stop: stop,
 		Alt: func(name string, buildID []byte) (srcline.File, error) {
 			return im.alternate(with.Name(), name, buildID)
 		},

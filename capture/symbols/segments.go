@@ -29,7 +29,7 @@ func (im *Image) Code() []Segment {
 func (im *Image) Open() (file *process.OpenFile, err error) {
 	err = fs.ErrNotExist
 	if im.isFile() {
-		im.s.contain(im.Path, "instructions", func() { file, _, err = im.open() })
+		im.s.Contain(im.Path, "instructions", func() { file, _, err = im.open() })
 	}
 	return file, err
 }

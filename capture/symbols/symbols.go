@@ -56,6 +56,8 @@ type Symbolizer struct {
 	left     budget
 	room     room
 	kept     keptFiles // nil until they are looked at
+
+	demangle func(name string) string // Demangle
 }
 
 type imageKey struct {
@@ -84,7 +86,7 @@ func New(o Options) *Symbolizer {
 		o.Opener = process.Here{}
 	}
 	return &Symbolizer{options: o, images: make(map[imageKey]*Image), kinds: make(map[string]string),
-		left: budget{all: maxOfAll}, room: newRoom()}
+		left: budget{all: maxOfAll}, room: newRoom(), demangle: Demangle}
 }
 
 // Problems returns, in words, why names are missing, each reason once, in the order of discovery.
@@ -184,7 +186,7 @@ func (im *Image) unnamed(vaddr uint64) (Func, bool) {
 	}
 	var d dwarfcfi.FDE
 	err := errors.ErrUnsupported
-	im.s.contain(im.Path, "functions without a symbol", func() { d, err = cfi.FDE(vaddr) })
+	im.s.Contain(im.Path, "functions without a symbol", func() { d, err = cfi.FDE(vaddr) })
 	if err != nil {
 		return Func{}, false
 	}
@@ -199,7 +201,7 @@ func (im *Image) unnamed(vaddr uint64) (Func, bool) {
 func (im *Image) CFI() *dwarfcfi.Table {
 	if !im.cfiRead {
 		im.cfiRead = true
-		im.s.contain(im.Path, "functions without a symbol", func() { im.cfi = im.unwindTable() })
+		im.s.Contain(im.Path, "functions without a symbol", func() { im.cfi = im.unwindTable() })
 	}
 	return im.cfi
 }
@@ -232,7 +234,7 @@ func (im *Image) unwindTable() *dwarfcfi.Table {
 func (im *Image) Table() *Table {
 	if !im.read {
 		im.read = true
-		im.s.contain(im.Path, "names", func() { im.table = im.load() })
+		im.s.Contain(im.Path, "names", func() { im.table = im.load() })
 	}
 	return im.table
 }

@@ -31,6 +31,8 @@ type Options struct {
 	// DWP opens the package of all split units, usually the image's path with ".dwp". It is called once, when
 	// the first split unit is needed, and may return the zero File when there is no package.
 	DWP func() (File, error)
+	// Stop, if set, is asked between two units whether to leave out the rest, which is no error.
+	Stop func() bool
 }
 
 // Frame is a function at an address.
@@ -125,13 +127,13 @@ func (d *Data) Frames(addrs []uint64, yield func(i int, frames []Frame)) error {
 	p := pass{d: d, addrs: addrs, yield: yield, done: make([]bool, len(addrs)), paths: make(map[string]string)}
 	var unsaid []uint64 // the offsets of units that do not say where their code is
 	for _, off := range d.main.starts {
-		if p.found == len(addrs) || d.work < 0 {
+		if p.ends() {
 			break
 		}
 		p.unit(off, &unsaid)
 	}
 	for _, off := range unsaid {
-		if p.found == len(addrs) || d.work < 0 {
+		if p.ends() {
 			break
 		}
 		p.unit(off, nil)
@@ -152,6 +154,11 @@ type pass struct {
 	done  []bool // yielded, by the index of the address
 	found int
 	paths map[string]string // one copy of each file's path
+}
+
+// ends says whether no more units are looked at.
+func (p *pass) ends() bool {
+	return p.found == len(p.addrs) || p.d.work < 0 || p.d.options.Stop != nil && p.d.options.Stop()
 }
 
 // unit yields the addresses in the unit at off. If unsaid is not nil, a unit that does not say where its code
