@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"io"
@@ -52,6 +53,13 @@ func (m messages) PrintErr(args ...any) {
 	if m.Problem != nil {
 		m.Problem(strings.Join(strings.Fields(strings.Map(printable, fmt.Sprint(args...))), " "))
 	}
+}
+
+// Write is told what went wrong in serving: a fault in a page comes with a stack, which is left out.
+func (m messages) Write(b []byte) (int, error) {
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	m.PrintErr(string(line))
+	return len(b), nil
 }
 
 // printable replaces control characters by spaces.

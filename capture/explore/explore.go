@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"strconv"
@@ -56,14 +57,14 @@ func Serve(ctx context.Context, p *profile.Profile, o Options) error {
 	at := net.JoinHostPort(listener.host, strconv.Itoa(bound.Port))
 	gate := newGate(bound.Port)
 	name := title(p)
-	return makePages(ctx, p.Images, converted, at, o, func(pages map[string]http.Handler) error {
+	return makePages(ctx, p, converted, at, o, func(pages map[string]http.Handler) error {
 		for path, page := range pages {
 			pages[path] = dress(page, name)
 		}
 		if o.Ready != nil {
 			o.Ready(gate.url(at))
 		}
-		return listen(ctx, listener, foreign(bound.IP.IsLoopback(), gate.guard(handler(pages))))
+		return listen(ctx, listener, messages{o}, foreign(bound.IP.IsLoopback(), gate.guard(handler(pages))))
 	})
 }
 
@@ -86,14 +87,14 @@ func Listen(ctx context.Context, addr string) (*Listener, error) {
 // Programs are those that pages are made with, if they are installed: one disassembles, one draws graphs.
 func Programs() []string { return []string{disassemblerName, "dot"} }
 
-// makePages lets pprof make its pages of p, which images were converted to, and calls serve with them.
+// makePages lets pprof make its pages of p, which from was converted to, and calls serve with them.
 func makePages(
-	ctx context.Context, images []profile.Image, p *proto.Profile, at string, o Options,
+	ctx context.Context, from *profile.Profile, p *proto.Profile, at string, o Options,
 	serve func(map[string]http.Handler) error,
 ) error {
 	ui := messages{o}
 	problem := func(text string) { ui.PrintErr(text) }
-	objects := newObjects(ctx, images, p.Mapping, o.Symbols, problem)
+	objects := newObjects(ctx, from, p.Mapping, o.Symbols, problem)
 	sources := newSources(p, objects, problem)
 	defer sources.close()
 	args := append(sources.arguments(), hideTags(p)...)
@@ -109,7 +110,8 @@ func makePages(
 	return run(sourceObjects{objects, sources}, func(masked map[string]http.Handler) error {
 		restore()
 		return run(objects, func(pages map[string]http.Handler) error {
-			pages["/source"] = sources.page(masked["/source"])
+			pages["/source"] = objects.alone(sources.page(masked["/source"]))
+			pages["/disasm"] = objects.alone(pages["/disasm"])
 			return serve(pages)
 		})
 	})
@@ -197,9 +199,13 @@ func isLoopback(host string) bool {
 // patience is how long Serve waits at its end for pages that are being made.
 const patience = time.Second
 
-// listen serves until ctx is done.
-func listen(ctx context.Context, l net.Listener, h http.Handler) error {
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+// listen serves until ctx is done, which also ends the requests under way.
+func listen(ctx context.Context, l net.Listener, ui messages, h http.Handler) error {
+	s := &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    log.New(ui, "", 0),
+	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)

@@ -338,7 +338,7 @@ func TestLongLines(t *testing.T) {
 	defer code.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	insts, err := disassemble(ctx, code, 0x1190, 0x1200, false)
+	insts, err := disassemble(ctx, code, 0x1190, 0x1200, false, func(int) bool { return true })
 	if len(insts) != 1 || !errors.Is(err, bufio.ErrTooLong) || ctx.Err() != nil {
 		t.Errorf("%v, %v", insts, err)
 	}

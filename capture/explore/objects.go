@@ -2,12 +2,14 @@ package explore
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -29,15 +31,21 @@ import (
 // profile's names come from: the recorded builds, with their debug files. If there is no file, or no objdump,
 // pprof lists the source by the lines of the profile alone.
 type objects struct {
-	ctx      context.Context
 	problem  func(string)
+	known    []string // problems of the profile
 	mappings []*proto.Mapping
 	images   map[build]*profile.Image
 
-	mu      sync.Mutex // pages are made concurrently, and a Symbolizer is for one goroutine at a time
+	turn chan struct{} // has an element while a page with machine code is made
+
+	mu      sync.Mutex // a Symbolizer is for one goroutine at a time; protects the following fields
 	symbols *symbols.Symbolizer
+	told    int                // problems of symbols that were reported
 	opened  map[string]*object // by file; nil for files that cannot be opened
 	owned   map[build][]owner
+	page    context.Context // of the page that is made
+	left    int             // bytes of memory that it may still take
+	full    bool            // it wanted more
 }
 
 // build is a mapping's file, and its build ID in hexadecimal.
@@ -52,16 +60,86 @@ type object struct {
 	lines  map[uint64][]driver.Frame
 }
 
-// newObjects finds the objects of the mappings that images were converted to.
+// newObjects finds the objects of the mappings that the images of a profile were converted to.
 func newObjects(
-	ctx context.Context, images []profile.Image, mappings []*proto.Mapping, o symbols.Options,
-	problem func(string),
+	ctx context.Context, p *profile.Profile, mappings []*proto.Mapping, o symbols.Options, problem func(string),
 ) *objects {
 	return &objects{
-		ctx: ctx, problem: problem, mappings: mappings, images: byBuild(images), symbols: symbols.New(o),
+		problem: problem, known: p.Problems, mappings: mappings, images: byBuild(p.Images), symbols: symbols.New(o),
 		opened: make(map[string]*object), owned: make(map[build][]owner),
+		turn: make(chan struct{}, 1), page: ctx, left: maxPage,
 	}
 }
+
+// maxPage bounds the memory, in bytes, for a page's functions and their instructions and lines. How many these are, and
+// how long, is for their file to say. The largest programs have a million functions, of 100,000 instructions at most.
+const maxPage = 512 << 20
+
+// alone makes a page with machine code while no other one is made: pprof does not tell for which one it asks. When
+// whoever has asked for it has gone, nothing more is done for it.
+func (o *objects) alone(made http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case o.turn <- struct{}{}:
+		case <-r.Context().Done():
+			return
+		}
+		defer func() { <-o.turn }()
+		o.begin(r.Context())
+		made.ServeHTTP(w, r)
+	})
+}
+
+// begin begins the next page.
+func (o *objects) begin(page context.Context) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.page, o.left, o.full = page, maxPage, false
+	for _, ob := range o.opened {
+		if ob != nil {
+			clear(ob.lines)
+		}
+	}
+}
+
+// contain does what reads a file for the page, so that whatever fault that leads to costs the file and a note. It
+// does nothing when whoever has asked for the page has gone.
+func (o *objects) contain(file string, do func() error) error {
+	if err := o.page.Err(); err != nil {
+		return err
+	}
+	err := errFault
+	o.symbols.Contain(file, "machine code and lines", func() { err = do() })
+	for _, problem := range o.symbols.Problems()[o.told:] {
+		if o.told++; !slices.Contains(o.known, problem) {
+			o.problem(problem)
+		}
+	}
+	return cmp.Or(o.page.Err(), err)
+}
+
+// take takes n bytes for the page; false if that is too much, which is said once.
+func (o *objects) take(n int) bool {
+	if o.full || n > o.left {
+		if !o.full {
+			o.full = true
+			o.problem(fmt.Sprintf("the rest of the page's machine code is left out: it would take more than %d MiB",
+				maxPage>>20))
+		}
+		return false
+	}
+	o.left -= n
+	return true
+}
+
+// Memory of a function, of an instruction and of a frame of its source, without names and texts.
+const (
+	sizeOfFunction    = 200
+	sizeOfInstruction = 300
+	sizeOfFrame       = 100
+)
+
+var errFault = errors.New("it led to a fault of unspool")
 
 // byBuild lists images by what pprof knows about them: nil for images that pprof cannot distinguish.
 func byBuild(images []profile.Image) map[build]*profile.Image {
@@ -82,7 +160,16 @@ func (o *objects) Open(file string, _, _, _ uint64, _ string) (driver.ObjFile, e
 	defer o.mu.Unlock()
 	ob, ok := o.opened[file]
 	if !ok {
-		ob = o.open(file)
+		err := o.contain(file, func() error {
+			ob = o.open(file)
+			return nil
+		})
+		if gone := o.page.Err(); gone != nil {
+			return nil, gone
+		}
+		if err != nil {
+			ob = nil
+		}
 		o.opened[file] = ob
 	}
 	if ob == nil {
@@ -209,16 +296,25 @@ func (ob *object) Symbols(r *regexp.Regexp, addr uint64) ([]*driver.Sym, error) 
 	ob.of.mu.Lock()
 	defer ob.of.mu.Unlock()
 	var found []*driver.Sym
-	table := ob.image.Table()
-	for i := range table.Len() {
-		f := table.At(i)
-		name := ob.of.symbols.Name(f.Name)
-		if addr != 0 && addr-f.Addr < f.Size || r == nil || r.MatchString(f.Name) || r.MatchString(name) {
-			found = append(found, &driver.Sym{Name: []string{name}, File: ob.image.Path, Start: f.Addr,
-				End: f.Addr + f.Size})
+	err := ob.of.contain(ob.image.Path, func() error {
+		table := ob.image.Table()
+		for i := range table.Len() {
+			if ob.of.page.Err() != nil {
+				break
+			}
+			f := table.At(i)
+			name := ob.of.symbols.Name(f.Name)
+			if addr != 0 && addr-f.Addr < f.Size || r == nil || r.MatchString(f.Name) || r.MatchString(name) {
+				if !ob.of.take(sizeOfFunction + len(name)) {
+					break
+				}
+				found = append(found, &driver.Sym{Name: []string{name}, File: ob.image.Path, Start: f.Addr,
+					End: f.Addr + f.Size})
+			}
 		}
-	}
-	return found, nil
+		return nil
+	})
+	return found, err
 }
 
 const disassemblerName = "objdump"
@@ -255,14 +351,33 @@ func openImage(im *symbols.Image, owners []owner) (*os.File, error) {
 
 // Disasm returns the instructions from start to end, and looks up their source lines. pprof asks for whole
 // functions, and for code around samples. The latter may start in the middle of an instruction, so decoding
-// starts with a function.
+// starts with a function. If they cannot be had, the page goes on without them, and it is said.
 func (o *objects) Disasm(file string, start, end uint64, intelSyntax bool) ([]driver.Inst, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	ob := o.opened[file]
-	if ob == nil {
+	switch {
+	case ob == nil:
 		return nil, fs.ErrNotExist
+	case o.full:
+		return nil, o.page.Err()
 	}
+	var insts []driver.Inst
+	err := o.contain(file, func() (err error) {
+		insts, err = ob.instructions(start, end, intelSyntax)
+		return err
+	})
+	if gone := o.page.Err(); gone != nil {
+		return nil, gone
+	}
+	if err != nil && !errors.Is(err, errFault) {
+		o.problem(fmt.Sprintf("%s: no machine code: %s", file, words(err)))
+	}
+	return insts, nil
+}
+
+// instructions is Disasm for an object.
+func (ob *object) instructions(start, end uint64, intelSyntax bool) ([]driver.Inst, error) {
 	from := start
 	table := ob.image.Table()
 	if f, ok := table.Lookup(start); ok && start-f.Addr < maxLead {
@@ -273,7 +388,7 @@ func (o *objects) Disasm(file string, start, end uint64, intelSyntax bool) ([]dr
 		return nil, err
 	}
 	defer code.Close()
-	all, err := disassemble(o.ctx, code, from, end, intelSyntax)
+	all, err := disassemble(ob.of.page, code, from, end, intelSyntax, ob.of.take)
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +405,11 @@ func (o *objects) Disasm(file string, start, end uint64, intelSyntax bool) ([]dr
 		addrs = append(addrs, inst.Addr)
 		ob.lines[inst.Addr] = []driver.Frame{{Func: inst.Function}}
 	}
-	ob.image.Lines(addrs, func(i int, found []srcline.Frame) {
+	stop := func() bool { return ob.of.page.Err() != nil }
+	ob.image.LinesUntil(stop, addrs, func(i int, found []srcline.Frame) {
+		if !ob.of.take(sizeOfFrame * len(found)) {
+			return
+		}
 		frames := make([]driver.Frame, len(found))
 		for j, f := range found {
 			frames[j] = driver.Frame{Func: f.Func, File: f.File, Line: f.Line, Column: f.Column}
@@ -306,9 +425,11 @@ func (o *objects) Disasm(file string, start, end uint64, intelSyntax bool) ([]dr
 	return insts, nil
 }
 
-// disassemble lets objdump decode a file's code at virtual addresses.
-func disassemble(ctx context.Context, code *os.File, start, end uint64,
-	intelSyntax bool) ([]driver.Inst, error) {
+// disassemble lets objdump decode a file's code at virtual addresses, as far as take has memory for it.
+func disassemble(ctx context.Context, code *os.File, start, end uint64, intelSyntax bool, take func(n int) bool,
+) ([]driver.Inst, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	args := []string{"--disassemble", "--demangle", "--wide", "--no-show-raw-insn",
 		fmt.Sprintf("--start-address=%#x", start), fmt.Sprintf("--stop-address=%#x", end)}
 	if intelSyntax {
@@ -332,6 +453,11 @@ func disassemble(ctx context.Context, code *os.File, start, end uint64,
 			continue
 		}
 		if at, err := strconv.ParseUint(strings.TrimSpace(addr), 16, 64); err == nil {
+			if !take(sizeOfInstruction + len(text)) {
+				cancel()
+				_ = cmd.Wait() // it was killed
+				return insts, nil
+			}
 			insts = append(insts, driver.Inst{Addr: at, Text: strings.Join(strings.Fields(text), " ")})
 		}
 	}

@@ -53,8 +53,7 @@ type sources struct {
 	cwd     string // relative names are looked for here, and in the parents
 	problem func(string)
 	objects *objects
-	named   []naming  // the files that the profile names
-	first   sync.Once // for copying these
+	named   []naming // files that the profile names and that were not offered yet
 
 	mu     sync.Mutex // protects the following fields
 	files  map[string]*source
@@ -144,14 +143,12 @@ func (s *sources) maskAll(p *proto.Profile) (restore func()) {
 	}
 }
 
-// page serves a page of pprof that may have source in it.
+// page serves a page of pprof that may have source in it, one at a time.
 func (s *sources) page(made http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.first.Do(func() {
-			for _, n := range s.named {
-				s.offer(n.file, s.objects.owners(n.mapping))
-			}
-		})
+		for ; len(s.named) > 0 && r.Context().Err() == nil; s.named = s.named[1:] {
+			s.offer(s.named[0].file, s.objects.owners(s.named[0].mapping))
+		}
 		held := &held{ResponseWriter: w}
 		made.ServeHTTP(held, r)
 		io.WriteString(w, s.unmask(held.page.String()))

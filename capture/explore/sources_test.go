@@ -466,7 +466,7 @@ func TestOwners(t *testing.T) {
 		{"no file", "[jit]", "", []owner{{image: "[jit]"}}},
 	} {
 		images := []profile.Image{{Path: c.path}}
-		o := newObjects(t.Context(), images, nil, symbols.Options{Root: c.root, Cache: dir}, nil)
+		o := newObjects(t.Context(), &profile.Profile{Images: images}, nil, symbols.Options{Root: c.root, Cache: dir}, nil)
 		if got := o.owners(&proto.Mapping{File: c.path}); fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%s: %v, not %v", c.name, got, c.want)
 		}
