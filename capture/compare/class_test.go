@@ -161,7 +161,7 @@ func TestPairsAreCutAtZeros(t *testing.T) {
 		{"behind a skip", "ac0", LeafCaller, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := &loader{groups: make(map[Group]int32), c: &Comparison{Reach: make(map[int]uint64)}}
+			l := newLoader(profile.MostNodes)
 			frames := func(n int) []int32 { return make([]int32, n) }
 			l.first = half{user: addresses("abc"), frames: frames(3), end: profile.Complete}
 			l.second = half{user: append(addresses(c.fp), 1), frames: frames(len(c.fp) + 1)}
@@ -175,6 +175,23 @@ func TestPairsAreCutAtZeros(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTooManyStacks leaves out samples for whose stacks there is no room, and those of another process have some.
+func TestTooManyStacks(t *testing.T) {
+	l := newLoader(100)
+	sample := func(pid uint32, frames ...int32) {
+		l.first = half{pid: pid, user: addresses("abc"), frames: frames, end: profile.Complete}
+		l.second = half{pid: pid, user: append(addresses("abc"), 1), frames: append(frames, 0)}
+		l.pair()
+	}
+	for i := range int32(100) {
+		sample(1, 3*i, 3*i+1, 3*i+2)
+	}
+	sample(2, 1, 2, 1)
+	if n := len(l.groups); n != 26 || l.cut != 75 || l.unpaired != 0 || l.c.Samples != 26 {
+		t.Errorf("%d groups, %d samples cut off, %d compared", n, l.cut, l.c.Samples)
 	}
 }
 

@@ -60,10 +60,8 @@ type Group struct {
 // Load reads a recording that was made with pairs. The Timeline of the options becomes the comparison's
 // Times.
 func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comparison, error) {
-	l := &loader{
-		groups: make(map[Group]int32), programs: make(map[string]int32),
-		c: &Comparison{Reach: make(map[int]uint64), Times: o.Timeline},
-	}
+	l := newLoader(profile.MostNodes)
+	l.c.Times = o.Timeline
 	o.Watcher, o.Timeline, o.Lines = l, nil, false
 	p, err := profile.Load(r, sym, o)
 	if err == nil {
@@ -79,6 +77,10 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comp
 		p.Problems = append(p.Problems,
 			fmt.Sprintf("%d samples were recorded without their pair and are left out", l.unpaired))
 	}
+	if l.cut > 0 {
+		p.Problems = append(p.Problems, fmt.Sprintf("%d samples are left out, as the recording has too many different stacks",
+			l.cut))
+	}
 	for i := range p.Frames {
 		if f := &p.Frames[i]; f.Kind == profile.Unmapped {
 			f.Name = NotCode
@@ -86,15 +88,15 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comp
 	}
 	c := l.c
 	c.sort()
-	c.DWARF, c.FP = l.dwarf.profile(p, c.Groups, func(g *Group) int32 { return g.DWARF }),
-		l.fp.profile(p, c.Groups, func(g *Group) int32 { return g.FP })
+	c.DWARF = withStacks(p, l.dwarf.Nodes(), c.Groups, func(g *Group) int32 { return g.DWARF })
+	c.FP = withStacks(p, l.fp.Nodes(), c.Groups, func(g *Group) int32 { return g.FP })
 	return c, nil
 }
 
 // loader combines samples with their pairs, in the order of the recording.
 type loader struct {
 	c         *Comparison
-	dwarf, fp tree
+	dwarf, fp *profile.Stacks
 	groups    map[Group]int32  // indices in c.Groups, by group without Count
 	programs  map[string]int32 // indices in c.Programs
 	p         *profile.Profile
@@ -104,12 +106,14 @@ type loader struct {
 	first    half
 	second   half
 	unpaired uint64
-	thread   int32 // of the sample
+	cut      uint64 // samples for whose stacks there was no room
+	thread   int32  // of the sample
 }
 
 // half is one of the two samples.
 type half struct {
 	time   uint64
+	pid    uint32
 	tid    uint32
 	kernel int      // addresses before the user part
 	user   []uint64 // addresses
@@ -117,9 +121,18 @@ type half struct {
 	end    profile.End
 }
 
+// newLoader returns a loader of samples whose stacks of either kind have so many nodes at most.
+func newLoader(nodes int) *loader {
+	return &loader{
+		groups: make(map[Group]int32), programs: make(map[string]int32),
+		dwarf: profile.NewStacks(nodes), fp: profile.NewStacks(nodes),
+		c: &Comparison{Reach: make(map[int]uint64)},
+	}
+}
+
 func (h *half) take(s *perfring.Sample, frames []int32) {
 	first, kernel := s.UserPart()
-	h.time, h.tid, h.kernel, h.user = s.Time, s.TID, kernel, h.user[:0]
+	h.time, h.pid, h.tid, h.kernel, h.user = s.Time, s.PID, s.TID, kernel, h.user[:0]
 	h.frames = append(h.frames[:0], frames...)
 	for i := first; i < s.Callchain.Len(); i++ {
 		h.user = append(h.user, s.Callchain.At(i))
@@ -163,6 +176,12 @@ func (l *loader) pair() {
 		last--
 	}
 	f.user, f.frames = f.user[:last], f.frames[:f.kernel+last]
+	dwarf, room := l.dwarf.Leaf(d.pid, l.thread, d.frames)
+	fp, roomToo := l.fp.Leaf(f.pid, l.thread, f.frames)
+	if !room || !roomToo {
+		l.cut++
+		return
+	}
 	v := classify(&stacks{
 		dwarf: d.user, dwarfEnd: d.end, fp: f.user, fpEnd: info.End,
 		code: func(i int) bool { return f.user[i] != perfdata.NotCode && f.user[i] != 0 },
@@ -180,7 +199,7 @@ func (l *loader) pair() {
 		l.c.Elsewhere++
 	}
 	g := Group{
-		Class: v.class, DWARF: l.dwarf.leaf(d.frames), FP: l.fp.leaf(f.frames),
+		Class: v.class, DWARF: dwarf, FP: fp,
 		Kernel: d.kernel, Parted: v.parted, Lost: v.lost, End: d.end,
 	}
 	l.add(g)
@@ -224,39 +243,10 @@ func (c *Comparison) sort() {
 	c.Groups = groups
 }
 
-// tree interns stacks, as profile.Profile has them.
-type tree struct {
-	nodes    []profile.Node
-	children map[profile.Node]int32
-}
-
-// leaf returns the node of a stack, whose frames are given leaf first.
-func (t *tree) leaf(frames []int32) int32 {
-	if t.nodes == nil {
-		t.nodes = []profile.Node{{Parent: -1, Frame: -1}}
-		t.children = make(map[profile.Node]int32)
-	}
-	at := int32(0)
-	for _, f := range slices.Backward(frames) {
-		n := profile.Node{Parent: at, Frame: f}
-		i, ok := t.children[n]
-		if !ok {
-			i = int32(len(t.nodes))
-			t.nodes = append(t.nodes, n)
-			t.children[n] = i
-		}
-		at = i
-	}
-	return at
-}
-
-// profile returns p with the stacks of the tree.
-func (t *tree) profile(p *profile.Profile, groups []Group, leaf func(*Group) int32) *profile.Profile {
+// withStacks returns p with stacks of one kind.
+func withStacks(p *profile.Profile, nodes []profile.Node, groups []Group, leaf func(*Group) int32) *profile.Profile {
 	q := *p
-	q.Nodes, q.Samples = t.nodes, nil
-	if q.Nodes == nil {
-		q.Nodes = []profile.Node{{Parent: -1, Frame: -1}}
-	}
+	q.Nodes, q.Samples = nodes, nil
 	q.Threads, q.Events = []profile.Thread{{Comm: "all"}}, p.Events[:min(1, len(p.Events))]
 	type key struct {
 		node int32

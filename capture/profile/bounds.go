@@ -20,10 +20,13 @@ type bounds struct {
 	withInlined int // nodes with those of inlined functions
 }
 
+// MostNodes is how many nodes stacks have at most.
+const MostNodes = 1 << 22
+
 // usual are the bounds of a recording. Recordings of 26,000 samples of compilers and tests have some 17,000
 // addresses and 45,000 nodes; more samples add fewer.
 var usual = bounds{
-	addresses: 1 << 20, unnamed: 1 << 16, functions: 1 << 20, names: 128 << 20, nodes: 1 << 22, looked: 1 << 20,
+	addresses: 1 << 20, unnamed: 1 << 16, functions: 1 << 20, names: 128 << 20, nodes: MostNodes, looked: 1 << 20,
 	inlined: 1 << 20, withInlined: 1 << 23,
 }
 

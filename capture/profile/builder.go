@@ -35,6 +35,7 @@ type builder struct {
 	nameless uint64          // addresses whose functions have no name, as there was no room
 
 	flattened uint64 // addresses whose inlined functions are not all shown
+	cut       uint64 // samples for whose stacks there was no room
 
 	time      uint64                // of the sample, in ns
 	dumps     map[uint32]string     // jitdumps that are mapped, by process
@@ -101,13 +102,18 @@ func (b *builder) bound(within bounds) {
 // plantAnew begins the tree and its weights.
 func (b *builder) plantAnew() {
 	b.grow(0, 0)
-	b.nodeRoom, b.made, b.cut = room{b.bounds.nodes}, make(map[uint32]int), 0
+	b.within(b.bounds.nodes)
+	b.cut = 0
 }
 
-// otherStacks is the name of the frame others.
-const otherStacks = "[other stacks]"
+// others is the frame that stands for the rest of stacks for which there was no room, until nameOthers. Then its
+// name is otherStacks.
+const (
+	others      int32 = -2
+	otherStacks       = "[other stacks]"
+)
 
-// nameOthers gives the nodes of the frame others a frame of the profile, once all samples are in the tree.
+// nameOthers gives it one of the profile, once all samples are in the tree.
 func (b *builder) nameOthers() {
 	if b.cut == 0 {
 		return

@@ -409,7 +409,11 @@ func (l *loader) plant(s *stacked, frames []int32) error {
 	if s.root >= 0 {
 		root = l.child(0, s.root)
 	}
-	s.Node = l.stack(s.pid, s.Thread, root, frames)
+	var whole bool
+	if s.Node, whole = l.stack(s.pid, s.Thread, root, frames); !whole {
+		s.Node = l.child(s.Node, others)
+		l.cut++
+	}
 	if l.timeline != nil {
 		if err := l.timeline.Add(s.time, &s.Sample); err != nil {
 			return err

@@ -16,7 +16,8 @@ func made(t testing.TB, frames []Frame, stacks ...[]int32) *Profile {
 	b.p.Frames = frames
 	for _, s := range stacks {
 		slices.Reverse(s)
-		b.add(Sample{Node: b.stack(0, 0, 0, s), CPU: -1, Count: 1, Period: 10})
+		node, _ := b.stack(0, 0, 0, s)
+		b.add(Sample{Node: node, CPU: -1, Count: 1, Period: 10})
 	}
 	if err := b.p.CheckValid(); err != nil {
 		t.Fatal(err)

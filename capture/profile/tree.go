@@ -10,7 +10,6 @@ type tree struct {
 
 	nodeRoom room           // for those of stacks
 	made     map[uint32]int // nodes by process
-	cut      uint64         // samples for whose stacks there was no room
 }
 
 // A threadPath is where a thread's last sample is in the tree. Of a thread's stacks, the next one mostly
@@ -44,13 +43,37 @@ func (t *tree) grow(nodes, samples int) {
 	t.paths = [len(t.paths)]threadPath{}
 }
 
-// others is the frame of the rest of stacks for which there was no room, until nameOthers.
-const others int32 = -2
+// within bounds the nodes of stacks.
+func (t *tree) within(nodes int) {
+	t.nodeRoom, t.made = room{nodes}, make(map[uint32]int)
+}
+
+// Stacks are stacks of a Watcher's own, of the frames that it is called with. They are bounded as those of a
+// Profile are.
+type Stacks struct{ tree }
+
+// NewStacks returns an empty Stacks, which can have so many nodes.
+func NewStacks(nodes int) *Stacks {
+	s := &Stacks{tree{p: &Profile{}}}
+	s.grow(0, 0)
+	s.within(nodes)
+	return s
+}
+
+// Leaf returns the node at the end of a stack of a thread, whose frames are given leaf first; ok is false if there is
+// no room for it.
+func (s *Stacks) Leaf(pid uint32, thread int32, frames []int32) (leaf int32, ok bool) {
+	return s.stack(pid, thread, 0, frames)
+}
+
+// Nodes returns the nodes, as a Profile has them.
+func (s *Stacks) Nodes() []Node { return s.p.Nodes }
 
 // stack returns the node at the end of the path of a thread's frames below a root, given leaf first. If there is
-// no room for all of it, it ends early, in a node of the frame others.
-func (t *tree) stack(pid uint32, thread, root int32, frames []int32) int32 {
-	at, node, same := &t.paths[int(thread)%len(t.paths)], root, 0
+// no room for all of it, whole is false, and the node is that of the frames for which there was room.
+func (t *tree) stack(pid uint32, thread, root int32, frames []int32) (node int32, whole bool) {
+	at, same := &t.paths[int(thread)%len(t.paths)], 0
+	node, whole = root, true
 	if at.thread == thread && at.root == root {
 		for n := min(len(frames), len(at.frames)); same < n && at.frames[same] == frames[len(frames)-1-same]; {
 			node = at.nodes[same]
@@ -65,9 +88,7 @@ func (t *tree) stack(pid uint32, thread, root int32, frames []int32) int32 {
 			if made < 0 {
 				made = t.made[pid]
 			}
-			if !t.nodeRoom.take(&made, 1) {
-				t.cut++
-				node = t.child(node, others)
+			if whole = t.nodeRoom.take(&made, 1); !whole {
 				break
 			}
 			next = t.grown(node, frames[i])
@@ -78,7 +99,7 @@ func (t *tree) stack(pid uint32, thread, root int32, frames []int32) int32 {
 	if made > 0 {
 		t.made[pid] = made
 	}
-	return node
+	return node, whole
 }
 
 // child returns the node of a frame below a parent.
