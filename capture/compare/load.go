@@ -62,7 +62,7 @@ type Group struct {
 func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comparison, error) {
 	l := newLoader(profile.MostNodes)
 	l.c.Times = o.Timeline
-	o.Watcher, o.Timeline, o.Lines = l, nil, false
+	o.Watcher, o.NoStacks, o.Timeline, o.Lines = l, true, nil, false
 	p, err := profile.Load(r, sym, o)
 	if err == nil {
 		err = l.failed

@@ -96,7 +96,7 @@ func writeFolded(j *job, w io.Writer) (*profile.Profile, error) {
 func writeSyscap(j *job, w io.Writer) (*profile.Profile, error) {
 	j.Lines = false // there is no place for them
 	s := syscap.New(w, j.reader, syscap.Options{NoNames: j.NoNames})
-	p, err := j.load(profile.Options{Watcher: s})
+	p, err := j.load(profile.Options{Watcher: s, NoStacks: true, Functions: true})
 	if err != nil {
 		return nil, err
 	}

@@ -17,10 +17,11 @@ type tables struct {
 	strings  []string
 	interned map[string]int32
 
-	libs      []int32 // images that are files, or the kernel's
-	resources []int32 // images that functions lie in
-	lib       []int32 // by image: index in libs, -1 for none
-	resource  []int32 // by image: index in resources, -1 for none
+	libs      []int32  // images that are files, or the kernel's
+	resources []int32  // images that functions lie in
+	lib       []int32  // by image: index in libs, -1 for none
+	resource  []int32  // by image: index in resources, -1 for none
+	base      []uint64 // by image: the virtual address of its beginning
 
 	sources []int32 // source files: indices in strings
 	funcs   []function
@@ -62,12 +63,7 @@ func (t *tables) address(image int32, vaddr uint64) int64 {
 	if vaddr == 0 || t.lib[image] < 0 {
 		return -1
 	}
-	base := uint64(0)
-	for i, code := range t.p.Images[image].Code {
-		if at := beginning(code); i == 0 || at < base {
-			base = at
-		}
-	}
+	base := t.base[image]
 	if vaddr < base || vaddr-base > maxAddress {
 		return -1
 	}
@@ -101,8 +97,14 @@ func (t *tables) text(s string) int32 {
 func (t *tables) addImages() {
 	t.lib = make([]int32, len(t.p.Images))
 	t.resource = make([]int32, len(t.p.Images))
+	t.base = make([]uint64, len(t.p.Images))
 	for i := range t.lib {
 		t.lib[i], t.resource[i] = -1, -1
+		for j, code := range t.p.Images[i].Code {
+			if at := beginning(code); j == 0 || at < t.base[i] {
+				t.base[i] = at
+			}
+		}
 	}
 	for _, f := range t.p.Frames {
 		if !f.Kind.IsCode() {

@@ -70,6 +70,8 @@ type Options struct {
 	Timeline *Timeline
 	// Watcher, if set, is called with every record and sample.
 	Watcher Watcher
+	// NoStacks leaves stacks to the Watcher: the profile counts samples without them.
+	NoStacks bool
 }
 
 // Watcher is called with the records and samples of a recording, in the order of Load. They are valid
@@ -389,10 +391,14 @@ func (l *loader) addSample() {
 			one.End = Joined
 		}
 	}
+	frames := l.frames
+	if l.options.NoStacks {
+		frames = nil
+	}
 	if l.planting != nil {
-		err = l.planting.add(&one, l.frames)
+		err = l.planting.add(&one, frames)
 	} else {
-		err = l.plant(&one, l.frames)
+		err = l.plant(&one, frames)
 	}
 	if err != nil {
 		l.failed = err

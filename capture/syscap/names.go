@@ -21,6 +21,10 @@ type names struct {
 	at     map[place]int32
 	madeUp map[owner]uint64 // addresses of frames that can't have their own
 	recent [1 << 14]recent  // by a hash of the place: samples come back to the same ones
+
+	most     int    // places in at for frames' own addresses, and in madeUp
+	moved    uint64 // frames with an address made up, as there was no room for theirs
+	nameless uint64 // frames without name, as there was no room for one
 }
 
 // recent is a frame that has its own address.
@@ -34,13 +38,19 @@ type owner struct {
 	frame int32
 }
 
+// mostPlaces is how many addresses have names of their own.
+const mostPlaces = 1 << 20
+
 // The addresses that are made up are not canonical on any x86 or ARM.
 const (
+	noName      = firstMadeUp - madeUpStep
 	firstMadeUp = 1 << 60
 	madeUpStep  = 16
 )
 
-func newNames() names { return names{at: make(map[place]int32), madeUp: make(map[owner]uint64)} }
+func newNames() names {
+	return names{at: make(map[place]int32), madeUp: make(map[owner]uint64), most: mostPlaces}
+}
 
 // place returns the address to write for a frame at an address of a process: the same, or a made-up one if
 // that address or a neighbouring one belongs to another function. (Neighbours matter because the end of a
@@ -63,6 +73,10 @@ func (n *names) place(p *profile.Profile, pid uint32, addr uint64, frame int32) 
 			return n.made(pid, frame)
 		}
 	}
+	if len(n.at)-len(n.madeUp) >= n.most {
+		n.moved++
+		return n.made(pid, frame)
+	}
 	n.at[at] = frame
 	return addr
 }
@@ -73,10 +87,14 @@ func same(p *profile.Profile, a, b int32) bool {
 		p.Frames[a].Name == p.Frames[b].Name
 }
 
-// made returns the made-up address of a frame.
+// made returns the made-up address of a frame. It has no name if there are too many.
 func (n *names) made(pid uint32, frame int32) uint64 {
 	k := owner{pid, frame}
 	addr, ok := n.madeUp[k]
+	if !ok && len(n.madeUp) >= n.most {
+		n.nameless++
+		return noName
+	}
 	if !ok {
 		addr = firstMadeUp + madeUpStep*uint64(len(n.madeUp))
 		n.madeUp[k] = addr

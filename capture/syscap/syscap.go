@@ -299,6 +299,13 @@ func (w *Writer) Finish() error {
 		}
 		w.show(h, w.processes[pid])
 	}
+	say := func(n uint64, format string) {
+		if n > 0 {
+			w.profile.Problems = append(w.profile.Problems, fmt.Sprintf(format, n))
+		}
+	}
+	say(w.names.moved, "%d frames have the address of their function, as the recording has too many different ones")
+	say(w.names.nameless, "%d frames have no name, as the recording has too many different addresses")
 	for _, problem := range w.profile.Problems {
 		w.warn(problem)
 	}

@@ -553,3 +553,35 @@ func TestLost(t *testing.T) {
 		t.Errorf("%q, %q", one, two)
 	}
 }
+
+// TestTooManyAddresses: beyond the bound, frames have the address of their function, and no name if those are too
+// many, too. That is said.
+func TestTooManyAddresses(t *testing.T) {
+	const n = 100
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprint("function", i))
+	}
+	s := begin(t, Options{}, []string{"cycles"}, names...)
+	s.names.most = 10
+	for i := range n {
+		for j := range 2 {
+			s.sample(3, user, at{0x1000 + 16*uint64(2*i+j), int32(i)})
+		}
+	}
+	c := s.finish()
+	shown := map[string]int{}
+	for _, f := range c.ofKind(frameSample) {
+		name, _ := c.name(f.pid, f.addrs()[1], false)
+		shown[name]++
+	}
+	// Five functions at their addresses, ten at made-up ones, the others at none.
+	if len(shown) != 16 || shown["function0"] != 2 || shown["function14"] != 2 || shown["function15"] != 0 {
+		t.Errorf("%v", shown)
+	}
+	for _, want := range []string{"190 frames have the address of their function", "170 frames have no name"} {
+		if !slices.ContainsFunc(s.profile.Problems, func(p string) bool { return strings.HasPrefix(p, want) }) {
+			t.Errorf("%q, want %s", s.profile.Problems, want)
+		}
+	}
+}
