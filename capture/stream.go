@@ -81,7 +81,6 @@ func (r *recording) begin() error {
 	if err := r.session.SeedLater(r.PIDs); err != nil {
 		return err
 	}
-	r.session.SeedNow(r.PIDs)
 	return r.seedFor(firstSlice, r.source.Pressing)
 }
 

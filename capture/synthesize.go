@@ -1,9 +1,9 @@
 package capture
 
 import (
-	"unspool/capture/symbols"
 	"unspool/perfring"
 	"unspool/unwind/image"
+	"unspool/unwind/jit/jitdump"
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
@@ -21,13 +21,6 @@ func (s *Session) SeedLater(pids []int) error {
 		}
 	}
 	return s.table.SeedLater(all)
-}
-
-// SeedNow reads processes at once, as far as records may wait for that: those that are named may end soon.
-func (s *Session) SeedNow(pids []int) {
-	for _, pid := range pids {
-		_, _ = s.table.SeedNow(uint32(pid)) // that one cannot be read is said of its samples
-	}
 }
 
 // HasUnread says whether SeedSome would read anything.
@@ -86,7 +79,7 @@ func (s *Session) tellPart(sm *perfring.Sample, chain []uint64) {
 		p = &partlyTold{make(map[uint32]bool), make(map[uint64]vmas.Mapping)}
 		s.partly[space.ID()] = p
 		for m := range space.Mappings() {
-			if symbols.IsJitdump(m.File.Path) { // the names of generated code are in it
+			if jitdump.IsName(m.File.Path) { // the names of generated code are in it
 				s.describeMapping(space.PID, m)
 			}
 		}

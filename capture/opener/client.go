@@ -98,7 +98,6 @@ func (c *Client) Gone() <-chan struct{} { return c.gone }
 func newClient() (c *Client, theirs []int, err error) {
 	now := time.Now()
 	c = &Client{hung: make(map[uint32]int), wait: newPatience(now), rest: newPatience(now), idle: newPatience(now)}
-	c.idle.credit = idleCredit
 	for _, kind := range []struct {
 		lines   **lines
 		n       int

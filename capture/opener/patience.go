@@ -17,11 +17,11 @@ const (
 	ordinary       = 2 * time.Millisecond
 	creditShare    = 4 // the credit grows by this part of the time
 	mostCredit     = 100 * time.Millisecond
-	// idleCredit is for reading all processes at the start: between any two of them the rings can be drained.
-	idleCredit = 3 * time.Second
+	// firstCredit is for reading processes at the start, when none is known yet.
+	firstCredit = 3 * time.Second
 )
 
-func newPatience(now time.Time) patience { return patience{mostCredit, now, patienceForOne} }
+func newPatience(now time.Time) patience { return patience{firstCredit, now, patienceForOne} }
 
 // limit is how long to wait at most.
 func (p *patience) limit(now time.Time) time.Duration {

@@ -3,12 +3,14 @@ package replay
 import (
 	"encoding/binary"
 	"math"
+	"os"
 	"reflect"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"unspool/perfring"
+	"unspool/perfring/recordtest"
 	"unspool/vmas"
 )
 
@@ -306,6 +308,39 @@ func TestMalformedRecordsChangeNothing(t *testing.T) {
 		}
 		if s := table.Space(7); table.Len() != 1 || s.Find(0x1000) == nil {
 			t.Errorf("%v: mappings have changed", rec.Type())
+		}
+	}
+}
+
+// TestProgramsToCome looks at the records that tell of another program, or of a new process, before they are applied.
+// Until then /proc shows what has not been sampled yet.
+func TestProgramsToCome(t *testing.T) {
+	self := uint32(os.Getpid())
+	exec, err := perfring.AppendComm(nil, &format, &perfring.Comm{PID: self, TID: self, Exec: true},
+		&perfring.SampleID{Time: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fork, err := recordtest.AppendTask(nil, &format, perfring.RecordFork,
+		&perfring.Task{PID: self, TID: self, PPID: 1, PTID: 1, Time: 5}, &perfring.SampleID{Time: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range []perfring.Record{exec, fork} {
+		table := vmas.NewTable("/proc")
+		r := New(table)
+		r.Peek(rec, &format)
+		if s, err := table.SeedNow(self); s != nil || err != nil {
+			t.Errorf("%v: the process is read: %v", rec.Type(), err)
+		}
+		if _, err := r.Record(rec, &format); err != nil {
+			t.Fatal(err)
+		}
+		for _, what := range []string{"applied", "applied, and looked at again"} { // as it is in the ring still
+			if s, err := table.SeedNow(self); err != nil || s.Len() == 0 {
+				t.Errorf("%v is %s: the process is not read: %v", rec.Type(), what, err)
+			}
+			r.Peek(rec, &format)
 		}
 	}
 }
