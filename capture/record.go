@@ -107,6 +107,9 @@ const (
 	flushEvery  = 200 * time.Millisecond // what a killed recording may lose
 	reportEvery = 500 * time.Millisecond
 	sweepEvery  = 10 * time.Second
+	// leastDrain is the time between two drains if rings are still a quarter full after the first: what is
+	// younger than perfring.Slack stays in them.
+	leastDrain time.Duration = perfring.Slack / 2
 )
 
 // Record records until the duration is over, the command or the recorded
@@ -178,9 +181,10 @@ type recording struct {
 	priority precedence // nil for none
 	outran   bool       // a recorded real-time thread was seen, and the priority raised if possible
 
-	began   time.Time
-	busyCPU time.Duration // CPU time used before the events were enabled
-	openCPU time.Duration // CPU time of the opener, as last known
+	began     time.Time
+	lastDrain uint64        // when it began, by [perfring.Now]
+	busyCPU   time.Duration // CPU time used before the events were enabled
+	openCPU   time.Duration // CPU time of the opener, as last known
 }
 
 func (r *recording) open() error {
@@ -414,14 +418,14 @@ func (r *recording) loop(ctx context.Context) error {
 		if err := r.switchSampling(); err != nil {
 			return err
 		}
-		drained := perfring.Now()
+		r.lastDrain = perfring.Now()
 		if err := r.drained(r.source.Drain(r.record)); err != nil {
 			return err
 		}
-		if err := r.session.Settle(drained); err != nil {
+		if err := r.session.Settle(r.lastDrain); err != nil {
 			return err
 		}
-		if err := r.answerPing(drained); err != nil {
+		if err := r.answerPing(r.lastDrain); err != nil {
 			return err
 		}
 		now := time.Now()
@@ -476,9 +480,9 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 		}
 		now := time.Now()
 		until = r.haste.until(now, until)
-		// Adopted events wake for samples as well: for nothing, as long as rings have room and no files are new.
+		// Adopted events wake for samples as well: for nothing, as long as no files are new.
 		hold := until.Sub(now)
-		if !r.source.Calm() || p.findsNew(now) {
+		if r.Adopted == nil || p.findsNew(now) {
 			hold = min(hold, p.due(now))
 		}
 		if hold > 0 {
@@ -487,12 +491,14 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 			}
 			p.waited(r.source.Crowded())
 		}
-		asked := time.Now()
-		timeout := max(0, until.Sub(asked))
+		timeout := max(0, time.Until(until))
+		if r.source.Pressing() {
+			timeout = 0
+		}
 		if err := r.source.Wait(timeout); err != nil {
 			return err
 		}
-		r.delayed(time.Since(asked) - timeout)
+		r.delayed(time.Since(now) - max(0, until.Sub(now)))
 		r.source.Peek(r.expect)
 		if r.opens {
 			r.opens = false
@@ -501,7 +507,13 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 			// only wake a thread of the runtime, which would look for work in vain.
 			runtime.Gosched()
 		}
-		if !time.Now().Before(until) || r.source.Pressing() || r.told() || r.over(ctx) {
+		if r.source.Pressing() {
+			if left := leastDrain - time.Duration(perfring.Now()-r.lastDrain); left > 0 {
+				return r.source.Sleep(left)
+			}
+			return nil
+		}
+		if !time.Now().Before(until) || r.told() || r.over(ctx) {
 			return nil
 		}
 	}

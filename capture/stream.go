@@ -92,7 +92,7 @@ func (r *recording) drainEvery() time.Duration {
 	case r.To.Waits():
 		return streamSoon
 	}
-	return streamEvery
+	return min(streamEvery, max(wakeLeast, r.source.UntilQuarter()))
 }
 
 // seedSome reads some of the processes that are still to be read.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -595,9 +596,10 @@ func TestAdoptedEventsTellTheirCPU(t *testing.T) {
 	}
 }
 
-// TestPausesOfAdoptedEvents: where each sample causes a wake-up, none of them ends a pause, and the first one
-// ends a wait. The rings are calm as long as they have much room.
-func TestPausesOfAdoptedEvents(t *testing.T) {
+// adoptFaults adopts the page faults of a thread, in a ring of so many pages, and enables them. The kernel wakes who
+// waits after so many samples. touched has the thread touch so many pages.
+func adoptFaults(t *testing.T, wakeup uint32, pages int) (s *Source, touched func(times int)) {
+	t.Helper()
 	op := opener{sys: hostSystem, target: Target{PIDs: []int{1}},
 		opts: Options{Events: mustEvents(t, "page-faults:u"), Period: 1}}
 	if err := op.check(); err != nil {
@@ -605,10 +607,10 @@ func TestPausesOfAdoptedEvents(t *testing.T) {
 	}
 	attr := op.attr(0)
 	attr.Bits &^= unix.PerfBitWatermark | unix.PerfBitInherit
-	attr.Wakeup = 1
-	attr.Sample_type &^= unix.PERF_SAMPLE_STACK_USER // for which such a ring has no room
+	attr.Wakeup = wakeup
+	attr.Sample_type &^= unix.PERF_SAMPLE_STACK_USER // for which a small ring has no room
 	tid, work, done := make(chan int), make(chan int), make(chan bool)
-	defer close(work)
+	t.Cleanup(func() { close(work) })
 	go func() {
 		runtime.LockOSThread()
 		tid <- unix.Gettid()
@@ -621,33 +623,32 @@ func TestPausesOfAdoptedEvents(t *testing.T) {
 	if err != nil {
 		t.Skipf("perf_event_open: %v", err)
 	}
-	s, err := Adopt([]Adopted{{Name: "page-faults:u", Attr: attr, FDs: []int{fd}}}, 1)
-	if err != nil {
+	if s, err = Adopt([]Adopted{{Name: "page-faults:u", Attr: attr, FDs: []int{fd}}}, pages); err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	if s.Calm() {
-		t.Error("calm before the first drain")
-	}
-	drain := func() (n int) {
-		if err := s.Drain(func(Record) error { n++; return nil }); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	if n := drain(); !s.Calm() {
-		t.Errorf("not calm with %d records in %d bytes", n, s.RingSize())
-	}
+	t.Cleanup(func() { s.Close() })
 	if err := s.Enable(); err != nil {
 		t.Fatal(err)
 	}
-	work <- 1
-	<-done
-	work <- 1 // while it pauses, or before
+	return s, func(times int) {
+		work <- times
+		<-done
+	}
+}
+
+// TestPausesOfAdoptedEvents: where each sample causes a wake-up, none of them ends a pause, and the first one
+// ends a wait.
+func TestPausesOfAdoptedEvents(t *testing.T) {
+	s, touched := adoptFaults(t, 1, 1)
+	touched(1)
+	go touched(1) // while it pauses, or before
 	if !timedOut(t, s, s.Pause, 20*time.Millisecond) {
 		t.Error("a pause ends early")
 	}
-	<-done
+	if timedOut(t, s, s.Wait, time.Minute) {
+		t.Error("samples of a pause do not end the wait behind it")
+	}
+	s.Peek(func(Record) {})
 	over, ended := make(chan bool), make(chan bool)
 	go func() {
 		for {
@@ -656,8 +657,7 @@ func TestPausesOfAdoptedEvents(t *testing.T) {
 				close(ended)
 				return
 			case <-time.After(time.Millisecond):
-				work <- 1
-				<-done
+				touched(1)
 			}
 		}
 	}()
@@ -666,17 +666,65 @@ func TestPausesOfAdoptedEvents(t *testing.T) {
 	}
 	close(over)
 	<-ended
-	work <- 100 // which the ring has no room for
-	<-done
-	if err := s.Disable(); err != nil {
+}
+
+// TestFewSamplesOfAPauseEndTheNextWait: samples of adopted events of which the kernel has not told, or told the
+// runtime's poller, end the Wait behind a Pause, and those that were looked at do not.
+func TestFewSamplesOfAPauseEndTheNextWait(t *testing.T) {
+	s, touched := adoptFaults(t, math.MaxInt32, 64)
+	touched(1)
+	for _, want := range []bool{false, true} {
+		if !timedOut(t, s, s.Pause, time.Millisecond) {
+			t.Fatal("samples end a pause")
+		}
+		timeout := time.Minute
+		if want {
+			timeout = time.Millisecond
+		}
+		if out := timedOut(t, s, s.Wait, timeout); out != want || s.Pressing() {
+			t.Errorf("the wait lasts until its timeout: %v, want %v; the ring is a quarter full: %v", out, want, s.Pressing())
+		}
+		s.Peek(func(Record) {})
+	}
+}
+
+// TestRingThatFillsEndsPause: a ring that is a quarter full ends a pause, also if the kernel has told the runtime's
+// poller of it already, as it tells once; and again, until the ring is drained. Nothing of that ends a Sleep.
+func TestRingThatFillsEndsPause(t *testing.T) {
+	f := startFaulter(t)
+	// A quarter is 64 of the samples of all threads together, which have 17 KiB each.
+	s := mustOpen(t, Target{PIDs: []int{f.Process.Pid}},
+		Options{Events: mustEvents(t, "page-faults:u"), Period: 1, StackSize: 16 << 10, Pages: 1024})
+	if err := s.Enable(); err != nil {
 		t.Fatal(err)
 	}
-	until := Now() + Slack // Drain leaves out what is newest
-	lane.Soon(func() bool { return Now() > until })
-	for i := range staysCrowded + 1 {
-		if n := drain(); s.Calm() != (i == staysCrowded) {
-			t.Errorf("%d drains after one that began with %d bytes full: calm: %t, %d records", i, s.RingSize(),
-				s.Calm(), n)
+	for i := range 4 {
+		if i%2 == 0 { // or else while it pauses
+			f.touch(t, 100)
+			if !timedOut(t, s, s.Sleep, time.Millisecond) { // and takes the report
+				t.Errorf("round %d: records end a Sleep", i)
+			}
+		} else {
+			go fmt.Fprintln(f.in, 100)
+		}
+		for range 2 {
+			if timedOut(t, s, s.Pause, time.Minute) {
+				t.Fatalf("round %d: a pause lasts, although a ring is a quarter full: %v", i, s.Pressing())
+			}
+		}
+		if !timedOut(t, s, s.Sleep, time.Millisecond) {
+			t.Errorf("round %d: a ring that is a quarter full ends a Sleep", i)
+		}
+		if i%2 == 1 {
+			f.line(t)
+		}
+		if !lane.Soon(func() bool { // what is newest stays
+			if err := s.Drain(func(Record) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			return !s.Pressing()
+		}) {
+			t.Fatalf("round %d: the ring stays a quarter full", i)
 		}
 	}
 }

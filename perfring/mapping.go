@@ -19,6 +19,9 @@ type mapping struct {
 	mixed    bool // for samples and all other records
 }
 
+// ofSamples reports whether the ring has samples alone.
+func (m *mapping) ofSamples() bool { return !m.sideBand && !m.mixed }
+
 // mapRing maps the ring of fd.
 func mapRing(fd, cpu, pages int) (mapping, error) {
 	memory, err := unix.Mmap(fd, 0, (1+pages)*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)

@@ -26,7 +26,7 @@ type merger struct {
 	late    uint64 // records handed out after a younger one
 	now     func() (uint64, error)
 	newest  uint64 // time that has come, as far as it was asked for
-	crowded int    // for so many drains to come, a ring may be rather full when they begin
+	filling filling
 }
 
 // queue is one ring with the records that have been read ahead.
@@ -62,12 +62,8 @@ type waiting struct {
 	size   int
 }
 
-// staysCrowded is after how many drains without a ring that was three eighths full it is assumed that there
-// will be none.
-const staysCrowded = 8
-
 func newMerger(format Format, rings []ring, cpus []int) *merger {
-	m := &merger{format: format, crowded: 1}
+	m := &merger{format: format, filling: filling{quarter: firstQuarter}}
 	for i, r := range rings {
 		m.add(r, cpus[i], false)
 	}
@@ -91,20 +87,22 @@ func (m *merger) drain(horizon uint64, fn func(Record) error) error {
 			corrupt = errors.Join(corrupt, fmt.Errorf("ring of CPU %d: %w", q.cpu, err))
 		}
 	}
-	m.heap, m.crowded = m.heap[:0], max(m.crowded-1, 0)
+	m.heap = m.heap[:0]
+	grown := 0.0
 	for _, q := range m.queues {
+		seen := q.seen
 		if err := q.refresh(); err != nil {
 			q.forget()
 			note(q, err)
-		}
-		if q.seen-q.free >= uint64(len(q.data)/8*3) {
-			m.crowded = staysCrowded
+		} else {
+			grown = max(grown, float64(q.seen-seen)/float64(len(q.data)))
 		}
 		note(q, m.fill(q))
 		if q.front < len(q.order) {
 			m.heap = append(m.heap, q)
 		}
 	}
+	m.filling.drained(m.newest, grown)
 	for i := len(m.heap)/2 - 1; i >= 0; i-- {
 		m.sink(i)
 	}

@@ -39,8 +39,10 @@ type poller struct {
 	poll    func(fd uintptr) bool // bound once
 	asked   bool                  // poll was called in this wait
 	muted   bool                  // side is
-	pausing bool                  // poll is not to look at the rings
-	news    func() bool           // says whether a ring has records that were not looked at
+	pausing bool                  // rings in side do not end the wait
+	deaf    bool                  // no rings do
+	news    func() bool           // reports whether a ring has records that were not looked at
+	presses func() bool           // reports whether a ring that is not in side is a quarter full
 
 	timer int    // timerfd
 	armed bool   // it is set
@@ -63,12 +65,12 @@ const (
 	sideIndex  = -3
 )
 
-func newPoller(news func() bool) (*poller, error) {
+func newPoller(news, presses func() bool) (*poller, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	p := &poller{fd: epoll, side: -1, quiet: -1, wake: -1, timer: -1, news: news}
+	p := &poller{fd: epoll, side: -1, quiet: -1, wake: -1, timer: -1, news: news, presses: presses}
 	_ = unix.SetNonblock(epoll, true) // this makes os use the runtime's poller
 	p.epoll = os.NewFile(uintptr(epoll), "epoll")
 	if err := p.open(); err != nil {
@@ -91,7 +93,15 @@ func (p *poller) open() (err error) {
 		// records. Records that were reported before the wait began are seen in the rings themselves.
 		again := p.asked
 		p.asked = true
-		return p.n != 0 || !p.pausing && (again || p.news()) // n is -1 with an error
+		switch {
+		case p.n != 0: // -1 with an error
+			return true
+		case p.deaf:
+			return false
+		case p.pausing: // the report may have been of the rings in side
+			return p.presses()
+		}
+		return again || p.news()
 	}
 	if p.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fmt.Errorf("eventfd: %w", err)
@@ -153,6 +163,13 @@ func (p *poller) pause(timeout time.Duration) error {
 	p.pausing = true
 	defer func() { p.pausing = false }()
 	return p.sleep(timeout)
+}
+
+// sleepDeaf is pause without any rings.
+func (p *poller) sleepDeaf(timeout time.Duration) error {
+	p.deaf = true
+	defer func() { p.deaf = false }()
+	return p.pause(timeout)
 }
 
 // mute has the rings in side cause no wake-ups, or again. What they got meanwhile causes one then.
@@ -284,7 +301,7 @@ func (p *poller) look() (ready, side bool) {
 				p.alive--
 			}
 		default:
-			ready = true
+			ready = ready || !p.deaf
 		}
 	}
 	return ready, side

@@ -119,7 +119,7 @@ func (s *Source) start() error {
 	for i := range s.rings {
 		s.merger.queues[i].sideBand = s.rings[i].sideBand
 	}
-	p, err := newPoller(s.news)
+	p, err := newPoller(s.news, s.samplesPress)
 	if err != nil {
 		return err
 	}
@@ -272,17 +272,21 @@ func (s *Source) control(what string, request uint, of func(descriptor) bool) er
 func (s *Source) Wait(timeout time.Duration) error { return s.poller.wait(timeout) }
 
 // Pause is Wait, but records other than samples do not end it. It is for who looks at them from time to time,
-// and would be woken in vain by each of them. If the events were adopted, no records end it.
+// and would be woken in vain by each of them. If the events were adopted, no records end it. The next Wait
+// returns at once if there are records that were not looked at, also if these are samples of adopted events.
 func (s *Source) Pause(timeout time.Duration) error { return s.poller.pause(timeout) }
+
+// Sleep is Pause, but no records end it.
+func (s *Source) Sleep(timeout time.Duration) error { return s.poller.sleepDeaf(timeout) }
 
 // Wake makes the Wait that is running return, or else the next one, and the Pause that precedes it. Any
 // goroutine may call it, also after Close.
 func (s *Source) Wake() { s.poller.wakeUp() }
 
-// Calm says that the events were adopted, and that there is no need to look at their rings before the next
-// Drain, if that comes as soon as the last ones: no ring was three eighths full when these began. The kernel
-// wakes who waits after as many samples as whoever opened the events asked for, however much room there is.
-func (s *Source) Calm() bool { return s.adopted && s.merger.crowded == 0 }
+// UntilQuarter is how long it takes until a ring is a quarter full, if the rings fill as fast as they did before the
+// last drains. It is for adopted events: the kernel wakes who waits for these after as many samples as whoever opened
+// them asked for, however much room there is.
+func (s *Source) UntilQuarter() time.Duration { return time.Duration(s.merger.filling.quarter) }
 
 // Done says whether a Wait has seen the end of all targets and of all tasks that inherited their
 // events. It is never true with all CPUs as target.
@@ -347,7 +351,7 @@ func (s *Source) lookedAhead() iter.Seq[*queue] {
 	}
 	return func(yield func(*queue) bool) {
 		for i := range s.rings {
-			if (s.rings[i].sideBand || s.rings[i].mixed) && !yield(s.merger.queues[i]) {
+			if !s.rings[i].ofSamples() && !yield(s.merger.queues[i]) {
 				return
 			}
 		}
@@ -375,17 +379,26 @@ func (s *Source) NearlyFull() bool {
 	return slices.ContainsFunc(s.merger.queues, (*queue).nearlyFull)
 }
 
-// news says whether a ring for the side-band has new records, or another ring has become a quarter full.
+// news reports whether a ring for other records than samples has new ones, or another ring has become a quarter full.
 // Records that Peek, Drain or news itself has already seen are not new.
 func (s *Source) news() (found bool) {
-	for i := range s.rings {
-		q := s.merger.queues[i]
+	for i, q := range s.merger.queues {
 		head := atomic.LoadUint64(q.head)
-		if head != q.seen && head != q.peeked && head != q.reported && (s.rings[i].sideBand || q.pressing()) {
+		if head != q.seen && head != q.peeked && head != q.reported && (!s.rings[i].ofSamples() || q.pressing()) {
 			q.reported, found = head, true
 		}
 	}
 	return found
+}
+
+// samplesPress reports whether any ring for samples alone is a quarter full or more.
+func (s *Source) samplesPress() bool {
+	for i, q := range s.merger.queues {
+		if s.rings[i].ofSamples() && q.pressing() {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Source) drain(horizon uint64, fn func(Record) error) error {
