@@ -1,7 +1,9 @@
 package capture
 
 import (
+	"math/bits"
 	"sync"
+	"unsafe"
 
 	"unspool/capture/perfdata"
 	"unspool/perfring"
@@ -14,6 +16,7 @@ type held struct {
 	rec    []byte // for a sample without its registers and stack
 	sample bool
 	open   bool // the stack may still be completed
+	class  int  // of heldPools
 
 	walked perfdata.Walked
 	fields perfring.Sample
@@ -21,11 +24,22 @@ type held struct {
 	pair   perfdata.Pair
 }
 
-var heldPool = sync.Pool{New: func() any { return new(held) }}
+// heldPools keep the memory for others of about the same size: less than 4, 16 and 64 KiB, and more. What had room for
+// a deep stack would count as that, whatever it holds.
+var heldPools [4]sync.Pool
+
+// newHeld returns one that will take about size bytes.
+func newHeld(size int) *held {
+	class := min((bits.Len(uint(size)>>12)+1)/2, len(heldPools)-1)
+	if h, ok := heldPools[class].Get().(*held); ok {
+		return h
+	}
+	return &held{class: class}
+}
 
 // holdRecord copies a record.
 func holdRecord(rec []byte) *held {
-	h := heldPool.Get().(*held)
+	h := newHeld(heldSize(len(rec), 0, 0))
 	h.sample, h.open = false, false
 	h.rec = append(h.rec[:0], rec...)
 	return h
@@ -33,7 +47,11 @@ func holdRecord(rec []byte) *held {
 
 // holdSample copies a sample. The callchain of its pair has room for the entry that encodes the pair.
 func holdSample(w *perfdata.Walked) *held {
-	h := heldPool.Get().(*held)
+	frames := 0
+	if w.Result != nil {
+		frames = len(w.Result.Frames)
+	}
+	h := newHeld(heldSize(len(w.Record)-int(w.Sample.StackSize), len(w.Chain)+frames, frames))
 	h.sample, h.open = true, isOpen(w)
 	h.fields = *w.Sample
 	h.rec = perfring.AppendWithoutUser(h.rec[:0], w.Record, &h.fields)
@@ -58,17 +76,21 @@ func holdSample(w *perfdata.Walked) *held {
 	return h
 }
 
-// free returns the memory to the pool.
+// free returns the memory to its pool, unless it has become much more.
 func (h *held) free() {
 	h.walked.Space = nil
-	heldPool.Put(h)
+	if h.class == len(heldPools)-1 || h.size() < 4*(4<<10)<<(2*h.class) {
+		heldPools[h.class].Put(h)
+	}
 }
 
-// size is roughly how much memory it takes.
+// size is how much memory it takes, used or not.
 func (h *held) size() int {
-	n := len(h.rec)
-	if h.sample {
-		n += 8*len(h.walked.Chain) + 48*len(h.result.IPs)
-	}
-	return n
+	return heldSize(cap(h.rec), cap(h.walked.Chain)+cap(h.result.IPs)+cap(h.pair.Chain), cap(h.result.Frames))
+}
+
+// heldSize is how much memory something held takes, with room for so many bytes of a record, words of callchains and
+// frames.
+func heldSize(record, words, frames int) int {
+	return int(unsafe.Sizeof(held{})) + record + 8*words + int(unsafe.Sizeof(unwind.Frame{}))*frames
 }

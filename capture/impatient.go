@@ -26,9 +26,6 @@ const (
 	maxHung = 8
 )
 
-// memoryPlace stands for a file in what is said of memory that is not read.
-const memoryPlace = "//memory"
-
 // errMemoryHangs is about processes that keep the memory of others from being read.
 var errMemoryHangs = fmt.Errorf("memory of %d processes: reads of it hang, and until one of them ends, "+
 	"no memory of other processes is read for unwinding", maxHung)

@@ -138,7 +138,7 @@ func NewSession(c Config) *Session {
 	if c.Processes == nil {
 		c.Processes = process.Direct("/proc")
 		if c.Live {
-			c.Processes = newImpatient(c.Processes, func(err error) { trouble.file(memoryPlace, err) })
+			c.Processes = newImpatient(c.Processes, trouble.unread)
 		}
 	}
 	var seeds process.Texts
@@ -426,12 +426,12 @@ func (s *Session) Settle(time uint64) error {
 	if s.reader != nil {
 		s.takeReads(time)
 		if err := s.reader.watch(time); err != nil {
-			s.trouble.file("", err)
+			s.trouble.unread(err)
 		}
 	}
 	if s.rest != nil {
 		if s.rest.hangs(time) {
-			s.trouble.file("", errRestHangs)
+			s.trouble.unread(errRestHangs)
 		}
 		if err := s.rest.settle(); err != nil {
 			return err

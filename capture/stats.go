@@ -296,11 +296,11 @@ func (s *Stats) WriteJSON(w io.Writer) error {
 	return e.Encode(&j)
 }
 
-// Trouble says where stacks ended before their root, and which files could
-// not be used.
+// Trouble says where stacks ended before their root, which files could not be used, and what memory was not read.
 type Trouble struct {
 	places map[place]uint64
 	files  map[string]error
+	memory []error // each once
 }
 
 type place struct {
@@ -322,6 +322,9 @@ func (t *Trouble) add(other *Trouble) {
 	}
 	for path, err := range other.files {
 		t.file(path, err)
+	}
+	for _, err := range other.memory {
+		t.unread(err)
 	}
 }
 
@@ -360,6 +363,13 @@ func codePath(m *vmas.Mapping) string {
 func (t *Trouble) file(path string, err error) {
 	if _, ok := t.files[path]; !ok && len(t.files) < maxTrouble {
 		t.files[path] = err
+	}
+}
+
+// unread notes why memory of processes is not read. err is one of the package's own errors.
+func (t *Trouble) unread(err error) {
+	if !slices.Contains(t.memory, err) {
+		t.memory = append(t.memory, err)
 	}
 }
 

@@ -3,6 +3,8 @@ package capture
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -295,5 +297,32 @@ func TestGeneratedCodeHasOneName(t *testing.T) {
 	}
 	if got, want := placeName(generatedCode), "code generated at run time"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestMemoryThatIsNotReadIsNoFile: what is said of memory is said of no file, also not of samples outside of any
+// mapping, and each of it is said, once, however many files are named.
+func TestMemoryThatIsNotReadIsNoFile(t *testing.T) {
+	one, all := newTrouble(), newTrouble()
+	for range 2 {
+		one.unread(errReadsHang)
+		one.unread(errRestHangs)
+		one.ended(unwind.Unmapped, "")
+	}
+	for i := range maxTrouble {
+		all.file(fmt.Sprint(i), errors.New("not found"))
+	}
+	all.unread(errMemoryHangs)
+	all.add(one)
+	var b strings.Builder
+	WriteFiles(&b, all)
+	for _, err := range []error{errReadsHang, errRestHangs, errMemoryHangs} {
+		if n := strings.Count(b.String(), "not used: "+printed(err.Error())+"\n"); n != 1 {
+			t.Errorf("%q is said %d times", err, n)
+		}
+	}
+	if got := advice(unwind.Unmapped, all, Limits{}); !strings.Contains(got, "outside of any mapping (2)") ||
+		strings.Contains(got, "memory") {
+		t.Errorf("of samples outside of any mapping it says %q", got)
 	}
 }

@@ -288,8 +288,11 @@ func size(n uint64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// WriteFiles names every mapped file that could not be used, and why.
+// WriteFiles names every mapped file that could not be used, and memory that was not read, and why.
 func WriteFiles(w io.Writer, t *Trouble) {
+	for _, err := range t.memory {
+		fmt.Fprintf(w, "not used: %s\n", printed(err.Error()))
+	}
 	for _, path := range slices.Sorted(maps.Keys(t.files)) {
 		fmt.Fprintf(w, "not used: %s\n", printed(t.files[path].Error()))
 	}

@@ -120,7 +120,7 @@ func (r *Result) WriteJSON(w io.Writer) error {
 	if j.Problems == nil {
 		j.Problems = []string{}
 	}
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(human.JSON(w))
 	e.SetEscapeHTML(false)
 	return e.Encode(&j)
 }

@@ -30,7 +30,7 @@ var (
 // what that takes.
 var pageTemplate = sync.OnceValue(func() *template.Template {
 	page := template.New("page").Funcs(template.FuncMap{
-		"text": flamegraph.Printable, "number": human.Number, "percent": pagePercent, "points": points,
+		"text": human.Printable, "number": human.Number, "percent": pagePercent, "points": points,
 		"bar": bar, "differenceBar": differenceBar,
 		"percentOf": func(share float64) string { return fmt.Sprintf("%.3f", 100*share) },
 		"kib":       func(bytes int) int { return bytes >> 10 },

@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"unspool/capture/compare"
-	"unspool/capture/flamegraph"
 	"unspool/capture/human"
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
@@ -175,7 +174,7 @@ func pointsOf(difference float64) string {
 
 // named is a name with the small text beside it.
 func named(name, beside string) string {
-	return strings.TrimSpace(flamegraph.Printable(name) + " " + flamegraph.Printable(beside))
+	return strings.TrimSpace(human.Printable(name) + " " + human.Printable(beside))
 }
 
 // tables compares all numbers of the page with those of the result.
@@ -219,7 +218,7 @@ func (p shown) tables(r *compare.Result) {
 	p.same("differ", want)
 	want = [][]string{}
 	for _, c := range r.WrongCallers {
-		want = append(want, []string{named(c.Caller, c.Image), "→ " + flamegraph.Printable(c.Callee),
+		want = append(want, []string{named(c.Caller, c.Image), "→ " + human.Printable(c.Callee),
 			percentOf(c.Share)})
 	}
 	p.same("wrong-callers", want)
@@ -243,7 +242,7 @@ func (p shown) tables(r *compare.Result) {
 	for _, f := range r.Lint {
 		function, address := "", ""
 		if f.Function != "" {
-			function = flamegraph.Printable(f.Function)
+			function = human.Printable(f.Function)
 			if f.Offset != 0 {
 				function += fmt.Sprintf("+%#x", f.Offset)
 			}
@@ -271,7 +270,7 @@ func (p shown) example(key string, e *compare.Example) {
 			}
 		}
 		for _, name := range want {
-			names = append(names, flamegraph.Printable(name))
+			names = append(names, human.Printable(name))
 		}
 		if !slices.Equal(have, names) {
 			p.Errorf("the example of %s: %q, not %q", key, have, names)
@@ -282,7 +281,7 @@ func (p shown) example(key string, e *compare.Example) {
 		p.Errorf("the example of %s: parted at %d, and row %d is marked", key, e.Parted, marked)
 	} else if marked >= 0 && e.Parted < len(e.DWARF) {
 		name := browser.Eval[[]string](p.Page, script(1))[marked]
-		if name != flamegraph.Printable(e.DWARF[e.Parted]) {
+		if name != human.Printable(e.DWARF[e.Parted]) {
 			p.Errorf("the example of %s: %q is marked, not %q", key, name, e.DWARF[e.Parted])
 		}
 	}
@@ -293,7 +292,7 @@ func TestPage(t *testing.T) {
 	c := example()
 	result := c.Result(symbols.New(symbols.Options{}), 65528, &exampleCosts)
 	p := show(t, written(t, result, c, hostile), 1400)
-	p.Shows("h1", flamegraph.Printable(hostile))
+	p.Shows("h1", human.Printable(hostile))
 	p.tables(result)
 	tiles := browser.Eval[[]string](p.Page, "[...document.querySelectorAll('#tiles b')].map(e => e.textContent)")
 	if want := []string{"40.0\u00a0%", "60.0\u00a0%", "7 KiB", "99.0\u00a0%", "4"}; !slices.Equal(tiles, want) {

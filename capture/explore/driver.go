@@ -7,9 +7,10 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/google/pprof/profile"
+
+	"unspool/capture/human"
 )
 
 // fetched returns a profile when pprof fetches one.
@@ -51,7 +52,7 @@ type messages struct{ Options }
 
 func (m messages) PrintErr(args ...any) {
 	if m.Problem != nil {
-		m.Problem(strings.Join(strings.Fields(strings.Map(printable, fmt.Sprint(args...))), " "))
+		m.Problem(human.Clean(strings.Join(strings.Fields(fmt.Sprint(args...)), " ")))
 	}
 }
 
@@ -60,14 +61,6 @@ func (m messages) Write(b []byte) (int, error) {
 	line, _, _ := bytes.Cut(b, []byte("\n"))
 	m.PrintErr(string(line))
 	return len(b), nil
-}
-
-// printable replaces control characters by spaces.
-func printable(r rune) rune {
-	if unicode.IsControl(r) {
-		return ' '
-	}
-	return r
 }
 
 func (m messages) ReadLine(string) (string, error)              { return "", io.EOF }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/testdata/browser"
@@ -65,8 +66,8 @@ func (p opened) frame(row int, share float64) (x, y float64) {
 
 func TestPageInABrowser(t *testing.T) {
 	p := open(t, example(), Options{Title: hostile})
-	p.text("h1", Printable(hostile))
-	p.text(".origin", "unspool record -- "+Printable(hostile)+" · host")
+	p.text("h1", human.Printable(hostile))
+	p.text(".origin", "unspool record -- "+human.Printable(hostile)+" · host")
 	const legend = "[...document.querySelectorAll('#legend li:not([hidden])')].map(e => " +
 		"e.textContent).join(', ')"
 	const words = "user 51.0 %, inlined 20.0 %, JIT 15.0 %, kernel 10.0 %, unmapped 4.00 %"
@@ -152,7 +153,7 @@ func TestPageInABrowser(t *testing.T) {
 	p.text("dd", "1,008 samples of 2 threads in 2.5 s")
 	p.Press("?")
 	p.Until("document.querySelector('#help').open")
-	if title := browser.Eval[string](p.Page, "document.title"); title != Printable(hostile) {
+	if title := browser.Eval[string](p.Page, "document.title"); title != human.Printable(hostile) {
 		t.Errorf("title %q", title)
 	}
 	if n := browser.Eval[int](p.Page, "document.querySelectorAll('img, script').length"); n != 1 {

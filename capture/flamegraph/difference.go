@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"unspool/capture/difference"
+	"unspool/capture/human"
 )
 
 var (
@@ -62,7 +63,7 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 	}
 	var pairs []pagePair
 	for _, p := range m.Pairs {
-		page := pagePair{Name: Printable(p.Name), Unit: p.Unit}
+		page := pagePair{Name: human.Printable(p.Name), Unit: p.Unit}
 		for side, event := range p.Event {
 			page.Event[side], page.Each[side] = slices.Index(g.events, event), p.Whole[side].Each
 		}
@@ -74,19 +75,19 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 	var sides []pageSide
 	for side, name := range []string{"A", "B"} {
 		s := &m.Sides[side]
-		sides = append(sides, pageSide{name, Printable(o.Files[side]), summary(s.Profile), length(s).Seconds()})
+		sides = append(sides, pageSide{name, human.Printable(o.Files[side]), summary(s.Profile), length(s).Seconds()})
 	}
 	var names []string
 	for i := range m.Unnamed {
 		if u := &m.Unnamed[i]; u.Much {
-			names = append(names, Printable(u.String()))
+			names = append(names, human.Printable(u.String()))
 		}
 	}
 	style := Style() + differenceCSS
 	script := Script() + threadsJS + stripJS + pageJS + statisticsJS + differenceJS + "start(DifferencePage);\n"
 	out := bufio.NewWriter(w)
 	if err := differencePage().Execute(out, map[string]any{
-		"Title": Printable(o.Title),
+		"Title": human.Printable(o.Title),
 		"Style": template.CSS(style), "StyleHash": Hash(style),
 		"Script": template.JS(script), "ScriptHash": Hash(script),
 		"Legend": Legend(), "Pairs": pairs, "Sides": sides, "Names": names, "Amounts": o.Amounts, "Data": data,

@@ -153,8 +153,8 @@ func written(e difference.Estimate, scale float64) string {
 func TestDifferencePage(t *testing.T) {
 	m := mergedOf(t, changed(t, work))
 	p := openDifference(t, m, Difference{Title: hostile, Files: [2]string{"old.data", hostile}})
-	p.text("h1", Printable(hostile))
-	p.text("#recordings section:nth-child(2) h2", "B: "+Printable(hostile))
+	p.text("h1", human.Printable(hostile))
+	p.text("#recordings section:nth-child(2) h2", "B: "+human.Printable(hostile))
 
 	// 1.00 s ± and 2.00 s ±: 1 + 1.96² / 2 ± 1.96 √(1000 + 1) ms and so on, by which 1 s differs by 0.107 s
 	// less.
@@ -271,7 +271,7 @@ func TestDifferencePage(t *testing.T) {
 	p.pick("")
 	p.Press("?")
 	p.Until("document.querySelector('#help').open")
-	if title := browser.Eval[string](p.Page, "document.title"); title != Printable(hostile) {
+	if title := browser.Eval[string](p.Page, "document.title"); title != human.Printable(hostile) {
 		t.Errorf("title %q", title)
 	}
 }

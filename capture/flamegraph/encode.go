@@ -7,8 +7,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"html/template"
-	"strings"
-	"unicode"
+
+	"unspool/capture/human"
 )
 
 // header is the JSON at the beginning of the page's data.
@@ -54,15 +54,15 @@ func encode(g *graph, s *steps) (template.HTML, error) {
 	}
 	for i, e := range g.events {
 		event[e] = uint64(i)
-		h.Events = append(h.Events, Printable(g.p.Events[e].Name))
+		h.Events = append(h.Events, human.Printable(g.p.Events[e].Name))
 		all, _ := g.p.CPUTime(e)
 		h.Each = append(h.Each, all.Seconds()/float64(samples[e]))
 	}
 	for _, t := range g.p.Threads {
-		h.Threads = append(h.Threads, threadRow{t.PID, t.TID, Printable(t.Comm)})
+		h.Threads = append(h.Threads, threadRow{t.PID, t.TID, human.Printable(t.Comm)})
 	}
 	for _, im := range g.p.Images {
-		h.Images = append(h.Images, Printable(im.Name))
+		h.Images = append(h.Images, human.Printable(im.Name))
 	}
 	var body []byte
 	put := func(values ...uint64) {
@@ -144,18 +144,7 @@ func (x *indexer) index(s string) uint64 {
 		}
 		i = uint64(len(x.list))
 		x.at[s] = i
-		x.list = append(x.list, Printable(s))
+		x.list = append(x.list, human.Printable(s))
 	}
 	return i
-}
-
-// Printable replaces the following in a name of the recorded system: control characters, characters that
-// change the direction of writing, and bytes that are not UTF-8.
-func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
 }

@@ -175,7 +175,7 @@ func TestGraph(t *testing.T) {
 	for i, n := range g.nodes {
 		name := "all"
 		if i > 0 {
-			name = Printable(g.functions[n.function].name)
+			name = human.Printable(g.functions[n.function].name)
 		}
 		have = append(have, fmt.Sprintf("%d %.12s:%d at %d, self %d of %d, up to %d", n.depth, name, n.line,
 			start[i], self[i], total[i], n.end))
@@ -223,7 +223,7 @@ func TestPicture(t *testing.T) {
 	if err := xml.Unmarshal(bytesOf(t, example(), Options{Format: SVG, Title: hostile}), &svg); err != nil {
 		t.Fatal(err)
 	}
-	if svg.Title != Printable(hostile) || len(svg.Script) != 1 {
+	if svg.Title != human.Printable(hostile) || len(svg.Script) != 1 {
 		t.Errorf("title %q, %d scripts", svg.Title, len(svg.Script))
 	}
 	seen := make(map[string]element)
@@ -233,7 +233,7 @@ func TestPicture(t *testing.T) {
 		}
 	}
 	for name, width := range map[string]float64{"main": 0.96, "qsort": 0.5, "compare": 0.4,
-		Printable(hostile): 0.05} {
+		human.Printable(hostile): 0.05} {
 		if have := seen[name].Rect.Width; math.Abs(have-width*(svgWidth-2*svgMargin)) > 1.01 {
 			t.Errorf("%s is %.1f wide", name, have)
 		}
@@ -306,10 +306,10 @@ func TestSummary(t *testing.T) {
 		"Stacks":   "96.0 % of the user stacks are complete (968 of 1,008); no mapping: 4.0 %",
 		"Lost":     "3 samples; the kernel throttled sampling 1 time",
 		"Events":   "cpu-clock, page-faults",
-		"Command":  "unspool record -- " + Printable(hostile),
+		"Command":  "unspool record -- " + human.Printable(hostile),
 		"Host":     "host 6.1.0 x86_64",
 		"Recorded": "2023-11-14 22:13:20 UTC",
-		"Note":     "no names for " + Printable(hostile),
+		"Note":     "no names for " + human.Printable(hostile),
 	} {
 		if have[name] != want {
 			t.Errorf("%s: %q, not %q", name, have[name], want)

@@ -5,6 +5,8 @@ import (
 	_ "embed"
 	"html/template"
 	"sync"
+
+	"unspool/capture/human"
 )
 
 var (
@@ -40,7 +42,7 @@ func writeHTML(w *bufio.Writer, g *graph, s *steps, o Options) error {
 	}
 	style, script := Style(), Script()+threadsJS+stripJS+pageJS+"start(Page);\n"
 	return page().Execute(w, map[string]any{
-		"Title":      Printable(o.Title),
+		"Title":      human.Printable(o.Title),
 		"Origin":     origin(g.p),
 		"Style":      template.CSS(style),
 		"StyleHash":  Hash(style),

@@ -19,7 +19,7 @@ func summary(p *profile.Profile) []fact {
 	var facts []fact
 	add := func(name, value string) {
 		if value != "" {
-			facts = append(facts, fact{name, Printable(value)})
+			facts = append(facts, fact{name, human.Printable(value)})
 		}
 	}
 	samples := fmt.Sprintf("%s of %s", human.Plural(p.Count(), "sample"),
@@ -55,7 +55,7 @@ func summary(p *profile.Profile) []fact {
 func origin(p *profile.Profile) string {
 	parts := []string{strings.Join(p.Command, " "), p.Hostname}
 	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
-	return Printable(strings.Join(parts, " · "))
+	return human.Printable(strings.Join(parts, " · "))
 }
 
 // stacks says how many user stacks are complete, and why the others are not.

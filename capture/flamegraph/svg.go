@@ -50,7 +50,7 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 	bottom := svgTop + (int(depth)+1)*svgRow
 	height := bottom + 24 + len(facts)*18 + 16
 
-	text := func(s string) string { return html.EscapeString(Printable(s)) }
+	text := func(s string) string { return html.EscapeString(human.Printable(s)) }
 	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">`+"\n",
 		svgWidth, height, svgWidth, height)
 	fmt.Fprintf(w, "<title>%s</title>\n<style>%s%s@media (prefers-color-scheme: dark){%s}</style>\n",
@@ -79,12 +79,12 @@ func writeSVG(w *bufio.Writer, g *graph, o Options) {
 		label, class, title := "all", "all", ""
 		if i > 0 {
 			f := &g.functions[n.function]
-			label, class = Printable(f.name), fmt.Sprintf("k%d%d", g.colour(f), g.shade(f))
+			label, class = human.Printable(f.name), fmt.Sprintf("k%d%d", g.colour(f), g.shade(f))
 			title = palette[g.colour(f)].word
 			if image := g.p.Images[f.image].Name; image != "" {
 				title += ", " + image
 			}
-			title = Printable(title + place(g.files[n.function], n.line))
+			title = human.Printable(title + place(g.files[n.function], n.line))
 		}
 		title = fmt.Sprintf("%s\n%s\ntotal %s (%s)", label, title, human.Percent(total[i], total[0]),
 			human.Number(total[i]))

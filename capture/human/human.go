@@ -53,12 +53,17 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Clean makes text of the recorded system safe to print: characters that are not printable, such as the
-// start of an escape sequence, become question marks.
-func Clean(s string) string {
+// Clean makes text of the recorded system safe to print: characters that are not printable, such as control characters
+// and marks that change the direction of text, become question marks, and so do bytes that are not UTF-8.
+func Clean(s string) string { return clean(s, '?') }
+
+// Printable is Clean for pages and files of other programs: it puts U+FFFD where Clean puts question marks.
+func Printable(s string) string { return clean(s, unicode.ReplacementChar) }
+
+func clean(s string, instead rune) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
+			return instead
 		}
 		return r
 	}, s)

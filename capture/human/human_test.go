@@ -1,6 +1,7 @@
 package human
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -16,6 +17,27 @@ func TestDuration(t *testing.T) {
 	} {
 		if got := Duration(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+}
+
+// TestTextOfTheRecordedSystem has what terminals obey, what changes the direction of text, and what no text has.
+func TestTextOfTheRecordedSystem(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain <a> Grüße 名前 😀":     "plain <a> Grüße 名前 😀",
+		"C0: \x00\a\t\n\x1b[31m":   "C0: ?????[31m",
+		"DEL: \x7f":                "DEL: ?",
+		"C1: \u009b31m":            "C1: ?31m",
+		"bidi: \u202e \u2066":      "bidi: ? ?",
+		"zero width: \u200b\ufeff": "zero width: ??",
+		"lines: \u2028\u2029":      "lines: ??",
+		"no UTF-8: \xff\xc3(":      "no UTF-8: ??(",
+	} {
+		if got := Clean(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+		if got := Printable(text); got != strings.ReplaceAll(want, "?", "\ufffd") {
+			t.Errorf("%q becomes %q for pages", text, got)
 		}
 	}
 }

@@ -8,12 +8,14 @@ import (
 )
 
 // JSON returns a writer for JSON text that writes to w and replaces characters that are not printed:
-// control characters above 0x7f, marks that change the direction of text, line separators. Names of the
+// control characters from 0x7f on, marks that change the direction of text, line separators. Names of the
 // recorded system may hold them, and a terminal or an editor would interpret them. They become \u escapes,
 // which readers of JSON turn back.
 //
 // Text that is written in pieces may be cut inside a character, but the last piece must end with a whole one.
 func JSON(w io.Writer) io.Writer { return &jsonText{w: w} }
+
+const del = 0x7f // is escaped by nobody else, unlike the control characters below
 
 type jsonText struct {
 	w    io.Writer
@@ -30,7 +32,7 @@ func (j *jsonText) Write(p []byte) (int, error) {
 	j.out = j.out[:0]
 	done := 0 // bytes of p that are in out
 	for i := 0; i < len(p); {
-		if p[i] < utf8.RuneSelf {
+		if p[i] < utf8.RuneSelf && p[i] != del {
 			i++
 			continue
 		}

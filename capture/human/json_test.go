@@ -10,6 +10,8 @@ func TestJSON(t *testing.T) {
 	for _, c := range []struct{ name, want string }{
 		{"plain <a>", `"plain <a>"`},
 		{"Grüße 名前 😀", `"Grüße 名前 😀"`},
+		{"DEL: \x7f\x7f", `"DEL: \u007f\u007f"`},
+		{"C0: \x1b[31m\a\n", `"C0: \u001b[31m\u0007\n"`},
 		{"C1: \u009b31m", `"C1: \u009b31m"`},
 		{"bidi: \u202e \u2066", `"bidi: \u202e \u2066"`},
 		{"zero width: \u200b\ufeff", `"zero width: \u200b\ufeff"`},

@@ -54,16 +54,21 @@ type Kept struct{ block *block }
 // Keep keeps the record that Ordered's fn is called with: the record that it returns stays valid until
 // Release is called with the second result. Both belong to the goroutine of Ordered.
 func (r *Reader) Keep(rec perfring.Record) (perfring.Record, Kept) {
-	if r.inHand == nil {
-		if r.zstd != nil && r.zstd.inUse {
-			return append(perfring.Record(nil), rec...), Kept{}
-		}
+	switch {
+	case r.inHand != nil && r.inHand.block == nil: // a copy
+		return rec, Kept{}
+	case r.copies():
+		return append(perfring.Record(nil), rec...), Kept{}
+	case r.inHand == nil:
 		return rec, Kept{r.data.hold()}
 	}
-	if r.inHand.block != nil {
-		r.inHand.block.holds++
-	}
+	r.inHand.block.holds++
 	return rec, Kept{r.inHand.block}
+}
+
+// copies reports whether records that are kept are copied. If blocks are held, each may be for one short record.
+func (r *Reader) copies() bool {
+	return r.zstd != nil && r.zstd.inUse || r.data.pool.isCrowded()
 }
 
 // Release gives up a record that was kept.
@@ -120,7 +125,7 @@ func (r *Reader) ordered(q *queue, fn func(perfring.Record, *perfring.Format, ui
 			continue
 		}
 		q.add(r.keep(rec, f, time))
-		const itemSize = 56
+		const itemSize = 2 * 56 * 5 / 4 // with the room to grow, and for sorting
 		if q.held+itemSize*len(q.items) > q.limit {
 			if err := r.flush(q, (len(q.items)+1)/2, fn); err != nil {
 				return err
@@ -133,7 +138,7 @@ var finishedRound = perfring.Record(appendHeader(nil, perfring.RecordFinishedRou
 
 // keep makes an item of the record that was returned last.
 func (r *Reader) keep(rec perfring.Record, f *perfring.Format, time uint64) queued {
-	if r.zstd != nil && r.zstd.inUse {
+	if r.copies() {
 		return queued{time, append(perfring.Record(nil), rec...), nil, f}
 	}
 	return queued{time, rec, r.data.hold(), f}

@@ -54,7 +54,7 @@ func TestOrderedSortsWithinRounds(t *testing.T) {
 		{"across one round", []uint64{5, 9, 0, 4, 8, 0, 10, 0}, []uint64{4, 5, 8, 9, 10}, maxQueue},
 		{"many rounds", []uint64{1, 4, 0, 3, 7, 0, 6, 9, 0, 8, 0}, []uint64{1, 3, 4, 6, 7, 8, 9}, maxQueue},
 		{"too late for its round", []uint64{5, 0, 6, 0, 1, 7, 0}, []uint64{5, 1, 6, 7}, maxQueue},
-		{"more than fits", []uint64{9, 8, 7, 6, 5, 4, 3, 2}, []uint64{6, 7, 4, 5, 2, 3, 8, 9}, 450},
+		{"more than fits", []uint64{9, 8, 7, 6, 5, 4, 3, 2}, []uint64{6, 7, 4, 5, 2, 3, 8, 9}, 700},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got []uint64
@@ -93,6 +93,61 @@ func TestOrderedHoldsAFewRoundsOnly(t *testing.T) {
 	})
 	if err != nil || most > 40 || q.held > 64<<10 {
 		t.Errorf("%d records, %d bytes kept back, %v", most, q.held, err)
+	}
+}
+
+// TestFewRecordsDoNotHoldARecording has a short record in each block that waits for its turn, and one that is kept by
+// whoever it was handed to: they do not keep all blocks alive.
+func TestFewRecordsDoNotHoldARecording(t *testing.T) {
+	var out bytes.Buffer
+	w, err := Create(Options{Path: "-", Out: &out, Events: twoEvents()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	untimed := appendHeader(nil, perfring.RecordType(500), 0, 32<<10)
+	untimed = append(untimed, make([]byte, 32<<10-len(untimed))...)
+	const blocks, most = 60, 8
+	for i := range blocks {
+		if err := w.Write(sample(11, uint64(1000-i), 1, 2)); err != nil {
+			t.Fatal(err)
+		}
+		for range blockSize / len(untimed) {
+			if err := w.Write(untimed); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	closeWriter(t, w)
+	for _, keep := range []bool{false, true} {
+		r, err := newReader("stream", bytes.NewReader(out.Bytes()), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.data.pool.most = most
+		var times []uint64
+		var records []perfring.Record
+		if err := r.Ordered(func(rec perfring.Record, f *perfring.Format, time uint64) error {
+			if time != 0 {
+				times = append(times, time)
+			}
+			if kept, k := r.Keep(rec); keep {
+				records = append(records, kept)
+			} else {
+				r.Release(k)
+			}
+			return nil
+		}); err != nil || len(times) != blocks || !slices.IsSorted(times) {
+			t.Errorf("%d records in order, want %d: %v; %v", len(times), blocks, times, err)
+		}
+		for i, rec := range records {
+			if size := rec.Size(); size != len(rec) || i >= len(records)-blocks && rec.Type() != perfring.RecordSample {
+				t.Fatalf("kept record %d has %d bytes, and says %d, of %v", i, len(rec), size, rec.Type())
+			}
+		}
+		if n := r.data.pool.made; n > most+2 {
+			t.Errorf("kept: %v: %d blocks are held, want at most %d", keep, n, most+2)
+		}
+		r.Close()
 	}
 }
 

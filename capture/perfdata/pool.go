@@ -1,6 +1,10 @@
 package perfdata
 
-import "golang.org/x/sys/unix"
+import (
+	"cmp"
+
+	"golang.org/x/sys/unix"
+)
 
 // A block is a piece of the recording.
 type block struct {
@@ -17,6 +21,7 @@ const blockSize = 256 << 10
 // kernel has them, as 64 page faults cost more than what is read into a block, and does not count as
 // the garbage collector's, which would begin to look for garbage where there is none.
 type pool struct {
+	most   int // how many may be held; 0: maxHeld
 	free   []*block
 	made   int
 	rest   []byte // of the last arena
@@ -24,6 +29,7 @@ type pool struct {
 }
 
 const (
+	maxHeld   = 2 * maxQueue / blockSize
 	fromHeap  = 2       // so many blocks
 	arenaSize = 2 << 20 // a huge page
 )
@@ -42,6 +48,9 @@ func (p *pool) take() *block {
 	}
 	return &block{data: make([]byte, blockSize)}
 }
+
+// isCrowded reports whether more blocks are held than may be.
+func (p *pool) isCrowded() bool { return p.made-len(p.free) > cmp.Or(p.most, maxHeld) }
 
 // enoughRest maps another arena if the last one is used up. It is false where there is no memory for one.
 func (p *pool) enoughRest() bool {

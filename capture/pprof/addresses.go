@@ -11,6 +11,7 @@ import (
 
 	proto "github.com/google/pprof/profile"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 )
@@ -79,7 +80,7 @@ func newPlaces(p *profile.Profile, out *proto.Profile) []place {
 		}
 		for _, m := range at.mappings {
 			m.Start, m.Limit = m.start+at.bias, m.limit+at.bias
-			m.File, m.BuildID = text(im.Path), hex.EncodeToString(im.BuildID)
+			m.File, m.BuildID = human.Printable(im.Path), hex.EncodeToString(im.BuildID)
 			if im.Path == symbols.KernelImage {
 				m.File = "[kernel.kallsyms]"
 			}
@@ -88,7 +89,7 @@ func newPlaces(p *profile.Profile, out *proto.Profile) []place {
 		for _, pc := range pcs[i] {
 			if m, _ := at.at(pc); m == nil {
 				// a name that pprof does not try to open
-				at.nowhere = &proto.Mapping{File: "[" + strings.Trim(text(im.Name), "[]") + "]"}
+				at.nowhere = &proto.Mapping{File: "[" + strings.Trim(human.Printable(im.Name), "[]") + "]"}
 				out.Mapping = append(out.Mapping, at.nowhere)
 			}
 		}
@@ -221,7 +222,7 @@ func several(p *profile.Profile) string {
 	}
 	title := fmt.Sprintf("%d programs", len(names))
 	if p.Hostname != "" {
-		title += " on " + text(p.Hostname)
+		title += " on " + human.Printable(p.Hostname)
 	}
 	return "[" + title + "]"
 }

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	proto "github.com/google/pprof/profile"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/capture/symbols"
@@ -219,7 +219,7 @@ func TestHostile(t *testing.T) {
 		{Addr: 0x1000, Offset: 0x1000, Size: 1 << 62}, {Addr: 0x1800, Offset: 0x1800, Size: 1 << 62},
 		{Addr: 0x7, Offset: 0x9, Size: 1 << 20}}
 	in.Images[1].Code = []symbols.Segment{{Addr: 0x2000, Offset: 0x2000, Size: 1<<63 - 0x3000}}
-	in.Threads[0].Comm = "to\ro\xe2\x82l"
+	in.Threads[0].Comm = "to\ro\xe2\x82l\x7f\u009b1m\u202e\u200b"
 	in.Events[0].Name = "\xffcpu\n"
 	in.Samples[0].Count, in.Samples[0].Period = math.MaxUint64, math.MaxUint64
 	in.Command = []string{"a\nb", "\xff"}
@@ -227,7 +227,7 @@ func TestHostile(t *testing.T) {
 	file, p := write(t, in)
 	p.Mapping[0].File = "" // not looked at below
 	for _, s := range texts(p) {
-		if !utf8.ValidString(s) || strings.ContainsAny(s, "\x00\a\n\r\x1b") {
+		if human.Printable(s) != s {
 			t.Errorf("%.100q", s)
 		}
 	}

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	proto "github.com/google/pprof/profile"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
 )
 
@@ -58,10 +57,10 @@ func (l *labels) put(sample *proto.Sample, s *profile.Sample) {
 	if texts == nil {
 		texts = map[string][]string{}
 		if t.Comm != "" {
-			texts["comm"] = []string{text(t.Comm)}
+			texts["comm"] = []string{human.Printable(t.Comm)}
 		}
 		if program := l.p.Program(s.Thread); l.several && program != "" {
-			texts["process"] = []string{text(program)}
+			texts["process"] = []string{human.Printable(program)}
 		}
 		if s.End != profile.Unsaid {
 			texts["unwind"] = []string{s.End.String()}
@@ -74,7 +73,7 @@ func (l *labels) put(sample *proto.Sample, s *profile.Sample) {
 // comments says where a profile is from and what it lacks, a line each.
 func comments(p *profile.Profile) []string {
 	var c []string
-	add := func(format string, args ...any) { c = append(c, text(fmt.Sprintf(format, args...))) }
+	add := func(format string, args ...any) { c = append(c, human.Printable(fmt.Sprintf(format, args...))) }
 	if p.Hostname != "" {
 		add("host: %s", strings.TrimSpace(p.Hostname+" "+p.OSRelease+" "+p.Arch))
 	}
@@ -96,15 +95,4 @@ func comments(p *profile.Profile) []string {
 		add("%s", note)
 	}
 	return c
-}
-
-// text makes a string of the recorded system valid for the format, whose strings are UTF-8, and safe for
-// the lines that pprof prints.
-func text(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, s)
 }

@@ -7,6 +7,7 @@ import (
 
 	proto "github.com/google/pprof/profile"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
 )
 
@@ -106,8 +107,8 @@ func (s *stacks) function(f *profile.Frame) *proto.Function {
 	key := function{f.Name, f.Symbol, f.File}
 	fn := s.functions[key]
 	if fn == nil {
-		fn = &proto.Function{ID: uint64(len(s.out.Function) + 1), Name: shown(f), SystemName: text(f.Symbol),
-			Filename: text(f.File)}
+		fn = &proto.Function{ID: uint64(len(s.out.Function) + 1), Name: shown(f), SystemName: human.Printable(f.Symbol),
+			Filename: human.Printable(f.File)}
 		if fn.SystemName == fn.Name && strings.ContainsAny(fn.Name, "(<") {
 			fn.SystemName = "" // pprof would take it for C++ and cut what is in brackets
 		}
@@ -124,7 +125,7 @@ var version = regexp.MustCompile(`\.so[.0-9]*`)
 // where a box is narrow, pprof shows what is behind a dot, here "1+0x11170]". Its mapping has the whole name.
 func shown(f *profile.Frame) string {
 	if f.Known {
-		return text(f.Name)
+		return human.Printable(f.Name)
 	}
-	return strings.ReplaceAll(version.ReplaceAllString(text(f.Name), ""), ".", "_")
+	return strings.ReplaceAll(version.ReplaceAllString(human.Printable(f.Name), ""), ".", "_")
 }

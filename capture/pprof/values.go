@@ -5,6 +5,7 @@ import (
 
 	proto "github.com/google/pprof/profile"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
 )
 
@@ -38,7 +39,7 @@ func newValues(p *profile.Profile) *values {
 		}
 		if v.main < 0 {
 			v.main, v.period = i, number(period[i]/count[i])
-			v.unit = &proto.ValueType{Type: text(e.Name), Unit: "count"}
+			v.unit = &proto.ValueType{Type: human.Printable(e.Name), Unit: "count"}
 			if e.Clock {
 				v.unit = &proto.ValueType{Type: "cpu", Unit: "nanoseconds"}
 			}
@@ -46,8 +47,8 @@ func newValues(p *profile.Profile) *values {
 		c := &v.columns[i]
 		name := "cpu"
 		if sampled > 1 {
-			c.count = v.add(text(e.Name), "count")
-			name = text(e.Name) + "-time"
+			c.count = v.add(human.Printable(e.Name), "count")
+			name = human.Printable(e.Name) + "-time"
 		}
 		if e.Clock {
 			c.time = v.add(name, "nanoseconds")

@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math"
-	"strings"
 	"time"
-	"unicode"
+
+	"unspool/capture/human"
 )
 
 var le = binary.LittleEndian
@@ -88,7 +88,7 @@ func (f *frames) close(at int) (ok bool) {
 }
 
 // text appends a text that ends in a zero.
-func (f *frames) text(s string) { f.buf = append(append(f.buf, printable(s)...), 0) }
+func (f *frames) text(s string) { f.buf = append(append(f.buf, human.Printable(s)...), 0) }
 
 // field appends a text of a fixed length, zeros behind it.
 func (f *frames) field(size int, s string) {
@@ -150,14 +150,4 @@ func (f *frames) header(day time.Time, start, end uint64) {
 	f.buf = le.AppendUint64(f.buf, start)
 	f.buf = le.AppendUint64(f.buf, end)
 	f.buf = append(f.buf, make([]byte, headerSize-headerEnd-8)...)
-}
-
-// printable is a text without zeros, which would end it, and in valid UTF-8, as GTK demands.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"unspool/capture/human"
 	"unspool/capture/profile"
 )
 
@@ -147,7 +148,7 @@ func (w *Writer) symbols() error {
 		if !ok {
 			at = begin + uint64(len(texts))
 			offsets[s] = at
-			texts = append(append(texts, printable(s)...), 0)
+			texts = append(append(texts, human.Printable(s)...), 0)
 		}
 		return at
 	}

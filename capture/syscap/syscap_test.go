@@ -320,9 +320,9 @@ func TestChains(t *testing.T) {
 func TestNamesOfHostilePrograms(t *testing.T) {
 	long := strings.Repeat("std::vector<", 20000)
 	names := []string{"plain", "zero\x00in it", "new\nline", "not UTF-8 \xff\xfe", "", long, "Łódź",
-		"- - Kernel - -"}
+		"\x7f\u009b1m\u202e", "- - Kernel - -"}
 	want := []string{"plain", "zero�in it", "new�line", "not UTF-8 ��", "", long, "Łódź",
-		"- - Kernel - -"}
+		"��1m�", "- - Kernel - -"}
 	s := begin(t, Options{}, []string{"cycles"}, names...)
 	s.comm(3, "co\nmm\xff")
 	s.mmap(perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 3, Addr: 0, Len: math.MaxUint64,

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"unspool/capture/human"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
@@ -109,7 +110,7 @@ func stacksOf(p *profile.Profile) map[string]int {
 		names := []string{fmt.Sprint(int32(p.Threads[s.Thread].PID))}
 		for node := s.Node; node > 0; node = p.Nodes[node].Parent {
 			if f := p.Frames[p.Nodes[node].Frame]; !f.Inlined {
-				names = append(names, printable(f.Name))
+				names = append(names, human.Printable(f.Name))
 			}
 		}
 		count[strings.Join(names, ";")] += int(s.Count)

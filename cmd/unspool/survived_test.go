@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"unicode"
+	"unicode/utf8"
+
+	proto "github.com/google/pprof/profile"
 
 	"unspool/testdata/programs"
 )
@@ -46,35 +52,68 @@ func TestStoppedAndContinued(t *testing.T) {
 }
 
 // TestNamesThatAreMadeToMislead records a program whose file's name has what terminals obey and pages
-// interpret: nothing that is printed or written as text has it.
+// interpret: nothing that is printed or written as text has it, in no format.
 func TestNamesThatAreMadeToMislead(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	dir := t.TempDir()
-	const name = "a\x1b]0;owned\a\u009b31m\u202e<script>alert(1)</script>"
+	const name = "a\x7f\x1b]0;owned\a\u009b31m\u202e<script>alert(1)</script>\u200b\xff"
 	program := filepath.Join(dir, strings.ReplaceAll(name, "/", ""))
 	copyFile(t, programs.Build(t, "plain"), program)
-	r := unspool(t, dir, slices.Concat([]string{"record", "-v", "-o", "perf.data"}, programs.Faults(),
-		[]string{"--", program, programs.Times(counted)})...)
-	report := unspool(t, dir, "report", "perf.data")
-	asJSON := unspool(t, dir, "report", "--json", "perf.data")
-	page := unspool(t, dir, "convert", "-q", "perf.data", "-o", "page.html")
-	for _, e := range []ended{r, report, asJSON, page} {
-		if e.status != 0 {
-			t.Fatalf("status %d\n%s", e.status, e.stderr)
+	printed := func(what, text string) {
+		t.Helper()
+		if i := strings.IndexFunc(text, func(c rune) bool { return c != '\n' && unicode.Is(unicode.C, c) }); i >= 0 {
+			t.Errorf("%s has %q:\n%.5000q", what, []rune(text[i:])[0], text)
 		}
-		for _, c := range e.stdout + e.stderr {
-			if c != '\n' && !unicode.IsPrint(c) {
-				t.Errorf("%q is printed:\n%q", c, e.stdout+e.stderr)
-				break
+		if !utf8.ValidString(text) {
+			t.Errorf("%s is no UTF-8", what)
+		}
+	}
+	run := func(args ...string) {
+		t.Helper()
+		e := unspool(t, dir, args...)
+		if e.status != 0 {
+			t.Fatalf("%q: status %d\n%s", args, e.status, e.stderr)
+		}
+		printed(strings.Join(args[:2], " "), e.stdout+e.stderr)
+	}
+	of := []string{"--", program, programs.Times(counted)}
+	run(slices.Concat([]string{"record", "-v", "-o", "perf.data", "--stats", "stats.json"}, programs.Faults(), of)...)
+	run("report", "perf.data")
+	run("report", "--json", "perf.data")
+	run("report", "--json", "perf.data", "perf.data")
+	run("report", "perf.data", "perf.data")
+	run("check", "perf.data")
+	run("check", "--json", "perf.data")
+	for _, f := range []string{"stats.json", "flame.html", "flame.svg", "stacks.folded", "speedscope.json",
+		"firefox.json.gz", "pprof.pb.gz"} {
+		if f != "stats.json" {
+			run("convert", "-q", "perf.data", "-o", f, "--format", strings.NewReplacer("flame", "flamegraph",
+				"stacks", "folded").Replace(f[:strings.IndexByte(f, '.')]))
+		}
+		content, err := os.ReadFile(filepath.Join(dir, f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(f, ".gz") {
+			z, err := gzip.NewReader(bytes.NewReader(content))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if content, err = io.ReadAll(z); err != nil {
+				t.Fatal(err)
 			}
 		}
-	}
-	content, err := os.ReadFile(filepath.Join(dir, "page.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(string(content), "<script>alert") {
-		t.Error("the page has the name as markup")
+		if f == "pprof.pb.gz" {
+			p, err := proto.ParseData(content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			content = []byte(p.String())
+		}
+		if strings.Contains(string(content), "<script>alert") && strings.HasSuffix(f, "ml") {
+			t.Errorf("%s has the name as markup", f)
+		}
+		printed(f, string(content))
 	}
 }
