@@ -11,6 +11,9 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
+	"unspool/capture/limits"
 	"unspool/perfring"
 )
 
@@ -30,22 +33,27 @@ func (m *Machine) Explain(err error) (message, fix string, ok bool) {
 	if !errors.As(err, &errno) {
 		return "", "", false
 	}
+	var open *perfring.OpenError
+	var call *os.SyscallError
 	if errno == syscall.EMFILE {
-		return "too many open files: -p takes one for each thread and CPU", raiseFiles, true
+		message = "too many open files"
+		if errors.As(err, &open) || errors.As(err, &call) && call.Syscall == "perf_event_open" {
+			message += ": -p takes one for each thread and CPU"
+		}
+		return message, raiseFiles, true
 	}
 	if errno == syscall.ENFILE {
 		return "the machine has too many open files", "sudo sysctl fs.file-max=1000000", true
 	}
 	var path *fs.PathError
 	if errors.As(err, &path) {
-		return explainPath(path.Path, errno)
+		return explainPath(path, errno)
 	}
 	var link *os.LinkError
 	var run *exec.Error
 	if errors.As(err, &link) || errors.As(err, &run) {
 		return "", "", false
 	}
-	var open *perfring.OpenError
 	if errors.As(err, &open) {
 		if open.What == "mmap" {
 			return m.explainRing(errno)
@@ -57,7 +65,6 @@ func (m *Machine) Explain(err error) (message, fix string, ok bool) {
 		}
 		return m.explainOpen(errno, open.PID)
 	}
-	var call *os.SyscallError
 	if errors.As(err, &call) {
 		switch call.Syscall {
 		case "mmap":
@@ -70,9 +77,15 @@ func (m *Machine) Explain(err error) (message, fix string, ok bool) {
 	return m.explainOpen(errno, 0)
 }
 
-// explainPath knows one file: the id of a tracepoint.
-func explainPath(path string, errno syscall.Errno) (message, fix string, ok bool) {
-	if !strings.Contains(path, "/tracing/") {
+// explainPath knows one file, the id of a tracepoint, and that no process can be started.
+func explainPath(path *fs.PathError, errno syscall.Errno) (message, fix string, ok bool) {
+	if path.Op == "fork/exec" && errno == syscall.EAGAIN {
+		if message = "no more processes can be started"; limits.Tasks() != "" {
+			message += ": " + limits.Tasks()
+		}
+		return message, "", true
+	}
+	if !strings.Contains(path.Path, "/tracing/") {
 		return "", "", false
 	}
 	switch errno {
@@ -89,7 +102,7 @@ func (m *Machine) explainRing(errno syscall.Errno) (message, fix string, ok bool
 	case syscall.EPERM, syscall.EAGAIN:
 		message = "the ring buffers are larger than the memory that you may lock"
 		if kb, err := m.sysctl("perf_event_mlock_kb"); err == nil {
-			message += fmt.Sprintf(" (perf_event_mlock_kb is %d for each CPU): ask for less with -m", kb)
+			message += fmt.Sprintf(" (perf_event_mlock_kb is %d for each CPU%s): ask for less with -m", kb, m.lockedInAll())
 		}
 		return message, setSysctl("perf_event_mlock_kb", int(ringMemory())), true
 	case syscall.ENOMEM:
@@ -98,6 +111,15 @@ func (m *Machine) explainRing(errno syscall.Errno) (message, fix string, ok bool
 		return "the kernel refuses this size of ring buffer: -m takes a power of two", "", true
 	}
 	return "", "", false
+}
+
+// lockedInAll adds what may be locked beyond that, if that is limited.
+func (m *Machine) lockedInAll() string {
+	limit, err := m.Limit(unix.RLIMIT_MEMLOCK)
+	if err != nil || limit.Cur == unix.RLIM_INFINITY {
+		return ""
+	}
+	return fmt.Sprintf(", and ulimit -l is %d in all", limit.Cur>>10)
 }
 
 // explainOpen is about an event on a process: 0 for one that is not known, -1 for all.

@@ -48,8 +48,10 @@ func TestExplain(t *testing.T) {
 		{"refused in a container", open(unix.EPERM),
 			map[string]string{status: "CapEff:\t000001ffffffffff\nSeccomp:\t2\n"}, "seccomp", "docker run"},
 		{"bare errno", unix.EACCES, user, "perf_event_paranoid is 2", "sudo sysctl kernel.perf_event_paranoid=1"},
-		{"descriptors", open(unix.EMFILE), nil, "too many open files", "ulimit -n"},
+		{"descriptors", open(unix.EMFILE), nil, "too many open files: -p takes", "ulimit -n"},
 		{"descriptors, on opening a file", path("/lib/x.so", unix.EMFILE), nil, "too many open files", "ulimit -n"},
+		{"descriptors of an event", &perfring.OpenError{What: "perf_event_open", Errno: unix.EMFILE}, nil,
+			"files: -p takes", "ulimit -n"},
 		{"descriptors of the machine", open(unix.ENFILE), nil, "machine", "sudo sysctl fs.file-max"},
 		{"no PMU", open(unix.ENOENT), nil, "-e cpu-clock", ""},
 		{"no device", open(unix.ENODEV), nil, "-e cpu-clock", ""},
@@ -74,8 +76,8 @@ func TestExplain(t *testing.T) {
 		{"one in the kernel, likewise", breakpoint(kernels, unix.EPERM), map[string]string{status: allCaps},
 			"seccomp", ""},
 		{"a breakpoint, no perf", breakpoint(own, unix.ENOSYS), nil, "CONFIG_PERF_EVENTS", ""},
-		{"ring over the limit", mmap(unix.EPERM), user, "perf_event_mlock_kb is 516",
-			roomForRings()},
+		{"ring over the limit", mmap(unix.EPERM), user,
+			"perf_event_mlock_kb is 516 for each CPU, and ulimit -l is 1024 in all", roomForRings()},
 		{"no memory for rings", mmap(unix.ENOMEM), nil, "-m 256", ""},
 		{"odd ring", mmap(unix.EINVAL), nil, "power of two", ""},
 		{"tracefs unreadable", path("/sys/kernel/tracing/events/x/y/id", unix.EACCES), nil, "tracefs",
@@ -85,6 +87,9 @@ func TestExplain(t *testing.T) {
 		{"tracefs is odd", path("/sys/kernel/tracing/events/x/y/id", unix.EIO), nil, "", ""},
 		{"unwritable output", path("/out/perf.data", unix.EACCES), nil, "", ""},
 		{"rename", &os.LinkError{Op: "rename", Old: "a", New: "b", Err: unix.EPERM}, nil, "", ""},
+		{"no more processes", &fs.PathError{Op: "fork/exec", Path: "/proc/self/exe", Err: unix.EAGAIN}, nil,
+			"no more processes can be started", ""},
+		{"no other process", &fs.PathError{Op: "fork/exec", Path: "/bin/true", Err: unix.ENOENT}, nil, "", ""},
 		{"no command", &exec.Error{Name: "x", Err: unix.ENOENT}, nil, "", ""},
 		{"an error nobody expects", open(unix.EXDEV), nil, "", ""},
 		{"ring, an error nobody expects", mmap(unix.EXDEV), nil, "", ""},
@@ -99,6 +104,9 @@ func TestExplain(t *testing.T) {
 				put(t, root, name, text)
 			}
 			message, fix, ok := m.Explain(tt.err)
+			if isPath := new(fs.PathError); errors.As(tt.err, &isPath) && strings.Contains(message, "-p") {
+				t.Errorf("%q of %v", message, tt.err)
+			}
 			if ok != (tt.message != "") || !strings.Contains(message, tt.message) || !strings.Contains(fix, tt.fix) ||
 				(fix == "") != (tt.fix == "") {
 				t.Errorf("%q, %q, %v", message, fix, ok)

@@ -11,6 +11,7 @@ import (
 
 	"unspool/capture/doctor"
 	"unspool/capture/human"
+	"unspool/capture/limits"
 	"unspool/capture/sandbox"
 )
 
@@ -23,10 +24,18 @@ const statusFailure = 125
 
 func main() {
 	args := byName(os.Args[0], os.Args[1:])
-	if err := errors.Join(enoughAddresses(), sandbox.Lower()); err != nil {
+	if err := errors.Join(enoughRoom(args), sandbox.Lower()); err != nil {
 		os.Exit(fail(err, args, statusFailure))
 	}
 	os.Exit(run(args))
+}
+
+// enoughRoom looks at the limits, unless this process is another one's that has done so.
+func enoughRoom(args []string) error {
+	if len(typed(args)) < len(args) {
+		return nil
+	}
+	return limits.Check()
 }
 
 // run runs a command line and returns the exit status. The process is prepared for it.

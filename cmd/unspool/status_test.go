@@ -54,17 +54,6 @@ func TestExitStatusIsTheCommands(t *testing.T) {
 	}
 }
 
-// TestLittleAddressSpace: with a low limit unspool prints one line, and not a dump of the runtime's state.
-func TestLittleAddressSpace(t *testing.T) {
-	cmd := exec.Command("sh", "-c", "ulimit -v 1000000 && exec "+binary+" doctor")
-	out, err := cmd.CombinedOutput()
-	const want = "unspool: the address space is limited to 976 MiB (ulimit -v), " +
-		"and at least 1536 MiB are needed\n"
-	if string(out) != want || cmd.ProcessState.ExitCode() != statusFailure {
-		t.Errorf("%v: %q, want status %d and %q", err, out, statusFailure, want)
-	}
-}
-
 func TestDurationEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
