@@ -18,9 +18,7 @@ func TestDIEs(t *testing.T) {
 			if command[0] == "clang++" {
 				source = "measure.cc" // Clang has no functions within functions
 			}
-			dir := t.TempDir()
-			single(source, append(command, "-fPIC", "-shared")...).in(t, dir)
-			name := filepath.Join(dir, "program")
+			name := filepath.Join(single(source, append(command, "-fPIC", "-shared")...).kept(t), "program")
 			f, err := std.Open(name)
 			if err != nil {
 				t.Fatal(err)

@@ -14,9 +14,9 @@ template <int N> struct Square : Shape {
 	int area() const override { return mix(N, N * 3); }
 };
 
-__attribute__((noinline)) int total(const std::vector<std::unique_ptr<Shape>> &all) {
+__attribute__((noinline)) int total(const std::vector<Shape *> &all) {
 	int sum = 0;
-	for (auto &s : all)
+	for (auto s : all)
 		sum += s->area();
 	return sum;
 }
@@ -31,16 +31,16 @@ extern "C" __attribute__((noinline)) int plain_c(int n) {
 }
 
 int main(int argc, char **argv) {
-	std::map<std::string, Path<double>> paths;
+	Table<const char *, Path<double>> paths;
 	for (int i = 0; i < argc; i++) {
 		Path<double> p;
 		for (int k = 0; k < 100; k++)
 			p.add({double(mix(i, k)), double(k)});
 		p.order();
-		paths[argv[i]] = p;
+		paths.add(argv[i], p);
 	}
-	std::vector<std::unique_ptr<Shape>> all;
-	all.push_back(std::make_unique<Square<3>>());
-	all.push_back(std::make_unique<Square<4>>());
+	std::vector<Shape *> all;
+	all.push_back(new Square<3>);
+	all.push_back(new Square<4>);
 	printf("%f %d %d %d\n", measure(paths), weigh(argc, [](int n) { return mix(n, 3); }), total(all), plain_c(argc));
 }

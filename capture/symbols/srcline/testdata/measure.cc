@@ -1,21 +1,28 @@
 #include "shapes.h"
-#include <stdexcept>
 
 namespace shapes {
 
-double measure(const std::map<std::string, Path<double>> &paths) {
+// Has types and attributes that are rare.
+struct Unnamed {
+	alignas(16) int at;
+	int Unnamed::*which;
+	decltype(nullptr) none;
+};
+
+double measure(const Table<const char *, Path<double>> &paths) {
 	double sum = 0;
-	for (auto &entry : paths) {
-		const std::string &name = entry.first;
-		const Path<double> &path = entry.second;
-		if (name.empty())
-			throw std::runtime_error("no name: " + name);
+	for (auto &entry : paths.all) {
+		const char *name = entry.key;
+		const Path<double> &path = entry.value;
+		const Unnamed unnamed{int(sum), &Unnamed::at, nullptr};
+		if (!*name)
+			throw unnamed;
 		sum += path.length();
 	}
 	return sum;
 }
 
-int weigh(int seed, std::function<int(int)> f) {
+int weigh(int seed, int (*f)(int)) {
 	std::vector<int> v(64);
 	std::iota(v.begin(), v.end(), seed);
 	std::stable_sort(v.begin(), v.end(), [](int a, int b) { return mix(a, b) < mix(b, a); });

@@ -1,11 +1,7 @@
-// Templates for the optimiser to inline into one another.
+// Templates for the optimiser to inline into one another. Of the standard library they need headers that are read soon.
 #pragma once
 #include <algorithm>
-#include <functional>
-#include <map>
-#include <memory>
 #include <numeric>
-#include <string>
 #include <vector>
 
 namespace shapes {
@@ -28,8 +24,21 @@ private:
 	std::vector<Point<T>> points;
 };
 
-double measure(const std::map<std::string, Path<double>> &paths);
-int weigh(int seed, std::function<int(int)> f);
+template <typename K, typename V> struct Table {
+	struct Entry {
+		K key;
+		V value;
+		bool operator<(const Entry &o) const { return key < o.key; }
+	};
+	std::vector<Entry> all;
+
+	void add(K key, const V &value) {
+		all.insert(std::upper_bound(all.begin(), all.end(), Entry{key, V()}), Entry{key, value});
+	}
+};
+
+double measure(const Table<const char *, Path<double>> &paths);
+int weigh(int seed, int (*f)(int));
 
 inline int mix(int a, int b) {
 	if (a > b) {
