@@ -40,9 +40,11 @@ type liveRun struct {
 // live runs a command. Its trials have their outcomes after that.
 func live(c *exec.Cmd, freq int, trials ...*trial) error {
 	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
+	goOn, err := startHeld(c)
+	if err != nil {
 		return err
 	}
+	defer goOn()
 	// It has inherited the priority of this process, and with real-time priority nothing is read at its samples.
 	if err := unix.SchedSetAttr(c.Process.Pid, &unix.SchedAttr{}, 0); err != nil {
 		return err
@@ -64,6 +66,7 @@ func live(c *exec.Cmd, freq int, trials ...*trial) error {
 	if err := r.begin(c.Process.Pid); err != nil {
 		return err
 	}
+	goOn()
 	for over := false; !over; {
 		select {
 		case <-ended:
@@ -80,6 +83,27 @@ func live(c *exec.Cmd, freq int, trials ...*trial) error {
 		}
 	}
 	return nil
+}
+
+// startHeld starts a command that does nothing before goOn is called: it may be over soon after that.
+func startHeld(c *exec.Cmd) (goOn func(), err error) {
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		return nil, err
+	}
+	wait, held, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer wait.Close()
+	c.ExtraFiles = []*os.File{wait}
+	c.Args = append([]string{"sh", "-c", `read line <&3; exec "$@" 3<&-`, "sh", c.Path}, c.Args[1:]...)
+	c.Path = shell
+	if err := c.Start(); err != nil {
+		held.Close()
+		return nil, err
+	}
+	return func() { held.Close() }, nil
 }
 
 // begin makes the sessions, and begins to sample.

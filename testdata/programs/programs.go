@@ -73,22 +73,34 @@ func Build(t testing.TB, name string, flags ...string) string {
 	return copied(t, name, key, func(dir string) error { return compile(dir, name, flags) })
 }
 
-// BuildFile is Build for a source in a test's own folder, which may include the headers of this package. The
-// flags may name no files that change.
+// BuildFile is Build for a source in a test's own folder, which may include the headers beside it and those of this
+// package. The flags may name no files that change. Debugging information names the source where it is kept, which is
+// the same place for all checkouts.
 func BuildFile(t testing.TB, source string, flags ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(source)
+	headers, err := filepath.Glob(filepath.Join(filepath.Dir(source), "*.h"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, err := filepath.Abs(source)
-	if err != nil {
-		t.Fatal(err)
+	texts, key := make(map[string][]byte), slices.Clone(flags)
+	for _, path := range append(headers, source) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[filepath.Base(path)] = text
+		key = append(key, filepath.Base(path), string(text))
 	}
-	name := strings.TrimSuffix(filepath.Base(source), filepath.Ext(source))
-	// Debugging information names the source.
-	key := strings.Join(append([]string{from, string(text)}, flags...), "\x00")
-	return copied(t, name, key, func(dir string) error { return compileFile(dir, from, flags) })
+	base := filepath.Base(source)
+	name := strings.TrimSuffix(base, filepath.Ext(base))
+	return copied(t, name, strings.Join(key, "\x00"), func(dir string) error {
+		for name, text := range texts {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+				return err
+			}
+		}
+		return compileFile(dir, filepath.Join(dir, base), flags)
+	})
 }
 
 // copied copies what build makes by a key for a test, and returns the path of the program called name.

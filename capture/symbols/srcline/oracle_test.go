@@ -213,20 +213,28 @@ func run(t testing.TB, dir string, command ...string) {
 	programs.Run(t, dir, command...)
 }
 
-func testdata(name string) string {
-	path, err := filepath.Abs(filepath.Join("testdata", name))
-	if err != nil {
-		panic(err)
-	}
-	return path
-}
-
-// recipe is the commands that make a program, called program, of the sources in testdata.
+// recipe is the commands that make a program, called program, of the sources in testdata, which they name. The sources
+// are copied beside it: what is kept is the same for all checkouts.
 type recipe [][]string
 
 func (r recipe) in(t testing.TB, dir string) {
 	t.Helper()
+	texts, from := sources(t), filepath.Join(dir, "sources")
+	if err := os.Mkdir(from, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range texts {
+		if err := os.WriteFile(filepath.Join(from, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, command := range r {
+		command = slices.Clone(command)
+		for i, arg := range command {
+			if texts[arg] != nil {
+				command[i] = filepath.Join(from, arg)
+			}
+		}
 		run(t, dir, command...)
 	}
 }
@@ -240,21 +248,23 @@ func (r recipe) kept(t *testing.T) string {
 	})
 }
 
-// sources is the text of all sources in testdata.
-func sources(t testing.TB) (text []byte) {
+// sources are the texts of the files in testdata.
+func sources(t testing.TB) map[string][]byte {
 	t.Helper()
-	err := filepath.WalkDir("testdata", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		b, err := os.ReadFile(path)
-		text = append(text, b...)
-		return err
-	})
+	entries, err := os.ReadDir("testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return text
+	texts := make(map[string][]byte)
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		if texts[e.Name()], err = os.ReadFile(filepath.Join("testdata", e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return texts
 }
 
 // cxx compiles testdata/main.cc and measure.cc, each on its own, and links them. The standard library's
@@ -263,7 +273,7 @@ func cxx(compiler string, flags ...string) (r recipe) {
 	link := append(append([]string{compiler}, flags...), "-o", "program")
 	for _, source := range []string{"main", "measure"} {
 		r = append(r, append(append([]string{compiler}, flags...), "-std=c++14", "-c", "-o", source+".o",
-			testdata(source+".cc")))
+			source+".cc"))
 		link = append(link, source+".o")
 	}
 	return append(r, link)
@@ -271,7 +281,7 @@ func cxx(compiler string, flags ...string) (r recipe) {
 
 // single compiles one source file with the command.
 func single(source string, command ...string) recipe {
-	return recipe{append(slices.Clone(command), "-o", "program", testdata(source))}
+	return recipe{append(slices.Clone(command), "-o", "program", source)}
 }
 
 // variant changes how the debugging information is stored, not what it says.
