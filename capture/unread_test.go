@@ -47,8 +47,8 @@ func (m *madeProcesses) Numbers(pid uint32) (all []uint32, err error) {
 
 func (m *madeProcesses) Owner(uint32) (uint32, error) { return 0, nil }
 
-// TestProcessesAreToldWhenTheyAreSampled reads processes that are idle at first. Ahead of its first sample each is told,
-// and again in each further file. Of a large one only what its samples need is told.
+// TestProcessesAreToldWhenTheyAreSampled reads processes that are idle at first. Ahead of its first sample each is
+// told, and again in each further file. Of a large one only what its samples need is told.
 func TestProcessesAreToldWhenTheyAreSampled(t *testing.T) {
 	const small, large, unread = 100, 200, 300
 	var k kept
