@@ -218,11 +218,8 @@ func (c *command) cancel() {
 
 // release closes what the command is ended with.
 func (c *command) release() {
-	for _, l := range []*leash{c.term, c.kill} {
-		if l != nil {
-			l.close()
-		}
-	}
+	c.term.close()
+	c.kill.close()
 	c.term, c.kill = nil, nil
 }
 

@@ -34,7 +34,11 @@ func newLeash(pid int, s syscall.Signal) (*leash, error) {
 // pull sends the signal.
 func (l *leash) pull() { _, _ = unix.Write(l.ours, []byte{0}) }
 
+// close lets go of the process. l may be nil.
 func (l *leash) close() {
+	if l == nil {
+		return
+	}
 	unix.Close(l.ours)
 	unix.Close(l.watched)
 }

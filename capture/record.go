@@ -132,6 +132,7 @@ func Record(ctx context.Context, o Options) (out Outcome, err error) {
 			return out, err
 		}
 	}
+	defer func() { r.killOpener.close() }()
 	if err := r.open(); err != nil {
 		if r.command != nil {
 			r.command.cancel()
@@ -185,9 +186,16 @@ type recording struct {
 	lastDrain uint64        // when it began, by [perfring.Now]
 	busyCPU   time.Duration // CPU time used before the events were enabled
 	openCPU   time.Duration // CPU time of the opener, as last known
+
+	killOpener *leash // nil without an opener
 }
 
-func (r *recording) open() error {
+func (r *recording) open() (err error) {
+	if r.Opener != nil {
+		if r.killOpener, err = newLeash(r.Opener.PID(), syscall.SIGKILL); err != nil {
+			return fmt.Errorf("prepare the end of the process that opens files: %w", err)
+		}
+	}
 	if err := r.openSource(); err != nil {
 		return err
 	}
@@ -354,12 +362,16 @@ func (r *recording) watchOpener() (stop func()) {
 	return func() { close(over) }
 }
 
-// boundOpener gives the opener up after a while, until stop is called: it may be stopped, or hang.
+// boundOpener gives the opener up after a while, until stop is called: it may be stopped, or hang. It is killed, as a
+// stopped one would stay for ever.
 func (r *recording) boundOpener() (stop func()) {
 	if r.Opener == nil {
 		return func() {}
 	}
-	t := time.AfterFunc(graceToOpen, func() { r.Opener.Close() })
+	t := time.AfterFunc(graceToOpen, func() {
+		r.Opener.Close()
+		r.killOpener.pull()
+	})
 	return func() { t.Stop() }
 }
 

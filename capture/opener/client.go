@@ -94,6 +94,9 @@ func Start() (*Client, error) {
 // Gone is closed when the opener has ended though it was not told to: it was killed.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
 
+// PID is that of the process that opens files.
+func (c *Client) PID() int { return c.cmd.Process.Pid }
+
 // newClient makes the lines to an opener. theirs are their other ends, in the order that the opener expects.
 func newClient() (c *Client, theirs []int, err error) {
 	now := time.Now()

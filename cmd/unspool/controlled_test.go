@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -21,10 +22,18 @@ import (
 // or stop, and waits until that has been followed.
 func startControlled(t testing.TB, dir string, args ...string) (r *running, control func(command string)) {
 	t.Helper()
+	return startControlledAs(t, dir, nil, args...)
+}
+
+// startControlledAs is startControlled; change, if not nil, changes how the recording is started.
+func startControlledAs(t testing.TB, dir string, change func(*exec.Cmd), args ...string) (r *running,
+	control func(command string),
+) {
+	t.Helper()
 	commands, acks := programs.FIFO(t), programs.FIFO(t)
 	lines := bufio.NewReader(acks)
 	args = slices.Insert(args, 1, "-D", "-1", "--control", "fifo:"+commands.Name()+","+acks.Name())
-	r = start(t, dir, nil, args...)
+	r = start(t, dir, change, args...)
 	return r, func(command string) {
 		t.Helper()
 		if _, err := commands.WriteString(command + "\n"); err != nil {
