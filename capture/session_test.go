@@ -261,6 +261,26 @@ func TestSampleDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// TestWalksAreChargedToAProcess: what the walk over a live process's stack costs is charged to the process, and
+// without limit for a recording.
+func TestWalksAreChargedToAProcess(t *testing.T) {
+	format := testFormat()
+	sample := testSample{pid: 1 << 23, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64, ip: 0x1234,
+		sp: 0x7000, stack: make([]byte, 64), dynSize: 64}
+	for _, live := range []bool{true, false} {
+		s := NewSession(Config{Format: &format, Sink: discard{}, MaxStack: 2048, Live: live})
+		if began, ok := s.images.Begin(); !ok || !began.IsZero() {
+			t.Errorf("live %v: before the first walk: %v, %v", live, began, ok)
+		}
+		if err := s.Record(sample.record()); err != nil {
+			t.Fatal(err)
+		}
+		if began, ok := s.images.Begin(); !ok || began.IsZero() == live {
+			t.Errorf("live %v: after a walk: %v, %v", live, began, ok)
+		}
+	}
+}
+
 type discard struct{}
 
 func (discard) Write([]byte) error { return nil }

@@ -334,10 +334,9 @@ func TestMisses(t *testing.T) {
 	}
 	m := make(misses)
 	for tid := range uint32(3 * maxCutSpaces) {
-		m.count(tid, true)
-	}
-	if len(m) > maxCutSpaces {
-		t.Errorf("%d threads", len(m))
+		if m.count(tid, true); len(m) > maxCutSpaces {
+			t.Fatalf("%d threads", len(m))
+		}
 	}
 }
 

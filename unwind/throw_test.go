@@ -114,6 +114,9 @@ install:
 	}{
 		{"searching", func([]uint64) {}, inCallee,
 			[]string{"install", "in_throw", "in_thrower", "in_handler", "in_start"}, Root},
+		{"searching, and the context has one function and the return address of the next", func(s []uint64) {
+			s[context+contextFunction/8], s[context+contextLanding/8] = at["thrower"], at["in_handler"]
+		}, inCallee, []string{"install", "in_throw", "in_thrower", "in_handler", "in_start"}, Root},
 		{"BP written over", func(s []uint64) { s[throwBP] = s[handlerBP] }, inCallee,
 			[]string{"install", "in_throw", "in_thrower", "in_handler", "in_start"}, Root},
 		{"BP written over, and another frame between", func(s []uint64) {

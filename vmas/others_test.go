@@ -133,6 +133,29 @@ func TestMapsWithoutCodeAreAheadOfRecords(t *testing.T) {
 	}
 }
 
+// TestMemoryThatIsNoCodeAnyMore has a program take the right to execute from memory and from a part of its file, of
+// which no record tells. The rest of both is code still.
+func TestMemoryThatIsNoCodeAnyMore(t *testing.T) {
+	t.Parallel()
+	root := fakeProc(t, fakeProcess{pid: 5, maps: "1000-3000 r-xp 00000000 00:00 1 /program\n" +
+		"8000-a000 rwxp 00000000 00:00 0\n"})
+	tab := NewTable(root)
+	s, err := tab.Seed(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFakeProc(t, root, fakeProcess{pid: 5, maps: "1000-2000 r--p 00000000 00:00 1 /program\n" +
+		"2000-3000 r-xp 00001000 00:00 1 /program\n8000-9000 rw-p 00000000 00:00 0\n9000-a000 rwxp 00000000 00:00 0\n"})
+	if got, want := reloads(tab, s), "1-3@0 /program\n9-10@1 //anon\n"; !got || dump(s) != want {
+		t.Errorf("%v\n%swant\n%s", got, dump(s), want)
+	}
+	s.doubted = true // records were lost: one of them may have told of the file
+	if got, want := reloads(tab, s), "2-3@1 /program\n9-10@1 //anon\n"; !got || dump(s) != want {
+		t.Errorf("after a loss: %v\n%swant\n%s", got, dump(s), want)
+	}
+	checkTable(t, tab)
+}
+
 // reloads reads the mappings of a process again, and says whether they are different.
 func reloads(tab *Table, s *Space) bool {
 	different, _ := tab.reload(s)

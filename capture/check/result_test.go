@@ -3,6 +3,7 @@ package check
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode"
@@ -30,5 +31,23 @@ func TestNamesInAResult(t *testing.T) {
 	if err := json.Unmarshal(asJSON.Bytes(), &back); err != nil || back.File != name || back.Worst[0].Caller != name ||
 		back.Worst[0].Callee != name || back.Problems[0] != name {
 		t.Errorf("read back: %+v, %v", back, err)
+	}
+}
+
+// TestWrongEdgesThatAreNotNamed: of more wrong edges than the text names, it says how many there are.
+func TestWrongEdgesThatAreNotNamed(t *testing.T) {
+	for more, want := range []string{"", "          and 1 other\n", "          and 2 others\n"} {
+		r := &Result{}
+		for i := range mostShown + more {
+			r.Wrong = append(r.Wrong, Wrong{Caller: fmt.Sprint("caller", i), Callee: "callee", Why: "no call", Samples: 1})
+		}
+		var text strings.Builder
+		if err := r.WriteText(&text); err != nil {
+			t.Fatal(err)
+		}
+		_, rest, found := strings.Cut(text.String(), fmt.Sprintf("called by caller%d\n", mostShown-1))
+		if !found || rest != want {
+			t.Errorf("%d more than are named: %q, want %q", more, rest, want)
+		}
 	}
 }

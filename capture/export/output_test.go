@@ -3,6 +3,7 @@ package export
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -56,6 +57,42 @@ func TestRefusedOutputs(t *testing.T) {
 	for name, want := range map[string]string{"in": "no recording", "old": "old"} {
 		if b, _ := os.ReadFile(path(name)); string(b) != want {
 			t.Errorf("%s: %q", name, b)
+		}
+	}
+}
+
+// Of an export that is interrupted, a file is there if it was complete by then, and an error that has another cause is
+// told.
+func TestInterruptedExport(t *testing.T) {
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
+	w, err := perfdata.Create(perfdata.Options{Path: in, Events: []perfring.Attr{{Name: "cpu-clock"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		err        error
+		want, file string
+	}{
+		{perfdata.ErrStopped, "interrupted: nothing was written", ""},
+		{errors.New("failed"), "failed", ""},
+		{nil, "<nil>", "all of it"},
+	} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		format := Format{Name: "interrupted", write: func(_ *job, w io.Writer) (*profile.Profile, error) {
+			interrupt()
+			_, err := io.WriteString(w, "all of it")
+			return new(profile.Profile), errors.Join(err, c.err)
+		}}
+		_, err := Write(ctx, Options{Format: format, Input: in, Output: out})
+		if got := fmt.Sprint(err); got != c.want {
+			t.Errorf("%v: %s, want %s", c.err, got, c.want)
+		}
+		if b, _ := os.ReadFile(out); string(b) != c.file {
+			t.Errorf("%v: the file has %q, want %q", c.err, b, c.file)
 		}
 	}
 }

@@ -214,6 +214,7 @@ func TestCompressionBombTakesNoMemory(t *testing.T) {
 	}
 }
 
+// TestCompressed2: a COMPRESSED2 record says how much data it holds; one that says more than that is damaged.
 func TestCompressed2(t *testing.T) {
 	enc, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -245,6 +246,16 @@ func TestCompressed2(t *testing.T) {
 		if !test.damage && !bytes.Equal(got[len(got)-1], sample(11, 99, 1, 2)) {
 			t.Errorf("last record %x", got[len(got)-1])
 		}
+	}
+	const held = 16 // bytes behind the size
+	for size, damage := range map[uint64]bool{0: false, held: false, held + 1: true, held + 16: true, 1 << 63: true} {
+		body := append(le.AppendUint64(make([]byte, 0, 64), size), make([]byte, held)...)
+		if got, err := compressed2(body); (err != nil) != damage || !damage && uint64(len(got)) != size {
+			t.Errorf("%d bytes of data in a record with %d: %d bytes, %v", size, held, len(got), err)
+		}
+	}
+	if _, err := compressed2(make([]byte, 7)); err == nil {
+		t.Error("a record that is too short for the size is taken")
 	}
 }
 

@@ -121,6 +121,9 @@ func TestConverted(t *testing.T) {
 		"lost samples: 4\nthrottled by the kernel: 1 times\nlibm.so.6: stripped" {
 		t.Errorf("comments %q", c)
 	}
+	if c := comments(new(profile.Profile)); len(c) != 0 {
+		t.Errorf("comments on a profile that lacks nothing: %q", c)
+	}
 	number := func(s *proto.Sample, name string) int64 {
 		if len(s.NumLabel[name]) != 1 {
 			return -1

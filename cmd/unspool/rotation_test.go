@@ -18,8 +18,8 @@ import (
 func TestRotationTime(t *testing.T) {
 	for text, want := range map[string]rotationTime{
 		"signal": {}, "20M": {size: 20 << 20}, "64k": {size: 64 << 10}, "1G": {size: 1 << 30},
-		"4096B": {size: 4096},
-		"30s":   {every: span(30 * time.Second)}, "5m": {every: span(5 * time.Minute)},
+		"4096B": {size: 4096}, "1B": {size: 1},
+		"30s": {every: span(30 * time.Second)}, "5m": {every: span(5 * time.Minute)},
 		"1h": {every: span(time.Hour)}, "200ms": {every: span(200 * time.Millisecond)},
 	} {
 		var got rotationTime

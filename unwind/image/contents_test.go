@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -65,5 +66,25 @@ func TestPageThatIsNotInMemory(t *testing.T) {
 	c.forget()
 	if left := c.image.store.code.left.Load(); left != maxOfCode {
 		t.Errorf("%d bytes were not given back", maxOfCode-left)
+	}
+}
+
+// TestEndOfWhatIsInMemory reads up to the end and beyond it, as of the vDSO.
+func TestEndOfWhatIsInMemory(t *testing.T) {
+	t.Parallel()
+	const text = "12345678"
+	c := contents{image: &Image{source: inMemory([]byte(text))}}
+	for _, want := range []struct {
+		at, size, n int
+		err         error
+	}{
+		{0, 8, 8, nil}, {7, 1, 1, nil}, {5, 2, 2, nil}, {8, 0, 0, nil},
+		{6, 4, 2, io.EOF}, {7, 2, 1, io.EOF}, {8, 1, 0, io.EOF}, {9, 1, 0, io.EOF}, {-1, 1, 0, io.EOF},
+	} {
+		got := make([]byte, want.size)
+		n, err := c.ReadAt(got, int64(want.at))
+		if n != want.n || err != want.err || n > 0 && string(got[:n]) != text[want.at:][:n] {
+			t.Fatalf("%d bytes at %d: %q, %v; want %d, %v", want.size, want.at, got[:n], err, want.n, want.err)
+		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"unspool/testdata/lane"
@@ -379,6 +380,25 @@ func TestBadServers(t *testing.T) {
 			})
 			fetched(t, New(t.Context(), o))
 		})
+	}
+}
+
+// TestTimeoutIsForSoManyBytes: a server has the timeout for each part of a file, so a large file may take longer, but
+// not from a server that is slow. The time is not the machine's.
+func TestTimeoutIsForSoManyBytes(t *testing.T) { synctest.Test(t, testTimeoutIsForSoManyBytes) }
+
+func testTimeoutIsForSoManyBytes(t *testing.T) {
+	const timeout = time.Minute
+	for each, want := range map[int]error{enoughBytes: nil, enoughBytes / 2: errSlow, 0: errSlow} {
+		w := newWatch(t.Context(), timeout)
+		for range 4 {
+			time.Sleep(timeout * 3 / 4)
+			w.came(each)
+		}
+		if got := context.Cause(w.ctx); got != want {
+			t.Errorf("%d bytes within %v: %v, want %v", each, timeout*3/4, got, want)
+		}
+		w.stop()
 	}
 }
 

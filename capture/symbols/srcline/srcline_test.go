@@ -141,6 +141,7 @@ func TestSplitUnitOfAnotherBuild(t *testing.T) {
 	}
 }
 
+// TestOddDIEs has functions for all addresses, so what is within types is not read: it would be an error.
 func TestOddDIEs(t *testing.T) {
 	dir := t.TempDir()
 	single("odd.s", "gcc", "-nostdlib", "-static", "-m64").in(t, dir)

@@ -3,6 +3,7 @@ package fileid
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -158,16 +159,54 @@ func TestDeviceAndGenerationCount(t *testing.T) {
 	}
 }
 
+// TestMappingOfAFileShowsItsInode has a file and the program itself, whose mapping is another line of maps.
 func TestMappingOfAFileShowsItsInode(t *testing.T) {
-	f := open(t, "/proc/self/exe")
-	id := inodeOf(t, f)
-	if !mapsAs(f, &id) {
-		t.Skip("a file system that has other numbers for mappings")
+	path := filepath.Join(t.TempDir(), "mapped")
+	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	id.Inode++
-	if mapsAs(f, &id) {
-		t.Error("another inode fits")
+	program, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
 	}
+	for _, path := range []string{path, program} {
+		f := open(t, path)
+		id := mappedAs(t, f)
+		if !mapsAs(f, &id) {
+			t.Errorf("%s is not found as %+v", path, id)
+		}
+		otherDevice, otherInode := id, id
+		otherDevice.Minor++
+		otherInode.Inode++
+		if mapsAs(f, &otherDevice) || mapsAs(f, &otherInode) {
+			t.Errorf("%s: another device or inode fits", path)
+		}
+	}
+}
+
+// mappedAs is what maps shows of a file that is mapped: on some file systems it is not what fstat shows.
+func mappedAs(t *testing.T, f *os.File) (id vmas.FileID) {
+	t.Helper()
+	data, err := unix.Mmap(int(f.Fd()), 0, 1, unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(data)
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(maps)) {
+		if strings.HasSuffix(line, " "+f.Name()+"\n") {
+			fields := strings.Fields(line) // the addresses, the access, the offset, and then these
+			if _, err := fmt.Sscanf(fields[3]+" "+fields[4], "%x:%x %d", &id.Major, &id.Minor, &id.Inode); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			return id
+		}
+	}
+	t.Fatalf("%s is not in maps", f.Name())
+	return id
 }
 
 // TestOverlay looks at two files through overlayfs, which records know by the layer's device or by

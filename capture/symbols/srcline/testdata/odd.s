@@ -1,5 +1,5 @@
 # Debugging information as no compiler writes it: function a is its own abstract origin, b and c are each other's, d holds 600 calls
-# inlined in one another.
+# inlined in one another. What is within the type behind them cannot be read, which matters only where addresses are left.
 	.text
 	.globl _start
 _start:
@@ -32,6 +32,10 @@ end:
 	.uleb128 0x31, 0x13
 	.uleb128 0x11, 0x01
 	.uleb128 0x12, 0x06
+	.uleb128 0, 0
+	.uleb128 5, 0x13		# DW_TAG_structure_type, with children
+	.byte 1
+	.uleb128 0x01, 0x13		# DW_AT_sibling, DW_FORM_ref4
 	.uleb128 0, 0
 	.uleb128 0
 
@@ -71,5 +75,11 @@ die_d:
 	.quad d
 	.long 4
 	.endr
-	.fill 602, 1, 0
+	.fill 601, 1, 0
+	.uleb128 5
+	.long behind_type - unit
+	.uleb128 99			# no abbreviation has this number
+	.byte 0
+behind_type:
+	.byte 0
 unit_end:
