@@ -95,6 +95,11 @@ func (e ended) lines() []string {
 	return strings.FieldsFunc(e.stderr, func(r rune) bool { return r == '\n' })
 }
 
+var summary = regexp.MustCompile(`(^|\n)[\d,]+ samples? in `)
+
+// hasSummary reports whether a text has the summary of a recording.
+func hasSummary(text string) bool { return summary.MatchString(text) }
+
 // A running program, with what it has printed so far.
 type running struct {
 	*exec.Cmd

@@ -64,7 +64,7 @@ func TestReaderThatStopsReading(t *testing.T) {
 			}
 			e := r.finish(t, 2*time.Minute)
 			if e.status == 0 || !strings.Contains(e.stderr, "its reader has stopped reading") ||
-				!strings.Contains(e.stderr, " samples in ") {
+				!hasSummary(e.stderr) {
 				t.Errorf("status %d\n%s", e.status, e.stderr)
 			}
 		})
