@@ -40,6 +40,7 @@ func becomeCommand() {
 	}
 	syscall.CloseOnExec(socket)
 	recording := os.NewFile(uintptr(socket), "recording")
+	recording.Write([]byte{0}) // its own exec is over, so it will not enable the events
 	if n, _ := recording.Read(make([]byte, 1)); n != 1 {
 		os.Exit(125) // the recording was cancelled
 	}
@@ -97,9 +98,10 @@ func (e *CommandError) ExitStatus() int {
 
 // A command is the child process that runs the profiled command.
 type command struct {
-	name  string
-	cmd   *exec.Cmd
-	child *os.File // a byte to it lets the child exec; an errno comes back if it could not
+	name string
+	cmd  *exec.Cmd
+	// child sends a byte when it waits. A byte to it lets it exec; an errno comes back if it could not.
+	child *os.File
 	pidfd *os.File // of the child, in the runtime's poller; nil if that is not possible
 
 	term, kill *leash // end it
@@ -159,6 +161,11 @@ func newCommand(argv []string, stdout *os.File) (_ *command, err error) {
 	if err != nil {
 		c.cancel()
 		return nil, fmt.Errorf("prepare the end of the command: %w", err)
+	}
+	// Where the program of the child begins late, as on slow machines, its own exec would enable the events.
+	if n, err := c.child.Read(make([]byte, 1)); n != 1 {
+		c.cancel()
+		return nil, fmt.Errorf("the process for the command has ended: %w", err)
 	}
 	return c, nil
 }

@@ -332,6 +332,7 @@ func (op *opener) attr(event int) unix.PerfEventAttr {
 		{e.ExcludeUser, unix.PerfBitExcludeUser},
 		{e.ExcludeKernel || op.userOnly, unix.PerfBitExcludeKernel},
 		{e.ExcludeHV || op.userOnly, unix.PerfBitExcludeHv},
+		{op.userOnly, unix.PerfBitExcludeCallchainKernel},
 		{e.ExcludeHost, unix.PerfBitExcludeHost},
 		{e.ExcludeGuest, unix.PerfBitExcludeGuest},
 	} {
@@ -379,10 +380,12 @@ func (op *opener) openOne(event, pid, cpu int) (fd int, err error) {
 			return -1, fmt.Errorf("%s: perf_event is in another hierarchy of cgroups", op.target.Cgroup.Name())
 		}
 	case unix.EACCES, unix.EPERM:
-		if !op.userOnly && !e.ExcludeKernel && !e.ExcludeUser && !e.Tracepoint() && op.opens(a, event, pid, cpu) {
+		if !op.userOnly && !e.ExcludeUser && !e.Tracepoint() && op.opens(a, event, pid, cpu) {
 			op.userOnly = true
-			op.note("recording user code only (:u): recording kernel code takes CAP_PERFMON or " +
-				"kernel.perf_event_paranoid below 2")
+			if slices.ContainsFunc(op.opts.Events, func(e Event) bool { return !e.ExcludeKernel }) {
+				op.note("recording user code only (:u): recording kernel code takes CAP_PERFMON or " +
+					"kernel.perf_event_paranoid below 2")
+			}
 			return -1, errAgain
 		}
 	case unix.EINVAL, unix.EOPNOTSUPP:
@@ -400,9 +403,11 @@ func (op *opener) openOne(event, pid, cpu int) (fd int, err error) {
 	return -1, refused
 }
 
-// opens says whether an event can be opened without kernel code.
+// opens says whether an event can be opened without anything of the kernel. Kernels of 2026, and those that their
+// changes were carried to (6.12.117), refuse the kernel's part of callchains to whoever may not record its code, as of
+// an event with :u.
 func (op *opener) opens(a unix.PerfEventAttr, event, pid, cpu int) bool {
-	a.Bits |= unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv
+	a.Bits |= unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv | unix.PerfBitExcludeCallchainKernel
 	fd, err := op.perfEvent(&a, event, pid, cpu)
 	if err != nil {
 		return false

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"unspool/capture/kallsyms"
 	"unspool/perfring"
 
 	"golang.org/x/sys/unix"
@@ -35,10 +36,6 @@ func (m *Machine) kernel() Check {
 		c.State = Warning
 		c.Detail += ": older than 4.1, so time stamps cannot be those of CLOCK_MONOTONIC; a newer kernel is " +
 			"the cure"
-	case before(major, minor, 5, 12):
-		c.State = Warning
-		c.Detail += ": older than 5.12, so mappings come without build IDs; files that change while recording " +
-			"may be missed"
 	}
 	return c
 }
@@ -187,19 +184,24 @@ func (m *Machine) kernelDepth() Check {
 	return c
 }
 
-// kernelSymbols looks at what kptr_restrict leads to: zeros for addresses.
+// kernelSymbols looks at what kptr_restrict leads to: zeros for addresses. Some symbols of a kernel are at zero, and
+// come first.
 func (m *Machine) kernelSymbols() Check {
 	c := Check{Name: "kernel symbols"}
-	text, err := readText(filepath.Join(m.Proc, "kallsyms"))
+	file, err := os.Open(filepath.Join(m.Proc, "kallsyms"))
 	if errors.Is(err, fs.ErrNotExist) {
 		c.State = Warning
 		c.Detail = "no kallsyms: kernel functions will have no names"
 		return c
 	}
-	addr, _, _ := strings.Cut(text, " ")
-	if err == nil && strings.Trim(addr, "0") != "" {
-		c.Detail = "kernel functions have names"
-		return c
+	if err == nil {
+		defer file.Close()
+		for list := kallsyms.NewReader(file); list.Next(); {
+			if at, err := list.Address(); err == nil && at != 0 {
+				c.Detail = "kernel functions have names"
+				return c
+			}
+		}
 	}
 	c.State = Warning
 	c.Detail = "kernel addresses are hidden"

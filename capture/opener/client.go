@@ -8,9 +8,12 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/capture/sandbox"
 )
 
 // A Client asks an opener. Its methods may be called by several goroutines.
@@ -76,6 +79,7 @@ func Start() (*Client, error) {
 	// It holds nothing that others wait for the end of: a thread of it may hang beyond the recording.
 	c.cmd = &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{serverName}, Dir: "/", ExtraFiles: others, Env: environment(),
+		SysProcAttr: &syscall.SysProcAttr{AmbientCaps: sandbox.ForChildren()},
 	}
 	if err := c.cmd.Start(); err != nil {
 		living.Close()

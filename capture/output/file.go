@@ -1,7 +1,8 @@
 package output
 
 import (
-	"crypto/rand"
+	"fmt"
+	"math/rand/v2"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -57,8 +58,9 @@ func (p *Place) create() (file *os.File, temporary string, err error) {
 	return nil, "", p.failed("create", unix.EEXIST)
 }
 
-// temporaryName is short, as the output's own name may be as long as names can be.
-var temporaryName = func() string { return ".unspool-" + rand.Text()[:10] }
+// temporaryName is short, as the output's own name may be as long as names can be. It need not be secret, as the file
+// is new: no random numbers of the kernel's, which early in a boot there are none of yet.
+var temporaryName = func() string { return fmt.Sprintf(".unspool-%010x", rand.Uint64()>>24) }
 
 // give makes the user of sudo the owner of a file that root has made.
 func (u user) give(fd int) error {

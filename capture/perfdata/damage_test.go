@@ -107,11 +107,12 @@ func TestUnfinishedFileIsReadToItsEnd(t *testing.T) {
 func TestWhatIsNoRecordingIsSaidInWords(t *testing.T) {
 	swapped := []byte("2ELIFREP\x00\x00\x00\x00\x00\x00\x00\x68")
 	header := func(change func(h *fileHeader)) []byte {
-		h := fileHeader{Magic: magic, Size: headerSize, AttrSize: attrSize + 16, Attrs: section{104, attrSize + 16},
+		const size = fileAttrSize + 16
+		h := fileHeader{Magic: magic, Size: headerSize, AttrSize: size, Attrs: section{104, size},
 			Data: section{300, 8}}
 		change(&h)
 		b := encode(nil, h)
-		b = append(appendAttr(b, liveEvent("", 0).PerfEventAttr), make([]byte, 500)...)
+		b = append(appendAttr(b, liveEvent("", 0).PerfEventAttr, fileAttrSize), make([]byte, 500)...)
 		return b
 	}
 	for _, test := range []struct {
@@ -127,7 +128,7 @@ func TestWhatIsNoRecordingIsSaidInWords(t *testing.T) {
 		{"strange header", header(func(h *fileHeader) { h.Size = 200 }), "header of 200 bytes"},
 		{"no attributes", header(func(h *fileHeader) { h.Attrs.Size = 0 }), "attributes of 0 bytes"},
 		{"attributes beyond the end", header(func(h *fileHeader) { h.Attrs.Offset = 1 << 63 }),
-			"attributes of 144 bytes"},
+			"attributes of 128 bytes"},
 		{"attributes without size", header(func(h *fileHeader) { h.AttrSize = 0 }), "attributes of 0 bytes each"},
 		{"later attributes", header(func(h *fileHeader) { h.AttrSize, h.Attrs.Size, h.Attrs.Offset = 400, 400, 0 }),
 			"later perf"},
@@ -149,7 +150,7 @@ func TestAttributesOfOtherSizes(t *testing.T) {
 	for _, size := range []int{64, 72, 80, 96, 104, 112, 120, 128, 136, 144, 200} {
 		attr := liveEvent("", 1, 5)
 		attr.PerfEventAttr.Sample_type = sampleType
-		b := append(appendAttr(nil, attr.PerfEventAttr), make([]byte, 100)...)[:size]
+		b := append(appendAttr(nil, attr.PerfEventAttr, 128), make([]byte, 100)...)[:size]
 		le.PutUint32(b[4:], uint32(size))
 		file := encode(nil, fileHeader{Magic: magic, Size: headerSize, AttrSize: uint64(size + 16),
 			Attrs: section{104, uint64(size + 16)}, Data: section{uint64(104 + size + 24), 80}})

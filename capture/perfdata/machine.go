@@ -91,9 +91,9 @@ func ownFeatures(o Options, events []perfring.Attr) []feature {
 // eventDesc encodes the EVENT_DESC feature: every event with its IDs and its name.
 func eventDesc(events []perfring.Attr) []byte {
 	b := le.AppendUint32(nil, uint32(len(events)))
-	b = le.AppendUint32(b, attrSize)
+	b = le.AppendUint32(b, fileAttrSize)
 	for _, e := range events {
-		b = appendAttr(b, e.PerfEventAttr)
+		b = appendAttr(b, e.PerfEventAttr, fileAttrSize)
 		b = le.AppendUint32(b, uint32(len(e.IDs)))
 		b = appendString(b, e.Name)
 		for _, id := range e.IDs {

@@ -31,10 +31,14 @@ const (
 	miscBuildIDSize = 1 << 15 // PERF_RECORD_MISC_BUILD_ID_SIZE
 )
 
-// attrSize is the size with which attributes are written: PERF_ATTR_SIZE_VER7. perf refuses attributes
-// that are longer than its own struct. Up to version 6.4 it also assumes that the IDs in a HEADER_ATTR
-// record begin where its own struct ends, which has had this size since 5.13.
-const attrSize = 128
+// Sizes with which attributes are written. perf refuses those of a file that are longer than its own struct, so a file
+// has the size of Linux 4.8 (PERF_ATTR_SIZE_VER5); what came later is zero in all that is written. For a pipe, perf up
+// to version 6.4 assumes that the IDs in a HEADER_ATTR record begin where its own struct ends, which has the size of
+// PERF_ATTR_SIZE_VER7 since 5.13: older ones read no pipe.
+const (
+	fileAttrSize = 112
+	pipeAttrSize = 128
+)
 
 // Sizes of attributes: PERF_ATTR_SIZE_VER0, and room for what later kernels may add.
 const (
@@ -84,13 +88,12 @@ func appendString(b []byte, s string) []byte {
 // align rounds n up to a multiple of to, a power of two.
 func align(n, to int) int { return (n + to - 1) &^ (to - 1) }
 
-// appendAttr appends a with the size attrSize.
-func appendAttr(b []byte, a unix.PerfEventAttr) []byte {
-	a.Size = attrSize
+// appendAttr appends a with a size.
+func appendAttr(b []byte, a unix.PerfEventAttr, size int) []byte {
+	a.Size = uint32(size)
 	at := len(b)
 	b = encode(b, a)
-	// A later x/sys may know more fields than attrSize has room for.
-	return append(b[:min(len(b), at+attrSize)], make([]byte, max(0, at+attrSize-len(b)))...)
+	return append(b[:min(len(b), at+size)], make([]byte, max(0, at+size-len(b)))...)
 }
 
 // decodeAttr reads an attribute that takes all of b. Short attributes come from older versions of perf.

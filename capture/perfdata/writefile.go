@@ -7,7 +7,7 @@ func (w *Writer) beginFile() error {
 	b := make([]byte, headerSize)
 	events, attrs := w.appendEvents(nil, headerSize)
 	b = append(b, events...)
-	w.header = fileHeader{Magic: magic, Size: headerSize, AttrSize: attrSize + 16, Attrs: attrs}
+	w.header = fileHeader{Magic: magic, Size: headerSize, AttrSize: fileAttrSize + 16, Attrs: attrs}
 	for _, f := range w.early {
 		w.places[f.num] = section{uint64(len(b)), uint64(len(f.data))}
 		w.table = encode(w.table, w.places[f.num])
@@ -37,7 +37,7 @@ func (w *Writer) appendEvents(b []byte, at uint64) (_ []byte, attrs section) {
 	}
 	attrs.Offset = at + uint64(len(b))
 	for i, e := range w.events {
-		b = encode(appendAttr(b, e.PerfEventAttr), ids[i])
+		b = encode(appendAttr(b, e.PerfEventAttr, fileAttrSize), ids[i])
 	}
 	attrs.Size = at + uint64(len(b)) - attrs.Offset
 	return b, attrs

@@ -43,7 +43,7 @@ func (w *Writer) beginPipe() error {
 }
 
 // maxPipeIDs is how many IDs fit into a HEADER_ATTR record.
-const maxPipeIDs = (perfring.MaxRecordSize - recordHeader - attrSize) / 8
+const maxPipeIDs = (perfring.MaxRecordSize - recordHeader - pipeAttrSize) / 8
 
 // maxEventName is how long a name of an event is that is written. perf's are those of its command line.
 const maxEventName = 4096
@@ -54,8 +54,8 @@ const maxEventName = 4096
 func appendHeaderAttrs(b []byte, e perfring.Attr, several bool) []byte {
 	for ids := e.IDs; ; {
 		n := min(len(ids), maxPipeIDs)
-		b = appendHeader(b, perfring.RecordHeaderAttr, 0, recordHeader+attrSize+8*n)
-		b = appendAttr(b, e.PerfEventAttr)
+		b = appendHeader(b, perfring.RecordHeaderAttr, 0, recordHeader+pipeAttrSize+8*n)
+		b = appendAttr(b, e.PerfEventAttr, pipeAttrSize)
 		for _, id := range ids[:n] {
 			b = le.AppendUint64(b, id)
 		}

@@ -70,6 +70,21 @@ func Lower() error {
 	return c.apply()
 }
 
+// ForChildren are the capabilities of this process that a program which it runs would not have: by default, those that
+// a service or another program gave it. Root's children have root's, those of a file come from the file again.
+func ForChildren() (all []uintptr) {
+	c, err := ownCapabilities()
+	if err != nil || os.Geteuid() == 0 {
+		return nil
+	}
+	for n := range uintptr(64) {
+		if c.permitted()>>n&1 != 0 {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
 // Lowered says whether Raise would give something back.
 func Lowered() bool {
 	c, err := ownCapabilities()

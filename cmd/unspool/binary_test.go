@@ -24,6 +24,7 @@ import (
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 	"unspool/testdata/lane"
+	"unspool/testdata/oldkernel"
 	"unspool/testdata/programs"
 )
 
@@ -34,6 +35,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	oldkernel.Main()
 	status, err := buildAndRun(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -21,6 +21,11 @@ func FIFO(t testing.TB) *os.File {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	for name, mode := range map[string]os.FileMode{dir: 0o755, path: 0o666} { // for programs of other users
+		if err := os.Chmod(name, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

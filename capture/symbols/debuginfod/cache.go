@@ -2,11 +2,11 @@ package debuginfod
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -127,7 +127,7 @@ func (c cache) create(r request) (*os.File, error) {
 			return nil, c.failed(err)
 		}
 		// It is created as it will be: a confined process cannot change the mode of a file.
-		name := string(r.kind) + "." + rand.Text()[:6]
+		name := fmt.Sprintf("%s.%06x", r.kind, rand.Uint32()>>8)
 		file, err := os.OpenFile(filepath.Join(c.build(r), name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o400)
 		if err == nil || try > 0 || !errors.Is(err, fs.ErrNotExist) {
 			return file, c.failed(err)

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/testdata/oldkernel"
+	"unspool/testdata/programs"
+)
+
+// TestKernelsThatRefuse records on kernels that do not know some call or attribute, or allow less than this one: each
+// stack is complete, and what is missing is said.
+func TestKernelsThatRefuse(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	plain := programs.Build(t, "plain")
+	attr := func(refuse func(a *unix.PerfEventAttr) bool, errno unix.Errno) oldkernel.Kernel {
+		return oldkernel.Kernel{unix.SYS_PERF_EVENT_OPEN: func(c *oldkernel.Call) unix.Errno {
+			if a := c.Attr(); refuse(&a) {
+				return errno
+			}
+			return 0
+		}}
+	}
+	chains := attr(func(a *unix.PerfEventAttr) bool {
+		return a.Sample_type&unix.PERF_SAMPLE_CALLCHAIN != 0 && a.Bits&unix.PerfBitExcludeCallchainKernel == 0
+	}, unix.EACCES)
+	for _, c := range []struct {
+		name   string
+		kernel oldkernel.Kernel
+		event  string
+		says   string
+	}{
+		{"callchains of the kernel are not for everybody", chains, "page-faults:u", ""},
+		{"nor is its code", chains, "page-faults", "recording user code only"},
+		{"seccomp before 5.7", oldkernel.Kernel{unix.SYS_SECCOMP: func(c *oldkernel.Call) unix.Errno {
+			if c.Args[1]&unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH != 0 {
+				return unix.EINVAL
+			}
+			return 0
+		}}, "page-faults:u", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := recordOn(t, c.kernel, "-e", c.event, "-c", "1", "--", plain, programs.Times(counted))
+			r.whollyComplete(t)
+			if r.stats.Samples.Total < counted || r.stats.Samples.Lost > 0 {
+				t.Errorf("%d samples, %d lost", r.stats.Samples.Total, r.stats.Samples.Lost)
+			}
+			if !strings.Contains(r.stderr, c.says) || strings.Contains(r.stderr, "not in force") {
+				t.Errorf("it says, instead of %q:\n%s", c.says, r.stderr)
+			}
+		})
+	}
+}
+
+// recordOn is record on another kernel.
+func recordOn(t *testing.T, kernel oldkernel.Kernel, args ...string) recording {
+	t.Helper()
+	dir := t.TempDir()
+	path, stats := dir+"/perf.data", dir+"/stats.json"
+	e := start(t, dir, func(cmd *exec.Cmd) { kernel.Runs(t, cmd) },
+		slices.Concat([]string{"record", "-o", path, "--stats", stats}, args)...).wait()
+	if e.status != 0 {
+		t.Fatalf("status %d\n%s", e.status, e.stderr)
+	}
+	return made(t, path, stats, e)
+}
