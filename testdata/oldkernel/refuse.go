@@ -72,8 +72,10 @@ func Main() {
 
 // begin becomes the program in the arguments, with a filter.
 func begin(numbers []string) error {
-	runtime.LockOSThread()                                                             // the filter is this thread's, which execve leaves
-	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}} // seccomp_data.nr
+	// The filter is this thread's, which execve leaves.
+	runtime.LockOSThread()
+	number := unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS} // at offset 0 of seccomp_data
+	filter := []unix.SockFilter{number}
 	for i, n := range numbers {
 		nr, err := strconv.ParseUint(n, 10, 32)
 		if err != nil {
