@@ -28,7 +28,7 @@ GOLANGCILINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # ./... leaves out directories named testdata. The package whose tests take longest comes first.
 PACKAGES := ./cmd/unspool ./... ./testdata/programs ./testdata/browser ./testdata/costs ./testdata/inputs \
-	./testdata/lane ./testdata/recordings
+	./testdata/lane ./testdata/oldkernel ./testdata/recordings
 # A module of its own: programs that only tests start, with the packages that only they import.
 READERS  := testdata/readers
 SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './testdata/*' 2>/dev/null) go.mod go.sum \
