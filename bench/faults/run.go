@@ -26,6 +26,7 @@ const (
 	hang       = "hang"    // noticed, as a test did not end in time
 	unnoticed  = "not"     // all tests that reach it pass
 	unfinished = "not yet" // those that were run pass, and the time was over
+	same       = "same"    // written by hand, with the reason in place of a test: no test could notice it
 	unreached  = "unreached"
 	broken     = "broken" // it does not compile
 	gone       = "gone"   // the line is not there
