@@ -215,9 +215,9 @@ func TestCutStacksWantHelp(t *testing.T) {
 		}
 		for space := range uint64(3 * maxCutSpaces) {
 			j.cut(space)
-		}
-		if n := len(j.wanted); n > maxCutSpaces {
-			t.Errorf("%d processes are remembered", n)
+			if n := len(j.wanted); n > maxCutSpaces {
+				t.Fatalf("%d processes are remembered", n)
+			}
 		}
 	}
 	deep := &unwind.Result{Frames: []unwind.Frame{{SP: 1 << 16}, {SP: 1<<16 + 1<<9}}}

@@ -77,9 +77,9 @@ func TestFewCutStacksAreReadLittle(t *testing.T) {
 	}
 	for space := range uint64(3 * maxCutSpaces) {
 		all.open(space)
-	}
-	if n := len(all.of); n > maxCutSpaces {
-		t.Errorf("accounts of %d processes", n)
+		if n := len(all.of); n > maxCutSpaces {
+			t.Fatalf("accounts of %d processes", n)
+		}
 	}
 }
 
