@@ -172,9 +172,23 @@ func (m *Machine) explainBreakpoint(errno syscall.Errno, address uint64) (messag
 
 // explainPermission finds out which of the gates is shut.
 func (m *Machine) explainPermission(pid int) (message, fix string) {
+	message, fix = m.shutGate(pid)
+	if m.status("NoNewPrivs") == "1" && strings.Contains(fix, "sudo ") {
+		return message + "; and this process can gain none, by sudo or by a copy with capabilities (no_new_privs)", ""
+	}
+	return message, fix
+}
+
+func (m *Machine) shutGate(pid int) (message, fix string) {
 	n, err := m.sysctl("perf_event_paranoid")
 	caps := m.capabilities()
 	switch {
+	case caps.mayPerf() && m.inUserNamespace():
+		return "the capabilities of this process count in its user namespace only: for perf events they have to be " +
+			"those of the machine", ""
+	case caps.mayPerf() && !caps.has(capSysAdmin) && err == nil && n >= 3: // Debian's and Ubuntu's
+		return fmt.Sprintf("perf_event_paranoid is %d, which leaves perf events to CAP_SYS_ADMIN, whatever other "+
+			"capabilities this process has", n), setSysctl("perf_event_paranoid", 2)
 	case caps.mayPerf():
 		return "this process has the capability, yet perf events are refused: a container's seccomp profile or a " +
 			"security module forbids them", m.containerFix()
@@ -184,13 +198,13 @@ func (m *Machine) explainPermission(pid int) (message, fix string) {
 		return fmt.Sprintf("process %d is another user's: recording it takes a privilege", pid), m.sudo(true)
 	case n >= 1 && pid < 0:
 		return fmt.Sprintf("recording every process is not permitted to you (perf_event_paranoid is %d)", n),
-			setSysctl("perf_event_paranoid", 0)
+			m.sudo(true)
 	case n >= 2:
 		return fmt.Sprintf("perf events are not permitted to you as asked (perf_event_paranoid is %d)", n),
-			setSysctl("perf_event_paranoid", 1)
+			setSysctl("perf_event_paranoid", min(n-1, 2))
 	case n == 1:
 		return "sampling every process or another user's is not permitted (perf_event_paranoid is 1)",
-			setSysctl("perf_event_paranoid", 0)
+			m.sudo(true)
 	}
 	return "another user's process takes a privilege to record", m.sudo(false)
 }

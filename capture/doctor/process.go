@@ -50,6 +50,12 @@ func (m *Machine) capabilities() capSet {
 	return capSet(n)
 }
 
+// inUserNamespace reports whether this process is in a user namespace other than the machine's first.
+func (m *Machine) inUserNamespace() bool {
+	text, err := readText(filepath.Join(m.Proc, "self/uid_map"))
+	return err == nil && strings.Join(strings.Fields(text), " ") != "0 0 4294967295"
+}
+
 // sudo is the command that records with what this process lacks: the user's own, if it is a simple one. Root
 // cannot have more, unless a container takes it away.
 func (m *Machine) sudo(own bool) string {

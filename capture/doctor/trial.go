@@ -120,7 +120,7 @@ func (m *Machine) refused(what Tried, err error) Check {
 	c := Check{State: Warning}
 	if what == Everything && isPermission(err) && !m.capabilities().mayPerf() {
 		c.Detail = "-a is not permitted: your own programs alone can be recorded, with -p PID or -- COMMAND"
-		c.Fix, c.OwnOnly = setSysctl("perf_event_paranoid", 0), true
+		c.Fix, c.OwnOnly = m.sudo(false), true
 		return c
 	}
 	var ok bool
