@@ -69,7 +69,7 @@ func matchCounted(t testing.TB, r recording, chain programs.Chain, p programs.Pr
 		t.Errorf("%d samples: %.600s\n  all frames, leaf first: %.600s", s.Count, err, describe(own, s.Node))
 	}
 	if matched+truncated != counted {
-		t.Errorf("%d stacks match the chain, of %d that there are", matched+truncated, counted)
+		t.Errorf("%d stacks match the chain, of %d that there are:\n%s", matched+truncated, counted, r.stderr)
 	}
 	if st := &r.stats; st.Samples.Lost > 0 || int(st.Unwind.Complete+uint64(truncated)) > int(st.Samples.User) {
 		t.Errorf("of %+v stacks ended: %v", st.Samples, st.Unwind.Ended)

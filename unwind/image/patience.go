@@ -27,8 +27,9 @@ const (
 	// patienceWithRoom is the same as long as the rings have room, and mostWithRoom the most credit then.
 	patienceWithRoom = 200 * time.Millisecond
 	mostWithRoom     = patienceWithRoom + mostCredit
-	// firstCredit is for the beginning, when the files of all processes that run are read.
-	firstCredit = 600 * time.Millisecond
+	// firstCredit is for the beginning, when the files of all processes that run are read, all of it for one of them
+	// if need be: whoever reads it may have to wait for a CPU.
+	firstCredit = 2 * time.Second
 	// longTurn is how long a wait takes before the rings are looked at again.
 	longTurn = 10 * time.Millisecond
 	// shortLived is how long programs last at least that are opened while another file is waited for.
@@ -113,7 +114,7 @@ func (p *patience) left(late *lateness) time.Duration {
 	case late.waited < patienceForOne:
 		return min(patienceForOne-late.waited, p.credit)
 	}
-	return min(patienceWithRoom-late.waited, p.credit-mostCredit)
+	return min(max(patienceWithRoom-late.waited, p.credit-mostWithRoom), p.credit-mostCredit)
 }
 
 // turn is how long to wait before the rings are looked at again.

@@ -198,7 +198,10 @@ func TestPatienceWithRoom(t *testing.T) {
 		{"one late, with room", 1, 190 * time.Millisecond, true, 1},
 		{"one late, without room", 1, 190 * time.Millisecond, false, 0},
 		{"many late, with room", 100, 190 * time.Millisecond, true, 1},
-		{"many late, at the beginning", 100, 190 * time.Millisecond, true, 3},
+		{"many late, at the beginning", 100, 190 * time.Millisecond, true, 10},
+		{"one, a second and a half late, at the beginning", 1, 1500 * time.Millisecond, true, 1},
+		{"one too late, at the beginning", 1, 1800 * time.Millisecond, true, 0},
+		{"one late without room, at the beginning", 1, 190 * time.Millisecond, false, 0},
 		{"one too late", 1, 210 * time.Millisecond, true, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
