@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -22,11 +23,11 @@ func TestReaderThatStopsReading(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	need(t, "python3")
-	recorded := strconv.Itoa(neighbour(t, pythonItself(t), "-c", "import mmap, time\n"+
+	recorded := neighbour(t, pythonItself(t), "-c", "import mmap, time\n"+
 		"while True:\n"+
 		" with mmap.mmap(-1, 64 * mmap.PAGESIZE) as m:\n"+
 		"  for i in range(0, len(m), mmap.PAGESIZE): m[i] = 1\n"+
-		" time.sleep(.01)"))
+		" time.sleep(.01)")
 	for _, c := range []struct {
 		name, output string
 		args         []string
@@ -53,14 +54,21 @@ func TestReaderThatStopsReading(t *testing.T) {
 				// Of much more than the pipe holds, compressed.
 				what = append(what, "--", programs.Build(t, "deep"), programs.Times(300), "200")
 			} else {
-				what = append(what, "-p", recorded)
+				what = append(what, "-p", strconv.Itoa(recorded))
 			}
-			r := start(t, t.TempDir(), func(cmd *exec.Cmd) {
-				cmd.Stdout, cmd.ExtraFiles = writer, []*os.File{writer}
-			}, what...)
+			change := func(cmd *exec.Cmd) { cmd.Stdout, cmd.ExtraFiles = writer, []*os.File{writer} }
+			var r *running
 			if c.interrupt {
-				waitUntilFull(t, writer)
+				var control func(string)
+				r, control = startControlledAs(t, t.TempDir(), change, what...)
+				control("enable")
+				before := minorFaults(t, recorded)
+				lane.Eventually(t, "more samples than the pipe holds", func() bool {
+					return minorFaults(t, recorded) > before+1000
+				})
 				r.Process.Signal(syscall.SIGINT)
+			} else {
+				r = start(t, t.TempDir(), change, what...)
 			}
 			e := r.finish(t, 2*time.Minute)
 			if e.status == 0 || !strings.Contains(e.stderr, "its reader has stopped reading") ||
@@ -71,11 +79,19 @@ func TestReaderThatStopsReading(t *testing.T) {
 	}
 }
 
-// waitUntilFull waits until a pipe takes no more.
-func waitUntilFull(t *testing.T, pipe *os.File) {
+// minorFaults is how many page faults a process has had for which nothing was read.
+func minorFaults(t *testing.T, pid int) (n int) {
 	t.Helper()
-	lane.Eventually(t, "a pipe to be full", func() bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pipe.Fd()), Events: unix.POLLOUT}}, 0)
-		return err == nil && n == 0
-	})
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	if fields := strings.Fields(after); len(fields) > 7 {
+		n, err = strconv.Atoi(fields[7])
+	}
+	if n == 0 || err != nil {
+		t.Fatalf("%s: %v", stat, err)
+	}
+	return n
 }
