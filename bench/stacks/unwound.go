@@ -245,8 +245,7 @@ func readFunctions(path string) *functions {
 	return s
 }
 
-// name says what is at an offset of the file: a function, else the 256 bytes
-// around it.
+// name is that of the function at an offset of the file, or, if there is none, of the 256 bytes around the offset.
 func (s *functions) name(offset uint64) string {
 	for _, p := range s.segments {
 		if offset < p.Off || offset-p.Off >= p.Filesz {

@@ -134,7 +134,7 @@ func (c *capture) reaches(dir string, programs []string, from, to uint64) (user,
 	return user, complete
 }
 
-// isBelow says whether the program of a process is in a root. Others of that name may run on the machine.
+// isBelow reports whether a process runs a program of the root at dir, and not one of the same name outside of it.
 func (c *capture) isBelow(dir string, pid int32) bool {
 	return slices.ContainsFunc(c.maps[pid], func(m mapping) bool {
 		if !strings.HasPrefix(filepath.Base(m.name), c.comms[pid]) {

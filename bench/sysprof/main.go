@@ -109,7 +109,7 @@ func (b *bench) enter() error {
 	return err
 }
 
-// heading says what was run where.
+// heading is the title of the tables, with the command, the programs and the machine that they are of.
 func (b *bench) heading() string {
 	return fmt.Sprintf(`## %s
 
