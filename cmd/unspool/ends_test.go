@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,26 +122,18 @@ func freeze(t *testing.T, pid int) {
 		{"/sys/fs/cgroup/unified", "cgroup.freeze", "1", "0"},
 		{"/sys/fs/cgroup", "cgroup.freeze", "1", "0"},
 	} {
-		group := filepath.Join(kind.root, fmt.Sprintf("unspool-frozen-%d", pid))
-		if os.Mkdir(group, 0o755) != nil {
+		group := cgroupWith(t, kind.file, kind.root)
+		if group == "" {
 			continue
 		}
 		write := func(file, text string) error { return os.WriteFile(filepath.Join(group, file), []byte(text), 0o644) }
 		t.Cleanup(func() {
 			_ = write(kind.file, kind.thawed)
 			_ = syscall.Kill(pid, syscall.SIGKILL)
-			lane.Soon(func() bool { return os.Remove(group) == nil })
 		})
 		if write("cgroup.procs", strconv.Itoa(pid)) == nil && write(kind.file, kind.frozen) == nil {
 			return
 		}
 	}
 	t.Skip("skipped for want of a cgroup that can be frozen")
-}
-
-// hasEnded reports whether a process has ended, even if nobody has waited for it.
-func hasEnded(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return err != nil || strings.HasPrefix(state, "Z")
 }

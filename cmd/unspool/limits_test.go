@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"unspool/testdata/lane"
 )
 
 // limited are commands that limits keep from their work.
@@ -61,7 +63,10 @@ func needed() string { return fmt.Sprintf(", and at least %d more are needed", 3
 func TestFewProcesses(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	cgroup := limitedCgroup(t)
+	cgroup := cgroupWith(t, "pids.max", "/sys/fs/cgroup/pids", "/sys/fs/cgroup")
+	if cgroup == "" {
+		t.Skip("skipped for want of a cgroup that limits processes")
+	}
 	for _, most := range []int{1, 2, 3, 4, 5, 6, 8, 12, 16, 24} {
 		if err := os.WriteFile(filepath.Join(cgroup, "pids.max"), fmt.Append(nil, most), 0o644); err != nil {
 			t.Fatal(err)
@@ -75,21 +80,19 @@ func TestFewProcesses(t *testing.T) {
 	}
 }
 
-// limitedCgroup makes a cgroup that can have such a limit, until the test ends.
-func limitedCgroup(t *testing.T) string {
+// cgroupWith makes a cgroup that has a file below one of the roots, until the test ends; "" if none has.
+func cgroupWith(t *testing.T, file string, roots ...string) string {
 	t.Helper()
-	name := fmt.Sprintf("unspool-test-%d", os.Getpid())
-	for _, root := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
-		cgroup := filepath.Join(root, name)
-		if os.Mkdir(cgroup, 0o755) != nil {
+	for _, root := range roots {
+		cgroup, err := os.MkdirTemp(root, "unspool-test")
+		if err != nil {
 			continue
 		}
-		t.Cleanup(func() { _ = os.Remove(cgroup) })
-		if _, err := os.Stat(filepath.Join(cgroup, "pids.max")); err == nil {
+		t.Cleanup(func() { lane.Soon(func() bool { return os.Remove(cgroup) == nil }) })
+		if _, err := os.Stat(filepath.Join(cgroup, file)); err == nil {
 			return cgroup
 		}
 	}
-	t.Skip("skipped for want of a cgroup that limits processes")
 	return ""
 }
 

@@ -22,14 +22,26 @@ func awaitFile(t testing.TB, path string) {
 func untilStopped(t testing.TB, pid int) {
 	t.Helper()
 	lane.Eventually(t, fmt.Sprintf("process %d to stop", pid), func() bool {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			t.Fatalf("process %d has ended: %v", pid, err)
-		}
-		_, fields, _ := strings.Cut(string(text), ") ")
-		if strings.HasPrefix(fields, "Z") || strings.HasPrefix(fields, "X") {
+		if hasEnded(pid) {
 			t.Fatalf("process %d has ended", pid)
 		}
-		return strings.HasPrefix(fields, "T")
+		fields := statOf(pid)
+		return len(fields) > 0 && fields[0] == "T"
 	})
+}
+
+// hasEnded reports whether a process has ended, even if nobody has waited for it.
+func hasEnded(pid int) bool {
+	fields := statOf(pid)
+	return len(fields) == 0 || fields[0] == "Z" || fields[0] == "X"
+}
+
+// statOf are the fields of a process in /proc/PID/stat (proc(5)) from its state on; none if it is gone.
+func statOf(pid int) []string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
+	}
+	_, fields, _ := strings.Cut(string(text), ") ")
+	return strings.Fields(fields)
 }
