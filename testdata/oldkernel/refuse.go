@@ -127,10 +127,12 @@ func (k Kernel) Runs(t testing.TB, cmd *exec.Cmd) {
 	go func() { done <- k.answer(pair[0]) }()
 	t.Cleanup(func() {
 		theirs.Close() // if it was never started
+		// It is closed when nobody uses its number any more, which another test may get.
 		unix.Shutdown(pair[0], unix.SHUT_RDWR)
 		if err := <-done; err != nil {
 			t.Error("oldkernel:", err)
 		}
+		unix.Close(pair[0])
 	})
 }
 
@@ -158,7 +160,6 @@ const (
 
 // answer receives the filter's descriptor, and answers for all processes that have the filter until none is left.
 func (k Kernel) answer(socket int) error {
-	defer unix.Close(socket)
 	control := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := unix.Recvmsg(socket, make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)
 	if err != nil || n == 0 {
