@@ -23,16 +23,18 @@ func TestDeletedProgramsHaveNames(t *testing.T) {
 	need(t, "unshare")
 	need(t, "objcopy")
 	plain := programs.Build(t, "plain", "-g0")
+	// held waits until the recorder holds the file: how long that takes is for tests that judge by time.
+	const waits = `held() { until ls -l /proc/$u/fd | grep -q /gone; do sleep 0.01; done; }; ` +
+		`stopped() { until grep -q ^State:.T /proc/$!/status; do sleep 0.01; done; }; `
 	for _, c := range []struct{ name, script string }{
-		{"after it ended", "cp %[1]s gone && ./gone =20; rm gone"},
-		{"while it runs", "cp %[1]s gone; ./gone @20 & until grep -q '^State:.T' /proc/$!/status; do sleep 0.01; done; " +
-			"rm gone; kill -CONT $!; wait"},
-		{"replaced", "cp %[1]s gone && ./gone =20; rm gone; cp /bin/true gone; ./gone; echo >>gone"},
+		{"after it ended", "cp %[1]s gone && ./gone =20; held; rm gone"},
+		{"while it runs", "cp %[1]s gone; ./gone @20 & held; stopped; rm gone; kill -CONT $!; wait"},
+		{"replaced", "cp %[1]s gone && ./gone =20; held; rm gone; cp /bin/true gone; ./gone; echo >>gone"},
 		// One of the two files may have a build ID, and the other one none.
-		{"replaced by a program that runs, too", "cp %[1]s gone && ./gone =20; rm gone; " +
+		{"replaced by a program that runs, too", "cp %[1]s gone && ./gone =20; held; rm gone; " +
 			"cp /usr/bin/sha1sum gone; ./gone /dev/null; rm gone"},
-		{"with its mount", "unshare -m --propagation private sh -c 'mkdir m && mount -t tmpfs gone m && " +
-			"cp %[1]s m/gone && m/gone =20'"},
+		{"with its mount", "unshare -m --propagation private sh -c '" + waits + "mkdir m && mount -t tmpfs gone m && " +
+			"cp %[1]s m/gone; m/gone @20 & held; stopped; kill -CONT $!; wait'"},
 	} {
 		for _, id := range []string{"build ID", "inode"} {
 			for _, option := range []string{"--sandbox", "--no-sandbox"} {
@@ -48,7 +50,7 @@ func TestDeletedProgramsHaveNames(t *testing.T) {
 						cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
 					}
 					e := start(t, dir, alone, "record", option, "-o", "out.folded", "-e", "page-faults:u", "-c", "1",
-						"--stack-size", "8192", "--", "sh", "-c", fmt.Sprintf(c.script, program)).finish(t, time.Minute)
+						"--stack-size", "8192", "--", "sh", "-c", "export u=$PPID; "+waits+fmt.Sprintf(c.script, program)).finish(t, time.Minute)
 					folded, err := os.ReadFile(filepath.Join(dir, "out.folded"))
 					if err != nil || e.status != 0 {
 						t.Fatalf("status %d, %v\n%s", e.status, err, e.stderr)

@@ -46,9 +46,10 @@ func (s secret) in(b []byte) string {
 	return ""
 }
 
-// inFiles looks into every file below dir that was changed after a time, but for the directories of tests
+// inFiles looks for secrets in every file below dir that was changed after a time, but for the directories of tests
 // that run at the same time: some have perf copy the stacks of all processes.
-func (s secret) inFiles(dir string, since time.Time) (found []string, files int) {
+func inFiles(secrets []secret, dir string, since time.Time) (found []string, files int) {
+	buf := make([]byte, 1<<20)
 	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() && path != dir && strings.HasPrefix(e.Name(), "Test") {
 			return fs.SkipDir
@@ -59,7 +60,7 @@ func (s secret) inFiles(dir string, since time.Time) (found []string, files int)
 		if st, err := e.Info(); err != nil || st.ModTime().Before(since) {
 			return nil
 		}
-		where, err := s.inFile(path)
+		where, err := inFile(secrets, path, buf)
 		if err != nil {
 			return nil
 		}
@@ -72,16 +73,15 @@ func (s secret) inFiles(dir string, since time.Time) (found []string, files int)
 	return found, files
 }
 
-// inFile looks into a file a piece at a time: other tests have files that are larger than the memory, most of
+// inFile looks into a file a piece of buf's size at a time: other tests have files that are larger than the memory, most of
 // them holes.
-func (s secret) inFile(path string) (where string, err error) {
-	const most, overlap = 1 << 20, 64
+func inFile(secrets []secret, path string, buf []byte) (where string, err error) {
+	const overlap = 64
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	buf := make([]byte, most)
 	for at := int64(0); ; {
 		if at, err = unix.Seek(int(f.Fd()), at, unix.SEEK_DATA); err == unix.ENXIO {
 			return "", nil // there is no more
@@ -89,16 +89,18 @@ func (s secret) inFile(path string) (where string, err error) {
 			return "", err
 		}
 		n, err := f.ReadAt(buf, at)
-		if where := s.in(buf[:n]); where != "" {
-			return fmt.Sprintf("%s from %d on", where, at), nil
+		for _, s := range secrets {
+			if where := s.in(buf[:n]); where != "" {
+				return fmt.Sprintf("%s from %d on", where, at), nil
+			}
 		}
-		if n < most {
+		if n < len(buf) {
 			if err == io.EOF {
 				err = nil
 			}
 			return "", err
 		}
-		at += most - overlap
+		at += int64(len(buf)) - overlap
 	}
 }
 
@@ -118,6 +120,8 @@ func TestSecretOnAStackIsNeverWritten(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	program := programs.Build(t, "secret")
+	began := time.Now().Add(-time.Second)
+	var secrets []secret
 	for _, c := range []struct {
 		name string
 		args []string
@@ -127,9 +131,11 @@ func TestSecretOnAStackIsNeverWritten(t *testing.T) {
 		{"pipe", []string{"-o", "-"}},
 		{"verbose", []string{"-v", "-o", "perf.data", "--stack-size", "65528"}},
 	} {
+		s := newSecret()
+		secrets = append(secrets, s)
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s, dir, began := newSecret(), t.TempDir(), time.Now().Add(-time.Second)
+			dir := t.TempDir()
 			const times = 60
 			args := slices.Concat([]string{"record", "--stats", "stats.json"}, programs.Faults(), c.args)
 			told := filepath.Join(t.TempDir(), "pid")
@@ -175,13 +181,9 @@ func TestSecretOnAStackIsNeverWritten(t *testing.T) {
 			if where := s.in([]byte(e.stdout + e.stderr)); where != "" {
 				t.Errorf("the secret is in the output: %s", where)
 			}
-			found, files := s.inFiles(dir, time.Time{})
+			found, files := inFiles([]secret{s}, dir, time.Time{})
 			if files < 2 {
 				t.Errorf("only %d files in %s", files, dir)
-			}
-			for _, tmp := range []string{"/tmp", "/var/tmp", "/dev/shm", "/run"} {
-				more, _ := s.inFiles(tmp, began)
-				found = append(found, more...)
 			}
 			for _, f := range found {
 				t.Errorf("the secret is in %s", f)
@@ -204,6 +206,14 @@ func TestSecretOnAStackIsNeverWritten(t *testing.T) {
 			}
 		})
 	}
+	t.Cleanup(func() { // once, when all have been recorded
+		for _, tmp := range []string{"/tmp", "/var/tmp", "/dev/shm", "/run"} {
+			found, _ := inFiles(secrets, tmp, began)
+			for _, f := range found {
+				t.Errorf("a secret is in %s", f)
+			}
+		}
+	})
 }
 
 // TestPerfLeaksTheSecret shows that the search finds what it looks for, and
@@ -219,7 +229,7 @@ func TestPerfLeaksTheSecret(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, out)
 	}
-	if found, _ := s.inFiles(dir, time.Time{}); len(found) == 0 {
+	if found, _ := inFiles([]secret{s}, dir, time.Time{}); len(found) == 0 {
 		t.Error("perf record --call-graph dwarf did not write the secret: the test looks in the wrong place")
 	}
 }
