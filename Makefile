@@ -55,7 +55,7 @@ define test_modules
 	exit $$status; } 2>&1
 endef
 
-.PHONY: build demo test golden test-machine test-smoke test-sysprof test-sid race lint fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
+.PHONY: build demo test golden test-machine test-smoke test-sysprof test-sid test-kernels race lint fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
 
 build: bin/unspool ## build bin/unspool (the default)
 
@@ -135,6 +135,18 @@ test-sid: bin/unspool ## the tests that use perf, with perf, Hotspot and samply 
 	export PATH="$(CURDIR)/dist/_sysprof/commands:$$PATH"; \
 	$(GO) test -ldflags=-w -count=1 -vet=off -v -p 1 -parallel 6 -run '$(SID_TESTS)' ./capture/perfdata \
 		./capture/profile ./capture ./cmd/unspool 2>&1 | tee dist/sid.log | awk -f .ci/digest.awk
+
+# What depends on the kernel, and not on how fast the machine is, by the kernels of these releases of Debian.
+KERNELS      ?= trixie
+KERNEL_TESTS := ^Test(UnprivilegedUserRecordsOwn|KernelsThatRefuse|CommandWaitsWhenItsEventsAreOpened)
+
+test-kernels: bin/unspool ## tests that depend on the kernel, in qemu, by Debian's KERNELS=trixie (RUN=Name: only these)
+	@mkdir -p dist
+	@CGO_ENABLED=0 $(GO) test -c -trimpath -vet=off -ldflags=-w -o dist/kernels.test ./cmd/unspool
+	@export UNSPOOL_BINARY="$${UNSPOOL_BINARY:-$(CURDIR)/bin/unspool}"; for suite in $(KERNELS); do .ci/kernel $$suite sh -c \
+		'uname -sr; echo 2 >/proc/sys/kernel/perf_event_paranoid; cd cmd/unspool && exec ../../dist/kernels.test \
+		-test.v -test.parallel 1 -test.run "$$0"' '$(or $(RUN),$(KERNEL_TESTS))' || echo "FAIL .ci/kernel: status $$?"; done 2>&1 | \
+	tee dist/kernels.log | awk -f .ci/digest.awk
 
 # Without the tests of the command line: the program that these start has no race detector.
 race: PACKAGES := $$($(GO) list $(PACKAGES) | grep -vx unspool/cmd/unspool)

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -55,6 +59,38 @@ func TestKernelsThatRefuse(t *testing.T) {
 				t.Errorf("it says, instead of %q:\n%s", c.says, r.stderr)
 			}
 		})
+	}
+}
+
+// TestCommandWaitsWhenItsEventsAreOpened expects the process that becomes the command to have said that it waits, each
+// time that an event is opened for it. Before, an exec of its own could enable the event, and samples of unspool came
+// before those of the command.
+func TestCommandWaitsWhenItsEventsAreOpened(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	said := make(map[string]bool) // threads that wrote something
+	var opened, waited atomic.Int32
+	watch := oldkernel.Kernel{
+		unix.SYS_WRITE: func(c *oldkernel.Call) unix.Errno {
+			said[strconv.Itoa(c.PID)] = true
+			return 0
+		},
+		unix.SYS_PERF_EVENT_OPEN: func(c *oldkernel.Call) unix.Errno {
+			if pid := int32(c.Args[1]); pid > 0 {
+				opened.Add(1)
+				threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+				if slices.ContainsFunc(threads, func(e os.DirEntry) bool { return said[e.Name()] }) {
+					waited.Add(1)
+				}
+			}
+			return 0
+		},
+	}
+	r := recordOn(t, watch, slices.Concat(programs.Faults(),
+		[]string{"--", programs.Build(t, "plain"), programs.Times(counted)})...)
+	r.whollyComplete(t)
+	if opened.Load() == 0 || opened.Load() > waited.Load() {
+		t.Errorf("%d events were opened, %d of them when the process waited", opened.Load(), waited.Load())
 	}
 }
 
