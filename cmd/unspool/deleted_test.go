@@ -49,8 +49,9 @@ func TestDeletedProgramsHaveNames(t *testing.T) {
 					alone := func(cmd *exec.Cmd) { // without the copies in perf's cache
 						cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
 					}
+					script := "export u=$PPID; " + waits + fmt.Sprintf(c.script, program)
 					e := start(t, dir, alone, "record", option, "-o", "out.folded", "-e", "page-faults:u", "-c", "1",
-						"--stack-size", "8192", "--", "sh", "-c", "export u=$PPID; "+waits+fmt.Sprintf(c.script, program)).finish(t, time.Minute)
+						"--stack-size", "8192", "--", "sh", "-c", script).finish(t, time.Minute)
 					folded, err := os.ReadFile(filepath.Join(dir, "out.folded"))
 					if err != nil || e.status != 0 {
 						t.Fatalf("status %d, %v\n%s", e.status, err, e.stderr)

@@ -73,9 +73,9 @@ func inFiles(secrets []secret, dir string, since time.Time) (found []string, fil
 	return found, files
 }
 
-// inFile looks into a file a piece of buf's size at a time: other tests have files that are larger than the memory, most of
-// them holes.
-func inFile(secrets []secret, path string, buf []byte) (where string, err error) {
+// inFile looks into a file a piece of buf's size at a time: other tests have files that are larger than the memory,
+// most of them holes.
+func inFile(secrets []secret, path string, buf []byte) (string, error) {
 	const overlap = 64
 	f, err := os.Open(path)
 	if err != nil {
