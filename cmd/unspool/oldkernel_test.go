@@ -16,47 +16,59 @@ import (
 	"unspool/testdata/programs"
 )
 
+// A refusal is a kernel that refuses something when an event is recorded, and a part of what record says then.
+type refusal struct {
+	name   string
+	kernel oldkernel.Kernel
+	event  string
+	says   string
+	reads  string // the option with which the recording is read on that kernel, too
+}
+
 // TestKernelsThatRefuse records on kernels that do not know some call or attribute, or allow less than this one: each
 // stack is complete, and what is missing is said.
 func TestKernelsThatRefuse(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	plain := programs.Build(t, "plain")
-	attr := func(refuse func(a *unix.PerfEventAttr) bool, errno unix.Errno) oldkernel.Kernel {
-		return oldkernel.Kernel{unix.SYS_PERF_EVENT_OPEN: func(c *oldkernel.Call) unix.Errno {
-			if a := c.Attr(); refuse(&a) {
-				return errno
-			}
-			return 0
-		}}
-	}
-	chains := attr(func(a *unix.PerfEventAttr) bool {
+	chains := oldkernel.Attribute(func(a *unix.PerfEventAttr) bool {
 		return a.Sample_type&unix.PERF_SAMPLE_CALLCHAIN != 0 && a.Bits&unix.PerfBitExcludeCallchainKernel == 0
 	}, unix.EACCES)
-	for _, c := range []struct {
-		name   string
-		kernel oldkernel.Kernel
-		event  string
-		says   string
-	}{
-		{"callchains of the kernel are not for everybody", chains, "page-faults:u", ""},
-		{"nor is its code", chains, "page-faults", "recording user code only"},
-		{"seccomp before 5.7", oldkernel.Kernel{unix.SYS_SECCOMP: func(c *oldkernel.Call) unix.Errno {
-			if c.Args[1]&unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH != 0 {
-				return unix.EINVAL
-			}
-			return 0
-		}}, "page-faults:u", ""},
-	} {
+	cases := []refusal{
+		{"callchains of the kernel are not for everybody", chains, "page-faults:u", "", ""},
+		{"nor is its code", chains, "page-faults", "recording user code only", ""},
+		{"Linux 4.18", oldkernel.WithoutAny(), "page-faults", "not in force: Landlock", "--sandbox"},
+	}
+	for _, f := range oldkernel.Newer {
+		c := refusal{"without " + f.Name, f.Kernel, "page-faults", f.Says, ""}
+		if f.Name == "openat2" { // which confinement refuses, too
+			c.reads = "--no-sandbox"
+		}
+		cases = append(cases, c)
+	}
+	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := recordOn(t, c.kernel, "-e", c.event, "-c", "1", "--", plain, programs.Times(counted))
+			var refused atomic.Int64
+			kernel := c.kernel.Counting(&refused)
+			r := recordOn(t, kernel, "-e", c.event, "-c", "1", "--stack-size", "8192", "--", plain,
+				programs.Times(counted))
 			r.whollyComplete(t)
 			if r.stats.Samples.Total < counted || r.stats.Samples.Lost > 0 {
 				t.Errorf("%d samples, %d lost", r.stats.Samples.Total, r.stats.Samples.Lost)
 			}
-			if !strings.Contains(r.stderr, c.says) || strings.Contains(r.stderr, "not in force") {
+			if !strings.Contains(r.stderr, c.says) || c.says == "" && strings.Contains(r.stderr, "not in force") {
 				t.Errorf("it says, instead of %q:\n%s", c.says, r.stderr)
+			}
+			if c.reads != "" {
+				e := start(t, t.TempDir(), func(cmd *exec.Cmd) { kernel.Runs(t, cmd) }, "convert", c.reads, r.path,
+					"--format", "folded", "-o", "-").wait()
+				if e.status != 0 || !strings.Contains(e.stdout, "plain_middle;plain_leaf") {
+					t.Errorf("convert: status %d\n%s\n%s", e.status, e.stdout, e.stderr)
+				}
+			}
+			if refused.Load() == 0 {
+				t.Error("nothing was refused")
 			}
 		})
 	}

@@ -21,19 +21,11 @@ import (
 // A Kernel is what a kernel answers to calls, by their numbers: 0 lets a call pass.
 type Kernel map[uintptr]func(c *Call) unix.Errno
 
-// Lacks is a kernel that does not know the calls.
-func Lacks(numbers ...uintptr) Kernel {
-	k := make(Kernel)
-	for _, nr := range numbers {
-		k[nr] = func(*Call) unix.Errno { return unix.ENOSYS }
-	}
-	return k
-}
-
 // A Call is one that a program makes.
 type Call struct {
-	PID  int // of the thread
-	Args [6]uint64
+	PID     int // of the thread
+	Args    [6]uint64
+	Returns int64 // if it is not 0, the call is not made, and returns this
 }
 
 // Read reads what an argument points to. What cannot be read is zero.
@@ -185,8 +177,9 @@ func (k Kernel) answer(socket int) error {
 			return fmt.Errorf("receive: %w", errno)
 		}
 		reply := response{id: asked.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-		if refuse := k[uintptr(asked.nr)](&Call{int(asked.pid), asked.args}); refuse != 0 {
-			reply.error, reply.flags = -int32(refuse), 0
+		call := Call{PID: int(asked.pid), Args: asked.args}
+		if refuse := k[uintptr(asked.nr)](&call); refuse != 0 || call.Returns != 0 {
+			reply.val, reply.error, reply.flags = call.Returns, -int32(refuse), 0
 		}
 		if errno := ioctl(fd, respond, unsafe.Pointer(&reply)); errno != 0 && errno != unix.ENOENT {
 			return fmt.Errorf("respond: %w", errno)
