@@ -15,6 +15,7 @@ import (
 
 	"unspool/testdata/costs"
 	"unspool/testdata/inputs"
+	"unspool/testdata/programs"
 	"unspool/unwind/jit/jitdump"
 )
 
@@ -167,11 +168,9 @@ func TestWhosePerfMapIsBelieved(t *testing.T) {
 
 // A running process may have a root directory, a PID namespace and a user of its own.
 func TestPerfMapOfAProcessWithItsOwnRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("not root: nothing can be mounted")
-	}
+	programs.NeedMounts(t)
 	// In the new PID namespace, it is process 1.
-	cmd := exec.Command(need(t, "unshare"), "--mount", "--pid", "--fork", "sh", "-c",
+	cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "sh", "-c",
 		"mount -t tmpfs none /tmp && echo '1000 10 f' >/tmp/perf-1.map && chown 12345 /tmp/perf-1.map && "+
 			"exec "+need(t, "setpriv")+" --reuid 12345 --clear-groups sh -c 'echo; read line'")
 	stdin, err := cmd.StdinPipe()

@@ -249,7 +249,7 @@ func TestProgramInMemfd(t *testing.T) {
 func TestProgramOnOverlayfs(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	need(t, "unshare", "mount")
+	programs.NeedMounts(t)
 	for _, c := range []struct{ name, touch string }{
 		{"in the lower layer", ":"},
 		{"copied to the upper layer", "touch merged/stays"},

@@ -118,6 +118,7 @@ func TestMachineKilledRecording(t *testing.T) {
 func mountTmpfs(t *testing.T, options string) string {
 	t.Helper()
 	needRoot(t)
+	programs.NeedMounts(t)
 	dir := t.TempDir()
 	holder := exec.Command("sh", "-c", `mount -t tmpfs -o "$1" none "$2" && echo mounted && cat >/dev/null`,
 		"sh", options, dir)

@@ -20,11 +20,10 @@ import (
 func TestDeletedProgramsHaveNames(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	need(t, "unshare")
 	need(t, "objcopy")
 	plain := programs.Build(t, "plain", "-g0")
 	// held waits until the recorder holds the file: how long that takes is for tests that judge by time.
-	const waits = `held() { until ls -l /proc/$u/fd | grep -q /gone; do sleep 0.01; done; }; ` +
+	const waits = `held() { until ls -l /proc/$u/fd | grep -q /gone$; do sleep 0.01; done; }; ` +
 		`stopped() { until grep -q ^State:.T /proc/$!/status; do sleep 0.01; done; }; `
 	for _, c := range []struct{ name, script string }{
 		{"after it ended", "cp %[1]s gone && ./gone =20; held; rm gone"},
@@ -32,7 +31,7 @@ func TestDeletedProgramsHaveNames(t *testing.T) {
 		{"replaced", "cp %[1]s gone && ./gone =20; held; rm gone; cp /bin/true gone; ./gone; echo >>gone"},
 		// One of the two files may have a build ID, and the other one none.
 		{"replaced by a program that runs, too", "cp %[1]s gone && ./gone =20; held; rm gone; " +
-			"cp /usr/bin/sha1sum gone; ./gone /dev/null; rm gone"},
+			"cp /usr/bin/sha1sum gone; ./gone /dev/null; held; rm gone"},
 		{"with its mount", "unshare -m --propagation private sh -c '" + waits + "mkdir m && mount -t tmpfs gone m && " +
 			"cp %[1]s m/gone; m/gone @20 & held; stopped; kill -CONT $!; wait'"},
 	} {
@@ -40,6 +39,9 @@ func TestDeletedProgramsHaveNames(t *testing.T) {
 			for _, option := range []string{"--sandbox", "--no-sandbox"} {
 				t.Run(fmt.Sprintf("%s by %s %s", c.name, id, option), func(t *testing.T) {
 					t.Parallel()
+					if c.name == "with its mount" {
+						programs.NeedMounts(t)
+					}
 					dir := t.TempDir()
 					program := plain
 					if id == "inode" {

@@ -35,7 +35,7 @@ func TestMappedFileIsTheOneThatIsRead(t *testing.T) {
 			return p
 		}},
 		{"in a mount namespace of its own", func(t *testing.T, path string) *programs.Process {
-			need(t, "unshare")
+			programs.NeedMounts(t)
 			// The directory that the test sees stays empty: the program lies on
 			// a file system that only it sees.
 			script := path + ".sh"

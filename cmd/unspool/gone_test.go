@@ -81,8 +81,7 @@ func goneAreComplete(t *testing.T, r recording, leaf string, n int) {
 func TestProgramsInMountsThatAreGone(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	need(t, "unshare")
-	need(t, "mount")
+	programs.NeedMounts(t)
 	const processes, times = 3, 5
 	dir, program, fifo := t.TempDir(), buildCase(t, "stays.c"), programs.FIFO(t)
 	script := fmt.Sprintf("mount -t tmpfs gone %[1]s && cp %[2]s %[1]s/gone$i && %[1]s/gone$i =%[3]d %[4]s", dir,

@@ -20,7 +20,8 @@ import (
 func TestConfinedRecordingFollowsCPUs(t *testing.T) {
 	t.Parallel()
 	program := hotplugMark.build(t)
-	need(t, "mount", "taskset")
+	need(t, "taskset")
+	programs.NeedMounts(t)
 	const online = "/sys/devices/system/cpu/online"
 	if text, err := os.ReadFile(online); err != nil || strings.TrimSpace(string(text)) != "0-1" {
 		t.Skipf("skipped for want of a machine with two CPUs: %q, %v", text, err)

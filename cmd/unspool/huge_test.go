@@ -33,7 +33,7 @@ func TestNodeInHugePages(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	need(t, "node")
-	node := startAsked(t, t.TempDir(), "node", "--use-largepages=silent", "-e", `
+	node := startAsked(t, t.TempDir(), "node", atOnce, "--use-largepages=silent", "-e", `
 		const fs = require("fs"), line = Buffer.alloc(1);
 		fs.writeSync(1, "ready\n");
 		while (fs.readSync(0, line, 0, 1) === 1) {

@@ -107,6 +107,9 @@ func recordAsked(t *testing.T, a *asked, options ...string) recording {
 	return r.stop(t)
 }
 
+// atOnce has Node optimize what is hot before it goes on, so that it has when it says that it is ready.
+const atOnce = "--no-concurrent-recompilation"
+
 // TestGeneratedCode records programs whose code is generated at run time.
 func TestGeneratedCode(t *testing.T) {
 	t.Parallel()
@@ -115,7 +118,7 @@ func TestGeneratedCode(t *testing.T) {
 	t.Run("node", func(t *testing.T) {
 		t.Parallel()
 		need(t, "node")
-		r := recordAsked(t, startAsked(t, t.TempDir(), "node", source(t, "touch.js"), times))
+		r := recordAsked(t, startAsked(t, t.TempDir(), "node", atOnce, source(t, "touch.js"), times))
 		r.whollyComplete(t)
 		generatedLeaf{runtime: "uv_run", leaves: true}.leads(t, r, touched)
 	})
@@ -167,8 +170,8 @@ func TestJitdump(t *testing.T) {
 	t.Run("node", func(t *testing.T) {
 		t.Parallel()
 		need(t, "node")
-		node := startAsked(t, t.TempDir(), "node", "--perf-prof", "--perf-prof-unwinding-info", source(t, "touch.js"),
-			times, "12000")
+		node := startAsked(t, t.TempDir(), "node", atOnce, "--perf-prof", "--perf-prof-unwinding-info",
+			source(t, "touch.js"), times, "12000")
 		r := recordAsked(t, node)
 		r.whollyComplete(t)
 		generatedLeaf{runtime: "uv_run", names: "JS:", leaves: true}.leads(t, r, touched)

@@ -18,7 +18,8 @@ import (
 func TestContainersPIDNamespace(t *testing.T) {
 	t.Parallel()
 	program := namespaceMark.build(t)
-	need(t, "unshare", "mkfifo")
+	need(t, "mkfifo")
+	programs.NeedMounts(t)
 	dir := t.TempDir()
 	// The neighbour, outside, goes when the command inside has begun, which ends when the neighbour has.
 	output(t, dir, "mkfifo", "begun", "over")

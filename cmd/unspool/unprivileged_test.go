@@ -83,7 +83,7 @@ func TestUnprivilegedUserRecordsOwnCommand(t *testing.T) {
 		t.Errorf("it does not say that the ring is smaller:\n%s", e.stderr)
 	}
 	e = asNobody(t, dir, slices.Concat([]string{"record", "-o", "perf.data", "--stats", "stats.json"},
-		programs.Faults(), []string{"--stack-size", "8192", "--", program, programs.Times(counted)})...)
+		programs.Faults(), []string{"--stack-size", "16384", "--", program, programs.Times(counted)})...)
 	if e.status != 0 {
 		t.Fatalf("status %d\n%s", e.status, e.stderr)
 	}
@@ -151,7 +151,7 @@ func TestUnprivilegedUserRecordsOwnProcess(t *testing.T) {
 		<-reaped
 	}()
 	e := asNobody(t, dir, slices.Concat([]string{"record", "-D", "-1", "--control", "fifo:control,ack", "-p",
-		fmt.Sprint(proc.Process.Pid), "-o", "perf.data", "--stats", "stats.json", "--stack-size", "8192"},
+		fmt.Sprint(proc.Process.Pid), "-o", "perf.data", "--stats", "stats.json", "--stack-size", "16384"},
 		programs.Faults())...)
 	if e.status != 0 {
 		t.Fatalf("status %d\n%s", e.status, e.stderr)
