@@ -128,7 +128,7 @@ func within(ranges []kernelRange, ip uint64) bool {
 
 // findCode reads the kernel's symbols, which are in order of address, only up to the second loader, the one
 // for 32-bit programs, as the kernel formats each line when it is read. The rest is found if it comes before
-// that. If kptr_restrict hides the addresses, all are zero, and nothing is found.
+// that. If the kernel hides the addresses, all are zero, and nothing is found.
 func findCode(list io.Reader) (code kernelCode) {
 	symbols := kallsyms.NewReader(list)
 	var of *[]kernelRange // what has a range that begins at start and has no end yet

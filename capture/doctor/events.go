@@ -184,8 +184,8 @@ func (m *Machine) kernelDepth() Check {
 	return c
 }
 
-// kernelSymbols looks at what kptr_restrict leads to: zeros for addresses. Some symbols of a kernel are at zero, and
-// come first.
+// kernelSymbols looks whether the kernel shows zeros for addresses. Some symbols of a kernel are at zero, and come
+// first.
 func (m *Machine) kernelSymbols() Check {
 	c := Check{Name: "kernel symbols"}
 	file, err := os.Open(filepath.Join(m.Proc, "kallsyms"))
@@ -203,18 +203,12 @@ func (m *Machine) kernelSymbols() Check {
 			}
 		}
 	}
-	c.State = Warning
-	c.Detail = "kernel addresses are hidden"
-	cause, fixed := "kptr_restrict", 0
-	if n, err := m.sysctl(cause); err == nil && n == 0 {
-		// Then kallsyms_show_value asks for CAP_SYSLOG or perf_event_paranoid <= 1.
-		cause, fixed = "perf_event_paranoid", 1
+	why, fromAll := kallsyms.Hidden(m.Proc)
+	c.State, c.Fix = Warning, m.sudo(false)
+	if fromAll {
+		c.Fix = setSysctl("kptr_restrict", 1)
 	}
-	c.Fix = setSysctl(cause, fixed)
-	if n, err := m.sysctl(cause); err == nil {
-		c.Detail += fmt.Sprintf(" from you (%s is %d)", cause, n)
-	}
-	c.Detail += ": kernel functions will have no names"
+	c.Detail = fmt.Sprintf("kernel functions will have no names, as %v: %s", kallsyms.ErrHidden, why)
 	return c
 }
 

@@ -3,7 +3,7 @@
 //	ffffffff814b2c40 t load_elf_binary
 //	ffffffffc0a01000 T xfs_bmap	[xfs]
 //
-// The letters are those of nm(1). For users who may not see addresses (kernel.kptr_restrict) the addresses
+// The letters are those of nm(1). For users who may not see addresses (see Hidden) the addresses
 // are zeros. The bytes of a symbol belong to the Reader.
 package kallsyms
 

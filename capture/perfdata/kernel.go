@@ -22,17 +22,16 @@ const (
 	ntGNUBuildID = 3          // NT_GNU_BUILD_ID in elf.h
 )
 
-// ErrHiddenAddresses says that the kernel's addresses can't be read, so that kernel frames of the
-// recording will have no names.
-var ErrHiddenAddresses = errors.New("kernel addresses are hidden; show them with: sysctl " +
-	"kernel.kptr_restrict=0")
-
 // KernelRecords makes the records that perf writes about the kernel and its modules before the first sample:
 // MMAP records, without which perf names no kernel address, and build IDs. f is the format of the recording;
-// the records' trailers are zero. Along with an error it returns what it found: with [ErrHiddenAddresses],
+// the records' trailers are zero. Along with an error it returns what it found: with [kallsyms.ErrHidden],
 // these are the build IDs.
 func KernelRecords(f *perfring.Format) (records [][]byte, ids []BuildID, err error) {
-	return kernelRecords(f, "/")
+	records, ids, err = kernelRecords(f, "/")
+	if errors.Is(err, kallsyms.ErrHidden) {
+		err = fmt.Errorf("%w: %s", err, kallsyms.Hint())
+	}
+	return records, ids, err
 }
 
 func kernelRecords(f *perfring.Format, root string) (records [][]byte, ids []BuildID, err error) {
@@ -55,7 +54,7 @@ func kernelRecords(f *perfring.Format, root string) (records [][]byte, ids []Bui
 		end = max(syms["_etext"], start)
 	}
 	if start == 0 {
-		return records, ids, ErrHiddenAddresses
+		return records, ids, kallsyms.ErrHidden
 	}
 	if end == start {
 		end = 1<<64 - 1
@@ -111,7 +110,7 @@ func codeSize(path string) uint64 {
 }
 
 // kernelSymbols returns the addresses of the symbols at the kernel's start and end. They are zero for
-// users from whom kptr_restrict hides addresses. If the size of the code is known, not 0, only the first
+// users from whom addresses are hidden. If the size of the code is known, not 0, only the first
 // symbols are read: all of them take longer than everything else that a recording begins with.
 func kernelSymbols(path string, size uint64) (map[string]uint64, error) {
 	f, err := os.Open(path)
@@ -132,7 +131,7 @@ func kernelSymbols(path string, size uint64) (map[string]uint64, error) {
 				return nil, fmt.Errorf("%s: address of %s: %w", path, list.Name, err)
 			}
 			if v == 0 {
-				return nil, ErrHiddenAddresses
+				return nil, kallsyms.ErrHidden
 			}
 			syms[string(list.Name)] = v
 		default:
@@ -178,7 +177,7 @@ func modules(root string) (mods []module, err error) {
 			return mods, fmt.Errorf("%s: %w", path, err)
 		}
 		if addr == 0 {
-			return mods, ErrHiddenAddresses
+			return mods, kallsyms.ErrHidden
 		}
 		m := module{path: files[field[0]], addr: addr, size: size}
 		if m.path == "" {

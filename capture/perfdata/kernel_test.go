@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"unspool/capture/kallsyms"
 	"unspool/perfring"
 
 	"golang.org/x/sys/unix"
@@ -86,8 +87,8 @@ func TestKernelRecords(t *testing.T) {
 		{"size that cannot be", map[string]string{"proc/kallsyms": kernelList,
 			"proc/iomem": "  02000000-01000000 : Kernel code\n"}, []mapping{kernel}, nil, nil},
 		{"hidden", map[string]string{"proc/kallsyms": "0000000000000000 T _text\n", "sys/kernel/notes": notes},
-			nil, []BuildID{{kernelName, id, true}}, ErrHiddenAddresses},
-		{"empty", map[string]string{"proc/kallsyms": ""}, nil, nil, ErrHiddenAddresses},
+			nil, []BuildID{{kernelName, id, true}}, kallsyms.ErrHidden},
+		{"empty", map[string]string{"proc/kallsyms": ""}, nil, nil, kallsyms.ErrHidden},
 		{"no file", nil, nil, nil, os.ErrNotExist},
 	} {
 		attr := liveEvent("", 0).PerfEventAttr

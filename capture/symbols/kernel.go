@@ -147,9 +147,12 @@ func (s *Symbolizer) readKernel() {
 	}
 	refAddr, err := k.readKallsyms(list)
 	switch {
-	case errors.Is(err, errHidden):
-		s.problem("kernel: no names: %s hides the addresses; run unspool as root, or "+
-			"`sysctl kernel.kptr_restrict=0`", path)
+	case errors.Is(err, kallsyms.ErrHidden):
+		hint := "it was copied by who may not see them"
+		if path == "/proc/kallsyms" {
+			hint = kallsyms.Hint()
+		}
+		s.problem("kernel: no names: %v in %s: %s", err, path, hint)
 		return
 	case err != nil:
 		s.problem("kernel: %s: %v", path, err)
@@ -165,9 +168,6 @@ func (s *Symbolizer) readKernel() {
 		k.readModules(modules)
 	}
 }
-
-// errHidden says that all addresses are zero, which is what kptr_restrict does.
-var errHidden = errors.New("all addresses are zero")
 
 // readKallsyms reads lines "address type name [module]" and returns the address of the symbol k.id.Ref.
 // Functions have the types t, T, w and W (nm). There are no sizes: each function reaches up to the next
@@ -221,7 +221,7 @@ func (k *kernel) readKallsyms(r io.Reader) (ref uint64, err error) {
 		if err := list.Err(); err != nil {
 			return 0, err
 		}
-		return 0, errHidden
+		return 0, kallsyms.ErrHidden
 	}
 	k.images = imageRanges(b.syms, images)
 	b.finish(&k.table, func(addr uint64) uint64 {

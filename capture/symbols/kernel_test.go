@@ -77,7 +77,7 @@ func TestHiddenKernelAddressesAreNamed(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	if p := s.Problems(); len(p) != 1 || !strings.Contains(p[0], "kptr_restrict") {
+	if p := s.Problems(); len(p) != 1 || !strings.Contains(p[0], "it was copied by who may not see them") {
 		t.Errorf("problems: %q", p)
 	}
 }

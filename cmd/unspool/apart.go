@@ -18,6 +18,7 @@ import (
 
 	"unspool/capture"
 	outfile "unspool/capture/output"
+	"unspool/capture/sandbox"
 )
 
 // A confined process cannot look names up, which another format than perf.data, or a comparison, needs. So
@@ -136,10 +137,11 @@ func typed(args []string) []string {
 	})
 }
 
-// again is this program with the same command line, to record.
+// again is this program with the same command line and the same capabilities, to record.
 func again(s *spooled) *exec.Cmd {
 	spool := fmt.Sprintf("--%s=%v", spoolFlag, s)
-	return &exec.Cmd{Path: "/proc/self/exe", Args: slices.Concat(os.Args[:2], []string{spool}, os.Args[2:])}
+	return &exec.Cmd{Path: "/proc/self/exe", Args: slices.Concat(os.Args[:2], []string{spool}, os.Args[2:]),
+		SysProcAttr: &syscall.SysProcAttr{AmbientCaps: sandbox.ForChildren()}}
 }
 
 // exitOf waits for the end of a process that records, and says how it ended.

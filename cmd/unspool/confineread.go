@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -71,8 +72,7 @@ func (f *sandboxFlags) confineReading(r reading) (c *confinement, err error) {
 // giveUp leaves to the opener what takes rights, and confines this process.
 func (c *confinement) giveUp(r *reading) (err error) {
 	// First what this process does itself: the opener is starting.
-	c.openKernel()
-	if err := capture.PrepareReading(); err != nil {
+	if err := errors.Join(c.openKernel(), capture.PrepareReading()); err != nil {
 		return err
 	}
 	for _, place := range r.outputs {
@@ -153,14 +153,18 @@ func (r *reading) openElsewhere() (paths []string, err error) {
 func ownDescriptor(path string) bool { return strings.HasPrefix(path, "/proc/self/fd/") }
 
 // openKernel opens the lists of the kernel's functions and modules: they have addresses only for who opens
-// them with the right to see these.
-func (c *confinement) openKernel() {
+// them with the right to see these, which is one of the capabilities that a recording has.
+func (c *confinement) openKernel() error {
+	if err := sandbox.Raise(); err != nil {
+		return err
+	}
 	c.kernel = make(map[string]*os.File)
 	for _, path := range []string{"/proc/kallsyms", "/proc/modules"} {
 		if file, err := os.Open(path); err == nil {
 			c.kernel[path] = file
 		}
 	}
+	return sandbox.Lower()
 }
 
 // openKernel opens a list of the kernel's functions or modules, with the rights that this process began with.
