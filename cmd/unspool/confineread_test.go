@@ -271,7 +271,8 @@ func TestNamesOfCodeInAnotherNamespace(t *testing.T) {
 	programs.NeedMounts(t)
 	// The source may be in /tmp, too.
 	node := startAsked(t, t.TempDir(), "unshare", "-m", "sh", "-c", `text=$(cat "$0") && mount -t tmpfs none /tmp && `+
-		`umask 077 && exec node `+atOnce+` --perf-basic-prof -e "$text" touch.js "$1"`, source(t, "touch.js"), strconv.Itoa(touched))
+		`umask 077 && exec node `+atOnce+` --perf-basic-prof -e "$text" touch.js "$1"`, source(t, "touch.js"),
+		strconv.Itoa(touched))
 	for uid, env := range map[int][]string{0: bySelf, user: bySudo} {
 		dir := directoryOf(t, uid, 0o755)
 		r := start(t, dir, func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), env...) },

@@ -9,7 +9,8 @@ import (
 // point (chroot).
 func NeedMounts(t testing.TB) {
 	t.Helper()
-	if out, err := exec.Command("unshare", "-m", "mount", "-t", "tmpfs", "none", t.TempDir()).CombinedOutput(); err != nil {
+	out, err := exec.Command("unshare", "-m", "mount", "-t", "tmpfs", "none", t.TempDir()).CombinedOutput()
+	if err != nil {
 		t.Skipf("a process cannot have mounts of its own here: %v\n%s", err, out)
 	}
 }
