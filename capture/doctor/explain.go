@@ -173,8 +173,8 @@ func (m *Machine) explainBreakpoint(errno syscall.Errno, address uint64) (messag
 // explainPermission finds out which of the gates is shut.
 func (m *Machine) explainPermission(pid int) (message, fix string) {
 	message, fix = m.shutGate(pid)
-	if m.status("NoNewPrivs") == "1" && strings.Contains(fix, "sudo ") {
-		return message + "; and this process can gain none, by sudo or by a copy with capabilities (no_new_privs)", ""
+	if m.status("NoNewPrivs") == "1" && strings.HasPrefix(fix, "sudo ") {
+		fix = noNewPrivileges // nor can it change settings
 	}
 	return message, fix
 }

@@ -43,7 +43,7 @@ func TestExplain(t *testing.T) {
 		{"paranoid 1", open(unix.EPERM), paranoid("1"), "every process",
 			"sudo unspool record …"},
 		{"no new privileges", open(unix.EPERM), map[string]string{status: noCaps + "NoNewPrivs:\t1\n",
-			kernel + "perf_event_paranoid": "1"}, "this process can gain none, by sudo or by a copy", ""},
+			kernel + "perf_event_paranoid": "1"}, "every process", noNewPrivileges},
 		{"Debian's paranoid", open(unix.EACCES), map[string]string{status: "CapEff:\t0000004000000000\n",
 			kernel + "perf_event_paranoid": "3"}, "leaves perf events to CAP_SYS_ADMIN",
 			"sudo sysctl kernel.perf_event_paranoid=2"},
@@ -141,6 +141,7 @@ func TestSudo(t *testing.T) {
 		{"what a shell would read", "/usr/bin/unspool", "record -p 1 -o $x", noCaps, general},
 		{"long", "/usr/bin/unspool", "record -p " + strings.Repeat("1", 100), noCaps, general},
 		{"nothing", "/usr/bin/unspool", "", noCaps, general},
+		{"no new privileges", "/usr/bin/unspool", "top -p 1", noCaps + "NoNewPrivs:\t1\n", noNewPrivileges},
 		{"root", "/usr/bin/unspool", "record -p 1", "Uid:\t0\t0\t0\t0\n" + noCaps, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -56,11 +56,18 @@ func (m *Machine) inUserNamespace() bool {
 	return err == nil && strings.Join(strings.Fields(text), " ") != "0 0 4294967295"
 }
 
+// noNewPrivileges is what to do instead where neither sudo nor a copy with capabilities helps.
+const noNewPrivileges = "start it elsewhere: this process can gain no privileges, by sudo or by a copy with capabilities " +
+	"(no_new_privs)"
+
 // sudo is the command that records with what this process lacks: the user's own, if it is a simple one. Root
 // cannot have more, unless a container takes it away.
 func (m *Machine) sudo(own bool) string {
 	if strings.HasPrefix(m.status("Uid"), "0\t") {
 		return m.containerFix()
+	}
+	if m.status("NoNewPrivs") == "1" {
+		return noNewPrivileges
 	}
 	program := quote(m.Program)
 	if m.Program == "" || slices.Contains(inSudosPath, filepath.Dir(m.Program)) {

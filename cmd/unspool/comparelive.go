@@ -88,7 +88,11 @@ func (f *compareFlags) pairOptions(command []string, trials *capture.SizeTrials)
 
 // measure measures the cost of samples, nil if that fails.
 func (f *compareFlags) measure() *compare.Costs {
-	measured, err := compare.Measure(int(f.stackSize))
+	var measured compare.Costs
+	err := raised(func() (err error) {
+		measured, err = compare.Measure(int(f.stackSize))
+		return err
+	})
 	if err == nil {
 		return &measured
 	}

@@ -79,11 +79,19 @@ func (c *confinement) lacks(unfiltered error) {
 // recordPrivileged records with the capabilities that the program's file has, if it has any. Before and
 // after, what the user names is opened without them.
 func recordPrivileged(ctx context.Context, o capture.Options) (out capture.Outcome, err error) {
+	err = raised(func() (err error) {
+		out, err = capture.Record(ctx, o)
+		return err
+	})
+	return out, err
+}
+
+// raised does something with the capabilities of a recording.
+func raised(do func() error) error {
 	if err := sandbox.Raise(); err != nil {
-		return out, err
+		return err
 	}
-	out, err = capture.Record(ctx, o)
-	return out, errors.Join(err, sandbox.Lower())
+	return errors.Join(do(), sandbox.Lower())
 }
 
 // close has the opener remove the temporary folders, which are empty, and ends it.

@@ -155,16 +155,15 @@ func ownDescriptor(path string) bool { return strings.HasPrefix(path, "/proc/sel
 // openKernel opens the lists of the kernel's functions and modules: they have addresses only for who opens
 // them with the right to see these, which is one of the capabilities that a recording has.
 func (c *confinement) openKernel() error {
-	if err := sandbox.Raise(); err != nil {
-		return err
-	}
 	c.kernel = make(map[string]*os.File)
-	for _, path := range []string{"/proc/kallsyms", "/proc/modules"} {
-		if file, err := os.Open(path); err == nil {
-			c.kernel[path] = file
+	return raised(func() error {
+		for _, path := range []string{"/proc/kallsyms", "/proc/modules"} {
+			if file, err := os.Open(path); err == nil {
+				c.kernel[path] = file
+			}
 		}
-	}
-	return sandbox.Lower()
+		return nil
+	})
 }
 
 // openKernel opens a list of the kernel's functions or modules, with the rights that this process began with.
