@@ -57,8 +57,8 @@ func (m *Machine) inUserNamespace() bool {
 }
 
 // noNewPrivileges is what to do instead where neither sudo nor a copy with capabilities helps.
-const noNewPrivileges = "start it elsewhere: this process can gain no privileges, by sudo or by a copy with capabilities " +
-	"(no_new_privs)"
+const noNewPrivileges = "start it elsewhere: this process can gain no privileges, by sudo or by a copy with " +
+	"capabilities (no_new_privs)"
 
 // sudo is the command that records with what this process lacks: the user's own, if it is a simple one. Root
 // cannot have more, unless a container takes it away.
