@@ -62,8 +62,9 @@ build: bin/unspool ## build bin/unspool (the default)
 # Without cgo: one static file, which runs wherever it is copied to, and no C library that takes address
 # space for each thread.
 bin/unspool: $(SOURCES) dist/version
-	@case "$$($(GO) version)" in *go1.1[0-9]*|*go1.20*) echo "unspool needs Go >= 1.21, which fetches the version in" \
-		"go.mod; this is $$($(GO) version). On Debian 12: apt install -t bookworm-backports golang-go"; exit 1; esac
+	@version=$$($(GO) version 2>&1 || true); case "$$version" in *' go1.1'[0-9]*|*' go1.20'*|*'not found') \
+		echo "unspool needs Go >= 1.21, which fetches the version in go.mod; here is: $$version." \
+		"Debian 12: apt install -t bookworm-backports golang-go"; exit 1; esac
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $@ ./cmd/unspool
 
 # Changes when a commit or a tag changes the version.
