@@ -31,6 +31,13 @@ func onFUSE(t *testing.T) (m *fusetest.Mount, path string) {
 	return m, filepath.Join(m.Dir, "program")
 }
 
+// noProcesses is a /proc without processes: the files that processes 1 and 2 map are opened by their paths here.
+// The real process 1 may have another root, where another file is at that path.
+func noProcesses(t *testing.T) string {
+	t.Helper()
+	return t.TempDir()
+}
+
 // mostTurns is how many turns questions may wait in all. A file has patienceForOne, which are a few turns; if each of a
 // hundred questions waited, there would be a hundred.
 const mostTurns = 50
@@ -44,7 +51,7 @@ func TestFileThatHangs(t *testing.T) {
 			server, path := onFUSE(t)
 			var failed []string
 			waits := 0
-			s := New(Config{Proc: "/proc", Hurried: true, Waits: func() { waits++ }, Listener: Listener{
+			s := New(Config{Proc: noProcesses(t), Hurried: true, Waits: func() { waits++ }, Listener: Listener{
 				Failed: func(path string, err error) { failed = append(failed, err.Error()) },
 			}})
 			table := vmas.NewTable("")
@@ -90,7 +97,7 @@ func TestFilesAheadOfAWait(t *testing.T) {
 	at := func(pid uint32) *vmas.Mapping { return table.Space(pid).Find(0x401000) }
 	var s *Store
 	looks, openAt := 0, 0
-	s = New(Config{Proc: "/proc", Hurried: true, Waits: func() {
+	s = New(Config{Proc: noProcesses(t), Hurried: true, Waits: func() {
 		looks++
 		s.Ahead(1, at(1))
 		s.Ahead(2, at(2))
