@@ -65,7 +65,7 @@ func TestDress(t *testing.T) {
 // TestGraphWithoutTags: functions have no boxes for the threads that were there.
 func TestGraphWithoutTags(t *testing.T) {
 	run(t, "dot", "-V")
-	s := serve(t, record(t), Options{})
+	s := serve(t, record(t, spinSources), Options{})
 	if _, body := s.get(t, "/ui/graph", ""); !strings.Contains(body, "<svg") || strings.Contains(body, "comm:") {
 		t.Errorf("%s", excerpt(body))
 	}

@@ -42,14 +42,32 @@ func run(t *testing.T, name string, args ...string) {
 	}
 }
 
-// record records each page that pprof's program touches, and loads that.
-func record(t *testing.T, options ...string) *profile.Profile {
+// spinSources is where pprof's program is.
+const spinSources = "../pprof/testdata"
+
+// publicSources is a copy of spinSources that everybody may read: of a file that has been replaced, no other source is
+// shown, and this checkout may lie in somebody's home.
+func publicSources(t *testing.T) string {
+	t.Helper()
+	dir := public(t)
+	for _, name := range []string{"library.c", "main.cc"} {
+		content, err := os.ReadFile(filepath.Join(spinSources, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(dir, name), string(content), 0o644)
+	}
+	return dir
+}
+
+// record records each page that pprof's program, built from its sources in a directory, touches, and loads that.
+func record(t *testing.T, from string, options ...string) *profile.Profile {
 	t.Helper()
 	dir := t.TempDir()
 	library, program := filepath.Join(dir, "libspin.so"), filepath.Join(dir, "program")
 	flags := append(options, "-g", "-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer")
-	run(t, "gcc", append(flags, "-shared", "-fPIC", "-o", library, "../pprof/testdata/library.c")...)
-	run(t, "g++", append(flags, "-o", program, "../pprof/testdata/main.cc", library)...)
+	run(t, "gcc", append(flags, "-shared", "-fPIC", "-o", library, filepath.Join(from, "library.c"))...)
+	run(t, "g++", append(flags, "-o", program, filepath.Join(from, "main.cc"), library)...)
 	return recorded(t, program, "2", "60")
 }
 
@@ -182,7 +200,7 @@ func TestPages(t *testing.T) {
 	settings := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", settings)
 	t.Setenv("TMPDIR", t.TempDir())
-	p := record(t)
+	p := record(t, spinSources)
 	s := serve(t, p, Options{})
 	if host, _, _ := net.SplitHostPort(strings.TrimPrefix(s.base, "http://")); host != "localhost" {
 		t.Errorf("served at %s", s.base)
@@ -260,7 +278,7 @@ func TestPages(t *testing.T) {
 
 // TestWithoutDisassembler lists source by the lines of the profile.
 func TestWithoutDisassembler(t *testing.T) {
-	p := record(t)
+	p := record(t, spinSources)
 	t.Setenv("PATH", t.TempDir())
 	s := serve(t, p, Options{})
 	if status, body := s.get(t, "/ui/source?f=library_spin", ""); status != 200 ||
@@ -274,7 +292,7 @@ var instruction = regexp.MustCompile(`1[0-9a-f]+: +mov`)
 
 // TestAnotherBuild shows no machine code of a file that was built again since the recording.
 func TestAnotherBuild(t *testing.T) {
-	p := record(t)
+	p := record(t, publicSources(t))
 	for i := range p.Images {
 		if p.Images[i].BuildID != nil {
 			p.Images[i].BuildID[0]++
@@ -290,7 +308,7 @@ func TestAnotherBuild(t *testing.T) {
 // TestReplacedFile shows no machine code of a file that has replaced the one that was mapped, without build
 // IDs that show this.
 func TestReplacedFile(t *testing.T) {
-	p := record(t, "-Wl,--build-id=none")
+	p := record(t, publicSources(t), "-Wl,--build-id=none")
 	i := slices.IndexFunc(p.Images, func(im profile.Image) bool { return im.Name == "libspin.so" })
 	if i < 0 || p.Images[i].BuildID != nil {
 		t.Fatalf("image %d: %+v", i, p.Images)
