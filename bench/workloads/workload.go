@@ -120,7 +120,8 @@ type Workload struct {
 func (w *Workload) command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
 	c.Dir = w.Dir
-	c.Env = append(os.Environ(), "ROOT="+w.Root, "PATH="+searchPath(), "LC_ALL=C", "TMPDIR="+w.Dir)
+	// GOROOT is of the Go that runs this program, and may not be of the one that is found.
+	c.Env = append(os.Environ(), "ROOT="+w.Root, "PATH="+searchPath(), "LC_ALL=C", "TMPDIR="+w.Dir, "GOROOT=")
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return c
 }
