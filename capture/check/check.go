@@ -104,7 +104,9 @@ func New(sym *symbols.Symbolizer) *Checker {
 
 // Begin takes the session whose samples are handed on.
 func (c *Checker) Begin(s *capture.Session) {
-	c.images.store, c.format = s.Images(), s.Format()
+	// What is handed on has been corrected, and a live session puts build IDs into it.
+	format := s.Format().AllowBuildIDs()
+	c.images.store, c.format = s.Images(), &format
 	c.table = vmas.NewTableOf(nil, c.images.store.Forget)
 	c.replay = replay.NewRecorded(c.table)
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture"
+	"unspool/capture/perfdata"
 	"unspool/capture/symbols"
 	"unspool/perfring"
 	"unspool/testdata/programs"
@@ -53,7 +54,8 @@ func TestSourcesOfLiveRecordings(t *testing.T) {
 			}
 			defer null.Close()
 			_, err = capture.Record(ctx, capture.Options{
-				Command: c.command, CommandStdout: null, Period: 1, StackSize: 16384, MaxStack: 256, Watcher: checker,
+				Command: c.command, CommandStdout: null, Period: 1, StackSize: 16384, MaxStack: 256,
+				Watcher: &identities{Checker: checker, t: t},
 				Events: []perfring.Event{{Name: "page-faults", Type: unix.PERF_TYPE_SOFTWARE,
 					Config: unix.PERF_COUNT_SW_PAGE_FAULTS, ExcludeKernel: true, ExcludeHV: true}},
 				Output: filepath.Join(t.TempDir(), "perf.data"),
@@ -74,4 +76,33 @@ func TestSourcesOfLiveRecordings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// identities is a Checker whose mappings are compared with those of the session: of the same path, they are of the
+// same file.
+type identities struct {
+	*Checker
+	t       *testing.T
+	session *capture.Session
+}
+
+// Begin is for [capture.Watcher].
+func (i *identities) Begin(s *capture.Session) {
+	i.session = s
+	i.Checker.Begin(s)
+}
+
+// WriteSample is for [capture.Watcher].
+func (i *identities) WriteSample(w *perfdata.Walked) error {
+	space, followed := i.table.Space(w.Sample.PID), i.session.Table().Space(w.Sample.PID)
+	if space == nil || followed == nil {
+		return i.Checker.WriteSample(w)
+	}
+	for m := range space.Mappings() {
+		of := followed.Find(m.Start)
+		if of != nil && of.File.Path == m.File.Path && m.File.BuildID.IsZero() && m.File.Inode != of.File.Inode {
+			i.t.Errorf("%s is %v, and %v in the session", m.File.Path, m.File.FileID, of.File.FileID)
+		}
+	}
+	return i.Checker.WriteSample(w)
 }
