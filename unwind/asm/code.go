@@ -354,7 +354,7 @@ func (c *Code) chartNearby(addr uint64) (h Hole, first uint64, ok bool) {
 	if c.covered.Gap == nil {
 		return h, 0, false
 	}
-	for _, r := range c.layout.Text {
+	for r := range c.text {
 		if addr < r.Start || addr >= r.End {
 			continue
 		}

@@ -97,15 +97,8 @@ func (h Hole) aligns() bool { return h.Hi%alignment == 0 && h.Hi-h.Lo < alignmen
 // aligns functions.
 func (c *Code) holes() []Hole {
 	var all []Hole
-	for _, r := range c.layout.Text {
+	for r := range c.text {
 		all = append(all, Hole{r.Start, r.End})
-	}
-	if len(all) == 0 {
-		for _, l := range c.layout.Loads {
-			if l.Flags&elf.PF_X != 0 && l.Vaddr+l.Filesz > l.Vaddr {
-				all = append(all, Hole{l.Vaddr, l.Vaddr + l.Filesz})
-			}
-		}
 	}
 	all = slices.DeleteFunc(all, func(h Hole) bool { return h.Hi > highest })
 	slices.SortFunc(all, func(a, b Hole) int { return cmp.Compare(a.Lo, b.Lo) })
@@ -133,6 +126,24 @@ func (c *Code) holes() []Hole {
 		keep(Hole{lo, h.Hi})
 	}
 	return holes
+}
+
+// text yields the ranges of code: sections, or executable segments in a file without section headers.
+func (c *Code) text(yield func(elf.Range) bool) {
+	for _, r := range c.layout.Text {
+		if !yield(r) {
+			return
+		}
+	}
+	if len(c.layout.Text) > 0 {
+		return
+	}
+	for _, l := range c.layout.Loads {
+		if l.Flags&elf.PF_X != 0 && l.Vaddr+l.Filesz > l.Vaddr &&
+			!yield(elf.Range{Start: l.Vaddr, End: l.Vaddr + l.Filesz}) {
+			return
+		}
+	}
 }
 
 // coveredParts gives the parts of the code that CFI covers. Two that only padding keeps apart, inside of one
@@ -172,15 +183,19 @@ func (c *Code) coveredParts(ranges []Hole) (parts []Hole, ok bool) {
 	return parts, true
 }
 
-// skipPadding gives the first instruction of a hole that is not padding.
+// skipPadding gives the first instruction of a hole that is not padding. Linkers put zeros between sections.
 func (c *Code) skipPadding(h Hole) uint64 {
 	var in insn
 	addr := h.Lo
-	for addr < h.Hi && addr < h.Lo+64 && in.decode(c.bytes(addr)) {
-		if !in.isPadding() {
-			break
+	for addr < h.Hi && addr < h.Lo+64 {
+		switch b := c.bytes(addr); {
+		case len(b) > 0 && b[0] == 0:
+			addr++
+		case in.decode(b) && in.isPadding():
+			addr += uint64(in.n)
+		default:
+			return addr
 		}
-		addr += uint64(in.n)
 	}
 	return addr
 }

@@ -54,6 +54,29 @@ func TestHoles(t *testing.T) {
 	}
 }
 
+// TestLastFunctionWithoutSections has .fini behind the last function with CFI, of a file without section headers: it is
+// read without a survey, from behind the zeros that the linker put between the sections, and by a survey.
+func TestLastFunctionWithoutSections(t *testing.T) {
+	const end = 5 // of the function with CFI
+	text := "\xe9\x00\x00\x00\x00" + "\x00\x00\x00" + "\x48\x83\xec\x08\x48\x83\xc4\x08\xc3"
+	for name, covered := range map[string]Covered{
+		"nearby": {
+			Gap:    func(addr uint64) (Hole, bool, bool) { return Hole{0x1000 + end, 1 << 63}, false, addr >= 0x1000+end },
+			Survey: func() *Survey { return nil },
+		},
+		"survey": {FDEs: eachHole([]Hole{{0x1000, 0x1000 + end}})},
+	} {
+		code := assemble(t, text)
+		code.layout.Text = nil
+		code.covered = covered
+		for off, words := range map[uint64]rule.Rule{8: 1, 12: 2, 16: 1} {
+			if got, _ := code.Rule(0x1000 + off); got != rule.GuessSP|words<<16 {
+				t.Errorf("%s: at %d %s, want SP+%d", name, off, show(got), 8*words)
+			}
+		}
+	}
+}
+
 // TestPLTBehindMoreFunctionsThanHolesAreKept has the layout of a large library: a gap
 // before each function, and the PLT behind all of them.
 func TestPLTBehindMoreFunctionsThanHolesAreKept(t *testing.T) {
