@@ -34,17 +34,17 @@ type Code struct {
 	// Results, by image address.
 	after   answers[callKind]
 	targets answers[callTarget]
-	leaves  answers[verdict] // of LeavesImage
-	enters  answers[verdict] // of entersFrame
-	framed  answers[verdict] // of FrameCalled
-	returns answers[returning]
-	changed answers[regSet] // by functions
-	written answers[regSet] // likewise, by functions whose ends are known
+	leaves  answers[verdict]                // of LeavesImage
+	enters  answers[verdict]                // of entersFrame
+	framed  answers[verdict]                // of FrameCalled
+	returns [deepestCall]answers[returning] // by depth
+	changed answers[regSet]                 // by functions
+	written answers[regSet]                 // likewise, by functions whose ends are known
 	// returning has the sizes of functions, by their starts.
 	returning                    answers[functionSize]
 	within, untouched, frameless answers[ofFunction]
 
-	probes [3]paths
+	probes [deepestCall]paths
 }
 
 // answers keeps values other than rules in a [rule.Cache], by address. Zero means that there is no

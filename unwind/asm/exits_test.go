@@ -103,3 +103,20 @@ func TestCallBefore(t *testing.T) {
 		}
 	}
 }
+
+// TestNoReturnInAnyOrder has functions of which each calls the next one, and the last does not return. Of the first one
+// that is not found, as the calls are too many; of the others it is, whether the first was asked about before or not.
+func TestNoReturnInAnyOrder(t *testing.T) {
+	const size = 16
+	call := "\xe8\x0b\x00\x00\x00\xc3" + strings.Repeat("\xcc", size-6)
+	for name, order := range map[string][]int{"first before": {0, 1, 2, 3}, "last before": {3, 2, 1, 0}} {
+		c := assemble(t, strings.Repeat(call, deepestCall)+"\xeb\xfe")
+		c.left = mostWork
+		c.chart()
+		for _, i := range order {
+			if got := c.noReturn(0x1000+uint64(i)*size, 1); got != (i > 0) {
+				t.Errorf("%s: function %d does not return: %v", name, i, got)
+			}
+		}
+	}
+}

@@ -8,12 +8,13 @@ import (
 
 // Limits on one reading of a function.
 const (
-	maxSpan    = 64 << 10 // bytes of code
-	maxInsns   = 20_000   // instructions decoded, each time counted
-	maxWayOut  = 1_500    // instructions between a PC and a ret
-	maxVisits  = 4 * maxInsns
-	reachedBit = 1 // an instruction starts here
-	leaderBit  = 2 // an instruction other than the one above leads here
+	maxSpan     = 64 << 10 // bytes of code
+	maxInsns    = 20_000   // instructions decoded, each time counted
+	maxWayOut   = 1_500    // instructions between a PC and a ret
+	maxVisits   = 4 * maxInsns
+	deepestCall = 3 // calls below each other that are looked at for one that does not return
+	reachedBit  = 1 // an instruction starts here
+	leaderBit   = 2 // an instruction other than the one above leads here
 )
 
 // paths follows the paths through a piece of code. Its memory is reused from one
@@ -103,17 +104,19 @@ func (p *paths) discover(start uint64, most int) int {
 }
 
 // noReturn says whether the function at start has been seen not to return:
-// all its ways end in calls that do not, in traps or in endless loops.
+// all its ways end in calls that do not, in traps or in endless loops. Calls that are
+// too deep count as returning, so there is an answer for each depth: what is said of a
+// function must not depend on which others were asked about before.
 func (c *Code) noReturn(start uint64, depth int) bool {
 	const (
-		deepest = len(Code{}.probes)
-		most    = 200
-		span    = 4096
+		most = 200
+		span = 4096
 	)
-	if start>>32 != 0 || depth > deepest {
+	if start>>32 != 0 || depth > deepestCall {
 		return false
 	}
-	if r := c.returns.get(uint32(start)); r != 0 {
+	known := &c.returns[depth-1]
+	if r := known.get(uint32(start)); r != 0 {
 		return r == doesNotReturn
 	}
 	h, ok := c.charted.hole(start)
@@ -130,10 +133,7 @@ func (c *Code) noReturn(start uint64, depth int) bool {
 	if c.isSpent() {
 		return false
 	}
-	// If the function calls itself, the answer may be there already.
-	if c.returns.get(uint32(start)) == 0 {
-		c.returns.put(uint32(start), r)
-	}
+	known.put(uint32(start), r)
 	return r == doesNotReturn
 }
 

@@ -43,7 +43,7 @@ func (c *Code) chart() *codeMap {
 func (c *Code) forget() {
 	clear(c.readings)
 	c.kept = 0
-	c.returns = answers[returning]{}
+	c.returns = [deepestCall]answers[returning]{}
 }
 
 // survey finds all holes and starts.
