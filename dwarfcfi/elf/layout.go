@@ -34,6 +34,9 @@ type Layout struct {
 	// its end.
 	Symbols []Extent
 
+	// PLTRelocations is .rela.plt, whose symbols are in DynSym, and their names in DynStr.
+	PLTRelocations, DynSym, DynStr Extent
+
 	TextAddr, GOTAddr uint64 // of .text, and of .got.plt or .got
 	// Split says that this is a separate debug file: its headers say where .eh_frame was, but
 	// it does not hold the bytes.
@@ -137,6 +140,12 @@ func (l *Layout) addSection(s *Section, name []byte) {
 		l.DebugLink = e
 	case ".gopclntab", ".data.rel.ro.gopclntab":
 		l.Pclntab = e
+	case ".rela.plt":
+		l.PLTRelocations = e
+	case ".dynsym":
+		l.DynSym = e
+	case ".dynstr":
+		l.DynStr = e
 	case ".text":
 		l.TextAddr = s.Addr
 	case ".got.plt":

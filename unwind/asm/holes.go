@@ -16,6 +16,7 @@ import (
 type codeMap struct {
 	holes  []Hole   // by address
 	starts []uint64 // by address, in holes only
+	stops  []uint64 // slots of the GOT, by address: see Code.stops
 	whole  bool     // of all the code, not only of the holes that were asked for
 }
 

@@ -112,6 +112,9 @@ func (c *Code) noReturn(start uint64, depth int) bool {
 		most = 200
 		span = 4096
 	)
+	if _, ok := c.plt(start); ok {
+		return c.stubStops(start)
+	}
 	if start>>32 != 0 || depth > deepestCall {
 		return false
 	}

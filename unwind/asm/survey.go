@@ -72,6 +72,7 @@ func (c *Code) survey() *codeMap {
 			add(c.skipPadding(h))
 		}
 	}
+	m.stops = c.stops()
 	add(c.layout.Entry)
 	c.symbols(add)
 	c.sweep(m, add)
