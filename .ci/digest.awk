@@ -23,6 +23,11 @@
 	}
 	next
 }
+# What the go command downloads meanwhile is neither a test's nor trouble.
+/^go: downloading / {
+	print
+	next
+}
 # The package's last line, or what the go command has to say.
 /^(ok  |FAIL|\?   |panic: |# )/ || /\[(build|setup) failed\]/ || / \[no test files\]$/ {
 	if ($0 ~ /^(FAIL|panic: )/)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"unspool/testdata/programs"
@@ -131,6 +132,13 @@ func build(t *testing.T, source string, flags ...string) string {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("gcc is not installed")
 	}
+	for _, f := range flags {
+		if linker, ok := strings.CutPrefix(f, "-fuse-ld="); ok {
+			if _, err := exec.LookPath("ld." + linker); err != nil {
+				t.Skipf("ld.%s is not installed", linker)
+			}
+		}
+	}
 	dir := programs.Keep(t, fmt.Sprintf("%q %q", source, flags), func(dir string) {
 		in, out := filepath.Join(dir, "a.c"), filepath.Join(dir, "a.out")
 		if err := os.WriteFile(in, []byte(source), 0o600); err != nil {
@@ -138,7 +146,7 @@ func build(t *testing.T, source string, flags ...string) string {
 		}
 		args := append([]string{"-o", out, in}, flags...)
 		if text, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
-			t.Skipf("gcc %v: %v: %s", flags, err, text)
+			t.Skipf("gcc cannot compile with %v: %v: %s", flags, err, text)
 		}
 	})
 	content, err := os.ReadFile(filepath.Join(dir, "a.out"))

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"unspool/perfring"
+	"unspool/testdata/programs"
 
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
@@ -326,6 +327,7 @@ func TestDamageIsTold(t *testing.T) {
 
 // On a full file system, the file ends with the last flush that fitted, and is readable.
 func TestFullDisk(t *testing.T) {
+	programs.NeedMounts(t)
 	for _, compress := range []int{0, 1} {
 		skip := make(chan string, 1)
 		dir := t.TempDir()

@@ -104,7 +104,7 @@ func stacksOf(p *profile.Profile) map[string]uint64 {
 		var b strings.Builder
 		for node := s.Node; node > 0; node = p.Nodes[node].Parent {
 			f := &p.Frames[p.Nodes[node].Frame]
-			b.WriteString(f.Name)
+			b.WriteString(shown(f))
 			if f.Inlined {
 				b.WriteString(" (inline)")
 			}

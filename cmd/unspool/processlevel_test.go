@@ -46,8 +46,10 @@ func TestProcessLevel(t *testing.T) {
 	if !programs.MatchString(out) {
 		t.Errorf("the header does not name the programs:\n%s", out)
 	}
+	// The function in which a thread begins. It has no name where libc's symbols are not installed.
+	const root = `(clone3|\[libc\.so\.6\+0x[0-9a-f]+\])`
 	for _, name := range []string{"first", "second"} {
-		if !regexp.MustCompile(`(?m)^[^a-z]*─ ` + name + `\n[^a-z]*clone3  libc.so.6$`).MatchString(out) {
+		if !regexp.MustCompile(`(?m)^[^a-z]*─ ` + name + `\n[^a-z]*` + root + `(  libc\.so\.6)?$`).MatchString(out) {
 			t.Errorf("%s is not above its threads in the call tree:\n%s", name, out)
 		}
 	}
@@ -56,7 +58,7 @@ func TestProcessLevel(t *testing.T) {
 		t.Errorf("programs in the call tree in spite of --no-process:\n%s", out)
 	}
 	for _, c := range []struct{ file, with, without string }{
-		{"two.folded", `(?m)^stirs;clone3;`, `(?m)^clone3;`},
+		{"two.folded", `(?m)^stirs;` + root + `;`, `(?m)^` + root + `;`},
 		{"two.svg", `<title>second\nprocess\ntotal`, ``},
 		{"two.speedscope.json", `"name":"second","file":"\[process\]"`, ``},
 	} {

@@ -116,7 +116,7 @@ func TestBoltedLibraries(t *testing.T) {
 	llvm, _ := filepath.Glob(filepath.Join(lib, "libLLVM.so.*"))
 	driver, _ := filepath.Glob(filepath.Join(lib, "librustc_driver-*.so"))
 	if len(llvm) == 0 || len(driver) == 0 {
-		t.Skip("skipped for want of a Rust toolchain")
+		t.Skip("no Rust toolchain of rustup's is installed")
 	}
 	for _, path := range []string{llvm[0], driver[0]} {
 		t.Run(filepath.Base(path), func(t *testing.T) {

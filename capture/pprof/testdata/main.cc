@@ -6,7 +6,7 @@ extern "C" void library_spin(int n);
 
 volatile unsigned long sink;
 static volatile char pages[60][4096] __attribute__((aligned(4096)));
-static int touched;
+static volatile int touched;
 
 template <typename T> static inline __attribute__((always_inline)) T mix(T x) {
 	x ^= x << 13;
@@ -28,6 +28,7 @@ extern "C" __attribute__((noinline)) void hash(unsigned long n, int times) {
 int main(int, char **argv) {
 	int times = atoi(argv[1]), n = atoi(argv[2]);
 
+	touched = 0; // the page in which it lies is no page that mix touches first
 	for (int i = 0; i < times; i++) {
 		hash(i, n);
 		library_spin(n);

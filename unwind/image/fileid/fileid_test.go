@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/dwarfcfi/elf/elftest"
+	"unspool/testdata/programs"
 	"unspool/vmas"
 	"unspool/vmas/process"
 )
@@ -212,6 +213,7 @@ func mappedAs(t *testing.T, f *os.File) (id vmas.FileID) {
 // TestOverlay looks at two files through overlayfs, which records know by the layer's device or by
 // its own.
 func TestOverlay(t *testing.T) {
+	programs.NeedMounts(t)
 	// The thread ends with this goroutine, and with it the namespace that has the mounts.
 	failed := make(chan error, 1)
 	dir := t.TempDir()
