@@ -86,7 +86,7 @@ func TestRulesNearbyAgreeWithCFI(t *testing.T) {
 				i -= i % functions
 				return Hole{starts[i], starts[min(i+functions, len(starts)-1)]}, false, true
 			}
-			compareWithCFI(t, c, table, 211, func(addr uint64) (rule.Rule, bool) {
+			compareWithCFI(t, c, table, 1511, func(addr uint64) (rule.Rule, bool) {
 				near.left = mostWork
 				return near.ruleNearby(addr)
 			})
