@@ -67,11 +67,18 @@ func TestKernelsThatRefuse(t *testing.T) {
 					t.Errorf("convert: status %d\n%s\n%s", e.status, e.stdout, e.stderr)
 				}
 			}
-			if refused.Load() == 0 {
+			// Without real-time priority no stacks are read when they are sampled, so less is asked for.
+			if refused.Load() == 0 && getsRealTime() {
 				t.Error("nothing was refused")
 			}
 		})
 	}
+}
+
+// getsRealTime says whether a recording gets real-time priority here: not if somebody has chosen another one.
+func getsRealTime() bool {
+	raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	return err == nil && raw == 20 && exec.Command("chrt", "-f", "1", "true").Run() == nil
 }
 
 // TestCommandWaitsWhenItsEventsAreOpened expects the process that becomes the command to have said that it waits, each
