@@ -208,7 +208,7 @@ func (m *Machine) kernelSymbols() Check {
 	if fromAll {
 		c.Fix = setSysctl("kptr_restrict", 1)
 	}
-	c.Detail = fmt.Sprintf("kernel functions will have no names, as %v: %s", kallsyms.ErrHidden, why)
+	c.Detail = "no names of kernel functions: " + why
 	return c
 }
 

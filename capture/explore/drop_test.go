@@ -11,7 +11,7 @@ import (
 
 // TestDropComesFirst: privileges are dropped while the socket is open, and nothing is served if that fails.
 func TestDropComesFirst(t *testing.T) {
-	l, err := net.Listen("tcp", "localhost:0")
+	l, err := net.Listen("tcp", "127.0.0.2:0") // an address whose ports no other test takes
 	if err != nil {
 		t.Fatal(err)
 	}
