@@ -15,7 +15,7 @@ import (
 var errAlternates = errors.New("code was moved here with mremap(2), to the address of other code: which of" +
 	" the two ran is not known for every stack")
 
-// doubtful says whether a walk may have used mappings other than those at the time of the sample.
+// doubtful reports whether the walk of a live sample may have used mappings of another time than the sample's.
 func (s *Session) doubtful(sm *perfring.Sample, res *unwind.Result) bool {
 	if s.recorded {
 		return false

@@ -24,7 +24,7 @@ func checkArch(name string, r *perfdata.Reader) error {
 	return fmt.Errorf("%s was recorded on %s: only x86-64 and i386 stacks can be unwound", name, arch)
 }
 
-// isUnwound says whether stacks can be unwound of the architecture with this name (uname -m, feature ARCH).
+// isUnwound reports whether unspool unwinds stacks of an architecture, by its name (uname -m, feature ARCH).
 func isUnwound(name string) bool {
 	return slices.ContainsFunc(rule.Arches[:], func(a *rule.Arch) bool { return slices.Contains(a.Names, name) })
 }

@@ -115,7 +115,7 @@ g++ -std=c++17 -E -o work.ii work.cc`)
 	return nil
 }
 
-// hasCycles says whether the machine counts cycles, as Sysprof expects.
+// hasCycles reports whether this machine has a counter of CPU cycles, which Sysprof samples by.
 func hasCycles() bool {
 	a := unix.PerfEventAttr{Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES,
 		Sample: 1200000, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{}))}

@@ -75,7 +75,7 @@ func TestKernelsThatRefuse(t *testing.T) {
 	}
 }
 
-// getsRealTime says whether a recording gets real-time priority here: not if somebody has chosen another one.
+// getsRealTime reports whether a recording gets real-time priority here: not if somebody has chosen another one.
 func getsRealTime() bool {
 	raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	return err == nil && raw == 20 && exec.Command("chrt", "-f", "1", "true").Run() == nil

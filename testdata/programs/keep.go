@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"unspool/testdata/lane"
 )
 
 // madeFile is in a folder that fill has filled to the end.
@@ -64,7 +66,8 @@ func Keep(t testing.TB, key string, fill func(dir string)) (dir string) {
 // same files and input it is asked once, in all runs of the tests. The test is skipped where there is no such tool.
 func Answer(t testing.TB, input []byte, files []string, command ...string) []byte {
 	t.Helper()
-	tool := need(t, command[0])
+	lane.Tools(t, command[0])
+	tool, _ := exec.LookPath(command[0])
 	h := sha256.New()
 	if target, err := filepath.EvalSymlinks(tool); err == nil {
 		describe(h, target)
@@ -105,19 +108,10 @@ func Answer(t testing.TB, input []byte, files []string, command ...string) []byt
 // Run runs a command in a folder; one that fails fails the test, one that is not there skips it.
 func Run(t testing.TB, dir string, command ...string) {
 	t.Helper()
-	if err := run(dir, need(t, command[0]), command[1:]); err != nil {
+	lane.Tools(t, command[0])
+	if err := run(dir, command[0], command[1:]); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// need is where a tool is. The test is skipped where there is none.
-func need(t testing.TB, tool string) (path string) {
-	t.Helper()
-	path, err := exec.LookPath(tool)
-	if err != nil {
-		t.Skipf("%s is not installed", filepath.Base(tool))
-	}
-	return path
 }
 
 // BuildText compiles the text of a source with a command, that is a compiler and flags, once in all runs of the tests.

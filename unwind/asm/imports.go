@@ -24,7 +24,7 @@ var stopping = map[string]bool{
 	"pthread_exit": true, "quick_exit": true, "siglongjmp": true,
 }
 
-// isThrower says whether a name is that of a function such as std::__throw_length_error(char const*).
+// isThrower reports whether a name is that of a function such as std::__throw_length_error(char const*).
 func isThrower(name []byte) bool {
 	digits, ok := bytes.CutPrefix(name, []byte("_ZSt"))
 	return ok && bytes.HasPrefix(bytes.TrimLeft(digits, "0123456789"), []byte("__throw_"))
@@ -59,7 +59,7 @@ func (c *Code) stops() (slots []uint64) {
 	return slots
 }
 
-// doesStop says whether a dynamic symbol has the name of a function that does not return.
+// doesStop reports whether a dynamic symbol has the name of a function that does not return.
 func (c *Code) doesStop(symbol uint32) bool {
 	l := c.layout
 	at := uint64(symbol) * std.Sym64Size
@@ -80,7 +80,7 @@ func (c *Code) doesStop(symbol uint32) bool {
 	return ended && (stopping[string(name)] || isThrower(name))
 }
 
-// stubStops says whether the entry of a procedure linkage table at addr jumps to a function that does not return.
+// stubStops reports whether the entry of a procedure linkage table at addr jumps to a function that does not return.
 func (c *Code) stubStops(addr uint64) bool {
 	const most = 3 // instructions, of which one jumps
 	var in insn
