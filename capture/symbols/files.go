@@ -15,6 +15,7 @@ import (
 	"unspool/capture/symbols/debuginfod"
 	"unspool/unwind/image/debugfile"
 	"unspool/unwind/image/fileid"
+	"unspool/vmas"
 	"unspool/vmas/process"
 )
 
@@ -41,10 +42,10 @@ func (e *BuildIDError) Error() string {
 // The caller closes the file, to which the elfFile refers.
 func (im *Image) open() (*process.OpenFile, *elfFile, error) {
 	o := &im.s.options
-	path, gone := strings.CutSuffix(im.Path, deleted)
-	if gone && len(im.BuildID) == 0 {
-		// Another file may have that name by now: only the build ID could show that.
-		return im.openKept()
+	paths := vmas.Paths(im.Path)
+	if len(im.BuildID) == 0 {
+		// Another file may be at a removed one's path by now: only the build ID could show that.
+		paths = paths[:1]
 	}
 	var refused error
 	try := func(root, name string) (*process.OpenFile, *elfFile) {
@@ -55,8 +56,10 @@ func (im *Image) open() (*process.OpenFile, *elfFile, error) {
 		return file, f
 	}
 	if o.Root != "" {
-		if file, f := try(o.Root, path); f != nil {
-			return file, f, nil
+		for _, path := range paths {
+			if file, f := try(o.Root, path); f != nil {
+				return file, f, nil
+			}
 		}
 	}
 	for _, name := range debugfile.Cached(o.Cache, im.BuildID, "elf") {
@@ -64,19 +67,25 @@ func (im *Image) open() (*process.OpenFile, *elfFile, error) {
 			return file, f, nil
 		}
 	}
-	if (o.Root == "" || len(im.BuildID) > 0) && IsFile(path) {
-		if file, f := try("/", path); f != nil {
-			err := im.checkInPlace(file)
-			if err == nil {
-				return file, f, nil
+	if (o.Root == "" || len(im.BuildID) > 0) && IsFile(im.Path) {
+		for _, path := range paths {
+			if file, f := try("/", path); f != nil {
+				err := im.checkInPlace(file)
+				if err == nil {
+					return file, f, nil
+				}
+				file.Close()
+				refused = cmp.Or(refused, err)
 			}
-			file.Close()
-			refused = cmp.Or(refused, err)
 		}
 	}
 	if !errors.Is(refused, fs.ErrPermission) { // what the user may not read is not read another way
-		if file, f, err := im.openKept(); err == nil {
+		file, f, err := im.openKept()
+		if err == nil {
 			return file, f, nil
+		}
+		if !missing(err) {
+			refused = cmp.Or(refused, err)
 		}
 	}
 	for _, name := range im.copies() {
@@ -103,7 +112,7 @@ func (im *Image) copies() (paths []string) {
 	}
 	for _, other := range im.s.images {
 		if other != im && IsFile(other.Path) && fileid.SameBuild(other.BuildID, im.BuildID) {
-			paths = append(paths, strings.TrimSuffix(other.Path, deleted))
+			paths = append(paths, vmas.Paths(other.Path)...)
 		}
 	}
 	slices.Sort(paths)

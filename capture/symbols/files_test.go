@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"unspool/testdata/costs"
 	"unspool/testdata/inputs"
 	"unspool/unwind/image/fileid"
@@ -397,11 +395,7 @@ func TestFilesWithoutBuildIDsAreToldByInode(t *testing.T) {
 		if err := os.WriteFile(kept[i], content, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		var st unix.Stat_t
-		if err := unix.Stat(kept[i], &st); err != nil {
-			t.Fatal(err)
-		}
-		inodes[i] = vmas.FileID{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev), Inode: st.Ino}
+		inodes[i] = inode(t, kept[i])
 	}
 	for round := range 4 {
 		there := round % 2
@@ -456,16 +450,11 @@ func TestFilesThatAreGoneAreFoundAmongOpenOnes(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer f.Close()
-				var st unix.Stat_t
-				if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-					t.Fatal(err)
-				}
+				inodes = append(inodes, inode(t, path))
 				if err := os.Remove(path); err != nil {
 					t.Fatal(err)
 				}
 				open = append(open, f)
-				inodes = append(inodes,
-					vmas.FileID{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev), Inode: st.Ino})
 			}
 			for i, want := range []bool{false, true} {
 				s := New(Options{Cache: t.TempDir(), Files: open})

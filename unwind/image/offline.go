@@ -29,9 +29,9 @@ type Offline struct {
 	Symfs string
 	// Cache is perf's build-ID cache, usually ~/.debug; empty for none.
 	Cache string
-	// BuildID gives the build ID that the recording notes for a path, zero where it notes none. It is called
-	// for mappings without a build ID of their own, by several goroutines at a time.
-	BuildID func(path string) vmas.BuildID
+	// BuildID gives the build ID that the recording notes for a file by its name, zero where it notes none. It is
+	// called for mappings without a build ID of their own, by several goroutines at a time.
+	BuildID func(name string) vmas.BuildID
 	// Recorded, if set, is when the recording was finished. A file that only its inode identifies is refused
 	// if it was written to after that.
 	Recorded time.Time
@@ -50,7 +50,7 @@ var (
 // buildID is the build ID of a file as far as the recording tells.
 func (o *Offline) buildID(f *vmas.File) vmas.BuildID {
 	if f.BuildID.IsZero() && o.BuildID != nil {
-		return o.BuildID(f.Path)
+		return o.BuildID(f.Name())
 	}
 	return f.BuildID
 }
@@ -90,10 +90,16 @@ func (o *Offline) file(f *vmas.File) (*os.File, error) {
 		}
 		return err
 	}
-	if o.Symfs != "" && path.IsAbs(f.Path) {
-		file, err := o.opener().OpenWithin(o.Symfs, f.Path)
-		if file := try(file, err, named); file != nil {
-			return file, nil
+	var paths []string
+	if path.IsAbs(f.Path) {
+		paths = vmas.Paths(f.Name())
+	}
+	if o.Symfs != "" {
+		for _, path := range paths {
+			file, err := o.opener().OpenWithin(o.Symfs, path)
+			if file := try(file, err, named); file != nil {
+				return file, nil
+			}
 		}
 	}
 	for _, name := range debugfile.Cached(o.Cache, id.Bytes(), "elf") {
@@ -102,10 +108,12 @@ func (o *Offline) file(f *vmas.File) (*os.File, error) {
 			return file, nil
 		}
 	}
-	if f.Kind == vmas.Regular && path.IsAbs(f.Path) {
-		file, err := o.opener().OpenRegular(f.Path)
-		if file := try(file, err, mapped); file != nil {
-			return file, nil
+	if f.Kind == vmas.Regular {
+		for _, path := range paths {
+			file, err := o.opener().OpenRegular(path)
+			if file := try(file, err, mapped); file != nil {
+				return file, nil
+			}
 		}
 	}
 	if !id.IsZero() {
