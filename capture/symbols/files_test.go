@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/capture/symbols/srcline"
 	"unspool/testdata/costs"
 	"unspool/testdata/inputs"
 	"unspool/unwind/image/fileid"
@@ -146,6 +147,40 @@ func TestFilesOfTheBuildIDCache(t *testing.T) {
 		sameFunctions(t, s.Image(path, id, vmas.FileID{}), want)
 		if p := s.Problems(); len(p) > 0 {
 			t.Errorf("%s: problems: %q", path, p)
+		}
+	}
+}
+
+// TestFileWithMoreOfItsBuild has files of one build in the cache and at the path, which were stripped differently:
+// names and lines come from the one with more, wherever it is.
+func TestFileWithMoreOfItsBuild(t *testing.T) {
+	full := compile(t, "p.c", program, "-O1", "-g", withID)
+	names := filepath.Join(t.TempDir(), "names")
+	nothing := filepath.Join(t.TempDir(), "nothing")
+	output(t, "objcopy", "--strip-debug", full, names)
+	output(t, "objcopy", "--strip-all", full, nothing)
+	for _, c := range []struct {
+		cached, path string
+		lines        bool
+	}{{nothing, names, false}, {names, nothing, false}, {nothing, full, true}, {names, full, true},
+		{full, nothing, true}} {
+		cache := t.TempDir()
+		folder := filepath.Join(cache, ".build-id/00/112233445566778899aabbccddeeff00112233")
+		if err := os.MkdirAll(folder, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		output(t, "cp", c.cached, filepath.Join(folder, "elf"))
+		s := New(Options{Cache: cache})
+		im := s.Image(c.path, id, vmas.FileID{})
+		if im.Table() == nil {
+			t.Errorf("%s cached, %s at the path: no names: %q", c.cached, c.path, s.Problems())
+			continue
+		}
+		f, named := find(im.Table(), "compare")
+		lines := false
+		im.Lines([]uint64{f.Addr}, func(_ int, frames []srcline.Frame) { lines = true })
+		if !named || lines != c.lines {
+			t.Errorf("%s cached, %s at the path: named: %v, lines: %v", c.cached, c.path, named, lines)
 		}
 	}
 }

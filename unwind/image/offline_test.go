@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 
 	"unspool/dwarfcfi/elf"
 	"unspool/dwarfcfi/elf/elftest"
+	"unspool/testdata/programs"
+	"unspool/unwind/image/debugfile"
 	"unspool/unwind/image/fileid"
 	"unspool/unwind/vdso"
 	"unspool/vmas"
@@ -171,6 +174,31 @@ func TestOfflineFilesAreUsedOnlyWhenTheyAreTheRecordedOnes(t *testing.T) {
 				t.Errorf("%d bytes, %v", n, err)
 			}
 		})
+	}
+}
+
+// TestOfflineFileWithMoreOfItsBuild has a copy in the cache that was stripped, and at the path the same build
+// with debugging information: the only CFI may be in that.
+func TestOfflineFileWithMoreOfItsBuild(t *testing.T) {
+	dir := t.TempDir()
+	path := programs.Build(t, "plain", "-gdwarf-4", "-fno-asynchronous-unwind-tables")
+	id := copyELF(t, path, filepath.Join(dir, "full"))
+	cached := filepath.Join(dir, ".build-id", id.String()[:2], id.String()[2:], "elf")
+	stripped := filepath.Join(dir, "stripped")
+	if out, err := exec.Command("strip", "-o", stripped, path).CombinedOutput(); err != nil {
+		t.Skipf("strip: %v\n%s", err, out)
+	}
+	for _, c := range []struct{ cached, path string }{{stripped, path}, {path, stripped}} {
+		copyELF(t, c.cached, cached)
+		o := Offline{Cache: dir}
+		file, err := o.file(mapped(c.path, vmas.FileID{BuildID: id}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if detail := detailOf(&process.OpenFile{File: file}); detail != debugfile.Debugging {
+			t.Errorf("%s cached, %s at the path: %s, which has %v", c.cached, c.path, file.Name(), detail)
+		}
+		file.Close()
 	}
 }
 
