@@ -155,6 +155,12 @@ func (f *File) Read(offset, size uint64) ([]byte, error) {
 	return readRange(f.r, offset, size, size)
 }
 
+// Contents does for a section what [Layout.ContentsWithin] does.
+func (f *File) Contents(s *Section, allow func(size uint64) error) ([]byte, error) {
+	l := Layout{Class: f.Class, Size: f.Size}
+	return l.ContentsWithin(f.r, s.extent(), allow)
+}
+
 // readRange reads size bytes at offset. It allocates first bytes, and more only after these were
 // read: if the size of the file is not known, a wrong number costs nothing.
 func readRange(r io.ReaderAt, offset, size, first uint64) ([]byte, error) {
@@ -272,6 +278,9 @@ func (f *File) section(b []byte) Section {
 		Align:  f.Word(b, 48, 32),
 	}
 }
+
+// IsCompressed reports whether the file has the section compressed (SHF_COMPRESSED).
+func (s *Section) IsCompressed() bool { return s.Flags&elf.SHF_COMPRESSED != 0 }
 
 // Linked returns the section that s refers to by sh_link.
 func (f *File) Linked(s *Section) (Section, bool) {

@@ -57,6 +57,10 @@ type Extent struct {
 	Compressed bool   // SHF_COMPRESSED
 }
 
+func (s *Section) extent() Extent {
+	return Extent{Addr: s.Addr, Offset: s.Offset, Size: s.Size, Compressed: s.IsCompressed()}
+}
+
 // PtrSize is the size of an address in bytes: 4 or 8.
 func (l *Layout) PtrSize() int {
 	if l.Class == elf.ELFCLASS32 {
@@ -128,7 +132,7 @@ func (l *Layout) addSection(s *Section, name []byte) {
 			return
 		}
 	}
-	e := Extent{Addr: s.Addr, Offset: s.Offset, Size: s.Size, Compressed: s.Flags&elf.SHF_COMPRESSED != 0}
+	e := s.extent()
 	switch string(name) {
 	case ".eh_frame":
 		l.EhFrame = e
