@@ -159,11 +159,13 @@ func TestFileWithMoreOfItsBuild(t *testing.T) {
 	nothing := filepath.Join(t.TempDir(), "nothing")
 	output(t, "objcopy", "--strip-debug", full, names)
 	output(t, "objcopy", "--strip-all", full, nothing)
+	zdebug := filepath.Join(t.TempDir(), "zdebug")
+	output(t, "objcopy", "--compress-debug-sections=zlib-gnu", full, zdebug)
 	for _, c := range []struct {
 		cached, path string
 		lines        bool
 	}{{nothing, names, false}, {names, nothing, false}, {nothing, full, true}, {names, full, true},
-		{full, nothing, true}} {
+		{full, nothing, true}, {names, zdebug, true}} {
 		cache := t.TempDir()
 		folder := filepath.Join(cache, ".build-id/00/112233445566778899aabbccddeeff00112233")
 		if err := os.MkdirAll(folder, 0o777); err != nil {

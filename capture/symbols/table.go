@@ -193,7 +193,7 @@ func (b *builder) read(f *elfFile, s *elf.Section) error {
 		return fmt.Errorf("string table of %d bytes, more than %d: %w", link.Size, maxStrings, errOver)
 	}
 	size, entries := s.Size, f.Read
-	if s.IsCompressed() { // it is inflated as a whole
+	if s.Packing(nil) != elf.Plain { // it is inflated as a whole
 		whole, err := f.Contents(s, b.left.allow)
 		if err != nil {
 			return err

@@ -155,10 +155,10 @@ func (f *File) Read(offset, size uint64) ([]byte, error) {
 	return readRange(f.r, offset, size, size)
 }
 
-// Contents does for a section what [Layout.ContentsWithin] does.
+// Contents does for a section what [Layout.ContentsWithin] does. Its name does not matter: see [Zdebug].
 func (f *File) Contents(s *Section, allow func(size uint64) error) ([]byte, error) {
 	l := Layout{Class: f.Class, Size: f.Size}
-	return l.ContentsWithin(f.r, s.extent(), allow)
+	return l.ContentsWithin(f.r, s.extent(nil), allow)
 }
 
 // readRange reads size bytes at offset. It allocates first bytes, and more only after these were
@@ -278,9 +278,6 @@ func (f *File) section(b []byte) Section {
 		Align:  f.Word(b, 48, 32),
 	}
 }
-
-// IsCompressed reports whether the file has the section compressed (SHF_COMPRESSED).
-func (s *Section) IsCompressed() bool { return s.Flags&elf.SHF_COMPRESSED != 0 }
 
 // Linked returns the section that s refers to by sh_link.
 func (f *File) Linked(s *Section) (Section, bool) {

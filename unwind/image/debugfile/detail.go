@@ -1,6 +1,10 @@
 package debugfile
 
-import "unspool/dwarfcfi/elf"
+import (
+	"slices"
+
+	"unspool/dwarfcfi/elf"
+)
 
 // Detail is how much a file has of what strip(1) removes. Several files of one build differ in that.
 type Detail int
@@ -12,6 +16,8 @@ const (
 	Debugging        // debugging information
 )
 
+var debugging = []string{".debug_info", ".debug_frame", ".zdebug_info", ".zdebug_frame"}
+
 // DetailOf says how much of it f has.
 func DetailOf(f *elf.File) Detail {
 	detail := Stripped
@@ -21,7 +27,7 @@ func DetailOf(f *elf.File) Detail {
 		case s.Type == elf.SHT_SYMTAB:
 			detail = Symbols
 		case s.Type == elf.SHT_PROGBITS && s.Flags&elf.SHF_ALLOC == 0 &&
-			(f.Named(s, ".debug_info") || f.Named(s, ".debug_frame")):
+			slices.ContainsFunc(debugging, func(name string) bool { return f.Named(s, name) }):
 			return Debugging
 		}
 	}
