@@ -170,25 +170,20 @@ func rank(typ std.SymType, bind std.SymBind, size uint64) uint8 {
 	return r
 }
 
-// readTable adds the symbols of f's symbol table of a kind; a file has at most one of each kind.
+// readTable adds the symbols of f's symbol table of a kind.
 func (b *builder) readTable(f *elfFile, kind elf.SectionType) error {
-	for i := range f.Sections {
-		s := &f.Sections[i]
-		if s.Type == kind {
-			if err := b.read(f, s); err != nil {
-				return fmt.Errorf("symbol table at offset 0x%x: %w", s.Offset, err)
-			}
-			break
-		}
+	s, link, ok, err := f.symbolTable(kind)
+	if ok && err == nil {
+		err = b.read(f, &s, &link)
+	}
+	if err != nil {
+		return fmt.Errorf("symbol table at offset 0x%x: %w", s.Offset, err)
 	}
 	return nil
 }
 
-func (b *builder) read(f *elfFile, s *elf.Section) error {
-	link, ok := f.Linked(s)
-	if !ok || link.Type != elf.SHT_STRTAB {
-		return fmt.Errorf("sh_link %d is no string table", s.Link)
-	}
+// read adds the symbols of a table, whose strings are in link.
+func (b *builder) read(f *elfFile, s, link *elf.Section) error {
 	if link.Size > maxStrings {
 		return fmt.Errorf("string table of %d bytes, more than %d: %w", link.Size, maxStrings, errOver)
 	}
@@ -212,7 +207,7 @@ func (b *builder) read(f *elfFile, s *elf.Section) error {
 	if err := b.left.allow(n * inMemory); err != nil {
 		return err
 	}
-	strings, err := f.Contents(&link, b.left.allow)
+	strings, err := f.Contents(link, b.left.allow)
 	if err != nil {
 		return fmt.Errorf("string table: %w", err)
 	}
