@@ -236,7 +236,7 @@ func (c *conversion) offline() image.Offline {
 		o.Opener = c.Files
 	}
 	ids := c.reader.FileBuildIDs()
-	o.BuildID = func(path string) vmas.BuildID { return vmas.NewBuildID(ids[path]) }
+	o.BuildID = func(name string) vmas.BuildID { return vmas.NewBuildID(ids[name]) }
 	var uts unix.Utsname
 	o.SameKernel = unix.Uname(&uts) == nil &&
 		unix.ByteSliceToString(uts.Release[:]) == c.reader.Text(perfdata.OSRelease)

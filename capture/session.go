@@ -44,7 +44,7 @@ type Session struct {
 	lost       replay.Counts // what was lost, as records tell
 	limit      int           // how many entries a callchain of the kernel has at most
 	own        []uint64      // scratch: the user part of the kernel's chain
-	buildIDs   func(path string, id []byte)
+	buildIDs   func(name string, id []byte)
 	teller     ProcessSink // the sink, if it is one
 	cpu        func() int
 	processes  process.Access
@@ -129,7 +129,7 @@ type Config struct {
 	// BuildIDs, if set, is called for each file that a frame was in and whose build ID no record has: when no
 	// process maps it any more, and for the others by [Session.TellBuildIDs]. id is nil for a file that has
 	// none, or that could not be read.
-	BuildIDs func(path string, id []byte)
+	BuildIDs func(name string, id []byte)
 }
 
 // NewSession returns a session that knows no process yet.

@@ -2,6 +2,7 @@ package dwarfcfi
 
 import (
 	"encoding/binary"
+	"math"
 
 	"unspool/dwarfcfi/elf"
 )
@@ -17,7 +18,8 @@ type searchTable struct {
 }
 
 // parseHdr returns the table of an .eh_frame_hdr, or an empty table if there is none that can be
-// searched. The number of entries that the header claims is cut to those that are there.
+// searched: also if not all of its entries are there, or if they are in another order. Nobody can tell
+// from those where nothing is.
 func parseHdr(hdr Section, ptrSize uint8, text uint64) searchTable {
 	b := bases{section: hdr.Addr, text: text, data: hdr.Addr, ptrSize: ptrSize}
 	c := elf.Cursor{Data: hdr.Data}
@@ -38,17 +40,50 @@ func parseHdr(hdr Section, ptrSize uint8, text uint64) searchTable {
 		return searchTable{}
 	}
 	pairs := hdr.Data[c.Pos:]
-	count = min(count, uint64(len(pairs)/(2*width)))
+	if count > uint64(len(pairs)/(2*width)) {
+		return searchTable{}
+	}
 	b.section += uint64(c.Pos)
-	return searchTable{
+	s := searchTable{
 		pairs: Section{Addr: b.section, Data: pairs[:2*width*int(count)]},
 		bases: b, enc: enc, width: width, count: int(count),
 	}
+	if !s.isSorted() {
+		return searchTable{}
+	}
+	return s
+}
+
+// isDataRel says whether the table has the one encoding that every linker writes.
+func (s *searchTable) isDataRel() bool { return s.enc == peDataRel|peSdata4 && s.bases.ptrSize == 8 }
+
+// isSorted says whether the starts are in the order that search needs.
+func (s *searchTable) isSorted() bool {
+	if s.isDataRel() {
+		last := int32(math.MinInt32)
+		for data := s.pairs.Data; len(data) >= 8; data = data[8:] {
+			start := int32(binary.LittleEndian.Uint32(data))
+			if start < last {
+				return false
+			}
+			last = start
+		}
+		return true
+	}
+	last := uint64(0)
+	for i := range s.count {
+		start := s.value(2 * i)
+		if start < last {
+			return false
+		}
+		last = start
+	}
+	return true
 }
 
 // search returns how many pairs start at or below pc.
 func (s *searchTable) search(pc uint64) int {
-	if s.enc == peDataRel|peSdata4 && s.bases.ptrSize == 8 {
+	if s.isDataRel() {
 		return s.searchDataRel(pc)
 	}
 	low, high := 0, s.count

@@ -66,9 +66,8 @@ func (f *frames) bad(offset uint64, what string) error {
 	return &Error{Section: f.name, Offset: offset, What: what, Err: ErrBadCFI}
 }
 
-// New returns the table of sections, which it keeps. It reads the header of .eh_frame_hdr and
-// nothing else; if that is missing or useless, the first lookup builds an index instead. The error
-// wraps [ErrBadCFI].
+// New returns the table of sections, which it keeps. It reads .eh_frame_hdr and nothing else; if that
+// is missing or useless, the first lookup builds an index instead. The error wraps [ErrBadCFI].
 func New(s Sections) (*Table, error) {
 	if s.PtrSize != 4 && s.PtrSize != 8 {
 		return nil, fmt.Errorf("pointers of %d bytes: %w", s.PtrSize, ErrBadCFI)

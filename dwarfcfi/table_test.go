@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -98,6 +99,9 @@ func TestUselessSearchTableIsReplaced(t *testing.T) {
 	}
 	shifted := make([][2]uint64, len(pairs))
 	outside := make([][2]uint64, len(pairs))
+	reversed, exchanged := slices.Clone(pairs), slices.Clone(pairs)
+	slices.Reverse(reversed)
+	exchanged[20], exchanged[70] = exchanged[70], exchanged[20]
 	for i, pair := range pairs {
 		shifted[i] = [2]uint64{pair[0], pairs[(i+1)%len(pairs)][1]}
 		outside[i] = [2]uint64{pair[0], 0x10}
@@ -113,6 +117,10 @@ func TestUselessSearchTableIsReplaced(t *testing.T) {
 		{"table of LEB128", change(3, peDataRel|peSLEB128)},
 		{"table of function-relative pointers", change(3, peFuncRel|peSdata4)},
 		{"no entries", searchHdr(0x7000, peDataRel|peSdata4, nil)},
+		{"in the opposite order", searchHdr(0x7000, peDataRel|peSdata4, reversed)},
+		{"in the opposite order, absolute", searchHdr(0x7000, peAbsptr, reversed)},
+		{"two entries exchanged", searchHdr(0x7000, peDataRel|peSdata4, exchanged)},
+		{"cut short", Section{Addr: good.Addr, Data: good.Data[:len(good.Data)-8*40]}},
 		{"FDEs of other functions", searchHdr(0x7000, peDataRel|peSdata4, shifted)},
 		{"FDEs outside .eh_frame", searchHdr(0x7000, peDataRel|peSdata4, outside)},
 	} {

@@ -102,7 +102,7 @@ type FileID struct {
 // Everything but Image is immutable.
 type File struct {
 	// Path is the name as the kernel gave it, in the mount namespace of the process, without the
-	// " (deleted)" that the kernel appends to the name of an unlinked file.
+	// " (deleted)" that the kernel appends to the name of an unlinked file. To find the file, see [Paths].
 	Path string
 	FileID
 	Kind Kind
@@ -208,6 +208,15 @@ func (fs *files) drop(f *File) {
 }
 
 const deletedSuffix = " (deleted)"
+
+// Paths returns the paths to look for a file at that the kernel named so. The name itself comes first: its
+// " (deleted)" may be the file's own. The path without it may lead to another file by now.
+func Paths(name string) []string {
+	if path, deleted := strings.CutSuffix(name, deletedSuffix); deleted {
+		return []string{name, path}
+	}
+	return []string{name}
+}
 
 // classify sorts a name as it stands in an MMAP2 record or, unescaped, in /proc/PID/maps.
 func classify(name string) (path string, kind Kind, deleted bool) {

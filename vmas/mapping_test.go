@@ -381,6 +381,9 @@ func TestNamesAreClassified(t *testing.T) {
 		if path != tt.path || kind != tt.kind || deleted != tt.deleted {
 			t.Errorf("%q: %q, %v, deleted %v", tt.name, path, kind, deleted)
 		}
+		if paths := Paths(tt.name); paths[0] != tt.name || paths[len(paths)-1] != tt.path {
+			t.Errorf("%q: paths %q", tt.name, paths)
+		}
 	}
 }
 

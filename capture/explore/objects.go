@@ -25,6 +25,7 @@ import (
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 	"unspool/capture/symbols/srcline"
+	"unspool/vmas"
 )
 
 // objects finds the machine code of a profile's images and its source lines for pprof, in the files that the
@@ -265,13 +266,15 @@ func (o *objects) findOwners(b build) []owner {
 		return unknown
 	}
 	found := []owner{{st.Uid, true, b.file}}
-	uid, err := ownerAt(strings.TrimSuffix(b.file, " (deleted)"))
-	switch {
-	case missing(err):
-	case err != nil:
-		return unknown
-	case uid != st.Uid:
-		found = append(found, owner{uid, true, b.file})
+	for _, path := range vmas.Paths(b.file) {
+		uid, err := ownerAt(path)
+		switch {
+		case missing(err):
+		case err != nil:
+			return unknown
+		case uid != st.Uid:
+			found = append(found, owner{uid, true, b.file})
+		}
 	}
 	return found
 }

@@ -458,6 +458,12 @@ func TestOwners(t *testing.T) {
 	}
 	linked, symfs := filepath.Join(dir, "linked/tool"), filepath.Join(dir, "symfs")
 	put(t, symfs+tool, executable(t), 0o755)
+	named := filepath.Join(dir, "bin/named (deleted)")
+	put(t, symfs+named, executable(t), 0o755)
+	put(t, named, executable(t), 0o755)
+	if err := os.Chown(named, stranger, stranger); err != nil {
+		t.Fatal(err)
+	}
 	put(t, symfs+"/only/there", executable(t), 0o755)
 	for _, c := range []struct {
 		name, path, root string
@@ -465,6 +471,7 @@ func TestOwners(t *testing.T) {
 	}{
 		{"at its path", tool, "", []owner{{stranger, true, tool}}},
 		{"a copy of root's", tool, symfs, []owner{{0, true, tool}, {stranger, true, tool}}},
+		{"a copy of a stranger's, named as if removed", named, symfs, []owner{{0, true, named}, {stranger, true, named}}},
 		{"a copy of what is gone", "/only/there", symfs, []owner{{0, true, "/only/there"}}},
 		{"behind a link", linked, "", []owner{{image: linked}}},
 		{"gone", "/only/there", "", []owner{{image: "/only/there"}}},

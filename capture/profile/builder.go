@@ -13,7 +13,7 @@ import (
 type builder struct {
 	tree
 	sym      *symbols.Symbolizer
-	buildIDs map[string][]byte // of files, by path, for mmap records that have none
+	buildIDs map[string][]byte // of files, by name, for mmap records that have none
 
 	functions bool // see Options.Functions
 
@@ -287,7 +287,7 @@ func (b *builder) began(pid, parent uint32) {
 func (b *builder) open(f *vmas.File) *image {
 	id := f.BuildID.Bytes()
 	if id == nil {
-		id = b.buildIDs[f.Path]
+		id = b.buildIDs[f.Name()]
 	}
 	from := b.sym.Image(f.Name(), id, f.FileID)
 	im := b.opened[from]

@@ -335,7 +335,7 @@ func TestMarkersSplitTheCallchain(t *testing.T) {
 }
 
 // TestTwoBuildsOfOnePath loads a recording that lists two builds of a path. A mapping that does not say
-// which one it had has an unknown one.
+// which one it had has an unknown one. What was removed is listed by the name that the kernel gives it.
 func TestTwoBuildsOfOnePath(t *testing.T) {
 	id := func(b byte) []byte { return bytes.Repeat([]byte{b}, 20) }
 	var recording bytes.Buffer
@@ -348,6 +348,7 @@ func TestTwoBuildsOfOnePath(t *testing.T) {
 	w.BuildID("/bin/b", id(2), false)
 	w.BuildID("/bin/a", id(3), false)
 	w.BuildID("/bin/b", id(2), false)
+	w.BuildID("/bin/b (deleted)", id(4), false)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -365,8 +366,10 @@ func TestTwoBuildsOfOnePath(t *testing.T) {
 	}
 	l := newLoader(symbols.New(symbols.Options{}))
 	l.describe(r)
-	for path, want := range map[string][]byte{"/bin/a": nil, "/bin/b": id(2), "/bin/c": nil} {
-		im := l.open(&vmas.File{Path: path, Kind: vmas.Regular})
+	for path, want := range map[string][]byte{"/bin/a": nil, "/bin/b": id(2), "/bin/c": nil,
+		"/bin/a (deleted)": nil, "/bin/b (deleted)": id(4), "/bin/c (deleted)": nil} {
+		m := l.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x2000, Prot: vmas.ProtExec, Name: []byte(path)})
+		im := l.open(m.File)
 		if got := l.p.Images[im.index].BuildID; !bytes.Equal(got, want) {
 			t.Errorf("%s has build ID %x, want %x", path, got, want)
 		}
@@ -376,7 +379,7 @@ func TestTwoBuildsOfOnePath(t *testing.T) {
 // TestFilesInMemory: an ELF file in memory has a build ID, and generated code has none.
 func TestFilesInMemory(t *testing.T) {
 	l := newLoader(symbols.New(symbols.Options{}))
-	l.buildIDs = map[string][]byte{"/memfd:elf": {1, 2, 3, 4}}
+	l.buildIDs = map[string][]byte{"/memfd:elf (deleted)": {1, 2, 3, 4}}
 	for path, want := range map[string]Kind{"/memfd:elf": User, "/memfd:code": JIT} {
 		l.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x2000, Prot: vmas.ProtExec, Name: []byte(path + " (deleted)")})
 		if im := l.open(l.table.Space(7).Find(0x1000).File); im.kind != want {

@@ -27,6 +27,13 @@ func parseELF(r io.ReaderAt, size int64) (*elfFile, error) {
 	return &elfFile{f, f.Loads()}, nil
 }
 
+// hasDebugInfo reports whether the file has debugging information, compressed or not.
+func (f *elfFile) hasDebugInfo() bool {
+	_, ok := f.section(".debug_info")
+	_, packed := f.section(".zdebug_info")
+	return ok || packed
+}
+
 // section finds a section by its name, among those that are not loaded.
 func (f *elfFile) section(name string) (*elf.Section, bool) {
 	for i := range f.Sections {

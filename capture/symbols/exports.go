@@ -35,16 +35,13 @@ func (im *Image) readExports(exports map[string][]Export) {
 		return
 	}
 	defer file.Close()
-	for i := range f.Sections {
-		s := &f.Sections[i]
-		strtab, ok := f.Linked(s)
-		if s.Type != elf.SHT_DYNSYM || !ok || strtab.Size > maxStrings || f.Class != elf.ELFCLASS64 {
-			continue
-		}
-		symtab, _ := f.Read(s.Offset, min(s.Size, maxExports*std.Sym64Size))
-		names, _ := f.Read(strtab.Offset, strtab.Size)
-		f.addExports(exports, symtab, names)
+	s, strtab, ok, err := f.symbolTable(elf.SHT_DYNSYM)
+	if !ok || err != nil || strtab.Size > maxStrings || f.Class != elf.ELFCLASS64 {
+		return
 	}
+	symtab, _ := f.Read(s.Offset, min(s.Size, maxExports*std.Sym64Size))
+	names, _ := f.Read(strtab.Offset, strtab.Size)
+	f.addExports(exports, symtab, names)
 }
 
 // addExports adds the functions of a symbol table of Elf64_Sym.

@@ -15,6 +15,7 @@ import (
 	"unspool/capture/symbols/debuginfod"
 	"unspool/unwind/image/debugfile"
 	"unspool/unwind/image/fileid"
+	"unspool/vmas"
 	"unspool/vmas/process"
 )
 
@@ -37,52 +38,72 @@ func (e *BuildIDError) Error() string {
 	return fmt.Sprintf("it has build ID %x, the recorded one %x", e.Found, e.Recorded)
 }
 
-// open opens the image's file. If none is the recorded one, the error is about the first file that was found.
-// The caller closes the file, to which the elfFile refers.
+// open opens the image's file: of those that are the recorded one, the first with debugging information, else
+// the first with a symbol table, else the first. A copy in a cache may have been stripped. If none is the
+// recorded one, the error is about the first file that was found. The caller closes the file, to which the
+// elfFile refers.
 func (im *Image) open() (*process.OpenFile, *elfFile, error) {
 	o := &im.s.options
-	path, gone := strings.CutSuffix(im.Path, deleted)
-	if gone && len(im.BuildID) == 0 {
-		// Another file may have that name by now: only the build ID could show that.
-		return im.openKept()
+	paths := vmas.Paths(im.Path)
+	if len(im.BuildID) == 0 {
+		// Another file may be at a removed one's path by now: only the build ID could show that.
+		paths = paths[:1]
 	}
+	var file *process.OpenFile // the best one so far
+	var f *elfFile
+	var has debugfile.Detail
 	var refused error
-	try := func(root, name string) (*process.OpenFile, *elfFile) {
-		file, f, err := im.s.openELF(root, name, im.BuildID)
-		if err != nil && !missing(err) && refused == nil {
-			refused = err
+	// take takes a file that is better, and reports whether none can be better still.
+	take := func(found *process.OpenFile, e *elfFile, err error) bool {
+		if err != nil {
+			if !missing(err) {
+				refused = cmp.Or(refused, err)
+			}
+			return false
 		}
-		return file, f
+		detail := debugfile.DetailOf(e.File)
+		if f != nil && detail <= has {
+			found.Close()
+			return false
+		}
+		if f != nil {
+			file.Close()
+		}
+		file, f, has = found, e, detail
+		return detail == debugfile.Debugging
 	}
 	if o.Root != "" {
-		if file, f := try(o.Root, path); f != nil {
-			return file, f, nil
+		for _, path := range paths {
+			// Without a build ID, only the user says that it is the recorded one.
+			if take(im.s.openELF(o.Root, path, im.BuildID)) || f != nil && len(im.BuildID) == 0 {
+				return file, f, nil
+			}
 		}
 	}
 	for _, name := range debugfile.Cached(o.Cache, im.BuildID, "elf") {
-		if file, f := try("/", name); f != nil {
+		if take(im.s.openELF("/", name, im.BuildID)) {
 			return file, f, nil
 		}
 	}
-	if (o.Root == "" || len(im.BuildID) > 0) && IsFile(path) {
-		if file, f := try("/", path); f != nil {
-			err := im.checkInPlace(file)
-			if err == nil {
+	if (o.Root == "" || len(im.BuildID) > 0) && IsFile(im.Path) {
+		for _, path := range paths {
+			if take(im.openInPlace(path)) {
 				return file, f, nil
 			}
-			file.Close()
-			refused = cmp.Or(refused, err)
 		}
 	}
 	if !errors.Is(refused, fs.ErrPermission) { // what the user may not read is not read another way
-		if file, f, err := im.openKept(); err == nil {
+		if take(im.openKept()) {
 			return file, f, nil
 		}
 	}
 	for _, name := range im.copies() {
-		if file, f := try(cmp.Or(o.Root, "/"), name); f != nil {
+		if take(im.s.openELF(cmp.Or(o.Root, "/"), name, im.BuildID)) {
 			return file, f, nil
 		}
+	}
+	if f != nil {
+		return file, f, nil
 	}
 	if file := im.s.fetch(im.BuildID, debuginfod.Executable); file != nil {
 		f, err := parseFile(file)
@@ -103,24 +124,28 @@ func (im *Image) copies() (paths []string) {
 	}
 	for _, other := range im.s.images {
 		if other != im && IsFile(other.Path) && fileid.SameBuild(other.BuildID, im.BuildID) {
-			paths = append(paths, strings.TrimSuffix(other.Path, deleted))
+			paths = append(paths, vmas.Paths(other.Path)...)
 		}
 	}
 	slices.Sort(paths)
 	return paths
 }
 
-// checkInPlace returns an error if the file at the image's path is not the one that was mapped, or has been
-// written to since. The build ID was compared before; a file of which the recording has only the path is
-// used.
-func (im *Image) checkInPlace(file *process.OpenFile) error {
-	if len(im.BuildID) > 0 {
-		return nil
+// openInPlace opens the file at a path of the image, unless it is not the one that was mapped, or has been
+// written to since. A file of which the recording has only the path is used.
+func (im *Image) openInPlace(path string) (*process.OpenFile, *elfFile, error) {
+	file, f, err := im.s.openELF("/", path, im.BuildID)
+	if err != nil || len(im.BuildID) > 0 {
+		return file, f, err
 	}
-	if err := fileid.Check(file, &im.inode); err != nil && err != fileid.ErrUnproven {
-		return err
+	if err = fileid.Check(file, &im.inode); err == nil || err == fileid.ErrUnproven {
+		err = im.s.checkAge(file)
 	}
-	return im.s.checkAge(file)
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	return file, f, nil
 }
 
 // errRewritten says that a file may have other code than the one that was mapped.

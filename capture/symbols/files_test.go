@@ -14,8 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"unspool/capture/symbols/srcline"
 	"unspool/testdata/costs"
 	"unspool/testdata/inputs"
 	"unspool/unwind/image/fileid"
@@ -148,6 +147,42 @@ func TestFilesOfTheBuildIDCache(t *testing.T) {
 		sameFunctions(t, s.Image(path, id, vmas.FileID{}), want)
 		if p := s.Problems(); len(p) > 0 {
 			t.Errorf("%s: problems: %q", path, p)
+		}
+	}
+}
+
+// TestFileWithMoreOfItsBuild has files of one build in the cache and at the path, which were stripped differently:
+// names and lines come from the one with more, wherever it is.
+func TestFileWithMoreOfItsBuild(t *testing.T) {
+	full := compile(t, "p.c", program, "-O1", "-g", withID)
+	names := filepath.Join(t.TempDir(), "names")
+	nothing := filepath.Join(t.TempDir(), "nothing")
+	output(t, "objcopy", "--strip-debug", full, names)
+	output(t, "objcopy", "--strip-all", full, nothing)
+	zdebug := filepath.Join(t.TempDir(), "zdebug")
+	output(t, "objcopy", "--compress-debug-sections=zlib-gnu", full, zdebug)
+	for _, c := range []struct {
+		cached, path string
+		lines        bool
+	}{{nothing, names, false}, {names, nothing, false}, {nothing, full, true}, {names, full, true},
+		{full, nothing, true}, {names, zdebug, true}} {
+		cache := t.TempDir()
+		folder := filepath.Join(cache, ".build-id/00/112233445566778899aabbccddeeff00112233")
+		if err := os.MkdirAll(folder, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		output(t, "cp", c.cached, filepath.Join(folder, "elf"))
+		s := New(Options{Cache: cache})
+		im := s.Image(c.path, id, vmas.FileID{})
+		if im.Table() == nil {
+			t.Errorf("%s cached, %s at the path: no names: %q", c.cached, c.path, s.Problems())
+			continue
+		}
+		f, named := find(im.Table(), "compare")
+		lines := false
+		im.Lines([]uint64{f.Addr}, func(_ int, frames []srcline.Frame) { lines = true })
+		if !named || lines != c.lines {
+			t.Errorf("%s cached, %s at the path: named: %v, lines: %v", c.cached, c.path, named, lines)
 		}
 	}
 }
@@ -397,11 +432,7 @@ func TestFilesWithoutBuildIDsAreToldByInode(t *testing.T) {
 		if err := os.WriteFile(kept[i], content, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		var st unix.Stat_t
-		if err := unix.Stat(kept[i], &st); err != nil {
-			t.Fatal(err)
-		}
-		inodes[i] = vmas.FileID{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev), Inode: st.Ino}
+		inodes[i] = inode(t, kept[i])
 	}
 	for round := range 4 {
 		there := round % 2
@@ -456,16 +487,11 @@ func TestFilesThatAreGoneAreFoundAmongOpenOnes(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer f.Close()
-				var st unix.Stat_t
-				if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-					t.Fatal(err)
-				}
+				inodes = append(inodes, inode(t, path))
 				if err := os.Remove(path); err != nil {
 					t.Fatal(err)
 				}
 				open = append(open, f)
-				inodes = append(inodes,
-					vmas.FileID{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev), Inode: st.Ino})
 			}
 			for i, want := range []bool{false, true} {
 				s := New(Options{Cache: t.TempDir(), Files: open})

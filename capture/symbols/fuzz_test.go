@@ -27,6 +27,7 @@ func FuzzELFSymbols(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(b)
+		f.Add(withoutSections(b))
 	}
 	for _, file := range inputs.Files(40, 40<<10, inputs.Objects...) {
 		f.Add(file)

@@ -37,7 +37,7 @@ func (im *Image) lines(stop func() bool, addrs []uint64, yield func(i int, frame
 	}
 	defer file.Close()
 	with := file
-	if _, ok := f.section(".debug_info"); !ok {
+	if !f.hasDebugInfo() {
 		debug, _ := im.debugFile(f)
 		if debug == nil {
 			return

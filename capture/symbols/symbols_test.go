@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"unspool/dwarfcfi/elf"
 	"unspool/testdata/programs"
 	"unspool/vmas"
@@ -369,6 +371,42 @@ func TestAFileWithAnotherBuildIDIsNamedAndNotUsed(t *testing.T) {
 	if s.Image(path+" (deleted)", right, vmas.FileID{}).Table() == nil ||
 		s.Image(path+" (deleted)", nil, vmas.FileID{}).Table() != nil {
 		t.Error("deleted file")
+	}
+}
+
+// inode is what a recording without build IDs has of a file.
+func inode(t *testing.T, path string) vmas.FileID {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return vmas.FileID{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev), Inode: st.Ino}
+}
+
+// TestNameThatEndsAsOfARemovedFile has a file whose own name is that of a removed one, beside another build with
+// the name of which it could be, without a build ID and with one; in place and below a root.
+func TestNameThatEndsAsOfARemovedFile(t *testing.T) {
+	for _, id := range [][]byte{nil, {0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef}} {
+		flag := "-Wl,--build-id=none"
+		if id != nil {
+			flag = fmt.Sprintf("-Wl,--build-id=0x%x", id)
+		}
+		other := compile(t, "p.c", "int main(void) { return 1; }\n", "-Wl,--build-id=none")
+		path := other + deleted
+		output(t, "cp", compile(t, "p.c", program, "-O1", flag), path)
+		root := t.TempDir()
+		output(t, "cp", path, root)
+		for _, im := range []*Image{
+			New(Options{}).Image(path, id, inode(t, path)),
+			New(Options{Root: root}).Image("/"+filepath.Base(path), id, vmas.FileID{}),
+		} {
+			if im.Table() == nil {
+				t.Errorf("build ID %x: no names: %q", id, im.s.Problems())
+			} else if _, ok := find(im.Table(), "compare"); !ok {
+				t.Errorf("build ID %x: those of another file", id)
+			}
+		}
 	}
 }
 

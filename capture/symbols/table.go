@@ -170,48 +170,51 @@ func rank(typ std.SymType, bind std.SymBind, size uint64) uint8 {
 	return r
 }
 
-// readTable adds the symbols of f's symbol table of a kind; a file has at most one of each kind.
+// readTable adds the symbols of f's symbol table of a kind.
 func (b *builder) readTable(f *elfFile, kind elf.SectionType) error {
-	for i := range f.Sections {
-		s := &f.Sections[i]
-		if s.Type == kind {
-			if err := b.read(f, s); err != nil {
-				return fmt.Errorf("symbol table at offset 0x%x: %w", s.Offset, err)
-			}
-			break
-		}
+	s, link, ok, err := f.symbolTable(kind)
+	if ok && err == nil {
+		err = b.read(f, &s, &link)
+	}
+	if err != nil {
+		return fmt.Errorf("symbol table at offset 0x%x: %w", s.Offset, err)
 	}
 	return nil
 }
 
-func (b *builder) read(f *elfFile, s *elf.Section) error {
-	link, ok := f.Linked(s)
-	if !ok || link.Type != elf.SHT_STRTAB {
-		return fmt.Errorf("sh_link %d is no string table", s.Link)
-	}
+// read adds the symbols of a table, whose strings are in link.
+func (b *builder) read(f *elfFile, s, link *elf.Section) error {
 	if link.Size > maxStrings {
 		return fmt.Errorf("string table of %d bytes, more than %d: %w", link.Size, maxStrings, errOver)
 	}
+	size, entries := s.Size, f.Read
+	if s.Packing(nil) != elf.Plain { // it is inflated as a whole
+		whole, err := f.Contents(s, b.left.allow)
+		if err != nil {
+			return err
+		}
+		size = uint64(len(whole))
+		entries = func(at, n uint64) ([]byte, error) { return whole[at-s.Offset:][:n], nil }
+	} else if err := f.Holds(s.Offset, s.Size); err != nil {
+		return err
+	}
 	entrySize := uint64(f.Pick(std.Sym64Size, std.Sym32Size))
-	n := s.Size / entrySize
+	n := size / entrySize
 	if n > maxSymbols {
 		return fmt.Errorf("%d symbols, more than %d: %w", n, maxSymbols, errOver)
 	}
-	if err := f.Holds(s.Offset, s.Size); err != nil {
-		return err
-	}
 	const inMemory = 24 // bytes of a symbol
-	if err := b.left.allow(link.Size + n*inMemory); err != nil {
+	if err := b.left.allow(n * inMemory); err != nil {
 		return err
 	}
-	strings, err := f.Read(link.Offset, link.Size)
+	strings, err := f.Contents(link, b.left.allow)
 	if err != nil {
 		return fmt.Errorf("string table: %w", err)
 	}
 	base := b.addStrings(strings)
 	const chunk = 2048
 	for i := uint64(0); i < n; i += chunk {
-		raw, err := f.Read(s.Offset+i*entrySize, min(chunk, n-i)*entrySize)
+		raw, err := entries(s.Offset+i*entrySize, min(chunk, n-i)*entrySize)
 		if err != nil {
 			return err
 		}

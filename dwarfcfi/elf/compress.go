@@ -4,17 +4,41 @@ import (
 	"bytes"
 	"compress/zlib"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"io"
 
 	"github.com/klauspost/compress/zstd"
 )
 
-// decompress returns the contents of a SHF_COMPRESSED section: a compression header (gABI,
-// Elf32_Chdr and Elf64_Chdr) and a zlib or zstd stream. The size in the header bounds the
-// result, but nothing is allocated only because the header says so. allow is called with it before.
-func decompress(data []byte, class elf.Class, allow func(size uint64) error) ([]byte, error) {
-	typ, size, stream, err := compressed(data, class)
+// A Packing says how a file holds the contents of a section.
+type Packing uint8
+
+const (
+	// Plain contents are there as they are.
+	Plain Packing = iota
+	// Compressed is SHF_COMPRESSED: a header (gABI, Elf32_Chdr and Elf64_Chdr) and a zlib or zstd stream.
+	Compressed
+	// Zdebug is the older convention of GNU, for sections called .zdebug_*: "ZLIB", the size in 8 big-endian
+	// bytes, and a zlib stream. gold and Go up to 1.18 write it.
+	Zdebug
+)
+
+// Packing says how the file holds the contents of a section of this name.
+func (s *Section) Packing(name []byte) Packing {
+	switch {
+	case s.Flags&elf.SHF_COMPRESSED != 0:
+		return Compressed
+	case bytes.HasPrefix(name, []byte(".zdebug_")):
+		return Zdebug
+	}
+	return Plain
+}
+
+// decompress returns the contents of a compressed section. The size in the header bounds the result, but
+// nothing is allocated only because the header says so. allow is called with it before.
+func decompress(data []byte, p Packing, class elf.Class, allow func(size uint64) error) ([]byte, error) {
+	typ, size, header, err := p.Header(data, class)
 	if err == nil {
 		err = shrinks(size, uint64(len(data)))
 	}
@@ -24,39 +48,51 @@ func decompress(data []byte, class elf.Class, allow func(size uint64) error) ([]
 	if err != nil {
 		return nil, err
 	}
-	return Inflate(bytes.NewReader(stream), typ, size, nil, Limits{Size: maxContents, Window: 8 << 20})
+	return Inflate(bytes.NewReader(data[header:]), typ, size, nil, Limits{Size: maxContents, Window: 8 << 20})
 }
 
-// compressed reads the header of a compressed section, and returns the stream behind it.
-func compressed(data []byte, class elf.Class) (typ elf.CompressionType, size uint64, stream []byte,
+// MaxHeader is the longest header of a compressed section, in bytes.
+const MaxHeader = 4 + 4 + 8 + 8
+
+// Header reads the header of a compressed section, which has so many bytes: how what follows is compressed, and
+// the size of the contents, as it claims. The error wraps [ErrBadELF].
+func (p Packing) Header(data []byte, class elf.Class) (typ elf.CompressionType, size uint64, length int,
 	err error) {
 	c := Cursor{Data: data}
-	typ = elf.CompressionType(c.U32())
-	if class == elf.ELFCLASS32 {
+	switch {
+	case p == Zdebug:
+		typ = elf.COMPRESS_ZLIB
+		if magic, b := c.Take(4), c.Take(8); string(magic) != "ZLIB" {
+			c.Bad = true
+		} else if !c.Bad {
+			size = binary.BigEndian.Uint64(b)
+		}
+	case class == elf.ELFCLASS32:
+		typ = elf.CompressionType(c.U32())
 		size = uint64(c.U32())
 		c.U32() // ch_addralign
-	} else {
+	default:
+		typ = elf.CompressionType(c.U32())
 		c.U32() // ch_reserved
 		size = c.U64()
 		c.U64() // ch_addralign
 	}
-	if c.Bad || size > maxContents {
-		return typ, 0, nil, fmt.Errorf("compression header: %w", ErrBadELF)
+	if c.Bad {
+		return typ, 0, 0, fmt.Errorf("compression header: %w", ErrBadELF)
 	}
-	return typ, size, data[c.Pos:], nil
+	return typ, size, c.Pos, nil
 }
 
 // InflatedSize is the size of a section's contents when decompressed, as its header claims.
 func (l *Layout) InflatedSize(r io.ReaderAt, e Extent) (uint64, error) {
-	const header = 4 + 4 + 8 + 8
-	if !e.Compressed {
+	if e.Packed == Plain {
 		return e.Size, nil
 	}
-	data, err := readRange(r, e.Offset, min(e.Size, header), header)
+	data, err := readRange(r, e.Offset, min(e.Size, MaxHeader), MaxHeader)
 	if err != nil {
 		return 0, err
 	}
-	_, size, _, err := compressed(data, l.Class)
+	_, size, _, err := e.Packed.Header(data, l.Class)
 	if err == nil {
 		err = shrinks(size, e.Size)
 	}
@@ -67,7 +103,7 @@ func (l *Layout) InflatedSize(r io.ReaderAt, e Extent) (uint64, error) {
 // one: CFI shrinks to a tenth at most. What shrinks to less is made to fill the memory, and to take long.
 func shrinks(size, packed uint64) error {
 	const small, ratio = 1 << 20, 64
-	if size > small+ratio*packed {
+	if size > maxContents || size > small+ratio*packed {
 		return fmt.Errorf("%d bytes out of %d: %w", size, packed, ErrBadELF)
 	}
 	return nil

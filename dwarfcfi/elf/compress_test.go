@@ -38,7 +38,8 @@ func TestDecompress(t *testing.T) {
 	}
 	for typ, stream := range streams {
 		for _, class := range []elf.Class{elf.ELFCLASS64, elf.ELFCLASS32} {
-			got, err := decompress(slices.Concat(chdr(class, typ, uint64(len(plain))), stream), class, anySize)
+			got, err := decompress(slices.Concat(chdr(class, typ, uint64(len(plain))), stream), Compressed, class,
+				anySize)
 			if typ == 99 {
 				if !errors.Is(err, ErrBadELF) {
 					t.Errorf("unknown type: %v", err)
@@ -55,9 +56,48 @@ func TestDecompress(t *testing.T) {
 				stream[:len(stream)/2]),
 			"header cut short": {1, 0, 0},
 		} {
-			if got, err := decompress(data, elf.ELFCLASS64, anySize); !errors.Is(err, ErrBadELF) {
+			if got, err := decompress(data, Compressed, elf.ELFCLASS64, anySize); !errors.Is(err, ErrBadELF) {
 				t.Errorf("type %d, %s: %d bytes, %v", typ, name, len(got), err)
 			}
+		}
+	}
+}
+
+// TestDecompressZdebug reads the older convention, whose size is big-endian in files of either byte order.
+func TestDecompressZdebug(t *testing.T) {
+	plain := bytes.Repeat([]byte("unwind "), 1<<16)
+	var z bytes.Buffer
+	w := zlib.NewWriter(&z)
+	w.Write(plain)
+	w.Close()
+	header := func(size uint64) []byte { return binary.BigEndian.AppendUint64([]byte("ZLIB"), size) }
+	whole := slices.Concat(header(uint64(len(plain))), z.Bytes())
+	for _, class := range []elf.Class{elf.ELFCLASS64, elf.ELFCLASS32} {
+		got, err := decompress(whole, Zdebug, class, anySize)
+		if err != nil || !bytes.Equal(got, plain) {
+			t.Errorf("%v: %d bytes, %v", class, len(got), err)
+		}
+	}
+	for name, data := range map[string][]byte{
+		"stream longer than its header says":  slices.Concat(header(100), z.Bytes()),
+		"stream shorter than its header says": slices.Concat(header(uint64(len(plain)+1)), z.Bytes()),
+		"header that asks for all memory":     slices.Concat(header(1<<60), z.Bytes()),
+		"header that asks for more than any":  slices.Concat(header(1<<64-1), z.Bytes()),
+		"stream cut short":                    whole[:len(whole)/2],
+		"header cut short":                    whole[:11],
+		"magic cut short":                     whole[:3],
+		"no magic":                            whole[1:],
+		"empty":                               nil,
+	} {
+		allowed := uint64(0)
+		got, err := decompress(data, Zdebug, elf.ELFCLASS64, func(size uint64) error { allowed = size; return nil })
+		if !errors.Is(err, ErrBadELF) || allowed > maxContents {
+			t.Errorf("%s: %d bytes, %d allowed, %v", name, len(got), allowed, err)
+		}
+		l := Layout{Class: elf.ELFCLASS64, Size: uint64(len(data))}
+		size, err := l.InflatedSize(bytes.NewReader(data), Extent{Size: l.Size, Packed: Zdebug})
+		if err == nil && size > maxContents {
+			t.Errorf("%s: %d bytes are claimed", name, size)
 		}
 	}
 }
@@ -76,7 +116,7 @@ func TestSectionsMadeToFillTheMemory(t *testing.T) {
 		w.Write(make([]byte, c.size))
 		w.Close()
 		l := Layout{Class: elf.ELFCLASS64, Size: uint64(b.Len())}
-		e := Extent{Size: l.Size, Compressed: true}
+		e := Extent{Size: l.Size, Packed: Compressed}
 		asked := false
 		data, err := l.ContentsWithin(bytes.NewReader(b.Bytes()), e, func(size uint64) error {
 			asked = asked || size > l.Size

@@ -155,6 +155,12 @@ func (f *File) Read(offset, size uint64) ([]byte, error) {
 	return readRange(f.r, offset, size, size)
 }
 
+// Contents does for a section what [Layout.ContentsWithin] does. Its name does not matter: see [Zdebug].
+func (f *File) Contents(s *Section, allow func(size uint64) error) ([]byte, error) {
+	l := Layout{Class: f.Class, Size: f.Size}
+	return l.ContentsWithin(f.r, s.extent(nil), allow)
+}
+
 // readRange reads size bytes at offset. It allocates first bytes, and more only after these were
 // read: if the size of the file is not known, a wrong number costs nothing.
 func readRange(r io.ReaderAt, offset, size, first uint64) ([]byte, error) {

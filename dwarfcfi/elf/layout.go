@@ -51,10 +51,14 @@ type Range struct {
 
 // Extent is where the file holds the bytes of a section.
 type Extent struct {
-	Addr       uint64 // virtual address; 0 for a section that is not mapped
-	Offset     uint64 // in the file
-	Size       uint64 // in the file, in bytes
-	Compressed bool   // SHF_COMPRESSED
+	Addr   uint64 // virtual address; 0 for a section that is not mapped
+	Offset uint64 // in the file
+	Size   uint64 // in the file, in bytes
+	Packed Packing
+}
+
+func (s *Section) extent(name []byte) Extent {
+	return Extent{Addr: s.Addr, Offset: s.Offset, Size: s.Size, Packed: s.Packing(name)}
 }
 
 // PtrSize is the size of an address in bytes: 4 or 8.
@@ -128,13 +132,13 @@ func (l *Layout) addSection(s *Section, name []byte) {
 			return
 		}
 	}
-	e := Extent{Addr: s.Addr, Offset: s.Offset, Size: s.Size, Compressed: s.Flags&elf.SHF_COMPRESSED != 0}
+	e := s.extent(name)
 	switch string(name) {
 	case ".eh_frame":
 		l.EhFrame = e
 	case ".eh_frame_hdr":
 		l.EhFrameHdr = e
-	case ".debug_frame":
+	case ".debug_frame", ".zdebug_frame":
 		l.DebugFrame = e
 	case ".gnu_debuglink":
 		l.DebugLink = e
@@ -192,8 +196,8 @@ func (l *Layout) ContentsWithin(r io.ReaderAt, e Extent, allow func(size uint64)
 		return nil, err
 	}
 	data, err := readRange(r, e.Offset, e.Size, e.Size)
-	if err != nil || !e.Compressed {
+	if err != nil || e.Packed == Plain {
 		return data, err
 	}
-	return decompress(data, l.Class, allow)
+	return decompress(data, e.Packed, l.Class, allow)
 }

@@ -334,7 +334,7 @@ func (c *Code) symbols(add func(uint64)) {
 	}
 	left := maxSymbols
 	for _, table := range c.layout.Symbols {
-		if !table.Compressed {
+		if table.Packed == elf.Plain {
 			c.symbolsIn(table, add, &left)
 		}
 	}

@@ -145,7 +145,7 @@ func findTable(r io.ReaderAt, size int64, layout *elf.Layout) (off, length, text
 		}
 	}
 	if e := &layout.Pclntab; len(layout.Text) > 0 {
-		if e.Compressed {
+		if e.Packed != elf.Plain {
 			return 0, 0, 0
 		}
 		return e.Offset, e.Size, text

@@ -100,6 +100,7 @@ func TestDebugFrameInSeparateFile(t *testing.T) {
 		{"by link, with build ID", id, "", "/opt/bin/prog.debug"},
 		{"zlib", "none", "zlib", "/opt/bin/prog.debug"},
 		{"zstd", id, "zstd", byID},
+		{"zdebug", id, "zlib-gnu", byID},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			whole, stripped, debug := splitProgram(t, c.id, c.compress)

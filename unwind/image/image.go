@@ -19,10 +19,11 @@ import (
 type Image struct {
 	// BuildID is the GNU build ID of the file, nil when it has none.
 	BuildID []byte
-	// Path is the name by which the file was first seen.
+	// Path is that by which the file was first seen.
 	Path string
 
 	store  *Store
+	name   string  // of which Path is a part: as the kernel gave it
 	refs   int     // how many files of address spaces have this image
 	source *source // nil if the file could not be opened, or is not read any more
 	key    string  // of the source, "" without a build ID
@@ -135,7 +136,7 @@ func (im *Image) sampled(f *vmas.File) {
 	im.hit = true
 	s := im.store
 	if im.BuildID == nil && im.err != errLate && s.tell.Unidentified != nil && s.find.recorded(f).IsZero() {
-		s.tell.Unidentified(im.Path)
+		s.tell.Unidentified(im.name)
 	}
 }
 

@@ -64,6 +64,31 @@ func TestWantOfDescriptorsIsNotRemembered(t *testing.T) {
 	}
 }
 
+// TestNameThatEndsAsOfARemovedFile has a file whose own name is that of a removed one, for a process that is
+// there and for one that has ended. Its build ID is told for that name.
+func TestNameThatEndsAsOfARemovedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lib.so (deleted)")
+	id := copyELF(t, libc(t), path)
+	for _, pid := range []uint32{uint32(os.Getpid()), 1 << 30} {
+		table, images := vmas.NewTable(""), NewStore("/proc")
+		m := table.Mmap(pid, vmas.Map{Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(path), ID: identity(t, path)})
+		im := images.Lookup(pid, m)
+		if im.err != nil {
+			t.Fatalf("process %d: %v", pid, im.err)
+		}
+		im.Rule(m, 0)
+		told := 0
+		images.Sampled(func(name string, found []byte) {
+			if told++; name != path || vmas.NewBuildID(found) != id {
+				t.Errorf("process %d: %s has build ID %x", pid, name, found)
+			}
+		})
+		if told != 1 {
+			t.Errorf("process %d: build IDs of %d files", pid, told)
+		}
+	}
+}
+
 func TestVDSOOf32BitProcessIsNotOurs(t *testing.T) {
 	own := vmas.NewTable("/proc")
 	if _, err := own.Seed(uint32(os.Getpid())); err != nil {

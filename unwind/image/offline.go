@@ -29,9 +29,9 @@ type Offline struct {
 	Symfs string
 	// Cache is perf's build-ID cache, usually ~/.debug; empty for none.
 	Cache string
-	// BuildID gives the build ID that the recording notes for a path, zero where it notes none. It is called
-	// for mappings without a build ID of their own, by several goroutines at a time.
-	BuildID func(path string) vmas.BuildID
+	// BuildID gives the build ID that the recording notes for a file by its name, zero where it notes none. It is
+	// called for mappings without a build ID of their own, by several goroutines at a time.
+	BuildID func(name string) vmas.BuildID
 	// Recorded, if set, is when the recording was finished. A file that only its inode identifies is refused
 	// if it was written to after that.
 	Recorded time.Time
@@ -50,26 +50,41 @@ var (
 // buildID is the build ID of a file as far as the recording tells.
 func (o *Offline) buildID(f *vmas.File) vmas.BuildID {
 	if f.BuildID.IsZero() && o.BuildID != nil {
-		return o.BuildID(f.Path)
+		return o.BuildID(f.Name())
 	}
 	return f.BuildID
 }
 
-// file opens a recorded file.
+// file opens a recorded file: the first one with debugging information, which may have the only CFI, else the
+// first with a symbol table, else the first.
 func (o *Offline) file(f *vmas.File) (*os.File, error) {
 	id := o.buildID(f)
+	var best *os.File
+	var has debugfile.Detail
 	refused := errNotFound
-	try := func(open *process.OpenFile, err error, fits func(*process.OpenFile) error) *os.File {
+	// take takes a file that is better, and reports whether none can be better still.
+	take := func(open *process.OpenFile, err error, fits func(*process.OpenFile) error) bool {
 		if err == nil {
-			if err = fits(open); err == nil {
-				return open.File
+			if err = fits(open); err != nil {
+				open.Close()
 			}
+		}
+		if err != nil {
+			if refused == errNotFound && !missing(err) {
+				refused = err
+			}
+			return false
+		}
+		detail := detailOf(open)
+		if best != nil && detail <= has {
 			open.Close()
+			return false
 		}
-		if refused == errNotFound && !missing(err) {
-			refused = err
+		if best != nil {
+			best.Close()
 		}
-		return nil
+		best, has = open.File, detail
+		return detail == debugfile.Debugging
 	}
 	// The user vouches for what is below Symfs, unless the build ID is another one.
 	named := func(file *process.OpenFile) error {
@@ -90,28 +105,52 @@ func (o *Offline) file(f *vmas.File) (*os.File, error) {
 		}
 		return err
 	}
-	if o.Symfs != "" && path.IsAbs(f.Path) {
-		file, err := o.opener().OpenWithin(o.Symfs, f.Path)
-		if file := try(file, err, named); file != nil {
-			return file, nil
+	var paths []string
+	if path.IsAbs(f.Path) {
+		paths = vmas.Paths(f.Name())
+	}
+	if o.Symfs != "" {
+		for _, path := range paths {
+			file, err := o.opener().OpenWithin(o.Symfs, path)
+			if take(file, err, named) || best != nil && id.IsZero() {
+				return best, nil
+			}
 		}
 	}
 	for _, name := range debugfile.Cached(o.Cache, id.Bytes(), "elf") {
 		file, err := o.opener().OpenRegular(name)
-		if file := try(file, err, mapped); file != nil {
-			return file, nil
+		if take(file, err, mapped) {
+			return best, nil
 		}
 	}
-	if f.Kind == vmas.Regular && path.IsAbs(f.Path) {
-		file, err := o.opener().OpenRegular(f.Path)
-		if file := try(file, err, mapped); file != nil {
-			return file, nil
+	if f.Kind == vmas.Regular {
+		for _, path := range paths {
+			file, err := o.opener().OpenRegular(path)
+			if take(file, err, mapped) {
+				return best, nil
+			}
 		}
+	}
+	if best != nil {
+		return best, nil
 	}
 	if !id.IsZero() {
 		return nil, fmt.Errorf("%s: %w (build ID %v)", f.Path, refused, id)
 	}
 	return nil, fmt.Errorf("%s: %w", f.Path, refused)
+}
+
+// detailOf says how much of what strip removes a file has.
+func detailOf(file *process.OpenFile) debugfile.Detail {
+	st, err := process.Fstat(file.File)
+	if err != nil {
+		return debugfile.Stripped
+	}
+	f, err := elf.NewFile(file, st.Size)
+	if err != nil {
+		return debugfile.Stripped
+	}
+	return debugfile.DetailOf(f)
 }
 
 // opener opens the files.

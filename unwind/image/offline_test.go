@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 
 	"unspool/dwarfcfi/elf"
 	"unspool/dwarfcfi/elf/elftest"
+	"unspool/testdata/programs"
+	"unspool/unwind/image/debugfile"
 	"unspool/unwind/image/fileid"
 	"unspool/unwind/vdso"
 	"unspool/vmas"
@@ -69,6 +72,11 @@ func identity(t *testing.T, path string) vmas.FileID {
 	return vmas.FileID{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev), Inode: st.Ino}
 }
 
+// mapped is a file as a record names it.
+func mapped(name string, id vmas.FileID) *vmas.File {
+	return vmas.NewTable("").Mmap(1, vmas.Map{Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(name), ID: id}).File
+}
+
 func TestOfflineFilesAreUsedOnlyWhenTheyAreTheRecordedOnes(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "bin", "program")
@@ -80,6 +88,10 @@ func TestOfflineFilesAreUsedOnlyWhenTheyAreTheRecordedOnes(t *testing.T) {
 
 	symfs := filepath.Join(dir, "symfs")
 	copyELF(t, libc(t), filepath.Join(symfs, path))
+	// A file's own name may end as the kernel ends those of removed files, and both may be there.
+	removed := path + " (deleted)"
+	copyELF(t, libc(t), removed)
+	copyELF(t, libc(t), filepath.Join(symfs, removed))
 	wrong := filepath.Join(dir, "wrong")
 	if err := os.MkdirAll(filepath.Join(wrong, filepath.Dir(path)), 0o777); err != nil {
 		t.Fatal(err)
@@ -118,6 +130,15 @@ func TestOfflineFilesAreUsedOnlyWhenTheyAreTheRecordedOnes(t *testing.T) {
 			Offline{BuildID: func(string) vmas.BuildID { return vmas.NewBuildID([]byte("another")) }},
 			path, identity(t, path), "", fileid.ErrReplaced},
 		{"inode fits", Offline{}, path, identity(t, path), path, nil},
+		{"removed, and there again", Offline{}, removed, identity(t, path), path, nil},
+		{"named as if removed", Offline{}, removed, identity(t, removed), removed, nil},
+		{"named as if removed, by build ID", Offline{}, removed, vmas.FileID{BuildID: id}, removed, nil},
+		{"named as if removed, below symfs", Offline{Symfs: symfs}, removed, vmas.FileID{}, symfs + removed, nil},
+		{"removed, and another inode", Offline{}, removed, other, "", fileid.ErrReplaced},
+		{"build ID of the list for the whole name",
+			Offline{BuildID: func(name string) vmas.BuildID {
+				return map[string]vmas.BuildID{path: vmas.NewBuildID([]byte("another")), removed: id}[name]
+			}}, removed, other, removed, nil},
 		{"another inode", Offline{}, path, other, "", fileid.ErrReplaced},
 		{"nothing known", Offline{}, path, vmas.FileID{}, "", errUnproven},
 		{"nothing known, below symfs", Offline{Symfs: symfs}, path, vmas.FileID{}, symfs + path, nil},
@@ -133,10 +154,10 @@ func TestOfflineFilesAreUsedOnlyWhenTheyAreTheRecordedOnes(t *testing.T) {
 		{"a directory", Offline{}, dir, vmas.FileID{BuildID: id}, "", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := &vmas.File{Path: c.path, FileID: c.id}
-			file, err := c.offline.file(f)
+			file, err := c.offline.file(mapped(c.path, c.id))
 			if c.found == "" {
-				if err == nil || c.err != nil && !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.path) {
+				name := strings.TrimSuffix(c.path, " (deleted)")
+				if err == nil || c.err != nil && !errors.Is(err, c.err) || !strings.Contains(err.Error(), name) {
 					t.Errorf("%v, want %v", err, c.err)
 				}
 				return
@@ -153,6 +174,31 @@ func TestOfflineFilesAreUsedOnlyWhenTheyAreTheRecordedOnes(t *testing.T) {
 				t.Errorf("%d bytes, %v", n, err)
 			}
 		})
+	}
+}
+
+// TestOfflineFileWithMoreOfItsBuild has a copy in the cache that was stripped, and at the path the same build
+// with debugging information: the only CFI may be in that.
+func TestOfflineFileWithMoreOfItsBuild(t *testing.T) {
+	dir := t.TempDir()
+	path := programs.Build(t, "plain", "-gdwarf-4", "-fno-asynchronous-unwind-tables")
+	id := copyELF(t, path, filepath.Join(dir, "full"))
+	cached := filepath.Join(dir, ".build-id", id.String()[:2], id.String()[2:], "elf")
+	stripped := filepath.Join(dir, "stripped")
+	if out, err := exec.Command("strip", "-o", stripped, path).CombinedOutput(); err != nil {
+		t.Skipf("strip: %v\n%s", err, out)
+	}
+	for _, c := range []struct{ cached, path string }{{stripped, path}, {path, stripped}} {
+		copyELF(t, c.cached, cached)
+		o := Offline{Cache: dir}
+		file, err := o.file(mapped(c.path, vmas.FileID{BuildID: id}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if detail := detailOf(&process.OpenFile{File: file}); detail != debugfile.Debugging {
+			t.Errorf("%s cached, %s at the path: %s, which has %v", c.cached, c.path, file.Name(), detail)
+		}
+		file.Close()
 	}
 }
 
@@ -269,7 +315,7 @@ func TestShortBuildIDsOfARecording(t *testing.T) {
 		for i, id := range ids {
 			recorded := vmas.NewBuildID([]byte(id + strings.Repeat("\x00", 12)))
 			o := Offline{BuildID: func(string) vmas.BuildID { return recorded }}
-			file, err := o.file(&vmas.File{Path: path})
+			file, err := o.file(mapped(path, vmas.FileID{}))
 			if err == nil {
 				file.Close()
 			}

@@ -127,9 +127,9 @@ var errWritten = errors.New("written to since it was mapped")
 // its inode in the root of the process, or here when that is gone, with another size or time. Otherwise
 // the file counts as the same.
 func (fd *finder) openAgain(pid uint32, m *vmas.Mapping, was inode) opened {
-	st, err := fd.access.Stat(pid, m.File.Path)
+	st, err := fd.access.Stat(pid, m.File.Name())
 	if unreachable(err) {
-		st, err = fd.access.Stat(0, m.File.Path)
+		st, err = fd.access.Stat(0, m.File.Name())
 	}
 	if err != nil || st.Dev != was.dev || st.Ino != was.ino || was.unchanged(&st) {
 		return opened{same: true}
@@ -167,15 +167,14 @@ func (fd *finder) file(pid uint32, m *vmas.Mapping) (*os.File, error) {
 	if fd.offline != nil {
 		return fd.offline.file(m.File)
 	}
-	path := m.File.Path
 	var first error
 	note := func(err error) {
 		if first == nil || unreachable(first) {
 			first = err
 		}
 	}
-	if m.File.Kind == vmas.Regular && !m.File.Deleted {
-		f, err := fd.openPath(pid, m)
+	if m.File.Kind == vmas.Regular {
+		f, err := fd.openPath(pid, m, m.File.Name())
 		if err == nil {
 			return f, nil
 		}
@@ -187,13 +186,15 @@ func (fd *finder) file(pid uint32, m *vmas.Mapping) (*os.File, error) {
 	}
 	note(err)
 	if m.File.Kind == vmas.Regular && unreachable(first) {
-		f, err := fd.openPath(0, m)
-		if err == nil {
-			return f, nil
+		for _, path := range vmas.Paths(m.File.Name()) {
+			f, err := fd.openPath(0, m, path)
+			if err == nil {
+				return f, nil
+			}
+			note(err)
 		}
-		note(err)
 	}
-	return nil, fmt.Errorf("%s: %w", path, first)
+	return nil, fmt.Errorf("%s: %w", m.File.Path, first)
 }
 
 // unreachable says whether an error is about the process, which is gone or may
@@ -202,10 +203,10 @@ func unreachable(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ESRCH)
 }
 
-// openPath opens a file by its path in the root of a process, or here for PID 0, and makes sure that
+// openPath opens a file by a path in the root of a process, or here for PID 0, and makes sure that
 // it is the one that is mapped.
-func (fd *finder) openPath(pid uint32, m *vmas.Mapping) (*os.File, error) {
-	f, err := fd.access.OpenPath(pid, m.File.Path, m.Start, m.End)
+func (fd *finder) openPath(pid uint32, m *vmas.Mapping, path string) (*os.File, error) {
+	f, err := fd.access.OpenPath(pid, path, m.Start, m.End)
 	if err != nil {
 		return nil, err
 	}

@@ -39,10 +39,10 @@ var errCut = errors.New("the file was changed while it was in use")
 // loader reads the sections of a file, the large ones piece by piece as they are needed.
 func (t *tables) loader(s *source) dwarfcfi.Loader {
 	return func(e elf.Extent, whole bool) (dwarfcfi.Section, error) {
-		if e.Compressed && !whole && s.file != nil && t.layout.Holds(e) {
+		if e.Packed != elf.Plain && !whole && s.file != nil && t.layout.Holds(e) {
 			return t.inflated(s, e)
 		}
-		if whole || e.Compressed || e.Size < lazySize || s.file == nil || !t.layout.Holds(e) {
+		if whole || e.Packed != elf.Plain || e.Size < lazySize || s.file == nil || !t.layout.Holds(e) {
 			data, err := t.layout.ContentsWithin(s.contents(), e, t.share.allow)
 			return dwarfcfi.Section{Data: data}, err
 		}

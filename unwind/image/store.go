@@ -50,10 +50,10 @@ type Listener struct {
 	// Failed is called once for each file that cannot be used.
 	Failed func(path string, err error)
 	// Dropped is called for each sampled image that Forget drops, if no record had its build ID.
-	Dropped func(path string, id []byte)
+	Dropped func(name string, id []byte)
 	// Unidentified is called for each sampled image without a build ID, if no record had one either: when it is
 	// sampled first.
-	Unidentified func(path string)
+	Unidentified func(name string)
 	// Copied is called for each mapping that turns out to hold the
 	// code of m.Copied.File.
 	Copied func(pid uint32, m *vmas.Mapping)
@@ -174,7 +174,7 @@ type renewal struct {
 func (s *Store) renew(f *vmas.File, time uint64) {
 	err := fmt.Errorf("%s: %w", f.Path, errWritten)
 	s.Report(f.Path, err)
-	s.renewals[f] = &renewal{time, &Image{store: s, Path: f.Path, err: err}}
+	s.renewals[f] = &renewal{time, &Image{store: s, Path: f.Path, name: f.Name(), err: err}}
 }
 
 func (s *Store) lookup(pid uint32, m *vmas.Mapping) *Image {
@@ -337,7 +337,7 @@ func (s *Store) begin(pid uint32, f *vmas.File, open func() opened) *opening {
 	o.do = func() { o.result = open() }
 	o.drop = func() { o.result.close() }
 	o.device, o.job.pid = unix.Mkdev(f.Major, f.Minor), pid
-	o.standIn = &Image{store: s, Path: f.Path, err: errLate}
+	o.standIn = &Image{store: s, Path: f.Path, name: f.Name(), err: errLate}
 	f.Image = o
 	return o
 }
@@ -480,9 +480,9 @@ func (s *Store) imageOf(f *vmas.File, found opened) *Image {
 		}
 		if s.Offline() && f.Kind == vmas.Memfd && s.find.offline.buildID(f).IsZero() {
 			// The memfd is gone with its process. Most hold code that a runtime generated.
-			return &Image{store: s, Path: f.Path, tables: new(tables)}
+			return &Image{store: s, Path: f.Path, name: f.Name(), tables: new(tables)}
 		}
-		return &Image{store: s, Path: f.Path, err: found.err}
+		return &Image{store: s, Path: f.Path, name: f.Name(), err: found.err}
 	}
 	src := found.source
 	if src.file != nil {
@@ -501,7 +501,7 @@ func (s *Store) imageOf(f *vmas.File, found opened) *Image {
 		src.close()
 		return known
 	}
-	im := &Image{store: s, Path: f.Path, BuildID: src.buildID, opened: true}
+	im := &Image{store: s, Path: f.Path, name: f.Name(), BuildID: src.buildID, opened: true}
 	im.source, im.key, im.inode = src, key, src.inode
 	if key != "" {
 		s.byKey[key] = im
@@ -557,7 +557,7 @@ func (s *Store) release(f *vmas.File, im *Image) {
 		return
 	}
 	if im.hit && im.BuildID != nil && f.BuildID.IsZero() && s.tell.Dropped != nil {
-		s.tell.Dropped(im.Path, im.BuildID)
+		s.tell.Dropped(im.name, im.BuildID)
 	}
 	if im.key != "" && s.byKey[im.key] == im {
 		delete(s.byKey, im.key)
@@ -569,11 +569,11 @@ func (s *Store) release(f *vmas.File, im *Image) {
 	im.forget()
 }
 
-// Sampled calls fn with path and build ID of every image that frames were in, in order of build IDs.
-func (s *Store) Sampled(fn func(path string, id []byte)) {
+// Sampled calls fn with name and build ID of every image that frames were in, in order of build IDs.
+func (s *Store) Sampled(fn func(name string, id []byte)) {
 	for _, key := range slices.Sorted(maps.Keys(s.byKey)) {
 		if im := s.byKey[key]; im.hit {
-			fn(im.Path, im.BuildID)
+			fn(im.name, im.BuildID)
 		}
 	}
 }

@@ -101,7 +101,7 @@ var errMachine = errors.New("another machine's code")
 // readLink reads .gnu_debuglink.
 func (t *tables) readLink(r io.ReaderAt) {
 	e := &t.layout.DebugLink
-	if e.Size == 0 || e.Size > debugfile.MaxLink || e.Compressed {
+	if e.Size == 0 || e.Size > debugfile.MaxLink || e.Packed != elf.Plain {
 		return
 	}
 	section := make([]byte, e.Size)

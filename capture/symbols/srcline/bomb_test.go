@@ -62,7 +62,7 @@ func TestCompressedSectionsAreBounded(t *testing.T) {
 		left := c.left
 		s := section{
 			file: "bomb", name: ".debug_info", r: bytes.NewReader(data), size: uint64(len(data)),
-			compression: compressed, class: elf.ELFCLASS64, left: &left,
+			packed: elf.Compressed, class: elf.ELFCLASS64, left: &left,
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

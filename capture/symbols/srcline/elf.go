@@ -104,12 +104,9 @@ func (o *object) add(file File, f *elf.File, h *elf.Section, name string) error 
 	if h.Type == elf.SHT_NOBITS || h.Type == elf.SHT_NULL {
 		return nil
 	}
-	kind, title := stored, name
-	switch {
-	case h.Flags&elf.SHF_COMPRESSED != 0:
-		kind = compressed
-	case strings.HasPrefix(title, ".zdebug_"):
-		kind, title = zdebug, ".debug_"+title[len(".zdebug_"):]
+	title := name
+	if rest, ok := strings.CutPrefix(name, ".zdebug_"); ok {
+		title = ".debug_" + rest
 	}
 	s := o.wanted(title)
 	if s == nil || s.size != 0 {
@@ -120,7 +117,7 @@ func (o *object) add(file File, f *elf.File, h *elf.Section, name string) error 
 	}
 	*s = section{
 		file: file.Name, name: name, r: file, off: int64(h.Offset), size: h.Size,
-		compression: kind, class: f.Class, left: &o.left,
+		packed: h.Packing([]byte(name)), class: f.Class, left: &o.left,
 	}
 	return nil
 }

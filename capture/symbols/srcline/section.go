@@ -3,7 +3,6 @@ package srcline
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"io"
 
@@ -41,9 +40,9 @@ type section struct {
 	off  int64  // in the file
 	size uint64 // in the file; after inflating it, the size of the contents
 
-	compression compression
-	class       elf.Class // says how a SHF_COMPRESSED section's header looks
-	left        *uint64   // of maxInflated, for all sections of the file
+	packed elf.Packing
+	class  elf.Class // says how a SHF_COMPRESSED section's header looks
+	left   *uint64   // of maxInflated, for all sections of the file
 
 	data []byte // the whole, once inflated
 	kept window // the unit that is being read
@@ -63,14 +62,6 @@ func (w *window) get(off, n uint64) ([]byte, bool) {
 	return w.data[off-w.off:][:n], true
 }
 
-type compression uint8
-
-const (
-	stored     compression = iota
-	compressed             // SHF_COMPRESSED
-	zdebug                 // .zdebug_*: "ZLIB", the size in 8 big-endian bytes, a zlib stream
-)
-
 func (s *section) bad(off uint64, what string) error {
 	return &Error{s.file, s.name, off, what, ErrBadDWARF}
 }
@@ -81,15 +72,15 @@ func (s *section) unsupported(off uint64, what string) error {
 
 // open makes the size known and, where the section is compressed, the contents.
 func (s *section) open() error {
-	if s.compression == stored {
+	if s.packed == elf.Plain {
 		return nil
 	}
-	data, err := inflate(io.NewSectionReader(s.r, s.off, int64(s.size)), s.compression, s.class, *s.left)
+	data, err := inflate(io.NewSectionReader(s.r, s.off, int64(s.size)), s.packed, s.class, *s.left)
 	if err != nil {
 		return &Error{s.file, s.name, 0, "compressed section", err}
 	}
 	*s.left -= uint64(len(data))
-	s.data, s.size, s.compression = data, uint64(len(data)), stored
+	s.data, s.size, s.packed = data, uint64(len(data)), elf.Plain
 	return nil
 }
 
@@ -224,27 +215,17 @@ func (s *section) part(off, n uint64) (section, error) {
 
 // inflate decompresses a section that holds at most most bytes. Nothing is allocated only because a header
 // says so.
-func inflate(raw *io.SectionReader, kind compression, class elf.Class, most uint64) ([]byte, error) {
-	header := make([]byte, 24)
-	if kind == zdebug || class == elf.ELFCLASS32 {
-		header = header[:12]
-	}
+func inflate(raw *io.SectionReader, p elf.Packing, class elf.Class, most uint64) ([]byte, error) {
+	header := make([]byte, min(elf.MaxHeader, raw.Size()))
 	if _, err := io.ReadFull(raw, header); err != nil {
 		return nil, fmt.Errorf("compression header: %w: %w", err, ErrBadELF)
 	}
-	c := elf.Cursor{Data: header}
-	typ, size := elf.COMPRESS_ZLIB, uint64(0)
-	switch {
-	case kind == zdebug:
-		if string(header[:4]) != "ZLIB" {
-			return nil, fmt.Errorf("no ZLIB header: %w", ErrBadELF)
-		}
-		size = binary.BigEndian.Uint64(header[4:])
-	case class == elf.ELFCLASS32: // Elf32_Chdr: ch_type, ch_size, ch_addralign
-		typ, size = elf.CompressionType(c.U32()), uint64(c.U32())
-	default: // Elf64_Chdr: ch_type, ch_reserved, ch_size, ch_addralign
-		typ = elf.CompressionType(uint32(c.U64()))
-		size = c.U64()
+	typ, size, length, err := p.Header(header, class)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := raw.Seek(int64(length), io.SeekStart); err != nil {
+		return nil, err
 	}
 	if size > most || size > maxSmall+maxRatio*uint64(raw.Size()) {
 		return nil, fmt.Errorf("%d bytes out of %d: %w", size, raw.Size(), ErrBadELF)
