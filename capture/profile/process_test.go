@@ -168,7 +168,17 @@ func TestProcessesAreNamedAfterTheirMainThreads(t *testing.T) {
 			f.sample(7, 8, 2000)
 			f.comm(7, 7, "server")
 			f.sample(7, 8, 3000)
-		}, []Thread{{7, 8, "pool", ":7"}, {7, 8, "pool", "server"}}},
+			f.task(perfring.RecordExit, 7, 7, 1)
+			f.comm(7, 8, "busy")
+			f.sample(7, 8, 4000)
+		}, []Thread{{7, 8, "pool", ":7"}, {7, 8, "pool", "server"}, {7, 8, "busy", "server"}}},
+		{"no names of two processes with the same ID", func(f *feeder) {
+			for _, file := range []string{"/bin/first", "/bin/second"} {
+				f.task(perfring.RecordFork, 7, 7, 1)
+				f.table.Mmap(7, vmas.Map{Addr: 0x4000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(file)})
+				f.sample(7, 7, 2000)
+			}
+		}, []Thread{{7, 7, ":7", "first"}, {7, 7, ":7", "second"}}},
 	} {
 		for _, follows := range []bool{false, true} {
 			f := newFeeder(t)
@@ -177,7 +187,7 @@ func TestProcessesAreNamedAfterTheirMainThreads(t *testing.T) {
 			if !slices.Equal(f.p.Threads, c.want) {
 				t.Errorf("%s: threads %v, want %v", c.name, f.p.Threads, c.want)
 			}
-			said := strings.Contains(strings.Join(f.finish().Problems, "\n"), "no COMM record names 1 main thread:")
+			said := strings.Contains(strings.Join(f.finish().Problems, "\n"), "no COMM record names ")
 			if said != strings.HasPrefix(c.name, "no name") {
 				t.Errorf("%s: the notes say that a name is missing: %v", c.name, said)
 			}
