@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/sandbox"
+	"unspool/vmas/process"
 )
 
 // stubName is argv[0] of the child that waits to become the command.
@@ -27,6 +28,7 @@ const stubName = "unspool (waiting to run the command)"
 func init() {
 	if len(os.Args) > 1 && os.Args[0] == stubName {
 		runtime.LockOSThread()
+		process.Rename("unspool-command")
 		becomeCommand()
 	}
 }

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,19 @@ import (
 
 	testlane "unspool/testdata/lane"
 )
+
+// The child that waits to become the command has a name of its own until then.
+func TestWaitingCommandHasAName(t *testing.T) {
+	t.Parallel()
+	c, err := newCommand([]string{"sleep", "1000"}, os.Stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.cancel()
+	if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", c.pid())); string(comm) != "unspool-command\n" {
+		t.Errorf("it is called %q: %v", comm, err)
+	}
+}
 
 // Of commands that are started at the same time, each runs at once, and none holds up another one.
 func TestCommandsAtTheSameTime(t *testing.T) {

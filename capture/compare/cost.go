@@ -17,6 +17,7 @@ import (
 	"unspool/capture"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
+	"unspool/vmas/process"
 )
 
 // Cost is what a sample costs on this machine.
@@ -44,6 +45,7 @@ const (
 // As with package capture, any program that imports this package can be the child that is sampled.
 func init() {
 	if len(os.Args) == 1 && os.Args[0] == measureStub {
+		process.Rename("unspool-measure")
 		work()
 	}
 }

@@ -218,7 +218,7 @@ func (l *loader) add(g Group) {
 	if c.Times == nil || l.failed != nil {
 		return
 	}
-	name := l.p.Program(l.thread)
+	name := l.p.Threads[l.thread].Program
 	program, ok := l.programs[name]
 	if !ok {
 		program = int32(len(c.Programs))
@@ -247,7 +247,7 @@ func (c *Comparison) sort() {
 func withStacks(p *profile.Profile, nodes []profile.Node, groups []Group, leaf func(*Group) int32) *profile.Profile {
 	q := *p
 	q.Nodes, q.Samples = nodes, nil
-	q.Threads, q.Events = []profile.Thread{{Comm: "all"}}, p.Events[:min(1, len(p.Events))]
+	q.Threads, q.Events = []profile.Thread{{Comm: "all", Program: "all"}}, p.Events[:min(1, len(p.Events))]
 	type key struct {
 		node int32
 		end  profile.End

@@ -65,7 +65,7 @@ func (r *Result) marks(c *Comparison) (marks []profile.Event, of []int32) {
 func (c *Comparison) graph(p *profile.Profile, marks []profile.Event, of []int32,
 	leaf func(*Group) int32) (g flamegraph.Graph, err error) {
 	q := *p
-	q.Events, q.Threads, q.Programs, q.Samples = marks, []profile.Thread{{Comm: "all"}}, nil, nil
+	q.Events, q.Threads, q.Samples = marks, []profile.Thread{{Comm: "all", Program: "all"}}, nil
 	at := make(map[profile.Sample]int)
 	add := func(thread int32, group int32, n uint64) {
 		key := profile.Sample{Thread: thread, Node: leaf(&c.Groups[group]), Event: of[group], CPU: -1}
@@ -86,7 +86,7 @@ func (c *Comparison) graph(p *profile.Profile, marks []profile.Event, of []int32
 	}
 	q.Threads = nil
 	for i, name := range c.Programs {
-		q.Threads = append(q.Threads, profile.Thread{PID: uint32(i + 1), TID: uint32(i + 1), Comm: name})
+		q.Threads = append(q.Threads, profile.Thread{PID: uint32(i + 1), TID: uint32(i + 1), Comm: name, Program: name})
 		err := c.Times.Each(int32(i), func(p profile.Point) error {
 			add(int32(i), c.group(p.Node), 1)
 			return nil

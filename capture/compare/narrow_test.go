@@ -17,8 +17,9 @@ func TestTimesOfGroups(t *testing.T) {
 	l := &loader{
 		groups: make(map[Group]int32), programs: make(map[string]int32), c: &Comparison{Times: times},
 		p: &profile.Profile{
-			Threads:  []profile.Thread{{PID: 1, TID: 1, Comm: "sh"}, {PID: 2, TID: 3, Comm: "worker"}},
-			Programs: []string{"sh", "server"},
+			Threads: []profile.Thread{
+				{PID: 1, TID: 1, Comm: "sh", Program: "sh"}, {PID: 2, TID: 3, Comm: "worker", Program: "server"},
+			},
 		},
 	}
 	rare, often := Group{Class: Early, DWARF: 1, FP: 2}, Group{Class: Same, DWARF: 3, FP: 4}

@@ -47,7 +47,7 @@ func example() *compare.Comparison {
 			notCode:   {Name: compare.NotCode, Image: 3, Kind: profile.Unmapped},
 			syscall:   {Name: "do_syscall_64", Image: 2, Kind: profile.Kernel},
 		},
-		Threads:  []profile.Thread{{Comm: "all"}},
+		Threads:  []profile.Thread{{Comm: "all", Program: "all"}},
 		Events:   []profile.Event{{Name: "cpu-clock", Clock: true}},
 		Problems: []string{"no names for " + hostile},
 	}

@@ -33,7 +33,7 @@ func counted() *Comparison {
 			hashFrame: {Name: "Hash", Image: 1}, lostFrame: {Name: NotCode, Image: 2, Kind: profile.Unmapped},
 			syscallFrame: {Name: "do_syscall_64", Image: 3, Kind: profile.Kernel},
 		},
-		Threads:     []profile.Thread{{Comm: "all"}},
+		Threads:     []profile.Thread{{Comm: "all", Program: "all"}},
 		Events:      []profile.Event{{Name: "cpu-clock", Clock: true}},
 		LostRecords: 12, LostSamples: 3,
 		Problems: []string{"no names for\nlibz"},

@@ -49,7 +49,7 @@ func own(names, others map[string]uint64, all uint64) (best string) {
 func programs(p *profile.Profile) map[string]uint64 {
 	count := make(map[string]uint64)
 	for _, s := range p.Samples {
-		count[p.Program(s.Thread)] += s.Count
+		count[p.Threads[s.Thread].Program] += s.Count
 	}
 	return count
 }

@@ -78,13 +78,7 @@ type merger struct {
 	fold   map[string]fold // by image
 	folded map[int32]bool  // frames that stand for several functions: one that calls itself is one place
 	stacks map[profile.Node]int32
-	of     map[member]int32
-}
-
-// member is a thread as both recordings may have it.
-type member struct {
-	profile.Thread
-	program string
+	of     map[profile.Thread]int32
 }
 
 // Merge merges two recordings.
@@ -96,7 +90,7 @@ func Merge(a, b Recording, o Options) (*Merged, error) {
 		},
 		Options: o, names: alike(a.Profile, b.Profile), images: make(map[string]int32),
 		fold: make(map[string]fold), folded: make(map[int32]bool), frames: make(map[profile.Frame]int32),
-		stacks: make(map[profile.Node]int32), of: make(map[member]int32),
+		stacks: make(map[profile.Node]int32), of: make(map[profile.Thread]int32),
 	}
 	for _, s := range m.Sides {
 		if err := s.CheckValid(); err != nil {
@@ -194,8 +188,8 @@ func (p *Pair) measure(m *Merged, events ...int32) {
 // programs are the names of the programs of a side.
 func (m *merger) programs(side int) map[string]bool {
 	all := make(map[string]bool)
-	for thread := range m.Sides[side].Threads {
-		all[m.names[side].program(m.Sides[side].Program(int32(thread)))] = true
+	for _, t := range m.Sides[side].Threads {
+		all[m.names[side].program(t.Program)] = true
 	}
 	return all
 }
@@ -203,13 +197,12 @@ func (m *merger) programs(side int) map[string]bool {
 func (m *merger) addThreads(side int) {
 	s := m.Sides[side]
 	for i, t := range s.Threads {
-		t.Comm = m.names[side].program(t.Comm)
-		key := member{t, m.names[side].program(s.Program(int32(i)))}
-		at, ok := m.of[key]
+		t.Comm, t.Program = m.names[side].program(t.Comm), m.names[side].program(t.Program)
+		at, ok := m.of[t]
 		if !ok {
 			at = int32(len(m.Threads))
-			m.of[key] = at
-			m.Threads, m.Programs, m.from = append(m.Threads, t), append(m.Programs, key.program), append(m.from, nil)
+			m.of[t] = at
+			m.Threads, m.from = append(m.Threads, t), append(m.from, nil)
 		}
 		m.threads[side] = append(m.threads[side], at)
 		m.from[at] = append(m.from[at], place{side, int32(i)})

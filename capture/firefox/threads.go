@@ -50,8 +50,8 @@ func (w *writer) describeThreads() error {
 // nameThreads gives the threads their TIDs and processes.
 func (w *writer) nameThreads() {
 	order := w.busiest()
-	epochs := make(map[[2]uint32]int)  // by PID and TID: threads seen
-	process := make(map[uint32]string) // by PID
+	epochs := make(map[[2]uint32]int) // by PID and TID: threads seen
+	processes := w.p.Processes()
 	for _, i := range order {
 		of := w.p.Threads[i]
 		key := [2]uint32{of.PID, of.TID}
@@ -62,12 +62,7 @@ func (w *writer) nameThreads() {
 		}
 		t.leads = of.PID == of.TID && epochs[key] == 0
 		epochs[key]++
-		if _, named := process[of.PID]; t.leads || !named {
-			process[of.PID] = of.Comm
-		}
-	}
-	for i := range w.threads {
-		w.threads[i].process = process[w.p.Threads[i].PID]
+		t.process = processes[of.PID]
 	}
 }
 

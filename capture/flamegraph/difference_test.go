@@ -460,7 +460,7 @@ func TestDifferencePageOfNothing(t *testing.T) {
 func TestDifferencePageIsEscaped(t *testing.T) {
 	a, b := example(), example()
 	for _, p := range []*profile.Profile{a, b} {
-		p.Events[1].Name, p.Programs = hostile, []string{hostile, hostile}
+		p.Events[1].Name, p.Threads[0].Program, p.Threads[1].Program = hostile, hostile, hostile
 	}
 	m := mergedOf(t, [2]difference.Recording{{Profile: a}, {Profile: b}})
 	var out bytes.Buffer

@@ -30,9 +30,10 @@ type header struct {
 }
 
 type threadRow struct {
-	PID  uint32 `json:"pid"`
-	TID  uint32 `json:"tid"`
-	Comm string `json:"comm"`
+	PID     uint32 `json:"pid"`
+	TID     uint32 `json:"tid"`
+	Comm    string `json:"comm"`
+	Program string `json:"program"`
 }
 
 // encode makes the page's data: base64 of a raw DEFLATE stream of a length (32 bits, little-endian), the
@@ -59,7 +60,7 @@ func encode(g *graph, s *steps) (template.HTML, error) {
 		h.Each = append(h.Each, all.Seconds()/float64(samples[e]))
 	}
 	for _, t := range g.p.Threads {
-		h.Threads = append(h.Threads, threadRow{t.PID, t.TID, human.Printable(t.Comm)})
+		h.Threads = append(h.Threads, threadRow{t.PID, t.TID, human.Printable(t.Comm), human.Printable(t.Program)})
 	}
 	for _, im := range g.p.Images {
 		h.Images = append(h.Images, human.Printable(im.Name))

@@ -48,7 +48,7 @@ func example() *profile.Profile {
 		Problems: []string{"no names for " + hostile},
 	})
 	program := p.Thread(profile.Thread{PID: 100, TID: 100, Comm: "program"})
-	other := p.Thread(profile.Thread{PID: 100, TID: 101, Comm: hostile})
+	other := p.Thread(profile.Thread{PID: 100, TID: 101, Comm: hostile, Program: "program"})
 	add := func(thread, event int32, count uint64, end profile.End, frames ...int32) {
 		p.Sample(profile.Sample{Thread: thread, Node: p.Stack(frames...), Event: event, CPU: -1, End: end,
 			Count: count, Period: count})
@@ -74,8 +74,7 @@ func generated(stacks int) *profile.Profile {
 		Events: []profile.Event{{Name: "cpu-clock", Clock: true}}, Duration: time.Minute,
 	})
 	for i := range threads {
-		p.Threads = append(p.Threads, profile.Thread{PID: uint32(100 + i/8), TID: uint32(100 + i),
-			Comm: fmt.Sprintf("worker-%d", i/8)})
+		p.Thread(profile.Thread{PID: uint32(100 + i/8), TID: uint32(100 + i), Comm: fmt.Sprintf("worker-%d", i/8)})
 	}
 	for i := range images {
 		p.Images = append(p.Images, profile.Image{Name: fmt.Sprintf("lib%d.so", i)})

@@ -9,7 +9,7 @@ import (
 	"unspool/testdata/browser"
 )
 
-// build is a build: 600 shells, of which 500 become compilers, and a linker with threads.
+// build is a build: 600 shells, of which 500 become compilers, and a linker whose main thread has no sample.
 func build() *profile.Profile {
 	p := profiletest.New(&profile.Profile{
 		Images: []profile.Image{{Name: "program"}}, Events: []profile.Event{{Name: "cpu-clock", Clock: true}},
@@ -22,12 +22,8 @@ func build() *profile.Profile {
 			p.Add(profile.Thread{PID: pid, TID: pid, Comm: "cc1"}, 0, 4, 0, 1)
 		}
 	}
-	for tid := uint32(2000); tid < 2004; tid++ {
-		name := "ld"
-		if tid > 2000 {
-			name = fmt.Sprint("worker ", tid-2000)
-		}
-		p.Add(profile.Thread{PID: 2000, TID: tid, Comm: name}, 0, 100, 0, 2)
+	for tid := uint32(2001); tid < 2005; tid++ {
+		p.Add(profile.Thread{PID: 2000, TID: tid, Comm: fmt.Sprint("worker ", tid-2000), Program: "ld"}, 0, 100, 0, 2)
 	}
 	return p.Profile
 }

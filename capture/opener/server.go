@@ -30,6 +30,7 @@ const (
 // Any program that imports this package can be the opener, the binaries of tests, too.
 func init() {
 	if len(os.Args) == 1 && os.Args[0] == serverName {
+		process.Rename("unspool-opener")
 		// It ends with whoever asks, who may be sent SIGUSR2 by a name that both processes have.
 		signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR2)
 		debug.SetMemoryLimit(memoryLimit)

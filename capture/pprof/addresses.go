@@ -209,12 +209,7 @@ func share(p *profile.Profile, image int) (n uint64) {
 
 // several is a name for all programs of a profile, in brackets, so that pprof opens no file.
 func several(p *profile.Profile) string {
-	of := make(map[uint32]string) // by process: the name of its first thread, if that has samples
-	for _, s := range p.Samples {
-		if t := &p.Threads[s.Thread]; of[t.PID] == "" || t.PID == t.TID {
-			of[t.PID] = t.Comm
-		}
-	}
+	of := p.Processes()
 	delete(of, 0) // an idle CPU
 	names := make(map[string]bool)
 	for _, name := range of {

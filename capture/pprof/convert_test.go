@@ -152,7 +152,9 @@ func TestProgramsAreLabels(t *testing.T) {
 		"":             {"swapper", "swapper"},
 	} {
 		p := small()
-		p.Programs = programs
+		for i, program := range programs {
+			p.Threads[i].Program = program
+		}
 		out, err := Convert(p)
 		if err != nil {
 			t.Fatal(err)

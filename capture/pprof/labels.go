@@ -36,7 +36,7 @@ func newLabels(p *profile.Profile) *labels {
 		p: p, numbers: make(map[numbersKey]map[string][]int64), texts: make(map[textsKey]map[string][]string),
 	}
 	for i := range p.Threads {
-		l.several = l.several || p.Program(int32(i)) != p.Program(0)
+		l.several = l.several || p.Threads[i].Program != p.Threads[0].Program
 	}
 	return l
 }
@@ -59,8 +59,8 @@ func (l *labels) put(sample *proto.Sample, s *profile.Sample) {
 		if t.Comm != "" {
 			texts["comm"] = []string{human.Printable(t.Comm)}
 		}
-		if program := l.p.Program(s.Thread); l.several && program != "" {
-			texts["process"] = []string{human.Printable(program)}
+		if l.several && t.Program != "" {
+			texts["process"] = []string{human.Printable(t.Program)}
 		}
 		if s.End != profile.Unsaid {
 			texts["unwind"] = []string{s.End.String()}

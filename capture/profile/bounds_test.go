@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"unspool/capture/replay"
 	"unspool/capture/symbols"
 	"unspool/perfring"
 	"unspool/testdata/programs"
@@ -115,6 +116,9 @@ func TestTooManyAddresses(t *testing.T) {
 	l, r := within(t, b), rand.New(rand.NewPCG(1, 2))
 	all := within(t, usual)
 	for _, l := range []*loader{l, all} {
+		for pid := range uint32(2) {
+			l.comm(&replay.Change{PID: 7 + pid, TID: 7 + pid, Comm: []byte("app")})
+		}
 		r := rand.New(rand.NewPCG(1, 2))
 		for range 50 {
 			l.sampleOf(7, perfring.ContextKernel, random(r, 20, kernelStart, kernelStart+16*900)...)

@@ -32,9 +32,8 @@ type follower struct {
 
 // Follow reads a recording that is being made, through a pipe, until its end. It calls fn for every round of
 // it that has samples (see perfdata.Reader.Ordered), with a profile of these alone, by function, which
-// belongs to fn. Its threads include the main thread of every process that has samples; what was lost is
-// counted from the beginning. Memory depends on what runs, and not on how long the recording is. The error is
-// that of the reader, damage included, or of fn.
+// belongs to fn. What was lost is counted from the beginning. Memory depends on what runs, and not on how long the
+// recording is. The error is that of the reader, damage included, or of fn.
 func Follow(r *perfdata.Reader, names symbols.Options, fn func(*Profile) error) error {
 	f := newFollower(r.Event, names)
 	f.describeAgain = func() { f.describe(r) }
@@ -95,21 +94,11 @@ func (f *follower) note(rec perfring.Record) {
 func (f *follower) round(fn func(*Profile) error) error {
 	var err error
 	if len(f.p.Samples) > 0 {
-		f.addMainThreads()
 		err = fn(f.part())
 		f.restart()
 	}
 	f.forgetEnded()
 	return err
-}
-
-// addMainThreads adds the main threads of the processes that were sampled, which have their names.
-func (f *follower) addMainThreads() {
-	for _, t := range f.p.Threads[:len(f.p.Threads):len(f.p.Threads)] {
-		if comm, ok := f.comms[threadKey(t.PID, t.PID)]; ok {
-			f.thread(Thread{t.PID, t.PID, comm})
-		}
-	}
 }
 
 // part is the profile of the round.
@@ -143,7 +132,9 @@ func (f *follower) restart() {
 func (f *follower) forgetEnded() {
 	for key := range f.endedBefore {
 		delete(f.comms, key)
-		if pid := uint32(key >> 32); pid == uint32(key) {
+		pid := uint32(key >> 32)
+		delete(f.guessed, pid)
+		if pid == uint32(key) {
 			delete(f.dumps, pid)
 			delete(f.generated, pid)
 		}

@@ -98,6 +98,13 @@ func (f *feeder) comm(pid, tid uint32, name string) {
 	f.give(append(words(24<<48|3, uint64(tid)<<32|uint64(pid)), b[:]...))
 }
 
+// exec gives the COMM of a process that executes a program.
+func (f *feeder) exec(pid uint32, name string) {
+	var b [8]byte
+	copy(b[:], name)
+	f.give(append(words(24<<48|unix.PERF_RECORD_MISC_COMM_EXEC<<32|3, uint64(pid)<<32|uint64(pid)), b[:]...))
+}
+
 // end ends the round and returns its profile, nil for none.
 func (f *feeder) end() (part *Profile) {
 	f.t.Helper()
@@ -118,8 +125,7 @@ func TestFollowForgetsThreads(t *testing.T) {
 	f.comm(7, 8, "worker")
 	f.sample(7, 8, 1000)
 	p := f.end()
-	if want := []Thread{{7, 8, "worker"}, {7, 7, "main"}}; len(p.Threads) != 2 || p.Threads[0] != want[0] ||
-		p.Threads[1] != want[1] {
+	if want := (Thread{7, 8, "worker", "main"}); len(p.Threads) != 1 || p.Threads[0] != want {
 		t.Errorf("threads %v, want %v", p.Threads, want)
 	}
 	f.task(perfring.RecordExit, 7, 8, 7)
@@ -135,6 +141,16 @@ func TestFollowForgetsThreads(t *testing.T) {
 	if p := f.end(); p.Threads[0].Comm != ":8" {
 		t.Errorf("two rounds after, the thread is still %v", p.Threads[0])
 	}
+	f.comm(9, 9, "server")
+	f.comm(9, 10, "worker")
+	f.task(perfring.RecordExit, 9, 9, 1)
+	for range 3 {
+		f.sample(9, 10, 4500)
+		if p := f.end(); p.Threads[0] != (Thread{9, 10, "worker", "server"}) {
+			t.Errorf("after the end of its main thread, the thread is %v", p.Threads[0])
+		}
+	}
+	f.task(perfring.RecordExit, 9, 10, 1)
 	f.sample(math.MaxUint32, math.MaxUint32, 5000)
 	if p := f.end(); p.Threads[0].Comm != Exited {
 		t.Errorf("the thread without an ID is %v", p.Threads[0])

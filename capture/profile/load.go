@@ -26,6 +26,7 @@ type loader struct {
 	event    func(id uint64) int // index of the event with this ID in samples, -1 for none
 	comms    map[uint64]string   // by pid<<32|tid
 	current  map[uint64]int32    // the thread that pid<<32|tid is now
+	guessed  map[uint32]string   // names of processes whose main thread has none, by PID
 	most     int                 // of comms and of current
 	kernelID symbols.KernelID
 
@@ -43,6 +44,7 @@ type loader struct {
 	recorded    []uint64 // samples by event
 	malformed   uint64   // records that could not be decoded
 	unnamed     uint64   // threads whose names are not kept
+	guesses     uint64   // processes that were sampled, and have no name of their own
 	others      uint64   // samples of the thread that stands for those for which there is no room
 	noEvent     uint64   // samples of an event that the recording does not describe
 }
@@ -201,6 +203,7 @@ func newLoader(sym *symbols.Symbolizer) *loader {
 		replay:  replay.NewRecorded(table),
 		comms:   make(map[uint64]string),
 		current: make(map[uint64]int32),
+		guessed: make(map[uint32]string),
 		most:    vmas.MaxThreads,
 		part:    &part{},
 	}
@@ -274,6 +277,9 @@ func (l *loader) comm(c *replay.Change) {
 	if c.Exec {
 		l.began(c.PID, 0)
 	}
+	if c.PID == c.TID {
+		delete(l.guessed, c.PID)
+	}
 	key := threadKey(c.PID, c.TID)
 	comm := c.Comm[:min(len(c.Comm), mostComm)]
 	if l.comms[key] != string(comm) {
@@ -309,6 +315,7 @@ func (l *loader) fork(c *replay.Change) {
 			parent = 0
 		}
 		l.began(c.PID, parent)
+		delete(l.guessed, c.PID)
 	}
 	delete(l.current, key)
 	if comm, ok := l.comms[threadKey(c.PPID, c.PTID)]; ok {
@@ -319,7 +326,7 @@ func (l *loader) fork(c *replay.Change) {
 }
 
 // otherThread stands for the threads for which there is no room.
-var otherThread = Thread{math.MaxUint32, math.MaxUint32, "(others)"}
+var otherThread = Thread{math.MaxUint32, math.MaxUint32, "(others)", "(others)"}
 
 // Exited is what threads are called that have given up their IDs, at the end of their exit: the kernel gives
 // -1 instead (perf_event_pid).
@@ -330,26 +337,27 @@ func (l *loader) threadNow(pid, tid uint32) int32 {
 	key := threadKey(pid, tid)
 	i, ok := l.current[key]
 	switch {
-	case ok:
+	case ok && (i < 0 || pid == tid || len(l.p.Threads) >= l.most || l.p.Threads[i].Program == l.program(pid)):
 	case len(l.current) >= l.most || len(l.p.Threads) >= l.most:
 		l.others++
 		i = l.thread(otherThread)
-		l.program(i)
 	default:
-		comm, known := l.comms[key]
+		t := Thread{pid, tid, l.comms[key], ""}
 		switch {
-		case known:
+		case t.Comm != "":
 		case pid == 0 && tid == 0:
-			comm = "swapper" // the idle task, which no record announces
+			t.Comm = "swapper" // the idle task, which no record announces
 		case tid == math.MaxUint32:
-			comm = Exited
+			t.Comm = Exited
 		default:
-			comm = fmt.Sprintf(":%d", tid)
+			t.Comm = fmt.Sprintf(":%d", tid)
 		}
 		i = -1
-		if t := (Thread{pid, tid, comm}); l.options.Filter.Passes(t) {
+		if l.options.Filter.Passes(t) {
+			if t.Program = t.Comm; pid != 0 && tid != math.MaxUint32 {
+				t.Program = l.program(pid)
+			}
 			i = l.thread(t)
-			l.program(i)
 		}
 		l.current[key] = i
 	}
@@ -505,6 +513,10 @@ func (l *loader) finish() *Profile {
 		}
 	}
 	p.Problems = append(p.Problems, l.overBounds()...)
+	if l.guesses > 0 {
+		p.Problems = append(p.Problems, fmt.Sprintf("no COMM record names %s: the process has the name of its program's "+
+			"file instead, or :PID", human.Plural(l.guesses, "main thread")))
+	}
 	if l.rawStacks > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("%d samples have a raw copy of the user stack instead of a "+
 			"user callchain (perf record --call-graph dwarf): of their user part only the innermost frame is shown",

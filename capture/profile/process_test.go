@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -83,7 +84,7 @@ func TestProcessesAreTheFirstLevel(t *testing.T) {
 		{"threads beside another program", []sampled{{7, 8, "GC", "java", false}, {9, 9, "sh", "", false}},
 			[]string{"java;jit;kernel", "sh;jit;kernel"}},
 		{"a main thread that is not known", []sampled{{7, 8, "GC", "", false}, {9, 9, "sh", "", false}},
-			[]string{"GC;jit;kernel", "sh;jit;kernel"}},
+			[]string{":7;jit;kernel", "sh;jit;kernel"}},
 		{"a program after exec", []sampled{{7, 7, "sh", "", false}, {7, 7, "sleep", "", false}},
 			[]string{"sh;jit;kernel", "sleep;jit;kernel"}},
 		{"no samples", nil, nil},
@@ -93,5 +94,117 @@ func TestProcessesAreTheFirstLevel(t *testing.T) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestProcessesAreNamedAfterTheirMainThreads samples threads of processes whose main threads mostly have no sample.
+func TestProcessesAreNamedAfterTheirMainThreads(t *testing.T) {
+	server := func(f *feeder) {
+		f.comm(7, 7, "server")
+		f.comm(7, 8, "pool")
+		f.sample(7, 8, 1000)
+	}
+	for _, c := range []struct {
+		name  string
+		steps func(f *feeder)
+		want  []Thread
+	}{
+		{"a thread", server, []Thread{{7, 8, "pool", "server"}}},
+		{"a thread that renames itself", func(f *feeder) {
+			server(f)
+			f.comm(7, 8, "busy")
+			f.sample(7, 8, 2000)
+		}, []Thread{{7, 8, "pool", "server"}, {7, 8, "busy", "server"}}},
+		{"a main thread that renames itself", func(f *feeder) {
+			server(f)
+			f.comm(7, 7, "old")
+			f.sample(7, 8, 2000)
+			f.comm(7, 7, "server")
+			f.sample(7, 8, 3000)
+		}, []Thread{{7, 8, "pool", "server"}, {7, 8, "pool", "old"}}},
+		{"an exec", func(f *feeder) {
+			server(f)
+			f.exec(7, "cc1")
+			f.task(perfring.RecordFork, 7, 8, 7)
+			f.sample(7, 8, 2000)
+		}, []Thread{{7, 8, "pool", "server"}, {7, 8, "cc1", "cc1"}}},
+		{"IDs that are used again by another process", func(f *feeder) {
+			server(f)
+			f.task(perfring.RecordExit, 7, 8, 1)
+			f.task(perfring.RecordExit, 7, 7, 1)
+			f.comm(1, 1, "init")
+			f.task(perfring.RecordFork, 7, 7, 1)
+			f.exec(7, "cron")
+			f.task(perfring.RecordFork, 7, 8, 7)
+			f.comm(7, 8, "pool")
+			f.sample(7, 8, 2000)
+		}, []Thread{{7, 8, "pool", "server"}, {7, 8, "pool", "cron"}}},
+		{"a thread's ID that is used again by a process", func(f *feeder) {
+			server(f)
+			f.task(perfring.RecordExit, 7, 8, 1)
+			f.task(perfring.RecordFork, 8, 8, 7)
+			f.exec(8, "child")
+			f.sample(8, 8, 2000)
+			f.task(perfring.RecordFork, 8, 9, 8)
+			f.sample(8, 9, 3000)
+		}, []Thread{{7, 8, "pool", "server"}, {8, 8, "child", "child"}, {8, 9, "child", "child"}}},
+		{"a main thread that has ended", func(f *feeder) {
+			f.comm(7, 7, "server")
+			f.comm(7, 8, "pool")
+			f.task(perfring.RecordExit, 7, 7, 1)
+			f.sample(7, 8, 2000)
+		}, []Thread{{7, 8, "pool", "server"}}},
+		{"no name, and a file", func(f *feeder) {
+			f.comm(7, 8, "pool")
+			f.table.Mmap(7, vmas.Map{Addr: 0x7000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("/lib/libc.so.6")})
+			f.table.Mmap(7, vmas.Map{Addr: 0x3000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("//anon")})
+			f.table.Mmap(7, vmas.Map{Addr: 0x4000, Len: 0x1000, Prot: vmas.ProtExec,
+				Name: []byte("/opt/gnome-session-binary (deleted)")})
+			f.sample(7, 8, 2000)
+			f.sample(7, 7, 3000)
+		}, []Thread{{7, 8, "pool", "gnome-session-b"}, {7, 7, ":7", "gnome-session-b"}}},
+		{"no name, and then one", func(f *feeder) {
+			f.comm(7, 8, "pool")
+			f.sample(7, 8, 2000)
+			f.comm(7, 7, "server")
+			f.sample(7, 8, 3000)
+			f.task(perfring.RecordExit, 7, 7, 1)
+			f.comm(7, 8, "busy")
+			f.sample(7, 8, 4000)
+		}, []Thread{{7, 8, "pool", ":7"}, {7, 8, "pool", "server"}, {7, 8, "busy", "server"}}},
+		{"no names of two processes with the same ID", func(f *feeder) {
+			for _, file := range []string{"/bin/first", "/bin/second"} {
+				f.task(perfring.RecordFork, 7, 7, 1)
+				f.table.Mmap(7, vmas.Map{Addr: 0x4000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(file)})
+				f.sample(7, 7, 2000)
+			}
+		}, []Thread{{7, 7, ":7", "first"}, {7, 7, ":7", "second"}}},
+	} {
+		for _, follows := range []bool{false, true} {
+			f := newFeeder(t)
+			f.follows = follows
+			c.steps(f)
+			if !slices.Equal(f.p.Threads, c.want) {
+				t.Errorf("%s: threads %v, want %v", c.name, f.p.Threads, c.want)
+			}
+			said := strings.Contains(strings.Join(f.finish().Problems, "\n"), "no COMM record names ")
+			if said != strings.HasPrefix(c.name, "no name") {
+				t.Errorf("%s: the notes say that a name is missing: %v", c.name, said)
+			}
+		}
+	}
+}
+
+// TestOneNameForEachProcess asks for the name of a process that had several.
+func TestOneNameForEachProcess(t *testing.T) {
+	p := &Profile{
+		Threads: []Thread{{7, 7, "sh", "sh"}, {7, 8, "pool", "java"}, {7, 9, "GC", "java"}, {9, 9, "b", "b"},
+			{9, 9, "a", "a"}, {11, 11, "asleep", "asleep"}},
+		Samples: []Sample{{Thread: 0, Count: 5}, {Thread: 1, Count: 3}, {Thread: 2, Count: 3}, {Thread: 3, Count: 2},
+			{Thread: 4, Count: 2}},
+	}
+	want := map[uint32]string{7: "java", 9: "a", 11: "asleep"}
+	if got := p.Processes(); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -74,19 +74,14 @@ type Node struct {
 	Frame  int32 // index in Profile.Frames, -1 for the root
 }
 
-// Thread is a thread under one name: one that renames itself or execs is several.
+// Thread is a thread under one name, in a process under one name: one that renames itself or execs, or whose main
+// thread does, is several.
 type Thread struct {
 	PID, TID uint32
 	Comm     string
-}
-
-// Program is the name of a thread's process: what its main thread was called when the thread was first seen,
-// as ps names it. A server's workers belong to the server, whatever they call themselves.
-func (p *Profile) Program(thread int32) string {
-	if int(thread) < len(p.Programs) {
-		return p.Programs[thread]
-	}
-	return p.Threads[thread].Comm
+	// Program is the name of the process: what its main thread is called meanwhile, as ps names it. A server's
+	// workers belong to the server, whatever they call themselves.
+	Program string
 }
 
 // End says why the user part of a stack ends where it does.
@@ -169,8 +164,6 @@ type Profile struct {
 	Threads []Thread
 	Events  []Event
 	Samples []Sample
-
-	Programs []string // by thread; may be shorter than Threads: see Program
 
 	LostRecords uint64        // records of any type for which the ring had no room (LOST)
 	LostSamples uint64        // samples that the kernel or the recorder counted as lost (LOST_SAMPLES)

@@ -12,7 +12,7 @@ func made(t testing.TB, frames []Frame, stacks ...[]int32) *Profile {
 	t.Helper()
 	b := newBuilder(nil)
 	b.p.Images = []Image{{Name: "a.out"}, {Name: "lib.so"}}
-	b.p.Threads, b.p.Events = []Thread{{1, 1, "a.out"}}, []Event{{Name: "cycles"}}
+	b.p.Threads, b.p.Events = []Thread{{1, 1, "a.out", "a.out"}}, []Event{{Name: "cycles"}}
 	b.p.Frames = frames
 	for _, s := range stacks {
 		slices.Reverse(s)

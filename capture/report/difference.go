@@ -206,10 +206,10 @@ func everyThread(int32) bool { return true }
 func threadTable(p *profile.Profile, by By) (t *table, of []int32) {
 	t = &table{what: by.String()}
 	known := make(map[string]int32)
-	for i, thread := range p.Threads {
+	for _, thread := range p.Threads {
 		name := thread.Comm
 		if by == Process {
-			name = p.Program(int32(i))
+			name = thread.Program
 		}
 		row, ok := known[name]
 		if !ok {

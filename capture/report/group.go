@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -92,8 +91,8 @@ func (v *view) sampleGroups(by By) ([]group, *table) {
 		if s.Event != v.event {
 			continue
 		}
-		member := v.p.Threads[s.Thread]
-		key := member
+		key := v.p.Threads[s.Thread]
+		key.Program = ""
 		switch by {
 		case Comm:
 			key.PID, key.TID = 0, 0
@@ -111,6 +110,7 @@ func (v *view) sampleGroups(by By) ([]group, *table) {
 		samples[g] = append(samples[g], int32(i))
 	}
 	functions := functionTable(v.p)
+	names := v.p.Processes()
 	a := v.tally(functions)
 	for i := range groups {
 		g := &groups[i]
@@ -120,7 +120,7 @@ func (v *view) sampleGroups(by By) ([]group, *table) {
 		}
 		g.rows = a.take()
 		if by == Process {
-			g.thread.Comm = v.processName(samples[i])
+			g.thread.Comm = names[g.thread.PID]
 		}
 		g.name = threadName(g.thread)
 	}
@@ -128,24 +128,6 @@ func (v *view) sampleGroups(by By) ([]group, *table) {
 		return cmp.Or(cmp.Compare(b.self, a.self), strings.Compare(a.name, b.name))
 	})
 	return groups, functions
-}
-
-// processName is the most frequent name of the main thread of a process, or else of all its threads.
-func (v *view) processName(samples []int32) string {
-	var main, all = map[string]uint64{}, map[string]uint64{}
-	for _, i := range samples {
-		s := &v.p.Samples[i]
-		t := &v.p.Threads[s.Thread]
-		all[t.Comm] += s.Count
-		if t.PID == t.TID {
-			main[t.Comm] += s.Count
-		}
-	}
-	if len(main) > 0 {
-		all = main
-	}
-	names := slices.Sorted(maps.Keys(all))
-	return slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(all[a], all[b]) })
 }
 
 // threadName is "comm (pid/tid)", as far as these are known.

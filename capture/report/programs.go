@@ -29,7 +29,7 @@ func programs(p *profile.Profile, event int32, columns int) string {
 	by, comms := make(map[string]uint64), make(map[string]bool)
 	for thread, n := range threads {
 		if n > 0 {
-			by[p.Program(int32(thread))] += n
+			by[p.Threads[thread].Program] += n
 			comms[p.Threads[thread].Comm] = true
 		}
 	}

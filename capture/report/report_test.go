@@ -80,7 +80,7 @@ func withLines() *profile.Profile {
 		p.Samples[i].End = profile.Complete
 	}
 	p.Samples[len(p.Samples)-1].End = profile.Unsaid
-	pool := p.Thread(profile.Thread{PID: 10, TID: 11, Comm: "pool"})
+	pool := p.Thread(profile.Thread{PID: 10, TID: 11, Comm: "pool", Program: "demo"})
 	sh := p.Thread(profile.Thread{PID: 10, TID: 10, Comm: "sh"})
 	inHot, onRecurse := p.Stack(0, 1, 2, 3, inlined), p.Stack(0, 1, 2, 3, recurseAgain)
 	for _, s := range []profile.Sample{
@@ -290,7 +290,8 @@ func TestSumsOfGroups(t *testing.T) {
 			for _, s := range v.p.Samples {
 				th := &p.Threads[s.Thread]
 				member := by.partsSamples() &&
-					(by == Comm && th.Comm == g.thread.Comm || by == Process && th.PID == g.thread.PID || *th == *g.thread)
+					(by == Comm && th.Comm == g.thread.Comm || by == Process && th.PID == g.thread.PID ||
+						by == Thread && th.TID == g.thread.TID && th.Comm == g.thread.Comm)
 				onStack := make(map[int32]bool)
 				in := false
 				for node := v.shown[s.Node]; node > 0; node = v.nodes[node].Parent {
@@ -448,8 +449,7 @@ func TestNotesComeBehindTheAnswer(t *testing.T) {
 func TestProgramsAreOneLine(t *testing.T) {
 	p := profiletest.New(&profile.Profile{Events: []profile.Event{{Name: "cycles"}, {Name: "faults"}}})
 	add := func(pid uint32, comm, program string, event int32, n uint64) {
-		thread := p.Thread(profile.Thread{PID: pid, TID: pid, Comm: comm})
-		p.Programs = append(p.Programs, program)
+		thread := p.Thread(profile.Thread{PID: pid, TID: pid, Comm: comm, Program: program})
 		p.Sample(profile.Sample{Thread: thread, Event: event, Count: n})
 	}
 	add(1, "pool-1", "server", 0, 300)

@@ -45,28 +45,24 @@ type Writer struct {
 // process is what is known about a process.
 type process struct {
 	comm    string            // now
-	samples map[string]uint64 // by comm; nil if there is none
+	samples map[string]uint64 // by name of the process; nil if there is none
 	since   uint64            // the first sample
 }
 
-// count counts a sample.
-func (p *process) count(time uint64) {
+// count counts a sample under a name of the process.
+func (p *process) count(time uint64, name string) {
 	if p.samples == nil {
 		p.samples, p.since = make(map[string]uint64), time
 	}
-	p.samples[p.comm]++
+	p.samples[name]++
 }
 
-// name is the comm with most samples, the last one if there are none. A program that another one has started
-// has the name of that until it is executed: nice, setpriv or a shell.
+// name is the name with most samples, the last one if there are none: see [profile.Profile.Processes].
 func (p *process) name() string {
-	name, most := p.comm, p.samples[p.comm]
-	for comm, n := range p.samples {
-		if n > most || n == most && name != p.comm && comm < name {
-			name, most = comm, n
-		}
+	if p.samples == nil {
+		return p.comm
 	}
-	return name
+	return profile.MostSampled(p.samples)
 }
 
 // New makes a Writer for the recording that r reads. If w is an io.WriterAt, at whose offset 0 the capture
@@ -219,10 +215,10 @@ func (w *Writer) metadata(id, value string) {
 }
 
 // Sample implements profile.Watcher.
-func (w *Writer) Sample(s *perfring.Sample, frames []int32, _ int32) {
+func (w *Writer) Sample(s *perfring.Sample, frames []int32, thread int32) {
 	w.begin(s.Time)
 	h := frameHeader{cpu: cpuNumber(s.CPU), pid: int32(s.PID), time: s.Time}
-	w.process(s.PID).count(s.Time)
+	w.process(s.PID).count(s.Time, w.profile.Threads[thread].Program)
 	w.chain(s, frames)
 	at := w.open(frameSample, h)
 	w.sampled(s.TID, w.addrs)

@@ -130,7 +130,9 @@ func (s *session) sample(pid uint32, chain ...at) {
 			frames = append(frames, a.frame)
 		}
 	}
-	s.Sample(&smp, frames, 0)
+	of := profile.Thread{PID: pid, TID: pid + 1, Program: s.process(pid).comm}
+	s.profile.Threads = append(s.profile.Threads, of)
+	s.Sample(&smp, frames, int32(len(s.profile.Threads)-1))
 }
 
 // finish ends the capture and reads it.
@@ -301,6 +303,7 @@ func TestChains(t *testing.T) {
 					frames = append(frames, a.frame)
 				}
 			}
+			s.profile.Threads = []profile.Thread{{PID: 5, TID: 5, Program: ":5"}}
 			s.Sample(&smp, frames, 0)
 			out := s.finish()
 			if got := out.ofKind(frameSample)[0].addrs(); !slices.Equal(got, c.want) {

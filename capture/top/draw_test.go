@@ -67,7 +67,7 @@ var escapes = regexp.MustCompile("\x1b\\[[0-9]+m")
 // TestLinesFit draws everything that a screen can show, in terminals of all sizes: no line is too wide, there
 // are not too many, and nothing of the recorded system comes through that is not printable.
 func TestLinesFit(t *testing.T) {
-	hostile := profile.Thread{PID: 9, TID: 9, Comm: "\x1b]0;漢字\x07\n"}
+	hostile := profile.Thread{PID: 9, TID: 9, Comm: "\x1b]0;漢字\x07\n", Program: "\x1b]0;漢字\x07\n"}
 	p := made(t, time.Second,
 		stack{compiler, []int32{mainFrame, parseFrame, parseFrame, parseFrame, copyFrame}, 70},
 		stack{hostile, []int32{mainFrame, hostileFrame}, 20},

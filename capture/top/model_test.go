@@ -30,9 +30,9 @@ type stack struct {
 }
 
 var (
-	compiler = profile.Thread{PID: 1, TID: 1, Comm: "cc1"}
-	worker   = profile.Thread{PID: 2, TID: 3, Comm: "pool-1"}
-	server   = profile.Thread{PID: 2, TID: 2, Comm: "server"}
+	compiler = profile.Thread{PID: 1, TID: 1, Comm: "cc1", Program: "cc1"}
+	worker   = profile.Thread{PID: 2, TID: 3, Comm: "pool-1", Program: "server"}
+	server   = profile.Thread{PID: 2, TID: 2, Comm: "server", Program: "server"}
 )
 
 // made makes a part of a recording.
@@ -43,7 +43,6 @@ func made(t testing.TB, first time.Duration, stacks ...stack) *profile.Profile {
 		Images: []profile.Image{
 			{Name: "app", Path: "/app"}, {Name: "libc.so.6", Path: "/libc.so.6"}, {Name: "[kernel]"},
 		},
-		Threads: []profile.Thread{server},
 	})
 	for _, f := range []profile.Frame{
 		{Name: "main", Known: true}, {Name: "parse", Known: true}, {Name: "memcpy", Image: 1, Known: true},

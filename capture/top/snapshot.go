@@ -91,7 +91,7 @@ func busy(p *profile.Profile, span time.Duration) float64 {
 type adder struct {
 	*snapshot
 	p          *profile.Profile
-	programs   []string // by thread
+	programs   []string // by thread, safe to print
 	functionOf []int32  // by frame
 	known      []bool   // by function: it has a name
 	seen       []int    // by function: the last sample with it
@@ -116,7 +116,10 @@ type use struct {
 
 func newAdder(s *snapshot, p *profile.Profile) *adder {
 	a := &adder{
-		snapshot: s, p: p, programs: programs(p), nodeAt: make(map[place]int32), by: make(map[use]uint64),
+		snapshot: s, p: p, nodeAt: make(map[place]int32), by: make(map[use]uint64),
+	}
+	for i := range p.Threads {
+		a.programs = append(a.programs, human.Clean(p.Threads[i].Program))
 	}
 	type text struct{ name, image string }
 	rows := make(map[text]int32)
@@ -134,25 +137,6 @@ func newAdder(s *snapshot, p *profile.Profile) *adder {
 	}
 	a.seen = make([]int, len(a.functions))
 	return a
-}
-
-// programs are the names of the threads' processes, safe to print.
-func programs(p *profile.Profile) []string {
-	main := make(map[uint32]string)
-	for _, t := range p.Threads {
-		if t.PID == t.TID {
-			main[t.PID] = t.Comm
-		}
-	}
-	var names []string
-	for _, t := range p.Threads {
-		name, ok := main[t.PID]
-		if !ok {
-			name = t.Comm
-		}
-		names = append(names, human.Clean(name))
-	}
-	return names
 }
 
 // add adds a sample to the tree and to the table.

@@ -19,6 +19,7 @@ import (
 	"unspool/capture"
 	outfile "unspool/capture/output"
 	"unspool/capture/sandbox"
+	"unspool/vmas/process"
 )
 
 // A confined process cannot look names up, which another format than perf.data, or a comparison, needs. So
@@ -135,6 +136,13 @@ func typed(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
 		return strings.HasPrefix(arg, "--"+spoolFlag+"=")
 	})
+}
+
+// It is shown, and was started as "exe".
+func init() {
+	if len(os.Args) > 2 && strings.HasPrefix(os.Args[2], "--"+spoolFlag+"=") {
+		process.Rename("unspool")
+	}
 }
 
 // again is this program with the same command line and the same capabilities, to record.

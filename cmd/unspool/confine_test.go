@@ -81,6 +81,13 @@ func TestRecordingIsConfined(t *testing.T) {
 				t.Errorf("%s: the opener has seccomp %s", format, thread["Seccomp"])
 			}
 		}
+		for pid, want := range map[int]string{pid: "unspool", opener: "unspool-opener"} {
+			for _, thread := range fieldsOf(t, pid) {
+				if thread["Pid"] == strconv.Itoa(pid) && thread["Name"] != want {
+					t.Errorf("%s: a process is called %s, not %s", format, thread["Name"], want)
+				}
+			}
+		}
 		r.Process.Signal(syscall.SIGINT)
 		e := r.finish(t, time.Minute)
 		if e.status != 0 || !strings.Contains(e.stderr, "unspool: confined: ") {

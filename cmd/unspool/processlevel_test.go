@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,8 +18,11 @@ func TestProcessLevel(t *testing.T) {
 	single := halvesRecording(t)
 	dir := t.TempDir()
 	var touchers []*toucher
-	for _, name := range []string{"first", "second"} {
-		touchers = append(touchers, runToucher(t, exec.Command(buildToucher(t, name), "stirs")))
+	for _, names := range [][2]string{{"first", "stirs"}, {"second", "works"}} { // of the program and its thread
+		touchers = append(touchers, runToucher(t, exec.Command(buildToucher(t, names[0]), names[1])))
+	}
+	for _, p := range touchers {
+		p.touch(counted) // the main thread has its code then, and takes no sample
 	}
 	r, control := startControlled(t, dir, slices.Concat([]string{"record", "-q", "-o", "two.data"},
 		faultsOf(touchers...))...)
@@ -52,6 +56,32 @@ func TestProcessLevel(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^[^a-z]*─ ` + name + `\n[^a-z]*` + root + `(  libc\.so\.6)?$`).MatchString(out) {
 			t.Errorf("%s is not above its threads in the call tree:\n%s", name, out)
 		}
+	}
+	// The threads that are sampled have renamed themselves, and the main threads have no sample.
+	out = unspool(t, dir, "report", "--by", "process", "two.data").stdout
+	json := unspool(t, dir, "report", "--json", "--by", "process", "two.data").stdout
+	if threads := unspool(t, dir, "report", "--by", "comm", "two.data").stdout; strings.Contains(threads, "%  first") {
+		t.Errorf("a main thread has samples:\n%s", threads)
+	}
+	for i, name := range []string{"first", "second"} {
+		pid := touchers[i].pid
+		if !strings.Contains(out, fmt.Sprintf(" %s (%d)\n", name, pid)) {
+			t.Errorf("--by process does not name %s:\n%s", name, out)
+		}
+		if !strings.Contains(json, fmt.Sprintf(`"comm":"%s","pid":%d,`, name, pid)) {
+			t.Errorf("--by process does not name %s in JSON", name)
+		}
+		converted(t, dir, "two.json.gz")
+		if !strings.Contains(output(t, dir, "gzip", "-dc", "two.json.gz"),
+			fmt.Sprintf(`"processName":"%s","processType":"default","pid":"%d"`, name, pid)) {
+			t.Errorf("Firefox's processName is not %s", name)
+		}
+		if !strings.Contains(converted(t, dir, "two.syscap"), "\x00"+name+"\x00") {
+			t.Errorf("Sysprof has no process %s", name)
+		}
+	}
+	if out := unspool(t, dir, "report", "--by", "process", "two.data", "two.data").stdout; strings.Contains(out, "stirs") {
+		t.Errorf("a difference names threads:\n%s", out)
 	}
 	out = unspool(t, dir, "report", "--no-process", "two.data").stdout
 	if regexp.MustCompile(`(?m)^[^a-z]*(first|second)$`).MatchString(out) {

@@ -94,7 +94,6 @@ func (f *topFlags) top() (status int, err error) {
 		return statusFailure, badOptions("unspool top", err)
 	}
 	if f.spool.path != "" {
-		_ = os.WriteFile("/proc/self/comm", []byte("unspool"), 0) // it is shown, and was started as "exe"
 		f.sandbox = f.confines()
 		return f.recordSpool(o)
 	}

@@ -3,11 +3,9 @@
 // groupThreads makes the programs of a profile's threads: {name, threads, processes}, whose processes are {name, pid, threads}. Threads are
 // indices. A program is what the main threads of its processes are called: a shell that became a compiler is a process in two programs.
 function groupThreads(threads) {
-  const main = new Map(); // names by process; the last one is what an exec or the program itself chose
-  for (const t of threads) if (t.pid === t.tid) main.set(t.pid, t.comm);
   const programs = new Map();
   threads.forEach((t, i) => {
-    const name = t.pid === t.tid ? t.comm : main.get(t.pid) ?? t.comm;
+    const name = t.program;
     if (!programs.has(name)) programs.set(name, {name, threads: [], processes: new Map()});
     const program = programs.get(name);
     program.threads.push(i);

@@ -2,6 +2,7 @@
 package profiletest
 
 import (
+	"cmp"
 	"slices"
 
 	"unspool/capture/profile"
@@ -33,8 +34,10 @@ func (s *Stacks) Frame(f profile.Frame) int32 {
 	return int32(len(s.Frames) - 1)
 }
 
-// Thread returns the index of a thread, which it adds if it is a new one.
+// Thread returns the index of a thread, which it adds if it is a new one. A thread without a Program is its process's
+// only one.
 func (s *Stacks) Thread(t profile.Thread) int32 {
+	t.Program = cmp.Or(t.Program, t.Comm)
 	i := slices.Index(s.Threads, t)
 	if i < 0 {
 		i = len(s.Threads)
