@@ -287,7 +287,7 @@ func TestGeneratedCodeHasOneName(t *testing.T) {
 		t.Fatal(err)
 	}
 	for flags, want := range map[uint32]string{vmas.FlagShared: generatedCode, vmas.FlagPrivate: path} {
-		at := &vmas.Mapping{End: 4096, Flags: flags, File: &vmas.File{Path: path, Kind: vmas.Regular}}
+		at := vmas.NewTable("").Mmap(1, vmas.Map{Len: 4096, Prot: vmas.ProtExec, Flags: flags, Name: []byte(path)})
 		if im := image.NewStore("/proc").Lookup(uint32(os.Getpid()), at); im.Parse() != nil || !im.IsGenerated() {
 			t.Fatalf("%v", im.Parse())
 		}
