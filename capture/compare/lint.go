@@ -37,7 +37,7 @@ type Finding struct {
 	Image    profile.Image
 	Package  string
 	Function string // "" for NoTable
-	Offset   uint64 // of the address in the function
+	Offset   int64  // of the address from the start of the function, which a part that lies elsewhere may precede
 	Addr     uint64 // virtual address of the image
 	Samples  uint64
 }
@@ -65,7 +65,7 @@ func (c *Comparison) Lint(sym *symbols.Symbolizer) []Finding {
 			if flaw != NoTable {
 				at.Function = f.Name
 				if f.Addr != 0 {
-					at.Offset = f.PC - f.Addr
+					at.Offset = int64(f.PC - f.Addr)
 				}
 			}
 			found[k] = at

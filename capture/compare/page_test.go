@@ -244,7 +244,7 @@ func (p shown) tables(r *compare.Result) {
 		if f.Function != "" {
 			function = human.Printable(f.Function)
 			if f.Offset != 0 {
-				function += fmt.Sprintf("+%#x", f.Offset)
+				function += fmt.Sprintf("%+#x", f.Offset)
 			}
 		}
 		if f.Addr != 0 {

@@ -139,7 +139,7 @@ type FindingResult struct {
 	Path     string  `json:"path"`
 	Package  string  `json:"package,omitempty"`
 	Function string  `json:"function,omitempty"`
-	Offset   uint64  `json:"offset"`
+	Offset   int64   `json:"offset"`
 	Addr     uint64  `json:"addr"`
 	Samples  uint64  `json:"samples"`
 	Share    float64 `json:"share"`

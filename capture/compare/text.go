@@ -231,7 +231,7 @@ func (p *page) lint(r *Result) {
 	for _, f := range r.Lint[:min(len(r.Lint), p.o.Rows)] {
 		where := human.Clean(f.Image)
 		if f.Function != "" {
-			where += fmt.Sprintf(": %s+%#x (%#x)", human.Clean(f.Function), f.Offset, f.Addr)
+			where += fmt.Sprintf(": %s%+#x (%#x)", human.Clean(f.Function), f.Offset, f.Addr)
 		}
 		if f.Package != "" {
 			where += " (" + human.Clean(f.Package) + ")"

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"unspool/capture/profile"
+	"unspool/capture/symbols"
 )
 
 // Sides are the recordings that are compared: A is the one before, B the one after.
@@ -22,7 +23,7 @@ type Recording struct {
 }
 
 // Merged is two recordings as one profile: frames of the same name, image's name and kind are one frame, and
-// equal stacks are one stack. Its events are those of Pairs, two for each.
+// equal stacks are one stack. Copies of a C++ function are that function, as compilers make them or do not. Its events are those of Pairs, two for each.
 type Merged struct {
 	*profile.Profile
 	Pairs []Pair
@@ -234,7 +235,7 @@ func (m *merger) addNodes(side int, processes bool) {
 // frame is the merged frame of a side's.
 func (m *merger) frame(side int, f *profile.Frame) int32 {
 	key := profile.Frame{
-		Name: f.Name, Kind: f.Kind, Known: f.Known, Inlined: f.Inlined,
+		Name: symbols.WithoutClones(f.Name), Kind: f.Kind, Known: f.Known, Inlined: f.Inlined,
 		Image: m.image(&m.Sides[side].Images[f.Image], m.names[side]),
 	}
 	if f.Kind == profile.Process {

@@ -347,14 +347,14 @@ func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
 // function says which function of an image a frame is in. Without room for names it stays one without a function.
 func (b *builder) function(f *Frame, fn symbols.Func, image string, has *shares) {
 	if n, ok := b.named(fn.Name, has); ok {
-		f.Name, f.Symbol, f.Known, f.Addr = n.text, n.symbol, true, fn.Addr
+		f.Name, f.Symbol, f.Known, f.Addr = n.text, n.symbol, true, fn.Entry
 		return
 	}
 	if fn.Name != "" {
 		b.nameless++
 	}
-	if n, ok := b.named(fmt.Sprintf("[%s+%#x]", image, fn.Addr), has); ok {
-		f.Name, f.Addr = n.text, fn.Addr
+	if n, ok := b.named(fmt.Sprintf("[%s+%#x]", image, fn.Entry), has); ok {
+		f.Name, f.Addr = n.text, fn.Entry
 	}
 }
 

@@ -24,7 +24,7 @@ var namesOfD = map[string]string{
 	"_D8demangle4testFG42aHiPxkZv":                             "demangle.test",
 	"_D8demangle__T4testVi3VlN5Vee8P2VAyaa3_616263S3fooZ1fFZv": "demangle.test!(...).f",
 	"_D4test1fFNaNkMKC4test1CE4test1EZNn":                      "test.f",
-	"_D4test1fFZv.constprop.0":                                 "test.f",
+	"_D4test1fFZv.constprop.0":                                 "test.f [clone .constprop.0]",
 	"_D3app3runFB2OaiNlaZv":                                    "app.run",
 	"_D3app26__T3runS153lib6string3padZ4loopFZv":               "app.run!(...).loop",
 	"_D3app31__T3runS20_D3lib6string3padFZvZ4loopFZv":          "app.run!(...).loop",

@@ -39,7 +39,7 @@ func exports(t *testing.T, file []byte) map[Func]bool {
 	}
 	found := make(map[Func]bool)
 	for _, s := range b.syms {
-		found[Func{string(cString(b.strings, s.name)), s.addr, uint64(s.size)}] = true
+		found[Func{string(cString(b.strings, s.name)), s.addr, uint64(s.size), s.addr}] = true
 	}
 	return found
 }

@@ -270,6 +270,9 @@ func TestNamesFromMiniDebugInfo(t *testing.T) {
 			for i := range want.Len() {
 				w := want.At(i)
 				got, ok := mini.Lookup(w.Addr)
+				if ok && w.Entry != w.Addr && got.Entry == got.Addr {
+					got.Name = strings.TrimSuffix(got.Name, ".cold") // it does not say which symbols are of the same file
+				}
 				switch {
 				case !ok || got.Addr != w.Addr:
 					if !symbols.weak[w.Addr] { // those are in .dynsym only

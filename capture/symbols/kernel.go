@@ -72,7 +72,7 @@ func (s *Symbolizer) Kernel(addr uint64) (f Func, image string, ok bool) {
 		if m := findImage(k.images, f.Addr); m != nil {
 			image = m.image
 		}
-		f.Addr += k.shift
+		f.Addr, f.Entry = f.Addr+k.shift, f.Entry+k.shift
 		return f, image, true
 	}
 	if m := findImage(k.loaded, addr); m != nil {
@@ -214,7 +214,9 @@ func (k *kernel) readKallsyms(r io.Reader) (ref uint64, err error) {
 			// 64-bit processes (arch/x86/include/asm/syscall_wrapper.h).
 			r |= 1 << 7
 		}
-		b.syms = append(b.syms, symbol{addr: addr, name: uint32(len(b.strings)), rank: r, owner: owner})
+		function, _ := partOf(name)
+		b.syms = append(b.syms, symbol{addr: addr, name: uint32(len(b.strings)), rank: r, owner: owner,
+			part: function != nil})
 		b.strings = append(append(b.strings, name...), 0)
 	}
 	if hidden {

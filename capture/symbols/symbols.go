@@ -190,7 +190,7 @@ func (im *Image) unnamed(vaddr uint64) (Func, bool) {
 	if err != nil {
 		return Func{}, false
 	}
-	f := Func{Addr: d.Start, Size: d.End - d.Start}
+	f := Func{Addr: d.Start, Size: d.End - d.Start, Entry: d.Start}
 	if d.CIE.Signal {
 		f.Name = SignalReturn
 	}

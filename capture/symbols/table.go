@@ -17,6 +17,9 @@ type Func struct {
 	Name string // as the symbol table has it, mangled; without a symbol version
 	Addr uint64 // first address: a virtual address of the ELF image, for the kernel an address in memory
 	Size uint64 // bytes; for a symbol that gives no size, up to the next one
+
+	// Entry is where the function begins: Addr, unless these are the addresses of a part of it that lies elsewhere.
+	Entry uint64
 }
 
 // Table holds the functions of one ELF image, sorted by address: 16 bytes a function and its name.
@@ -24,6 +27,8 @@ type Table struct {
 	funcs []entry
 	names []byte // NUL-terminated strings
 	loads elf.Loads
+
+	entries map[uint64]uint64 // by the address of a part of a function that lies elsewhere
 }
 
 // entry is one function: addresses [addr, addr+size), name an offset into the table's names.
@@ -79,7 +84,11 @@ func (t *Table) Len() int { return len(t.funcs) }
 // At returns the i-th function in the order of addresses.
 func (t *Table) At(i int) Func {
 	e := t.funcs[i]
-	return Func{Name: t.name(e.name), Addr: e.addr, Size: uint64(e.size)}
+	f := Func{Name: t.name(e.name), Addr: e.addr, Size: uint64(e.size), Entry: e.addr}
+	if entry, ok := t.entries[e.addr]; ok {
+		f.Entry = entry
+	}
+	return f
 }
 
 // maxNested bounds how far back Lookup searches for a function that contains shorter ones.
@@ -139,6 +148,7 @@ type builder struct {
 	strings []byte
 	code    []addrRange
 	left    *budget // nil for no bound
+	files   uint32  // names of source files among the symbols so far
 }
 
 // symbol is a candidate for an entry; rank orders the candidates at one address, the best has the lowest.
@@ -146,9 +156,14 @@ type symbol struct {
 	addr  uint64
 	size  uint32
 	name  uint32
+	file  uint32 // local symbols of the same source file have the same
 	owner uint16 // for symbols of the kernel: the index of the image
 	rank  uint8
+	part  bool // see partOf
 }
+
+// localRank is the bit of a rank that local symbols have.
+const localRank = 2
 
 // rank prefers, among the symbols at one address, functions to labels, then symbols with a size, and then
 // orders by binding.
@@ -165,7 +180,7 @@ func rank(typ std.SymType, bind std.SymBind, size uint64) uint8 {
 	case std.STB_WEAK:
 		r |= 1
 	default:
-		r |= 2
+		r |= localRank
 	}
 	return r
 }
@@ -212,6 +227,7 @@ func (b *builder) read(f *elfFile, s, link *elf.Section) error {
 		return fmt.Errorf("string table: %w", err)
 	}
 	base := b.addStrings(strings)
+	b.files++
 	const chunk = 2048
 	for i := uint64(0); i < n; i += chunk {
 		raw, err := entries(s.Offset+i*entrySize, min(chunk, n-i)*entrySize)
@@ -249,6 +265,9 @@ func (b *builder) add(f *elfFile, raw, strings []byte, base uint32) {
 	}
 	typ := std.ST_TYPE(info)
 	switch typ {
+	case std.STT_FILE:
+		b.files++
+		return
 	case std.STT_FUNC, std.STT_GNU_IFUNC:
 	case std.STT_NOTYPE:
 		if index >= std.SHN_LORESERVE || codeEnd(b.code, addr) == addr ||
@@ -262,8 +281,9 @@ func (b *builder) add(f *elfFile, raw, strings []byte, base uint32) {
 	if len(text) == 0 || isMarker(text, typ) {
 		return
 	}
-	b.syms = append(b.syms, symbol{addr: addr, size: uint32(min(size, 1<<32-1)), name: base + name,
-		rank: rank(typ, std.ST_BIND(info), size)})
+	function, _ := partOf(text)
+	b.syms = append(b.syms, symbol{addr: addr, size: uint32(min(size, 1<<32-1)), name: base + name, file: b.files,
+		rank: rank(typ, std.ST_BIND(info), size), part: function != nil})
 }
 
 // isMarker recognizes symbols that name no function: the mapping symbols of ARM and RISC-V ($a, $d, $t,
@@ -324,7 +344,7 @@ func codeEnd(code []addrRange, addr uint64) uint64 {
 
 // finish sorts the symbols, keeps the best one at each address and drops labels inside functions. Symbols
 // without a size reach up to the next one, but not beyond limit(their address). Then it copies the names of
-// the symbols that are left.
+// the symbols that are left, and gives the parts of functions the names of these.
 func (b *builder) finish(t *Table, limit func(addr uint64) uint64) {
 	slices.SortFunc(b.syms, func(x, y symbol) int {
 		if c := cmp.Compare(x.addr, y.addr); c != 0 {
@@ -335,6 +355,8 @@ func (b *builder) finish(t *Table, limit func(addr uint64) uint64) {
 		}
 		return compareNames(cString(b.strings, x.name), cString(b.strings, y.name))
 	})
+	of := b.parts()
+	var parts []part
 	kept := b.syms[:0]
 	var covered uint64 // end of the functions with a size so far
 	last := ^uint64(0)
@@ -347,6 +369,9 @@ func (b *builder) finish(t *Table, limit func(addr uint64) uint64) {
 			continue
 		}
 		covered = max(covered, s.addr+uint64(s.size))
+		if function, ok := of[i]; ok {
+			parts = append(parts, part{len(kept), function})
+		}
 		kept = append(kept, s)
 	}
 	t.funcs = make([]entry, len(kept))
@@ -374,6 +399,7 @@ func (b *builder) finish(t *Table, limit func(addr uint64) uint64) {
 			t.names = append(append(t.names, name...), 0)
 		}
 	}
+	t.join(parts)
 	b.syms, b.strings = nil, nil
 }
 
