@@ -1,6 +1,7 @@
 // Package folded writes a profile as folded stacks, the text that flamegraph.pl, inferno and speedscope read:
 // a line for each distinct stack, with what its threads are called (Options.NoComms leaves that out), its
-// frames from the outermost to the leaf, and the number of samples.
+// frames from the outermost to the leaf, and the number of samples. In the names of threads, underscores stand for
+// spaces, as stackcollapse-perf.pl has it; of two names that would be the same then, both keep their spaces.
 //
 //	cc1plus;main;toplev::main;compile_file;asm_sysvec_apic_timer_interrupt_[k];irq_exit_rcu_[k] 12
 //

@@ -35,8 +35,8 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	}
 	p = p.Regroup(nil, now) // now the frame of a node is an index of words
 	comms := make([]int32, len(p.Threads))
-	for i, t := range p.Threads {
-		comms[i] = words.add(firstWord(harmless(t.Comm)))
+	for i, name := range threadNames(p.Threads) {
+		comms[i] = words.add(firstWord(name))
 	}
 	words.sort()
 

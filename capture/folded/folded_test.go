@@ -65,13 +65,13 @@ func example() *profiletest.Stacks {
 
 func TestLines(t *testing.T) {
 	const marked = `V8 9
-V8 Worker;LazyCompile:~fib /app/fib.js:2_[j] 1
-V8 Worker;main 4
-V8 Worker;main (2) 3
-V8 Worker;main;std::array<int, 5>::fill_[i] 2
-V8 Worker;main;write;do_syscall_64_[k] 12
-V8 Worker;main;write;do_syscall_64_[k];syscall_enter_[k] 1
 V8;do_syscall_64_[k] 1
+V8_Worker;LazyCompile:~fib /app/fib.js:2_[j] 1
+V8_Worker;main 4
+V8_Worker;main (2) 3
+V8_Worker;main;std::array<int, 5>::fill_[i] 2
+V8_Worker;main;write;do_syscall_64_[k] 12
+V8_Worker;main;write;do_syscall_64_[k];syscall_enter_[k] 1
 `
 	for _, c := range []struct {
 		name string
@@ -81,7 +81,7 @@ V8;do_syscall_64_[k] 1
 		{"of an event", Options{Event: "cpu-clock"}, marked},
 		{"plain", Options{Event: "cpu-clock", Plain: true},
 			regexp.MustCompile(`_\[[kji]]`).ReplaceAllString(marked, "")},
-		{"of the first event", Options{}, "V8 Worker;main 100\n"},
+		{"of the first event", Options{}, "V8_Worker;main 100\n"},
 		{"without comms", Options{Event: "cpu-clock", NoComms: true}, `LazyCompile:~fib /app/fib.js:2_[j] 1
 do_syscall_64_[k] 1
 main 4
@@ -103,6 +103,25 @@ V8 9
 	}
 	if got := write(t, profiletest.New(&profile.Profile{}).Profile, Options{}); got != "" {
 		t.Errorf("no samples, but %q", got)
+	}
+}
+
+// Lines begin as those of stackcollapse-perf.pl do. Two names stay two.
+func TestSpacesInNamesOfThreads(t *testing.T) {
+	p := newStacks()
+	for i, name := range []string{"Web Content", "GPU Process 1", "tmux: server", "a b c", "a_b c", "a_b", "plain"} {
+		p.Add(profile.Thread{PID: 1, TID: uint32(i), Comm: name}, 0, 1)
+	}
+	const want = `GPU_Process_1 1
+Web_Content 1
+a b c 1
+a_b 1
+a_b c 1
+plain 1
+tmux:_server 1
+`
+	if got := write(t, p.Profile, Options{}); got != want {
+		t.Errorf("have\n%swant\n%s", got, want)
 	}
 }
 

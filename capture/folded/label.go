@@ -24,6 +24,28 @@ func label(f *profile.Frame, plain bool) string {
 	return text
 }
 
+// threadNames returns what the threads are called. As stackcollapse-perf.pl has it, underscores stand for spaces, unless
+// that gives threads with different names the same one.
+func threadNames(threads []profile.Thread) []string {
+	names := make([]string, len(threads))
+	with := make(map[string]string) // by a name with underscores, the name with spaces; "" if there are several
+	for i, t := range threads {
+		names[i] = harmless(t.Comm)
+		joined := strings.ReplaceAll(names[i], " ", "_")
+		if other, ok := with[joined]; !ok {
+			with[joined] = names[i]
+		} else if other != names[i] {
+			with[joined] = ""
+		}
+	}
+	for i, name := range names {
+		if joined := strings.ReplaceAll(name, " ", "_"); with[joined] == name {
+			names[i] = joined
+		}
+	}
+	return names
+}
+
 // firstWord is a text with which a line begins. speedscope takes a file whose lines begin with these words
 // for one of callgrind.
 func firstWord(text string) string {
