@@ -30,7 +30,10 @@ type spot struct {
 	frame int32
 }
 
-type function struct{ name, symbol, file string }
+type function struct {
+	name, symbol, file string
+	start              int32
+}
 
 func newStacks(p *profile.Profile, out *proto.Profile) *stacks {
 	s := &stacks{
@@ -104,11 +107,11 @@ func (s *stacks) location(number int32) *proto.Location {
 }
 
 func (s *stacks) function(f *profile.Frame) *proto.Function {
-	key := function{f.Name, f.Symbol, f.File}
+	key := function{f.Name, f.Symbol, f.File, f.Start}
 	fn := s.functions[key]
 	if fn == nil {
 		fn = &proto.Function{ID: uint64(len(s.out.Function) + 1), Name: shown(f), SystemName: human.Printable(f.Symbol),
-			Filename: human.Printable(f.File)}
+			Filename: human.Printable(f.File), StartLine: int64(f.Start)}
 		if fn.SystemName == fn.Name && strings.ContainsAny(fn.Name, "(<") {
 			fn.SystemName = "" // pprof would take it for C++ and cut what is in brackets
 		}

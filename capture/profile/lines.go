@@ -63,7 +63,7 @@ func (l *loader) lines() []int32 {
 						frame.Name, frame.Symbol, frame.Known = n.text, n.symbol, true
 					}
 				}
-				frame.File, frame.Line, frame.Column = path, int32(at.Line), int32(at.Column)
+				frame.File, frame.Line, frame.Column, frame.Start = path, int32(at.Line), int32(at.Column), int32(at.Start)
 			}
 		})
 	}

@@ -66,6 +66,7 @@ type Frame struct {
 
 	File         string // source file, "" when unknown
 	Line, Column int32  // 0 when unknown
+	Start        int32  // the line where the function begins, 0 when unknown
 }
 
 // Node is a frame called by its parent. A parent comes before its children in Profile.Nodes.

@@ -20,14 +20,14 @@ type object struct {
 	cuIndex      section // .debug_cu_index, of a .dwp
 	altLink, sup section // .gnu_debugaltlink, .debug_sup
 
-	alt    *object // the file that those name, nil before it is needed
-	altErr error   // why it could not be opened
-	starts []uint64
-	units  map[uint64]*unit
-	tables map[tableKey]*abbrevs
-	names  map[uint64]string // of functions, by the offset of their DIE
-	closer File              // to be closed with the object
-	left   uint64            // bytes that compressed sections may still hold: see maxInflated
+	alt         *object // the file that those name, nil before it is needed
+	altErr      error   // why it could not be opened
+	starts      []uint64
+	units       map[uint64]*unit
+	tables      map[tableKey]*abbrevs
+	subprograms map[uint64]subprogram // by the offset of their DIE
+	closer      File                  // to be closed with the object
+	left        uint64                // bytes that compressed sections may still hold: see maxInflated
 }
 
 // wanted returns the field for the section of the name, nil if the section is not needed.

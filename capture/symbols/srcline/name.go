@@ -1,63 +1,55 @@
 package srcline
 
-import "debug/dwarf"
+import (
+	"cmp"
+	"debug/dwarf"
+)
 
 // maxOrigins bounds the chain from a function's code to its name. Real chains have three entries at most: an
 // inlined call, the function itself, its declaration.
 const maxOrigins = 16
 
-// funcName returns the name of the function whose DIE is at off: its linkage name, if a DIE along the chain
-// of abstract origins and specifications has one, else its name.
-func (d *Data) funcName(u *unit, off uint64) string {
-	var name string
-	at := reference{u.obj, off}
-	var via []reference // the other DIEs of the chain, which get the same name
-	for range maxOrigins {
-		if known, ok := at.obj.names[at.off]; ok {
-			name = known
-			break
-		}
-		via = append(via, at)
-		f, err := d.readFunc(u, at)
-		if err != nil {
-			d.problems.add(err)
-			break
-		}
-		if f.linkage != "" {
-			name = f.linkage
-			break
-		}
-		if name == "" {
-			name = f.name
-		}
-		if f.origin.obj == nil {
-			break
-		}
-		at = f.origin
-		if u, err = d.unitAt(at.obj, at.off); err != nil {
-			d.problems.add(err)
-			break
-		}
-	}
-	for i, r := range via {
-		if i == 0 && len(via) > 1 {
-			continue // the DIE has no name itself: one of many calls of the same function
-		}
-		if r.obj.names == nil {
-			r.obj.names = make(map[uint64]string)
-		}
-		r.obj.names[r.off] = name
-	}
-	return name
+// subprogram is what DIEs say about a function.
+type subprogram struct {
+	name   string
+	linked bool // it is a linkage name
+	start  int  // the line where it is declared; 0 if that is not known
 }
 
-// funcDIE is what a DIE says about the function's name.
-type funcDIE struct {
-	linkage, name string
-	origin        reference // the next DIE of the chain; obj is nil at its end
+// subprogram returns what the DIE at a place says about its function, and for what it does not say up to most-1 others
+// along the chain of abstract origins and specifications. The name is the linkage name if one of them has that.
+func (d *Data) subprogram(u *unit, at reference, most int) subprogram {
+	if known, ok := at.obj.subprograms[at.off]; ok {
+		return known
+	}
+	f, origin, err := d.readFunc(u, at)
+	if err != nil {
+		d.problems.add(err)
+	}
+	if origin.obj != nil && most > 1 && (!f.linked || f.start == 0) {
+		if u, err = d.unitAt(origin.obj, origin.off); err != nil {
+			d.problems.add(err)
+		} else {
+			more := d.subprogram(u, origin, most-1)
+			if !f.linked && (more.linked || f.name == "") {
+				f.name, f.linked = more.name, more.linked
+			}
+			f.start = cmp.Or(f.start, more.start)
+		}
+	}
+	if origin.obj != nil && most == maxOrigins {
+		return f // one of many calls of the same function
+	}
+	if at.obj.subprograms == nil {
+		at.obj.subprograms = make(map[uint64]subprogram)
+	}
+	at.obj.subprograms[at.off] = f
+	return f
 }
 
-func (d *Data) readFunc(u *unit, at reference) (f funcDIE, err error) {
+// readFunc reads what a DIE itself says about its function, and where the next DIE of the chain is; its obj is nil
+// at the end.
+func (d *Data) readFunc(u *unit, at reference) (f subprogram, next reference, err error) {
 	var linkage, name, origin, specification value
 	err = d.readDIE(u, at.off, func(attr dwarf.Attr, v value) {
 		switch attr {
@@ -65,6 +57,8 @@ func (d *Data) readFunc(u *unit, at reference) (f funcDIE, err error) {
 			linkage = v
 		case dwarf.AttrName:
 			name = v
+		case dwarf.AttrDeclLine:
+			f.start = number(v.u)
 		case dwarf.AttrAbstractOrigin:
 			origin = v
 		case dwarf.AttrSpecification:
@@ -72,23 +66,24 @@ func (d *Data) readFunc(u *unit, at reference) (f funcDIE, err error) {
 		}
 	}, nil)
 	if err != nil {
-		return f, err
+		return f, next, err
 	}
 	if linkage.form != 0 {
-		if f.linkage, err = d.string(u, linkage, at.off); err != nil || f.linkage != "" {
-			return f, err
+		if f.name, err = d.string(u, linkage, at.off); err != nil {
+			return f, next, err
 		}
+		f.linked = f.name != ""
 	}
-	if name.form != 0 {
+	if name.form != 0 && !f.linked {
 		if f.name, err = d.string(u, name, at.off); err != nil {
-			return f, err
+			return f, next, err
 		}
 	}
 	if origin.form == 0 {
 		origin = specification
 	}
 	if origin.form != 0 {
-		f.origin, err = d.resolve(u, origin)
+		next, err = d.resolve(u, origin)
 	}
-	return f, err
+	return f, next, err
 }

@@ -108,14 +108,14 @@ func frames(t testing.TB, d *Data, addrs []uint64) [][]Frame {
 }
 
 // oracle is a program that answers the same question. It prints each address, and for each frame a line with
-// the function and one with file:line:column or file:line.
+// the function and one with file:line, or if it is verbose, several with one thing each, as "  Column: 3".
 type oracle struct {
 	command []string // the arguments before the file's name
-	columns bool
+	verbose bool     // columns and where functions begin, too
 }
 
 var (
-	llvmSymbolizer = oracle{[]string{"llvm-symbolizer", "--no-demangle", "--inlines", "-a", "--obj"}, true}
+	llvmSymbolizer = oracle{[]string{"llvm-symbolizer", "--no-demangle", "--inlines", "-a", "--verbose", "--obj"}, true}
 	addr2line      = oracle{[]string{"addr2line", "-a", "-i", "-f", "-e"}, false}
 )
 
@@ -172,21 +172,39 @@ func (o oracle) ask(t *testing.T, name string, addrs []uint64) [][]Frame {
 		if line == "" || len(all) == 0 {
 			continue
 		}
-		f := Frame{Func: line}
-		lines.Scan()
-		place, _, _ := strings.Cut(lines.Text(), " (discriminator")
-		if o.columns {
-			place, f.Column = cutNumber(place)
-		}
-		f.File, f.Line = cutNumber(place)
-		f.Func, f.File = strings.Trim(f.Func, "?"), strings.Trim(f.File, "?")
 		last := &all[len(all)-1]
+		if what, value, ok := strings.Cut(line, ": "); o.verbose && ok && line[0] == ' ' {
+			(*last)[len(*last)-1].put(strings.TrimSpace(what), value)
+			continue
+		}
+		f := Frame{Func: strings.Trim(line, "?")}
+		if !o.verbose {
+			lines.Scan()
+			place, _, _ := strings.Cut(lines.Text(), " (discriminator")
+			f.File, f.Line = cutNumber(place)
+			f.File = strings.Trim(f.File, "?")
+		}
 		*last = append(*last, f)
 	}
 	if len(all) != len(addrs) {
 		t.Fatalf("%s answered %d of %d addresses", tool, len(all), len(addrs))
 	}
 	return all
+}
+
+// put takes what llvm-symbolizer prints of a frame.
+func (f *Frame) put(what, value string) {
+	n, _ := strconv.Atoi(value)
+	switch what {
+	case "Filename":
+		f.File = strings.Trim(value, "?")
+	case "Line":
+		f.Line = n
+	case "Column":
+		f.Column = n
+	case "Function start line":
+		f.Start = n
+	}
 }
 
 func cutNumber(s string) (string, int) {
@@ -386,8 +404,8 @@ func (o oracle) compare(t *testing.T, addrs []uint64, got, want [][]Frame) {
 			inlined++
 		}
 		for k := range have {
-			if !o.columns {
-				have[k].Column = 0
+			if !o.verbose {
+				have[k].Column, have[k].Start = 0, 0
 			}
 		}
 		if len(have) == 0 && o.command[0] != "the plain file" {

@@ -43,6 +43,7 @@ type Frame struct {
 	// called; 0 if not known.
 	Line   int
 	Column int // of the same place
+	Start  int // the line where the function is declared, DW_AT_decl_line; 0 if not known
 }
 
 // Data is the debugging information of an image. It is not safe for concurrent use.
@@ -277,9 +278,9 @@ func (p *pass) chain(innermost int32, at row, lines *lineTable) []Frame {
 	for i := innermost; i >= 0; {
 		c := &w.calls[i]
 		if !c.named {
-			c.name, c.named = d.funcName(w.u, c.die), true
+			c.subprogram, c.named = d.subprogram(w.u, reference{w.u.obj, c.die}, maxOrigins), true
 		}
-		place.Func = c.name
+		place.Func, place.Start = c.name, c.start
 		d.frames = append(d.frames, place)
 		at = row{c.file, c.line, c.column, true}
 		if i = c.parent; i >= 0 {

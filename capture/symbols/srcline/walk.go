@@ -20,8 +20,8 @@ type call struct {
 	line   uint64
 	column uint64
 
-	name  string // valid if named is set
-	named bool
+	subprogram // valid if named is set
+	named      bool
 }
 
 // walk searches the DIEs of one unit for the functions at pcs.
