@@ -14,11 +14,21 @@ import (
 type goTable struct {
 	*gotab.Names
 	f    *elfFile
+	at   *elf.Section
 	text uint64 // the address that the functions' offsets are relative to
 }
 
 // readGo adds the functions of Go's table, if there is one.
 func (b *builder) readGo(f *elfFile) error {
+	t, err := f.findGo(b.code)
+	if t != nil && err == nil {
+		t.add(b)
+	}
+	return err
+}
+
+// findGo finds Go's table, nil if there is none.
+func (f *elfFile) findGo(code []addrRange) (*goTable, error) {
 	for i := range f.Sections {
 		s := &f.Sections[i]
 		if s.Type != elf.SHT_PROGBITS || s.Flags&elf.SHF_ALLOC == 0 || s.Flags&elf.SHF_EXECINSTR != 0 ||
@@ -26,16 +36,15 @@ func (b *builder) readGo(f *elfFile) error {
 			continue
 		}
 		t, err := f.goTable(s)
-		if err == nil && !t.findText(b.code) {
+		if err == nil && !t.findText(code) {
 			err = fmt.Errorf("cannot tell where the code begins")
 		}
 		if err != nil {
-			return fmt.Errorf("function table of Go at offset 0x%x: %w", s.Offset, err)
+			return nil, fmt.Errorf("function table of Go at offset 0x%x: %w", s.Offset, err)
 		}
-		t.add(b)
-		break
+		return t, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // goTable reads the table in s.
@@ -44,7 +53,7 @@ func (f *elfFile) goTable(s *elf.Section) (*goTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &goTable{Names: names, f: f}, nil
+	return &goTable{Names: names, f: f, at: s}, nil
 }
 
 func (t *goTable) add(b *builder) {

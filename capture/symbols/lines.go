@@ -16,7 +16,7 @@ import (
 // Lines looks up the sorted virtual addresses of the image in its debugging information, in one pass. It
 // calls yield, in no particular order, with the index of each address that the debugging information covers,
 // and the functions there, innermost first. Their names are mangled; yield must not keep the slice. Without
-// debugging information yield is not called; errors in it are problems.
+// debugging information, Go's function table is used; without that, yield is not called. Errors are problems.
 func (im *Image) Lines(addrs []uint64, yield func(i int, frames []srcline.Frame)) {
 	im.LinesUntil(nil, addrs, yield)
 }
@@ -40,6 +40,7 @@ func (im *Image) lines(stop func() bool, addrs []uint64, yield func(i int, frame
 	if !f.hasDebugInfo() {
 		debug, _ := im.debugFile(f)
 		if debug == nil {
+			im.noLines(f.goLines(stop, addrs, yield))
 			return
 		}
 		defer debug.Close()
@@ -58,7 +59,14 @@ func (im *Image) lines(stop func() bool, addrs []uint64, yield func(i int, frame
 		err = d.Frames(addrs, yield)
 		d.Close()
 	}
-	if err != nil && !errors.Is(err, srcline.ErrNoDWARF) {
+	if !errors.Is(err, srcline.ErrNoDWARF) {
+		im.noLines(err)
+	}
+}
+
+// noLines adds an error to the problems.
+func (im *Image) noLines(err error) {
+	if err != nil {
 		im.s.problem("%s: lines or inlined functions are missing: %v", im.Path, firstOf(err))
 	}
 }

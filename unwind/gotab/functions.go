@@ -37,7 +37,8 @@ type header struct {
 	nfunc    uint64
 	text     uint64 // runtime.text; 0 since Go 1.26, and where a relocation would fill it in
 	// Offsets from the start of the table.
-	names, namesEnd uint64
+	names, namesEnd uint64 // behind the names is cutab
+	files           uint64
 	pctab, funcs    uint64
 }
 
@@ -59,9 +60,9 @@ func readHeader(b []byte, size uint64, order binary.ByteOrder) (h header, err er
 	h.nfunc = word(0)
 	switch h.version {
 	case go116: // nfunc, nfiles, names, cutab, filetab, pctab, funcs
-		h.names, h.namesEnd, h.pctab, h.funcs = word(2), word(3), word(5), word(6)
+		h.names, h.namesEnd, h.files, h.pctab, h.funcs = word(2), word(3), word(4), word(5), word(6)
 	case go118, go120: // the same with runtime.text before the names
-		h.text, h.names, h.namesEnd, h.pctab, h.funcs = word(2), word(3), word(4), word(6), word(7)
+		h.text, h.names, h.namesEnd, h.files, h.pctab, h.funcs = word(2), word(3), word(4), word(5), word(6), word(7)
 	default:
 		return h, fmt.Errorf("unknown magic number %#x", uint32(h.version))
 	}
@@ -131,12 +132,29 @@ func (f *functions) start(index uint32) uint64 { return f.field(2*uint64(index))
 // entryAt is the position in the list of the entry of a function.
 func (f *functions) entryAt(index uint32) uint64 { return f.field(2*uint64(index) + 1) }
 
+// search finds the function that holds an offset from text.
+func (f *functions) search(off uint64) (index uint32, ok bool) {
+	low, high := uint32(0), uint32(f.count)
+	if off < f.start(low) || off >= f.start(high) {
+		return 0, false
+	}
+	for high-low > 1 {
+		if mid := low + (high-low)/2; f.start(mid) <= off {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low, true
+}
+
 // nameAt is the position in an entry of the name: behind the start, which the entry has as well.
 func (f *functions) nameAt() uint64 { return f.width }
 
 // Names are the functions of a Go binary of any architecture, with their names.
 type Names struct {
 	functions
+	header  header
 	strings []byte
 	text    uint64
 }
@@ -157,7 +175,7 @@ func ReadNames(f *elf.File, offset, size uint64) (*Names, error) {
 	case h.names > h.namesEnd || h.namesEnd > size:
 		return nil, fmt.Errorf("names at %#x to %#x of %#x bytes", h.names, h.namesEnd, size)
 	}
-	n := &Names{text: h.text}
+	n := &Names{header: h, text: h.text}
 	list, err := f.Read(offset+h.funcs, size-h.funcs)
 	if err != nil {
 		return nil, err

@@ -310,19 +310,7 @@ func (s *spDeltas) varint() (v uint32, ok bool) {
 
 // index finds the function that holds addr.
 func (t *Table) index(addr uint64) (index uint32, ok bool) {
-	off := addr - t.text
-	low, high := uint32(0), uint32(t.count)
-	if off < t.start(low) || off >= t.start(high) {
-		return 0, false
-	}
-	for high-low > 1 {
-		if mid := low + (high-low)/2; t.start(mid) <= off {
-			low = mid
-		} else {
-			high = mid
-		}
-	}
-	return low, true
+	return t.search(addr - t.text)
 }
 
 // Function gives the addresses of the function that holds addr; end is exclusive.
