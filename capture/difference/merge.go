@@ -23,7 +23,8 @@ type Recording struct {
 }
 
 // Merged is two recordings as one profile: frames of the same name, image's name and kind are one frame, and
-// equal stacks are one stack. Copies of a C++ function are that function, as compilers make them or do not. Its events are those of Pairs, two for each.
+// equal stacks are one stack. A compiler's copies of a C++ function are that function, as another compiler may make
+// others. Its events are those of Pairs, two for each.
 type Merged struct {
 	*profile.Profile
 	Pairs []Pair

@@ -24,8 +24,8 @@ func label(f *profile.Frame, plain bool) string {
 	return text
 }
 
-// threadNames returns what the threads are called. As stackcollapse-perf.pl has it, underscores stand for spaces, unless
-// that gives threads with different names the same one.
+// threadNames returns what the threads are called. As stackcollapse-perf.pl has it, underscores stand for spaces,
+// unless that gives threads with different names the same one.
 func threadNames(threads []profile.Thread) []string {
 	names := make([]string, len(threads))
 	with := make(map[string]string) // by a name with underscores, the name with spaces; "" if there are several

@@ -158,7 +158,8 @@ func TestGoTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if table.Len() != 2 || table.At(0) != (Func{"f", 0x1010, 16, 0x1010}) || table.At(1) != (Func{"g", 0x1020, 16, 0x1020}) {
+	if table.Len() != 2 || table.At(0) != (Func{"f", 0x1010, 16, 0x1010}) ||
+		table.At(1) != (Func{"g", 0x1020, 16, 0x1020}) {
 		t.Errorf("%d functions, %+v", table.Len(), table.At(0))
 	}
 	for n := range goTableBytes() {
