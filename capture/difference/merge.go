@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"unspool/capture/profile"
-	"unspool/capture/symbols"
 )
 
 // Sides are the recordings that are compared: A is the one before, B the one after.
@@ -236,7 +235,7 @@ func (m *merger) addNodes(side int, processes bool) {
 // frame is the merged frame of a side's.
 func (m *merger) frame(side int, f *profile.Frame) int32 {
 	key := profile.Frame{
-		Name: symbols.WithoutClones(f.Name), Kind: f.Kind, Known: f.Known, Inlined: f.Inlined,
+		Name: f.Plain(), Kind: f.Kind, Known: f.Known, Inlined: f.Inlined,
 		Image: m.image(&m.Sides[side].Images[f.Image], m.names[side]),
 	}
 	if f.Kind == profile.Process {

@@ -69,6 +69,9 @@ type Frame struct {
 	Start        int32  // the line where the function begins, 0 when unknown
 }
 
+// Plain is the name without the marks of a compiler's copies of the function.
+func (f *Frame) Plain() string { return symbols.WithoutClones(f.Name) }
+
 // Node is a frame called by its parent. A parent comes before its children in Profile.Nodes.
 type Node struct {
 	Parent int32 // index in Profile.Nodes, -1 for the root
