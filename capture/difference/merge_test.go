@@ -293,3 +293,15 @@ func TestFewSamplesAreNotJudged(t *testing.T) {
 		}
 	}
 }
+
+// Compilers make copies of a function in one build and not in another: it is the same function.
+func TestCopiesAreTheirFunction(t *testing.T) {
+	a := newStacks().add("app", 0, 7, "main", "/app", "app::run", "/app")
+	b := newStacks().add("app", 0, 3, "main", "/app", "app::run [clone .constprop.0]", "/app").
+		add("app", 0, 2, "main", "/app", "app::run [clone .isra.0] [clone .cold]", "/app")
+	m := merged(t, a.recording(), b.recording())
+	want := map[string][2]uint64{"main app": {7, 5}, "app::run app": {7, 5}}
+	if got := total(t, m, 0); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

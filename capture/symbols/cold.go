@@ -10,11 +10,11 @@ import (
 // f.cold.0. It is a part of f. A copy of a function that GCC has made, such as f.part.0, f.constprop.0 or f.isra.0, is
 // a function of its own.
 
-// longestPart is how long the name of a part may be, in bytes, and partNames what the names of an image's parts may
-// take. Parts beyond that are shown as functions.
+// longestPart is how long the name of a part may be, in bytes, and mostParts how much memory finding the functions of
+// an image's parts may take: enough for 200,000. If there are longer ones, or more, they are shown as functions.
 const (
 	longestPart = 4 << 10
-	partNames   = 32 << 20
+	mostParts   = 64 << 20
 )
 
 // partOf returns the name of the function that a symbol is a part of, nil if it is the name of a whole function.
@@ -80,11 +80,12 @@ func put[K comparable](places map[K]place, name K, addr uint64) {
 // none if the symbols do not tell which of several functions of that name this is.
 func (b *builder) parts() map[int]uint64 {
 	wanted := make(map[string]bool)
-	room := partNames
+	const inMaps = 256 // bytes, about, of a part
+	room := mostParts
 	for i := range b.syms {
 		if s := &b.syms[i]; s.part {
 			name := cString(b.strings, s.name)
-			if room -= len(name); room < 0 {
+			if room -= len(name) + inMaps; room < 0 {
 				return nil
 			}
 			function, _ := partOf(name)

@@ -155,6 +155,19 @@ ffffffffc0001000 t h	[n]
 	}
 }
 
+// An image with too many parts has them as functions, and takes no memory for finding out whose they are.
+func TestPartsAreBounded(t *testing.T) {
+	var b builder
+	for i := range mostParts / 256 {
+		b.strings = fmt.Appendf(b.strings, "%x.cold\x00", i)
+		name := uint32(len(b.strings) - len(fmt.Sprintf("%x.cold\x00", i)))
+		b.syms = append(b.syms, symbol{addr: uint64(i), name: name, part: true})
+	}
+	if parts := b.parts(); parts != nil {
+		t.Errorf("functions of %d parts", len(parts))
+	}
+}
+
 func TestCopiesAreMarked(t *testing.T) {
 	for mangled, want := range map[string]string{
 		"_ZN3app6handleEm":                                 "app::handle",
