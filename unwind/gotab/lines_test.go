@@ -75,6 +75,8 @@ func TestLines(t *testing.T) {
 		{"without what is inlined", 0x18, nil, []Frame{{"f", "", 0, 10}}},
 		{"not inlined, without what is", 0x17, nil, []Frame{f}},
 		{"what is inlined is cut", 0x18, reader(inlined[:20]), []Frame{{"f", "", 0, 10}}},
+		{"what is there is no call", 0x18, reader(append(slices.Repeat([]byte{1}, 20), inlined[20:]...)),
+			[]Frame{{"f", "", 0, 10}}},
 	} {
 		n, err := namesOf(table)
 		if err != nil {
