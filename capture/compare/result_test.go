@@ -250,6 +250,25 @@ note: no names for?libz
 	}
 }
 
+// Without a width, as in a pipe, no name is cut.
+func TestTextIsWhole(t *testing.T) {
+	r := counted().Result(symbols.New(symbols.Options{}), 32768, &countedCosts)
+	long := strings.Repeat("std::vector", 20)
+	for i := range r.BlameFunctions {
+		r.BlameFunctions[i].Function = long
+	}
+	r.WrongCallers[0].Caller, r.Shares[0].Function = long, long
+	for width, want := range map[int]int{0: len(r.BlameFunctions) + 2, 120: 0} {
+		var text strings.Builder
+		if err := r.WriteText(&text, Text{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(text.String(), long); n != want {
+			t.Errorf("width %d: %d whole names, want %d\n%s", width, n, want, &text)
+		}
+	}
+}
+
 // TestResultOfARecordingMadeElsewhere has neither costs nor chains by the kernel. No size is enough: 98.9 %
 // of the samples are complete with the largest one.
 func TestResultOfARecordingMadeElsewhere(t *testing.T) {

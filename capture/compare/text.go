@@ -12,7 +12,7 @@ import (
 
 // Text says how a result is printed.
 type Text struct {
-	Width  int  // columns
+	Width  int  // columns; 0 for lines that are not cut
 	Colour bool // with ANSI escape sequences
 	Rows   int  // of each list; 0 for 8
 }
@@ -35,19 +35,29 @@ func (r *Result) WriteText(w io.Writer, o Text) error {
 }
 
 type page struct {
-	w *bufio.Writer
-	o Text
+	w     *bufio.Writer
+	o     Text
+	whole bool // lines are not cut
 }
 
 func newPage(w io.Writer, o Text) *page {
 	if o.Rows == 0 {
 		o.Rows = 8
 	}
-	if o.Width == 0 {
-		o.Width = 100
+	whole := o.Width == 0
+	if whole {
+		o.Width = 100 // of what is padded
 	}
 	o.Width = max(o.Width, 60)
-	return &page{bufio.NewWriter(w), o}
+	return &page{bufio.NewWriter(w), o, whole}
+}
+
+// cut shortens text to n columns, unless lines are not cut.
+func (p *page) cut(text string, n int) string {
+	if p.whole {
+		return text
+	}
+	return human.Shorten(text, n)
 }
 
 func (p *page) line(format string, args ...any) {
@@ -125,7 +135,7 @@ func (p *page) examples(r *Result) {
 			if i == e.Parted {
 				mark = "▸"
 			}
-			p.line("%s %s  %s", mark, pad(cell(e.DWARF, i), column), human.Shorten(cell(e.FP, i), column))
+			p.line("%s %s  %s", mark, p.pad(cell(e.DWARF, i), column), p.cut(cell(e.FP, i), column))
 		}
 		if rows > most {
 			p.line("  … %d and %d frames in all", len(e.DWARF), len(e.FP))
@@ -140,8 +150,9 @@ func cell(list []string, i int) string {
 	return ""
 }
 
-func pad(s string, n int) string {
-	s = human.Shorten(s, n)
+// pad fills text, or shortens it, to n columns.
+func (p *page) pad(s string, n int) string {
+	s = p.cut(s, n)
 	return s + strings.Repeat(" ", max(0, n-human.Columns(s)))
 }
 
@@ -159,7 +170,7 @@ func (p *page) blame(r *Result) {
 	}
 	p.line("")
 	for _, b := range r.BlameFunctions[:min(len(r.BlameFunctions), p.o.Rows)] {
-		p.line("%7s  %s  %s: %s", percentage(b.Share), human.Shorten(human.Clean(b.Function), p.o.Width-40),
+		p.line("%7s  %s  %s: %s", percentage(b.Share), p.cut(human.Clean(b.Function), p.o.Width-40),
 			human.Clean(b.Image), b.Words)
 	}
 }
@@ -169,15 +180,15 @@ func (p *page) shares(r *Result) {
 		p.head("%7s  %7s  %s", "FP", "DWARF", "function, with what it calls")
 		for _, s := range r.Shares[:min(len(r.Shares), p.o.Rows)] {
 			p.line("%7s  %7s  %s  %s", percentage(s.FP), percentage(s.DWARF),
-				human.Shorten(human.Clean(s.Function), p.o.Width-40), human.Clean(s.Image))
+				p.cut(human.Clean(s.Function), p.o.Width-40), human.Clean(s.Image))
 		}
 	}
 	if len(r.WrongCallers) > 0 {
 		p.head("calls that frame pointers show and that never were")
 		for _, c := range r.WrongCallers[:min(len(r.WrongCallers), p.o.Rows)] {
 			half := (p.o.Width - 16) / 2
-			p.line("%7s  %s → %s", percentage(c.Share), human.Shorten(human.Clean(c.Caller), half),
-				human.Shorten(human.Clean(c.Callee), half))
+			p.line("%7s  %s → %s", percentage(c.Share), p.cut(human.Clean(c.Caller), half),
+				p.cut(human.Clean(c.Callee), half))
 		}
 	}
 }

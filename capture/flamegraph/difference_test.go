@@ -167,8 +167,8 @@ func TestDifferencePage(t *testing.T) {
 	row := func(name, selfA, selfB string) []string {
 		f := slices.IndexFunc(m.Frames, func(f profile.Frame) bool { return f.Name == name })
 		s, c := lists[0][f], lists[1][f]
-		of, _, _ := strings.Cut(written(c.Share, 100), " ")
-		return []string{name + " program", selfA, selfB, written(s.Share, 100), written(s.Amount, 1), of}
+		return []string{name + " program", selfA, selfB, written(s.Share, 100), written(s.Amount, 1),
+			written(c.Share, 100)}
 	}
 	rows := browser.Eval[[][]string](p.Page,
 		`[...document.querySelectorAll('#changes tbody tr')].map(r => [...r.cells].map(c => c.textContent))`)
@@ -224,8 +224,7 @@ func TestDifferencePage(t *testing.T) {
 	p.text("#sum", "CPU time 1.00 s → 2.00 s +1.00 ±0.11 (+100.0 %)")
 	p.text("#total", "total CPU s")
 	slower := slices.IndexFunc(m.Frames, func(f profile.Frame) bool { return f.Name == "work" })
-	seconds, _, _ := strings.Cut(written(lists[1][slower].Amount, 1), " ")
-	p.text("#changes tbody tr:nth-child(1) td:last-child", seconds)
+	p.text("#changes tbody tr:nth-child(1) td:last-child", written(lists[1][slower].Amount, 1))
 	// In seconds: 1.34 for work, 0.56, 0.18 and 0.1 of 2.18; changes of 0.84, 0.24, −0.18 and 0.1 of 1.
 	colours(map[float64]int{0.1: 10, 0.8: 9, 0.9: 1, 0.98: 9})
 	p.Press("c")
@@ -359,12 +358,11 @@ func TestPageJudgesAsGoDoes(t *testing.T) {
 		if !s.Share.Significant() && !c.Share.Significant() {
 			continue
 		}
-		of, _, _ := strings.Cut(written(c.Share, 100), " ")
 		text := written(s.Share, 100) + " " + written(s.Amount, 1)
 		if s.Samples == [2]uint64{} {
 			text = "· ·"
 		}
-		want[f.Name] = text + " " + of
+		want[f.Name] = text + " " + written(c.Share, 100)
 	}
 	p := openDifference(t, m, Difference{})
 	have := browser.Eval[map[string]string](p.Page, `Object.fromEntries(
@@ -407,7 +405,27 @@ func TestDifferencePageOfAProgramWithoutNames(t *testing.T) {
 	p := openDifference(t, mergedOf(t, both), Difference{})
 	p.text("#changes .names", "program is not here as A recorded it: its functions count as one, [program]. "+
 		"Keep a program before you build it anew: perf buildid-cache --add FILE, or build it under another name")
-	p.text("#changes tbody", "[program] program100 %100 %+0.00 ±0.25+1.00 ±0.12+0.00")
+	p.text("#changes tbody", "[program] program100 %100 %+0.00 ±0.25+1.00 ±0.12+0.00 ±0.25")
+}
+
+// The page has functions in the order of 'unspool report': see its TestDifferenceOrder.
+func TestDifferencePageOrder(t *testing.T) {
+	p := openDifference(t, mergedOf(t, changed(t, []stackChange{
+		{mainThread, []string{"run"}, 100, 570},
+		{mainThread, []string{"run", "parse"}, 1000, 1010},
+		{mainThread, []string{"run", "parse", "copy"}, 100, 104},
+		{mainThread, []string{"run", "extra", "copy"}, 0, 400},
+		{mainThread, []string{"run", "extra", "inner"}, 0, 60},
+		{mainThread, []string{"done"}, 0, 700},
+	})), Difference{})
+	order := func(want string) {
+		t.Helper()
+		p.Until("[...document.querySelectorAll('#changes .fn')].map(f => f.textContent).join(' ') === " +
+			browser.Quote(want))
+	}
+	order("parse done extra run copy inner")
+	p.Press("c")
+	order("done extra run copy inner main")
 }
 
 // Where one recording is much longer, nine samples that it has none of seem to be much, but are too few.

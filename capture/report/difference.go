@@ -115,8 +115,7 @@ func (c *pairView) rows(t *table, wanted func(thread int32) bool) (self, total d
 	return self, total
 }
 
-// changes compares the rows of a table, those first that have changed, and of these those that have changed
-// most by themselves.
+// changes compares the rows of a table, and sorts them.
 func (c *pairView) changes(t *table, wanted func(thread int32) bool) (list []change, err error) {
 	self, total := c.rows(t, wanted)
 	lists, err := c.m.Changes(c.number, self, total)
@@ -129,30 +128,94 @@ func (c *pairView) changes(t *table, wanted func(thread int32) bool) (list []cha
 		}
 	}
 	c.sort(list, func(row int32) string { return t.rows[row].name })
-	return list, nil
+	return c.raise(t, list), nil
 }
 
-// sort puts what has changed first: by itself, then with what it calls.
-func (c *pairView) sort(list []change, name func(row int32) string) {
-	rank := func(x *change) int {
-		switch {
-		case c.significant(&x.self):
-			return 0
-		case c.significant(&x.total):
-			return 1
-		}
-		return 2
+// The rows of a list, by why they have changed.
+const (
+	byItself  = iota // or only one recording has the row
+	byCallees        // by what it calls alone
+	byChance         // perhaps
+)
+
+// why says why a row has changed, and gives the change by which it is sorted: that of itself, or that with what it
+// calls where only one recording has the row, or it has changed by that alone.
+func (c *pairView) why(x *change) (why int, by *difference.Change) {
+	self, total := c.significant(&x.self), c.significant(&x.total)
+	switch {
+	case total && x.inOne():
+		return byItself, &x.total
+	case self:
+		return byItself, &x.self
+	case total:
+		return byCallees, &x.total
+	case c.size(&x.self) >= c.size(&x.total):
+		return byChance, &x.self
 	}
+	return byChance, &x.total
+}
+
+// inOne reports whether only one recording has the row: it was added, or is gone.
+func (x *change) inOne() bool { return x.total.Samples[0] == 0 || x.total.Samples[1] == 0 }
+
+// sort sorts rows by why they have changed, and puts first what has changed most.
+func (c *pairView) sort(list []change, name func(row int32) string) {
 	slices.SortFunc(list, func(x, y change) int {
-		by := func(size func(*change) float64) int { return cmp.Compare(size(&y), size(&x)) }
-		own := func(x *change) float64 { return c.size(&x.self) }
-		all := func(x *change) float64 { return c.size(&x.total) }
-		r := cmp.Compare(rank(&x), rank(&y))
-		if r == 0 && rank(&x) == 1 {
-			own, all = all, own
-		}
-		return cmp.Or(r, by(own), by(all), cmp.Compare(name(x.row), name(y.row)), cmp.Compare(x.row, y.row))
+		why, by := c.why(&x)
+		other, than := c.why(&y)
+		return cmp.Or(cmp.Compare(why, other), cmp.Compare(c.size(than), c.size(by)),
+			cmp.Compare(c.size(&y.self), c.size(&x.self)), cmp.Compare(c.size(&y.total), c.size(&x.total)),
+			cmp.Compare(name(x.row), name(y.row)), cmp.Compare(x.row, y.row))
 	})
+}
+
+// raise moves a row that only one recording has above those of its callers that may have changed by no more
+// than it, as they may have changed because of it. The list is sorted.
+func (c *pairView) raise(t *table, list []change) []change {
+	place := make([]int, len(t.rows)) // in the list, by row; -1 for what has not changed
+	to := make([]int, len(list))      // the place to which each moves
+	for i := range place {
+		place[i] = -1
+	}
+	for i := range list {
+		if to[i] = i; c.changed(&list[i]) {
+			place[list[i].row] = i
+		}
+	}
+	v := c.of[0] // the nodes of both are the same
+	at := func(node int32) int { return place[t.row[v.nodes[node].Frame]] }
+	for node := int32(1); node < int32(len(v.nodes)); node++ {
+		i := at(node)
+		if i < 0 || !list[i].inOne() || v.total[node]+c.of[1].total[node] == 0 {
+			continue
+		}
+		for up := v.nodes[node].Parent; up > 0 && at(up) != i; up = v.nodes[up].Parent {
+			if caller := at(up); caller >= 0 && !list[caller].inOne() && c.mayBeNoMore(&list[caller], &list[i]) {
+				to[i] = min(to[i], caller)
+			}
+		}
+	}
+	order := make([]int, len(list))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		moved := func(i int) int { return cmp.Compare(to[i], i) }
+		return cmp.Or(cmp.Compare(to[i], to[j]), cmp.Compare(moved(i), moved(j)))
+	})
+	sorted := make([]change, len(list))
+	for place, i := range order {
+		sorted[place] = list[i]
+	}
+	return sorted
+}
+
+// mayBeNoMore reports whether x has perhaps changed by no more than y: the error of its change allows that.
+func (c *pairView) mayBeNoMore(x, y *change) bool {
+	_, by := c.why(x)
+	_, than := c.why(y)
+	e := c.by(by)
+	return math.Abs(e.Value)-e.Error() <= c.size(than)
 }
 
 // changed says whether a row has changed, by itself or with what it calls.

@@ -12,6 +12,7 @@ import (
 
 	"unspool/capture/difference"
 	"unspool/capture/profile"
+	"unspool/capture/profile/profiletest"
 )
 
 // after is a profile after a change: of 2,000 samples, those below recurse are three times as many as before,
@@ -145,6 +146,75 @@ func TestDifference(t *testing.T) {
 			}
 			checkLines(t, got, c.o.Options)
 		})
+	}
+}
+
+// addedFunction is a profile before and after a function was added that calls another one often. What its
+// callers have besides has hardly changed.
+func addedFunction() (before, after *profile.Profile) {
+	make := func(run, parse, copied uint64, added ...uint64) *profile.Profile {
+		p := profiletest.New(&profile.Profile{
+			Events: []profile.Event{{Name: "cpu-clock", Clock: true}}, Images: []profile.Image{{Name: "app", Path: "/app"}},
+		})
+		for i, name := range []string{"main", "run", "parse", "copy", "extra", "inner", "done", "fresh"} {
+			p.Frames = append(p.Frames, profile.Frame{Name: name, Known: true, Addr: uint64(0x1000 + 0x100*i)})
+		}
+		app := profile.Thread{PID: 1, TID: 1, Comm: "app"}
+		p.Add(app, 0, run, 0, 1)
+		p.Add(app, 0, parse, 0, 1, 2)
+		p.Add(app, 0, copied, 0, 1, 2, 3)
+		for i, n := range added {
+			p.Add(app, 0, n, [][]int32{{0, 1, 4, 3}, {0, 1, 4, 5}, {0, 6}, {0, 7, 3}}[i]...)
+		}
+		return inNanoseconds(p.Profile)
+	}
+	return make(100, 1000, 100), make(570, 1010, 104, 400, 60, 700, 200)
+}
+
+// Rows are in the order of what has changed most by itself, then by what it calls alone. What was added counts with
+// what it calls, and stands above its callers.
+func TestDifferenceOrder(t *testing.T) {
+	a, b := addedFunction()
+	for _, c := range []struct {
+		o    Difference
+		want string
+	}{
+		// By themselves, in ms: done +700, copy +604, run +470, inner +60; extra, of 460 in all, is called by run, and
+		// fresh, of 200, by main.
+		{Difference{Amounts: true}, "done copy extra run fresh inner main"},
+		{Difference{}, "parse done extra copy run fresh inner"},
+	} {
+		m := mergeTwo(t, a, b, difference.Options{})
+		v, err := newPairView(m, 0, &c.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table := functionTable(m.Profile)
+		list, err := v.changes(table, everyThread)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for i := range list {
+			if x := &list[i]; v.changed(x) {
+				names = append(names, table.rows[x.row].name)
+			}
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("amounts %v: %s, want %s", c.o.Amounts, got, c.want)
+		}
+		// Each number has its own error beside it.
+		var text strings.Builder
+		if err := WriteDifference(&text, m, c.o); err != nil {
+			t.Fatal(err)
+		}
+		table1, _, _ := strings.Cut(text.String(), "call tree")
+		for line := range strings.Lines(table1) {
+			if strings.Contains(line, " extra ") && strings.Count(line, "±") != 1 ||
+				strings.Contains(line, " copy ") && strings.Count(line, "±") != 3 {
+				t.Errorf("amounts %v: %s", c.o.Amounts, line)
+			}
+		}
 	}
 }
 

@@ -56,9 +56,9 @@ func (out *printer) differentGroups(c *pairView) error {
 // groupChanges prints the table of groups.
 func (out *printer) groupChanges(c *pairView, t *table, list []change) {
 	parts := out.o.By.partsSamples()
-	titles, title := out.titles(c, "A", "B"), out.o.By.String()
+	titles, title := out.titles(c, ""), out.o.By.String()
 	if !parts {
-		titles = out.titles(c, "self A", "self B") + out.totalTitle(c)
+		titles = out.titles(c, "self") + out.totalTitle(c)
 	}
 	if out.o.By == Source {
 		title += " file"
@@ -76,7 +76,7 @@ func (out *printer) groupChanges(c *pairView, t *table, list []change) {
 		if !parts {
 			line += out.total(c, x)
 		}
-		out.line(line + human.Shorten(human.Clean(t.rows[x.row].name), out.o.Width-len(titles)))
+		out.line(line + out.cut(human.Clean(t.rows[x.row].name), out.o.Width-len(titles)))
 	}
 	if left > 0 {
 		out.line(out.dim(fmt.Sprintf("… and %s below %.3g%%", human.Plural(uint64(left), "other"),

@@ -106,6 +106,9 @@ func (out *printer) changeTable(c *pairView, t *table, list []change, title, sec
 		rows = list[:min(len(list), out.o.Top, mostChance)]
 		out.line(fmt.Sprintf("No %s has changed by more than chance. The largest differences:", t.what))
 	}
+	if out.o.Width < narrow {
+		second = ""
+	}
 	names, seconds := human.Columns(title), human.Columns(second)
 	for _, x := range rows {
 		names = max(names, human.Columns(human.Clean(t.rows[x.row].name)))
@@ -113,33 +116,42 @@ func (out *printer) changeTable(c *pairView, t *table, list []change, title, sec
 			seconds = max(seconds, human.Columns(human.Clean(t.rows[x.row].beside)))
 		}
 	}
-	titles := out.titles(c, "self A", "self B") + out.totalTitle(c)
+	titles := out.titles(c, "self") + out.totalTitle(c)
 	room := out.o.Width - len(titles)
 	if second != "" {
 		room -= 2
 		seconds = min(seconds, max(out.o.Width/5, room-names))
 		room -= seconds
 	}
-	names = max(8, min(names, room))
-	out.line(out.bold(strings.TrimRight(fmt.Sprintf("%s%-*s  %s", titles, names, human.Shorten(title, names),
+	names = max(8, out.fit(names, room))
+	out.line(out.bold(strings.TrimRight(fmt.Sprintf("%s%-*s  %s", titles, names, out.cut(title, names),
 		second), " ")))
-	for _, x := range rows {
+	for i, x := range rows {
+		if n > 0 && i > 0 && c.alone(&x) && !c.alone(&rows[i-1]) {
+			out.line(strings.Repeat(" ", len(titles)) + out.dim(out.cut("by callees:", out.o.Width-len(titles))))
+		}
 		l := &t.rows[x.row]
-		name := human.Shorten(human.Clean(l.name), names)
+		name := out.cut(human.Clean(l.name), names)
 		line := out.columns(c, &x.self) + out.total(c, &x) + out.dimInlined(name)
 		if second != "" {
-			line += strings.Repeat(" ", names-human.Columns(name)) + "  " +
-				out.dim(human.Shorten(human.Clean(l.beside), seconds))
+			line += strings.Repeat(" ", max(0, names-human.Columns(name))) + "  " +
+				out.dim(out.cut(human.Clean(l.beside), seconds))
 		}
 		out.line(line)
 	}
 	out.rest(c, list, len(rows), n, t.what)
 }
 
+// alone reports whether a row has changed by what it calls alone.
+func (c *pairView) alone(x *change) bool {
+	why, _ := c.why(x)
+	return why == byCallees
+}
+
 // rest says how many rows of a list are not shown: of the first n, which have changed, and of the others, by
 // how much these differ at most.
 func (out *printer) rest(c *pairView, list []change, shown, n int, what string) {
-	say := func(text string) { out.line(out.dim(human.Shorten("… and "+text, out.o.Width))) }
+	say := func(text string) { out.line(out.dim(out.cut("… and "+text, out.o.Width))) }
 	if n > shown {
 		say(human.Plural(uint64(n-shown), "more "+what))
 	}
@@ -163,37 +175,36 @@ func (out *printer) rest(c *pairView, list []change, shown, n int, what string) 
 }
 
 // narrow is the width of lines that have no room for all columns: only what decides is shown.
-const narrow = 80
+const narrow = 100
 
 // narrowest is for how many columns a difference is written at least.
 const narrowest = 60
 
-// The titles of the columns of a change. The last ones are of a function's change with what it calls, in the
-// unit of what decides.
+// The widths of the columns of a difference: in points, and in what the event counts.
 const (
-	titlesOfShares = "%6s  %6s  "
-	titlePoints    = "      points  "
-	titleSeconds   = "        CPU s  "
-	titleAmount    = "       amount  "
-	totalPoints    = "total pts  "
-	totalSeconds   = "total s  "
-	totalAmount    = "total amount  "
+	widthOfPoints = len("total points")
+	widthOfAmount = len("total amount") + 1
 )
 
-// titles are those of the columns of a change.
-func (out *printer) titles(c *pairView, a, b string) string {
-	text := fmt.Sprintf(titlesOfShares, a, b)
+// titles are those of the columns of a change, as of "self" or, in the tree, of "".
+func (out *printer) titles(c *pairView, of string) string {
+	of = strings.TrimPrefix(of+" ", " ")
+	text := fmt.Sprintf("%6s  %6s  ", of+"A", of+"B")
 	if out.points(c) {
-		text += titlePoints
+		text += fmt.Sprintf("%*s  ", widthOfPoints, of+"points")
 	}
-	switch {
-	case !out.amounts(c):
-	case c.timed():
-		text += titleSeconds
-	default:
-		text += titleAmount
+	if out.amounts(c) {
+		text += fmt.Sprintf("%*s  ", widthOfAmount, of+c.unit())
 	}
 	return text
+}
+
+// unit is that of amounts, as a title has it.
+func (c *pairView) unit() string {
+	if c.timed() {
+		return "CPU s"
+	}
+	return "amount"
 }
 
 func (out *printer) points(c *pairView) bool  { return out.o.Width >= narrow || !c.o.Amounts }
@@ -202,52 +213,47 @@ func (out *printer) amounts(c *pairView) bool { return out.o.Width >= narrow || 
 // columns are a change in columns.
 func (out *printer) columns(c *pairView, x *difference.Change) string {
 	text := out.shareOf(c, difference.A, x) + "  " + out.shareOf(c, difference.B, x) + "  "
-	points := x.Share
-	points.Low, points.Value, points.High = 100*points.Low, 100*points.Value, 100*points.High
-	add := func(e *difference.Estimate, title string) {
-		cell := "·"
-		if x.Samples != [2]uint64{} {
-			cell = inUnit(e)
-		}
-		pad := strings.Repeat(" ", max(0, len(title)-2-human.Columns(cell)))
-		if cell != "·" {
-			cell = out.paint(tint(e), cell)
-		}
-		text += pad + cell + "  "
-	}
 	if out.points(c) {
-		add(&points, titlePoints)
+		text += out.pointsOf(x)
 	}
 	if out.amounts(c) {
-		add(&x.Amount, titleAmount)
+		text += out.amountOf(x)
 	}
 	return text
 }
 
-// total is a function's change with what it calls, where there is room for that.
+func (out *printer) pointsOf(x *difference.Change) string {
+	e := x.Share
+	e.Low, e.Value, e.High = 100*e.Low, 100*e.Value, 100*e.High
+	return out.cell(x, &e, widthOfPoints)
+}
+
+func (out *printer) amountOf(x *difference.Change) string {
+	return out.cell(x, &x.Amount, widthOfAmount)
+}
+
+// cell is a difference with its error, in so many columns.
+func (out *printer) cell(x *difference.Change, e *difference.Estimate, width int) string {
+	text, tint := "·", ""
+	if x.Samples != [2]uint64{} {
+		text, tint = inUnit(e), tintOf(e)
+	}
+	return strings.Repeat(" ", max(0, width-human.Columns(text))) + out.paint(tint, text) + "  "
+}
+
+// total is a function's change with what it calls, in what decides.
 func (out *printer) total(c *pairView, x *change) string {
-	title := out.totalTitle(c)
-	if title == "" {
-		return ""
-	}
-	e := c.by(&x.total)
-	cell := minus(fmt.Sprintf("%+.1f", 100*e.Value))
 	if c.o.Amounts {
-		cell, _, _ = strings.Cut(inUnit(&e), " ")
+		return out.amountOf(&x.total)
 	}
-	return strings.Repeat(" ", max(0, len(title)-2-human.Columns(cell))) + out.paint(tint(&e), cell) + "  "
+	return out.pointsOf(&x.total)
 }
 
 func (out *printer) totalTitle(c *pairView) string {
-	switch {
-	case out.o.Width < narrow:
-		return ""
-	case !c.o.Amounts:
-		return totalPoints
-	case c.timed():
-		return totalSeconds
+	if c.o.Amounts {
+		return fmt.Sprintf("%*s  ", widthOfAmount, "total "+c.unit())
 	}
-	return totalAmount
+	return fmt.Sprintf("%*s  ", widthOfPoints, "total points")
 }
 
 func (out *printer) shareOf(c *pairView, side int, x *difference.Change) string {
@@ -257,8 +263,8 @@ func (out *printer) shareOf(c *pairView, side int, x *difference.Change) string 
 	return fmt.Sprintf("%5.1f%%", 100*c.share(side, x))
 }
 
-// tint is red for more, blue for less, and dim for what may be chance.
-func tint(e *difference.Estimate) string {
+// tintOf is red for more, blue for less, and dim for what may be chance.
+func tintOf(e *difference.Estimate) string {
 	switch {
 	case !e.Significant():
 		return dim

@@ -26,8 +26,8 @@ func (out *printer) differentTree(c *pairView) error {
 	if out.o.PercentLimit > 0 {
 		limit = fmt.Sprintf(" (from %.3g%% up)", out.o.PercentLimit)
 	}
-	titles := out.titles(c, "A", "B")
-	out.line(out.bold(titles + human.Shorten("call tree, where it has changed"+limit, out.o.Width-len(titles))))
+	titles := out.titles(c, "")
+	out.line(out.bold(titles + out.cut("call tree, where it has changed"+limit, out.o.Width-len(titles))))
 	out.grow(v, func(node int32) (kids []int32, others int) {
 		for _, kid := range c.childs[node] {
 			if shown[kid] {

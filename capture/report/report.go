@@ -28,20 +28,22 @@ type Options struct {
 	// number of functions in the table; 0 for 20, or for 5 in each group if By is not Function; negative
 	// for none
 	Top      int
-	Width    int  // of a line in columns; 0 for 100, negative for no limit
+	Width    int  // of a line in columns; 0 for no limit, with lines broken at about 100
 	Colour   bool // with ANSI escape sequences, by share
 	NoKernel bool // leave out kernel frames: their time counts for the user function that called the kernel
 	AllNotes bool // each one, not the first few kinds
 	Programs bool // below what 100 % is: the shares of the programs, if there are several
 	// Advice is nil for no advice. It is asked once, for the files with most samples.
 	Advice Advice
+
+	whole bool // Width is no limit
 }
 
 const (
 	defaultLimit = 1
 	defaultTop   = 20
 	defaultTopBy = 5
-	defaultWidth = 100
+	defaultWidth = 100 // for what is broken or padded without a limit
 	minWidth     = 40
 )
 
@@ -105,14 +107,29 @@ func (o *Options) settle() {
 			o.Top = defaultTopBy
 		}
 	}
-	switch {
-	case o.Width == 0:
+	if o.whole = o.Width == 0; o.whole {
 		o.Width = defaultWidth
-	case o.Width < 0:
-		o.Width = 1 << 20
-	default:
-		o.Width = max(o.Width, minWidth)
 	}
+	o.Width = max(o.Width, minWidth)
+}
+
+// cut shortens text to n columns, unless lines have no limit.
+func (out *printer) cut(text string, n int) string {
+	if out.o.whole {
+		return text
+	}
+	return human.Shorten(text, n)
+}
+
+// widestWhole is to how many columns names are padded where lines have no limit.
+const widestWhole = 80
+
+// fit is how many columns names take in a table that has room for so many.
+func (out *printer) fit(names, room int) int {
+	if out.o.whole {
+		room = max(room, widestWhole)
+	}
+	return min(names, room)
 }
 
 // notes prints why names are missing: behind what was asked for, as there may be a note for each file.
@@ -162,7 +179,7 @@ func (out *printer) field(name, value string) {
 		return
 	}
 	for _, part := range human.Wrap(value, out.o.Width-10) {
-		out.line(fmt.Sprintf("%-9s %s", name, human.Shorten(part, out.o.Width-10)))
+		out.line(fmt.Sprintf("%-9s %s", name, out.cut(part, out.o.Width-10)))
 		name = ""
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"unspool/capture/difference"
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/unwind"
@@ -140,7 +141,7 @@ func TestReport(t *testing.T) {
 		"narrow":     {example, Options{File: "perf.data", Width: 60, Top: 3, PercentLimit: 10}},
 		"nokernel":   {example, Options{NoKernel: true, Top: -1}},
 		"colour":     {example, Options{Colour: true}},
-		"all":        {example, Options{PercentLimit: -1, Top: 100, Width: -1}},
+		"all":        {example, Options{PercentLimit: -1, Top: 100}},
 		"programs":   {withProcesses, Options{NoKernel: true, Top: 3, Programs: true}},
 		"inline":     {withLines, Options{Top: 3}},
 		"comm":       {withLines, Options{By: Comm, Filter: "comm *; pid 10"}},
@@ -149,7 +150,7 @@ func TestReport(t *testing.T) {
 		"image":      {withLines, Options{By: Image, NoKernel: true, Width: 60}},
 		"source":     {withLines, Options{By: Source}},
 		"coloured":   {withLines, Options{By: Source, Colour: true, Top: 2}},
-		"everything": {withLines, Options{By: Image, PercentLimit: -1, Top: 100, Width: -1}},
+		"everything": {withLines, Options{By: Image, PercentLimit: -1, Top: 100}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := c.o
@@ -178,10 +179,7 @@ func TestReport(t *testing.T) {
 // checkLines checks that lines fit, and that nothing of the recorded system is an escape sequence.
 func checkLines(t *testing.T, text string, o Options) {
 	t.Helper()
-	limit := o.Width
-	if limit == 0 {
-		limit = defaultWidth
-	}
+	limit := o.Width // 0 for none
 	for line := range strings.Lines(text) {
 		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); !o.Colour && limit > 0 && n > limit {
 			t.Errorf("%d columns: %s", n, line)
@@ -268,9 +266,32 @@ func TestDeepStacksStayWithinTheWidth(t *testing.T) {
 		p.Nodes = append(p.Nodes, profile.Node{Parent: parent, Frame: 3}, profile.Node{Parent: parent, Frame: 4})
 		p.Samples = append(p.Samples, profile.Sample{Node: 2*i + 2, Count: 1})
 	}
-	for line := range strings.Lines(write(t, p, Options{PercentLimit: -1})) {
-		if n := utf8.RuneCountInString(line); n > defaultWidth+1 {
-			t.Fatalf("%d columns: %s", n, line)
+	const widest = 142 // a name of the example
+	for width, most := range map[int]int{90: 90, 0: mostLines + widest + 30} {
+		for line := range strings.Lines(write(t, p, Options{PercentLimit: -1, Width: width})) {
+			if n := utf8.RuneCountInString(line); n > most+1 {
+				t.Fatalf("width %d: %d columns: %s", width, n, line)
+			}
+		}
+	}
+}
+
+// Without a width, as in a pipe, no name is cut.
+func TestTextIsWhole(t *testing.T) {
+	p := withLines()
+	for name, text := range map[string]string{
+		"report": write(t, p, Options{}), "groups": write(t, p, Options{By: Image}), "difference": func() string {
+			var b strings.Builder
+			m := mergeTwo(t, inNanoseconds(withLines()), inNanoseconds(after(withLines())), difference.Options{})
+			if err := WriteDifference(&b, m, Difference{}); err != nil {
+				t.Fatal(err)
+			}
+			return b.String()
+		}(),
+	} {
+		const long = "__gnu_cxx::__normal_iterator<int*, std::vector<int, std::allocator<int> > >, long"
+		if n := strings.Count(text, "std::__introsort"); n == 0 || strings.Count(text, long) != n {
+			t.Errorf("%s: names are cut:\n%s", name, text)
 		}
 	}
 }
@@ -399,7 +420,7 @@ func TestMissingNamesAreOneLineInFront(t *testing.T) {
 				"; 7.1 % in libx.so: `apt install libx-dbgsym`?"},
 	} {
 		asked = nil
-		o := Options{Advice: c.advice, Width: -1}
+		o := Options{Advice: c.advice, Width: 1000}
 		got := write(t, without(c.images), o)
 		if !strings.Contains(got, "\nnames     "+c.want+"\n") || !slices.Equal(asked, c.asked) {
 			t.Errorf("no %q in\n%s\nasked for %q", c.want, got, asked)

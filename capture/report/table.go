@@ -37,18 +37,18 @@ func (out *printer) table(v *view, t *table, rows []sum, title, second string) {
 		seconds = min(seconds, max(out.o.Width/3, room-names))
 		room -= seconds
 	}
-	names = min(names, room)
+	names = out.fit(names, room)
 	out.line("")
 	out.line(out.bold(strings.TrimRight(
-		fmt.Sprintf("%6s  %6s  %-*s  %s", "self", "total", names, human.Shorten(title, names), second), " ")))
+		fmt.Sprintf("%6s  %6s  %-*s  %s", "self", "total", names, out.cut(title, names), second), " ")))
 	for _, r := range rows {
 		l := t.rows[r.row]
-		name, beside := human.Shorten(human.Clean(l.name), names), ""
+		name, beside := out.cut(human.Clean(l.name), names), ""
 		if second != "" {
-			beside = out.dim(human.Shorten(human.Clean(l.beside), seconds))
+			beside = out.dim(out.cut(human.Clean(l.beside), seconds))
 		}
 		out.line(fmt.Sprintf("%s  %s  %s%s  %s", out.share(v, r.self), out.share(v, r.total), out.dimInlined(name),
-			strings.Repeat(" ", names-human.Columns(name)), beside))
+			strings.Repeat(" ", max(0, names-human.Columns(name))), beside))
 	}
 	if left > 0 {
 		out.line(out.dim(fmt.Sprintf("%16s… and %s more", "", human.Plural(uint64(left), t.what))))
@@ -116,7 +116,7 @@ func (out *printer) groupList(v *view, groups []group) (shown []group) {
 			continue
 		}
 		shown = append(shown, g)
-		line(g.self, g.total, human.Shorten(human.Clean(g.name), out.o.Width-len("100.0%  123456789  ")))
+		line(g.self, g.total, out.cut(human.Clean(g.name), out.o.Width-len("100.0%  123456789  ")))
 	}
 	if left := len(groups) - len(shown); left > 0 {
 		line(rest, 0,

@@ -97,17 +97,25 @@ func (out *printer) name(v *view, b *branch, used int) string {
 	room := out.o.Width - used - min(human.Columns(b.before), out.maxLines())
 	name := human.Clean(functionName(f))
 	if f.Kind == profile.Process {
-		return out.bold(human.Shorten(name, room))
+		return out.bold(out.cut(name, room))
 	}
 	if f.Image == b.image || !f.Known {
-		return out.dimInlined(human.Shorten(name, room))
+		return out.dimInlined(out.cut(name, room))
 	}
-	image := human.Shorten(human.Clean(v.p.Images[f.Image].Name), room/3)
-	return out.dimInlined(human.Shorten(name, room-human.Columns(image)-2)) + "  " + out.dim(image)
+	image := out.cut(human.Clean(v.p.Images[f.Image].Name), room/3)
+	return out.dimInlined(out.cut(name, room-human.Columns(image)-2)) + "  " + out.dim(image)
 }
 
 // maxLines is how many columns the lines of the tree may take.
-func (out *printer) maxLines() int { return out.o.Width / 2 }
+func (out *printer) maxLines() int {
+	if out.o.whole {
+		return mostLines
+	}
+	return out.o.Width / 2
+}
+
+// mostLines is that where lines have no limit: a tree may branch at every one of thousands of levels.
+const mostLines = 1000
 
 // lines are the tree's lines to the left of a name; if the tree is too deep, only the innermost ones.
 func (out *printer) lines(s string) string {

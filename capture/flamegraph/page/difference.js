@@ -22,6 +22,9 @@ function withError(e, scale = 1) {
   return `${value < 0 ? '−' : '+'}${Math.abs(value).toFixed(digits)}${letter[1]} ±${error.toFixed(digits)}`;
 }
 
+// inOne reports whether only one recording has a function: it was added, or is gone.
+const inOne = c => !c.total.samples[0] || !c.total.samples[1];
+
 const tint = e => !e.significant ? 'chance' : e.value > 0 ? 'more' : 'less';
 
 // DifferencePage shows two recordings as one graph.
@@ -83,13 +86,39 @@ class DifferencePage extends Page {
   // decides is what says whether something has changed.
   decides(change) { return change.by(this.graph.by); }
 
-  // list fills the table of functions: what has changed by itself, then what has with what it calls.
+  // why says why a function has changed, by itself (0: or only one recording has it), by what it calls alone (1), or perhaps by chance (2), and by
+  // which difference it is sorted, as 'unspool report' does.
+  why(c) {
+    const self = this.decides(c.self), total = this.decides(c.total);
+    if (total.significant && inOne(c)) return {rank: 0, by: total};
+    if (self.significant) return {rank: 0, by: self};
+    if (total.significant) return {rank: 1, by: total};
+    return {rank: 2, by: Math.abs(self.value) >= Math.abs(total.value) ? self : total};
+  }
+
+  // raise moves a function that only one recording has above those of its callers that may have changed by no more than it. The list is sorted.
+  raise(list) {
+    const {fn, parent, sides: [a, b]} = this.callees, place = new Map(list.map((c, i) => [c.fn, i])), to = list.map((_, i) => i);
+    for (let node = 1; node < fn.length; node++) {
+      const i = place.get(fn[node]);
+      if (i === undefined || !inOne(list[i]) || a.total[node] + b.total[node] === 0) continue;
+      for (let up = parent[node]; up > 0 && fn[up] !== fn[node]; up = parent[up]) {
+        const caller = place.get(fn[up]);
+        if (caller === undefined || inOne(list[caller])) continue;
+        const {value, error} = list[caller].by;
+        if (Math.abs(value) - error <= Math.abs(list[i].by.value)) to[i] = Math.min(to[i], caller);
+      }
+    }
+    return list.map((_, i) => i).sort((i, j) => to[i] - to[j] || Number(to[i] === i) - Number(to[j] === j) || i - j).map(i => list[i]);
+  }
+
+  // list fills the table of functions: what has changed by itself, then what has by what it calls.
   list() {
-    const {callees} = this, rank = c => this.decides(c.self).significant ? 0 : this.decides(c.total).significant ? 1 : 2;
-    const size = c => Math.abs(this.decides(c).value);
-    const list = callees.list(f => this.kinds[f.colour] !== 'process').map(c => ({...c, rank: rank(c)}));
-    list.sort((x, y) => x.rank - y.rank || (x.rank === 1 ? 0 : size(y.self) - size(x.self)) || size(y.total) - size(x.total) || x.fn - y.fn);
-    const changed = list.filter(c => c.rank < 2), shown = changed.length ? changed.slice(0, 500) : list.slice(0, 5), others = list.filter(c => c.rank === 2);
+    const {callees} = this, size = c => Math.abs(this.decides(c).value);
+    const list = callees.list(f => this.kinds[f.colour] !== 'process').map(c => ({...c, ...this.why(c)}));
+    list.sort((x, y) => x.rank - y.rank || Math.abs(y.by.value) - Math.abs(x.by.value) || size(y.self) - size(x.self) || size(y.total) - size(x.total) || x.fn - y.fn);
+    const changed = this.raise(list.filter(c => c.rank < 2)), others = list.filter(c => c.rank === 2);
+    const shown = changed.length ? changed.slice(0, 500) : others.slice(0, 5);
     $('changes').querySelector('tbody').replaceChildren(...shown.map(c => this.row(c)));
     this.sum();
     const most = Math.max(0, ...others.map(c => Math.max(size(c.self), size(c.total))));
@@ -124,7 +153,7 @@ class DifferencePage extends Page {
     cell(none ? '' : tint(self.share), none ? '·' : withError(self.share, 100));
     cell(none ? '' : tint(self.amount), none ? '·' : withError(self.amount));
     const decisive = this.decides(total);
-    cell(tint(decisive), withError(decisive, this.amounts ? 1 : 100).split(' ')[0]);
+    cell(tint(decisive), withError(decisive, this.amounts ? 1 : 100));
     const [a, b] = sides.map((s, i) => share(total.samples[i], s.all));
     row.lastChild.title = `A ${a}, B ${b}: ${withError(total.share, 100)} points, ${withError(total.amount)} ${$('amount').textContent}`;
     return row;
