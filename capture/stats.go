@@ -94,12 +94,12 @@ func (s *Stats) Joined() uint64 {
 // ByCFI is the number of complete stacks that were found by CFI alone.
 func (s *Stats) ByCFI() uint64 { return s.Complete() - s.Guessed - s.Joined() }
 
-// CPUShare is the share of one CPU that unspool took.
+// CPUShare is the share of one CPU that unspool took while it recorded.
 func (s *Stats) CPUShare() float64 {
 	if s.Duration <= 0 {
 		return 0
 	}
-	return s.CPU.Seconds() / s.Duration.Seconds()
+	return s.Busy.Seconds() / s.Duration.Seconds()
 }
 
 // unjoinedNames are the outcomes of stacks that were cut off and not completed.

@@ -153,10 +153,25 @@ func TestStatsAddUp(t *testing.T) {
 		j.Unwind.FramesBy["frame_pointer"] != 2 {
 		t.Errorf("frames by %v", j.Unwind.FramesBy)
 	}
-	cost := map[string]any{"cpu_s": 0.1, "cpu_share": 0.05, "us_per_sample": 2.0,
+	cost := map[string]any{"cpu_s": 0.1, "cpu_share": 7e-06, "us_per_sample": 2.0,
 		"max_rss_bytes": float64(1 << 20), "priority": "real-time 1"}
 	if !maps.Equal(j.Cost, cost) {
 		t.Errorf("cost %v, want %v", j.Cost, cost)
+	}
+}
+
+// What the summary says of the cost is of the same time: a share of it, and its part for a sample.
+func TestCostOfASample(t *testing.T) {
+	s := Stats{Samples: 1000, User: 1000, Duration: 2 * time.Second, CPU: time.Second / 10, Busy: 60 * time.Millisecond}
+	for limits, want := range map[Limits]string{
+		{}:                "unspool took 3.0 % of one CPU, 60.0 µs a sample, and 0.04 s of CPU time to start and to end; ",
+		{Converted: true}: "unspool took 0.06 s of CPU time, 60.0 µs a sample; ",
+	} {
+		var b strings.Builder
+		WriteSummary(&b, &s, newTrouble(), limits, "")
+		if !strings.Contains(b.String(), "\n"+want) {
+			t.Errorf("no %q in\n%s", want, &b)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"unspool/capture/human"
 	"unspool/capture/replay"
@@ -126,14 +125,16 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	if s.Malformed > 0 {
 		fmt.Fprintf(w, "%s records could not be decoded\n", human.Number(s.Malformed))
 	}
-	const short = 100 * time.Millisecond // starting alone takes a large share of this
-	if limits.Converted || s.Duration < short {
-		fmt.Fprintf(w, "unspool took %.2f s of CPU time", s.CPU.Seconds())
+	if limits.Converted {
+		fmt.Fprintf(w, "unspool took %.2f s of CPU time", s.Busy.Seconds())
 	} else {
 		fmt.Fprintf(w, "unspool took %.1f %% of one CPU", 100*s.CPUShare())
 	}
 	if s.Samples > 0 && !limits.Copied {
 		fmt.Fprintf(w, ", %.1f µs a sample", float64(s.Busy.Nanoseconds())/1e3/float64(s.Samples))
+	}
+	if !limits.Converted {
+		fmt.Fprintf(w, ", and %.2f s of CPU time to start and to end", (s.CPU - s.Busy).Seconds())
 	}
 	fmt.Fprint(w, "; ")
 	if !limits.Copied {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -222,6 +223,10 @@ type statistics struct {
 // addUp checks that the statistics add up as 'unspool help json' says.
 func (s *statistics) addUp(t testing.TB) {
 	t.Helper()
+	if a, b := s.Cost.CPUShare*s.Duration, s.Cost.PerSample*float64(s.Samples.Total)/1e6; s.Samples.Total > 0 &&
+		math.Abs(a-b) > 1e-6 {
+		t.Errorf("cost: %.6f s of CPU time by its share, %.6f s by samples", a, b)
+	}
 	sum := func(m map[string]uint64) (n uint64) {
 		for _, v := range m {
 			n += v
