@@ -39,6 +39,10 @@ type ConvertOptions struct {
 	// Files opens mapped files and debug files; nil for this process.
 	Files *opener.Files
 
+	// Select, if set, returns what reports which samples are converted, by their times in ns of the recording's
+	// clock, or nil for all. Other records are all converted: later samples need them.
+	Select func(*perfdata.Reader) (func(time uint64) (bool, error), error)
+
 	Watcher  Watcher // with one job: is handed what is written, too; may be nil
 	Compress int     // zstd level, 0 for none
 	Jobs     int     // cores to use; 0 is 1
@@ -49,6 +53,9 @@ type ConvertOptions struct {
 	// which is negative for a pipe.
 	Progress func(s *Stats, share float64)
 }
+
+// ErrNoneSelected is the error where Select has selected no sample: no file is written.
+var ErrNoneSelected = errors.New("no samples are selected")
 
 // Convert unwinds the stacks of a recording and writes one that has callchains in their place and everything
 // else unchanged. The outcome is valid, and the output a complete recording, whatever the error is: a
@@ -148,6 +155,9 @@ type conversion struct {
 	records  uint64 // converted so far
 	failed   error  // why the output could not be created
 
+	wanted   func(time uint64) (bool, error) // see Select; nil for all samples
+	selected bool                            // a sample is
+
 	// passOn says that everything is written at the end of each round, as a reader of the output may be
 	// waiting.
 	passOn bool
@@ -164,11 +174,16 @@ func (c *conversion) begin() (err error) {
 	if err := checkArch(c.Input, c.reader); err != nil {
 		return err
 	}
+	if c.Select != nil {
+		if c.wanted, err = c.Select(c.reader); err != nil {
+			return err
+		}
+	}
 	events := c.reader.Events()
 	c.events = len(events)
 	c.writer, err = perfdata.Create(perfdata.Options{
 		Path: c.Output, Place: c.Place, Events: events, Features: c.reader.Features(), Compress: c.Compress,
-		Stop: c.stop,
+		Stop: c.stop, Whole: c.wanted != nil,
 	})
 	if err != nil {
 		return err
@@ -252,7 +267,7 @@ func RecordedAt(path string) (at time.Time) {
 }
 
 // record converts the next record.
-func (c *conversion) record(rec perfring.Record, f *perfring.Format, _ uint64) error {
+func (c *conversion) record(rec perfring.Record, f *perfring.Format, time uint64) error {
 	if c.writer == nil {
 		if err := c.begin(); err != nil {
 			return err
@@ -266,6 +281,13 @@ func (c *conversion) record(rec perfring.Record, f *perfring.Format, _ uint64) e
 			return err
 		}
 		c.events = len(events)
+	}
+	if c.wanted != nil && rec.Type() == perfring.RecordSample {
+		wanted, err := c.wanted(time)
+		if !wanted || err != nil {
+			return err
+		}
+		c.selected = true
 	}
 	switch {
 	case rec.Type() == perfring.RecordAuxtrace:
@@ -363,6 +385,10 @@ func (c *conversion) finish() (err error) {
 	order := func(a, b sampledFile) int { return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.id, b.id)) }
 	for _, f := range slices.SortedFunc(maps.Keys(sampled), order) {
 		c.writer.BuildID(f.path, []byte(f.id), false)
+	}
+	if c.wanted != nil && !c.selected {
+		err = cmp.Or(err, ErrNoneSelected)
+		c.writer.Fail(err)
 	}
 	if cerr := c.writer.Close(); err == nil {
 		err = cerr

@@ -390,6 +390,13 @@ func (w *Writer) Close() error {
 	return w.err
 }
 
+// Fail ends the recording for a reason that the caller tells: Close leaves no file of a Whole one.
+func (w *Writer) Fail(reason error) {
+	if w.err == nil {
+		w.err, w.returned = reason, true
+	}
+}
+
 func (w *Writer) closeFile() error {
 	if w.file == nil {
 		return nil

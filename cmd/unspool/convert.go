@@ -115,7 +115,8 @@ func (f *convertFlags) options(input string) (o capture.ConvertOptions, err erro
 	case outfile.Stdout(f.stats) && outfile.Stdout(f.output):
 		return o, fmt.Errorf("-o %s and --stats %s cannot both write to stdout", f.output, f.stats)
 	}
-	_, err = times(f.time)
+	within, err := times(f.time)
+	o.Select = within.Select
 	return o, err
 }
 
@@ -158,12 +159,17 @@ func (f *convertFlags) convert(input string) error {
 	defer confined.close()
 	o.Symfs, o.Cache, o.Files = f.symfs, f.cache, f.opener
 	if f.exports() {
+		o.Select = nil // stacks are completed from all samples
 		return f.export(ctx, o, input, to, stats)
 	}
 	o.Place = to
 	line := f.follow(&o)
 	out, err := capture.Convert(ctx, o)
 	line.clear()
+	if errors.Is(err, capture.ErrNoneSelected) {
+		within, _ := times(f.time)
+		err = fmt.Errorf("no samples %s", within.Within())
+	}
 	if err != nil && out.Stats.Samples == 0 {
 		f.quiet = true // the error says it all
 	}

@@ -23,7 +23,8 @@ type exportFlags struct {
 	noInline  bool
 	noProcess bool
 	symbols   bool
-	time      string // --time; "" where a recording is made
+	time      string         // --time; "" where a recording is made
+	filter    profile.Filter // what else samples have to pass
 
 	format   export.Format
 	explicit bool // --symbols was given
@@ -82,9 +83,6 @@ func (f *exportFlags) choose(output string) (err error) {
 	case f.explicit && f.symbols && !f.exports():
 		return errors.New("perf.data cannot hold names: perf and unspool look them up when they read it; other " +
 			"formats can")
-	case f.time != "" && !f.exports():
-		return errors.New("--time: a recording is converted whole: 'unspool report --time' shows a part of it, " +
-			"and other formats hold one")
 	case !f.symbols && f.exports() && !f.format.Nameless:
 		return fmt.Errorf("--symbols=false: %s cannot be read without names", f.format.Name)
 	}
@@ -106,8 +104,12 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 	if err != nil {
 		return err
 	}
+	filter := f.filter
+	if f.time != "" {
+		filter.Times = within
+	}
 	o := export.Options{
-		Filter: profile.Filter{Times: within},
+		Filter: filter,
 		Format: f.format, Input: input, Name: name, Output: to.Path(), Place: to,
 		Lines: f.symbols && !f.noInline, NoNames: !f.symbols,
 		NoProcesses: f.noProcess,
