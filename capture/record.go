@@ -95,6 +95,8 @@ type Outcome struct {
 	Started bool
 	// Copied says that a recording without raw stacks was converted: nothing was unwound.
 	Copied bool
+	// TargetsEnded says that all processes or threads that were to be recorded have ended, not counting a command.
+	TargetsEnded bool
 	// Files are those in which frames were, also those that are gone by now, if they were asked for. The caller
 	// closes them.
 	Files []*os.File
@@ -338,6 +340,7 @@ func (r *recording) run(ctx context.Context) error {
 	if r.openerGone.Load() {
 		return errOpenerGone
 	}
+	r.out.TargetsEnded = r.command == nil && r.source.Done()
 	return nil
 }
 

@@ -205,7 +205,7 @@ func (op *opener) check() error {
 	if o.Freq == 0 && o.Period == 0 {
 		o.Freq, op.defaultRate = defaultFreq, true
 	}
-	rate, err := readUint(filepath.Join(op.sys.proc, "sys/kernel/perf_event_max_sample_rate"), 63)
+	rate, err := op.sys.maxFreq()
 	if err == nil && rate > 0 && o.Freq > rate {
 		op.note("%d samples a second instead of %d: the limit is kernel.perf_event_max_sample_rate", rate, o.Freq)
 		o.Freq = rate
@@ -223,6 +223,13 @@ func (op *opener) check() error {
 	}
 	op.pages, op.asked = pages, pages
 	return nil
+}
+
+// MaxFreq returns how many samples a second the kernel takes at most. It lowers that itself when they take long.
+func MaxFreq() (uint64, error) { return hostSystem.maxFreq() }
+
+func (sys system) maxFreq() (uint64, error) {
+	return readUint(filepath.Join(sys.proc, "sys/kernel/perf_event_max_sample_rate"), 63)
 }
 
 // DefaultRing returns how many bytes the ring of a CPU has if no size is asked for.

@@ -58,15 +58,24 @@ func processes(values []string) (pids []int, err error) {
 // numeric says whether a value of -p is a process ID, and not a name.
 func numeric(value string) bool { return strings.Trim(value, "-0123456789") == "" }
 
+func isName(value string) bool { return !numeric(value) }
+
 // called finds the processes with a name, of which the kernel keeps the beginning.
 func called(name string) (pids []int, err error) {
 	name = name[:min(len(name), maxNameOfTask)]
 	err = eachProcess(func(pid int, comm string) {
-		if comm == name && pid != os.Getpid() && pid != os.Getppid() {
+		if comm == name && pid != os.Getpid() && pid != os.Getppid() && !isOver(pid) {
 			pids = append(pids, pid)
 		}
 	})
 	return pids, err
+}
+
+// isOver reports whether a process has ended, and only its parent has not asked how.
+func isOver(pid int) bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	_, state, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
+	return err != nil || strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
 }
 
 // eachProcess calls f for each process that can be seen, with its name.

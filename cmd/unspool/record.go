@@ -25,7 +25,7 @@ import (
 type recordFlags struct {
 	targetFlags
 	events    []string
-	freq      positive
+	freq      rate
 	period    positive
 	ring      string
 	output    string
@@ -63,7 +63,7 @@ func recordCommand(status *int) *cobra.Command {
 whole system, into a perf.data file that perf, Hotspot and 'unspool report' read, or in
 the format of another tool.
 
-Events have the names that 'perf list' shows. mem:ADDR:x takes a sample for each call of
+Events have the names that 'unspool help events' and 'perf list' show. mem:ADDR:x takes a sample for each call of
 the function at ADDR, and mem:ADDR/LEN:w for each write to memory there.
 
 With -a or -p, a COMMAND says how long to record: while it runs. Ctrl-C ends a
@@ -94,6 +94,7 @@ recording and leaves a complete file.`,
 	}
 	f.addRecording(c)
 	fl := c.Flags()
+	fl.BoolVar(&f.wait, "wait", false, "with -p NAME, wait until there is a process with that name")
 	fl.BoolVar(&f.noJoin, "no-join", false,
 		noJoinText)
 	fl.VarP(&f.delay, "delay", "D",
@@ -108,7 +109,7 @@ recording and leaves a complete file.`,
 	f.exportFlags.add(c)
 	f.names.addShorten(c)
 	fl.StringVar(&f.stats, "stats", "",
-		"write statistics as JSON to `FILE`, - for stdout: see 'unspool help json'")
+		"write statistics as JSON to `FILE`, - for stdout, COMMAND's then being stderr: see 'unspool help json'")
 	mustBeFilled(fl, "control", "stats")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false,
@@ -126,7 +127,7 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	f.targetFlags.add(c)
 	fl.StringArrayVarP(&f.events, "event", "e", nil,
 		"sample `EVENT`, also EVENT:u or :k, or several (default cycles, or cpu-clock without a PMU)")
-	fl.VarP(&f.freq, "freq", "F", "take `HZ` samples a second (default 999)")
+	fl.VarP(&f.freq, "freq", "F", "take `HZ` samples a second, or max (default 999)")
 	fl.VarP(&f.period, "count", "c",
 		"sample every `N`th event instead (default for tracepoints and mem:ADDR: 1)")
 	ring := "`PAGES` of ring buffer for each CPU, or a size such as 4M"
@@ -175,11 +176,11 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 	case outfile.Stdout(f.stats) && outfile.Stdout(f.output):
 		return o, fmt.Errorf("-o %s and --stats %s cannot both write to stdout", f.output, f.stats)
 	}
-	if err := f.targets(&o, f.spool.pids); err != nil {
+	if err := f.targets(&o, f.spool.pids, f.quiet); err != nil {
 		return o, err
 	}
-	if outfile.Stdout(f.output) {
-		o.CommandStdout = os.Stderr // the pipe is for the recording alone
+	if outfile.Stdout(f.output) || outfile.Stdout(f.stats) {
+		o.CommandStdout = os.Stderr // the pipe is for the recording alone, or for the statistics
 	}
 	o.Duration, o.Delay = time.Duration(f.duration), time.Duration(f.delay)
 	if o.RingPages, err = ringPages(f.ring); err != nil {
@@ -187,7 +188,7 @@ func (f *recordFlags) options(command []string) (o capture.Options, err error) {
 	}
 	if len(f.events) > 0 {
 		if o.Events, err = perfring.ParseEvents(strings.Join(f.events, ",")); err != nil {
-			return o, err
+			return o, &eventsError{err}
 		}
 	}
 	return o, nil
@@ -383,6 +384,14 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	}
 	if f.verbose && out.Started {
 		fmt.Fprintf(os.Stderr, "unspool: %s\n", confined)
+	}
+	switch {
+	case f.quiet:
+	case out.TargetsEnded:
+		say("%s", f.ended(o.PIDs))
+	case o.Cgroup != nil && cgroupIsGone(o.Cgroup):
+		say("the cgroup %s was removed meanwhile, as when a service is stopped: one of that path that came later is not "+
+			"in the recording; -G with the slice that it is in records both", o.Cgroup.Name())
 	}
 	if serr := sumUp(&out, limits, name, stats, f.quiet, f.verbose); err == nil {
 		err = serr

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,7 @@ type targetFlags struct {
 	user   string
 	cpus   string
 	cgroup string
+	wait   bool // until there are processes with the names in pids
 }
 
 // add adds the options to a command.
@@ -40,7 +42,7 @@ func (f *targetFlags) add(c *cobra.Command) {
 	fl.StringVarP(&f.cpus, "cpu", "C", "",
 		"record only what runs on `CPUS`, as 0,2-3; without -p, -t and -u of the whole system")
 	fl.StringVarP(&f.cgroup, "cgroup", "G", "",
-		"record the processes in a cgroup: a `DIRECTORY`, which may be relative to /sys/fs/cgroup")
+		"record the processes in a cgroup: a `DIRECTORY`, which may be relative to /sys/fs/cgroup, or a UNIT")
 	mustBeFilled(fl, "pid", "tid", "uid", "cpu", "cgroup")
 	c.RegisterFlagCompletionFunc("pid", completeProcesses)
 	c.RegisterFlagCompletionFunc("tid", cobra.NoFileCompletions)
@@ -75,13 +77,15 @@ func (f *targetFlags) check() error {
 		return fmt.Errorf("%s and %s cannot be used together", used[0], used[1])
 	case f.all && len(used) > 0 && f.cgroup == "":
 		return fmt.Errorf("-a and %s cannot be used together: -a already records every process", used[0])
+	case f.wait && !slices.ContainsFunc(f.pids, isName):
+		return errors.New("--wait waits for a process with a name: it needs -p NAME")
 	}
 	return nil
 }
 
 // targets looks up what the options name. The processes are known already if another process has looked them
 // up.
-func (f *targetFlags) targets(o *capture.Options, known []int) (err error) {
+func (f *targetFlags) targets(o *capture.Options, known []int, quiet bool) (err error) {
 	if f.cpus != "" {
 		if o.CPUs, err = perfring.ParseCPUs(f.cpus); err != nil {
 			return fmt.Errorf("-C: %w", err)
@@ -97,12 +101,56 @@ func (f *targetFlags) targets(o *capture.Options, known []int) (err error) {
 	case f.user != "":
 		o.PIDs, err = processesOf(f.user)
 	case len(f.pids) > 0:
-		o.PIDs, err = processes(f.pids)
+		o.PIDs, err = f.processes(quiet)
 	}
 	o.AllCPUs = f.all || f.cgroup != "" || f.cpus != "" && len(o.PIDs) == 0
 	// Processes that are not named one by one may end while they are looked up.
-	o.PIDsMayEnd = f.user != "" || slices.ContainsFunc(f.pids, func(v string) bool { return !numeric(v) })
+	o.PIDsMayEnd = f.user != "" || slices.ContainsFunc(f.pids, isName)
 	return err
+}
+
+// waitEvery is the time between two looks at the names of all processes, of which a thousand take some milliseconds.
+const waitEvery = 200 * time.Millisecond
+
+// processes finds those of -p, if need be when they have been started.
+func (f *targetFlags) processes(quiet bool) ([]int, error) {
+	for said := quiet; ; said = true {
+		pids, err := processes(f.pids)
+		var missing *missingProcess
+		if !f.wait || !errors.As(err, &missing) {
+			return pids, err
+		}
+		if !said {
+			say("%s yet: waiting for one", missing)
+		}
+		time.Sleep(waitEvery)
+	}
+}
+
+// ended says that what was recorded has ended, which were these processes, and what records one that comes back.
+func (f *targetFlags) ended(pids []int) string {
+	names := slices.DeleteFunc(slices.Clone(f.pids), numeric)
+	switch {
+	case len(f.tids) > 0:
+		return "the recording is over, as the recorded threads have ended"
+	case len(pids) != 1:
+		what := "the recorded processes"
+		if len(names) > 0 {
+			what = "the processes called " + strings.Join(names, " and ")
+		}
+		return "the recording is over, as " + what + " have ended" + f.comesBack(names)
+	case len(names) == 1:
+		return fmt.Sprintf("the recording is over, as process %s (%d) has ended%s", names[0], pids[0], f.comesBack(names))
+	}
+	return fmt.Sprintf("the recording is over, as process %d has ended%s", pids[0], f.comesBack(names))
+}
+
+func (f *targetFlags) comesBack(names []string) string {
+	hint := "; -G UNIT records a service also when it restarts"
+	if len(names) > 0 {
+		hint += ", and --wait the next process of that name"
+	}
+	return hint
 }
 
 // threads reads the values of -t, and finds the processes of these threads.

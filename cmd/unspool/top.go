@@ -63,7 +63,7 @@ No recording is kept.`,
 		o := fl.Lookup(name)
 		o.Usage = strings.Replace(o.Usage, "record", "show", 1)
 	}
-	fl.Lookup("freq").Usage = fmt.Sprintf("take `HZ` samples a second (default %d)", topFrequency)
+	fl.Lookup("freq").Usage = fmt.Sprintf("take `HZ` samples a second, or max (default %d)", topFrequency)
 	fl.Lookup("event").Usage = "sample `EVENT`, also EVENT:u or :k (default cycles, or cpu-clock without a PMU)"
 	fl.Lookup("duration").Usage = "end after `SECONDS`, or a time such as 5m"
 	fl.Var(atLeast{&f.delay, leastDelay}, "delay", "show what is new every `SECONDS`")

@@ -20,8 +20,17 @@ type usageError struct {
 }
 
 func (e *usageError) Error() string {
-	return fmt.Sprintf("%v (see '%s --help')", e.err, e.command)
+	help := e.command + " --help"
+	if errors.As(e.err, new(*eventsError)) {
+		help = "unspool help events"
+	}
+	return fmt.Sprintf("%v (see '%s')", e.err, help)
 }
+
+// An eventsError is about the value of -e.
+type eventsError struct{ error }
+
+func (e *eventsError) Unwrap() error { return e.error }
 
 // noArguments refuses arguments, for commands that take none.
 func noArguments(c *cobra.Command, args []string) error {

@@ -174,3 +174,28 @@ func (p *positive) Set(text string) error {
 	*p = positive(n)
 	return nil
 }
+
+// A rate is the value of an option that takes a number of samples a second, or max for as many as the kernel
+// allows.
+type rate uint64
+
+func (r *rate) String() string { return strconv.FormatUint(uint64(*r), 10) }
+
+// Type is the placeholder in the help of options that name none.
+func (r *rate) Type() string { return "number" }
+
+func (r *rate) Set(text string) error {
+	if text != "max" {
+		err := (*positive)(r).Set(text)
+		if err != nil && err != errTooLarge {
+			err = valueError(err.Error() + ", or max")
+		}
+		return err
+	}
+	most, err := perfring.MaxFreq()
+	if err != nil || most == 0 {
+		return valueError("the kernel does not say how much that is (kernel.perf_event_max_sample_rate): give a number")
+	}
+	*r = rate(most)
+	return nil
+}

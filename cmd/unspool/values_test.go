@@ -3,6 +3,8 @@ package main
 import (
 	"testing"
 	"time"
+
+	"unspool/perfring"
 )
 
 func TestValues(t *testing.T) {
@@ -11,6 +13,11 @@ func TestValues(t *testing.T) {
 	var graph callGraph
 	var stack stackSize
 	graph.size = &stack
+	var freq rate
+	most, err := perfring.MaxFreq()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		set  func(string) error
 		text string
@@ -33,6 +40,10 @@ func TestValues(t *testing.T) {
 		{graph.Set, "dwarf,64k", false, nil, 0},
 		{graph.Set, "fp", true, func() int64 { return int64(stack) }, 4096},
 		{graph.Set, "fp,4k", false, nil, 0},
+		{freq.Set, "99", true, func() int64 { return int64(freq) }, 99},
+		{freq.Set, "max", true, func() int64 { return int64(freq) }, int64(most)},
+		{freq.Set, "maximum", false, nil, 0},
+		{freq.Set, "0", false, nil, 0},
 		{d.Set, "1.5", true, func() int64 { return int64(d) }, int64(1500 * time.Millisecond)},
 		{d.Set, "250ms", true, func() int64 { return int64(d) }, int64(250 * time.Millisecond)},
 		{d.Set, "1m30s", true, func() int64 { return int64(d) }, int64(90 * time.Second)},
