@@ -28,6 +28,7 @@ type compareFlags struct {
 	recordFlags
 	json      bool
 	color     colouring
+	wide      bool
 	html      string
 	failUnder []string
 	nameFlags
@@ -90,6 +91,7 @@ No recording is kept, only the result is printed.`,
 		"exit with status 1 when `CLASS=PERCENT` is not reached; classes are the keys of --json")
 	f.nameFlags.add(c)
 	f.color.add(c)
+	addWide(fl, &f.wide)
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but the result and errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say how unspool is confined")
 	f.sandboxFlags.add(c, "compare")
@@ -178,7 +180,8 @@ func (f *compareFlags) compare(files, command []string) (under bool, status int,
 func (f *compareFlags) two(files []string) error {
 	d := differenceFlags{
 		load: profile.Options{Processes: !f.json}, merge: difference.Options{Processes: !f.json},
-		json: f.json, html: f.html, color: f.color, quiet: f.quiet, names: &f.nameFlags, reader: &f.sandboxFlags,
+		json: f.json, html: f.html, wide: f.wide, color: f.color, quiet: f.quiet,
+		names: &f.nameFlags, reader: &f.sandboxFlags,
 	}
 	d.AllNotes = f.verbose
 	return d.compare(files)
@@ -306,7 +309,7 @@ func (f *compareFlags) print(r *compare.Result, c *compare.Comparison) error {
 		return r.WriteJSON(os.Stdout)
 	}
 	o := compare.Text{Colour: f.color.on(os.Stdout)}
-	if isTerminal(os.Stdout) {
+	if isTerminal(os.Stdout) && !f.wide {
 		o.Width = columns(os.Stdout)
 	}
 	return r.WriteText(os.Stdout, o)

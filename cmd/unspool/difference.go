@@ -25,6 +25,7 @@ type differenceFlags struct {
 	merge  difference.Options
 	json   bool
 	html   string // the page's path, "" for none
+	wide   bool   // lines are not cut on a terminal
 	pages  bool   // through a pager, where that is of use
 	color  colouring
 	quiet  bool
@@ -82,7 +83,9 @@ func (f *differenceFlags) compare(files []string) (err error) {
 	if !isTerminal(os.Stdout) {
 		return report.WriteDifference(os.Stdout, m, f.Difference)
 	}
-	f.Width = columns(os.Stdout)
+	if !f.wide {
+		f.Width = columns(os.Stdout)
+	}
 	var text bytes.Buffer
 	if err := report.WriteDifference(&text, m, f.Difference); err != nil {
 		return err

@@ -67,12 +67,16 @@ plain callchains. No byte of a stack is ever written.`,
 	status := 0
 	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), compareCommand(&status),
 		doctorCommand(&status), topCommand(&status))
-	root.AddCommand(checkCommand(&status), liveUnwinderCommand(), jsonTopic(), manCommand())
+	root.AddCommand(checkCommand(&status), liveUnwinderCommand(), jsonTopic(), eventsTopic(), manCommand())
 	root.SetHelpCommand(helpCommand())
 	ownCompletion(root)
 	ownUsage(root)
-	root.SetArgs(args)
-	if err := root.Execute(); err != nil {
+	root.SetArgs(loneHTML(args))
+	err := isUnknown(root, args)
+	if err == nil {
+		err = root.Execute()
+	}
+	if err != nil {
 		return fail(err, args, statusFailure)
 	}
 	return status

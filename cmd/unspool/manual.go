@@ -7,11 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
+
+	"unspool/capture/human"
+	"unspool/perfring"
 )
 
 // manual holds the help topics (.txt) and what the manual page of a command says in addition to its help
@@ -30,6 +34,23 @@ func jsonTopic() *cobra.Command {
 		Use:                   "json",
 		Short:                 "What --stats and --json write",
 		Long:                  strings.TrimSpace(string(text)),
+		DisableFlagsInUseLine: true,
+	}
+}
+
+// eventsTopic is not a command: 'unspool help events' lists what -e takes.
+func eventsTopic() *cobra.Command {
+	text, err := manual.ReadFile("manual/events.txt")
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	const columns = 78
+	known := slices.DeleteFunc(perfring.EventNames(""), func(n string) bool { return strings.HasSuffix(n, ":") })
+	names := strings.Join(human.Wrap(strings.Join(known, " "), columns-2), "\n  ")
+	return &cobra.Command{
+		Use:                   "events",
+		Short:                 "What can be sampled with -e",
+		Long:                  strings.Replace(strings.TrimSpace(string(text)), "NAMES", names, 1),
 		DisableFlagsInUseLine: true,
 	}
 }

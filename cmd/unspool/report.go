@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"unspool/capture/difference"
 	"unspool/capture/explore"
@@ -37,6 +38,8 @@ type reportFlags struct {
 	verbose   bool
 	html      string
 	absolute  bool
+	wide      bool
+	asPerf
 	nameFlags
 	sandboxFlags
 
@@ -65,15 +68,19 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
   unspool report --comm 'cc1*' --inline --percent-limit 0.5
   unspool report --time 10,20
   unspool report --http
+  unspool report perf.data --html
   unspool report perf.data.old perf.data
   unspool report before.data after.data --html difference.html
   unspool report --json | jq -r '.events[0].functions[] | "\(.self) \(.name)"'`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if args = f.address(args); len(args) > 2 {
-				return &usageError{"unspool report",
-					fmt.Errorf("unexpected argument %q: report reads one recording, or two", args[2])}
+			args, err := f.recordings(f.address(args))
+			if err == nil && len(args) > 2 {
+				err = fmt.Errorf("unexpected argument %q: report reads one recording, or two", args[2])
 			}
-			if err := f.check(c, len(args) == 2); err != nil {
+			if err == nil {
+				err = f.check(c, len(args) == 2)
+			}
+			if err != nil {
 				return &usageError{"unspool report", err}
 			}
 			if len(args) == 2 {
@@ -83,9 +90,17 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
 			if len(args) > 0 {
 				f.File = args[0]
 			}
+			if f.html != "" {
+				if f.html, err = htmlPage(f.html, f.File, len(args) > 0); err != nil {
+					return &usageError{"unspool report", err}
+				}
+			}
 			if _, err := os.Stat(f.File); len(args) == 0 && errors.Is(err, fs.ErrNotExist) {
 				return errors.New("no perf.data here: 'unspool record -- COMMAND' makes one, " +
 					"'unspool report FILE' reads another")
+			}
+			if f.html != "" {
+				return f.page()
 			}
 			return f.report()
 		},
@@ -114,11 +129,14 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
 	fl.Lookup("http").NoOptDefVal = anyAddress
 	fl.BoolVar(&f.json, "json", false,
 		"write JSON, with all functions and the whole call tree: see 'unspool help json'")
-	fl.StringVar(&f.html, "html", "", "of A and B: write a page with a flame graph of the difference to `FILE`")
+	fl.StringVar(&f.html, "html", "",
+		"write a page with a flame graph to `PAGE`, of A and B one of the difference; at the end without PAGE: FILE.html")
 	fl.BoolVar(&f.absolute, "absolute", false,
 		"of A and B: go by CPU time and not by shares, for recordings of the same work")
 	mustBeFilled(fl, "comm", "http", "html")
+	f.asPerf.add(c)
 	f.color.add(c)
+	addWide(fl, &f.wide)
 	fl.BoolVar(&f.noPager, "no-pager", false, "write to the terminal, however long it is")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "list all notes, and say how unspool is confined")
 	f.sandboxFlags.add(c, "report")
@@ -148,11 +166,18 @@ const anyAddress = "localhost:"
 
 // check checks the options and reads the filter. two says whether there are two recordings.
 func (f *reportFlags) check(c *cobra.Command, two bool) (err error) {
+	given := c.Flags().Changed
 	if f.By, err = report.ParseBy(f.by); err != nil {
 		return fmt.Errorf("--by: %w", err)
 	}
-	given := c.Flags().Changed
+	if f.sort != "" {
+		if f.By, err = f.asPerf.by(); err != nil {
+			return err
+		}
+	}
 	switch {
+	case f.sort != "" && given("by"):
+		return errors.New("--by and --sort cannot be used together")
 	case f.http != "" && f.json:
 		return errors.New("--http and --json cannot be used together")
 	case f.json && given("top"), f.json && given("percent-limit"):
@@ -164,6 +189,13 @@ func (f *reportFlags) check(c *cobra.Command, two bool) (err error) {
 	}
 	if err := f.checkTwo(two); err != nil {
 		return err
+	}
+	if !two && f.html != "" {
+		for _, text := range []string{"json", "http", "by", "sort", "top", "percent-limit", "no-kernel"} {
+			if given(text) {
+				return fmt.Errorf("--html and --%s cannot be used together: the page has the whole call tree", text)
+			}
+		}
 	}
 	// For report, zero stands for the default.
 	if f.PercentLimit == 0 {
@@ -197,12 +229,12 @@ func (f *reportFlags) checkTwo(two bool) error {
 	case two && f.By == report.Thread:
 		return errors.New("--by thread: of the threads of two recordings only the names can be compared: --by comm")
 	case two:
-		if f.html == "-" {
+		switch f.html {
+		case "-":
 			return errors.New("--html -: the difference goes to stdout: name a file")
+		case besideFile:
+			return errors.New("--html: name the page about two recordings: --html PAGE.html")
 		}
-	case f.html != "":
-		return errors.New("--html shows the difference of two recordings, A B: " +
-			"'unspool convert FILE -o PAGE.html' writes a page about one")
 	case f.absolute:
 		return errors.New("--absolute is for the difference of two recordings, A B")
 	}
@@ -272,7 +304,9 @@ func (f *reportFlags) report() error {
 	if !isTerminal(os.Stdout) {
 		return report.Write(os.Stdout, p, f.Options)
 	}
-	f.Width = columns(os.Stdout)
+	if !f.wide {
+		f.Width = columns(os.Stdout)
+	}
 	var text bytes.Buffer
 	if err := report.Write(&text, p, f.Options); err != nil {
 		return err
@@ -290,9 +324,27 @@ func (f *reportFlags) difference(files []string) error {
 		merge: difference.Options{
 			Lines: f.By == report.Source, Processes: processes, NoKernel: f.NoKernel,
 		},
-		json: f.json, html: f.html, pages: !f.noPager, color: f.color, names: &f.nameFlags, reader: &f.sandboxFlags,
+		json: f.json, html: f.html, wide: f.wide, pages: !f.noPager, color: f.color,
+		names: &f.nameFlags, reader: &f.sandboxFlags,
 	}
 	return d.compare(files)
+}
+
+// addWide adds --wide.
+func addWide(fl *pflag.FlagSet, wide *bool) {
+	fl.BoolVar(wide, "wide", false, "show names whole on a terminal, too, in lines that are wider than it")
+}
+
+// page writes a page about the recording, as convert does.
+func (f *reportFlags) page() error {
+	c := convertFlags{
+		output: f.html, nameFlags: f.nameFlags, maxStack: defaultMaxStack, jobs: 1, verbose: f.verbose,
+		exportFlags: exportFlags{
+			name: "flamegraph", symbols: true, noProcess: f.noProcess, filter: f.filter,
+		},
+		sandboxFlags: f.sandboxFlags,
+	}
+	return c.convert(f.File)
 }
 
 // load reads the recording at a path, with source lines if the options need them.

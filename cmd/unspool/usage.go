@@ -46,7 +46,42 @@ func unknownCommand(c *cobra.Command, args []string) error {
 		return nil
 	}
 	err := fmt.Errorf("unknown command %q%s", strings.Join(args, " "), didYouMean(c, args[0], ""))
+	if instead, ok := insteadOfPerf[args[0]]; ok {
+		err = fmt.Errorf("unknown command %q, which is one of perf; %s", args[0], instead)
+	}
 	return &usageError{c.CommandPath(), err}
+}
+
+// insteadOfPerf says for commands of perf what does the same here.
+var insteadOfPerf = map[string]string{
+	"script": "'unspool convert FILE -o FILE.folded' writes the stacks as text, and 'perf script' reads recordings of " +
+		"unspool, too",
+	"diff": "'unspool report A B' shows what differs between two recordings",
+	"annotate": "'unspool report --http FILE' shows source and machine code, and 'unspool report --by source' adds up " +
+		"by line",
+	"list": "'unspool help events' lists events",
+	"stat": "unspool samples events and does not count them: 'unspool record -e EVENT -c 1' samples each, and --stats " +
+		"writes how many",
+	"archive": "'unspool convert FILE -o FILE.pb.gz' writes a recording with its names, and 'perf archive' reads " +
+		"recordings of unspool, too",
+	"inject":       "'unspool convert IN -o OUT' unwinds stacks",
+	"evlist":       "'unspool report FILE' begins with the events",
+	"buildid-list": "'unspool report --json FILE' has the build IDs of all files",
+	"trace":        "'unspool record -e GROUP:NAME' samples tracepoints with their stacks",
+	"sched":        "'unspool record -e sched:sched_switch' samples context switches with their stacks",
+	"probe":        "'unspool record -e probe:NAME' samples the probes that 'perf probe' makes",
+}
+
+// isUnknown returns an error if a command line begins with a word that is no command, whatever follows it.
+func isUnknown(root *cobra.Command, args []string) error {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") || strings.HasPrefix(args[0], "__complete") {
+		return nil
+	}
+	root.InitDefaultHelpCmd()
+	if c, _, err := root.Find(args[:1]); err != nil || c != root {
+		return nil
+	}
+	return unknownCommand(root, args[:1])
 }
 
 // ownUsage changes cobra's template for usage: the root alone only shows its help, which is no use to
