@@ -203,6 +203,20 @@ func TestPlain(t *testing.T) {
 	}
 }
 
+// A name in a pipe is whole.
+func TestPlainIsWhole(t *testing.T) {
+	var b strings.Builder
+	p := example(t)
+	long := strings.Repeat("std::vector", 30)
+	p.Frames[mainFrame].Name = long
+	if err := writePlain(&b, newSnapshot(p, time.Second), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), " "+long+"  app") {
+		t.Errorf("main is cut:\n%s", &b)
+	}
+}
+
 // TestWindow has parts come in time and late.
 func TestWindow(t *testing.T) {
 	part := func(at time.Duration, count uint64) *profile.Profile {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// plainColumns is how wide the lines of plain tables are, as report's in a pipe; plainRows is how many
-// functions they show.
+// plainColumns is how wide the lines of plain tables may be: wider than any name, as names in a pipe are not cut.
+// plainRows is how many functions they show.
 const (
-	plainColumns = 100
+	plainColumns = 1 << 20
 	plainRows    = 20
 )
 
