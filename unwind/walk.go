@@ -312,7 +312,7 @@ func (w *walk) step(p *place, f *frame) (next frame, source Source, end Reason) 
 			r = rule.General
 		}
 	}
-	if p.jit != nil {
+	if p.jit != nil && (r == rule.Uncovered || !p.image.HasCFI()) {
 		r = w.generatedRule(p, f)
 	}
 
