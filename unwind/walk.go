@@ -264,11 +264,12 @@ func (w *walk) endCut(at *vmas.Mapping) Result {
 }
 
 // leavesStack says whether the last frame of the walk, whose mapping is m, leads by BP so far up that no copy has
-// both: it is on another stack than its caller, as in split stacks, or larger than what the kernel copies.
+// both: it is on another stack than its caller, as in split stacks, or larger than what the kernel copies. Where
+// nothing was copied, that is why the walk ended.
 func (w *walk) leavesStack(m *vmas.Mapping) bool {
 	const mostCopied = 1<<16 - 8 // sample_stack_user has 16 bits
 	last := &w.frames[len(w.frames)-1]
-	if last.bp < last.SP || last.bp-last.SP < mostCopied || m == nil {
+	if last.bp < last.SP || last.bp-last.SP < mostCopied || len(w.stack.Data) == 0 || m == nil {
 		return false
 	}
 	lookup := last.pc

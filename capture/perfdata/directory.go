@@ -48,8 +48,11 @@ func MainFile(path string) string {
 // its records only, unless it is the one with the header.
 func openDirectory(dir *os.File, name string) (*Reader, error) {
 	file, err := openIn(dir, mainFile)
-	if err != nil {
-		return nil, fmt.Errorf("%s: a directory without a perf.data file in it: %s: %w", name, mainFile, err)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil, fmt.Errorf("%s: a directory, not a perf.data file", name)
+	case err != nil: // without the errno, which callers would explain as one of perf events
+		return nil, fmt.Errorf("%s: not read: %s", filepath.Join(name, mainFile), err.Error())
 	}
 	r, err := OpenStream(file, filepath.Join(name, mainFile))
 	if err != nil {

@@ -256,7 +256,7 @@ func TestOtherDirectories(t *testing.T) {
 	if r, err := Open(directory(t, dirVersion+1)); err == nil || !strings.Contains(err.Error(), "version 2") {
 		t.Errorf("%v, %v", r, err)
 	}
-	if r, err := Open(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if r, err := Open(t.TempDir()); err == nil || !strings.Contains(err.Error(), ": a directory, not a perf.data file") {
 		t.Errorf("%v, %v", r, err)
 	}
 	linked := t.TempDir()
