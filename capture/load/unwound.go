@@ -24,8 +24,8 @@ func (u *Unwound) Close() {
 }
 
 // Unwind makes sure that a recording is a file with callchains: one with raw stacks, one that comes through a
-// pipe, and a directory, is converted in a temporary folder. If the input is damaged, it returns the part that was converted
-// together with the error, as capture.Convert does, or nil if there is nothing.
+// pipe, and a directory, is converted in a temporary folder. If the input is damaged, it returns the part that
+// was converted together with the error, as capture.Convert does, or nil if there is nothing.
 func Unwind(ctx context.Context, o capture.ConvertOptions) (*Unwound, error) {
 	o.Output = ""
 	if err := o.Check(); err != nil {
