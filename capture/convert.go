@@ -258,9 +258,10 @@ func (c *conversion) offline() image.Offline {
 	return o
 }
 
-// RecordedAt is when the recording in a file was finished, zero if it is in no regular file.
+// RecordedAt is when the recording at a path was finished, zero if it is in no regular file or directory of
+// such.
 func RecordedAt(path string) (at time.Time) {
-	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+	if info, err := os.Stat(perfdata.MainFile(path)); err == nil && info.Mode().IsRegular() {
 		at = info.ModTime()
 	}
 	return at

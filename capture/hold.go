@@ -65,6 +65,7 @@ func holdSample(w *perfdata.Walked) *held {
 		h.result.Frames = append(h.result.Frames[:0], w.Result.Frames...)
 		h.result.End, h.result.Open = w.Result.End, w.Result.Open // At does not outlive changes of the table
 		h.result.Within, h.result.CFA = w.Result.Within, w.Result.CFA
+		h.result.Elsewhere = w.Result.Elsewhere
 		t.Result = &h.result
 	}
 	if w.Pair != nil {

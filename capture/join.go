@@ -203,10 +203,13 @@ func (j *joiner) complete(h *held) {
 	if w.Links.IsJoined() {
 		w.Chain = unwind.Splice(w.Chain[:0], w.Sample.Callchain.Len(), w.Sample.Callchain.At, res.IPs)
 	}
+	res.Conclude()
 	if j.reader != nil {
 		j.reader.completed(w.SpaceID, w.Sample.TID, w.Links)
 	}
-	j.stats.Links[w.Links]++
+	if w.Links.IsJoined() || res.End == unwind.DumpTooShort {
+		j.stats.Links[w.Links]++
+	}
 	j.stats.count(w.Sample, res, w.Links.IsJoined())
 	j.trouble.ended(res.End, w.Place)
 }

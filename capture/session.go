@@ -388,6 +388,7 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 			s.Stats.Links[w.Links]++
 			s.reader.misses.count(sm.TID, false)
 		}
+		s.result.Conclude()
 		s.Stats.count(sm, &s.result, w.Links.IsJoined())
 		s.trouble.ended(s.result.End, w.Place)
 	} else if s.reader != nil && sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_64 {

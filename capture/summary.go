@@ -25,8 +25,8 @@ var remedies = [unwind.NumReasons]string{
 	unwind.DepthLimit:   "allow more frames: --max-stack %d",
 
 	unwind.UnknownRegister: "the unwind tables need a register that the kernel had not saved, or that is lost",
-	unwind.NotCopied: "the unwind tables lead to memory that was not copied: below SP, or " +
-		"on another stack",
+	unwind.NotCopied: "the unwind tables lead to memory that was not copied: below SP, on another stack, or " +
+		"above a frame of more than 64 KiB",
 }
 
 // Limits are the settings to which the summary's advice refers.

@@ -95,6 +95,7 @@ func (u *Unwinder) Continue(space *vmas.Space, regs *Regs, stack *Stack, res Res
 func (w *walk) goesOn(res *Result, at *vmas.Mapping) Result {
 	more := w.end(res.End, at)
 	more.Open, more.Within, more.CFA, more.SavedCFA = res.Open, res.Within, res.CFA, res.SavedCFA
+	more.Elsewhere = res.Elsewhere
 	return more
 }
 

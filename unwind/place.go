@@ -86,7 +86,10 @@ func (t *places) at(space *vmas.Space, pc uint64) *recentPlace {
 func (p *place) row(pc uint64, row *dwarfcfi.Row) error {
 	switch {
 	case p.jit != nil:
-		return p.jit.Row(pc, row)
+		if err := p.jit.Row(pc, row); err != dwarfcfi.ErrNoFDE || p.image == nil {
+			return err
+		}
+		return p.image.Row(p.m, pc, row)
 	case p.image != nil:
 		return p.image.Row(p.m, pc, row)
 	}

@@ -25,10 +25,21 @@ type Result struct {
 	CFA    uint64
 	// SavedCFA is where the CFA is saved in the frame if it is not known but where it is.
 	SavedCFA uint64
+	// Elsewhere says of a walk that ended because the copy ends that a larger one would not have what it needs: see
+	// [Result.Conclude].
+	Elsewhere bool
 
 	rest bool // frames that are ByLive were found in what was read at the sample: see MarkRest
 	// grown is the index of the first frame behind Go's morestack, if that was found by what was read then.
 	grown int
+}
+
+// Conclude settles why a walk ended that nothing has completed. One that needs memory on another stack did not
+// end because the copy was too short: a larger one would not have it.
+func (r *Result) Conclude() {
+	if r.End == DumpTooShort && r.Elsewhere {
+		r.End = NotCopied
+	}
 }
 
 // isCertain reports whether CFI alone leads to the root.
@@ -93,7 +104,8 @@ const (
 	// it when it took the sample, or another function may have changed it.
 	UnknownRegister
 	// NotCopied: the CFI leads to memory that is neither in the copy nor where the stack goes on
-	// beyond it, as when the caller is on another stack, or what is needed lies below SP.
+	// beyond it, as when the caller is on another stack, or what is needed lies below SP, or above a frame that
+	// is larger than any copy.
 	NotCopied
 
 	NumReasons = iota

@@ -255,11 +255,41 @@ func (w *walk) endOpen(r Reason, at *vmas.Mapping) Result {
 func (w *walk) endCut(at *vmas.Mapping) Result {
 	res := w.end(DumpTooShort, at)
 	n := len(w.frames)
+	res.Elsewhere = w.moves.switched || w.moves.isPartial() || w.leavesStack(at)
 	if !w.moves.switched && !w.moves.isPartial() && !(w.frames[n-1].exact && n > 1) {
 		res.Open = n
 		res.Within, res.CFA, res.SavedCFA = w.function(at)
 	}
 	return res
+}
+
+// leavesStack says whether the last frame of the walk, whose mapping is m, leads by BP so far up that no copy has
+// both: it is on another stack than its caller, as in split stacks, or larger than what the kernel copies. Where
+// nothing was copied, that is why the walk ended.
+func (w *walk) leavesStack(m *vmas.Mapping) bool {
+	const mostCopied = 1<<16 - 8 // sample_stack_user has 16 bits
+	last := &w.frames[len(w.frames)-1]
+	if last.bp < last.SP || last.bp-last.SP < mostCopied || len(w.stack.Data) == 0 || m == nil {
+		return false
+	}
+	lookup := last.pc
+	if !last.exact {
+		lookup--
+	}
+	var p place
+	if !w.locate(&p, lookup) {
+		return false
+	}
+	if p.image == nil || p.jit != nil {
+		return p.jit != nil // by its frame pointer: see generated
+	}
+	switch r := p.image.Rule(p.m, lookup); r.Kind() {
+	case rule.FromBP, rule.Realigned, rule.GuessBP, rule.Uncovered:
+		return true
+	case rule.Wide:
+		return p.image.Wide(r).Kind == rule.FromBP
+	}
+	return false
 }
 
 // function is where the function of the last frame lies, whose mapping is m, and the frame's CFA, or where
@@ -312,7 +342,7 @@ func (w *walk) step(p *place, f *frame) (next frame, source Source, end Reason) 
 			r = rule.General
 		}
 	}
-	if p.jit != nil {
+	if p.jit != nil && (r == rule.Uncovered || !p.image.HasCFI()) {
 		r = w.generatedRule(p, f)
 	}
 

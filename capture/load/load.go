@@ -49,7 +49,7 @@ func Profile(ctx context.Context, o Options) (*profile.Profile, error) {
 	}
 	if err == nil && uerr != nil {
 		p.Damage = errors.Join(uerr, p.Damage)
-		p.Problems = append(p.Problems, fmt.Sprintf("the rest of the recording is lost: %v", uerr))
+		p.Problems = append(p.Problems, fmt.Sprintf("what follows is lost: %v", uerr))
 	}
 	return p, err
 }

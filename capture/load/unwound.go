@@ -23,9 +23,9 @@ func (u *Unwound) Close() {
 	}
 }
 
-// Unwind makes sure that a recording has callchains: one with raw stacks, and one that comes through a
-// pipe, is converted in a temporary folder. If the input is damaged, it returns the part that was converted
-// together with the error, as capture.Convert does, or nil if there is nothing.
+// Unwind makes sure that a recording is a file with callchains: one with raw stacks, one that comes through a
+// pipe, and a directory, is converted in a temporary folder. If the input is damaged, it returns the part that
+// was converted together with the error, as capture.Convert does, or nil if there is nothing.
 func Unwind(ctx context.Context, o capture.ConvertOptions) (*Unwound, error) {
 	o.Output = ""
 	if err := o.Check(); err != nil {
@@ -56,7 +56,7 @@ func Unwind(ctx context.Context, o capture.ConvertOptions) (*Unwound, error) {
 }
 
 // hasRawStacks says whether a recording needs unwinding, or may need it: the events of a pipe are known
-// only later.
+// only later. A directory is merged into a file by the way.
 func hasRawStacks(path string) (bool, error) {
 	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
 		return true, nil

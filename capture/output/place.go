@@ -222,13 +222,28 @@ func (p *Place) stat(name string) (st unix.Stat_t, there bool, err error) {
 	return st, err == nil, err
 }
 
-// CheckInput returns an error if the output would replace the input. It says nothing about a place that was
-// handed over.
+// CheckInput returns an error if the output would replace the input, or be in it. It says nothing about a place
+// that was handed over.
 func (p *Place) CheckInput(input string) error {
-	if p.keeper == nil && p.is(p.name, input) {
+	switch {
+	case p.keeper != nil:
+	case p.is(p.name, input):
 		return refuse("%s: input and output are the same file", p.path)
+	case p.isIn(input):
+		return refuse("%s: the output would be in the directory of the input; name another file", p.path)
 	}
 	return nil
+}
+
+// isIn reports whether the directory of the place is the one at a path.
+func (p *Place) isIn(path string) bool {
+	in, err := os.Stat(path)
+	if p.flows || path == "-" || err != nil || !in.IsDir() {
+		return false
+	}
+	var st unix.Stat_t
+	have := in.Sys().(*syscall.Stat_t)
+	return unix.Fstat(p.dir, &st) == nil && st.Dev == have.Dev && st.Ino == have.Ino
 }
 
 // is says whether a name in the directory, or the stream, is the regular file at a path.

@@ -488,6 +488,9 @@ func TestInputIsNoOutput(t *testing.T) {
 		if err := p.CheckOld(s.path("in")); (err != nil) != c.old {
 			t.Errorf("%s as .old: %v", c.name, err)
 		}
+		if err := p.CheckInput(filepath.Dir(s.path("in"))); err == nil { // a recording that is a directory
+			t.Errorf("%s is written into the directory that is the input", c.name)
+		}
 		p.Close()
 	}
 	f, err := os.OpenFile(s.path("in"), os.O_WRONLY|os.O_APPEND, 0)

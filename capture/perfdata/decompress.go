@@ -33,13 +33,15 @@ type decompressor struct {
 
 var errClosed = errors.New("closed")
 
-// newDecompressor returns a decompressor for data of a compression level, 0 if that is not known. Only
-// levels above 19 need a window of more than 8 MiB.
-func newDecompressor(level uint32) (*decompressor, error) {
+// newDecompressor returns a decompressor for data of a compression level, 0 if that is not known, one of so many
+// that are in use together. Only levels above 19 need a window of more than 8 MiB, and the usual one needs
+// half a MiB.
+func newDecompressor(level uint32, together int) (*decompressor, error) {
 	window := uint64(8 << 20)
 	if level > 19 {
 		window = 128 << 20
 	}
+	window = min(window, maxWindows/uint64(max(1, together)))
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxWindow(window))
 	if err != nil {
@@ -72,6 +74,9 @@ func newDecompressor(level uint32) (*decompressor, error) {
 	})
 	return d, nil
 }
+
+// maxWindows bounds the windows of all decompressors of a directory together.
+const maxWindows = 1 << 30
 
 // close ends the coroutine.
 func (d *decompressor) close() { d.stop() }

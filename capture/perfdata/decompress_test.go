@@ -28,7 +28,7 @@ func TestWhatIsNoRecordIsNoneInCompressedData(t *testing.T) {
 		{"compressed twice", []byte{81, 0, 0, 0, 0, 0, 8, 0}, "COMPRESSED record in compressed data"},
 		{"padded", []byte{83, 0, 0, 0, 0, 0, 8, 0}, "COMPRESSED2 record in compressed data"},
 	} {
-		d, err := newDecompressor(1)
+		d, err := newDecompressor(1, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ func FuzzCompressed(f *testing.F) {
 	f.Fuzz(inputs.Many(f, func(t *testing.T, records []byte, piece, level uint8) {
 		defer costs.For(len(records) + 1<<20).Check(t)() // and the decoder's window
 		packed := enc.EncodeAll(records, nil)
-		d, err := newDecompressor(uint32(level) % 23)
+		d, err := newDecompressor(uint32(level)%23, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,8 @@ type queued struct {
 // back until a FINISHED_ROUND says that no earlier one will come. Records without a time (perf's own, and
 // those about the time before the recording) are delivered in the order of the recording, with the time 0. f
 // is the record's format. rec is valid during the call only. FINISHED_ROUND itself is delivered after the
-// records that it releases.
+// records that it releases. The files of a directory have no rounds, but each is nearly in order: they are
+// merged, and rounds come from that.
 //
 // Without rounds at most 256 MiB are kept back; then the older half is delivered. A record that comes after
 // later ones were delivered is still delivered, and not dropped. Records whose ID belongs to no event cannot
@@ -83,6 +84,11 @@ func (r *Reader) Unknown() uint64 { return r.unknown }
 
 func (r *Reader) ordered(q *queue, fn func(perfring.Record, *perfring.Format, uint64) error) error {
 	for {
+		if r.inputs != nil {
+			if err := r.takeTurns(q, fn); err != nil {
+				return err
+			}
+		}
 		rec, err := r.Next()
 		if err != nil {
 			if flushErr := r.flush(q, len(q.items), fn); flushErr != nil {
@@ -94,19 +100,8 @@ func (r *Reader) ordered(q *queue, fn func(perfring.Record, *perfring.Format, ui
 			return err
 		}
 		if rec.Type() == perfring.RecordFinishedRound {
-			q.sort()
-			n, _ := slices.BinarySearchFunc(q.items, q.round, func(i queued, t uint64) int {
-				if i.time <= t {
-					return -1
-				}
-				return 1
-			})
-			if err := r.flush(q, n, fn); err != nil {
-				return err
-			}
-			q.round = q.latest
-			if len(r.formats) > 0 {
-				if err := fn(finishedRound, &r.formats[0], 0); err != nil {
+			if r.inputs == nil {
+				if err := r.finishRound(q, q.latest, fn); err != nil {
 					return err
 				}
 			}
@@ -124,6 +119,7 @@ func (r *Reader) ordered(q *queue, fn func(perfring.Record, *perfring.Format, ui
 			}
 			continue
 		}
+		r.latest = max(r.latest, time)
 		q.add(r.keep(rec, f, time))
 		const itemSize = 2 * 56 * 5 / 4 // with the room to grow, and for sorting
 		if q.held+itemSize*len(q.items) > q.limit {
@@ -132,6 +128,27 @@ func (r *Reader) ordered(q *queue, fn func(perfring.Record, *perfring.Format, ui
 			}
 		}
 	}
+}
+
+// finishRound delivers the records up to the time that the last round ended with, and a FINISHED_ROUND; next is
+// the time for the round that follows.
+func (r *Reader) finishRound(q *queue, next uint64,
+	fn func(perfring.Record, *perfring.Format, uint64) error) error {
+	q.sort()
+	n, _ := slices.BinarySearchFunc(q.items, q.round, func(i queued, t uint64) int {
+		if i.time <= t {
+			return -1
+		}
+		return 1
+	})
+	if err := r.flush(q, n, fn); err != nil {
+		return err
+	}
+	q.round = next
+	if len(r.formats) == 0 {
+		return nil
+	}
+	return fn(finishedRound, &r.formats[0], 0)
 }
 
 var finishedRound = perfring.Record(appendHeader(nil, perfring.RecordFinishedRound, 0, recordHeader))

@@ -8,8 +8,9 @@ import (
 
 // A block is a piece of the recording.
 type block struct {
-	data  []byte
-	holds int // records that somebody wants to keep
+	data    []byte
+	holds   int  // records that somebody wants to keep
+	filling bool // a scanner reads into it
 }
 
 // blockSize is how much is read at once. 256 KiB is in the second-level cache of most machines
@@ -34,8 +35,14 @@ const (
 	arenaSize = 2 << 20 // a huge page
 )
 
-// take returns a block that nobody holds.
+// take returns a block that nobody holds, for a scanner to read into.
 func (p *pool) take() *block {
+	b := p.unused()
+	b.filling = true
+	return b
+}
+
+func (p *pool) unused() *block {
 	if n := len(p.free); n > 0 {
 		b := p.free[n-1]
 		p.free = p.free[:n-1]

@@ -13,14 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DamageError says from where on a recording cannot be read. All records before have been delivered.
+// DamageError says from where on a recording, or a file of one, cannot be read. All records before have been
+// delivered.
 type DamageError struct {
 	Path   string
-	Offset int64 // in the file or pipe, of the record that can't be read
+	Offset int64 // in the file or pipe, of the record that can't be read; -1 if nothing of a file is
 	Err    error
 }
 
 func (e *DamageError) Error() string {
+	if e.Offset < 0 {
+		return fmt.Sprintf("%s: not read: %v", e.Path, e.Err)
+	}
 	return fmt.Sprintf("%s: damaged at offset %d: %v", e.Path, e.Offset, e.Err)
 }
 
@@ -29,15 +33,15 @@ func (e *DamageError) Unwrap() error { return e.Err }
 // Reader reads one recording. It is not safe for concurrent use.
 type Reader struct {
 	path    string
-	file    *os.File // nil when the caller of Open owns it
+	*input           // that is read from
+	inputs  []*input // all of a directory, nil for a file or pipe
+	pool    pool     // of all inputs
+	until   uint64   // up to which time the input is read before it is another one's turn
+	damage  []error  // of the inputs of a directory
 	pipe    bool
-	data    scanner
-	size    int64         // of the file, 0 for a pipe
-	begin   int64         // offset of the data
-	stopped *atomic.Bool  // by Stop
-	waits   bool          // the recording is read through a waiting
-	zstd    *decompressor // nil before the first compressed record
-	err     error         // what Next returned last: io.EOF or a DamageError
+	stopped *atomic.Bool // by Stop
+	waits   bool         // the recording is read through a waiting
+	err     error        // what Next returned last: io.EOF or a DamageError
 
 	events  []perfring.Attr
 	formats []perfring.Format // of events
@@ -53,6 +57,18 @@ type Reader struct {
 	inHand     *queued // the record from its queue that Ordered is delivering
 }
 
+// An input is a run of records: those of a file, of a pipe, or of one of the files of a directory.
+type input struct {
+	name   string
+	file   *os.File // nil when the caller of Open owns it
+	data   scanner
+	size   int64         // of the file, 0 for a pipe
+	begin  int64         // offset of the data
+	zstd   *decompressor // nil before the first compressed record
+	latest uint64        // time in the input so far
+	ended  bool          // nothing more is read from it
+}
+
 // contents are the contents of a feature: in the file, or in memory if they came through a pipe.
 type contents struct {
 	at   io.ReaderAt
@@ -60,9 +76,9 @@ type contents struct {
 	data []byte
 }
 
-// Open opens a recording: a file as perf record -o FILE writes it, or the output of perf record -o -, from
-// a file or, with the path "-", from standard input. If it is not such a recording, the error says what it
-// is.
+// Open opens a recording: a file as perf record -o FILE writes it, a directory as perf record --threads and
+// --kcore do, or the output of perf record -o -, from a file or, with the path "-", from standard input. If it
+// is not such a recording, the error says what it is.
 func Open(path string) (*Reader, error) {
 	file, name := os.Stdin, "standard input"
 	if path != "-" {
@@ -71,6 +87,10 @@ func Open(path string) (*Reader, error) {
 			return nil, err
 		}
 		name = path
+	}
+	if st, err := file.Stat(); path != "-" && err == nil && st.IsDir() {
+		defer file.Close()
+		return openDirectory(file, name)
 	}
 	r, err := OpenStream(file, name)
 	if path == "-" {
@@ -108,8 +128,8 @@ func OpenStream(file *os.File, name string) (*Reader, error) {
 // newReader reads the header from in. at is the same recording for reads at any offset, and size its
 // length; at is nil for a pipe.
 func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, error) {
-	r := &Reader{path: name, size: size, byID: map[uint64]int{}, names: map[uint64]string{},
-		features: map[Feature]contents{}, stopped: new(atomic.Bool)}
+	r := &Reader{path: name, input: &input{name: name, size: size}, byID: map[uint64]int{},
+		names: map[uint64]string{}, features: map[Feature]contents{}, stopped: new(atomic.Bool)}
 	bad := func(format string, args ...any) (*Reader, error) {
 		return nil, fmt.Errorf("%s: %w", name, fmt.Errorf(format, args...))
 	}
@@ -120,8 +140,6 @@ func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, 
 		return bad("empty")
 	case err == io.ErrUnexpectedEOF:
 		return bad("not a perf.data file")
-	case errors.Is(err, unix.EISDIR):
-		return bad("a directory, not a perf.data file")
 	case err != nil:
 		return bad("not a perf.data file: %w", err)
 	}
@@ -140,7 +158,7 @@ func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, 
 		if at != nil {
 			in = from(at, pipeSize)
 		}
-		r.data, r.begin = newScanner(in, pipeSize, -1), pipeSize
+		r.data, r.begin = newScanner(&r.pool, in, pipeSize, -1), pipeSize
 		return r, nil
 	case headerSize, headerSizeOld:
 		if at == nil {
@@ -162,15 +180,30 @@ func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, 
 
 // Close closes the file. No record is valid any more, those that were kept neither.
 func (r *Reader) Close() error {
-	r.data.close()
-	if r.zstd != nil {
-		r.zstd.close()
-	}
 	r.err = fmt.Errorf("%s: %w", r.path, os.ErrClosed)
-	if r.file == nil {
-		return nil
+	err := r.input.close()
+	for _, in := range r.inputs {
+		err = errors.Join(err, in.close())
 	}
-	return r.file.Close()
+	r.pool.release()
+	return err
+}
+
+// end gives up what is read of the input: there are no more records. The features are still in the file.
+func (in *input) end() {
+	in.ended = true
+	in.data.close()
+	if in.zstd != nil {
+		in.zstd.close()
+	}
+}
+
+func (in *input) close() (err error) {
+	in.end()
+	if in.file != nil {
+		err, in.file = in.file.Close(), nil
+	}
+	return err
 }
 
 // errEndsEarly is about a recording that was cut.
@@ -247,11 +280,25 @@ func (r *Reader) Pipe() bool { return r.pipe }
 
 // Position returns how many bytes of the data have been read, and how many there are: -1 in a pipe.
 func (r *Reader) Position() (read, total int64) {
-	read = r.data.offset() - r.begin
-	if r.data.left < 0 {
+	if r.inputs == nil {
+		return r.input.position()
+	}
+	for _, in := range r.inputs {
+		n, all := in.position()
+		if all < 0 {
+			all = in.size - in.begin
+		}
+		read, total = read+n, total+all
+	}
+	return read, total
+}
+
+func (in *input) position() (read, total int64) {
+	read = in.data.offset() - in.begin
+	if in.data.left < 0 {
 		return read, -1
 	}
-	return read, read + r.data.left
+	return read, read + in.data.left
 }
 
 // ErrStopped is Next's error after Stop.
@@ -300,7 +347,7 @@ func (r *Reader) Payload(fn func([]byte) error) error {
 		at := r.data.offset()
 		b, err := r.data.payload()
 		if err != nil {
-			r.err = &DamageError{Path: r.path, Offset: at, Err: err}
+			r.err = &DamageError{Path: r.name, Offset: at, Err: err}
 			return r.err
 		}
 		if err := fn(b); err != nil {
@@ -312,26 +359,29 @@ func (r *Reader) Payload(fn func([]byte) error) error {
 
 // Next returns the next record in the order of the recording, decompressed. It is valid until the next call.
 // Records that describe a pipe (its attributes, features, tracing data and build IDs) are not returned, but
-// read. At the end the error is io.EOF, at damage a *DamageError.
+// read. At the end the error is io.EOF, at damage a *DamageError. Damage in one file of a directory is returned
+// behind the records of the others.
 func (r *Reader) Next() (perfring.Record, error) {
 	if r.err == nil && r.stopped.Load() && !r.waits {
 		r.err = ErrStopped
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	rec, at, err := r.next()
-	if err != nil {
+	for r.err == nil {
+		rec, at, err := r.next()
 		switch {
+		case err == nil:
+			return rec, nil
 		case errors.Is(err, ErrStopped):
 			err = ErrStopped
 		case err != io.EOF:
-			err = &DamageError{Path: r.path, Offset: at, Err: err}
+			err = &DamageError{Path: r.name, Offset: at, Err: err}
 		}
-		r.err = err
-		return nil, err
+		if r.inputs == nil || err == ErrStopped {
+			r.err = err
+		} else {
+			r.err = r.nextInput(err)
+		}
 	}
-	return rec, nil
+	return nil, r.err
 }
 
 // next does the work of Next; at is the record's offset, for the error.
@@ -390,7 +440,7 @@ func (r *Reader) decompress(payload []byte, at int64) (err error) {
 		if b := r.Feature(Compressed); len(b) >= 12 {
 			level = le.Uint32(b[8:])
 		}
-		if r.zstd, err = newDecompressor(level); err != nil {
+		if r.zstd, err = newDecompressor(level, len(r.inputs)); err != nil {
 			return err
 		}
 	}

@@ -39,7 +39,7 @@ func (r *Reader) readFileHeader(b []byte, at io.ReaderAt, size int64) error {
 	}
 	r.begin = int64(h.Data.Offset)
 	r.nameEvents(r.Feature(EventDesc))
-	r.data = newScanner(from(at, int64(h.Data.Offset)), int64(h.Data.Offset), length)
+	r.data = newScanner(&r.pool, from(at, int64(h.Data.Offset)), int64(h.Data.Offset), length)
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 type scanner struct {
 	in      io.Reader
 	block   *block
-	pool    pool
+	pool    *pool
 	lo, hi  int    // what has been read into the block and not used
 	at      int64  // offset in the recording of block.data[lo]
 	left    int64  // bytes of the data section from there on; negative: to the end of the stream
@@ -36,16 +36,19 @@ func checkHeader(head perfring.Record) error {
 	return nil
 }
 
-func newScanner(in io.Reader, at, length int64) scanner {
-	s := scanner{in: in, at: at, left: length}
-	s.block = s.pool.take()
-	return s
+func newScanner(p *pool, in io.Reader, at, length int64) scanner {
+	return scanner{in: in, pool: p, block: p.take(), at: at, left: length}
 }
 
-// close gives up all blocks: no record is valid any more.
+// close gives up the block: no record follows. Those that are held stay valid as long as the pool.
 func (s *scanner) close() {
-	s.block, s.lo, s.hi = new(block), 0, 0
-	s.pool.release()
+	if b := s.block; b.filling {
+		b.filling = false
+		if b.holds == 0 {
+			s.pool.free = append(s.pool.free, b)
+		}
+	}
+	s.block, s.lo, s.hi, s.left, s.pending = new(block), 0, 0, 0, 0
 }
 
 // offset returns the offset of the next record.
@@ -57,9 +60,9 @@ func (s *scanner) hold() *block {
 	return s.block
 }
 
-// release gives a block back, once for each hold.
+// release gives a block back, once for each hold. It may be one of another scanner with the same pool.
 func (s *scanner) release(b *block) {
-	if b.holds--; b.holds == 0 && b != s.block {
+	if b.holds--; b.holds == 0 && !b.filling {
 		s.pool.free = append(s.pool.free, b)
 	}
 }
@@ -68,6 +71,7 @@ func (s *scanner) release(b *block) {
 func (s *scanner) compact() {
 	rest := s.block.data[s.lo:s.hi]
 	if s.block.holds > 0 {
+		s.block.filling = false
 		s.block = s.pool.take()
 	}
 	s.lo, s.hi = 0, copy(s.block.data, rest)

@@ -173,6 +173,20 @@ func TestPerfAsFrontEnd(t *testing.T) {
 				differ, burns := differForPerf(t, raw, convert(t, raw).path, c.events...)
 				noneDiffers(t, differ, burns, c.counted)
 			})
+			t.Run("directory", func(t *testing.T) {
+				raw := perfRecord(t, append(options, "--threads"), frontProgram(t), programs.Times(faultsTaken))
+				if st, err := os.Stat(raw); err != nil || !st.IsDir() {
+					t.Fatalf("perf has made no directory: %v", err)
+				}
+				differ, burns := differForPerf(t, raw, convert(t, raw).path, c.events...)
+				noneDiffers(t, differ, burns, c.counted)
+				folded := func(path string) string {
+					return output(t, "", binary, "convert", "-q", path, "--format", "folded", "-o", "-")
+				}
+				if folded(raw) != folded(convert(t, raw, "-j", "3").path) {
+					t.Error("the stacks of the directory and of the file that was made of it differ")
+				}
+			})
 		})
 	}
 }

@@ -227,3 +227,53 @@ func pythons(t *testing.T, minor int) (found []string) {
 	}
 	return found
 }
+
+// TestInjectedJitdump converts what perf has recorded of generated code before and after perf inject --jit, which maps
+// an ELF file for each piece of that code. They are no ordinary images: the same stacks are complete, with the
+// names that these files have, and by their CFI where the runtime has written that.
+func TestInjectedJitdump(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	need(t, "node", "perf", "sh")
+	const pages, each = 4000, 20
+	const least = pages / each / 2
+	for _, c := range []struct {
+		name    string
+		node    string
+		options []string
+		callers string // above the leaf's caller
+	}{
+		{"by frame pointers", "--perf-prof", nil, "uv_run"},
+		{"by CFI", "--perf-prof --perf-prof-unwinding-info", []string{"--strict"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			raw := perfRecord(t, []string{"-k", "CLOCK_MONOTONIC", "-e", "page-faults:u", "-c", strconv.Itoa(each)},
+				"sh", "-c", fmt.Sprintf(`cd "$0" && echo | exec node %s %s "$1" %d`, atOnce, c.node, pages), dir,
+				source(t, "touch.js"))
+			injected := filepath.Join(dir, "injected.data")
+			output(t, dir, "perf", "inject", "--jit", "-i", raw, "-o", injected)
+			before, after := convert(t, raw, c.options...), convert(t, injected, c.options...)
+			if want, got := before.stats.Unwind.Complete, after.stats.Unwind.Complete; got < want {
+				t.Errorf("%d stacks are complete, %d were before: %v", got, want, after.stats.Unwind.Ended)
+			}
+			p := ownProfile(t, after.path)
+			leaves := 0
+			for _, s := range p.Samples {
+				stack := userStack(p, s.Node)
+				if len(stack) == 0 || !strings.Contains(stack[0], "hotLeaf") {
+					continue
+				}
+				leaves += int(s.Count)
+				if len(stack) < 2 || !strings.Contains(stack[1], "hotMiddle") ||
+					c.callers != "" && !slices.Contains(stack, c.callers) {
+					t.Errorf("%d samples: %q", s.Count, stack)
+				}
+			}
+			if leaves < least {
+				t.Errorf("%d samples of the leaf, want %d", leaves, least)
+			}
+		})
+	}
+}

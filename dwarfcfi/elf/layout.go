@@ -118,7 +118,8 @@ func (f *File) namedSections() (SectionNames, error) {
 }
 
 // addSection notes a section that matters. A section header that claims an address where no
-// segment is mapped is bad: that section is left out, and the program headers may lead to it.
+// segment is mapped is bad: that section is left out, and the program headers may lead to it. The files that
+// perf inject makes of generated code have a segment for the code only.
 func (l *Layout) addSection(s *Section, name []byte) {
 	if s.Type == elf.SHT_NOBITS && string(name) == ".eh_frame" {
 		l.Split = true
@@ -128,6 +129,9 @@ func (l *Layout) addSection(s *Section, name []byte) {
 	}
 	if s.Flags&elf.SHF_ALLOC != 0 && len(l.Loads) > 0 {
 		load := l.Loads.At(s.Addr)
+		if load == nil && len(l.Loads) == 1 {
+			load = &l.Loads[0]
+		}
 		if load == nil || s.Addr-load.Vaddr+load.Offset != s.Offset {
 			return
 		}

@@ -255,7 +255,7 @@ func (im *Image) DispatchFrame(m *vmas.Mapping, pc uint64) (at, size uint64, ok 
 		return 0, 0, false
 	}
 	addr, ok := im.Address(pc - m.Start + m.Offset)
-	if !ok || im.cfi == nil {
+	if !ok || im.cfi == nil || im.code == nil {
 		return 0, 0, false
 	}
 	d, err := im.cfi.FDE(addr)
@@ -405,8 +405,10 @@ func (im *Image) adopt(t *tables) {
 		for _, p := range t.lazy {
 			p.image = im
 		}
-		im.contents = &contents{image: im}
-		im.readCode()
+		if !t.generated { // whose instructions the process may have changed since
+			im.contents = &contents{image: im}
+			im.readCode()
+		}
 	} else if !jitdump.IsName(im.Path) {
 		im.close()
 	}
@@ -446,10 +448,14 @@ func (im *Image) refresh() {
 	}
 }
 
-// IsGenerated says whether the file was read and is no ELF file: a runtime keeps generated code in it.
+// IsGenerated says whether the file was read and has generated code: it is no ELF file, or one that was made of
+// such code afterwards (see [jitdump.IsInjected]), which may have CFI.
 func (im *Image) IsGenerated() bool {
-	return im.tables != nil && im.err == nil && len(im.loads) == 0
+	return im.tables != nil && im.err == nil && (len(im.loads) == 0 || im.generated)
 }
+
+// HasCFI says whether the file was read and has CFI.
+func (im *Image) HasCFI() bool { return im.tables != nil && im.cfi != nil }
 
 // isNotELF says whether the file was no ELF file when it was opened, or when it was read.
 func (im *Image) isNotELF() bool {

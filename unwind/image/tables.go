@@ -25,6 +25,9 @@ type tables struct {
 	golang *gotab.Table   // of a Go binary
 	link   debugfile.Link // .gnu_debuglink
 
+	// generated says that all of the code was generated at run time: the file is none that the process mapped.
+	generated bool
+
 	lazy  []*section // parts of the file that are read as they are needed
 	share share      // of memory
 	err   error      // why the file cannot be used at all
@@ -34,7 +37,7 @@ type tables struct {
 // readTables reads the tables of an image. A file that is no ELF file, or has no valid CFI, is an image
 // without CFI: generated code may be in a file, too.
 func readTables(path string, s *source, q *quota) *tables {
-	t := &tables{share: share{of: q}}
+	t := &tables{share: share{of: q}, generated: jitdump.IsInjected(path)}
 	if jitdump.IsName(path) {
 		return t // a jitdump is mapped only to be noticed, and is read elsewhere as it grows
 	}
@@ -69,9 +72,11 @@ func (t *tables) read(path string, s *source) error {
 	}
 	t.layout, t.arch, t.loads, t.entry = layout, arch, layout.Loads, layout.Entry
 	t.readLink(r)
-	t.golang, err = gotab.Read(r, s.size, layout, t.partOf(s))
-	if err != nil && err != gotab.ErrNone {
-		t.told = append(t.told, fmt.Errorf("%s: %w", path, err))
+	if !t.generated {
+		t.golang, err = gotab.Read(r, s.size, layout, t.partOf(s))
+		if err != nil && err != gotab.ErrNone {
+			t.told = append(t.told, fmt.Errorf("%s: %w", path, err))
+		}
 	}
 	load := t.loader(s)
 	var leftOut []error // beside what can be read
@@ -137,8 +142,12 @@ func (t *tables) gap(addr uint64) (h asm.Hole, begins, ok bool) {
 	return h, false, ok
 }
 
-// address turns a file offset into the virtual address that the program headers give it.
+// address turns a file offset into the virtual address that the program headers give it. In files that perf
+// inject makes of generated code, it is the same; older ones have no program headers.
 func (t *tables) address(off uint64) (uint64, bool) {
+	if t.generated {
+		return off, t.layout != nil
+	}
 	for i := range t.loads {
 		if l := &t.loads[i]; off >= l.Offset && off-l.Offset < l.Filesz {
 			return off - l.Offset + l.Vaddr, true

@@ -45,6 +45,17 @@ func IsName(file string) bool {
 	return strings.HasPrefix(name, "jit-") && strings.HasSuffix(name, ".dump")
 }
 
+// IsInjected says whether a file has the name of an ELF file that perf inject --jit makes of one CodeLoad, and
+// maps in the recording in place of the dump: jitted-PID-INDEX.so (tools/perf/util/jitdump.c).
+func IsInjected(file string) bool {
+	name, ok := strings.CutPrefix(path.Base(file), "jitted-")
+	name, so := strings.CutSuffix(name, ".so")
+	pid, index, both := strings.Cut(name, "-")
+	return ok && so && both && isNumber(pid) && isNumber(index)
+}
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
 // Header is the file's header.
 type Header struct {
 	Version uint32
