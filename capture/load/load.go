@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"unspool/capture"
 	"unspool/capture/perfdata"
@@ -47,9 +48,15 @@ func Profile(ctx context.Context, o Options) (*profile.Profile, error) {
 	if errors.Is(err, perfdata.ErrStopped) {
 		err = errors.New("interrupted")
 	}
-	if err == nil && uerr != nil {
+	if err != nil {
+		return nil, errors.Join(err, uerr)
+	}
+	if uerr != nil {
 		p.Damage = errors.Join(uerr, p.Damage)
 		p.Problems = append(p.Problems, fmt.Sprintf("the rest of the recording is lost: %v", uerr))
 	}
-	return p, err
+	if st, err := os.Stat(o.Convert.Input); err == nil && st.Mode().IsRegular() {
+		p.Changed = st.ModTime()
+	}
+	return p, nil
 }

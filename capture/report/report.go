@@ -186,6 +186,7 @@ func (out *printer) header(p *profile.Profile, sampled []int32, file string) {
 		words = append(words, quote(arg))
 	}
 	out.once("command", human.Clean(strings.Join(words, " ")))
+	out.field("recorded", p.When())
 	out.once("host", human.Clean(
 		strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
 	var names []string
