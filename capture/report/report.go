@@ -162,7 +162,10 @@ func (out *printer) field(name, value string) {
 		return
 	}
 	for _, part := range human.Wrap(value, out.o.Width-10) {
-		out.line(fmt.Sprintf("%-9s %s", name, human.Shorten(part, out.o.Width-10)))
+		if !strings.Contains(part, "`") { // a command is of use as a whole only
+			part = human.Shorten(part, out.o.Width-10)
+		}
+		out.line(fmt.Sprintf("%-9s %s", name, part))
 		name = ""
 	}
 }
