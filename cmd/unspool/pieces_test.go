@@ -44,7 +44,8 @@ func TestReportListsFiles(t *testing.T) {
 	// One that was cut off, one that is none, and two that are others'.
 	content := mustRead(t, names[0])
 	for name, text := range map[string][]byte{
-		"x.data.2020010203040506": content[:len(content)*3/4], "x.data.2020010203040507": []byte("text"), "x.data.old": content,
+		"x.data.2020010203040506": content[:len(content)*3/4], "x.data.2020010203040507": []byte("text"),
+		"x.data.old": content,
 		"y.data.2020010203040506": content,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
