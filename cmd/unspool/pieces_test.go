@@ -45,7 +45,7 @@ func TestReportListsFiles(t *testing.T) {
 	content := mustRead(t, names[0])
 	for name, text := range map[string][]byte{
 		"x.data.2020010203040506": content[:len(content)*3/4], "x.data.2020010203040507": []byte("text"),
-		"x.data.old": content,
+		"x.data.old":              content,
 		"y.data.2020010203040506": content,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
@@ -60,6 +60,14 @@ func TestReportListsFiles(t *testing.T) {
 	if e.status != statusFailure || !regexp.MustCompile(want).MatchString(e.stdout) ||
 		!strings.Contains(e.stderr, "x.data is not there, as it was written as 5 files: 'unspool report FILE' shows one") {
 		t.Errorf("status %d\n%s%s", e.status, e.stdout, e.stderr)
+	}
+	line := regexp.MustCompile(`(?m)^x\.data\.(\d{14})\d\d  (\S+ \S+) .* ms$`)
+	for _, m := range line.FindAllStringSubmatch(e.stdout, -1) {
+		named, err := time.Parse("20060102150405", m[1])
+		sampled, serr := time.Parse(time.DateTime, m[2])
+		if err != nil || serr != nil || named.Sub(sampled).Abs() > time.Hour {
+			t.Errorf("the name of a file with samples of %s is %s", m[2], m[1])
+		}
 	}
 	for _, args := range [][]string{{"report", "--json", "x.data"}, {"report", "x.data", "x.data"}, {"check", "x.data"},
 		{"convert", "x.data", "-o", "out"}} {
