@@ -48,7 +48,7 @@ func Profile(ctx context.Context, o Options) (*profile.Profile, error) {
 	if errors.Is(err, perfdata.ErrStopped) {
 		err = errors.New("interrupted")
 	}
-	if err != nil {
+	if p == nil {
 		return nil, errors.Join(err, uerr)
 	}
 	if uerr != nil {
@@ -58,5 +58,8 @@ func Profile(ctx context.Context, o Options) (*profile.Profile, error) {
 	if st, err := os.Stat(o.Convert.Input); err == nil && st.Mode().IsRegular() {
 		p.Changed = st.ModTime()
 	}
-	return p, nil
+	if err != nil {
+		err = errors.Join(err, uerr)
+	}
+	return p, err
 }

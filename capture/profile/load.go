@@ -113,8 +113,8 @@ func due(last *time.Time) bool {
 
 // Load reads the records of r up to its end and returns their samples, with the names that sym finds. For a
 // recording that is damaged or cut short, it returns the samples before the damage: the profile is valid,
-// and its Problems say where the damage is. Other errors of the reader are returned as they are. That no sample passes
-// the filter is an error.
+// and its Problems say where the damage is. Other errors of the reader are returned as they are. If no sample passes the
+// filter, it returns the profile together with a NothingError.
 func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, error) {
 	l := newLoader(sym)
 	l.options, l.timeline, l.functions = o, o.Timeline, o.Functions && !o.Lines
@@ -160,7 +160,7 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 		p.Problems = append(p.Problems, p.WhyEmpty())
 	}
 	if p.Count() == 0 && o.Filter.String() != "" {
-		return nil, errors.Join(l.nothing(), p.Damage)
+		return p, errors.Join(l.nothing(), p.Damage)
 	}
 	return p, nil
 }

@@ -2,7 +2,6 @@ package profile
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,11 +43,18 @@ func (l *loader) refuse(key uint64, t *Thread) {
 	l.refusedOf[key] = r
 }
 
-// nothing is the error for a filter that has left no sample. It says what the recording has instead.
-func (l *loader) nothing() error {
+// A NothingError says that no sample passes the filter, and what the recording has instead.
+type NothingError struct{ text string }
+
+func (e *NothingError) Error() string { return e.text }
+
+// nothing is the error for a filter that has left no sample.
+func (l *loader) nothing() *NothingError { return &NothingError{l.nothingInWords()} }
+
+func (l *loader) nothingInWords() string {
 	f := &l.options.Filter
 	if l.part.samples == 0 {
-		return errors.New(l.p.WhyEmpty())
+		return l.p.WhyEmpty()
 	}
 	within := ""
 	for _, n := range l.recorded {
@@ -57,7 +63,7 @@ func (l *loader) nothing() error {
 		}
 	}
 	if within == "" {
-		return fmt.Errorf("no samples %s: the recording has %s", f.Times.Within(), l.part.span())
+		return fmt.Sprintf("no samples %s: the recording has %s", f.Times.Within(), l.part.span())
 	}
 	all := slices.SortedFunc(maps.Values(l.refused), func(a, b *refusal) int {
 		return cmp.Or(cmp.Compare(b.samples, a.samples), cmp.Compare(a.label, b.label))
@@ -72,7 +78,7 @@ func (l *loader) nothing() error {
 	}
 	threads := *f
 	threads.Times = Times{}
-	return fmt.Errorf("no samples of %s%s: the recording has those of %s", threads.String(),
+	return fmt.Sprintf("no samples of %s%s: the recording has those of %s", threads.String(),
 		strings.TrimRight(within, " "), have)
 }
 
