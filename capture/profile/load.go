@@ -113,8 +113,8 @@ func due(last *time.Time) bool {
 
 // Load reads the records of r up to its end and returns their samples, with the names that sym finds. For a
 // recording that is damaged or cut short, it returns the samples before the damage: the profile is valid,
-// and its Problems say where the damage is. Other errors of the reader are returned as they are. If no sample passes the
-// filter, it returns the profile together with a NothingError.
+// and its Problems say where the damage is. Other errors of the reader are returned as they are. If no sample passes
+// the filter, it returns the profile together with a NothingError.
 func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, error) {
 	l := newLoader(sym)
 	l.options, l.timeline, l.functions = o, o.Timeline, o.Functions && !o.Lines
