@@ -41,10 +41,10 @@ func TestRecordingIsCompleteBeforeItsCommandEnds(t *testing.T) {
 	}()
 	const there, missing = 3, 4
 	out, err := Record(ctx, Options{
-		Command: []string{"sh", "-c", `trap 'kill $!; test -s "$0" && exit 3; exit 4' TERM
+		Command: []string{"sh", "-c", `trap 'kill $!; set -- "$0".*; test -s "$1" && exit 3; exit 4' TERM
 			sleep 600 >/dev/null & echo ready; wait`, path},
 		CommandStdout: say, Events: clock, StackSize: 8192, RingPages: 8, MaxStack: 100,
-		Rotation: &Rotation{Last: time.Hour, Places: []*output.Place{place}},
+		Rotation: &Rotation{Last: time.Hour, Place: place, Most: 1},
 	})
 	if err != nil || out.ExitStatus != there {
 		t.Errorf("%v, status %d, %d if it was missing", err, out.ExitStatus, missing)

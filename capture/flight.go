@@ -119,8 +119,8 @@ func (f *flight) next() error {
 	return nil
 }
 
-// dump writes all that is kept to the next file. If that fails, and whole is set, no file is left, and the next dump
-// is to the same one: what is kept is still in memory.
+// dump writes all that is kept to the next file. If that fails, and whole is set, no file is left: what
+// is kept is still in memory.
 func (f *flight) dump(whole bool) error {
 	f.rotation.into(&f.options)
 	f.options.Whole = whole
@@ -144,7 +144,7 @@ func (f *flight) dump(whole bool) error {
 		err = cerr
 	}
 	if err == nil || !whole {
-		f.rotation.files++
+		f.rotation.made(w.Path())
 		f.written += w.Written()
 	}
 	return err

@@ -18,17 +18,13 @@ import (
 // TestFlightSurvivesAFullDisk: a dump that does not fit leaves no file, and the next one has all that was kept.
 func TestFlightSurvivesAFullDisk(t *testing.T) {
 	dir := t.TempDir()
-	var places []*output.Place
-	for _, name := range []string{"f.1", "f.2"} {
-		p, err := output.Find(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.Close()
-		places = append(places, p)
+	place, err := output.Find(filepath.Join(dir, "f"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer place.Close()
 	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Sample_type: unix.PERF_SAMPLE_IDENTIFIER}
-	f, err := newFlight(&Rotation{Last: time.Hour, Places: places}, perfdata.Options{
+	f, err := newFlight(&Rotation{Last: time.Hour, Place: place, Most: 2}, perfdata.Options{
 		Events: []perfring.Attr{{Name: "cpu-clock", PerfEventAttr: attr, IDs: []uint64{1}}},
 	})
 	if err != nil {
@@ -75,10 +71,14 @@ func TestFlightSurvivesAFullDisk(t *testing.T) {
 	if err := f.dump(true); err != nil {
 		t.Fatal(err)
 	}
-	if left := names(); len(left) != 1 || left[0] != "f.1" {
+	left := names()
+	if len(left) != 1 {
 		t.Fatalf("files %q", left)
 	}
-	r, err := perfdata.Open(filepath.Join(dir, "f.1"))
+	if _, ok := output.ParseDated("f", left[0]); !ok {
+		t.Fatalf("file %q", left[0])
+	}
+	r, err := perfdata.Open(filepath.Join(dir, left[0]))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package capture
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -13,9 +14,10 @@ import (
 // A Rotation has a recording go on in another file from time to time. Each file can be read without the
 // others.
 type Rotation struct {
-	Places []*output.Place // of the files, one after the other; the first follows the last and replaces its file
-	Size   int64           // of a file's bytes, without what it begins with, after which the next begins; 0: any
-	Every  time.Duration   // the same for the time; 0: any
+	Place *output.Place // whose name the files have, with the date and time behind it
+	Most  int           // how many are kept, the last ones
+	Size  int64         // of a file's bytes, without what it begins with, after which the next begins; 0: any
+	Every time.Duration // the same for the time; 0: any
 
 	Asked <-chan struct{} // a value has the next one begin
 
@@ -23,14 +25,34 @@ type Rotation struct {
 	// for, and at the end.
 	Last time.Duration
 
-	files int // that were begun
+	kept  []string // paths of the last files
 	asked atomic.Bool
 }
 
 // into has a recording written to the next of the files.
 func (r *Rotation) into(o *perfdata.Options) {
-	place := r.Places[r.files%len(r.Places)]
-	o.Path, o.Place, o.Replace = place.Path(), place, r.files >= len(r.Places)
+	o.Path, o.Place, o.Dated = r.Place.Path(), r.Place, r.Most
+}
+
+// made notes the path of a file.
+func (r *Rotation) made(path string) {
+	r.kept = append(r.kept, path)
+	r.kept = r.kept[max(0, len(r.kept)-r.Most):]
+}
+
+// last is the path of the last file.
+func (r *Rotation) last() string { return r.kept[len(r.kept)-1] }
+
+// Files names the files that are kept, "" if there is none.
+func (r *Rotation) Files() string {
+	switch n := len(r.kept); n {
+	case 0:
+		return ""
+	case 1:
+		return r.kept[0]
+	default:
+		return fmt.Sprintf("%d files, %s to %s", n, r.kept[0], filepath.Base(r.kept[n-1]))
+	}
 }
 
 // segments writes a recording into the files of a rotation.
@@ -57,7 +79,7 @@ func (s *segments) create() (err error) {
 	if s.Writer, err = perfdata.Create(s.options); err != nil {
 		return err
 	}
-	s.rotation.files++
+	s.rotation.made(s.Path())
 	s.since = time.Now()
 	return nil
 }
@@ -117,14 +139,14 @@ func (r *recording) rotate(ctx context.Context) error {
 		if err := r.session.Restate(w.next); err != nil {
 			return err
 		}
-		r.note(fmt.Sprintf("the recording goes on in %s", w.options.Path))
+		r.note(fmt.Sprintf("the recording goes on in %s", w.Path()))
 	case *flight:
 		if r.Rotation.asked.Swap(false) {
 			r.session.TellBuildIDs()
 			if err := w.dump(true); err != nil {
 				r.warn(fmt.Sprintf("%v. The last of the recording is still in memory: the next SIGUSR2 tries again", err))
 			} else {
-				r.note(fmt.Sprintf("the last of the recording is in %s", w.options.Path))
+				r.note(fmt.Sprintf("the last of the recording is in %s", w.rotation.last()))
 			}
 		}
 		w.stated(r.session.told)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -105,15 +104,6 @@ func Write(ctx context.Context, o Options) (out Outcome, err error) {
 	return out, errors.Join(p.Damage, r.FeatureDamage())
 }
 
-// empty is the error for a part of a recording that holds no samples.
-func empty(t profile.Times, r *perfdata.Reader) error {
-	length := ""
-	if first, last, ok := r.SampleTimes(); ok {
-		length = fmt.Sprintf(": the recording has %.1f s", float64(last-min(first, last))/1e9)
-	}
-	return fmt.Errorf("no samples %s%s", t.Within(), length)
-}
-
 // problems are the problems of p without its damage, which is an error.
 func problems(p *profile.Profile) []string {
 	if p.Damage == nil {
@@ -135,11 +125,7 @@ func (j *job) load(o profile.Options) (*profile.Profile, error) {
 		}
 		defer j.Progress(1)
 	}
-	p, err := profile.Load(j.reader, symbols.New(j.Symbols), o)
-	if err == nil && p.Damage == nil && p.Count() == 0 && o.Filter.Times != (profile.Times{}) {
-		return nil, empty(o.Filter.Times, j.reader)
-	}
-	return p, err
+	return profile.Load(j.reader, symbols.New(j.Symbols), o)
 }
 
 type counter struct {

@@ -43,7 +43,7 @@ func example() *profile.Profile {
 			8: {Name: hostile, PC: 0x50, Known: true},
 		},
 		Events:      []profile.Event{{Name: "dummy"}, {Name: "cpu-clock", Clock: true}, {Name: "page-faults"}},
-		LostSamples: 3, Throttled: 1, Duration: 2500 * time.Millisecond, Began: time.Unix(1700000000, 0),
+		LostSamples: 3, Throttled: 1, Duration: 2500 * time.Millisecond, Began: time.Unix(1700000000, 0).UTC(),
 		Hostname: "host", OSRelease: "6.1.0", Arch: "x86_64", Command: []string{"unspool", "record", "--", hostile},
 		Problems: []string{"no names for " + hostile},
 	})
@@ -307,7 +307,7 @@ func TestSummary(t *testing.T) {
 		"Events":   "cpu-clock, page-faults",
 		"Command":  "unspool record -- " + human.Printable(hostile),
 		"Host":     "host 6.1.0 x86_64",
-		"Recorded": "2023-11-14 22:13:20 UTC",
+		"Recorded": "2023-11-14 22:13:20 to 22:13:22 UTC",
 		"Note":     "no names for " + human.Printable(hostile),
 	} {
 		if have[name] != want {

@@ -40,9 +40,7 @@ func summary(p *profile.Profile) []fact {
 	add("Events", strings.Join(names, ", "))
 	add("Command", strings.Join(p.Command, " "))
 	add("Host", strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " "))
-	if !p.Began.IsZero() {
-		add("Recorded", p.Began.UTC().Format("2006-01-02 15:04:05 UTC"))
-	}
+	add("Recorded", p.When())
 	notes := p.Notes()
 	few := profile.Few(notes.Names, "unspool report -v lists them")
 	for _, note := range slices.Concat(notes.Recording, few) {

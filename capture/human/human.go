@@ -86,11 +86,12 @@ func Shorten(s string, n int) string {
 	return string(r[:head]) + "…" + string(r[len(r)-(n-1-head):])
 }
 
-// Wrap breaks s at spaces into lines of n columns at most, where its words allow that.
+// Wrap breaks s at spaces into lines of n columns at most, where its words allow that. A command between backticks is
+// one word, so that it can be copied into a shell.
 func Wrap(s string, n int) []string {
 	var lines []string
 	var line string
-	for _, word := range strings.Fields(s) {
+	for _, word := range wrapped(s) {
 		switch {
 		case line == "":
 			line = word
@@ -102,4 +103,23 @@ func Wrap(s string, n int) []string {
 		}
 	}
 	return append(lines, line)
+}
+
+// wrapped are the words between which Wrap breaks lines.
+func wrapped(s string) (words []string) {
+	inside := false
+	for _, word := range strings.Fields(s) {
+		if inside {
+			words[len(words)-1] += " " + word
+		} else {
+			words = append(words, word)
+		}
+		if strings.Count(word, "`")%2 == 1 {
+			inside = !inside
+		}
+	}
+	if inside {
+		return strings.Fields(s) // a backtick for itself
+	}
+	return words
 }

@@ -1,6 +1,7 @@
 package human
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,21 @@ func TestTextOfTheRecordedSystem(t *testing.T) {
 		}
 		if got := Printable(text); got != strings.ReplaceAll(want, "?", "\ufffd") {
 			t.Errorf("%q becomes %q for pages", text, got)
+		}
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                             {""},
+		"one two  three":               {"one two", "three"},
+		"muchlongerthan eight":         {"muchlongerthan", "eight"},
+		"do `apt install a`, or not":   {"do", "`apt install a`,", "or not"},
+		"`a b` c `d e f g h`":          {"`a b` c", "`d e f g h`"},
+		"a ` for itself, nothing more": {"a ` for", "itself,", "nothing", "more"},
+	} {
+		if got := Wrap(text, 8); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }

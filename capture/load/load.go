@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"unspool/capture"
 	"unspool/capture/perfdata"
@@ -47,9 +48,18 @@ func Profile(ctx context.Context, o Options) (*profile.Profile, error) {
 	if errors.Is(err, perfdata.ErrStopped) {
 		err = errors.New("interrupted")
 	}
-	if err == nil && uerr != nil {
+	if p == nil {
+		return nil, errors.Join(err, uerr)
+	}
+	if uerr != nil {
 		p.Damage = errors.Join(uerr, p.Damage)
 		p.Problems = append(p.Problems, fmt.Sprintf("what follows is lost: %v", uerr))
+	}
+	if st, err := os.Stat(o.Convert.Input); err == nil && st.Mode().IsRegular() {
+		p.Changed = st.ModTime()
+	}
+	if err != nil {
+		err = errors.Join(err, uerr)
 	}
 	return p, err
 }

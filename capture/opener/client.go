@@ -130,11 +130,11 @@ func newClient() (c *Client, theirs []int, err error) {
 // for each CPU that reads the stacks of its samples.
 const processors = 8 + mostWatches
 
-// environment is that of the opener: how many threads of it may run at once, and who called sudo, for the
-// owner of outputs.
+// environment is that of the opener: how many threads of it may run at once, who called sudo, for the owner of outputs,
+// and the local time zone, for their names.
 func environment() []string {
 	env := []string{fmt.Sprintf("GOMAXPROCS=%d", processors+runtime.NumCPU())}
-	for _, name := range []string{"SUDO_UID", "SUDO_GID"} {
+	for _, name := range []string{"SUDO_UID", "SUDO_GID", "TZ"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}

@@ -45,6 +45,9 @@ type folder struct {
 // mostUnfinished bounds how many files of an output are unfinished at a time.
 const mostUnfinished = 16
 
+// mostDated bounds how many files of an output that are dated can be asked for.
+const mostDated = 1 << 16
+
 // do answers a request to grant something, or for something that was granted.
 func (g *grants) do(r *request, fd int) (a answer) {
 	a.fd = -1
@@ -60,6 +63,8 @@ func (g *grants) do(r *request, fd int) (a answer) {
 		a.fd, a.bytes, err = g.create(r)
 	case keepOutput, keepOldOutput, discardOutput:
 		err = g.finish(r)
+	case keepDatedOutput:
+		a.bytes, err = g.finishDated(r)
 	case removeOutput:
 		var o *granted
 		if o, err = g.output(r); err == nil {
@@ -90,8 +95,8 @@ func (g *grants) grant(r *request, fd int) (number uint64, text []byte, err erro
 	case grantEvent:
 		g.events = append(g.events, bytes.Clone(r.text))
 	case grantOutput:
-		path, name, _ := strings.Cut(string(r.text), "\x00")
-		place, err := output.Resume(fd, path, name, r.end == keptBefore)
+		names := append(strings.Split(string(r.text), "\x00"), "") // path, name, and those of dated files
+		place, err := output.Resume(fd, names[0], names[1], r.end == keptBefore, names[2:max(2, len(names)-1)])
 		if err != nil {
 			return 0, nil, err
 		}
@@ -191,12 +196,33 @@ func (g *grants) create(r *request) (fd int, name []byte, err error) {
 	return fd, []byte(temporary), err
 }
 
+// unfinished is the file, made by create, that a request is about.
+func (g *grants) unfinished(r *request) (o *granted, name string, err error) {
+	name = string(r.text)
+	if o, err = g.output(r); err != nil || !o.names[name] {
+		return nil, "", unix.EACCES
+	}
+	return o, name, nil
+}
+
+// finishDated gives a file made by create a name of its own.
+func (g *grants) finishDated(r *request) (suffix []byte, err error) {
+	o, name, err := g.unfinished(r)
+	if err != nil {
+		return nil, err
+	}
+	text, err := o.KeepDatedApart(name, int(min(r.end, mostDated)))
+	if text != "" {
+		delete(o.names, name)
+	}
+	return []byte(text), err
+}
+
 // finish gives a file made by create its name, or removes it.
 func (g *grants) finish(r *request) error {
-	name := string(r.text)
-	o, err := g.output(r)
-	if err != nil || !o.names[name] {
-		return unix.EACCES
+	o, name, err := g.unfinished(r)
+	if err != nil {
+		return err
 	}
 	switch r.op {
 	case keepOutput:

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -21,8 +22,9 @@ type Output struct {
 var _ output.Keeper = (*Output)(nil)
 
 // GrantOutput lets files be created later in the directory of an output, and take its name.
-func (c *Client) GrantOutput(dir int, path, name string, kept bool) (output.Keeper, error) {
-	r := request{op: grantOutput, text: []byte(path + "\x00" + name)}
+func (c *Client) GrantOutput(dir int, path, name string, kept bool, dated []string) (output.Keeper, error) {
+	text := strings.Join(append([]string{path, name}, dated...), "\x00")
+	r := request{op: grantOutput, text: []byte(text)}
 	if kept {
 		r.end = keptBefore
 	}
@@ -33,10 +35,16 @@ func (c *Client) GrantOutput(dir int, path, name string, kept bool) (output.Keep
 	return &Output{c, a.value, path}, nil
 }
 
-// ask asks for something that is about a file of the output. Errors of the opener name the file; that it has ended
-// is said of the file, too.
+// ask asks for something that is about a file of the output.
 func (o *Output) ask(op operation, temporary string) (answer, error) {
-	a, err := o.client.askGranted(request{op: op, start: o.number, text: []byte(temporary)}, -1)
+	return o.askFor(request{op: op, text: []byte(temporary)})
+}
+
+// askFor sends a request about the output. Errors of the opener name the file; that it has ended is said of the file,
+// too.
+func (o *Output) askFor(r request) (answer, error) {
+	r.start = o.number
+	a, err := o.client.askGranted(r, -1)
 	if errors.Is(err, ErrEnded) {
 		err = &fs.PathError{Op: "write", Path: o.path, Err: err}
 	}
@@ -63,6 +71,15 @@ func (o *Output) Keep(temporary string) error {
 func (o *Output) KeepOld(temporary string) error {
 	_, err := o.ask(keepOldOutput, temporary)
 	return err
+}
+
+// KeepDated is for [output.Keeper].
+func (o *Output) KeepDated(temporary string, most int) (suffix string, err error) {
+	a, err := o.askFor(request{op: keepDatedOutput, end: uint64(most), text: []byte(temporary)})
+	if err != nil {
+		return "", err
+	}
+	return string(a.bytes), nil
 }
 
 // Discard is for [output.Keeper].

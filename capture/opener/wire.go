@@ -27,6 +27,7 @@ const (
 	createOutput
 	keepOutput
 	keepOldOutput
+	keepDatedOutput
 	discardOutput
 	removeOutput
 	removeFolders

@@ -95,14 +95,6 @@ func (f *File) KeepOld() error {
 	return f.named(f.place.keepOld(f.temporary))
 }
 
-// Replace gives the file its name while it is being written, whatever regular file has that now.
-func (f *File) Replace() error {
-	if f.temporary == "" {
-		return nil
-	}
-	return f.rename()
-}
-
 // rename gives the file its name. It checks again what has that name, as that may have changed.
 func (f *File) rename() error { return f.named(f.place.keep(f.temporary)) }
 

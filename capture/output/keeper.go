@@ -3,6 +3,7 @@ package output
 import (
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,6 +17,9 @@ type Keeper interface {
 	Keep(temporary string) error
 	// KeepOld does the same, and keeps what has the name now as File.KeepOld does.
 	KeepOld(temporary string) error
+	// KeepDated gives it a name of its own, as File.KeepDated does, and returns what that has behind the name of the
+	// place.
+	KeepDated(temporary string, most int) (suffix string, err error)
 	// Discard removes it.
 	Discard(temporary string) error
 	// Remove removes the file that was kept in the place.
@@ -24,11 +28,11 @@ type Keeper interface {
 
 // HandOver leaves the files of the place to a keeper, which grant returns: in its process it passes the
 // arguments for Resume. A stream is not handed over.
-func (p *Place) HandOver(grant func(dir int, path, name string, kept bool) (Keeper, error)) error {
+func (p *Place) HandOver(grant func(dir int, path, name string, kept bool, dated []string) (Keeper, error)) error {
 	if p == nil || p.flows {
 		return nil
 	}
-	keeper, err := grant(p.dir, p.path, p.name, p.kept)
+	keeper, err := grant(p.dir, p.path, p.name, p.kept, p.dated)
 	if err != nil {
 		return err
 	}
@@ -45,14 +49,20 @@ func (p *Place) told(op string, err error) error {
 }
 
 // Resume makes a place that another process has found, from its open directory, its path for error messages,
-// its name in the directory, and whether a file was kept in it.
-func Resume(dir int, path, name string, kept bool) (*Place, error) {
+// its name in the directory, whether a file was kept in it, and the names of those that have one of their own.
+func Resume(dir int, path, name string, kept bool, dated []string) (*Place, error) {
 	if dir < 0 || strings.Contains(name, "/") {
 		return nil, unix.EINVAL
 	}
-	p := &Place{asked: path, path: path, user: current(), dir: dir, name: name, kept: kept}
+	_, _ = time.Now().Zone() // reads the local zone, which a confined process could not do later
+	p := &Place{asked: path, path: path, user: current(), dir: dir, name: name, kept: kept, dated: dated}
 	if !p.hasName() {
 		return nil, unix.EINVAL
+	}
+	for _, file := range dated {
+		if _, ok := ParseDated(name, file); !ok {
+			return nil, unix.EINVAL
+		}
 	}
 	return p, nil
 }
@@ -65,6 +75,12 @@ func (p *Place) KeepApart(temporary string) error { return p.keep(temporary) }
 
 // KeepOldApart gives such a file its name, as File.KeepOld does.
 func (p *Place) KeepOldApart(temporary string) error { return p.keepOld(temporary) }
+
+// KeepDatedApart gives such a file a name of its own, as File.KeepDated does, and returns what that has behind the name
+// of the place.
+func (p *Place) KeepDatedApart(temporary string, most int) (suffix string, err error) {
+	return p.keepDated(temporary, most)
+}
 
 // DiscardApart removes such a file.
 func (p *Place) DiscardApart(temporary string) error { return p.discard(temporary) }

@@ -23,6 +23,7 @@ type Place struct {
 	linked bool     // a link was followed to it
 	kept   bool     // a file was renamed into this place
 	keeper Keeper   // who creates the files in it; nil for this process
+	dated  []string // names of files that have one of their own, the oldest first
 }
 
 // Find finds the place at a path, "-" for standard output. It creates nothing.

@@ -11,22 +11,26 @@ import (
 func system(t *testing.T, release string, lists map[string]string) *System {
 	t.Helper()
 	root := t.TempDir()
-	write := func(path, text string) {
-		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s := &System{Root: root}
 	if release != "" {
-		write("/usr/lib/os-release", release)
+		s.put(t, "/usr/lib/os-release", release)
 	}
 	for name, list := range lists {
-		write("/var/lib/dpkg/info/"+name, list)
+		s.put(t, "/var/lib/dpkg/info/"+name, list)
 	}
-	return &System{Root: root}
+	return s
+}
+
+// put writes a file of the system.
+func (s *System) put(t *testing.T, path, text string) {
+	t.Helper()
+	path = filepath.Join(s.Root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestFilesOfTheDistribution(t *testing.T) {
@@ -65,16 +69,19 @@ func TestInstall(t *testing.T) {
 		{"evil\n/usr/bin/cc1", nil},
 	}
 	for name, c := range map[string]struct{ release, want string }{
-		"Debian": {"ID=debian\n", "apt install libc6-dbg gcc-12-dbgsym"},
-		"Mint":   {"NAME=Mint\nID=linuxmint\nID_LIKE=\"ubuntu debian\"\n", "apt install libc6-dbg gcc-12-dbgsym"},
+		"Debian": {"ID=debian\n", "`apt update && apt install libc6-dbg gcc-12-dbgsym`"},
+		"Mint": {"NAME=Mint\nID=linuxmint\nID_LIKE=\"ubuntu debian\"\n",
+			"`apt update && apt install libc6-dbg gcc-12-dbgsym`"},
 		"Rocky": {"ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n",
-			"dnf --enablerepo='*debug*' install /usr/lib/debug/.build-id/ab/cdef.debug"},
+			"`dnf --enablerepo='*debug*' install /usr/lib/debug/.build-id/ab/cdef.debug`"},
 		"openSUSE": {"ID=\"opensuse-leap\"\nID_LIKE=\"suse opensuse\"\n",
-			"zypper install -C 'debuginfo(build-id)=abcdef'"},
+			"`zypper install -C 'debuginfo(build-id)=abcdef'`"},
 		"Arch": {"ID=arch\n", ""},
 		"none": {"", ""},
 	} {
-		if got := system(t, c.release, lists).Install(files); got != c.want {
+		s := system(t, c.release, lists)
+		s.put(t, "/etc/apt/sources.list", "deb http://one/debian-debug sid-debug main\ndeb http://ddebs.one/ sid main\n")
+		if got := s.Install(files); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

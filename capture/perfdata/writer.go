@@ -23,8 +23,9 @@ type Options struct {
 	Place *output.Place
 	Out   io.Writer
 
-	// Replace has the recording take the place of an existing file, which is not kept.
-	Replace bool
+	// Dated gives the recording a name of its own, Path with the date and time, and keeps the last Dated of the files
+	// that have got such names from Place (see output.File.KeepDated); 0 for the name Path.
+	Dated int
 
 	// Whole has a file take its name only when all of it has been written, by Close. If that fails, no file is left.
 	Whole bool
@@ -184,8 +185,11 @@ func (w *Writer) create(place *output.Place, o *Options) (err error) {
 		err = w.beginPipe()
 	} else if err = w.beginFile(); err == nil {
 		keep := w.file.KeepOld
-		if o.Replace {
-			keep = w.file.Replace
+		if o.Dated > 0 {
+			keep = func() (err error) {
+				w.name, err = w.file.KeepDated(o.Dated)
+				return err
+			}
 		}
 		if o.Whole {
 			w.keep = keep
@@ -217,6 +221,9 @@ func timeOffset(events []perfring.Attr) int {
 	}
 	return at
 }
+
+// Path is where the recording is: of one with the date in its name, when it has that.
+func (w *Writer) Path() string { return w.name }
 
 // Write adds one record, header included. It is copied.
 func (w *Writer) Write(rec []byte) error {

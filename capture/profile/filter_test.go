@@ -54,7 +54,6 @@ func TestFilterLeavesSamplesOut(t *testing.T) {
 	}{
 		{Filter{Comms: []string{"fp"}}, 0},
 		{Filter{PIDs: []uint32{whole.Threads[0].PID}}, 0},
-		{Filter{Comms: []string{"nobody"}}, 0},
 	} {
 		for _, s := range whole.Samples {
 			if c.filter.Passes(whole.Threads[s.Thread]) {
@@ -67,9 +66,6 @@ func TestFilterLeavesSamplesOut(t *testing.T) {
 		}
 		if n := p.Events[0].Recorded; n != whole.Count() {
 			t.Errorf("%s: %d samples of %d were recorded", &c.filter, n, whole.Count())
-		}
-		if c.want == 0 && (len(p.Threads) > 0 || len(p.Frames) > 0) {
-			t.Errorf("%s: %d threads, %d frames", &c.filter, len(p.Threads), len(p.Frames))
 		}
 	}
 }

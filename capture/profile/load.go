@@ -35,7 +35,10 @@ type loader struct {
 	timeline *Timeline
 	planting *planting // nil where samples are added to the tree at once
 	failed   error     // of the timeline, or samples without times
-	follows  bool      // the loader is a follower's, which forgets threads itself
+	// what the filter leaves out, by what is said of a thread, and by the key of a thread
+	refused   map[string]*refusal
+	refusedOf map[uint64]*refusal
+	follows   bool // the loader is a follower's, which forgets threads itself
 
 	sample      perfring.Sample
 	frames      []int32 // memory for the frames of one sample, leaf first
@@ -110,7 +113,8 @@ func due(last *time.Time) bool {
 
 // Load reads the records of r up to its end and returns their samples, with the names that sym finds. For a
 // recording that is damaged or cut short, it returns the samples before the damage: the profile is valid,
-// and its Problems say where the damage is. Other errors of the reader are returned as they are.
+// and its Problems say where the damage is. Other errors of the reader are returned as they are. If no sample passes
+// the filter, it returns the profile together with a NothingError.
 func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, error) {
 	l := newLoader(sym)
 	l.options, l.timeline, l.functions = o, o.Timeline, o.Functions && !o.Lines
@@ -152,6 +156,12 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 	l.describe(r)
 	p := l.finish()
 	p.Began = r.WallClock(p.First)
+	if l.part.samples == 0 {
+		p.Problems = append(p.Problems, p.WhyEmpty())
+	}
+	if p.Count() == 0 && o.Filter.String() != "" {
+		return p, errors.Join(l.nothing(), p.Damage)
+	}
 	return p, nil
 }
 
@@ -206,6 +216,8 @@ func newLoader(sym *symbols.Symbolizer) *loader {
 		guessed: make(map[uint32]string),
 		most:    vmas.MaxThreads,
 		part:    &part{},
+
+		refused: make(map[string]*refusal), refusedOf: make(map[uint64]*refusal),
 	}
 }
 
@@ -358,6 +370,8 @@ func (l *loader) threadNow(pid, tid uint32) int32 {
 				t.Program = l.program(pid)
 			}
 			i = l.thread(t)
+		} else {
+			l.refuse(key, &t)
 		}
 		l.current[key] = i
 	}
@@ -389,6 +403,9 @@ func (l *loader) addSample() {
 	l.recorded[event]++
 	thread := l.threadNow(s.PID, s.TID)
 	if thread < 0 {
+		if r := l.refusedOf[threadKey(s.PID, s.TID)]; r != nil {
+			r.samples++
+		}
 		return
 	}
 	l.resolve(s)

@@ -176,6 +176,7 @@ type Profile struct {
 	First       uint64        // time of the first sample, in ns of the recording's clock
 	Duration    time.Duration // from the first sample to the last
 	Began       time.Time     // the first sample by the wall clock; zero when the recording does not say
+	Changed     time.Time     // when the recording's file was written; zero where there is none
 	CPUs        int           // of the recorded machine that were online; 0 when the recording does not say
 
 	Hostname, OSRelease, Arch string   // "" when the recording does not say

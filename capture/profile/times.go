@@ -21,13 +21,19 @@ type Moment struct {
 	// to the last.
 	Value   float64
 	Percent bool
+	Clock   Clock // instead of Value
 }
+
+// given reports whether the moment is not the zero value, and not 0 s or 0 %.
+func (m Moment) given() bool { return m.Value > 0 || m.byClock() }
+
+func (m Moment) byClock() bool { return m.Clock != Clock{} }
 
 // longest is the latest Moment in seconds, more than three years.
 const longest = 1e8
 
-// ParseTimes reads FROM,TO: each is a number of seconds, a time with a unit such as 1m30s, a percentage, or
-// nothing for the start or the end. As perf does, it takes 10%-20% for 10%,20%, too.
+// ParseTimes reads FROM,TO: each is a number of seconds, a time with a unit such as 1m30s, a percentage, a time by
+// the wall clock (see [Clock]), or nothing for the start or the end. As perf does, it takes 10%-20% for 10%,20%, too.
 func ParseTimes(text string) (t Times, err error) {
 	from, to, two := strings.Cut(text, ",")
 	if !two {
@@ -36,8 +42,8 @@ func ParseTimes(text string) (t Times, err error) {
 		}
 	}
 	if !two {
-		return t, fmt.Errorf("%q: must be FROM,TO: seconds from the start, as in 1.5,30, or percentages, "+
-			"as in 10%%,20%%", text)
+		return t, fmt.Errorf("%q: must be FROM,TO: seconds from the start, as in 1.5,30, percentages, "+
+			"as in 10%%,20%%, or times of day, as in 14:03:10,14:03:20", text)
 	}
 	if t.From, err = parseMoment(from); err != nil {
 		return Times{}, err
@@ -47,13 +53,24 @@ func ParseTimes(text string) (t Times, err error) {
 	}
 	end := t.To
 	if to == "" && t.From.Percent {
-		end = Moment{100, true}
+		end = Moment{Value: 100, Percent: true}
 	}
-	given, alike := to != "" || end.Percent, end.Percent == t.From.Percent
-	if given && (end.Value == 0 || alike && end.Value <= t.From.Value) {
+	if (to != "" || end.Percent) && !end.mayFollow(t.From) {
 		return Times{}, fmt.Errorf("%q: nothing lies between these times", text)
 	}
 	return t, nil
+}
+
+// mayFollow reports whether m can be later than the start of a part, as far as that is known without the recording.
+func (m Moment) mayFollow(from Moment) bool {
+	switch {
+	case m.byClock() && from.byClock():
+		a, b := from.Clock.date, m.Clock.date
+		return a.IsZero() || b.IsZero() || a.Before(b)
+	case m.byClock() || from.byClock() || m.Percent != from.Percent:
+		return m.given()
+	}
+	return m.Value > from.Value
 }
 
 func parseMoment(text string) (m Moment, err error) {
@@ -61,12 +78,15 @@ func parseMoment(text string) (m Moment, err error) {
 	if text == "" {
 		return m, nil
 	}
+	if m.Clock, _ = parseClock(text); m.byClock() {
+		return m, nil
+	}
 	number, percent := strings.CutSuffix(text, "%")
 	m.Percent = percent
 	if m.Value, err = strconv.ParseFloat(number, 64); err != nil {
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return Moment{}, fmt.Errorf("%q is not a number of seconds, nor a percentage", text)
+			return Moment{}, fmt.Errorf("%q is not a number of seconds, nor a percentage, nor a time of day", text)
 		}
 		m.Value = d.Seconds()
 	}
@@ -84,9 +104,12 @@ func (t Times) String() string {
 	switch {
 	case t == Times{}:
 		return ""
-	case t.To.Value == 0:
+	case !t.To.given():
 		return "from " + t.From.String() + " on"
-	case t.From.Value == 0:
+	case t.From.given():
+	case t.To.byClock():
+		return "until " + t.To.String()
+	default:
 		return "the first " + t.To.String()
 	}
 	return t.From.String() + " to " + t.To.String()
@@ -95,15 +118,18 @@ func (t Times) String() string {
 // Within is String behind "samples": "between 10 s and 20 s".
 func (t Times) Within() string {
 	switch {
-	case t.To.Value == 0:
+	case !t.To.given() || !t.From.given() && t.To.byClock():
 		return t.String()
-	case t.From.Value == 0:
+	case !t.From.given():
 		return "in " + t.String()
 	}
 	return "between " + t.From.String() + " and " + t.To.String()
 }
 
 func (m Moment) String() string {
+	if m.byClock() {
+		return m.Clock.text
+	}
 	unit := " s"
 	if m.Percent {
 		unit = " %"
@@ -126,36 +152,82 @@ func (m Moment) after(first, last uint64) uint64 {
 // part is Times in ns of the recording's clock.
 type part struct {
 	times    Times
-	known    bool   // from and to are: the recording has begun
-	from, to uint64 // both included
+	wall     func(uint64) time.Time // see perfdata.Reader.WallClock
+	known    bool                   // from and to are: the recording has begun
+	from, to uint64                 // both included
+
+	// Of the recording, whatever the part is. first and last are the times of its samples so far.
+	first, last, samples uint64
 }
 
 // newPart finds out when a recording begins and ends, if that is needed: it is in the header of a complete
 // one.
 func newPart(t Times, r *perfdata.Reader) (*part, error) {
-	p := &part{times: t}
-	if t.From.Percent || t.To.Percent {
-		first, last, ok := r.SampleTimes()
+	p := &part{times: t, wall: r.WallClock}
+	first, last, ok := r.SampleTimes()
+	switch {
+	case ok && (t.From.byClock() || t.To.byClock()), t.From.Percent, t.To.Percent:
 		if !ok {
 			return nil, errors.New("the recording does not say when its last sample was taken, so there are no " +
 				"percentages of its time: give seconds")
 		}
-		p.begin(first, last)
+		return p, p.begin(first, last)
 	}
 	return p, nil
 }
 
 // begin is told the times of the first sample and of the last, as far as that is needed.
-func (p *part) begin(first, last uint64) {
+func (p *part) begin(first, last uint64) error {
 	p.known = true
 	p.from, p.to = 0, math.MaxUint64
 	if p.times.From.Value > 0 {
 		p.from = p.times.From.after(first, last)
 	}
-	if to := p.times.To; to.Value > 0 && to != (Moment{100, true}) {
+	if to := p.times.To; to.Value > 0 && to != (Moment{Value: 100, Percent: true}) {
 		p.to = to.after(first, last) - 1
 	}
+	if p.times.From.byClock() || p.times.To.byClock() {
+		return p.byClock(first, last)
+	}
+	return nil
 }
+
+// byClock sets what was given by the wall clock.
+func (p *part) byClock(first, last uint64) error {
+	began := p.wall(first)
+	if began.IsZero() {
+		return errNoClock
+	}
+	m := wallSpan{began, began.Add(nanoseconds(last - min(first, last)))}
+	// at is how long after 0 of the recording's clock a time is, in ns.
+	at := func(t time.Time) uint64 {
+		after := t.Sub(began)
+		if after < 0 {
+			return first - min(first, uint64(-after))
+		}
+		return first + min(uint64(after), math.MaxUint64-first)
+	}
+	from := began.Add(nanoseconds(p.from - min(first, p.from)))
+	if c := p.times.From.Clock; c != (Clock{}) {
+		from = m.find(c)
+		p.from = at(from)
+	}
+	if c := p.times.To.Clock; c != (Clock{}) {
+		to := m.find(c)
+		if p.times.From.given() {
+			to = m.findAfter(c, from)
+		}
+		p.to = max(at(to), 1) - 1
+	}
+	return nil
+}
+
+// nanoseconds is a time without overflow.
+func nanoseconds(n uint64) time.Duration { return time.Duration(min(n, math.MaxInt64)) }
+
+// errNoClock is returned where a part is given by the wall clock and the recording has none.
+var errNoClock = errors.New("the recording does not say at what time of day it was made " +
+	"(perf record -k CLOCK_MONOTONIC notes it): give seconds from its first sample, or percentages")
 
 // sample says whether the part holds a sample. The first one that it is asked for begins the recording.
 func (p *part) sample(time uint64) (bool, error) {
@@ -163,8 +235,15 @@ func (p *part) sample(time uint64) (bool, error) {
 		return false, errUntimed
 	}
 	if !p.known {
-		p.begin(time, time)
+		if err := p.begin(time, time); err != nil {
+			return false, err
+		}
 	}
+	if p.samples == 0 || time < p.first {
+		p.first = time
+	}
+	p.last = max(p.last, time)
+	p.samples++
 	return p.holds(time), nil
 }
 
@@ -174,7 +253,7 @@ var errUntimed = errors.New("the samples of this recording have no times to choo
 // holds says whether the part holds a time.
 func (p *part) holds(time uint64) bool {
 	if !p.known {
-		return p.times.From.Value == 0
+		return !p.times.From.given()
 	}
 	return time >= p.from && time <= p.to
 }

@@ -12,7 +12,7 @@ import (
 
 func TestParseTimes(t *testing.T) {
 	seconds := func(v float64) Moment { return Moment{Value: v} }
-	percent := func(v float64) Moment { return Moment{v, true} }
+	percent := func(v float64) Moment { return Moment{Value: v, Percent: true} }
 	for _, c := range []struct {
 		text string
 		want Times
@@ -81,7 +81,7 @@ func TestPartHolds(t *testing.T) {
 	// Times of a hostile recording.
 	const late = math.MaxUint64
 	for _, span := range [][2]uint64{{late, 0}, {0, late}, {late, late}} {
-		p := &part{times: Times{Moment{10, true}, Moment{Value: 5}}}
+		p := &part{times: Times{Moment{Value: 10, Percent: true}, Moment{Value: 5}}}
 		p.begin(span[0], span[1])
 		p.holds(0)
 	}
@@ -135,7 +135,7 @@ func TestPercentagesNeedAnEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	half := Filter{Times: Times{To: Moment{50, true}}}
+	half := Filter{Times: Times{To: Moment{Value: 50, Percent: true}}}
 	if _, err := Load(r, symbols.New(symbols.Options{}), Options{Filter: half}); err == nil {
 		t.Error("half of an unknown time")
 	}

@@ -179,7 +179,10 @@ func (out *printer) field(name, value string) {
 		return
 	}
 	for _, part := range human.Wrap(value, out.o.Width-10) {
-		out.line(fmt.Sprintf("%-9s %s", name, out.cut(part, out.o.Width-10)))
+		if !strings.Contains(part, "`") { // a command is of use as a whole only
+			part = out.cut(part, out.o.Width-10)
+		}
+		out.line(fmt.Sprintf("%-9s %s", name, part))
 		name = ""
 	}
 }
@@ -203,6 +206,7 @@ func (out *printer) header(p *profile.Profile, sampled []int32, file string) {
 		words = append(words, quote(arg))
 	}
 	out.once("command", human.Clean(strings.Join(words, " ")))
+	out.field("recorded", p.When())
 	out.once("host", human.Clean(
 		strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
 	var names []string

@@ -262,6 +262,9 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joine
 	if err != nil {
 		return false, err
 	}
+	if c.Samples+c.Others == 0 {
+		return false, errors.New(c.DWARF.WhyEmpty())
+	}
 	if c.Samples == 0 {
 		return false, errors.New("no sample has a user stack: there is nothing to compare")
 	}

@@ -309,7 +309,8 @@ func TestConvertOfNoSamples(t *testing.T) {
 			}
 			for _, output := range []string{out, "-"} {
 				e := unspool(t, dir, "convert", data, "--time", "90,95", "--format", format.Name, "-o", output)
-				says := regexp.MustCompile(`^unspool: no samples between 90 s and 95 s: the recording has [\d.]+ s\n$`)
+				says := regexp.MustCompile(`^unspool: no samples between 90 s and 95 s: the recording has [\d.]+ s, ` +
+					`[\d-]+ [\d:]+ (to [\d:]+ )?\S.*\n$`)
 				if e.status != statusFailure || !says.MatchString(e.stderr) || e.stdout != "" {
 					t.Errorf("status %d, %d bytes on stdout\n%s", e.status, len(e.stdout), e.stderr)
 				}

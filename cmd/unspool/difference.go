@@ -119,6 +119,7 @@ func (f *differenceFlags) recordings(ctx context.Context, paths []string) (*diff
 	line.terminal = line.terminal && !f.quiet
 	defer line.clear()
 	var sides [2]difference.Recording
+	var none []error // where the filter leaves no sample: in one of the two, that is a difference
 	for side, path := range paths {
 		timeline, err := profile.NewTimeline()
 		if err != nil {
@@ -132,7 +133,11 @@ func (f *differenceFlags) recordings(ctx context.Context, paths []string) (*diff
 			if !strings.Contains(err.Error(), path) {
 				err = fmt.Errorf("%s: %w", f.Files[side], err)
 			}
-			return nil, err
+			var nothing *profile.NothingError
+			if none = append(none, err); p == nil || !errors.As(err, &nothing) || len(none) == len(paths) {
+				return nil, errors.Join(none...)
+			}
+			p.Problems = append(p.Problems, nothing.Error())
 		}
 		sides[side] = difference.Recording{Profile: p, Timeline: timeline}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -109,17 +110,26 @@ func (f *nameFlags) advice(p *profile.Profile) report.Advice {
 			return "", of
 		}
 		var ways []string
+		var system packages.System
 		host, err := os.Hostname()
 		if f.symfs == "" && err == nil && (p.Hostname == "" || p.Hostname == host) {
-			if command := new(packages.System).Install(files); command != "" {
-				ways = append(ways, "`"+command+"`")
+			if how := system.Install(files); how != "" {
+				ways = append(ways, how)
 			}
 		}
 		if _, fetches := debuginfod.Environment(); !fetches {
-			ways = append(ways, "set DEBUGINFOD_URLS="+publicServer)
+			ways = append(ways, "set DEBUGINFOD_URLS="+shellWord(cmp.Or(system.Servers(), publicServer)))
 		}
 		return strings.Join(ways, ", or "), of
 	}
+}
+
+// shellWord quotes a list for a shell.
+func shellWord(list string) string {
+	if strings.Contains(list, " ") {
+		return "'" + list + "'"
+	}
+	return list
 }
 
 // publicServer has the debug files of most distributions.

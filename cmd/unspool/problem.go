@@ -32,5 +32,9 @@ func pathInWords(e *fs.PathError) string {
 	if !ok {
 		attempt = "use"
 	}
-	return fmt.Sprintf("cannot %s %s: %v", attempt, quoted(e.Path), e.Err)
+	text := fmt.Sprintf("cannot %s %s: %v", attempt, quoted(e.Path), e.Err)
+	if errors.Is(e, fs.ErrNotExist) {
+		text += piecesInWords(e.Path)
+	}
+	return text
 }

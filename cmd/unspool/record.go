@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -252,17 +253,17 @@ func (f *recordFlags) record(command []string) (status int, err error) {
 	if f.spool.path != "" {
 		return f.recordSpool(o)
 	}
-	var end func()
-	if o.Rotation, end, err = f.rotation(f.output); err != nil {
-		return statusFailure, err
-	}
-	defer end()
 	// The outputs are found before COMMAND runs, which could put something in their way.
 	to, err := outfile.Find(f.output)
 	if err != nil {
 		return statusFailure, err
 	}
 	defer to.Close()
+	var end func()
+	if o.Rotation, end, err = f.rotation(to); err != nil {
+		return statusFailure, err
+	}
+	defer end()
 	stats, err := findStats(f.stats)
 	if err != nil {
 		return statusFailure, err
@@ -380,7 +381,7 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	case errors.As(err, new(*fs.PathError)):
 		name = "-" // the error says what has become of the file
 	case o.Rotation != nil:
-		name += ".1 and the files after it"
+		name = cmp.Or(o.Rotation.Files(), "-")
 	}
 	if f.verbose && out.Started {
 		fmt.Fprintf(os.Stderr, "unspool: %s\n", confined)

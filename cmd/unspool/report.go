@@ -16,6 +16,7 @@ import (
 	"unspool/capture/difference"
 	"unspool/capture/explore"
 	"unspool/capture/load"
+	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/report"
 	"unspool/capture/sandbox"
@@ -95,7 +96,8 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
 					return &usageError{"unspool report", err}
 				}
 			}
-			if _, err := os.Stat(f.File); len(args) == 0 && errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(f.File); len(args) == 0 && errors.Is(err, fs.ErrNotExist) &&
+				len(perfdata.PieceNames(f.File)) == 0 {
 				return errors.New("no perf.data here: 'unspool record -- COMMAND' makes one, " +
 					"'unspool report FILE' reads another")
 			}
@@ -244,7 +246,8 @@ func (f *reportFlags) checkTwo(two bool) error {
 // addTimes adds --time.
 func addTimes(c *cobra.Command, to *string) {
 	c.Flags().StringVar(to, "time", "",
-		"only what was sampled between `FROM,TO`: seconds from the first sample, or percentages, 10%,20%")
+		"only what was sampled between `FROM,TO`: seconds from the first sample, percentages, 10%,20%, or times of day, "+
+			"14:03:10,14:03:20")
 	mustBeFilled(c.Flags(), "time")
 	c.RegisterFlagCompletionFunc("time", cobra.NoFileCompletions)
 }
@@ -289,7 +292,10 @@ func (f *reportFlags) report() error {
 	if err != nil {
 		return err
 	}
-	p, err := f.load(ctx, path)
+	var p *profile.Profile
+	if err = f.pieces(path, pages); err == nil {
+		p, err = f.load(ctx, path)
+	}
 	confined.close()
 	if err != nil {
 		return err

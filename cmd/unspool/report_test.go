@@ -348,10 +348,8 @@ func TestReportFilters(t *testing.T) {
 		{[]string{"--comm", "st*"}, counts[stirs]},
 		{[]string{"--comm", "stirs,asks"}, counts[stirs] + counts[asks]},
 		{[]string{"--comm", "stirs", "--comm", "[a]sks"}, counts[stirs] + counts[asks]},
-		{[]string{"--comm", "stir"}, 0},
 		{[]string{"--pid", fmt.Sprint(stirs.PID)}, all},
 		{[]string{"--tid", fmt.Sprint(stirs.TID)}, byTID[stirs.TID]},
-		{[]string{"--tid", fmt.Sprint(stirs.TID), "--comm", "asks"}, 0},
 		{[]string{"--tid", fmt.Sprintf("%d,%d", stirs.TID, asks.TID)}, byTID[stirs.TID] + byTID[asks.TID]},
 	} {
 		r := reportJSON(t, append(c.args, data)...)
@@ -373,9 +371,29 @@ func TestReportFilters(t *testing.T) {
 	if parts != all {
 		t.Errorf("three parts of the time have %d samples, want %d", parts, all)
 	}
-	if text := unspool(t, "", "report", "--comm", "nobody", data).stdout; !strings.Contains(text,
-		"no samples of comm nobody") {
-		t.Error(text)
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"no samples of comm nobody, stir: the recording has those of (stirs, asks|asks, stirs)\n",
+			[]string{"--comm", "nobody,stir"}},
+		{"no samples of comm asks; tid " + fmt.Sprint(stirs.TID) + ": the recording has those of ",
+			[]string{"--comm", "asks", "--tid", fmt.Sprint(stirs.TID)}},
+		{"no samples of pid 1: the recording has those of [0-9]+ \\([a-z]+\\)\n", []string{"--pid", "1"}},
+		{"no samples of tid 1: the recording has those of [0-9]+ \\(stirs|asks\\)", []string{"--tid", "1"}},
+		{"no samples of comm nobody in the first 50 %: the recording has those of [as]",
+			[]string{"--comm", "nobody", "--time", ",50%"}},
+		{"no samples between 1000 s and 2000 s: the recording has [0-9.]+ s, 20[-0-9]+ [0-9:]+",
+			[]string{"--time", "1000,2000"}},
+		{"no samples between 2000-01-01T10:00 and 2000-01-01T11:00: the recording has [0-9.]+ s, 20[-0-9]+ [0-9:]+",
+			[]string{"--time", "2000-01-01T10:00,2000-01-01T11:00"}},
+	} {
+		for _, more := range [][]string{{data}, {"--json", data}, {data, data}, {"--http=localhost:0", data}} {
+			e := unspool(t, "", append(append([]string{"report"}, c.args...), more...)...)
+			if e.status != statusFailure || e.stdout != "" || !regexp.MustCompile(c.says).MatchString(e.stderr) {
+				t.Errorf("%s %s: status %d, %d bytes\n%s", c.args, more, e.status, len(e.stdout), e.stderr)
+			}
+		}
 	}
 	r := reportJSON(t, "--no-kernel", "--by", "image", data)
 	for _, f := range r.Events[0].Functions {
@@ -472,7 +490,7 @@ func TestReportOnATerminal(t *testing.T) {
 		}
 		return text
 	}
-	long := []string{"--top", "100", "--percent-limit", "0"}
+	long, short := []string{"--top", "100", "--percent-limit", "0"}, []string{"--top", "1", "--percent-limit", "100"}
 	paged := func() bool { _, err := os.Stat(marks); return err == nil }
 	mark := "touch " + marks + "; "
 
@@ -512,8 +530,8 @@ func TestReportOnATerminal(t *testing.T) {
 		}
 	})
 	t.Run("short", func(t *testing.T) {
-		if text := run(t, []string{"PAGER=" + mark + "cat"}, "--comm", "nobody"); paged() ||
-			!strings.Contains(text, "no samples") {
+		if text := run(t, []string{"PAGER=" + mark + "cat"}, short...); paged() ||
+			!strings.Contains(text, "call tree") {
 			t.Errorf("%q", text)
 		}
 	})
@@ -568,8 +586,8 @@ func TestReportOnATerminal(t *testing.T) {
 	})
 	t.Run("less", func(t *testing.T) {
 		need(t, "less")
-		text := run(t, []string{"UNSPOOL_PAGER=less -FRX", "LESSOPEN=", "LESSSECURE=1"}, "--comm", "nobody")
-		if !strings.Contains(text, "no samples") {
+		text := run(t, []string{"UNSPOOL_PAGER=less -FRX", "LESSOPEN=", "LESSSECURE=1"}, short...)
+		if !strings.Contains(text, "call tree") {
 			t.Errorf("%q", text)
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -33,11 +32,11 @@ const (
 // add adds the options to a command.
 func (f *rotationFlags) add(fl *pflag.FlagSet) {
 	fl.Var(&f.when, "switch-output",
-		"go on in FILE.1, FILE.2, … `WHEN` it has a size such as 20M, after a time such as 30s, "+
+		"go on in another file, FILE.DATE, `WHEN` it has a size such as 20M, after a time such as 30s, "+
 			"or at a signal, SIGUSR2 (so without WHEN)")
 	fl.Lookup("switch-output").NoOptDefVal = bySignal
 	fl.Var(atLeast{&f.last, leastLast}, "last",
-		"keep the last `SECONDS` in memory, or 5m: written to FILE.1, FILE.2, … at SIGUSR2 and at the end")
+		"keep the last `SECONDS` in memory, or 5m: written to FILE.DATE at SIGUSR2 and at the end")
 	fl.IntVar(&f.most, "switch-max-files", defaultFiles, "keep the last `N` files of --switch-output or --last")
 }
 
@@ -99,54 +98,30 @@ func (f *rotationFlags) check(output string, exports bool) error {
 	return nil
 }
 
-// rotation finds the places of the files, nil if there is one file only. end closes them.
-func (f *rotationFlags) rotation(output string) (r *capture.Rotation, end func(), err error) {
+// rotation has several files be written, whose names begin with that of a place; nil for one file only. end ends it.
+func (f *rotationFlags) rotation(to *outfile.Place) (r *capture.Rotation, end func(), err error) {
 	if !f.rotates() {
 		return nil, func() {}, nil
 	}
-	r = &capture.Rotation{
-		Size: int64(f.when.size), Every: time.Duration(f.when.every), Last: time.Duration(f.last),
+	if to.Stream() {
+		return nil, nil, fmt.Errorf("several files are to be written, and %s is none", to.Path())
 	}
-	if r.Places, err = placesOf(output, f.most); err != nil {
+	longest, err := to.Beside(outfile.LongestSuffix)
+	if err != nil {
 		return nil, nil, err
 	}
+	longest.Close()
 	asked, passed, ended := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
-	r.Asked = passed
 	signal.Notify(asked, syscall.SIGUSR2)
 	go pass(asked, passed, ended)
+	r = &capture.Rotation{
+		Place: to, Most: f.most, Asked: passed,
+		Size: int64(f.when.size), Every: time.Duration(f.when.every), Last: time.Duration(f.last),
+	}
 	return r, func() {
 		signal.Stop(asked)
 		close(ended)
-		closeAll(r.Places)
 	}, nil
-}
-
-// placesOf finds the places of numbered files.
-func placesOf(output string, n int) (places []*outfile.Place, err error) {
-	for i := range n + 1 {
-		path := output // is looked at only: it may be a device
-		if i > 0 {
-			path += "." + strconv.Itoa(i)
-		}
-		place, err := outfile.Find(path)
-		if err == nil && place.Stream() {
-			place.Close()
-			err = fmt.Errorf("several files are to be written, and %s is none", path)
-		}
-		if err != nil {
-			closeAll(places)
-			return nil, err
-		}
-		places = append(places, place)
-	}
-	places[0].Close()
-	return places[1:], nil
-}
-
-func closeAll(places []*outfile.Place) {
-	for _, p := range places {
-		p.Close()
-	}
 }
 
 // pass passes signals on until the recording has ended.
@@ -170,10 +145,5 @@ func handOver(r *capture.Rotation, c *opener.Client) error {
 	if r == nil {
 		return nil
 	}
-	for _, p := range r.Places {
-		if err := p.HandOver(c.GrantOutput); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.Place.HandOver(c.GrantOutput)
 }

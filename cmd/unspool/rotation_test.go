@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	outfile "unspool/capture/output"
+	"unspool/capture/perfdata"
 	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
@@ -39,11 +41,7 @@ func TestRotationTime(t *testing.T) {
 // its samples are in. It returns the samples of each file.
 func rotated(t *testing.T, dir string) (files [][]sample) {
 	t.Helper()
-	for i := 1; ; i++ {
-		path := rotatedPath(dir, i)
-		if _, err := os.Stat(path); err != nil {
-			return files
-		}
+	for _, path := range rotatedPaths(dir) {
 		samples := perfScript(t, path)
 		for _, s := range touching(samples) {
 			// Of a stack of which 64 bytes were copied, the rest may not have been seen.
@@ -54,9 +52,24 @@ func rotated(t *testing.T, dir string) (files [][]sample) {
 		}
 		files = append(files, samples)
 	}
+	return files
 }
 
-func rotatedPath(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("perf.data.%d", i)) }
+// rotatedPaths are the files of a rotation, the oldest first.
+func rotatedPaths(dir string) []string { return perfdata.PieceNames(filepath.Join(dir, "perf.data")) }
+
+// rotatedPath waits for the nth file of a rotation.
+func rotatedPath(t *testing.T, dir string, n int) (path string) {
+	t.Helper()
+	lane.Eventually(t, "another file", func() bool {
+		all := rotatedPaths(dir)
+		if len(all) >= n {
+			path = all[n-1]
+		}
+		return path != ""
+	})
+	return path
+}
 
 func TestRecordIntoSeveralFiles(t *testing.T) {
 	t.Parallel()
@@ -77,9 +90,8 @@ func TestRecordIntoSeveralFiles(t *testing.T) {
 				"--switch-max-files", "100"}, faultsOf(p), args)...)
 			control("enable")
 			touched := p.touchUntil("three files", func() bool {
-				_, err := os.Stat(rotatedPath(dir, 3))
 				time.Sleep(10 * time.Millisecond) // few samples are enough
-				return err == nil
+				return len(rotatedPaths(dir)) >= 3
 			})
 			control("stop")
 			if e := r.finish(t, time.Minute); e.status != 0 {
@@ -88,7 +100,7 @@ func TestRecordIntoSeveralFiles(t *testing.T) {
 			files, st := rotated(t, dir), statsIn(t, dir)
 			n, leaves, last, size := 0, 0, time.Duration(0), uint64(0)
 			for i, samples := range files {
-				size += fileSize(t, rotatedPath(dir, i+1))
+				size += fileSize(t, rotatedPath(t, dir, i+1))
 				n += len(samples)
 				leaves += len(touching(samples))
 				for _, s := range samples {
@@ -112,40 +124,47 @@ func TestRecordIntoSeveralFiles(t *testing.T) {
 	}
 }
 
-// TestRecordKeepsTheLastFiles has a recording replace its own files, but keep what was there before.
+// TestRecordKeepsTheLastFiles has a recording remove its own files, but keep what was there before. The name of a file
+// stays, and says when it was begun.
 func TestRecordKeepsTheLastFiles(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	need(t, "perf")
 	p, dir := startToucher(t), t.TempDir()
-	first := rotatedPath(dir, 1)
-	if err := os.WriteFile(first, []byte("older"), 0o600); err != nil {
-		t.Fatal(err)
+	before := []string{"perf.data", "perf.data.2020010203040506"}
+	for _, name := range before {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("older"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	r, control := startControlled(t, dir, slices.Concat([]string{"record", "-q", "--switch-output",
+	began := time.Now()
+	r, control := startControlled(t, dir, slices.Concat([]string{"record", "--switch-output",
 		"--switch-max-files=2"}, faultsOf(p))...)
 	control("enable")
 	const switches = 3
+	var files []string
 	for i := range switches + 1 {
-		path := rotatedPath(dir, 1+i%2)
+		lane.Eventually(t, "another file", func() bool {
+			all := rotatedPaths(dir)
+			if last := all[len(all)-1]; len(all) > 1 && !slices.Contains(files, last) {
+				files = append(files, last)
+			}
+			return len(files) > i
+		})
 		p.touch(counted + i)
-		awaitSamples(t, path, counted+i)
+		awaitSamples(t, files[i], counted+i)
 		if i == switches {
 			break
 		}
-		next := rotatedPath(dir, 1+(i+1)%2)
-		before, _ := os.Stat(next)
 		if err := r.Process.Signal(syscall.SIGUSR2); err != nil {
 			t.Fatal(err)
 		}
-		lane.Eventually(t, "another "+next, func() bool {
-			after, err := os.Stat(next)
-			return err == nil && (before == nil || !os.SameFile(before, after))
-		})
 	}
 	control("stop")
-	if e := r.finish(t, time.Minute); e.status != 0 {
-		t.Fatalf("%+v", e)
+	e := r.finish(t, time.Minute)
+	if says := "2 files, " + filepath.Base(files[switches-1]) + " to " + filepath.Base(files[switches]); e.status != 0 ||
+		!strings.Contains(e.stderr, " in "+says) {
+		t.Fatalf("want %q: %+v", says, e)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -153,18 +172,23 @@ func TestRecordKeepsTheLastFiles(t *testing.T) {
 	}
 	var names []string
 	for _, e := range entries {
-		names = append(names, e.Name())
+		if names = append(names, e.Name()); slices.Contains(before, e.Name()) {
+			if text, _ := os.ReadFile(filepath.Join(dir, e.Name())); string(text) != "older" {
+				t.Errorf("%s, which was there before, is now %.20q", e.Name(), text)
+			}
+		}
 	}
-	if !slices.Equal(names, []string{"perf.data.1", "perf.data.1.old", "perf.data.2"}) {
-		t.Errorf("%v", names)
+	want := append(before, filepath.Base(files[switches-1]), filepath.Base(files[switches]))
+	if !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
 	}
-	if text, _ := os.ReadFile(first + ".old"); string(text) != "older" {
-		t.Errorf("what was there before is now %.20q", text)
-	}
-	files := rotated(t, dir)
-	for i, want := range []int{counted + switches - 1, counted + switches} {
-		if i >= len(files) || len(touching(files[i])) != want {
-			t.Errorf("file %d of %d has not the %d samples", i+1, len(files), want)
+	for i, path := range files[switches-1:] {
+		if n := len(touching(perfScript(t, path))); n != counted+switches-1+i {
+			t.Errorf("%s has %d samples of %d", path, n, counted+switches-1+i)
+		}
+		at, ok := outfile.ParseDated("perf.data", filepath.Base(path))
+		if !ok || at.Before(began.Truncate(10*time.Millisecond)) || at.After(time.Now()) {
+			t.Errorf("%s: of %v", path, at)
 		}
 	}
 }
@@ -178,9 +202,9 @@ func TestRecordSwitchesAtSignals(t *testing.T) {
 	r, p := startTold(t, dir, slices.Concat([]string{"record", "-q", "--switch-output"}, programs.Faults(),
 		[]string{"--", buildToucher(t, "")})...)
 	for i, signal := range []syscall.Signal{syscall.SIGUSR2, syscall.SIGUSR2, syscall.SIGINT} {
-		awaitFile(t, rotatedPath(dir, i+1))
+		path := rotatedPath(t, dir, i+1)
 		p.touch(counted + i)
-		lane.Eventually(t, "samples", func() bool { return samplesIn(rotatedPath(dir, i+1)) >= counted+i })
+		lane.Eventually(t, "samples", func() bool { return samplesIn(path) >= counted+i })
 		if err := r.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +239,7 @@ func TestRecordOfTheLast(t *testing.T) {
 			control("enable")
 			p.touch(counted)
 			control("ping") // until they have been drained
-			if _, err := os.Stat(rotatedPath(dir, 1)); err == nil {
+			if len(rotatedPaths(dir)) > 0 {
 				t.Error("a file is written before the signal")
 			}
 			if err := r.Process.Signal(syscall.SIGUSR2); err != nil {
@@ -226,7 +250,7 @@ func TestRecordOfTheLast(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			awaitSamples(t, rotatedPath(dir, 1), counted)
+			awaitSamples(t, rotatedPath(t, dir, 1), counted)
 			p.touch(counted + 1)
 			if err := r.Process.Signal(syscall.SIGINT); err != nil {
 				t.Fatal(err)
@@ -257,9 +281,9 @@ func TestRecordOfTheLast(t *testing.T) {
 			if err := r.Process.Signal(syscall.SIGUSR2); err != nil {
 				t.Fatal(err)
 			}
-			awaitFile(t, rotatedPath(dir, files))
+			rotatedPath(t, dir, files)
 			time.Sleep(300 * time.Millisecond) // few files are enough
-			return share(perfScript(t, rotatedPath(dir, files)), func(s *sample) bool { return len(s.user) > 10 }) == 0
+			return share(perfScript(t, rotatedPath(t, dir, files)), func(s *sample) bool { return len(s.user) > 10 }) == 0
 		})
 		control("stop")
 		if e := r.finish(t, time.Minute); e.status != 0 {
@@ -278,9 +302,9 @@ func TestRecordOfTheLastWithoutOpener(t *testing.T) {
 	if err := syscall.Kill(child(t, r.Process.Pid, "(opener)"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	e, name := r.finish(t, time.Minute), filepath.Base(rotatedPath(dir, 1))
-	if e.status != statusFailure || strings.Contains(e.stderr, " in "+name) ||
-		!strings.Contains(e.stderr, "was killed, so the recording ends here: cannot write "+name+": ") {
+	e := r.finish(t, time.Minute)
+	if e.status != statusFailure || strings.Contains(e.stderr, " in perf.data") ||
+		!strings.Contains(e.stderr, "was killed, so the recording ends here: cannot write perf.data: ") {
 		t.Errorf("status %d\n%s", e.status, e.stderr)
 	}
 }
@@ -297,7 +321,7 @@ func TestMachineRecordOfTheLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := monotonic(t)
-	recordsInto(t, rotatedPath(dir, 1))
+	recordsInto(t, rotatedPath(t, dir, 1))
 	time.Sleep(500 * time.Millisecond)
 	if err := r.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
@@ -307,7 +331,7 @@ func TestMachineRecordOfTheLast(t *testing.T) {
 		t.Fatalf("%+v", e)
 	}
 	for i, until := range []time.Duration{asked, ended} {
-		samples := perfScript(t, rotatedPath(dir, i+1))
+		samples := perfScript(t, rotatedPath(t, dir, i+1))
 		if len(samples) < 20 {
 			t.Fatalf("file %d: %d samples", i+1, len(samples))
 		}
