@@ -32,6 +32,7 @@ type Reader struct {
 	file    *os.File // nil when the caller of Open owns it
 	pipe    bool
 	data    scanner
+	at      io.ReaderAt   // the file, nil for a pipe
 	size    int64         // of the file, 0 for a pipe
 	begin   int64         // offset of the data
 	stopped *atomic.Bool  // by Stop
@@ -108,7 +109,7 @@ func OpenStream(file *os.File, name string) (*Reader, error) {
 // newReader reads the header from in. at is the same recording for reads at any offset, and size its
 // length; at is nil for a pipe.
 func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, error) {
-	r := &Reader{path: name, size: size, byID: map[uint64]int{}, names: map[uint64]string{},
+	r := &Reader{path: name, at: at, size: size, byID: map[uint64]int{}, names: map[uint64]string{},
 		features: map[Feature]contents{}, stopped: new(atomic.Bool)}
 	bad := func(format string, args ...any) (*Reader, error) {
 		return nil, fmt.Errorf("%s: %w", name, fmt.Errorf(format, args...))
