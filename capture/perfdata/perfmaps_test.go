@@ -14,7 +14,7 @@ import (
 )
 
 // pack compresses a perf map.
-func pack(t *testing.T, text string) []byte {
+func pack(t testing.TB, text string) []byte {
 	t.Helper()
 	packed, err := PackPerfMap(strings.NewReader(text), 1<<20)
 	if err != nil {
@@ -24,7 +24,7 @@ func pack(t *testing.T, text string) []byte {
 }
 
 // withMaps is a recording that keeps perf maps.
-func withMaps(t *testing.T, maps []PerfMap) string {
+func withMaps(t testing.TB, maps []PerfMap) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "perf.data")
 	w, err := Create(Options{Path: path, Events: twoEvents()})

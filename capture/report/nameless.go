@@ -67,8 +67,10 @@ func (out *printer) nameless(p *profile.Profile) (lines []string) {
 	if n.through == 0 || 100*n.through < leastNameless*n.all {
 		return out.interpreted(p)
 	}
-	text := human.Percent(n.through, n.all) + " of the stacks go through code without names, " +
-		human.Percent(n.leaves, n.all) + " end in it"
+	text := human.Percent(n.through, n.all) + " of the stacks go through code without names"
+	if n.leaves > 0 {
+		text += ", " + human.Percent(n.leaves, n.all) + " end in it"
+	}
 	return slices.Concat([]string{text + out.namelessFiles(p, n)}, out.namelessGenerated(p, n), out.interpreted(p))
 }
 
