@@ -13,9 +13,8 @@ import (
 type Generator struct {
 	Runtime *runtimes.Runtime // nil for one that is not known
 	Runs    bool              // it is still there
-	Map     string            // the path of the perf map that it would write
-	// Written says what it has written about its code. If that is refused, Problems say why.
-	Written runtimes.Written
+	Written runtimes.Written  // about its code
+	Refused string            // the path of what is refused of that: Problems say why
 }
 
 // generated is the code that a process generated at run time.
@@ -69,11 +68,11 @@ func (b *builder) readGenerated(space *vmas.Space) *generated {
 	g.frames = make([]int32, g.Len())
 	b.generated[pid] = g
 	if _, known := b.generators[pid]; known || len(b.generators) < mostGenerated {
-		of := Generator{Runtime: runtimes.Of(space.Files()), Runs: g.Runs, Map: g.Path}
+		of := Generator{Runtime: runtimes.Of(space.Files()), Runs: g.Runs, Refused: g.Refused}
 		switch {
 		case g.Len() > 0:
 			of.Written = runtimes.Names
-		case g.Refused:
+		case g.Refused != "":
 			of.Written = runtimes.Refused
 		}
 		b.generators[pid] = of

@@ -15,7 +15,7 @@ func (out *printer) generated(p *profile.Profile, counts map[uint32]uint64) (pro
 	for pid, n := range counts {
 		g := p.Generators[pid]
 		of := runtimes.Process{PID: pid, Runtime: g.Runtime, Runs: g.Runs, Written: g.Written, Samples: n}
-		if g.Written == runtimes.Refused && out.isNoted(p, g.Map) {
+		if g.Written == runtimes.Refused && out.isNoted(p, g.Refused) {
 			of.Why = theNotes
 		}
 		processes = append(processes, of)

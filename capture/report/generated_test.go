@@ -33,10 +33,10 @@ func TestGeneratedCodeWithoutNames(t *testing.T) {
 			"Java (process 1) generated: run `jcmd PID Compiler.perfmap` before it ends, or start it with"},
 		{"a map of other code", profile.Generator{Runtime: runtimeOf("/usr/bin/node"), Written: runtimes.Names}, "",
 			"node (process 1) generated: the names that it wrote are of other code, so they are older, or incomplete: start"},
-		{"a map that is not used", profile.Generator{Runtime: runtimeOf("/usr/bin/node"), Map: map1,
+		{"a map that is not used", profile.Generator{Runtime: runtimeOf("/usr/bin/node"), Refused: map1,
 			Written: runtimes.Refused}, refused,
 			"node (process 1) generated: the names that it wrote are not used: see the notes at the end"},
-		{"a note that is not there", profile.Generator{Runtime: runtimeOf("/usr/bin/node"), Map: map1,
+		{"a note that is not there", profile.Generator{Runtime: runtimeOf("/usr/bin/node"), Refused: map1,
 			Written: runtimes.Refused}, "", "node (process 1) generated: start it with"},
 		{"another program", profile.Generator{}, "", "prog (process 1) generated: if its runtime can write"},
 	} {

@@ -16,9 +16,9 @@ import (
 type Generated struct {
 	dump, kept, perfMap codes
 
-	Path    string // of the perf map
-	Refused bool   // a file is there, and a problem says why it was not used
-	Runs    bool   // the process is still there
+	// Refused is the path of a file with names that was not used, "" for none. A problem says why.
+	Refused string
+	Runs    bool // the process is still there
 }
 
 // A KeptMap gives the perf map of a process that a recording has kept, and the PID in its name; nil for none. time is
@@ -34,11 +34,11 @@ func (s *Symbolizer) SetKeptMaps(of KeptMap) { s.keptMap = of }
 func (s *Symbolizer) Generated(pid uint32, dump string, time uint64) *Generated {
 	g := &Generated{dump: codes{room: &s.room}, kept: codes{room: &s.room}, perfMap: codes{room: &s.room}}
 	p := s.writer(pid, time)
-	g.Runs, g.Path = p.runs, perfmap.Path(p.pid)
+	g.Runs = p.runs
 	if s.keptMap != nil {
 		if r, number := s.keptMap(pid, time); r != nil {
-			g.Path = perfmap.Path(number)
-			s.Contain(g.Path, "names of generated code", func() { s.readKept(g, g.Path, r) })
+			path := perfmap.Path(number)
+			s.Contain(path, "names of generated code", func() { s.readKept(g, path, r) })
 			r.Close()
 		}
 	}

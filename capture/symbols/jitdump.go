@@ -22,7 +22,7 @@ func (s *Symbolizer) readJitdump(g *Generated, p *writer, path string) {
 		err = g.dump.readJitdump(file)
 	}
 	if err != nil {
-		g.Refused = true
+		g.Refused = path
 		s.problem("%s: %v", path, err)
 	}
 }

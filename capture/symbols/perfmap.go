@@ -29,7 +29,7 @@ func (s *Symbolizer) readPerfMap(g *Generated, p *writer, path string) {
 		err = s.readWithin(&g.perfMap, io.NewSectionReader(file, 0, maxPerfMap))
 	}
 	if err != nil && !missing(err) {
-		g.Refused = true
+		g.Refused = path
 		s.problem("%s: %v", path, err)
 	}
 }
