@@ -21,7 +21,8 @@ func TestPerfMapsAreKept(t *testing.T) {
 	programs.NeedMounts(t)
 	program := buildCase(t, "mapped.c")
 	// The program's input ends when the recorder holds the map: how long that takes is for tests that judge by time.
-	const held = `{ echo; until ! ls -l /proc/$u/fd >fds || grep -q perf-[0-9]*.map$ fds; do sleep 0.01; done; } | `
+	const held = `{ echo; while [ -d /proc/$u ] && ! ls -l /proc/$u/fd | grep -q perf-[0-9]*.map$; do ` +
+		`sleep 0.01; done; } | `
 	for _, c := range []struct{ name, script string }{
 		{"PID namespace", held + "unshare -pf --mount-proc %[1]s %[2]d kept"},
 		{"PID and mount namespace", held +
