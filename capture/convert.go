@@ -193,6 +193,7 @@ func (c *conversion) begin() (err error) {
 	for _, id := range c.reader.BuildIDs() {
 		c.writer.BuildID(id.Path, id.ID, id.Kernel)
 	}
+	c.writer.KeepPerfMaps(c.reader.PerfMaps())
 	c.files = c.offline()
 	if c.Jobs > 1 {
 		c.parallel = c.startLanes(c.Jobs)

@@ -21,6 +21,7 @@ type flight struct {
 	parts   []part // the oldest first, never empty
 	bytes   int    // of their records
 	ids     map[string]perfdata.BuildID
+	maps    []perfdata.PerfMap
 	written int64
 }
 
@@ -82,6 +83,9 @@ func (f *flight) BuildID(path string, id []byte, kernel bool) {
 	f.ids[path+"\x00"+string(id)] = perfdata.BuildID{Path: path, ID: append([]byte(nil), id...), Kernel: kernel}
 }
 
+// KeepPerfMaps is for [Output].
+func (f *flight) KeepPerfMaps(maps []perfdata.PerfMap) { f.maps = maps }
+
 // Round is for [Output].
 func (f *flight) Round() error { return nil }
 
@@ -140,6 +144,7 @@ func (f *flight) dump(whole bool) error {
 	for _, id := range f.ids {
 		w.BuildID(id.Path, id.ID, id.Kernel)
 	}
+	w.KeepPerfMaps(f.maps)
 	if cerr := w.Close(); err == nil {
 		err = cerr
 	}

@@ -34,8 +34,8 @@ func newImpatient(access process.Access, tell func(error)) *impatient {
 	return &impatient{Access: access, tell: tell, hung: make(map[uint32]bool)}
 }
 
-// Aside reads memory for as long as it takes, for goroutines that do not drain the rings.
-func (i *impatient) Aside() process.Memory { return i.Access }
+// Aside reads processes for as long as it takes, for goroutines that do not drain the rings.
+func (i *impatient) Aside() process.Reader { return i.Access }
 
 // ReadMemory is for [process.Memory].
 func (i *impatient) ReadMemory(pid uint32, buf []byte, addr uint64) int {

@@ -211,7 +211,9 @@ func (r *recording) open() (err error) {
 		Room: func() bool { return !r.source.HalfFull() }, SomeRoom: func() bool { return !r.source.NearlyFull() },
 		Waits: func() { r.source.Glance(r.session.Glance) },
 		Join:  !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: JoinAfter, KeepFiles: r.KeepFiles,
-		BuildIDs: func(path string, id []byte) { r.writer.BuildID(path, id, false) },
+		Generated: r.Adopted == nil,
+		KeepMaps:  r.Adopted == nil && !r.Pairs && (r.Place == nil || !r.Place.Stream()),
+		BuildIDs:  func(path string, id []byte) { r.writer.BuildID(path, id, false) },
 	}
 	if r.Opener != nil {
 		c.Processes = r.Opener
@@ -220,6 +222,9 @@ func (r *recording) open() (err error) {
 		c.CPU, c.Stop, c.Unordered = r.source.CPU, r.ending, true
 	}
 	r.session = NewSession(c)
+	if g := r.session.generators; g != nil {
+		g.pieces = r.Rotation != nil
+	}
 	r.out.Trouble = r.session.Trouble()
 	if r.Watcher != nil {
 		r.Watcher.Begin(r.session)
@@ -636,6 +641,7 @@ func (r *recording) complete() error {
 		err = r.session.Lost(r.session.Stats.Lost, r.anyID())
 	}
 	r.session.TellBuildIDs()
+	r.keepMaps()
 	if r.KeepFiles {
 		r.out.Files = r.session.Images().Files()
 	}
@@ -643,6 +649,18 @@ func (r *recording) complete() error {
 		err = cerr
 	}
 	return err
+}
+
+// keepMaps has the recording keep the perf maps of what was sampled, and says what generated code lacks.
+func (r *recording) keepMaps() {
+	g := r.session.generators
+	if g == nil {
+		return
+	}
+	defer g.close()
+	g.finish()
+	r.writer.KeepPerfMaps(g.kept())
+	r.out.Trouble.generated = g.told()
 }
 
 // anyID is the ID of one of the events.

@@ -136,6 +136,7 @@ func (r *recording) rotate(ctx context.Context) error {
 			return nil
 		}
 		r.session.TellBuildIDs()
+		w.KeepPerfMaps(r.session.generators.kept())
 		if err := r.session.Restate(w.next); err != nil {
 			return err
 		}
@@ -143,6 +144,7 @@ func (r *recording) rotate(ctx context.Context) error {
 	case *flight:
 		if r.Rotation.asked.Swap(false) {
 			r.session.TellBuildIDs()
+			w.KeepPerfMaps(r.session.generators.kept())
 			if err := w.dump(true); err != nil {
 				r.warn(fmt.Sprintf("%v. The last of the recording is still in memory: the next SIGUSR2 tries again", err))
 			} else {

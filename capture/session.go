@@ -52,6 +52,7 @@ type Session struct {
 	joiner     *joiner      // that sink, if it is the session's own
 	reader     *stackReader // nil where no process is there to be read
 	rest       *restReader  // nil where stacks are not read when they are sampled
+	generators *generators  // nil where nobody is told of generated code
 
 	met    *vmas.Space            // that of the process of the current sample, nil if it is not known
 	told   int                    // bytes of records that say what was known of processes, since Restate
@@ -126,6 +127,8 @@ type Config struct {
 
 	// KeepFiles says that files that no process maps any more are kept, for [image.Store.Files].
 	KeepFiles bool
+	// Generated says that it is counted which processes have generated code, and KeepMaps that their perf maps are kept.
+	Generated, KeepMaps bool
 	// BuildIDs, if set, is called for each file that a frame was in and whose build ID no record has: when no
 	// process maps it any more, and for the others by [Session.TellBuildIDs]. id is nil for a file that has
 	// none, or that could not be read.
@@ -186,6 +189,9 @@ func NewSession(c Config) *Session {
 	if c.Live && c.Join {
 		s.reader = newStackReader(c.Processes)
 		s.joiner.reader = s.reader
+	}
+	if c.Generated {
+		s.generators = newGenerators(c.Processes, c.KeepMaps)
 	}
 	s.interrupted.processes = c.Processes
 	s.walker = unwind.NewUnwinder(s.images)
@@ -259,6 +265,9 @@ func (s *Session) follow(rec perfring.Record, f *perfring.Format) (c *replay.Cha
 	if c.Mapping != nil && !s.recorded {
 		s.images.Open(c.PID, c.Mapping)
 		buildID = s.images.BuildID(c.PID, c.Mapping)
+	}
+	if s.generators != nil && (c.Kind == replay.Exit && c.PID == c.TID || c.Kind == replay.Comm && c.Exec) {
+		s.generators.over(c.PID)
 	}
 	if name, addr := c.KernelSymbol(); name != "" && s.recorded {
 		s.execve = execve{ref: name, refAddr: addr, open: s.openKernel}
@@ -374,6 +383,9 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 	w.Result, w.Space, w.Place = &s.result, s.table.Space(sm.PID), ""
 	if w.Space != nil {
 		w.SpaceID = w.Space.ID()
+	}
+	if s.generators != nil && w.Space != nil {
+		s.generators.sampled(w.Space, sm, &s.result)
 	}
 	if s.rest != nil {
 		w.Links = s.rest.walked(sm, &s.stack, &s.result, s.walker)

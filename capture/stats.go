@@ -301,6 +301,8 @@ type Trouble struct {
 	places map[place]uint64
 	files  map[string]error
 	memory []error // each once
+
+	generated *generatedNotes // nil where nothing is known of it
 }
 
 type place struct {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/perfdata"
 	"unspool/vmas"
 )
 
@@ -16,6 +17,9 @@ type Output interface {
 	Sink
 	// BuildID is told of a file that samples are in. id is nil if it has none, or none that is known.
 	BuildID(path string, id []byte, kernel bool)
+	// KeepPerfMaps is given the perf maps of processes that samples are in, those that were given before included, when
+	// a file is about to be complete.
+	KeepPerfMaps(maps []perfdata.PerfMap)
 	// Round is called now and then, after the rings were drained.
 	Round() error
 	// Written is how many bytes were written so far.

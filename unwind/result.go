@@ -133,6 +133,15 @@ func (r Reason) Words() string {
 	return r.String()
 }
 
+// MayBeBroken reports whether a walk ends so where code has neither CFI nor frame pointers.
+func (r Reason) MayBeBroken() bool {
+	switch r {
+	case NoCFI, BadCFI, Unmapped, UnknownRegister, NotCopied:
+		return true
+	}
+	return false
+}
+
 // Source says how a frame was found.
 type Source uint8
 

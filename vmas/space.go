@@ -72,6 +72,19 @@ func (s *Space) Find(addr uint64) *Mapping {
 // changes.
 func (s *Space) Mappings() iter.Seq[*Mapping] { return s.layout.from(0) }
 
+// Files yields the paths of the files that are mapped as code, at most so many as have to be looked at to know what
+// kind of a program it is.
+func (s *Space) Files() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		left := manyMappings
+		for m := range s.Mappings() {
+			if left--; left < 0 || m.File.Kind == Regular && !yield(m.File.Path) {
+				return
+			}
+		}
+	}
+}
+
 // Generation changes whenever the mappings change.
 func (s *Space) Generation() uint32 { return s.gen }
 

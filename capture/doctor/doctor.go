@@ -145,8 +145,15 @@ func (m *Machine) Run() []Check {
 	return append(checks, m.tools())
 }
 
-// Run looks at everything that recording on this machine depends on.
-func Run() []Check { return Local().Run() }
+// Run looks at everything that recording on this machine depends on, and at processes that are to be recorded.
+func Run(pids []int) []Check {
+	m := Local()
+	checks := m.Run()
+	for _, pid := range pids {
+		checks = append(checks, m.Generated(uint32(pid))...)
+	}
+	return checks
+}
 
 // readText reads a small file, or the beginning of a large one.
 func readText(path string) (string, error) {

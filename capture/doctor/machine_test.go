@@ -36,7 +36,7 @@ func opens(t *testing.T) bool {
 
 // TestThisMachine looks at the machine that the test runs on, and asks it in other ways.
 func TestThisMachine(t *testing.T) {
-	checks := Run()
+	checks := Run(nil)
 	found := make(map[string]Check)
 	for _, c := range checks {
 		if _, twice := found[c.Name]; twice || c.State > Fail || c.Detail == "" {

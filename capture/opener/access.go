@@ -42,14 +42,20 @@ func (c *Client) ReadMemory(pid uint32, buf []byte, addr uint64) (read int) {
 	return c.readMemory(&c.wait, pid, buf, addr)
 }
 
-// Aside reads memory for goroutines that do not drain the rings: what they wait for processes that hang is
+// Aside reads processes for goroutines that do not drain the rings: what they wait for processes that hang is
 // not taken from the patience of the one that does.
-func (c *Client) Aside() process.Memory { return aside{c} }
+func (c *Client) Aside() process.Reader { return aside{c} }
 
-type aside struct{ client *Client }
+type aside struct{ *Client }
+
+func (a aside) Text(pid, tid uint32, name process.Text, most int) (io.ReadCloser, error) {
+	return a.text(&a.rest, pid, tid, name, most)
+}
+
+func (a aside) Numbers(pid uint32) ([]uint32, error) { return a.numbers(&a.rest, pid) }
 
 func (a aside) ReadMemory(pid uint32, buf []byte, addr uint64) (read int) {
-	return a.client.readMemory(&a.client.rest, pid, buf, addr)
+	return a.readMemory(&a.rest, pid, buf, addr)
 }
 
 func (c *Client) readMemory(p *patience, pid uint32, buf []byte, addr uint64) (read int) {
@@ -105,6 +111,13 @@ func (c *Client) open(r request, name string) (file *os.File, target string, err
 		return nil, "", errMessage
 	}
 	return os.NewFile(uintptr(a.fd), name), string(a.bytes), nil
+}
+
+// OpenPerfMap is for [process.Files].
+func (c *Client) OpenPerfMap(pid, number uint32) (*os.File, error) {
+	r := request{op: openPerfMap, pid: pid, start: uint64(number)}
+	file, _, err := c.open(r, fmt.Sprintf("perf-%d.map", number))
+	return file, err
 }
 
 // Stat is for [process.Files].

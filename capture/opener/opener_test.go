@@ -136,7 +136,7 @@ func TestOpenerReadsProcesses(t *testing.T) {
 	if uid, err := c.Owner(self); err != nil || uid != uint32(os.Geteuid()) {
 		t.Errorf("owner %d, %v", uid, err)
 	}
-	if _, err := c.Text(pid, pid, process.MountInfo+1, 0); !errors.Is(err, unix.EINVAL) {
+	if _, err := c.Text(pid, pid, process.Status+1, 0); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("another text: %v", err)
 	}
 	if _, err := c.Text(1<<30, 1<<30, process.Stat, 0); !errors.Is(err, os.ErrNotExist) {

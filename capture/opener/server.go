@@ -250,6 +250,8 @@ func (l *listener) look(r *request) {
 		l.watch(r)
 	case openPath, openWithin, openMapped:
 		l.answer(l.file(r))
+	case openPerfMap:
+		l.answer(l.perfMap(r))
 	case statPath:
 		l.answer(l.stat(r))
 	case askOwner:
@@ -271,12 +273,17 @@ func (l *listener) lookForNames(r *request) {
 	case openWithin:
 		a = l.file(r)
 	case openPerfMap:
-		fd, err := l.processes.PerfMapDescriptor(r.pid, uint32(r.start))
-		a = l.handle(fd, "", err)
+		a = l.perfMap(r)
 	default:
 		a.fail(unix.ENOSYS)
 	}
 	l.answer(a)
+}
+
+// perfMap opens the perf map of a process.
+func (l *listener) perfMap(r *request) answer {
+	fd, err := l.processes.PerfMapDescriptor(r.pid, uint32(r.start))
+	return l.handle(fd, "", err)
 }
 
 // lookForFile answers a request about a file of this machine.

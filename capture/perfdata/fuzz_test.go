@@ -3,6 +3,7 @@ package perfdata
 import (
 	"bytes"
 	"errors"
+	"os"
 	"testing"
 
 	"unspool/perfring"
@@ -43,12 +44,24 @@ func fuzzRead(t *testing.T, r *Reader, size int) {
 	}
 	r.CommandLine()
 	r.BuildIDs()
+	kept := 0
+	for _, m := range r.PerfMaps() {
+		kept += perfMapHead + len(m.Packed)
+	}
+	if kept > size {
+		t.Fatalf("%d bytes of perf maps in a recording of %d", kept, size)
+	}
 }
 
 func FuzzReader(f *testing.F) {
 	for _, compress := range []int{0, 1} {
 		f.Add(small(f, false, compress))
 	}
+	kept, err := os.ReadFile(withMaps(f, []PerfMap{{PID: 1, Packed: pack(f, "10 8 one\n")}}))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(kept)
 	for _, recording := range inputs.Files(8, 64<<10, "../../dist/inputs/*.data") {
 		f.Add(recording)
 	}

@@ -39,9 +39,10 @@ type Reader struct {
 	until   uint64   // up to which time the input is read before it is another one's turn
 	damage  []error  // of the inputs of a directory
 	pipe    bool
-	stopped *atomic.Bool // by Stop
-	waits   bool         // the recording is read through a waiting
-	err     error        // what Next returned last: io.EOF or a DamageError
+	at      *io.SectionReader // the file that has the header, nil for a pipe
+	stopped *atomic.Bool      // by Stop
+	waits   bool              // the recording is read through a waiting
+	err     error             // what Next returned last: io.EOF or a DamageError
 
 	events  []perfring.Attr
 	formats []perfring.Format // of events
@@ -130,6 +131,9 @@ func OpenStream(file *os.File, name string) (*Reader, error) {
 func newReader(name string, in io.Reader, at io.ReaderAt, size int64) (*Reader, error) {
 	r := &Reader{path: name, input: &input{name: name, size: size}, byID: map[uint64]int{},
 		names: map[uint64]string{}, features: map[Feature]contents{}, stopped: new(atomic.Bool)}
+	if at != nil {
+		r.at = io.NewSectionReader(at, 0, size)
+	}
 	bad := func(format string, args ...any) (*Reader, error) {
 		return nil, fmt.Errorf("%s: %w", name, fmt.Errorf(format, args...))
 	}

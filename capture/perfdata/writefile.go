@@ -133,5 +133,6 @@ func (w *Writer) finishFile() error {
 	if w.late {
 		contents, h.Attrs = w.appendEvents(contents, at)
 	}
+	contents = appendPerfMaps(contents, w.perfMaps)
 	return w.commit(nil, append(tail, contents...), h)
 }

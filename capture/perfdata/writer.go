@@ -70,6 +70,8 @@ type Writer struct {
 	written int64
 	ids     []BuildID // for the BUILD_ID feature
 
+	perfMaps []PerfMap
+
 	described []byte          // records that describe a pipe, for the next flush; never compressed
 	known     map[string]bool // path and ID of each entry of ids
 	dirty     bool            // records were written since the last round
@@ -348,6 +350,15 @@ func (w *Writer) BuildID(path string, id []byte, kernel bool) {
 		return
 	}
 	w.ids = append(w.ids, b)
+}
+
+// KeepPerfMaps has the recording keep perf maps, in the place of those that were given before. In a pipe they are left
+// out.
+func (w *Writer) KeepPerfMaps(maps []PerfMap) {
+	if w.pipe || w.closed {
+		return
+	}
+	w.perfMaps = maps
 }
 
 // isUnlisted says whether a file at the path has no build ID.

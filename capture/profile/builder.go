@@ -37,10 +37,11 @@ type builder struct {
 	flattened uint64 // addresses whose inlined functions are not all shown
 	cut       uint64 // samples for whose stacks there was no room
 
-	time      uint64                // of the sample, in ns
-	dumps     map[uint32]string     // jitdumps that are mapped, by process
-	generated map[uint32]*generated // by process
-	reread    time.Duration         // how old names of generated code may be; 0 for any age
+	time       uint64                // of the sample, in ns
+	dumps      map[uint32]string     // jitdumps that are mapped, by process
+	generated  map[uint32]*generated // by process
+	generators map[uint32]Generator  // by process, also those that have ended
+	reread     time.Duration         // how old names of generated code may be; 0 for any age
 }
 
 type frameKey struct {
@@ -48,13 +49,6 @@ type frameKey struct {
 	name  string
 	addr  uint64
 	pc    uint64
-}
-
-// generated is the code that a process generated at run time.
-type generated struct {
-	*symbols.Generated
-	frames []int32 // by piece of code: its frame, plus one; its complement if it is folded
-	read   uint64  // the time of the sample for which it was read
 }
 
 // image is an image that samples lie in. vmas.File.Image points to it, so that one map lookup finds a frame.
@@ -85,8 +79,9 @@ func newBuilder(sym *symbols.Symbolizer) *builder {
 		programs: make(map[string]int32),
 		names:    make(map[string]name),
 
-		dumps:     make(map[uint32]string),
-		generated: make(map[uint32]*generated),
+		dumps:      make(map[uint32]string),
+		generated:  make(map[uint32]*generated),
+		generators: make(map[uint32]Generator),
 	}
 	b.bound(usual)
 	return b
@@ -200,7 +195,7 @@ func (b *builder) userFrame(space *vmas.Space, addr uint64, returned bool) int32
 		m.File.Image = im
 	}
 	if im.kind == JIT {
-		if f, ok := b.generatedFrame(space.PID, im, addr-one(returned)); ok {
+		if f, ok := b.generatedFrame(space, im, addr-one(returned)); ok {
 			return f
 		}
 	}
@@ -216,71 +211,6 @@ func (b *builder) userFrame(space *vmas.Space, addr uint64, returned bool) int32
 		im.frames[key] = f
 	}
 	return b.unfolded(f)
-}
-
-// generatedFrame is the frame at an address of code that a process generated, if its runtime named it. Code
-// that the runtime moves, or generates again, is one function.
-func (b *builder) generatedFrame(pid uint32, im *image, addr uint64) (int32, bool) {
-	g := b.generated[pid]
-	if g == nil && len(b.generated) >= mostGenerated {
-		return 0, false
-	}
-	if g == nil {
-		g = b.readGenerated(pid)
-	}
-	i, ok := g.Find(addr, b.time)
-	if !ok && b.reread > 0 && b.time > g.read+uint64(b.reread) {
-		g = b.readGenerated(pid)
-		i, ok = g.Find(addr, b.time)
-	}
-	if !ok {
-		return 0, false
-	}
-	at := g.frames[i]
-	if at == 0 {
-		f := Frame{Name: im.Label(), Image: im.index, Kind: JIT}
-		if n, ok := b.named(g.At(i).Name, &im.shares); ok {
-			f.Name, f.Symbol, f.Known = n.text, n.symbol, true
-		} else {
-			b.nameless++
-		}
-		if at = b.place(f, &im.shares, im.Label()); at >= 0 {
-			at++
-		}
-		g.frames[i] = at
-	}
-	if at > 0 {
-		return at - 1, true
-	}
-	return b.unfolded(at), true
-}
-
-// readGenerated reads the names of the code that a process has generated so far.
-func (b *builder) readGenerated(pid uint32) *generated {
-	g := &generated{Generated: b.sym.Generated(pid, b.dumps[pid], b.time), read: b.time}
-	g.frames = make([]int32, g.Len())
-	b.generated[pid] = g
-	return g
-}
-
-// mostGenerated bounds the processes that have generated code with names.
-const mostGenerated = 1 << 16
-
-// mapped notes that a process has mapped a file.
-func (b *builder) mapped(pid uint32, name string) {
-	if symbols.IsJitdump(name) && b.dumps[pid] != name && len(b.dumps) < mostGenerated {
-		b.dumps[pid] = name
-		delete(b.generated, pid)
-	}
-}
-
-// began notes that a process begins with its parent's code, or without code if parent is 0.
-func (b *builder) began(pid, parent uint32) {
-	delete(b.generated, pid)
-	delete(b.dumps, pid)
-	if dump, ok := b.dumps[parent]; ok && len(b.dumps) < mostGenerated {
-		b.dumps[pid] = dump
-	}
 }
 
 // open returns the image of a mapping's file. Several files may have the same image.

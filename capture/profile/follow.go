@@ -137,6 +137,7 @@ func (f *follower) forgetEnded() {
 		if pid == uint32(key) {
 			delete(f.dumps, pid)
 			delete(f.generated, pid)
+			delete(f.generators, pid)
 		}
 	}
 	clear(f.endedBefore)

@@ -30,6 +30,8 @@ type loader struct {
 	most     int                 // of comms and of current
 	kernelID symbols.KernelID
 
+	keptMaps []perfdata.PerfMap
+
 	options  Options
 	part     *part
 	timeline *Timeline
@@ -192,6 +194,10 @@ func (l *loader) describe(r *perfdata.Reader) {
 		p.Events = append(p.Events, event)
 	}
 	l.buildIDs = r.FileBuildIDs()
+	if l.keptMaps == nil {
+		l.keptMaps = r.PerfMaps()
+		l.sym.SetKeptMaps(keptMap(l.keptMaps))
+	}
 	id := l.kernelID
 	id.Release = p.OSRelease
 	for _, b := range r.BuildIDs() {
@@ -529,6 +535,7 @@ func (l *loader) finish() *Profile {
 			l.timeline.remapped(now)
 		}
 	}
+	p.Generators = l.generators
 	p.Problems = append(p.Problems, l.overBounds()...)
 	if l.guesses > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("no COMM record names %s: the process has the name of its program's "+

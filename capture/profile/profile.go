@@ -182,6 +182,8 @@ type Profile struct {
 	Hostname, OSRelease, Arch string   // "" when the recording does not say
 	Command                   []string // command line of the recorder
 
+	Generators map[uint32]Generator // by PID, the last one that had it
+
 	Problems []string // in words: why names or frames are missing
 	// Kinds has the kind of each problem of which there may be many, one for each file: see Notes.
 	Kinds  map[string]string

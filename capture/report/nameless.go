@@ -14,40 +14,77 @@ const (
 	leastNameless = 1  // percent of the samples: below that, missing names are not worth a line at the top
 	leastIn       = 10 // percent of the samples without names: below that, an image is not named
 	mostAdvised   = 3  // files, those with most samples
+
+	theNotes = "see the notes at the end"
 )
 
-// nameless says which share has no names, where most of that is, and of which files they can be had and how;
-// "" if it is little. Time belongs to the innermost frame.
-func (out *printer) nameless(p *profile.Profile) string {
-	by := make([]uint64, len(p.Images))
-	var none, all uint64
+// A namelessness is what has no names in a profile. Samples whose stacks have several frames without a name belong to
+// the innermost of these.
+type namelessness struct {
+	all, leaves uint64 // samples, and those of them that end in code without a name
+	through     uint64 // those whose stacks go through such code
+	images      []uint64
+	generated   map[uint32]uint64 // by process; not in images
+}
+
+// findNameless adds up what has no names.
+func findNameless(p *profile.Profile) *namelessness {
+	n := &namelessness{images: make([]uint64, len(p.Images)), generated: make(map[uint32]uint64)}
+	without := func(node int32) bool {
+		f := &p.Frames[p.Nodes[node].Frame]
+		return !f.Known && f.Kind.IsCode()
+	}
+	innermost := make([]int32, len(p.Nodes)) // the innermost such frame of a stack, 0 for none
+	for i := 1; i < len(p.Nodes); i++ {      // parents come before their children
+		if innermost[i] = innermost[p.Nodes[i].Parent]; without(int32(i)) {
+			innermost[i] = int32(i)
+		}
+	}
 	for _, s := range p.Samples {
-		all += s.Count
-		if s.Node == 0 {
+		n.all += s.Count
+		at := innermost[s.Node]
+		if at == 0 {
 			continue
 		}
-		f := &p.Frames[p.Nodes[s.Node].Frame]
-		if f.Known || !f.Kind.IsCode() {
-			continue
+		n.through += s.Count
+		if at == s.Node {
+			n.leaves += s.Count
 		}
-		none += s.Count
-		by[f.Image] += s.Count
+		if f := &p.Frames[p.Nodes[at].Frame]; f.Kind == profile.JIT {
+			n.generated[p.Threads[s.Thread].PID] += s.Count
+		} else {
+			n.images[f.Image] += s.Count
+		}
 	}
-	if none == 0 || 100*none < leastNameless*all {
-		return ""
+	return n
+}
+
+// nameless says which share of the stacks goes through code without names, where most of that is, and of which files
+// and runtimes they can be had and how: a line for the files, and one for each kind of generated code. There are none
+// if it is little.
+func (out *printer) nameless(p *profile.Profile) (lines []string) {
+	n := findNameless(p)
+	if n.through == 0 || 100*n.through < leastNameless*n.all {
+		return out.interpreted(p)
 	}
+	text := human.Percent(n.through, n.all) + " of the stacks go through code without names"
+	if n.leaves > 0 {
+		text += ", " + human.Percent(n.leaves, n.all) + " end in it"
+	}
+	return slices.Concat([]string{text + out.namelessFiles(p, n)}, out.namelessGenerated(p, n), out.interpreted(p))
+}
+
+// namelessFiles says in which files that is.
+func (out *printer) namelessFiles(p *profile.Profile, n *namelessness) (text string) {
 	var worst []int32
-	for i, n := range by {
-		if n > 0 {
+	for i, count := range n.images {
+		if count > 0 && 100*count >= leastIn*n.through {
 			worst = append(worst, int32(i))
 		}
 	}
-	slices.SortFunc(worst, func(a, b int32) int { return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a, b)) })
-	worst = slices.DeleteFunc(worst, func(i int32) bool { return 100*by[i] < leastIn*none })
-	text := human.Percent(none, all) + " of the time has no names"
-	if slices.ContainsFunc(p.Samples, func(s profile.Sample) bool { return !p.Events[s.Event].Clock }) {
-		text = human.Percent(none, all) + " of the samples have no names"
-	}
+	slices.SortFunc(worst, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(n.images[b], n.images[a]), cmp.Compare(a, b))
+	})
 	how, advised := out.advice(p, worst)
 	var of, rest []int32
 	for _, i := range worst {
@@ -58,24 +95,44 @@ func (out *printer) nameless(p *profile.Profile) string {
 		}
 	}
 	in := func(images []int32) string {
-		var n uint64
+		var count uint64
 		var names []string
 		for _, i := range images {
-			n += by[i]
+			count += n.images[i]
 			names = append(names, p.Images[i].Name)
 		}
-		return human.Percent(n, all) + " in " + strings.Join(names, ", ")
+		return human.Percent(count, n.all) + " in " + strings.Join(names, ", ")
 	}
 	if len(rest) > 0 {
 		text += "; " + in(rest)
-	}
-	if len(p.Notes().Names) > 0 && (len(rest) > 0 || len(of) == 0) {
-		text += ": see the notes at the end"
+		if slices.ContainsFunc(rest, func(i int32) bool { return out.isNoted(p, p.Images[i].Path) }) {
+			text += ": " + theNotes
+		}
 	}
 	if len(of) > 0 { // last, as it may end with a URL
 		text += "; " + in(of) + ": " + how
 	}
 	return text
+}
+
+// isNoted reports whether a note at the end is about a file, or one like it about another.
+func (out *printer) isNoted(p *profile.Profile, file string) bool {
+	noted := p.Notes().Names
+	if !out.o.AllNotes && len(noted) > profile.MostNotes {
+		noted = noted[:profile.MostNotes-1]
+	}
+	shown := make(map[string]bool) // kinds
+	for _, problem := range p.Problems {
+		if slices.ContainsFunc(noted, func(note string) bool { return strings.HasPrefix(note, problem) }) {
+			shown[p.Kinds[problem]] = true
+		}
+	}
+	for _, problem := range p.Problems {
+		if kind, ok := p.Kinds[problem]; ok && (out.o.AllNotes || shown[kind]) && strings.Contains(problem, file) {
+			return true
+		}
+	}
+	return false
 }
 
 // advice says how the names of images are to be had, and of which of them.

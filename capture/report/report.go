@@ -232,7 +232,12 @@ func (out *printer) header(p *profile.Profile, sampled []int32, file string) {
 		out.whole(p, sampled[0])
 	}
 	out.field("stacks", stacks(p))
-	out.field("names", human.Clean(out.nameless(p)))
+	for _, line := range out.broken(p) {
+		out.field("stacks", human.Clean(line))
+	}
+	for _, line := range out.nameless(p) {
+		out.field("names", human.Clean(line))
+	}
 	for _, note := range p.Notes().Recording {
 		out.field("note", human.Clean(note))
 	}

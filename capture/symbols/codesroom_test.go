@@ -3,7 +3,6 @@ package symbols
 import (
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"strings"
 	"testing"
@@ -69,24 +68,5 @@ func TestPerfMapsOfAllProcesses(t *testing.T) {
 		if got != c.codes || !errors.Is(failed, errTooMuchCode) {
 			t.Errorf("%s: %d, want %d; %v", c.name, got, c.codes, failed)
 		}
-	}
-}
-
-// holes is a file that is mostly a hole.
-type holes struct{ read int64 }
-
-func (h *holes) Read(p []byte) (int, error) {
-	clear(p)
-	h.read += int64(len(p))
-	return len(p), nil
-}
-
-// TestPerfMapThatIsAHole: what a sparse file has no lines in is not read to its end.
-func TestPerfMapThatIsAHole(t *testing.T) {
-	var c codes
-	h := new(holes)
-	err := c.readPerfMap(io.MultiReader(strings.NewReader("1000 10 f\n"), h))
-	if !errors.Is(err, errNoLines) || len(c.list) != 1 || h.read > 2*maxWithoutLine {
-		t.Errorf("%d pieces of code of %d bytes: %v", len(c.list), h.read, err)
 	}
 }

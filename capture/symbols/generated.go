@@ -3,52 +3,86 @@ package symbols
 import (
 	"bytes"
 	"cmp"
-	"fmt"
+	"io"
 	"slices"
 	"sort"
+
+	"unspool/unwind/jit/perfmap"
 )
 
 // Generated holds the names of the code that one process generated at run time, as its runtime wrote them
 // down: in a jitdump, which has the times at which code was at its addresses, or in a perf map, which has
-// none.
+// none. The perf map as the recording has kept it comes before what is at its path now.
 type Generated struct {
-	dump, perfMap codes
+	dump, kept, perfMap codes
+
+	// Refused is the path of a file with names that was not used, "" for none. A problem says why.
+	Refused string
+	Runs    bool // the process is still there
 }
+
+// A KeptMap gives the perf map of a process that a recording has kept, and the PID in its name; nil for none. time is
+// one at which the process lived, 0 if unknown.
+type KeptMap func(pid uint32, time uint64) (r io.ReadCloser, number uint32)
+
+// SetKeptMaps says where perf maps are that the recording has kept.
+func (s *Symbolizer) SetKeptMaps(of KeptMap) { s.keptMap = of }
 
 // Generated returns the names of the code that a process generated. dump is the path of the jitdump that the
 // process mapped, "" for none. time is one at which the process lived, in ns of the samples' clock; 0 if
 // unknown. A file that cannot be used is a problem; that a process has no generated code is none.
 func (s *Symbolizer) Generated(pid uint32, dump string, time uint64) *Generated {
-	g := &Generated{dump: codes{room: &s.room}, perfMap: codes{room: &s.room}}
+	g := &Generated{dump: codes{room: &s.room}, kept: codes{room: &s.room}, perfMap: codes{room: &s.room}}
 	p := s.writer(pid, time)
-	if dump != "" {
-		s.Contain(dump, "names of generated code", func() { s.readJitdump(&g.dump, p, dump) })
+	g.Runs = p.runs
+	if s.keptMap != nil {
+		if r, number := s.keptMap(pid, time); r != nil {
+			path := perfmap.Path(number)
+			s.Contain(path, "names of generated code", func() { s.readKept(g, path, r) })
+			r.Close()
+		}
 	}
-	path := fmt.Sprintf("/tmp/perf-%d.map", p.pid)
-	s.Contain(path, "names of generated code", func() { s.readPerfMap(&g.perfMap, p, path) })
+	if dump != "" {
+		s.Contain(dump, "names of generated code", func() { s.readJitdump(g, p, dump) })
+	}
+	path := perfmap.Path(p.pid)
+	s.Contain(path, "names of generated code", func() { s.readPerfMap(g, p, path) })
 	return g
 }
 
+// all are the pieces of code, those first that are believed first.
+func (g *Generated) all() [3]*codes { return [...]*codes{&g.dump, &g.kept, &g.perfMap} }
+
 // Len is the number of pieces of code.
-func (g *Generated) Len() int { return len(g.dump.list) + len(g.perfMap.list) }
+func (g *Generated) Len() (n int) {
+	for _, c := range g.all() {
+		n += len(c.list)
+	}
+	return n
+}
 
 // Find returns the index of the code that was at an address in memory at a time, in ns of CLOCK_MONOTONIC.
 func (g *Generated) Find(addr, time uint64) (int, bool) {
-	if i, ok := g.dump.find(addr, time); ok {
-		return i, true
+	before := 0
+	for _, c := range g.all() {
+		if i, ok := c.find(addr, time); ok {
+			return before + i, true
+		}
+		before += len(c.list)
 	}
-	i, ok := g.perfMap.find(addr, time)
-	return len(g.dump.list) + i, ok
+	return 0, false
 }
 
 // At returns the i-th piece of code. Its address is an address in memory.
-func (g *Generated) At(i int) Func {
-	c := &g.dump
-	if n := len(c.list); i >= n {
-		c, i = &g.perfMap, i-n
+func (g *Generated) At(i int) (f Func) {
+	for _, c := range g.all() {
+		if i < len(c.list) {
+			k := &c.list[i]
+			return Func{Name: string(c.names[k.name:][:k.nameSize]), Addr: k.addr, Size: uint64(k.size)}
+		}
+		i -= len(c.list)
 	}
-	k := &c.list[i]
-	return Func{Name: string(c.names[k.name:][:k.nameSize]), Addr: k.addr, Size: uint64(k.size)}
+	return f
 }
 
 // codes are pieces of code, later ones of which replace earlier ones. All are added, and then sorted once.

@@ -15,13 +15,14 @@ func IsJitdump(name string) bool {
 	return strings.HasPrefix(base, "jit-") && strings.HasSuffix(base, ".dump")
 }
 
-func (s *Symbolizer) readJitdump(c *codes, p *writer, path string) {
+func (s *Symbolizer) readJitdump(g *Generated, p *writer, path string) {
 	file, err := p.open(path)
 	if err == nil {
 		defer file.Close()
-		err = c.readJitdump(file)
+		err = g.dump.readJitdump(file)
 	}
 	if err != nil {
+		g.Refused = path
 		s.problem("%s: %v", path, err)
 	}
 }

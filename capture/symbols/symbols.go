@@ -56,6 +56,7 @@ type Symbolizer struct {
 	left     budget
 	room     room
 	kept     keptFiles // nil until they are looked at
+	keptMap  KeptMap   // nil for a recording without any
 
 	demangle func(name string) string // Demangle
 }

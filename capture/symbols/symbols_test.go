@@ -557,3 +557,8 @@ func TestIsFile(t *testing.T) {
 		}
 	}
 }
+
+func hex(digits []byte) (uint64, bool) {
+	v, err := strconv.ParseUint(strings.TrimPrefix(string(digits), "0x"), 16, 64)
+	return v, err == nil
+}

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,17 +20,19 @@ import (
 type writer struct {
 	pid   uint32           // in the PID namespace of the process
 	roots []debugfile.Root // which its paths may be relative to
-	users []uint32         // the users besides root whose files are used
+	is    process.Identity // whose files are used
 
 	// since is when another process got the PID, zero if none did: files written later belong to that one.
 	since time.Time
+	runs  bool // it is the process that runs now
 }
 
 // writer looks for a process that ran at a time, in ns of the samples' clock; 0 if that is unknown. The
 // clock is CLOCK_MONOTONIC or perf's own, which starts at the boot as well, and may be faster or slower by
 // 500 ppm.
 func (s *Symbolizer) writer(pid uint32, at uint64) *writer {
-	p := &writer{pid: pid, roots: []debugfile.Root{s.root(0)}, users: []uint32{uint32(os.Geteuid())}}
+	p := &writer{pid: pid, roots: []debugfile.Root{s.root(0)},
+		is: process.Identity{Users: []uint32{uint32(os.Geteuid())}}}
 	if s.options.Root != "" {
 		p.roots[0] = debugfile.In(s.options.Opener, s.options.Root)
 		return p
@@ -54,26 +54,10 @@ func (s *Symbolizer) writer(pid uint32, at uint64) *writer {
 	if err != nil {
 		return p
 	}
-	for line := range strings.Lines(string(status)) {
-		key, value, _ := strings.Cut(line, ":")
-		fields := strings.Fields(value)
-		switch key {
-		case "Uid": // real, effective, saved, of the file system
-			p.users = nil
-			for _, f := range fields {
-				if uid, err := strconv.ParseUint(f, 10, 32); err == nil && !slices.Contains(p.users, uint32(uid)) {
-					p.users = append(p.users, uint32(uid))
-				}
-			}
-		case "NSpid": // from our PID namespace to the process's own
-			if len(fields) > 0 {
-				if own, err := strconv.ParseUint(fields[len(fields)-1], 10, 32); err == nil {
-					p.pid = uint32(own)
-				}
-			}
-		}
+	if p.is = process.ParseStatus(string(status)); p.is.Own != 0 {
+		p.pid = p.is.Own
 	}
-	p.roots = []debugfile.Root{s.root(pid), s.root(0)}
+	p.roots, p.runs = []debugfile.Root{s.root(pid), s.root(0)}, true
 	return p
 }
 
@@ -139,13 +123,13 @@ func (p *writer) open(path string) (*process.OpenFile, error) {
 
 // wrote returns an error if the process cannot have written the file.
 func (p *writer) wrote(file *process.OpenFile) error {
+	if err := p.is.Wrote(file.File); err != nil {
+		return fmt.Errorf("not used: %w", err)
+	}
 	st, err := process.Fstat(file.File)
 	switch {
 	case err != nil:
 		return err
-	case st.Uid != 0 && !slices.Contains(p.users, st.Uid):
-		return fmt.Errorf("not used, as it belongs to user %d, not to the process's (%s) or root", st.Uid,
-			strings.Trim(fmt.Sprint(p.users), "[]"))
 	case !p.since.IsZero() && modified(&st).After(p.since):
 		return fmt.Errorf("not used, as it was written by another process, which has the PID now")
 	}

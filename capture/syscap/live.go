@@ -221,6 +221,9 @@ func (l *Live) WriteSample(w *perfdata.Walked) error {
 // BuildID is not used: MAP frames have build IDs where they are known.
 func (l *Live) BuildID(string, []byte, bool) {}
 
+// KeepPerfMaps is not used: a capture has no place for them.
+func (l *Live) KeepPerfMaps([]perfdata.PerfMap) {}
+
 // Round writes what waits, and says what the reader was too slow for.
 func (l *Live) Round() error {
 	if err := l.out.pump(); err != nil {

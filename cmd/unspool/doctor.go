@@ -13,16 +13,24 @@ import (
 
 func doctorCommand(status *int) *cobra.Command {
 	var color colouring
+	var of []string
 	c := &cobra.Command{
-		Use:   "doctor [--color WHEN]",
+		Use:   "doctor [-p PID[,PID…]] [--color WHEN]",
 		Short: "Check that this machine can record, and say what to change if not",
 		Long: `Record a command (-- COMMAND), a process (-p) and the whole machine (-a) for 0.2 seconds
 each, keep nothing of it, and look into the processes that run. Then say what works,
 what is missing, for instance the kernel's part of the stacks, the stacks of other users'
-processes, or debug information, and which command fixes it.`,
+processes, or debug information, and which command fixes it.
+
+With -p, say also whether the code that a process generates (node, Java, Python …) will
+have names and whole stacks, and what to start it with if not.`,
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			checks := diagnose()
+			pids, err := processes(of)
+			if err != nil {
+				return badOptions("unspool doctor", err)
+			}
+			checks := diagnose(pids)
 			if !doctor.Able(checks) {
 				*status = 1
 			}
@@ -35,6 +43,10 @@ processes, or debug information, and which command fixes it.`,
 		ValidArgsFunction:     cobra.NoFileCompletions,
 		DisableFlagsInUseLine: true,
 	}
+	c.Flags().StringSliceVarP(&of, "pid", "p", nil,
+		"look at the process `PID` as well, or several, PID,PID…, or all with a NAME")
+	mustBeFilled(c.Flags(), "pid")
+	c.RegisterFlagCompletionFunc("pid", completeProcesses)
 	color.add(c)
 	return c
 }
@@ -43,11 +55,11 @@ processes, or debug information, and which command fixes it.`,
 const widest = 110
 
 // diagnose looks at the machine with the capabilities that a recording has.
-func diagnose() []doctor.Check {
+func diagnose(pids []int) []doctor.Check {
 	if err := sandbox.Raise(); err != nil {
 		return []doctor.Check{{Name: "capabilities", State: doctor.Fail, Detail: err.Error()}}
 	}
-	return append(doctor.Run(), checkConfinement())
+	return append(doctor.Run(pids), checkConfinement())
 }
 
 // checkConfinement says which rights a recording, and what reads it, give up on this system, by trying it in

@@ -100,7 +100,7 @@ func (l lateFiles) OpenMapped(pid uint32, start, end uint64) (*os.File, string, 
 
 func (lateFiles) ReadMemory(uint32, []byte, uint64) int { return 0 }
 
-func (l lateFiles) Aside() process.Memory { return l.Access }
+func (l lateFiles) Aside() process.Reader { return l.Access }
 
 // TestCopyOfAFileThatComesLate asks for a copy many times while its file is not open, as a busy machine has
 // it: once it is, the copy is found at once.

@@ -3,5 +3,5 @@
 // rights of a debugger (ptrace(2), "Ptrace access mode checking").
 //
 // It parses nothing, except lines of maps: for a file that is opened by its mapping, and before memory is
-// read. What it opens belongs to the caller, who closes it.
+// read. [ParseStatus] is for who has been given a text. What it opens belongs to the caller, who closes it.
 package process

@@ -159,8 +159,18 @@ func DescriptorWithin(root, path string) (readable int, err error) {
 	return Reopen(fd)
 }
 
+// OpenPerfMap is for [Files].
+func (d Direct) OpenPerfMap(pid, number uint32) (*os.File, error) {
+	fd, err := d.PerfMapDescriptor(pid, number)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "perf-"+strconv.FormatUint(uint64(number), 10)+".map"), nil
+}
+
 // PerfMapDescriptor opens the perf map /tmp/perf-NUMBER.map in the root of a process. It follows no link of
-// that name, which could lead to any file.
+// that name, which could lead to any file. Capabilities of an ordinary user are for recording, and give no right to
+// read what is in a file of another user: it has to be readable for its owner or for everybody.
 func (d Direct) PerfMapDescriptor(pid, number uint32) (fd int, err error) {
 	folder, err := findWithin(d.root(pid)+"/", "/tmp")
 	if err != nil {
@@ -173,6 +183,14 @@ func (d Direct) PerfMapDescriptor(pid, number uint32) (fd int, err error) {
 		return -1, err
 	}
 	defer unix.Close(at)
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil {
+		return -1, err
+	}
+	if user := os.Geteuid(); user != 0 && st.Mode&unix.S_IROTH == 0 &&
+		(st.Uid != uint32(user) || st.Mode&unix.S_IRUSR == 0) {
+		return -1, unix.EACCES
+	}
 	return Reopen(at)
 }
 

@@ -36,10 +36,16 @@ type Memory interface {
 	ReadMemory(pid uint32, buf []byte, addr uint64) int
 }
 
-// Aside is how goroutines that do not drain the rings read memory: where an Access waits for memory no longer
-// than the rings allow, they may wait longer.
-func Aside(a Access) Memory {
-	if p, ok := a.(interface{ Aside() Memory }); ok {
+// A Reader reads texts and memory.
+type Reader interface {
+	Texts
+	Memory
+}
+
+// Aside is how goroutines that do not drain the rings read processes: where an Access waits no longer than the rings
+// allow, they may wait longer.
+func Aside(a Access) Reader {
+	if p, ok := a.(interface{ Aside() Reader }); ok {
 		return p.Aside()
 	}
 	return a
@@ -55,6 +61,9 @@ type Files interface {
 	OpenMapped(pid uint32, start, end uint64) (file *os.File, target string, err error)
 	// OpenWithin is OpenPath with the root's symbolic links leading nowhere outside of it.
 	OpenWithin(pid uint32, path string) (*os.File, error)
+	// OpenPerfMap opens /tmp/perf-NUMBER.map in the root of a process, but no link of that name, and only what the
+	// user may read without capabilities.
+	OpenPerfMap(pid, number uint32) (*os.File, error)
 	// Stat looks at what a path leads to in the root of a process.
 	Stat(pid uint32, path string) (unix.Stat_t, error)
 }
@@ -116,6 +125,7 @@ const (
 	Syscall
 	Mounts
 	MountInfo
+	Status
 
 	texts = iota
 )
@@ -138,6 +148,8 @@ func (t Text) String() string {
 		return "mounts"
 	case MountInfo:
 		return "mountinfo"
+	case Status:
+		return "status"
 	}
 	return ""
 }
