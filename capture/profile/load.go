@@ -30,6 +30,8 @@ type loader struct {
 	most     int                 // of comms and of current
 	kernelID symbols.KernelID
 
+	commandLines *commandLines
+
 	options  Options
 	part     *part
 	timeline *Timeline
@@ -198,14 +200,15 @@ func (l *loader) describe(r *perfdata.Reader) {
 func newLoader(sym *symbols.Symbolizer) *loader {
 	table := vmas.NewTable("")
 	return &loader{
-		builder: newBuilder(sym),
-		table:   table,
-		replay:  replay.NewRecorded(table),
-		comms:   make(map[uint64]string),
-		current: make(map[uint64]int32),
-		guessed: make(map[uint32]string),
-		most:    vmas.MaxThreads,
-		part:    &part{},
+		builder:      newBuilder(sym),
+		table:        table,
+		replay:       replay.NewRecorded(table),
+		comms:        make(map[uint64]string),
+		current:      make(map[uint64]int32),
+		guessed:      make(map[uint32]string),
+		commandLines: newCommandLines(),
+		most:         vmas.MaxThreads,
+		part:         &part{},
 	}
 }
 
@@ -219,6 +222,10 @@ func (l *loader) record(r perfring.Record, f *perfring.Format, time uint64) {
 			return
 		}
 		l.addSample()
+		return
+	}
+	if perfdata.IsCommandLine(r) {
+		l.commandLines.add(r)
 		return
 	}
 	c, err := l.replay.Record(r, f)
@@ -239,8 +246,14 @@ func (l *loader) record(r perfring.Record, f *perfring.Format, time uint64) {
 	case replay.Kernel:
 		l.kernelMap(c)
 	case replay.Comm:
+		if c.Exec {
+			l.commandLines.begin(c.PID, time)
+		}
 		l.comm(c)
 	case replay.Fork:
+		if c.NewProcess() {
+			l.commandLines.begin(c.PID, time)
+		}
 		l.fork(c)
 	case replay.Exit:
 		l.exit(c)
@@ -391,6 +404,9 @@ func (l *loader) addSample() {
 	if thread < 0 {
 		return
 	}
+	if !l.follows {
+		l.commandLines.sample(s.PID)
+	}
 	l.resolve(s)
 	one := stacked{Sample: Sample{Thread: thread, Event: int32(event), CPU: int32(s.CPU), Count: 1,
 		Period: max(s.Period, 1)}, pid: s.PID, time: s.Time, root: l.root(thread)}
@@ -491,7 +507,7 @@ func (l *loader) finish() *Profile {
 	for event, n := range l.recorded {
 		p.Events[event].Recorded = n
 	}
-	p.Duration = time.Duration(l.last - l.first)
+	p.Duration, p.CommandLines = time.Duration(l.last-l.first), l.commandLines.byPID()
 	p.LostRecords, p.LostSamples, p.Throttled = l.lost.Records, l.lost.Samples, l.lost.Throttled
 	for _, im := range l.opened {
 		// The path may have had two files, of which one is on this machine.
@@ -516,6 +532,9 @@ func (l *loader) finish() *Profile {
 	if l.guesses > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("no COMM record names %s: the process has the name of its program's "+
 			"file instead, or :PID", human.Plural(l.guesses, "main thread")))
+	}
+	if left := l.commandLines.problem(); left != "" {
+		p.Problems = append(p.Problems, left)
 	}
 	if l.rawStacks > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("%d samples have a raw copy of the user stack instead of a "+

@@ -181,6 +181,10 @@ type Profile struct {
 	Hostname, OSRelease, Arch string   // "" when the recording does not say
 	Command                   []string // command line of the recorder
 
+	// CommandLines has those of processes, by PID, as far as they are recorded, without secrets. Exports leave them out
+	// unless they are asked for.
+	CommandLines map[uint32]string
+
 	Problems []string // in words: why names or frames are missing
 	// Kinds has the kind of each problem of which there may be many, one for each file: see Notes.
 	Kinds  map[string]string

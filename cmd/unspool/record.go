@@ -38,6 +38,7 @@ type recordFlags struct {
 	maxStack  int
 	strict    bool
 	noJoin    bool
+	noCmdline bool
 	stats     string
 	quiet     bool
 	verbose   bool
@@ -96,6 +97,8 @@ recording and leaves a complete file.`,
 	fl := c.Flags()
 	fl.BoolVar(&f.noJoin, "no-join", false,
 		noJoinText)
+	fl.BoolVar(&f.noCmdline, "no-cmdline", false,
+		"do not record the command lines of sampled processes")
 	fl.VarP(&f.delay, "delay", "D",
 		"take no samples for the first `MS` milliseconds, or 2s; -1: until --control says so")
 	fl.StringVar(&f.control, "control", "",
@@ -113,6 +116,7 @@ recording and leaves a complete file.`,
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false,
 		"name every file that could not be used, and say how unspool is confined")
+	c.MarkFlagsMutuallyExclusive("cmdline", "no-cmdline")
 	f.sandboxFlags.add(c, "record")
 	f.addSpool(fl)
 	return c
@@ -368,6 +372,7 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	}
 	defer confined.close()
 	o.KeepFiles = f.exports() && f.symbols
+	o.CommandLines = f.recordsCommandLines()
 	out, err := recordPrivileged(ctx, o)
 	line.clear()
 	f.handOn(out.Files)
@@ -392,6 +397,10 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	}
 	return out.Started, out.ExitStatus, nil
 }
+
+// recordsCommandLines reports whether command lines of processes are recorded: for another format than perf.data, only
+// if that is to have them.
+func (f *recordFlags) recordsCommandLines() bool { return !f.noCmdline && (f.cmdline || !f.exports()) }
 
 // handOn gives files to who looks names up: the process that this one records for, if there is one.
 func (f *recordFlags) handOn(files []*os.File) {

@@ -116,6 +116,7 @@ const (
 	Syscall
 	Mounts
 	MountInfo
+	Cmdline
 
 	texts = iota
 )
@@ -138,6 +139,8 @@ func (t Text) String() string {
 		return "mounts"
 	case MountInfo:
 		return "mountinfo"
+	case Cmdline:
+		return "cmdline"
 	}
 	return ""
 }

@@ -1,0 +1,217 @@
+package capture
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"unspool/capture/perfdata"
+	"unspool/capture/replay"
+	"unspool/perfring"
+	"unspool/vmas/process"
+)
+
+// readableTexts are the command lines of processes; others have ended.
+type readableTexts struct {
+	process.Texts
+	lines map[uint32]string
+	reads int
+	clock *uint64
+}
+
+func (r *readableTexts) Text(pid, _ uint32, name process.Text, _ int) (io.ReadCloser, error) {
+	r.reads++
+	*r.clock += 10
+	line, ok := r.lines[pid]
+	if !ok || name != process.Cmdline {
+		return nil, errors.New("no such process")
+	}
+	return io.NopCloser(strings.NewReader(line)), nil
+}
+
+// A lineTest has the clock at which things happen, and what was written.
+type lineTest struct {
+	*commandLines
+	texts   *readableTexts
+	clock   uint64
+	written []perfdata.CommandLine
+}
+
+func newLineTest(lines map[uint32]string) *lineTest {
+	l := &lineTest{clock: 1000}
+	l.texts = &readableTexts{lines: lines, clock: &l.clock}
+	l.commandLines = newCommandLines(l.texts, nil, func(c *perfdata.CommandLine) { l.written = append(l.written, *c) })
+	l.commandLines.now = func() uint64 { return l.clock }
+	return l
+}
+
+// exec has a process execute a program now. Its record is taken later, by the function that is returned.
+func (l *lineTest) exec(pid uint32) (taken func()) {
+	at := l.clock
+	l.wantExecuted(wantedRead{pid: pid, tid: pid, time: at})
+	return func() { l.begin(pid, at) }
+}
+
+func (l *lineTest) samples(pid uint32, at uint64) {
+	l.sample(&perfring.Sample{PID: pid, TID: pid, Time: at})
+}
+
+func (l *lineTest) exit(pid uint32) {
+	l.follow(&replay.Change{Kind: replay.Exit, PID: pid, TID: pid}, nil, new(perfring.Format))
+}
+
+// expect expects texts to have been written, and counts.
+func (l *lineTest) expect(t *testing.T, kept, unread, leftOut uint64, texts ...string) {
+	t.Helper()
+	var got []string
+	for _, c := range l.written {
+		got = append(got, c.Text)
+	}
+	if g, w := strings.Join(got, " | "), strings.Join(texts, " | "); g != w {
+		t.Errorf("written: %s\n   not: %s", g, w)
+	}
+	if l.kept != kept || l.unread != unread || l.leftOut != leftOut {
+		t.Errorf("%d kept, %d unread, %d left out; want %d, %d, %d", l.kept, l.unread, l.leftOut, kept, unread, leftOut)
+	}
+}
+
+// A program that is read when it is executed is known though it has ended before its first sample is taken.
+func TestCommandLineOfAShortProgram(t *testing.T) {
+	t.Parallel()
+	l := newLineTest(map[uint32]string{7: "cc1plus\x00dfa.cc\x00", 8: "idle\x00"})
+	seven, eight := l.exec(7), l.exec(8)
+	l.readSome()
+	clear(l.texts.lines)
+	seven()
+	eight()
+	l.samples(7, 1005)
+	l.exit(7)
+	l.settle(2000)
+	l.finish()
+	l.expect(t, 1, 0, 0, "cc1plus dfa.cc")
+	if c := l.written[0]; c.PID != 7 || c.Time != 1005 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// What was read does not count for the program that the process had executed before, nor for another process with the
+// PID; nor before all records up to then are taken.
+func TestCommandLineOfAnotherProgram(t *testing.T) {
+	t.Parallel()
+	l := newLineTest(map[uint32]string{7: "second\x00"})
+	first := l.exec(7)
+	l.clock += 50 // it executes another program before it is read
+	second := l.exec(7)
+	l.readSome()
+	first()
+	l.samples(7, 1001)
+	l.settle(1040)
+	l.expect(t, 0, 0, 0)
+	second()
+	l.samples(7, 1060)
+	l.settle(2000)
+	l.expect(t, 1, 0, 0, "second")
+	l.clock = 3000
+	l.begin(7, l.clock) // a fork
+	l.samples(7, 3001)
+	delete(l.texts.lines, 7)
+	l.settle(4000)
+	l.readSome()
+	l.finish()
+	l.expect(t, 1, 1, 0, "second")
+}
+
+// In the midst of an exec there is no command line yet.
+func TestCommandLineInTheMidstOfExec(t *testing.T) {
+	t.Parallel()
+	l := newLineTest(map[uint32]string{7: ""})
+	l.exec(7)()
+	l.readSome()
+	l.texts.lines[7] = "there\x00"
+	l.readSome()
+	l.samples(7, 1001)
+	l.settle(2000)
+	l.expect(t, 1, 0, 0, "there")
+}
+
+// The last title counts, and in each piece of a recording all is written again.
+func TestCommandLineChanges(t *testing.T) {
+	t.Parallel()
+	l := newLineTest(map[uint32]string{7: "postgres\x00-D\x00x\x00"})
+	l.samples(7, 1001)
+	l.settle(1500)
+	l.readSome()
+	l.settle(2000)
+	l.texts.lines[7] = "postgres: writer"
+	l.restate()
+	l.settle(2000)
+	l.expect(t, 0, 0, 0, "postgres -D x")
+	l.samples(7, 3000)
+	l.settle(4000)
+	l.reread()
+	l.finish()
+	l.expect(t, 1, 0, 0, "postgres -D x", "postgres -D x", "postgres: writer")
+	if a, b := l.written[1].Time, l.written[2].Time; a != 3000 || b != 3000 {
+		t.Errorf("of %d and %d", a, b)
+	}
+}
+
+// Of very many programs only some are read, and what is left out is counted. Those that run when they are sampled have
+// a part of the budget of their own.
+func TestCommandLineBudget(t *testing.T) {
+	t.Parallel()
+	l := newLineTest(map[uint32]string{})
+	const many = 10_000
+	for pid := uint32(1); pid <= many; pid++ {
+		l.texts.lines[pid] = "storm\x00"
+		l.exec(pid)()
+		l.clock++
+		if pid%mostWanted == 0 {
+			l.budget.credits = mostCredits
+			l.readSome()
+		}
+	}
+	for len(l.executed) > 0 {
+		l.readSome()
+	}
+	if read := l.texts.reads; read == 0 || read > 5*mostCredits {
+		t.Errorf("%d of %d programs were read", read, many)
+	}
+	clear(l.texts.lines)
+	l.texts.lines[many+1] = "runs\x00"
+	l.samples(many+1, l.clock)
+	for pid := uint32(1); pid <= many; pid++ {
+		l.samples(pid, l.clock)
+		l.exit(pid)
+	}
+	l.settle(l.clock + 1)
+	l.budget.credits = mostCredits / 2
+	l.readSome()
+	l.finish()
+	if l.kept+l.unread+l.leftOut != many+1 || l.leftOut < many/2 {
+		t.Errorf("%d kept, %d unread, %d left out", l.kept, l.unread, l.leftOut)
+	}
+	if !slices.ContainsFunc(l.written, func(c perfdata.CommandLine) bool { return c.PID == many+1 && c.Text == "runs" }) {
+		t.Error("a process that runs was not read")
+	}
+	if n := len(l.programs); n > many+1 || l.bytes > mostTexts {
+		t.Errorf("%d programs, %d bytes", n, l.bytes)
+	}
+}
+
+// A recording of another format, and of others, has no command lines.
+func TestNoCommandLines(t *testing.T) {
+	t.Parallel()
+	var c *commandLines
+	c.sample(&perfring.Sample{PID: 1})
+	c.follow(&replay.Change{}, nil, nil)
+	c.expect(nil, nil)
+	c.settle(1)
+	c.readSome()
+	c.reread()
+	c.restate()
+	c.finish()
+	c.sweep(nil)
+}
