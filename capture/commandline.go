@@ -30,6 +30,8 @@ type commandLines struct {
 
 	programs map[uint32]*program        // by PID; those that were executed or sampled
 	reads    map[uint32]commandLineRead // by PID; those that do not count yet
+	execs    map[uint32]uint64          // by PID, the time of the last exec whose record is not taken
+	exits    map[uint32]bool            // by PID, those of the executed ones that have ended, as far as is known
 	fresh    []*program                 // that were sampled for the first time since the last settle
 	ended    []uint32                   // processes that have ended since then
 	sampled  []wantedRead
@@ -85,25 +87,36 @@ func newCommandLines(texts process.Texts, room func() bool, write func(c *perfda
 	return &commandLines{
 		texts: texts, room: room, write: write, now: perfring.Now,
 		programs: make(map[uint32]*program), reads: make(map[uint32]commandLineRead),
+		execs: make(map[uint32]uint64), exits: make(map[uint32]bool),
 		buf: make([]byte, perfdata.MostCommandLine),
 	}
 }
 
 // expect has a program be read that a record says is executed, before the record is taken.
 func (c *commandLines) expect(rec perfring.Record, f *perfring.Format) {
-	if c == nil || rec.Type() != perfring.RecordComm || rec.Misc()&unix.PERF_RECORD_MISC_COMM_EXEC == 0 {
-		return
+	switch {
+	case c == nil:
+	case rec.Type() == perfring.RecordComm && rec.Misc()&unix.PERF_RECORD_MISC_COMM_EXEC != 0:
+		var d perfring.Comm
+		if perfring.DecodeComm(rec, &d) == nil {
+			at, _ := f.Time(rec)
+			c.willExecute(d.PID, at)
+		}
+	case rec.Type() == perfring.RecordExit && len(c.executed) > 0 && len(c.exits) < mostWanted:
+		var d perfring.Task
+		if perfring.DecodeTask(rec, &d) == nil && d.PID == d.TID {
+			c.exits[d.PID] = true // there is nothing to read any more
+		}
 	}
-	var d perfring.Comm
-	if perfring.DecodeComm(rec, &d) != nil {
-		return
-	}
-	at, _ := f.Time(rec)
-	c.wantExecuted(wantedRead{pid: d.PID, tid: d.PID, time: at})
 }
 
-// wantExecuted has a program be read if there is room.
-func (c *commandLines) wantExecuted(w wantedRead) {
+// willExecute notes that a process has executed another program, and has it be read if there is room.
+func (c *commandLines) willExecute(pid uint32, at uint64) {
+	if len(c.execs) < mostWanted {
+		c.execs[pid] = at
+	}
+	delete(c.exits, pid)
+	w := wantedRead{pid: pid, tid: pid, time: at}
 	if len(c.executed) >= mostWanted {
 		c.refuse(&w)
 		return
@@ -125,6 +138,8 @@ func (c *commandLines) follow(change *replay.Change, rec perfring.Record, f *per
 	}
 	at, _ := f.Time(rec)
 	switch {
+	case change.Kind == replay.LostRecords:
+		clear(c.execs)
 	case change.Kind == replay.Comm && change.Exec:
 		c.begin(change.PID, at)
 	case change.Kind == replay.Fork && change.NewProcess() && c.programs[change.PID] != nil:
@@ -143,6 +158,9 @@ func (c *commandLines) begin(pid uint32, at uint64) {
 		c.forget(before)
 	}
 	c.add(&program{pid: pid, began: at})
+	if c.execs[pid] <= at {
+		delete(c.execs, pid)
+	}
 }
 
 // add makes a program known if there is room.
@@ -189,6 +207,9 @@ func (c *commandLines) readSome() {
 		}
 		c.executed = c.executed[:0]
 	}
+	if len(c.executed) == 0 {
+		clear(c.exits)
+	}
 }
 
 // readThese reads processes as long as the budget has more than so many credits, and returns those that still wait.
@@ -198,8 +219,11 @@ func (c *commandLines) readThese(all []wantedRead, began time.Time, left int) []
 		if c.budget.credits <= left || time.Since(began) >= readSlice || c.room != nil && !c.room() {
 			return append(all[:again], all[i:]...)
 		}
-		c.budget.credits--
 		w := all[i]
+		if w.time != 0 && c.exits[w.pid] {
+			continue
+		}
+		c.budget.credits--
 		if c.readOne(w.pid, w.tid, w.tries+1 >= mostTries) {
 			continue
 		}
@@ -286,6 +310,20 @@ func (c *commandLines) settle(time uint64) {
 		c.forget(p)
 	}
 	c.ended = ended
+}
+
+// settleSeen is settle for all that was read, as this file is about to be complete. All records that are in the rings
+// have been looked at: so no program counts that was executed before it was read.
+func (c *commandLines) settleSeen() {
+	if c == nil || len(c.execs) >= mostWanted {
+		return
+	}
+	for pid, r := range c.reads {
+		if at, executed := c.execs[pid]; !executed || at > r.end {
+			delete(c.reads, pid)
+			c.take(pid, &r)
+		}
+	}
 }
 
 // take takes what was read of a process, if it is of the program that is known.

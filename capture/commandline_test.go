@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"encoding/binary"
 	"errors"
 	"io"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"unspool/capture/replay"
 	"unspool/perfring"
 	"unspool/vmas/process"
+
+	"golang.org/x/sys/unix"
 )
 
 // readableTexts are the command lines of processes; others have ended.
@@ -47,11 +50,20 @@ func newLineTest(lines map[uint32]string) *lineTest {
 	return l
 }
 
+// timedFormat is that of records with the time at their end.
+var timedFormat = perfring.NewFormat(&unix.PerfEventAttr{
+	Sample_type: unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME, Bits: unix.PerfBitSampleIDAll,
+})
+
 // exec has a process execute a program now. Its record is taken later, by the function that is returned.
 func (l *lineTest) exec(pid uint32) (taken func()) {
-	at := l.clock
-	l.wantExecuted(wantedRead{pid: pid, tid: pid, time: at})
-	return func() { l.begin(pid, at) }
+	rec, err := perfring.AppendComm(nil, &timedFormat, &perfring.Comm{PID: pid, TID: pid, Comm: []byte("x"), Exec: true},
+		&perfring.SampleID{PID: pid, TID: pid, Time: l.clock})
+	if err != nil {
+		panic(err)
+	}
+	l.commandLines.expect(rec, &timedFormat)
+	return func() { l.follow(&replay.Change{Kind: replay.Comm, PID: pid, TID: pid, Exec: true}, rec, &timedFormat) }
 }
 
 func (l *lineTest) samples(pid uint32, at uint64) {
@@ -114,13 +126,43 @@ func TestCommandLineOfAnotherProgram(t *testing.T) {
 	l.settle(2000)
 	l.expect(t, 1, 0, 0, "second")
 	l.clock = 3000
-	l.begin(7, l.clock) // a fork
+	rec, err := perfring.AppendComm(nil, &timedFormat, &perfring.Comm{}, &perfring.SampleID{Time: l.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.follow(&replay.Change{Kind: replay.Fork, PID: 7, TID: 7, PPID: 1, PTID: 1}, rec, &timedFormat)
 	l.samples(7, 3001)
 	delete(l.texts.lines, 7)
 	l.settle(4000)
 	l.readSome()
 	l.finish()
 	l.expect(t, 1, 1, 0, "second")
+}
+
+// A program that has ended by the time at which it would be read is not asked for.
+func TestCommandLineOfAnEndedProgram(t *testing.T) {
+	t.Parallel()
+	l := newLineTest(map[uint32]string{8: "runs\x00"})
+	seven := l.exec(7)
+	rec := binary.LittleEndian.AppendUint32(nil, uint32(perfring.RecordExit))
+	rec = append(rec, 0, 0, 32, 0)
+	for _, n := range []uint32{7, 1, 7, 1, 0, 0} { // PID, of the parent, TID, of the parent, time
+		rec = binary.LittleEndian.AppendUint32(rec, n)
+	}
+	l.commandLines.expect(rec, new(perfring.Format))
+	eight := l.exec(8)
+	l.readSome()
+	seven()
+	eight()
+	l.samples(7, 1001)
+	l.samples(8, 1002)
+	l.exit(7)
+	l.settle(2000)
+	l.finish()
+	l.expect(t, 1, 1, 0, "runs")
+	if l.texts.reads != 1 {
+		t.Errorf("%d reads", l.texts.reads)
+	}
 }
 
 // In the midst of an exec there is no command line yet.
@@ -134,6 +176,24 @@ func TestCommandLineInTheMidstOfExec(t *testing.T) {
 	l.samples(7, 1001)
 	l.settle(2000)
 	l.expect(t, 1, 0, 0, "there")
+}
+
+// When a file is about to be complete, what was read counts if no record that is still to be taken speaks against it.
+func TestCommandLinesOfAFile(t *testing.T) {
+	t.Parallel()
+	l := newLineTest(map[uint32]string{7: "runs\x00", 8: "second\x00"})
+	l.samples(7, 1001)
+	l.samples(8, 1002)
+	l.settle(1005)
+	second := l.exec(8)
+	l.readSome()
+	l.settle(1005)
+	l.settleSeen()
+	l.expect(t, 1, 0, 0, "runs")
+	second()
+	l.samples(8, 1030)
+	l.settleSeen()
+	l.expect(t, 2, 0, 0, "runs", "second")
 }
 
 // The last title counts, and in each piece of a recording all is written again.

@@ -113,6 +113,7 @@ func (r *recording) rotate(ctx context.Context) error {
 		if w.stated = int64(r.session.told); !w.due() {
 			return nil
 		}
+		r.tellCommandLines()
 		r.session.TellBuildIDs()
 		if err := r.session.Restate(w.next); err != nil {
 			return err
@@ -120,6 +121,7 @@ func (r *recording) rotate(ctx context.Context) error {
 		r.note(fmt.Sprintf("the recording goes on in %s", w.options.Path))
 	case *flight:
 		if r.Rotation.asked.Swap(false) {
+			r.tellCommandLines()
 			r.session.TellBuildIDs()
 			if err := w.dump(true); err != nil {
 				r.warn(fmt.Sprintf("%v. The last of the recording is still in memory: the next SIGUSR2 tries again", err))
@@ -130,10 +132,19 @@ func (r *recording) rotate(ctx context.Context) error {
 		w.stated(r.session.told)
 		// After a drain that took long, parts would be forgotten that are of the last before the end.
 		if w.due() && !r.over(ctx) {
+			r.tellCommandLines()
 			return r.session.Restate(w.next)
 		}
 	}
 	return nil
+}
+
+// tellCommandLines writes the command lines of the programs that were sampled in this file, or this part of it.
+func (r *recording) tellCommandLines() {
+	if c := r.session.commandLines; c != nil {
+		r.source.Peek(r.expect)
+		c.settleSeen()
+	}
 }
 
 // Restate has what is known of processes be written again, ahead of their next samples, to a sink that begins anew by

@@ -27,8 +27,8 @@ func TestCommandLineRecord(t *testing.T) {
 	}
 	name := appendHeader(nil, perfring.RecordEventUpdate, 0, 40)
 	name = le.AppendUint64(name, updateName)
-	for _, rec := range [][]byte{name, append(name, make([]byte, 24)...), appendHeader(nil, perfring.RecordEventUpdate, 0, 8),
-		appendHeader(nil, perfring.RecordComm, 0, 8)} {
+	for _, rec := range [][]byte{name, append(name, make([]byte, 24)...),
+		appendHeader(nil, perfring.RecordEventUpdate, 0, 8), appendHeader(nil, perfring.RecordComm, 0, 8)} {
 		if _, ok := DecodeCommandLine(rec); ok {
 			t.Errorf("%x has a command line", rec)
 		}

@@ -1,11 +1,16 @@
 package profile
 
 import (
+	"encoding/binary"
 	"maps"
 	"strings"
 	"testing"
 
 	"unspool/capture/perfdata"
+	"unspool/capture/symbols"
+	"unspool/perfring"
+
+	"golang.org/x/sys/unix"
 )
 
 // line adds a record as it comes from a recording.
@@ -48,6 +53,49 @@ func TestCommandLines(t *testing.T) {
 	}
 	if got := newCommandLines().byPID(); got != nil {
 		t.Errorf("without any: %v", got)
+	}
+}
+
+// The records of a recording say when a process executes another program, and when there is another with its PID.
+func TestCommandLineRecords(t *testing.T) {
+	t.Parallel()
+	format := perfring.NewFormat(&unix.PerfEventAttr{
+		Sample_type: unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME, Bits: unix.PerfBitSampleIDAll,
+	})
+	l := newLoader(symbols.New(symbols.Options{Kallsyms: "/nonexistent"}))
+	l.event = func(uint64) int { return 0 }
+	l.p.Events = []Event{{Name: "cycles"}}
+	samples := func(pid uint32, n int) {
+		for range n {
+			l.sample.PID, l.sample.TID = pid, pid
+			l.addSample()
+		}
+	}
+	took := func(time uint64, rec []byte, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.record(rec, &format, time)
+	}
+	for _, pid := range []uint32{7, 8} {
+		samples(pid, 1)
+		took(0, perfdata.AppendCommandLine(nil, &perfdata.CommandLine{PID: pid, Time: 5, Text: "first"}), nil)
+		took(0, perfdata.AppendCommandLine(nil, &perfdata.CommandLine{PID: pid, Time: 12, Text: "second"}), nil)
+	}
+	id := perfring.SampleID{Time: 10}
+	rec, err := perfring.AppendComm(nil, &format, &perfring.Comm{PID: 7, TID: 7, Comm: []byte("x"), Exec: true}, &id)
+	took(10, rec, err)
+	fork := binary.LittleEndian.AppendUint32(nil, uint32(perfring.RecordFork))
+	fork = append(fork, 0, 0, 48, 0)
+	for _, n := range []uint32{8, 1, 8, 1, 10, 0, 8, 8, 10, 0} { // PID, parent's, TID, parent's, time, and then the ID
+		fork = binary.LittleEndian.AppendUint32(fork, n)
+	}
+	took(10, fork, nil)
+	samples(7, 2)
+	samples(8, 2)
+	if got, want := l.finish().CommandLines, map[uint32]string{7: "second", 8: "second"}; !maps.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

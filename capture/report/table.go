@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"unspool/capture/human"
@@ -117,7 +116,11 @@ func (out *printer) groupList(v *view, groups []group) (shown []group) {
 			continue
 		}
 		shown = append(shown, g)
-		line(g.self, g.total, out.groupName(&g, out.o.Width-len("100.0%  123456789  ")))
+	}
+	lines := newCommandLines(shown)
+	for i := range shown {
+		g := &shown[i]
+		line(g.self, g.total, out.groupName(g, lines, out.o.Width-len("100.0%  123456789  ")))
 	}
 	if left := len(groups) - len(shown); left > 0 {
 		line(rest, 0,
@@ -125,23 +128,6 @@ func (out *printer) groupList(v *view, groups []group) (shown []group) {
 	}
 	return shown
 }
-
-// groupName is the name of a group, and behind it the command line of a process, without the path of its program.
-func (out *printer) groupName(g *group, columns int) string {
-	name := human.Shorten(human.Clean(g.name), columns)
-	room := columns - human.Columns(name) - 2
-	if g.cmdline == "" || room < leastCommandLine {
-		return name
-	}
-	program, arguments, _ := strings.Cut(g.cmdline, " ")
-	if strings.HasPrefix(program, "/") {
-		program = path.Base(program)
-	}
-	return name + "  " + out.dim(human.Shorten(human.Clean(strings.TrimRight(program+" "+arguments, " ")), room))
-}
-
-// leastCommandLine is the room in columns in which a command line is shown.
-const leastCommandLine = 12
 
 // share is a percentage of all samples, six columns wide.
 func (out *printer) share(v *view, n uint64) string {

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -157,6 +158,55 @@ func TestCommandLinesLeftOut(t *testing.T) {
 			t.Error("the recording has a command line")
 		}
 	})
+}
+
+// Whatever a recording is written into has the command lines, and perf reads it: a pipe, compressed records, each file
+// of a rotation, and the last of a recording.
+func TestCommandLinesInEveryLayout(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string][]string{
+		"pipe": {"-o", "-"}, "compressed": {"-z"}, "rotation": {"--switch-output"}, "last": {"--last", "1h"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, p := t.TempDir(), startToucher(t, "unmistakable")
+			r, control := startControlled(t, dir, slices.Concat([]string{"record"}, options, faultsOf(p))...)
+			control("enable")
+			p.touch(counted)
+			control("ping")
+			files := []string{"perf.data"}
+			switch name {
+			case "rotation":
+				r.Process.Signal(unix.SIGUSR2)
+				lane.Eventually(t, "the second file", func() bool {
+					_, err := os.Stat(rotatedPath(dir, 2))
+					return err == nil
+				})
+				p.touch(counted)
+				control("ping")
+				files = []string{"perf.data.1", "perf.data.2"}
+			case "last":
+				files = []string{"perf.data.1"}
+			}
+			control("stop")
+			e := r.finish(t, time.Minute)
+			if name == "pipe" {
+				if err := os.WriteFile(filepath.Join(dir, "perf.data"), []byte(e.stdout), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, file := range files {
+				path := filepath.Join(dir, file)
+				comm, cmdline, samples := groupOf(t, path, p.pid)
+				if comm != "touches" || !strings.HasSuffix(cmdline, "touches unmistakable") || samples < counted {
+					t.Errorf("%s: %s of %d samples: %q\n%s", file, comm, samples, cmdline, e.stderr)
+				}
+				if n := len(touching(perfScript(t, path))); n != counted {
+					t.Errorf("%s: perf has %d samples", file, n)
+				}
+			}
+		})
+	}
 }
 
 var base64Text = regexp.MustCompile(`[A-Za-z0-9+/=]{64,}`)

@@ -91,8 +91,8 @@ func (f *exportFlags) choose(output string) (err error) {
 		return fmt.Errorf("--symbols=false: %s cannot be read without names", f.format.Name)
 	}
 	if f.cmdline && !f.format.CommandLines {
-		return fmt.Errorf("--cmdline: in %s processes of one name are one: pprof, firefox, sysprof and perf have command lines",
-			f.format.Name)
+		return fmt.Errorf("--cmdline: in %s processes of one name are one: pprof, firefox, sysprof and perf have command "+
+			"lines", f.format.Name)
 	}
 	if f.noProcess && !f.format.Processes {
 		return fmt.Errorf("--no-process: in %s stacks do not begin with the names of processes", f.format.Name)
