@@ -122,7 +122,7 @@ func TestCommandLineOfAnotherProgram(t *testing.T) {
 	l.settle(1040)
 	l.expect(t, 0, 0, 0)
 	second()
-	l.samples(7, 1060)
+	l.samples(7, 1059)
 	l.settle(2000)
 	l.expect(t, 1, 0, 0, "second")
 	l.clock = 3000
@@ -163,6 +163,22 @@ func TestCommandLineOfAnEndedProgram(t *testing.T) {
 	if l.texts.reads != 1 {
 		t.Errorf("%d reads", l.texts.reads)
 	}
+}
+
+// What was read before a process executed another program is not of that.
+func TestCommandLineBeforeExec(t *testing.T) {
+	t.Parallel()
+	l := newLineTest(map[uint32]string{7: "sh\x00"})
+	l.samples(7, 1001)
+	l.settle(1005)
+	l.readSome()
+	l.clock += 50
+	clear(l.texts.lines)
+	l.exec(7)()
+	l.samples(7, 1070)
+	l.settle(2000)
+	l.finish()
+	l.expect(t, 0, 1, 0)
 }
 
 // In the midst of an exec there is no command line yet.
@@ -236,7 +252,7 @@ func TestCommandLineBudget(t *testing.T) {
 	for len(l.executed) > 0 {
 		l.readSome()
 	}
-	if read := l.texts.reads; read == 0 || read > 5*mostCredits {
+	if read := l.texts.reads; read == 0 || read > 2*mostCredits {
 		t.Errorf("%d of %d programs were read", read, many)
 	}
 	clear(l.texts.lines)

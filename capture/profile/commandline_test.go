@@ -79,7 +79,7 @@ func TestCommandLineRecords(t *testing.T) {
 		l.record(rec, &format, time)
 	}
 	for _, pid := range []uint32{7, 8} {
-		samples(pid, 1)
+		samples(pid, 2)
 		took(0, perfdata.AppendCommandLine(nil, &perfdata.CommandLine{PID: pid, Time: 5, Text: "first"}), nil)
 		took(0, perfdata.AppendCommandLine(nil, &perfdata.CommandLine{PID: pid, Time: 12, Text: "second"}), nil)
 	}
@@ -92,9 +92,9 @@ func TestCommandLineRecords(t *testing.T) {
 		fork = binary.LittleEndian.AppendUint32(fork, n)
 	}
 	took(10, fork, nil)
-	samples(7, 2)
-	samples(8, 2)
-	if got, want := l.finish().CommandLines, map[uint32]string{7: "second", 8: "second"}; !maps.Equal(got, want) {
+	samples(7, 1)
+	samples(8, 1)
+	if got, want := l.finish().CommandLines, map[uint32]string{7: "first", 8: "first"}; !maps.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
