@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"unspool/capture/perfdata"
 	"unspool/capture/replay"
@@ -274,6 +275,27 @@ func TestCommandLineBudget(t *testing.T) {
 	}
 	if n := len(l.programs); n > many+1 || l.bytes > mostTexts {
 		t.Errorf("%d programs, %d bytes", n, l.bytes)
+	}
+}
+
+// No more programs are read than there are credits for.
+func TestCommandLineCredits(t *testing.T) {
+	t.Parallel()
+	l := newLineTest(map[uint32]string{})
+	l.budget = readBudget{mostCredits/2 + 3, time.Now().Add(time.Hour)} // it does not grow
+	for pid := uint32(1); pid <= 10; pid++ {
+		l.texts.lines[pid] = "storm\x00"
+		l.exec(pid)()
+		l.samples(pid, l.clock)
+		l.exit(pid)
+	}
+	for len(l.executed) > 0 {
+		l.readSome()
+	}
+	l.settle(l.clock)
+	l.finish()
+	if l.texts.reads != 3 || l.kept != 3 || l.leftOut != 7 {
+		t.Errorf("%d reads, %d kept, %d left out", l.texts.reads, l.kept, l.leftOut)
 	}
 }
 
