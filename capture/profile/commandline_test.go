@@ -49,7 +49,7 @@ func TestCommandLines(t *testing.T) {
 	c.sample(5)
 	want := map[uint32]string{1: "cc1plus dfa.cc", 3: "postgres: writer"}
 	if got := c.byPID(); !maps.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("%v, want %v", got, want)
 	}
 	if got := newCommandLines().byPID(); got != nil {
 		t.Errorf("without any: %v", got)
@@ -95,7 +95,7 @@ func TestCommandLineRecords(t *testing.T) {
 	samples(7, 1)
 	samples(8, 1)
 	if got, want := l.finish().CommandLines, map[uint32]string{7: "first", 8: "first"}; !maps.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
