@@ -34,6 +34,8 @@ type ConvertOptions struct {
 	Strict   bool   // CFI only
 	NoJoin   bool   // stacks that the copy cuts off are not completed: see package unwind/link
 	Pairs    bool   // for package compare: each stack is followed by that of frame pointers
+	// CommandLines has those of processes in the recording be kept.
+	CommandLines bool
 	// OpenKernel opens /proc/kallsyms, which tells the samples that were taken inside execve; nil for os.Open.
 	OpenKernel func(path string) (*os.File, error)
 	// Files opens mapped files and debug files; nil for this process.
@@ -292,6 +294,8 @@ func (c *conversion) record(rec perfring.Record, f *perfring.Format, time uint64
 		c.selected = true
 	}
 	switch {
+	case !c.CommandLines && perfdata.IsCommandLine(rec):
+		return nil
 	case rec.Type() == perfring.RecordAuxtrace:
 		if err := c.settle(); err != nil {
 			return err

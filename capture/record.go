@@ -59,6 +59,9 @@ type Options struct {
 	// KeepFiles asks for Outcome.Files.
 	KeepFiles bool
 
+	// CommandLines has those of sampled processes be recorded, without secrets.
+	CommandLines bool
+
 	// Control, if set, says when samples are taken, and when the recording ends. It belongs to the caller.
 	Control *control.Control
 
@@ -211,9 +214,10 @@ func (r *recording) open() (err error) {
 		Room: func() bool { return !r.source.HalfFull() }, SomeRoom: func() bool { return !r.source.NearlyFull() },
 		Waits: func() { r.source.Glance(r.session.Glance) },
 		Join:  !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: JoinAfter, KeepFiles: r.KeepFiles,
-		Generated: r.Adopted == nil,
-		KeepMaps:  r.Adopted == nil && !r.Pairs && (r.Place == nil || !r.Place.Stream()),
-		BuildIDs:  func(path string, id []byte) { r.writer.BuildID(path, id, false) },
+		Generated:    r.Adopted == nil,
+		KeepMaps:     r.Adopted == nil && !r.Pairs && (r.Place == nil || !r.Place.Stream()),
+		CommandLines: r.CommandLines,
+		BuildIDs:     func(path string, id []byte) { r.writer.BuildID(path, id, false) },
 	}
 	if r.Opener != nil {
 		c.Processes = r.Opener
@@ -274,7 +278,7 @@ func (r *recording) openSource() error {
 func (r *recording) create(events []perfring.Attr) (Output, error) {
 	o := perfdata.Options{
 		Path: r.Output, Place: r.Place, Events: events,
-		CommandLine: r.CommandLine, Version: r.Version, Compress: r.Compress, Stop: r.ending,
+		CommandLine: maskCommand(r.CommandLine), Version: r.Version, Compress: r.Compress, Stop: r.ending,
 	}
 	switch {
 	case r.Rotation != nil && r.Rotation.Last > 0:
@@ -520,6 +524,7 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 		}
 		r.delayed(time.Since(now) - max(0, until.Sub(now)))
 		r.source.Peek(r.expect)
+		r.session.ReadCommandLines()
 		if r.opens {
 			r.opens = false
 			p.foundNew(time.Now())
@@ -591,7 +596,7 @@ func (r *recording) over(ctx context.Context) bool {
 // measure updates the statistics that are measured rather than counted.
 func (r *recording) measure(now time.Time) {
 	st := &r.session.Stats
-	st.Command = r.Command
+	st.Command = maskCommand(r.Command)
 	st.Duration = now.Sub(r.began)
 	st.CPU = r.cpu()
 	st.Busy = st.CPU - r.busyCPU
@@ -623,14 +628,19 @@ func (r *recording) finish() error {
 func (r *recording) complete() error {
 	defer r.boundOpener()()
 	now := time.Now()
-	var err error
+	err := r.readLastCommandLines()
 	if r.Adopted == nil {
-		err = r.source.Disable()
+		if derr := r.source.Disable(); err == nil {
+			err = derr
+		}
 	}
 	if ferr := r.drained(r.source.Flush(r.session.Record)); err == nil {
 		err = ferr
 	}
 	if ferr := r.session.Flush(); err == nil {
+		err = ferr
+	}
+	if ferr := r.session.EndCommandLines(); err == nil {
 		err = ferr
 	}
 	if ferr := r.answerPing(math.MaxUint64); err == nil {
@@ -661,6 +671,16 @@ func (r *recording) keepMaps() {
 	g.finish()
 	r.writer.KeepPerfMaps(g.kept())
 	r.out.Trouble.generated = g.told()
+}
+
+// readLastCommandLines reads command lines as long as records tell what else happens.
+func (r *recording) readLastCommandLines() error {
+	if !r.CommandLines {
+		return nil
+	}
+	err := r.drained(r.source.Drain(r.record))
+	r.session.ReadLastCommandLines()
+	return err
 }
 
 // anyID is the ID of one of the events.

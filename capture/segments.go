@@ -135,6 +135,7 @@ func (r *recording) rotate(ctx context.Context) error {
 		if w.stated = int64(r.session.told); !w.due() {
 			return nil
 		}
+		r.tellCommandLines()
 		r.session.TellBuildIDs()
 		w.KeepPerfMaps(r.session.generators.kept())
 		if err := r.session.Restate(w.next); err != nil {
@@ -143,6 +144,7 @@ func (r *recording) rotate(ctx context.Context) error {
 		r.note(fmt.Sprintf("the recording goes on in %s", w.Path()))
 	case *flight:
 		if r.Rotation.asked.Swap(false) {
+			r.tellCommandLines()
 			r.session.TellBuildIDs()
 			w.KeepPerfMaps(r.session.generators.kept())
 			if err := w.dump(true); err != nil {
@@ -154,10 +156,19 @@ func (r *recording) rotate(ctx context.Context) error {
 		w.stated(r.session.told)
 		// After a drain that took long, parts would be forgotten that are of the last before the end.
 		if w.due() && !r.over(ctx) {
+			r.tellCommandLines()
 			return r.session.Restate(w.next)
 		}
 	}
 	return nil
+}
+
+// tellCommandLines writes the command lines of the programs that were sampled in this file, or this part of it.
+func (r *recording) tellCommandLines() {
+	if c := r.session.commandLines; c != nil {
+		r.source.Peek(r.expect)
+		c.settleSeen()
+	}
 }
 
 // Restate has what is known of processes be written again, ahead of their next samples, to a sink that begins anew by
@@ -169,6 +180,7 @@ func (s *Session) Restate(begin func() error) error {
 		}
 	}
 	s.table.Restate()
+	s.commandLines.restate()
 	clear(s.partly)
 	s.told = 0
 	return begin()

@@ -58,6 +58,8 @@ type Session struct {
 	told   int                    // bytes of records that say what was known of processes, since Restate
 	partly map[uint64]*partlyTold // by address space, large ones of which something was told since then
 
+	commandLines *commandLines // nil where none are recorded
+
 	copied      copiedMappings
 	interrupted interruptedStack
 
@@ -125,6 +127,9 @@ type Config struct {
 	// not say it.
 	CPU func() int
 
+	// CommandLines says that those of sampled processes are read and handed on, without secrets.
+	CommandLines bool
+
 	// KeepFiles says that files that no process maps any more are kept, for [image.Store.Files].
 	KeepFiles bool
 	// Generated says that it is counted which processes have generated code, and KeepMaps that their perf maps are kept.
@@ -176,6 +181,13 @@ func NewSession(c Config) *Session {
 	s.table.Room, s.table.Look = c.SomeRoom, c.Waits
 	if p, ok := c.Processes.(interface{ Patient() process.Texts }); ok {
 		s.table.Patient = p.Patient()
+	}
+	if c.CommandLines {
+		texts := s.table.Patient
+		if texts == nil {
+			texts = c.Processes
+		}
+		s.commandLines = newCommandLines(texts, c.SomeRoom, s.commandLine)
 	}
 	s.replay = replay.New(s.table)
 	if s.recorded {
@@ -262,6 +274,7 @@ func (s *Session) follow(rec perfring.Record, f *perfring.Format) (c *replay.Cha
 	if c, err = s.replay.Record(rec, f); err != nil {
 		return nil, nil, err
 	}
+	s.commandLines.follow(c, rec, f)
 	if c.Mapping != nil && !s.recorded {
 		s.images.Open(c.PID, c.Mapping)
 		buildID = s.images.BuildID(c.PID, c.Mapping)
@@ -278,6 +291,7 @@ func (s *Session) follow(rec perfring.Record, f *perfring.Format) (c *replay.Cha
 // Expect starts to open the file that a record maps, before the record is taken: by then a short-lived
 // process may be gone, and so may its file. It says whether the file is being opened: most are known.
 func (s *Session) Expect(rec perfring.Record) (opens bool) {
+	s.commandLines.expect(rec, s.format)
 	if s.teller != nil && rec.Type() == perfring.RecordExit {
 		var d perfring.Task
 		if perfring.DecodeTask(rec, &d) == nil && d.PID == d.TID {
@@ -338,6 +352,7 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 	}
 	s.Stats.Samples++
 	s.met = s.space(sm.PID)
+	s.commandLines.sample(sm)
 	if !f.HasUser() {
 		s.tell(sm, nil)
 		return s.sink.Write(rec)
@@ -433,8 +448,10 @@ func (s *Session) endPlace(pid uint32) (path string) {
 // Settle hands on the samples that need not wait any more for later ones, given that all records up to a time
 // have been taken.
 func (s *Session) Settle(time uint64) error {
+	s.commandLines.settle(time - min(time, perfring.Slack))
+	s.ReadCommandLines()
 	if s.joiner == nil {
-		return nil
+		return s.writeErr
 	}
 	if s.reader != nil {
 		s.takeReads(time)

@@ -31,6 +31,8 @@ type Stats struct {
 
 	Forgotten vmas.Forgotten // of the processes, what there was no room for
 
+	CommandLines CommandLines
+
 	OfflineCPUs []int // CPUs that went offline meanwhile, in that order
 
 	Excluded [numExclusions]uint64 // samples that are left out, and not in the counts above
@@ -53,6 +55,13 @@ type Stats struct {
 	Busy     time.Duration // of that, from enabling the events to the last sample written
 	MaxRSS   uint64        // bytes
 	Priority string        // of this process while it recorded, "" for a conversion: see package priority
+}
+
+// CommandLines counts the programs that were sampled by what became of their command lines.
+type CommandLines struct {
+	Kept    uint64 // they are recorded
+	Unread  uint64 // it had ended before
+	LeftOut uint64 // too many programs were executed
 }
 
 // A cut says why the copy of a stack ends before the stack does.
@@ -214,6 +223,11 @@ type statsJSON struct {
 		Threads   uint64 `json:"threads"`
 		Mappings  uint64 `json:"mappings"`
 	} `json:"forgotten"`
+	CommandLines struct {
+		Kept    uint64 `json:"kept"`
+		Unread  uint64 `json:"unread"`
+		LeftOut uint64 `json:"left_out"`
+	} `json:"command_lines"`
 	OfflineCPUs []int `json:"offline_cpus"`
 	Unwind      struct {
 		Complete uint64            `json:"complete"`
@@ -264,6 +278,8 @@ func (s *Stats) WriteJSON(w io.Writer) error {
 	j.Forgotten.Processes = s.Forgotten.Processes
 	j.Forgotten.Threads = s.Forgotten.Threads
 	j.Forgotten.Mappings = s.Forgotten.Mappings
+	j.CommandLines.Kept, j.CommandLines.Unread = s.CommandLines.Kept, s.CommandLines.Unread
+	j.CommandLines.LeftOut = s.CommandLines.LeftOut
 	j.OfflineCPUs = append([]int{}, s.OfflineCPUs...) // [], not null
 	j.Unwind.Complete = s.Complete()
 	j.Unwind.By = completeBy{CFI: s.ByCFI(), Fallback: s.Guessed, Joined: s.Joined()}

@@ -113,6 +113,10 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 		fmt.Fprintf(w, "%s taken while the mappings of the process were still being read: its stack may be incomplete\n",
 			plural(s.Early, "sample", "was", "were"))
 	}
+	if n := s.CommandLines.LeftOut; n > 0 {
+		fmt.Fprintf(w, "%s no command line: more than %d programs a second were executed\n",
+			plural(n, "sampled program", "has", "have"), creditsPerSecond)
+	}
 	for _, note := range replay.ForgottenNotes(s.Forgotten) {
 		fmt.Fprintln(w, note)
 	}

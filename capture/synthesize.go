@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind/image"
 	"unspool/unwind/jit/jitdump"
@@ -161,6 +162,27 @@ func (s *Session) describeMapping(pid uint32, m *vmas.Mapping) {
 	s.synthesize(perfring.AppendMmap2(s.buf[:0], &s.out, &r, &id))
 }
 
+// ReadCommandLines reads command lines of processes that were executed or sampled, for a while.
+func (s *Session) ReadCommandLines() { s.commandLines.readSome() }
+
+// ReadLastCommandLines reads those of the sampled processes again: the records of what has happened so far are still to
+// be taken.
+func (s *Session) ReadLastCommandLines() { s.commandLines.reread() }
+
+// EndCommandLines writes what was read and not written yet, when all records were taken, and counts.
+func (s *Session) EndCommandLines() error {
+	if c := s.commandLines; c != nil {
+		c.finish()
+		s.Stats.CommandLines = CommandLines{Kept: c.kept, Unread: c.unread, LeftOut: c.leftOut}
+	}
+	return s.writeErr
+}
+
+// commandLine writes a command line.
+func (s *Session) commandLine(c *perfdata.CommandLine) {
+	s.synthesize(perfdata.AppendCommandLine(s.buf[:0], c), nil)
+}
+
 // copiedMappings are the mappings that a walk found to hold a copy of a file's code.
 type copiedMappings []copiedMapping
 
@@ -215,6 +237,7 @@ func (s *Session) Lost(total, id uint64) error {
 // Sweep forgets processes whose EXIT was lost.
 func (s *Session) Sweep() {
 	s.table.Sweep()
+	s.commandLines.sweep(func(pid uint32) bool { return s.table.Space(pid) != nil })
 	if s.teller != nil {
 		s.teller.Sweep(func(pid uint32) bool { return s.table.Space(pid) != nil })
 	}

@@ -25,6 +25,8 @@ type Options struct {
 	Lines   bool // source lines and inlined functions
 	NoNames bool // leave finding names to the reader, if the format allows that
 	Filter  profile.Filter
+	// CommandLines keeps those of processes, if the format has that.
+	CommandLines bool
 	// NoProcesses leaves out what the names of processes and threads add to stacks, if the format has that.
 	NoProcesses bool
 
@@ -125,7 +127,11 @@ func (j *job) load(o profile.Options) (*profile.Profile, error) {
 		}
 		defer j.Progress(1)
 	}
-	return profile.Load(j.reader, symbols.New(j.Symbols), o)
+	p, err := profile.Load(j.reader, symbols.New(j.Symbols), o)
+	if err == nil && !j.CommandLines {
+		p.CommandLines = nil
+	}
+	return p, err
 }
 
 type counter struct {

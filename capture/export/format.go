@@ -13,23 +13,24 @@ type Format struct {
 	About   string   // what opens it
 	write   writer   // nil for perf.data, which needs no profile
 
-	Nameless  bool // readers can find names themselves
-	Processes bool // stacks begin with the name of a process or a thread
+	Nameless     bool // readers can find names themselves
+	Processes    bool // stacks begin with the name of a process or a thread
+	CommandLines bool // there is a place for those of processes
 }
 
 // Perf is the format of the recordings themselves.
-var Perf = Format{Name: "perf", Endings: []string{".data"}, About: "perf, Hotspot, unspool"}
+var Perf = Format{Name: "perf", Endings: []string{".data"}, About: "perf, Hotspot, unspool", CommandLines: true}
 
 // Formats returns all formats, perf first.
 func Formats() []Format {
 	return []Format{
 		Perf,
-		{"pprof", []string{".pb.gz", ".pprof"}, "go tool pprof", writePprof, true, false},
-		{"firefox", []string{".json.gz"}, "Firefox Profiler", writeFirefox, false, false},
-		{"speedscope", []string{".speedscope.json"}, "speedscope", writeSpeedscope, false, true},
-		{"flamegraph", []string{".html", ".svg"}, "any browser", writeFlamegraph, false, true},
-		{"folded", []string{".folded"}, "flamegraph.pl, inferno", writeFolded, false, true},
-		{"sysprof", []string{".syscap"}, "Sysprof", writeSyscap, true, false},
+		{"pprof", []string{".pb.gz", ".pprof"}, "go tool pprof", writePprof, true, false, true},
+		{"firefox", []string{".json.gz"}, "Firefox Profiler", writeFirefox, false, false, true},
+		{"speedscope", []string{".speedscope.json"}, "speedscope", writeSpeedscope, false, true, false},
+		{"flamegraph", []string{".html", ".svg"}, "any browser", writeFlamegraph, false, true, false},
+		{"folded", []string{".folded"}, "flamegraph.pl, inferno", writeFolded, false, true, false},
+		{"sysprof", []string{".syscap"}, "Sysprof", writeSyscap, true, false, true},
 	}
 }
 

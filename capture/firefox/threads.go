@@ -62,7 +62,7 @@ func (w *writer) nameThreads() {
 		}
 		t.leads = of.PID == of.TID && epochs[key] == 0
 		epochs[key]++
-		t.process = processes[of.PID]
+		t.process = cmp.Or(w.p.CommandLines[of.PID], processes[of.PID])
 	}
 }
 

@@ -106,7 +106,8 @@ func TestOpenerReadsProcesses(t *testing.T) {
 		}
 		return bytes.HasPrefix(text, fmt.Appendf(nil, "%d ", unix.SYS_CLOCK_NANOSLEEP))
 	})
-	for _, name := range []process.Text{process.Maps, process.Syscall, process.Mounts, process.MountInfo} {
+	for _, name := range []process.Text{process.Maps, process.Syscall, process.Mounts, process.MountInfo,
+		process.Cmdline} {
 		all := func(from process.Access) []byte {
 			text, err := from.Text(pid, pid, name, 0)
 			if err != nil {
@@ -127,6 +128,11 @@ func TestOpenerReadsProcesses(t *testing.T) {
 			t.Errorf("%v: %q, want %q", name, got, want)
 		}
 	}
+	if text, err := c.Text(pid, pid, process.Cmdline, 3); err != nil {
+		t.Error(err)
+	} else if b, err := io.ReadAll(text); len(b) != 3 || err != nil {
+		t.Errorf("more than was asked for: %q, %v", b, err)
+	}
 	if all, err := c.Numbers(0); err != nil || !slices.Contains(all, pid) {
 		t.Errorf("processes: %v, %v", all, err)
 	}
@@ -136,7 +142,7 @@ func TestOpenerReadsProcesses(t *testing.T) {
 	if uid, err := c.Owner(self); err != nil || uid != uint32(os.Geteuid()) {
 		t.Errorf("owner %d, %v", uid, err)
 	}
-	if _, err := c.Text(pid, pid, process.Status+1, 0); !errors.Is(err, unix.EINVAL) {
+	if _, err := c.Text(pid, pid, process.Cmdline+1, 0); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("another text: %v", err)
 	}
 	if _, err := c.Text(1<<30, 1<<30, process.Stat, 0); !errors.Is(err, os.ErrNotExist) {

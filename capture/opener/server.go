@@ -321,12 +321,15 @@ func (l *listener) text(r *request) {
 		return
 	}
 	defer text.Close()
-	most := uint64(mostAnswered)
+	most, piece := uint64(mostAnswered), l.piece
 	if r.end > 0 {
 		most = min(r.end, most)
+		if !name.IsLong() {
+			piece = piece[:min(most, uint64(len(piece)))]
+		}
 	}
 	for total := uint64(0); ; {
-		n, err := text.Read(l.piece)
+		n, err := text.Read(piece)
 		for name.IsLong() && err == nil && n > 0 && n < len(l.piece) { // the kernel returns a page at a time
 			var more int
 			if more, err = text.Read(l.piece[n:]); more == 0 {

@@ -62,6 +62,9 @@ func (l *labels) put(sample *proto.Sample, s *profile.Sample) {
 		if l.several && t.Program != "" {
 			texts["process"] = []string{human.Printable(t.Program)}
 		}
+		if line := l.p.CommandLines[t.PID]; line != "" {
+			texts["cmdline"] = []string{human.Printable(line)}
+		}
 		if s.End != profile.Unsaid {
 			texts["unwind"] = []string{s.End.String()}
 		}

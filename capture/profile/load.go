@@ -30,7 +30,8 @@ type loader struct {
 	most     int                 // of comms and of current
 	kernelID symbols.KernelID
 
-	keptMaps []perfdata.PerfMap
+	keptMaps     []perfdata.PerfMap
+	commandLines *commandLines
 
 	options  Options
 	part     *part
@@ -223,6 +224,8 @@ func newLoader(sym *symbols.Symbolizer) *loader {
 		most:    vmas.MaxThreads,
 		part:    &part{},
 
+		commandLines: newCommandLines(),
+
 		refused: make(map[string]*refusal), refusedOf: make(map[uint64]*refusal),
 	}
 }
@@ -237,6 +240,10 @@ func (l *loader) record(r perfring.Record, f *perfring.Format, time uint64) {
 			return
 		}
 		l.addSample()
+		return
+	}
+	if perfdata.IsCommandLine(r) {
+		l.commandLines.add(r)
 		return
 	}
 	c, err := l.replay.Record(r, f)
@@ -257,8 +264,14 @@ func (l *loader) record(r perfring.Record, f *perfring.Format, time uint64) {
 	case replay.Kernel:
 		l.kernelMap(c)
 	case replay.Comm:
+		if c.Exec {
+			l.commandLines.begin(c.PID, time)
+		}
 		l.comm(c)
 	case replay.Fork:
+		if c.NewProcess() {
+			l.commandLines.begin(c.PID, time)
+		}
 		l.fork(c)
 	case replay.Exit:
 		l.exit(c)
@@ -414,6 +427,9 @@ func (l *loader) addSample() {
 		}
 		return
 	}
+	if !l.follows {
+		l.commandLines.sample(s.PID)
+	}
 	l.resolve(s)
 	one := stacked{Sample: Sample{Thread: thread, Event: int32(event), CPU: int32(s.CPU), Count: 1,
 		Period: max(s.Period, 1)}, pid: s.PID, time: s.Time, root: l.root(thread)}
@@ -514,7 +530,7 @@ func (l *loader) finish() *Profile {
 	for event, n := range l.recorded {
 		p.Events[event].Recorded = n
 	}
-	p.Duration = time.Duration(l.last - l.first)
+	p.Duration, p.CommandLines = time.Duration(l.last-l.first), l.commandLines.byPID()
 	p.LostRecords, p.LostSamples, p.Throttled = l.lost.Records, l.lost.Samples, l.lost.Throttled
 	for _, im := range l.opened {
 		// The path may have had two files, of which one is on this machine.
@@ -540,6 +556,9 @@ func (l *loader) finish() *Profile {
 	if l.guesses > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("no COMM record names %s: the process has the name of its program's "+
 			"file instead, or :PID", human.Plural(l.guesses, "main thread")))
+	}
+	if left := l.commandLines.problem(); left != "" {
+		p.Problems = append(p.Problems, left)
 	}
 	if l.rawStacks > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("%d samples have a raw copy of the user stack instead of a "+

@@ -183,6 +183,9 @@ type Profile struct {
 	Command                   []string // command line of the recorder
 
 	Generators map[uint32]Generator // by PID, the last one that had it
+	// CommandLines has those of processes, by PID, as far as they are recorded, without secrets. Exports leave them out
+	// unless they are asked for.
+	CommandLines map[uint32]string
 
 	Problems []string // in words: why names or frames are missing
 	// Kinds has the kind of each problem of which there may be many, one for each file: see Notes.

@@ -48,9 +48,10 @@ func (b By) partsSamples() bool { return b == Comm || b == Process || b == Threa
 
 // group is the samples of a process, a thread, an image, …
 type group struct {
-	name   string
-	thread *profile.Thread // for Comm, Process, Thread: the fields that all members have in common
-	frame  int32           // for Image and Source: one of its frames
+	name    string
+	cmdline string          // of a Process, "" if it is not known
+	thread  *profile.Thread // for Comm, Process, Thread: the fields that all members have in common
+	frame   int32           // for Image and Source: one of its frames
 
 	self, total uint64
 	rows        []sum // functions, or lines of Source
@@ -120,7 +121,7 @@ func (v *view) sampleGroups(by By) ([]group, *table) {
 		}
 		g.rows = a.take()
 		if by == Process {
-			g.thread.Comm = names[g.thread.PID]
+			g.thread.Comm, g.cmdline = names[g.thread.PID], v.p.CommandLines[g.thread.PID]
 		}
 		g.name = threadName(g.thread)
 	}

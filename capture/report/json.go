@@ -72,13 +72,14 @@ type jsonNode struct {
 
 // jsonGroup has those of comm, pid and tid that all its samples have in common; or the image; or the file.
 type jsonGroup struct {
-	Comm  *string `json:"comm,omitempty"`
-	PID   *uint32 `json:"pid,omitempty"`
-	TID   *uint32 `json:"tid,omitempty"`
-	Image *string `json:"image,omitempty"`
-	File  *string `json:"file,omitempty"`
-	Self  uint64  `json:"self"`
-	Total uint64  `json:"total"`
+	Comm    *string `json:"comm,omitempty"`
+	PID     *uint32 `json:"pid,omitempty"`
+	TID     *uint32 `json:"tid,omitempty"`
+	Cmdline string  `json:"cmdline,omitempty"`
+	Image   *string `json:"image,omitempty"`
+	File    *string `json:"file,omitempty"`
+	Self    uint64  `json:"self"`
+	Total   uint64  `json:"total"`
 
 	Functions []jsonFunction `json:"functions,omitempty"`
 	Lines     []jsonLine     `json:"lines,omitempty"`
@@ -212,7 +213,7 @@ func jsonFunctionOf(v *view, t *table, s sum) jsonFunction {
 }
 
 func jsonGroupOf(v *view, t *table, g *group, by By) jsonGroup {
-	j := jsonGroup{Self: g.self, Total: g.total}
+	j := jsonGroup{Self: g.self, Total: g.total, Cmdline: g.cmdline}
 	switch by {
 	case Thread:
 		j.TID = &g.thread.TID

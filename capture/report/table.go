@@ -116,7 +116,11 @@ func (out *printer) groupList(v *view, groups []group) (shown []group) {
 			continue
 		}
 		shown = append(shown, g)
-		line(g.self, g.total, out.cut(human.Clean(g.name), out.o.Width-len("100.0%  123456789  ")))
+	}
+	lines := newCommandLines(shown)
+	for i := range shown {
+		g := &shown[i]
+		line(g.self, g.total, out.groupName(g, lines, out.o.Width-len("100.0%  123456789  ")))
 	}
 	if left := len(groups) - len(shown); left > 0 {
 		line(rest, 0,

@@ -47,6 +47,7 @@ type process struct {
 	comm    string            // now
 	samples map[string]uint64 // by name of the process; nil if there is none
 	since   uint64            // the first sample
+	again   bool              // another process has had the PID
 }
 
 // count counts a sample under a name of the process.
@@ -164,7 +165,11 @@ func (w *Writer) keep(pid uint32, p *process) {
 // the process is over, or at the end.
 func (w *Writer) show(h frameHeader, p *process) {
 	at := w.open(frameProcess, h)
-	w.text(p.name())
+	if line := w.profile.CommandLines[uint32(h.pid)]; line != "" && p.samples != nil && !p.again {
+		w.text(line)
+	} else {
+		w.text(p.name())
+	}
 	w.close(at)
 }
 
@@ -172,7 +177,7 @@ func (w *Writer) fork(h frameHeader, parent, child uint32) {
 	if before := w.processes[child]; before != nil && before.samples != nil {
 		w.show(frameHeader{cpu: -1, pid: int32(child), time: before.since}, before)
 	}
-	w.keep(child, &process{comm: w.process(parent).comm})
+	w.keep(child, &process{comm: w.process(parent).comm, again: w.processes[child] != nil})
 	at := w.open(frameFork, h)
 	w.buf = le.AppendUint32(w.buf, child)
 	w.close(at)

@@ -196,8 +196,12 @@ type statistics struct {
 			Idle, Guest, Outside uint64
 		} `json:"excluded_by"`
 	}
-	Unread      struct{ Processes, Samples uint64 }
-	Forgotten   struct{ Processes, Threads, Mappings uint64 }
+	Unread       struct{ Processes, Samples uint64 }
+	Forgotten    struct{ Processes, Threads, Mappings uint64 }
+	CommandLines struct {
+		Kept, Unread uint64
+		LeftOut      uint64 `json:"left_out"`
+	} `json:"command_lines"`
 	OfflineCPUs []int `json:"offline_cpus"`
 	Unwind      struct {
 		Complete, Frames uint64

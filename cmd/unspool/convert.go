@@ -103,7 +103,7 @@ func (f *convertFlags) options(input string) (o capture.ConvertOptions, err erro
 		Input: input, Output: f.output,
 		Symfs: f.symfs, Cache: f.cache,
 		MaxStack: f.maxStack, Strict: f.strict, NoJoin: f.noJoin, Compress: f.compress, Jobs: f.jobs,
-		OpenKernel: f.openKernel,
+		OpenKernel: f.openKernel, CommandLines: f.cmdline,
 	}
 	switch {
 	case f.maxStack < 1 || f.maxStack > largestMaxStack:

@@ -22,6 +22,7 @@ type exportFlags struct {
 	name      string
 	noInline  bool
 	noProcess bool
+	cmdline   bool
 	symbols   bool
 	time      string         // --time; "" where a recording is made
 	filter    profile.Filter // what else samples have to pass
@@ -37,6 +38,7 @@ func (f *exportFlags) add(c *cobra.Command) {
 		"leave out inlined functions and source lines, which take time to look up")
 	fl.BoolVar(&f.noProcess, "no-process", false, "leave out the names of processes, with which stacks begin "+
 		"in a flame graph, in speedscope and in folded stacks")
+	fl.BoolVar(&f.cmdline, "cmdline", false, "put the recorded command lines of processes into the output")
 	fl.BoolVar(&f.symbols, "symbols", true,
 		"put names into the output; --symbols=false leaves them to its reader")
 	c.RegisterFlagCompletionFunc("format",
@@ -86,6 +88,10 @@ func (f *exportFlags) choose(output string) (err error) {
 	case !f.symbols && f.exports() && !f.format.Nameless:
 		return fmt.Errorf("--symbols=false: %s cannot be read without names", f.format.Name)
 	}
+	if f.cmdline && !f.format.CommandLines {
+		return fmt.Errorf("--cmdline: in %s processes of one name are one: pprof, firefox, sysprof and perf have command "+
+			"lines", f.format.Name)
+	}
 	if f.noProcess && !f.format.Processes {
 		return fmt.Errorf("--no-process: in %s stacks do not begin with the names of processes", f.format.Name)
 	}
@@ -112,7 +118,7 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 		Filter: filter,
 		Format: f.format, Input: input, Name: name, Output: to.Path(), Place: to,
 		Lines: f.symbols && !f.noInline, NoNames: !f.symbols,
-		NoProcesses: f.noProcess,
+		NoProcesses: f.noProcess, CommandLines: f.cmdline,
 	}
 	var line *statusLine
 	if !quiet {

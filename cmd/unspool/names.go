@@ -141,7 +141,7 @@ func (f *nameFlags) loading(ctx context.Context, path string, line *statusLine,
 	return load.Options{
 		Convert: capture.ConvertOptions{
 			Input: path, Symfs: f.symfs, Cache: f.cache, MaxStack: defaultMaxStack, Progress: line.converted,
-			OpenKernel: f.openKernel, Files: f.opener,
+			OpenKernel: f.openKernel, Files: f.opener, CommandLines: true,
 		},
 		Symbols: f.sources(ctx, path, line),
 		Profile: o,

@@ -18,6 +18,7 @@ func TestProcessLevel(t *testing.T) {
 	single := halvesRecording(t)
 	dir := t.TempDir()
 	var touchers []*toucher
+	touches := []string{"stirs", "works"}
 	for _, names := range [][2]string{{"first", "stirs"}, {"second", "works"}} { // of the program and its thread
 		touchers = append(touchers, runToucher(t, exec.Command(buildToucher(t, names[0]), names[1])))
 	}
@@ -30,6 +31,7 @@ func TestProcessLevel(t *testing.T) {
 	for _, p := range touchers {
 		p.touch(counted)
 	}
+	control("ping") // so that they are read while they run
 	control("stop")
 	if e := r.finish(t, time.Minute); e.status != 0 {
 		t.Fatalf("record: status %d\n%s", e.status, e.stderr)
@@ -65,7 +67,7 @@ func TestProcessLevel(t *testing.T) {
 	}
 	for i, name := range []string{"first", "second"} {
 		pid := touchers[i].pid
-		if !strings.Contains(out, fmt.Sprintf(" %s (%d)\n", name, pid)) {
+		if !strings.Contains(out, fmt.Sprintf(" %s (%d)  %s\n", name, pid, name+" "+touches[i])) {
 			t.Errorf("--by process does not name %s:\n%s", name, out)
 		}
 		if !strings.Contains(json, fmt.Sprintf(`"comm":"%s","pid":%d,`, name, pid)) {

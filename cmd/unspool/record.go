@@ -39,6 +39,7 @@ type recordFlags struct {
 	maxStack  int
 	strict    bool
 	noJoin    bool
+	noCmdline bool
 	stats     string
 	quiet     bool
 	verbose   bool
@@ -98,6 +99,8 @@ recording and leaves a complete file.`,
 	fl.BoolVar(&f.wait, "wait", false, "with -p NAME, wait until there is a process with that name")
 	fl.BoolVar(&f.noJoin, "no-join", false,
 		noJoinText)
+	fl.BoolVar(&f.noCmdline, "no-cmdline", false,
+		"do not record the command lines of sampled processes")
 	fl.VarP(&f.delay, "delay", "D",
 		"take no samples for the first `MS` milliseconds, or 2s; -1: until --control says so")
 	fl.StringVar(&f.control, "control", "",
@@ -115,6 +118,7 @@ recording and leaves a complete file.`,
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false,
 		"name every file that could not be used, and say how unspool is confined")
+	c.MarkFlagsMutuallyExclusive("cmdline", "no-cmdline")
 	f.sandboxFlags.add(c, "record")
 	f.addSpool(fl)
 	return c
@@ -370,6 +374,7 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	}
 	defer confined.close()
 	o.KeepFiles = f.exports() && f.symbols
+	o.CommandLines = f.recordsCommandLines()
 	out, err := recordPrivileged(ctx, o)
 	line.clear()
 	f.handOn(out.Files)
@@ -402,6 +407,10 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	}
 	return out.Started, out.ExitStatus, nil
 }
+
+// recordsCommandLines reports whether command lines of processes are recorded: for another format than perf.data, only
+// if that is to have them.
+func (f *recordFlags) recordsCommandLines() bool { return !f.noCmdline && (f.cmdline || !f.exports()) }
 
 // handOn gives files to who looks names up: the process that this one records for, if there is one.
 func (f *recordFlags) handOn(files []*os.File) {

@@ -388,6 +388,7 @@ func (f *reportFlags) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.CommandLines = nil
 	f.opener = nil // it has rights that this process gives up now
 	confined.closeFiles()
 	return explore.Serve(ctx, p, explore.Options{

@@ -48,6 +48,7 @@ type reported struct {
 		Groups []struct {
 			Comm, Image, File *string
 			PID, TID          *uint32
+			Cmdline           string
 			Self, Total       uint64
 			Functions         []reportedFunction
 			Lines             []struct {

@@ -126,6 +126,7 @@ const (
 	Mounts
 	MountInfo
 	Status
+	Cmdline
 
 	texts = iota
 )
@@ -150,6 +151,8 @@ func (t Text) String() string {
 		return "mountinfo"
 	case Status:
 		return "status"
+	case Cmdline:
+		return "cmdline"
 	}
 	return ""
 }

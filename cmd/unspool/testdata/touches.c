@@ -4,8 +4,8 @@
  * is a page fault in user mode and the system call get_robust_list, which hardly anybody calls: as
  * syscalls:sys_enter_get_robust_list it is counted also where the page faults of others are too many. "N DEPTH" does so
  * below so many frames of touches_outer, of which there is one otherwise. "end" ends its threads, but for
- * the first one, and "quit" ends it. Each line is answered when it has been followed, by one line. It also ends with its
- * input.
+ * the first one, "title TEXT" puts TEXT in the place of its arguments, as setproctitle does, and "quit" ends it. Each
+ * line is answered when it has been followed, by one line. It also ends with its input.
  *
  * The arguments name its threads (the first thread touches only if there are no others). The first line that it writes is
  * "ready PID TID...", with the IDs of the threads that touch. */
@@ -80,7 +80,8 @@ FRAME void *touches_thread(void *arg)
 int main(int argc, char **argv)
 {
 	int n = argc - 1;
-	char line[64];
+	char line[256], *last = argv[argc - 1];
+	size_t room = (size_t)(last + strlen(last) - argv[0]); /* of all arguments */
 
 	if (n > MOST) {
 		fprintf(stderr, "usage: touches [NAME...], at most %d\n", MOST);
@@ -112,6 +113,10 @@ int main(int argc, char **argv)
 			for (int i = 0; i < n; i++)
 				pthread_join(threads[i].thread, NULL);
 			n = 0;
+		} else if (strncmp(line, "title ", 6) == 0) {
+			memset(argv[0], 0, room);
+			strncpy(argv[0], line + 6, room);
+			argv[0][strcspn(argv[0], "\n")] = 0;
 		} else if (strcmp(line, "quit\n") == 0) {
 			printf("%s", line);
 			break;

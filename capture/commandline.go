@@ -1,0 +1,449 @@
+package capture
+
+import (
+	"bytes"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"unspool/capture/perfdata"
+	"unspool/capture/replay"
+	"unspool/perfring"
+	"unspool/vmas"
+	"unspool/vmas/process"
+
+	"golang.org/x/sys/unix"
+)
+
+// commandLines reads the command lines of programs, and writes those of sampled ones into the recording. A program is
+// read when it is executed, as it may end soon, if it has not been when it is sampled first, and when the recording
+// ends, as a process may have given itself another title (setproctitle). The last that was read counts.
+//
+// What is read is of the program that the process executes at that time, which may not be the one of the records at
+// hand. So it counts only when all records up to the end of the read are taken, and if none of them says that the
+// process has begun after the beginning of the read.
+type commandLines struct {
+	texts process.Texts
+	room  func() bool // of the rings; nil if that is not known
+	write func(c *perfdata.CommandLine)
+	now   func() uint64
+
+	programs map[uint32]*program        // by PID; those that were executed or sampled
+	reads    map[uint32]commandLineRead // by PID; those that do not count yet
+	execs    map[uint32]uint64          // by PID, the time of the last exec whose record is not taken
+	exits    map[uint32]bool            // by PID, those of the executed ones that have ended, as far as is known
+	fresh    []*program                 // that were sampled for the first time since the last settle
+	ended    []uint32                   // processes that have ended since then
+	sampled  []wantedRead
+	executed []wantedRead
+	budget   readBudget
+	bytes    int // of all texts
+	buf      []byte
+
+	kept, unread, leftOut uint64
+}
+
+// A program is what a process executes.
+type program struct {
+	pid, tid uint32 // tid is a thread that was sampled
+	began    uint64 // when it was executed or forked; 0 if that was before the recording
+	first    uint64 // its first sample in this file; 0 for none
+	text     string
+	told     string // what the file has
+	read     bool
+	refused  bool // it was not read, as too many others were
+	ended    bool
+}
+
+// A commandLineRead is what was read of a process, without secrets.
+type commandLineRead struct {
+	begin, end uint64
+	text       string
+	refused    bool
+}
+
+// A wantedRead is a process that is to be read.
+type wantedRead struct {
+	pid, tid uint32
+	time     uint64 // of the exec
+	tries    int    // so far, in which there was no text
+}
+
+const (
+	// mostTries is how often a process without a command line is read: it has none in the midst of an exec, and
+	// kernel threads never have one.
+	mostTries = 3
+	// mostWanted bounds how many processes wait to be read.
+	mostWanted = 4096
+	// mostTexts bounds the bytes of all texts.
+	mostTexts = 16 << 20
+	// readSlice is how long command lines are read at a time: the rings fill meanwhile.
+	readSlice = 5 * time.Millisecond
+	// lastSlice is the same when the recording ends.
+	lastSlice = 100 * time.Millisecond
+)
+
+func newCommandLines(texts process.Texts, room func() bool, write func(c *perfdata.CommandLine)) *commandLines {
+	return &commandLines{
+		texts: texts, room: room, write: write, now: perfring.Now,
+		programs: make(map[uint32]*program), reads: make(map[uint32]commandLineRead),
+		execs: make(map[uint32]uint64), exits: make(map[uint32]bool),
+		buf: make([]byte, perfdata.MostCommandLine),
+	}
+}
+
+// expect has a program be read that a record says is executed, before the record is taken.
+func (c *commandLines) expect(rec perfring.Record, f *perfring.Format) {
+	switch {
+	case c == nil:
+	case rec.Type() == perfring.RecordComm && rec.Misc()&unix.PERF_RECORD_MISC_COMM_EXEC != 0:
+		var d perfring.Comm
+		if perfring.DecodeComm(rec, &d) == nil {
+			at, _ := f.Time(rec)
+			c.willExecute(d.PID, at)
+		}
+	case rec.Type() == perfring.RecordExit && len(c.executed) > 0 && len(c.exits) < mostWanted:
+		var d perfring.Task
+		if perfring.DecodeTask(rec, &d) == nil && d.PID == d.TID {
+			c.exits[d.PID] = true // there is nothing to read any more
+		}
+	}
+}
+
+// willExecute notes that a process has executed another program, and has it be read if there is room.
+func (c *commandLines) willExecute(pid uint32, at uint64) {
+	if len(c.execs) < mostWanted {
+		c.execs[pid] = at
+	}
+	delete(c.exits, pid)
+	w := wantedRead{pid: pid, tid: pid, time: at}
+	if len(c.executed) >= mostWanted {
+		c.refuse(&w)
+		return
+	}
+	c.executed = append(c.executed, w)
+}
+
+// refuse notes that a program that was executed is not read.
+func (c *commandLines) refuse(w *wantedRead) {
+	if len(c.reads) < mostWanted {
+		c.reads[w.pid] = commandLineRead{begin: w.time, end: w.time, refused: true}
+	}
+}
+
+// follow takes a record that is no sample.
+func (c *commandLines) follow(change *replay.Change, rec perfring.Record, f *perfring.Format) {
+	if c == nil {
+		return
+	}
+	at, _ := f.Time(rec)
+	switch {
+	case change.Kind == replay.LostRecords:
+		clear(c.execs)
+	case change.Kind == replay.Comm && change.Exec:
+		c.begin(change.PID, at)
+	case change.Kind == replay.Fork && change.NewProcess() && c.programs[change.PID] != nil:
+		c.begin(change.PID, at)
+	case change.Kind == replay.Exit && change.PID == change.TID:
+		if p := c.programs[change.PID]; p != nil && !p.ended {
+			p.ended = true
+			c.ended = append(c.ended, change.PID)
+		}
+	}
+}
+
+// begin notes that a process executes another program, or is another one.
+func (c *commandLines) begin(pid uint32, at uint64) {
+	if before := c.programs[pid]; before != nil {
+		c.forget(before)
+	}
+	c.add(&program{pid: pid, began: at})
+	if c.execs[pid] <= at {
+		delete(c.execs, pid)
+	}
+}
+
+// add makes a program known if there is room.
+func (c *commandLines) add(p *program) {
+	if len(c.programs) < vmas.MaxSpaces {
+		c.programs[p.pid] = p
+	}
+}
+
+// forget forgets a program.
+func (c *commandLines) forget(p *program) {
+	c.bytes -= len(p.text)
+	delete(c.programs, p.pid)
+}
+
+// sample takes a sample.
+func (c *commandLines) sample(sm *perfring.Sample) {
+	if c == nil || int32(sm.PID) <= 0 {
+		return
+	}
+	p := c.programs[sm.PID]
+	if p == nil {
+		p = &program{pid: sm.PID}
+		c.add(p)
+	}
+	if p.first == 0 {
+		p.first, p.tid = max(sm.Time, 1), sm.TID
+		c.fresh = append(c.fresh, p)
+	}
+}
+
+// readSome reads programs that wait for it, for a while.
+func (c *commandLines) readSome() {
+	if c == nil || len(c.sampled)+len(c.executed) == 0 {
+		return
+	}
+	began := time.Now()
+	c.budget.grow(began)
+	c.sampled = c.readThese(c.sampled, began, 0)
+	c.executed = c.readThese(c.executed, began, mostCredits/2)
+	if c.budget.credits <= mostCredits/2 {
+		for i := range c.executed {
+			c.refuse(&c.executed[i])
+		}
+		c.executed = c.executed[:0]
+	}
+	if len(c.executed) == 0 {
+		clear(c.exits)
+	}
+}
+
+// readThese reads processes as long as the budget has more than so many credits, and returns those that still wait.
+func (c *commandLines) readThese(all []wantedRead, began time.Time, left int) []wantedRead {
+	again := 0
+	for i := range all {
+		if c.budget.credits <= left || time.Since(began) >= readSlice || c.room != nil && !c.room() {
+			return append(all[:again], all[i:]...)
+		}
+		w := all[i]
+		if w.time != 0 && c.exits[w.pid] {
+			continue
+		}
+		c.budget.credits--
+		if c.readOne(w.pid, w.tid, w.tries+1 >= mostTries) {
+			continue
+		}
+		w.tries++
+		all[again] = w
+		again++
+	}
+	return all[:again]
+}
+
+// readOne reads a process. It returns false if there is no text and it should be read again; last says that it is not.
+func (c *commandLines) readOne(pid, tid uint32, last bool) bool {
+	r := commandLineRead{begin: c.now()}
+	text, err := c.texts.Text(pid, tid, process.Cmdline, len(c.buf))
+	if err != nil {
+		return true // it has ended, or does not answer
+	}
+	n, _ := text.Read(c.buf)
+	text.Close()
+	r.end = c.now()
+	if n == 0 && !last {
+		return false
+	}
+	r.text = recordedCommandLine(c.buf[:max(n, 0)], n == len(c.buf))
+	if before, waits := c.reads[pid]; r.text != "" || !waits || before.refused {
+		c.reads[pid] = r
+	}
+	return true
+}
+
+// recordedCommandLine is what is recorded of a command line that was read. If it was cut, the last word is left out: of
+// a secret, the end may be needed to recognize it.
+func recordedCommandLine(raw []byte, cut bool) string {
+	if cut {
+		raw = raw[:bytes.LastIndexAny(raw, spaces+"\x00")+1]
+	}
+	s := maskSecrets(raw)
+	const more = " …"
+	if most := perfdata.MostCommandLine - len(more); len(s) > most {
+		for most > 0 && !utf8.RuneStart(s[most]) {
+			most--
+		}
+		s, cut = s[:most], true
+	}
+	if cut {
+		s = strings.TrimLeft(strings.TrimRight(s, " ")+more, " ")
+	}
+	return s
+}
+
+// settle takes what counts now that all records up to a time were taken, and writes it for programs that were sampled.
+func (c *commandLines) settle(time uint64) {
+	if c == nil {
+		return
+	}
+	for pid, r := range c.reads {
+		if r.end <= time {
+			delete(c.reads, pid)
+			c.take(pid, &r)
+		}
+	}
+	for _, p := range c.fresh {
+		switch {
+		case p.read:
+			c.tell(p)
+		case c.programs[p.pid] == p && len(c.sampled) < mostWanted:
+			c.sampled = append(c.sampled, wantedRead{pid: p.pid, tid: p.tid})
+		default:
+			p.refused = true
+		}
+	}
+	c.fresh = c.fresh[:0]
+	ended := c.ended[:0]
+	for _, pid := range c.ended {
+		p := c.programs[pid]
+		if p == nil || !p.ended {
+			continue
+		}
+		if _, waits := c.reads[pid]; waits {
+			ended = append(ended, pid)
+			continue
+		}
+		c.count(p)
+		c.forget(p)
+	}
+	c.ended = ended
+}
+
+// settleSeen is settle for all that was read, as this file is about to be complete. All records that are in the rings
+// have been looked at: so no program counts that was executed before it was read.
+func (c *commandLines) settleSeen() {
+	if c == nil || len(c.execs) >= mostWanted {
+		return
+	}
+	for pid, r := range c.reads {
+		if at, executed := c.execs[pid]; !executed || at > r.end {
+			delete(c.reads, pid)
+			c.take(pid, &r)
+		}
+	}
+}
+
+// take takes what was read of a process, if it is of the program that is known.
+func (c *commandLines) take(pid uint32, r *commandLineRead) {
+	p := c.programs[pid]
+	switch {
+	case p == nil || r.begin < p.began:
+		return
+	case r.refused, c.bytes+len(r.text)-len(p.text) > mostTexts:
+		p.refused = true
+		return
+	}
+	p.read = true
+	if r.text == "" { // a kernel thread, or it is about to end
+		return
+	}
+	c.bytes += len(r.text) - len(p.text)
+	p.text = r.text
+	if p.first != 0 {
+		c.tell(p)
+	}
+}
+
+// tell writes what a program was started as, unless the file has it.
+func (c *commandLines) tell(p *program) {
+	if p.text == p.told {
+		return
+	}
+	if p.told == "" {
+		c.kept++
+	}
+	p.told = p.text
+	c.write(&perfdata.CommandLine{PID: p.pid, Time: p.first, Text: p.text})
+}
+
+// count counts a program that is over and was not read.
+func (c *commandLines) count(p *program) {
+	switch {
+	case p.first == 0 || p.read:
+	case p.refused:
+		c.leftOut++
+	default:
+		c.unread++
+	}
+}
+
+// restate has all be written again for the programs that are sampled from now on.
+func (c *commandLines) restate() {
+	if c == nil {
+		return
+	}
+	c.fresh = c.fresh[:0]
+	for _, p := range c.programs {
+		if p.told != "" {
+			c.kept-- // it may be kept again
+		}
+		p.first, p.told = 0, ""
+	}
+}
+
+// reread reads the programs that were sampled once more, as they may call themselves otherwise now.
+func (c *commandLines) reread() {
+	if c == nil {
+		return
+	}
+	began := time.Now()
+	for _, p := range c.programs {
+		if time.Since(began) >= lastSlice {
+			return
+		}
+		if p.first != 0 && !p.ended {
+			c.readOne(p.pid, p.tid, false)
+		}
+	}
+}
+
+// finish writes what is left, when all records were taken.
+func (c *commandLines) finish() {
+	if c == nil {
+		return
+	}
+	c.settle(^uint64(0))
+	for _, p := range c.programs {
+		c.count(p)
+	}
+}
+
+// sweep forgets processes that are not known any more.
+func (c *commandLines) sweep(known func(pid uint32) bool) {
+	if c == nil {
+		return
+	}
+	for pid, p := range c.programs {
+		if p.ended || known(pid) {
+			continue
+		}
+		p.ended = true
+		c.ended = append(c.ended, pid)
+	}
+}
+
+// A readBudget bounds how many command lines are read: a credit is for one.
+type readBudget struct {
+	credits int
+	at      time.Time // when it was as it is
+}
+
+const (
+	// creditsPerSecond is how many programs are read in a second. Each takes 10 to 40 µs of CPU time.
+	creditsPerSecond = 500
+	// mostCredits is how many can be read at once. One half is for programs that were sampled.
+	mostCredits = 2 * creditsPerSecond
+)
+
+func (b *readBudget) grow(now time.Time) {
+	if b.at.IsZero() {
+		b.credits, b.at = mostCredits, now
+		return
+	}
+	if n := int(now.Sub(b.at) * creditsPerSecond / time.Second); n > 0 {
+		b.credits, b.at = min(b.credits+n, mostCredits), now
+	}
+}
