@@ -347,14 +347,15 @@ func (m *masker) userInfo(user string) {
 var (
 	// secretEndings are those of a part of a name that is for a secret.
 	secretEndings = []string{"password", "passwords", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets",
-		"token", "tokens", "credential", "credentials", "authorization", "apikey", "accesskey", "secretkey", "privatekey", "authkey"}
+		"token", "tokens", "credential", "credentials", "authorization", "apikey", "accesskey", "secretkey", "privatekey",
+		"authkey"}
 	// secretParts are the whole parts that are.
 	secretParts = []string{"pass", "passin", "passout", "keypass", "storepass", "userpass", "dbpass", "pw", "key", "keys",
 		"auth", "oauth", "cred", "creds", "cookie", "cookies", "jwt", "bearer", "psk", "pin", "otp", "sig", "signature"}
 	// plainEndings are the last parts of names that say about a secret where it is, or how it is made.
 	plainEndings = []string{"file", "files", "path", "dir", "directory", "fd", "name", "type", "size", "length", "len",
-		"bits", "format", "algorithm", "alg", "mode", "method", "url", "uri", "host", "port", "user", "username", "ttl", "expiry",
-		"timeout", "store", "provider", "plugin", "sock", "socket", "prompt", "policy", "stdin", "count", "limit"}
+		"bits", "format", "algorithm", "alg", "mode", "method", "url", "uri", "host", "port", "user", "username", "ttl",
+		"expiry", "timeout", "store", "provider", "plugin", "sock", "socket", "prompt", "policy", "stdin", "count", "limit"}
 	// plainBeginnings are the first parts of names of numbers, and of options without a value.
 	plainBeginnings = []string{"max", "min", "num", "no"}
 )
@@ -410,8 +411,8 @@ var tokens = []struct {
 	length    int
 }{
 	{"ghp_", 20}, {"gho_", 20}, {"ghu_", 20}, {"ghs_", 20}, {"ghr_", 20}, {"github_pat_", 20}, {"glpat-", 20},
-	{"xoxb-", 20}, {"xoxp-", 20}, {"xoxa-", 20}, {"xoxs-", 20}, {"sk_live_", 20}, {"rk_live_", 20}, {"sk-", 40}, {"AKIA", 20},
-	{"ASIA", 20}, {"AIza", 39}, {"ya29.", 20}, {"hvs.", 20}, {"npm_", 36},
+	{"xoxb-", 20}, {"xoxp-", 20}, {"xoxa-", 20}, {"xoxs-", 20}, {"sk_live_", 20}, {"rk_live_", 20}, {"sk-", 40},
+	{"AKIA", 20}, {"ASIA", 20}, {"AIza", 39}, {"ya29.", 20}, {"hvs.", 20}, {"npm_", 36},
 }
 
 // isToken reports whether a word looks like a token: a JSON Web Token has parts between dots, and begins with {" in

@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
