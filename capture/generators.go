@@ -32,6 +32,7 @@ type generators struct {
 	all     []*generator
 	bySpace map[uint64]*generator // by address space
 	last    *generator            // the one found last
+	left    uint64                // user stacks through the code of processes for which there was no room
 
 	slots  chan struct{}  // one for each map that is looked for
 	busy   sync.WaitGroup // likewise
@@ -93,6 +94,7 @@ func (g *generators) sampled(space *vmas.Space, sm *perfring.Sample, r *unwind.R
 	p := g.last
 	if p == nil || p.space != space.ID() {
 		if p = g.of(space, sm.Time); p == nil {
+			g.left++
 			return
 		}
 		g.last = p
@@ -327,6 +329,10 @@ func (g *generators) told() *generatedNotes {
 		if of.Samples = p.broken; p.runtime.Frames() != "" {
 			t.broken = append(t.broken, of)
 		}
+	}
+	if g.left > 0 {
+		t.cut = append(t.cut, fmt.Sprintf("perf maps are kept of %d processes: %s went through the generated code of others",
+			mostGenerators, human.Plural(g.left, "user stack")))
 	}
 	return t
 }

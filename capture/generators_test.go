@@ -1,0 +1,33 @@
+package capture
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/vmas"
+	"unspool/vmas/process"
+)
+
+// TestGeneratorsWithoutRoom samples more processes that generate code than perf maps are kept of.
+func TestGeneratorsWithoutRoom(t *testing.T) {
+	const more, first, at = 3, 1 << 30, 0x10000
+	g := newGenerators(process.Direct("/proc"), false)
+	table := vmas.NewTable("")
+	for pid := uint32(first); pid < first+mostGenerators+more; pid++ {
+		table.Mmap(pid, vmas.Map{Addr: at, Len: 4096, Prot: vmas.ProtExec, Name: []byte("//anon")})
+		space := table.Space(pid)
+		space.Generated = true
+		for range 2 {
+			g.sampled(space, &perfring.Sample{PID: pid}, &unwind.Result{IPs: []uint64{at}})
+		}
+	}
+	g.finish()
+	defer g.close()
+	want := func(line string) bool { return strings.Contains(line, ": 6 user stacks went through") }
+	if told := g.told(); len(told.nameless) != mostGenerators || !slices.ContainsFunc(told.cut, want) {
+		t.Errorf("%d processes, and said: %q", len(told.nameless), told.cut)
+	}
+}
