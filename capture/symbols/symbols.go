@@ -12,6 +12,7 @@ import (
 
 	"unspool/capture/symbols/debuginfod"
 	"unspool/dwarfcfi"
+	"unspool/unwind/image/debugfile"
 	"unspool/unwind/image/fileid"
 	"unspool/vmas"
 	"unspool/vmas/process"
@@ -70,7 +71,7 @@ type imageKey struct {
 // New returns a Symbolizer that has read nothing yet.
 func New(o Options) *Symbolizer {
 	if o.Cache == "" {
-		o.Cache = cacheFolder()
+		o.Cache = debugfile.Cache()
 	} else if folder, err := filepath.Abs(o.Cache); err == nil {
 		o.Cache = folder // it is looked into from the root
 	}
