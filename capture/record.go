@@ -60,7 +60,7 @@ type Options struct {
 	// Sampled, if set, is given the files in which frames were, which it closes: when the recording ends, which is
 	// last, and, of one that is written to several files, whenever one is complete. Files that no process maps any more
 	// are kept for that, of KeepFiles bytes at most.
-	Sampled   func(files []image.SampledFile, last bool)
+	Sampled   func(files []SampledFile, last bool)
 	KeepFiles int64
 
 	// CommandLines has those of sampled processes be recorded, without secrets.
@@ -90,6 +90,9 @@ type Options struct {
 	// Progress is called twice a second with the counts so far.
 	Progress func(*Stats)
 }
+
+// A SampledFile is an open file in which frames were.
+type SampledFile = image.SampledFile
 
 // An Outcome is the result of a recording or a conversion.
 type Outcome struct {

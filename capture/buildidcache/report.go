@@ -40,10 +40,16 @@ func (r *Report) leave(name, why string) {
 
 // String is a line for the user, "" if there is nothing to tell.
 func (r *Report) String() string {
-	text := ""
+	if r.Files == 0 && len(r.Left) == 0 {
+		return ""
+	}
+	text := "files that are gone or of another root: "
 	if r.Files > 0 {
-		text = fmt.Sprintf("kept for their names in %s: %s not at the recorded path any more, or of another root "+
-			"(%s written)", r.Folder, human.Plural(uint64(r.Files), "file"), human.Bytes(uint64(r.Bytes)))
+		written := "there before"
+		if r.Bytes > 0 {
+			written = human.Bytes(uint64(r.Bytes)) + " written"
+		}
+		text += fmt.Sprintf("%s kept in %s for the names (%s)", human.Number(uint64(r.Files)), r.Folder, written)
 	}
 	for i, l := range r.Left {
 		switch {
@@ -52,9 +58,9 @@ func (r *Report) String() string {
 		case r.Files > 0:
 			text += "; not kept: "
 		default:
-			text = "not kept for their names, though not at the recorded path any more, or of another root: "
+			text += "not kept: "
 		}
-		text += fmt.Sprintf("%s %s", human.Plural(uint64(l.Files), "file"), l.Why)
+		text += fmt.Sprintf("%s %s", human.Number(uint64(l.Files)), l.Why)
 		if l.First != "" {
 			text += " (" + l.First
 			if l.Files > 1 {

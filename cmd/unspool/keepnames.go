@@ -8,7 +8,6 @@ import (
 	"unspool/capture"
 	"unspool/capture/buildidcache"
 	outfile "unspool/capture/output"
-	"unspool/unwind/image"
 )
 
 // Names are looked up when a recording is over, by files that may be gone by then, or are of another root. Another
@@ -54,7 +53,7 @@ func (k keptNames) tell(quiet bool) {
 }
 
 // handOn gives files to who looks names up: the process that this one records for, if there is one.
-func (f *recordFlags) handOn(sampled []image.SampledFile, _ bool) {
+func (f *recordFlags) handOn(sampled []capture.SampledFile, _ bool) {
 	var files []*os.File
 	for _, s := range sampled {
 		files = append(files, s.File)
