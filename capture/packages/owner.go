@@ -52,7 +52,7 @@ func (s *System) Owners(paths []string) []string {
 		switch {
 		case name != "":
 			owners[i] = strings.TrimSpace(name + " " + versions[name])
-		case versions == nil && s.Root == "":
+		case s.Root == "":
 			owners[i] = rpmOwner(paths[i])
 		}
 	}

@@ -164,11 +164,13 @@ func (f *nameFlags) bySystem(p *profile.Profile, files []profile.Image, do func(
 		opened = f.opener
 	}
 	found := make([]bool, len(files))
+	// On another machine, only a build ID shows which file it is.
+	proven := f.symfs != "" || isOfThisMachine(p)
 	for _, root := range f.roots(p) {
 		s := &packages.System{Root: root}
 		var which []int
 		for i, im := range files {
-			if !found[i] && s.Has(opened, im.Path, im.BuildID, im.File) {
+			if !found[i] && (proven || len(im.BuildID) > 0) && s.Has(opened, im.Path, im.BuildID, im.File) {
 				found[i] = true
 				which = append(which, i)
 			}
@@ -179,17 +181,20 @@ func (f *nameFlags) bySystem(p *profile.Profile, files []profile.Image, do func(
 	}
 }
 
+// isOfThisMachine reports whether a recording was made here, as far as it says where.
+func isOfThisMachine(p *profile.Profile) bool {
+	host, err := os.Hostname()
+	return p.Hostname == "" || err == nil && p.Hostname == host
+}
+
 // roots are those that files of a recording may be of: the one that the user names, or else this machine's and, while
 // they run and this process may look there, those of the recorded processes, as in a container.
 func (f *nameFlags) roots(p *profile.Profile) []string {
-	host, err := os.Hostname()
 	switch {
 	case f.symfs != "":
 		return []string{f.symfs}
-	case err != nil || p.Hostname != "" && p.Hostname != host:
-		return nil
-	case f.confined != nil:
-		return []string{""} // Landlock lets no process through another one's root
+	case f.confined != nil || !isOfThisMachine(p): // Landlock lets no process through another one's root
+		return []string{""}
 	}
 	const most = 64
 	known := make(map[[2]uint64]bool)
