@@ -1,6 +1,6 @@
 // Package buildidcache puts files into perf's build-ID cache when a recording ends, as perf record does, so that their
 // names are there when the files are not: those of another root (a chroot, a container), that were removed or replaced,
-// or in memory only. [perf] finds them there, and so does whatever else reads perf.data.
+// or in memory only. perf finds them there, and so does whatever else reads perf.data.
 //
 //	~/.debug/.build-id/xx/yyyy -> ../../PATH/BUILDID    a directory, with the file in it by the name "elf"
 //

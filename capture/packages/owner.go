@@ -43,8 +43,8 @@ const (
 	rpmTimeout = 4 * time.Second
 )
 
-// Owners returns name and version of the packages that files are of, by path: "libc6 2.36-9"; "" where no package manager
-// knows it.
+// Owners returns name and version of the packages that files are of, by path: "libc6 2.36-9"; "" where no package
+// manager knows it.
 func (s *System) Owners(paths []string) []string {
 	owners := owners(filepath.Join(s.Root, "/var/lib/dpkg/info"), paths)
 	versions := versions(filepath.Join(s.Root, "/var/lib/dpkg/status"))
