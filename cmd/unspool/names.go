@@ -113,7 +113,6 @@ func (f *nameFlags) advice(p *profile.Profile) report.Advice {
 			return "", of
 		}
 		var ways []string
-		var servers string
 		f.bySystem(p, files, func(s *packages.System, which []int) {
 			var found []packages.File
 			for _, i := range which {
@@ -125,10 +124,9 @@ func (f *nameFlags) advice(p *profile.Profile) report.Advice {
 				}
 				ways = append(ways, how)
 			}
-			servers = cmp.Or(servers, s.Servers())
 		})
 		if _, fetches := debuginfod.Environment(); !fetches {
-			ways = append(ways, "set DEBUGINFOD_URLS="+shellWord(cmp.Or(servers, publicServer)))
+			ways = append(ways, "set DEBUGINFOD_URLS="+shellWord(cmp.Or(new(packages.System).Servers(), publicServer)))
 		}
 		return strings.Join(ways, ", or "), of
 	}

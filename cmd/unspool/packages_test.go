@@ -54,7 +54,7 @@ func TestPackagesOfAnotherRoot(t *testing.T) {
 		says string
 	}{
 		{nil, ""},
-		{[]string{"--symfs", root}, "`apt install theirs-dbgsym` in " + root},
+		{[]string{"--symfs", root}, "apt install theirs-dbgsym` in " + root},
 	} {
 		told := run(slices.Concat([]string{"report", "--comm", "dpkg-query", "perf.data", "--no-process"}, c.args)...)
 		bare := func(s string) string { return strings.ReplaceAll(s, " ", "") }
