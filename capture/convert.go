@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind/image"
+	"unspool/unwind/image/debugfile"
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
@@ -242,12 +242,7 @@ func HasStacks(events []perfring.Attr) bool {
 
 // offline says where the files of the recording may be found.
 func (c *conversion) offline() image.Offline {
-	o := image.Offline{Symfs: c.Symfs, Cache: c.Cache}
-	if o.Cache == "" {
-		if home, err := os.UserHomeDir(); err == nil {
-			o.Cache = filepath.Join(home, ".debug")
-		}
-	}
+	o := image.Offline{Symfs: c.Symfs, Cache: cmp.Or(c.Cache, debugfile.Cache())}
 	o.Recorded = RecordedAt(c.Input)
 	if c.Files != nil {
 		c.Files.Until(c.stop)

@@ -18,6 +18,7 @@ import (
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
+	"unspool/unwind/image"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,8 +57,11 @@ type Options struct {
 	Grant   func() error
 	Confine func(unfiltered error)
 
-	// KeepFiles asks for Outcome.Files.
-	KeepFiles bool
+	// Sampled, if set, is given the files in which frames were, which it closes: when the recording ends, which is
+	// last, and, of one that is written to several files, whenever one is complete. Files that no process maps any more
+	// are kept for that, of KeepFiles bytes at most.
+	Sampled   func(files []SampledFile, last bool)
+	KeepFiles int64
 
 	// CommandLines has those of sampled processes be recorded, without secrets.
 	CommandLines bool
@@ -87,6 +91,9 @@ type Options struct {
 	Progress func(*Stats)
 }
 
+// A SampledFile is an open file in which frames were.
+type SampledFile = image.SampledFile
+
 // An Outcome is the result of a recording or a conversion.
 type Outcome struct {
 	Stats     Stats
@@ -100,9 +107,6 @@ type Outcome struct {
 	Copied bool
 	// TargetsEnded says that all processes or threads that were to be recorded have ended, not counting a command.
 	TargetsEnded bool
-	// Files are those in which frames were, also those that are gone by now, if they were asked for. The caller
-	// closes them.
-	Files []*os.File
 	// ExitStatus is the command's own, 0 when there was none.
 	ExitStatus int
 }
@@ -652,9 +656,7 @@ func (r *recording) complete() error {
 	}
 	r.session.TellBuildIDs()
 	r.keepMaps()
-	if r.KeepFiles {
-		r.out.Files = r.session.Images().Files()
-	}
+	r.tellSampled(true)
 	if cerr := r.writer.Close(); err == nil {
 		err = cerr
 	}
@@ -681,6 +683,13 @@ func (r *recording) readLastCommandLines() error {
 	err := r.drained(r.source.Drain(r.record))
 	r.session.ReadLastCommandLines()
 	return err
+}
+
+// tellSampled hands the sampled files on, if they are asked for.
+func (r *recording) tellSampled(last bool) {
+	if r.Sampled != nil {
+		r.Sampled(r.session.Images().Files(), last)
+	}
 }
 
 // anyID is the ID of one of the events.

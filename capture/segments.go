@@ -138,6 +138,8 @@ func (r *recording) rotate(ctx context.Context) error {
 		r.tellCommandLines()
 		r.session.TellBuildIDs()
 		w.KeepPerfMaps(r.session.generators.kept())
+		r.tellSampled(false)
+		r.session.Images().ForgetKept()
 		if err := r.session.Restate(w.next); err != nil {
 			return err
 		}
@@ -147,6 +149,7 @@ func (r *recording) rotate(ctx context.Context) error {
 			r.tellCommandLines()
 			r.session.TellBuildIDs()
 			w.KeepPerfMaps(r.session.generators.kept())
+			r.tellSampled(false)
 			if err := w.dump(true); err != nil {
 				r.warn(fmt.Sprintf("%v. The last of the recording is still in memory: the next SIGUSR2 tries again", err))
 			} else {

@@ -130,10 +130,10 @@ type Config struct {
 	// CommandLines says that those of sampled processes are read and handed on, without secrets.
 	CommandLines bool
 
-	// KeepFiles says that files that no process maps any more are kept, for [image.Store.Files].
-	KeepFiles bool
 	// Generated says that it is counted which processes have generated code, and KeepMaps that their perf maps are kept.
 	Generated, KeepMaps bool
+	// KeepFiles is how many bytes of files that no process maps any more are kept, for [image.Store.Files].
+	KeepFiles int64
 	// BuildIDs, if set, is called for each file that a frame was in and whose build ID no record has: when no
 	// process maps it any more, and for the others by [Session.TellBuildIDs]. id is nil for a file that has
 	// none, or that could not be read.

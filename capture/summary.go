@@ -143,9 +143,9 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	}
 	fmt.Fprint(w, "; ")
 	if !limits.Copied {
-		fmt.Fprintf(w, "%s of stack unwound into ", size(s.StackCopied))
+		fmt.Fprintf(w, "%s of stack unwound into ", human.Bytes(s.StackCopied))
 	}
-	fmt.Fprint(w, size(s.Written))
+	fmt.Fprint(w, human.Bytes(s.Written))
 	if output != "" {
 		fmt.Fprintf(w, " in %s", printed(output))
 	}
@@ -280,18 +280,6 @@ func placeName(path string) string {
 		return filepath.Base(path)
 	}
 	return path
-}
-
-func size(n uint64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d bytes", n)
 }
 
 // WriteFiles names every mapped file that could not be used, and memory that was not read, and why.

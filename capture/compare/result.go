@@ -163,18 +163,16 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *R
 	if c.Checked > 0 {
 		r.Kernel = &Agreement{c.Checked, float64(c.Agreed) / float64(c.Checked)}
 	}
-	var packages Packages
 	functions, images := c.Blames(sym)
+	lint := firstOf(c.Lint(sym))
+	c.findPackages(functions, images, lint)
 	var lost uint64
 	for _, b := range images {
 		lost += b.Samples
 	}
 	blames := func(all []Blame) []BlameResult {
 		list := []BlameResult{}
-		for i, b := range all[:min(len(all), mostRows)] {
-			if i < mostNamed {
-				b.Package = packages.Of(b.Image.Path)
-			}
+		for _, b := range firstOf(all) {
 			list = append(list, BlameResult{
 				Image: b.Image.Name, Path: b.Image.Path, Package: b.Package, Function: b.Function, Cause: b.Cause.Key(),
 				Words:   b.Cause.String(),
@@ -208,10 +206,7 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *R
 		r.StackSizes = append(r.StackSizes, SizeResult{s.Bytes, share(s.Complete, c.Samples),
 			share(s.Joined, c.Samples)})
 	}
-	for i, f := range firstOf(c.Lint(sym)) {
-		if i < mostNamed {
-			f.Package = packages.Of(f.Image.Path)
-		}
+	for _, f := range lint {
 		r.Lint = append(r.Lint, FindingResult{
 			f.Flaw.Key(), f.Flaw.String(), f.Image.Name, f.Image.Path, f.Package, f.Function, f.Offset, f.Addr,
 			f.Samples, share(f.Samples, c.Samples),
@@ -227,6 +222,30 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *R
 		r.Problems = []string{}
 	}
 	return r
+}
+
+// findPackages finds the packages of the first rows of lists, by one question: all that is installed is looked through
+// for it.
+func (c *Comparison) findPackages(functions, images []Blame, lint []Finding) {
+	if c.Packages == nil {
+		return
+	}
+	var of []profile.Image
+	var rows []*string
+	ask := func(im profile.Image, row *string) {
+		of, rows = append(of, im), append(rows, row)
+	}
+	for _, list := range [][]Blame{functions, images} {
+		for i := range list[:min(len(list), mostNamed)] {
+			ask(list[i].Image, &list[i].Package)
+		}
+	}
+	for i := range lint[:min(len(lint), mostNamed)] {
+		ask(lint[i].Image, &lint[i].Package)
+	}
+	for i, name := range c.Packages(of) {
+		*rows[i] = name
+	}
 }
 
 func firstOf[T any](list []T) []T { return list[:min(len(list), mostRows)] }

@@ -42,6 +42,19 @@ func Percent(n, total uint64) string {
 	return fmt.Sprintf("%.1f %%", p)
 }
 
+// Bytes is a number of bytes: "35.1 KiB".
+func Bytes(n uint64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
 // Duration writes a time with few digits, in the unit that it has once it is rounded: no "1000 ms".
 func Duration(d time.Duration) string {
 	switch {

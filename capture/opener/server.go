@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -34,35 +33,13 @@ func init() {
 		// It ends with whoever asks, who may be sent SIGUSR2 by a name that both processes have.
 		signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR2)
 		debug.SetMemoryLimit(memoryLimit)
-		closeInherited()
+		process.CloseInherited(firstLine, life)
 		newServer().serve()
 		os.Exit(0)
 	}
 }
 
 const memoryLimit = 256 << 20
-
-// closeInherited closes what a shell has opened: others may wait for its end, and a thread of the opener can
-// hang beyond the recording. What the runtime has opened is closed on exec.
-func closeInherited() {
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-		switch {
-		case fd >= firstLine && fd <= life:
-			unix.CloseOnExec(fd)
-		case err == nil && flags&unix.FD_CLOEXEC == 0 && fd > 2:
-			unix.Close(fd)
-		}
-	}
-}
 
 // A server answers one process.
 type server struct {

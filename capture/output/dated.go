@@ -60,7 +60,7 @@ func (p *Place) keepDated(temporary string, most int) (suffix string, err error)
 		suffix, err = p.keeper.KeepDated(temporary, most)
 		return suffix, p.told("rename", err)
 	}
-	if err := p.checkDirectory(); err != nil {
+	if err := p.user.checkDirectory(p.dir, p.path); err != nil {
 		return "", err
 	}
 	now := time.Now()

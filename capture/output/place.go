@@ -149,7 +149,7 @@ func (p *Place) check() error {
 	if !p.hasName() {
 		return p.failed("create", unix.EISDIR)
 	}
-	if err := p.checkDirectory(); err != nil {
+	if err := p.user.checkDirectory(p.dir, p.path); err != nil {
 		return err
 	}
 	st, there, err := p.stat(p.name)
@@ -171,25 +171,25 @@ func (p *Place) check() error {
 	return p.checkFile(p.path, &st)
 }
 
-// checkDirectory returns an error if root should not write to the directory.
-func (p *Place) checkDirectory() error {
-	if !p.user.root {
+// checkDirectory returns an error if root should not write to an open directory.
+func (u user) checkDirectory(dir int, path string) error {
+	if !u.root {
 		return nil
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(p.dir, &st); err != nil {
-		return p.failed("stat", err)
+	if err := unix.Fstat(dir, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	if !p.user.trusts(st.Uid) {
+	if !u.trusts(st.Uid) {
 		return refuse("%s: the directory belongs to uid %d: root does not write there; "+
-			"name another directory, or run unspool as that user", p.path, st.Uid)
+			"name another directory, or run unspool as that user", path, st.Uid)
 	}
 	if st.Mode&unix.S_ISVTX != 0 {
 		return nil // only its owner, who is trusted, can rename or remove files of others
 	}
-	if by := p.user.others(p.dir, &st); by != "" {
+	if by := u.others(dir, &st); by != "" {
 		return refuse("%s: %s may write the directory: root does not write there; "+
-			"name another directory, or make it sticky (chmod +t)", p.path, by)
+			"name another directory, or make it sticky (chmod +t)", path, by)
 	}
 	return nil
 }

@@ -1,10 +1,17 @@
 package packages
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/dwarfcfi/elf"
+	"unspool/testdata/programs"
+	"unspool/vmas"
 )
 
 // system is a root with a distribution and packages with lists of files.
@@ -87,5 +94,57 @@ func TestInstall(t *testing.T) {
 	}
 	if got := system(t, "ID=debian\n", lists).Install(files[3:]); got != "" {
 		t.Errorf("of files in no package: %q", got)
+	}
+}
+
+// A file is a system's if it is the one that was recorded.
+func TestHas(t *testing.T) {
+	content, err := os.ReadFile(programs.Build(t, "plain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := system(t, "", nil)
+	path := filepath.Join(s.Root, "program")
+	if err := os.WriteFile(path, content, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	id, err := elf.ReadBuildID(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	other := slices.Clone(id)
+	other[0]++
+	for _, c := range []struct {
+		path    string
+		buildID []byte
+		inode   uint64
+		want    bool
+	}{
+		{"/program", id, 0, true}, {"/program", other, st.Ino, false}, {"/program", nil, st.Ino, true},
+		{"/program", nil, st.Ino + 1, false}, {"/program", nil, 0, true}, {"/none", nil, 0, false},
+		{"/program (deleted)", id, 0, true}, {"[vdso]", nil, 0, false},
+	} {
+		if got := s.Has(nil, c.path, c.buildID, vmas.FileID{Inode: c.inode}); got != c.want {
+			t.Errorf("%s, %x, %d: %v", c.path, c.buildID, c.inode, got)
+		}
+	}
+}
+
+func TestOwners(t *testing.T) {
+	s := system(t, "", map[string]string{"libc6:amd64.list": "/.\n/lib/libc.so.6\n", "odd.list": "/.\n/usr/bin/odd\n"})
+	status := "Package: libc6\nStatus: install ok installed\nVersion: 2.36-9\n\nPackage: libc6-dev\nVersion: 3\n"
+	if err := os.WriteFile(filepath.Join(s.Root, "/var/lib/dpkg/status"), []byte(status), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := s.Owners([]string{"/usr/lib/libc.so.6", "/bin/odd", "/none"})
+	if want := []string{"libc6 2.36-9", "odd", ""}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := system(t, "", nil).Owners([]string{"/usr/bin/sh"}); got[0] != "" {
+		t.Errorf("of a root without a package manager: %q", got)
 	}
 }

@@ -1,17 +1,21 @@
 package packages
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"unspool/vmas/process"
 )
 
 const (
-	maxList  = 32 << 20 // bytes of one list of files
-	patience = time.Second
+	maxList   = 32 << 20 // bytes of one list of files
+	maxStatus = 64 << 20
+	patience  = time.Second
 )
 
 // owners finds the packages of files by dpkg's lists of files: a folder with one for each package, named
@@ -23,9 +27,11 @@ func owners(folder string, paths []string) []string {
 	if err != nil {
 		return found
 	}
-	var wanted [][][]byte // by path: the lines that it may have
-	for _, path := range paths {
-		wanted = append(wanted, linesOf(path))
+	wanted := make(map[string][]int) // by line that a path may have: which paths
+	for i, path := range paths {
+		for _, line := range linesOf(path) {
+			wanted[line] = append(wanted[line], i)
+		}
 	}
 	deadline := time.Now().Add(patience)
 	for _, entry := range lists {
@@ -36,41 +42,58 @@ func owners(folder string, paths []string) []string {
 		if time.Now().After(deadline) {
 			break
 		}
-		list := readList(filepath.Join(folder, entry.Name()))
+		list := readBounded(filepath.Join(folder, entry.Name()), maxList)
 		name, _, _ = strings.Cut(name, ":") // the architecture
-		for i, lines := range wanted {
-			for _, line := range lines {
-				if bytes.Contains(list, line) {
-					found[i] = name
-				}
+		for len(list) > 0 {
+			var line []byte
+			line, list, _ = bytes.Cut(list, []byte("\n"))
+			for _, i := range wanted[string(line)] {
+				found[i] = name
 			}
 		}
 	}
 	return found
 }
 
-// linesOf are the lines by which a list has a file. Its name there may still be the one from before /usr was
+// linesOf are the lines by which a list may have a file. Its name there may still be the one from before /usr was
 // merged.
-func linesOf(path string) (lines [][]byte) {
-	if !strings.HasPrefix(path, "/") || strings.Contains(path, "\n") {
+func linesOf(path string) []string {
+	if !strings.HasPrefix(path, "/") {
 		return nil
 	}
-	for _, p := range []string{path, strings.TrimPrefix(path, "/usr"), "/usr" + path} {
-		lines = append(lines, []byte("\n"+p+"\n"))
-	}
-	return lines
+	return []string{path, strings.TrimPrefix(path, "/usr"), "/usr" + path}
 }
 
-// readList reads a list; its first line is "/.", so that all files are behind a line's end.
-func readList(path string) []byte {
-	file, err := os.Open(path)
+// versions are those of the installed packages, by name, from dpkg's status; nil if there is none.
+func versions(status string) map[string]string {
+	file, err := process.OpenRegular(status)
 	if err != nil {
 		return nil
 	}
 	defer file.Close()
-	list, err := io.ReadAll(io.LimitReader(file, maxList))
+	all := make(map[string]string)
+	var name string
+	lines := bufio.NewScanner(io.LimitReader(file, maxStatus))
+	for lines.Scan() {
+		if key, value, _ := bytes.Cut(lines.Bytes(), []byte(": ")); string(key) == "Package" {
+			name = string(value)
+		} else if string(key) == "Version" {
+			all[name] = string(value)
+		}
+	}
+	return all
+}
+
+// readBounded reads a regular file, of which nil is left where it cannot be read.
+func readBounded(path string, most int64) []byte {
+	file, err := process.OpenRegular(path)
 	if err != nil {
 		return nil
 	}
-	return list
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, most))
+	if err != nil {
+		return nil
+	}
+	return text
 }

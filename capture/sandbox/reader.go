@@ -17,6 +17,7 @@ import (
 // A Reading says what a process still needs that reads a recording, files and names.
 type Reading struct {
 	Folders []string // below which it makes, changes and removes files
+	Links   bool     // and makes symbolic links there
 	// Paths are those of files and folders that are read and may not be below our root. Others need not be
 	// named.
 	Paths   []string
@@ -120,8 +121,12 @@ func (r *Reading) files() []beneath {
 	for _, path := range r.Paths {
 		all = append(all, beneath{path, toRead})
 	}
+	write := uint64(toWrite)
+	if r.Links {
+		write |= unix.LANDLOCK_ACCESS_FS_MAKE_SYM
+	}
 	for _, folder := range r.Folders {
-		all = append(all, beneath{folder, toWrite})
+		all = append(all, beneath{folder, write})
 	}
 	for _, name := range r.Programs {
 		path, err := exec.LookPath(name)

@@ -62,6 +62,9 @@ func (r *Reading) filter(pid int) []unix.SockFilter {
 	}
 	rules = append(rules, ruleset(pid, readerCalls)...)
 	rules = append(rules, r.rules(pid)...)
+	if r.Links {
+		rules = append(rules, rule{call: unix.SYS_SYMLINKAT})
+	}
 	if r.Fetches {
 		for _, call := range fetchCalls {
 			rules = append(rules, rule{call: call})

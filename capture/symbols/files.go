@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -190,16 +188,6 @@ func parseFile(file *process.OpenFile) (*elfFile, error) {
 // missing says whether an error only means that there is no such file.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
-}
-
-// cacheFolder is where perf keeps copies of the files that it recorded, by build ID (perf-config,
-// "buildid.dir").
-func cacheFolder() string {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(home, ".debug")
 }
 
 // cached opens a file that perf's cache holds for a build besides the image itself.

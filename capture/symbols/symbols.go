@@ -12,6 +12,7 @@ import (
 
 	"unspool/capture/symbols/debuginfod"
 	"unspool/dwarfcfi"
+	"unspool/unwind/image/debugfile"
 	"unspool/unwind/image/fileid"
 	"unspool/vmas"
 	"unspool/vmas/process"
@@ -70,7 +71,7 @@ type imageKey struct {
 // New returns a Symbolizer that has read nothing yet.
 func New(o Options) *Symbolizer {
 	if o.Cache == "" {
-		o.Cache = cacheFolder()
+		o.Cache = debugfile.Cache()
 	} else if folder, err := filepath.Abs(o.Cache); err == nil {
 		o.Cache = folder // it is looked into from the root
 	}
@@ -296,6 +297,9 @@ func (im *Image) IsInMemory() bool {
 	return len(im.BuildID) > 0 && strings.HasPrefix(im.Path, "/memfd:")
 }
 
+// elsewhere is what to do about a file that is not there, or is another one.
+const elsewhere = "if it is of another root (chroot, container), name that by --symfs, as /proc/PID/root while it runs"
+
 func (im *Image) load() *Table {
 	if im.Path == "[vdso]" {
 		return im.s.loadVDSO(im)
@@ -317,10 +321,9 @@ func (im *Image) load() *Table {
 			im.s.problem("%s: stripped, it names no function, and its debug file is not installed", im.Path)
 		}
 	case errors.As(err, &other):
-		im.s.problem("%s: not used, as it is not the file that was recorded: %v", other.Path, err)
-	case errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(im.Path, deleted):
-		im.s.problem("%s: no names, the file is gone: 'unspool record -o FILE.html', and other formats than "+
-			"perf.data, keep them", strings.TrimSuffix(im.Path, deleted))
+		im.s.problem("%s: not used, as it is not the file that was recorded: %v; "+elsewhere, other.Path, err)
+	case errors.Is(err, fs.ErrNotExist):
+		im.s.problem("%s: no names, the file is not there; "+elsewhere, strings.TrimSuffix(im.Path, deleted))
 	default:
 		var path *fs.PathError
 		if errors.As(err, &path) { // it would repeat the path

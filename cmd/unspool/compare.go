@@ -17,6 +17,7 @@ import (
 	"unspool/capture/compare"
 	"unspool/capture/difference"
 	outfile "unspool/capture/output"
+	"unspool/capture/packages"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
@@ -269,6 +270,7 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joine
 		return false, errors.New("no sample has a user stack: there is nothing to compare")
 	}
 	c.Joined = joined
+	c.Packages = func(images []profile.Image) []string { return f.owners(c.DWARF, images) }
 	result := c.Result(sym, asked, costs)
 	return f.under(result), f.print(result, c)
 }
@@ -277,7 +279,7 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joine
 // recording is in, "" for none.
 func (f *compareFlags) confineComparing(folder string, inputs []string) (*confinement, error) {
 	r := reading{
-		outputs: []*outfile.Place{f.page}, names: &f.nameFlags, programs: compare.Programs(), verbose: f.verbose,
+		outputs: []*outfile.Place{f.page}, names: &f.nameFlags, programs: packages.Programs(), verbose: f.verbose,
 		after: folder != "",
 	}
 	if folder != "" {

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"unspool/capture"
 	"unspool/capture/load"
@@ -18,6 +20,7 @@ import (
 	"unspool/capture/report"
 	"unspool/capture/symbols"
 	"unspool/capture/symbols/debuginfod"
+	"unspool/vmas/process"
 )
 
 // nameFlags say where the files of images are, and how names are shown.
@@ -94,31 +97,36 @@ func (f *nameFlags) closeFiles() {
 	f.files = nil
 }
 
-// advice says how the names of a recording's files are to be had: by which packages, if the recording is of
-// this machine, or from a server.
+// advice says how the names of a recording's files are to be had: by which packages of the system that they are of, or
+// from a server.
 func (f *nameFlags) advice(p *profile.Profile) report.Advice {
 	return func(images []profile.Image) (how string, of []bool) {
-		var files []packages.File
+		var files []profile.Image
 		for _, im := range images {
 			distributed := packages.IsDistributed(im.Path)
 			of = append(of, distributed)
 			if distributed {
-				files = append(files, packages.File{Path: im.Path, BuildID: im.BuildID})
+				files = append(files, im)
 			}
 		}
 		if len(files) == 0 {
 			return "", of
 		}
 		var ways []string
-		var system packages.System
-		host, err := os.Hostname()
-		if f.symfs == "" && err == nil && (p.Hostname == "" || p.Hostname == host) {
-			if how := system.Install(files); how != "" {
+		f.bySystem(p, files, func(s *packages.System, which []int) {
+			var found []packages.File
+			for _, i := range which {
+				found = append(found, packages.File{Path: files[i].Path, BuildID: files[i].BuildID})
+			}
+			if how := s.Install(found); how != "" {
+				if s.Root != "" {
+					how += " in " + s.Root
+				}
 				ways = append(ways, how)
 			}
-		}
+		})
 		if _, fetches := debuginfod.Environment(); !fetches {
-			ways = append(ways, "set DEBUGINFOD_URLS="+shellWord(cmp.Or(system.Servers(), publicServer)))
+			ways = append(ways, "set DEBUGINFOD_URLS="+shellWord(cmp.Or(new(packages.System).Servers(), publicServer)))
 		}
 		return strings.Join(ways, ", or "), of
 	}
@@ -130,6 +138,82 @@ func shellWord(list string) string {
 		return "'" + list + "'"
 	}
 	return list
+}
+
+// owners are the packages of a recording's files, with their versions; "" where no system that is here has the file.
+func (f *nameFlags) owners(p *profile.Profile, images []profile.Image) []string {
+	owners := make([]string, len(images))
+	f.bySystem(p, images, func(s *packages.System, which []int) {
+		var paths []string
+		for _, i := range which {
+			paths = append(paths, images[i].Path)
+		}
+		for k, owner := range s.Owners(paths) {
+			owners[which[k]] = owner
+		}
+	})
+	return owners
+}
+
+// bySystem calls do for each system that has some of the recorded files, with their indexes.
+func (f *nameFlags) bySystem(p *profile.Profile, files []profile.Image, do func(s *packages.System, which []int)) {
+	var opened process.FileOpener
+	if f.opener != nil {
+		opened = f.opener
+	}
+	found := make([]bool, len(files))
+	// On another machine, only a build ID shows which file it is.
+	proven := f.symfs != "" || isOfThisMachine(p)
+	for _, root := range f.roots(p) {
+		s := &packages.System{Root: root}
+		var which []int
+		for i, im := range files {
+			if !found[i] && (proven || len(im.BuildID) > 0) && s.Has(opened, im.Path, im.BuildID, im.File) {
+				found[i] = true
+				which = append(which, i)
+			}
+		}
+		if len(which) > 0 {
+			do(s, which)
+		}
+	}
+}
+
+// isOfThisMachine reports whether a recording was made here, as far as it says where.
+func isOfThisMachine(p *profile.Profile) bool {
+	host, err := os.Hostname()
+	return p.Hostname == "" || err == nil && p.Hostname == host
+}
+
+// roots are those that files of a recording may be of: the one that the user names, or else this machine's and, while
+// they run and this process may look there, those of the recorded processes, as in a container.
+func (f *nameFlags) roots(p *profile.Profile) []string {
+	switch {
+	case f.symfs != "":
+		return []string{f.symfs}
+	case f.confined != nil || !isOfThisMachine(p): // Landlock lets no process through another one's root
+		return []string{""}
+	}
+	const most = 64
+	known := make(map[[2]uint64]bool)
+	var roots []string
+	add := func(root, path string) {
+		var st unix.Stat_t
+		if unix.Stat(path, &st) == nil && !known[[2]uint64{st.Dev, st.Ino}] && len(roots) < most {
+			known[[2]uint64{st.Dev, st.Ino}] = true
+			roots = append(roots, root)
+		}
+	}
+	add("", "/")
+	seen := map[uint32]bool{0: true}
+	for _, t := range p.Threads {
+		if !seen[t.PID] {
+			seen[t.PID] = true
+			path := fmt.Sprintf("/proc/%d/root", t.PID)
+			add(path, path+"/")
+		}
+	}
+	return roots
 }
 
 // publicServer has the debug files of most distributions.

@@ -43,6 +43,7 @@ type recordFlags struct {
 	stats     string
 	quiet     bool
 	verbose   bool
+	noCache   bool
 	spool     spooled // in a process of its own
 	rotationFlags
 	sandboxFlags
@@ -108,6 +109,8 @@ recording and leaves a complete file.`,
 	fl.StringVarP(&f.output, "output", "o", "perf.data",
 		"write to `FILE`, - for a pipe; its ending says the format")
 	f.rotationFlags.add(fl)
+	fl.BoolVarP(&f.noCache, "no-buildid-cache", "N", false,
+		"do not keep files that are gone, or of another root, in perf's build-ID cache (~/.debug)")
 	fl.IntVarP(&f.compress, "compress", "z", 0, compressText)
 	fl.Lookup("compress").NoOptDefVal = "1"
 	f.exportFlags.add(c)
@@ -373,11 +376,13 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 		return false, statusFailure, err
 	}
 	defer confined.close()
-	o.KeepFiles = f.exports() && f.symbols
 	o.CommandLines = f.recordsCommandLines()
+	kept, err := f.keepNames(&o)
+	if err != nil {
+		return false, statusFailure, err
+	}
 	out, err := recordPrivileged(ctx, o)
 	line.clear()
-	f.handOn(out.Files)
 	limits := capture.Limits{StackSize: out.StackSize, MaxStack: f.maxStack, ReadsRest: out.ReadsRest}
 	name := o.Output
 	switch {
@@ -402,6 +407,9 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	if serr := sumUp(&out, limits, name, stats, f.quiet, f.verbose); err == nil {
 		err = serr
 	}
+	if out.Started {
+		kept.tell(f.quiet)
+	}
 	if err != nil {
 		return out.Started, statusFailure, err
 	}
@@ -411,15 +419,6 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 // recordsCommandLines reports whether command lines of processes are recorded: for another format than perf.data, only
 // if that is to have them.
 func (f *recordFlags) recordsCommandLines() bool { return !f.noCmdline && (f.cmdline || !f.exports()) }
-
-// handOn gives files to who looks names up: the process that this one records for, if there is one.
-func (f *recordFlags) handOn(files []*os.File) {
-	if f.spool.path != "" {
-		sendFiles(f.spool.asked, files)
-	} else {
-		f.names.files = files
-	}
-}
 
 // untilEnded returns a context that is done when somebody asks the recording to end.
 func (f *recordFlags) untilEnded() (ctx context.Context, stop func()) {

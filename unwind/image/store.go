@@ -80,8 +80,9 @@ type Config struct {
 	Waits func()
 	// Stop ends all waiting when it is closed; it may be nil.
 	Stop <-chan struct{}
-	// KeepFiles says that [Store.Files] returns files that no process maps any more, too.
-	KeepFiles bool
+	// KeepFiles is of how many bytes of files that no process maps any more [Store.Files] returns files, too; 0 for
+	// none.
+	KeepFiles int64
 	// Listener is told what becomes of files.
 	Listener Listener
 }
@@ -119,8 +120,8 @@ func New(c Config) *Store {
 	if s.find.access != nil {
 		s.reader.owner = s.find.owner
 	}
-	if c.KeepFiles {
-		s.kept = &keeping{known: make(map[keptFile]bool), of: make(map[uint32]int)}
+	if c.KeepFiles > 0 {
+		s.kept = &keeping{most: c.KeepFiles, known: make(map[keptFile]bool), of: make(map[uint32]int)}
 	}
 	return s
 }

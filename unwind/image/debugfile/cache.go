@@ -2,6 +2,7 @@ package debugfile
 
 import (
 	"encoding/hex"
+	"os"
 	"path/filepath"
 )
 
@@ -16,4 +17,13 @@ func Cached(cache string, buildID []byte, name string) []string {
 	}
 	link := filepath.Join(cache, ".build-id", digits[:2], digits[2:])
 	return []string{filepath.Join(link, name), link}
+}
+
+// Cache is where perf's build-ID cache is by default (perf-config, "buildid.dir"); "" if that is not known.
+func Cache() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".debug")
 }
