@@ -195,7 +195,7 @@ func (w *way) leads(s stop) bool {
 		return false
 	}
 	out := s.bin.leaves(in.code, &f, &w.c.images.code)
-	if out.indirect && same && isPart(w.callee.name, f.name) {
+	if out.indirect && same && w.callee.isPartOf(&f) {
 		return true
 	}
 	// Generated code may go on in the frame of the function that jumps there, as LuaJIT's traces do.

@@ -69,8 +69,11 @@ func plainName(name string) string {
 	return name
 }
 
-// isPart says whether a name is that of a part of a function that compilers, or BOLT, have moved elsewhere.
-// Its own jumps by a table lead there, too.
-func isPart(name, function string) bool {
-	return name != function && function != "" && plainName(name) == plainName(function)
+// isPartOf reports whether f is a part of g that compilers, or BOLT, have moved elsewhere. The jumps of g by a table
+// lead there, too.
+func (f *function) isPartOf(g *function) bool {
+	if f.name == "" || f.name == g.name {
+		return f.name != "" && f.entry == g.entry && f.parts[1] != g.parts[1]
+	}
+	return plainName(f.name) == plainName(g.name)
 }

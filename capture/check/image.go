@@ -46,6 +46,7 @@ func (s *spot) readable() bool { return s.code != nil }
 // A function is the code around an address as far as anybody knows where it begins and ends.
 type function struct {
 	name   string
+	entry  uint64    // where it begins, by the symbol: elsewhere if it is a part of another function
 	parts  [2]extent // by the unwind table, and by the symbol
 	signal bool      // it is what signal handlers return to
 }
@@ -74,7 +75,7 @@ func (f *function) extent() extent {
 func (b *binary) function(addr uint64) (f function) {
 	if t := b.Table(); t != nil {
 		if s, ok := t.Lookup(addr); ok {
-			f.name = s.Name
+			f.name, f.entry = s.Name, s.Entry
 			f.parts[1] = extent{s.Addr, s.Addr + s.Size}
 		}
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"math"
 	"path"
 	"strings"
 
@@ -64,10 +65,10 @@ func (c *commandLines) short(line string, columns int) string {
 // groupName is the name of a group, and behind it the command line of a process.
 func (out *printer) groupName(g *group, c *commandLines, columns int) string {
 	name := out.cut(human.Clean(g.name), columns)
-	if out.o.whole && g.cmdline != "" {
-		return name + "  " + human.Clean(g.cmdline)
-	}
 	room := columns - human.Columns(name) - 2
+	if out.o.whole {
+		room = math.MaxInt
+	}
 	if g.cmdline == "" || room < leastCommandLine {
 		return name
 	}

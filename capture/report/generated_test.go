@@ -53,7 +53,7 @@ func TestGeneratedCodeWithoutNames(t *testing.T) {
 			p.Add(thread, 0, 4, 1, 0)
 			p.Add(thread, 0, 86, 1, 0, 1)
 			p.Add(thread, 0, 10, 1)
-			got := write(t, p.Profile, Options{Width: -1})
+			got := write(t, p.Profile, Options{Width: 1000})
 			for _, want := range []string{
 				"\nnames     90.0 % of the stacks go through code without names, 4.0 % end in it\n",
 				"\nnames     90.0 % go through code that " + c.want,
@@ -93,7 +93,7 @@ func TestStacksThatGeneratedCodeBreaks(t *testing.T) {
 		thread := p.Thread(profile.Thread{PID: s.pid, TID: s.pid, Comm: "prog"})
 		p.Sample(profile.Sample{Thread: thread, Node: s.node, CPU: -1, Count: s.n, Period: s.n, End: s.end})
 	}
-	got := write(t, p.Profile, Options{Width: -1})
+	got := write(t, p.Profile, Options{Width: 1000})
 	const want = "\nstacks    30.0 % end at code that Java (process 1) generated without frame pointers, or are wrong " +
 		"behind it: start it with `java -XX:+PreserveFramePointer`\n"
 	if !strings.Contains(got, want) || strings.Count(got, "\nstacks") != 2 {
@@ -111,11 +111,11 @@ func TestInterpretersAreToldOf(t *testing.T) {
 	p.Add(profile.Thread{PID: 1, TID: 1, Comm: "python3"}, 0, 100, 0)
 	const want = "\nnames     100 % go through Python (process 1), whose functions are not in the stacks: start it with " +
 		"`python3 -X perf` (3.12 or later)\n"
-	if got := write(t, p.Profile, Options{Width: -1}); !strings.Contains(got, want) {
+	if got := write(t, p.Profile, Options{Width: 1000}); !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%s", want, got)
 	}
 	p.Generators = map[uint32]profile.Generator{1: {Written: runtimes.Names}}
-	if got := write(t, p.Profile, Options{Width: -1}); strings.Contains(got, "\nnames") {
+	if got := write(t, p.Profile, Options{Width: 1000}); strings.Contains(got, "\nnames") {
 		t.Errorf("it has them:\n%s", got)
 	}
 }

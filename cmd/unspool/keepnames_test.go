@@ -189,7 +189,8 @@ func TestNamesThatAreNotKept(t *testing.T) {
 			"not kept: 1 that could not be written (DIR/.debug: everybody may write the directory"},
 		{"a link of somebody else's",
 			strings.Replace(removed, "rm gone", "rm gone; mkdir there; ln -s there .debug; "+
-				"chown -h 65534 .debug", 1), nil, `not kept: 1 that could not be written (DIR/.debug: ".debug" is a link that belongs`},
+				"chown -h 65534 .debug", 1), nil,
+			`not kept: 1 that could not be written (DIR/.debug: ".debug" is a link that belongs`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
