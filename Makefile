@@ -48,8 +48,11 @@ TESTING = GOGC=800 $(GO) test -count=1 -timeout 20m -vet=off -v -ldflags=-w -exe
 	$(if $(RUN),-run '$(RUN)')
 
 # Runs the tests of both modules with the options $(1), those of the second also if some of the first fail.
+# The build-ID cache of the tests is their own.
 define test_modules
-{ status=0; \
+{ status=0; mkdir -p dist; rm -rf dist/buildid-cache; \
+	printf '[buildid]\n\tdir = %s\n' '$(CURDIR)/dist/buildid-cache' >dist/perfconfig; \
+	export PERF_CONFIG='$(CURDIR)/dist/perfconfig'; \
 	$(TESTING) $(1) $(PACKAGES) || status=$$?; \
 	(cd $(READERS) && $(TESTING) $(1) ./...) || status=$$?; \
 	exit $$status; } 2>&1

@@ -83,6 +83,9 @@ func needTracepoints(t testing.TB) {
 	}
 }
 
+// noPerfConfig leaves perf's build-ID cache where it is by default: the tests have one of their own.
+const noPerfConfig = "PERF_CONFIG=/dev/null"
+
 // ended is the output and status of a program that has ended.
 type ended struct {
 	stdout, stderr string

@@ -49,7 +49,7 @@ func TestDeletedProgramsHaveNames(t *testing.T) {
 						output(t, "", "objcopy", "--remove-section=.note.gnu.build-id", plain, program)
 					}
 					alone := func(cmd *exec.Cmd) { // without the copies in perf's cache
-						cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
+						cmd.Dir, cmd.Env = dir, append(os.Environ(), noPerfConfig, "HOME="+dir)
 					}
 					script := "export u=$PPID; " + waits + fmt.Sprintf(c.script, program)
 					e := start(t, dir, alone, "record", option, "-o", "out.folded", "-e", "page-faults:u", "-c", "1",

@@ -161,7 +161,7 @@ func TestDifferenceOfAProgramThatWasReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := func(home string) string {
-		r := start(t, dir, func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), "HOME="+home) },
+		r := start(t, dir, func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), noPerfConfig, "HOME="+home) },
 			"report", "--percent-limit", "0", "a.data", "b.data")
 		e := r.finish(t, time.Minute)
 		if e.status != 0 {

@@ -112,7 +112,7 @@ type survivor struct {
 
 func (r survivor) run(args ...string) ended {
 	r.Helper()
-	home := func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), "HOME="+r.dir) }
+	home := func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), noPerfConfig, "HOME="+r.dir) }
 	return start(r, r.dir, home, args...).finish(r, 2*time.Minute)
 }
 
@@ -144,7 +144,7 @@ func (r survivor) hasNamesInPerf() {
 		return
 	}
 	cmd := exec.Command("perf", "script", "-i", "perf.data", "-F", "ip,sym")
-	cmd.Dir, cmd.Env = r.dir, append(os.Environ(), "HOME="+r.dir)
+	cmd.Dir, cmd.Env = r.dir, append(os.Environ(), noPerfConfig, "HOME="+r.dir)
 	if out, err := cmd.Output(); strings.Count(string(out), " plain_leaf\n") != counted {
 		r.Errorf("perf script: no names, %v\n%s", err, out)
 	}

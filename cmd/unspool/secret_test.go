@@ -106,7 +106,7 @@ func inFile(secrets []secret, path string, buf []byte) (string, error) {
 
 // confined points everything that names a directory at one.
 func confined(dir string) []string {
-	env := os.Environ()
+	env := append(os.Environ(), noPerfConfig)
 	for _, name := range []string{"TMPDIR", "TMP", "TEMP", "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
 		"XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"} {
 		env = append(env, name+"="+dir)
