@@ -106,7 +106,7 @@ type command struct {
 	child *os.File
 	pidfd *os.File // of the child, in the runtime's poller; nil if that is not possible
 
-	term, kill *leash // end it
+	term, kill *process.Leash // end it
 
 	started bool          // run has let the child become the command
 	done    chan struct{} // closed when the child has ended
@@ -157,8 +157,8 @@ func newCommand(argv []string, stdout *os.File) (_ *command, err error) {
 	if fd, err := unix.PidfdOpen(c.pid(), unix.PIDFD_NONBLOCK); err == nil {
 		c.pidfd = os.NewFile(uintptr(fd), "pidfd")
 	}
-	if c.term, err = newLeash(c.pid(), syscall.SIGTERM); err == nil {
-		c.kill, err = newLeash(c.pid(), syscall.SIGKILL)
+	if c.term, err = process.NewLeash(c.pid(), syscall.SIGTERM); err == nil {
+		c.kill, err = process.NewLeash(c.pid(), syscall.SIGKILL)
 	}
 	if err != nil {
 		c.cancel()
@@ -227,8 +227,8 @@ func (c *command) cancel() {
 
 // release closes what the command is ended with.
 func (c *command) release() {
-	c.term.close()
-	c.kill.close()
+	c.term.Close()
+	c.kill.Close()
 	c.term, c.kill = nil, nil
 }
 

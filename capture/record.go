@@ -19,6 +19,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind/image"
+	"unspool/vmas/process"
 
 	"golang.org/x/sys/unix"
 )
@@ -141,7 +142,7 @@ func Record(ctx context.Context, o Options) (out Outcome, err error) {
 			return out, err
 		}
 	}
-	defer func() { r.killOpener.close() }()
+	defer func() { r.killOpener.Close() }()
 	if err := r.open(); err != nil {
 		if r.command != nil {
 			r.command.cancel()
@@ -196,12 +197,12 @@ type recording struct {
 	busyCPU   time.Duration // CPU time used before the events were enabled
 	openCPU   time.Duration // CPU time of the opener, as last known
 
-	killOpener *leash // nil without an opener
+	killOpener *process.Leash // nil without an opener
 }
 
 func (r *recording) open() (err error) {
 	if r.Opener != nil {
-		if r.killOpener, err = newLeash(r.Opener.PID(), syscall.SIGKILL); err != nil {
+		if r.killOpener, err = process.NewLeash(r.Opener.PID(), syscall.SIGKILL); err != nil {
 			return fmt.Errorf("prepare the end of the process that opens files: %w", err)
 		}
 	}
@@ -386,7 +387,7 @@ func (r *recording) boundOpener() (stop func()) {
 	}
 	t := time.AfterFunc(graceToOpen, func() {
 		r.Opener.Close()
-		r.killOpener.pull()
+		r.killOpener.Pull()
 	})
 	return func() { t.Stop() }
 }
@@ -746,9 +747,9 @@ func (r *recording) endCommand() error {
 	}
 	timeUp := r.sampling.stopped || r.Duration > 0 && time.Since(r.began) >= r.Duration
 	if !c.ended() && (timeUp || !wait(graceToEnd)) {
-		c.term.pull()
+		c.term.Pull()
 		if !wait(graceToTerm) {
-			c.kill.pull()
+			c.kill.Pull()
 			if !wait(graceToDie) {
 				return &NotEndedError{c.name, c.pid()}
 			}

@@ -11,14 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/unwind/image"
+	"unspool/vmas/process"
 )
 
 // A Client hands files to the process that writes to the cache. Its methods are called by one goroutine.
 type Client struct {
 	socket int // -1 before the process is started
 	lists  chan []image.SampledFile
-	sent   chan error // when all lists were sent
-	late   int        // files of lists that came while another one was being sent
+	kill   *process.Leash // ends the process
+	sent   chan error     // when all lists were sent
+	handed int            // files
+	late   int            // files of lists that came while another one was being sent
 }
 
 // New returns a client whose process is started when there is a file for it. This one has to be able to start it then:
@@ -53,7 +56,9 @@ func (c *Client) Start() error {
 	}
 	if err == nil {
 		cmd := exec.Cmd{Path: "/proc/self/exe", Args: []string{serverName}, Dir: "/", ExtraFiles: []*os.File{theirs}}
-		err = cmd.Start()
+		if err = cmd.Start(); err == nil {
+			c.kill, err = process.NewLeash(cmd.Process.Pid, unix.SIGKILL)
+		}
 	}
 	if err != nil {
 		unix.Close(pair[0])
@@ -111,6 +116,7 @@ func (c *Client) sendFile(f *image.SampledFile) error {
 		case err == unix.ETOOMANYREFS && time.Now().Before(until):
 			time.Sleep(tooMany)
 		default:
+			c.handed++
 			return err
 		}
 	}
@@ -130,8 +136,16 @@ func (c *Client) Finish() (r Report, err error) {
 		return r, err
 	}
 	defer unix.Close(c.socket)
+	defer c.kill.Close()
+	if c.handed == 0 && err == nil { // there is nothing to wait for
+		c.kill.Pull()
+		return r, nil
+	}
 	if err == nil {
 		err = c.ask(&r)
+	}
+	if err != nil {
+		c.kill.Pull() // a stopped one would stay for ever
 	}
 	switch {
 	case err == unix.EAGAIN:

@@ -36,6 +36,11 @@ func TestRecordingsEnd(t *testing.T) {
 			untilStopped(t, r.opener)
 			interrupt(t, r)
 		}, terminated, ""},
+		{"the process for the build-ID cache is stopped", "", func(t *testing.T, r *inTrouble) {
+			r.send(t, r.cache, syscall.SIGSTOP)
+			untilStopped(t, r.cache)
+			interrupt(t, r)
+		}, terminated, ""},
 		{"the command is frozen", "", func(t *testing.T, r *inTrouble) {
 			freeze(t, r.command)
 			r.command = 0 // which nothing ends before it is thawed
@@ -62,7 +67,7 @@ func TestRecordingsEnd(t *testing.T) {
 				strings.Contains(e.stderr, "goroutine ") {
 				t.Errorf("status %d, want %d and %q:\n%s", e.status, c.status, c.says, e.stderr)
 			}
-			for _, pid := range []int{r.command, r.opener} {
+			for _, pid := range []int{r.command, r.opener, r.cache} {
 				if pid != 0 && !lane.Soon(func() bool { return hasEnded(pid) }) {
 					t.Errorf("process %d is left behind", pid)
 					_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -79,7 +84,7 @@ func TestRecordingsEnd(t *testing.T) {
 type inTrouble struct {
 	*running
 	path            string
-	command, opener int
+	command, opener, cache int
 }
 
 func startInTrouble(t *testing.T, shell string) *inTrouble {
@@ -95,13 +100,16 @@ func startInTrouble(t *testing.T, shell string) *inTrouble {
 	}, "record", "-o", r.path, "--", "sleep", "600")
 	control("enable")
 	for pid, args := range childrenOf(t, r.Process.Pid) {
-		if strings.HasPrefix(args, "sleep") {
+		switch name, _, _ := strings.Cut(args, "\x00"); name {
+		case "sleep":
 			r.command = pid
-		} else {
+		case "unspool (opener)":
 			r.opener = pid
+		case "unspool (build-ID cache)":
+			r.cache = pid
 		}
 	}
-	if r.command == 0 || r.opener == 0 {
+	if r.command == 0 || r.opener == 0 || r.cache == 0 {
 		t.Fatalf("the recording's children are %v", childrenOf(t, r.Process.Pid))
 	}
 	return r

@@ -1,4 +1,4 @@
-package capture
+package process
 
 import (
 	"os/exec"
@@ -14,17 +14,17 @@ func TestLeash(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		l, err := newLeash(cmd.Process.Pid, s)
+		l, err := NewLeash(cmd.Process.Pid, s)
 		if err != nil {
 			_ = cmd.Process.Kill()
 			t.Fatal(err)
 		}
-		l.pull()
+		l.Pull()
 		_ = cmd.Wait()
 		if w, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || w.Signal() != s {
 			t.Errorf("%v: %v", s, cmd.ProcessState)
 		}
-		l.close()
+		l.Close()
 	}
 }
 
@@ -35,12 +35,12 @@ func TestClosedLeashEndsNothing(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := newLeash(cmd.Process.Pid, syscall.SIGTERM)
+	l, err := NewLeash(cmd.Process.Pid, syscall.SIGTERM)
 	if err != nil {
 		_ = cmd.Process.Kill()
 		t.Fatal(err)
 	}
-	l.close()
+	l.Close()
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	if w, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || w.Signal() != syscall.SIGKILL {
