@@ -83,7 +83,7 @@ func TestRecordingsEnd(t *testing.T) {
 // inTrouble is a recording of a command that sleeps.
 type inTrouble struct {
 	*running
-	path            string
+	path                   string
 	command, opener, cache int
 }
 
