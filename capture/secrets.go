@@ -316,7 +316,7 @@ func (m *masker) url() {
 		port++
 	}
 	isPort := port > colon+1 && m.byteAt(port) != '@' && !isNameByte(m.byteAt(port))
-	if isPort || bytes.IndexAny(m.in[m.at:colon], "/?#") >= 0 {
+	if isPort || bytes.ContainsAny(m.in[m.at:colon], "/?#") {
 		return
 	}
 	authority := end
@@ -363,10 +363,7 @@ var (
 // isSecretName reports whether a variable, an option or a key of this name has a secret for a value. A name has parts:
 // db-password, DB_PASSWORD and dbPassword have two.
 func isSecretName(name string) bool {
-	if strings.HasPrefix(name, "-D") { // a property
-		name = name[2:]
-	}
-	parts := nameParts(name)
+	parts := nameParts(strings.TrimPrefix(name, "-D")) // of a property
 	if len(parts) == 0 || slices.Contains(plainBeginnings, parts[0]) ||
 		slices.Contains(plainEndings, parts[len(parts)-1]) {
 		return false
