@@ -152,7 +152,7 @@ func TestDifference(t *testing.T) {
 // addedFunction is a profile before and after a function was added that calls another one often. What its
 // callers have besides has hardly changed.
 func addedFunction() (before, after *profile.Profile) {
-	make := func(run, parse, copied uint64, added ...uint64) *profile.Profile {
+	profileOf := func(run, parse, copied uint64, added ...uint64) *profile.Profile {
 		p := profiletest.New(&profile.Profile{
 			Events: []profile.Event{{Name: "cpu-clock", Clock: true}}, Images: []profile.Image{{Name: "app", Path: "/app"}},
 		})
@@ -168,7 +168,7 @@ func addedFunction() (before, after *profile.Profile) {
 		}
 		return inNanoseconds(p.Profile)
 	}
-	return make(100, 1000, 100), make(570, 1010, 104, 400, 60, 700, 200)
+	return profileOf(100, 1000, 100), profileOf(570, 1010, 104, 400, 60, 700, 200)
 }
 
 // Rows are in the order of what has changed most by itself, then by what it calls alone. What was added counts with
