@@ -37,7 +37,7 @@ func TestPackagesOfAnotherRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	own := func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), "HOME="+dir, "DEBUGINFOD_URLS=") }
+	own := func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), noPerfConfig, "HOME="+dir, "DEBUGINFOD_URLS=") }
 	run := func(args ...string) string {
 		t.Helper()
 		e := start(t, dir, own, args...).finish(t, time.Minute)

@@ -69,7 +69,7 @@ func watchTerminal(t *testing.T, columns uint16) (terminal *os.File, s *screen) 
 	if err != nil {
 		t.Skip(err)
 	}
-	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 25, Col: columns}); err != nil {
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 32, Col: columns}); err != nil {
 		t.Fatal(err)
 	}
 	if terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
