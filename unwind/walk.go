@@ -37,9 +37,14 @@ type Unwinder struct {
 	looked  uint64 // see Astray: when it looked last,
 	looks   uint64 // and how often
 
+	called [1 << calledBits]uint64 // return addresses of sampled functions: see misled
+
 	framePointers []uint64 // what FollowFramePointers returned last
 	hosts         map[uint64]hostFrame
 }
+
+// calledBits is of how many return addresses it is known that they were seen, as a power of 2.
+const calledBits = 12
 
 // A walk is what one walk over a stack copy knows.
 type walk struct {
