@@ -251,3 +251,85 @@ in_framed:
 		}
 	}
 }
+
+// TestPartsThatKeepSPInARegister walks through assembly without CFI that keeps its caller's SP in R10 and is entered by
+// a jump through a register. Its caller has a frame pointer.
+func TestPartsThatKeepSPInARegister(t *testing.T) {
+	space, images, at := labelledProgram(t, `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call middle
+in_start:
+	nop
+	.cfi_endproc
+middle:
+	.cfi_startproc
+	push %rbp
+	.cfi_def_cfa_offset 16
+	.cfi_offset rbp, -16
+	mov %rsp, %rbp
+	.cfi_def_cfa_register rbp
+	call *%rax
+in_middle:
+	leave
+	.cfi_def_cfa rsp, 8
+	ret
+	.cfi_endproc
+	.p2align 4
+kernel:
+	lea half(%rip), %r8
+	mov %rsp, %r10
+	and $-32, %rsp
+	sub $0x60, %rsp
+	call helper
+	jmp *%r8
+half:
+	call helper
+in_half:
+	xor %eax, %eax
+at_half:
+	mov %r10, %rsp
+	ret
+	.p2align 4
+helper:
+	mov $7, %eax
+in_helper:
+	ret
+	.section .note.GNU-stack,"",@progbits
+`)
+	const kept = madeSP + 24 // SP when kernel was entered
+	callers := []uint64{at["in_middle"], at["in_start"]}
+	for _, c := range []struct {
+		pc   string
+		sp   uint64
+		r10  uint64
+		want []uint64
+	}{
+		{"half", madeSP + 8, kept, callers}, // R10 is not changed by what is called
+		{"in_half", madeSP + 8, kept, callers},
+		{"at_half", madeSP + 8, kept, callers},
+		{"in_helper", madeSP, kept, append([]uint64{at["in_half"]}, callers...)},
+		// What is in R10 is no SP: the frame pointer leads to who called middle, and that did not call this.
+		{"in_half", madeSP + 8, 42, nil},
+	} {
+		var regs Regs
+		regs.set(rule.IP, at[c.pc])
+		regs.set(rule.SP, c.sp)
+		regs.set(rule.BP, kept+8)
+		regs.set(10, c.r10)
+		words := []uint64{at["in_half"], 0, 0, at["in_middle"], 0, at["in_start"], 1}
+		stack := madeCopy(true, words[(c.sp-madeSP)/8:]...)
+		stack.Base = c.sp
+		u := NewUnwinder(images)
+		for range 2 {
+			got := u.Unwind(space, &regs, stack)
+			want := append([]uint64{at[c.pc]}, c.want...)
+			if !slices.Equal(got.IPs, want) || (got.End == Root) != (c.want != nil) {
+				t.Errorf("%s, R10 = %#x: %#x, %v; want %#x", c.pc, c.r10, got.IPs, got.End, want)
+			}
+		}
+	}
+}

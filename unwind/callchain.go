@@ -66,9 +66,10 @@ func (u *Unwinder) Continue(space *vmas.Space, regs *Regs, stack *Stack, res Res
 	if len(w.ips) == 1 && !byCFI(w.rule(&p, &w.last)) {
 		return res
 	}
+	callee := w.last.lookup()
 	for sp := fp + 16; next < chain.last; next++ {
 		pc, at, generated := chain.at(next), p.m, p.jit != nil
-		if !w.locate(&p, pc-1) {
+		if w.contradicts(&p, callee, pc, false) || !w.locate(&p, pc-1) {
 			return w.goesOn(&res, at)
 		}
 		r := w.rule(&p, &frame{pc: pc})
@@ -80,6 +81,7 @@ func (u *Unwinder) Continue(space *vmas.Space, regs *Regs, stack *Stack, res Res
 			return w.end(DepthLimit, at)
 		}
 		w.push(&frame{pc: pc, sp: sp}, ByKernel)
+		callee = pc - 1
 		sp = 0 // beyond the copy, so unknown
 		switch {
 		case r.Kind() == rule.EndOfStack, r.Kind() == rule.EntryCode && next+1 == chain.last:

@@ -56,8 +56,8 @@ in_start:
 	nop
 	.cfi_endproc
 	pointer main, recurse
-	pointer recurse, recurse
-	plain bare, recurse
+	pointer recurse, *%rax
+	plain bare, *%rax
 	plain work, work
 scratch:
 	.cfi_startproc

@@ -24,6 +24,8 @@ type stackBuilder struct {
 	roots []uint64
 	stack []builtFrame // of the stack, the root first
 
+	direct []uint64 // return addresses behind calls of one function each
+
 	mayLeave func(pc uint64) bool // whether what is called there can be generated code
 }
 
@@ -36,7 +38,7 @@ type builtFrame struct {
 }
 
 // newStackBuilder returns a builder of stacks of im, which is mapped at start. The return addresses of its
-// frames follow calls, as is checked of what generated code returns to.
+// frames follow indirect calls, which may have led to whatever is below them.
 func newStackBuilder(t *testing.T, library string, im *image.Image, m *vmas.Mapping) *stackBuilder {
 	b := &stackBuilder{rng: rand.New(rand.NewPCG(3, 4)), base: 0x7ffc_0000_0000, data: make([]byte, 1<<16)}
 	b.mayLeave = func(pc uint64) bool { return pc-generatedAt < 1<<16 || im.MayLeave(m, pc) }
@@ -54,27 +56,32 @@ func newStackBuilder(t *testing.T, library string, im *image.Image, m *vmas.Mapp
 				continue
 			}
 			code, addr := im.CodeAt(m, m.Start+off)
-			pc := m.Start + off + 1
-			for pc < m.Start+off+row.End-row.Start && !code.FollowsCall(addr+pc-m.Start-off) {
-				pc++
-			}
-			if pc == m.Start+off+row.End-row.Start {
-				continue
-			}
-			switch r := rule.Compile(row, row.Start); r.Kind() {
-			case rule.FromSP, rule.FromBP:
-				if r.CFA() >= 16 && r.CFA() <= 256 && (r.BP() == 0 || r.BP() <= r.CFA()) {
-					b.calls = append(b.calls, builtFrame{pc: pc, rule: r})
+			for n := uint64(1); n < row.End-row.Start; n++ {
+				switch call := code.CallBefore(addr + n); {
+				case call.Indirect:
+					b.add(m.Start+off+n, rule.Compile(row, row.Start))
+				case call.Direct:
+					b.direct = append(b.direct, m.Start+off+n)
 				}
-			case rule.EndOfStack:
-				b.roots = append(b.roots, pc)
 			}
 		}
 	}
-	if len(b.calls) < 1000 || len(b.roots) == 0 {
+	if len(b.calls) < 500 || len(b.roots) == 0 {
 		t.Fatalf("%d calls and %d roots in the library", len(b.calls), len(b.roots))
 	}
 	return b
+}
+
+// add adds a return address with its rule.
+func (b *stackBuilder) add(pc uint64, r rule.Rule) {
+	switch r.Kind() {
+	case rule.FromSP, rule.FromBP:
+		if r.CFA() >= 16 && r.CFA() <= 256 && (r.BP() == 0 || r.BP() <= r.CFA()) {
+			b.calls = append(b.calls, builtFrame{pc: pc, rule: r})
+		}
+	case rule.EndOfStack:
+		b.roots = append(b.roots, pc)
+	}
 }
 
 func (b *stackBuilder) put(addr, v uint64) { binary.LittleEndian.PutUint64(b.data[addr-b.base:], v) }
@@ -173,7 +180,11 @@ func TestWalksOfAThreadAreWalksOfAnyThread(t *testing.T) {
 		}
 		if spoilt != 0 {
 			before = binary.LittleEndian.Uint64(b.data[spoilt-b.base:])
-			b.put(spoilt, b.calls[b.rng.IntN(len(b.calls))].pc)
+			if other := b.direct[b.rng.IntN(len(b.direct))]; b.rng.IntN(2) == 0 {
+				b.put(spoilt, other)
+			} else {
+				b.put(spoilt, b.calls[b.rng.IntN(len(b.calls))].pc)
+			}
 		}
 		if b.rng.IntN(10) == 0 {
 			stack.Data = stack.Data[:b.rng.IntN(len(stack.Data))]

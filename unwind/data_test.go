@@ -16,7 +16,7 @@ func TestDataThatCanBeExecuted(t *testing.T) {
 _start:
 	.cfi_startproc
 	.cfi_undefined rip
-	call work
+	call *%rax
 in_start:
 	nop
 	.cfi_endproc

@@ -3,6 +3,7 @@ package unwind
 import (
 	"time"
 
+	"unspool/unwind/image"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -111,18 +112,52 @@ func (w *walk) calls(i int) bool {
 	return w.isReturn(w.rule(&p, &frame{pc: pc}), pc)
 }
 
-// callsOther says whether frame i+1 directly calls a function of the same file that has not led to that of
+// callsOther reports whether the call before the return address of frame i+1 does not lead to the function of
 // frame i, as far as is known.
 func (w *walk) callsOther(i int) bool {
-	var from, to place
-	pc, callee := w.ips[i+1], w.ips[i]
+	var to place
+	callee := w.ips[i]
 	if !w.frames[i].exact {
 		callee--
 	}
-	if !w.locate(&from, pc-1) || !w.locate(&to, callee) || from.image == nil || from.image != to.image ||
+	return !w.frames[i+1].exact && w.locate(&to, callee) && w.contradicts(&to, callee, w.ips[i+1], false)
+}
+
+// misled reports whether the caller that CFI gives for the sampled function has called another one. Compilers leave
+// CFI in place where it is wrong, mostly at the ends of functions. Only return addresses on the stack count: a
+// function that has taken its own into a register may be about to go on elsewhere, as longjmp and setcontext are.
+//
+// A call is asked about from the second time on that it is seen: half of those of a compiler are seen once in a
+// recording, and asking about these took a fifth of the time that a sample takes.
+func (w *walk) misled() bool {
+	var p place
+	if len(w.ips) < 2 || w.frames[1].Source != ByCFI || w.frames[1].exact || !w.locate(&p, w.ips[0]) ||
+		p.image == nil || p.jit != nil {
+		return false
+	}
+	switch p.image.Rule(p.m, w.ips[0]).Kind() {
+	case rule.FromSP, rule.FromBP, rule.Wide, rule.FromSaved, rule.Realigned:
+		if last := &w.called[w.ips[1]*rule.Spread>>(64-calledBits)]; *last != w.ips[1] {
+			*last = w.ips[1]
+			return false
+		}
+		return w.contradicts(&p, w.ips[0], w.ips[1], true)
+	}
+	return false
+}
+
+// contradicts reports whether the call before pc does not lead to callee, which lies at p: it is a direct call of a
+// function from which no jump leads there. It is false if that is not known, with atOnce also where the file would have
+// to be waited for, and for generated code: of that no file says who has called it, but [walk.credible] does.
+func (w *walk) contradicts(p *place, callee, pc uint64, atOnce bool) bool {
+	var from place
+	if p.image == nil || p.jit != nil || !w.locate(&from, pc-1) || from.image == nil || from.jit != nil ||
 		from.image.Arch() != rule.AMD64 {
 		return false
 	}
-	addr, ok := to.image.Address(callee - to.bias)
-	return ok && from.image.CallsOther(from.m, pc, addr)
+	at := image.Elsewhere
+	if from.image == p.image {
+		at = callee - p.bias
+	}
+	return from.image.CallsOther(from.m, pc, at, atOnce)
 }

@@ -50,7 +50,7 @@ func TestGoroutineThatGrows(t *testing.T) {
 	b := openGoBinary(t)
 	u := NewUnwinder(b.images)
 	callees := []uint64{
-		behindCall(b, "runtime.adjustframe", "runtime.adjustpointers"),
+		behindCall(b, "runtime.stackfree", "runtime.stackpoolfree"),
 		behindCall(b, "runtime.copystack", "runtime.stackfree"),
 		behindCall(b, "runtime.newstack", "runtime.copystack"),
 	}

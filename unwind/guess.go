@@ -7,7 +7,7 @@ import (
 )
 
 // guess finds the caller of a frame by a rule that was found by reading the code. The caller is credible if
-// its return address follows a call. Otherwise the frame pointer is tried.
+// its return address follows a call that can lead to f. Otherwise the frame pointer is tried.
 func (w *walk) guess(p *place, f *frame, r rule.Rule) (next frame, source Source, end Reason) {
 	if w.Strict {
 		return next, ByHeuristic, NoCFI
@@ -37,7 +37,8 @@ func (w *walk) guess(p *place, f *frame, r rule.Rule) (next frame, source Source
 	}
 	pc, ok := w.stack.word(next.sp - 8)
 	switch {
-	case ok && w.followsCall(pc) && (p.jit == nil || r != jit.Thunk || w.mayLeave(pc)):
+	case ok && w.followsCall(pc) && (r != jit.Thunk || p.jit == nil || w.mayLeave(pc)) &&
+		!w.contradicts(p, f.lookup(), pc, false):
 	case w.isNewThread(f):
 		return next, ByHeuristic, Root
 	case !ok && r.Kind() == rule.GuessSP:

@@ -263,6 +263,61 @@ func TestGeneratedCodeIsReadFarther(t *testing.T) {
 	}
 }
 
+// TestMethodWithoutAnEpilogue walks through a method as HotSpot compiles it on stack replacement: its loop has no end,
+// and only the prologue says how large the frame is.
+func TestMethodWithoutAnEpilogue(t *testing.T) {
+	mem, err := unix.Mmap(-1, 0, 1<<16, unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Skipf("no executable memory: %v", err)
+	}
+	defer unix.Munmap(mem)
+	code := uint64(uintptr(unsafe.Pointer(&mem[0])))
+	const caller = 8 << 10
+	for i := range mem {
+		mem[i] = 0xf4
+	}
+	prologue := []byte{
+		0x89, 0x84, 0x24, 0, 0xc0, 0xfe, 0xff, // mov %eax, -0x14000(%rsp)
+		0x55,                // push %rbp
+		0x48, 0x83, 0xec, 8, // sub $8, %rsp
+	}
+	loop := []byte{
+		0xff, 0xd1, // call *%rcx
+		0xeb, 0xfc, // jmp loop
+	}
+	at := copy(mem, prologue)
+	copy(mem[at:], loop)
+	copy(mem[caller:], []byte{0xff, 0xd1, 0x0f, 0x0b}) // call *%rcx; ud2
+	table := vmas.NewTable("")
+	pid := uint32(os.Getpid())
+	table.Comm(pid, pid, []byte("test"), true)
+	table.Mmap(pid, vmas.Map{Addr: code, Len: 1 << 16, Prot: vmas.ProtExec | vmas.ProtRead, Name: []byte("//anon")})
+	space := table.Space(pid)
+	for _, c := range []struct {
+		name string
+		sub  uint32 // in the prologue
+		want []uint64
+	}{
+		{"a frame of four words", 8, []uint64{code + caller + 2}},
+		{"a frame of six words", 24, nil}, // where no return address is
+		{"none", 7, nil},
+	} {
+		binary.LittleEndian.PutUint32(mem[at-1:], c.sub|0x01d1ff<<8)
+		mem[at+2] = 0xeb
+		var regs Regs
+		regs.set(rule.IP, code+uint64(at))
+		regs.set(rule.SP, madeSP)
+		regs.set(rule.BP, 1)
+		space.Generated = nil
+		u := NewUnwinder(image.NewStore("/proc"))
+		got := u.Unwind(space, &regs, madeCopy(true, 0, 5, code+caller+2, 0, 0, 0))
+		if want := append([]uint64{code + uint64(at)}, c.want...); !slices.Equal(got.IPs, want) {
+			t.Errorf("%s: %#x, %v; want %#x", c.name, got.IPs, got.End, want)
+		}
+	}
+}
+
 // TestEndsOfAnInterpreter samples the first instructions and the returns of an interpreter whose CFI gives it
 // one frame all over.
 func TestEndsOfAnInterpreter(t *testing.T) {

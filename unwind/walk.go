@@ -37,9 +37,14 @@ type Unwinder struct {
 	looked  uint64 // see Astray: when it looked last,
 	looks   uint64 // and how often
 
+	called [1 << calledBits]uint64 // return addresses of sampled functions: see misled
+
 	framePointers []uint64 // what FollowFramePointers returned last
 	hosts         map[uint64]hostFrame
 }
+
+// calledBits is of how many return addresses it is known that they were seen, as a power of 2.
+const calledBits = 12
 
 // A walk is what one walk over a stack copy knows.
 type walk struct {
@@ -124,7 +129,7 @@ func (u *Unwinder) unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	if !w.locate(&p, f.lookup()) {
 		return w.end(Unmapped, nil)
 	}
-	m := u.memos.lookup(stack.Thread, space)
+	m, sampled := u.memos.lookup(stack.Thread, space), p.m
 	c := climb{walk: w, words: wordsOf(stack), known: m.frames()}
 	if u.Prefetch {
 		c.fetch()
@@ -145,6 +150,11 @@ func (u *Unwinder) unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 			c.whole = false
 			end = c.follow(&p, &f)
 		}
+	}
+	if !w.Strict && w.misled() {
+		w.ips, w.frames, c.whole = w.ips[:1], w.frames[:1], false
+		m.keep(&c)
+		return w.end(BadCFI, sampled)
 	}
 	w.last = f
 	m.keep(&c)
@@ -478,7 +488,7 @@ func (w *walk) isEntered(p *place, f *frame) bool {
 
 // framePointer finds the caller of f, which lies at p and has no CFI, through the saved
 // frame pointer. The frame found is credible when its return address follows a
-// call. The saved BP need not be a frame pointer: the caller may have CFI,
+// call that can lead to f. The saved BP need not be a frame pointer: the caller may have CFI,
 // and use BP for something else.
 func (w *walk) framePointer(p *place, f *frame) (next frame, source Source, end Reason) {
 	if w.Strict {
@@ -501,16 +511,19 @@ func (w *walk) framePointer(p *place, f *frame) (next frame, source Source, end 
 	if !w.credible(p, f, pc, bp) {
 		return next, ByFramePointer, NoCFI
 	}
-	next = frame{pc: pc, sp: f.bp + 16, bp: bp}
+	next, source = frame{pc: pc, sp: f.bp + 16, bp: bp}, ByFramePointer
 	if f.exact {
 		switch caller, found, lost := w.passedOver(f, &next); {
 		case found:
-			return caller, ByHeuristic, stepped
+			next, source = caller, ByHeuristic
 		case lost:
 			return next, ByFramePointer, NoCFI
 		}
 	}
-	return next, ByFramePointer, stepped
+	if w.contradicts(p, f.lookup(), next.pc, false) {
+		return next, source, NoCFI
+	}
+	return next, source, stepped
 }
 
 // despiteCFI finds the caller of a frame whose CFI led to none. why is the reason, which is returned if

@@ -133,6 +133,20 @@ func TestGeneratedCode(t *testing.T) {
 		r.whollyComplete(t)
 		generatedLeaf{runtime: "libjli.so", leaves: true}.leads(t, r, touched)
 	})
+	t.Run("java in a loop that has not ended", func(t *testing.T) {
+		t.Parallel()
+		need(t, "java", "javac")
+		dir := t.TempDir()
+		output(t, dir, "javac", "-d", dir, source(t, "Loop.java"))
+		command := []string{"java", "-XX:CompileCommand=quiet"}
+		for _, apart := range []string{"step", "next", "leaf"} {
+			command = append(command, "-XX:CompileCommand=dontinline,Loop."+apart)
+		}
+		command = append(command, "-Xmx64m", "-Xbatch", "Loop", times, "pages")
+		r := recordAsked(t, startAsked(t, dir, command...))
+		r.whollyComplete(t)
+		generatedLeaf{runtime: "libjli.so", leaves: true}.leads(t, r, touched)
+	})
 	t.Run("luajit", func(t *testing.T) {
 		t.Parallel()
 		need(t, "luajit")

@@ -4,7 +4,7 @@ package asm
 // keep the incoming SP in a register that calls are allowed to change, and call helpers that do not
 // change it.
 
-// keptRegs are registers that hold an SP before a call and still hold it after the call.
+// keptRegs are registers that hold an SP before a call, or may hold one, and still hold it after the call.
 type keptRegs struct {
 	regs   uint16
 	values [16]value
@@ -17,7 +17,7 @@ func (p *paths) kept(s *state, t turn, target uint64) (k keptRegs) {
 		return k
 	}
 	for reg := range s.regs {
-		if callerSaved>>reg&1 != 0 && s.regs[reg].kind == ofSP {
+		if kind := s.regs[reg].kind; callerSaved>>reg&1 != 0 && (kind == ofSP || kind == ofReg) {
 			k.regs |= 1 << reg
 		}
 	}

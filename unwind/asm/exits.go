@@ -7,7 +7,7 @@ package asm
 type Exit struct {
 	At       uint64
 	Target   uint64 // where it leads, unless it is indirect
-	Indirect bool   // a jump through a register or memory
+	Indirect bool   // a jump through a register or memory, or by a ret behind setsReturn, as in retpolines
 }
 
 // LongestSwept is how many bytes of code [Code.Exits] reads at most.
@@ -28,22 +28,30 @@ func (c *Code) Exits(lo, hi uint64) (exits []Exit, known bool) {
 		}
 	}
 	var in insn
+	var sets bool // the instruction before has put an address where ret finds it
 	for at := lo; at < hi; at += uint64(in.n) {
 		if !in.decode(c.bytes(at)) {
 			return exits, false
 		}
 		t, target := in.turn(at)
-		switch t {
-		case branches, jumps:
+		switch {
+		case t == branches, t == jumps:
 			add(at, target)
-		case jumpsFar:
+		case t == jumpsFar, t == returns && sets:
 			exits = append(exits, Exit{At: at, Indirect: true})
 		}
+		sets = in.setsReturn()
 		if next := at + uint64(in.n); next >= hi && (t == onwards || t == branches) {
 			add(at, next)
 		}
 	}
 	return exits, true
+}
+
+// setsReturn reports whether the instruction pushes a word, or replaces the one that SP points to.
+func (in *insn) setsReturn() bool {
+	return in.pushes() > 0 || in.space == 0 && in.vector == legacy && (in.op == 0x87 || in.op == 0x89) &&
+		in.mod == 0 && in.base == rSP && !in.index
 }
 
 // PaddedEnd gives the end of the function that begins at start, if the linker has filled the room behind it

@@ -21,6 +21,7 @@ const (
 	wordSP             // *(SP + at) + off
 	wordBP             // *(BP + at) + off
 	wordWord           // *(*(SP + at) + off)
+	ofReg              // register at + off
 	aligned            // the result of the aligning instruction at image address at (mod 2³²), + off
 )
 
@@ -60,7 +61,15 @@ func (s *state) init(entry bool) {
 	*s = state{entry: entry}
 	s.regs[rSP] = value{kind: ofSP}
 	s.regs[rBP] = value{kind: ofBP}
+	for _, reg := range keepers {
+		s.regs[reg] = value{kind: ofReg, at: reg}
+	}
 }
+
+// keepers are registers that no caller passes anything in: assembly that aligns its stack may keep an earlier SP in one
+// of them, also where it is split into parts that jump to each other through registers. A switch of stacks takes SP
+// from others.
+var keepers = [...]int32{10, 11}
 
 func (s *state) load(addr value) value {
 	if addr.kind == unknown {
@@ -88,7 +97,7 @@ func (s *state) load(addr value) value {
 }
 
 func (s *state) store(addr, v value) {
-	if addr.kind == unknown || addr.kind == wordWord || addr.kind >= imageAddress {
+	if addr.kind == unknown || addr.kind == wordWord || addr.kind == ofReg || addr.kind >= imageAddress {
 		return
 	}
 	for i := range s.slots[:s.n] {
@@ -97,7 +106,7 @@ func (s *state) store(addr, v value) {
 			return
 		}
 	}
-	if v.kind == unknown && s.entry {
+	if (v.kind == unknown || v.kind == ofReg) && s.entry {
 		return
 	}
 	if s.n == maxSlots {

@@ -392,7 +392,8 @@ func (p *paths) function(start, hi uint64) *reading {
 		t, _ := in.turn(addr)
 		f.call = t == calls || t == callsFar
 		sp := s.regs[rSP]
-		if sp.kind == ofSP && (sp.off > 0 && !p.c.readsReturn(start, addr) || t == returns && sp.off != 0) {
+		if sp.kind == ofSP && (sp.off > 0 && !p.c.readsReturn(start, addr) || t == returns && sp.off != 0) ||
+			sp.kind == ofReg && t == returns {
 			sane = false
 		}
 		f.sp, f.bp = s.rules()
@@ -402,8 +403,8 @@ func (p *paths) function(start, hi uint64) *reading {
 	}
 	p.eachBlock(note)
 	if !sane || p.c.isSpent() {
-		// SP does not point to the return address at a ret, or words above the return
-		// address are popped: start is not the start of a function. Or not all of it was read.
+		// SP does not point to the return address at a ret, or is what a register held at the start, or words
+		// above the return address are popped: start is not the start of a function. Or not all of it was read.
 		return &reading{start: start, end: start}
 	}
 	slices.SortFunc(r.found, func(a, b found) int { return cmp.Compare(a.off, b.off) })
@@ -542,6 +543,11 @@ func (s *state) ruleAtRet() rule.Rule {
 		m, ok2 := rule.InWords(int64(v.off))
 		c, ok = rule.PackSaved(k, m)
 		ok = ok && ok1 && ok2
+	case ofReg:
+		kind = rule.GuessReg
+		plus, fits := rule.InWords(int64(v.off))
+		c, ok = rule.PackInReg(uint8(v.at), plus)
+		ok = ok && fits
 	default:
 		return rule.None
 	}

@@ -12,7 +12,8 @@ type Window struct {
 	code   *Code
 	layout elf.Layout
 	reader bytes.Reader
-	lo, hi uint64 // of the code that was read
+	data   []byte // the code that was read
+	lo, hi uint64 // of it
 	buf    [windowBefore + windowAfter]byte
 }
 
@@ -39,7 +40,7 @@ func (w *Window) Around(pc, start, end uint64) (addr uint64, buf []byte) {
 
 // Set makes the window read data, which is the code at addr. data is used until the next call.
 func (w *Window) Set(addr uint64, data []byte) {
-	w.lo, w.hi = addr, addr+uint64(len(data))
+	w.data, w.lo, w.hi = data, addr, addr+uint64(len(data))
 	w.reader.Reset(data)
 	w.layout.Loads[0] = elf.Load{Vaddr: w.lo, Filesz: w.hi - w.lo, Memsz: w.hi - w.lo, Flags: elf.PF_X}
 	for i := range w.code.pages {

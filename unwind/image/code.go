@@ -148,17 +148,6 @@ func (a *answers) put(off uint64, yes bool) {
 // leaves is MayLeave for a call of the function at addr.
 func (im *Image) leaves(addr uint64) bool { return im.mayReach(addr, inNoFile) }
 
-// CallsOther says whether the call before pc, which lies in m, calls a function directly from which no jump
-// leads to the one around callee, an address of the image. It is false if that is not known.
-func (im *Image) CallsOther(m *vmas.Mapping, pc, callee uint64) bool {
-	c, addr := im.CodeAt(m, pc-1)
-	if c == nil {
-		return false
-	}
-	target, direct := c.DirectCall(addr + 1)
-	return direct && !im.mayReach(target, callee)
-}
-
 // LeadsElsewhere says whether no jump leads from the function that begins at entry, which lies in m, to the
 // one around callee, an address of the process; with 0, whether none leads out of the image. It is false if
 // that is not known.
@@ -182,37 +171,57 @@ const (
 	inNoFile
 )
 
-// mayReach says whether a call of the function at addr can lead to the one around another address, itself or
-// by way of tail calls, or to where a register or a pointer says, as by a procedure linkage table. It is true
-// if that is not known. With inNoFile, tail calls by such a table are passed over: they lead to functions of
-// other files.
-func (im *Image) mayReach(addr, other uint64) bool {
+// mayReach says whether [Image.reach] has found a way, or a way cannot be ruled out.
+func (im *Image) mayReach(addr, other uint64) bool { return im.reach(addr, other) != nowhere }
+
+// A way says whether a call leads to a function.
+type way uint8
+
+const (
+	nowhere way = iota // it does not
+	there              // it may
+	perhaps            // nobody knows where it leads
+)
+
+// reach says whether a call of the function at addr can lead to the one around another address, itself or by way of
+// tail calls, or to where a register or a pointer says, as by a procedure linkage table. With inNoFile, tail calls by
+// such a table are passed over: they lead to functions of other files.
+func (im *Image) reach(addr, other uint64) way {
 	if im.cfi == nil {
-		return true
+		return perhaps
 	}
-	targets := []uint64{addr}
+	var buf [functionsAhead]uint64
+	targets := append(buf[:0], addr)
 	for i := 0; i < len(targets); i++ {
 		d, err := im.cfi.FDE(targets[i])
-		if err != nil || d.Covers(other) || d.End-d.Start > functionSize {
-			return true
+		switch {
+		case err != nil:
+			return perhaps
+		case d.Covers(other):
+			return there
+		case d.End-d.Start > functionSize:
+			return perhaps
+		}
+		if _, jumps := im.code.Stub(targets[i]); jumps {
+			return perhaps
 		}
 		exits, known := im.code.Exits(d.Start, d.End)
 		if !known || len(exits) > functionsAhead {
-			return true
+			return perhaps
 		}
 		for _, x := range exits {
 			if x.Indirect {
-				return true
+				return perhaps
 			}
 			if !slices.Contains(targets, x.Target) && (other != inNoFile || !im.isLinkage(x.Target)) {
 				targets = append(targets, x.Target)
 			}
 		}
 		if len(targets) > functionsAhead {
-			return true
+			return perhaps
 		}
 	}
-	return false
+	return nowhere
 }
 
 // isLinkage says whether an address is in a procedure linkage table: it jumps where a pointer says, and CFI

@@ -51,6 +51,19 @@ func (c *contents) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
+// readCached fills p, and reports whether the page cache has it all.
+func (c *contents) readCached(p []byte, off int64) bool {
+	s := c.image.source
+	switch {
+	case s == nil || off < 0 || off > s.size || c.slow:
+		return false
+	case s.file == nil:
+		return copy(p, s.memory[min(off, int64(len(s.memory))):]) == len(p)
+	}
+	n, err := s.readNow(p, off)
+	return err == nil && n == len(p)
+}
+
 // endOf is io.EOF if n bytes do not fill p.
 func endOf(n int, p []byte) error {
 	if n < len(p) {

@@ -37,6 +37,7 @@ type Image struct {
 	calls    answers        // of IsReturn
 	leaving  answers        // of MayLeave
 	hostless answers        // of CallsNoHost
+	edges    edges          // of CallsOther
 	code     *asm.Code      // for code without CFI; on i386 for start code and the ends of coroutines
 	survey   survey         // likewise
 	debug    debugInfo

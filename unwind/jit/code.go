@@ -99,6 +99,7 @@ type Reader struct {
 	source Source
 	window *asm.Window
 	ways   asm.Ways
+	method []byte // code before a PC
 }
 
 // NewReader returns a Reader that knows nothing yet.

@@ -28,7 +28,8 @@ func (r *Reader) readRule(pid uint32, m *vmas.Mapping, pc uint64, exact bool) (r
 const Thunk = rule.GuessSP | 1<<16
 
 // RuleFarther finds a rule where neither Rule nor frame pointers have: it follows paths past calls and
-// through other code, such as an epilogue that all functions share.
+// through other code, such as an epilogue that all functions share, and where these lead nowhere, it looks for the
+// prologue.
 func (r *Reader) RuleFarther(c *Code, space *vmas.Space, pc, lookup uint64) rule.Rule {
 	if known, ok := c.now.over[lookup]; ok {
 		return known
@@ -57,12 +58,36 @@ func (r *Reader) RuleFarther(c *Code, space *vmas.Space, pc, lookup uint64) rule
 	found = rule.Uncovered
 	if read, ok := r.ways.Rule(); ok {
 		found = read
+	} else if read, ok := r.ruleByPrologue(c, space, pc); ok {
+		found = read
 	}
 	if len(c.now.over) >= maxRules {
 		clear(c.now.over)
 	}
 	c.now.over[lookup] = found
 	return found
+}
+
+// longestMethod is how far a prologue is looked for.
+const longestMethod = 16 << 10
+
+// ruleByPrologue gives the rule for pc, an instruction in generated code, by [asm.Window.ByPrologue].
+func (r *Reader) ruleByPrologue(c *Code, space *vmas.Space, pc uint64) (rule.Rule, bool) {
+	m := space.Find(pc)
+	if m == nil || r.source != Live {
+		return rule.Uncovered, false
+	}
+	if r.method == nil {
+		r.method = make([]byte, longestMethod)
+	}
+	c.far++
+	lo := max(m.Start, pc-min(pc, longestMethod))
+	code := r.method[:pc-lo]
+	if r.files.ReadMemory(c.pid, code, lo) < len(code) {
+		return rule.Uncovered, false
+	}
+	r.window.Set(lo, code)
+	return r.window.ByPrologue(pc)
 }
 
 // IsCall says whether the code before pc, in generated code in m, is a call. known is false if that code
