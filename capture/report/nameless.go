@@ -15,11 +15,15 @@ const (
 	leastIn       = 10 // percent of the samples without names: below that, an image is not named
 	mostAdvised   = 3  // files, those with most samples
 
+	// mostEntry is how many frames a stack may begin with before those of the program: what the C library calls a thread's
+	// function or main from, which has no name of its own where the library is stripped.
+	mostEntry = 3
+
 	theNotes = "see the notes at the end"
 )
 
 // A namelessness is what has no names in a profile. Samples whose stacks have several frames without a name belong to
-// the innermost of these.
+// the innermost of these. Frames with which stacks begin do not count, or all stacks would go through such code.
 type namelessness struct {
 	all, leaves uint64 // samples, and those of them that end in code without a name
 	through     uint64 // those whose stacks go through such code
@@ -35,14 +39,23 @@ func findNameless(p *profile.Profile) *namelessness {
 		return !f.Known && f.Kind.IsCode()
 	}
 	innermost := make([]int32, len(p.Nodes)) // the innermost such frame of a stack, 0 for none
+	depth := make([]int32, len(p.Nodes))     // frames of code from the root on
 	for i := 1; i < len(p.Nodes); i++ {      // parents come before their children
-		if innermost[i] = innermost[p.Nodes[i].Parent]; without(int32(i)) {
+		parent, kind := p.Nodes[i].Parent, p.Frames[p.Nodes[i].Frame].Kind
+		if depth[i] = depth[parent]; kind.IsCode() {
+			depth[i]++
+		}
+		innermost[i] = innermost[parent]
+		if without(int32(i)) && (kind == profile.JIT || depth[i] > mostEntry) {
 			innermost[i] = int32(i)
 		}
 	}
 	for _, s := range p.Samples {
 		n.all += s.Count
 		at := innermost[s.Node]
+		if s.Node > 0 && without(s.Node) {
+			at = s.Node
+		}
 		if at == 0 {
 			continue
 		}
