@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ func TestPerfMapsAreKept(t *testing.T) {
 	// The program's input ends when the recorder holds the map: how long that takes is for tests that judge by time.
 	const held = `{ echo; while [ -d /proc/$u ] && ! ls -l /proc/$u/fd | grep -q perf-[0-9]*.map$; do ` +
 		`sleep 0.01; done; } | `
+	var one sync.Mutex // at a time writes /tmp/perf-1.map
 	for _, c := range []struct{ name, script string }{
 		{"PID namespace", held + "unshare -pf --mount-proc %[1]s %[2]d kept"},
 		{"PID and mount namespace", held +
@@ -33,6 +35,10 @@ func TestPerfMapsAreKept(t *testing.T) {
 			for _, output := range []string{"out.folded", "out.data"} {
 				t.Run(fmt.Sprintf("%s %s %s", c.name, option, output), func(t *testing.T) {
 					t.Parallel()
+					if c.name == "PID namespace" {
+						one.Lock()
+						defer one.Unlock()
+					}
 					folded, e := recordMapped(t, fmt.Sprintf(c.script, mappedAt(t, program), counted), option, output)
 					if want := fmt.Sprintf(";main;generated_one_[j] %d\n", counted); !strings.Contains(folded, want) {
 						t.Errorf("no %q in\n%s\n%s", want, folded, e.stderr)
