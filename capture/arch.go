@@ -29,7 +29,7 @@ func isUnwound(name string) bool {
 	return slices.ContainsFunc(rule.Arches[:], func(a *rule.Arch) bool { return slices.Contains(a.Names, name) })
 }
 
-// hasOtherRegisters says whether samples have general registers that x86 does not have. In a recording that
+// hasOtherRegisters reports whether samples have general registers that x86 does not have. In a recording that
 // was cut, nothing else tells the architecture. x86 has vector registers behind these (asm/perf_regs.h).
 func hasOtherRegisters(events []perfring.Attr) bool {
 	const general, vector = 24, 32 // PERF_REG_X86_64_MAX, PERF_REG_X86_XMM0

@@ -226,11 +226,11 @@ func (c *conversion) prepare(l *lane, sink Sink) {
 	})
 }
 
-// joins says whether stacks that the copy cuts off are completed. Strict stacks are not, and neither are
+// joins reports whether stacks that the copy cuts off are completed. Strict stacks are not, and neither are
 // pairs, which compare what a copy of a given size shows.
 func (o *ConvertOptions) joins() bool { return !o.NoJoin && !o.Strict && !o.Pairs }
 
-// HasStacks says whether samples of any of the events have copies of the user stack.
+// HasStacks reports whether samples of any of the events have copies of the user stack.
 func HasStacks(events []perfring.Attr) bool {
 	for i := range events {
 		if events[i].PerfEventAttr.Sample_type&unix.PERF_SAMPLE_STACK_USER != 0 {

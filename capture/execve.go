@@ -77,7 +77,7 @@ func (e *execve) identify() {
 	}
 }
 
-// loading says whether a sample was taken in load_elf_binary. replacing says whether that was in
+// loading reports whether a sample was taken in load_elf_binary. replacing reports whether that was in
 // begin_new_exec.
 func (e *execve) loading(sm *perfring.Sample) (loading, replacing bool) {
 	if sm.CPUMode() != unix.PERF_RECORD_MISC_KERNEL {
@@ -96,7 +96,7 @@ func (e *execve) loading(sm *perfring.Sample) (loading, replacing bool) {
 	return false, false
 }
 
-// unseen says whether a sample may have been taken in load_elf_binary without showing it: because the kernel
+// unseen reports whether a sample may have been taken in load_elf_binary without showing it: because the kernel
 // hides its symbols, or because the kernel's part of the callchain ends before the code by which the kernel
 // is entered.
 func (e *execve) unseen(sm *perfring.Sample) bool {
@@ -115,7 +115,7 @@ func (e *execve) unseen(sm *perfring.Sample) bool {
 	return true
 }
 
-// within says whether an address of a callchain is in one of the ranges. A return address may be the end of a
+// within reports whether an address of a callchain is in one of the ranges. A return address may be the end of a
 // function's code.
 func within(ranges []kernelRange, ip uint64) bool {
 	for i := range ranges {
@@ -195,7 +195,7 @@ func kindOf(name []byte) symbolKind {
 	return otherSymbol
 }
 
-// isStack says whether a walk shows that the registers belong to the stack. Those of the old program do until
+// isStack reports whether a walk shows that the registers belong to the stack. Those of the old program do until
 // its memory is replaced, and those of the new program do once they are set. On the stack of another program,
 // there is no return address that these registers lead to, or it leads to no caller.
 func isStack(res *unwind.Result) bool {

@@ -95,7 +95,7 @@ func (f *flight) Written() int64 { return f.written }
 // Close writes what is left to the last file. If not all of it can be written, a part of it is better than nothing.
 func (f *flight) Close() error { return f.dump(false) }
 
-// due says whether the next part is to begin.
+// due reports whether the next part is to begin.
 func (f *flight) due() bool {
 	p := &f.parts[len(f.parts)-1]
 	return p.bytes-p.stated >= f.most/partsKept || time.Since(p.began) >= f.rotation.Last/partsKept

@@ -62,7 +62,7 @@ func (i *impatient) ReadMemory(pid uint32, buf []byte, addr uint64) int {
 	}
 }
 
-// isHung says whether the memory of a process is not read, as reads of it or of too many others hang.
+// isHung reports whether the memory of a process is not read, as reads of it or of too many others hang.
 func (i *impatient) isHung(pid uint32) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -92,7 +92,7 @@ func (j *joiner) take(h *held) error {
 	return j.hold(h)
 }
 
-// isOpen says whether a sample's stack was cut off and may be completed.
+// isOpen reports whether a sample's stack was cut off and may be completed.
 func isOpen(w *perfdata.Walked) bool {
 	return w.Result != nil && w.Result.Open > 0 && w.Space != nil && w.Sample.Time != 0
 }
@@ -115,7 +115,7 @@ func (j *joiner) seen(w *perfdata.Walked) error {
 	return nil
 }
 
-// mayHelp says whether there may be a stack that the links of a walk complete: where stacks are cut, as
+// mayHelp reports whether there may be a stack that the links of a walk complete: where stacks are cut, as
 // often as they are, and where they are so deep that the next one may be. How much was copied does not say
 // how deep a stack is: the copy goes on above the first frame of a thread.
 func (j *joiner) mayHelp(w *perfdata.Walked) bool {
@@ -138,7 +138,7 @@ func (j *joiner) cut(space uint64) {
 	j.wanted[space] = min(n+helpersOfCut, maxHelpers)
 }
 
-// waits says whether something waits, so that later records have to wait, too.
+// waits reports whether something waits, so that later records have to wait, too.
 func (j *joiner) waits() bool { return j.from < len(j.queue) }
 
 // hold puts a record into the queue, or hands it on if it need not wait.

@@ -70,10 +70,10 @@ func (i *interruptedStack) read(pid uint32, fixed unwind.Piece, buf []byte, addr
 	return n
 }
 
-// saw says whether any stack was read.
+// saw reports whether any stack was read.
 func (i *interruptedStack) saw() bool { return i.seed != maphash.Seed{} }
 
-// note records what was seen of the current thread, and says whether that is enough to count for the sample.
+// note records what was seen of the current thread, and reports whether that is enough to count for the sample.
 func (i *interruptedStack) note(pid uint32, start uint64, fixed unwind.Piece, above []byte, now uint64) bool {
 	if !i.saw() {
 		i.seed = maphash.MakeSeed()
@@ -98,7 +98,7 @@ func (i *interruptedStack) note(pid uint32, start uint64, fixed unwind.Piece, ab
 	return !s.other && s.times >= enoughSightings
 }
 
-// waits says whether the current thread waits in a system call with SP on the sampled stack, and its memory
+// waits reports whether the current thread waits in a system call with SP on the sampled stack, and its memory
 // has the bytes of fixed. start is when the thread began.
 func (i *interruptedStack) waits(pid uint32, fixed unwind.Piece) (start uint64, ok bool) {
 	text, err := i.readText(pid, process.Syscall)

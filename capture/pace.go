@@ -36,7 +36,7 @@ func (p *pace) due(now time.Time) time.Duration {
 	return max(-p.credit, wakeLeast-since, 0)
 }
 
-// waited says whether the rings were crowded when a wake-up had waited for as long as the pace said.
+// waited reports whether the rings were crowded when a wake-up had waited for as long as the pace said.
 func (p *pace) waited(crowded bool) {
 	if crowded {
 		p.longest = max(p.longest/2, wakeLeast)
@@ -45,7 +45,7 @@ func (p *pace) waited(crowded bool) {
 	}
 }
 
-// findsNew says whether a file was new lately.
+// findsNew reports whether a file was new lately.
 func (p *pace) findsNew(now time.Time) bool { return now.Sub(p.found) <= lately }
 
 // foundNew says that a wake-up has found a file that was not known. Others may follow soon.

@@ -73,7 +73,7 @@ func (s *Session) pairOf(sm *perfring.Sample, res *unwind.Result) *perfdata.Pair
 	return &s.pair
 }
 
-// agree says whether the kernel's chain has the entries of the repeated walk.
+// agree reports whether the kernel's chain has the entries of the repeated walk.
 func agree(w *unwind.FrameWalk, own []uint64) bool {
 	if len(own) < len(w.IPs) || w.End == unwind.NoFrame && len(own) > len(w.IPs) {
 		return false

@@ -20,10 +20,10 @@ type readAccount struct {
 // A vain is how much of the last bursts was spent in vain, in ns.
 type vain int64
 
-// spend takes in that a burst is over.
+// spend notes that a burst is over.
 func (v *vain) spend() { *v = min(*v+vain(burstPrice), mostVain*vain(burstPrice)) }
 
-// earn takes in that so many stacks were completed.
+// earn notes that so many stacks were completed.
 func (v *vain) earn(stacks int64) { *v = max(*v-vain(stacks*worthwhile), 0) }
 
 // bursts is how many.
@@ -74,7 +74,7 @@ func (a *readAccount) earn(s settled) {
 	a.credit = min(a.credit+s.missed*missWorth>>(3*max(a.vain.bursts()-1, 0)), mostBursts*burstPrice)
 }
 
-// mayRead says whether there is a burst, or credit for one, which begins then.
+// mayRead reports whether there is a burst, or credit for one, which begins then.
 func (a *readAccount) mayRead() bool {
 	for a.left <= 0 && a.credit >= burstPrice {
 		a.left, a.credit = a.left+burstPrice, a.credit-burstPrice
@@ -85,7 +85,7 @@ func (a *readAccount) mayRead() bool {
 // worth is what may be spent: on the burst, and on those that there is credit for.
 func (a *readAccount) worth() int64 { return a.left + a.credit/burstPrice*burstPrice }
 
-// spend takes the price of a read from what is left of the burst, and says whether that ends it.
+// spend takes the price of a read from what is left of the burst, and reports whether that ends it.
 func (a *readAccount) spend(ns uint64) (over bool) {
 	if a.left <= 0 {
 		return false

@@ -422,7 +422,7 @@ func (r *recording) describeKernel() error {
 	return describe(r.writer)
 }
 
-// kernelToo says whether any event is sampled in the kernel.
+// kernelToo reports whether any event is sampled in the kernel.
 func (r *recording) kernelToo() bool {
 	for _, a := range r.source.Attrs() {
 		if a.PerfEventAttr.Bits&unix.PerfBitExcludeKernel == 0 {

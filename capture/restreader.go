@@ -94,14 +94,14 @@ func (r *restReader) drainEvery(usual time.Duration) time.Duration {
 	return min(usual, r.every)
 }
 
-// isOn says whether stacks are read when they are sampled.
+// isOn reports whether stacks are read when they are sampled.
 func (r *restReader) isOn() bool { return r != nil && r.on }
 
 // errRestHangs is about stacks that somebody keeps from being read.
 var errRestHangs = errors.New("memory: a read hangs, and until it ends, no other stacks are read " +
 	"when they are sampled on the same CPU")
 
-// hangs says whether any read hangs at a time.
+// hangs reports whether any read hangs at a time.
 func (r *restReader) hangs(now uint64) bool {
 	for _, s := range r.stacks {
 		if s.Hangs(now) {
@@ -140,7 +140,7 @@ func (r *restReader) add(sm *perfring.Sample, stack *unwind.Stack) {
 	}
 }
 
-// walked takes in the walk over that stack, and says whether what was read has completed it.
+// walked notes the walk over that stack, and reports whether what was read has completed it.
 func (r *restReader) walked(sm *perfring.Sample, stack *unwind.Stack, res *unwind.Result,
 	by *unwind.Unwinder,
 ) link.Outcome {

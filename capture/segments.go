@@ -87,7 +87,7 @@ func (s *segments) create() (err error) {
 // Written is how many bytes were written to all files.
 func (s *segments) Written() int64 { return s.before + s.Writer.Written() }
 
-// due says whether the next file is to begin.
+// due reports whether the next file is to begin.
 func (s *segments) due() bool {
 	r := s.rotation
 	return r.asked.Swap(false) || r.Size > 0 && s.Writer.Written()-s.stated >= r.Size ||

@@ -111,9 +111,9 @@ type Config struct {
 	// stack that a signal handler has left can be read from the thread, and a file is waited for only as long
 	// as the rings have room.
 	Live bool
-	// Room says whether the rings of a running recording have much room; nil if that is not known.
+	// Room reports whether the rings of a running recording have much room; nil if that is not known.
 	Room func() bool
-	// SomeRoom says whether they have any that can be waited for.
+	// SomeRoom reports whether they have any that can be waited for.
 	SomeRoom func() bool
 	// Waits is called every few milliseconds while a running recording waits for a file. Of the session, it may
 	// call Glance only. It may be nil.
@@ -289,7 +289,7 @@ func (s *Session) follow(rec perfring.Record, f *perfring.Format) (c *replay.Cha
 }
 
 // Expect starts to open the file that a record maps, before the record is taken: by then a short-lived
-// process may be gone, and so may its file. It says whether the file is being opened: most are known.
+// process may be gone, and so may its file. It reports whether the file is being opened: most are known.
 func (s *Session) Expect(rec perfring.Record) (opens bool) {
 	s.commandLines.expect(rec, s.format)
 	if s.teller != nil && rec.Type() == perfring.RecordExit {
@@ -315,11 +315,11 @@ func (s *Session) Glance(rec perfring.Record) {
 	}
 }
 
-// seesHandlers says whether stacks were read that handlers have interrupted. What alternates there must not
+// seesHandlers reports whether stacks were read that handlers have interrupted. What alternates there must not
 // be looked at in step with it.
 func (s *Session) seesHandlers() bool { return s.interrupted.saw() }
 
-// sawGaps says whether copies of stacks have ended at pages that were never touched, and that are to be read
+// sawGaps reports whether copies of stacks have ended at pages that were never touched, and that are to be read
 // now, since it was last asked: the same happens to other threads, until such pages of their stacks are read.
 func (s *Session) sawGaps() bool {
 	if s.reader == nil {
@@ -526,7 +526,7 @@ func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
 	return res, true
 }
 
-// isReplaced says whether the memory of a sample is not, or may not be, what its registers belong to, because
+// isReplaced reports whether the memory of a sample is not, or may not be, what its registers belong to, because
 // the task is inside execve.
 func (s *Session) isReplaced(sm *perfring.Sample, space *vmas.Space, res *unwind.Result) bool {
 	isOther := sm.DynSize == 0 || !isStack(res)
@@ -574,7 +574,7 @@ func (s *Session) space(pid uint32) *vmas.Space {
 	return space
 }
 
-// refresh reads the mappings of a process again, but not too often, and says whether they have changed.
+// refresh reads the mappings of a process again, but not too often, and reports whether they have changed.
 func (s *Session) refresh(pid uint32) bool {
 	s.describeCopied()
 	return s.table.Refresh(pid)

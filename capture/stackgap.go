@@ -30,7 +30,7 @@ type gaps struct {
 	read    map[stackGap]uint64 // when, by process and page
 }
 
-// note takes in a gap that was seen at a time, unless it was read already. It says whether it did.
+// note keeps a gap that was seen at a time, unless it was read already. It reports whether it did.
 func (g *gaps) note(gap stackGap, now uint64) bool {
 	const page = 4096
 	key := stackGap{pid: gap.pid, start: gap.start / page}

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isThere says whether a page of this process is in memory: bit 63 of its entry in /proc/PID/pagemap.
+// isThere reports whether a page of this process is in memory: bit 63 of its entry in /proc/PID/pagemap.
 func isThere(t *testing.T, page []byte) bool {
 	t.Helper()
 	file, err := os.Open("/proc/self/pagemap")

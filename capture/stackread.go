@@ -96,8 +96,8 @@ func (rd *stackRead) set(planned []process.Part, memory [][]byte) {
 // last is the outermost part.
 func (rd *stackRead) last() *memoryPart { return &rd.parts[len(rd.parts)-1] }
 
-// find takes in those of the frames that are there: there is a return address of theirs in its place. A leaf
-// is taken for there if the thread was sampled in it last, and recently. It says whether any is.
+// find keeps those of the frames that are there: there is a return address of theirs in its place. A leaf
+// is taken for there if the thread was sampled in it last, and recently. It reports whether any is.
 func (rd *stackRead) find(frames []unwind.OpenFrame, recently bool) bool {
 	rd.frames = rd.frames[:0]
 	for i, f := range frames {
@@ -240,7 +240,7 @@ func (s *Session) walkRead(space *vmas.Space, rd *stackRead, f *unwind.OpenFrame
 	return s.walker.WalkOn(space, *f, &unwind.Stack{Base: base, Data: data, Asked: uint64(len(data))})
 }
 
-// seenByRead takes in what a walk over a read shows.
+// seenByRead notes what a walk over a read shows.
 func (s *Session) seenByRead(rd *stackRead, res *unwind.Result) {
 	j := s.joiner
 	j.frames = res.LinksOfRead(&j.log, rd.space, rd.time, j.frames)

@@ -176,12 +176,12 @@ func (r *stackReader) noteRoot(tid uint32, space, low, sp, now uint64) {
 	}
 }
 
-// noteGap takes in a gap that was seen at a time.
+// noteGap keeps a gap that was seen at a time.
 func (r *stackReader) noteGap(g stackGap, now uint64) {
 	r.newGaps = r.gaps.note(g, now) || r.newGaps
 }
 
-// completed takes in what has become of a stack of an address space that was cut off.
+// completed notes what has become of a stack of an address space that was cut off.
 func (r *stackReader) completed(space uint64, tid uint32, outcome link.Outcome) {
 	r.misses.count(tid, outcome != link.Joined)
 	if outcome == link.Joined {
@@ -214,7 +214,7 @@ func (r *stackReader) watch(now uint64) (err error) {
 	return err
 }
 
-// note takes in a stack that was cut off in a sample of a time.
+// note keeps a stack that was cut off in a sample of a time.
 func (r *stackReader) note(c *cutStack, now uint64) {
 	w := r.watched[c.tid]
 	if w == nil || w.pid != c.pid || w.space != c.space {
@@ -238,7 +238,7 @@ func (r *stackReader) note(c *cutStack, now uint64) {
 	}
 }
 
-// isSteady says whether the stack is steady as of a time.
+// isSteady reports whether the stack is steady as of a time.
 func (w *watchedStack) isSteady(now uint64) bool {
 	return len(w.there) > 0 && now > w.astray+watchedFor
 }
@@ -260,7 +260,7 @@ func (w *watchedStack) apart(now uint64) time.Duration {
 	return min(most, max(soonestRead, time.Duration(now-min(now, w.since))/readShare))
 }
 
-// add adds a frame as the newest, for the oldest one if there are many, and says whether it was not there.
+// add adds a frame as the newest, for the oldest one if there are many, and reports whether it was not there.
 func (w *watchedStack) add(f *unwind.OpenFrame) (isNew bool) {
 	i := indexOf(w.frames, f)
 	isNew = i < 0
@@ -279,7 +279,7 @@ func indexOf(frames []unwind.OpenFrame, f *unwind.OpenFrame) int {
 	return slices.IndexFunc(frames, func(g unwind.OpenFrame) bool { return g.IsAt(f) })
 }
 
-// forget forgets frames, and says whether there were such.
+// forget forgets frames, and reports whether there were such.
 func (w *watchedStack) forget(which func(*unwind.OpenFrame) bool) bool {
 	n := len(w.frames)
 	w.frames = slices.DeleteFunc(w.frames, func(f unwind.OpenFrame) bool { return which(&f) })
@@ -317,10 +317,10 @@ func (r *stackReader) isDue(w *watchedStack, now uint64) (from uint64, ok bool) 
 	return w.next(now)
 }
 
-// mayHang says whether the readings have begun, and none has come yet.
+// mayHang reports whether the readings have begun, and none has come yet.
 func (u *readings) mayHang(now uint64) bool { return !u.some && now >= u.begins }
 
-// hasRoom says whether one more thread can be watched, and forgets those that are not cut off any more if
+// hasRoom reports whether one more thread can be watched, and forgets those that are not cut off any more if
 // there is no room otherwise.
 func (r *stackReader) hasRoom(now uint64) bool {
 	if len(r.watched) >= maxWatched {
@@ -438,7 +438,7 @@ func (r *stackReader) mayPlan(space uint64) int64 {
 	return n
 }
 
-// mayAsk says whether a process may be asked for readings, of a gap or of stacks: there are few at a time,
+// mayAsk reports whether a process may be asked for readings, of a gap or of stacks: there are few at a time,
 // and no other ones if they hang or are slow.
 func (r *stackReader) mayAsk(pid uint32, now uint64, gap bool) bool {
 	more := maxOfOne
@@ -610,7 +610,7 @@ func (r *stackReader) forget() {
 	}
 }
 
-// spend takes the price of a reading from what may be read, and says whether what was read can have been
+// spend takes the price of a reading from what may be read, and reports whether what was read can have been
 // there together.
 func (r *stackReader) spend(u *readings) (together bool) {
 	took := u.next.Ended - min(u.next.Began, u.next.Ended)
@@ -632,7 +632,7 @@ func (r *stackReader) framesOf(rd *stackRead) (frames []unwind.OpenFrame, recent
 	return nil, false // the thread has ended since, or its process has executed another program
 }
 
-// done takes in what a reading has shown of the end of a stack, as takeRead returns it, and whether any frame
+// done notes what a reading has shown of the end of a stack, as takeRead returns it, and whether any frame
 // was there. It says how much to read the next time; a large frame at which a reading ends is passed over.
 func (r *stackReader) done(rd *stackRead, root uint64, end *unwind.OpenFrame) {
 	w := r.watched[rd.tid]

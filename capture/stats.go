@@ -140,7 +140,7 @@ func (s *Stats) count(sm *perfring.Sample, r *unwind.Result, joined bool) {
 	}
 }
 
-// countSources counts how the frames of a stack were found, and says whether some were not found by CFI. As
+// countSources counts how the frames of a stack were found, and reports whether some were not found by CFI. As
 // nearly all are, only the others are counted one by one.
 func (s *Stats) countSources(frames []unwind.Frame) (guessed bool) {
 	others, before := 0, s.FramesBy[unwind.BySample]

@@ -41,7 +41,7 @@ type ProcessSink interface {
 	// Ended is called for a process that cannot be read any more: its EXIT is in the rings, and will be written
 	// later.
 	Ended(pid uint32)
-	// Sweep is called every few seconds, with a function that says whether a process is still known.
+	// Sweep is called every few seconds, with a function that reports whether a process is still known.
 	Sweep(known func(pid uint32) bool)
 }
 

@@ -24,7 +24,7 @@ func (s *Session) SeedLater(pids []int) error {
 	return s.table.SeedLater(all)
 }
 
-// HasUnread says whether SeedSome would read anything.
+// HasUnread reports whether SeedSome would read anything.
 func (s *Session) HasUnread() bool { return s.table.HasUnread() }
 
 // SeedSome reads processes that are still to be read, as long as more says so. A process that is gone, or may

@@ -17,7 +17,7 @@ type FDE struct {
 // Section names the section that holds the FDE.
 func (d *FDE) Section() string { return d.frames.name }
 
-// Covers says whether pc lies in the FDE's range.
+// Covers reports whether pc lies in the FDE's range.
 func (d *FDE) Covers(pc uint64) bool { return pc-d.Start < d.End-d.Start }
 
 // fde decodes the FDE at offset.

@@ -54,10 +54,10 @@ func parseHdr(hdr Section, ptrSize uint8, text uint64) searchTable {
 	return s
 }
 
-// isDataRel says whether the table has the one encoding that every linker writes.
+// isDataRel reports whether the table has the one encoding that every linker writes.
 func (s *searchTable) isDataRel() bool { return s.enc == peDataRel|peSdata4 && s.bases.ptrSize == 8 }
 
-// isSorted says whether the starts are in the order that search needs.
+// isSorted reports whether the starts are in the order that search needs.
 func (s *searchTable) isSorted() bool {
 	if s.isDataRel() {
 		last := int32(math.MinInt32)

@@ -90,7 +90,7 @@ func (r *Row) Expr(rule RegRule) []byte { return r.expr(uint32(rule.Offset)) }
 // points into the section.
 func (r *Row) CFAExpr() []byte { return r.expr(r.CFA.expr) }
 
-// HasExpressions says whether the CFA or a register of the row is given by an expression.
+// HasExpressions reports whether the CFA or a register of the row is given by an expression.
 func (r *Row) HasExpressions() bool {
 	if r.CFA.Kind == CFAExpression {
 		return true

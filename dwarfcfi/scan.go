@@ -181,7 +181,7 @@ func (s *ehFrameScan) cie(entry []byte, addr uint64) (enc uint8, ok bool) {
 	return enc, fixedSize(enc, s.ptrSize) > 0 && (enc&^peFormat == 0 || enc&^peFormat == pePCRel)
 }
 
-// covers says whether the addresses that an FDE covers lie in an executable segment.
+// covers reports whether the addresses that an FDE covers lie in an executable segment.
 func (s *ehFrameScan) covers(entry []byte, addr uint64, enc uint8) bool {
 	b := bases{section: addr, ptrSize: s.ptrSize}
 	c := elf.Cursor{Data: entry, Pos: 8}

@@ -27,7 +27,7 @@ type Event struct {
 	CPUs []int // the only CPUs that the event exists on: one kind of core of a hybrid machine; nil: all
 }
 
-// Tracepoint says whether the event is a tracepoint: its samples have RAW data.
+// Tracepoint reports whether the event is a tracepoint: its samples have RAW data.
 func (e *Event) Tracepoint() bool { return e.Type == unix.PERF_TYPE_TRACEPOINT }
 
 // ParseEvents reads a list of event names separated by commas, as perf record's -e takes it:

@@ -205,7 +205,7 @@ func TestWaitDoesNotSpinOnExitedTargets(t *testing.T) {
 	}
 }
 
-// A Wait for no time sets no timer, and takes in who woke it and which targets have exited.
+// A Wait for no time sets no timer, and learns who woke it and which targets have exited.
 func TestWaitForNoTime(t *testing.T) {
 	f := startFaulter(t)
 	s := mustOpen(t, Target{PIDs: []int{f.Process.Pid}}, Options{Events: mustEvents(t, "dummy")})

@@ -155,7 +155,7 @@ func (m *merger) fill(q *queue) error {
 	return nil
 }
 
-// isAhead says whether a time has not come yet. It is none then, and to wait for it would keep all that
+// isAhead reports whether a time has not come yet. It is none then, and to wait for it would keep all that
 // follows in the ring.
 func (m *merger) isAhead(t uint64) bool {
 	if t <= m.newest || m.now == nil {

@@ -410,7 +410,7 @@ func (op *opener) openOne(event, pid, cpu int) (fd int, err error) {
 	return -1, refused
 }
 
-// opens says whether an event can be opened without anything of the kernel. Kernels of 2026, and those that their
+// opens reports whether an event can be opened without anything of the kernel. Kernels of 2026, and those that their
 // changes were carried to (6.12.117), refuse the kernel's part of callchains to whoever may not record its code, as of
 // an event with :u.
 func (op *opener) opens(a unix.PerfEventAttr, event, pid, cpu int) bool {

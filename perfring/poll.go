@@ -220,7 +220,7 @@ func (p *poller) beQuiet(is bool) (err error) {
 	return nil
 }
 
-// lookAtQuiet takes in which tasks have ended.
+// lookAtQuiet collects the tasks of the quiet set that have ended.
 func (p *poller) lookAtQuiet() {
 	if p.quiet >= 0 {
 		p.ask(p.quiet)

@@ -114,7 +114,7 @@ func (r *ring) record(pos uint64, size int, scratch []byte) Record {
 	return Record(scratch[:size:size])
 }
 
-// pressing says whether a quarter of the ring or more is not given back to the kernel yet.
+// pressing reports whether a quarter of the ring or more is not given back to the kernel yet.
 func (r *ring) pressing() bool { return r.holds(1) }
 
 // halfFull says the same of half of the ring, nearlyFull of three quarters.

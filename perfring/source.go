@@ -288,7 +288,7 @@ func (s *Source) Wake() { s.poller.wakeUp() }
 // them asked for, however much room there is.
 func (s *Source) UntilQuarter() time.Duration { return time.Duration(s.merger.filling.quarter) }
 
-// Done says whether a Wait has seen the end of all targets and of all tasks that inherited their
+// Done reports whether a Wait has seen the end of all targets and of all tasks that inherited their
 // events. It is never true with all CPUs as target.
 func (s *Source) Done() bool { return s.tasks && s.poller.alive == 0 }
 
@@ -358,23 +358,23 @@ func (s *Source) lookedAhead() iter.Seq[*queue] {
 	}
 }
 
-// Pressing says whether any ring is a quarter full or more.
+// Pressing reports whether any ring is a quarter full or more.
 func (s *Source) Pressing() bool {
 	return slices.ContainsFunc(s.merger.queues, (*queue).pressing)
 }
 
-// Crowded says whether any ring for the side-band is a quarter full or more.
+// Crowded reports whether any ring for the side-band is a quarter full or more.
 func (s *Source) Crowded() bool {
 	return slices.ContainsFunc(s.merger.queues, func(q *queue) bool { return q.sideBand && q.pressing() })
 }
 
-// HalfFull says whether any ring is half full or more, so that nothing may keep the caller from draining it.
+// HalfFull reports whether any ring is half full or more, so that nothing may keep the caller from draining it.
 // It may be called while Drain is running.
 func (s *Source) HalfFull() bool {
 	return slices.ContainsFunc(s.merger.queues, (*queue).halfFull)
 }
 
-// NearlyFull says whether any ring is three quarters full or more. It may be called while Drain is running.
+// NearlyFull reports whether any ring is three quarters full or more. It may be called while Drain is running.
 func (s *Source) NearlyFull() bool {
 	return slices.ContainsFunc(s.merger.queues, (*queue).nearlyFull)
 }

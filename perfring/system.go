@@ -89,7 +89,7 @@ func (sys system) pmuEvent(name, terms string) (Event, error) {
 	return e, err
 }
 
-// hybridName says whether terms is the name of a generalized hardware event, as in cpu_core/cycles/, and
+// hybridName reports whether terms is the name of a generalized hardware event, as in cpu_core/cycles/, and
 // not that of an event of the PMU.
 func (sys system) hybridName(e Event, name, terms string) bool {
 	if e.CPUs == nil || !plainName(terms) {
@@ -221,7 +221,7 @@ func fileNames(entries []os.DirEntry) []string {
 	return names
 }
 
-// plainName says whether name is safe as one component of a path.
+// plainName reports whether name is safe as one component of a path.
 func plainName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
 }

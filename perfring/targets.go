@@ -52,12 +52,12 @@ func (t *Target) checkCPUs(online []int) error {
 	return nil
 }
 
-// samples says whether a task, -1 for all, is sampled on a CPU.
+// samples reports whether a task, -1 for all, is sampled on a CPU.
 func (t *Target) samples(pid, cpu int) bool {
 	return (t.TIDs == nil || slices.Contains(t.TIDs, pid)) && t.samplesOn(cpu)
 }
 
-// samplesOn says whether anything is sampled on a CPU.
+// samplesOn reports whether anything is sampled on a CPU.
 func (t *Target) samplesOn(cpu int) bool { return t.CPUs == nil || slices.Contains(t.CPUs, cpu) }
 
 // listRounds is how often a list of threads is read again while it changes.
@@ -159,7 +159,7 @@ func (sys system) listTask(pid int) ([]int, error) {
 	return tids, nil
 }
 
-// subset says whether all of a, sorted, is in b, sorted.
+// subset reports whether all of a, sorted, is in b, sorted.
 func subset(a, b []int) bool {
 	for _, v := range a {
 		if _, ok := slices.BinarySearch(b, v); !ok {

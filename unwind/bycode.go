@@ -213,7 +213,7 @@ func (w *walk) passedOver(f, next *frame) (caller frame, found, lost bool) {
 	return caller, false, lost
 }
 
-// isEntering says whether f has pushed nothing yet, or BP only, on a return address at an address of the
+// isEntering reports whether f has pushed nothing yet, or BP only, on a return address at an address of the
 // stack.
 func (w *walk) isEntering(f *frame, at uint64) bool {
 	if at == f.sp {

@@ -132,7 +132,7 @@ func (w *walk) anchor(regs *Regs, chain *kernelChain) (next int, fp uint64, anch
 	return 0, 0, false
 }
 
-// linked says whether BP is the frame pointer of f, which lies at p: whether its
+// linked reports whether BP is the frame pointer of f, which lies at p: whether its
 // return address is 8 bytes above where BP points.
 func (w *walk) linked(p *place, f *frame) bool {
 	r := w.rule(p, f)
@@ -145,7 +145,7 @@ func (w *walk) linked(p *place, f *frame) bool {
 	return f.bp >= f.sp && f.bp%8 == 0 && p.keepsBP(r, f.lookup())
 }
 
-// byCFI says whether r comes from CFI and tells where the caller's BP is.
+// byCFI reports whether r comes from CFI and tells where the caller's BP is.
 func byCFI(r rule.Rule) bool {
 	switch r.Kind() {
 	case rule.FromSP, rule.FromBP, rule.Realigned:
@@ -154,7 +154,7 @@ func byCFI(r rule.Rule) bool {
 	return false
 }
 
-// keepsBP says whether the code at pc, which lies at p and has the rule r, uses BP as its frame pointer. This
+// keepsBP reports whether the code at pc, which lies at p and has the rule r, uses BP as its frame pointer. This
 // is assumed of code without CFI, as in [Unwinder.framePointer].
 func (p *place) keepsBP(r rule.Rule, pc uint64) bool {
 	switch r.Kind() {
@@ -168,7 +168,7 @@ func (p *place) keepsBP(r rule.Rule, pc uint64) bool {
 	return false
 }
 
-// inGo says whether pc is in a Go function. These keep BP as a frame pointer whatever
+// inGo reports whether pc is in a Go function. These keep BP as a frame pointer whatever
 // their CFA is computed from.
 func (p *place) inGo(pc uint64) bool {
 	if p.image == nil {
@@ -189,7 +189,7 @@ func (w *walk) rule(p *place, f *frame) rule.Rule {
 	return p.image.Rule(p.m, f.lookup())
 }
 
-// isReturn says whether pc, which has the rule r, can be a return address: it follows a call, or the code
+// isReturn reports whether pc, which has the rule r, can be a return address: it follows a call, or the code
 // cannot be read. Entry code and signal trampolines are exempt: nothing calls them.
 func (w *walk) isReturn(r rule.Rule, pc uint64) bool {
 	if r.Kind() == rule.EndOfStack || r.Kind() == rule.Sigframe {

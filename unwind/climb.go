@@ -186,7 +186,7 @@ func (c *climb) pass(sp uint64) uint64 {
 	return ^uint64(0)
 }
 
-// isCaller says whether k is the frame of a caller with this PC, SP and BP, and its
+// isCaller reports whether k is the frame of a caller with this PC, SP and BP, and its
 // own caller follows from it by a fast rule.
 func (k *Frame) isCaller(pc, sp, bp uint64) bool {
 	return k.SP == sp && k.pc == pc && k.bp == bp && k.saved != noSlot && !k.exact

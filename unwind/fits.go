@@ -14,7 +14,7 @@ import (
 // mostEdges bounds how many pairs of caller and callee of one stack are looked at.
 const mostEdges = 64
 
-// Astray says whether a return address of the last walk follows no call. at is the time of the sample in ns:
+// Astray reports whether a return address of the last walk follows no call. at is the time of the sample in ns:
 // it looks at a walk every now and then, and at a few frames of that, at others each time, so that its cost
 // does not depend on the sampling rate.
 func (u *Unwinder) Astray(at uint64) bool {
@@ -55,7 +55,7 @@ func (u *Unwinder) Alternating(space *vmas.Space) (frame int, pc uint64, ok bool
 	return 0, 0, false
 }
 
-// Fits says whether the code of the frame at index first and of its callers permits the last walk, which
+// Fits reports whether the code of the frame at index first and of its callers permits the last walk, which
 // ended for the reason end. ok is false if the process has no time left for finding that out.
 func (u *Unwinder) Fits(first int, end Reason) (fits, ok bool) {
 	switch end {
@@ -96,13 +96,13 @@ func (u *Unwinder) CutAt(frame int, at *vmas.Mapping) Result {
 	return w.end(NoImage, at)
 }
 
-// isEdge says whether frame i+1 was found as the caller of frame i.
+// isEdge reports whether frame i+1 was found as the caller of frame i.
 func (w *walk) isEdge(i int) bool {
 	by := w.frames[i+1].Source
 	return !w.frames[i+1].exact && by != ByResuming && by != ByLive
 }
 
-// calls says whether the address that frame i returns to follows a call.
+// calls reports whether the address that frame i returns to follows a call.
 func (w *walk) calls(i int) bool {
 	var p place
 	pc := w.ips[i+1]

@@ -111,7 +111,7 @@ func isSleeping(pid int) bool {
 	return err == nil && number == strconv.Itoa(syscall.SYS_CLOCK_NANOSLEEP)
 }
 
-// hasUsed says whether a process has had so many ticks of CPU time (utime in proc_pid_stat(5)).
+// hasUsed reports whether a process has had so many ticks of CPU time (utime in proc_pid_stat(5)).
 func hasUsed(pid, ticks int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

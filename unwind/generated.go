@@ -225,7 +225,7 @@ func (w *walk) resume(f *frame) {
 	}
 }
 
-// isLate says whether pc is in a file whose code has not been read yet, or not all of what was asked of it.
+// isLate reports whether pc is in a file whose code has not been read yet, or not all of what was asked of it.
 func (w *walk) isLate(pc uint64) bool {
 	m := w.space.Find(pc)
 	if m == nil || !m.File.Kind.HasImage() {
@@ -265,7 +265,7 @@ func (w *walk) leadsTo(f frame) Reason {
 	return NoCFI
 }
 
-// callsElsewhere says whether the call before pc cannot lead to the function around callee: it is a direct
+// callsElsewhere reports whether the call before pc cannot lead to the function around callee: it is a direct
 // one, perhaps by a procedure linkage table, whose pointer the process has now.
 func (w *walk) callsElsewhere(pc, callee uint64) bool {
 	c, addr := w.codeAt(pc - 1)
@@ -374,7 +374,7 @@ func (w *walk) entering(f *frame) (next frame, ok bool) {
 	return next, false
 }
 
-// isInterpreter says whether pc, which lies at p, is in code whose CFI gives it one frame, from its first
+// isInterpreter reports whether pc, which lies at p, is in code whose CFI gives it one frame, from its first
 // instruction on.
 func (p *place) isInterpreter(pc uint64) bool {
 	if p.image == nil {
@@ -388,14 +388,14 @@ func (p *place) isInterpreter(pc uint64) bool {
 	return p.image.EntryRow(addr, &row) == nil && hasFrameAtEntry(&row)
 }
 
-// hasFrameAtEntry says whether the row of a function's first instruction has a frame, which no function can
+// hasFrameAtEntry reports whether the row of a function's first instruction has a frame, which no function can
 // have made by then.
 func hasFrameAtEntry(row *dwarfcfi.Row) bool {
 	cfa := &row.CFA
 	return cfa.Kind == dwarfcfi.CFARegister && cfa.Reg == rule.SP && cfa.Offset > 8 && cfa.Offset%8 == 0
 }
 
-// interpreterCalled says whether pc follows a call of a function whose frame
+// interpreterCalled reports whether pc follows a call of a function whose frame
 // is there at its first instruction, and gives the distance from SP to the CFA
 // there.
 func (w *walk) interpreterCalled(pc uint64) (entry, cfa uint64, ok bool) {

@@ -35,7 +35,7 @@ func (w *walk) growing(f *frame) (next frame, source Source, end Reason) {
 	return frame{pc: pc, sp: stack + 8}, ByLive, stepped
 }
 
-// callsMorestack says whether pc follows a call of morestack. What the scheduler begins to run has called
+// callsMorestack reports whether pc follows a call of morestack. What the scheduler begins to run has called
 // something else, unless it had to give up its CPU there.
 func (w *walk) callsMorestack(pc uint64) bool {
 	var p place
@@ -50,7 +50,7 @@ func (w *walk) callsMorestack(pc uint64) bool {
 	return p.image.CallsMorestack(p.m, pc)
 }
 
-// isAboutGoroutine says whether what morestack has called, up to its SP, has the address of a goroutine's g.
+// isAboutGoroutine reports whether what morestack has called, up to its SP, has the address of a goroutine's g.
 // Otherwise the goroutine is another one, which the scheduler has begun to run.
 func (w *walk) isAboutGoroutine(g, end uint64) bool {
 	const most = 4 << 10
@@ -66,7 +66,7 @@ func (w *walk) isAboutGoroutine(g, end uint64) bool {
 	return false
 }
 
-// LeftGo says whether the last walk ended in Go's morestack, on the stack of the scheduler.
+// LeftGo reports whether the last walk ended in Go's morestack, on the stack of the scheduler.
 func (u *Unwinder) LeftGo() bool { return u.walk.moves.leftGo }
 
 // Growth is [gotab.Table.Growth] for the last walk, if it ended in Go's runtime.

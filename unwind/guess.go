@@ -64,7 +64,7 @@ func (w *walk) guess(p *place, f *frame, r rule.Rule) (next frame, source Source
 	return next, ByHeuristic, stepped
 }
 
-// hasFrame says whether BP is the frame pointer of this frame, although the rule by SP says that the frame
+// hasFrame reports whether BP is the frame pointer of this frame, although the rule by SP says that the frame
 // ends above it, at cfa. A caller's BP would not point below cfa. The rule is wrong like this where callees
 // pop their arguments, as in V8.
 func (w *walk) hasFrame(f *frame, cfa uint64) bool {
@@ -102,7 +102,7 @@ func (w *walk) held(reg uint8) (v uint64, ok bool) {
 	return 0, false
 }
 
-// followsCall says whether the code before pc is a call, or pc is where a coroutine
+// followsCall reports whether the code before pc is a call, or pc is where a coroutine
 // ends, to which its first function returns.
 func (w *walk) followsCall(pc uint64) bool {
 	call, known := w.callBefore(pc)
@@ -129,7 +129,7 @@ func (w *walk) callAt(p *place, pc uint64) (call, known bool) {
 	return p.image.IsReturn(p.m, pc), true
 }
 
-// credible says whether pc can be the return address of f, which lies at p: a frame pointer led to pc and to
+// credible reports whether pc can be the return address of f, which lies at p: a frame pointer led to pc and to
 // bp, the caller's frame pointer. It has to follow a call that can lead to f. If the code cannot be read, it
 // has to be in a mapping. If both frames are generated code, whose interpreters push addresses themselves, it
 // is enough that the chain of frame pointers goes on.
@@ -148,18 +148,18 @@ func (w *walk) credible(p *place, f *frame, pc, bp uint64) bool {
 	return to.jit != nil && ok && w.space.Find(next-1) != nil
 }
 
-// mayLeave says whether the call before pc can have led to generated code.
+// mayLeave reports whether the call before pc can have led to generated code.
 func (w *walk) mayLeave(pc uint64) bool {
 	var p place
 	return !w.locate(&p, pc-1) || p.mayLeave(pc)
 }
 
-// mayLeave says whether the call before pc, which lies at p, can have led to generated code.
+// mayLeave reports whether the call before pc, which lies at p, can have led to generated code.
 func (p *place) mayLeave(pc uint64) bool {
 	return p.image == nil || p.image.IsGenerated() || p.image.MayLeave(p.m, pc)
 }
 
-// isNewThread says whether f is the sampled frame of a new thread: the system call that created it has just
+// isNewThread reports whether f is the sampled frame of a new thread: the system call that created it has just
 // returned zero. Its stack is empty, or holds the argument of the function that it is about to call.
 func (w *walk) isNewThread(f *frame) bool {
 	if !w.returnsZero() {
@@ -169,7 +169,7 @@ func (w *walk) isNewThread(f *frame) bool {
 	return c != nil && c.FollowsClone(addr)
 }
 
-// returnsZero says whether what was sampled is in the last frame of the walk, and has 0 in the register for
+// returnsZero reports whether what was sampled is in the last frame of the walk, and has 0 in the register for
 // results.
 func (w *walk) returnsZero() bool {
 	ax, known := w.sample.Get(rule.AX)

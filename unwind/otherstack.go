@@ -75,11 +75,11 @@ func (m *stackMoves) end(reason Reason) Reason {
 	return Root
 }
 
-// LacksC says whether frames of C, between two parts in Go, are missing in the last walk, as they are on
+// LacksC reports whether frames of C, between two parts in Go, are missing in the last walk, as they are on
 // another stack.
 func (u *Unwinder) LacksC() bool { return u.walk.moves.fromC }
 
-// isPartial says whether frames may be missing or wrong although the walk has reached the root.
+// isPartial reports whether frames may be missing or wrong although the walk has reached the root.
 func (m *stackMoves) isPartial() bool { return m.live || m.fromC || m.resumed }
 
 // maxDown bounds how often a walk may go down over a signal frame, so that a forged frame cannot make it run
@@ -196,7 +196,7 @@ type OpenFrame struct {
 // Reaches is an address up to which the frame reaches at least, as far as is known.
 func (f *OpenFrame) Reaches() uint64 { return max(f.SP, f.CFA, f.SavedCFA) }
 
-// IsAt says whether it is the frame of the same function at the same place.
+// IsAt reports whether it is the frame of the same function at the same place.
 func (f *OpenFrame) IsAt(g *OpenFrame) bool {
 	if f.Leaf || g.Leaf { // SP depends on where the function stands
 		return f.Leaf == g.Leaf && f.Within == g.Within && f.CFA == g.CFA && f.SavedCFA == g.SavedCFA
@@ -204,7 +204,7 @@ func (f *OpenFrame) IsAt(g *OpenFrame) bool {
 	return f.SP == g.SP && (f.PC == g.PC || f.Within == g.Within && f.Within != link.Function{})
 }
 
-// Returns says whether a word in the place of its return address is one into the function. It need not be
+// Returns reports whether a word in the place of its return address is one into the function. It need not be
 // that of the sample, as the function may have called something else since.
 func (f *OpenFrame) Returns(word uint64) bool { return word == f.PC || f.Within.Holds(word) }
 

@@ -197,7 +197,7 @@ func (r *Result) links(add func(space, time uint64, frames []link.Frame, whole b
 	return buf
 }
 
-// HasGrown says whether the walk went on from the stack of Go's scheduler to a goroutine's, by what was read.
+// HasGrown reports whether the walk went on from the stack of Go's scheduler to a goroutine's, by what was read.
 func (r *Result) HasGrown() bool { return r.grown > 0 }
 
 // MarkRest says of the frames that were found by what was read when the stack was sampled that they are
@@ -236,7 +236,7 @@ func (r *Result) LargestFrame(s *Stack, least uint64) (sp, cfa uint64) {
 	return sp, cfa
 }
 
-// isCall says whether a frame was found, in the copy, as the caller of the one before.
+// isCall reports whether a frame was found, in the copy, as the caller of the one before.
 func (f *Frame) isCall() bool {
 	const calls = 1<<ByCFI | 1<<ByFramePointer | 1<<ByHeuristic
 	return !f.exact && calls>>f.Source&1 != 0

@@ -85,12 +85,12 @@ type Stack struct {
 	liveBase uint64
 }
 
-// holds says whether the copy, or what was read then, has the byte at addr.
+// holds reports whether the copy, or what was read then, has the byte at addr.
 func (s *Stack) holds(addr uint64) bool {
 	return addr-s.Base < uint64(len(s.Data)+len(s.Rest)) || addr-s.Above.Addr < uint64(len(s.Above.Data))
 }
 
-// copied says whether the copy has the byte at addr.
+// copied reports whether the copy has the byte at addr.
 func (s *Stack) copied(addr uint64) bool { return addr-s.Base < uint64(len(s.Data)) }
 
 // word reads the eight bytes at addr.
@@ -149,7 +149,7 @@ func (s *Stack) miss(addr uint64) Reason {
 	return elsewhere(addr)
 }
 
-// inRedZone says whether addr is on the stack but below the copy, where a function may keep
+// inRedZone reports whether addr is on the stack but below the copy, where a function may keep
 // words without moving SP (System V ABI, AMD64 supplement, § 3.2.2).
 func (s *Stack) inRedZone(addr uint64) bool { return addr < s.Base && s.Base-addr <= 128 }
 

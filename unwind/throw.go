@@ -144,7 +144,7 @@ func (w *walk) handler(f, next *frame, slot uint64) (cfa uint64, how overwrite) 
 	return 0, how
 }
 
-// isRightBelow says whether next is the frame below one whose SP is cfa: that has called a function that made
+// isRightBelow reports whether next is the frame below one whose SP is cfa: that has called a function that made
 // a frame there, which reaches to next's SP.
 func (w *walk) isRightBelow(next *frame, cfa uint64) bool {
 	base := cfa - 16
@@ -166,7 +166,7 @@ func (w *walk) isRightBelow(next *frame, cfa uint64) bool {
 	return ok && c.FrameSize(start) == base-next.sp
 }
 
-// hasBP says whether the context at an address has BP in another place than slot, with the value bp.
+// hasBP reports whether the context at an address has BP in another place than slot, with the value bp.
 func (w *walk) hasBP(context, bp, slot uint64) bool {
 	from, ok := w.stack.word(context + 8*rule.BP)
 	if !ok || from == 0 || from == slot {

@@ -167,7 +167,7 @@ func (u *Unwinder) unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	return w.endOpen(end, p.m)
 }
 
-// beginsStack says whether the walk has reached the first frame of a stack that a runtime made for a
+// beginsStack reports whether the walk has reached the first frame of a stack that a runtime made for a
 // coroutine, with a return address of 0. The sampled frame alone does not count: its PC may be where its CFI
 // does not fit.
 func (w *walk) beginsStack() bool { return w.zero && len(w.ips) > 1 }
@@ -273,7 +273,7 @@ func (w *walk) endCut(at *vmas.Mapping) Result {
 	return res
 }
 
-// leavesStack says whether the last frame of the walk, whose mapping is m, leads by BP so far up that no copy has
+// leavesStack reports whether the last frame of the walk, whose mapping is m, leads by BP so far up that no copy has
 // both: it is on another stack than its caller, as in split stacks, or larger than what the kernel copies. Where
 // nothing was copied, that is why the walk ended.
 func (w *walk) leavesStack(m *vmas.Mapping) bool {
@@ -447,7 +447,7 @@ func (w *walk) step(p *place, f *frame) (next frame, source Source, end Reason) 
 	return next, ByCFI, stepped
 }
 
-// isProcessStart says whether what the kernel puts on the stack of a new
+// isProcessStart reports whether what the kernel puts on the stack of a new
 // program is at SP: argc, argv and a zero (System V ABI, AMD64 supplement,
 // § 3.4.1, Intel386 supplement, figure 3-31). Start code may have aligned SP
 // and pushed arguments: see [rule.Arch].
@@ -469,7 +469,7 @@ func (w *walk) isProcessStart(arch *rule.Arch, sp uint64) bool {
 	return false
 }
 
-// isEntered says whether f, which lies at p, is the entry point of a program, although its CFI says that it
+// isEntered reports whether f, which lies at p, is the entry point of a program, although its CFI says that it
 // was called, as that of a _start in C does. By that CFI, argc is the return address.
 func (w *walk) isEntered(p *place, f *frame) bool {
 	if p.image == nil || !p.image.IsEntry(p.m, f.lookup()) {

@@ -57,7 +57,7 @@ func (t *Table) accountOf(s *Space) *account {
 	return a
 }
 
-// mayRead says whether a process may be read while records wait.
+// mayRead reports whether a process may be read while records wait.
 func (t *Table) mayRead(s *Space, now time.Time) bool {
 	a := t.accountOf(s)
 	a.grow(now, userShare, mostUserCredit)
@@ -65,7 +65,7 @@ func (t *Table) mayRead(s *Space, now time.Time) bool {
 	return t.affords(s, 0)
 }
 
-// affords says whether reading may go on that has cost so much already.
+// affords reports whether reading may go on that has cost so much already.
 func (t *Table) affords(s *Space, cost time.Duration) bool {
 	return t.accountOf(s).credit > cost && t.all.credit > cost && (t.Room == nil || t.Room())
 }

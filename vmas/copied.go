@@ -63,7 +63,7 @@ func (t *Table) copied(s *Space, m, before *Map) *Copied {
 	return &Copied{File: f, Start: m.Addr, End: end, Offset: before.Offset + before.Len, Behind: true}
 }
 
-// isMadeUp says whether what is mapped by this name was made by the program itself: memory, or a file
+// isMadeUp reports whether what is mapped by this name was made by the program itself: memory, or a file
 // for it alone, as on a file system of huge pages.
 func isMadeUp(name []byte) bool {
 	path, kind, deleted := classify(string(name))

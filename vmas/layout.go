@@ -106,7 +106,7 @@ func (l *layout) insert(fs *files, m Mapping) {
 	}
 }
 
-// covers says whether the mapping at a position, if there is one, starts before end.
+// covers reports whether the mapping at a position, if there is one, starts before end.
 func (l *layout) covers(at position, end uint64) bool {
 	return at.chunk < len(l.chunks) && l.chunks[at.chunk].maps[at.index].Start < end
 }

@@ -43,7 +43,7 @@ func (t *Table) dropReturned(s *Space, m *Map) {
 	}
 }
 
-// isAhead says whether a mapping that maps shows is of code that no record of the address space has
+// isAhead reports whether a mapping that maps shows is of code that no record of the address space has
 // told of, where there is other code: the records are still to come, and what they tell of is not
 // what older samples ran. Code that was moved is of a file that is known. When records were lost one
 // of them may have told.
@@ -75,7 +75,7 @@ func (s *Space) hidesCode(m *Map) bool {
 	return false
 }
 
-// maps says whether a file is mapped, or was where other code is now.
+// maps reports whether a file is mapped, or was where other code is now.
 func (s *Space) maps(path string) bool {
 	for e := range s.Mappings() {
 		if e.File.Path == path {
@@ -85,7 +85,7 @@ func (s *Space) maps(path string) bool {
 	return slices.ContainsFunc(s.others, func(m Mapping) bool { return m.File.Path == path })
 }
 
-// isOther says whether e is the code of another file than m, or of another place in it.
+// isOther reports whether e is the code of another file than m, or of another place in it.
 func (e *Mapping) isOther(m *Map) bool {
 	return e.Copied == nil && e.File.Kind.HasImage() &&
 		(e.File.Path != pathOf(m) || e.Offset-e.Start != m.Offset-m.Addr)
@@ -143,7 +143,7 @@ func (s *Space) Others(addr uint64) (n int) {
 	return n
 }
 
-// Alternates says whether the process has moved code to where other code was.
+// Alternates reports whether the process has moved code to where other code was.
 func (s *Space) Alternates() bool { return len(s.others) > 0 }
 
 // Alternate puts the code that has been away from an address for longest back there, in the place of what is

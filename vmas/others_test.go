@@ -156,7 +156,7 @@ func TestMemoryThatIsNoCodeAnyMore(t *testing.T) {
 	checkTable(t, tab)
 }
 
-// reloads reads the mappings of a process again, and says whether they are different.
+// reloads reads the mappings of a process again, and reports whether they are different.
 func reloads(tab *Table, s *Space) bool {
 	different, _ := tab.reload(s)
 	return different

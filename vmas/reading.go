@@ -44,7 +44,7 @@ func newReading(s *Space, known bool) *reading {
 	return &reading{space: s, id: s.id, known: known, merges: true}
 }
 
-// step reads the next piece into the space, and says whether that was all. The error is errCut if as many bytes of
+// step reads the next piece into the space, and reports whether that was all. The error is errCut if as many bytes of
 // maps were read as were asked for.
 func (t *Table) step(r *reading) (done bool, err error) {
 	s := r.space
@@ -186,7 +186,7 @@ func (t *Table) readAll(r *reading) (err error) {
 }
 
 // readWithin reads as long as the credit of the process's user allows, and the rings, where records wait for that. all
-// says whether it was all.
+// reports whether it was all.
 func (t *Table) readWithin(r *reading, began time.Time) (all bool, err error) {
 	defer r.close()
 	for looked := 0; ; {

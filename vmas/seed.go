@@ -134,7 +134,7 @@ func (t *Table) Reread(pid uint32) (different bool) {
 	return different || s.comm != name
 }
 
-// listThreads adds up to most threads in /proc to the thread list of s, and says whether there is such a process.
+// listThreads adds up to most threads in /proc to the thread list of s, and reports whether there is such a process.
 func (t *Table) listThreads(s *Space, most int) bool {
 	tids, err := t.proc.numbers(s.PID)
 	t.readThreads(s, tids[:min(len(tids), most)])

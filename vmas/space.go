@@ -103,7 +103,7 @@ func (s *Space) Doubted() bool { return s.doubted }
 // Kernel reports whether this is a kernel thread, which has no mappings.
 func (s *Space) Kernel() bool { return s.kernel }
 
-// Forked says whether a record told that the process was forked, and none that it has executed a program
+// Forked reports whether a record told that the process was forked, and none that it has executed a program
 // since. Such a process may use the memory of its parent, as with vfork.
 func (s *Space) Forked() bool { return s.forked }
 
@@ -128,7 +128,7 @@ func (s *Space) Threads() []Thread {
 // Len is how many executable mappings there are.
 func (s *Space) Len() int { return s.layout.n }
 
-// IsLarge says whether there are so many mappings or threads that they are told one by one, as they are sampled.
+// IsLarge reports whether there are so many mappings or threads that they are told one by one, as they are sampled.
 func (s *Space) IsLarge() bool { return s.layout.n > manyMappings || s.threads.len() > manyMappings }
 
 // manyMappings is what few processes have, as nearly all files are mapped as code once. To tell of as many takes some

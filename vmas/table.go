@@ -21,7 +21,7 @@ type Table struct {
 	maxWeight int    // of files
 	forgotten Forgotten
 
-	// Room says whether there is room for the records that come while a process is read for one that waits; nil if
+	// Room reports whether there is room for the records that come while a process is read for one that waits; nil if
 	// nobody knows. Look is called for a look at the records that have come meanwhile: see ToCome.
 	Room func() bool
 	Look func()
@@ -70,7 +70,7 @@ func NewTableOf(texts process.Texts, forget func(*File)) *Table {
 // noPID is how the kernel and perf say "no process": -1 in the records of kernel mappings.
 const noPID = ^uint32(0)
 
-// isProcess says whether a PID is that of one process. The PID 0 is that of the idle tasks, and, in the
+// isProcess reports whether a PID is that of one process. The PID 0 is that of the idle tasks, and, in the
 // records of a profiler in a PID namespace, of all tasks outside of it.
 func isProcess(pid uint32) bool { return pid != 0 && pid != noPID }
 
@@ -331,7 +331,7 @@ func (t *Table) Lost() {
 	}
 }
 
-// IsTold says whether all that is known of a process is known from records, was told by Tell, or its parent had when
+// IsTold reports whether all that is known of a process is known from records, was told by Tell, or its parent had when
 // it was forked.
 func (t *Table) IsTold(s *Space) bool { return s.told == t.part }
 

@@ -66,7 +66,7 @@ func (t *Table) SeedLater(pids []uint32) (err error) {
 	return nil
 }
 
-// IsUnread says whether a process is still to be read, or was read only in part.
+// IsUnread reports whether a process is still to be read, or was read only in part.
 func (t *Table) IsUnread(pid uint32) bool { return t.unread.of[pid] != nil }
 
 // LeftOut is how many processes are not read as they, or those of their user, have too many mappings and threads.
@@ -147,7 +147,7 @@ func (t *Table) SeedNow(pid uint32) (*Space, error) {
 	return t.seeded(r, err)
 }
 
-// HasUnread says whether SeedSome would read anything.
+// HasUnread reports whether SeedSome would read anything.
 func (t *Table) HasUnread() bool { return t.nextUnread() != nil }
 
 // nextUnread returns the process that is to be read next, nil if there is none.
@@ -174,7 +174,7 @@ func (t *Table) nextUnread() (next *unread) {
 	return q.idle[0]
 }
 
-// isIdleWork says whether a process, or the next part of it, is read without regard to whether records wait.
+// isIdleWork reports whether a process, or the next part of it, is read without regard to whether records wait.
 func (t *Table) isIdleWork(u *unread, s *Space) bool {
 	a := t.accountOf(s)
 	return u.lines < mostIdleLines && a.lines < mostIdleLinesOfUser && a.spent < mostIdleTimeOfUser
@@ -318,7 +318,7 @@ func (t *Table) HasCome(pid uint32, time uint64) {
 	}
 }
 
-// isToCome says whether there is such a record.
+// isToCome reports whether there is such a record.
 func (t *Table) isToCome(pid uint32) bool {
 	if t.Look != nil {
 		t.Look()

@@ -68,7 +68,7 @@ func newStacks() stacks {
 	return stacks{maps: make(map[uint32][]extent), ends: make(map[uint32][]uint64)}
 }
 
-// record takes in what a record says of mappings.
+// record follows what a record says of mappings.
 func (s *stacks) record(rec perfring.Record) {
 	switch rec.Type() {
 	case perfring.RecordMmap2:
@@ -114,7 +114,7 @@ func (s *stacks) mapped(pid uint32, m extent) {
 	s.maps[pid] = append(kept, m)
 }
 
-// isMemory says whether a mapping of that name is of no file, so that it may hold a stack.
+// isMemory reports whether a mapping of that name is of no file, so that it may hold a stack.
 func isMemory(name []byte) bool {
 	return len(name) == 0 || name[0] == '[' || bytes.HasPrefix(name, []byte("//anon"))
 }
@@ -128,7 +128,7 @@ func (s *stacks) forked(pid, parent uint32) {
 	}
 }
 
-// walked takes in how a walk over a sample's stack ended.
+// walked counts how a walk over a sample's stack ended.
 func (s *stacks) walked(sm *perfring.Sample, res *unwind.Result) {
 	s.User++
 	base, end := res.Frames[0].SP, res.Frames[0].SP+uint64(len(sm.Stack))

@@ -20,7 +20,7 @@ const (
 	NumVerdicts = iota
 )
 
-// Wrong says whether the edge cannot be.
+// Wrong reports whether the edge cannot be.
 func (v Verdict) Wrong() bool { return v == NoCall || v == Elsewhere }
 
 // Words says why an edge is wrong.
@@ -74,7 +74,7 @@ func (c *Checker) judge(space *vmas.Space, caller, callee uint64, exact bool) ju
 	return judgement{verdict: v, about: [2]string{from.bin.place(e.back, &e.caller), e.to.place(&e.callee)}}
 }
 
-// isRestorer says whether an address is in what signal handlers return to, so that its caller is what was
+// isRestorer reports whether an address is in what signal handlers return to, so that its caller is what was
 // interrupted.
 func (c *Checker) isRestorer(space *vmas.Space, pc uint64) bool {
 	s := c.images.at(space, pc)
@@ -164,7 +164,7 @@ func (w *way) follow() Verdict {
 	return Elsewhere
 }
 
-// leads says whether the callee stands in the function at a stop; where not it adds the next stops.
+// leads reports whether the callee stands in the function at a stop; where not it adds the next stops.
 func (w *way) leads(s stop) bool {
 	f := s.bin.function(s.addr)
 	same := s.bin == w.to.bin && w.to.readable()
@@ -228,7 +228,7 @@ func (w *way) linked(name string) bool {
 	return false
 }
 
-// isLoader says whether an image is the dynamic linker.
+// isLoader reports whether an image is the dynamic linker.
 func isLoader(name string) bool {
 	return strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld-musl") ||
 		strings.HasPrefix(name, "ld-2.")

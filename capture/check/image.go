@@ -151,7 +151,7 @@ func (b *binary) leaves(code *asm.Code, f *function, budget *uint64) exits {
 	return out
 }
 
-// mayLeave says whether an indirect jump may be a tail call: whether nothing but the return address is on the
+// mayLeave reports whether an indirect jump may be a tail call: whether nothing but the return address is on the
 // stack. Otherwise it is a jump within the function, by a table.
 func (b *binary) mayLeave(addr uint64) bool {
 	const sp, word = 7, 8
@@ -220,7 +220,7 @@ func (i *images) at(space *vmas.Space, pc uint64) (s spot) {
 	return s
 }
 
-// known says whether an image can be what was mapped: not if it has a build ID that the recording
+// known reports whether an image can be what was mapped: not if it has a build ID that the recording
 // lacks, though its mappings have theirs. Then the file was written to during the recording.
 func (i *images) known(f *vmas.File, im *image.Image) bool {
 	if i.store.Identifies(f) {

@@ -19,7 +19,7 @@ func NoLimits() (l Limits) {
 	return l
 }
 
-// Lower takes in one more limit: "0.1" percent for all sources, or "cfi=0.01" for one.
+// Lower adds one more limit: "0.1" percent for all sources, or "cfi=0.01" for one.
 func (l *Limits) Lower(text string) error {
 	name, value, named := strings.Cut(text, "=")
 	if !named {

@@ -61,7 +61,7 @@ type stacks struct {
 	dwarfEnd profile.End
 	fp       []uint64
 	fpEnd    unwind.FrameWalkEnd
-	// code says whether the i-th entry of fp is an address of code.
+	// code reports whether the i-th entry of fp is an address of code.
 	code func(i int) bool
 }
 
@@ -140,7 +140,7 @@ func classify(s *stacks) verdict {
 	return v
 }
 
-// skipsLeafCaller says whether fp has all of dwarf except the caller of the innermost function. With
+// skipsLeafCaller reports whether fp has all of dwarf except the caller of the innermost function. With
 // recursion, several callers have the same address, and fp could miss any of them. It must be this one, as
 // a recursive function has a frame pointer either in all of its frames or in none.
 func (s *stacks) skipsLeafCaller() bool {

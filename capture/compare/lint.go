@@ -114,7 +114,7 @@ func (c *Comparison) Lint(sym *symbols.Symbolizer) []Finding {
 	return all
 }
 
-// lacksFDE says whether there is an unwind table, which does not cover an address.
+// lacksFDE reports whether there is an unwind table, which does not cover an address.
 func lacksFDE(cfi *dwarfcfi.Table, pc uint64) bool {
 	if cfi == nil {
 		return false

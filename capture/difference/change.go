@@ -7,7 +7,7 @@ type Change struct {
 	Amount  Estimate // in the pair's Unit
 }
 
-// Judged says whether there are samples enough to tell a difference.
+// Judged reports whether there are samples enough to tell a difference.
 func (c *Change) Judged() bool { return c.Samples[A]+c.Samples[B] >= fewest }
 
 // Changes compares the rows of a pair. They have the confidence together, as one list.

@@ -13,7 +13,7 @@ const fewest = 10
 // An Estimate is a difference, B less A, and the interval in which it lies with the list's confidence.
 type Estimate struct{ Low, Value, High float64 }
 
-// Significant says whether zero lies outside of the interval.
+// Significant reports whether zero lies outside of the interval.
 func (e Estimate) Significant() bool { return e.Low > 0 || e.High < 0 }
 
 // maybeNone is the estimate with zero in the interval.

@@ -50,7 +50,7 @@ func TestCounted(t *testing.T) {
 	}
 }
 
-// The error is on the side of zero, so that what is printed behind ± says whether it is significant.
+// The error is on the side of zero, so that what is printed behind ± reports whether it is significant.
 func TestErrorIsTowardsZero(t *testing.T) {
 	for _, c := range []struct {
 		e    Estimate

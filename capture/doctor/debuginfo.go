@@ -62,7 +62,7 @@ func (m *Machine) debugPackages() string {
 	return ""
 }
 
-// aptHasDebug says whether the archive of debug packages is among apt's sources: suites like trixie-debug, or
+// aptHasDebug reports whether the archive of debug packages is among apt's sources: suites like trixie-debug, or
 // ddebs of Ubuntu.
 func (m *Machine) aptHasDebug() bool {
 	files, _ := filepath.Glob(filepath.Join(m.Etc, "apt/sources.list.d/*"))

@@ -209,7 +209,7 @@ func (m *Machine) shutGate(pid int) (message, fix string) {
 	return "another user's process takes a privilege to record", m.sudo(false)
 }
 
-// anothers says whether a process belongs to another user.
+// anothers reports whether a process belongs to another user.
 func (m *Machine) anothers(pid int) bool {
 	info, err := os.Stat(filepath.Join(m.Proc, strconv.Itoa(pid)))
 	if err != nil {

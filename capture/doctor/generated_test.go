@@ -18,7 +18,7 @@ func TestProcessesThatGenerateCode(t *testing.T) {
 		cat     = "00400000-00500000 r-xp 00000000 fe:01 1    /usr/bin/cat\n"
 		made    = "7f0000000000-7f0000100000 rwxp 00000000 00:00 0 \n"
 		data    = "7f0000000000-7f0000100000 rw-p 00000000 00:00 0 \n"
-		dump    = "7f0000200000-7f0000201000 r-xp 00000000 fe:01 2    /work/jit-4711.dump\n"
+		dump    = "7f0000200000-7f0000201000 r-xp 00000000 fe:01 2    /srv/jit-4711.dump\n"
 		perfMap = "root/tmp/perf-1.map"
 	)
 	for _, c := range []struct {

@@ -20,7 +20,7 @@ func setting(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// opens says whether this process can sample itself, in user code at least.
+// opens reports whether this process can sample itself, in user code at least.
 func opens(t *testing.T) bool {
 	t.Helper()
 	a := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK,

@@ -82,7 +82,7 @@ func (m *Machine) sudo(own bool) string {
 // inSudosPath are folders in which sudo finds programs.
 var inSudosPath = []string{"/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"}
 
-// simple says whether arguments can be shown as they are, and run no COMMAND, which root should not run.
+// simple reports whether arguments can be shown as they are, and run no COMMAND, which root should not run.
 func simple(args []string) bool {
 	line := strings.Join(args, " ")
 	return len(args) > 0 && len(line) <= 100 && strings.Trim(line, plain+",:=@ ") == "" &&

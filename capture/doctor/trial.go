@@ -169,7 +169,7 @@ func areOrIs(n uint64) string {
 	return human.Number(n) + " are"
 }
 
-// hostNamespace says whether this process is in the PID namespace that all others are below of.
+// hostNamespace reports whether this process is in the PID namespace that all others are below of.
 func (m *Machine) hostNamespace() bool {
 	const first = "pid:[4026531836]" // PROC_PID_INIT_INO in include/linux/proc_ns.h
 	link, err := os.Readlink(filepath.Join(m.Proc, "self/ns/pid"))

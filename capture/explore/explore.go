@@ -186,7 +186,7 @@ func foreign(loopback bool, pages http.Handler) http.Handler {
 	})
 }
 
-// isLoopback says whether a request's host, with or without a port, is a name for this machine that no other
+// isLoopback reports whether a request's host, with or without a port, is a name for this machine that no other
 // site can have.
 func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {

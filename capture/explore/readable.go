@@ -41,7 +41,7 @@ const (
 	maySearch = 1
 )
 
-// allows says whether the mode grants a right to an owner, by the one class of users that the owner is in
+// allows reports whether the mode grants a right to an owner, by the one class of users that the owner is in
 // (path_resolution(7), "Permissions").
 func (n inode) allows(o owner, right uint32) bool {
 	switch {
@@ -59,7 +59,7 @@ func (n inode) allows(o owner, right uint32) bool {
 // groups has the groups of users that were looked up, by uid.
 var groups sync.Map
 
-// member says whether a user is known to be in a group.
+// member reports whether a user is known to be in a group.
 func member(uid, gid uint32) bool {
 	known, ok := groups.Load(uid)
 	if !ok {
@@ -81,7 +81,7 @@ func groupsOf(uid uint32) []string {
 // route has the directories that lead to an open file, from the root on, and at its end the file itself.
 type route []inode
 
-// readable says whether an owner could have opened the file.
+// readable reports whether an owner could have opened the file.
 func (r route) readable(o owner) bool {
 	last := len(r) - 1
 	for _, directory := range r[:last] {

@@ -55,7 +55,7 @@ func (g gate) admit(w http.ResponseWriter, asked *url.URL) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// admitted says whether a request has the cookie. There may be several of that name, as other servers of
+// admitted reports whether a request has the cookie. There may be several of that name, as other servers of
 // the host can set cookies, too.
 func (g gate) admitted(r *http.Request) bool {
 	for _, c := range r.CookiesNamed(g.cookie) {

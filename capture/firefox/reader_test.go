@@ -327,7 +327,7 @@ func TestTheReaderCountsWhatTheProfileHas(t *testing.T) {
 	}
 }
 
-// ours says whether a function belongs to the program.
+// ours reports whether a function belongs to the program.
 func ours(name string) bool {
 	return slices.Contains([]string{"inner", "middle", "heavy", "light", "recurse", "worker", "main"},
 		name)

@@ -29,7 +29,7 @@ type Reader struct {
 // NewReader returns a Reader of the list.
 func NewReader(list io.Reader) *Reader { return &Reader{lines: bufio.NewScanner(list)} }
 
-// Next reads a line, and says whether there was one. A malformed line gives a symbol without a name, whose
+// Next reads a line, and reports whether there was one. A malformed line gives a symbol without a name, whose
 // Address is an error, so that callers notice damage.
 func (r *Reader) Next() bool {
 	if !r.lines.Scan() {

@@ -55,7 +55,7 @@ func Unwind(ctx context.Context, o capture.ConvertOptions) (*Unwound, error) {
 	return u, err
 }
 
-// hasRawStacks says whether a recording needs unwinding, or may need it: the events of a pipe are known
+// hasRawStacks reports whether a recording needs unwinding, or may need it: the events of a pipe are known
 // only later. A directory is merged into a file by the way.
 func hasRawStacks(path string) (bool, error) {
 	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {

@@ -195,7 +195,7 @@ func (c *Client) RaisePriority() *Priority {
 // highest is the change of priority that Highest asks for; the other one is to give it up.
 const highest = 1
 
-// Highest goes before all other real-time threads, too, and says whether that is new.
+// Highest goes before all other real-time threads, too, and reports whether that is new.
 func (p *Priority) Highest() bool {
 	a, err := p.client.askGranted(request{op: changePriority, start: highest}, -1)
 	if err != nil || a.value != 1 {

@@ -85,7 +85,7 @@ func (f *Files) absolute(name string) (string, error) {
 	return f.folder + "/" + name, nil
 }
 
-// isOwn says whether a path leads to what this process has open.
+// isOwn reports whether a path leads to what this process has open.
 func isOwn(path string) bool { return strings.HasPrefix(path, "/proc/self/") }
 
 func (f *Files) open(r request, path string) (*process.OpenFile, error) {

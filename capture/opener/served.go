@@ -64,7 +64,7 @@ func (a *answer) file(path string, by process.ReadBy) (*process.OpenFile, error)
 	return file, nil
 }
 
-// isServed says whether a file is on such a file system: others always say which one they are.
+// isServed reports whether a file is on such a file system: others always say which one they are.
 func isServed(fd int) bool {
 	var on unix.Statfs_t
 	return unix.Fstatfs(fd, &on) != nil || slices.Contains(servers, on.Type)

@@ -12,7 +12,7 @@ type shares struct {
 	under []uint32 // the processes that are asked for
 }
 
-// begin takes in a request for a process, unless its user has enough of them. As long as there are few, it
+// begin counts a request for a process, unless its user has enough of them. As long as there are few, it
 // does not matter whose they are.
 func (s *shares) begin(pid uint32) bool {
 	s.mu.Lock()

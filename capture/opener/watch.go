@@ -117,7 +117,7 @@ func unpackReading(all []byte, memory [][]byte) (rd process.Reading, err error) 
 	return process.Reading{Ended: binary.LittleEndian.Uint64(all), Memory: memory}, nil
 }
 
-// send sends a reading in pieces, and says whether others are wanted. It leaves out one for which there is no
+// send sends a reading in pieces, and reports whether others are wanted. It leaves out one for which there is no
 // room: those that wait would be too old before it could be sent.
 func (l *listener) send(rd *process.Reading, all []byte) bool {
 	if !l.hasRoom(len(all)) {
@@ -139,7 +139,7 @@ func (l *listener) send(rd *process.Reading, all []byte) bool {
 	}
 }
 
-// hasRoom says whether so many bytes can be sent without waiting, or nothing waits to be received.
+// hasRoom reports whether so many bytes can be sent without waiting, or nothing waits to be received.
 func (l *listener) hasRoom(size int) bool {
 	waits := int32(0)
 	_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.socket), unix.SIOCOUTQ,

@@ -35,7 +35,7 @@ func takeReading(t *testing.T, w process.Watch) (r process.Reading) {
 	return r
 }
 
-// isSlow says whether no other reading comes after this one, as on a busy machine.
+// isSlow reports whether no other reading comes after this one, as on a busy machine.
 func isSlow(r process.Reading) bool { return r.Ended-r.Began >= uint64(process.SlowReading) }
 
 // unmoved is memory that stays where it is: the runtime moves what is on stacks.

@@ -138,7 +138,7 @@ func (p *Place) refuseLink(st *unix.Stat_t) error {
 	return refuse("%s is a link that belongs to uid %d: not followed; %s", p.path, st.Uid, anotherName)
 }
 
-// hasName says whether the path ends with a name in the directory; "folder/" and ".." do not.
+// hasName reports whether the path ends with a name in the directory; "folder/" and ".." do not.
 func (p *Place) hasName() bool { return p.name != "" && p.name != "." && p.name != ".." }
 
 // check returns an error if the place can't be written to.
@@ -247,7 +247,7 @@ func (p *Place) isIn(path string) bool {
 	return unix.Fstat(p.dir, &st) == nil && st.Dev == have.Dev && st.Ino == have.Ino
 }
 
-// is says whether a name in the directory, or the stream, is the regular file at a path.
+// is reports whether a name in the directory, or the stream, is the regular file at a path.
 func (p *Place) is(name, path string) bool {
 	in, err := os.Stat(path)
 	if path == "-" || err != nil || !in.Mode().IsRegular() {
@@ -310,7 +310,7 @@ func (p *Place) Input() string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", p.dir, p.name)
 }
 
-// Stream says whether the place is a stream, which has no files.
+// Stream reports whether the place is a stream, which has no files.
 func (p *Place) Stream() bool { return p.flows }
 
 // Filled says that another process has kept a file in the place.

@@ -17,7 +17,7 @@ var devices = map[string]uint64{
 	"/dev/full": unix.Mkdev(1, 7),
 }
 
-// Stdout says whether a path names standard output.
+// Stdout reports whether a path names standard output.
 func Stdout(path string) bool {
 	n, ok := descriptor(path)
 	return path == "-" || ok && n == 1

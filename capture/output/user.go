@@ -35,10 +35,10 @@ func newUser(euid int, env func(string) string) user {
 	return u
 }
 
-// trusts says whether files of uid are trusted: those of the user and root are.
+// trusts reports whether files of uid are trusted: those of the user and root are.
 func (u user) trusts(uid uint32) bool { return uid == 0 || uid == u.uid }
 
-// owns says whether files of uid are the user's own. Under sudo, those of root are as well.
+// owns reports whether files of uid are the user's own. Under sudo, those of root are as well.
 func (u user) owns(uid uint32) bool { return uid == u.uid || u.root && uid == 0 }
 
 // others says who besides the user and root may write a directory, "" if nobody may. It does not check the
@@ -57,14 +57,14 @@ func (u user) others(dir int, st *unix.Stat_t) string {
 	return ""
 }
 
-// hasACL says whether a directory has an access control list, or may have one.
+// hasACL reports whether a directory has an access control list, or may have one.
 func hasACL(dir int) bool {
 	// A descriptor that is O_PATH gives no attributes by itself.
 	_, err := unix.Getxattr(fmt.Sprintf("/proc/self/fd/%d", dir), "system.posix_acl_access", nil)
 	return !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// private says whether nobody but the user and root is in a group.
+// private reports whether nobody but the user and root is in a group.
 func (u user) private(gid uint32) bool {
 	var names []string // of the user and root
 	for _, account := range u.entries("passwd") {

@@ -24,7 +24,7 @@ type System struct {
 	Root string // before all paths; "" for the running system
 }
 
-// IsDistributed says whether a file may be of a package of the distribution: whether it is where these have
+// IsDistributed reports whether a file may be of a package of the distribution: whether it is where these have
 // their programs and libraries.
 func IsDistributed(path string) bool {
 	return distributed.MatchString(path) && !strings.HasPrefix(path, "/usr/local/")

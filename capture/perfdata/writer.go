@@ -361,7 +361,7 @@ func (w *Writer) KeepPerfMaps(maps []PerfMap) {
 	w.perfMaps = maps
 }
 
-// isUnlisted says whether a file at the path has no build ID.
+// isUnlisted reports whether a file at the path has no build ID.
 func (w *Writer) isUnlisted(path string) bool { return w.known[path+"\x00"] }
 
 // Features returns those of the machine and of the recording, for Options.Features of the next recording.

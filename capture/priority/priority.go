@@ -58,7 +58,7 @@ func Raise(pids ...int) *Raised {
 	return r
 }
 
-// Highest raises real-time priority above that of all other threads, and says whether it was lower before.
+// Highest raises real-time priority above that of all other threads, and reports whether it was lower before.
 func (r *Raised) Highest() bool {
 	if r.level == 0 || r.level == highest ||
 		!r.setAll(realTime(highest), realTime(lowest), unix.SchedAttr{Nice: recorderNice}) {
@@ -85,7 +85,7 @@ func (r *Raised) Restore() {
 
 const realTimeText = "real-time "
 
-// SaysRealTime says whether what [Raised.String] says is real-time priority.
+// SaysRealTime reports whether what [Raised.String] says is real-time priority.
 func SaysRealTime(what string) bool { return strings.HasPrefix(what, realTimeText) }
 
 // String says what was raised: "real-time 1", "nice -10", "nice -10, autogroup -20", or "ordinary".
@@ -132,7 +132,7 @@ func realTime(level uint32) unix.SchedAttr {
 const starting = time.Millisecond
 
 // setAll changes the threads that have one of several priorities to another, including threads that start
-// meanwhile. It says whether it changed any.
+// meanwhile. It reports whether it changed any.
 func (r *Raised) setAll(to unix.SchedAttr, from ...unix.SchedAttr) (done bool) {
 	const most = 20 // rounds: few suffice
 	waited := false // since there was something to change

@@ -13,7 +13,7 @@ import (
 // This file looks for real-time threads of other programs, which can keep a recorder at the lowest real-time
 // level from the CPU.
 
-// IsRealTime says whether a thread has real-time priority. It is asked of each new thread, so Go's monitor
+// IsRealTime reports whether a thread has real-time priority. It is asked of each new thread, so Go's monitor
 // thread, which an ordinary system call wakes, is not to know of it.
 func IsRealTime(tid int) bool {
 	var a unix.SchedAttr
@@ -23,10 +23,10 @@ func IsRealTime(tid int) bool {
 		(a.Policy == unix.SCHED_FIFO || a.Policy == unix.SCHED_RR || a.Policy == unix.SCHED_DEADLINE)
 }
 
-// AnyRealTime says whether a process has a real-time thread.
+// AnyRealTime reports whether a process has a real-time thread.
 func AnyRealTime(pid int) bool { return anyThread(pid, IsRealTime) }
 
-// AnyBusyRealTime says whether a real-time thread of any program runs, or waits for a CPU. Real-time threads
+// AnyBusyRealTime reports whether a real-time thread of any program runs, or waits for a CPU. Real-time threads
 // that mostly sleep, such as those of audio players, do not keep a recorder from the CPU.
 func AnyBusyRealTime() bool {
 	for _, pid := range numbersIn("/proc") {
@@ -62,7 +62,7 @@ func numbersIn(dir string) (numbers []int) {
 	return numbers
 }
 
-// isBusy says whether a thread of a program runs or waits for a CPU (proc_pid_stat(5)).
+// isBusy reports whether a thread of a program runs or waits for a CPU (proc_pid_stat(5)).
 func isBusy(tid int) bool {
 	const (
 		state, flags = 0, 6 // behind the name, which is in brackets and may have any characters

@@ -98,7 +98,7 @@ func (b *builder) place(f Frame, has *shares, label string) int32 {
 	return folded(b.frame(Frame{Name: label, Image: f.Image, Kind: f.Kind}))
 }
 
-// hasAddress says whether there is room for a frame with a PC. Once there are too many addresses without a
+// hasAddress reports whether there is room for a frame with a PC. Once there are too many addresses without a
 // function, all of the image are one: stacks that differ in these alone are one then.
 func (b *builder) hasAddress(has *shares, unnamed bool) bool {
 	if !unnamed {

@@ -26,7 +26,7 @@ func (f *Filter) Check() error {
 	return nil
 }
 
-// Passes says whether a thread's samples count.
+// Passes reports whether a thread's samples count.
 func (f *Filter) Passes(t Thread) bool {
 	return (len(f.PIDs) == 0 || slices.Contains(f.PIDs, t.PID)) &&
 		(len(f.TIDs) == 0 || slices.Contains(f.TIDs, t.TID)) &&

@@ -61,7 +61,7 @@ type Options struct {
 	Progress func(records uint64)
 	// Lookup, if set, is called with the number of images in which Lines were looked up, and of all.
 	Lookup func(done, images int)
-	// Lines says whether to look up all addresses in the images' debugging information, for source lines and
+	// Lines reports whether to look up all addresses in the images' debugging information, for source lines and
 	// inlined functions.
 	Lines bool
 	// Functions says that functions are enough, as in Profile.ByFunction: frames have no PC. The tree of a large
@@ -105,7 +105,7 @@ const (
 	progressAfter = 512
 )
 
-// due says whether it is time to report progress, which was reported last at a time.
+// due reports whether it is time to report progress, which was reported last at a time.
 func due(last *time.Time) bool {
 	if time.Since(*last) < progressEvery {
 		return false
@@ -168,13 +168,13 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 	return p, nil
 }
 
-// isClock says whether the periods of an event are nanoseconds.
+// isClock reports whether the periods of an event are nanoseconds.
 func isClock(a *unix.PerfEventAttr) bool {
 	return a.Type == unix.PERF_TYPE_SOFTWARE && (a.Config == unix.PERF_COUNT_SW_CPU_CLOCK ||
 		a.Config == unix.PERF_COUNT_SW_TASK_CLOCK)
 }
 
-// isCycles says whether an event counts the cycles of a CPU. The upper half of the number of a hardware event
+// isCycles reports whether an event counts the cycles of a CPU. The upper half of the number of a hardware event
 // says of which kind of CPU, where there are several.
 func isCycles(a *unix.PerfEventAttr) bool {
 	return a.Type == unix.PERF_TYPE_HARDWARE && a.Config&0xffffffff == unix.PERF_COUNT_HW_CPU_CYCLES

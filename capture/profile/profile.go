@@ -32,7 +32,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// IsCode says whether such frames lie in an image that is known.
+// IsCode reports whether such frames lie in an image that is known.
 func (k Kind) IsCode() bool { return k == User || k == Kernel || k == JIT }
 
 // Image is an object that frames lie in: a file, the vDSO, the kernel, a kernel module, memory without a

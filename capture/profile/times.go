@@ -229,7 +229,7 @@ func nanoseconds(n uint64) time.Duration { return time.Duration(min(n, math.MaxI
 var errNoClock = errors.New("the recording does not say at what time of day it was made " +
 	"(perf record -k CLOCK_MONOTONIC notes it): give seconds from its first sample, or percentages")
 
-// sample says whether the part holds a sample. The first one that it is asked for begins the recording.
+// sample reports whether the part holds a sample. The first one that it is asked for begins the recording.
 func (p *part) sample(time uint64) (bool, error) {
 	if time == 0 && p.times != (Times{}) {
 		return false, errUntimed
@@ -250,7 +250,7 @@ func (p *part) sample(time uint64) (bool, error) {
 // errUntimed is returned where a part of a recording without times is asked for.
 var errUntimed = errors.New("the samples of this recording have no times to choose from")
 
-// holds says whether the part holds a time.
+// holds reports whether the part holds a time.
 func (p *part) holds(time uint64) bool {
 	if !p.known {
 		return !p.times.From.given()

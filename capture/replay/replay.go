@@ -58,10 +58,10 @@ type Change struct {
 	Lost uint64 // how many
 }
 
-// NewProcess says whether a FORK made a process, and not a thread.
+// NewProcess reports whether a FORK made a process, and not a thread.
 func (c *Change) NewProcess() bool { return c.PID != c.PPID }
 
-// Begins says whether a process begins, or another program in it.
+// Begins reports whether a process begins, or another program in it.
 func (c *Change) Begins() bool { return c.Kind == Fork && c.NewProcess() || c.Kind == Comm && c.Exec }
 
 // KernelSymbol is the symbol in the name of the kernel's own mapping, "[kernel.kallsyms]_text", and its

@@ -65,10 +65,10 @@ func newPairView(m *difference.Merged, number int, o *Difference) (*pairView, er
 func byShare(c *difference.Change) difference.Estimate  { return c.Share }
 func byAmount(c *difference.Change) difference.Estimate { return c.Amount }
 
-// timed says whether amounts are CPU time.
+// timed reports whether amounts are CPU time.
 func (c *pairView) timed() bool { return c.pair.Unit == "s" }
 
-// significant says whether a change is more than chance.
+// significant reports whether a change is more than chance.
 func (c *pairView) significant(x *difference.Change) bool { return c.by(x).Significant() }
 
 // size is by how much something has changed.
@@ -218,7 +218,7 @@ func (c *pairView) mayBeNoMore(x, y *change) bool {
 	return math.Abs(e.Value)-e.Error() <= c.size(than)
 }
 
-// changed says whether a row has changed, by itself or with what it calls.
+// changed reports whether a row has changed, by itself or with what it calls.
 func (c *pairView) changed(x *change) bool { return c.significant(&x.self) || c.significant(&x.total) }
 
 // nodes compares the nodes of a view, each with those below it.

@@ -42,7 +42,7 @@ func ParseBy(s string) (By, error) {
 // ByNames returns what ParseBy knows.
 func ByNames() []string { return slices.Clone(bys[:]) }
 
-// partsSamples says whether each sample is in one group only. Otherwise the groups are of frames, and one
+// partsSamples reports whether each sample is in one group only. Otherwise the groups are of frames, and one
 // stack has several.
 func (b By) partsSamples() bool { return b == Comm || b == Process || b == Thread }
 

@@ -62,7 +62,7 @@ type goroutineStack struct {
 // r14 has the g whose stack is in use, in code of Go.
 const r14 = 22 // PERF_REG_X86_R14 (asm/perf_regs.h)
 
-// endOfGoroutine is where the stack ends that SP is on, 0 if that is too far away. ok says whether a sample
+// endOfGoroutine is where the stack ends that SP is on, 0 if that is too far away. ok reports whether a sample
 // is in Go, which tells.
 func endOfGoroutine(memory *process.MemoryReader, s *perfring.Sample, sp uint64) (end uint64, ok bool) {
 	at, ok := s.Reg(r14)
@@ -114,7 +114,7 @@ func (g *Growth) goroutine(memory *process.MemoryReader, s *perfring.Sample, at 
 // A structure is the beginning of one of a process.
 type structure [1024]byte
 
-// read reads it as far as the fields at such offsets, of a word each, and says whether all are there.
+// read reads it as far as the fields at such offsets, of a word each, and reports whether all are there.
 func (to *structure) read(memory *process.MemoryReader, addr uint64, offsets ...uint16) bool {
 	end := int(slices.Max(offsets)) + 8
 	return end <= len(to) && memory.Read(to[:end], addr) == end

@@ -57,7 +57,7 @@ func (r runtimes) begin(tid uint32) *runTime {
 	return t
 }
 
-// read reads the file, and says whether it tells anything: without CONFIG_SCHED_INFO it does not.
+// read reads the file, and reports whether it tells anything: without CONFIG_SCHED_INFO it does not.
 func (t *runTime) read() bool {
 	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(t.fd), uintptr(unsafe.Pointer(&t.text[0])),
 		uintptr(len(t.text)), 0, 0, 0)
@@ -65,13 +65,13 @@ func (t *runTime) read() bool {
 	return errno == 0 && !bytes.HasPrefix(t.text[:n], []byte("0 "))
 }
 
-// hasRun says whether the thread has run since begin.
+// hasRun reports whether the thread has run since begin.
 func (t *runTime) hasRun() bool {
 	before, n := t.text, t.n
 	return !t.read() || t.n != n || t.text != before
 }
 
-// isOrdinary says whether a thread has no real-time priority.
+// isOrdinary reports whether a thread has no real-time priority.
 func isOrdinary(tid uint32) bool {
 	is, err := unix.SchedGetAttr(int(tid), 0)
 	if err != nil {

@@ -236,7 +236,7 @@ func (r *reader) read(s *perfring.Sample) {
 	}
 }
 
-// isLate says whether it is too late at a time to begin to read the stack of a sample.
+// isLate reports whether it is too late at a time to begin to read the stack of a sample.
 func isLate(s *perfring.Sample, now uint64) bool {
 	late := latest
 	if s.CPUMode() == unix.PERF_RECORD_MISC_KERNEL {
@@ -255,7 +255,7 @@ func readInto(room []byte, memory *process.MemoryReader, w *wanted, h *head) boo
 	return h.size+h.more > 0
 }
 
-// isThere says whether the process still has the same as the copy at the copy's beginning and at its end.
+// isThere reports whether the process still has the same as the copy at the copy's beginning and at its end.
 // This comes after the rest was read: a thread that gets on changes the beginning first.
 func (r *reader) isThere(memory *process.MemoryReader, s *perfring.Sample, base uint64) bool {
 	last := min(s.DynSize, compared)
@@ -264,7 +264,7 @@ func (r *reader) isThere(memory *process.MemoryReader, s *perfring.Sample, base 
 	return r.has(memory, base, s.Stack[:first]) && r.has(memory, base+from, s.Stack[from:s.DynSize])
 }
 
-// has says whether the process has bytes at an address.
+// has reports whether the process has bytes at an address.
 func (r *reader) has(memory *process.MemoryReader, addr uint64, want []byte) bool {
 	have := r.buf[:len(want)]
 	return memory.Read(have, addr) == len(have) && bytes.Equal(have, want)

@@ -7,7 +7,7 @@ type Share struct {
 	until       uint64
 }
 
-// IsSpent says whether there is nothing left at a time.
+// IsSpent reports whether there is nothing left at a time.
 func (s *Share) IsSpent(now uint64) bool { return s.until > now }
 
 // Until is up to when there is nothing left.

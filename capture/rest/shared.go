@@ -205,7 +205,7 @@ func depthOf(tid uint32, end uint64) depth {
 	return depthKnown | depth(tid&(1<<tidBits-1))<<endBits | depth(end)
 }
 
-// isOf says whether it is that of a thread.
+// isOf reports whether it is that of a thread.
 func (d depth) isOf(tid uint32) bool {
 	return d&depthKnown != 0 && uint32(d>>endBits)&(1<<tidBits-1) == tid
 }
@@ -213,7 +213,7 @@ func (d depth) isOf(tid uint32) bool {
 // end is where the stack ends, 0 if that is not known.
 func (d depth) end() uint64 { return uint64(d&(1<<endBits-1)) << endShift }
 
-// thread is what is known of a thread. isKnown says whether that is anything.
+// thread is what is known of a thread. isKnown reports whether that is anything.
 func (s *Shared) thread(tid uint32) (t *thread, isKnown bool) {
 	t = &s.threads[tid%uint32(maxThreads)]
 	return t, depth(t.stack.Load()).isOf(tid)

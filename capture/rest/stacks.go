@@ -98,7 +98,7 @@ func (s *Stacks) Grows(tid uint32, g Growth) {
 	s.shared.lastGrowth().store(g)
 }
 
-// RunsGo says whether Grows was called for a thread.
+// RunsGo reports whether Grows was called for a thread.
 func (s *Stacks) RunsGo(tid uint32) bool {
 	t, isKnown := s.shared.thread(tid)
 	return isKnown && t.growth.returns.Load() != 0
@@ -110,7 +110,7 @@ func set(word *atomic.Uint64, value uint64) {
 	}
 }
 
-// Hangs says whether a read has been under way for hangsAfter at a time, of a process that keeps its mappings
+// Hangs reports whether a read has been under way for hangsAfter at a time, of a process that keeps its mappings
 // locked. As long as it is so, no others of this CPU are read.
 func (s *Stacks) Hangs(now uint64) bool {
 	since := s.shared.words[begun].Load()

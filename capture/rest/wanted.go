@@ -40,7 +40,7 @@ func (s *Shared) shape(tid uint32) shape {
 	return shape{depth(t.stack.Load()).end(), t.large.Load(), t.above.Load(), t.growth.load(), true}
 }
 
-// isIn says whether the whole stack is in a copy that ends at an address, as far as is known. An end that is
+// isIn reports whether the whole stack is in a copy that ends at an address, as far as is known. An end that is
 // too far away is that of another stack, as with coroutines.
 func (k *shape) isIn(copyEnd uint64) bool {
 	return k.end != 0 && (k.end <= copyEnd || k.end-copyEnd > farthest)

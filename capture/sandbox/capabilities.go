@@ -85,7 +85,7 @@ func ForChildren() (all []uintptr) {
 	return all
 }
 
-// Lowered says whether Raise would give something back.
+// Lowered reports whether Raise would give something back.
 func Lowered() bool {
 	c, err := ownCapabilities()
 	return err == nil && os.Geteuid() != 0 && c.permitted() != 0

@@ -382,7 +382,7 @@ func TestTerminalOfAReader(t *testing.T) {
 	}
 }
 
-// run says whether a filter allows a system call.
+// run reports whether a filter allows a system call.
 func run(t *testing.T, program []unix.SockFilter, call uintptr, arguments [4]uint64) bool {
 	t.Helper()
 	load := func(offset uint32) uint32 {

@@ -98,7 +98,7 @@ func (d *dName) identifier() (string, bool) {
 	return d.text[d.at-n : d.at], true
 }
 
-// isName says whether a name follows: an identifier, a template, or a back reference to an identifier.
+// isName reports whether a name follows: an identifier, a template, or a back reference to an identifier.
 func (d *dName) isName() bool {
 	if d.peek(0) != 'Q' {
 		return isDigit(d.peek(0)) || d.isTemplate()

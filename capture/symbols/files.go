@@ -185,7 +185,7 @@ func parseFile(file *process.OpenFile) (*elfFile, error) {
 	return parseELF(file, st.Size)
 }
 
-// missing says whether an error only means that there is no such file.
+// missing reports whether an error only means that there is no such file.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -311,7 +311,7 @@ func symbolsOf(t *testing.T, program string) programSymbols {
 	return p
 }
 
-// same says whether two names are equal, or aliases of a function or of the function that an entry of the PLT
+// same reports whether two names are equal, or aliases of a function or of the function that an entry of the PLT
 // leads to.
 func (p programSymbols) same(a, b string) bool {
 	a, fromA := strings.CutSuffix(a, "@plt")

@@ -89,7 +89,7 @@ func (t *goTable) findText(code []addrRange) bool {
 	return t.f.Machine == elf.EM_X86_64 && t.findTrampoline(code)
 }
 
-// fits says whether the functions can be relative to text: then they are in code, and on x86 between INT3
+// fits reports whether the functions can be relative to text: then they are in code, and on x86 between INT3
 // instructions, with which the linker pads them.
 func (t *goTable) fits(code []addrRange, text uint64) bool {
 	const enough, int3 = 64, 0xcc

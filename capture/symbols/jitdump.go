@@ -9,7 +9,7 @@ import (
 	"unspool/unwind/jit/jitdump"
 )
 
-// IsJitdump says whether a mapped file has the name of a jitdump.
+// IsJitdump reports whether a mapped file has the name of a jitdump.
 func IsJitdump(name string) bool {
 	base := path.Base(name)
 	return strings.HasPrefix(base, "jit-") && strings.HasSuffix(base, ".dump")

@@ -59,7 +59,7 @@ func isIdentifier(c byte) bool {
 		c >= 'A' && c <= 'Z'
 }
 
-// followsTemplate says whether the bracket at i follows something that can have arguments: a name, an
+// followsTemplate reports whether the bracket at i follows something that can have arguments: a name, an
 // operator or Rust's "::". A comparison has blanks around it.
 func followsTemplate(name string, i int) bool {
 	before := name[:i]
@@ -70,7 +70,7 @@ func followsTemplate(name string, i int) bool {
 		strings.HasSuffix(before, "::") || endsInOperator(before)
 }
 
-// endsInOperator says whether the name of an operator function ends a name.
+// endsInOperator reports whether the name of an operator function ends a name.
 func endsInOperator(name string) bool {
 	const longest = len("operator<=>")
 	name = name[max(0, len(name)-longest-1):]

@@ -208,7 +208,7 @@ func (im *Image) CFI() *dwarfcfi.Table {
 	return im.cfi
 }
 
-// LacksCFI says whether the image's file has no unwind table. It is false if the file was not found.
+// LacksCFI reports whether the image's file has no unwind table. It is false if the file was not found.
 func (im *Image) LacksCFI() bool { return im.CFI() == nil && im.fileRead }
 
 // unwindTable reads the image's unwind table. Problems with the file were added when its symbols were read.
@@ -267,7 +267,7 @@ func baseName(path string) string {
 // deleted ends the name of a mapped file that has been removed.
 const deleted = " (deleted)"
 
-// IsFile says whether a mapping's name can be the path of a file with code in it: names such as "[heap]",
+// IsFile reports whether a mapping's name can be the path of a file with code in it: names such as "[heap]",
 // "//anon" and "/memfd:…" cannot, and devices neither.
 func IsFile(path string) bool {
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") {
@@ -286,13 +286,13 @@ func IsFile(path string) bool {
 	return true
 }
 
-// isFile says whether the image can be read from a file: also from another one with the build ID of the file
+// isFile reports whether the image can be read from a file: also from another one with the build ID of the file
 // in memory from which it was mapped. Generated code has no build ID.
 func (im *Image) isFile() bool {
 	return IsFile(im.Path) || im.IsInMemory()
 }
 
-// IsInMemory says whether the image is an ELF file that was made in memory, by memfd_create(2).
+// IsInMemory reports whether the image is an ELF file that was made in memory, by memfd_create(2).
 func (im *Image) IsInMemory() bool {
 	return len(im.BuildID) > 0 && strings.HasPrefix(im.Path, "/memfd:")
 }

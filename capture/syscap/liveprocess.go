@@ -64,7 +64,7 @@ func (l *Live) findMounts(pid uint32, p *liveProcess) {
 	p.mounts = from.mounts
 }
 
-// readMounts reads the mounts of a process, and says whether that was possible.
+// readMounts reads the mounts of a process, and reports whether that was possible.
 func (l *Live) readMounts(pid uint32, p *liveProcess) bool {
 	if l.ended[pid] { // as most in a storm of short ones
 		return false

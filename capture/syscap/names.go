@@ -82,7 +82,7 @@ func (n *names) place(p *profile.Profile, pid uint32, addr uint64, frame int32) 
 	return addr
 }
 
-// same says whether two frames are shown in the same way.
+// same reports whether two frames are shown in the same way.
 func same(p *profile.Profile, a, b int32) bool {
 	return a == b || a >= 0 && b >= 0 && p.Frames[a].Image == p.Frames[b].Image &&
 		p.Frames[a].Name == p.Frames[b].Name

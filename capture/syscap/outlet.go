@@ -116,7 +116,7 @@ func (o *outlet) send(frame []byte, must bool) error {
 	return nil
 }
 
-// waits says whether there is something in the queue.
+// waits reports whether there is something in the queue.
 func (o *outlet) waits() bool { return o.from < len(o.queue) }
 
 // pump writes what waits, as far as there is room for it.

@@ -176,7 +176,7 @@ func differences(t *testing.T, got, want map[string]int) {
 	}
 }
 
-// sysprofReader compiles the program that reads a capture with Sysprof's library. resolves says whether it
+// sysprofReader compiles the program that reads a capture with Sysprof's library. resolves reports whether it
 // can look names up: the library had that up to version 44.
 func sysprofReader(t *testing.T) (path string, resolves bool) {
 	t.Helper()

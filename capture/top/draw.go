@@ -259,7 +259,7 @@ func (p palette) tableLine(n *snapshot, index int32, w widths) string {
 		strings.TrimRight(w.line(p, f.name, f.image, f.users()), " ")
 }
 
-// treeLine is the line of a node: its mark says whether there is something below it, and whether that is
+// treeLine is the line of a node: its mark reports whether there is something below it, and whether that is
 // shown.
 func (p palette) treeLine(s *screen, r row, columns int) string {
 	n := &s.snapshot.nodes[r.index]

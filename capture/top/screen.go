@@ -214,7 +214,7 @@ func (s *screen) fold() {
 	}
 }
 
-// isOpen says whether the children of a node are shown: the user wants it, or what is below passes the
+// isOpen reports whether the children of a node are shown: the user wants it, or what is below passes the
 // filter.
 func (s *screen) isOpen(n int32) bool {
 	return s.open[s.snapshot.nodes[n].key] || s.filter != "" && s.matches.below[n]
@@ -247,7 +247,7 @@ func (s *screen) arrangeTable() {
 	}
 }
 
-// contains says whether text has a part, which is in lower case; every text has the empty one.
+// contains reports whether text has a part, which is in lower case; every text has the empty one.
 func contains(text, part string) bool {
 	return part == "" || strings.Contains(strings.ToLower(text), part)
 }

@@ -51,7 +51,7 @@ func chainBuilds(p programs.Program) []chainBuild {
 	})
 }
 
-// everyBuild says whether the tests compare every program with every oracle, which takes ten minutes.
+// everyBuild reports whether the tests compare every program with every oracle, which takes ten minutes.
 func everyBuild() bool { return os.Getenv("UNSPOOL_ORACLE") == "all" }
 
 // TestChainsAreUnwound records programs that print their call chain, and compares every stack with it. The

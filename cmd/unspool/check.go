@@ -100,7 +100,7 @@ func (f *checkFlags) check() error {
 	return nil
 }
 
-// run prints the result, and says whether it exceeds a limit of --fail-above.
+// run prints the result, and reports whether it exceeds a limit of --fail-above.
 func (f *checkFlags) run(file string) (above bool, err error) {
 	ctx, stop := untilInterrupted()
 	defer stop()

@@ -37,7 +37,7 @@ func (c *colouring) add(to *cobra.Command) {
 		[]string{string(automatic), string(always), string(never)}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// on says whether what is written to f is in colours. NO_COLOR counts when it is not empty (no-color.org),
+// on reports whether what is written to f is in colours. NO_COLOR counts when it is not empty (no-color.org),
 // and the option goes before it.
 func (c *colouring) on(f *os.File) bool {
 	if *c != automatic {

@@ -291,7 +291,7 @@ func (f *compareFlags) confineComparing(folder string, inputs []string) (*confin
 	return f.confineReading(r)
 }
 
-// under says whether a class has less than --fail-under asks for, and prints which.
+// under reports whether a class has less than --fail-under asks for, and prints which.
 func (f *compareFlags) under(r *compare.Result) bool {
 	under := false
 	for class, percent := range f.least {

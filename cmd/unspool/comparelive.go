@@ -102,7 +102,7 @@ func (f *compareFlags) measure() *compare.Costs {
 	return nil
 }
 
-// recordPairs records, and says whether there is a recording.
+// recordPairs records, and reports whether there is a recording.
 func (f *compareFlags) recordPairs(o capture.Options) (started bool, err error) {
 	line := f.statusLine()
 	o.Progress = line.update

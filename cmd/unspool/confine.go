@@ -30,7 +30,7 @@ func (f *sandboxFlags) add(c *cobra.Command, verb string) {
 	c.MarkFlagsMutuallyExclusive("sandbox", "no-sandbox")
 }
 
-// confines says whether unspool gives up its rights. Who has capabilities by the program's file does not get
+// confines reports whether unspool gives up its rights. Who has capabilities by the program's file does not get
 // more than they are for.
 func (f *sandboxFlags) confines() bool {
 	return f.sandbox || sandbox.Lowered() || os.Geteuid() == 0 && !f.noSandbox

@@ -149,7 +149,7 @@ func (r *reading) openElsewhere() (paths []string, err error) {
 	return paths, nil
 }
 
-// ownDescriptor says whether a path is that of a descriptor of this process.
+// ownDescriptor reports whether a path is that of a descriptor of this process.
 func ownDescriptor(path string) bool { return strings.HasPrefix(path, "/proc/self/fd/") }
 
 // openKernel opens the lists of the kernel's functions and modules: they have addresses only for who opens

@@ -183,7 +183,7 @@ func onlyCFI(framesBy map[string]uint64) bool {
 	return len(framesBy) > 0
 }
 
-// edgesAreRight prints the result for all recordings on stderr, and says whether it is within the limits.
+// edgesAreRight prints the result for all recordings on stderr, and reports whether it is within the limits.
 func edgesAreRight() bool {
 	limits := check.NoLimits()
 	for _, text := range edgeLimits {

@@ -98,7 +98,7 @@ func (f *exportFlags) choose(output string) (err error) {
 	return nil
 }
 
-// exports says whether the format is not perf.data.
+// exports reports whether the format is not perf.data.
 func (f *exportFlags) exports() bool { return f.format.Name != export.Perf.Name }
 
 // write writes a recording to a place, in the format. The recording itself is kept.

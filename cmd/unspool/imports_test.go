@@ -117,7 +117,7 @@ func names(list string) (names []string) {
 	return names
 }
 
-// covers says whether a name is that of the pattern or, where the pattern ends in "/...", of a folder below
+// covers reports whether a name is that of the pattern or, where the pattern ends in "/...", of a folder below
 // it.
 func covers(pattern, name string) bool {
 	folder, below := strings.CutSuffix(pattern, "/...")

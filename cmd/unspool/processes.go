@@ -55,7 +55,7 @@ func processes(values []string) (pids []int, err error) {
 	return slices.Compact(pids), nil
 }
 
-// numeric says whether a value of -p is a process ID, and not a name.
+// numeric reports whether a value of -p is a process ID, and not a name.
 func numeric(value string) bool { return strings.Trim(value, "-0123456789") == "" }
 
 func isName(value string) bool { return !numeric(value) }

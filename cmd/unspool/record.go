@@ -345,7 +345,7 @@ func (f *recordFlags) writeConfined(recorded *outfile.Place, folder string, to *
 	return nil
 }
 
-// run records and sums up; it says whether there is a recording. Errors are returned
+// run records and sums up; it reports whether there is a recording. Errors are returned
 // after the summary of what could be recorded all the same.
 func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool, status int, err error) {
 	var line *statusLine

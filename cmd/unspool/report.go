@@ -166,7 +166,7 @@ func (f *reportFlags) address(args []string) []string {
 // anyAddress is --http without an address.
 const anyAddress = "localhost:"
 
-// check checks the options and reads the filter. two says whether there are two recordings.
+// check checks the options and reads the filter. two reports whether there are two recordings.
 func (f *reportFlags) check(c *cobra.Command, two bool) (err error) {
 	given := c.Flags().Changed
 	if f.By, err = report.ParseBy(f.by); err != nil {

@@ -167,7 +167,7 @@ func TestMachineGoroutinesByTurns(t *testing.T) {
 	}
 }
 
-// growingChain says whether names are callers of a function of that program, the innermost first.
+// growingChain reports whether names are callers of a function of that program, the innermost first.
 func growingChain(names []string) bool {
 	if n := len(names); n > 1 && names[n-2] == "runtime.main" {
 		return !slices.Contains(names, "main.deep")

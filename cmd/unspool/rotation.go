@@ -76,7 +76,7 @@ func (r *rotationTime) Set(text string) error {
 	return nil
 }
 
-// rotates says whether there are several files.
+// rotates reports whether there are several files.
 func (f *rotationFlags) rotates() bool { return f.when.text != "" || f.last > 0 }
 
 // check returns an error for what cannot be.

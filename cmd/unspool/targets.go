@@ -51,7 +51,7 @@ func (f *targetFlags) add(c *cobra.Command) {
 	_ = c.MarkFlagDirname("cgroup")
 }
 
-// given says whether there is anything to record besides a COMMAND.
+// given reports whether there is anything to record besides a COMMAND.
 func (f *targetFlags) given() bool { return f.all || len(f.options()) > 0 || f.cpus != "" }
 
 // options are those in use of which there can be one only.

@@ -287,10 +287,10 @@ func (f *File) Linked(s *Section) (Section, bool) {
 	return f.Sections[s.Link], true
 }
 
-// HasNames says whether sections have names.
+// HasNames reports whether sections have names.
 func (f *File) HasNames() bool { return f.names.Size > 0 }
 
-// Named says whether the section is called name. It reads no more bytes than the name has.
+// Named reports whether the section is called name. It reads no more bytes than the name has.
 func (f *File) Named(s *Section, name string) bool {
 	if uint64(s.Name)+uint64(len(name))+1 > f.names.Size {
 		return false

@@ -175,7 +175,7 @@ func (l *Layout) addSection(s *Section, name []byte) {
 	}
 }
 
-// Holds says whether all of e lies in the file.
+// Holds reports whether all of e lies in the file.
 func (l *Layout) Holds(e Extent) bool { return e.Offset <= l.Size && e.Size <= l.Size-e.Offset }
 
 // maxContents is how large a section may be, also when decompressed.

@@ -8,7 +8,7 @@ type Load struct {
 	Flags                        ProgFlag
 }
 
-// Exec says whether the segment holds code.
+// Exec reports whether the segment holds code.
 func (l *Load) Exec() bool { return l.Flags&elf.PF_X != 0 }
 
 // Loads are the PT_LOAD segments, in the order of the file.

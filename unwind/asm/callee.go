@@ -49,13 +49,13 @@ func (c *Code) FrameSize(start uint64) (n uint64) {
 	return n + 8*uint64(max(words, 0))
 }
 
-// isSubSP says whether the instruction lowers SP by a constant.
+// isSubSP reports whether the instruction lowers SP by a constant.
 func (in *insn) isSubSP() bool {
 	return in.space == 0 && in.vector == legacy && (in.op == 0x83 || in.op == 0x81) &&
 		in.mod == 3 && in.reg == 5 && in.rm == rSP
 }
 
-// MayReturn says whether addr follows a call in the function from start to end, or not far behind the start
+// MayReturn reports whether addr follows a call in the function from start to end, or not far behind the start
 // where the end is not known and 0.
 func (c *Code) MayReturn(start, end, addr uint64) bool {
 	most := uint64(mostOfFunction)
@@ -68,7 +68,7 @@ func (c *Code) MayReturn(start, end, addr uint64) bool {
 // mostOfFunction is how far [Code.Within] reads.
 const mostOfFunction = 16 << 10
 
-// Within says whether the instructions from the start of a function on, read one behind the other, come to
+// Within reports whether the instructions from the start of a function on, read one behind the other, come to
 // addr before they come to where another function may begin: behind padding, at an address that is aligned as
 // functions are, or where a frame is made at such an address.
 func (c *Code) Within(start, addr uint64) bool {
@@ -87,7 +87,7 @@ func (c *Code) leadsTo(start, addr uint64) bool {
 	return at == addr
 }
 
-// Untouched says whether the instructions from the start of a function to addr, read one behind the other,
+// Untouched reports whether the instructions from the start of a function to addr, read one behind the other,
 // leave SP and BP alone.
 func (c *Code) Untouched(start, addr uint64) bool {
 	return c.Within(start, addr) && c.answer(&c.untouched, start, addr, (*Code).touchesNothing)
@@ -129,7 +129,7 @@ func (c *Code) answer(
 	return yes
 }
 
-// movesStack says whether the instruction pushes or pops.
+// movesStack reports whether the instruction pushes or pops.
 func (in *insn) movesStack() bool {
 	if in.space != 0 || in.vector != legacy {
 		return false
@@ -141,7 +141,7 @@ func (in *insn) movesStack() bool {
 	return in.pushes() != 0
 }
 
-// Frameless says whether addr is an instruction of a function that has not touched BP: none of those from the
+// Frameless reports whether addr is an instruction of a function that has not touched BP: none of those from the
 // traps that align it up to addr does. Other padding may align a loop.
 func (c *Code) Frameless(addr uint64) bool {
 	return c.answer(&c.frameless, 0, addr, (*Code).isFrameless)

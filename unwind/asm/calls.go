@@ -36,7 +36,7 @@ func (k *keptRegs) restore(s *state) {
 	}
 }
 
-// Keeps says whether the function that holds addr does not change a register.
+// Keeps reports whether the function that holds addr does not change a register.
 func (c *Code) Keeps(addr uint64, reg uint8) bool {
 	c.left = mostWork
 	h, ok := c.chart().hole(addr)

@@ -382,7 +382,7 @@ func (c *Code) chartNearby(addr uint64) (h Hole, first uint64, ok bool) {
 	return h, 0, false
 }
 
-// StartCode says whether addr is in the function at start, the entry point of a program: code leads
+// StartCode reports whether addr is in the function at start, the entry point of a program: code leads
 // from there to addr, and no call on the way goes to a function between them. It gives how
 // many words the function has pushed on the way.
 func (c *Code) StartCode(start, addr uint64) (words uint32, ok bool) {
@@ -430,7 +430,7 @@ func (in *insn) pushes() int {
 // which there is no caller: xor %ebp, %ebp; pop %rdi; call *%r9.
 var cloneChild = []byte{0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1}
 
-// isThreadRoot says whether addr follows the call by which a thread calls its first
+// isThreadRoot reports whether addr follows the call by which a thread calls its first
 // function, right after the system call that made the thread.
 func (c *Code) isThreadRoot(addr uint64) bool {
 	const near = 8 // bytes of the test and the branch behind the system call
@@ -450,7 +450,7 @@ var clones = [][]byte{
 	{0xb8, 0x38, 0, 0, 0, 0x0f, 0x05},    // clone
 }
 
-// FollowsClone says whether addr is where a thread begins: between the system
+// FollowsClone reports whether addr is where a thread begins: between the system
 // call that made it and the branch that only the new thread takes.
 func (c *Code) FollowsClone(addr uint64) bool {
 	const near = 8 // bytes of test and branches
@@ -510,7 +510,7 @@ var restorers = [][]byte{
 	{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05},             // mov $15, %eax; syscall
 }
 
-// IsRestorer says whether the instruction at addr is in a signal restorer, or follows it: the PC of a
+// IsRestorer reports whether the instruction at addr is in a signal restorer, or follows it: the PC of a
 // thread is there while the kernel is about to restore its registers.
 func (c *Code) IsRestorer(addr uint64) bool {
 	for _, want := range restorers {
@@ -526,7 +526,7 @@ func (c *Code) IsRestorer(addr uint64) bool {
 	return false
 }
 
-// FollowsCall says whether the instruction before addr is a call: a direct one
+// FollowsCall reports whether the instruction before addr is a call: a direct one
 // into the code of the image, or bytes that may be an indirect one.
 func (c *Code) FollowsCall(addr uint64) bool {
 	if addr>>32 != 0 {
@@ -540,7 +540,7 @@ func (c *Code) FollowsCall(addr uint64) bool {
 	return k != notCall
 }
 
-// LeavesImage says whether the call before addr can lead to code outside of the image: it is an indirect
+// LeavesImage reports whether the call before addr can lead to code outside of the image: it is an indirect
 // call, or one of a function that only jumps to the address in a register.
 func (c *Code) LeavesImage(addr uint64) bool { return c.judge(&c.leaves, addr, (*Code).findLeaving) }
 
@@ -601,7 +601,7 @@ func (c *Code) findCall(addr uint64) callKind {
 	return notCall
 }
 
-// indirectCallBefore says whether the bytes before addr are an indirect call: ff /2 with prefix, SIB
+// indirectCallBefore reports whether the bytes before addr are an indirect call: ff /2 with prefix, SIB
 // and displacement has 2 to 8 bytes, and more with prefixes for padding.
 func (c *Code) indirectCallBefore(addr uint64) bool {
 	var in insn
@@ -732,7 +732,7 @@ func (c *Code) callBefore(addr, n uint64, in *insn) (uint64, bool) {
 	return at, in.decode(c.bytes(at)) && in.n == int(n)
 }
 
-// executable says whether addr is code of the image.
+// executable reports whether addr is code of the image.
 func (c *Code) executable(addr uint64) bool {
 	for i := range c.layout.Loads {
 		l := &c.layout.Loads[i]

@@ -94,8 +94,8 @@ func TestRulesNearbyAgreeWithCFI(t *testing.T) {
 	}
 }
 
-// contradicted says whether code moves SP by a constant within a row that counts the CFA from SP: one end of the row is
-// wrong. Assembly of OpenSSL and GMP has such CFI.
+// contradicted reports whether code moves SP by a constant within a row that counts the CFA from SP: one end of the row
+// is wrong. Assembly of OpenSSL and GMP has such CFI.
 func contradicted(c *Code, row *dwarfcfi.Row) bool {
 	if row.CFA.Kind != dwarfcfi.CFARegister || int(row.CFA.Reg) != rule.AMD64.SP {
 		return false
@@ -193,7 +193,7 @@ func show(r rule.Rule) string {
 	return fmt.Sprintf("%s+%d, BP at %d", names[r.Kind()], r.CFA(), r.BP())
 }
 
-// sameRule says whether a rule from code means the same as a rule from CFI.
+// sameRule reports whether a rule from code means the same as a rule from CFI.
 // They cannot be compared if one is from SP and the other from BP.
 func sameRule(c *Code, pc uint64, got, want rule.Rule) (same, compared bool) {
 	if got.Kind() == rule.Sigframe || want.Kind() == rule.Sigframe {

@@ -34,7 +34,7 @@ var endbr = map[elf.Machine][]byte{
 	elf.EM_386:    {0xf3, 0x0f, 0x1e, 0xfb},
 }
 
-// IsContextEnd says whether a coroutine ends at addr.
+// IsContextEnd reports whether a coroutine ends at addr.
 func (c *Code) IsContextEnd(addr uint64) bool {
 	b := bytes.TrimPrefix(c.bytes(addr), endbr[c.layout.Machine])
 	for _, want := range contextEnds[c.layout.Machine] {
@@ -95,5 +95,5 @@ func (c *Code) isFinish386(addr uint64) bool {
 	return true
 }
 
-// IsRet says whether a ret is at addr.
+// IsRet reports whether a ret is at addr.
 func (c *Code) IsRet(addr uint64) bool { return bytes.HasPrefix(c.bytes(addr), []byte{0xc3}) }

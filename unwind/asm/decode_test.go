@@ -112,7 +112,7 @@ func sizesOf(t *testing.T, objdump, path string) []byte {
 	return sizes
 }
 
-// isMnemonic says whether objdump has decoded an instruction, and not a single prefix.
+// isMnemonic reports whether objdump has decoded an instruction, and not a single prefix.
 func isMnemonic(s string) bool {
 	fields := strings.Fields(s)
 	for _, f := range fields {
@@ -193,7 +193,7 @@ func TestWritesOfRegistersAreKnown(t *testing.T) {
 	t.Logf("%d instructions with a register as destination", n)
 }
 
-// keepsItself says whether an instruction writes back the value that was there.
+// keepsItself reports whether an instruction writes back the value that was there.
 func keepsItself(inst x86asm.Inst) bool {
 	switch inst.Op {
 	case x86asm.MOV, x86asm.XCHG:

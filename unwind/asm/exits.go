@@ -72,7 +72,7 @@ func (c *Code) PaddedEnd(start, span uint64) (end uint64, ok bool) {
 	return 0, false
 }
 
-// isPadded says whether there is only int3 from addr up to the next multiple of 16.
+// isPadded reports whether there is only int3 from addr up to the next multiple of 16.
 func (c *Code) isPadded(addr uint64) bool {
 	n := int(-addr % alignment)
 	b := c.bytes(addr)

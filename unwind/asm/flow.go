@@ -153,7 +153,7 @@ func (s *state) forget(regs uint16) {
 	}
 }
 
-// merge keeps only what s and t have in common, in s, and says whether s has changed.
+// merge keeps only what s and t have in common, in s, and reports whether s has changed.
 func (s *state) merge(t *state) (changed bool) {
 	for i := range s.regs {
 		if s.regs[i] != t.regs[i] && s.regs[i].kind != unknown {

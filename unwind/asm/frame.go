@@ -38,7 +38,7 @@ func (c *Code) besideFrame(addr uint64, h Hole) (rule.Rule, bool) {
 	return agree(rule.None, rule.None, sp, bp)
 }
 
-// makesFrame says whether a function saves BP at addr and then sets BP.
+// makesFrame reports whether a function saves BP at addr and then sets BP.
 func (c *Code) makesFrame(addr uint64) bool {
 	b, ok := bytes.CutPrefix(c.bytes(addr), pushBP)
 	if !ok || c.follows(addr, copyOfReturn) {
@@ -52,7 +52,7 @@ func (c *Code) makesFrame(addr uint64) bool {
 	return false
 }
 
-// entersFrame says whether a function that begins at addr makes its frame at once.
+// entersFrame reports whether a function that begins at addr makes its frame at once.
 func (c *Code) entersFrame(addr uint64) bool { return c.judge(&c.enters, addr, (*Code).findEntry) }
 
 func (c *Code) findEntry(addr uint64) bool {
@@ -62,7 +62,7 @@ func (c *Code) findEntry(addr uint64) bool {
 	return c.executable(addr) && c.makesFrame(addr)
 }
 
-// dropsFrame says whether the bytes at addr that look like a pop of BP are one: whether an instruction
+// dropsFrame reports whether the bytes at addr that look like a pop of BP are one: whether an instruction
 // begins there, decoding from where the frame was set up.
 func (c *Code) dropsFrame(addr uint64) bool {
 	const farthest = 4 << 10
@@ -74,7 +74,7 @@ func (c *Code) dropsFrame(addr uint64) bool {
 	return false
 }
 
-// reads says whether one of the instructions from start on, read one behind the other, is at addr.
+// reads reports whether one of the instructions from start on, read one behind the other, is at addr.
 func (c *Code) reads(start, addr uint64) bool {
 	var in insn
 	for start < addr && in.decode(c.bytes(start)) {
@@ -83,7 +83,7 @@ func (c *Code) reads(start, addr uint64) bool {
 	return start == addr
 }
 
-// jumpsAway says whether the instruction at addr is a jmp, as in a tail call.
+// jumpsAway reports whether the instruction at addr is a jmp, as in a tail call.
 func (c *Code) jumpsAway(addr uint64) bool {
 	var in insn
 	if !in.decode(c.bytes(addr)) {
@@ -93,13 +93,13 @@ func (c *Code) jumpsAway(addr uint64) bool {
 	return t == jumps || t == jumpsFar
 }
 
-// follows says whether code stands right before addr.
+// follows reports whether code stands right before addr.
 func (c *Code) follows(addr uint64, code []byte) bool {
 	n := uint64(len(code))
 	return addr >= n && bytes.HasPrefix(c.bytes(addr-n), code)
 }
 
-// leavesFrame says whether SP points to the return address at an instruction on a way out.
+// leavesFrame reports whether SP points to the return address at an instruction on a way out.
 func (p *paths) leavesFrame(addr uint64, t turn, target uint64) bool {
 	return t == returns ||
 		p.frames && (p.c.makesFrame(addr) || t == jumps && !p.contains(target) && p.c.entersFrame(target))

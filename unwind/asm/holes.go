@@ -89,7 +89,7 @@ const alignment = 16
 // highest is above all addresses of images, so that sums do not wrap.
 const highest = 1 << 62
 
-// aligns says whether a hole between two functions with CFI is only the padding that
+// aligns reports whether a hole between two functions with CFI is only the padding that
 // aligns the second one: with an aligned function in it, the hole would be larger. A
 // large file has hundreds of thousands of such holes.
 func (h Hole) aligns() bool { return h.Hi%alignment == 0 && h.Hi-h.Lo < alignment }
@@ -253,7 +253,7 @@ func (c *Code) sweep(m *codeMap, add func(uint64)) {
 	}
 }
 
-// followsEnd says whether the code before addr ends a function: a return, a
+// followsEnd reports whether the code before addr ends a function: a return, a
 // jump, or padding.
 func (c *Code) followsEnd(addr uint64) bool {
 	const most = 8 // bytes of the longest padding
@@ -287,7 +287,7 @@ var paddings = [][]byte{
 	{0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0},
 }
 
-// isFunction says whether addr, to which a word of the data points, is the start of a
+// isFunction reports whether addr, to which a word of the data points, is the start of a
 // function.
 func (c *Code) isFunction(addr uint64, constant bool) bool {
 	if !c.executable(addr) {

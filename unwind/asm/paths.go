@@ -103,7 +103,7 @@ func (p *paths) discover(start uint64, most int) int {
 	return count
 }
 
-// noReturn says whether the function at start has been seen not to return:
+// noReturn reports whether the function at start has been seen not to return:
 // all its ways end in calls that do not, in traps or in endless loops. Calls that are
 // too deep count as returning, so there is an answer for each depth: what is said of a
 // function must not depend on which others were asked about before.
@@ -140,7 +140,7 @@ func (c *Code) noReturn(start uint64, depth int) bool {
 	return r == doesNotReturn
 }
 
-// returning says whether a function returns. Zero means that it is not known.
+// returning reports whether a function returns. Zero means that it is not known.
 type returning uint32
 
 const (
@@ -148,7 +148,7 @@ const (
 	doesNotReturn
 )
 
-// endsFunction says whether the call before addr looks like one that does not
+// endsFunction reports whether the call before addr looks like one that does not
 // return, as compilers put it at the end of a function: what follows is
 // padding up to where the next function is aligned, or that function itself.
 func (c *Code) endsFunction(addr uint64) bool {
@@ -169,13 +169,13 @@ func (c *Code) endsFunction(addr uint64) bool {
 	return !in.decode(c.bytes(addr)) || in.beginsFunction()
 }
 
-// beginsFunction says whether the code at addr looks like the beginning of a function.
+// beginsFunction reports whether the code at addr looks like the beginning of a function.
 func (c *Code) beginsFunction(addr uint64) bool {
 	var in insn
 	return in.decode(c.bytes(addr)) && in.beginsFunction()
 }
 
-// beginsFunction says whether the instruction is endbr64, a push, or one that
+// beginsFunction reports whether the instruction is endbr64, a push, or one that
 // makes room on the stack.
 func (in *insn) beginsFunction() bool {
 	endbr := in.space == 1 && in.op == 0x1e && in.prefix == 0xf3
@@ -184,7 +184,7 @@ func (in *insn) beginsFunction() bool {
 	return in.vector == legacy && (endbr || push || sub)
 }
 
-// setsConstant says whether the instruction puts a 32-bit constant, which may
+// setsConstant reports whether the instruction puts a 32-bit constant, which may
 // be an address of a program that is not relocated, into a register, an
 // argument or a variable.
 func (in *insn) setsConstant() bool {
@@ -192,7 +192,7 @@ func (in *insn) setsConstant() bool {
 		(in.op >= 0xb8 && in.op < 0xc0 || in.op == 0xc7 && in.reg&7 == 0 || in.op == 0x68)
 }
 
-// joins says whether the code at addr, which follows padding, belongs to the code
+// joins reports whether the code at addr, which follows padding, belongs to the code
 // that was discovered so far: it is the head of a loop, or jumps into that code.
 func (p *paths) joins(addr uint64) bool {
 	const most = 300
@@ -213,13 +213,13 @@ func (p *paths) joins(addr uint64) bool {
 	return false
 }
 
-// isPadding says whether the instruction does nothing, or is never reached.
+// isPadding reports whether the instruction does nothing, or is never reached.
 func (in *insn) isPadding() bool {
 	return in.vector == legacy &&
 		(in.space == 0 && (in.op == 0x90 || in.op == 0xcc) || in.space == 1 && in.op == 0x1f)
 }
 
-// goesOn says whether the next instruction can follow. It follows a call, which returns.
+// goesOn reports whether the next instruction can follow. It follows a call, which returns.
 func (t turn) goesOn() bool { return t == onwards || t == branches || t == calls || t == callsFar }
 
 func (p *paths) contains(addr uint64) bool { return addr-p.lo < p.hi-p.lo }
@@ -411,7 +411,7 @@ func (p *paths) function(start, hi uint64) *reading {
 	return r
 }
 
-// readsReturn says whether the function at start begins with a pop of its return address and
+// readsReturn reports whether the function at start begins with a pop of its return address and
 // pushes it again at addr, as Free Pascal's main does to save it.
 func (c *Code) readsReturn(start, addr uint64) bool {
 	const pop, push, registers = 0x58, 0x50, 8

@@ -27,7 +27,7 @@ func (c *Code) Pushed386(start, addr uint64) (n int64, ok bool) {
 	return n, true
 }
 
-// leaves says whether the instruction at addr never goes on to the next one.
+// leaves reports whether the instruction at addr never goes on to the next one.
 func (in *insn) leaves(addr uint64) bool {
 	t, _ := in.turn(addr)
 	return !t.goesOn()

@@ -18,7 +18,7 @@ func (c *Code) PaddingEnd(addr uint64) (end uint64, ok bool) {
 	return 0, false
 }
 
-// isNop says whether an instruction is one that is used as padding.
+// isNop reports whether an instruction is one that is used as padding.
 func (in *insn) isNop() bool {
 	switch {
 	case in.vector != legacy:
@@ -93,7 +93,7 @@ func (c *Code) StraightFrom(start, addr uint64) (r rule.Rule, ok bool) {
 	return r, start == addr && r != rule.None
 }
 
-// restores says whether an instruction pops a register that calls leave alone.
+// restores reports whether an instruction pops a register that calls leave alone.
 func (in *insn) restores() bool {
 	switch {
 	case in.space != 0 || in.vector != legacy:

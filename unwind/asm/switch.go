@@ -186,7 +186,7 @@ func (p *paths) follow(start uint64) bool {
 	return false
 }
 
-// findTables adds the tables of the jumps that were reached, and says whether
+// findTables adds the tables of the jumps that were reached, and reports whether
 // there are new ones.
 func (p *paths) findTables() (more bool) {
 	p.eachBlock(func(addr uint64, in *insn, s *state) bool {

@@ -150,13 +150,13 @@ func (ws *Ways) Rule() (rule.Rule, bool) { return ws.rule, ws.rule != rule.None 
 // DirectCall gives the target of the direct call that ends at pc.
 func (w *Window) DirectCall(pc uint64) (target uint64, ok bool) { return w.code.DirectCall(pc) }
 
-// IndirectCall says whether an indirect call ends at pc.
+// IndirectCall reports whether an indirect call ends at pc.
 func (w *Window) IndirectCall(pc uint64) bool { return w.code.findCall(pc) == indirectCall }
 
 // WayOut386 is [Code.WayOut386].
 func (w *Window) WayOut386(pc uint64) (WayOut, bool) { return w.code.WayOut386(pc) }
 
-// TailJumps says whether all code that pc leads to jumps where a register or a pointer says, soon and without
+// TailJumps reports whether all code that pc leads to jumps where a register or a pointer says, soon and without
 // a change to SP or BP, as in thunks that choose a method: the return address stays where SP points.
 func (w *Window) TailJumps(pc uint64) bool {
 	const most = 64 // instructions

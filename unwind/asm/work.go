@@ -12,7 +12,7 @@ const (
 	mostInWindow = 1 << 14
 )
 
-// spend takes n off the work that is left, and says whether there was as much.
+// spend takes n off the work that is left, and reports whether there was as much.
 func (c *Code) spend(n int) bool {
 	c.left -= n
 	return c.left >= 0

@@ -131,7 +131,7 @@ func (c *goCode) name(off uint32) string {
 	return strings.TrimSuffix(string(b), ".abi0")
 }
 
-// savesBP says whether code, a function's from its entry, saves BP where its
+// savesBP reports whether code, a function's from its entry, saves BP where its
 // frame begins: push %rbp, or since before Go 1.21 mov %rbp, n(%rsp).
 func savesBP(code []byte, frameStart uint32) bool {
 	k := int(frameStart)
@@ -145,7 +145,7 @@ func savesBP(code []byte, frameStart uint32) bool {
 	return store[0] == 0x48 && store[1] == 0x89 && (store[2] == 0x6c || store[2] == 0xac) && store[3] == 0x24
 }
 
-// fits says whether the functions begin at text: then those with a frame save BP
+// fits reports whether the functions begin at text: then those with a frame save BP
 // exactly where their pcsp tables say. In that case it sets text.
 func (t *Table) fits(text uint64) bool {
 	const enough = 64
@@ -208,7 +208,7 @@ func (t *Table) look(index uint32, f *goFunc) *asmFunc {
 	return nil
 }
 
-// isSigreturn says whether addr is in the signal return trampoline, if that is the function
+// isSigreturn reports whether addr is in the signal return trampoline, if that is the function
 // at index.
 func (t *Table) isSigreturn(index uint32, addr uint64) bool {
 	if uint64(index) >= t.count || addr-t.text-t.start(index) >= uint64(len(sigreturnCode)) {
@@ -308,7 +308,7 @@ func numbered(arg x86asm.Arg) uint8 {
 	return 0
 }
 
-// addsConstant says whether an instruction that writes SP adds a constant.
+// addsConstant reports whether an instruction that writes SP adds a constant.
 func addsConstant(inst *x86asm.Inst) bool {
 	switch inst.Op {
 	case x86asm.ADD, x86asm.SUB:
@@ -321,7 +321,7 @@ func addsConstant(inst *x86asm.Inst) bool {
 	return false
 }
 
-// isFramePointer says whether an instruction that writes BP makes it a frame
+// isFramePointer reports whether an instruction that writes BP makes it a frame
 // pointer: an address on the stack, or the value that was saved there.
 func isFramePointer(inst *x86asm.Inst) bool {
 	switch src := inst.Args[1].(type) {

@@ -165,7 +165,7 @@ func (w *codeWalk) run() {
 	}
 }
 
-// neverReturns says whether the compiler knows that a function of the runtime does not
+// neverReturns reports whether the compiler knows that a function of the runtime does not
 // return. The code behind a call of it belongs to another branch.
 func neverReturns(name string) bool {
 	if strings.HasSuffix(name, ".throw") {

@@ -78,7 +78,7 @@ func (t *Table) switchesNear(index uint32) (system, more int) {
 	return system, more
 }
 
-// CallsMorestack says whether a call of morestack, or of a function that only goes on there, ends at an
+// CallsMorestack reports whether a call of morestack, or of a function that only goes on there, ends at an
 // address.
 func (t *Table) CallsMorestack(addr uint64) bool {
 	const size = 5 // call rel32

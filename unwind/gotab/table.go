@@ -176,7 +176,7 @@ func findTable(r io.ReaderAt, size int64, layout *elf.Layout) (off, length, text
 	return 0, 0, 0
 }
 
-// hasBuildInfo says whether a writable segment begins with the section that the Go
+// hasBuildInfo reports whether a writable segment begins with the section that the Go
 // linker puts there: .go.buildinfo (debug/buildinfo).
 func hasBuildInfo(r io.ReaderAt, layout *elf.Layout) bool {
 	for _, l := range layout.Loads {

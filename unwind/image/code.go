@@ -24,7 +24,7 @@ func (im *Image) CodeAt(m *vmas.Mapping, pc uint64) (*asm.Code, uint64) {
 	return im.code, addr
 }
 
-// EndsContext says whether pc, in m, is where the first function of a coroutine returns to, and not behind a
+// EndsContext reports whether pc, in m, is where the first function of a coroutine returns to, and not behind a
 // call.
 func (im *Image) EndsContext(m *vmas.Mapping, pc uint64) bool {
 	if im.code == nil || pc >= m.End {
@@ -63,7 +63,7 @@ const (
 	choosing       = 512  // bytes of a function that jumps to one of several by the processor's features
 )
 
-// IsReturn says whether pc, which lies behind an address in m, is where a call returns to: it follows a call,
+// IsReturn reports whether pc, which lies behind an address in m, is where a call returns to: it follows a call,
 // or is where a coroutine or a signal handler ends.
 func (im *Image) IsReturn(m *vmas.Mapping, pc uint64) bool {
 	off := pc - 1 - m.Start + m.Offset
@@ -81,7 +81,7 @@ func (im *Image) IsReturn(m *vmas.Mapping, pc uint64) bool {
 	return yes
 }
 
-// MayLeave says whether the call before pc, which lies in m, can lead to code that is in no file: the call is
+// MayLeave reports whether the call before pc, which lies in m, can lead to code that is in no file: the call is
 // indirect, or the called function jumps to where a register or a pointer says, itself or by way of tail
 // calls, other than by a procedure linkage table. It is true if that is not known.
 func (im *Image) MayLeave(m *vmas.Mapping, pc uint64) bool {
@@ -110,7 +110,7 @@ func (im *Image) MayLeave(m *vmas.Mapping, pc uint64) bool {
 // code. [Image.CallsNoHost] says it then.
 func (im *Image) NoteNoHost(m *vmas.Mapping, pc uint64) { im.hostless.put(pc-1-m.Start+m.Offset, true) }
 
-// CallsNoHost says whether that was noted of the call before pc, which lies in m.
+// CallsNoHost reports whether that was noted of the call before pc, which lies in m.
 func (im *Image) CallsNoHost(m *vmas.Mapping, pc uint64) bool {
 	return im.hostless.get(pc-1-m.Start+m.Offset) == yesAnswer
 }
@@ -148,7 +148,7 @@ func (a *answers) put(off uint64, yes bool) {
 // leaves is MayLeave for a call of the function at addr.
 func (im *Image) leaves(addr uint64) bool { return im.mayReach(addr, inNoFile) }
 
-// LeadsElsewhere says whether no jump leads from the function that begins at entry, which lies in m, to the
+// LeadsElsewhere reports whether no jump leads from the function that begins at entry, which lies in m, to the
 // one around callee, an address of the process; with 0, whether none leads out of the image. It is false if
 // that is not known.
 func (im *Image) LeadsElsewhere(m *vmas.Mapping, entry, callee uint64) bool {
@@ -171,10 +171,10 @@ const (
 	inNoFile
 )
 
-// mayReach says whether [Image.reach] has found a way, or a way cannot be ruled out.
+// mayReach reports whether [Image.reach] has found a way, or a way cannot be ruled out.
 func (im *Image) mayReach(addr, other uint64) bool { return im.reach(addr, other) != nowhere }
 
-// A way says whether a call leads to a function.
+// A way reports whether a call leads to a function.
 type way uint8
 
 const (
@@ -183,7 +183,7 @@ const (
 	perhaps            // nobody knows where it leads
 )
 
-// reach says whether a call of the function at addr can lead to the one around another address, itself or by way of
+// reach reports whether a call of the function at addr can lead to the one around another address, itself or by way of
 // tail calls, or to where a register or a pointer says, as by a procedure linkage table. With inNoFile, tail calls by
 // such a table are passed over: they lead to functions of other files.
 func (im *Image) reach(addr, other uint64) way {
@@ -224,7 +224,7 @@ func (im *Image) reach(addr, other uint64) way {
 	return nowhere
 }
 
-// isLinkage says whether an address is in a procedure linkage table: it jumps where a pointer says, and CFI
+// isLinkage reports whether an address is in a procedure linkage table: it jumps where a pointer says, and CFI
 // has it in one function with others.
 func (im *Image) isLinkage(addr uint64) bool {
 	_, jumps := im.code.Stub(addr)
@@ -232,7 +232,7 @@ func (im *Image) isLinkage(addr uint64) bool {
 	return jumps && err == nil && d.Start != addr
 }
 
-// LeadsTo says whether the call before pc calls the function around callee directly, or one that soon jumps
+// LeadsTo reports whether the call before pc calls the function around callee directly, or one that soon jumps
 // to the start of that. Both lie in m.
 func (im *Image) LeadsTo(m *vmas.Mapping, pc, callee uint64) bool {
 	c, addr := im.CodeAt(m, pc-1)

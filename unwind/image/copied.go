@@ -46,7 +46,7 @@ func (s *Store) copied(pid uint32, m *vmas.Mapping) *Image {
 	return im
 }
 
-// compare says whether the memory that m maps was found to hold the code of im.
+// compare reports whether the memory that m maps was found to hold the code of im.
 func (s *Store) compare(pid uint32, m *vmas.Mapping, im *Image) bool {
 	t := s.comparing[m.Copied]
 	if t == nil {

@@ -55,7 +55,7 @@ func mapAll(t *testing.T, s *Store, pid uint32, paths []string) (maps []*vmas.Ma
 	return maps
 }
 
-// hasRule says whether there is a rule for a PC in the code of a mapped file.
+// hasRule reports whether there is a rule for a PC in the code of a mapped file.
 func hasRule(t *testing.T, s *Store, m *vmas.Mapping) bool {
 	t.Helper()
 	return s.Lookup(1, m).Rule(m, m.Start+codeOffset(t, m.File.Path)) != rule.Unreadable

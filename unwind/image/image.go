@@ -58,7 +58,7 @@ func (im *Image) Rules() *rule.Cache { return &im.rules }
 // Wide returns the rule whose numbers are too large for r, of the kind [rule.Wide].
 func (im *Image) Wide(r rule.Rule) *rule.WideRule { return &im.wide[r.Index()] }
 
-// Opened says whether the file could be opened.
+// Opened reports whether the file could be opened.
 func (im *Image) Opened() bool { return im.opened }
 
 // Rule gives the rule for pc, which lies in m.
@@ -177,7 +177,7 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) (r rule.Rule, holds extent)
 	return rule.Uncovered, holds
 }
 
-// isBeforeFunction says whether there is only padding from addr to the start of a function. Code that runs
+// isBeforeFunction reports whether there is only padding from addr to the start of a function. Code that runs
 // into it from the function before has pushed nothing, as at a function's first instruction.
 func (im *Image) isBeforeFunction(addr uint64) bool {
 	start, ok := im.code.PaddingEnd(addr)
@@ -204,7 +204,7 @@ func (im *Image) compileRow(row *dwarfcfi.Row, pc uint64) rule.Rule {
 	return r
 }
 
-// startCode says whether the code shows that addr is in the function at the entry point, and how many words
+// startCode reports whether the code shows that addr is in the function at the entry point, and how many words
 // that has pushed by then.
 func (im *Image) startCode(addr uint64) (words uint32, ok bool) {
 	if im.code == nil || addr-im.entry >= maxStartCode {
@@ -221,7 +221,7 @@ const maxStartCode = 256
 // of C libraries up to the call that does not return.
 const entrySize = 64
 
-// IsEntry says whether CFI shows that pc, which lies in m, is in the function at the entry point.
+// IsEntry reports whether CFI shows that pc, which lies in m, is in the function at the entry point.
 func (im *Image) IsEntry(m *vmas.Mapping, pc uint64) bool {
 	if im.tables == nil || im.cfi == nil {
 		return false
@@ -299,12 +299,12 @@ func largestFrame(d *dwarfcfi.FDE) (size uint64) {
 	return size
 }
 
-// fromSP says whether a row's CFA is SP plus an offset.
+// fromSP reports whether a row's CFA is SP plus an offset.
 func fromSP(row *dwarfcfi.Row) bool {
 	return row.CFA.Kind == dwarfcfi.CFARegister && row.CFA.Reg == rule.SP && row.CFA.Offset > 0
 }
 
-// InGo says whether the address addr is in a Go function.
+// InGo reports whether the address addr is in a Go function.
 func (im *Image) InGo(addr uint64) (ok bool) {
 	if im.IsGo() {
 		_, _, ok = im.golang.Function(addr)
@@ -312,10 +312,10 @@ func (im *Image) InGo(addr uint64) (ok bool) {
 	return ok && !im.misses()
 }
 
-// IsGo says whether the image has Go functions.
+// IsGo reports whether the image has Go functions.
 func (im *Image) IsGo() bool { return im.tables != nil && im.golang != nil }
 
-// CallsMorestack says whether pc, in m, is where a call of Go's morestack returns to.
+// CallsMorestack reports whether pc, in m, is where a call of Go's morestack returns to.
 func (im *Image) CallsMorestack(m *vmas.Mapping, pc uint64) bool {
 	addr, ok := im.Address(pc - m.Start + m.Offset)
 	return ok && im.IsGo() && im.golang.CallsMorestack(addr) && !im.misses()
@@ -368,7 +368,7 @@ func (im *Image) Parse() error {
 	return im.err
 }
 
-// isRead says whether the tables are there, or the reason why they cannot be. It has them read otherwise, and
+// isRead reports whether the tables are there, or the reason why they cannot be. It has them read otherwise, and
 // waits for them as long as the store's patience allows.
 func (im *Image) isRead() bool {
 	if im.tables != nil || im.err != nil {
@@ -432,10 +432,10 @@ func (im *Image) wait(piece *job) bool {
 	return false
 }
 
-// misses says whether a piece of the file was missed: nothing that was concluded since then may be kept.
+// misses reports whether a piece of the file was missed: nothing that was concluded since then may be kept.
 func (im *Image) misses() bool { return im.wanted != nil }
 
-// IsLate says whether what was just asked about the code is not known yet, as a piece of it was not read in
+// IsLate reports whether what was just asked about the code is not known yet, as a piece of it was not read in
 // time.
 func (im *Image) IsLate() bool { return im.misses() }
 
@@ -449,21 +449,21 @@ func (im *Image) refresh() {
 	}
 }
 
-// IsGenerated says whether the file was read and has generated code: it is no ELF file, or one that was made of
+// IsGenerated reports whether the file was read and has generated code: it is no ELF file, or one that was made of
 // such code afterwards (see [jitdump.IsInjected]), which may have CFI.
 func (im *Image) IsGenerated() bool {
 	return im.tables != nil && im.err == nil && (len(im.loads) == 0 || im.generated)
 }
 
-// HasCFI says whether the file was read and has CFI.
+// HasCFI reports whether the file was read and has CFI.
 func (im *Image) HasCFI() bool { return im.tables != nil && im.cfi != nil }
 
-// isNotELF says whether the file was no ELF file when it was opened, or when it was read.
+// isNotELF reports whether the file was no ELF file when it was opened, or when it was read.
 func (im *Image) isNotELF() bool {
 	return im.IsGenerated() || im.tables == nil && im.source != nil && im.source.notELF
 }
 
-// Part says whether the image, which was parsed, has code at an offset in the file, by its segments and not
+// Part reports whether the image, which was parsed, has code at an offset in the file, by its segments and not
 // by what the process may execute. The answer is the same for all offsets from lo up to hi.
 func (im *Image) Part(off uint64) (lo, hi uint64, code bool) {
 	const page = 4096

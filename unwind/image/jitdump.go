@@ -48,7 +48,7 @@ func (f dumpFile) Begin(do func()) jit.Job {
 	return func() bool { return f.image.store.await(j, f.image.Path, &f.image.late) }
 }
 
-// ownedBy says whether a file belongs to the user of a process or to root. If the process is gone, any owner
+// ownedBy reports whether a file belongs to the user of a process or to root. If the process is gone, any owner
 // will do. A recording does not tell whose process it was, so its files must be this user's.
 func (s *Store) ownedBy(f *source, pid uint32) bool {
 	process := s.find.owner(pid)

@@ -71,7 +71,7 @@ func (k *keeping) drop(i int) {
 	old.close()
 }
 
-// isHandedOut says whether others can read the file by its descriptor.
+// isHandedOut reports whether others can read the file by its descriptor.
 func (s *source) isHandedOut() bool { return s != nil && s.file != nil && s.by == nil }
 
 // A SampledFile is an open file in which frames were.

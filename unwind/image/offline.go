@@ -161,13 +161,13 @@ func (o *Offline) opener() process.FileOpener {
 	return o.Opener
 }
 
-// outdates says whether a file was written to after the recording.
+// outdates reports whether a file was written to after the recording.
 func (o *Offline) outdates(file *process.OpenFile) bool {
 	st, err := process.Fstat(file.File)
 	return err == nil && !o.Recorded.IsZero() && time.Unix(st.Mtim.Unix()).After(o.Recorded)
 }
 
-// missing says whether an error is only that there is no such file.
+// missing reports whether an error is only that there is no such file.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
 }

@@ -14,7 +14,7 @@ import (
 	"unspool/vmas/process"
 )
 
-// Opens says whether Open has begun to open a file. Lookup and BuildID take in what has become of that.
+// Opens reports whether Open has begun to open a file. Lookup and BuildID take in what has become of that.
 func (s *Store) Opens(f *vmas.File) bool {
 	_, ok := f.Image.(*opening)
 	return ok
@@ -42,7 +42,7 @@ func (o opened) close() {
 	}
 }
 
-// is says whether a file that was opened again is the file of im: the same inode, size and time of change,
+// is reports whether a file that was opened again is the file of im: the same inode, size and time of change,
 // build ID and segments. A runtime that keeps generated code in a file writes to it all the time.
 func (o *opened) is(im *Image) bool {
 	if o.source != nil && o.source.notELF && im.isNotELF() {
@@ -197,7 +197,7 @@ func (fd *finder) file(pid uint32, m *vmas.Mapping) (*os.File, error) {
 	return nil, fmt.Errorf("%s: %w", m.File.Path, first)
 }
 
-// unreachable says whether an error is about the process, which is gone or may
+// unreachable reports whether an error is about the process, which is gone or may
 // not be looked at, rather than about the file.
 func unreachable(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ESRCH)
@@ -234,7 +234,7 @@ func proven(f *os.File, want *vmas.File, target string) (*os.File, error) {
 	return f, nil
 }
 
-// leadsTo says whether the kernel's link to a mapped file, opened as f, shows the wanted path. Then f is the
+// leadsTo reports whether the kernel's link to a mapped file, opened as f, shows the wanted path. Then f is the
 // mapped file even if its file system reports another inode in fstat. A different build ID or generation is
 // never overruled.
 func leadsTo(target string, f *os.File, want *vmas.File) bool {

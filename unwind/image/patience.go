@@ -10,7 +10,7 @@ import "time"
 // as long as the rings have room. Time for which this goroutine has no CPU itself does not count as waiting.
 type patience struct {
 	limited bool            // otherwise a wait takes as long as it takes
-	room    func() bool     // says whether the rings have room; nil: they are not known to have any
+	room    func() bool     // reports whether the rings have room; nil: they are not known to have any
 	waits   func()          // is called before a wait and every few milliseconds of it; may be nil
 	stop    <-chan struct{} // ends every wait
 	credit  time.Duration
@@ -62,7 +62,7 @@ type lateness struct {
 	told   bool // it was reported that the file does not come
 }
 
-// wait waits for done to be closed, and says whether it is.
+// wait waits for done to be closed, and reports whether it is.
 func (p *patience) wait(done <-chan struct{}, late *lateness) bool {
 	if !p.limited {
 		select {

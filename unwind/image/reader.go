@@ -84,7 +84,7 @@ func newTask[T any](do func() T, drop func(T)) *task[T] {
 	return t
 }
 
-// isDone says whether the result is there.
+// isDone reports whether the result is there.
 func (j *job) isDone() bool {
 	select {
 	case <-j.done:
@@ -138,7 +138,7 @@ func (r *reader) prefer(j *job) {
 	}
 }
 
-// hangs says whether so many jobs of a device hang that it may not have another goroutine. The caller holds
+// hangs reports whether so many jobs of a device hang that it may not have another goroutine. The caller holds
 // mu.
 func (r *reader) hangs(device uint64, now time.Time) bool {
 	if device == 0 {
@@ -153,7 +153,7 @@ func (r *reader) hangs(device uint64, now time.Time) bool {
 	return n >= maxHanging
 }
 
-// isBusyFor says whether so many jobs for the user of a job are under way that there may be no other one. As
+// isBusyFor reports whether so many jobs for the user of a job are under way that there may be no other one. As
 // long as there are few, it does not matter whose they are. The caller holds mu.
 func (r *reader) isBusyFor(j *job) bool {
 	if r.owner == nil || len(r.running) < maxOfUser {

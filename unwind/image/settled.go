@@ -10,7 +10,7 @@ type settled struct {
 	looked uint64
 }
 
-// isLookedAt says whether the file was looked at for a mapping: each one is met twice, before its record is
+// isLookedAt reports whether the file was looked at for a mapping: each one is met twice, before its record is
 // taken from the ring and then.
 func (s *settled) isLookedAt(m *vmas.Mapping) bool {
 	return s != nil && m.Time != 0 && m.Time <= s.looked

@@ -152,7 +152,7 @@ func (s *source) release() {
 	}
 }
 
-// isOpen says whether the source can be read without opening a file again.
+// isOpen reports whether the source can be read without opening a file again.
 func (s *source) isOpen() bool {
 	if s.file == nil {
 		return true
@@ -208,24 +208,24 @@ func (s *source) close() {
 	}
 }
 
-// isFile says whether the source is the file of an inode.
+// isFile reports whether the source is the file of an inode.
 func (s *source) isFile(id *inode) bool {
 	return s.file != nil && s.inode.isFile(id)
 }
 
-// isFile says whether it is the inode of the same file, which may have been written to.
+// isFile reports whether it is the inode of the same file, which may have been written to.
 func (i *inode) isFile(j *inode) bool {
 	return i.dev == j.dev && i.ino == j.ino && i.generation == j.generation
 }
 
-// rewritten says whether the contents of the file may have changed. The ctime also shows changes after which
+// rewritten reports whether the contents of the file may have changed. The ctime also shows changes after which
 // somebody has reset the mtime, but it changes with the file's mode and names, too.
 func (s *source) rewritten(was *inode) bool {
 	st, ok := s.stat()
 	return ok && (s.written(&st) || !isTime(st.Ctime, was.ctime))
 }
 
-// changed says whether the contents have changed since the file was opened, by size and mtime.
+// changed reports whether the contents have changed since the file was opened, by size and mtime.
 func (s *source) changed() bool {
 	st, ok := s.stat()
 	return ok && s.written(&st)
@@ -252,7 +252,7 @@ func (s *source) stat() (st unix.Statx_t, ok bool) {
 	return st, errno == 0
 }
 
-// writtenAfter says whether an ELF file was written to after a time of CLOCK_MONOTONIC, at which it was
+// writtenAfter reports whether an ELF file was written to after a time of CLOCK_MONOTONIC, at which it was
 // mapped: a program that ended soon may have been replaced by the next one in the same file. Files to which
 // runtimes write code that they have mapped are no ELF files.
 func (s *source) writtenAfter(mapped uint64) bool {

@@ -70,9 +70,9 @@ type Config struct {
 	// Hurried says that samples come from a running recording: a file is waited for only as long as the rings
 	// have room, and samples are unwound without it after that.
 	Hurried bool
-	// Room says whether the rings have much room; nil if that is not known.
+	// Room reports whether the rings have much room; nil if that is not known.
 	Room func() bool
-	// SomeRoom says whether they have some room. As long as they have, surveys are waited for, as a file has
+	// SomeRoom reports whether they have some room. As long as they have, surveys are waited for, as a file has
 	// one only once. It may be nil, likewise.
 	SomeRoom func() bool
 	// Waits is called every few milliseconds while a recording waits for a file, also in the middle of a walk.
@@ -133,10 +133,10 @@ func (s *Store) Report(path string, err error) {
 	}
 }
 
-// Offline says whether the files are those of a recording.
+// Offline reports whether the files are those of a recording.
 func (s *Store) Offline() bool { return s.find.offline != nil }
 
-// Asks says whether files and memory are read from processes.
+// Asks reports whether files and memory are read from processes.
 func (s *Store) Asks() bool { return s.find.access != nil }
 
 // ReadMemory reads memory of a process up to what cannot be read, and returns how many bytes that was.
@@ -297,7 +297,7 @@ func (s *Store) identify(pid uint32, m *vmas.Mapping, o *opening) {
 	}
 }
 
-// Identifies says whether a recording has a file's build ID. It is true for running processes, whose files
+// Identifies reports whether a recording has a file's build ID. It is true for running processes, whose files
 // are read as they are mapped.
 func (s *Store) Identifies(f *vmas.File) bool {
 	return !s.Offline() || !s.find.offline.buildID(f).IsZero()
@@ -405,7 +405,7 @@ func (s *Store) again(src *source) *os.File {
 // opened, its tables, or a piece of its code.
 func (s *Store) Arrivals() uint64 { return s.arrivals }
 
-// await says whether a job is done, after waiting for it as long as patience allows. The job reads the file
+// await reports whether a job is done, after waiting for it as long as patience allows. The job reads the file
 // at path, which is reported once if it does not come.
 func (s *Store) await(j *job, path string, late *lateness) bool {
 	return s.awaitWith(&s.patience, j, path, late)
@@ -530,7 +530,7 @@ func (s *Store) twin(f *vmas.File) (found *Image) {
 	return found
 }
 
-// isPassing says whether an error is about a temporary lack of descriptors or memory.
+// isPassing reports whether an error is about a temporary lack of descriptors or memory.
 func isPassing(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }

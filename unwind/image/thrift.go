@@ -61,7 +61,7 @@ func (a *account) grow(now time.Time, share, most time.Duration) {
 	a.at = now
 }
 
-// begin says whether a rule may be found now, and when that began: the zero time if nothing is charged.
+// begin reports whether a rule may be found now, and when that began: the zero time if nothing is charged.
 func (t *thrift) begin() (began time.Time, ok bool) {
 	if !t.limited || t.account == nil {
 		return began, true
@@ -135,7 +135,7 @@ func (s *Store) Walks(pid uint32) {
 	}
 }
 
-// Begin says whether the process whose stack is walked has credit left for reading tables or code, and when
+// Begin reports whether the process whose stack is walked has credit left for reading tables or code, and when
 // that began.
 func (s *Store) Begin() (began time.Time, ok bool) { return s.thrift.begin() }
 

@@ -65,7 +65,7 @@ type Files interface {
 	Dump(space *vmas.Space) (file File, late bool)
 	// ReadMemory reads the memory of a process, and returns how many bytes it read.
 	ReadMemory(pid uint32, buf []byte, addr uint64) int
-	// Begin says whether the process whose stack is walked has credit left for reading code, and when that
+	// Begin reports whether the process whose stack is walked has credit left for reading code, and when that
 	// began. End charges the process for it.
 	Begin() (began time.Time, ok bool)
 	End(began time.Time)
@@ -81,7 +81,7 @@ type File interface {
 	Begin(do func()) Job
 }
 
-// A Job waits for what was begun as long as the rings permit, and says whether it is done.
+// A Job waits for what was begun as long as the rings permit, and reports whether it is done.
 type Job func() bool
 
 // A Source says from where generated code is read.

@@ -90,7 +90,7 @@ func (r *Reader) ruleByPrologue(c *Code, space *vmas.Space, pc uint64) (rule.Rul
 	return r.window.ByPrologue(pc)
 }
 
-// IsCall says whether the code before pc, in generated code in m, is a call. known is false if that code
+// IsCall reports whether the code before pc, in generated code in m, is a call. known is false if that code
 // cannot be read and was not read before.
 func (r *Reader) IsCall(c *Code, space *vmas.Space, m *vmas.Mapping, pc uint64) (call, known bool) {
 	if r.source != Live {

@@ -28,7 +28,7 @@ type Frame struct{ SP, PC uint64 }
 // A Function is where the code of a function lies, from Low up to High, zero where that is not known.
 type Function struct{ Low, High uint64 }
 
-// Holds says whether pc, a return address or where a function stands, is in it.
+// Holds reports whether pc, a return address or where a function stands, is in it.
 func (f Function) Holds(pc uint64) bool {
 	return pc-f.Low < f.High-f.Low || pc == f.High && f.High > f.Low
 }
@@ -41,7 +41,7 @@ type Wanted struct {
 	CFA    uint64 // 0 where it is not known
 }
 
-// byFunction says whether the frame is looked for by its function and CFA.
+// byFunction reports whether the frame is looked for by its function and CFA.
 func (w *Wanted) byFunction() bool { return w.CFA != 0 && w.Within != (Function{}) }
 
 // caller is where the caller of the wanted frame is among frames. k is what find gives for the CFA if the
@@ -69,7 +69,7 @@ const (
 	NumOutcomes = iota
 )
 
-// IsJoined says whether the callers are known.
+// IsJoined reports whether the callers are known.
 func (o Outcome) IsJoined() bool { return o >= Joined }
 
 // A Log holds recent walks. They are added in order of time.

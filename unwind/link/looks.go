@@ -75,7 +75,7 @@ func (m mark) isSighting() bool { return m >= someCaller }
 // callers is the number of callers.
 func (m mark) callers() int { return int(m&0xffff - someCaller) }
 
-// agrees says whether the callers of two sightings are known not to differ.
+// agrees reports whether the callers of two sightings are known not to differ.
 func (m mark) agrees(n mark) bool { return m>>16 == n>>16 && m>>16 != maxAgreement }
 
 // maxAgreement is the number of all agreements from there on.

@@ -57,7 +57,7 @@ func (r *region) add(p *piece, oldest uint64) {
 	}
 }
 
-// leadsBetween says whether there is a lead from the time first up to the time last.
+// leadsBetween reports whether there is a lead from the time first up to the time last.
 func (r *region) leadsBetween(first, last uint64) bool {
 	i, _ := slices.BinarySearch(r.leads, first)
 	return i < len(r.leads) && r.leads[i] <= last
@@ -117,7 +117,7 @@ func (r *region) share(frames []Frame) (far, above []Frame) {
 	return r.array[first : end+1], nil
 }
 
-// repeats says whether the last of frames are those of the last piece, too, and so many of them.
+// repeats reports whether the last of frames are those of the last piece, too, and so many of them.
 func (r *region) repeats(frames []Frame, many int) bool {
 	if len(r.pieces) == 0 {
 		return false

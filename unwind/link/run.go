@@ -56,7 +56,7 @@ func find(frames []Frame, sp uint64) int {
 	return low
 }
 
-// holds says whether f is one of the frames.
+// holds reports whether f is one of the frames.
 func (r *run) holds(f Frame) bool {
 	i := r.find(f.SP)
 	return i < r.len() && r.at(i) == f
@@ -87,7 +87,7 @@ func (r *run) part(i int) []Frame {
 	return r.far[i-len(r.near):]
 }
 
-// equal says whether two runs of the same length are equal.
+// equal reports whether two runs of the same length are equal.
 func equal(x, y []Frame) bool {
 	return unsafe.SliceData(x) == unsafe.SliceData(y) || bytesOf(x) == bytesOf(y)
 }
@@ -97,7 +97,7 @@ func bytesOf(f []Frame) string {
 	return unsafe.String((*byte)(unsafe.Pointer(unsafe.SliceData(f))), uintptr(len(f))*unsafe.Sizeof(Frame{}))
 }
 
-// differ says whether two stacks differ in the part that both have.
+// differ reports whether two stacks differ in the part that both have.
 func differ(a, b *run) bool {
 	n := agree(a, b)
 	return n < a.len() && n < b.len()

@@ -74,7 +74,7 @@ func (s *sightings) weigh() {
 	s.doubtful = s.doubtful || s.seenFor() < apart+stableFor*apart*stays
 }
 
-// seenOften says whether enough of the sightings have so many callers.
+// seenOften reports whether enough of the sightings have so many callers.
 func (s *sightings) seenOften() bool {
 	n := 0
 	for i := range s.all {
@@ -167,7 +167,7 @@ func newSearch(r *region, known *looks, f Wanted, all *[]sighting) search {
 	return s
 }
 
-// wants says whether more is to be looked at, up to most sightings.
+// wants reports whether more is to be looked at, up to most sightings.
 func (s *search) wants(most int) bool { return s.seen < most && !(s.seen > 0 && s.doubtful) }
 
 // lookAhead looks at the pieces from first up to end, except those up to the time floor, for so many
@@ -242,7 +242,7 @@ func (s *search) lookOnly(first, last, step int) {
 	*s.all = all
 }
 
-// pass takes in that the frame has no caller in the pieces from first up to end, which lie before the first
+// pass notes that the frame has no caller in the pieces from first up to end, which lie before the first
 // sighting, or between the last one and the next.
 func (s *search) pass(first, end int) {
 	if first == end {
@@ -260,12 +260,12 @@ func (s *search) pass(first, end int) {
 	}
 }
 
-// isGone says whether a piece without a caller of the frame shows that the frame was gone.
+// isGone reports whether a piece without a caller of the frame shows that the frame was gone.
 func (s *search) isGone(p *piece) bool {
 	return p.spans(s.frame.SP) || p.isAbove(s.frame.SP, &s.nearest.run)
 }
 
-// sight takes in the sighting in piece i.
+// sight keeps the sighting in piece i.
 func (s *search) sight(i int, m mark) {
 	p, n := &s.region.pieces[i], m.callers()
 	if s.seen == 0 {
@@ -339,7 +339,7 @@ func (s *search) callerIn(p *piece) (i int, ok bool) {
 	return i, ok && (i < p.len() || p.whole)
 }
 
-// left says whether a walk in between was in a caller of the frame, and not in the frame any more.
+// left reports whether a walk in between was in a caller of the frame, and not in the frame any more.
 func (s *sightings) left(r *region, sp uint64) bool {
 	for i := r.since(s.before.time+1, r.from, len(r.pieces)); i < len(r.pieces); i++ {
 		p := &r.pieces[i]
@@ -353,11 +353,11 @@ func (s *sightings) left(r *region, sp uint64) bool {
 	return false
 }
 
-// isAbove says whether a walk was in one of the callers of a frame whose SP is sp, and not in the frame any
+// isAbove reports whether a walk was in one of the callers of a frame whose SP is sp, and not in the frame any
 // more.
 func (p *piece) isAbove(sp uint64, callers *run) bool {
 	return p.low > sp && (callers.holds(p.at(p.len()-1)) || callers.holds(p.at(0)))
 }
 
-// spans says whether a piece has frames on both sides of an address, or its first one there.
+// spans reports whether a piece has frames on both sides of an address, or its first one there.
 func (p *piece) spans(sp uint64) bool { return p.low <= sp && sp < p.high }

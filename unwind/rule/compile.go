@@ -63,7 +63,7 @@ func Compile(row *dwarfcfi.Row, pc uint64) Rule {
 	return fallback
 }
 
-// savesEHData says whether a row has the registers in which landing pads are told what was thrown, RAX and
+// savesEHData reports whether a row has the registers in which landing pads are told what was thrown, RAX and
 // RDX, on the stack, and no argument: gcc saves them in functions that call __builtin_eh_return, as those of
 // libgcc that throw exceptions do. What keeps all registers of its caller, as mcount, keeps RCX as well.
 func savesEHData(row *dwarfcfi.Row) bool {
@@ -181,7 +181,7 @@ func savedSP(e []byte) (c uint32, ok bool) {
 	return PackSaved(uint32(at/8), uint32(rest[2]/8))
 }
 
-// isBPAtBP says whether the caller's BP is saved where BP points.
+// isBPAtBP reports whether the caller's BP is saved where BP points.
 func isBPAtBP(row *dwarfcfi.Row) bool {
 	r := &row.Regs[BP]
 	if r.Kind != dwarfcfi.Expression {
@@ -191,7 +191,7 @@ func isBPAtBP(row *dwarfcfi.Row) bool {
 	return ok && off == 0 && len(rest) == 0
 }
 
-// isSigframe says whether the row means the same as the sigframe rule.
+// isSigframe reports whether the row means the same as the sigframe rule.
 func isSigframe(row *dwarfcfi.Row) bool {
 	off, rest, ok := breg(row.CFAExpr(), SP)
 	if !ok || off != SigSP || len(rest) != 1 || rest[0] != opDeref {
@@ -243,7 +243,7 @@ func RegisterExpr(e []byte) (reg uint8, off int64, deref, ok bool) {
 	return reg, off, deref, ok && (len(rest) == 0 || deref)
 }
 
-// needsNoMore says whether CFA, return address and BP of a row follow from PC, SP and
+// needsNoMore reports whether CFA, return address and BP of a row follow from PC, SP and
 // BP alone. It does not read expressions, which may name any register.
 func needsNoMore(row *dwarfcfi.Row) bool {
 	known := func(reg uint16) bool { return reg == SP || reg == BP || reg == IP }

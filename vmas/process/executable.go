@@ -38,7 +38,7 @@ const (
 	longestLine = 2 * unix.PathMax
 )
 
-// IsExecutable says whether a process has an executable mapping from start to end.
+// IsExecutable reports whether a process has an executable mapping from start to end.
 func (d Direct) IsExecutable(pid uint32, start, end uint64) bool {
 	maps, err := d.Text(pid, pid, Maps, mostMaps)
 	if err != nil {
@@ -72,7 +72,7 @@ func mappingAt(maps int, addr uint64, name []byte) (q mappingQuery, errno unix.E
 	return q, errno
 }
 
-// scanExecutable says whether maps has an executable mapping from start to end.
+// scanExecutable reports whether maps has an executable mapping from start to end.
 func scanExecutable(maps io.Reader, start, end uint64) bool {
 	for q := range mappings(maps) {
 		if q.start == start && q.end == end {

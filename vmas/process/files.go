@@ -62,7 +62,7 @@ func (d Direct) link(pid uint32, start, end uint64) string {
 	return d.folder(pid) + "/map_files/" + strconv.FormatUint(start, 16) + "-" + strconv.FormatUint(end, 16)
 }
 
-// MapsAsCode says whether a file is that of an executable mapping from start to end.
+// MapsAsCode reports whether a file is that of an executable mapping from start to end.
 func (d Direct) MapsAsCode(pid uint32, start, end uint64, fd int) bool {
 	var file, mapped unix.Stat_t
 	return unix.Fstat(fd, &file) == nil && unix.Stat(d.link(pid, start, end), &mapped) == nil &&

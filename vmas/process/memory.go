@@ -88,7 +88,7 @@ func (r *MemoryReader) Close() {
 	r.found, r.readable, r.scanned = 0, r.readable[:0], 0
 }
 
-// IsOver says whether nothing is read by the descriptors any more, as the program has ended that ran in the process.
+// IsOver reports whether nothing is read by the descriptors any more, as the program has ended that ran in the process.
 func (r *MemoryReader) IsOver() bool {
 	if r.maps < 0 {
 		return true
@@ -260,13 +260,13 @@ func appendReadable(all []readable, maps io.Reader) []readable {
 	return all
 }
 
-// isPlain says whether it is memory that may be read, whatever its name: what is not of a file and can be written
+// isPlain reports whether it is memory that may be read, whatever its name: what is not of a file and can be written
 // to is no part of the kernel's.
 func (q *mappingQuery) isPlain() bool {
 	return q.access&(canRead|canWrite|shared) == canRead|canWrite && q.inode == 0
 }
 
-// mayBeRead says whether it is memory that may be read, if it has a name.
+// mayBeRead reports whether it is memory that may be read, if it has a name.
 func (q *mappingQuery) mayBeRead(name string) bool {
 	switch {
 	case q.access&canRead == 0 || q.access&(shared|canExecute) == shared:
@@ -279,8 +279,8 @@ func (q *mappingQuery) mayBeRead(name string) bool {
 	return name == "" || name == "[heap]" || name == "[vdso]" // not [vvar]
 }
 
-// IsDevice says whether a file is no memory, and reading it can have effects: a device, or a file of the kernel's. Its
-// path is that of a maps file.
+// IsDevice reports whether a file is no memory, and reading it can have effects: a device, or a file of the kernel's.
+// Its path is that of a maps file.
 func IsDevice(path string) bool {
 	for _, memory := range []string{"/dev/shm/", "/dev/hugepages/", "/dev/zero"} {
 		if strings.HasPrefix(path, memory) {

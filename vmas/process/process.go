@@ -131,10 +131,10 @@ const (
 	texts = iota
 )
 
-// IsText says whether there is such a text.
+// IsText reports whether there is such a text.
 func (t Text) IsText() bool { return t < texts }
 
-// IsLong says whether a text can be longer than what one read returns.
+// IsLong reports whether a text can be longer than what one read returns.
 func (t Text) IsLong() bool { return t == Maps || t == Mounts || t == MountInfo }
 
 func (t Text) String() string {
@@ -232,7 +232,7 @@ func (d Direct) Numbers(pid uint32) (numbers []uint32, err error) {
 	}
 }
 
-// hides says whether a process that is not shown is there nevertheless, as it is another user's and /proc is
+// hides reports whether a process that is not shown is there nevertheless, as it is another user's and /proc is
 // mounted with hidepid (proc(5)). The kernel tells who asks whether it may be sent a signal.
 func (d Direct) hides(pid uint32) bool {
 	return d == "/proc" && pid != 0 && unix.Kill(int(pid), 0) != unix.ESRCH &&

@@ -44,7 +44,7 @@ const (
 // its time, as where its pages are in a file.
 const SlowReading = 10 * time.Millisecond
 
-// IsValid says whether parts can be read as planned.
+// IsValid reports whether parts can be read as planned.
 func (p Plan) IsValid(parts []Part) bool {
 	for _, part := range parts {
 		if part.Size < 0 || part.Size > MostWatched {

@@ -241,7 +241,7 @@ func unused(name string, info fs.FileInfo, now time.Time) time.Duration {
 	return now.Sub(time.Unix(st.Atim.Unix()))
 }
 
-// isHex says whether a name can be a build ID.
+// isHex reports whether a name can be a build ID.
 func isHex(name string) bool {
 	for _, c := range []byte(name) {
 		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {

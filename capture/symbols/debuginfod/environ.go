@@ -113,7 +113,7 @@ func readHeader(name string, header http.Header) {
 	}
 }
 
-// isToken says whether a text can be the name of a header field (RFC 9110, 5.6.2).
+// isToken reports whether a text can be the name of a header field (RFC 9110, 5.6.2).
 func isToken(text string) bool {
 	for _, c := range []byte(text) {
 		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {

@@ -141,7 +141,7 @@ func (a *answer) url(r request) string {
 	return a.server.name + "/buildid/" + r.id + "/" + string(r.kind)
 }
 
-// transient says whether the same request may succeed a moment later.
+// transient reports whether the same request may succeed a moment later.
 func (a *answer) transient() bool {
 	for _, lasting := range []error{errAbsent, errTooBig, errSlow, errMaxTime} {
 		if errors.Is(a.err, lasting) {

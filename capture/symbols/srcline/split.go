@@ -235,7 +235,7 @@ func (d *Data) openAlt(o *object) (*object, error) {
 }
 
 // altFile reads which file o refers to: .gnu_debugaltlink is its name, NUL and its build ID; .debug_sup
-// (DWARF 5, 7.3.6) is a version, a flag that says whether this file itself is the supplementary one, a name,
+// (DWARF 5, 7.3.6) is a version, a flag that reports whether this file itself is the supplementary one, a name,
 // and a checksum with its length.
 func (o *object) altFile() (name string, id []byte, link *section, err error) {
 	const most = 1 << 16

@@ -99,7 +99,7 @@ const (
 
 func workFor(o *object) int64 { return int64(min(o.size(), 1<<48))*workPerByte + workAtLeast }
 
-// spend says whether n more bytes may be read.
+// spend reports whether n more bytes may be read.
 func (d *Data) spend(n int) bool {
 	d.work -= int64(n)
 	return d.work >= 0
@@ -157,7 +157,7 @@ type pass struct {
 	paths map[string]string // one copy of each file's path
 }
 
-// ends says whether no more units are looked at.
+// ends reports whether no more units are looked at.
 func (p *pass) ends() bool {
 	return p.found == len(p.addrs) || p.d.work < 0 || p.d.options.Stop != nil && p.d.options.Stop()
 }

@@ -1,4 +1,4 @@
-// Package fileid says whether an open file is the one that was mapped, by what the kernel or a recording told
+// Package fileid reports whether an open file is the one that was mapped, by what the kernel or a recording told
 // about that: its build ID, else device, inode and generation, as far as these are known. A path is no
 // evidence: it may lead to another file by now, and to another one in another mount namespace. Open files
 // stay the caller's.
@@ -56,7 +56,7 @@ func Check(file *process.OpenFile, id *vmas.FileID) error {
 // reports.
 const recordedSize = vmas.MaxBuildID
 
-// SameBuild says whether a file with the build ID found is the one of which a recording has the
+// SameBuild reports whether a file with the build ID found is the one of which a recording has the
 // other. Recordings have 20 bytes of longer IDs, and in those of older perf there are zeros behind
 // shorter ones (build_id__init in tools/perf/util/build-id.c).
 func SameBuild(found, recorded []byte) bool {
@@ -83,7 +83,7 @@ func Unpadded(recorded []byte) []byte {
 	return recorded
 }
 
-// isInode says whether fstat shows the inode of id, and its device if that is known and can be compared. On
+// isInode reports whether fstat shows the inode of id, and its device if that is known and can be compared. On
 // overlayfs it cannot: Linux 6.7 to 6.17 write the device of the layer into records, which neither fstat nor
 // /proc/PID/maps shows. The inode number is that of the layer in all of them.
 func isInode(file *os.File, st *unix.Stat_t, id *vmas.FileID) bool {
@@ -94,7 +94,7 @@ func isInode(file *os.File, st *unix.Stat_t, id *vmas.FileID) bool {
 	return unknown || unix.Major(st.Dev) == id.Major && unix.Minor(st.Dev) == id.Minor || isOverlay(file)
 }
 
-// isOverlay says whether a file is on an overlayfs. That is not asked of a descriptor that cannot be read,
+// isOverlay reports whether a file is on an overlayfs. That is not asked of a descriptor that cannot be read,
 // which stands for a file of a server: the server would have to answer.
 func isOverlay(file *os.File) bool {
 	var fs unix.Statfs_t
@@ -113,7 +113,7 @@ func Prepare() error {
 	return err
 }
 
-// mapsAs says whether a mapping of the file shows device and inode of id. On btrfs and
+// mapsAs reports whether a mapping of the file shows device and inode of id. On btrfs and
 // overlayfs these are not the ones that fstat gives.
 func mapsAs(file *os.File, id *vmas.FileID) bool {
 	data, err := unix.Mmap(int(file.Fd()), 0, 1, unix.PROT_READ, unix.MAP_PRIVATE)
@@ -144,7 +144,7 @@ func mapsAs(file *os.File, id *vmas.FileID) bool {
 	return false
 }
 
-// SameGeneration says whether the generation of the file's inode is that of id, as far as both are
+// SameGeneration reports whether the generation of the file's inode is that of id, as far as both are
 // known. An inode that was freed and used again has another one.
 func SameGeneration(file *os.File, id *vmas.FileID) bool {
 	if id.Generation == 0 {

@@ -39,13 +39,13 @@ func (e *Error) Error() string {
 // Unwrap returns the sentinel.
 func (e *Error) Unwrap() error { return e.Err }
 
-// IsName says whether a file has the name of a jitdump.
+// IsName reports whether a file has the name of a jitdump.
 func IsName(file string) bool {
 	name := path.Base(file)
 	return strings.HasPrefix(name, "jit-") && strings.HasSuffix(name, ".dump")
 }
 
-// IsInjected says whether a file has the name of an ELF file that perf inject --jit makes of one CodeLoad, and
+// IsInjected reports whether a file has the name of an ELF file that perf inject --jit makes of one CodeLoad, and
 // maps in the recording in place of the dump: jitted-PID-INDEX.so (tools/perf/util/jitdump.c).
 func IsInjected(file string) bool {
 	name, ok := strings.CutPrefix(path.Base(file), "jitted-")
