@@ -70,26 +70,24 @@ func (f *differenceFlags) compare(files []string) (err error) {
 	for _, s := range m.Sides {
 		defer s.Timeline.Close()
 	}
-	stop() // from here on a signal ends us, as it ends any program that prints
 	if f.page != nil {
 		if err := f.writePage(m); err != nil {
 			return err
 		}
 	}
 	if f.json {
+		stop() // from here on a signal ends us, as it ends any program that prints
 		return report.WriteDifferenceJSON(os.Stdout, m, f.Difference)
 	}
 	f.AdviceFor, f.Colour = f.names.advice, f.color.on(os.Stdout)
-	if !isTerminal(os.Stdout) {
-		return report.WriteDifference(os.Stdout, m, f.Difference)
-	}
-	if !f.wide {
+	if isTerminal(os.Stdout) && !f.wide {
 		f.Width = columns(os.Stdout)
 	}
-	var text bytes.Buffer
+	var text bytes.Buffer // whole, as files are opened for its advice
 	if err := report.WriteDifference(&text, m, f.Difference); err != nil {
 		return err
 	}
+	stop()
 	return pages.show(os.Stdout, text.Bytes())
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"unspool/testdata/programs"
+	"unspool/unwind/image/fusetest"
 )
 
 // TestPackagesOfAnotherRoot records a program of a chroot that is at the same path here, and in a package: which of the
@@ -49,19 +50,27 @@ func TestPackagesOfAnotherRoot(t *testing.T) {
 	run(slices.Concat([]string{"record", "--stack-size", "8192"}, programs.Faults(), []string{"--", "sh", "-c", waiting +
 		fmt.Sprintf(strings.Replace(counting, "held; ", "", 1), "chroot root "+path)})...)
 	const asks = "dpkg-dbgsym"
-	for _, c := range []struct {
-		args []string
-		says string
-	}{
-		{nil, ""},
-		{[]string{"--symfs", root}, "apt install theirs-dbgsym` in " + root},
-	} {
-		told := run(slices.Concat([]string{"report", "--comm", "dpkg-query", "perf.data", "--no-process"}, c.args)...)
-		bare := func(s string) string { return strings.ReplaceAll(s, " ", "") }
-		if strings.Contains(told, asks) || !strings.Contains(bare(told), bare(c.says)) {
-			t.Errorf("%q: want %q:\n%s", c.args, c.says, told)
+	withRoot := func(t *testing.T) {
+		for _, c := range []struct {
+			args []string
+			says string
+		}{
+			{nil, ""},
+			{[]string{"--symfs", root}, "apt install theirs-dbgsym` in " + root},
+			{[]string{"perf.data", "--symfs", root}, "apt install theirs-dbgsym` in " + root},
+		} {
+			told := run(slices.Concat([]string{"report", "--comm", "dpkg-query", "perf.data", "--no-process"}, c.args)...)
+			bare := func(s string) string { return strings.ReplaceAll(s, " ", "") }
+			if strings.Contains(told, asks) || !strings.Contains(bare(told), bare(c.says)) {
+				t.Errorf("%q: want %q:\n%s", c.args, c.says, told)
+			}
 		}
 	}
+	t.Run("alone", withRoot)
+	t.Run("beside a file system with a server", func(t *testing.T) {
+		fusetest.Show(t, filepath.Join(root, "etc")) // for which another process opens the files
+		withRoot(t)
+	})
 	if err := os.RemoveAll(filepath.Join(dir, ".debug")); err != nil {
 		t.Fatal(err)
 	}

@@ -292,9 +292,15 @@ func (f *reportFlags) report() error {
 	if err != nil {
 		return err
 	}
-	var p *profile.Profile
+	var (
+		p    *profile.Profile
+		text []byte
+	)
 	if err = f.pieces(path, pages); err == nil {
 		p, err = f.load(ctx, path)
+	}
+	if err == nil && !f.json {
+		text, err = f.text(p)
 	}
 	confined.close()
 	if err != nil {
@@ -304,20 +310,20 @@ func (f *reportFlags) report() error {
 	if f.json {
 		return report.WriteJSON(os.Stdout, p, f.Options)
 	}
+	return pages.show(os.Stdout, text)
+}
+
+// text is the report. For its advice, files are opened still.
+func (f *reportFlags) text(p *profile.Profile) ([]byte, error) {
 	f.Advice, f.AllNotes = f.nameFlags.advice(p), f.verbose
 	f.Programs = !f.noProcess && f.By != report.Comm && f.By != report.Process && f.By != report.Thread
 	f.Colour = f.color.on(os.Stdout)
-	if !isTerminal(os.Stdout) {
-		return report.Write(os.Stdout, p, f.Options)
-	}
-	if !f.wide {
+	if isTerminal(os.Stdout) && !f.wide {
 		f.Width = columns(os.Stdout)
 	}
 	var text bytes.Buffer
-	if err := report.Write(&text, p, f.Options); err != nil {
-		return err
-	}
-	return pages.show(os.Stdout, text.Bytes())
+	err := report.Write(&text, p, f.Options)
+	return text.Bytes(), err
 }
 
 // difference prints what differs between two recordings.
