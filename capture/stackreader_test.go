@@ -5,13 +5,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"unspool/perfring"
 	testlane "unspool/testdata/lane"
@@ -35,11 +36,26 @@ func (rd *stackRead) read(w *watchedStack) (there bool) {
 	return there
 }
 
+// mapped returns zeros that are read by their address: a variable may be on the stack of its goroutine, which moves.
+func mapped(t *testing.T, words int) []uint64 {
+	t.Helper()
+	memory, err := unix.Mmap(-1, 0, 8*words, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Munmap(memory); err != nil {
+			t.Error(err)
+		}
+	})
+	return unsafe.Slice((*uint64)(unsafe.Pointer(&memory[0])), words)
+}
+
 // A read tells which frames are there still, known by their return addresses.
 func TestReadFindsFramesThatAreThere(t *testing.T) {
 	t.Parallel()
 	const words, inner, outer = 1024, 100, 200
-	stack := make([]uint64, words)
+	stack := mapped(t, words)
 	sp := func(i int) uint64 { return uint64(uintptr(unsafe.Pointer(&stack[i]))) }
 	within := link.Function{Low: 0x1000, High: 0x1100}
 	frames := []unwind.OpenFrame{{PC: 0x2000, SP: sp(outer)}, {PC: 0x1010, SP: sp(inner), Within: within}}
@@ -74,7 +90,6 @@ func TestReadFindsFramesThatAreThere(t *testing.T) {
 			t.Errorf("read at %#x", hostile)
 		}
 	}
-	runtime.KeepAlive(stack)
 }
 
 // TestReadPassesOverLargeFrames: of large frames only both ends are read.
@@ -402,7 +417,7 @@ func TestMachineMostCutStacksAreRead(t *testing.T) {
 func TestReadThatHangs(t *testing.T) {
 	t.Parallel()
 	hanging, page, unlock := fusetest.Lock(t)
-	stack := make([]uint64, 1024)
+	stack := mapped(t, 1024)
 	stack[99] = 0x1010
 	honest := cutStack{pid: uint32(os.Getpid()), tid: 1, from: unwind.OpenFrame{PC: 0x1010}}
 	honest.from.SP = uint64(uintptr(unsafe.Pointer(&stack[100])))
@@ -451,7 +466,6 @@ func TestReadThatHangs(t *testing.T) {
 	if _, postponed := r.slow[hung.pid]; postponed {
 		t.Error("the process is not read any more")
 	}
-	runtime.KeepAlive(stack)
 }
 
 // TestReadsThatHang has many reads hang: the user is told.
@@ -484,7 +498,8 @@ func TestMemoryThatIsLocked(t *testing.T) {
 	pid, page, _ := fusetest.Lock(t)
 	self := uint32(os.Getpid())
 	s := NewSession(Config{Format: new(perfring.Format), Live: true})
-	word := []uint64{4711}
+	word := mapped(t, 1)
+	word[0] = 4711
 	at, buf := uint64(uintptr(unsafe.Pointer(&word[0]))), make([]byte, 8)
 	for range 2 * maxHung {
 		if n := s.interrupted.processes.ReadMemory(pid, buf, page); n != 0 {
@@ -503,8 +518,8 @@ func TestMemoryThatIsLocked(t *testing.T) {
 func TestMemoryOfManyThatIsLocked(t *testing.T) {
 	t.Parallel()
 	s := NewSession(Config{Format: new(perfring.Format), Live: true})
-	word := uint64(4711)
-	at, buf := uint64(uintptr(unsafe.Pointer(&word))), make([]byte, 8)
+	word := mapped(t, 1)
+	at, buf := uint64(uintptr(unsafe.Pointer(&word[0]))), make([]byte, 8)
 	told := func() string {
 		var out strings.Builder
 		WriteFiles(&out, s.Trouble())
