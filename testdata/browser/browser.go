@@ -3,11 +3,15 @@ package browser
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"sync"
 	"testing"
 )
 
@@ -21,7 +25,7 @@ const (
 	ArrowRight = "\u0303"
 )
 
-// Page is a tab of a browser of its own, which ends with the test. An error fails the test.
+// Page is a tab, which is closed at the end of the test. An error fails the test.
 type Page struct {
 	t          testing.TB
 	requests   *json.Encoder
@@ -33,7 +37,6 @@ type Page struct {
 type request struct {
 	Do            string
 	File          string  `json:",omitempty"`
-	Profile       string  `json:",omitempty"`
 	Width, Height int     `json:",omitempty"`
 	Selector      string  `json:",omitempty"`
 	Text          string  `json:",omitempty"`
@@ -49,51 +52,63 @@ type answer struct {
 	Complaints []string
 }
 
-// Open starts Chromium with a window of so many CSS pixels and no network, and opens the file in it. Without
-// Chromium the test is skipped.
+// Open opens a file in a tab with a window of so many CSS pixels, in the browser that all pages share. Each is visible
+// and has the focus; what pages store is of all of them. There is no network. Without Chromium the test is skipped.
 func Open(t testing.TB, file string, width, height int) *Page {
 	t.Helper()
 	file, err := filepath.Abs(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	profile := t.TempDir() // made before the browser is started, so that it is removed after the browser's end
-	p := start(t)
-	a := p.ask(request{Do: "open", File: file, Profile: profile, Width: width, Height: height})
-	if a.Missing {
-		t.Skip(a.Error)
+	socket, err := start()
+	if err == errMissing {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
 	}
-	p.check(a)
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	p := &Page{t: t, requests: json.NewEncoder(c), answers: json.NewDecoder(c)}
+	p.do(request{Do: "open", File: file, Width: width, Height: height})
 	return p
 }
 
-// start starts the program that drives the browser. Both end with the test.
-func start(t testing.TB) *Page {
-	t.Helper()
+var errMissing = errors.New("no chromium")
+
+// start starts the program that drives the browser, one for all tests of a package, and returns the path of its
+// socket. Both end with this process, whose end closes the program's standard input.
+var start = sync.OnceValues(func() (socket string, err error) {
 	cmd, err := Reader("chromium")
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
+	if lifeline, err = cmd.StdinPipe(); err != nil {
+		return "", err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		return "", err
 	}
-	t.Cleanup(func() {
-		in.Close() // this ends the program, after the browser
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("chromium: %v", err)
-		}
-	})
-	return &Page{t: t, requests: json.NewEncoder(in), answers: json.NewDecoder(out)}
-}
+	var a answer
+	if err := json.NewDecoder(out).Decode(&a); err != nil {
+		return "", fmt.Errorf("chromium does not start: %w", errors.Join(err, cmd.Wait()))
+	}
+	if a.Missing {
+		return "", errMissing
+	}
+	err = json.Unmarshal(a.Value, &socket)
+	return socket, err
+})
+
+// lifeline is the program's standard input. It is kept, so that it is not closed as garbage.
+var lifeline io.Closer
 
 // packageFolder is the directory in which the tests of a package start, as a test may change its directory.
 var packageFolder, errPackageFolder = os.Getwd()
@@ -119,8 +134,8 @@ func Reader(name string, args ...string) (*exec.Cmd, error) {
 	}
 }
 
-// ask sends a request and waits for its answer, which may be an error.
-func (p *Page) ask(r request) answer {
+// do sends a request and waits for its answer.
+func (p *Page) do(r request) json.RawMessage {
 	p.t.Helper()
 	var a answer
 	if err := p.requests.Encode(r); err != nil {
@@ -130,20 +145,9 @@ func (p *Page) ask(r request) answer {
 		p.t.Fatalf("chromium: %s: no answer: %v", r.Do, err)
 	}
 	p.complaints = a.Complaints
-	return a
-}
-
-func (p *Page) check(a answer) {
-	p.t.Helper()
 	if a.Error != "" {
 		p.t.Fatalf("chromium: %s; the page complains of %q", a.Error, p.complaints)
 	}
-}
-
-func (p *Page) do(r request) json.RawMessage {
-	p.t.Helper()
-	a := p.ask(r)
-	p.check(a)
 	return a.Value
 }
 

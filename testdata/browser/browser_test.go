@@ -52,3 +52,26 @@ func TestPage(t *testing.T) {
 		t.Errorf("no PNG: %v", err)
 	}
 }
+
+// Pages that are open at the same time do not disturb each other: each is drawn, has the focus, its own size and
+// colours.
+func TestPagesTogether(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(file, []byte("<!doctype html><title>page</title><input id=name>"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	pages := []*Page{Open(t, file, 640, 480), Open(t, file, 320, 240), Open(t, file, 800, 600)}
+	pages[1].Dark(true)
+	for _, p := range pages {
+		p.Click("#name")
+		p.Press("typed")
+	}
+	for i, width := range []float64{640, 320, 800} {
+		have := Eval[[]any](pages[i], `new Promise(done => requestAnimationFrame(() => done([
+			document.visibilityState, document.hasFocus(), document.querySelector('#name').value, innerWidth,
+			matchMedia('(prefers-color-scheme: dark)').matches])))`)
+		if want := []any{"visible", true, "typed", width, i == 1}; !slices.Equal(have, want) {
+			t.Errorf("page %d: %v, not %v", i, have, want)
+		}
+	}
+}

@@ -1,7 +1,8 @@
-// Command chromium opens a page in a headless browser and executes the requests on its standard input.
+// Command chromium starts a headless browser and opens pages in it, each for a connection to a socket.
 //
-// Requests and answers are JSON values, one answer for each request, in their order. The first request opens
-// the page. The browser ends when the standard input does.
+// First it writes an answer, whose value is the path of the socket. On a connection, requests and answers are JSON
+// values, one answer for each request, in their order. The first request opens a page, and the page is closed when
+// the connection is. The browser ends when the standard input does.
 package main
 
 import (
@@ -10,9 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -33,7 +36,6 @@ const (
 type request struct {
 	Do            string
 	File          string // to open, or to write a screenshot to
-	Profile       string // folder of the browser's own files
 	Width, Height int    // of the window, in CSS pixels
 	Selector      string
 	Text          string // keys, a value, or JavaScript
@@ -51,40 +53,100 @@ type answer struct {
 }
 
 func main() {
-	if err := serve(os.Stdin, os.Stdout); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "chromium:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(in io.Reader, out io.Writer) error {
-	requests, answers := json.NewDecoder(in), json.NewEncoder(out)
-	var p page
-	defer p.close()
+func run() error {
+	answers := json.NewEncoder(os.Stdout)
+	path, err := browser()
+	if err != nil {
+		return answers.Encode(answer{Error: err.Error(), Missing: true})
+	}
+	dir, err := os.MkdirTemp("", "chromium")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	wanted, end := context.WithCancel(context.Background())
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		end()
+	}()
+	ctx, wait := start(wanted, path, filepath.Join(dir, "profile"))
+	defer wait()
+	if err := chromedp.Do(ctx); err != nil {
+		return err
+	}
+	listener, err := net.Listen("unix", filepath.Join(dir, "socket"))
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { listener.Close() })()
+	socket, err := json.Marshal(listener.Addr().String())
+	if err == nil {
+		err = answers.Encode(answer{Value: socket})
+	}
+	for err == nil {
+		var c net.Conn
+		if c, err = listener.Accept(); err == nil {
+			go serve(ctx, c)
+		}
+	}
+	if wanted.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// start prepares a browser without network, which the first action starts. wait ends it and waits for that.
+func start(ctx context.Context, path, profile string) (_ context.Context, wait func()) {
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path),
+		chromedp.UserDataDir(profile),
+		chromedp.ProxyServer("127.0.0.1:9"), // nothing listens there: fetching anything is an error on the page
+		chromedp.Flag("allow-file-access-from-files", true),
+		chromedp.Flag("renderer-process-limit", "1"), // a process for each page doubles its costs
+	)
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	ctx, wait = chromedp.NewExecAllocator(ctx, options...)
+	ctx, _ = chromedp.NewContext(ctx)
+	return ctx, wait
+}
+
+// serve does what is asked for on a connection.
+func serve(ctx context.Context, c net.Conn) {
+	defer c.Close()
+	requests, answers := json.NewDecoder(c), json.NewEncoder(c)
+	ctx, end := context.WithTimeout(ctx, mostForPage)
+	defer end()
+	ctx, closeTab := chromedp.NewContext(ctx)
+	defer closeTab()
+	p := page{ctx: ctx}
 	for {
 		var r request
-		if err := requests.Decode(&r); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
+		if requests.Decode(&r) != nil { // closed
+			return
 		}
 		var a answer
 		value, err := p.do(&r)
 		if err != nil {
 			a.Error = err.Error()
-			a.Missing = err == errNoBrowser
 		}
 		a.Value, a.Complaints = value, p.heard()
-		if err := answers.Encode(a); err != nil {
-			return err
+		if answers.Encode(a) != nil {
+			return
 		}
 	}
 }
 
-// page is a tab of a browser of its own.
+// page is a tab.
 type page struct {
 	ctx context.Context
-	end []func()
 
 	mu         sync.Mutex
 	complaints []string
@@ -92,13 +154,9 @@ type page struct {
 
 // do takes one step. Only "eval" has a value.
 func (p *page) do(r *request) (value json.RawMessage, err error) {
-	if r.Do == "open" {
-		return nil, p.open(r)
-	}
-	if p.ctx == nil {
-		return nil, fmt.Errorf("%s before a page is open", r.Do)
-	}
 	switch r.Do {
+	case "open":
+		return nil, p.open(r)
 	case "complaints": // every answer has them
 		return nil, nil
 	case "eval":
@@ -144,30 +202,14 @@ func (p *page) steps(actions ...chromedp.Action[chromedp.Void]) error {
 	return err
 }
 
-// open starts the browser without network, and opens the file in it.
+// open opens a file. The page has the focus beside others, which Chromium without windows gives it anyway.
 func (p *page) open(r *request) error {
-	path, err := browser()
-	if err != nil {
+	if err := chromedp.Listen(p.ctx, p.listen); err != nil {
 		return err
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path),
-		chromedp.WindowSize(r.Width, r.Height),
-		chromedp.UserDataDir(r.Profile),
-		chromedp.ProxyServer("127.0.0.1:9"), // nothing listens there: fetching anything is an error on the page
-		chromedp.Flag("allow-file-access-from-files", true),
-	)
-	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox)
-	}
-	ctx, end := context.WithTimeout(context.Background(), mostForPage)
-	p.end = append(p.end, end)
-	ctx, end = chromedp.NewExecAllocator(ctx, options...)
-	p.end = append(p.end, end) // it waits for the browser
-	ctx, end = chromedp.NewContext(ctx)
-	p.end = append(p.end, end)
-	p.ctx = ctx
-	if err := chromedp.Listen(ctx, p.listen); err != nil {
+	_, err := chromedp.Call(p.ctx, emulation.SetFocusEmulationEnabled,
+		emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	if err != nil {
 		return err
 	}
 	return p.steps(
@@ -176,14 +218,6 @@ func (p *page) open(r *request) error {
 	)
 }
 
-func (p *page) close() {
-	for i := len(p.end) - 1; i >= 0; i-- {
-		p.end[i]()
-	}
-}
-
-var errNoBrowser = errors.New("no chromium")
-
 // browser finds one. The first is Chromium without windows, which starts in a quarter of the CPU time.
 func browser() (path string, err error) {
 	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
@@ -191,7 +225,7 @@ func browser() (path string, err error) {
 			return path, nil
 		}
 	}
-	return "", errNoBrowser
+	return "", errors.New("no chromium")
 }
 
 // listen notes errors and warnings on the console, and exceptions that nothing caught.
