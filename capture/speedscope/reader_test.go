@@ -42,7 +42,7 @@ func open(t *testing.T, name, content string) *browser.Page {
 			t.Fatal(err)
 		}
 	}
-	page := browser.Open(t, start, 1200, 800)
+	page := browser.Open(t, start, 300, 200) // small, as what it draws by WebGL in software is not looked at
 	page.Until(`[...document.querySelectorAll("div")].some(e => e.textContent.endsWith("Export"))`)
 	return page
 }
