@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -101,10 +102,20 @@ func TestMachineAttacks(t *testing.T) {
 	}
 }
 
+// foundPython is where Python itself is, asked once.
+var foundPython struct {
+	sync.Once
+	path string
+}
+
 // pythonItself is the path of Python: what is in PATH may be a script that looks for it.
 func pythonItself(t *testing.T) string {
 	t.Helper()
-	return strings.TrimSpace(output(t, "", "python3", "-c", "import sys; print(sys.executable)"))
+	need(t, "python3")
+	foundPython.Do(func() {
+		foundPython.path = strings.TrimSpace(output(t, "", "python3", "-c", "import sys; print(sys.executable)"))
+	})
+	return foundPython.path
 }
 
 // manyFiles makes n files, which differ, called 0, 1, and so on.

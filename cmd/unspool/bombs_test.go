@@ -231,8 +231,9 @@ func patch(t *testing.T, path string, at int64, content []byte) {
 func addXZ(t *testing.T, path string) {
 	t.Helper()
 	const size = 128 << 20
-	packed := filepath.Join(t.TempDir(), "packed")
-	output(t, "", "sh", "-c", fmt.Sprintf("head -c %d /dev/zero | xz -1 >%s", size, packed))
+	packed := filepath.Join(programs.Keep(t, fmt.Sprint("xz -1 of zeros: ", size), func(dir string) {
+		output(t, dir, "sh", "-c", fmt.Sprintf("head -c %d /dev/zero | xz -1 >packed", size))
+	}), "packed")
 	stripped(t, path)
 	output(t, "", "objcopy", "--add-section=.gnu_debugdata="+packed, path)
 }

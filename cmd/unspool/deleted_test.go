@@ -25,7 +25,7 @@ func TestDeletedProgramsHaveNames(t *testing.T) {
 	// held waits until the recorder holds the file: how long that takes is for tests that judge by time.
 	const waits = `held() { until ls -l /proc/$u/fd | grep -q /gone$; do sleep 0.01; done; }; ` +
 		`stopped() { until grep -q ^State:.T /proc/$!/status; do sleep 0.01; done; }; `
-	for _, c := range []struct{ name, script string }{
+	for i, c := range []struct{ name, script string }{
 		{"after it ended", "cp %[1]s gone && ./gone =20; held; rm gone"},
 		{"while it runs", "cp %[1]s gone; ./gone @20 & held; stopped; rm gone; kill -CONT $!; wait"},
 		{"replaced", "cp %[1]s gone && ./gone =20; held; rm gone; cp /bin/true gone; ./gone; echo >>gone"},
@@ -35,35 +35,35 @@ func TestDeletedProgramsHaveNames(t *testing.T) {
 		{"with its mount", "unshare -m --propagation private sh -c '" + waits + "mkdir m && mount -t tmpfs gone m && " +
 			"cp %[1]s m/gone; m/gone @20 & held; stopped; kill -CONT $!; wait'"},
 	} {
-		for _, id := range []string{"build ID", "inode"} {
-			for _, option := range []string{"--sandbox", "--no-sandbox"} {
-				t.Run(fmt.Sprintf("%s by %s %s", c.name, id, option), func(t *testing.T) {
-					t.Parallel()
-					if c.name == "with its mount" {
-						programs.NeedMounts(t)
-					}
-					dir := t.TempDir()
-					program := plain
-					if id == "inode" {
-						program = filepath.Join(dir, "plain")
-						output(t, "", "objcopy", "--remove-section=.note.gnu.build-id", plain, program)
-					}
-					alone := func(cmd *exec.Cmd) { // without the copies in perf's cache
-						cmd.Dir, cmd.Env = dir, append(os.Environ(), noPerfConfig, "HOME="+dir)
-					}
-					script := "export u=$PPID; " + waits + fmt.Sprintf(c.script, program)
-					e := start(t, dir, alone, "record", option, "-o", "out.folded", "-e", "page-faults:u", "-c", "1",
-						"--stack-size", "8192", "--", "sh", "-c", script).finish(t, time.Minute)
-					folded, err := os.ReadFile(filepath.Join(dir, "out.folded"))
-					if err != nil || e.status != 0 {
-						t.Fatalf("status %d, %v\n%s", e.status, err, e.stderr)
-					}
-					if named := regexp.MustCompile(`;main;(plain_\w+;)*plain_leaf 20\n`); !named.Match(folded) ||
-						strings.Contains(e.stderr, "no names") {
-						t.Errorf("no names\n%s\n%s", folded, e.stderr)
-					}
-				})
-			}
+		for j, id := range []string{"build ID", "inode"} {
+			// Each two of script, identity and option meet.
+			option := []string{"--sandbox", "--no-sandbox"}[(i+j)%2]
+			t.Run(fmt.Sprintf("%s by %s %s", c.name, id, option), func(t *testing.T) {
+				t.Parallel()
+				if c.name == "with its mount" {
+					programs.NeedMounts(t)
+				}
+				dir := t.TempDir()
+				program := plain
+				if id == "inode" {
+					program = filepath.Join(dir, "plain")
+					output(t, "", "objcopy", "--remove-section=.note.gnu.build-id", plain, program)
+				}
+				alone := func(cmd *exec.Cmd) { // without the copies in perf's cache
+					cmd.Dir, cmd.Env = dir, append(os.Environ(), noPerfConfig, "HOME="+dir)
+				}
+				script := "export u=$PPID; " + waits + fmt.Sprintf(c.script, program)
+				e := start(t, dir, alone, "record", option, "-o", "out.folded", "--no-inline", "-e",
+					"page-faults:u", "-c", "1", "--stack-size", "8192", "--", "sh", "-c", script).finish(t, time.Minute)
+				folded, err := os.ReadFile(filepath.Join(dir, "out.folded"))
+				if err != nil || e.status != 0 {
+					t.Fatalf("status %d, %v\n%s", e.status, err, e.stderr)
+				}
+				if named := regexp.MustCompile(`;main;(plain_\w+;)*plain_leaf 20\n`); !named.Match(folded) ||
+					strings.Contains(e.stderr, "no names") {
+					t.Errorf("no names\n%s\n%s", folded, e.stderr)
+				}
+			})
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,17 +48,24 @@ func (s secret) in(b []byte) string {
 }
 
 // inFiles looks for secrets in every file below dir that was changed after a time, but for the directories of tests
-// that run at the same time: some have perf copy the stacks of all processes.
+// that run at the same time, some of which have perf copy the stacks of all processes, and for other file systems that
+// are mounted below, as a container's /proc and /sys are.
 func inFiles(secrets []secret, dir string, since time.Time) (found []string, files int) {
-	buf := make([]byte, 1<<20)
+	buf, device := make([]byte, 1<<20), uint64(0)
 	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && e.IsDir() && path != dir && strings.HasPrefix(e.Name(), "Test") {
-			return fs.SkipDir
-		}
-		if err != nil || !e.Type().IsRegular() {
+		if err != nil || !e.IsDir() && !e.Type().IsRegular() {
 			return nil // somebody else's, or gone
 		}
-		if st, err := e.Info(); err != nil || st.ModTime().Before(since) {
+		st, err := e.Info()
+		if err != nil {
+			return nil
+		}
+		if on := st.Sys().(*syscall.Stat_t).Dev; path == dir {
+			device = on
+		} else if e.IsDir() && (strings.HasPrefix(e.Name(), "Test") || on != device) {
+			return fs.SkipDir
+		}
+		if e.IsDir() || st.ModTime().Before(since) {
 			return nil
 		}
 		where, err := inFile(secrets, path, buf)

@@ -87,8 +87,8 @@ func TestKernelNamesWithCapabilities(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data, recorded, converted := name+".data", name+".recorded.folded", name+".converted.folded"
 			run(t, change, slices.Concat([]string{"record", "-o", data}, faults)...)
-			run(t, change, slices.Concat([]string{"record", "-o", recorded}, faults)...)
-			run(t, change, "convert", "-o", converted, data)
+			run(t, change, slices.Concat([]string{"record", "--no-inline", "-o", recorded}, faults)...)
+			run(t, change, "convert", "--no-inline", "-o", converted, data)
 			for _, folded := range []string{recorded, converted} {
 				text, err := os.ReadFile(filepath.Join(dir, folded))
 				if err != nil {

@@ -129,7 +129,7 @@ func TestInterrupt(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			r := start(t, dir, func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} },
-				append([]string{"record", "-F", "999", "--stats", "stats.json", "-o", "perf.data"}, c.args...)...)
+				append([]string{"record", "-F", "99", "--stats", "stats.json", "-o", "perf.data"}, c.args...)...)
 			awaitSamples(t, filepath.Join(dir, "perf.data"), 1)
 			if c.name == "shell that catches it" {
 				awaitFile(t, filepath.Join(dir, "trapped"))

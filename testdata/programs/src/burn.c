@@ -1,6 +1,7 @@
 /* Burns argv[1] milliseconds of CPU time (default 5, or as built) in two nested functions,
  * or for ever with 0, or touches N pages in the inner one with "=N", and prints nothing: what a storm of
- * short-lived processes is made of. What its start took, which may be as much, is not counted. */
+ * short-lived processes is made of. What its start took, which may be as much, is not counted.
+ * With BURN_REST_MS it sleeps for so long after each millisecond of CPU time. */
 #include "chain.h"
 #include <time.h>
 
@@ -31,9 +32,18 @@ FRAME unsigned burn_inner(unsigned n)
 FRAME unsigned burn_outer(long until_us)
 {
 	unsigned n = 1;
+#ifdef BURN_REST_MS
+	long rest_us = 0;
+#endif
 	do {
 		n = burn_inner(n);
 		KEEP();
+#ifdef BURN_REST_MS
+		if (spent_us() > rest_us) {
+			usleep(BURN_REST_MS * 1000);
+			rest_us = spent_us() + 1000;
+		}
+#endif
 	} while (chain_page ? chain_left > 0 : until_us == 0 || spent_us() < until_us);
 	return n;
 }
