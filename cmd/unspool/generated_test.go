@@ -141,10 +141,7 @@ func TestRuntimesAreToldOf(t *testing.T) {
 	})
 	t.Run("java", func(t *testing.T) {
 		t.Parallel()
-		need(t, "java", "javac")
-		dir := t.TempDir()
-		output(t, dir, "javac", "-d", dir, source(t, "Hot.java"))
-		java := startAsked(t, dir, "java", "-XX:-PreserveFramePointer", "-Xmx64m", "-Xbatch", "Hot", times, "pages")
+		java := startAsked(t, classes(t, "Hot.java"), "java", "-XX:-PreserveFramePointer", "-Xmx64m", "-Xbatch", "Hot", times, "pages")
 		pid := java.Process.Pid
 		names := fmt.Sprintf("run `jcmd %d Compiler.perfmap` while it runs", pid)
 		const frames = "start it with `java -XX:+PreserveFramePointer`"
