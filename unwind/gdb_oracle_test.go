@@ -233,7 +233,7 @@ func TestStoppedProcessesAgreeWithGdb(t *testing.T) {
 				stops = 1
 				lane.Eventually(t, "the program to sleep", func() bool { return isSleeping(cmd.Process.Pid) })
 			} else {
-				lane.Eventually(t, "the program to start", func() bool { return hasUsed(cmd.Process.Pid, 30) })
+				lane.Eventually(t, "the program to start", func() bool { return hasUsed(cmd.Process.Pid, 15) })
 			}
 			if p.generated { // gdb takes seconds to read the file
 				stops = 1

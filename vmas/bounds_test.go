@@ -68,14 +68,14 @@ func TestMappingsOfAllAreBounded(t *testing.T) {
 		each  uint64
 		fork  bool
 	}{
-		{"many mappings", func(uint64, uint64) string { return "/file" }, maxLimit / 2, false},
+		{"many mappings", func(uint64, uint64) string { return "/file" }, maxLimit / 8, false},
 		{"long names", func(pid, i uint64) string {
 			return fmt.Sprint("/", pid, "/", i, strings.Repeat("/name", 800))
-		}, 4096, false},
-		{"of forked processes", func(uint64, uint64) string { return "/file" }, maxLimit / 2, true},
+		}, 1024, false},
+		{"of forked processes", func(uint64, uint64) string { return "/file" }, maxLimit / 8, true},
 	} {
 		tab := NewTable("")
-		tab.maxWeight = 32 << 20
+		tab.maxWeight = 8 << 20
 		tab.Mmap(5, pages(1, 2, 0, "/honest"))
 		most := 0
 		for pid := uint32(10); pid < 22; pid++ {

@@ -24,6 +24,23 @@ func source(t *testing.T, name string) string {
 	return path
 }
 
+// classes is a folder with what a Java program below testdata is compiled to, once in all runs of the tests by a JDK.
+func classes(t *testing.T, name string) string {
+	t.Helper()
+	need(t, "java", "javac")
+	javac, err := exec.LookPath("javac")
+	if err == nil {
+		javac, err = filepath.EvalSymlinks(javac) // names the version
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := mustRead(t, source(t, name))
+	return programs.Keep(t, fmt.Sprintf("%q %q %q", javac, name, text), func(dir string) {
+		output(t, dir, javac, "-d", dir, source(t, name))
+	})
+}
+
 // A generatedStack is what a stack with generated code in it has.
 type generatedStack struct {
 	names  []string // of functions, leaf first
@@ -124,9 +141,7 @@ func TestGeneratedCode(t *testing.T) {
 	})
 	t.Run("java", func(t *testing.T) {
 		t.Parallel()
-		need(t, "java", "javac")
-		dir := t.TempDir()
-		output(t, dir, "javac", "-d", dir, source(t, "Hot.java"))
+		dir := classes(t, "Hot.java")
 		// What is hot is compiled when it says that it is ready, however slow the machine is.
 		r := recordAsked(t, startAsked(t, dir, "java", "-XX:+PreserveFramePointer", "-Xmx64m", "-Xbatch", "Hot", times,
 			"pages"))
@@ -135,9 +150,7 @@ func TestGeneratedCode(t *testing.T) {
 	})
 	t.Run("java in a loop that has not ended", func(t *testing.T) {
 		t.Parallel()
-		need(t, "java", "javac")
-		dir := t.TempDir()
-		output(t, dir, "javac", "-d", dir, source(t, "Loop.java"))
+		dir := classes(t, "Loop.java")
 		command := []string{"java", "-XX:CompileCommand=quiet"}
 		for _, apart := range []string{"step", "next", "leaf"} {
 			command = append(command, "-XX:CompileCommand=dontinline,Loop."+apart)
@@ -223,11 +236,16 @@ func TestJitdump(t *testing.T) {
 // -X perf came with 3.12, -X perf_jit with 3.13.
 func pythons(t *testing.T, minor int) (found []string) {
 	t.Helper()
-	names := []string{"python3", "python3.12", "python3.13", "python3.14"}
-	if home, err := os.UserHomeDir(); err == nil {
-		more, _ := filepath.Glob(filepath.Join(home, ".pyenv/versions/*/bin/python3"))
-		names = append(names, more...)
+	var names []string
+	home, _ := os.UserHomeDir()
+	for _, name := range []string{"python3", "python3.12", "python3.13", "python3.14"} {
+		// pyenv's launchers start a dozen shells each, to find one of its versions.
+		if path, err := exec.LookPath(name); err == nil && filepath.Dir(path) != filepath.Join(home, ".pyenv/shims") {
+			names = append(names, path)
+		}
 	}
+	more, _ := filepath.Glob(filepath.Join(home, ".pyenv/versions/*/bin/python3"))
+	names = append(names, more...)
 	program := fmt.Sprintf("import os, sys; sys.version_info < (3, %d) and sys.exit(1); "+
 		"print(os.path.realpath(sys.executable))", minor)
 	for _, name := range names {
@@ -267,7 +285,7 @@ func TestInjectedJitdump(t *testing.T) {
 				"sh", "-c", fmt.Sprintf(`cd "$0" && echo | exec node %s %s "$1" %d`, atOnce, c.node, pages), dir,
 				source(t, "touch.js"))
 			injected := filepath.Join(dir, "injected.data")
-			output(t, dir, "perf", "inject", "--jit", "-i", raw, "-o", injected)
+			output(t, dir, "perf", "inject", "--kallsyms", os.DevNull, "--jit", "-i", raw, "-o", injected)
 			before, after := convert(t, raw, c.options...), convert(t, injected, c.options...)
 			if want, got := before.stats.Unwind.Complete, after.stats.Unwind.Complete; got < want {
 				t.Errorf("%d stacks are complete, %d were before: %v", got, want, after.stats.Unwind.Ended)

@@ -65,6 +65,8 @@ func TestProcessLevel(t *testing.T) {
 	if threads := unspool(t, dir, "report", "--by", "comm", "two.data").stdout; strings.Contains(threads, "%  first") {
 		t.Errorf("a main thread has samples:\n%s", threads)
 	}
+	converted(t, dir, "two.json.gz")
+	firefox, syscap := output(t, dir, "gzip", "-dc", "two.json.gz"), converted(t, dir, "two.syscap")
 	for i, name := range []string{"first", "second"} {
 		pid := touchers[i].pid
 		if !strings.Contains(out, fmt.Sprintf(" %s (%d)  %s\n", name, pid, name+" "+touches[i])) {
@@ -73,12 +75,11 @@ func TestProcessLevel(t *testing.T) {
 		if !strings.Contains(json, fmt.Sprintf(`"comm":"%s","pid":%d,`, name, pid)) {
 			t.Errorf("--by process does not name %s in JSON", name)
 		}
-		converted(t, dir, "two.json.gz")
-		if !strings.Contains(output(t, dir, "gzip", "-dc", "two.json.gz"),
+		if !strings.Contains(firefox,
 			fmt.Sprintf(`"processName":"%s","processType":"default","pid":"%d"`, name, pid)) {
 			t.Errorf("Firefox's processName is not %s", name)
 		}
-		if !strings.Contains(converted(t, dir, "two.syscap"), "\x00"+name+"\x00") {
+		if !strings.Contains(syscap, "\x00"+name+"\x00") {
 			t.Errorf("Sysprof has no process %s", name)
 		}
 	}

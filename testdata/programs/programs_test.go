@@ -26,7 +26,7 @@ func TestChainsAreWhatGdbSees(t *testing.T) {
 	for range cap(free) {
 		free <- startGdb(t)
 	}
-	for _, build := range [][]string{
+	for b, build := range [][]string{
 		{"-O2", "-fomit-frame-pointer"},
 		{"-O0"},
 		{"-O3", "-fomit-frame-pointer"},
@@ -39,7 +39,10 @@ func TestChainsAreWhatGdbSees(t *testing.T) {
 			continue
 		}
 		t.Run(strings.Join(build, " "), func(t *testing.T) {
-			for _, p := range Chains() {
+			for i, p := range Chains() {
+				if b > 0 && (i+b)%3 > 0 && !AllOracles() {
+					continue // built in the first way, and in two of the others
+				}
 				if p.Dynamic && strings.HasPrefix(build[len(build)-1], "-static") {
 					continue
 				}
