@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	testlane "unspool/testdata/lane"
 )
 
@@ -49,13 +51,15 @@ func TestCommandsAtTheSameTime(t *testing.T) {
 			}
 			_ = c.cmd.Process.Kill()
 			<-ended
+			c.reap()
 		})
 	}
 	all.Wait()
 }
 
 // The end of a command is waited for in the runtime's poller: no thread waits for it in a system call, which
-// would take the recording's only processor away for up to 20 ms.
+// would take the recording's only processor away for up to 20 ms. Nor is it reaped before reap is called, when the
+// recording has ordinary priority again.
 func TestEndOfCommandIsPolledFor(t *testing.T) {
 	waiting := func() (n int) {
 		threads, err := filepath.Glob("/proc/self/task/*/wchan")
@@ -98,6 +102,10 @@ func TestEndOfCommandIsPolledFor(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+	if err := unix.Waitid(unix.P_PID, c.pid(), nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Errorf("the command has been reaped: %v", err)
+	}
+	c.reap()
 	if c.exitStatus() != 0 {
 		t.Errorf("the command ended with status %d", c.exitStatus())
 	}

@@ -734,8 +734,9 @@ func (r *recording) endCommand() error {
 		return nil
 	}
 	defer c.release()
-	if r.out.ExitStatus != 0 {
-		return nil // it never ran
+	if r.out.ExitStatus != 0 { // it never ran
+		c.reap()
+		return nil
 	}
 	wait := func(d time.Duration) bool {
 		select {
@@ -755,6 +756,7 @@ func (r *recording) endCommand() error {
 			}
 		}
 	}
+	c.reap()
 	r.out.ExitStatus = c.exitStatus()
 	if timeUp && c.status.Signaled() &&
 		(c.status.Signal() == syscall.SIGTERM || c.status.Signal() == syscall.SIGKILL) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +20,8 @@ const (
 )
 
 // owners finds the packages of files by dpkg's lists of files: a folder with one for each package, named
-// after it. The result has a name for each path, "" for none. All paths are one search, as all lists are
-// read.
+// after it. The result has a name for each path, "" for none. All paths are one search: it reads lists until all
+// are found.
 func owners(folder string, paths []string) []string {
 	found := make([]string, len(paths))
 	lists, err := os.ReadDir(folder)
@@ -39,7 +40,7 @@ func owners(folder string, paths []string) []string {
 		if !ok {
 			continue
 		}
-		if time.Now().After(deadline) {
+		if time.Now().After(deadline) || !slices.Contains(found, "") {
 			break
 		}
 		list := readBounded(filepath.Join(folder, entry.Name()), maxList)

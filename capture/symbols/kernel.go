@@ -174,7 +174,8 @@ func (s *Symbolizer) readKernel() {
 // one. The last one of the kernel or of a module reaches to the end of its page or of the next, as there is
 // no code in the gap up to the next module.
 func (k *kernel) readKallsyms(r io.Reader) (ref uint64, err error) {
-	var b builder
+	// A distribution's kernel has 100,000 to 200,000 functions.
+	b := builder{syms: make([]symbol, 0, 1<<17), strings: make([]byte, 0, 1<<22)}
 	images := []string{KernelImage}
 	owners := map[string]uint16{"": 0} // as kallsyms names them → index in images
 	hidden := true
