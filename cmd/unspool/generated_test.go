@@ -144,7 +144,8 @@ func TestRuntimesAreToldOf(t *testing.T) {
 	})
 	t.Run("java", func(t *testing.T) {
 		t.Parallel()
-		java := startAsked(t, classes(t, "Hot.java"), "java", "-XX:-PreserveFramePointer", "-Xmx64m", "-Xbatch", "Hot", times, "pages")
+		java := startAsked(t, classes(t, "Hot.java"), "java", "-XX:-PreserveFramePointer", "-Xmx64m", "-Xbatch", "Hot",
+			times, "pages")
 		pid := java.Process.Pid
 		names := fmt.Sprintf("run `jcmd %d Compiler.perfmap` while it runs", pid)
 		const frames = "start it with `java -XX:+PreserveFramePointer`"
