@@ -71,9 +71,9 @@ func noneDiffers(t *testing.T, differ, burns, events int) {
 }
 
 // differForPerf compares what perf reads in raw copies with what it reads in what was made of them: all samples'
-// events, and of the program that tests record how many entries of the kernel each has, and the functions of the user stack: perf knows no way from goroutines and generated code.
-// They are compared as far as perf knows them: 6.1 loses libc's frames in all processes but the first.
-// It returns how many of that program's samples differ.
+// events, and of the program that tests record how many entries of the kernel each has, and the functions of the user
+// stack: perf knows no way from goroutines and generated code. They are compared as far as perf knows them: 6.1 loses
+// libc's frames in all processes but the first. It returns how many of that program's samples differ.
 func differForPerf(t *testing.T, before, after []sample, events ...string) (differ, burns int) {
 	t.Helper()
 	type key struct {
