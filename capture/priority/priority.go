@@ -47,21 +47,18 @@ func Raise(pids ...int) *Raised {
 	}
 	r := &Raised{pids: pids}
 	r.nice = r.setAll(unix.SchedAttr{Nice: recorderNice}, unix.SchedAttr{})
-	if !r.nice {
-		return r
-	}
-	if r.setAll(realTime(lowest), unix.SchedAttr{Nice: recorderNice}, unix.SchedAttr{}) {
+	switch {
+	case r.setAll(realTime(lowest), unix.SchedAttr{Nice: recorderNice}, unix.SchedAttr{}): // by RLIMIT_RTPRIO alone, too
 		r.level = lowest
-		return r
+	case r.nice:
+		r.raiseGroup()
 	}
-	r.raiseGroup()
 	return r
 }
 
 // Highest raises real-time priority above that of all other threads, and reports whether it was lower before.
 func (r *Raised) Highest() bool {
-	if r.level == 0 || r.level == highest ||
-		!r.setAll(realTime(highest), realTime(lowest), unix.SchedAttr{Nice: recorderNice}) {
+	if r.level == 0 || r.level == highest || !r.setAll(realTime(highest), realTime(lowest), r.without()) {
 		return false
 	}
 	r.level = highest
@@ -71,7 +68,7 @@ func (r *Raised) Highest() bool {
 // Restore undoes Raise and Highest.
 func (r *Raised) Restore() {
 	if r.level > 0 {
-		r.setAll(unix.SchedAttr{Nice: recorderNice}, realTime(lowest), realTime(highest))
+		r.setAll(r.without(), realTime(lowest), realTime(highest))
 	}
 	if r.nice {
 		r.setAll(unix.SchedAttr{}, unix.SchedAttr{Nice: recorderNice}, realTime(lowest), realTime(highest))
@@ -83,6 +80,14 @@ func (r *Raised) Restore() {
 	*r = Raised{pids: r.pids}
 }
 
+// without is the priority without a real-time level.
+func (r *Raised) without() (a unix.SchedAttr) {
+	if r.nice {
+		a.Nice = recorderNice
+	}
+	return a
+}
+
 const realTimeText = "real-time "
 
 // SaysRealTime reports whether what [Raised.String] says is real-time priority.
@@ -91,10 +96,10 @@ func SaysRealTime(what string) bool { return strings.HasPrefix(what, realTimeTex
 // String says what was raised: "real-time 1", "nice -10", "nice -10, autogroup -20", or "ordinary".
 func (r *Raised) String() string {
 	switch {
+	case r != nil && r.level > 0:
+		return fmt.Sprintf(realTimeText+"%d", r.level)
 	case r == nil || !r.nice:
 		return "ordinary"
-	case r.level > 0:
-		return fmt.Sprintf(realTimeText+"%d", r.level)
 	case r.groups != nil:
 		return fmt.Sprintf("nice %d, autogroup %d", recorderNice, recorderGroup)
 	}
@@ -110,7 +115,7 @@ func Try() (what string, isRealTime bool) {
 		was, err := unix.SchedGetAttr(0, 0)
 		r := &Raised{}
 		r.nice = set(0, unix.SchedAttr{Nice: recorderNice}) == nil
-		if r.nice && set(0, realTime(lowest)) == nil {
+		if set(0, realTime(lowest)) == nil {
 			r.level = lowest
 		}
 		// Else the thread ends, unless it is the first one of the process, which never does.

@@ -1,12 +1,16 @@
 package priority
 
 import (
+	"bytes"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -83,6 +87,47 @@ func TestRaise(t *testing.T) {
 	r.Restore()
 	if all := threads(t); all[own] != 1 || len(all) != 2 || r.String() != "ordinary" {
 		t.Errorf("%s, in the end: %v", r, all)
+	}
+}
+
+// TestRaiseByLimit raises the priority without CAP_SYS_NICE, as RLIMIT_RTPRIO allows it, in a process of its own.
+func TestRaiseByLimit(t *testing.T) {
+	const variable = "UNSPOOL_TEST_RAISE"
+	if os.Getenv(variable) == "" {
+		if what, ok := Try(); !ok {
+			t.Skipf("skipped for want of real-time priority: %s", what)
+		}
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestRaiseByLimit$", "-test.v")
+		cmd.Env = append(os.Environ(), variable+"=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if bytes.Contains(out, []byte("--- SKIP")) {
+			t.Skip("skipped for want of CAP_SYS_RESOURCE, which raises RLIMIT_RTPRIO")
+		}
+		return
+	}
+	if err := unix.Prlimit(0, unix.RLIMIT_RTPRIO, &unix.Rlimit{Cur: lowest, Max: lowest}, nil); err != nil {
+		t.Skip(err)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)),
+		uintptr(unsafe.Pointer(&none[0])), 0)
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	if what, ok := Try(); !ok {
+		t.Errorf("tried: %s", what)
+	}
+	r := Raise()
+	if r.String() != "real-time 1" || r.Highest() {
+		t.Errorf("raised: %s", r)
+	}
+	r.Restore()
+	if all := threads(t); len(all) != 1 || all[unix.SchedAttr{}] == 0 {
+		t.Errorf("in the end: %v", all)
 	}
 }
 
