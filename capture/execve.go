@@ -25,6 +25,10 @@ import (
 type execve struct {
 	kernelCode
 
+	// list is the running kernel's, open until its symbols are needed, nil otherwise: reading them takes a fifth of what
+	// a short recording takes, and they are needed for samples that may be inside execve.
+	list *os.File
+
 	// ref and refAddr are a symbol of the recorded kernel and its address, until the kernel's symbols are
 	// needed: reading them takes as long as converting thousands of samples.
 	ref     string
@@ -46,14 +50,22 @@ type kernelCode struct {
 	entries   []kernelRange // code by which the kernel is entered
 }
 
-// readExecve returns an execve for the running kernel. Without the kernel's symbols it recognises nothing.
-func readExecve() execve {
-	f, err := os.Open("/proc/kallsyms")
+// openExecve returns an execve for the running kernel. Without the kernel's symbols it recognises nothing.
+func openExecve() execve {
+	list, err := os.Open("/proc/kallsyms")
 	if err != nil {
 		return execve{}
 	}
-	defer f.Close()
-	return execve{kernelCode: findCode(f)}
+	return execve{list: list}
+}
+
+// read reads the symbols of the running kernel if that was not done.
+func (e *execve) read() {
+	if e.list != nil {
+		e.kernelCode = findCode(e.list)
+		e.list.Close()
+		e.list = nil
+	}
 }
 
 // identify reads the symbols of the running kernel for a recording, if that was made on it: if the symbol ref
@@ -86,6 +98,7 @@ func (e *execve) loading(sm *perfring.Sample) (loading, replacing bool) {
 	if e.ref != "" {
 		e.identify()
 	}
+	e.read()
 	for i := range sm.Callchain.Len() { // the callee comes first
 		ip := sm.Callchain.At(i)
 		replacing = replacing || within(e.replacers, ip)
@@ -103,6 +116,7 @@ func (e *execve) unseen(sm *perfring.Sample) bool {
 	if sm.CPUMode() != unix.PERF_RECORD_MISC_KERNEL || e.ref != "" {
 		return false
 	}
+	e.read()
 	if len(e.entries) == 0 {
 		return len(e.loaders) == 0
 	}

@@ -94,7 +94,9 @@ func TestRecordedExecve(t *testing.T) {
 		e.identify()
 		return e
 	}
-	if e := known(addr); len(e.loaders) == 0 || len(e.loaders) != len(readExecve().loaders) ||
+	live := openExecve()
+	live.read()
+	if e := known(addr); len(e.loaders) == 0 || len(e.loaders) != len(live.loaders) ||
 		len(e.replacers) != 1 {
 		t.Errorf("the running kernel: %v, %v", e.loaders, e.replacers)
 	}
