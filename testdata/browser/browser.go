@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -86,7 +85,8 @@ var start = sync.OnceValues(func() (socket string, err error) {
 		return "", err
 	}
 	cmd.Stderr = os.Stderr
-	if lifeline, err = cmd.StdinPipe(); err != nil {
+	in, err := cmd.StdinPipe()
+	if err != nil {
 		return "", err
 	}
 	out, err := cmd.StdoutPipe()
@@ -103,12 +103,13 @@ var start = sync.OnceValues(func() (socket string, err error) {
 	if a.Missing {
 		return "", errMissing
 	}
+	go func() {
+		_ = cmd.Wait() // which is for ever: the program's standard input is not garbage
+		in.Close()
+	}()
 	err = json.Unmarshal(a.Value, &socket)
 	return socket, err
 })
-
-// lifeline is the program's standard input. It is kept, so that it is not closed as garbage.
-var lifeline io.Closer
 
 // packageFolder is the directory in which the tests of a package start, as a test may change its directory.
 var packageFolder, errPackageFolder = os.Getwd()
